@@ -1,0 +1,7 @@
+module github.com/strata-cache/strata/bench
+
+go 1.26.0
+
+require github.com/strata-cache/strata v0.0.0
+
+replace github.com/strata-cache/strata => ..

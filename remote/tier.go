@@ -1,0 +1,181 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Errors of a Tier that the cache tells apart. All others count as "the tier
+// did not answer".
+var (
+	// ErrKeyTooLong is returned when a key is longer than the tier can store.
+	// Nothing was sent.
+	ErrKeyTooLong = errors.New("remote: key too long")
+	// ErrValueTooLarge is returned when a value is larger than the tier can
+	// store. Nothing was sent.
+	ErrValueTooLarge = errors.New("remote: value too large")
+)
+
+// Tier is a store that all instances of a cache share. It holds bytes it does
+// not understand, and leases that say who may replace them.
+//
+// Methods are safe for concurrent use, obey their context, and are batch
+// first: results line up with arguments. A Tier keeps no slice it was given
+// after the call has returned, and the slices it returns belong to the caller.
+//
+// An error means that the outcome is unknown, never that a value is absent.
+// Data that the Tier cannot read (another program wrote it, it is damaged) is
+// reported as absent.
+type Tier interface {
+	// Get reads values with their states in one round trip. The result has
+	// one Held per key; one without Data means absent.
+	Get(ctx context.Context, keys []string) ([]Held, error)
+
+	// Acquire asks for the right to fill key, for at most d. If the key turns
+	// out to hold a fresh value, that is returned and no lease is given. If a
+	// stale value is held its state is returned, without Data.
+	Acquire(ctx context.Context, key string, d time.Duration) (Held, Lease, error)
+
+	// Put stores values, each under a lease or a token from Drop, which it
+	// consumes. It reports the indexes of those whose right was gone; these
+	// were not stored.
+	Put(ctx context.Context, p []Put) (refused []int, err error)
+
+	// Drop makes keys absent, or stale if Soft, for all value types, and voids
+	// every lease and token on them. Where a token was asked for, it is
+	// returned in the Lease of the same index. When Drop returns nil the drop
+	// has happened, and has been announced if the Tier is an [Announcer].
+	Drop(ctx context.Context, d []Drop) ([]Lease, error)
+
+	// Extend gives the held value of key new lives without sending it again:
+	// the answer "not modified". It is refused when the lease is gone or the
+	// held value is not the one with this ID.
+	Extend(ctx context.Context, key string, fresh, left time.Duration, l Lease, id ID) (refused bool, err error)
+}
+
+// ID names one stored value of one key: a later value of the key has another.
+// Zero means none.
+type ID uint64
+
+// Held is what a Tier holds under a key. The zero Held means absent.
+type Held struct {
+	// Data is the sealed value. Nil means that nothing was held, or (from
+	// Acquire) that only its state is reported.
+	Data []byte
+	// ID names the value. Zero means absent.
+	ID ID
+	// Fresh is the time for which the value is still fresh. Zero or less means
+	// stale.
+	Fresh time.Duration
+	// Left is the time until the Tier forgets the value, stale or not.
+	Left time.Duration
+	// Soft says that the value is stale because it was expired by a caller and
+	// not by the passing of time.
+	Soft bool
+}
+
+// Absent reports whether nothing is held.
+func (h Held) Absent() bool { return h.ID == 0 }
+
+// Grant is the answer to a request for a lease.
+type Grant uint8
+
+const (
+	// Free means that no lease was needed: the held value is fresh.
+	Free Grant = iota
+	// Granted means that the caller may load and store.
+	Granted
+	// Busy means that another holder is loading; Wait says for how long at
+	// most.
+	Busy
+	// OnHold means that the key was invalidated with a hold: callers may load
+	// but must not store anywhere until Wait has passed.
+	OnHold
+)
+
+// Lease is the right to store a value for one key until a drop voids it. The
+// zero Lease is no right.
+type Lease struct {
+	// Token is what the Tier recognises the right by. Zero means none.
+	Token uint64
+	// Word is the Tier's own note on the state of the name space when the
+	// lease was given. The cache carries it back unread.
+	Word string
+	// Grant says how the request was answered.
+	Grant Grant
+	// Wait is how long another holder's lease, or the hold, still lasts.
+	Wait time.Duration
+}
+
+// Put is one value to store.
+type Put struct {
+	Key  string
+	Data []byte
+	// Fresh is how long the value is fresh, Left how long it is kept in all.
+	Fresh, Left time.Duration
+	// Lease is the right to store, from Acquire or Drop.
+	Lease Lease
+}
+
+// Drop is one key to drop.
+type Drop struct {
+	Key string
+	// Soft keeps the values but makes them stale.
+	Soft bool
+	// Hold is the time for which leases are refused after the drop. It never
+	// shortens a longer hold that is already there.
+	Hold time.Duration
+	// Token is the time for which a token to Put with is wanted. Zero means
+	// that none is.
+	Token time.Duration
+}
+
+// Space is the part of a Tier that belongs to one instance of one cache.
+type Space struct {
+	// Name is the cache's name. Instances with the same name share entries.
+	Name string
+	// Schema is the fingerprint of the value type and its codec. Values of
+	// different schemas live side by side under the same key; a drop removes
+	// all of them.
+	Schema uint64
+	// Instance names this instance in announcements.
+	Instance uint64
+}
+
+// Binder is a Tier that can be shared by caches: Bind returns the view that
+// one cache uses. A Tier that is no Binder must be given to one cache only.
+type Binder interface {
+	Bind(s Space) Tier
+}
+
+// AllDropper is a Tier that can make everything in its space absent at once,
+// in constant time.
+type AllDropper interface {
+	DropAll(ctx context.Context) error
+}
+
+// Releaser is a Tier that can give a lease back before it runs out, so that
+// nobody waits for a load that has failed.
+type Releaser interface {
+	Release(ctx context.Context, key string, l Lease) error
+}
+
+// Renewer is a Tier that can prolong a lease while a long load runs. It
+// reports whether the lease was still there.
+type Renewer interface {
+	Renew(ctx context.Context, key string, l Lease, d time.Duration) (bool, error)
+}
+
+// Announcer is a Tier that announces its drops on the bus itself, in the same
+// step. The cache then does not publish them again.
+type Announcer interface {
+	Announces() bool
+}
+
+// Counter is a Tier that counts what it had to treat as absent although
+// something was there.
+type Counter interface {
+	// Foreign is the number of values that were unreadable or not ours.
+	Foreign() uint64
+}
