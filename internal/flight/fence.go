@@ -1,0 +1,111 @@
+package flight
+
+// Write is a store by a caller, as opposed to one by a load. It has a right to
+// store of its own, which any fence of its key from elsewhere takes.
+type Write[K comparable] struct {
+	key    K
+	fenced bool // guarded by the mutex of the key's shard
+}
+
+// Fence takes the right to store from the running flights and writes of key,
+// makes the flights unjoinable, and calls drop under the same lock: it must
+// not wait or call back. Callers of the fenced flights still get their
+// results: they asked before.
+func (g *Group[K, V]) Fence(key K, drop func()) {
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fence(key, nil)
+	drop()
+}
+
+// fence spares the write own. s.mu is held.
+func (s *shard[K, V]) fence(key K, own *Write[K]) {
+	for _, m := range s.joinable {
+		if f := m[key]; f != nil {
+			s.detach(f)
+		}
+	}
+	for _, w := range s.writes[key] {
+		if w != own {
+			w.fenced = true
+		}
+	}
+}
+
+// FenceAll does for all keys what Fence does for one, without dropping: the
+// caller raises the word that stamps are compared with first.
+func (g *Group[K, V]) FenceAll() {
+	for i := range g.shards {
+		g.shards[i].fenceAll()
+	}
+}
+
+func (s *shard[K, V]) fenceAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for f := range s.running {
+		s.detach(f)
+	}
+	for _, ws := range s.writes {
+		for _, w := range ws {
+			w.fenced = true
+		}
+	}
+}
+
+// Begin registers a write of key: what runs for the key now loses its right
+// to store, and drop is called, as in Fence. Each Begin needs one End.
+func (g *Group[K, V]) Begin(key K, drop func()) (*Write[K], error) {
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	s.fence(key, nil)
+	drop()
+	w := &Write[K]{key: key}
+	s.writes[key] = append(s.writes[key], w)
+	return w, nil
+}
+
+// End ends a write. If it still has its right to store, and insert is not nil,
+// the flights that began during the write lose theirs, and insert is called,
+// under the lock that Fence takes.
+func (g *Group[K, V]) End(w *Write[K], insert func()) (stored bool) {
+	s := g.shard(w.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if stored = insert != nil && !w.fenced; stored {
+		s.fence(w.key, w)
+		insert()
+	}
+	s.forget(w)
+	return stored
+}
+
+func (s *shard[K, V]) forget(w *Write[K]) {
+	ws := s.writes[w.key]
+	for i, x := range ws {
+		if x == w {
+			ws[i] = ws[len(ws)-1]
+			ws[len(ws)-1] = nil
+			ws = ws[:len(ws)-1]
+			break
+		}
+	}
+	if len(ws) == 0 {
+		delete(s.writes, w.key)
+		return
+	}
+	s.writes[w.key] = ws
+}
+
+// Writing reports whether a write of key is under way.
+func (g *Group[K, V]) Writing(key K) bool {
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.writes[key]) > 0
+}

@@ -1,0 +1,63 @@
+package flight
+
+import (
+	"context"
+	"errors"
+)
+
+// errAbandoned cancels the context of a flight that nobody waits for.
+var errAbandoned = errors.New("flight: every caller has left")
+
+// Result is what a flight brings its callers.
+type Result[V any] struct {
+	Value V
+	Err   error
+	// Found is false when the flight only read and there was nothing.
+	Found bool
+}
+
+// Flight is one shared attempt to get a key. The goroutine that runs it calls
+// [Group.Land] exactly once.
+type Flight[K comparable, V any] struct {
+	// Key is what the flight is to bring.
+	Key K
+	// Stamp is the word that was current when the flight was registered, so
+	// before it read anything.
+	Stamp uint64
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	node   Node
+	done   chan struct{} // closed when landed
+	result Result[V]     // written before done is closed
+	kind   Kind
+
+	// Guarded by the mutex of the flight's shard.
+	waiters int  // callers who wait now
+	joined  int  // callers who ever waited
+	fenced  bool // has lost the right to store
+	kept    bool // goes on when every caller has left
+}
+
+// Kind keeps flights apart that must not be joined by the same callers.
+type Kind uint8
+
+// The kinds of flights.
+const (
+	// Load runs the loader if it must.
+	Load Kind = iota
+	// Read looks at the tiers only.
+	Read
+	kinds
+)
+
+// Context is the context to run the flight under. It carries the values of
+// the caller who started it, and is cancelled when every caller has left
+// (unless the flight is kept) or the group is closed.
+func (f *Flight[K, V]) Context() context.Context { return f.ctx }
+
+// Done is closed when the flight has landed.
+func (f *Flight[K, V]) Done() <-chan struct{} { return f.done }
+
+// Result is what the flight brought. It must be called after Done only.
+func (f *Flight[K, V]) Result() Result[V] { return f.result }
