@@ -1,0 +1,75 @@
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// Reasons for which input is refused, to be found with errors.Is.
+var (
+	// ErrShort is returned when the input ends before the value does.
+	ErrShort = errors.New("input too short")
+	// ErrLong is returned when bytes are left over after the value.
+	ErrLong = errors.New("input too long")
+	// ErrRange is returned when a number does not fit its type.
+	ErrRange = errors.New("number out of range")
+	// ErrMalformed is returned when the input is no encoded value at all.
+	ErrMalformed = errors.New("malformed input")
+	// ErrForeign is returned when the value was written for another type or by
+	// another codec.
+	ErrForeign = errors.New("written for another type")
+)
+
+// Error is what Append and Decode return. Its text holds no part of the value;
+// the wrapped error may, if a method of the value type made it.
+type Error struct {
+	// Codec is the codec's name, Op is "encode" or "decode", Type is the Go
+	// type of the value.
+	Codec, Op, Type string
+	// Reason says in words what is wrong. May be empty.
+	Reason string
+	// Err is the cause. May be nil.
+	Err error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	s := "codec: " + e.Codec + ": " + e.Op + " " + e.Type
+	if e.Reason != "" {
+		s += ": " + e.Reason
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// PanicError is the cause of an [Error] when a method of the value type
+// panicked while it was encoded or decoded.
+type PanicError struct {
+	// Value is what was passed to panic.
+	Value any
+	// Stack is the stack of the goroutine at that moment.
+	Stack []byte
+}
+
+// Error implements error. The text leaves out Value, which may quote data.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("panic (%T) in a method of the value type", e.Value)
+}
+
+func fail[V any](codec, op, reason string, cause error) error {
+	if reason == "" && cause != nil {
+		reason = cause.Error()
+	}
+	return &Error{Codec: codec, Op: op, Type: typeName[V](), Reason: reason, Err: cause}
+}
+
+// rescue turns a panic into an error; it must be deferred directly.
+func rescue[V any](codec, op string, err *error) {
+	if r := recover(); r != nil {
+		p := &PanicError{Value: r, Stack: debug.Stack()}
+		*err = fail[V](codec, op, "", p)
+	}
+}

@@ -1,0 +1,147 @@
+package codec
+
+import (
+	"encoding"
+	"encoding/json"
+	"hash/fnv"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// Fingerprint condenses the name of c and the shape of V into a number that is
+// the same in every process, on every architecture and in every build of the
+// same types. It is never zero.
+//
+// The shape is, recursively: kind, type name without its package, and for
+// structs the fields in their order with name, type and tag. So it changes when a
+// field is added, removed, renamed, moved or retyped; int and int64 differ, and
+// so do T and *T. It does not change when a type moves to another package or
+// gains methods. Unexported fields do not count, since no codec here carries
+// them; of tags, [JSON] counts only its own and leaves out fields tagged "-".
+//
+// A type that marshals itself decides its own form, which cannot be seen from
+// outside: it counts with its package and exported fields. When such a form
+// changes, say so with [WithName].
+func Fingerprint[V any](c Codec[V]) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(strconv.Quote(c.Name())))
+	d := describer{seen: make(map[reflect.Type]int)}
+	if t, ok := c.(tagged); ok {
+		d.tag = t.tagKey()
+	}
+	d.describe(reflect.TypeFor[V]())
+	h.Write([]byte(d.b.String()))
+	return max(h.Sum64(), 1)
+}
+
+// tagged is a codec that reads one key of struct tags. For all others every
+// tag counts, and an empty key means the same.
+type tagged interface{ tagKey() string }
+
+// describer writes the shape of a type as text. Each named or struct type is
+// written out once and then referred to by number, so the text is finite for
+// recursive types and short for wide ones.
+type describer struct {
+	b    strings.Builder
+	tag  string
+	seen map[reflect.Type]int
+}
+
+func (d *describer) describe(t reflect.Type) {
+	if t.Name() != "" || t.Kind() == reflect.Struct {
+		if n, ok := d.seen[t]; ok {
+			d.write("^" + strconv.Itoa(n))
+			return
+		}
+		d.seen[t] = len(d.seen)
+	}
+	if t.Name() != "" && t.PkgPath() != "" {
+		d.write(shortName(t.Name()) + "=")
+		if marshalsItself(t) {
+			d.write(strconv.Quote(t.PkgPath()))
+		}
+	}
+	d.write(t.Kind().String())
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		d.inner(t.Elem())
+	case reflect.Array:
+		d.write(strconv.Itoa(t.Len()))
+		d.inner(t.Elem())
+	case reflect.Map:
+		d.inner(t.Key())
+		d.inner(t.Elem())
+	case reflect.Struct:
+		d.fields(t)
+	case reflect.Interface:
+		if t.Name() == "" {
+			d.write(strconv.Quote(t.String())) // its methods
+		}
+	}
+}
+
+func (d *describer) inner(t reflect.Type) {
+	d.write("(")
+	d.describe(t)
+	d.write(")")
+}
+
+func (d *describer) fields(t reflect.Type) {
+	d.write("{")
+	for f := range t.Fields() {
+		tag := string(f.Tag)
+		if d.tag != "" {
+			tag = f.Tag.Get(d.tag)
+		}
+		// Exported fields of an unexported embedded struct are promoted.
+		if !f.IsExported() && !f.Anonymous || d.tag != "" && tag == "-" {
+			continue
+		}
+		d.write(f.Name)
+		if f.Anonymous {
+			d.write("!")
+		}
+		d.inner(f.Type)
+		if tag != "" {
+			d.write(strconv.Quote(tag))
+		}
+		d.write(";")
+	}
+	d.write("}")
+}
+
+func (d *describer) write(s string) { d.b.WriteString(s) }
+
+// marshalsItself reports whether t takes over its own encoding in any of the
+// ways that codecs know. It asks by interface, never by method name: the
+// latter would make the linker keep every method of the program.
+func marshalsItself(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[json.Marshaler]()) ||
+		p.Implements(reflect.TypeFor[encoding.TextMarshaler]()) ||
+		p.Implements(reflect.TypeFor[encoding.BinaryMarshaler]()) ||
+		p.Implements(reflect.TypeFor[interface{ GobEncode() ([]byte, error) }]())
+}
+
+// shortName takes the package paths out of the type arguments in a name:
+// "Box[example.org/a/b.T]" becomes "Box[T]".
+func shortName(name string) string {
+	var out strings.Builder
+	for len(name) > 0 {
+		end := strings.IndexAny(name, "[]{}()*,; ")
+		if end < 0 {
+			end = len(name)
+		}
+		word := name[:end]
+		out.WriteString(word[strings.LastIndexByte(word, '.')+1:])
+		if end == len(name) {
+			break
+		}
+		out.WriteByte(name[end])
+		name = name[end+1:]
+	}
+	return out.String()
+}
+
+func typeName[V any]() string { return reflect.TypeFor[V]().String() }

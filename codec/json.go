@@ -1,0 +1,90 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strconv"
+)
+
+// JSON returns a codec that writes values as encoding/json does, without
+// escaping HTML.
+//
+// What encoding/json does not carry is lost here too: unexported fields, the
+// concrete type behind an interface (a number comes back as float64). A null
+// is refused unless V is a pointer, map, slice or interface or has an
+// UnmarshalJSON method.
+func JSON[V any]() Codec[V] {
+	t := reflect.TypeFor[V]()
+	c := jsonCodec[V]{}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
+		c.nullable = true
+	default:
+		c.nullable = reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+	}
+	return c
+}
+
+type jsonCodec[V any] struct{ nullable bool }
+
+const jsonName = "json"
+
+func (jsonCodec[V]) Name() string   { return jsonName }
+func (jsonCodec[V]) tagKey() string { return jsonName }
+
+func (jsonCodec[V]) Append(dst []byte, v V) (out []byte, err error) {
+	out = dst
+	defer rescue[V](jsonName, "encode", &err)
+	w := appender{b: dst}
+	e := json.NewEncoder(&w)
+	e.SetEscapeHTML(false)
+	// By pointer, so that methods with pointer receivers take part.
+	if err := e.Encode(&v); err != nil {
+		return dst, jsonError[V]("encode", err)
+	}
+	return w.b[:len(w.b)-1], nil // without the encoder's line feed
+}
+
+func (c jsonCodec[V]) Decode(data []byte) (v V, err error) {
+	defer func() {
+		if err != nil {
+			v = *new(V)
+		}
+	}()
+	defer rescue[V](jsonName, "decode", &err)
+	if !c.nullable && string(bytes.TrimSpace(data)) == "null" {
+		return v, fail[V](jsonName, "decode", "null for a type without one", ErrMalformed)
+	}
+	if err := json.Unmarshal(data, &v); err != nil {
+		return v, jsonError[V]("decode", err)
+	}
+	return v, nil
+}
+
+// jsonError keeps the parts of encoding/json's errors that quote no data.
+func jsonError[V any](op string, err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	var unsupported *json.UnsupportedTypeError
+	reason := "a method of the value type, or the value itself, is at fault"
+	switch {
+	case errors.As(err, &syntax):
+		reason = "syntax error at byte " + strconv.FormatInt(syntax.Offset, 10)
+	case errors.As(err, &kind):
+		reason = "field " + strconv.Quote(kind.Field) + " does not fit " + kind.Type.String()
+	case errors.As(err, &unsupported):
+		reason = "no form for " + unsupported.Type.String()
+	}
+	return fail[V](jsonName, op, reason, err)
+}
+
+// appender is an io.Writer at the end of a slice.
+type appender struct{ b []byte }
+
+// Write appends p.
+func (a *appender) Write(p []byte) (int, error) {
+	a.b = append(a.b, p...)
+	return len(p), nil
+}

@@ -1,0 +1,31 @@
+package codec
+
+// Bytes returns the codec for values that are bytes already. Decode copies:
+// the slice belongs to whoever called it and does not alias the input, which
+// may be a buffer that is used again. No input is refused. A nil slice comes
+// back empty.
+func Bytes() Codec[[]byte] { return bytesCodec{} }
+
+type bytesCodec struct{}
+
+func (bytesCodec) Name() string { return "bytes" }
+
+func (bytesCodec) Append(dst []byte, v []byte) ([]byte, error) { return append(dst, v...), nil }
+
+func (bytesCodec) Decode(data []byte) ([]byte, error) {
+	v := make([]byte, len(data))
+	copy(v, data)
+	return v, nil
+}
+
+// String returns the codec for strings. No input is refused, valid UTF-8 or
+// not.
+func String() Codec[string] { return stringCodec{} }
+
+type stringCodec struct{}
+
+func (stringCodec) Name() string { return "string" }
+
+func (stringCodec) Append(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil }
+
+func (stringCodec) Decode(data []byte) (string, error) { return string(data), nil }
