@@ -1,0 +1,367 @@
+package resp
+
+import (
+	"io"
+)
+
+const (
+	// bufSize is the read buffer of a connection.
+	bufSize = 32 << 10
+	// step is how much memory is reserved ahead of the bytes that arrive.
+	step = 64 << 10
+	// direct is the size from which bytes are read to where they are wanted
+	// instead of through the buffer; the last tail bytes take the buffer
+	// nevertheless, so that the CRLF behind them costs no read of its own.
+	direct = 16 << 10
+	tail   = 4 << 10
+	// idleReads is how often a source may return nothing in a row.
+	idleReads = 100
+)
+
+// Reader reads replies, or commands, from a stream. It may read ahead.
+// Any error but io.EOF from a method leaves it in an undefined position, with
+// two exceptions: errors of the source during [Reader.Wait], and server errors,
+// which are values and not errors here. It is not safe for concurrent use.
+type Reader struct {
+	src      io.Reader
+	buf      []byte
+	pos, end int
+	lim      Limits
+	received uint64
+	scan     scanner
+	sink     sink
+}
+
+// NewReader returns a Reader for src. Zero fields of lim mean defaults.
+func NewReader(src io.Reader, lim Limits) *Reader {
+	return &Reader{src: src, buf: make([]byte, bufSize), lim: lim.withDefaults()}
+}
+
+// Buffered is the number of bytes that were received and not yet used.
+func (r *Reader) Buffered() int { return r.end - r.pos }
+
+// Received is the number of bytes taken from the source so far.
+func (r *Reader) Received() uint64 { return r.received }
+
+// Wait returns once at least one byte of the next reply is there. An error of
+// the source, such as a passed deadline, changes nothing; Wait can be called
+// again.
+func (r *Reader) Wait() error {
+	for r.pos == r.end {
+		if err := r.fill(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Read returns the next value. It belongs to the caller. The error is a
+// [*ProtocolError], io.EOF if the stream ended between two values,
+// io.ErrUnexpectedEOF if it ended inside one, or the source's own.
+func (r *Reader) Read() (Value, error) {
+	if err := r.Wait(); err != nil {
+		return Value{}, err
+	}
+	if r.buf[r.pos] == '$' {
+		body, null, err := r.bulk(nil)
+		if err != nil || null {
+			return Value{}, err
+		}
+		return Value{kind: Bulk, body: body}, nil
+	}
+	raw, err := r.whole()
+	if err != nil {
+		return Value{}, err
+	}
+	v, _ := parse(raw)
+	return v, nil
+}
+
+// AppendBulk reads the next value. If it is a string, its bytes are appended
+// to dst, straight from the source if dst has room. If it is something else,
+// dst is returned as it was and v holds the value; else v is null and found
+// says whether there was a string at all.
+func (r *Reader) AppendBulk(dst []byte) (out []byte, found bool, v Value, err error) {
+	if err = r.Wait(); err != nil {
+		return dst, false, v, err
+	}
+	if r.buf[r.pos] != '$' {
+		v, err = r.Read()
+		return dst, false, v, err
+	}
+	out, null, err := r.bulk(dst)
+	if err != nil {
+		return dst, false, v, err
+	}
+	return out, !null, v, nil
+}
+
+// BulkHeader reads the header of the next value if it is a string, and returns
+// its length; the bytes are then read with [Reader.Body] and ended with
+// [Reader.EndBulk]. If it is something else, or null, n is -1 and v holds it.
+func (r *Reader) BulkHeader() (n int64, v Value, err error) {
+	if err = r.Wait(); err != nil {
+		return -1, v, err
+	}
+	if r.buf[r.pos] != '$' {
+		v, err = r.Read()
+		return -1, v, err
+	}
+	return r.bulkHeader(v)
+}
+
+func (r *Reader) bulkHeader(v Value) (int64, Value, error) {
+	for {
+		h, err := parseHeader(r.buf[r.pos:r.end])
+		if err != nil {
+			return -1, v, err
+		}
+		if h.size > 0 {
+			r.pos += h.size
+			if h.kind == Null {
+				return -1, v, nil
+			}
+			if h.n > int64(r.lim.Bulk) || h.n > int64(r.lim.Reply) {
+				return -1, v, broken("string over the limit")
+			}
+			return h.n, v, nil
+		}
+		if err := r.more(); err != nil {
+			return -1, v, err
+		}
+	}
+}
+
+// Body reads bytes of a string whose header was read. The caller must not ask
+// for more than the string has left.
+func (r *Reader) Body(p []byte) (int, error) {
+	if r.pos < r.end {
+		n := copy(p, r.buf[r.pos:r.end])
+		r.pos += n
+		return n, nil
+	}
+	if len(p) < direct {
+		if err := r.more(); err != nil {
+			return 0, err
+		}
+		n := copy(p, r.buf[r.pos:r.end])
+		r.pos += n
+		return n, nil
+	}
+	return r.receive(p)
+}
+
+// EndBulk reads the CRLF behind the last byte of a string.
+func (r *Reader) EndBulk() error {
+	for r.end-r.pos < 2 {
+		if err := r.more(); err != nil {
+			return err
+		}
+	}
+	if r.buf[r.pos] != '\r' || r.buf[r.pos+1] != '\n' {
+		return broken("string does not end in CRLF")
+	}
+	r.pos += 2
+	return nil
+}
+
+// bulk reads a string and appends it to dst.
+func (r *Reader) bulk(dst []byte) (out []byte, null bool, err error) {
+	size, _, err := r.bulkHeader(Value{})
+	if err != nil || size < 0 {
+		return dst, true, err
+	}
+	n := int(size)
+	have := len(dst)
+	switch {
+	case cap(dst)-have >= n:
+		out = dst[:have+n]
+		err = r.full(out[have:])
+	case n <= step:
+		out = make([]byte, have+n)
+		copy(out, dst)
+		err = r.full(out[have:])
+	default:
+		out, err = r.large(dst, n)
+	}
+	if err == nil {
+		err = r.EndBulk()
+	}
+	return out, false, err
+}
+
+// large reads n bytes without believing that they will come.
+func (r *Reader) large(dst []byte, n int) ([]byte, error) {
+	r.sink = sink{}
+	for n > 0 {
+		space := r.sink.space(n)
+		if err := r.full(space); err != nil {
+			r.sink = sink{}
+			return nil, err
+		}
+		r.sink.advance(len(space))
+		n -= len(space)
+	}
+	return r.sink.take(dst), nil
+}
+
+// full fills p.
+func (r *Reader) full(p []byte) error {
+	for len(p) > 0 {
+		part := p
+		if len(p) >= direct {
+			part = p[:len(p)-tail]
+		}
+		n, err := r.Body(part)
+		if err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// whole reads one value of any kind and returns its bytes. They are the
+// caller's, except those of a value that has no text.
+func (r *Reader) whole() ([]byte, error) {
+	r.scan.reset(&r.lim)
+	n, err := r.scan.feed(r.buf[r.pos:r.end])
+	if err != nil {
+		return nil, err
+	}
+	if r.scan.done() {
+		raw := r.buf[r.pos : r.pos+n]
+		r.pos += n
+		switch raw[0] {
+		case ':', '#', '_', ',':
+			return raw, nil
+		case '+':
+			if string(raw) == "+OK\r\n" {
+				return raw, nil
+			}
+		}
+		return append(make([]byte, 0, len(raw)), raw...), nil
+	}
+	r.sink = sink{}
+	for {
+		r.sink.write(r.buf[r.pos : r.pos+n])
+		r.pos += n
+		if r.scan.done() {
+			return r.sink.take(nil), nil
+		}
+		if err = r.advance(); err != nil {
+			break
+		}
+		if n, err = r.scan.feed(r.buf[r.pos:r.end]); err != nil {
+			break
+		}
+	}
+	r.sink = sink{}
+	return nil, err
+}
+
+// advance gets more bytes of the value that is being scanned: into the buffer,
+// or past it while a long string is running.
+func (r *Reader) advance() error {
+	if r.pos < r.end || r.scan.mode != inBulk || r.scan.rest < direct {
+		return r.more()
+	}
+	space := r.sink.space(int(r.scan.rest - tail))
+	n, err := r.receive(space)
+	r.sink.advance(n)
+	r.scan.rest -= int64(n)
+	r.scan.size += int64(n)
+	return err
+}
+
+// more is fill in the middle of a value.
+func (r *Reader) more() error {
+	err := r.fill()
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// fill reads at least one more byte into the buffer. It is never called with a
+// full one: what stays unused between two calls is shorter than a header.
+func (r *Reader) fill() error {
+	if r.pos == r.end {
+		r.pos, r.end = 0, 0
+	} else if len(r.buf)-r.end < headerMax {
+		r.end = copy(r.buf, r.buf[r.pos:r.end])
+		r.pos = 0
+	}
+	n, err := r.read(r.buf[r.end:])
+	r.end += n
+	return err
+}
+
+// receive is read in the middle of a value.
+func (r *Reader) receive(p []byte) (int, error) {
+	n, err := r.read(p)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// read returns at least one byte or an error, never both: a source that
+// returns both will return the error again.
+func (r *Reader) read(p []byte) (int, error) {
+	for range idleReads {
+		n, err := r.src.Read(p)
+		if n > 0 {
+			r.received += uint64(n)
+			return n, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return 0, io.ErrNoProgress
+}
+
+// sink collects the bytes of a value whose length is not known, or not
+// believed, in steps.
+type sink struct {
+	full [][]byte
+	cur  []byte
+}
+
+// space returns where to put up to n bytes; advance says how many were put.
+func (s *sink) space(n int) []byte {
+	if len(s.cur) == cap(s.cur) {
+		if s.cur != nil {
+			s.full = append(s.full, s.cur)
+		}
+		s.cur = make([]byte, 0, step)
+	}
+	return s.cur[len(s.cur):min(cap(s.cur), len(s.cur)+n)]
+}
+
+func (s *sink) advance(n int) { s.cur = s.cur[:len(s.cur)+n] }
+
+func (s *sink) write(p []byte) {
+	for len(p) > 0 {
+		n := copy(s.space(len(p)), p)
+		s.advance(n)
+		p = p[n:]
+	}
+}
+
+// reserved is the memory held.
+func (s *sink) reserved() int { return len(s.full)*step + cap(s.cur) }
+
+// take returns dst with everything appended, in memory of the right size, and
+// forgets it.
+func (s *sink) take(dst []byte) []byte {
+	out := make([]byte, 0, len(dst)+len(s.full)*step+len(s.cur))
+	out = append(out, dst...)
+	for _, p := range s.full {
+		out = append(out, p...)
+	}
+	out = append(out, s.cur...)
+	*s = sink{}
+	return out
+}

@@ -1,0 +1,168 @@
+// Package resp is the wire format of Redis, versions 2 and 3, in both
+// directions: a client appends commands and reads replies, a server reads
+// commands and appends replies.
+//
+// It knows no sockets. [Reader] works on any io.Reader, everything that is
+// written is appended to a []byte.
+//
+// # Limits
+//
+// A Reader trusts nothing it is told. Lengths are checked against [Limits]
+// before memory is reserved, and memory is reserved in steps as bytes arrive:
+// until a reply is complete it holds at most the bytes received plus 64 KiB,
+// whatever the reply announces. Arrays obey the same bound, because a reply is
+// kept as the bytes it came in and is taken apart only when it is looked at.
+package resp
+
+import (
+	"iter"
+	"math"
+)
+
+// Limits bound one reply. A zero field means its default.
+type Limits struct {
+	// Bulk is the largest string, in bytes. Default 512 MiB, which is also
+	// the most that Redis stores.
+	Bulk int
+	// Reply is the largest reply in all, in bytes. Default 1 GiB.
+	Reply int
+	// Depth is how deep aggregates may be nested. Default 32.
+	Depth int
+	// Elements is how many elements a reply may have in all, a map counting
+	// two for each pair. Default 1 Mi.
+	Elements int
+	// Line is the longest line, in bytes: a status, an error, a big number.
+	// Default 64 KiB.
+	Line int
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(field *int, def int) {
+		if *field <= 0 {
+			*field = def
+		}
+	}
+	set(&l.Bulk, 512<<20)
+	set(&l.Reply, 1<<30)
+	set(&l.Depth, 32)
+	set(&l.Elements, 1<<20)
+	set(&l.Line, 64<<10)
+	return l
+}
+
+// ProtocolError says that the peer broke the format or a limit. Nothing that
+// follows on the same connection can be trusted.
+type ProtocolError struct {
+	// Reason is a fixed text; it never holds bytes from the wire.
+	Reason string
+}
+
+// Error implements error.
+func (e *ProtocolError) Error() string { return "resp: " + e.Reason }
+
+func broken(reason string) error { return &ProtocolError{Reason: reason} }
+
+// Kind is the type of a value.
+type Kind uint8
+
+// The kinds of values. Both null bulk strings and null arrays are Null, blob
+// errors are Error.
+const (
+	Null Kind = iota
+	Status
+	Error
+	Int
+	Bulk
+	Array
+	Map
+	Set
+	Push
+	Bool
+	Double
+	BigNumber
+	Verbatim
+)
+
+// String names the kind as error texts do.
+func (k Kind) String() string {
+	names := [...]string{"null", "status", "error", "integer", "string", "array", "map",
+		"set", "push", "boolean", "double", "big number", "verbatim string"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return "unknown"
+}
+
+// Value is one complete reply, or one element of it. The zero Value is null.
+// Values are small and passed by value; they share the bytes of their reply.
+type Value struct {
+	kind Kind
+	// n is the integer, the truth of a boolean, the bits of a double, or the
+	// number of elements. A status with n 1 is OK and has no body.
+	n int64
+	// body is the text, or the elements as they came over the wire.
+	body []byte
+}
+
+// Kind returns the type of the value.
+func (v Value) Kind() Kind { return v.kind }
+
+// Bytes returns the text of a status, error, string, big number or verbatim
+// string (without its format), and nil for other kinds. The slice belongs to
+// the reply's owner.
+func (v Value) Bytes() []byte {
+	switch v.kind {
+	case Status:
+		if v.n == 1 {
+			return []byte("OK")
+		}
+		return v.body
+	case Error, Bulk, BigNumber, Verbatim:
+		return v.body
+	}
+	return nil
+}
+
+// OK reports whether the value is the status OK.
+func (v Value) OK() bool { return v.kind == Status && v.n == 1 }
+
+// Int returns an integer, or 1 and 0 for a boolean; zero for other kinds.
+func (v Value) Int() int64 {
+	if v.kind == Int || v.kind == Bool {
+		return v.n
+	}
+	return 0
+}
+
+// Float returns a double, and zero for other kinds.
+func (v Value) Float() float64 {
+	if v.kind == Double {
+		return math.Float64frombits(uint64(v.n))
+	}
+	return 0
+}
+
+// Len is the number of elements of an aggregate, two for each pair of a map.
+// It is zero for other kinds.
+func (v Value) Len() int {
+	switch v.kind {
+	case Array, Map, Set, Push:
+		return int(v.n)
+	}
+	return 0
+}
+
+// Elems yields the elements of an aggregate in order: key, value, key, value
+// for a map. Attributes are left out.
+func (v Value) Elems() iter.Seq[Value] {
+	return func(yield func(Value) bool) {
+		rest := v.body
+		for range v.Len() {
+			var e Value
+			e, rest = parse(rest)
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
