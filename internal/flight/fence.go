@@ -15,20 +15,22 @@ func (g *Group[K, V]) Fence(key K, drop func()) {
 	s := g.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fence(key, nil)
+	s.fence(key)
 	drop()
 }
 
-// fence spares the write own. s.mu is held.
-func (s *shard[K, V]) fence(key K, own *Write[K]) {
+// fence takes the right of everything that runs for key. s.mu is held.
+func (s *shard[K, V]) fence(key K) {
+	s.fenceFlights(key)
+	for _, w := range s.writes[key] {
+		w.fenced = true
+	}
+}
+
+func (s *shard[K, V]) fenceFlights(key K) {
 	for _, m := range s.joinable {
 		if f := m[key]; f != nil {
 			s.detach(f)
-		}
-	}
-	for _, w := range s.writes[key] {
-		if w != own {
-			w.fenced = true
 		}
 	}
 }
@@ -55,31 +57,36 @@ func (s *shard[K, V]) fenceAll() {
 }
 
 // Begin registers a write of key: what runs for the key now loses its right
-// to store, and drop is called, as in Fence. Each Begin needs one End.
-func (g *Group[K, V]) Begin(key K, drop func()) (*Write[K], error) {
+// to store. Each Begin needs one End. It returns ErrClosed after Close.
+func (g *Group[K, V]) Begin(key K) (*Write[K], error) {
 	s := g.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}
-	s.fence(key, nil)
-	drop()
+	s.fence(key)
 	w := &Write[K]{key: key}
 	s.writes[key] = append(s.writes[key], w)
 	return w, nil
 }
 
-// End ends a write. If it still has its right to store, and insert is not nil,
-// the flights that began during the write lose theirs, and insert is called,
-// under the lock that Fence takes.
-func (g *Group[K, V]) End(w *Write[K], insert func()) (stored bool) {
+// End ends a write: the flights that began during it lose their right to
+// store. Then insert is called, or drop if insert is nil; but neither if the
+// write has lost its own right: whoever took it has seen to the entry, or will
+// in an End of its own. Both are called under the lock that Fence takes.
+func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
 	s := g.shard(w.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if stored = insert != nil && !w.fenced; stored {
-		s.fence(w.key, w)
+	s.fenceFlights(w.key)
+	switch {
+	case w.fenced:
+	case insert == nil:
+		drop()
+	default:
 		insert()
+		stored = true
 	}
 	s.forget(w)
 	return stored

@@ -99,8 +99,7 @@ func (g *Group[K, V]) register(ctx context.Context, key K, kind Kind) (f *Flight
 	return f, true, nil
 }
 
-// Wait returns the flight's result, or the cause of ctx's end if that comes
-// first, or ErrClosed if the group is closed first. Each successful Join needs
+// Wait returns the flight's result, or ctx's error if ctx ends first, or ErrClosed if the group is closed first. Each successful Join needs
 // one Wait with the same context.
 func (g *Group[K, V]) Wait(ctx context.Context, f *Flight[K, V]) (Result[V], error) {
 	if n := from(ctx); n != nil {
@@ -116,7 +115,7 @@ func (g *Group[K, V]) Wait(ctx context.Context, f *Flight[K, V]) (Result[V], err
 		return f.result, nil
 	case <-ctx.Done():
 		g.leave(f)
-		return Result[V]{}, context.Cause(ctx)
+		return Result[V]{}, ctx.Err()
 	case <-g.closed:
 		return Result[V]{}, ErrClosed
 	}

@@ -1,0 +1,426 @@
+package flight_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/flight"
+)
+
+type (
+	group  = flight.Group[string, int]
+	aboard = flight.Flight[string, int]
+)
+
+func newGroup() *group { return flight.NewGroup[string, int](func() uint64 { return 7 }) }
+
+// bring returns a run that lands with v after d, unless its context ends
+// first; stored tells whether it could store.
+func bring(g *group, v int, d time.Duration, stored *atomic.Bool) func(*aboard) {
+	return func(f *aboard) {
+		r := flight.Result[int]{Value: v, Found: true}
+		select {
+		case <-time.After(d):
+		case <-f.Context().Done():
+			r = flight.Result[int]{Err: context.Cause(f.Context())}
+		}
+		ok, _ := g.Land(f, r, func() {})
+		if stored != nil {
+			stored.Store(ok)
+		}
+	}
+}
+
+func get(ctx context.Context, g *group, key string, run func(*aboard)) (int, error) {
+	f, _, err := g.Join(ctx, key, flight.Load, run)
+	if err != nil {
+		return 0, err
+	}
+	r, err := g.Wait(ctx, f)
+	return r.Value, errors.Join(err, r.Err)
+}
+
+func TestCallersShareOneFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		runs := 0
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				v, err := get(t.Context(), g, "k", func(f *aboard) { runs++; bring(g, 1, time.Second, nil)(f) })
+				if v != 1 || err != nil {
+					t.Errorf("got %d, %v", v, err)
+				}
+			})
+		}
+		wg.Wait()
+		if runs != 1 {
+			t.Errorf("%d runs, want 1", runs)
+		}
+	})
+}
+
+func TestFlightCarriesStampOfItsRegistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		word := uint64(1)
+		g := flight.NewGroup[string, int](func() uint64 { return word })
+		f, _, _ := g.Join(t.Context(), "k", flight.Load, func(f *aboard) {
+			time.Sleep(time.Second)
+			g.Land(f, flight.Result[int]{}, nil)
+		})
+		word = 2
+		<-f.Done()
+		if f.Stamp != 1 {
+			t.Errorf("stamp %d, want the word at registration, 1", f.Stamp)
+		}
+	})
+}
+
+func TestLeaderThatLeavesTakesNothingFromTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		leader, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		go func() {
+			if _, err := get(leader, g, "k", bring(g, 1, time.Second, nil)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("leader got %v, want its own deadline", err)
+			}
+		}()
+		synctest.Wait()
+		if v, err := get(t.Context(), g, "k", nil); v != 1 || err != nil {
+			t.Errorf("waiter got %d, %v; want 1, nil", v, err)
+		}
+	})
+}
+
+func TestWaiterReturnsAtItsOwnDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		go get(t.Context(), g, "k", bring(g, 1, 800*time.Millisecond, nil))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := get(ctx, g, "k", nil)
+		if took := time.Since(start); took != 50*time.Millisecond || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("returned after %v with %v, want 50ms and the deadline", took, err)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+func TestFlightThatEverybodyLeftIsCancelledAndNotJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		var stored atomic.Bool
+		stored.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		slow := func(f *aboard) { // notices its cancellation late
+			<-f.Context().Done()
+			time.Sleep(time.Minute)
+			ok, _ := g.Land(f, flight.Result[int]{Value: 1}, func() {})
+			stored.Store(ok)
+		}
+		go get(ctx, g, "k", slow)
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if v, err := get(t.Context(), g, "k", bring(g, 2, 0, nil)); v != 2 || err != nil {
+			t.Errorf("newcomer got %d, %v; want a flight of its own", v, err)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if stored.Load() {
+			t.Error("an abandoned flight stored its value")
+		}
+	})
+}
+
+func TestKeptFlightGoesOnWhenEverybodyHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		var stored atomic.Bool
+		ctx, cancel := context.WithCancel(t.Context())
+		go get(ctx, g, "k", func(f *aboard) {
+			if !g.Keep(f) {
+				t.Error("Keep refused while a caller waits")
+			}
+			bring(g, 1, time.Second, &stored)(f)
+		})
+		synctest.Wait()
+		cancel()
+		time.Sleep(2 * time.Second)
+		if !stored.Load() {
+			t.Error("kept flight did not store")
+		}
+	})
+}
+
+func TestFenceTakesTheRightToStoreAndToBeJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		var stored atomic.Bool
+		stored.Store(true)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if v, _ := get(t.Context(), g, "k", bring(g, 1, time.Second, &stored)); v != 1 {
+				t.Errorf("caller from before the fence got %d, want its flight's 1", v)
+			}
+		})
+		synctest.Wait()
+		dropped := false
+		g.Fence("k", func() { dropped = true })
+		if v, _ := get(t.Context(), g, "k", bring(g, 2, 0, nil)); v != 2 {
+			t.Errorf("caller from after the fence got %d, want 2", v)
+		}
+		wg.Wait()
+		synctest.Wait()
+		if stored.Load() || !dropped {
+			t.Errorf("stored %v, dropped %v; want false, true", stored.Load(), dropped)
+		}
+	})
+}
+
+func TestLandingUnregistersOnlyItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		go get(t.Context(), g, "k", bring(g, 1, time.Second, nil))
+		synctest.Wait()
+		g.Fence("k", func() {})
+		var stored atomic.Bool
+		go get(t.Context(), g, "k", bring(g, 2, 3*time.Second, &stored))
+		time.Sleep(2 * time.Second) // the first has landed
+		if v, _ := get(t.Context(), g, "k", bring(g, 3, 0, nil)); v != 2 {
+			t.Errorf("got %d, want to have joined the second flight", v)
+		}
+		synctest.Wait()
+		if !stored.Load() {
+			t.Error("the second flight lost its right when the first landed")
+		}
+	})
+}
+
+func TestFenceAllReachesEveryKeyAndWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		var stored [3]atomic.Bool
+		for i, k := range []string{"a", "b", "c"} {
+			stored[i].Store(true)
+			go get(t.Context(), g, k, bring(g, i, time.Second, &stored[i]))
+		}
+		w, _ := g.Begin("d")
+		synctest.Wait()
+		g.FenceAll()
+		if g.End(w, func() {}, func() {}) {
+			t.Error("the write stored")
+		}
+		time.Sleep(2 * time.Second)
+		for i := range stored {
+			if stored[i].Load() {
+				t.Errorf("flight %d stored", i)
+			}
+		}
+	})
+}
+
+func TestRecursiveLoadsAreRefused(t *testing.T) {
+	tests := []struct {
+		name  string
+		chain map[string]string // whose loader asks for whom
+		start []string
+	}{
+		{"a key asks for itself", map[string]string{"a": "a"}, []string{"a"}},
+		{"a circle in one chain", map[string]string{"a": "b", "b": "a"}, []string{"a"}},
+		{"a long circle", map[string]string{"a": "b", "b": "c", "c": "d", "d": "a"}, []string{"a"}},
+		{"two chains that close a circle", map[string]string{"a": "b", "b": "a"}, []string{"a", "b"}},
+		{"three chains that close a circle", map[string]string{"a": "b", "b": "c", "c": "a"}, []string{"a", "b", "c"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGroup()
+				var run func(*aboard)
+				run = func(f *aboard) {
+					time.Sleep(time.Second) // let the other chains start
+					v, err := get(f.Context(), g, tt.chain[f.Key], run)
+					g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
+				}
+				var wg sync.WaitGroup
+				for _, k := range tt.start {
+					wg.Go(func() {
+						if _, err := get(t.Context(), g, k, run); !errors.Is(err, flight.ErrRecursive) {
+							t.Errorf("%s: %v, want ErrRecursive", k, err)
+						}
+					})
+				}
+				wg.Wait()
+			})
+		})
+	}
+}
+
+func TestLoadsThatShareADependencyAreNotRecursive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		asks := func(f *aboard) {
+			v, err := get(f.Context(), g, "shared", bring(g, 5, time.Second, nil))
+			g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
+		}
+		var wg sync.WaitGroup
+		for _, k := range []string{"a", "b", "a", "c"} {
+			wg.Go(func() {
+				if v, err := get(t.Context(), g, k, asks); v != 5 || err != nil {
+					t.Errorf("%s: %d, %v; want 5", k, v, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestWaiterThatGaveUpLeavesNoEdgeBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		var wg sync.WaitGroup
+		// a asks for b, gives up, and goes on; then b asks for a.
+		wg.Go(func() {
+			time.Sleep(time.Millisecond) // b is under way
+			get(t.Context(), g, "a", func(f *aboard) {
+				ctx, cancel := context.WithTimeout(f.Context(), time.Second)
+				defer cancel()
+				get(ctx, g, "b", nil)
+				time.Sleep(2 * time.Second)
+				g.Land(f, flight.Result[int]{Value: 1}, nil)
+			})
+		})
+		wg.Go(func() {
+			v, err := get(t.Context(), g, "b", func(f *aboard) {
+				time.Sleep(2 * time.Second)
+				v, err := get(f.Context(), g, "a", nil)
+				g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
+			})
+			if v != 1 || err != nil {
+				t.Errorf("b: %d, %v; want 1, nil", v, err)
+			}
+		})
+		wg.Wait()
+	})
+}
+
+func TestWriteWinsOverFlightsBeforeAndDuringIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		var before, during atomic.Bool
+		before.Store(true)
+		during.Store(true)
+		go get(t.Context(), g, "k", bring(g, 1, time.Second, &before))
+		synctest.Wait()
+		w, err := g.Begin("k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go get(t.Context(), g, "k", bring(g, 2, time.Second, &during))
+		synctest.Wait()
+		if !g.Writing("k") || g.Writing("other") {
+			t.Error("Writing does not say so")
+		}
+		if !g.End(w, func() {}, func() { t.Error("dropped") }) {
+			t.Error("the write did not store")
+		}
+		if g.Writing("k") {
+			t.Error("still writing after End")
+		}
+		time.Sleep(2 * time.Second)
+		if before.Load() || during.Load() {
+			t.Errorf("flights stored: before %v, during %v", before.Load(), during.Load())
+		}
+	})
+}
+
+func TestLaterWriteTakesTheRightOfTheEarlier(t *testing.T) {
+	g := newGroup()
+	first, _ := g.Begin("k")
+	second, _ := g.Begin("k")
+	never := func() { t.Error("the first write touched the entry") }
+	if !g.End(second, func() {}, nil) || g.End(first, never, never) {
+		t.Error("want the second write to store and the first not to")
+	}
+	third, _ := g.Begin("k")
+	g.Fence("k", func() {})
+	if g.End(third, never, never) {
+		t.Error("a fenced write stored")
+	}
+	fourth, _ := g.Begin("k")
+	dropped := false
+	if g.End(fourth, nil, func() { dropped = true }); !dropped {
+		t.Error("a write that failed left the old entry")
+	}
+}
+
+func TestCloseWakesCallersAndWaitsForFlights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		landed := false
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := get(t.Context(), g, "k", func(f *aboard) {
+				<-f.Context().Done()
+				time.Sleep(time.Second)
+				landed = true
+				g.Land(f, flight.Result[int]{}, nil)
+			})
+			if !errors.Is(err, flight.ErrClosed) {
+				t.Errorf("caller got %v, want ErrClosed", err)
+			}
+		})
+		synctest.Wait()
+		if err := g.Close(t.Context()); err != nil || !landed {
+			t.Errorf("Close: %v, landed %v; want nil, true", err, landed)
+		}
+		wg.Wait()
+		if _, _, err := g.Join(t.Context(), "k", flight.Load, nil); !errors.Is(err, flight.ErrClosed) {
+			t.Errorf("Join after Close: %v", err)
+		}
+		if _, err := g.Begin("k"); !errors.Is(err, flight.ErrClosed) {
+			t.Errorf("Begin after Close: %v", err)
+		}
+	})
+}
+
+func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		go get(t.Context(), g, "k", func(f *aboard) {
+			time.Sleep(time.Minute) // does not look at its context
+			g.Land(f, flight.Result[int]{}, nil)
+		})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := g.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close: %v, want its deadline", err)
+		}
+		if err := g.Close(t.Context()); err != nil {
+			t.Errorf("second Close: %v, want to have waited", err)
+		}
+	})
+}
+
+func TestFlightKeepsValuesOfItsCallerButNotItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		g := newGroup()
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
+		f, _, _ := g.Join(ctx, "k", flight.Load, bring(g, 1, time.Second, nil))
+		cancel()
+		if f.Context().Value(key{}) != "v" || f.Context().Err() != nil {
+			t.Errorf("value %v, err %v", f.Context().Value(key{}), f.Context().Err())
+		}
+		<-f.Done()
+	})
+}
