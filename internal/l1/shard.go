@@ -1,0 +1,89 @@
+package l1
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// shard is a slice of the cache by hash. The table pointer has a cache line of
+// its own: readers load it on every Get, writers only when the table grows.
+type shard[K comparable, V any] struct {
+	table atomic.Pointer[table[K, V]]
+	_     [56]byte
+
+	// entries and weight change only under mu; others may read them to see who
+	// holds more than its share.
+	entries, weight atomic.Int64
+
+	mu     sync.Mutex // guards all below, and changes to the table
+	queue  queue[K, V]
+	wheel  wheel[K, V]
+	closed bool
+
+	evicted, expired, rejected uint64
+	_                          [48]byte
+}
+
+// find returns the entry of key, dead or not, or nil. It takes no lock.
+func (s *shard[K, V]) find(hash uint64, key K) *Entry[K, V] {
+	return s.table.Load().find(hash, key)
+}
+
+// holds reports whether e itself is in the shard.
+func (s *shard[K, V]) holds(e *Entry[K, V]) bool {
+	g, _, _ := s.table.Load().locate(e)
+	return g != nil
+}
+
+// insert adds an entry whose key is absent.
+func (s *shard[K, V]) insert(e *Entry[K, V]) {
+	t := s.table.Load()
+	if n := s.queue.n; n == t.room() {
+		t = t.copied(2 * n)
+		t.insert(e)
+		s.table.Store(t)
+	} else {
+		t.insert(e)
+	}
+	s.queue.add(e)
+	s.wheel.add(e)
+	s.entries.Add(1)
+	s.weight.Add(e.weight)
+}
+
+// replace puts e in the place of old, which is in the shard and has the same
+// key. e inherits old's standing with the policy.
+func (s *shard[K, V]) replace(old, e *Entry[K, V]) {
+	e.use.Store(old.use.Load())
+	s.table.Load().replace(old, e)
+	s.queue.replace(old, e)
+	s.wheel.remove(old)
+	s.wheel.add(e)
+	s.weight.Add(e.weight - old.weight)
+}
+
+// remove takes out an entry, which is in the shard. A table that has become
+// much too large is replaced by a smaller one.
+func (s *shard[K, V]) remove(e *Entry[K, V]) {
+	t := s.table.Load()
+	t.remove(e)
+	s.queue.remove(e)
+	s.wheel.remove(e)
+	s.entries.Add(-1)
+	s.weight.Add(-e.weight)
+	if n := s.queue.n; len(t.groups) > 1 && n < t.room()/8 {
+		s.table.Store(t.copied(2 * n))
+	}
+}
+
+// empty takes out everything at once and returns it as a list linked by next,
+// which now belongs to the caller.
+func (s *shard[K, V]) empty() (head *Entry[K, V], entries, weight int64) {
+	head, entries, weight = s.queue.head, s.entries.Load(), s.weight.Load()
+	s.table.Store(newTable[K, V](0))
+	s.queue = queue[K, V]{}
+	s.wheel = wheel[K, V]{tick: s.wheel.tick}
+	s.entries.Store(0)
+	s.weight.Store(0)
+	return head, entries, weight
+}

@@ -1,0 +1,54 @@
+package l1
+
+import (
+	"math/bits"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+)
+
+// stripeKinds is the number of counters in a Striped: as many as fill a cache
+// line.
+const stripeKinds = 8
+
+// Striped is a set of eight counters that many goroutines add to without
+// sharing a cache line, as long as they are not many more than processors. Make
+// it with [NewStriped].
+//
+// The stripe is picked by the address of the goroutine's stack: goroutines have
+// different ones and keep them for long. A random stripe costs more to pick,
+// and its line was last written by another processor more often than not.
+type Striped struct {
+	stripes []stripe
+	shift   uint8
+}
+
+type stripe [stripeKinds]atomic.Uint64
+
+// NewStriped makes a set of counters that are all zero.
+func NewStriped() *Striped {
+	n := bits.Len(uint(4*runtime.GOMAXPROCS(0) - 1))
+	return &Striped{stripes: make([]stripe, 1<<n), shift: uint8(64 - n)}
+}
+
+// Add adds one to a counter and returns what its stripe has counted, which is
+// of use only to do something every so many times. kind is 0 to 7.
+func (s *Striped) Add(kind int) uint64 { return s.AddN(kind, 1) }
+
+// AddN adds n to a counter, as Add does.
+func (s *Striped) AddN(kind int, n uint64) uint64 {
+	var here byte
+	// The lower bits differ within one stack, the others spread poorly: take
+	// the rest and mix it (Knuth's multiplicative hash).
+	at := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15 >> s.shift
+	return s.stripes[at][kind&(stripeKinds-1)].Add(n)
+}
+
+// Sum is the value of a counter. Additions that are under way may be missing.
+func (s *Striped) Sum(kind int) uint64 {
+	var n uint64
+	for i := range s.stripes {
+		n += s.stripes[i][kind&(stripeKinds-1)].Load()
+	}
+	return n
+}

@@ -1,0 +1,111 @@
+package l1
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// tickLength is the time one slot of the wheel stands for.
+	tickLength = int64(time.Second)
+	// wheelSlots is the number of slots; deadlines further away share them and
+	// are looked at once per turn.
+	wheelSlots = 512
+	wheelMask  = wheelSlots - 1
+	// never is the tick of no deadline.
+	never int64 = math.MaxInt64
+)
+
+// wheel is a hashed timing wheel with unsorted slots (Varghese and Lauck,
+// "Hashed and Hierarchical Timing Wheels", 1987, scheme 6): the entries of one
+// shard that have a deadline. All methods need the shard's mutex.
+type wheel[K comparable, V any] struct {
+	slots []*Entry[K, V] // allocated with the first deadline
+	// tick is the first one that has not been emptied.
+	tick int64
+	// due holds what is left of the slot that is being emptied.
+	due *Entry[K, V]
+	n   int
+}
+
+// tickOf is the tick a deadline falls into.
+func tickOf(dead int64) int64 {
+	if dead == Forever {
+		return never
+	}
+	return dead / tickLength
+}
+
+// add puts an entry into the slot of its deadline, if it has one.
+func (w *wheel[K, V]) add(e *Entry[K, V]) {
+	if e.Dead == Forever {
+		return
+	}
+	if w.slots == nil {
+		w.slots = make([]*Entry[K, V], wheelSlots)
+	}
+	push(&w.slots[max(tickOf(e.Dead), w.tick)&wheelMask], e)
+	w.n++
+}
+
+// push links e at the head of a list.
+func push[K comparable, V any](list **Entry[K, V], e *Entry[K, V]) {
+	e.wnext, e.wprev = *list, list
+	if e.wnext != nil {
+		e.wnext.wprev = &e.wnext
+	}
+	*list = e
+}
+
+// remove takes an entry out, if it is in.
+func (w *wheel[K, V]) remove(e *Entry[K, V]) {
+	if e.wprev == nil {
+		return
+	}
+	*e.wprev = e.wnext
+	if e.wnext != nil {
+		e.wnext.wprev = e.wprev
+	}
+	e.wnext, e.wprev = nil, nil
+	w.n--
+}
+
+// pop takes out the next entry of the ticks before end, or returns nil when
+// they are empty. Not all that it returns are dead: a slot is shared by
+// deadlines that are whole turns apart, and the caller puts those back.
+func (w *wheel[K, V]) pop(end int64) *Entry[K, V] {
+	w.tick = max(w.tick, end-wheelSlots) // one turn sees every slot
+	for w.due == nil {
+		if w.n == 0 {
+			w.tick = max(w.tick, end)
+		}
+		if w.tick >= end {
+			return nil
+		}
+		slot := &w.slots[w.tick&wheelMask]
+		if w.due = *slot; w.due != nil {
+			w.due.wprev = &w.due
+			*slot = nil
+		}
+		w.tick++
+	}
+	e := w.due
+	w.remove(e)
+	return e
+}
+
+// next is the first tick whose slot is not empty, or never.
+func (w *wheel[K, V]) next() int64 {
+	if w.n == 0 {
+		return never
+	}
+	if w.due != nil {
+		return w.tick - 1
+	}
+	for t := w.tick; t < w.tick+wheelSlots; t++ {
+		if w.slots[t&wheelMask] != nil {
+			return t
+		}
+	}
+	return never
+}
