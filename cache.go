@@ -1,0 +1,172 @@
+package strata
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/remote"
+)
+
+// Cache answers reads from L1, the memory of this process, else from L2, a
+// store that all instances share, else from the origin by running a Loader
+// once for all who ask. It is safe for concurrent use. Create it with [New]
+// and close it with [Cache.Close]; the zero Cache is not usable.
+type Cache[K comparable, V any] struct {
+	// What the hit path reads.
+	memory *l1.Cache[K, V]
+	// trust is the word that entries are compared with: one whose Stamp is
+	// lower was loaded before this instance lost the ground to trust it (an
+	// InvalidateAll, a gap on the bus) and counts as absent.
+	trust atomic.Uint64
+
+	flights *flight.Group[K, V]
+	o       Options[K, V]
+	tier    remote.Tier // nil without L2
+	bus     remote.Bus  // nil without a bus
+	can     abilities
+	schema  uint64
+	// instance names this cache in announcements on the bus.
+	instance uint64
+	// heard is whether the bus is connected: what others drop is told here.
+	heard atomic.Bool
+	// doubt is until when (time of L1) this instance's own announcements are
+	// obeyed: one of its drops has ended without an answer and may still be
+	// carried out.
+	doubt atomic.Int64
+	// broken is whether the last operation on L2 failed, for the log.
+	broken atomic.Bool
+
+	counts counts
+	unhear func() // ends following the bus
+	closed atomic.Bool
+	once   sync.Once
+}
+
+// abilities are what the tier can do beyond remote.Tier, asserted once.
+type abilities struct {
+	dropAll  remote.AllDropper
+	release  remote.Releaser
+	renew    remote.Renewer
+	counter  remote.Counter
+	announce bool
+}
+
+// New returns a Cache. It checks all Options and returns one error that names
+// every field that is wrong. It does not touch the network: an instance starts
+// while L2 is down.
+func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cache[K, V]{o: o, bus: o.Remote.Bus, instance: rand.Uint64()}
+	c.memory = l1.New(l1.Config[K, V]{
+		MaxEntries: o.Memory.MaxEntries,
+		MaxWeight:  o.Memory.MaxWeight,
+		Notify:     c.evicted(),
+	})
+	c.flights = flight.NewGroup[K, V](c.trust.Load)
+	if o.Remote.Tier != nil {
+		c.bind(o.Remote.Tier)
+	}
+	c.unhear = func() {}
+	if c.bus != nil {
+		c.unhear = c.bus.Follow(o.Name, c.follow)
+	}
+	return c, nil
+}
+
+// bind takes this cache's part of the tier.
+func (c *Cache[K, V]) bind(t remote.Tier) {
+	c.schema = codec.Fingerprint(c.o.Remote.Codec)
+	if b, ok := t.(remote.Binder); ok {
+		t = b.Bind(remote.Space{Name: c.o.Name, Schema: c.schema, Instance: c.instance})
+	}
+	c.tier = t
+	c.can.dropAll, _ = t.(remote.AllDropper)
+	c.can.release, _ = t.(remote.Releaser)
+	c.can.renew, _ = t.(remote.Renewer)
+	c.can.counter, _ = t.(remote.Counter)
+	if a, ok := t.(remote.Announcer); ok {
+		c.can.announce = a.Announces()
+	}
+}
+
+// Name returns Options.Name.
+func (c *Cache[K, V]) Name() string { return c.o.Name }
+
+// Len returns the number of entries in L1, expired ones that were not swept
+// yet included.
+func (c *Cache[K, V]) Len() int { return c.memory.Len() }
+
+// Close ends the cache: running loads are cancelled, their callers get
+// ErrClosed, and what L1 held is gone. It waits until every goroutine of the
+// cache has ended, or ctx has; then it returns ctx's error, and a Loader that
+// ignores its context is still running. The Tier and the Bus stay open: they
+// are their maker's to close. Close may be called more than once.
+//
+// A Loader or hook must not call Close: it would wait for itself until ctx
+// ends.
+func (c *Cache[K, V]) Close(ctx context.Context) error {
+	c.closed.Store(true)
+	c.once.Do(c.unhear)
+	err := c.flights.Close(ctx)
+	c.memory.Close()
+	return err
+}
+
+// memoryTTL is the longest life that an entry may have in L1 now.
+func (c *Cache[K, V]) memoryTTL() time.Duration {
+	ttl := c.o.Memory.TTL
+	if ttl == 0 {
+		ttl = NoExpiry
+	}
+	if c.tier != nil && !c.heard.Load() {
+		ttl = min(ttl, UnconfirmedTTL)
+	}
+	return c.jittered(ttl)
+}
+
+// jittered shortens ttl at random by up to the share that Options.Jitter
+// names. The TTL stays an upper bound.
+func (c *Cache[K, V]) jittered(ttl time.Duration) time.Duration {
+	if ttl == NoExpiry || c.o.Jitter == 0 {
+		return ttl
+	}
+	return ttl - time.Duration(rand.Float64()*c.o.Jitter*float64(ttl))
+}
+
+// entry returns an entry for L1 with what is left of the value's life, capped
+// by what L1 may keep. stamp is the trust word from before the value was read.
+func (c *Cache[K, V]) entry(key K, v V, left time.Duration, stamp uint64, id remote.ID) *l1.Entry[K, V] {
+	left = min(left, c.memoryTTL())
+	dead := l1.After(c.memory.Now(), left)
+	return &l1.Entry[K, V]{Key: key, Value: v, Soon: dead, Fresh: dead, Dead: dead, Stamp: stamp, ID: uint64(id)}
+}
+
+// weigh returns the weight of an entry, and false if the entry must not be
+// kept in L1.
+func (c *Cache[K, V]) weigh(key K, v V) (weight int64, ok bool) {
+	if c.o.Memory.Weigh == nil {
+		return 1, true
+	}
+	defer c.contain("Memory.Weigh")
+	weight = c.o.Memory.Weigh(key, v)
+	return weight, weight >= 1
+}
+
+// contain keeps a panic of a user's callback from ending the process or
+// leaving the cache in a state of its own.
+func (c *Cache[K, V]) contain(callback string) {
+	if p := recover(); p != nil {
+		c.counts.callbackPanics.Add(1)
+		c.o.Logger.Error("strata: callback panicked", slog.String("cache", c.o.Name), slog.String("callback", callback), slog.Any("panic", p))
+	}
+}

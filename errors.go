@@ -1,0 +1,73 @@
+package strata
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrNotFound is what a Loader returns, alone or wrapped, when the origin
+	// has no such key. Callers of that load get the loader's error. An entry
+	// that was held for the key is dropped.
+	ErrNotFound = errors.New("strata: not found")
+
+	// ErrNotModified is what a Loader returns, alone or wrapped, when the value
+	// it can get from [Cache.Previous] still holds. The entry gets a new life
+	// without being stored again. Where there is no previous value it is an
+	// error like any other.
+	ErrNotModified = errors.New("strata: not modified")
+
+	// ErrClosed is returned by calls on a closed Cache, and to callers who wait
+	// for a load when it is closed.
+	ErrClosed = errors.New("strata: cache is closed")
+
+	// ErrRecursiveLoad is returned to a caller inside a Loader that asks for a
+	// key whose load waits, directly or through other loads, for that Loader.
+	ErrRecursiveLoad = errors.New("strata: recursive load")
+
+	// ErrLoadExited is returned to all callers of a load whose Loader ended its
+	// goroutine with runtime.Goexit, as testing.T.FailNow does.
+	ErrLoadExited = errors.New("strata: loader exited its goroutine")
+
+	// ErrNoLoader is returned by GetOrLoad when neither the call nor the
+	// Options name a Loader.
+	ErrNoLoader = errors.New("strata: no loader")
+
+	errLoadTimeout = errors.New("strata: load took longer than Limits.HardTimeout")
+)
+
+// LoadPanicError is returned to every caller of a load whose Loader panicked.
+// Nothing was stored, and the next call loads again.
+type LoadPanicError struct {
+	// Value is what the Loader panicked with.
+	Value any
+	// Stack is the stack of the panic, as runtime/debug.Stack formats it.
+	Stack []byte
+}
+
+// Error names the panic's value without the stack.
+func (e *LoadPanicError) Error() string {
+	return fmt.Sprintf("strata: loader panicked: %v", e.Value)
+}
+
+// Unwrap returns the panic's value if it is an error.
+func (e *LoadPanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// A RemoteError says that a call could not be carried out in L2. This
+// instance has done its part; other instances, and L2 itself, may hold what
+// was to be dropped or replaced until its life ends.
+type RemoteError struct {
+	// Op is the call: "set", "invalidate", "expire" or "invalidate all".
+	Op string
+	// Err is what the tier or the bus returned.
+	Err error
+}
+
+// Error names the call and the cause.
+func (e *RemoteError) Error() string { return "strata: " + e.Op + ": L2: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *RemoteError) Unwrap() error { return e.Err }

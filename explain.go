@@ -1,0 +1,91 @@
+package strata
+
+import (
+	"context"
+	"time"
+
+	"github.com/strata-cache/strata/internal/envelope"
+	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/remote"
+)
+
+// Report says what a Cache knows about one key.
+type Report struct {
+	// L1 and L2 say what the tiers hold.
+	L1, L2 Place
+	// Loading says that a load of the key runs on this instance, Waiters how
+	// many callers wait for it.
+	Loading bool
+	Waiters int
+}
+
+// Place is what one tier holds for a key.
+type Place struct {
+	// Used is whether the cache has this tier.
+	Used bool
+	// Present is whether there is a value, stale or not.
+	Present bool
+	// Fresh is for how long the value is fresh: not positive if it is stale.
+	// NoExpiry if it does not expire.
+	Fresh time.Duration
+	// Left is when the value goes for good. NoExpiry if it does not.
+	Left time.Duration
+	// Size is the length of the encoded value in bytes. Zero for L1, which
+	// does not encode.
+	Size int
+	// Err is why the tier did not answer, or why its value cannot be read.
+	Err error
+}
+
+// Explain says what the tiers hold for key and what is under way. It asks L2,
+// but changes nothing and counts as no use of the entry.
+func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
+	r := Report{L1: c.explainMemory(key)}
+	r.Waiters, r.Loading = c.flights.Running(key)
+	if c.tier != nil {
+		r.L2 = c.explainTier(ctx, c.o.Remote.Key(key))
+	}
+	return r
+}
+
+func (c *Cache[K, V]) explainMemory(key K) Place {
+	p := Place{Used: true}
+	e, now := c.memory.Peek(key)
+	if e == nil || e.Stamp < c.trust.Load() {
+		return p
+	}
+	p.Present = true
+	p.Fresh, p.Left = until(e.Fresh, now), until(e.Dead, now)
+	return p
+}
+
+// until returns the time from now to then on L1's clock.
+func until(then, now int64) time.Duration {
+	if then == l1.Forever {
+		return NoExpiry
+	}
+	return time.Duration(then - now)
+}
+
+func (c *Cache[K, V]) explainTier(ctx context.Context, name string) Place {
+	ctx, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
+	defer cancel()
+	p := Place{Used: true}
+	held, err := c.tier.Get(ctx, []string{name})
+	if err != nil {
+		p.Err = err
+		return p
+	}
+	h := held[0]
+	p.Present = !h.Absent() && h.Data != nil
+	p.Fresh, p.Left = h.Fresh, h.Left
+	if p.Present {
+		p.Size, p.Err = c.payloadSize(h, name)
+	}
+	return p
+}
+
+func (c *Cache[K, V]) payloadSize(h remote.Held, name string) (int, error) {
+	payload, _, err := envelope.Open(h.Data, name, c.schema)
+	return len(payload), err
+}

@@ -1,0 +1,50 @@
+package strata
+
+import (
+	"log/slog"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// follow is told by the bus what other instances have dropped, one event at a
+// time.
+func (c *Cache[K, V]) follow(e remote.Event) {
+	switch e.State {
+	case remote.Connected:
+		c.heard.Store(true)
+		// What was loaded before the subscription stood may have been dropped
+		// unheard.
+		c.disown()
+	case remote.Gap:
+		c.counts.gaps.Add(1)
+		c.heard.Store(false)
+		c.disown()
+		c.o.Logger.Warn("strata: gap on the bus", slog.String("cache", c.o.Name))
+	}
+	for i := range e.Messages {
+		c.hear(&e.Messages[i])
+	}
+}
+
+// hear obeys one message. It is a drop in L2 that has happened: what is read
+// from now on is safe, what was read before loses its place in L1.
+func (c *Cache[K, V]) hear(m *remote.Message) {
+	own := m.From == c.instance
+	if own && c.memory.Now() >= c.doubt.Load() {
+		return // the call that sent it has done all this, or is about to
+	}
+	c.counts.heard.Add(1)
+	if m.Kind == remote.AllDropped {
+		c.disown()
+		return
+	}
+	key, err := c.o.Remote.ParseKey(m.Key)
+	if err != nil {
+		c.counts.unheard.Add(1)
+		return // a key that this instance cannot have
+	}
+	if own && c.flights.Writing(key) {
+		return
+	}
+	c.dropLocal(key, m.Kind == remote.Expired)
+}

@@ -1,0 +1,165 @@
+package strata
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/remote"
+)
+
+// errNoDropAll is the cause when a tier cannot drop everything.
+var errNoDropAll = errors.New("the tier cannot drop everything at once")
+
+// doubtFor is how long a drop that has ended without an answer may still be
+// carried out.
+const doubtFor = time.Minute
+
+// Invalidate makes keys absent everywhere. After it has returned nil, no load
+// that began before is stored anywhere, no call that begins on this instance
+// is answered with an older value, and other instances drop theirs as soon as
+// the bus has told them.
+//
+// It returns *RemoteError if L2 or the bus did not confirm; this instance has
+// dropped the keys then, others may serve them until they expire. It returns
+// ErrClosed on a closed cache.
+func (c *Cache[K, V]) Invalidate(ctx context.Context, keys ...K) error {
+	return c.invalidate(ctx, "invalidate", false, keys)
+}
+
+// Expire makes keys stale everywhere: the next GetOrLoad runs the Loader,
+// which may answer ErrNotModified; if it fails, the stale value is served. Get
+// reports stale values as missing. Errors are as for Invalidate.
+func (c *Cache[K, V]) Expire(ctx context.Context, keys ...K) error {
+	return c.invalidate(ctx, "expire", true, keys)
+}
+
+func (c *Cache[K, V]) invalidate(ctx context.Context, op string, soft bool, keys []K) error {
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	drops := make([]remote.Drop, len(keys))
+	if c.o.Remote.used() {
+		for i, k := range keys {
+			drops[i] = remote.Drop{Key: c.o.Remote.Key(k), Soft: soft}
+		}
+	}
+	// L2 first: a reader between the two drops would bring the old value back
+	// from L2 to L1.
+	_, err := c.drop(ctx, op, drops)
+	for _, k := range keys {
+		c.dropLocal(k, soft)
+	}
+	c.counts.invalidations.Add(uint64(len(keys)))
+	return err
+}
+
+// drop carries out drops in L2 and announces them.
+func (c *Cache[K, V]) drop(ctx context.Context, op string, drops []remote.Drop) (leases []remote.Lease, err error) {
+	if c.tier == nil && c.bus == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
+	defer cancel()
+	if c.tier != nil {
+		leases, err = c.tier.Drop(ctx, drops)
+		c.remoteResult(op, err)
+		if err != nil {
+			c.doubt.Store(c.memory.Now() + int64(doubtFor))
+			return nil, &RemoteError{Op: op, Err: err}
+		}
+	}
+	if c.bus == nil || c.can.announce {
+		return leases, nil
+	}
+	if err := c.bus.Publish(ctx, c.messages(drops)); err != nil {
+		return leases, &RemoteError{Op: op, Err: err}
+	}
+	return leases, nil
+}
+
+func (c *Cache[K, V]) messages(drops []remote.Drop) []remote.Message {
+	ms := make([]remote.Message, len(drops))
+	for i, d := range drops {
+		ms[i] = remote.Message{Name: c.o.Name, Kind: remote.Dropped, From: c.instance, Key: d.Key}
+		if d.Soft {
+			ms[i].Kind = remote.Expired
+		}
+	}
+	return ms
+}
+
+// dropLocal makes key absent, or stale, in L1 and takes the right to store
+// from what runs for it.
+func (c *Cache[K, V]) dropLocal(key K, soft bool) {
+	c.flights.Fence(key, func() {
+		if !soft {
+			c.memory.Delete(key)
+			return
+		}
+		if e, _ := c.memory.Peek(key); e != nil && e.Soon > 0 {
+			c.memory.Swap(e, stale(e))
+		}
+	})
+}
+
+// stale returns a copy of e that is not fresh any more.
+func stale[K comparable, V any](e *l1.Entry[K, V]) *l1.Entry[K, V] {
+	return &l1.Entry[K, V]{Key: e.Key, Value: e.Value, Dead: e.Dead, Stamp: e.Stamp, ID: e.ID, Flags: e.Flags}
+}
+
+// InvalidateAll makes everything that instances of this name have cached
+// absent, in time that does not depend on how much that is. Other instances
+// notice when the bus tells them, or else within a second of their next read
+// of L2; what they hold in L1 by then lives on for at most UnconfirmedTTL if
+// they have no bus. Errors are as for Invalidate.
+//
+// Every key is loaded again afterwards: the origin gets the load that the
+// cache has kept from it.
+func (c *Cache[K, V]) InvalidateAll(ctx context.Context) error {
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	err := c.dropAllRemote(ctx)
+	c.disown()
+	c.memory.Clear()
+	c.counts.invalidations.Add(1)
+	return err
+}
+
+func (c *Cache[K, V]) dropAllRemote(ctx context.Context) error {
+	const op = "invalidate all"
+	ctx, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
+	defer cancel()
+	if c.tier != nil {
+		if c.can.dropAll == nil {
+			return &RemoteError{Op: op, Err: errNoDropAll}
+		}
+		err := c.can.dropAll.DropAll(ctx)
+		c.remoteResult(op, err)
+		if err != nil {
+			c.doubt.Store(c.memory.Now() + int64(doubtFor))
+			return &RemoteError{Op: op, Err: err}
+		}
+	}
+	if c.bus == nil || c.can.announce {
+		return nil
+	}
+	m := remote.Message{Name: c.o.Name, Kind: remote.AllDropped, From: c.instance}
+	if err := c.bus.Publish(ctx, []remote.Message{m}); err != nil {
+		return &RemoteError{Op: op, Err: err}
+	}
+	return nil
+}
+
+// disown makes every entry in L1 absent, and what flights that run now bring.
+// The word is raised first: a flight that is registered in between has the new
+// one, and loses nothing but its right to store.
+func (c *Cache[K, V]) disown() {
+	c.trust.Add(1)
+	c.flights.FenceAll()
+}

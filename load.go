@@ -1,0 +1,92 @@
+package strata
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+)
+
+// runLoader runs the Loader and makes what it does the result. It returns
+// normally unless the Loader ends the goroutine, in which case only the
+// deferred calls of the flight still run.
+func (a *attempt[K, V]) runLoader() {
+	a.end = endLoad
+	a.res.Err = ErrLoadExited // stands if the Loader never comes back
+	ctx, cancel := a.loadContext()
+	defer cancel()
+	start := time.Now()
+	defer func() { a.loaded(time.Since(start)) }()
+	defer func() {
+		if p := recover(); p != nil {
+			a.res.Err = &LoadPanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	v, err := a.load(ctx, a.f.Key)
+	a.res.Value, a.res.Err = v, err
+}
+
+// loadContext is the context that the Loader runs under.
+func (a *attempt[K, V]) loadContext() (context.Context, context.CancelFunc) {
+	ctx := a.c.withPrevious(a.f.Context(), a.held)
+	if d := a.c.o.Limits.HardTimeout; d > 0 {
+		return context.WithTimeoutCause(ctx, d, errLoadTimeout)
+	}
+	return ctx, func() {}
+}
+
+// loaded counts the load and reports it. It runs before anything is stored.
+func (a *attempt[K, V]) loaded(took time.Duration) {
+	c, out := a.c, outcomeOf(a.res.Err, a.held != nil)
+	c.counts.loads[out].Add(1)
+	c.counts.latency.add(took)
+	if hook := c.o.Hooks.Load; hook != nil {
+		defer c.contain("Hooks.Load")
+		hook(LoadEvent{Cache: c.o.Name, Outcome: out, Took: took, Err: a.res.Err})
+	}
+}
+
+// Outcome is how a load ended.
+type Outcome uint8
+
+// The outcomes of a load.
+const (
+	LoadOK Outcome = iota
+	LoadNotFound
+	LoadNotModified
+	LoadError
+	LoadPanic
+	outcomes
+)
+
+// String returns the outcome's name as metrics label it.
+func (o Outcome) String() string {
+	switch o {
+	case LoadOK:
+		return "ok"
+	case LoadNotFound:
+		return "not found"
+	case LoadNotModified:
+		return "not modified"
+	case LoadPanic:
+		return "panic"
+	default:
+		return "error"
+	}
+}
+
+func outcomeOf(err error, held bool) Outcome {
+	var p *LoadPanicError
+	switch {
+	case err == nil:
+		return LoadOK
+	case errors.Is(err, ErrLoadExited), errors.As(err, &p):
+		return LoadPanic
+	case errors.Is(err, ErrNotFound):
+		return LoadNotFound
+	case held && errors.Is(err, ErrNotModified):
+		return LoadNotModified
+	default:
+		return LoadError
+	}
+}

@@ -1,0 +1,209 @@
+package strata
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+
+	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/remote"
+)
+
+// miss answers a GetOrLoad that L1 could not: it joins the key's flight, or
+// starts it, and waits under the caller's own context. overruled says that L1
+// had an entry which is stale or not to be trusted.
+func (c *Cache[K, V]) miss(ctx context.Context, key K, overruled bool, load Loader[K, V], opts []CallOption) (V, error) {
+	c.overrule(overruled)
+	if load == nil {
+		load = c.o.Loader
+	}
+	if load == nil {
+		c.counts.turnedAway.Add(1)
+		var zero V
+		return zero, ErrNoLoader
+	}
+	r, err := c.fly(ctx, key, flight.Load, load, callOf(opts))
+	if err != nil {
+		return r.Value, err
+	}
+	return r.Value, r.Err
+}
+
+// overrule counts a hit of the engine that is none of the cache's.
+func (c *Cache[K, V]) overrule(yes bool) {
+	if yes {
+		c.counts.overruled.Add(1)
+	}
+}
+
+// fly gets key through a flight of that kind.
+func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o call) (flight.Result[V], error) {
+	if err := ctx.Err(); err != nil {
+		c.counts.turnedAway.Add(1)
+		return flight.Result[V]{}, err
+	}
+	if kind == flight.Read && c.tier == nil {
+		c.counts.turnedAway.Add(1)
+		return flight.Result[V]{}, nil
+	}
+	f, leader, err := c.flights.Join(ctx, key, kind, func(f *flight.Flight[K, V]) {
+		a := attempt[K, V]{c: c, f: f, load: load, call: o}
+		defer a.land() // also when the Loader ends the goroutine
+		defer a.recovered()
+		a.run()
+	})
+	if err != nil {
+		c.counts.turnedAway.Add(1)
+		return flight.Result[V]{}, c.flightError(err)
+	}
+	if leader {
+		c.counts.flights.Add(1)
+	} else {
+		c.counts.joins.Add(1)
+	}
+	r, err := c.flights.Wait(ctx, f)
+	return r, c.flightError(err)
+}
+
+// flightError returns err in this package's words.
+func (c *Cache[K, V]) flightError(err error) error {
+	switch {
+	case errors.Is(err, flight.ErrClosed):
+		return ErrClosed
+	case errors.Is(err, flight.ErrRecursive):
+		return ErrRecursiveLoad
+	}
+	return err
+}
+
+// attempt is one flight on its way: L1 again → L2 → lease → loader → store →
+// land.
+type attempt[K comparable, V any] struct {
+	c    *Cache[K, V]
+	f    *flight.Flight[K, V]
+	load Loader[K, V]
+	call call
+	name string // of the key in L2
+
+	down   bool         // L2 has failed in this flight and is left alone
+	lease  remote.Lease // the right to store in L2, if its Token is set
+	noKeep bool         // the value must not be kept anywhere
+
+	held  *V        // a stale value, for Previous and for when the load fails
+	id    remote.ID // of held, if L2 holds it
+	entry *l1.Entry[K, V]
+	end   end
+	res   flight.Result[V]
+}
+
+// end says how a flight got its result.
+type end uint8
+
+const (
+	endAbandoned end = iota // nobody waited any more, or the cache was closed
+	endL1                   // L1 had it by then
+	endL2                   // L2 had it
+	endAbsent               // L2 did not have it, and there was no loader
+	endLoad                 // the loader ran
+)
+
+// run goes through the steps until one has a result.
+func (a *attempt[K, V]) run() {
+	if a.lookAgain() {
+		return
+	}
+	if a.c.tier != nil {
+		a.name = a.c.o.Remote.Key(a.f.Key)
+		if a.readTier() {
+			return
+		}
+	}
+	if a.load == nil {
+		a.end = endAbsent
+		return
+	}
+	if a.c.tier != nil && !a.down && a.takeLease() {
+		return
+	}
+	if err := context.Cause(a.f.Context()); err != nil {
+		a.res.Err = a.c.flightError(err)
+		return
+	}
+	stop := a.keepLease()
+	defer stop()
+	a.runLoader()
+	a.store()
+}
+
+// lookAgain looks for an entry that came to L1 after the caller had looked,
+// and keeps a stale one at hand.
+func (a *attempt[K, V]) lookAgain() bool {
+	e, now := a.c.memory.Peek(a.f.Key)
+	if e == nil || e.Stamp < a.c.trust.Load() {
+		return false
+	}
+	if now >= e.Soon {
+		a.held, a.id = &e.Value, remote.ID(e.ID)
+		return false
+	}
+	a.end = endL1
+	a.res = flight.Result[V]{Value: e.Value, Found: true}
+	return true
+}
+
+// found makes v the result.
+func (a *attempt[K, V]) found(v V, how end) {
+	a.end = how
+	a.res = flight.Result[V]{Value: v, Found: true}
+}
+
+// recovered makes a panic of the user's Key or Codec the result. The Loader's
+// own panics do not come this far.
+func (a *attempt[K, V]) recovered() {
+	if p := recover(); p != nil {
+		a.entry = nil
+		a.res = flight.Result[V]{Err: &LoadPanicError{Value: p, Stack: debug.Stack()}}
+	}
+}
+
+// land ends the flight: it puts the entry into L1 if that is still allowed,
+// wakes the callers, and tells whoever wants to know.
+func (a *attempt[K, V]) land() {
+	c := a.c
+	a.giveBack()
+	var removed []l1.Removed[K, V]
+	var insert func()
+	switch {
+	case errors.Is(a.res.Err, ErrNotFound):
+		insert = func() { c.memory.Delete(a.f.Key) }
+	case a.entry != nil:
+		if weight, ok := c.weigh(a.f.Key, a.entry.Value); ok {
+			insert = func() { removed, _ = c.memory.Set(a.entry, weight) }
+		}
+	}
+	stored, callers := c.flights.Land(a.f, a.res, insert)
+	c.memory.Notify(removed)
+	a.count(stored, callers)
+}
+
+// count adds the flight to the numbers.
+func (a *attempt[K, V]) count(stored bool, callers int) {
+	n := &a.c.counts
+	switch a.end {
+	case endAbandoned:
+		n.abandoned.Add(1)
+	case endL1:
+		n.rechecked.Add(1)
+	case endL2:
+		n.remoteHits.Add(1)
+	case endAbsent:
+		n.absent.Add(1)
+	case endLoad:
+		n.waiters.Add(uint64(callers - 1))
+		n.mostWaiters(uint64(callers - 1))
+	}
+	if a.entry != nil && !stored {
+		n.refused.Add(1)
+	}
+}

@@ -1,0 +1,243 @@
+package strata
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/remote"
+)
+
+// NoExpiry is the TTL of entries that live until they are evicted or
+// invalidated. It must be written: a TTL of zero is refused.
+const NoExpiry time.Duration = math.MaxInt64
+
+// Defaults of Options.
+const (
+	// DefaultMaxEntries bounds a cache whose Memory names no bound.
+	DefaultMaxEntries = 10_000
+	// DefaultJitter is the share by which a TTL is shortened at most.
+	DefaultJitter = 0.1
+	// DefaultRemoteTimeout bounds each operation on L2.
+	DefaultRemoteTimeout = 100 * time.Millisecond
+	// DefaultLease is the life of a lease that is not renewed.
+	DefaultLease = 5 * time.Second
+	// DefaultHardTimeout ends a load that never returns.
+	DefaultHardTimeout = time.Minute
+	// UnconfirmedTTL caps the life of an entry in L1 when other instances can
+	// change L2 and no healthy bus tells this one.
+	UnconfirmedTTL = 30 * time.Second
+)
+
+const maxName = 128 // bytes
+
+// Options configure a Cache. TTL is the only field that must be set.
+type Options[K comparable, V any] struct {
+	// Name is the cache's name: its label in metrics, its prefix in L2, its
+	// address on the bus. Instances with the same Name, Tier and value type
+	// share entries. Required with a Tier or Bus; at most 128 bytes, without
+	// spaces, control characters and braces.
+	Name string
+
+	// TTL is how long an entry is fresh, counted from the end of its load.
+	// Required; NoExpiry for ever.
+	TTL time.Duration
+
+	// Jitter is the share by which each TTL is shortened at random, so that
+	// what was loaded together does not expire together. 0 means
+	// DefaultJitter, a negative value none; at most 0.9.
+	Jitter float64
+
+	// Memory configures L1, the tier in this process.
+	Memory Memory[K, V]
+
+	// Limits bound loads.
+	Limits Limits
+
+	// Remote configures L2, the tier that instances share, and the bus
+	// between them. The zero Remote means that there is no L2.
+	Remote Remote[K, V]
+
+	// Loader is used by GetOrLoad when the call names none.
+	Loader Loader[K, V]
+
+	// Hooks are told what happens. Nil costs nothing.
+	Hooks *Hooks
+
+	// Logger gets the changes in the health of L2 and bus, and panics of
+	// callbacks. Nil means no logs. Keys and values are never logged.
+	Logger *slog.Logger
+}
+
+// Memory configures L1.
+type Memory[K comparable, V any] struct {
+	// MaxEntries bounds the number of entries. 0 means DefaultMaxEntries,
+	// unless MaxWeight is set.
+	MaxEntries int64
+
+	// MaxWeight bounds the sum of what Weigh returns. It needs Weigh.
+	MaxWeight int64
+
+	// Weigh returns the weight of an entry, in the unit of MaxWeight, at
+	// least 1. It runs once per store, never under a lock. An entry that it
+	// panics on, or that weighs less than 1 or more than MaxWeight, is not
+	// kept in L1. Nil means that each entry weighs 1.
+	Weigh func(key K, value V) int64
+
+	// TTL caps the life of entries in L1. 0 means the TTL of the Options, or
+	// UnconfirmedTTL while there is an L2 and no healthy bus.
+	TTL time.Duration
+}
+
+// Limits bound loads.
+type Limits struct {
+	// HardTimeout ends a load: its context is cancelled and its callers get
+	// an error that wraps context.DeadlineExceeded when the Loader returns.
+	// 0 means DefaultHardTimeout, a negative value none.
+	HardTimeout time.Duration
+
+	// Lease is how long other instances wait at most for an instance that
+	// loads and does not answer any more. It is renewed while the load runs.
+	// 0 means DefaultLease; at least 100 ms.
+	Lease time.Duration
+}
+
+// Remote configures L2.
+type Remote[K comparable, V any] struct {
+	// Tier is the store that instances share. Nil means no L2.
+	Tier remote.Tier
+
+	// Bus tells instances of each other's invalidations. Without it an
+	// instance may serve what another has invalidated until its entry in L1
+	// expires; see Memory.TTL.
+	Bus remote.Bus
+
+	// Codec encodes values for L2. Nil means codec.Bytes for []byte,
+	// codec.String for string, and codec.JSON otherwise.
+	Codec codec.Codec[V]
+
+	// Key returns the name of a key in L2; different keys need different
+	// names. ParseKey is its inverse, and is only used with a Bus. Both have
+	// defaults for strings and integers and are required together otherwise.
+	Key      func(K) string
+	ParseKey func(string) (K, error)
+
+	// Timeout bounds what L2 may add to one call. 0 means
+	// DefaultRemoteTimeout.
+	Timeout time.Duration
+}
+
+// withDefaults returns o with every zero value replaced by what it means, and
+// all that is wrong with it.
+func (o Options[K, V]) withDefaults() (Options[K, V], error) {
+	errs := o.problems()
+	if o.Jitter == 0 {
+		o.Jitter = DefaultJitter
+	}
+	o.Jitter = max(o.Jitter, 0)
+	if o.Memory.MaxEntries == 0 && o.Memory.MaxWeight == 0 {
+		o.Memory.MaxEntries = DefaultMaxEntries
+	}
+	o.Limits.HardTimeout = orDefault(o.Limits.HardTimeout, DefaultHardTimeout)
+	o.Limits.Lease = orDefault(o.Limits.Lease, DefaultLease)
+	o.Remote.Timeout = orDefault(o.Remote.Timeout, DefaultRemoteTimeout)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Hooks == nil {
+		o.Hooks = &Hooks{}
+	}
+	if o.Remote.used() {
+		errs = append(errs, o.Remote.fill()...)
+	}
+	return o, errors.Join(errs...)
+}
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d == 0 {
+		return def
+	}
+	return d
+}
+
+// used reports whether there is anything outside this process.
+func (r *Remote[K, V]) used() bool { return r.Tier != nil || r.Bus != nil }
+
+// problems names every field that is wrong by itself.
+func (o *Options[K, V]) problems() []error {
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("strata: options: %s: "+format, append([]any{field}, args...)...))
+	}
+	switch {
+	case o.TTL == 0:
+		bad("TTL", "required (NoExpiry for entries that do not expire)")
+	case o.TTL < 0:
+		bad("TTL", "%v is negative", o.TTL)
+	}
+	if math.IsNaN(o.Jitter) || o.Jitter > 0.9 {
+		bad("Jitter", "%v is not at most 0.9", o.Jitter)
+	}
+	if why := badName(o.Name); why != "" {
+		bad("Name", "%s", why)
+	}
+	if o.Name == "" && o.Remote.used() {
+		bad("Name", "required with a Tier or Bus")
+	}
+	notNegative := func(field string, d time.Duration) {
+		if d < 0 {
+			bad(field, "%v is negative", d)
+		}
+	}
+	m := &o.Memory
+	if m.MaxEntries < 0 {
+		bad("Memory.MaxEntries", "%d is negative", m.MaxEntries)
+	}
+	if m.MaxWeight < 0 {
+		bad("Memory.MaxWeight", "%d is negative", m.MaxWeight)
+	}
+	if m.MaxWeight > 0 && m.Weigh == nil {
+		bad("Memory.Weigh", "required with MaxWeight")
+	}
+	if m.Weigh != nil && m.MaxWeight == 0 {
+		bad("Memory.MaxWeight", "required with Weigh")
+	}
+	notNegative("Memory.TTL", m.TTL)
+	if l := o.Limits.Lease; l < 0 || l > 0 && l < 100*time.Millisecond {
+		bad("Limits.Lease", "%v is less than 100ms", l)
+	}
+	notNegative("Remote.Timeout", o.Remote.Timeout)
+	if (o.Remote.Key == nil) != (o.Remote.ParseKey == nil) {
+		bad("Remote.Key", "Key and ParseKey are required together")
+	}
+	return errs
+}
+
+// badName says what is wrong with a cache's name, if anything.
+func badName(name string) string {
+	if len(name) > maxName {
+		return fmt.Sprintf("%d bytes is longer than %d", len(name), maxName)
+	}
+	if i := strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '{' || r == '}' }); i >= 0 {
+		return fmt.Sprintf("%q has a space, control character or brace", name)
+	}
+	return ""
+}
+
+// fill sets the defaults that depend on the types.
+func (r *Remote[K, V]) fill() (errs []error) {
+	if r.Key == nil && r.ParseKey == nil {
+		var ok bool
+		if r.Key, r.ParseKey, ok = defaultKey[K](); !ok {
+			errs = append(errs, fmt.Errorf("strata: options: Remote.Key: Key and ParseKey are required for keys of type %T", *new(K)))
+		}
+	}
+	if r.Codec == nil {
+		r.Codec = defaultCodec[V]()
+	}
+	return errs
+}

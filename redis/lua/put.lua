@@ -1,0 +1,26 @@
+-- Stores a value under a lease, or under the token of a drop.
+-- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 word, 4 fresh in ms, 5 left in ms, 6 value.
+-- Returns 1 if stored, 0 if the right was gone.
+local schema, token, word = ARGV[1], ARGV[2], ARGV[3]
+local fresh, left = tonumber(ARGV[4]), tonumber(ARGV[5])
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local f = redis.call('HMGET', KEYS[1], 'l' .. schema, 't', 'h')
+
+local dropToken, till = string.match(f[2] or '', '^(%x+) (%d+)$')
+if dropToken == token and tonumber(till) > now then
+  redis.call('HDEL', KEYS[1], 't')
+elseif string.match(f[1] or '', '^(%x+) ') ~= token or tonumber(f[3] or 0) > now then
+  return 0
+end
+redis.call('HDEL', KEYS[1], 'l' .. schema)
+if left <= 0 then
+  redis.call('HDEL', KEYS[1], 'v' .. schema, 's' .. schema)
+  return 1
+end
+local state = string.format('%d %d ', now + fresh, now + left) .. token .. ' ' .. word
+redis.call('HSET', KEYS[1], 'v' .. schema, ARGV[6], 's' .. schema, state)
+if redis.call('PTTL', KEYS[1]) < left then
+  redis.call('PEXPIRE', KEYS[1], left)
+end
+return 1

@@ -1,0 +1,156 @@
+package strata
+
+import (
+	"context"
+	"time"
+
+	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/remote"
+)
+
+// tokenLife is how long the token of a Set is good: long enough for a Put that
+// follows at once, however slow L2 is.
+const tokenLife = 10 * time.Second
+
+// Set stores value under key in L2 and L1. Loads of the key that run anywhere
+// lose the right to store; other instances drop what they hold. Of Sets and
+// Invalidates of which one returned before the other was called, the later
+// wins everywhere; of those that overlap, one wins everywhere. Which of two
+// overlapping Sets wins says nothing about the order of writes at the origin:
+// who writes there first should call [Cache.Invalidate] afterwards.
+//
+// It returns *RemoteError if L2 did not confirm: then the value is not cached
+// here, and other instances may serve the old one until it expires. It
+// returns the Codec's error, having changed nothing, and ErrClosed.
+func (c *Cache[K, V]) Set(ctx context.Context, key K, value V, opts ...CallOption) error {
+	return c.set(ctx, []write[K, V]{{key: key, value: value}}, callOf(opts))
+}
+
+// SetMany is Set for many entries, in two round trips to L2: a warm-up from a
+// source that is known to be current. The entries are independent of each
+// other; an error does not say which of them were stored.
+func (c *Cache[K, V]) SetMany(ctx context.Context, values map[K]V, opts ...CallOption) error {
+	if len(values) == 0 {
+		return nil
+	}
+	ws := make([]write[K, V], 0, len(values))
+	for k, v := range values {
+		ws = append(ws, write[K, V]{key: k, value: v})
+	}
+	return c.set(ctx, ws, callOf(opts))
+}
+
+// write is one entry on its way into the cache.
+type write[K comparable, V any] struct {
+	key    K
+	value  V
+	name   string
+	data   []byte
+	left   time.Duration
+	weight int64
+	keep   bool // in L1
+	stamp  uint64
+	right  *flight.Write[K]
+}
+
+// set stores ws: encode and weigh, take the rights, drop with tokens, put with
+// them, and then insert into L1 what nobody has fenced in between.
+func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	for i := range ws {
+		if err := c.prepare(&ws[i], o); err != nil {
+			return err
+		}
+	}
+	begun := 0
+	stored := false
+	defer func() {
+		for i := range ws[:begun] {
+			c.finish(&ws[i], stored)
+		}
+	}()
+	for i := range ws {
+		w := &ws[i]
+		w.stamp = c.trust.Load()
+		var err error
+		if w.right, err = c.flights.Begin(w.key); err != nil {
+			return ErrClosed
+		}
+		begun++
+	}
+	if err := c.setTier(ctx, ws); err != nil {
+		return err
+	}
+	stored = true
+	return nil
+}
+
+// prepare does what runs the user's callbacks.
+func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
+	w.left = c.life(o)
+	if w.weight, w.keep = c.weigh(w.key, w.value); w.left <= 0 {
+		w.keep = false
+	}
+	if c.tier != nil || c.bus != nil {
+		w.name = c.o.Remote.Key(w.key)
+	}
+	if c.tier != nil {
+		w.data, err = c.seal(w.name, w.value)
+	}
+	return err
+}
+
+// finish ends the write of w in L1: its value replaces what is there, or what
+// is there goes.
+func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
+	drop := func() { c.memory.Delete(w.key) }
+	var insert func()
+	var removed []l1.Removed[K, V]
+	if stored && w.keep {
+		e := c.entry(w.key, w.value, w.left, w.stamp, 0)
+		insert = func() { removed, _ = c.memory.Set(e, w.weight) }
+	}
+	c.flights.End(w.right, insert, drop)
+	c.memory.Notify(removed)
+}
+
+// setTier stores ws in L2 and announces that. A refused Put means that a later
+// write has been there: its order is settled, and the entry does not stay in
+// L1.
+func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) error {
+	drops := make([]remote.Drop, len(ws))
+	for i := range ws {
+		drops[i] = remote.Drop{Key: ws[i].name, Token: tokenLife}
+	}
+	leases, err := c.drop(ctx, "set", drops)
+	if err != nil || c.tier == nil {
+		return err
+	}
+	puts := make([]remote.Put, 0, len(ws))
+	at := make([]int, 0, len(ws))
+	for i, w := range ws {
+		if w.left > 0 {
+			left := min(w.left, maxRemoteLife)
+			puts = append(puts, remote.Put{Key: w.name, Data: w.data, Fresh: left, Left: left, Lease: leases[i]})
+			at = append(at, i)
+		}
+	}
+	if len(puts) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
+	defer cancel()
+	refused, err := c.tier.Put(ctx, puts)
+	c.remoteResult("put", err)
+	if err != nil {
+		return &RemoteError{Op: "set", Err: err}
+	}
+	for _, i := range refused {
+		ws[at[i]].keep = false
+		c.counts.remoteRefused.Add(1)
+	}
+	return nil
+}

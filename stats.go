@@ -1,0 +1,234 @@
+package strata
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// Stats are the numbers of a Cache since it was made, except where a field
+// says otherwise. While calls are running the fields are read one after the
+// other; when none is, these sums hold:
+//
+//	Reads   = L1.Hits + L1.Misses
+//	L1.Misses = Flights + Joins + TurnedAway
+//	Flights = Rechecked + L2.Hits + Absent + Abandoned + Loads.Total()
+type Stats struct {
+	// Name is the cache's name.
+	Name string
+
+	// Reads counts calls of Get and GetOrLoad.
+	Reads uint64
+	// L1 is the tier in this process: an entry that is stale is a miss.
+	L1 TierStats
+	// L2 is the remote tier, as flights saw it.
+	L2 TierStats
+
+	// Flights counts misses that started a flight.
+	Flights uint64
+	// Joins counts misses that shared the flight of another caller. Joins over
+	// L1.Misses is the share rate: high while a stampede is prevented.
+	Joins uint64
+	// TurnedAway counts misses that ended without a flight: the context was
+	// over, the cache closed, the load recursive, or there was nowhere to look.
+	TurnedAway uint64
+	// Rechecked counts flights that found the entry in L1 after all.
+	Rechecked uint64
+	// Absent counts flights of Get that found nothing.
+	Absent uint64
+	// Abandoned counts flights that ended before a load began, because no
+	// caller waited any more or the cache was closed.
+	Abandoned uint64
+
+	// Loads is about runs of the Loader.
+	Loads LoadStats
+
+	// StaleServed counts loads that failed while a stale value was there to be
+	// served.
+	StaleServed uint64
+	// Refused counts values that came too late to be stored in L1: their key
+	// was invalidated or set while they were on their way.
+	Refused uint64
+	// RemoteRefused counts values that L2 refused for that reason.
+	RemoteRefused uint64
+	// LeaseWaits counts the times a flight waited for another instance's load.
+	LeaseWaits uint64
+
+	// Invalidations counts keys that callers invalidated or expired here,
+	// Heard those that other instances announced, Gaps the times the bus may
+	// have lost some.
+	Invalidations, Heard, Gaps uint64
+
+	// Evicted counts entries that L1 gave up for others, Expired those it
+	// swept after their time, Rejected those it never took for their weight.
+	Evicted, Expired, Rejected uint64
+	// Entries and Weight are what L1 holds now.
+	Entries int64
+	Weight  int64
+
+	// CallbackPanics counts panics of hooks and weighers.
+	CallbackPanics uint64
+	// EncodeErrors counts values that the Codec refused: they are not in L2.
+	EncodeErrors uint64
+}
+
+// TierStats are the numbers of one tier.
+type TierStats struct {
+	// Hits and Misses count look-ups that found a fresh value, and that did
+	// not.
+	Hits, Misses uint64
+	// Errors counts operations that got no answer, time-outs included.
+	Errors uint64
+	// Foreign counts values that were there but could not be read: another
+	// program's, another version's, or damaged. They are misses too.
+	Foreign uint64
+}
+
+// LoadStats are the numbers of loads.
+type LoadStats struct {
+	// OK, NotFound, NotModified, Errors and Panics count loads by how they
+	// ended. Loaders that exited their goroutine count as panics.
+	OK, NotFound, NotModified, Errors, Panics uint64
+	// Waiters is the number of callers that shared a load without having
+	// started it, MostWaiters the most of a single load.
+	Waiters, MostWaiters uint64
+	// Latency is how long loads took.
+	Latency Histogram
+}
+
+// Total is the number of loads.
+func (l LoadStats) Total() uint64 {
+	return l.OK + l.NotFound + l.NotModified + l.Errors + l.Panics
+}
+
+// Histogram counts durations in buckets of doubling width.
+type Histogram struct {
+	// Buckets[i] counts durations below 2^i microseconds that no lower bucket
+	// counts; the last one counts all that is longer.
+	Buckets [32]uint64
+	// Sum is the sum of all durations.
+	Sum time.Duration
+}
+
+// Count is the number of durations.
+func (h Histogram) Count() (n uint64) {
+	for _, b := range h.Buckets {
+		n += b
+	}
+	return n
+}
+
+// Quantile returns a duration that a share q (0 to 1) of all durations does
+// not exceed: the upper end of its bucket, so up to twice the exact one. It is
+// zero for an empty histogram.
+func (h Histogram) Quantile(q float64) time.Duration {
+	rank := uint64(q * float64(h.Count()))
+	var seen uint64
+	for i, b := range h.Buckets {
+		if seen += b; b > 0 && seen >= rank {
+			return time.Microsecond << i
+		}
+	}
+	return 0
+}
+
+// histogram is a Histogram that is being written.
+type histogram struct {
+	buckets [32]atomic.Uint64
+	sum     atomic.Int64
+}
+
+func (h *histogram) add(d time.Duration) {
+	us := uint64(max(d, 0) / time.Microsecond)
+	h.buckets[min(bits.Len64(us), len(h.buckets)-1)].Add(1)
+	h.sum.Add(int64(d))
+}
+
+func (h *histogram) read() (r Histogram) {
+	for i := range h.buckets {
+		r.Buckets[i] = h.buckets[i].Load()
+	}
+	r.Sum = time.Duration(h.sum.Load())
+	return r
+}
+
+// counts are the counters off the hit path.
+type counts struct {
+	flights, joins, turnedAway, overruled atomic.Uint64
+	rechecked, absent, abandoned          atomic.Uint64
+	remoteHits, remoteMisses              atomic.Uint64
+	remoteErrors, foreign, remoteRefused  atomic.Uint64
+	loads                                 [outcomes]atomic.Uint64
+	waiters, maxWaiters                   atomic.Uint64
+	latency                               histogram
+	staleServed, refused, leaseWaits      atomic.Uint64
+	invalidations, heard, unheard, gaps   atomic.Uint64
+	encodeErrors, callbackPanics          atomic.Uint64
+}
+
+// mostWaiters keeps the largest n.
+func (n *counts) mostWaiters(w uint64) {
+	for {
+		old := n.maxWaiters.Load()
+		if w <= old || n.maxWaiters.CompareAndSwap(old, w) {
+			return
+		}
+	}
+}
+
+// Stats returns the cache's numbers. It reads some dozens of counters and
+// takes no lock.
+func (c *Cache[K, V]) Stats() Stats {
+	n := &c.counts
+	overruled := n.overruled.Load() // before the engine's: it is part of them
+	m := c.memory.Stats()
+	s := Stats{
+		Name:           c.o.Name,
+		Flights:        n.flights.Load(),
+		Joins:          n.joins.Load(),
+		TurnedAway:     n.turnedAway.Load(),
+		Rechecked:      n.rechecked.Load(),
+		Absent:         n.absent.Load(),
+		Abandoned:      n.abandoned.Load(),
+		StaleServed:    n.staleServed.Load(),
+		Refused:        n.refused.Load(),
+		RemoteRefused:  n.remoteRefused.Load(),
+		LeaseWaits:     n.leaseWaits.Load(),
+		Invalidations:  n.invalidations.Load(),
+		Heard:          n.heard.Load(),
+		Gaps:           n.gaps.Load(),
+		Evicted:        m.Evicted,
+		Expired:        m.Expired,
+		Rejected:       m.Rejected,
+		Entries:        m.Entries,
+		Weight:         m.Weight,
+		CallbackPanics: n.callbackPanics.Load(),
+		EncodeErrors:   n.encodeErrors.Load(),
+		Loads:          n.loadStats(),
+	}
+	s.L1.Hits, s.L1.Misses = m.Hits-overruled, m.Misses+overruled
+	s.Reads = s.L1.Hits + s.L1.Misses
+	s.L2 = TierStats{
+		Hits:    n.remoteHits.Load(),
+		Misses:  n.remoteMisses.Load(),
+		Errors:  n.remoteErrors.Load(),
+		Foreign: n.foreign.Load(),
+	}
+	if c.can.counter != nil {
+		s.L2.Foreign += c.can.counter.Foreign()
+	}
+	return s
+}
+
+func (n *counts) loadStats() LoadStats {
+	return LoadStats{
+		OK:          n.loads[LoadOK].Load(),
+		NotFound:    n.loads[LoadNotFound].Load(),
+		NotModified: n.loads[LoadNotModified].Load(),
+		Errors:      n.loads[LoadError].Load(),
+		Panics:      n.loads[LoadPanic].Load(),
+		Waiters:     n.waiters.Load(),
+		MostWaiters: n.maxWaiters.Load(),
+		Latency:     n.latency.read(),
+	}
+}

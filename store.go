@@ -1,0 +1,132 @@
+package strata
+
+import (
+	"errors"
+	"time"
+
+	"github.com/strata-cache/strata/internal/envelope"
+	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/remote"
+)
+
+// maxRemoteLife caps the life of what is stored in L2, where even NoExpiry
+// needs a number.
+const maxRemoteLife = 10 * 365 * 24 * time.Hour
+
+// store does with the Loader's answer what the answer asks for: L2 first, then
+// an entry for L1, which land inserts.
+func (a *attempt[K, V]) store() {
+	err := a.res.Err
+	switch {
+	case err == nil:
+		a.res.Found = true
+		a.keep(a.res.Value)
+	case errors.Is(err, ErrNotFound):
+		a.forget()
+	case a.held == nil:
+	case errors.Is(err, ErrNotModified):
+		a.res = flight.Result[V]{Value: *a.held, Found: true}
+		a.keepHeld()
+	default:
+		a.c.counts.staleServed.Add(1)
+		a.res = flight.Result[V]{Value: *a.held, Found: true}
+	}
+}
+
+// life returns how long a value stored by o is to live. It is not positive if
+// the value is not to be stored.
+func (c *Cache[K, V]) life(o call) time.Duration {
+	if o.ttl == 0 {
+		return c.jittered(c.o.TTL)
+	}
+	return c.jittered(o.ttl)
+}
+
+// keep stores v in L2 under the lease, and makes it the entry for L1 unless
+// L2 knows that it must not be.
+func (a *attempt[K, V]) keep(v V) {
+	left := a.c.life(a.call)
+	if a.noKeep || left <= 0 {
+		return
+	}
+	id := remote.ID(0)
+	if a.lease.Token != 0 {
+		data, err := a.c.seal(a.name, v)
+		if err == nil {
+			var refused bool
+			if refused, err = a.put(data, left); refused {
+				return
+			}
+			id = remote.ID(a.lease.Token)
+		} else {
+			a.c.counts.encodeErrors.Add(1)
+		}
+	}
+	a.entry = a.c.entry(a.f.Key, v, left, a.f.Stamp, id)
+}
+
+// put stores data in L2. refused means that the key was dropped, or the lease
+// lost, since the lease was given.
+func (a *attempt[K, V]) put(data []byte, left time.Duration) (refused bool, err error) {
+	ctx, cancel := a.opContext()
+	defer cancel()
+	left = min(left, maxRemoteLife)
+	no, err := a.c.tier.Put(ctx, []remote.Put{{Key: a.name, Data: data, Fresh: left, Left: left, Lease: a.lease}})
+	if !a.answered("put", err) {
+		return false, err
+	}
+	a.lease.Token = 0 // used up, or gone
+	if len(no) > 0 {
+		a.c.counts.remoteRefused.Add(1)
+	}
+	return len(no) > 0, nil
+}
+
+// keepHeld gives the held value a new life. L2 is not sent the value again if
+// it holds that very value.
+func (a *attempt[K, V]) keepHeld() {
+	left := a.c.life(a.call)
+	if a.noKeep || left <= 0 {
+		return
+	}
+	if a.lease.Token == 0 || a.id == 0 {
+		a.keep(*a.held)
+		return
+	}
+	ctx, cancel := a.opContext()
+	defer cancel()
+	l2 := min(left, maxRemoteLife)
+	refused, err := a.c.tier.Extend(ctx, a.name, l2, l2, a.lease, a.id)
+	switch {
+	case !a.answered("extend", err):
+	case refused:
+		a.keep(*a.held) // another value is held by now, or the lease is gone
+		return
+	default:
+		a.lease.Token = 0
+	}
+	a.entry = a.c.entry(a.f.Key, *a.held, left, a.f.Stamp, a.id)
+}
+
+// forget drops what L2 holds for a key that the origin does not have.
+func (a *attempt[K, V]) forget() {
+	if a.id == 0 || a.lease.Token == 0 {
+		return
+	}
+	ctx, cancel := a.opContext()
+	defer cancel()
+	_, err := a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name}})
+	if a.answered("drop", err) {
+		a.lease.Token = 0
+	}
+}
+
+// seal encodes v for L2.
+func (c *Cache[K, V]) seal(name string, v V) ([]byte, error) {
+	b, err := c.o.Remote.Codec.Append(envelope.Begin(nil), v)
+	if err != nil {
+		return nil, err
+	}
+	envelope.Seal(b, name, c.schema, 0)
+	return b, nil
+}
