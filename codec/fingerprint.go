@@ -16,8 +16,7 @@ import (
 // The shape is, recursively: kind, type name without its package, and for
 // structs the fields in their order with name, type and tag. So it changes when a
 // field is added, removed, renamed, moved or retyped; int and int64 differ, and
-// so do T and *T. It does not change when a type moves to another package or
-// gains methods. Unexported fields do not count, since no codec here carries
+// so do T and *T. It does not change when a type moves to another package. Unexported fields do not count, since no codec here carries
 // them; of tags, [JSON] counts only its own and leaves out fields tagged "-".
 //
 // A type that marshals itself decides its own form, which cannot be seen from
@@ -58,8 +57,8 @@ func (d *describer) describe(t reflect.Type) {
 	}
 	if t.Name() != "" && t.PkgPath() != "" {
 		d.write(shortName(t.Name()) + "=")
-		if marshalsItself(t) {
-			d.write(strconv.Quote(t.PkgPath()))
+		if by := marshalsBy(t); by != "" {
+			d.write(by + strconv.Quote(t.PkgPath()))
 		}
 	}
 	d.write(t.Kind().String())
@@ -113,15 +112,26 @@ func (d *describer) fields(t reflect.Type) {
 
 func (d *describer) write(s string) { d.b.WriteString(s) }
 
-// marshalsItself reports whether t takes over its own encoding in any of the
-// ways that codecs know. It asks by interface, never by method name: the
-// latter would make the linker keep every method of the program.
-func marshalsItself(t reflect.Type) bool {
-	p := reflect.PointerTo(t)
-	return p.Implements(reflect.TypeFor[json.Marshaler]()) ||
-		p.Implements(reflect.TypeFor[encoding.TextMarshaler]()) ||
-		p.Implements(reflect.TypeFor[encoding.BinaryMarshaler]()) ||
-		p.Implements(reflect.TypeFor[interface{ GobEncode() ([]byte, error) }]())
+// marshalsBy names the ways in which t takes over its own encoding, one letter
+// for each. It asks by interface, never by method name: the latter would make
+// the linker keep every method of the program.
+func marshalsBy(t reflect.Type) string {
+	ways := []struct {
+		letter string
+		method reflect.Type
+	}{
+		{"j", reflect.TypeFor[json.Marshaler]()},
+		{"t", reflect.TypeFor[encoding.TextMarshaler]()},
+		{"b", reflect.TypeFor[encoding.BinaryMarshaler]()},
+		{"g", reflect.TypeFor[interface{ GobEncode() ([]byte, error) }]()},
+	}
+	p, by := reflect.PointerTo(t), ""
+	for _, w := range ways {
+		if p.Implements(w.method) {
+			by += w.letter
+		}
+	}
+	return by
 }
 
 // shortName takes the package paths out of the type arguments in a name:

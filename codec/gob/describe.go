@@ -1,0 +1,102 @@
+package gob
+
+import "github.com/strata-cache/strata/codec"
+
+// describe reads the description of type id. In terms of encoding/gob it is a
+// wireType: a struct with one field for each sort of type, one of them set.
+func (s *scanner) describe(id int64) {
+	if s.types == nil {
+		s.types = make(map[int64]*node)
+	}
+	n := s.ref(id)
+	if id < firstUser || n == nil || n.kind != unknown {
+		s.fail(codec.ErrMalformed)
+		return
+	}
+	s.fields(7, func(sort int) {
+		if n.kind != unknown { // two sorts at once
+			s.fail(codec.ErrMalformed)
+		}
+		switch sort {
+		case 0: // array: common, element, length
+			n.kind = list
+			s.parts(3, func(i int) {
+				if id := s.int(); i == 1 {
+					n.elem = s.ref(id)
+				}
+			})
+		case 1: // slice: common, element
+			n.kind = list
+			s.parts(2, func(int) { n.elem = s.ref(s.int()) })
+		case 2: // struct: common, fields
+			n.kind = record
+			s.parts(2, func(int) { s.members(n) })
+		case 3: // map: common, key, element
+			n.kind = table
+			s.parts(3, func(i int) {
+				if t := s.ref(s.int()); i == 1 {
+					n.key = t
+				} else {
+					n.elem = t
+				}
+			})
+		default: // types that encode themselves: common
+			n.kind = blob
+			s.parts(1, nil)
+		}
+	})
+	missing := n.kind == list && n.elem == nil || n.kind == table && (n.key == nil || n.elem == nil)
+	if n.kind == unknown || missing {
+		s.fail(codec.ErrMalformed)
+	}
+}
+
+// parts walks a description of n parts. The first is common to all and of no
+// interest: a name and an id.
+func (s *scanner) parts(n int, f func(i int)) {
+	s.fields(n, func(i int) {
+		if i > 0 {
+			f(i)
+			return
+		}
+		s.nameAndType(func(int64) {})
+	})
+}
+
+// members reads the fields of a struct: each a name and a type.
+func (s *scanner) members(n *node) {
+	for i := s.count(1); i > 0 && s.err == nil; i-- {
+		var t *node
+		s.nameAndType(func(id int64) { t = s.ref(id) })
+		if t == nil {
+			s.fail(codec.ErrMalformed)
+			return
+		}
+		n.fields = append(n.fields, t)
+	}
+}
+
+func (s *scanner) nameAndType(f func(id int64)) {
+	s.fields(2, func(i int) {
+		if i == 0 {
+			s.blob()
+			return
+		}
+		f(s.int())
+	})
+}
+
+// ref returns the shape of type id, which may be described later, or nil if
+// there cannot be such a type.
+func (s *scanner) ref(id int64) *node {
+	if id < firstUser {
+		s.iface = s.iface || id == ifaceID
+		return builtin(id)
+	}
+	n := s.types[id]
+	if n == nil && s.types != nil {
+		n = &node{}
+		s.types[id] = n
+	}
+	return n
+}
