@@ -13,7 +13,7 @@ import (
 const shardEntries = 256
 
 // maxBound keeps sums of weights from overflowing.
-const maxBound = 1 << 61
+const maxBound = 1 << 56
 
 // The counters that reads add to.
 const (
@@ -200,24 +200,24 @@ func (c *Cache[K, V]) Hottest(n int) []*Entry[K, V] {
 
 // Stats is what a cache has counted since it was made, and what it holds.
 type Stats struct {
-	Entries      int64  // held now, dead ones that are not swept yet included
-	Weight       int64  // of these
-	Hits         uint64 // Gets that found a living entry
-	Misses       uint64 // Gets that did not
-	Evicted      uint64 // entries removed to make room
-	Expired      uint64 // entries removed because their time was over
-	Rejected     uint64 // Sets refused as too heavy
-	NotifyPanics uint64 // panics caught in Config.Notify
+	Entries        int64  // held now, dead ones that are not swept yet included
+	Weight         int64  // of these
+	Hits           uint64 // Gets that found a living entry
+	Misses         uint64 // Gets that did not
+	Evicted        uint64 // entries removed to make room
+	Expired        uint64 // entries removed because their time was over
+	Rejected       uint64 // Sets refused as too heavy
+	CallbackPanics uint64 // panics caught in Config.Notify
 }
 
 // Stats returns the counts. They are not from one instant.
 func (c *Cache[K, V]) Stats() Stats {
 	st := Stats{
-		Entries:      c.entries.Load(),
-		Weight:       c.weight.Load(),
-		Hits:         c.counts.Sum(countHits),
-		Misses:       c.counts.Sum(countMisses),
-		NotifyPanics: c.panics.Load(),
+		Entries:        c.entries.Load(),
+		Weight:         c.weight.Load(),
+		Hits:           c.counts.Sum(countHits),
+		Misses:         c.counts.Sum(countMisses),
+		CallbackPanics: c.panics.Load(),
 	}
 	for i := range c.shards {
 		s := &c.shards[i]
