@@ -29,6 +29,10 @@ func TestDecodeRefuses(t *testing.T) {
 			_, err := gob.New[map[int]int]().Decode(append(mark(t, map[int]int{}), huge...))
 			return err
 		}},
+		{"more map entries than bytes", func() error {
+			_, err := gob.New[map[int]int]().Decode(append(mark(t, map[int]int{}), 0, 0xfd, 0x20, 0, 0, 1, 2))
+			return err
+		}},
 		{"huge slice", func() error { _, err := gob.New[[]int]().Decode(append(mark(t, []int{}), huge...)); return err }},
 		{"huge string", func() error { _, err := gob.New[string]().Decode(append(mark(t, ""), huge...)); return err }},
 		{"field beyond the last", func() error { _, err := gob.New[money]().Decode(append(mark(t, money{}), 3, 0, 0)); return err }},
