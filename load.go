@@ -15,6 +15,7 @@ func (a *attempt[K, V]) runLoader() {
 	a.res.Err = ErrLoadExited // stands if the Loader never comes back
 	ctx, cancel := a.loadContext()
 	defer cancel()
+	defer a.keepLease(ctx)()
 	start := time.Now()
 	defer func() { a.loaded(time.Since(start)) }()
 	defer func() {

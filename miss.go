@@ -130,8 +130,6 @@ func (a *attempt[K, V]) run() {
 		a.res.Err = a.c.flightError(err)
 		return
 	}
-	stop := a.keepLease()
-	defer stop()
 	a.runLoader()
 	a.store()
 }

@@ -125,39 +125,42 @@ func (a *attempt[K, V]) acquire() (result, again bool) {
 	return false, a.answered("drop", err)
 }
 
-// keepLease renews the lease until stop is called or the load has had its
-// time: a Loader that hangs holds up this instance only.
-func (a *attempt[K, V]) keepLease() (stop func()) {
+// keepLease renews the lease until stop is called or ctx, the load's, has
+// ended: a Loader that hangs holds up this instance only. A load that is done
+// within a third of the lease costs a timer and no goroutine.
+func (a *attempt[K, V]) keepLease(ctx context.Context) (stop func()) {
 	if a.lease.Token == 0 || a.c.can.renew == nil {
 		return func() {}
 	}
-	ctx, cancel := a.loadContext()
+	c, name, l := a.c, a.name, a.lease
+	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	go func() {
+	first := time.AfterFunc(c.o.Limits.Lease/3, func() {
 		defer close(ended)
-		a.c.renewLease(ctx, a.name, a.lease)
-	}()
+		c.renewLease(ctx, name, l)
+	})
 	return func() {
 		cancel()
-		<-ended
+		if !first.Stop() {
+			<-ended
+		}
 	}
 }
 
 func (c *Cache[K, V]) renewLease(ctx context.Context, name string, l remote.Lease) {
 	d := c.o.Limits.Lease
-	for tick := time.NewTicker(d / 3); ; {
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-			return
-		case <-tick.C:
-		}
+	tick := time.NewTicker(d / 3)
+	defer tick.Stop()
+	for ctx.Err() == nil {
 		op, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
 		kept, err := c.can.renew.Renew(op, name, l, d)
 		cancel()
 		if err == nil && !kept {
-			tick.Stop()
 			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
 		}
 	}
 }
