@@ -175,7 +175,7 @@ func (c *gobCodec[V]) Decode(data []byte) (v V, err error) {
 		return v, c.fail("decode", codec.ErrForeign.Error(), codec.ErrForeign)
 	}
 	body := data[header:]
-	if err := c.scan(body); false && err != nil {
+	if err := c.scan(body); err != nil {
 		return v, c.fail("decode", err.Error(), err)
 	}
 	if c.whole {
