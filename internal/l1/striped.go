@@ -23,7 +23,7 @@ type Striped struct {
 	shift   uint8
 }
 
-type stripe [stripeKinds]atomic.Uint64
+type stripe [2*stripeKinds]atomic.Uint64
 
 // NewStriped makes a set of counters that are all zero.
 func NewStriped() *Striped {
