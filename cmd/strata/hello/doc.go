@@ -1,0 +1,11 @@
+// Package hello is a small HTTP service with a database behind it, and a
+// choice of what stands between the two: nothing, a naive cache, or strata.
+//
+//	GET    /hello?name=NAME&locale=LOCALE   a greeting, as JSON
+//	DELETE /hello                           forget all greetings, cached ones too
+//	GET    /mode                            the mode and its alternatives
+//	PUT    /mode?mode=none|naive|strata     switch
+//	GET    /stats                           numbers of the mode and the origin
+//
+// Errors are JSON objects with the one member "error".
+package hello

@@ -1,0 +1,143 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Bounds of Options.
+const (
+	MaxConcurrency = 10_000
+	MaxCardinality = 1_000_000_000
+	MaxGroup       = 1_000_000
+	MaxRate        = 1_000_000
+)
+
+// DefaultTimeout ends a request whose Options name no Timeout.
+const DefaultTimeout = 10 * time.Second
+
+// Options configure a run. URL, Concurrency and Duration are required.
+type Options struct {
+	// Method of the requests. Empty means GET, or POST with a Body.
+	Method string
+	// URL of the requests, absolute, http or https. It may contain {i}.
+	URL string
+	// Header of the requests. Values may contain {i}; Host sets the host.
+	Header http.Header
+	// Body of the requests. It may contain {i}. Empty means none.
+	Body string
+
+	// Cardinality is the number of keys. 0 means 1.
+	Cardinality int
+	// Group is how many requests for the same key start at once. 0 means 1.
+	Group int
+	// Rate is the number of requests per second over all keys. 0 means as
+	// many as the target answers.
+	Rate float64
+	// Concurrency is the number of requests under way at most, and the number
+	// of goroutines that send them.
+	Concurrency int
+	// Duration is the time during which requests are started.
+	Duration time.Duration
+	// Timeout ends a request. 0 means DefaultTimeout.
+	Timeout time.Duration
+
+	// Transport carries the requests. Redirects are not followed: a 302 is an
+	// answer. Nil means a transport of the run's own with one connection per
+	// request under way, closed at its end.
+	Transport http.RoundTripper
+
+	// Progress is called every Every (0 means 500 ms) while the run lasts, one
+	// call at a time. It delays no request. Nil means that nobody watches.
+	Progress func(Progress)
+	Every    time.Duration
+}
+
+// withDefaults returns o with every zero value replaced by what it means, and
+// all that is wrong with it.
+func (o Options) withDefaults() (Options, error) {
+	orDefault(&o.Cardinality, 1)
+	orDefault(&o.Group, 1)
+	orDefault(&o.Timeout, DefaultTimeout)
+	orDefault(&o.Every, 500*time.Millisecond)
+	if o.Method == "" {
+		o.Method = http.MethodGet
+		if o.Body != "" {
+			o.Method = http.MethodPost
+		}
+	}
+	return o, errors.Join(
+		within("cardinality", o.Cardinality, MaxCardinality),
+		within("group", o.Group, MaxGroup),
+		within("concurrency", o.Concurrency, MaxConcurrency),
+		positive("duration", o.Duration),
+		positive("timeout", o.Timeout),
+		positive("progress interval", o.Every),
+		checkRate(o.Rate),
+	)
+}
+
+func orDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+func within(name string, v, most int) error {
+	if v < 1 || v > most {
+		return fmt.Errorf("load: %s: %d is not between 1 and %d", name, v, most)
+	}
+	return nil
+}
+
+func positive(name string, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("load: %s: %v is not positive", name, d)
+	}
+	return nil
+}
+
+func checkRate(r float64) error {
+	if math.IsNaN(r) || r < 0 || r > MaxRate {
+		return fmt.Errorf("load: rate: %v is not between 0 (unlimited) and %d", r, MaxRate)
+	}
+	return nil
+}
+
+// ParseURL returns the target that a run with this URL would have.
+func ParseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("load: url: %w", reason(err))
+	}
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("load: url: begins with neither http:// nor https://")
+	}
+	if u.Hostname() == "" {
+		return nil, errors.New("load: url: names no host")
+	}
+	return u, nil
+}
+
+// reason strips the URL, which may carry a password, off an error of net/url.
+func reason(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// Validate returns what Run would say is wrong with o.
+func (o Options) Validate() error {
+	o, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	_, err = newTemplate(o)
+	return err
+}

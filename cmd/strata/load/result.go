@@ -1,0 +1,139 @@
+package load
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Result is what a run has measured.
+type Result struct {
+	// Elapsed is the time from the start to the last answer, and at least
+	// Options.Duration unless the run was interrupted.
+	Elapsed time.Duration
+	// Done is the number of requests that were answered or failed.
+	Done int64
+	// Unsent is the number of requests that the schedule wanted before the run
+	// ended and that were not sent, because all connections waited for
+	// answers. Always 0 without a rate.
+	Unsent int64
+	// Interrupted says that the context ended the run.
+	Interrupted bool
+	// Bytes is the sum of the bodies received.
+	Bytes int64
+
+	// Status counts answers by status code.
+	Status map[int]int64
+	// Errors counts requests without a complete answer.
+	Errors map[Kind]int64
+	// ErrorExample is the text of the first error of kind OtherError.
+	ErrorExample string
+
+	// Latency counts from the intended start, Service from the sending. They
+	// are the same without a rate.
+	Latency, Service Latencies
+}
+
+// Rate is the number of requests per second that were done.
+func (r *Result) Rate() float64 {
+	if r.Elapsed <= 0 {
+		return 0
+	}
+	return float64(r.Done) / r.Elapsed.Seconds()
+}
+
+// Failed is the number of requests without a complete answer.
+func (r *Result) Failed() int64 { return total(r.Errors) }
+
+// Refused is the number of answers with status 400 and above.
+func (r *Result) Refused() (n int64) {
+	for code, c := range r.Status {
+		if code >= 400 {
+			n += c
+		}
+	}
+	return n
+}
+
+// Latencies summarise how long requests took, to three digits and in whole
+// microseconds.
+type Latencies struct {
+	// Count is the number of requests in the summary: those answered and
+	// those that timed out.
+	Count                               int64
+	Mean, P50, P90, P95, P99, P999, Max time.Duration
+}
+
+// Progress is the state of a run under way.
+type Progress struct {
+	// Elapsed is the time since the start.
+	Elapsed time.Duration
+	// Rate is the number of requests per second done since the call before.
+	Rate float64
+	// Done and Errors count since the start.
+	Done, Errors int64
+	// P50 and P99 are latencies since the start.
+	P50, P99 time.Duration
+}
+
+// Kind says why a request has no complete answer.
+type Kind string
+
+// The kinds of errors.
+const (
+	Timeout           Kind = "timeout"
+	ConnectionRefused Kind = "connection refused"
+	ConnectionReset   Kind = "connection reset"
+	ConnectionClosed  Kind = "connection closed"
+	NameNotResolved   Kind = "name not resolved"
+	TLSError          Kind = "tls"
+	NoLocalPort       Kind = "no local port or file left"
+	OtherError        Kind = "other"
+)
+
+// kindOf sorts an error of a RoundTripper.
+func kindOf(err error) Kind {
+	switch {
+	case isTimeout(err):
+		return Timeout
+	case isAny(err, syscall.ECONNREFUSED):
+		return ConnectionRefused
+	case isAny(err, syscall.ECONNRESET, syscall.EPIPE):
+		return ConnectionReset
+	case isAny(err, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed):
+		return ConnectionClosed
+	case isAny(err, syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL):
+		return NoLocalPort
+	case isTLS(err):
+		return TLSError
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return NameNotResolved
+	}
+	return OtherError
+}
+
+func isTimeout(err error) bool {
+	n, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, context.DeadlineExceeded) || ok && n.Timeout()
+}
+
+func isTLS(err error) bool {
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	_, cert := errors.AsType[*tls.CertificateVerificationError](err)
+	_, alert := errors.AsType[tls.AlertError](err)
+	return record || cert || alert
+}
+
+func isAny(err error, targets ...error) bool {
+	for _, t := range targets {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,112 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// placeholder is what the key takes the place of.
+const placeholder = "{i}"
+
+// template makes the requests of a run, one per key.
+type template struct {
+	method string
+	url    *url.URL
+	header http.Header
+	host   string
+	body   string
+
+	keyed []string // header names whose values have a placeholder
+}
+
+func newTemplate(o Options) (*template, error) {
+	u, err := ParseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	t := &template{method: o.Method, url: u, header: o.Header.Clone(), body: o.Body}
+	if t.header == nil {
+		t.header = http.Header{}
+	}
+	t.host = t.header.Get("Host")
+	t.header.Del("Host")
+	if t.body != "" && t.header.Get("Content-Type") == "" {
+		t.header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	t.setCredentials()
+	for name, values := range t.header {
+		if strings.Contains(strings.Join(values, ""), placeholder) {
+			t.keyed = append(t.keyed, name)
+		}
+	}
+	if o.Cardinality > 1 && !t.hasPlaceholder() {
+		u.RawQuery = withPlaceholder(u.RawQuery)
+	}
+	if _, err := t.request(context.Background(), 0); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// setCredentials moves the user of the URL into the header, as clients do.
+func (t *template) setCredentials() {
+	if t.url.User == nil {
+		return
+	}
+	if t.header.Get("Authorization") == "" {
+		password, _ := t.url.User.Password()
+		r := http.Request{Header: t.header}
+		r.SetBasicAuth(t.url.User.Username(), password)
+	}
+	t.url.User = nil
+}
+
+func (t *template) hasPlaceholder() bool {
+	return len(t.keyed) > 0 || strings.Contains(t.url.Path+t.url.RawQuery+t.body, placeholder)
+}
+
+// withPlaceholder appends the placeholder to the first parameter name of a
+// query, or a parameter i if there is no name.
+func withPlaceholder(query string) string {
+	params := strings.Split(query, "&")
+	for i, p := range params {
+		if strings.HasPrefix(p, "name=") {
+			params[i] += placeholder
+			return strings.Join(params, "&")
+		}
+	}
+	return strings.TrimPrefix(query+"&i="+placeholder, "&")
+}
+
+// request returns the request for key i.
+func (t *template) request(ctx context.Context, i int) (*http.Request, error) {
+	key := strconv.Itoa(i)
+	fill := func(s string) string { return strings.ReplaceAll(s, placeholder, key) }
+
+	var body io.Reader
+	if t.body != "" {
+		body = strings.NewReader(fill(t.body))
+	}
+	r, err := http.NewRequestWithContext(ctx, t.method, "http://host", body)
+	if err != nil {
+		return nil, errors.New("load: method: not a valid HTTP method")
+	}
+	u := *t.url
+	u.Path, u.RawPath, u.RawQuery = fill(u.Path), fill(u.RawPath), fill(u.RawQuery)
+	r.URL, r.Host = &u, t.host
+	r.Header = t.header
+	if len(t.keyed) > 0 {
+		r.Header = t.header.Clone()
+		for _, name := range t.keyed {
+			for j, v := range r.Header[name] {
+				r.Header[name][j] = fill(v)
+			}
+		}
+	}
+	return r, nil
+}

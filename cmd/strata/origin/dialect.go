@@ -1,0 +1,145 @@
+package origin
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // database/sql driver
+)
+
+// dialect is what differs between the databases.
+type dialect struct {
+	placeholder string // of numbered parameters
+	bigint      string // type of 64-bit integers
+	conns       int    // bound of the pool if none is asked for, 0 for none
+}
+
+// rewrite returns a statement that is written for SQLite in this dialect.
+func (d dialect) rewrite(statement string) string {
+	return strings.NewReplacer("?", d.placeholder, "BIGINT", d.bigint).Replace(statement)
+}
+
+// connect opens a pool without connecting yet.
+func connect(o Options) (*Origin, error) {
+	scheme, rest, _ := strings.Cut(o.URL, ":")
+	switch {
+	case o.URL == "" || o.URL == "sqlite":
+		return temporarySQLite()
+	case scheme == "sqlite" && rest != "":
+		return openSQLite(strings.TrimPrefix(rest, "//"))
+	case scheme == "postgres" || scheme == "postgresql":
+		return openPostgres(o.URL)
+	}
+	return nil, fmt.Errorf("%w: want sqlite, sqlite:PATH or postgres://HOST/DATABASE", ErrURL)
+}
+
+func temporarySQLite() (*Origin, error) {
+	dir, err := os.MkdirTemp("", "strata-origin-")
+	if err != nil {
+		return nil, fmt.Errorf("origin: %w", err)
+	}
+	o, err := openSQLite(filepath.Join(dir, "greetings.db"))
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	o.cleanup = func() error { return os.RemoveAll(dir) }
+	o.name = "SQLite, a temporary file (WAL, synchronous=FULL)"
+	return o, nil
+}
+
+// openSQLite opens a file with a write-ahead log in which every commit is
+// synced, as PostgreSQL does by default. A connection that finds the file
+// locked by another waits for up to five seconds.
+func openSQLite(path string) (*Origin, error) {
+	pragmas := url.Values{"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)"}}
+	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath(), RawQuery: pragmas.Encode()}
+	db, err := sql.Open("sqlite", file.String())
+	if err != nil {
+		return nil, fmt.Errorf("origin: sqlite: %w", err)
+	}
+	return &Origin{db: db, dialect: dialect{"?", "INTEGER", 1}, name: "SQLite, a file (WAL, synchronous=FULL)"}, nil
+}
+
+func openPostgres(raw string) (*Origin, error) {
+	// The URL is looked at first because its errors, unlike pgx's, can be
+	// stripped of the password.
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" && u.Query().Get("host") == "" {
+		return nil, fmt.Errorf("%w: not a valid postgres:// URL", ErrURL)
+	}
+	config, err := pgx.ParseConfig(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: not a valid postgres:// URL", ErrURL)
+	}
+	address := net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))
+	return &Origin{
+		db:      stdlib.OpenDB(*config),
+		dialect: dialect{"$", "BIGINT", 0},
+		name:    "PostgreSQL at " + address,
+	}, nil
+}
+
+// greetSQL composes a greeting and records that it was asked for. Parameters:
+// name, locale, language of the locale, now in milliseconds.
+const greetSQL = `
+INSERT INTO strata_greeting (name, locale, text, asked, since)
+SELECT CAST(?1 AS TEXT), CAST(?2 AS TEXT), replace(template, '{name}', CAST(?1 AS TEXT)), 1, CAST(?4 AS BIGINT)
+FROM strata_phrase
+WHERE locale IN (CAST(?2 AS TEXT), CAST(?3 AS TEXT), 'en')
+ORDER BY CASE locale WHEN CAST(?2 AS TEXT) THEN 0 WHEN CAST(?3 AS TEXT) THEN 1 ELSE 2 END
+LIMIT 1
+ON CONFLICT (name, locale) DO UPDATE SET asked = strata_greeting.asked + 1
+RETURNING text, asked, since`
+
+const tablesSQL = `
+CREATE TABLE IF NOT EXISTS strata_phrase (locale TEXT PRIMARY KEY, template TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS strata_greeting (
+	name TEXT NOT NULL, locale TEXT NOT NULL, text TEXT NOT NULL,
+	asked BIGINT NOT NULL, since BIGINT NOT NULL,
+	PRIMARY KEY (name, locale)
+)`
+
+const phraseSQL = `INSERT INTO strata_phrase (locale, template) VALUES (?1, ?2) ON CONFLICT (locale) DO NOTHING`
+
+// phrases returns how to greet, by language or full locale.
+func phrases() map[string]string {
+	return map[string]string{
+		"de":    "Hallo, {name}!",
+		"de-CH": "Grüezi, {name}!",
+		"en":    "Hello, {name}!",
+		"es":    "¡Hola, {name}!",
+		"fr":    "Bonjour, {name} !",
+		"it":    "Ciao, {name}!",
+		"ja":    "こんにちは、{name}さん！",
+		"pl":    "Cześć, {name}!",
+		"pt":    "Olá, {name}!",
+		"ru":    "Привет, {name}!",
+		"tr":    "Merhaba, {name}!",
+		"uk":    "Привіт, {name}!",
+		"zh":    "你好，{name}！",
+	}
+}
+
+func (o *Origin) createTables(ctx context.Context) error {
+	for statement := range strings.SplitSeq(tablesSQL, ";") {
+		if _, err := o.db.ExecContext(ctx, o.dialect.rewrite(statement)); err != nil {
+			return err
+		}
+	}
+	for locale, template := range phrases() {
+		if _, err := o.db.ExecContext(ctx, o.dialect.rewrite(phraseSQL), locale, template); err != nil {
+			return err
+		}
+	}
+	return nil
+}
