@@ -1,0 +1,212 @@
+// Package redis is a client for Redis and servers that speak its protocol, and
+// what strata needs from it: [NewTier] and [NewBus] make a tier and a bus out
+// of a [Client].
+//
+// A Client is lazy: [New] opens nothing, so that a service starts while its
+// server is down. Every call obeys its context while it waits for a
+// connection, writes, and half-way through a reply; without a deadline
+// Options.Timeout bounds it. A connection whose reply was not read to its end
+// is closed, so no call ever sees another's reply.
+//
+// # Errors
+//
+// What the server answers is an [*Error] and costs nothing. What happens to a
+// connection is a [*ConnError] and costs the connection. A missing key is
+// [ErrNil]. [SafeToRetry] tells which calls certainly had no effect. No error
+// holds credentials or values.
+package redis
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// Client talks to one server over a pool of connections. It is safe for
+// concurrent use. Make it with [New].
+type Client struct {
+	o    Options
+	pool *pool
+
+	mu     sync.Mutex // guards below
+	subs   map[*Subscription]struct{}
+	closed bool
+}
+
+// New returns a client. It opens no connection. The error names every field of
+// o that is wrong.
+func New(o Options) (*Client, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	c := &Client{o: o, subs: map[*Subscription]struct{}{}}
+	c.pool = newPool(&c.o)
+	return c, nil
+}
+
+// Close closes all connections and subscriptions and waits for what the client
+// has started. Calls that are running fail with ErrClosed, and so do all later
+// ones. It can be called more than once; the error is always nil.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	var subs []*Subscription
+	for s := range c.subs {
+		subs = append(subs, s)
+	}
+	c.mu.Unlock()
+	c.pool.close()
+	for _, s := range subs {
+		s.Close()
+	}
+	return nil
+}
+
+// Stats returns the counters and the state of the pool.
+func (c *Client) Stats() Stats { return c.pool.snapshot() }
+
+// Ping asks the server for a sign of life.
+func (c *Client) Ping(ctx context.Context) error { return c.Do(ctx, "PING").Err() }
+
+// Do sends one command and returns the whole reply, at most Options.MaxReply
+// bytes of it. The first argument is the command's name; arguments may be
+// string, []byte, integers, floats and bool (1 or 0). They may be changed after
+// Do has returned.
+//
+// Commands that change the connection for those who use it next, such as
+// SELECT, MULTI or SUBSCRIBE, are refused.
+func (c *Client) Do(ctx context.Context, args ...any) Reply {
+	name, err := commandName(args)
+	if err != nil {
+		return Reply{err: err}
+	}
+	var reply Reply
+	err = c.run(ctx, name, func(cn *conn) error {
+		if reply.err = cn.command(args); reply.err != nil {
+			return nil
+		}
+		if err := cn.flush(true); err != nil {
+			return err
+		}
+		v, err := cn.read()
+		reply = newReply(v)
+		return err
+	})
+	if err != nil {
+		return Reply{err: err}
+	}
+	return reply
+}
+
+// AppendGet appends the value of key to dst and returns the longer slice. The
+// bytes are read straight into dst if it has room for them, and then nothing
+// is allocated. A missing key is ErrNil; on any error dst is returned with its
+// old length, but bytes behind it may have been overwritten.
+func (c *Client) AppendGet(ctx context.Context, dst []byte, key string) ([]byte, error) {
+	out := dst
+	var answer error
+	err := c.run(ctx, "GET", func(cn *conn) error {
+		cn.w = append(cn.w, "*2\r\n$3\r\nGET\r\n"...)
+		cn.w = resp.AppendString(cn.w, key)
+		if err := cn.flush(true); err != nil {
+			return err
+		}
+		var found bool
+		var v resp.Value
+		var err error
+		out, found, v, err = cn.appendBulk(dst)
+		if !found && err == nil {
+			answer = newReply(v).mismatch("string")
+		}
+		return err
+	})
+	if err == nil {
+		err = answer
+	}
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+// run gives f a connection. If the connection was found dead before any byte
+// of a reply came, and the command either was not sent or only reads, f runs
+// once more on another one. An error of f is about the connection, which is
+// then closed.
+func (c *Client) run(ctx context.Context, name string, f func(*conn) error) error {
+	now := time.Now()
+	for again := false; ; again = true {
+		cn, err := c.pool.get(ctx, now)
+		if err != nil {
+			return err
+		}
+		before := cn.r.Received()
+		clean, err := cn.exchange(ctx, now, c.o.Timeout, f)
+		dead := err != nil && cn.reused && cn.r.Received() == before && lost(err)
+		if dead {
+			c.pool.lost(cn)
+		}
+		c.pool.put(cn, clean || dead, now)
+		if !dead || again || !SafeToRetry(err) && !readOnly(name) {
+			return err
+		}
+		c.pool.retried()
+	}
+}
+
+// commandName returns the name of a command in upper case, if it may be sent
+// over a connection that others use.
+func commandName(args []any) (string, error) {
+	if len(args) == 0 {
+		return "", errors.New("redis: command missing")
+	}
+	name, ok := textArg(args[0])
+	if !ok || name == "" {
+		return "", errors.New("redis: command is not a string")
+	}
+	name = strings.ToUpper(name)
+	switch name {
+	case "SELECT", "AUTH", "HELLO", "RESET", "QUIT", "MONITOR", "SYNC", "PSYNC", "REPLCONF",
+		"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE",
+		"MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH", "ASKING", "READONLY", "READWRITE":
+		return "", errors.New("redis: " + name + " changes the connection, which others use next")
+	case "CLIENT":
+		if len(args) < 2 {
+			break
+		}
+		sub, _ := textArg(args[1])
+		if sub = strings.ToUpper(sub); sub == "REPLY" || sub == "TRACKING" {
+			return "", errors.New("redis: CLIENT " + sub + " changes the connection, which others use next")
+		}
+	}
+	return name, nil
+}
+
+func textArg(arg any) (string, bool) {
+	switch v := arg.(type) {
+	case string:
+		return v, true
+	case []byte:
+		return string(v), true
+	}
+	return "", false
+}
+
+// readOnly reports whether a command can be sent twice without harm because it
+// only reads.
+func readOnly(name string) bool {
+	switch name {
+	case "GET", "MGET", "STRLEN", "GETRANGE", "EXISTS", "TYPE", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME",
+		"HGET", "HMGET", "HGETALL", "HKEYS", "HVALS", "HLEN", "HEXISTS", "HSTRLEN", "HSCAN",
+		"LLEN", "LRANGE", "LINDEX", "SCARD", "SISMEMBER", "SMISMEMBER", "SMEMBERS", "SSCAN",
+		"ZSCORE", "ZMSCORE", "ZCARD", "ZCOUNT", "ZRANK", "ZRANGE", "ZSCAN",
+		"PING", "ECHO", "TIME", "INFO", "DBSIZE", "SCAN", "KEYS", "EVAL_RO", "EVALSHA_RO":
+		return true
+	}
+	return false
+}

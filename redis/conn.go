@@ -1,0 +1,355 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+const (
+	// vectorFrom is the size from which a []byte argument is handed to the
+	// kernel as it is instead of being copied into the write buffer.
+	vectorFrom = 16 << 10
+	// keepBuffer is the largest write buffer that a connection keeps.
+	keepBuffer = 64 << 10
+	// duplexFrom is the size from which commands are written while their
+	// replies are read. Less than this always fits between two ends that do
+	// not read.
+	duplexFrom = 4 << 10
+)
+
+// conn is one connection. It is used by one call at a time.
+type conn struct {
+	nc net.Conn
+	r  *resp.Reader
+
+	// w holds what is to be written; vec, if not empty, what comes before
+	// w[mark:], with the arguments that were too large to copy.
+	w    []byte
+	vec  net.Buffers
+	mark int
+
+	// deadline is the one set on nc.
+	deadline time.Time
+	// interrupt makes every operation on nc fail, now and later.
+	interrupt func()
+
+	// The pool's notes: when the connection was made, since when it is idle,
+	// the generation it belongs to, and whether it has served a call.
+	born, since time.Time
+	gen         uint64
+	reused      bool
+}
+
+// connect opens a connection and greets the server.
+func connect(ctx context.Context, o *Options) (*conn, error) {
+	nc, err := o.DialContext(ctx, o.Network, o.Addr)
+	if err != nil {
+		return nil, &ConnError{Op: "dial", Err: err}
+	}
+	if o.TLS != nil {
+		tc := tls.Client(nc, o.TLS)
+		if err := tc.HandshakeContext(ctx); err != nil {
+			nc.Close()
+			return nil, &ConnError{Op: "greet", Err: err}
+		}
+		nc = tc
+	}
+	c := &conn{
+		nc:   nc,
+		r:    resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
+		born: time.Now(),
+	}
+	c.interrupt = func() { nc.SetDeadline(time.Unix(1, 0)) }
+	_, err = c.exchange(ctx, c.born, o.DialTimeout, func(c *conn) error { return c.greet(o) })
+	if err != nil {
+		nc.Close()
+		var ce *ConnError
+		if errors.As(err, &ce) {
+			err = ce.Err
+		}
+		return nil, &ConnError{Op: "greet", Err: err}
+	}
+	return c, nil
+}
+
+// greet authenticates and brings the connection into the wanted state: with
+// one HELLO where the server knows it, in RESP2 otherwise.
+func (c *conn) greet(o *Options) error {
+	hello := []any{"HELLO", "3"}
+	if o.Password != "" {
+		user := o.Username
+		if user == "" {
+			user = "default"
+		}
+		hello = append(hello, "AUTH", user, o.Password)
+	}
+	if o.ClientName != "" {
+		hello = append(hello, "SETNAME", o.ClientName)
+	}
+	r, err := c.ask(hello...)
+	if err != nil {
+		return err
+	}
+	var refused *Error
+	if errors.As(r.err, &refused) {
+		unknown := refused.Code == "ERR" || refused.Code == "NOPROTO" || refused.Code == "NOPERM"
+		if !unknown || strings.HasPrefix(refused.Message, "max number of clients") {
+			return redact(refused, o)
+		}
+		if err := c.greet2(o); err != nil {
+			return err
+		}
+	}
+	if o.DB == 0 {
+		return nil
+	}
+	return c.demand(o, "SELECT", o.DB)
+}
+
+// greet2 is the greeting without HELLO.
+func (c *conn) greet2(o *Options) error {
+	if o.Password != "" {
+		auth := []any{"AUTH", o.Password}
+		if o.Username != "" {
+			auth = []any{"AUTH", o.Username, o.Password}
+		}
+		if err := c.demand(o, auth...); err != nil {
+			return err
+		}
+	}
+	if o.ClientName != "" {
+		// A name is a convenience; a server without names will do.
+		_, err := c.ask("CLIENT", "SETNAME", o.ClientName)
+		return err
+	}
+	return nil
+}
+
+// ask sends a command during the greeting. Only a broken connection is an
+// error.
+func (c *conn) ask(args ...any) (Reply, error) {
+	if err := c.command(args); err != nil {
+		return Reply{}, err
+	}
+	if err := c.flush(true); err != nil {
+		return Reply{}, err
+	}
+	v, err := c.read()
+	return newReply(v), err
+}
+
+// demand is ask for commands that must succeed.
+func (c *conn) demand(o *Options, args ...any) error {
+	r, err := c.ask(args...)
+	if err != nil {
+		return err
+	}
+	var refused *Error
+	if errors.As(r.err, &refused) {
+		return redact(refused, o)
+	}
+	return nil
+}
+
+// redact keeps credentials out of an answer to a greeting: some servers repeat
+// the command they did not understand.
+func redact(e *Error, o *Options) error {
+	for _, secret := range []string{o.Password, o.Username} {
+		if secret != "" {
+			e.Message = strings.ReplaceAll(e.Message, secret, "***")
+		}
+	}
+	return e
+}
+
+// exchange runs f, which writes and reads, under the context and its deadline,
+// or the timeout if it has none. clean says that the connection can serve
+// another call.
+func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duration, f func(*conn) error) (clean bool, err error) {
+	deadline, bounded := ctx.Deadline()
+	if bounded {
+		c.setDeadline(deadline)
+	} else if left := c.deadline.Sub(now); left < timeout || left > timeout+timeout/8 {
+		// Moving the deadline costs more than comparing it.
+		c.setDeadline(now.Add(timeout + timeout/8))
+	}
+	var stop func() bool
+	if ctx.Done() != nil {
+		stop = context.AfterFunc(ctx, c.interrupt)
+	}
+	err = f(c)
+	clean = err == nil && c.r.Buffered() == 0
+	if stop != nil && !stop() {
+		clean = false // the interrupt may come at any time from here on
+	}
+	if err != nil {
+		err = explain(ctx, bounded, err)
+	}
+	return clean, err
+}
+
+func (c *conn) setDeadline(t time.Time) {
+	c.deadline = t
+	// If it fails the connection is closed, and the next operation says so.
+	_ = c.nc.SetDeadline(t)
+}
+
+// explain replaces the symptom on the connection by its cause.
+func explain(ctx context.Context, bounded bool, err error) error {
+	var ce *ConnError
+	if !errors.As(err, &ce) {
+		return err
+	}
+	var broken *resp.ProtocolError
+	switch {
+	case ctx.Err() != nil:
+		ce.Err = ctx.Err()
+	case errors.Is(ce.Err, os.ErrDeadlineExceeded):
+		ce.Err = os.ErrDeadlineExceeded
+		if bounded {
+			ce.Err = context.DeadlineExceeded
+		}
+	case errors.As(ce.Err, &broken):
+		ce.Err = protocolError{broken}
+	case errors.Is(ce.Err, net.ErrClosed):
+		ce.Err = ErrClosed
+	}
+	return err
+}
+
+// protocolError is ErrProtocol with its reason.
+type protocolError struct{ reason *resp.ProtocolError }
+
+func (e protocolError) Error() string {
+	return ErrProtocol.Error() + ": " + strings.TrimPrefix(e.reason.Error(), "resp: ")
+}
+
+func (e protocolError) Unwrap() error { return ErrProtocol }
+
+// command puts a command into the write buffer. Large []byte arguments are not
+// copied: they must stay as they are until flush returns. An error is about an
+// argument; nothing of the command remains then.
+func (c *conn) command(args []any) error {
+	was := len(c.w)
+	c.w = resp.AppendArray(c.w, len(args))
+	for _, a := range args {
+		if b, ok := a.([]byte); ok && len(b) >= vectorFrom {
+			c.large(b)
+			continue
+		}
+		var err error
+		if c.w, err = resp.AppendArg(c.w, a); err != nil {
+			c.w, c.vec, c.mark = c.w[:was], c.vec[:0], 0
+			return argError(err)
+		}
+	}
+	return nil
+}
+
+// large puts a string into what is to be written without copying it.
+func (c *conn) large(b []byte) {
+	c.w = resp.AppendBulkHeader(c.w, int64(len(b)))
+	c.vec = append(c.vec, c.w[c.mark:], b)
+	c.mark = len(c.w)
+	c.w = append(c.w, '\r', '\n')
+}
+
+func argError(err error) error {
+	return errors.New("redis: " + strings.TrimPrefix(err.Error(), "resp: "))
+}
+
+// flush writes what commands have put into the buffer. single says that it is
+// one command, which a server executes only if it has all of it.
+func (c *conn) flush(single bool) (err error) {
+	if len(c.vec) == 0 {
+		err = c.send(c.w, single)
+	} else {
+		c.vec = append(c.vec, c.w[c.mark:])
+		var n, total int64
+		for _, b := range c.vec {
+			total += int64(len(b))
+		}
+		all := c.vec
+		n, err = c.vec.WriteTo(c.nc)
+		clear(all) // the arguments are the caller's
+		c.vec, c.mark = all[:0], 0
+		err = writeError(err, n, total, single)
+	}
+	c.w = c.w[:0]
+	if cap(c.w) > keepBuffer {
+		c.w = nil
+	}
+	return err
+}
+
+// send writes commands.
+func (c *conn) send(commands []byte, single bool) error {
+	n, err := c.nc.Write(commands)
+	return writeError(err, int64(n), int64(len(commands)), single)
+}
+
+func writeError(err error, n, total int64, single bool) error {
+	if err == nil {
+		return nil
+	}
+	return &ConnError{Op: "write", Sent: n == total || n > 0 && !single, Err: err}
+}
+
+// read returns the next reply. Pushes, which nobody asked for, are dropped.
+func (c *conn) read() (resp.Value, error) {
+	for {
+		v, err := c.r.Read()
+		if err != nil {
+			return v, readError(err)
+		}
+		if v.Kind() != resp.Push {
+			return v, nil
+		}
+	}
+}
+
+// appendBulk is read for a reply that should be a string.
+func (c *conn) appendBulk(dst []byte) (out []byte, found bool, v resp.Value, err error) {
+	for {
+		out, found, v, err = c.r.AppendBulk(dst)
+		if err != nil {
+			return dst, false, v, readError(err)
+		}
+		if v.Kind() != resp.Push {
+			return out, found, v, nil
+		}
+	}
+}
+
+// wait returns when a reply begins to arrive.
+func (c *conn) wait() error {
+	if err := c.r.Wait(); err != nil {
+		return readError(err)
+	}
+	return nil
+}
+
+func readError(err error) error { return &ConnError{Op: "read", Sent: true, Err: err} }
+
+// lost reports whether err says that the peer has gone without a word: neither
+// a passed deadline, nor broken rules, nor our own doing.
+func lost(err error) bool {
+	var ce *ConnError
+	if !errors.As(err, &ce) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return false
+	}
+	for _, other := range []error{context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded, ErrProtocol, ErrClosed} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,226 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Options say how a [Client] reaches its server. The zero Options reach
+// localhost:6379.
+//
+// Options print and log without credentials.
+type Options struct {
+	// Network is tcp (the default), tcp4, tcp6 or unix.
+	Network string
+	// Addr is host:port, or the path of a unix socket. Default
+	// localhost:6379.
+	Addr string
+	// Username and Password are sent on every new connection. A Password
+	// without Username is that of the default user.
+	Username, Password string
+	// DB is the database selected on every new connection.
+	DB int
+	// ClientName names the connections in the server's CLIENT LIST.
+	ClientName string
+	// TLS switches encryption on. Without ServerName, the host of Addr is
+	// expected in the server's certificate.
+	TLS *tls.Config
+	// DialContext opens connections; TLS is put on top of them. The default
+	// is that of net.Dialer.
+	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// DialTimeout bounds the opening of one connection, greeting included.
+	// Default 5 s. A context that ends earlier ends its call, not the
+	// opening: the connection is kept for the next one.
+	DialTimeout time.Duration
+	// Timeout bounds a call whose context has no deadline, by up to an
+	// eighth more. Default 1 s.
+	Timeout time.Duration
+
+	// MaxConns is the most connections open at once, subscriptions apart.
+	// Calls beyond it wait. Default 8 for each processor, at least 16.
+	MaxConns int
+	// MaxIdle is the most connections kept while unused. Default MaxConns.
+	MaxIdle int
+	// IdleTimeout is how long a connection is kept unused, at least; it is
+	// looked at when the pool is used. Default 5 min.
+	IdleTimeout time.Duration
+	// MaxLifetime is how long a connection is used before another replaces
+	// it. Zero means no limit.
+	MaxLifetime time.Duration
+
+	// MaxValue is the largest string accepted from the server, in bytes.
+	// Default 512 MiB.
+	MaxValue int
+	// MaxReply is the largest reply accepted, in bytes. Default 1 GiB.
+	MaxReply int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Network == "" {
+		o.Network = "tcp"
+	}
+	if o.Addr == "" && o.Network != "unix" {
+		o.Addr = "localhost:6379"
+	}
+	if o.DialContext == nil {
+		o.DialContext = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
+	}
+	durations := func(d *time.Duration, def time.Duration) {
+		if *d == 0 {
+			*d = def
+		}
+	}
+	durations(&o.DialTimeout, 5*time.Second)
+	durations(&o.Timeout, time.Second)
+	durations(&o.IdleTimeout, 5*time.Minute)
+	if o.MaxConns == 0 {
+		o.MaxConns = max(16, 8*runtime.GOMAXPROCS(0))
+	}
+	if o.MaxIdle == 0 {
+		o.MaxIdle = o.MaxConns
+	}
+	if o.TLS != nil && o.TLS.ServerName == "" && o.Network != "unix" {
+		if host, _, err := net.SplitHostPort(o.Addr); err == nil {
+			o.TLS = o.TLS.Clone()
+			o.TLS.ServerName = host
+		}
+	}
+	return o
+}
+
+// validate reports everything that is wrong with o, defaults filled in.
+func (o Options) validate() error {
+	var errs []error
+	bad := func(wrong bool, field, text string) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("redis: Options.%s: %s", field, text))
+		}
+	}
+	switch o.Network {
+	case "tcp", "tcp4", "tcp6":
+		_, port, err := net.SplitHostPort(o.Addr)
+		bad(err != nil || port == "", "Addr", "not host:port")
+	case "unix":
+		bad(o.Addr == "", "Addr", "path of the unix socket missing")
+	default:
+		bad(true, "Network", "not tcp, tcp4, tcp6 or unix")
+	}
+	bad(o.Username != "" && o.Password == "", "Username", "given without Password")
+	bad(o.DB < 0, "DB", "negative")
+	bad(strings.ContainsFunc(o.ClientName, func(r rune) bool { return r <= ' ' || r > '~' }),
+		"ClientName", "holds a space or a character that is not printable ASCII")
+	bad(o.DialTimeout < 0, "DialTimeout", "negative")
+	bad(o.Timeout < 0, "Timeout", "negative")
+	bad(o.MaxConns < 0, "MaxConns", "negative")
+	bad(o.MaxIdle < 0, "MaxIdle", "negative")
+	bad(o.MaxConns >= 0 && o.MaxIdle > o.MaxConns, "MaxIdle", "larger than MaxConns")
+	bad(o.IdleTimeout < 0, "IdleTimeout", "negative")
+	bad(o.MaxLifetime < 0, "MaxLifetime", "negative")
+	bad(o.MaxValue < 0, "MaxValue", "negative")
+	bad(o.MaxReply < 0, "MaxReply", "negative")
+	return errors.Join(errs...)
+}
+
+// LogValue implements slog.LogValuer. It leaves credentials out.
+func (o Options) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.String("network", o.Network),
+		slog.String("addr", o.Addr),
+		slog.Int("db", o.DB),
+		slog.Bool("auth", o.Password != ""),
+		slog.Bool("tls", o.TLS != nil),
+	)
+}
+
+// String describes the options without credentials.
+func (o Options) String() string { return "redis.Options" + o.LogValue().String() }
+
+// GoString is String, so that no verb of package fmt shows credentials.
+func (o Options) GoString() string { return o.String() }
+
+// ParseURL reads options from a URL:
+//
+//	redis://user:password@host:port/db
+//	rediss://user:password@host:port/db     with TLS
+//	unix://user:password@/path/to.sock?db=n
+//
+// Every part but the scheme, and the path for unix, may be left out. The
+// database may be given as ?db=n in all forms. Special characters in user and
+// password are written as %XX. Errors never repeat the URL.
+func ParseURL(s string) (Options, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		// The parser's own error holds the URL, and with it the password.
+		return Options{}, errors.New("redis: url: cannot be parsed (special characters in user and password are written as %XX)")
+	}
+	var o Options
+	if u.User != nil {
+		o.Username = u.User.Username()
+		o.Password, _ = u.User.Password()
+		if o.Username != "" && o.Password == "" {
+			return Options{}, errors.New("redis: url: user without password")
+		}
+	}
+	db := ""
+	switch u.Scheme {
+	case "redis", "rediss":
+		host, port := u.Hostname(), u.Port()
+		if host == "" {
+			host = "localhost"
+		}
+		if port == "" {
+			port = "6379"
+		}
+		o.Network, o.Addr = "tcp", net.JoinHostPort(host, port)
+		if u.Scheme == "rediss" {
+			o.TLS = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+		}
+		db = strings.TrimPrefix(u.Path, "/")
+	case "unix":
+		if u.Host != "" || u.Path == "" {
+			return Options{}, errors.New("redis: url: unix needs an absolute path, as in unix:///run/redis.sock")
+		}
+		o.Network, o.Addr = "unix", u.Path
+	default:
+		return Options{}, errors.New("redis: url: scheme is not redis, rediss or unix")
+	}
+	return o, o.setDB(db, u)
+}
+
+func (o *Options) setDB(path string, u *url.URL) error {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil || u.Fragment != "" {
+		return errors.New("redis: url: bad query")
+	}
+	for name, values := range query {
+		switch {
+		case name != "db":
+			return errors.New("redis: url: the only parameter is db")
+		case len(values) > 1 || path != "":
+			return errors.New("redis: url: database given twice")
+		}
+		path = values[0]
+		if path == "" {
+			path = "?"
+		}
+	}
+	if path == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(path, 10, 31)
+	if err != nil {
+		return errors.New("redis: url: database is not a number")
+	}
+	o.DB = int(n)
+	return nil
+}

@@ -1,0 +1,264 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// Script is a Lua script that the server runs. It is sent once; later calls
+// name it by its digest. Make it with [NewScript]; it can be shared.
+type Script struct {
+	text, digest string
+}
+
+// NewScript returns the script with this text. Nothing is sent.
+func NewScript(text string) *Script {
+	// SHA-1 is a name here, prescribed by the protocol.
+	sum := sha1.Sum([]byte(text))
+	return &Script{text: text, digest: hex.EncodeToString(sum[:])}
+}
+
+// Eval runs a script with keys and arguments, which may be of the types that
+// [Client.Do] takes. A script that the server does not know is sent and run.
+func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any) Reply {
+	reply := c.eval(ctx, s, false, keys, args)
+	if unknownScript(reply.err) {
+		reply = c.eval(ctx, s, true, keys, args)
+	}
+	return reply
+}
+
+func (c *Client) eval(ctx context.Context, s *Script, whole bool, keys []string, args []any) Reply {
+	var reply Reply
+	err := c.run(ctx, "EVAL", func(cn *conn) error {
+		var err error
+		if cn.w, err = appendEval(cn.w, s, whole, keys, args); err != nil {
+			reply.err = err
+			return nil
+		}
+		if err = cn.flush(true); err != nil {
+			return err
+		}
+		v, err := cn.read()
+		reply = newReply(v)
+		return err
+	})
+	if err != nil {
+		return Reply{err: err}
+	}
+	return reply
+}
+
+func appendEval(dst []byte, s *Script, whole bool, keys []string, args []any) ([]byte, error) {
+	out := resp.AppendArray(dst, 3+len(keys)+len(args))
+	if whole {
+		out = append(out, "$4\r\nEVAL\r\n"...)
+		out = resp.AppendString(out, s.text)
+	} else {
+		out = append(out, "$7\r\nEVALSHA\r\n"...)
+		out = resp.AppendString(out, s.digest)
+	}
+	out, _ = resp.AppendArg(out, len(keys))
+	for _, k := range keys {
+		out = resp.AppendString(out, k)
+	}
+	var err error
+	for _, a := range args {
+		if out, err = resp.AppendArg(out, a); err != nil {
+			return dst, argError(err)
+		}
+	}
+	return out, nil
+}
+
+func unknownScript(err error) bool {
+	var refused *Error
+	return errors.As(err, &refused) && refused.Code == "NOSCRIPT"
+}
+
+// Pipeline collects commands and sends them together, in one round trip. Get
+// it from [Client.Pipeline]. It is not safe for concurrent use; after Do it is
+// empty and can be used again.
+type Pipeline struct {
+	c     *Client
+	buf   []byte
+	cmds  []queued
+	reads bool // all commands only read
+	err   error
+}
+
+// queued is what a pipeline remembers of a command: where it ends in the
+// buffer, and of a call of a script, where its keys and arguments begin.
+type queued struct {
+	end    int
+	script *Script
+	args   int
+	argc   int
+}
+
+// Pipeline returns an empty pipeline.
+func (c *Client) Pipeline() *Pipeline { return &Pipeline{c: c, reads: true} }
+
+// Len is the number of commands queued.
+func (p *Pipeline) Len() int { return len(p.cmds) }
+
+// Add queues a command. Arguments are copied; they and the commands allowed
+// are as for [Client.Do]. What is wrong with them is the error of Do.
+func (p *Pipeline) Add(args ...any) {
+	name, err := commandName(args)
+	if err == nil {
+		var out []byte
+		if out, err = resp.AppendCommand(p.buf, args...); err == nil {
+			p.buf = out
+			p.cmds = append(p.cmds, queued{end: len(out)})
+			p.reads = p.reads && readOnly(name)
+			return
+		}
+		err = argError(err)
+	}
+	p.err = errors.Join(p.err, err)
+}
+
+// Eval queues a call of a script. Arguments are copied. If the server does not
+// know the script, the call is repeated with the script's text after all other
+// commands of the pipeline.
+func (p *Pipeline) Eval(s *Script, keys []string, args ...any) {
+	start := len(p.buf)
+	out, err := appendEval(p.buf, s, false, keys, args)
+	if err != nil {
+		p.err = errors.Join(p.err, err)
+		return
+	}
+	p.buf = out
+	argc := 3 + len(keys) + len(args)
+	var head [64]byte
+	lead := len(appendEvalHead(head[:0], argc, s))
+	p.cmds = append(p.cmds, queued{end: len(out), script: s, args: start + lead, argc: argc})
+	p.reads = false
+}
+
+// appendEvalHead appends what comes in front of the keys of a call by digest.
+func appendEvalHead(dst []byte, argc int, s *Script) []byte {
+	dst = resp.AppendArray(dst, argc)
+	dst = append(dst, "$7\r\nEVALSHA\r\n"...)
+	return resp.AppendString(dst, s.digest)
+}
+
+// Do sends what was queued and returns one reply for each command, in order.
+// The error is about the connection, or about an argument, in which case
+// nothing was sent; errors of the server are in the replies. If the connection
+// fails in the middle, the replies that came are returned with it and the
+// others hold the error.
+func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
+	defer p.reset()
+	if p.err != nil || len(p.cmds) == 0 {
+		return nil, p.err
+	}
+	name := "EVAL"
+	if p.reads {
+		name = "GET"
+	}
+	replies := make([]Reply, len(p.cmds))
+	err := p.c.roundTrips(ctx, name, p.buf, replies)
+	if err != nil {
+		return replies, err
+	}
+	return replies, p.sendScripts(ctx, replies)
+}
+
+func (p *Pipeline) reset() {
+	p.buf, p.cmds, p.reads, p.err = p.buf[:0], p.cmds[:0], true, nil
+	if cap(p.buf) > keepBuffer {
+		p.buf = nil
+	}
+}
+
+// sendScripts repeats the calls of scripts that the server did not know: the
+// first call of each with its text, which makes it known to the others.
+func (p *Pipeline) sendScripts(ctx context.Context, replies []Reply) error {
+	var again []int
+	for i, r := range replies {
+		if p.cmds[i].script != nil && unknownScript(r.err) {
+			again = append(again, i)
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	var buf []byte
+	sent := map[*Script]bool{}
+	for _, i := range again {
+		q := p.cmds[i]
+		if sent[q.script] {
+			buf = appendEvalHead(buf, q.argc, q.script)
+		} else {
+			sent[q.script] = true
+			buf = resp.AppendArray(buf, q.argc)
+			buf = append(buf, "$4\r\nEVAL\r\n"...)
+			buf = resp.AppendString(buf, q.script.text)
+		}
+		buf = append(buf, p.buf[q.args:q.end]...)
+	}
+	late := make([]Reply, len(again))
+	err := p.c.roundTrips(ctx, "EVAL", buf, late)
+	for j, i := range again {
+		replies[i] = late[j]
+	}
+	return err
+}
+
+// roundTrips sends commands and fills in their replies.
+func (c *Client) roundTrips(ctx context.Context, name string, commands []byte, replies []Reply) error {
+	got := 0
+	err := c.run(ctx, name, func(cn *conn) error {
+		got = 0
+		return cn.duplex(commands, len(replies) == 1, func() error {
+			for ; got < len(replies); got++ {
+				v, err := cn.read()
+				if err != nil {
+					return err
+				}
+				replies[got] = newReply(v)
+			}
+			return nil
+		})
+	})
+	for i := got; i < len(replies) && err != nil; i++ {
+		replies[i] = Reply{err: err}
+	}
+	return err
+}
+
+// duplex writes commands and reads their replies. What is large is written
+// while it reads: neither end can then be blocked because the other one does
+// not read.
+func (c *conn) duplex(commands []byte, single bool, read func() error) error {
+	if len(commands) < duplexFrom {
+		if err := c.send(commands, single); err != nil {
+			return err
+		}
+		return read()
+	}
+	var wg sync.WaitGroup
+	var writeErr error
+	wg.Go(func() {
+		if writeErr = c.send(commands, single); writeErr != nil {
+			c.interrupt() // the replies will not come
+		}
+	})
+	readErr := read()
+	if readErr != nil {
+		c.interrupt()
+	}
+	wg.Wait()
+	if readErr == nil || writeErr != nil && errors.Is(readErr, os.ErrDeadlineExceeded) {
+		return writeErr // the other one is only its consequence
+	}
+	return readErr
+}

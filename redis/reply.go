@@ -1,0 +1,230 @@
+package redis
+
+import (
+	"encoding/json"
+	"errors"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// Errors that callers tell apart.
+var (
+	// ErrNil is returned when the server answered that there is nothing: the
+	// key is missing. An empty value is no error.
+	ErrNil = errors.New("redis: nil")
+	// ErrClosed is returned by everything that is used after Close.
+	ErrClosed = errors.New("redis: closed")
+	// ErrProtocol is in the chain of an error when the server broke the
+	// protocol or a limit of Options. The connection was closed.
+	ErrProtocol = errors.New("redis: protocol broken")
+)
+
+// Error is an error that the server answered with. The connection it came over
+// stays in use.
+type Error struct {
+	// Code is the first word, such as ERR, WRONGTYPE, LOADING, READONLY,
+	// NOSCRIPT, OOM or BUSY.
+	Code string
+	// Message is the rest, at most 512 bytes of it, without the arguments
+	// that some servers repeat in it.
+	Message string
+}
+
+// Error implements error.
+func (e *Error) Error() string { return "redis: " + e.Code + " " + e.Message }
+
+func serverError(text []byte) *Error {
+	const longest = 512
+	code, message, _ := strings.Cut(string(text[:min(len(text), longest)]), " ")
+	message, _, _ = strings.Cut(message, ", with args beginning with")
+	return &Error{Code: code, Message: message}
+}
+
+// ConnError says that a connection failed, could not be opened, or could not
+// be had in time. It wraps the reason, such as context.Canceled, io.EOF or
+// [ErrProtocol]. The connection is gone.
+type ConnError struct {
+	// Op is what was being done: wait, dial, greet, write or read.
+	Op string
+	// Sent says that the server may have executed a command of the call.
+	Sent bool
+	// Err is the reason.
+	Err error
+}
+
+// Error implements error.
+func (e *ConnError) Error() string {
+	return "redis: " + e.Op + ": " + strings.TrimPrefix(e.Err.Error(), "redis: ")
+}
+
+// Unwrap returns the reason.
+func (e *ConnError) Unwrap() error { return e.Err }
+
+// SafeToRetry reports whether the call that returned err certainly had no
+// effect on the server: nothing was sent whole, or the server refused because
+// of a state that passes.
+func SafeToRetry(err error) bool {
+	var ce *ConnError
+	if errors.As(err, &ce) {
+		return !ce.Sent && !errors.Is(err, ErrClosed)
+	}
+	var se *Error
+	if errors.As(err, &se) {
+		switch se.Code {
+		case "LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "READONLY":
+			return true
+		}
+	}
+	return false
+}
+
+// Reply is the answer to one command: a value or an error. It belongs to the
+// caller. The zero Reply is null.
+type Reply struct {
+	v   resp.Value
+	err error
+}
+
+func newReply(v resp.Value) Reply {
+	if v.Kind() == resp.Error {
+		return Reply{err: serverError(v.Bytes())}
+	}
+	return Reply{v: v}
+}
+
+// Err returns the error of the call: an [*Error] from the server, a
+// [*ConnError], or nil. Null is no error.
+func (r Reply) Err() error { return r.err }
+
+// IsNull reports whether the server answered that there is nothing.
+func (r Reply) IsNull() bool { return r.err == nil && r.v.Kind() == resp.Null }
+
+// Ok returns nil if the reply is the status OK, ErrNil if it is null (a SET
+// with NX that did not set), and an error otherwise.
+func (r Reply) Ok() error {
+	if r.err == nil && !r.v.OK() {
+		return r.mismatch("OK")
+	}
+	return r.err
+}
+
+// mismatch is the error for a reply that is not what was asked for.
+func (r Reply) mismatch(want string) error {
+	switch {
+	case r.err != nil:
+		return r.err
+	case r.v.Kind() == resp.Null:
+		return ErrNil
+	}
+	return errors.New("redis: reply is of type " + r.v.Kind().String() + ", not " + want)
+}
+
+// Bytes returns the text of a string or status; it may be empty but is not
+// nil. Null is ErrNil.
+func (r Reply) Bytes() ([]byte, error) {
+	if r.err == nil {
+		switch r.v.Kind() {
+		case resp.Bulk, resp.Status, resp.Verbatim, resp.BigNumber:
+			return r.v.Bytes(), nil
+		case resp.Int:
+			return strconv.AppendInt(nil, r.v.Int(), 10), nil
+		}
+	}
+	return nil, r.mismatch("string")
+}
+
+// String returns the text of a string, status or integer. Null is ErrNil.
+func (r Reply) String() (string, error) {
+	b, err := r.Bytes()
+	return string(b), err
+}
+
+// Int returns an integer, a boolean as 1 or 0, or a string that holds an
+// integer. Null is ErrNil.
+func (r Reply) Int() (int64, error) {
+	if r.err == nil {
+		switch r.v.Kind() {
+		case resp.Int, resp.Bool:
+			return r.v.Int(), nil
+		case resp.Bulk, resp.Status:
+			if n, err := strconv.ParseInt(string(r.v.Bytes()), 10, 64); err == nil {
+				return n, nil
+			}
+			return 0, errors.New("redis: reply is not an integer")
+		}
+	}
+	return 0, r.mismatch("integer")
+}
+
+// Float returns a double, an integer, or a string that holds a number. Null is
+// ErrNil.
+func (r Reply) Float() (float64, error) {
+	if r.err == nil {
+		switch r.v.Kind() {
+		case resp.Double:
+			return r.v.Float(), nil
+		case resp.Int:
+			return float64(r.v.Int()), nil
+		case resp.Bulk:
+			if f, err := strconv.ParseFloat(string(r.v.Bytes()), 64); err == nil {
+				return f, nil
+			}
+			return 0, errors.New("redis: reply is not a number")
+		}
+	}
+	return 0, r.mismatch("number")
+}
+
+// JSON decodes a string that holds JSON into v. Null is ErrNil.
+func (r Reply) JSON(v any) error {
+	b, err := r.Bytes()
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return errors.New("redis: reply is not JSON for the type")
+	}
+	return nil
+}
+
+// Len is the number of elements of an array or set, or of pairs of a map; zero
+// for other replies.
+func (r Reply) Len() int {
+	if r.v.Kind() == resp.Map {
+		return r.v.Len() / 2
+	}
+	return r.v.Len()
+}
+
+// All yields the elements of an array or set with their indexes; of a map, its
+// keys and values in turn. Each element is a Reply that shares the bytes of
+// this one. It yields nothing for other replies: look at Err first.
+func (r Reply) All() iter.Seq2[int, Reply] {
+	return func(yield func(int, Reply) bool) {
+		i := 0
+		for v := range r.v.Elems() {
+			if !yield(i, newReply(v)) {
+				return
+			}
+			i++
+		}
+	}
+}
+
+// Pairs yields the pairs of a map, or of an array that holds keys and values
+// in turn, which is how RESP2 writes maps.
+func (r Reply) Pairs() iter.Seq2[Reply, Reply] {
+	return func(yield func(Reply, Reply) bool) {
+		var key Reply
+		for i, e := range r.All() {
+			if i%2 == 0 {
+				key = e
+			} else if !yield(key, e) {
+				return
+			}
+		}
+	}
+}
