@@ -1,0 +1,178 @@
+package strata_test
+
+import (
+	"go/ast"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// checkDocs wants a comment that names what it describes on every exported
+// name outside tests and commands. One comment may stand for a group of
+// constants or variables.
+func checkDocs(files []source) (all []finding) {
+	for _, s := range files {
+		if s.test() || s.main() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			for _, n := range undocumented(d) {
+				all = append(all, found(s.path+": "+n.Name, "%s: %s wants a comment that names it in the first sentence", s.at(n.Pos()), n.Name))
+			}
+		}
+	}
+	return all
+}
+
+func undocumented(d ast.Decl) (names []*ast.Ident) {
+	if f, ok := d.(*ast.FuncDecl); ok {
+		if (f.Recv == nil || ast.IsExported(receiver(f))) && !documented(f.Name, true, f.Doc) {
+			names = append(names, f.Name)
+		}
+		return names
+	}
+	gen := d.(*ast.GenDecl)
+	for _, spec := range gen.Specs {
+		switch spec := spec.(type) {
+		case *ast.TypeSpec:
+			if !documented(spec.Name, true, spec.Doc, gen.Doc) {
+				names = append(names, spec.Name)
+			}
+		case *ast.ValueSpec:
+			for _, n := range spec.Names {
+				if !documented(n, false, spec.Doc, spec.Comment, gen.Doc) {
+					names = append(names, n)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// documented reports whether n needs no comment or has one, which contains the
+// name if that is wanted.
+func documented(n *ast.Ident, named bool, docs ...*ast.CommentGroup) bool {
+	if !n.IsExported() {
+		return true
+	}
+	return slices.ContainsFunc(docs, func(d *ast.CommentGroup) bool {
+		return d != nil && (!named || slices.Contains(strings.Fields(firstSentence(d)), n.Name))
+	})
+}
+
+// firstSentence returns the text up to the first full stop, without the marks
+// that may stand behind a name.
+func firstSentence(c *ast.CommentGroup) string {
+	first, _, _ := strings.Cut(c.Text(), ". ")
+	return strings.NewReplacer(",", " ", ":", " ", ".", " ", "[", " ", "]", " ").Replace(first)
+}
+
+// receiver returns the name of the type that f is a method of.
+func receiver(f *ast.FuncDecl) string {
+	t := f.Recv.List[0].Type
+	for {
+		switch x := t.(type) {
+		case *ast.StarExpr:
+			t = x.X
+		case *ast.IndexExpr:
+			t = x.X
+		case *ast.IndexListExpr:
+			t = x.X
+		case *ast.Ident:
+			return x.Name
+		default:
+			return ""
+		}
+	}
+}
+
+func TestEveryPromiseHasATest(t *testing.T) {
+	tests := testFunctions(parseAll(t, one("a_test.go", "package a; func TestKept() {}; func helper() {}; type s int; func (s) TestNot() {}")))
+	if len(tests) != 1 || !tests["TestKept"] {
+		t.Fatalf("found tests %v", tests)
+	}
+	const head = "# Promises\n\n| id | promise | test |\n|---|---|---|\n"
+	for _, bad := range []string{
+		"no table",
+		head + "| A1 | says so | |\n",
+		head + "| A1 | says so | `TestBroken` |\n",
+		head + "| A1 | says so | `TestKept`, `TestBroken` |\n",
+		head + "| A1 | says so | `TestKept` |\n| A1 | twice | `TestKept` |\n",
+		head + "| A1 | `TestKept` |\n",
+	} {
+		if len(checkPromises(bad, tests)) == 0 {
+			t.Errorf("the rule accepts %q", bad)
+		}
+	}
+	if errs := checkPromises(head+"| A1 | either a\\|b | `TestKept/case` in redis |\n\n| other | table |\n|---|---|\n| x | y |\n", tests); len(errs) > 0 {
+		t.Errorf("the rule objects to a good table: %v", errs)
+	}
+	for _, err := range checkPromises(readText(t, "docs/promises.md"), testFunctions(readTree(t))) {
+		t.Error("docs/promises.md: " + err)
+	}
+}
+
+// testFunctions returns the names of all tests, fuzz targets and examples.
+func testFunctions(files []source) map[string]bool {
+	names := map[string]bool{}
+	for _, s := range files {
+		if !s.test() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if ok && f.Recv == nil && testName().FindString(f.Name.Name) == f.Name.Name {
+				names[f.Name.Name] = true
+			}
+		}
+	}
+	return names
+}
+
+func testName() *regexp.Regexp { return regexp.MustCompile(`\b(Test|Fuzz|Example|Benchmark)\w+`) }
+
+// checkPromises reads the tables with the columns id, promise and test.
+func checkPromises(text string, tests map[string]bool) (errs []string) {
+	seen := map[string]bool{}
+	inside, tables := false, 0
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(strings.ReplaceAll(line, `\|`, "/"))
+		if !strings.HasPrefix(line, "|") {
+			inside = false
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		switch {
+		case slices.Equal(cells, []string{"id", "promise", "test"}):
+			inside = true
+			tables++
+			continue
+		case !inside || strings.Trim(line, "|-: ") == "":
+			continue
+		case len(cells) != 3:
+			errs = append(errs, line+": three columns are wanted")
+			continue
+		}
+		if id := cells[0]; id == "" || seen[id] {
+			errs = append(errs, line+": the id is missing or used twice")
+		}
+		seen[cells[0]] = true
+		named := testName().FindAllString(cells[2], -1)
+		if len(named) == 0 {
+			errs = append(errs, cells[0]+": no test is named")
+		}
+		for _, name := range named {
+			if !tests[name] {
+				errs = append(errs, cells[0]+": there is no "+name)
+			}
+		}
+	}
+	if tables == 0 {
+		errs = append(errs, "there is no table with the columns id, promise, test")
+	}
+	return errs
+}

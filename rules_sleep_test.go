@@ -1,0 +1,165 @@
+package strata_test
+
+import (
+	"go/ast"
+	"go/token"
+	"strings"
+)
+
+func testRules() []rule {
+	return []rule{{
+		name:  "tests do not sleep",
+		check: checkSleeps,
+		bad: []map[string]string{
+			one("a_test.go", "package a\nfunc TestA() { time.Sleep(1) }"),
+			one("test/a_test.go", "package a\nfunc TestA() { synctest.Test(t, func() {}); time.Sleep(1) }"),
+			one("a_test.go", "package a\nfunc wait() { time.Sleep(1) }\nfunc TestA() { synctest.Test(t, func() { wait() }) }\nfunc TestB() { wait() }"),
+			one("a_test.go", "package a\nfunc wait() { time.Sleep(1) }"),
+			{
+				"a_test.go": "package a\nfunc wait() { time.Sleep(1) }\nfunc TestA() { synctest.Test(t, func() { wait() }) }",
+				"b_test.go": "package a\nfunc TestB() { g(wait) }",
+			},
+		},
+		good: map[string]string{
+			"a_test.go": `package a
+				func wait() { time.Sleep(1) }
+				func longer() { wait() }
+				func body(t *testing.T) { time.Sleep(1) }
+				func bubble(f func()) { synctest.Test(t, f) }
+				func TestA() { synctest.Test(t, func(t *testing.T) { time.Sleep(1); longer() }) }
+				func TestB() { synctest.Test(t, body) }
+				func TestC() { bubble(func() { time.Sleep(1) }) }`,
+			"b_test.go": `package a
+				// steps run in a bubble.
+				func steps() []func() { return []func(){ func() { time.Sleep(1) } } }
+				func TestD() { f := func() { time.Sleep(1) } // in a bubble
+				}`,
+			"b.go": "package a\nfunc Pause() { time.Sleep(1) }",
+		},
+	}}
+}
+
+// checkSleeps finds calls of time.Sleep in tests that may run outside a
+// bubble. It judges by the text: inside a function literal given to
+// synctest.Test (or to a function that calls it), in a function which is used
+// from such places only, or beside a comment with the word bubble.
+func checkSleeps(files []source) (all []finding) {
+	packages := map[string][]source{}
+	for _, s := range files {
+		if s.test() {
+			packages[s.dir()] = append(packages[s.dir()], s)
+		}
+	}
+	for _, pkg := range packages {
+		b := &bubbles{pkg: pkg, openers: map[string]bool{}, verdicts: map[string]bool{}}
+		b.findOpeners()
+		for _, s := range pkg {
+			all = append(all, b.sleeps(s)...)
+		}
+	}
+	return all
+}
+
+// bubbles knows which functions of a package's tests run in a bubble.
+type bubbles struct {
+	pkg      []source
+	openers  map[string]bool // functions that call synctest.Test
+	verdicts map[string]bool
+}
+
+func (b *bubbles) findOpeners() {
+	for _, s := range b.pkg {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				ast.Inspect(f, func(n ast.Node) bool {
+					if n != nil && isCall(n, "synctest", "Test") {
+						b.openers[f.Name.Name] = true
+					}
+					return true
+				})
+			}
+		}
+	}
+}
+
+// opens reports whether n is a call whose arguments run in a bubble.
+func (b *bubbles) opens(n ast.Node) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	id, ok := call.Fun.(*ast.Ident)
+	return isCall(n, "synctest", "Test") || ok && b.openers[id.Name]
+}
+
+func (b *bubbles) sleeps(s source) (all []finding) {
+	marked := map[int]bool{}
+	for _, g := range s.file.Comments {
+		for _, c := range g.List {
+			if strings.Contains(c.Text, "bubble") {
+				line := s.fset.Position(c.Pos()).Line
+				marked[line], marked[line+1] = true, true
+			}
+		}
+	}
+	for _, d := range s.file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if ok && (f.Doc != nil && strings.Contains(f.Doc.Text(), "bubble")) {
+			continue
+		}
+		b.outside(d, func(n ast.Node) {
+			if !isCall(n, "time", "Sleep") || marked[s.fset.Position(n.Pos()).Line] || ok && b.inBubble(f.Name.Name) {
+				return
+			}
+			all = append(all, found(s.path, "%s: time.Sleep: sleep in a synctest bubble, or wait for what is to happen (a comment that says bubble excuses a place the check cannot follow)", s.at(n.Pos())))
+		})
+	}
+	return all
+}
+
+// outside calls f for every node of d that is not an argument of a call which
+// opens a bubble.
+func (b *bubbles) outside(d ast.Node, f func(ast.Node)) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		if n == nil {
+			return false
+		}
+		if b.opens(n) {
+			return false
+		}
+		f(n)
+		return true
+	})
+}
+
+// inBubble reports whether the function is used, and from inside bubbles only.
+func (b *bubbles) inBubble(name string) bool {
+	if v, ok := b.verdicts[name]; ok {
+		return v
+	}
+	b.verdicts[name] = true // while it is being judged, for recursion
+	used, escapes := false, false
+	for _, s := range b.pkg {
+		for _, d := range s.file.Decls {
+			f, isFunc := d.(*ast.FuncDecl)
+			if isFunc && f.Name.Name == name {
+				continue
+			}
+			mentions := func(n ast.Node) bool {
+				id, ok := n.(*ast.Ident)
+				return ok && id.Name == name && id.Pos() != token.NoPos
+			}
+			ast.Inspect(d, func(n ast.Node) bool {
+				used = used || n != nil && mentions(n)
+				return true
+			})
+			b.outside(d, func(n ast.Node) {
+				if mentions(n) && !(isFunc && b.inBubble(f.Name.Name)) {
+					escapes = true
+				}
+			})
+		}
+	}
+	b.verdicts[name] = used && !escapes
+	return b.verdicts[name]
+}

@@ -1,0 +1,202 @@
+package strata_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The tables in this file are the repository's own rules. Each rule is checked
+// against the whole tree, nested modules included, and against small bad
+// examples, so that a rule which can no longer fail is noticed.
+
+// exceptions allow what a rule forbids: "rule: path" or "rule: path: name", as
+// the rule reports it, and why it has to be so. Keep it short.
+var exceptions = map[string]string{ // read-only
+}
+
+// goroutines names every file outside tests that may start goroutines, and who
+// owns them: the owner's Close or end waits for them.
+var goroutines = map[string]string{ // read-only
+	"internal/flight/group.go":   "flight.Group: Close waits for running loads and refreshes",
+	"redis/subscribe.go":         "redis.Subscription: Close waits for the reader, Client.Close for all subscriptions",
+	"stratatest/bus.go":          "stratatest.Bus: stop waits for the follower's goroutine",
+	"stratatest/kit_announce.go": "checkMessageMeansDropped receives each drop's error",
+	"cmd/strata/demo.go":         "demoCommand.serve receives from the server before it returns",
+}
+
+// Size limits. A file, function or package that outgrows its limit wants to be
+// two.
+const (
+	maxFileLines     = 600
+	maxTestFileLines = 900
+	maxFuncLines     = 110
+	maxNesting       = 4
+	maxPackageFiles  = 12
+	maxRootFiles     = 24
+	maxPackageLines  = 2500
+	maxExportedTypes = 25 // of the root package
+	maxInterfaces    = 6  // of the root package
+	maxOptionsFields = 25
+)
+
+// source is one parsed file of the tree.
+type source struct {
+	path  string // from the root, with slashes
+	lines int
+	fset  *token.FileSet
+	file  *ast.File
+}
+
+func (s source) dir() string  { return path.Dir(s.path) }
+func (s source) test() bool   { return strings.HasSuffix(s.path, "_test.go") }
+func (s source) main() bool   { return s.file.Name.Name == "main" }
+func (s source) nested() bool { return slices.Contains(nestedModules(), module(s.path)) }
+
+func (s source) at(p token.Pos) string {
+	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(p).Line)
+}
+
+func (s source) span(n ast.Node) int {
+	return s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1
+}
+
+// nestedModules are the folders with a go.mod of their own. They may require
+// what they need; nothing imports them.
+func nestedModules() []string {
+	return []string{"cmd/strata", "prometheus", "otel", "bench", "test", "tools"}
+}
+
+// module returns the nested module that p lies in, or "" for the root module.
+func module(p string) string {
+	for _, m := range nestedModules() {
+		if strings.HasPrefix(p, m+"/") {
+			return m
+		}
+	}
+	return ""
+}
+
+// finding is one break of a rule. The key names it in exceptions.
+type finding struct{ key, text string }
+
+func found(key, format string, args ...any) finding {
+	return finding{key, fmt.Sprintf(format, args...)}
+}
+
+// rule is a checker with examples that it must object to, and one that it must
+// not. An example is a set of files.
+type rule struct {
+	name  string
+	check func([]source) []finding
+	bad   []map[string]string
+	good  map[string]string
+}
+
+func TestRules(t *testing.T) {
+	tree := readTree(t)
+	used := map[string]bool{}
+	for _, r := range slices.Concat(dependencyRules(), sizeRules(), styleRules(), testRules()) {
+		t.Run(r.name, func(t *testing.T) {
+			for i, bad := range r.bad {
+				if len(r.check(parseAll(t, bad))) == 0 {
+					t.Errorf("the rule accepts bad example %d: it checks nothing", i)
+				}
+			}
+			if r.good != nil {
+				for _, f := range r.check(parseAll(t, r.good)) {
+					t.Errorf("the rule objects to its good example: %s", f.text)
+				}
+			}
+			for _, f := range r.check(tree) {
+				key := r.name + ": " + f.key
+				if _, ok := exceptions[key]; ok {
+					used[key] = true
+					continue
+				}
+				t.Error(f.text)
+			}
+		})
+	}
+	for key := range exceptions {
+		if !used[key] && !t.Failed() {
+			t.Errorf("exception %q excuses nothing: remove it", key)
+		}
+	}
+}
+
+// readTree parses every Go file of the repository.
+func readTree(t *testing.T) []source {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(".", func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := e.Name()
+		if e.IsDir() && p != "." && (name == "testdata" || name == "bin" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
+			return filepath.SkipDir
+		}
+		if e.IsDir() || !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		data, err := os.ReadFile(p)
+		files[filepath.ToSlash(p)] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parseAll(t, files)
+}
+
+func parseAll(t *testing.T, files map[string]string) []source {
+	t.Helper()
+	var all []source
+	for p, text := range files {
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, p, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, source{path: p, lines: strings.Count(text, "\n"), fset: fset, file: f})
+	}
+	slices.SortFunc(all, func(a, b source) int { return strings.Compare(a.path, b.path) })
+	return all
+}
+
+// byPackage groups the files that are no tests by folder.
+func byPackage(files []source) map[string][]source {
+	m := map[string][]source{}
+	for _, s := range files {
+		if !s.test() {
+			m[s.dir()] = append(m[s.dir()], s)
+		}
+	}
+	return m
+}
+
+// isCall reports whether n calls pkg.name.
+func isCall(n ast.Node, pkg, name string) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	id, ok := sel.X.(*ast.Ident)
+	return ok && id.Name == pkg && sel.Sel.Name == name
+}
+
+// one is an example of one file.
+func one(p, text string) map[string]string { return map[string]string{p: text} }
