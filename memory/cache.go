@@ -153,16 +153,16 @@ func (c *Cache[K, V]) deleteEntry(e *l1.Entry[K, V]) bool {
 
 // Delete removes a key and reports whether it had a value.
 func (c *Cache[K, V]) Delete(key K) bool {
-	e, ok := c.engine.Delete(key)
-	if !ok {
+	e, alive := c.engine.Delete(key)
+	if e == nil {
 		return false
 	}
-	r := l1.Removed[K, V]{Entry: e, Reason: l1.Deleted}
-	if e.Dead != l1.Forever && e.Dead <= c.engine.Now() {
-		r.Reason = l1.Expired
+	why := l1.Deleted
+	if !alive {
+		why = l1.Expired
 	}
-	c.engine.Notify([]l1.Removed[K, V]{r})
-	return r.Reason == l1.Deleted
+	c.engine.Notify([]l1.Removed[K, V]{{Entry: e, Reason: why}})
+	return alive
 }
 
 // DeleteFunc removes the entries for which f is true and returns their number.

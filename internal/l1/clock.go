@@ -19,7 +19,7 @@ const (
 	quietTicks = 2
 )
 
-// clock tells the time since it was made. While reads are rare every read asks
+// clock tells the time since it was made, in nanoseconds, beginning with one. While reads are rare every read asks
 // the system. While they are frequent, a goroutine publishes the time every
 // coarseTick and reads cost one load. It needs no Close while idle.
 //
@@ -46,14 +46,14 @@ type clock struct {
 	wg      sync.WaitGroup
 }
 
-// init starts the clock at zero.
+// init starts the clock at one: zero is no time.
 func (c *clock) init() {
 	c.start = time.Now()
 	c.done = make(chan struct{})
 }
 
 // exact is the time.
-func (c *clock) exact() int64 { return int64(time.Since(c.start)) }
+func (c *clock) exact() int64 { return int64(time.Since(c.start)) + 1 }
 
 // now is the time, or what it was a moment ago.
 func (c *clock) now() int64 {
@@ -90,7 +90,7 @@ func (c *clock) run() {
 		return
 	}
 	c.running = true
-	c.published.Store(max(1, c.exact()))
+	c.published.Store(c.exact())
 	c.wg.Go(c.publish)
 }
 

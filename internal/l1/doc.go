@@ -29,5 +29,5 @@
 // # Time
 //
 // All times are nanoseconds of the engine's own monotonic clock, which starts
-// at zero when the engine is made.
+// when the engine is made. Zero is before all of them.
 package l1

@@ -7,9 +7,14 @@ import (
 	"unsafe"
 )
 
-// stripeKinds is the number of counters in a Striped: as many as fill a cache
-// line.
-const stripeKinds = 8
+const (
+	// stripeKinds is the number of counters in a Striped: as many as fill a
+	// cache line.
+	stripeKinds = 8
+	// stripeWords makes a stripe two cache lines long, because processors fetch
+	// them in pairs.
+	stripeWords = 2 * stripeKinds
+)
 
 // Striped is a set of eight counters that many goroutines add to without
 // sharing a cache line, as long as they are not many more than processors. Make
@@ -23,7 +28,7 @@ type Striped struct {
 	shift   uint8
 }
 
-type stripe [2*stripeKinds]atomic.Uint64
+type stripe [stripeWords]atomic.Uint64
 
 // NewStriped makes a set of counters that are all zero.
 func NewStriped() *Striped {

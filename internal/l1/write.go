@@ -144,18 +144,23 @@ func (c *Cache[K, V]) Swap(old, e *Entry[K, V]) bool {
 	return true
 }
 
-// Delete removes the entry of key and returns it, dead or alive, for the
-// caller to give to Notify.
-func (c *Cache[K, V]) Delete(key K) (*Entry[K, V], bool) {
+// Delete removes the entry of key and returns it for the caller to give to
+// Notify. It reports whether the entry was alive; one that was not has Expired.
+func (c *Cache[K, V]) Delete(key K) (e *Entry[K, V], alive bool) {
 	hash := maphash.Comparable(c.seed, key)
 	s := c.shard(hash)
+	now := c.clock.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.find(hash, key)
+	e = s.find(hash, key)
 	if e == nil {
 		return nil, false
 	}
 	c.drop(s, e)
+	if now >= e.Dead {
+		s.expired++
+		return e, false
+	}
 	return e, true
 }
 

@@ -1,0 +1,284 @@
+package l1
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// reference is the obviously right cache: a mutex and a map. It does not choose
+// what to evict; it checks that what the real one says is possible.
+type reference struct {
+	t  *testing.T
+	mu sync.Mutex
+	m  map[uint8]*Entry[uint8, int]
+	// now is the exact time at which Notify may run.
+	now func() int64
+}
+
+// left is Config.Notify, and takes the lists that methods return.
+func (r *reference) left(e *Entry[uint8, int], why Reason) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	dead := e.Dead <= r.now()
+	switch {
+	case why == Expired && !dead:
+		r.t.Errorf("key %d expired %d ns early", e.Key, e.Dead-r.now())
+	case why == Replaced || why == Rejected:
+		if r.m[e.Key] == e {
+			r.t.Errorf("key %d is %v but was not set", e.Key, why)
+		}
+		return
+	}
+	if r.m[e.Key] == e {
+		delete(r.m, e.Key)
+	} else if why != Expired {
+		r.t.Errorf("key %d was %v but did not hold that entry", e.Key, why)
+	}
+}
+
+// set, get and forget take the lock because a store may wake the sweeper, which
+// then removes what is dead already while the store's step goes on.
+func (r *reference) set(e *Entry[uint8, int]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.m[e.Key] = e
+}
+
+func (r *reference) get(key uint8) *Entry[uint8, int] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.m[key]
+}
+
+func (r *reference) forget(key uint8) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.m, key)
+}
+
+// machine runs operations, each taken from three bytes, on both.
+type machine struct {
+	t    *testing.T
+	c    *Cache[uint8, int]
+	ref  *reference
+	next int
+}
+
+func newMachine(t *testing.T, maxEntries, maxWeight int64) *machine {
+	m := &machine{t: t, ref: &reference{t: t, m: map[uint8]*Entry[uint8, int]{}}}
+	m.c = New(Config[uint8, int]{MaxEntries: maxEntries, MaxWeight: maxWeight, Notify: m.ref.left})
+	m.ref.now = m.c.Now
+	return m
+}
+
+// entry makes an entry with a new value and a life between a nanosecond and an
+// hour, or forever.
+func (m *machine) entry(key, life byte) *Entry[uint8, int] {
+	m.next++
+	lives := []time.Duration{1, time.Millisecond, 300 * time.Millisecond, time.Second, 5 * time.Second, 511 * time.Second, 513 * time.Second, time.Hour}
+	dead := Forever
+	if int(life) < 20*len(lives) {
+		dead = After(m.c.Now(), lives[int(life)%len(lives)])
+	}
+	return &Entry[uint8, int]{Key: key, Value: m.next, Soon: dead, Fresh: dead, Dead: dead}
+}
+
+// step does one operation and then checks everything.
+func (m *machine) step(op, key, arg byte) {
+	held := m.ref.get(key)
+	switch op % 16 {
+	case 0, 1, 2, 3:
+		m.set(m.entry(key, arg), int64(arg%7))
+	case 4:
+		m.set(m.entry(key, arg), 1000)
+	case 5, 6, 7:
+		for range 1 + int(arg) { // many make the clock coarse
+			m.get(key)
+		}
+	case 8:
+		m.swap(held, m.entry(key, arg))
+	case 9:
+		m.setIf(held, m.entry(key, arg), arg%2 == 0)
+	case 10:
+		e, _ := m.c.Delete(key)
+		if e != held {
+			m.t.Fatalf("Delete(%d) = %v, want %v", key, e, held)
+		}
+		m.ref.forget(key)
+	case 11:
+		if held != nil {
+			if !m.c.DeleteEntry(held) || m.c.DeleteEntry(held) {
+				m.t.Fatal("DeleteEntry does not remove its entry exactly once")
+			}
+			m.ref.forget(key)
+		}
+	case 12:
+		m.c.DeleteFunc(func(e *Entry[uint8, int]) bool { return e.Key%16 == key%16 })
+	case 13:
+		m.bulk(key, arg)
+	default:
+		sleeps := []time.Duration{1, 200 * time.Microsecond, 700 * time.Microsecond, 50 * time.Millisecond, time.Second, 3 * time.Second, 20 * time.Minute}
+		time.Sleep(sleeps[int(arg)%len(sleeps)])
+	}
+	synctest.Wait() // for the sweeper
+	validate(m.t, m.c)
+	m.compare()
+}
+
+func (m *machine) set(e *Entry[uint8, int], weight int64) {
+	old := m.ref.get(e.Key)
+	removed, ok := m.c.Set(e, weight)
+	if ok != (weight <= m.c.maxWeight.Load()) {
+		m.t.Fatalf("Set of weight %d reports %v", weight, ok)
+	}
+	m.stored(old, e, removed, ok)
+}
+
+// stored follows what a store has done: old must be among the removed.
+func (m *machine) stored(old, e *Entry[uint8, int], removed []Removed[uint8, int], ok bool) {
+	if old != nil && (len(removed) == 0 || removed[0].Entry != old) {
+		m.t.Fatalf("store over %v does not say that it left", old)
+	}
+	if ok {
+		m.ref.set(e)
+	} else {
+		m.ref.forget(e.Key)
+	}
+	m.c.Notify(removed)
+	if got := m.c.shard(e.hash).find(e.hash, e.Key); ok && got != e {
+		m.t.Fatalf("key %d holds %v right after the store of %v", e.Key, got, e)
+	}
+}
+
+func (m *machine) get(key byte) {
+	e, _ := m.c.Get(key)
+	want, now := m.ref.get(key), m.c.Now()
+	switch {
+	case e == nil && want != nil && now < want.Dead:
+		m.t.Fatalf("Get(%d) misses an entry with %d ns to live", key, want.Dead-now)
+	case e != nil && e != want:
+		m.t.Fatalf("Get(%d) = %v, want %v", key, e, want)
+	case e != nil && now-int64(time.Millisecond) > e.Dead:
+		m.t.Fatalf("Get(%d) serves an entry %d ns dead", key, now-e.Dead)
+	}
+}
+
+func (m *machine) swap(held, e *Entry[uint8, int]) {
+	if held == nil {
+		if m.c.Swap(e, m.entry(e.Key, 0)) {
+			m.t.Fatal("Swap for an entry that never was in the cache")
+		}
+		return
+	}
+	if !m.c.Swap(held, e) || m.c.Swap(held, e) {
+		m.t.Fatal("Swap does not take its entry exactly once")
+	}
+	m.ref.set(e)
+}
+
+func (m *machine) setIf(held, e *Entry[uint8, int], right bool) {
+	expect, want := held, Stored
+	if !right {
+		expect = nil
+		if held != nil && m.c.Now() < held.Dead {
+			want = Lost
+		}
+	}
+	removed, outcome := m.c.SetIf(expect, e, 1)
+	if outcome != want {
+		m.t.Fatalf("SetIf = %d, want %d", outcome, want)
+	}
+	if outcome == Stored {
+		m.stored(held, e, removed, true)
+	}
+}
+
+func (m *machine) bulk(key, arg byte) {
+	switch key % 4 {
+	case 0:
+		m.c.Clear()
+	case 1:
+		m.c.Notify(m.c.Resize(int64(arg), int64(arg)*3))
+	case 2:
+		m.c.Notify(m.c.Resize(int64(arg)+1, 0))
+	default:
+		if n := len(m.c.Hottest(int(arg))); n > min(int(arg), len(m.ref.m)) {
+			m.t.Fatalf("Hottest(%d) has %d of %d", arg, n, len(m.ref.m))
+		}
+	}
+}
+
+// compare looks at every key from both sides.
+func (m *machine) compare() {
+	m.ref.mu.Lock()
+	defer m.ref.mu.Unlock()
+	if m.c.Len() != len(m.ref.m) {
+		m.t.Fatalf("%d entries, want %d", m.c.Len(), len(m.ref.m))
+	}
+	seen := 0
+	for e := range m.c.All() {
+		if m.ref.m[e.Key] != e {
+			m.t.Fatalf("All has %v, want %v", e, m.ref.m[e.Key])
+		}
+		seen++
+	}
+	now := m.c.Now()
+	for _, e := range m.ref.m {
+		if now < e.Dead {
+			seen--
+		}
+	}
+	if seen < 0 {
+		m.t.Fatalf("All lacks %d living entries", -seen)
+	}
+}
+
+// TestAgreesWithReference runs random operations of all kinds.
+func TestAgreesWithReference(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		entries, weight   int64
+		shards, operation int
+	}{
+		{"one entry", 1, 0, 1, 1000},
+		{"few entries", 20, 0, 1, 3000},
+		{"by weight", 0, 100, 1, 3000},
+		{"both bounds", 60, 150, 1, 3000},
+		{"never full", 1000, 0, 2, 3000},
+		{"shards", 2048, 90, 8, 3000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t, c.entries, c.weight)
+				defer m.c.Close()
+				r := rand.New(rand.NewPCG(uint64(c.entries), uint64(c.weight)))
+				for range c.operation {
+					x := r.Uint32()
+					m.step(byte(x), byte(x>>8), byte(x>>16))
+				}
+			})
+		})
+	}
+}
+
+// FuzzOps runs operations that the fuzzer chooses; three bytes each, after two
+// for the bounds.
+func FuzzOps(f *testing.F) {
+	f.Add([]byte{10, 0, 0, 1, 2, 5, 1, 255, 14, 0, 6, 5, 1, 0})
+	f.Add([]byte{0, 50, 3, 1, 6, 3, 2, 6, 3, 3, 6, 8, 1, 4, 13, 1, 2, 14, 0, 4, 10, 3, 0})
+	f.Fuzz(func(t *testing.T, program []byte) {
+		if len(program) < 2 || len(program) > 600 {
+			return
+		}
+		synctest.Test(t, func(t *testing.T) {
+			m := newMachine(t, int64(program[0]), int64(program[1]))
+			defer m.c.Close()
+			for p := program[2:]; len(p) >= 3; p = p[3:] {
+				m.step(p[0], p[1], p[2])
+			}
+		})
+	})
+}
