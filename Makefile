@@ -1,0 +1,60 @@
+# What to run, and how, in every module of the repository.
+MODULES  := . cmd/strata test bench
+FUZZTIME ?= 30s
+BENCH    ?= .
+COUNT    ?= 6
+LINT     := bin/golangci-lint-v2.15.0
+
+# The race detector needs cgo and a C compiler. Without one the tests still
+# run, and say that they ran without it.
+RACE := $(if $(shell command -v "$$(go env CC)"),-race)
+
+# $(call each,command) runs command in every module and stops at the first
+# failure.
+each = @set -e; for m in $(MODULES); do echo "== $$m"; (cd $$m && $(1)); done
+
+.DEFAULT_GOAL := help
+.PHONY: help fmt lint test build fuzz real cover bench tidy check
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+fmt: $(LINT) ## format all code
+	$(call each,$(CURDIR)/$(LINT) fmt)
+
+lint: $(LINT) ## look for mistakes that the compiler does not know
+	$(call each,$(CURDIR)/$(LINT) run)
+
+test: ## unit tests of all modules with the race detector, and one real Redis
+	@[ -n "$(RACE)" ] || echo "no C compiler: testing without the race detector"
+	$(call each,go test $(RACE) $$([ $$m != test ] || echo -short) ./...)
+
+build: ## compile each module on its own, and for other platforms
+	$(call each,GOWORK=off go build -o /dev/null ./... && GOWORK=off go vet ./...)
+	@echo "== 386"; GOARCH=386 CGO_ENABLED=0 go vet ./...
+	@set -e; for p in linux/arm64 darwin/arm64 windows/amd64; do \
+		echo "== $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 go build ./...; done
+
+fuzz: ## every fuzz target for FUZZTIME (default 30s)
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(MODULES)
+
+real: ## everything that needs real servers
+	cd test && go test $(RACE) -count=1 -timeout 20m ./...
+
+cover: ## share of statements that the root module's tests reach
+	go test -coverpkg=./... -coverprofile=cover.out ./...
+	@go tool cover -func=cover.out | tail -n 1
+
+bench: ## compare with others: BENCH selects, COUNT repeats
+	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+
+tidy: ## bring every go.mod in order
+	$(call each,go mod tidy)
+	go work sync
+
+check: test lint build fuzz real ## all of it, as before a release
+	$(call each,go mod tidy -diff)
+
+$(LINT):
+	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT:bin/golangci-lint-%=%)
+	mv bin/golangci-lint $@
