@@ -21,16 +21,19 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
 // Client talks to one server over a pool of connections. It is safe for
 // concurrent use. Make it with [New].
 type Client struct {
-	o    Options
-	pool *pool
+	o       Options
+	pool    *netpool.Pool[*conn]
+	retried atomic.Uint64
 
 	mu     sync.Mutex // guards below
 	subs   map[*Subscription]struct{}
@@ -45,7 +48,18 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{o: o, subs: map[*Subscription]struct{}{}}
-	c.pool = newPool(&c.o)
+	c.pool = netpool.New(netpool.Config[*conn]{
+		Dial:        func(ctx context.Context) (*conn, error) { return connect(ctx, &c.o) },
+		DialTimeout: o.DialTimeout,
+		Timeout:     o.Timeout,
+		MaxConns:    o.MaxConns,
+		MaxIdle:     o.MaxIdle,
+		IdleTimeout: o.IdleTimeout,
+		MaxLifetime: o.MaxLifetime,
+		Fail:        func(op string, err error) error { return &ConnError{Op: op, Err: err} },
+		Alive:       func(cn *conn) bool { return netpool.Alive(cn.nc) },
+		Closed:      ErrClosed,
+	})
 	return c, nil
 }
 
@@ -60,15 +74,41 @@ func (c *Client) Close() error {
 		subs = append(subs, s)
 	}
 	c.mu.Unlock()
-	c.pool.close()
+	c.pool.Close()
 	for _, s := range subs {
 		s.Close()
 	}
 	return nil
 }
 
+// Stats are counters of a [Client] since it was made, and the state of its
+// pool now. Subscriptions are not counted.
+type Stats struct {
+	// Reused calls found an idle connection; Waited calls did not, and Expired
+	// ones gave up waiting.
+	Reused, Waited, Expired uint64
+	// Dials counts attempts to open a connection, DialErrors the failed ones.
+	Dials, DialErrors uint64
+	// Stale counts connections that were found dead when they were to be used
+	// again, or were closed because another one was. Broken counts those
+	// closed because a call failed or was cancelled half-way.
+	Stale, Broken uint64
+	// Retried counts calls that were sent again on another connection.
+	Retried uint64
+	// Open connections, those of them that are Idle, and calls Waiting.
+	Open, Idle, Waiting int
+}
+
 // Stats returns the counters and the state of the pool.
-func (c *Client) Stats() Stats { return c.pool.snapshot() }
+func (c *Client) Stats() Stats {
+	p := c.pool.Stats()
+	return Stats{
+		Reused: p.Reused, Waited: p.Waited, Expired: p.Expired,
+		Dials: p.Dials, DialErrors: p.DialErrors,
+		Stale: p.Stale, Broken: p.Broken, Retried: c.retried.Load(),
+		Open: p.Open, Idle: p.Idle, Waiting: p.Waiting,
+	}
+}
 
 // Ping asks the server for a sign of life.
 func (c *Client) Ping(ctx context.Context) error { return c.Do(ctx, "PING").Err() }
@@ -134,28 +174,36 @@ func (c *Client) AppendGet(ctx context.Context, dst []byte, key string) ([]byte,
 	return out, nil
 }
 
-// run gives f a connection. If the connection was found dead before any byte
-// of a reply came, and the command either was not sent or only reads, f runs
-// once more on another one. An error of f is about the connection, which is
-// then closed.
+// run gives f a connection and takes it back.
 func (c *Client) run(ctx context.Context, name string, f func(*conn) error) error {
 	now := time.Now()
+	cn, calm, err := c.attempt(ctx, now, name, f)
+	if cn != nil {
+		c.pool.Put(cn, calm && err == nil && cn.r.Buffered() == 0, now)
+	}
+	return err
+}
+
+// attempt gives f a connection. If it was found dead before any byte of a
+// reply came, and the command either was not sent or only reads, f runs once
+// more on another one. An error of f is about the connection. Whoever gets a
+// connection must put it back.
+func (c *Client) attempt(ctx context.Context, now time.Time, name string, f func(*conn) error) (cn *conn, calm bool, err error) {
 	for again := false; ; again = true {
-		cn, err := c.pool.get(ctx, now)
-		if err != nil {
-			return err
+		if cn, err = c.pool.Get(ctx, now); err != nil {
+			return nil, false, err
 		}
 		before := cn.r.Received()
-		clean, err := cn.exchange(ctx, now, c.o.Timeout, f)
-		dead := err != nil && cn.reused && cn.r.Received() == before && lost(err)
-		if dead {
-			c.pool.lost(cn)
+		calm, err = cn.exchange(ctx, now, c.o.Timeout, f)
+		if err == nil || !cn.Reused() || cn.r.Received() != before || !lost(err) {
+			return cn, calm, err
 		}
-		c.pool.put(cn, clean || dead, now)
-		if !dead || again || !SafeToRetry(err) && !readOnly(name) {
-			return err
+		c.pool.Lost(cn)
+		if again || !SafeToRetry(err) && !readOnly(name) {
+			return cn, calm, err
 		}
-		c.pool.retried()
+		c.pool.Put(cn, true, now) // closed: its generation is lost
+		c.retried.Add(1)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -27,6 +28,7 @@ const (
 
 // conn is one connection. It is used by one call at a time.
 type conn struct {
+	netpool.Slot
 	nc net.Conn
 	r  *resp.Reader
 
@@ -40,13 +42,10 @@ type conn struct {
 	deadline time.Time
 	// interrupt makes every operation on nc fail, now and later.
 	interrupt func()
-
-	// The pool's notes: when the connection was made, since when it is idle,
-	// the generation it belongs to, and whether it has served a call.
-	born, since time.Time
-	gen         uint64
-	reused      bool
 }
+
+// Close closes the connection.
+func (c *conn) Close() error { return c.nc.Close() }
 
 // connect opens a connection and greets the server.
 func connect(ctx context.Context, o *Options) (*conn, error) {
@@ -63,12 +62,11 @@ func connect(ctx context.Context, o *Options) (*conn, error) {
 		nc = tc
 	}
 	c := &conn{
-		nc:   nc,
-		r:    resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
-		born: time.Now(),
+		nc: nc,
+		r:  resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
 	}
 	c.interrupt = func() { nc.SetDeadline(time.Unix(1, 0)) }
-	_, err = c.exchange(ctx, c.born, o.DialTimeout, func(c *conn) error { return c.greet(o) })
+	_, err = c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(o) })
 	if err != nil {
 		nc.Close()
 		var ce *ConnError
@@ -171,9 +169,9 @@ func redact(e *Error, o *Options) error {
 }
 
 // exchange runs f, which writes and reads, under the context and its deadline,
-// or the timeout if it has none. clean says that the connection can serve
-// another call.
-func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duration, f func(*conn) error) (clean bool, err error) {
+// or the timeout if it has none. calm says that nothing can disturb the
+// connection later.
+func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duration, f func(*conn) error) (calm bool, err error) {
 	deadline, bounded := ctx.Deadline()
 	if bounded {
 		c.setDeadline(deadline)
@@ -186,14 +184,12 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 		stop = context.AfterFunc(ctx, c.interrupt)
 	}
 	err = f(c)
-	clean = err == nil && c.r.Buffered() == 0
-	if stop != nil && !stop() {
-		clean = false // the interrupt may come at any time from here on
-	}
+	// If it is too late to stop the interrupt, it may come at any time.
+	calm = stop == nil || stop()
 	if err != nil {
 		err = explain(ctx, bounded, err)
 	}
-	return clean, err
+	return calm, err
 }
 
 func (c *conn) setDeadline(t time.Time) {
@@ -325,6 +321,19 @@ func (c *conn) appendBulk(dst []byte) (out []byte, found bool, v resp.Value, err
 		}
 		if v.Kind() != resp.Push {
 			return out, found, v, nil
+		}
+	}
+}
+
+// bulkHeader is read for the header of a string.
+func (c *conn) bulkHeader() (n int64, v resp.Value, err error) {
+	for {
+		n, v, err = c.r.BulkHeader()
+		if err != nil {
+			return -1, v, readError(err)
+		}
+		if v.Kind() != resp.Push {
+			return n, v, nil
 		}
 	}
 }

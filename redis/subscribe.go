@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -187,7 +188,7 @@ func (s *Subscription) run(ctx context.Context) {
 			s.mu.Unlock()
 		}
 		failures++
-		pause := time.NewTimer(backoff(failures))
+		pause := time.NewTimer(netpool.Backoff(failures))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

@@ -1,0 +1,378 @@
+// Package netpool keeps connections to one server. It knows no protocol: the
+// owner says how to open a connection and whether one that comes back is
+// clean.
+package netpool
+
+import (
+	"container/list"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// backoffFirst and backoffMost bound the pause after a failed dial.
+	backoffFirst = 50 * time.Millisecond
+	backoffMost  = time.Second
+	// trusted is how long an idle connection is taken to be well.
+	trusted = 10 * time.Millisecond
+)
+
+// Backoff is the pause after the n-th failure in a row: twice as long each
+// time, shortened at random by up to a half.
+func Backoff(n int) time.Duration {
+	d := backoffMost
+	if n < 6 {
+		d = min(backoffMost, backoffFirst<<(n-1))
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// Config says how a pool opens and keeps connections. All fields but
+// MaxLifetime and Alive are required.
+type Config[C Conn] struct {
+	// Dial opens one connection. The context ends after DialTimeout, or when
+	// the pool is closed; it is not that of a call.
+	Dial        func(ctx context.Context) (C, error)
+	DialTimeout time.Duration
+	// Timeout bounds the wait of a call whose context has no deadline.
+	Timeout time.Duration
+	// MaxConns is the most connections open at once, MaxIdle the most kept
+	// unused.
+	MaxConns, MaxIdle int
+	// IdleTimeout is how long a connection is kept unused, MaxLifetime how
+	// long it is kept at all; zero means no limit.
+	IdleTimeout, MaxLifetime time.Duration
+	// Fail makes the error of a call out of what happened to it: op is wait,
+	// or "dial held back" after a failed dial.
+	Fail func(op string, err error) error
+	// Alive, if set, is asked about a connection that was idle for a while
+	// before it is used again. It must not wait.
+	Alive func(C) bool
+	// Closed is the error after Close.
+	Closed error
+}
+
+// Conn is a connection in a pool. A type becomes one by embedding [Slot].
+type Conn interface {
+	comparable
+	// Close closes the connection; it must not wait.
+	Close() error
+	slot() *Slot
+}
+
+// Slot is what the pool notes about a connection.
+type Slot struct {
+	// born is when the connection was made, since when it came back last.
+	born, since time.Time
+	// gen is the generation it belongs to.
+	gen uint64
+	// reused says that it has served a call.
+	reused bool
+}
+
+func (s *Slot) slot() *Slot { return s }
+
+// Reused reports whether the connection had served a call before this one.
+func (s *Slot) Reused() bool { return s.reused }
+
+// Stats are counters of a pool since it was made, and its state now.
+type Stats struct {
+	// Reused calls found an idle connection; Waited calls did not, and Expired
+	// ones gave up waiting.
+	Reused, Waited, Expired uint64
+	// Dials counts attempts to open a connection, DialErrors the failed ones.
+	Dials, DialErrors uint64
+	// Stale counts connections that were found dead when they were to be used
+	// again, or were closed because another one was. Broken counts those
+	// closed because a call failed or was cancelled half-way.
+	Stale, Broken uint64
+	// Open connections, those of them that are Idle, and calls Waiting.
+	Open, Idle, Waiting int
+}
+
+// Pool keeps connections. Calls take the one used last. Those that find none
+// wait for one to come back or to be opened; opening is done by goroutines of
+// the pool, so that it does not depend on the context of a call. After a
+// failed dial none begins for a while, and calls fail at once unless a
+// connection is still in use.
+type Pool[C Conn] struct {
+	o      Config[C]
+	ctx    context.Context
+	cancel context.CancelFunc
+	dials  sync.WaitGroup
+
+	mu      sync.Mutex // guards below; never held over I/O
+	open    map[C]struct{}
+	idle    []C       // used last at the end
+	waiters list.List // of chan grant[C][C], first come first served
+	dialing int
+	gen     uint64
+	closed  bool
+	// failures counts failed dials in a row; no dial begins before retryAt.
+	failures int
+	retryAt  time.Time
+	lastErr  error
+	stats    Stats
+}
+
+// grant is what a waiter gets.
+type grant[C Conn] struct {
+	cn  C
+	err error
+}
+
+// New returns an empty pool.
+func New[C Conn](o Config[C]) *Pool[C] {
+	p := &Pool[C]{o: o, open: map[C]struct{}{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// Get takes a connection, waiting for it as long as ctx allows, or for the
+// timeout if it has no deadline. The caller gives it back with Put.
+func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) {
+	var none C
+	if err := ctx.Err(); err != nil {
+		return none, p.o.Fail("wait", err)
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return none, p.o.Closed
+	}
+	cn, old := p.pop(now)
+	if cn != none {
+		p.stats.Reused++
+		p.mu.Unlock()
+		closeAll(old)
+		if p.o.Alive == nil || now.Sub(cn.slot().since) < trusted || p.o.Alive(cn) {
+			return cn, nil
+		}
+		p.Lost(cn)
+		p.Put(cn, true, now)
+		return p.Get(ctx, now) // the pool is empty now, or holds new ones
+	}
+	ch := make(chan grant[C], 1)
+	place := p.waiters.PushBack(ch)
+	p.stats.Waited++
+	p.kick(now)
+	p.mu.Unlock()
+	closeAll(old)
+	return p.wait(ctx, now, ch, place)
+}
+
+func (p *Pool[C]) wait(ctx context.Context, now time.Time, ch chan grant[C], place *list.Element) (C, error) {
+	var none C
+	var timeout <-chan time.Time
+	if _, bounded := ctx.Deadline(); !bounded {
+		t := time.NewTimer(p.o.Timeout - time.Since(now))
+		defer t.Stop()
+		timeout = t.C
+	}
+	err := context.DeadlineExceeded
+	select {
+	case g := <-ch:
+		return g.cn, g.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timeout:
+	}
+	p.mu.Lock()
+	p.stats.Expired++
+	select {
+	case g := <-ch: // granted in the meantime
+		p.mu.Unlock()
+		if g.cn != none {
+			p.Put(g.cn, true, now)
+		}
+	default:
+		p.waiters.Remove(place)
+		p.mu.Unlock()
+	}
+	return none, p.o.Fail("wait", err)
+}
+
+// pop takes the connection used last, and those that are too old out of its
+// way. mu is held; the caller closes the old ones without it.
+func (p *Pool[C]) pop(now time.Time) (cn C, old []C) {
+	var none C
+	// The one unused for longest lies at the bottom; looking at one each time
+	// is enough to shrink the pool after a burst.
+	if len(p.idle) > 1 && p.tooOld(p.idle[0], now) {
+		old = append(old, p.idle[0])
+		delete(p.open, p.idle[0])
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
+	for len(p.idle) > 0 {
+		cn = p.idle[len(p.idle)-1]
+		p.idle[len(p.idle)-1] = none
+		p.idle = p.idle[:len(p.idle)-1]
+		if !p.tooOld(cn, now) {
+			return cn, old
+		}
+		old = append(old, cn)
+		delete(p.open, cn)
+	}
+	return none, old
+}
+
+func (p *Pool[C]) tooOld(cn C, now time.Time) bool {
+	return now.Sub(cn.slot().since) > p.o.IdleTimeout || p.outlived(cn, now)
+}
+
+func (p *Pool[C]) outlived(cn C, now time.Time) bool {
+	return p.o.MaxLifetime > 0 && now.Sub(cn.slot().born) > p.o.MaxLifetime
+}
+
+// Put gives a connection back. One that is not clean is closed.
+func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
+	p.mu.Lock()
+	if !clean {
+		p.stats.Broken++
+	}
+	s := cn.slot()
+	keep := clean && !p.closed && s.gen == p.gen && !p.outlived(cn, now)
+	if keep {
+		s.reused, s.since = true, now
+		keep = p.hand(cn)
+	}
+	if !keep {
+		delete(p.open, cn)
+		p.kick(now)
+	}
+	p.mu.Unlock()
+	if !keep {
+		cn.Close()
+	}
+}
+
+// hand gives a usable connection to the first waiter, or keeps it. mu is held.
+func (p *Pool[C]) hand(cn C) (kept bool) {
+	if first := p.waiters.Front(); first != nil {
+		p.waiters.Remove(first).(chan grant[C]) <- grant[C]{cn: cn}
+		return true
+	}
+	if len(p.idle) >= p.o.MaxIdle {
+		return false
+	}
+	p.idle = append(p.idle, cn)
+	return true
+}
+
+// kick opens connections for those who wait, as far as the bounds allow, and
+// turns them away if there is no hope. mu is held.
+func (p *Pool[C]) kick(now time.Time) {
+	for !p.closed && p.dialing < p.waiters.Len() && len(p.open)+p.dialing < p.o.MaxConns {
+		if p.failures > 0 && (p.dialing > 0 || now.Before(p.retryAt)) {
+			break // one attempt at a time until one succeeds
+		}
+		p.dialing++
+		p.stats.Dials++
+		p.dials.Go(p.dial)
+	}
+	if len(p.open)+p.dialing == 0 && p.waiters.Len() > 0 {
+		p.refuse(p.o.Fail("dial held back", p.lastErr))
+	}
+}
+
+// refuse fails everybody who waits. mu is held.
+func (p *Pool[C]) refuse(err error) {
+	for first := p.waiters.Front(); first != nil; first = p.waiters.Front() {
+		p.waiters.Remove(first).(chan grant[C]) <- grant[C]{err: err}
+	}
+}
+
+// dial opens one connection.
+func (p *Pool[C]) dial() {
+	ctx, cancel := context.WithTimeout(p.ctx, p.o.DialTimeout)
+	defer cancel()
+	cn, err := p.o.Dial(ctx)
+	now := time.Now()
+
+	p.mu.Lock()
+	p.dialing--
+	kept := false
+	switch {
+	case p.closed:
+	case err != nil:
+		p.failed(err, now)
+	default:
+		p.failures, p.lastErr = 0, nil
+		*cn.slot() = Slot{born: now, since: now, gen: p.gen}
+		if kept = p.hand(cn); kept {
+			p.open[cn] = struct{}{}
+		}
+		p.kick(now)
+	}
+	p.mu.Unlock()
+	if err == nil && !kept {
+		cn.Close()
+	}
+}
+
+// failed notes a failed dial. mu is held.
+func (p *Pool[C]) failed(err error, now time.Time) {
+	p.stats.DialErrors++
+	p.lastErr = err
+	if !now.Before(p.retryAt) { // dials that failed together count once
+		p.failures++
+		p.retryAt = now.Add(Backoff(p.failures))
+	}
+	if len(p.open)+p.dialing == 0 {
+		p.refuse(err)
+	}
+}
+
+// Lost closes all idle connections of cn's generation: cn was found dead, so the others are, too.
+// Those in use, cn among them, are closed when they come back.
+func (p *Pool[C]) Lost(cn C) {
+	p.mu.Lock()
+	if cn.slot().gen != p.gen {
+		p.mu.Unlock()
+		return // somebody else was first
+	}
+	idle := p.idle
+	p.idle = nil
+	p.gen++
+	for _, cn := range idle {
+		delete(p.open, cn)
+	}
+	p.stats.Stale += uint64(len(idle)) + 1
+	p.mu.Unlock()
+	closeAll(idle)
+}
+
+// Close closes every connection, also those in use, and waits for the dials.
+func (p *Pool[C]) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.idle = nil
+	all := make([]C, 0, len(p.open))
+	for cn := range p.open {
+		all = append(all, cn)
+	}
+	clear(p.open)
+	p.refuse(p.o.Closed)
+	p.mu.Unlock()
+	p.cancel()
+	closeAll(all)
+	p.dials.Wait()
+}
+
+func closeAll[C Conn](conns []C) {
+	for _, cn := range conns {
+		cn.Close()
+	}
+}
+
+// Stats returns the counters and the state.
+func (p *Pool[C]) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Open, s.Idle, s.Waiting = len(p.open), len(p.idle), p.waiters.Len()
+	return s
+}

@@ -1,0 +1,309 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// pieceSize is what streams copy through.
+const pieceSize = 64 << 10
+
+// held is a connection held for longer than one exchange.
+type held struct {
+	c    *Client
+	cn   *conn
+	ctx  context.Context
+	stop func() bool
+}
+
+func (c *Client) hold(ctx context.Context, cn *conn) held {
+	h := held{c: c, cn: cn, ctx: ctx}
+	if ctx.Done() != nil {
+		h.stop = context.AfterFunc(ctx, cn.interrupt)
+	}
+	return h
+}
+
+// arm gives the next piece its time. An interrupt that came before is not
+// undone by it: the context is looked at afterwards.
+func (h *held) arm() error {
+	deadline := time.Now().Add(h.c.o.Timeout)
+	if d, ok := h.ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	h.cn.setDeadline(deadline)
+	return h.ctx.Err()
+}
+
+// fail makes an error of what happened to the connection.
+func (h *held) fail(op string, sent bool, err error) error {
+	d, bounded := h.ctx.Deadline()
+	bounded = bounded && !time.Now().Before(d)
+	return explain(h.ctx, bounded, &ConnError{Op: op, Sent: sent, Err: err})
+}
+
+// release gives the connection back, or closes it unless it is clean.
+func (h *held) release(clean bool) {
+	if h.stop != nil && !h.stop() {
+		clean = false
+	}
+	h.c.pool.Put(h.cn, clean && h.cn.r.Buffered() == 0, time.Now())
+}
+
+// Stream is a string reply that is read piece by piece. It holds a connection
+// until Close. It is for one caller at a time.
+//
+// Options.Timeout bounds each piece and not the whole; the context given to
+// the call that made the stream bounds the whole.
+type Stream struct {
+	held
+	size, left int64
+	err        error // what reading has come to; io.EOF at the end
+	closed     bool
+}
+
+// Stream sends a command, as [Client.Do] does, whose reply is one string, and
+// returns it as a stream. Null is [ErrNil]. The caller must Close it.
+func (c *Client) Stream(ctx context.Context, args ...any) (*Stream, error) {
+	name, err := commandName(args)
+	if err != nil {
+		return nil, err
+	}
+	var size int64
+	var answer error
+	now := time.Now()
+	cn, calm, err := c.attempt(ctx, now, name, func(cn *conn) error {
+		if answer = cn.command(args); answer != nil {
+			return nil
+		}
+		if err := cn.flush(true); err != nil {
+			return err
+		}
+		n, v, err := cn.bulkHeader()
+		if size = n; n < 0 && err == nil {
+			answer = newReply(v).mismatch("string")
+		}
+		return err
+	})
+	if err == nil {
+		err = answer
+	}
+	if cn == nil {
+		return nil, err
+	}
+	if err != nil || !calm {
+		c.pool.Put(cn, calm && err == answer && cn.r.Buffered() == 0, now)
+		if err == nil {
+			err = &ConnError{Op: "read", Sent: true, Err: ctx.Err()}
+		}
+		return nil, err
+	}
+	return &Stream{held: c.hold(ctx, cn), size: size, left: size}, nil
+}
+
+// Size is the length of the whole string in bytes.
+func (s *Stream) Size() int64 { return s.size }
+
+// Read implements io.Reader. If the server goes away in the middle, the error
+// wraps io.ErrUnexpectedEOF.
+func (s *Stream) Read(p []byte) (int, error) {
+	if s.err == nil && s.left == 0 {
+		s.finish()
+	}
+	if s.err != nil || len(p) == 0 {
+		return 0, s.err
+	}
+	err := s.arm()
+	n := 0
+	if err == nil {
+		n, err = s.cn.r.Body(p[:min(int64(len(p)), s.left)])
+	}
+	if err != nil {
+		s.err = s.fail("read", true, err)
+		return 0, s.err
+	}
+	if s.left -= int64(n); s.left == 0 {
+		s.finish()
+	}
+	return n, nil
+}
+
+// finish reads what follows the last byte.
+func (s *Stream) finish() {
+	err := s.arm()
+	if err == nil {
+		err = s.cn.r.EndBulk()
+	}
+	if err != nil {
+		s.err = s.fail("read", true, err)
+		return
+	}
+	s.err = io.EOF
+}
+
+// WriteTo implements io.WriterTo: it copies the rest of the string to w. It
+// returns how much w took, and the error of w or of the connection.
+func (s *Stream) WriteTo(w io.Writer) (int64, error) {
+	var total int64
+	piece := make([]byte, max(1, min(pieceSize, s.left)))
+	for {
+		n, err := s.Read(piece)
+		if n > 0 {
+			m, werr := w.Write(piece[:n])
+			total += int64(max(0, min(m, n)))
+			if werr == nil && m < n {
+				werr = io.ErrShortWrite
+			}
+			if werr != nil {
+				return total, werr
+			}
+		}
+		if err == io.EOF {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// Close gives the connection back. If the string was not read to its end the
+// connection is closed instead. It can be called more than once; the error is
+// always nil.
+func (s *Stream) Close() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.release(s.err == io.EOF)
+	if s.err == nil || s.err == io.EOF {
+		s.err = ErrClosed
+	}
+	return nil
+}
+
+// GetTo copies the value of key to w piece by piece, and returns how many
+// bytes w took. A missing key is [ErrNil]; nothing is written then. After an
+// error in the middle w has a part of the value.
+func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (int64, error) {
+	s, err := c.Stream(ctx, "GET", key)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	return s.WriteTo(w)
+}
+
+// SetFrom sets key to the next n bytes of r, with a life of ttl (zero: for
+// ever; rounded up to whole milliseconds). r may have more bytes; they are not
+// read. If r has fewer or fails, the connection is closed, and the server
+// keeps the value it had.
+//
+// Options.Timeout bounds each piece and not the whole, and not the time that r
+// takes.
+func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, ttl time.Duration) error {
+	if n < 0 || ttl < 0 || n > int64(c.maxValue()) {
+		return errors.New("redis: length or life out of range")
+	}
+	piece := make([]byte, max(1, min(pieceSize, n)))
+	first := piece[:min(int64(len(piece)), n)]
+	if _, err := io.ReadFull(r, first); err != nil {
+		return sourceError(err)
+	}
+	cn, err := c.pool.Get(ctx, time.Now())
+	if err != nil {
+		return err
+	}
+	h := c.hold(ctx, cn)
+	clean := false
+	defer func() { h.release(clean) }() // also if r panics
+	args := 3
+	if ttl > 0 {
+		args = 5
+	}
+	cn.w = resp.AppendArray(cn.w, args)
+	cn.w = append(cn.w, "$3\r\nSET\r\n"...)
+	cn.w = resp.AppendString(cn.w, key)
+	cn.w = resp.AppendBulkHeader(cn.w, n)
+	if err := h.copyFrom(first, piece, r, n); err != nil {
+		return err
+	}
+	cn.w = append(cn.w, '\r', '\n')
+	if ttl > 0 {
+		ms := (ttl-1)/time.Millisecond + 1
+		cn.w = append(cn.w, "$2\r\nPX\r\n"...)
+		cn.w = resp.AppendString(cn.w, strconv.FormatInt(int64(ms), 10))
+	}
+	reply, err := h.last()
+	clean = err == nil
+	if err != nil {
+		return err
+	}
+	return reply.Ok()
+}
+
+func (c *Client) maxValue() int {
+	if c.o.MaxValue > 0 {
+		return c.o.MaxValue
+	}
+	return math.MaxInt
+}
+
+// copyFrom writes what is in the buffer, the first piece, and the rest of n
+// bytes from r.
+func (h *held) copyFrom(first, piece []byte, r io.Reader, n int64) error {
+	for {
+		if err := h.write(first); err != nil {
+			return err
+		}
+		if n -= int64(len(first)); n == 0 {
+			return nil
+		}
+		first = piece[:min(int64(len(piece)), n)]
+		if _, err := io.ReadFull(r, first); err != nil {
+			return sourceError(err)
+		}
+	}
+}
+
+func (h *held) write(p []byte) error {
+	h.cn.w = append(h.cn.w, p...)
+	if err := h.arm(); err != nil {
+		return h.fail("write", false, err)
+	}
+	if err := h.cn.flush(true); err != nil {
+		var ce *ConnError
+		errors.As(err, &ce)
+		return h.fail("write", false, ce.Err)
+	}
+	return nil
+}
+
+// last writes the end of the command and reads the reply.
+func (h *held) last() (Reply, error) {
+	if err := h.write(nil); err != nil {
+		return Reply{}, err
+	}
+	v, err := h.cn.read()
+	if err != nil {
+		var ce *ConnError
+		errors.As(err, &ce)
+		return Reply{}, h.fail("read", true, ce.Err)
+	}
+	return newReply(v), nil
+}
+
+// sourceError is the error for a reader that gives no more.
+func sourceError(err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("redis: reading the value: %w", err)
+}
