@@ -1,0 +1,13 @@
+// Package bench holds benchmarks of strata beside its peers. The tables of
+// the README come from the commands below cmd; all numbers are ratios of
+// medians from interleaved runs, because absolute times mean nothing on a
+// shared machine.
+//
+//	go run ./bench/cmd/matrix                  what libraries do when things go wrong
+//	go run ./bench/cmd/tiers                   Redis only, local only, tiered
+//	go run ./bench/cmd/stampede                1000 callers, one expired key
+//	cd bench && go test -run '^$' -bench Hit   a hit of GetOrLoad
+//	cd bench && go test -run '^$' -bench L2 -benchtime 40x   what a tier adds to a GET
+//
+// Those that need a Redis server start one of their own and stop it.
+package bench
