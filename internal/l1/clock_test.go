@@ -1,0 +1,167 @@
+package l1
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestDeadlineIsExactWhenIdle: with few reads there is no coarse time.
+func TestDeadlineIsExactWhenIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config[int, int]{MaxEntries: 10})
+		defer c.Close()
+		for range 50 {
+			dead := After(c.Now(), 700*time.Millisecond+13)
+			c.Set(until(1, 1, dead), 1)
+			sleepTo(c, dead-1)
+			if e, now := c.Get(1); e == nil || now != dead-1 {
+				t.Fatalf("missed a nanosecond before the deadline, at %d of %d", now, dead)
+			}
+			sleepTo(c, dead)
+			if e, now := c.Get(1); e != nil || now != dead {
+				t.Fatalf("served at the deadline, at %d of %d", now, dead)
+			}
+		}
+	})
+}
+
+// TestNeverServedAMillisecondAfterDeadline reads so often that the time is
+// published, in steps that do not divide the clock's.
+func TestNeverServedAMillisecondAfterDeadline(t *testing.T) {
+	for _, step := range []time.Duration{30 * time.Microsecond, 170 * time.Microsecond, 499 * time.Microsecond, 500 * time.Microsecond, 770 * time.Microsecond, 3 * time.Millisecond} {
+		t.Run(step.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := New(Config[int, int]{MaxEntries: 100})
+				defer c.Close()
+				coarse := 0
+				for range 2000 {
+					for k := range 100 {
+						e, now := c.Get(k)
+						exact := c.Now()
+						if now != exact {
+							coarse++
+						}
+						switch {
+						case now > exact:
+							t.Fatalf("time %d is ahead of %d", now, exact)
+						case e != nil && exact >= e.Dead+int64(time.Millisecond):
+							t.Fatalf("served %v after the deadline", time.Duration(exact-e.Dead))
+						case e == nil:
+							c.Set(until(k, k, After(exact, time.Duration(k+1)*97*time.Microsecond)), 1)
+						}
+						c.Get(k)
+						c.Get(k)
+						c.Get(k)
+					}
+					time.Sleep(step)
+				}
+				if coarse == 0 && step < coarseTick-time.Microsecond {
+					t.Fatal("the time was never published: the test tests nothing")
+				}
+			})
+		})
+	}
+}
+
+func TestClockEndsByItselfWhenQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c clock
+		c.init()
+		for range 5 {
+			for range 2 * busyReads {
+				c.now()
+			}
+			synctest.Wait()
+			if !c.runs() || c.published.Load() == 0 {
+				t.Fatal("many reads did not start it")
+			}
+			time.Sleep((quietTicks + 1) * coarseTick)
+			synctest.Wait()
+			if c.runs() || c.published.Load() != 0 {
+				t.Fatal("it runs on though nobody reads")
+			}
+			if c.now() != c.exact() {
+				t.Fatal("not exact when idle")
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+func TestFewReadsStartNoClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c clock
+		c.init()
+		for range 1000 {
+			for range busyReads / 2 {
+				c.now()
+			}
+			if c.published.Load() != 0 {
+				t.Fatal("few reads started it")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+// TestReadersCorrectAnOldTime: after the process was stopped, or while no
+// processor is free for the clock's goroutine, the published time is old.
+// Readers must notice after a bounded number of reads.
+func TestReadersCorrectAnOldTime(t *testing.T) {
+	c := New(Config[int, int]{MaxEntries: 10})
+	defer c.Close()
+	c.clock.close() // nobody publishes any more
+	dead := After(c.Now(), time.Microsecond)
+	c.Set(until(1, 1, dead), 1)
+	for c.Now() < dead {
+		runtime.Gosched()
+	}
+	c.clock.published.Store(1)
+	for range refreshEvery {
+		c.Get(1)
+	}
+	if e, now := c.Get(1); e != nil || now < dead {
+		t.Fatalf("time is still %d, the deadline was %d", now, dead)
+	}
+}
+
+// TestPublishedTimeNeverGoesBack: a reader that was held up between reading the
+// clock and publishing must not undo what others published since, nor revive a
+// time that nobody keeps going.
+func TestPublishedTimeNeverGoesBack(t *testing.T) {
+	var c clock
+	c.init()
+	late := c.exact() + int64(time.Hour)
+	c.published.Store(late)
+	c.refresh()
+	if got := c.published.Load(); got != late {
+		t.Fatalf("went back from %d to %d", late, got)
+	}
+	c.published.Store(0)
+	c.refresh()
+	if got := c.published.Load(); got != 0 {
+		t.Fatalf("revived as %d", got)
+	}
+}
+
+func TestClosedClockStartsNothing(t *testing.T) {
+	var c clock
+	c.init()
+	c.close()
+	c.close()
+	for range 10 * busyReads {
+		c.now()
+	}
+	if c.runs() || c.published.Load() != 0 {
+		t.Fatal("a closed clock runs")
+	}
+}
+
+// runs reports whether the clock has a goroutine.
+func (c *clock) runs() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.running
+}

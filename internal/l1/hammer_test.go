@@ -1,0 +1,216 @@
+package l1
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestConcurrentWritersKeepTheStructure lets many goroutines do everything at
+// once, then checks the structure and that every entry that was stored has left
+// exactly once or is still there.
+func TestConcurrentWritersKeepTheStructure(t *testing.T) {
+	for _, x := range []struct {
+		name            string
+		entries, weight int64
+	}{
+		{"one shard", 50, 0},
+		{"shards", 3000, 0},
+		{"by weight", 0, 5000},
+		{"both bounds", 2000, 4000},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			var stored, left atomic.Int64
+			c := New(Config[int, int]{MaxEntries: x.entries, MaxWeight: x.weight, Notify: func(*Entry[int, int], Reason) { left.Add(1) }})
+			var wg sync.WaitGroup
+			for g := range uint64(6) {
+				wg.Go(func() { stored.Add(hammer(c, rand.New(rand.NewPCG(g, 9)), 20_000)) })
+			}
+			wg.Wait()
+			// What the sweeper has removed it may not have told yet.
+			n := int64(c.Len())
+			c.sweeper.close()
+			validate(t, c)
+			c.Close()
+			if stored.Load() != left.Load() {
+				t.Fatalf("%d were stored, %d have left (%d by Close)", stored.Load(), left.Load(), n)
+			}
+		})
+	}
+}
+
+// hammer does n random operations and returns how many entries it has added.
+func hammer(c *Cache[int, int], r *rand.Rand, n int) (stored int64) {
+	for range n {
+		k := r.IntN(6000)
+		dead := Forever
+		if r.IntN(3) == 0 {
+			dead = After(c.Now(), time.Duration(r.IntN(int(50*time.Millisecond))))
+		}
+		switch r.IntN(20) {
+		case 0:
+			if e, _ := c.Delete(k); e != nil {
+				c.Notify([]Removed[int, int]{{e, Deleted}})
+			}
+		case 1:
+			if e, _ := c.Peek(k); e != nil && c.DeleteEntry(e) {
+				c.Notify([]Removed[int, int]{{e, Deleted}})
+			}
+		case 2:
+			if e, _ := c.Peek(k); e != nil {
+				c.Swap(e, until(k, e.Value, dead))
+			}
+		case 3:
+			if r.IntN(500) == 0 {
+				c.Clear()
+			}
+			c.Hottest(3)
+		case 4, 5, 6:
+			removed, o := c.SetIf(nil, until(k, 0, dead), int64(r.IntN(4)))
+			c.Notify(removed)
+			if o == Stored {
+				stored++
+			}
+		case 7, 8, 9:
+			removed, ok := c.Set(until(k, 0, dead), int64(r.IntN(4)))
+			c.Notify(removed)
+			if ok {
+				stored++
+			}
+		default:
+			c.Get(k)
+		}
+	}
+	return stored
+}
+
+// TestPresentEntryIsAlwaysFound reads keys that are never removed while other
+// keys come and go, so that slots are reused and tables grow and shrink.
+func TestPresentEntryIsAlwaysFound(t *testing.T) {
+	c := New(Config[int, int]{MaxEntries: 1 << 20})
+	defer c.Close()
+	const stable = 100
+	for k := range stable {
+		c.Set(forever(k, 0), 1)
+	}
+	var done atomic.Bool
+	var readers, writers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for k := 0; !done.Load(); k++ {
+				if e, _ := c.Get(k % stable); e == nil || e.Key != k%stable {
+					t.Errorf("key %d: found %v", k%stable, e)
+					return
+				}
+			}
+		})
+	}
+	for g := range 2 {
+		writers.Go(func() {
+			for round := range 4 {
+				base := (g+1)*1_000_000 + round*100_000
+				for k := range 8000 {
+					c.Set(forever(base+k, 0), 1)
+					c.Set(forever(k%stable, round), 1) // replaced, never absent
+				}
+				for k := range 8000 {
+					c.Delete(base + k)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	done.Store(true)
+	readers.Wait()
+	validate(t, c)
+}
+
+// TestReadsOwnWrites: below the bound, who has stored finds what he stored,
+// and never again anything older.
+func TestReadsOwnWrites(t *testing.T) {
+	c := New(Config[int, int]{MaxEntries: 100_000})
+	defer c.Close()
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 20_000 {
+				k := g*10_000 + i%3000
+				c.Set(forever(k, i), 1)
+				if e, _ := c.Get(k); e == nil || e.Value != i {
+					t.Errorf("key %d: stored %d, found %v", k, i, e)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	validate(t, c)
+}
+
+// TestSwapLosesNoUpdate counts in an entry from many goroutines.
+func TestSwapLosesNoUpdate(t *testing.T) {
+	c := New(Config[string, int]{MaxEntries: 10})
+	defer c.Close()
+	c.Set(forever("n", 0), 1)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 5000 {
+				for {
+					e, _ := c.Get("n")
+					if c.Swap(e, forever("n", e.Value+1)) {
+						break
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if e, _ := c.Get("n"); e.Value != 20_000 {
+		t.Fatalf("%d, want 20000", e.Value)
+	}
+}
+
+// TestBoundHoldsAfterConcurrentInserts: writers may overshoot while they are at
+// work, and evict one too many each, no more.
+func TestBoundHoldsAfterConcurrentInserts(t *testing.T) {
+	const bound, writers = 1000, 8
+	c := New(Config[int, int]{MaxEntries: bound})
+	defer c.Close()
+	var wg sync.WaitGroup
+	for g := range writers {
+		wg.Go(func() {
+			for i := range 5000 {
+				c.Set(forever(g*5000+i, 0), 1)
+				if n := c.Len(); n > bound+writers {
+					t.Errorf("%d entries", n)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := c.Len(); n > bound || n < bound-writers {
+		t.Fatalf("%d entries, want %d", n, bound)
+	}
+	validate(t, c)
+}
+
+func TestStripedLosesNoCount(t *testing.T) {
+	s := NewStriped()
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for range 10_000 {
+				s.Add(3)
+				s.AddN(7, 2)
+			}
+		})
+	}
+	wg.Wait()
+	if s.Sum(3) != 160_000 || s.Sum(7) != 320_000 || s.Sum(0) != 0 {
+		t.Fatalf("%d, %d, %d", s.Sum(3), s.Sum(7), s.Sum(0))
+	}
+}
