@@ -483,3 +483,26 @@ func TestContextThatIsOverLoadsNothingButStillHits(t *testing.T) {
 		}
 	})
 }
+
+func TestKeyIsLoadedOnceHoweverItsCallersInterleave(t *testing.T) {
+	c := newCache(t, func(o *strata.Options[int, int]) { o.Memory.MaxEntries = 20_000 })
+	const keys = 10_000
+	var loads [keys]atomic.Int32
+	load := func(_ context.Context, k int) (int, error) { loads[k].Add(1); return k, nil }
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for k := range keys {
+				if v, err := c.GetOrLoad(t.Context(), k, load); v != k || err != nil {
+					t.Errorf("%d: %d, %v", k, v, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range loads {
+		if n := loads[k].Load(); n != 1 {
+			t.Errorf("key %d was loaded %d times", k, n)
+		}
+	}
+}

@@ -277,6 +277,51 @@ func TestSetReplacesTheValueEverywhere(t *testing.T) {
 	})
 }
 
+func TestOwnAnnouncementDoesNotDropWhatWasStoredSince(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		ear := s.bus.Connect()
+		a := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Bus = ear })
+		ear.Delay(time.Second)
+		if err := a.Set(t.Context(), "k", 7); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if r := a.Explain(t.Context(), "k"); !r.L1.Present {
+			t.Error("the late echo dropped the value")
+		}
+	})
+}
+
+func TestInvalidateDropsL2BeforeL1(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		slow := stratatest.FaultyTier(s.tier, func(op, _ string) (time.Duration, error) {
+			if op == "Drop" {
+				return 50 * time.Millisecond, nil
+			}
+			return 0, nil
+		})
+		c := newCache(t, func(o *strata.Options[string, int64]) { o.Remote.Tier = slow })
+		o := &origin{}
+		mustGet(t, c, "k", o.load)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := c.Invalidate(t.Context(), "k"); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(10 * time.Millisecond)
+		o.value.Store(2)
+		mustGet(t, c, "k", o.load) // must not bring the old value back to L1
+		wg.Wait()
+		if v := mustGet(t, c, "k", o.load); v != 2 {
+			t.Errorf("got %d after Invalidate, want 2", v)
+		}
+	})
+}
+
 func TestSetManyStoresEverything(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
@@ -353,13 +398,20 @@ func TestGapOnTheBusMakesL1Doubtful(t *testing.T) {
 		if err := a.Invalidate(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
+		if v := mustGet(t, b, "k", o.load); v != 2 {
+			t.Errorf("got %d in the gap, want 2", v)
+		}
+		o.value.Store(3)
+		if err := a.Invalidate(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
 		ear.Join()
 		synctest.Wait()
-		if v := mustGet(t, b, "k", o.load); v != 2 {
-			t.Errorf("got %d after the gap, want 2", v)
+		if v := mustGet(t, b, "k", o.load); v != 3 {
+			t.Errorf("got %d after the gap, want 3", v)
 		}
-		if v := mustGet(t, b, "other", o.load); v != 0 || o.loads.Load() != 3 {
-			t.Errorf("what nobody dropped was loaded again: %d loads, want 3", o.loads.Load())
+		if v := mustGet(t, b, "other", o.load); v != 0 || o.loads.Load() != 4 {
+			t.Errorf("what nobody dropped was loaded again: %d loads, want 4", o.loads.Load())
 		}
 		if st := b.Stats(); st.Gaps != 1 {
 			t.Errorf("%d gaps, want 1", st.Gaps)
