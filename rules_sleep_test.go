@@ -28,6 +28,7 @@ func testRules() []rule {
 				func bubble(f func()) { synctest.Test(t, f) }
 				func TestA() { synctest.Test(t, func(t *testing.T) { time.Sleep(1); longer() }) }
 				func TestB() { synctest.Test(t, body) }
+				func step() { time.Sleep(1); synctest.Wait() }
 				func TestC() { bubble(func() { time.Sleep(1) }) }`,
 			"b_test.go": `package a
 				// steps run in a bubble.
@@ -42,7 +43,8 @@ func testRules() []rule {
 // checkSleeps finds calls of time.Sleep in tests that may run outside a
 // bubble. It judges by the text: inside a function literal given to
 // synctest.Test (or to a function that calls it), in a function which is used
-// from such places only, or beside a comment with the word bubble.
+// from such places only or calls synctest.Wait, or beside a comment with the
+// word bubble.
 func checkSleeps(files []source) (all []finding) {
 	packages := map[string][]source{}
 	for _, s := range files {
@@ -70,16 +72,20 @@ type bubbles struct {
 func (b *bubbles) findOpeners() {
 	for _, s := range b.pkg {
 		for _, d := range s.file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok {
-				ast.Inspect(f, func(n ast.Node) bool {
-					if n != nil && isCall(n, "synctest", "Test") {
-						b.openers[f.Name.Name] = true
-					}
-					return true
-				})
+			if f, ok := d.(*ast.FuncDecl); ok && contains(f, "synctest", "Test") {
+				b.openers[f.Name.Name] = true
 			}
 		}
 	}
+}
+
+// contains reports whether pkg.name is called anywhere in n.
+func contains(n ast.Node, pkg, name string) (found bool) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		found = found || n != nil && isCall(n, pkg, name)
+		return !found
+	})
+	return found
 }
 
 // opens reports whether n is a call whose arguments run in a bubble.
@@ -104,7 +110,7 @@ func (b *bubbles) sleeps(s source) (all []finding) {
 	}
 	for _, d := range s.file.Decls {
 		f, ok := d.(*ast.FuncDecl)
-		if ok && (f.Doc != nil && strings.Contains(f.Doc.Text(), "bubble")) {
+		if ok && (strings.Contains(f.Doc.Text(), "bubble") || contains(f, "synctest", "Wait")) {
 			continue
 		}
 		b.outside(d, func(n ast.Node) {
