@@ -1,0 +1,237 @@
+package stratatest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// ErrCut is returned by [Bus.Publish] while the bus is cut.
+var ErrCut = errors.New("stratatest: bus is cut")
+
+// Bus is one connection to an in-memory [remote.Bus]. [Bus.Connect] makes
+// further connections to it, as other processes would, each with its own
+// faults. Every follower has a goroutine that lives until its stop is called;
+// publishing never waits for it.
+//
+// All methods are safe for concurrent use. Use [NewBus] to make one.
+type Bus struct {
+	hub *hub
+
+	// Guarded by hub.mu.
+	followers []*follower
+	cut       bool
+	lose      int
+	delay     time.Duration
+}
+
+// hub joins the connections of one bus.
+type hub struct {
+	mu    sync.Mutex
+	buses []*Bus
+}
+
+// follower is one call of Follow. Its queue is guarded by hub.mu.
+type follower struct {
+	name   string
+	f      func(remote.Event)
+	queue  []delivery
+	wake   chan struct{} // has room for one
+	done   chan struct{} // closed by stop
+	exited chan struct{}
+}
+
+// delivery is an event and the time at which it arrives.
+type delivery struct {
+	due   time.Time
+	event remote.Event
+}
+
+var _ remote.Bus = (*Bus)(nil)
+
+// NewBus returns the first connection to a new bus.
+func NewBus() *Bus { return (&hub{}).connect() }
+
+// Connect returns another connection to the same bus.
+func (b *Bus) Connect() *Bus { return b.hub.connect() }
+
+func (h *hub) connect() *Bus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := &Bus{hub: h}
+	h.buses = append(h.buses, b)
+	return b
+}
+
+// Publish implements [remote.Bus].
+func (b *Bus) Publish(ctx context.Context, m []remote.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.hub.mu.Lock()
+	defer b.hub.mu.Unlock()
+	if b.cut {
+		return ErrCut
+	}
+	b.hub.sendLocked(m)
+	return nil
+}
+
+// Follow implements [remote.Bus]. stop must not be called from f.
+func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
+	fl := &follower{
+		name: name, f: f,
+		wake: make(chan struct{}, 1), done: make(chan struct{}), exited: make(chan struct{}),
+	}
+	b.hub.mu.Lock()
+	b.followers = append(b.followers, fl)
+	if !b.cut {
+		fl.push(delivery{event: remote.Event{State: remote.Connected}})
+	}
+	b.hub.mu.Unlock()
+	go fl.run(b.hub)
+	return sync.OnceFunc(func() {
+		close(fl.done)
+		<-fl.exited
+		b.remove(fl)
+	})
+}
+
+// Cut disconnects this connection: what is on its way and what is sent while it
+// is cut is lost, its followers are told [remote.Gap], and Publish fails.
+func (b *Bus) Cut() {
+	b.hub.mu.Lock()
+	defer b.hub.mu.Unlock()
+	if b.cut {
+		return
+	}
+	b.cut = true
+	for _, fl := range b.followers {
+		fl.queue = append(fl.queue[:0], delivery{event: remote.Event{State: remote.Gap}})
+		fl.signal()
+	}
+}
+
+// Join reconnects after [Bus.Cut]: followers are told [remote.Connected].
+func (b *Bus) Join() {
+	b.hub.mu.Lock()
+	defer b.hub.mu.Unlock()
+	if !b.cut {
+		return
+	}
+	b.cut = false
+	for _, fl := range b.followers {
+		fl.push(delivery{event: remote.Event{State: remote.Connected}})
+	}
+}
+
+// Lose makes this connection lose the next n messages without a word: only
+// their sequence can tell.
+func (b *Bus) Lose(n int) {
+	b.hub.mu.Lock()
+	defer b.hub.mu.Unlock()
+	b.lose = n
+}
+
+// Delay makes messages that are sent from now on arrive at this connection
+// after d. They stay in order.
+func (b *Bus) Delay(d time.Duration) {
+	b.hub.mu.Lock()
+	defer b.hub.mu.Unlock()
+	b.delay = d
+}
+
+func (b *Bus) remove(fl *follower) {
+	b.hub.mu.Lock()
+	defer b.hub.mu.Unlock()
+	b.followers = slices.DeleteFunc(b.followers, func(other *follower) bool { return other == fl })
+}
+
+// send queues messages at every follower of their names.
+func (h *hub) send(m []remote.Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sendLocked(m)
+}
+
+func (h *hub) sendLocked(m []remote.Message) {
+	for _, b := range h.buses {
+		if b.cut {
+			continue
+		}
+		lost := min(b.lose, len(m))
+		b.lose -= lost
+		due := time.Now().Add(b.delay)
+		for _, fl := range b.followers {
+			if mine := named(m[lost:], fl.name); len(mine) > 0 {
+				fl.push(delivery{due, remote.Event{Messages: mine}})
+			}
+		}
+	}
+}
+
+// named returns a copy of the messages with a name.
+func named(m []remote.Message, name string) []remote.Message {
+	return slices.DeleteFunc(slices.Clone(m), func(m remote.Message) bool { return m.Name != name })
+}
+
+// push and signal are called with hub.mu held.
+func (fl *follower) push(d delivery) {
+	fl.queue = append(fl.queue, d)
+	fl.signal()
+}
+
+func (fl *follower) signal() {
+	select {
+	case fl.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run delivers until stop is called.
+func (fl *follower) run(h *hub) {
+	defer close(fl.exited)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		event, wait, ok := fl.next(h)
+		switch {
+		case ok:
+			select {
+			case <-fl.done:
+				return
+			default:
+				fl.f(event)
+			}
+			continue
+		case wait > 0:
+			timer.Reset(wait)
+		}
+		select {
+		case <-fl.wake:
+		case <-timer.C:
+		case <-fl.done:
+			return
+		}
+	}
+}
+
+// next takes the next event that has arrived, or says how long that takes; zero
+// means that nothing is on its way.
+func (fl *follower) next(h *hub) (e remote.Event, wait time.Duration, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(fl.queue) == 0 {
+		return e, 0, false
+	}
+	head := fl.queue[0]
+	if wait = time.Until(head.due); wait > 0 {
+		return e, wait, false
+	}
+	fl.queue = fl.queue[1:]
+	return head.event, 0, true
+}

@@ -1,0 +1,370 @@
+package stratatest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+func memoryBus(*testing.T) BusFixture {
+	b := NewBus()
+	return BusFixture{Bus: b, Peer: b.Connect(), Cut: func() func() { b.Cut(); return b.Join }}
+}
+
+func TestBusConforms(t *testing.T) {
+	TestBus(t, memoryBus)
+}
+
+func TestBusConformsInABubble(t *testing.T) {
+	for _, c := range busChecks() {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.run(newBusView(t, memoryBus(t))) })
+		})
+	}
+}
+
+func TestTierAnnounces(t *testing.T) {
+	TestAnnouncer(t, func(*testing.T) (remote.Tier, remote.Bus) {
+		tier, bus := NewTier(), NewBus()
+		tier.Announce(bus)
+		return tier, bus
+	})
+}
+
+// listen follows a bus in a bubble and returns what it was told when asked.
+func listen(t *testing.T, b *Bus) (told func() []remote.Event) {
+	var mu sync.Mutex
+	var events []remote.Event
+	stop := b.Follow("n", func(e remote.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		events = append(events, e)
+	})
+	t.Cleanup(stop)
+	return func() []remote.Event {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		told := events
+		events = nil
+		return told
+	}
+}
+
+func publish(t *testing.T, b *Bus, seqs ...uint64) {
+	t.Helper()
+	var m []remote.Message
+	for _, seq := range seqs {
+		m = append(m, remote.Message{Name: "n", Seq: seq})
+	}
+	if err := b.Publish(t.Context(), m); err != nil {
+		t.Fatalf("Publish: %v", err)
+	}
+}
+
+// story writes events as states and sequences, for comparison.
+func story(events []remote.Event) (s []any) {
+	for _, e := range events {
+		if e.State != remote.Delivered {
+			s = append(s, e.State)
+		}
+		for _, m := range e.Messages {
+			s = append(s, m.Seq)
+		}
+	}
+	return s
+}
+
+func TestCutLosesMessagesOfThisConnectionOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewBus()
+		b := a.Connect()
+		toldA, toldB := listen(t, a), listen(t, b)
+		publish(t, a, 1)
+		b.Cut()
+		b.Cut()
+		publish(t, a, 2)
+		if err := b.Publish(t.Context(), []remote.Message{{Name: "n"}}); !errors.Is(err, ErrCut) {
+			t.Errorf("Publish while cut = %v; want ErrCut", err)
+		}
+		late := listen(t, b)
+		if got := late(); len(got) != 0 {
+			t.Errorf("a follower of a cut bus was told %v", story(got))
+		}
+		b.Join()
+		b.Join()
+		publish(t, b, 3)
+		if got := story(toldA()); !slices.Equal(got, []any{remote.Connected, uint64(1), uint64(2), uint64(3)}) {
+			t.Errorf("the other connection was told %v", got)
+		}
+		if got := story(toldB()); !endsWith(got, remote.Gap, remote.Connected, uint64(3)) {
+			t.Errorf("the cut connection was told %v", got)
+		}
+		if got := story(late()); !slices.Equal(got, []any{remote.Connected, uint64(3)}) {
+			t.Errorf("the late follower was told %v", got)
+		}
+	})
+}
+
+func endsWith(s []any, end ...any) bool {
+	return len(s) >= len(end) && slices.Equal(s[len(s)-len(end):], end)
+}
+
+func TestLoseIsSilentAndCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewBus()
+		b := a.Connect()
+		toldA, toldB := listen(t, a), listen(t, b)
+		b.Lose(3)
+		publish(t, a, 1, 2)
+		publish(t, a, 3, 4)
+		publish(t, a, 5)
+		if got := story(toldA()); len(got) != 6 {
+			t.Errorf("the other connection was told %v", got)
+		}
+		if got := story(toldB()); !slices.Equal(got, []any{remote.Connected, uint64(4), uint64(5)}) {
+			t.Errorf("told %v after 3 lost messages", got)
+		}
+	})
+}
+
+func TestDelayKeepsOrderAndCutLosesWhatIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBus()
+		told := listen(t, b)
+		b.Delay(time.Second)
+		publish(t, b, 1)
+		b.Delay(0)
+		publish(t, b, 2)
+		time.Sleep(time.Second - 1)
+		if got := story(told()); !slices.Equal(got, []any{remote.Connected}) {
+			t.Errorf("told %v before the delay was over", got)
+		}
+		time.Sleep(1)
+		if got := story(told()); !slices.Equal(got, []any{uint64(1), uint64(2)}) {
+			t.Errorf("told %v after the delay", got)
+		}
+		b.Delay(time.Second)
+		publish(t, b, 3)
+		b.Cut()
+		time.Sleep(2 * time.Second)
+		b.Join()
+		if got := story(told()); !slices.Equal(got, []any{remote.Gap, remote.Connected}) {
+			t.Errorf("told %v after a cut with a message on its way", got)
+		}
+	})
+}
+
+// brokenBus is a Bus with a mutation; nil hooks leave the method as it is.
+type brokenBus struct {
+	*Bus
+	send   func(b *Bus, m []remote.Message) []remote.Message
+	ignore bool // contexts
+	hear   func(f func(remote.Event)) func(remote.Event)
+	end    func(stop func())
+}
+
+func (b brokenBus) Publish(ctx context.Context, m []remote.Message) error {
+	if b.send != nil {
+		m = b.send(b.Bus, slices.Clone(m))
+	}
+	if b.ignore {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return b.Bus.Publish(ctx, m)
+}
+
+func (b brokenBus) Follow(name string, f func(remote.Event)) (stop func()) {
+	if b.hear != nil {
+		f = b.hear(f)
+	}
+	end := b.Bus.Follow(name, f)
+	if b.end == nil {
+		return end
+	}
+	return func() { b.end(end) }
+}
+
+// eachMessage changes what is sent.
+func eachMessage(f func(m *remote.Message)) func(*Bus, []remote.Message) []remote.Message {
+	return func(_ *Bus, m []remote.Message) []remote.Message {
+		for i := range m {
+			f(&m[i])
+		}
+		return m
+	}
+}
+
+// TestBusKitFindsMutants proves that each check can fail.
+func TestBusKitFindsMutants(t *testing.T) {
+	without := func(s remote.State) func(func(remote.Event)) func(remote.Event) {
+		return func(f func(remote.Event)) func(remote.Event) {
+			return func(e remote.Event) {
+				if e.State != s {
+					f(e)
+				}
+			}
+		}
+	}
+	mutations := []struct {
+		name, check string
+		bus         brokenBus
+	}{
+		{"never connected", "ConnectedComesFirst", brokenBus{hear: without(remote.Connected)}},
+		{"connected too early", "ConnectedComesFirst", brokenBus{hear: func(f func(remote.Event)) func(remote.Event) {
+			n := 0
+			return func(e remote.Event) {
+				if n++; n != 2 {
+					f(e)
+				}
+			}
+		}}},
+		{"own messages are skipped", "OwnMessagesArrive", brokenBus{send: func(b *Bus, m []remote.Message) []remote.Message {
+			b.Lose(len(m))
+			return m
+		}}},
+		{"names end at a space", "MessagesAreRoutedByName", brokenBus{send: eachMessage(func(m *remote.Message) {
+			if i := slices.Index([]byte(m.Name), ' '); i >= 0 {
+				m.Name = m.Name[:i]
+			}
+		})}},
+		{"batches are reversed", "OrderIsKept", brokenBus{send: func(_ *Bus, m []remote.Message) []remote.Message {
+			slices.Reverse(m)
+			return m
+		}}},
+		{"numbers are floats", "MessagesArriveUnchanged", brokenBus{send: eachMessage(func(m *remote.Message) { m.From = uint64(float64(m.From >> 1)) })}},
+		{"empty keys are lost", "MessagesArriveUnchanged", brokenBus{send: func(_ *Bus, m []remote.Message) []remote.Message {
+			return slices.DeleteFunc(m, func(m remote.Message) bool { return m.Key == "" })
+		}}},
+		{"the last follower is alone", "EveryFollowerIsTold", brokenBus{send: func(b *Bus, m []remote.Message) []remote.Message {
+			b.hub.mu.Lock()
+			defer b.hub.mu.Unlock()
+			for _, fl := range b.followers[:len(b.followers)-1] {
+				fl.name = "nobody"
+			}
+			return m
+		}}},
+		{"a goroutine per event", "OneCallAtATime", brokenBus{hear: func(f func(remote.Event)) func(remote.Event) {
+			return func(e remote.Event) { go f(e) }
+		}}},
+		{"stop does not wait", "StopWaitsAndEnds", brokenBus{end: func(stop func()) { go stop() }}},
+		{"stop does nothing", "StopWaitsAndEnds", brokenBus{end: func(stop func()) {
+			go func() { time.Sleep(time.Hour); stop() }() // in a bubble
+		}}},
+		{"gaps are silent", "CutIsAGap", brokenBus{hear: without(remote.Gap)}},
+		{"contexts are ignored", "CancelledPublishIsAnError", brokenBus{ignore: true}},
+	}
+	found := map[string]bool{}
+	for _, m := range mutations {
+		found[m.check] = true
+		i := slices.IndexFunc(busChecks(), func(c busCheck) bool { return c.name == m.check })
+		t.Run(m.check+"/"+m.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first := NewBus()
+				bus, peer := m.bus, m.bus
+				bus.Bus, peer.Bus = first, first.Connect()
+				r := recorded(t, func(t testing.TB) {
+					busChecks()[i].run(newBusView(t, BusFixture{bus, peer, func() func() { first.Cut(); return first.Join }}))
+				})
+				if !r.failed() {
+					t.Errorf("not found")
+				}
+				time.Sleep(2 * time.Hour) // goroutines of mutants end
+			})
+		})
+	}
+	for _, c := range busChecks() {
+		if !found[c.name] {
+			t.Errorf("no mutation proves that %s can fail", c.name)
+		}
+	}
+}
+
+// eager announces a drop before it happens.
+type eager struct {
+	*Tier
+	bus *Bus
+}
+
+func (e eager) Announces() bool { return true }
+
+func (e eager) Bind(s remote.Space) remote.Tier { return eager{e.bind(s), e.bus} }
+
+func (e eager) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
+	m := make([]remote.Message, len(d))
+	for i := range d {
+		m[i] = remote.Message{Name: e.space.Name, Kind: remote.Dropped, From: e.space.Instance, Key: d[i].Key}
+	}
+	if err := e.bus.Publish(ctx, m); err != nil {
+		return nil, err
+	}
+	time.Sleep(time.Millisecond) // in a bubble
+	return e.Tier.Drop(ctx, d)
+}
+
+func TestAnnouncerKitFindsMutants(t *testing.T) {
+	drop := func(k remote.Kind) func(func(remote.Event)) func(remote.Event) {
+		return func(f func(remote.Event)) func(remote.Event) {
+			return func(e remote.Event) {
+				e.Messages = slices.DeleteFunc(e.Messages, func(m remote.Message) bool { return m.Kind == k })
+				f(e)
+			}
+		}
+	}
+	change := func(g func(m *remote.Message)) func(func(remote.Event)) func(remote.Event) {
+		return func(f func(remote.Event)) func(remote.Event) {
+			return func(e remote.Event) {
+				for i := range e.Messages {
+					g(&e.Messages[i])
+				}
+				f(e)
+			}
+		}
+	}
+	mutations := []struct {
+		name, check string
+		hear        func(func(remote.Event)) func(remote.Event)
+		eager       bool
+	}{
+		{name: "soft drops are not told", check: "EveryDropIsAnnounced", hear: drop(remote.Expired)},
+		{name: "all drops are hard", check: "EveryDropIsAnnounced", hear: change(func(m *remote.Message) { m.Kind = remote.Dropped })},
+		{name: "nobody dropped", check: "EveryDropIsAnnounced", hear: change(func(m *remote.Message) { m.From = 0 })},
+		{name: "announced first", check: "MessageMeansTheDropHasHappened", eager: true},
+		{name: "holes", check: "LanesHaveNoHoles", hear: change(func(m *remote.Message) { m.Seq *= 2 })},
+		{name: "a lane per message", check: "LanesHaveNoHoles", hear: change(func(m *remote.Message) { m.Lane = uint16(m.Seq) })},
+		{name: "one lane, numbered apart", check: "LanesHaveNoHoles", hear: change(func(m *remote.Message) { m.Lane = 1 })},
+		{name: "drop all is not told", check: "DropAllIsAnnounced", hear: drop(remote.AllDropped)},
+	}
+	found := map[string]bool{}
+	for _, m := range mutations {
+		found[m.check] = true
+		i := slices.IndexFunc(announceChecks(), func(c announceCheck) bool { return c.name == m.check })
+		t.Run(m.check+"/"+m.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := recorded(t, func(t testing.TB) {
+					tier, bus := NewTier(), NewBus()
+					if m.eager {
+						announceChecks()[i].run(newAnnounceView(t, eager{tier, bus}, bus))
+						return
+					}
+					tier.Announce(bus)
+					announceChecks()[i].run(newAnnounceView(t, tier, brokenBus{Bus: bus, hear: m.hear}))
+				})
+				if !r.failed() {
+					t.Errorf("not found")
+				}
+			})
+		})
+	}
+	for _, c := range announceChecks() {
+		if !found[c.name] {
+			t.Errorf("no mutation proves that %s can fail", c.name)
+		}
+	}
+}

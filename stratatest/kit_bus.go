@@ -1,0 +1,317 @@
+package stratatest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// BusFixture is a bus to be tested.
+type BusFixture struct {
+	// Bus is the bus under test.
+	Bus remote.Bus
+	// Peer is another connection to the same bus, as another process has it.
+	// Nil means that Bus is used.
+	Peer remote.Bus
+	// Cut breaks the connection of Bus, but not of Peer, until join is called.
+	// Nil skips what needs it.
+	Cut func() (join func())
+}
+
+// OpenBus starts a bus for one sub-test and cleans up with t.Cleanup.
+type OpenBus func(t *testing.T) BusFixture
+
+// TestBus checks that a bus keeps the promises of [remote.Bus]. Each sub-test
+// opens a bus of its own. Names are random, so that buses may share a server.
+func TestBus(t *testing.T, open OpenBus) {
+	for _, c := range busChecks() {
+		t.Run(c.name, func(t *testing.T) { c.run(newBusView(t, open(t))) })
+	}
+}
+
+type busCheck = check[*busView]
+
+func busChecks() []busCheck {
+	return []busCheck{
+		{"ConnectedComesFirst", checkConnectedFirst},
+		{"OwnMessagesArrive", checkOwnMessages},
+		{"MessagesAreRoutedByName", checkRouting},
+		{"OrderIsKept", checkBusOrder},
+		{"MessagesArriveUnchanged", checkUnchanged},
+		{"EveryFollowerIsTold", checkEveryFollower},
+		{"OneCallAtATime", checkOneCallAtATime},
+		{"StopWaitsAndEnds", checkStop},
+		{"CutIsAGap", checkGap},
+		{"CancelledPublishIsAnError", checkCancelledPublish},
+	}
+}
+
+// watchdog is how long an event may take before a check gives up.
+const watchdog = 20 * time.Second
+
+type busView struct {
+	testing.TB
+	BusFixture
+	name string
+}
+
+func newBusView(t testing.TB, f BusFixture) *busView {
+	if f.Peer == nil {
+		f.Peer = f.Bus
+	}
+	return &busView{t, f, fmt.Sprintf("kit-%x", rand.Uint64())}
+}
+
+// ear is a follower that keeps what it is told.
+type ear struct {
+	v      *busView
+	events chan remote.Event
+	stop   func()
+}
+
+// follow starts an ear and waits until it is connected.
+func (v *busView) follow(bus remote.Bus, name string) *ear {
+	v.Helper()
+	return v.tell(bus, name, func(keep func()) { keep() })
+}
+
+// tell is follow with a function that is called for each event, to keep it.
+func (v *busView) tell(bus remote.Bus, name string, f func(keep func())) *ear {
+	v.Helper()
+	e := &ear{v: v, events: make(chan remote.Event, 1<<14)}
+	e.stop = sync.OnceFunc(bus.Follow(name, func(ev remote.Event) {
+		f(func() { e.events <- ev })
+	}))
+	v.Cleanup(e.stop)
+	e.connected()
+	return e
+}
+
+func (e *ear) next() remote.Event {
+	e.v.Helper()
+	select {
+	case ev := <-e.events:
+		return ev
+	case <-time.After(watchdog):
+		e.v.Fatalf("nothing arrived within %v", watchdog)
+		return remote.Event{}
+	}
+}
+
+// connected waits for Connected; only gaps may come before it.
+func (e *ear) connected() {
+	e.v.Helper()
+	for {
+		switch ev := e.next(); ev.State {
+		case remote.Connected:
+			return
+		case remote.Delivered:
+			e.v.Fatalf("messages arrived before Connected: %+v", ev.Messages)
+		}
+	}
+}
+
+// messages waits for n messages.
+func (e *ear) messages(n int) []remote.Message {
+	e.v.Helper()
+	var all []remote.Message
+	for len(all) < n {
+		ev := e.next()
+		if ev.State != remote.Delivered {
+			e.v.Fatalf("state %d after %d of %d messages", ev.State, len(all), n)
+		}
+		all = append(all, ev.Messages...)
+	}
+	return all
+}
+
+// hears fails unless the next messages are want.
+func (e *ear) hears(want ...remote.Message) {
+	e.v.Helper()
+	if got := e.messages(len(want)); !slices.Equal(got, want) {
+		e.v.Fatalf("got %+v; want %+v", got, want)
+	}
+}
+
+func (v *busView) publish(bus remote.Bus, m ...remote.Message) {
+	v.Helper()
+	if err := bus.Publish(v.Context(), m); err != nil {
+		v.Fatalf("Publish: %v", err)
+	}
+}
+
+// message returns the n-th message of the view's name.
+func (v *busView) message(n int) remote.Message {
+	return remote.Message{
+		Name: v.name, Kind: remote.Dropped, From: 7,
+		Key: fmt.Sprint("k", n), Lane: uint16(n % 1000), Seq: uint64(n),
+	}
+}
+
+func checkConnectedFirst(v *busView) {
+	// What is published after Connected must arrive, so one try per follower is
+	// enough to find one that speaks too early.
+	for i := range 20 {
+		e := v.follow(v.Bus, v.name)
+		v.publish(v.Peer, v.message(i))
+		e.hears(v.message(i))
+		e.stop()
+	}
+}
+
+func checkOwnMessages(v *busView) {
+	e := v.follow(v.Bus, v.name)
+	v.publish(v.Bus, v.message(1))
+	e.hears(v.message(1))
+}
+
+func checkRouting(v *busView) {
+	names := []string{v.name, v.name + "-other", v.name + ":", v.name + "*", "[" + v.name + "]", v.name + " x\r\n\x00"}
+	var ears []*ear
+	var all []remote.Message
+	for i, name := range names {
+		ears = append(ears, v.follow(v.Bus, name))
+		m := v.message(i)
+		m.Name = name
+		all = append(all, m)
+	}
+	v.publish(v.Peer, all...)
+	v.publish(v.Peer, all...)
+	for i, e := range ears {
+		e.hears(all[i], all[i])
+	}
+}
+
+func checkBusOrder(v *busView) {
+	const batches, size = 100, 10
+	e := v.follow(v.Bus, v.name)
+	var want []remote.Message
+	for range batches {
+		var batch []remote.Message
+		for range size {
+			batch = append(batch, v.message(len(want)+len(batch)))
+		}
+		v.publish(v.Peer, batch...)
+		want = append(want, batch...)
+	}
+	e.hears(want...)
+}
+
+func checkUnchanged(v *busView) {
+	e := v.follow(v.Bus, v.name)
+	for i, key := range hostileKeys() {
+		m := remote.Message{
+			Name: v.name, Kind: remote.Dropped + remote.Kind(i%2), From: ^uint64(0) - uint64(i),
+			Key: key, Lane: ^uint16(0) - uint16(i), Seq: ^uint64(0) - uint64(i),
+		}
+		v.publish(v.Peer, m)
+		e.hears(m)
+	}
+	m := remote.Message{Name: v.name, Kind: remote.AllDropped, From: 1, Seq: 1}
+	v.publish(v.Peer, m)
+	e.hears(m)
+}
+
+func checkEveryFollower(v *busView) {
+	a, b, c := v.follow(v.Bus, v.name), v.follow(v.Bus, v.name), v.follow(v.Peer, v.name)
+	v.publish(v.Bus, v.message(1))
+	for _, e := range []*ear{a, b, c} {
+		e.hears(v.message(1))
+	}
+	a.stop()
+	v.publish(v.Bus, v.message(2))
+	b.hears(v.message(2))
+	c.hears(v.message(2))
+}
+
+func checkOneCallAtATime(v *busView) {
+	const publishers, each = 4, 50
+	var running, overlaps atomic.Int32
+	e := v.tell(v.Bus, v.name, func(keep func()) {
+		if running.Add(1) > 1 {
+			overlaps.Add(1)
+		}
+		keep()
+		<-time.After(10 * time.Microsecond)
+		running.Add(-1)
+	})
+	var wg sync.WaitGroup
+	for range publishers {
+		wg.Go(func() {
+			for i := range each {
+				if err := v.Peer.Publish(v.Context(), []remote.Message{v.message(i)}); err != nil {
+					v.Errorf("Publish: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	e.messages(publishers * each)
+	if n := overlaps.Load(); n > 0 {
+		v.Errorf("%d calls overlapped", n)
+	}
+}
+
+func checkStop(v *busView) {
+	other := v.follow(v.Bus, v.name)
+	var slow, running atomic.Bool
+	e := v.tell(v.Bus, v.name, func(keep func()) {
+		running.Store(slow.Load())
+		keep()
+		if running.Load() {
+			<-time.After(50 * time.Millisecond)
+		}
+		running.Store(false)
+	})
+	slow.Store(true)
+	v.publish(v.Bus, v.message(0))
+	e.hears(v.message(0))
+	e.stop()
+	if running.Load() {
+		v.Errorf("stop returned while a call was running")
+	}
+	slow.Store(false)
+	other.hears(v.message(0))
+	for n := range 20 {
+		v.publish(v.Bus, v.message(n))
+		other.hears(v.message(n))
+	}
+	if n := len(e.events); n > 0 {
+		v.Errorf("%d calls after stop had returned", n)
+	}
+}
+
+func checkGap(v *busView) {
+	if v.Cut == nil {
+		v.Skip("no Cut")
+	}
+	e := v.follow(v.Bus, v.name)
+	for round := range 3 {
+		v.publish(v.Peer, v.message(round))
+		e.hears(v.message(round))
+		join := v.Cut()
+		if v.Peer != v.Bus {
+			v.publish(v.Peer, v.message(1000))
+		}
+		join()
+		if ev := e.next(); ev.State != remote.Gap {
+			v.Fatalf("state %d, messages %+v after a cut; want Gap first", ev.State, ev.Messages)
+		}
+		e.connected()
+	}
+}
+
+func checkCancelledPublish(v *busView) {
+	ctx, cancel := context.WithCancel(v.Context())
+	cancel()
+	if err := v.Bus.Publish(ctx, []remote.Message{v.message(1)}); err == nil {
+		v.Errorf("Publish with a cancelled context returned no error")
+	}
+}

@@ -1,0 +1,227 @@
+package stratatest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// mutation is one way to break a Tier. Nil hooks leave the method as it is.
+type mutation struct {
+	name    string
+	check   string // that must find it
+	key     func(string) string
+	bind    func(remote.Space) remote.Space
+	get     func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error)
+	acquire func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error)
+	put     func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error)
+	drop    func(t *Tier, ctx context.Context, d []remote.Drop) ([]remote.Lease, error)
+	extend  func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error)
+	release func(t *Tier, ctx context.Context, key string, l remote.Lease) error
+	renew   func(t *Tier, ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error)
+	dropAll func(t *Tier, ctx context.Context) error
+}
+
+// mutant is a Tier with a mutation.
+type mutant struct {
+	*Tier
+	m mutation
+}
+
+func (x mutant) k(key string) string {
+	if x.m.key != nil {
+		return x.m.key(key)
+	}
+	return key
+}
+
+func (x mutant) Bind(s remote.Space) remote.Tier {
+	if x.m.bind != nil {
+		s = x.m.bind(s)
+	}
+	return mutant{x.bind(s), x.m}
+}
+
+func (x mutant) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+	keys = slices.Clone(keys)
+	for i := range keys {
+		keys[i] = x.k(keys[i])
+	}
+	if x.m.get != nil {
+		return x.m.get(x.Tier, ctx, keys)
+	}
+	return x.Tier.Get(ctx, keys)
+}
+
+func (x mutant) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+	if x.m.acquire != nil {
+		return x.m.acquire(x.Tier, ctx, x.k(key), d)
+	}
+	return x.Tier.Acquire(ctx, x.k(key), d)
+}
+
+func (x mutant) Put(ctx context.Context, p []remote.Put) ([]int, error) {
+	p = slices.Clone(p)
+	for i := range p {
+		p[i].Key = x.k(p[i].Key)
+	}
+	if x.m.put != nil {
+		return x.m.put(x.Tier, ctx, p)
+	}
+	return x.Tier.Put(ctx, p)
+}
+
+func (x mutant) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
+	d = slices.Clone(d)
+	for i := range d {
+		d[i].Key = x.k(d[i].Key)
+	}
+	if x.m.drop != nil {
+		return x.m.drop(x.Tier, ctx, d)
+	}
+	return x.Tier.Drop(ctx, d)
+}
+
+func (x mutant) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+	if x.m.extend != nil {
+		return x.m.extend(x.Tier, ctx, key, fresh, left, l, id)
+	}
+	return x.Tier.Extend(ctx, key, fresh, left, l, id)
+}
+
+func (x mutant) Release(ctx context.Context, key string, l remote.Lease) error {
+	if x.m.release != nil {
+		return x.m.release(x.Tier, ctx, key, l)
+	}
+	return x.Tier.Release(ctx, key, l)
+}
+
+func (x mutant) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
+	if x.m.renew != nil {
+		return x.m.renew(x.Tier, ctx, key, l, d)
+	}
+	return x.Tier.Renew(ctx, key, l, d)
+}
+
+func (x mutant) DropAll(ctx context.Context) error {
+	if x.m.dropAll != nil {
+		return x.m.dropAll(x.Tier, ctx)
+	}
+	return x.Tier.DropAll(ctx)
+}
+
+// TestTierKitFindsMutants proves that each check can fail: for every one there
+// is a mutation that it finds, and it does not fail without.
+func TestTierKitFindsMutants(t *testing.T) {
+	checks := map[string]tierCheck{}
+	for _, c := range tierChecks() {
+		checks[c.name] = c
+	}
+	found := map[string]bool{}
+	for _, m := range mutations() {
+		found[m.check] = true
+		t.Run(m.check+"/"+strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
+			c, ok := checks[m.check]
+			if !ok {
+				t.Fatalf("no check %q", m.check)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				r := recorded(t, func(t testing.TB) { c.run(newView(t, mutant{NewTier(), m}, time.Sleep)) })
+				if !r.failed() {
+					t.Errorf("not found")
+				}
+			})
+		})
+	}
+	for name, c := range checks {
+		if !found[name] {
+			t.Errorf("no mutation proves that %s can fail", name)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			r := recorded(t, func(t testing.TB) { c.run(newView(t, mutant{NewTier(), mutation{}}, time.Sleep)) })
+			if r.failed() || r.skipped {
+				t.Errorf("%s: skipped %t, failures %q without a mutation", name, r.skipped, r.failures)
+			}
+		})
+	}
+}
+
+// with runs f on the record of a key, with the store locked.
+func with(t *Tier, key string, f func(r *record, now time.Time)) {
+	now, unlock := t.lock()
+	defer unlock()
+	f(t.record(key), now)
+}
+
+// kept returns the leases and the token of a key, and a function that puts them
+// back.
+func kept(t *Tier, key string) (restore func()) {
+	leases := map[uint64]right{}
+	var token right
+	with(t, key, func(r *record, _ time.Time) {
+		for schema, s := range r.slots {
+			leases[schema] = s.lease
+		}
+		token = r.token
+	})
+	return func() {
+		with(t, key, func(r *record, _ time.Time) {
+			for schema, l := range leases {
+				r.slot(schema).lease = l
+			}
+			if r.token.token == 0 {
+				r.token = token
+			}
+		})
+	}
+}
+
+// eachHeld changes what Get returns.
+func eachHeld(f func(h *remote.Held)) func(*Tier, context.Context, []string) ([]remote.Held, error) {
+	return func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error) {
+		held, err := t.Get(ctx, keys)
+		for i := range held {
+			f(&held[i])
+		}
+		return held, err
+	}
+}
+
+// eachPut changes what Put is given.
+func eachPut(f func(t *Tier, p *remote.Put)) func(*Tier, context.Context, []remote.Put) ([]int, error) {
+	return func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
+		for i := range p {
+			f(t, &p[i])
+		}
+		return t.Put(ctx, p)
+	}
+}
+
+// eachDrop changes what Drop is given, and afterwards what it has done.
+func eachDrop(f func(t *Tier, d *remote.Drop) (after func())) func(*Tier, context.Context, []remote.Drop) ([]remote.Lease, error) {
+	return func(t *Tier, ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
+		var after []func()
+		for i := range d {
+			if f := f(t, &d[i]); f != nil {
+				after = append(after, f)
+			}
+		}
+		leases, err := t.Drop(ctx, d)
+		for _, f := range after {
+			f()
+		}
+		return leases, err
+	}
+}
+
+func mutations() []mutation {
+	return slices.Concat(valueMutations(), rightMutations(), dropMutations(), extendMutations())
+}
+
+var errMutant = errors.New("mutant")

@@ -1,0 +1,338 @@
+package stratatest
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+func valueMutations() []mutation {
+	return []mutation{
+		{name: "absent has an id", check: "NothingIsAbsent", get: eachHeld(func(h *remote.Held) { h.ID = max(h.ID, 1) })},
+		{name: "acquire stores", check: "NothingIsAbsent", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			h, l, err := t.Acquire(ctx, key, d)
+			with(t, key, func(r *record, now time.Time) {
+				r.slot(t.space.Schema).id, r.slot(t.space.Schema).gen, r.slot(t.space.Schema).left = 1, t.word(), now.Add(d)
+			})
+			return h, l, err
+		}},
+		{name: "lives are swapped", check: "PutIsReadBack", get: eachHeld(func(h *remote.Held) { h.Fresh, h.Left = h.Left, h.Fresh })},
+		{name: "keys fold case", check: "PutIsReadBack", key: strings.ToLower},
+		{name: "empty is nil", check: "PayloadsAreKeptByteForByte", get: eachHeld(func(h *remote.Held) { h.Data = append([]byte(nil), h.Data...) })},
+		{name: "line ends are cut", check: "PayloadsAreKeptByteForByte", get: eachHeld(func(h *remote.Held) { h.Data = bytes.TrimSuffix(h.Data, []byte("\n")) })},
+		{name: "keys are trimmed", check: "HostileKeysAreJustKeys", key: strings.TrimSpace},
+		{name: "keys end at NUL", check: "HostileKeysAreJustKeys", key: func(k string) string { k, _, _ = strings.Cut(k, "\x00"); return k }},
+		{name: "keys are made UTF-8", check: "HostileKeysAreJustKeys", key: func(k string) string { return strings.ToValidUTF8(k, "\ufffd") }},
+		{name: "keys are hash tags", check: "HostileKeysAreJustKeys", key: func(k string) string {
+			if _, rest, ok := strings.Cut(k, "{"); ok {
+				if tag, _, ok := strings.Cut(rest, "}"); ok {
+					return tag
+				}
+			}
+			return k
+		}},
+		{name: "keys end at 250 bytes", check: "LongKeysWorkOrAreRefused", key: func(k string) string { return k[:min(len(k), 250)] }},
+		{name: "long keys fail anyhow", check: "LongKeysWorkOrAreRefused", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			if len(key) > 250 {
+				return remote.Held{}, remote.Lease{}, errMutant
+			}
+			return t.Acquire(ctx, key, d)
+		}},
+		{name: "results are sorted", check: "ResultsLineUpWithArguments", get: func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error) {
+			slices.Sort(keys)
+			return t.Get(ctx, keys)
+		}},
+		{name: "every drop gives a token", check: "ResultsLineUpWithArguments", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() {
+			d.Token = max(d.Token, 1)
+			return nil
+		})},
+		{name: "empty batch fails", check: "EmptyBatchesAreFine", get: func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error) {
+			if len(keys) == 0 {
+				return nil, errMutant
+			}
+			return t.Get(ctx, keys)
+		}},
+		{name: "first refusal ends the batch", check: "RefusalsArePartial", put: func(t *Tier, ctx context.Context, p []remote.Put) (refused []int, err error) {
+			for i := range p {
+				if r, err := t.Put(ctx, p[i:i+1]); err != nil || len(r) > 0 || len(refused) > 0 {
+					refused = append(refused, i)
+				}
+			}
+			return refused, nil
+		}},
+		{name: "refusals are not reported", check: "RefusalsArePartial", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
+			_, err := t.Put(ctx, p)
+			return nil, err
+		}},
+		{name: "put keeps the slice", check: "SlicesAreNotShared", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
+			refused, err := t.Put(ctx, p)
+			with(t, p[0].Key, func(r *record, _ time.Time) { r.slot(t.space.Schema).data = p[0].Data })
+			return refused, err
+		}},
+		{name: "get lends the slice", check: "SlicesAreNotShared", get: func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error) {
+			held, err := t.Get(ctx, keys)
+			with(t, keys[0], func(r *record, _ time.Time) { held[0].Data = r.slot(t.space.Schema).data })
+			return held, err
+		}},
+		{name: "one id for all", check: "EveryValueHasItsID", get: eachHeld(func(h *remote.Held) { h.ID = min(h.ID, 1) })},
+		{name: "lives start anew", check: "LivesRunOut", get: eachHeld(func(h *remote.Held) {
+			if h.Fresh > 0 {
+				h.Fresh = long
+			}
+		})},
+		{name: "values are never forgotten", check: "LivesRunOut", put: eachPut(func(_ *Tier, p *remote.Put) { p.Left += long })},
+		{name: "values are forgotten when stale", check: "LivesRunOut", put: eachPut(func(_ *Tier, p *remote.Put) { p.Left = p.Fresh })},
+		{name: "no life is for ever", check: "ValueWithoutLifeIsAbsent", put: eachPut(func(_ *Tier, p *remote.Put) {
+			if p.Left == 0 {
+				p.Left = long
+			}
+		})},
+		{name: "contexts are ignored", check: "CancelledContextIsAnError", get: func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error) {
+			return t.Get(context.WithoutCancel(ctx), keys)
+		}},
+		{name: "schemas are one", check: "SchemasLiveSideBySide", bind: func(s remote.Space) remote.Space { s.Schema = 1; return s }},
+		{name: "one life for all schemas", check: "SchemasHaveTheirOwnLives", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
+			refused, err := t.Put(ctx, p)
+			with(t, p[0].Key, func(r *record, _ time.Time) {
+				for _, s := range r.slots {
+					s.left = r.slots[t.space.Schema].left
+				}
+			})
+			return refused, err
+		}},
+		{name: "names are one", check: "NamesAreApart", bind: func(s remote.Space) remote.Space { s.Name = ""; return s }},
+	}
+}
+
+func rightMutations() []mutation {
+	return []mutation{
+		{name: "everybody is granted", check: "LeaseIsExclusive", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).lease = right{} })
+			return t.Acquire(ctx, key, d)
+		}},
+		{name: "waits are endless", check: "LeaseIsExclusive", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			h, l, err := t.Acquire(ctx, key, d)
+			l.Wait *= 2
+			return h, l, err
+		}},
+		{name: "fresh values are kept back", check: "FreshValueNeedsNoLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			h, l, err := t.Acquire(ctx, key, d)
+			h.Data = nil
+			return h, l, err
+		}},
+		{name: "stale state is kept back", check: "StaleStateIsReported", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			h, l, err := t.Acquire(ctx, key, d)
+			if h.Fresh <= 0 {
+				h = remote.Held{}
+			}
+			return h, l, err
+		}},
+		{name: "lease stays", check: "PutConsumesLease", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
+			restore := kept(t, p[0].Key)
+			defer restore()
+			return t.Put(ctx, p)
+		}},
+		{name: "any right will do", check: "PutNeedsARight", put: eachPut(func(t *Tier, p *remote.Put) {
+			with(t, p.Key, func(r *record, _ time.Time) { p.Lease.Token = r.slot(t.space.Schema).lease.token })
+		})},
+		{name: "leases never end", check: "LeaseExpires", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			return t.Acquire(ctx, key, d+long)
+		}},
+		{name: "late holder may store", check: "LeaseExpires", put: eachPut(func(t *Tier, p *remote.Put) {
+			with(t, p.Key, func(r *record, _ time.Time) { p.Lease.Token = r.slot(t.space.Schema).lease.token })
+		})},
+		{name: "release does nothing", check: "ReleaseLetsTheNextIn", release: func(*Tier, context.Context, string, remote.Lease) error { return nil }},
+		{name: "release frees another's lease", check: "ReleaseLetsTheNextIn", release: func(t *Tier, _ context.Context, key string, _ remote.Lease) error {
+			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).lease = right{} })
+			return nil
+		}},
+		{name: "renew does nothing", check: "RenewProlongsLease", renew: func(*Tier, context.Context, string, remote.Lease, time.Duration) (bool, error) { return true, nil }},
+		{name: "renew is always glad", check: "RenewTellsOfALostLease", renew: func(*Tier, context.Context, string, remote.Lease, time.Duration) (bool, error) { return true, nil }},
+		{name: "renew revives", check: "RenewTellsOfALostLease", renew: func(t *Tier, _ context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
+			with(t, key, func(r *record, now time.Time) { r.slot(t.space.Schema).lease = right{l.Token, now.Add(d)} })
+			return false, nil
+		}},
+	}
+}
+
+// keepRights lets hard or soft drops leave rights alone.
+func keepRights(soft bool) func(*Tier, *remote.Drop) func() {
+	return func(t *Tier, d *remote.Drop) func() {
+		if d.Soft != soft {
+			return nil
+		}
+		return kept(t, d.Key)
+	}
+}
+
+// ownSchemaOnly lets a drop leave other schemas alone.
+func ownSchemaOnly(t *Tier, d *remote.Drop) func() {
+	theirs := map[uint64]slot{}
+	with(t, d.Key, func(r *record, _ time.Time) {
+		for schema, s := range r.slots {
+			if schema != t.space.Schema {
+				theirs[schema] = *s
+			}
+		}
+	})
+	return func() {
+		with(t, d.Key, func(r *record, _ time.Time) {
+			for schema, s := range theirs {
+				r.slots[schema] = &s
+			}
+		})
+	}
+}
+
+// tokenPut changes what is left after a put by token.
+func tokenPut(change func(r *record, s *slot, before record, lease right)) func(*Tier, context.Context, []remote.Put) ([]int, error) {
+	return func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
+		var before record
+		var lease right
+		with(t, p[0].Key, func(r *record, _ time.Time) { before, lease = *r, r.slot(t.space.Schema).lease })
+		refused, err := t.Put(ctx, p)
+		if len(refused) == 0 && p[0].Lease.Token == before.token.token {
+			with(t, p[0].Key, func(r *record, _ time.Time) { change(r, r.slot(t.space.Schema), before, lease) })
+		}
+		return refused, err
+	}
+}
+
+func dropMutations() []mutation {
+	ownOnly := eachDrop(ownSchemaOnly)
+	return []mutation{
+		{name: "drop does nothing", check: "DropMakesAbsent", drop: func(_ *Tier, _ context.Context, d []remote.Drop) ([]remote.Lease, error) {
+			return make([]remote.Lease, len(d)), nil
+		}},
+		{name: "lease survives", check: "DropVoidsLease", drop: eachDrop(keepRights(false))},
+		{name: "soft is hard", check: "SoftDropKeepsValueStale", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Soft = false; return nil })},
+		{name: "hard is soft", check: "SoftDropKeepsValueStale", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Soft = true; return nil })},
+		{name: "lease survives", check: "SoftDropVoidsLease", drop: eachDrop(keepRights(true))},
+		{name: "only own schema", check: "DropReachesAllSchemas", drop: ownOnly},
+		{name: "only own schema", check: "SoftDropReachesAllSchemas", drop: ownOnly},
+		{name: "put takes every mark", check: "SoftDropReachesAllSchemas", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
+			with(t, p[0].Key, func(r *record, _ time.Time) {
+				for _, s := range r.slots {
+					s.soft = false
+				}
+			})
+			return t.Put(ctx, p)
+		}},
+		{name: "lease outlives token", check: "TokenWinsOverLease", put: tokenPut(func(_ *record, s *slot, _ record, lease right) { s.lease = lease })},
+		{name: "lease beats token", check: "TokenWinsOverLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			with(t, key, func(r *record, _ time.Time) { r.token = right{} })
+			return t.Acquire(ctx, key, d)
+		}},
+		{name: "token stays", check: "TokenIsUsedOnce", put: tokenPut(func(r *record, _ *slot, before record, _ right) { r.token = before.token })},
+		{name: "token survives", check: "DropVoidsToken", drop: eachDrop(keepRights(false))},
+		{name: "token survives", check: "SoftDropVoidsToken", drop: eachDrop(keepRights(true))},
+		{name: "tokens never end", check: "TokenExpires", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Token += long; return nil })},
+		{name: "no hold", check: "HoldRefusesLeases", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Hold = 0; return nil })},
+		{name: "soft drop has no hold", check: "HoldRefusesLeases", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() {
+			if d.Soft {
+				d.Hold = 0
+			}
+			return nil
+		})},
+		{name: "the last hold counts", check: "HoldIsNeverShortened", drop: eachDrop(func(t *Tier, d *remote.Drop) func() {
+			with(t, d.Key, func(r *record, _ time.Time) { r.hold = time.Time{} })
+			return nil
+		})},
+		{name: "put ends the hold", check: "HoldIsNeverShortened", put: eachPut(func(t *Tier, p *remote.Put) {
+			with(t, p.Key, func(r *record, _ time.Time) { r.hold = time.Time{} })
+		})},
+		{name: "hold refuses tokens", check: "HoldLetsTokenIn", put: eachPut(func(t *Tier, p *remote.Put) {
+			with(t, p.Key, func(r *record, now time.Time) {
+				if now.Before(r.hold) {
+					p.Lease = remote.Lease{}
+				}
+			})
+		})},
+		{name: "holds never end", check: "HoldEnds", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Hold *= 1000; return nil })},
+		{name: "drop all does nothing", check: "DropAllMakesAbsent", dropAll: func(*Tier, context.Context) error { return nil }},
+		{name: "drop all drops every name", check: "DropAllMakesAbsent", dropAll: func(t *Tier, _ context.Context) error {
+			_, unlock := t.lock()
+			defer unlock()
+			clear(t.store.names)
+			return nil
+		}},
+		{name: "puts are stamped when they come", check: "DropAllFencesLeases", put: eachPut(func(t *Tier, p *remote.Put) {
+			with(t, p.Key, func(*record, time.Time) { p.Lease.Word = t.word() })
+		})},
+		{name: "lease survives", check: "NoOlderValueSurvivesADrop", drop: eachDrop(keepRights(false))},
+		{name: "check and store are two steps", check: "NoOlderValueSurvivesADrop", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
+			var ok bool
+			with(t, p[0].Key, func(r *record, now time.Time) { ok = r.consume(t.space.Schema, p[0].Lease.Token, now) })
+			if !ok {
+				return []int{0}, nil
+			}
+			time.Sleep(time.Millisecond) // in a bubble
+			with(t, p[0].Key, func(r *record, now time.Time) {
+				t.store.lastID++
+				r.slots[t.space.Schema] = newSlot(p[0], t.store.lastID, now)
+			})
+			return nil, nil
+		}},
+	}
+}
+
+func extendMutations() []mutation {
+	always := func(t *Tier, key string, fresh, left time.Duration) {
+		with(t, key, func(r *record, now time.Time) {
+			s := r.slot(t.space.Schema)
+			s.fresh, s.left, s.soft = now.Add(fresh), now.Add(left), false
+		})
+	}
+	return []mutation{
+		{name: "lives stay", check: "ExtendGivesNewLives", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+			return t.Extend(ctx, key, fresh, fresh, l, id)
+		}},
+		{name: "a new id", check: "ExtendGivesNewLives", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+			refused, err := t.Extend(ctx, key, fresh, left, l, id)
+			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).id++ })
+			return refused, err
+		}},
+		{name: "the mark stays", check: "ExtendGivesNewLives", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+			refused, err := t.Extend(ctx, key, fresh, left, l, id)
+			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).soft = true })
+			return refused, err
+		}},
+		{name: "lease stays", check: "ExtendConsumesLease", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+			restore := kept(t, key)
+			defer restore()
+			return t.Extend(ctx, key, fresh, left, l, id)
+		}},
+		{name: "without lease", check: "ExtendNeedsLease", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+			if held, err := t.Get(ctx, []string{key}); err != nil || held[0].ID != id {
+				return true, err
+			}
+			always(t, key, fresh, left)
+			return false, nil
+		}},
+		{name: "without id", check: "ExtendNeedsThatValue", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+			held, err := t.Get(ctx, []string{key})
+			if err != nil {
+				return false, err
+			}
+			return t.Extend(ctx, key, fresh, left, l, held[0].ID)
+		}},
+		{name: "soft drop keeps lease", check: "ExtendIsVoidedByDrop", drop: eachDrop(func(t *Tier, d *remote.Drop) func() {
+			if !d.Soft {
+				return nil
+			}
+			return kept(t, d.Key)
+		})},
+		{name: "takes every mark", check: "ExtendTouchesOneSchema", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+			with(t, key, func(r *record, _ time.Time) {
+				for _, s := range r.slots {
+					s.soft = false
+				}
+			})
+			return t.Extend(ctx, key, fresh, left, l, id)
+		}},
+	}
+}

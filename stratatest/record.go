@@ -1,0 +1,116 @@
+package stratatest
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// record is what a store knows of one key: what concerns all schemas, and a
+// slot for each.
+type record struct {
+	slots map[uint64]*slot
+	token right     // of the last drop that was asked for one
+	hold  time.Time // no lease is given before
+}
+
+// slot is what one schema holds under a key. Without an id it holds no value.
+type slot struct {
+	data        []byte
+	id          remote.ID
+	gen         string // the generation under which the value was stored
+	fresh, left time.Time
+	soft        bool
+	spoilt      bool
+	lease       right
+}
+
+// right is the permission to store until a point in time.
+type right struct {
+	token uint64
+	until time.Time
+}
+
+// newRight returns a right that none of its holders can guess.
+func newRight(now time.Time, d time.Duration) right {
+	for {
+		if token := rand.Uint64(); token != 0 {
+			return right{token: token, until: now.Add(d)}
+		}
+	}
+}
+
+func (r right) live(now time.Time) bool { return r.token != 0 && now.Before(r.until) }
+
+func (r right) is(token uint64, now time.Time) bool { return r.token == token && r.live(now) }
+
+// newSlot stores p. A value without time left is not kept.
+func newSlot(p remote.Put, id remote.ID, now time.Time) *slot {
+	if p.Left <= 0 {
+		return &slot{}
+	}
+	return &slot{
+		data: append([]byte{}, p.Data...), id: id, gen: p.Lease.Word,
+		fresh: now.Add(p.Fresh), left: now.Add(p.Left),
+	}
+}
+
+// held returns the value's state, and a copy of the value.
+func (s *slot) held(now time.Time) remote.Held {
+	if !now.Before(s.left) {
+		return remote.Held{}
+	}
+	h := remote.Held{Data: append([]byte{}, s.data...), ID: s.id, Left: s.left.Sub(now), Soft: s.soft}
+	if !s.soft {
+		h.Fresh = max(0, s.fresh.Sub(now))
+	}
+	return h
+}
+
+// slot returns the slot of a schema, which may be empty.
+func (r *record) slot(schema uint64) *slot {
+	s := r.slots[schema]
+	if s == nil {
+		s = &slot{}
+		r.slots[schema] = s
+	}
+	return s
+}
+
+// consume uses a right up, and reports whether it was one. A token from a drop
+// is stronger than the lease of its schema: it voids it.
+func (r *record) consume(schema, token uint64, now time.Time) bool {
+	s := r.slot(schema)
+	if r.token.is(token, now) {
+		r.token, s.lease = right{}, right{}
+		return true
+	}
+	if s.lease.is(token, now) && !now.Before(r.hold) {
+		s.lease = right{}
+		return true
+	}
+	return false
+}
+
+// drop makes all schemas' values absent or stale, and voids all rights.
+func (r *record) drop(d remote.Drop, now time.Time) {
+	r.token = right{}
+	if d.Token > 0 {
+		r.token = newRight(now, d.Token)
+	}
+	if hold := now.Add(d.Hold); hold.After(r.hold) {
+		r.hold = hold
+	}
+	if !d.Soft {
+		clear(r.slots)
+		return
+	}
+	for _, s := range r.slots {
+		s.lease, s.soft = right{}, true
+	}
+}
+
+// word is the generation of the view's name space as it travels in leases.
+func (t *Tier) word() string { return strconv.FormatUint(t.own().gen, 10) }

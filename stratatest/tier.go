@@ -1,0 +1,298 @@
+package stratatest
+
+import (
+	"context"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// Lanes is the number of lanes into which a [Tier] divides its keys when it
+// announces drops.
+const Lanes = 1024
+
+// Tier is an in-memory [remote.Tier] with all optional abilities. It keeps to
+// the rules of the Redis tier, without a server: values of several schemas side
+// by side under a key, leases, tokens, holds, and a generation per name.
+//
+// A Tier is one view; [Tier.Bind] makes others of the same store. Its clock is
+// time.Now. It starts no goroutine and never forgets a key, so it is for tests
+// only. All methods are safe for concurrent use. Use [NewTier] to make one.
+type Tier struct {
+	store *store
+	space remote.Space
+}
+
+// store is what all views of a Tier share.
+type store struct {
+	mu      sync.Mutex // guards all below, and all that hangs on them
+	names   map[string]*nameSpace
+	bus     *Bus
+	lastID  remote.ID
+	foreign uint64
+}
+
+// nameSpace is what a store knows of one cache name.
+type nameSpace struct {
+	gen     uint64
+	records map[string]*record
+	lanes   [Lanes]uint64
+}
+
+var _ whole = (*Tier)(nil)
+
+// NewTier returns an empty tier that announces nothing.
+func NewTier() *Tier {
+	return &Tier{store: &store{names: map[string]*nameSpace{}}}
+}
+
+// Announce makes the tier, with all its views, announce its drops on b. Call it
+// before the first cache uses the tier: a cache asks once. A nil b ends it.
+func (t *Tier) Announce(b *Bus) {
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	t.store.bus = b
+}
+
+// Announces reports whether the tier was given a bus.
+func (t *Tier) Announces() bool {
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	return t.store.bus != nil
+}
+
+// Bind returns the view that the cache with the space s uses.
+func (t *Tier) Bind(s remote.Space) remote.Tier { return t.bind(s) }
+
+func (t *Tier) bind(s remote.Space) *Tier { return &Tier{store: t.store, space: s} }
+
+// Foreign returns the number of reads that met a value made unreadable by
+// [Tier.Spoil].
+func (t *Tier) Foreign() uint64 {
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	return t.store.foreign
+}
+
+// Spoil makes what is held under key unreadable, as if another program had
+// written to it. The next store repairs it.
+func (t *Tier) Spoil(key string) {
+	_, unlock := t.lock()
+	defer unlock()
+	for _, s := range t.record(key).slots {
+		s.spoilt = s.id != 0
+	}
+}
+
+// Get implements [remote.Tier].
+func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	now, unlock := t.lock()
+	defer unlock()
+	held := make([]remote.Held, len(keys))
+	for i, key := range keys {
+		held[i] = t.read(t.record(key), now)
+	}
+	return held, nil
+}
+
+// Acquire implements [remote.Tier].
+func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return remote.Held{}, remote.Lease{}, err
+	}
+	now, unlock := t.lock()
+	defer unlock()
+	r := t.record(key)
+	held := t.read(r, now)
+	lease := remote.Lease{Word: t.word()}
+	s := r.slot(t.space.Schema)
+	switch {
+	case now.Before(r.hold):
+		lease.Grant, lease.Wait = remote.OnHold, r.hold.Sub(now)
+	case held.Fresh > 0:
+		return held, lease, nil
+	case s.lease.live(now):
+		lease.Grant, lease.Wait = remote.Busy, s.lease.until.Sub(now)
+	default:
+		s.lease = newRight(now, d)
+		lease.Grant, lease.Token = remote.Granted, s.lease.token
+	}
+	held.Data = nil
+	return held, lease, nil
+}
+
+// Put implements [remote.Tier].
+func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	now, unlock := t.lock()
+	defer unlock()
+	for i, put := range p {
+		r := t.record(put.Key)
+		if !r.consume(t.space.Schema, put.Lease.Token, now) {
+			refused = append(refused, i)
+			continue
+		}
+		t.store.lastID++
+		r.slots[t.space.Schema] = newSlot(put, t.store.lastID, now)
+	}
+	return refused, nil
+}
+
+// Drop implements [remote.Tier].
+func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	now, unlock := t.lock()
+	defer unlock()
+	leases := make([]remote.Lease, len(d))
+	messages := make([]remote.Message, len(d))
+	for i, drop := range d {
+		r := t.record(drop.Key)
+		r.drop(drop, now)
+		leases[i] = remote.Lease{Token: r.token.token}
+		if r.token.token != 0 {
+			leases[i].Word = t.word()
+		}
+		kind := remote.Dropped
+		if drop.Soft {
+			kind = remote.Expired
+		}
+		messages[i] = t.message(kind, drop.Key)
+	}
+	t.announce(messages)
+	return leases, nil
+}
+
+// Extend implements [remote.Tier].
+func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	now, unlock := t.lock()
+	defer unlock()
+	r := t.record(key)
+	s := r.slot(t.space.Schema)
+	if id == 0 || t.read(r, now).ID != id || !s.lease.is(l.Token, now) {
+		return true, nil
+	}
+	s.lease = right{}
+	s.fresh, s.left, s.soft = now.Add(fresh), now.Add(left), false
+	return false, nil
+}
+
+// DropAll makes everything with the view's name absent, for all schemas.
+// What is stored under a lease from before it is never read.
+func (t *Tier) DropAll(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	_, unlock := t.lock()
+	defer unlock()
+	t.own().gen++
+	t.announce([]remote.Message{{Name: t.space.Name, Kind: remote.AllDropped, From: t.space.Instance}})
+	return nil
+}
+
+// Release gives a lease back. A lease that is gone is no error.
+func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now, unlock := t.lock()
+	defer unlock()
+	if s := t.record(key).slot(t.space.Schema); s.lease.is(l.Token, now) {
+		s.lease = right{}
+	}
+	return nil
+}
+
+// Renew lets a lease run for d from now, and reports whether it was still
+// there.
+func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	now, unlock := t.lock()
+	defer unlock()
+	s := t.record(key).slot(t.space.Schema)
+	if !s.lease.is(l.Token, now) {
+		return false, nil
+	}
+	s.lease.until = now.Add(d)
+	return true, nil
+}
+
+// lock locks the store and returns the time at which that happened: within the
+// lock time does not go back.
+func (t *Tier) lock() (now time.Time, unlock func()) {
+	t.store.mu.Lock()
+	return time.Now(), t.store.mu.Unlock
+}
+
+// read returns the state and a copy of the value that r holds for the view's
+// schema.
+func (t *Tier) read(r *record, now time.Time) remote.Held {
+	s := r.slots[t.space.Schema]
+	if s == nil || s.id == 0 || s.gen != t.word() {
+		return remote.Held{}
+	}
+	if s.spoilt {
+		t.store.foreign++
+		return remote.Held{}
+	}
+	return s.held(now)
+}
+
+// own returns the view's name space.
+func (t *Tier) own() *nameSpace {
+	n := t.store.names[t.space.Name]
+	if n == nil {
+		n = &nameSpace{records: map[string]*record{}}
+		t.store.names[t.space.Name] = n
+	}
+	return n
+}
+
+// record returns what is known of key.
+func (t *Tier) record(key string) *record {
+	n := t.own()
+	r := n.records[key]
+	if r == nil {
+		r = &record{slots: map[uint64]*slot{}}
+		n.records[key] = r
+	}
+	return r
+}
+
+// message numbers a drop in its lane.
+func (t *Tier) message(kind remote.Kind, key string) remote.Message {
+	lane := laneOf(key)
+	n := t.own()
+	n.lanes[lane]++
+	return remote.Message{
+		Name: t.space.Name, Kind: kind, From: t.space.Instance,
+		Key: key, Lane: lane, Seq: n.lanes[lane],
+	}
+}
+
+// announce sends messages while the store is locked, so that their order is
+// that of the drops. The bus only queues them.
+func (t *Tier) announce(m []remote.Message) {
+	if t.store.bus != nil && len(m) > 0 {
+		t.store.bus.hub.send(m)
+	}
+}
+
+func laneOf(key string) uint16 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return uint16(h.Sum32() % Lanes)
+}
