@@ -295,13 +295,15 @@ func (s *scanner) text(p []byte) (int, error) {
 	if lone >= 0 {
 		seg = seg[:lone]
 	}
-	if s.line+len(seg) > s.lim.Line {
-		return 0, broken("line over the limit")
-	}
+	// In the order of the bytes, so that the verdict depends on nothing else.
+	room := s.lim.Line - s.line
 	if s.number {
-		if err := s.digits(seg); err != nil {
+		if err := s.digits(seg[:min(len(seg), room)]); err != nil {
 			return 0, err
 		}
+	}
+	if len(seg) > room {
+		return 0, broken("line over the limit")
 	}
 	if lone >= 0 {
 		return 0, broken("line does not end in CRLF")

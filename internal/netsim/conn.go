@@ -1,0 +1,314 @@
+// Package netsim is a network in memory for tests in synctest bubbles: pairs
+// of connections with a bounded window, deadlines by timers, and faults.
+package netsim
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// ErrReset is what both ends see after [Conn.Reset] or beyond [Conn.CutAfter].
+var ErrReset = errors.New("netsim: connection reset")
+
+// Conn is one end of a pair. It is a net.Conn. Faults are set on the end that
+// receives and may be set at any time.
+type Conn struct {
+	in, out *half
+	read    deadline
+	write   deadline
+}
+
+// Pair returns two connected ends. At most window bytes (64 KiB if zero) are
+// under way in each direction; a writer waits beyond.
+func Pair(window int) (*Conn, *Conn) {
+	if window <= 0 {
+		window = 64 << 10
+	}
+	ab, ba := newHalf(window), newHalf(window)
+	return &Conn{in: ba, out: ab}, &Conn{in: ab, out: ba}
+}
+
+// CutAfter resets the connection once this end has received n bytes since the
+// beginning; it never receives more.
+func (c *Conn) CutAfter(n int) { c.in.change(func() { c.in.cut = n }) }
+
+// StallAfter lets this end receive n bytes since the beginning and then
+// nothing: no byte, no end of stream. The peer can write until the window is
+// full. A negative n ends the stall.
+func (c *Conn) StallAfter(n int) { c.in.change(func() { c.in.stall = n }) }
+
+// Slice lets every Read of this end return at most n bytes. Zero means as many
+// as there are.
+func (c *Conn) Slice(n int) { c.in.change(func() { c.in.slice = n }) }
+
+// Reset fails both ends at once.
+func (c *Conn) Reset() {
+	c.in.fail(ErrReset)
+	c.out.fail(ErrReset)
+}
+
+// Received is the number of bytes this end has read.
+func (c *Conn) Received() int {
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
+	return c.in.received
+}
+
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.in.read(p, &c.read)
+	if err == ErrReset {
+		c.out.fail(ErrReset)
+	}
+	return n, opError("read", err)
+}
+
+// Write implements net.Conn.
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.out.write(p, &c.write)
+	return n, opError("write", err)
+}
+
+func opError(op string, err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	return &net.OpError{Op: op, Net: "sim", Err: err}
+}
+
+// Close implements net.Conn. The peer reads what is under way, then the end of
+// the stream; its writes fail.
+func (c *Conn) Close() error {
+	c.in.fail(ErrReset)
+	c.in.change(func() { c.in.readerClosed = true })
+	c.out.change(func() { c.out.writerClosed = true })
+	c.read.stop()
+	c.write.stop()
+	return nil
+}
+
+// LocalAddr implements net.Conn.
+func (c *Conn) LocalAddr() net.Addr { return addr{} }
+
+// RemoteAddr implements net.Conn.
+func (c *Conn) RemoteAddr() net.Addr { return addr{} }
+
+type addr struct{}
+
+func (addr) Network() string { return "sim" }
+func (addr) String() string  { return "sim" }
+
+// SetDeadline implements net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error {
+	c.read.set(t)
+	c.write.set(t)
+	return nil
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	c.read.set(t)
+	return nil
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	c.write.set(t)
+	return nil
+}
+
+// half is one direction.
+type half struct {
+	window int
+
+	mu       sync.Mutex // guards below
+	changed  chan struct{}
+	buf      []byte
+	received int
+	cut      int // negative: never
+	stall    int // negative: never
+	slice    int
+	err      error // neither end can go on
+
+	readerClosed, writerClosed bool
+}
+
+func newHalf(window int) *half {
+	return &half{window: window, changed: make(chan struct{}), cut: -1, stall: -1}
+}
+
+// change applies f and wakes whoever waits.
+func (h *half) change(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+func (h *half) fail(err error) {
+	h.change(func() {
+		if h.err == nil {
+			h.err = err
+		}
+	})
+}
+
+func (h *half) read(p []byte, d *deadline) (int, error) {
+	for {
+		n, wait, err := h.tryRead(p, d)
+		if n > 0 {
+			h.change(func() {}) // there is room in the window
+		}
+		if wait == nil {
+			return n, err
+		}
+		select {
+		case <-wait:
+		case <-d.passed():
+		}
+	}
+}
+
+// tryRead takes what can be taken; wait is not nil if that is nothing yet.
+func (h *half) tryRead(p []byte, d *deadline) (n int, wait <-chan struct{}, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.readerClosed:
+		return 0, nil, net.ErrClosed
+	case d.isPassed():
+		return 0, nil, os.ErrDeadlineExceeded
+	case len(p) == 0:
+		return 0, nil, nil
+	}
+	n = min(len(p), len(h.buf))
+	if h.slice > 0 {
+		n = min(n, h.slice)
+	}
+	if h.stall >= 0 {
+		n = min(n, max(0, h.stall-h.received))
+	}
+	if h.cut >= 0 {
+		n = min(n, max(0, h.cut-h.received))
+	}
+	switch {
+	case n > 0 && h.err == nil:
+		copy(p, h.buf[:n])
+		h.buf = h.buf[n:]
+		h.received += n
+		return n, nil, nil
+	case h.cut >= 0 && h.received >= h.cut:
+		return 0, nil, ErrReset
+	case h.err != nil:
+		return 0, nil, h.err
+	case h.writerClosed && len(h.buf) == 0 && h.stall < 0:
+		return 0, nil, io.EOF
+	}
+	return 0, h.changed, nil
+}
+
+func (h *half) write(p []byte, d *deadline) (n int, err error) {
+	for {
+		m, wait, err := h.tryWrite(p[n:], d)
+		n += m
+		if m > 0 {
+			h.change(func() {}) // there is something to read
+		}
+		if err != nil || n == len(p) {
+			return n, err
+		}
+		if wait == nil {
+			continue
+		}
+		select {
+		case <-wait:
+		case <-d.passed():
+		}
+	}
+}
+
+func (h *half) tryWrite(p []byte, d *deadline) (n int, wait <-chan struct{}, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.writerClosed:
+		return 0, nil, net.ErrClosed
+	case d.isPassed():
+		return 0, nil, os.ErrDeadlineExceeded
+	case h.err != nil:
+		return 0, nil, h.err
+	case h.cut >= 0 && h.received >= h.cut:
+		return 0, nil, ErrReset
+	}
+	n = min(len(p), h.window-len(h.buf))
+	if n == 0 && len(p) > 0 {
+		return 0, h.changed, nil
+	}
+	h.buf = append(h.buf, p[:n]...)
+	return n, nil, nil
+}
+
+// deadline is a point in time with a channel that is closed when it passes.
+type deadline struct {
+	mu    sync.Mutex // guards below
+	timer *time.Timer
+	ch    chan struct{}
+}
+
+func (d *deadline) set(t time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	old := d.ch
+	d.ch = make(chan struct{})
+	switch left := time.Until(t); {
+	case t.IsZero():
+	case left <= 0:
+		close(d.ch)
+	default:
+		ch := d.ch
+		d.timer = time.AfterFunc(left, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if d.ch == ch {
+				close(ch)
+			}
+		})
+	}
+	// Those who wait for the old deadline look again.
+	if old != nil {
+		select {
+		case <-old:
+		default:
+			close(old)
+		}
+	}
+}
+
+func (d *deadline) stop() { d.set(time.Time{}) }
+
+func (d *deadline) passed() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ch == nil {
+		d.ch = make(chan struct{})
+	}
+	return d.ch
+}
+
+func (d *deadline) isPassed() bool {
+	select {
+	case <-d.passed():
+		return true
+	default:
+		return false
+	}
+}
