@@ -55,6 +55,7 @@ type abilities struct {
 	release  remote.Releaser
 	renew    remote.Renewer
 	counter  remote.Counter
+	doubt    remote.Doubter
 	announce bool
 }
 
@@ -94,6 +95,7 @@ func (c *Cache[K, V]) bind(t remote.Tier) {
 	c.can.release, _ = t.(remote.Releaser)
 	c.can.renew, _ = t.(remote.Renewer)
 	c.can.counter, _ = t.(remote.Counter)
+	c.can.doubt, _ = t.(remote.Doubter)
 	if a, ok := t.(remote.Announcer); ok {
 		c.can.announce = a.Announces()
 	}

@@ -14,11 +14,11 @@ func (c *Cache[K, V]) follow(e remote.Event) {
 		c.heard.Store(true)
 		// What was loaded before the subscription stood may have been dropped
 		// unheard.
-		c.disown()
+		c.disownHeard()
 	case remote.Gap:
 		c.counts.gaps.Add(1)
 		c.heard.Store(false)
-		c.disown()
+		c.disownHeard()
 		c.o.Logger.Warn("strata: gap on the bus", slog.String("cache", c.o.Name))
 	}
 	for i := range e.Messages {
@@ -35,7 +35,7 @@ func (c *Cache[K, V]) hear(m *remote.Message) {
 	}
 	c.counts.heard.Add(1)
 	if m.Kind == remote.AllDropped {
-		c.disown()
+		c.disownHeard()
 		return
 	}
 	key, err := c.o.Remote.ParseKey(m.Key)
@@ -47,4 +47,13 @@ func (c *Cache[K, V]) hear(m *remote.Message) {
 		return
 	}
 	c.dropLocal(key, m.Kind == remote.Expired)
+}
+
+// disownHeard disowns L1, and makes the tier look for what has been dropped
+// elsewhere before it brings anything back.
+func (c *Cache[K, V]) disownHeard() {
+	if c.can.doubt != nil {
+		c.can.doubt.Doubt()
+	}
+	c.disown()
 }

@@ -54,8 +54,8 @@ type Tier interface {
 	Extend(ctx context.Context, key string, fresh, left time.Duration, l Lease, id ID) (refused bool, err error)
 }
 
-// ID names one stored value of one key: a later value of the key has another.
-// Zero means none.
+// ID names one stored value of one key: it is the token under which the value
+// was put, so a later value of the key has another. Zero means none.
 type ID uint64
 
 // Held is what a Tier holds under a key. The zero Held means absent.
@@ -150,9 +150,17 @@ type Binder interface {
 }
 
 // AllDropper is a Tier that can make everything in its space absent at once,
-// in constant time.
+// in constant time. Instances elsewhere may take up to a second to notice,
+// unless they are told to [Doubter.Doubt].
 type AllDropper interface {
 	DropAll(ctx context.Context) error
+}
+
+// Doubter is a Tier that remembers something about its space from one operation
+// to the next. Doubt tells it that another instance may have changed that: all
+// operations that begin from now on ask anew.
+type Doubter interface {
+	Doubt()
 }
 
 // Releaser is a Tier that can give a lease back before it runs out, so that
