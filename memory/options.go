@@ -39,7 +39,8 @@ type Options[K comparable, V any] struct {
 	// has left, with the reason; nil means that nobody wants to know. It runs
 	// in the method that removed the value, or in the background for one that
 	// expired, and so in several goroutines at once. A panic in it is caught and
-	// counted in Stats.CallbackPanics. It must not call Close.
+	// counted in Stats.CallbackPanics. It may use the cache, but must not call
+	// Close, and storing what was evicted evicts again.
 	OnEvict func(key K, value V, why Reason)
 }
 

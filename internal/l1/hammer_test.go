@@ -63,10 +63,12 @@ func hammer(c *Cache[int, int], r *rand.Rand, n int) (stored int64) {
 				c.Swap(e, until(k, e.Value, dead))
 			}
 		case 3:
-			if r.IntN(500) == 0 {
+			switch r.IntN(500) {
+			case 0:
 				c.Clear()
+			case 1:
+				c.Hottest(3)
 			}
-			c.Hottest(3)
 		case 4, 5, 6:
 			removed, o := c.SetIf(nil, until(k, 0, dead), int64(r.IntN(4)))
 			c.Notify(removed)

@@ -51,7 +51,7 @@ func TestTableWithCollidingHashes(t *testing.T) {
 		{"one home", 1, 3, 90},
 		{"last home", 1, 1, 90},
 		{"two homes", 2, 1, 150},
-		{"saturated counts", 1, 2, 1500},
+		{"saturated counts", 1, 2, 400},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, uint64(x.n)))

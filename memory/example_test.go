@@ -1,0 +1,92 @@
+package memory_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/strata-cache/strata/memory"
+)
+
+func Example() {
+	cache, err := memory.New(memory.Options[string, int]{MaxEntries: 1000, TTL: time.Minute})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cache.Close()
+
+	cache.Set("answer", 42)
+	v, ok := cache.Get("answer")
+	fmt.Println(v, ok)
+	_, ok = cache.Get("question")
+	fmt.Println(ok)
+	// Output:
+	// 42 true
+	// false
+}
+
+// Bound a cache by the memory its values take, and let go of what they hold.
+func ExampleNew_weight() {
+	cache, err := memory.New(memory.Options[string, []byte]{
+		MaxWeight: 1 << 10,
+		Weigh:     func(key string, value []byte) int64 { return int64(len(key) + len(value)) },
+		OnEvict: func(key string, _ []byte, why memory.Reason) {
+			fmt.Println(key, why)
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	cache.Set("a", make([]byte, 600))
+	cache.Set("b", make([]byte, 600))
+	fmt.Println(cache.Len(), cache.Weight())
+	fmt.Println(cache.Set("c", make([]byte, 2000)))
+	cache.Close()
+	// Output:
+	// a evicted
+	// 1 601
+	// false
+	// b cleared
+}
+
+// Count in a cache without losing an update to another goroutine.
+func ExampleCache_Compute() {
+	visits, err := memory.New(memory.Options[string, int]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer visits.Close()
+
+	count := func(n int, _ bool) (int, memory.Op) { return n + 1, memory.Store }
+	visits.Compute("home", count)
+	n, _ := visits.Compute("home", count)
+	fmt.Println(n)
+	// Output: 2
+}
+
+// Let one of several goroutines have its value kept.
+func ExampleCache_SetIfAbsent() {
+	cache, err := memory.New(memory.Options[string, string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cache.Close()
+
+	fmt.Println(cache.SetIfAbsent("leader", "ada"))
+	fmt.Println(cache.SetIfAbsent("leader", "grace"))
+	// Output:
+	// ada true
+	// ada false
+}
+
+func ExampleNew_errors() {
+	_, err := memory.New(memory.Options[string, int]{MaxEntries: -1, MaxWeight: 100, TTL: -time.Second})
+	fmt.Println(err)
+	// Output:
+	// memory: MaxEntries: negative
+	// memory: MaxWeight: needs Weigh
+	// memory: TTL: negative
+}
