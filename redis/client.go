@@ -21,7 +21,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
@@ -31,9 +30,8 @@ import (
 // Client talks to one server over a pool of connections. It is safe for
 // concurrent use. Make it with [New].
 type Client struct {
-	o       Options
-	pool    *netpool.Pool[*conn]
-	retried atomic.Uint64
+	o    Options
+	pool *netpool.Pool[*conn]
 
 	mu     sync.Mutex // guards below
 	subs   map[*Subscription]struct{}
@@ -100,15 +98,7 @@ type Stats struct {
 }
 
 // Stats returns the counters and the state of the pool.
-func (c *Client) Stats() Stats {
-	p := c.pool.Stats()
-	return Stats{
-		Reused: p.Reused, Waited: p.Waited, Expired: p.Expired,
-		Dials: p.Dials, DialErrors: p.DialErrors,
-		Stale: p.Stale, Broken: p.Broken, Retried: c.retried.Load(),
-		Open: p.Open, Idle: p.Idle, Waiting: p.Waiting,
-	}
-}
+func (c *Client) Stats() Stats { return Stats(c.pool.Stats()) }
 
 // Ping asks the server for a sign of life.
 func (c *Client) Ping(ctx context.Context) error { return c.Do(ctx, "PING").Err() }
@@ -199,11 +189,10 @@ func (c *Client) attempt(ctx context.Context, now time.Time, name string, f func
 			return cn, calm, err
 		}
 		c.pool.Lost(cn)
-		if again || !SafeToRetry(err) && !readOnly(name) {
+		if again || !SafeToRetry(err) && !resp.ReadsOnly(name) {
 			return cn, calm, err
 		}
-		c.pool.Put(cn, true, now) // closed: its generation is lost
-		c.retried.Add(1)
+		c.pool.Retry(cn, now)
 	}
 }
 
@@ -217,20 +206,12 @@ func commandName(args []any) (string, error) {
 	if !ok || name == "" {
 		return "", errors.New("redis: command is not a string")
 	}
-	name = strings.ToUpper(name)
-	switch name {
-	case "SELECT", "AUTH", "HELLO", "RESET", "QUIT", "MONITOR", "SYNC", "PSYNC", "REPLCONF",
-		"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE",
-		"MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH", "ASKING", "READONLY", "READWRITE":
+	name, sub := strings.ToUpper(name), ""
+	if len(args) > 1 && name == "CLIENT" {
+		sub, _ = textArg(args[1])
+	}
+	if resp.ChangesConnection(name, strings.ToUpper(sub)) {
 		return "", errors.New("redis: " + name + " changes the connection, which others use next")
-	case "CLIENT":
-		if len(args) < 2 {
-			break
-		}
-		sub, _ := textArg(args[1])
-		if sub = strings.ToUpper(sub); sub == "REPLY" || sub == "TRACKING" {
-			return "", errors.New("redis: CLIENT " + sub + " changes the connection, which others use next")
-		}
 	}
 	return name, nil
 }
@@ -243,18 +224,4 @@ func textArg(arg any) (string, bool) {
 		return string(v), true
 	}
 	return "", false
-}
-
-// readOnly reports whether a command can be sent twice without harm because it
-// only reads.
-func readOnly(name string) bool {
-	switch name {
-	case "GET", "MGET", "STRLEN", "GETRANGE", "EXISTS", "TYPE", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME",
-		"HGET", "HMGET", "HGETALL", "HKEYS", "HVALS", "HLEN", "HEXISTS", "HSTRLEN", "HSCAN",
-		"LLEN", "LRANGE", "LINDEX", "SCARD", "SISMEMBER", "SMISMEMBER", "SMEMBERS", "SSCAN",
-		"ZSCORE", "ZMSCORE", "ZCARD", "ZCOUNT", "ZRANK", "ZRANGE", "ZSCAN",
-		"PING", "ECHO", "TIME", "INFO", "DBSIZE", "SCAN", "KEYS", "EVAL_RO", "EVALSHA_RO":
-		return true
-	}
-	return false
 }

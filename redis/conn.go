@@ -78,94 +78,22 @@ func connect(ctx context.Context, o *Options) (*conn, error) {
 	return c, nil
 }
 
-// greet authenticates and brings the connection into the wanted state: with
-// one HELLO where the server knows it, in RESP2 otherwise.
+// greet brings the connection into the wanted state.
 func (c *conn) greet(o *Options) error {
-	hello := []any{"HELLO", "3"}
-	if o.Password != "" {
-		user := o.Username
-		if user == "" {
-			user = "default"
+	g := resp.Greeting{Username: o.Username, Password: o.Password, Name: o.ClientName, DB: o.DB}
+	refused, err := g.Do(func(args ...any) (resp.Value, error) {
+		if err := c.command(args); err != nil {
+			return resp.Value{}, err
 		}
-		hello = append(hello, "AUTH", user, o.Password)
-	}
-	if o.ClientName != "" {
-		hello = append(hello, "SETNAME", o.ClientName)
-	}
-	r, err := c.ask(hello...)
-	if err != nil {
-		return err
-	}
-	var refused *Error
-	if errors.As(r.err, &refused) {
-		unknown := refused.Code == "ERR" || refused.Code == "NOPROTO" || refused.Code == "NOPERM"
-		if !unknown || strings.HasPrefix(refused.Message, "max number of clients") {
-			return redact(refused, o)
+		if err := c.flush(true); err != nil {
+			return resp.Value{}, err
 		}
-		if err := c.greet2(o); err != nil {
-			return err
-		}
+		return c.read()
+	})
+	if err == nil && refused != "" {
+		err = serverError([]byte(refused))
 	}
-	if o.DB == 0 {
-		return nil
-	}
-	return c.demand(o, "SELECT", o.DB)
-}
-
-// greet2 is the greeting without HELLO.
-func (c *conn) greet2(o *Options) error {
-	if o.Password != "" {
-		auth := []any{"AUTH", o.Password}
-		if o.Username != "" {
-			auth = []any{"AUTH", o.Username, o.Password}
-		}
-		if err := c.demand(o, auth...); err != nil {
-			return err
-		}
-	}
-	if o.ClientName != "" {
-		// A name is a convenience; a server without names will do.
-		_, err := c.ask("CLIENT", "SETNAME", o.ClientName)
-		return err
-	}
-	return nil
-}
-
-// ask sends a command during the greeting. Only a broken connection is an
-// error.
-func (c *conn) ask(args ...any) (Reply, error) {
-	if err := c.command(args); err != nil {
-		return Reply{}, err
-	}
-	if err := c.flush(true); err != nil {
-		return Reply{}, err
-	}
-	v, err := c.read()
-	return newReply(v), err
-}
-
-// demand is ask for commands that must succeed.
-func (c *conn) demand(o *Options, args ...any) error {
-	r, err := c.ask(args...)
-	if err != nil {
-		return err
-	}
-	var refused *Error
-	if errors.As(r.err, &refused) {
-		return redact(refused, o)
-	}
-	return nil
-}
-
-// redact keeps credentials out of an answer to a greeting: some servers repeat
-// the command they did not understand.
-func redact(e *Error, o *Options) error {
-	for _, secret := range []string{o.Password, o.Username} {
-		if secret != "" {
-			e.Message = strings.ReplaceAll(e.Message, secret, "***")
-		}
-	}
-	return e
+	return err
 }
 
 // exchange runs f, which writes and reads, under the context and its deadline,

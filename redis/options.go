@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/strata-cache/strata/internal/resp"
 )
 
 // Options say how a [Client] reaches its server. The zero Options reach
@@ -158,69 +158,16 @@ func (o Options) GoString() string { return o.String() }
 // database may be given as ?db=n in all forms. Special characters in user and
 // password are written as %XX. Errors never repeat the URL.
 func ParseURL(s string) (Options, error) {
-	u, err := url.Parse(s)
+	e, err := resp.ParseURL(s)
 	if err != nil {
-		// The parser's own error holds the URL, and with it the password.
-		return Options{}, errors.New("redis: url: cannot be parsed (special characters in user and password are written as %XX)")
+		return Options{}, fmt.Errorf("redis: url: %w", err)
 	}
-	var o Options
-	if u.User != nil {
-		o.Username = u.User.Username()
-		o.Password, _ = u.User.Password()
-		if o.Username != "" && o.Password == "" {
-			return Options{}, errors.New("redis: url: user without password")
-		}
+	o := Options{Network: "tcp", Addr: net.JoinHostPort(e.Host, e.Port), Username: e.Username, Password: e.Password, DB: e.DB}
+	if e.Path != "" {
+		o.Network, o.Addr = "unix", e.Path
 	}
-	db := ""
-	switch u.Scheme {
-	case "redis", "rediss":
-		host, port := u.Hostname(), u.Port()
-		if host == "" {
-			host = "localhost"
-		}
-		if port == "" {
-			port = "6379"
-		}
-		o.Network, o.Addr = "tcp", net.JoinHostPort(host, port)
-		if u.Scheme == "rediss" {
-			o.TLS = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
-		}
-		db = strings.TrimPrefix(u.Path, "/")
-	case "unix":
-		if u.Host != "" || u.Path == "" {
-			return Options{}, errors.New("redis: url: unix needs an absolute path, as in unix:///run/redis.sock")
-		}
-		o.Network, o.Addr = "unix", u.Path
-	default:
-		return Options{}, errors.New("redis: url: scheme is not redis, rediss or unix")
+	if e.TLS {
+		o.TLS = &tls.Config{ServerName: e.Host, MinVersion: tls.VersionTLS12}
 	}
-	return o, o.setDB(db, u)
-}
-
-func (o *Options) setDB(path string, u *url.URL) error {
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil || u.Fragment != "" {
-		return errors.New("redis: url: bad query")
-	}
-	for name, values := range query {
-		switch {
-		case name != "db":
-			return errors.New("redis: url: the only parameter is db")
-		case len(values) > 1 || path != "":
-			return errors.New("redis: url: database given twice")
-		}
-		path = values[0]
-		if path == "" {
-			path = "?"
-		}
-	}
-	if path == "" {
-		return nil
-	}
-	n, err := strconv.ParseUint(path, 10, 31)
-	if err != nil {
-		return errors.New("redis: url: database is not a number")
-	}
-	o.DB = int(n)
-	return nil
+	return o, nil
 }

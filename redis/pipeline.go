@@ -5,9 +5,9 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
-	"os"
-	"sync"
+	"slices"
 
+	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -27,19 +27,19 @@ func NewScript(text string) *Script {
 // Eval runs a script with keys and arguments, which may be of the types that
 // [Client.Do] takes. A script that the server does not know is sent and run.
 func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any) Reply {
-	reply := c.eval(ctx, s, false, keys, args)
+	reply := c.eval(ctx, "EVALSHA", s.digest, keys, args)
 	if unknownScript(reply.err) {
-		reply = c.eval(ctx, s, true, keys, args)
+		reply = c.eval(ctx, "EVAL", s.text, keys, args)
 	}
 	return reply
 }
 
-func (c *Client) eval(ctx context.Context, s *Script, whole bool, keys []string, args []any) Reply {
+func (c *Client) eval(ctx context.Context, name, script string, keys []string, args []any) Reply {
 	var reply Reply
-	err := c.run(ctx, "EVAL", func(cn *conn) error {
+	err := c.run(ctx, name, func(cn *conn) error {
 		var err error
-		if cn.w, err = appendEval(cn.w, s, whole, keys, args); err != nil {
-			reply.err = err
+		if cn.w, err = resp.AppendEval(cn.w, name, script, keys, args); err != nil {
+			reply.err = argError(err)
 			return nil
 		}
 		if err = cn.flush(true); err != nil {
@@ -53,28 +53,6 @@ func (c *Client) eval(ctx context.Context, s *Script, whole bool, keys []string,
 		return Reply{err: err}
 	}
 	return reply
-}
-
-func appendEval(dst []byte, s *Script, whole bool, keys []string, args []any) ([]byte, error) {
-	out := resp.AppendArray(dst, 3+len(keys)+len(args))
-	if whole {
-		out = append(out, "$4\r\nEVAL\r\n"...)
-		out = resp.AppendString(out, s.text)
-	} else {
-		out = append(out, "$7\r\nEVALSHA\r\n"...)
-		out = resp.AppendString(out, s.digest)
-	}
-	out, _ = resp.AppendArg(out, len(keys))
-	for _, k := range keys {
-		out = resp.AppendString(out, k)
-	}
-	var err error
-	for _, a := range args {
-		if out, err = resp.AppendArg(out, a); err != nil {
-			return dst, argError(err)
-		}
-	}
-	return out, nil
 }
 
 func unknownScript(err error) bool {
@@ -94,7 +72,7 @@ type Pipeline struct {
 }
 
 // queued is what a pipeline remembers of a command: where it ends in the
-// buffer, and of a call of a script, where its keys and arguments begin.
+// buffer, and of a call of a script, where what follows the script begins.
 type queued struct {
 	end    int
 	script *Script
@@ -117,7 +95,7 @@ func (p *Pipeline) Add(args ...any) {
 		if out, err = resp.AppendCommand(p.buf, args...); err == nil {
 			p.buf = out
 			p.cmds = append(p.cmds, queued{end: len(out)})
-			p.reads = p.reads && readOnly(name)
+			p.reads = p.reads && resp.ReadsOnly(name)
 			return
 		}
 		err = argError(err)
@@ -129,25 +107,17 @@ func (p *Pipeline) Add(args ...any) {
 // know the script, the call is repeated with the script's text after all other
 // commands of the pipeline.
 func (p *Pipeline) Eval(s *Script, keys []string, args ...any) {
-	start := len(p.buf)
-	out, err := appendEval(p.buf, s, false, keys, args)
+	argc := 3 + len(keys) + len(args)
+	p.buf = slices.Grow(p.buf, 128) // for the head that is only measured
+	head := len(resp.AppendEvalHead(p.buf, "EVALSHA", s.digest, argc))
+	out, err := resp.AppendEval(p.buf, "EVALSHA", s.digest, keys, args)
 	if err != nil {
-		p.err = errors.Join(p.err, err)
+		p.err = errors.Join(p.err, argError(err))
 		return
 	}
 	p.buf = out
-	argc := 3 + len(keys) + len(args)
-	var head [64]byte
-	lead := len(appendEvalHead(head[:0], argc, s))
-	p.cmds = append(p.cmds, queued{end: len(out), script: s, args: start + lead, argc: argc})
+	p.cmds = append(p.cmds, queued{end: len(out), script: s, args: head, argc: argc})
 	p.reads = false
-}
-
-// appendEvalHead appends what comes in front of the keys of a call by digest.
-func appendEvalHead(dst []byte, argc int, s *Script) []byte {
-	dst = resp.AppendArray(dst, argc)
-	dst = append(dst, "$7\r\nEVALSHA\r\n"...)
-	return resp.AppendString(dst, s.digest)
 }
 
 // Do sends what was queued and returns one reply for each command, in order.
@@ -196,12 +166,10 @@ func (p *Pipeline) sendScripts(ctx context.Context, replies []Reply) error {
 	for _, i := range again {
 		q := p.cmds[i]
 		if sent[q.script] {
-			buf = appendEvalHead(buf, q.argc, q.script)
+			buf = resp.AppendEvalHead(buf, "EVALSHA", q.script.digest, q.argc)
 		} else {
 			sent[q.script] = true
-			buf = resp.AppendArray(buf, q.argc)
-			buf = append(buf, "$4\r\nEVAL\r\n"...)
-			buf = resp.AppendString(buf, q.script.text)
+			buf = resp.AppendEvalHead(buf, "EVAL", q.script.text, q.argc)
 		}
 		buf = append(buf, p.buf[q.args:q.end]...)
 	}
@@ -218,7 +186,8 @@ func (c *Client) roundTrips(ctx context.Context, name string, commands []byte, r
 	got := 0
 	err := c.run(ctx, name, func(cn *conn) error {
 		got = 0
-		return cn.duplex(commands, len(replies) == 1, func() error {
+		write := func() error { return cn.send(commands, len(replies) == 1) }
+		read := func() error {
 			for ; got < len(replies); got++ {
 				v, err := cn.read()
 				if err != nil {
@@ -227,38 +196,17 @@ func (c *Client) roundTrips(ctx context.Context, name string, commands []byte, r
 				replies[got] = newReply(v)
 			}
 			return nil
-		})
+		}
+		if len(commands) >= duplexFrom {
+			return netpool.Duplex(write, read, cn.interrupt)
+		}
+		if err := write(); err != nil {
+			return err
+		}
+		return read()
 	})
 	for i := got; i < len(replies) && err != nil; i++ {
 		replies[i] = Reply{err: err}
 	}
 	return err
-}
-
-// duplex writes commands and reads their replies. What is large is written
-// while it reads: neither end can then be blocked because the other one does
-// not read.
-func (c *conn) duplex(commands []byte, single bool, read func() error) error {
-	if len(commands) < duplexFrom {
-		if err := c.send(commands, single); err != nil {
-			return err
-		}
-		return read()
-	}
-	var wg sync.WaitGroup
-	var writeErr error
-	wg.Go(func() {
-		if writeErr = c.send(commands, single); writeErr != nil {
-			c.interrupt() // the replies will not come
-		}
-	})
-	readErr := read()
-	if readErr != nil {
-		c.interrupt()
-	}
-	wg.Wait()
-	if readErr == nil || writeErr != nil && errors.Is(readErr, os.ErrDeadlineExceeded) {
-		return writeErr // the other one is only its consequence
-	}
-	return readErr
 }

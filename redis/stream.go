@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"time"
 
@@ -42,11 +41,14 @@ func (h *held) arm() error {
 	return h.ctx.Err()
 }
 
-// fail makes an error of what happened to the connection.
-func (h *held) fail(op string, sent bool, err error) error {
+// fail completes an error of the connection.
+func (h *held) fail(err error) error {
 	d, bounded := h.ctx.Deadline()
-	bounded = bounded && !time.Now().Before(d)
-	return explain(h.ctx, bounded, &ConnError{Op: op, Sent: sent, Err: err})
+	err = explain(h.ctx, bounded && !time.Now().Before(d), err)
+	if h.cn.Reused() && lost(err) {
+		h.c.pool.Lost(h.cn)
+	}
+	return err
 }
 
 // release gives the connection back, or closes it unless it is clean.
@@ -126,7 +128,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 		n, err = s.cn.r.Body(p[:min(int64(len(p)), s.left)])
 	}
 	if err != nil {
-		s.err = s.fail("read", true, err)
+		s.err = s.fail(readError(err))
 		return 0, s.err
 	}
 	if s.left -= int64(n); s.left == 0 {
@@ -142,7 +144,7 @@ func (s *Stream) finish() {
 		err = s.cn.r.EndBulk()
 	}
 	if err != nil {
-		s.err = s.fail("read", true, err)
+		s.err = s.fail(readError(err))
 		return
 	}
 	s.err = io.EOF
@@ -151,27 +153,8 @@ func (s *Stream) finish() {
 // WriteTo implements io.WriterTo: it copies the rest of the string to w. It
 // returns how much w took, and the error of w or of the connection.
 func (s *Stream) WriteTo(w io.Writer) (int64, error) {
-	var total int64
 	piece := make([]byte, max(1, min(pieceSize, s.left)))
-	for {
-		n, err := s.Read(piece)
-		if n > 0 {
-			m, werr := w.Write(piece[:n])
-			total += int64(max(0, min(m, n)))
-			if werr == nil && m < n {
-				werr = io.ErrShortWrite
-			}
-			if werr != nil {
-				return total, werr
-			}
-		}
-		if err == io.EOF {
-			return total, nil
-		}
-		if err != nil {
-			return total, err
-		}
-	}
+	return io.CopyBuffer(w, struct{ io.Reader }{s}, piece)
 }
 
 // Close gives the connection back. If the string was not read to its end the
@@ -209,7 +192,7 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (int64, err
 // Options.Timeout bounds each piece and not the whole, and not the time that r
 // takes.
 func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, ttl time.Duration) error {
-	if n < 0 || ttl < 0 || n > int64(c.maxValue()) {
+	if n < 0 || ttl < 0 || c.o.MaxValue > 0 && n > int64(c.o.MaxValue) {
 		return errors.New("redis: length or life out of range")
 	}
 	piece := make([]byte, max(1, min(pieceSize, n)))
@@ -249,13 +232,6 @@ func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, 
 	return reply.Ok()
 }
 
-func (c *Client) maxValue() int {
-	if c.o.MaxValue > 0 {
-		return c.o.MaxValue
-	}
-	return math.MaxInt
-}
-
 // copyFrom writes what is in the buffer, the first piece, and the rest of n
 // bytes from r.
 func (h *held) copyFrom(first, piece []byte, r io.Reader, n int64) error {
@@ -276,12 +252,11 @@ func (h *held) copyFrom(first, piece []byte, r io.Reader, n int64) error {
 func (h *held) write(p []byte) error {
 	h.cn.w = append(h.cn.w, p...)
 	if err := h.arm(); err != nil {
-		return h.fail("write", false, err)
+		return h.fail(&ConnError{Op: "write", Err: err})
 	}
 	if err := h.cn.flush(true); err != nil {
-		var ce *ConnError
-		errors.As(err, &ce)
-		return h.fail("write", false, ce.Err)
+		err.(*ConnError).Sent = false // a part of a command has no effect
+		return h.fail(err)
 	}
 	return nil
 }
@@ -293,9 +268,7 @@ func (h *held) last() (Reply, error) {
 	}
 	v, err := h.cn.read()
 	if err != nil {
-		var ce *ConnError
-		errors.As(err, &ce)
-		return Reply{}, h.fail("read", true, ce.Err)
+		return Reply{}, h.fail(err)
 	}
 	return newReply(v), nil
 }

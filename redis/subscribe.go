@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -238,11 +237,14 @@ func (s *Subscription) session(ctx context.Context) (subscribed bool, err error)
 		if err != nil {
 			return subscribed, explain(ctx, false, readError(err))
 		}
-		e, ack, err := parseEvent(v)
-		if err != nil {
-			return subscribed, err
+		if v.Kind() == resp.Error {
+			return subscribed, serverError(v.Bytes())
 		}
-		if ack {
+		p, err := v.Published()
+		if err != nil {
+			return subscribed, explain(ctx, false, readError(err))
+		}
+		if p.Ack {
 			acks++
 			if acks == len(s.channels)-1 {
 				subscribed = true
@@ -250,8 +252,8 @@ func (s *Subscription) session(ctx context.Context) (subscribed bool, err error)
 			}
 		}
 		// Before Subscribed nothing was promised, so nothing is delivered.
-		if e.Kind == Received && subscribed {
-			s.add(e)
+		if p.Message && subscribed {
+			s.add(Event{Kind: Received, Channel: string(p.Channel), Payload: p.Payload})
 		}
 	}
 }
@@ -283,34 +285,4 @@ func (s *Subscription) await(cn *conn, subscribed bool) error {
 		cn.setDeadline(now.Add(pongWithin))
 	}
 	return nil
-}
-
-// parseEvent understands what a server sends to a subscriber, as an array in
-// RESP2 and as a push in RESP3.
-func parseEvent(v resp.Value) (e Event, ack bool, err error) {
-	switch v.Kind() {
-	case resp.Error:
-		return e, false, serverError(v.Bytes())
-	case resp.Array, resp.Push:
-	default:
-		return e, false, nil // PONG
-	}
-	var part [3]resp.Value
-	i := 0
-	for p := range v.Elems() {
-		if i < len(part) {
-			part[i] = p
-		}
-		i++
-	}
-	switch string(part[0].Bytes()) {
-	case "subscribe":
-		return e, true, nil
-	case "message":
-		if i != 3 || part[1].Kind() != resp.Bulk || part[2].Kind() != resp.Bulk {
-			return e, false, fmt.Errorf("%w: message of a wrong shape", ErrProtocol)
-		}
-		return Event{Kind: Received, Channel: string(part[1].Bytes()), Payload: part[2].Bytes()}, false, nil
-	}
-	return e, false, nil
 }

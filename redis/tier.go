@@ -3,19 +3,14 @@ package redis
 import (
 	"context"
 	"errors"
-	"hash/fnv"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/redis/internal/layout"
 	"github.com/strata-cache/strata/remote"
 )
-
-// Lanes is the number of slices that the keys of a cache are divided into.
-// Each has one sequence of drops, and lives in one slot of a cluster.
-const Lanes = 1024
 
 // maxTierKey is the longest key of a cache, in bytes, that a Tier takes. Redis
 // would take more; a key that long is a value that went astray.
@@ -25,21 +20,13 @@ const maxTierKey = 64 << 10
 // optional abilities, shared by any number of caches: each binds its own part
 // by its name.
 //
-// An entry is a hash, so that one command reads a value with its state, one
-// drop removes the values of all types, and a life can be changed without
-// sending the value again:
+// An entry is a hash that holds the values of all types under a key with
+// their states. A read is one HMGET; all that changes something is a script,
+// so that what may be stored is decided where it is stored. The package's
+// internal folder layout describes both.
 //
-//	strata:{name:lane}=key    v<schema>  the sealed value
-//	                          s<schema>  fresh until, left until (ms of the server's clock), id, word
-//	                          l<schema>  lease: token, until
-//	                          t          token of the last drop: token, until
-//	                          h          hold: until
-//	strata:{name:lane}lane    c          sequence of the lane's drops
-//	strata:{name}word         epoch, count
-//
-// The word changes when everything is dropped at once. A value whose state has
-// another word is absent. An instance asks for the word when it has not for a
-// second, together with whatever it reads then.
+// An instance asks for the word, which changes when everything is dropped at
+// once, when it has not for a second, together with whatever it reads then.
 //
 // The server must allow EVAL and EVALSHA. What the Tier cannot read is absent
 // and counted.
@@ -48,17 +35,9 @@ type Tier struct {
 	scripts *scripts
 	foreign *atomic.Uint64
 	space   remote.Space
-	names   names
+	names   layout.Names
 	word    *wordHolder
 	words   *wordHolders
-}
-
-// names are the parts of key names that do not change.
-type names struct {
-	lane, word, channel    string
-	value, state           string
-	schema, dropped, faded string
-	all                    string
 }
 
 // NewTier returns a tier on c's server. The client stays the caller's to
@@ -72,23 +51,30 @@ func NewTier(c *Client) *Tier {
 func (t *Tier) Bind(s remote.Space) remote.Tier { return t.bind(s) }
 
 func (t *Tier) bind(s remote.Space) *Tier {
-	schema := strconv.FormatUint(s.Schema, 16)
-	from := strconv.FormatUint(s.Instance, 16)
 	b := *t
 	b.space = s
 	b.word = t.words.of(s.Name)
-	b.names = names{
-		lane:    "strata:{" + s.Name + ":",
-		word:    "strata:{" + s.Name + "}word",
-		channel: channelOf(s.Name),
-		value:   "v" + schema,
-		state:   "s" + schema,
-		schema:  schema,
-		dropped: messageHead(remote.Dropped, from),
-		faded:   messageHead(remote.Expired, from),
-		all:     messageHead(remote.AllDropped, from) + "0 0 ",
-	}
+	b.names = layout.NewNames(s)
 	return &b
+}
+
+// scripts are the layout's scripts, ready to be called by their digests.
+type scripts struct {
+	acquire, put, drop, extend, release, renew, word, dropAll, clean *Script
+}
+
+func newScripts() *scripts {
+	return &scripts{
+		acquire: NewScript(layout.Acquire),
+		put:     NewScript(layout.Put),
+		drop:    NewScript(layout.Drop),
+		extend:  NewScript(layout.Extend),
+		release: NewScript(layout.Release),
+		renew:   NewScript(layout.Renew),
+		word:    NewScript(layout.Word),
+		dropAll: NewScript(layout.DropAll),
+		clean:   NewScript(layout.Clean),
+	}
 }
 
 // Announces is true: a drop and its announcement are one step.
@@ -97,24 +83,6 @@ func (t *Tier) Announces() bool { return true }
 // Foreign is the number of values that were there but not readable as an
 // entry. The count is shared by all parts of the tier.
 func (t *Tier) Foreign() uint64 { return t.foreign.Load() }
-
-// laneOf returns the lane of a key.
-func laneOf(key string) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(key))
-	return int(h.Sum32() % Lanes)
-}
-
-// entryKey is the name of the hash that holds key.
-func (t *Tier) entryKey(key string) string {
-	return t.names.lane + strconv.Itoa(laneOf(key)) + "}=" + key
-}
-
-// laneKey is the name of the hash that holds a lane's sequence, in the slot of
-// the lane's entries.
-func (t *Tier) laneKey(lane int) string {
-	return t.names.lane + strconv.Itoa(lane) + "}lane"
-}
 
 func tooLong(key string) error {
 	if len(key) > maxTierKey {
@@ -125,8 +93,6 @@ func tooLong(key string) error {
 
 // newToken returns a token that is not zero.
 func newToken() uint64 { return rand.Uint64() | 1 }
-
-func base16(n uint64) string { return strconv.FormatUint(n, 16) }
 
 // millis is d in milliseconds, at least one if d is positive.
 func millis(d time.Duration) int64 {
@@ -148,7 +114,7 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	}
 	ask, w := t.word.due(time.Now())
 	if len(keys) == 1 && !ask {
-		r := t.c.Do(ctx, "HMGET", t.entryKey(keys[0]), t.names.value, t.names.state)
+		r := t.c.Do(ctx, "HMGET", t.names.Entry(keys[0]), t.names.Value, t.names.State)
 		h, err := t.held(r, w)
 		if err != nil {
 			return nil, err
@@ -164,10 +130,10 @@ func (t *Tier) getMany(ctx context.Context, keys []string, ask bool, w *word) ([
 	p := t.c.Pipeline()
 	sent := time.Now()
 	if ask {
-		p.Eval(t.scripts.word, []string{t.names.word}, base16(newToken()))
+		p.Eval(t.scripts.word, []string{t.names.Word}, layout.Hex(newToken()))
 	}
 	for _, k := range keys {
-		p.Add("HMGET", t.entryKey(k), t.names.value, t.names.state)
+		p.Add("HMGET", t.names.Entry(k), t.names.Value, t.names.State)
 	}
 	replies, err := p.Do(ctx)
 	if err != nil {
@@ -223,50 +189,26 @@ func (t *Tier) open(value, state Reply, w *word) (remote.Held, error) {
 	if err != nil {
 		return remote.Held{}, err
 	}
-	s, ok := parseState(text)
+	s, ok := layout.ParseState(text)
 	if !ok {
 		t.foreign.Add(1)
 		return remote.Held{}, nil
 	}
 	now := w.now(time.Now())
-	if s.word != w.text || s.left <= now {
+	if s.Word != w.text || s.Left <= now {
 		return remote.Held{}, nil
 	}
 	h := remote.Held{
-		ID:    remote.ID(s.id),
-		Fresh: max(0, time.Duration(s.fresh-now)*time.Millisecond),
-		Left:  time.Duration(s.left-now) * time.Millisecond,
-		Soft:  s.fresh == 0,
+		ID:    remote.ID(s.ID),
+		Fresh: max(0, time.Duration(s.Fresh-now)*time.Millisecond),
+		Left:  time.Duration(s.Left-now) * time.Millisecond,
+		Soft:  s.Fresh == 0,
 	}
 	if value.IsNull() {
 		return h, nil
 	}
 	h.Data, err = value.Bytes()
 	return h, err
-}
-
-// state is what an entry knows of a value. Times are in ms of the server's
-// clock.
-type state struct {
-	fresh, left int64
-	id          uint64
-	word        string
-}
-
-func parseState(s string) (st state, ok bool) {
-	fresh, s, ok1 := strings.Cut(s, " ")
-	left, s, ok2 := strings.Cut(s, " ")
-	id, word, ok3 := strings.Cut(s, " ")
-	if !ok1 || !ok2 || !ok3 || word == "" {
-		return st, false
-	}
-	var errs [3]error
-	st.fresh, errs[0] = strconv.ParseInt(fresh, 10, 53)
-	st.left, errs[1] = strconv.ParseInt(left, 10, 53)
-	st.id, errs[2] = strconv.ParseUint(id, 16, 64)
-	st.word = word
-	ok = errs == [3]error{} && st.fresh >= 0 && st.left >= 0 && st.id != 0
-	return st, ok
 }
 
 func wrongType(err error) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/strata-cache/strata/redis/internal/layout"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -18,9 +19,9 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	if err != nil {
 		return remote.Held{}, none, err
 	}
-	token, entry := newToken(), t.entryKey(key)
+	token, entry := newToken(), t.names.Entry(key)
 	ask := func() Reply {
-		return t.c.Eval(ctx, t.scripts.acquire, []string{entry}, t.names.schema, base16(token), millis(d), w.text)
+		return t.c.Eval(ctx, t.scripts.acquire, []string{entry}, t.names.Schema, layout.Hex(token), millis(d), w.text)
 	}
 	r := ask()
 	if wrongType(r.Err()) {
@@ -88,7 +89,7 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 		}
 	}
 	if len(puts) == 1 {
-		n, err := t.c.Eval(ctx, t.scripts.put, []string{t.entryKey(puts[0].Key)}, t.putArgs(&puts[0])...).Int()
+		n, err := t.c.Eval(ctx, t.scripts.put, []string{t.names.Entry(puts[0].Key)}, t.putArgs(&puts[0])...).Int()
 		if err == nil && n == 0 {
 			refused = []int{0}
 		}
@@ -96,7 +97,7 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 	}
 	p := t.c.Pipeline()
 	for i := range puts {
-		p.Eval(t.scripts.put, []string{t.entryKey(puts[i].Key)}, t.putArgs(&puts[i])...)
+		p.Eval(t.scripts.put, []string{t.names.Entry(puts[i].Key)}, t.putArgs(&puts[i])...)
 	}
 	replies, err := p.Do(ctx)
 	if err != nil {
@@ -115,7 +116,7 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 }
 
 func (t *Tier) putArgs(p *remote.Put) []any {
-	return []any{t.names.schema, base16(p.Lease.Token), p.Lease.Word, millis(p.Fresh), millis(p.Left), p.Data}
+	return []any{t.names.Schema, layout.Hex(p.Lease.Token), p.Lease.Word, millis(p.Fresh), millis(p.Left), p.Data}
 }
 
 // maxValue is the largest value that the client would read back.
@@ -173,7 +174,7 @@ func (t *Tier) dropped(ctx context.Context, d *remote.Drop, token uint64, r Repl
 	if !wrongType(r.Err()) {
 		return r.Err()
 	}
-	if err := t.clean(ctx, t.entryKey(d.Key)); err != nil {
+	if err := t.clean(ctx, t.names.Entry(d.Key)); err != nil {
 		return err
 	}
 	keys, args := t.dropArgs(d, token)
@@ -181,16 +182,15 @@ func (t *Tier) dropped(ctx context.Context, d *remote.Drop, token uint64, r Repl
 }
 
 func (t *Tier) dropArgs(d *remote.Drop, token uint64) (keys []string, args []any) {
-	how, head, tok := "hard", t.names.dropped, ""
+	how, tok := "hard", ""
 	if d.Soft {
-		how, head = "soft", t.names.faded
+		how = "soft"
 	}
 	if token != 0 {
-		tok = base16(token)
+		tok = layout.Hex(token)
 	}
-	lane := laneOf(d.Key)
-	return []string{t.entryKey(d.Key), t.laneKey(lane)},
-		[]any{how, tok, millis(d.Token), millis(d.Hold), t.names.channel, withLane(head, lane), d.Key}
+	return []string{t.names.Entry(d.Key), t.names.Lane(d.Key)},
+		[]any{how, tok, millis(d.Token), millis(d.Hold), t.names.Channel, t.names.DropHead(d.Key, d.Soft), d.Key}
 }
 
 // Extend gives the held value new lives.
@@ -198,8 +198,8 @@ func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration
 	if err := tooLong(key); err != nil {
 		return false, err
 	}
-	n, err := t.c.Eval(ctx, t.scripts.extend, []string{t.entryKey(key)},
-		t.names.schema, base16(l.Token), l.Word, millis(fresh), millis(left), base16(uint64(id))).Int()
+	n, err := t.c.Eval(ctx, t.scripts.extend, []string{t.names.Entry(key)},
+		t.names.Schema, layout.Hex(l.Token), l.Word, millis(fresh), millis(left), layout.Hex(uint64(id))).Int()
 	return n == 0, err
 }
 
@@ -208,7 +208,7 @@ func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
 	if err := tooLong(key); err != nil {
 		return err
 	}
-	return t.c.Eval(ctx, t.scripts.release, []string{t.entryKey(key)}, t.names.schema, base16(l.Token)).Err()
+	return t.c.Eval(ctx, t.scripts.release, []string{t.names.Entry(key)}, t.names.Schema, layout.Hex(l.Token)).Err()
 }
 
 // Renew prolongs a lease.
@@ -216,6 +216,6 @@ func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Dur
 	if err := tooLong(key); err != nil {
 		return false, err
 	}
-	n, err := t.c.Eval(ctx, t.scripts.renew, []string{t.entryKey(key)}, t.names.schema, base16(l.Token), millis(d)).Int()
+	n, err := t.c.Eval(ctx, t.scripts.renew, []string{t.names.Entry(key)}, t.names.Schema, layout.Hex(l.Token), millis(d)).Int()
 	return n == 1, err
 }

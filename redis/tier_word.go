@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/strata-cache/strata/redis/internal/layout"
 )
 
 // wordAge is how old an instance lets its knowledge of the word become, and so
@@ -103,7 +105,7 @@ func (t *Tier) current(ctx context.Context) (*word, error) {
 		return w, nil
 	}
 	sent := time.Now()
-	w, err := parseWord(t.c.Eval(ctx, t.scripts.word, []string{t.names.word}, base16(newToken())), sent)
+	w, err := parseWord(t.c.Eval(ctx, t.scripts.word, []string{t.names.Word}, layout.Hex(newToken())), sent)
 	t.word.asked(w)
 	return w, err
 }
@@ -112,7 +114,7 @@ func (t *Tier) current(ctx context.Context) (*word, error) {
 // at once, for others when they ask for the word next.
 func (t *Tier) DropAll(ctx context.Context) error {
 	sent := time.Now()
-	r := t.c.Eval(ctx, t.scripts.dropAll, []string{t.names.word}, base16(newToken()), t.names.channel, t.names.all)
+	r := t.c.Eval(ctx, t.scripts.dropAll, []string{t.names.Word}, layout.Hex(newToken()), t.names.Channel, t.names.AllDropped())
 	w, err := parseWord(r, sent)
 	if err != nil {
 		return err

@@ -1,0 +1,38 @@
+package layout
+
+import (
+	"strconv"
+	"strings"
+)
+
+// State is what an entry knows of a value. Times are in ms of the server's
+// clock.
+type State struct {
+	// Fresh and Left are until when the value is fresh, and kept. Fresh is
+	// zero after a soft drop.
+	Fresh, Left int64
+	// ID is the token under which the value was put.
+	ID uint64
+	// Word is the word of the name space from then.
+	Word string
+}
+
+// ParseState reads what the scripts write. It reports false for everything
+// else.
+func ParseState(s string) (st State, ok bool) {
+	fresh, s, ok1 := strings.Cut(s, " ")
+	left, s, ok2 := strings.Cut(s, " ")
+	id, word, ok3 := strings.Cut(s, " ")
+	if !ok1 || !ok2 || !ok3 || word == "" {
+		return State{}, false
+	}
+	var errs [3]error
+	st.Fresh, errs[0] = strconv.ParseInt(fresh, 10, 53) // what Lua's numbers hold
+	st.Left, errs[1] = strconv.ParseInt(left, 10, 53)
+	st.ID, errs[2] = strconv.ParseUint(id, 16, 64)
+	st.Word = word
+	if errs != [3]error{} || st.Fresh < 0 || st.Left < 0 || st.ID == 0 {
+		return State{}, false
+	}
+	return st, true
+}
