@@ -1,35 +1,57 @@
 package l1
 
-// over reports whether a bound is exceeded.
-func (c *Cache[K, V]) over() bool {
-	return c.entries.Load() > c.maxEntries.Load() || c.weight.Load() > c.maxWeight.Load()
+// change is what a writer has added to its shard, or removed, and not settled
+// yet.
+type change struct{ entries, weight int64 }
+
+// settle adds a change to the counts of the shard and of the cache. It needs
+// the shard's mutex. A writer settles once, after it has evicted: in a full
+// cache most changes come to nothing, and then the counts that all processors
+// share are not written to.
+func (c *Cache[K, V]) settle(s *shard[K, V], d change) {
+	if d.entries != 0 {
+		s.entries.Add(d.entries)
+		c.entries.Add(d.entries)
+	}
+	if d.weight != 0 {
+		s.weight.Add(d.weight)
+		c.weight.Add(d.weight)
+	}
+}
+
+// over reports whether a bound is exceeded, counting what the caller has not
+// settled.
+func (c *Cache[K, V]) over(d change) bool {
+	return c.entries.Load()+d.entries > c.maxEntries.Load() || c.weight.Load()+d.weight > c.maxWeight.Load()
 }
 
 // crowded reports whether a shard holds about its share, or more, of that
 // which is too much. Evicting only from such shards keeps them even; the eighth
 // of slack lets nearly all writers evict where they have the lock already.
-func (c *Cache[K, V]) crowded(s *shard[K, V]) bool {
+func (c *Cache[K, V]) crowded(s *shard[K, V], d change) bool {
 	n := int64(len(c.shards))
-	if total := c.entries.Load(); total > c.maxEntries.Load() {
-		return s.entries.Load() >= (total-total/8)/n
+	if total := c.entries.Load() + d.entries; total > c.maxEntries.Load() {
+		return s.entries.Load()+d.entries >= (total-total/8)/n
 	}
-	total := c.weight.Load()
-	return s.weight.Load() >= (total-total/8)/n
+	total := c.weight.Load() + d.weight
+	return s.weight.Load()+d.weight >= (total-total/8)/n
 }
 
 // evict removes entries from a shard while the cache is over a bound and the
-// shard is crowded, or while it has any if forced. It spares keep, and needs
-// the shard's mutex.
-func (c *Cache[K, V]) evict(s *shard[K, V], keep *Entry[K, V], forced bool, removed []Removed[K, V]) []Removed[K, V] {
-	for c.over() && (forced || c.crowded(s)) {
+// shard is crowded, or while it has any if forced. It spares keep, and returns
+// the change for the caller to settle. It needs the shard's mutex.
+func (c *Cache[K, V]) evict(s *shard[K, V], keep *Entry[K, V], forced bool, removed []Removed[K, V], d change) ([]Removed[K, V], change) {
+	for c.over(d) && (forced || c.crowded(s, d)) {
 		e := s.queue.victim(keep)
 		if e == nil {
 			break
 		}
-		c.drop(s, e)
+		s.remove(e)
+		d.entries--
+		d.weight -= e.weight
 		removed = c.note(s, removed, e, Evicted)
 	}
-	return removed
+	return removed, d
 }
 
 // evictAround evicts from the shards after the given one, then from all,
@@ -40,13 +62,15 @@ func (c *Cache[K, V]) evictAround(own int, keep *Entry[K, V], removed []Removed[
 	for _, forced := range []bool{false, true} {
 		for i := range c.shards {
 			s := &c.shards[(own+1+i)%len(c.shards)]
-			if s.entries.Load() == 0 || !forced && !c.crowded(s) {
+			if s.entries.Load() == 0 || !forced && !c.crowded(s, change{}) {
 				continue
 			}
 			s.mu.Lock()
-			removed = c.evict(s, keep, forced, removed)
+			var d change
+			removed, d = c.evict(s, keep, forced, removed, d)
+			c.settle(s, d)
 			s.mu.Unlock()
-			if !c.over() {
+			if !c.over(change{}) {
 				return removed
 			}
 		}
@@ -62,7 +86,7 @@ func (c *Cache[K, V]) Resize(maxEntries, maxWeight int64) []Removed[K, V] {
 		return nil
 	}
 	c.setBounds(maxEntries, maxWeight)
-	if !c.over() {
+	if !c.over(change{}) {
 		return nil
 	}
 	return c.evictAround(0, nil, nil)
@@ -86,9 +110,8 @@ func (c *Cache[K, V]) clear(closing bool) {
 		s := &c.shards[i]
 		s.mu.Lock()
 		s.closed = s.closed || closing
-		head, entries, weight := s.empty()
-		c.entries.Add(-entries)
-		c.weight.Add(-weight)
+		c.settle(s, change{-s.entries.Load(), -s.weight.Load()})
+		head := s.empty()
 		s.mu.Unlock()
 		c.unlink(head)
 	}

@@ -11,8 +11,8 @@ type shard[K comparable, V any] struct {
 	table atomic.Pointer[table[K, V]]
 	_     [56]byte
 
-	// entries and weight change only under mu; others may read them to see who
-	// holds more than its share.
+	// entries and weight change only under mu, through Cache.settle; others may
+	// read them to see who holds more than its share.
 	entries, weight atomic.Int64
 
 	mu     sync.Mutex // guards all below, and changes to the table
@@ -47,19 +47,18 @@ func (s *shard[K, V]) insert(e *Entry[K, V]) {
 	}
 	s.queue.add(e)
 	s.wheel.add(e)
-	s.entries.Add(1)
-	s.weight.Add(e.weight)
 }
 
 // replace puts e in the place of old, which is in the shard and has the same
 // key. e inherits old's standing with the policy.
 func (s *shard[K, V]) replace(old, e *Entry[K, V]) {
-	e.use.Store(old.use.Load())
+	if u := old.use.Load(); u != 0 {
+		e.use.Store(u)
+	}
 	s.table.Load().replace(old, e)
 	s.queue.replace(old, e)
 	s.wheel.remove(old)
 	s.wheel.add(e)
-	s.weight.Add(e.weight - old.weight)
 }
 
 // remove takes out an entry, which is in the shard. A table that has become
@@ -69,8 +68,6 @@ func (s *shard[K, V]) remove(e *Entry[K, V]) {
 	t.remove(e)
 	s.queue.remove(e)
 	s.wheel.remove(e)
-	s.entries.Add(-1)
-	s.weight.Add(-e.weight)
 	if n := s.queue.n; len(t.groups) > 1 && n < t.room()/8 {
 		s.table.Store(t.copied(2 * n))
 	}
@@ -78,12 +75,10 @@ func (s *shard[K, V]) remove(e *Entry[K, V]) {
 
 // empty takes out everything at once and returns it as a list linked by next,
 // which now belongs to the caller.
-func (s *shard[K, V]) empty() (head *Entry[K, V], entries, weight int64) {
-	head, entries, weight = s.queue.head, s.entries.Load(), s.weight.Load()
+func (s *shard[K, V]) empty() (head *Entry[K, V]) {
+	head = s.queue.head
 	s.table.Store(newTable[K, V](0))
 	s.queue = queue[K, V]{}
 	s.wheel = wheel[K, V]{tick: s.wheel.tick}
-	s.entries.Store(0)
-	s.weight.Store(0)
-	return head, entries, weight
+	return head
 }

@@ -25,7 +25,7 @@ func validate[K comparable, V any](t *testing.T, c *Cache[K, V]) {
 	if entries != c.entries.Load() || weight != c.weight.Load() {
 		t.Fatalf("shards hold %d entries of weight %d, the cache says %d of %d", entries, weight, c.entries.Load(), c.weight.Load())
 	}
-	if c.over() {
+	if c.over(change{}) {
 		t.Fatalf("%d entries of weight %d exceed the bounds %d and %d", entries, weight, c.maxEntries.Load(), c.maxWeight.Load())
 	}
 }

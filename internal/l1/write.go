@@ -60,11 +60,12 @@ func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], cond
 		s.mu.Unlock()
 		return removed, TooHeavy
 	}
-	removed := c.place(s, held, e, now)
-	removed = c.evict(s, e, false, removed)
+	removed, d := c.place(s, held, e, now)
+	removed, d = c.evict(s, e, false, removed, d)
+	c.settle(s, d)
 	s.mu.Unlock()
 
-	if c.over() {
+	if c.over(change{}) {
 		removed = c.evictAround(own, e, removed)
 	}
 	c.wakeSweeper(e.Dead)
@@ -72,18 +73,13 @@ func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], cond
 }
 
 // place stores e instead of held, which may be nil. It needs the shard's mutex.
-func (c *Cache[K, V]) place(s *shard[K, V], held, e *Entry[K, V], now int64) []Removed[K, V] {
+func (c *Cache[K, V]) place(s *shard[K, V], held, e *Entry[K, V], now int64) ([]Removed[K, V], change) {
 	if held == nil {
 		s.insert(e)
-		c.entries.Add(1)
-		c.weight.Add(e.weight)
-		return nil
+		return nil, change{1, e.weight}
 	}
 	s.replace(held, e)
-	if e.weight != held.weight {
-		c.weight.Add(e.weight - held.weight)
-	}
-	return c.note(s, nil, held, reasonAt(Replaced, held, now))
+	return c.note(s, nil, held, reasonAt(Replaced, held, now)), change{0, e.weight - held.weight}
 }
 
 // withdraw removes what a key held that was set to something too heavy. It
@@ -100,8 +96,7 @@ func (c *Cache[K, V]) withdraw(s *shard[K, V], held *Entry[K, V], now int64) []R
 // mutex.
 func (c *Cache[K, V]) drop(s *shard[K, V], e *Entry[K, V]) {
 	s.remove(e)
-	c.entries.Add(-1)
-	c.weight.Add(-e.weight)
+	c.settle(s, change{-1, -e.weight})
 }
 
 // note counts a removal and adds it to the list, if somebody wants to know. It
