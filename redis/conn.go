@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -66,7 +67,10 @@ func connect(ctx context.Context, o *Options) (*conn, error) {
 		r:  resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
 	}
 	c.interrupt = func() { nc.SetDeadline(time.Unix(1, 0)) }
-	_, err = c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(o) })
+	calm, err := c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(o) })
+	if err == nil && !calm {
+		err = ctx.Err()
+	}
 	if err != nil {
 		nc.Close()
 		var ce *ConnError
@@ -142,28 +146,18 @@ func explain(ctx context.Context, bounded bool, err error) error {
 			ce.Err = context.DeadlineExceeded
 		}
 	case errors.As(ce.Err, &broken):
-		ce.Err = protocolError{broken}
+		ce.Err = fmt.Errorf("%w: %s", ErrProtocol, broken.Reason)
 	case errors.Is(ce.Err, net.ErrClosed):
 		ce.Err = ErrClosed
 	}
 	return err
 }
 
-// protocolError is ErrProtocol with its reason.
-type protocolError struct{ reason *resp.ProtocolError }
-
-func (e protocolError) Error() string {
-	return ErrProtocol.Error() + ": " + strings.TrimPrefix(e.reason.Error(), "resp: ")
-}
-
-func (e protocolError) Unwrap() error { return ErrProtocol }
-
 // command puts a command into the write buffer. Large []byte arguments are not
 // copied: they must stay as they are until flush returns. An error is about an
 // argument; nothing of the command remains then.
 func (c *conn) command(args []any) error {
-	was := len(c.w)
-	c.w = resp.AppendArray(c.w, len(args))
+	c.w = resp.AppendArray(c.w[:0], len(args))
 	for _, a := range args {
 		if b, ok := a.([]byte); ok && len(b) >= vectorFrom {
 			c.large(b)
@@ -171,7 +165,7 @@ func (c *conn) command(args []any) error {
 		}
 		var err error
 		if c.w, err = resp.AppendArg(c.w, a); err != nil {
-			c.w, c.vec, c.mark = c.w[:was], c.vec[:0], 0
+			c.w, c.vec, c.mark = c.w[:0], c.vec[:0], 0
 			return argError(err)
 		}
 	}

@@ -89,6 +89,8 @@ type Stats struct {
 	// again, or were closed because another one was. Broken counts those
 	// closed because a call failed or was cancelled half-way.
 	Stale, Broken uint64
+	// Retried counts calls that were sent again on another connection.
+	Retried uint64
 	// Open connections, those of them that are Idle, and calls Waiting.
 	Open, Idle, Waiting int
 }
@@ -343,6 +345,15 @@ func (p *Pool[C]) Lost(cn C) {
 	p.stats.Stale += uint64(len(idle)) + 1
 	p.mu.Unlock()
 	closeAll(idle)
+}
+
+// Retry gives back a connection that was Lost by a call that goes on with
+// another one.
+func (p *Pool[C]) Retry(cn C, now time.Time) {
+	p.Put(cn, true, now) // closed: its generation has passed
+	p.mu.Lock()
+	p.stats.Retried++
+	p.mu.Unlock()
 }
 
 // Close closes every connection, also those in use, and waits for the dials.

@@ -86,27 +86,18 @@ func (c *Conn) Close() error {
 	c.in.fail(ErrReset)
 	c.in.change(func() { c.in.readerClosed = true })
 	c.out.change(func() { c.out.writerClosed = true })
-	c.read.stop()
-	c.write.stop()
-	return nil
+	return c.SetDeadline(time.Time{})
 }
 
 // LocalAddr implements net.Conn.
-func (c *Conn) LocalAddr() net.Addr { return addr{} }
+func (c *Conn) LocalAddr() net.Addr { return &net.UnixAddr{Name: "sim", Net: "unix"} }
 
 // RemoteAddr implements net.Conn.
-func (c *Conn) RemoteAddr() net.Addr { return addr{} }
-
-type addr struct{}
-
-func (addr) Network() string { return "sim" }
-func (addr) String() string  { return "sim" }
+func (c *Conn) RemoteAddr() net.Addr { return c.LocalAddr() }
 
 // SetDeadline implements net.Conn.
 func (c *Conn) SetDeadline(t time.Time) error {
-	c.read.set(t)
-	c.write.set(t)
-	return nil
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // SetReadDeadline implements net.Conn.
@@ -292,8 +283,6 @@ func (d *deadline) set(t time.Time) {
 		}
 	}
 }
-
-func (d *deadline) stop() { d.set(time.Time{}) }
 
 func (d *deadline) passed() <-chan struct{} {
 	d.mu.Lock()

@@ -1,0 +1,170 @@
+package resp
+
+import "strings"
+
+// ChangesConnection reports whether a command, or the subcommand sub of it,
+// changes the connection for those who use it next, or is answered by other
+// than one reply. Names are in upper case.
+func ChangesConnection(name, sub string) bool {
+	switch name {
+	case "SELECT", "AUTH", "HELLO", "RESET", "QUIT", "MONITOR", "SYNC", "PSYNC", "REPLCONF",
+		"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE",
+		"MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH", "ASKING", "READONLY", "READWRITE":
+		return true
+	case "CLIENT":
+		return sub == "REPLY" || sub == "TRACKING" || sub == "CACHING"
+	}
+	return false
+}
+
+// ReadsOnly reports whether a command can be sent twice without harm because
+// it changes nothing. The name is in upper case.
+func ReadsOnly(name string) bool {
+	switch name {
+	case "GET", "MGET", "STRLEN", "GETRANGE", "EXISTS", "TYPE", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME",
+		"HGET", "HMGET", "HGETALL", "HKEYS", "HVALS", "HLEN", "HEXISTS", "HSTRLEN", "HSCAN",
+		"LLEN", "LRANGE", "LINDEX", "SCARD", "SISMEMBER", "SMISMEMBER", "SMEMBERS", "SSCAN",
+		"ZSCORE", "ZMSCORE", "ZCARD", "ZCOUNT", "ZRANK", "ZRANGE", "ZSCAN",
+		"PING", "ECHO", "TIME", "INFO", "DBSIZE", "SCAN", "KEYS", "EVAL_RO", "EVALSHA_RO":
+		return true
+	}
+	return false
+}
+
+// AppendEval appends the call of a script: name is EVAL and script its text, or
+// EVALSHA and its digest. On error dst is returned as it was.
+func AppendEval(dst []byte, name, script string, keys []string, args []any) ([]byte, error) {
+	out := AppendEvalHead(dst, name, script, 3+len(keys)+len(args))
+	out = appendIntArg(out, int64(len(keys)))
+	for _, k := range keys {
+		out = AppendString(out, k)
+	}
+	var err error
+	for _, a := range args {
+		if out, err = AppendArg(out, a); err != nil {
+			return dst, err
+		}
+	}
+	return out, nil
+}
+
+// AppendEvalHead appends what comes in front of the number of keys in a call of
+// argc arguments in all.
+func AppendEvalHead(dst []byte, name, script string, argc int) []byte {
+	dst = AppendArray(dst, argc)
+	dst = AppendString(dst, name)
+	return AppendString(dst, script)
+}
+
+// Published is something that a server sends to a subscriber.
+type Published struct {
+	// Ack says that one channel was subscribed. Message says that Channel and
+	// Payload hold a message.
+	Ack, Message     bool
+	Channel, Payload []byte
+}
+
+// Published takes apart what a server sends to a subscriber: an array in
+// RESP2, a push in RESP3. The zero Published is of no interest, such as the
+// answer to a ping.
+func (v Value) Published() (Published, error) {
+	if v.kind != Array && v.kind != Push {
+		return Published{}, nil
+	}
+	var part [3]Value
+	i := 0
+	for e := range v.Elems() {
+		if i < len(part) {
+			part[i] = e
+		}
+		i++
+	}
+	switch string(part[0].Bytes()) {
+	case "subscribe":
+		return Published{Ack: true}, nil
+	case "message":
+		if i != 3 || part[1].kind != Bulk || part[2].kind != Bulk {
+			return Published{}, broken("message of a wrong shape")
+		}
+		return Published{Message: true, Channel: part[1].body, Payload: part[2].body}, nil
+	}
+	return Published{}, nil
+}
+
+// Greeting brings a new connection into the wanted state.
+type Greeting struct {
+	// Username may be empty although Password is not.
+	Username, Password string
+	// Name, if not empty, names the connection.
+	Name string
+	// DB is the database.
+	DB int
+}
+
+// Do greets a server: with one HELLO where the server knows it, in RESP2
+// otherwise. ask sends a command and returns the reply; its errors are passed
+// on. refused is the server's text if it did not accept, without credentials.
+func (g Greeting) Do(ask func(args ...any) (Value, error)) (refused string, err error) {
+	hello := []any{"HELLO", "3"}
+	if g.Password != "" {
+		user := g.Username
+		if user == "" {
+			user = "default"
+		}
+		hello = append(hello, "AUTH", user, g.Password)
+	}
+	if g.Name != "" {
+		hello = append(hello, "SETNAME", g.Name)
+	}
+	refused, err = g.demand(ask, hello...)
+	if refused != "" && noHello(refused) {
+		refused, err = g.do2(ask)
+	}
+	if refused == "" && err == nil && g.DB != 0 {
+		refused, err = g.demand(ask, "SELECT", g.DB)
+	}
+	return refused, err
+}
+
+// noHello reports whether a server refused HELLO because it does not know it,
+// or does not let this user call it.
+func noHello(refused string) bool {
+	code, text, _ := strings.Cut(refused, " ")
+	return code == "NOPROTO" || code == "NOPERM" ||
+		code == "ERR" && !strings.HasPrefix(text, "max number of clients")
+}
+
+// do2 is the greeting without HELLO.
+func (g Greeting) do2(ask func(args ...any) (Value, error)) (refused string, err error) {
+	if g.Password != "" {
+		auth := []any{"AUTH", g.Password}
+		if g.Username != "" {
+			auth = []any{"AUTH", g.Username, g.Password}
+		}
+		refused, err = g.demand(ask, auth...)
+	}
+	if refused == "" && err == nil && g.Name != "" {
+		// A name is a convenience; a server without names will do.
+		_, err = ask("CLIENT", "SETNAME", g.Name)
+	}
+	return refused, err
+}
+
+// demand asks and returns the error that the server answered with. Some
+// servers repeat the command they did not understand.
+func (g Greeting) demand(ask func(args ...any) (Value, error), args ...any) (refused string, err error) {
+	v, err := ask(args...)
+	if err != nil || v.Kind() != Error {
+		return "", err
+	}
+	refused = string(v.Bytes())
+	for _, secret := range []string{g.Password, g.Username} {
+		if secret != "" {
+			refused = strings.ReplaceAll(refused, secret, "***")
+		}
+	}
+	if refused == "" {
+		refused = "ERR"
+	}
+	return refused, nil
+}
