@@ -239,5 +239,10 @@ func (r *Remote[K, V]) fill() (errs []error) {
 	if r.Codec == nil {
 		r.Codec = defaultCodec[V]()
 	}
+	if c, ok := r.Codec.(codec.Checker); ok {
+		if err := c.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("strata: options: Remote.Codec: %w", err))
+		}
+	}
 	return errs
 }

@@ -82,6 +82,15 @@ func TestEachBadOptionIsRefused(t *testing.T) {
 	}
 }
 
+func TestCodecThatCannotCarryTheTypeIsRefused(t *testing.T) {
+	_, err := strata.New(strata.Options[string, chan int]{
+		Name: "n", TTL: 1, Remote: strata.Remote[string, chan int]{Tier: stratatest.NewTier()},
+	})
+	if err == nil || !strings.Contains(err.Error(), "Remote.Codec:") {
+		t.Errorf("values that JSON cannot carry: %v", err)
+	}
+}
+
 func TestJitterOnlyShortensTheTTL(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache(t, func(o *strata.Options[int, int]) { o.Jitter = 0.5 })

@@ -50,36 +50,35 @@ func (a *attempt[K, V]) keep(v V) {
 		return
 	}
 	id := remote.ID(0)
-	if a.lease.Token != 0 {
-		data, err := a.c.seal(a.name, v)
-		if err == nil {
-			var refused bool
-			if refused, err = a.put(data, left); refused {
-				return
-			}
-			id = remote.ID(a.lease.Token)
-		} else {
-			a.c.counts.encodeErrors.Add(1)
+	if token := a.lease.Token; token != 0 {
+		if a.put(v, left) {
+			return
 		}
+		id = remote.ID(token)
 	}
 	a.entry = a.c.entry(a.f.Key, v, left, a.f.Stamp, id)
 }
 
-// put stores data in L2. refused means that the key was dropped, or the lease
+// put stores v in L2. refused means that the key was dropped, or the lease
 // lost, since the lease was given.
-func (a *attempt[K, V]) put(data []byte, left time.Duration) (refused bool, err error) {
+func (a *attempt[K, V]) put(v V, left time.Duration) (refused bool) {
+	data, err := a.c.seal(a.name, v)
+	if err != nil {
+		a.c.counts.encodeErrors.Add(1)
+		return false
+	}
 	ctx, cancel := a.opContext()
 	defer cancel()
 	left = min(left, maxRemoteLife)
 	no, err := a.c.tier.Put(ctx, []remote.Put{{Key: a.name, Data: data, Fresh: left, Left: left, Lease: a.lease}})
 	if !a.answered("put", err) {
-		return false, err
+		return false
 	}
 	a.lease.Token = 0 // used up, or gone
 	if len(no) > 0 {
 		a.c.counts.remoteRefused.Add(1)
 	}
-	return len(no) > 0, nil
+	return len(no) > 0
 }
 
 // keepHeld gives the held value a new life. L2 is not sent the value again if

@@ -47,6 +47,17 @@ func (jsonCodec[V]) Append(dst []byte, v V) (out []byte, err error) {
 	return w.b[:len(w.b)-1], nil // without the encoder's line feed
 }
 
+// Check returns an error if JSON cannot carry the zero value for its type, as
+// with channels and functions.
+func (jsonCodec[V]) Check() (err error) {
+	defer rescue[V](jsonName, "encode", &err)
+	var unsupported *json.UnsupportedTypeError
+	if _, err := json.Marshal(new(V)); errors.As(err, &unsupported) {
+		return jsonError[V]("encode", err)
+	}
+	return nil
+}
+
 func (c jsonCodec[V]) Decode(data []byte) (v V, err error) {
 	defer func() {
 		if err != nil {
