@@ -4,11 +4,16 @@ go 1.26.0
 
 require (
 	github.com/maypok86/otter/v2 v2.4.0
+	github.com/redis/go-redis/v9 v9.23.0
 	github.com/strata-cache/strata v0.0.0
 	github.com/viccon/sturdyc v1.1.5
 	golang.org/x/sync v0.24.0
 )
 
-require github.com/cespare/xxhash/v2 v2.3.0 // indirect
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)
 
 replace github.com/strata-cache/strata => ..

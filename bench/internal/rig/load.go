@@ -1,0 +1,119 @@
+package rig
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Load is a number of goroutines that call something over and over.
+type Load struct {
+	Goroutines int
+	// For is how long they do. With Calls set, they stop after that many calls
+	// each instead.
+	For   time.Duration
+	Calls int
+	// Every is the number of calls of which one is timed: reading the clock
+	// twice costs more than a hit does. What reading it costs is taken off.
+	// Zero means 1.
+	Every int
+}
+
+// Run is what a Load has measured.
+type Run struct {
+	Calls int
+	Took  time.Duration
+	times []time.Duration // of the timed calls, sorted
+}
+
+// PerSecond is the number of calls per second.
+func (r Run) PerSecond() float64 { return float64(r.Calls) / r.Took.Seconds() }
+
+// Quantile returns the time that share q of the timed calls did not exceed. It
+// is exact for the calls that were timed.
+func (r Run) Quantile(q float64) time.Duration {
+	if len(r.times) == 0 {
+		return 0
+	}
+	return r.times[min(int(q*float64(len(r.times))), len(r.times)-1)]
+}
+
+// Run puts the load on call, which is given the number of its goroutine and of
+// the call in it. The goroutines begin together. The first error of each ends
+// it, and is returned.
+func (l Load) Run(call func(g, i int) error) (Run, error) {
+	every, clock := max(l.Every, 1), clockCost()
+	workers := make([]worker, l.Goroutines)
+	var stop atomic.Bool
+	begin := make(chan struct{})
+	var wg sync.WaitGroup
+	for g := range workers {
+		w := &workers[g]
+		w.times = make([]time.Duration, 0, 1<<10)
+		wg.Go(func() {
+			<-begin
+			w.run(g, l.Calls, every, clock, &stop, call)
+		})
+	}
+	start := time.Now()
+	close(begin)
+	if l.Calls == 0 {
+		timer := time.NewTimer(l.For)
+		<-timer.C
+		stop.Store(true)
+	}
+	wg.Wait()
+	return sum(workers, time.Since(start))
+}
+
+// worker is what one goroutine has measured.
+type worker struct {
+	calls int
+	times []time.Duration
+	err   error
+	_     [64]byte // keeps the counters of two workers off one cache line
+}
+
+// run makes calls until it has made the limit, if there is one, or is stopped.
+// It spends as little as it can on its own account.
+func (w *worker) run(g, limit, every int, clock time.Duration, stop *atomic.Bool, call func(g, i int) error) {
+	i, untimed := 0, 0
+	for w.err == nil && (i < limit || limit == 0) && !stop.Load() {
+		if untimed > 0 {
+			untimed--
+			w.err = call(g, i)
+		} else {
+			untimed = every - 1
+			start := time.Now()
+			w.err = call(g, i)
+			w.times = append(w.times, max(time.Since(start)-clock, 0))
+		}
+		i++
+	}
+	w.calls = i
+}
+
+func sum(workers []worker, took time.Duration) (Run, error) {
+	r := Run{Took: took}
+	var errs []error
+	for i := range workers {
+		r.Calls += workers[i].calls
+		r.times = append(r.times, workers[i].times...)
+		errs = append(errs, workers[i].err)
+	}
+	slices.Sort(r.times)
+	return r, errors.Join(errs...)
+}
+
+// clockCost is the median of what an interval around nothing seems to take.
+func clockCost() time.Duration {
+	costs := make([]time.Duration, 1001)
+	for i := range costs {
+		start := time.Now()
+		costs[i] = time.Since(start)
+	}
+	slices.Sort(costs)
+	return costs[len(costs)/2]
+}

@@ -1,0 +1,137 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestProfileIs256Bytes(t *testing.T) {
+	for _, i := range []int{0, 1, 77, 9999} {
+		b, err := json.Marshal(ProfileOf(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) < 248 || len(b) > 264 {
+			t.Errorf("profile %d has %d bytes", i, len(b))
+		}
+	}
+}
+
+func TestZipfFavoursAFewKeys(t *testing.T) {
+	const n, keys = 100_000, 10_000
+	counts := map[int32]int{}
+	for _, d := range Zipf(n, keys, 1.01, 1) {
+		if d < 0 || d >= keys {
+			t.Fatalf("draw %d", d)
+		}
+		counts[d]++
+	}
+	most := 0
+	for _, c := range counts {
+		most = max(most, c)
+	}
+	// The most popular of 10 000 keys has a share of about 10.5 %.
+	if share := float64(most) / n; share < 0.09 || share > 0.12 {
+		t.Errorf("the most popular key has a share of %.3f", share)
+	}
+	if len(counts) < keys/2 {
+		t.Errorf("only %d of %d keys are drawn", len(counts), keys)
+	}
+}
+
+func TestLoadCountsAndTimesCalls(t *testing.T) {
+	var calls atomic.Int64
+	r, err := Load{Goroutines: 5, Calls: 100, Every: 10}.Run(func(int, int) error {
+		calls.Add(1)
+		return nil
+	})
+	if err != nil || r.Calls != 500 || calls.Load() != 500 || len(r.times) != 50 {
+		t.Errorf("%d calls of %d counted, %d timed, error %v", r.Calls, calls.Load(), len(r.times), err)
+	}
+	r, err = Load{Goroutines: 2, For: 20 * time.Millisecond}.Run(func(int, int) error {
+		<-time.After(time.Millisecond)
+		return nil
+	})
+	if err != nil || r.Calls == 0 || r.Took < 20*time.Millisecond || r.Quantile(0.5) < 900*time.Microsecond {
+		t.Errorf("%d calls in %v, median %v, error %v", r.Calls, r.Took, r.Quantile(0.5), err)
+	}
+}
+
+func TestLoadReturnsErrors(t *testing.T) {
+	bad := errors.New("bad")
+	_, err := Load{Goroutines: 3, Calls: 10}.Run(func(g, i int) error {
+		if g == 1 && i == 5 {
+			return bad
+		}
+		return nil
+	})
+	if !errors.Is(err, bad) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestQuantiles(t *testing.T) {
+	var r Run
+	for i := range 100 {
+		r.times = append(r.times, time.Duration(i))
+	}
+	if r.Quantile(0.5) != 50 || r.Quantile(0.99) != 99 || r.Quantile(1) != 99 || (Run{}).Quantile(0.5) != 0 {
+		t.Errorf("median %d, p99 %d, all %d", r.Quantile(0.5), r.Quantile(0.99), r.Quantile(1))
+	}
+}
+
+func TestRoundsBeginWithAnotherStepEachTime(t *testing.T) {
+	order := ""
+	step := func(name string) func() error {
+		return func() error { order += name; return nil }
+	}
+	if err := Interleave(3, step("a"), step("b"), step("c")); err != nil || order != "abcbcacab" {
+		t.Errorf("order %s, error %v", order, err)
+	}
+}
+
+func TestNumbersAreReadable(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		25: "25ns", 999: "999ns", 1234: "1.23µs", 45678: "45.7µs", 999_999: "1ms",
+		12_345_678: "12.3ms", 520_400_000: "520ms", 0: "0s",
+	} {
+		if got := Short(d); got != want {
+			t.Errorf("%d ns is written %s, want %s", d, got, want)
+		}
+	}
+	if got := Thousands(1234567.4); got != "1 234 567" {
+		t.Errorf("%q", got)
+	}
+	if got := Compare([]float64{1, 2, 9}, []float64{1, 1, 3}).String(); got != "2.00 (middle half 1.00 to 3.00, all 1.00 to 3.00, 3 rounds)" {
+		t.Errorf("%q", got)
+	}
+	if got := Median([]float64{3, 1, 2}); got != 2 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestRedisStartsAndStops(t *testing.T) {
+	s, err := StartRedis(t.Context())
+	if errors.Is(err, ErrNoRedis) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if v := s.Version(t.Context(), c); v == "unknown" {
+		t.Error("no version")
+	}
+	s.Stop()
+	if err := c.Ping(context.Background()); err == nil {
+		t.Error("a stopped server answers")
+	}
+}

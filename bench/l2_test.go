@@ -1,0 +1,284 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/bench/internal/rig"
+	"github.com/strata-cache/strata/redis"
+	"github.com/strata-cache/strata/remote"
+)
+
+// The benchmarks of L2 compare what a tier does with the plain commands that
+// one would send without it, on a Redis server of their own. An iteration is a
+// round in which each way has its turn; run them with -benchtime 40x. They
+// report the median time of a plain operation, and for the others the median
+// ratio to it with its quartiles, each ratio taken within a round. The time of
+// an operation is that of the whole turn divided by its operations: its
+// inverse is the throughput.
+
+const (
+	l2Turn = 50 * time.Millisecond // of each way in each round
+	l2Keys = 16                    // of each goroutine
+)
+
+// way is one way to do the same thing.
+type way struct {
+	name string
+	// before prepares a turn and is not counted. It may be nil.
+	before func() error
+	call   func(g, i int) error
+}
+
+// BenchmarkL2Read compares a GET of 256 bytes with reads of an entry of that
+// size: by the tier itself, and through a cache whose L1 is too small to have
+// the key.
+func BenchmarkL2Read(b *testing.B) {
+	eachLoad(b, func(b *testing.B, s *l2, load rig.Load) {
+		keys := rig.Keys(load.Goroutines * l2Keys)
+		for _, k := range keys {
+			if err := s.client.Do(s.ctx, "SET", "plain:"+k, s.value).Ok(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := s.fill(keys); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.cache.SetMany(s.ctx, s.values(keys)); err != nil {
+			b.Fatal(err)
+		}
+		key := func(g, i int) string { return keys[g*l2Keys+i%l2Keys] }
+		compare(b, load, []way{
+			{name: "GET", call: func(g, i int) error {
+				_, err := s.client.AppendGet(s.ctx, nil, "plain:"+key(g, i))
+				return err
+			}},
+			{name: "tier", call: func(g, i int) error {
+				h, err := s.tier.Get(s.ctx, []string{key(g, i)})
+				if err == nil && len(h[0].Data) != len(s.value) {
+					return errAbsent
+				}
+				return err
+			}},
+			{name: "cache", call: func(g, i int) error {
+				_, err := s.cache.GetOrLoad(s.ctx, key(g, i), s.mustNotLoad)
+				return err
+			}},
+		})
+		if st := s.cache.Stats(); st.L1.Hits*100 > st.Reads {
+			b.Errorf("L1 answered %d of %d reads", st.L1.Hits, st.Reads)
+		}
+	})
+}
+
+// BenchmarkL2Fill compares GET, which finds nothing, and SET, with what a cache
+// does on a miss of all tiers: read, take the lease, load (which takes no
+// time), store under the lease.
+func BenchmarkL2Fill(b *testing.B) {
+	eachLoad(b, func(b *testing.B, s *l2, load rig.Load) {
+		var next atomic.Int64
+		newKey := func() string { return "new:" + strconv.FormatInt(next.Add(1), 10) }
+		compare(b, load, []way{
+			{name: "GET+SET", call: func(int, int) error {
+				k := newKey()
+				if _, err := s.client.AppendGet(s.ctx, nil, k); !errors.Is(err, redis.ErrNil) {
+					return fmt.Errorf("a key that was never stored: %w", err)
+				}
+				return s.client.Do(s.ctx, "SET", k, s.value, "PX", 10_000).Ok()
+			}},
+			{name: "tier", call: func(int, int) error { return s.miss(newKey()) }},
+			{name: "cache", call: func(int, int) error {
+				_, err := s.cache.GetOrLoad(s.ctx, newKey(), s.load, strata.WithTTL(10*time.Second))
+				return err
+			}},
+		})
+	})
+}
+
+// BenchmarkL2Invalidate compares DEL with the drop of an entry, which also
+// voids leases, counts in the lane and tells the bus; one follower listens.
+func BenchmarkL2Invalidate(b *testing.B) {
+	eachLoad(b, func(b *testing.B, s *l2, load rig.Load) {
+		load.For, load.Calls = 0, 640/load.Goroutines
+		keys := rig.Keys(640)
+		key := func(g, i int) string { return keys[g*load.Calls+i] }
+		compare(b, load, []way{
+			{name: "DEL", before: func() error { return s.set(keys) }, call: func(g, i int) error {
+				return s.client.Do(s.ctx, "DEL", "plain:"+key(g, i)).Err()
+			}},
+			{name: "tier", before: func() error { return s.fill(keys) }, call: func(g, i int) error {
+				_, err := s.tier.Drop(s.ctx, []remote.Drop{{Key: key(g, i)}})
+				return err
+			}},
+			{name: "cache", before: func() error { return s.cache.SetMany(s.ctx, s.values(keys)) }, call: func(g, i int) error {
+				return s.cache.Invalidate(s.ctx, key(g, i))
+			}},
+		})
+	})
+}
+
+// eachLoad runs f with one goroutine and with 64.
+func eachLoad(b *testing.B, f func(b *testing.B, s *l2, load rig.Load)) {
+	for _, n := range []int{1, 64} {
+		b.Run("goroutines="+strconv.Itoa(n), func(b *testing.B) {
+			f(b, newL2(b), rig.Load{Goroutines: n, For: l2Turn})
+		})
+	}
+}
+
+// compare gives each way its turn in b.N rounds and reports the ratios to the
+// first.
+func compare(b *testing.B, load rig.Load, ways []way) {
+	b.Helper()
+	took := make([][]float64, len(ways)) // nanoseconds of an operation, by way and round
+	steps := make([]func() error, len(ways))
+	for i, w := range ways {
+		steps[i] = func() error {
+			if w.before != nil {
+				if err := w.before(); err != nil {
+					return err
+				}
+			}
+			run, err := load.Run(w.call)
+			took[i] = append(took[i], 1e9/run.PerSecond())
+			return err
+		}
+	}
+	round := 0
+	turn := func() {
+		if err := rig.Round(round, steps...); err != nil {
+			b.Fatal(err)
+		}
+		round++
+	}
+	turn() // connections, scripts
+	clear(took)
+	for b.Loop() {
+		turn()
+	}
+	b.ReportMetric(0, "ns/op") // is that of a round, and says nothing
+	b.ReportMetric(rig.Median(took[0])/1e3, "µs/"+ways[0].name)
+	for i, w := range ways[1:] {
+		r := rig.Compare(took[i+1], took[0])
+		low, high := r.Quartiles()
+		b.ReportMetric(rig.Median(r), w.name+"/"+ways[0].name)
+		b.ReportMetric(low, w.name+"/"+ways[0].name+"-low")
+		b.ReportMetric(high, w.name+"/"+ways[0].name+"-high")
+	}
+}
+
+var (
+	errAbsent  = errors.New("bench: an entry is not there")
+	errRefused = errors.New("bench: a store was refused")
+)
+
+// l2 is a Redis server with a tier, bound for this benchmark, and a cache with
+// a space of its own.
+type l2 struct {
+	ctx    context.Context
+	client *redis.Client
+	tier   remote.Tier
+	cache  *strata.Cache[string, []byte]
+	value  []byte // 256 bytes
+}
+
+func newL2(b testing.TB) *l2 {
+	b.Helper()
+	ctx := context.Background()
+	must := func(err error) {
+		b.Helper()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	server, err := rig.StartRedis(ctx)
+	if errors.Is(err, rig.ErrNoRedis) {
+		b.Skip(err)
+	}
+	must(err)
+	b.Cleanup(server.Stop)
+	client, err := server.Client()
+	must(err)
+	b.Cleanup(func() { client.Close() })
+	tier := redis.NewTier(client)
+	o := strata.Options[string, []byte]{Name: "cache", TTL: time.Hour, Memory: strata.Memory[string, []byte]{MaxEntries: 1}}
+	o.Remote.Tier, o.Remote.Bus = tier, redis.NewBus(client)
+	o.Remote.Timeout = time.Minute
+	cache, err := strata.New(o)
+	must(err)
+	b.Cleanup(func() { cache.Close(ctx) })
+	return &l2{
+		ctx:    ctx,
+		client: client,
+		tier:   tier.Bind(remote.Space{Name: "bare", Schema: 1, Instance: 1}),
+		cache:  cache,
+		value:  bytes.Repeat([]byte{'v'}, 256),
+	}
+}
+
+func (s *l2) load(context.Context, string) ([]byte, error) { return s.value, nil }
+
+func (s *l2) mustNotLoad(context.Context, string) ([]byte, error) { return nil, errAbsent }
+
+// set stores plain values.
+func (s *l2) set(keys []string) error {
+	p := s.client.Pipeline()
+	for _, k := range keys {
+		p.Add("SET", "plain:"+k, s.value)
+	}
+	_, err := p.Do(s.ctx)
+	return err
+}
+
+func (s *l2) values(keys []string) map[string][]byte {
+	m := make(map[string][]byte, len(keys))
+	for _, k := range keys {
+		m[k] = s.value
+	}
+	return m
+}
+
+// fill stores entries in the bare tier.
+func (s *l2) fill(keys []string) error {
+	drops := make([]remote.Drop, len(keys))
+	for i, k := range keys {
+		drops[i] = remote.Drop{Key: k, Token: time.Minute}
+	}
+	leases, err := s.tier.Drop(s.ctx, drops)
+	if err != nil {
+		return err
+	}
+	puts := make([]remote.Put, len(keys))
+	for i, k := range keys {
+		puts[i] = remote.Put{Key: k, Data: s.value, Fresh: time.Hour, Left: time.Hour, Lease: leases[i]}
+	}
+	return s.put(puts)
+}
+
+func (s *l2) put(puts []remote.Put) error {
+	refused, err := s.tier.Put(s.ctx, puts)
+	if err == nil && len(refused) > 0 {
+		return errRefused
+	}
+	return err
+}
+
+// miss does with the bare tier what a cache does on a miss.
+func (s *l2) miss(key string) error {
+	if _, err := s.tier.Get(s.ctx, []string{key}); err != nil {
+		return err
+	}
+	_, lease, err := s.tier.Acquire(s.ctx, key, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	const life = 10 * time.Second
+	return s.put([]remote.Put{{Key: key, Data: s.value, Fresh: life, Left: life, Lease: lease}})
+}
