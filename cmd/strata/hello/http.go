@@ -79,7 +79,7 @@ func (s *Service) getHello(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.requests.Add(1)
-	g, err := s.cache().get(r.Context(), key)
+	g, err := s.cache(s.Mode()).get(r.Context(), key)
 	if err != nil {
 		s.errors.Add(1)
 		writeError(w, http.StatusServiceUnavailable, explain(err))

@@ -80,10 +80,13 @@ type Options struct {
 // Service answers requests, in one mode at a time. Its methods are safe for
 // concurrent use.
 type Service struct {
-	origin Origin
-	caches map[Mode]cache // constant
-	mode   atomic.Pointer[Mode]
-	mux    *http.ServeMux
+	options Options
+	origin  Origin
+	direct  direct
+	naive   *naive
+	layered atomic.Pointer[layered]
+	mode    atomic.Pointer[Mode]
+	mux     *http.ServeMux
 
 	requests, errors atomic.Int64
 }
@@ -99,20 +102,17 @@ func New(o Options) (*Service, error) {
 	if o.Mode == "" {
 		o.Mode = Strata
 	}
-	s := &Service{origin: o.Origin}
+	s := &Service{options: o, origin: o.Origin}
+	if err := s.SetMode(o.Mode); err != nil {
+		return nil, err
+	}
 	l, err := newLayered(s.load, o)
 	if err != nil {
 		return nil, err
 	}
-	s.caches = map[Mode]cache{
-		None:   direct{s.load},
-		Naive:  newNaive(s.load, o.TTL),
-		Strata: l,
-	}
+	s.direct, s.naive = direct{s.load}, newNaive(s.load, o.TTL)
+	s.layered.Store(l)
 	s.mux = s.routes()
-	if err := s.SetMode(o.Mode); err != nil {
-		return nil, errors.Join(err, l.close(context.Background()))
-	}
 	return s, nil
 }
 
@@ -133,14 +133,33 @@ func (s *Service) SetMode(m Mode) error {
 	return nil
 }
 
-func (s *Service) cache() cache { return s.caches[s.Mode()] }
+func (s *Service) cache(m Mode) cache {
+	switch m {
+	case None:
+		return s.direct
+	case Naive:
+		return s.naive
+	}
+	return s.layered.Load()
+}
+
+// Restart puts an empty cache in the place of the one that the mode strata
+// uses, as a restart of the process would: what instances share stays.
+// Requests that wait for a load of the old cache fail.
+func (s *Service) Restart(ctx context.Context) error {
+	l, err := newLayered(s.load, s.options)
+	if err != nil {
+		return err
+	}
+	return s.layered.Swap(l).close(ctx)
+}
 
 // Clear forgets all greetings: the origin's first, then, so that none of them
 // comes back, those of every mode.
 func (s *Service) Clear(ctx context.Context) (int64, error) {
 	n, err := s.origin.Clear(ctx)
 	for _, m := range Modes() {
-		err = errors.Join(err, s.caches[m].clear(ctx))
+		err = errors.Join(err, s.cache(m).clear(ctx))
 	}
 	return n, err
 }
@@ -169,7 +188,7 @@ func (s *Service) Stats() Stats {
 		Errors:   s.errors.Load(),
 		Queries:  s.origin.Queries(),
 		Failures: s.origin.Failures(),
-		Cache:    s.caches[m].counts(),
+		Cache:    s.cache(m).counts(),
 	}
 }
 
@@ -177,7 +196,7 @@ func (s *Service) Stats() Stats {
 func (s *Service) Close(ctx context.Context) error {
 	var err error
 	for _, m := range Modes() {
-		err = errors.Join(err, s.caches[m].close(ctx))
+		err = errors.Join(err, s.cache(m).close(ctx))
 	}
 	return err
 }

@@ -93,15 +93,12 @@ func (r *run) work(ctx context.Context) {
 			return
 		}
 		now := time.Now()
-		if now.Sub(r.start) >= r.o.Duration+lateness {
-			return
-		}
-		if r.o.Rate == 0 && now.Sub(r.start) >= r.o.Duration {
-			return
-		}
 		o := outcome{sent: now, intended: now}
 		if r.o.Rate > 0 {
 			o.intended = r.start.Add(offset)
+		}
+		if now.Sub(r.start) >= r.o.Duration && (r.o.Rate == 0 || now.Sub(o.intended) > lateness) {
+			return
 		}
 		r.sent.Add(1)
 		r.send(ctx, r.key(n), buf, &o)

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/strata-cache/strata/cmd/strata/hello"
+	"github.com/strata-cache/strata/cmd/strata/load"
+)
+
+// comparison puts one service under the same load in several phases.
+type comparison struct {
+	load    load.Options
+	phases  []phase
+	service *hello.Service
+	facts   facts
+}
+
+// phase is one row of the comparison: a mode, begun with nothing cached and
+// nothing recorded, or restarted.
+type phase string
+
+// restarted is the mode strata in an instance that has just started: its
+// memory is empty, database and L2 are as the phase before has left them.
+const restarted phase = "restarted"
+
+// parsePhase returns the phase with a name.
+func parsePhase(s string) (phase, error) {
+	if phase(s) == restarted {
+		return restarted, nil
+	}
+	m, err := hello.ParseMode(s)
+	if err != nil {
+		return "", fmt.Errorf("%w, %s", err, restarted)
+	}
+	return phase(m), nil
+}
+
+// mode is the mode of the service in this phase.
+func (p phase) mode() hello.Mode {
+	if p == restarted {
+		return hello.Strata
+	}
+	return hello.Mode(p)
+}
+
+// row is what the service made of the load in one phase.
+type row struct {
+	phase   phase
+	result  *load.Result
+	queries int64
+	cache   hello.Counts
+}
+
+// run measures all phases and writes the table. An interruption leaves a table
+// of the phases that were completed.
+func (c *comparison) run(e *environment) error {
+	line := newLiveLine(e.stderr)
+	defer line.clear()
+	var rows []row
+	for _, p := range c.phases {
+		r, err := c.measure(e, p, line)
+		if e.ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		rows = append(rows, r)
+	}
+	line.clear()
+	if len(rows) == 0 {
+		return nil
+	}
+	return c.write(e.stdout, rows)
+}
+
+// measure runs one phase.
+func (c *comparison) measure(e *environment, p phase, line *liveLine) (row, error) {
+	line.show(fmt.Sprintf("%-9s", p))
+	if err := c.prepare(e, p); err != nil {
+		return row{}, err
+	}
+	before := c.service.Stats()
+	o := c.load
+	o.Progress = func(now load.Progress) { line.show(fmt.Sprintf("%-9s  %s", p, progress(now))) }
+	result, err := load.Run(e.ctx, o)
+	if err != nil {
+		return row{}, err
+	}
+	after := c.service.Stats()
+	return row{phase: p, result: result, queries: after.Queries - before.Queries, cache: hello.Counts{
+		L1Hits: after.Cache.L1Hits - before.Cache.L1Hits,
+		L2Hits: after.Cache.L2Hits - before.Cache.L2Hits,
+		Shared: after.Cache.Shared - before.Cache.Shared,
+	}}, nil
+}
+
+// prepare makes the service what it is at the beginning of a phase.
+func (c *comparison) prepare(e *environment, p phase) error {
+	if err := c.service.SetMode(p.mode()); err != nil {
+		return err
+	}
+	if p == restarted {
+		return c.service.Restart(e.ctx)
+	}
+	if _, err := c.service.Clear(e.ctx); err != nil {
+		return fmt.Errorf("clear: %w", err)
+	}
+	return nil
+}
+
+// write writes what was measured and on what.
+func (c *comparison) write(w io.Writer, rows []row) error {
+	f := append(slices.Clone(c.facts),
+		[2]string{"load", "each mode: " + describeLoad(c.load)},
+		[2]string{"", c.conditions()},
+		[2]string{"shared", "requests that joined the load of another"},
+	)
+	if slices.Contains(c.phases, restarted) {
+		f = append(f, [2]string{string(restarted), "strata in an instance that has just started: its memory is empty, L2 is not"})
+	}
+	if err := f.write(w); err != nil {
+		return err
+	}
+	t := table{head: []string{"mode", "requests/s", "p50", "p95", "p99", "origin queries", "L1 hits", "L2 hits", "shared", "errors"}}
+	for _, r := range rows {
+		l := r.result.Latency
+		t.add(string(r.phase), rate(r.result.Rate()), duration(l.P50), duration(l.P95), duration(l.P99),
+			count(r.queries), count(r.cache.L1Hits), count(r.cache.L2Hits), count(r.cache.Shared),
+			count(r.result.Failed()+r.result.Refused()))
+	}
+	fmt.Fprintln(w)
+	if err := t.write(w); err != nil {
+		return err
+	}
+	return writeNotes(w, rows)
+}
+
+// conditions says how to read the latencies.
+func (c *comparison) conditions() string {
+	from := "the sending"
+	if c.load.Rate > 0 {
+		from = "the intended start"
+	}
+	return fmt.Sprintf("latency counts from %s; client and service share %s",
+		from, plural(int64(runtime.GOMAXPROCS(0)), "CPU", "CPUs"))
+}
+
+// writeNotes explains the rows that need it.
+func writeNotes(w io.Writer, rows []row) error {
+	var b strings.Builder
+	for _, r := range rows {
+		// A few are the timers' fault.
+		if n := r.result.Unsent; n > r.result.Done/1000 {
+			fmt.Fprintf(&b, "%s could not keep up: %s of the schedule not sent\n", r.phase, plural(n, "request", "requests"))
+		}
+		if text := describeErrors(r.result); text != "" {
+			fmt.Fprintf(&b, "%s: %s\n", r.phase, text)
+		}
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	_, err := io.WriteString(w, "\n"+b.String())
+	return err
+}

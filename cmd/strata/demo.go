@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/strata-cache/strata/cmd/strata/hello"
+	"github.com/strata-cache/strata/cmd/strata/load"
+	"github.com/strata-cache/strata/cmd/strata/origin"
+)
+
+// demoCommand is `strata demo`.
+type demoCommand struct {
+	Addr  string   `default:"127.0.0.1:8008" help:"Address to serve on (${default})." placeholder:"HOST:PORT"`
+	Modes []string `default:"none,naive,strata,restarted" help:"What to compare, in this order (${default}); the last mode stays." placeholder:"MODE,..."`
+	Exit  bool     `help:"End after the comparison instead of serving on."`
+	Serve bool     `help:"Serve at once, without the comparison."`
+
+	Origin        string        `default:"sqlite" help:"Database: sqlite (a temporary file), sqlite:PATH or postgres://..." placeholder:"URL"`
+	OriginConns   int           `help:"Most connections to the database, -1 for no bound. Without the flag SQLite has 1 and PostgreSQL no bound." placeholder:"N"`
+	OriginLatency time.Duration `default:"0s" help:"Time added to each query (${default})." placeholder:"TIME"`
+	L2            string        `name:"l2" default:"embedded" help:"Store that instances share: embedded, none or redis://... (${default})." placeholder:"URL"`
+	TTL           time.Duration `name:"ttl" default:"3m" help:"How long greetings are fresh (${default})." placeholder:"TIME"`
+	MaxEntries    int           `default:"10000" help:"Most greetings in the memory of strata (${default})." placeholder:"N"`
+
+	Cardinality int           `default:"10000" help:"Number of different URLs (${default})." placeholder:"N"`
+	Group       int           `default:"100" help:"Requests for the same URL that start at once (${default})." placeholder:"N"`
+	Rate        float64       `default:"5000" help:"Requests per second, 0 for as many as are answered (${default})." placeholder:"N"`
+	Concurrency int           `default:"200" help:"Most requests under way (${default})." placeholder:"N"`
+	Duration    time.Duration `default:"5s" help:"Time of load in each mode (${default})." placeholder:"TIME"`
+}
+
+// Help is shown above the flags.
+func (*demoCommand) Help() string {
+	return `A greeting is composed and recorded by a database query; the load is the same in each mode.
+The table goes to standard output; then the service stays up until it is interrupted.`
+}
+
+// Run runs the command.
+func (d *demoCommand) Run(e *environment) error {
+	phases, err := d.check()
+	if err != nil {
+		return usageError{err}
+	}
+	listener, err := net.Listen("tcp", d.Addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s is in use; choose another address with --addr", d.Addr)
+	}
+	if err != nil {
+		return fmt.Errorf("--addr: %w", err)
+	}
+	defer listener.Close()
+
+	db, err := origin.Open(e.ctx, origin.Options{URL: d.Origin, MaxConns: d.OriginConns, Latency: d.OriginLatency})
+	if errors.Is(err, origin.ErrURL) {
+		return usageError{fmt.Errorf("--origin: %w", err)}
+	}
+	if err != nil {
+		return orInterrupted(e.ctx, fmt.Errorf("--origin: %w", err))
+	}
+	defer db.Close()
+	shared, err := openL2(e.ctx, d.L2)
+	if err != nil {
+		return orInterrupted(e.ctx, err)
+	}
+	defer shared.close()
+
+	service, err := hello.New(hello.Options{
+		Origin: db, TTL: d.TTL, MaxEntries: d.MaxEntries, Tier: shared.tier, Bus: shared.bus, Mode: phases[len(phases)-1].mode(),
+	})
+	if err != nil {
+		return err
+	}
+	defer closeService(service)
+	return d.serve(e, listener, service, &comparison{
+		load: d.options(listener.Addr()), phases: phases, service: service,
+		facts: d.facts(db, shared),
+	})
+}
+
+// check reads the flags that the grammar cannot judge.
+func (d *demoCommand) check() ([]phase, error) {
+	if d.Exit && d.Serve {
+		return nil, errors.New("--exit and --serve exclude each other")
+	}
+	_, port, err := net.SplitHostPort(d.Addr)
+	if err != nil {
+		return nil, errors.New("--addr: want HOST:PORT")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return nil, errors.New("--addr: the port is not a number from 0 to 65535")
+	}
+	if d.OriginLatency < 0 || d.TTL <= 0 || d.MaxEntries <= 0 {
+		return nil, errors.New("--origin-latency must not be negative, --ttl and --max-entries must be positive")
+	}
+	phases, err := d.phases()
+	if err != nil {
+		return nil, fmt.Errorf("--modes: %w", err)
+	}
+	return phases, d.options(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}).Validate()
+}
+
+// phases reads --modes. Without L2 a restarted instance has nothing to show
+// and is left out.
+func (d *demoCommand) phases() ([]phase, error) {
+	var phases []phase
+	for _, name := range d.Modes {
+		p, err := parsePhase(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case slices.Contains(phases, p):
+			return nil, fmt.Errorf("%s is named twice", p)
+		case p == restarted && !slices.Contains(phases, phase(hello.Strata)):
+			return nil, fmt.Errorf("%s must come after %s", p, hello.Strata)
+		case p == restarted && d.L2 == "none":
+			continue
+		}
+		phases = append(phases, p)
+	}
+	if len(phases) == 0 {
+		return nil, errors.New("none is named")
+	}
+	return phases, nil
+}
+
+// options is the load on a service that listens on addr.
+func (d *demoCommand) options(addr net.Addr) load.Options {
+	return load.Options{
+		URL:         baseURL(addr) + "/hello?name=World{i}&locale=ru-RU",
+		Cardinality: d.Cardinality,
+		Group:       d.Group,
+		Rate:        d.Rate,
+		Concurrency: d.Concurrency,
+		Duration:    d.Duration,
+	}
+}
+
+// baseURL is where a listener can be reached from this machine.
+func baseURL(addr net.Addr) string {
+	host, port, _ := net.SplitHostPort(addr.String())
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// facts says what the numbers in the table were measured on.
+func (d *demoCommand) facts(db *origin.Origin, shared *l2) facts {
+	latency := ""
+	if d.OriginLatency > 0 {
+		latency = ", " + duration(d.OriginLatency) + " added to each query"
+	}
+	return facts{
+		{"origin", db.String() + latency},
+		{"L2", shared.name},
+	}
+}
+
+// serve serves, and compares meanwhile, until the command is interrupted.
+func (d *demoCommand) serve(e *environment, listener net.Listener, service *hello.Service, c *comparison) error {
+	server := hello.NewServer(service, log.New(io.Discard, "", 0))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+
+	err := d.present(e, baseURL(listener.Addr()), c)
+	if err == nil && !d.Exit {
+		select {
+		case <-e.ctx.Done():
+			if isTerminal(e.stderr) {
+				fmt.Fprintln(e.stderr) // after the ^C
+			}
+		case err = <-served:
+			return fmt.Errorf("serve: %w", err)
+		}
+	}
+	// Interrupted or not, requests under way get a moment to end.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), 2*time.Second)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		server.Close()
+	}
+	if e := <-served; err == nil && !errors.Is(e, http.ErrServerClosed) {
+		err = fmt.Errorf("serve: %w", e)
+	}
+	return err
+}
+
+// present compares, unless it was told not to, and says how to go on.
+func (d *demoCommand) present(e *environment, base string, c *comparison) error {
+	if !d.Serve {
+		if err := c.run(e); err != nil {
+			return err
+		}
+	}
+	if d.Exit || e.ctx.Err() != nil {
+		return nil
+	}
+	fmt.Fprintf(e.stderr, `
+serving %[1]s in mode %[2]s until Ctrl-C; try
+  curl '%[1]s/hello?name=World&locale=ru-RU'
+  curl -X PUT '%[1]s/mode?mode=%[3]s'
+  curl %[1]s/stats
+  curl -X DELETE %[1]s/hello
+`, base, c.service.Mode(), otherMode(c.service.Mode()))
+	return nil
+}
+
+// otherMode is a mode to try next.
+func otherMode(m hello.Mode) hello.Mode {
+	if m == hello.Naive {
+		return hello.Strata
+	}
+	return hello.Naive
+}
+
+func closeService(s *hello.Service) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	// The process is about to end: there is nobody to tell about an error.
+	_ = s.Close(ctx)
+}
+
+// orInterrupted returns err unless it is a consequence of an interruption.
+func orInterrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

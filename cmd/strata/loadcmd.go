@@ -1,0 +1,172 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/strata-cache/strata/cmd/strata/load"
+)
+
+// loadCommand is `strata load`.
+type loadCommand struct {
+	URL string `arg:"" name:"url" help:"Target. {i} in it is replaced by the number of the URL."`
+
+	Method string   `short:"X" help:"Method (GET, with --data POST)." placeholder:"METHOD"`
+	Header []string `short:"H" sep:"none" help:"Header, \"Name: value\"; repeatable." placeholder:"LINE"`
+	Data   string   `short:"d" help:"Body, or @FILE to read it from a file." placeholder:"TEXT"`
+
+	Cardinality int           `default:"1" help:"Number of different URLs (${default})." placeholder:"N"`
+	Group       int           `default:"1" help:"Requests for the same URL that start at once (${default})." placeholder:"N"`
+	Rate        float64       `default:"0" help:"Requests per second, 0 for as many as are answered (${default})." placeholder:"N"`
+	Concurrency int           `default:"50" help:"Most requests under way (${default})." placeholder:"N"`
+	Duration    time.Duration `default:"10s" help:"Time during which requests are started (${default})." placeholder:"TIME"`
+	Timeout     time.Duration `default:"10s" help:"Time after which a request is given up (${default})." placeholder:"TIME"`
+	JSON        bool          `name:"json" help:"Write the result as JSON."`
+}
+
+// Help is shown above the flags.
+func (*loadCommand) Help() string {
+	return `With --cardinality N, the numbers 0 to N-1 take the place of {i} in the URL, in header values and
+in the body. Where there is no {i} they are appended to the query parameter name, or become a query
+parameter i. Each URL is requested --group times at once before the next one has its turn.
+
+With --rate, latency counts from the moment at which the schedule wanted a request to start, so that
+a target that stalls is charged for the requests that had to wait.`
+}
+
+// Run runs the command.
+func (l *loadCommand) Run(e *environment) error {
+	o, err := l.options()
+	if err != nil {
+		return usageError{err}
+	}
+	if err := o.Validate(); err != nil {
+		return usageError{err}
+	}
+	if err := l.reach(e, o.URL); err != nil {
+		return orInterrupted(e.ctx, err)
+	}
+	line := newLiveLine(e.stderr)
+	o.Progress = func(p load.Progress) { line.show(progress(p)) }
+	result, err := load.Run(e.ctx, o)
+	line.clear()
+	if err != nil {
+		return err
+	}
+	if l.JSON {
+		return writeJSON(e.stdout, o, result)
+	}
+	return writeReport(e.stdout, o, result)
+}
+
+// options turns the flags into a load.
+func (l *loadCommand) options() (load.Options, error) {
+	o := load.Options{
+		Method:      l.Method,
+		URL:         l.URL,
+		Header:      http.Header{},
+		Body:        l.Data,
+		Cardinality: l.Cardinality,
+		Group:       l.Group,
+		Rate:        l.Rate,
+		Concurrency: l.Concurrency,
+		Duration:    l.Duration,
+		Timeout:     l.Timeout,
+	}
+	if !strings.Contains(o.URL, "://") {
+		o.URL = "http://" + o.URL // as curl does
+	}
+	for _, line := range l.Header {
+		name, value, ok := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		if !ok || !isToken(name) || strings.ContainsFunc(value, isControl) {
+			return o, errors.New(`--header: want "Name: value"`)
+		}
+		o.Header.Add(name, value)
+	}
+	if file, ok := strings.CutPrefix(l.Data, "@"); ok {
+		body, err := readBody(file)
+		if err != nil {
+			return o, fmt.Errorf("--data: %w", err)
+		}
+		o.Body = body
+	}
+	return o, nil
+}
+
+const maxBody = 16 << 20
+
+func readBody(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxBody+1))
+	if err != nil {
+		return "", err
+	}
+	if len(b) > maxBody {
+		return "", fmt.Errorf("%s is larger than %s", name, bytes(maxBody))
+	}
+	return string(b), nil
+}
+
+// isToken reports whether s can be the name of a header.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// reach makes sure that somebody listens at the target.
+func (l *loadCommand) reach(e *environment, rawURL string) error {
+	u, err := load.ParseURL(rawURL)
+	if err != nil {
+		return usageError{err}
+	}
+	address := addressOf(u)
+	dialer := net.Dialer{Timeout: min(l.Timeout, 5*time.Second)}
+	conn, err := dialer.DialContext(e.ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("load: %s: %w", address, innermost(err))
+	}
+	return conn.Close()
+}
+
+func addressOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// innermost strips an error of package net of the address, which its wrappers
+// repeat.
+func innermost(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	if call, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = call.Err
+	}
+	return err
+}
+
+func writeJSON(w io.Writer, o load.Options, r *load.Result) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(newReport(o, r))
+}

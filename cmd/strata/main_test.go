@@ -1,0 +1,327 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/cmd/strata/hello"
+)
+
+// output is a writer that can be waited on.
+type output struct {
+	mu      sync.Mutex // guards below
+	text    strings.Builder
+	awaited string
+	seen    chan struct{}
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text.Write(p)
+	if o.seen != nil && strings.Contains(o.text.String(), o.awaited) {
+		close(o.seen)
+		o.seen = nil
+	}
+	return len(p), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// call runs the command to its end, which comes after a minute at the latest.
+func call(ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var out, errs output
+	status = run(ctx, args, strings.NewReader(""), &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+// listen returns the address of somebody else.
+func listen(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
+func TestMistakesAreOneLine(t *testing.T) {
+	taken := listen(t)
+	for _, tt := range []struct {
+		name   string
+		args   string
+		status int
+		text   string
+	}{
+		{"no command", "", 2, `expected one of "demo", "load"`},
+		{"unknown command", "dmeo", 2, "unexpected argument dmeo"},
+		{"unknown flag", "demo --grop 5", 2, "unknown flag --grop"},
+		{"not a number", "demo --group ten", 2, "--group"},
+		{"not a time", "demo --duration 5", 2, "--duration"},
+		{"zero group", "demo --group -5", 2, "group"},
+		{"negative rate", "demo --rate=-1", 2, "rate"},
+		{"several at once", "demo --rate=-1 --concurrency 0", 2, "rate"},
+		{"address without port", "demo --addr localhost", 2, "--addr"},
+		{"bad port", "demo --addr 127.0.0.1:http2", 2, "--addr"},
+		{"unknown mode", "demo --modes fast", 2, "none, naive, strata, restarted"},
+		{"mode twice", "demo --modes none,none", 2, "none is named twice"},
+		{"restarted before strata", "demo --modes restarted,strata", 2, "must come after"},
+		{"no ttl", "demo --ttl 0s", 2, "--ttl"},
+		{"bad origin", "demo --addr 127.0.0.1:0 --origin mysql://u:secret@h/db", 2, "--origin"},
+		{"bad origin URL", "demo --addr 127.0.0.1:0 --origin postgres://u:secret@h:port/db", 2, "--origin"},
+		{"bad L2", "demo --addr 127.0.0.1:0 --l2 memory", 2, "--l2"},
+		{"bad L2 URL", "demo --addr 127.0.0.1:0 --l2 redis://u:secret@h:port", 2, "--l2"},
+		{"exit and serve", "demo --exit --serve", 2, "exclude each other"},
+		{"port taken", "demo --addr " + taken, 1, taken + " is in use; choose another address with --addr"},
+		{"origin away", "demo --addr 127.0.0.1:0 --origin postgres://u:secret@127.0.0.1:1/db?sslmode=disable", 1, "127.0.0.1:1: connection refused"},
+		{"L2 away", "demo --addr 127.0.0.1:0 --l2 redis://:secret@127.0.0.1:1", 1, "127.0.0.1:1"},
+		{"load without URL", "load", 2, "<url>"},
+		{"load of another scheme", "load ftp://u:secret@127.0.0.1/", 2, "http"},
+		{"load of a bad URL", "load http://u:secret@127.0.0.1:port/", 2, "url"},
+		{"load with a bad header", "load http://127.0.0.1:1/ -H nothing", 2, "--header"},
+		{"load with a header of two lines", "load http://127.0.0.1:1/ -H A:b\nC:d", 2, "--header"},
+		{"load with a bad method", "load http://127.0.0.1:1/ -X G@T", 2, "method"},
+		{"load without the file", "load http://127.0.0.1:1/ -d @/nowhere", 2, "--data"},
+		{"load without concurrency", "load http://127.0.0.1:1/ --concurrency 0", 2, "concurrency"},
+		{"load of nobody", "load http://127.0.0.1:1/", 1, "127.0.0.1:1: connection refused"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			status, stdout, stderr := call(t.Context(), words(tt.args)...)
+			if status != tt.status || stdout != "" {
+				t.Errorf("status %d, stdout %q; want %d and nothing", status, stdout, tt.status)
+			}
+			if !strings.HasPrefix(stderr, "strata: ") || strings.Index(stderr, "\n") != len(stderr)-1 {
+				t.Errorf("not one line: %q", stderr)
+			}
+			if !strings.Contains(stderr, tt.text) || strings.Contains(stderr, "secret") {
+				t.Errorf("%q does not say %q", stderr, tt.text)
+			}
+		})
+	}
+}
+
+// words splits at single spaces, so that a word may have a line feed.
+func words(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, " ")
+}
+
+func TestHelpFitsTheScreen(t *testing.T) {
+	t.Setenv("COLUMNS", "100")
+	for _, args := range [][]string{{"--help"}, {"demo", "--help"}, {"load", "-h"}} {
+		status, stdout, stderr := call(t.Context(), args...)
+		if status != 0 || stderr != "" || !strings.Contains(stdout, "Usage: strata") {
+			t.Errorf("%v: status %d, %q, %q", args, status, stdout, stderr)
+		}
+		for line := range strings.Lines(stdout) {
+			if len(line) > 101 {
+				t.Errorf("%v: line of %d columns: %s", args, len(line), line)
+			}
+		}
+	}
+}
+
+// The whole thing, small: real HTTP, a real database and a real L2 protocol.
+func TestDemoComparesAndExits(t *testing.T) {
+	status, stdout, stderr := call(t.Context(), strings.Fields(
+		"demo --exit --addr 127.0.0.1:0 --rate 200 --group 10 --cardinality 100 --concurrency 20 --duration 500ms")...)
+	if status != 0 || stderr != "" {
+		t.Fatalf("status %d, stderr %q", status, stderr)
+	}
+	checkWidth(t, stdout)
+	rows := map[string][]string{}
+	for line := range strings.Lines(stdout) {
+		if f := strings.Fields(line); len(f) == 13 { // three times have a unit apart
+			rows[f[0]] = f
+		}
+	}
+	// 100 requests for 10 keys.
+	const queries, l1Hits, l2Hits, shared, errors = 8, 9, 10, 11, 12
+	for _, tt := range []struct {
+		mode string
+		cell int
+		want string
+	}{
+		{"none", queries, "100"}, {"none", l1Hits, "0"}, {"none", errors, "0"},
+		{"naive", errors, "0"}, {"naive", l2Hits, "0"}, {"naive", shared, "0"},
+		{"strata", queries, "10"}, {"strata", l2Hits, "0"}, {"strata", errors, "0"},
+		{"restarted", queries, "0"}, {"restarted", errors, "0"},
+	} {
+		if rows[tt.mode] == nil || rows[tt.mode][tt.cell] != tt.want {
+			t.Fatalf("cell %d of %s is not %s:\n%s", tt.cell, tt.mode, tt.want, stdout)
+		}
+	}
+	// What was read before the bus was connected is read once more.
+	if n, _ := strconv.Atoi(rows["restarted"][l2Hits]); n < 10 || n > 20 {
+		t.Errorf("%d hits in L2 for 10 keys:\n%s", n, stdout)
+	}
+}
+
+func TestDemoServesUntilInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var out output
+	errs := output{awaited: "curl -X DELETE", seen: make(chan struct{})}
+	seen, ended := errs.seen, make(chan int, 1)
+	go func() {
+		ended <- run(ctx, strings.Fields("demo --serve --addr 127.0.0.1:0 --modes naive"), strings.NewReader(""), &out, &errs)
+	}()
+	select {
+	case <-seen:
+	case status := <-ended:
+		t.Fatalf("ended with %d: %s", status, errs.String())
+	}
+	text := errs.String()
+	_, rest, _ := strings.Cut(text, "serving ")
+	base, _, _ := strings.Cut(rest, " ")
+	for _, tt := range []struct{ method, path, want string }{
+		{"GET", "/hello?name=World&locale=ru-RU", `"text":"Привет, World!","asked":1`},
+		{"PUT", "/mode?mode=strata", `"mode":"strata"`},
+		{"GET", "/hello?name=World&locale=ru-RU", `"asked":2`},
+		{"GET", "/hello?name=World&locale=ru-RU", `"asked":2`},
+		{"GET", "/stats", `"origin_queries":2`},
+		{"DELETE", "/hello", `{"deleted":1}`},
+		{"GET", "/hello?name=World&locale=ru-RU", `"asked":1`},
+	} {
+		req, _ := http.NewRequestWithContext(ctx, tt.method, base+tt.path, nil)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatalf("%s %s: %v; stderr %q", tt.method, tt.path, err, text)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != 200 || !strings.Contains(string(body), tt.want) {
+			t.Errorf("%s %s: status %d, %s; want %s", tt.method, tt.path, resp.StatusCode, body, tt.want)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	interrupt()
+	if status := <-ended; status != 0 || out.String() != "" {
+		t.Errorf("status %d, stdout %q, stderr %q", status, out.String(), errs.String())
+	}
+}
+
+func TestDemoInterruptedUnderLoadIsClean(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	addr := listenAndFree(t)
+	ended := make(chan string, 1)
+	go func() {
+		status, _, stderr := call(ctx, "demo", "--addr", addr, "--duration", "1h", "--rate", "100", "--modes", string(hello.None))
+		ended <- fmt.Sprint(status, stderr)
+	}()
+	for n := 0; n < 10; { // until the load runs
+		resp, err := http.Get("http://" + addr + "/stats")
+		if err != nil {
+			continue
+		}
+		var s hello.Stats
+		if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		n = int(s.Requests)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	interrupt()
+	if got := <-ended; got != "0" {
+		t.Errorf("status and stderr are %q", got)
+	}
+	if left, _ := os.ReadDir(tmp); len(left) != 0 {
+		t.Errorf("%v left behind", left)
+	}
+}
+
+// listenAndFree returns an address that nobody listens on.
+func listenAndFree(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestLoadReportsInJSON(t *testing.T) {
+	var mu sync.Mutex
+	got := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		got[fmt.Sprint(r.Method, r.URL, r.Header.Get("Accept"), r.Header.Get("X-A"), string(body))]++
+		mu.Unlock()
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "body")
+	if err := os.WriteFile(file, []byte("line 1\nline 2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, stdout, stderr := call(t.Context(), "load", strings.TrimPrefix(server.URL, "http://")+"/p?name=W", "-X", "PUT",
+		"-H", "accept: text/plain, */*", "-H", "X-A: b:c", "-d", "@"+file,
+		"--cardinality", "2", "--group", "5", "--rate", "100", "--concurrency", "5", "--duration", "200ms", "--json")
+	if status != 0 || stderr != "" {
+		t.Fatalf("status %d, stderr %q", status, stderr)
+	}
+	var r struct {
+		Requests int64            `json:"requests"`
+		Status   map[string]int64 `json:"status"`
+		Errors   map[string]int64 `json:"errors"`
+		Intended struct {
+			P99 float64 `json:"p99"`
+		} `json:"latency_from_intended_start_ms"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Requests != 20 || r.Status["418"] != 20 || len(r.Errors) != 0 || r.Intended.P99 <= 0 {
+		t.Errorf("report is %s", stdout)
+	}
+	for _, key := range []string{"0", "1"} {
+		if want := "PUT/p?name=W" + key + "text/plain, */*" + "b:c" + "line 1\nline 2"; got[want] != 10 {
+			t.Errorf("no 10 × %q in %v", want, got)
+		}
+	}
+}
+
+func TestLoadInterruptedReportsWhatItHas(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var once sync.Once
+	var n int
+	var mu sync.Mutex
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if n++; n > 10 {
+			once.Do(interrupt)
+		}
+	}))
+	defer server.Close()
+	status, stdout, stderr := call(ctx, "load", server.URL, "--concurrency", "1", "--duration", "1h")
+	if status != 0 || stderr != "" || !strings.Contains(stdout, "(interrupted)") || !strings.Contains(stdout, "200 OK") {
+		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/strata-cache/strata/cmd/strata/hello"
+	"github.com/strata-cache/strata/cmd/strata/load"
+)
+
+func TestNumbersAreReadable(t *testing.T) {
+	for _, tt := range []struct{ name, got, want string }{
+		{"small count", count(0), "0"},
+		{"no separator", count(999), "999"},
+		{"one separator", count(1000), "1,000"},
+		{"two separators", count(1234567), "1,234,567"},
+		{"negative", count(-123456), "-123,456"},
+		{"no duration", duration(0), "-"},
+		{"microseconds", duration(1500 * time.Nanosecond), "1.50 µs"},
+		{"tens of microseconds", duration(45_670 * time.Nanosecond), "45.7 µs"},
+		{"nearly a millisecond", duration(999_600 * time.Nanosecond), "1.00 ms"},
+		{"milliseconds", duration(123_456 * time.Microsecond), "123 ms"},
+		{"nearly a second", duration(999_600 * time.Microsecond), "1.00 s"},
+		{"seconds", duration(12_345 * time.Millisecond), "12.3 s"},
+		{"many seconds", duration(3600 * time.Second), "3,600 s"},
+		{"chosen seconds", seconds(5 * time.Second), "5 s"},
+		{"chosen fraction", seconds(1500 * time.Millisecond), "1.5 s"},
+		{"chosen minutes", seconds(90 * time.Second), "1m30s"},
+		{"slow rate", rate(1.234), "1.23"},
+		{"no rate", rate(0), "0"},
+		{"fast rate", rate(4999.6), "5,000"},
+		{"bytes", bytes(999), "999 B"},
+		{"kilobytes", bytes(1234), "1.23 kB"},
+		{"gigabytes", bytes(12_345_678_901), "12.3 GB"},
+		{"one thing", plural(1, "URL", "URLs"), "1 URL"},
+		{"things", plural(1000, "URL", "URLs"), "1,000 URLs"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.got != tt.want {
+				t.Errorf("%q; want %q", tt.got, tt.want)
+			}
+		})
+	}
+}
+
+const comparisonText = `origin     SQLite
+L2         embedded
+load       each mode: 5,000 requests/s for 5 s, 10,000 URLs in groups of 100, up to 200 at once
+           latency counts from the intended start; client and service share CPUs
+shared     requests that joined the load of another
+restarted  strata in an instance that has just started: its memory is empty, L2 is not
+
+mode       requests/s      p50      p95      p99  origin queries  L1 hits  L2 hits  shared  errors
+none              680   1.88 s   3.34 s   3.42 s           8,398        0        0       0   1,002
+restarted       5,000  4.56 ms  7.10 ms  9.81 ms               0    4,542      250  20,208       0
+
+none could not keep up: 16,602 requests of the schedule not sent
+none: 1,000 × 503 Service Unavailable, 2 × timeout
+`
+
+func TestComparisonIsATable(t *testing.T) {
+	c := &comparison{
+		load:   load.Options{Rate: 5000, Duration: 5 * time.Second, Cardinality: 10_000, Group: 100, Concurrency: 200},
+		phases: []phase{phase(hello.None), restarted},
+		facts:  facts{{"origin", "SQLite"}, {"L2", "embedded"}},
+	}
+	rows := []row{
+		{phase: phase(hello.None), queries: 8398, result: &load.Result{
+			Elapsed: 5 * time.Second, Done: 3400, Unsent: 16_602,
+			Status: map[int]int64{200: 2398, 503: 1000}, Errors: map[load.Kind]int64{load.Timeout: 2},
+			Latency: load.Latencies{P50: 1880 * time.Millisecond, P95: 3340 * time.Millisecond, P99: 3420 * time.Millisecond},
+		}},
+		{phase: restarted, cache: hello.Counts{L1Hits: 4542, L2Hits: 250, Shared: 20_208}, result: &load.Result{
+			Elapsed: 5 * time.Second, Done: 25_000, Status: map[int]int64{200: 25_000},
+			Latency: load.Latencies{P50: 4560 * time.Microsecond, P95: 7100 * time.Microsecond, P99: 9810 * time.Microsecond},
+		}},
+	}
+	var b strings.Builder
+	if err := c.write(&b, rows); err != nil {
+		t.Fatal(err)
+	}
+	// The number of processors is the machine's.
+	lines := strings.Split(b.String(), "\n")
+	if i := strings.Index(lines[3], "share "); i >= 0 {
+		lines[3] = lines[3][:i] + "share CPUs"
+	}
+	compare(t, strings.Join(lines, "\n"), comparisonText)
+
+	c.load.Rate = 0
+	b.Reset()
+	if err := c.write(&b, rows); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "unlimited requests/s") || !strings.Contains(b.String(), "counts from the sending") {
+		t.Errorf("load without a rate is described as\n%s", b.String())
+	}
+	checkWidth(t, b.String())
+}
+
+const reportText = `target    http://u:xxxxx@127.0.0.1:8008/{i}?name=World
+load      100 requests/s for 10 s, 10 URLs, up to 50 at once
+done      1,000 requests in 10.0 s (interrupted): 100 requests/s
+received  1.23 MB
+unsent    1 request of the schedule: the target could not keep up
+
+latency                     mean      p50      p90      p95      p99    p99.9      max
+from the intended start  2.00 ms  1.00 ms  3.00 ms  4.00 ms  5.00 ms  6.00 ms  7.00 ms
+from the sending         1.00 ms   500 µs  1.50 ms  2.00 ms  2.50 ms  3.00 ms  3.50 ms
+
+status                   answers    share
+200 OK                       897  89.70 %
+503 Service Unavailable      100  10.00 %
+
+error    requests   share
+other           1  0.10 %
+timeout         2  0.20 %
+other, for example: something else
+`
+
+func TestReportIsComplete(t *testing.T) {
+	l := func(unit time.Duration) load.Latencies {
+		return load.Latencies{Count: 1, Mean: 2 * unit, P50: unit, P90: 3 * unit, P95: 4 * unit, P99: 5 * unit, P999: 6 * unit, Max: 7 * unit}
+	}
+	o := load.Options{URL: "http://u:secret@127.0.0.1:8008/{i}?name=World", Rate: 100, Duration: 10 * time.Second, Cardinality: 10, Group: 1, Concurrency: 50}
+	r := &load.Result{
+		Elapsed: 10 * time.Second, Done: 1000, Unsent: 1, Interrupted: true, Bytes: 1_234_567,
+		Status: map[int]int64{200: 897, 503: 100}, Errors: map[load.Kind]int64{load.Timeout: 2, load.OtherError: 1},
+		ErrorExample: "something else", Latency: l(time.Millisecond), Service: l(500 * time.Microsecond),
+	}
+	var b strings.Builder
+	if err := writeReport(&b, o, r); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, b.String(), reportText)
+}
+
+func TestReportOfNothingIsShort(t *testing.T) {
+	var b strings.Builder
+	o := load.Options{URL: "http://127.0.0.1/", Duration: time.Second, Concurrency: 1}
+	if err := writeReport(&b, o, &load.Result{Interrupted: true}); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, b.String(), `target    http://127.0.0.1/
+load      unlimited requests/s for 1 s, up to 1 at once
+done      0 requests in - (interrupted): 0 requests/s
+received  0 B
+`)
+}
+
+func compare(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	checkWidth(t, got)
+}
+
+// checkWidth makes sure that nothing wraps on a terminal of 100 columns.
+func checkWidth(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if n := utf8.RuneCountInString(line); n > 100 {
+			t.Errorf("line of %d columns: %s", n, line)
+		}
+		if strings.TrimRight(line, " ") != line {
+			t.Errorf("line ends with spaces: %q", line)
+		}
+	}
+}

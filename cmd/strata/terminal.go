@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/mattn/go-isatty"
+	"github.com/strata-cache/strata/cmd/strata/load"
+)
+
+// liveLine is one line that is written over and over. It is silent where there
+// is no terminal.
+type liveLine struct {
+	w  io.Writer
+	on bool
+
+	mu    sync.Mutex // guards dirty
+	dirty bool
+}
+
+func newLiveLine(w io.Writer) *liveLine {
+	return &liveLine{w: w, on: isTerminal(w) && os.Getenv("TERM") != "dumb"}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// show replaces the line.
+func (l *liveLine) show(text string) {
+	if !l.on {
+		return
+	}
+	l.mu.Lock()
+	l.dirty = true
+	l.mu.Unlock()
+	fmt.Fprint(l.w, "\r\x1b[K"+text)
+}
+
+// clear leaves an empty line behind.
+func (l *liveLine) clear() {
+	l.mu.Lock()
+	dirty := l.dirty
+	l.dirty = false
+	l.mu.Unlock()
+	if dirty {
+		fmt.Fprint(l.w, "\r\x1b[K")
+	}
+}
+
+// progress is the text of a run under way.
+func progress(p load.Progress) string {
+	text := fmt.Sprintf("%4.1f s  %s requests/s  p50 %s  p99 %s", p.Elapsed.Seconds(), rate(p.Rate), duration(p.P50), duration(p.P99))
+	if p.Errors > 0 {
+		text += "  " + plural(p.Errors, "error", "errors")
+	}
+	return text
+}
