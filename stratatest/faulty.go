@@ -16,7 +16,7 @@ type Fault func(op, key string) (delay time.Duration, err error)
 // ends early, with the context's error, when the context does; nothing has then
 // been carried out. fault must not be nil.
 //
-// If t has all optional abilities, so has the result, and its views are faulty
+// If t has all optional abilities that a Tier of this package has, so has the result, and its views are faulty
 // too. Otherwise the result has none: bind t before it is wrapped.
 func FaultyTier(t remote.Tier, fault Fault) remote.Tier {
 	f := faulty{t, fault}
@@ -109,6 +109,13 @@ type faultyWhole struct {
 func (f faultyWhole) Bind(s remote.Space) remote.Tier { return FaultyTier(f.whole.Bind(s), f.fault) }
 func (f faultyWhole) Announces() bool                 { return f.whole.Announces() }
 func (f faultyWhole) Foreign() uint64                 { return f.whole.Foreign() }
+
+// Doubt is for those tiers that remember something.
+func (f faultyWhole) Doubt() {
+	if d, ok := f.whole.(remote.Doubter); ok {
+		d.Doubt()
+	}
+}
 
 func (f faultyWhole) DropAll(ctx context.Context) error {
 	if err := f.wait(ctx, "DropAll", ""); err != nil {

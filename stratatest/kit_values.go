@@ -212,10 +212,14 @@ func checkIDs(v *view) {
 		} else {
 			v.drop(remote.Drop{Key: "k", Soft: true})
 		}
-		v.fill("k", "same")
+		right := v.granted("k", long)
+		if i%3 == 2 {
+			right = v.drop(remote.Drop{Key: "k", Token: long})
+		}
+		v.stores("k", "same", right)
 		id := v.holds("k", "same").ID
-		if seen[id] {
-			v.Fatalf("value %d has ID %d, which an earlier value had", i, id)
+		if seen[id] || id != remote.ID(right.Token) {
+			v.Fatalf("value %d has ID %d; want its token %d, which no earlier value had", i, id, right.Token)
 		}
 		seen[id] = true
 	}

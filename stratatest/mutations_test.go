@@ -78,6 +78,7 @@ func valueMutations() []mutation {
 			with(t, keys[0], func(r *record, _ time.Time) { held[0].Data = r.slot(t.space.Schema).data })
 			return held, err
 		}},
+		{name: "ids are not the tokens", check: "EveryValueHasItsID", get: eachHeld(func(h *remote.Held) { h.ID *= 2 })},
 		{name: "one id for all", check: "EveryValueHasItsID", get: eachHeld(func(h *remote.Held) { h.ID = min(h.ID, 1) })},
 		{name: "lives start anew", check: "LivesRunOut", get: eachHeld(func(h *remote.Held) {
 			if h.Fresh > 0 {
@@ -272,8 +273,7 @@ func dropMutations() []mutation {
 			}
 			time.Sleep(time.Millisecond) // in a bubble
 			with(t, p[0].Key, func(r *record, now time.Time) {
-				t.store.lastID++
-				r.slots[t.space.Schema] = newSlot(p[0], t.store.lastID, now)
+				r.slots[t.space.Schema] = newSlot(p[0], now)
 			})
 			return nil, nil
 		}},

@@ -46,13 +46,13 @@ func (r right) live(now time.Time) bool { return r.token != 0 && now.Before(r.un
 
 func (r right) is(token uint64, now time.Time) bool { return r.token == token && r.live(now) }
 
-// newSlot stores p. A value without time left is not kept.
-func newSlot(p remote.Put, id remote.ID, now time.Time) *slot {
+// newSlot stores p; its right names the value. A value without time left is not kept.
+func newSlot(p remote.Put, now time.Time) *slot {
 	if p.Left <= 0 {
 		return &slot{}
 	}
 	return &slot{
-		data: append([]byte{}, p.Data...), id: id, gen: p.Lease.Word,
+		data: append([]byte{}, p.Data...), id: remote.ID(p.Lease.Token), gen: p.Lease.Word,
 		fresh: now.Add(p.Fresh), left: now.Add(p.Left),
 	}
 }

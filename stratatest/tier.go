@@ -30,7 +30,6 @@ type store struct {
 	mu      sync.Mutex // guards all below, and all that hangs on them
 	names   map[string]*nameSpace
 	bus     *Bus
-	lastID  remote.ID
 	foreign uint64
 }
 
@@ -139,8 +138,7 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 			refused = append(refused, i)
 			continue
 		}
-		t.store.lastID++
-		r.slots[t.space.Schema] = newSlot(put, t.store.lastID, now)
+		r.slots[t.space.Schema] = newSlot(put, now)
 	}
 	return refused, nil
 }
