@@ -174,6 +174,8 @@ func (r *Reader) bulk(dst []byte) (out []byte, null bool, err error) {
 	n := int(size)
 	have := len(dst)
 	switch {
+	case dst == nil && n == 0:
+		out = []byte{} // there is a string, if an empty one
 	case cap(dst)-have >= n:
 		out = dst[:have+n]
 		err = r.full(out[have:])

@@ -1,0 +1,516 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/netsim"
+	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/redis"
+)
+
+func TestDo(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		t.Run(fmt.Sprintf("old=%v", old), func(t *testing.T) {
+			fake(t, func(s *fakesrv.Server, _ *redis.Options) { s.Old = old }, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+				ctx := t.Context()
+				if err := c.Ping(ctx); err != nil {
+					t.Error(err)
+				}
+				if err := c.Do(ctx, "SET", "n", 41, "NX").Ok(); err != nil {
+					t.Error(err)
+				}
+				if err := c.Do(ctx, "SET", "n", 42, "NX").Ok(); err != redis.ErrNil {
+					t.Errorf("SET NX of a held key: %v", err)
+				}
+				if n, err := c.Do(ctx, "INCR", "n").Int(); n != 42 || err != nil {
+					t.Errorf("INCR: %d, %v", n, err)
+				}
+				if v, err := get(ctx, c, "n"); v != "42" || err != nil {
+					t.Errorf("AppendGet: %q, %v", v, err)
+				}
+				if r := c.Do(ctx, "GET", "none"); !r.IsNull() || r.Err() != nil {
+					t.Errorf("missing key: null %v, %v", r.IsNull(), r.Err())
+				}
+				if s.Dials() != 1 {
+					t.Errorf("%d connections", s.Dials())
+				}
+			})
+		})
+	}
+}
+
+func TestEmptyAndMissingAreToldApart(t *testing.T) {
+	fake(t, nil, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+		mustSet(t, c, "empty", "")
+		dst := []byte("head")
+		got, err := c.AppendGet(t.Context(), dst, "empty")
+		if string(got) != "head" || err != nil {
+			t.Errorf("empty: %q, %v", got, err)
+		}
+		got, err = c.AppendGet(t.Context(), dst, "missing")
+		if string(got) != "head" || err != redis.ErrNil {
+			t.Errorf("missing: %q, %v", got, err)
+		}
+		if b, err := c.Do(t.Context(), "GET", "empty").Bytes(); b == nil || len(b) != 0 || err != nil {
+			t.Errorf("Do of empty: %v, %v", b, err)
+		}
+		if _, err := c.Do(t.Context(), "GET", "missing").Bytes(); err != redis.ErrNil {
+			t.Errorf("Do of missing: %v", err)
+		}
+	})
+}
+
+func TestServerErrorsKeepTheConnection(t *testing.T) {
+	for _, code := range []string{"WRONGTYPE", "NOAUTH", "NOPERM", "LOADING", "READONLY", "BUSY", "MOVED", "OOM", "MASTERDOWN", "ERR"} {
+		t.Run(code, func(t *testing.T) {
+			fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+				answer(s, "-"+code+" some text\r\n")
+				_, err := c.AppendGet(t.Context(), nil, "k")
+				for _, err := range []error{err, c.Do(t.Context(), "GET", "k").Err()} {
+					var se *redis.Error
+					if !errors.As(err, &se) || se.Code != code || se.Message != "some text" {
+						t.Errorf("error %v", err)
+					}
+					safe := strings.Contains("LOADING READONLY BUSY MASTERDOWN", code)
+					if redis.SafeToRetry(err) != safe {
+						t.Errorf("safe to retry: %v", !safe)
+					}
+				}
+				if err := c.Ping(t.Context()); err != nil || s.Dials() != 1 {
+					t.Errorf("then %v over %d connections", err, s.Dials())
+				}
+			})
+		})
+	}
+}
+
+func TestErrorsDoNotRepeatArguments(t *testing.T) {
+	fake(t, nil, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+		err := c.Do(t.Context(), "NOSUCH", "hidden").Err()
+		var se *redis.Error
+		if !errors.As(err, &se) || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("error %v", err)
+		}
+		err = c.Do(t.Context(), "SET", "k", struct{ s string }{"hidden"}).Err()
+		if err == nil || strings.Contains(err.Error(), "hidden") || !strings.HasPrefix(err.Error(), "redis: ") {
+			t.Errorf("error %v", err)
+		}
+		if err := c.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCommandsThatChangeTheConnectionAreRefused(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		for _, args := range [][]any{
+			{}, {""}, {1}, {"select", 1}, {[]byte("SUBSCRIBE"), "a"}, {"MULTI"}, {"client", "reply", "off"}, {"MONITOR"}, {"HELLO", 3},
+		} {
+			if err := c.Do(t.Context(), args...).Err(); err == nil {
+				t.Errorf("%v accepted", args)
+			}
+			p := c.Pipeline()
+			p.Add("PING")
+			p.Add(args...)
+			if replies, err := p.Do(t.Context()); err == nil || replies != nil {
+				t.Errorf("%v accepted in a pipeline", args)
+			}
+			if _, err := c.Stream(t.Context(), args...); err == nil {
+				t.Errorf("%v accepted as a stream", args)
+			}
+		}
+		if s.Dials() != 0 {
+			t.Errorf("%d connections opened", s.Dials())
+		}
+	})
+}
+
+func TestGreeting(t *testing.T) {
+	tests := []struct {
+		name           string
+		old            bool
+		user, password string // the server's
+		o              redis.Options
+		code           string
+	}{
+		{name: "nothing to say"},
+		{name: "nothing to say, old", old: true},
+		{name: "database and name", o: redis.Options{DB: 3, ClientName: "me"}},
+		{name: "database and name, old", old: true, o: redis.Options{DB: 3, ClientName: "me"}},
+		{name: "password", password: "secret", o: redis.Options{Password: "secret", DB: 1}},
+		{name: "password, old", old: true, password: "secret", o: redis.Options{Password: "secret", DB: 1}},
+		{name: "user", user: "u", password: "secret", o: redis.Options{Username: "u", Password: "secret", ClientName: "me"}},
+		{name: "user, old", old: true, user: "u", password: "secret", o: redis.Options{Username: "u", Password: "secret"}},
+		{name: "wrong password", password: "other", o: redis.Options{Password: "secret"}, code: "WRONGPASS"},
+		{name: "wrong password, old", old: true, password: "other", o: redis.Options{Password: "secret"}, code: "WRONGPASS"},
+		{name: "wrong user", user: "u", password: "secret", o: redis.Options{Username: "v", Password: "secret"}, code: "WRONGPASS"},
+		{name: "password missing", password: "secret", code: "NOAUTH"},
+		{name: "no such database", o: redis.Options{DB: 99}, code: "ERR"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			change := func(s *fakesrv.Server, o *redis.Options) {
+				s.Old, s.Username, s.Password = tc.old, tc.user, tc.password
+				tc.o.DialContext = s.Dial
+				*o = tc.o
+			}
+			fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+				s.Handle("STATE", func(ss *fakesrv.Session, _ [][]byte) { ss.Bulk(fmt.Sprint(ss.DB, ss.Name, ss.RESP3)) })
+				r := c.Do(t.Context(), "STATE")
+				if tc.code == "" && tc.old && r.Err() != nil {
+					t.Fatal(r.Err())
+				}
+				if tc.code != "" {
+					var se *redis.Error
+					if !errors.As(r.Err(), &se) || se.Code != tc.code || strings.Contains(r.Err().Error(), "secret") {
+						t.Errorf("error %v, want %s", r.Err(), tc.code)
+					}
+					return
+				}
+				// Again on a second connection: the state is that of each.
+				s.Drop()
+				for range 2 {
+					want := fmt.Sprint(tc.o.DB, tc.o.ClientName, !tc.old)
+					if got, err := c.Do(t.Context(), "STATE").String(); got != want || err != nil {
+						t.Errorf("state %q, %v, want %q", got, err, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestGreetingErrorsHoldNoCredentials(t *testing.T) {
+	change := func(s *fakesrv.Server, o *redis.Options) {
+		o.Username, o.Password = "hiddenuser", "hiddenword"
+		repeat := func(ss *fakesrv.Session, args [][]byte) { ss.Error("ERR what is " + fmt.Sprintf("%s", args)) }
+		s.Handle("HELLO", repeat)
+		s.Handle("AUTH", repeat)
+	}
+	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+		for range 2 { // the second one fails in the pause after the dial
+			err := c.Ping(t.Context())
+			if err == nil || strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), "hidden") {
+				t.Errorf("error %v", err)
+			}
+		}
+	})
+}
+
+// hostile are replies that break the protocol.
+var hostile = []struct{ name, reply string }{
+	{"negative length", "$-5\r\n"},
+	{"length near 2^62", "$4611686018427387904\r\n"},
+	{"length overflows", "$99999999999999999999999\r\n"},
+	{"4 GiB", "$4294967296\r\nabc"},
+	{"a billion elements", "*1000000000\r\n"},
+	{"nested very deep", strings.Repeat("*1\r\n", 10_000)},
+	{"no CRLF", "$3\r\nabcXX"},
+	{"no reply at all", "HTTP/1.1 400 Bad Request\r\n"},
+}
+
+func TestHostileReplyEndsItsConnectionOnly(t *testing.T) {
+	for _, tc := range hostile {
+		t.Run(tc.name, func(t *testing.T) {
+			fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+				answer(s, tc.reply)
+				s.Handle("SLOW", func(ss *fakesrv.Session, _ [][]byte) {
+					time.Sleep(500 * time.Millisecond)
+					ss.Status("OK")
+				})
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					if err := c.Do(t.Context(), "SLOW").Ok(); err != nil {
+						t.Errorf("the call beside it: %v", err)
+					}
+				})
+				_, err := c.AppendGet(t.Context(), nil, "k")
+				p := c.Pipeline()
+				p.Add("PING")
+				p.Add("GET", "k")
+				p.Add("PING")
+				replies, perr := p.Do(t.Context())
+				for _, err := range []error{err, perr, replies[2].Err(), c.Do(t.Context(), "GET", "k").Err()} {
+					var ce *redis.ConnError
+					if !errors.Is(err, redis.ErrProtocol) || !errors.As(err, &ce) {
+						t.Errorf("error %v", err)
+					}
+				}
+				if err := replies[0].Err(); err != nil {
+					t.Errorf("the reply before it: %v", err)
+				}
+				wg.Wait()
+				if err := c.Ping(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if st := c.Stats(); st.Broken != 3 || st.Open != 1 {
+					t.Errorf("%+v", st)
+				}
+			})
+		})
+	}
+}
+
+func TestUnaskedBytesAreNeverAReply(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		mustSet(t, c, "k", "right")
+		s.Handle("TWICE", func(ss *fakesrv.Session, _ [][]byte) {
+			ss.Status("one")
+			ss.Bulk("two")
+		})
+		if v, err := c.Do(t.Context(), "TWICE").String(); v != "one" || err != nil {
+			t.Errorf("got %q, %v", v, err)
+		}
+		if v, err := get(t.Context(), c, "k"); v != "right" || err != nil {
+			t.Errorf("the next call got %q, %v", v, err)
+		}
+		s.Handle("PUSHED", func(ss *fakesrv.Session, _ [][]byte) {
+			ss.Out = append(resp.AppendPush(ss.Out, 1), "+news\r\n"...)
+			ss.Bulk("reply")
+		})
+		if v, err := c.Do(t.Context(), "PUSHED").String(); v != "reply" || err != nil {
+			t.Errorf("behind a push: %q, %v", v, err)
+		}
+	})
+}
+
+func TestMaxValue(t *testing.T) {
+	change := func(_ *fakesrv.Server, o *redis.Options) { o.MaxValue, o.MaxReply = 1000, 5000 }
+	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+		mustSet(t, c, "fits", strings.Repeat("x", 1000))
+		mustSet(t, c, "large", strings.Repeat("x", 1001))
+		if v, err := get(t.Context(), c, "fits"); len(v) != 1000 || err != nil {
+			t.Errorf("%d, %v", len(v), err)
+		}
+		if _, err := get(t.Context(), c, "large"); !errors.Is(err, redis.ErrProtocol) {
+			t.Error(err)
+		}
+		if err := c.Do(t.Context(), "MGET", "fits", "fits", "fits", "fits", "fits").Err(); !errors.Is(err, redis.ErrProtocol) {
+			t.Error(err)
+		}
+	})
+}
+
+// converse calls everything once and compares what it gets.
+func converse(t *testing.T, c *redis.Client) (errs []error) {
+	t.Helper()
+	ctx := t.Context()
+	check := func(what, got, want string, err error) {
+		if err == nil && got != want {
+			t.Errorf("%s: got %q, want %q", what, got, want)
+		}
+		errs = append(errs, err)
+	}
+	long := strings.Repeat("0123456789", 30)
+	ok, err := c.Do(ctx, "SET", "k", long).String()
+	check("SET", ok, "OK", err)
+	v, err := get(ctx, c, "k")
+	check("GET", v, long, err)
+	r := c.Do(ctx, "MGET", "k", "none", "k")
+	text := ""
+	for _, e := range r.All() {
+		s, _ := e.String()
+		text += s + ","
+	}
+	check("MGET", text, long+",,"+long+",", r.Err())
+	p := c.Pipeline()
+	p.Add("GET", "k")
+	p.Add("ECHO", "hi")
+	replies, err := p.Do(ctx)
+	for i, want := range []string{long, "hi"} {
+		got, rerr := replies[i].String()
+		check("pipeline", got, want, rerr)
+	}
+	errs = append(errs, err)
+	var b strings.Builder
+	n, err := c.GetTo(ctx, "k", &b)
+	if !strings.HasPrefix(long, b.String()) || int(n) != b.Len() || err == nil && b.Len() != len(long) {
+		t.Errorf("GetTo: %d, %q, %v", n, b.String(), err)
+	}
+	errs = append(errs, err)
+	return errs
+}
+
+func TestEveryCutGivesAnErrorOrTheWholeValue(t *testing.T) {
+	cut := -1
+	change := func(s *fakesrv.Server, _ *redis.Options) {
+		s.OnDial = func(n int, client *netsim.Conn) {
+			if cut >= 0 {
+				client.CutAfter(cut)
+			}
+		}
+	}
+	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+		for at := 0; ; at++ {
+			cut = at
+			failed := false
+			for _, err := range converse(t, c) {
+				failed = failed || err != nil
+			}
+			cut = -1
+			// Past the pause after a failed dial, and past the life of an idle
+			// connection that has its cut still before it.
+			time.Sleep(time.Hour)
+			if err := c.Ping(t.Context()); err != nil {
+				t.Fatalf("cut at %d: the next call: %v", at, err)
+			}
+			if !failed {
+				// The conversation fits in front of the cut.
+				if at < 500 {
+					t.Errorf("only %d bytes were cut", at)
+				}
+				return
+			}
+			time.Sleep(time.Hour) // the next round begins on a fresh connection
+		}
+	})
+}
+
+func TestSlicedRepliesAreWhole(t *testing.T) {
+	change := func(s *fakesrv.Server, _ *redis.Options) {
+		s.Window = 3
+		s.OnDial = func(_ int, client *netsim.Conn) { client.Slice(1) }
+	}
+	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+		for i, err := range converse(t, c) {
+			if err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+	})
+}
+
+func TestCancelledCallsNeverMixReplies(t *testing.T) {
+	change := func(s *fakesrv.Server, o *redis.Options) {
+		o.MaxConns = 3
+		s.Window = 64
+		s.OnDial = func(n int, client *netsim.Conn) { client.Slice(1 + n%7) }
+		s.Handle("GET", func(ss *fakesrv.Session, args [][]byte) {
+			time.Sleep(rand.N(2 * time.Millisecond))
+			ss.Bulk(strings.Repeat(string(args[1]), 100))
+		})
+	}
+	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		whole, cut := 0, 0
+		for g := range 8 {
+			wg.Go(func() {
+				for i := range 300 {
+					key := fmt.Sprintf("<%d:%d>", g, i)
+					ctx, cancel := context.WithCancel(t.Context())
+					stop := time.AfterFunc(rand.N(4*time.Millisecond), cancel)
+					v, err := get(ctx, c, key)
+					stop.Stop()
+					cancel()
+					mu.Lock()
+					switch {
+					case err == nil && v == strings.Repeat(key, 100):
+						whole++
+					case errors.Is(err, context.Canceled):
+						cut++
+					default:
+						t.Errorf("%s got %q, %v", key, v, err)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if whole < 100 || cut < 100 {
+			t.Errorf("%d whole, %d cancelled: the test proves little", whole, cut)
+		}
+	})
+}
+
+func TestRepliesThatStopHalfWay(t *testing.T) {
+	stall := func(s *fakesrv.Server, _ *redis.Options) {
+		answer(s, "$100\r\nabc")
+	}
+	calls := map[string]func(ctx context.Context, c *redis.Client) error{
+		"Do":        func(ctx context.Context, c *redis.Client) error { return c.Do(ctx, "GET", "k").Err() },
+		"AppendGet": func(ctx context.Context, c *redis.Client) error { _, err := c.AppendGet(ctx, nil, "k"); return err },
+		"GetTo":     func(ctx context.Context, c *redis.Client) error { _, err := c.GetTo(ctx, "k", io.Discard); return err },
+		"Pipeline": func(ctx context.Context, c *redis.Client) error {
+			p := c.Pipeline()
+			p.Add("GET", "k")
+			_, err := p.Do(ctx)
+			return err
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			fake(t, stall, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+				start := time.Now()
+				err := call(within(t, 200*time.Millisecond), c)
+				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*time.Millisecond || redis.SafeToRetry(err) {
+					t.Errorf("deadline: %v after %v", err, time.Since(start))
+				}
+				start = time.Now()
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(200*time.Millisecond, cancel)
+				if err := call(ctx, c); !errors.Is(err, context.Canceled) || time.Since(start) != 200*time.Millisecond {
+					t.Errorf("cancel: %v after %v", err, time.Since(start))
+				}
+				start = time.Now()
+				err = call(context.Background(), c)
+				if took := time.Since(start); err == nil || took < time.Second || took > 1125*time.Millisecond {
+					t.Errorf("no deadline: %v after %v", err, took)
+				}
+				if err := c.Ping(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestWritesThatStopHalfWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan struct{})
+		defer close(done)
+		// The server greets, and then reads nothing.
+		deaf := func(context.Context, string, string) (net.Conn, error) {
+			client, server := netsim.Pair(1000)
+			go func() {
+				defer server.Close()
+				r := resp.NewReader(server, resp.Limits{})
+				r.ReadCommand()
+				server.Write(resp.AppendMap(nil, 0))
+				<-done
+			}()
+			return client, nil
+		}
+		c, err := redis.New(redis.Options{DialContext: deaf})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, value := range []any{make([]byte, 1<<20), strings.Repeat("x", 1<<20)} {
+			start := time.Now()
+			err := c.Do(within(t, 200*time.Millisecond), "SET", "k", value).Err()
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*time.Millisecond || !redis.SafeToRetry(err) {
+				t.Errorf("%v after %v", err, time.Since(start))
+			}
+			p := c.Pipeline()
+			p.Add("SET", "small", 1)
+			p.Add("SET", "k", value)
+			start = time.Now()
+			_, err = p.Do(within(t, 200*time.Millisecond))
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*time.Millisecond || redis.SafeToRetry(err) {
+				t.Errorf("pipeline: %v after %v", err, time.Since(start))
+			}
+		}
+		c.Close()
+	})
+}

@@ -1,0 +1,134 @@
+package redis_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/redis"
+)
+
+func TestParseURL(t *testing.T) {
+	tests := []struct {
+		name, url string
+		want      redis.Options
+		tls       string
+		err       string
+	}{
+		{name: "bare", url: "redis://", want: redis.Options{Network: "tcp", Addr: "localhost:6379"}},
+		{name: "host", url: "redis://cache", want: redis.Options{Network: "tcp", Addr: "cache:6379"}},
+		{name: "host and port", url: "redis://cache:7000", want: redis.Options{Network: "tcp", Addr: "cache:7000"}},
+		{name: "IPv6", url: "redis://[::1]:7000", want: redis.Options{Network: "tcp", Addr: "[::1]:7000"}},
+		{name: "IPv6 without port", url: "redis://[::1]", want: redis.Options{Network: "tcp", Addr: "[::1]:6379"}},
+		{name: "password", url: "redis://:pw@h", want: redis.Options{Network: "tcp", Addr: "h:6379", Password: "pw"}},
+		{name: "user", url: "redis://me:p%40%2Fw@h/3", want: redis.Options{Network: "tcp", Addr: "h:6379", Username: "me", Password: "p@/w", DB: 3}},
+		{name: "db by parameter", url: "redis://h?db=4", want: redis.Options{Network: "tcp", Addr: "h:6379", DB: 4}},
+		{name: "empty path", url: "redis://h/", want: redis.Options{Network: "tcp", Addr: "h:6379"}},
+		{name: "tls", url: "rediss://h:1", want: redis.Options{Network: "tcp", Addr: "h:1"}, tls: "h"},
+		{name: "unix", url: "unix:///run/r.sock", want: redis.Options{Network: "unix", Addr: "/run/r.sock"}},
+		{name: "unix with all", url: "unix://me:pw@/run/r.sock?db=2", want: redis.Options{Network: "unix", Addr: "/run/r.sock", Username: "me", Password: "pw", DB: 2}},
+
+		{name: "no scheme", url: "localhost:6379", err: "scheme"},
+		{name: "other scheme", url: "http://secret:secret@h", err: "scheme"},
+		{name: "empty", url: "", err: "scheme"},
+		{name: "bad port", url: "redis://u:secret@h:port", err: "cannot be parsed"},
+		{name: "slash in password", url: "redis://u:secret/x@h", err: "cannot be parsed"},
+		{name: "bad escape", url: "redis://u:secret%zz@h", err: "cannot be parsed"},
+		{name: "control character", url: "redis://u:secret\n@h", err: "cannot be parsed"},
+		{name: "user alone", url: "redis://secret@h", err: "user without password"},
+		{name: "db is text", url: "redis://:secret@h/zero", err: "not a number"},
+		{name: "db is negative", url: "redis://h/-1", err: "not a number"},
+		{name: "db is empty", url: "redis://h?db=", err: "not a number"},
+		{name: "db overflows", url: "redis://h/99999999999999999999", err: "not a number"},
+		{name: "db twice", url: "redis://h/1?db=2", err: "twice"},
+		{name: "db thrice", url: "redis://h?db=1&db=2", err: "twice"},
+		{name: "other parameter", url: "redis://h?secret=1", err: "only parameter"},
+		{name: "bad query", url: "redis://h?db=%zz", err: "query"},
+		{name: "fragment", url: "redis://h#x", err: "query"},
+		{name: "relative socket", url: "unix://run/r.sock", err: "absolute"},
+		{name: "no socket", url: "unix://", err: "absolute"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := redis.ParseURL(tc.url)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) || !strings.HasPrefix(err.Error(), "redis: ") ||
+					strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
+					t.Fatalf("error %v, want one line about %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := ""
+			if got.TLS != nil {
+				name = got.TLS.ServerName
+			}
+			if name != tc.tls {
+				t.Errorf("TLS for %q, want %q", name, tc.tls)
+			}
+			if got.Network != tc.want.Network || got.Addr != tc.want.Addr || got.Username != tc.want.Username ||
+				got.Password != tc.want.Password || got.DB != tc.want.DB {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+			if _, err := redis.New(got); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func FuzzParseURL(f *testing.F) {
+	for _, s := range []string{"redis://u:p@h:1/2?db=3", "unix:///a", "rediss://[::1]", "redis://:%zz@"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		o, err := redis.ParseURL(s)
+		if err == nil && (o.Addr == "" || o.DB < 0) {
+			t.Fatalf("%q became %v", s, o)
+		}
+	})
+}
+
+func TestNewNamesEveryBadField(t *testing.T) {
+	_, err := redis.New(redis.Options{
+		Network: "udp", Username: "u", DB: -1, ClientName: "a b", DialTimeout: -1, Timeout: -1,
+		MaxConns: -1, MaxIdle: -1, IdleTimeout: -1, MaxLifetime: -1, MaxValue: -1, MaxReply: -1,
+	})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, field := range []string{"Network", "Username", "DB", "ClientName", "DialTimeout", "Timeout", "MaxConns", "MaxIdle",
+		"IdleTimeout", "MaxLifetime", "MaxValue", "MaxReply"} {
+		if !strings.Contains(err.Error(), "Options."+field+":") {
+			t.Errorf("%s is not named in: %v", field, err)
+		}
+	}
+	for _, o := range []redis.Options{{Addr: "h"}, {Addr: "h:"}, {Network: "unix"}, {MaxConns: 2, MaxIdle: 3}} {
+		if _, err := redis.New(o); err == nil {
+			t.Errorf("%v accepted", o)
+		}
+	}
+	c, err := redis.New(redis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+func TestOptionsPrintWithoutCredentials(t *testing.T) {
+	o := redis.Options{Addr: "h:1", Username: "secretuser", Password: "secretword", TLS: &tls.Config{}, Timeout: time.Second}
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("options", "o", o)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("options", "o", &o)
+	for _, text := range []string{fmt.Sprint(o), fmt.Sprintf("%v %+v %#v %s", o, o, o, o), fmt.Sprintf("%+v %#v", &o, &o), log.String()} {
+		if strings.Contains(text, "secret") || !strings.Contains(text, "h:1") {
+			t.Errorf("printed as %s", text)
+		}
+	}
+}
