@@ -100,3 +100,38 @@ type account struct {
 func TestJSONConforms(t *testing.T) {
 	stratatest.TestCodec(t, codec.JSON[account](), account{}, account{1, "a@b", nil}, account{2, "\u2028", []string{"x", ""}})
 }
+
+// TestDropAllElsewhereIsSeenOnceInDoubt has two processes, so to speak: their
+// tiers share nothing but the server.
+func TestDropAllElsewhereIsSeenOnceInDoubt(t *testing.T) {
+	r := servers.StartRedis(t)
+	space := remote.Space{Name: "n", Schema: 1, Instance: 1}
+	a := redis.NewTier(r.Client(t)).Bind(space)
+	b := redis.NewTier(r.Client(t)).Bind(space)
+	_, lease, err := a.Acquire(t.Context(), "k", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.Put(t.Context(), []remote.Put{{Key: "k", Data: []byte("v"), Fresh: time.Hour, Left: time.Hour, Lease: lease}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	absent := func() bool {
+		t.Helper()
+		held, err := b.Get(t.Context(), []string{"k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return held[0].Absent()
+	}
+	if absent() {
+		t.Fatal("absent before it was dropped")
+	}
+	if err := a.(remote.AllDropper).DropAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.(remote.Doubter).Doubt()
+	if !absent() {
+		t.Error("still held after everything was dropped and doubted")
+	}
+}

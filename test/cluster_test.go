@@ -1,0 +1,341 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/redis"
+	"github.com/strata-cache/strata/test/internal/servers"
+)
+
+// change adjusts the options of a cache.
+type change[K comparable, V any] = func(*strata.Options[K, V])
+
+// instance returns a cache on r as a process of its own would have it: with a
+// client for the tier, whose traffic the line counts, and one for the bus.
+func instance[K comparable, V any](t testing.TB, r *servers.Redis, changes ...change[K, V]) (*strata.Cache[K, V], *servers.Line) {
+	t.Helper()
+	line := &servers.Line{}
+	tier := r.Client(t, func(o *redis.Options) { o.DialContext = line.DialContext })
+	o := strata.Options[K, V]{Name: "shared", TTL: time.Hour, Jitter: -1}
+	o.Remote.Tier, o.Remote.Bus = redis.NewTier(tier), redis.NewBus(r.Client(t))
+	o.Remote.Timeout = 10 * time.Second // a busy machine is no dead server
+	for _, f := range changes {
+		f(&o)
+	}
+	c, err := strata.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return c, line
+}
+
+// joined waits until what the first cache drops is heard by the others.
+func joined[K comparable, V, W any](t testing.TB, key K, a *strata.Cache[K, V], others ...*strata.Cache[K, W]) {
+	t.Helper()
+	for _, b := range others {
+		eventually(t, "an instance joins the bus", func() bool {
+			if err := a.Invalidate(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			return b.Stats().Heard > 0
+		})
+	}
+}
+
+// eventually waits until ok returns true.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func mustGet[K comparable, V any](t testing.TB, c *strata.Cache[K, V], key K, load strata.Loader[K, V]) V {
+	t.Helper()
+	v, err := c.GetOrLoad(t.Context(), key, load)
+	if err != nil {
+		t.Errorf("GetOrLoad: %v", err)
+	}
+	return v
+}
+
+// counter is an origin that counts its loads and answers with a number.
+type counter struct {
+	loads, value atomic.Int64
+	takes        time.Duration
+}
+
+func (o *counter) load(context.Context, string) (int64, error) {
+	o.loads.Add(1)
+	v := o.value.Load()
+	<-time.After(o.takes)
+	return v, nil
+}
+
+func TestStampedeOnAnExpiredKeyIsOneLoadInTheCluster(t *testing.T) {
+	r := servers.StartRedis(t)
+	const ttl = 500 * time.Millisecond
+	var caches []*strata.Cache[string, int64]
+	for range 3 {
+		c, _ := instance(t, r, func(o *strata.Options[string, int64]) { o.TTL = ttl })
+		caches = append(caches, c)
+	}
+	joined(t, "warm", caches[0], caches[1:]...)
+	o := &counter{takes: 100 * time.Millisecond}
+	for _, c := range caches {
+		mustGet(t, c, "k", o.load)
+	}
+	if n := o.loads.Load(); n != 1 {
+		t.Fatalf("%d loads of a cold key, one caller on each of 3 instances; want 1", n)
+	}
+	<-time.After(ttl + 50*time.Millisecond) // the key expires
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range 1000 {
+		wg.Go(func() {
+			<-start
+			mustGet(t, caches[i%3], "k", o.load)
+		})
+	}
+	close(start)
+	wg.Wait()
+	if n := o.loads.Load(); n != 2 {
+		t.Errorf("%d loads after the key expired under 1000 callers; want 1", n-1)
+	}
+}
+
+func TestInvalidateReachesProgramsWithOtherValueTypes(t *testing.T) {
+	r := servers.StartRedis(t)
+	a, _ := instance[string, string](t, r)
+	b, _ := instance[string, int64](t, r)
+	joined(t, "warm", a, b)
+	o := &counter{}
+	mustGet(t, b, "k", o.load)
+	mustGet(t, a, "k", func(context.Context, string) (string, error) { return "text", nil })
+	if v, ok := b.Get(t.Context(), "k"); !ok || v != 0 {
+		t.Fatalf("Get = %d, %t after another type was stored beside; want 0, true", v, ok)
+	}
+	o.value.Store(1)
+	if err := a.Invalidate(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new value is served", func() bool { return mustGet(t, b, "k", o.load) == 1 })
+	if n := o.loads.Load(); n != 2 {
+		t.Errorf("%d loads; want 2", n)
+	}
+}
+
+type point struct{ X, Y int }
+
+func TestStructKeysAreInvalidatedThroughTheBus(t *testing.T) {
+	r := servers.StartRedis(t)
+	named := func(o *strata.Options[point, int64]) {
+		o.Remote.Key = func(p point) string { return fmt.Sprintf("%d/%d", p.X, p.Y) }
+		o.Remote.ParseKey = func(s string) (p point, err error) {
+			_, err = fmt.Sscanf(s, "%d/%d", &p.X, &p.Y)
+			return p, err
+		}
+	}
+	a, _ := instance(t, r, named)
+	b, _ := instance(t, r, named)
+	joined(t, point{}, a, b)
+	var value atomic.Int64
+	load := func(context.Context, point) (int64, error) { return value.Load(), nil }
+	mustGet(t, b, point{1, 2}, load)
+	mustGet(t, b, point{2, 1}, load)
+	value.Store(1)
+	if err := a.Invalidate(t.Context(), point{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new value is served", func() bool { return mustGet(t, b, point{1, 2}, load) == 1 })
+	if v := mustGet(t, b, point{2, 1}, load); v != 0 {
+		t.Errorf("another key was invalidated too")
+	}
+}
+
+func TestLoadBegunBeforeAnInvalidateElsewhereIsStoredNowhere(t *testing.T) {
+	r := servers.StartRedis(t)
+	a, _ := instance[string, int64](t, r)
+	b, _ := instance[string, int64](t, r)
+	joined(t, "warm", a, b)
+	begun, finish := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		mustGet(t, b, "k", func(context.Context, string) (int64, error) {
+			close(begun)
+			<-finish
+			return 1, nil
+		})
+	})
+	<-begun
+	if err := a.Invalidate(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	close(finish)
+	wg.Wait()
+	o := &counter{}
+	o.value.Store(2)
+	if v := mustGet(t, a, "k", o.load); v != 2 {
+		t.Errorf("L2 holds %d, loaded before the key was invalidated; want 2", v)
+	}
+	eventually(t, "the instance that loaded serves the new value", func() bool { return mustGet(t, b, "k", o.load) == 2 })
+	if n := o.loads.Load(); n != 1 {
+		t.Errorf("%d loads; want 1", n)
+	}
+	if n := b.Stats().RemoteRefused; n != 1 {
+		t.Errorf("%d values were refused by L2; want 1", n)
+	}
+}
+
+func TestInvalidateAllReachesOtherInstancesForGood(t *testing.T) {
+	r := servers.StartRedis(t)
+	a, _ := instance[string, int64](t, r)
+	b, _ := instance[string, int64](t, r)
+	joined(t, "warm", a, b)
+	o := &counter{}
+	for i := range int64(50) {
+		o.value.Store(i)
+		mustGet(t, a, "k", o.load)
+		if v := mustGet(t, b, "k", o.load); v != i {
+			t.Fatalf("round %d: read %d", i, v)
+		}
+		o.value.Store(i + 1)
+		if err := a.InvalidateAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// Reads of L2 that begin now must not bring the old value back.
+		eventually(t, "the other instance serves the new value", func() bool { return mustGet(t, b, "k", o.load) == i+1 })
+	}
+}
+
+func TestExpireAndNotModifiedSendNoPayload(t *testing.T) {
+	r := servers.StartRedis(t)
+	const size = 1 << 20
+	c, line := instance[string, string](t, r)
+	payload := strings.Repeat("0123456789abcdef", size/16)
+	mustGet(t, c, "k", func(context.Context, string) (string, error) { return payload, nil })
+	if sent := line.Sent.Load(); sent < size {
+		t.Fatalf("%d bytes sent for a payload of %d", sent, size)
+	}
+	before := line.Sent.Load()
+	if err := c.Expire(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	got := mustGet(t, c, "k", func(ctx context.Context, _ string) (string, error) {
+		if v, ok := c.Previous(ctx); !ok || v != payload {
+			t.Errorf("Previous = %d bytes, %t", len(v), ok)
+		}
+		return "", strata.ErrNotModified
+	})
+	if sent := line.Sent.Load() - before; got != payload || sent > 8<<10 {
+		t.Errorf("%d bytes sent to expire and to confirm a payload of %d", sent, size)
+	}
+	// Another instance finds it fresh again.
+	other, _ := instance[string, string](t, r)
+	if v, ok := other.Get(t.Context(), "k"); !ok || v != payload {
+		t.Errorf("another instance: %d bytes, %t; want the payload", len(v), ok)
+	}
+}
+
+func TestHitsMakeNoCallToRedis(t *testing.T) {
+	r := servers.StartRedis(t)
+	c, line := instance[string, int64](t, r)
+	peer, _ := instance[string, int64](t, r)
+	joined(t, "warm", peer, c)
+	o := &counter{}
+	mustGet(t, c, "k", o.load)
+	before := line.Writes.Load()
+	for range 10_000 {
+		mustGet(t, c, "k", nil)
+	}
+	if n := line.Writes.Load() - before; n != 0 || c.Stats().L1.Hits < 10_000 {
+		t.Errorf("%d writes to Redis for 10000 hits", n)
+	}
+	missed := line.Writes.Load()
+	mustGet(t, c, "other", o.load)
+	if n := line.Writes.Load() - missed; n < 2 || n > 4 {
+		t.Errorf("%d writes to Redis for a miss; want 2 to 4: read, lease, store, and the word when it is due", n)
+	}
+}
+
+func TestDamagedEntryIsAMissAndIsReplaced(t *testing.T) {
+	r := servers.StartRedis(t)
+	c, _ := instance[string, int64](t, r)
+	raw := r.Client(t)
+	o := &counter{}
+	for i, damage := range []func(entry string) error{
+		func(e string) error { return raw.Do(t.Context(), "SET", e, "a string").Err() },
+		func(e string) error {
+			return errors.Join(raw.Do(t.Context(), "DEL", e).Err(), raw.Do(t.Context(), "RPUSH", e, "a", "list").Err())
+		},
+		func(e string) error { return rewrite(t, raw, e, "v", "not an envelope") },
+		func(e string) error { return rewrite(t, raw, e, "s", "not a state") },
+		func(e string) error { return rewrite(t, raw, e, "s", "99999999999999999999 -1 zz w") },
+		func(e string) error { return rewrite(t, raw, e, "l", "not a lease") },
+	} {
+		mustGet(t, c, "k", o.load)
+		if err := damage(entryKey(t, raw, "k")); err != nil {
+			t.Fatal(err)
+		}
+		fresh, _ := instance[string, int64](t, r)
+		o.value.Store(int64(i) + 1)
+		before := o.loads.Load()
+		v := mustGet(t, fresh, "k", o.load)
+		if loads := o.loads.Load() - before; v != int64(i) && (v != int64(i)+1 || loads != 1) {
+			t.Errorf("damage %d: read %d with %d loads", i, v, loads)
+		}
+		again, _ := instance[string, int64](t, r)
+		if got, ok := again.Get(t.Context(), "k"); !ok || got != v {
+			t.Errorf("damage %d: it was not replaced: Get = %d, %t; want %d", i, got, ok, v)
+		}
+		if err := c.Invalidate(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// entryKey finds the Redis key of a cache's key.
+func entryKey(t testing.TB, raw *redis.Client, key string) string {
+	t.Helper()
+	for _, reply := range raw.Do(t.Context(), "KEYS", "*="+key).All() {
+		name, err := reply.String()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	t.Fatalf("no entry for %q", key)
+	return ""
+}
+
+// rewrite replaces the contents of the fields of an entry that begin with kind.
+func rewrite(t testing.TB, raw *redis.Client, entry, kind, content string) error {
+	t.Helper()
+	for _, reply := range raw.Do(t.Context(), "HKEYS", entry).All() {
+		field, err := reply.String()
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(field, kind) {
+			return raw.Do(t.Context(), "HSET", entry, field, content).Err()
+		}
+	}
+	return raw.Do(t.Context(), "HSET", entry, kind+"1", content).Err()
+}
