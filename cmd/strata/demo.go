@@ -21,7 +21,7 @@ import (
 // demoCommand is `strata demo`.
 type demoCommand struct {
 	Addr  string   `default:"127.0.0.1:8008" help:"Address to serve on (${default})." placeholder:"HOST:PORT"`
-	Modes []string `default:"none,naive,strata,restarted" help:"What to compare, in this order (${default}); the last mode stays." placeholder:"MODE,..."`
+	Modes []string `default:"none,naive,strata,restarted" help:"What to compare, in this order (${default}); the last mode stays." placeholder:"MODES"`
 	Exit  bool     `help:"End after the comparison instead of serving on."`
 	Serve bool     `help:"Serve at once, without the comparison."`
 

@@ -144,7 +144,7 @@ func TestHelpFitsTheScreen(t *testing.T) {
 // The whole thing, small: real HTTP, a real database and a real L2 protocol.
 func TestDemoComparesAndExits(t *testing.T) {
 	status, stdout, stderr := call(t.Context(), strings.Fields(
-		"demo --exit --addr 127.0.0.1:0 --rate 200 --group 10 --cardinality 100 --concurrency 20 --duration 500ms")...)
+		"demo --exit --addr 127.0.0.1:0 --rate 100 --group 25 --cardinality 100 --concurrency 50 --duration 1s")...)
 	if status != 0 || stderr != "" {
 		t.Fatalf("status %d, stderr %q", status, stderr)
 	}
@@ -155,25 +155,27 @@ func TestDemoComparesAndExits(t *testing.T) {
 			rows[f[0]] = f
 		}
 	}
-	// 100 requests for 10 keys.
+	// 100 requests for 4 keys. A busy machine may miss the end of the schedule
+	// and the patience with L2.
 	const queries, l1Hits, l2Hits, shared, errors = 8, 9, 10, 11, 12
 	for _, tt := range []struct {
-		mode string
-		cell int
-		want string
+		phase       string
+		cell        int
+		least, most int
 	}{
-		{"none", queries, "100"}, {"none", l1Hits, "0"}, {"none", errors, "0"},
-		{"naive", errors, "0"}, {"naive", l2Hits, "0"}, {"naive", shared, "0"},
-		{"strata", queries, "10"}, {"strata", l2Hits, "0"}, {"strata", errors, "0"},
-		{"restarted", queries, "0"}, {"restarted", errors, "0"},
+		{"none", queries, 50, 100}, {"none", l1Hits, 0, 0}, {"none", errors, 0, 0},
+		{"naive", queries, 4, 100}, {"naive", l2Hits, 0, 0}, {"naive", shared, 0, 0}, {"naive", errors, 0, 0},
+		{"strata", queries, 2, 6}, {"strata", errors, 0, 0},
+		// What was read before the bus was connected may be read once more.
+		{"restarted", queries, 0, 2}, {"restarted", l2Hits, 2, 8}, {"restarted", errors, 0, 0},
 	} {
-		if rows[tt.mode] == nil || rows[tt.mode][tt.cell] != tt.want {
-			t.Fatalf("cell %d of %s is not %s:\n%s", tt.cell, tt.mode, tt.want, stdout)
+		if rows[tt.phase] == nil {
+			t.Fatalf("no row %s:\n%s", tt.phase, stdout)
 		}
-	}
-	// What was read before the bus was connected is read once more.
-	if n, _ := strconv.Atoi(rows["restarted"][l2Hits]); n < 10 || n > 20 {
-		t.Errorf("%d hits in L2 for 10 keys:\n%s", n, stdout)
+		n, err := strconv.Atoi(rows[tt.phase][tt.cell])
+		if err != nil || n < tt.least || n > tt.most {
+			t.Errorf("cell %d of %s is not between %d and %d:\n%s", tt.cell, tt.phase, tt.least, tt.most, stdout)
+		}
 	}
 }
 
@@ -281,7 +283,7 @@ func TestLoadReportsInJSON(t *testing.T) {
 	}
 	status, stdout, stderr := call(t.Context(), "load", strings.TrimPrefix(server.URL, "http://")+"/p?name=W", "-X", "PUT",
 		"-H", "accept: text/plain, */*", "-H", "X-A: b:c", "-d", "@"+file,
-		"--cardinality", "2", "--group", "5", "--rate", "100", "--concurrency", "5", "--duration", "200ms", "--json")
+		"--cardinality", "2", "--group", "5", "--rate", "20", "--concurrency", "5", "--duration", "1s", "--json")
 	if status != 0 || stderr != "" {
 		t.Fatalf("status %d, stderr %q", status, stderr)
 	}

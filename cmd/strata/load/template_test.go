@@ -1,6 +1,8 @@
 package load_test
 
 import (
+	"bufio"
+	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata/cmd/strata/load"
@@ -37,7 +40,7 @@ func TestKeyTakesThePlaceOfThePlaceholder(t *testing.T) {
 			{method: "POST", uri: "/", body: "a=1", kind: "application/x-www-form-urlencoded"}}},
 		{"method", load.Options{URL: "/{i}", Method: "PUT", Body: "b", Header: http.Header{"Content-Type": {"text/plain"}}}, []seen{
 			{method: "PUT", uri: "/0", body: "b", kind: "text/plain"}, {method: "PUT", uri: "/1", body: "b", kind: "text/plain"}}},
-		{"credentials", load.Options{URL: "http://u:p@HOST/{i}"}, []seen{
+		{"credentials", load.Options{URL: "http://u:p@target/{i}"}, []seen{
 			{method: "GET", uri: "/0", auth: "Basic dTpw"}, {method: "GET", uri: "/1", auth: "Basic dTpw"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -54,39 +57,57 @@ func TestKeyTakesThePlaceOfThePlaceholder(t *testing.T) {
 	}
 }
 
-// record runs o with two keys on a server and returns the different requests.
+// wire is a RoundTripper that sees requests as a server does.
+type wire struct {
+	mu  sync.Mutex // guards got
+	got []seen
+}
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	var sent bytes.Buffer
+	if err := r.Write(&sent); err != nil {
+		return nil, err
+	}
+	r, err := http.ReadRequest(bufio.NewReader(&sent))
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	s := seen{r.Method, r.RequestURI, r.Host, r.Header.Get("X-Key"), r.Header.Get("Authorization"), r.Header.Get("Content-Type"), string(body)}
+	if s.host == "target" {
+		s.host = ""
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.got, s) {
+		w.got = append(w.got, s)
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// record runs o with two keys and returns the different requests.
 func record(t *testing.T, o load.Options) []seen {
-	var mu sync.Mutex
-	var got []seen
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		s := seen{r.Method, r.RequestURI, r.Host, r.Header.Get("X-Key"), r.Header.Get("Authorization"), r.Header.Get("Content-Type"), string(body)}
-		if strings.HasPrefix(s.host, "127.0.0.1") {
-			s.host = ""
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if !slices.Contains(got, s) {
-			got = append(got, s)
-		}
-	}))
-	defer server.Close()
+	w := &wire{}
 	if strings.HasPrefix(o.URL, "/") {
-		o.URL = server.URL + o.URL
+		o.URL = "http://target" + o.URL
 	}
-	o.URL = strings.Replace(o.URL, "HOST", strings.TrimPrefix(server.URL, "http://"), 1)
-	o.Cardinality, o.Concurrency, o.Rate, o.Duration = 2, 1, 100, 50*time.Millisecond
-	res, err := load.Run(t.Context(), o)
-	if err != nil || res.Failed() > 0 {
-		t.Fatalf("error %v, failures %v", err, res)
-	}
-	return got
+	o.Transport, o.Cardinality, o.Concurrency, o.Rate, o.Duration = w, 2, 1, 4, time.Second
+	synctest.Test(t, func(t *testing.T) {
+		res, err := load.Run(t.Context(), o)
+		if err != nil || res.Failed() > 0 || res.Done != 4 {
+			t.Fatalf("error %v, result %+v", err, res)
+		}
+	})
+	return w.got
 }
 
 func TestRedirectsAreAnswers(t *testing.T) {
 	server := httptest.NewServer(http.RedirectHandler("http://192.0.2.1/", http.StatusFound))
 	defer server.Close()
-	res, err := load.Run(t.Context(), load.Options{URL: server.URL, Concurrency: 1, Rate: 100, Duration: 50 * time.Millisecond})
+	res, err := load.Run(t.Context(), load.Options{URL: server.URL, Concurrency: 1, Rate: 20, Duration: 200 * time.Millisecond})
 	if err != nil || res.Status[http.StatusFound] != res.Done || res.Done == 0 {
 		t.Errorf("error %v, result %+v", err, res)
 	}
@@ -98,7 +119,7 @@ func TestTruncatedAnswerIsAnError(t *testing.T) {
 		io.WriteString(w, "half")
 	}))
 	defer server.Close()
-	res, err := load.Run(t.Context(), load.Options{URL: server.URL, Concurrency: 1, Rate: 100, Duration: 50 * time.Millisecond})
+	res, err := load.Run(t.Context(), load.Options{URL: server.URL, Concurrency: 1, Rate: 20, Duration: 200 * time.Millisecond})
 	if err != nil || res.Errors[load.ConnectionClosed] != res.Done || res.Done == 0 || len(res.Status) != 0 {
 		t.Errorf("error %v, result %+v", err, res)
 	}

@@ -142,13 +142,13 @@ func TestOpenSaysWhoIsAtFault(t *testing.T) {
 		name, url string
 		want      error
 	}{
-		{"unknown scheme", "mysql://u:secret@127.0.0.1/db", origin.ErrURL},
+		{"unknown scheme", "mysql://secret:secret@127.0.0.1/db", origin.ErrURL},
 		{"no scheme", "localhost", origin.ErrURL},
 		{"no path", "sqlite:", origin.ErrURL},
 		{"no host", "postgres://", origin.ErrURL},
-		{"bad port", "postgres://u:secret@127.0.0.1:port/db", origin.ErrURL},
-		{"bad parameter", "postgres://u:secret@127.0.0.1/db?sslmode=sometimes", origin.ErrURL},
-		{"nobody listens", "postgres://u:secret@127.0.0.1:1/db?sslmode=disable", origin.ErrUnavailable},
+		{"bad port", "postgres://secret:secret@127.0.0.1:port/db", origin.ErrURL},
+		{"bad parameter", "postgres://secret:secret@127.0.0.1/db?sslmode=sometimes", origin.ErrURL},
+		{"nobody listens", "postgres://secret:secret@127.0.0.1:1/db?sslmode=disable", origin.ErrUnavailable},
 		{"no directory", "sqlite:/nowhere/at/all.db", origin.ErrUnavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
