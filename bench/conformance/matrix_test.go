@@ -122,6 +122,30 @@ func TestScaleTellsBadLibrariesApart(t *testing.T) {
 	}
 }
 
+func TestMarkdownHasEveryCell(t *testing.T) {
+	table := Table{Scenarios: Scenarios(), Libraries: []Library{{Name: "one"}, {Name: "two"}}}
+	for _, s := range table.Scenarios {
+		table.Cells = append(table.Cells, []Outcome{{Hangs, "after 4s"}, {s.Scale[len(s.Scale)-1].Name, "7 loads"}})
+	}
+	var b strings.Builder
+	if err := table.Markdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	if lines[0] != "| | one | two |" {
+		t.Errorf("head %q", lines[0])
+	}
+	for i, s := range table.Scenarios {
+		hangs, best := Hangs, "**"+s.Scale[len(s.Scale)-1].Name+"**"
+		if s.Measured {
+			hangs, best = hangs+" (after 4s)", best+" (7 loads)"
+		}
+		if want := "| " + s.ID + " " + s.Title + " | " + hangs + " | " + best + " |"; lines[i+2] != want {
+			t.Errorf("row %q, want %q", lines[i+2], want)
+		}
+	}
+}
+
 // playNamed plays one cell in a process of its own, as Matrix does.
 func playNamed(t *testing.T, id, library string) (Outcome, error) {
 	t.Helper()

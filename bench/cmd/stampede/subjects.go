@@ -176,6 +176,7 @@ func openStrata(o *origin, client *redis.Client) (instance, error) {
 	opt := strata.Options[string, rig.Profile]{Name: "stampede", TTL: longTTL, Loader: o.load}
 	if client != nil {
 		opt.Remote.Tier, opt.Remote.Bus = redis.NewTier(client), redis.NewBus(client)
+		opt.Remote.Timeout = time.Second // thousands of goroutines wake at once on few processors
 	}
 	c, err := strata.New(opt)
 	if err != nil {

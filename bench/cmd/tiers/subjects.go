@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/strata-cache/strata"
@@ -76,6 +77,7 @@ func (s *subjects) open(l2 bool) (*cache, error) {
 	}
 	if l2 {
 		o.Remote.Tier, o.Remote.Bus = redis.NewTier(s.client), redis.NewBus(s.client)
+		o.Remote.Timeout = time.Minute // a stall of the machine is to be seen in p99, not to become a load
 	}
 	return strata.New(o)
 }
