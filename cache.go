@@ -11,6 +11,7 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/retry"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -31,6 +32,7 @@ type Cache[K comparable, V any] struct {
 	tier    remote.Tier // nil without L2
 	bus     remote.Bus  // nil without a bus
 	can     abilities
+	retry   *retry.Queue // drops that were not confirmed
 	schema  uint64
 	// instance names this cache in announcements on the bus.
 	instance uint64
@@ -48,6 +50,13 @@ type Cache[K comparable, V any] struct {
 	closed atomic.Bool
 	once   sync.Once
 }
+
+// Bounds of the drops that are pending one by one. Beyond them everything is
+// dropped at once.
+const (
+	maxPending    = 10_000
+	maxPendingAge = time.Minute
+)
 
 // abilities are what the tier can do beyond remote.Tier, asserted once.
 type abilities struct {
@@ -77,6 +86,16 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	if o.Remote.Tier != nil {
 		c.bind(o.Remote.Tier)
 	}
+	c.retry = retry.New(retry.Options{
+		Drop: func(ctx context.Context, d []remote.Drop) error {
+			_, err := c.dropOnce(ctx, d)
+			return err
+		},
+		DropAll: c.dropAllOnce,
+		Timeout: o.Remote.Timeout,
+		MaxKeys: maxPending,
+		MaxAge:  maxPendingAge,
+	})
 	c.unhear = func() {}
 	if c.bus != nil {
 		c.unhear = c.bus.Follow(o.Name, c.follow)
@@ -120,6 +139,7 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.closed.Store(true)
 	c.once.Do(c.unhear)
 	err := c.flights.Close(ctx)
+	c.retry.Close()
 	c.memory.Close()
 	return err
 }

@@ -56,18 +56,24 @@ func (e *LoadPanicError) Unwrap() error {
 	return err
 }
 
-// A RemoteError says that a call could not be carried out in L2. This
-// instance has done its part; other instances, and L2 itself, may hold what
-// was to be dropped or replaced until its life ends.
+// A RemoteError says that a call was not confirmed by L2 or the bus. This
+// instance has done its part, reads the keys past L2, and tries again in the
+// background until L2 confirms or the process ends; until then other instances
+// may serve what was to be dropped.
 type RemoteError struct {
 	// Op is the call: "set", "invalidate", "expire" or "invalidate all".
 	Op string
+	// Pending is the number of drops that this cache has yet to carry out, of
+	// earlier calls too. A drop of everything counts as one.
+	Pending int
 	// Err is what the tier or the bus returned.
 	Err error
 }
 
-// Error names the call and the cause.
-func (e *RemoteError) Error() string { return "strata: " + e.Op + ": L2: " + e.Err.Error() }
+// Error names the call, the cause and what is pending.
+func (e *RemoteError) Error() string {
+	return fmt.Sprintf("strata: %s: L2: %v (%d pending)", e.Op, e.Err, e.Pending)
+}
 
 // Unwrap returns the cause.
 func (e *RemoteError) Unwrap() error { return e.Err }

@@ -22,8 +22,9 @@ const doubtFor = time.Minute
 // the bus has told them.
 //
 // It returns *RemoteError if L2 or the bus did not confirm; this instance has
-// dropped the keys then, others may serve them until they expire. It returns
-// ErrClosed on a closed cache.
+// dropped the keys then, reads them past L2 and tries again in the background,
+// while other instances may still serve them. It returns ErrClosed on a closed
+// cache.
 func (c *Cache[K, V]) Invalidate(ctx context.Context, keys ...K) error {
 	return c.invalidate(ctx, "invalidate", false, keys)
 }
@@ -58,28 +59,36 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, op string, soft bool, keys
 	return err
 }
 
-// drop carries out drops in L2 and announces them.
-func (c *Cache[K, V]) drop(ctx context.Context, op string, drops []remote.Drop) (leases []remote.Lease, err error) {
-	if c.tier == nil && c.bus == nil {
+// drop carries out drops in L2 and announces them. What is not confirmed is
+// tried again in the background.
+func (c *Cache[K, V]) drop(ctx context.Context, op string, drops []remote.Drop) ([]remote.Lease, error) {
+	if !c.o.Remote.used() {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
+	leases, err := c.dropOnce(ctx, drops)
+	if err == nil {
+		return leases, nil
+	}
+	c.retry.Add(drops)
+	return nil, &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
+}
+
+// dropOnce is one attempt at a drop.
+func (c *Cache[K, V]) dropOnce(ctx context.Context, drops []remote.Drop) (leases []remote.Lease, err error) {
 	if c.tier != nil {
 		leases, err = c.tier.Drop(ctx, drops)
-		c.remoteResult(op, err)
+		c.remoteResult("drop", err)
 		if err != nil {
 			c.doubt.Store(c.memory.Now() + int64(doubtFor))
-			return nil, &RemoteError{Op: op, Err: err}
+			return nil, err
 		}
 	}
 	if c.bus == nil || c.can.announce {
 		return leases, nil
 	}
-	if err := c.bus.Publish(ctx, c.messages(drops)); err != nil {
-		return leases, &RemoteError{Op: op, Err: err}
-	}
-	return leases, nil
+	return leases, c.bus.Publish(ctx, c.messages(drops))
 }
 
 func (c *Cache[K, V]) messages(drops []remote.Drop) []remote.Message {
@@ -132,28 +141,41 @@ func (c *Cache[K, V]) InvalidateAll(ctx context.Context) error {
 }
 
 func (c *Cache[K, V]) dropAllRemote(ctx context.Context) error {
+	if !c.o.Remote.used() {
+		return nil
+	}
 	const op = "invalidate all"
+	if c.tier != nil && c.can.dropAll == nil {
+		return &RemoteError{Op: op, Err: errNoDropAll}
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
+	err := c.dropAllOnce(ctx)
+	if err == nil {
+		return nil
+	}
+	c.retry.AddAll()
+	return &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
+}
+
+// dropAllOnce is one attempt at a drop of everything.
+func (c *Cache[K, V]) dropAllOnce(ctx context.Context) error {
 	if c.tier != nil {
 		if c.can.dropAll == nil {
-			return &RemoteError{Op: op, Err: errNoDropAll}
+			return errNoDropAll
 		}
 		err := c.can.dropAll.DropAll(ctx)
-		c.remoteResult(op, err)
+		c.remoteResult("drop all", err)
 		if err != nil {
 			c.doubt.Store(c.memory.Now() + int64(doubtFor))
-			return &RemoteError{Op: op, Err: err}
+			return err
 		}
 	}
 	if c.bus == nil || c.can.announce {
 		return nil
 	}
 	m := remote.Message{Name: c.o.Name, Kind: remote.AllDropped, From: c.instance}
-	if err := c.bus.Publish(ctx, []remote.Message{m}); err != nil {
-		return &RemoteError{Op: op, Err: err}
-	}
-	return nil
+	return c.bus.Publish(ctx, []remote.Message{m})
 }
 
 // disown makes every entry in L1 absent, and what flights that run now bring.

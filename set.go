@@ -146,7 +146,7 @@ func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) error {
 	refused, err := c.tier.Put(ctx, puts)
 	c.remoteResult("put", err)
 	if err != nil {
-		return &RemoteError{Op: "set", Err: err}
+		return &RemoteError{Op: "set", Pending: c.retry.Len(), Err: err}
 	}
 	for _, i := range refused {
 		ws[at[i]].keep = false

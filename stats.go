@@ -59,6 +59,9 @@ type Stats struct {
 	// have lost some.
 	Invalidations, Heard, Gaps uint64
 
+	// Pending is the number of drops that L2 or the bus has not confirmed yet.
+	Pending int
+
 	// Evicted counts entries that L1 gave up for others, Expired those it
 	// swept after their time, Rejected those it never took for their weight.
 	Evicted, Expired, Rejected uint64
@@ -197,6 +200,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		Invalidations:  n.invalidations.Load(),
 		Heard:          n.heard.Load(),
 		Gaps:           n.gaps.Load(),
+		Pending:        c.retry.Len(),
 		Evicted:        m.Evicted,
 		Expired:        m.Expired,
 		Rejected:       m.Rejected,

@@ -13,6 +13,10 @@ import (
 // readTier looks for the key in L2. A fresh value is the result; a stale one
 // is kept at hand.
 func (a *attempt[K, V]) readTier() bool {
+	if a.c.retry.Blocks(a.name) {
+		a.down = true // a drop of it is pending: what L2 holds is not to be used
+		return false
+	}
 	ctx, cancel := a.opContext()
 	defer cancel()
 	held, err := a.c.tier.Get(ctx, []string{a.name})

@@ -484,6 +484,73 @@ func TestDeadL2AddsOneTimeoutToAMissAndNothingToAHit(t *testing.T) {
 	})
 }
 
+func TestInvalidateThatL2DidNotConfirmIsObeyedHereAndTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		var down atomic.Bool
+		flaky := stratatest.FaultyTier(s.tier, func(op, _ string) (time.Duration, error) {
+			if down.Load() && op == "Drop" {
+				return 0, errors.New("down")
+			}
+			return 0, nil
+		})
+		a := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = flaky })
+		b := instance[string, int64](t, s)
+		o := &origin{}
+		mustGet(t, a, "k", o.load)
+		mustGet(t, b, "k", o.load)
+		o.value.Store(2)
+		down.Store(true)
+		var remoteErr *strata.RemoteError
+		if err := a.Invalidate(t.Context(), "k"); !errors.As(err, &remoteErr) || remoteErr.Pending != 1 {
+			t.Fatalf("got %v, want a *RemoteError with 1 pending", err)
+		}
+		if v := mustGet(t, a, "k", o.load); v != 2 {
+			t.Errorf("the instance that invalidated got %d from L2, want 2 past it", v)
+		}
+		if _, ok := a.Get(t.Context(), "other"); ok || a.Stats().Pending != 1 {
+			t.Errorf("%d pending, want 1", a.Stats().Pending)
+		}
+		down.Store(false)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if v := mustGet(t, b, "k", o.load); v != 2 || a.Stats().Pending != 0 {
+			t.Errorf("the other instance got %d with %d pending, want 2 with 0", v, a.Stats().Pending)
+		}
+	})
+}
+
+func TestInvalidateAllThatL2DidNotConfirmIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		var down atomic.Bool
+		flaky := stratatest.FaultyTier(s.tier, func(op, _ string) (time.Duration, error) {
+			if down.Load() && op == "DropAll" {
+				return 0, errors.New("down")
+			}
+			return 0, nil
+		})
+		a := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = flaky })
+		b := instance[string, int64](t, s)
+		o := &origin{}
+		mustGet(t, b, "k", o.load)
+		o.value.Store(2)
+		down.Store(true)
+		if err := a.InvalidateAll(t.Context()); err == nil {
+			t.Fatal("no error")
+		}
+		if v := mustGet(t, a, "k", o.load); v != 2 {
+			t.Errorf("got %d from L2, want 2 past it", v)
+		}
+		down.Store(false)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if v := mustGet(t, b, "k", o.load); v != 2 {
+			t.Errorf("the other instance got %d, want 2", v)
+		}
+	})
+}
+
 func TestDamagedValueIsAMissAndIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()

@@ -1,0 +1,211 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/retry"
+	"github.com/strata-cache/strata/remote"
+)
+
+// target is a tier that can be down.
+type target struct {
+	mu    sync.Mutex
+	down  bool
+	drops map[string]remote.Drop
+	calls int
+	all   int
+}
+
+func (s *target) set(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+func (s *target) drop(_ context.Context, ds []remote.Drop) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	if s.down {
+		return errors.New("down")
+	}
+	for _, d := range ds {
+		s.drops[d.Key] = d
+	}
+	return nil
+}
+
+func (s *target) dropAll(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	if s.down {
+		return errors.New("down")
+	}
+	s.all++
+	return nil
+}
+
+func (s *target) seen() (map[string]remote.Drop, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.drops), s.all
+}
+
+func newQueue(s *target) *retry.Queue {
+	s.drops = map[string]remote.Drop{}
+	return retry.New(retry.Options{Drop: s.drop, DropAll: s.dropAll, Timeout: time.Second, MaxKeys: 1000, MaxAge: time.Minute})
+}
+
+func TestPendingDropBlocksItsKeyUntilItIsCarriedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{down: true}
+		q := newQueue(s)
+		defer q.Close()
+		q.Add([]remote.Drop{{Key: "a"}, {Key: "b", Soft: true}})
+		time.Sleep(20 * time.Second)
+		if !q.Blocks("a") || !q.Blocks("b") || q.Blocks("c") || q.Len() != 2 {
+			t.Errorf("blocks a %v, b %v, c %v, len %d; want true, true, false, 2", q.Blocks("a"), q.Blocks("b"), q.Blocks("c"), q.Len())
+		}
+		if s.calls > 20 {
+			t.Errorf("%d attempts in 20 s: no pause", s.calls)
+		}
+		s.set(false)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		drops, _ := s.seen()
+		if len(drops) != 2 || drops["a"].Soft || !drops["b"].Soft {
+			t.Errorf("carried out: %v", drops)
+		}
+		if q.Blocks("a") || q.Len() != 0 {
+			t.Error("still blocked")
+		}
+	})
+}
+
+func TestStrongestDropOfAKeyCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{down: true}
+		q := newQueue(s)
+		defer q.Close()
+		q.Add([]remote.Drop{{Key: "k", Hold: time.Minute}})
+		q.Add([]remote.Drop{{Key: "k", Soft: true, Hold: time.Second}})
+		s.set(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		drops, _ := s.seen()
+		if d := drops["k"]; d.Soft || d.Hold < 50*time.Second || d.Hold > time.Minute {
+			t.Errorf("carried out %+v; want hard, with what is left of the minute", d)
+		}
+	})
+}
+
+func TestTooManyKeysBecomeOneDropOfEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{down: true}
+		q := newQueue(s)
+		defer q.Close()
+		for i := range 1001 {
+			q.Add([]remote.Drop{{Key: fmt.Sprint(i)}})
+		}
+		if !q.Blocks("never added") || q.Len() != 1 {
+			t.Errorf("blocks others %v, len %d; want true, 1", q.Blocks("never added"), q.Len())
+		}
+		s.set(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if drops, all := s.seen(); all != 1 || len(drops) != 0 {
+			t.Errorf("%d drops of everything, %d of keys; want 1, 0", all, len(drops))
+		}
+	})
+}
+
+func TestOldDropBecomesADropOfEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{down: true}
+		q := newQueue(s)
+		defer q.Close()
+		q.Add([]remote.Drop{{Key: "k"}})
+		time.Sleep(2 * time.Minute)
+		s.set(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if _, all := s.seen(); all != 1 || q.Len() != 0 {
+			t.Errorf("%d drops of everything, %d pending; want 1, 0", all, q.Len())
+		}
+	})
+}
+
+func TestDropThatGotStrongerDuringAnAttemptIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{}
+		var q *retry.Queue
+		first := true
+		q = retry.New(retry.Options{
+			Drop: func(ctx context.Context, d []remote.Drop) error {
+				if first { // meanwhile somebody invalidates what was expired
+					first = false
+					q.Add([]remote.Drop{{Key: "k"}})
+				}
+				return s.drop(ctx, d)
+			},
+			DropAll: s.dropAll, Timeout: time.Second, MaxKeys: 10, MaxAge: time.Minute,
+		})
+		s.drops = map[string]remote.Drop{}
+		defer q.Close()
+		q.Add([]remote.Drop{{Key: "k", Soft: true}})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if drops, _ := s.seen(); drops["k"].Soft || q.Len() != 0 {
+			t.Errorf("last drop %+v, %d pending; want a hard one, 0", drops["k"], q.Len())
+		}
+	})
+}
+
+func TestDropThatComesDuringADropOfEverythingIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{drops: map[string]remote.Drop{}}
+		var q *retry.Queue
+		all := 0
+		q = retry.New(retry.Options{
+			Drop: s.drop,
+			DropAll: func(context.Context) error {
+				if all++; all == 1 {
+					q.Add([]remote.Drop{{Key: "k"}})
+				}
+				return nil
+			},
+			Timeout: time.Second, MaxKeys: 10, MaxAge: time.Minute,
+		})
+		defer q.Close()
+		q.AddAll()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if drops, _ := s.seen(); all < 2 && len(drops) == 0 {
+			t.Errorf("%d drops of everything and %d of keys: the late one is lost", all, len(drops))
+		}
+	})
+}
+
+func TestClosedQueueTriesNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{down: true}
+		q := newQueue(s)
+		q.Add([]remote.Drop{{Key: "k"}})
+		q.Close()
+		calls := s.calls
+		q.Add([]remote.Drop{{Key: "k"}})
+		q.AddAll()
+		time.Sleep(time.Minute)
+		if s.calls != calls {
+			t.Error("tried after Close")
+		}
+	})
+}
