@@ -1,0 +1,103 @@
+package fakesrv_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/fakesrv"
+)
+
+// talk sends commands in one write, words separated by spaces, and returns the
+// bytes that come back within a second.
+func talk(t *testing.T, c net.Conn, commands ...string) string {
+	t.Helper()
+	wire := ""
+	for _, cmd := range commands {
+		words := strings.Fields(cmd)
+		wire += "*" + string(rune('0'+len(words))) + "\r\n"
+		for _, w := range words {
+			wire += "$" + string(rune('0'+len(w))) + "\r\n" + w + "\r\n"
+		}
+	}
+	if _, err := c.Write([]byte(wire)); err != nil {
+		t.Fatal(err)
+	}
+	c.SetReadDeadline(time.Now().Add(time.Second))
+	got, _ := io.ReadAll(c)
+	return strings.ReplaceAll(string(got), "\r\n", "|")
+}
+
+func TestModelAnswersLikeRedis(t *testing.T) {
+	tests := []struct{ name, commands, want string }{
+		{"ping", "PING", "+PONG|"},
+		{"missing", "GET k", "$-1|"},
+		{"missing in RESP3", "HELLO 3;GET k", "%2|$6|server|$5|redis|$5|proto|:3|_|"},
+		{"set and get", "SET k v;GET k;MGET k x", "+OK|$1|v|*2|$1|v|$-1|"},
+		{"set if absent", "SET k v NX;SET k w NX;GET k", "+OK|$-1|$1|v|"},
+		{"lives", "SET k v PX 100;PTTL k;SET j v;PTTL j;PTTL none", "+OK|:100|+OK|:-1|:-2|"},
+		{"delete", "SET k v;DEL k j;GET k", "+OK|:1|$-1|"},
+		{"count", "INCR n;INCR n;SET k x;INCR k", ":1|:2|+OK|-ERR value is not an integer or out of range|"},
+		{"databases", "SET k v;SELECT 1;GET k;SELECT 99", "+OK|+OK|$-1|-ERR DB index is out of range|"},
+		{"names", "CLIENT SETNAME me;CLIENT GETNAME", "+OK|$2|me|"},
+		{"subscribe", "SUBSCRIBE a b;PING", "*3|$9|subscribe|$1|a|:1|*3|$9|subscribe|$1|b|:2|*2|$4|pong|$0||"},
+		{"script", "EVALSHA x 0", "-NOSCRIPT No matching script. Please use EVAL.|"},
+		{"unknown", "NOSUCH a b", "-ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b'|"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := fakesrv.New()
+				defer s.Close()
+				c, err := s.Dial(t.Context(), "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := talk(t, c, strings.Split(tc.commands, ";")...); got != tc.want {
+					t.Errorf("got  %s\nwant %s", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestModelForgetsWhatHasExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fakesrv.New()
+		defer s.Close()
+		c, _ := s.Dial(t.Context(), "", "")
+		talk(t, c, "SET k v PX 100") // takes a second
+		if got := talk(t, c, "GET k"); got != "$-1|" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestStoppedServerRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fakesrv.New()
+		defer s.Close()
+		c, _ := s.Dial(t.Context(), "", "")
+		s.Stop()
+		if _, err := c.Read(make([]byte, 1)); err == nil || err == io.EOF {
+			t.Errorf("an open connection: %v", err)
+		}
+		if _, err := s.Dial(t.Context(), "", ""); !errors.Is(err, fakesrv.ErrRefused) {
+			t.Error(err)
+		}
+		s.Start()
+		if _, err := s.Dial(t.Context(), "", ""); err != nil || s.Dials() != 3 {
+			t.Error(err, s.Dials())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Dial(ctx, "", ""); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}

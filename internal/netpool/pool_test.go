@@ -1,0 +1,227 @@
+package netpool_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/netpool"
+)
+
+// conn is a connection that is only counted.
+type conn struct {
+	netpool.Slot
+	id   int
+	shut atomic.Bool
+	dead atomic.Bool
+}
+
+func (c *conn) Close() error {
+	c.shut.Store(true)
+	return nil
+}
+
+var (
+	errClosed  = errors.New("closed")
+	errRefused = errors.New("refused")
+)
+
+// dialler counts what it opens.
+type dialler struct {
+	took  time.Duration
+	down  atomic.Bool
+	conns []*conn
+	mu    sync.Mutex
+}
+
+func (d *dialler) dial(context.Context) (*conn, error) {
+	time.Sleep(d.took)
+	if d.down.Load() {
+		return nil, errRefused
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns = append(d.conns, &conn{id: len(d.conns)})
+	return d.conns[len(d.conns)-1], nil
+}
+
+func newPool(d *dialler) *netpool.Pool[*conn] {
+	return netpool.New(netpool.Config[*conn]{
+		Dial: d.dial, DialTimeout: time.Second, Timeout: time.Second,
+		MaxConns: 4, MaxIdle: 4, IdleTimeout: time.Minute,
+		Fail:   func(op string, err error) error { return errors.Join(errors.New(op), err) },
+		Alive:  func(c *conn) bool { return !c.dead.Load() },
+		Closed: errClosed,
+	})
+}
+
+func take(t *testing.T, p *netpool.Pool[*conn]) *conn {
+	t.Helper()
+	c, err := p.Get(t.Context(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestLastUsedIsTakenFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(&dialler{})
+		defer p.Close()
+		a, b := take(t, p), take(t, p)
+		if a.Reused() {
+			t.Error("a new connection is called reused")
+		}
+		p.Put(a, true, time.Now())
+		p.Put(b, true, time.Now())
+		if c := take(t, p); c != b || !c.Reused() {
+			t.Errorf("connection %d, reused %v", c.id, c.Reused())
+		}
+	})
+}
+
+func TestDeadIdleConnectionIsNotGivenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &dialler{}
+		p := newPool(d)
+		defer p.Close()
+		conns := []*conn{take(t, p), take(t, p), take(t, p)}
+		inUse := conns[0]
+		p.Put(conns[1], true, time.Now())
+		p.Put(conns[2], true, time.Now())
+		conns[2].dead.Store(true)
+		if c := take(t, p); c != conns[2] {
+			t.Error("a connection used this very moment is looked at")
+		}
+		p.Put(conns[2], true, time.Now())
+		time.Sleep(time.Second)
+		c := take(t, p)
+		if c.id != 3 || !conns[1].shut.Load() || !conns[2].shut.Load() || inUse.shut.Load() {
+			t.Errorf("connection %d", c.id)
+		}
+		p.Put(inUse, true, time.Now())
+		if !inUse.shut.Load() {
+			t.Error("a connection of the lost generation is kept")
+		}
+		if st := p.Stats(); st.Stale != 2 || st.Broken != 0 || st.Open != 1 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestLostConnectionsDoNotCostNewOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(&dialler{})
+		defer p.Close()
+		a, b := take(t, p), take(t, p)
+		p.Lost(a)
+		p.Retry(a, time.Now())
+		fresh := take(t, p)
+		p.Put(fresh, true, time.Now())
+		p.Lost(b) // notices later what a has noticed
+		p.Put(b, true, time.Now())
+		if fresh.shut.Load() || !a.shut.Load() || !b.shut.Load() {
+			t.Error("the new connection was closed, or an old one kept")
+		}
+		if st := p.Stats(); st.Retried != 1 || st.Open != 1 || st.Stale != 1 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestDialsFollowDemand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &dialler{took: 100 * time.Millisecond}
+		p := newPool(d)
+		defer p.Close()
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				c, err := p.Get(t.Context(), time.Now())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(time.Millisecond)
+				p.Put(c, true, time.Now())
+			})
+		}
+		wg.Wait()
+		if len(d.conns) != 4 {
+			t.Errorf("%d connections", len(d.conns))
+		}
+	})
+}
+
+func TestFailedDialsLeaveThoseInUseAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &dialler{}
+		p := newPool(d)
+		defer p.Close()
+		a := take(t, p)
+		d.down.Store(true)
+		time.AfterFunc(100*time.Millisecond, func() { p.Put(a, true, time.Now()) })
+		// The dial fails, but a is still there and comes back.
+		if c := take(t, p); c != a {
+			t.Errorf("connection %d", c.id)
+		}
+		// When it is gone, too, there is no hope.
+		time.AfterFunc(100*time.Millisecond, func() { p.Put(a, false, time.Now()) })
+		if _, err := p.Get(t.Context(), time.Now()); !errors.Is(err, errRefused) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaiterThatGaveUpLosesNoConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &dialler{took: time.Millisecond}
+		p := newPool(d)
+		defer p.Close()
+		// Grants and ends of contexts fall together.
+		for range 200 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					if c, err := p.Get(ctx, time.Now()); err == nil {
+						time.Sleep(time.Millisecond)
+						p.Put(c, true, time.Now())
+					}
+				})
+			}
+			wg.Wait()
+			cancel()
+		}
+		time.Sleep(time.Second)
+		if st := p.Stats(); st.Open != st.Idle || st.Waiting != 0 || st.Open > 4 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestBackoffGrowsToItsBound(t *testing.T) {
+	for n, most := range map[int]time.Duration{1: 50 * time.Millisecond, 3: 200 * time.Millisecond, 6: time.Second, 1000: time.Second} {
+		for range 100 {
+			if d := netpool.Backoff(n); d < most/2 || d > most {
+				t.Errorf("after %d failures: %v", n, d)
+			}
+		}
+	}
+}
+
+func TestDuplexReturnsTheTellingError(t *testing.T) {
+	read, write := errors.New("read"), errors.New("write")
+	for _, tc := range []struct{ read, write, want error }{
+		{nil, nil, nil}, {read, nil, read}, {nil, write, write}, {read, write, read},
+	} {
+		err := netpool.Duplex(func() error { return tc.write }, func() error { return tc.read }, func() {})
+		if err != tc.want {
+			t.Errorf("%v and %v became %v", tc.read, tc.write, err)
+		}
+	}
+}

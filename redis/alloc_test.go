@@ -1,0 +1,100 @@
+package redis_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/redis"
+)
+
+// echo is a connection that answers every write with the same bytes.
+type echo struct {
+	net.Conn
+	reply, rest []byte
+	greeted     bool
+}
+
+func (e *echo) Write(p []byte) (int, error) {
+	e.rest = e.reply
+	if !e.greeted {
+		e.greeted, e.rest = true, []byte("%0\r\n")
+	}
+	return len(p), nil
+}
+
+func (e *echo) Read(p []byte) (int, error) {
+	n := copy(p, e.rest)
+	e.rest = e.rest[n:]
+	return n, nil
+}
+
+func (e *echo) SetDeadline(time.Time) error { return nil }
+func (e *echo) Close() error                { return nil }
+
+func echoClient(t testing.TB, reply string) *redis.Client {
+	c, err := redis.New(redis.Options{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return &echo{reply: []byte(reply)}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestAppendGetDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	c := echoClient(t, "$5\r\nhello\r\n")
+	dst := make([]byte, 0, 64)
+	ctx := context.Background()
+	if n := testing.AllocsPerRun(100, func() {
+		if v, err := c.AppendGet(ctx, dst, "some key"); len(v) != 5 || err != nil {
+			t.Fatal(v, err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestDoAllocatesLittle(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	c := echoClient(t, ":1\r\n")
+	ctx := context.Background()
+	if n := testing.AllocsPerRun(100, func() {
+		if v, err := c.Do(ctx, "INCRBY", "some key", 7).Int(); v != 1 || err != nil {
+			t.Fatal(v, err)
+		}
+	}); n > 4 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkAppendGet counts the client's own work: the connection answers at
+// once, from memory.
+func BenchmarkAppendGet(b *testing.B) {
+	c := echoClient(b, "$5\r\nhello\r\n")
+	dst := make([]byte, 0, 64)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.AppendGet(context.Background(), dst, "some key"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkDo is BenchmarkAppendGet with arguments of any type.
+func BenchmarkDo(b *testing.B) {
+	c := echoClient(b, "$5\r\nhello\r\n")
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := c.Do(context.Background(), "GET", "some key").Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package redis_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/netsim"
+	"github.com/strata-cache/strata/redis"
+)
+
+func TestStream(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		for _, n := range []int{0, 1, 4096, 70_000, 1 << 20} {
+			want := strings.Repeat("abcdefg", n/7+1)[:n]
+			mustSet(t, c, "k", want)
+			st, err := c.Stream(t.Context(), "GET", "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if st.Size() != int64(n) {
+				t.Errorf("size %d, want %d", st.Size(), n)
+			}
+			if err := iotest.TestReader(st, []byte(want)); err != nil {
+				t.Error(err)
+			}
+			st.Close()
+			st.Close()
+			if _, err := st.Read(make([]byte, 1)); err != redis.ErrClosed {
+				t.Errorf("read of a closed stream: %v", err)
+			}
+			var b bytes.Buffer
+			if m, err := c.GetTo(t.Context(), "k", &b); m != int64(n) || err != nil || b.String() != want {
+				t.Errorf("GetTo: %d of %d, %v", m, n, err)
+			}
+		}
+		if _, err := c.GetTo(t.Context(), "none", io.Discard); err != redis.ErrNil {
+			t.Errorf("missing key: %v", err)
+		}
+		if _, err := c.Stream(t.Context(), "PING"); err == nil {
+			t.Error("a status as a stream")
+		}
+		var se *redis.Error
+		if _, err := c.Stream(t.Context(), "NOSUCH"); !errors.As(err, &se) {
+			t.Error(err)
+		}
+		if _, err := c.Stream(t.Context(), "GET", nil); err == nil {
+			t.Error("bad argument accepted")
+		}
+		if s.Dials() != 1 || c.Stats().Idle != 1 {
+			t.Errorf("%d connections, %+v", s.Dials(), c.Stats())
+		}
+	})
+}
+
+func TestStreamLeftEarlyClosesItsConnection(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		mustSet(t, c, "k", strings.Repeat("x", 100_000))
+		mustSet(t, c, "other", "right")
+		st, err := c.Stream(t.Context(), "GET", "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Read(make([]byte, 10))
+		st.Close()
+		broken := errors.New("full")
+		if _, err := c.GetTo(t.Context(), "k", failing{broken}); !errors.Is(err, broken) {
+			t.Error(err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			c.GetTo(t.Context(), "k", panicking{})
+		}()
+		if v, err := get(t.Context(), c, "other"); v != "right" || err != nil {
+			t.Errorf("%q, %v", v, err)
+		}
+		if st := c.Stats(); st.Broken != 3 || st.Open != 1 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+func (f failing) Read([]byte) (int, error)  { return 0, f.err }
+
+type panicking struct{}
+
+func (panicking) Write([]byte) (int, error) { panic("writer") }
+func (panicking) Read([]byte) (int, error)  { panic("reader") }
+
+func TestStreamDeadlineIsPerPiece(t *testing.T) {
+	var conn *netsim.Conn
+	change := func(s *fakesrv.Server, _ *redis.Options) {
+		s.Window = 100
+		s.OnDial = func(_ int, client *netsim.Conn) { conn = client }
+	}
+	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+		mustSet(t, c, "k", strings.Repeat("x", 10_000))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		st, err := c.Stream(ctx, "GET", "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 10)
+		for range 100 { // longer in all than the timeout
+			time.Sleep(900 * time.Millisecond)
+			if _, err := io.ReadFull(st, buf); err != nil {
+				t.Fatal(err)
+			}
+		}
+		st.Close()
+		st, err = c.Stream(ctx, "GET", "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.StallAfter(conn.Received())
+		start := time.Now()
+		_, err = io.Copy(io.Discard, st)
+		if took := time.Since(start); err == nil || took != time.Second {
+			t.Errorf("stalled: %v after %v", err, took)
+		}
+		st.Close()
+		st, err = c.Stream(ctx, "GET", "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.StallAfter(conn.Received())
+		start = time.Now()
+		time.AfterFunc(300*time.Millisecond, cancel)
+		if _, err = io.Copy(io.Discard, st); !errors.Is(err, context.Canceled) || time.Since(start) != 300*time.Millisecond {
+			t.Errorf("cancelled: %v after %v", err, time.Since(start))
+		}
+		st.Close()
+		if err := c.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestStreamCutShortIsUnexpectedEOF(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		s.Handle("GET", func(ss *fakesrv.Session, _ [][]byte) {
+			ss.Out = append(ss.Out, "$100\r\nabc"...)
+			ss.Hangup()
+		})
+		var b strings.Builder
+		n, err := c.GetTo(t.Context(), "k", &b)
+		if n != 3 || b.String() != "abc" || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%d, %q, %v", n, b.String(), err)
+		}
+		s.Handle("GET", func(ss *fakesrv.Session, _ [][]byte) { ss.Out = append(ss.Out, "$3\r\nabcXX"...) })
+		if _, err := c.GetTo(t.Context(), "k", io.Discard); !errors.Is(err, redis.ErrProtocol) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSetFrom(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		ctx := t.Context()
+		for _, n := range []int{0, 1, 64 << 10, 64<<10 + 1, 1 << 20} {
+			want := strings.Repeat("abcdefg", n/7+1)[:n]
+			r := strings.NewReader(want + "rest")
+			if err := c.SetFrom(ctx, "k", r, int64(n), 0); err != nil {
+				t.Fatal(err)
+			}
+			if v, err := get(ctx, c, "k"); v != want || err != nil || r.Len() != 4 {
+				t.Errorf("%d of %d bytes, %v, %d left in the reader", len(v), n, err, r.Len())
+			}
+		}
+		if err := c.SetFrom(ctx, "k", strings.NewReader("v"), 1, 1500*time.Microsecond); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Do(ctx, "PTTL", "k").Int(); n != 2 || err != nil {
+			t.Errorf("life %d, %v", n, err)
+		}
+		for name, err := range map[string]error{
+			"negative length": c.SetFrom(ctx, "k", strings.NewReader("v"), -1, 0),
+			"negative life":   c.SetFrom(ctx, "k", strings.NewReader("v"), 1, -1),
+		} {
+			if err == nil {
+				t.Errorf("%s accepted", name)
+			}
+		}
+		if s.Dials() != 1 {
+			t.Errorf("%d connections", s.Dials())
+		}
+	})
+}
+
+func TestSetFromABrokenReaderKeepsTheOldValue(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		mustSet(t, c, "k", "old")
+		large := strings.Repeat("x", 200_000)
+		broken := errors.New("disk")
+		for name, tc := range map[string]struct {
+			r    io.Reader
+			want error
+		}{
+			"short":         {strings.NewReader("ab"), io.ErrUnexpectedEOF},
+			"short, large":  {strings.NewReader(large), io.ErrUnexpectedEOF},
+			"fails":         {failing{broken}, broken},
+			"fails, large":  {io.MultiReader(strings.NewReader(large), failing{broken}), broken},
+			"panics, large": {io.MultiReader(strings.NewReader(large), panicking{}), nil},
+		} {
+			func() {
+				defer func() { _ = recover() }()
+				err := c.SetFrom(t.Context(), "k", tc.r, 300_000, 0)
+				if !errors.Is(err, tc.want) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}()
+			synctest.Wait()
+			if v, err := get(t.Context(), c, "k"); v != "old" || err != nil {
+				t.Errorf("%s: then %d bytes, %v", name, len(v), err)
+			}
+		}
+		if n := c.Stats().Open; n != 1 {
+			t.Errorf("%d connections open", n)
+		}
+	})
+}
