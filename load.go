@@ -29,7 +29,7 @@ func (a *attempt[K, V]) runLoader() {
 
 // loadContext is the context that the Loader runs under.
 func (a *attempt[K, V]) loadContext() (context.Context, context.CancelFunc) {
-	ctx := a.c.withPrevious(a.f.Context(), a.held)
+	ctx := a.c.withPrevious(a.ctx, a.held)
 	if d := a.c.o.Limits.HardTimeout; d > 0 {
 		return context.WithTimeoutCause(ctx, d, errLoadTimeout)
 	}

@@ -47,22 +47,16 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 		c.counts.turnedAway.Add(1)
 		return flight.Result[V]{}, nil
 	}
-	f, leader, err := c.flights.Join(ctx, key, kind, func(f *flight.Flight[K, V]) {
-		a := attempt[K, V]{c: c, f: f, load: load, call: o}
-		defer a.land() // also when the Loader ends the goroutine
-		defer a.recovered()
-		a.run()
-	})
-	if err != nil {
-		c.counts.turnedAway.Add(1)
-		return flight.Result[V]{}, c.flightError(err)
-	}
-	if leader {
-		c.counts.flights.Add(1)
-	} else {
+	a := &attempt[K, V]{c: c, load: load, call: o}
+	r, part, err := c.flights.Do(ctx, key, kind, a)
+	switch part {
+	case flight.Joined:
 		c.counts.joins.Add(1)
+	case flight.Led:
+		c.counts.flights.Add(1)
+	default:
+		c.counts.turnedAway.Add(1)
 	}
-	r, err := c.flights.Wait(ctx, f)
 	return r, c.flightError(err)
 }
 
@@ -80,11 +74,13 @@ func (c *Cache[K, V]) flightError(err error) error {
 // attempt is one flight on its way: L1 again → L2 → lease → loader → store →
 // land.
 type attempt[K comparable, V any] struct {
-	c    *Cache[K, V]
-	f    *flight.Flight[K, V]
-	load Loader[K, V]
-	call call
-	name string // of the key in L2
+	c     *Cache[K, V]
+	f     *flight.Flight[K, V]
+	ctx   context.Context // the caller's in First, the flight's in Then
+	load  Loader[K, V]
+	call  call
+	name  string // of the key in L2
+	again bool   // the first look was cut short
 
 	down   bool         // L2 has failed in this flight and is left alone
 	lease  remote.Lease // the right to store in L2, if its Token is set
@@ -108,30 +104,71 @@ const (
 	endLoad                 // the loader ran
 )
 
-// run goes through the steps until one has a result.
-func (a *attempt[K, V]) run() {
-	if a.lookAgain() {
-		return
-	}
-	if a.c.tier != nil {
-		a.name = a.c.o.Remote.Key(a.f.Key)
-		if a.readTier() {
-			return
+// First goes through the steps that need no more than the caller has: a look
+// at the tiers. A caller whose context ends meanwhile leaves the rest, and
+// those who have joined it, to Then.
+func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (landed bool) {
+	a.f, a.ctx = f, ctx
+	ended := true // by a panic or exit of the user's Key or Codec
+	defer func() {
+		if ended && a.res.Err == nil {
+			a.res.Err = ErrLoadExited
 		}
+		if landed = landed || ended; landed {
+			a.land()
+		}
+	}()
+	defer a.recovered()
+	landed = a.look()
+	ended = false
+	if ctx.Err() != nil && !landed {
+		*a = attempt[K, V]{c: a.c, load: a.load, call: a.call, again: true}
 	}
-	if a.load == nil {
-		a.end = endAbsent
+	return landed
+}
+
+// Then goes through all other steps.
+func (a *attempt[K, V]) Then(f *flight.Flight[K, V]) {
+	a.f, a.ctx = f, f.Context()
+	defer a.land() // also when the Loader ends the goroutine
+	defer a.recovered()
+	if a.again && a.look() || a.over() {
 		return
 	}
-	if a.c.tier != nil && !a.down && a.takeLease() {
-		return
-	}
-	if err := context.Cause(a.f.Context()); err != nil {
-		a.res.Err = a.c.flightError(err)
+	if a.c.tier != nil && !a.down && a.takeLease() || a.over() {
 		return
 	}
 	a.runLoader()
 	a.store()
+}
+
+// over reports whether nobody waits any more, and makes that the result.
+func (a *attempt[K, V]) over() bool {
+	err := context.Cause(a.ctx)
+	if err == nil {
+		return false
+	}
+	a.res.Err = a.c.flightError(err)
+	return true
+}
+
+// look looks at L1 and L2, and reports whether there is a result: a value, or
+// that there is none and no loader.
+func (a *attempt[K, V]) look() bool {
+	if a.lookAgain() {
+		return true
+	}
+	if a.c.tier != nil {
+		a.name = a.c.o.Remote.Key(a.f.Key)
+		if a.readTier() {
+			return true
+		}
+	}
+	if a.load == nil && a.ctx.Err() == nil {
+		a.end = endAbsent
+		return true
+	}
+	return false
 }
 
 // lookAgain looks for an entry that came to L1 after the caller had looked,

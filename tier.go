@@ -90,9 +90,9 @@ func (a *attempt[K, V]) takeLease() bool {
 			poll.Stop()
 			a.noKeep = true // the holder may still store: only one of us may
 			return false
-		case <-a.f.Context().Done():
+		case <-a.ctx.Done():
 			poll.Stop()
-			a.res.Err = a.c.flightError(context.Cause(a.f.Context()))
+			a.res.Err = a.c.flightError(context.Cause(a.ctx))
 			return true
 		}
 	}
@@ -174,7 +174,7 @@ func (a *attempt[K, V]) giveBack() {
 	if a.lease.Token == 0 || a.down || a.c.can.release == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.f.Context()), a.c.o.Remote.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), a.c.o.Remote.Timeout)
 	defer cancel()
 	err := a.c.can.release.Release(ctx, a.name, a.lease)
 	a.answered("release", err)
@@ -182,13 +182,13 @@ func (a *attempt[K, V]) giveBack() {
 
 // opContext bounds one operation on L2.
 func (a *attempt[K, V]) opContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(a.f.Context(), a.c.o.Remote.Timeout)
+	return context.WithTimeout(a.ctx, a.c.o.Remote.Timeout)
 }
 
 // answered reports whether L2 has answered. If it has not, this flight leaves
 // L2 alone from now on: a dead L2 costs a miss one timeout, not one per step.
 func (a *attempt[K, V]) answered(op string, err error) bool {
-	if err != nil && a.f.Context().Err() != nil {
+	if err != nil && a.ctx.Err() != nil {
 		a.down = true // it was us who hung up
 		return false
 	}

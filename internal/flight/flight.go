@@ -16,8 +16,8 @@ type Result[V any] struct {
 	Found bool
 }
 
-// Flight is one shared attempt to get a key. The goroutine that runs it calls
-// [Group.Land] exactly once.
+// Flight is one shared attempt to get a key. Who leads it calls [Group.Land]
+// exactly once.
 type Flight[K comparable, V any] struct {
 	// Key is what the flight is to bring.
 	Key K
@@ -25,8 +25,8 @@ type Flight[K comparable, V any] struct {
 	// before it read anything.
 	Stamp uint64
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	ctx    context.Context         // nil until launched
+	cancel context.CancelCauseFunc // guarded, as below; nil until launched
 	node   Node
 	done   chan struct{} // closed when landed
 	result Result[V]     // written before done is closed
@@ -51,13 +51,14 @@ const (
 	kinds
 )
 
-// Context is the context to run the flight under. It carries the values of
-// the caller who started it, and is cancelled when every caller has left
-// (unless the flight is kept) or the group is closed.
+// Context is the context for what [Leader] does in Then. It carries the values of
+// the caller who leads, and is cancelled when every caller has left (unless the
+// flight is kept) or the group is closed.
 func (f *Flight[K, V]) Context() context.Context { return f.ctx }
 
-// Done is closed when the flight has landed.
-func (f *Flight[K, V]) Done() <-chan struct{} { return f.done }
-
-// Result is what the flight brought. It must be called after Done only.
-func (f *Flight[K, V]) Result() Result[V] { return f.result }
+// end cancels the flight's context, if it has one. The shard's mutex is held.
+func (f *Flight[K, V]) end(cause error) {
+	if f.cancel != nil {
+		f.cancel(cause)
+	}
+}

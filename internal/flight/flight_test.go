@@ -36,12 +36,18 @@ func bring(g *group, v int, d time.Duration, stored *atomic.Bool) func(*aboard) 
 	}
 }
 
+// lead is a leader of two functions; without the first it looks and finds
+// nothing.
+type lead struct {
+	first func(context.Context, *aboard) bool
+	then  func(*aboard)
+}
+
+func (l lead) First(ctx context.Context, f *aboard) bool { return l.first != nil && l.first(ctx, f) }
+func (l lead) Then(f *aboard)                            { l.then(f) }
+
 func get(ctx context.Context, g *group, key string, run func(*aboard)) (int, error) {
-	f, _, err := g.Join(ctx, key, flight.Load, run)
-	if err != nil {
-		return 0, err
-	}
-	r, err := g.Wait(ctx, f)
+	r, _, err := g.Do(ctx, key, flight.Load, lead{then: run})
 	return r.Value, errors.Join(err, r.Err)
 }
 
@@ -69,15 +75,13 @@ func TestFlightCarriesStampOfItsRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		word := uint64(1)
 		g := flight.NewGroup[string, int](func() uint64 { return word })
-		f, _, _ := g.Join(t.Context(), "k", flight.Load, func(f *aboard) {
-			time.Sleep(time.Second)
+		get(t.Context(), g, "k", func(f *aboard) {
+			word = 2
+			if f.Stamp != 1 {
+				t.Errorf("stamp %d, want the word at registration, 1", f.Stamp)
+			}
 			g.Land(f, flight.Result[int]{}, nil)
 		})
-		word = 2
-		<-f.Done()
-		if f.Stamp != 1 {
-			t.Errorf("stamp %d, want the word at registration, 1", f.Stamp)
-		}
 	})
 }
 
@@ -383,8 +387,8 @@ func TestCloseWakesCallersAndWaitsForFlights(t *testing.T) {
 			t.Errorf("Close: %v, landed %v; want nil, true", err, landed)
 		}
 		wg.Wait()
-		if _, _, err := g.Join(t.Context(), "k", flight.Load, nil); !errors.Is(err, flight.ErrClosed) {
-			t.Errorf("Join after Close: %v", err)
+		if _, err := get(t.Context(), g, "k", nil); !errors.Is(err, flight.ErrClosed) {
+			t.Errorf("Do after Close: %v", err)
 		}
 		if _, err := g.Begin("k"); !errors.Is(err, flight.ErrClosed) {
 			t.Errorf("Begin after Close: %v", err)
@@ -416,11 +420,82 @@ func TestFlightKeepsValuesOfItsCallerButNotItsEnd(t *testing.T) {
 		type key struct{}
 		g := newGroup()
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
-		f, _, _ := g.Join(ctx, "k", flight.Load, bring(g, 1, time.Second, nil))
-		cancel()
-		if f.Context().Value(key{}) != "v" || f.Context().Err() != nil {
-			t.Errorf("value %v, err %v", f.Context().Value(key{}), f.Context().Err())
+		get(ctx, g, "k", func(f *aboard) {
+			g.Keep(f)
+			cancel()
+			if f.Context().Value(key{}) != "v" || f.Context().Err() != nil {
+				t.Errorf("value %v, err %v", f.Context().Value(key{}), f.Context().Err())
+			}
+			g.Land(f, flight.Result[int]{}, nil)
+		})
+		synctest.Wait()
+	})
+}
+
+func TestFirstLookNeedsNoGoroutine(t *testing.T) {
+	g := newGroup()
+	var goroutine bool
+	r, part, err := g.Do(t.Context(), "k", flight.Load, lead{
+		first: func(ctx context.Context, f *aboard) bool {
+			if ctx != t.Context() {
+				t.Error("not the caller's context")
+			}
+			g.Land(f, flight.Result[int]{Value: 1}, nil)
+			return true
+		},
+		then: func(*aboard) { goroutine = true },
+	})
+	if r.Value != 1 || part != flight.Led || err != nil || goroutine {
+		t.Errorf("got %d, part %v, %v, goroutine %v", r.Value, part, err, goroutine)
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func TestLeaderThatLeavesDuringTheFirstLookHandsItOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, _, err := g.Do(ctx, "k", flight.Load, lead{
+				first: func(ctx context.Context, _ *aboard) bool { <-ctx.Done(); return false },
+				then:  bring(g, 1, time.Second, nil),
+			})
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("leader: %v, want its deadline", err)
+			}
+		})
+		synctest.Wait()
+		if v, err := get(t.Context(), g, "k", nil); v != 1 || err != nil {
+			t.Errorf("the other caller got %d, %v; want 1", v, err)
 		}
-		<-f.Done()
+		wg.Wait()
+	})
+}
+
+func TestCloseDuringTheFirstLookCancelsWhatFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, _, err := g.Do(t.Context(), "k", flight.Load, lead{
+				first: func(context.Context, *aboard) bool { time.Sleep(time.Second); return false },
+				then: func(f *aboard) {
+					<-f.Context().Done()
+					g.Land(f, flight.Result[int]{Err: context.Cause(f.Context())}, nil)
+				},
+			})
+			if !errors.Is(err, flight.ErrClosed) {
+				t.Errorf("caller: %v, want ErrClosed", err)
+			}
+		})
+		synctest.Wait()
+		if err := g.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		wg.Wait()
 	})
 }

@@ -53,58 +53,113 @@ func (g *Group[K, V]) shard(key K) *shard[K, V] {
 	return &g.shards[maphash.Comparable(g.seed, key)%shards]
 }
 
-// Join makes the caller a waiter of key's flight of that kind. If there is
-// none, it registers one and runs it on a goroutine of its own; that is what
-// leader reports. The caller must then call [Group.Wait].
+// Leader is what the caller that registers a flight does.
+type Leader[K comparable, V any] interface {
+	// First runs on the caller's goroutine, under the caller's context. It
+	// reports whether it has landed the flight. If not, Then takes over.
+	First(ctx context.Context, f *Flight[K, V]) (landed bool)
+	// Then runs on a goroutine of its own, under the flight's context, and
+	// lands the flight.
+	Then(f *Flight[K, V])
+}
+
+// Part is what a caller had to do with a flight.
+type Part uint8
+
+// The parts of callers.
+const (
+	// None: there was no flight for the caller.
+	None Part = iota
+	// Led: the caller registered the flight.
+	Led
+	// Joined: the flight was under way.
+	Joined
+)
+
+// Do gets key through its flight of that kind: it joins the one that is under
+// way, or registers one and leads it. What First can answer costs neither a
+// goroutine nor a context.
 //
-// It returns ErrClosed after Close, and ErrRecursive if ctx belongs to a load
-// that the flight waits for.
-func (g *Group[K, V]) Join(ctx context.Context, key K, kind Kind, run func(*Flight[K, V])) (f *Flight[K, V], leader bool, err error) {
-	f, leader, err = g.register(ctx, key, kind)
-	if err != nil {
-		return nil, false, err
+// It returns ErrClosed if the group is closed, ErrRecursive if ctx belongs to
+// a load that the flight waits for, and ctx's error if ctx ends first.
+func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) (r Result[V], p Part, err error) {
+	f, p := g.register(key, kind)
+	switch {
+	case p == None:
+		return r, None, ErrClosed
+	case p == Led && g.first(ctx, f, l):
+		return f.result, Led, nil
 	}
 	if n := from(ctx); n != nil {
 		if err := n.waitFor(&f.node); err != nil {
 			g.leave(f)
-			return nil, false, err
+			return r, None, err
 		}
+		defer n.waited(&f.node)
 	}
-	if leader {
-		go func() {
-			defer g.runs.Done()
-			run(f)
-		}()
+	if p == Led {
+		g.launch(ctx, f, l)
 	}
-	return f, leader, nil
+	r, err = g.wait(ctx, f)
+	return r, p, err
 }
 
-func (g *Group[K, V]) register(ctx context.Context, key K, kind Kind) (f *Flight[K, V], leader bool, err error) {
+// first lets the leader try by itself. The flight may have been joined already,
+// but nobody whom its load could wait for: there is no load yet.
+func (g *Group[K, V]) first(ctx context.Context, f *Flight[K, V], l Leader[K, V]) (landed bool) {
+	ended := true // if First ends the goroutine; it has landed then
+	defer func() {
+		if landed || ended {
+			g.runs.Done()
+		}
+	}()
+	landed = l.First(ctx, f)
+	ended = false
+	return landed
+}
+
+// launch lets the leader go on, on a goroutine and context of the flight's own.
+func (g *Group[K, V]) launch(ctx context.Context, f *Flight[K, V], l Leader[K, V]) {
+	own, cancel := context.WithCancelCause(within(context.WithoutCancel(ctx), &f.node))
+	s := g.shard(f.Key)
+	s.mu.Lock()
+	f.ctx, f.cancel = own, cancel
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		cancel(ErrClosed)
+	}
+	go func() {
+		defer g.runs.Done()
+		defer cancel(nil)
+		l.Then(f)
+	}()
+}
+
+// register makes the caller a waiter of key's flight, which it leads if there
+// was none. It is None if the group is closed.
+func (g *Group[K, V]) register(key K, kind Kind) (f *Flight[K, V], p Part) {
 	s := g.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, false, ErrClosed
+		return nil, None
 	}
 	if f = s.joinable[kind][key]; f != nil {
 		f.waiters++
 		f.joined++
-		return f, false, nil
+		return f, Joined
 	}
 	f = &Flight[K, V]{Key: key, Stamp: g.stamp(), done: make(chan struct{}), kind: kind, waiters: 1, joined: 1}
-	f.ctx, f.cancel = context.WithCancelCause(within(context.WithoutCancel(ctx), &f.node))
 	s.joinable[kind][key] = f
 	s.running[f] = struct{}{}
 	g.runs.Add(1)
-	return f, true, nil
+	return f, Led
 }
 
-// Wait returns the flight's result, or ctx's error if ctx ends first, or ErrClosed if the group is closed first. Each successful Join needs
-// one Wait with the same context.
-func (g *Group[K, V]) Wait(ctx context.Context, f *Flight[K, V]) (Result[V], error) {
-	if n := from(ctx); n != nil {
-		defer n.waited(&f.node)
-	}
+// wait returns the flight's result, or ctx's error if ctx ends first, or
+// ErrClosed if the group is closed first.
+func (g *Group[K, V]) wait(ctx context.Context, f *Flight[K, V]) (Result[V], error) {
 	select {
 	case <-f.done:
 		return f.result, nil
@@ -132,7 +187,7 @@ func (g *Group[K, V]) leave(f *Flight[K, V]) {
 		return
 	}
 	s.detach(f)
-	f.cancel(errAbandoned)
+	f.end(errAbandoned)
 }
 
 // detach makes f unjoinable and takes its right to store. Only f itself is
@@ -173,7 +228,6 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 	s.mu.Unlock()
 	f.result = r
 	close(f.done)
-	f.cancel(nil)
 	return stored, callers
 }
 
@@ -223,6 +277,6 @@ func (s *shard[K, V]) close() {
 	s.closed = true
 	for f := range s.running {
 		s.detach(f)
-		f.cancel(ErrClosed)
+		f.end(ErrClosed)
 	}
 }
