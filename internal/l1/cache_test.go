@@ -111,6 +111,25 @@ func TestTooHeavyIsRefusedAndRemovesWhatWasHeld(t *testing.T) {
 	validate(t, c)
 }
 
+func TestWeightsAtTheirLimits(t *testing.T) {
+	c := New(Config[int, int]{MaxWeight: math.MaxInt64})
+	defer c.Close()
+	e := forever(1, 1)
+	if _, ok := c.Set(e, -5); !ok || e.Weight() != 0 || c.Weight() != 0 {
+		t.Fatalf("weight -5 counts as %d", c.Weight())
+	}
+	for k := range 200 { // whose sum would overflow
+		if _, ok := c.Set(forever(k, k), math.MaxInt64); ok {
+			t.Fatal("stored")
+		}
+		c.Set(forever(k, k), maxBound)
+	}
+	if c.Len() != 1 || c.Weight() != maxBound {
+		t.Fatalf("%d entries of weight %d", c.Len(), c.Weight())
+	}
+	validate(t, c)
+}
+
 func TestReplaceKeepsStandingAndCorrectsWeight(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 3, MaxWeight: 100})
 	defer c.Close()
@@ -297,6 +316,59 @@ func TestAllSurvivesChangesUnderIt(t *testing.T) {
 		break
 	}
 	validate(t, c)
+}
+
+// TestAllFollowsATableThatWasReplaced: what the old table holds is history.
+func TestAllFollowsATableThatWasReplaced(t *testing.T) {
+	c := New(Config[int, int]{MaxEntries: 100})
+	defer c.Close()
+	for k := range 5 {
+		c.Set(forever(k, 0), 1)
+	}
+	first := true
+	for e := range c.All() {
+		if first {
+			first = false
+			for k := range 90 { // grows the table and changes all
+				c.Set(forever(k, 1), 1)
+			}
+			c.Delete(4)
+			continue
+		}
+		if e.Value != 1 || e.Key == 4 {
+			t.Fatalf("key %d is seen with its old value", e.Key)
+		}
+	}
+}
+
+// TestRemovedEntryHoldsNoOthers: who keeps one entry must not keep the memory
+// of all.
+func TestRemovedEntryHoldsNoOthers(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		remove func(c *Cache[int, int])
+	}{
+		{"clear", func(c *Cache[int, int]) { c.Clear() }},
+		{"close", func(c *Cache[int, int]) { c.Close() }},
+		{"delete", func(c *Cache[int, int]) { c.Delete(1) }},
+		{"evict", func(c *Cache[int, int]) { c.Resize(1, 0) }},
+		{"replace", func(c *Cache[int, int]) { c.Set(forever(1, 1), 1) }},
+		{"swap", func(c *Cache[int, int]) { e, _ := c.Peek(1); c.Swap(e, forever(1, 1)) }},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c := New(Config[int, int]{MaxEntries: 10})
+			defer c.Close()
+			var entries []*Entry[int, int]
+			for k := range 3 {
+				entries = append(entries, until(k, k, After(c.Now(), time.Hour)))
+				c.Set(entries[k], 1)
+			}
+			x.remove(c)
+			if e := entries[1]; e.prev != nil || e.next != nil || e.wnext != nil || e.wprev != nil {
+				t.Fatalf("%+v still points to others", e)
+			}
+		})
+	}
 }
 
 // TestUnreachableKeysAreStillBounded: a NaN is never found again.

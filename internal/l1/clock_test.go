@@ -159,6 +159,28 @@ func TestClosedClockStartsNothing(t *testing.T) {
 	}
 }
 
+// TestClockKeepsGoingWhileRead: with steady reads the published time goes on,
+// never older than a tick, and is not given up in between.
+func TestClockKeepsGoingWhileRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c clock
+		c.init()
+		defer c.close()
+		for range 2 * busyReads {
+			c.now()
+		}
+		for range 1000 {
+			time.Sleep(130 * time.Microsecond)
+			if c.published.Load() == 0 {
+				t.Fatal("given up while it was read")
+			}
+			if old := c.exact() - c.now(); old < 0 || old > int64(coarseTick) {
+				t.Fatalf("the time is %d ns old", old)
+			}
+		}
+	})
+}
+
 // runs reports whether the clock has a goroutine.
 func (c *clock) runs() bool {
 	c.mu.Lock()

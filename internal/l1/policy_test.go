@@ -21,6 +21,7 @@ func TestUsedEntriesGetSecondChances(t *testing.T) {
 		{"unused go oldest first", []uint32{0, 0, 0}, -1, []int{0, 1, 2}},
 		{"one use is one round", []uint32{1, 0, 0}, -1, []int{1, 2, 0}},
 		{"more uses last longer", []uint32{3, 1, 2, 0}, -1, []int{3, 1, 2, 0}},
+		{"each round takes one use", []uint32{2, 1}, -1, []int{1, 0}},
 		{"the spared entry stays", []uint32{0, 3, 3}, 0, []int{1, 2}},
 		{"spared alone", []uint32{0}, 0, nil},
 		{"empty", nil, -1, nil},
@@ -59,5 +60,22 @@ func TestHandStopsWhenAllAreInUse(t *testing.T) {
 	}
 	if e := q.victim(nil); e.Key != handSteps {
 		t.Fatalf("evicts %d, want %d: the first after %d second chances", e.Key, handSteps, handSteps)
+	}
+}
+
+// TestHandThatStopsAtTheSparedTakesTheNext: the last step may end on it.
+func TestHandThatStopsAtTheSparedTakesTheNext(t *testing.T) {
+	var q queue[int, int]
+	var keep *Entry[int, int]
+	for k := range handSteps + 2 {
+		e := forever(k, k)
+		e.use.Store(maxUse)
+		q.add(e)
+		if k == handSteps {
+			keep = e
+		}
+	}
+	if e := q.victim(keep); e.Key != handSteps+1 {
+		t.Fatalf("evicts %d, want %d", e.Key, handSteps+1)
 	}
 }

@@ -1,6 +1,7 @@
 package l1
 
 import (
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -159,6 +160,84 @@ func TestSweepOfMoreThanOneBatch(t *testing.T) {
 			t.Fatalf("%d told, %d left", told.Load(), c.Len())
 		}
 	})
+}
+
+// TestDeadOnArrivalIsSweptToo: a deadline that the wheel has passed already
+// must not wait for its next turn.
+func TestDeadOnArrivalIsSweptToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config[int, int]{MaxEntries: 10})
+		defer c.Close()
+		c.Set(until(0, 0, After(c.Now(), time.Hour)), 1)
+		time.Sleep(10 * time.Minute)
+		for i, dead := range []int64{math.MinInt64, -1, 0, 1, c.Now() - 5*tickLength, c.Now()} {
+			c.Set(until(i+1, 0, dead), 1)
+			mustHold(t, c, i+1, nil)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		validate(t, c)
+		if c.Len() != 1 {
+			t.Fatalf("%d entries, want 1", c.Len())
+		}
+	})
+}
+
+// TestSwapStartsSweeper: lives that were endless may be given an end.
+func TestSwapStartsSweeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config[int, int]{MaxEntries: 10})
+		e := forever(1, 1)
+		c.Set(e, 1)
+		c.Swap(e, until(1, 1, After(c.Now(), time.Second)))
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if c.Len() != 0 {
+			t.Fatal("not swept")
+		}
+	})
+}
+
+func TestCloseWaitsForNotify(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := false
+		c := New(Config[int, int]{MaxEntries: 10, Notify: func(*Entry[int, int], Reason) {
+			time.Sleep(10 * time.Second)
+			told = true
+		}})
+		c.Set(until(1, 1, After(c.Now(), time.Second)), 1)
+		time.Sleep(3 * time.Second) // the sweeper is in Notify
+		c.Close()
+		if !told {
+			t.Fatal("Close did not wait")
+		}
+	})
+}
+
+// TestSweeperStartsOnlyWhileOpen: a write that was overtaken by Close may still
+// come to tell of its deadline.
+func TestSweeperStartsOnlyWhileOpen(t *testing.T) {
+	c := New(Config[int, int]{MaxEntries: 10})
+	c.Close()
+	c.wakeSweeper(1)
+	if c.sweeper.runs() {
+		t.Fatal("it runs after Close")
+	}
+}
+
+// TestSweeperStaysForWhoCalled: a deadline may be added between its last look
+// and its end.
+func TestSweeperStaysForWhoCalled(t *testing.T) {
+	var w sweeper
+	w.init()
+	w.running = true
+	w.kick <- struct{}{}
+	if w.leave() || !w.runs() {
+		t.Fatal("left though somebody called")
+	}
+	if !w.leave() || w.runs() {
+		t.Fatal("stayed though nobody called")
+	}
 }
 
 // runs reports whether the sweeper has a goroutine.

@@ -51,7 +51,7 @@ func TestTableWithCollidingHashes(t *testing.T) {
 		{"one home", 1, 3, 90},
 		{"last home", 1, 1, 90},
 		{"two homes", 2, 1, 150},
-		{"saturated counts", 1, 2, 400},
+		{"saturated counts", 1, 2, 800},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, uint64(x.n)))
@@ -69,7 +69,7 @@ func TestTableWithCollidingHashes(t *testing.T) {
 					table.insert(e)
 					in[k] = e
 				}
-				if step%97 == 0 || x.n < 100 {
+				if step%499 == 0 || x.n < 100 {
 					checkTable(t, table, in, x.n)
 				}
 			}

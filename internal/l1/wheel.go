@@ -94,18 +94,15 @@ func (w *wheel[K, V]) pop(end int64) *Entry[K, V] {
 	return e
 }
 
-// next is the first tick whose slot is not empty, or never.
+// next is the first tick whose slot is not empty, or never. It is asked when
+// pop has returned nil.
 func (w *wheel[K, V]) next() int64 {
 	if w.n == 0 {
 		return never
 	}
-	if w.due != nil {
-		return w.tick - 1
+	t := w.tick
+	for w.slots[t&wheelMask] == nil {
+		t++
 	}
-	for t := w.tick; t < w.tick+wheelSlots; t++ {
-		if w.slots[t&wheelMask] != nil {
-			return t
-		}
-	}
-	return never
+	return t
 }

@@ -54,3 +54,22 @@ func TestWheelFindsEveryDeadlineInItsTick(t *testing.T) {
 		}
 	}
 }
+
+// TestWheelStridesOverIdleYears: after a long time the wheel must not look at
+// an entry once for every turn it has missed.
+func TestWheelStridesOverIdleYears(t *testing.T) {
+	const years = 200 * 365 * 24 * 3600
+	var w wheel[int, int]
+	far := until(1, 1, (years+1000)*tickLength)
+	w.add(far)
+	seen := 0
+	for e := w.pop(years); e != nil; e = w.pop(years) {
+		w.add(e)
+		if seen++; seen > 1 {
+			t.Fatal("looked at more than once")
+		}
+	}
+	if w.tick != years || w.next() < years {
+		t.Fatalf("tick %d, next %d", w.tick, w.next())
+	}
+}
