@@ -176,7 +176,7 @@ func TestWeigherThatPanicsChangesNothing(t *testing.T) {
 func TestWeightBelowOneCountsAsOne(t *testing.T) {
 	c := mustNew(t, memory.Options[int, int]{MaxWeight: 100, Weigh: func(_, v int) int64 { return int64(v) }})
 	for k := range 1000 {
-		c.Set(k, []int{0, -1, math.MinInt64, 1}[k%4])
+		c.Set(k, []int{0, -1, math.MinInt, 1}[k%4])
 	}
 	if c.Len() != 100 || c.Weight() != 100 {
 		t.Fatalf("%d entries of weight %d", c.Len(), c.Weight())

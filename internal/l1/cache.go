@@ -44,7 +44,7 @@ type Cache[K comparable, V any] struct {
 	seed   maphash.Seed
 	shards []shard[K, V]
 	shift  uint8
-	counts *Striped
+	counts Striped
 	notify func(*Entry[K, V], Reason)
 
 	clock clock
@@ -74,7 +74,7 @@ func New[K comparable, V any](c Config[K, V]) *Cache[K, V] {
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard[K, V], n),
 		shift:  uint8(64 - bits.TrailingZeros(uint(n))),
-		counts: NewStriped(),
+		counts: *NewStriped(),
 		notify: c.Notify,
 	}
 	cache.setBounds(c.MaxEntries, c.MaxWeight)

@@ -6,7 +6,8 @@ import (
 )
 
 // shard is a slice of the cache by hash. The table pointer has a cache line of
-// its own: readers load it on every Get, writers only when the table grows.
+// its own: readers load it on every Get, writers change it only when the table
+// grows. The whole is three lines.
 type shard[K comparable, V any] struct {
 	table atomic.Pointer[table[K, V]]
 	_     [56]byte
@@ -21,7 +22,6 @@ type shard[K comparable, V any] struct {
 	closed bool
 
 	evicted, expired, rejected uint64
-	_                          [48]byte
 }
 
 // find returns the entry of key, dead or not, or nil. It takes no lock.

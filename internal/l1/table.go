@@ -39,6 +39,15 @@ type group[K comparable, V any] struct {
 //
 // The layout follows Swiss tables (Kulukundis, CppCon 2017) and F14 (Bronson
 // and Shi, 2019), from which the overflow count is taken.
+//
+// What it is for, in ns per hit with Zipf keys on two processors: the engine's
+// whole Get, with clock, policy and counts, against the bare look-up in Go maps
+// under as many read-write mutexes (BenchmarkHit, BenchmarkLockedMapHit, the
+// least of three).
+//
+//	           int 1 goroutine   2    string 1   2
+//	engine             17        11         29   18
+//	locked maps        18        29         31   36
 type table[K comparable, V any] struct {
 	groups []group[K, V]
 	mask   uint64

@@ -3,6 +3,7 @@ package l1
 import (
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 )
 
 // hashed makes an entry with a hash of the test's choice.
@@ -114,4 +115,22 @@ func TestTableShrinksWhenNearlyEmpty(t *testing.T) {
 		}
 	}
 	validate(t, c)
+}
+
+// TestLayoutFillsCacheLines: on 64-bit machines a group is one line and a shard
+// is three, so that no two of them share one.
+func TestLayoutFillsCacheLines(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("for 64-bit machines")
+	}
+	if n := unsafe.Sizeof(group[string, string]{}); n != 64 {
+		t.Errorf("a group has %d bytes", n)
+	}
+	if n := unsafe.Sizeof(shard[string, string]{}); n != 192 {
+		t.Errorf("a shard has %d bytes", n)
+	}
+	var e Entry[string, []byte]
+	if n := unsafe.Offsetof(e.Value); n >= 64 {
+		t.Errorf("the value begins at byte %d, not on the line with the deadline", n)
+	}
 }
