@@ -30,8 +30,9 @@ import (
 // Client talks to one server over a pool of connections. It is safe for
 // concurrent use. Make it with [New].
 type Client struct {
-	o    Options
-	pool *netpool.Pool[*conn]
+	o     Options
+	pool  *netpool.Pool[*conn]
+	steps resp.Steps
 
 	mu     sync.Mutex // guards below
 	subs   map[*Subscription]struct{}
@@ -47,7 +48,7 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{o: o, subs: map[*Subscription]struct{}{}}
 	c.pool = netpool.New(netpool.Config[*conn]{
-		Dial:        func(ctx context.Context) (*conn, error) { return connect(ctx, &c.o) },
+		Dial:        func(ctx context.Context) (*conn, error) { return connect(ctx, &c.o, &c.steps) },
 		DialTimeout: o.DialTimeout,
 		Timeout:     o.Timeout,
 		MaxConns:    o.MaxConns,

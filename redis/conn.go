@@ -49,7 +49,7 @@ type conn struct {
 func (c *conn) Close() error { return c.nc.Close() }
 
 // connect opens a connection and greets the server.
-func connect(ctx context.Context, o *Options) (*conn, error) {
+func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	nc, err := o.DialContext(ctx, o.Network, o.Addr)
 	if err != nil {
 		return nil, &ConnError{Op: "dial", Err: err}
@@ -66,6 +66,7 @@ func connect(ctx context.Context, o *Options) (*conn, error) {
 		nc: nc,
 		r:  resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
 	}
+	c.r.Share(steps)
 	c.interrupt = func() { nc.SetDeadline(time.Unix(1, 0)) }
 	calm, err := c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(o) })
 	if err == nil && !calm {

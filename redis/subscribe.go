@@ -212,7 +212,7 @@ func (s *Subscription) end() {
 func (s *Subscription) session(ctx context.Context) (subscribed bool, err error) {
 	o := &s.c.o
 	dialling, cancel := context.WithTimeout(ctx, o.DialTimeout)
-	cn, err := connect(dialling, o)
+	cn, err := connect(dialling, o, &s.c.steps)
 	cancel()
 	if err != nil {
 		return false, err

@@ -1,7 +1,9 @@
 package resp
 
 import (
+	"bytes"
 	"io"
+	"sync"
 )
 
 const (
@@ -36,6 +38,9 @@ type Reader struct {
 func NewReader(src io.Reader, lim Limits) *Reader {
 	return &Reader{src: src, buf: make([]byte, bufSize), lim: lim.withDefaults()}
 }
+
+// Share makes the reader borrow memory from s, which several may do.
+func (r *Reader) Share(s *Steps) { r.sink.steps = s }
 
 // Buffered is the number of bytes that were received and not yet used.
 func (r *Reader) Buffered() int { return r.end - r.pos }
@@ -194,11 +199,10 @@ func (r *Reader) bulk(dst []byte) (out []byte, null bool, err error) {
 
 // large reads n bytes without believing that they will come.
 func (r *Reader) large(dst []byte, n int) ([]byte, error) {
-	r.sink = sink{}
 	for n > 0 {
 		space := r.sink.space(n)
 		if err := r.full(space); err != nil {
-			r.sink = sink{}
+			r.sink.drop()
 			return nil, err
 		}
 		r.sink.advance(len(space))
@@ -244,7 +248,6 @@ func (r *Reader) whole() ([]byte, error) {
 		}
 		return append(make([]byte, 0, len(raw)), raw...), nil
 	}
-	r.sink = sink{}
 	for {
 		r.sink.write(r.buf[r.pos : r.pos+n])
 		r.pos += n
@@ -258,7 +261,7 @@ func (r *Reader) whole() ([]byte, error) {
 			break
 		}
 	}
-	r.sink = sink{}
+	r.sink.drop()
 	return nil, err
 }
 
@@ -324,11 +327,33 @@ func (r *Reader) read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
+// Steps lends the memory in which large values arrive to any number of
+// Readers. The zero Steps is ready for use.
+type Steps struct {
+	pool sync.Pool // of *[step]byte
+}
+
+func (s *Steps) get() []byte {
+	if s != nil {
+		if p, ok := s.pool.Get().(*[step]byte); ok {
+			return p[:0]
+		}
+	}
+	return make([]byte, 0, step)
+}
+
+func (s *Steps) put(b []byte) {
+	if s != nil && cap(b) == step {
+		s.pool.Put((*[step]byte)(b[:step]))
+	}
+}
+
 // sink collects the bytes of a value whose length is not known, or not
 // believed, in steps.
 type sink struct {
-	full [][]byte
-	cur  []byte
+	steps *Steps
+	full  [][]byte
+	cur   []byte
 }
 
 // space returns where to put up to n bytes; advance says how many were put.
@@ -337,7 +362,7 @@ func (s *sink) space(n int) []byte {
 		if s.cur != nil {
 			s.full = append(s.full, s.cur)
 		}
-		s.cur = make([]byte, 0, step)
+		s.cur = s.steps.get()
 	}
 	return s.cur[len(s.cur):min(cap(s.cur), len(s.cur)+n)]
 }
@@ -358,12 +383,18 @@ func (s *sink) reserved() int { return len(s.full)*step + cap(s.cur) }
 // take returns dst with everything appended, in memory of the right size, and
 // forgets it.
 func (s *sink) take(dst []byte) []byte {
-	out := make([]byte, 0, len(dst)+len(s.full)*step+len(s.cur))
-	out = append(out, dst...)
-	for _, p := range s.full {
-		out = append(out, p...)
-	}
-	out = append(out, s.cur...)
-	*s = sink{}
+	pieces := make([][]byte, 0, len(s.full)+2)
+	pieces = append(append(append(pieces, dst), s.full...), s.cur)
+	out := bytes.Join(pieces, nil) // which does not clear the memory first
+	s.drop()
 	return out
+}
+
+// drop forgets everything.
+func (s *sink) drop() {
+	for _, p := range s.full {
+		s.steps.put(p)
+	}
+	s.steps.put(s.cur)
+	*s = sink{steps: s.steps}
 }

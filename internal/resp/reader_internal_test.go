@@ -412,3 +412,36 @@ func TestValuesSurviveTheNextRead(t *testing.T) {
 		}
 	}
 }
+
+func TestSharedStepsDoNotMixValues(t *testing.T) {
+	var steps Steps
+	var got []Value
+	var want [][]byte
+	for i := range 20 {
+		text := bytes.Repeat([]byte{'a' + byte(i)}, 3*step+i)
+		want = append(want, text)
+		for _, wire := range [][]byte{
+			AppendBulk(nil, text), AppendBulk(AppendArray(nil, 1), text),
+			AppendBulkHeader(nil, 10*step), // never comes
+		} {
+			src := io.MultiReader(bytes.NewReader(wire), bytes.NewReader(text[:step]))
+			r := NewReader(src, Limits{})
+			r.Share(&steps)
+			if v, err := r.Read(); err == nil {
+				got = append(got, v)
+			}
+		}
+	}
+	for i, v := range got {
+		text := v.Bytes()
+		for e := range v.Elems() {
+			text = e.Bytes()
+		}
+		if !bytes.Equal(text, want[i/2]) {
+			t.Fatalf("value %d was overwritten", i)
+		}
+	}
+	if len(got) != 40 {
+		t.Errorf("%d values", len(got))
+	}
+}
