@@ -514,3 +514,40 @@ func TestWritesThatStopHalfWay(t *testing.T) {
 		c.Close()
 	})
 }
+
+// hooked is a connection that calls a function after each read.
+type hooked struct {
+	net.Conn
+	after *func()
+}
+
+func (h hooked) Read(p []byte) (int, error) {
+	n, err := h.Conn.Read(p)
+	(*h.after)()
+	return n, err
+}
+
+func TestCancelAfterTheLastByteHarmsNobody(t *testing.T) {
+	after := func() {}
+	change := func(s *fakesrv.Server, o *redis.Options) {
+		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := s.Dial(ctx, network, addr)
+			return hooked{nc, &after}, err
+		}
+	}
+	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+		mustSet(t, c, "k", "v")
+		for range 10 {
+			ctx, cancel := context.WithCancel(t.Context())
+			after = cancel
+			if v, err := get(ctx, c, "k"); v != "v" || err != nil {
+				t.Errorf("the reply was there, but: %q, %v", v, err)
+			}
+			after = func() {}
+			synctest.Wait() // whatever the cancel has set off has happened
+			if v, err := get(context.Background(), c, "k"); v != "v" || err != nil {
+				t.Errorf("the next call: %q, %v", v, err)
+			}
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/netsim"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -321,6 +322,20 @@ func TestClose(t *testing.T) {
 		}
 		if st := c.Stats(); st.Open != 0 || st.Idle != 0 {
 			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestReplyThatBeganIsNotAskedForAgain(t *testing.T) {
+	var conn *netsim.Conn
+	change := func(s *fakesrv.Server, _ *redis.Options) {
+		s.OnDial = func(_ int, client *netsim.Conn) { conn = client }
+	}
+	fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		mustSet(t, c, "k", "value")
+		conn.CutAfter(conn.Received() + 3)
+		if v, err := get(t.Context(), c, "k"); err == nil || redis.SafeToRetry(err) || s.Calls("GET") != 1 {
+			t.Errorf("%q, %v after %d calls", v, err, s.Calls("GET"))
 		}
 	})
 }
