@@ -209,7 +209,7 @@ func TestGreetingErrorsHoldNoCredentials(t *testing.T) {
 }
 
 // hostile are replies that break the protocol.
-var hostile = []struct{ name, reply string }{
+var hostile = []struct{ name, reply string }{ // read-only
 	{"negative length", "$-5\r\n"},
 	{"length near 2^62", "$4611686018427387904\r\n"},
 	{"length overflows", "$99999999999999999999999\r\n"},
@@ -397,7 +397,7 @@ func TestCancelledCallsNeverMixReplies(t *testing.T) {
 		s.Window = 64
 		s.OnDial = func(n int, client *netsim.Conn) { client.Slice(1 + n%7) }
 		s.Handle("GET", func(ss *fakesrv.Session, args [][]byte) {
-			time.Sleep(rand.N(2 * time.Millisecond))
+			time.Sleep(rand.N(2 * time.Millisecond)) // in the bubble
 			ss.Bulk(strings.Repeat(string(args[1]), 100))
 		})
 	}

@@ -154,7 +154,7 @@ func TestSubscribedOnlyAfterTheLastAcknowledgement(t *testing.T) {
 	change := func(s *fakesrv.Server, _ *redis.Options) {
 		s.Handle("SUBSCRIBE", func(ss *fakesrv.Session, _ [][]byte) {
 			ss.Out = append(ss.Out, ">3\r\n+subscribe\r\n$1\r\na\r\n:1\r\n>3\r\n$7\r\nmessage\r\n$1\r\na\r\n$5\r\nearly\r\n"...)
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // in the bubble
 			ss.Out = append(ss.Out, ">3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n>3\r\n$7\r\nmessage\r\n$1\r\na\r\n$4\r\nlate\r\n"...)
 		})
 	}
