@@ -68,7 +68,7 @@ func until(then, now int64) time.Duration {
 }
 
 func (c *Cache[K, V]) explainTier(ctx context.Context, name string) Place {
-	ctx, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
+	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
 	p := Place{Used: true}
 	held, err := c.tier.Get(ctx, []string{name})

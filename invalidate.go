@@ -65,7 +65,7 @@ func (c *Cache[K, V]) drop(ctx context.Context, op string, drops []remote.Drop) 
 	if !c.o.Remote.used() {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
+	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
 	leases, err := c.dropOnce(ctx, drops)
 	if err == nil {
@@ -148,7 +148,7 @@ func (c *Cache[K, V]) dropAllRemote(ctx context.Context) error {
 	if c.tier != nil && c.can.dropAll == nil {
 		return &RemoteError{Op: op, Err: errNoDropAll}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
+	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
 	err := c.dropAllOnce(ctx)
 	if err == nil {

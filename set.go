@@ -141,7 +141,7 @@ func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) error {
 	if len(puts) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
+	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
 	refused, err := c.tier.Put(ctx, puts)
 	c.remoteResult("put", err)

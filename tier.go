@@ -33,7 +33,8 @@ func (a *attempt[K, V]) readTier() bool {
 		return true
 	}
 	a.c.counts.remoteMisses.Add(1)
-	a.held, a.id = &v, held[0].ID
+	stale := v // v itself must not escape: most reads end above
+	a.held, a.id = &stale, held[0].ID
 	return false
 }
 
@@ -156,7 +157,7 @@ func (c *Cache[K, V]) renewLease(ctx context.Context, name string, l remote.Leas
 	tick := time.NewTicker(d / 3)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		op, cancel := context.WithTimeout(ctx, c.o.Remote.Timeout)
+		op, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 		kept, err := c.can.renew.Renew(op, name, l, d)
 		cancel()
 		if err == nil && !kept {
@@ -174,7 +175,7 @@ func (a *attempt[K, V]) giveBack() {
 	if a.lease.Token == 0 || a.down || a.c.can.release == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), a.c.o.Remote.Timeout)
+	ctx, cancel := remote.WithTimeout(context.WithoutCancel(a.ctx), a.c.o.Remote.Timeout)
 	defer cancel()
 	err := a.c.can.release.Release(ctx, a.name, a.lease)
 	a.answered("release", err)
@@ -182,7 +183,7 @@ func (a *attempt[K, V]) giveBack() {
 
 // opContext bounds one operation on L2.
 func (a *attempt[K, V]) opContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(a.ctx, a.c.o.Remote.Timeout)
+	return remote.WithTimeout(a.ctx, a.c.o.Remote.Timeout)
 }
 
 // answered reports whether L2 has answered. If it has not, this flight leaves

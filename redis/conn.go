@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/remote"
 )
 
 const (
@@ -113,8 +114,9 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 		c.setDeadline(now.Add(timeout + timeout/8))
 	}
 	var stop func() bool
-	if ctx.Done() != nil {
-		stop = context.AfterFunc(ctx, c.interrupt)
+	// The connection's deadline sees to the context's.
+	if caller, _ := remote.Split(ctx); caller.Done() != nil {
+		stop = context.AfterFunc(caller, c.interrupt)
 	}
 	err = f(c)
 	// If it is too late to stop the interrupt, it may come at any time.

@@ -28,7 +28,7 @@ type Flight[K comparable, V any] struct {
 	ctx    context.Context         // nil until launched
 	cancel context.CancelCauseFunc // guarded, as below; nil until launched
 	node   Node
-	done   chan struct{} // closed when landed
+	done   chan struct{} // closed when landed; nil until somebody waits
 	result Result[V]     // written before done is closed
 	kind   Kind
 
@@ -55,6 +55,14 @@ const (
 // the caller who leads, and is cancelled when every caller has left (unless the
 // flight is kept) or the group is closed.
 func (f *Flight[K, V]) Context() context.Context { return f.ctx }
+
+// await makes the channel that waiters wait for. The shard's mutex is held, and
+// the flight has not landed: it is joinable, or about to be launched.
+func (f *Flight[K, V]) await() {
+	if f.done == nil {
+		f.done = make(chan struct{})
+	}
+}
 
 // end cancels the flight's context, if it has one. The shard's mutex is held.
 func (f *Flight[K, V]) end(cause error) {

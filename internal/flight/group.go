@@ -124,6 +124,7 @@ func (g *Group[K, V]) launch(ctx context.Context, f *Flight[K, V], l Leader[K, V
 	s := g.shard(f.Key)
 	s.mu.Lock()
 	f.ctx, f.cancel = own, cancel
+	f.await()
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
@@ -148,9 +149,10 @@ func (g *Group[K, V]) register(key K, kind Kind) (f *Flight[K, V], p Part) {
 	if f = s.joinable[kind][key]; f != nil {
 		f.waiters++
 		f.joined++
+		f.await()
 		return f, Joined
 	}
-	f = &Flight[K, V]{Key: key, Stamp: g.stamp(), done: make(chan struct{}), kind: kind, waiters: 1, joined: 1}
+	f = &Flight[K, V]{Key: key, Stamp: g.stamp(), kind: kind, waiters: 1, joined: 1}
 	s.joinable[kind][key] = f
 	s.running[f] = struct{}{}
 	g.runs.Add(1)
@@ -225,9 +227,11 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 	s.detach(f)
 	delete(s.running, f)
 	callers = f.joined
-	s.mu.Unlock()
 	f.result = r
-	close(f.done)
+	if f.done != nil {
+		close(f.done)
+	}
+	s.mu.Unlock()
 	return stored, callers
 }
 

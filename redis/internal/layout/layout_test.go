@@ -1,6 +1,8 @@
 package layout_test
 
 import (
+	"fmt"
+	"hash/fnv"
 	"strings"
 	"testing"
 
@@ -21,12 +23,22 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 		see("word of "+cache, n.Word)
 		for _, key := range []string{"", "k", "lane", "word", "=k", "}=k", "{k}", "a\r\nb", "\x00"} {
 			see("entry "+key+" of "+cache, n.Entry(key))
+			if got := len(n.Entry(key)); got != n.EntryLen(key) {
+				t.Errorf("entry %q has %d bytes, not %d", n.Entry(key), got, n.EntryLen(key))
+			}
 			if !strings.HasPrefix(n.Lane(key), n.Entry(key)[:strings.Index(n.Entry(key), "}")+1]) {
 				t.Errorf("entry %q and lane %q are not in one slot", n.Entry(key), n.Lane(key))
 			}
 		}
 	}
 	n := layout.NewNames(remote.Space{Name: "a"})
+	for _, key := range []string{"", "k", "user:1", "\x00\xff"} {
+		h := fnv.New32a() // what other programs would use
+		h.Write([]byte(key))
+		if want := fmt.Sprintf("strata:{a:%d}=%s", h.Sum32()%layout.Lanes, key); n.Entry(key) != want {
+			t.Errorf("Entry(%q) = %q, want %q", key, n.Entry(key), want)
+		}
+	}
 	for _, key := range []string{"k", "l", "m", "n"} {
 		if strings.Contains(n.Lane(key), "=") {
 			t.Errorf("lane %q looks like an entry", n.Lane(key))

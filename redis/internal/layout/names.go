@@ -20,7 +20,6 @@
 package layout
 
 import (
-	"hash/fnv"
 	"strconv"
 
 	"github.com/strata-cache/strata/remote"
@@ -63,7 +62,24 @@ func Channel(name string) string { return "strata:" + name }
 
 // Entry is the name of the hash that holds key.
 func (n *Names) Entry(key string) string {
-	return n.lane + strconv.Itoa(laneOf(key)) + "}=" + key
+	return string(n.AppendEntry(make([]byte, 0, n.EntryLen(key)), key))
+}
+
+// AppendEntry appends what Entry returns.
+func (n *Names) AppendEntry(dst []byte, key string) []byte {
+	dst = append(dst, n.lane...)
+	dst = strconv.AppendInt(dst, int64(laneOf(key)), 10)
+	dst = append(dst, "}="...)
+	return append(dst, key...)
+}
+
+// EntryLen is the length of what Entry returns.
+func (n *Names) EntryLen(key string) int {
+	digits := 1
+	for lane := laneOf(key); lane >= 10; lane /= 10 {
+		digits++
+	}
+	return len(n.lane) + digits + len("}=") + len(key)
 }
 
 // Lane is the name of the hash that holds the sequence of key's lane, in the
@@ -72,10 +88,14 @@ func (n *Names) Lane(key string) string {
 	return n.lane + strconv.Itoa(laneOf(key)) + "}lane"
 }
 
+// laneOf is FNV-1a, by Fowler, Noll and Vo, over the lanes: all programs must
+// agree on it.
 func laneOf(key string) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(key)) // never fails
-	return int(h.Sum32() % Lanes)
+	h := uint32(2166136261)
+	for i := range len(key) {
+		h = (h ^ uint32(key[i])) * 16777619
+	}
+	return int(h % Lanes)
 }
 
 // Hex is how tokens, ids and schemas are written.

@@ -1,0 +1,86 @@
+package remote
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// WithTimeout is context.WithTimeout for one operation on a Tier, cheap for a
+// Tier that sets deadlines on its connections: nothing is armed until somebody
+// asks for Done. Such a Tier asks [Split] instead.
+//
+// It saves a timer, an entry in the parent's list under the parent's lock and
+// four allocations per operation: 0.7 of 1.1 µs.
+func WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	t := &timed{Context: parent, deadline: time.Now().Add(d)}
+	if p, ok := parent.Deadline(); ok && p.Before(t.deadline) {
+		t.deadline = p
+	}
+	return t, t.stop
+}
+
+// Split returns a context that ends when the caller of an operation gives up,
+// and the time at which the operation is to end in any case; zero if there is
+// none. The context may also end at that time.
+func Split(ctx context.Context) (context.Context, time.Time) {
+	if t, ok := ctx.(*timed); ok {
+		return t.Context, t.deadline
+	}
+	d, _ := ctx.Deadline()
+	return ctx, d
+}
+
+// timed is a context with a deadline that is armed on demand.
+type timed struct {
+	context.Context
+	deadline time.Time
+
+	once   sync.Once
+	armed  atomic.Pointer[context.Context]
+	cancel context.CancelFunc // set with armed
+}
+
+func (t *timed) Deadline() (time.Time, bool) { return t.deadline, true }
+
+func (t *timed) Done() <-chan struct{} { return t.arm().Done() }
+
+// arm returns an ordinary context with the deadline.
+func (t *timed) arm() context.Context {
+	t.once.Do(func() {
+		ctx, cancel := context.WithDeadline(t.Context, t.deadline)
+		t.cancel = cancel
+		t.armed.Store(&ctx)
+	})
+	return *t.armed.Load()
+}
+
+// stop releases what was armed. It is called after the operation.
+func (t *timed) stop() {
+	if t.armed.Load() != nil {
+		t.cancel()
+	}
+}
+
+func (t *timed) Err() error {
+	if a := t.armed.Load(); a != nil {
+		return (*a).Err()
+	}
+	if err := t.Context.Err(); err != nil {
+		return err
+	}
+	if !time.Now().Before(t.deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Value asks the armed context if there is one, so that contexts made from
+// this one find their parent.
+func (t *timed) Value(key any) any {
+	if a := t.armed.Load(); a != nil {
+		return (*a).Value(key)
+	}
+	return t.Context.Value(key)
+}
