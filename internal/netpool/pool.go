@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/strata-cache/strata/remote"
 )
 
 const (
@@ -168,19 +170,19 @@ func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) {
 
 func (p *Pool[C]) wait(ctx context.Context, now time.Time, ch chan grant[C], place *list.Element) (C, error) {
 	var none C
-	var timeout <-chan time.Time
-	if _, bounded := ctx.Deadline(); !bounded {
-		t := time.NewTimer(p.o.Timeout - time.Since(now))
-		defer t.Stop()
-		timeout = t.C
+	caller, deadline := remote.Split(ctx)
+	if deadline.IsZero() {
+		deadline = now.Add(p.o.Timeout)
 	}
+	timeout := time.NewTimer(time.Until(deadline))
+	defer timeout.Stop()
 	err := context.DeadlineExceeded
 	select {
 	case g := <-ch:
 		return g.cn, g.err
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-timeout:
+	case <-caller.Done():
+		err = caller.Err()
+	case <-timeout.C:
 	}
 	p.mu.Lock()
 	p.stats.Expired++
