@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+	"github.com/viccon/sturdyc"
+
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/bench/internal/rig"
 	"github.com/strata-cache/strata/memory"
-	"github.com/viccon/sturdyc"
 )
 
 // hitKeys is the number of keys, all of which are held. It is a power of two.

@@ -103,8 +103,10 @@ func TestNewNamesEveryBadField(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, field := range []string{"Network", "Username", "DB", "ClientName", "DialTimeout", "Timeout", "MaxConns", "MaxIdle",
-		"IdleTimeout", "MaxLifetime", "MaxValue", "MaxReply"} {
+	for _, field := range []string{
+		"Network", "Username", "DB", "ClientName", "DialTimeout", "Timeout", "MaxConns", "MaxIdle",
+		"IdleTimeout", "MaxLifetime", "MaxValue", "MaxReply",
+	} {
 		if !strings.Contains(err.Error(), "Options."+field+":") {
 			t.Errorf("%s is not named in: %v", field, err)
 		}

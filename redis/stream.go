@@ -255,7 +255,10 @@ func (h *held) write(p []byte) error {
 		return h.fail(&ConnError{Op: "write", Err: err})
 	}
 	if err := h.cn.flush(true); err != nil {
-		err.(*ConnError).Sent = false // a part of a command has no effect
+		var ce *ConnError
+		if errors.As(err, &ce) {
+			ce.Sent = false // a part of a command has no effect
+		}
 		return h.fail(err)
 	}
 	return nil

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
-	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/stratatest"
 	"github.com/viccon/sturdyc"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/stratatest"
 )
 
 const (

@@ -51,7 +51,8 @@ func (d *demoCommand) Run(e *environment) error {
 	if err != nil {
 		return usageError{err}
 	}
-	listener, err := net.Listen("tcp", d.Addr)
+	var config net.ListenConfig
+	listener, err := config.Listen(e.ctx, "tcp", d.Addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s is in use; choose another address with --addr", d.Addr)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )

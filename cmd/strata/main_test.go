@@ -163,11 +163,19 @@ func TestDemoComparesAndExits(t *testing.T) {
 		cell        int
 		least, most int
 	}{
-		{"none", queries, 50, 100}, {"none", l1Hits, 0, 0}, {"none", errors, 0, 0},
-		{"naive", queries, 4, 100}, {"naive", l2Hits, 0, 0}, {"naive", shared, 0, 0}, {"naive", errors, 0, 0},
-		{"strata", queries, 2, 6}, {"strata", errors, 0, 0},
+		{"none", queries, 50, 100},
+		{"none", l1Hits, 0, 0},
+		{"none", errors, 0, 0},
+		{"naive", queries, 4, 100},
+		{"naive", l2Hits, 0, 0},
+		{"naive", shared, 0, 0},
+		{"naive", errors, 0, 0},
+		{"strata", queries, 2, 6},
+		{"strata", errors, 0, 0},
 		// What was read before the bus was connected may be read once more.
-		{"restarted", queries, 0, 2}, {"restarted", l2Hits, 2, 8}, {"restarted", errors, 0, 0},
+		{"restarted", queries, 0, 2},
+		{"restarted", l2Hits, 2, 8},
+		{"restarted", errors, 0, 0},
 	} {
 		if rows[tt.phase] == nil {
 			t.Fatalf("no row %s:\n%s", tt.phase, stdout)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/mattn/go-isatty"
+
 	"github.com/strata-cache/strata/cmd/strata/load"
 )
 

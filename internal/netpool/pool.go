@@ -75,7 +75,7 @@ type Slot struct {
 	reused bool
 }
 
-func (s *Slot) slot() *Slot { return s }
+func (s *Slot) slot() *Slot { return s } //nolint:unused // Pool calls it through the constraint Conn
 
 // Reused reports whether the connection had served a call before this one.
 func (s *Slot) Reused() bool { return s.reused }

@@ -90,8 +90,10 @@ func TestReadCommandRefusesWhatIsNone(t *testing.T) {
 }
 
 func FuzzReadCommand(f *testing.F) {
-	for _, s := range []string{"*1\r\n$4\r\nPING\r\n", "*2\r\n$3\r\nGET\r\n$-5\r\n", "*1000000000\r\n", "*1\r\n$4611686018427387904\r\n",
-		"*1\r\n$99999999999999999999999\r\n", "*1\r\n$4294967296\r\nabc", strings.Repeat("*1\r\n", 1000), "*1\r\n$3\r\nabcXX", "PING\r\n"} {
+	for _, s := range []string{
+		"*1\r\n$4\r\nPING\r\n", "*2\r\n$3\r\nGET\r\n$-5\r\n", "*1000000000\r\n", "*1\r\n$4611686018427387904\r\n",
+		"*1\r\n$99999999999999999999999\r\n", "*1\r\n$4294967296\r\nabc", strings.Repeat("*1\r\n", 1000), "*1\r\n$3\r\nabcXX", "PING\r\n",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -269,9 +270,9 @@ func TestReadUnderstandsEveryKind(t *testing.T) {
 	for e := range v.Elems() {
 		kinds = append(kinds, e.Kind())
 	}
-	want := fmt.Sprint([]Kind{Status, Error, Int, Bulk, Array, Map, Set, Null, Bool, Bool, Double, Double, BigNumber, Verbatim})
-	if got := fmt.Sprint(kinds); got != want {
-		t.Errorf("kinds %s, want %s", got, want)
+	want := []Kind{Status, Error, Int, Bulk, Array, Map, Set, Null, Bool, Bool, Double, Double, BigNumber, Verbatim}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("kinds %v, want %v", kinds, want)
 	}
 	for i, wire := range []string{",inf\r\n", ",-inf\r\n", ",nan\r\n", ",-nan\r\n", ",3\r\n"} {
 		v, err := NewReader(strings.NewReader(wire), Limits{}).Read()

@@ -85,8 +85,10 @@ const (
 
 // String names the kind as error texts do.
 func (k Kind) String() string {
-	names := [...]string{"null", "status", "error", "integer", "string", "array", "map",
-		"set", "push", "boolean", "double", "big number", "verbatim string"}
+	names := [...]string{
+		"null", "status", "error", "integer", "string", "array", "map",
+		"set", "push", "boolean", "double", "big number", "verbatim string",
+	}
 	if int(k) < len(names) {
 		return names[k]
 	}

@@ -8,10 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/bench/internal/rig"
 	"github.com/strata-cache/strata/redis"
-	"golang.org/x/sync/singleflight"
 )
 
 const (

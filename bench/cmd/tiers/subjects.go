@@ -8,6 +8,7 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/bench/internal/rig"
 	"github.com/strata-cache/strata/redis"

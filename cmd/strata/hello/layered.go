@@ -49,7 +49,7 @@ func (l *layered) counts() Counts {
 		L1Hits:  int64(s.L1.Hits),
 		L2Hits:  int64(s.L2.Hits),
 		Shared:  int64(s.Joins),
-		Entries: int64(s.Entries),
+		Entries: s.Entries,
 	}
 }
 

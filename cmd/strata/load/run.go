@@ -137,7 +137,7 @@ func (r *run) send(ctx context.Context, key int, buf []byte, o *outcome) {
 		o.err = err
 		return
 	}
-	resp, err := r.o.Transport.RoundTrip(req)
+	resp, err := r.o.Transport.RoundTrip(req) //nolint:bodyclose // drain closes it
 	if err != nil {
 		o.err = err
 		return

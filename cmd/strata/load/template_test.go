@@ -26,22 +26,30 @@ func TestKeyTakesThePlaceOfThePlaceholder(t *testing.T) {
 		want []seen // of keys 0 and 1
 	}{
 		{"appended to name", load.Options{URL: "/hello?name=World&locale=ru-RU"}, []seen{
-			{method: "GET", uri: "/hello?name=World0&locale=ru-RU"}, {method: "GET", uri: "/hello?name=World1&locale=ru-RU"}}},
+			{method: "GET", uri: "/hello?name=World0&locale=ru-RU"}, {method: "GET", uri: "/hello?name=World1&locale=ru-RU"},
+		}},
 		{"a parameter of its own", load.Options{URL: "/hello"}, []seen{
-			{method: "GET", uri: "/hello?i=0"}, {method: "GET", uri: "/hello?i=1"}}},
+			{method: "GET", uri: "/hello?i=0"}, {method: "GET", uri: "/hello?i=1"},
+		}},
 		{"a further parameter", load.Options{URL: "/hello?a=b&surname=c"}, []seen{
-			{method: "GET", uri: "/hello?a=b&surname=c&i=0"}, {method: "GET", uri: "/hello?a=b&surname=c&i=1"}}},
+			{method: "GET", uri: "/hello?a=b&surname=c&i=0"}, {method: "GET", uri: "/hello?a=b&surname=c&i=1"},
+		}},
 		{"path and query", load.Options{URL: "/u/{i}%2F{i}?name=x&n={i}"}, []seen{
-			{method: "GET", uri: "/u/0%2F0?name=x&n=0"}, {method: "GET", uri: "/u/1%2F1?name=x&n=1"}}},
+			{method: "GET", uri: "/u/0%2F0?name=x&n=0"}, {method: "GET", uri: "/u/1%2F1?name=x&n=1"},
+		}},
 		{"header", load.Options{URL: "/", Header: http.Header{"X-Key": {"k{i}"}, "Host": {"other"}}}, []seen{
-			{method: "GET", uri: "/", header: "k0", host: "other"}, {method: "GET", uri: "/", header: "k1", host: "other"}}},
+			{method: "GET", uri: "/", header: "k0", host: "other"}, {method: "GET", uri: "/", header: "k1", host: "other"},
+		}},
 		{"body", load.Options{URL: "/", Body: "a={i}"}, []seen{
 			{method: "POST", uri: "/", body: "a=0", kind: "application/x-www-form-urlencoded"},
-			{method: "POST", uri: "/", body: "a=1", kind: "application/x-www-form-urlencoded"}}},
+			{method: "POST", uri: "/", body: "a=1", kind: "application/x-www-form-urlencoded"},
+		}},
 		{"method", load.Options{URL: "/{i}", Method: "PUT", Body: "b", Header: http.Header{"Content-Type": {"text/plain"}}}, []seen{
-			{method: "PUT", uri: "/0", body: "b", kind: "text/plain"}, {method: "PUT", uri: "/1", body: "b", kind: "text/plain"}}},
+			{method: "PUT", uri: "/0", body: "b", kind: "text/plain"}, {method: "PUT", uri: "/1", body: "b", kind: "text/plain"},
+		}},
 		{"credentials", load.Options{URL: "http://u:p@target/{i}"}, []seen{
-			{method: "GET", uri: "/0", auth: "Basic dTpw"}, {method: "GET", uri: "/1", auth: "Basic dTpw"}}},
+			{method: "GET", uri: "/0", auth: "Basic dTpw"}, {method: "GET", uri: "/1", auth: "Basic dTpw"},
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := record(t, tt.o)
