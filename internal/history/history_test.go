@@ -1,0 +1,205 @@
+package history_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/history"
+)
+
+// Versions 1 and 2 of k are written at 10 and 20 in the histories below.
+func register(h history.History) *history.History {
+	h.Writes = append(h.Writes, history.Write{Key: "k", Version: 1, At: 10}, history.Write{Key: "k", Version: 2, At: 20})
+	return &h
+}
+
+// get is a read of k by instance 0 that takes no time.
+func get(version uint64, at history.Time) history.Read {
+	return history.Read{Key: "k", Of: "k", Version: version, Call: at, Return: at + 1}
+}
+
+func reads(r ...history.Read) []history.Read       { return r }
+func fences(f ...history.Fence) []history.Fence    { return f }
+func loads(l ...history.Load) []history.Load       { return l }
+func links(l ...history.Link) []history.Link       { return l }
+func excuse(e ...history.Excuse) []history.Excuse  { return e }
+func on(i int, r history.Read) history.Read        { r.Instance = i; return r }
+func stale(r history.Read) history.Read            { r.Stale = true; return r }
+func final(r history.Read) history.Read            { r.Final = true; return r }
+func failed(f history.Fence) history.Fence         { f.Failed = true; return f }
+func soft(f history.Fence) history.Fence           { f.Soft = true; return f }
+func all(f history.Fence) history.Fence            { f.Key = ""; return f }
+func by(i int, f history.Fence) history.Fence      { f.Instance = i; return f }
+func sets(v uint64, f history.Fence) history.Fence { f.Stores, f.Version = true, v; return f }
+
+func drop(call, ret history.Time) history.Fence {
+	return history.Fence{Key: "k", Call: call, Return: ret}
+}
+
+func load(i int, since, call, ret history.Time) history.Load {
+	return history.Load{Instance: i, Key: "k", Since: since, Call: call, Return: ret, OK: true, Version: 2}
+}
+
+func TestReadsAreJudged(t *testing.T) {
+	foreign := get(1, 15)
+	foreign.Of = "other"
+	for _, c := range []struct {
+		name string
+		h    history.History
+		want []history.Rule
+	}{
+		{"nothing", history.History{}, nil},
+		{"the latest", history.History{Reads: reads(get(0, 5), get(1, 15), get(2, 25))}, nil},
+		{"an old one that nobody has dropped", history.History{Reads: reads(get(0, 500))}, nil},
+		{"a value of another key", history.History{Reads: reads(foreign)}, []history.Rule{history.OwnValue}},
+		{"not written yet", history.History{Reads: reads(get(2, 15))}, []history.Rule{history.Future}},
+		{"never written", history.History{Reads: reads(get(3, 50))}, []history.Rule{history.Future}},
+		{"written during the read", history.History{Reads: reads(history.Read{Key: "k", Of: "k", Version: 2, Call: 15, Return: 21})}, nil},
+
+		{"dropped here", history.History{Fences: fences(drop(22, 24)), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
+		{"dropped here, in vain", history.History{Fences: fences(failed(drop(22, 24))), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
+		{"a read that began before the drop ended", history.History{Fences: fences(drop(22, 24)), Reads: reads(get(1, 23))}, nil},
+		{"a drop that began before the write", history.History{Fences: fences(drop(19, 24)), Reads: reads(get(1, 25))}, nil},
+		{"everything dropped here", history.History{Fences: fences(all(drop(22, 24))), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
+		{"an earlier drop after a later one", history.History{Fences: fences(drop(22, 24), drop(12, 30)), Reads: reads(get(1, 35))}, []history.Rule{history.Local}},
+		{"another key dropped", history.History{Fences: fences(history.Fence{Key: "l", Call: 22, Return: 24}), Reads: reads(get(1, 25))}, nil},
+
+		{"expired here", history.History{Fences: fences(soft(drop(22, 24))), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
+		{"expired here, and then no load", history.History{Fences: fences(soft(drop(22, 24))), Reads: reads(stale(get(1, 25)))}, nil},
+		{"dropped here, and then no load", history.History{Fences: fences(drop(22, 24)), Reads: reads(stale(get(1, 25)))}, []history.Rule{history.Local}},
+
+		{"dropped elsewhere, just now", history.History{Fences: fences(by(1, drop(22, 24))), Reads: reads(get(1, 124))}, nil},
+		{"dropped elsewhere", history.History{Fences: fences(by(1, drop(22, 24))), Reads: reads(get(1, 130))}, []history.Rule{history.Bounded}},
+		{"dropped elsewhere in vain", history.History{Fences: fences(failed(by(1, drop(22, 24)))), Reads: reads(get(1, 5000))}, nil},
+		{"dropped elsewhere in vain, long ago", history.History{Fences: fences(failed(by(1, drop(22, 24)))), Reads: reads(final(get(1, 5000)))}, []history.Rule{history.Converged}},
+		{"in the tier", history.History{Fences: fences(by(1, drop(22, 24))), Reads: reads(on(history.Shared, get(1, 25)))}, []history.Rule{history.InTier}},
+		{"in the tier while it is dropped", history.History{Fences: fences(by(1, drop(22, 26))), Reads: reads(on(history.Shared, get(1, 25)))}, nil},
+
+		{"an older one was set later", history.History{Fences: fences(drop(22, 24), by(1, sets(1, drop(30, 34)))), Reads: reads(get(1, 40))}, nil},
+		{"an older one was set before", history.History{Fences: fences(sets(1, drop(21, 22)), drop(23, 24)), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
+		{"an older one was set in vain before", history.History{Fences: fences(failed(sets(1, drop(21, 22))), drop(23, 24)), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
+		{"of two Sets at once either wins", history.History{Fences: fences(sets(1, drop(21, 24)), sets(2, drop(22, 23))), Reads: reads(get(1, 25), get(2, 26))}, nil},
+		{"of two Sets the later wins", history.History{Fences: fences(sets(1, drop(21, 24)), sets(2, drop(25, 26))), Reads: reads(get(1, 27))}, []history.Rule{history.Local}},
+	} {
+		t.Run(c.name, func(t *testing.T) { judge(t, c.h, c.want) })
+	}
+}
+
+func TestReadsOfInstancesThatAreCutOffAreJudged(t *testing.T) {
+	far := fences(by(1, drop(22, 24)))
+	link := func(at history.Time, s history.State) history.Link { return history.Link{At: at, State: s} }
+	for _, c := range []struct {
+		name string
+		h    history.History
+		want []history.Rule
+	}{
+		{"a gap tells of everything before it", history.History{Fences: far, Links: links(link(40, history.Down)), Reads: reads(get(1, 43))}, []history.Rule{history.Bounded}},
+		{"it takes a moment to tell", history.History{Fences: far, Links: links(link(40, history.Down)), Reads: reads(get(1, 41))}, nil},
+		{"but not of what comes after", history.History{Fences: far, Links: links(link(21, history.Down)), Reads: reads(get(1, 900))}, nil},
+		{"for ever", history.History{Fences: far, Links: links(link(21, history.Down)), Reads: reads(get(1, 1200))}, []history.Rule{history.Bounded}},
+		{"nor of another instance", history.History{Fences: far, Links: links(history.Link{Instance: 2, At: 40, State: history.Down}), Reads: reads(get(1, 50))}, nil},
+		{"joining tells of everything before it", history.History{Fences: far, Links: links(link(21, history.Down), link(40, history.Connected)), Reads: reads(get(1, 43))}, []history.Rule{history.Bounded}},
+		{"the deaf do not know", history.History{Fences: far, Links: links(link(21, history.Deaf)), Reads: reads(get(1, 900))}, nil},
+		{"the deaf know what they heard", history.History{Fences: far, Links: links(link(300, history.Deaf)), Reads: reads(get(1, 900))}, []history.Rule{history.Bounded}},
+		{"messages under way are lost", history.History{Fences: far, Links: links(link(60, history.Deaf)), Reads: reads(get(1, 900))}, nil},
+		{"the deaf are told at last", history.History{Fences: far, Links: links(link(21, history.Deaf), link(50, history.Down), link(60, history.Connected)), Reads: reads(get(1, 53))}, []history.Rule{history.Bounded}},
+		{"changes at once", history.History{Fences: far, Links: links(link(10, history.Down), link(30, history.Connected), link(30, history.Deaf)), Reads: reads(get(1, 31))}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) { judge(t, c.h, c.want) })
+	}
+}
+
+func TestLoadsAreJudged(t *testing.T) {
+	old := load(0, 30, 31, 40)
+	old.Version = 1
+	early := load(0, 11, 12, 15)
+	bad := load(0, 30, 31, 40)
+	bad.OK = false
+	once := func(from, to history.Time) history.Excuse {
+		return history.Excuse{Instance: history.Shared, From: from, To: to, Cluster: true}
+	}
+	here := func(from, to history.Time) history.Excuse { return history.Excuse{Key: "k", From: from, To: to} }
+	for _, c := range []struct {
+		name string
+		h    history.History
+		want []history.Rule
+	}{
+		{"one", history.History{Loads: loads(load(0, 30, 31, 40))}, nil},
+		{"an old value that holds", history.History{Loads: loads(old)}, nil},
+		{"an old value that was dropped", history.History{Fences: fences(by(1, drop(22, 24))), Loads: loads(old)}, []history.Rule{history.Fresh}},
+		{"a value from the future", history.History{Loads: loads(early)}, []history.Rule{history.Future}},
+
+		{"two at once", history.History{Loads: loads(load(0, 30, 31, 40), load(0, 32, 33, 45)), Excuses: excuse(once(33, 33))}, []history.Rule{history.OneLoad}},
+		{"two at once after a drop here", history.History{Fences: fences(failed(drop(32, 34))), Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33))}, nil},
+		{"two at once after a drop before", history.History{Fences: fences(failed(drop(22, 24))), Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33))}, []history.Rule{history.OneLoad}},
+		{"two at once after a gap", history.History{Links: links(history.Link{At: 33, State: history.Down}), Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33))}, nil},
+		{"two at once with leave", history.History{Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33), here(33, 34))}, nil},
+		{"one that fails beside another", history.History{Loads: loads(bad, load(0, 32, 33, 45)), Excuses: excuse(once(33, 33))}, []history.Rule{history.OneLoad}},
+
+		{"one elsewhere at once", history.History{Loads: loads(load(0, 30, 31, 40), load(1, 30, 33, 45))}, []history.Rule{history.OneClusterLoad}},
+		{"one elsewhere afterwards", history.History{Loads: loads(load(0, 30, 31, 40), load(1, 50, 51, 55))}, []history.Rule{history.OneClusterLoad}},
+		{"one after the value has expired", history.History{Loads: loads(load(0, 30, 31, 40), load(1, 2040, 2041, 2045))}, nil},
+		{"one after another has failed", history.History{Loads: loads(bad, load(1, 50, 51, 55))}, nil},
+		{"one elsewhere after a drop", history.History{Loads: loads(load(0, 30, 31, 40), load(1, 50, 51, 55)), Excuses: excuse(once(45, 45))}, nil},
+		{"a drop excuses one load", history.History{Loads: loads(load(0, 30, 31, 40), load(1, 50, 51, 55), load(0, 60, 61, 62)), Excuses: excuse(once(45, 45))}, []history.Rule{history.OneClusterLoad}},
+		{"a long excuse among short ones", history.History{Loads: loads(load(0, 30, 31, 40), load(1, 50, 51, 55)), Excuses: excuse(once(10, 48), once(20, 21), once(22, 23))}, nil},
+		{"other keys are others", history.History{Loads: loads(load(0, 30, 31, 40), history.Load{Key: "l", Since: 32, Call: 33, Return: 34, OK: true})}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) { judge(t, c.h, c.want) })
+	}
+}
+
+func judge(t *testing.T, h history.History, want []history.Rule) {
+	t.Helper()
+	var got []history.Rule
+	var texts []string
+	for _, v := range register(h).Judge(history.Promise{Delay: 100, Unconfirmed: 1000, TTL: 2000, Slack: 2}) {
+		got = append(got, v.Rule)
+		texts = append(texts, v.String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("broken: %q, want %q\n%s", got, want, strings.Join(texts, "\n"))
+	}
+}
+
+func TestRecorderGivesEveryEventATimeOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := history.NewRecorder()
+		a, b := r.Now(), r.Now()
+		time.Sleep(time.Millisecond)
+		c := r.Now()
+		if a >= b || c != history.Time(time.Millisecond) {
+			t.Errorf("times %d, %d and, after 1ms, %d", a, b, c)
+		}
+		r.Write("k", 1)
+		r.Link(1, history.Down)
+		r.Read(history.Read{Key: "k", Of: "k", Call: r.Now()})
+		r.Load(history.Load{Key: "k", Call: r.Now()})
+		r.Fence(history.Fence{Key: "k", Call: r.Now()})
+		r.Excuse(history.Excuse{Key: "k"})
+		h := r.History()
+		times := []history.Time{h.Writes[0].At, h.Links[0].At, h.Reads[0].Call, h.Reads[0].Return, h.Loads[0].Call, h.Loads[0].Return, h.Fences[0].Call, h.Fences[0].Return}
+		if !slices.IsSorted(times) || times[0] <= c || len(h.Excuses) != 1 {
+			t.Errorf("times %d are not in order", times)
+		}
+	})
+}
+
+func BenchmarkJudge(b *testing.B) {
+	h := history.History{}
+	for i := range history.Time(10_000) {
+		h.Writes = append(h.Writes, history.Write{Key: "k", Version: uint64(i) + 1, At: 10 * i})
+		h.Fences = append(h.Fences, drop(10*i+1, 10*i+2))
+		for r := range history.Time(10) {
+			h.Reads = append(h.Reads, on(int(r), get(uint64(i)+1, 10*i+3)))
+		}
+	}
+	for b.Loop() {
+		if v := h.Judge(history.Promise{}); len(v) > 0 {
+			b.Fatal(v[0])
+		}
+	}
+}
