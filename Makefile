@@ -50,7 +50,6 @@ bench: ## compare with others: BENCH selects, COUNT repeats
 
 tidy: ## bring every go.mod in order
 	$(call each,go mod tidy)
-	go work sync
 
 check: test lint build fuzz real ## all of it, as before a release
 	$(call each,go mod tidy -diff)

@@ -38,6 +38,9 @@ type Cache[K comparable, V any] struct {
 	instance uint64
 	// heard is whether the bus is connected: what others drop is told here.
 	heard atomic.Bool
+	// silence ends the trust in L1 while the bus is silent. It belongs to
+	// follow, and to Close when following has ended.
+	silence *time.Timer
 	// doubt is until when (time of L1) this instance's own announcements are
 	// obeyed: one of its drops has ended without an answer and may still be
 	// carried out.
@@ -137,7 +140,12 @@ func (c *Cache[K, V]) Len() int { return c.memory.Len() }
 // ends.
 func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.closed.Store(true)
-	c.once.Do(c.unhear)
+	c.once.Do(func() {
+		c.unhear()
+		if c.silence != nil {
+			c.silence.Stop()
+		}
+	})
 	err := c.flights.Close(ctx)
 	c.retry.Close()
 	c.memory.Close()

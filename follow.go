@@ -2,6 +2,7 @@ package strata
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
@@ -11,15 +12,10 @@ import (
 func (c *Cache[K, V]) follow(e remote.Event) {
 	switch e.State {
 	case remote.Connected:
-		c.heard.Store(true)
-		// What was loaded before the subscription stood may have been dropped
-		// unheard.
-		c.disownHeard()
+		c.connected()
 	case remote.Gap:
 		c.counts.gaps.Add(1)
-		c.heard.Store(false)
-		c.disownHeard()
-		c.o.Logger.Warn("strata: gap on the bus", slog.String("cache", c.o.Name))
+		c.silent()
 	}
 	for i := range e.Messages {
 		c.hear(&e.Messages[i])
@@ -47,6 +43,29 @@ func (c *Cache[K, V]) hear(m *remote.Message) {
 		return
 	}
 	c.dropLocal(key, m.Kind == remote.Expired)
+}
+
+// connected is told that messages arrive from now on. What was loaded before
+// may have been dropped unheard: it is confirmed by L2 when it is next asked
+// for.
+func (c *Cache[K, V]) connected() {
+	if c.silence != nil {
+		c.silence.Stop()
+		c.silence = nil
+	}
+	c.heard.Store(true)
+	c.disownHeard()
+}
+
+// silent is told that messages may be lost until further notice. L1 goes on
+// serving what it has, for UnconfirmedTTL at most: a Redis that is gone must
+// not take the hits away with it.
+func (c *Cache[K, V]) silent() {
+	c.heard.Store(false)
+	if c.silence == nil {
+		c.silence = time.AfterFunc(UnconfirmedTTL, c.disown)
+		c.o.Logger.Warn("strata: bus is silent", slog.String("cache", c.o.Name))
+	}
 }
 
 // disownHeard disowns L1, and makes the tier look for what has been dropped

@@ -59,6 +59,11 @@ type Stats struct {
 	// have lost some.
 	Invalidations, Heard, Gaps uint64
 
+	// Connected is whether the bus is connected. Without a bus, or while it is
+	// silent, other instances' invalidations do not reach L1, and no entry
+	// lives there for more than UnconfirmedTTL without being confirmed.
+	Connected bool
+
 	// Pending is the number of drops that L2 or the bus has not confirmed yet.
 	Pending int
 
@@ -200,6 +205,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		Invalidations:  n.invalidations.Load(),
 		Heard:          n.heard.Load(),
 		Gaps:           n.gaps.Load(),
+		Connected:      c.heard.Load(),
 		Pending:        c.retry.Len(),
 		Evicted:        m.Evicted,
 		Expired:        m.Expired,

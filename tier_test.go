@@ -383,7 +383,7 @@ func TestInvalidateAllReachesOtherInstances(t *testing.T) {
 	})
 }
 
-func TestGapOnTheBusMakesL1Doubtful(t *testing.T) {
+func TestAfterAGapL1IsConfirmedByL2(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a := instance[string, int64](t, s)
@@ -398,23 +398,75 @@ func TestGapOnTheBusMakesL1Doubtful(t *testing.T) {
 		if err := a.Invalidate(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
-		if v := mustGet(t, b, "k", o.load); v != 2 {
-			t.Errorf("got %d in the gap, want 2", v)
-		}
-		o.value.Store(3)
-		if err := a.Invalidate(t.Context(), "k"); err != nil {
-			t.Fatal(err)
+		if st := b.Stats(); st.Gaps != 1 || st.Connected {
+			t.Errorf("%d gaps, connected %v; want 1, false", st.Gaps, st.Connected)
 		}
 		ear.Join()
 		synctest.Wait()
-		if v := mustGet(t, b, "k", o.load); v != 3 {
-			t.Errorf("got %d after the gap, want 3", v)
+		if v := mustGet(t, b, "k", o.load); v != 2 {
+			t.Errorf("got %d after the gap, want 2", v)
 		}
-		if v := mustGet(t, b, "other", o.load); v != 0 || o.loads.Load() != 4 {
-			t.Errorf("what nobody dropped was loaded again: %d loads, want 4", o.loads.Load())
+		if v := mustGet(t, b, "other", o.load); v != 0 || o.loads.Load() != 3 {
+			t.Errorf("what nobody dropped was loaded again: %d loads, want 3", o.loads.Load())
 		}
-		if st := b.Stats(); st.Gaps != 1 {
-			t.Errorf("%d gaps, want 1", st.Gaps)
+		if st := b.Stats(); !st.Connected {
+			t.Error("not connected")
+		}
+	})
+}
+
+func TestSilentBusIsTrustedForThirtySeconds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a := instance[string, int64](t, s)
+		ear := s.bus.Connect()
+		b := instance(t, s, func(o *strata.Options[string, int64]) {
+			o.TTL = time.Hour
+			o.Remote.Bus = ear
+		})
+		o := &origin{}
+		mustGet(t, b, "k", o.load)
+		ear.Cut()
+		synctest.Wait()
+		o.value.Store(2)
+		if err := a.Invalidate(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(strata.UnconfirmedTTL - time.Second)
+		if v := mustGet(t, b, "k", o.load); v != 0 {
+			t.Errorf("got %d while the silence is short, want the hit", v)
+		}
+		time.Sleep(2 * time.Second)
+		if v := mustGet(t, b, "k", o.load); v != 2 {
+			t.Errorf("got %d when it has lasted, want 2", v)
+		}
+	})
+}
+
+func TestOutageOfL2AndBusTakesNoHitsAway(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		ear := s.bus.Connect()
+		var down atomic.Bool
+		dead := stratatest.FaultyTier(s.tier, func(string, string) (time.Duration, error) {
+			if down.Load() {
+				return time.Hour, nil
+			}
+			return 0, nil
+		})
+		c := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier, o.Remote.Bus = dead, ear })
+		o := &origin{}
+		mustGet(t, c, "k", o.load)
+		down.Store(true)
+		ear.Cut()
+		synctest.Wait()
+		start := time.Now()
+		for range 20 {
+			time.Sleep(time.Second)
+			mustGet(t, c, "k", o.load)
+		}
+		if took := time.Since(start); took != 20*time.Second || o.loads.Load() != 1 {
+			t.Errorf("20 hits, a second apart, took %v and %d loads; want 20s, 1", took, o.loads.Load())
 		}
 	})
 }
