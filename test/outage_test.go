@@ -84,11 +84,21 @@ func TestPausedRedisCostsAMissOneTimeoutAndAHitNothing(t *testing.T) {
 		t.Logf("miss took %v, of which L2 may add %v", time.Since(start).Round(time.Millisecond), strata.DefaultRemoteTimeout)
 	}
 
+	eventually(t, "the bus is found silent", func() bool { return !c.Stats().Connected })
+	before = line.Writes.Load()
+	for range 1000 {
+		mustGet(t, c, "hit", nil)
+	}
+	if n := line.Writes.Load() - before; n > 2 { // the bus may look for its connection
+		t.Errorf("%d writes for 1000 hits while the bus is silent", n)
+	}
+
 	r.Continue()
 	eventually(t, "L2 is used again", func() bool {
 		err := c.Invalidate(t.Context(), "a")
 		return err == nil
 	})
+	eventually(t, "the bus is back", func() bool { return c.Stats().Connected })
 }
 
 // TestNoReadOfL2IsOlderThanAnInvalidateThatReturned lets one instance
