@@ -3,6 +3,7 @@ package strata
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/strata-cache/strata/internal/l1"
@@ -26,17 +27,29 @@ const doubtFor = time.Minute
 // while other instances may still serve them. It returns ErrClosed on a closed
 // cache.
 func (c *Cache[K, V]) Invalidate(ctx context.Context, keys ...K) error {
-	return c.invalidate(ctx, "invalidate", false, keys)
+	return c.invalidate(ctx, "invalidate", remote.Drop{}, keys)
+}
+
+// InvalidateHold is Invalidate for an origin that is read from replicas which
+// lag behind: for d afterwards callers still get what they load, but it is
+// kept nowhere. A Set ends nothing of that, but is kept itself. d must be
+// positive.
+func (c *Cache[K, V]) InvalidateHold(ctx context.Context, d time.Duration, keys ...K) error {
+	if d <= 0 {
+		return fmt.Errorf("strata: invalidate: hold of %v is not positive", d)
+	}
+	return c.invalidate(ctx, "invalidate", remote.Drop{Hold: d}, keys)
 }
 
 // Expire makes keys stale everywhere: the next GetOrLoad runs the Loader,
 // which may answer ErrNotModified; if it fails, the stale value is served. Get
 // reports stale values as missing. Errors are as for Invalidate.
 func (c *Cache[K, V]) Expire(ctx context.Context, keys ...K) error {
-	return c.invalidate(ctx, "expire", true, keys)
+	return c.invalidate(ctx, "expire", remote.Drop{Soft: true}, keys)
 }
 
-func (c *Cache[K, V]) invalidate(ctx context.Context, op string, soft bool, keys []K) error {
+// invalidate drops keys as how says.
+func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop, keys []K) error {
 	if c.closed.Load() {
 		return ErrClosed
 	}
@@ -46,14 +59,18 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, op string, soft bool, keys
 	drops := make([]remote.Drop, len(keys))
 	if c.o.Remote.used() {
 		for i, k := range keys {
-			drops[i] = remote.Drop{Key: c.o.Remote.Key(k), Soft: soft}
+			drops[i] = how
+			drops[i].Key = c.o.Remote.Key(k)
 		}
 	}
 	// L2 first: a reader between the two drops would bring the old value back
 	// from L2 to L1.
 	_, err := c.drop(ctx, op, drops)
 	for _, k := range keys {
-		c.dropLocal(k, soft)
+		if how.Hold > 0 {
+			c.flights.Hold(k, how.Hold)
+		}
+		c.dropLocal(k, how.Soft)
 	}
 	c.counts.invalidations.Add(uint64(len(keys)))
 	return err

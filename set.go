@@ -50,6 +50,7 @@ type write[K comparable, V any] struct {
 	left   time.Duration
 	weight int64
 	keep   bool // in L1
+	late   bool // L2 has refused it: a later write has been there
 	stamp  uint64
 	right  *flight.Write[K]
 }
@@ -117,17 +118,25 @@ func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
 	c.memory.Notify(removed)
 }
 
-// setTier stores ws in L2 and announces that. A refused Put means that a later
-// write has been there: its order is settled, and the entry does not stay in
-// L1.
+// setTier drops ws in L2 with tokens, announces that, and puts them with the
+// tokens.
 func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) error {
 	drops := make([]remote.Drop, len(ws))
 	for i := range ws {
 		drops[i] = remote.Drop{Key: ws[i].name, Token: tokenLife}
 	}
 	leases, err := c.drop(ctx, "set", drops)
-	if err != nil || c.tier == nil {
+	if err != nil {
 		return err
+	}
+	return c.put(ctx, "set", ws, leases)
+}
+
+// put stores ws in L2 under the tokens of their drops. A refused one is not
+// kept in L1 either: somebody else was there later.
+func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leases []remote.Lease) error {
+	if c.tier == nil {
+		return nil
 	}
 	puts := make([]remote.Put, 0, len(ws))
 	at := make([]int, 0, len(ws))
@@ -146,10 +155,10 @@ func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) error {
 	refused, err := c.tier.Put(ctx, puts)
 	c.remoteResult("put", err)
 	if err != nil {
-		return &RemoteError{Op: "set", Pending: c.retry.Len(), Err: err}
+		return &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
 	}
 	for _, i := range refused {
-		ws[at[i]].keep = false
+		ws[at[i]].keep, ws[at[i]].late = false, true
 		c.counts.remoteRefused.Add(1)
 	}
 	return nil

@@ -1,5 +1,7 @@
 package flight
 
+import "time"
+
 // Write is a store by a caller, as opposed to one by a load. It has a right to
 // store of its own, which any fence of its key from elsewhere takes.
 type Write[K comparable] struct {
@@ -32,6 +34,44 @@ func (s *shard[K, V]) fenceFlights(key K) {
 		if f := m[key]; f != nil {
 			s.detach(f)
 		}
+	}
+}
+
+// hold keeps flights of a key from storing until a time has come.
+type hold struct {
+	until time.Time
+	timer *time.Timer
+}
+
+// Hold keeps flights of key from storing for d, or for longer if the key is on
+// a longer hold already. Writes may store.
+func (g *Group[K, V]) Hold(key K, d time.Duration) {
+	s := g.shard(key)
+	until := time.Now().Add(d)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, held := s.holds[key]
+	if s.closed || held && !until.After(old.until) {
+		return
+	}
+	if held {
+		old.timer.Stop()
+	}
+	s.holds[key] = hold{until, time.AfterFunc(d, func() { s.release(key, until) })}
+}
+
+// onHold reports whether flights of key must not store now. s.mu is held.
+func (s *shard[K, V]) onHold(key K) bool {
+	h, held := s.holds[key]
+	return held && time.Now().Before(h.until)
+}
+
+// release ends the hold that ends at until.
+func (s *shard[K, V]) release(key K, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holds[key].until.Equal(until) {
+		delete(s.holds, key)
 	}
 }
 

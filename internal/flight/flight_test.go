@@ -366,6 +366,38 @@ func TestLaterWriteTakesTheRightOfTheEarlier(t *testing.T) {
 	}
 }
 
+func TestFlightOfAKeyOnHoldDoesNotStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		defer g.Close(t.Context())
+		stores := func() bool {
+			var stored atomic.Bool
+			get(t.Context(), g, "k", bring(g, 1, 0, &stored))
+			synctest.Wait()
+			return stored.Load()
+		}
+		g.Hold("k", time.Minute)
+		g.Hold("k", time.Second) // never shortens
+		time.Sleep(59 * time.Second)
+		if stores() {
+			t.Error("stored during the hold")
+		}
+		w, _ := g.Begin("k")
+		if !g.End(w, func() {}, func() {}) {
+			t.Error("a write did not store during the hold")
+		}
+		g.Hold("k", time.Minute)
+		time.Sleep(2 * time.Second) // the first hold would be over
+		if stores() {
+			t.Error("stored during the longer hold")
+		}
+		time.Sleep(time.Minute)
+		if !stores() {
+			t.Error("did not store after the hold")
+		}
+	})
+}
+
 func TestCloseWakesCallersAndWaitsForFlights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()

@@ -33,6 +33,7 @@ type shard[K comparable, V any] struct {
 	joinable [kinds]map[K]*Flight[K, V]
 	running  map[*Flight[K, V]]struct{} // joinable or not
 	writes   map[K][]*Write[K]
+	holds    map[K]hold
 }
 
 // NewGroup returns an empty group. stamp is read when a flight is registered.
@@ -45,6 +46,7 @@ func NewGroup[K comparable, V any](stamp func() uint64) *Group[K, V] {
 		}
 		s.running = make(map[*Flight[K, V]]struct{})
 		s.writes = make(map[K][]*Write[K])
+		s.holds = make(map[K]hold)
 	}
 	return g
 }
@@ -214,14 +216,14 @@ func (g *Group[K, V]) Keep(f *Flight[K, V]) bool {
 	return true
 }
 
-// Land ends f with r. If f still has the right to store, and insert is not
-// nil, insert is called first, under the lock that Fence takes: it must not
+// Land ends f with r. If f still has the right to store, its key is not on
+// hold, and insert is not nil, insert is called first, under the lock that Fence takes: it must not
 // wait or call back. Land reports whether insert was called, and how many
 // callers f had.
 func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored bool, callers int) {
 	s := g.shard(f.Key)
 	s.mu.Lock()
-	if stored = insert != nil && !f.fenced; stored {
+	if stored = insert != nil && !f.fenced && !s.onHold(f.Key); stored {
 		insert()
 	}
 	s.detach(f)
@@ -279,6 +281,9 @@ func (s *shard[K, V]) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
+	for _, h := range s.holds {
+		h.timer.Stop()
+	}
 	for f := range s.running {
 		s.detach(f)
 		f.end(ErrClosed)

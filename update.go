@@ -1,0 +1,87 @@
+package strata
+
+import (
+	"context"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// Update runs write, which writes to the origin and returns what is there now,
+// and stores that, so that the cache cannot end up behind the origin whoever
+// else writes at the same time: the key is dropped before write runs, and what
+// write returns is stored only if nobody has set or invalidated the key since.
+// Callers may be answered with the old value until Update returns.
+//
+// It returns write's error, having dropped the key: the origin may have
+// changed all the same. It returns *RemoteError if L2 did not confirm: write
+// has run, and the key is dropped as after an Invalidate that was not
+// confirmed. On a closed cache it returns ErrClosed and write has not run.
+func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.Context) (V, error), opts ...CallOption) error {
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	u := update[K, V]{c: c, call: callOf(opts)}
+	u.key, u.stamp = key, c.trust.Load()
+	var err error
+	if u.right, err = c.flights.Begin(key); err != nil {
+		return ErrClosed
+	}
+	// Also if write or a callback panics: drop again if nothing was stored,
+	// and end the write in L1.
+	defer func() { c.finish(&u.write, u.stored) }()
+	defer u.undo(ctx)
+	unconfirmed := u.begin(ctx)
+	if u.value, err = write(ctx); err != nil {
+		return err
+	}
+	if unconfirmed != nil {
+		return unconfirmed
+	}
+	return u.end(ctx)
+}
+
+// update is an Update on its way.
+type update[K comparable, V any] struct {
+	write[K, V]
+	c      *Cache[K, V]
+	call   call
+	leases []remote.Lease
+	stored bool
+}
+
+// begin drops the key with a token that is good for as long as a load may
+// take.
+func (u *update[K, V]) begin(ctx context.Context) error {
+	if !u.c.o.Remote.used() {
+		return nil
+	}
+	u.name = u.c.o.Remote.Key(u.key)
+	d := max(u.c.o.Limits.HardTimeout, DefaultHardTimeout) + tokenLife
+	var err error
+	u.leases, err = u.c.drop(ctx, "update", []remote.Drop{{Key: u.name, Token: d}})
+	return err
+}
+
+// end stores what was written.
+func (u *update[K, V]) end(ctx context.Context) error {
+	if err := u.c.prepare(&u.write, u.call); err != nil {
+		return err
+	}
+	ws := []write[K, V]{u.write}
+	if err := u.c.put(ctx, "update", ws, u.leases); err != nil {
+		return err
+	}
+	u.keep = ws[0].keep
+	u.stored = !ws[0].late
+	return nil
+}
+
+// undo drops the key again if nothing was stored: others may have loaded it
+// while the origin changed.
+func (u *update[K, V]) undo(ctx context.Context) {
+	if u.stored || !u.c.o.Remote.used() {
+		return
+	}
+	// What is not confirmed is tried again; there is no more to say of it.
+	_, _ = u.c.drop(context.WithoutCancel(ctx), "update", []remote.Drop{{Key: u.name}})
+}
