@@ -62,10 +62,13 @@ func (a *attempt[K, V]) open(h remote.Held) (v V, ok bool) {
 	return v, true
 }
 
-// The wait between two looks at a lease that another instance holds.
+// The wait between two looks at a lease that another instance holds: a part of
+// the time waited so far, so that a value is seen soon after it is stored,
+// compared with how long its load took, and long loads are asked for rarely.
 const (
-	firstPoll = 2 * time.Millisecond
-	maxPoll   = 50 * time.Millisecond
+	minPoll  = time.Millisecond
+	maxPoll  = 50 * time.Millisecond
+	pollPart = 5
 )
 
 // takeLease asks for the right to store, and waits while another instance has
@@ -78,12 +81,13 @@ func (a *attempt[K, V]) takeLease() bool {
 		defer t.Stop()
 		patience = t.C
 	}
-	for wait := firstPoll; ; wait = min(wait*3/2, maxPoll) {
+	for begun := time.Now(); ; {
 		result, again := a.acquire()
 		if !again {
 			return result
 		}
 		a.c.counts.leaseWaits.Add(1)
+		wait := min(max(time.Since(begun)/pollPart, minPoll), maxPoll)
 		poll := time.NewTimer(wait/2 + rand.N(wait/2))
 		select {
 		case <-poll.C:
