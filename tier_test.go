@@ -38,6 +38,26 @@ func instance[K comparable, V any](t *testing.T, s *shared, change ...func(*stra
 	return c
 }
 
+// failing returns t with an operation that fails while down is set.
+func failing(t remote.Tier, operation string, down *atomic.Bool) remote.Tier {
+	return stratatest.FaultyTier(t, func(op, _ string) (time.Duration, error) {
+		if op == operation && down.Load() {
+			return 0, errors.New("down")
+		}
+		return 0, nil
+	})
+}
+
+// stalling returns t with an operation that takes d while slow is set.
+func stalling(t remote.Tier, operation string, d time.Duration, slow *atomic.Bool) remote.Tier {
+	return stratatest.FaultyTier(t, func(op, _ string) (time.Duration, error) {
+		if op == operation && slow.Load() {
+			return d, nil
+		}
+		return 0, nil
+	})
+}
+
 func TestThreeInstancesLoadAColdKeyOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
@@ -297,12 +317,9 @@ func TestOwnAnnouncementDoesNotDropWhatWasStoredSince(t *testing.T) {
 func TestInvalidateDropsL2BeforeL1(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
-		slow := stratatest.FaultyTier(s.tier, func(op, _ string) (time.Duration, error) {
-			if op == "Drop" {
-				return 50 * time.Millisecond, nil
-			}
-			return 0, nil
-		})
+		var stall atomic.Bool
+		stall.Store(true)
+		slow := stalling(s.tier, "Drop", 50*time.Millisecond, &stall)
 		c := newCache(t, func(o *strata.Options[string, int64]) { o.Remote.Tier = slow })
 		o := &origin{}
 		mustGet(t, c, "k", o.load)
@@ -342,12 +359,7 @@ func TestSetThatTimedOutCannotOverwriteANewerOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		var stall atomic.Bool
-		slow := stratatest.FaultyTier(s.tier, func(op, _ string) (time.Duration, error) {
-			if op == "Put" && stall.Load() {
-				return time.Hour, nil
-			}
-			return 0, nil
-		})
+		slow := stalling(s.tier, "Put", time.Hour, &stall)
 		a := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = slow })
 		b := instance[string, int64](t, s)
 		stall.Store(true)
@@ -540,12 +552,7 @@ func TestInvalidateThatL2DidNotConfirmIsObeyedHereAndTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		var down atomic.Bool
-		flaky := stratatest.FaultyTier(s.tier, func(op, _ string) (time.Duration, error) {
-			if down.Load() && op == "Drop" {
-				return 0, errors.New("down")
-			}
-			return 0, nil
-		})
+		flaky := failing(s.tier, "Drop", &down)
 		a := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = flaky })
 		b := instance[string, int64](t, s)
 		o := &origin{}
@@ -576,12 +583,7 @@ func TestInvalidateAllThatL2DidNotConfirmIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		var down atomic.Bool
-		flaky := stratatest.FaultyTier(s.tier, func(op, _ string) (time.Duration, error) {
-			if down.Load() && op == "DropAll" {
-				return 0, errors.New("down")
-			}
-			return 0, nil
-		})
+		flaky := failing(s.tier, "DropAll", &down)
 		a := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = flaky })
 		b := instance[string, int64](t, s)
 		o := &origin{}

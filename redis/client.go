@@ -116,9 +116,14 @@ func (c *Client) Do(ctx context.Context, args ...any) Reply {
 	if err != nil {
 		return Reply{err: err}
 	}
-	var reply Reply
-	err = c.run(ctx, name, func(cn *conn) error {
-		if reply.err = cn.command(args); reply.err != nil {
+	return c.ask(ctx, name, func(cn *conn) error { return cn.command(args) })
+}
+
+// ask sends what put puts into the buffer and returns the whole reply. An
+// error of put is about an argument: nothing is sent then.
+func (c *Client) ask(ctx context.Context, name string, put func(*conn) error) (reply Reply) {
+	err := c.run(ctx, name, func(cn *conn) error {
+		if reply.err = put(cn); reply.err != nil {
 			return nil
 		}
 		if err := cn.flush(true); err != nil {

@@ -35,24 +35,13 @@ func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any
 }
 
 func (c *Client) eval(ctx context.Context, name, script string, keys []string, args []any) Reply {
-	var reply Reply
-	err := c.run(ctx, name, func(cn *conn) error {
+	return c.ask(ctx, name, func(cn *conn) error {
 		var err error
 		if cn.w, err = resp.AppendEval(cn.w, name, script, keys, args); err != nil {
-			reply.err = argError(err)
-			return nil
+			return argError(err)
 		}
-		if err = cn.flush(true); err != nil {
-			return err
-		}
-		v, err := cn.read()
-		reply = newReply(v)
-		return err
+		return nil
 	})
-	if err != nil {
-		return Reply{err: err}
-	}
-	return reply
 }
 
 func unknownScript(err error) bool {

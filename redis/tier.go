@@ -126,24 +126,15 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 
 // getOne is Do of the HMGET without the cost of arguments of any type, which
 // is six allocations of twelve.
-func (t *Tier) getOne(ctx context.Context, key string) (reply Reply) {
-	err := t.c.run(ctx, "HMGET", func(cn *conn) error {
-		cn.w = append(cn.w[:0], "*4\r\n$5\r\nHMGET\r\n"...)
+func (t *Tier) getOne(ctx context.Context, key string) Reply {
+	return t.c.ask(ctx, "HMGET", func(cn *conn) error {
+		cn.w = append(cn.w, "*4\r\n$5\r\nHMGET\r\n"...)
 		cn.w = resp.AppendBulkHeader(cn.w, int64(t.names.EntryLen(key)))
 		cn.w = append(t.names.AppendEntry(cn.w, key), "\r\n"...)
 		cn.w = resp.AppendString(cn.w, t.names.Value)
 		cn.w = resp.AppendString(cn.w, t.names.State)
-		if err := cn.flush(true); err != nil {
-			return err
-		}
-		v, err := cn.read()
-		reply = newReply(v)
-		return err
+		return nil
 	})
-	if err != nil {
-		return Reply{err: err}
-	}
-	return reply
 }
 
 // getMany reads any number of keys, and the word if ask is set, in one round
