@@ -144,26 +144,28 @@ func newLinks(all []Link, p Promise) links {
 }
 
 // seen returns the time before which everything that was dropped anywhere must
-// be known to a call that begins at call. An instance that is told of a gap
-// goes by nothing from before it, and when it is connected again by nothing
-// from before that; each time it is given the slack to notice. Messages that
-// are lost are lost at once.
+// be known to a call that begins at call. An instance goes by nothing from
+// before its bus was connected, after that by what it hears, and, when it knows
+// that it hears nothing, for a while by what it has. It is given the slack to
+// notice a change. Messages that are lost are lost at once.
 func (ls links) seen(instance int, call Time) Time {
-	list, slack, delay := ls.of[instance], Time(ls.p.Slack), Time(ls.p.Delay)
-	next := sort.Search(len(list), func(i int) bool { return list[i].At+slack > call })
-	for next > 0 && list[next-1].State == Deaf {
-		next--
+	list, late := ls.of[instance], Time(ls.p.Delay+ls.p.Slack)
+	next := sort.Search(len(list), func(i int) bool { return list[i].At+Time(ls.p.Slack) > call })
+	known, heard := Time(0), call
+	down := Never
+	for ; next > 0 && list[next-1].State != Connected; next-- {
+		if list[next-1].State == Down {
+			down = list[next-1].At
+		}
 	}
-	told := Link{State: Connected}
 	if next > 0 {
-		told = list[next-1]
+		known = list[next-1].At
 	}
-	if told.State == Down {
-		return max(told.At, call-Time(ls.p.Unconfirmed)-delay-slack)
-	}
-	heard := call // messages that have arrived by then are not lost
 	if next < len(list) {
-		heard = min(heard, list[next].At)
+		heard = min(heard, list[next].At) // what arrives later may be lost
 	}
-	return max(told.At, heard-delay-slack)
+	if kept := call - Time(ls.p.Unconfirmed+ls.p.Slow) - late; kept >= down {
+		known = max(known, kept)
+	}
+	return max(known, heard-late)
 }

@@ -110,6 +110,12 @@ type Excuse struct {
 	From, To Time
 }
 
+// Note is a line for the trace. It is not judged.
+type Note struct {
+	At   Time
+	Text string
+}
+
 // History is what happened. Its slices are in no particular order.
 type History struct {
 	Writes  []Write
@@ -118,6 +124,7 @@ type History struct {
 	Loads   []Load
 	Links   []Link // every instance is Connected at first
 	Excuses []Excuse
+	Notes   []Note
 }
 
 // Recorder records a History. It is safe for concurrent use. Use [NewRecorder]
@@ -189,6 +196,13 @@ func (r *Recorder) Excuse(e Excuse) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.h.Excuses = append(r.h.Excuses, e)
+}
+
+// Note adds a note about now.
+func (r *Recorder) Note(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Notes = append(r.h.Notes, Note{r.now(), text})
 }
 
 // History returns what was recorded. The recorder must not be used any more.

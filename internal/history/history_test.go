@@ -96,16 +96,19 @@ func TestReadsOfInstancesThatAreCutOffAreJudged(t *testing.T) {
 		h    history.History
 		want []history.Rule
 	}{
-		{"a gap tells of everything before it", history.History{Fences: far, Links: links(link(40, history.Down)), Reads: reads(get(1, 43))}, []history.Rule{history.Bounded}},
-		{"it takes a moment to tell", history.History{Fences: far, Links: links(link(40, history.Down)), Reads: reads(get(1, 41))}, nil},
-		{"but not of what comes after", history.History{Fences: far, Links: links(link(21, history.Down)), Reads: reads(get(1, 900))}, nil},
-		{"for ever", history.History{Fences: far, Links: links(link(21, history.Down)), Reads: reads(get(1, 1200))}, []history.Rule{history.Bounded}},
-		{"nor of another instance", history.History{Fences: far, Links: links(history.Link{Instance: 2, At: 40, State: history.Down}), Reads: reads(get(1, 50))}, nil},
+		{"what was heard before a gap is known", history.History{Fences: far, Links: links(link(300, history.Down)), Reads: reads(get(1, 500))}, []history.Rule{history.Bounded}},
+		{"what was under way is not", history.History{Fences: far, Links: links(link(60, history.Down)), Reads: reads(get(1, 500))}, nil},
+		{"what comes after a gap is not known", history.History{Fences: far, Links: links(link(21, history.Down)), Reads: reads(get(1, 900))}, nil},
+		{"but not for ever", history.History{Fences: far, Links: links(link(21, history.Down)), Reads: reads(get(1, 1200))}, []history.Rule{history.Bounded}},
+		{"a gap that lasts forgets what was before it", history.History{Fences: far, Links: links(link(60, history.Down)), Reads: reads(get(1, 1200))}, []history.Rule{history.Bounded}},
+		{"nor of another instance", history.History{Fences: far, Links: links(history.Link{Instance: 2, At: 40, State: history.Down}), Reads: reads(get(1, 150))}, []history.Rule{history.Bounded}},
 		{"joining tells of everything before it", history.History{Fences: far, Links: links(link(21, history.Down), link(40, history.Connected)), Reads: reads(get(1, 43))}, []history.Rule{history.Bounded}},
-		{"the deaf do not know", history.History{Fences: far, Links: links(link(21, history.Deaf)), Reads: reads(get(1, 900))}, nil},
+		{"it takes a moment to join", history.History{Fences: far, Links: links(link(21, history.Down), link(40, history.Connected)), Reads: reads(get(1, 41))}, nil},
+		{"the deaf do not know", history.History{Fences: far, Links: links(link(21, history.Deaf)), Reads: reads(get(1, 5000))}, nil},
 		{"the deaf know what they heard", history.History{Fences: far, Links: links(link(300, history.Deaf)), Reads: reads(get(1, 900))}, []history.Rule{history.Bounded}},
 		{"messages under way are lost", history.History{Fences: far, Links: links(link(60, history.Deaf)), Reads: reads(get(1, 900))}, nil},
-		{"the deaf are told at last", history.History{Fences: far, Links: links(link(21, history.Deaf), link(50, history.Down), link(60, history.Connected)), Reads: reads(get(1, 53))}, []history.Rule{history.Bounded}},
+		{"the deaf are told at last", history.History{Fences: far, Links: links(link(21, history.Deaf), link(50, history.Down), link(60, history.Connected)), Reads: reads(get(1, 63))}, []history.Rule{history.Bounded}},
+		{"the deaf go on until they have been told for long", history.History{Fences: far, Links: links(link(21, history.Deaf), link(900, history.Down)), Reads: reads(get(1, 1800))}, nil},
 		{"changes at once", history.History{Fences: far, Links: links(link(10, history.Down), link(30, history.Connected), link(30, history.Deaf)), Reads: reads(get(1, 31))}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) { judge(t, c.h, c.want) })
@@ -135,7 +138,8 @@ func TestLoadsAreJudged(t *testing.T) {
 		{"two at once", history.History{Loads: loads(load(0, 30, 31, 40), load(0, 32, 33, 45)), Excuses: excuse(once(33, 33))}, []history.Rule{history.OneLoad}},
 		{"two at once after a drop here", history.History{Fences: fences(failed(drop(32, 34))), Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33))}, nil},
 		{"two at once after a drop before", history.History{Fences: fences(failed(drop(22, 24))), Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33))}, []history.Rule{history.OneLoad}},
-		{"two at once after a gap", history.History{Links: links(history.Link{At: 33, State: history.Down}), Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33))}, nil},
+		{"two at once, the later one asked for before a drop", history.History{Fences: fences(failed(drop(28, 29))), Loads: loads(load(0, 30, 31, 40), load(0, 27, 36, 45)), Excuses: excuse(once(33, 33))}, nil},
+		{"two at once after the bus was connected", history.History{Links: links(history.Link{At: 33, State: history.Connected}), Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33))}, nil},
 		{"two at once with leave", history.History{Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33), here(33, 34))}, nil},
 		{"one that fails beside another", history.History{Loads: loads(bad, load(0, 32, 33, 45)), Excuses: excuse(once(33, 33))}, []history.Rule{history.OneLoad}},
 

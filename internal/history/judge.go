@@ -10,8 +10,11 @@ type Promise struct {
 	// Delay is how long a message takes at most to reach a connected instance.
 	Delay time.Duration
 	// Unconfirmed is how long an instance that is cut off may go on with what
-	// it has read.
+	// it has, or has read since.
 	Unconfirmed time.Duration
+	// Slow is how long it takes at most from when a value is read until it is
+	// kept.
+	Slow time.Duration
 	// TTL is how long a value is fresh at least; zero means for ever.
 	TTL time.Duration
 	// Slack is what the instance may take to do what it has been told, and what

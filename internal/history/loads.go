@@ -20,12 +20,16 @@ func (j *judge) loadCounts() {
 			one.add(e)
 		}
 	}
-	// Joining ends with every fence here, and with every gap.
+	// Joining ends with every fence here, and when what is held is disowned.
 	for _, f := range j.h.Fences {
 		one.add(Excuse{Instance: f.Instance, Key: f.Key, From: f.Call, To: f.Return})
 	}
 	for _, l := range j.h.Links {
-		one.add(Excuse{Instance: l.Instance, From: l.At, To: l.At + Time(j.p.Slack)})
+		at := l.At
+		if l.State == Down {
+			at += Time(j.p.Unconfirmed)
+		}
+		one.add(Excuse{Instance: l.Instance, From: at, To: at + Time(j.p.Slack)})
 	}
 	one.sort()
 	cluster.sort()
@@ -57,9 +61,11 @@ func (j *judge) serves(l *Load) Time {
 	return l.Return + Time(j.p.TTL)
 }
 
-// needless reports loads of one key that began while an earlier one served and
-// nothing in between excuses them. Of the earlier ones the last to be asked for
-// is the hardest to excuse, so it alone is looked at.
+// needless reports loads of one key that began while another one served and
+// nothing since either was asked for excuses them: what ended the right of the
+// one may have come before the other was asked for, in either order. Of the
+// other ones the last to be asked for is the hardest to excuse, so it alone is
+// looked at.
 func (j *judge) needless(r Rule, loads []*Load, e *excuses, serves func(*Load) Time) {
 	slices.SortFunc(loads, func(a, b *Load) int { return cmp.Compare(a.Call, b.Call) })
 	var q serving
@@ -67,7 +73,7 @@ func (j *judge) needless(r Rule, loads []*Load, e *excuses, serves func(*Load) T
 		for len(q) > 0 && q[0].until <= l.Call {
 			heap.Pop(&q)
 		}
-		if len(q) > 0 && !e.any(l, q[0].Since) {
+		if len(q) > 0 && !e.any(l, min(l.Since, q[0].Since)) {
 			was := q[0].Load
 			j.broken(r, l.Call, "instance %d: load of %s, while one on instance %d that was asked for at %v and ran from %v to %v (ok: %t) would do",
 				l.Instance, l.Key, was.Instance, time.Duration(was.Since), time.Duration(was.Call), time.Duration(was.Return), was.OK)
