@@ -66,6 +66,9 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 			return err
 		}
 	}
+	if !c.o.Remote.used() {
+		return c.setMemory(ws)
+	}
 	begun := 0
 	stored := false
 	defer func() {
@@ -86,6 +89,26 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 		return err
 	}
 	stored = true
+	return nil
+}
+
+// setMemory stores ws where there is only L1: each in one step, so that of many
+// Sets at once none takes another's entry with it.
+func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
+	for i := range ws {
+		w := &ws[i]
+		w.stamp = c.trust.Load()
+		insert := func() { c.memory.Delete(w.key) }
+		var removed []l1.Removed[K, V]
+		if w.keep {
+			e := c.entry(w.key, w.value, w.left, w.stamp, 0)
+			insert = func() { removed, _ = c.memory.Set(e, w.weight) }
+		}
+		if err := c.flights.Store(w.key, insert); err != nil {
+			return ErrClosed
+		}
+		c.memory.Notify(removed)
+	}
 	return nil
 }
 

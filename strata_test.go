@@ -296,6 +296,26 @@ func TestSetDuringALoadWins(t *testing.T) {
 	})
 }
 
+func TestManySetsAtOnceLeaveAnEntry(t *testing.T) {
+	c := newCache[int, int](t)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for k := range 2000 {
+				if err := c.Set(t.Context(), k, g); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range 2000 {
+		if _, ok := c.Get(t.Context(), k); !ok {
+			t.Fatalf("key %d is gone after eight Sets", k)
+		}
+	}
+}
+
 func TestInvalidateFencesRunningLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache[string, int64](t)

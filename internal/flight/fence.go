@@ -112,24 +112,36 @@ func (g *Group[K, V]) Begin(key K) (*Write[K], error) {
 }
 
 // End ends a write: the flights that began during it lose their right to
-// store. Then insert is called, or drop if insert is nil; but neither if the
-// write has lost its own right: whoever took it has seen to the entry, or will
-// in an End of its own. Both are called under the lock that Fence takes.
+// store. Then insert is called if the write still has its own right and insert
+// is not nil, else drop: what is stored may be older than what the write has
+// brought elsewhere. Both are called under the lock that Fence takes.
 func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
 	s := g.shard(w.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fenceFlights(w.key)
-	switch {
-	case w.fenced:
-	case insert == nil:
-		drop()
-	default:
+	if stored = insert != nil && !w.fenced; stored {
 		insert()
-		stored = true
+	} else {
+		drop()
 	}
 	s.forget(w)
 	return stored
+}
+
+// Store is a write that brings nothing elsewhere, so that it begins and ends at
+// once: no other can come in between and cost either its entry. It returns
+// ErrClosed after Close.
+func (g *Group[K, V]) Store(key K, insert func()) error {
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	s.fence(key)
+	insert()
+	return nil
 }
 
 func (s *shard[K, V]) forget(w *Write[K]) {

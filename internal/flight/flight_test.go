@@ -350,20 +350,48 @@ func TestLaterWriteTakesTheRightOfTheEarlier(t *testing.T) {
 	g := newGroup()
 	first, _ := g.Begin("k")
 	second, _ := g.Begin("k")
-	never := func() { t.Error("the first write touched the entry") }
-	if !g.End(second, func() {}, nil) || g.End(first, never, never) {
-		t.Error("want the second write to store and the first not to")
+	drops := 0
+	drop := func() { drops++ }
+	never := func() { t.Error("a write without its right stored") }
+	if !g.End(second, func() {}, nil) || g.End(first, never, drop) || drops != 1 {
+		t.Errorf("want the second write to store, and the first to drop: %d drops", drops)
 	}
 	third, _ := g.Begin("k")
 	g.Fence("k", func() {})
-	if g.End(third, never, never) {
-		t.Error("a fenced write stored")
+	if g.End(third, never, drop) || drops != 2 {
+		t.Errorf("a fenced write left the old entry: %d drops", drops)
 	}
 	fourth, _ := g.Begin("k")
-	dropped := false
-	if g.End(fourth, nil, func() { dropped = true }); !dropped {
-		t.Error("a write that failed left the old entry")
+	if g.End(fourth, nil, drop); drops != 3 {
+		t.Errorf("a write that failed left the old entry: %d drops", drops)
 	}
+}
+
+func TestStoreFencesAndInsertsInOneStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		var stored atomic.Bool
+		stored.Store(true)
+		go get(t.Context(), g, "k", bring(g, 1, time.Second, &stored))
+		w, _ := g.Begin("k")
+		synctest.Wait()
+		inserted := false
+		if err := g.Store("k", func() { inserted = true }); err != nil || !inserted {
+			t.Errorf("Store: %v, inserted %v", err, inserted)
+		}
+		if g.End(w, func() { t.Error("the write under way stored") }, func() {}) {
+			t.Error("the write under way kept its right")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if stored.Load() {
+			t.Error("the flight under way kept its right")
+		}
+		g.Close(t.Context())
+		if err := g.Store("k", nil); !errors.Is(err, flight.ErrClosed) {
+			t.Errorf("Store after Close: %v", err)
+		}
+	})
 }
 
 func TestFlightOfAKeyOnHoldDoesNotStore(t *testing.T) {

@@ -1,0 +1,120 @@
+package strata_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/history"
+)
+
+// sinceKey is where a call's context says when the call began, so that a load
+// knows when it was asked for.
+type sinceKey struct{}
+
+// fenceKey marks the contexts of calls that drop.
+type fenceKey struct{}
+
+// client makes calls, one after the other, in the schedule's bubble.
+func (m *member) client(d *dice) {
+	for range m.s.o.steps {
+		time.Sleep(d.delay())
+		ctx, cancel := context.Background(), context.CancelFunc(func() {})
+		if d.chance(150) { // a caller who does not wait for ever
+			ctx, cancel = context.WithTimeout(ctx, d.delay())
+		}
+		m.step(ctx, d, m.s.o.keys[d.intn(len(m.s.o.keys))])
+		cancel()
+		if d.chance(10) {
+			time.Sleep(25 * time.Second)
+		}
+	}
+}
+
+// step, in the bubble, makes one call, or a write at the origin and the call that tells of it.
+func (m *member) step(ctx context.Context, d *dice, key string) {
+	marked := context.WithValue(ctx, fenceKey{}, true)
+	think := func() {
+		if d.chance(300) {
+			time.Sleep(d.delay())
+		}
+	}
+	switch n := d.intn(100); {
+	case n < 50:
+		m.read(ctx, key, true, false)
+	case n < 65:
+		m.read(ctx, key, false, false)
+	case n < 80:
+		if d.chance(900) {
+			m.s.write(key)
+			think()
+		}
+		m.fence(history.Fence{Key: key}, func() error { return m.cache.Invalidate(marked, key) })
+	case n < 90:
+		version := m.s.write(key)
+		think()
+		m.fence(history.Fence{Key: key, Stores: true, Version: version}, func() error {
+			return m.cache.Set(marked, key, simValue(key, version))
+		})
+	case n < 96:
+		if d.chance(500) {
+			m.s.write(key)
+			think()
+		}
+		m.fence(history.Fence{Key: key, Soft: true}, func() error { return m.cache.Expire(marked, key) })
+	default:
+		for _, key := range m.s.o.keys {
+			m.s.write(key)
+		}
+		think()
+		m.fence(history.Fence{}, func() error { return m.cache.InvalidateAll(marked) })
+	}
+}
+
+// fence makes a call that makes old values go.
+func (m *member) fence(f history.Fence, call func() error) {
+	f.Instance, f.Call = m.id, m.s.rec.Now()
+	err := call()
+	f.Failed = err != nil
+	if _, remote := errors.AsType[*strata.RemoteError](err); err != nil && !remote {
+		m.s.t.Errorf("seed %d: a call that drops returned %v", m.s.seed, err)
+	}
+	m.s.rec.Fence(f)
+}
+
+// read reads key, with a Loader or without.
+func (m *member) read(ctx context.Context, key string, loads, final bool) {
+	r := history.Read{Instance: m.id, Key: key, Call: m.s.rec.Now(), Final: final}
+	var value string
+	var ok bool
+	var err error
+	if loads {
+		value, err = m.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, r.Call), key, nil)
+		ok = err == nil
+	} else {
+		value, ok = m.cache.Get(ctx, key)
+	}
+	m.verify(ctx, key, err)
+	if !ok {
+		return
+	}
+	r.Of, r.Version = parseSimValue(value)
+	r.Stale = loads && m.failedSince(key, r.Call)
+	m.s.rec.Read(r)
+}
+
+// verify checks the error of a read, and notes callers who left: a load that
+// nobody waits for is not joined.
+func (m *member) verify(ctx context.Context, key string, err error) {
+	if ctx.Err() != nil {
+		now := m.s.rec.Now()
+		m.s.rec.Excuse(history.Excuse{Instance: m.id, Key: key, From: now - simSlack, To: now})
+	}
+	_, panicked := errors.AsType[*strata.LoadPanicError](err)
+	switch {
+	case err == nil, panicked, errors.Is(err, errInjected), errors.Is(err, strata.ErrNotFound), ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	default:
+		m.s.t.Errorf("seed %d: GetOrLoad: %v", m.s.seed, err)
+	}
+}
