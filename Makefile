@@ -14,7 +14,7 @@ RACE := $(if $(shell command -v "$$(go env CC)"),-race)
 each = @set -e; for m in $(MODULES); do echo "== $$m"; (cd $$m && $(1)); done
 
 .DEFAULT_GOAL := help
-.PHONY: help fmt lint test build fuzz real cover bench tidy check
+.PHONY: help fmt lint test build fuzz mutants real cover bench tidy check
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -38,6 +38,9 @@ build: ## compile each module on its own, and for other platforms
 fuzz: ## every fuzz target for FUZZTIME (default 30s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(MODULES)
 
+mutants: ## seed known bugs, one at a time: a test must notice each
+	@scripts/mutants
+
 real: ## everything that needs real servers
 	cd test && go test $(RACE) -count=1 -timeout 20m ./...
 
@@ -51,7 +54,7 @@ bench: ## compare with others: BENCH selects, COUNT repeats
 tidy: ## bring every go.mod in order
 	$(call each,go mod tidy)
 
-check: test lint build fuzz real ## all of it, as before a release
+check: test lint build fuzz mutants real ## all of it, as before a release
 	$(call each,go mod tidy -diff)
 
 $(LINT):
