@@ -1,11 +1,14 @@
 package strata
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
+
+var errParseKey = errors.New("strata: ParseKey panicked")
 
 // follow is told by the bus what other instances have dropped, one event at a
 // time.
@@ -34,7 +37,7 @@ func (c *Cache[K, V]) hear(m *remote.Message) {
 		c.disownHeard()
 		return
 	}
-	key, err := c.o.Remote.ParseKey(m.Key)
+	key, err := c.parseKey(m.Key)
 	if err != nil {
 		c.counts.unheard.Add(1)
 		return // a key that this instance cannot have
@@ -66,6 +69,13 @@ func (c *Cache[K, V]) silent() {
 		c.silence = time.AfterFunc(UnconfirmedTTL, c.disown)
 		c.o.Logger.Warn("strata: bus is silent", slog.String("cache", c.o.Name))
 	}
+}
+
+// parseKey is the user's ParseKey, whose panic must not end the bus.
+func (c *Cache[K, V]) parseKey(name string) (key K, err error) {
+	err = errParseKey // stands if it panics
+	defer c.contain("Remote.ParseKey")
+	return c.o.Remote.ParseKey(name)
 }
 
 // disownHeard disowns L1, and makes the tier look for what has been dropped

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/internal/l1"
@@ -48,14 +49,20 @@ func (c *Cache[K, V]) Expire(ctx context.Context, keys ...K) error {
 	return c.invalidate(ctx, "expire", remote.Drop{Soft: true}, keys)
 }
 
-// invalidate drops keys as how says.
-func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop, keys []K) error {
+// invalidate drops keys as how says, all of them whatever happens to some.
+func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop, keys []K) (err error) {
 	if c.closed.Load() {
 		return ErrClosed
 	}
-	if len(keys) == 0 {
-		return nil
+	for part := range slices.Chunk(keys, maxBatch) {
+		if e := c.invalidatePart(ctx, op, how, part); e != nil {
+			err = e // it counts what is pending, of the earlier parts too
+		}
 	}
+	return err
+}
+
+func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.Drop, keys []K) error {
 	drops := make([]remote.Drop, len(keys))
 	if c.o.Remote.used() {
 		for i, k := range keys {

@@ -2,6 +2,7 @@ package strata
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
@@ -27,9 +28,10 @@ func (c *Cache[K, V]) Set(ctx context.Context, key K, value V, opts ...CallOptio
 	return c.set(ctx, []write[K, V]{{key: key, value: value}}, callOf(opts))
 }
 
-// SetMany is Set for many entries, in two round trips to L2: a warm-up from a
-// source that is known to be current. The entries are independent of each
-// other; an error does not say which of them were stored.
+// SetMany is Set for many entries, in two round trips to L2 for each 500 of
+// them: a warm-up from a source that is known to be current. The entries are
+// independent of each other; it stops at the first error, which does not say
+// which of them were stored.
 func (c *Cache[K, V]) SetMany(ctx context.Context, values map[K]V, opts ...CallOption) error {
 	if len(values) == 0 {
 		return nil
@@ -38,8 +40,17 @@ func (c *Cache[K, V]) SetMany(ctx context.Context, values map[K]V, opts ...CallO
 	for k, v := range values {
 		ws = append(ws, write[K, V]{key: k, value: v})
 	}
-	return c.set(ctx, ws, callOf(opts))
+	for part := range slices.Chunk(ws, maxBatch) {
+		if err := c.set(ctx, part, callOf(opts)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// maxBatch is the number of keys in one operation on L2, so that its timeout
+// is about Redis and not about how much was asked of it.
+const maxBatch = 500
 
 // write is one entry on its way into the cache.
 type write[K comparable, V any] struct {
