@@ -51,6 +51,8 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 			think()
 		}
 		m.fence(history.Fence{Key: key}, func() error { return m.cache.Invalidate(marked, key) })
+	case n < 84:
+		m.update(marked, key, think)
 	case n < 90:
 		version := m.s.write(key)
 		think()
@@ -70,6 +72,26 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 		think()
 		m.fence(history.Fence{}, func() error { return m.cache.InvalidateAll(marked) })
 	}
+}
+
+// update makes an Update. What it promises is what an Invalidate would that is
+// called right after its write and returns when it does.
+func (m *member) update(ctx context.Context, key string, think func()) {
+	f := history.Fence{Instance: m.id, Key: key, Stores: true}
+	began := m.s.rec.Now()
+	err := m.cache.Update(ctx, key, func(context.Context) (string, error) {
+		f.Version = m.s.write(key)
+		f.Call = m.s.rec.Now()
+		think()
+		return simValue(key, f.Version), nil
+	})
+	f.Failed = err != nil
+	// Joining ends with the drop that it begins with.
+	m.s.rec.Excuse(history.Excuse{Instance: m.id, Key: key, From: began, To: m.s.rec.Now()})
+	if _, remote := errors.AsType[*strata.RemoteError](err); err != nil && !remote {
+		m.s.t.Errorf("seed %d: Update returned %v", m.s.seed, err)
+	}
+	m.s.rec.Fence(f)
 }
 
 // fence makes a call that makes old values go.

@@ -188,7 +188,8 @@ func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 		refused, err = t.tier.Put(ctx, p)
 		t.lost(p[0].Key, p[0].Lease)
 		if ctx.Value(fenceKey{}) != nil {
-			t.excuse(p[0].Key) // a Set takes the lease of whoever loads
+			t.excuse(p[0].Key)  // a Set takes the lease of whoever loads
+			t.dropped(p[0].Key) // and is announced like a drop
 		}
 		t.look(ctx, p[0].Key)
 		return err

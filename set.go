@@ -195,5 +195,23 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 		ws[at[i]].keep, ws[at[i]].late = false, true
 		c.counts.remoteRefused.Add(1)
 	}
-	return nil
+	return c.announcePuts(ctx, op, ws)
+}
+
+// announcePuts tells other instances that ws are stored: what they have loaded
+// since the drops is older. A Tier that announces has done so.
+func (c *Cache[K, V]) announcePuts(ctx context.Context, op string, ws []write[K, V]) error {
+	if c.bus == nil || c.can.announce {
+		return nil
+	}
+	drops := make([]remote.Drop, len(ws))
+	for i := range ws {
+		drops[i].Key = ws[i].name
+	}
+	err := c.bus.Publish(ctx, c.messages(drops))
+	if err == nil {
+		return nil
+	}
+	c.retry.Add(drops)
+	return &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
 }

@@ -16,20 +16,23 @@ import (
 // changed all the same. It returns *RemoteError if L2 did not confirm: write
 // has run, and the key is dropped as after an Invalidate that was not
 // confirmed. On a closed cache it returns ErrClosed and write has not run.
-func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.Context) (V, error), opts ...CallOption) error {
+func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.Context) (V, error), opts ...CallOption) (err error) {
 	if c.closed.Load() {
 		return ErrClosed
 	}
 	u := update[K, V]{c: c, call: callOf(opts)}
 	u.key, u.stamp = key, c.trust.Load()
-	var err error
 	if u.right, err = c.flights.Begin(key); err != nil {
 		return ErrClosed
 	}
 	// Also if write or a callback panics: drop again if nothing was stored,
 	// and end the write in L1.
 	defer func() { c.finish(&u.write, u.stored) }()
-	defer u.undo(ctx)
+	defer func() {
+		if e := u.undo(ctx); err == nil {
+			err = e
+		}
+	}()
 	unconfirmed := u.begin(ctx)
 	if u.value, err = write(ctx); err != nil {
 		return err
@@ -77,11 +80,11 @@ func (u *update[K, V]) end(ctx context.Context) error {
 }
 
 // undo drops the key again if nothing was stored: others may have loaded it
-// while the origin changed.
-func (u *update[K, V]) undo(ctx context.Context) {
+// while the origin changed, and stored that.
+func (u *update[K, V]) undo(ctx context.Context) error {
 	if u.stored || !u.c.o.Remote.used() {
-		return
+		return nil
 	}
-	// What is not confirmed is tried again; there is no more to say of it.
-	_, _ = u.c.drop(context.WithoutCancel(ctx), "update", []remote.Drop{{Key: u.name}})
+	_, err := u.c.drop(context.WithoutCancel(ctx), "update", []remote.Drop{{Key: u.name}})
+	return err
 }

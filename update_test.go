@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,6 +162,65 @@ func TestHoldKeepsLoadsFromBeingStored(t *testing.T) {
 		}
 		if o.loads.Load() != 2 || c.Len() != 0 {
 			t.Errorf("%d loads, %d entries; want 2, 0", o.loads.Load(), c.Len())
+		}
+	})
+}
+
+func TestWhatWasLoadedDuringAnUpdateIsDroppedEverywhere(t *testing.T) {
+	for _, announces := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			s := newShared()
+			tier := func(o *strata.Options[string, int64]) {
+				if !announces {
+					o.Remote.Tier = mute{stratatest.NewTier()}
+				}
+			}
+			var shared remote.Tier
+			a := instance(t, s, tier, func(o *strata.Options[string, int64]) { shared = o.Remote.Tier })
+			b := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = shared })
+			o := &origin{}
+			err := a.Update(t.Context(), "k", func(context.Context) (int64, error) {
+				synctest.Wait()            // b has heard of the drop
+				mustGet(t, b, "k", o.load) // the value from before the write, kept in b
+				o.value.Store(1)
+				return 1, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if v := mustGet(t, b, "k", o.load); v != 1 {
+				t.Errorf("announcing tier %v: the other instance serves %d, want 1", announces, v)
+			}
+		})
+	}
+}
+
+func TestUpdateThatWasOvertakenSaysSoIfItCannotDrop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		var down atomic.Bool
+		a := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = failing(s.tier, "Drop", &down) })
+		b := instance[string, int64](t, s)
+		o := &origin{}
+		err := a.Update(t.Context(), "k", func(context.Context) (int64, error) {
+			if err := b.Invalidate(t.Context(), "k"); err != nil { // takes the token
+				t.Error(err)
+			}
+			mustGet(t, b, "k", o.load)
+			o.value.Store(1)
+			down.Store(true)
+			return 1, nil
+		})
+		var remoteErr *strata.RemoteError
+		if !errors.As(err, &remoteErr) || remoteErr.Pending != 1 {
+			t.Errorf("got %v: the old value is in L2, and nobody was told", err)
+		}
+		down.Store(false)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if v := mustGet(t, b, "k", o.load); v != 1 {
+			t.Errorf("got %d, want 1", v)
 		}
 	})
 }

@@ -89,7 +89,8 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 		}
 	}
 	if len(puts) == 1 {
-		n, err := t.c.Eval(ctx, t.scripts.put, []string{t.names.Entry(puts[0].Key)}, t.putArgs(&puts[0])...).Int()
+		keys, args := t.putArgs(&puts[0])
+		n, err := t.c.Eval(ctx, t.scripts.put, keys, args...).Int()
 		if err == nil && n == 0 {
 			refused = []int{0}
 		}
@@ -97,7 +98,8 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 	}
 	p := t.c.Pipeline()
 	for i := range puts {
-		p.Eval(t.scripts.put, []string{t.names.Entry(puts[i].Key)}, t.putArgs(&puts[i])...)
+		keys, args := t.putArgs(&puts[i])
+		p.Eval(t.scripts.put, keys, args...)
 	}
 	replies, err := p.Do(ctx)
 	if err != nil {
@@ -115,8 +117,12 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 	return refused, ctx.Err()
 }
 
-func (t *Tier) putArgs(p *remote.Put) []any {
-	return []any{t.names.Schema, layout.Hex(p.Lease.Token), p.Lease.Word, millis(p.Fresh), millis(p.Left), p.Data}
+func (t *Tier) putArgs(p *remote.Put) (keys []string, args []any) {
+	return []string{t.names.Entry(p.Key), t.names.Lane(p.Key)},
+		[]any{
+			t.names.Schema, layout.Hex(p.Lease.Token), p.Lease.Word, millis(p.Fresh), millis(p.Left), p.Data,
+			t.names.Channel, t.names.DropHead(p.Key, false), p.Key,
+		}
 }
 
 // maxValue is the largest value that the client would read back.

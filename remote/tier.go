@@ -176,7 +176,9 @@ type Renewer interface {
 }
 
 // Announcer is a Tier that announces its drops on the bus itself, in the same
-// step. The cache then does not publish them again.
+// step, and so each Put under a token as a drop of its key: what others have
+// loaded since the token was given is older. The cache then does not publish
+// them again.
 type Announcer interface {
 	Announces() bool
 }

@@ -327,6 +327,17 @@ func TestAnnouncerKitFindsMutants(t *testing.T) {
 			}
 		}
 	}
+	first := func(f func(remote.Event)) func(remote.Event) {
+		heard := map[string]bool{}
+		return func(e remote.Event) {
+			e.Messages = slices.DeleteFunc(e.Messages, func(m remote.Message) bool {
+				again := heard[m.Key]
+				heard[m.Key] = true
+				return again
+			})
+			f(e)
+		}
+	}
 	mutations := []struct {
 		name, check string
 		hear        func(func(remote.Event)) func(remote.Event)
@@ -335,6 +346,7 @@ func TestAnnouncerKitFindsMutants(t *testing.T) {
 		{name: "soft drops are not told", check: "EveryDropIsAnnounced", hear: drop(remote.Expired)},
 		{name: "all drops are hard", check: "EveryDropIsAnnounced", hear: change(func(m *remote.Message) { m.Kind = remote.Dropped })},
 		{name: "nobody dropped", check: "EveryDropIsAnnounced", hear: change(func(m *remote.Message) { m.From = 0 })},
+		{name: "only the drop is told", check: "PutByTokenIsAnnounced", hear: first},
 		{name: "announced first", check: "MessageMeansTheDropHasHappened", eager: true},
 		{name: "holes", check: "LanesHaveNoHoles", hear: change(func(m *remote.Message) { m.Seq *= 2 })},
 		{name: "a lane per message", check: "LanesHaveNoHoles", hear: change(func(m *remote.Message) { m.Lane = uint16(m.Seq) })},

@@ -29,6 +29,7 @@ type announceCheck = check[*announceView]
 func announceChecks() []announceCheck {
 	return []announceCheck{
 		{"EveryDropIsAnnounced", checkDropIsAnnounced},
+		{"PutByTokenIsAnnounced", checkPutByTokenIsAnnounced},
 		{"MessageMeansTheDropHasHappened", checkMessageMeansDropped},
 		{"LanesHaveNoHoles", checkLanesHaveNoHoles},
 		{"DropAllIsAnnounced", checkDropAllIsAnnounced},
@@ -86,6 +87,20 @@ func checkDropIsAnnounced(v *announceView) {
 	}
 	v.stranger().drop(remote.Drop{Key: "theirs"})
 	v.fill("filled", "value")
+	v.drop(remote.Drop{Key: "mine"})
+	v.hears(remote.Dropped, "mine")
+}
+
+// checkPutByTokenIsAnnounced: what others have loaded between the drop and the
+// put must not stay in their L1.
+func checkPutByTokenIsAnnounced(v *announceView) {
+	lease := v.drop(remote.Drop{Key: "k", Token: long})
+	v.hears(remote.Dropped, "k")
+	v.fill("k", "loaded meanwhile")
+	v.stores("k", "written", lease)
+	v.hears(remote.Dropped, "k")
+	v.holdsFresh("k", "written")
+	v.fill("filled", "value") // under a lease: nobody has anything older
 	v.drop(remote.Drop{Key: "mine"})
 	v.hears(remote.Dropped, "mine")
 }

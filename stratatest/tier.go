@@ -132,14 +132,20 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 	}
 	now, unlock := t.lock()
 	defer unlock()
+	var messages []remote.Message
 	for i, put := range p {
 		r := t.record(put.Key)
+		written := r.token.is(put.Lease.Token, now)
 		if !r.consume(t.space.Schema, put.Lease.Token, now) {
 			refused = append(refused, i)
 			continue
 		}
 		r.slots[t.space.Schema] = newSlot(put, now)
+		if written {
+			messages = append(messages, t.message(remote.Dropped, put.Key))
+		}
 	}
+	t.announce(messages)
 	return refused, nil
 }
 

@@ -1,5 +1,7 @@
--- Stores a value under a lease, or under the token of a drop.
--- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 word, 4 fresh in ms, 5 left in ms, 6 value.
+-- Stores a value under a lease, or under the token of a drop. The latter is
+-- announced: what others have loaded since the drop is older.
+-- KEYS: 1 entry, 2 lane. ARGV: 1 schema, 2 token, 3 word, 4 fresh in ms, 5 left in ms, 6 value,
+-- 7 channel, 8 head of the message, 9 key.
 -- Returns 1 if stored, 0 if the right was gone.
 local schema, token, word = ARGV[1], ARGV[2], ARGV[3]
 local fresh, left = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -10,6 +12,8 @@ local f = redis.call('HMGET', KEYS[1], 'l' .. schema, 't', 'h')
 local dropToken, till = string.match(f[2] or '', '^(%x+) (%d+)$')
 if dropToken == token and tonumber(till) > now then
   redis.call('HDEL', KEYS[1], 't')
+  local seq = redis.call('HINCRBY', KEYS[2], 'c', 1)
+  redis.call('PUBLISH', ARGV[7], ARGV[8] .. string.format('%d', seq) .. ' ' .. ARGV[9])
 elseif string.match(f[1] or '', '^(%x+) ') ~= token or tonumber(f[3] or 0) > now then
   return 0
 end
