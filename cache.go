@@ -158,7 +158,7 @@ func (c *Cache[K, V]) memoryTTL() time.Duration {
 	if ttl == 0 {
 		ttl = NoExpiry
 	}
-	if c.tier != nil && !c.heard.Load() {
+	if c.o.Remote.used() && !c.heard.Load() {
 		ttl = min(ttl, UnconfirmedTTL)
 	}
 	return c.jittered(ttl)

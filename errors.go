@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -33,7 +34,7 @@ var (
 	// Options name a Loader.
 	ErrNoLoader = errors.New("strata: no loader")
 
-	errLoadTimeout = errors.New("strata: load took longer than Limits.HardTimeout")
+	errLoadTimeout = fmt.Errorf("strata: load took longer than Limits.HardTimeout: %w", context.DeadlineExceeded)
 )
 
 // LoadPanicError is returned to every caller of a load whose Loader panicked.

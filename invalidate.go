@@ -11,9 +11,6 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// errNoDropAll is the cause when a tier cannot drop everything.
-var errNoDropAll = errors.New("the tier cannot drop everything at once")
-
 // doubtFor is how long a drop that has ended without an answer may still be
 // carried out.
 const doubtFor = time.Minute
@@ -33,8 +30,8 @@ func (c *Cache[K, V]) Invalidate(ctx context.Context, keys ...K) error {
 
 // InvalidateHold is Invalidate for an origin that is read from replicas which
 // lag behind: for d afterwards callers still get what they load, but it is
-// kept nowhere. A Set ends nothing of that, but is kept itself. d must be
-// positive.
+// kept nowhere. A Set ends nothing of that, but is kept itself. Without an L2
+// the hold is this instance's alone. d must be positive.
 func (c *Cache[K, V]) InvalidateHold(ctx context.Context, d time.Duration, keys ...K) error {
 	if d <= 0 {
 		return fmt.Errorf("strata: invalidate: hold of %v is not positive", d)
@@ -92,11 +89,30 @@ func (c *Cache[K, V]) drop(ctx context.Context, op string, drops []remote.Drop) 
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
 	leases, err := c.dropOnce(ctx, drops)
-	if err == nil {
+	switch {
+	case err == nil:
 		return leases, nil
+	case !errors.Is(err, remote.ErrKeyTooLong):
+		c.retry.Add(drops)
+	case len(drops) > 1:
+		return c.dropEach(ctx, op, drops)
 	}
-	c.retry.Add(drops)
 	return nil, &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
+}
+
+// dropEach drops one key at a time, so that one that L2 cannot hold, and for
+// which there is nothing to try again, keeps none of the others.
+func (c *Cache[K, V]) dropEach(ctx context.Context, op string, drops []remote.Drop) (leases []remote.Lease, err error) {
+	leases = make([]remote.Lease, len(drops))
+	for i := range drops {
+		l, e := c.drop(ctx, op, drops[i:i+1])
+		if e != nil {
+			err = e
+		} else if len(l) > 0 {
+			leases[i] = l[0]
+		}
+	}
+	return leases, err
 }
 
 // dropOnce is one attempt at a drop.
@@ -169,9 +185,6 @@ func (c *Cache[K, V]) dropAllRemote(ctx context.Context) error {
 		return nil
 	}
 	const op = "invalidate all"
-	if c.tier != nil && c.can.dropAll == nil {
-		return &RemoteError{Op: op, Err: errNoDropAll}
-	}
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
 	err := c.dropAllOnce(ctx)
@@ -185,9 +198,6 @@ func (c *Cache[K, V]) dropAllRemote(ctx context.Context) error {
 // dropAllOnce is one attempt at a drop of everything.
 func (c *Cache[K, V]) dropAllOnce(ctx context.Context) error {
 	if c.tier != nil {
-		if c.can.dropAll == nil {
-			return errNoDropAll
-		}
 		err := c.can.dropAll.DropAll(ctx)
 		c.remoteResult("drop all", err)
 		if err != nil {

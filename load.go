@@ -5,6 +5,8 @@ import (
 	"errors"
 	"runtime/debug"
 	"time"
+
+	"github.com/strata-cache/strata/internal/flight"
 )
 
 // runLoader runs the Loader and makes what it does the result. It returns
@@ -24,6 +26,9 @@ func (a *attempt[K, V]) runLoader() {
 		}
 	}()
 	v, err := a.load(ctx, a.f.Key)
+	if err != nil && errors.Is(context.Cause(a.ctx), flight.ErrClosed) {
+		err = ErrClosed // what callers get who notice the end themselves
+	}
 	a.res.Value, a.res.Err = v, err
 }
 

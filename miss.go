@@ -89,8 +89,10 @@ type attempt[K comparable, V any] struct {
 	held  *V        // a stale value, for Previous and for when the load fails
 	id    remote.ID // of held, if L2 holds it
 	entry *l1.Entry[K, V]
-	end   end
-	res   flight.Result[V]
+
+	brought bool // the Loader has brought a value
+	end     end
+	res     flight.Result[V]
 }
 
 // end says how a flight got its result.
@@ -121,7 +123,7 @@ func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (land
 	defer a.recovered()
 	landed = a.look()
 	ended = false
-	if ctx.Err() != nil && !landed {
+	if over(ctx) && !landed {
 		*a = attempt[K, V]{c: a.c, load: a.load, call: a.call, again: true}
 	}
 	return landed
@@ -164,7 +166,7 @@ func (a *attempt[K, V]) look() bool {
 			return true
 		}
 	}
-	if a.load == nil && a.ctx.Err() == nil {
+	if a.load == nil && !over(a.ctx) {
 		a.end = endAbsent
 		return true
 	}
@@ -206,20 +208,32 @@ func (a *attempt[K, V]) recovered() {
 // wakes the callers, and tells whoever wants to know.
 func (a *attempt[K, V]) land() {
 	c := a.c
-	a.giveBack()
 	var removed []l1.Removed[K, V]
 	var insert func()
+	defer func() { // also when a callback panics or ends the goroutine
+		stored, callers := c.flights.Land(a.f, a.res, insert)
+		defer a.count(stored, callers)
+		c.memory.Notify(removed)
+	}()
+	defer c.contain("Tier.Release")
+	a.giveBack()
 	switch {
-	case errors.Is(a.res.Err, ErrNotFound):
-		insert = func() { c.memory.Delete(a.f.Key) }
 	case a.entry != nil:
+		insert = func() { c.memory.Delete(a.f.Key) } // unless it can be weighed
 		if weight, ok := c.weigh(a.f.Key, a.entry.Value); ok {
 			insert = func() { removed, _ = c.memory.Set(a.entry, weight) }
 		}
+	case a.brought, isAnswer(a.res.Err, ErrNotFound):
+		// The origin's word is newer than what is held, and not to be kept.
+		insert = func() { c.memory.Delete(a.f.Key) }
 	}
-	stored, callers := c.flights.Land(a.f, a.res, insert)
-	c.memory.Notify(removed)
-	a.count(stored, callers)
+}
+
+// isAnswer reports whether err is the Loader's answer target. A panic is no
+// answer, whatever it wraps.
+func isAnswer(err, target error) bool {
+	var p *LoadPanicError
+	return errors.Is(err, target) && !errors.As(err, &p)
 }
 
 // count adds the flight to the numbers.

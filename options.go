@@ -95,8 +95,10 @@ type Memory[K comparable, V any] struct {
 
 // Limits bound loads.
 type Limits struct {
-	// HardTimeout ends a load: its context is cancelled and its callers get
-	// an error that wraps context.DeadlineExceeded when the Loader returns.
+	// HardTimeout ends a load: its context is cancelled, and its callers get
+	// what the Loader then returns, usually an error that wraps
+	// context.DeadlineExceeded. A Loader that brings a value all the same has
+	// loaded it.
 	// 0 means DefaultHardTimeout, a negative value none.
 	HardTimeout time.Duration
 
@@ -108,7 +110,8 @@ type Limits struct {
 
 // Remote configures L2.
 type Remote[K comparable, V any] struct {
-	// Tier is the store that instances share. Nil means no L2.
+	// Tier is the store that instances share. Nil means no L2. It must be a
+	// remote.AllDropper: what cannot be dropped key by key is dropped whole.
 	Tier remote.Tier
 
 	// Bus tells instances of each other's invalidations. Without it an
@@ -238,6 +241,9 @@ func (r *Remote[K, V]) fill() (errs []error) {
 	}
 	if r.Codec == nil {
 		r.Codec = defaultCodec[V]()
+	}
+	if _, ok := r.Tier.(remote.AllDropper); !ok && r.Tier != nil {
+		errs = append(errs, errors.New("strata: options: Remote.Tier: cannot drop everything at once (remote.AllDropper)"))
 	}
 	if c, ok := r.Codec.(codec.Checker); ok {
 		if err := c.Check(); err != nil {

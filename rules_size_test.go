@@ -162,9 +162,9 @@ func nesting(root ast.Node, depth int) int {
 
 func checkPackageSize(files []source) (all []finding) {
 	for dir, pkg := range byPackage(files) {
-		limit, lines := maxPackageFiles, 0
+		limit, most, lines := maxPackageFiles, maxPackageLines, 0
 		if dir == "." {
-			limit = maxRootFiles
+			limit, most = maxRootFiles, maxRootLines
 		}
 		for _, s := range pkg {
 			lines += s.lines
@@ -172,8 +172,8 @@ func checkPackageSize(files []source) (all []finding) {
 		if len(pkg) > limit {
 			all = append(all, found(dir, "package %s: %d files, at most %d", dir, len(pkg), limit))
 		}
-		if lines > maxPackageLines {
-			all = append(all, found(dir, "package %s: %d lines, at most %d", dir, lines, maxPackageLines))
+		if lines > most {
+			all = append(all, found(dir, "package %s: %d lines, at most %d", dir, lines, most))
 		}
 	}
 	return all

@@ -43,8 +43,9 @@ const (
 	maxPackageFiles  = 12
 	maxRootFiles     = 24
 	maxPackageLines  = 2500
-	maxExportedTypes = 25 // of the root package
-	maxInterfaces    = 6  // of the root package
+	maxRootLines     = 3500 // it may have twice the files
+	maxExportedTypes = 25   // of the root package
+	maxInterfaces    = 6    // of the root package
 	maxOptionsFields = 25
 )
 

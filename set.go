@@ -170,7 +170,7 @@ func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) error {
 // kept in L1 either: somebody else was there later.
 func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leases []remote.Lease) error {
 	if c.tier == nil {
-		return nil
+		return c.announcePuts(ctx, op, ws)
 	}
 	puts := make([]remote.Put, 0, len(ws))
 	at := make([]int, 0, len(ws))

@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"math"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,8 @@ type Stats struct {
 
 	// CallbackPanics counts panics of hooks and weighers.
 	CallbackPanics uint64
-	// EncodeErrors counts values that the Codec refused: they are not in L2.
+	// EncodeErrors counts values that the Codec refused, or that are too large
+	// for L2: they are not there.
 	EncodeErrors uint64
 }
 
@@ -130,7 +132,7 @@ func (h Histogram) Count() (n uint64) {
 // not exceed: the upper end of its bucket, so up to twice the exact one. It is
 // zero for an empty histogram.
 func (h Histogram) Quantile(q float64) time.Duration {
-	rank := uint64(q * float64(h.Count()))
+	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(h.Count())))
 	var seen uint64
 	for i, b := range h.Buckets {
 		if seen += b; b > 0 && seen >= rank {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -19,12 +20,12 @@ func (a *attempt[K, V]) store() {
 	err := a.res.Err
 	switch {
 	case err == nil:
-		a.res.Found = true
+		a.res.Found, a.brought = true, true
 		a.keep(a.res.Value)
-	case errors.Is(err, ErrNotFound):
+	case isAnswer(err, ErrNotFound):
 		a.forget()
 	case a.held == nil:
-	case errors.Is(err, ErrNotModified):
+	case isAnswer(err, ErrNotModified):
 		a.res = flight.Result[V]{Value: *a.held, Found: true}
 		a.keepHeld()
 	default:
@@ -49,6 +50,8 @@ func (a *attempt[K, V]) keep(v V) {
 	if a.noKeep || left <= 0 {
 		return
 	}
+	// The life counts from the end of the load, however slow L2 is.
+	dead := l1.After(a.c.memory.Now(), left)
 	id := remote.ID(0)
 	if token := a.lease.Token; token != 0 {
 		if a.put(v, left) {
@@ -57,6 +60,8 @@ func (a *attempt[K, V]) keep(v V) {
 		id = remote.ID(token)
 	}
 	a.entry = a.c.entry(a.f.Key, v, left, a.f.Stamp, id)
+	a.entry.Dead = min(a.entry.Dead, dead)
+	a.entry.Soon, a.entry.Fresh = a.entry.Dead, a.entry.Dead
 }
 
 // put stores v in L2. refused means that the key was dropped, or the lease
@@ -71,6 +76,10 @@ func (a *attempt[K, V]) put(v V, left time.Duration) (refused bool) {
 	defer cancel()
 	left = min(left, maxRemoteLife)
 	no, err := a.c.tier.Put(ctx, []remote.Put{{Key: a.name, Data: data, Fresh: left, Left: left, Lease: a.lease}})
+	if errors.Is(err, remote.ErrValueTooLarge) {
+		a.c.counts.encodeErrors.Add(1)
+		return false // nothing was sent: the lease is given back
+	}
 	if !a.answered("put", err) {
 		return false
 	}

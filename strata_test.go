@@ -319,11 +319,11 @@ func TestManySetsAtOnceLeaveAnEntry(t *testing.T) {
 func TestInvalidateFencesRunningLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache[string, int64](t)
-		o := &origin{takes: time.Second}
-		o.value.Store(1)
+		slow, o := &origin{takes: 2 * time.Second}, &origin{takes: time.Second}
+		slow.value.Store(1)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if v := mustGet(t, c, "k", o.load); v != 1 {
+			if v := mustGet(t, c, "k", slow.load); v != 1 {
 				t.Errorf("caller from before got %d, want 1", v)
 			}
 		})

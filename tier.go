@@ -193,7 +193,7 @@ func (a *attempt[K, V]) opContext() (context.Context, context.CancelFunc) {
 // answered reports whether L2 has answered. If it has not, this flight leaves
 // L2 alone from now on: a dead L2 costs a miss one timeout, not one per step.
 func (a *attempt[K, V]) answered(op string, err error) bool {
-	if err != nil && a.ctx.Err() != nil {
+	if err != nil && over(a.ctx) {
 		a.down = true // it was us who hung up
 		return false
 	}
@@ -219,4 +219,11 @@ func (c *Cache[K, V]) remoteResult(op string, err error) {
 		defer c.contain("Hooks.RemoteError")
 		hook(RemoteErrorEvent{Cache: c.o.Name, Op: op, Err: err})
 	}
+}
+
+// over reports whether ctx has ended or its deadline has passed: a connection
+// may notice that first.
+func over(ctx context.Context) bool {
+	d, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !time.Now().Before(d)
 }

@@ -50,6 +50,7 @@ type update[K comparable, V any] struct {
 	call   call
 	leases []remote.Lease
 	stored bool
+	named  bool // Key has answered
 }
 
 // begin drops the key with a token that is good for as long as a load may
@@ -59,7 +60,8 @@ func (u *update[K, V]) begin(ctx context.Context) error {
 		return nil
 	}
 	u.name = u.c.o.Remote.Key(u.key)
-	d := max(u.c.o.Limits.HardTimeout, DefaultHardTimeout) + tokenLife
+	u.named = true
+	d := min(max(u.c.o.Limits.HardTimeout, DefaultHardTimeout), maxRemoteLife) + tokenLife
 	var err error
 	u.leases, err = u.c.drop(ctx, "update", []remote.Drop{{Key: u.name, Token: d}})
 	return err
@@ -75,14 +77,14 @@ func (u *update[K, V]) end(ctx context.Context) error {
 		return err
 	}
 	u.keep = ws[0].keep
-	u.stored = !ws[0].late
+	u.stored = !ws[0].late && u.left > 0
 	return nil
 }
 
 // undo drops the key again if nothing was stored: others may have loaded it
 // while the origin changed, and stored that.
 func (u *update[K, V]) undo(ctx context.Context) error {
-	if u.stored || !u.c.o.Remote.used() {
+	if u.stored || !u.named {
 		return nil
 	}
 	_, err := u.c.drop(context.WithoutCancel(ctx), "update", []remote.Drop{{Key: u.name}})

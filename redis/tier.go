@@ -54,6 +54,7 @@ func (t *Tier) Bind(s remote.Space) remote.Tier { return t.bind(s) }
 func (t *Tier) bind(s remote.Space) *Tier {
 	b := *t
 	b.space = s
+	b.foreign = new(atomic.Uint64)
 	b.word = t.words.of(s.Name)
 	b.names = layout.NewNames(s)
 	return &b
@@ -82,7 +83,7 @@ func newScripts() *scripts {
 func (t *Tier) Announces() bool { return true }
 
 // Foreign is the number of values that were there but not readable as an
-// entry. The count is shared by all parts of the tier.
+// entry, as this part of the tier has met them.
 func (t *Tier) Foreign() uint64 { return t.foreign.Load() }
 
 func tooLong(key string) error {
@@ -143,7 +144,7 @@ func (t *Tier) getMany(ctx context.Context, keys []string, ask bool, w *word) ([
 	p := t.c.Pipeline()
 	sent := time.Now()
 	if ask {
-		p.Eval(t.scripts.word, []string{t.names.Word}, layout.Hex(newToken()))
+		p.Eval(t.scripts.word, []string{t.names.Word}, t.wordArgs()...)
 	}
 	for _, k := range keys {
 		p.Add("HMGET", t.names.Entry(k), t.names.Value, t.names.State)

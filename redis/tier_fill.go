@@ -71,10 +71,14 @@ func (t *Tier) acquired(r Reply, token uint64, w *word) (h remote.Held, l remote
 	return h, l, nil
 }
 
-// clean removes what is not an entry from where one is to be.
-func (t *Tier) clean(ctx context.Context, entry string) error {
-	t.foreign.Add(1)
-	return t.c.Eval(ctx, t.scripts.clean, []string{entry}).Err()
+// clean removes from keys what is none of ours.
+func (t *Tier) clean(ctx context.Context, keys ...string) error {
+	for _, k := range keys {
+		if err := t.c.Eval(ctx, t.scripts.clean, []string{k}).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Put stores values under their leases or tokens. It returns an error when any
@@ -180,7 +184,7 @@ func (t *Tier) dropped(ctx context.Context, d *remote.Drop, token uint64, r Repl
 	if !wrongType(r.Err()) {
 		return r.Err()
 	}
-	if err := t.clean(ctx, t.names.Entry(d.Key)); err != nil {
+	if err := t.clean(ctx, t.names.Entry(d.Key), t.names.Lane(d.Key)); err != nil {
 		return err
 	}
 	keys, args := t.dropArgs(d, token)

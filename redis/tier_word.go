@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,6 +99,16 @@ func (h *wordHolder) keep(w *word) {
 	}
 }
 
+// wordArgs are a nonce and, if a word is known, its epoch and count.
+func (t *Tier) wordArgs() []any {
+	args := []any{layout.Hex(newToken())}
+	if w := t.word.word.Load(); w != nil {
+		epoch, count, _ := strings.Cut(w.text, ".")
+		args = append(args, epoch, count)
+	}
+	return args
+}
+
 // current returns a word that is young enough, asking for it if need be.
 func (t *Tier) current(ctx context.Context) (*word, error) {
 	ask, w := t.word.due(time.Now())
@@ -105,8 +116,11 @@ func (t *Tier) current(ctx context.Context) (*word, error) {
 		return w, nil
 	}
 	sent := time.Now()
-	w, err := parseWord(t.c.Eval(ctx, t.scripts.word, []string{t.names.Word}, layout.Hex(newToken())), sent)
+	w, err := parseWord(t.c.Eval(ctx, t.scripts.word, []string{t.names.Word}, t.wordArgs()...), sent)
 	t.word.asked(w)
+	if wrongType(err) { // somebody else's: the next question makes a new one
+		_ = t.clean(ctx, t.names.Word)
+	}
 	return w, err
 }
 

@@ -128,7 +128,10 @@ func settle[V any](t *testing.T, c codec.Codec[V], data []byte) {
 	if err != nil {
 		t.Fatalf("%x decodes to %+v, which encodes to %x: %v", data, v, again, err)
 	}
-	if third, err := c.Append(nil, w); err != nil || len(third) != len(again) {
+	// A map has no order, and what is behind an interface is described where it
+	// first comes: the length may differ then.
+	_, open := any(v).(holder)
+	if third, err := c.Append(nil, w); err != nil || !open && len(third) != len(again) {
 		t.Fatalf("%x changes from one round trip to the next (%v)", data, err)
 	}
 }

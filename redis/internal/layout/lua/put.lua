@@ -22,6 +22,17 @@ if left <= 0 then
   redis.call('HDEL', KEYS[1], 'v' .. schema, 's' .. schema)
   return 1
 end
+-- Values of other types that are over would live on with the key.
+if redis.call('HLEN', KEYS[1]) > 3 then
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(field, 1, 1) == 's' then
+      local over = tonumber(string.match(redis.call('HGET', KEYS[1], field), '^%d+ (%d+) ') or 0)
+      if over <= now then
+        redis.call('HDEL', KEYS[1], field, 'v' .. string.sub(field, 2))
+      end
+    end
+  end
+end
 local state = string.format('%d %d ', now + fresh, now + left) .. token .. ' ' .. word
 redis.call('HSET', KEYS[1], 'v' .. schema, ARGV[6], 's' .. schema, state)
 if redis.call('PTTL', KEYS[1]) < left then
