@@ -1,7 +1,6 @@
 // Package strata is a cache layer for services: it answers a read from the
-// memory of the process (L1), else from Redis or memcached (L2, shared by all
-// instances), else by running your loader once, however many callers and
-// instances ask.
+// memory of the process (L1), else from Redis (L2, shared by all instances),
+// else by running your loader once, however many callers and instances ask.
 //
 //	users, err := strata.New(strata.Options[string, User]{
 //		Name:   "users",

@@ -46,9 +46,10 @@ type LoadPanicError struct {
 	Stack []byte
 }
 
-// Error names the panic's value without the stack.
+// Error names the type of the panic's value. The value itself may hold what
+// does not belong in a log.
 func (e *LoadPanicError) Error() string {
-	return fmt.Sprintf("strata: loader panicked: %v", e.Value)
+	return fmt.Sprintf("strata: loader panicked with a value of type %T", e.Value)
 }
 
 // Unwrap returns the panic's value if it is an error.
@@ -62,7 +63,8 @@ func (e *LoadPanicError) Unwrap() error {
 // background until L2 confirms or the process ends; until then other instances
 // may serve what was to be dropped.
 type RemoteError struct {
-	// Op is the call: "set", "invalidate", "expire" or "invalidate all".
+	// Op is the call: "set", "update", "invalidate", "expire" or "invalidate
+	// all".
 	Op string
 	// Pending is the number of drops that this cache has yet to carry out, of
 	// earlier calls too. A drop of everything counts as one.

@@ -129,7 +129,9 @@ type Remote[K comparable, V any] struct {
 	Key      func(K) string
 	ParseKey func(string) (K, error)
 
-	// Timeout bounds what L2 may add to one call. 0 means
+	// Timeout bounds each operation on L2. The first that fails ends L2's part
+	// in a load, so a dead L2 adds it once; a slow one that answers may cost a
+	// miss several operations: read, lease, store. 0 means
 	// DefaultRemoteTimeout.
 	Timeout time.Duration
 }

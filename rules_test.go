@@ -27,7 +27,7 @@ var exceptions = map[string]string{ // read-only
 // owner's Close or end waits for them. Tests and the modules bench and test,
 // where goroutines are what is tried, need no entry.
 var goroutines = map[string]string{ // read-only
-	"internal/flight/group.go": "flight.Group: Close waits for running loads and refreshes",
+	"internal/flight/group.go": "flight.Group: Close waits for running loads",
 	"redis/subscribe.go":       "redis.Subscription: Close waits for the reader, Client.Close for all subscriptions",
 	"stratatest/bus.go":        "stratatest.Bus: stop waits for the follower's goroutine",
 	"cmd/strata/demo.go":       "demoCommand.serve receives from the server before it returns",

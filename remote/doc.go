@@ -1,6 +1,6 @@
 // Package remote is the border between a cache and what its instances share:
 // a [Tier] holds sealed values, a [Bus] carries invalidations. Whoever uses
-// strata with Redis or memcached never meets this package; whoever brings
+// strata with Redis never meets this package; whoever brings
 // another store implements Tier, proves it with stratatest.TestTier, and is
 // done.
 //
