@@ -35,6 +35,8 @@ func TestParseURL(t *testing.T) {
 		{name: "no scheme", url: "localhost:6379", err: "scheme"},
 		{name: "other scheme", url: "http://secret:secret@h", err: "scheme"},
 		{name: "empty", url: "", err: "scheme"},
+		{name: "port out of range", url: "redis://u:secret@h:65536", err: "port"},
+		{name: "port zero", url: "redis://h:0", err: "port"},
 		{name: "bad port", url: "redis://u:secret@h:port", err: "cannot be parsed"},
 		{name: "slash in password", url: "redis://u:secret/x@h", err: "cannot be parsed"},
 		{name: "bad escape", url: "redis://u:secret%zz@h", err: "cannot be parsed"},

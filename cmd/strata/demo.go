@@ -33,7 +33,7 @@ type demoCommand struct {
 	MaxEntries    int           `default:"10000" help:"Most greetings in the memory of strata (${default})." placeholder:"N"`
 
 	Cardinality int           `default:"10000" help:"Number of different URLs (${default})." placeholder:"N"`
-	Group       int           `default:"100" help:"Requests for the same URL that start at once (${default})." placeholder:"N"`
+	Group       int           `default:"100" help:"Requests for the same URL that start at once (${default}). With 1 nothing is shared, and each first read pays for L2." placeholder:"N"`
 	Rate        float64       `default:"5000" help:"Requests per second, 0 for as many as are answered (${default})." placeholder:"N"`
 	Concurrency int           `default:"200" help:"Most requests under way (${default})." placeholder:"N"`
 	Duration    time.Duration `default:"5s" help:"Time of load in each mode (${default})." placeholder:"TIME"`
@@ -102,6 +102,12 @@ func (d *demoCommand) check() ([]phase, error) {
 	}
 	if d.OriginLatency < 0 || d.TTL <= 0 || d.MaxEntries <= 0 {
 		return nil, errors.New("--origin-latency must not be negative, --ttl and --max-entries must be positive")
+	}
+	if d.Cardinality == 0 || d.Group == 0 || d.Concurrency == 0 { // a default, to the load
+		return nil, errors.New("--cardinality, --group and --concurrency must be positive")
+	}
+	if d.OriginConns < -1 {
+		return nil, errors.New("--origin-conns: -1 means no bound, smaller numbers nothing")
 	}
 	phases, err := d.phases()
 	if err != nil {

@@ -67,7 +67,7 @@ func embeddedL2(ctx context.Context) (*l2, error) {
 		stopClock()
 		server.Close()
 	}
-	l, err := dialL2(ctx, "redis://"+server.Addr(), "embedded, the Redis protocol on ")
+	l, err := dialL2(ctx, "redis://"+server.Addr(), "embedded in this process (slower than a real Redis), on ")
 	if err != nil {
 		stop()
 		return nil, err

@@ -46,6 +46,9 @@ func ParseURL(s string) (Endpoint, error) {
 		if e.Port == "" {
 			e.Port = "6379"
 		}
+		if n, err := strconv.ParseUint(e.Port, 10, 16); err != nil || n == 0 {
+			return Endpoint{}, errors.New("port is not a number from 1 to 65535")
+		}
 		db = strings.TrimPrefix(u.Path, "/")
 	case "unix":
 		if u.Host != "" || u.Path == "" {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -117,6 +118,9 @@ func ParseURL(raw string) (*url.URL, error) {
 	}
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("load: url: begins with neither http:// nor https://")
+	}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
+		return nil, errors.New("load: url: the port is not a number from 1 to 65535")
 	}
 	if u.Hostname() == "" {
 		return nil, errors.New("load: url: names no host")
