@@ -103,9 +103,6 @@ func (d *demoCommand) check() ([]phase, error) {
 	if d.OriginLatency < 0 || d.TTL <= 0 || d.MaxEntries <= 0 {
 		return nil, errors.New("--origin-latency must not be negative, --ttl and --max-entries must be positive")
 	}
-	if d.Cardinality == 0 || d.Group == 0 || d.Concurrency == 0 { // a default, to the load
-		return nil, errors.New("--cardinality, --group and --concurrency must be positive")
-	}
 	if d.OriginConns < -1 {
 		return nil, errors.New("--origin-conns: -1 means no bound, smaller numbers nothing")
 	}
@@ -113,7 +110,13 @@ func (d *demoCommand) check() ([]phase, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--modes: %w", err)
 	}
-	return phases, d.options(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}).Validate()
+	if err := d.options(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}).Validate(); err != nil {
+		return nil, err
+	}
+	if d.Cardinality == 0 || d.Group == 0 || d.Concurrency == 0 { // a default, to the load
+		return nil, errors.New("--cardinality, --group and --concurrency must be positive")
+	}
+	return phases, nil
 }
 
 // phases reads --modes. Without L2 a restarted instance has nothing to show
