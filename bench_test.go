@@ -2,8 +2,10 @@ package strata_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/memory"
@@ -50,7 +52,13 @@ func BenchmarkHit(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	type way struct {
+		name string
+		get  func(key string) int64
+	}
+	var ways []way
 	run := func(name string, get func(key string) int64) {
+		ways = append(ways, way{name, get})
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			i, sum := 0, int64(0)
@@ -73,4 +81,23 @@ func BenchmarkHit(b *testing.B) {
 		return v
 	})
 	run("get", func(k string) int64 { v, _ := c.Get(ctx, k); return v })
+
+	// The machine is not the same from one benchmark to the next: here the
+	// ways take turns, and the medians of their turns are compared.
+	b.Run("ratios", func(b *testing.B) {
+		took := make([][]float64, len(ways))
+		for b.Loop() {
+			for w := range ways {
+				start := time.Now()
+				for i := range 200_000 {
+					ways[w].get(keys[i%benchKeys])
+				}
+				took[w] = append(took[w], float64(time.Since(start)))
+			}
+		}
+		for w := range ways {
+			slices.Sort(took[w])
+			b.ReportMetric(took[w][len(took[w])/2]/took[0][len(took[0])/2], ways[w].name+"/"+ways[0].name)
+		}
+	})
 }
