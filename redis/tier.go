@@ -160,7 +160,7 @@ func (t *Tier) getMany(ctx context.Context, keys []string, ask bool, w *word) ([
 		w, err = parseWord(replies[0], sent)
 		t.word.asked(w)
 		if err != nil {
-			return nil, err
+			return nil, t.cleanWord(ctx, err)
 		}
 		replies = replies[1:]
 	}

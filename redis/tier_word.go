@@ -118,10 +118,17 @@ func (t *Tier) current(ctx context.Context) (*word, error) {
 	sent := time.Now()
 	w, err := parseWord(t.c.Eval(ctx, t.scripts.word, []string{t.names.Word}, t.wordArgs()...), sent)
 	t.word.asked(w)
-	if wrongType(err) { // somebody else's: the next question makes a new one
-		_ = t.clean(ctx, t.names.Word)
+	return w, t.cleanWord(ctx, err)
+}
+
+// cleanWord removes what is under the word's key if err says that it is
+// somebody else's: the next question makes a new one. It returns err.
+func (t *Tier) cleanWord(ctx context.Context, err error) error {
+	if wrongType(err) {
+		t.foreign.Add(1)
+		_ = t.clean(ctx, t.names.Word) // if it fails the next question does too
 	}
-	return w, err
+	return err
 }
 
 // DropAll makes everything in the space absent for all instances: for this one
