@@ -51,7 +51,7 @@ func (g *Group[K, V]) Hold(key K, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, held := s.holds[key]
-	if s.closed || held && !until.After(old.until) {
+	if s.closed || !findable(key) || held && !until.After(old.until) {
 		return
 	}
 	if held {
@@ -107,7 +107,9 @@ func (g *Group[K, V]) Begin(key K) (*Write[K], error) {
 	}
 	s.fence(key)
 	w := &Write[K]{key: key}
-	s.writes[key] = append(s.writes[key], w)
+	if findable(key) {
+		s.writes[key] = append(s.writes[key], w)
+	}
 	return w, nil
 }
 

@@ -31,6 +31,7 @@ type Flight[K comparable, V any] struct {
 	done   chan struct{} // closed when landed; nil until somebody waits
 	result Result[V]     // written before done is closed
 	kind   Kind
+	home   *shard[K, V] // a NaN hashes to another one each time
 
 	// Guarded by the mutex of the flight's shard.
 	waiters int  // callers who wait now

@@ -51,6 +51,13 @@ func NewGroup[K comparable, V any](stamp func() uint64) *Group[K, V] {
 	return g
 }
 
+// findable reports whether key equals itself. One that does not, as a NaN,
+// could never be found again in a map, nor removed from it.
+func findable[K comparable](key K) bool {
+	same := key
+	return key == same
+}
+
 func (g *Group[K, V]) shard(key K) *shard[K, V] {
 	return &g.shards[maphash.Comparable(g.seed, key)%shards]
 }
@@ -123,7 +130,7 @@ func (g *Group[K, V]) first(ctx context.Context, f *Flight[K, V], l Leader[K, V]
 // launch lets the leader go on, on a goroutine and context of the flight's own.
 func (g *Group[K, V]) launch(ctx context.Context, f *Flight[K, V], l Leader[K, V]) {
 	own, cancel := context.WithCancelCause(within(context.WithoutCancel(ctx), &f.node))
-	s := g.shard(f.Key)
+	s := f.home
 	s.mu.Lock()
 	f.ctx, f.cancel = own, cancel
 	f.await()
@@ -154,8 +161,10 @@ func (g *Group[K, V]) register(key K, kind Kind) (f *Flight[K, V], p Part) {
 		f.await()
 		return f, Joined
 	}
-	f = &Flight[K, V]{Key: key, Stamp: g.stamp(), kind: kind, waiters: 1, joined: 1}
-	s.joinable[kind][key] = f
+	f = &Flight[K, V]{Key: key, Stamp: g.stamp(), home: s, kind: kind, waiters: 1, joined: 1}
+	if findable(key) {
+		s.joinable[kind][key] = f
+	}
 	s.running[f] = struct{}{}
 	g.runs.Add(1)
 	return f, Led
@@ -184,7 +193,7 @@ func (g *Group[K, V]) wait(ctx context.Context, f *Flight[K, V]) (Result[V], err
 // leaves is cancelled, unless it is kept; it cannot be joined from then on, so
 // that nobody inherits the cancellation.
 func (g *Group[K, V]) leave(f *Flight[K, V]) {
-	s := g.shard(f.Key)
+	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.waiters--; f.waiters > 0 || f.kept {
@@ -206,7 +215,7 @@ func (s *shard[K, V]) detach(f *Flight[K, V]) {
 // Keep makes f go on when every caller leaves: others depend on it by now. It
 // reports false if it is too late for that.
 func (g *Group[K, V]) Keep(f *Flight[K, V]) bool {
-	s := g.shard(f.Key)
+	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.waiters == 0 {
@@ -221,7 +230,7 @@ func (g *Group[K, V]) Keep(f *Flight[K, V]) bool {
 // wait or call back. Land reports whether insert was called, and how many
 // callers f had.
 func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored bool, callers int) {
-	s := g.shard(f.Key)
+	s := f.home
 	s.mu.Lock()
 	if stored = insert != nil && !f.fenced && !s.onHold(f.Key); stored {
 		insert()
@@ -239,7 +248,7 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 
 // Fenced reports whether f has lost the right to store.
 func (g *Group[K, V]) Fenced(f *Flight[K, V]) bool {
-	s := g.shard(f.Key)
+	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return f.fenced

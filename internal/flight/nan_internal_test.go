@@ -1,0 +1,33 @@
+package flight
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestKeysThatEqualNothingLeaveNothingBehind(t *testing.T) {
+	g := NewGroup[float64, int](func() uint64 { return 0 })
+	for range 1000 {
+		f, part := g.register(math.NaN(), Load)
+		if part != Led {
+			t.Fatalf("part %v", part)
+		}
+		g.Land(f, Result[int]{}, nil)
+		g.runs.Done()
+		w, err := g.Begin(math.NaN())
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.End(w, func() {}, func() {})
+		g.Hold(math.NaN(), time.Hour)
+	}
+	left := 0
+	for i := range g.shards {
+		s := &g.shards[i]
+		left += len(s.joinable[Load]) + len(s.running) + len(s.writes) + len(s.holds)
+	}
+	if left != 0 {
+		t.Errorf("%d things left behind", left)
+	}
+}
