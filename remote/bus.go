@@ -1,12 +1,16 @@
 package remote
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Bus carries invalidations between instances. One Bus serves any number of
 // caches; messages are routed by the cache's name.
 //
 // Delivery is at most once. A Bus that may have lost messages says so with a
-// [Gap] event before it delivers anything newer.
+// [Gap] event before it delivers anything newer. What it loses without knowing
+// is found out by the words that messages carry.
 type Bus interface {
 	// Publish sends messages to all followers of their names, this process
 	// included.
@@ -22,26 +26,51 @@ type Kind uint8
 
 // What a message can announce. The numbers are part of the wire format.
 const (
-	// Dropped: the key is absent in the tier.
+	// Dropped: Key is absent in the tier.
 	Dropped Kind = 1
-	// Expired: the key is stale in the tier.
+	// Expired: Key is stale in the tier.
 	Expired Kind = 2
 	// AllDropped: everything with the message's name is absent.
 	AllDropped Kind = 3
+	// AllExpired: everything with the message's name is stale.
+	AllExpired Kind = 4
+	// TagDropped: what carries the tag Key, and was loaded before, is absent.
+	TagDropped Kind = 5
+	// TagExpired: what carries the tag Key, and was loaded before, is stale.
+	TagExpired Kind = 6
+	// Ended: a lease on Key has ended. Who waits for it may ask again; nothing
+	// was dropped.
+	Ended Kind = 7
+	// Beat: the instance is alive. Key is for the cache to read.
+	Beat Kind = 8
 )
 
-// Message announces that a drop has happened in the tier.
+// Message announces that something has happened in the tier.
 type Message struct {
 	Name string
 	Kind Kind
-	// From is the instance that dropped.
+	// From is the instance that caused it.
 	From uint64
-	// Key is the key as the tier knows it; empty for AllDropped.
+	// Key is the key as the tier knows it, or the tag; empty for AllDropped
+	// and AllExpired.
 	Key string
-	// Lane and Seq place the drop in the order of its lane: a slice of the
-	// key space in which each drop has the number after the one before.
-	Lane uint16
-	Seq  uint64
+	// Lane is the lane of Key, and Was and Is are the lane's word before and
+	// after this drop. A lane is a slice of the key space in which drops have
+	// an order. For TagDropped and TagExpired Lane is zero and the Counts of
+	// the words are the tag clock. All are zero for other kinds, and where the
+	// publisher knows of no lanes.
+	Lane    uint16
+	Was, Is Word
+	// Hold is for how long what is loaded for Key must not be kept.
+	Hold time.Duration
+}
+
+// Word names one state of a lane. Words are compared by equality: a server that
+// was set back may count the same numbers again, but draws another nonce. The
+// zero Word is no state.
+type Word struct {
+	// Count is the number of drops so far, Nonce what the last of them drew.
+	Count, Nonce uint64
 }
 
 // State is the bus's opinion on its own connection.

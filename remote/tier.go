@@ -33,8 +33,9 @@ type Tier interface {
 	Get(ctx context.Context, keys []string) ([]Held, error)
 
 	// Acquire asks for the right to fill key, for at most d. If the key turns
-	// out to hold a fresh value, that is returned and no lease is given. If a
-	// stale value is held its state is returned, without Data.
+	// out to hold a fresh value, that is returned and no lease is given. A
+	// stale value that is held is returned with the lease; its Data may be
+	// missing if no lease is given. It may be asked without a Get before it.
 	Acquire(ctx context.Context, key string, d time.Duration) (Held, Lease, error)
 
 	// Put stores values, each under a lease or a token from Drop, which it
@@ -99,9 +100,11 @@ const (
 type Lease struct {
 	// Token is what the Tier recognises the right by. Zero means none.
 	Token uint64
-	// Word is the Tier's own note on the state of the name space when the
-	// lease was given. The cache carries it back unread.
+	// Word is the Tier's own note on the state of the name space from before
+	// the lease was given. The cache carries it back unread.
 	Word string
+	// Clock is the tag clock of a [Tagger] from before the lease was given.
+	Clock uint64
 	// Grant says how the request was answered.
 	Grant Grant
 	// Wait is how long another holder's lease, or the hold, still lasts.
@@ -150,10 +153,53 @@ type Binder interface {
 }
 
 // AllDropper is a Tier that can make everything in its space absent at once,
-// in constant time. Instances elsewhere may take up to a second to notice,
-// unless they are told to [Doubter.Doubt].
+// or stale if soft, in constant time and for all schemas. Instances elsewhere
+// may take up to a second to notice, unless they are told to [Doubter.Doubt].
 type AllDropper interface {
-	DropAll(ctx context.Context) error
+	DropAll(ctx context.Context, soft bool) error
+}
+
+// Tagger is a Tier that can drop groups of entries in constant time. Entries
+// do not change when one of their tags is dropped: whoever reads one compares
+// the drops of its tags with the clock that its loader's lease carried. The
+// clock counts drops of tags in the space and comes from the store alone.
+type Tagger interface {
+	// DropTags drops tags: entries that carry one of them, and whose lease has
+	// an older clock, are absent from now on, or stale if soft.
+	DropTags(ctx context.Context, tags []string, soft bool) error
+	// Tags returns the drops of each tag, in one round trip. A store that has
+	// lost them answers as if they had just happened.
+	Tags(ctx context.Context, tags []string) ([]Tag, error)
+}
+
+// Tag is what a [Tagger] knows of a tag: the clock at its last drop, and at its
+// last soft one. Zero means never. An entry is absent if Dropped is greater
+// than the clock it was loaded under, and stale if Expired is.
+type Tag struct {
+	Dropped, Expired uint64
+}
+
+// Positioner is a Tier that knows how far the drops of its space have come, so
+// that an instance that may have missed announcements finds out which.
+type Positioner interface {
+	// Position asks the store. A lane that the store does not know, or has
+	// forgotten, gets a new word.
+	Position(ctx context.Context) (Position, error)
+	// Lane returns the lane of key. It asks nobody.
+	Lane(key string) uint16
+}
+
+// Position is how far the drops of a space have come.
+type Position struct {
+	// Epoch changes when the store may have lost values or drops: it was
+	// restarted, set back, or another server has taken over.
+	Epoch string
+	// Drops and Expiries count hard and soft drops of everything.
+	Drops, Expiries uint64
+	// Clock counts drops of tags.
+	Clock uint64
+	// Lanes are the words of all lanes.
+	Lanes []Word
 }
 
 // Doubter is a Tier that remembers something about its space from one operation
@@ -178,7 +224,8 @@ type Renewer interface {
 // Announcer is a Tier that announces its drops on the bus itself, in the same
 // step, and so each Put under a token as a drop of its key: what others have
 // loaded since the token was given is older. The cache then does not publish
-// them again.
+// them again. It announces too that a lease has ended, by a Put or a Release,
+// if somebody was told meanwhile that it was busy.
 type Announcer interface {
 	Announces() bool
 }
@@ -188,4 +235,10 @@ type Announcer interface {
 type Counter interface {
 	// Foreign is the number of values that were unreadable or not ours.
 	Foreign() uint64
+}
+
+// Prober is a Tier that can say what about its store weakens the promises of a
+// cache: each string is a sentence for a log.
+type Prober interface {
+	Probe(ctx context.Context) (warnings []string, err error)
 }
