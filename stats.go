@@ -55,10 +55,17 @@ type Stats struct {
 	// LeaseWaits counts the times a flight waited for another instance's load.
 	LeaseWaits uint64
 
-	// Invalidations counts keys that callers invalidated or expired here,
-	// Heard those that other instances announced, Gaps the times the bus may
-	// have lost some.
+	// Invalidations counts keys and tags that callers invalidated or expired
+	// here, Heard those that other instances announced, Gaps the times the bus
+	// may have lost some.
 	Invalidations, Heard, Gaps uint64
+	// Missed counts lanes (of some 1024 slices of the key space) in which an
+	// announcement was lost, as was found out later, Confirmed the entries of
+	// L1 that were suspect for it and that L2 has confirmed.
+	Missed, Confirmed uint64
+	// Degraded counts reads that L1 answered while the bus was silent, or while
+	// L2 could not confirm an entry: others may have invalidated it.
+	Degraded uint64
 
 	// Connected is whether the bus is connected. Without a bus, or while it is
 	// silent, other instances' invalidations do not reach L1, and no entry
@@ -174,6 +181,7 @@ type counts struct {
 	staleServed, refused, leaseWaits      atomic.Uint64
 	invalidations, heard, unheard, gaps   atomic.Uint64
 	encodeErrors, callbackPanics          atomic.Uint64
+	missed, confirmed, degraded           atomic.Uint64
 }
 
 // mostWaiters keeps the largest n.
@@ -207,7 +215,10 @@ func (c *Cache[K, V]) Stats() Stats {
 		Invalidations:  n.invalidations.Load(),
 		Heard:          n.heard.Load(),
 		Gaps:           n.gaps.Load(),
-		Connected:      c.heard.Load(),
+		Missed:         n.missed.Load(),
+		Confirmed:      n.confirmed.Load(),
+		Degraded:       n.degraded.Load() + c.link.degradedHits(m.Hits),
+		Connected:      c.link.connected.Load(),
 		Pending:        c.retry.Len(),
 		Evicted:        m.Evicted,
 		Expired:        m.Expired,
