@@ -61,7 +61,7 @@ func publish(t *testing.T, b *Bus, seqs ...uint64) {
 	t.Helper()
 	var m []remote.Message
 	for _, seq := range seqs {
-		m = append(m, remote.Message{Name: "n", Seq: seq})
+		m = append(m, remote.Message{Name: "n", Is: remote.Word{Count: seq}})
 	}
 	if err := b.Publish(t.Context(), m); err != nil {
 		t.Fatalf("Publish: %v", err)
@@ -75,7 +75,7 @@ func story(events []remote.Event) (s []any) {
 			s = append(s, e.State)
 		}
 		for _, m := range e.Messages {
-			s = append(s, m.Seq)
+			s = append(s, m.Is.Count)
 		}
 	}
 	return s
@@ -348,9 +348,9 @@ func TestAnnouncerKitFindsMutants(t *testing.T) {
 		{name: "nobody dropped", check: "EveryDropIsAnnounced", hear: change(func(m *remote.Message) { m.From = 0 })},
 		{name: "only the drop is told", check: "PutByTokenIsAnnounced", hear: first},
 		{name: "announced first", check: "MessageMeansTheDropHasHappened", eager: true},
-		{name: "holes", check: "LanesHaveNoHoles", hear: change(func(m *remote.Message) { m.Seq *= 2 })},
-		{name: "a lane per message", check: "LanesHaveNoHoles", hear: change(func(m *remote.Message) { m.Lane = uint16(m.Seq) })},
-		{name: "one lane, numbered apart", check: "LanesHaveNoHoles", hear: change(func(m *remote.Message) { m.Lane = 1 })},
+		{name: "holes", check: "WordsOfALaneChain", hear: change(func(m *remote.Message) { m.Is.Count++ })},
+		{name: "a lane per message", check: "WordsOfALaneChain", hear: change(func(m *remote.Message) { m.Lane = uint16(m.Is.Nonce) })},
+		{name: "one lane, numbered apart", check: "WordsOfALaneChain", hear: change(func(m *remote.Message) { m.Lane = 1 })},
 		{name: "drop all is not told", check: "DropAllIsAnnounced", hear: drop(remote.AllDropped)},
 	}
 	found := map[string]bool{}

@@ -31,7 +31,7 @@ func announceChecks() []announceCheck {
 		{"EveryDropIsAnnounced", checkDropIsAnnounced},
 		{"PutByTokenIsAnnounced", checkPutByTokenIsAnnounced},
 		{"MessageMeansTheDropHasHappened", checkMessageMeansDropped},
-		{"LanesHaveNoHoles", checkLanesHaveNoHoles},
+		{"WordsOfALaneChain", checkWordsChain},
 		{"DropAllIsAnnounced", checkDropAllIsAnnounced},
 	}
 }
@@ -121,7 +121,7 @@ func checkMessageMeansDropped(v *announceView) {
 	}
 }
 
-func checkLanesHaveNoHoles(v *announceView) {
+func checkWordsChain(v *announceView) {
 	const droppers, each, keys = 4, 100, 7
 	sibling := v.sibling()
 	var wg sync.WaitGroup
@@ -136,16 +136,19 @@ func checkLanesHaveNoHoles(v *announceView) {
 		})
 	}
 	wg.Wait()
-	last := map[uint16]uint64{}
+	last := map[uint16]remote.Word{}
 	lane := map[string]uint16{}
 	for _, m := range v.ear.messages(droppers * each) {
-		if seq, ok := last[m.Lane]; ok && m.Seq != seq+1 {
-			v.Fatalf("lane %d: message %d follows %d", m.Lane, m.Seq, seq)
+		if was, ok := last[m.Lane]; ok && m.Was != was {
+			v.Fatalf("lane %d: %+v follows %+v", m.Lane, m, was)
+		}
+		if m.Is.Count != m.Was.Count+1 || m.Is.Nonce == m.Was.Nonce {
+			v.Fatalf("lane %d: from %+v to %+v; want a count and another nonce", m.Lane, m.Was, m.Is)
 		}
 		if l, ok := lane[m.Key]; ok && l != m.Lane {
 			v.Fatalf("key %q is in lanes %d and %d", m.Key, l, m.Lane)
 		}
-		last[m.Lane], lane[m.Key] = m.Seq, m.Lane
+		last[m.Lane], lane[m.Key] = m.Is, m.Lane
 	}
 	if len(lane) != keys {
 		v.Errorf("messages for %v; want %d keys", slices.Sorted(maps.Keys(lane)), keys)
@@ -154,7 +157,7 @@ func checkLanesHaveNoHoles(v *announceView) {
 
 func checkDropAllIsAnnounced(v *announceView) {
 	all := ability[remote.AllDropper](v.view)
-	if err := all.DropAll(v.ctx); err != nil {
+	if err := all.DropAll(v.ctx, false); err != nil {
 		v.Fatalf("DropAll: %v", err)
 	}
 	v.hears(remote.AllDropped, "")

@@ -227,7 +227,7 @@ func checkDropAll(v *view) {
 	for _, key := range keys {
 		v.fill(key, "old")
 	}
-	if err := all.DropAll(v.ctx); err != nil {
+	if err := all.DropAll(v.ctx, false); err != nil {
 		v.Fatalf("DropAll: %v", err)
 	}
 	for _, key := range keys {
@@ -238,7 +238,7 @@ func checkDropAll(v *view) {
 	stranger, sibling := v.stranger(), v.sibling()
 	stranger.fill("a", "theirs")
 	sibling.fill("a", "sibling's")
-	if err := all.DropAll(v.ctx); err != nil {
+	if err := all.DropAll(v.ctx, false); err != nil {
 		v.Fatalf("DropAll: %v", err)
 	}
 	v.isAbsent("a")
@@ -250,7 +250,7 @@ func checkDropAllFencesLeases(v *view) {
 	all := ability[remote.AllDropper](v)
 	lease := v.granted("k", long)
 	token := v.drop(remote.Drop{Key: "by token", Token: long})
-	if err := all.DropAll(v.ctx); err != nil {
+	if err := all.DropAll(v.ctx, false); err != nil {
 		v.Fatalf("DropAll: %v", err)
 	}
 	v.put("k", "old", lease)

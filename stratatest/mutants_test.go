@@ -25,7 +25,7 @@ type mutation struct {
 	extend  func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error)
 	release func(t *Tier, ctx context.Context, key string, l remote.Lease) error
 	renew   func(t *Tier, ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error)
-	dropAll func(t *Tier, ctx context.Context) error
+	dropAll func(t *Tier, ctx context.Context, soft bool) error
 }
 
 // mutant is a Tier with a mutation.
@@ -109,11 +109,11 @@ func (x mutant) Renew(ctx context.Context, key string, l remote.Lease, d time.Du
 	return x.Tier.Renew(ctx, key, l, d)
 }
 
-func (x mutant) DropAll(ctx context.Context) error {
+func (x mutant) DropAll(ctx context.Context, soft bool) error {
 	if x.m.dropAll != nil {
-		return x.m.dropAll(x.Tier, ctx)
+		return x.m.dropAll(x.Tier, ctx, soft)
 	}
-	return x.Tier.DropAll(ctx)
+	return x.Tier.DropAll(ctx, soft)
 }
 
 // TestTierKitFindsMutants proves that each check can fail: for every one there

@@ -16,7 +16,7 @@ func valueMutations() []mutation {
 		{name: "acquire stores", check: "NothingIsAbsent", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := t.Acquire(ctx, key, d)
 			with(t, key, func(r *record, now time.Time) {
-				r.slot(t.space.Schema).id, r.slot(t.space.Schema).gen, r.slot(t.space.Schema).left = 1, t.word(), now.Add(d)
+				r.slot(t.space.Schema).id, r.slot(t.space.Schema).word, r.slot(t.space.Schema).left = 1, t.own().word(), now.Add(d)
 			})
 			return h, l, err
 		}},
@@ -254,15 +254,15 @@ func dropMutations() []mutation {
 			})
 		})},
 		{name: "holds never end", check: "HoldEnds", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Hold *= 1000; return nil })},
-		{name: "drop all does nothing", check: "DropAllMakesAbsent", dropAll: func(*Tier, context.Context) error { return nil }},
-		{name: "drop all drops every name", check: "DropAllMakesAbsent", dropAll: func(t *Tier, _ context.Context) error {
+		{name: "drop all does nothing", check: "DropAllMakesAbsent", dropAll: func(*Tier, context.Context, bool) error { return nil }},
+		{name: "drop all drops every name", check: "DropAllMakesAbsent", dropAll: func(t *Tier, _ context.Context, _ bool) error {
 			_, unlock := t.lock()
 			defer unlock()
 			clear(t.store.names)
 			return nil
 		}},
 		{name: "puts are stamped when they come", check: "DropAllFencesLeases", put: eachPut(func(t *Tier, p *remote.Put) {
-			with(t, p.Key, func(*record, time.Time) { p.Lease.Word = t.word() })
+			with(t, p.Key, func(*record, time.Time) { p.Lease.Word = t.own().word() })
 		})},
 		{name: "lease survives", check: "NoOlderValueSurvivesADrop", drop: eachDrop(keepRights(false))},
 		{name: "check and store are two steps", check: "NoOlderValueSurvivesADrop", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
