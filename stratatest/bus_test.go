@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/kit"
 )
 
 func memoryBus(*testing.T) BusFixture {
@@ -22,9 +23,9 @@ func TestBusConforms(t *testing.T) {
 }
 
 func TestBusConformsInABubble(t *testing.T) {
-	for _, c := range busChecks() {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.run(newBusView(t, memoryBus(t))) })
+	for _, c := range kit.BusChecks() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.Run(t, kit.BusFixture(memoryBus(t))) })
 		})
 	}
 }
@@ -260,30 +261,21 @@ func TestBusKitFindsMutants(t *testing.T) {
 		{"gaps are silent", "CutIsAGap", brokenBus{hear: without(remote.Gap)}},
 		{"contexts are ignored", "CancelledPublishIsAnError", brokenBus{ignore: true}},
 	}
-	found := map[string]bool{}
+	var names []string
 	for _, m := range mutations {
-		found[m.check] = true
-		i := slices.IndexFunc(busChecks(), func(c busCheck) bool { return c.name == m.check })
+		names = append(names, m.check)
 		t.Run(m.check+"/"+m.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first := NewBus()
 				bus, peer := m.bus, m.bus
 				bus.Bus, peer.Bus = first, first.Connect()
-				r := recorded(t, func(t testing.TB) {
-					busChecks()[i].run(newBusView(t, BusFixture{bus, peer, func() func() { first.Cut(); return first.Join }}))
-				})
-				if !r.failed() {
-					t.Errorf("not found")
-				}
+				cut := func() func() { first.Cut(); return first.Join }
+				judge(t, kit.BusChecks(), m.check, true, kit.BusFixture{Bus: bus, Peer: peer, Cut: cut})
 				time.Sleep(2 * time.Hour) // goroutines of mutants end
 			})
 		})
 	}
-	for _, c := range busChecks() {
-		if !found[c.name] {
-			t.Errorf("no mutation proves that %s can fail", c.name)
-		}
-	}
+	everyCheckIsProven(t, kit.BusChecks(), names)
 }
 
 // eager announces a drop before it happens.
@@ -353,30 +345,20 @@ func TestAnnouncerKitFindsMutants(t *testing.T) {
 		{name: "one lane, numbered apart", check: "WordsOfALaneChain", hear: change(func(m *remote.Message) { m.Lane = 1 })},
 		{name: "drop all is not told", check: "DropAllIsAnnounced", hear: drop(remote.AllDropped)},
 	}
-	found := map[string]bool{}
+	var names []string
 	for _, m := range mutations {
-		found[m.check] = true
-		i := slices.IndexFunc(announceChecks(), func(c announceCheck) bool { return c.name == m.check })
+		names = append(names, m.check)
 		t.Run(m.check+"/"+m.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := recorded(t, func(t testing.TB) {
-					tier, bus := NewTier(), NewBus()
-					if m.eager {
-						announceChecks()[i].run(newAnnounceView(t, eager{tier, bus}, bus))
-						return
-					}
+				tier, bus := NewTier(), NewBus()
+				f := kit.AnnouncerFixture{Tier: eager{tier, bus}, Bus: bus}
+				if !m.eager {
 					tier.Announce(bus)
-					announceChecks()[i].run(newAnnounceView(t, tier, brokenBus{Bus: bus, hear: m.hear}))
-				})
-				if !r.failed() {
-					t.Errorf("not found")
+					f = kit.AnnouncerFixture{Tier: tier, Bus: brokenBus{Bus: bus, hear: m.hear}}
 				}
+				judge(t, kit.AnnouncerChecks(), m.check, true, f)
 			})
 		})
 	}
-	for _, c := range announceChecks() {
-		if !found[c.name] {
-			t.Errorf("no mutation proves that %s can fail", c.name)
-		}
-	}
+	everyCheckIsProven(t, kit.AnnouncerChecks(), names)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/kit"
 )
 
 // mutation is one way to break a Tier. Nil hooks leave the method as it is.
@@ -119,38 +120,49 @@ func (x mutant) DropAll(ctx context.Context, soft bool) error {
 // TestTierKitFindsMutants proves that each check can fail: for every one there
 // is a mutation that it finds, and it does not fail without.
 func TestTierKitFindsMutants(t *testing.T) {
-	checks := map[string]tierCheck{}
-	for _, c := range tierChecks() {
-		checks[c.name] = c
-	}
-	found := map[string]bool{}
+	checks := kit.TierChecks()
+	var names []string
 	for _, m := range mutations() {
-		found[m.check] = true
+		names = append(names, m.check)
 		t.Run(m.check+"/"+strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
-			c, ok := checks[m.check]
-			if !ok {
-				t.Fatalf("no check %q", m.check)
-			}
 			synctest.Test(t, func(t *testing.T) {
-				r := recorded(t, func(t testing.TB) { c.run(newView(t, mutant{NewTier(), m}, time.Sleep)) })
-				if !r.failed() {
-					t.Errorf("not found")
-				}
+				judge(t, checks, m.check, true, kit.TierFixture{Tier: mutant{NewTier(), m}, Sleep: time.Sleep})
 			})
 		})
 	}
-	for name, c := range checks {
-		if !found[name] {
-			t.Errorf("no mutation proves that %s can fail", name)
-		}
+	everyCheckIsProven(t, checks, names)
+	for _, c := range checks {
 		synctest.Test(t, func(t *testing.T) {
-			r := recorded(t, func(t testing.TB) { c.run(newView(t, mutant{NewTier(), mutation{}}, time.Sleep)) })
-			if r.failed() || r.skipped {
-				t.Errorf("%s: skipped %t, failures %q without a mutation", name, r.skipped, r.failures)
-			}
+			judge(t, checks, c.Name, false, kit.TierFixture{Tier: mutant{NewTier(), mutation{}}, Sleep: time.Sleep})
 		})
 	}
 }
+
+// judge runs a check on a fixture, which it must find bad or good.
+func judge[F any](t *testing.T, checks []kit.Check[F], name string, bad bool, f F) {
+	t.Helper()
+	i := slices.IndexFunc(checks, func(c kit.Check[F]) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no check %q", name)
+	}
+	r := recorded(t, func(t testing.TB) { checks[i].Run(t, f) })
+	if r.failed() != bad || r.skipped {
+		t.Errorf("%s: skipped %t, failures %q; want some: %t", name, r.skipped, r.failures, bad)
+	}
+}
+
+// everyCheckIsProven fails for checks without a mutation.
+func everyCheckIsProven[F any](t *testing.T, checks []kit.Check[F], mutated []string) {
+	t.Helper()
+	for _, c := range checks {
+		if !slices.Contains(mutated, c.Name) {
+			t.Errorf("no mutation proves that %s can fail", c.Name)
+		}
+	}
+}
+
+// long is a life that does not end in a test.
+const long = time.Hour
 
 // with runs f on the record of a key, with the store locked.
 func with(t *Tier, key string, f func(r *record, now time.Time)) {

@@ -1,4 +1,4 @@
-package stratatest
+package kit
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// BusFixture is a bus to be tested.
+// BusFixture is what stratatest.BusFixture is.
 type BusFixture struct {
 	// Bus is the bus under test.
 	Bus remote.Bus
@@ -25,15 +25,9 @@ type BusFixture struct {
 	Cut func() (join func())
 }
 
-// OpenBus starts a bus for one sub-test and cleans up with t.Cleanup.
-type OpenBus func(t *testing.T) BusFixture
-
-// TestBus checks that a bus keeps the promises of [remote.Bus]. Each sub-test
-// opens a bus of its own. Names are random, so that buses may share a server.
-func TestBus(t *testing.T, open OpenBus) {
-	for _, c := range busChecks() {
-		t.Run(c.name, func(t *testing.T) { c.run(newBusView(t, open(t))) })
-	}
+// BusChecks returns the promises of a bus.
+func BusChecks() []Check[BusFixture] {
+	return checks(busChecks(), newBusView)
 }
 
 type busCheck = check[*busView]

@@ -1,4 +1,4 @@
-package stratatest
+package kit
 
 import (
 	"sync"

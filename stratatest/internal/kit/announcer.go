@@ -1,4 +1,4 @@
-package stratatest
+package kit
 
 import (
 	"fmt"
@@ -10,18 +10,17 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// OpenAnnouncer starts a tier and the bus on which it announces its drops.
-type OpenAnnouncer func(t *testing.T) (remote.Tier, remote.Bus)
+// AnnouncerFixture is a tier with the bus on which it announces its drops.
+type AnnouncerFixture struct {
+	Tier remote.Tier
+	Bus  remote.Bus
+}
 
-// TestAnnouncer checks that a tier keeps the promises of [remote.Announcer] and
-// numbers its drops as [remote.Message] says.
-func TestAnnouncer(t *testing.T, open OpenAnnouncer) {
-	for _, c := range announceChecks() {
-		t.Run(c.name, func(t *testing.T) {
-			tier, bus := open(t)
-			c.run(newAnnounceView(t, tier, bus))
-		})
-	}
+// AnnouncerChecks returns the promises of a tier that announces.
+func AnnouncerChecks() []Check[AnnouncerFixture] {
+	return checks(announceChecks(), func(t testing.TB, f AnnouncerFixture) *announceView {
+		return newAnnounceView(t, f.Tier, f.Bus)
+	})
 }
 
 type announceCheck = check[*announceView]
