@@ -30,14 +30,6 @@ func TestBusConformsInABubble(t *testing.T) {
 	}
 }
 
-func TestTierAnnounces(t *testing.T) {
-	TestAnnouncer(t, func(*testing.T) (remote.Tier, remote.Bus) {
-		tier, bus := NewTier(), NewBus()
-		tier.Announce(bus)
-		return tier, bus
-	})
-}
-
 // listen follows a bus in a bubble and returns what it was told when asked.
 func listen(t *testing.T, b *Bus) (told func() []remote.Event) {
 	var mu sync.Mutex
@@ -276,89 +268,4 @@ func TestBusKitFindsMutants(t *testing.T) {
 		})
 	}
 	everyCheckIsProven(t, kit.BusChecks(), names)
-}
-
-// eager announces a drop before it happens.
-type eager struct {
-	*Tier
-	bus *Bus
-}
-
-func (e eager) Announces() bool { return true }
-
-func (e eager) Bind(s remote.Space) remote.Tier { return eager{e.bind(s), e.bus} }
-
-func (e eager) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
-	m := make([]remote.Message, len(d))
-	for i := range d {
-		m[i] = remote.Message{Name: e.space.Name, Kind: remote.Dropped, From: e.space.Instance, Key: d[i].Key}
-	}
-	if err := e.bus.Publish(ctx, m); err != nil {
-		return nil, err
-	}
-	time.Sleep(time.Millisecond) // in a bubble
-	return e.Tier.Drop(ctx, d)
-}
-
-func TestAnnouncerKitFindsMutants(t *testing.T) {
-	drop := func(k remote.Kind) func(func(remote.Event)) func(remote.Event) {
-		return func(f func(remote.Event)) func(remote.Event) {
-			return func(e remote.Event) {
-				e.Messages = slices.DeleteFunc(e.Messages, func(m remote.Message) bool { return m.Kind == k })
-				f(e)
-			}
-		}
-	}
-	change := func(g func(m *remote.Message)) func(func(remote.Event)) func(remote.Event) {
-		return func(f func(remote.Event)) func(remote.Event) {
-			return func(e remote.Event) {
-				for i := range e.Messages {
-					g(&e.Messages[i])
-				}
-				f(e)
-			}
-		}
-	}
-	first := func(f func(remote.Event)) func(remote.Event) {
-		heard := map[string]bool{}
-		return func(e remote.Event) {
-			e.Messages = slices.DeleteFunc(e.Messages, func(m remote.Message) bool {
-				again := heard[m.Key]
-				heard[m.Key] = true
-				return again
-			})
-			f(e)
-		}
-	}
-	mutations := []struct {
-		name, check string
-		hear        func(func(remote.Event)) func(remote.Event)
-		eager       bool
-	}{
-		{name: "soft drops are not told", check: "EveryDropIsAnnounced", hear: drop(remote.Expired)},
-		{name: "all drops are hard", check: "EveryDropIsAnnounced", hear: change(func(m *remote.Message) { m.Kind = remote.Dropped })},
-		{name: "nobody dropped", check: "EveryDropIsAnnounced", hear: change(func(m *remote.Message) { m.From = 0 })},
-		{name: "only the drop is told", check: "PutByTokenIsAnnounced", hear: first},
-		{name: "announced first", check: "MessageMeansTheDropHasHappened", eager: true},
-		{name: "holes", check: "WordsOfALaneChain", hear: change(func(m *remote.Message) { m.Is.Count++ })},
-		{name: "a lane per message", check: "WordsOfALaneChain", hear: change(func(m *remote.Message) { m.Lane = uint16(m.Is.Nonce) })},
-		{name: "one lane, numbered apart", check: "WordsOfALaneChain", hear: change(func(m *remote.Message) { m.Lane = 1 })},
-		{name: "drop all is not told", check: "DropAllIsAnnounced", hear: drop(remote.AllDropped)},
-	}
-	var names []string
-	for _, m := range mutations {
-		names = append(names, m.check)
-		t.Run(m.check+"/"+m.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tier, bus := NewTier(), NewBus()
-				f := kit.AnnouncerFixture{Tier: eager{tier, bus}, Bus: bus}
-				if !m.eager {
-					tier.Announce(bus)
-					f = kit.AnnouncerFixture{Tier: tier, Bus: brokenBus{Bus: bus, hear: m.hear}}
-				}
-				judge(t, kit.AnnouncerChecks(), m.check, true, f)
-			})
-		})
-	}
-	everyCheckIsProven(t, kit.AnnouncerChecks(), names)
 }

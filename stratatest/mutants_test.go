@@ -27,6 +27,11 @@ type mutation struct {
 	release func(t *Tier, ctx context.Context, key string, l remote.Lease) error
 	renew   func(t *Tier, ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error)
 	dropAll func(t *Tier, ctx context.Context, soft bool) error
+
+	dropTags func(t *Tier, ctx context.Context, tags []string, soft bool) error
+	tags     func(t *Tier, ctx context.Context, tags []string) ([]remote.Tag, error)
+	position func(t *Tier, ctx context.Context) (remote.Position, error)
+	lane     func(t *Tier, key string) uint16
 }
 
 // mutant is a Tier with a mutation.
@@ -115,6 +120,34 @@ func (x mutant) DropAll(ctx context.Context, soft bool) error {
 		return x.m.dropAll(x.Tier, ctx, soft)
 	}
 	return x.Tier.DropAll(ctx, soft)
+}
+
+func (x mutant) DropTags(ctx context.Context, tags []string, soft bool) error {
+	if x.m.dropTags != nil {
+		return x.m.dropTags(x.Tier, ctx, tags, soft)
+	}
+	return x.Tier.DropTags(ctx, tags, soft)
+}
+
+func (x mutant) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	if x.m.tags != nil {
+		return x.m.tags(x.Tier, ctx, tags)
+	}
+	return x.Tier.Tags(ctx, tags)
+}
+
+func (x mutant) Position(ctx context.Context) (remote.Position, error) {
+	if x.m.position != nil {
+		return x.m.position(x.Tier, ctx)
+	}
+	return x.Tier.Position(ctx)
+}
+
+func (x mutant) Lane(key string) uint16 {
+	if x.m.lane != nil {
+		return x.m.lane(x.Tier, key)
+	}
+	return x.Tier.Lane(key)
 }
 
 // TestTierKitFindsMutants proves that each check can fail: for every one there
@@ -233,7 +266,7 @@ func eachDrop(f func(t *Tier, d *remote.Drop) (after func())) func(*Tier, contex
 }
 
 func mutations() []mutation {
-	return slices.Concat(valueMutations(), rightMutations(), dropMutations(), extendMutations())
+	return slices.Concat(valueMutations(), lifeMutations(), rightMutations(), dropMutations(), extendMutations(), spaceMutations())
 }
 
 var errMutant = errors.New("mutant")

@@ -31,7 +31,11 @@ func announceChecks() []announceCheck {
 		{"PutByTokenIsAnnounced", checkPutByTokenIsAnnounced},
 		{"MessageMeansTheDropHasHappened", checkMessageMeansDropped},
 		{"WordsOfALaneChain", checkWordsChain},
+		{"PositionIsTheLastWord", checkPositionIsTheLastWord},
+		{"HoldIsAnnounced", checkHoldIsAnnounced},
+		{"EndIsAnnouncedToThoseWhoWait", checkEndIsAnnounced},
 		{"DropAllIsAnnounced", checkDropAllIsAnnounced},
+		{"TagDropsAreAnnounced", checkTagDropsAreAnnounced},
 	}
 }
 
@@ -154,10 +158,124 @@ func checkWordsChain(v *announceView) {
 	}
 }
 
-func checkDropAllIsAnnounced(v *announceView) {
-	all := ability[remote.AllDropper](v.view)
-	if err := all.DropAll(v.ctx, false); err != nil {
-		v.Fatalf("DropAll: %v", err)
+// checkPositionIsTheLastWord: what a position says, the next message goes on
+// from, also in a lane that nobody had used.
+func checkPositionIsTheLastWord(v *announceView) {
+	for round := range 3 {
+		before := v.position()
+		for i := range 20 {
+			key := fmt.Sprint("k", i*round)
+			v.drop(remote.Drop{Key: key})
+			m := v.hears(remote.Dropped, key)[0]
+			if m.Lane != v.lane(key) || int(m.Lane) >= len(before.Lanes) {
+				v.Fatalf("%+v: its key is in lane %d of %d", m, v.lane(key), len(before.Lanes))
+			}
+			if m.Was != before.Lanes[m.Lane] {
+				v.Fatalf("%+v: its lane was %+v", m, before.Lanes[m.Lane])
+			}
+			before.Lanes[m.Lane] = m.Is
+		}
+		if !same(v.position(), before) {
+			v.Fatalf("a position differs from the one before and what was heard since")
+		}
 	}
+}
+
+// checkHoldIsAnnounced: instances that keep nothing in L2 must know it too.
+func checkHoldIsAnnounced(v *announceView) {
+	for _, soft := range []bool{false, true} {
+		kind := remote.Dropped
+		if soft {
+			kind = remote.Expired
+		}
+		key := fmt.Sprint("held ", soft)
+		v.drop(remote.Drop{Key: key, Soft: soft, Hold: long})
+		if m := v.hears(kind, key)[0]; m.Hold > long || m.Hold < long-slack {
+			v.Errorf("%+v announces a hold of %v", m, long)
+		}
+		v.drop(remote.Drop{Key: "free", Soft: soft})
+		if m := v.hears(kind, "free")[0]; m.Hold != 0 {
+			v.Errorf("%+v announces a drop without hold", m)
+		}
+	}
+}
+
+// checkEndIsAnnounced: who was told that a lease is taken hears when it is not
+// any more, and nobody is bothered else.
+func checkEndIsAnnounced(v *announceView) {
+	ended := func() {
+		v.Helper()
+		m := v.hears(remote.Ended, "k")[0]
+		if m.Lane != 0 || m.Was != (remote.Word{}) || m.Is != (remote.Word{}) || m.Hold != 0 {
+			v.Errorf("%+v announces the end of a lease; nothing was dropped", m)
+		}
+	}
+	awaited := func() remote.Lease {
+		v.Helper()
+		lease := v.granted("k", long)
+		v.waits("k", remote.Busy, long)
+		v.waits("k", remote.Busy, long)
+		return lease
+	}
+	quiet := func() {
+		v.Helper()
+		v.drop(remote.Drop{Key: "k"})
+		v.hears(remote.Dropped, "k")
+	}
+	v.stores("k", "value", awaited())
+	ended()
+	quiet()
+	v.fill("k", "value")
+	quiet()
+	lost := awaited()
+	quiet()
+	v.fill("k", "nobody waits for this one")
+	v.refuses("k", "late", lost)
+	quiet()
+
+	r := ability[remote.Releaser](v.view)
+	release := func(l remote.Lease) {
+		v.Helper()
+		if err := r.Release(v.ctx, "k", l); err != nil {
+			v.Fatalf("Release: %v", err)
+		}
+	}
+	release(awaited())
+	ended()
+	release(v.granted("k", long))
+	release(lost)
+	quiet()
+}
+
+func checkDropAllIsAnnounced(v *announceView) {
+	v.dropAll(false)
 	v.hears(remote.AllDropped, "")
+	v.dropAll(true)
+	v.hears(remote.AllExpired, "")
+}
+
+func checkTagDropsAreAnnounced(v *announceView) {
+	clock := v.tags("a")[0].Dropped
+	expect := func(kind remote.Kind, tags ...string) {
+		v.Helper()
+		for i, m := range v.hears(kind, tags...) {
+			tag := v.tags(tags[i])[0]
+			is := tag.Dropped
+			if kind == remote.TagExpired {
+				is = tag.Expired
+			}
+			if m.Lane != 0 || m.Was.Count != clock || m.Is.Count != clock+1 || m.Is.Count != is {
+				v.Fatalf("%+v: the tag clock was %d, and the tag is %+v", m, clock, tag)
+			}
+			clock++
+		}
+	}
+	v.dropTags(false, "a")
+	expect(remote.TagDropped, "a")
+	v.dropTags(true, "a", "b")
+	expect(remote.TagExpired, "a", "b")
+	for _, tag := range hostileKeys() {
+		v.dropTags(false, tag)
+		expect(remote.TagDropped, tag)
+	}
 }
