@@ -1,7 +1,6 @@
 package stratatest
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/strata-cache/strata/remote"
@@ -30,7 +29,7 @@ func (t *Tier) Restore(s Snapshot) {
 	defer unlock()
 	t.store.names = cloneNames(s.names)
 	for _, n := range t.store.names {
-		n.epoch, n.tags = newEpoch(), nil
+		n.epoch = newEpoch()
 	}
 }
 
@@ -64,16 +63,15 @@ func (t *Tier) Spoil(key string) {
 	}
 }
 
+// cloneNames copies all but the tables of tags, which no restored store keeps.
 func cloneNames(names map[string]*nameSpace) map[string]*nameSpace {
 	all := map[string]*nameSpace{}
 	for name, n := range names {
 		c := *n
+		c.tags = nil
 		c.lanes, c.records = slices.Clone(n.lanes), map[string]*record{}
 		for key, r := range n.records {
 			c.records[key] = r.clone()
-		}
-		if n.tags != nil {
-			c.tags = &tagTable{n.tags.floor, maps.Clone(n.tags.dropped), maps.Clone(n.tags.expired)}
 		}
 		all[name] = &c
 	}

@@ -127,6 +127,80 @@ func TestLoseIsSilentAndCounts(t *testing.T) {
 	})
 }
 
+func TestHushIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewBus()
+		b := a.Connect()
+		toldA, toldB := listen(t, a), listen(t, b)
+		b.Delay(time.Second)
+		publish(t, a, 1)
+		b.Delay(0)
+		b.Hush(true)
+		publish(t, a, 2)
+		publish(t, b, 3)
+		time.Sleep(time.Minute)
+		if got := story(toldB()); !slices.Equal(got, []any{remote.Connected, uint64(1)}) {
+			t.Errorf("the deaf connection was told %v", got)
+		}
+		b.Hush(false)
+		publish(t, a, 4)
+		if got := story(toldB()); !slices.Equal(got, []any{uint64(4)}) {
+			t.Errorf("told %v when it could hear again", got)
+		}
+		if got := story(toldA()); !slices.Equal(got, []any{remote.Connected, uint64(1), uint64(2), uint64(3), uint64(4)}) {
+			t.Errorf("the other connection was told %v", got)
+		}
+	})
+}
+
+func TestDuplicateTellsTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewBus()
+		b := a.Connect()
+		toldA, toldB := listen(t, a), listen(t, b)
+		b.Duplicate(3)
+		publish(t, a, 1, 2)
+		publish(t, a, 3)
+		publish(t, a, 4)
+		if got := story(toldA()); len(got) != 5 {
+			t.Errorf("the other connection was told %v", got)
+		}
+		if got := story(toldB()); !slices.Equal(got, []any{remote.Connected, uint64(1), uint64(1), uint64(2), uint64(2), uint64(3), uint64(3), uint64(4)}) {
+			t.Errorf("told %v; want three doubled", got)
+		}
+	})
+}
+
+func TestReorderSwapsTwoMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewBus()
+		b := a.Connect()
+		toldA, toldB := listen(t, a), listen(t, b)
+		b.Reorder()
+		publish(t, a, 1, 2, 3)
+		b.Reorder()
+		publish(t, a, 4)
+		if got := story(toldB()); !slices.Equal(got, []any{remote.Connected, uint64(2), uint64(1), uint64(3)}) {
+			t.Errorf("told %v", got)
+		}
+		publish(t, a, 5)
+		if got := story(toldB()); !slices.Equal(got, []any{uint64(5), uint64(4)}) {
+			t.Errorf("told %v", got)
+		}
+		b.Reorder()
+		publish(t, a, 6)
+		b.Cut()
+		b.Join()
+		publish(t, a, 7)
+		if got := story(toldB()); !endsWith(got, remote.Connected, uint64(7)) {
+			t.Errorf("told %v after a cut with a message kept back", got)
+		}
+		if got := story(toldA()); len(got) != 8 {
+			t.Errorf("the other connection was told %v", got)
+		}
+	})
+}
+
 func TestDelayKeepsOrderAndCutLosesWhatIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBus()

@@ -21,6 +21,10 @@ type Open func(t *testing.T) (tier remote.Tier, sleep func(time.Duration))
 // sub-test opens a tier of its own and runs in parallel with the others. Lives
 // may be as coarse as whole seconds.
 //
+// A tier can be checked for what holds when its store has lost something, as a
+// server does that is short of memory: give it the methods ForgetLane(key
+// string) and ForgetTags(), which take it away behind the tier's back.
+//
 // Keys have random names, so that tiers may share a server.
 func TestTier(t *testing.T, open Open) {
 	for name, check := range TierChecks() {
