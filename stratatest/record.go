@@ -2,7 +2,6 @@ package stratatest
 
 import (
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/strata-cache/strata/remote"
@@ -20,11 +19,12 @@ type record struct {
 type slot struct {
 	data        []byte
 	id          remote.ID
-	gen         string // the generation under which the value was stored
+	word        string // of the name space, from the right under which the value was stored
 	fresh, left time.Time
 	soft        bool
 	spoilt      bool
 	lease       right
+	awaited     bool // somebody was told that the lease is taken
 }
 
 // right is the permission to store until a point in time.
@@ -35,9 +35,14 @@ type right struct {
 
 // newRight returns a right that none of its holders can guess.
 func newRight(now time.Time, d time.Duration) right {
+	return right{token: nonce(), until: now.Add(d)}
+}
+
+// nonce returns a random number that is not zero.
+func nonce() uint64 {
 	for {
-		if token := rand.Uint64(); token != 0 {
-			return right{token: token, until: now.Add(d)}
+		if n := rand.Uint64(); n != 0 {
+			return n
 		}
 	}
 }
@@ -52,21 +57,29 @@ func newSlot(p remote.Put, now time.Time) *slot {
 		return &slot{}
 	}
 	return &slot{
-		data: append([]byte{}, p.Data...), id: remote.ID(p.Lease.Token), gen: p.Lease.Word,
+		data: append([]byte{}, p.Data...), id: remote.ID(p.Lease.Token), word: p.Lease.Word,
 		fresh: now.Add(p.Fresh), left: now.Add(p.Left),
 	}
 }
 
-// held returns the value's state, and a copy of the value.
-func (s *slot) held(now time.Time) remote.Held {
+// held returns the value's state, and a copy of the value. expired says that
+// all values were made stale since.
+func (s *slot) held(now time.Time, expired bool) remote.Held {
 	if !now.Before(s.left) {
 		return remote.Held{}
 	}
-	h := remote.Held{Data: append([]byte{}, s.data...), ID: s.id, Left: s.left.Sub(now), Soft: s.soft}
-	if !s.soft {
+	h := remote.Held{Data: append([]byte{}, s.data...), ID: s.id, Left: s.left.Sub(now), Soft: s.soft || expired}
+	if !h.Soft {
 		h.Fresh = max(0, s.fresh.Sub(now))
 	}
 	return h
+}
+
+// release ends the lease, and reports whether somebody waits for that.
+func (s *slot) release() (awaited bool) {
+	awaited = s.awaited
+	s.lease, s.awaited = right{}, false
+	return awaited
 }
 
 // slot returns the slot of a schema, which may be empty.
@@ -84,11 +97,12 @@ func (r *record) slot(schema uint64) *slot {
 func (r *record) consume(schema, token uint64, now time.Time) bool {
 	s := r.slot(schema)
 	if r.token.is(token, now) {
-		r.token, s.lease = right{}, right{}
+		r.token = right{}
+		s.release()
 		return true
 	}
 	if s.lease.is(token, now) && !now.Before(r.hold) {
-		s.lease = right{}
+		s.release()
 		return true
 	}
 	return false
@@ -108,9 +122,7 @@ func (r *record) drop(d remote.Drop, now time.Time) {
 		return
 	}
 	for _, s := range r.slots {
-		s.lease, s.soft = right{}, true
+		s.release()
+		s.soft = true
 	}
 }
-
-// word is the generation of the view's name space as it travels in leases.
-func (t *Tier) word() string { return strconv.FormatUint(t.own().gen, 10) }
