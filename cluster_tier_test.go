@@ -219,11 +219,11 @@ func (t *simTier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, er
 	return leases, nil
 }
 
-func (t *simTier) DropAll(ctx context.Context) error {
+func (t *simTier) DropAll(ctx context.Context, soft bool) error {
 	start := t.s.rec.Now()
 	err := t.do(ctx, "DropAll", "", func(ctx context.Context) error {
 		defer t.dropped("")
-		return t.tier.DropAll(ctx)
+		return t.tier.DropAll(ctx, soft)
 	})
 	t.settle(ctx, "", start, err)
 	return err

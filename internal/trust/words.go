@@ -88,9 +88,15 @@ func (l *Ledger) Hear(m *remote.Message, now int64) (missed bool) {
 	case remote.TagDropped, remote.TagExpired:
 		return l.hearTag(m, now)
 	case remote.AllDropped:
+		if m.Is.Count == 0 {
+			return false // from who does not count
+		}
 		l.note(l.known.digest ^ mixCount(countDrops, l.known.Drops) ^ mixCount(countDrops, m.Is.Count))
 		l.known.Drops = m.Is.Count
 	case remote.AllExpired:
+		if m.Is.Count == 0 {
+			return false
+		}
 		l.note(l.known.digest ^ mixCount(countExpiries, l.known.Expiries) ^ mixCount(countExpiries, m.Is.Count))
 		l.known.Expiries = m.Is.Count
 	}
