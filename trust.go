@@ -29,10 +29,10 @@ func (c *Cache[K, V]) judge(key K, e *l1.Entry[K, V]) (v trust.Verdict, since in
 	if tv == trust.Trusted {
 		e.Tags.Seen.Store(next)
 	}
-	if tv > v {
-		return tv, ts
+	if tv == trust.Suspect {
+		since = ts
 	}
-	return v, since
+	return v.And(tv), since
 }
 
 // laneOf returns the lane of key; one that does not exist, so that the entry is

@@ -22,6 +22,15 @@ const (
 	Disowned
 )
 
+// And returns what an entry is good for that both are true of. One that is
+// stale, and that nobody can confirm as even that, is good for nothing.
+func (v Verdict) And(w Verdict) Verdict {
+	if v == Stale && w == Suspect || v == Suspect && w == Stale {
+		return Disowned
+	}
+	return max(v, w)
+}
+
 // Ledger is what one instance knows. The zero Ledger trusts everything and
 // knows no words. All methods are safe for concurrent use.
 type Ledger struct {
@@ -66,18 +75,22 @@ func (l *Ledger) Judge(stamp uint64, laneOf func() uint16) (v Verdict, next uint
 	if stamp < l.disowned.Load() {
 		return Disowned, next, 0
 	}
+	if stamp < l.expired.Load() {
+		v = Stale
+	}
 	if stamp < l.doubted.Load() {
-		return Suspect, next, l.doubtedAt.Load()
+		return v.And(Suspect), next, l.doubtedAt.Load()
 	}
 	if ls := l.lanes.Load(); ls != nil && stamp < ls.highest.Load() {
-		if n := int(laneOf()); n < len(ls.of) && stamp < ls.of[n].floor.Load() {
-			return Suspect, next, ls.of[n].since.Load()
+		n := int(laneOf())
+		switch {
+		case n >= len(ls.of):
+			return v.And(Suspect), next, 0
+		case stamp < ls.of[n].floor.Load():
+			return v.And(Suspect), next, ls.of[n].since.Load()
 		}
 	}
-	if stamp < l.expired.Load() {
-		return Stale, next, 0
-	}
-	return Trusted, next, 0
+	return v, next, 0
 }
 
 // Disown makes every entry absent that has a stamp by now.

@@ -77,7 +77,7 @@ func (l *Ledger) JudgeTags(names []string, stamp uint64) (v Verdict, next uint64
 		}
 	}
 	if stamp < t.doubted.Load() {
-		return Suspect, next, t.since.Load()
+		return v.And(Suspect), next, t.since.Load()
 	}
 	return v, next, 0
 }
