@@ -279,10 +279,12 @@ func (s *sim) suffer() {
 		switch n {
 		case 0:
 			s.view().ForgetLane(s.o.keys[0])
+			s.part()
 			continue
 		case 1:
 			s.view().ForgetTags()
 			s.lose()
+			s.part()
 			continue
 		case 2:
 			old = s.tier.Snapshot()
@@ -324,6 +326,13 @@ func (s *sim) makeTags() {
 func (s *sim) lose() {
 	now := s.rec.Now()
 	s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, From: now, To: now + history.Time(simFound)})
+}
+
+// part notes that the tier has lost a word, so that instances take it that they
+// have missed something, and let nobody join what runs.
+func (s *sim) part() {
+	now := s.rec.Now()
+	s.rec.Excuse(history.Excuse{Instance: history.Shared, From: now, To: now + history.Time(simFound)})
 }
 
 // load is the Loader of all calls. It reads the origin when it begins, as a

@@ -184,14 +184,16 @@ func (t *simTier) Acquire(ctx context.Context, key string, d time.Duration) (rem
 
 func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 	var refused []int
-	err := t.do(ctx, "Put", p[0].Key, func(ctx context.Context) (err error) {
+	err := t.do(ctx, "Put", batchKey(len(p), p[0].Key), func(ctx context.Context) (err error) {
 		refused, err = t.tier.Put(ctx, p)
-		t.lost(p[0].Key, p[0].Lease)
-		if ctx.Value(fenceKey{}) != nil {
-			t.excuse(p[0].Key)  // a Set takes the lease of whoever loads
-			t.dropped(p[0].Key) // and is announced like a drop
+		for i := range p {
+			t.lost(p[i].Key, p[i].Lease)
+			if ctx.Value(fenceKey{}) != nil {
+				t.excuse(p[i].Key)  // a Set takes the lease of whoever loads
+				t.dropped(p[i].Key) // and is announced like a drop
+			}
+			t.look(ctx, p[i].Key)
 		}
-		t.look(ctx, p[0].Key)
 		return err
 	})
 	if err != nil {
@@ -203,7 +205,7 @@ func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 func (t *simTier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
 	var leases []remote.Lease
 	start := t.s.rec.Now()
-	err := t.do(ctx, "Drop", d[0].Key, func(ctx context.Context) (err error) {
+	err := t.do(ctx, "Drop", batchKey(len(d), d[0].Key), func(ctx context.Context) (err error) {
 		leases, err = t.tier.Drop(ctx, d)
 		for i := range d {
 			t.dropped(d[i].Key)
@@ -287,6 +289,15 @@ func (t *simTier) Renew(ctx context.Context, key string, l remote.Lease, d time.
 		return err
 	})
 	return err == nil && kept, err
+}
+
+// batchKey is the key that an operation is about: none in particular if there
+// are several.
+func batchKey(n int, first string) string {
+	if n > 1 {
+		return ""
+	}
+	return first
 }
 
 // look records what the tier holds under key now.
