@@ -11,6 +11,7 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/link"
 	"github.com/strata-cache/strata/internal/retry"
 	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
@@ -35,9 +36,8 @@ type Cache[K comparable, V any] struct {
 	schema  uint64
 	// instance names this cache in announcements on the bus.
 	instance uint64
-	link     link
-	waits    waits        // for leases of other instances
-	floods   trust.Floods // of drops of everything
+	link     *link.Link // nil without a bus
+	waits    waits      // for leases of other instances
 	// doubt is until when (time of L1) this instance's own announcements are
 	// obeyed: one of its drops has ended without an answer and may still be
 	// carried out.
@@ -47,7 +47,10 @@ type Cache[K comparable, V any] struct {
 	// absence is the share of look-ups in L2 that find nothing; see ask.
 	absence share
 
-	counts counts
+	counts    counts
+	stopProbe context.CancelFunc
+	probes    sync.WaitGroup
+
 	closed atomic.Bool
 	once   sync.Once
 }
@@ -156,9 +159,9 @@ func (c *Cache[K, V]) memoryTTL() time.Duration {
 		ttl = NoExpiry
 	}
 	switch {
-	case c.link.mute.Load():
+	case c.link.Mute():
 		return 0
-	case c.o.Remote.used() && !c.link.connected.Load():
+	case c.o.Remote.used() && !c.link.Connected():
 		ttl = min(ttl, UnconfirmedTTL)
 	}
 	return c.jittered(ttl)

@@ -47,7 +47,7 @@ func (o *call) inform(i Info) {
 }
 
 // degraded reports whether what others drop is not told here at the moment.
-func (c *Cache[K, V]) degraded() bool { return c.bus != nil && !c.link.connected.Load() }
+func (c *Cache[K, V]) degraded() bool { return c.bus != nil && !c.link.Connected() }
 
 var (
 	errTooManyTags = fmt.Errorf("strata: more than %d tags", envelope.MaxTags)

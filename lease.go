@@ -63,7 +63,7 @@ func (a *attempt[K, V]) takeLease() bool {
 // another left, having waited for some time.
 func (a *attempt[K, V]) pause(waited, left time.Duration) time.Duration {
 	d := min(max(waited/pollPart, minPoll), maxPoll)
-	if a.c.can.announce && a.c.link.connected.Load() {
+	if a.c.can.announce && a.c.link.Connected() {
 		d = backstop
 	}
 	return min(d/2+rand.N(d/2), left+minPoll)

@@ -179,9 +179,9 @@ type counts struct {
 	waiters, maxWaiters                   atomic.Uint64
 	latency                               histogram
 	staleServed, refused, leaseWaits      atomic.Uint64
-	invalidations, heard, unheard, gaps   atomic.Uint64
+	invalidations, heard, unheard         atomic.Uint64
 	encodeErrors, callbackPanics          atomic.Uint64
-	missed, confirmed, degraded           atomic.Uint64
+	confirmed, degraded                   atomic.Uint64
 }
 
 // mostWaiters keeps the largest n.
@@ -199,7 +199,7 @@ func (n *counts) mostWaiters(w uint64) {
 func (c *Cache[K, V]) Stats() Stats {
 	n := &c.counts
 	overruled := n.overruled.Load() // before the engine's: it is part of them
-	m := c.memory.Stats()
+	m, l := c.memory.Stats(), c.link.Stats()
 	s := Stats{
 		Name:           c.o.Name,
 		Flights:        n.flights.Load(),
@@ -214,11 +214,11 @@ func (c *Cache[K, V]) Stats() Stats {
 		LeaseWaits:     n.leaseWaits.Load(),
 		Invalidations:  n.invalidations.Load(),
 		Heard:          n.heard.Load(),
-		Gaps:           n.gaps.Load(),
-		Missed:         n.missed.Load(),
+		Gaps:           l.Gaps,
+		Missed:         l.Missed,
 		Confirmed:      n.confirmed.Load(),
-		Degraded:       n.degraded.Load() + c.link.degradedHits(m.Hits),
-		Connected:      c.link.connected.Load(),
+		Degraded:       n.degraded.Load() + l.Degraded,
+		Connected:      c.link.Connected(),
 		Pending:        c.retry.Len(),
 		Evicted:        m.Evicted,
 		Expired:        m.Expired,
