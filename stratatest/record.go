@@ -94,38 +94,23 @@ func (r *record) keep(now time.Time, d time.Duration) {
 	}
 }
 
-// fields is how much there is in the record.
-func (r *record) fields() (n int) {
-	if r.token.token != 0 {
-		n++
+// taken is called after something was taken out of the record. Without anything
+// in it, the record is a new one.
+func (r *record) taken() {
+	if r.empty() {
+		r.until = time.Time{}
 	}
-	if !r.hold.IsZero() {
-		n++
-	}
-	for _, s := range r.slots {
-		if s.id != 0 {
-			n += 2 // value and state
-		}
-		if s.lease.token != 0 {
-			n++
-		}
-		if s.awaited {
-			n++
-		}
-	}
-	return n
 }
 
-// sweep removes values that are over, unless there is little to gain.
-func (r *record) sweep(now time.Time) {
-	if r.fields() <= 3 {
-		return
-	}
+// empty reports whether there is nothing in the record, not even something that
+// has run out.
+func (r *record) empty() bool {
 	for _, s := range r.slots {
-		if s.id != 0 && !now.Before(s.left) {
-			s.id, s.data = 0, nil
+		if s.id != 0 || s.lease.token != 0 || s.awaited {
+			return false
 		}
 	}
+	return r.token.token == 0 && r.hold.IsZero()
 }
 
 // slot returns the slot of a schema, which may be empty.
@@ -146,10 +131,12 @@ func (r *record) consume(schema, token uint64, now time.Time) bool {
 	if r.token.is(token, now) {
 		r.token = right{}
 		s.release()
+		r.taken()
 		return true
 	}
 	if s.lease.was(token) && !now.Before(r.hold) {
 		s.release()
+		r.taken()
 		return true
 	}
 	return false
@@ -167,6 +154,7 @@ func (r *record) drop(d remote.Drop, now time.Time) {
 			s.release()
 			s.soft = true
 		}
+		r.taken()
 	} else {
 		*r = record{slots: map[uint64]*slot{}}
 	}

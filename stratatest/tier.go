@@ -135,7 +135,6 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 			refused = append(refused, i)
 			continue
 		}
-		r.sweep(now)
 		r.slots[t.space.Schema] = newSlot(put, now)
 		r.keep(now, put.Left)
 		switch {
@@ -260,7 +259,7 @@ func (t *Tier) read(r *record, now time.Time) remote.Held {
 func (t *Tier) record(key string, now time.Time) *record {
 	n := t.own()
 	r := n.records[key]
-	if r == nil || r.fields() == 0 || !now.Before(r.until) {
+	if r == nil || r.empty() || !now.Before(r.until) {
 		r = &record{slots: map[uint64]*slot{}}
 		n.records[key] = r
 	}
