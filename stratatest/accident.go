@@ -56,9 +56,9 @@ func (t *Tier) ForgetTags() {
 // Spoil makes what is held under key unreadable, as if another program had
 // written to it. The next store repairs it.
 func (t *Tier) Spoil(key string) {
-	_, unlock := t.lock()
+	now, unlock := t.lock()
 	defer unlock()
-	for _, s := range t.record(key).slots {
+	for _, s := range t.record(key, now).slots {
 		s.spoilt = s.id != 0
 	}
 }

@@ -2,6 +2,7 @@ package stratatest_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata/remote"
@@ -137,6 +138,35 @@ func TestRestoreForgetsWhatCameLaterAndReadsNothingFromBefore(t *testing.T) {
 			t.Errorf("a lease of the snapshot was refused, or its value is read")
 		}
 	}
+}
+
+// TestLateLeaseIsGoodUntilAnotherTakesItsPlace: so it is in Redis, and caches
+// must bear it. No drop has come in between.
+func TestLateLeaseIsGoodUntilAnotherTakesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newAccidentView(t, 1)
+		token := func(key string) {
+			t.Helper()
+			if _, err := v.tier.Drop(t.Context(), []remote.Drop{{Key: key, Token: 3 * time.Hour}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, key := range []string{"late", "taken", "dropped"} {
+			token(key) // Redis remembers the key at least as long
+		}
+		leases := map[string]remote.Lease{}
+		for _, key := range []string{"late", "taken", "dropped", "forgotten"} {
+			_, leases[key] = v.acquire(key)
+		}
+		time.Sleep(time.Hour)
+		v.acquire("taken")
+		v.drop("dropped")
+		for key, want := range map[string]bool{"late": true, "taken": false, "dropped": false, "forgotten": false} {
+			if v.put(key, "value", leases[key]) != want {
+				t.Errorf("%q: a late lease was good: %t; want %t", key, !want, want)
+			}
+		}
+	})
 }
 
 func TestForgetLaneForgetsThatLaneOnly(t *testing.T) {

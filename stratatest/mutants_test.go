@@ -197,11 +197,14 @@ func everyCheckIsProven[F any](t *testing.T, checks []kit.Check[F], mutated []st
 // long is a life that does not end in a test.
 const long = time.Hour
 
-// with runs f on the record of a key, with the store locked.
+// with runs f on the record of a key, with the store locked, and keeps what it
+// leaves there.
 func with(t *Tier, key string, f func(r *record, now time.Time)) {
 	now, unlock := t.lock()
 	defer unlock()
-	f(t.record(key), now)
+	r := t.record(key, now)
+	f(r, now)
+	r.keep(now, 100*long)
 }
 
 // kept returns the leases and the token of a key, and a function that puts them

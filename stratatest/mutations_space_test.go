@@ -48,7 +48,7 @@ func floorless(t *Tier) {
 }
 
 func spaceMutations() []mutation {
-	return slices.Concat(dropAllMutations(), tagMutations(), positionMutations())
+	return slices.Concat(dropAllMutations(), extendAllMutations(), tagMutations(), positionMutations())
 }
 
 func dropAllMutations() []mutation {
@@ -88,6 +88,23 @@ func dropAllMutations() []mutation {
 		})},
 		{name: "extensions are stamped when they come", check: "SoftDropAllFencesLeases", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 			own(t, func(n *nameSpace) { l.Word = n.word() })
+			return t.Extend(ctx, key, fresh, left, l, id)
+		}},
+	}
+}
+
+func extendAllMutations() []mutation {
+	return []mutation{
+		{name: "another word is another value", check: "ExtendFollowsASoftDropOfAll", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+			var other bool
+			with(t, key, func(r *record, _ time.Time) { other = r.slot(t.space.Schema).word != l.Word })
+			if other {
+				return true, nil
+			}
+			return t.Extend(ctx, key, fresh, left, l, id)
+		}},
+		{name: "absent values are revived", check: "ExtendFollowsASoftDropOfAll", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).word = l.Word })
 			return t.Extend(ctx, key, fresh, left, l, id)
 		}},
 	}

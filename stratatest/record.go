@@ -8,11 +8,14 @@ import (
 )
 
 // record is what a store knows of one key: what concerns all schemas, and a
-// slot for each.
+// slot for each. It is kept as long as the longest-lived thing in it, and what
+// has run out stays until then or until it is replaced: Redis forgets whole
+// keys.
 type record struct {
 	slots map[uint64]*slot
 	token right     // of the last drop that was asked for one
 	hold  time.Time // no lease is given before
+	until time.Time // when all of it is forgotten
 }
 
 // slot is what one schema holds under a key. Without an id it holds no value.
@@ -49,7 +52,9 @@ func nonce() uint64 {
 
 func (r right) live(now time.Time) bool { return r.token != 0 && now.Before(r.until) }
 
-func (r right) is(token uint64, now time.Time) bool { return r.token == token && r.live(now) }
+func (r right) was(token uint64) bool { return r.token == token && token != 0 }
+
+func (r right) is(token uint64, now time.Time) bool { return r.was(token) && r.live(now) }
 
 // newSlot stores p; its right names the value. A value without time left is not kept.
 func newSlot(p remote.Put, now time.Time) *slot {
@@ -82,6 +87,32 @@ func (s *slot) release() (awaited bool) {
 	return awaited
 }
 
+// keep lets the record live for d more, if it does not live longer.
+func (r *record) keep(now time.Time, d time.Duration) {
+	if end := now.Add(d); end.After(r.until) {
+		r.until = end
+	}
+}
+
+// taken is called after something was taken out of the record. Without anything
+// in it, the record is a new one.
+func (r *record) taken() {
+	if r.empty() {
+		r.until = time.Time{}
+	}
+}
+
+// empty reports whether there is nothing in the record, not even something that
+// has run out.
+func (r *record) empty() bool {
+	for _, s := range r.slots {
+		if s.id != 0 || s.lease.token != 0 || s.awaited {
+			return false
+		}
+	}
+	return r.token.token == 0 && r.hold.IsZero()
+}
+
 // slot returns the slot of a schema, which may be empty.
 func (r *record) slot(schema uint64) *slot {
 	s := r.slots[schema]
@@ -94,16 +125,19 @@ func (r *record) slot(schema uint64) *slot {
 
 // consume uses a right up, and reports whether it was one. A token from a drop
 // is stronger than leases: it voids them, and what was stored under one since
-// the drop is older than what comes now, in whatever schema.
+// the drop is older than what comes now, in whatever schema. A lease that has
+// run out is good until another takes its place.
 func (r *record) consume(schema, token uint64, now time.Time) bool {
 	s := r.slot(schema)
 	if r.token.is(token, now) {
 		r.token = right{}
 		clear(r.slots)
+		r.taken()
 		return true
 	}
-	if s.lease.is(token, now) && !now.Before(r.hold) {
+	if s.lease.was(token) && !now.Before(r.hold) {
 		s.release()
+		r.taken()
 		return true
 	}
 	return false
@@ -111,19 +145,26 @@ func (r *record) consume(schema, token uint64, now time.Time) bool {
 
 // drop makes all schemas' values absent or stale, and voids all rights.
 func (r *record) drop(d remote.Drop, now time.Time) {
+	hold := r.hold
+	if end := now.Add(d.Hold); end.After(hold) {
+		hold = end
+	}
 	r.token = right{}
+	if d.Soft {
+		for _, s := range r.slots {
+			s.release()
+			s.soft = true
+		}
+		r.taken()
+	} else {
+		*r = record{slots: map[uint64]*slot{}}
+	}
+	if hold.After(now) {
+		r.hold = hold
+		r.keep(now, hold.Sub(now))
+	}
 	if d.Token > 0 {
 		r.token = newRight(now, d.Token)
-	}
-	if hold := now.Add(d.Hold); hold.After(r.hold) {
-		r.hold = hold
-	}
-	if !d.Soft {
-		clear(r.slots)
-		return
-	}
-	for _, s := range r.slots {
-		s.release()
-		s.soft = true
+		r.keep(now, d.Token)
 	}
 }

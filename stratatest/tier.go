@@ -87,7 +87,7 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	defer unlock()
 	held := make([]remote.Held, len(keys))
 	for i, key := range keys {
-		held[i] = t.read(t.record(key), now)
+		held[i] = t.read(t.record(key, now), now)
 	}
 	return held, nil
 }
@@ -99,7 +99,7 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	}
 	now, unlock := t.lock()
 	defer unlock()
-	r := t.record(key)
+	r := t.record(key, now)
 	held := t.read(r, now)
 	lease := t.own().lease()
 	s := r.slot(t.space.Schema)
@@ -113,6 +113,7 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 		held.Data, s.awaited = nil, true
 	default:
 		s.lease, s.awaited = newRight(now, d), false
+		r.keep(now, d)
 		lease.Grant, lease.Token = remote.Granted, s.lease.token
 	}
 	return held, lease, nil
@@ -127,7 +128,7 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 	defer unlock()
 	var messages []remote.Message
 	for i, put := range p {
-		r := t.record(put.Key)
+		r := t.record(put.Key, now)
 		written := r.token.is(put.Lease.Token, now)
 		awaited := r.slot(t.space.Schema).awaited
 		if !r.consume(t.space.Schema, put.Lease.Token, now) {
@@ -135,6 +136,7 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 			continue
 		}
 		r.slots[t.space.Schema] = newSlot(put, now)
+		r.keep(now, put.Left)
 		switch {
 		case written:
 			messages = append(messages, t.dropped(remote.Dropped, put.Key, now))
@@ -156,7 +158,7 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 	leases := make([]remote.Lease, len(d))
 	messages := make([]remote.Message, len(d))
 	for i, drop := range d {
-		r := t.record(drop.Key)
+		r := t.record(drop.Key, now)
 		r.drop(drop, now)
 		if r.token.token != 0 {
 			leases[i] = t.own().lease()
@@ -179,13 +181,17 @@ func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration
 	}
 	now, unlock := t.lock()
 	defer unlock()
-	r := t.record(key)
+	r := t.record(key, now)
 	s := r.slot(t.space.Schema)
-	if id == 0 || t.read(r, now).ID != id || !s.lease.is(l.Token, now) {
+	held := id != 0 && s.id == id && now.Before(s.left) && beforeExpiries(s.word) == beforeExpiries(l.Word)
+	if !held || s.spoilt || !s.lease.was(l.Token) || now.Before(r.hold) {
 		return true, nil
 	}
-	s.release()
+	if s.release() {
+		t.announce([]remote.Message{t.message(remote.Ended, key)})
+	}
 	s.fresh, s.left, s.soft, s.word = now.Add(fresh), now.Add(left), false, l.Word
+	r.keep(now, left)
 	return false, nil
 }
 
@@ -196,8 +202,8 @@ func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
 	}
 	now, unlock := t.lock()
 	defer unlock()
-	s := t.record(key).slot(t.space.Schema)
-	if !s.lease.is(l.Token, now) {
+	s := t.record(key, now).slot(t.space.Schema)
+	if !s.lease.was(l.Token) {
 		return nil
 	}
 	if s.release() {
@@ -214,11 +220,13 @@ func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Dur
 	}
 	now, unlock := t.lock()
 	defer unlock()
-	s := t.record(key).slot(t.space.Schema)
-	if !s.lease.is(l.Token, now) {
+	r := t.record(key, now)
+	s := r.slot(t.space.Schema)
+	if !s.lease.was(l.Token) {
 		return false, nil
 	}
 	s.lease.until = now.Add(d)
+	r.keep(now, d)
 	return true, nil
 }
 
@@ -248,10 +256,10 @@ func (t *Tier) read(r *record, now time.Time) remote.Held {
 }
 
 // record returns what is known of key.
-func (t *Tier) record(key string) *record {
+func (t *Tier) record(key string, now time.Time) *record {
 	n := t.own()
 	r := n.records[key]
-	if r == nil {
+	if r == nil || r.empty() || !now.Before(r.until) {
 		r = &record{slots: map[uint64]*slot{}}
 		n.records[key] = r
 	}
@@ -268,7 +276,7 @@ func (t *Tier) dropped(kind remote.Kind, key string, now time.Time) remote.Messa
 	m := t.message(kind, key)
 	m.Lane = t.Lane(key)
 	m.Was, m.Is = t.own().move(m.Lane)
-	m.Hold = max(0, t.record(key).hold.Sub(now))
+	m.Hold = max(0, t.record(key, now).hold.Sub(now))
 	return m
 }
 

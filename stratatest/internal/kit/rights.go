@@ -193,6 +193,7 @@ func extendChecks() []tierCheck {
 		{"ExtendNeedsThatValue", checkExtendNeedsID},
 		{"ExtendIsVoidedByDrop", checkExtendAfterDrop},
 		{"ExtendTouchesOneSchema", checkExtendOneSchema},
+		{"ExtendFollowsASoftDropOfAll", checkExtendAfterSoftDropAll},
 	}
 }
 
@@ -289,4 +290,22 @@ func checkExtendOneSchema(v *view) {
 	if h := other.holdsStale("k", "theirs"); !h.Soft {
 		v.Errorf("Extend of one schema took the mark from another: %+v", h)
 	}
+}
+
+// checkExtendAfterSoftDropAll: a value is not sent again because everything was
+// made stale.
+func checkExtendAfterSoftDropAll(v *view) {
+	v.fill("k", "value")
+	v.dropAll(true)
+	id := v.holdsStale("k", "value").ID
+	v.extends("k", v.granted("k", long), id)
+	v.lives(v.holdsFresh("k", "value"), 3*long, 4*long)
+
+	v.fill("gone", "value")
+	id = v.holdsFresh("gone", "value").ID
+	v.dropAll(false)
+	if v.extend("gone", v.granted("gone", long), id) {
+		v.Errorf("Extend of what a drop of everything made absent was accepted")
+	}
+	v.isAbsent("gone")
 }
