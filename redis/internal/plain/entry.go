@@ -128,7 +128,8 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 			}
 		}
 		t.writes.Add("HSET", entry, n.Value, v.Data, n.State, state(now+v.Fresh, now+v.Left, v.Token, v.Word))
-		t.expire(entry, ttl, v.Left)
+		// Taking the lease out may have taken the key, and its end, with it.
+		t.expire(entry, -1, max(ttl, v.Left))
 		return nil
 	})
 	return stored, err
