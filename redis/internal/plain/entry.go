@@ -239,7 +239,7 @@ func (e Entry) Drop(d Loss) error {
 			need = max(need, d.Life)
 		}
 		if need > 0 {
-			t.expire(entry, pttl, need)
+			t.expire(entry, -1, max(pttl, need)) // the key may be gone in between
 		}
 		return nil
 	})
