@@ -124,13 +124,14 @@ func (r *record) slot(schema uint64) *slot {
 }
 
 // consume uses a right up, and reports whether it was one. A token from a drop
-// is stronger than the lease of its schema: it voids it. A lease that has run
-// out is good until another takes its place.
+// is stronger than leases: it voids them, and what was stored under one since
+// the drop is older than what comes now, in whatever schema. A lease that has
+// run out is good until another takes its place.
 func (r *record) consume(schema, token uint64, now time.Time) bool {
 	s := r.slot(schema)
 	if r.token.is(token, now) {
 		r.token = right{}
-		s.release()
+		clear(r.slots)
 		r.taken()
 		return true
 	}

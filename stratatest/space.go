@@ -81,14 +81,14 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	}
 	_, unlock := t.lock()
 	defer unlock()
-	kind := remote.AllDropped
+	kind, count := remote.AllDropped, &t.own().drops
 	if soft {
-		kind = remote.AllExpired
-		t.own().expiries++
-	} else {
-		t.own().drops++
+		kind, count = remote.AllExpired, &t.own().expiries
 	}
-	t.announce([]remote.Message{t.message(kind, "")})
+	*count++
+	m := t.message(kind, "")
+	m.Is.Count = *count
+	t.announce([]remote.Message{m})
 	return nil
 }
 

@@ -248,10 +248,15 @@ func checkEndIsAnnounced(v *announceView) {
 }
 
 func checkDropAllIsAnnounced(v *announceView) {
-	v.dropAll(false)
-	v.hears(remote.AllDropped, "")
-	v.dropAll(true)
-	v.hears(remote.AllExpired, "")
+	for n := range uint64(2) {
+		v.dropAll(false)
+		drops := v.hears(remote.AllDropped, "")
+		v.dropAll(true)
+		expiries := v.hears(remote.AllExpired, "")
+		if d, e := drops[0].Is.Count, expiries[0].Is.Count; d != n+1 || e != n+1 {
+			v.Errorf("drops and expiries of everything were counted %d and %d; want %d", d, e, n+1)
+		}
+	}
 }
 
 func checkTagDropsAreAnnounced(v *announceView) {
