@@ -89,7 +89,7 @@ func modelMatches(t *testing.T, lists int, late bool, root *redis.Client, client
 }
 
 // modelAnswers must all have been given, or the lists try too little.
-var modelAnswers = []string{
+var modelAnswers = []string{ // read-only
 	"granted", "busy", "on hold", "free", "stored", "refused", "extended", "renewed", "lost", "absent", "soft", "stale",
 	"dropped", "expired", "all dropped", "all expired", "tag dropped", "tag expired", "ended", "was none", "held until",
 }
