@@ -142,8 +142,8 @@ func (s step) String() string {
 
 // The keys: some share a lane, and some are hard to write.
 var (
-	modelKeys = append(keysInOneLane(), "a", "{b}", "c d\r\n\x00=", "")
-	modelTags = []string{"t", "u", "floor", " \r\n\x00"}
+	modelKeys = append(keysInOneLane(), "a", "{b}", "c d\r\n\x00=", "") // read-only
+	modelTags = []string{"t", "u", "floor", " \r\n\x00"}                // read-only
 )
 
 // keysInOneLane returns two keys.
@@ -602,6 +602,8 @@ func (p *player) message(m remote.Message) string {
 		text += fmt.Sprintf(" in lane %d, was %s, is %s, %d on", m.Lane, p.word(m.Was), p.word(m.Is), m.Is.Count-m.Was.Count)
 	case remote.TagDropped, remote.TagExpired:
 		text += fmt.Sprintf(", was at %s, is at %s", p.at(m.Was.Count), p.at(m.Is.Count))
+	case remote.AllDropped, remote.AllExpired:
+		text += fmt.Sprintf(", the %d.", m.Is.Count)
 	default:
 		if m.Was != (remote.Word{}) || m.Is != (remote.Word{}) {
 			text += " with words"
