@@ -209,6 +209,13 @@ func randomSteps(seed uint64) []step {
 			s.keys = append(s.keys, from[r.IntN(len(from))])
 			s.nth = append(s.nth, max(0, r.IntN(5)-2))
 		}
+		if i > 1 && (op == "extend" || op == "put" && n == 1) && r.IntN(3) > 0 {
+			s.nth[0], s.id = 0, 0 // what must come together is rarely drawn together
+			steps[i-1] = step{op: "acquire", view: s.view, keys: s.keys, left: life()}
+			if op == "extend" {
+				steps[i-2] = step{op: "drop", view: r.IntN(3), keys: s.keys, soft: true}
+			}
+		}
 		steps[i] = s
 	}
 	return steps
@@ -307,6 +314,14 @@ func redisWorld(t *testing.T, root *redis.Client, clients []*redis.Client) world
 	return w
 }
 
+// place is where a value is kept.
+type place struct {
+	key    string
+	schema uint64
+}
+
+func (s step) schema() uint64 { return spaces("")[s.view].Schema }
+
 // player writes what comes of steps so that it can be compared: random numbers
 // are named in the order in which they appear, times are rounded up to half
 // hours, and clocks count from the first since the last restart.
@@ -314,7 +329,7 @@ type player struct {
 	testing.TB
 	world
 	rights map[string][]remote.Lease // by key, in order
-	ids    map[string][]remote.ID    // of values put, in order
+	ids    map[place][]remote.ID     // of values put, in order
 	names  map[any]string
 	clock  *uint64       // from which others count
 	lanes  []remote.Word // of the last position
@@ -329,7 +344,7 @@ type player struct {
 // set, leases that have run out are not used.
 func play(t *testing.T, w world, late bool, steps []step) (lines []string) {
 	p := &player{
-		TB: t, world: w, rights: map[string][]remote.Lease{}, ids: map[string][]remote.ID{},
+		TB: t, world: w, rights: map[string][]remote.Lease{}, ids: map[place][]remote.ID{},
 		names: map[any]string{}, ends: map[uint64]time.Duration{}, late: late, heard: make(chan remote.Message, 100),
 	}
 	connected := make(chan struct{}, 100)
@@ -382,7 +397,8 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 	case "put":
 		return p.put(ctx, s, v)
 	case "extend":
-		key, id := s.keys[0], nth(p.ids[s.keys[0]], s.id)
+		key := s.keys[0]
+		id := nth(p.ids[place{key, s.schema()}], s.id)
 		if s.wrong && s.nth[0] == 0 {
 			id ^= 1
 		}
@@ -446,7 +462,8 @@ func (p *player) put(ctx context.Context, s step, v remote.Tier) (answer string,
 		no := slices.Contains(refused, i)
 		answer += either(no, "refused; ", "stored; ")
 		if !no {
-			p.ids[put.Key] = append(p.ids[put.Key], remote.ID(put.Lease.Token))
+			at := place{put.Key, s.schema()}
+			p.ids[at] = append(p.ids[at], remote.ID(put.Lease.Token))
 		}
 	}
 	return answer, err
