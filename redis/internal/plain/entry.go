@@ -128,7 +128,8 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 			}
 		}
 		t.writes.Add("HSET", entry, n.Value, v.Data, n.State, state(now+v.Fresh, now+v.Left, v.Token, v.Word))
-		t.expire(entry, ttl, v.Left)
+		// Taking the lease out may have taken the key, and its end, with it.
+		t.expire(entry, -1, max(ttl, v.Left))
 		return nil
 	})
 	return stored, err
@@ -238,7 +239,7 @@ func (e Entry) Drop(d Loss) error {
 			need = max(need, d.Life)
 		}
 		if need > 0 {
-			t.expire(entry, pttl, need)
+			t.expire(entry, -1, max(pttl, need)) // the key may be gone in between
 		}
 		return nil
 	})
