@@ -12,6 +12,11 @@ type Promise struct {
 	// Unconfirmed is how long an instance that is cut off may go on with what
 	// it has, or has read since.
 	Unconfirmed time.Duration
+	// Found is how long it takes at most to find out that a message was lost
+	// and nobody was told; zero means for ever.
+	Found time.Duration
+	// Lag is how long it may take a connected instance to know that it is.
+	Lag time.Duration
 	// Slow is how long it takes at most from when a value is read until it is
 	// kept.
 	Slow time.Duration
@@ -100,7 +105,7 @@ func (j *judge) read(r *Read) {
 		return
 	}
 	for _, limit := range j.limits(r) {
-		f, any := j.fences.latest(limit.scope, r.Key, r.Stale, limit.before)
+		f, any := j.fences.latest(limit.scope, r.Key, r.Stale, j.h.kept(r, limit.before))
 		if any && until < f.Call {
 			j.broken(limit.rule, r.Return, "%s got version %d, old since %v; instance %d dropped it from %v to %v (failed: %t)",
 				name, r.Version, time.Duration(until), f.Instance, time.Duration(f.Call), time.Duration(f.Return), f.Failed)
@@ -124,7 +129,18 @@ func (j *judge) limits(r *Read) []limit {
 	case r.Final:
 		return []limit{{Converged, everything, r.Call}}
 	}
-	return []limit{{Local, of(r.Instance), r.Call}, {Bounded, confirmed, j.links.seen(r.Instance, r.Call)}}
+	return []limit{{Local, of(r.Instance), r.Call}, {Bounded, confirmed, j.links.seen(r)}}
+}
+
+// kept returns the time before which what was dropped must be known to r, if
+// without losses that were before. Final reads come after all losses.
+func (h *History) kept(r *Read, before Time) Time {
+	for _, l := range h.Losses {
+		if !r.Final && r.Call <= l.To && r.Return >= l.From {
+			before = min(before, l.Since)
+		}
+	}
+	return before
 }
 
 // load judges what one Loader has brought.

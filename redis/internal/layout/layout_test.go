@@ -134,13 +134,13 @@ func TestHeadsOfMessagesAreReadBack(t *testing.T) {
 	for _, key := range []string{"", "k", "user 1"} {
 		lane := layout.LaneOf(key)
 		for text, want := range map[string]remote.Message{
-			n.Dropped(key, false) + words + "250 " + key: {Kind: remote.Dropped, Key: key, Lane: lane, Was: was, Is: is, Hold: 250 * time.Millisecond},
-			n.Dropped(key, true) + words + "0 " + key:    {Kind: remote.Expired, Key: key, Lane: lane, Was: was, Is: is},
-			n.TagDropped(false) + "5.0 6.0 0 " + key:     {Kind: remote.TagDropped, Key: key, Was: remote.Word{Count: 5}, Is: remote.Word{Count: 6}},
-			n.TagDropped(true) + "5.0 6.0 0 " + key:      {Kind: remote.TagExpired, Key: key, Was: remote.Word{Count: 5}, Is: remote.Word{Count: 6}},
-			n.Ended() + key:                              {Kind: remote.Ended, Key: key},
-			n.AllDropped(false):                          {Kind: remote.AllDropped},
-			n.AllDropped(true):                           {Kind: remote.AllExpired},
+			n.Dropped(key, false) + words + "250 " + key:  {Kind: remote.Dropped, Key: key, Lane: lane, Was: was, Is: is, Hold: 250 * time.Millisecond},
+			n.Dropped(key, true) + words + "0 " + key:     {Kind: remote.Expired, Key: key, Lane: lane, Was: was, Is: is},
+			n.TagDropped(false) + "5.0 6.0 0 " + key:      {Kind: remote.TagDropped, Key: key, Was: remote.Word{Count: 5}, Is: remote.Word{Count: 6}},
+			n.TagDropped(true) + "5.0 6.0 0 " + key:       {Kind: remote.TagExpired, Key: key, Was: remote.Word{Count: 5}, Is: remote.Word{Count: 6}},
+			n.Ended() + key:                               {Kind: remote.Ended, Key: key},
+			n.AllDropped(false) + "7" + layout.AfterCount: {Kind: remote.AllDropped, Is: remote.Word{Count: 7}},
+			n.AllDropped(true) + "8" + layout.AfterCount:  {Kind: remote.AllExpired, Is: remote.Word{Count: 8}},
 		} {
 			want.Name, want.From = "n", 0xab
 			if got, ok := layout.ParseMessage("n", text); !ok || got != want {

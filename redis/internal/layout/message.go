@@ -39,14 +39,18 @@ func (n *Names) Dropped(key string, soft bool) string {
 // key.
 func (n *Names) Ended() string { return n.heads[remote.Ended] + noDrop }
 
-// AllDropped is the message about a drop of everything.
+// AllDropped is the beginning of the message about a drop of everything, up to
+// the number of such drops, which the script adds with AfterCount.
 func (n *Names) AllDropped(soft bool) string {
 	k := remote.AllDropped
 	if soft {
 		k = remote.AllExpired
 	}
-	return n.heads[k] + noDrop
+	return n.heads[k] + "0 0.0 "
 }
+
+// AfterCount is what follows the number of drops in such a message.
+const AfterCount = ".0 0 "
 
 // TagDropped is the beginning of the message about a drop of a tag, up to the
 // words, which the script adds.

@@ -100,9 +100,16 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 		holder, _ := right(text(f[0]))
 		token, till := right(text(f[1]))
 		hold, awaited := number(text(f[2])), f[3].Kind() != resp.Null
+		fields, ttl := r[2].Int(), r[3].Int()
 		switch {
 		case token == v.Token && till > now:
-			t.writes.Add("HDEL", entry, "t", n.Lease, n.Awaited)
+			ttl, fields = -1, 0 // it is a drop once more, of all schemas
+			t.writes.Add("DEL", entry)
+			if hold > now {
+				t.writes.Add("HSET", entry, "h", hold)
+				t.expire(entry, ttl, hold-now)
+				ttl = hold - now
+			}
 			t.dropped(n, e.Key, false, text(r[1]), v.Nonce, max(0, hold-now))
 		case holder == v.Token && hold <= now:
 			t.ended(n, e.Key, awaited)
@@ -115,13 +122,14 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 			t.writes.Add("HDEL", entry, n.Value, n.State)
 			return nil
 		}
-		if r[2].Int() > 3 {
+		if fields > 3 {
 			if err := t.sweep(entry, now); err != nil {
 				return err
 			}
 		}
 		t.writes.Add("HSET", entry, n.Value, v.Data, n.State, state(now+v.Fresh, now+v.Left, v.Token, v.Word))
-		t.expire(entry, r[3].Int(), v.Left)
+		// Taking the lease out may have taken the key, and its end, with it.
+		t.expire(entry, -1, max(ttl, v.Left))
 		return nil
 	})
 	return stored, err

@@ -137,7 +137,7 @@ func (s Space) DropAll(w *words.Word, soft bool) error {
 		}
 		*n++
 		t.writes.Add("HINCRBY", s.Names.Word, field, 1)
-		t.writes.Add("PUBLISH", s.Names.Channel, s.Names.AllDropped(soft))
+		t.writes.Add("PUBLISH", s.Names.Channel, s.Names.AllDropped(soft)+strconv.FormatUint(*n, 10)+layout.AfterCount)
 		return nil
 	})
 }

@@ -1,6 +1,6 @@
--- Stores a value under a lease, or under the token of a drop. The latter is
--- announced as a drop: what others have loaded since the token was given is
--- older. The end of a lease is announced if somebody waits for it.
+-- Stores a value under a lease, or under the token of a drop. The latter is a
+-- drop once more, and announced as one: what others have loaded since the token
+-- was given is older, in whatever schema. The end of a lease is announced if somebody waits for it.
 -- KEYS: 1 entry, 2 lane. ARGV: 1 schema, 2 token, 3 word, 4 fresh in ms, 5 left in ms, 6 value,
 -- 7 channel, 8 key, 9 head of the message that a lease has ended, 10 head of
 -- that of a drop, 11 nonce.
@@ -21,7 +21,11 @@ if given == token and tonumber(till) > now then
   end
   local is = string.format('%d.', count + 1) .. ARGV[11]
   redis.call('SET', KEYS[2], is)
-  redis.call('HDEL', KEYS[1], 't', 'l' .. schema, 'w' .. schema)
+  redis.call('DEL', KEYS[1])
+  if hold > now then -- it outlasts drops
+    redis.call('HSET', KEYS[1], 'h', string.format('%d', hold))
+    redis.call('PEXPIRE', KEYS[1], hold - now)
+  end
   redis.call('PUBLISH', ARGV[7],
     ARGV[10] .. was .. ' ' .. is .. string.format(' %d ', math.max(0, hold - now)) .. ARGV[8])
 elseif string.match(f[1] or '', '^(%x+) ') ~= token or hold > now then
