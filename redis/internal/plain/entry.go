@@ -68,7 +68,7 @@ func (e Entry) Acquire(token string, life int64, word string) (a Acquired, err e
 				t.writes.Add("HDEL", entry, n.Awaited)
 			}
 			t.writes.Add("HSET", entry, n.Lease, lease(token, now+life))
-			t.expire(entry, r[1].Int(), life)
+			t.expire(entry, -1, max(r[1].Int(), life)) // as in Put
 		}
 		return nil
 	})
@@ -245,7 +245,8 @@ func (e Entry) Drop(d Loss) error {
 			need = max(need, d.Life)
 		}
 		if need > 0 {
-			t.expire(entry, pttl, need)
+			// What was taken out may have taken the key, and its end, with it.
+			t.expire(entry, -1, max(pttl, need))
 		}
 		return nil
 	})
