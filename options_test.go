@@ -151,7 +151,7 @@ func TestWeightBoundsL1(t *testing.T) {
 		c := newCache(t, func(o *strata.Options[int, string]) {
 			o.Memory.MaxWeight = 100
 			o.Memory.Weigh = func(_ int, v string) int64 { return int64(len(v)) }
-			o.Hooks = &strata.Hooks{Evict: func(e strata.EvictEvent) {
+			o.Hooks = &strata.Hooks{Evict: func(e strata.Event) {
 				if e.Reason == "evicted" {
 					evicted++
 				}
@@ -186,8 +186,8 @@ func TestCallbacksThatPanicHarmNobody(t *testing.T) {
 				return 1
 			}
 			o.Hooks = &strata.Hooks{
-				Load:  func(strata.LoadEvent) { panic("load hook") },
-				Evict: func(strata.EvictEvent) { panic("evict hook") },
+				Load:  func(strata.Event) { panic("load hook") },
+				Evict: func(strata.Event) { panic("evict hook") },
 			}
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		})
@@ -213,18 +213,18 @@ func TestCallbacksThatPanicHarmNobody(t *testing.T) {
 
 func TestHooksAreToldOfLoadsAndOfL2(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var loads []strata.LoadEvent
-		var failures []strata.RemoteErrorEvent
+		var loads []strata.Event
+		var failures []strata.Event
 		down := errors.New("down")
 		c := newCache(t, func(o *strata.Options[string, int64]) {
 			o.Remote.Tier = stratatest.FaultyTier(stratatest.NewTier(), func(string, string) (time.Duration, error) { return 0, down })
 			o.Hooks = &strata.Hooks{
-				Load:        func(e strata.LoadEvent) { loads = append(loads, e) },
-				RemoteError: func(e strata.RemoteErrorEvent) { failures = append(failures, e) },
+				Load:        func(e strata.Event) { loads = append(loads, e) },
+				RemoteError: func(e strata.Event) { failures = append(failures, e) },
 			}
 		})
 		mustGet(t, c, "k", (&origin{takes: time.Second}).load)
-		if len(loads) != 1 || loads[0] != (strata.LoadEvent{Cache: "test", Outcome: strata.LoadOK, Took: time.Second}) {
+		if len(loads) != 1 || loads[0] != (strata.Event{Cache: "test", Key: "k", Tier: "origin", Outcome: strata.LoadOK, Took: time.Second}) {
 			t.Errorf("load events: %+v", loads)
 		}
 		if len(failures) != 1 || failures[0].Op != "get" || !errors.Is(failures[0].Err, down) {
