@@ -64,24 +64,18 @@ func TestTokensAreTakenBeforeTheRetriesOfASecond(t *testing.T) {
 	}
 }
 
-func TestBudgetLosesNoTokenHoweverCallersInterleave(t *testing.T) {
-	const callers, rounds = 4, 50000
-	var b limit.Budget
-	var wg sync.WaitGroup
-	for range callers {
-		wg.Go(func() {
-			for range rounds {
-				succeed(&b, 5)
-				if !b.Retry(0) {
-					t.Error("no retry for who has brought a token")
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if n := retries(&b, 0); n != 10 {
-		t.Errorf("%d retries are left, want the 10 without a token", n)
+func TestBudgetLosesNoSuccessHoweverCallersInterleave(t *testing.T) {
+	const callers, rounds = 4, 2000
+	for range rounds {
+		var b limit.Budget
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() { succeed(&b, 120) })
+		}
+		wg.Wait()
+		if n := retries(&b, 0); n != 4*120/5+10 {
+			t.Fatalf("%d retries are allowed, want 106", n)
+		}
 	}
 }
 
