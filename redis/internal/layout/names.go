@@ -50,6 +50,9 @@ type Names struct {
 	// fields of a value, Lease and Awaited those of the lease on it.
 	Schema, Value, State, Lease, Awaited string
 
+	// Ended is the message that a lease has ended, up to the key.
+	Ended string
+
 	lane  string
 	heads [remote.Beat + 1]string // of messages, up to the lane
 }
@@ -71,6 +74,7 @@ func NewNames(s remote.Space) Names {
 	for k := range n.heads {
 		n.heads[k] = head(remote.Kind(k), Hex(s.Instance))
 	}
+	n.Ended = n.heads[remote.Ended] + "0 0.0 0.0 0 "
 	return n
 }
 

@@ -112,7 +112,9 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 			}
 			t.dropped(n, e.Key, false, text(r[1]), v.Nonce, max(0, hold-now))
 		case holder == v.Token && hold <= now:
-			t.ended(n, e.Key, awaited)
+			if t.ended(n, e.Key, awaited); fields == present(f[0], f[3]) {
+				ttl = -1 // nothing else is there: the key has gone
+			}
 		default:
 			stored = false
 			return nil
@@ -135,6 +137,16 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 	return stored, err
 }
 
+// present counts the fields that are there.
+func present(values ...resp.Value) (n int64) {
+	for _, v := range values {
+		if v.Kind() != resp.Null {
+			n++
+		}
+	}
+	return n
+}
+
 func state(fresh, left int64, id, word string) string {
 	return strconv.FormatInt(fresh, 10) + " " + strconv.FormatInt(left, 10) + " " + id + " " + word
 }
@@ -155,7 +167,7 @@ func (t *tx) dropped(n *layout.Names, key string, soft bool, was, nonce string, 
 func (t *tx) ended(n *layout.Names, key string, awaited bool) {
 	t.writes.Add("HDEL", n.Entry(key), n.Lease, n.Awaited)
 	if awaited {
-		t.writes.Add("PUBLISH", n.Channel, n.Ended()+key)
+		t.writes.Add("PUBLISH", n.Channel, n.Ended+key)
 	}
 }
 
