@@ -139,6 +139,9 @@ func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 
 // tierError makes an [*Error] of what a server has refused.
 func tierError(err error) error {
+	if err == nil {
+		return nil
+	}
 	var refused *plain.Refusal
 	if errors.As(err, &refused) {
 		return serverError([]byte(refused.Text))

@@ -16,6 +16,11 @@
 //	strata:{name}word         epoch, drops, expiries, clock, authority
 //	strata:{name}tags         floor, d:<tag>, e:<tag>
 //
+// The token of a lease is odd, that of a drop even: each has a script that
+// stores under it. The ends of leases and values are written by whoever asks,
+// who knows the server's clock from the word, and so that they come early
+// rather than late; what has ended is decided by the server's clock.
+//
 // A lane is a slice of a cache's keys in which drops have an order, and that
 // lives in one slot of a cluster. Each drop of a key gives its lane another
 // word.

@@ -155,7 +155,7 @@ func state(fresh, left int64, id, word string) string {
 func (t *tx) dropped(n *layout.Names, key string, soft bool, was, nonce string, hold int64) {
 	count, _, _ := strings.Cut(was, ".")
 	w, ok := layout.ParseLaneWord(was)
-	if !ok || len(count) > 15 {
+	if !ok || len(count) > 13 {
 		was, w.Count = "0.0", 0
 	}
 	is := strconv.FormatUint(w.Count+1, 10) + "." + nonce

@@ -335,20 +335,29 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, token uint64) error {
 }
 
 func (t *Tier) appendDrop(dst []byte, head string, d *remote.Drop, token uint64) []byte {
-	how := "hard"
-	if d.Soft {
-		how = "soft"
+	usual := !d.Soft && token == 0 && d.Hold <= 0
+	if usual {
+		dst = appendCall(dst, head, 6)
+	} else {
+		dst = appendCall(dst, head, 10)
 	}
-	dst = t.appendEntry(appendCall(dst, head, 10), d.Key)
-	dst = appendStrings(dst, t.names.Lane(d.Key), how)
+	dst = t.appendEntry(dst, d.Key)
+	dst = appendStrings(dst, t.names.Lane(d.Key), t.names.Channel, t.names.Dropped(d.Key, d.Soft))
+	dst = resp.AppendString(appendHex(dst, nonce()), d.Key)
+	switch {
+	case usual:
+		return dst
+	case d.Soft:
+		dst = resp.AppendString(dst, "soft")
+	default:
+		dst = resp.AppendString(dst, "hard")
+	}
 	if token == 0 {
 		dst = resp.AppendString(dst, "")
 	} else {
 		dst = appendHex(dst, token)
 	}
-	dst = appendInt(appendInt(dst, millis(d.Token)), millis(d.Hold))
-	dst = appendStrings(dst, t.names.Channel, t.names.Dropped(d.Key, d.Soft))
-	return resp.AppendString(appendHex(dst, nonce()), d.Key)
+	return appendInt(appendInt(dst, millis(d.Token)), millis(d.Hold))
 }
 
 // Extend gives the held value new lives.

@@ -182,6 +182,9 @@ func (t *Tier) open(value, state resp.Value, w *words.Word) remote.Held {
 // wrongType reports whether err says that there is something of another type
 // under a key. A script says it in its own words.
 func wrongType(err error) bool {
+	if err == nil {
+		return false
+	}
 	var refused *plain.Refusal
 	return errors.As(err, &refused) && strings.Contains(refused.Text, "WRONGTYPE")
 }

@@ -15,10 +15,10 @@ end
 
 local was = redis.call('GET', KEYS[2])
 local count = was and string.match(was, '^(%d+)%.%x+$')
-if not count or #count > 15 then
+if not count or #count > 13 then
   was, count = '0.0', 0
 end
-local is = string.format('%d.', count + 1) .. ARGV[8]
+local is = (count + 1) .. '.' .. ARGV[8]
 redis.call('SET', KEYS[2], is)
 redis.call('DEL', KEYS[1])
 local rest = math.max(0, (tonumber(f[2] or 0) or 0) - now)
