@@ -67,6 +67,12 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	return h, l, tierError(err)
 }
 
+// AcquireMany is Acquire for many keys in one round trip.
+func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	held, leases, err := t.t.AcquireMany(ctx, keys, d)
+	return held, leases, tierError(err)
+}
+
 // Put stores values under their leases or tokens. It returns an error when any
 // of the values got no answer.
 func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err error) {

@@ -112,8 +112,9 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 			}
 			t.dropped(n, e.Key, false, text(r[1]), v.Nonce, max(0, hold-now))
 		case holder == v.Token && hold <= now:
-			if t.ended(n, e.Key, awaited); fields == present(f[0], f[3]) {
-				ttl = -1 // nothing else is there: the key has gone
+			t.ended(n, e.Key, awaited)
+			if fields == 1 || fields == 2 && awaited {
+				ttl = -1 // the key goes with them
 			}
 		default:
 			stored = false
@@ -130,21 +131,14 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 			}
 		}
 		t.writes.Add("HSET", entry, n.Value, v.Data, n.State, state(now+v.Fresh, now+v.Left, v.Token, v.Word))
-		// Taking the lease out may have taken the key, and its end, with it.
-		t.expire(entry, -1, max(ttl, v.Left))
+		if fields > 3 { // the sweep may have taken the key, and its end, with it
+			t.expire(entry, -1, max(ttl, v.Left))
+			return nil
+		}
+		t.expire(entry, ttl, v.Left)
 		return nil
 	})
 	return stored, err
-}
-
-// present counts the fields that are there.
-func present(values ...resp.Value) (n int64) {
-	for _, v := range values {
-		if v.Kind() != resp.Null {
-			n++
-		}
-	}
-	return n
 }
 
 func state(fresh, left int64, id, word string) string {
@@ -233,8 +227,12 @@ func (e Entry) Drop(d Loss) error {
 		}
 		now, pttl := clock(r[3]), r[2].Int()
 		if d.Soft {
-			if err := t.soften(entry); err != nil {
+			emptied, err := t.soften(entry)
+			if err != nil {
 				return err
+			}
+			if emptied {
+				pttl = -1
 			}
 		} else {
 			t.writes.Add("DEL", entry)
@@ -258,24 +256,30 @@ func (e Entry) Drop(d Loss) error {
 	})
 }
 
-// soften makes all values of an entry stale and voids all rights.
-func (t *tx) soften(entry string) error {
+// soften makes all values of an entry stale and voids all rights. It reports
+// whether nothing is left of it then, its end included.
+func (t *tx) soften(entry string) (emptied bool, err error) {
 	all, states, err := t.states(entry)
 	if err != nil {
-		return err
+		return false, err
 	}
+	emptied = true
 	t.writes.Add("HDEL", entry, "t")
 	for _, name := range all {
 		switch name[:min(1, len(name))] {
+		case "t":
 		case "l", "w":
 			t.writes.Add("HDEL", entry, name)
 		case "s":
+			emptied = false
 			if fresh, rest, ok := strings.Cut(states[name], " "); ok && fresh != "" && strings.Trim(fresh, "0123456789") == "" {
 				t.writes.Add("HSET", entry, name, "0 "+rest)
 			}
+		default:
+			emptied = false
 		}
 	}
-	return nil
+	return emptied, nil
 }
 
 // Extend gives the value that is held a new life. Only the lives, token and

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/strata-cache/strata/internal/resp"
@@ -27,11 +28,17 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	if err != nil {
 		return remote.Held{}, remote.Lease{}, t.cleanWord(ctx, err)
 	}
+	h, l := t.granted(a, token, w)
+	return h, l, nil
+}
+
+// granted is what is told of an answer that can be judged by w.
+func (t *Tier) granted(a plain.Acquired, token uint64, w *words.Word) (remote.Held, remote.Lease) {
 	l := remote.Lease{Word: w.Text, Clock: w.Clock, Grant: a.Grant, Wait: time.Duration(a.Wait) * time.Millisecond}
 	if a.Grant == remote.Granted {
 		l.Token, l.Wait = token, 0
 	}
-	return t.open(a.Value, a.State, w), l, nil
+	return t.open(a.Value, a.State, w), l
 }
 
 // acquire asks for a lease, and for the word before if it is due or a
@@ -69,6 +76,82 @@ func (t *Tier) acquire(ctx context.Context, key string, token uint64, d time.Dur
 		t.word.Answered(nil)
 	}
 	return a, w, err
+}
+
+// AcquireMany is Acquire for many keys in one round trip.
+func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	if err := tooLong(keys...); err != nil {
+		return nil, nil, err
+	}
+	if len(keys) == 0 {
+		return nil, nil, ctx.Err()
+	}
+	tokens := make([]uint64, len(keys))
+	for i := range tokens {
+		tokens[i] = newLease()
+	}
+	var w *words.Word
+	var answers []acquired
+	ask, known := t.word.Due(time.Now(), t.srv.Opened())
+	err := t.srv.Together(ctx, true, func(send plain.Ask) (err error) {
+		for w = known; ; ask = true {
+			if ask {
+				if w, err = t.askWord(send); err != nil {
+					return err
+				}
+			}
+			if answers, err = t.acquireAll(send, keys, tokens, d, w); err != nil || ask || t.fits(w) {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		t.word.Answered(nil)
+		return nil, nil, t.cleanWord(ctx, err)
+	}
+	held, leases := make([]remote.Held, len(keys)), make([]remote.Lease, len(keys))
+	for i, a := range answers {
+		if a.err == nil {
+			held[i], leases[i] = t.granted(a.Acquired, tokens[i], w)
+		} else if held[i], leases[i], err = t.Acquire(ctx, keys[i], d); err != nil { // it cleans up
+			return nil, nil, err
+		}
+	}
+	return held, leases, nil
+}
+
+// acquired is the answer for one key of many.
+type acquired struct {
+	plain.Acquired
+	err error
+}
+
+// acquireAll asks for many leases. Its error is about the connection.
+func (t *Tier) acquireAll(send plain.Ask, keys []string, tokens []uint64, d time.Duration, w *words.Word) ([]acquired, error) {
+	answers := make([]acquired, len(keys))
+	if t.scripted() {
+		replies, err := runAll(send, len(keys), func(dst []byte, head func(*script) string, i int) []byte {
+			return t.appendAcquire(dst, head(t.scripts.acquire), keys[i], tokens[i], d, w)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range replies {
+			answers[i].Acquired, answers[i].err = parseAcquired(v)
+		}
+		if !t.forbids(replies[0]) {
+			return answers, nil
+		}
+	}
+	for i, key := range keys {
+		var err error
+		answers[i].Acquired, err = t.entry(send, key).Acquire(layout.Hex(tokens[i]), millis(d), w.Text)
+		var refused *plain.Refusal
+		if answers[i].err = err; err != nil && !errors.As(err, &refused) {
+			return nil, err
+		}
+	}
+	return answers, nil
 }
 
 func (t *Tier) acquireOver(send plain.Ask, key string, token uint64, d time.Duration, w *words.Word) (plain.Acquired, error) {
