@@ -4,19 +4,11 @@
 -- 7 message that the lease has ended.
 -- Returns 1 if stored, 0 if the lease was gone.
 local schema, left = ARGV[1], tonumber(ARGV[4])
-local f = redis.call('HMGET', KEYS[1], 'l' .. schema, 'h', 'w' .. schema)
+local f = redis.call('HMGET', KEYS[1], 'l' .. schema, 'w' .. schema)
 if string.match(f[1] or '', '^(%x+) ') ~= ARGV[2] then
   return 0
-end
-local now = 0
+end -- else there is no hold: it comes with a drop, and no lease is given during one
 if f[2] then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-  if (tonumber(f[2]) or 0) > now then
-    return 0
-  end
-end
-if f[3] then
   redis.call('HDEL', KEYS[1], 'l' .. schema, 'w' .. schema)
   redis.call('PUBLISH', ARGV[6], ARGV[7])
 else
@@ -30,7 +22,7 @@ local ttl = redis.call('PTTL', KEYS[1])
 -- Values of other types that are over would live on with the key.
 if ttl ~= -2 and redis.call('HLEN', KEYS[1]) > 3 then
   local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
+  local now = t[1] * 1000 + math.floor(t[2] / 1000)
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
     if string.sub(field, 1, 1) == 's' then
       local over = tonumber(string.match(redis.call('HGET', KEYS[1], field), '^%d+ (%d+) ') or 0)
