@@ -67,23 +67,24 @@ func (a *attempt[K, V]) serveSuspect() bool {
 	return true
 }
 
-// open returns the value that h holds, and whether it is fresh; a.tags are its
-// tags. What cannot be read counts as absent; the next store replaces it.
+// open returns the value that h holds, and whether it is fresh; a.tags are then
+// its tags. What cannot be read counts as absent; the next store replaces it.
 func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, fresh, ok bool) {
 	if h.Absent() || h.Data == nil {
 		return v, false, false
 	}
 	payload, flags, err := envelope.Open(h.Data, a.name, a.c.schema)
 	fresh = h.Fresh > 0
+	var tags []string
 	if err == nil && flags&envelope.Tagged != 0 {
 		var drops remote.Tag
 		var clock uint64
-		clock, a.tags, payload, ok = envelope.CutTags(payload)
+		clock, tags, payload, ok = envelope.CutTags(payload)
 		if !ok {
 			a.c.counts.foreign.Add(1)
 			return v, false, false
 		}
-		if drops, ok = a.askTags(ctx); !ok || drops.Dropped > clock {
+		if drops, ok = a.askTags(ctx, tags); !ok || drops.Dropped > clock {
 			return v, false, false
 		}
 		fresh = fresh && drops.Expired <= clock
@@ -92,6 +93,7 @@ func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, fresh, ok
 	case err != nil:
 	case a.suspect != nil && remote.ID(a.suspect.ID) == h.ID:
 		a.c.counts.confirmed.Add(1)
+		a.tags = tags
 		return a.suspect.Value, fresh, true
 	default:
 		v, err = a.c.o.Remote.Codec.Decode(payload)
@@ -100,20 +102,21 @@ func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, fresh, ok
 		a.c.counts.foreign.Add(1)
 		return *new(V), false, false
 	}
+	a.tags = tags
 	return v, fresh, true
 }
 
-// askTags returns the latest drops of any of a.tags. It reports false if what
+// askTags returns the latest drops of any of tags. It reports false if what
 // carries them must not be used.
-func (a *attempt[K, V]) askTags(ctx context.Context) (latest remote.Tag, ok bool) {
-	if a.c.can.tag == nil || a.c.retry.BlocksTags(a.tags) {
+func (a *attempt[K, V]) askTags(ctx context.Context, tags []string) (latest remote.Tag, ok bool) {
+	if a.c.can.tag == nil || a.c.retry.BlocksTags(tags) {
 		return latest, false
 	}
-	tags, err := a.c.can.tag.Tags(ctx, a.tags)
+	known, err := a.c.can.tag.Tags(ctx, tags)
 	if !a.answered("tags", err) {
 		return latest, false
 	}
-	for _, t := range tags {
+	for _, t := range known {
 		latest.Dropped = max(latest.Dropped, t.Dropped)
 		latest.Expired = max(latest.Expired, t.Expired)
 	}
