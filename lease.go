@@ -100,9 +100,10 @@ func (a *attempt[K, V]) acquire() (result bool, wait time.Duration) {
 		a.found(*a.held, endL2) // the tier gives no leases for what is fresh
 		return true, 0
 	}
-	// Fresh by its state, but unreadable or dropped by a tag: drop it, so that
-	// a lease can be had.
-	_, err = a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name}})
+	// Fresh by its state, but unreadable, or dropped or expired by a tag: make
+	// it stale, so that a lease can be had, and no more than that, so that it
+	// is there if the load fails.
+	_, err = a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name, Soft: true}})
 	if !a.answered("drop", err) {
 		return false, 0
 	}

@@ -154,9 +154,11 @@ type attempt[K comparable, V any] struct {
 	heldUntil int64     // until when held may be served if it does
 	id        remote.ID // of held, if L2 holds it
 	tags      []string  // of what L2 or L1 holds
-	entry     *l1.Entry[K, V]
-	memo      *l1.Entry[K, memo]
-	took      time.Duration // by the Loader
+	// expired says that what L2 holds was expired by one of its tags.
+	expired bool
+	entry   *l1.Entry[K, V]
+	memo    *l1.Entry[K, memo]
+	took    time.Duration // by the Loader
 	// suspect is what L1 holds and L2 has to confirm, suspectSince since when.
 	suspect      *l1.Entry[K, V]
 	suspectSince int64

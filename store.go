@@ -77,10 +77,11 @@ func (c *Cache[K, V]) life(o call) time.Duration {
 // L2 knows that it must not be.
 func (a *attempt[K, V]) keep(v V) {
 	left := a.c.life(a.call)
-	if a.call.err != nil {
+	err := a.c.callError(a.call)
+	if err != nil {
 		a.c.counts.encodeErrors.Add(1) // tags that cannot be
 	}
-	if a.noKeep || left <= 0 || a.call.err != nil {
+	if a.noKeep || left <= 0 || err != nil {
 		return
 	}
 	// The life counts from the end of the load, however slow L2 is.

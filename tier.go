@@ -121,13 +121,14 @@ func (a *attempt[K, V]) serveSuspect() bool {
 	return true
 }
 
-// open returns the value that h holds, and whether it is fresh; a.tags are its
-// tags. What cannot be read counts as absent; the next store replaces it.
+// open returns the value that h holds, and its state; a.tags are then its tags.
+// What cannot be read counts as absent; the next store replaces it.
 func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, state held) {
 	if h.Absent() || h.Data == nil {
 		return v, absent
 	}
 	payload, flags, err := envelope.Open(h.Data, a.name, a.c.schema)
+	var tags []string
 	if state = staleValue; h.Fresh > 0 {
 		state = freshValue
 	}
@@ -138,7 +139,7 @@ func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, state hel
 		return v, absent
 	}
 	if err == nil && flags&envelope.Tagged != 0 {
-		if payload, state = a.openTags(ctx, payload, state); state == absent {
+		if payload, tags, state = a.openTags(ctx, payload, state); state == absent {
 			return v, absent
 		}
 	}
@@ -146,6 +147,7 @@ func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, state hel
 	case err != nil:
 	case a.suspect != nil && remote.ID(a.suspect.ID) == h.ID:
 		a.c.counts.confirmed.Add(1)
+		a.tags = tags
 		return a.suspect.Value, state
 	default:
 		v, err = a.c.o.Remote.Codec.Decode(payload)
@@ -154,40 +156,40 @@ func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, state hel
 		a.c.counts.foreign.Add(1)
 		return *new(V), absent
 	}
+	a.tags = tags
 	return v, state
 }
 
 // openTags takes the tags from body, and says what their drops have made of a
 // value in that state.
-func (a *attempt[K, V]) openTags(ctx context.Context, body []byte, state held) (payload []byte, now held) {
+func (a *attempt[K, V]) openTags(ctx context.Context, body []byte, state held) (payload []byte, tags []string, now held) {
 	clock, tags, payload, ok := envelope.CutTags(body)
 	if !ok {
 		a.c.counts.foreign.Add(1)
-		return nil, absent
+		return nil, nil, absent
 	}
-	a.tags = tags
-	drops, ok := a.askTags(ctx)
+	drops, ok := a.askTags(ctx, tags)
 	switch {
 	case !ok, drops.Dropped > clock:
-		return nil, absent
+		return nil, nil, absent
 	case drops.Expired > clock:
 		a.expired = true
-		return payload, staleValue
+		return payload, tags, staleValue
 	}
-	return payload, state
+	return payload, tags, state
 }
 
-// askTags returns the latest drops of any of a.tags. It reports false if what
+// askTags returns the latest drops of any of tags. It reports false if what
 // carries them must not be used.
-func (a *attempt[K, V]) askTags(ctx context.Context) (latest remote.Tag, ok bool) {
-	if a.c.can.tag == nil || a.c.retry.BlocksTags(a.tags) {
+func (a *attempt[K, V]) askTags(ctx context.Context, tags []string) (latest remote.Tag, ok bool) {
+	if a.c.can.tag == nil || a.c.retry.BlocksTags(tags) {
 		return latest, false
 	}
-	tags, err := a.c.can.tag.Tags(ctx, a.tags)
+	known, err := a.c.can.tag.Tags(ctx, tags)
 	if !a.answered("tags", err) {
 		return latest, false
 	}
-	for _, t := range tags {
+	for _, t := range known {
 		latest.Dropped = max(latest.Dropped, t.Dropped)
 		latest.Expired = max(latest.Expired, t.Expired)
 	}
