@@ -99,7 +99,7 @@ func TestJitterOnlyShortensTheTTL(t *testing.T) {
 			if err := c.Set(t.Context(), i, i); err != nil {
 				t.Fatal(err)
 			}
-			left := c.Explain(t.Context(), i).L1.Left
+			left := c.Explain(t.Context(), i).L1.Fresh
 			low, high = min(low, left), max(high, left)
 		}
 		if high > time.Minute || low < 30*time.Second {
@@ -138,7 +138,7 @@ func TestWithTTLChangesTheLifeOfOneEntry(t *testing.T) {
 			}
 		}
 		for key, want := range map[string]time.Duration{"short": time.Second, "default": time.Minute, "ever": strata.NoExpiry, "never": 0} {
-			if got := c.Explain(t.Context(), key).L1.Left; got != want {
+			if got := c.Explain(t.Context(), key).L1.Fresh; got != want {
 				t.Errorf("%s: %v left, want %v", key, got, want)
 			}
 		}
@@ -178,7 +178,7 @@ func TestCallbacksThatPanicHarmNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log strings.Builder
 		c := newCache(t, func(o *strata.Options[string, int64]) {
-			o.Memory.MaxWeight = 10
+			o.Memory.MaxWeight, o.Stale.OnError = 10, -1
 			o.Memory.Weigh = func(k string, _ int64) int64 {
 				if k == "heavy" {
 					panic("weigher")

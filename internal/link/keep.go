@@ -45,7 +45,7 @@ func (l *Link) tend(ctx context.Context) {
 	l.obeyLate(now)
 	switch {
 	case !s.subscribed:
-	case !connected && !s.suspended && s.joinAt != 0 && now >= s.joinAt:
+	case !connected && s.joinAt != 0 && now >= s.joinAt:
 		l.join(ctx, s.life)
 	case now >= s.beatAt:
 		l.beat(ctx, connected)
@@ -77,9 +77,7 @@ func (l *Link) nextDue() int64 {
 	case connected:
 		at(l.heardAt + int64(SilentAfter))
 	default:
-		if !l.suspended {
-			at(l.joinAt)
-		}
+		at(l.joinAt)
 		if l.silent {
 			at(l.heardAt + int64(l.o.Patience))
 		}

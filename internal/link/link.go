@@ -87,7 +87,6 @@ type Link struct {
 // means that there is nothing to do.
 type state struct {
 	subscribed bool  // the bus says so
-	suspended  bool  // the tier does not answer
 	life       int   // counts subscriptions
 	heardAt    int64 // when something came over the bus, or began to be waited for
 	beatAt     int64 // when to send a sign of life, unless another is heard
@@ -190,7 +189,7 @@ func (l *Link) follow(e remote.Event) {
 func (l *Link) alive(now int64) {
 	l.mu.Lock()
 	l.heardAt = now
-	join := l.subscribed && !l.suspended && l.joinAt == 0 && !l.connected.Load()
+	join := l.subscribed && l.joinAt == 0 && !l.connected.Load()
 	if join {
 		l.life++
 		l.joinAt, l.pause = now, firstRetry
@@ -242,17 +241,20 @@ func (l *Link) hearAll(m *remote.Message, now int64) {
 }
 
 // Suspend makes the bus count as silent, because the tier does not answer, until
-// that is taken back. It does nothing to a nil Link.
+// that is taken back or the tier tells its position again. It does nothing to a
+// nil Link.
 func (l *Link) Suspend(yes bool) {
 	if l == nil {
 		return
 	}
 	now := l.o.Now()
 	l.mu.Lock()
-	l.suspended = yes
 	l.life++
-	if !yes && l.subscribed {
+	if l.subscribed {
 		l.joinAt, l.pause = now, firstRetry
+		if yes {
+			l.joinAt, l.pause = now+int64(lastRetry), lastRetry
+		}
 	}
 	l.mu.Unlock()
 	if yes {
