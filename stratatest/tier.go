@@ -99,6 +99,25 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	}
 	now, unlock := t.lock()
 	defer unlock()
+	held, lease := t.acquire(key, d, now)
+	return held, lease, nil
+}
+
+// AcquireMany is Acquire for many keys, in order, at one moment.
+func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	now, unlock := t.lock()
+	defer unlock()
+	held, leases := make([]remote.Held, len(keys)), make([]remote.Lease, len(keys))
+	for i, key := range keys {
+		held[i], leases[i] = t.acquire(key, d, now)
+	}
+	return held, leases, nil
+}
+
+func (t *Tier) acquire(key string, d time.Duration, now time.Time) (remote.Held, remote.Lease) {
 	r := t.record(key, now)
 	held := t.read(r, now)
 	lease := t.own().lease()
@@ -116,7 +135,7 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 		r.keep(now, d)
 		lease.Grant, lease.Token = remote.Granted, s.lease.token
 	}
-	return held, lease, nil
+	return held, lease
 }
 
 // Put implements [remote.Tier].
