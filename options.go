@@ -407,3 +407,28 @@ func (r *Remote[K, V]) fill() (errs []error) {
 	}
 	return errs
 }
+
+// advice says what in the options may surprise, one sentence each. The options
+// have their defaults.
+func (o *Options[K, V]) advice() (all []string) {
+	say := func(when bool, what string) {
+		if when {
+			all = append(all, what)
+		}
+	}
+	l, s, r := &o.Limits, &o.Stale, &o.Remote
+	say(r.Tier != nil && r.Bus == nil, "a Tier without a Bus: what other instances invalidate is served from L1 for up to 30s")
+	say(r.Partition == Strict && r.Bus == nil, "Remote.Partition: Strict means nothing without a Bus")
+	say(r.used() && o.TTL == NoExpiry, "TTL: NoExpiry with a Tier or Bus: what is missed is never made good by the passing of time")
+	say(o.NotFoundTTL > o.TTL, "NotFoundTTL is longer than TTL: a key that appears is missed for longer than one that changes")
+	say(s.WhileRevalidate > o.TTL, "Stale.WhileRevalidate is longer than TTL: most of what is served is stale")
+	say(s.OnError > 0 && s.OnError < o.ErrorTTL, "Stale.OnError is shorter than ErrorTTL: one failure uses it up")
+	say(l.SoftTimeout > 0 && s.OnError == 0, "Limits.SoftTimeout without Stale.OnError: there is nothing to serve instead")
+	say(l.SoftTimeout > 0 && l.HardTimeout > 0 && l.SoftTimeout >= l.HardTimeout, "Limits.SoftTimeout is not less than HardTimeout")
+	say(l.MaxWaiters > 0 && l.MaxLoads > l.MaxWaiters, "Limits.MaxLoads is more than MaxWaiters: it is never reached")
+	say(r.Tier != nil && l.HardTimeout > 0 && r.Timeout >= l.HardTimeout, "Remote.Timeout is not less than Limits.HardTimeout")
+	say(o.Memory.TTL > 0 && o.RefreshAt > 0 && float64(o.Memory.TTL) < o.RefreshAt*float64(o.TTL),
+		"Memory.TTL ends before RefreshAt: L1 never starts a refresh")
+	say(o.Memory.DetectMutation, "Memory.DetectMutation makes hits slower: leave it to tests and staging")
+	return all
+}
