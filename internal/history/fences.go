@@ -59,7 +59,7 @@ type scope int
 const (
 	// confirmed: those of all instances that did not fail.
 	confirmed scope = -2
-	// everything: those that failed too.
+	// everything: those that failed too, unless they are lost.
 	everything scope = -1
 )
 
@@ -91,7 +91,7 @@ func newFences(h *History) *fences {
 	fs := &fences{lists: map[listKey][]latest{}}
 	for _, f := range h.Fences {
 		for _, s := range []scope{confirmed, everything, of(f.Instance)} {
-			if s == confirmed && f.Failed {
+			if s == confirmed && f.Failed || s == everything && f.Lost {
 				continue
 			}
 			fs.add(listKey{s, f.Key, true}, f)

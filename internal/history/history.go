@@ -48,6 +48,9 @@ type Fence struct {
 	// Failed says that the call returned an error: it binds its own instance
 	// only, until everything that failed has been tried again.
 	Failed bool
+	// Lost says that nobody is left who would try it again: the process has
+	// ended.
+	Lost bool
 }
 
 // Read is a read that returned a value. With the instance Shared it is a look
@@ -110,6 +113,12 @@ type Excuse struct {
 	From, To Time
 }
 
+// Loss says that the shared tier has lost what it had acknowledged from Since
+// on: what had been dropped since then may be served from From to To.
+type Loss struct {
+	Since, From, To Time
+}
+
 // Note is a line for the trace. It is not judged.
 type Note struct {
 	At   Time
@@ -124,6 +133,7 @@ type History struct {
 	Loads   []Load
 	Links   []Link // every instance is Connected at first
 	Excuses []Excuse
+	Losses  []Loss
 	Notes   []Note
 }
 

@@ -31,6 +31,7 @@ func stale(r history.Read) history.Read            { r.Stale = true; return r }
 func final(r history.Read) history.Read            { r.Final = true; return r }
 func failed(f history.Fence) history.Fence         { f.Failed = true; return f }
 func soft(f history.Fence) history.Fence           { f.Soft = true; return f }
+func lost(f history.Fence) history.Fence           { f.Lost = true; return f }
 func all(f history.Fence) history.Fence            { f.Key = ""; return f }
 func by(i int, f history.Fence) history.Fence      { f.Instance = i; return f }
 func sets(v uint64, f history.Fence) history.Fence { f.Stores, f.Version = true, v; return f }
@@ -75,8 +76,17 @@ func TestReadsAreJudged(t *testing.T) {
 		{"dropped elsewhere", history.History{Fences: fences(by(1, drop(22, 24))), Reads: reads(get(1, 130))}, []history.Rule{history.Bounded}},
 		{"dropped elsewhere in vain", history.History{Fences: fences(failed(by(1, drop(22, 24)))), Reads: reads(get(1, 5000))}, nil},
 		{"dropped elsewhere in vain, long ago", history.History{Fences: fences(failed(by(1, drop(22, 24)))), Reads: reads(final(get(1, 5000)))}, []history.Rule{history.Converged}},
+		{"dropped elsewhere in vain by one that is gone", history.History{Fences: fences(lost(failed(by(1, drop(22, 24))))), Reads: reads(final(get(1, 5000)))}, nil},
+		{"dropped here in vain, and then gone", history.History{Fences: fences(lost(failed(drop(22, 24)))), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
 		{"in the tier", history.History{Fences: fences(by(1, drop(22, 24))), Reads: reads(on(history.Shared, get(1, 25)))}, []history.Rule{history.InTier}},
 		{"in the tier while it is dropped", history.History{Fences: fences(by(1, drop(22, 26))), Reads: reads(on(history.Shared, get(1, 25)))}, nil},
+
+		{"dropped since the tier has lost what it knew", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 29), get(1, 40))}, nil},
+		{"dropped elsewhere since then", history.History{Losses: losses(20, 200, 300), Fences: fences(by(1, drop(22, 24))), Reads: reads(get(1, 250))}, nil},
+		{"dropped before that", history.History{Losses: losses(25, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 35))}, []history.Rule{history.Local}},
+		{"dropped since, and read before it shows", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 28))}, []history.Rule{history.Local}},
+		{"dropped since, and read when that is over", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 41))}, []history.Rule{history.Local}},
+		{"dropped since, and read in the end", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(final(get(1, 35)))}, []history.Rule{history.Converged}},
 
 		{"an older one was set later", history.History{Fences: fences(drop(22, 24), by(1, sets(1, drop(30, 34)))), Reads: reads(get(1, 40))}, nil},
 		{"an older one was set before", history.History{Fences: fences(sets(1, drop(21, 22)), drop(23, 24)), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
@@ -166,6 +176,39 @@ func judge(t *testing.T, h history.History, want []history.Rule) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("broken: %q, want %q\n%s", got, want, strings.Join(texts, "\n"))
+	}
+}
+
+func losses(since, from, to history.Time) []history.Loss { return []history.Loss{{since, from, to}} }
+
+func TestAgesCountFromTheFirstFenceThatShouldHaveEndedAValue(t *testing.T) {
+	other := get(0, 45)
+	other.Key, other.Of = "m", "m"
+	h := register(history.History{
+		Writes: []history.Write{{Key: "k", Version: 3, At: 48}, {Key: "m", Version: 1, At: 15}},
+		Fences: fences(drop(8, 9), failed(drop(21, 22)), soft(drop(23, 24)), drop(25, 28), all(drop(40, 41)), drop(50, 200), drop(60, 70)),
+		Links:  links(history.Link{At: 1000, State: history.Deaf}),
+		Reads: reads(
+			get(3, 500), get(0, 9), get(1, 24), // nobody has dropped these by then
+			get(1, 26), stale(get(1, 26)), stale(get(1, 30)), get(0, 29), other,
+			get(2, 69), get(2, 100), on(3, get(2, 1500)), get(2, 1500),
+			on(history.Shared, get(1, 500)), get(7, 500)), // these do not count
+	})
+	type age struct {
+		old       time.Duration
+		connected bool
+	}
+	var got []age
+	h.Ages(history.Promise{Delay: 100, Slack: 2}, func(_ *history.Read, old time.Duration, connected bool) {
+		got = append(got, age{old, connected})
+	})
+	want := []age{
+		{0, true}, {0, true}, {0, true},
+		{2, true}, {0, true}, {2, true}, {5, true}, {4, true},
+		{0, true}, {30, true}, {1430, true}, {1430, false},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("ages %v, want %v", got, want)
 	}
 }
 

@@ -100,7 +100,7 @@ func (j *judge) read(r *Read) {
 		return
 	}
 	for _, limit := range j.limits(r) {
-		f, any := j.fences.latest(limit.scope, r.Key, r.Stale, limit.before)
+		f, any := j.fences.latest(limit.scope, r.Key, r.Stale, j.h.kept(r, limit.before))
 		if any && until < f.Call {
 			j.broken(limit.rule, r.Return, "%s got version %d, old since %v; instance %d dropped it from %v to %v (failed: %t)",
 				name, r.Version, time.Duration(until), f.Instance, time.Duration(f.Call), time.Duration(f.Return), f.Failed)
@@ -125,6 +125,17 @@ func (j *judge) limits(r *Read) []limit {
 		return []limit{{Converged, everything, r.Call}}
 	}
 	return []limit{{Local, of(r.Instance), r.Call}, {Bounded, confirmed, j.links.seen(r.Instance, r.Call)}}
+}
+
+// kept returns the time before which what was dropped must be known to r, if
+// without losses that were before. Final reads come after all losses.
+func (h *History) kept(r *Read, before Time) Time {
+	for _, l := range h.Losses {
+		if !r.Final && r.Call <= l.To && r.Return >= l.From {
+			before = min(before, l.Since)
+		}
+	}
+	return before
 }
 
 // load judges what one Loader has brought.

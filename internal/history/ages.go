@@ -1,0 +1,74 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"time"
+)
+
+// Ages calls f for every read of an instance whose value had been dropped by
+// then, and with how old it was: the time between the return of the first
+// fence that should have ended it and the call. Old is zero for a value that
+// nobody has dropped. Connected says that the instance heard everything in the
+// promised delay before the call.
+//
+// Most reads may well be a little old: other instances learn of a drop when
+// its message arrives.
+func (h *History) Ages(p Promise, f func(r *Read, old time.Duration, connected bool)) {
+	vs, links, first := newVersions(h), newLinks(h.Links, p), newFirsts(h)
+	late := Time(p.Delay + p.Slack)
+	for i := range h.Reads {
+		r := &h.Reads[i]
+		until, written := vs.until(r.Key, r.Version, r.Return)
+		if r.Instance == Shared || r.Of != r.Key || !written {
+			continue
+		}
+		old := max(0, r.Call-first.after(r.Key, r.Stale, until))
+		f(r, time.Duration(old), links.seen(r.Instance, r.Call) >= r.Call-late)
+	}
+}
+
+// firsts finds the fence that returned first among those that were called
+// after some time and did not fail.
+type firsts map[listKey][]first
+
+// first is the fence that returned first among those that were called at call
+// or later.
+type first struct{ call, ret Time }
+
+func newFirsts(h *History) firsts {
+	fs := firsts{}
+	for _, f := range h.Fences {
+		if f.Failed {
+			continue
+		}
+		for _, soft := range []bool{true, false} {
+			if soft || !f.Soft {
+				k := listKey{confirmed, f.Key, soft}
+				fs[k] = append(fs[k], first{f.Call, f.Return})
+			}
+		}
+	}
+	for _, list := range fs {
+		slices.SortFunc(list, func(a, b first) int { return cmp.Compare(a.call, b.call) })
+		for i := len(list) - 2; i >= 0; i-- {
+			list[i].ret = min(list[i].ret, list[i+1].ret)
+		}
+	}
+	return fs
+}
+
+// after returns when the first fence of key returned that was called after
+// some time, or Never. Soft ones do not count for stale reads.
+func (fs firsts) after(key string, stale bool, time Time) Time {
+	at := Never
+	for _, k := range []string{key, ""} {
+		list := fs[listKey{confirmed, k, !stale}]
+		i := sort.Search(len(list), func(i int) bool { return list[i].call > time })
+		if i < len(list) {
+			at = min(at, list[i].ret)
+		}
+	}
+	return at
+}
