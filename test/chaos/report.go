@@ -1,0 +1,162 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/test/internal/cluster"
+)
+
+// Report is what came of a run.
+type Report struct {
+	// Seed repeats the faults of the run.
+	Seed uint64
+	// Violations are broken promises, Problems what else was wrong: crashes,
+	// errors that no call may return, goroutines that are left.
+	Violations []history.Violation
+	Problems   []string
+	// Reads and Fences are how many calls returned a value, and dropped one;
+	// Failed is how many of those were not confirmed. Loads is how many loads
+	// there were, Errors how often L2 did not answer in a time in which it was
+	// not meant to fail.
+	Reads, Fences, Failed, Loads, Errors int
+	// Hits are reads that L1 answered, Refused values that L2 refused, as the
+	// instances counted them.
+	Hits, Refused uint64
+	// Connected and CutOff are the ages of values that had been dropped when
+	// they were read, by instances that heard of drops and by others. Current
+	// is how many reads got nothing that had been dropped.
+	Connected, CutOff []time.Duration
+	Current           int
+	// Noticed is how long it took to find that the bus is silent, Back how
+	// long until it was connected again.
+	Noticed, Back []time.Duration
+	// Faults counts faults by their kinds.
+	Faults map[string]int
+	// Goroutines is the most that an instance had when it was left alone, RSS
+	// the most memory of one, in bytes.
+	Goroutines int
+	RSS        int64
+
+	took time.Duration
+	h    *history.History
+}
+
+// report judges what happened.
+func (r *run) report(answers []cluster.Answer) *Report {
+	h, logs := r.gather()
+	rep := &Report{Seed: r.o.Seed, Faults: map[string]int{}, h: h, took: r.o.For}
+	rep.Violations = judge(h)
+	rep.Reads, rep.Fences, rep.Loads = len(h.Reads), len(h.Fences), len(h.Loads)
+	for _, f := range h.Fences {
+		if f.Failed {
+			rep.Failed++
+		}
+	}
+	h.Ages(promise(longTTL), func(_ *history.Read, old time.Duration, connected bool) {
+		switch {
+		case old == 0:
+			rep.Current++
+		case connected:
+			rep.Connected = append(rep.Connected, old)
+		default:
+			rep.CutOff = append(rep.CutOff, old)
+		}
+	})
+	for _, w := range r.windows {
+		name := strings.TrimRight(w.name, "0123456789 ")
+		if before, _, ok := strings.Cut(w.name, ","); ok {
+			name = strings.TrimRight(before, "0123456789 ")
+		}
+		rep.Faults[name]++
+	}
+	for _, l := range logs {
+		for _, at := range l.RemoteErrors {
+			if !slices.ContainsFunc(r.windows, func(w window) bool { return at >= w.from && at <= w.to+history.Time(rejoin) }) {
+				rep.Errors++
+			}
+		}
+		for i, s := range l.Samples {
+			rep.RSS = max(rep.RSS, s.RSS)
+			if i == len(l.Samples)-1 {
+				rep.Hits += s.L1Hits
+				rep.Refused += s.RemoteRefused
+			}
+		}
+	}
+	rep.Noticed, rep.Back = r.opinions(logs)
+	rep.Problems = r.problems
+	return rep
+}
+
+// Good reports whether all promises were kept.
+func (r *Report) Good() bool { return len(r.Violations) == 0 && len(r.Problems) == 0 }
+
+// Print writes the report for people, with the traces of the first violations.
+func (r *Report) Print(w io.Writer) {
+	line := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+	line("\nseed                 %d", r.Seed)
+	line("reads                %d (%.0f a second), %d from L1", r.Reads, float64(r.Reads)/r.took.Seconds(), r.Hits)
+	line("drops and sets       %d, %d of them not confirmed", r.Fences, r.Failed)
+	line("loads                %d, %.3f for each drop or set; %d needless ones", r.Loads, float64(r.Loads)/float64(max(1, r.Fences)), r.count(history.OneClusterLoad))
+	line("refused by L2        %d values that came too late", r.Refused)
+	line("errors of L2         %d while nothing was wrong with it", r.Errors)
+	line("most memory          %d MiB in an instance", r.RSS>>20)
+	line("faults               %s", counted(r.Faults))
+	line("bus found silent     %s", quantiles(r.Noticed))
+	line("bus back             %s", quantiles(r.Back))
+	line("current reads        %.3f%%", 100*float64(r.Current)/float64(max(1, r.Reads)))
+	line("age, connected       %s", quantiles(r.Connected))
+	line("age, cut off         %s", quantiles(r.CutOff))
+	for _, p := range r.Problems {
+		line("PROBLEM              %s", p)
+	}
+	line("violations           %d", len(r.Violations))
+	for i, v := range r.Violations {
+		if i == 10 {
+			line("... and %d more", len(r.Violations)-i)
+			break
+		}
+		line("VIOLATION            %v", v)
+	}
+	for i, v := range r.Violations {
+		if i < 3 {
+			line("\n%v\n%s", v, strings.Join(trace(r.h, v.Key, v.At), "\n"))
+		}
+	}
+}
+
+func (r *Report) count(rule history.Rule) (n int) {
+	for _, v := range r.Violations {
+		if v.Rule == rule {
+			n++
+		}
+	}
+	return n
+}
+
+func counted(m map[string]int) string {
+	var parts []string
+	for name, n := range m {
+		parts = append(parts, fmt.Sprintf("%d × %s", n, name))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+func quantiles(d []time.Duration) string {
+	if len(d) == 0 {
+		return "none"
+	}
+	d = slices.Sorted(slices.Values(d))
+	at := func(q float64) time.Duration {
+		return d[min(len(d)-1, int(q*float64(len(d))))].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("p50 %v, p99 %v, p99.9 %v, most %v (%d)", at(0.5), at(0.99), at(0.999), d[len(d)-1].Round(10*time.Microsecond), len(d))
+}

@@ -1,0 +1,236 @@
+//go:build linux
+
+package chaos
+
+import (
+	"slices"
+	"time"
+
+	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/test/internal/cluster"
+)
+
+// gather makes a history of what the origin, the workers and the injector know.
+func (r *run) gather() (h *history.History, logs []*cluster.Log) {
+	h = &history.History{Writes: r.origin.Writes(), Losses: r.losses}
+	for _, l := range r.lives {
+		log, err := cluster.ReadLog(l.path, l.instance)
+		if err != nil {
+			r.problem("instance %d: %v", l.instance, err)
+			log = &cluster.Log{}
+		}
+		logs = append(logs, log)
+		for _, s := range log.Surprises {
+			r.problem("instance %d: %s", l.instance, s)
+		}
+		h.Reads = append(h.Reads, log.Reads...)
+		h.Loads = append(h.Loads, log.Loads...)
+		h.Fences = append(h.Fences, ended(l, log)...)
+		h.Links = append(h.Links, r.links(l, h)...)
+		r.excuseLoads(l, log, h)
+	}
+	for i := range h.Fences {
+		r.excuseFence(&h.Fences[i], h)
+	}
+	for _, w := range r.windows {
+		h.Notes = append(h.Notes, history.Note{At: w.from, Text: w.name + " begins"}, history.Note{At: w.to, Text: w.name + " ends"})
+		if w.tier || w.process {
+			h.Excuses = append(h.Excuses, history.Excuse{
+				Cluster: true, Instance: history.Shared, From: w.from, To: w.to + history.Time(rejoin+lease),
+			})
+		}
+	}
+	return h, logs
+}
+
+// ended returns the fences of a life. What was called and has not returned has
+// failed. What has failed in a process that was killed nobody tries again.
+func ended(l *life, log *cluster.Log) []history.Fence {
+	fences := log.Fences
+	for _, f := range log.Open {
+		f.Return, f.Failed = l.died, true
+		fences = append(fences, f)
+	}
+	for i := range fences {
+		fences[i].Lost = fences[i].Failed && l.died != history.Never
+	}
+	return fences
+}
+
+// links are what a worker's connection to the bus went through: the windows
+// about it, with the time it may take to be back. Where they meet they are one.
+// It adds the excuses that follow from them.
+func (r *run) links(l *life, h *history.History) (all []history.Link) {
+	gaps := []window{{from: l.born, to: l.born}} // it is not connected when it is born
+	for _, w := range r.windows {
+		if (w.bus || w.process) && slices.Contains(w.slots, l.slot) && w.to >= l.born && w.from < l.died {
+			gaps = append(gaps, w)
+		}
+	}
+	slices.SortFunc(gaps, func(a, b window) int { return int(a.from - b.from) })
+	for i := 0; i < len(gaps); {
+		from, to := gaps[i].from, gaps[i].to
+		for i++; i < len(gaps) && gaps[i].from <= to+history.Time(rejoin+delay); i++ {
+			to = max(to, gaps[i].to)
+		}
+		all = append(all, history.Link{Instance: l.instance, At: from, State: history.Deaf})
+		if known := from + history.Time(notice); known < to {
+			all = append(all, history.Link{Instance: l.instance, At: known, State: history.Down})
+		}
+		all = append(all, history.Link{Instance: l.instance, At: to + history.Time(rejoin), State: history.Connected})
+		h.Excuses = append(h.Excuses, history.Excuse{Instance: l.instance, From: from, To: to + history.Time(rejoin+delay)})
+	}
+	return all
+}
+
+// excuseLoads adds the excuses for loads that follow from what a worker has
+// done.
+func (r *run) excuseLoads(l *life, log *cluster.Log, h *history.History) {
+	for _, leave := range log.Leaves {
+		h.Excuses = append(h.Excuses, history.Excuse{Instance: l.instance, Key: leave.Key, From: leave.From, To: leave.To})
+	}
+	for _, at := range log.RemoteErrors { // L2 had no part in what ran then
+		h.Excuses = append(h.Excuses, history.Excuse{
+			Cluster: true, Instance: history.Shared, From: at - history.Time(delay), To: at + history.Time(delay),
+		})
+	}
+	for _, load := range log.Unfinished { // its lease runs out
+		h.Excuses = append(h.Excuses, history.Excuse{
+			Cluster: true, Instance: history.Shared, Key: load.Key, From: load.Call, To: min(l.died, r.clock.Now()) + history.Time(lease+delay),
+		})
+	}
+	for _, load := range log.Loads {
+		stored := load.Return < l.died-history.Time(delay)
+		if load.OK && stored {
+			continue
+		}
+		// It may have ended the key's entry, or kept its value to itself.
+		to := load.Return + history.Time(delay)
+		if !stored {
+			to += history.Time(lease)
+		}
+		for _, all := range []bool{true, false} {
+			h.Excuses = append(h.Excuses, history.Excuse{Cluster: all, Instance: history.Shared, Key: load.Key, From: load.Call, To: to})
+		}
+	}
+}
+
+// excuseFence adds the excuses for loads that follow from a fence: one more
+// load of the key when it is carried out, and on each instance when its message
+// arrives. When those that failed are carried out is not known.
+func (r *run) excuseFence(f *history.Fence, h *history.History) {
+	to := f.Return
+	if f.Key == "" {
+		to += history.Time(delay)
+	}
+	if f.Failed {
+		to += history.Time(retry)
+	}
+	h.Excuses = append(h.Excuses,
+		history.Excuse{Cluster: true, Instance: history.Shared, Key: f.Key, From: f.Call, To: to},
+		history.Excuse{Instance: history.Shared, Key: f.Key, From: f.Call, To: to + history.Time(delay)})
+}
+
+// promise is what histories of keys with that TTL are judged by.
+func promise(ttl time.Duration) history.Promise {
+	return history.Promise{
+		// An instance that joins may still miss what is on its way, so the
+		// delay counts as what it may take to notice a change.
+		Slack: delay, Unconfirmed: unconfirmed, Slow: slow,
+		TTL: ttl - 100*time.Millisecond, // some of which goes by on the way
+	}
+}
+
+// judge judges h, the keys with a short TTL apart.
+func judge(h *history.History) []history.Violation {
+	var all []history.Violation
+	for _, c := range []struct {
+		short bool
+		ttl   time.Duration
+	}{{true, shortTTL}, {false, longTTL}} {
+		part := *h
+		part.Reads = keep(h.Reads, func(r *history.Read) bool { return cluster.Short(r.Key) == c.short })
+		part.Loads = keep(h.Loads, func(l *history.Load) bool { return cluster.Short(l.Key) == c.short })
+		all = append(all, part.Judge(promise(c.ttl))...)
+	}
+	slices.SortFunc(all, func(a, b history.Violation) int { return int(a.At - b.At) })
+	return all
+}
+
+func keep[E any](all []E, ok func(*E) bool) (kept []E) {
+	for i := range all {
+		if ok(&all[i]) {
+			kept = append(kept, all[i])
+		}
+	}
+	return kept
+}
+
+// trace is what happened to a key shortly before something.
+func trace(h *history.History, key string, at history.Time) []string {
+	since := at - history.Time(8*time.Second)
+	near := func(t history.Time) bool { return t >= since && t <= at+history.Time(100*time.Millisecond) }
+	about := func(k string) bool { return k == key || k == "" }
+	part := history.History{
+		Writes: keep(h.Writes, func(w *history.Write) bool { return w.Key == key && near(w.At) }),
+		Fences: keep(h.Fences, func(f *history.Fence) bool { return about(f.Key) && (near(f.Call) || near(f.Return)) }),
+		Reads:  keep(h.Reads, func(r *history.Read) bool { return r.Key == key && near(r.Return) }),
+		Loads:  keep(h.Loads, func(l *history.Load) bool { return l.Key == key && (near(l.Call) || near(l.Return)) }),
+		Links:  keep(h.Links, func(l *history.Link) bool { return near(l.At) }),
+		Notes:  keep(h.Notes, func(n *history.Note) bool { return near(n.At) }),
+	}
+	return part.Trace()
+}
+
+// opinions compares what instances think of their bus with what the injector
+// knows: that it is silent they may learn late, but never not at all, and they
+// must be back soon after.
+func (r *run) opinions(logs []*cluster.Log) (found, back []time.Duration) {
+	for i, l := range r.lives {
+		for _, w := range r.windows {
+			if !w.bus || w.process || !slices.Contains(w.slots, l.slot) || w.from < l.born || w.to+history.Time(rejoin) > l.died {
+				continue
+			}
+			if w.to-w.from > history.Time(notice) && !r.disturbed(w) {
+				at, ok := next(logs[i].Opinions, w.from, false)
+				if !ok || at > w.from+history.Time(notice) {
+					r.problem("instance %d did not notice in %v that its bus is silent (%s, at %v)", l.instance, notice, w.name, time.Duration(w.from))
+				}
+				found = append(found, time.Duration(at-w.from))
+			}
+			if at, ok := next(logs[i].Opinions, w.to, true); ok && !r.disturbed(w) {
+				back = append(back, time.Duration(at-w.to))
+			}
+		}
+	}
+	return found, back
+}
+
+// disturbed reports whether another fault was about the same slots at the time
+// of w or right after.
+func (r *run) disturbed(w window) bool {
+	return slices.ContainsFunc(r.windows, func(o window) bool {
+		same := o.from == w.from && o.name == w.name
+		near := o.from <= w.to+history.Time(2*rejoin) && o.to+history.Time(2*rejoin) >= w.from
+		return !same && near && (o.bus || o.process) &&
+			slices.ContainsFunc(o.slots, func(s int) bool { return slices.Contains(w.slots, s) })
+	})
+}
+
+// next returns when an instance was of an opinion for the first time from at
+// on; at itself if it was by then.
+func next(all []cluster.Opinion, at history.Time, hears bool) (history.Time, bool) {
+	was := false
+	for _, o := range all {
+		if o.At > at {
+			if was == hears {
+				return at, true
+			}
+			if o.Hears == hears {
+				return o.At, true
+			}
+		}
+		was = o.Hears
+	}
+	return at, was == hears
+}

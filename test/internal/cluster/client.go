@@ -1,0 +1,306 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/history"
+)
+
+var (
+	errInjected = errors.New("injected")
+	errStopped  = errors.New("stopped")
+)
+
+// sinceKey is where a call's context says when the call began.
+type sinceKey struct{}
+
+// value is what the cache holds for a version of key.
+func value(key string, version uint64) string {
+	return key + ":" + strconv.FormatUint(version, 10)
+}
+
+// parseValue is the inverse of value. What is no value belongs to no key.
+func parseValue(s string) (of string, version uint64) {
+	of, number, _ := strings.Cut(s, ":")
+	version, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || of == "" || strings.ContainsAny(of, " \n") {
+		return "?", 0
+	}
+	return of, version
+}
+
+// client makes calls, one after the other, until ctx ends.
+func (w *worker) client(ctx context.Context, r *rand.Rand) {
+	keys := rand.NewZipf(r, 1.1, 8, uint64(w.c.Keys-1))
+	pace := float64(w.c.Clients) / w.c.Rate * float64(time.Second)
+	next := time.Now()
+	for {
+		// What a fault has held up is not made up for.
+		next = later(next, time.Now().Add(-100*time.Millisecond)).Add(time.Duration(r.ExpFloat64() * pace))
+		if !wait(ctx, time.Until(next)) {
+			return
+		}
+		w.step(r, Key(int(keys.Uint64())))
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// wait waits for d, and reports false if ctx has ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// step makes one call, or a write at the origin and the call that tells of it.
+func (w *worker) step(r *rand.Rand, key string) {
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+	if r.IntN(50) == 0 { // a caller who does not wait for ever
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(r.Int64N(int64(30*time.Millisecond))))
+	}
+	defer cancel()
+	switch n := r.IntN(20_000); {
+	case n < 17_200:
+		w.read(ctx, key, true, false)
+	case n < 18_200:
+		w.read(ctx, key, false, false)
+	case n < 19_000:
+		w.invalidate(ctx, []string{key})
+	case n < 19_100:
+		w.invalidate(ctx, []string{key, Key(r.IntN(w.c.Keys)), Key(r.IntN(w.c.Keys))})
+	case n < 19_400:
+		w.update(ctx, key)
+	case n < 19_700:
+		w.set(ctx, key)
+	case n < 19_998:
+		if r.IntN(2) == 0 && !w.write(key) {
+			return
+		}
+		w.fence([]history.Fence{{Key: key, Soft: true}}, func() error { return w.cache.Expire(ctx, key) })
+	default:
+		if w.write(key) {
+			w.fence([]history.Fence{{Key: allKeys}}, func() error { return w.cache.InvalidateAll(ctx) })
+		}
+	}
+}
+
+// write writes at the origin.
+func (w *worker) write(key string) (ok bool) {
+	_, ok = w.next(key)
+	return ok
+}
+
+func (w *worker) next(key string) (version uint64, ok bool) {
+	version, err := w.origin.write(key)
+	if err != nil {
+		w.surprise("origin: " + err.Error())
+	}
+	return version, err == nil
+}
+
+// surprise records what no call may do.
+func (w *worker) surprise(text string) {
+	w.rec.add(recSurprise, w.now(), strings.ReplaceAll(text, "\n", " "))
+}
+
+func (w *worker) invalidate(ctx context.Context, keys []string) {
+	var fences []history.Fence
+	for _, k := range keys {
+		if !w.write(k) {
+			return
+		}
+		fences = append(fences, history.Fence{Key: k})
+	}
+	w.fence(fences, func() error { return w.cache.Invalidate(ctx, keys...) })
+}
+
+func (w *worker) set(ctx context.Context, key string) {
+	version, ok := w.next(key)
+	if !ok {
+		return
+	}
+	w.fence([]history.Fence{{Key: key, Stores: true, Version: version}}, func() error {
+		return w.cache.Set(ctx, key, value(key, version), w.ttl(key)...)
+	})
+}
+
+// ttl is the option that gives entries of key their TTL.
+func (w *worker) ttl(key string) []strata.CallOption {
+	if Short(key) {
+		return []strata.CallOption{strata.WithTTL(w.c.Short)}
+	}
+	return nil
+}
+
+// begin records that fences are called, and returns what records that they
+// have returned. A process that dies in between has left their beginning.
+func (w *worker) begin(fences []history.Fence) (end func(error)) {
+	calls := make([]uint64, len(fences))
+	now := w.now()
+	for i, f := range fences {
+		calls[i] = w.rec.call()
+		w.rec.add(recFence, calls[i], f.Key, f.Version, now, f.Soft, f.Stores)
+	}
+	w.rec.flush()
+	return func(err error) {
+		now := w.now()
+		for _, c := range calls {
+			w.rec.add(recFenced, c, now, err != nil)
+		}
+	}
+}
+
+// fence makes a call that makes old values go.
+func (w *worker) fence(fences []history.Fence, call func() error) {
+	end := w.begin(fences)
+	err := call()
+	end(err)
+	if _, remote := errors.AsType[*strata.RemoteError](err); err != nil && !remote {
+		w.surprise("a call that drops returned: " + err.Error())
+	}
+}
+
+// update makes an Update. What it promises is what an Invalidate would that is
+// called right after its write and returns when it does.
+func (w *worker) update(ctx context.Context, key string) {
+	var end func(error)
+	began := w.now()
+	err := w.cache.Update(ctx, key, func(context.Context) (string, error) {
+		version, ok := w.next(key)
+		if !ok {
+			return "", errInjected
+		}
+		end = w.begin([]history.Fence{{Key: key, Stores: true, Version: version}})
+		return value(key, version), nil
+	}, w.ttl(key)...)
+	if end != nil {
+		end(err)
+	}
+	w.rec.add(recLeft, key, began, w.now()) // nobody joins what it has dropped at first
+	if _, remote := errors.AsType[*strata.RemoteError](err); err != nil && !remote && !errors.Is(err, errInjected) {
+		w.surprise("Update returned: " + err.Error())
+	}
+}
+
+// read reads key, with a Loader or without, and reports whether there was a
+// value.
+func (w *worker) read(ctx context.Context, key string, loads, final bool) (ok bool) {
+	call := w.now()
+	var got string
+	var err error
+	if loads {
+		got, err = w.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, call), key, nil, w.ttl(key)...)
+		ok = err == nil
+	} else {
+		got, ok = w.cache.Get(ctx, key)
+	}
+	now := w.now()
+	if ctx.Err() != nil { // a load that everybody has left is not joined
+		w.rec.add(recLeft, key, call, now)
+	}
+	switch {
+	case err == nil, errors.Is(err, errInjected), errors.Is(err, strata.ErrNotFound), ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	default:
+		w.surprise("GetOrLoad returned: " + err.Error())
+	}
+	if !ok {
+		return false
+	}
+	of, version := parseValue(got)
+	w.rec.add(recRead, key, of, version, call, now, loads && w.failedSince(key, call-staleFor), final)
+	return true
+}
+
+// staleFor is for how long the failure of a load may be answered with a stale
+// value, without another load.
+const staleFor = history.Time(15 * time.Second)
+
+func (w *worker) failedSince(key string, since history.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at, ok := w.failed[key]
+	return ok && at > since
+}
+
+func (w *worker) fail(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed[key] = w.now()
+}
+
+// load is the Loader of all calls. It reads the origin when it begins, as a
+// query does, and takes its time to tell.
+func (w *worker) load(ctx context.Context, key string) (got string, err error) {
+	call, begun := w.rec.call(), w.now()
+	since, ok := ctx.Value(sinceKey{}).(history.Time)
+	if !ok {
+		since = begun
+	}
+	w.rec.keep(recLoad, call, key, since, begun)
+	var version uint64
+	defer func() {
+		good := err == nil || errors.Is(err, strata.ErrNotModified)
+		if !good {
+			w.fail(key)
+		}
+		w.rec.keep(recLoaded, call, version, w.now(), good)
+	}()
+	if version, err = w.origin.read(ctx, key); err != nil {
+		return "", errors.Join(errInjected, err)
+	}
+	if takes, ok := ctx.Value(takesKey{}).(time.Duration); ok {
+		return value(key, version), sleep(ctx, takes)
+	}
+	return w.tell(ctx, key, value(key, version))
+}
+
+// tell takes its time, and sometimes fails.
+func (w *worker) tell(ctx context.Context, key, got string) (string, error) {
+	takes := time.Duration(rand.Int64N(int64(5 * time.Millisecond)))
+	switch n := rand.IntN(1000); {
+	case n < 2: // longer than the lease without its renewal
+		takes = w.c.Lease * 3 / 2
+	case n < 50:
+		takes *= 20
+	}
+	if err := sleep(ctx, takes); err != nil {
+		return "", err
+	}
+	switch n := rand.IntN(1000); {
+	case n < 5:
+		return "", errInjected
+	case n < 8:
+		return "", strata.ErrNotFound
+	}
+	if old, ok := w.cache.Previous(ctx); ok && old == got && rand.IntN(2) == 0 {
+		return "", strata.ErrNotModified
+	}
+	return got, nil
+}
+
+// sleep sleeps for d, unless ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	if wait(ctx, d) {
+		return nil
+	}
+	return errors.Join(errInjected, errStopped)
+}

@@ -1,0 +1,289 @@
+//go:build linux
+
+package cluster
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/strata-cache/strata/internal/history"
+)
+
+// The kinds of records, each the first field of a line. Times are those of the
+// Clock; calls are told apart by a number.
+const (
+	recRead     = "R" // key, of, version, call, return, stale, final
+	recFence    = "F" // call, key, version, time, soft, stores
+	recFenced   = "f" // call, time, failed
+	recLoad     = "L" // call, key, since, time
+	recLoaded   = "l" // call, version, time, ok
+	recLeft     = "V" // key, from, to: a caller has left, or an Update has dropped
+	recRemote   = "E" // time, operation: L2 has not answered
+	recHears    = "C" // time, yes: what the cache thinks of its bus
+	recSample   = "S" // time, JSON
+	recSurprise = "X" // time, text: what no call may do
+)
+
+// recorder writes records to a file. What was kept is in the hands of the
+// system, and survives the process.
+type recorder struct {
+	clock Clock
+
+	mu   sync.Mutex // guards below
+	f    *os.File
+	buf  []byte
+	next uint64
+}
+
+func newRecorder(path string, clock Clock) (*recorder, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return &recorder{clock: clock, f: f}, err
+}
+
+// call is a number that no other call of this process has.
+func (r *recorder) call() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next++
+	return r.next
+}
+
+// add adds a record; it is kept soon.
+func (r *recorder) add(kind string, fields ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.buf = append(r.buf, kind...)
+	for _, f := range fields {
+		r.buf = append(r.buf, ' ')
+		switch f := f.(type) {
+		case string:
+			r.buf = append(r.buf, f...)
+		case history.Time:
+			r.buf = strconv.AppendInt(r.buf, int64(f), 10)
+		case uint64:
+			r.buf = strconv.AppendUint(r.buf, f, 10)
+		case bool:
+			r.buf = strconv.AppendBool(r.buf, f)
+		default:
+			r.buf = fmt.Append(r.buf, f)
+		}
+	}
+	r.buf = append(r.buf, '\n')
+	if len(r.buf) > 64<<10 {
+		r.write()
+	}
+}
+
+// keep adds a record and returns when it, and all before it, is kept.
+func (r *recorder) keep(kind string, fields ...any) {
+	r.add(kind, fields...)
+	r.flush()
+}
+
+func (r *recorder) flush() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.write()
+}
+
+func (r *recorder) write() {
+	if _, err := r.f.Write(r.buf); err != nil {
+		panic("cluster: records: " + err.Error()) // without them the run proves nothing
+	}
+	r.buf = r.buf[:0]
+}
+
+// Sample is what a process says about itself from time to time.
+type Sample struct {
+	At                                        history.Time
+	Goroutines                                int
+	RSS                                       int64 // bytes
+	Reads, L1Hits, L2Hits, Loads, Gaps, Heard uint64
+	Refused, RemoteRefused, RemoteErrors      uint64
+}
+
+// Leave is a time in which an instance may run a load of Key beside another.
+type Leave struct {
+	Key      string
+	From, To history.Time
+}
+
+// Opinion is what an instance thinks of its bus.
+type Opinion struct {
+	At    history.Time
+	Hears bool
+}
+
+// Log is what one process has recorded.
+type Log struct {
+	Reads  []history.Read
+	Fences []history.Fence
+	// Open fences were called and have not returned; their Return is missing.
+	Open []history.Fence
+	// Loads have returned. Those that had not are Unfinished, as far as is
+	// known.
+	Loads, Unfinished []history.Load
+	Leaves            []Leave
+	// RemoteErrors are when L2 did not answer.
+	RemoteErrors []history.Time
+	Opinions     []Opinion
+	Samples      []Sample
+	// Surprises are what no call may do.
+	Surprises []string
+}
+
+// ReadLog reads the records of the process that was that instance. A last line
+// that was cut short is left out.
+func ReadLog(path string, instance int) (*Log, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	l := &logReader{
+		log: &Log{}, instance: instance, names: map[string]string{},
+		fences: map[uint64]history.Fence{}, loads: map[uint64]history.Load{},
+	}
+	in := bufio.NewReaderSize(f, 1<<20)
+	for n := 1; ; n++ {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			break // what was not ended was not kept
+		}
+		if err := l.line(strings.TrimSuffix(line, "\n")); err != nil {
+			return nil, fmt.Errorf("cluster: %s:%d: %w", path, n, err)
+		}
+	}
+	for _, open := range l.fences {
+		l.log.Open = append(l.log.Open, open)
+	}
+	for _, open := range l.loads {
+		l.log.Unfinished = append(l.log.Unfinished, open)
+	}
+	return l.log, nil
+}
+
+type logReader struct {
+	log      *Log
+	instance int
+	names    map[string]string // one string for each key
+	fences   map[uint64]history.Fence
+	loads    map[uint64]history.Load
+}
+
+var errRecord = errors.New("no record")
+
+// line reads one record.
+func (l *logReader) line(line string) error {
+	kind, rest, _ := strings.Cut(line, " ")
+	switch kind {
+	case recSample:
+		at, text, _ := strings.Cut(rest, " ")
+		s := Sample{}
+		err := json.Unmarshal([]byte(text), &s)
+		p := fields{rest: at}
+		s.At = p.time()
+		l.log.Samples = append(l.log.Samples, s)
+		return errors.Join(err, p.err)
+	case recSurprise:
+		l.log.Surprises = append(l.log.Surprises, rest)
+		return nil
+	}
+	p := &fields{rest: rest}
+	switch kind {
+	case recRead:
+		l.log.Reads = append(l.log.Reads, history.Read{
+			Instance: l.instance, Key: l.name(p.text()), Of: l.name(p.text()), Version: p.number(),
+			Call: p.time(), Return: p.time(), Stale: p.yes(), Final: p.yes(),
+		})
+	case recFence:
+		l.fences[p.number()] = history.Fence{
+			Instance: l.instance, Key: l.name(p.text()), Version: p.number(), Call: p.time(), Soft: p.yes(), Stores: p.yes(),
+		}
+	case recFenced:
+		call := p.number()
+		f, ok := l.fences[call]
+		if !ok {
+			return errRecord
+		}
+		f.Return, f.Failed = p.time(), p.yes()
+		delete(l.fences, call)
+		l.log.Fences = append(l.log.Fences, f)
+	case recLoad:
+		l.loads[p.number()] = history.Load{Instance: l.instance, Key: l.name(p.text()), Since: p.time(), Call: p.time()}
+	case recLoaded:
+		call := p.number()
+		load, ok := l.loads[call]
+		if !ok {
+			return errRecord
+		}
+		load.Version, load.Return, load.OK = p.number(), p.time(), p.yes()
+		delete(l.loads, call)
+		l.log.Loads = append(l.log.Loads, load)
+	case recLeft:
+		l.log.Leaves = append(l.log.Leaves, Leave{l.name(p.text()), p.time(), p.time()})
+	case recRemote:
+		l.log.RemoteErrors = append(l.log.RemoteErrors, p.time())
+		p.text()
+	case recHears:
+		l.log.Opinions = append(l.log.Opinions, Opinion{p.time(), p.yes()})
+	default:
+		return errRecord
+	}
+	return p.err
+}
+
+// name is a key as it was written: "*" for all keys.
+func (l *logReader) name(s string) string {
+	if s == allKeys {
+		return ""
+	}
+	if n, ok := l.names[s]; ok {
+		return n
+	}
+	s = strings.Clone(s) // not its line
+	l.names[s] = s
+	return s
+}
+
+// allKeys stands for the key of a call that is about all keys.
+const allKeys = "*"
+
+// fields takes the fields of a record one by one. Go evaluates the operands of
+// a composite literal in order.
+type fields struct {
+	rest string
+	err  error
+}
+
+func (p *fields) text() (s string) {
+	if p.rest == "" && p.err == nil {
+		p.err = errRecord
+	}
+	s, p.rest, _ = strings.Cut(p.rest, " ")
+	return s
+}
+
+func (p *fields) number() uint64 {
+	n, err := strconv.ParseUint(p.text(), 10, 64)
+	if err != nil && p.err == nil {
+		p.err = err
+	}
+	return n
+}
+
+func (p *fields) time() history.Time { return history.Time(p.number()) }
+
+func (p *fields) yes() bool {
+	yes, err := strconv.ParseBool(p.text())
+	if err != nil && p.err == nil {
+		p.err = err
+	}
+	return yes
+}
