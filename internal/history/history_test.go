@@ -172,6 +172,9 @@ func judge(t *testing.T, h history.History, want []history.Rule) {
 	var texts []string
 	for _, v := range register(h).Judge(history.Promise{Delay: 100, Unconfirmed: 1000, TTL: 2000, Slack: 2}) {
 		got = append(got, v.Rule)
+		if v.Key != "k" {
+			t.Errorf("%v is about key %q", v, v.Key)
+		}
 		texts = append(texts, v.String())
 	}
 	if !slices.Equal(got, want) {
