@@ -59,6 +59,7 @@ func TestBrokenCachesAreFound(t *testing.T) {
 		cluster.NoBus: history.Bounded, cluster.LateBus: history.Bounded, cluster.OldTier: history.Local, cluster.NoLease: history.OneClusterLoad,
 	} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			o := options()
 			o.For, o.Every, o.Break, o.Log = 5*time.Second, 0, how, nil
 			r := chaos.Run(t, o)

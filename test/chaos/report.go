@@ -31,9 +31,10 @@ type Report struct {
 	Hits, Refused uint64
 	// Connected and CutOff are the ages of values that had been dropped when
 	// they were read, by instances that heard of drops and by others. Current
-	// is how many reads got nothing that had been dropped.
+	// is how many reads got nothing that had been dropped, Heard how many were
+	// made by instances that heard of drops.
 	Connected, CutOff []time.Duration
-	Current           int
+	Current, Heard    int
 	// Noticed is how long it took to find that the bus is silent, Back how
 	// long until it was connected again.
 	Noticed, Back []time.Duration
@@ -60,6 +61,9 @@ func (r *run) report(answers []cluster.Answer) *Report {
 		}
 	}
 	h.Ages(promise(longTTL), func(_ *history.Read, old time.Duration, connected bool) {
+		if connected {
+			rep.Heard++
+		}
 		switch {
 		case old == 0:
 			rep.Current++
@@ -102,7 +106,7 @@ func (r *Report) Good() bool { return len(r.Violations) == 0 && len(r.Problems) 
 func (r *Report) Print(w io.Writer) {
 	line := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 	line("\nseed                 %d", r.Seed)
-	line("reads                %d (%.0f a second), %d from L1", r.Reads, float64(r.Reads)/r.took.Seconds(), r.Hits)
+	line("calls                %d reads (%.0f a second), %d from L1", r.Reads, float64(r.Reads)/r.took.Seconds(), r.Hits)
 	line("drops and sets       %d, %d of them not confirmed", r.Fences, r.Failed)
 	line("loads                %d, %.3f for each drop or set; %d needless ones", r.Loads, float64(r.Loads)/float64(max(1, r.Fences)), r.count(history.OneClusterLoad))
 	line("refused by L2        %d values that came too late", r.Refused)
@@ -111,7 +115,8 @@ func (r *Report) Print(w io.Writer) {
 	line("faults               %s", counted(r.Faults))
 	line("bus found silent     %s", quantiles(r.Noticed))
 	line("bus back             %s", quantiles(r.Back))
-	line("current reads        %.3f%%", 100*float64(r.Current)/float64(max(1, r.Reads)))
+	share := func(n int) float64 { return 100 * float64(n) / float64(max(1, r.Reads)) }
+	line("reads                %.1f%% by instances that heard of drops, %.3f%% got what nobody had dropped", share(r.Heard), share(r.Current))
 	line("age, connected       %s", quantiles(r.Connected))
 	line("age, cut off         %s", quantiles(r.CutOff))
 	for _, p := range r.Problems {

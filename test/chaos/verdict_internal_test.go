@@ -1,0 +1,121 @@
+//go:build linux
+
+package chaos
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/test/internal/cluster"
+)
+
+// at is a time of that many seconds.
+func at(s float64) history.Time { return history.Time(s * float64(time.Second)) }
+
+func TestGapsThatMeetAreOneGap(t *testing.T) {
+	win := func(slot int, from, to float64) window {
+		return window{slots: []int{slot}, bus: true, from: at(from), to: at(to)}
+	}
+	paused := window{slots: []int{0, 1}, process: true, from: at(40), to: at(41)}
+	tier := window{slots: []int{0}, tier: true, from: at(60), to: at(70)}
+	r := &run{windows: []window{paused, win(0, 20, 30), win(0, 32, 33), win(1, 5, 10), tier, win(0, 1, 2), win(0, 100, 110)}}
+	for _, c := range []struct {
+		name string
+		life life
+		want []history.Link
+	}{
+		{"one that lives on", life{slot: 0, instance: 7, born: at(3), died: at(90)}, []history.Link{
+			{Instance: 7, At: at(3), State: history.Deaf}, {Instance: 7, At: at(5), State: history.Connected},
+			{Instance: 7, At: at(20), State: history.Deaf}, {Instance: 7, At: at(24), State: history.Down}, {Instance: 7, At: at(35), State: history.Connected},
+			{Instance: 7, At: at(40), State: history.Deaf}, {Instance: 7, At: at(43), State: history.Connected},
+		}},
+		{"one born in a gap", life{slot: 1, instance: 8, born: at(6), died: at(39)}, []history.Link{
+			{Instance: 8, At: at(5), State: history.Deaf}, {Instance: 8, At: at(9), State: history.Down}, {Instance: 8, At: at(12), State: history.Connected},
+		}},
+	} {
+		var h history.History
+		if got := r.links(&c.life, &h); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s:\n%v; want\n%v", c.name, got, c.want)
+		}
+		if len(h.Excuses) == 0 || h.Excuses[0].Instance != c.life.instance {
+			t.Errorf("%s: excuses %v", c.name, h.Excuses)
+		}
+	}
+}
+
+func TestFencesOfTheDeadAreLost(t *testing.T) {
+	log := &cluster.Log{
+		Fences: []history.Fence{{Key: "a", Call: 1, Return: 2}, {Key: "b", Call: 1, Return: 2, Failed: true}},
+		Open:   []history.Fence{{Key: "c", Call: 3}},
+	}
+	want := []history.Fence{
+		{Key: "a", Call: 1, Return: 2},
+		{Key: "b", Call: 1, Return: 2, Failed: true, Lost: true},
+		{Key: "c", Call: 3, Return: 9, Failed: true, Lost: true},
+	}
+	if got := ended(&life{died: 9}, log); !reflect.DeepEqual(got, want) {
+		t.Errorf("killed: %+v", got)
+	}
+	want[1].Lost, want[2].Lost, want[2].Return = false, false, history.Never
+	if got := ended(&life{died: history.Never}, log); !reflect.DeepEqual(got, want) {
+		t.Errorf("lived on: %+v", got)
+	}
+}
+
+func TestShortAndLongLivedKeysAreJudgedApart(t *testing.T) {
+	load := func(key string, s float64) history.Load {
+		return history.Load{Key: key, Since: at(s), Call: at(s), Return: at(s), OK: true}
+	}
+	h := &history.History{Loads: []history.Load{load("k3", 1), load("k3", 4), load("k4", 1), load("k4", 4)}}
+	got := judge(h)
+	if len(got) != 1 || got[0].Rule != history.OneClusterLoad || got[0].Key != "k4" {
+		t.Errorf("violations %v; want one of k4, whose entry lives for an hour", got)
+	}
+}
+
+func TestOpinionsAreComparedWithWhatWasDone(t *testing.T) {
+	opinions := []cluster.Opinion{{At: at(1), Hears: true}, {At: at(10), Hears: false}, {At: at(20), Hears: true}}
+	for _, c := range []struct {
+		at    float64
+		hears bool
+		want  float64
+		ok    bool
+	}{{5, false, 10, true}, {5, true, 5, true}, {12, true, 20, true}, {12, false, 12, true}, {0.5, true, 1, true}, {25, true, 25, true}, {25, false, 25, false}} {
+		if got, ok := next(opinions, at(c.at), c.hears); got != at(c.want) || ok != c.ok {
+			t.Errorf("from %v s: %t at %v, %t", c.at, c.hears, time.Duration(got), ok)
+		}
+	}
+	silent := window{name: "cut", slots: []int{0}, bus: true, from: at(5), to: at(15)}
+	for _, c := range []struct {
+		name     string
+		windows  []window
+		problems int
+	}{
+		{"found 5 s late", []window{silent}, 1},
+		{"found at once", []window{{name: "cut", slots: []int{0}, bus: true, from: at(9.9), to: at(19)}}, 0},
+		{"another fault was there", []window{silent, {name: "reset", slots: []int{0}, bus: true, from: at(6), to: at(6)}}, 0},
+		{"of another slot", []window{{name: "cut", slots: []int{1}, bus: true, from: at(5), to: at(15)}}, 0},
+		{"too short to be found", []window{{name: "cut", slots: []int{0}, bus: true, from: at(5), to: at(8)}}, 0},
+	} {
+		r := &run{windows: c.windows, lives: []*life{{slot: 0, died: history.Never}}}
+		r.opinions([]*cluster.Log{{Opinions: opinions}})
+		if len(r.problems) != c.problems {
+			t.Errorf("%s: problems %q", c.name, r.problems)
+		}
+	}
+}
+
+func TestQuantilesAreOfTheSortedTimes(t *testing.T) {
+	var d []time.Duration
+	for i := range 1000 {
+		d = append(d, time.Duration(999-i)*time.Millisecond)
+	}
+	if got, want := quantiles(d), "p50 500ms, p99 990ms, p99.9 999ms, most 999ms (1000)"; got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+	if got := quantiles(nil); got != "none" {
+		t.Errorf("of nothing: %s", got)
+	}
+}
