@@ -132,7 +132,7 @@ func (j *judge) limits(r *Read) []limit {
 // without losses that were before. Final reads come after all losses.
 func (h *History) kept(r *Read, before Time) Time {
 	for _, l := range h.Losses {
-		if !r.Final && r.Call <= l.To && r.Return >= l.From {
+		if !r.Final && min(r.Call, r.Return) <= l.To && max(r.Call, r.Return) >= l.From {
 			before = min(before, l.Since)
 		}
 	}

@@ -5,6 +5,7 @@ package chaos
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ type Report struct {
 	// they were read, by instances that heard of drops and by others. Current
 	// is how many reads got nothing that had been dropped, Heard how many were
 	// made by instances that heard of drops.
-	Connected, CutOff []time.Duration
+	Connected, CutOff Ages
 	Current, Heard    int
 	// Noticed is how long it took to find that the bus is silent, Back how
 	// long until it was connected again.
@@ -49,28 +50,33 @@ type Report struct {
 	h    *history.History
 }
 
+// Ages counts ages by how many reads were that old.
+type Ages map[time.Duration]int
+
 // report judges what happened.
 func (r *run) report(answers []cluster.Answer) *Report {
 	h, logs := r.gather()
-	rep := &Report{Seed: r.o.Seed, Faults: map[string]int{}, h: h, took: r.o.For}
+	rep := &Report{Seed: r.o.Seed, Faults: map[string]int{}, Connected: Ages{}, CutOff: Ages{}, h: h, took: r.o.For}
 	rep.Violations = judge(h)
-	rep.Reads, rep.Fences, rep.Loads = len(h.Reads), len(h.Fences), len(h.Loads)
+	rep.Fences, rep.Loads = len(h.Fences), len(h.Loads)
 	for _, f := range h.Fences {
 		if f.Failed {
 			rep.Failed++
 		}
 	}
-	h.Ages(promise(longTTL), func(_ *history.Read, old time.Duration, connected bool) {
+	h.Ages(promise(longTTL), func(read *history.Read, old time.Duration, connected bool) {
+		n := 1 + read.More
+		rep.Reads += n
 		if connected {
-			rep.Heard++
+			rep.Heard += n
 		}
 		switch {
 		case old == 0:
-			rep.Current++
+			rep.Current += n
 		case connected:
-			rep.Connected = append(rep.Connected, old)
+			rep.Connected[old] += n
 		default:
-			rep.CutOff = append(rep.CutOff, old)
+			rep.CutOff[old] += n
 		}
 	})
 	for _, w := range r.windows {
@@ -113,12 +119,12 @@ func (r *Report) Print(w io.Writer) {
 	line("errors of L2         %d while nothing was wrong with it", r.Errors)
 	line("most memory          %d MiB in an instance", r.RSS>>20)
 	line("faults               %s", counted(r.Faults))
-	line("bus found silent     %s", quantiles(r.Noticed))
-	line("bus back             %s", quantiles(r.Back))
+	line("bus found silent     %s", once(r.Noticed))
+	line("bus back             %s", once(r.Back))
 	share := func(n int) float64 { return 100 * float64(n) / float64(max(1, r.Reads)) }
 	line("reads                %.1f%% by instances that heard of drops, %.3f%% got what nobody had dropped", share(r.Heard), share(r.Current))
-	line("age, connected       %s", quantiles(r.Connected))
-	line("age, cut off         %s", quantiles(r.CutOff))
+	line("age, connected       %s", r.Connected)
+	line("age, cut off         %s", r.CutOff)
 	for _, p := range r.Problems {
 		line("PROBLEM              %s", p)
 	}
@@ -155,13 +161,32 @@ func counted(m map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-func quantiles(d []time.Duration) string {
-	if len(d) == 0 {
+func once(all []time.Duration) Ages {
+	a := Ages{}
+	for _, d := range all {
+		a[d]++
+	}
+	return a
+}
+
+// String is the quantiles of a.
+func (a Ages) String() string {
+	total := 0
+	for _, n := range a {
+		total += n
+	}
+	if total == 0 {
 		return "none"
 	}
-	d = slices.Sorted(slices.Values(d))
+	sorted := slices.Sorted(maps.Keys(a))
 	at := func(q float64) time.Duration {
-		return d[min(len(d)-1, int(q*float64(len(d))))].Round(10 * time.Microsecond)
+		seen := 0
+		for _, d := range sorted {
+			if seen += a[d]; float64(seen) > q*float64(total) {
+				return d.Round(10 * time.Microsecond)
+			}
+		}
+		return sorted[len(sorted)-1].Round(10 * time.Microsecond)
 	}
-	return fmt.Sprintf("p50 %v, p99 %v, p99.9 %v, most %v (%d)", at(0.5), at(0.99), at(0.999), d[len(d)-1].Round(10*time.Microsecond), len(d))
+	return fmt.Sprintf("p50 %v, p99 %v, p99.9 %v, most %v (%d)", at(0.5), at(0.99), at(0.999), at(1), total)
 }

@@ -107,15 +107,19 @@ func TestOpinionsAreComparedWithWhatWasDone(t *testing.T) {
 	}
 }
 
-func TestQuantilesAreOfTheSortedTimes(t *testing.T) {
-	var d []time.Duration
-	for i := range 1000 {
-		d = append(d, time.Duration(999-i)*time.Millisecond)
+func TestAgesArePrintedAsQuantiles(t *testing.T) {
+	a := Ages{}
+	for i := range 998 {
+		a[time.Duration(i/2)*time.Millisecond]++
 	}
-	if got, want := quantiles(d), "p50 500ms, p99 990ms, p99.9 999ms, most 999ms (1000)"; got != want {
+	a[time.Minute] = 2
+	if got, want := a.String(), "p50 250ms, p99 495ms, p99.9 1m0s, most 1m0s (1000)"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
-	if got := quantiles(nil); got != "none" {
+	if got := once([]time.Duration{3, 3, 7}); len(got) != 2 || got[3] != 2 {
+		t.Errorf("once each: %v", map[time.Duration]int(got))
+	}
+	if got := (Ages{}).String(); got != "none" {
 		t.Errorf("of nothing: %s", got)
 	}
 }

@@ -158,9 +158,8 @@ func (w *worker) begin(fences []history.Fence) (end func(error)) {
 	now := w.now()
 	for i, f := range fences {
 		calls[i] = w.rec.call()
-		w.rec.add(recFence, calls[i], f.Key, f.Version, now, f.Soft, f.Stores)
+		w.rec.keep(recFence, calls[i], f.Key, f.Version, now, f.Soft, f.Stores)
 	}
-	w.rec.flush()
 	return func(err error) {
 		now := w.now()
 		for _, c := range calls {
@@ -226,7 +225,9 @@ func (w *worker) read(ctx context.Context, key string, loads, final bool) (ok bo
 		return false
 	}
 	of, version := parseValue(got)
-	w.rec.add(recRead, key, of, version, call, now, loads && w.failedSince(key, call-staleFor), final)
+	w.rec.read(history.Read{
+		Key: key, Of: of, Version: version, Call: call, Return: now, Stale: loads && w.failedSince(key, call-staleFor), Final: final,
+	})
 	return true
 }
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/strata-cache/strata/internal/history"
 )
@@ -18,7 +19,7 @@ import (
 // The kinds of records, each the first field of a line. Times are those of the
 // Clock; calls are told apart by a number.
 const (
-	recRead     = "R" // key, of, version, call, return, stale, final
+	recRead     = "R" // key, of, version, call, return, stale, final, more
 	recFence    = "F" // call, key, version, time, soft, stores
 	recFenced   = "f" // call, time, failed
 	recLoad     = "L" // call, key, since, time
@@ -35,15 +36,25 @@ const (
 type recorder struct {
 	clock Clock
 
-	mu   sync.Mutex // guards below
-	f    *os.File
-	buf  []byte
-	next uint64
+	mu    sync.Mutex // guards below
+	f     *os.File
+	buf   []byte
+	next  uint64
+	reads map[string]*pendingRead // the last of each key
 }
+
+// pendingRead is a read that may be joined by others that get the same.
+type pendingRead struct {
+	history.Read
+	since history.Time
+}
+
+// together is for how long reads are recorded as one.
+const together = history.Time(10 * time.Millisecond)
 
 func newRecorder(path string, clock Clock) (*recorder, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	return &recorder{clock: clock, f: f}, err
+	return &recorder{clock: clock, f: f, reads: map[string]*pendingRead{}}, err
 }
 
 // call is a number that no other call of this process has.
@@ -54,10 +65,44 @@ func (r *recorder) call() uint64 {
 	return r.next
 }
 
+// read adds a read of this process; it is kept when flush is called, or another
+// version of the key is read.
+func (r *recorder) read(read history.Read) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.reads[read.Key]
+	if p != nil && p.joined(&read) {
+		return
+	}
+	if p != nil {
+		r.end(p)
+	}
+	r.reads[read.Key] = &pendingRead{read, read.Call}
+}
+
+// joined makes read a part of p, if that can be.
+func (p *pendingRead) joined(read *history.Read) bool {
+	same := p.Of == read.Of && p.Version == read.Version && p.Stale == read.Stale && p.Final == read.Final
+	if !same || read.Call-p.since > together || p.since-read.Call > together {
+		return false
+	}
+	p.Call, p.Return = max(p.Call, read.Call), min(p.Return, read.Return)
+	p.More++
+	return true
+}
+
+func (r *recorder) end(p *pendingRead) {
+	r.line(recRead, p.Key, p.Of, p.Version, p.Call, p.Return, p.Stale, p.Final, p.More)
+}
+
 // add adds a record; it is kept soon.
 func (r *recorder) add(kind string, fields ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.line(kind, fields...)
+}
+
+func (r *recorder) line(kind string, fields ...any) {
 	r.buf = append(r.buf, kind...)
 	for _, f := range fields {
 		r.buf = append(r.buf, ' ')
@@ -80,15 +125,22 @@ func (r *recorder) add(kind string, fields ...any) {
 	}
 }
 
-// keep adds a record and returns when it, and all before it, is kept.
+// keep adds a record and returns when it is kept.
 func (r *recorder) keep(kind string, fields ...any) {
-	r.add(kind, fields...)
-	r.flush()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.line(kind, fields...)
+	r.write()
 }
 
+// flush returns when all records are kept.
 func (r *recorder) flush() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, p := range r.reads {
+		r.end(p)
+	}
+	clear(r.reads)
 	r.write()
 }
 
@@ -200,7 +252,7 @@ func (l *logReader) line(line string) error {
 	case recRead:
 		l.log.Reads = append(l.log.Reads, history.Read{
 			Instance: l.instance, Key: l.name(p.text()), Of: l.name(p.text()), Version: p.number(),
-			Call: p.time(), Return: p.time(), Stale: p.yes(), Final: p.yes(),
+			Call: p.time(), Return: p.time(), Stale: p.yes(), Final: p.yes(), More: int(p.number()),
 		})
 	case recFence:
 		l.fences[p.number()] = history.Fence{

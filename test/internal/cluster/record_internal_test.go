@@ -21,7 +21,18 @@ func TestRecordsSurviveAsTheyWereMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	type T = history.Time
-	r.add(recRead, "k1", "k2", uint64(7), T(10), T(11), true, false)
+	read := history.Read{Key: "k1", Of: "k2", Version: 7, Call: 10, Return: 11, Stale: true}
+	r.read(read)
+	read.Call, read.Return = 14, 15
+	r.read(read)
+	read.Call, read.Return = 12, 13
+	r.read(read) // one with the first two
+	read.Call += together
+	r.read(read)
+	read.Stale = false
+	r.read(read)
+	read.Version = 8
+	r.read(read)
 	r.add(recFence, uint64(1), "k1", uint64(3), T(20), true, false)
 	r.add(recFence, uint64(2), allKeys, uint64(0), T(21), false, true)
 	r.add(recFenced, uint64(1), T(22), true)
@@ -32,10 +43,18 @@ func TestRecordsSurviveAsTheyWereMade(t *testing.T) {
 	r.add(recRemote, T(50), "drop-all")
 	r.add(recHears, T(60), true)
 	r.add(recSample, T(70), `{"Goroutines":5}`)
-	r.keep(recSurprise, T(80), "so it goes")
-	r.add(recRead, "this", "is", "not", "kept")
+	r.flush()
+	r.read(read)
+	read.Key = "k3"
+	r.read(read)
+	r.keep(recSurprise, T(80), "so it goes") // not the reads
 	want := &Log{
-		Reads:      []history.Read{{Instance: 4, Key: "k1", Of: "k2", Version: 7, Call: 10, Return: 11, Stale: true}},
+		Reads: []history.Read{
+			{Instance: 4, Key: "k1", Of: "k2", Version: 7, Call: 14, Return: 11, Stale: true, More: 2},
+			{Instance: 4, Key: "k1", Of: "k2", Version: 7, Call: 12 + together, Return: 13, Stale: true},
+			{Instance: 4, Key: "k1", Of: "k2", Version: 7, Call: 12 + together, Return: 13},
+			{Instance: 4, Key: "k1", Of: "k2", Version: 8, Call: 12 + together, Return: 13},
+		},
 		Fences:     []history.Fence{{Instance: 4, Key: "k1", Version: 3, Soft: true, Call: 20, Return: 22, Failed: true}},
 		Open:       []history.Fence{{Instance: 4, Stores: true, Call: 21}},
 		Loads:      []history.Load{{Instance: 4, Key: "k2", Version: 9, Since: 32, Call: 33, Return: 34, OK: true}},
@@ -55,12 +74,12 @@ func TestRecordsSurviveAsTheyWereMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	f.WriteString("R k1 k1 8 90") // the process was killed here
+	f.WriteString("R k1 k1 8 90 91 true") // the process was killed here
 	check()
 }
 
 func TestRecordsThatMakeNoSenseAreAnError(t *testing.T) {
-	for _, text := range []string{"?", "R", "R k k 1 2 3 true", "R k k -1 2 3 true false", "R k k 1 2 3 4 false", "f 1 2 true", "l 1 2 3 true", "S 1 {", "S x {}"} {
+	for _, text := range []string{"?", "R", "R k k 1 2 3 true false", "R k k -1 2 3 true false 0", "R k k 1 2 3 4 false 0", "f 1 2 true", "l 1 2 3 true", "S 1 {", "S x {}"} {
 		path := filepath.Join(t.TempDir(), "records")
 		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
 			t.Fatal(err)
