@@ -63,7 +63,7 @@ const (
 	lease    = 2 * time.Second
 	longTTL  = time.Hour
 	shortTTL = 2 * time.Second
-	clients  = 8
+	clients  = 8 // for each 500 calls a second
 	keys     = 200
 )
 
@@ -162,7 +162,7 @@ func (r *run) birth(s *slot) {
 	s.life.born = r.clock.Now()
 	s.p, err = cluster.Start(cluster.Config{
 		Instance: n, Clock: r.clock, Origin: r.origin.Path, Records: s.life.path, Tier: s.tier.Addr, Bus: s.bus.Addr, Break: r.o.Break,
-		TTL: longTTL, Short: shortTTL, Lease: lease, Clients: clients, Keys: keys, Rate: r.o.Rate, Seed: r.o.Seed,
+		TTL: longTTL, Short: shortTTL, Lease: lease, Clients: max(1, int(r.o.Rate)/500) * clients, Keys: keys, Rate: r.o.Rate, Seed: r.o.Seed,
 	})
 	r.must(err)
 	r.t.Cleanup(s.p.Kill)

@@ -57,37 +57,61 @@ func ended(l *life, log *cluster.Log) []history.Fence {
 	return fences
 }
 
-// links are what a worker's connection to the bus went through: the windows
-// about it, with the time it may take to be back. Where they meet they are one.
-// It adds the excuses that follow from them.
+// links are what a worker's connection to the bus went through: the gaps in it,
+// and the time it may take to be back. It adds the excuses that follow.
 func (r *run) links(l *life, h *history.History) (all []history.Link) {
-	gaps := []window{{from: l.born, to: l.born}} // it is not connected when it is born
-	for _, w := range r.windows {
-		if (w.bus || w.process) && slices.Contains(w.slots, l.slot) && w.to >= l.born && w.from < l.died {
-			gaps = append(gaps, w)
-		}
-	}
-	slices.SortFunc(gaps, func(a, b window) int { return int(a.from - b.from) })
-	for i := 0; i < len(gaps); {
-		from, to := gaps[i].from, gaps[i].to
-		for i++; i < len(gaps) && gaps[i].from <= to+history.Time(rejoin+delay); i++ {
-			to = max(to, gaps[i].to)
-		}
-		all = append(all, history.Link{Instance: l.instance, At: from, State: history.Deaf})
-		if known := from + history.Time(notice); known < to {
+	for _, g := range r.gaps(l) {
+		all = append(all, history.Link{Instance: l.instance, At: g.from, State: history.Deaf})
+		if known := g.from + history.Time(notice); known < g.to {
 			all = append(all, history.Link{Instance: l.instance, At: known, State: history.Down})
 		}
-		all = append(all, history.Link{Instance: l.instance, At: to + history.Time(rejoin), State: history.Connected})
-		h.Excuses = append(h.Excuses, history.Excuse{Instance: l.instance, From: from, To: to + history.Time(rejoin+delay)})
+		all = append(all, history.Link{Instance: l.instance, At: g.to + history.Time(rejoin), State: history.Connected})
+		h.Excuses = append(h.Excuses, history.Excuse{Instance: l.instance, From: g.from, To: g.to + history.Time(rejoin+delay)})
 	}
 	return all
+}
+
+// gaps are the times in which a worker may have missed messages, or could not
+// find out what it had missed: a gap goes on while L2 does not answer. Those
+// that meet are one.
+func (r *run) gaps(l *life) (gaps []window) {
+	gaps = []window{{from: l.born, to: l.born}} // it is not connected when it is born
+	var silent []window
+	for _, w := range r.windows {
+		switch about := slices.Contains(w.slots, l.slot) && w.to >= l.born && w.from < l.died; {
+		case about && (w.bus || w.process):
+			gaps = append(gaps, w)
+		case about:
+			silent = append(silent, w)
+		}
+	}
+	byFrom := func(a, b window) int { return int(a.from - b.from) }
+	slices.SortFunc(gaps, byFrom)
+	slices.SortFunc(silent, byFrom)
+	for i := 0; i < len(gaps); i++ {
+		g := &gaps[i]
+		for _, w := range silent {
+			if w.from <= g.to+history.Time(rejoin+delay) && w.to >= g.from {
+				g.to = max(g.to, w.to)
+			}
+		}
+		if i+1 < len(gaps) && gaps[i+1].from <= g.to+history.Time(rejoin+delay) {
+			g.to = max(g.to, gaps[i+1].to)
+			gaps = slices.Delete(gaps, i+1, i+2)
+			i-- // it may reach further
+		}
+	}
+	return gaps
 }
 
 // excuseLoads adds the excuses for loads that follow from what a worker has
 // done.
 func (r *run) excuseLoads(l *life, log *cluster.Log, h *history.History) {
-	for _, leave := range log.Leaves {
-		h.Excuses = append(h.Excuses, history.Excuse{Instance: l.instance, Key: leave.Key, From: leave.From, To: leave.To})
+	for _, s := range log.Left {
+		h.Excuses = append(h.Excuses, history.Excuse{Instance: l.instance, Key: s.Key, From: s.From, To: s.To})
+	}
+	for _, s := range log.Dropped {
+		r.excuseDrop(s.Key, s.From, s.To, h)
 	}
 	for _, at := range log.RemoteErrors { // L2 had no part in what ran then
 		h.Excuses = append(h.Excuses, history.Excuse{
@@ -109,15 +133,12 @@ func (r *run) excuseLoads(l *life, log *cluster.Log, h *history.History) {
 		if !stored {
 			to += history.Time(lease)
 		}
-		for _, all := range []bool{true, false} {
-			h.Excuses = append(h.Excuses, history.Excuse{Cluster: all, Instance: history.Shared, Key: load.Key, From: load.Call, To: to})
-		}
+		r.excuseDrop(load.Key, load.Call, to, h)
 	}
 }
 
-// excuseFence adds the excuses for loads that follow from a fence: one more
-// load of the key when it is carried out, and on each instance when its message
-// arrives. When those that failed are carried out is not known.
+// excuseFence adds the excuses for loads that follow from a fence. When those
+// that failed are carried out is not known.
 func (r *run) excuseFence(f *history.Fence, h *history.History) {
 	to := f.Return
 	if f.Key == "" {
@@ -126,9 +147,15 @@ func (r *run) excuseFence(f *history.Fence, h *history.History) {
 	if f.Failed {
 		to += history.Time(retry)
 	}
+	r.excuseDrop(f.Key, f.Call, to, h)
+}
+
+// excuseDrop excuses one more load of the key when it is dropped, and on each
+// instance when the message arrives.
+func (r *run) excuseDrop(key string, from, to history.Time, h *history.History) {
 	h.Excuses = append(h.Excuses,
-		history.Excuse{Cluster: true, Instance: history.Shared, Key: f.Key, From: f.Call, To: to},
-		history.Excuse{Instance: history.Shared, Key: f.Key, From: f.Call, To: to + history.Time(delay)})
+		history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: from, To: to},
+		history.Excuse{Instance: history.Shared, Key: key, From: from, To: to + history.Time(delay)})
 }
 
 // promise is what histories of keys with that TTL are judged by.

@@ -19,8 +19,14 @@ func TestGapsThatMeetAreOneGap(t *testing.T) {
 		return window{slots: []int{slot}, bus: true, from: at(from), to: at(to)}
 	}
 	paused := window{slots: []int{0, 1}, process: true, from: at(40), to: at(41)}
-	tier := window{slots: []int{0}, tier: true, from: at(60), to: at(70)}
-	r := &run{windows: []window{paused, win(0, 20, 30), win(0, 32, 33), win(1, 5, 10), tier, win(0, 1, 2), win(0, 100, 110)}}
+	tier := func(from, to float64) window {
+		return window{slots: []int{0}, tier: true, from: at(from), to: at(to)}
+	}
+	r := &run{windows: []window{
+		paused, win(0, 20, 30), win(0, 32, 33), win(1, 5, 10), win(0, 1, 2), win(0, 100, 110),
+		win(0, 55, 56), tier(50, 60), win(0, 61, 62), tier(64.5, 66), // one gap
+		tier(71, 80),
+	}}
 	for _, c := range []struct {
 		name string
 		life life
@@ -30,6 +36,7 @@ func TestGapsThatMeetAreOneGap(t *testing.T) {
 			{Instance: 7, At: at(3), State: history.Deaf}, {Instance: 7, At: at(5), State: history.Connected},
 			{Instance: 7, At: at(20), State: history.Deaf}, {Instance: 7, At: at(24), State: history.Down}, {Instance: 7, At: at(35), State: history.Connected},
 			{Instance: 7, At: at(40), State: history.Deaf}, {Instance: 7, At: at(43), State: history.Connected},
+			{Instance: 7, At: at(55), State: history.Deaf}, {Instance: 7, At: at(59), State: history.Down}, {Instance: 7, At: at(68), State: history.Connected},
 		}},
 		{"one born in a gap", life{slot: 1, instance: 8, born: at(6), died: at(39)}, []history.Link{
 			{Instance: 8, At: at(5), State: history.Deaf}, {Instance: 8, At: at(9), State: history.Down}, {Instance: 8, At: at(12), State: history.Connected},

@@ -78,28 +78,35 @@ func (w *worker) step(r *rand.Rand, key string) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(r.Int64N(int64(30*time.Millisecond))))
 	}
 	defer cancel()
-	switch n := r.IntN(20_000); {
-	case n < 17_200:
+	if r.Float64()*w.c.Rate*20 < 1 { // each 20 s
+		w.all(ctx, key)
+		return
+	}
+	switch n := r.IntN(1000); {
+	case n < 860:
 		w.read(ctx, key, true, false)
-	case n < 18_200:
+	case n < 910:
 		w.read(ctx, key, false, false)
-	case n < 19_000:
+	case n < 950:
 		w.invalidate(ctx, []string{key})
-	case n < 19_100:
+	case n < 955:
 		w.invalidate(ctx, []string{key, Key(r.IntN(w.c.Keys)), Key(r.IntN(w.c.Keys))})
-	case n < 19_400:
+	case n < 970:
 		w.update(ctx, key)
-	case n < 19_700:
+	case n < 985:
 		w.set(ctx, key)
-	case n < 19_998:
+	default:
 		if r.IntN(2) == 0 && !w.write(key) {
 			return
 		}
 		w.fence([]history.Fence{{Key: key, Soft: true}}, func() error { return w.cache.Expire(ctx, key) })
-	default:
-		if w.write(key) {
-			w.fence([]history.Fence{{Key: allKeys}}, func() error { return w.cache.InvalidateAll(ctx) })
-		}
+	}
+}
+
+// all drops everything.
+func (w *worker) all(ctx context.Context, key string) {
+	if w.write(key) {
+		w.fence([]history.Fence{{Key: allKeys}}, func() error { return w.cache.InvalidateAll(ctx) })
 	}
 }
 
@@ -194,7 +201,7 @@ func (w *worker) update(ctx context.Context, key string) {
 	if end != nil {
 		end(err)
 	}
-	w.rec.add(recLeft, key, began, w.now()) // nobody joins what it has dropped at first
+	w.rec.add(recDropped, key, began, w.now()) // before it was written
 	if _, remote := errors.AsType[*strata.RemoteError](err); err != nil && !remote && !errors.Is(err, errInjected) {
 		w.surprise("Update returned: " + err.Error())
 	}

@@ -24,7 +24,8 @@ const (
 	recFenced   = "f" // call, time, failed
 	recLoad     = "L" // call, key, since, time
 	recLoaded   = "l" // call, version, time, ok
-	recLeft     = "V" // key, from, to: a caller has left, or an Update has dropped
+	recLeft     = "V" // key, from, to: a caller has left
+	recDropped  = "D" // key, from, to: it was dropped at some time, for an Update
 	recRemote   = "E" // time, operation: L2 has not answered
 	recHears    = "C" // time, yes: what the cache thinks of its bus
 	recSample   = "S" // time, JSON
@@ -160,8 +161,8 @@ type Sample struct {
 	Refused, RemoteRefused, RemoteErrors      uint64
 }
 
-// Leave is a time in which an instance may run a load of Key beside another.
-type Leave struct {
+// Span is a time in which something has happened to Key.
+type Span struct {
 	Key      string
 	From, To history.Time
 }
@@ -181,7 +182,9 @@ type Log struct {
 	// Loads have returned. Those that had not are Unfinished, as far as is
 	// known.
 	Loads, Unfinished []history.Load
-	Leaves            []Leave
+	// Left are when callers who left may have been waiting for a load, Dropped
+	// when a key was dropped beside what Fences say.
+	Left, Dropped []Span
 	// RemoteErrors are when L2 did not answer.
 	RemoteErrors []history.Time
 	Opinions     []Opinion
@@ -279,7 +282,9 @@ func (l *logReader) line(line string) error {
 		delete(l.loads, call)
 		l.log.Loads = append(l.log.Loads, load)
 	case recLeft:
-		l.log.Leaves = append(l.log.Leaves, Leave{l.name(p.text()), p.time(), p.time()})
+		l.log.Left = append(l.log.Left, Span{l.name(p.text()), p.time(), p.time()})
+	case recDropped:
+		l.log.Dropped = append(l.log.Dropped, Span{l.name(p.text()), p.time(), p.time()})
 	case recRemote:
 		l.log.RemoteErrors = append(l.log.RemoteErrors, p.time())
 		p.text()

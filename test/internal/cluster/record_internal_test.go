@@ -40,6 +40,7 @@ func TestRecordsSurviveAsTheyWereMade(t *testing.T) {
 	r.add(recLoad, uint64(4), "k2", T(32), T(33))
 	r.add(recLoaded, uint64(4), uint64(9), T(34), true)
 	r.add(recLeft, "k1", T(40), T(41))
+	r.add(recDropped, allKeys, T(42), T(43))
 	r.add(recRemote, T(50), "drop-all")
 	r.add(recHears, T(60), true)
 	r.add(recSample, T(70), `{"Goroutines":5}`)
@@ -59,7 +60,7 @@ func TestRecordsSurviveAsTheyWereMade(t *testing.T) {
 		Open:       []history.Fence{{Instance: 4, Stores: true, Call: 21}},
 		Loads:      []history.Load{{Instance: 4, Key: "k2", Version: 9, Since: 32, Call: 33, Return: 34, OK: true}},
 		Unfinished: []history.Load{{Instance: 4, Key: "k1", Since: 30, Call: 31}},
-		Leaves:     []Leave{{"k1", 40, 41}}, RemoteErrors: []history.Time{50}, Opinions: []Opinion{{60, true}},
+		Left:       []Span{{"k1", 40, 41}}, Dropped: []Span{{"", 42, 43}}, RemoteErrors: []history.Time{50}, Opinions: []Opinion{{60, true}},
 		Samples: []Sample{{At: 70, Goroutines: 5}}, Surprises: []string{"80 so it goes"},
 	}
 	check := func() {
