@@ -11,7 +11,9 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/link"
 	"github.com/strata-cache/strata/internal/retry"
+	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -20,12 +22,10 @@ import (
 // once for all who ask. It is safe for concurrent use. Create it with [New]
 // and close it with [Cache.Close]; the zero Cache is not usable.
 type Cache[K comparable, V any] struct {
-	// What the hit path reads.
+	// What the hit path reads. An entry whose Stamp is lower than trust's word
+	// has to be judged before it is served.
 	memory *l1.Cache[K, V]
-	// trust is the word that entries are compared with: one whose Stamp is
-	// lower was loaded before this instance lost the ground to trust it (an
-	// InvalidateAll, a gap on the bus) and counts as absent.
-	trust atomic.Uint64
+	trust  trust.Ledger
 
 	flights *flight.Group[K, V]
 	o       Options[K, V]
@@ -36,20 +36,21 @@ type Cache[K comparable, V any] struct {
 	schema  uint64
 	// instance names this cache in announcements on the bus.
 	instance uint64
-	// heard is whether the bus is connected: what others drop is told here.
-	heard atomic.Bool
-	// silence ends the trust in L1 while the bus is silent. It belongs to
-	// follow, and to Close when following has ended.
-	silence *time.Timer
+	link     *link.Link // nil without a bus
+	waits    waits      // for leases of other instances
 	// doubt is until when (time of L1) this instance's own announcements are
 	// obeyed: one of its drops has ended without an answer and may still be
 	// carried out.
 	doubt atomic.Int64
 	// broken is whether the last operation on L2 failed, for the log.
 	broken atomic.Bool
+	// absence is the share of look-ups in L2 that find nothing; see ask.
+	absence share
 
-	counts counts
-	unhear func() // ends following the bus
+	counts    counts
+	stopProbe context.CancelFunc
+	probes    sync.WaitGroup
+
 	closed atomic.Bool
 	once   sync.Once
 }
@@ -68,12 +69,15 @@ type abilities struct {
 	renew    remote.Renewer
 	counter  remote.Counter
 	doubt    remote.Doubter
+	tag      remote.Tagger
+	position remote.Positioner
+	probe    remote.Prober
 	announce bool
 }
 
 // New returns a Cache. It checks all Options and returns one error that names
-// every field that is wrong. It does not touch the network: an instance starts
-// while L2 is down.
+// every field that is wrong. It does not wait for the network: an instance
+// starts while L2 is down.
 func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -85,7 +89,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		MaxWeight:  o.Memory.MaxWeight,
 		Notify:     c.evicted(),
 	})
-	c.flights = flight.NewGroup[K, V](c.trust.Load)
+	c.flights = flight.NewGroup[K, V](c.trust.Word)
 	if o.Remote.Tier != nil {
 		c.bind(o.Remote.Tier)
 	}
@@ -94,15 +98,13 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 			_, err := c.dropOnce(ctx, d)
 			return err
 		},
-		DropAll: c.dropAllOnce,
-		Timeout: o.Remote.Timeout,
-		MaxKeys: maxPending,
-		MaxAge:  maxPendingAge,
+		DropTags: c.dropTagsOnce,
+		DropAll:  c.dropAllOnce,
+		Timeout:  o.Remote.Timeout,
+		MaxKeys:  maxPending,
+		MaxAge:   maxPendingAge,
 	})
-	c.unhear = func() {}
-	if c.bus != nil {
-		c.unhear = c.bus.Follow(o.Name, c.follow)
-	}
+	c.startLink()
 	return c, nil
 }
 
@@ -118,6 +120,9 @@ func (c *Cache[K, V]) bind(t remote.Tier) {
 	c.can.renew, _ = t.(remote.Renewer)
 	c.can.counter, _ = t.(remote.Counter)
 	c.can.doubt, _ = t.(remote.Doubter)
+	c.can.tag, _ = t.(remote.Tagger)
+	c.can.position, _ = t.(remote.Positioner)
+	c.can.probe, _ = t.(remote.Prober)
 	if a, ok := t.(remote.Announcer); ok {
 		c.can.announce = a.Announces()
 	}
@@ -140,12 +145,7 @@ func (c *Cache[K, V]) Len() int { return c.memory.Len() }
 // ends.
 func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.closed.Store(true)
-	c.once.Do(func() {
-		c.unhear()
-		if c.silence != nil {
-			c.silence.Stop()
-		}
-	})
+	c.once.Do(c.stopLink)
 	err := c.flights.Close(ctx)
 	c.retry.Close()
 	c.memory.Close()
@@ -158,7 +158,10 @@ func (c *Cache[K, V]) memoryTTL() time.Duration {
 	if ttl == 0 {
 		ttl = NoExpiry
 	}
-	if c.o.Remote.used() && !c.heard.Load() {
+	switch {
+	case c.link.Mute():
+		return 0
+	case c.o.Remote.used() && !c.link.Connected():
 		ttl = min(ttl, UnconfirmedTTL)
 	}
 	return c.jittered(ttl)
@@ -174,11 +177,17 @@ func (c *Cache[K, V]) jittered(ttl time.Duration) time.Duration {
 }
 
 // entry returns an entry for L1 with what is left of the value's life, capped
-// by what L1 may keep. stamp is the trust word from before the value was read.
-func (c *Cache[K, V]) entry(key K, v V, left time.Duration, stamp uint64, id remote.ID) *l1.Entry[K, V] {
+// by what L1 may keep. stamps are from before the value was read.
+func (c *Cache[K, V]) entry(key K, v V, left time.Duration, s stamps, id remote.ID) *l1.Entry[K, V] {
 	left = min(left, c.memoryTTL())
 	dead := l1.After(c.memory.Now(), left)
-	return &l1.Entry[K, V]{Key: key, Value: v, Soon: dead, Fresh: dead, Dead: dead, Stamp: stamp, ID: uint64(id)}
+	e := &l1.Entry[K, V]{Key: key, Value: v, Soon: dead, Fresh: dead, Dead: dead, Stamp: s.trust, ID: uint64(id)}
+	if len(s.tags) > 0 {
+		e.Tags = &l1.Tags{Names: s.tags}
+		e.Tags.Seen.Store(s.tagTrust)
+		e.Soon = 0 // each hit has to look at the tags
+	}
+	return e
 }
 
 // weigh returns the weight of an entry, and false if the entry must not be

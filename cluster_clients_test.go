@@ -40,7 +40,9 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 			time.Sleep(d.delay())
 		}
 	}
-	switch n := d.intn(100); {
+	switch n := d.intn(105); {
+	case n >= 100:
+		m.stepWide(marked, d, key, think)
 	case n < 50:
 		m.read(ctx, key, true, false)
 	case n < 65:
@@ -57,7 +59,7 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 		version := m.s.write(key)
 		think()
 		m.fence(history.Fence{Key: key, Stores: true, Version: version}, func() error {
-			return m.cache.Set(marked, key, simValue(key, version))
+			return m.cache.Set(marked, key, simValue(key, version), strata.WithTags(m.s.o.tags(key)...))
 		})
 	case n < 96:
 		if d.chance(500) {
@@ -66,11 +68,66 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 		}
 		m.fence(history.Fence{Key: key, Soft: true}, func() error { return m.cache.Expire(marked, key) })
 	default:
-		for _, key := range m.s.o.keys {
-			m.s.write(key)
-		}
-		think()
+		m.writeAll(think)
 		m.fence(history.Fence{}, func() error { return m.cache.InvalidateAll(marked) })
+	}
+}
+
+// stepWide, in the bubble, makes one call that is about tags, many keys or
+// everything.
+func (m *member) stepWide(ctx context.Context, d *dice, key string, think func()) {
+	f := history.Fence{Key: key, Soft: d.chance(400)}
+	switch n := d.intn(4); {
+	case n == 0:
+		f = history.Fence{Soft: true}
+		m.writeAll(think)
+		m.fence(f, func() error { return m.cache.ExpireAll(ctx) })
+	case n == 1 && m.s.o.tagged:
+		f.Key = ""
+		m.writeAll(think)
+		m.fence(f, func() error { return m.dropTag(ctx, "all", f.Soft) })
+	case n == 2 && m.s.o.tagged:
+		m.s.write(key)
+		think()
+		m.fence(f, func() error { return m.dropTag(ctx, "of "+key, f.Soft) })
+	default:
+		m.setMany(ctx, key, think)
+	}
+}
+
+// writeAll writes all keys at the origin.
+func (m *member) writeAll(think func()) {
+	for _, key := range m.s.o.keys {
+		m.s.write(key)
+	}
+	think()
+}
+
+func (m *member) dropTag(ctx context.Context, tag string, soft bool) error {
+	if soft {
+		return m.cache.ExpireTags(ctx, tag)
+	}
+	return m.cache.InvalidateTags(ctx, tag)
+}
+
+// setMany sets all keys, or one that has its tags. Which were stored if it fails
+// is not known: then it counts as one that failed, for each.
+func (m *member) setMany(ctx context.Context, key string, think func()) {
+	keys := m.s.o.keys
+	if m.s.o.tagged {
+		keys = []string{key}
+	}
+	values, versions := map[string]string{}, map[string]uint64{}
+	for _, key := range keys {
+		versions[key] = m.s.write(key)
+		values[key] = simValue(key, versions[key])
+	}
+	think()
+	began := m.s.rec.Now()
+	err := m.cache.SetMany(ctx, values, strata.WithTags(m.s.o.tags(key)...))
+	m.verifyDrop(err)
+	for key, v := range versions {
+		m.s.rec.Fence(history.Fence{Instance: m.id, Key: key, Call: began, Stores: true, Version: v, Failed: err != nil})
 	}
 }
 
@@ -84,13 +141,11 @@ func (m *member) update(ctx context.Context, key string, think func()) {
 		f.Call = m.s.rec.Now()
 		think()
 		return simValue(key, f.Version), nil
-	})
+	}, strata.WithTags(m.s.o.tags(key)...))
 	f.Failed = err != nil
+	m.verifyDrop(err)
 	// Joining ends with the drop that it begins with.
 	m.s.rec.Excuse(history.Excuse{Instance: m.id, Key: key, From: began, To: m.s.rec.Now()})
-	if _, remote := errors.AsType[*strata.RemoteError](err); err != nil && !remote {
-		m.s.t.Errorf("seed %d: Update returned %v", m.s.seed, err)
-	}
 	m.s.rec.Fence(f)
 }
 
@@ -99,10 +154,15 @@ func (m *member) fence(f history.Fence, call func() error) {
 	f.Instance, f.Call = m.id, m.s.rec.Now()
 	err := call()
 	f.Failed = err != nil
+	m.verifyDrop(err)
+	m.s.rec.Fence(f)
+}
+
+// verifyDrop checks the error of a call that drops.
+func (m *member) verifyDrop(err error) {
 	if _, remote := errors.AsType[*strata.RemoteError](err); err != nil && !remote {
 		m.s.t.Errorf("seed %d: a call that drops returned %v", m.s.seed, err)
 	}
-	m.s.rec.Fence(f)
 }
 
 // read reads key, with a Loader or without.
@@ -111,12 +171,17 @@ func (m *member) read(ctx context.Context, key string, loads, final bool) {
 	var value string
 	var ok bool
 	var err error
+	var info strata.Info
+	before := m.cache.Stats()
 	if loads {
-		value, err = m.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, r.Call), key, nil)
+		value, err = m.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, r.Call), key, nil,
+			strata.ReadInfo(&info), strata.WithTags(m.s.o.tags(key)...))
 		ok = err == nil
 	} else {
 		value, ok = m.cache.Get(ctx, key)
 	}
+	after := m.cache.Stats()
+	r.Degraded = info.Degraded || !before.Connected || !after.Connected || !loads && before.Degraded != after.Degraded
 	m.verify(ctx, key, err)
 	if !ok {
 		return

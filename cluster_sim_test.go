@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
 
@@ -23,6 +25,12 @@ const (
 	// simQuiet is longer than what is left to do when faults have ended takes:
 	// operations that are late, drops that are tried again.
 	simQuiet = 20 * time.Second
+	// simFound is longer than it takes to find out that a message was lost: a
+	// sign of life, and the time that messages get.
+	simFound = 5 * time.Second
+	// simLag is longer than it takes to be connected: to ask the tier, which
+	// may fail some times.
+	simLag = 3 * time.Second
 )
 
 // simOptions are what a seed decides before anything runs.
@@ -35,7 +43,19 @@ type simOptions struct {
 	delay                     time.Duration   // of messages, at most
 	faults                    int             // operations in a thousand that go wrong
 	cuts                      int             // changes to each connection to the bus
+	accidents                 int             // of the tier; then nothing else is cut
 	ttl, lease                time.Duration
+	tagged                    bool // entries have tags
+	mixed                     bool // the last instance has values of another schema
+	partition                 strata.Partition
+}
+
+// tags are those of an entry.
+func (o *simOptions) tags(key string) []string {
+	if !o.tagged {
+		return nil
+	}
+	return []string{"all", "of " + key}
 }
 
 // drawOptions draws from d. Many kinds of short schedules find more than a few
@@ -49,7 +69,7 @@ func drawOptions(d *dice) simOptions {
 		{time.Nanosecond, time.Microsecond, time.Microsecond, time.Microsecond, time.Microsecond, time.Millisecond},
 	}
 	pick := func() []time.Duration { return units[d.intn(len(units))] }
-	return simOptions{
+	o := simOptions{
 		instances: 2 + d.intn(2),
 		clients:   3 + d.intn(4),
 		steps:     2 + d.intn(5),
@@ -60,7 +80,15 @@ func drawOptions(d *dice) simOptions {
 		cuts:   max(0, d.intn(6)-2),
 		ttl:    []time.Duration{time.Hour, time.Hour, time.Minute, 20 * time.Millisecond}[d.intn(4)],
 		lease:  []time.Duration{100 * time.Millisecond, 5 * time.Second}[d.intn(2)],
+		tagged: d.chance(400), mixed: d.chance(200),
 	}
+	if d.chance(300) {
+		o.partition = strata.Strict
+	}
+	if o.cuts == 0 {
+		o.accidents = max(0, d.intn(5)-2)
+	}
+	return o
 }
 
 // sim is one schedule.
@@ -74,7 +102,6 @@ type sim struct {
 
 	tier   *stratatest.Tier
 	bus    *stratatest.Bus
-	schema atomic.Uint64
 	faulty atomic.Bool
 	late   sync.WaitGroup
 
@@ -103,18 +130,23 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 	synctest.Test(t, func(t *testing.T) {
 		s := &sim{
 			t: t, seed: seed, traced: isFlagSet("seed"), o: drawOptions(newDice(seed, 0)), rec: history.NewRecorder(),
-			tier: stratatest.NewTier(), bus: stratatest.NewBus(), origin: map[string]uint64{},
+			tier: stratatest.NewTierLanes(4), bus: stratatest.NewBus(), origin: map[string]uint64{},
 		}
 		s.tier.Announce(s.bus)
-		s.faulty.Store(true)
+		s.makeTags()
 		for i := range s.o.instances {
 			s.members = append(s.members, s.member(i))
 		}
-		synctest.Wait() // all are connected
+		time.Sleep(time.Second) // until all are connected
+		s.faulty.Store(true)
 		s.run()
 		s.finish()
 		p = history.Promise{
 			Delay: s.o.delay, Unconfirmed: strata.UnconfirmedTTL, Slow: 2 * time.Second, TTL: s.o.ttl, Slack: time.Duration(simSlack),
+			Found: simFound, Lag: simLag,
+		}
+		if s.o.partition == strata.Strict {
+			p.Unconfirmed = 3 * time.Second
 		}
 		h = s.rec.History()
 	})
@@ -124,13 +156,18 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 func (s *sim) member(id int) *member {
 	m := &member{s: s, id: id, bus: s.bus.Connect(), dice: newDice(s.seed, uint64(2000+id), s.o.loading...), failed: map[string][]history.Time{}}
 	m.tier = newSimTier(s, id)
-	var err error
-	m.cache, err = strata.New(strata.Options[string, string]{
+	o := strata.Options[string, string]{
 		Name: "sim", TTL: s.o.ttl, Jitter: -1, Loader: m.load,
 		Memory: strata.Memory[string, string]{MaxEntries: 64},
 		Limits: strata.Limits{Lease: s.o.lease},
-		Remote: strata.Remote[string, string]{Tier: m.tier, Bus: m.bus},
-	})
+		Remote: strata.Remote[string, string]{Tier: m.tier, Bus: m.bus, Partition: s.o.partition},
+	}
+	if s.o.mixed && id == s.o.instances-1 {
+		o.Remote.Codec = codec.JSON[string]()
+		s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, To: history.Never})
+	}
+	var err error
+	m.cache, err = strata.New(o)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -140,6 +177,7 @@ func (s *sim) member(id int) *member {
 // run lets clients and faults run to their ends.
 func (s *sim) run() {
 	var wg sync.WaitGroup
+	wg.Go(s.suffer)
 	for _, m := range s.members {
 		wg.Go(m.rewire)
 		for c := range s.o.clients {
@@ -158,6 +196,9 @@ func (s *sim) finish() {
 	synctest.Wait()      // nobody begins anything that is late
 	s.late.Wait()
 	for _, m := range s.members {
+		if !m.cache.Stats().Connected {
+			s.t.Errorf("seed %d: instance %d is not connected after %v without faults", s.seed, m.id, simQuiet)
+		}
 		for _, key := range s.o.keys {
 			m.read(s.t.Context(), key, true, true)
 		}
@@ -181,11 +222,14 @@ func (m *member) rewire() {
 	lag()
 	for range m.s.o.cuts {
 		time.Sleep(d.delay())
-		switch d.intn(3) {
-		case 0:
+		switch d.intn(7) {
+		case 0, 1:
 			lag()
 			continue
-		case 1:
+		case 2:
+			m.garble(d)
+			continue
+		case 3, 4:
 			m.s.rec.Link(m.id, history.Deaf)
 			m.bus.Lose(1 + d.intn(3))
 			time.Sleep(d.delay())
@@ -200,6 +244,95 @@ func (m *member) rewire() {
 		m.s.rec.Link(m.id, history.Connected)
 		m.bus.Join()
 	}
+}
+
+// garble, in the bubble, makes messages go astray without anybody being told:
+// nothing but what they say, and what others have heard, can tell.
+func (m *member) garble(d *dice) {
+	m.s.rec.Link(m.id, history.Deaf)
+	switch d.intn(4) {
+	case 0:
+		m.bus.Lose(1 + d.intn(2))
+	case 1:
+		m.bus.Duplicate(1 + d.intn(3))
+	case 2:
+		m.bus.Reorder()
+	default:
+		m.bus.Hush(true)
+		time.Sleep(d.delay())
+		if d.chance(100) {
+			time.Sleep(10 * time.Second)
+		}
+		m.bus.Hush(false)
+	}
+}
+
+// suffer, in the bubble, is what happens to the tier itself. When it is
+// restarted, or set back, every connection to it breaks.
+func (s *sim) suffer() {
+	d := newDice(s.seed, 4000, s.o.steady...)
+	old := s.tier.Snapshot()
+	for range s.o.accidents {
+		time.Sleep(d.delay())
+		n := d.intn(5)
+		s.notef("accident %d", n)
+		switch n {
+		case 0:
+			s.view().ForgetLane(s.o.keys[0])
+			s.part()
+			continue
+		case 1:
+			s.view().ForgetTags()
+			s.lose()
+			s.part()
+			continue
+		case 2:
+			old = s.tier.Snapshot()
+			continue
+		}
+		for _, m := range s.members {
+			s.rec.Link(m.id, history.Down)
+			m.bus.Cut()
+		}
+		if n == 3 {
+			s.tier.Restart()
+		} else {
+			s.tier.Restore(old)
+		}
+		s.makeTags()
+		s.lose()
+		time.Sleep(d.delay())
+		for _, m := range s.members {
+			s.rec.Link(m.id, history.Connected)
+			m.bus.Join()
+		}
+	}
+}
+
+// view is a view of the tier as nobody uses it.
+func (s *sim) view() *stratatest.Tier {
+	return s.tier.Bind(remote.Space{Name: "sim"}).(*stratatest.Tier)
+}
+
+// makeTags lets the tier know that it has lost what it knew of tags.
+func (s *sim) makeTags() {
+	if _, err := s.view().Tags(s.t.Context(), []string{"all"}); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// lose notes that the tier has lost values and leases: each instance's answer
+// may be that it loads, and what was on its way then counts for nothing.
+func (s *sim) lose() {
+	now := s.rec.Now()
+	s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, From: now, To: now + history.Time(simFound)})
+}
+
+// part notes that the tier has lost a word, so that instances take it that they
+// have missed something, and let nobody join what runs.
+func (s *sim) part() {
+	now := s.rec.Now()
+	s.rec.Excuse(history.Excuse{Instance: history.Shared, From: now, To: now + history.Time(simFound)})
 }
 
 // load is the Loader of all calls. It reads the origin when it begins, as a

@@ -48,7 +48,8 @@ func (d *dice) delay() time.Duration {
 // what the tier held and when it dropped, at the very moment.
 type simTier struct {
 	*simTierView
-	tier *stratatest.Tier
+	tier   *stratatest.Tier
+	schema uint64
 }
 
 // simTierView is what all views of one instance's tier share.
@@ -145,8 +146,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func (t *simTier) Bind(s remote.Space) remote.Tier {
-	t.s.schema.Store(s.Schema)
-	return &simTier{t.simTierView, t.tier.Bind(s).(*stratatest.Tier)}
+	return &simTier{t.simTierView, t.tier.Bind(s).(*stratatest.Tier), s.Schema}
 }
 
 func (t *simTier) Announces() bool { return t.tier.Announces() }
@@ -184,14 +184,16 @@ func (t *simTier) Acquire(ctx context.Context, key string, d time.Duration) (rem
 
 func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 	var refused []int
-	err := t.do(ctx, "Put", p[0].Key, func(ctx context.Context) (err error) {
+	err := t.do(ctx, "Put", batchKey(len(p), p[0].Key), func(ctx context.Context) (err error) {
 		refused, err = t.tier.Put(ctx, p)
-		t.lost(p[0].Key, p[0].Lease)
-		if ctx.Value(fenceKey{}) != nil {
-			t.excuse(p[0].Key)  // a Set takes the lease of whoever loads
-			t.dropped(p[0].Key) // and is announced like a drop
+		for i := range p {
+			t.lost(p[i].Key, p[i].Lease)
+			if ctx.Value(fenceKey{}) != nil {
+				t.excuse(p[i].Key)  // a Set takes the lease of whoever loads
+				t.dropped(p[i].Key) // and is announced like a drop
+			}
+			t.look(ctx, p[i].Key)
 		}
-		t.look(ctx, p[0].Key)
 		return err
 	})
 	if err != nil {
@@ -203,7 +205,7 @@ func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 func (t *simTier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
 	var leases []remote.Lease
 	start := t.s.rec.Now()
-	err := t.do(ctx, "Drop", d[0].Key, func(ctx context.Context) (err error) {
+	err := t.do(ctx, "Drop", batchKey(len(d), d[0].Key), func(ctx context.Context) (err error) {
 		leases, err = t.tier.Drop(ctx, d)
 		for i := range d {
 			t.dropped(d[i].Key)
@@ -219,15 +221,45 @@ func (t *simTier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, er
 	return leases, nil
 }
 
-func (t *simTier) DropAll(ctx context.Context) error {
+func (t *simTier) DropAll(ctx context.Context, soft bool) error {
 	start := t.s.rec.Now()
 	err := t.do(ctx, "DropAll", "", func(ctx context.Context) error {
 		defer t.dropped("")
-		return t.tier.DropAll(ctx)
+		return t.tier.DropAll(ctx, soft)
 	})
 	t.settle(ctx, "", start, err)
 	return err
 }
+
+func (t *simTier) DropTags(ctx context.Context, tags []string, soft bool) error {
+	start := t.s.rec.Now()
+	err := t.do(ctx, "DropTags", "", func(ctx context.Context) error {
+		defer t.dropped("")
+		return t.tier.DropTags(ctx, tags, soft)
+	})
+	for _, tag := range tags {
+		t.settle(ctx, tagged+tag, start, err)
+	}
+	return err
+}
+
+func (t *simTier) Tags(ctx context.Context, tags []string) (known []remote.Tag, err error) {
+	err = t.do(ctx, "Tags", "", func(ctx context.Context) (err error) {
+		known, err = t.tier.Tags(ctx, tags)
+		return err
+	})
+	return known, err
+}
+
+func (t *simTier) Position(ctx context.Context) (p remote.Position, err error) {
+	err = t.do(ctx, "Position", "-", func(ctx context.Context) (err error) {
+		p, err = t.tier.Position(ctx)
+		return err
+	})
+	return p, err
+}
+
+func (t *simTier) Lane(key string) uint16 { return t.tier.Lane(key) }
 
 func (t *simTier) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 	var refused bool
@@ -259,6 +291,15 @@ func (t *simTier) Renew(ctx context.Context, key string, l remote.Lease, d time.
 	return err == nil && kept, err
 }
 
+// batchKey is the key that an operation is about: none in particular if there
+// are several.
+func batchKey(n int, first string) string {
+	if n > 1 {
+		return ""
+	}
+	return first
+}
+
 // look records what the tier holds under key now.
 func (t *simTier) look(ctx context.Context, key string) {
 	at := t.s.rec.Now()
@@ -273,14 +314,49 @@ func (t *simTier) held(at history.Time, keys []string, held []remote.Held) {
 		if h.Data == nil {
 			continue
 		}
-		data, _, err := envelope.Open(h.Data, keys[i], t.s.schema.Load())
+		data, _, err := envelope.Open(h.Data, keys[i], t.schema)
 		if err != nil {
 			t.s.t.Errorf("seed %d: L2 holds data of %q that cannot be opened: %v", t.s.seed, keys[i], err)
 			continue
 		}
-		of, version := parseSimValue(string(data))
-		t.s.rec.Read(history.Read{Instance: history.Shared, Key: keys[i], Of: of, Version: version, Call: at, Stale: h.Fresh <= 0})
+		value, state := t.decode(data)
+		if state == dropped {
+			continue
+		}
+		of, version := parseSimValue(value)
+		t.s.rec.Read(history.Read{Instance: history.Shared, Key: keys[i], Of: of, Version: version, Call: at, Stale: h.Fresh <= 0 || state == stale})
 	}
+}
+
+// tagState is what the drops of its tags have made of a value.
+type tagState uint8
+
+const (
+	fresh tagState = iota
+	stale
+	dropped
+)
+
+// decode is what data says, as whatever codec has written it, and what became
+// of it by its tags.
+func (t *simTier) decode(data []byte) (value string, state tagState) {
+	if t.s.o.tagged {
+		clock, tags, payload, ok := envelope.CutTags(data)
+		drops, err := t.tier.Tags(context.Background(), tags)
+		if !ok || err != nil {
+			t.s.t.Errorf("seed %d: L2 holds tags that cannot be read: %v", t.s.seed, err)
+		}
+		for _, d := range drops {
+			switch {
+			case d.Dropped > clock:
+				state = dropped
+			case d.Expired > clock:
+				state = max(state, stale)
+			}
+		}
+		data = payload
+	}
+	return strings.Trim(string(data), `"`), state
 }
 
 // dropped records that a key, or everything, was dropped: one more load is in
@@ -338,15 +414,25 @@ func (t *simTierView) settle(ctx context.Context, key string, start history.Time
 		}
 	case !called && err == nil && p.last < start:
 		delete(t.pending, key)
-		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: p.since, To: now + simSlack})
+		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: keyOf(key), From: p.since, To: now + simSlack})
 	}
 }
 
 // unsettled excuses loads because of drops that are pending to the end.
 func (t *simTierView) unsettled() {
 	for key, p := range t.pending {
-		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: p.since, To: history.Never})
+		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: keyOf(key), From: p.since, To: history.Never})
 	}
+}
+
+// tagged marks pending drops of tags. They may concern any key.
+const tagged = "tag "
+
+func keyOf(pending string) string {
+	if strings.HasPrefix(pending, tagged) {
+		return ""
+	}
+	return pending
 }
 
 func simValue(key string, version uint64) string {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -51,11 +52,18 @@ func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
 func (c *Cache[K, V]) explainMemory(key K) Place {
 	p := Place{Used: true}
 	e, now := c.memory.Peek(key)
-	if e == nil || e.Stamp < c.trust.Load() {
+	if e == nil {
+		return p
+	}
+	v, _ := c.judge(key, e)
+	if v >= trust.Suspect {
 		return p
 	}
 	p.Present = true
 	p.Fresh, p.Left = until(e.Fresh, now), until(e.Dead, now)
+	if v == trust.Stale {
+		p.Fresh = 0
+	}
 	return p
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -31,7 +30,7 @@ func (c *Cache[K, V]) Invalidate(ctx context.Context, keys ...K) error {
 // InvalidateHold is Invalidate for an origin that is read from replicas which
 // lag behind: for d afterwards callers still get what they load, but it is
 // kept nowhere. A Set ends nothing of that, but is kept itself. Without an L2
-// the hold is this instance's alone. d must be positive.
+// and a bus the hold is this instance's alone. d must be positive.
 func (c *Cache[K, V]) InvalidateHold(ctx context.Context, d time.Duration, keys ...K) error {
 	if d <= 0 {
 		return fmt.Errorf("strata: invalidate: hold of %v is not positive", d)
@@ -121,7 +120,7 @@ func (c *Cache[K, V]) dropOnce(ctx context.Context, drops []remote.Drop) (leases
 		leases, err = c.tier.Drop(ctx, drops)
 		c.remoteResult("drop", err)
 		if err != nil {
-			c.doubt.Store(c.memory.Now() + int64(doubtFor))
+			c.doubtOwn()
 			return nil, err
 		}
 	}
@@ -134,7 +133,7 @@ func (c *Cache[K, V]) dropOnce(ctx context.Context, drops []remote.Drop) (leases
 func (c *Cache[K, V]) messages(drops []remote.Drop) []remote.Message {
 	ms := make([]remote.Message, len(drops))
 	for i, d := range drops {
-		ms[i] = remote.Message{Name: c.o.Name, Kind: remote.Dropped, From: c.instance, Key: d.Key}
+		ms[i] = remote.Message{Name: c.o.Name, Kind: remote.Dropped, From: c.instance, Key: d.Key, Hold: d.Hold}
 		if d.Soft {
 			ms[i].Kind = remote.Expired
 		}
@@ -150,15 +149,10 @@ func (c *Cache[K, V]) dropLocal(key K, soft bool) {
 			c.memory.Delete(key)
 			return
 		}
-		if e, _ := c.memory.Peek(key); e != nil && e.Soon > 0 {
+		if e, _ := c.memory.Peek(key); e != nil && e.Fresh > 0 {
 			c.memory.Swap(e, stale(e))
 		}
 	})
-}
-
-// stale returns a copy of e that is not fresh any more.
-func stale[K comparable, V any](e *l1.Entry[K, V]) *l1.Entry[K, V] {
-	return &l1.Entry[K, V]{Key: e.Key, Value: e.Value, Dead: e.Dead, Stamp: e.Stamp, ID: e.ID, Flags: e.Flags}
 }
 
 // InvalidateAll makes everything that instances of this name have cached
@@ -169,39 +163,53 @@ func stale[K comparable, V any](e *l1.Entry[K, V]) *l1.Entry[K, V] {
 //
 // Every key is loaded again afterwards: the origin gets the load that the
 // cache has kept from it.
+//
+// An instance that is told of more than ten in ten seconds by one other obeys
+// them once a second.
 func (c *Cache[K, V]) InvalidateAll(ctx context.Context) error {
+	return c.invalidateAll(ctx, "invalidate all", false)
+}
+
+// ExpireAll makes everything that instances of this name have cached stale, as
+// [Cache.Expire] does with single keys. It is InvalidateAll otherwise.
+func (c *Cache[K, V]) ExpireAll(ctx context.Context) error {
+	return c.invalidateAll(ctx, "expire all", true)
+}
+
+func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) error {
 	if c.closed.Load() {
 		return ErrClosed
 	}
-	err := c.dropAllRemote(ctx)
-	c.disown()
-	c.memory.Clear()
+	err := c.dropAllRemote(ctx, op, soft)
+	c.dropAllLocal(soft)
+	if !soft {
+		c.memory.Clear()
+	}
 	c.counts.invalidations.Add(1)
 	return err
 }
 
-func (c *Cache[K, V]) dropAllRemote(ctx context.Context) error {
+func (c *Cache[K, V]) dropAllRemote(ctx context.Context, op string, soft bool) error {
 	if !c.o.Remote.used() {
 		return nil
 	}
-	const op = "invalidate all"
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
-	err := c.dropAllOnce(ctx)
+	err := c.dropAllOnce(ctx, soft)
 	if err == nil {
 		return nil
 	}
-	c.retry.AddAll()
+	c.retry.AddAll(soft)
 	return &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
 }
 
 // dropAllOnce is one attempt at a drop of everything.
-func (c *Cache[K, V]) dropAllOnce(ctx context.Context) error {
+func (c *Cache[K, V]) dropAllOnce(ctx context.Context, soft bool) error {
 	if c.tier != nil {
-		err := c.can.dropAll.DropAll(ctx)
+		err := c.can.dropAll.DropAll(ctx, soft)
 		c.remoteResult("drop all", err)
 		if err != nil {
-			c.doubt.Store(c.memory.Now() + int64(doubtFor))
+			c.doubtOwn()
 			return err
 		}
 	}
@@ -209,13 +217,26 @@ func (c *Cache[K, V]) dropAllOnce(ctx context.Context) error {
 		return nil
 	}
 	m := remote.Message{Name: c.o.Name, Kind: remote.AllDropped, From: c.instance}
+	if soft {
+		m.Kind = remote.AllExpired
+	}
 	return c.bus.Publish(ctx, []remote.Message{m})
 }
 
-// disown makes every entry in L1 absent, and what flights that run now bring.
-// The word is raised first: a flight that is registered in between has the new
-// one, and loses nothing but its right to store.
-func (c *Cache[K, V]) disown() {
-	c.trust.Add(1)
+// dropAllLocal makes everything absent, or stale, in L1, and makes the tier
+// look for what has been dropped elsewhere before it brings anything back.
+func (c *Cache[K, V]) dropAllLocal(soft bool) {
+	if c.can.doubt != nil {
+		c.can.doubt.Doubt()
+	}
+	if !soft {
+		c.disown()
+		return
+	}
+	c.trust.Expire()
 	c.flights.FenceAll()
 }
+
+// doubtOwn makes this instance obey its own announcements for a while: one of
+// its drops has ended without an answer and may still be carried out.
+func (c *Cache[K, V]) doubtOwn() { c.doubt.Store(c.memory.Now() + int64(doubtFor)) }

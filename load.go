@@ -15,9 +15,11 @@ import (
 func (a *attempt[K, V]) runLoader() {
 	a.end = endLoad
 	a.res.Err = ErrLoadExited // stands if the Loader never comes back
-	ctx, cancel := a.loadContext()
+	within := &loadContext{Context: a.ctx, cache: a.c, previous: a.held}
+	ctx, cancel := a.loadContext(within)
 	defer cancel()
 	defer a.keepLease(ctx)()
+	defer within.load.apply(&a.call)
 	start := time.Now()
 	defer func() { a.loaded(time.Since(start)) }()
 	defer func() {
@@ -32,9 +34,8 @@ func (a *attempt[K, V]) runLoader() {
 	a.res.Value, a.res.Err = v, err
 }
 
-// loadContext is the context that the Loader runs under.
-func (a *attempt[K, V]) loadContext() (context.Context, context.CancelFunc) {
-	ctx := a.c.withPrevious(a.ctx, a.held)
+// loadContext bounds the context that the Loader runs under.
+func (a *attempt[K, V]) loadContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if d := a.c.o.Limits.HardTimeout; d > 0 {
 		return context.WithTimeoutCause(ctx, d, errLoadTimeout)
 	}

@@ -2,6 +2,7 @@ package strata
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -31,7 +32,10 @@ type CallOption func(*call)
 
 // call is what the options of one call amount to.
 type call struct {
-	ttl time.Duration // 0: the cache's
+	ttl  time.Duration // 0: the cache's
+	tags []string
+	info *Info
+	err  error // what is wrong with the options
 }
 
 // WithTTL makes the entry that this call stores fresh for d instead of
@@ -51,10 +55,92 @@ func callOf(opts []CallOption) (c call) {
 	return c
 }
 
-// previousKey is the key in a load's context under which the cache keeps the
-// value it held. It names the cache, so that loads of other caches inside a
-// load do not hide it.
-type previousKey struct{ cache any }
+// Load is what a Loader can say about the value it is getting. It is safe for
+// concurrent use until the Loader returns; what is said later has no effect.
+type Load struct {
+	mu   sync.Mutex // guards below
+	said call
+	none bool // NoStore
+}
+
+// Loading returns the load that ctx belongs to, the innermost one if loads ask
+// for other keys. Outside a Loader it returns a Load that nothing listens to.
+func Loading(ctx context.Context) *Load {
+	if l, _ := ctx.Value(loadKey{}).(*Load); l != nil {
+		return l
+	}
+	return &Load{}
+}
+
+// SetTTL makes the value fresh for d instead of what the call or Options.TTL
+// say, jitter included. Zero changes nothing, a negative d keeps the value from
+// being stored.
+func (l *Load) SetTTL(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said.ttl = d
+}
+
+// SetTags adds tags to the entry, as [WithTags] does. If they cannot be used
+// the value is returned to the callers, and not stored.
+func (l *Load) SetTags(tags ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said.addTags(tags)
+}
+
+// NoStore keeps the value from being stored in any tier. What was held for the
+// key is dropped from L1, as by any other load.
+func (l *Load) NoStore() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.none = true
+}
+
+// apply adds what the Loader has said to the options of its call.
+func (l *Load) apply(o *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.said.ttl != 0 {
+		o.ttl = l.said.ttl
+	}
+	if l.none {
+		o.ttl = -1
+	}
+	if o.err == nil {
+		o.err = l.said.err
+	}
+	if len(l.said.tags) > 0 {
+		o.addTags(l.said.tags)
+	}
+}
+
+// loadKey is the key in a load's context under which its Load is, previousKey
+// that of the value which the cache held: it names the cache, so that loads of
+// other caches inside a load do not hide it.
+type (
+	loadKey     struct{}
+	previousKey struct{ cache any }
+)
+
+// loadContext is the context of a load.
+type loadContext struct {
+	context.Context
+	cache    any
+	previous any // a *V, which may be nil
+	load     Load
+}
+
+// Value returns what belongs to the load.
+func (l *loadContext) Value(key any) any {
+	switch key {
+	case loadKey{}:
+		return &l.load
+	case previousKey{l.cache}:
+		return l.previous
+	}
+	return l.Context.Value(key)
+}
 
 // Previous returns the value that the cache held when the load that ctx
 // belongs to began, and whether there was one. A Loader uses it to ask the
@@ -65,8 +151,4 @@ func (c *Cache[K, V]) Previous(ctx context.Context) (V, bool) {
 	}
 	var zero V
 	return zero, false
-}
-
-func (c *Cache[K, V]) withPrevious(ctx context.Context, p *V) context.Context {
-	return context.WithValue(ctx, previousKey{c}, p)
 }

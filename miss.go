@@ -7,14 +7,13 @@ import (
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
 
 // miss answers a GetOrLoad that L1 could not: it joins the key's flight, or
-// starts it, and waits under the caller's own context. overruled says that L1
-// had an entry which is stale or not to be trusted.
-func (c *Cache[K, V]) miss(ctx context.Context, key K, overruled bool, load Loader[K, V], opts []CallOption) (V, error) {
-	c.overrule(overruled)
+// starts it, and waits under the caller's own context.
+func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o call) (V, error) {
 	if load == nil {
 		load = c.o.Loader
 	}
@@ -23,18 +22,11 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, overruled bool, load Load
 		var zero V
 		return zero, ErrNoLoader
 	}
-	r, err := c.fly(ctx, key, flight.Load, load, callOf(opts))
+	r, err := c.fly(ctx, key, flight.Load, load, o)
 	if err != nil {
 		return r.Value, err
 	}
 	return r.Value, r.Err
-}
-
-// overrule counts a hit of the engine that is none of the cache's.
-func (c *Cache[K, V]) overrule(yes bool) {
-	if yes {
-		c.counts.overruled.Add(1)
-	}
 }
 
 // fly gets key through a flight of that kind.
@@ -57,7 +49,11 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 	default:
 		c.counts.turnedAway.Add(1)
 	}
-	return r, c.flightError(err)
+	err = c.flightError(err)
+	if o.info != nil && err == nil && r.Err == nil {
+		*o.info = infoOf(r.Note, part == flight.Joined)
+	}
+	return r, err
 }
 
 // flightError returns err in this package's words.
@@ -82,13 +78,20 @@ type attempt[K comparable, V any] struct {
 	name  string // of the key in L2
 	again bool   // the first look was cut short
 
-	down   bool         // L2 has failed in this flight and is left alone
-	lease  remote.Lease // the right to store in L2, if its Token is set
-	noKeep bool         // the value must not be kept anywhere
+	// tagTrust is the word of trust in tags from before anything was read.
+	tagTrust uint64
+	unasked  bool         // L2 was not looked at
+	down     bool         // L2 has failed in this flight and is left alone
+	lease    remote.Lease // the right to store in L2, if its Token is set
+	noKeep   bool         // the value must not be kept anywhere
 
 	held  *V        // a stale value, for Previous and for when the load fails
 	id    remote.ID // of held, if L2 holds it
+	tags  []string  // of what L2 or L1 holds
 	entry *l1.Entry[K, V]
+	// suspect is what L1 holds and L2 has to confirm, suspectSince since when.
+	suspect      *l1.Entry[K, V]
+	suspectSince int64
 
 	brought bool // the Loader has brought a value
 	end     end
@@ -110,7 +113,7 @@ const (
 // at the tiers. A caller whose context ends meanwhile leaves the rest, and
 // those who have joined it, to Then.
 func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (landed bool) {
-	a.f, a.ctx = f, ctx
+	a.f, a.ctx, a.tagTrust = f, ctx, a.c.trust.TagWord()
 	ended := true // by a panic or exit of the user's Key or Codec
 	defer func() {
 		if ended && a.res.Err == nil {
@@ -132,6 +135,9 @@ func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (land
 // Then goes through all other steps.
 func (a *attempt[K, V]) Then(f *flight.Flight[K, V]) {
 	a.f, a.ctx = f, f.Context()
+	if a.again {
+		a.tagTrust = a.c.trust.TagWord()
+	}
 	defer a.land() // also when the Loader ends the goroutine
 	defer a.recovered()
 	if a.again && a.look() || a.over() {
@@ -162,7 +168,7 @@ func (a *attempt[K, V]) look() bool {
 	}
 	if a.c.tier != nil {
 		a.name = a.c.o.Remote.Key(a.f.Key)
-		if a.readTier() {
+		if a.askTier() {
 			return true
 		}
 	}
@@ -177,22 +183,30 @@ func (a *attempt[K, V]) look() bool {
 // and keeps a stale one at hand.
 func (a *attempt[K, V]) lookAgain() bool {
 	e, now := a.c.memory.Peek(a.f.Key)
-	if e == nil || e.Stamp < a.c.trust.Load() {
+	if e == nil {
 		return false
 	}
-	if now >= e.Soon {
+	v, since := a.c.judge(a.f.Key, e)
+	switch {
+	case v == trust.Disowned, v == trust.Suspect && a.c.tier == nil:
+		return false
+	case v == trust.Suspect:
+		a.suspect, a.suspectSince = e, since
+		return false
+	case v == trust.Stale, now >= e.Fresh:
 		a.held, a.id = &e.Value, remote.ID(e.ID)
+		if e.Tags != nil {
+			a.tags = e.Tags.Names
+		}
 		return false
 	}
-	a.end = endL1
-	a.res = flight.Result[V]{Value: e.Value, Found: true}
+	a.found(e.Value, endL1)
 	return true
 }
 
-// found makes v the result.
-func (a *attempt[K, V]) found(v V, how end) {
-	a.end = how
-	a.res = flight.Result[V]{Value: v, Found: true}
+// stamps are what an entry with these tags is judged by later.
+func (a *attempt[K, V]) stamps(tags []string) stamps {
+	return stamps{trust: a.f.Stamp, tagTrust: a.tagTrust, tags: tags}
 }
 
 // recovered makes a panic of the user's Key or Codec the result. The Loader's

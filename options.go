@@ -129,12 +129,29 @@ type Remote[K comparable, V any] struct {
 	Key      func(K) string
 	ParseKey func(string) (K, error)
 
+	// Partition says what L1 is good for while the bus is silent. The default
+	// is Available. Without a Bus it means nothing.
+	Partition Partition
+
 	// Timeout bounds each operation on L2. The first that fails ends L2's part
 	// in a load, so a dead L2 adds it once; a slow one that answers may cost a
 	// miss several operations: read, lease, store. 0 means
 	// DefaultRemoteTimeout.
 	Timeout time.Duration
 }
+
+// Partition says what an instance does that is cut off from the bus, so that it
+// is not told what others invalidate.
+type Partition uint8
+
+const (
+	// Available: L1 goes on serving what it has for UnconfirmedTTL at most.
+	// Such reads are marked; see Info.Degraded.
+	Available Partition = iota
+	// Strict: when nothing has come over the bus for 3 seconds, L1 counts as
+	// empty, and stays so until the bus is back. Every read then asks L2.
+	Strict
+)
 
 // withDefaults returns o with every zero value replaced by what it means, and
 // all that is wrong with it.
@@ -216,6 +233,9 @@ func (o *Options[K, V]) problems() []error {
 		bad("Limits.Lease", "%v is less than 100ms", l)
 	}
 	notNegative("Remote.Timeout", o.Remote.Timeout)
+	if p := o.Remote.Partition; p > Strict {
+		bad("Remote.Partition", "%d is unknown", p)
+	}
 	if (o.Remote.Key == nil) != (o.Remote.ParseKey == nil) {
 		bad("Remote.Key", "Key and ParseKey are required together")
 	}

@@ -62,7 +62,8 @@ type write[K comparable, V any] struct {
 	weight int64
 	keep   bool // in L1
 	late   bool // L2 has refused it: a later write has been there
-	stamp  uint64
+	tags   []string
+	stamps stamps
 	right  *flight.Write[K]
 }
 
@@ -89,7 +90,7 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 	}()
 	for i := range ws {
 		w := &ws[i]
-		w.stamp = c.trust.Load()
+		w.stamps = c.stamps(w.tags)
 		var err error
 		if w.right, err = c.flights.Begin(w.key); err != nil {
 			return ErrClosed
@@ -103,16 +104,21 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 	return nil
 }
 
+// stamps are what an entry that is written by now is judged by later.
+func (c *Cache[K, V]) stamps(tags []string) stamps {
+	return stamps{trust: c.trust.Word(), tagTrust: c.trust.TagWord(), tags: tags}
+}
+
 // setMemory stores ws where there is only L1: each in one step, so that of many
 // Sets at once none takes another's entry with it.
 func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
 	for i := range ws {
 		w := &ws[i]
-		w.stamp = c.trust.Load()
+		w.stamps = c.stamps(w.tags)
 		insert := func() { c.memory.Delete(w.key) }
 		var removed []l1.Removed[K, V]
 		if w.keep {
-			e := c.entry(w.key, w.value, w.left, w.stamp, 0)
+			e := c.entry(w.key, w.value, w.left, w.stamps, 0)
 			insert = func() { removed, _ = c.memory.Set(e, w.weight) }
 		}
 		if err := c.flights.Store(w.key, insert); err != nil {
@@ -125,7 +131,10 @@ func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
 
 // prepare does what runs the user's callbacks.
 func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
-	w.left = c.life(o)
+	if err := c.callError(o); err != nil {
+		return err
+	}
+	w.left, w.tags = c.life(o), o.tags
 	if w.weight, w.keep = c.weigh(w.key, w.value); w.left <= 0 {
 		w.keep = false
 	}
@@ -133,7 +142,8 @@ func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
 		w.name = c.o.Remote.Key(w.key)
 	}
 	if c.tier != nil {
-		w.data, err = c.seal(w.name, w.value)
+		// With tags it is sealed again, under the clock of its token.
+		w.data, err = c.seal(w.name, w.value, w.tags, 0)
 	}
 	return err
 }
@@ -145,7 +155,7 @@ func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
 	var insert func()
 	var removed []l1.Removed[K, V]
 	if stored && w.keep {
-		e := c.entry(w.key, w.value, w.left, w.stamp, 0)
+		e := c.entry(w.key, w.value, w.left, w.stamps, 0)
 		insert = func() { removed, _ = c.memory.Set(e, w.weight) }
 	}
 	c.flights.End(w.right, insert, drop)
@@ -174,7 +184,14 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 	}
 	puts := make([]remote.Put, 0, len(ws))
 	at := make([]int, 0, len(ws))
-	for i, w := range ws {
+	for i := range ws {
+		w := &ws[i]
+		if len(w.tags) > 0 {
+			var err error
+			if w.data, err = c.seal(w.name, w.value, w.tags, leases[i].Clock); err != nil {
+				return err
+			}
+		}
 		if w.left > 0 {
 			left := min(w.left, maxRemoteLife)
 			puts = append(puts, remote.Put{Key: w.name, Data: w.data, Fresh: left, Left: left, Lease: leases[i]})

@@ -55,10 +55,17 @@ type Stats struct {
 	// LeaseWaits counts the times a flight waited for another instance's load.
 	LeaseWaits uint64
 
-	// Invalidations counts keys that callers invalidated or expired here,
-	// Heard those that other instances announced, Gaps the times the bus may
-	// have lost some.
+	// Invalidations counts keys and tags that callers invalidated or expired
+	// here, Heard those that other instances announced, Gaps the times the bus
+	// may have lost some.
 	Invalidations, Heard, Gaps uint64
+	// Missed counts lanes (of some 1024 slices of the key space) in which an
+	// announcement was lost, as was found out later, Confirmed the entries of
+	// L1 that were suspect for it and that L2 has confirmed.
+	Missed, Confirmed uint64
+	// Degraded counts reads that L1 answered while the bus was silent, or while
+	// L2 could not confirm an entry: others may have invalidated it.
+	Degraded uint64
 
 	// Connected is whether the bus is connected. Without a bus, or while it is
 	// silent, other instances' invalidations do not reach L1, and no entry
@@ -172,8 +179,9 @@ type counts struct {
 	waiters, maxWaiters                   atomic.Uint64
 	latency                               histogram
 	staleServed, refused, leaseWaits      atomic.Uint64
-	invalidations, heard, unheard, gaps   atomic.Uint64
+	invalidations, heard, unheard         atomic.Uint64
 	encodeErrors, callbackPanics          atomic.Uint64
+	confirmed, degraded                   atomic.Uint64
 }
 
 // mostWaiters keeps the largest n.
@@ -191,7 +199,7 @@ func (n *counts) mostWaiters(w uint64) {
 func (c *Cache[K, V]) Stats() Stats {
 	n := &c.counts
 	overruled := n.overruled.Load() // before the engine's: it is part of them
-	m := c.memory.Stats()
+	m, l := c.memory.Stats(), c.link.Stats()
 	s := Stats{
 		Name:           c.o.Name,
 		Flights:        n.flights.Load(),
@@ -206,8 +214,11 @@ func (c *Cache[K, V]) Stats() Stats {
 		LeaseWaits:     n.leaseWaits.Load(),
 		Invalidations:  n.invalidations.Load(),
 		Heard:          n.heard.Load(),
-		Gaps:           n.gaps.Load(),
-		Connected:      c.heard.Load(),
+		Gaps:           l.Gaps,
+		Missed:         l.Missed,
+		Confirmed:      n.confirmed.Load(),
+		Degraded:       n.degraded.Load() + l.Degraded,
+		Connected:      c.link.Connected(),
 		Pending:        c.retry.Len(),
 		Evicted:        m.Evicted,
 		Expired:        m.Expired,

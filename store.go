@@ -20,17 +20,18 @@ func (a *attempt[K, V]) store() {
 	err := a.res.Err
 	switch {
 	case err == nil:
-		a.res.Found, a.brought = true, true
+		a.res.Found, a.brought, a.res.Note = true, true, noteOrigin
+		a.tags = nil
 		a.keep(a.res.Value)
 	case isAnswer(err, ErrNotFound):
 		a.forget()
 	case a.held == nil:
 	case isAnswer(err, ErrNotModified):
-		a.res = flight.Result[V]{Value: *a.held, Found: true}
+		a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteOrigin}
 		a.keepHeld()
 	default:
 		a.c.counts.staleServed.Add(1)
-		a.res = flight.Result[V]{Value: *a.held, Found: true}
+		a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteL1 | noteStale}
 	}
 }
 
@@ -47,7 +48,10 @@ func (c *Cache[K, V]) life(o call) time.Duration {
 // L2 knows that it must not be.
 func (a *attempt[K, V]) keep(v V) {
 	left := a.c.life(a.call)
-	if a.noKeep || left <= 0 {
+	if a.call.err != nil {
+		a.c.counts.encodeErrors.Add(1) // tags that cannot be
+	}
+	if a.noKeep || left <= 0 || a.call.err != nil {
 		return
 	}
 	// The life counts from the end of the load, however slow L2 is.
@@ -59,15 +63,25 @@ func (a *attempt[K, V]) keep(v V) {
 		}
 		id = remote.ID(token)
 	}
-	a.entry = a.c.entry(a.f.Key, v, left, a.f.Stamp, id)
-	a.entry.Dead = min(a.entry.Dead, dead)
-	a.entry.Soon, a.entry.Fresh = a.entry.Dead, a.entry.Dead
+	e := a.c.entry(a.f.Key, v, left, a.stamps(a.tagsToKeep()), id)
+	e.Dead = min(e.Dead, dead)
+	e.Soon, e.Fresh = min(e.Soon, e.Dead), e.Dead
+	a.entry = e
+}
+
+// tagsToKeep are those that the load has named, or else those of the value that
+// still holds.
+func (a *attempt[K, V]) tagsToKeep() []string {
+	if len(a.call.tags) > 0 {
+		return a.call.tags
+	}
+	return a.tags
 }
 
 // put stores v in L2. refused means that the key was dropped, or the lease
 // lost, since the lease was given.
 func (a *attempt[K, V]) put(v V, left time.Duration) (refused bool) {
-	data, err := a.c.seal(a.name, v)
+	data, err := a.c.seal(a.name, v, a.tagsToKeep(), a.lease.Clock)
 	if err != nil {
 		a.c.counts.encodeErrors.Add(1)
 		return false
@@ -97,7 +111,8 @@ func (a *attempt[K, V]) keepHeld() {
 	if a.noKeep || left <= 0 {
 		return
 	}
-	if a.lease.Token == 0 || a.id == 0 {
+	// The clock of tags is in the value itself.
+	if a.lease.Token == 0 || a.id == 0 || len(a.tagsToKeep()) > 0 {
 		a.keep(*a.held)
 		return
 	}
@@ -113,7 +128,7 @@ func (a *attempt[K, V]) keepHeld() {
 	default:
 		a.lease.Token = 0
 	}
-	a.entry = a.c.entry(a.f.Key, *a.held, left, a.f.Stamp, a.id)
+	a.entry = a.c.entry(a.f.Key, *a.held, left, a.stamps(nil), a.id)
 }
 
 // forget drops what L2 holds for a key that the origin does not have.
@@ -129,12 +144,18 @@ func (a *attempt[K, V]) forget() {
 	}
 }
 
-// seal encodes v for L2.
-func (c *Cache[K, V]) seal(name string, v V) ([]byte, error) {
-	b, err := c.o.Remote.Codec.Append(envelope.Begin(nil), v)
+// seal encodes v for L2, with its tags and the clock that it was loaded under.
+func (c *Cache[K, V]) seal(name string, v V, tags []string, clock uint64) ([]byte, error) {
+	b := envelope.Begin(nil)
+	flags := envelope.Flags(0)
+	if len(tags) > 0 {
+		b = envelope.AppendTags(b, clock, tags)
+		flags = envelope.Tagged
+	}
+	b, err := c.o.Remote.Codec.Append(b, v)
 	if err != nil {
 		return nil, err
 	}
-	envelope.Seal(b, name, c.schema, 0)
+	envelope.Seal(b, name, c.schema, flags)
 	return b, nil
 }

@@ -3,186 +3,121 @@ package strata
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
+	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/remote"
 )
 
-// readTier looks for the key in L2. A fresh value is the result; a stale one
-// is kept at hand.
-func (a *attempt[K, V]) readTier() bool {
+// askTier looks for the key in L2, and reports whether there is a result. A
+// look-up that will most likely find nothing is left to the question for the
+// lease, which brings what is held with its answer: so a cold cache saves every
+// load a round trip, and a warm one asks nothing but for the value.
+func (a *attempt[K, V]) askTier() bool {
 	if a.c.retry.Blocks(a.name) {
 		a.down = true // a drop of it is pending: what L2 holds is not to be used
+		return false
+	}
+	if a.load != nil && a.suspect == nil && a.c.absence.mostly() {
+		a.unasked = true
 		return false
 	}
 	ctx, cancel := a.opContext()
 	defer cancel()
 	held, err := a.c.tier.Get(ctx, []string{a.name})
 	if !a.answered("get", err) {
-		return false
+		return a.serveSuspect()
 	}
-	v, ok := a.open(held[0])
-	if !ok {
-		a.c.counts.remoteMisses.Add(1)
-		return false
-	}
-	if held[0].Fresh > 0 {
-		a.foundInTier(v, held[0])
+	return a.seen(ctx, held[0])
+}
+
+// seen takes what L2 holds. A fresh value is the result; a stale one is kept at
+// hand.
+func (a *attempt[K, V]) seen(ctx context.Context, h remote.Held) (found bool) {
+	v, fresh, ok := a.open(ctx, h)
+	found = ok && fresh
+	a.c.absence.add(!found)
+	switch {
+	case a.down: // L2 has failed at a question about tags
+		return a.serveSuspect()
+	case found:
+		a.found(v, endL2)
+		a.entry = a.c.entry(a.f.Key, v, min(h.Fresh, h.Left), a.stamps(a.tags), h.ID)
 		return true
 	}
 	a.c.counts.remoteMisses.Add(1)
-	stale := v // v itself must not escape: most reads end above
-	a.held, a.id = &stale, held[0].ID
+	if ok {
+		stale := v // v itself must not escape: most reads end above
+		a.held, a.id = &stale, h.ID
+	}
 	return false
 }
 
-// foundInTier makes a fresh value of L2 the result, and an entry of L1 for
-// what is left of its life.
-func (a *attempt[K, V]) foundInTier(v V, h remote.Held) {
-	a.found(v, endL2)
-	a.entry = a.c.entry(a.f.Key, v, min(h.Fresh, h.Left), a.f.Stamp, h.ID)
+// serveSuspect makes a suspect entry of L1 the result, if L2 fails to confirm
+// it and it may be used all the same.
+func (a *attempt[K, V]) serveSuspect() bool {
+	e := a.suspect
+	if e == nil || over(a.ctx) || a.c.memory.Now() >= e.Fresh || !a.c.lasts(a.suspectSince) {
+		return false
+	}
+	a.c.counts.degraded.Add(1)
+	a.found(e.Value, endL1)
+	a.res.Note |= noteDegraded
+	return true
 }
 
-// open returns the value that h holds. What cannot be read counts as absent;
-// the next store replaces it.
-func (a *attempt[K, V]) open(h remote.Held) (v V, ok bool) {
+// open returns the value that h holds, and whether it is fresh; a.tags are its
+// tags. What cannot be read counts as absent; the next store replaces it.
+func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, fresh, ok bool) {
 	if h.Absent() || h.Data == nil {
-		return v, false
+		return v, false, false
 	}
-	payload, _, err := envelope.Open(h.Data, a.name, a.c.schema)
-	if err == nil {
+	payload, flags, err := envelope.Open(h.Data, a.name, a.c.schema)
+	fresh = h.Fresh > 0
+	if err == nil && flags&envelope.Tagged != 0 {
+		var drops remote.Tag
+		var clock uint64
+		clock, a.tags, payload, ok = envelope.CutTags(payload)
+		if !ok {
+			a.c.counts.foreign.Add(1)
+			return v, false, false
+		}
+		if drops, ok = a.askTags(ctx); !ok || drops.Dropped > clock {
+			return v, false, false
+		}
+		fresh = fresh && drops.Expired <= clock
+	}
+	switch {
+	case err != nil:
+	case a.suspect != nil && remote.ID(a.suspect.ID) == h.ID:
+		a.c.counts.confirmed.Add(1)
+		return a.suspect.Value, fresh, true
+	default:
 		v, err = a.c.o.Remote.Codec.Decode(payload)
 	}
 	if err != nil {
 		a.c.counts.foreign.Add(1)
-		return *new(V), false
+		return *new(V), false, false
 	}
-	return v, true
+	return v, fresh, true
 }
 
-// The wait between two looks at a lease that another instance holds: a part of
-// the time waited so far, so that a value is seen soon after it is stored,
-// compared with how long its load took, and long loads are asked for rarely.
-const (
-	minPoll  = time.Millisecond
-	maxPoll  = 50 * time.Millisecond
-	pollPart = 5
-)
-
-// takeLease asks for the right to store, and waits while another instance has
-// it. It reports true when there is a result instead: the other instance has
-// stored its value, or nobody waits any more.
-func (a *attempt[K, V]) takeLease() bool {
-	var patience <-chan time.Time // nil: for ever
-	if d := a.c.o.Limits.HardTimeout; d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		patience = t.C
+// askTags returns the latest drops of any of a.tags. It reports false if what
+// carries them must not be used.
+func (a *attempt[K, V]) askTags(ctx context.Context) (latest remote.Tag, ok bool) {
+	if a.c.can.tag == nil || a.c.retry.BlocksTags(a.tags) {
+		return latest, false
 	}
-	for begun := time.Now(); ; {
-		result, again := a.acquire()
-		if !again {
-			return result
-		}
-		a.c.counts.leaseWaits.Add(1)
-		wait := min(max(time.Since(begun)/pollPart, minPoll), maxPoll)
-		poll := time.NewTimer(wait/2 + rand.N(wait/2))
-		select {
-		case <-poll.C:
-		case <-patience:
-			poll.Stop()
-			a.noKeep = true // the holder may still store: only one of us may
-			return false
-		case <-a.ctx.Done():
-			poll.Stop()
-			a.res.Err = a.c.flightError(context.Cause(a.ctx))
-			return true
-		}
+	tags, err := a.c.can.tag.Tags(ctx, a.tags)
+	if !a.answered("tags", err) {
+		return latest, false
 	}
-}
-
-// acquire asks once. again says that another instance holds the lease.
-func (a *attempt[K, V]) acquire() (result, again bool) {
-	ctx, cancel := a.opContext()
-	defer cancel()
-	h, l, err := a.c.tier.Acquire(ctx, a.name, a.c.o.Limits.Lease)
-	if !a.answered("acquire", err) {
-		return false, false
+	for _, t := range tags {
+		latest.Dropped = max(latest.Dropped, t.Dropped)
+		latest.Expired = max(latest.Expired, t.Expired)
 	}
-	switch l.Grant {
-	case remote.Busy:
-		return false, true
-	case remote.OnHold:
-		a.noKeep = true
-		return false, false
-	case remote.Granted:
-		a.lease = l
-		if !a.c.flights.Keep(a.f) {
-			a.res.Err = context.Canceled // and nobody is there to read it
-			return true, false
-		}
-		return false, false
-	}
-	if v, ok := a.open(h); ok {
-		a.foundInTier(v, h)
-		return true, false
-	}
-	// Fresh by its state, but unreadable: drop it, so that a lease can be had.
-	_, err = a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name}})
-	return false, a.answered("drop", err)
-}
-
-// keepLease renews the lease until stop is called or ctx, the load's, has
-// ended: a Loader that hangs holds up this instance only. A load that is done
-// within a third of the lease costs a timer and no goroutine.
-func (a *attempt[K, V]) keepLease(ctx context.Context) (stop func()) {
-	if a.lease.Token == 0 || a.c.can.renew == nil {
-		return func() {}
-	}
-	c, name, l := a.c, a.name, a.lease
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	first := time.AfterFunc(c.o.Limits.Lease/3, func() {
-		defer close(ended)
-		c.renewLease(ctx, name, l)
-	})
-	return func() {
-		cancel()
-		if !first.Stop() {
-			<-ended
-		}
-	}
-}
-
-func (c *Cache[K, V]) renewLease(ctx context.Context, name string, l remote.Lease) {
-	d := c.o.Limits.Lease
-	tick := time.NewTicker(d / 3)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		op, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
-		kept, err := c.can.renew.Renew(op, name, l, d)
-		cancel()
-		if err == nil && !kept {
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
-}
-
-// giveBack returns a lease that was not used, so that nobody waits for it.
-func (a *attempt[K, V]) giveBack() {
-	if a.lease.Token == 0 || a.down || a.c.can.release == nil {
-		return
-	}
-	ctx, cancel := remote.WithTimeout(context.WithoutCancel(a.ctx), a.c.o.Remote.Timeout)
-	defer cancel()
-	err := a.c.can.release.Release(ctx, a.name, a.lease)
-	a.answered("release", err)
+	return latest, true
 }
 
 // opContext bounds one operation on L2.
@@ -226,4 +161,23 @@ func (c *Cache[K, V]) remoteResult(op string, err error) {
 func over(ctx context.Context) bool {
 	d, bounded := ctx.Deadline()
 	return ctx.Err() != nil || bounded && !time.Now().Before(d)
+}
+
+// What a result of a flight says about its value.
+const (
+	noteTier     = 3 // mask of: noteL1, noteL2, noteOrigin
+	noteL1       = 1
+	noteL2       = 2
+	noteOrigin   = 3
+	noteStale    = 4
+	noteDegraded = 8
+)
+
+// found makes v the result.
+func (a *attempt[K, V]) found(v V, how end) {
+	a.end = how
+	a.res = flight.Result[V]{Value: v, Found: true, Note: noteL1}
+	if how == endL2 {
+		a.res.Note = noteL2
+	}
 }

@@ -21,7 +21,10 @@ func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.
 		return ErrClosed
 	}
 	u := update[K, V]{c: c, call: callOf(opts)}
-	u.key, u.stamp = key, c.trust.Load()
+	if err := c.callError(u.call); err != nil {
+		return err
+	}
+	u.key, u.stamps = key, c.stamps(u.call.tags)
 	if u.right, err = c.flights.Begin(key); err != nil {
 		return ErrClosed
 	}

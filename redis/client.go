@@ -21,6 +21,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
@@ -33,6 +34,9 @@ type Client struct {
 	o     Options
 	pool  *netpool.Pool[*conn]
 	steps resp.Steps
+	// opened counts connections of the pool that were opened, before they are
+	// used. A failover shows in it: no connection survives one.
+	opened atomic.Uint64
 
 	mu     sync.Mutex // guards below
 	subs   map[*Subscription]struct{}
@@ -48,7 +52,7 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{o: o, subs: map[*Subscription]struct{}{}}
 	c.pool = netpool.New(netpool.Config[*conn]{
-		Dial:        func(ctx context.Context) (*conn, error) { return connect(ctx, &c.o, &c.steps) },
+		Dial:        c.open,
 		DialTimeout: o.DialTimeout,
 		Timeout:     o.Timeout,
 		MaxConns:    o.MaxConns,
@@ -60,6 +64,14 @@ func New(o Options) (*Client, error) {
 		Closed:      ErrClosed,
 	})
 	return c, nil
+}
+
+func (c *Client) open(ctx context.Context) (*conn, error) {
+	cn, err := connect(ctx, &c.o, &c.steps)
+	if err == nil {
+		c.opened.Add(1)
+	}
+	return cn, err
 }
 
 // Close closes all connections and subscriptions and waits for what the client

@@ -175,27 +175,35 @@ func (c *Client) roundTrips(ctx context.Context, name string, commands []byte, r
 	got := 0
 	err := c.run(ctx, name, func(cn *conn) error {
 		got = 0
-		write := func() error { return cn.send(commands, len(replies) == 1) }
-		read := func() error {
-			for ; got < len(replies); got++ {
-				v, err := cn.read()
-				if err != nil {
-					return err
-				}
-				replies[got] = newReply(v)
-			}
-			return nil
-		}
-		if len(commands) >= duplexFrom {
-			return netpool.Duplex(write, read, cn.interrupt)
-		}
-		if err := write(); err != nil {
-			return err
-		}
-		return read()
+		return cn.converse(commands, len(replies), func(v resp.Value) {
+			replies[got] = newReply(v)
+			got++
+		})
 	})
 	for i := got; i < len(replies) && err != nil; i++ {
 		replies[i] = Reply{err: err}
 	}
 	return err
+}
+
+// converse sends commands and passes on their n replies.
+func (c *conn) converse(commands []byte, n int, got func(resp.Value)) error {
+	write := func() error { return c.send(commands, n == 1) }
+	read := func() error {
+		for range n {
+			v, err := c.read()
+			if err != nil {
+				return err
+			}
+			got(v)
+		}
+		return nil
+	}
+	if n > 1 && len(commands) >= duplexFrom {
+		return netpool.Duplex(write, read, c.interrupt)
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	return read()
 }

@@ -3,19 +3,13 @@ package redis
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/redis/internal/layout"
+	"github.com/strata-cache/strata/redis/internal/plain"
+	"github.com/strata-cache/strata/redis/internal/tier"
 	"github.com/strata-cache/strata/remote"
 )
-
-// maxTierKey is the longest key of a cache, in bytes, that a Tier takes. Redis
-// would take more; a key that long is a value that went astray.
-const maxTierKey = 64 << 10
 
 // Tier keeps a cache's entries in Redis. It is a [remote.Tier] with all
 // optional abilities, shared by any number of caches: each binds its own part
@@ -24,212 +18,187 @@ const maxTierKey = 64 << 10
 // An entry is a hash that holds the values of all types under a key with
 // their states. A read is one HMGET; all that changes something is a script,
 // so that what may be stored is decided where it is stored. The package's
-// internal folder layout describes both.
+// internal folders layout and tier describe both.
 //
-// An instance asks for the word, which changes when everything is dropped at
-// once, when it has not for a second, together with whatever it reads then.
+// An instance asks for the word of its name space, which says what everything
+// in it is worth, when it has not for a second, together with whatever it reads
+// then, and whenever a connection was opened since: it may lead to a server
+// that has taken over, or has lost something. Values from before a restart, a
+// failover or the return to an older snapshot are absent.
 //
-// The server must allow EVAL and EVALSHA. What the Tier cannot read is absent
-// and counted.
+// # Without scripts
+//
+// Where the server does not permit EVAL and EVALSHA, the Tier notices it and
+// does the same by WATCH, MULTI and EXEC, with the same fences, side by side
+// with instances that use scripts. What writes then takes two round trips or
+// three instead of one, and a batch takes them for each of its keys; those who
+// write to one key or lane at once make each other try again; and a server that
+// is out of memory refuses drops too. See [Tier.Probe].
+//
+// What the Tier cannot read is absent and counted.
 type Tier struct {
-	c       *Client
-	scripts *scripts
-	foreign *atomic.Uint64
-	space   remote.Space
-	names   layout.Names
-	word    *wordHolder
-	words   *wordHolders
+	t *tier.Tier
 }
 
 // NewTier returns a tier on c's server. The client stays the caller's to
 // close.
-func NewTier(c *Client) *Tier {
-	t := &Tier{c: c, scripts: newScripts(), foreign: new(atomic.Uint64), words: &wordHolders{held: map[string]*wordHolder{}}}
-	return t.bind(remote.Space{})
-}
+func NewTier(c *Client) *Tier { return &Tier{tier.New(tierServer{c})} }
 
 // Bind returns the part of the tier that belongs to one instance of a cache.
-func (t *Tier) Bind(s remote.Space) remote.Tier { return t.bind(s) }
+func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.t.Bind(s)} }
 
-func (t *Tier) bind(s remote.Space) *Tier {
-	b := *t
-	b.space = s
-	b.foreign = new(atomic.Uint64)
-	b.word = t.words.of(s.Name)
-	b.names = layout.NewNames(s)
-	return &b
-}
-
-// scripts are the layout's scripts, ready to be called by their digests.
-type scripts struct {
-	acquire, put, drop, extend, release, renew, word, dropAll, clean *Script
-}
-
-func newScripts() *scripts {
-	return &scripts{
-		acquire: NewScript(layout.Acquire),
-		put:     NewScript(layout.Put),
-		drop:    NewScript(layout.Drop),
-		extend:  NewScript(layout.Extend),
-		release: NewScript(layout.Release),
-		renew:   NewScript(layout.Renew),
-		word:    NewScript(layout.Word),
-		dropAll: NewScript(layout.DropAll),
-		clean:   NewScript(layout.Clean),
-	}
-}
-
-// Announces is true: a drop and its announcement are one step.
+// Announces is true: a drop and its announcement are one step, and the end of
+// a lease is announced too if somebody was told that it was taken.
 func (t *Tier) Announces() bool { return true }
 
 // Foreign is the number of values that were there but not readable as an
 // entry, as this part of the tier has met them.
-func (t *Tier) Foreign() uint64 { return t.foreign.Load() }
-
-func tooLong(key string) error {
-	if len(key) > maxTierKey {
-		return remote.ErrKeyTooLong
-	}
-	return nil
-}
-
-// newToken returns a token that is not zero.
-func newToken() uint64 { return rand.Uint64() | 1 }
-
-// millis is d in milliseconds, at least one if d is positive.
-func millis(d time.Duration) int64 {
-	if d > 0 && d < time.Millisecond {
-		return 1
-	}
-	return d.Milliseconds()
-}
+func (t *Tier) Foreign() uint64 { return t.t.Foreign() }
 
 // Get reads values with their states by HMGET: no script.
 func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
-	for _, k := range keys {
-		if err := tooLong(k); err != nil {
-			return nil, err
-		}
-	}
-	if len(keys) == 0 {
-		return nil, ctx.Err()
-	}
-	ask, w := t.word.due(time.Now())
-	if len(keys) == 1 && !ask {
-		h, err := t.held(t.getOne(ctx, keys[0]), w)
-		if err != nil {
-			return nil, err
-		}
-		return []remote.Held{h}, nil
-	}
-	return t.getMany(ctx, keys, ask, w)
+	held, err := t.t.Get(ctx, keys)
+	return held, tierError(err)
 }
 
-// getOne is Do of the HMGET without the cost of arguments of any type, which
-// is six allocations of twelve.
-func (t *Tier) getOne(ctx context.Context, key string) Reply {
-	return t.c.ask(ctx, "HMGET", func(cn *conn) error {
-		cn.w = append(cn.w, "*4\r\n$5\r\nHMGET\r\n"...)
-		cn.w = resp.AppendBulkHeader(cn.w, int64(t.names.EntryLen(key)))
-		cn.w = append(t.names.AppendEntry(cn.w, key), "\r\n"...)
-		cn.w = resp.AppendString(cn.w, t.names.Value)
-		cn.w = resp.AppendString(cn.w, t.names.State)
-		return nil
+// Acquire asks for the right to fill key. A stale value comes with the lease.
+func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+	h, l, err := t.t.Acquire(ctx, key, d)
+	return h, l, tierError(err)
+}
+
+// Put stores values under their leases or tokens. It returns an error when any
+// of the values got no answer.
+func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err error) {
+	refused, err = t.t.Put(ctx, p)
+	return refused, tierError(err)
+}
+
+// Drop makes keys absent or stale for values of all types.
+func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
+	leases, err := t.t.Drop(ctx, d)
+	return leases, tierError(err)
+}
+
+// Extend gives the held value new lives. It ends the lease as a Put does.
+func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
+	refused, err = t.t.Extend(ctx, key, fresh, left, l, id)
+	return refused, tierError(err)
+}
+
+// Release gives a lease back.
+func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
+	return tierError(t.t.Release(ctx, key, l))
+}
+
+// Renew prolongs a lease and reports whether it was still there.
+func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
+	kept, err := t.t.Renew(ctx, key, l, d)
+	return kept, tierError(err)
+}
+
+// Doubt makes all operations that begin from now on ask for the word anew.
+func (t *Tier) Doubt() { t.t.Doubt() }
+
+// DropAll makes everything in the space absent, or stale if soft, for all
+// instances: for this one at once, for others when they ask for the word next.
+func (t *Tier) DropAll(ctx context.Context, soft bool) error {
+	return tierError(t.t.DropAll(ctx, soft))
+}
+
+// DropTags drops tags for all instances. A tag may be as long as a key. Beyond
+// 100 000 tags what is kept of them is forgotten, and all count as dropped.
+func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
+	return tierError(t.t.DropTags(ctx, tags, soft))
+}
+
+// Tags returns the drops of each tag by HMGET. A tag that is not known counts
+// as dropped when the server began to keep tags, or began again.
+func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	known, err := t.t.Tags(ctx, tags)
+	return known, tierError(err)
+}
+
+// Position asks for the word, and by MGET for the words of all lanes.
+func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
+	p, err := t.t.Position(ctx)
+	return p, tierError(err)
+}
+
+// Lane returns the lane of key.
+func (t *Tier) Lane(key string) uint16 { return t.t.Lane(key) }
+
+// Probe looks for what weakens the promises of a cache: scripts that are not
+// permitted, memory that may be taken from fences, a server that does not say
+// which one it is. It also has the Tier use scripts again if they are permitted
+// by now.
+func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
+	warnings, err = t.t.Probe(ctx)
+	return warnings, tierError(err)
+}
+
+// tierError makes an [*Error] of what a server has refused.
+func tierError(err error) error {
+	var refused *plain.Refusal
+	if errors.As(err, &refused) {
+		return serverError([]byte(refused.Text))
+	}
+	return err
+}
+
+// tierServer is a client as a tier sees it.
+type tierServer struct{ c *Client }
+
+// Send implements tier.Server.
+func (s tierServer) Send(ctx context.Context, put func([]byte) []byte) (resp.Value, error) {
+	return s.send(ctx, "EVAL", put)
+}
+
+// Read implements tier.Server.
+func (s tierServer) Read(ctx context.Context, put func([]byte) []byte) (resp.Value, error) {
+	return s.send(ctx, "HMGET", put)
+}
+
+func (s tierServer) send(ctx context.Context, name string, put func([]byte) []byte) (v resp.Value, err error) {
+	err = s.c.run(ctx, name, func(cn *conn) error {
+		cn.w = put(cn.w[:0])
+		err := cn.flush(true)
+		if err == nil {
+			v, err = cn.read()
+		}
+		return err
 	})
+	return v, err
 }
 
-// getMany reads any number of keys, and the word if ask is set, in one round
-// trip.
-func (t *Tier) getMany(ctx context.Context, keys []string, ask bool, w *word) ([]remote.Held, error) {
-	p := t.c.Pipeline()
-	sent := time.Now()
-	if ask {
-		p.Eval(t.scripts.word, []string{t.names.Word}, t.wordArgs()...)
+// Together implements tier.Server.
+func (s tierServer) Together(ctx context.Context, twice bool, f func(plain.Ask) error) error {
+	name, answer := "EVAL", error(nil)
+	if twice {
+		name = "HMGET"
 	}
-	for _, k := range keys {
-		p.Add("HMGET", t.names.Entry(k), t.names.Value, t.names.State)
-	}
-	replies, err := p.Do(ctx)
+	err := s.c.run(ctx, name, func(cn *conn) error {
+		var broken error
+		answer = f(func(b *plain.Batch) ([]resp.Value, error) {
+			replies := make([]resp.Value, 0, b.N)
+			broken = cn.converse(b.Text, b.N, func(v resp.Value) { replies = append(replies, v) })
+			return replies, broken
+		})
+		return broken
+	})
 	if err != nil {
-		if ask {
-			t.word.asked(nil)
-		}
-		return nil, err
+		return err
 	}
-	if ask {
-		w, err = parseWord(replies[0], sent)
-		t.word.asked(w)
-		if err != nil {
-			return nil, t.cleanWord(ctx, err)
-		}
-		replies = replies[1:]
-	}
-	held := make([]remote.Held, len(keys))
-	for i, r := range replies {
-		if held[i], err = t.held(r, w); err != nil {
-			return nil, err
-		}
-	}
-	return held, nil
+	return answer
 }
 
-// held makes sense of a reply of HMGET.
-func (t *Tier) held(r Reply, w *word) (remote.Held, error) {
-	if wrongType(r.Err()) {
-		t.foreign.Add(1)
-		return remote.Held{}, nil
-	}
-	var value, state Reply
-	for i, e := range r.All() {
-		switch i {
-		case 0:
-			value = e
-		case 1:
-			state = e
-		}
-	}
-	if err := r.Err(); err != nil {
-		return remote.Held{}, err
-	}
-	return t.open(value, state, w)
-}
+// Opened implements tier.Server.
+func (s tierServer) Opened() uint64 { return s.c.opened.Load() }
 
-// open makes sense of a value and its state.
-func (t *Tier) open(value, state Reply, w *word) (remote.Held, error) {
-	if state.IsNull() {
-		return remote.Held{}, nil
+// MaxValue implements tier.Server.
+func (s tierServer) MaxValue() int {
+	if s.c.o.MaxValue > 0 {
+		return s.c.o.MaxValue
 	}
-	text, err := state.String()
-	if err != nil {
-		return remote.Held{}, err
-	}
-	s, ok := layout.ParseState(text)
-	if !ok {
-		t.foreign.Add(1)
-		return remote.Held{}, nil
-	}
-	now := w.now(time.Now())
-	if s.Word != w.text || s.Left <= now {
-		return remote.Held{}, nil
-	}
-	h := remote.Held{
-		ID:    remote.ID(s.ID),
-		Fresh: max(0, time.Duration(s.Fresh-now)*time.Millisecond),
-		Left:  time.Duration(s.Left-now) * time.Millisecond,
-		Soft:  s.Fresh == 0,
-	}
-	if value.IsNull() {
-		return h, nil
-	}
-	h.Data, err = value.Bytes()
-	return h, err
-}
-
-func wrongType(err error) bool {
-	if err == nil {
-		return false
-	}
-	var refused *Error
-	// A script that meets the wrong type reports it in its own words.
-	return errors.As(err, &refused) && (refused.Code == "WRONGTYPE" || strings.Contains(refused.Message, "WRONGTYPE"))
+	return 512 << 20
 }

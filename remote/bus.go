@@ -57,8 +57,9 @@ type Message struct {
 	// Lane is the lane of Key, and Was and Is are the lane's word before and
 	// after this drop. A lane is a slice of the key space in which drops have
 	// an order. For TagDropped and TagExpired Lane is zero and the Counts of
-	// the words are the tag clock. All are zero for other kinds, and where the
-	// publisher knows of no lanes.
+	// the words are the tag clock, for AllDropped and AllExpired the Count of
+	// Is is the number of such drops. All are zero for other kinds, and where
+	// the publisher knows of no lanes.
 	Lane    uint16
 	Was, Is Word
 	// Hold is for how long what is loaded for Key must not be kept.

@@ -39,8 +39,9 @@ type Tier interface {
 	Acquire(ctx context.Context, key string, d time.Duration) (Held, Lease, error)
 
 	// Put stores values, each under a lease or a token from Drop, which it
-	// consumes. It reports the indexes of those whose right was gone; these
-	// were not stored.
+	// consumes. Under a token it voids all leases on the key, and makes the
+	// values of other types absent: they are older. It reports the indexes of
+	// those whose right was gone; these were not stored.
 	Put(ctx context.Context, p []Put) (refused []int, err error)
 
 	// Drop makes keys absent, or stale if Soft, for all value types, and voids

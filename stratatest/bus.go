@@ -25,7 +25,11 @@ type Bus struct {
 	// Guarded by hub.mu.
 	followers []*follower
 	cut       bool
+	hushed    bool
 	lose      int
+	duplicate int
+	reorder   bool
+	kept      []remote.Message // waits for the next to pass it
 	delay     time.Duration
 }
 
@@ -109,7 +113,7 @@ func (b *Bus) Cut() {
 	if b.cut {
 		return
 	}
-	b.cut = true
+	b.cut, b.kept = true, nil
 	for _, fl := range b.followers {
 		fl.queue = append(fl.queue[:0], delivery{event: remote.Event{State: remote.Gap}})
 		fl.signal()
@@ -129,12 +133,36 @@ func (b *Bus) Join() {
 	}
 }
 
+// Hush makes this connection deaf, or ends that: what is sent meanwhile is lost,
+// and nobody is told, as on a connection whose other end is gone. What was on
+// its way arrives, and Publish works: it goes another way.
+func (b *Bus) Hush(deaf bool) {
+	b.hub.mu.Lock()
+	defer b.hub.mu.Unlock()
+	b.hushed = deaf
+}
+
 // Lose makes this connection lose the next n messages without a word: only
-// their sequence can tell.
+// their words can tell.
 func (b *Bus) Lose(n int) {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()
 	b.lose = n
+}
+
+// Duplicate makes the next n messages arrive twice at this connection.
+func (b *Bus) Duplicate(n int) {
+	b.hub.mu.Lock()
+	defer b.hub.mu.Unlock()
+	b.duplicate = n
+}
+
+// Reorder makes the next two messages arrive at this connection in reverse
+// order. The first of them waits for the second as long as that takes.
+func (b *Bus) Reorder() {
+	b.hub.mu.Lock()
+	defer b.hub.mu.Unlock()
+	b.reorder = true
 }
 
 // Delay makes messages that are sent from now on arrive at this connection
@@ -160,18 +188,39 @@ func (h *hub) send(m []remote.Message) {
 
 func (h *hub) sendLocked(m []remote.Message) {
 	for _, b := range h.buses {
-		if b.cut {
+		if b.cut || b.hushed {
 			continue
 		}
-		lost := min(b.lose, len(m))
-		b.lose -= lost
+		arriving := b.garble(m)
 		due := time.Now().Add(b.delay)
 		for _, fl := range b.followers {
-			if mine := named(m[lost:], fl.name); len(mine) > 0 {
+			if mine := named(arriving, fl.name); len(mine) > 0 {
 				fl.push(delivery{due, remote.Event{Messages: mine}})
 			}
 		}
 	}
+}
+
+// garble returns what arrives of messages that are sent: it loses, doubles and
+// swaps some.
+func (b *Bus) garble(m []remote.Message) (arriving []remote.Message) {
+	lost := min(b.lose, len(m))
+	b.lose -= lost
+	for _, m := range m[lost:] {
+		n := 1
+		if b.duplicate > 0 {
+			b.duplicate--
+			n = 2
+		}
+		copies := slices.Repeat([]remote.Message{m}, n)
+		if b.reorder {
+			b.reorder, b.kept = false, copies
+			continue
+		}
+		arriving = append(append(arriving, copies...), b.kept...)
+		b.kept = nil
+	}
+	return arriving
 }
 
 // named returns a copy of the messages with a name.

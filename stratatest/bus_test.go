@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/kit"
 )
 
 func memoryBus(*testing.T) BusFixture {
@@ -22,19 +23,11 @@ func TestBusConforms(t *testing.T) {
 }
 
 func TestBusConformsInABubble(t *testing.T) {
-	for _, c := range busChecks() {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.run(newBusView(t, memoryBus(t))) })
+	for _, c := range kit.BusChecks() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.Run(t, kit.BusFixture(memoryBus(t))) })
 		})
 	}
-}
-
-func TestTierAnnounces(t *testing.T) {
-	TestAnnouncer(t, func(*testing.T) (remote.Tier, remote.Bus) {
-		tier, bus := NewTier(), NewBus()
-		tier.Announce(bus)
-		return tier, bus
-	})
 }
 
 // listen follows a bus in a bubble and returns what it was told when asked.
@@ -61,7 +54,7 @@ func publish(t *testing.T, b *Bus, seqs ...uint64) {
 	t.Helper()
 	var m []remote.Message
 	for _, seq := range seqs {
-		m = append(m, remote.Message{Name: "n", Seq: seq})
+		m = append(m, remote.Message{Name: "n", Is: remote.Word{Count: seq}})
 	}
 	if err := b.Publish(t.Context(), m); err != nil {
 		t.Fatalf("Publish: %v", err)
@@ -75,7 +68,7 @@ func story(events []remote.Event) (s []any) {
 			s = append(s, e.State)
 		}
 		for _, m := range e.Messages {
-			s = append(s, m.Seq)
+			s = append(s, m.Is.Count)
 		}
 	}
 	return s
@@ -130,6 +123,80 @@ func TestLoseIsSilentAndCounts(t *testing.T) {
 		}
 		if got := story(toldB()); !slices.Equal(got, []any{remote.Connected, uint64(4), uint64(5)}) {
 			t.Errorf("told %v after 3 lost messages", got)
+		}
+	})
+}
+
+func TestHushIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewBus()
+		b := a.Connect()
+		toldA, toldB := listen(t, a), listen(t, b)
+		b.Delay(time.Second)
+		publish(t, a, 1)
+		b.Delay(0)
+		b.Hush(true)
+		publish(t, a, 2)
+		publish(t, b, 3)
+		time.Sleep(time.Minute)
+		if got := story(toldB()); !slices.Equal(got, []any{remote.Connected, uint64(1)}) {
+			t.Errorf("the deaf connection was told %v", got)
+		}
+		b.Hush(false)
+		publish(t, a, 4)
+		if got := story(toldB()); !slices.Equal(got, []any{uint64(4)}) {
+			t.Errorf("told %v when it could hear again", got)
+		}
+		if got := story(toldA()); !slices.Equal(got, []any{remote.Connected, uint64(1), uint64(2), uint64(3), uint64(4)}) {
+			t.Errorf("the other connection was told %v", got)
+		}
+	})
+}
+
+func TestDuplicateTellsTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewBus()
+		b := a.Connect()
+		toldA, toldB := listen(t, a), listen(t, b)
+		b.Duplicate(3)
+		publish(t, a, 1, 2)
+		publish(t, a, 3)
+		publish(t, a, 4)
+		if got := story(toldA()); len(got) != 5 {
+			t.Errorf("the other connection was told %v", got)
+		}
+		if got := story(toldB()); !slices.Equal(got, []any{remote.Connected, uint64(1), uint64(1), uint64(2), uint64(2), uint64(3), uint64(3), uint64(4)}) {
+			t.Errorf("told %v; want three doubled", got)
+		}
+	})
+}
+
+func TestReorderSwapsTwoMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewBus()
+		b := a.Connect()
+		toldA, toldB := listen(t, a), listen(t, b)
+		b.Reorder()
+		publish(t, a, 1, 2, 3)
+		b.Reorder()
+		publish(t, a, 4)
+		if got := story(toldB()); !slices.Equal(got, []any{remote.Connected, uint64(2), uint64(1), uint64(3)}) {
+			t.Errorf("told %v", got)
+		}
+		publish(t, a, 5)
+		if got := story(toldB()); !slices.Equal(got, []any{uint64(5), uint64(4)}) {
+			t.Errorf("told %v", got)
+		}
+		b.Reorder()
+		publish(t, a, 6)
+		b.Cut()
+		b.Join()
+		publish(t, a, 7)
+		if got := story(toldB()); !endsWith(got, remote.Connected, uint64(7)) {
+			t.Errorf("told %v after a cut with a message kept back", got)
+		}
+		if got := story(toldA()); len(got) != 8 {
+			t.Errorf("the other connection was told %v", got)
 		}
 	})
 }
@@ -260,123 +327,19 @@ func TestBusKitFindsMutants(t *testing.T) {
 		{"gaps are silent", "CutIsAGap", brokenBus{hear: without(remote.Gap)}},
 		{"contexts are ignored", "CancelledPublishIsAnError", brokenBus{ignore: true}},
 	}
-	found := map[string]bool{}
+	var names []string
 	for _, m := range mutations {
-		found[m.check] = true
-		i := slices.IndexFunc(busChecks(), func(c busCheck) bool { return c.name == m.check })
+		names = append(names, m.check)
 		t.Run(m.check+"/"+m.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first := NewBus()
 				bus, peer := m.bus, m.bus
 				bus.Bus, peer.Bus = first, first.Connect()
-				r := recorded(t, func(t testing.TB) {
-					busChecks()[i].run(newBusView(t, BusFixture{bus, peer, func() func() { first.Cut(); return first.Join }}))
-				})
-				if !r.failed() {
-					t.Errorf("not found")
-				}
+				cut := func() func() { first.Cut(); return first.Join }
+				judge(t, kit.BusChecks(), m.check, true, kit.BusFixture{Bus: bus, Peer: peer, Cut: cut})
 				time.Sleep(2 * time.Hour) // goroutines of mutants end
 			})
 		})
 	}
-	for _, c := range busChecks() {
-		if !found[c.name] {
-			t.Errorf("no mutation proves that %s can fail", c.name)
-		}
-	}
-}
-
-// eager announces a drop before it happens.
-type eager struct {
-	*Tier
-	bus *Bus
-}
-
-func (e eager) Announces() bool { return true }
-
-func (e eager) Bind(s remote.Space) remote.Tier { return eager{e.bind(s), e.bus} }
-
-func (e eager) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
-	m := make([]remote.Message, len(d))
-	for i := range d {
-		m[i] = remote.Message{Name: e.space.Name, Kind: remote.Dropped, From: e.space.Instance, Key: d[i].Key}
-	}
-	if err := e.bus.Publish(ctx, m); err != nil {
-		return nil, err
-	}
-	time.Sleep(time.Millisecond) // in a bubble
-	return e.Tier.Drop(ctx, d)
-}
-
-func TestAnnouncerKitFindsMutants(t *testing.T) {
-	drop := func(k remote.Kind) func(func(remote.Event)) func(remote.Event) {
-		return func(f func(remote.Event)) func(remote.Event) {
-			return func(e remote.Event) {
-				e.Messages = slices.DeleteFunc(e.Messages, func(m remote.Message) bool { return m.Kind == k })
-				f(e)
-			}
-		}
-	}
-	change := func(g func(m *remote.Message)) func(func(remote.Event)) func(remote.Event) {
-		return func(f func(remote.Event)) func(remote.Event) {
-			return func(e remote.Event) {
-				for i := range e.Messages {
-					g(&e.Messages[i])
-				}
-				f(e)
-			}
-		}
-	}
-	first := func(f func(remote.Event)) func(remote.Event) {
-		heard := map[string]bool{}
-		return func(e remote.Event) {
-			e.Messages = slices.DeleteFunc(e.Messages, func(m remote.Message) bool {
-				again := heard[m.Key]
-				heard[m.Key] = true
-				return again
-			})
-			f(e)
-		}
-	}
-	mutations := []struct {
-		name, check string
-		hear        func(func(remote.Event)) func(remote.Event)
-		eager       bool
-	}{
-		{name: "soft drops are not told", check: "EveryDropIsAnnounced", hear: drop(remote.Expired)},
-		{name: "all drops are hard", check: "EveryDropIsAnnounced", hear: change(func(m *remote.Message) { m.Kind = remote.Dropped })},
-		{name: "nobody dropped", check: "EveryDropIsAnnounced", hear: change(func(m *remote.Message) { m.From = 0 })},
-		{name: "only the drop is told", check: "PutByTokenIsAnnounced", hear: first},
-		{name: "announced first", check: "MessageMeansTheDropHasHappened", eager: true},
-		{name: "holes", check: "LanesHaveNoHoles", hear: change(func(m *remote.Message) { m.Seq *= 2 })},
-		{name: "a lane per message", check: "LanesHaveNoHoles", hear: change(func(m *remote.Message) { m.Lane = uint16(m.Seq) })},
-		{name: "one lane, numbered apart", check: "LanesHaveNoHoles", hear: change(func(m *remote.Message) { m.Lane = 1 })},
-		{name: "drop all is not told", check: "DropAllIsAnnounced", hear: drop(remote.AllDropped)},
-	}
-	found := map[string]bool{}
-	for _, m := range mutations {
-		found[m.check] = true
-		i := slices.IndexFunc(announceChecks(), func(c announceCheck) bool { return c.name == m.check })
-		t.Run(m.check+"/"+m.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := recorded(t, func(t testing.TB) {
-					tier, bus := NewTier(), NewBus()
-					if m.eager {
-						announceChecks()[i].run(newAnnounceView(t, eager{tier, bus}, bus))
-						return
-					}
-					tier.Announce(bus)
-					announceChecks()[i].run(newAnnounceView(t, tier, brokenBus{Bus: bus, hear: m.hear}))
-				})
-				if !r.failed() {
-					t.Errorf("not found")
-				}
-			})
-		})
-	}
-	for _, c := range announceChecks() {
-		if !found[c.name] {
-			t.Errorf("no mutation proves that %s can fail", c.name)
-		}
-	}
+	everyCheckIsProven(t, kit.BusChecks(), names)
 }

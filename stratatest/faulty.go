@@ -9,15 +9,16 @@ import (
 
 // Fault decides what goes wrong with an operation: it is delayed, and then
 // fails if err is not nil, else it is carried out. op is the method's name; key
-// is the first key of a batch, or empty. A Fault is called concurrently.
+// is the first key, or tag, of a batch, or empty. A Fault is called concurrently.
 type Fault func(op, key string) (delay time.Duration, err error)
 
 // FaultyTier returns a tier that asks fault before each operation of t. A delay
 // ends early, with the context's error, when the context does; nothing has then
 // been carried out. fault must not be nil.
 //
-// If t has all optional abilities that a Tier of this package has, so has the result, and its views are faulty
-// too. Otherwise the result has none: bind t before it is wrapped.
+// If t has all optional abilities that a Tier of this package has, so has the
+// result, and its views are faulty too. Otherwise the result has none: bind t
+// before it is wrapped. What asks nobody, like Lane, has no faults.
 func FaultyTier(t remote.Tier, fault Fault) remote.Tier {
 	f := faulty{t, fault}
 	if w, ok := t.(whole); ok {
@@ -31,6 +32,8 @@ type whole interface {
 	remote.Tier
 	remote.Binder
 	remote.AllDropper
+	remote.Tagger
+	remote.Positioner
 	remote.Releaser
 	remote.Renewer
 	remote.Announcer
@@ -59,7 +62,7 @@ func (f faulty) wait(ctx context.Context, op, key string) error {
 }
 
 func (f faulty) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
-	if err := f.wait(ctx, "Get", first(keys, func(k string) string { return k })); err != nil {
+	if err := f.wait(ctx, "Get", first(keys, itself)); err != nil {
 		return nil, err
 	}
 	return f.tier.Get(ctx, keys)
@@ -100,6 +103,8 @@ func first[T any](s []T, key func(T) string) string {
 	return key(s[0])
 }
 
+func itself(s string) string { return s }
+
 // faultyWhole adds the abilities.
 type faultyWhole struct {
 	faulty
@@ -109,6 +114,7 @@ type faultyWhole struct {
 func (f faultyWhole) Bind(s remote.Space) remote.Tier { return FaultyTier(f.whole.Bind(s), f.fault) }
 func (f faultyWhole) Announces() bool                 { return f.whole.Announces() }
 func (f faultyWhole) Foreign() uint64                 { return f.whole.Foreign() }
+func (f faultyWhole) Lane(key string) uint16          { return f.whole.Lane(key) }
 
 // Doubt is for those tiers that remember something.
 func (f faultyWhole) Doubt() {
@@ -117,11 +123,44 @@ func (f faultyWhole) Doubt() {
 	}
 }
 
-func (f faultyWhole) DropAll(ctx context.Context) error {
+// Probe is for those tiers that know something to warn of.
+func (f faultyWhole) Probe(ctx context.Context) (warnings []string, err error) {
+	p, ok := f.whole.(remote.Prober)
+	if !ok {
+		return nil, nil
+	}
+	if err := f.wait(ctx, "Probe", ""); err != nil {
+		return nil, err
+	}
+	return p.Probe(ctx)
+}
+
+func (f faultyWhole) DropAll(ctx context.Context, soft bool) error {
 	if err := f.wait(ctx, "DropAll", ""); err != nil {
 		return err
 	}
-	return f.whole.DropAll(ctx)
+	return f.whole.DropAll(ctx, soft)
+}
+
+func (f faultyWhole) DropTags(ctx context.Context, tags []string, soft bool) error {
+	if err := f.wait(ctx, "DropTags", first(tags, itself)); err != nil {
+		return err
+	}
+	return f.whole.DropTags(ctx, tags, soft)
+}
+
+func (f faultyWhole) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	if err := f.wait(ctx, "Tags", first(tags, itself)); err != nil {
+		return nil, err
+	}
+	return f.whole.Tags(ctx, tags)
+}
+
+func (f faultyWhole) Position(ctx context.Context) (remote.Position, error) {
+	if err := f.wait(ctx, "Position", ""); err != nil {
+		return remote.Position{}, err
+	}
+	return f.whole.Position(ctx)
 }
 
 func (f faultyWhole) Release(ctx context.Context, key string, l remote.Lease) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/kit"
 )
 
 // mutation is one way to break a Tier. Nil hooks leave the method as it is.
@@ -25,7 +26,12 @@ type mutation struct {
 	extend  func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error)
 	release func(t *Tier, ctx context.Context, key string, l remote.Lease) error
 	renew   func(t *Tier, ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error)
-	dropAll func(t *Tier, ctx context.Context) error
+	dropAll func(t *Tier, ctx context.Context, soft bool) error
+
+	dropTags func(t *Tier, ctx context.Context, tags []string, soft bool) error
+	tags     func(t *Tier, ctx context.Context, tags []string) ([]remote.Tag, error)
+	position func(t *Tier, ctx context.Context) (remote.Position, error)
+	lane     func(t *Tier, key string) uint16
 }
 
 // mutant is a Tier with a mutation.
@@ -109,54 +115,96 @@ func (x mutant) Renew(ctx context.Context, key string, l remote.Lease, d time.Du
 	return x.Tier.Renew(ctx, key, l, d)
 }
 
-func (x mutant) DropAll(ctx context.Context) error {
+func (x mutant) DropAll(ctx context.Context, soft bool) error {
 	if x.m.dropAll != nil {
-		return x.m.dropAll(x.Tier, ctx)
+		return x.m.dropAll(x.Tier, ctx, soft)
 	}
-	return x.Tier.DropAll(ctx)
+	return x.Tier.DropAll(ctx, soft)
+}
+
+func (x mutant) DropTags(ctx context.Context, tags []string, soft bool) error {
+	if x.m.dropTags != nil {
+		return x.m.dropTags(x.Tier, ctx, tags, soft)
+	}
+	return x.Tier.DropTags(ctx, tags, soft)
+}
+
+func (x mutant) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	if x.m.tags != nil {
+		return x.m.tags(x.Tier, ctx, tags)
+	}
+	return x.Tier.Tags(ctx, tags)
+}
+
+func (x mutant) Position(ctx context.Context) (remote.Position, error) {
+	if x.m.position != nil {
+		return x.m.position(x.Tier, ctx)
+	}
+	return x.Tier.Position(ctx)
+}
+
+func (x mutant) Lane(key string) uint16 {
+	if x.m.lane != nil {
+		return x.m.lane(x.Tier, key)
+	}
+	return x.Tier.Lane(key)
 }
 
 // TestTierKitFindsMutants proves that each check can fail: for every one there
 // is a mutation that it finds, and it does not fail without.
 func TestTierKitFindsMutants(t *testing.T) {
-	checks := map[string]tierCheck{}
-	for _, c := range tierChecks() {
-		checks[c.name] = c
-	}
-	found := map[string]bool{}
+	checks := kit.TierChecks()
+	var names []string
 	for _, m := range mutations() {
-		found[m.check] = true
+		names = append(names, m.check)
 		t.Run(m.check+"/"+strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
-			c, ok := checks[m.check]
-			if !ok {
-				t.Fatalf("no check %q", m.check)
-			}
 			synctest.Test(t, func(t *testing.T) {
-				r := recorded(t, func(t testing.TB) { c.run(newView(t, mutant{NewTier(), m}, time.Sleep)) })
-				if !r.failed() {
-					t.Errorf("not found")
-				}
+				judge(t, checks, m.check, true, kit.TierFixture{Tier: mutant{NewTier(), m}, Sleep: time.Sleep})
 			})
 		})
 	}
-	for name, c := range checks {
-		if !found[name] {
-			t.Errorf("no mutation proves that %s can fail", name)
-		}
+	everyCheckIsProven(t, checks, names)
+	for _, c := range checks {
 		synctest.Test(t, func(t *testing.T) {
-			r := recorded(t, func(t testing.TB) { c.run(newView(t, mutant{NewTier(), mutation{}}, time.Sleep)) })
-			if r.failed() || r.skipped {
-				t.Errorf("%s: skipped %t, failures %q without a mutation", name, r.skipped, r.failures)
-			}
+			judge(t, checks, c.Name, false, kit.TierFixture{Tier: mutant{NewTier(), mutation{}}, Sleep: time.Sleep})
 		})
 	}
 }
 
-// with runs f on the record of a key, with the store locked.
+// judge runs a check on a fixture, which it must find bad or good.
+func judge[F any](t *testing.T, checks []kit.Check[F], name string, bad bool, f F) {
+	t.Helper()
+	i := slices.IndexFunc(checks, func(c kit.Check[F]) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no check %q", name)
+	}
+	r := recorded(t, func(t testing.TB) { checks[i].Run(t, f) })
+	if r.failed() != bad || r.skipped {
+		t.Errorf("%s: skipped %t, failures %q; want some: %t", name, r.skipped, r.failures, bad)
+	}
+}
+
+// everyCheckIsProven fails for checks without a mutation.
+func everyCheckIsProven[F any](t *testing.T, checks []kit.Check[F], mutated []string) {
+	t.Helper()
+	for _, c := range checks {
+		if !slices.Contains(mutated, c.Name) {
+			t.Errorf("no mutation proves that %s can fail", c.Name)
+		}
+	}
+}
+
+// long is a life that does not end in a test.
+const long = time.Hour
+
+// with runs f on the record of a key, with the store locked, and keeps what it
+// leaves there.
 func with(t *Tier, key string, f func(r *record, now time.Time)) {
 	now, unlock := t.lock()
 	defer unlock()
-	f(t.record(key), now)
+	r := t.record(key, now)
+	f(r, now)
+	r.keep(now, 100*long)
 }
 
 // kept returns the leases and the token of a key, and a function that puts them
@@ -221,7 +269,7 @@ func eachDrop(f func(t *Tier, d *remote.Drop) (after func())) func(*Tier, contex
 }
 
 func mutations() []mutation {
-	return slices.Concat(valueMutations(), rightMutations(), dropMutations(), extendMutations())
+	return slices.Concat(valueMutations(), lifeMutations(), rightMutations(), dropMutations(), extendMutations(), spaceMutations())
 }
 
 var errMutant = errors.New("mutant")

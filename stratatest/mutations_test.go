@@ -16,7 +16,7 @@ func valueMutations() []mutation {
 		{name: "acquire stores", check: "NothingIsAbsent", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := t.Acquire(ctx, key, d)
 			with(t, key, func(r *record, now time.Time) {
-				r.slot(t.space.Schema).id, r.slot(t.space.Schema).gen, r.slot(t.space.Schema).left = 1, t.word(), now.Add(d)
+				r.slot(t.space.Schema).id, r.slot(t.space.Schema).word, r.slot(t.space.Schema).left = 1, t.own().word(), now.Add(d)
 			})
 			return h, l, err
 		}},
@@ -80,6 +80,11 @@ func valueMutations() []mutation {
 		}},
 		{name: "ids are not the tokens", check: "EveryValueHasItsID", get: eachHeld(func(h *remote.Held) { h.ID *= 2 })},
 		{name: "one id for all", check: "EveryValueHasItsID", get: eachHeld(func(h *remote.Held) { h.ID = min(h.ID, 1) })},
+	}
+}
+
+func lifeMutations() []mutation {
+	return []mutation{
 		{name: "lives start anew", check: "LivesRunOut", get: eachHeld(func(h *remote.Held) {
 			if h.Fresh > 0 {
 				h.Fresh = long
@@ -104,6 +109,30 @@ func valueMutations() []mutation {
 				}
 			})
 			return refused, err
+		}},
+		{name: "a put takes every lease", check: "SchemasHaveTheirOwnState", put: eachPut(func(t *Tier, p *remote.Put) {
+			with(t, p.Key, func(r *record, _ time.Time) {
+				for schema, s := range r.slots {
+					if schema != t.space.Schema {
+						s.release()
+					}
+				}
+			})
+		})},
+		{name: "a put takes every mark", check: "SchemasHaveTheirOwnState", put: eachPut(func(t *Tier, p *remote.Put) {
+			with(t, p.Key, func(r *record, _ time.Time) {
+				for _, s := range r.slots {
+					s.soft = false
+				}
+			})
+		})},
+		{name: "an extension is for all", check: "SchemasHaveTheirOwnState", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+			with(t, key, func(r *record, now time.Time) {
+				for _, s := range r.slots {
+					s.fresh, s.left = now.Add(fresh), now.Add(left)
+				}
+			})
+			return t.Extend(ctx, key, fresh, left, l, id)
 		}},
 		{name: "names are one", check: "NamesAreApart", bind: func(s remote.Space) remote.Space { s.Name = ""; return s }},
 	}
@@ -130,6 +159,23 @@ func rightMutations() []mutation {
 			if h.Fresh <= 0 {
 				h = remote.Held{}
 			}
+			return h, l, err
+		}},
+		{name: "other bytes with the state", check: "StaleStateIsReported", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			h, l, err := t.Acquire(ctx, key, d)
+			h.Data = []byte("value of another")
+			return h, l, err
+		}},
+		{name: "stale value is kept back", check: "StaleValueComesWithTheLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			h, l, err := t.Acquire(ctx, key, d)
+			if h.Fresh <= 0 {
+				h.Data = nil
+			}
+			return h, l, err
+		}},
+		{name: "empty is nil", check: "StaleValueComesWithTheLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			h, l, err := t.Acquire(ctx, key, d)
+			h.Data = append([]byte(nil), h.Data...)
 			return h, l, err
 		}},
 		{name: "lease stays", check: "PutConsumesLease", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
@@ -254,16 +300,6 @@ func dropMutations() []mutation {
 			})
 		})},
 		{name: "holds never end", check: "HoldEnds", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Hold *= 1000; return nil })},
-		{name: "drop all does nothing", check: "DropAllMakesAbsent", dropAll: func(*Tier, context.Context) error { return nil }},
-		{name: "drop all drops every name", check: "DropAllMakesAbsent", dropAll: func(t *Tier, _ context.Context) error {
-			_, unlock := t.lock()
-			defer unlock()
-			clear(t.store.names)
-			return nil
-		}},
-		{name: "puts are stamped when they come", check: "DropAllFencesLeases", put: eachPut(func(t *Tier, p *remote.Put) {
-			with(t, p.Key, func(*record, time.Time) { p.Lease.Word = t.word() })
-		})},
 		{name: "lease survives", check: "NoOlderValueSurvivesADrop", drop: eachDrop(keepRights(false))},
 		{name: "check and store are two steps", check: "NoOlderValueSurvivesADrop", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
 			var ok bool

@@ -2,24 +2,26 @@ package stratatest
 
 import (
 	"context"
-	"hash/fnv"
 	"sync"
 	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
 
-// Lanes is the number of lanes into which a [Tier] divides its keys when it
-// announces drops.
+// Lanes is the number of lanes into which the tier of [NewTier] divides its
+// keys.
 const Lanes = 1024
 
-// Tier is an in-memory [remote.Tier] with all optional abilities. It keeps to
-// the rules of the Redis tier, without a server: values of several schemas side
-// by side under a key, leases, tokens, holds, and a generation per name.
+// Tier is an in-memory [remote.Tier] with all optional abilities but those of a
+// tier that remembers or weakens something. It keeps to the rules of the Redis
+// tier, without a server: values of several schemas side by side under a key,
+// leases, tokens, holds, lanes, tags, and a word per name.
 //
-// A Tier is one view; [Tier.Bind] makes others of the same store. Its clock is
-// time.Now. It starts no goroutine and never forgets a key, so it is for tests
-// only. All methods are safe for concurrent use. Use [NewTier] to make one.
+// A Tier is one view; [Tier.Bind] makes others of the same store. What befalls
+// a store befalls all views: [Tier.Restart], [Tier.Restore], [Tier.ForgetLane],
+// [Tier.ForgetTags], [Tier.Spoil]. Its clock is time.Now. It starts no
+// goroutine and never forgets a key by itself, so it is for tests only. All
+// methods are safe for concurrent use. Use [NewTier] to make one.
 type Tier struct {
 	store *store
 	space remote.Space
@@ -27,24 +29,25 @@ type Tier struct {
 
 // store is what all views of a Tier share.
 type store struct {
+	lanes   int
 	mu      sync.Mutex // guards all below, and all that hangs on them
 	names   map[string]*nameSpace
 	bus     *Bus
 	foreign uint64
 }
 
-// nameSpace is what a store knows of one cache name.
-type nameSpace struct {
-	gen     uint64
-	records map[string]*record
-	lanes   [Lanes]uint64
-}
-
 var _ whole = (*Tier)(nil)
 
 // NewTier returns an empty tier that announces nothing.
-func NewTier() *Tier {
-	return &Tier{store: &store{names: map[string]*nameSpace{}}}
+func NewTier() *Tier { return NewTierLanes(Lanes) }
+
+// NewTierLanes is [NewTier] with n lanes, from 1 to 65536. Few make positions
+// cheap, and let keys meet in one lane.
+func NewTierLanes(n int) *Tier {
+	if n < 1 || n > 1<<16 {
+		panic("stratatest: NewTierLanes: not 1 to 65536 lanes")
+	}
+	return &Tier{store: &store{lanes: n, names: map[string]*nameSpace{}}}
 }
 
 // Announce makes the tier, with all its views, announce its drops on b. Call it
@@ -75,16 +78,6 @@ func (t *Tier) Foreign() uint64 {
 	return t.store.foreign
 }
 
-// Spoil makes what is held under key unreadable, as if another program had
-// written to it. The next store repairs it.
-func (t *Tier) Spoil(key string) {
-	_, unlock := t.lock()
-	defer unlock()
-	for _, s := range t.record(key).slots {
-		s.spoilt = s.id != 0
-	}
-}
-
 // Get implements [remote.Tier].
 func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	if err := ctx.Err(); err != nil {
@@ -94,7 +87,7 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	defer unlock()
 	held := make([]remote.Held, len(keys))
 	for i, key := range keys {
-		held[i] = t.read(t.record(key), now)
+		held[i] = t.read(t.record(key, now), now)
 	}
 	return held, nil
 }
@@ -106,22 +99,23 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	}
 	now, unlock := t.lock()
 	defer unlock()
-	r := t.record(key)
+	r := t.record(key, now)
 	held := t.read(r, now)
-	lease := remote.Lease{Word: t.word()}
+	lease := t.own().lease()
 	s := r.slot(t.space.Schema)
 	switch {
 	case now.Before(r.hold):
 		lease.Grant, lease.Wait = remote.OnHold, r.hold.Sub(now)
-	case held.Fresh > 0:
-		return held, lease, nil
+		held.Data = nil
+	case held.Fresh > 0: // no lease is needed
 	case s.lease.live(now):
 		lease.Grant, lease.Wait = remote.Busy, s.lease.until.Sub(now)
+		held.Data, s.awaited = nil, true
 	default:
-		s.lease = newRight(now, d)
+		s.lease, s.awaited = newRight(now, d), false
+		r.keep(now, d)
 		lease.Grant, lease.Token = remote.Granted, s.lease.token
 	}
-	held.Data = nil
 	return held, lease, nil
 }
 
@@ -134,15 +128,20 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 	defer unlock()
 	var messages []remote.Message
 	for i, put := range p {
-		r := t.record(put.Key)
+		r := t.record(put.Key, now)
 		written := r.token.is(put.Lease.Token, now)
+		awaited := r.slot(t.space.Schema).awaited
 		if !r.consume(t.space.Schema, put.Lease.Token, now) {
 			refused = append(refused, i)
 			continue
 		}
 		r.slots[t.space.Schema] = newSlot(put, now)
-		if written {
-			messages = append(messages, t.message(remote.Dropped, put.Key))
+		r.keep(now, put.Left)
+		switch {
+		case written:
+			messages = append(messages, t.dropped(remote.Dropped, put.Key, now))
+		case awaited:
+			messages = append(messages, t.message(remote.Ended, put.Key))
 		}
 	}
 	t.announce(messages)
@@ -159,17 +158,17 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 	leases := make([]remote.Lease, len(d))
 	messages := make([]remote.Message, len(d))
 	for i, drop := range d {
-		r := t.record(drop.Key)
+		r := t.record(drop.Key, now)
 		r.drop(drop, now)
-		leases[i] = remote.Lease{Token: r.token.token}
 		if r.token.token != 0 {
-			leases[i].Word = t.word()
+			leases[i] = t.own().lease()
+			leases[i].Token, leases[i].Grant = r.token.token, remote.Granted
 		}
 		kind := remote.Dropped
 		if drop.Soft {
 			kind = remote.Expired
 		}
-		messages[i] = t.message(kind, drop.Key)
+		messages[i] = t.dropped(kind, drop.Key, now)
 	}
 	t.announce(messages)
 	return leases, nil
@@ -182,27 +181,18 @@ func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration
 	}
 	now, unlock := t.lock()
 	defer unlock()
-	r := t.record(key)
+	r := t.record(key, now)
 	s := r.slot(t.space.Schema)
-	if id == 0 || t.read(r, now).ID != id || !s.lease.is(l.Token, now) {
+	held := id != 0 && s.id == id && now.Before(s.left) && beforeExpiries(s.word) == beforeExpiries(l.Word)
+	if !held || s.spoilt || !s.lease.was(l.Token) || now.Before(r.hold) {
 		return true, nil
 	}
-	s.lease = right{}
-	s.fresh, s.left, s.soft = now.Add(fresh), now.Add(left), false
-	return false, nil
-}
-
-// DropAll makes everything with the view's name absent, for all schemas.
-// What is stored under a lease from before it is never read.
-func (t *Tier) DropAll(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	if s.release() {
+		t.announce([]remote.Message{t.message(remote.Ended, key)})
 	}
-	_, unlock := t.lock()
-	defer unlock()
-	t.own().gen++
-	t.announce([]remote.Message{{Name: t.space.Name, Kind: remote.AllDropped, From: t.space.Instance}})
-	return nil
+	s.fresh, s.left, s.soft, s.word = now.Add(fresh), now.Add(left), false, l.Word
+	r.keep(now, left)
+	return false, nil
 }
 
 // Release gives a lease back. A lease that is gone is no error.
@@ -212,8 +202,12 @@ func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
 	}
 	now, unlock := t.lock()
 	defer unlock()
-	if s := t.record(key).slot(t.space.Schema); s.lease.is(l.Token, now) {
-		s.lease = right{}
+	s := t.record(key, now).slot(t.space.Schema)
+	if !s.lease.was(l.Token) {
+		return nil
+	}
+	if s.release() {
+		t.announce([]remote.Message{t.message(remote.Ended, key)})
 	}
 	return nil
 }
@@ -226,11 +220,13 @@ func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Dur
 	}
 	now, unlock := t.lock()
 	defer unlock()
-	s := t.record(key).slot(t.space.Schema)
-	if !s.lease.is(l.Token, now) {
+	r := t.record(key, now)
+	s := r.slot(t.space.Schema)
+	if !s.lease.was(l.Token) {
 		return false, nil
 	}
 	s.lease.until = now.Add(d)
+	r.keep(now, d)
 	return true, nil
 }
 
@@ -245,46 +241,43 @@ func (t *Tier) lock() (now time.Time, unlock func()) {
 // schema.
 func (t *Tier) read(r *record, now time.Time) remote.Held {
 	s := r.slots[t.space.Schema]
-	if s == nil || s.id == 0 || s.gen != t.word() {
+	if s == nil || s.id == 0 {
+		return remote.Held{}
+	}
+	current, expired := t.own().standing(s.word)
+	if !current {
 		return remote.Held{}
 	}
 	if s.spoilt {
 		t.store.foreign++
 		return remote.Held{}
 	}
-	return s.held(now)
-}
-
-// own returns the view's name space.
-func (t *Tier) own() *nameSpace {
-	n := t.store.names[t.space.Name]
-	if n == nil {
-		n = &nameSpace{records: map[string]*record{}}
-		t.store.names[t.space.Name] = n
-	}
-	return n
+	return s.held(now, expired)
 }
 
 // record returns what is known of key.
-func (t *Tier) record(key string) *record {
+func (t *Tier) record(key string, now time.Time) *record {
 	n := t.own()
 	r := n.records[key]
-	if r == nil {
+	if r == nil || r.empty() || !now.Before(r.until) {
 		r = &record{slots: map[uint64]*slot{}}
 		n.records[key] = r
 	}
 	return r
 }
 
-// message numbers a drop in its lane.
+// message announces something about key, or about everything.
 func (t *Tier) message(kind remote.Kind, key string) remote.Message {
-	lane := laneOf(key)
-	n := t.own()
-	n.lanes[lane]++
-	return remote.Message{
-		Name: t.space.Name, Kind: kind, From: t.space.Instance,
-		Key: key, Lane: lane, Seq: n.lanes[lane],
-	}
+	return remote.Message{Name: t.space.Name, Kind: kind, From: t.space.Instance, Key: key}
+}
+
+// dropped announces a drop of key, and moves its lane on.
+func (t *Tier) dropped(kind remote.Kind, key string, now time.Time) remote.Message {
+	m := t.message(kind, key)
+	m.Lane = t.Lane(key)
+	m.Was, m.Is = t.own().move(m.Lane)
+	m.Hold = max(0, t.record(key, now).hold.Sub(now))
+	return m
 }
 
 // announce sends messages while the store is locked, so that their order is
@@ -293,10 +286,4 @@ func (t *Tier) announce(m []remote.Message) {
 	if t.store.bus != nil && len(m) > 0 {
 		t.store.bus.hub.send(m)
 	}
-}
-
-func laneOf(key string) uint16 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(key))
-	return uint16(h.Sum32() % Lanes)
 }

@@ -3,6 +3,7 @@ package stratatest_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +99,63 @@ func TestFaultyTierFailsAndDelays(t *testing.T) {
 			t.Errorf("faults asked for %q", ops)
 		}
 	})
+}
+
+func TestFaultyTierAsksBeforeEveryAbility(t *testing.T) {
+	broken := errors.New("broken")
+	var ops []string
+	f := stratatest.FaultyTier(stratatest.NewTier(), func(op, key string) (time.Duration, error) {
+		ops = append(ops, op+" "+key)
+		return 0, broken
+	})
+	ctx := t.Context()
+	_, tagsErr := f.(remote.Tagger).Tags(ctx, []string{"a", "b"})
+	_, positionErr := f.(remote.Positioner).Position(ctx)
+	_, renewErr := f.(remote.Renewer).Renew(ctx, "k", remote.Lease{}, time.Hour)
+	for i, err := range []error{
+		f.(remote.AllDropper).DropAll(ctx, true), f.(remote.Tagger).DropTags(ctx, []string{"t"}, false),
+		f.(remote.Releaser).Release(ctx, "r", remote.Lease{}), tagsErr, positionErr, renewErr,
+	} {
+		if !errors.Is(err, broken) {
+			t.Errorf("error %d is %v; want the fault", i, err)
+		}
+	}
+	if want := []string{"Tags a", "Position ", "Renew k", "DropAll ", "DropTags t", "Release r"}; !slices.Equal(ops, want) {
+		t.Errorf("faults asked for %q; want %q", ops, want)
+	}
+	if lane := f.(remote.Positioner).Lane("k"); lane != stratatest.NewTier().Lane("k") {
+		t.Errorf("Lane = %d", lane)
+	}
+}
+
+// watchful is a tier that also remembers and warns.
+type watchful struct {
+	*stratatest.Tier
+	doubts *int
+}
+
+func (w watchful) Doubt() { *w.doubts++ }
+
+func (w watchful) Probe(context.Context) ([]string, error) { return []string{"beware"}, nil }
+
+func TestFaultyTierPassesDoubtsAndWarnings(t *testing.T) {
+	var asked string
+	fault := func(op, _ string) (time.Duration, error) {
+		asked += op
+		return 0, nil
+	}
+	var doubts int
+	f := stratatest.FaultyTier(watchful{stratatest.NewTier(), &doubts}, fault)
+	f.(remote.Doubter).Doubt()
+	warnings, err := f.(remote.Prober).Probe(t.Context())
+	if doubts != 1 || !slices.Equal(warnings, []string{"beware"}) || err != nil || asked != "Probe" {
+		t.Errorf("%d doubts, warnings %q, %v; faults asked for %q", doubts, warnings, err, asked)
+	}
+	f = stratatest.FaultyTier(stratatest.NewTier(), fault)
+	f.(remote.Doubter).Doubt()
+	if warnings, err := f.(remote.Prober).Probe(t.Context()); warnings != nil || err != nil {
+		t.Errorf("a tier that knows nothing warns: %q, %v", warnings, err)
+	}
 }
 
 func TestSpoiltValueIsAbsentAndCounted(t *testing.T) {

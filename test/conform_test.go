@@ -1,6 +1,7 @@
 package test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -41,6 +42,92 @@ func TestRedisTierConformsOnAUnixSocket(t *testing.T) {
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
 		return redis.NewTier(client(t, redis.Options{Network: "unix", Addr: r.Socket})), pause
 	})
+}
+
+// withoutScripts is a user who may do everything but run scripts.
+func withoutScripts(t testing.TB, r *servers.Redis) redis.Options {
+	t.Helper()
+	err := r.Client(t).Do(t.Context(), "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-@scripting").Ok()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return redis.Options{Addr: r.Addr, Username: "plain", Password: "secret"}
+}
+
+func TestRedisTierConformsWithoutScripts(t *testing.T) {
+	o := withoutScripts(t, servers.StartRedis(t))
+	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
+		return redis.NewTier(client(t, o)), pause
+	})
+}
+
+// TestRedisTierConformsWithAndWithoutScripts has every other question asked by
+// an instance that may run scripts.
+func TestRedisTierConformsWithAndWithoutScripts(t *testing.T) {
+	r := servers.StartRedis(t)
+	o := withoutScripts(t, r)
+	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
+		return mixed{redis.NewTier(r.Client(t)), redis.NewTier(client(t, o))}, pause
+	})
+}
+
+func TestRedisTierAnnouncesWithoutScripts(t *testing.T) {
+	r := servers.StartRedis(t)
+	o := withoutScripts(t, r)
+	stratatest.TestAnnouncer(t, func(t *testing.T) (remote.Tier, remote.Bus) {
+		return redis.NewTier(client(t, o)), redis.NewBus(r.Client(t))
+	})
+}
+
+// mixed is one store used by two tiers: one of them acquires and drops, the
+// other does the rest.
+type mixed struct{ a, b *redis.Tier }
+
+func (m mixed) Bind(s remote.Space) remote.Tier {
+	return mixed{m.a.Bind(s).(*redis.Tier), m.b.Bind(s).(*redis.Tier)}
+}
+
+func (m mixed) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+	m.b.Doubt()
+	return m.b.Get(ctx, keys)
+}
+
+func (m mixed) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+	m.a.Doubt()
+	return m.a.Acquire(ctx, key, d)
+}
+
+func (m mixed) Put(ctx context.Context, p []remote.Put) ([]int, error) { return m.b.Put(ctx, p) }
+
+func (m mixed) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
+	m.a.Doubt()
+	return m.a.Drop(ctx, d)
+}
+
+func (m mixed) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+	return m.b.Extend(ctx, key, fresh, left, l, id)
+}
+
+func (m mixed) DropAll(ctx context.Context, soft bool) error { return m.b.DropAll(ctx, soft) }
+
+func (m mixed) DropTags(ctx context.Context, tags []string, soft bool) error {
+	return m.a.DropTags(ctx, tags, soft)
+}
+
+func (m mixed) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	return m.b.Tags(ctx, tags)
+}
+
+func (m mixed) Position(ctx context.Context) (remote.Position, error) { return m.b.Position(ctx) }
+
+func (m mixed) Lane(key string) uint16 { return m.a.Lane(key) }
+
+func (m mixed) Release(ctx context.Context, key string, l remote.Lease) error {
+	return m.b.Release(ctx, key, l)
+}
+
+func (m mixed) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
+	return m.b.Renew(ctx, key, l, d)
 }
 
 // TestRedisTierConformsOnMiniredis runs the same on a server whose keys expire
@@ -127,7 +214,7 @@ func TestDropAllElsewhereIsSeenOnceInDoubt(t *testing.T) {
 	if absent() {
 		t.Fatal("absent before it was dropped")
 	}
-	if err := a.(remote.AllDropper).DropAll(t.Context()); err != nil {
+	if err := a.(remote.AllDropper).DropAll(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	b.(remote.Doubter).Doubt()

@@ -41,7 +41,7 @@ func held(t *testing.T, tier *redis.Tier, key string) string {
 func TestRedisThatWasSetBackIsNotBelieved(t *testing.T) {
 	c, tier, _ := part(t, 1)
 	fill(t, tier, "k", "old", time.Hour)
-	if err := tier.DropAll(t.Context()); err != nil {
+	if err := tier.DropAll(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	if v := held(t, tier, "k"); v != "" {

@@ -35,12 +35,16 @@ const (
 // Flags say what the payload is.
 type Flags uint8
 
-// NotFound marks an entry that remembers that the origin has no such key. Its
-// payload is empty.
-const NotFound Flags = 1
+const (
+	// NotFound marks an entry that remembers that the origin has no such key.
+	// Its payload is empty.
+	NotFound Flags = 1
+	// Tagged marks an entry that has tags before its payload.
+	Tagged Flags = 2
 
-// known is the set of flags that this format defines.
-const known = NotFound
+	// known is the set of flags that this format defines.
+	known = NotFound | Tagged
+)
 
 // Errors of Open. All of them mean "treat it as absent".
 var (

@@ -14,6 +14,8 @@ type Result[V any] struct {
 	Err   error
 	// Found is false when the flight only read and there was nothing.
 	Found bool
+	// Note is the leader's word on the value, for all callers.
+	Note uint8
 }
 
 // Flight is one shared attempt to get a key. Who leads it calls [Group.Land]

@@ -25,7 +25,7 @@ func (h *History) Ages(p Promise, f func(r *Read, old time.Duration, connected b
 			continue
 		}
 		old := max(0, r.Call-first.after(r.Key, r.Stale, until))
-		f(r, time.Duration(old), links.seen(r.Instance, r.Call) >= r.Call-late)
+		f(r, time.Duration(old), !r.Degraded && links.seen(r) >= r.Call-late)
 	}
 }
 

@@ -144,14 +144,19 @@ func newLinks(all []Link, p Promise) links {
 }
 
 // seen returns the time before which everything that was dropped anywhere must
-// be known to a call that begins at call. An instance goes by nothing from
-// before its bus was connected, after that by what it hears, and, when it knows
-// that it hears nothing, for a while by what it has. It is given the slack to
-// notice a change. Messages that are lost are lost at once.
-func (ls links) seen(instance int, call Time) Time {
-	list, late := ls.of[instance], Time(ls.p.Delay+ls.p.Slack)
-	next := sort.Search(len(list), func(i int) bool { return list[i].At+Time(ls.p.Slack) > call })
-	known, heard := Time(0), call
+// be known to r. An instance goes by nothing from before its bus was connected,
+// after that by what it hears, and, when it knows that it hears nothing, for a
+// while by what it has. It is given the slack to notice a change. Messages that
+// are lost are lost at once; those of which it was not told are found missing
+// after a while.
+func (ls links) seen(r *Read) Time {
+	list, late := ls.of[r.Instance], Time(ls.p.Delay+ls.p.Slack)
+	kept := r.Call - Time(ls.p.Unconfirmed+ls.p.Slow) - late
+	if r.Degraded {
+		return max(0, kept)
+	}
+	next := sort.Search(len(list), func(i int) bool { return list[i].At+Time(ls.p.Slack) > r.Call })
+	known, heard := Time(0), r.Call
 	down := Never
 	for ; next > 0 && list[next-1].State != Connected; next-- {
 		if list[next-1].State == Down {
@@ -164,8 +169,11 @@ func (ls links) seen(instance int, call Time) Time {
 	if next < len(list) {
 		heard = min(heard, list[next].At) // what arrives later may be lost
 	}
-	if kept := call - Time(ls.p.Unconfirmed+ls.p.Slow) - late; kept >= down {
+	if kept >= down {
 		known = max(known, kept)
+	}
+	if ls.p.Found > 0 && down == Never {
+		known = max(known, r.Call-Time(ls.p.Found)-late)
 	}
 	return max(known, heard-late)
 }

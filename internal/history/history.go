@@ -70,6 +70,9 @@ type Read struct {
 	// Stale says that the value may be one that was expired: it was not said
 	// to be fresh, or a load has failed during the read.
 	Stale bool
+	// Degraded says that the instance has said so of the value, or of itself:
+	// it may not have heard of everything.
+	Degraded bool
 	// Final says that faults have ended, and that all that failed has been
 	// tried again, before the read was called.
 	Final bool

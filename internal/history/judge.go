@@ -12,6 +12,11 @@ type Promise struct {
 	// Unconfirmed is how long an instance that is cut off may go on with what
 	// it has, or has read since.
 	Unconfirmed time.Duration
+	// Found is how long it takes at most to find out that a message was lost
+	// and nobody was told; zero means for ever.
+	Found time.Duration
+	// Lag is how long it may take a connected instance to know that it is.
+	Lag time.Duration
 	// Slow is how long it takes at most from when a value is read until it is
 	// kept.
 	Slow time.Duration
@@ -125,7 +130,7 @@ func (j *judge) limits(r *Read) []limit {
 	case r.Final:
 		return []limit{{Converged, everything, r.Call}}
 	}
-	return []limit{{Local, of(r.Instance), r.Call}, {Bounded, confirmed, j.links.seen(r.Instance, r.Call)}}
+	return []limit{{Local, of(r.Instance), r.Call}, {Bounded, confirmed, j.links.seen(r)}}
 }
 
 // kept returns the time before which what was dropped must be known to r, if

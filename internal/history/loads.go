@@ -29,7 +29,10 @@ func (j *judge) loadCounts() {
 		if l.State == Down {
 			at += Time(j.p.Unconfirmed)
 		}
-		one.add(Excuse{Instance: l.Instance, From: at, To: at + Time(j.p.Slack)})
+		one.add(Excuse{Instance: l.Instance, From: at, To: at + Time(j.p.Slack+j.p.Lag)})
+		if l.State == Deaf { // until it is found out
+			one.add(Excuse{Instance: l.Instance, From: l.At, To: l.At + Time(j.p.Slack+j.p.Found)})
+		}
 	}
 	one.sort()
 	cluster.sort()

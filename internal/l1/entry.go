@@ -34,6 +34,8 @@ type Entry[K comparable, V any] struct {
 	Fresh int64
 	// ID is the identity of the value in the remote tier; zero for none.
 	ID uint64
+	// Tags are the groups that the entry belongs to; nil for none.
+	Tags *Tags
 
 	// All below belongs to the shard; hash and weight are set before the entry
 	// is published, the links are guarded by the shard's mutex.
@@ -42,6 +44,14 @@ type Entry[K comparable, V any] struct {
 	prev, next *Entry[K, V]  // policy queue
 	wnext      *Entry[K, V]  // wheel slot, singly linked
 	wprev      **Entry[K, V] // the pointer that points here; nil when not in the wheel
+}
+
+// Tags are the groups that an entry belongs to.
+type Tags struct {
+	// Names is not changed.
+	Names []string
+	// Seen is the layer's word of trust in tags when they were judged last.
+	Seen atomic.Uint64
 }
 
 // maxUse is where the use counter stops: two bits.

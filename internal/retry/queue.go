@@ -8,6 +8,7 @@ package retry
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,13 +18,14 @@ import (
 
 // Options configure a Queue. All fields are required.
 type Options struct {
-	// Drop and DropAll carry out and announce drops.
-	Drop    func(ctx context.Context, d []remote.Drop) error
-	DropAll func(ctx context.Context) error
+	// Drop, DropTags and DropAll carry out and announce drops.
+	Drop     func(ctx context.Context, d []remote.Drop) error
+	DropTags func(ctx context.Context, tags []string, soft bool) error
+	DropAll  func(ctx context.Context, soft bool) error
 	// Timeout bounds each attempt.
 	Timeout time.Duration
-	// MaxKeys is the most keys that are pending one by one, MaxAge the longest
-	// time for which one is.
+	// MaxKeys is the most keys and tags that are pending one by one, MaxAge the
+	// longest time for which one is.
 	MaxKeys int
 	MaxAge  time.Duration
 }
@@ -41,10 +43,11 @@ type Queue struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	runs   sync.WaitGroup
-	size   atomic.Int64 // pending keys, and one for everything
+	size   atomic.Int64 // pending keys and tags, and one for everything
 
 	mu      sync.Mutex // guards below
 	pending map[string]*item
+	tags    map[string]*item
 	all     *item
 	running bool
 	closed  bool
@@ -53,13 +56,13 @@ type Queue struct {
 // item is a pending drop. It is replaced, not changed, when it gets stronger.
 type item struct {
 	soft  bool
-	until time.Time // of the hold
+	until time.Time // of the hold; zero if there is none
 	since time.Time
 }
 
 // New returns an empty queue.
 func New(o Options) *Queue {
-	q := &Queue{o: o, pending: make(map[string]*item)}
+	q := &Queue{o: o, pending: make(map[string]*item), tags: make(map[string]*item)}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	return q
 }
@@ -78,6 +81,17 @@ func (q *Queue) Blocks(key string) bool {
 	return q.all != nil || q.pending[key] != nil
 }
 
+// BlocksTags reports whether what a tier holds with these tags must not be
+// used: a drop of one of them is pending.
+func (q *Queue) BlocksTags(tags []string) bool {
+	if q.size.Load() == 0 || len(tags) == 0 {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.ContainsFunc(tags, func(t string) bool { return q.tags[t] != nil })
+}
+
 // Add makes drops pending. Of several drops of a key the strongest counts:
 // hard over soft, the longest hold.
 func (q *Queue) Add(drops []remote.Drop) {
@@ -87,15 +101,15 @@ func (q *Queue) Add(drops []remote.Drop) {
 	if q.closed {
 		return
 	}
-	if q.all != nil {
-		// An attempt may be under way that was carried out before this drop
-		// was asked for: a new item makes it count for nothing.
-		q.all = &item{since: q.all.since}
+	if q.allToo(!slices.ContainsFunc(drops, func(d remote.Drop) bool { return !d.Soft || d.Hold > 0 })) {
 		return
 	}
 	for i := range drops {
 		d := &drops[i]
-		next := &item{soft: d.Soft, until: now.Add(d.Hold), since: now}
+		next := &item{soft: d.Soft, since: now}
+		if d.Hold > 0 {
+			next.until = now.Add(d.Hold)
+		}
 		if old := q.pending[d.Key]; old != nil {
 			next.soft = next.soft && old.soft
 			next.since = old.since
@@ -105,20 +119,61 @@ func (q *Queue) Add(drops []remote.Drop) {
 		}
 		q.pending[d.Key] = next
 	}
-	if len(q.pending) > q.o.MaxKeys {
-		q.collapse(now)
-	}
+	q.bound(now)
 	q.start()
 }
 
+// AddTags makes drops of tags pending. Of several drops of a tag a hard one
+// counts.
+func (q *Queue) AddTags(tags []string, soft bool) {
+	now := time.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || q.allToo(soft) {
+		return
+	}
+	for _, t := range tags {
+		next := &item{soft: soft, since: now}
+		if old := q.tags[t]; old != nil {
+			next.soft, next.since = next.soft && old.soft, old.since
+		}
+		q.tags[t] = next
+	}
+	q.bound(now)
+	q.start()
+}
+
+// allToo reports whether a drop of everything is pending that does what a drop
+// is asked for. An attempt at it may be under way that was carried out before
+// that: a new item makes it count for nothing. q.mu is held.
+func (q *Queue) allToo(soft bool) bool {
+	if q.all == nil || q.all.soft && !soft {
+		return false
+	}
+	q.all = &item{since: q.all.since, soft: q.all.soft}
+	return true
+}
+
+// bound replaces what is pending by a drop of everything if there is too much.
+// q.mu is held.
+func (q *Queue) bound(now time.Time) {
+	if len(q.pending)+len(q.tags) > q.o.MaxKeys {
+		q.collapse(now)
+	}
+}
+
 // AddAll makes a drop of everything pending.
-func (q *Queue) AddAll() {
+func (q *Queue) AddAll(soft bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
-	q.collapse(time.Now())
+	if now := time.Now(); !soft {
+		q.collapse(now)
+	} else if !q.allToo(true) {
+		q.all = &item{since: now, soft: true}
+	}
 	q.start()
 }
 
@@ -126,6 +181,7 @@ func (q *Queue) AddAll() {
 func (q *Queue) collapse(now time.Time) {
 	q.all = &item{since: now}
 	clear(q.pending)
+	clear(q.tags)
 }
 
 // start sees to it that the goroutine runs, and counts. q.mu is held.
@@ -138,7 +194,7 @@ func (q *Queue) start() {
 }
 
 func (q *Queue) count() {
-	n := int64(len(q.pending))
+	n := int64(len(q.pending) + len(q.tags))
 	if q.all != nil {
 		n++
 	}
@@ -181,58 +237,101 @@ func (q *Queue) idle() bool {
 	return !q.running
 }
 
+// work is what one attempt tries: everything, or some tags of a kind, or some
+// keys; and the items that asked for it.
+type work struct {
+	all   *item
+	soft  bool // of all, and of tags
+	tags  []string
+	drops []remote.Drop
+	items []*item
+}
+
 // attempt tries some of what is pending, and reports whether it did any.
 func (q *Queue) attempt() bool {
 	ctx, cancel := context.WithTimeout(q.ctx, q.o.Timeout)
 	defer cancel()
-	drops, items, all := q.next()
+	w := q.next()
+	var err error
 	switch {
-	case all != nil:
-		if q.o.DropAll(ctx) != nil {
-			return false
-		}
-	case len(drops) == 0 || q.o.Drop(ctx, drops) != nil:
+	case w.all != nil:
+		err = q.o.DropAll(ctx, w.soft)
+	case len(w.tags) > 0:
+		err = q.o.DropTags(ctx, w.tags, w.soft)
+	case len(w.drops) > 0:
+		err = q.o.Drop(ctx, w.drops)
+	default:
 		return false
 	}
-	q.done(drops, items, all)
+	if err != nil {
+		return false
+	}
+	q.done(&w)
 	return true
 }
 
-// next returns what to try: everything, or some keys with their items.
-func (q *Queue) next() (drops []remote.Drop, items []*item, all *item) {
+// next returns what to try.
+func (q *Queue) next() (w work) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, it := range q.pending {
-		if now.Sub(it.since) > q.o.MaxAge {
-			q.collapse(now)
-			q.count()
-			break
-		}
+	if q.tooOld(now) {
+		q.collapse(now)
+		q.count()
 	}
 	if q.all != nil {
-		return nil, nil, q.all
+		return work{all: q.all, soft: q.all.soft}
+	}
+	for tag, it := range q.tags {
+		if len(w.tags) == 0 {
+			w.soft = it.soft
+		}
+		if it.soft == w.soft && len(w.tags) < batch {
+			w.tags, w.items = append(w.tags, tag), append(w.items, it)
+		}
+	}
+	if len(w.tags) > 0 {
+		return w
 	}
 	for key, it := range q.pending {
-		drops = append(drops, remote.Drop{Key: key, Soft: it.soft, Hold: max(0, it.until.Sub(now))})
-		items = append(items, it)
-		if len(drops) == batch {
+		w.drops = append(w.drops, remote.Drop{Key: key, Soft: it.soft, Hold: max(0, it.until.Sub(now))})
+		w.items = append(w.items, it)
+		if len(w.drops) == batch {
 			break
 		}
 	}
-	return drops, items, nil
+	return w
+}
+
+// tooOld reports whether something is pending for longer than the bound. q.mu
+// is held.
+func (q *Queue) tooOld(now time.Time) bool {
+	for _, m := range []map[string]*item{q.pending, q.tags} {
+		for _, it := range m {
+			if now.Sub(it.since) > q.o.MaxAge {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // done forgets what was carried out, unless it has become stronger since.
-func (q *Queue) done(drops []remote.Drop, items []*item, all *item) {
+func (q *Queue) done(w *work) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.all == all {
+	if q.all == w.all {
 		q.all = nil
 	}
-	for i := range drops {
-		if q.pending[drops[i].Key] == items[i] {
-			delete(q.pending, drops[i].Key)
+	for i, it := range w.items {
+		m, name := q.tags, ""
+		if len(w.tags) > 0 {
+			name = w.tags[i]
+		} else {
+			m, name = q.pending, w.drops[i].Key
+		}
+		if m[name] == it {
+			delete(m, name)
 		}
 	}
 	q.count()

@@ -42,14 +42,31 @@ func (s *target) drop(_ context.Context, ds []remote.Drop) error {
 	return nil
 }
 
-func (s *target) dropAll(context.Context) error {
+func (s *target) dropTags(_ context.Context, tags []string, soft bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
 	if s.down {
 		return errors.New("down")
 	}
-	s.all++
+	for _, t := range tags {
+		s.drops["#"+t] = remote.Drop{Key: t, Soft: soft}
+	}
+	return nil
+}
+
+func (s *target) dropAll(_ context.Context, soft bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	if s.down {
+		return errors.New("down")
+	}
+	if soft {
+		s.drops["*"] = remote.Drop{Soft: true}
+	} else {
+		s.all++
+	}
 	return nil
 }
 
@@ -61,7 +78,7 @@ func (s *target) seen() (map[string]remote.Drop, int) {
 
 func newQueue(s *target) *retry.Queue {
 	s.drops = map[string]remote.Drop{}
-	return retry.New(retry.Options{Drop: s.drop, DropAll: s.dropAll, Timeout: time.Second, MaxKeys: 1000, MaxAge: time.Minute})
+	return retry.New(retry.Options{Drop: s.drop, DropTags: s.dropTags, DropAll: s.dropAll, Timeout: time.Second, MaxKeys: 1000, MaxAge: time.Minute})
 }
 
 func TestPendingDropBlocksItsKeyUntilItIsCarriedOut(t *testing.T) {
@@ -176,7 +193,7 @@ func TestDropThatComesDuringADropOfEverythingIsNotLost(t *testing.T) {
 		all := 0
 		q = retry.New(retry.Options{
 			Drop: s.drop,
-			DropAll: func(context.Context) error {
+			DropAll: func(context.Context, bool) error {
 				if all++; all == 1 {
 					q.Add([]remote.Drop{{Key: "k"}})
 				}
@@ -185,7 +202,7 @@ func TestDropThatComesDuringADropOfEverythingIsNotLost(t *testing.T) {
 			Timeout: time.Second, MaxKeys: 10, MaxAge: time.Minute,
 		})
 		defer q.Close()
-		q.AddAll()
+		q.AddAll(false)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if drops, _ := s.seen(); all < 2 && len(drops) == 0 {
@@ -202,10 +219,59 @@ func TestClosedQueueTriesNoMore(t *testing.T) {
 		q.Close()
 		calls := s.calls
 		q.Add([]remote.Drop{{Key: "k"}})
-		q.AddAll()
+		q.AddAll(false)
 		time.Sleep(time.Minute)
 		if s.calls != calls {
 			t.Error("tried after Close")
 		}
 	})
+}
+
+func TestPendingTagBlocksWhatCarriesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{down: true}
+		q := newQueue(s)
+		defer q.Close()
+		q.AddTags([]string{"a"}, true)
+		q.AddTags([]string{"a", "b"}, false)
+		q.AddTags([]string{"b", "c"}, true)
+		if !q.BlocksTags([]string{"x", "a"}) || q.BlocksTags([]string{"x"}) || q.BlocksTags(nil) || q.Blocks("a") || q.Len() != 3 {
+			t.Errorf("blocks a %v, x %v, none %v, the key a %v, len %d", q.BlocksTags([]string{"x", "a"}), q.BlocksTags([]string{"x"}), q.BlocksTags(nil), q.Blocks("a"), q.Len())
+		}
+		s.set(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		drops, _ := s.seen()
+		if len(drops) != 3 || drops["#a"].Soft || drops["#b"].Soft || !drops["#c"].Soft || q.Len() != 0 {
+			t.Errorf("carried out %v, %d pending; want a and b hard, c soft", drops, q.Len())
+		}
+	})
+}
+
+func TestSoftDropOfEverythingLeavesHardOnesPending(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &target{down: true}
+			q := newQueue(s)
+			defer q.Close()
+			if last {
+				q.AddAll(true)
+			}
+			q.Add([]remote.Drop{{Key: "hard"}})
+			q.Add([]remote.Drop{{Key: "held", Soft: true, Hold: time.Minute}})
+			q.AddTags([]string{"t"}, false)
+			if !last {
+				q.AddAll(true)
+			}
+			s.set(false)
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			drops, all := s.seen()
+			_, hard := drops["hard"]
+			_, tag := drops["#t"]
+			if !drops["*"].Soft || !hard || !tag || drops["held"].Hold == 0 || all != 0 || q.Len() != 0 {
+				t.Errorf("added last %v: carried out %v, %d hard drops of everything", last, drops, all)
+			}
+		})
+	}
 }

@@ -3,8 +3,11 @@ package layout_test
 import (
 	"fmt"
 	"hash/fnv"
+	"math"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/strata-cache/strata/redis/internal/layout"
 	"github.com/strata-cache/strata/remote"
@@ -18,10 +21,11 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 		}
 		seen[name] = what
 	}
-	for _, cache := range []string{"", "a", "a:1", "a:1:2", "word", "lane"} {
+	for _, cache := range []string{"", "a", "a:1", "a:1:2", "word", "lane", "tags"} {
 		n := layout.NewNames(remote.Space{Name: cache})
 		see("word of "+cache, n.Word)
-		for _, key := range []string{"", "k", "lane", "word", "=k", "}=k", "{k}", "a\r\nb", "\x00"} {
+		see("tags of "+cache, n.Tags)
+		for _, key := range []string{"", "k", "lane", "word", "tags", "=k", "}=k", "{k}", "a\r\nb", "\x00"} {
 			see("entry "+key+" of "+cache, n.Entry(key))
 			if got := len(n.Entry(key)); got != n.EntryLen(key) {
 				t.Errorf("entry %q has %d bytes, not %d", n.Entry(key), got, n.EntryLen(key))
@@ -47,8 +51,8 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 }
 
 func TestStateReadsOnlyWhatTheScriptsWrite(t *testing.T) {
-	good := "1700000000000 1700000001000 ff 1a2b.3"
-	if s, ok := layout.ParseState(good); !ok || s != (layout.State{Fresh: 1700000000000, Left: 1700000001000, ID: 255, Word: "1a2b.3"}) {
+	good := "1700000000000 1700000001000 ff 1a2b.3.4"
+	if s, ok := layout.ParseState(good); !ok || s != (layout.State{Fresh: 1700000000000, Left: 1700000001000, ID: 255, Word: "1a2b.3.4"}) {
 		t.Errorf("ParseState(%q) = %+v, %v", good, s, ok)
 	}
 	for _, bad := range []string{"", " ", "1 2 3", "1 2 3 ", "-1 2 3 w", "1 -2 3 w", "1 2 0 w", "1 2 xyz w", "x 2 3 w", "1 2 11111111111111111 w", "99999999999999999999 2 3 w"} {
@@ -58,32 +62,98 @@ func TestStateReadsOnlyWhatTheScriptsWrite(t *testing.T) {
 	}
 }
 
+func TestWordDecidesWhatIsHeld(t *testing.T) {
+	const now = 1000
+	s := layout.State{Fresh: 1500, Left: 3000, ID: 7, Word: "e.1.2"}
+	fresh := remote.Held{ID: 7, Fresh: 500 * time.Millisecond, Left: 2 * time.Second}
+	stale, soft := fresh, fresh
+	stale.Fresh = 0
+	soft.Fresh, soft.Soft = 0, true
+	expired := s
+	expired.Fresh = 0
+	for _, c := range []struct {
+		what  string
+		state layout.State
+		word  string
+		now   int64
+		want  remote.Held
+	}{
+		{"the same word", s, "e.1.2", now, fresh},
+		{"another number of expiries", s, "e.1.3", now, soft},
+		{"a smaller number of expiries", s, "e.1.0", now, soft},
+		{"another number of drops", s, "e.2.2", now, remote.Held{}},
+		{"a number of drops that begins alike", s, "e.11.2", now, remote.Held{}},
+		{"another epoch", s, "f.1.2", now, remote.Held{}},
+		{"a word without dots", layout.State{Fresh: 1500, Left: 3000, ID: 7, Word: "e"}, "e.1.2", now, remote.Held{}},
+		{"a soft drop", expired, "e.1.2", now, soft},
+		{"the end of its life", s, "e.1.2", 3000, remote.Held{}},
+	} {
+		if got := c.state.Held(c.word, c.now); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
+		}
+	}
+	if got := s.Held("e.1.2", 1500); got.Fresh != 0 || got.Soft || got.Left != 1500*time.Millisecond {
+		t.Errorf("past its freshness: %+v", got)
+	}
+	for _, far := range []int64{1 << 52, math.MaxInt64} {
+		if got := (layout.State{Fresh: far, Left: far, ID: 1, Word: "w"}).Held("w", 0); got.Fresh <= 0 || got.Left <= 0 {
+			t.Errorf("a life until %d: %+v", far, got)
+		}
+	}
+}
+
 func TestMessagesAreReadBackWhateverTheKey(t *testing.T) {
+	most := remote.Word{Count: 1<<64 - 1, Nonce: 1<<64 - 1}
 	for _, key := range []string{"", "k", "a b  c", " ", "1 2 3", "a\r\nb\x00", strings.Repeat("k", 1<<16)} {
-		m := remote.Message{Name: "n", Kind: remote.Expired, From: 1<<64 - 1, Key: key, Lane: 1023, Seq: 1<<64 - 1}
-		if got, ok := layout.ParseMessage("n", layout.Message(&m)); !ok || got != m {
-			t.Errorf("key %q: got %+v, %v", key, got, ok)
-		}
-		n := layout.NewNames(remote.Space{Name: "n", Instance: 7})
-		got, ok := layout.ParseMessage("n", n.DropHead(key, true)+"5 "+key)
-		if !ok || got.Key != key || got.Kind != remote.Expired || got.From != 7 || got.Seq != 5 {
-			t.Errorf("script's message for %q: %+v, %v", key, got, ok)
+		for k := remote.Dropped; k <= remote.Beat; k++ {
+			m := remote.Message{Name: "n", Kind: k, From: 1<<64 - 1, Key: key, Lane: 1<<16 - 1, Was: most, Is: remote.Word{Nonce: 1}, Hold: time.Hour}
+			if got, ok := layout.ParseMessage("n", layout.Message(&m)); !ok || got != m {
+				t.Errorf("kind %d, key %q: got %+v, %v", k, key, got, ok)
+			}
 		}
 	}
-	n := layout.NewNames(remote.Space{Name: "n", Instance: 7})
-	if got, ok := layout.ParseMessage("n", n.AllDropped()); !ok || got.Kind != remote.AllDropped || got.From != 7 {
-		t.Errorf("all dropped: %+v, %v", got, ok)
+	m := remote.Message{Kind: remote.Dropped, Hold: 1500 * time.Microsecond}
+	if got, ok := layout.ParseMessage("", layout.Message(&m)); !ok || got.Hold != 2*time.Millisecond {
+		t.Errorf("a hold is not rounded up: %+v, %v", got, ok)
 	}
-	for _, bad := range []string{"", "1", "2 1 7 0 0 k", "1 0 7 0 0 k", "1 4 7 0 0 k", "1 1 x 0 0 k", "1 1 7 70000 0 k", "1 1 7 0 -1 k", "1 1 7 0 k"} {
+	for _, bad := range []string{
+		"", "2", "1 1 7 0 5 k", "1 1 7 0 0.0 0.0 0 k", "2 0 7 0 0.0 0.0 0 k", "2 9 7 0 0.0 0.0 0 k", "2 1 x 0 0.0 0.0 0 k", "2 1 7 70000 0.0 0.0 0 k",
+		"2 1 7 0 0 0.0 0 k", "2 1 7 0 0.x 0.0 0 k", "2 1 7 0 0.0 -1.0 0 k", "2 1 7 0 0.0 0. 0 k", "2 1 7 0 0.0 0.0 -1 k",
+		"2 1 7 0 0.0 0.0 9223372036855 k", "2 1 7 0 0.0 0.0 0", "3 1 7 0 0.0 0.0 0 k",
+	} {
 		if m, ok := layout.ParseMessage("n", bad); ok {
 			t.Errorf("ParseMessage(%q) = %+v", bad, m)
 		}
 	}
 }
 
+func TestHeadsOfMessagesAreReadBack(t *testing.T) {
+	n := layout.NewNames(remote.Space{Name: "n", Instance: 0xab})
+	const words = "5.a1 6.b2 "
+	was, is := remote.Word{Count: 5, Nonce: 0xa1}, remote.Word{Count: 6, Nonce: 0xb2}
+	for _, key := range []string{"", "k", "user 1"} {
+		lane := layout.LaneOf(key)
+		for text, want := range map[string]remote.Message{
+			n.Dropped(key, false) + words + "250 " + key:  {Kind: remote.Dropped, Key: key, Lane: lane, Was: was, Is: is, Hold: 250 * time.Millisecond},
+			n.Dropped(key, true) + words + "0 " + key:     {Kind: remote.Expired, Key: key, Lane: lane, Was: was, Is: is},
+			n.TagDropped(false) + "5.0 6.0 0 " + key:      {Kind: remote.TagDropped, Key: key, Was: remote.Word{Count: 5}, Is: remote.Word{Count: 6}},
+			n.TagDropped(true) + "5.0 6.0 0 " + key:       {Kind: remote.TagExpired, Key: key, Was: remote.Word{Count: 5}, Is: remote.Word{Count: 6}},
+			n.Ended() + key:                               {Kind: remote.Ended, Key: key},
+			n.AllDropped(false) + "7" + layout.AfterCount: {Kind: remote.AllDropped, Is: remote.Word{Count: 7}},
+			n.AllDropped(true) + "8" + layout.AfterCount:  {Kind: remote.AllExpired, Is: remote.Word{Count: 8}},
+		} {
+			want.Name, want.From = "n", 0xab
+			if got, ok := layout.ParseMessage("n", text); !ok || got != want {
+				t.Errorf("%q: got %+v, %v, want %+v", text, got, ok, want)
+			}
+		}
+	}
+}
+
 func FuzzMessage(f *testing.F) {
+	f.Add("2 1 ff 12 99.ab 100.cd 1500 key")
+	f.Add("2 3 0 0 0.0 0.0 0 ")
 	f.Add("1 1 ff 12 99 key")
-	f.Add("1 3 0 0 0 ")
 	f.Fuzz(func(t *testing.T, text string) {
 		m, ok := layout.ParseMessage("n", text)
 		if !ok {
@@ -96,10 +166,14 @@ func FuzzMessage(f *testing.F) {
 }
 
 func FuzzState(f *testing.F) {
-	f.Add("1700000000000 1700000001000 ff 1a2b.3")
-	f.Fuzz(func(t *testing.T, text string) {
-		if s, ok := layout.ParseState(text); ok && (s.ID == 0 || s.Word == "" || s.Fresh < 0 || s.Left < 0) {
+	f.Add("1700000000000 1700000001000 ff 1a2b.3.4", "1a2b.3.5", int64(1))
+	f.Fuzz(func(t *testing.T, text, word string, now int64) {
+		s, ok := layout.ParseState(text)
+		if ok && (s.ID == 0 || s.Word == "" || s.Fresh < 0 || s.Left < 0) {
 			t.Fatalf("%q: %+v", text, s)
+		}
+		if h := s.Held(word, max(0, now)); h.Fresh < 0 || h.Left < 0 || h.Soft && h.Fresh > 0 || !h.Absent() && h.Left == 0 {
+			t.Fatalf("%q under %q at %d: %+v", text, word, now, h)
 		}
 	})
 }

@@ -1,46 +1,84 @@
 package layout
 
 import (
+	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
 
 // A message on the bus is a line of text:
 //
-//	1 <kind> <instance, hex> <lane> <sequence> <key>
+//	2 <kind> <instance, hex> <lane> <was> <is> <hold, ms> <key>
 //
-// where 1 is the version of this form. The key is last and ends with the
-// message, so that any bytes can be in it.
+// where 2 is the version of this form, and was and is are words. The key is
+// last and ends with the message, so that any bytes can be in it.
 
 // head is the beginning of a message, up to the lane.
 func head(k remote.Kind, from string) string {
-	return "1 " + strconv.Itoa(int(k)) + " " + from + " "
+	return "2 " + strconv.Itoa(int(k)) + " " + from + " "
 }
 
-// DropHead is the beginning of the message about a drop of key, up to the
-// sequence, which the script adds.
-func (n *Names) DropHead(key string, soft bool) string {
-	h := n.dropped
+// noDrop is what stands between the head of a message and its key if no drop
+// in a lane is meant.
+const noDrop = "0 0.0 0.0 0 "
+
+// Dropped is the beginning of the message about a drop of key, up to the
+// words, which the script adds, with the hold.
+func (n *Names) Dropped(key string, soft bool) string {
+	k := remote.Dropped
 	if soft {
-		h = n.soft
+		k = remote.Expired
 	}
-	return h + strconv.Itoa(laneOf(key)) + " "
+	return n.heads[k] + strconv.Itoa(int(LaneOf(key))) + " "
 }
 
-// AllDropped is the message that everything was dropped.
-func (n *Names) AllDropped() string { return n.all }
+// Ended is the beginning of the message about the end of a lease, up to the
+// key.
+func (n *Names) Ended() string { return n.heads[remote.Ended] + noDrop }
 
-// Message is m as text.
+// AllDropped is the beginning of the message about a drop of everything, up to
+// the number of such drops, which the script adds with AfterCount.
+func (n *Names) AllDropped(soft bool) string {
+	k := remote.AllDropped
+	if soft {
+		k = remote.AllExpired
+	}
+	return n.heads[k] + "0 0.0 "
+}
+
+// AfterCount is what follows the number of drops in such a message.
+const AfterCount = ".0 0 "
+
+// TagDropped is the beginning of the message about a drop of a tag, up to the
+// words, which the script adds.
+func (n *Names) TagDropped(soft bool) string {
+	k := remote.TagDropped
+	if soft {
+		k = remote.TagExpired
+	}
+	return n.heads[k] + "0 "
+}
+
+// Message is m as text. What is left of a hold is rounded up.
 func Message(m *remote.Message) string {
-	return head(m.Kind, Hex(m.From)) + strconv.Itoa(int(m.Lane)) + " " + strconv.FormatUint(m.Seq, 10) + " " + m.Key
+	hold := m.Hold / time.Millisecond
+	if m.Hold%time.Millisecond > 0 {
+		hold++
+	}
+	return head(m.Kind, Hex(m.From)) + strconv.Itoa(int(m.Lane)) + " " + LaneWord(m.Was) + " " + LaneWord(m.Is) + " " +
+		strconv.FormatInt(max(0, int64(hold)), 10) + " " + m.Key
 }
+
+// maxHold is the longest hold in ms that a duration can express.
+const maxHold = math.MaxInt64 / int64(time.Millisecond)
 
 // ParseMessage is the inverse of Message and of what the scripts publish, for
 // the cache of that name. It reports false for everything else.
 func ParseMessage(name, text string) (m remote.Message, ok bool) {
-	var field [5]string
+	var field [7]string
 	for i := range field {
 		if field[i], text, ok = strings.Cut(text, " "); !ok {
 			return remote.Message{}, false
@@ -49,13 +87,36 @@ func ParseMessage(name, text string) (m remote.Message, ok bool) {
 	kind, err1 := strconv.ParseUint(field[1], 10, 8)
 	from, err2 := strconv.ParseUint(field[2], 16, 64)
 	lane, err3 := strconv.ParseUint(field[3], 10, 16)
-	seq, err4 := strconv.ParseUint(field[4], 10, 64)
-	if field[0] != "1" || err1 != nil || err2 != nil || err3 != nil || err4 != nil {
+	was, ok1 := ParseLaneWord(field[4])
+	is, ok2 := ParseLaneWord(field[5])
+	hold, err4 := strconv.ParseInt(field[6], 10, 64)
+	if field[0] != "2" || err1 != nil || err2 != nil || err3 != nil || err4 != nil || !ok1 || !ok2 || hold < 0 || hold > maxHold {
 		return remote.Message{}, false
 	}
-	m = remote.Message{Name: name, Kind: remote.Kind(kind), From: from, Key: text, Lane: uint16(lane), Seq: seq}
-	if m.Kind < remote.Dropped || m.Kind > remote.AllDropped {
+	m = remote.Message{
+		Name: name, Kind: remote.Kind(kind), From: from, Key: text,
+		Lane: uint16(lane), Was: was, Is: is, Hold: time.Duration(hold) * time.Millisecond,
+	}
+	if m.Kind < remote.Dropped || m.Kind > remote.Beat {
 		return remote.Message{}, false
 	}
 	return m, true
+}
+
+// LaneWord is the word of a lane as text.
+func LaneWord(w remote.Word) string {
+	return strconv.FormatUint(w.Count, 10) + "." + Hex(w.Nonce)
+}
+
+// ParseLaneWord is the inverse of LaneWord. It reports false for everything
+// else.
+func ParseLaneWord(text string) (w remote.Word, ok bool) {
+	count, nonce, ok := strings.Cut(text, ".")
+	var err1, err2 error
+	w.Count, err1 = strconv.ParseUint(count, 10, 64)
+	w.Nonce, err2 = strconv.ParseUint(nonce, 16, 64)
+	if !ok || err1 != nil || err2 != nil {
+		return remote.Word{}, false
+	}
+	return w, true
 }

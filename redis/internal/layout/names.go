@@ -9,14 +9,27 @@
 //	strata:{name:lane}=key    v<schema>  the sealed value
 //	                          s<schema>  fresh until, left until (ms of the server's clock), id, word
 //	                          l<schema>  lease: token, until
+//	                          w<schema>  somebody was told that the lease is taken
 //	                          t          token of the last drop: token, until
 //	                          h          hold: until
-//	strata:{name:lane}lane    c          sequence of the lane's drops
-//	strata:{name}word         epoch, count
+//	strata:{name:lane}lane    the lane's word: count.nonce (hex)
+//	strata:{name}word         epoch, drops, expiries, clock, authority
+//	strata:{name}tags         floor, d:<tag>, e:<tag>
 //
-// A lane is a slice of a cache's keys that has one sequence of drops, and that
-// lives in one slot of a cluster. The word changes when everything is dropped
-// at once: a value whose state has another word is absent.
+// A lane is a slice of a cache's keys in which drops have an order, and that
+// lives in one slot of a cluster. Each drop of a key gives its lane another
+// word.
+//
+// The word of a name space is "epoch.drops.expiries". A value whose state has
+// another epoch or number of drops is absent; one that has another number of
+// expiries is stale. The epoch changes when the server may have lost
+// something: its word is gone, counts less than somebody remembers, or was
+// written by another authority, which is the run of a server and the history
+// that it replicates.
+//
+// The clock counts drops of tags. The hash of tags has the clock of the last
+// hard drop of a tag and of the last soft one; floor is the clock as of which
+// it was made, and what any tag's last drop may have been.
 package layout
 
 import (
@@ -30,31 +43,35 @@ const Lanes = 1024
 
 // Names are the names that one instance of one cache uses.
 type Names struct {
-	// Word is the key of the word, Channel the channel of the bus.
-	Word, Channel string
-	// Schema is the value type's part of field names; Value and State are the
-	// fields of a value.
-	Schema, Value, State string
+	// Word and Tags are the keys of the word and of the drops of tags, Channel
+	// the channel of the bus.
+	Word, Tags, Channel string
+	// Schema is the value type's part of field names. Value and State are the
+	// fields of a value, Lease and Awaited those of the lease on it.
+	Schema, Value, State, Lease, Awaited string
 
-	lane          string
-	dropped, soft string // heads of messages
-	all           string
+	lane  string
+	heads [remote.Beat + 1]string // of messages, up to the lane
 }
 
 // NewNames returns the names for a space.
 func NewNames(s remote.Space) Names {
-	schema, from := Hex(s.Schema), Hex(s.Instance)
-	return Names{
+	schema := Hex(s.Schema)
+	n := Names{
 		Word:    "strata:{" + s.Name + "}word",
+		Tags:    "strata:{" + s.Name + "}tags",
 		Channel: Channel(s.Name),
 		Schema:  schema,
 		Value:   "v" + schema,
 		State:   "s" + schema,
+		Lease:   "l" + schema,
+		Awaited: "w" + schema,
 		lane:    "strata:{" + s.Name + ":",
-		dropped: head(remote.Dropped, from),
-		soft:    head(remote.Expired, from),
-		all:     head(remote.AllDropped, from) + "0 0 ",
 	}
+	for k := range n.heads {
+		n.heads[k] = head(remote.Kind(k), Hex(s.Instance))
+	}
+	return n
 }
 
 // Channel is the pub/sub channel of a cache.
@@ -68,34 +85,40 @@ func (n *Names) Entry(key string) string {
 // AppendEntry appends what Entry returns.
 func (n *Names) AppendEntry(dst []byte, key string) []byte {
 	dst = append(dst, n.lane...)
-	dst = strconv.AppendInt(dst, int64(laneOf(key)), 10)
+	dst = strconv.AppendInt(dst, int64(LaneOf(key)), 10)
 	dst = append(dst, "}="...)
 	return append(dst, key...)
 }
 
 // EntryLen is the length of what Entry returns.
 func (n *Names) EntryLen(key string) int {
-	digits := 1
-	for lane := laneOf(key); lane >= 10; lane /= 10 {
-		digits++
+	return len(n.lane) + digits(LaneOf(key)) + len("}=") + len(key)
+}
+
+func digits(lane uint16) int {
+	d := 1
+	for ; lane >= 10; lane /= 10 {
+		d++
 	}
-	return len(n.lane) + digits + len("}=") + len(key)
+	return d
 }
 
-// Lane is the name of the hash that holds the sequence of key's lane, in the
-// slot of the entry.
-func (n *Names) Lane(key string) string {
-	return n.lane + strconv.Itoa(laneOf(key)) + "}lane"
+// Lane is the key of the word of key's lane, in the slot of the entry.
+func (n *Names) Lane(key string) string { return n.LaneAt(LaneOf(key)) }
+
+// LaneAt is the key of the word of a lane.
+func (n *Names) LaneAt(lane uint16) string {
+	return n.lane + strconv.Itoa(int(lane)) + "}lane"
 }
 
-// laneOf is FNV-1a, by Fowler, Noll and Vo, over the lanes: all programs must
+// LaneOf is FNV-1a, by Fowler, Noll and Vo, over the lanes: all programs must
 // agree on it.
-func laneOf(key string) int {
+func LaneOf(key string) uint16 {
 	h := uint32(2166136261)
 	for i := range len(key) {
 		h = (h ^ uint32(key[i])) * 16777619
 	}
-	return int(h % Lanes)
+	return uint16(h % Lanes)
 }
 
 // Hex is how tokens, ids and schemas are written.

@@ -17,10 +17,29 @@ var (
 	Release string
 	//go:embed lua/renew.lua
 	Renew string
-	//go:embed lua/word.lua
-	Word string
-	//go:embed lua/dropall.lua
-	DropAll string
 	//go:embed lua/clean.lua
 	Clean string
+
+	//go:embed lua/space.lua
+	space string
+	//go:embed lua/word.lua
+	word string
+	//go:embed lua/dropall.lua
+	dropAll string
+	//go:embed lua/droptags.lua
+	dropTags string
 )
+
+// Word is the script that reads the word of a name space.
+func Word() string { return space + word }
+
+// DropAll is the script that drops everything.
+func DropAll() string { return space + dropAll }
+
+// DropTags is the script that drops tags, and makes what it keeps of them if
+// that is missing.
+func DropTags() string { return space + dropTags }
+
+// MaxTags is the number of drops of tags that are kept. Beyond it all are
+// forgotten, and count as having just happened.
+const MaxTags = 100_000

@@ -3,6 +3,9 @@ package layout
 import (
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
 )
 
 // State is what an entry knows of a value. Times are in ms of the server's
@@ -35,4 +38,29 @@ func ParseState(s string) (st State, ok bool) {
 		return State{}, false
 	}
 	return st, true
+}
+
+// Held is what is held at the time now, in ms of the server's clock, by those
+// who know the word. It has no Data.
+func (s State) Held(word string, now int64) remote.Held {
+	same := s.Word == word
+	if s.Left <= now || !same && BeforeExpiries(s.Word) != BeforeExpiries(word) {
+		return remote.Held{}
+	}
+	h := remote.Held{ID: remote.ID(s.ID), Left: millis(s.Left - now), Soft: !same || s.Fresh == 0}
+	if !h.Soft && s.Fresh > now {
+		h.Fresh = millis(s.Fresh - now)
+	}
+	return h
+}
+
+// BeforeExpiries is the word of a name space without the number of expiries:
+// values with another one are absent.
+func BeforeExpiries(word string) string {
+	return word[:max(0, strings.LastIndexByte(word, '.'))]
+}
+
+// millis is n milliseconds, or the longest duration if that is less.
+func millis(n int64) time.Duration {
+	return time.Duration(min(n, maxHold)) * time.Millisecond
 }

@@ -1,9 +1,11 @@
--- Disowns all values of a name space by changing its word, and announces that.
--- KEYS: 1 word. ARGV: 1 nonce, 2 channel, 3 message.
--- Returns {epoch, count, now in ms}.
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-redis.call('HSETNX', KEYS[1], 'epoch', ARGV[1])
-local count = redis.call('HINCRBY', KEYS[1], 'count', 1)
-redis.call('PUBLISH', ARGV[2], ARGV[3])
-return {redis.call('HGET', KEYS[1], 'epoch'), count, now}
+-- Makes all values of a name space absent, or stale, by changing its word, and
+-- announces that.
+-- ARGV: 6 'drops' or 'expiries', 7 channel, 8 head of the message.
+-- Returns {epoch, drops, expiries, clock, now in ms}.
+local w = space()
+-- A server without memory left allows what takes more only after a write that
+-- takes none, and a drop must not be refused.
+redis.call('PERSIST', KEYS[1])
+w[ARGV[6]] = redis.call('HINCRBY', KEYS[1], ARGV[6], 1)
+redis.call('PUBLISH', ARGV[7], ARGV[8] .. string.format('%d.0 0 ', w[ARGV[6]]))
+return answer(w)

@@ -1,23 +1,28 @@
--- Gives the value that is held a new life without sending it again.
--- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 word, 4 fresh in ms, 5 left in ms, 6 id.
+-- Gives the value that is held a new life without sending it again. The end of
+-- the lease is announced if somebody waits for it.
+-- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 word, 4 fresh in ms, 5 left in ms, 6 id,
+-- 7 channel, 8 message that the lease has ended.
 -- Returns 1 if extended, 0 if the lease was gone or another value is held.
 local schema, token, word = ARGV[1], ARGV[2], ARGV[3]
 local fresh, left, id = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local f = redis.call('HMGET', KEYS[1], 'l' .. schema, 's' .. schema, 'h')
+local f = redis.call('HMGET', KEYS[1], 'l' .. schema, 's' .. schema, 'h', 'w' .. schema)
 
-if string.match(f[1] or '', '^(%x+) ') ~= token or tonumber(f[3] or 0) > now then
+if string.match(f[1] or '', '^(%x+) ') ~= token or (tonumber(f[3] or 0) or 0) > now then
   return 0
 end
 local till, held, w = string.match(f[2] or '', '^%d+ (%d+) (%x+) (%S+)$')
-if held ~= id or w ~= word or tonumber(till) <= now then
+if held ~= id or tonumber(till) <= now or string.match(w, '^.*%.') ~= string.match(word, '^.*%.') then
   return 0
 end
-redis.call('HDEL', KEYS[1], 'l' .. schema)
+redis.call('HDEL', KEYS[1], 'l' .. schema, 'w' .. schema)
 local state = string.format('%d %d ', now + fresh, now + left) .. id .. ' ' .. word
 redis.call('HSET', KEYS[1], 's' .. schema, state)
 if redis.call('PTTL', KEYS[1]) < left then
   redis.call('PEXPIRE', KEYS[1], left)
+end
+if f[4] then
+  redis.call('PUBLISH', ARGV[7], ARGV[8])
 end
 return 1

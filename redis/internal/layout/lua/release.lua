@@ -1,7 +1,12 @@
--- Gives a lease back.
--- KEYS: 1 entry. ARGV: 1 schema, 2 token. Returns 1 if it was still there.
-local lease = redis.call('HGET', KEYS[1], 'l' .. ARGV[1])
-if lease and string.match(lease, '^(%x+) ') == ARGV[2] then
-  return redis.call('HDEL', KEYS[1], 'l' .. ARGV[1])
+-- Gives a lease back, and announces that if somebody waits for it.
+-- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 channel, 4 message that the lease
+-- has ended. Returns 1 if it was still there.
+local f = redis.call('HMGET', KEYS[1], 'l' .. ARGV[1], 'w' .. ARGV[1])
+if string.match(f[1] or '', '^(%x+) ') ~= ARGV[2] then
+  return 0
 end
-return 0
+redis.call('HDEL', KEYS[1], 'l' .. ARGV[1], 'w' .. ARGV[1])
+if f[2] then
+  redis.call('PUBLISH', ARGV[3], ARGV[4])
+end
+return 1

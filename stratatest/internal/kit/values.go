@@ -1,4 +1,4 @@
-package stratatest
+package kit
 
 import (
 	"bytes"
@@ -30,6 +30,7 @@ func valueChecks() []tierCheck {
 		{"CancelledContextIsAnError", checkCancelled},
 		{"SchemasLiveSideBySide", checkSchemas},
 		{"SchemasHaveTheirOwnLives", checkSchemaLives},
+		{"SchemasHaveTheirOwnState", checkSchemaState},
 		{"NamesAreApart", checkNames},
 	}
 }
@@ -295,6 +296,34 @@ func checkSchemaLives(v *view) {
 	v.storesFor("k", "mine", short/2, short)
 	v.sleep(past)
 	other.holdsFresh("k", "theirs")
+}
+
+// checkSchemaState lets values of two types under one key expire, by a caller
+// and by time, and be refreshed in turns.
+func checkSchemaState(v *view) {
+	other := v.sibling()
+	v.fill("k", "mine 1")
+	other.fill("k", "theirs 1")
+	other.drop(remote.Drop{Key: "k", Soft: true})
+	theirs := other.granted("k", long)
+	v.storesFor("k", "mine 2", short, long)
+	other.waits("k", remote.Busy, long)
+	other.holdsStale("k", "theirs 1")
+	other.stores("k", "theirs 2", theirs)
+	mine := v.holdsFresh("k", "mine 2")
+	if them := other.holdsFresh("k", "theirs 2"); them.ID == mine.ID {
+		v.Errorf("values of two types have the same ID %d", them.ID)
+	}
+	v.sleep(past)
+	if h := v.holdsStale("k", "mine 2"); h.Soft {
+		v.Errorf("a value that aged is %+v; want it not Soft", h)
+	}
+	v.lives(other.holdsFresh("k", "theirs 2"), long, 2*long)
+	if !v.extend("k", v.granted("k", long), mine.ID) {
+		v.Fatalf("Extend was refused; its lease and ID were good")
+	}
+	v.lives(v.holdsFresh("k", "mine 2"), 3*long, 4*long)
+	v.lives(other.holdsFresh("k", "theirs 2"), long, 2*long)
 }
 
 func checkNames(v *view) {

@@ -1,4 +1,4 @@
-package stratatest
+package kit
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// BusFixture is a bus to be tested.
+// BusFixture is what stratatest.BusFixture is.
 type BusFixture struct {
 	// Bus is the bus under test.
 	Bus remote.Bus
@@ -25,15 +25,9 @@ type BusFixture struct {
 	Cut func() (join func())
 }
 
-// OpenBus starts a bus for one sub-test and cleans up with t.Cleanup.
-type OpenBus func(t *testing.T) BusFixture
-
-// TestBus checks that a bus keeps the promises of [remote.Bus]. Each sub-test
-// opens a bus of its own. Names are random, so that buses may share a server.
-func TestBus(t *testing.T, open OpenBus) {
-	for _, c := range busChecks() {
-		t.Run(c.name, func(t *testing.T) { c.run(newBusView(t, open(t))) })
-	}
+// BusChecks returns the promises of a bus.
+func BusChecks() []Check[BusFixture] {
+	return checks(busChecks(), newBusView)
 }
 
 type busCheck = check[*busView]
@@ -151,7 +145,7 @@ func (v *busView) publish(bus remote.Bus, m ...remote.Message) {
 func (v *busView) message(n int) remote.Message {
 	return remote.Message{
 		Name: v.name, Kind: remote.Dropped, From: 7,
-		Key: fmt.Sprint("k", n), Lane: uint16(n % 1000), Seq: uint64(n),
+		Key: fmt.Sprint("k", n), Lane: uint16(n % 1000), Was: remote.Word{Count: uint64(n), Nonce: 1}, Is: remote.Word{Count: uint64(n) + 1, Nonce: 2},
 	}
 }
 
@@ -207,14 +201,16 @@ func checkBusOrder(v *busView) {
 func checkUnchanged(v *busView) {
 	e := v.follow(v.Bus, v.name)
 	for i, key := range hostileKeys() {
+		most := ^uint64(0) - uint64(i)
 		m := remote.Message{
-			Name: v.name, Kind: remote.Dropped + remote.Kind(i%2), From: ^uint64(0) - uint64(i),
-			Key: key, Lane: ^uint16(0) - uint16(i), Seq: ^uint64(0) - uint64(i),
+			Name: v.name, Kind: remote.Dropped + remote.Kind(i)%remote.Beat, From: most, Key: key, Lane: ^uint16(0) - uint16(i),
+			Was: remote.Word{Count: most, Nonce: most - 1}, Is: remote.Word{Count: most - 2, Nonce: most - 3},
+			Hold: time.Duration(i) * time.Millisecond,
 		}
 		v.publish(v.Peer, m)
 		e.hears(m)
 	}
-	m := remote.Message{Name: v.name, Kind: remote.AllDropped, From: 1, Seq: 1}
+	m := remote.Message{Name: v.name, Kind: remote.AllDropped, From: 1, Hold: 24 * time.Hour}
 	v.publish(v.Peer, m)
 	e.hears(m)
 }

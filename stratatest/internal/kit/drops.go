@@ -1,4 +1,4 @@
-package stratatest
+package kit
 
 import (
 	"math/rand/v2"
@@ -28,8 +28,6 @@ func dropChecks() []tierCheck {
 		{"HoldIsNeverShortened", checkHoldIsNeverShortened},
 		{"HoldLetsTokenIn", checkHoldLetsTokenIn},
 		{"HoldEnds", checkHoldEnds},
-		{"DropAllMakesAbsent", checkDropAll},
-		{"DropAllFencesLeases", checkDropAllFencesLeases},
 		{"NoOlderValueSurvivesADrop", checkNoOlderValueSurvives},
 	}
 }
@@ -219,47 +217,6 @@ func checkHoldEnds(v *view) {
 	v.sleep(past)
 	v.fill("k", "value")
 	v.holdsFresh("k", "value")
-}
-
-func checkDropAll(v *view) {
-	all := ability[remote.AllDropper](v)
-	keys := []string{"a", "b", "c", ""}
-	for _, key := range keys {
-		v.fill(key, "old")
-	}
-	if err := all.DropAll(v.ctx); err != nil {
-		v.Fatalf("DropAll: %v", err)
-	}
-	for _, key := range keys {
-		v.isAbsent(key)
-		v.fill(key, "new")
-		v.holdsFresh(key, "new")
-	}
-	stranger, sibling := v.stranger(), v.sibling()
-	stranger.fill("a", "theirs")
-	sibling.fill("a", "sibling's")
-	if err := all.DropAll(v.ctx); err != nil {
-		v.Fatalf("DropAll: %v", err)
-	}
-	v.isAbsent("a")
-	sibling.isAbsent("a")
-	stranger.holdsFresh("a", "theirs")
-}
-
-func checkDropAllFencesLeases(v *view) {
-	all := ability[remote.AllDropper](v)
-	lease := v.granted("k", long)
-	token := v.drop(remote.Drop{Key: "by token", Token: long})
-	if err := all.DropAll(v.ctx); err != nil {
-		v.Fatalf("DropAll: %v", err)
-	}
-	v.put("k", "old", lease)
-	v.isAbsent("k")
-	v.put("by token", "old", token)
-	v.isAbsent("by token")
-	v.drop(remote.Drop{Key: "k"})
-	v.fill("k", "new")
-	v.holdsFresh("k", "new")
 }
 
 // checkNoOlderValueSurvives lets callers fill a key from a growing origin while

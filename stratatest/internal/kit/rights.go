@@ -1,4 +1,4 @@
-package stratatest
+package kit
 
 import (
 	"sync"
@@ -12,6 +12,7 @@ func rightChecks() []tierCheck {
 		{"LeaseIsExclusive", checkLeaseIsExclusive},
 		{"FreshValueNeedsNoLease", checkFreshNeedsNoLease},
 		{"StaleStateIsReported", checkStaleStateIsReported},
+		{"StaleValueComesWithTheLease", checkStaleValueComesWithLease},
 		{"PutConsumesLease", checkPutConsumesLease},
 		{"PutNeedsARight", checkPutNeedsARight},
 		{"LeaseExpires", checkLeaseExpires},
@@ -70,8 +71,31 @@ func checkStaleStateIsReported(v *view) {
 		if lease.Grant != grant {
 			v.Fatalf("grant %d; want %d", lease.Grant, grant)
 		}
-		if held.Data != nil || held.ID != want.ID || held.Fresh > 0 || held.Left <= 0 || !held.Soft {
-			v.Errorf("grant %d: held %+v; want the state of %+v without Data", grant, held, want)
+		if held.ID != want.ID || held.Fresh > 0 || held.Left <= 0 || !held.Soft {
+			v.Errorf("grant %d: held %+v; want the state of %+v", grant, held, want)
+		}
+		if held.Data != nil && string(held.Data) != "value" {
+			v.Errorf("grant %d: Data %q; want none, or that of the value", grant, held.Data)
+		}
+	}
+}
+
+// checkStaleValueComesWithLease: who is to load a value needs no Get for the
+// one that is held.
+func checkStaleValueComesWithLease(v *view) {
+	v.fill("soft", "value")
+	v.drop(remote.Drop{Key: "soft", Soft: true})
+	v.storesFor("aged", "value", short, long)
+	v.fill("empty", "")
+	v.drop(remote.Drop{Key: "empty", Soft: true})
+	v.sleep(past)
+	for key, want := range map[string]string{"soft": "value", "aged": "value", "empty": ""} {
+		held, lease := v.acquire(key, long)
+		if lease.Grant != remote.Granted || held.Absent() || held.Fresh > 0 || held.Data == nil || string(held.Data) != want {
+			v.Errorf("Acquire(%q) = %+v, grant %d; want the stale value, Granted", key, held, lease.Grant)
+		}
+		if lease.Wait != 0 {
+			v.Errorf("a lease that was given is to be waited for: %v", lease.Wait)
 		}
 	}
 }
@@ -169,6 +193,7 @@ func extendChecks() []tierCheck {
 		{"ExtendNeedsThatValue", checkExtendNeedsID},
 		{"ExtendIsVoidedByDrop", checkExtendAfterDrop},
 		{"ExtendTouchesOneSchema", checkExtendOneSchema},
+		{"ExtendFollowsASoftDropOfAll", checkExtendAfterSoftDropAll},
 	}
 }
 
@@ -265,4 +290,22 @@ func checkExtendOneSchema(v *view) {
 	if h := other.holdsStale("k", "theirs"); !h.Soft {
 		v.Errorf("Extend of one schema took the mark from another: %+v", h)
 	}
+}
+
+// checkExtendAfterSoftDropAll: a value is not sent again because everything was
+// made stale.
+func checkExtendAfterSoftDropAll(v *view) {
+	v.fill("k", "value")
+	v.dropAll(true)
+	id := v.holdsStale("k", "value").ID
+	v.extends("k", v.granted("k", long), id)
+	v.lives(v.holdsFresh("k", "value"), 3*long, 4*long)
+
+	v.fill("gone", "value")
+	id = v.holdsFresh("gone", "value").ID
+	v.dropAll(false)
+	if v.extend("gone", v.granted("gone", long), id) {
+		v.Errorf("Extend of what a drop of everything made absent was accepted")
+	}
+	v.isAbsent("gone")
 }

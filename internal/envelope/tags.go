@@ -1,0 +1,68 @@
+package envelope
+
+import "encoding/binary"
+
+// Bounds of the tags of one value.
+const (
+	// MaxTags is the number of tags that a value can have, MaxTag the length of
+	// the longest in bytes.
+	MaxTags = 64
+	MaxTag  = 512
+)
+
+// AppendTags appends to dst, which Begin has started, the tags of a value and
+// the tag clock that it was loaded under. The payload follows; Seal is to be
+// called with the flag [Tagged].
+func AppendTags(dst []byte, clock uint64, tags []string) []byte {
+	dst = binary.AppendUvarint(dst, clock)
+	dst = binary.AppendUvarint(dst, uint64(len(tags)))
+	for _, t := range tags {
+		dst = binary.AppendUvarint(dst, uint64(len(t)))
+		dst = append(dst, t...)
+	}
+	return dst
+}
+
+// CutTags splits what Open has returned, with the flag [Tagged], into clock,
+// tags and payload. ok is false if it is no such thing.
+func CutTags(b []byte) (clock uint64, tags []string, payload []byte, ok bool) {
+	c := cutter{b: b, ok: true}
+	clock = c.number()
+	n := c.number()
+	if n > MaxTags {
+		return 0, nil, nil, false
+	}
+	for range n {
+		tags = append(tags, string(c.bytes(c.number())))
+	}
+	if !c.ok {
+		return 0, nil, nil, false
+	}
+	return clock, tags, c.b, true
+}
+
+// cutter takes pieces from the beginning of b until one is missing.
+type cutter struct {
+	b  []byte
+	ok bool
+}
+
+func (c *cutter) number() uint64 {
+	n, size := binary.Uvarint(c.b)
+	if size <= 0 {
+		c.ok = false
+		return 0
+	}
+	c.b = c.b[size:]
+	return n
+}
+
+func (c *cutter) bytes(n uint64) []byte {
+	if n > MaxTag || n > uint64(len(c.b)) {
+		c.ok = false
+		return nil
+	}
+	piece := c.b[:n]
+	c.b = c.b[n:]
+	return piece
+}

@@ -1,0 +1,255 @@
+package link
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/strata-cache/strata/internal/trust"
+	"github.com/strata-cache/strata/remote"
+)
+
+// keep does what is due, until ctx ends.
+func (l *Link) keep(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.kick:
+		case <-timer.C:
+		}
+		l.tend(ctx)
+		timer.Reset(time.Duration(l.nextDue() - l.o.Now()))
+	}
+}
+
+// tend does what is due.
+func (l *Link) tend(ctx context.Context) {
+	now := l.o.Now()
+	l.mu.Lock()
+	s := l.state
+	l.mu.Unlock()
+	connected := l.connected.Load()
+	if connected && now-s.heardAt >= int64(SilentAfter) {
+		l.gaps.Add(1)
+		l.fallSilent()
+		connected = false
+	}
+	if !connected && s.silent && now-s.heardAt >= int64(l.o.Patience) {
+		l.giveUp()
+	}
+	l.obeyLate(now)
+	switch {
+	case !s.subscribed:
+	case !connected && s.joinAt != 0 && now >= s.joinAt:
+		l.join(ctx, s.life)
+	case now-s.beatAt >= int64(beatEvery):
+		l.beat(ctx, connected)
+	case connected && s.verify && now-s.verifiedAt >= int64(beatEvery):
+		l.verifyNow(ctx)
+	}
+	l.settle(now)
+}
+
+// nextDue is when there is something to do next.
+func (l *Link) nextDue() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due := l.o.Now() + int64(beatEvery)
+	at := func(t int64) {
+		if t != 0 {
+			due = min(due, t)
+		}
+	}
+	at(l.settleAt)
+	at(l.dropAt)
+	at(l.expireAt)
+	if l.subscribed {
+		// Not all instances at once: the others are quiet if one was first.
+		at(l.beatAt + int64(beatEvery) + rand.Int64N(int64(beatEvery/4)))
+	}
+	switch connected := l.connected.Load(); {
+	case connected && l.verify:
+		at(l.verifiedAt + int64(beatEvery))
+	case connected:
+		at(l.heardAt + int64(SilentAfter))
+	default:
+		at(l.joinAt)
+		if l.silent {
+			at(l.heardAt + int64(l.o.Patience))
+		}
+	}
+	return due
+}
+
+// giveUp ends the trust in L1: nothing was heard for too long.
+func (l *Link) giveUp() {
+	l.mu.Lock()
+	l.silent = false
+	l.mu.Unlock()
+	if l.o.Strict {
+		l.mute.Store(true)
+	}
+	l.o.Trust.Disown()
+	l.o.Part()
+}
+
+// obeyLate obeys drops of everything that were put off.
+func (l *Link) obeyLate(now int64) {
+	l.mu.Lock()
+	drop, expire := l.dropAt != 0 && now >= l.dropAt, l.expireAt != 0 && now >= l.expireAt
+	if drop {
+		l.dropAt = 0
+	}
+	if expire {
+		l.expireAt = 0
+	}
+	l.mu.Unlock()
+	if drop {
+		l.o.DropAll(false)
+	}
+	if expire {
+		l.o.DropAll(true)
+	}
+}
+
+// join makes the instance connected: messages arrive, and what was missed
+// before is found out. What is suspect is confirmed by L2 when it is next asked
+// for.
+func (l *Link) join(ctx context.Context, life int) {
+	var p remote.Position
+	var err error
+	if l.o.Position != nil {
+		p, err = l.o.Position(ctx)
+	}
+	if l.o.Doubt != nil {
+		l.o.Doubt()
+	}
+	hits, now := l.o.Hits(), l.o.Now()
+	l.mu.Lock()
+	if l.life != life || !l.subscribed {
+		l.mu.Unlock()
+		return
+	}
+	if err != nil {
+		l.joinAt = now + int64(l.pause)
+		l.pause = min(2*l.pause, lastRetry)
+		l.mu.Unlock()
+		return
+	}
+	l.joinAt, l.silent, l.verify, l.settleAt, l.beatAt = 0, false, false, 0, now
+	l.rejoin(p, now)
+	if from := l.degradedFrom.Swap(0); from > 0 {
+		l.degraded.Add(hits + 1 - from)
+	}
+	l.connected.Store(true)
+	l.mu.Unlock()
+	l.mute.Store(false)
+	l.o.Logger.Info("strata: bus is connected", slog.String("cache", l.o.Name))
+}
+
+// rejoin takes the trust from what may have been missed.
+func (l *Link) rejoin(p remote.Position, now int64) {
+	switch {
+	case l.o.Position != nil:
+		if n := l.o.Trust.Rejoin(p, now); n > 0 {
+			l.missed.Add(uint64(n))
+		}
+	case l.o.Confirms:
+		l.o.Trust.Doubt(now)
+	default:
+		l.o.Trust.Disown()
+	}
+	l.o.Part()
+}
+
+// beat sends a sign of life with a digest of where the tier stands.
+func (l *Link) beat(ctx context.Context, connected bool) {
+	defer l.beaten()
+	m := remote.Message{Name: l.o.Name, Kind: remote.Beat, From: l.o.Instance}
+	if l.o.Position != nil {
+		p, err := l.o.Position(ctx)
+		if err != nil {
+			return
+		}
+		if connected {
+			l.compare(p)
+		}
+		m.Key = strconv.FormatUint(trust.Digest(p), 16)
+	}
+	ctx, cancel := remote.WithTimeout(ctx, l.o.Timeout)
+	defer cancel()
+	// If it is not heard, the bus is silent soon, and that is seen to.
+	_ = l.o.Bus.Publish(ctx, []remote.Message{m})
+}
+
+// beaten puts the next sign of life off.
+func (l *Link) beaten() {
+	now := l.o.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beatAt = now
+}
+
+// hearBeat takes a sign of life, and looks into it if it comes from a state of
+// the tier that this instance has not heard of.
+func (l *Link) hearBeat(m *remote.Message, now int64) {
+	digest, err := strconv.ParseUint(m.Key, 16, 64)
+	strange := err == nil && l.o.Position != nil && !l.o.Trust.Had(digest)
+	l.mu.Lock()
+	l.beatAt = now
+	l.verify = l.verify || strange
+	l.mu.Unlock()
+	if strange {
+		l.wake()
+	}
+}
+
+// verifyNow compares what is known here with the tier: another instance has
+// seen it in a state that was never heard of here.
+func (l *Link) verifyNow(ctx context.Context) {
+	now := l.o.Now()
+	l.mu.Lock()
+	l.verify, l.verifiedAt = false, now
+	l.mu.Unlock()
+	if p, err := l.o.Position(ctx); err == nil {
+		l.compare(p)
+	}
+}
+
+// compare notes what is known here otherwise than in the tier. It is suspect
+// unless messages tell of it in time.
+func (l *Link) compare(p remote.Position) {
+	now := l.o.Now()
+	before := l.o.Trust.Word()
+	differs := l.o.Trust.Check(p, now)
+	if l.o.Trust.Word() != before {
+		l.o.Part()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if differs && l.settleAt == 0 {
+		l.settleAt = now + int64(settleAfter)
+	}
+}
+
+// settle makes suspect what no message has told of in time.
+func (l *Link) settle(now int64) {
+	l.mu.Lock()
+	due := l.settleAt != 0 && now >= l.settleAt
+	if due {
+		l.settleAt = 0
+	}
+	l.mu.Unlock()
+	if !due {
+		return
+	}
+	if n := l.o.Trust.Settle(now); n > 0 {
+		l.missed.Add(uint64(n))
+		l.o.Part()
+	}
+}

@@ -1,0 +1,256 @@
+package link
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/internal/trust"
+	"github.com/strata-cache/strata/remote"
+)
+
+const (
+	// beatEvery is how often a sign of life goes over the bus, from whichever
+	// instance comes first.
+	beatEvery = time.Second
+	// SilentAfter is how long nothing comes over the bus until it counts as
+	// silent, although it says that it is connected.
+	SilentAfter = 3 * time.Second
+	// settleAfter is the time that messages get of which the tier knows.
+	settleAfter = time.Second
+	// firstRetry and lastRetry are the pauses between attempts to learn where
+	// the tier stands.
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = time.Second
+)
+
+// Options are what a Link needs of its cache. Fields are required unless they
+// say otherwise. The functions do not wait, but for Position.
+type Options struct {
+	Name     string
+	Instance uint64
+	Bus      remote.Bus
+	Logger   *slog.Logger
+	// Trust is told what was missed.
+	Trust *trust.Ledger
+	// Confirms says that there is a tier that can confirm what is suspect.
+	Confirms bool
+	// Position asks the tier how far drops have come; nil if it does not know.
+	Position func(ctx context.Context) (remote.Position, error)
+	// Doubt makes the tier ask anew for what it remembers; nil if it remembers
+	// nothing.
+	Doubt func()
+	// Part keeps what runs now from being joined or stored.
+	Part func()
+	// Obey drops what a message says. Drops of everything do not come here.
+	Obey func(m *remote.Message)
+	// Mine reports whether a message is this instance's own, and the call that
+	// sent it sees to everything.
+	Mine func(m *remote.Message) bool
+	// DropAll makes everything absent, or stale if soft.
+	DropAll func(soft bool)
+	// Now is the time, Hits the number of hits so far.
+	Now  func() int64
+	Hits func() uint64
+	// Patience is for how long L1 is used after the last word from the bus.
+	Patience time.Duration
+	// Strict says that L1 counts as empty after that.
+	Strict bool
+	// Timeout bounds what is sent.
+	Timeout time.Duration
+}
+
+// Link follows a bus from [Start] to [Link.Stop].
+type Link struct {
+	o         Options
+	connected atomic.Bool
+	mute      atomic.Bool
+	floods    trust.Floods
+
+	gaps, missed atomic.Uint64
+	// degraded counts hits while the bus was silent, up to the last time it
+	// was; degradedFrom is the count of all hits when it became so, plus one.
+	degraded, degradedFrom atomic.Uint64
+
+	unhear func() // ends following the bus
+	cancel context.CancelFunc
+	runs   sync.WaitGroup
+	kick   chan struct{} // holds one
+
+	mu sync.Mutex // guards below
+	state
+}
+
+// state is what is known and what is to be done. Times are Options.Now's; zero
+// means that there is nothing to do.
+type state struct {
+	subscribed bool  // the bus says so
+	life       int   // counts subscriptions
+	heardAt    int64 // when something came over the bus, or began to be waited for
+	beatAt     int64 // when a sign of life did
+	silent     bool  // not connected, and what that takes is yet to be done
+	joinAt     int64 // when to ask for the position to be connected
+	pause      time.Duration
+	verify     bool // somebody has another digest
+	verifiedAt int64
+	settleAt   int64 // when pending words are over
+	dropAt     int64 // when to obey a drop of everything that was put off
+	expireAt   int64 // the same for an expiry
+}
+
+// Start begins to follow the bus.
+func Start(o Options) *Link {
+	l := &Link{o: o, kick: make(chan struct{}, 1)}
+	var ctx context.Context
+	ctx, l.cancel = context.WithCancel(context.Background())
+	l.heardAt, l.silent = o.Now(), true
+	l.runs.Go(func() { l.keep(ctx) })
+	l.unhear = o.Bus.Follow(o.Name, l.follow)
+	return l
+}
+
+// Stop ends following, and waits until nothing of the link runs. It is called
+// once.
+func (l *Link) Stop() {
+	l.unhear()
+	l.cancel()
+	l.runs.Wait()
+}
+
+// Connected reports whether what others drop is told here. Of a nil Link, that
+// of an instance without a bus, it is false, like Mute.
+func (l *Link) Connected() bool { return l != nil && l.connected.Load() }
+
+// Mute reports whether L1 counts as empty.
+func (l *Link) Mute() bool { return l != nil && l.mute.Load() }
+
+// Stats are counters of a Link since it was started.
+type Stats struct {
+	// Gaps counts the times the bus may have lost messages, Missed the lanes
+	// in which one was lost, as was found out later.
+	Gaps, Missed uint64
+	// Degraded counts hits while the bus was silent.
+	Degraded uint64
+}
+
+// Stats returns the counters, of a nil Link too.
+func (l *Link) Stats() Stats {
+	if l == nil {
+		return Stats{}
+	}
+	s := Stats{Gaps: l.gaps.Load(), Missed: l.missed.Load(), Degraded: l.degraded.Load()}
+	if from, hits := l.degradedFrom.Load(), l.o.Hits(); from > 0 && hits+1 > from {
+		s.Degraded += hits + 1 - from
+	}
+	return s
+}
+
+// wake makes keep look at the state.
+func (l *Link) wake() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// follow is told by the bus what happens, one event at a time. It does not
+// wait for anything.
+func (l *Link) follow(e remote.Event) {
+	now := l.o.Now()
+	switch e.State {
+	case remote.Connected:
+		l.mu.Lock()
+		l.subscribed, l.heardAt, l.beatAt = true, now, now
+		l.life++
+		l.joinAt, l.pause = now, firstRetry
+		l.mu.Unlock()
+		l.wake()
+	case remote.Gap:
+		l.gaps.Add(1)
+		l.mu.Lock()
+		l.subscribed, l.joinAt = false, 0
+		l.life++
+		l.mu.Unlock()
+		l.fallSilent()
+	}
+	if len(e.Messages) > 0 {
+		l.alive(now)
+	}
+	for i := range e.Messages {
+		l.hear(&e.Messages[i], now)
+	}
+}
+
+// alive notes that something came over the bus. One that was taken for dead is
+// joined again.
+func (l *Link) alive(now int64) {
+	l.mu.Lock()
+	l.heardAt = now
+	join := l.subscribed && l.joinAt == 0 && !l.connected.Load()
+	if join {
+		l.life++
+		l.joinAt, l.pause = now, firstRetry
+	}
+	l.mu.Unlock()
+	if join {
+		l.wake()
+	}
+}
+
+// hear takes one message.
+func (l *Link) hear(m *remote.Message, now int64) {
+	switch m.Kind {
+	case remote.Beat:
+		l.hearBeat(m, now)
+		return
+	case remote.Ended:
+		l.o.Obey(m)
+		return
+	}
+	if l.o.Trust.Hear(m, now) {
+		l.missed.Add(1)
+		l.o.Part()
+	}
+	if m.Kind == remote.AllDropped || m.Kind == remote.AllExpired {
+		if !l.o.Mine(m) {
+			l.hearAll(m, now)
+		}
+		return
+	}
+	l.o.Obey(m)
+}
+
+// hearAll obeys a drop of everything, at once unless there are too many.
+func (l *Link) hearAll(m *remote.Message, now int64) {
+	at := l.floods.Admit(m.From, now)
+	if at <= now {
+		l.o.DropAll(m.Kind == remote.AllExpired)
+		return
+	}
+	l.mu.Lock()
+	if m.Kind == remote.AllDropped {
+		l.dropAt = at
+	} else {
+		l.expireAt = at
+	}
+	l.mu.Unlock()
+	l.wake()
+}
+
+// fallSilent notes that messages may be lost until further notice.
+func (l *Link) fallSilent() {
+	hits := l.o.Hits()
+	l.mu.Lock()
+	was := l.connected.Swap(false)
+	if was {
+		l.degradedFrom.Store(hits + 1)
+	}
+	l.silent = true
+	l.mu.Unlock()
+	l.wake()
+	if was {
+		l.o.Logger.Warn("strata: bus is silent", slog.String("cache", l.o.Name))
+	}
+}

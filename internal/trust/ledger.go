@@ -1,0 +1,151 @@
+package trust
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// Verdict says what an entry is good for.
+type Verdict uint8
+
+// The verdicts, from the best to the worst.
+const (
+	// Trusted: it may be served.
+	Trusted Verdict = iota
+	// Stale: a caller has expired it. It may be served where stale entries may.
+	Stale
+	// Suspect: it may have been dropped unheard. The tier has to confirm it.
+	Suspect
+	// Disowned: it is absent for every purpose.
+	Disowned
+)
+
+// And returns what an entry is good for that both are true of. One that is
+// stale, and that nobody can confirm as even that, is good for nothing.
+func (v Verdict) And(w Verdict) Verdict {
+	if v == Stale && w == Suspect || v == Suspect && w == Stale {
+		return Disowned
+	}
+	return max(v, w)
+}
+
+// Ledger is what one instance knows. The zero Ledger trusts everything and
+// knows no words. All methods are safe for concurrent use.
+type Ledger struct {
+	word atomic.Uint64
+
+	// Floors: an entry with a lower stamp is concerned.
+	disowned, expired, doubted atomic.Uint64
+	doubtedAt                  atomic.Int64
+	lanes                      atomic.Pointer[lanes] // nil until words are known
+
+	tags tags
+
+	mu    sync.Mutex // guards below, and raises
+	known position
+	past  ring // digests that known has had
+	// pending are lanes for which the tier has another word than is known here:
+	// their messages may be on their way.
+	pending map[int]remote.Word
+}
+
+// lanes are the floors of all lanes.
+type lanes struct {
+	highest atomic.Uint64 // of all floors
+	of      []lane
+}
+
+type lane struct {
+	floor atomic.Uint64
+	since atomic.Int64 // when it was raised
+}
+
+// Word is what the stamps of entries are compared with: one that is lower has
+// to be judged. It is read when a flight is registered, too, as the stamp of
+// what the flight brings.
+func (l *Ledger) Word() uint64 { return l.word.Load() }
+
+// Judge says what an entry with this stamp is good for, the entry's tags apart,
+// and since when it is suspect if it is. If it is trusted it may be given the
+// stamp that is returned. laneOf is asked for the entry's lane if that matters.
+func (l *Ledger) Judge(stamp uint64, laneOf func() uint16) (v Verdict, next uint64, since int64) {
+	next = l.word.Load() // before the floors: they are raised first
+	if stamp < l.disowned.Load() {
+		return Disowned, next, 0
+	}
+	if stamp < l.expired.Load() {
+		v = Stale
+	}
+	if stamp < l.doubted.Load() {
+		return v.And(Suspect), next, l.doubtedAt.Load()
+	}
+	if ls := l.lanes.Load(); ls != nil && stamp < ls.highest.Load() {
+		n := int(laneOf())
+		switch {
+		case n >= len(ls.of):
+			return v.And(Suspect), next, 0
+		case stamp < ls.of[n].floor.Load():
+			return v.And(Suspect), next, ls.of[n].since.Load()
+		}
+	}
+	return v, next, 0
+}
+
+// Disown makes every entry absent that has a stamp by now.
+func (l *Ledger) Disown() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.disown()
+}
+
+// Expire makes every entry stale that has a stamp by now.
+func (l *Ledger) Expire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire()
+}
+
+// Doubt makes every entry suspect that has a stamp by now.
+func (l *Ledger) Doubt(now int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doubt(now)
+}
+
+// disown, expire, doubt and suspect are called with mu held. Each sets its
+// floor before it raises the word.
+func (l *Ledger) disown() {
+	l.disowned.Store(l.word.Load() + 1)
+	l.word.Add(1)
+}
+
+func (l *Ledger) expire() {
+	l.expired.Store(l.word.Load() + 1)
+	l.word.Add(1)
+}
+
+func (l *Ledger) doubt(now int64) {
+	l.doubtedAt.Store(now)
+	l.doubted.Store(l.word.Load() + 1)
+	l.word.Add(1)
+}
+
+func (l *Ledger) suspect(now int64, which ...int) {
+	ls := l.lanes.Load()
+	if ls == nil || len(which) == 0 {
+		return
+	}
+	floor := l.word.Load() + 1
+	for _, n := range which {
+		if n == tagLane {
+			l.tags.suspect(now)
+			continue
+		}
+		ls.of[n].since.Store(now)
+		ls.of[n].floor.Store(floor)
+		ls.highest.Store(floor)
+	}
+	l.word.Add(1)
+}

@@ -1,0 +1,83 @@
+package trust
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// maxTags is the number of dropped tags that an instance remembers one by one.
+const maxTags = 10_000
+
+// tags are the floors of tags. They have a word of their own, so that a drop of
+// a tag concerns none but entries with tags.
+type tags struct {
+	word    atomic.Uint64
+	doubted atomic.Uint64 // below it entries with any tag are suspect
+	since   atomic.Int64
+
+	mu               sync.RWMutex // guards below, and raises
+	dropped, expired map[string]uint64
+}
+
+// TagWord is for the tags of entries what [Ledger.Word] is for entries.
+func (l *Ledger) TagWord() uint64 { return l.tags.word.Load() }
+
+// DropTag makes every entry absent, or stale if soft, that carries tag and has
+// a tag stamp by now.
+func (l *Ledger) DropTag(tag string, soft bool, now int64) { l.tags.drop(tag, soft, now) }
+
+func (t *tags) drop(tag string, soft bool, now int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.dropped)+len(t.expired) >= maxTags || t.dropped == nil {
+		if t.dropped != nil {
+			t.forget(now)
+		}
+		t.dropped, t.expired = map[string]uint64{}, map[string]uint64{}
+	}
+	floors := t.dropped
+	if soft {
+		floors = t.expired
+	}
+	floors[tag] = t.word.Load() + 1
+	t.word.Add(1)
+}
+
+// suspect makes every entry with tags suspect.
+func (t *tags) suspect(now int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forget(now)
+}
+
+// forget makes suspect what the floors of single tags knew about. mu is held.
+func (t *tags) forget(now int64) {
+	t.since.Store(now)
+	t.doubted.Store(t.word.Load() + 1)
+	t.word.Add(1)
+}
+
+// JudgeTags says what an entry with these tags and this tag stamp is good for,
+// and since when it is suspect if it is. If it is trusted it may be given the
+// tag stamp that is returned.
+func (l *Ledger) JudgeTags(names []string, stamp uint64) (v Verdict, next uint64, since int64) {
+	t := &l.tags
+	next = t.word.Load()
+	if stamp >= next {
+		return Trusted, next, 0
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, name := range names {
+		if stamp < t.dropped[name] {
+			return Disowned, next, 0
+		}
+		if stamp < t.expired[name] {
+			v = Stale
+		}
+	}
+	if stamp < t.doubted.Load() {
+		return v.And(Suspect), next, t.since.Load()
+	}
+	return v, next, 0
+}

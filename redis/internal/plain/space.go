@@ -1,0 +1,179 @@
+package plain
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/redis/internal/layout"
+	"github.com/strata-cache/strata/redis/internal/words"
+)
+
+// Space is the name space of a cache, and how to reach the server.
+type Space struct {
+	Ask   Ask
+	Names *layout.Names
+	// Nonce is the epoch of a word that has to be made; Known what the asker
+	// knows, or nil.
+	Nonce string
+	Known *words.Word
+}
+
+// spaceTx is one try of an operation on a name space.
+type spaceTx struct {
+	*tx
+	names *layout.Names
+	word  *words.Word
+	fresh bool // the word was made anew, and the tags are gone
+}
+
+// do fills in w and then does what then queues.
+func (s Space) do(w *words.Word, then func(*spaceTx) error) error {
+	n := s.Names
+	return run(s.Ask, []string{n.Word, n.Tags}, func(t *tx) error {
+		r, err := t.look(func(b *Batch) {
+			b.Add("HMGET", n.Word, "epoch", "drops", "expiries", "clock", "authority")
+			b.Add("TIME")
+			b.Add("INFO", "server")
+			b.Add("INFO", "replication")
+		})
+		if err == nil {
+			err = check(r[0], r[1])
+		}
+		if err != nil {
+			return err
+		}
+		f := fields(r[0], 5)
+		w.Server = clock(r[1])
+		st := &spaceTx{tx: t, names: n, word: w}
+		s.judge(st, f, Authority(r[2], r[3]))
+		return then(st)
+	})
+}
+
+// judge takes the word over, or makes a new one if it is missing, damaged, less
+// than what the asker knows, or another authority's.
+func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
+	w := t.word
+	good := true
+	w.Epoch = text(f[0])
+	_, err := strconv.ParseUint(w.Epoch, 16, 64)
+	for i, n := range []*uint64{&w.Drops, &w.Expiries, &w.Clock} {
+		var bad error
+		*n, bad = strconv.ParseUint(text(f[i+1]), 10, 53)
+		good = good && bad == nil
+	}
+	good = good && err == nil
+	clock := w.Clock
+	if k := s.Known; k != nil {
+		behind := w.Drops < k.Drops || w.Expiries < k.Expiries || w.Clock < k.Clock
+		good = good && (w.Epoch != k.Epoch || !behind)
+		clock = max(clock, k.Clock)
+	}
+	if good && (authority == "" || text(f[4]) == authority) {
+		return
+	}
+	t.fresh = true
+	w.Epoch, w.Drops, w.Expiries, w.Clock = s.Nonce, 0, 0, clock
+	t.writes.Add("DEL", t.names.Word, t.names.Tags)
+	t.writes.Add("HSET", t.names.Word, "epoch", w.Epoch, "drops", 0, "expiries", 0, "clock", clock, "authority", authority)
+}
+
+// Authority is the run of a server and the history that it replicates, by what
+// INFO says of them, or empty if that does not.
+func Authority(server, replication resp.Value) string {
+	run, replid := infoField(server, "run_id"), infoField(replication, "master_replid")
+	if run == "" || replid == "" {
+		return ""
+	}
+	return run + replid
+}
+
+// Memory is how much memory a server may use, and what it does when it has
+// none left, by what INFO or CONFIG GET says. A limit of zero is none, or one
+// that it does not tell.
+func Memory(info, config resp.Value) (limit int64, policy string) {
+	limit, policy = number(infoField(info, "maxmemory")), infoField(info, "maxmemory_policy")
+	if policy != "" {
+		return limit, policy
+	}
+	name := ""
+	for e := range config.Elems() {
+		switch name {
+		case "maxmemory":
+			limit = number(text(e))
+		case "maxmemory-policy":
+			policy = text(e)
+		}
+		name = text(e)
+	}
+	return limit, policy
+}
+
+// infoField returns a field of what INFO says.
+func infoField(info resp.Value, name string) string {
+	if info.Kind() == resp.Error {
+		return ""
+	}
+	for line := range strings.Lines(text(info)) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// Look reads the word into w.
+func (s Space) Look(w *words.Word) error {
+	return s.do(w, func(*spaceTx) error { return nil })
+}
+
+// DropAll makes all values absent or stale.
+func (s Space) DropAll(w *words.Word, soft bool) error {
+	return s.do(w, func(t *spaceTx) error {
+		field, n := "drops", &w.Drops
+		if soft {
+			field, n = "expiries", &w.Expiries
+		}
+		*n++
+		t.writes.Add("HINCRBY", s.Names.Word, field, 1)
+		t.writes.Add("PUBLISH", s.Names.Channel, s.Names.AllDropped(soft)+strconv.FormatUint(*n, 10)+layout.AfterCount)
+		return nil
+	})
+}
+
+// DropTags notes the drops of tags at new clocks. What is known of tags is made
+// if it is missing.
+func (s Space) DropTags(w *words.Word, tags []string, soft bool) error {
+	n := s.Names
+	return s.do(w, func(t *spaceTx) error {
+		r, err := t.read(func(b *Batch) {
+			b.Add("HLEN", n.Tags)
+			b.Add("HGET", n.Tags, "floor")
+		})
+		if err != nil {
+			return err
+		}
+		_, bad := strconv.ParseUint(text(r[1]), 10, 53)
+		if t.fresh || r[0].Int() > layout.MaxTags || bad != nil {
+			w.Clock++
+			t.writes.Add("DEL", n.Tags)
+			t.writes.Add("HSET", n.Tags, "floor", w.Clock)
+		}
+		field := "d:"
+		if soft {
+			field = "e:"
+		}
+		for _, tag := range tags {
+			was := strconv.FormatUint(w.Clock, 10)
+			w.Clock++
+			is := strconv.FormatUint(w.Clock, 10)
+			t.writes.Add("HSET", n.Tags, field+tag, is)
+			t.writes.Add("PUBLISH", n.Channel, n.TagDropped(soft)+was+".0 "+is+".0 0 "+tag)
+		}
+		if t.writes.N > 0 {
+			t.writes.Add("HSET", n.Word, "clock", w.Clock)
+		}
+		return nil
+	})
+}

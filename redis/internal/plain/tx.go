@@ -1,0 +1,190 @@
+// Package plain does with plain commands what the scripts of package layout
+// do, for servers that do not permit scripts: it watches what it reads, and
+// what it writes is refused by the server if that has changed. The rules, and
+// what is stored, are the same; an operation takes two round trips or three.
+package plain
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// ErrContended is returned when others were faster too often.
+var ErrContended = errors.New("redis: tier: too many writers of one key without scripts")
+
+// maxTries is how often an operation is tried. Each time one of those who
+// compete for a key has its way.
+const maxTries = 256
+
+// Ask sends commands over one connection, always the same, in one round trip
+// and returns their replies. Its errors are about the connection.
+type Ask func(*Batch) ([]resp.Value, error)
+
+// Batch collects commands.
+type Batch struct {
+	// Text is the commands as they are sent, N their number.
+	Text []byte
+	N    int
+}
+
+// Add queues a command. Its arguments are such as resp.AppendArg takes.
+func (b *Batch) Add(args ...any) {
+	text, err := resp.AppendCommand(b.Text, args...)
+	if err != nil {
+		panic(err) // an argument of a type that no command here has
+	}
+	b.Text, b.N = text, b.N+1
+}
+
+// Refusal is an error that the server answered with.
+type Refusal struct {
+	// Text is the code and the message.
+	Text string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Text }
+
+// check returns the first error among replies.
+func check(replies ...resp.Value) error {
+	for _, v := range replies {
+		if v.Kind() == resp.Error {
+			return &Refusal{string(v.Bytes())}
+		}
+	}
+	return nil
+}
+
+// tx is one try of an operation.
+type tx struct {
+	ask     Ask
+	watch   []any // until it was sent
+	watched bool
+	writes  Batch
+}
+
+// run tries f, which reads and decides what to write, until nobody has changed
+// the keys in between. An f that queues no writes has only looked.
+func run(ask Ask, keys []string, f func(*tx) error) error {
+	watch := []any{"WATCH"}
+	for _, k := range keys {
+		watch = append(watch, k)
+	}
+	for range maxTries {
+		t := &tx{ask: ask, watch: watch}
+		err := f(t)
+		var refused *Refusal
+		if err != nil && !errors.As(err, &refused) {
+			return err
+		}
+		if err != nil || t.writes.N == 0 {
+			return errors.Join(err, t.unwatch())
+		}
+		if done, err := t.exec(); done || err != nil {
+			return err
+		}
+	}
+	return ErrContended
+}
+
+// read sends what add queues, which must not write, and returns the replies.
+func (t *tx) read(add func(*Batch)) ([]resp.Value, error) {
+	replies, err := t.look(add)
+	if err == nil {
+		err = check(replies...)
+	}
+	return replies, err
+}
+
+// look is read that leaves errors of the server in the replies.
+func (t *tx) look(add func(*Batch)) ([]resp.Value, error) {
+	var b Batch
+	if !t.watched {
+		b.Add(t.watch...)
+	}
+	add(&b)
+	replies, err := t.ask(&b)
+	if err != nil {
+		return nil, err
+	}
+	if !t.watched {
+		t.watched = true
+		if err := check(replies[0]); err != nil {
+			return nil, err
+		}
+		replies = replies[1:]
+	}
+	return replies, nil
+}
+
+func (t *tx) unwatch() error {
+	var b Batch
+	b.Add("UNWATCH")
+	_, err := t.ask(&b)
+	return err
+}
+
+// exec carries out the writes, unless a key was changed since it was read.
+func (t *tx) exec() (done bool, err error) {
+	var b Batch
+	b.Add("MULTI")
+	b.Text, b.N = append(b.Text, t.writes.Text...), b.N+t.writes.N
+	b.Add("EXEC")
+	replies, err := t.ask(&b)
+	if err != nil {
+		return false, err
+	}
+	if err := check(replies...); err != nil {
+		return false, err // of the first command that was refused: EXEC does nothing then
+	}
+	results := replies[len(replies)-1]
+	for v := range results.Elems() {
+		if err := check(v); err != nil {
+			return false, err
+		}
+	}
+	return results.Kind() == resp.Array, nil
+}
+
+// fields are the elements of a reply, as many as are asked for.
+func fields(v resp.Value, n int) []resp.Value {
+	all := slices.AppendSeq(make([]resp.Value, 0, n), v.Elems())
+	for len(all) < n {
+		all = append(all, resp.Value{})
+	}
+	return all
+}
+
+// text is a string, or empty.
+func text(v resp.Value) string { return string(v.Bytes()) }
+
+// Clock is a tag clock as it is stored, and whether it is one.
+func Clock(v resp.Value) (uint64, bool) {
+	n, err := strconv.ParseUint(string(v.Bytes()), 10, 53)
+	return n, err == nil
+}
+
+// clock is the server's time in ms, from the reply of TIME.
+func clock(v resp.Value) int64 {
+	f := fields(v, 2)
+	return number(text(f[0]))*1000 + number(text(f[1]))/1000
+}
+
+// number is a number of as many digits as Lua's numbers hold, or zero.
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 53)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// right takes a lease or token apart.
+func right(s string) (token string, till int64) {
+	token, rest, _ := strings.Cut(s, " ")
+	return token, number(rest)
+}

@@ -1,0 +1,165 @@
+package tier
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/redis/internal/layout"
+	"github.com/strata-cache/strata/redis/internal/plain"
+)
+
+// script is a script with the beginnings of its call, by digest and by text,
+// from behind the number of arguments up to that of keys.
+type script struct{ digest, text string }
+
+func newScript(text string, keys int) *script {
+	// SHA-1 is a name here, prescribed by the protocol.
+	sum := sha1.Sum([]byte(text))
+	head := func(how, what string) string {
+		b := resp.AppendString(resp.AppendString(nil, how), what)
+		return string(resp.AppendString(b, strconv.Itoa(keys)))
+	}
+	return &script{digest: head("EVALSHA", hex.EncodeToString(sum[:])), text: head("EVAL", text)}
+}
+
+// headArgs is the number of arguments in the beginning of a call.
+const headArgs = 3
+
+// scripts are the layout's scripts.
+type scripts struct {
+	acquire, put, drop, extend, release, renew, clean *script
+	word, dropAll, dropTags                           *script
+	// forbidden says that the server has refused to run one.
+	forbidden atomic.Bool
+}
+
+func newScripts() *scripts {
+	return &scripts{
+		acquire:  newScript(layout.Acquire, 1),
+		put:      newScript(layout.Put, 2),
+		drop:     newScript(layout.Drop, 2),
+		extend:   newScript(layout.Extend, 1),
+		release:  newScript(layout.Release, 1),
+		renew:    newScript(layout.Renew, 1),
+		clean:    newScript(layout.Clean, 1),
+		word:     newScript(layout.Word(), 2),
+		dropAll:  newScript(layout.DropAll(), 2),
+		dropTags: newScript(layout.DropTags(), 2),
+	}
+}
+
+// call appends a call of a script, of which head is one of the beginnings.
+type call func(dst []byte, head string) []byte
+
+// run calls a script on any connection. It is sent by its digest, and with its
+// text if the server does not know that.
+func (t *Tier) run(ctx context.Context, s *script, c call) (resp.Value, error) {
+	v, err := t.srv.Send(ctx, func(dst []byte) []byte { return c(dst, s.digest) })
+	if err == nil && unknownScript(v) {
+		v, err = t.srv.Send(ctx, func(dst []byte) []byte { return c(dst, s.text) })
+	}
+	return v, err
+}
+
+// runOver is run over one connection, for n calls in one round trip, or two if
+// the server does not know the script.
+func runOver(ask plain.Ask, s *script, n int, c func(dst []byte, head string, i int) []byte) ([]resp.Value, error) {
+	b := plain.Batch{N: n}
+	for i := range n {
+		b.Text = c(b.Text, s.digest, i)
+	}
+	replies, err := ask(&b)
+	if err != nil {
+		return nil, err
+	}
+	var again []int
+	late, head := plain.Batch{}, s.text
+	for i, v := range replies {
+		if unknownScript(v) { // the others were carried out
+			again = append(again, i)
+			late.Text, late.N = c(late.Text, head, i), late.N+1
+			head = s.digest
+		}
+	}
+	if len(again) == 0 {
+		return replies, nil
+	}
+	answers, err := ask(&late)
+	for i, v := range answers {
+		replies[again[i]] = v
+	}
+	return replies, err
+}
+
+func unknownScript(v resp.Value) bool {
+	return v.Kind() == resp.Error && strings.HasPrefix(string(v.Bytes()), "NOSCRIPT ")
+}
+
+// scripted reports whether scripts are to be used.
+func (t *Tier) scripted() bool { return !t.scripts.forbidden.Load() }
+
+// forbids reports whether a reply says that the server does not run scripts for
+// this user, and remembers it.
+func (t *Tier) forbids(v resp.Value) bool {
+	if v.Kind() != resp.Error {
+		return false
+	}
+	code, text, _ := strings.Cut(strings.ToLower(string(v.Bytes())), " ")
+	no := code == "noperm" && strings.Contains(text, "'eval") || code == "err" && strings.HasPrefix(text, "unknown command")
+	if no {
+		t.scripts.forbidden.Store(true)
+	}
+	return no
+}
+
+// errAnswer is returned when a script answers what it cannot.
+var errAnswer = errors.New("redis: tier: unknown answer of a script")
+
+// refusal is the error that a server answered with, or nil.
+func refusal(v resp.Value) error {
+	if v.Kind() == resp.Error {
+		return &plain.Refusal{Text: string(v.Bytes())}
+	}
+	return nil
+}
+
+// appendHex appends an argument as tokens are written.
+func appendHex(dst []byte, n uint64) []byte {
+	var b [16]byte
+	return resp.AppendBulk(dst, strconv.AppendUint(b[:0], n, 16))
+}
+
+func appendInt(dst []byte, n int64) []byte {
+	var b [20]byte
+	return resp.AppendBulk(dst, strconv.AppendInt(b[:0], n, 10))
+}
+
+func appendUint(dst []byte, n uint64) []byte {
+	var b [20]byte
+	return resp.AppendBulk(dst, strconv.AppendUint(b[:0], n, 10))
+}
+
+// appendStrings appends arguments.
+func appendStrings(dst []byte, args ...string) []byte {
+	for _, a := range args {
+		dst = resp.AppendString(dst, a)
+	}
+	return dst
+}
+
+// appendCall appends the beginning of a call with further arguments.
+func appendCall(dst []byte, head string, further int) []byte {
+	return append(resp.AppendArray(dst, headArgs+further), head...)
+}
+
+// appendEntry appends the name of key's entry as an argument.
+func (t *Tier) appendEntry(dst []byte, key string) []byte {
+	dst = resp.AppendBulkHeader(dst, int64(t.names.EntryLen(key)))
+	return append(t.names.AppendEntry(dst, key), "\r\n"...)
+}

@@ -1,0 +1,166 @@
+package stratatest
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// nameSpace is what a store knows of one cache name. A store that has lost its
+// own draws another epoch for the new one.
+type nameSpace struct {
+	epoch                  string
+	drops, expiries, clock uint64
+	tags                   *tagTable // nil until somebody asks, and when it was lost
+	lanes                  []remote.Word
+	records                map[string]*record
+}
+
+// tagTable knows the clocks of the last drops of tags.
+type tagTable struct {
+	floor            uint64 // the clock at which the table was made: what was before is not known
+	dropped, expired map[string]uint64
+}
+
+func newEpoch() string { return fmt.Sprintf("%x", nonce()) }
+
+// own returns the view's name space.
+func (t *Tier) own() *nameSpace {
+	n := t.store.names[t.space.Name]
+	if n == nil {
+		n = &nameSpace{epoch: newEpoch(), records: map[string]*record{}, lanes: make([]remote.Word, t.store.lanes)}
+		t.store.names[t.space.Name] = n
+	}
+	return n
+}
+
+// word is the name space's word as it travels in leases.
+func (n *nameSpace) word() string { return fmt.Sprintf("%s.%d.%d", n.epoch, n.drops, n.expiries) }
+
+// lease returns what every lease notes of the name space.
+func (n *nameSpace) lease() remote.Lease { return remote.Lease{Word: n.word(), Clock: n.clock} }
+
+// standing says whether what was stored under word may be read, and if so
+// whether all of it was made stale since.
+func (n *nameSpace) standing(word string) (current, expired bool) {
+	own := n.word()
+	return beforeExpiries(word) == beforeExpiries(own), word != own
+}
+
+// beforeExpiries is a word without the number of soft drops.
+func beforeExpiries(word string) string {
+	return word[:max(0, strings.LastIndexByte(word, '.'))]
+}
+
+// move counts a drop in a lane.
+func (n *nameSpace) move(lane uint16) (was, is remote.Word) {
+	was = n.lanes[lane]
+	n.lanes[lane] = remote.Word{Count: was.Count + 1, Nonce: nonce()}
+	return was, n.lanes[lane]
+}
+
+// table returns the tag table. If there is none, it makes one as of a clock
+// that no lease has yet.
+func (n *nameSpace) table() *tagTable {
+	if n.tags == nil {
+		n.clock++
+		n.tags = &tagTable{floor: n.clock, dropped: map[string]uint64{}, expired: map[string]uint64{}}
+	}
+	return n.tags
+}
+
+// DropAll makes everything with the view's name absent, or stale if soft, for
+// all schemas. What is stored under a lease from before it is so too.
+func (t *Tier) DropAll(ctx context.Context, soft bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	_, unlock := t.lock()
+	defer unlock()
+	kind, count := remote.AllDropped, &t.own().drops
+	if soft {
+		kind, count = remote.AllExpired, &t.own().expiries
+	}
+	*count++
+	m := t.message(kind, "")
+	m.Is.Count = *count
+	t.announce([]remote.Message{m})
+	return nil
+}
+
+// DropTags counts the tag clock up for each tag and notes it with the tag.
+func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if len(tags) == 0 {
+		return nil
+	}
+	_, unlock := t.lock()
+	defer unlock()
+	n := t.own()
+	table := n.table()
+	kind, drops := remote.TagDropped, table.dropped
+	if soft {
+		kind, drops = remote.TagExpired, table.expired
+	}
+	messages := make([]remote.Message, len(tags))
+	for i, tag := range tags {
+		messages[i] = t.message(kind, tag)
+		messages[i].Was.Count = n.clock
+		n.clock++
+		messages[i].Is.Count = n.clock
+		drops[tag] = n.clock
+	}
+	t.announce(messages)
+	return nil
+}
+
+// Tags returns the drops of each tag. A tag that was never dropped counts as
+// dropped when the table of tags was made.
+func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(tags) == 0 {
+		return nil, nil
+	}
+	_, unlock := t.lock()
+	defer unlock()
+	table := t.own().table()
+	known := make([]remote.Tag, len(tags))
+	for i, tag := range tags {
+		known[i] = remote.Tag{Dropped: max(table.floor, table.dropped[tag]), Expired: table.expired[tag]}
+	}
+	return known, nil
+}
+
+// Position returns how far the drops of the view's name have come. A lane that
+// is not known gets a word.
+func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
+	if err := ctx.Err(); err != nil {
+		return remote.Position{}, err
+	}
+	_, unlock := t.lock()
+	defer unlock()
+	n := t.own()
+	for i := range n.lanes {
+		if n.lanes[i] == (remote.Word{}) {
+			n.lanes[i].Nonce = nonce()
+		}
+	}
+	return remote.Position{
+		Epoch: n.epoch, Drops: n.drops, Expiries: n.expiries, Clock: n.clock, Lanes: slices.Clone(n.lanes),
+	}, nil
+}
+
+// Lane returns the lane of key.
+func (t *Tier) Lane(key string) uint16 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return uint16(h.Sum32() % uint32(t.store.lanes))
+}

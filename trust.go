@@ -1,0 +1,76 @@
+package strata
+
+import (
+	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/trust"
+)
+
+// stamps are what an entry is judged by later: the words of trust from before
+// its value was read, and its tags.
+type stamps struct {
+	trust, tagTrust uint64
+	tags            []string
+}
+
+// judge says what e, which L1 holds for key, is good for, and since when it is
+// suspect if it is. One that is trusted gets the newest stamp.
+func (c *Cache[K, V]) judge(key K, e *l1.Entry[K, V]) (v trust.Verdict, since int64) {
+	if e.Stamp < c.trust.Word() {
+		var next uint64
+		v, next, since = c.trust.Judge(e.Stamp, func() uint16 { return c.laneOf(key) })
+		if v == trust.Trusted {
+			c.memory.Swap(e, restamped(e, next))
+		}
+	}
+	if e.Tags == nil {
+		return v, since
+	}
+	tv, next, ts := c.trust.JudgeTags(e.Tags.Names, e.Tags.Seen.Load())
+	if tv == trust.Trusted {
+		e.Tags.Seen.Store(next)
+	}
+	if tv == trust.Suspect {
+		since = ts
+	}
+	return v.And(tv), since
+}
+
+// laneOf returns the lane of key; one that does not exist, so that the entry is
+// suspect, if the user's Key panics.
+func (c *Cache[K, V]) laneOf(key K) (lane uint16) {
+	if c.can.position == nil {
+		return 0
+	}
+	lane = ^lane
+	defer c.contain("Remote.Key")
+	return c.can.position.Lane(c.o.Remote.Key(key))
+}
+
+// restamped returns a copy of e with a newer stamp.
+func restamped[K comparable, V any](e *l1.Entry[K, V], stamp uint64) *l1.Entry[K, V] {
+	return &l1.Entry[K, V]{
+		Key: e.Key, Value: e.Value, Soon: e.Soon, Fresh: e.Fresh, Dead: e.Dead,
+		Stamp: stamp, ID: e.ID, Flags: e.Flags, Tags: e.Tags,
+	}
+}
+
+// stale returns a copy of e that is not fresh any more.
+func stale[K comparable, V any](e *l1.Entry[K, V]) *l1.Entry[K, V] {
+	s := restamped(e, e.Stamp)
+	s.Soon, s.Fresh = 0, 0
+	return s
+}
+
+// lasts reports whether a suspect entry may be served while L2 does not answer:
+// UnconfirmedTTL after it was last confirmed at most, and never under Strict.
+func (c *Cache[K, V]) lasts(since int64) bool {
+	return c.o.Remote.Partition == Available && c.memory.Now() < l1.After(since, UnconfirmedTTL)
+}
+
+// disown makes every entry in L1 absent, and what flights that run now bring.
+// The word is raised first: a flight that is registered in between has the new
+// one, and loses nothing but its right to store.
+func (c *Cache[K, V]) disown() {
+	c.trust.Disown()
+	c.flights.FenceAll()
+}
