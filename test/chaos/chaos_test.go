@@ -19,6 +19,7 @@ var (
 	rate     = flag.Float64("rate", 500, "calls that each process makes in a second")
 	every    = flag.Duration("every", 5*time.Second, "mean time between faults")
 	only     = flag.String("only", "", "the faults to draw, by their names in faults.go, with commas")
+	strict   = flag.Bool("strict", false, "let L1 count as empty while the bus is silent")
 	breaks   = flag.String("break", "", "break the cache: nobus, latebus, oldtier or nolease")
 )
 
@@ -30,7 +31,10 @@ func TestMain(m *testing.M) {
 }
 
 func options() chaos.Options {
-	o := chaos.Options{For: *duration, Seed: *seed, Workers: 3, Rate: *rate, Every: *every, Only: *only, Break: *breaks, Log: os.Stdout}
+	o := chaos.Options{
+		For: *duration, Seed: *seed, Workers: 3, Rate: *rate, Every: *every, Only: *only,
+		Strict: *strict, Break: *breaks, Log: os.Stdout,
+	}
 	if o.Seed == 0 {
 		o.Seed = uint64(time.Now().UnixNano())
 	}

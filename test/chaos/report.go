@@ -57,14 +57,14 @@ type Ages map[time.Duration]int
 func (r *run) report(answers []cluster.Answer) *Report {
 	h, logs := r.gather()
 	rep := &Report{Seed: r.o.Seed, Faults: map[string]int{}, Connected: Ages{}, CutOff: Ages{}, h: h, took: r.o.For}
-	rep.Violations = judge(h)
+	rep.Violations = judge(h, r.o.Strict)
 	rep.Fences, rep.Loads = len(h.Fences), len(h.Loads)
 	for _, f := range h.Fences {
 		if f.Failed {
 			rep.Failed++
 		}
 	}
-	h.Ages(promise(longTTL), func(read *history.Read, old time.Duration, connected bool) {
+	h.Ages(promise(longTTL, r.o.Strict), func(read *history.Read, old time.Duration, connected bool) {
 		n := 1 + read.More
 		rep.Reads += n
 		if connected {
@@ -130,7 +130,7 @@ func (r *Report) Print(w io.Writer) {
 	}
 	line("violations           %d", len(r.Violations))
 	for i, v := range r.Violations {
-		if i == 10 {
+		if i == 40 {
 			line("... and %d more", len(r.Violations)-i)
 			break
 		}

@@ -33,6 +33,8 @@ type Options struct {
 	Every time.Duration
 	// Only names the faults that are drawn, if any do.
 	Only string
+	// Strict lets instances serve nothing from L1 while their bus is silent.
+	Strict bool
 	// Break is how the cache is broken; see [cluster.Config].
 	Break string
 	// Log is told what happens.
@@ -161,7 +163,7 @@ func (r *run) birth(s *slot) {
 	var err error
 	s.life.born = r.clock.Now()
 	s.p, err = cluster.Start(cluster.Config{
-		Instance: n, Clock: r.clock, Origin: r.origin.Path, Records: s.life.path, Tier: s.tier.Addr, Bus: s.bus.Addr, Break: r.o.Break,
+		Instance: n, Clock: r.clock, Origin: r.origin.Path, Records: s.life.path, Tier: s.tier.Addr, Bus: s.bus.Addr, Break: r.o.Break, Strict: r.o.Strict,
 		TTL: longTTL, Short: shortTTL, Lease: lease, Clients: max(1, int(r.o.Rate)/500) * clients, Keys: keys, Rate: r.o.Rate, Seed: r.o.Seed,
 	})
 	r.must(err)

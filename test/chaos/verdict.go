@@ -108,7 +108,11 @@ func (r *run) gaps(l *life) (gaps []window) {
 // done.
 func (r *run) excuseLoads(l *life, log *cluster.Log, h *history.History) {
 	for _, s := range log.Left {
-		h.Excuses = append(h.Excuses, history.Excuse{Instance: l.instance, Key: s.Key, From: s.From, To: s.To})
+		e := history.Excuse{Instance: l.instance, Key: s.Key, From: s.From, To: s.To}
+		if s.Key == "" { // others are told
+			e.Instance, e.To = history.Shared, s.To+history.Time(delay)
+		}
+		h.Excuses = append(h.Excuses, e)
 	}
 	for _, s := range log.Dropped {
 		r.excuseDrop(s.Key, s.From, s.To, h)
@@ -159,17 +163,21 @@ func (r *run) excuseDrop(key string, from, to history.Time, h *history.History) 
 }
 
 // promise is what histories of keys with that TTL are judged by.
-func promise(ttl time.Duration) history.Promise {
-	return history.Promise{
+func promise(ttl time.Duration, strict bool) history.Promise {
+	p := history.Promise{
 		// An instance that joins may still miss what is on its way, so the
 		// delay counts as what it may take to notice a change.
 		Slack: delay, Unconfirmed: unconfirmed, Slow: slow,
 		TTL: ttl - 100*time.Millisecond, // some of which goes by on the way
 	}
+	if strict {
+		p.Unconfirmed = 0
+	}
+	return p
 }
 
 // judge judges h, the keys with a short TTL apart.
-func judge(h *history.History) []history.Violation {
+func judge(h *history.History, strict bool) []history.Violation {
 	var all []history.Violation
 	for _, c := range []struct {
 		short bool
@@ -178,7 +186,7 @@ func judge(h *history.History) []history.Violation {
 		part := *h
 		part.Reads = keep(h.Reads, func(r *history.Read) bool { return cluster.Short(r.Key) == c.short })
 		part.Loads = keep(h.Loads, func(l *history.Load) bool { return cluster.Short(l.Key) == c.short })
-		all = append(all, part.Judge(promise(c.ttl))...)
+		all = append(all, part.Judge(promise(c.ttl, strict))...)
 	}
 	slices.SortFunc(all, func(a, b history.Violation) int { return int(a.At - b.At) })
 	return all

@@ -79,7 +79,7 @@ func (w *worker) step(r *rand.Rand, key string) {
 	}
 	defer cancel()
 	if r.Float64()*w.c.Rate*20 < 1 { // each 20 s
-		w.all(ctx, key)
+		w.all(ctx, r, key)
 		return
 	}
 	switch n := r.IntN(1000); {
@@ -93,8 +93,12 @@ func (w *worker) step(r *rand.Rand, key string) {
 		w.invalidate(ctx, []string{key, Key(r.IntN(w.c.Keys)), Key(r.IntN(w.c.Keys))})
 	case n < 970:
 		w.update(ctx, key)
-	case n < 985:
+	case n < 983:
 		w.set(ctx, key)
+	case n < 985:
+		w.hold(ctx, key)
+	case n < 987:
+		w.tag(ctx, r, key)
 	default:
 		if r.IntN(2) == 0 && !w.write(key) {
 			return
@@ -103,11 +107,51 @@ func (w *worker) step(r *rand.Rand, key string) {
 	}
 }
 
-// all drops everything.
-func (w *worker) all(ctx context.Context, key string) {
-	if w.write(key) {
-		w.fence([]history.Fence{{Key: allKeys}}, func() error { return w.cache.InvalidateAll(ctx) })
+// all drops or expires everything.
+func (w *worker) all(ctx context.Context, r *rand.Rand, key string) {
+	if !w.write(key) {
+		return
 	}
+	f, call := history.Fence{Key: allKeys}, w.cache.InvalidateAll
+	if f.Soft = r.IntN(2) == 0; f.Soft {
+		call = w.cache.ExpireAll
+	}
+	w.fence([]history.Fence{f}, func() error { return call(ctx) })
+}
+
+// hold drops key with a hold: for a while whoever asks loads it.
+func (w *worker) hold(ctx context.Context, key string) {
+	const d = 100 * time.Millisecond
+	if !w.write(key) {
+		return
+	}
+	began := w.now()
+	w.fence([]history.Fence{{Key: key}}, func() error { return w.cache.InvalidateHold(ctx, d, key) })
+	w.rec.add(recDropped, key, began, w.now()+history.Time(d))
+}
+
+// tag drops or expires all that carries the tag of key, if key has one.
+func (w *worker) tag(ctx context.Context, r *rand.Rand, key string) {
+	name := Tag(key)
+	if name == "" {
+		return
+	}
+	soft, call := false, w.cache.InvalidateTags
+	if soft = r.IntN(2) == 0; soft {
+		call = w.cache.ExpireTags
+	}
+	var fences []history.Fence
+	for i := range w.c.Keys {
+		if k := Key(i); Tag(k) == name {
+			if !w.write(k) {
+				return
+			}
+			fences = append(fences, history.Fence{Key: k, Soft: soft})
+		}
+	}
+	began := w.now()
+	w.fence(fences, func() error { return call(ctx, name) })
+	w.rec.add(recLeft, allKeys, began, w.now()) // nobody joins what may carry the tag
 }
 
 // write writes at the origin.
@@ -146,16 +190,20 @@ func (w *worker) set(ctx context.Context, key string) {
 		return
 	}
 	w.fence([]history.Fence{{Key: key, Stores: true, Version: version}}, func() error {
-		return w.cache.Set(ctx, key, value(key, version), w.ttl(key)...)
+		return w.cache.Set(ctx, key, value(key, version), w.options(key)...)
 	})
 }
 
-// ttl is the option that gives entries of key their TTL.
-func (w *worker) ttl(key string) []strata.CallOption {
+// options give entries of key their TTL and tag. Most have none, so that reads
+// take the shortest way.
+func (w *worker) options(key string) (o []strata.CallOption) {
 	if Short(key) {
-		return []strata.CallOption{strata.WithTTL(w.c.Short)}
+		o = append(o, strata.WithTTL(w.c.Short))
 	}
-	return nil
+	if t := Tag(key); t != "" {
+		o = append(o, strata.WithTags(t))
+	}
+	return o
 }
 
 // begin records that fences are called, and returns what records that they
@@ -197,7 +245,7 @@ func (w *worker) update(ctx context.Context, key string) {
 		}
 		end = w.begin([]history.Fence{{Key: key, Stores: true, Version: version}})
 		return value(key, version), nil
-	}, w.ttl(key)...)
+	}, w.options(key)...)
 	if end != nil {
 		end(err)
 	}
@@ -214,7 +262,7 @@ func (w *worker) read(ctx context.Context, key string, loads, final bool) (ok bo
 	var got string
 	var err error
 	if loads {
-		got, err = w.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, call), key, nil, w.ttl(key)...)
+		got, err = w.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, call), key, nil, w.options(key)...)
 		ok = err == nil
 	} else {
 		got, ok = w.cache.Get(ctx, key)

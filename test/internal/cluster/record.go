@@ -24,7 +24,7 @@ const (
 	recFenced   = "f" // call, time, failed
 	recLoad     = "L" // call, key, since, time
 	recLoaded   = "l" // call, version, time, ok
-	recLeft     = "V" // key, from, to: a caller has left
+	recLeft     = "V" // key, from, to: a caller has left, or (all keys) no load may be joined
 	recDropped  = "D" // key, from, to: it was dropped at some time, for an Update
 	recRemote   = "E" // time, operation: L2 has not answered
 	recHears    = "C" // time, yes: what the cache thinks of its bus
@@ -182,8 +182,9 @@ type Log struct {
 	// Loads have returned. Those that had not are Unfinished, as far as is
 	// known.
 	Loads, Unfinished []history.Load
-	// Left are when callers who left may have been waiting for a load, Dropped
-	// when a key was dropped beside what Fences say.
+	// Left are when callers who left may have been waiting for a load, or, for
+	// all keys, when loads that ran anywhere could not be joined any more.
+	// Dropped are when a key was dropped beside what Fences say.
 	Left, Dropped []Span
 	// RemoteErrors are when L2 did not answer.
 	RemoteErrors []history.Time

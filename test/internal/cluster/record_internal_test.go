@@ -168,4 +168,7 @@ func TestValuesNameTheirKeys(t *testing.T) {
 	if Short(Key(2)) || !Short(Key(3)) || Short("cold") {
 		t.Error("every fourth key is short")
 	}
+	if Tag(Key(3)) != "" || Tag(Key(2)) == "" || Tag(Key(2)) != Tag(Key(52)) || Tag(Key(2)) == Tag(Key(7)) || Tag("cold") != "" {
+		t.Error("every fifth key has a tag, and shares it")
+	}
 }

@@ -30,6 +30,8 @@ type Config struct {
 	// Origin is the origin's socket, Records the file for what is recorded,
 	// Tier and Bus the addresses of Redis for either purpose.
 	Origin, Records, Tier, Bus string
+	// Strict is the policy for when the bus is silent.
+	Strict bool
 	// Break names a way in which the cache is made to break its promises;
 	// empty for none.
 	Break string
@@ -51,8 +53,22 @@ func Key(i int) string { return "k" + strconv.Itoa(i) }
 
 // Short reports whether entries of key have a short TTL: each fourth does.
 func Short(key string) bool {
+	i, ok := number(key)
+	return ok && i%4 == 3
+}
+
+// Tag is the tag of key's entries, or empty: each fifth has one, and shares it
+// with some others.
+func Tag(key string) string {
+	if i, ok := number(key); ok && i%5 == 2 {
+		return "t" + strconv.Itoa(i/5%10)
+	}
+	return ""
+}
+
+func number(key string) (i int, ok bool) {
 	i, err := strconv.Atoi(strings.TrimPrefix(key, "k"))
-	return err == nil && i%4 == 3
+	return i, err == nil
 }
 
 // Command is what a worker is asked to do.
@@ -140,6 +156,9 @@ func newWorker(c Config) (w *worker, err error) {
 	}
 	o.Memory.MaxEntries = max(1, int64(c.Keys)*3/4) // so that some reads go to L2
 	o.Remote.Timeout = c.Timeout
+	if c.Strict {
+		o.Remote.Partition = strata.Strict
+	}
 	if o.Remote.Tier, o.Remote.Bus, err = broken(c.Break, redis.NewTier(w.tier), redis.NewBus(w.bus)); err != nil {
 		return nil, err
 	}
