@@ -41,8 +41,8 @@ type Report struct {
 	Noticed, Back []time.Duration
 	// Faults counts faults by their kinds.
 	Faults map[string]int
-	// Goroutines is the most that an instance had when it was left alone, RSS
-	// the most memory of one, in bytes.
+	// Goroutines is the most that an instance had, RSS the most memory of one,
+	// in bytes.
 	Goroutines int
 	RSS        int64
 
@@ -93,7 +93,7 @@ func (r *run) report(answers []cluster.Answer) *Report {
 			}
 		}
 		for i, s := range l.Samples {
-			rep.RSS = max(rep.RSS, s.RSS)
+			rep.RSS, rep.Goroutines = max(rep.RSS, s.RSS), max(rep.Goroutines, s.Goroutines)
 			if i == len(l.Samples)-1 {
 				rep.Hits += s.L1Hits
 				rep.Refused += s.RemoteRefused
@@ -101,6 +101,7 @@ func (r *run) report(answers []cluster.Answer) *Report {
 		}
 	}
 	rep.Noticed, rep.Back = r.opinions(logs)
+	r.unmarked(h, logs)
 	rep.Problems = r.problems
 	return rep
 }
@@ -117,7 +118,7 @@ func (r *Report) Print(w io.Writer) {
 	line("loads                %d, %.3f for each drop or set; %d needless ones", r.Loads, float64(r.Loads)/float64(max(1, r.Fences)), r.count(history.OneClusterLoad))
 	line("refused by L2        %d values that came too late", r.Refused)
 	line("errors of L2         %d while nothing was wrong with it", r.Errors)
-	line("most memory          %d MiB in an instance", r.RSS>>20)
+	line("most in an instance  %d MiB, %d goroutines", r.RSS>>20, r.Goroutines)
 	line("faults               %s", counted(r.Faults))
 	line("bus found silent     %s", once(r.Noticed))
 	line("bus back             %s", once(r.Back))

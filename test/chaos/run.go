@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,6 +87,9 @@ type run struct {
 	windows  []window
 	losses   []history.Loss
 	problems []string // what is wrong beside the history
+
+	mu     sync.Mutex // guards below
+	stalls []cluster.Span
 }
 
 // slot is the place of a worker: its proxies stay when it is replaced.
@@ -109,6 +113,7 @@ func Run(t testing.TB, o Options) *Report {
 	t.Helper()
 	r := &run{t: t, o: o, rand: rand.New(rand.NewPCG(o.Seed, 0)), clock: cluster.NewClock(), dir: t.TempDir()}
 	r.start()
+	defer r.watch()()
 	r.logf("seed %d: %d workers, %.0f calls a second each, a fault every %v for %v", o.Seed, o.Workers, o.Rate, o.Every, o.For)
 	for _, s := range r.slots {
 		r.do(s, cluster.Command{Op: "start"})
@@ -116,6 +121,33 @@ func Run(t testing.TB, o Options) *Report {
 	r.shake()
 	stats := r.finish()
 	return r.report(stats)
+}
+
+// watch sees to it that times in which this process does not run, with the
+// proxies and the origin in it, count as faults, until stop is called.
+func (r *run) watch() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for stalls := cluster.Stalls(r.clock); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if s, yes := stalls(); yes {
+				r.mu.Lock()
+				r.stalls = append(r.stalls, s)
+				r.mu.Unlock()
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
 }
 
 func (r *run) logf(format string, args ...any) {

@@ -12,7 +12,6 @@ import (
 
 // gather makes a history of what the origin, the workers and the injector know.
 func (r *run) gather() (h *history.History, logs []*cluster.Log) {
-	h = &history.History{Writes: r.origin.Writes(), Losses: r.losses}
 	for _, l := range r.lives {
 		log, err := cluster.ReadLog(l.path, l.instance)
 		if err != nil {
@@ -23,11 +22,15 @@ func (r *run) gather() (h *history.History, logs []*cluster.Log) {
 		for _, s := range log.Surprises {
 			r.problem("instance %d: %s", l.instance, s)
 		}
-		h.Reads = append(h.Reads, log.Reads...)
-		h.Loads = append(h.Loads, log.Loads...)
-		h.Fences = append(h.Fences, ended(l, log)...)
+	}
+	r.addStalls(logs)
+	h = &history.History{Writes: r.origin.Writes(), Losses: r.losses}
+	for i, l := range r.lives {
+		h.Reads = append(h.Reads, logs[i].Reads...)
+		h.Loads = append(h.Loads, logs[i].Loads...)
+		h.Fences = append(h.Fences, ended(l, logs[i])...)
 		h.Links = append(h.Links, r.links(l, h)...)
-		r.excuseLoads(l, log, h)
+		r.excuseLoads(l, logs[i], h)
 	}
 	for i := range h.Fences {
 		r.excuseFence(&h.Fences[i], h)
@@ -41,6 +44,28 @@ func (r *run) gather() (h *history.History, logs []*cluster.Log) {
 		}
 	}
 	return h, logs
+}
+
+// addStalls makes windows of the times in which processes did not run although
+// nobody had stopped them. The proxies are in this one.
+func (r *run) addStalls(logs []*cluster.Log) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.stalls {
+		f := r.about(0, "stall of the proxies")
+		f.from, f.to = s.From, s.To
+		r.windows = append(r.windows, f.window)
+	}
+	for i, l := range r.lives {
+		for _, s := range logs[i].Stalls {
+			stopped := slices.ContainsFunc(r.windows, func(w window) bool {
+				return w.process && slices.Contains(w.slots, l.slot) && s.From <= w.to && s.To >= w.from
+			})
+			if !stopped {
+				r.windows = append(r.windows, window{name: "stall of", slots: []int{l.slot}, process: true, from: s.From, to: s.To})
+			}
+		}
+	}
 }
 
 // ended returns the fences of a life. What was called and has not returned has
@@ -239,6 +264,28 @@ func (r *run) opinions(logs []*cluster.Log) (found, back []time.Duration) {
 		}
 	}
 	return found, back
+}
+
+// unmarked looks for values that were so old that the instance must have known
+// that it hears nothing, and that it did not mark.
+func (r *run) unmarked(h *history.History, logs []*cluster.Log) {
+	const old = history.Time(notice + delay)
+	part := history.History{Writes: h.Writes, Fences: h.Fences, Links: h.Links}
+	for i, l := range r.lives {
+		for _, a := range logs[i].Asked {
+			paused := slices.ContainsFunc(r.windows, func(w window) bool {
+				return w.process && slices.Contains(w.slots, l.slot) && a.Call >= w.from && a.Call-old <= w.to
+			})
+			if !a.Degraded && !paused {
+				part.Reads = append(part.Reads, a)
+			}
+		}
+	}
+	part.Ages(promise(longTTL, false), func(a *history.Read, age time.Duration, connected bool) {
+		if age > time.Duration(old) && !connected {
+			r.problem("instance %d: read of %s at %v got a value dropped %v before, and does not say that it is degraded", a.Instance, a.Key, time.Duration(a.Call), age)
+		}
+	})
 }
 
 // disturbed reports whether another fault was about the same slots at the time

@@ -114,6 +114,47 @@ func TestOpinionsAreComparedWithWhatWasDone(t *testing.T) {
 	}
 }
 
+func TestStallsThatNobodyHasCausedAreFaults(t *testing.T) {
+	r := &run{
+		slots:   []*slot{{index: 0}, {index: 1}},
+		windows: []window{{slots: []int{0}, process: true, from: at(1), to: at(3)}, {slots: []int{0}, bus: true, from: at(4), to: at(9)}},
+		lives:   []*life{{slot: 0, died: history.Never}, {slot: 1, died: history.Never}},
+		stalls:  []cluster.Span{{From: at(20), To: at(21)}},
+	}
+	stall := []cluster.Span{{From: at(2.9), To: at(3.1)}, {From: at(5), To: at(6)}}
+	r.addStalls([]*cluster.Log{{Stalls: stall}, {Stalls: stall[:1]}})
+	want := []window{
+		{name: "stall of the proxies", slots: []int{0, 1}, bus: true, tier: true, from: at(20), to: at(21)},
+		{name: "stall of", slots: []int{0}, process: true, from: at(5), to: at(6)},
+		{name: "stall of", slots: []int{1}, process: true, from: at(2.9), to: at(3.1)},
+	}
+	if got := r.windows[2:]; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v; want\n%+v", got, want)
+	}
+}
+
+func TestOldValuesOfTheCutOffAreMarked(t *testing.T) {
+	h := &history.History{
+		Writes: []history.Write{{Key: "k", Version: 1, At: at(1)}},
+		Fences: []history.Fence{{Instance: 1, Key: "k", Call: at(2), Return: at(3)}},
+		Links:  []history.Link{{At: at(1.5), State: history.Deaf}},
+	}
+	read := func(s float64, degraded bool) history.Read {
+		return history.Read{Key: "k", Of: "k", Call: at(s), Return: at(s), Degraded: degraded}
+	}
+	r := &run{lives: []*life{{died: history.Never}}, windows: []window{{slots: []int{0}, process: true, from: at(20), to: at(22)}}}
+	for _, c := range []struct {
+		read     history.Read
+		problems int
+	}{{read(9, false), 1}, {read(9, true), 0}, {read(7.9, false), 0}, {read(26.9, false), 0}, {read(27.1, false), 1}} {
+		r.problems = nil
+		r.unmarked(h, []*cluster.Log{{Asked: []history.Read{c.read}}})
+		if len(r.problems) != c.problems {
+			t.Errorf("%+v: problems %q", c.read, r.problems)
+		}
+	}
+}
+
 func TestAgesArePrintedAsQuantiles(t *testing.T) {
 	a := Ages{}
 	for i := range 998 {

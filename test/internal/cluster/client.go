@@ -83,8 +83,10 @@ func (w *worker) step(r *rand.Rand, key string) {
 		return
 	}
 	switch n := r.IntN(1000); {
-	case n < 860:
+	case n < 820:
 		w.read(ctx, key, true, false)
+	case n < 860:
+		w.ask(ctx, key)
 	case n < 910:
 		w.read(ctx, key, false, false)
 	case n < 950:
@@ -258,31 +260,52 @@ func (w *worker) update(ctx context.Context, key string) {
 // read reads key, with a Loader or without, and reports whether there was a
 // value.
 func (w *worker) read(ctx context.Context, key string, loads, final bool) (ok bool) {
-	call := w.now()
-	var got string
-	var err error
+	r := history.Read{Key: key, Call: w.now(), Final: final}
 	if loads {
-		got, err = w.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, call), key, nil, w.options(key)...)
-		ok = err == nil
-	} else {
-		got, ok = w.cache.Get(ctx, key)
+		got, err := w.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, r.Call), key, nil, w.options(key)...)
+		return w.got(ctx, &r, got, err)
 	}
-	now := w.now()
-	if ctx.Err() != nil { // a load that everybody has left is not joined
-		w.rec.add(recLeft, key, call, now)
-	}
-	switch {
-	case err == nil, errors.Is(err, errInjected), errors.Is(err, strata.ErrNotFound), ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	default:
-		w.surprise("GetOrLoad returned: " + err.Error())
-	}
+	got, ok := w.cache.Get(ctx, key)
 	if !ok {
+		w.left(ctx, &r)
 		return false
 	}
-	of, version := parseValue(got)
-	w.rec.read(history.Read{
-		Key: key, Of: of, Version: version, Call: call, Return: now, Stale: loads && w.failedSince(key, call-staleFor), Final: final,
-	})
+	return w.got(ctx, &r, got, nil)
+}
+
+// ask reads key, and asks what the instance knows of the value.
+func (w *worker) ask(ctx context.Context, key string) {
+	var info strata.Info
+	r := history.Read{Key: key, Call: w.now()}
+	got, err := w.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, r.Call), key, nil, append(w.options(key), strata.ReadInfo(&info))...)
+	if w.got(ctx, &r, got, err) {
+		w.rec.add(recAsked, r.Key, r.Of, r.Version, r.Call, r.Return, r.Stale, r.Final, info.Degraded)
+	}
+}
+
+// left records that a caller has left: a load that everybody has left is not
+// joined.
+func (w *worker) left(ctx context.Context, r *history.Read) {
+	r.Return = w.now()
+	if ctx.Err() != nil {
+		w.rec.add(recLeft, r.Key, r.Call, r.Return)
+	}
+}
+
+// got records what a read has returned.
+func (w *worker) got(ctx context.Context, r *history.Read, got string, err error) (ok bool) {
+	w.left(ctx, r)
+	switch {
+	case err == nil:
+	case errors.Is(err, errInjected), errors.Is(err, strata.ErrNotFound), ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return false
+	default:
+		w.surprise("GetOrLoad returned: " + err.Error())
+		return false
+	}
+	r.Of, r.Version = parseValue(got)
+	r.Stale = w.failedSince(r.Key, r.Call-staleFor)
+	w.rec.read(*r)
 	return true
 }
 

@@ -26,6 +26,8 @@ const (
 	recLoaded   = "l" // call, version, time, ok
 	recLeft     = "V" // key, from, to: a caller has left, or (all keys) no load may be joined
 	recDropped  = "D" // key, from, to: it was dropped at some time, for an Update
+	recStalled  = "Z" // from, to: the process did not run
+	recAsked    = "A" // as recRead, but degraded instead of more: what was asked for
 	recRemote   = "E" // time, operation: L2 has not answered
 	recHears    = "C" // time, yes: what the cache thinks of its bus
 	recSample   = "S" // time, JSON
@@ -186,6 +188,10 @@ type Log struct {
 	// all keys, when loads that ran anywhere could not be joined any more.
 	// Dropped are when a key was dropped beside what Fences say.
 	Left, Dropped []Span
+	// Stalls are when the process did not run, or not as it should.
+	Stalls []Span
+	// Asked are those of Reads that asked what the instance knows of the value.
+	Asked []history.Read
 	// RemoteErrors are when L2 did not answer.
 	RemoteErrors []history.Time
 	Opinions     []Opinion
@@ -284,6 +290,13 @@ func (l *logReader) line(line string) error {
 		l.log.Loads = append(l.log.Loads, load)
 	case recLeft:
 		l.log.Left = append(l.log.Left, Span{l.name(p.text()), p.time(), p.time()})
+	case recStalled:
+		l.log.Stalls = append(l.log.Stalls, Span{"", p.time(), p.time()})
+	case recAsked:
+		l.log.Asked = append(l.log.Asked, history.Read{
+			Instance: l.instance, Key: l.name(p.text()), Of: l.name(p.text()), Version: p.number(),
+			Call: p.time(), Return: p.time(), Stale: p.yes(), Final: p.yes(), Degraded: p.yes(),
+		})
 	case recDropped:
 		l.log.Dropped = append(l.log.Dropped, Span{l.name(p.text()), p.time(), p.time()})
 	case recRemote:

@@ -41,6 +41,8 @@ func TestRecordsSurviveAsTheyWereMade(t *testing.T) {
 	r.add(recLoaded, uint64(4), uint64(9), T(34), true)
 	r.add(recLeft, "k1", T(40), T(41))
 	r.add(recDropped, allKeys, T(42), T(43))
+	r.add(recStalled, T(44), T(45))
+	r.add(recAsked, "k1", "k1", uint64(3), T(46), T(47), false, false, true)
 	r.add(recRemote, T(50), "drop-all")
 	r.add(recHears, T(60), true)
 	r.add(recSample, T(70), `{"Goroutines":5}`)
@@ -60,7 +62,9 @@ func TestRecordsSurviveAsTheyWereMade(t *testing.T) {
 		Open:       []history.Fence{{Instance: 4, Stores: true, Call: 21}},
 		Loads:      []history.Load{{Instance: 4, Key: "k2", Version: 9, Since: 32, Call: 33, Return: 34, OK: true}},
 		Unfinished: []history.Load{{Instance: 4, Key: "k1", Since: 30, Call: 31}},
-		Left:       []Span{{"k1", 40, 41}}, Dropped: []Span{{"", 42, 43}}, RemoteErrors: []history.Time{50}, Opinions: []Opinion{{60, true}},
+		Left:       []Span{{"k1", 40, 41}}, Dropped: []Span{{"", 42, 43}}, Stalls: []Span{{"", 44, 45}},
+		Asked:        []history.Read{{Instance: 4, Key: "k1", Of: "k1", Version: 3, Call: 46, Return: 47, Degraded: true}},
+		RemoteErrors: []history.Time{50}, Opinions: []Opinion{{60, true}},
 		Samples: []Sample{{At: 70, Goroutines: 5}}, Surprises: []string{"80 so it goes"},
 	}
 	check := func() {
@@ -153,6 +157,19 @@ func TestProcessesShareAClock(t *testing.T) {
 	b, took := c.Now(), time.Since(start)
 	if a < history.Time(time.Second) || time.Duration(b-a) < 20*time.Millisecond || time.Duration(b-a) > took+time.Second {
 		t.Errorf("the clock went from %v to %v in %v", time.Duration(a), time.Duration(b), took)
+	}
+}
+
+func TestProcessesThatDidNotRunKnowWhen(t *testing.T) {
+	c := NewClock()
+	stalls := Stalls(c)
+	before := c.Now()
+	<-time.After(400 * time.Millisecond)
+	if s, yes := stalls(); !yes || s.From > before || s.To < before+history.Time(400*time.Millisecond) {
+		t.Errorf("after 400ms: %v, %t", s, yes)
+	}
+	if s, yes := stalls(); yes {
+		t.Errorf("at once: %v", s)
 	}
 }
 

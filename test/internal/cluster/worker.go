@@ -298,12 +298,16 @@ func (w *worker) watch(ctx context.Context) {
 	defer flush.Stop()
 	w.sample()
 	hears := false
+	stalls := Stalls(w.c.Clock)
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			w.sample()
 			return
 		case <-flush.C:
+		}
+		if s, yes := stalls(); yes {
+			w.rec.add(recStalled, s.From, s.To)
 		}
 		s := w.cache.Stats()
 		if s.Connected != hears || n == 1 {
@@ -314,6 +318,18 @@ func (w *worker) watch(ctx context.Context) {
 			w.sample()
 		}
 		w.rec.flush()
+	}
+}
+
+// Stalls returns a function that is to be called every few milliseconds, and
+// tells when it was not: the process did not run, or was kept waiting.
+func Stalls(c Clock) func() (s Span, yes bool) {
+	const most = history.Time(250 * time.Millisecond)
+	last := c.Now()
+	return func() (Span, bool) {
+		s := Span{From: last, To: c.Now()}
+		last = s.To
+		return s, s.To-s.From > most
 	}
 }
 
