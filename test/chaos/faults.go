@@ -18,9 +18,10 @@ type window struct {
 	// slots are those whose instances it was about.
 	slots []int
 	// bus says that messages may have been lost, tier that L2 may not have
-	// answered, process that the instances did not run.
-	bus, tier, process bool
-	from, to           history.Time
+	// answered, process that the instances did not run, silent that nothing
+	// came over the bus.
+	bus, tier, process, silent bool
+	from, to                   history.Time
 }
 
 // fault is what is done to the cluster for a while.
@@ -150,7 +151,7 @@ func (r *run) pick(lasts time.Duration, name string) (*slot, *fault) {
 // about is a fault of Redis itself, and of all who use it.
 func (r *run) about(lasts time.Duration, name string) *fault {
 	f := &fault{lasts: lasts, uses: []string{"redis"}, begin: func() {}, end: func() {}}
-	f.name, f.bus, f.tier = name, true, true
+	f.name, f.bus, f.tier, f.silent = name, true, true, true
 	for i := range r.slots {
 		f.slots = append(f.slots, i)
 	}
@@ -207,6 +208,7 @@ func (r *run) blackHole(lasts time.Duration) *fault {
 	lines := r.lines(s, f)
 	way := []cluster.Way{cluster.BothWays, cluster.BothWays, cluster.Requests, cluster.Replies}[r.rand.IntN(4)]
 	f.name += [...]string{"", " (requests)", " (replies)", ""}[way]
+	f.silent = f.bus && way != cluster.Requests
 	all := func(way cluster.Way) {
 		for _, p := range lines {
 			p.BlackHole(way)
@@ -254,7 +256,7 @@ func (r *run) cutBus(lasts time.Duration) *fault {
 		lasts += unconfirmed + notice
 	}
 	s, f := r.pick(lasts, "cut of the bus of")
-	f.bus = true
+	f.bus, f.silent = true, true
 	f.begin = func() {
 		s.bus.Refuse(true)
 		s.bus.Reset()

@@ -251,7 +251,7 @@ func (r *run) opinions(logs []*cluster.Log) (found, back []time.Duration) {
 			if !w.bus || w.process || !slices.Contains(w.slots, l.slot) || w.from < l.born || w.to+history.Time(rejoin) > l.died {
 				continue
 			}
-			if w.to-w.from > history.Time(notice) && !r.disturbed(w) {
+			if w.silent && w.to-w.from > history.Time(notice) && !r.disturbed(w) {
 				at, ok := next(logs[i].Opinions, w.from, false)
 				if !ok || at > w.from+history.Time(notice) {
 					r.problem("instance %d did not notice in %v that its bus is silent (%s, at %v)", l.instance, notice, w.name, time.Duration(w.from))

@@ -94,17 +94,23 @@ func TestOpinionsAreComparedWithWhatWasDone(t *testing.T) {
 			t.Errorf("from %v s: %t at %v, %t", c.at, c.hears, time.Duration(got), ok)
 		}
 	}
-	silent := window{name: "cut", slots: []int{0}, bus: true, from: at(5), to: at(15)}
+	cut := func(slot int, from, to float64) window {
+		return window{name: "cut", slots: []int{slot}, bus: true, silent: true, from: at(from), to: at(to)}
+	}
+	silent := cut(0, 5, 15)
+	talks := silent
+	talks.silent = false
 	for _, c := range []struct {
 		name     string
 		windows  []window
 		problems int
 	}{
 		{"found 5 s late", []window{silent}, 1},
-		{"found at once", []window{{name: "cut", slots: []int{0}, bus: true, from: at(9.9), to: at(19)}}, 0},
+		{"found at once", []window{cut(0, 9.9, 19)}, 0},
+		{"not silent", []window{talks}, 0},
 		{"another fault was there", []window{silent, {name: "reset", slots: []int{0}, bus: true, from: at(6), to: at(6)}}, 0},
-		{"of another slot", []window{{name: "cut", slots: []int{1}, bus: true, from: at(5), to: at(15)}}, 0},
-		{"too short to be found", []window{{name: "cut", slots: []int{0}, bus: true, from: at(5), to: at(8)}}, 0},
+		{"of another slot", []window{cut(1, 5, 15)}, 0},
+		{"too short to be found", []window{cut(0, 5, 8)}, 0},
 	} {
 		r := &run{windows: c.windows, lives: []*life{{slot: 0, died: history.Never}}}
 		r.opinions([]*cluster.Log{{Opinions: opinions}})
@@ -124,7 +130,7 @@ func TestStallsThatNobodyHasCausedAreFaults(t *testing.T) {
 	stall := []cluster.Span{{From: at(2.9), To: at(3.1)}, {From: at(5), To: at(6)}}
 	r.addStalls([]*cluster.Log{{Stalls: stall}, {Stalls: stall[:1]}})
 	want := []window{
-		{name: "stall of the proxies", slots: []int{0, 1}, bus: true, tier: true, from: at(20), to: at(21)},
+		{name: "stall of the proxies", slots: []int{0, 1}, bus: true, tier: true, silent: true, from: at(20), to: at(21)},
 		{name: "stall of", slots: []int{0}, process: true, from: at(5), to: at(6)},
 		{name: "stall of", slots: []int{1}, process: true, from: at(2.9), to: at(3.1)},
 	}

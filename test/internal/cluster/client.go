@@ -153,7 +153,13 @@ func (w *worker) tag(ctx context.Context, r *rand.Rand, key string) {
 	}
 	began := w.now()
 	w.fence(fences, func() error { return call(ctx, name) })
-	w.rec.add(recLeft, allKeys, began, w.now()) // nobody joins what may carry the tag
+	now := w.now()
+	w.rec.add(recLeft, allKeys, began, now) // nobody joins what may carry the tag
+	for _, f := range fences {
+		// Who does not hear of it goes by an older clock for a second, and what
+		// it loads is no good to others.
+		w.rec.add(recDropped, f.Key, began, now+history.Time(time.Second))
+	}
 }
 
 // write writes at the origin.
