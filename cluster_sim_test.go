@@ -236,7 +236,6 @@ func (m *member) rewire() {
 		}
 		m.s.rec.Link(m.id, history.Down)
 		m.bus.Cut()
-		m.bus.Lose(0)
 		time.Sleep(d.delay())
 		if d.chance(50) {
 			time.Sleep(time.Minute)

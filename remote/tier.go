@@ -222,10 +222,16 @@ type Renewer interface {
 	Renew(ctx context.Context, key string, l Lease, d time.Duration) (bool, error)
 }
 
+// ManyAcquirer is a Tier that can be asked for many leases in one round trip.
+// Results line up with keys; each is what Acquire would have returned.
+type ManyAcquirer interface {
+	AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]Held, []Lease, error)
+}
+
 // Announcer is a Tier that announces its drops on the bus itself, in the same
 // step, and so each Put under a token as a drop of its key: what others have
 // loaded since the token was given is older. The cache then does not publish
-// them again. It announces too that a lease has ended, by a Put or a Release,
+// them again. It announces too that a lease has ended, by a Put, an Extend or a Release,
 // if somebody was told meanwhile that it was busy.
 type Announcer interface {
 	Announces() bool

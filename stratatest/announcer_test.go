@@ -104,6 +104,7 @@ func dropAnnouncements() []announcement {
 		{name: "one lane, numbered apart", check: "WordsOfALaneChain", hear: changed(func(m *remote.Message) { m.Lane = 1 })},
 		{name: "drop all is not told", check: "DropAllIsAnnounced", hear: without(remote.AllDropped)},
 		{name: "drop all is hard", check: "DropAllIsAnnounced", hear: changed(func(m *remote.Message) { m.Kind = remote.AllDropped })},
+		{name: "drops of all are not counted", check: "DropAllIsAnnounced", hear: changed(func(m *remote.Message) { m.Is.Count = 0 })},
 		{name: "tag drops are not told", check: "TagDropsAreAnnounced", hear: without(remote.TagDropped)},
 		{name: "tag drops are hard", check: "TagDropsAreAnnounced", hear: changed(func(m *remote.Message) { m.Kind = remote.TagDropped })},
 		{name: "tag drops have no clock", check: "TagDropsAreAnnounced", hear: changed(func(m *remote.Message) { m.Was.Count = 0 })},

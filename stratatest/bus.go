@@ -106,7 +106,8 @@ func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
 }
 
 // Cut disconnects this connection: what is on its way and what is sent while it
-// is cut is lost, its followers are told [remote.Gap], and Publish fails.
+// is cut is lost, its followers are told [remote.Gap], and Publish fails. What
+// was to go wrong with messages to come ends with it.
 func (b *Bus) Cut() {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()
@@ -114,6 +115,7 @@ func (b *Bus) Cut() {
 		return
 	}
 	b.cut, b.kept = true, nil
+	b.lose, b.duplicate, b.reorder = 0, 0, false
 	for _, fl := range b.followers {
 		fl.queue = append(fl.queue[:0], delivery{event: remote.Event{State: remote.Gap}})
 		fl.signal()

@@ -274,6 +274,20 @@ func dropMutations() []mutation {
 			with(t, key, func(r *record, _ time.Time) { r.token = right{} })
 			return t.Acquire(ctx, key, d)
 		}},
+		{name: "others' values stay", check: "TokenWinsOverOtherSchemas", put: tokenPut(func(r *record, _ *slot, before record, _ right) {
+			for schema, s := range before.slots {
+				if s.release(); schema != 1 {
+					r.slots[schema] = s
+				}
+			}
+		})},
+		{name: "others' leases stay", check: "TokenWinsOverOtherSchemas", put: tokenPut(func(r *record, _ *slot, before record, _ right) {
+			for schema, s := range before.slots {
+				if schema != 1 {
+					r.slots[schema] = &slot{lease: s.lease}
+				}
+			}
+		})},
 		{name: "token stays", check: "TokenIsUsedOnce", put: tokenPut(func(r *record, _ *slot, before record, _ right) { r.token = before.token })},
 		{name: "token survives", check: "DropVoidsToken", drop: eachDrop(keepRights(false))},
 		{name: "token survives", check: "SoftDropVoidsToken", drop: eachDrop(keepRights(true))},

@@ -130,9 +130,7 @@ func (r *record) slot(schema uint64) *slot {
 func (r *record) consume(schema, token uint64, now time.Time) bool {
 	s := r.slot(schema)
 	if r.token.is(token, now) {
-		r.token = right{}
-		clear(r.slots)
-		r.taken()
+		r.clear(now)
 		return true
 	}
 	if s.lease.was(token) && !now.Before(r.hold) {
@@ -141,6 +139,21 @@ func (r *record) consume(schema, token uint64, now time.Time) bool {
 		return true
 	}
 	return false
+}
+
+// clear removes all but a hold.
+func (r *record) clear(now time.Time) {
+	hold := r.hold
+	*r = record{slots: map[uint64]*slot{}}
+	r.keepHold(hold, now)
+}
+
+// keepHold sets the end of the hold, unless that is over.
+func (r *record) keepHold(hold, now time.Time) {
+	if hold.After(now) {
+		r.hold = hold
+		r.keep(now, hold.Sub(now))
+	}
 }
 
 // drop makes all schemas' values absent or stale, and voids all rights.
@@ -157,12 +170,9 @@ func (r *record) drop(d remote.Drop, now time.Time) {
 		}
 		r.taken()
 	} else {
-		*r = record{slots: map[uint64]*slot{}}
+		r.clear(now)
 	}
-	if hold.After(now) {
-		r.hold = hold
-		r.keep(now, hold.Sub(now))
-	}
+	r.keepHold(hold, now)
 	if d.Token > 0 {
 		r.token = newRight(now, d.Token)
 		r.keep(now, d.Token)

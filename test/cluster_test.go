@@ -47,7 +47,9 @@ func instance[K comparable, V any](t testing.TB, r *servers.Redis, changes ...ch
 // joined waits until what the first cache drops is heard by the others.
 func joined[K comparable, V, W any](t testing.TB, key K, a *strata.Cache[K, V], others ...*strata.Cache[K, W]) {
 	t.Helper()
+	eventually(t, "the instance is connected", func() bool { return a.Stats().Connected })
 	for _, b := range others {
+		eventually(t, "another is connected", func() bool { return b.Stats().Connected })
 		eventually(t, "an instance joins the bus", func() bool {
 			if err := a.Invalidate(t.Context(), key); err != nil {
 				t.Fatal(err)

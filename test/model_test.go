@@ -31,11 +31,12 @@ var (
 // On Redis time passes by a script that makes everything in it older.
 func TestModelMatchesRedis(t *testing.T) {
 	r := servers.StartRedis(t)
-	modelMatches(t, *modelLists, r.Client(t), r.Client(t), r.Client(t))
+	modelMatches(t, *modelLists, true, r.Client(t), r.Client(t), r.Client(t))
 }
 
 // TestModelMatchesRedisWithoutScripts does the same where programs may run no
-// scripts.
+// scripts. How long a lease that has run out is good is not compared: a key may
+// be remembered for longer.
 func TestModelMatchesRedisWithoutScripts(t *testing.T) {
 	r := servers.StartRedis(t)
 	root := r.Client(t)
@@ -44,12 +45,12 @@ func TestModelMatchesRedisWithoutScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := func(o *redis.Options) { o.Username, o.Password = "plain", "secret" }
-	modelMatches(t, *modelLists/4, root, r.Client(t, plain), r.Client(t, plain))
+	modelMatches(t, *modelLists/4, false, root, r.Client(t, plain), r.Client(t, plain))
 }
 
 // modelMatches compares the model with tiers on two clients. root may do
 // everything.
-func modelMatches(t *testing.T, lists int, root *redis.Client, clients ...*redis.Client) {
+func modelMatches(t *testing.T, lists int, late bool, root *redis.Client, clients ...*redis.Client) {
 	if testing.Short() {
 		lists = min(lists, 20)
 	}
@@ -57,8 +58,8 @@ func modelMatches(t *testing.T, lists int, root *redis.Client, clients ...*redis
 	for seed := *modelSeed; seed < *modelSeed+uint64(lists); seed++ {
 		steps := randomSteps(seed)
 		differ := func(steps []step) (int, []string, []string) {
-			model := onModel(t, steps)
-			real := play(t, redisWorld(t, root, clients), steps)
+			model := onModel(t, late, steps)
+			real := play(t, redisWorld(t, root, clients), late, steps)
 			for i := range steps {
 				if model[i] != real[i] {
 					return i, model, real
@@ -141,8 +142,8 @@ func (s step) String() string {
 
 // The keys: some share a lane, and some are hard to write.
 var (
-	modelKeys = append(keysInOneLane(), "a", "{b}", "c d\r\n\x00=", "")
-	modelTags = []string{"t", "u", "floor", " \r\n\x00"}
+	modelKeys = append(keysInOneLane(), "a", "{b}", "c d\r\n\x00=", "") // read-only
+	modelTags = []string{"t", "u", "floor", " \r\n\x00"}                // read-only
 )
 
 // keysInOneLane returns two keys.
@@ -208,6 +209,13 @@ func randomSteps(seed uint64) []step {
 			s.keys = append(s.keys, from[r.IntN(len(from))])
 			s.nth = append(s.nth, max(0, r.IntN(5)-2))
 		}
+		if i > 1 && (op == "extend" || op == "put" && n == 1) && r.IntN(3) > 0 {
+			s.nth[0], s.id = 0, 0 // what must come together is rarely drawn together
+			steps[i-1] = step{op: "acquire", view: s.view, keys: s.keys, left: life()}
+			if op == "extend" {
+				steps[i-2] = step{op: "drop", view: r.IntN(3), keys: s.keys, soft: true}
+			}
+		}
 		steps[i] = s
 	}
 	return steps
@@ -233,7 +241,7 @@ func spaces(name string) []remote.Space {
 }
 
 // onModel plays steps in a bubble, where time is free.
-func onModel(t *testing.T, steps []step) (lines []string) {
+func onModel(t *testing.T, late bool, steps []step) (lines []string) {
 	synctest.Test(t, func(t *testing.T) {
 		tier, bus := stratatest.NewTier(), stratatest.NewBus()
 		tier.Announce(bus)
@@ -246,7 +254,7 @@ func onModel(t *testing.T, steps []step) (lines []string) {
 		w.forgetLane = func(key string) error { own.ForgetLane(key); return nil }
 		w.forgetTags = func() error { own.ForgetTags(); return nil }
 		w.restart = func() error { own.Restart(); return nil }
-		lines = play(t, w, steps)
+		lines = play(t, w, late, steps)
 	})
 	return lines
 }
@@ -306,6 +314,14 @@ func redisWorld(t *testing.T, root *redis.Client, clients []*redis.Client) world
 	return w
 }
 
+// place is where a value is kept.
+type place struct {
+	key    string
+	schema uint64
+}
+
+func (s step) schema() uint64 { return spaces("")[s.view].Schema }
+
 // player writes what comes of steps so that it can be compared: random numbers
 // are named in the order in which they appear, times are rounded up to half
 // hours, and clocks count from the first since the last restart.
@@ -313,19 +329,23 @@ type player struct {
 	testing.TB
 	world
 	rights map[string][]remote.Lease // by key, in order
-	ids    map[string][]remote.ID    // of values put, in order
+	ids    map[place][]remote.ID     // of values put, in order
 	names  map[any]string
 	clock  *uint64       // from which others count
 	lanes  []remote.Word // of the last position
 	heard  chan remote.Message
 	beats  int
+	late   bool // use leases that have run out
+	now    time.Duration
+	ends   map[uint64]time.Duration // of leases
 }
 
-// play returns a line per step: what was answered and announced.
-func play(t *testing.T, w world, steps []step) (lines []string) {
+// play returns a line per step: what was answered and announced. Unless late is
+// set, leases that have run out are not used.
+func play(t *testing.T, w world, late bool, steps []step) (lines []string) {
 	p := &player{
-		TB: t, world: w, rights: map[string][]remote.Lease{}, ids: map[string][]remote.ID{},
-		names: map[any]string{}, heard: make(chan remote.Message, 100),
+		TB: t, world: w, rights: map[string][]remote.Lease{}, ids: map[place][]remote.ID{},
+		names: map[any]string{}, ends: map[uint64]time.Duration{}, late: late, heard: make(chan remote.Message, 100),
 	}
 	connected := make(chan struct{}, 100)
 	stop := w.bus.Follow(w.name, func(e remote.Event) {
@@ -372,11 +392,13 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 		return answer, err
 	case "acquire":
 		held, lease, err := v.Acquire(ctx, s.keys[0], s.left)
+		p.ends[lease.Token] = p.now + s.left
 		return p.held(held) + ", " + p.lease(s.keys[0], lease), err
 	case "put":
 		return p.put(ctx, s, v)
 	case "extend":
-		key, id := s.keys[0], nth(p.ids[s.keys[0]], s.id)
+		key := s.keys[0]
+		id := nth(p.ids[place{key, s.schema()}], s.id)
 		if s.wrong && s.nth[0] == 0 {
 			id ^= 1
 		}
@@ -385,7 +407,11 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 	case "drop":
 		return p.drop(ctx, s, v)
 	case "renew":
-		kept, err := v.(remote.Renewer).Renew(ctx, s.keys[0], p.right(s, 0), s.left)
+		l := p.right(s, 0)
+		kept, err := v.(remote.Renewer).Renew(ctx, s.keys[0], l, s.left)
+		if kept {
+			p.ends[l.Token] = p.now + s.left
+		}
 		return either(kept, "renewed", "lost"), err
 	case "release":
 		return "", v.(remote.Releaser).Release(ctx, s.keys[0], p.right(s, 0))
@@ -411,6 +437,7 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 func (p *player) befall(s step) error {
 	switch s.op {
 	case "age":
+		p.now += s.left
 		return p.age(s.left)
 	case "forget lane":
 		return p.forgetLane(s.keys[0])
@@ -435,7 +462,8 @@ func (p *player) put(ctx context.Context, s step, v remote.Tier) (answer string,
 		no := slices.Contains(refused, i)
 		answer += either(no, "refused; ", "stored; ")
 		if !no {
-			p.ids[put.Key] = append(p.ids[put.Key], remote.ID(put.Lease.Token))
+			at := place{put.Key, s.schema()}
+			p.ids[at] = append(p.ids[at], remote.ID(put.Lease.Token))
 		}
 	}
 	return answer, err
@@ -460,7 +488,8 @@ func (p *player) drop(ctx context.Context, s step, v remote.Tier) (answer string
 // right returns the right that a step is to use for its i-th key.
 func (p *player) right(s step, i int) remote.Lease {
 	l := nth(p.rights[s.keys[i]], s.nth[i])
-	if s.wrong {
+	end, lease := p.ends[l.Token]
+	if s.wrong || lease && end <= p.now && !p.late {
 		l.Token ^= 1 << 20
 	}
 	return l
@@ -590,6 +619,8 @@ func (p *player) message(m remote.Message) string {
 		text += fmt.Sprintf(" in lane %d, was %s, is %s, %d on", m.Lane, p.word(m.Was), p.word(m.Is), m.Is.Count-m.Was.Count)
 	case remote.TagDropped, remote.TagExpired:
 		text += fmt.Sprintf(", was at %s, is at %s", p.at(m.Was.Count), p.at(m.Is.Count))
+	case remote.AllDropped, remote.AllExpired:
+		text += fmt.Sprintf(", the %d.", m.Is.Count)
 	default:
 		if m.Was != (remote.Word{}) || m.Is != (remote.Word{}) {
 			text += " with words"

@@ -40,6 +40,8 @@ type Flight[K comparable, V any] struct {
 	joined  int  // callers who ever waited
 	fenced  bool // has lost the right to store
 	kept    bool // goes on when every caller has left
+	urged   bool // a caller inside a load waits for it
+	urgent  chan struct{}
 }
 
 // Kind keeps flights apart that must not be joined by the same callers.

@@ -51,6 +51,51 @@ func get(ctx context.Context, g *group, key string, run func(*aboard)) (int, err
 	return r.Value, errors.Join(err, r.Err)
 }
 
+func TestFlightThatALoadWaitsForIsUrgent(t *testing.T) {
+	isUrgent := func(g *group, f *aboard) bool {
+		select {
+		case <-g.Urgent(f):
+			return true
+		default:
+			return false
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		var inner *aboard
+		asked := make(chan struct{})
+		go get(t.Context(), g, "inner", func(f *aboard) {
+			inner = f
+			if isUrgent(g, f) {
+				t.Error("urgent before a load waits for it")
+			}
+			close(asked)
+			time.Sleep(2 * time.Second)
+			g.Land(f, flight.Result[int]{Value: 1}, nil)
+		})
+		<-asked
+		v, err := get(t.Context(), g, "outer", func(f *aboard) {
+			go func() {
+				time.Sleep(time.Second)
+				if !isUrgent(g, inner) || isUrgent(g, f) {
+					t.Errorf("inner urgent %v, outer %v; want true, false", isUrgent(g, inner), isUrgent(g, f))
+				}
+			}()
+			v, _ := get(f.Context(), g, "inner", nil)
+			first, err := get(f.Context(), g, "led by a load", func(f *aboard) {
+				if !isUrgent(g, f) {
+					t.Error("a flight that a load leads is not urgent")
+				}
+				g.Land(f, flight.Result[int]{Value: 1}, nil)
+			})
+			g.Land(f, flight.Result[int]{Value: v + first, Err: err}, nil)
+		})
+		if v != 2 || err != nil {
+			t.Errorf("got %d, %v", v, err)
+		}
+	})
+}
+
 func TestCallersShareOneFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()

@@ -105,6 +105,7 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) 
 			return r, None, err
 		}
 		defer n.waited(&f.node)
+		g.urge(f)
 	}
 	if p == Led {
 		g.launch(ctx, f, l)
@@ -223,6 +224,31 @@ func (g *Group[K, V]) Keep(f *Flight[K, V]) bool {
 	}
 	f.kept = true
 	return true
+}
+
+// Urgent returns a channel that is closed as soon as a caller inside a load
+// waits for f: that load may hold what f is queueing for.
+func (g *Group[K, V]) Urgent(f *Flight[K, V]) <-chan struct{} {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.urgent == nil {
+		f.urgent = make(chan struct{})
+		if f.urged {
+			close(f.urgent)
+		}
+	}
+	return f.urgent
+}
+
+func (g *Group[K, V]) urge(f *Flight[K, V]) {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !f.urged && f.urgent != nil {
+		close(f.urgent)
+	}
+	f.urged = true
 }
 
 // Land ends f with r. If f still has the right to store, its key is not on

@@ -47,7 +47,7 @@ func (l *Link) tend(ctx context.Context) {
 	case !s.subscribed:
 	case !connected && s.joinAt != 0 && now >= s.joinAt:
 		l.join(ctx, s.life)
-	case now-s.beatAt >= int64(beatEvery):
+	case now >= s.beatAt:
 		l.beat(ctx, connected)
 	case connected && s.verify && now-s.verifiedAt >= int64(beatEvery):
 		l.verifyNow(ctx)
@@ -69,8 +69,7 @@ func (l *Link) nextDue() int64 {
 	at(l.dropAt)
 	at(l.expireAt)
 	if l.subscribed {
-		// Not all instances at once: the others are quiet if one was first.
-		at(l.beatAt + int64(beatEvery) + rand.Int64N(int64(beatEvery/4)))
+		at(l.beatAt)
 	}
 	switch connected := l.connected.Load(); {
 	case connected && l.verify:
@@ -141,7 +140,8 @@ func (l *Link) join(ctx context.Context, life int) {
 		l.mu.Unlock()
 		return
 	}
-	l.joinAt, l.silent, l.verify, l.settleAt, l.beatAt = 0, false, false, 0, now
+	l.joinAt, l.silent, l.verify, l.settleAt = 0, false, false, 0
+	l.beaten(now)
 	l.rejoin(p, now)
 	if from := l.degradedFrom.Swap(0); from > 0 {
 		l.degraded.Add(hits + 1 - from)
@@ -169,30 +169,28 @@ func (l *Link) rejoin(p remote.Position, now int64) {
 
 // beat sends a sign of life with a digest of where the tier stands.
 func (l *Link) beat(ctx context.Context, connected bool) {
-	defer l.beaten()
 	m := remote.Message{Name: l.o.Name, Kind: remote.Beat, From: l.o.Instance}
-	if l.o.Position != nil {
-		p, err := l.o.Position(ctx)
-		if err != nil {
-			return
-		}
-		if connected {
+	if connected && l.o.Position != nil {
+		// Without an answer it says that the bus is well, and no more.
+		if p, err := l.o.Position(ctx); err == nil {
 			l.compare(p)
+			m.Key = strconv.FormatUint(trust.Digest(p), 16)
 		}
-		m.Key = strconv.FormatUint(trust.Digest(p), 16)
 	}
 	ctx, cancel := remote.WithTimeout(ctx, l.o.Timeout)
 	defer cancel()
 	// If it is not heard, the bus is silent soon, and that is seen to.
 	_ = l.o.Bus.Publish(ctx, []remote.Message{m})
-}
-
-// beaten puts the next sign of life off.
-func (l *Link) beaten() {
 	now := l.o.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.beatAt = now
+	l.beaten(now)
+}
+
+// beaten puts the next sign of life off. Not all instances send it at once:
+// when one was first the others are quiet. mu is held.
+func (l *Link) beaten(now int64) {
+	l.beatAt = now + int64(beatEvery) + rand.Int64N(int64(beatEvery/4))
 }
 
 // hearBeat takes a sign of life, and looks into it if it comes from a state of
@@ -201,7 +199,7 @@ func (l *Link) hearBeat(m *remote.Message, now int64) {
 	digest, err := strconv.ParseUint(m.Key, 16, 64)
 	strange := err == nil && l.o.Position != nil && !l.o.Trust.Had(digest)
 	l.mu.Lock()
-	l.beatAt = now
+	l.beaten(now)
 	l.verify = l.verify || strange
 	l.mu.Unlock()
 	if strange {

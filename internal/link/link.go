@@ -89,7 +89,7 @@ type state struct {
 	subscribed bool  // the bus says so
 	life       int   // counts subscriptions
 	heardAt    int64 // when something came over the bus, or began to be waited for
-	beatAt     int64 // when a sign of life did
+	beatAt     int64 // when to send a sign of life, unless another is heard
 	silent     bool  // not connected, and what that takes is yet to be done
 	joinAt     int64 // when to ask for the position to be connected
 	pause      time.Duration
@@ -162,7 +162,8 @@ func (l *Link) follow(e remote.Event) {
 	switch e.State {
 	case remote.Connected:
 		l.mu.Lock()
-		l.subscribed, l.heardAt, l.beatAt = true, now, now
+		l.subscribed, l.heardAt = true, now
+		l.beaten(now)
 		l.life++
 		l.joinAt, l.pause = now, firstRetry
 		l.mu.Unlock()

@@ -68,7 +68,7 @@ func (e Entry) Acquire(token string, life int64, word string) (a Acquired, err e
 				t.writes.Add("HDEL", entry, n.Awaited)
 			}
 			t.writes.Add("HSET", entry, n.Lease, lease(token, now+life))
-			t.expire(entry, r[1].Int(), life)
+			t.expire(entry, -1, max(r[1].Int(), life)) // as in Put
 		}
 		return nil
 	})
@@ -113,6 +113,9 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 			t.dropped(n, e.Key, false, text(r[1]), v.Nonce, max(0, hold-now))
 		case holder == v.Token && hold <= now:
 			t.ended(n, e.Key, awaited)
+			if fields == 1 || fields == 2 && awaited {
+				ttl = -1 // the key goes with them
+			}
 		default:
 			stored = false
 			return nil
@@ -220,8 +223,12 @@ func (e Entry) Drop(d Loss) error {
 		}
 		now, pttl := clock(r[3]), r[2].Int()
 		if d.Soft {
-			if err := t.soften(entry); err != nil {
+			emptied, err := t.soften(entry)
+			if err != nil {
 				return err
+			}
+			if emptied {
+				pttl = -1
 			}
 		} else {
 			t.writes.Add("DEL", entry)
@@ -238,30 +245,37 @@ func (e Entry) Drop(d Loss) error {
 			need = max(need, d.Life)
 		}
 		if need > 0 {
-			t.expire(entry, pttl, need)
+			// What was taken out may have taken the key, and its end, with it.
+			t.expire(entry, -1, max(pttl, need))
 		}
 		return nil
 	})
 }
 
-// soften makes all values of an entry stale and voids all rights.
-func (t *tx) soften(entry string) error {
+// soften makes all values of an entry stale and voids all rights. It reports
+// whether nothing is left of it then, its end included.
+func (t *tx) soften(entry string) (emptied bool, err error) {
 	all, states, err := t.states(entry)
 	if err != nil {
-		return err
+		return false, err
 	}
+	emptied = true
 	t.writes.Add("HDEL", entry, "t")
 	for _, name := range all {
 		switch name[:min(1, len(name))] {
+		case "t":
 		case "l", "w":
 			t.writes.Add("HDEL", entry, name)
 		case "s":
+			emptied = false
 			if fresh, rest, ok := strings.Cut(states[name], " "); ok && fresh != "" && strings.Trim(fresh, "0123456789") == "" {
 				t.writes.Add("HSET", entry, name, "0 "+rest)
 			}
+		default:
+			emptied = false
 		}
 	}
-	return nil
+	return emptied, nil
 }
 
 // Extend gives the value that is held a new life. Only the lives, token and

@@ -46,7 +46,8 @@ func (t *Tier) acquire(ctx context.Context, key string, token uint64, d time.Dur
 		if err != nil {
 			return a, w, err
 		}
-		if t.fits(w) && !t.forbids(v) {
+		ask = !t.fits(w)
+		if !ask && !t.forbids(v) {
 			a, err = parseAcquired(v)
 			return a, w, err
 		}

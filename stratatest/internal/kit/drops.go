@@ -20,6 +20,7 @@ func dropChecks() []tierCheck {
 		{"DropReachesAllSchemas", checkDropReachesAllSchemas},
 		{"SoftDropReachesAllSchemas", checkSoftDropReachesAllSchemas},
 		{"TokenWinsOverLease", checkTokenWins},
+		{"TokenWinsOverOtherSchemas", checkTokenWinsOverSchemas},
 		{"TokenIsUsedOnce", checkTokenIsUsedOnce},
 		{"DropVoidsToken", checkDropVoidsToken},
 		{"SoftDropVoidsToken", checkSoftDropVoidsToken},
@@ -135,6 +136,32 @@ func checkTokenWins(v *view) {
 	token = v.drop(remote.Drop{Key: "soft", Soft: true, Token: long})
 	v.stores("soft", "token", token)
 	v.holdsFresh("soft", "token")
+}
+
+// checkTokenWinsOverSchemas: what programs with other value types have loaded
+// since the drop is older than what is put.
+func checkTokenWinsOverSchemas(v *view) {
+	other := v.sibling()
+	for _, soft := range []bool{false, true} {
+		key := strconv.FormatBool(soft)
+		other.fill(key, "older than the drop")
+		token := v.drop(remote.Drop{Key: key, Soft: soft, Token: long})
+		other.fill(key, "theirs")
+		v.fill(key, "mine")
+		v.drop(remote.Drop{Key: "another key"})
+		v.stores(key, "written", token)
+		other.isAbsent(key)
+		v.holdsFresh(key, "written")
+
+		token = v.drop(remote.Drop{Key: key, Soft: soft, Token: long})
+		theirs := other.granted(key, long)
+		v.stores(key, "written", token)
+		other.refuses(key, "late", theirs)
+		other.isAbsent(key)
+		other.fill(key, "loaded after")
+		v.holdsFresh(key, "written")
+		other.holdsFresh(key, "loaded after")
+	}
 }
 
 func checkTokenIsUsedOnce(v *view) {

@@ -1,0 +1,387 @@
+package link_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/link"
+	"github.com/strata-cache/strata/internal/trust"
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest"
+)
+
+// end is one instance's end of a bus, in a bubble.
+type end struct {
+	*link.Link
+	t     *testing.T
+	trust trust.Ledger
+	tier  *stratatest.Tier
+	bus   *stratatest.Bus
+
+	asked   atomic.Int64 // for positions
+	down    atomic.Bool  // positions are not to be had
+	parted  atomic.Int64
+	dropped atomic.Int64 // everything
+	obeyed  atomic.Int64
+	hits    atomic.Uint64
+}
+
+func newTier(bus *stratatest.Bus) *stratatest.Tier {
+	tier := stratatest.NewTierLanes(8)
+	tier.Announce(bus)
+	return tier
+}
+
+// start makes an instance of the cache "n" and waits until it has had the time
+// to connect.
+func start(t *testing.T, tier *stratatest.Tier, bus *stratatest.Bus, change ...func(*link.Options)) *end {
+	t.Helper()
+	e := &end{t: t, tier: tier.Bind(remote.Space{Name: "n"}).(*stratatest.Tier), bus: bus}
+	begun := time.Now()
+	o := link.Options{
+		Name: "n", Instance: 1, Bus: bus, Logger: slog.New(slog.DiscardHandler), Trust: &e.trust, Confirms: true,
+		Position: func(ctx context.Context) (remote.Position, error) {
+			e.asked.Add(1)
+			if e.down.Load() {
+				return remote.Position{}, errors.New("down")
+			}
+			return e.tier.Position(ctx)
+		},
+		Part: func() { e.parted.Add(1) }, Obey: func(*remote.Message) { e.obeyed.Add(1) },
+		Mine: func(*remote.Message) bool { return false }, DropAll: func(bool) { e.dropped.Add(1) },
+		Now: func() int64 { return int64(time.Since(begun)) + 1 }, Hits: e.hits.Load,
+		Patience: 30 * time.Second, Timeout: time.Second,
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	e.Link = link.Start(o)
+	t.Cleanup(e.Stop)
+	synctest.Wait()
+	return e
+}
+
+// drop drops keys in the tier.
+func (e *end) drop(keys ...string) {
+	e.t.Helper()
+	for _, k := range keys {
+		if _, err := e.tier.Drop(e.t.Context(), []remote.Drop{{Key: k}}); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	synctest.Wait()
+}
+
+// judge judges an entry of key with this stamp.
+func (e *end) judge(stamp uint64, key string) trust.Verdict {
+	v, _, _ := e.trust.Judge(stamp, func() uint16 { return e.tier.Lane(key) })
+	return v
+}
+
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
+func TestConnectedOnlyWhenThePositionIsKnown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		e := start(t, newTier(bus), bus, func(o *link.Options) {
+			position := o.Position
+			o.Position = func(ctx context.Context) (remote.Position, error) {
+				time.Sleep(time.Second)
+				return position(ctx)
+			}
+		})
+		if e.Connected() {
+			t.Error("connected before the tier has answered")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !e.Connected() {
+			t.Error("not connected although the tier has answered")
+		}
+	})
+}
+
+func TestPositionIsAskedForUntilItIsHad(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		e := start(t, newTier(bus), bus)
+		e.down.Store(true)
+		bus.Cut()
+		bus.Join()
+		time.Sleep(20 * time.Second)
+		if n := e.asked.Load(); e.Connected() || n < 10 || n > 40 {
+			t.Errorf("connected %v, asked %d times in 20 s", e.Connected(), n)
+		}
+		e.down.Store(false)
+		time.Sleep(2 * time.Second)
+		if !e.Connected() {
+			t.Error("not connected")
+		}
+	})
+}
+
+func TestLanesThatMovedDuringACutAreSuspect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		e := start(t, newTier(bus), bus)
+		stamp := e.trust.Word()
+		bus.Cut()
+		synctest.Wait()
+		if e.Connected() {
+			t.Error("connected while cut")
+		}
+		e.drop("a")
+		bus.Join()
+		synctest.Wait()
+		if a, b := e.judge(stamp, "a"), e.judge(stamp, "b"); !e.Connected() || a != trust.Suspect || b != trust.Trusted {
+			t.Errorf("connected %v, a is %v, b is %v", e.Connected(), a, b)
+		}
+		if s := e.Stats(); s.Gaps != 1 || s.Missed != 1 {
+			t.Errorf("%+v; want one gap with one lane", s)
+		}
+	})
+}
+
+func TestLastMessageThatIsLostIsFoundByASignOfLife(t *testing.T) {
+	for _, who := range []string{"by one's own", "by another's"} {
+		bubble(t, func(t *testing.T) {
+			bus := stratatest.NewBus()
+			tier := newTier(bus)
+			if who == "by another's" {
+				start(t, tier, bus.Connect())
+			}
+			e := start(t, tier, bus)
+			stamp := e.trust.Word()
+			bus.Lose(1)
+			e.drop("a")
+			if v := e.judge(stamp, "a"); v != trust.Trusted {
+				t.Fatalf("%s: %v before anything can be known", who, v)
+			}
+			time.Sleep(3500 * time.Millisecond)
+			if a, b := e.judge(stamp, "a"), e.judge(stamp, "b"); a != trust.Suspect || b != trust.Trusted {
+				t.Errorf("%s: after 3.5 s a is %v and b is %v, want suspect and trusted", who, a, b)
+			}
+			if e.parted.Load() < 2 {
+				t.Errorf("%s: what runs can be joined still", who)
+			}
+		})
+	}
+}
+
+func TestLostMessageIsFoundByTheNextOfItsLane(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		e := start(t, newTier(bus), bus)
+		stamp := e.trust.Word()
+		bus.Lose(1)
+		e.drop("a", "a")
+		if v := e.judge(stamp, "a"); v != trust.Suspect || e.Stats().Missed != 1 {
+			t.Errorf("%v, %+v", v, e.Stats())
+		}
+	})
+}
+
+func TestMessagesThatAreLateAreNoLoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		e := start(t, newTier(bus), bus)
+		stamp := e.trust.Word()
+		bus.Delay(900 * time.Millisecond)
+		for range 100 {
+			e.drop("a", "b", "c")
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		if v := e.judge(stamp, "a"); v != trust.Trusted || e.Stats().Missed != 0 {
+			t.Errorf("%v, %+v; nothing was lost", v, e.Stats())
+		}
+	})
+}
+
+func TestOneSignOfLifeASecondForTheWholeCluster(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		tier := newTier(bus)
+		var ends []*end
+		for range 10 {
+			ends = append(ends, start(t, tier, bus.Connect()))
+		}
+		beats := 0
+		stop := bus.Follow("n", func(e remote.Event) {
+			for _, m := range e.Messages {
+				if m.Kind == remote.Beat {
+					beats++
+				}
+			}
+		})
+		time.Sleep(time.Minute)
+		stop()
+		if beats < 45 || beats > 75 {
+			t.Errorf("%d signs of life in a minute, want about one a second", beats)
+		}
+		asked := int64(-10) // to join
+		for _, e := range ends {
+			asked += e.asked.Load()
+			if !e.Connected() {
+				t.Error("an instance is not connected")
+			}
+		}
+		if asked > 80 {
+			t.Errorf("the tier was asked %d times in a minute, want about once a second", asked)
+		}
+	})
+}
+
+func TestBusThatSaysNothingForThreeSecondsIsSilent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		e := start(t, newTier(bus), bus)
+		stamp := e.trust.Word()
+		bus.Hush(true)
+		time.Sleep(1500 * time.Millisecond)
+		if !e.Connected() {
+			t.Error("silent after 1.5 s")
+		}
+		time.Sleep(3 * time.Second)
+		if e.Connected() || e.Stats().Gaps != 1 {
+			t.Errorf("connected %v, %+v", e.Connected(), e.Stats())
+		}
+		e.drop("a")
+		bus.Hush(false)
+		time.Sleep(3 * time.Second)
+		if v := e.judge(stamp, "a"); !e.Connected() || v != trust.Suspect {
+			t.Errorf("heard again: connected %v, the lane that moved is %v", e.Connected(), v)
+		}
+	})
+}
+
+func TestTrustInL1EndsWithPatience(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			patience := 30 * time.Second
+			if strict {
+				patience = link.SilentAfter
+			}
+			bus := stratatest.NewBus()
+			e := start(t, newTier(bus), bus, func(o *link.Options) { o.Strict, o.Patience = strict, patience })
+			time.Sleep(10 * time.Second) // signs of life prolong it
+			stamp := e.trust.Word()
+			bus.Cut()
+			time.Sleep(patience - 1500*time.Millisecond)
+			if v := e.judge(stamp, "a"); v != trust.Trusted || e.Mute() {
+				t.Errorf("strict %v: after a moment %v, mute %v", strict, v, e.Mute())
+			}
+			time.Sleep(1500 * time.Millisecond)
+			synctest.Wait()
+			if v := e.judge(stamp, "a"); v != trust.Disowned || e.Mute() != strict {
+				t.Errorf("strict %v: after %v %v, mute %v", strict, patience, v, e.Mute())
+			}
+			bus.Join()
+			synctest.Wait()
+			if !e.Connected() || e.Mute() {
+				t.Errorf("strict %v: joined, and connected %v, mute %v", strict, e.Connected(), e.Mute())
+			}
+		})
+	}
+}
+
+func TestHitsDuringASilenceAreDegraded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		e := start(t, newTier(bus), bus)
+		e.hits.Store(100)
+		bus.Cut()
+		synctest.Wait()
+		e.hits.Store(107)
+		if n := e.Stats().Degraded; n != 7 {
+			t.Errorf("%d degraded, want 7", n)
+		}
+		bus.Join()
+		synctest.Wait()
+		e.hits.Store(200)
+		if n := e.Stats().Degraded; n != 7 {
+			t.Errorf("%d degraded afterwards, want 7 still", n)
+		}
+	})
+}
+
+func TestFloodOfDropsOfEverythingIsPutOffAndNotForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		e := start(t, newTier(bus), bus)
+		other := bus.Connect()
+		for range 1000 {
+			if err := other.Publish(t.Context(), []remote.Message{{Name: "n", Kind: remote.AllDropped, From: 2}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := e.dropped.Load(); n != 10 {
+			t.Errorf("%d of 1000 obeyed at once, want 10", n)
+		}
+		time.Sleep(1100 * time.Millisecond)
+		if n := e.dropped.Load(); n != 11 {
+			t.Errorf("%d obeyed after a second, want one for all the others", n)
+		}
+		time.Sleep(10 * time.Second)
+		if n := e.dropped.Load(); n != 11 {
+			t.Errorf("%d obeyed later, want no more", n)
+		}
+	})
+}
+
+func TestFloodOfStrangeSignsOfLifeCostsOneQuestionASecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		e := start(t, newTier(bus), bus)
+		before := e.asked.Load()
+		for i := range 5000 {
+			key := []string{"ffff", "not a digest", ""}[i%3]
+			if err := bus.Publish(t.Context(), []remote.Message{{Name: "n", Kind: remote.Beat, From: 2, Key: key}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if n := e.asked.Load() - before; n > 8 {
+			t.Errorf("the tier was asked %d times in 5 s", n)
+		}
+		if !e.Connected() {
+			t.Error("not connected")
+		}
+	})
+}
+
+func TestWithoutPositionsEverythingIsDoubtedAfterAGap(t *testing.T) {
+	for _, confirms := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			bus := stratatest.NewBus()
+			e := start(t, newTier(bus), bus, func(o *link.Options) { o.Position, o.Confirms = nil, confirms })
+			stamp := e.trust.Word()
+			bus.Cut()
+			bus.Join()
+			synctest.Wait()
+			want := trust.Disowned
+			if confirms {
+				want = trust.Suspect
+			}
+			if v := e.judge(stamp, "a"); v != want {
+				t.Errorf("confirms %v: %v, want %v", confirms, v, want)
+			}
+		})
+	}
+}
+
+func TestInstanceWithoutABusIsNotConnected(t *testing.T) {
+	var none *link.Link
+	if none.Connected() || none.Mute() || none.Stats() != (link.Stats{}) {
+		t.Error("a link that is none")
+	}
+}

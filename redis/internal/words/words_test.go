@@ -1,0 +1,97 @@
+package words_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/redis/internal/words"
+)
+
+func word(epoch string, drops, expiries, clock uint64, asked time.Time) *words.Word {
+	w := &words.Word{Epoch: epoch, Drops: drops, Expiries: expiries, Clock: clock, Asked: asked}
+	w.Spell()
+	return w
+}
+
+// TestNewerWordIsKept: an answer that comes late must not bring back what has
+// been dropped since.
+func TestNewerWordIsKept(t *testing.T) {
+	early, late := time.Unix(1, 0), time.Unix(2, 0)
+	for _, c := range []struct {
+		what       string
+		first, add *words.Word
+		replaced   bool
+	}{
+		{"asked later", word("e", 1, 1, 1, early), word("e", 1, 1, 1, late), true},
+		{"asked earlier", word("e", 1, 1, 1, late), word("e", 1, 1, 1, early), false},
+		{"asked earlier, drops more", word("e", 1, 9, 9, late), word("e", 2, 1, 1, early), true},
+		{"asked later, drops less", word("e", 2, 1, 1, early), word("e", 1, 9, 9, late), false},
+		{"asked earlier, expires more", word("e", 1, 1, 9, late), word("e", 1, 2, 1, early), true},
+		{"asked later, expires less", word("e", 1, 2, 1, early), word("e", 1, 1, 9, late), false},
+		{"asked earlier, higher clock", word("e", 1, 1, 1, late), word("e", 1, 1, 2, early), true},
+		{"asked later, lower clock", word("e", 1, 1, 2, early), word("e", 1, 1, 1, late), false},
+		{"asked later, another epoch", word("e", 9, 9, 9, early), word("f", 0, 0, 0, late), true},
+		{"asked earlier, another epoch", word("e", 0, 0, 0, late), word("f", 9, 9, 9, early), false},
+	} {
+		var h words.Holder
+		h.Answered(c.first)
+		h.Answered(c.add)
+		if got := h.Known() == c.add; got != c.replaced {
+			t.Errorf("%s: replaced %v", c.what, got)
+		}
+	}
+}
+
+func TestWordIsAskedForInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h words.Holder
+		due := func(opened uint64) bool {
+			ask, _ := h.Due(time.Now(), opened)
+			return ask
+		}
+		answer := func(opened uint64) {
+			w := word("e", 0, 0, 0, time.Now())
+			w.Opened = opened
+			h.Answered(w)
+			time.Sleep(time.Millisecond)
+		}
+		if !due(1) || !due(1) {
+			t.Error("nobody asks for a word that is missing")
+		}
+		answer(1)
+		if due(1) {
+			t.Error("a young word is asked for")
+		}
+		if !due(2) || !due(2) {
+			t.Error("not all ask after a connection was opened")
+		}
+		answer(2)
+		h.Doubt(time.Now())
+		h.Doubt(time.Now().Add(-time.Hour)) // comes late, and takes nothing back
+		if !due(2) || !due(2) {
+			t.Error("not all ask after a doubt")
+		}
+		time.Sleep(time.Millisecond)
+		answer(2)
+		time.Sleep(words.Age)
+		if !due(2) || due(2) {
+			t.Error("not one asks for a word that is old")
+		}
+		h.Answered(nil)
+		if !due(2) {
+			t.Error("nobody asks after one has failed")
+		}
+		time.Sleep(words.Age)
+		if !due(2) || !due(2) {
+			t.Error("not all ask for a word that is too old")
+		}
+	})
+}
+
+func TestNamesHaveHoldersOfTheirOwn(t *testing.T) {
+	var h words.Holders
+	if h.Of("a") != h.Of("a") || h.Of("a") == h.Of("b") {
+		t.Error("holders are mixed up")
+	}
+}
