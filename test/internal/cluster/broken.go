@@ -15,7 +15,7 @@ import (
 // The ways in which [Config.Break] can have the promises broken, to see that
 // this is noticed.
 const (
-	// NoBus loses all messages of the bus.
+	// NoBus loses all messages of the bus but the signs of life.
 	NoBus = "nobus"
 	// LateBus delivers them after three seconds.
 	LateBus = "latebus"
@@ -58,7 +58,7 @@ func (b brokenBus) Follow(name string, f func(remote.Event)) (stop func()) {
 	}
 	return b.Bus.Follow(name, func(e remote.Event) {
 		switch {
-		case e.State != remote.Delivered:
+		case e.State != remote.Delivered || e.Messages[0].Kind == remote.Beat:
 			tell(e)
 		case b.late > 0:
 			time.AfterFunc(b.late, func() { tell(e) })
