@@ -47,7 +47,7 @@ real: ## everything that needs real servers
 
 .PHONY: chaos
 chaos: ## ten minutes (or CHAOS) of faults on a cluster of processes and real Redis servers
-	cd test && go test -count=1 -v -run 'Chaos|ColdKey|Holder' -timeout 0 ./chaos -for $(or $(CHAOS),10m) $(if $(SEED),-seed $(SEED))
+	cd test && go test -count=1 -v -run 'Broken|ColdKey|Holder|Chaos' -timeout 0 ./chaos -for $(or $(CHAOS),10m) $(if $(SEED),-seed $(SEED))
 
 cover: ## share of statements that the root module's tests reach
 	go test -coverpkg=./... -coverprofile=cover.out ./...
