@@ -26,10 +26,12 @@ func (r *run) gather() (h *history.History, logs []*cluster.Log) {
 	r.addStalls(logs)
 	h = &history.History{Writes: r.origin.Writes(), Losses: r.losses}
 	for i, l := range r.lives {
-		h.Reads = append(h.Reads, logs[i].Reads...)
 		h.Loads = append(h.Loads, logs[i].Loads...)
 		h.Fences = append(h.Fences, ended(l, logs[i])...)
-		h.Links = append(h.Links, r.links(l, h)...)
+		gaps := r.gaps(l)
+		r.doubt(l, logs[i], gaps)
+		h.Reads = append(h.Reads, logs[i].Reads...)
+		h.Links = append(h.Links, links(l, gaps, h)...)
 		r.excuseLoads(l, logs[i], h)
 	}
 	for i := range h.Fences {
@@ -84,8 +86,8 @@ func ended(l *life, log *cluster.Log) []history.Fence {
 
 // links are what a worker's connection to the bus went through: the gaps in it,
 // and the time it may take to be back. It adds the excuses that follow.
-func (r *run) links(l *life, h *history.History) (all []history.Link) {
-	for _, g := range r.gaps(l) {
+func links(l *life, gaps []window, h *history.History) (all []history.Link) {
+	for _, g := range gaps {
 		all = append(all, history.Link{Instance: l.instance, At: g.from, State: history.Deaf})
 		if known := g.from + history.Time(notice); known < g.to {
 			all = append(all, history.Link{Instance: l.instance, At: known, State: history.Down})
@@ -127,6 +129,28 @@ func (r *run) gaps(l *life) (gaps []window) {
 		}
 	}
 	return gaps
+}
+
+// doubt marks the reads that may have got what their instance doubts, although
+// it is connected: what L1 holds since before a gap is confirmed when it is next
+// asked for, and if L2 does not answer then, it may be served as in the gap.
+func (r *run) doubt(l *life, log *cluster.Log, gaps []window) {
+	slices.Sort(log.RemoteErrors)
+	for i := range log.Reads {
+		read := &log.Reads[i]
+		from, to := min(read.Call, read.Return), max(read.Call, read.Return)
+		recent := slices.ContainsFunc(gaps, func(g window) bool {
+			return g.from <= to && g.to+history.Time(rejoin+delay+slow+unconfirmed) >= from
+		})
+		if !recent {
+			continue
+		}
+		n, _ := slices.BinarySearch(log.RemoteErrors, from)
+		read.Degraded = n < len(log.RemoteErrors) && log.RemoteErrors[n] <= to+history.Time(10*time.Millisecond) ||
+			slices.ContainsFunc(r.windows, func(w window) bool {
+				return w.tier && slices.Contains(w.slots, l.slot) && w.from <= to && w.to+history.Time(rejoin) >= from
+			})
+	}
 }
 
 // excuseLoads adds the excuses for loads that follow from what a worker has

@@ -43,11 +43,28 @@ func TestGapsThatMeetAreOneGap(t *testing.T) {
 		}},
 	} {
 		var h history.History
-		if got := r.links(&c.life, &h); !reflect.DeepEqual(got, c.want) {
+		if got := links(&c.life, r.gaps(&c.life), &h); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s:\n%v; want\n%v", c.name, got, c.want)
 		}
 		if len(h.Excuses) == 0 || h.Excuses[0].Instance != c.life.instance {
 			t.Errorf("%s: excuses %v", c.name, h.Excuses)
+		}
+	}
+}
+
+func TestReadsThatL2DidNotConfirmAreInDoubtForAWhile(t *testing.T) {
+	gaps := []window{{from: at(10), to: at(12)}}
+	r := &run{windows: []window{
+		{slots: []int{0}, tier: true, from: at(20), to: at(21)}, {slots: []int{1}, tier: true, from: at(30), to: at(31)},
+		{slots: []int{0}, bus: true, from: at(30), to: at(31)}, {slots: []int{0}, tier: true, from: at(60), to: at(61)},
+	}}
+	for s, want := range map[float64]bool{9: false, 15: false, 19.9: true, 20.5: true, 22.9: true, 23.1: false, 30.5: false, 34.9: true, 35.1: false, 60.5: false} {
+		log := &cluster.Log{
+			Reads:        []history.Read{{Call: at(s), Return: at(s + 0.11)}},
+			RemoteErrors: []history.Time{at(70), at(35), at(9.05)},
+		}
+		if r.doubt(&life{}, log, gaps); log.Reads[0].Degraded != want {
+			t.Errorf("read at %v s: in doubt: %t", s, !want)
 		}
 	}
 }
