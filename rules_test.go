@@ -43,7 +43,7 @@ const (
 	maxPackageFiles  = 12
 	maxRootFiles     = 24
 	maxPackageLines  = 2500
-	maxRootLines     = 3500 // it may have twice the files
+	maxRootLines     = 5000 // it may have twice the files
 	maxExportedTypes = 25   // of the root package
 	maxInterfaces    = 6    // of the root package
 	maxOptionsFields = 25

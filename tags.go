@@ -74,7 +74,7 @@ func (c *Cache[K, V]) dropTagsRemote(ctx context.Context, op string, tags []stri
 func (c *Cache[K, V]) dropTagsOnce(ctx context.Context, tags []string, soft bool) error {
 	if c.tier != nil {
 		err := c.can.tag.DropTags(ctx, tags, soft)
-		c.remoteResult("drop tags", err)
+		c.remoteResult("drop tags", err, false)
 		if err != nil {
 			c.doubtOwn()
 			return err

@@ -36,6 +36,7 @@ type whole interface {
 	remote.Positioner
 	remote.Releaser
 	remote.Renewer
+	remote.Refresher
 	remote.Announcer
 	remote.Counter
 }
@@ -133,6 +134,13 @@ func (f faultyWhole) Probe(ctx context.Context) (warnings []string, err error) {
 		return nil, err
 	}
 	return p.Probe(ctx)
+}
+
+func (f faultyWhole) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
+	if err := f.wait(ctx, "Refresh", key); err != nil {
+		return remote.Held{}, remote.Lease{}, err
+	}
+	return f.whole.Refresh(ctx, key, id, d)
 }
 
 func (f faultyWhole) DropAll(ctx context.Context, soft bool) error {

@@ -94,6 +94,11 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 
 // Acquire implements [remote.Tier].
 func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+	return t.Refresh(ctx, key, 0, d)
+}
+
+// Refresh is Acquire, but that the value with this ID counts as stale.
+func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return remote.Held{}, remote.Lease{}, err
 	}
@@ -107,7 +112,7 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	case now.Before(r.hold):
 		lease.Grant, lease.Wait = remote.OnHold, r.hold.Sub(now)
 		held.Data = nil
-	case held.Fresh > 0: // no lease is needed
+	case held.Fresh > 0 && held.ID != id: // no lease is needed
 	case s.lease.live(now):
 		lease.Grant, lease.Wait = remote.Busy, s.lease.until.Sub(now)
 		held.Data, s.awaited = nil, true
