@@ -48,8 +48,9 @@ const (
 	// delay is how long a drop takes at most to reach a connected instance.
 	delay = time.Second
 	// rejoin is how long an instance may take, when a fault has ended, until it
-	// is connected again.
-	rejoin = 2 * time.Second
+	// is connected again: the longest pause before it dials, and how long it
+	// leaves L2 alone.
+	rejoin = 3 * time.Second
 	// notice is how long an instance may take to find its bus silent.
 	notice = 4 * time.Second
 	// unconfirmed is how long it may then serve what it has.

@@ -217,7 +217,8 @@ func promise(ttl time.Duration, strict bool) history.Promise {
 		// An instance that joins may still miss what is on its way, so the
 		// delay counts as what it may take to notice a change.
 		Slack: delay, Unconfirmed: unconfirmed, Slow: slow,
-		TTL: ttl - 100*time.Millisecond, // some of which goes by on the way
+		// Until it is refreshed, less what goes by on the way.
+		TTL: ttl*8/10 - 100*time.Millisecond,
 	}
 	if strict {
 		p.Unconfirmed = 0

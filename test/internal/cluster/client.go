@@ -371,6 +371,7 @@ func (w *worker) tell(ctx context.Context, key, got string) (string, error) {
 		return "", err
 	}
 	switch n := rand.IntN(1000); {
+	case w.calm.Load():
 	case n < 5:
 		return "", errInjected
 	case n < 8:

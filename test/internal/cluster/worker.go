@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata"
@@ -132,6 +133,7 @@ type worker struct {
 	end     context.CancelFunc // ends the rest
 	others  sync.WaitGroup
 
+	calm   atomic.Bool             // no load fails any more
 	mu     sync.Mutex              // guards failed
 	failed map[string]history.Time // when a load of a key failed last
 }
@@ -150,11 +152,12 @@ func newWorker(c Config) (w *worker, err error) {
 	o := strata.Options[string, string]{
 		Name: "chaos", TTL: c.TTL, Jitter: -1, Loader: w.load,
 		Limits: strata.Limits{Lease: c.Lease},
-		Hooks: &strata.Hooks{RemoteError: func(e strata.RemoteErrorEvent) {
+		Hooks: &strata.Hooks{RemoteError: func(e strata.Event) {
 			w.rec.add(recRemote, w.now(), strings.ReplaceAll(e.Op, " ", "-"))
 		}},
 	}
-	o.Memory.MaxEntries = max(1, int64(c.Keys)*3/4) // so that some reads go to L2
+	o.Memory.MaxEntries = max(1, int64(c.Keys)*3/4)             // so that some reads go to L2
+	o.NotFoundTTL, o.Remote.BreakFor = time.Second, time.Second // so that clients see much in a short time
 	o.Remote.Timeout = c.Timeout
 	if c.Strict {
 		o.Remote.Partition = strata.Strict
@@ -200,7 +203,7 @@ func (w *worker) do(c Command) (a Answer) {
 	case "settle":
 		a.Error = w.settle(c.Within)
 	case "final":
-		w.final()
+		a.Error = w.final()
 	case "read":
 		a = w.readAtOnce(c)
 	case "stats":
@@ -215,8 +218,10 @@ func (w *worker) do(c Command) (a Answer) {
 	return a
 }
 
-// settle waits until what has failed was tried again with success.
+// settle waits until what has failed was tried again with success. Loads do not
+// fail from then on.
 func (w *worker) settle(within time.Duration) (problem string) {
+	w.calm.Store(true)
 	for deadline := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
 		s := w.cache.Stats()
 		switch {
@@ -228,17 +233,19 @@ func (w *worker) settle(within time.Duration) (problem string) {
 	}
 }
 
-// final reads all keys when faults have ended.
-func (w *worker) final() {
+// final reads all keys when faults have ended. Failures of loads are remembered
+// for some seconds.
+func (w *worker) final() (problem string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for i := range w.c.Keys {
-		for range 3 { // a load may fail
-			if w.read(ctx, Key(i), true, true) {
-				break
+		for !w.read(ctx, Key(i), true, true) {
+			if !wait(ctx, 100*time.Millisecond) {
+				return Key(i) + " has no value a minute after faults have ended"
 			}
 		}
 	}
+	return ""
 }
 
 // takesKey is where a call's context says how long its load takes.
