@@ -48,6 +48,7 @@ type simOptions struct {
 	tagged                    bool // entries have tags
 	mixed                     bool // the last instance has values of another schema
 	partition                 strata.Partition
+	expiring                  bool // most calls make things stale
 }
 
 // tags are those of an entry.
@@ -88,6 +89,7 @@ func drawOptions(d *dice) simOptions {
 	if o.cuts == 0 {
 		o.accidents = max(0, d.intn(5)-2)
 	}
+	o.expiring = d.chance(200)
 	return o
 }
 
