@@ -37,6 +37,7 @@ type whole interface {
 	remote.Releaser
 	remote.Renewer
 	remote.Refresher
+	remote.ManyAcquirer
 	remote.Announcer
 	remote.Counter
 }
@@ -183,4 +184,11 @@ func (f faultyWhole) Renew(ctx context.Context, key string, l remote.Lease, d ti
 		return false, err
 	}
 	return f.whole.Renew(ctx, key, l, d)
+}
+
+func (f faultyWhole) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	if err := f.wait(ctx, "AcquireMany", first(keys, itself)); err != nil {
+		return nil, nil, err
+	}
+	return f.whole.AcquireMany(ctx, keys, d)
 }

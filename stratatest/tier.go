@@ -104,6 +104,26 @@ func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Dur
 	}
 	now, unlock := t.lock()
 	defer unlock()
+	held, lease := t.acquire(key, id, d, now)
+	return held, lease, nil
+}
+
+// AcquireMany is Acquire for many keys, in order, at one moment.
+func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	now, unlock := t.lock()
+	defer unlock()
+	held, leases := make([]remote.Held, len(keys)), make([]remote.Lease, len(keys))
+	for i, key := range keys {
+		held[i], leases[i] = t.acquire(key, 0, d, now)
+	}
+	return held, leases, nil
+}
+
+// acquire is Refresh. The store is locked.
+func (t *Tier) acquire(key string, id remote.ID, d time.Duration, now time.Time) (remote.Held, remote.Lease) {
 	r := t.record(key, now)
 	held := t.read(r, now)
 	lease := t.own().lease()
@@ -121,7 +141,7 @@ func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Dur
 		r.keep(now, d)
 		lease.Grant, lease.Token = remote.Granted, s.lease.token
 	}
-	return held, lease, nil
+	return held, lease
 }
 
 // Put implements [remote.Tier].
