@@ -33,6 +33,7 @@ func (t *Tier) own() *nameSpace {
 	n := t.store.names[t.space.Name]
 	if n == nil {
 		n = &nameSpace{epoch: newEpoch(), records: map[string]*record{}, lanes: make([]remote.Word, t.store.lanes)}
+		n.tags = newTagTable(n.clock) // nothing of this epoch is older
 		t.store.names[t.space.Name] = n
 	}
 	return n
@@ -68,9 +69,13 @@ func (n *nameSpace) move(lane uint16) (was, is remote.Word) {
 func (n *nameSpace) table() *tagTable {
 	if n.tags == nil {
 		n.clock++
-		n.tags = &tagTable{floor: n.clock, dropped: map[string]uint64{}, expired: map[string]uint64{}}
+		n.tags = newTagTable(n.clock)
 	}
 	return n.tags
+}
+
+func newTagTable(floor uint64) *tagTable {
+	return &tagTable{floor: floor, dropped: map[string]uint64{}, expired: map[string]uint64{}}
 }
 
 // DropAll makes everything with the view's name absent, or stale if soft, for
