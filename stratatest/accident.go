@@ -50,7 +50,9 @@ func (t *Tier) ForgetLane(key string) {
 func (t *Tier) ForgetTags() {
 	_, unlock := t.lock()
 	defer unlock()
-	t.own().tags = nil
+	if n := t.own(); n.asked { // else it knows of none
+		n.tags = nil
+	}
 }
 
 // Spoil makes what is held under key unreadable, as if another program had
