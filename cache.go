@@ -11,6 +11,7 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/link"
 	"github.com/strata-cache/strata/internal/retry"
 	"github.com/strata-cache/strata/internal/trust"
@@ -26,6 +27,11 @@ type Cache[K comparable, V any] struct {
 	// has to be judged before it is served.
 	memory *l1.Cache[K, V]
 	trust  trust.Ledger
+	// look are the flags of every entry.
+	look     uint32
+	encoding codec.Codec[V] // that of L2, or the one that it would have
+	// memos are about keys that have no value.
+	memos *l1.Cache[K, memo]
 
 	flights *flight.Group[K, V]
 	o       Options[K, V]
@@ -43,7 +49,17 @@ type Cache[K comparable, V any] struct {
 	// carried out.
 	doubt atomic.Int64
 	// broken is whether the last operation on L2 failed, for the log.
-	broken atomic.Bool
+	broken     atomic.Bool
+	loads      *limit.Loads
+	budget     limit.Budget
+	failing    atomic.Int64 // loads that have failed since one has not
+	breaker    *limit.Breaker
+	background pool // of refreshes
+	waiting    atomic.Int64
+	// drops counts what was dropped here, or heard to be, before it is.
+	drops atomic.Uint64
+	// breaking is held while the link is told of the breaker.
+	breaking sync.Mutex
 	// absence is the share of look-ups in L2 that find nothing; see ask.
 	absence share
 
@@ -72,6 +88,8 @@ type abilities struct {
 	tag      remote.Tagger
 	position remote.Positioner
 	probe    remote.Prober
+	refresh  remote.Refresher
+	many     remote.ManyAcquirer
 	announce bool
 }
 
@@ -89,6 +107,15 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		MaxWeight:  o.Memory.MaxWeight,
 		Notify:     c.evicted(),
 	})
+	c.memos = newMemos[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
+	c.loads = limit.NewLoads(o.Limits.MaxLoads)
+	c.breaker = limit.NewBreaker(max(0, o.Remote.BreakAfter), o.Remote.BreakFor)
+	if c.encoding = o.Remote.Codec; c.encoding == nil {
+		c.encoding = defaultCodec[V]()
+	}
+	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
+		c.look = closely
+	}
 	c.flights = flight.NewGroup[K, V](c.trust.Word)
 	if o.Remote.Tier != nil {
 		c.bind(o.Remote.Tier)
@@ -104,6 +131,9 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		MaxKeys:  maxPending,
 		MaxAge:   maxPendingAge,
 	})
+	for _, what := range o.advice() {
+		o.Logger.Warn("strata: options: "+what, slog.String("cache", o.Name))
+	}
 	c.startLink()
 	return c, nil
 }
@@ -123,6 +153,8 @@ func (c *Cache[K, V]) bind(t remote.Tier) {
 	c.can.tag, _ = t.(remote.Tagger)
 	c.can.position, _ = t.(remote.Positioner)
 	c.can.probe, _ = t.(remote.Prober)
+	c.can.refresh, _ = t.(remote.Refresher)
+	c.can.many, _ = t.(remote.ManyAcquirer)
 	if a, ok := t.(remote.Announcer); ok {
 		c.can.announce = a.Announces()
 	}
@@ -146,9 +178,14 @@ func (c *Cache[K, V]) Len() int { return c.memory.Len() }
 func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.closed.Store(true)
 	c.once.Do(c.stopLink)
+	c.background.close()
 	err := c.flights.Close(ctx)
+	if err == nil {
+		c.background.runs.Wait() // their flights have ended
+	}
 	c.retry.Close()
 	c.memory.Close()
+	c.memos.Close()
 	return err
 }
 
@@ -174,20 +211,6 @@ func (c *Cache[K, V]) jittered(ttl time.Duration) time.Duration {
 		return ttl
 	}
 	return ttl - time.Duration(rand.Float64()*c.o.Jitter*float64(ttl))
-}
-
-// entry returns an entry for L1 with what is left of the value's life, capped
-// by what L1 may keep. stamps are from before the value was read.
-func (c *Cache[K, V]) entry(key K, v V, left time.Duration, s stamps, id remote.ID) *l1.Entry[K, V] {
-	left = min(left, c.memoryTTL())
-	dead := l1.After(c.memory.Now(), left)
-	e := &l1.Entry[K, V]{Key: key, Value: v, Soon: dead, Fresh: dead, Dead: dead, Stamp: s.trust, ID: uint64(id)}
-	if len(s.tags) > 0 {
-		e.Tags = &l1.Tags{Names: s.tags}
-		e.Tags.Seen.Store(s.tagTrust)
-		e.Soon = 0 // each hit has to look at the tags
-	}
-	return e
 }
 
 // weigh returns the weight of an entry, and false if the entry must not be

@@ -191,7 +191,8 @@ func (m *member) read(ctx context.Context, key string, loads, final bool) {
 		return
 	}
 	r.Of, r.Version = parseSimValue(value)
-	r.Stale = loads && m.failedSince(key, r.Call)
+	// A failure is remembered, for ten seconds at most.
+	r.Stale = loads && info.Stale && m.failedSince(key, r.Call-history.Time(11*time.Second))
 	m.s.rec.Read(r)
 }
 

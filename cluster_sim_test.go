@@ -47,6 +47,7 @@ type simOptions struct {
 	ttl, lease                time.Duration
 	tagged                    bool // entries have tags
 	mixed                     bool // the last instance has values of another schema
+	breaker                   bool // instances leave L2 alone when it fails; else they go on trying
 	partition                 strata.Partition
 	expiring                  bool // most calls read, or make things stale
 }
@@ -81,7 +82,7 @@ func drawOptions(d *dice) simOptions {
 		cuts:   max(0, d.intn(6)-2),
 		ttl:    []time.Duration{time.Hour, time.Hour, time.Minute, 20 * time.Millisecond}[d.intn(4)],
 		lease:  []time.Duration{100 * time.Millisecond, 5 * time.Second}[d.intn(2)],
-		tagged: d.chance(400), mixed: d.chance(200),
+		tagged: d.chance(400), mixed: d.chance(200), breaker: d.chance(250),
 	}
 	if d.chance(300) {
 		o.partition = strata.Strict
@@ -171,6 +172,12 @@ func (s *sim) member(id int) *member {
 		o.Remote.Codec = codec.JSON[string]()
 		s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, To: history.Never})
 	}
+	if o.Remote.BreakAfter = -1; s.o.breaker {
+		// Who leaves L2 alone loads without it.
+		o.Remote.BreakAfter, o.Remote.BreakFor = 3, 300*time.Millisecond
+		s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, To: history.Never})
+		s.rec.Excuse(history.Excuse{Instance: history.Shared, To: history.Never})
+	}
 	var err error
 	m.cache, err = strata.New(o)
 	if err != nil {
@@ -217,6 +224,7 @@ func (s *sim) finish() {
 		}
 		m.tier.unsettled()
 	}
+	s.late.Wait() // what Close has cut short
 }
 
 // rewire, in the bubble, is what happens to the instance's connection to the bus: messages are

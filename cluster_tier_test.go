@@ -182,6 +182,23 @@ func (t *simTier) Acquire(ctx context.Context, key string, d time.Duration) (rem
 	return held, lease, nil
 }
 
+func (t *simTier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (held remote.Held, lease remote.Lease, err error) {
+	err = t.do(ctx, "Refresh", key, func(ctx context.Context) (err error) {
+		at := t.s.rec.Now()
+		held, lease, err = t.tier.Refresh(ctx, key, id, d)
+		t.leased(lease, at, d)
+		t.held(at, []string{key}, []remote.Held{held})
+		if lease.Grant == remote.Granted {
+			t.excuse(key) // one more load is in order
+		}
+		return err
+	})
+	if err != nil {
+		return remote.Held{}, remote.Lease{}, err
+	}
+	return held, lease, nil
+}
+
 func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 	var refused []int
 	err := t.do(ctx, "Put", batchKey(len(p), p[0].Key), func(ctx context.Context) (err error) {
@@ -314,7 +331,10 @@ func (t *simTier) held(at history.Time, keys []string, held []remote.Held) {
 		if h.Data == nil {
 			continue
 		}
-		data, _, err := envelope.Open(h.Data, keys[i], t.schema)
+		data, flags, err := envelope.Open(h.Data, keys[i], t.schema)
+		if flags&envelope.NotFound != 0 {
+			continue
+		}
 		if err != nil {
 			t.s.t.Errorf("seed %d: L2 holds data of %q that cannot be opened: %v", t.s.seed, keys[i], err)
 			continue

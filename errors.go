@@ -34,6 +34,12 @@ var (
 	// Options name a Loader.
 	ErrNoLoader = errors.New("strata: no loader")
 
+	// ErrOverloaded is returned to a caller who would be one more than
+	// Limits.MaxWaiters allow, if there is no stale value for it.
+	ErrOverloaded = errors.New("strata: too many callers wait")
+
+	errSoftTimeout = errors.New("strata: load took longer than Limits.SoftTimeout")
+	errBreaker     = errors.New("strata: L2 has failed too often and is left alone")
 	errLoadTimeout = fmt.Errorf("strata: load took longer than Limits.HardTimeout: %w", context.DeadlineExceeded)
 )
 

@@ -137,7 +137,7 @@ func ExampleCache_Explain() {
 	fmt.Println(c.Explain(ctx, "k").L1.Present)
 	_ = c.Set(ctx, "k", 1)
 	r := c.Explain(ctx, "k")
-	fmt.Println(r.L1.Present, r.L1.Left.Round(time.Second), r.L2.Used)
+	fmt.Println(r.L1.Present, r.L1.Fresh.Round(time.Second), r.L2.Used)
 	// Output:
 	// false
 	// true 1m0s false

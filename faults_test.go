@@ -176,7 +176,7 @@ func TestLifeCountsFromTheEndOfTheLoad(t *testing.T) {
 			o.Remote.Tier = stalling(s.tier, "Put", 90*time.Millisecond, &slow)
 		})
 		mustGet(t, c, "k", (&origin{}).load)
-		if left := c.Explain(t.Context(), "k").L1.Left; left != 910*time.Millisecond {
+		if left := c.Explain(t.Context(), "k").L1.Fresh; left != 910*time.Millisecond {
 			t.Errorf("%v left after a put of 90ms, want 910ms", left)
 		}
 	})

@@ -13,63 +13,142 @@ import (
 // Options.Loader. Callers may pass different Loaders for one key; the one of
 // the caller that came first runs.
 //
+// Late in its TTL a value is refreshed in the background, and for a while after
+// it a stale one is returned meanwhile; see Options.RefreshAt and Stale. If a
+// load fails callers get a stale value while Stale.OnError allows, else the
+// error.
+//
 // It returns when the value is there, or with ctx's error when ctx ends first:
-// a hit in L1 is returned whatever ctx says. It returns the Loader's error as
-// it is, *LoadPanicError if the Loader panicked, ErrLoadExited,
-// ErrRecursiveLoad, ErrNoLoader or ErrClosed. What is wrong with L2 is
-// counted and never returned.
+// a hit in L1 is returned whatever ctx says. The Loader's error is wrapped with
+// the cache's name, and remembered for Options.ErrorTTL; *LoadPanicError if the
+// Loader panicked, ErrLoadExited, ErrRecursiveLoad, ErrNoLoader, ErrOverloaded
+// and ErrClosed come as they are. What is wrong with L2 is counted and never
+// returned.
 //
 // A hit costs no allocation, no lock and no look at ctx.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], opts ...CallOption) (V, error) {
 	e, now := c.memory.Get(key)
-	if e != nil && now < e.Soon && e.Stamp >= c.trust.Word() && len(opts) == 0 {
+	if e != nil && now < e.Soon && e.Stamp >= c.trust.Word() && e.Flags == 0 && len(opts) == 0 {
 		return e.Value, nil
 	}
-	o := callOf(opts)
-	if err := c.callError(o); err != nil {
-		c.turnAway(e != nil)
-		return *new(V), err
-	}
-	if c.serves(key, e, now) {
-		o.inform(Info{Tier: "L1", Degraded: c.degraded()})
-		return e.Value, nil
-	}
-	return c.miss(ctx, key, load, o)
+	return c.getClosely(ctx, key, e, now, load, opts)
 }
 
 // Get returns the value of key if it is fresh in L1 or L2. It never loads. It
 // reports false if there is no value, ctx ends, or the cache is closed.
 func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 	e, now := c.memory.Get(key)
-	if e != nil && now < e.Soon && e.Stamp >= c.trust.Word() {
+	if e != nil && now < e.Soon && e.Stamp >= c.trust.Word() && e.Flags == 0 {
 		return e.Value, true
 	}
-	if c.serves(key, e, now) {
-		return e.Value, true
+	if e != nil && now < e.Fresh && c.trusts(key, e) {
+		return c.hit(key, e), true
+	}
+	c.overrule(e != nil)
+	if m := c.recall(key); m != nil && m.notFound {
+		c.counts.remembered.Add(1)
+		return *new(V), false
 	}
 	r, err := c.fly(ctx, key, flight.Read, nil, call{})
-	return r.Value, err == nil && r.Found
+	return r.Value, err == nil && r.Err == nil && r.Found
 }
 
-// serves reports whether e, which the engine has found for key, may be served
-// although a hit needs a closer look. One that may not is counted as a miss.
-func (c *Cache[K, V]) serves(key K, e *l1.Entry[K, V], now int64) bool {
-	if e == nil {
-		return false
+// getClosely is GetOrLoad where more than a look at e, which the engine has
+// found, is needed.
+func (c *Cache[K, V]) getClosely(ctx context.Context, key K, e *l1.Entry[K, V], now int64, load Loader[K, V], opts []CallOption) (V, error) {
+	o := callOf(opts)
+	if err := c.callError(o); err != nil {
+		c.overrule(e != nil)
+		c.counts.turnedAway.Add(1)
+		return *new(V), err
 	}
-	if now < e.Fresh {
-		if v, _ := c.judge(key, e); v == trust.Trusted {
-			return true
+	if o.skipRead || c.o.ContextControls && skipsRead(ctx) {
+		c.overrule(e != nil)
+		return c.reload(ctx, key, load, o)
+	}
+	if e != nil && c.trusts(key, e) {
+		if now < e.Fresh {
+			if now >= e.Soon {
+				c.refresh(ctx, key, load, o)
+			}
+			o.inform(Info{Tier: "L1", Degraded: c.degraded()})
+			return c.hit(key, e), nil
+		}
+		if due, stale := c.servesStale(key, e, now); stale {
+			if due {
+				c.refresh(ctx, key, load, o)
+			}
+			c.counts.overruled.Add(1)
+			c.counts.remembered.Add(1)
+			o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
+			return c.hit(key, e), nil
 		}
 	}
-	c.counts.overruled.Add(1)
-	return false
+	c.overrule(e != nil)
+	if m := c.recall(key); m != nil && m.notFound {
+		c.counts.remembered.Add(1)
+		if hook := c.o.Hooks.Hit; hook != nil {
+			c.tell(hook, Event{Key: key, Tier: "L1", Outcome: LoadNotFound})
+		}
+		return *new(V), c.wrap(key, m.err)
+	}
+	if hook := c.o.Hooks.Miss; hook != nil {
+		c.tell(hook, Event{Key: key})
+	}
+	return c.miss(ctx, key, load, o)
 }
 
-// turnAway counts a read that ends before it began.
-func (c *Cache[K, V]) turnAway(hit bool) {
-	if hit {
+// trusts reports whether nothing has been dropped that concerns e.
+func (c *Cache[K, V]) trusts(key K, e *l1.Entry[K, V]) bool {
+	v, _ := c.judge(key, e)
+	return v == trust.Trusted
+}
+
+// servesStale reports whether e, whose time is over, is to be served: while it
+// is refreshed, which is due then, or because its load has failed a moment ago.
+func (c *Cache[K, V]) servesStale(key K, e *l1.Entry[K, V], now int64) (due, stale bool) {
+	if c.revalidates(e, now) {
+		c.stale(key, nil)
+		return true, true
+	}
+	if now >= c.onErrorUntil(e) {
+		return false, false
+	}
+	err := c.throttled(key)
+	if err == nil {
+		return false, false
+	}
+	c.stale(key, err)
+	return false, true
+}
+
+// stale counts a stale value that is served, because of err or while it is
+// refreshed.
+func (c *Cache[K, V]) stale(key K, err error) {
+	if err != nil {
+		c.counts.staleOnError.Add(1)
+	} else {
+		c.counts.staleRevalidating.Add(1)
+	}
+	if hook := c.o.Hooks.Stale; hook != nil {
+		c.tell(hook, Event{Key: key, Tier: "L1", Err: err})
+	}
+}
+
+// hit returns e's value for a caller.
+func (c *Cache[K, V]) hit(key K, e *l1.Entry[K, V]) V {
+	if hook := c.o.Hooks.Hit; hook != nil {
+		c.tell(hook, Event{Key: key, Tier: "L1"})
+	}
+	if c.o.Memory.DetectMutation {
+		c.inspect(key, e)
+	}
+	return c.clone(e.Value)
+}
+
+// overrule counts a hit of the engine that is none of the cache's.
+func (c *Cache[K, V]) overrule(yes bool) {
+	if yes {
 		c.counts.overruled.Add(1)
 	}
-	c.counts.turnedAway.Add(1)
 }

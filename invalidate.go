@@ -87,7 +87,7 @@ func (c *Cache[K, V]) drop(ctx context.Context, op string, drops []remote.Drop) 
 	}
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
-	leases, err := c.dropOnce(ctx, drops)
+	leases, err := c.dropGuarded(ctx, drops)
 	switch {
 	case err == nil:
 		return leases, nil
@@ -97,6 +97,18 @@ func (c *Cache[K, V]) drop(ctx context.Context, op string, drops []remote.Drop) 
 		return c.dropEach(ctx, op, drops)
 	}
 	return nil, &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
+}
+
+// dropGuarded is dropOnce, unless L2 is left alone.
+func (c *Cache[K, V]) dropGuarded(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
+	ok, probe := true, false
+	if c.tier != nil {
+		ok, probe = c.breaker.Allow(c.memory.Now())
+	}
+	if !ok {
+		return nil, errBreaker
+	}
+	return c.dropAs(ctx, drops, probe)
 }
 
 // dropEach drops one key at a time, so that one that L2 cannot hold, and for
@@ -114,11 +126,15 @@ func (c *Cache[K, V]) dropEach(ctx context.Context, op string, drops []remote.Dr
 	return leases, err
 }
 
-// dropOnce is one attempt at a drop.
-func (c *Cache[K, V]) dropOnce(ctx context.Context, drops []remote.Drop) (leases []remote.Lease, err error) {
+// dropOnce is one attempt at a drop, whatever the breaker says.
+func (c *Cache[K, V]) dropOnce(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
+	return c.dropAs(ctx, drops, false)
+}
+
+func (c *Cache[K, V]) dropAs(ctx context.Context, drops []remote.Drop, probe bool) (leases []remote.Lease, err error) {
 	if c.tier != nil {
 		leases, err = c.tier.Drop(ctx, drops)
-		c.remoteResult("drop", err)
+		c.remoteResult("drop", err, probe)
 		if err != nil {
 			c.doubtOwn()
 			return nil, err
@@ -144,11 +160,13 @@ func (c *Cache[K, V]) messages(drops []remote.Drop) []remote.Message {
 // dropLocal makes key absent, or stale, in L1 and takes the right to store
 // from what runs for it.
 func (c *Cache[K, V]) dropLocal(key K, soft bool) {
+	c.drops.Add(1)
 	c.flights.Fence(key, func() {
 		if !soft {
-			c.memory.Delete(key)
+			c.forget(key)
 			return
 		}
+		c.memos.Delete(key)
 		if e, _ := c.memory.Peek(key); e != nil && e.Fresh > 0 {
 			c.memory.Swap(e, stale(e))
 		}
@@ -182,6 +200,7 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	}
 	err := c.dropAllRemote(ctx, op, soft)
 	c.dropAllLocal(soft)
+	c.memos.Clear()
 	if !soft {
 		c.memory.Clear()
 	}
@@ -207,7 +226,7 @@ func (c *Cache[K, V]) dropAllRemote(ctx context.Context, op string, soft bool) e
 func (c *Cache[K, V]) dropAllOnce(ctx context.Context, soft bool) error {
 	if c.tier != nil {
 		err := c.can.dropAll.DropAll(ctx, soft)
-		c.remoteResult("drop all", err)
+		c.remoteResult("drop all", err, false)
 		if err != nil {
 			c.doubtOwn()
 			return err
@@ -226,6 +245,7 @@ func (c *Cache[K, V]) dropAllOnce(ctx context.Context, soft bool) error {
 // dropAllLocal makes everything absent, or stale, in L1, and makes the tier
 // look for what has been dropped elsewhere before it brings anything back.
 func (c *Cache[K, V]) dropAllLocal(soft bool) {
+	c.drops.Add(1)
 	if c.can.doubt != nil {
 		c.can.doubt.Doubt()
 	}

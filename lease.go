@@ -76,7 +76,7 @@ func (a *attempt[K, V]) acquire() (result bool, wait time.Duration) {
 	// question is not given up with the callers, who do not wait for it.
 	ctx, cancel := remote.WithTimeout(context.WithoutCancel(a.ctx), a.c.o.Remote.Timeout)
 	defer cancel()
-	h, l, err := a.c.tier.Acquire(ctx, a.name, a.c.o.Limits.Lease)
+	h, l, err := a.ask(ctx)
 	if !a.answered("acquire", err) {
 		return false, 0
 	}
@@ -96,6 +96,10 @@ func (a *attempt[K, V]) acquire() (result bool, wait time.Duration) {
 	if a.down {
 		return false, 0
 	}
+	if a.call.refresh && a.held != nil && h.ID == a.id {
+		a.found(*a.held, endL2) // the tier gives no leases for what is fresh
+		return true, 0
+	}
 	// Fresh by its state, but unreadable, or dropped or expired by a tag: make
 	// it stale, so that a lease can be had, and no more than that, so that it
 	// is there if the load fails.
@@ -104,6 +108,16 @@ func (a *attempt[K, V]) acquire() (result bool, wait time.Duration) {
 		return false, 0
 	}
 	return false, time.Nanosecond
+}
+
+// ask asks for a lease: to replace what is held, or what is known to be held
+// though it is fresh still.
+func (a *attempt[K, V]) ask(ctx context.Context) (remote.Held, remote.Lease, error) {
+	d := a.c.o.Limits.Lease
+	if a.call.refresh && a.id != 0 && a.c.can.refresh != nil {
+		return a.c.can.refresh.Refresh(ctx, a.name, a.id, d)
+	}
+	return a.c.tier.Acquire(ctx, a.name, d)
 }
 
 // granted takes the lease, and what is held under it.

@@ -54,7 +54,11 @@ func (c *Cache[K, V]) stopLink() {
 func (c *Cache[K, V]) position(ctx context.Context) (remote.Position, error) {
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
-	return c.can.position.Position(ctx)
+	p, err := c.can.position.Position(ctx)
+	if err == nil {
+		c.reported(false, false)
+	}
+	return p, err
 }
 
 // obey does what one message says. It is a drop in L2 that has happened: what

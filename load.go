@@ -16,7 +16,7 @@ func (a *attempt[K, V]) runLoader() {
 	a.end = endLoad
 	a.res.Err = ErrLoadExited // stands if the Loader never comes back
 	within := &loadContext{Context: a.ctx, cache: a.c, previous: a.held}
-	ctx, cancel := a.loadContext(within)
+	ctx, cancel := a.c.loadContext(within)
 	defer cancel()
 	defer a.keepLease(ctx)()
 	defer within.load.apply(&a.call)
@@ -35,8 +35,8 @@ func (a *attempt[K, V]) runLoader() {
 }
 
 // loadContext bounds the context that the Loader runs under.
-func (a *attempt[K, V]) loadContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if d := a.c.o.Limits.HardTimeout; d > 0 {
+func (c *Cache[K, V]) loadContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d := c.o.Limits.HardTimeout; d > 0 {
 		return context.WithTimeoutCause(ctx, d, errLoadTimeout)
 	}
 	return ctx, func() {}
@@ -45,11 +45,16 @@ func (a *attempt[K, V]) loadContext(ctx context.Context) (context.Context, conte
 // loaded counts the load and reports it. It runs before anything is stored.
 func (a *attempt[K, V]) loaded(took time.Duration) {
 	c, out := a.c, outcomeOf(a.res.Err, a.held != nil)
+	a.took = took
+	c.loaded(a.f.Key, out, took, a.res.Err)
+}
+
+// loaded counts a load and tells of it.
+func (c *Cache[K, V]) loaded(key K, out Outcome, took time.Duration, err error) {
 	c.counts.loads[out].Add(1)
 	c.counts.latency.add(took)
 	if hook := c.o.Hooks.Load; hook != nil {
-		defer c.contain("Hooks.Load")
-		hook(LoadEvent{Cache: c.o.Name, Outcome: out, Took: took, Err: a.res.Err})
+		c.tell(hook, Event{Key: key, Tier: "origin", Outcome: out, Took: took, Err: err})
 	}
 }
 

@@ -36,6 +36,10 @@ type call struct {
 	tags []string
 	info *Info
 	err  error // what is wrong with the options
+
+	skipRead bool
+	refresh  bool // in the background, of what is there still
+	keep     bool // the load goes on when its callers have left
 }
 
 // WithTTL makes the entry that this call stores fresh for d instead of
@@ -45,6 +49,25 @@ type call struct {
 func WithTTL(d time.Duration) CallOption {
 	return func(c *call) { c.ttl = d }
 }
+
+// SkipRead makes GetOrLoad run the Loader whatever is cached, for this caller
+// alone, and store what it brings everywhere. Leave it to callers who may: each
+// such read costs the origin a load.
+func SkipRead() CallOption {
+	return func(c *call) { c.skipRead = true }
+}
+
+// skipReadKey is the key in a context under which SkipReadContext leaves its
+// mark.
+type skipReadKey struct{}
+
+// SkipReadContext returns a context with which GetOrLoad of every cache whose
+// Options have ContextControls behaves as with [SkipRead].
+func SkipReadContext(ctx context.Context) context.Context {
+	return context.WithValue(ctx, skipReadKey{}, true)
+}
+
+func skipsRead(ctx context.Context) bool { return ctx.Value(skipReadKey{}) != nil }
 
 func callOf(opts []CallOption) (c call) {
 	for _, o := range opts {

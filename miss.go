@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
@@ -22,11 +23,66 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o call
 		var zero V
 		return zero, ErrNoLoader
 	}
+	if n := c.o.Limits.MaxWaiters; n > 0 {
+		defer c.waiting.Add(-1)
+		if c.waiting.Add(1) > int64(n) {
+			return c.overloaded(key, o)
+		}
+	}
+	if d := c.o.Limits.SoftTimeout; d > 0 {
+		if v, until, ok := c.fallback(key); ok && c.memory.Now() < until {
+			return c.missSoftly(ctx, key, load, o, v, d)
+		}
+	}
 	r, err := c.fly(ctx, key, flight.Load, load, o)
 	if err != nil {
 		return r.Value, err
 	}
-	return r.Value, r.Err
+	return r.Value, c.wrap(key, r.Err)
+}
+
+// fallback returns the stale value that L1 has for when a load fails, and
+// until when it may be served.
+func (c *Cache[K, V]) fallback(key K) (v V, until int64, ok bool) {
+	e, _ := c.memory.Peek(key)
+	if e == nil {
+		return v, 0, false
+	}
+	if w, _ := c.judge(key, e); w > trust.Stale {
+		return v, 0, false
+	}
+	return e.Value, c.onErrorUntil(e), true
+}
+
+// overloaded is the answer to a caller who would be one too many.
+func (c *Cache[K, V]) overloaded(key K, o call) (V, error) {
+	c.counts.overloaded.Add(1)
+	if v, until, ok := c.fallback(key); ok && c.memory.Now() < until {
+		c.counts.remembered.Add(1)
+		c.stale(key, ErrOverloaded)
+		o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
+		return c.clone(v), nil
+	}
+	c.counts.turnedAway.Add(1)
+	return *new(V), ErrOverloaded
+}
+
+// missSoftly is miss for a caller who waits for d at most, and gets the stale
+// value v then. The load goes on.
+func (c *Cache[K, V]) missSoftly(ctx context.Context, key K, load Loader[K, V], o call, v V, d time.Duration) (V, error) {
+	soft, cancel := context.WithTimeoutCause(ctx, d, errSoftTimeout)
+	defer cancel()
+	o.keep = true
+	r, err := c.fly(soft, key, flight.Load, load, o)
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(soft), errSoftTimeout) {
+		c.stale(key, errSoftTimeout)
+		o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
+		return c.clone(v), nil
+	}
+	if err != nil {
+		return r.Value, err
+	}
+	return r.Value, c.wrap(key, r.Err)
 }
 
 // fly gets key through a flight of that kind.
@@ -39,6 +95,9 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 		c.counts.turnedAway.Add(1)
 		return flight.Result[V]{}, nil
 	}
+	if o.refresh {
+		c.counts.refreshes.Add(1)
+	}
 	a := &attempt[K, V]{c: c, load: load, call: o}
 	r, part, err := c.flights.Do(ctx, key, kind, a)
 	switch part {
@@ -50,8 +109,13 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 		c.counts.turnedAway.Add(1)
 	}
 	err = c.flightError(err)
-	if o.info != nil && err == nil && r.Err == nil {
-		*o.info = infoOf(r.Note, part == flight.Joined)
+	if err == nil && r.Err == nil {
+		if o.info != nil {
+			*o.info = infoOf(r.Note, part == flight.Joined)
+		}
+		if r.Note&noteRevalidate != 0 && part == flight.Led {
+			c.refresh(ctx, key, load, o)
+		}
 	}
 	return r, err
 }
@@ -81,14 +145,24 @@ type attempt[K comparable, V any] struct {
 	// tagTrust is the word of trust in tags from before anything was read.
 	tagTrust uint64
 	unasked  bool         // L2 was not looked at
+	probe    bool         // what L2 answers to this flight decides on the breaker
 	down     bool         // L2 has failed in this flight and is left alone
 	lease    remote.Lease // the right to store in L2, if its Token is set
 	noKeep   bool         // the value must not be kept anywhere
 
-	held  *V        // a stale value, for Previous and for when the load fails
-	id    remote.ID // of held, if L2 holds it
-	tags  []string  // of what L2 or L1 holds
-	entry *l1.Entry[K, V]
+	held      *V        // a stale value, for Previous and for when the load fails
+	heldUntil int64     // until when held may be served if it does
+	id        remote.ID // of held, if L2 holds it
+	tags      []string  // of what L2 or L1 holds
+	// expired says that what L2 holds was expired by one of its tags.
+	expired bool
+	entry   *l1.Entry[K, V]
+	memo    *l1.Entry[K, memo]
+	took    time.Duration // by the Loader
+	left    time.Duration // for which a value of a batch is fresh
+	// landed is set when the flight has ended, apart when somebody else than
+	// its batch sees to that.
+	landed, apart bool
 	// suspect is what L1 holds and L2 has to confirm, suspectSince since when.
 	suspect      *l1.Entry[K, V]
 	suspectSince int64
@@ -107,6 +181,7 @@ const (
 	endL2                   // L2 had it
 	endAbsent               // L2 did not have it, and there was no loader
 	endLoad                 // the loader ran
+	endThrottled            // it would have, but has failed too lately
 )
 
 // First goes through the steps that need no more than the caller has: a look
@@ -140,14 +215,58 @@ func (a *attempt[K, V]) Then(f *flight.Flight[K, V]) {
 	}
 	defer a.land() // also when the Loader ends the goroutine
 	defer a.recovered()
+	if a.call.keep {
+		a.c.flights.Keep(a.f)
+	}
 	if a.again && a.look() || a.over() {
 		return
 	}
-	if a.c.tier != nil && !a.down && a.takeLease() || a.over() {
+	release, err := a.c.loads.Acquire(a.ctx, a.call.refresh, a.c.flights.Urgent(a.f))
+	if err != nil {
+		a.res.Err = a.c.flightError(err)
+		return
+	}
+	defer release()
+	if a.c.tier != nil && !a.down && a.takeLease() || a.over() || a.spent() {
 		return
 	}
 	a.runLoader()
 	a.store()
+}
+
+// spent reports whether the load would be one more attempt at what has failed,
+// and there have been enough of those lately. The last failure is the result.
+func (a *attempt[K, V]) spent() bool {
+	if a.c.failing.Load() < failingFrom || a.c.failures(a.f.Key) == 0 || a.c.budget.Retry(a.c.memory.Now()) {
+		return false
+	}
+	a.c.counts.budgetSpent.Add(1)
+	a.fail(a.lastFailure())
+	return true
+}
+
+// failingFrom is the number of loads that have to fail in a row for the origin
+// to count as failing, so that attempts at what has failed are rationed. One
+// success ends that.
+const failingFrom = 10
+
+func (a *attempt[K, V]) lastFailure() error {
+	if e, _ := a.c.memos.Peek(a.f.Key); e != nil && e.Value.err != nil {
+		return e.Value.err
+	}
+	return ErrOverloaded
+}
+
+// fail makes the stale value the result of a flight that may not load, or cannot,
+// or err if there is none.
+func (a *attempt[K, V]) fail(err error) {
+	a.end = endThrottled
+	if a.held != nil && a.c.memory.Now() < a.heldUntil {
+		a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteL1 | noteStale}
+		a.c.stale(a.f.Key, err)
+		return
+	}
+	a.res.Err = err
 }
 
 // over reports whether nobody waits any more, and makes that the result.
@@ -172,9 +291,16 @@ func (a *attempt[K, V]) look() bool {
 			return true
 		}
 	}
-	if a.load == nil && !over(a.ctx) {
+	switch {
+	case over(a.ctx):
+	case a.load == nil:
 		a.end = endAbsent
 		return true
+	default:
+		if err := a.c.throttled(a.f.Key); err != nil {
+			a.fail(err)
+			return true
+		}
 	}
 	return false
 }
@@ -193,8 +319,8 @@ func (a *attempt[K, V]) lookAgain() bool {
 	case v == trust.Suspect:
 		a.suspect, a.suspectSince = e, since
 		return false
-	case v == trust.Stale, now >= e.Fresh:
-		a.held, a.id = &e.Value, remote.ID(e.ID)
+	case v == trust.Stale, now >= e.Fresh, a.call.refresh && now >= e.Soon:
+		a.held, a.id, a.heldUntil = &e.Value, remote.ID(e.ID), a.c.onErrorUntil(e)
 		if e.Tags != nil {
 			a.tags = e.Tags.Names
 		}
@@ -222,6 +348,7 @@ func (a *attempt[K, V]) recovered() {
 // wakes the callers, and tells whoever wants to know.
 func (a *attempt[K, V]) land() {
 	c := a.c
+	a.landed = true
 	var removed []l1.Removed[K, V]
 	var insert func()
 	defer func() { // also when a callback panics or ends the goroutine
@@ -233,13 +360,22 @@ func (a *attempt[K, V]) land() {
 	a.giveBack()
 	switch {
 	case a.entry != nil:
-		insert = func() { c.memory.Delete(a.f.Key) } // unless it can be weighed
+		insert = func() { c.forget(a.f.Key) } // unless it can be weighed
 		if weight, ok := c.weigh(a.f.Key, a.entry.Value); ok {
-			insert = func() { removed, _ = c.memory.Set(a.entry, weight) }
+			c.mark(a.entry)
+			insert = func() {
+				removed, _ = c.memory.Set(a.entry, weight)
+				c.memos.Delete(a.f.Key)
+			}
+		}
+	case a.memo != nil:
+		insert = func() {
+			c.memory.Delete(a.f.Key)
+			c.memos.Set(a.memo, 1)
 		}
 	case a.brought, isAnswer(a.res.Err, ErrNotFound):
 		// The origin's word is newer than what is held, and not to be kept.
-		insert = func() { c.memory.Delete(a.f.Key) }
+		insert = func() { c.forget(a.f.Key) }
 	}
 }
 
@@ -262,11 +398,16 @@ func (a *attempt[K, V]) count(stored bool, callers int) {
 		n.remoteHits.Add(1)
 	case endAbsent:
 		n.absent.Add(1)
+	case endThrottled:
+		n.throttled.Add(1)
 	case endLoad:
 		n.waiters.Add(uint64(callers - 1))
 		n.mostWaiters(uint64(callers - 1))
 	}
 	if a.entry != nil && !stored {
 		n.refused.Add(1)
+		if hook := a.c.o.Hooks.Refused; hook != nil {
+			a.c.tell(hook, Event{Key: a.f.Key, Tier: "L1"})
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +30,18 @@ const (
 	DefaultLease = 5 * time.Second
 	// DefaultHardTimeout ends a load that never returns.
 	DefaultHardTimeout = time.Minute
+	// DefaultRefreshAt is the share of its TTL after which an entry that is
+	// read is refreshed.
+	DefaultRefreshAt = 0.8
+	// DefaultErrorTTL is for how long the first failure of a load is
+	// remembered. It doubles with each further one, up to ten times as long.
+	DefaultErrorTTL = time.Second
+	// MaxNotFoundTTL is the longest default of NotFoundTTL.
+	MaxNotFoundTTL = 30 * time.Second
+	// DefaultBreakAfter and DefaultBreakFor are when, and for how long, L2 is
+	// left alone.
+	DefaultBreakAfter = 5
+	DefaultBreakFor   = 5 * time.Second
 	// UnconfirmedTTL caps the life of an entry in L1 when other instances can
 	// change L2 and no healthy bus tells this one.
 	UnconfirmedTTL = 30 * time.Second
@@ -52,6 +66,33 @@ type Options[K comparable, V any] struct {
 	// DefaultJitter, a negative value none; at most 0.9.
 	Jitter float64
 
+	// RefreshAt is the share of its TTL after which a read of an entry starts a
+	// refresh in the background, while it is fresh still. 0 means
+	// DefaultRefreshAt, a negative value off; less than 1.
+	RefreshAt float64
+
+	// RefreshSpread makes refreshes begin earlier at random, by the time that
+	// a load takes times RefreshSpread on average, so that instances do not
+	// refresh together: the optimal probabilistic early expiration of Vattani,
+	// Chierichetti and Lowenstein (VLDB 2015), with their β. 1 is what they
+	// recommend. 0 means off.
+	RefreshSpread float64
+
+	// Stale says for how long an entry may be served after its TTL.
+	Stale Stale
+
+	// NotFoundTTL is for how long it is remembered, in both tiers, that the
+	// origin has no such key. 0 means a quarter of TTL, at most
+	// MaxNotFoundTTL; a negative value that it is not.
+	NotFoundTTL time.Duration
+
+	// ErrorTTL is for how long the failure of a load is remembered by this
+	// instance: callers get the error, or a stale value, and the origin is left
+	// alone. It doubles with each further failure of the key, up to ten times
+	// ErrorTTL, shortened at random by up to a fifth. 0 means DefaultErrorTTL,
+	// a negative value that failures are not remembered.
+	ErrorTTL time.Duration
+
 	// Memory configures L1, the tier in this process.
 	Memory Memory[K, V]
 
@@ -65,12 +106,36 @@ type Options[K comparable, V any] struct {
 	// Loader is used by GetOrLoad when the call names none.
 	Loader Loader[K, V]
 
+	// ContextControls honours what a context carries from [SkipReadContext], as
+	// the middleware in stratahttp does. It costs each hit a look at its
+	// context.
+	ContextControls bool
+
+	// ShowKeys allows errors and logs to name keys. They may be personal data.
+	ShowKeys bool
+
 	// Hooks are told what happens. Nil costs nothing.
 	Hooks *Hooks
 
-	// Logger gets the changes in the health of L2 and bus, and panics of
-	// callbacks. Nil means no logs. Keys and values are never logged.
+	// Logger gets the changes in the health of L2, bus and origin, panics of
+	// callbacks, and, when the cache is made, what may surprise in its Options.
+	// Nil means no logs. Values are never logged, keys only with ShowKeys.
 	Logger *slog.Logger
+}
+
+// Stale says for how long an entry may be served after its TTL. The two windows
+// begin at the same time; an entry is kept, in both tiers, for its TTL and the
+// longer of them. They should be the same on all instances.
+type Stale struct {
+	// WhileRevalidate is for how long a stale value is returned at once, while
+	// it is refreshed in the background. 0 means a tenth of TTL, a negative
+	// value not at all.
+	WhileRevalidate time.Duration
+
+	// OnError is for how long a stale value is returned if its load fails. 0
+	// means TTL, at least a minute and at most an hour; a negative value not
+	// at all.
+	OnError time.Duration
 }
 
 // Memory configures L1.
@@ -88,6 +153,16 @@ type Memory[K comparable, V any] struct {
 	// kept in L1. Nil means that each entry weighs 1.
 	Weigh func(key K, value V) int64
 
+	// Clone, if set, copies a value each time L1 returns it, so that callers may
+	// change what they get. It does not copy what a load returns to its own
+	// callers.
+	Clone func(value V) V
+
+	// DetectMutation looks for callers who change what they share: values are
+	// hashed when they come to L1 and at one hit in 64, by the Codec or else as
+	// JSON. What has changed is logged and counted. For tests and staging.
+	DetectMutation bool
+
 	// TTL caps the life of entries in L1. 0 means the TTL of the Options, or
 	// UnconfirmedTTL while there is an L2 and no healthy bus.
 	TTL time.Duration
@@ -101,6 +176,20 @@ type Limits struct {
 	// loaded it.
 	// 0 means DefaultHardTimeout, a negative value none.
 	HardTimeout time.Duration
+
+	// SoftTimeout is how long a caller waits for a load if there is a stale
+	// value that may be served on error: then it gets that, and the load goes
+	// on and stores what it brings. 0 means that callers wait.
+	SoftTimeout time.Duration
+
+	// MaxLoads bounds the loads that run at once. Others queue, those that
+	// somebody waits for before refreshes. A load inside a load is not counted.
+	// 0 means no bound.
+	MaxLoads int
+
+	// MaxWaiters bounds the callers that wait at once. Others get a stale value
+	// if there is one, or ErrOverloaded. 0 means no bound.
+	MaxWaiters int
 
 	// Lease is how long other instances wait at most for an instance that
 	// loads and does not answer any more. It is renewed while the load runs.
@@ -138,6 +227,14 @@ type Remote[K comparable, V any] struct {
 	// miss several operations: read, lease, store. 0 means
 	// DefaultRemoteTimeout.
 	Timeout time.Duration
+
+	// BreakAfter is the number of operations in a row that have to fail for L2
+	// to be left alone, BreakFor for how long: then one is tried. Meanwhile
+	// misses do not wait for it, and the bus counts as silent. 0 means
+	// DefaultBreakAfter and DefaultBreakFor; a negative BreakAfter that L2 is
+	// never left alone.
+	BreakAfter int
+	BreakFor   time.Duration
 }
 
 // Partition says what an instance does that is cut off from the bus, so that it
@@ -167,6 +264,11 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	o.Limits.HardTimeout = orDefault(o.Limits.HardTimeout, DefaultHardTimeout)
 	o.Limits.Lease = orDefault(o.Limits.Lease, DefaultLease)
 	o.Remote.Timeout = orDefault(o.Remote.Timeout, DefaultRemoteTimeout)
+	o.Remote.BreakFor = orDefault(o.Remote.BreakFor, DefaultBreakFor)
+	if o.Remote.BreakAfter == 0 {
+		o.Remote.BreakAfter = DefaultBreakAfter
+	}
+	o.fillLives()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -178,6 +280,25 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	}
 	return o, errors.Join(errs...)
 }
+
+// fillLives sets the defaults that depend on TTL.
+func (o *Options[K, V]) fillLives() {
+	ttl := o.TTL
+	if ttl == NoExpiry {
+		ttl = time.Hour
+		o.RefreshAt = -1 // there is no share of for ever
+	}
+	if o.RefreshAt == 0 {
+		o.RefreshAt = DefaultRefreshAt
+	}
+	o.Stale.WhileRevalidate = max(0, orDefault(o.Stale.WhileRevalidate, ttl/10))
+	o.Stale.OnError = max(0, orDefault(o.Stale.OnError, min(max(ttl, time.Minute), time.Hour)))
+	o.NotFoundTTL = max(0, orDefault(o.NotFoundTTL, min(ttl/4, MaxNotFoundTTL)))
+	o.ErrorTTL = max(0, orDefault(o.ErrorTTL, DefaultErrorTTL))
+}
+
+// window is how long an entry is kept after its TTL.
+func (s Stale) window() time.Duration { return max(s.WhileRevalidate, s.OnError) }
 
 func orDefault(d, def time.Duration) time.Duration {
 	if d == 0 {
@@ -203,6 +324,12 @@ func (o *Options[K, V]) problems() []error {
 	}
 	if math.IsNaN(o.Jitter) || o.Jitter > 0.9 {
 		bad("Jitter", "%v is not at most 0.9", o.Jitter)
+	}
+	if math.IsNaN(o.RefreshAt) || o.RefreshAt >= 1 {
+		bad("RefreshAt", "%v is not less than 1", o.RefreshAt)
+	}
+	if s := o.RefreshSpread; math.IsNaN(s) || s < 0 || s > 100 {
+		bad("RefreshSpread", "%v is not between 0 and 100", s)
 	}
 	if why := badName(o.Name); why != "" {
 		bad("Name", "%s", why)
@@ -232,7 +359,15 @@ func (o *Options[K, V]) problems() []error {
 	if l := o.Limits.Lease; l < 0 || l > 0 && l < 100*time.Millisecond {
 		bad("Limits.Lease", "%v is less than 100ms", l)
 	}
+	notNegative("Limits.SoftTimeout", o.Limits.SoftTimeout)
+	if n := o.Limits.MaxLoads; n < 0 {
+		bad("Limits.MaxLoads", "%d is negative", n)
+	}
+	if n := o.Limits.MaxWaiters; n < 0 {
+		bad("Limits.MaxWaiters", "%d is negative", n)
+	}
 	notNegative("Remote.Timeout", o.Remote.Timeout)
+	notNegative("Remote.BreakFor", o.Remote.BreakFor)
 	if p := o.Remote.Partition; p > Strict {
 		bad("Remote.Partition", "%d is unknown", p)
 	}
@@ -273,4 +408,87 @@ func (r *Remote[K, V]) fill() (errs []error) {
 		}
 	}
 	return errs
+}
+
+// advice says what in the options may surprise, one sentence each. The options
+// have their defaults.
+func (o *Options[K, V]) advice() (all []string) {
+	say := func(when bool, what string) {
+		if when {
+			all = append(all, what)
+		}
+	}
+	l, s, r := &o.Limits, &o.Stale, &o.Remote
+	say(r.Tier != nil && r.Bus == nil, "a Tier without a Bus: what other instances invalidate is served from L1 for up to 30s")
+	say(r.Partition == Strict && r.Bus == nil, "Remote.Partition: Strict means nothing without a Bus")
+	say(r.used() && o.TTL == NoExpiry, "TTL: NoExpiry with a Tier or Bus: what is missed is never made good by the passing of time")
+	say(o.NotFoundTTL > o.TTL, "NotFoundTTL is longer than TTL: a key that appears is missed for longer than one that changes")
+	say(s.WhileRevalidate > o.TTL, "Stale.WhileRevalidate is longer than TTL: most of what is served is stale")
+	say(s.OnError > 0 && s.OnError < o.ErrorTTL, "Stale.OnError is shorter than ErrorTTL: one failure uses it up")
+	say(l.SoftTimeout > 0 && s.OnError == 0, "Limits.SoftTimeout without Stale.OnError: there is nothing to serve instead")
+	say(l.SoftTimeout > 0 && l.HardTimeout > 0 && l.SoftTimeout >= l.HardTimeout, "Limits.SoftTimeout is not less than HardTimeout")
+	say(l.MaxWaiters > 0 && l.MaxLoads > l.MaxWaiters, "Limits.MaxLoads is more than MaxWaiters: it is never reached")
+	say(r.Tier != nil && l.HardTimeout > 0 && r.Timeout >= l.HardTimeout, "Remote.Timeout is not less than Limits.HardTimeout")
+	say(o.Memory.TTL > 0 && o.RefreshAt > 0 && float64(o.Memory.TTL) < o.RefreshAt*float64(o.TTL),
+		"Memory.TTL ends before RefreshAt: L1 never starts a refresh")
+	say(o.Memory.DetectMutation, "Memory.DetectMutation makes hits slower: leave it to tests and staging")
+	return all
+}
+
+// defaultKey returns the conversion between keys of a string or integer type
+// and their names in L2. ok is false for other types.
+func defaultKey[K comparable]() (name func(K) string, parse func(string) (K, error), ok bool) {
+	var zero K
+	if _, plain := any(zero).(string); plain {
+		name = func(k K) string { return any(k).(string) }
+		parse = func(s string) (K, error) { return any(s).(K), nil }
+		return name, parse, true
+	}
+	t := reflect.TypeFor[K]()
+	switch t.Kind() {
+	case reflect.String:
+		name = func(k K) string { return reflect.ValueOf(k).String() }
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		name = func(k K) string { return strconv.FormatInt(reflect.ValueOf(k).Int(), 10) }
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		name = func(k K) string { return strconv.FormatUint(reflect.ValueOf(k).Uint(), 10) }
+	default:
+		return nil, nil, false
+	}
+	return name, func(s string) (K, error) { return parseKey[K](t, s) }, true
+}
+
+// parseKey is the inverse of the names that defaultKey gives to keys of type t.
+func parseKey[K comparable](t reflect.Type, s string) (key K, err error) {
+	v := reflect.ValueOf(&key).Elem()
+	switch {
+	case v.Kind() == reflect.String:
+		v.SetString(s)
+	case v.CanInt():
+		var n int64
+		if n, err = strconv.ParseInt(s, 10, t.Bits()); err == nil {
+			v.SetInt(n)
+		}
+	case v.CanUint():
+		var n uint64
+		if n, err = strconv.ParseUint(s, 10, t.Bits()); err == nil {
+			v.SetUint(n)
+		}
+	}
+	if err != nil {
+		return key, fmt.Errorf("strata: key of type %v: %w", t, err)
+	}
+	return key, nil
+}
+
+// defaultCodec returns the codec for values that named none.
+func defaultCodec[V any]() codec.Codec[V] {
+	var c any = codec.JSON[V]()
+	switch any(*new(V)).(type) {
+	case []byte:
+		c = codec.Bytes()
+	case string:
+		c = codec.String()
+	}
+	return c.(codec.Codec[V])
 }

@@ -99,7 +99,7 @@ func TestJitterOnlyShortensTheTTL(t *testing.T) {
 			if err := c.Set(t.Context(), i, i); err != nil {
 				t.Fatal(err)
 			}
-			left := c.Explain(t.Context(), i).L1.Left
+			left := c.Explain(t.Context(), i).L1.Fresh
 			low, high = min(low, left), max(high, left)
 		}
 		if high > time.Minute || low < 30*time.Second {
@@ -138,7 +138,7 @@ func TestWithTTLChangesTheLifeOfOneEntry(t *testing.T) {
 			}
 		}
 		for key, want := range map[string]time.Duration{"short": time.Second, "default": time.Minute, "ever": strata.NoExpiry, "never": 0} {
-			if got := c.Explain(t.Context(), key).L1.Left; got != want {
+			if got := c.Explain(t.Context(), key).L1.Fresh; got != want {
 				t.Errorf("%s: %v left, want %v", key, got, want)
 			}
 		}
@@ -151,7 +151,7 @@ func TestWeightBoundsL1(t *testing.T) {
 		c := newCache(t, func(o *strata.Options[int, string]) {
 			o.Memory.MaxWeight = 100
 			o.Memory.Weigh = func(_ int, v string) int64 { return int64(len(v)) }
-			o.Hooks = &strata.Hooks{Evict: func(e strata.EvictEvent) {
+			o.Hooks = &strata.Hooks{Evict: func(e strata.Event) {
 				if e.Reason == "evicted" {
 					evicted++
 				}
@@ -178,7 +178,7 @@ func TestCallbacksThatPanicHarmNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log strings.Builder
 		c := newCache(t, func(o *strata.Options[string, int64]) {
-			o.Memory.MaxWeight = 10
+			o.Memory.MaxWeight, o.Stale.OnError = 10, -1
 			o.Memory.Weigh = func(k string, _ int64) int64 {
 				if k == "heavy" {
 					panic("weigher")
@@ -186,8 +186,8 @@ func TestCallbacksThatPanicHarmNobody(t *testing.T) {
 				return 1
 			}
 			o.Hooks = &strata.Hooks{
-				Load:  func(strata.LoadEvent) { panic("load hook") },
-				Evict: func(strata.EvictEvent) { panic("evict hook") },
+				Load:  func(strata.Event) { panic("load hook") },
+				Evict: func(strata.Event) { panic("evict hook") },
 			}
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		})
@@ -213,18 +213,18 @@ func TestCallbacksThatPanicHarmNobody(t *testing.T) {
 
 func TestHooksAreToldOfLoadsAndOfL2(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var loads []strata.LoadEvent
-		var failures []strata.RemoteErrorEvent
+		var loads []strata.Event
+		var failures []strata.Event
 		down := errors.New("down")
 		c := newCache(t, func(o *strata.Options[string, int64]) {
 			o.Remote.Tier = stratatest.FaultyTier(stratatest.NewTier(), func(string, string) (time.Duration, error) { return 0, down })
 			o.Hooks = &strata.Hooks{
-				Load:        func(e strata.LoadEvent) { loads = append(loads, e) },
-				RemoteError: func(e strata.RemoteErrorEvent) { failures = append(failures, e) },
+				Load:        func(e strata.Event) { loads = append(loads, e) },
+				RemoteError: func(e strata.Event) { failures = append(failures, e) },
 			}
 		})
 		mustGet(t, c, "k", (&origin{takes: time.Second}).load)
-		if len(loads) != 1 || loads[0] != (strata.LoadEvent{Cache: "test", Outcome: strata.LoadOK, Took: time.Second}) {
+		if len(loads) != 1 || loads[0] != (strata.Event{Cache: "test", Key: "k", Tier: "origin", Outcome: strata.LoadOK, Took: time.Second}) {
 			t.Errorf("load events: %+v", loads)
 		}
 		if len(failures) != 1 || failures[0].Op != "get" || !errors.Is(failures[0].Err, down) {
@@ -337,4 +337,32 @@ func TestExplainSaysWhereTheValueIs(t *testing.T) {
 			t.Errorf("stale: %+v", r)
 		}
 	})
+}
+
+func TestOptionsThatMaySurpriseAreLogged(t *testing.T) {
+	tests := map[string]struct {
+		change func(o *strata.Options[string, int64])
+		want   string
+	}{
+		"plain":            {func(*strata.Options[string, int64]) {}, ""},
+		"not found":        {func(o *strata.Options[string, int64]) { o.NotFoundTTL = time.Hour }, "NotFoundTTL"},
+		"stale for long":   {func(o *strata.Options[string, int64]) { o.Stale.WhileRevalidate = time.Hour }, "WhileRevalidate"},
+		"soft for nothing": {func(o *strata.Options[string, int64]) { o.Limits.SoftTimeout, o.Stale.OnError = 1, -1 }, "SoftTimeout"},
+		"soft not less":    {func(o *strata.Options[string, int64]) { o.Limits.SoftTimeout = time.Hour }, "HardTimeout"},
+		"never reached":    {func(o *strata.Options[string, int64]) { o.Limits.MaxLoads, o.Limits.MaxWaiters = 9, 3 }, "MaxWaiters"},
+		"strict alone":     {func(o *strata.Options[string, int64]) { o.Remote.Partition = strata.Strict }, "Strict"},
+		"no bus":           {func(o *strata.Options[string, int64]) { o.Remote.Tier = stratatest.NewTier() }, "without a Bus"},
+		"no refresh":       {func(o *strata.Options[string, int64]) { o.Memory.TTL, o.RefreshAt = time.Second, 0.8 }, "Memory.TTL"},
+		"mutation":         {func(o *strata.Options[string, int64]) { o.Memory.DetectMutation = true }, "DetectMutation"},
+	}
+	for name, tt := range tests {
+		var log strings.Builder
+		newCache(t, func(o *strata.Options[string, int64]) {
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			tt.change(o)
+		})
+		if got := log.String(); !strings.Contains(got, tt.want) || tt.want == "" && got != "" || strings.Count(got, "\n") > 1 {
+			t.Errorf("%s: logged %q, want one line about %q", name, got, tt.want)
+		}
+	}
 }

@@ -115,11 +115,11 @@ func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
 	for i := range ws {
 		w := &ws[i]
 		w.stamps = c.stamps(w.tags)
-		insert := func() { c.memory.Delete(w.key) }
+		insert := func() { c.forget(w.key) }
 		var removed []l1.Removed[K, V]
 		if w.keep {
-			e := c.entry(w.key, w.value, w.left, w.stamps, 0)
-			insert = func() { removed, _ = c.memory.Set(e, w.weight) }
+			e := c.written(w)
+			insert = func() { removed, _ = c.memory.Set(e, w.weight); c.memos.Delete(w.key) }
 		}
 		if err := c.flights.Store(w.key, insert); err != nil {
 			return ErrClosed
@@ -151,15 +151,23 @@ func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
 // finish ends the write of w in L1: its value replaces what is there, or what
 // is there goes.
 func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
-	drop := func() { c.memory.Delete(w.key) }
+	drop := func() { c.forget(w.key) }
 	var insert func()
 	var removed []l1.Removed[K, V]
 	if stored && w.keep {
-		e := c.entry(w.key, w.value, w.left, w.stamps, 0)
-		insert = func() { removed, _ = c.memory.Set(e, w.weight) }
+		e := c.written(w)
+		insert = func() { removed, _ = c.memory.Set(e, w.weight); c.memos.Delete(w.key) }
 	}
 	c.flights.End(w.right, insert, drop)
 	c.memory.Notify(removed)
+}
+
+// written is the entry for L1 of a write.
+func (c *Cache[K, V]) written(w *write[K, V]) *l1.Entry[K, V] {
+	e := c.entry(w.key, w.value, w.left, c.kept(w.left), w.stamps, 0)
+	c.refreshSoon(e, w.left, c.counts.latency.mean())
+	c.mark(e)
+	return e
 }
 
 // setTier drops ws in L2 with tokens, announces that, and puts them with the
@@ -193,8 +201,8 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 			}
 		}
 		if w.left > 0 {
-			left := min(w.left, maxRemoteLife)
-			puts = append(puts, remote.Put{Key: w.name, Data: w.data, Fresh: left, Left: left, Lease: leases[i]})
+			fresh, left := min(w.left, maxRemoteLife), min(c.kept(w.left), maxRemoteLife)
+			puts = append(puts, remote.Put{Key: w.name, Data: w.data, Fresh: fresh, Left: left, Lease: leases[i]})
 			at = append(at, i)
 		}
 	}
@@ -204,13 +212,13 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
 	refused, err := c.tier.Put(ctx, puts)
-	c.remoteResult("put", err)
+	c.remoteResult("put", err, false)
 	if err != nil {
 		return &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
 	}
 	for _, i := range refused {
 		ws[at[i]].keep, ws[at[i]].late = false, true
-		c.counts.remoteRefused.Add(1)
+		c.refusedRemote(ws[at[i]].key)
 	}
 	return c.announcePuts(ctx, op, ws)
 }

@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/strata-cache/strata/internal/limit"
 )
 
 // Stats are the numbers of a Cache since it was made, except where a field
@@ -12,8 +14,8 @@ import (
 // other; when none is, these sums hold:
 //
 //	Reads   = L1.Hits + L1.Misses
-//	L1.Misses = Flights + Joins + TurnedAway
-//	Flights = Rechecked + L2.Hits + Absent + Abandoned + Loads.Total()
+//	L1.Misses + Refreshes = Flights + Joins + TurnedAway + Remembered
+//	Flights = Rechecked + L2.Hits + Absent + Abandoned + Throttled + Loads.Total()
 type Stats struct {
 	// Name is the cache's name.
 	Name string
@@ -44,9 +46,23 @@ type Stats struct {
 	// Loads is about runs of the Loader.
 	Loads LoadStats
 
-	// StaleServed counts loads that failed while a stale value was there to be
-	// served.
-	StaleServed uint64
+	// Refreshes counts loads that were started in the background, while the
+	// entry could be served; RefreshesDropped those that were not, because too
+	// many were under way.
+	Refreshes, RefreshesDropped uint64
+	// StaleRevalidating and StaleOnError count stale values that were served:
+	// while they were refreshed, and because a load had failed, took longer
+	// than Limits.SoftTimeout, or could not be waited for.
+	StaleRevalidating, StaleOnError uint64
+	// Remembered counts misses that were answered by what L1 remembers: a stale
+	// value, or that the origin has no such key. Throttled counts flights that
+	// did not load, because that had failed a moment ago; BudgetSpent those of
+	// them for which too many keys had failed.
+	Remembered, Throttled, BudgetSpent uint64
+	// Overloaded counts callers beyond Limits.MaxWaiters.
+	Overloaded uint64
+	// BreakerOpen is whether L2 is left alone.
+	BreakerOpen bool
 	// Refused counts values that came too late to be stored in L1: their key
 	// was invalidated or set while they were on their way.
 	Refused uint64
@@ -82,6 +98,9 @@ type Stats struct {
 	Entries int64
 	Weight  int64
 
+	// Mutations counts entries that somebody has changed, as far as
+	// Memory.DetectMutation has found out.
+	Mutations uint64
 	// CallbackPanics counts panics of hooks and weighers.
 	CallbackPanics uint64
 	// EncodeErrors counts values that the Codec refused, or that are too large
@@ -161,6 +180,18 @@ func (h *histogram) add(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
+// mean is the mean of all durations so far.
+func (h *histogram) mean() time.Duration {
+	var n uint64
+	for i := range h.buckets {
+		n += h.buckets[i].Load()
+	}
+	if n == 0 {
+		return 0
+	}
+	return time.Duration(uint64(h.sum.Load()) / n)
+}
+
 func (h *histogram) read() (r Histogram) {
 	for i := range h.buckets {
 		r.Buckets[i] = h.buckets[i].Load()
@@ -178,7 +209,11 @@ type counts struct {
 	loads                                 [outcomes]atomic.Uint64
 	waiters, maxWaiters                   atomic.Uint64
 	latency                               histogram
-	staleServed, refused, leaseWaits      atomic.Uint64
+	refused, leaseWaits                   atomic.Uint64
+	staleRevalidating, staleOnError       atomic.Uint64
+	remembered, throttled, budgetSpent    atomic.Uint64
+	refreshes, refreshesDropped           atomic.Uint64
+	overloaded, mutations                 atomic.Uint64
 	invalidations, heard, unheard         atomic.Uint64
 	encodeErrors, callbackPanics          atomic.Uint64
 	confirmed, degraded                   atomic.Uint64
@@ -201,33 +236,42 @@ func (c *Cache[K, V]) Stats() Stats {
 	overruled := n.overruled.Load() // before the engine's: it is part of them
 	m, l := c.memory.Stats(), c.link.Stats()
 	s := Stats{
-		Name:           c.o.Name,
-		Flights:        n.flights.Load(),
-		Joins:          n.joins.Load(),
-		TurnedAway:     n.turnedAway.Load(),
-		Rechecked:      n.rechecked.Load(),
-		Absent:         n.absent.Load(),
-		Abandoned:      n.abandoned.Load(),
-		StaleServed:    n.staleServed.Load(),
-		Refused:        n.refused.Load(),
-		RemoteRefused:  n.remoteRefused.Load(),
-		LeaseWaits:     n.leaseWaits.Load(),
-		Invalidations:  n.invalidations.Load(),
-		Heard:          n.heard.Load(),
-		Gaps:           l.Gaps,
-		Missed:         l.Missed,
-		Confirmed:      n.confirmed.Load(),
-		Degraded:       n.degraded.Load() + l.Degraded,
-		Connected:      c.link.Connected(),
-		Pending:        c.retry.Len(),
-		Evicted:        m.Evicted,
-		Expired:        m.Expired,
-		Rejected:       m.Rejected,
-		Entries:        m.Entries,
-		Weight:         m.Weight,
-		CallbackPanics: n.callbackPanics.Load(),
-		EncodeErrors:   n.encodeErrors.Load(),
-		Loads:          n.loadStats(),
+		Name:              c.o.Name,
+		Flights:           n.flights.Load(),
+		Joins:             n.joins.Load(),
+		TurnedAway:        n.turnedAway.Load(),
+		Rechecked:         n.rechecked.Load(),
+		Absent:            n.absent.Load(),
+		Abandoned:         n.abandoned.Load(),
+		Refreshes:         n.refreshes.Load(),
+		RefreshesDropped:  n.refreshesDropped.Load(),
+		StaleRevalidating: n.staleRevalidating.Load(),
+		StaleOnError:      n.staleOnError.Load(),
+		Remembered:        n.remembered.Load(),
+		Throttled:         n.throttled.Load(),
+		BudgetSpent:       n.budgetSpent.Load(),
+		Overloaded:        n.overloaded.Load(),
+		BreakerOpen:       c.breaker.State() != limit.Closed,
+		Mutations:         n.mutations.Load(),
+		Refused:           n.refused.Load(),
+		RemoteRefused:     n.remoteRefused.Load(),
+		LeaseWaits:        n.leaseWaits.Load(),
+		Invalidations:     n.invalidations.Load(),
+		Heard:             n.heard.Load(),
+		Gaps:              l.Gaps,
+		Missed:            l.Missed,
+		Confirmed:         n.confirmed.Load(),
+		Degraded:          n.degraded.Load() + l.Degraded,
+		Connected:         c.link.Connected(),
+		Pending:           c.retry.Len(),
+		Evicted:           m.Evicted,
+		Expired:           m.Expired,
+		Rejected:          m.Rejected,
+		Entries:           m.Entries,
+		Weight:            m.Weight,
+		CallbackPanics:    n.callbackPanics.Load(),
+		EncodeErrors:      n.encodeErrors.Load(),
+		Loads:             n.loadStats(),
 	}
 	s.L1.Hits, s.L1.Misses = m.Hits-overruled, m.Misses+overruled
 	s.Reads = s.L1.Hits + s.L1.Misses

@@ -2,6 +2,10 @@ package strata
 
 import (
 	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
@@ -22,16 +26,46 @@ func (a *attempt[K, V]) store() {
 	case err == nil:
 		a.res.Found, a.brought, a.res.Note = true, true, noteOrigin
 		a.tags = nil
+		a.c.succeeded()
 		a.keep(a.res.Value)
 	case isAnswer(err, ErrNotFound):
-		a.forget()
-	case a.held == nil:
-	case isAnswer(err, ErrNotModified):
+		a.c.succeeded()
+		a.keepAbsent(err)
+	case a.held != nil && isAnswer(err, ErrNotModified):
 		a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteOrigin}
+		a.c.succeeded()
 		a.keepHeld()
 	default:
-		a.c.counts.staleServed.Add(1)
-		a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteL1 | noteStale}
+		if a.remembers(err) {
+			a.c.failing.Add(1)
+			a.c.failed(a.f.Key, err)
+		}
+		if a.held != nil && a.c.memory.Now() < a.heldUntil {
+			if !a.call.refresh {
+				a.c.stale(a.f.Key, err)
+			}
+			a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteL1 | noteStale}
+		}
+	}
+}
+
+// succeeded notes that the origin has answered.
+func (c *Cache[K, V]) succeeded() {
+	if c.failing.Load() != 0 {
+		c.failing.Store(0)
+	}
+	c.budget.Success()
+}
+
+// keepAbsent remembers that the origin does not have the key.
+func (a *attempt[K, V]) keepAbsent(err error) {
+	left := a.c.jittered(a.c.o.NotFoundTTL)
+	if a.noKeep {
+		return
+	}
+	a.forgetRemote(left)
+	if left > 0 && !a.noKeep {
+		a.memo = a.absent(err, left)
 	}
 }
 
@@ -56,7 +90,7 @@ func (a *attempt[K, V]) keep(v V) {
 		return
 	}
 	// The life counts from the end of the load, however slow L2 is.
-	dead := l1.After(a.c.memory.Now(), left)
+	loaded := a.c.memory.Now()
 	id := remote.ID(0)
 	if token := a.lease.Token; token != 0 {
 		if a.put(v, left) {
@@ -64,10 +98,22 @@ func (a *attempt[K, V]) keep(v V) {
 		}
 		id = remote.ID(token)
 	}
-	e := a.c.entry(a.f.Key, v, left, a.stamps(a.tagsToKeep()), id)
-	e.Dead = min(e.Dead, dead)
-	e.Soon, e.Fresh = min(e.Soon, e.Dead), e.Dead
-	a.entry = e
+	a.keepLoaded(v, left, loaded, id)
+}
+
+// keepLoaded makes v, which was loaded at some time, an entry for L1.
+func (a *attempt[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID) {
+	past := time.Duration(a.c.memory.Now() - loaded)
+	a.entry = a.c.entry(a.f.Key, v, left-past, a.c.kept(left)-past, a.stamps(a.tagsToKeep()), id)
+	a.c.refreshSoon(a.entry, left, a.took)
+}
+
+// kept is how long a value is kept that is fresh for left.
+func (c *Cache[K, V]) kept(left time.Duration) time.Duration {
+	if left > NoExpiry-c.o.Stale.window() {
+		return NoExpiry
+	}
+	return left + c.o.Stale.window()
 }
 
 // tagsToKeep are those that the load has named, or else those of the value that
@@ -89,8 +135,8 @@ func (a *attempt[K, V]) put(v V, left time.Duration) (refused bool) {
 	}
 	ctx, cancel := a.opContext()
 	defer cancel()
-	left = min(left, maxRemoteLife)
-	no, err := a.c.tier.Put(ctx, []remote.Put{{Key: a.name, Data: data, Fresh: left, Left: left, Lease: a.lease}})
+	fresh, kept := min(left, maxRemoteLife), min(a.c.kept(left), maxRemoteLife)
+	no, err := a.c.tier.Put(ctx, []remote.Put{{Key: a.name, Data: data, Fresh: fresh, Left: kept, Lease: a.lease}})
 	if errors.Is(err, remote.ErrValueTooLarge) {
 		a.c.counts.encodeErrors.Add(1)
 		return false // nothing was sent: the lease is given back
@@ -100,9 +146,17 @@ func (a *attempt[K, V]) put(v V, left time.Duration) (refused bool) {
 	}
 	a.lease.Token = 0 // used up, or gone
 	if len(no) > 0 {
-		a.c.counts.remoteRefused.Add(1)
+		a.c.refusedRemote(a.f.Key)
 	}
 	return len(no) > 0
+}
+
+// refusedRemote counts a value that L2 has refused.
+func (c *Cache[K, V]) refusedRemote(key K) {
+	c.counts.remoteRefused.Add(1)
+	if hook := c.o.Hooks.Refused; hook != nil {
+		c.tell(hook, Event{Key: key, Tier: "L2"})
+	}
 }
 
 // keepHeld gives the held value a new life. L2 is not sent the value again if
@@ -117,10 +171,11 @@ func (a *attempt[K, V]) keepHeld() {
 		a.keep(*a.held)
 		return
 	}
+	loaded := a.c.memory.Now()
 	ctx, cancel := a.opContext()
 	defer cancel()
-	l2 := min(left, maxRemoteLife)
-	refused, err := a.c.tier.Extend(ctx, a.name, l2, l2, a.lease, a.id)
+	fresh, kept := min(left, maxRemoteLife), min(a.c.kept(left), maxRemoteLife)
+	refused, err := a.c.tier.Extend(ctx, a.name, fresh, kept, a.lease, a.id)
 	switch {
 	case !a.answered("extend", err):
 	case refused:
@@ -129,20 +184,14 @@ func (a *attempt[K, V]) keepHeld() {
 	default:
 		a.lease.Token = 0
 	}
-	a.entry = a.c.entry(a.f.Key, *a.held, left, a.stamps(nil), a.id)
+	a.keepLoaded(*a.held, left, loaded, a.id)
 }
 
-// forget drops what L2 holds for a key that the origin does not have.
-func (a *attempt[K, V]) forget() {
-	if a.id == 0 || a.lease.Token == 0 {
-		return
-	}
-	ctx, cancel := a.opContext()
-	defer cancel()
-	_, err := a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name}})
-	if a.answered("drop", err) {
-		a.lease.Token = 0
-	}
+// sealAbsent is what L2 holds of a key that the origin does not have.
+func (c *Cache[K, V]) sealAbsent(name string) []byte {
+	b := envelope.Begin(nil)
+	envelope.Seal(b, name, c.schema, envelope.NotFound)
+	return b
 }
 
 // seal encodes v for L2, with its tags and the clock that it was loaded under.
@@ -159,4 +208,53 @@ func (c *Cache[K, V]) seal(name string, v V, tags []string, clock uint64) ([]byt
 	}
 	envelope.Seal(b, name, c.schema, flags)
 	return b, nil
+}
+
+// inspectOneIn is the number of hits of which one is compared with the hash
+// that its entry had at first.
+const inspectOneIn = 64
+
+// clone is the user's Clone, if there is one.
+func (c *Cache[K, V]) clone(v V) (copied V) {
+	if c.o.Memory.Clone == nil {
+		return v
+	}
+	copied = v // stands if it panics
+	defer c.contain("Memory.Clone")
+	return c.o.Memory.Clone(v)
+}
+
+// mark notes a hash of e's value in its flags, before it is stored.
+func (c *Cache[K, V]) mark(e *l1.Entry[K, V]) {
+	if c.o.Memory.DetectMutation {
+		e.Flags |= c.hash(e.Value)
+	}
+}
+
+// inspect looks now and then whether e's value is what it was. One that has
+// been changed is dropped.
+func (c *Cache[K, V]) inspect(key K, e *l1.Entry[K, V]) {
+	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value) == e.Flags&^hashMask {
+		return
+	}
+	c.memory.DeleteEntry(e)
+	c.counts.mutations.Add(1)
+	about := []any{slog.String("cache", c.o.Name), slog.String("type", fmt.Sprintf("%T", e.Value))}
+	if c.o.ShowKeys {
+		about = append(about, slog.Any("key", key))
+	}
+	c.o.Logger.Error("strata: a cached value was changed by a caller", about...)
+}
+
+// hashMask are the bits of an entry's flags that are none of the hash.
+const hashMask = 0xff
+
+// hash is a hash of how v is encoded, or zero if it cannot be.
+func (c *Cache[K, V]) hash(v V) (h uint32) {
+	defer c.contain("Codec")
+	b, err := c.encoding.Append(nil, v)
+	if err != nil {
+		return 0
+	}
+	return crc32.ChecksumIEEE(b) &^ hashMask
 }

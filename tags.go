@@ -74,7 +74,7 @@ func (c *Cache[K, V]) dropTagsRemote(ctx context.Context, op string, tags []stri
 func (c *Cache[K, V]) dropTagsOnce(ctx context.Context, tags []string, soft bool) error {
 	if c.tier != nil {
 		err := c.can.tag.DropTags(ctx, tags, soft)
-		c.remoteResult("drop tags", err)
+		c.remoteResult("drop tags", err, false)
 		if err != nil {
 			c.doubtOwn()
 			return err
@@ -98,6 +98,7 @@ func (c *Cache[K, V]) dropTagsOnce(ctx context.Context, tags []string, soft bool
 // may bring such an entry: it is judged by its stamp, but nobody who calls from
 // now on is to join it.
 func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
+	c.drops.Add(1)
 	if c.can.doubt != nil {
 		c.can.doubt.Doubt() // the clock has moved
 	}

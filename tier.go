@@ -2,11 +2,14 @@ package strata
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -19,7 +22,12 @@ func (a *attempt[K, V]) askTier() bool {
 		a.down = true // a drop of it is pending: what L2 holds is not to be used
 		return false
 	}
-	if a.load != nil && a.suspect == nil && a.c.absence.mostly() {
+	var ok bool
+	if ok, a.probe = a.c.breaker.Allow(a.c.memory.Now()); !ok {
+		a.down = true
+		return a.serveSuspect()
+	}
+	if a.load != nil && a.suspect == nil && a.held == nil && a.c.o.Limits.MaxLoads == 0 && a.c.absence.mostly() {
 		a.unasked = true
 		return false
 	}
@@ -35,24 +43,70 @@ func (a *attempt[K, V]) askTier() bool {
 // seen takes what L2 holds. A fresh value is the result; a stale one is kept at
 // hand.
 func (a *attempt[K, V]) seen(ctx context.Context, h remote.Held) (found bool) {
-	v, fresh, ok := a.open(ctx, h)
-	found = ok && fresh
+	v, state := a.open(ctx, h)
+	same := a.call.refresh && a.held != nil && h.ID == a.id // what is to be refreshed
+	found = state == freshValue && !same || state == negative
 	a.c.absence.add(!found)
 	switch {
 	case a.down: // L2 has failed at a question about tags
 		return a.serveSuspect()
+	case state == negative:
+		a.end = endL2
+		a.res.Err = ErrNotFound
+		a.memo = a.absent(ErrNotFound, min(h.Fresh, h.Left))
+		return true
 	case found:
 		a.found(v, endL2)
-		a.entry = a.c.entry(a.f.Key, v, min(h.Fresh, h.Left), a.stamps(a.tags), h.ID)
+		a.keepSeen(v, h)
 		return true
+	case same:
+		return false
 	}
 	a.c.counts.remoteMisses.Add(1)
-	if ok {
-		stale := v // v itself must not escape: most reads end above
-		a.held, a.id = &stale, h.ID
+	if state == absent {
+		return false
 	}
-	return false
+	return a.seenStale(v, h)
 }
+
+// keepSeen makes what L2 holds an entry for L1.
+func (a *attempt[K, V]) keepSeen(v V, h remote.Held) {
+	fresh := min(h.Fresh, h.Left)
+	e := a.c.entry(a.f.Key, v, fresh, h.Left, a.stamps(a.tags), h.ID)
+	if e.Fresh > 0 && fresh > 0 {
+		a.c.refreshSoon(e, a.c.o.TTL, a.c.counts.latency.mean())
+	}
+	a.entry = e
+}
+
+// seenStale keeps a stale value at hand. It is the result if it may be served
+// while it is refreshed.
+func (a *attempt[K, V]) seenStale(v V, h remote.Held) bool {
+	now, window := a.c.memory.Now(), a.c.o.Stale.window()
+	age := max(0, window-h.Left) // since its time was over
+	a.held, a.id, a.heldUntil = &v, h.ID, 0
+	if d := a.c.o.Stale.OnError - age; a.c.o.Stale.OnError > 0 && d > 0 {
+		a.heldUntil = l1.After(now, d)
+	}
+	if h.Soft || a.expired || a.load == nil || a.call.refresh || age >= a.c.o.Stale.WhileRevalidate || a.lease.Token != 0 {
+		return false
+	}
+	a.found(v, endL2)
+	a.res.Note |= noteStale | noteRevalidate
+	a.entry = a.c.entry(a.f.Key, v, -age, h.Left, a.stamps(a.tags), h.ID)
+	a.c.stale(a.f.Key, nil)
+	return true
+}
+
+// held says what L2 holds.
+type held uint8
+
+const (
+	absent held = iota
+	staleValue
+	freshValue
+	negative // that the origin has no such key
+)
 
 // serveSuspect makes a suspect entry of L1 the result, if L2 fails to confirm
 // it and it may be used all the same.
@@ -67,43 +121,62 @@ func (a *attempt[K, V]) serveSuspect() bool {
 	return true
 }
 
-// open returns the value that h holds, and whether it is fresh; a.tags are then
-// its tags. What cannot be read counts as absent; the next store replaces it.
-func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, fresh, ok bool) {
+// open returns the value that h holds, and its state; a.tags are then its tags.
+// What cannot be read counts as absent; the next store replaces it.
+func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, state held) {
 	if h.Absent() || h.Data == nil {
-		return v, false, false
+		return v, absent
 	}
 	payload, flags, err := envelope.Open(h.Data, a.name, a.c.schema)
-	fresh = h.Fresh > 0
 	var tags []string
+	if state = staleValue; h.Fresh > 0 {
+		state = freshValue
+	}
+	if err == nil && flags&envelope.NotFound != 0 {
+		if state == freshValue {
+			return v, negative
+		}
+		return v, absent
+	}
 	if err == nil && flags&envelope.Tagged != 0 {
-		var drops remote.Tag
-		var clock uint64
-		clock, tags, payload, ok = envelope.CutTags(payload)
-		if !ok {
-			a.c.counts.foreign.Add(1)
-			return v, false, false
+		if payload, tags, state = a.openTags(ctx, payload, state); state == absent {
+			return v, absent
 		}
-		if drops, ok = a.askTags(ctx, tags); !ok || drops.Dropped > clock {
-			return v, false, false
-		}
-		fresh = fresh && drops.Expired <= clock
 	}
 	switch {
 	case err != nil:
 	case a.suspect != nil && remote.ID(a.suspect.ID) == h.ID:
 		a.c.counts.confirmed.Add(1)
 		a.tags = tags
-		return a.suspect.Value, fresh, true
+		return a.suspect.Value, state
 	default:
 		v, err = a.c.o.Remote.Codec.Decode(payload)
 	}
 	if err != nil {
 		a.c.counts.foreign.Add(1)
-		return *new(V), false, false
+		return *new(V), absent
 	}
 	a.tags = tags
-	return v, fresh, true
+	return v, state
+}
+
+// openTags takes the tags from body, and says what their drops have made of a
+// value in that state.
+func (a *attempt[K, V]) openTags(ctx context.Context, body []byte, state held) (payload []byte, tags []string, now held) {
+	clock, tags, payload, ok := envelope.CutTags(body)
+	if !ok {
+		a.c.counts.foreign.Add(1)
+		return nil, nil, absent
+	}
+	drops, ok := a.askTags(ctx, tags)
+	switch {
+	case !ok, drops.Dropped > clock:
+		return nil, nil, absent
+	case drops.Expired > clock:
+		a.expired = true
+		return payload, tags, staleValue
+	}
+	return payload, tags, state
 }
 
 // askTags returns the latest drops of any of tags. It reports false if what
@@ -135,14 +208,18 @@ func (a *attempt[K, V]) answered(op string, err error) bool {
 		a.down = true // it was us who hung up
 		return false
 	}
-	a.c.remoteResult(op, err)
+	a.c.remoteResult(op, err, a.probe)
 	a.down = a.down || err != nil
 	return err == nil
 }
 
 // remoteResult counts what an operation on L2 came to, and logs when L2 fails
-// for the first time and when it is back.
-func (c *Cache[K, V]) remoteResult(op string, err error) {
+// for the first time and when it is back. probe is what the breaker said of it.
+func (c *Cache[K, V]) remoteResult(op string, err error, probe bool) {
+	if errors.Is(err, remote.ErrKeyTooLong) || errors.Is(err, remote.ErrValueTooLarge) {
+		return // nothing was sent
+	}
+	c.reported(err != nil, probe)
 	if err == nil {
 		if c.broken.Load() && c.broken.CompareAndSwap(true, false) {
 			c.o.Logger.Info("strata: L2 answers again", slog.String("cache", c.o.Name))
@@ -153,10 +230,20 @@ func (c *Cache[K, V]) remoteResult(op string, err error) {
 	if c.broken.CompareAndSwap(false, true) {
 		c.o.Logger.Warn("strata: L2 does not answer", slog.String("cache", c.o.Name), slog.String("op", op), slog.Any("error", err))
 	}
-	if hook := c.o.Hooks.RemoteError; hook != nil {
-		defer c.contain("Hooks.RemoteError")
-		hook(RemoteErrorEvent{Cache: c.o.Name, Op: op, Err: err})
+	c.tell(c.o.Hooks.RemoteError, Event{Tier: "L2", Op: op, Err: err})
+}
+
+// reported tells the breaker what an operation on L2 came to. While it is open
+// nothing that others drop is certain to be told here.
+func (c *Cache[K, V]) reported(failed, probe bool) {
+	if !c.breaker.Report(c.memory.Now(), probe, failed) {
+		return
 	}
+	c.breaking.Lock() // so that the link is told last what is true at last
+	open := c.breaker.State() != limit.Closed
+	c.link.Suspend(open)
+	c.breaking.Unlock()
+	c.o.Logger.Warn("strata: breaker of L2", slog.String("cache", c.o.Name), slog.Bool("open", open))
 }
 
 // over reports whether ctx has ended or its deadline has passed: a connection
@@ -174,6 +261,8 @@ const (
 	noteOrigin   = 3
 	noteStale    = 4
 	noteDegraded = 8
+	// noteRevalidate: the leader is to see to a refresh.
+	noteRevalidate = 16
 )
 
 // found makes v the result.

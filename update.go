@@ -2,6 +2,9 @@ package strata
 
 import (
 	"context"
+	"errors"
+	"runtime/debug"
+	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
@@ -20,17 +23,29 @@ func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.
 	if c.closed.Load() {
 		return ErrClosed
 	}
-	u := update[K, V]{c: c, call: callOf(opts)}
+	u := &update[K, V]{c: c, call: callOf(opts)}
 	if err := c.callError(u.call); err != nil {
 		return err
 	}
+	return u.run(ctx, key, write)
+}
+
+// run is Update.
+func (u *update[K, V]) run(ctx context.Context, key K, write func(ctx context.Context) (V, error)) (err error) {
+	c := u.c
 	u.key, u.stamps = key, c.stamps(u.call.tags)
 	if u.right, err = c.flights.Begin(key); err != nil {
 		return ErrClosed
 	}
 	// Also if write or a callback panics: drop again if nothing was stored,
 	// and end the write in L1.
-	defer func() { c.finish(&u.write, u.stored) }()
+	defer func() {
+		if u.stored || !u.soft {
+			c.finish(&u.write, u.stored)
+			return
+		}
+		c.flights.End(u.right, nil, func() {}) // what is held is stale by now
+	}()
 	defer func() {
 		if e := u.undo(ctx); err == nil {
 			err = e
@@ -54,6 +69,8 @@ type update[K comparable, V any] struct {
 	leases []remote.Lease
 	stored bool
 	named  bool // Key has answered
+	// soft leaves the old value to be served if write fails.
+	soft bool
 }
 
 // begin drops the key with a token that is good for as long as a load may
@@ -66,7 +83,7 @@ func (u *update[K, V]) begin(ctx context.Context) error {
 	u.named = true
 	d := min(max(u.c.o.Limits.HardTimeout, DefaultHardTimeout), maxRemoteLife) + tokenLife
 	var err error
-	u.leases, err = u.c.drop(ctx, "update", []remote.Drop{{Key: u.name, Token: d}})
+	u.leases, err = u.c.drop(ctx, "update", []remote.Drop{{Key: u.name, Soft: u.soft, Token: d}})
 	return err
 }
 
@@ -87,9 +104,65 @@ func (u *update[K, V]) end(ctx context.Context) error {
 // undo drops the key again if nothing was stored: others may have loaded it
 // while the origin changed, and stored that.
 func (u *update[K, V]) undo(ctx context.Context) error {
-	if u.stored || !u.named {
+	if u.stored || !u.named || u.soft {
 		return nil
 	}
 	_, err := u.c.drop(context.WithoutCancel(ctx), "update", []remote.Drop{{Key: u.name}})
 	return err
+}
+
+// reload runs load whatever is cached, and stores what it brings, as an Update
+// whose write is a load. What was cached counts as expired meanwhile.
+func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o call) (v V, err error) {
+	if c.closed.Load() {
+		c.counts.turnedAway.Add(1)
+		return v, ErrClosed
+	}
+	if load == nil {
+		load = c.o.Loader
+	}
+	if load == nil {
+		c.counts.turnedAway.Add(1)
+		return v, ErrNoLoader
+	}
+	c.counts.flights.Add(1)
+	held, _, _ := c.fallback(key)
+	c.dropLocal(key, true)
+	u := &update[K, V]{c: c, call: o, soft: true}
+	err = u.run(ctx, key, func(ctx context.Context) (V, error) {
+		v, err = c.loadAlone(ctx, key, load, &u.call, &held)
+		return v, err
+	})
+	var unconfirmed *RemoteError
+	if errors.As(err, &unconfirmed) {
+		err = nil // the load has brought a value
+	}
+	if err == nil {
+		o.inform(Info{Tier: "origin"})
+	}
+	return v, c.wrap(key, err)
+}
+
+// loadAlone runs load for one caller, who does not share it.
+func (c *Cache[K, V]) loadAlone(ctx context.Context, key K, load Loader[K, V], o *call, held *V) (v V, err error) {
+	urgent := make(chan struct{})
+	close(urgent) // it may be inside a load
+	release, err := c.loads.Acquire(ctx, false, urgent)
+	if err != nil {
+		return v, err
+	}
+	defer release()
+	within := &loadContext{Context: ctx, cache: c, previous: held}
+	bounded, cancel := c.loadContext(within)
+	defer cancel()
+	start := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			err = &LoadPanicError{Value: p, Stack: debug.Stack()}
+		}
+		c.loaded(key, outcomeOf(err, false), time.Since(start), err)
+	}()
+	v, err = load(bounded, key)
+	within.load.apply(o)
+	return v, err
 }

@@ -67,6 +67,12 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	return h, l, tierError(err)
 }
 
+// AcquireMany is Acquire for many keys in one round trip.
+func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	held, leases, err := t.t.AcquireMany(ctx, keys, d)
+	return held, leases, tierError(err)
+}
+
 // Put stores values under their leases or tokens. It returns an error when any
 // of the values got no answer.
 func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err error) {
@@ -139,6 +145,9 @@ func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 
 // tierError makes an [*Error] of what a server has refused.
 func tierError(err error) error {
+	if err == nil {
+		return nil
+	}
 	var refused *plain.Refusal
 	if errors.As(err, &refused) {
 		return serverError([]byte(refused.Text))

@@ -222,6 +222,14 @@ type Renewer interface {
 	Renew(ctx context.Context, key string, l Lease, d time.Duration) (bool, error)
 }
 
+// Refresher is a Tier that gives leases for values that are fresh still.
+// Refresh is Acquire, but that the value with this ID counts as stale: of
+// several instances that want to replace it ahead of time one gets the lease,
+// and those that come when it has been replaced get the new value.
+type Refresher interface {
+	Refresh(ctx context.Context, key string, id ID, d time.Duration) (Held, Lease, error)
+}
+
 // ManyAcquirer is a Tier that can be asked for many leases in one round trip.
 // Results line up with keys; each is what Acquire would have returned.
 type ManyAcquirer interface {

@@ -36,6 +36,8 @@ type whole interface {
 	remote.Positioner
 	remote.Releaser
 	remote.Renewer
+	remote.Refresher
+	remote.ManyAcquirer
 	remote.Announcer
 	remote.Counter
 }
@@ -135,6 +137,13 @@ func (f faultyWhole) Probe(ctx context.Context) (warnings []string, err error) {
 	return p.Probe(ctx)
 }
 
+func (f faultyWhole) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
+	if err := f.wait(ctx, "Refresh", key); err != nil {
+		return remote.Held{}, remote.Lease{}, err
+	}
+	return f.whole.Refresh(ctx, key, id, d)
+}
+
 func (f faultyWhole) DropAll(ctx context.Context, soft bool) error {
 	if err := f.wait(ctx, "DropAll", ""); err != nil {
 		return err
@@ -175,4 +184,11 @@ func (f faultyWhole) Renew(ctx context.Context, key string, l remote.Lease, d ti
 		return false, err
 	}
 	return f.whole.Renew(ctx, key, l, d)
+}
+
+func (f faultyWhole) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	if err := f.wait(ctx, "AcquireMany", first(keys, itself)); err != nil {
+		return nil, nil, err
+	}
+	return f.whole.AcquireMany(ctx, keys, d)
 }

@@ -28,6 +28,7 @@ type mutation struct {
 	renew   func(t *Tier, ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error)
 	dropAll func(t *Tier, ctx context.Context, soft bool) error
 
+	many     func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error)
 	dropTags func(t *Tier, ctx context.Context, tags []string, soft bool) error
 	tags     func(t *Tier, ctx context.Context, tags []string) ([]remote.Tag, error)
 	position func(t *Tier, ctx context.Context) (remote.Position, error)
@@ -70,6 +71,17 @@ func (x mutant) Acquire(ctx context.Context, key string, d time.Duration) (remot
 		return x.m.acquire(x.Tier, ctx, x.k(key), d)
 	}
 	return x.Tier.Acquire(ctx, x.k(key), d)
+}
+
+func (x mutant) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	keys = slices.Clone(keys)
+	for i := range keys {
+		keys[i] = x.k(keys[i])
+	}
+	if x.m.many != nil {
+		return x.m.many(x.Tier, ctx, keys, d)
+	}
+	return x.Tier.AcquireMany(ctx, keys, d)
 }
 
 func (x mutant) Put(ctx context.Context, p []remote.Put) ([]int, error) {
@@ -269,7 +281,7 @@ func eachDrop(f func(t *Tier, d *remote.Drop) (after func())) func(*Tier, contex
 }
 
 func mutations() []mutation {
-	return slices.Concat(valueMutations(), lifeMutations(), rightMutations(), dropMutations(), extendMutations(), spaceMutations())
+	return slices.Concat(valueMutations(), lifeMutations(), rightMutations(), manyMutations(), dropMutations(), extendMutations(), spaceMutations())
 }
 
 var errMutant = errors.New("mutant")

@@ -86,6 +86,7 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	now, unlock := t.lock()
 	defer unlock()
 	held := make([]remote.Held, len(keys))
+	t.own().asked = true
 	for i, key := range keys {
 		held[i] = t.read(t.record(key, now), now)
 	}
@@ -94,11 +95,36 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 
 // Acquire implements [remote.Tier].
 func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+	return t.Refresh(ctx, key, 0, d)
+}
+
+// Refresh is Acquire, but that the value with this ID counts as stale.
+func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return remote.Held{}, remote.Lease{}, err
 	}
 	now, unlock := t.lock()
 	defer unlock()
+	held, lease := t.acquire(key, id, d, now)
+	return held, lease, nil
+}
+
+// AcquireMany is Acquire for many keys, in order, at one moment.
+func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	now, unlock := t.lock()
+	defer unlock()
+	held, leases := make([]remote.Held, len(keys)), make([]remote.Lease, len(keys))
+	for i, key := range keys {
+		held[i], leases[i] = t.acquire(key, 0, d, now)
+	}
+	return held, leases, nil
+}
+
+// acquire is Refresh. The store is locked.
+func (t *Tier) acquire(key string, id remote.ID, d time.Duration, now time.Time) (remote.Held, remote.Lease) {
 	r := t.record(key, now)
 	held := t.read(r, now)
 	lease := t.own().lease()
@@ -107,7 +133,7 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	case now.Before(r.hold):
 		lease.Grant, lease.Wait = remote.OnHold, r.hold.Sub(now)
 		held.Data = nil
-	case held.Fresh > 0: // no lease is needed
+	case held.Fresh > 0 && held.ID != id: // no lease is needed
 	case s.lease.live(now):
 		lease.Grant, lease.Wait = remote.Busy, s.lease.until.Sub(now)
 		held.Data, s.awaited = nil, true
@@ -116,7 +142,7 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 		r.keep(now, d)
 		lease.Grant, lease.Token = remote.Granted, s.lease.token
 	}
-	return held, lease, nil
+	return held, lease
 }
 
 // Put implements [remote.Tier].

@@ -97,6 +97,11 @@ func (m mixed) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	return m.a.Acquire(ctx, key, d)
 }
 
+func (m mixed) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	m.b.Doubt()
+	return m.b.AcquireMany(ctx, keys, d)
+}
+
 func (m mixed) Put(ctx context.Context, p []remote.Put) ([]int, error) { return m.b.Put(ctx, p) }
 
 func (m mixed) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {

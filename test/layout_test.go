@@ -298,7 +298,11 @@ func TestLostDropsOfTagsCountAsJustHappened(t *testing.T) {
 			}
 			after := position(t, tier)
 			for i, tag := range tags {
-				if tag.Dropped <= before.Clock || tag.Dropped > after.Clock {
+				lost := tag.Dropped > before.Clock
+				if after.Epoch != before.Epoch {
+					lost = tag.Dropped == before.Clock // what was loaded under it is of another epoch
+				}
+				if !lost || tag.Dropped > after.Clock {
 					t.Errorf("tag %d: %+v; want dropped after %d, at %d at most", i, tag, before.Clock, after.Clock)
 				}
 			}
@@ -401,6 +405,105 @@ func TestWithoutScriptsAllWhoDropAtOnceHaveTheirWay(t *testing.T) {
 	if w := position(t, tier).Lanes[tier.Lane("k")]; w.Count != callers*each {
 		t.Errorf("counted %d of %d drops", w.Count, callers*each)
 	}
+}
+
+// TestEntryOfWhichAllIsOverStillEnds stores beside values of two retired types,
+// which are all that is left of the entry when they are taken out.
+func TestEntryOfWhichAllIsOverStillEnds(t *testing.T) {
+	for _, noScripts := range []bool{false, true} {
+		r := servers.StartRedis(t)
+		o := redis.Options{Addr: r.Addr}
+		if noScripts {
+			o = withoutScripts(t, r)
+		}
+		all := redis.NewTier(client(t, o))
+		bind := func(schema uint64) *redis.Tier {
+			return all.Bind(remote.Space{Name: "n", Schema: schema}).(*redis.Tier)
+		}
+		_, l, err := bind(3).Acquire(t.Context(), "k", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, bind(1), "k", "a", 30*time.Millisecond)
+		fill(t, bind(2), "k", "b", 30*time.Millisecond)
+		eventually(t, "the other types' lives are over", func() bool { return held(t, bind(1), "k")+held(t, bind(2), "k") == "" })
+		no, err := bind(3).Put(t.Context(), []remote.Put{{Key: "k", Data: []byte("c"), Fresh: time.Minute, Left: time.Minute, Lease: l}})
+		if err != nil || len(no) > 0 {
+			t.Fatalf("Put: refused %v, %v", no, err)
+		}
+		c := r.Client(t)
+		fields, err1 := mustDo(t, c, "HLEN", "strata:{n:234}=k").Int()
+		ttl, err2 := mustDo(t, c, "PTTL", "strata:{n:234}=k").Int()
+		if err1 != nil || err2 != nil || fields != 2 || ttl <= 0 {
+			t.Errorf("without scripts %t: %d fields are left, which end in %d ms; want 2, and an end", noScripts, fields, ttl)
+		}
+	}
+}
+
+func TestManyLeasesAreAnsweredLikeOneByOne(t *testing.T) {
+	for _, noScripts := range []bool{false, true} {
+		r := servers.StartRedis(t)
+		o := redis.Options{Addr: r.Addr}
+		if noScripts {
+			o = withoutScripts(t, r)
+		}
+		tier := redis.NewTier(client(t, o)).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
+		fill(t, tier, "fresh", "f", time.Hour)
+		fill(t, tier, "stale", "s", time.Hour)
+		drop(t, tier, remote.Drop{Key: "stale", Soft: true})
+		if _, _, err := tier.Acquire(t.Context(), "busy", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		drop(t, tier, remote.Drop{Key: "hold", Hold: time.Hour})
+		mustDo(t, r.Client(t), "SET", fmt.Sprintf("strata:{n:%d}=theirs", tier.Lane("theirs")), "x")
+
+		keys := []string{"absent", "fresh", "stale", "busy", "hold", "theirs", "absent"}
+		want := []remote.Grant{remote.Granted, remote.Free, remote.Granted, remote.Busy, remote.OnHold, remote.Granted, remote.Busy}
+		held, leases, err := tier.AcquireMany(t.Context(), keys, time.Minute)
+		if err != nil || len(held) != len(keys) || len(leases) != len(keys) {
+			t.Fatalf("AcquireMany = %v, %v, %v", held, leases, err)
+		}
+		for i, l := range leases {
+			if l.Grant != want[i] || (l.Token != 0) != (l.Grant == remote.Granted) || (l.Wait > 0) != (l.Grant == remote.Busy || l.Grant == remote.OnHold) {
+				t.Errorf("without scripts %t: %s: %+v; want grant %d", noScripts, keys[i], l, want[i])
+			}
+		}
+		if string(held[1].Data) != "f" || string(held[2].Data) != "s" || !held[2].Soft || !held[0].Absent() {
+			t.Errorf("without scripts %t: held %+v", noScripts, held)
+		}
+		no, err := tier.Put(t.Context(), []remote.Put{
+			{Key: "absent", Data: []byte("a"), Left: time.Hour, Lease: leases[0]},
+			{Key: "fresh", Data: []byte("b"), Left: time.Hour, Lease: leases[1]},
+			{Key: "theirs", Data: []byte("c"), Left: time.Hour, Lease: leases[5]},
+			{Key: "stale", Data: []byte("d"), Left: time.Hour, Lease: drop(t, tier, remote.Drop{Key: "stale", Token: time.Hour})},
+		})
+		if err != nil || !slices.Equal(no, []int{1}) {
+			t.Errorf("without scripts %t: Put = %v, %v; want only the second refused", noScripts, no, err)
+		}
+		if v := allHeld(t, tier, "absent", "fresh", "theirs", "stale"); v != "a f c d" {
+			t.Errorf("without scripts %t: held %q", noScripts, v)
+		}
+		if _, _, err := tier.AcquireMany(t.Context(), []string{strings.Repeat("k", 1<<17)}, time.Minute); err != remote.ErrKeyTooLong {
+			t.Errorf("too long a key: %v", err)
+		}
+		if h, l, err := tier.AcquireMany(t.Context(), nil, time.Minute); err != nil || len(h)+len(l) > 0 {
+			t.Errorf("no keys: %v, %v, %v", h, l, err)
+		}
+	}
+}
+
+// allHeld is what is held under several keys.
+func allHeld(t *testing.T, tier *redis.Tier, keys ...string) string {
+	t.Helper()
+	held, err := tier.Get(t.Context(), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, h := range held {
+		all = append(all, string(h.Data))
+	}
+	return strings.Join(all, " ")
 }
 
 func TestProbeTellsWhatWeakensPromises(t *testing.T) {

@@ -124,7 +124,7 @@ type step struct {
 func (s step) String() string {
 	text := fmt.Sprintf("view %d: %s %q", s.view, s.op, s.keys)
 	switch s.op {
-	case "acquire", "age":
+	case "acquire", "acquire many", "age":
 		text += fmt.Sprintf(" for %v", s.left)
 	case "put":
 		text += fmt.Sprintf(" under rights %v (wrong: %t), fresh %v, left %v", s.nth, s.wrong, s.fresh, s.left)
@@ -164,7 +164,7 @@ func keysInOneLane() []string {
 func randomSteps(seed uint64) []step {
 	r := rand.New(rand.NewPCG(seed, 0))
 	ops := []string{
-		"get", "get", "get", "acquire", "acquire", "acquire", "acquire", "acquire", "put", "put", "put", "put", "extend", "extend",
+		"get", "get", "get", "acquire", "acquire", "acquire", "acquire", "acquire many", "acquire many", "put", "put", "put", "put", "extend", "extend",
 		"drop", "drop", "drop", "renew", "release", "release", "age", "age", "position", "tags", "drop tags", "drop all",
 		"forget lane", "forget tags", "restart",
 	}
@@ -202,7 +202,7 @@ func randomSteps(seed uint64) []step {
 			from = modelTags
 		}
 		n := 1
-		if slices.Contains([]string{"get", "put", "drop", "tags", "drop tags"}, op) && r.IntN(4) == 0 {
+		if op == "acquire many" || slices.Contains([]string{"get", "put", "drop", "tags", "drop tags"}, op) && r.IntN(4) == 0 {
 			n = r.IntN(4)
 		}
 		for range n {
@@ -392,8 +392,13 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 		return answer, err
 	case "acquire":
 		held, lease, err := v.Acquire(ctx, s.keys[0], s.left)
-		p.ends[lease.Token] = p.now + s.left
-		return p.held(held) + ", " + p.lease(s.keys[0], lease), err
+		return p.acquired(s, held, lease, 0), err
+	case "acquire many":
+		held, leases, err := v.(remote.ManyAcquirer).AcquireMany(ctx, s.keys, s.left)
+		for i := range leases {
+			answer += p.acquired(s, held[i], leases[i], i) + "; "
+		}
+		return answer, err
 	case "put":
 		return p.put(ctx, s, v)
 	case "extend":
@@ -431,6 +436,12 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 	default:
 		return "", p.befall(s)
 	}
+}
+
+// acquired writes what was answered for the i-th key of a step.
+func (p *player) acquired(s step, h remote.Held, l remote.Lease, i int) string {
+	p.ends[l.Token] = p.now + s.left
+	return p.held(h) + ", " + p.lease(s.keys[i], l)
 }
 
 // befall lets something happen to the store itself.
@@ -533,12 +544,13 @@ func (p *player) at(clock uint64) string {
 	return fmt.Sprint(int64(clock - *p.clock))
 }
 
-// dropAt writes the clock of a drop that may never have been.
+// dropAt writes the clock of a drop that may never have been: what is known of
+// tags begins where clocks are counted from.
 func (p *player) dropAt(clock uint64) string {
-	if clock == 0 {
-		return "never"
+	if at := p.at(clock); clock != 0 && at != "0" {
+		return at
 	}
-	return p.at(clock)
+	return "never"
 }
 
 // coarse rounds up to half hours.

@@ -55,7 +55,7 @@ func TestPausedRedisCostsAMissOneTimeoutAndAHitNothing(t *testing.T) {
 	var failed atomic.Int64
 	c, line := instance(t, r, func(o *strata.Options[string, int64]) {
 		o.Remote.Timeout = 0 // the default
-		o.Hooks = &strata.Hooks{RemoteError: func(strata.RemoteErrorEvent) { failed.Add(1) }}
+		o.Hooks = &strata.Hooks{RemoteError: func(strata.Event) { failed.Add(1) }}
 	})
 	peer, _ := instance[string, int64](t, r)
 	joined(t, "warm", peer, c)

@@ -240,6 +240,29 @@ func (l *Link) hearAll(m *remote.Message, now int64) {
 	l.wake()
 }
 
+// Suspend makes the bus count as silent, because the tier does not answer, until
+// that is taken back or the tier tells its position again. It does nothing to a
+// nil Link.
+func (l *Link) Suspend(yes bool) {
+	if l == nil {
+		return
+	}
+	now := l.o.Now()
+	l.mu.Lock()
+	l.life++
+	if l.subscribed {
+		l.joinAt, l.pause = now, firstRetry
+		if yes {
+			l.joinAt, l.pause = now+int64(lastRetry), lastRetry
+		}
+	}
+	l.mu.Unlock()
+	if yes {
+		l.fallSilent()
+	}
+	l.wake()
+}
+
 // fallSilent notes that messages may be lost until further notice.
 func (l *Link) fallSilent() {
 	hits := l.o.Hits()

@@ -138,7 +138,7 @@ func TestHeadsOfMessagesAreReadBack(t *testing.T) {
 			n.Dropped(key, true) + words + "0 " + key:     {Kind: remote.Expired, Key: key, Lane: lane, Was: was, Is: is},
 			n.TagDropped(false) + "5.0 6.0 0 " + key:      {Kind: remote.TagDropped, Key: key, Was: remote.Word{Count: 5}, Is: remote.Word{Count: 6}},
 			n.TagDropped(true) + "5.0 6.0 0 " + key:       {Kind: remote.TagExpired, Key: key, Was: remote.Word{Count: 5}, Is: remote.Word{Count: 6}},
-			n.Ended() + key:                               {Kind: remote.Ended, Key: key},
+			n.Ended + key:                                 {Kind: remote.Ended, Key: key},
 			n.AllDropped(false) + "7" + layout.AfterCount: {Kind: remote.AllDropped, Is: remote.Word{Count: 7}},
 			n.AllDropped(true) + "8" + layout.AfterCount:  {Kind: remote.AllExpired, Is: remote.Word{Count: 8}},
 		} {

@@ -21,10 +21,6 @@ func head(k remote.Kind, from string) string {
 	return "2 " + strconv.Itoa(int(k)) + " " + from + " "
 }
 
-// noDrop is what stands between the head of a message and its key if no drop
-// in a lane is meant.
-const noDrop = "0 0.0 0.0 0 "
-
 // Dropped is the beginning of the message about a drop of key, up to the
 // words, which the script adds, with the hold.
 func (n *Names) Dropped(key string, soft bool) string {
@@ -34,10 +30,6 @@ func (n *Names) Dropped(key string, soft bool) string {
 	}
 	return n.heads[k] + strconv.Itoa(int(LaneOf(key))) + " "
 }
-
-// Ended is the beginning of the message about the end of a lease, up to the
-// key.
-func (n *Names) Ended() string { return n.heads[remote.Ended] + noDrop }
 
 // AllDropped is the beginning of the message about a drop of everything, up to
 // the number of such drops, which the script adds with AfterCount.

@@ -16,6 +16,11 @@
 //	strata:{name}word         epoch, drops, expiries, clock, authority
 //	strata:{name}tags         floor, d:<tag>, e:<tag>
 //
+// The token of a lease is odd, that of a drop even: each has a script that
+// stores under it. The ends of leases and values are written by whoever asks,
+// who knows the server's clock from the word, and so that they come early
+// rather than late; what has ended is decided by the server's clock.
+//
 // A lane is a slice of a cache's keys in which drops have an order, and that
 // lives in one slot of a cluster. Each drop of a key gives its lane another
 // word.
@@ -50,6 +55,9 @@ type Names struct {
 	// fields of a value, Lease and Awaited those of the lease on it.
 	Schema, Value, State, Lease, Awaited string
 
+	// Ended is the message that a lease has ended, up to the key.
+	Ended string
+
 	lane  string
 	heads [remote.Beat + 1]string // of messages, up to the lane
 }
@@ -71,6 +79,7 @@ func NewNames(s remote.Space) Names {
 	for k := range n.heads {
 		n.heads[k] = head(remote.Kind(k), Hex(s.Instance))
 	}
+	n.Ended = n.heads[remote.Ended] + "0 0.0 0.0 0 "
 	return n
 }
 

@@ -7,6 +7,8 @@ import _ "embed"
 var (
 	//go:embed lua/acquire.lua
 	Acquire string
+	//go:embed lua/fill.lua
+	Fill string
 	//go:embed lua/put.lua
 	Put string
 	//go:embed lua/drop.lua

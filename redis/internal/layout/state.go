@@ -40,6 +40,14 @@ func ParseState(s string) (st State, ok bool) {
 	return st, true
 }
 
+// Append appends the text that ParseState reads.
+func (s State) Append(dst []byte) []byte {
+	dst = append(strconv.AppendInt(dst, s.Fresh, 10), ' ')
+	dst = append(strconv.AppendInt(dst, s.Left, 10), ' ')
+	dst = append(strconv.AppendUint(dst, s.ID, 16), ' ')
+	return append(dst, s.Word...)
+}
+
 // Held is what is held at the time now, in ms of the server's clock, by those
 // who know the word. It has no Data.
 func (s State) Held(word string, now int64) remote.Held {

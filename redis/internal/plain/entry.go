@@ -131,6 +131,10 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 			}
 		}
 		t.writes.Add("HSET", entry, n.Value, v.Data, n.State, state(now+v.Fresh, now+v.Left, v.Token, v.Word))
+		if fields > 3 { // the sweep may have taken the key, and its end, with it
+			t.expire(entry, -1, max(ttl, v.Left))
+			return nil
+		}
 		t.expire(entry, ttl, v.Left)
 		return nil
 	})
@@ -145,7 +149,7 @@ func state(fresh, left int64, id, word string) string {
 func (t *tx) dropped(n *layout.Names, key string, soft bool, was, nonce string, hold int64) {
 	count, _, _ := strings.Cut(was, ".")
 	w, ok := layout.ParseLaneWord(was)
-	if !ok || len(count) > 15 {
+	if !ok || len(count) > 13 {
 		was, w.Count = "0.0", 0
 	}
 	is := strconv.FormatUint(w.Count+1, 10) + "." + nonce
@@ -157,7 +161,7 @@ func (t *tx) dropped(n *layout.Names, key string, soft bool, was, nonce string, 
 func (t *tx) ended(n *layout.Names, key string, awaited bool) {
 	t.writes.Add("HDEL", n.Entry(key), n.Lease, n.Awaited)
 	if awaited {
-		t.writes.Add("PUBLISH", n.Channel, n.Ended()+key)
+		t.writes.Add("PUBLISH", n.Channel, n.Ended+key)
 	}
 }
 

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/strata-cache/strata/internal/resp"
@@ -16,7 +17,7 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	if err := tooLong(key); err != nil {
 		return remote.Held{}, remote.Lease{}, err
 	}
-	token := newToken()
+	token := newLease()
 	a, w, err := t.acquire(ctx, key, token, d)
 	if wrongType(err) {
 		t.foreign.Add(1)
@@ -27,11 +28,17 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	if err != nil {
 		return remote.Held{}, remote.Lease{}, t.cleanWord(ctx, err)
 	}
+	h, l := t.granted(a, token, w)
+	return h, l, nil
+}
+
+// granted is what is told of an answer that can be judged by w.
+func (t *Tier) granted(a plain.Acquired, token uint64, w *words.Word) (remote.Held, remote.Lease) {
 	l := remote.Lease{Word: w.Text, Clock: w.Clock, Grant: a.Grant, Wait: time.Duration(a.Wait) * time.Millisecond}
 	if a.Grant == remote.Granted {
 		l.Token, l.Wait = token, 0
 	}
-	return t.open(a.Value, a.State, w), l, nil
+	return t.open(a.Value, a.State, w), l
 }
 
 // acquire asks for a lease, and for the word before if it is due or a
@@ -71,25 +78,102 @@ func (t *Tier) acquire(ctx context.Context, key string, token uint64, d time.Dur
 	return a, w, err
 }
 
+// AcquireMany is Acquire for many keys in one round trip.
+func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	if err := tooLong(keys...); err != nil {
+		return nil, nil, err
+	}
+	if len(keys) == 0 {
+		return nil, nil, ctx.Err()
+	}
+	tokens := make([]uint64, len(keys))
+	for i := range tokens {
+		tokens[i] = newLease()
+	}
+	var w *words.Word
+	var answers []acquired
+	ask, known := t.word.Due(time.Now(), t.srv.Opened())
+	err := t.srv.Together(ctx, true, func(send plain.Ask) (err error) {
+		for w = known; ; ask = true {
+			if ask {
+				if w, err = t.askWord(send); err != nil {
+					return err
+				}
+			}
+			if answers, err = t.acquireAll(send, keys, tokens, d, w); err != nil || ask || t.fits(w) {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		t.word.Answered(nil)
+		return nil, nil, t.cleanWord(ctx, err)
+	}
+	held, leases := make([]remote.Held, len(keys)), make([]remote.Lease, len(keys))
+	for i, a := range answers {
+		if a.err == nil {
+			held[i], leases[i] = t.granted(a.Acquired, tokens[i], w)
+		} else if held[i], leases[i], err = t.Acquire(ctx, keys[i], d); err != nil { // it cleans up
+			return nil, nil, err
+		}
+	}
+	return held, leases, nil
+}
+
+// acquired is the answer for one key of many.
+type acquired struct {
+	plain.Acquired
+	err error
+}
+
+// acquireAll asks for many leases. Its error is about the connection.
+func (t *Tier) acquireAll(send plain.Ask, keys []string, tokens []uint64, d time.Duration, w *words.Word) ([]acquired, error) {
+	answers := make([]acquired, len(keys))
+	if t.scripted() {
+		replies, err := runAll(send, len(keys), func(dst []byte, head func(*script) string, i int) []byte {
+			return t.appendAcquire(dst, head(t.scripts.acquire), keys[i], tokens[i], d, w)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range replies {
+			answers[i].Acquired, answers[i].err = parseAcquired(v)
+		}
+		if !t.forbids(replies[0]) {
+			return answers, nil
+		}
+	}
+	for i, key := range keys {
+		var err error
+		answers[i].Acquired, err = t.entry(send, key).Acquire(layout.Hex(tokens[i]), millis(d), w.Text)
+		var refused *plain.Refusal
+		if answers[i].err = err; err != nil && !errors.As(err, &refused) {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
 func (t *Tier) acquireOver(send plain.Ask, key string, token uint64, d time.Duration, w *words.Word) (plain.Acquired, error) {
 	if t.scripted() {
-		v, err := runOver(send, t.scripts.acquire, 1, func(dst []byte, head string, _ int) []byte {
+		v, err := runOver(send, t.scripts.acquire, func(dst []byte, head string) []byte {
 			return t.appendAcquire(dst, head, key, token, d, w)
 		})
 		if err != nil {
 			return plain.Acquired{}, err
 		}
-		if !t.forbids(v[0]) {
-			return parseAcquired(v[0])
+		if !t.forbids(v) {
+			return parseAcquired(v)
 		}
 	}
 	return t.entry(send, key).Acquire(layout.Hex(token), millis(d), w.Text)
 }
 
 func (t *Tier) appendAcquire(dst []byte, head, key string, token uint64, d time.Duration, w *words.Word) []byte {
-	dst = t.appendEntry(appendCall(dst, head, 5), key)
+	dst = t.appendEntry(appendCall(dst, head, 6), key)
 	dst = resp.AppendString(dst, t.names.Schema)
 	dst = appendInt(appendHex(dst, token), millis(d))
+	dst = appendInt(dst, w.Past(time.Now())+millis(d))
 	return resp.AppendString(dst, w.Text)
 }
 
@@ -102,6 +186,9 @@ func (t *Tier) entry(ask plain.Ask, key string) plain.Entry {
 func parseAcquired(v resp.Value) (a plain.Acquired, err error) {
 	if err := refusal(v); err != nil {
 		return a, err
+	}
+	if v.Kind() == resp.Int && v.Int() == 1 {
+		return plain.Acquired{Grant: remote.Granted}, nil
 	}
 	var parts [4]resp.Value
 	i := 0
@@ -169,12 +256,15 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 // are forbidden.
 func (t *Tier) putScripts(ctx context.Context, puts []remote.Put) (refused []int, err error, done bool) {
 	var replies []resp.Value
-	err = t.srv.Together(ctx, false, func(ask plain.Ask) (err error) {
-		replies, err = runOver(ask, t.scripts.put, len(puts), func(dst []byte, head string, i int) []byte {
-			return t.appendPut(dst, head, &puts[i])
+	w, err := t.clock(ctx)
+	if err == nil {
+		err = t.srv.Together(ctx, false, func(ask plain.Ask) (err error) {
+			replies, err = runAll(ask, len(puts), func(dst []byte, head func(*script) string, i int) []byte {
+				return t.appendPut(dst, head(t.storing(&puts[i])), &puts[i], w)
+			})
+			return err
 		})
-		return err
-	})
+	}
 	for i, v := range replies {
 		switch {
 		case err != nil:
@@ -195,24 +285,59 @@ func (t *Tier) putScripts(ctx context.Context, puts []remote.Put) (refused []int
 }
 
 func (t *Tier) put(ctx context.Context, p *remote.Put) (stored bool, err error) {
-	return t.either(ctx, t.scripts.put, func(dst []byte, head string) []byte {
-		return t.appendPut(dst, head, p)
+	w, err := t.clock(ctx)
+	if err != nil {
+		return false, err
+	}
+	return t.either(ctx, t.storing(p), func(dst []byte, head string) []byte {
+		return t.appendPut(dst, head, p, w)
 	}, func(ask plain.Ask) (bool, error) {
 		return t.entry(ask, p.Key).Put(plain.Value{
-			Token: layout.Hex(p.Lease.Token), Word: p.Lease.Word, Nonce: layout.Hex(newToken()),
+			Token: layout.Hex(p.Lease.Token), Word: p.Lease.Word, Nonce: layout.Hex(nonce()),
 			Fresh: millis(p.Fresh), Left: millis(p.Left), Data: p.Data,
 		})
 	})
 }
 
-func (t *Tier) appendPut(dst []byte, head string, p *remote.Put) []byte {
-	dst = t.appendEntry(appendCall(dst, head, 13), p.Key)
-	dst = appendStrings(dst, t.names.Lane(p.Key), t.names.Schema)
-	dst = resp.AppendString(appendHex(dst, p.Lease.Token), p.Lease.Word)
-	dst = appendInt(appendInt(dst, millis(p.Fresh)), millis(p.Left))
+// storing is the script that stores p.
+func (t *Tier) storing(p *remote.Put) *script {
+	if isLease(p.Lease.Token) {
+		return t.scripts.fill
+	}
+	return t.scripts.put
+}
+
+// appendPut appends a call of the script that stores p.
+func (t *Tier) appendPut(dst []byte, head string, p *remote.Put, w *words.Word) []byte {
+	lease := isLease(p.Lease.Token)
+	if lease {
+		dst = t.appendEntry(appendCall(dst, head, 8), p.Key)
+	} else {
+		dst = t.appendEntry(appendCall(dst, head, 11), p.Key)
+		dst = resp.AppendString(dst, t.names.Lane(p.Key))
+	}
+	dst = resp.AppendString(dst, t.names.Schema)
+	dst = appendHex(dst, p.Lease.Token)
+	now, left := w.Past(time.Now()), millis(p.Left)
+	s := layout.State{Fresh: now + millis(p.Fresh), Left: now + left, ID: p.Lease.Token, Word: p.Lease.Word}
+	var b [128]byte
+	dst = resp.AppendBulk(dst, s.Append(b[:0]))
+	dst = appendInt(dst, left)
 	dst = resp.AppendBulk(dst, p.Data)
-	dst = appendStrings(dst, t.names.Channel, p.Key, t.names.Ended(), t.names.Dropped(p.Key, false))
-	return appendHex(dst, newToken())
+	dst = resp.AppendString(dst, t.names.Channel)
+	if lease {
+		return t.appendEnded(dst, p.Key)
+	}
+	dst = resp.AppendString(dst, t.names.Dropped(p.Key, false))
+	return resp.AppendString(appendHex(dst, nonce()), p.Key)
+}
+
+// appendEnded appends the message that a lease on key has ended.
+func (t *Tier) appendEnded(dst []byte, key string) []byte {
+	head := t.names.Ended
+	dst = resp.AppendBulkHeader(dst, int64(len(head)+len(key)))
+	dst = append(append(dst, head...), key...)
+	return append(dst, "\r\n"...)
 }
 
 // Drop makes keys absent or stale for values of all types.
@@ -242,8 +367,8 @@ func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, e
 	replies := make([]resp.Value, len(drops)) // null: not done yet
 	if len(drops) > 1 && t.scripted() {
 		err := t.srv.Together(ctx, true, func(ask plain.Ask) (err error) {
-			replies, err = runOver(ask, t.scripts.drop, len(drops), func(dst []byte, head string, i int) []byte {
-				return t.appendDrop(dst, head, &drops[i], leases[i].Token)
+			replies, err = runAll(ask, len(drops), func(dst []byte, head func(*script) string, i int) []byte {
+				return t.appendDrop(dst, head(t.scripts.drop), &drops[i], leases[i].Token)
 			})
 			return err
 		})
@@ -283,7 +408,7 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, token uint64) error {
 	_, err := t.either(ctx, t.scripts.drop, func(dst []byte, head string) []byte {
 		return t.appendDrop(dst, head, d, token)
 	}, func(ask plain.Ask) (bool, error) {
-		l := plain.Loss{Soft: d.Soft, Nonce: layout.Hex(newToken()), Life: millis(d.Token), Hold: millis(d.Hold)}
+		l := plain.Loss{Soft: d.Soft, Nonce: layout.Hex(nonce()), Life: millis(d.Token), Hold: millis(d.Hold)}
 		if token != 0 {
 			l.Token = layout.Hex(token)
 		}
@@ -293,20 +418,29 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, token uint64) error {
 }
 
 func (t *Tier) appendDrop(dst []byte, head string, d *remote.Drop, token uint64) []byte {
-	how := "hard"
-	if d.Soft {
-		how = "soft"
+	usual := !d.Soft && token == 0 && d.Hold <= 0
+	if usual {
+		dst = appendCall(dst, head, 6)
+	} else {
+		dst = appendCall(dst, head, 10)
 	}
-	dst = t.appendEntry(appendCall(dst, head, 10), d.Key)
-	dst = appendStrings(dst, t.names.Lane(d.Key), how)
+	dst = t.appendEntry(dst, d.Key)
+	dst = appendStrings(dst, t.names.Lane(d.Key), t.names.Channel, t.names.Dropped(d.Key, d.Soft))
+	dst = resp.AppendString(appendHex(dst, nonce()), d.Key)
+	switch {
+	case usual:
+		return dst
+	case d.Soft:
+		dst = resp.AppendString(dst, "soft")
+	default:
+		dst = resp.AppendString(dst, "hard")
+	}
 	if token == 0 {
 		dst = resp.AppendString(dst, "")
 	} else {
 		dst = appendHex(dst, token)
 	}
-	dst = appendInt(appendInt(dst, millis(d.Token)), millis(d.Hold))
-	dst = appendStrings(dst, t.names.Channel, t.names.Dropped(d.Key, d.Soft))
-	return resp.AppendString(appendHex(dst, newToken()), d.Key)
+	return appendInt(appendInt(dst, millis(d.Token)), millis(d.Hold))
 }
 
 // Extend gives the held value new lives.
@@ -319,7 +453,8 @@ func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration
 		dst = resp.AppendString(dst, t.names.Schema)
 		dst = resp.AppendString(appendHex(dst, l.Token), l.Word)
 		dst = appendInt(appendInt(dst, millis(fresh)), millis(left))
-		return appendStrings(appendHex(dst, uint64(id)), t.names.Channel, t.names.Ended()+key)
+		dst = resp.AppendString(appendHex(dst, uint64(id)), t.names.Channel)
+		return t.appendEnded(dst, key)
 	}, func(ask plain.Ask) (bool, error) {
 		v := plain.Value{Token: layout.Hex(l.Token), Word: l.Word, Fresh: millis(fresh), Left: millis(left)}
 		return t.entry(ask, key).Extend(v, uint64(id))
@@ -335,7 +470,7 @@ func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
 	_, err := t.either(ctx, t.scripts.release, func(dst []byte, head string) []byte {
 		dst = t.appendEntry(appendCall(dst, head, 5), key)
 		dst = appendHex(resp.AppendString(dst, t.names.Schema), l.Token)
-		return appendStrings(dst, t.names.Channel, t.names.Ended()+key)
+		return t.appendEnded(resp.AppendString(dst, t.names.Channel), key)
 	}, func(ask plain.Ask) (bool, error) {
 		return true, t.entry(ask, key).Release(layout.Hex(l.Token))
 	})

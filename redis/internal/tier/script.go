@@ -33,8 +33,8 @@ const headArgs = 3
 
 // scripts are the layout's scripts.
 type scripts struct {
-	acquire, put, drop, extend, release, renew, clean *script
-	word, dropAll, dropTags                           *script
+	acquire, fill, put, drop, extend, release, renew, clean *script
+	word, dropAll, dropTags                                 *script
 	// forbidden says that the server has refused to run one.
 	forbidden atomic.Bool
 }
@@ -42,6 +42,7 @@ type scripts struct {
 func newScripts() *scripts {
 	return &scripts{
 		acquire:  newScript(layout.Acquire, 1),
+		fill:     newScript(layout.Fill, 1),
 		put:      newScript(layout.Put, 2),
 		drop:     newScript(layout.Drop, 2),
 		extend:   newScript(layout.Extend, 1),
@@ -67,25 +68,42 @@ func (t *Tier) run(ctx context.Context, s *script, c call) (resp.Value, error) {
 	return v, err
 }
 
-// runOver is run over one connection, for n calls in one round trip, or two if
-// the server does not know the script.
-func runOver(ask plain.Ask, s *script, n int, c func(dst []byte, head string, i int) []byte) ([]resp.Value, error) {
+// runOver is run over one connection.
+func runOver(ask plain.Ask, s *script, c call) (resp.Value, error) {
+	v, err := runAll(ask, 1, func(dst []byte, text func(*script) string, _ int) []byte { return c(dst, text(s)) })
+	if err != nil {
+		return resp.Value{}, err
+	}
+	return v[0], nil
+}
+
+// runAll makes n calls of scripts over one connection in one round trip, or two
+// if the server does not know them. c appends a call, with the beginning that
+// head has for its script.
+func runAll(ask plain.Ask, n int, c func(dst []byte, head func(*script) string, i int) []byte) ([]resp.Value, error) {
 	b := plain.Batch{N: n}
 	for i := range n {
-		b.Text = c(b.Text, s.digest, i)
+		b.Text = c(b.Text, func(s *script) string { return s.digest }, i)
 	}
 	replies, err := ask(&b)
 	if err != nil {
 		return nil, err
 	}
 	var again []int
-	late, head := plain.Batch{}, s.text
+	var late plain.Batch
+	sent := map[*script]bool{}
 	for i, v := range replies {
-		if unknownScript(v) { // the others were carried out
-			again = append(again, i)
-			late.Text, late.N = c(late.Text, head, i), late.N+1
-			head = s.digest
+		if !unknownScript(v) { // it was carried out
+			continue
 		}
+		again = append(again, i)
+		late.Text, late.N = c(late.Text, func(s *script) string {
+			if sent[s] {
+				return s.digest
+			}
+			sent[s] = true
+			return s.text
+		}, i), late.N+1
 	}
 	if len(again) == 0 {
 		return replies, nil

@@ -37,7 +37,7 @@ func (t *Tier) appendSpace(dst []byte, head string, further ...string) []byte {
 		known = &words.Word{}
 	}
 	dst = appendStrings(appendCall(dst, head, 7+len(further)), t.names.Word, t.names.Tags)
-	dst = resp.AppendString(appendHex(dst, newToken()), known.Epoch)
+	dst = resp.AppendString(appendHex(dst, nonce()), known.Epoch)
 	dst = appendUint(appendUint(dst, known.Drops), known.Expiries)
 	return appendStrings(appendUint(dst, known.Clock), further...)
 }
@@ -47,23 +47,29 @@ func (t *Tier) appendSpace(dst []byte, head string, further ...string) []byte {
 func (t *Tier) onSpace(ask plain.Ask, s *script, further []string, without func(plain.Space, *words.Word) error) (*words.Word, error) {
 	w := t.question()
 	if t.scripted() {
-		v, err := runOver(ask, s, 1, func(dst []byte, head string, _ int) []byte {
+		v, err := runOver(ask, s, func(dst []byte, head string) []byte {
 			return t.appendSpace(dst, head, further...)
 		})
 		if err != nil {
 			return nil, err
 		}
-		if !t.forbids(v[0]) {
-			return t.answered(w, v[0])
+		if !t.forbids(v) {
+			return t.answered(w, v)
 		}
 	}
-	err := without(plain.Space{Ask: ask, Names: &t.names, Nonce: layout.Hex(newToken()), Known: t.word.Known()}, w)
+	err := without(plain.Space{Ask: ask, Names: &t.names, Nonce: layout.Hex(nonce()), Known: t.word.Known()}, w)
 	if err != nil {
 		return nil, err
 	}
+	return t.keep(w), nil
+}
+
+// keep completes a word that was answered.
+func (t *Tier) keep(w *words.Word) *words.Word {
+	w.Heard = time.Now()
 	w.Spell()
 	t.word.Answered(w)
-	return w, nil
+	return w
 }
 
 func (t *Tier) askWord(ask plain.Ask) (*words.Word, error) {
@@ -93,9 +99,16 @@ func (t *Tier) answered(w *words.Word, v resp.Value) (*words.Word, error) {
 		return nil, errAnswer
 	}
 	w.Drops, w.Expiries, w.Clock, w.Server = uint64(n[0]), uint64(n[1]), uint64(n[2]), n[3]
-	w.Spell()
-	t.word.Answered(w)
-	return w, nil
+	return t.keep(w), nil
+}
+
+// clock returns a word that knows the server's clock, however old the rest is.
+func (t *Tier) clock(ctx context.Context) (*words.Word, error) {
+	const known = time.Minute // clocks drift little in it
+	if w := t.word.Known(); w != nil && t.fits(w) && time.Since(w.Heard) < known {
+		return w, nil
+	}
+	return t.current(ctx)
 }
 
 // current returns a word that is young enough, asking for it if need be.
@@ -327,7 +340,7 @@ func (t *Tier) parseLanes(b *plain.Batch, v resp.Value, keys []any, first bool) 
 		if ok {
 			continue
 		}
-		set := []any{"SET", keys[len(found)-1], layout.LaneWord(remote.Word{Nonce: newToken()})}
+		set := []any{"SET", keys[len(found)-1], layout.LaneWord(remote.Word{Nonce: nonce()})}
 		if first && e.Kind() == resp.Null {
 			set = append(set, "NX") // another instance may be first
 		} else {

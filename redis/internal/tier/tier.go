@@ -77,8 +77,15 @@ func tooLong(keys ...string) error {
 	return nil
 }
 
-// newToken returns a random number that is not zero.
-func newToken() uint64 { return rand.Uint64() | 1 }
+// nonce returns a random number that is not zero.
+func nonce() uint64 { return rand.Uint64() | 2 }
+
+// newLease and newToken draw tokens for leases and for drops. The lowest bit
+// tells which, and so which script stores under them.
+func newLease() uint64 { return nonce() | 1 }
+func newToken() uint64 { return nonce() &^ 1 }
+
+func isLease(token uint64) bool { return token&1 == 1 }
 
 // millis is d in milliseconds, at least one if d is positive.
 func millis(d time.Duration) int64 {
@@ -175,6 +182,9 @@ func (t *Tier) open(value, state resp.Value, w *words.Word) remote.Held {
 // wrongType reports whether err says that there is something of another type
 // under a key. A script says it in its own words.
 func wrongType(err error) bool {
+	if err == nil {
+		return false
+	}
 	var refused *plain.Refusal
 	return errors.As(err, &refused) && strings.Contains(refused.Text, "WRONGTYPE")
 }

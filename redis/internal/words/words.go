@@ -22,10 +22,10 @@ type Word struct {
 	Drops, Expiries, Clock uint64
 	// Text is the part that values carry.
 	Text string
-	// Server is the server's clock in ms at some time after Asked, which is
-	// when the question was sent.
-	Server int64
-	Asked  time.Time
+	// Server is the server's clock in ms at some time between Asked, when the
+	// question was sent, and Heard, when the answer was there.
+	Server       int64
+	Asked, Heard time.Time
 	// Opened is how many connections had been opened when it was sent.
 	Opened uint64
 }
@@ -43,6 +43,13 @@ func (w *Word) Spell() {
 // by no more than a round trip: lives end early rather than late.
 func (w *Word) Now(t time.Time) int64 {
 	return w.Server + t.Sub(w.Asked).Milliseconds() + 1
+}
+
+// Past is the server's clock in ms when the local one shows t, or a time before
+// it, by no more than a round trip: what is stored to end then ends early
+// rather than late.
+func (w *Word) Past(t time.Time) int64 {
+	return w.Server + t.Sub(w.Heard).Milliseconds() - 1
 }
 
 // supersedes reports whether w is to replace old. What a server counts only

@@ -89,6 +89,24 @@ func TestWordIsAskedForInTime(t *testing.T) {
 	})
 }
 
+// TestServersClockIsKnownFromBothSides: what is read is judged late, and what
+// is stored ends early, however long the answer took.
+func TestServersClockIsKnownFromBothSides(t *testing.T) {
+	asked := time.Unix(1, 0)
+	for _, took := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond} {
+		for _, when := range []time.Duration{0, took / 2, took} { // the server looked at its clock
+			w := &words.Word{Server: 7000, Asked: asked, Heard: asked.Add(took)}
+			for _, later := range []time.Duration{took, took + 900*time.Microsecond, time.Second} {
+				exact := 7000*time.Millisecond + later - when
+				now, past := time.Duration(w.Now(asked.Add(later)))*time.Millisecond, time.Duration(w.Past(asked.Add(later)))*time.Millisecond
+				if now < exact || past > exact || now-past > took+3*time.Millisecond {
+					t.Errorf("took %v, looked after %v, %v later: between %v and %v, is %v", took, when, later, past, now, exact)
+				}
+			}
+		}
+	}
+}
+
 func TestNamesHaveHoldersOfTheirOwn(t *testing.T) {
 	var h words.Holders
 	if h.Of("a") != h.Of("a") || h.Of("a") == h.Of("b") {

@@ -217,6 +217,13 @@ func checkEndIsAnnounced(v *announceView) {
 		v.waits("k", remote.Busy, long)
 		return lease
 	}
+	if _, ok := v.Tier.(remote.ManyAcquirer); ok {
+		_, leases := v.acquireMany(long, "k", "another", "k")
+		v.stores("k", "value", leases[0])
+		ended()
+		v.drop(remote.Drop{Key: "k"})
+		v.hears(remote.Dropped, "k")
+	}
 	quiet := func() {
 		v.Helper()
 		v.drop(remote.Drop{Key: "k"})

@@ -471,6 +471,10 @@ func checkCancelledAbilities(v *view) {
 		_, err := a.Renew(ctx, "k", remote.Lease{Token: 1}, long)
 		expect("Renew", err)
 	}
+	if a, ok := v.Tier.(remote.ManyAcquirer); ok {
+		_, _, err := a.AcquireMany(ctx, []string{"k"}, long)
+		expect("AcquireMany", err)
+	}
 	if asked == 0 {
 		v.Skip("no abilities")
 	}

@@ -118,7 +118,12 @@ func checkLongKeys(v *view) {
 		_, putErr := v.Put(v.ctx, []remote.Put{{Key: a, Fresh: long, Left: long, Lease: remote.Lease{Token: 1}}})
 		_, dropErr := v.Drop(v.ctx, []remote.Drop{{Key: a}})
 		_, extendErr := v.Extend(v.ctx, a, long, long, remote.Lease{Token: 1}, 1)
-		for _, err := range []error{err, getErr, putErr, dropErr, extendErr} {
+		errs := []error{err, getErr, putErr, dropErr, extendErr}
+		if m, ok := v.Tier.(remote.ManyAcquirer); ok {
+			_, _, manyErr := m.AcquireMany(v.ctx, []string{"short", a}, long)
+			errs = append(errs, manyErr)
+		}
+		for _, err := range errs {
 			if !errors.Is(err, remote.ErrKeyTooLong) {
 				v.Errorf("key of %d bytes: error %v; want ErrKeyTooLong from every method", n, err)
 			}

@@ -1,36 +1,46 @@
 -- Asks for the right to fill a key.
--- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 life of the lease in ms, 4 word.
--- Returns {grant, wait in ms, state or false, value or false}. A lease under
--- the same token is given again, so the question can be repeated.
-local schema, token, life, word = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local f = redis.call('HMGET', KEYS[1], 's' .. schema, 'l' .. schema, 'h', 'w' .. schema)
-local state, lease, hold = f[1], f[2], tonumber(f[3] or 0)
+-- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 life of the lease in ms, 4 its end in ms of the server's
+-- clock, 5 word.
+-- Returns 1 if a lease was given and there is nothing, else
+-- {grant, wait in ms, state or false, value or false}. A lease under the same
+-- token is given again, so the question can be repeated.
+local schema, token, life, word = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5]
+local ttl = redis.call('PTTL', KEYS[1])
+local state, value, awaited = false, false, false
 
-if hold and hold > now then
-  return { 'hold', hold - now, state, false }
-end
-local value = false
-if state then
-  local fresh, left, w = string.match(state, '^(%d+) (%d+) %x+ (%S+)$')
-  if fresh and tonumber(fresh) > now and w == word then
-    return { 'free', 0, state, redis.call('HGET', KEYS[1], 'v' .. schema) }
+if ttl ~= -2 then
+  local t = redis.call('TIME')
+  local now = t[1] * 1000 + math.floor(t[2] / 1000)
+  local f = redis.call('HMGET', KEYS[1], 's' .. schema, 'l' .. schema, 'h', 'w' .. schema)
+  local hold = tonumber(f[3] or 0)
+  state = f[1]
+  if hold and hold > now then
+    return { 'hold', hold - now, state, false }
   end
-  value = fresh and tonumber(left) > now and string.match(w, '^.*%.') == string.match(word, '^.*%.')
-end
-local holder, till = string.match(lease or '', '^(%x+) (%d+)$')
-if holder and holder ~= token and tonumber(till) > now then
-  if not f[4] then
-    redis.call('HSET', KEYS[1], 'w' .. schema, 1)
+  if state then
+    local fresh, left, w = string.match(state, '^(%d+) (%d+) %x+ (%S+)$')
+    if fresh and tonumber(fresh) > now and w == word then
+      return { 'free', 0, state, redis.call('HGET', KEYS[1], 'v' .. schema) }
+    end
+    value = fresh and tonumber(left) > now and string.match(w, '^.*%.') == string.match(word, '^.*%.')
   end
-  return { 'busy', tonumber(till) - now, state, false }
+  local holder, till = string.match(f[2] or '', '^(%x+) (%d+)$')
+  awaited = f[4] and holder ~= token -- by those who waited for another lease
+  if holder and holder ~= token and tonumber(till) > now then
+    if not f[4] then
+      redis.call('HSET', KEYS[1], 'w' .. schema, 1)
+    end
+    return { 'busy', tonumber(till) - now, state, false }
+  end
 end
-if f[4] and holder ~= token then
-  redis.call('HDEL', KEYS[1], 'w' .. schema) -- they waited for another lease
+redis.call('HSET', KEYS[1], 'l' .. schema, token .. ' ' .. ARGV[4])
+if awaited then
+  redis.call('HDEL', KEYS[1], 'w' .. schema)
 end
-redis.call('HSET', KEYS[1], 'l' .. schema, token .. ' ' .. string.format('%d', now + life))
-if redis.call('PTTL', KEYS[1]) < life then
+if ttl < life then
   redis.call('PEXPIRE', KEYS[1], life)
+end
+if not state then
+  return 1
 end
 return { 'granted', life, state, value and redis.call('HGET', KEYS[1], 'v' .. schema) }

@@ -1,10 +1,9 @@
 -- Makes a key absent, or stale, for all schemas, voids every right to fill it,
 -- gives its lane another word, and announces that.
--- KEYS: 1 entry, 2 lane. ARGV: 1 'soft' or 'hard', 2 token or '', 3 life of the
--- token in ms, 4 hold in ms, 5 channel, 6 head of the message, 7 nonce, 8 key.
+-- KEYS: 1 entry, 2 lane. ARGV: 1 channel, 2 head of the message, 3 nonce, 4 key, and unless nothing
+-- of it is wanted, 5 'soft' or 'hard', 6 token or '', 7 life of the token in ms, 8 hold in ms.
 -- Returns 1.
-local soft, token = ARGV[1] == 'soft', ARGV[2]
-local life, hold = tonumber(ARGV[3]), tonumber(ARGV[4])
+local soft, token = ARGV[5] == 'soft', ARGV[6] or ''
 local held = redis.call('HGET', KEYS[1], 'h')
 
 -- What takes no memory comes first: a server that has none left then allows
@@ -26,16 +25,16 @@ else
   redis.call('DEL', KEYS[1])
 end
 
-local rest = 0
-if held or hold > 0 or token ~= '' then
+local rest = '0'
+if held or ARGV[5] then
   local t = redis.call('TIME')
   local now = t[1] * 1000 + math.floor(t[2] / 1000)
-  local need = 0
+  local need, life, hold = 0, tonumber(ARGV[7] or 0), tonumber(ARGV[8] or 0)
   local till = math.max(tonumber(held or 0) or 0, now + hold) -- a hold is never shortened
   if till > now then
     redis.call('HSET', KEYS[1], 'h', string.format('%d', till))
-    rest = till - now
-    need = rest
+    need = till - now
+    rest = string.format('%d', need)
   end
   if token ~= '' then
     redis.call('HSET', KEYS[1], 't', token .. string.format(' %d', now + life))
@@ -48,10 +47,10 @@ end
 
 local was = redis.call('GET', KEYS[2])
 local count = was and string.match(was, '^(%d+)%.%x+$')
-if not count or #count > 15 then
+if not count or #count > 13 then
   was, count = '0.0', 0
 end
-local is = string.format('%d.', count + 1) .. ARGV[7]
+local is = (count + 1) .. '.' .. ARGV[3]
 redis.call('SET', KEYS[2], is)
-redis.call('PUBLISH', ARGV[5], ARGV[6] .. was .. ' ' .. is .. string.format(' %d ', rest) .. ARGV[8])
+redis.call('PUBLISH', ARGV[1], ARGV[2] .. was .. ' ' .. is .. ' ' .. rest .. ' ' .. ARGV[4])
 return 1

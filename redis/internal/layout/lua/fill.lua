@@ -1,0 +1,40 @@
+-- Stores a value under a lease, and announces the end of the lease if somebody
+-- waits for it.
+-- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 state, 4 left in ms, 5 value, 6 channel,
+-- 7 message that the lease has ended.
+-- Returns 1 if stored, 0 if the lease was gone.
+local schema, left = ARGV[1], tonumber(ARGV[4])
+local f = redis.call('HMGET', KEYS[1], 'l' .. schema, 'w' .. schema)
+if string.match(f[1] or '', '^(%x+) ') ~= ARGV[2] then
+  return 0
+end -- else there is no hold: it comes with a drop, and no lease is given during one
+if f[2] then
+  redis.call('HDEL', KEYS[1], 'l' .. schema, 'w' .. schema)
+  redis.call('PUBLISH', ARGV[6], ARGV[7])
+else
+  redis.call('HDEL', KEYS[1], 'l' .. schema)
+end
+if left <= 0 then
+  redis.call('HDEL', KEYS[1], 'v' .. schema, 's' .. schema)
+  return 1
+end
+local ttl = redis.call('PTTL', KEYS[1])
+-- Values of other types that are over would live on with the key.
+if ttl ~= -2 and redis.call('HLEN', KEYS[1]) > 3 then
+  local t = redis.call('TIME')
+  local now = t[1] * 1000 + math.floor(t[2] / 1000)
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(field, 1, 1) == 's' then
+      local over = tonumber(string.match(redis.call('HGET', KEYS[1], field), '^%d+ (%d+) ') or 0)
+      if over <= now then
+        redis.call('HDEL', KEYS[1], field, 'v' .. string.sub(field, 2))
+      end
+    end
+  end
+  ttl = redis.call('PTTL', KEYS[1])
+end
+redis.call('HSET', KEYS[1], 'v' .. schema, ARGV[5], 's' .. schema, ARGV[3])
+if ttl < left then
+  redis.call('PEXPIRE', KEYS[1], left)
+end
+return 1

@@ -1,0 +1,132 @@
+package strata
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/remote"
+)
+
+// Flags of entries in L1.
+const (
+	// closely makes every hit look at the entry more closely: it has tags, or
+	// the cache has a Clone, a hook for hits and the like.
+	closely uint32 = 1 << iota
+)
+
+// entry returns an entry for L1 that is fresh for fresh, and kept for left, as
+// far as L1 may. Either may be over. stamps are from before the value was read.
+func (c *Cache[K, V]) entry(key K, v V, fresh, left time.Duration, s stamps, id remote.ID) *l1.Entry[K, V] {
+	now := c.memory.Now()
+	longest := l1.After(now, c.memoryTTL())
+	e := &l1.Entry[K, V]{
+		Key: key, Value: v, Fresh: min(longest, later(now, fresh)), Dead: min(longest, l1.After(now, left)),
+		Stamp: s.trust, ID: uint64(id), Flags: c.look,
+	}
+	e.Soon = e.Fresh
+	if len(s.tags) > 0 {
+		e.Tags = &l1.Tags{Names: s.tags}
+		e.Tags.Seen.Store(s.tagTrust)
+		e.Flags |= closely
+	}
+	return e
+}
+
+// later is l1.After for a time that may be past.
+func later(now int64, d time.Duration) int64 {
+	if d < 0 {
+		return max(1, now+int64(d))
+	}
+	return l1.After(now, d)
+}
+
+// refreshSoon sets when a read of e, whose life is ttl, is to start a refresh:
+// after a share of it, or earlier at random. took is how long a load takes.
+func (c *Cache[K, V]) refreshSoon(e *l1.Entry[K, V], ttl, took time.Duration) {
+	if c.o.RefreshAt < 0 || ttl == NoExpiry || e.Fresh == l1.Forever {
+		return
+	}
+	rest := time.Duration(float64(ttl) * (1 - c.o.RefreshAt))
+	if c.o.RefreshSpread > 0 {
+		early := time.Duration(rand.ExpFloat64() * c.o.RefreshSpread * float64(took))
+		rest = max(rest, min(early, ttl/2))
+	}
+	e.Soon = max(1, e.Fresh-int64(rest))
+}
+
+// revalidates reports whether e, which is not fresh any more, may be served
+// while it is refreshed. One that a caller has expired may not.
+func (c *Cache[K, V]) revalidates(e *l1.Entry[K, V], now int64) bool {
+	return e.Fresh > 0 && now < l1.After(e.Fresh, c.o.Stale.WhileRevalidate)
+}
+
+// onErrorUntil is until when e may be served if its load fails.
+func (c *Cache[K, V]) onErrorUntil(e *l1.Entry[K, V]) int64 {
+	if c.o.Stale.OnError == 0 {
+		return 0
+	}
+	if e.Fresh == 0 {
+		return e.Dead
+	}
+	return min(e.Dead, l1.After(e.Fresh, c.o.Stale.OnError))
+}
+
+// refresh loads key in the background, unless that is under way, has failed a
+// moment ago, or too much is.
+func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], o call) {
+	if load == nil {
+		load = c.o.Loader
+	}
+	if _, running := c.flights.Running(key); running || load == nil || c.throttled(key) != nil {
+		return
+	}
+	o.refresh, o.info = true, nil
+	ctx = context.WithoutCancel(ctx)
+	if !c.background.run(func() { _, _ = c.fly(ctx, key, flight.Load, load, o) }) {
+		c.counts.refreshesDropped.Add(1)
+	}
+}
+
+// pool runs a bounded number of functions at once. What comes beyond is not
+// run.
+type pool struct {
+	mu     sync.Mutex // guards below
+	n      int
+	closed bool
+	runs   sync.WaitGroup
+}
+
+// poolSize is the number of refreshes that may be under way: they wait for the
+// origin most of the time.
+func poolSize() int { return max(8, 4*runtime.GOMAXPROCS(0)) }
+
+// run reports whether f runs.
+func (p *pool) run(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.n >= poolSize() {
+		return false
+	}
+	p.n++
+	p.runs.Go(func() {
+		defer func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.n--
+		}()
+		f()
+	})
+	return true
+}
+
+// close keeps further functions from running. wait waits for those that do.
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+}

@@ -1,0 +1,188 @@
+package strata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/trust"
+	"github.com/strata-cache/strata/remote"
+)
+
+// memo is what is remembered of a key that has no value: that the origin does
+// not have it, or that its load has failed.
+type memo struct {
+	err error
+	// notFound says that err is the origin's answer.
+	notFound bool
+	// failures is how often the load has failed in a row.
+	failures int
+}
+
+const (
+	// memoShare is the share of L1's bound that memos may have beside it: keys
+	// that do not exist push out no entries.
+	memoShare = 10
+	// maxBackoff is how many times ErrorTTL a failure is remembered at most.
+	maxBackoff = 10
+)
+
+// newMemos makes the store of memos.
+func newMemos[K comparable](entries, weight int64) *l1.Cache[K, memo] {
+	bound := entries
+	if bound == 0 {
+		bound = min(weight, DefaultMaxEntries)
+	}
+	return l1.New(l1.Config[K, memo]{MaxEntries: max(1, bound/memoShare)})
+}
+
+// recall returns what is remembered of key and holds still, or nil. A failure
+// is remembered for longer than it holds, so that the next one counts.
+func (c *Cache[K, V]) recall(key K) *memo {
+	e, now := c.memos.Peek(key)
+	if e == nil || now >= e.Fresh {
+		return nil
+	}
+	if e.Value.notFound && e.Stamp < c.trust.Word() {
+		if v, _, _ := c.trust.Judge(e.Stamp, func() uint16 { return c.laneOf(key) }); v != trust.Trusted {
+			return nil
+		}
+	}
+	return &e.Value
+}
+
+// throttled returns the failure for which key is not to be loaded now, or nil.
+func (c *Cache[K, V]) throttled(key K) error {
+	if m := c.recall(key); m != nil && !m.notFound {
+		return m.err
+	}
+	return nil
+}
+
+// failed remembers that a load of key has failed with err. It may run without
+// a right to store: a failure is nothing that could be old.
+func (c *Cache[K, V]) failed(key K, err error) {
+	base := c.o.ErrorTTL
+	if base == 0 {
+		return
+	}
+	m := memo{err: err, failures: 1}
+	if e, _ := c.memos.Peek(key); e != nil && !e.Value.notFound {
+		m.failures = e.Value.failures + 1
+	}
+	holds := base * time.Duration(min(1<<min(m.failures-1, 10), maxBackoff))
+	holds -= time.Duration(rand.Float64() * float64(holds) / 5)
+	now := c.memory.Now()
+	c.memos.Set(&l1.Entry[K, memo]{
+		Key: key, Value: m, Fresh: l1.After(now, holds), Soon: l1.After(now, holds),
+		Dead: l1.After(now, holds+2*maxBackoff*base),
+	}, 1)
+}
+
+// failures is how often the load of key has failed in a row.
+func (c *Cache[K, V]) failures(key K) int {
+	if e, _ := c.memos.Peek(key); e != nil {
+		return e.Value.failures
+	}
+	return 0
+}
+
+// remembers reports whether a load's failure says something about the origin:
+// not if nobody wanted its result any more, nor if the Loader has panicked.
+func (a *attempt[K, V]) remembers(err error) bool {
+	var p *LoadPanicError
+	switch {
+	case err == nil, errors.As(err, &p), errors.Is(err, ErrLoadExited), errors.Is(err, ErrClosed), errors.Is(err, ErrRecursiveLoad):
+		return false
+	case errors.Is(err, context.Canceled):
+		return a.ctx.Err() == nil
+	}
+	return true
+}
+
+// absent is the memo of a key that the origin does not have, for left.
+func (a *attempt[K, V]) absent(err error, left time.Duration) *l1.Entry[K, memo] {
+	left = min(left, a.c.memoryTTL())
+	dead := l1.After(a.c.memory.Now(), left)
+	return &l1.Entry[K, memo]{Key: a.f.Key, Value: memo{err: err, notFound: true}, Soon: dead, Fresh: dead, Dead: dead, Stamp: a.f.Stamp}
+}
+
+// forget removes key from L1. It is called under the lock of the key's flights.
+func (c *Cache[K, V]) forget(key K) {
+	c.memory.Delete(key)
+	c.memos.Delete(key)
+}
+
+// loadError is the failure of a load, as callers get it.
+type loadError struct {
+	cache, key string
+	err        error
+}
+
+// Error names the cache, the key if that is allowed, and the cause.
+func (e *loadError) Error() string {
+	if e.key == "" {
+		return fmt.Sprintf("strata: load %s: %v", e.cache, e.err)
+	}
+	return fmt.Sprintf("strata: load %s %s: %v", e.cache, e.key, e.err)
+}
+
+// Unwrap returns the cause.
+func (e *loadError) Unwrap() error { return e.err }
+
+// wrap names the load that err is from. What this package says itself needs no
+// name.
+func (c *Cache[K, V]) wrap(key K, err error) error {
+	var p *LoadPanicError
+	for _, own := range []error{ErrClosed, ErrRecursiveLoad, ErrLoadExited, ErrNoLoader, ErrOverloaded} {
+		if errors.Is(err, own) {
+			return err
+		}
+	}
+	if err == nil || errors.As(err, &p) {
+		return err
+	}
+	e := &loadError{cache: c.o.Name, err: err}
+	if e.cache == "" {
+		e.cache = "cache"
+	}
+	if c.o.ShowKeys {
+		e.key = fmt.Sprintf("%q", fmt.Sprint(key))
+	}
+	return e
+}
+
+// forgetRemote drops what L2 holds, and remembers there too that the origin
+// does not have the key.
+func (a *attempt[K, V]) forgetRemote(left time.Duration) {
+	if a.lease.Token == 0 {
+		return
+	}
+	ctx, cancel := a.opContext()
+	defer cancel()
+	lease := a.lease
+	if a.id != 0 { // others may have it in L1
+		leases, err := a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name, Token: tokenLife}})
+		if !a.answered("drop", err) {
+			return
+		}
+		lease, a.lease.Token = leases[0], 0
+	}
+	if left <= 0 {
+		return
+	}
+	left = min(left, maxRemoteLife)
+	p := remote.Put{Key: a.name, Data: a.c.sealAbsent(a.name), Fresh: left, Left: left, Lease: lease}
+	refused, err := a.c.tier.Put(ctx, []remote.Put{p})
+	if !a.answered("put", err) {
+		return
+	}
+	a.lease.Token = 0
+	if len(refused) > 0 {
+		a.c.refusedRemote(a.f.Key)
+		a.noKeep = true
+	}
+}
