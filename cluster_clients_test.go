@@ -40,7 +40,11 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 			time.Sleep(d.delay())
 		}
 	}
-	switch n := d.intn(105); {
+	n := d.intn(105)
+	if m.s.o.expiring && d.chance(300) {
+		n = 90 + d.intn(6)
+	}
+	switch {
 	case n >= 100:
 		m.stepWide(marked, d, key, think)
 	case n < 50:
