@@ -73,9 +73,7 @@ func (a *attempt[K, V]) seen(ctx context.Context, h remote.Held) (found bool) {
 func (a *attempt[K, V]) keepSeen(v V, h remote.Held) {
 	fresh := min(h.Fresh, h.Left)
 	e := a.c.entry(a.f.Key, v, fresh, h.Left, a.stamps(a.tags), h.ID)
-	if e.Fresh > 0 && fresh > 0 {
-		a.c.refreshSoon(e, a.c.o.TTL, a.c.counts.latency.mean())
-	}
+	a.c.refreshSoon(e, fresh, a.c.o.TTL, a.c.counts.latency.mean())
 	a.entry = e
 }
 
