@@ -74,7 +74,10 @@ func (c *Cache[K, V]) getClosely(ctx context.Context, key K, e *l1.Entry[K, V], 
 			o.inform(Info{Tier: "L1", Degraded: c.degraded()})
 			return c.hit(key, e), nil
 		}
-		if c.servesStale(ctx, key, e, now, load, o) {
+		if due, stale := c.servesStale(key, e, now); stale {
+			if due {
+				c.refresh(ctx, key, load, o)
+			}
 			c.counts.overruled.Add(1)
 			c.counts.remembered.Add(1)
 			o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
@@ -102,22 +105,21 @@ func (c *Cache[K, V]) trusts(key K, e *l1.Entry[K, V]) bool {
 }
 
 // servesStale reports whether e, whose time is over, is to be served: while it
-// is refreshed, which is seen to, or because its load has failed a moment ago.
-func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *l1.Entry[K, V], now int64, load Loader[K, V], o call) bool {
+// is refreshed, which is due then, or because its load has failed a moment ago.
+func (c *Cache[K, V]) servesStale(key K, e *l1.Entry[K, V], now int64) (due, stale bool) {
 	if c.revalidates(e, now) {
-		c.refresh(ctx, key, load, o)
 		c.stale(key, nil)
-		return true
+		return true, true
 	}
 	if now >= c.onErrorUntil(e) {
-		return false
+		return false, false
 	}
 	err := c.throttled(key)
 	if err == nil {
-		return false
+		return false, false
 	}
 	c.stale(key, err)
-	return true
+	return false, true
 }
 
 // stale counts a stale value that is served, because of err or while it is

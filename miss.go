@@ -159,6 +159,10 @@ type attempt[K comparable, V any] struct {
 	entry   *l1.Entry[K, V]
 	memo    *l1.Entry[K, memo]
 	took    time.Duration // by the Loader
+	left    time.Duration // for which a value of a batch is fresh
+	// landed is set when the flight has ended, apart when somebody else than
+	// its batch sees to that.
+	landed, apart bool
 	// suspect is what L1 holds and L2 has to confirm, suspectSince since when.
 	suspect      *l1.Entry[K, V]
 	suspectSince int64
@@ -344,6 +348,7 @@ func (a *attempt[K, V]) recovered() {
 // wakes the callers, and tells whoever wants to know.
 func (a *attempt[K, V]) land() {
 	c := a.c
+	a.landed = true
 	var removed []l1.Removed[K, V]
 	var insert func()
 	defer func() { // also when a callback panics or ends the goroutine

@@ -237,9 +237,11 @@ func (c *Cache[K, V]) reported(failed, probe bool) {
 	if !c.breaker.Report(c.memory.Now(), probe, failed) {
 		return
 	}
-	open := c.breaker.State() == limit.Open
-	c.o.Logger.Warn("strata: breaker of L2", slog.String("cache", c.o.Name), slog.Bool("open", open))
+	c.breaking.Lock() // so that the link is told last what is true at last
+	open := c.breaker.State() != limit.Closed
 	c.link.Suspend(open)
+	c.breaking.Unlock()
+	c.o.Logger.Warn("strata: breaker of L2", slog.String("cache", c.o.Name), slog.Bool("open", open))
 }
 
 // over reports whether ctx has ended or its deadline has passed: a connection

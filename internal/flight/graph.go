@@ -58,6 +58,16 @@ func (n *Node) waitFor(t *Node) error {
 	return nil
 }
 
+// lean makes n wait for t for good: t is where loads for n are made.
+func (n *Node) lean(t *Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.waits == nil {
+		n.waits = make(map[*Node]int)
+	}
+	n.waits[t]++
+}
+
 // waited takes back what waitFor recorded.
 func (n *Node) waited(t *Node) {
 	n.mu.Lock()
