@@ -165,7 +165,7 @@ func (tt staleUntil) check(t *testing.T, late time.Duration) {
 		reader = b
 	}
 	down := func(context.Context, string) (int64, error) { return 0, errDown }
-	time.Sleep(tt.want + late)
+	time.Sleep(tt.want + late) // in a bubble
 	_, err := reader.GetOrLoad(t.Context(), "k", down)
 	if late < 0 && err != nil {
 		t.Errorf("1ns before the end of the window: %v", err)

@@ -54,6 +54,9 @@ func (c *Cache[K, V]) refreshSoon(e *l1.Entry[K, V], fresh, ttl, took time.Durat
 	}
 	rest := time.Duration(float64(ttl) * (1 - c.o.RefreshAt))
 	if c.o.RefreshSpread > 0 {
+		if took == 0 {
+			took = c.counts.latency.mean()
+		}
 		early := time.Duration(rand.ExpFloat64() * c.o.RefreshSpread * float64(took))
 		rest = max(rest, min(early, ttl/2))
 	}
