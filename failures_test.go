@@ -234,8 +234,10 @@ func TestFailuresAreNotRememberedIfTheyAreNotToBe(t *testing.T) {
 
 func TestWritesAndInvalidationsEndARememberedFailure(t *testing.T) {
 	for name, end := range map[string]func(*strata.Cache[string, int64], context.Context) error{
-		"Set":     func(c *strata.Cache[string, int64], ctx context.Context) error { return c.Set(ctx, "k", 5) },
-		"SetMany": func(c *strata.Cache[string, int64], ctx context.Context) error { return c.SetMany(ctx, map[string]int64{"k": 5}) },
+		"Set": func(c *strata.Cache[string, int64], ctx context.Context) error { return c.Set(ctx, "k", 5) },
+		"SetMany": func(c *strata.Cache[string, int64], ctx context.Context) error {
+			return c.SetMany(ctx, map[string]int64{"k": 5})
+		},
 		"Update": func(c *strata.Cache[string, int64], ctx context.Context) error {
 			return c.Update(ctx, "k", func(context.Context) (int64, error) { return 5, nil })
 		},
