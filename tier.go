@@ -75,7 +75,7 @@ func (a *attempt[K, V]) seen(ctx context.Context, h remote.Held) (found bool) {
 func (a *attempt[K, V]) keepSeen(v V, h remote.Held) {
 	fresh := min(h.Fresh, h.Left)
 	e := a.c.entry(a.f.Key, v, fresh, h.Left, a.stamps(a.tags), h.ID)
-	a.c.refreshSoon(e, fresh, a.c.o.TTL, a.c.counts.latency.mean())
+	a.c.refreshSoon(e, fresh, a.c.o.TTL, 0)
 	a.entry = e
 }
 
