@@ -221,6 +221,14 @@ func (a *attempt[K, V]) Then(f *flight.Flight[K, V]) {
 	if a.again && a.look() || a.over() {
 		return
 	}
+	a.finish()
+}
+
+// finish does what a look has left to do: slot, lease, loader, store.
+func (a *attempt[K, V]) finish() {
+	if a.over() {
+		return
+	}
 	release, err := a.c.loads.Acquire(a.ctx, a.call.refresh, a.c.flights.Urgent(a.f))
 	if err != nil {
 		a.res.Err = a.c.flightError(err)
