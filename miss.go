@@ -218,7 +218,7 @@ func (a *attempt[K, V]) Then(f *flight.Flight[K, V]) {
 	}
 	defer a.land() // also when the Loader ends the goroutine
 	defer a.recovered()
-	if a.again && a.look() || a.over() {
+	if a.again && a.look() {
 		return
 	}
 	a.finish()
