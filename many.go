@@ -184,8 +184,8 @@ func (m *many[K, V]) refresh(ctx context.Context) {
 	}
 	r := many[K, V]{c: m.c, load: m.load, call: m.call, found: make(map[K]V)}
 	r.call.refresh = true
-	ctx = context.WithoutCancel(ctx)
-	if !m.c.background.run(func() { r.fly(ctx, due) }) {
+	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
+	if !m.c.background.run(&r, func() { r.fly(ctx, due) }) {
 		m.c.counts.refreshesDropped.Add(uint64(len(due)))
 	}
 }

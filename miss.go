@@ -30,7 +30,7 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o call
 		}
 	}
 	if d := c.o.Limits.SoftTimeout; d > 0 {
-		if v, until, ok := c.fallback(key); ok && c.memory.Now() < until {
+		if v, until, ok := c.fallback(key); ok && l1.After(c.memory.Now(), d) < until {
 			return c.missSoftly(ctx, key, load, o, v, d)
 		}
 	}
@@ -189,6 +189,9 @@ const (
 // those who have joined it, to Then.
 func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (landed bool) {
 	a.f, a.ctx, a.tagTrust = f, ctx, a.c.trust.TagWord()
+	if a.call.keep {
+		a.c.flights.Keep(f)
+	}
 	ended := true // by a panic or exit of the user's Key or Codec
 	defer func() {
 		if ended && a.res.Err == nil {
@@ -215,9 +218,6 @@ func (a *attempt[K, V]) Then(f *flight.Flight[K, V]) {
 	}
 	defer a.land() // also when the Loader ends the goroutine
 	defer a.recovered()
-	if a.call.keep {
-		a.c.flights.Keep(a.f)
-	}
 	if a.again && a.look() || a.over() {
 		return
 	}

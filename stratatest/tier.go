@@ -86,6 +86,7 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	now, unlock := t.lock()
 	defer unlock()
 	held := make([]remote.Held, len(keys))
+	t.own().asked = true
 	for i, key := range keys {
 		held[i] = t.read(t.record(key, now), now)
 	}

@@ -31,6 +31,15 @@ func from(ctx context.Context) *Node {
 	return n
 }
 
+// Apart returns a context with the values of ctx for what no load waits for,
+// though ctx may belong to one.
+func Apart(ctx context.Context) context.Context {
+	if from(ctx) == nil {
+		return ctx
+	}
+	return within(ctx, nil)
+}
+
 // waitFor records that a caller inside n waits for t, and fails with
 // ErrRecursive if t waits for n already. The edge is added before the search:
 // of two loads that close a circle at the same time at least one finds it, as

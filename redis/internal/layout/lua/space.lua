@@ -37,6 +37,8 @@ local function space()
     w = { epoch = ARGV[1], drops = 0, expiries = 0, clock = clock }
     redis.call('DEL', KEYS[1], KEYS[2])
     redis.call('HSET', KEYS[1], 'epoch', w.epoch, 'drops', 0, 'expiries', 0, 'clock', decimal(clock), 'authority', mine)
+    -- Nothing of this epoch can be older than what is known of tags from here on.
+    redis.call('HSET', KEYS[2], 'floor', decimal(clock))
   end
   return w
 end
