@@ -123,7 +123,7 @@ func (m *many[K, V]) take(key K, r flight.Result[V], err error) {
 	}
 	switch {
 	case err == nil:
-		m.found[key] = r.Value
+		m.found[key] = m.c.clone(r.Value)
 	case !isAnswer(err, ErrNotFound):
 		m.fail(key, m.c.wrap(key, m.c.flightError(err)))
 	}
@@ -208,7 +208,7 @@ func (m *many[K, V]) have(key K) bool {
 			}
 			c.counts.overruled.Add(1)
 			c.counts.remembered.Add(1)
-			m.found[key] = c.hit(key, e)
+			m.found[key] = c.shown(key, e)
 			return true
 		}
 	}

@@ -38,7 +38,15 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o call
 	if err != nil {
 		return r.Value, err
 	}
-	return r.Value, c.wrap(key, r.Err)
+	return c.answer(key, r)
+}
+
+// answer is what a caller gets of a flight's result.
+func (c *Cache[K, V]) answer(key K, r flight.Result[V]) (V, error) {
+	if r.Err != nil {
+		return r.Value, c.wrap(key, r.Err)
+	}
+	return c.clone(r.Value), nil
 }
 
 // fallback returns the stale value that L1 has for when a load fails, and
@@ -82,7 +90,7 @@ func (c *Cache[K, V]) missSoftly(ctx context.Context, key K, load Loader[K, V], 
 	if err != nil {
 		return r.Value, err
 	}
-	return r.Value, c.wrap(key, r.Err)
+	return c.answer(key, r)
 }
 
 // fly gets key through a flight of that kind.
