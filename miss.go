@@ -226,7 +226,15 @@ func (a *attempt[K, V]) Then(f *flight.Flight[K, V]) {
 	}
 	defer a.land() // also when the Loader ends the goroutine
 	defer a.recovered()
-	if a.again && a.look() || a.over() {
+	if a.again && a.look() {
+		return
+	}
+	a.finish()
+}
+
+// finish does what a look has left to do: slot, lease, loader, store.
+func (a *attempt[K, V]) finish() {
+	if a.over() {
 		return
 	}
 	release, err := a.c.loads.Acquire(a.ctx, a.call.refresh, a.c.flights.Urgent(a.f))

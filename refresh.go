@@ -47,13 +47,17 @@ func later(now int64, d time.Duration) int64 {
 
 // refreshSoon sets when a read of e is to start a refresh: after a share of
 // ttl, the life of its value, or earlier at random. fresh is what is left of
-// that life, which L1 may have cut short. took is how long a load takes.
+// that life, which L1 may have cut short. took is how long its load took; zero if
+// that is not known.
 func (c *Cache[K, V]) refreshSoon(e *l1.Entry[K, V], fresh, ttl, took time.Duration) {
 	if c.o.RefreshAt < 0 || ttl == NoExpiry || fresh <= 0 {
 		return
 	}
 	rest := time.Duration(float64(ttl) * (1 - c.o.RefreshAt))
 	if c.o.RefreshSpread > 0 {
+		if took == 0 {
+			took = c.counts.latency.mean()
+		}
 		early := time.Duration(rand.ExpFloat64() * c.o.RefreshSpread * float64(took))
 		rest = max(rest, min(early, ttl/2))
 	}
