@@ -36,6 +36,11 @@ func (b *batch[K, V]) lead(ctx context.Context) {
 	if len(b.attempts) == 0 {
 		return
 	}
+	if over(ctx) { // those who have joined are owed a look that nobody cuts short
+		for _, a := range b.attempts {
+			*a = attempt[K, V]{c: b.c, f: a.f, load: b.one, call: b.call, again: true}
+		}
+	}
 	waited := slices.Clone(b.attempts)
 	fs := make([]*flight.Flight[K, V], len(waited))
 	for i, a := range waited {
@@ -150,8 +155,8 @@ func (b *batch[K, V]) then() {
 			a.land()
 		}
 	}()
-	for _, a := range b.attempts {
-		a.ctx = a.f.Context()
+	if b.part(); len(b.attempts) == 0 {
+		return
 	}
 	release, err := b.c.loads.Acquire(ctx, b.call.refresh, b.flights.Urgent())
 	if err != nil {
@@ -165,6 +170,20 @@ func (b *batch[K, V]) then() {
 		b.run(ctx)
 		b.store(ctx)
 	}
+}
+
+// part gives the attempts their own contexts, and lets those go on alone that
+// have to look again.
+func (b *batch[K, V]) part() {
+	rest := b.attempts[:0:0]
+	for _, a := range b.attempts {
+		if a.ctx = a.f.Context(); a.again {
+			b.alone(a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	b.attempts = rest
 }
 
 func orExited(err error) error {
@@ -235,11 +254,13 @@ func (b *batch[K, V]) alone(a *attempt[K, V]) {
 	b.runs.Go(func() {
 		defer a.land()
 		defer a.recovered()
-		if a.takeLease() || a.over() {
-			return
+		if a.again {
+			a.tagTrust = a.c.trust.TagWord()
+			if a.look() {
+				return
+			}
 		}
-		a.runLoader()
-		a.store()
+		a.finish()
 	})
 }
 

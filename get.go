@@ -50,7 +50,10 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 		return *new(V), false
 	}
 	r, err := c.fly(ctx, key, flight.Read, nil, call{})
-	return r.Value, err == nil && r.Err == nil && r.Found
+	if err != nil || r.Err != nil || !r.Found {
+		return r.Value, false
+	}
+	return c.clone(r.Value), true
 }
 
 // getClosely is GetOrLoad where more than a look at e, which the engine has
@@ -81,7 +84,7 @@ func (c *Cache[K, V]) getClosely(ctx context.Context, key K, e *l1.Entry[K, V], 
 			c.counts.overruled.Add(1)
 			c.counts.remembered.Add(1)
 			o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
-			return c.hit(key, e), nil
+			return c.shown(key, e), nil
 		}
 	}
 	c.overrule(e != nil)
@@ -135,11 +138,16 @@ func (c *Cache[K, V]) stale(key K, err error) {
 	}
 }
 
-// hit returns e's value for a caller.
+// hit returns e's value, which is fresh, for a caller.
 func (c *Cache[K, V]) hit(key K, e *l1.Entry[K, V]) V {
 	if hook := c.o.Hooks.Hit; hook != nil {
 		c.tell(hook, Event{Key: key, Tier: "L1"})
 	}
+	return c.shown(key, e)
+}
+
+// shown returns e's value for a caller.
+func (c *Cache[K, V]) shown(key K, e *l1.Entry[K, V]) V {
 	if c.o.Memory.DetectMutation {
 		c.inspect(key, e)
 	}

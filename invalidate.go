@@ -168,7 +168,7 @@ func (c *Cache[K, V]) dropLocal(key K, soft bool) {
 		}
 		c.memos.Delete(key)
 		if e, _ := c.memory.Peek(key); e != nil && e.Fresh > 0 {
-			c.memory.Swap(e, stale(e))
+			c.memory.Swap(e, c.expired(e))
 		}
 	})
 }

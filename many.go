@@ -123,7 +123,7 @@ func (m *many[K, V]) take(key K, r flight.Result[V], err error) {
 	}
 	switch {
 	case err == nil:
-		m.found[key] = r.Value
+		m.found[key] = m.c.clone(r.Value)
 	case !isAnswer(err, ErrNotFound):
 		m.fail(key, m.c.wrap(key, m.c.flightError(err)))
 	}
@@ -184,8 +184,8 @@ func (m *many[K, V]) refresh(ctx context.Context) {
 	}
 	r := many[K, V]{c: m.c, load: m.load, call: m.call, found: make(map[K]V)}
 	r.call.refresh = true
-	ctx = context.WithoutCancel(ctx)
-	if !m.c.background.run(func() { r.fly(ctx, due) }) {
+	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
+	if !m.c.background.run(&r, func() { r.fly(ctx, due) }) {
 		m.c.counts.refreshesDropped.Add(uint64(len(due)))
 	}
 }
@@ -208,7 +208,7 @@ func (m *many[K, V]) have(key K) bool {
 			}
 			c.counts.overruled.Add(1)
 			c.counts.remembered.Add(1)
-			m.found[key] = c.hit(key, e)
+			m.found[key] = c.shown(key, e)
 			return true
 		}
 	}

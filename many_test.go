@@ -7,7 +7,9 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata"
@@ -238,6 +240,33 @@ func TestBatchThatEverybodyLeavesIsCancelled(t *testing.T) {
 		}
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("the loader's context ended with %v", err)
+		}
+	})
+}
+
+func TestBatchWhoseCallerLeavesEarlyStillAsksL2ForTheOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		other := instance[int, int](t, s)
+		if err := other.Set(t.Context(), 1, 10); err != nil {
+			t.Fatal(err)
+		}
+		var slow atomic.Bool
+		slow.Store(true)
+		c := instance[int, int](t, s, func(o *strata.Options[int, int]) {
+			o.Remote.Tier, o.Remote.Timeout = stalling(s.tier, "Get", 5*time.Second, &slow), time.Minute
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		o := &manyOrigin{}
+		go c.GetMany(ctx, []int{1, 2}, o.load)
+		synctest.Wait()
+		got, err := c.GetMany(t.Context(), []int{1, 2}, o.load)
+		if err != nil || !maps.Equal(got, map[int]int{1: 10, 2: 20}) {
+			t.Errorf("got %v, %v", got, err)
+		}
+		if len(o.calls) != 1 || !slices.Equal(o.calls[0], []int{2}) {
+			t.Errorf("loaded %v, want 2 alone: L2 has 1", o.calls)
 		}
 	})
 }

@@ -153,9 +153,8 @@ type Memory[K comparable, V any] struct {
 	// kept in L1. Nil means that each entry weighs 1.
 	Weigh func(key K, value V) int64
 
-	// Clone, if set, copies a value each time L1 returns it, so that callers may
-	// change what they get. It does not copy what a load returns to its own
-	// callers.
+	// Clone, if set, copies a value each time it is returned, so that callers may
+	// change what they get. What they give to Set and Update is not copied.
 	Clone func(value V) V
 
 	// DetectMutation looks for callers who change what they share: values are

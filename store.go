@@ -105,7 +105,7 @@ func (a *attempt[K, V]) keep(v V) {
 func (a *attempt[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID) {
 	past := time.Duration(a.c.memory.Now() - loaded)
 	a.entry = a.c.entry(a.f.Key, v, left-past, a.c.kept(left)-past, a.stamps(a.tagsToKeep()), id)
-	a.c.refreshSoon(a.entry, left, a.took)
+	a.c.refreshSoon(a.entry, left-past, left, a.took)
 }
 
 // kept is how long a value is kept that is fresh for left.

@@ -140,6 +140,7 @@ func BenchmarkL2Server(b *testing.B) {
 	var next int
 	newKey := func() string { next++; return "server:" + strconv.Itoa(next) }
 	var leases []remote.Put
+	var stored []remote.Put
 	var names []string
 	var took []float64
 	for _, w := range []struct {
@@ -157,8 +158,21 @@ func BenchmarkL2Server(b *testing.B) {
 		}},
 		{"put", "evalsha", func() error {
 			p := leases[0]
-			leases = leases[1:]
+			leases, stored = leases[1:], append(stored, p)
 			return s.put([]remote.Put{p})
+		}},
+		{"acquirefresh", "evalsha", func() error {
+			_, _, err := s.tier.Acquire(s.ctx, "server:"+strconv.Itoa(next), 5*time.Second)
+			return err
+		}},
+		{"refresh", "evalsha", func() error {
+			p := stored[0]
+			stored = stored[1:]
+			_, l, err := s.tier.(remote.Refresher).Refresh(s.ctx, p.Key, remote.ID(p.Lease.Token), 5*time.Second)
+			if err == nil && l.Grant != remote.Granted {
+				return errRefused
+			}
+			return err
 		}},
 		{"read", "hmget", func() error {
 			_, err := s.tier.Get(s.ctx, []string{"server:" + strconv.Itoa(next)})

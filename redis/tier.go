@@ -67,6 +67,12 @@ func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	return h, l, tierError(err)
 }
 
+// Refresh is Acquire, but that the value with this ID counts as stale.
+func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
+	h, l, err := t.t.Refresh(ctx, key, id, d)
+	return h, l, tierError(err)
+}
+
 // AcquireMany is Acquire for many keys in one round trip.
 func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
 	held, leases, err := t.t.AcquireMany(ctx, keys, d)

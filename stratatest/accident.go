@@ -29,7 +29,8 @@ func (t *Tier) Restore(s Snapshot) {
 	defer unlock()
 	t.store.names = cloneNames(s.names)
 	for _, n := range t.store.names {
-		n.epoch, n.tags = newEpoch(), newTagTable(n.clock)
+		n.epoch = newEpoch()
+		t.store.begin(n)
 	}
 }
 

@@ -138,6 +138,9 @@ func endAnnouncements() []announcement {
 	return []announcement{
 		{name: "ends are not told", check: "EndIsAnnouncedToThoseWhoWait", hear: without(remote.Ended)},
 		{name: "ends are not told to those who asked for many", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{many: noneAwaited()}},
+		{name: "ends are not told to those who asked for a refresh", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{refresh: refreshed(func(t *Tier, key string, _ *remote.Held, _ *remote.Lease) {
+			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).awaited = false })
+		})}},
 		{name: "every end is told", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := t.Acquire(ctx, key, d)
 			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).awaited = true })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/buskit"
 	"github.com/strata-cache/strata/stratatest/internal/kit"
 )
 
@@ -23,9 +24,9 @@ func TestBusConforms(t *testing.T) {
 }
 
 func TestBusConformsInABubble(t *testing.T) {
-	for _, c := range kit.BusChecks() {
+	for _, c := range buskit.Checks() {
 		t.Run(c.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.Run(t, kit.BusFixture(memoryBus(t))) })
+			synctest.Test(t, func(t *testing.T) { c.Run(t, buskit.Fixture(memoryBus(t))) })
 		})
 	}
 }
@@ -336,10 +337,18 @@ func TestBusKitFindsMutants(t *testing.T) {
 				bus, peer := m.bus, m.bus
 				bus.Bus, peer.Bus = first, first.Connect()
 				cut := func() func() { first.Cut(); return first.Join }
-				judge(t, kit.BusChecks(), m.check, true, kit.BusFixture{Bus: bus, Peer: peer, Cut: cut})
+				judge(t, busChecks(), m.check, true, buskit.Fixture{Bus: bus, Peer: peer, Cut: cut})
 				time.Sleep(2 * time.Hour) // goroutines of mutants end
 			})
 		})
 	}
-	everyCheckIsProven(t, kit.BusChecks(), names)
+	everyCheckIsProven(t, busChecks(), names)
+}
+
+// busChecks are the checks of a bus in the form that all kits have.
+func busChecks() (all []kit.Check[buskit.Fixture]) {
+	for _, c := range buskit.Checks() {
+		all = append(all, kit.Check[buskit.Fixture](c))
+	}
+	return all
 }

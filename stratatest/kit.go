@@ -7,6 +7,7 @@ import (
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/buskit"
 	"github.com/strata-cache/strata/stratatest/internal/codeckit"
 	"github.com/strata-cache/strata/stratatest/internal/kit"
 )
@@ -83,8 +84,8 @@ type OpenBus func(t *testing.T) BusFixture
 // TestBus checks that a bus keeps the promises of [remote.Bus]. Each sub-test
 // opens a bus of its own. Names are random, so that buses may share a server.
 func TestBus(t *testing.T, open OpenBus) {
-	for _, c := range kit.BusChecks() {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, kit.BusFixture(open(t))) })
+	for _, c := range buskit.Checks() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, buskit.Fixture(open(t))) })
 	}
 }
 

@@ -28,6 +28,7 @@ type mutation struct {
 	renew   func(t *Tier, ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error)
 	dropAll func(t *Tier, ctx context.Context, soft bool) error
 
+	refresh  func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error)
 	many     func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error)
 	dropTags func(t *Tier, ctx context.Context, tags []string, soft bool) error
 	tags     func(t *Tier, ctx context.Context, tags []string) ([]remote.Tag, error)
@@ -71,6 +72,13 @@ func (x mutant) Acquire(ctx context.Context, key string, d time.Duration) (remot
 		return x.m.acquire(x.Tier, ctx, x.k(key), d)
 	}
 	return x.Tier.Acquire(ctx, x.k(key), d)
+}
+
+func (x mutant) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
+	if x.m.refresh != nil {
+		return x.m.refresh(x.Tier, ctx, x.k(key), id, d)
+	}
+	return x.Tier.Refresh(ctx, x.k(key), id, d)
 }
 
 func (x mutant) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
@@ -281,7 +289,7 @@ func eachDrop(f func(t *Tier, d *remote.Drop) (after func())) func(*Tier, contex
 }
 
 func mutations() []mutation {
-	return slices.Concat(valueMutations(), lifeMutations(), rightMutations(), manyMutations(), dropMutations(), extendMutations(), spaceMutations())
+	return slices.Concat(valueMutations(), lifeMutations(), rightMutations(), manyMutations(), refreshMutations(), dropMutations(), extendMutations(), spaceMutations())
 }
 
 var errMutant = errors.New("mutant")

@@ -34,7 +34,7 @@ func (t *Tier) own() *nameSpace {
 	n := t.store.names[t.space.Name]
 	if n == nil {
 		n = &nameSpace{epoch: newEpoch(), records: map[string]*record{}, lanes: make([]remote.Word, t.store.lanes)}
-		n.tags = newTagTable(n.clock) // nothing of this epoch is older
+		t.store.begin(n)
 		t.store.names[t.space.Name] = n
 	}
 	return n
@@ -77,6 +77,14 @@ func (n *nameSpace) table() *tagTable {
 		n.tags = newTagTable(n.clock)
 	}
 	return n.tags
+}
+
+// begin begins an epoch of n: what was loaded before is older than what is known
+// of tags from here on.
+func (s *store) begin(n *nameSpace) {
+	s.clock++
+	n.clock = max(n.clock+1, s.clock<<32)
+	n.tags = newTagTable(n.clock)
 }
 
 func newTagTable(floor uint64) *tagTable {

@@ -34,6 +34,7 @@ type store struct {
 	names   map[string]*nameSpace
 	bus     *Bus
 	foreign uint64
+	clock   uint64 // counts epochs
 }
 
 var _ whole = (*Tier)(nil)

@@ -97,6 +97,11 @@ func (m mixed) Acquire(ctx context.Context, key string, d time.Duration) (remote
 	return m.a.Acquire(ctx, key, d)
 }
 
+func (m mixed) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
+	m.b.Doubt()
+	return m.b.Refresh(ctx, key, id, d)
+}
+
 func (m mixed) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
 	m.b.Doubt()
 	return m.b.AcquireMany(ctx, keys, d)

@@ -91,7 +91,7 @@ func modelMatches(t *testing.T, lists int, late bool, root *redis.Client, client
 // modelAnswers must all have been given, or the lists try too little.
 var modelAnswers = []string{ // read-only
 	"granted", "busy", "on hold", "free", "stored", "refused", "extended", "renewed", "lost", "absent", "soft", "stale",
-	"dropped", "expired", "all dropped", "all expired", "tag dropped", "tag expired", "ended", "was none", "held until",
+	"ahead of time", "dropped", "expired", "all dropped", "all expired", "tag dropped", "tag expired", "ended", "was none", "held until",
 }
 
 // shortest leaves out steps while the rest still fails.
@@ -115,7 +115,7 @@ type step struct {
 	keys        []string      // or tags
 	nth         []int         // which right of each key to use, 0 is the newest
 	wrong       bool          // use something like it instead
-	id          int           // which value of the key to extend, 0 is the newest
+	id          int           // which value of the key to extend or refresh, 0 is the newest
 	soft        bool          // of a drop
 	fresh, left time.Duration // of a value; left also of a lease
 	hold, token time.Duration // of a drop
@@ -124,6 +124,8 @@ type step struct {
 func (s step) String() string {
 	text := fmt.Sprintf("view %d: %s %q", s.view, s.op, s.keys)
 	switch s.op {
+	case "refresh":
+		text += fmt.Sprintf(" value %d (wrong: %t) for %v", s.id, s.wrong, s.left)
 	case "acquire", "acquire many", "age":
 		text += fmt.Sprintf(" for %v", s.left)
 	case "put":
@@ -164,7 +166,7 @@ func keysInOneLane() []string {
 func randomSteps(seed uint64) []step {
 	r := rand.New(rand.NewPCG(seed, 0))
 	ops := []string{
-		"get", "get", "get", "acquire", "acquire", "acquire", "acquire", "acquire many", "acquire many", "put", "put", "put", "put", "extend", "extend",
+		"get", "get", "get", "acquire", "acquire", "acquire", "acquire", "acquire many", "acquire many", "refresh", "refresh", "refresh", "put", "put", "put", "put", "extend", "extend",
 		"drop", "drop", "drop", "renew", "release", "release", "age", "age", "position", "tags", "drop tags", "drop all",
 		"forget lane", "forget tags", "restart",
 	}
@@ -393,6 +395,10 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 	case "acquire":
 		held, lease, err := v.Acquire(ctx, s.keys[0], s.left)
 		return p.acquired(s, held, lease, 0), err
+	case "refresh":
+		held, lease, err := v.(remote.Refresher).Refresh(ctx, s.keys[0], p.id(s), s.left)
+		early := lease.Grant == remote.Granted && held.Fresh > 0
+		return p.acquired(s, held, lease, 0) + either(early, " ahead of time", ""), err
 	case "acquire many":
 		held, leases, err := v.(remote.ManyAcquirer).AcquireMany(ctx, s.keys, s.left)
 		for i := range leases {
@@ -402,12 +408,7 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 	case "put":
 		return p.put(ctx, s, v)
 	case "extend":
-		key := s.keys[0]
-		id := nth(p.ids[place{key, s.schema()}], s.id)
-		if s.wrong && s.nth[0] == 0 {
-			id ^= 1
-		}
-		refused, err := v.Extend(ctx, key, s.fresh, s.left, p.right(s, 0), id)
+		refused, err := v.Extend(ctx, s.keys[0], s.fresh, s.left, p.right(s, 0), p.id(s))
 		return either(refused, "refused", "extended"), err
 	case "drop":
 		return p.drop(ctx, s, v)
@@ -504,6 +505,15 @@ func (p *player) right(s step, i int) remote.Lease {
 		l.Token ^= 1 << 20
 	}
 	return l
+}
+
+// id returns the name of the value that a step is about.
+func (p *player) id(s step) remote.ID {
+	id := nth(p.ids[place{s.keys[0], s.schema()}], s.id)
+	if s.wrong && s.nth[0] == 0 {
+		id ^= 1
+	}
+	return id
 }
 
 // nth returns the one that n others have followed, or the first, or nothing.

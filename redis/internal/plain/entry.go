@@ -35,8 +35,9 @@ func (t *tx) expire(entry string, pttl, life int64) {
 	}
 }
 
-// Acquire asks for a lease of life ms under token.
-func (e Entry) Acquire(token string, life int64, word string) (a Acquired, err error) {
+// Acquire asks for a lease of life ms under token. The value with that id
+// counts as stale; zero is none.
+func (e Entry) Acquire(token string, life int64, word string, id uint64) (a Acquired, err error) {
 	n, entry := e.Names, e.Names.Entry(e.Key)
 	err = run(e.Ask, []string{entry}, func(t *tx) error {
 		r, err := t.read(func(b *Batch) {
@@ -55,7 +56,7 @@ func (e Entry) Acquire(token string, life int64, word string) (a Acquired, err e
 		switch {
 		case hold > now:
 			a.Grant, a.Wait = remote.OnHold, hold-now
-		case ok && s.Fresh > now && s.Word == word:
+		case ok && s.Fresh > now && s.Word == word && s.ID != id:
 			a.Grant, a.Value = remote.Free, f[4]
 		case till > now && holder != token:
 			a.Grant, a.Wait = remote.Busy, till-now

@@ -74,6 +74,8 @@ func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
 		return
 	}
 	t.fresh = true
+	// What was loaded before is older than what is known of tags from here on.
+	clock = max(clock+1, uint64(max(0, w.Server))/1000*1000)
 	w.Epoch, w.Drops, w.Expiries, w.Clock = s.Nonce, 0, 0, clock
 	t.writes.Add("DEL", t.names.Word, t.names.Tags)
 	t.writes.Add("HSET", t.names.Word, "epoch", w.Epoch, "drops", 0, "expiries", 0, "clock", clock, "authority", authority)

@@ -12,23 +12,37 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
+// wish is a lease that is asked for: on key, under token, for d. The value with
+// that id counts as stale; zero is none.
+type wish struct {
+	key   string
+	id    remote.ID
+	token uint64
+	d     time.Duration
+}
+
 // Acquire asks for the right to fill key.
 func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+	return t.Refresh(ctx, key, 0, d)
+}
+
+// Refresh is Acquire, but that the value with this id counts as stale.
+func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
 	if err := tooLong(key); err != nil {
 		return remote.Held{}, remote.Lease{}, err
 	}
-	token := newLease()
-	a, w, err := t.acquire(ctx, key, token, d)
+	q := wish{key: key, id: id, token: newLease(), d: d}
+	a, w, err := t.acquire(ctx, q)
 	if wrongType(err) {
 		t.foreign.Add(1)
 		if err = t.clean(ctx, "hash", t.names.Entry(key)); err == nil {
-			a, w, err = t.acquire(ctx, key, token, d)
+			a, w, err = t.acquire(ctx, q)
 		}
 	}
 	if err != nil {
 		return remote.Held{}, remote.Lease{}, t.cleanWord(ctx, err)
 	}
-	h, l := t.granted(a, token, w)
+	h, l := t.granted(a, q.token, w)
 	return h, l, nil
 }
 
@@ -44,11 +58,11 @@ func (t *Tier) granted(a plain.Acquired, token uint64, w *words.Word) (remote.He
 // acquire asks for a lease, and for the word before if it is due or a
 // connection was opened meanwhile. It returns a word by which the answer can be
 // judged.
-func (t *Tier) acquire(ctx context.Context, key string, token uint64, d time.Duration) (a plain.Acquired, w *words.Word, err error) {
+func (t *Tier) acquire(ctx context.Context, q wish) (a plain.Acquired, w *words.Word, err error) {
 	ask, w := t.word.Due(time.Now(), t.srv.Opened())
 	if !ask && t.scripted() {
 		v, err := t.run(ctx, t.scripts.acquire, func(dst []byte, head string) []byte {
-			return t.appendAcquire(dst, head, key, token, d, w)
+			return t.appendAcquire(dst, head, q, w)
 		})
 		if err != nil {
 			return a, w, err
@@ -66,7 +80,7 @@ func (t *Tier) acquire(ctx context.Context, key string, token uint64, d time.Dur
 					return err
 				}
 			}
-			if a, err = t.acquireOver(send, key, token, d, w); err != nil || ask || t.fits(w) {
+			if a, err = t.acquireOver(send, q, w); err != nil || ask || t.fits(w) {
 				return err
 			}
 			ask = true
@@ -86,9 +100,9 @@ func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) 
 	if len(keys) == 0 {
 		return nil, nil, ctx.Err()
 	}
-	tokens := make([]uint64, len(keys))
-	for i := range tokens {
-		tokens[i] = newLease()
+	wishes := make([]wish, len(keys))
+	for i, key := range keys {
+		wishes[i] = wish{key: key, token: newLease(), d: d}
 	}
 	var w *words.Word
 	var answers []acquired
@@ -100,7 +114,7 @@ func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) 
 					return err
 				}
 			}
-			if answers, err = t.acquireAll(send, keys, tokens, d, w); err != nil || ask || t.fits(w) {
+			if answers, err = t.acquireAll(send, wishes, w); err != nil || ask || t.fits(w) {
 				return err
 			}
 		}
@@ -112,7 +126,7 @@ func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) 
 	held, leases := make([]remote.Held, len(keys)), make([]remote.Lease, len(keys))
 	for i, a := range answers {
 		if a.err == nil {
-			held[i], leases[i] = t.granted(a.Acquired, tokens[i], w)
+			held[i], leases[i] = t.granted(a.Acquired, wishes[i].token, w)
 		} else if held[i], leases[i], err = t.Acquire(ctx, keys[i], d); err != nil { // it cleans up
 			return nil, nil, err
 		}
@@ -127,11 +141,11 @@ type acquired struct {
 }
 
 // acquireAll asks for many leases. Its error is about the connection.
-func (t *Tier) acquireAll(send plain.Ask, keys []string, tokens []uint64, d time.Duration, w *words.Word) ([]acquired, error) {
-	answers := make([]acquired, len(keys))
+func (t *Tier) acquireAll(send plain.Ask, wishes []wish, w *words.Word) ([]acquired, error) {
+	answers := make([]acquired, len(wishes))
 	if t.scripted() {
-		replies, err := runAll(send, len(keys), func(dst []byte, head func(*script) string, i int) []byte {
-			return t.appendAcquire(dst, head(t.scripts.acquire), keys[i], tokens[i], d, w)
+		replies, err := runAll(send, len(wishes), func(dst []byte, head func(*script) string, i int) []byte {
+			return t.appendAcquire(dst, head(t.scripts.acquire), wishes[i], w)
 		})
 		if err != nil {
 			return nil, err
@@ -143,9 +157,9 @@ func (t *Tier) acquireAll(send plain.Ask, keys []string, tokens []uint64, d time
 			return answers, nil
 		}
 	}
-	for i, key := range keys {
+	for i, q := range wishes {
 		var err error
-		answers[i].Acquired, err = t.entry(send, key).Acquire(layout.Hex(tokens[i]), millis(d), w.Text)
+		answers[i].Acquired, err = t.acquirePlain(send, q, w)
 		var refused *plain.Refusal
 		if answers[i].err = err; err != nil && !errors.As(err, &refused) {
 			return nil, err
@@ -154,10 +168,10 @@ func (t *Tier) acquireAll(send plain.Ask, keys []string, tokens []uint64, d time
 	return answers, nil
 }
 
-func (t *Tier) acquireOver(send plain.Ask, key string, token uint64, d time.Duration, w *words.Word) (plain.Acquired, error) {
+func (t *Tier) acquireOver(send plain.Ask, q wish, w *words.Word) (plain.Acquired, error) {
 	if t.scripted() {
 		v, err := runOver(send, t.scripts.acquire, func(dst []byte, head string) []byte {
-			return t.appendAcquire(dst, head, key, token, d, w)
+			return t.appendAcquire(dst, head, q, w)
 		})
 		if err != nil {
 			return plain.Acquired{}, err
@@ -166,15 +180,27 @@ func (t *Tier) acquireOver(send plain.Ask, key string, token uint64, d time.Dura
 			return parseAcquired(v)
 		}
 	}
-	return t.entry(send, key).Acquire(layout.Hex(token), millis(d), w.Text)
+	return t.acquirePlain(send, q, w)
 }
 
-func (t *Tier) appendAcquire(dst []byte, head, key string, token uint64, d time.Duration, w *words.Word) []byte {
-	dst = t.appendEntry(appendCall(dst, head, 6), key)
+func (t *Tier) acquirePlain(send plain.Ask, q wish, w *words.Word) (plain.Acquired, error) {
+	return t.entry(send, q.key).Acquire(layout.Hex(q.token), millis(q.d), w.Text, uint64(q.id))
+}
+
+func (t *Tier) appendAcquire(dst []byte, head string, q wish, w *words.Word) []byte {
+	args := 6
+	if q.id != 0 {
+		args++
+	}
+	dst = t.appendEntry(appendCall(dst, head, args), q.key)
 	dst = resp.AppendString(dst, t.names.Schema)
-	dst = appendInt(appendHex(dst, token), millis(d))
-	dst = appendInt(dst, w.Past(time.Now())+millis(d))
-	return resp.AppendString(dst, w.Text)
+	dst = appendInt(appendHex(dst, q.token), millis(q.d))
+	dst = appendInt(dst, w.Past(time.Now())+millis(q.d))
+	dst = resp.AppendString(dst, w.Text)
+	if q.id != 0 {
+		dst = appendHex(dst, uint64(q.id))
+	}
+	return dst
 }
 
 // entry is a key for those who work without scripts.

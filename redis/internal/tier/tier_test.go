@@ -218,9 +218,11 @@ func FuzzAnswers(f *testing.F) {
 		if h, err := tr.Get(ctx, []string{"k", "l"}); err == nil && len(h) != 2 {
 			t.Fatalf("%d results for two keys", len(h))
 		}
-		h, l, err := tr.Acquire(ctx, "k", time.Minute)
-		if err == nil && ((l.Grant == remote.Granted) != (l.Token != 0) || l.Wait < 0 || h.Fresh < 0 || h.Left < 0) {
-			t.Fatalf("acquired %+v, %+v", h, l)
+		for _, id := range []remote.ID{0, 7} {
+			h, l, err := tr.Refresh(ctx, "k", id, time.Minute)
+			if err == nil && ((l.Grant == remote.Granted) != (l.Token != 0) || l.Wait < 0 || h.Fresh < 0 || h.Left < 0) {
+				t.Fatalf("acquired %+v, %+v", h, l)
+			}
 		}
 		if no, err := tr.Put(ctx, []remote.Put{{Key: "k", Left: 1, Lease: lease}, {Key: "l", Left: 1, Lease: lease}}); err == nil && len(no) > 2 {
 			t.Fatalf("refused %v", no)

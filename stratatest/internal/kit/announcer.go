@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/buskit"
+	"github.com/strata-cache/strata/stratatest/internal/hostile"
 )
 
 // AnnouncerFixture is a tier with the bus on which it announces its drops.
@@ -41,7 +43,7 @@ func announceChecks() []announceCheck {
 
 type announceView struct {
 	*view
-	ear *ear
+	ear *buskit.Ear
 }
 
 func newAnnounceView(t testing.TB, tier remote.Tier, bus remote.Bus) *announceView {
@@ -50,15 +52,14 @@ func newAnnounceView(t testing.TB, tier remote.Tier, bus remote.Bus) *announceVi
 	if !ok || !a.Announces() {
 		t.Fatalf("the tier does not announce")
 	}
-	b := newBusView(t, BusFixture{Bus: bus})
-	return &announceView{v, b.follow(bus, v.space.Name)}
+	return &announceView{v, buskit.Follow(t, bus, v.space.Name)}
 }
 
 // hears fails unless the next messages announce kind for keys. They are
 // returned.
 func (v *announceView) hears(kind remote.Kind, keys ...string) []remote.Message {
 	v.Helper()
-	got := v.ear.messages(len(keys))
+	got := v.ear.Messages(len(keys))
 	for i, m := range got {
 		if m.Name != v.space.Name || m.From != v.space.Instance || m.Kind != kind || i >= len(keys) || m.Key != keys[i] {
 			v.Fatalf("message %d is %+v; want kind %d of %q from %d", i, m, kind, keys, v.space.Instance)
@@ -74,7 +75,7 @@ func checkDropIsAnnounced(v *announceView) {
 	v.hears(remote.Expired, "soft")
 	v.drop(remote.Drop{Key: "token", Token: long, Hold: long})
 	v.hears(remote.Dropped, "token")
-	for _, key := range hostileKeys() {
+	for _, key := range hostile.Keys() {
 		v.drop(remote.Drop{Key: key})
 		v.hears(remote.Dropped, key)
 	}
@@ -82,7 +83,7 @@ func checkDropIsAnnounced(v *announceView) {
 	if err != nil {
 		v.Fatalf("Drop: %v", err)
 	}
-	got := v.ear.messages(3)
+	got := v.ear.Messages(3)
 	keys := []string{got[0].Key, got[1].Key, got[2].Key}
 	slices.Sort(keys)
 	if !slices.Equal(keys, []string{"a", "b", "c"}) {
@@ -141,7 +142,7 @@ func checkWordsChain(v *announceView) {
 	wg.Wait()
 	last := map[uint16]remote.Word{}
 	lane := map[string]uint16{}
-	for _, m := range v.ear.messages(droppers * each) {
+	for _, m := range v.ear.Messages(droppers * each) {
 		if was, ok := last[m.Lane]; ok && m.Was != was {
 			v.Fatalf("lane %d: %+v follows %+v", m.Lane, m, was)
 		}
@@ -224,6 +225,16 @@ func checkEndIsAnnounced(v *announceView) {
 		v.drop(remote.Drop{Key: "k"})
 		v.hears(remote.Dropped, "k")
 	}
+	if _, ok := v.Tier.(remote.Refresher); ok {
+		v.fill("k", "old")
+		id := v.holdsFresh("k", "old").ID
+		lease := v.refreshes("k", "old", id)
+		v.refresh("k", id, short)
+		v.stores("k", "new", lease)
+		ended()
+		v.drop(remote.Drop{Key: "k"})
+		v.hears(remote.Dropped, "k")
+	}
 	quiet := func() {
 		v.Helper()
 		v.drop(remote.Drop{Key: "k"})
@@ -286,7 +297,7 @@ func checkTagDropsAreAnnounced(v *announceView) {
 	expect(remote.TagDropped, "a")
 	v.dropTags(true, "a", "b")
 	expect(remote.TagExpired, "a", "b")
-	for _, tag := range hostileKeys() {
+	for _, tag := range hostile.Keys() {
 		v.dropTags(false, tag)
 		expect(remote.TagDropped, tag)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/hostile"
 )
 
 // manyChecks are the promises about leases for many keys at once.
@@ -81,7 +82,7 @@ func checkMany(v *view) {
 }
 
 func checkManyLineUp(v *view) {
-	keys := hostileKeys()
+	keys := hostile.Keys()
 	_, leases := v.acquireMany(long, keys...)
 	others := append(slices.Clone(leases[1:]), leases[0])
 	if refused := v.putMany(keys, others); len(refused) != len(keys) {

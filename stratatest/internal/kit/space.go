@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/hostile"
 )
 
 // spaceChecks are the promises about everything with one name: drops of all of
@@ -227,7 +228,7 @@ func checkTagsLineUp(v *view) {
 	if known := v.tags(); len(known) != 0 {
 		v.Errorf("no tags are %+v", known)
 	}
-	tags := hostileKeys()
+	tags := hostile.Keys()
 	seen := map[uint64]string{}
 	for _, tag := range tags {
 		v.dropTags(false, tag)
@@ -299,7 +300,7 @@ func checkPositionIsStable(v *view) {
 	if again := v.position(); !same(again, p) {
 		v.Errorf("position changed although nothing was dropped")
 	}
-	for _, key := range hostileKeys() {
+	for _, key := range hostile.Keys() {
 		if lane := v.lane(key); int(lane) >= len(p.Lanes) || lane != v.lane(key) {
 			v.Errorf("key %q is in lane %d of %d, then in %d", key, lane, len(p.Lanes), v.lane(key))
 		}
@@ -327,7 +328,7 @@ func checkPositionForAll(v *view) {
 			v.Errorf("asker %d got another position than asker 0", i)
 		}
 	}
-	for _, key := range hostileKeys() {
+	for _, key := range hostile.Keys() {
 		if p.Lane(key) != q.Lane(key) {
 			v.Errorf("key %q is in lane %d for one program and %d for another", key, p.Lane(key), q.Lane(key))
 		}
@@ -470,6 +471,10 @@ func checkCancelledAbilities(v *view) {
 	if a, ok := v.Tier.(remote.Renewer); ok {
 		_, err := a.Renew(ctx, "k", remote.Lease{Token: 1}, long)
 		expect("Renew", err)
+	}
+	if a, ok := v.Tier.(remote.Refresher); ok {
+		_, _, err := a.Refresh(ctx, "k", 1, long)
+		expect("Refresh", err)
 	}
 	if a, ok := v.Tier.(remote.ManyAcquirer); ok {
 		_, _, err := a.AcquireMany(ctx, []string{"k"}, long)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/hostile"
 )
 
 // valueChecks are the promises about bytes, keys, lives and batches.
@@ -65,18 +66,8 @@ func checkPayloads(v *view) {
 	}
 }
 
-// hostileKeys differ from each other by what a tier might cut, fold, escape or
-// take for a command.
-func hostileKeys() []string {
-	return []string{
-		"", " ", "a", "A", "a ", " a", "a\x00", "a\x00b", "a\r\n", "a\r\nget b\r\n", "a\n", "a\tb", "a b", "a_b", "a-b", "a%20b", "a+b",
-		"{a}", "{a}b", "{b}a", "{", "}", "{}", "{}a", "a:b", "a::b", ":", "a/b", "*", "?", "[a]", "a*", `\`, `a\`, `"`, "'",
-		"\x7f", "\xff", "\xfe", "\xff\xfe", "\ufffd", "é", "e\u0301", "\u202e", "🗝", "-1", "0", "noreply", "YQ==", "a=", "~", "!",
-	}
-}
-
 func checkHostileKeys(v *view) {
-	keys := hostileKeys()
+	keys := hostile.Keys()
 	for i, key := range keys {
 		v.fill(key, fmt.Sprint(i))
 	}
@@ -122,6 +113,10 @@ func checkLongKeys(v *view) {
 		if m, ok := v.Tier.(remote.ManyAcquirer); ok {
 			_, _, manyErr := m.AcquireMany(v.ctx, []string{"short", a}, long)
 			errs = append(errs, manyErr)
+		}
+		if r, ok := v.Tier.(remote.Refresher); ok {
+			_, _, refreshErr := r.Refresh(v.ctx, a, 1, long)
+			errs = append(errs, refreshErr)
 		}
 		for _, err := range errs {
 			if !errors.Is(err, remote.ErrKeyTooLong) {

@@ -1,4 +1,4 @@
-// Package kit holds the checks of stratatest.TestTier, TestAnnouncer and TestBus.
+// Package kit holds the checks of stratatest.TestTier and TestAnnouncer.
 package kit
 
 import (
@@ -32,7 +32,7 @@ type TierFixture struct {
 
 // TierChecks returns the promises of a tier.
 func TierChecks() []Check[TierFixture] {
-	all := slices.Concat(valueChecks(), rightChecks(), manyChecks(), dropChecks(), extendChecks(), spaceChecks())
+	all := slices.Concat(valueChecks(), rightChecks(), manyChecks(), refreshChecks(), dropChecks(), extendChecks(), spaceChecks())
 	return checks(all, func(t testing.TB, f TierFixture) *view { return newView(t, f.Tier, f.Sleep) })
 }
 

@@ -1,6 +1,6 @@
 -- Asks for the right to fill a key.
 -- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 life of the lease in ms, 4 its end in ms of the server's
--- clock, 5 word.
+-- clock, 5 word, and if a fresh value may have to be replaced, 6 its id: that value counts as stale.
 -- Returns 1 if a lease was given and there is nothing, else
 -- {grant, wait in ms, state or false, value or false}. A lease under the same
 -- token is given again, so the question can be repeated.
@@ -18,8 +18,8 @@ if ttl ~= -2 then
     return { 'hold', hold - now, state, false }
   end
   if state then
-    local fresh, left, w = string.match(state, '^(%d+) (%d+) %x+ (%S+)$')
-    if fresh and tonumber(fresh) > now and w == word then
+    local fresh, left, id, w = string.match(state, '^(%d+) (%d+) (%x+) (%S+)$')
+    if fresh and tonumber(fresh) > now and w == word and id ~= ARGV[6] then
       return { 'free', 0, state, redis.call('HGET', KEYS[1], 'v' .. schema) }
     end
     value = fresh and tonumber(left) > now and string.match(w, '^.*%.') == string.match(word, '^.*%.')

@@ -1,4 +1,5 @@
-package kit
+// Package buskit holds the checks of stratatest.TestBus.
+package buskit
 
 import (
 	"context"
@@ -11,10 +12,11 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/hostile"
 )
 
-// BusFixture is what stratatest.BusFixture is.
-type BusFixture struct {
+// Fixture is what stratatest.BusFixture is.
+type Fixture struct {
 	// Bus is the bus under test.
 	Bus remote.Bus
 	// Peer is another connection to the same bus, as another process has it.
@@ -25,19 +27,35 @@ type BusFixture struct {
 	Cut func() (join func())
 }
 
-// BusChecks returns the promises of a bus.
-func BusChecks() []Check[BusFixture] {
-	return checks(busChecks(), newBusView)
+// Check is one promise.
+type Check struct {
+	// Name says what is promised.
+	Name string
+	// Run fails t if the promise is not kept, and skips it if the fixture
+	// cannot do what it takes.
+	Run func(t testing.TB, f Fixture)
 }
 
-type busCheck = check[*busView]
+// Checks returns the promises of a bus.
+func Checks() []Check {
+	var all []Check
+	for _, p := range promises() {
+		all = append(all, Check{p.name, func(t testing.TB, f Fixture) { p.run(newView(t, f)) }})
+	}
+	return all
+}
 
-func busChecks() []busCheck {
-	return []busCheck{
+type promise struct {
+	name string
+	run  func(v *view)
+}
+
+func promises() []promise {
+	return []promise{
 		{"ConnectedComesFirst", checkConnectedFirst},
 		{"OwnMessagesArrive", checkOwnMessages},
 		{"MessagesAreRoutedByName", checkRouting},
-		{"OrderIsKept", checkBusOrder},
+		{"OrderIsKept", checkOrder},
 		{"MessagesArriveUnchanged", checkUnchanged},
 		{"EveryFollowerIsTold", checkEveryFollower},
 		{"OneCallAtATime", checkOneCallAtATime},
@@ -50,76 +68,77 @@ func busChecks() []busCheck {
 // watchdog is how long an event may take before a check gives up.
 const watchdog = 20 * time.Second
 
-type busView struct {
+type view struct {
 	testing.TB
-	BusFixture
+	Fixture
 	name string
 }
 
-func newBusView(t testing.TB, f BusFixture) *busView {
+func newView(t testing.TB, f Fixture) *view {
 	if f.Peer == nil {
 		f.Peer = f.Bus
 	}
-	return &busView{t, f, fmt.Sprintf("kit-%x", rand.Uint64())}
+	return &view{t, f, fmt.Sprintf("kit-%x", rand.Uint64())}
 }
 
-// ear is a follower that keeps what it is told.
-type ear struct {
-	v      *busView
+// Ear is a follower that keeps what it is told.
+type Ear struct {
+	t      testing.TB
 	events chan remote.Event
 	stop   func()
 }
 
-// follow starts an ear and waits until it is connected.
-func (v *busView) follow(bus remote.Bus, name string) *ear {
-	v.Helper()
-	return v.tell(bus, name, func(keep func()) { keep() })
+// Follow starts an Ear, which ends with the test, and waits until it is
+// connected.
+func Follow(t testing.TB, bus remote.Bus, name string) *Ear {
+	t.Helper()
+	return tell(t, bus, name, func(keep func()) { keep() })
 }
 
-// tell is follow with a function that is called for each event, to keep it.
-func (v *busView) tell(bus remote.Bus, name string, f func(keep func())) *ear {
-	v.Helper()
-	e := &ear{v: v, events: make(chan remote.Event, 1<<14)}
+// tell is Follow with a function that is called for each event, to keep it.
+func tell(t testing.TB, bus remote.Bus, name string, f func(keep func())) *Ear {
+	t.Helper()
+	e := &Ear{t: t, events: make(chan remote.Event, 1<<14)}
 	e.stop = sync.OnceFunc(bus.Follow(name, func(ev remote.Event) {
 		f(func() { e.events <- ev })
 	}))
-	v.Cleanup(e.stop)
+	t.Cleanup(e.stop)
 	e.connected()
 	return e
 }
 
-func (e *ear) next() remote.Event {
-	e.v.Helper()
+func (e *Ear) next() remote.Event {
+	e.t.Helper()
 	select {
 	case ev := <-e.events:
 		return ev
 	case <-time.After(watchdog):
-		e.v.Fatalf("nothing arrived within %v", watchdog)
+		e.t.Fatalf("nothing arrived within %v", watchdog)
 		return remote.Event{}
 	}
 }
 
 // connected waits for Connected; only gaps may come before it.
-func (e *ear) connected() {
-	e.v.Helper()
+func (e *Ear) connected() {
+	e.t.Helper()
 	for {
 		switch ev := e.next(); ev.State {
 		case remote.Connected:
 			return
 		case remote.Delivered:
-			e.v.Fatalf("messages arrived before Connected: %+v", ev.Messages)
+			e.t.Fatalf("messages arrived before Connected: %+v", ev.Messages)
 		}
 	}
 }
 
-// messages waits for n messages.
-func (e *ear) messages(n int) []remote.Message {
-	e.v.Helper()
+// Messages waits for n messages.
+func (e *Ear) Messages(n int) []remote.Message {
+	e.t.Helper()
 	var all []remote.Message
 	for len(all) < n {
 		ev := e.next()
 		if ev.State != remote.Delivered {
-			e.v.Fatalf("state %d after %d of %d messages", ev.State, len(all), n)
+			e.t.Fatalf("state %d after %d of %d messages", ev.State, len(all), n)
 		}
 		all = append(all, ev.Messages...)
 	}
@@ -127,14 +146,14 @@ func (e *ear) messages(n int) []remote.Message {
 }
 
 // hears fails unless the next messages are want.
-func (e *ear) hears(want ...remote.Message) {
-	e.v.Helper()
-	if got := e.messages(len(want)); !slices.Equal(got, want) {
-		e.v.Fatalf("got %+v; want %+v", got, want)
+func (e *Ear) hears(want ...remote.Message) {
+	e.t.Helper()
+	if got := e.Messages(len(want)); !slices.Equal(got, want) {
+		e.t.Fatalf("got %+v; want %+v", got, want)
 	}
 }
 
-func (v *busView) publish(bus remote.Bus, m ...remote.Message) {
+func (v *view) publish(bus remote.Bus, m ...remote.Message) {
 	v.Helper()
 	if err := bus.Publish(v.Context(), m); err != nil {
 		v.Fatalf("Publish: %v", err)
@@ -142,36 +161,36 @@ func (v *busView) publish(bus remote.Bus, m ...remote.Message) {
 }
 
 // message returns the n-th message of the view's name.
-func (v *busView) message(n int) remote.Message {
+func (v *view) message(n int) remote.Message {
 	return remote.Message{
 		Name: v.name, Kind: remote.Dropped, From: 7,
 		Key: fmt.Sprint("k", n), Lane: uint16(n % 1000), Was: remote.Word{Count: uint64(n), Nonce: 1}, Is: remote.Word{Count: uint64(n) + 1, Nonce: 2},
 	}
 }
 
-func checkConnectedFirst(v *busView) {
+func checkConnectedFirst(v *view) {
 	// What is published after Connected must arrive, so one try per follower is
 	// enough to find one that speaks too early.
 	for i := range 20 {
-		e := v.follow(v.Bus, v.name)
+		e := Follow(v, v.Bus, v.name)
 		v.publish(v.Peer, v.message(i))
 		e.hears(v.message(i))
 		e.stop()
 	}
 }
 
-func checkOwnMessages(v *busView) {
-	e := v.follow(v.Bus, v.name)
+func checkOwnMessages(v *view) {
+	e := Follow(v, v.Bus, v.name)
 	v.publish(v.Bus, v.message(1))
 	e.hears(v.message(1))
 }
 
-func checkRouting(v *busView) {
+func checkRouting(v *view) {
 	names := []string{v.name, v.name + "-other", v.name + ":", v.name + "*", "[" + v.name + "]", v.name + " x\r\n\x00"}
-	var ears []*ear
+	var ears []*Ear
 	var all []remote.Message
 	for i, name := range names {
-		ears = append(ears, v.follow(v.Bus, name))
+		ears = append(ears, Follow(v, v.Bus, name))
 		m := v.message(i)
 		m.Name = name
 		all = append(all, m)
@@ -183,9 +202,9 @@ func checkRouting(v *busView) {
 	}
 }
 
-func checkBusOrder(v *busView) {
+func checkOrder(v *view) {
 	const batches, size = 100, 10
-	e := v.follow(v.Bus, v.name)
+	e := Follow(v, v.Bus, v.name)
 	var want []remote.Message
 	for range batches {
 		var batch []remote.Message
@@ -198,9 +217,9 @@ func checkBusOrder(v *busView) {
 	e.hears(want...)
 }
 
-func checkUnchanged(v *busView) {
-	e := v.follow(v.Bus, v.name)
-	for i, key := range hostileKeys() {
+func checkUnchanged(v *view) {
+	e := Follow(v, v.Bus, v.name)
+	for i, key := range hostile.Keys() {
 		most := ^uint64(0) - uint64(i)
 		m := remote.Message{
 			Name: v.name, Kind: remote.Dropped + remote.Kind(i)%remote.Beat, From: most, Key: key, Lane: ^uint16(0) - uint16(i),
@@ -215,10 +234,10 @@ func checkUnchanged(v *busView) {
 	e.hears(m)
 }
 
-func checkEveryFollower(v *busView) {
-	a, b, c := v.follow(v.Bus, v.name), v.follow(v.Bus, v.name), v.follow(v.Peer, v.name)
+func checkEveryFollower(v *view) {
+	a, b, c := Follow(v, v.Bus, v.name), Follow(v, v.Bus, v.name), Follow(v, v.Peer, v.name)
 	v.publish(v.Bus, v.message(1))
-	for _, e := range []*ear{a, b, c} {
+	for _, e := range []*Ear{a, b, c} {
 		e.hears(v.message(1))
 	}
 	a.stop()
@@ -227,10 +246,10 @@ func checkEveryFollower(v *busView) {
 	c.hears(v.message(2))
 }
 
-func checkOneCallAtATime(v *busView) {
+func checkOneCallAtATime(v *view) {
 	const publishers, each = 4, 50
 	var running, overlaps atomic.Int32
-	e := v.tell(v.Bus, v.name, func(keep func()) {
+	e := tell(v, v.Bus, v.name, func(keep func()) {
 		if running.Add(1) > 1 {
 			overlaps.Add(1)
 		}
@@ -249,16 +268,16 @@ func checkOneCallAtATime(v *busView) {
 		})
 	}
 	wg.Wait()
-	e.messages(publishers * each)
+	e.Messages(publishers * each)
 	if n := overlaps.Load(); n > 0 {
 		v.Errorf("%d calls overlapped", n)
 	}
 }
 
-func checkStop(v *busView) {
-	other := v.follow(v.Bus, v.name)
+func checkStop(v *view) {
+	other := Follow(v, v.Bus, v.name)
 	var slow, running atomic.Bool
-	e := v.tell(v.Bus, v.name, func(keep func()) {
+	e := tell(v, v.Bus, v.name, func(keep func()) {
 		running.Store(slow.Load())
 		keep()
 		if running.Load() {
@@ -284,11 +303,11 @@ func checkStop(v *busView) {
 	}
 }
 
-func checkGap(v *busView) {
+func checkGap(v *view) {
 	if v.Cut == nil {
 		v.Skip("no Cut")
 	}
-	e := v.follow(v.Bus, v.name)
+	e := Follow(v, v.Bus, v.name)
 	for round := range 3 {
 		v.publish(v.Peer, v.message(round))
 		e.hears(v.message(round))
@@ -304,7 +323,7 @@ func checkGap(v *busView) {
 	}
 }
 
-func checkCancelledPublish(v *busView) {
+func checkCancelledPublish(v *view) {
 	ctx, cancel := context.WithCancel(v.Context())
 	cancel()
 	if err := v.Bus.Publish(ctx, []remote.Message{v.message(1)}); err == nil {
