@@ -45,6 +45,10 @@ mutants: ## seed known bugs, one at a time: a test must notice each
 real: ## everything that needs real servers
 	cd test && go test $(RACE) -count=1 -timeout 20m ./...
 
+.PHONY: chaos
+chaos: ## ten minutes (or CHAOS) of faults on a cluster of processes and real Redis servers
+	cd test && go test -count=1 -v -run 'Broken|ColdKey|Holder|Chaos' -timeout 0 ./chaos -for $(or $(CHAOS),10m) $(if $(SEED),-seed $(SEED))
+
 cover: ## share of statements that the root module's tests reach
 	go test -coverpkg=./... -coverprofile=cover.out ./...
 	@go tool cover -func=cover.out | tail -n 1

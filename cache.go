@@ -56,6 +56,10 @@ type Cache[K comparable, V any] struct {
 	breaker    *limit.Breaker
 	background pool // of refreshes
 	waiting    atomic.Int64
+	// drops counts what was dropped here, or heard to be, before it is.
+	drops atomic.Uint64
+	// breaking is held while the link is told of the breaker.
+	breaking sync.Mutex
 	// absence is the share of look-ups in L2 that find nothing; see ask.
 	absence share
 
@@ -127,6 +131,9 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		MaxKeys:  maxPending,
 		MaxAge:   maxPendingAge,
 	})
+	for _, what := range o.advice() {
+		o.Logger.Warn("strata: options: "+what, slog.String("cache", o.Name))
+	}
 	c.startLink()
 	return c, nil
 }

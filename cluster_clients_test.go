@@ -40,7 +40,11 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 			time.Sleep(d.delay())
 		}
 	}
-	switch n := d.intn(105); {
+	n, writes := d.intn(105), 500
+	if m.s.o.expiring && d.chance(900) { // so that what is held often still holds
+		n, writes = []int{0, 0, 0, 90, 90, 84}[d.intn(6)], 300
+	}
+	switch {
 	case n >= 100:
 		m.stepWide(marked, d, key, think)
 	case n < 50:
@@ -62,7 +66,7 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 			return m.cache.Set(marked, key, simValue(key, version), strata.WithTags(m.s.o.tags(key)...))
 		})
 	case n < 96:
-		if d.chance(500) {
+		if d.chance(writes) {
 			m.s.write(key)
 			think()
 		}

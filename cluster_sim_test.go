@@ -49,6 +49,7 @@ type simOptions struct {
 	mixed                     bool // the last instance has values of another schema
 	breaker                   bool // instances leave L2 alone when it fails; else they go on trying
 	partition                 strata.Partition
+	expiring                  bool // most calls read, or make things stale
 }
 
 // tags are those of an entry.
@@ -88,6 +89,10 @@ func drawOptions(d *dice) simOptions {
 	}
 	if o.cuts == 0 {
 		o.accidents = max(0, d.intn(5)-2)
+	}
+	if o.expiring = d.chance(200); o.expiring {
+		o.keys, o.steps = o.keys[:1], 2*o.steps
+		o.tagged = o.tagged && d.chance(300)
 	}
 	return o
 }

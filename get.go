@@ -50,7 +50,10 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 		return *new(V), false
 	}
 	r, err := c.fly(ctx, key, flight.Read, nil, call{})
-	return r.Value, err == nil && r.Err == nil && r.Found
+	if err != nil || r.Err != nil || !r.Found {
+		return r.Value, false
+	}
+	return c.clone(r.Value), true
 }
 
 // getClosely is GetOrLoad where more than a look at e, which the engine has
@@ -74,11 +77,14 @@ func (c *Cache[K, V]) getClosely(ctx context.Context, key K, e *l1.Entry[K, V], 
 			o.inform(Info{Tier: "L1", Degraded: c.degraded()})
 			return c.hit(key, e), nil
 		}
-		if c.servesStale(ctx, key, e, now, load, o) {
+		if due, stale := c.servesStale(key, e, now); stale {
+			if due {
+				c.refresh(ctx, key, load, o)
+			}
 			c.counts.overruled.Add(1)
 			c.counts.remembered.Add(1)
 			o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
-			return c.hit(key, e), nil
+			return c.shown(key, e), nil
 		}
 	}
 	c.overrule(e != nil)
@@ -102,22 +108,21 @@ func (c *Cache[K, V]) trusts(key K, e *l1.Entry[K, V]) bool {
 }
 
 // servesStale reports whether e, whose time is over, is to be served: while it
-// is refreshed, which is seen to, or because its load has failed a moment ago.
-func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *l1.Entry[K, V], now int64, load Loader[K, V], o call) bool {
+// is refreshed, which is due then, or because its load has failed a moment ago.
+func (c *Cache[K, V]) servesStale(key K, e *l1.Entry[K, V], now int64) (due, stale bool) {
 	if c.revalidates(e, now) {
-		c.refresh(ctx, key, load, o)
 		c.stale(key, nil)
-		return true
+		return true, true
 	}
 	if now >= c.onErrorUntil(e) {
-		return false
+		return false, false
 	}
 	err := c.throttled(key)
 	if err == nil {
-		return false
+		return false, false
 	}
 	c.stale(key, err)
-	return true
+	return false, true
 }
 
 // stale counts a stale value that is served, because of err or while it is
@@ -133,11 +138,16 @@ func (c *Cache[K, V]) stale(key K, err error) {
 	}
 }
 
-// hit returns e's value for a caller.
+// hit returns e's value, which is fresh, for a caller.
 func (c *Cache[K, V]) hit(key K, e *l1.Entry[K, V]) V {
 	if hook := c.o.Hooks.Hit; hook != nil {
 		c.tell(hook, Event{Key: key, Tier: "L1"})
 	}
+	return c.shown(key, e)
+}
+
+// shown returns e's value for a caller.
+func (c *Cache[K, V]) shown(key K, e *l1.Entry[K, V]) V {
 	if c.o.Memory.DetectMutation {
 		c.inspect(key, e)
 	}

@@ -160,6 +160,7 @@ func (c *Cache[K, V]) messages(drops []remote.Drop) []remote.Message {
 // dropLocal makes key absent, or stale, in L1 and takes the right to store
 // from what runs for it.
 func (c *Cache[K, V]) dropLocal(key K, soft bool) {
+	c.drops.Add(1)
 	c.flights.Fence(key, func() {
 		if !soft {
 			c.forget(key)
@@ -167,7 +168,7 @@ func (c *Cache[K, V]) dropLocal(key K, soft bool) {
 		}
 		c.memos.Delete(key)
 		if e, _ := c.memory.Peek(key); e != nil && e.Fresh > 0 {
-			c.memory.Swap(e, stale(e))
+			c.memory.Swap(e, c.expired(e))
 		}
 	})
 }
@@ -244,6 +245,7 @@ func (c *Cache[K, V]) dropAllOnce(ctx context.Context, soft bool) error {
 // dropAllLocal makes everything absent, or stale, in L1, and makes the tier
 // look for what has been dropped elsewhere before it brings anything back.
 func (c *Cache[K, V]) dropAllLocal(soft bool) {
+	c.drops.Add(1)
 	if c.can.doubt != nil {
 		c.can.doubt.Doubt()
 	}

@@ -69,7 +69,15 @@ func SkipReadContext(ctx context.Context) context.Context {
 
 func skipsRead(ctx context.Context) bool { return ctx.Value(skipReadKey{}) != nil }
 
-func callOf(opts []CallOption) (c call) {
+// callOf is what opts amount to. Without any it stays off the heap.
+func callOf(opts []CallOption) call {
+	if len(opts) == 0 {
+		return call{}
+	}
+	return applied(opts)
+}
+
+func applied(opts []CallOption) (c call) {
 	for _, o := range opts {
 		if o != nil {
 			o(&c)

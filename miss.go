@@ -30,7 +30,7 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o call
 		}
 	}
 	if d := c.o.Limits.SoftTimeout; d > 0 {
-		if v, until, ok := c.fallback(key); ok && c.memory.Now() < until {
+		if v, until, ok := c.fallback(key); ok && l1.After(c.memory.Now(), d) < until {
 			return c.missSoftly(ctx, key, load, o, v, d)
 		}
 	}
@@ -38,7 +38,15 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o call
 	if err != nil {
 		return r.Value, err
 	}
-	return r.Value, c.wrap(key, r.Err)
+	return c.answer(key, r)
+}
+
+// answer is what a caller gets of a flight's result.
+func (c *Cache[K, V]) answer(key K, r flight.Result[V]) (V, error) {
+	if r.Err != nil {
+		return r.Value, c.wrap(key, r.Err)
+	}
+	return c.clone(r.Value), nil
 }
 
 // fallback returns the stale value that L1 has for when a load fails, and
@@ -82,7 +90,7 @@ func (c *Cache[K, V]) missSoftly(ctx context.Context, key K, load Loader[K, V], 
 	if err != nil {
 		return r.Value, err
 	}
-	return r.Value, c.wrap(key, r.Err)
+	return c.answer(key, r)
 }
 
 // fly gets key through a flight of that kind.
@@ -159,6 +167,10 @@ type attempt[K comparable, V any] struct {
 	entry   *l1.Entry[K, V]
 	memo    *l1.Entry[K, memo]
 	took    time.Duration // by the Loader
+	left    time.Duration // for which a value of a batch is fresh
+	// landed is set when the flight has ended, apart when somebody else than
+	// its batch sees to that.
+	landed, apart bool
 	// suspect is what L1 holds and L2 has to confirm, suspectSince since when.
 	suspect      *l1.Entry[K, V]
 	suspectSince int64
@@ -185,6 +197,9 @@ const (
 // those who have joined it, to Then.
 func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (landed bool) {
 	a.f, a.ctx, a.tagTrust = f, ctx, a.c.trust.TagWord()
+	if a.call.keep {
+		a.c.flights.Keep(f)
+	}
 	ended := true // by a panic or exit of the user's Key or Codec
 	defer func() {
 		if ended && a.res.Err == nil {
@@ -211,10 +226,15 @@ func (a *attempt[K, V]) Then(f *flight.Flight[K, V]) {
 	}
 	defer a.land() // also when the Loader ends the goroutine
 	defer a.recovered()
-	if a.call.keep {
-		a.c.flights.Keep(a.f)
+	if a.again && a.look() {
+		return
 	}
-	if a.again && a.look() || a.over() {
+	a.finish()
+}
+
+// finish does what a look has left to do: slot, lease, loader, store.
+func (a *attempt[K, V]) finish() {
+	if a.over() {
 		return
 	}
 	release, err := a.c.loads.Acquire(a.ctx, a.call.refresh, a.c.flights.Urgent(a.f))
@@ -344,6 +364,7 @@ func (a *attempt[K, V]) recovered() {
 // wakes the callers, and tells whoever wants to know.
 func (a *attempt[K, V]) land() {
 	c := a.c
+	a.landed = true
 	var removed []l1.Removed[K, V]
 	var insert func()
 	defer func() { // also when a callback panics or ends the goroutine

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,9 +153,8 @@ type Memory[K comparable, V any] struct {
 	// kept in L1. Nil means that each entry weighs 1.
 	Weigh func(key K, value V) int64
 
-	// Clone, if set, copies a value each time L1 returns it, so that callers may
-	// change what they get. It does not copy what a load returns to its own
-	// callers.
+	// Clone, if set, copies a value each time it is returned, so that callers may
+	// change what they get. What they give to Set and Update is not copied.
 	Clone func(value V) V
 
 	// DetectMutation looks for callers who change what they share: values are
@@ -406,4 +407,87 @@ func (r *Remote[K, V]) fill() (errs []error) {
 		}
 	}
 	return errs
+}
+
+// advice says what in the options may surprise, one sentence each. The options
+// have their defaults.
+func (o *Options[K, V]) advice() (all []string) {
+	say := func(when bool, what string) {
+		if when {
+			all = append(all, what)
+		}
+	}
+	l, s, r := &o.Limits, &o.Stale, &o.Remote
+	say(r.Tier != nil && r.Bus == nil, "a Tier without a Bus: what other instances invalidate is served from L1 for up to 30s")
+	say(r.Partition == Strict && r.Bus == nil, "Remote.Partition: Strict means nothing without a Bus")
+	say(r.used() && o.TTL == NoExpiry, "TTL: NoExpiry with a Tier or Bus: what is missed is never made good by the passing of time")
+	say(o.NotFoundTTL > o.TTL, "NotFoundTTL is longer than TTL: a key that appears is missed for longer than one that changes")
+	say(s.WhileRevalidate > o.TTL, "Stale.WhileRevalidate is longer than TTL: most of what is served is stale")
+	say(s.OnError > 0 && s.OnError < o.ErrorTTL, "Stale.OnError is shorter than ErrorTTL: one failure uses it up")
+	say(l.SoftTimeout > 0 && s.OnError == 0, "Limits.SoftTimeout without Stale.OnError: there is nothing to serve instead")
+	say(l.SoftTimeout > 0 && l.HardTimeout > 0 && l.SoftTimeout >= l.HardTimeout, "Limits.SoftTimeout is not less than HardTimeout")
+	say(l.MaxWaiters > 0 && l.MaxLoads > l.MaxWaiters, "Limits.MaxLoads is more than MaxWaiters: it is never reached")
+	say(r.Tier != nil && l.HardTimeout > 0 && r.Timeout >= l.HardTimeout, "Remote.Timeout is not less than Limits.HardTimeout")
+	say(o.Memory.TTL > 0 && o.RefreshAt > 0 && float64(o.Memory.TTL) < o.RefreshAt*float64(o.TTL),
+		"Memory.TTL ends before RefreshAt: L1 never starts a refresh")
+	say(o.Memory.DetectMutation, "Memory.DetectMutation makes hits slower: leave it to tests and staging")
+	return all
+}
+
+// defaultKey returns the conversion between keys of a string or integer type
+// and their names in L2. ok is false for other types.
+func defaultKey[K comparable]() (name func(K) string, parse func(string) (K, error), ok bool) {
+	var zero K
+	if _, plain := any(zero).(string); plain {
+		name = func(k K) string { return any(k).(string) }
+		parse = func(s string) (K, error) { return any(s).(K), nil }
+		return name, parse, true
+	}
+	t := reflect.TypeFor[K]()
+	switch t.Kind() {
+	case reflect.String:
+		name = func(k K) string { return reflect.ValueOf(k).String() }
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		name = func(k K) string { return strconv.FormatInt(reflect.ValueOf(k).Int(), 10) }
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		name = func(k K) string { return strconv.FormatUint(reflect.ValueOf(k).Uint(), 10) }
+	default:
+		return nil, nil, false
+	}
+	return name, func(s string) (K, error) { return parseKey[K](t, s) }, true
+}
+
+// parseKey is the inverse of the names that defaultKey gives to keys of type t.
+func parseKey[K comparable](t reflect.Type, s string) (key K, err error) {
+	v := reflect.ValueOf(&key).Elem()
+	switch {
+	case v.Kind() == reflect.String:
+		v.SetString(s)
+	case v.CanInt():
+		var n int64
+		if n, err = strconv.ParseInt(s, 10, t.Bits()); err == nil {
+			v.SetInt(n)
+		}
+	case v.CanUint():
+		var n uint64
+		if n, err = strconv.ParseUint(s, 10, t.Bits()); err == nil {
+			v.SetUint(n)
+		}
+	}
+	if err != nil {
+		return key, fmt.Errorf("strata: key of type %v: %w", t, err)
+	}
+	return key, nil
+}
+
+// defaultCodec returns the codec for values that named none.
+func defaultCodec[V any]() codec.Codec[V] {
+	var c any = codec.JSON[V]()
+	switch any(*new(V)).(type) {
+	case []byte:
+		c = codec.Bytes()
+	case string:
+		c = codec.String()
+	}
+	return c.(codec.Codec[V])
 }

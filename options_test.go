@@ -338,3 +338,31 @@ func TestExplainSaysWhereTheValueIs(t *testing.T) {
 		}
 	})
 }
+
+func TestOptionsThatMaySurpriseAreLogged(t *testing.T) {
+	tests := map[string]struct {
+		change func(o *strata.Options[string, int64])
+		want   string
+	}{
+		"plain":            {func(*strata.Options[string, int64]) {}, ""},
+		"not found":        {func(o *strata.Options[string, int64]) { o.NotFoundTTL = time.Hour }, "NotFoundTTL"},
+		"stale for long":   {func(o *strata.Options[string, int64]) { o.Stale.WhileRevalidate = time.Hour }, "WhileRevalidate"},
+		"soft for nothing": {func(o *strata.Options[string, int64]) { o.Limits.SoftTimeout, o.Stale.OnError = 1, -1 }, "SoftTimeout"},
+		"soft not less":    {func(o *strata.Options[string, int64]) { o.Limits.SoftTimeout = time.Hour }, "HardTimeout"},
+		"never reached":    {func(o *strata.Options[string, int64]) { o.Limits.MaxLoads, o.Limits.MaxWaiters = 9, 3 }, "MaxWaiters"},
+		"strict alone":     {func(o *strata.Options[string, int64]) { o.Remote.Partition = strata.Strict }, "Strict"},
+		"no bus":           {func(o *strata.Options[string, int64]) { o.Remote.Tier = stratatest.NewTier() }, "without a Bus"},
+		"no refresh":       {func(o *strata.Options[string, int64]) { o.Memory.TTL, o.RefreshAt = time.Second, 0.8 }, "Memory.TTL"},
+		"mutation":         {func(o *strata.Options[string, int64]) { o.Memory.DetectMutation = true }, "DetectMutation"},
+	}
+	for name, tt := range tests {
+		var log strings.Builder
+		newCache(t, func(o *strata.Options[string, int64]) {
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			tt.change(o)
+		})
+		if got := log.String(); !strings.Contains(got, tt.want) || tt.want == "" && got != "" || strings.Count(got, "\n") > 1 {
+			t.Errorf("%s: logged %q, want one line about %q", name, got, tt.want)
+		}
+	}
+}

@@ -45,18 +45,23 @@ func later(now int64, d time.Duration) int64 {
 	return l1.After(now, d)
 }
 
-// refreshSoon sets when a read of e, whose life is ttl, is to start a refresh:
-// after a share of it, or earlier at random. took is how long a load takes.
-func (c *Cache[K, V]) refreshSoon(e *l1.Entry[K, V], ttl, took time.Duration) {
-	if c.o.RefreshAt < 0 || ttl == NoExpiry || e.Fresh == l1.Forever {
+// refreshSoon sets when a read of e is to start a refresh: after a share of
+// ttl, the life of its value, or earlier at random. fresh is what is left of
+// that life, which L1 may have cut short. took is how long its load took; zero if
+// that is not known.
+func (c *Cache[K, V]) refreshSoon(e *l1.Entry[K, V], fresh, ttl, took time.Duration) {
+	if c.o.RefreshAt < 0 || ttl == NoExpiry || fresh <= 0 {
 		return
 	}
 	rest := time.Duration(float64(ttl) * (1 - c.o.RefreshAt))
 	if c.o.RefreshSpread > 0 {
+		if took == 0 {
+			took = c.counts.latency.mean()
+		}
 		early := time.Duration(rand.ExpFloat64() * c.o.RefreshSpread * float64(took))
 		rest = max(rest, min(early, ttl/2))
 	}
-	e.Soon = max(1, e.Fresh-int64(rest))
+	e.Soon = min(e.Fresh, later(c.memory.Now(), fresh-rest))
 }
 
 // revalidates reports whether e, which is not fresh any more, may be served
@@ -86,38 +91,46 @@ func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], o c
 		return
 	}
 	o.refresh, o.info = true, nil
-	ctx = context.WithoutCancel(ctx)
-	if !c.background.run(func() { _, _ = c.fly(ctx, key, flight.Load, load, o) }) {
+	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
+	if !c.background.run(key, func() { _, _ = c.fly(ctx, key, flight.Load, load, o) }) {
 		c.counts.refreshesDropped.Add(1)
 	}
 }
 
-// pool runs a bounded number of functions at once. What comes beyond is not
-// run.
+// pool runs a bounded number of functions at once, one for each key. What comes
+// beyond is not run.
 type pool struct {
-	mu     sync.Mutex // guards below
-	n      int
-	closed bool
-	runs   sync.WaitGroup
+	mu      sync.Mutex // guards below
+	running map[any]struct{}
+	closed  bool
+	runs    sync.WaitGroup
 }
 
 // poolSize is the number of refreshes that may be under way: they wait for the
 // origin most of the time.
 func poolSize() int { return max(8, 4*runtime.GOMAXPROCS(0)) }
 
-// run reports whether f runs.
-func (p *pool) run(f func()) bool {
+// run runs f, unless another function runs for key, or key does not equal
+// itself. It reports false if there is no room.
+func (p *pool) run(key any, f func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.n >= poolSize() {
+	same := key
+	if _, ok := p.running[key]; ok || key != same {
+		return true
+	}
+	if p.closed || len(p.running) >= poolSize() {
 		return false
 	}
-	p.n++
+	if p.running == nil {
+		p.running = map[any]struct{}{}
+	}
+	p.running[key] = struct{}{}
 	p.runs.Go(func() {
 		defer func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.n--
+			delete(p.running, key)
 		}()
 		f()
 	})

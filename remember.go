@@ -97,8 +97,8 @@ func (a *attempt[K, V]) remembers(err error) bool {
 	switch {
 	case err == nil, errors.As(err, &p), errors.Is(err, ErrLoadExited), errors.Is(err, ErrClosed), errors.Is(err, ErrRecursiveLoad):
 		return false
-	case errors.Is(err, context.Canceled):
-		return a.ctx.Err() == nil
+	case a.ctx.Err() != nil, errors.Is(err, context.Canceled):
+		return false // a Loader may have used its caller's context
 	}
 	return true
 }

@@ -27,6 +27,7 @@ var exceptions = map[string]string{ // read-only
 // owner's Close or end waits for them. Tests and the modules bench and test,
 // where goroutines are what is tried, need no entry.
 var goroutines = map[string]string{ // read-only
+	"internal/flight/batch.go": "flight.Group: Close waits for the flights of batches too",
 	"internal/flight/group.go": "flight.Group: Close waits for running loads",
 	"redis/subscribe.go":       "redis.Subscription: Close waits for the reader, Client.Close for all subscriptions",
 	"stratatest/bus.go":        "stratatest.Bus: stop waits for the follower's goroutine",
@@ -43,7 +44,7 @@ const (
 	maxPackageFiles  = 12
 	maxRootFiles     = 24
 	maxPackageLines  = 2500
-	maxRootLines     = 5000 // it may have twice the files
+	maxRootLines     = 5500 // it may have twice the files, and is the product
 	maxExportedTypes = 25   // of the root package
 	maxInterfaces    = 6    // of the root package
 	maxOptionsFields = 25

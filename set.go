@@ -165,7 +165,7 @@ func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
 // written is the entry for L1 of a write.
 func (c *Cache[K, V]) written(w *write[K, V]) *l1.Entry[K, V] {
 	e := c.entry(w.key, w.value, w.left, c.kept(w.left), w.stamps, 0)
-	c.refreshSoon(e, w.left, c.counts.latency.mean())
+	c.refreshSoon(e, w.left, w.left, 0)
 	c.mark(e)
 	return e
 }

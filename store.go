@@ -2,10 +2,15 @@ package strata
 
 import (
 	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -100,7 +105,7 @@ func (a *attempt[K, V]) keep(v V) {
 func (a *attempt[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID) {
 	past := time.Duration(a.c.memory.Now() - loaded)
 	a.entry = a.c.entry(a.f.Key, v, left-past, a.c.kept(left)-past, a.stamps(a.tagsToKeep()), id)
-	a.c.refreshSoon(a.entry, left, a.took)
+	a.c.refreshSoon(a.entry, left-past, left, a.took)
 }
 
 // kept is how long a value is kept that is fresh for left.
@@ -203,4 +208,53 @@ func (c *Cache[K, V]) seal(name string, v V, tags []string, clock uint64) ([]byt
 	}
 	envelope.Seal(b, name, c.schema, flags)
 	return b, nil
+}
+
+// inspectOneIn is the number of hits of which one is compared with the hash
+// that its entry had at first.
+const inspectOneIn = 64
+
+// clone is the user's Clone, if there is one.
+func (c *Cache[K, V]) clone(v V) (copied V) {
+	if c.o.Memory.Clone == nil {
+		return v
+	}
+	copied = v // stands if it panics
+	defer c.contain("Memory.Clone")
+	return c.o.Memory.Clone(v)
+}
+
+// mark notes a hash of e's value in its flags, before it is stored.
+func (c *Cache[K, V]) mark(e *l1.Entry[K, V]) {
+	if c.o.Memory.DetectMutation {
+		e.Flags |= c.hash(e.Value)
+	}
+}
+
+// inspect looks now and then whether e's value is what it was. One that has
+// been changed is dropped.
+func (c *Cache[K, V]) inspect(key K, e *l1.Entry[K, V]) {
+	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value) == e.Flags&^hashMask {
+		return
+	}
+	c.memory.DeleteEntry(e)
+	c.counts.mutations.Add(1)
+	about := []any{slog.String("cache", c.o.Name), slog.String("type", fmt.Sprintf("%T", e.Value))}
+	if c.o.ShowKeys {
+		about = append(about, slog.Any("key", key))
+	}
+	c.o.Logger.Error("strata: a cached value was changed by a caller", about...)
+}
+
+// hashMask are the bits of an entry's flags that are none of the hash.
+const hashMask = 0xff
+
+// hash is a hash of how v is encoded, or zero if it cannot be.
+func (c *Cache[K, V]) hash(v V) (h uint32) {
+	defer c.contain("Codec")
+	b, err := c.encoding.Append(nil, v)
+	if err != nil {
+		return 0
+	}
+	return crc32.ChecksumIEEE(b) &^ hashMask
 }

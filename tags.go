@@ -98,6 +98,7 @@ func (c *Cache[K, V]) dropTagsOnce(ctx context.Context, tags []string, soft bool
 // may bring such an entry: it is judged by its stamp, but nobody who calls from
 // now on is to join it.
 func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
+	c.drops.Add(1)
 	if c.can.doubt != nil {
 		c.can.doubt.Doubt() // the clock has moved
 	}

@@ -22,10 +22,12 @@ func (a *attempt[K, V]) askTier() bool {
 		a.down = true // a drop of it is pending: what L2 holds is not to be used
 		return false
 	}
-	var ok bool
-	if ok, a.probe = a.c.breaker.Allow(a.c.memory.Now()); !ok {
-		a.down = true
-		return a.serveSuspect()
+	if !a.c.breaker.Calm() {
+		var ok bool
+		if ok, a.probe = a.c.breaker.Allow(a.c.memory.Now()); !ok {
+			a.down = true
+			return a.serveSuspect()
+		}
 	}
 	if a.load != nil && a.suspect == nil && a.held == nil && a.c.o.Limits.MaxLoads == 0 && a.c.absence.mostly() {
 		a.unasked = true
@@ -73,9 +75,7 @@ func (a *attempt[K, V]) seen(ctx context.Context, h remote.Held) (found bool) {
 func (a *attempt[K, V]) keepSeen(v V, h remote.Held) {
 	fresh := min(h.Fresh, h.Left)
 	e := a.c.entry(a.f.Key, v, fresh, h.Left, a.stamps(a.tags), h.ID)
-	if e.Fresh > 0 && fresh > 0 {
-		a.c.refreshSoon(e, a.c.o.TTL, a.c.counts.latency.mean())
-	}
+	a.c.refreshSoon(e, fresh, a.c.o.TTL, 0)
 	a.entry = e
 }
 
@@ -236,12 +236,14 @@ func (c *Cache[K, V]) remoteResult(op string, err error, probe bool) {
 // reported tells the breaker what an operation on L2 came to. While it is open
 // nothing that others drop is certain to be told here.
 func (c *Cache[K, V]) reported(failed, probe bool) {
-	if !c.breaker.Report(c.memory.Now(), probe, failed) {
+	if !failed && c.breaker.Calm() || !c.breaker.Report(c.memory.Now(), probe, failed) {
 		return
 	}
-	open := c.breaker.State() == limit.Open
-	c.o.Logger.Warn("strata: breaker of L2", slog.String("cache", c.o.Name), slog.Bool("open", open))
+	c.breaking.Lock() // so that the link is told last what is true at last
+	open := c.breaker.State() != limit.Closed
 	c.link.Suspend(open)
+	c.breaking.Unlock()
+	c.o.Logger.Warn("strata: breaker of L2", slog.String("cache", c.o.Name), slog.Bool("open", open))
 }
 
 // over reports whether ctx has ended or its deadline has passed: a connection

@@ -34,6 +34,8 @@ func TestTrap9DisownedIsNotSuspect(t *testing.T) {
 		must(t, a.Set(t.Context(), "k", 1))
 		synctest.Wait()
 		wantHeld(t, "the other instance", b, 1)
+		wantInL1(t, a)
+		wantInL1(t, b)
 		return a, b, down
 	}
 	t.Run("InvalidateAll", func(t *testing.T) {
@@ -67,6 +69,25 @@ func TestTrap9DisownedIsNotSuspect(t *testing.T) {
 			}
 			if v, err := b.GetOrLoad(t.Context(), "k", unavailable); err == nil {
 				t.Errorf("served %d", v)
+			}
+		})
+	})
+	t.Run("gap", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			s := newShared()
+			ear := s.bus.Connect()
+			a := instance[string, int64](t, s)
+			b := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Bus = ear })
+			must(t, a.Set(t.Context(), "k", 1))
+			synctest.Wait()
+			wantHeld(t, "the other instance", b, 1)
+			wantInL1(t, b)
+			ear.Cut()
+			must(t, a.Invalidate(t.Context(), "k"))
+			ear.Join()
+			synctest.Wait()
+			if v, err := b.GetOrLoad(t.Context(), "k", unavailable); err == nil {
+				t.Errorf("served %d as stale: it is suspect, and L2 did not confirm it", v)
 			}
 		})
 	})
@@ -124,6 +145,27 @@ func TestTrap10TagsLearnedAfterTheLoadAreJudgedFromBefore(t *testing.T) {
 			})
 		})
 	}
+	t.Run("joined after the drop", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			s := newShared()
+			a, b := instance[string, int64](t, s), instance[string, int64](t, s)
+			o := &origin{takes: time.Second}
+			load := func(ctx context.Context, key string) (int64, error) {
+				strata.Loading(ctx).SetTags("t")
+				return o.load(ctx, key)
+			}
+			done := make(chan int64)
+			go func() { done <- mustGet(t, a, "k", load) }()
+			synctest.Wait()
+			o.value.Store(2)
+			must(t, b.InvalidateTags(t.Context(), "t"))
+			synctest.Wait()
+			if v := mustGet(t, a, "k", load); v != 2 {
+				t.Errorf("who called after the drop got %d, want 2", v)
+			}
+			<-done
+		})
+	})
 	t.Run("forgotten by L2", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			s := newShared()

@@ -54,10 +54,14 @@ func restamped[K comparable, V any](e *l1.Entry[K, V], stamp uint64) *l1.Entry[K
 	}
 }
 
-// stale returns a copy of e that is not fresh any more.
-func stale[K comparable, V any](e *l1.Entry[K, V]) *l1.Entry[K, V] {
+// expired returns a copy of e that is not fresh any more, for as long as e may
+// be served if its load fails.
+func (c *Cache[K, V]) expired(e *l1.Entry[K, V]) *l1.Entry[K, V] {
 	s := restamped(e, e.Stamp)
 	s.Soon, s.Fresh = 0, 0
+	if until := c.onErrorUntil(e); until > 0 {
+		s.Dead = until
+	}
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -125,33 +126,80 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 		c.counts.turnedAway.Add(1)
 		return v, ErrNoLoader
 	}
+	if err := ctx.Err(); err != nil {
+		c.counts.turnedAway.Add(1)
+		return v, err
+	}
+	outer, _ := ctx.Value(reloadKey{}).(*reloading)
+	if outer.of(c, key) {
+		c.counts.turnedAway.Add(1)
+		return v, ErrRecursiveLoad
+	}
+	ctx = context.WithValue(ctx, reloadKey{}, &reloading{cache: c, key: key, outer: outer})
 	c.counts.flights.Add(1)
-	held, _, _ := c.fallback(key)
+	var held *V
+	if stale, _, ok := c.fallback(key); ok {
+		held = &stale
+	}
 	c.dropLocal(key, true)
 	u := &update[K, V]{c: c, call: o, soft: true}
 	err = u.run(ctx, key, func(ctx context.Context) (V, error) {
-		v, err = c.loadAlone(ctx, key, load, &u.call, &held)
+		v, err = c.loadAlone(ctx, key, load, &u.call, held)
+		switch {
+		case isAnswer(err, ErrNotFound):
+			u.soft = false // what was held goes
+		case held != nil && isAnswer(err, ErrNotModified):
+			v, err = *held, nil
+		}
 		return v, err
 	})
 	var unconfirmed *RemoteError
 	if errors.As(err, &unconfirmed) {
 		err = nil // the load has brought a value
 	}
-	if err == nil {
-		o.inform(Info{Tier: "origin"})
+	if err != nil {
+		return v, c.wrap(key, err)
 	}
-	return v, c.wrap(key, err)
+	o.inform(Info{Tier: "origin"})
+	return c.clone(v), nil
+}
+
+// reloading is a reload that is under way, and those that it is inside of. The
+// nil one is none.
+type reloading struct {
+	cache, key any
+	outer      *reloading
+}
+
+// reloadKey is the key in a context under which the innermost reload is.
+type reloadKey struct{}
+
+// of reports whether r is one of key, or inside of one.
+func (r *reloading) of(cache, key any) bool {
+	for ; r != nil; r = r.outer {
+		if r.cache == cache && r.key == key {
+			return true
+		}
+	}
+	return false
 }
 
 // loadAlone runs load for one caller, who does not share it.
 func (c *Cache[K, V]) loadAlone(ctx context.Context, key K, load Loader[K, V], o *call, held *V) (v V, err error) {
-	urgent := make(chan struct{})
-	close(urgent) // it may be inside a load
+	ctx, inside, end := flight.Alone(ctx)
+	defer end()
+	var urgent chan struct{}
+	if inside {
+		urgent = make(chan struct{})
+		close(urgent)
+	}
 	release, err := c.loads.Acquire(ctx, false, urgent)
 	if err != nil {
+		c.counts.abandoned.Add(1)
 		return v, err
 	}
 	defer release()
+	err = ErrLoadExited // stands if the Loader never comes back
 	within := &loadContext{Context: ctx, cache: c, previous: held}
 	bounded, cancel := c.loadContext(within)
 	defer cancel()
@@ -160,7 +208,7 @@ func (c *Cache[K, V]) loadAlone(ctx context.Context, key K, load Loader[K, V], o
 		if p := recover(); p != nil {
 			err = &LoadPanicError{Value: p, Stack: debug.Stack()}
 		}
-		c.loaded(key, outcomeOf(err, false), time.Since(start), err)
+		c.loaded(key, outcomeOf(err, held != nil), time.Since(start), err)
 	}()
 	v, err = load(bounded, key)
 	within.load.apply(o)

@@ -22,7 +22,7 @@ func (t *Tier) Snapshot() Snapshot {
 // Restore sets the store back to s, as if a server had been restarted from an
 // old file, or another had taken over that had not heard of everything. That
 // is another authority, so the epochs change: no value from before is read, and
-// what was known of tags counts as lost. Rights that are in s are good again.
+// what was known of tags means nothing. Rights that are in s are good again.
 // Nobody is told.
 func (t *Tier) Restore(s Snapshot) {
 	_, unlock := t.lock()
@@ -30,6 +30,7 @@ func (t *Tier) Restore(s Snapshot) {
 	t.store.names = cloneNames(s.names)
 	for _, n := range t.store.names {
 		n.epoch = newEpoch()
+		t.store.begin(n)
 	}
 }
 
@@ -50,7 +51,9 @@ func (t *Tier) ForgetLane(key string) {
 func (t *Tier) ForgetTags() {
 	_, unlock := t.lock()
 	defer unlock()
-	t.own().tags = nil
+	if n := t.own(); n.asked { // else it knows of none
+		n.tags = nil
+	}
 }
 
 // Spoil makes what is held under key unreadable, as if another program had

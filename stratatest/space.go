@@ -13,6 +13,7 @@ import (
 // nameSpace is what a store knows of one cache name. A store that has lost its
 // own draws another epoch for the new one.
 type nameSpace struct {
+	asked                  bool // somebody has asked for the word, so that it is kept
 	epoch                  string
 	drops, expiries, clock uint64
 	tags                   *tagTable // nil until somebody asks, and when it was lost
@@ -33,6 +34,7 @@ func (t *Tier) own() *nameSpace {
 	n := t.store.names[t.space.Name]
 	if n == nil {
 		n = &nameSpace{epoch: newEpoch(), records: map[string]*record{}, lanes: make([]remote.Word, t.store.lanes)}
+		t.store.begin(n)
 		t.store.names[t.space.Name] = n
 	}
 	return n
@@ -42,7 +44,10 @@ func (t *Tier) own() *nameSpace {
 func (n *nameSpace) word() string { return fmt.Sprintf("%s.%d.%d", n.epoch, n.drops, n.expiries) }
 
 // lease returns what every lease notes of the name space.
-func (n *nameSpace) lease() remote.Lease { return remote.Lease{Word: n.word(), Clock: n.clock} }
+func (n *nameSpace) lease() remote.Lease {
+	n.asked = true
+	return remote.Lease{Word: n.word(), Clock: n.clock}
+}
 
 // standing says whether what was stored under word may be read, and if so
 // whether all of it was made stale since.
@@ -66,11 +71,24 @@ func (n *nameSpace) move(lane uint16) (was, is remote.Word) {
 // table returns the tag table. If there is none, it makes one as of a clock
 // that no lease has yet.
 func (n *nameSpace) table() *tagTable {
+	n.asked = true
 	if n.tags == nil {
 		n.clock++
-		n.tags = &tagTable{floor: n.clock, dropped: map[string]uint64{}, expired: map[string]uint64{}}
+		n.tags = newTagTable(n.clock)
 	}
 	return n.tags
+}
+
+// begin begins an epoch of n: what was loaded before is older than what is known
+// of tags from here on.
+func (s *store) begin(n *nameSpace) {
+	s.clock++
+	n.clock = max(n.clock+1, s.clock<<32)
+	n.tags = newTagTable(n.clock)
+}
+
+func newTagTable(floor uint64) *tagTable {
+	return &tagTable{floor: floor, dropped: map[string]uint64{}, expired: map[string]uint64{}}
 }
 
 // DropAll makes everything with the view's name absent, or stale if soft, for
@@ -81,6 +99,7 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	}
 	_, unlock := t.lock()
 	defer unlock()
+	t.own().asked = true
 	kind, count := remote.AllDropped, &t.own().drops
 	if soft {
 		kind, count = remote.AllExpired, &t.own().expiries
@@ -148,6 +167,7 @@ func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
 	_, unlock := t.lock()
 	defer unlock()
 	n := t.own()
+	n.asked = true
 	for i := range n.lanes {
 		if n.lanes[i] == (remote.Word{}) {
 			n.lanes[i].Nonce = nonce()

@@ -34,6 +34,7 @@ type store struct {
 	names   map[string]*nameSpace
 	bus     *Bus
 	foreign uint64
+	clock   uint64 // counts epochs
 }
 
 var _ whole = (*Tier)(nil)
@@ -86,6 +87,7 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	now, unlock := t.lock()
 	defer unlock()
 	held := make([]remote.Held, len(keys))
+	t.own().asked = true
 	for i, key := range keys {
 		held[i] = t.read(t.record(key, now), now)
 	}

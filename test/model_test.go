@@ -554,12 +554,13 @@ func (p *player) at(clock uint64) string {
 	return fmt.Sprint(int64(clock - *p.clock))
 }
 
-// dropAt writes the clock of a drop that may never have been.
+// dropAt writes the clock of a drop that may never have been: what is known of
+// tags begins where clocks are counted from.
 func (p *player) dropAt(clock uint64) string {
-	if clock == 0 {
-		return "never"
+	if at := p.at(clock); clock != 0 && at != "0" {
+		return at
 	}
-	return p.at(clock)
+	return "never"
 }
 
 // coarse rounds up to half hours.

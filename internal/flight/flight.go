@@ -34,6 +34,7 @@ type Flight[K comparable, V any] struct {
 	result Result[V]     // written before done is closed
 	kind   Kind
 	home   *shard[K, V] // a NaN hashes to another one each time
+	batch  func()       // urges the batch that the flight belongs to; nil if none
 
 	// Guarded by the mutex of the flight's shard.
 	waiters int  // callers who wait now

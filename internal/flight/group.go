@@ -130,21 +130,29 @@ func (g *Group[K, V]) first(ctx context.Context, f *Flight[K, V], l Leader[K, V]
 
 // launch lets the leader go on, on a goroutine and context of the flight's own.
 func (g *Group[K, V]) launch(ctx context.Context, f *Flight[K, V], l Leader[K, V]) {
+	g.equip(ctx, f)
+	go func() {
+		defer g.runs.Done()
+		defer f.cancel(nil)
+		l.Then(f)
+	}()
+}
+
+// equip gives f a context of its own, and makes it one that can be waited for.
+func (g *Group[K, V]) equip(ctx context.Context, f *Flight[K, V]) {
 	own, cancel := context.WithCancelCause(within(context.WithoutCancel(ctx), &f.node))
 	s := f.home
 	s.mu.Lock()
 	f.ctx, f.cancel = own, cancel
 	f.await()
-	closed := s.closed
+	closed, left := s.closed, f.waiters == 0 && !f.kept
 	s.mu.Unlock()
-	if closed {
+	switch {
+	case closed:
 		cancel(ErrClosed)
+	case left:
+		cancel(errAbandoned)
 	}
-	go func() {
-		defer g.runs.Done()
-		defer cancel(nil)
-		l.Then(f)
-	}()
 }
 
 // register makes the caller a waiter of key's flight, which it leads if there
@@ -249,6 +257,9 @@ func (g *Group[K, V]) urge(f *Flight[K, V]) {
 		close(f.urgent)
 	}
 	f.urged = true
+	if f.batch != nil {
+		f.batch()
+	}
 }
 
 // Land ends f with r. If f still has the right to store, its key is not on

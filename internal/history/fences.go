@@ -148,14 +148,15 @@ func newLinks(all []Link, p Promise) links {
 // after that by what it hears, and, when it knows that it hears nothing, for a
 // while by what it has. It is given the slack to notice a change. Messages that
 // are lost are lost at once; those of which it was not told are found missing
-// after a while.
+// after a while. One that has never been cut off has heard everything, and L2
+// need not confirm it.
 func (ls links) seen(r *Read) Time {
 	list, late := ls.of[r.Instance], Time(ls.p.Delay+ls.p.Slack)
 	kept := r.Call - Time(ls.p.Unconfirmed+ls.p.Slow) - late
-	if r.Degraded {
+	next := sort.Search(len(list), func(i int) bool { return list[i].At+Time(ls.p.Slack) > r.Call })
+	if r.Degraded && next > 0 {
 		return max(0, kept)
 	}
-	next := sort.Search(len(list), func(i int) bool { return list[i].At+Time(ls.p.Slack) > r.Call })
 	known, heard := Time(0), r.Call
 	down := Never
 	for ; next > 0 && list[next-1].State != Connected; next-- {

@@ -63,6 +63,10 @@ type Read struct {
 	Version uint64
 
 	Call, Return Time
+	// More says that this stands for so many further reads that got the same:
+	// Return is then the return of the first of them and Call the call of the
+	// last, by which they are judged.
+	More int
 	// Stale says that the value may be one that was expired: it was not said
 	// to be fresh, or a load has failed during the read.
 	Stale bool

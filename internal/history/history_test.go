@@ -85,6 +85,7 @@ func TestReadsAreJudged(t *testing.T) {
 		{"dropped elsewhere since then", history.History{Losses: losses(20, 200, 300), Fences: fences(by(1, drop(22, 24))), Reads: reads(get(1, 250))}, nil},
 		{"dropped before that", history.History{Losses: losses(25, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 35))}, []history.Rule{history.Local}},
 		{"dropped since, and read before it shows", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 28))}, []history.Rule{history.Local}},
+		{"dropped since, and read from before to when it shows", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(history.Read{Key: "k", Of: "k", Version: 1, Call: 35, Return: 23, More: 3})}, nil},
 		{"dropped since, and read when that is over", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 41))}, []history.Rule{history.Local}},
 		{"dropped since, and read in the end", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(final(get(1, 35)))}, []history.Rule{history.Converged}},
 
@@ -172,6 +173,9 @@ func judge(t *testing.T, h history.History, want []history.Rule) {
 	var texts []string
 	for _, v := range register(h).Judge(history.Promise{Delay: 100, Unconfirmed: 1000, TTL: 2000, Slack: 2}) {
 		got = append(got, v.Rule)
+		if v.Key != "k" {
+			t.Errorf("%v is about key %q", v, v.Key)
+		}
 		texts = append(texts, v.String())
 	}
 	if !slices.Equal(got, want) {

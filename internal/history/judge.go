@@ -57,6 +57,7 @@ const (
 // Violation is a broken promise.
 type Violation struct {
 	Rule Rule
+	Key  string
 	At   Time
 	Text string
 }
@@ -88,26 +89,26 @@ type judge struct {
 	found    []Violation
 }
 
-func (j *judge) broken(r Rule, at Time, format string, args ...any) {
-	j.found = append(j.found, Violation{r, at, fmt.Sprintf(format, args...)})
+func (j *judge) broken(r Rule, key string, at Time, format string, args ...any) {
+	j.found = append(j.found, Violation{r, key, at, fmt.Sprintf(format, args...)})
 }
 
 // read judges one read; the first rule that it breaks is reported.
 func (j *judge) read(r *Read) {
 	name := fmt.Sprintf("instance %d: read of %s called at %v", r.Instance, r.Key, time.Duration(r.Call))
 	if r.Of != r.Key {
-		j.broken(OwnValue, r.Return, "%s got a value of %s", name, r.Of)
+		j.broken(OwnValue, r.Key, r.Return, "%s got a value of %s", name, r.Of)
 		return
 	}
 	until, written := j.versions.until(r.Key, r.Version, r.Return)
 	if !written {
-		j.broken(Future, r.Return, "%s got version %d, not written by then", name, r.Version)
+		j.broken(Future, r.Key, r.Return, "%s got version %d, not written by then", name, r.Version)
 		return
 	}
 	for _, limit := range j.limits(r) {
 		f, any := j.fences.latest(limit.scope, r.Key, r.Stale, j.h.kept(r, limit.before))
 		if any && until < f.Call {
-			j.broken(limit.rule, r.Return, "%s got version %d, old since %v; instance %d dropped it from %v to %v (failed: %t)",
+			j.broken(limit.rule, r.Key, r.Return, "%s got version %d, old since %v; instance %d dropped it from %v to %v (failed: %t)",
 				name, r.Version, time.Duration(until), f.Instance, time.Duration(f.Call), time.Duration(f.Return), f.Failed)
 			return
 		}
@@ -136,7 +137,7 @@ func (j *judge) limits(r *Read) []limit {
 // without losses that were before. Final reads come after all losses.
 func (h *History) kept(r *Read, before Time) Time {
 	for _, l := range h.Losses {
-		if !r.Final && r.Call <= l.To && r.Return >= l.From {
+		if !r.Final && min(r.Call, r.Return) <= l.To && max(r.Call, r.Return) >= l.From {
 			before = min(before, l.Since)
 		}
 	}
@@ -152,9 +153,9 @@ func (j *judge) load(l *Load) {
 	f, any := j.fences.latest(confirmed, l.Key, false, l.Call)
 	switch {
 	case !written:
-		j.broken(Future, l.Return, "instance %d: load of %s brought version %d, not written by then", l.Instance, l.Key, l.Version)
+		j.broken(Future, l.Key, l.Return, "instance %d: load of %s brought version %d, not written by then", l.Instance, l.Key, l.Version)
 	case any && until < f.Call:
-		j.broken(Fresh, l.Return, "instance %d: load of %s begun at %v brought version %d, old since %v; instance %d dropped it at %v",
+		j.broken(Fresh, l.Key, l.Return, "instance %d: load of %s begun at %v brought version %d, old since %v; instance %d dropped it at %v",
 			l.Instance, l.Key, time.Duration(l.Call), l.Version, time.Duration(until), f.Instance, time.Duration(f.Call))
 	}
 }

@@ -78,7 +78,7 @@ func (j *judge) needless(r Rule, loads []*Load, e *excuses, serves func(*Load) T
 		}
 		if len(q) > 0 && !e.any(l, min(l.Since, q[0].Since)) {
 			was := q[0].Load
-			j.broken(r, l.Call, "instance %d: load of %s, while one on instance %d that was asked for at %v and ran from %v to %v (ok: %t) would do",
+			j.broken(r, l.Key, l.Call, "instance %d: load of %s, while one on instance %d that was asked for at %v and ran from %v to %v (ok: %t) would do",
 				l.Instance, l.Key, was.Instance, time.Duration(was.Since), time.Duration(was.Call), time.Duration(was.Return), was.OK)
 		}
 		heap.Push(&q, served{l, serves(l)})

@@ -37,7 +37,11 @@ func (h *History) Trace() []string {
 			add(r.Call, "tier: %s is %d (stale: %t)", r.Key, r.Version, r.Stale)
 			continue
 		}
-		add(r.Return, "instance %d: read of %s of %v returned %d", r.Instance, r.Key, time.Duration(r.Call), r.Version)
+		more := ""
+		if r.More > 0 {
+			more = fmt.Sprintf(", and so did %d more since then", r.More)
+		}
+		add(max(r.Call, r.Return), "instance %d: read of %s of %v returned %d%s", r.Instance, r.Key, time.Duration(min(r.Call, r.Return)), r.Version, more)
 	}
 	for _, l := range h.Loads {
 		add(l.Call, "instance %d: load of %s began (asked for at %v)", l.Instance, l.Key, time.Duration(l.Since))

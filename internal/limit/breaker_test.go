@@ -177,3 +177,23 @@ func TestBreakerAgreesOnItsChangesHoweverReportsInterleave(t *testing.T) {
 		t.Errorf("%d changes, and closed is %v at the end", n, closed)
 	}
 }
+
+func TestBreakerIsCalmOnlyWhenNothingHasFailed(t *testing.T) {
+	b := limit.NewBreaker(3, 100)
+	for i, want := range []bool{true, false, true} {
+		if b.Calm() != want {
+			t.Errorf("after %d reports: calm %v", i, !want)
+		}
+		b.Report(int64(i), false, i == 0)
+	}
+	for range 3 {
+		b.Report(1, false, true)
+	}
+	if b.Calm() {
+		t.Error("an open breaker is calm")
+	}
+	b.Allow(500)
+	if b.Calm() {
+		t.Error("a half open breaker is calm")
+	}
+}

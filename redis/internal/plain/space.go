@@ -24,7 +24,7 @@ type spaceTx struct {
 	*tx
 	names *layout.Names
 	word  *words.Word
-	fresh bool // the word was made anew, and the tags are gone
+	fresh bool // the word was made anew, and what is known of tags
 }
 
 // do fills in w and then does what then queues.
@@ -74,9 +74,12 @@ func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
 		return
 	}
 	t.fresh = true
+	// What was loaded before is older than what is known of tags from here on.
+	clock = max(clock+1, uint64(max(0, w.Server))/1000*1000)
 	w.Epoch, w.Drops, w.Expiries, w.Clock = s.Nonce, 0, 0, clock
 	t.writes.Add("DEL", t.names.Word, t.names.Tags)
 	t.writes.Add("HSET", t.names.Word, "epoch", w.Epoch, "drops", 0, "expiries", 0, "clock", clock, "authority", authority)
+	t.writes.Add("HSET", t.names.Tags, "floor", clock)
 }
 
 // Authority is the run of a server and the history that it replicates, by what
@@ -155,7 +158,7 @@ func (s Space) DropTags(w *words.Word, tags []string, soft bool) error {
 			return err
 		}
 		_, bad := strconv.ParseUint(text(r[1]), 10, 53)
-		if t.fresh || r[0].Int() > layout.MaxTags || bad != nil {
+		if !t.fresh && (r[0].Int() > layout.MaxTags || bad != nil) {
 			w.Clock++
 			t.writes.Add("DEL", n.Tags)
 			t.writes.Add("HSET", n.Tags, "floor", w.Clock)

@@ -2,5 +2,6 @@ package servers
 
 import "syscall"
 
-// dieWithParent ends the server even if the test is killed.
-func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
+// DieWithParent ends the process that is started with a even if this one is
+// killed.
+func DieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

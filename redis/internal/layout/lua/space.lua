@@ -20,8 +20,7 @@ end
 local function decimal(text) return string.format('%d', text) end
 
 -- The word, which is made anew, with another epoch, if it is missing, damaged,
--- less than what the asker knows, or another authority's. The clock never goes
--- back as far as anybody here knows. Returns a table.
+-- less than what the asker knows, or another authority's. Returns a table.
 local function space()
   local f = redis.call('HMGET', KEYS[1], 'epoch', 'drops', 'expiries', 'clock', 'authority')
   local w = { epoch = f[1] and string.match(f[1], '^%x+$') }
@@ -33,10 +32,14 @@ local function space()
   end
   local mine = authority()
   if not good or mine ~= '' and f[5] ~= mine then
-    local clock = math.max(w.clock < 2 ^ 52 and w.clock or 0, tonumber(ARGV[5]))
+    -- The clock goes on from what anybody here knows, or from the time if that
+    -- is more: what was loaded before is older than what is known of tags.
+    local clock = math.max(w.clock < 2 ^ 52 and w.clock or 0, tonumber(ARGV[5])) + 1
+    clock = math.max(clock, tonumber(redis.call('TIME')[1]) * 1000)
     w = { epoch = ARGV[1], drops = 0, expiries = 0, clock = clock }
     redis.call('DEL', KEYS[1], KEYS[2])
     redis.call('HSET', KEYS[1], 'epoch', w.epoch, 'drops', 0, 'expiries', 0, 'clock', decimal(clock), 'authority', mine)
+    redis.call('HSET', KEYS[2], 'floor', decimal(clock))
   end
   return w
 end

@@ -1,0 +1,70 @@
+package strata_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/strata-cache/strata"
+)
+
+// How do I get many values with one query? What is cached is not asked for,
+// what does not exist is absent from the result.
+func ExampleCache_GetMany() {
+	ctx := context.Background()
+	origin := map[string]user{"ann": {Name: "Ann"}, "bob": {Name: "Bob"}}
+	users, err := strata.New(strata.Options[string, user]{TTL: 5 * time.Minute})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer users.Close(ctx)
+	_, _ = users.GetOrLoad(ctx, "ann", loadUser)
+
+	loadUsers := func(_ context.Context, ids []string) (map[string]user, error) {
+		fmt.Println("query for", slices.Sorted(slices.Values(ids)))
+		found := make(map[string]user)
+		for _, id := range ids { // SELECT … WHERE id IN (…)
+			if u, ok := origin[id]; ok {
+				found[id] = u
+			}
+		}
+		return found, nil
+	}
+	for range 2 {
+		all, err := users.GetMany(ctx, []string{"ann", "bob", "carol"}, loadUsers)
+		fmt.Println(all["ann"].Name, all["bob"].Name, len(all), err)
+	}
+	// Output:
+	// query for [bob carol]
+	// Ann Bob 2 <nil>
+	// Ann Bob 2 <nil>
+}
+
+// What if the query fails? What is there is returned all the same, and the
+// error names the rest.
+func ExamplePartialError() {
+	ctx := context.Background()
+	users, err := strata.New(strata.Options[string, user]{TTL: 5 * time.Minute})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer users.Close(ctx)
+	_, _ = users.GetOrLoad(ctx, "ann", loadUser)
+
+	down := func(context.Context, []string) (map[string]user, error) {
+		return nil, errors.New("connection refused")
+	}
+	all, err := users.GetMany(ctx, []string{"ann", "bob"}, down)
+	fmt.Println(all["ann"].Name, len(all))
+	var partial *strata.PartialError[string]
+	if errors.As(err, &partial) {
+		fmt.Println(partial.Failed["bob"])
+	}
+	// Output:
+	// Ann 1
+	// strata: load cache: connection refused
+}

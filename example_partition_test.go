@@ -1,0 +1,41 @@
+package strata_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/stratatest"
+)
+
+// How does a read know that other instances could not be heard? ReadInfo says
+// so. Whoever cannot live with such a value skips it, or sets Partition to
+// Strict.
+func ExampleReadInfo() {
+	ctx := context.Background()
+	bus := stratatest.NewBus()
+	bus.Cut() // this instance is cut off
+	stock, err := strata.New(strata.Options[string, int]{
+		Name:   "stock",
+		TTL:    time.Minute,
+		Remote: strata.Remote[string, int]{Bus: bus, Partition: strata.Available},
+		Loader: func(context.Context, string) (int, error) { return 7, nil },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer stock.Close(ctx)
+
+	for range 2 {
+		var info strata.Info
+		n, err := stock.GetOrLoad(ctx, "tea", nil, strata.ReadInfo(&info))
+		fmt.Println(n, err, info.Tier, "degraded:", info.Degraded)
+	}
+	fmt.Println("connected:", stock.Stats().Connected)
+	// Output:
+	// 7 <nil> origin degraded: false
+	// 7 <nil> L1 degraded: true
+	// connected: false
+}

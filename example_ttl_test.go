@@ -1,0 +1,95 @@
+package strata_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/strata-cache/strata"
+)
+
+// pass is a value that says itself how long it is good for.
+type pass struct {
+	Text    string
+	GoodFor time.Duration
+}
+
+func issue(_ context.Context, client string) (pass, error) {
+	return pass{"pass of " + client, 90 * time.Second}, nil
+}
+
+// How does a value say for how long it is good? Its Loader does, when it has it.
+func ExampleLoad_SetTTL() {
+	ctx := context.Background()
+	passes, err := strata.New(strata.Options[string, pass]{
+		TTL:    time.Hour, // for those that do not say
+		Jitter: -1,
+		Loader: func(ctx context.Context, client string) (pass, error) {
+			p, err := issue(ctx, client)
+			if err != nil {
+				return pass{}, err
+			}
+			strata.Loading(ctx).SetTTL(p.GoodFor - 10*time.Second)
+			return p, nil
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer passes.Close(ctx)
+
+	_, _ = passes.GetOrLoad(ctx, "shop", nil)
+	fmt.Println(passes.Explain(ctx, "shop").L1.Fresh.Round(time.Second))
+	// Output: 1m20s
+}
+
+// How does a call give one entry another TTL?
+func ExampleWithTTL() {
+	ctx := context.Background()
+	users, err := strata.New(strata.Options[string, user]{TTL: time.Minute, Jitter: -1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer users.Close(ctx)
+
+	_ = users.Set(ctx, "ann", user{Name: "Ann"}, strata.WithTTL(time.Hour))
+	_, _ = users.GetOrLoad(ctx, "bob", func(context.Context, string) (user, error) {
+		return user{Name: "Bob"}, nil
+	}, strata.WithTTL(-1)) // not stored
+	fmt.Println(users.Explain(ctx, "ann").L1.Fresh.Round(time.Second))
+	fmt.Println(users.Explain(ctx, "bob").L1.Present)
+	// Output:
+	// 1h0m0s
+	// false
+}
+
+// Which times does a TTL of ten minutes bring with it?
+func ExampleOptions_choosingTTLs() {
+	ctx := context.Background()
+	users, err := strata.New(strata.Options[string, user]{
+		Name: "users",
+		TTL:  10 * time.Minute, // how long may a change go unseen if nobody invalidates?
+
+		// Each of these lines says what a zero value means here.
+		Jitter:      0.1,
+		RefreshAt:   0.8,
+		Stale:       strata.Stale{WhileRevalidate: time.Minute, OnError: 10 * time.Minute},
+		NotFoundTTL: 30 * time.Second,
+		ErrorTTL:    time.Second,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer users.Close(ctx)
+
+	_ = users.Set(ctx, "ann", user{Name: "Ann"})
+	p := users.Explain(ctx, "ann").L1
+	fmt.Println(p.Fresh > 8*time.Minute, p.Fresh <= 10*time.Minute)
+	fmt.Println((p.Left - p.Fresh).Round(time.Second))
+	// Output:
+	// true true
+	// 10m0s
+}

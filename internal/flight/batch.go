@@ -1,0 +1,120 @@
+package flight
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// Batch is a number of flights that one leader leads. Each lands by itself.
+type Batch[K comparable, V any] struct {
+	// Led are the flights of the batch, Joined those that were under way.
+	Led, Joined []*Flight[K, V]
+
+	g    *Group[K, V]
+	node Node // of the leader's loads
+	ctx  context.Context
+
+	once   sync.Once
+	urgent chan struct{}
+}
+
+// Batch registers the caller with the flights of keys, which are all different:
+// it leads those that are not under way, until each has landed. It returns
+// ErrClosed, having registered nothing, if the group is closed.
+func (g *Group[K, V]) Batch(keys []K, kind Kind) (*Batch[K, V], error) {
+	b := &Batch[K, V]{g: g, urgent: make(chan struct{})}
+	for i, k := range keys {
+		f, p := g.register(k, kind)
+		switch p {
+		case Led:
+			f.batch = b.urge
+			b.Led = append(b.Led, f)
+		case Joined:
+			b.Joined = append(b.Joined, f)
+		default:
+			if i == 0 {
+				return nil, ErrClosed
+			}
+			// It was closed in the middle: what is led must land all the same.
+			return b, nil
+		}
+	}
+	return b, nil
+}
+
+func (b *Batch[K, V]) urge() { b.once.Do(func() { close(b.urgent) }) }
+
+// Urgent is [Group.Urgent] for any of the batch's flights.
+func (b *Batch[K, V]) Urgent() <-chan struct{} { return b.urgent }
+
+// Context is the context of what is done for all flights at once. It is
+// cancelled when nobody waits for any of them, and when the group is closed.
+func (b *Batch[K, V]) Context() context.Context { return b.ctx }
+
+// Done tells that the flights, which the leader has landed, need no [Launch].
+func (b *Batch[K, V]) Done(landed int) { b.g.runs.Add(-landed) }
+
+// Launch calls then on a goroutine of its own, to land the flights fs of the
+// batch, each of which gets a context.
+func (b *Batch[K, V]) Launch(ctx context.Context, fs []*Flight[K, V], then func()) {
+	own, cancel := context.WithCancelCause(within(context.WithoutCancel(ctx), &b.node))
+	b.ctx = own
+	left := new(atomic.Int64)
+	left.Store(int64(len(fs)))
+	for _, f := range fs {
+		// Who waits for f waits for what the leader waits for.
+		f.node.lean(&b.node)
+		b.g.equip(ctx, f)
+		context.AfterFunc(f.ctx, func() {
+			if left.Add(-1) == 0 {
+				cancel(context.Cause(f.ctx))
+			}
+		})
+	}
+	if from(ctx) != nil {
+		b.urge()
+	}
+	go func() {
+		defer b.g.runs.Add(-len(fs))
+		defer func() {
+			for _, f := range fs {
+				f.cancel(nil)
+			}
+			cancel(nil)
+		}()
+		then()
+	}()
+}
+
+// Wait waits for one of the batch's flights, as the callers of [Group.Do] do.
+func (b *Batch[K, V]) Wait(ctx context.Context, f *Flight[K, V]) (Result[V], error) {
+	if n := from(ctx); n != nil {
+		if err := n.waitFor(&f.node); err != nil {
+			b.g.leave(f)
+			return Result[V]{}, err
+		}
+		defer n.waited(&f.node)
+		b.g.urge(f)
+	}
+	return b.g.wait(ctx, f)
+}
+
+// Leave makes the caller no waiter of f any more.
+func (b *Batch[K, V]) Leave(f *Flight[K, V]) { b.g.leave(f) }
+
+// Fill calls insert, under the lock that Fence takes, if nothing runs for key.
+func (g *Group[K, V]) Fill(key K, insert func()) {
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.writes[key]) > 0 || s.onHold(key) {
+		return
+	}
+	for _, m := range s.joinable {
+		if m[key] != nil {
+			return
+		}
+	}
+	insert()
+}

@@ -1,0 +1,193 @@
+package strata_test
+
+import (
+	"go/ast"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// guide is what the pages of the guide are checked against.
+type guide struct {
+	pages    map[string]string            // path to text
+	members  map[string]map[string]string // types of the root package, with the types of their fields
+	names    map[string]bool              // names of the root package
+	examples map[string]string            // examples, with the text of their files
+	exists   func(file string) bool
+}
+
+func TestGuideNamesWhatExists(t *testing.T) {
+	small := guide{
+		members:  map[string]map[string]string{"Options": {"TTL": "", "Limits": "Limits"}, "Limits": {"Lease": ""}},
+		names:    map[string]bool{"Options": true, "New": true},
+		examples: map[string]string{"ExampleNew": "func ExampleNew() {\n\tc := strata.New(1)\n\tc.Close()\n\tc.Len()\n}"},
+		exists:   func(file string) bool { return file == "a_test.go" },
+	}
+	const index = "[a](a.md)"
+	const good = "`Options.TTL.Seconds`, `Options.Limits.Lease`, strata.New, `user.TTL`\n```go\nc := strata.New(1)\n\n\tc.Close()\n```\nRuns as `ExampleNew` in [a](../../a_test.go), [top](#top)."
+	check := func(index, page string) []string {
+		small.pages = map[string]string{"docs/guide/README.md": index, "docs/guide/a.md": page}
+		return small.check()
+	}
+	if errs := check(index, good); len(errs) > 0 {
+		t.Errorf("the rule objects to a good page: %v", errs)
+	}
+	for _, bad := range []string{
+		"`Options.Gone`", "`Options.Limits.Gone`", "strata.Gone", "`ExampleGone`", "[a](../../b_test.go)", "[a](b.md#part)",
+		strings.Replace(good, "c.Close()", "c.Open()", 1),
+		strings.Replace(good, "c.Close()", "c.Len()", 1),
+		strings.Replace(good, "ExampleNew", "no example", 1),
+	} {
+		if len(check(index, bad)) == 0 {
+			t.Errorf("the rule accepts %q", bad)
+		}
+	}
+	if len(check("", good)) == 0 {
+		t.Error("the rule accepts a page that the index does not name")
+	}
+	for _, err := range readGuide(t).check() {
+		t.Error(err)
+	}
+}
+
+// readGuide reads the guide and the tree.
+func readGuide(t *testing.T) *guide {
+	g := &guide{pages: map[string]string{}, members: map[string]map[string]string{}, names: map[string]bool{}, examples: map[string]string{}}
+	files, err := os.ReadDir("docs/guide")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		p := path.Join("docs/guide", f.Name())
+		g.pages[p] = readText(t, p)
+	}
+	g.exists = func(file string) bool { _, err := os.Stat(file); return err == nil }
+	for _, s := range readTree(t) {
+		for _, d := range s.file.Decls {
+			f, isFunc := d.(*ast.FuncDecl)
+			switch {
+			case s.test() && isFunc && strings.HasPrefix(f.Name.Name, "Example"):
+				g.examples[f.Name.Name] = readText(t, s.path)
+			case !s.test() && s.dir() == ".":
+				g.add(d)
+			}
+		}
+	}
+	return g
+}
+
+// add adds what d declares to what may be named.
+func (g *guide) add(d ast.Decl) {
+	if f, ok := d.(*ast.FuncDecl); ok {
+		if f.Recv == nil {
+			g.names[f.Name.Name] = true
+		} else {
+			g.of(receiver(f))[f.Name.Name] = ""
+		}
+		return
+	}
+	for _, spec := range d.(*ast.GenDecl).Specs {
+		switch spec := spec.(type) {
+		case *ast.ValueSpec:
+			for _, n := range spec.Names {
+				g.names[n.Name] = true
+			}
+		case *ast.TypeSpec:
+			g.names[spec.Name.Name] = true
+			if st, ok := spec.Type.(*ast.StructType); ok {
+				g.addFields(g.of(spec.Name.Name), st)
+			}
+		}
+	}
+}
+
+func (g *guide) addFields(members map[string]string, st *ast.StructType) {
+	for _, f := range st.Fields.List {
+		for _, n := range f.Names {
+			members[n.Name] = receiver(&ast.FuncDecl{Recv: &ast.FieldList{List: []*ast.Field{f}}})
+		}
+	}
+}
+
+// of returns the members of a type.
+func (g *guide) of(name string) map[string]string {
+	if g.members[name] == nil {
+		g.members[name] = map[string]string{}
+	}
+	return g.members[name]
+}
+
+// lacks reports whether dotted begins with a type whose members are known, and
+// then names one that it does not have.
+func (g *guide) lacks(dotted string) bool {
+	parts := strings.Split(dotted, ".")
+	for at := parts[0]; len(parts) > 1 && g.members[at] != nil; parts = parts[1:] {
+		next, ok := g.members[at][parts[1]]
+		if !ok {
+			return true
+		}
+		at = next
+	}
+	return false
+}
+
+func (g *guide) check() (errs []string) {
+	for p, text := range g.pages {
+		for _, err := range g.checkPage(p, text) {
+			errs = append(errs, p+": "+err)
+		}
+		if name := path.Base(p); name != "README.md" && !strings.Contains(g.pages["docs/guide/README.md"], "("+name+")") {
+			errs = append(errs, p+": the index does not name it")
+		}
+	}
+	return errs
+}
+
+func (g *guide) checkPage(p, text string) (errs []string) {
+	for _, m := range regexp.MustCompile(`\bstrata\.([A-Z]\w*)`).FindAllStringSubmatch(text, -1) {
+		if !g.names[m[1]] {
+			errs = append(errs, "there is no "+m[0])
+		}
+	}
+	for _, m := range regexp.MustCompile("`([A-Z]\\w*(?:\\.\\w+)+)").FindAllStringSubmatch(text, -1) {
+		if g.lacks(m[1]) {
+			errs = append(errs, "there is no "+m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`).FindAllStringSubmatch(text, -1) {
+		file := path.Join(path.Dir(p), m[1])
+		if _, page := g.pages[file]; !page && !strings.Contains(m[1], "://") && !g.exists(file) {
+			errs = append(errs, "there is no "+file)
+		}
+	}
+	var sources []string
+	for _, name := range regexp.MustCompile(`\bExample\w*`).FindAllString(text, -1) {
+		if source, ok := g.examples[name]; ok {
+			sources = append(sources, plain(source))
+		} else if name != "Example" {
+			errs = append(errs, "there is no "+name)
+		}
+	}
+	for _, m := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		if !slices.ContainsFunc(sources, func(s string) bool { return strings.Contains(s, plain(m[1])) }) {
+			errs = append(errs, "no example that the page names has the code\n"+m[1])
+		}
+	}
+	return errs
+}
+
+// plain returns the lines of code without the spaces around them, and without
+// empty ones.
+func plain(code string) string {
+	var b strings.Builder
+	b.WriteString("\n")
+	for line := range strings.Lines(code) {
+		if line = strings.TrimSpace(line); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,232 @@
+package strata_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+)
+
+// skips are the ways to ask for a load whatever is cached.
+func skips(t *testing.T, check func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption)) {
+	t.Run("option", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			check(t, func(*strata.Options[string, int64]) {}, t.Context(), strata.SkipRead())
+		})
+	})
+	t.Run("context", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			check(t, func(o *strata.Options[string, int64]) { o.ContextControls = true }, strata.SkipReadContext(t.Context()))
+		})
+	})
+}
+
+func TestSkipReadLoadsWhateverIsCachedAndStoresItEverywhere(t *testing.T) {
+	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
+		s := newShared()
+		a, b := instance(t, s, change, negatives, remembering), instance[string, int64](t, s)
+		o := &fallible{}
+		for i, fill := range []func(){
+			func() {},
+			func() { mustGet(t, a, "k", o.load); mustGet(t, b, "k", o.load) },
+			func() { must(t, a.Expire(t.Context(), "k")) },
+			func() {
+				must(t, a.Invalidate(t.Context(), "k"))
+				o.fail(strata.ErrNotFound)
+				findsNothing(t, a, o.load)
+			},
+			func() {
+				must(t, a.Invalidate(t.Context(), "k"))
+				o.fail(errDown)
+				_, _ = a.GetOrLoad(t.Context(), "k", o.load)
+			},
+		} {
+			fill()
+			o.fail(nil)
+			want := int64(i + 10)
+			o.value.Store(want)
+			var info strata.Info
+			v, err := a.GetOrLoad(ctx, "k", o.load, append(opts, strata.ReadInfo(&info))...)
+			if v != want || err != nil || info != (strata.Info{Tier: "origin"}) {
+				t.Errorf("%d: got %d, %v, %+v; want %d from the origin", i, v, err, info, want)
+			}
+			synctest.Wait()
+			gets(t, a, never(t), want)
+			gets(t, b, never(t), want)
+		}
+	})
+}
+
+func TestSkipReadInAContextIsNotHonouredUnlessItIsToBe(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCache[string, int64](t)
+		must(t, c.Set(t.Context(), "k", 1))
+		if v, err := c.GetOrLoad(strata.SkipReadContext(t.Context()), "k", never(t)); v != 1 || err != nil {
+			t.Errorf("got %d, %v", v, err)
+		}
+	})
+}
+
+func TestSkipReadIsNotAnsweredByARunningLoad(t *testing.T) {
+	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
+		c := newCache(t, change)
+		o := &origin{takes: time.Second}
+		go c.GetOrLoad(t.Context(), "k", o.load)
+		synctest.Wait()
+		o.value.Store(2)
+		quick := func(context.Context, string) (int64, error) { return 2, nil }
+		if v, err := c.GetOrLoad(ctx, "k", quick, opts...); v != 2 || err != nil {
+			t.Errorf("got %d, %v; want 2", v, err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		gets(t, c, never(t), 2)
+	})
+}
+
+func TestSkipReadThatFailsLeavesTheValueForFailures(t *testing.T) {
+	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
+		s := newShared()
+		for name, c := range map[string]*strata.Cache[string, int64]{"alone": newCache(t, change), "with L2": instance(t, s, change)} {
+			must(t, c.Set(t.Context(), "k", 3))
+			down := func(context.Context, string) (int64, error) { return 0, errDown }
+			if v, err := c.GetOrLoad(ctx, "k", down, opts...); !errors.Is(err, errDown) {
+				t.Errorf("%s: got %d, %v; want the origin's error", name, v, err)
+			}
+			gets(t, c, down, 3)
+		}
+	})
+}
+
+func TestSkipReadThatFindsNothingRemovesTheValueEverywhere(t *testing.T) {
+	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
+		s := newShared()
+		a, b, alone := instance(t, s, change), instance[string, int64](t, s), newCache(t, change)
+		for _, c := range []*strata.Cache[string, int64]{a, b, alone} {
+			must(t, c.Set(t.Context(), "k", 3))
+		}
+		for _, c := range []*strata.Cache[string, int64]{a, alone} {
+			if v, err := c.GetOrLoad(ctx, "k", (&missing{}).load, opts...); !errors.Is(err, strata.ErrNotFound) {
+				t.Errorf("got %d, %v; want ErrNotFound", v, err)
+			}
+		}
+		synctest.Wait()
+		down := func(context.Context, string) (int64, error) { return 0, errDown }
+		for i, c := range []*strata.Cache[string, int64]{a, b, alone} {
+			if v, err := c.GetOrLoad(t.Context(), "k", down); !errors.Is(err, errDown) {
+				t.Errorf("%d: got %d, %v: a value that is not there any more", i, v, err)
+			}
+		}
+	})
+}
+
+func TestSkipReadMayBeAnsweredNotModified(t *testing.T) {
+	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
+		s := newShared()
+		for name, c := range map[string]*strata.Cache[string, int64]{"alone": newCache(t, change), "with L2": instance(t, s, change)} {
+			load := func(ctx context.Context, _ string) (int64, error) {
+				if _, ok := c.Previous(ctx); ok {
+					return 0, strata.ErrNotModified
+				}
+				return 8, nil
+			}
+			for range 2 {
+				v, err := c.GetOrLoad(ctx, "k", load, opts...)
+				if v != 8 || err != nil {
+					t.Errorf("%s: got %d, %v; want 8", name, v, err)
+				}
+				if r := c.Explain(t.Context(), "k").L1; r.Fresh != time.Minute {
+					t.Errorf("%s: %+v, want fresh for a minute", name, r)
+				}
+				time.Sleep(time.Second) // in a bubble
+			}
+			if st := c.Stats().Loads; st.OK != 1 || st.NotModified != 1 {
+				t.Errorf("%s: %d loads ok and %d not modified, want one each", name, st.OK, st.NotModified)
+			}
+		}
+	})
+}
+
+func TestSkipReadThatAsksForItselfIsRefused(t *testing.T) {
+	for name, circle := range map[string]map[string]string{
+		"one key":  {"a": "a"},
+		"two keys": {"a": "b", "b": "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, inner := range [][]strata.CallOption{nil, {strata.SkipRead()}} {
+				skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
+					c := newCache(t, change)
+					var load strata.Loader[string, int64]
+					load = func(ctx context.Context, key string) (int64, error) {
+						return c.GetOrLoad(ctx, circle[key], load, inner...)
+					}
+					if v, err := c.GetOrLoad(ctx, "a", load, opts...); !errors.Is(err, strata.ErrRecursiveLoad) {
+						t.Errorf("got %d, %v; want ErrRecursiveLoad", v, err)
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestSkipReadsAreBoundByMaxLoads(t *testing.T) {
+	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
+		c := newCache(t, change, limits(strata.Limits{MaxLoads: 3}))
+		b := &busy{takes: time.Second}
+		var wg sync.WaitGroup
+		for range 12 {
+			wg.Go(func() {
+				if _, err := c.GetOrLoad(ctx, "k", b.load, opts...); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if b.most.Load() != 3 || b.total.Load() != 12 {
+			t.Errorf("%d of %d at once, want 3 of 12", b.most.Load(), b.total.Load())
+		}
+	})
+}
+
+func TestSkipReadMayAskForOtherKeys(t *testing.T) {
+	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
+		for _, inner := range [][]strata.CallOption{nil, {strata.SkipRead()}} {
+			c := newCache(t, change, limits(strata.Limits{MaxLoads: 1}))
+			var load strata.Loader[string, int64]
+			load = func(ctx context.Context, key string) (int64, error) {
+				if len(key) == 4 {
+					return 4, nil
+				}
+				return c.GetOrLoad(ctx, key+"x", load, inner...)
+			}
+			start := time.Now()
+			if v, err := c.GetOrLoad(ctx, "k", load, opts...); v != 4 || err != nil || time.Since(start) != 0 {
+				t.Errorf("got %d, %v after %v", v, err, time.Since(start))
+			}
+		}
+	})
+}
+
+func TestNumbersAddUpWithSkipReads(t *testing.T) {
+	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
+		c := newCache(t, change, limits(strata.Limits{MaxLoads: 1}))
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		o := &fallible{}
+		for range 3 {
+			_, _ = c.GetOrLoad(ctx, "k", o.load, opts...)
+			_, _ = c.GetOrLoad(over, "k", o.load, opts...)
+			_, _ = c.GetOrLoad(ctx, "k", nil, opts...)
+			o.fail(errDown)
+		}
+		st := c.Stats()
+		if st.L1.Misses+st.Refreshes != st.Flights+st.Joins+st.TurnedAway+st.Remembered ||
+			st.Flights != st.Rechecked+st.L2.Hits+st.Absent+st.Abandoned+st.Throttled+st.Loads.Total() {
+			t.Errorf("the numbers do not add up: %+v", st)
+		}
+	})
+}

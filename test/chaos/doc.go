@@ -1,0 +1,28 @@
+// Package chaos runs a cluster of caches, each in a process of its own, on real
+// Redis servers while processes are killed and stopped, connections are cut,
+// slowed down and swallowed, and Redis pauses, restarts empty or is replaced by
+// a replica that lacks the last writes. What all callers saw is judged
+// afterwards by the promises of docs/promises.md; internal/history has the
+// rules.
+//
+//	go test ./chaos -run TestChaos -v -for 10m
+//	go test ./chaos -run TestChaos -v -for 1m -seed 7 -only promote,kill -every 2s
+//	go test ./chaos -run TestChaos -v -for 5s -every 0 -break nobus
+//
+// The flags: -for is how long faults are injected, -every the mean time between
+// them (0 for none), -only their kinds by the names in faults.go, -seed what
+// decides which come when, -rate the calls of each process in a second, -strict
+// the policy for a silent bus, and -break a way to break the cache, to see that
+// it is found out.
+//
+// The report says how old values were that had been dropped when they were
+// read: by instances that heard of drops, which must be less than a second, and
+// by those that were cut off. A seed repeats the faults, not the schedule.
+//
+// A process keeps its records in a file that outlives it; the origin
+// and the injector are in the process of the test. Times are those of one clock
+// of the host. That a promise does not hold for a while follows from what the
+// injector did, never from what an instance thinks of itself.
+//
+// It needs Linux.
+package chaos

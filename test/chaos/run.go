@@ -1,0 +1,275 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/redis"
+	"github.com/strata-cache/strata/test/internal/cluster"
+	"github.com/strata-cache/strata/test/internal/servers"
+)
+
+// Options say what is run.
+type Options struct {
+	// For is how long faults are injected. What follows takes some seconds
+	// more.
+	For time.Duration
+	// Seed decides which faults come when, and what clients do.
+	Seed uint64
+	// Workers is the number of processes, Rate the calls that each makes in a
+	// second.
+	Workers int
+	Rate    float64
+	// Every is the mean time between faults; zero means none.
+	Every time.Duration
+	// Only names the faults that are drawn, if any do.
+	Only string
+	// Strict lets instances serve nothing from L1 while their bus is silent.
+	Strict bool
+	// Break is how the cache is broken; see [cluster.Config].
+	Break string
+	// Log is told what happens.
+	Log io.Writer
+}
+
+// What the judge goes by. The promises are those of docs/promises.md under
+// Agreement; times are upper bounds on a machine that has other things to do.
+const (
+	// delay is how long a drop takes at most to reach a connected instance.
+	delay = time.Second
+	// rejoin is how long an instance may take, when a fault has ended, until it
+	// is connected again: the longest pause before it dials, and how long it
+	// leaves L2 alone.
+	rejoin = 3 * time.Second
+	// notice is how long an instance may take to find its bus silent.
+	notice = 4 * time.Second
+	// unconfirmed is how long it may then serve what it has.
+	unconfirmed = 30 * time.Second
+	// slow is how long a read of L2 takes at most until it is kept.
+	slow = 2 * time.Second
+	// retry is how long a drop that failed may be pending, faults of the
+	// longest kind included.
+	retry = 25 * time.Second
+	// settle is how long after the end of faults all that failed must have been
+	// tried again.
+	settle = 16 * time.Second
+
+	lease    = 2 * time.Second
+	longTTL  = time.Hour
+	shortTTL = 2 * time.Second
+	clients  = 8 // for each 500 calls a second
+	keys     = 200
+)
+
+// run is a cluster and what happens to it.
+type run struct {
+	t      testing.TB
+	o      Options
+	rand   *rand.Rand
+	clock  cluster.Clock
+	dir    string
+	origin *cluster.Origin
+
+	primary, replica *servers.Redis
+	replication      *cluster.Proxy
+
+	slots    []*slot
+	lives    []*life
+	windows  []window
+	losses   []history.Loss
+	problems []string // what is wrong beside the history
+
+	mu     sync.Mutex // guards below
+	stalls []cluster.Span
+}
+
+// slot is the place of a worker: its proxies stay when it is replaced.
+type slot struct {
+	index     int
+	tier, bus *cluster.Proxy
+	p         *cluster.Process
+	life      *life
+}
+
+// life is that of one worker.
+type life struct {
+	slot, instance int
+	born           history.Time
+	died           history.Time // Never if it lived to the end
+	path           string
+}
+
+// Run runs a cluster through faults and returns what came of it.
+func Run(t testing.TB, o Options) *Report {
+	t.Helper()
+	r := &run{t: t, o: o, rand: rand.New(rand.NewPCG(o.Seed, 0)), clock: cluster.NewClock(), dir: t.TempDir()}
+	r.start()
+	defer r.watch()()
+	r.logf("seed %d: %d workers, %.0f calls a second each, a fault every %v for %v", o.Seed, o.Workers, o.Rate, o.Every, o.For)
+	for _, s := range r.slots {
+		r.do(s, cluster.Command{Op: "start"})
+	}
+	r.shake()
+	stats := r.finish()
+	return r.report(stats)
+}
+
+// watch sees to it that times in which this process does not run, with the
+// proxies and the origin in it, count as faults, until stop is called.
+func (r *run) watch() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for stalls := cluster.Stalls(r.clock); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if s, yes := stalls(); yes {
+				r.mu.Lock()
+				r.stalls = append(r.stalls, s)
+				r.mu.Unlock()
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+func (r *run) logf(format string, args ...any) {
+	if r.o.Log != nil {
+		fmt.Fprintf(r.o.Log, "%8.2fs  %s\n", time.Duration(r.clock.Now()).Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *run) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// start starts everything but the clients.
+func (r *run) start() {
+	var err error
+	r.origin, err = cluster.StartOrigin(r.dir, r.clock)
+	r.must(err)
+	r.t.Cleanup(r.origin.Close)
+	r.primary = servers.StartRedis(r.t, "--repl-diskless-sync-delay", "0")
+	r.replica = servers.StartRedis(r.t, "--repl-diskless-sync-delay", "0")
+	r.replication = r.proxy()
+	r.follow(r.replica)
+	for i := range r.o.Workers {
+		s := &slot{index: i, tier: r.proxy(), bus: r.proxy()}
+		r.slots = append(r.slots, s)
+		r.birth(s)
+	}
+}
+
+func (r *run) proxy() *cluster.Proxy {
+	p, err := cluster.StartProxy(r.primary.Addr)
+	r.must(err)
+	r.t.Cleanup(p.Close)
+	return p
+}
+
+// birth starts a worker in a slot.
+func (r *run) birth(s *slot) {
+	n := len(r.lives)
+	s.life = &life{slot: s.index, instance: n, died: history.Never, path: filepath.Join(r.dir, fmt.Sprintf("instance%d", n))}
+	r.lives = append(r.lives, s.life)
+	var err error
+	s.life.born = r.clock.Now()
+	s.p, err = cluster.Start(cluster.Config{
+		Instance: n, Clock: r.clock, Origin: r.origin.Path, Records: s.life.path, Tier: s.tier.Addr, Bus: s.bus.Addr, Break: r.o.Break, Strict: r.o.Strict,
+		TTL: longTTL, Short: shortTTL, Lease: lease, Clients: max(1, int(r.o.Rate)/500) * clients, Keys: keys, Rate: r.o.Rate, Seed: r.o.Seed,
+	})
+	r.must(err)
+	r.t.Cleanup(s.p.Kill)
+}
+
+// do lets a worker carry out a command.
+func (r *run) do(s *slot, c cluster.Command) cluster.Answer {
+	a, err := s.p.Do(c)
+	if err != nil {
+		r.problem("instance %d: %v", s.life.instance, err)
+	}
+	return a
+}
+
+func (r *run) problem(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	r.logf("PROBLEM: %s", text)
+	r.problems = append(r.problems, text)
+}
+
+// admin sends a command to a server itself.
+func (r *run) admin(to *servers.Redis, args ...any) (string, error) {
+	c, err := redis.New(redis.Options{Network: "unix", Addr: to.Socket})
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return c.Do(ctx, args...).String()
+}
+
+// follow makes a server a replica of the primary, through the proxy for that.
+func (r *run) follow(replica *servers.Redis) {
+	r.replication.Aim(r.primary.Addr)
+	r.replication.Reset()
+	host, port, _ := strings.Cut(r.replication.Addr, ":")
+	_, err := r.admin(replica, "REPLICAOF", host, port)
+	r.must(err)
+}
+
+// replicates reports whether the replica is up to date.
+func (r *run) replicates() bool {
+	text, err := r.admin(r.replica, "INFO", "replication")
+	return err == nil && strings.Contains(text, "master_link_status:up")
+}
+
+// finish ends the clients, waits until what failed was tried again, and asks
+// every instance for every key.
+func (r *run) finish() []cluster.Answer {
+	for _, s := range r.slots {
+		r.do(s, cluster.Command{Op: "stop"})
+	}
+	r.logf("faults and clients have ended")
+	for _, s := range r.slots {
+		r.do(s, cluster.Command{Op: "settle", Within: settle})
+	}
+	r.logf("nothing is pending")
+	<-time.After(delay)
+	var stats []cluster.Answer
+	for _, s := range r.slots {
+		r.do(s, cluster.Command{Op: "final"})
+		stats = append(stats, r.do(s, cluster.Command{Op: "stats"}))
+	}
+	for _, s := range r.slots {
+		if s.p.Crashed() {
+			r.problem("instance %d has crashed", s.life.instance)
+			continue
+		}
+		if a := r.do(s, cluster.Command{Op: "close"}); a.Goroutines > 1 {
+			r.problem("instance %d: %d goroutines are left after Close", s.life.instance, a.Goroutines)
+		}
+	}
+	return stats
+}

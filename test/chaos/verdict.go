@@ -1,0 +1,343 @@
+//go:build linux
+
+package chaos
+
+import (
+	"slices"
+	"time"
+
+	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/test/internal/cluster"
+)
+
+// gather makes a history of what the origin, the workers and the injector know.
+func (r *run) gather() (h *history.History, logs []*cluster.Log) {
+	for _, l := range r.lives {
+		log, err := cluster.ReadLog(l.path, l.instance)
+		if err != nil {
+			r.problem("instance %d: %v", l.instance, err)
+			log = &cluster.Log{}
+		}
+		logs = append(logs, log)
+		for _, s := range log.Surprises {
+			r.problem("instance %d: %s", l.instance, s)
+		}
+	}
+	r.addStalls(logs)
+	h = &history.History{Writes: r.origin.Writes(), Losses: r.losses}
+	for i, l := range r.lives {
+		h.Loads = append(h.Loads, logs[i].Loads...)
+		h.Fences = append(h.Fences, ended(l, logs[i])...)
+		gaps := r.gaps(l)
+		r.doubt(l, logs[i], gaps)
+		h.Reads = append(h.Reads, logs[i].Reads...)
+		h.Links = append(h.Links, links(l, gaps, h)...)
+		r.excuseLoads(l, logs[i], h)
+	}
+	for i := range h.Fences {
+		r.excuseFence(&h.Fences[i], h)
+	}
+	for _, w := range r.windows {
+		h.Notes = append(h.Notes, history.Note{At: w.from, Text: w.name + " begins"}, history.Note{At: w.to, Text: w.name + " ends"})
+		if w.tier || w.process {
+			h.Excuses = append(h.Excuses, history.Excuse{
+				Cluster: true, Instance: history.Shared, From: w.from, To: w.to + history.Time(rejoin+lease),
+			})
+		}
+	}
+	return h, logs
+}
+
+// addStalls makes windows of the times in which processes did not run although
+// nobody had stopped them. The proxies are in this one.
+func (r *run) addStalls(logs []*cluster.Log) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.stalls {
+		f := r.about(0, "stall of the proxies")
+		f.from, f.to = s.From, s.To
+		r.windows = append(r.windows, f.window)
+	}
+	for i, l := range r.lives {
+		for _, s := range logs[i].Stalls {
+			stopped := slices.ContainsFunc(r.windows, func(w window) bool {
+				return w.process && slices.Contains(w.slots, l.slot) && s.From <= w.to && s.To >= w.from
+			})
+			if !stopped {
+				r.windows = append(r.windows, window{name: "stall of", slots: []int{l.slot}, process: true, from: s.From, to: s.To})
+			}
+		}
+	}
+}
+
+// ended returns the fences of a life. What was called and has not returned has
+// failed. What has failed in a process that was killed nobody tries again.
+func ended(l *life, log *cluster.Log) []history.Fence {
+	fences := log.Fences
+	for _, f := range log.Open {
+		f.Return, f.Failed = l.died, true
+		fences = append(fences, f)
+	}
+	for i := range fences {
+		fences[i].Lost = fences[i].Failed && l.died != history.Never
+	}
+	return fences
+}
+
+// links are what a worker's connection to the bus went through: the gaps in it,
+// and the time it may take to be back. It adds the excuses that follow.
+func links(l *life, gaps []window, h *history.History) (all []history.Link) {
+	for _, g := range gaps {
+		all = append(all, history.Link{Instance: l.instance, At: g.from, State: history.Deaf})
+		if known := g.from + history.Time(notice); known < g.to {
+			all = append(all, history.Link{Instance: l.instance, At: known, State: history.Down})
+		}
+		all = append(all, history.Link{Instance: l.instance, At: g.to + history.Time(rejoin), State: history.Connected})
+		h.Excuses = append(h.Excuses, history.Excuse{Instance: l.instance, From: g.from, To: g.to + history.Time(rejoin+delay)})
+	}
+	return all
+}
+
+// gaps are the times in which a worker may have missed messages, or could not
+// find out what it had missed: a gap goes on while L2 does not answer. Those
+// that meet are one.
+func (r *run) gaps(l *life) (gaps []window) {
+	gaps = []window{{from: l.born, to: l.born}} // it is not connected when it is born
+	var silent []window
+	for _, w := range r.windows {
+		switch about := slices.Contains(w.slots, l.slot) && w.to >= l.born && w.from < l.died; {
+		case about && (w.bus || w.process):
+			gaps = append(gaps, w)
+		case about:
+			silent = append(silent, w)
+		}
+	}
+	byFrom := func(a, b window) int { return int(a.from - b.from) }
+	slices.SortFunc(gaps, byFrom)
+	slices.SortFunc(silent, byFrom)
+	for i := 0; i < len(gaps); i++ {
+		g := &gaps[i]
+		for _, w := range silent {
+			if w.from <= g.to+history.Time(rejoin+delay) && w.to >= g.from {
+				g.to = max(g.to, w.to)
+			}
+		}
+		if i+1 < len(gaps) && gaps[i+1].from <= g.to+history.Time(rejoin+delay) {
+			g.to = max(g.to, gaps[i+1].to)
+			gaps = slices.Delete(gaps, i+1, i+2)
+			i-- // it may reach further
+		}
+	}
+	return gaps
+}
+
+// doubt marks the reads that may have got what their instance doubts, although
+// it is connected: what L1 holds since before a gap is confirmed when it is next
+// asked for, and if L2 does not answer then, it may be served as in the gap.
+func (r *run) doubt(l *life, log *cluster.Log, gaps []window) {
+	slices.Sort(log.RemoteErrors)
+	for i := range log.Reads {
+		read := &log.Reads[i]
+		from, to := min(read.Call, read.Return), max(read.Call, read.Return)
+		recent := slices.ContainsFunc(gaps, func(g window) bool {
+			return g.from <= to && g.to+history.Time(rejoin+delay+slow+unconfirmed) >= from
+		})
+		if !recent {
+			continue
+		}
+		n, _ := slices.BinarySearch(log.RemoteErrors, from)
+		read.Degraded = n < len(log.RemoteErrors) && log.RemoteErrors[n] <= to+history.Time(10*time.Millisecond) ||
+			slices.ContainsFunc(r.windows, func(w window) bool {
+				return w.tier && slices.Contains(w.slots, l.slot) && w.from <= to && w.to+history.Time(rejoin) >= from
+			})
+	}
+}
+
+// excuseLoads adds the excuses for loads that follow from what a worker has
+// done.
+func (r *run) excuseLoads(l *life, log *cluster.Log, h *history.History) {
+	for _, s := range log.Left {
+		e := history.Excuse{Instance: l.instance, Key: s.Key, From: s.From, To: s.To}
+		if s.Key == "" { // others are told
+			e.Instance, e.To = history.Shared, s.To+history.Time(delay)
+		}
+		h.Excuses = append(h.Excuses, e)
+	}
+	for _, s := range log.Dropped {
+		r.excuseDrop(s.Key, s.From, s.To, h)
+	}
+	for _, at := range log.RemoteErrors { // L2 had no part in what ran then
+		h.Excuses = append(h.Excuses, history.Excuse{
+			Cluster: true, Instance: history.Shared, From: at - history.Time(delay), To: at + history.Time(delay),
+		})
+	}
+	for _, load := range log.Unfinished { // its lease runs out
+		h.Excuses = append(h.Excuses, history.Excuse{
+			Cluster: true, Instance: history.Shared, Key: load.Key, From: load.Call, To: min(l.died, r.clock.Now()) + history.Time(lease+delay),
+		})
+	}
+	for _, load := range log.Loads {
+		stored := load.Return < l.died-history.Time(delay)
+		if load.OK && stored {
+			continue
+		}
+		// It may have ended the key's entry, or kept its value to itself.
+		to := load.Return + history.Time(delay)
+		if !stored {
+			to += history.Time(lease)
+		}
+		r.excuseDrop(load.Key, load.Call, to, h)
+	}
+}
+
+// excuseFence adds the excuses for loads that follow from a fence. When those
+// that failed are carried out is not known.
+func (r *run) excuseFence(f *history.Fence, h *history.History) {
+	to := f.Return
+	if f.Key == "" {
+		to += history.Time(delay)
+	}
+	if f.Failed {
+		to += history.Time(retry)
+	}
+	r.excuseDrop(f.Key, f.Call, to, h)
+}
+
+// excuseDrop excuses one more load of the key when it is dropped, and on each
+// instance when the message arrives.
+func (r *run) excuseDrop(key string, from, to history.Time, h *history.History) {
+	h.Excuses = append(h.Excuses,
+		history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: from, To: to},
+		history.Excuse{Instance: history.Shared, Key: key, From: from, To: to + history.Time(delay)})
+}
+
+// promise is what histories of keys with that TTL are judged by.
+func promise(ttl time.Duration, strict bool) history.Promise {
+	p := history.Promise{
+		// An instance that joins may still miss what is on its way, so the
+		// delay counts as what it may take to notice a change.
+		Slack: delay, Unconfirmed: unconfirmed, Slow: slow,
+		// Until it is refreshed, less what goes by on the way.
+		TTL: ttl*8/10 - 100*time.Millisecond,
+	}
+	if strict {
+		p.Unconfirmed = 0
+	}
+	return p
+}
+
+// judge judges h, the keys with a short TTL apart.
+func judge(h *history.History, strict bool) []history.Violation {
+	var all []history.Violation
+	for _, c := range []struct {
+		short bool
+		ttl   time.Duration
+	}{{true, shortTTL}, {false, longTTL}} {
+		part := *h
+		part.Reads = keep(h.Reads, func(r *history.Read) bool { return cluster.Short(r.Key) == c.short })
+		part.Loads = keep(h.Loads, func(l *history.Load) bool { return cluster.Short(l.Key) == c.short })
+		all = append(all, part.Judge(promise(c.ttl, strict))...)
+	}
+	slices.SortFunc(all, func(a, b history.Violation) int { return int(a.At - b.At) })
+	return all
+}
+
+func keep[E any](all []E, ok func(*E) bool) (kept []E) {
+	for i := range all {
+		if ok(&all[i]) {
+			kept = append(kept, all[i])
+		}
+	}
+	return kept
+}
+
+// trace is what happened to a key shortly before something.
+func trace(h *history.History, key string, at history.Time) []string {
+	since := at - history.Time(8*time.Second)
+	near := func(t history.Time) bool { return t >= since && t <= at+history.Time(100*time.Millisecond) }
+	about := func(k string) bool { return k == key || k == "" }
+	part := history.History{
+		Writes: keep(h.Writes, func(w *history.Write) bool { return w.Key == key && near(w.At) }),
+		Fences: keep(h.Fences, func(f *history.Fence) bool { return about(f.Key) && (near(f.Call) || near(f.Return)) }),
+		Reads:  keep(h.Reads, func(r *history.Read) bool { return r.Key == key && near(r.Return) }),
+		Loads:  keep(h.Loads, func(l *history.Load) bool { return l.Key == key && (near(l.Call) || near(l.Return)) }),
+		Links:  keep(h.Links, func(l *history.Link) bool { return near(l.At) }),
+		Notes:  keep(h.Notes, func(n *history.Note) bool { return near(n.At) }),
+	}
+	return part.Trace()
+}
+
+// opinions compares what instances think of their bus with what the injector
+// knows: that it is silent they may learn late, but never not at all, and they
+// must be back soon after.
+func (r *run) opinions(logs []*cluster.Log) (found, back []time.Duration) {
+	for i, l := range r.lives {
+		for _, w := range r.windows {
+			if !w.bus || w.process || !slices.Contains(w.slots, l.slot) || w.from < l.born || w.to+history.Time(rejoin) > l.died {
+				continue
+			}
+			if w.silent && w.to-w.from > history.Time(notice) && !r.disturbed(w) {
+				at, ok := next(logs[i].Opinions, w.from, false)
+				if !ok || at > w.from+history.Time(notice) {
+					r.problem("instance %d did not notice in %v that its bus is silent (%s, at %v)", l.instance, notice, w.name, time.Duration(w.from))
+				}
+				found = append(found, time.Duration(at-w.from))
+			}
+			if at, ok := next(logs[i].Opinions, w.to, true); ok && !r.disturbed(w) {
+				back = append(back, time.Duration(at-w.to))
+			}
+		}
+	}
+	return found, back
+}
+
+// unmarked looks for values that were so old that the instance must have known
+// that it hears nothing, and that it did not mark.
+func (r *run) unmarked(h *history.History, logs []*cluster.Log) {
+	const old = history.Time(notice + delay)
+	part := history.History{Writes: h.Writes, Fences: h.Fences, Links: h.Links}
+	for i, l := range r.lives {
+		for _, a := range logs[i].Asked {
+			paused := slices.ContainsFunc(r.windows, func(w window) bool {
+				return w.process && slices.Contains(w.slots, l.slot) && a.Call >= w.from && a.Call-old <= w.to
+			})
+			if !a.Degraded && !paused {
+				part.Reads = append(part.Reads, a)
+			}
+		}
+	}
+	part.Ages(promise(longTTL, false), func(a *history.Read, age time.Duration, connected bool) {
+		if age > time.Duration(old) && !connected {
+			r.problem("instance %d: read of %s at %v got a value dropped %v before, and does not say that it is degraded", a.Instance, a.Key, time.Duration(a.Call), age)
+		}
+	})
+}
+
+// disturbed reports whether another fault was about the same slots at the time
+// of w or right after.
+func (r *run) disturbed(w window) bool {
+	return slices.ContainsFunc(r.windows, func(o window) bool {
+		same := o.from == w.from && o.name == w.name
+		near := o.from <= w.to+history.Time(2*rejoin) && o.to+history.Time(2*rejoin) >= w.from
+		return !same && near && (o.bus || o.process) &&
+			slices.ContainsFunc(o.slots, func(s int) bool { return slices.Contains(w.slots, s) })
+	})
+}
+
+// next returns when an instance was of an opinion for the first time from at
+// on; at itself if it was by then.
+func next(all []cluster.Opinion, at history.Time, hears bool) (history.Time, bool) {
+	was := false
+	for _, o := range all {
+		if o.At > at {
+			if was == hears {
+				return at, true
+			}
+			if o.Hears == hears {
+				return o.At, true
+			}
+		}
+		was = o.Hears
+	}
+	return at, was == hears
+}

@@ -1,0 +1,121 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/redis"
+	"github.com/strata-cache/strata/remote"
+)
+
+// The ways in which [Config.Break] can have the promises broken, to see that
+// this is noticed.
+const (
+	// NoBus loses all messages of the bus but the signs of life.
+	NoBus = "nobus"
+	// LateBus delivers them after three seconds.
+	LateBus = "latebus"
+	// OldTier goes on for three seconds with what it has read of L2.
+	OldTier = "oldtier"
+	// NoLease grants each lease to everybody.
+	NoLease = "nolease"
+)
+
+// broken returns t and b, broken as how says.
+func broken(how string, t *redis.Tier, b *redis.Bus) (remote.Tier, remote.Bus, error) {
+	switch how {
+	case "":
+		return t, b, nil
+	case NoBus:
+		return t, brokenBus{b, 0}, nil
+	case LateBus:
+		return t, brokenBus{b, 3 * time.Second}, nil
+	case OldTier:
+		return oldTier{t, &replies{held: map[string]reply{}}}, b, nil
+	case NoLease:
+		return freeTier{t}, b, nil
+	}
+	return nil, nil, fmt.Errorf("no such break: %s", how)
+}
+
+// brokenBus delivers messages late, or never.
+type brokenBus struct {
+	*redis.Bus
+	late time.Duration
+}
+
+// Follow implements remote.Bus.
+func (b brokenBus) Follow(name string, f func(remote.Event)) (stop func()) {
+	var mu sync.Mutex
+	tell := func(e remote.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		f(e)
+	}
+	return b.Bus.Follow(name, func(e remote.Event) {
+		switch {
+		case e.State != remote.Delivered || e.Messages[0].Kind == remote.Beat:
+			tell(e)
+		case b.late > 0:
+			time.AfterFunc(b.late, func() { tell(e) })
+		}
+	})
+}
+
+// oldTier answers with what it has read a while ago.
+type oldTier struct {
+	*redis.Tier
+	*replies
+}
+
+type replies struct {
+	mu   sync.Mutex // guards below
+	held map[string]reply
+}
+
+type reply struct {
+	held remote.Held
+	at   time.Time
+}
+
+// Bind implements remote.Binder.
+func (t oldTier) Bind(s remote.Space) remote.Tier {
+	return oldTier{t.Tier.Bind(s).(*redis.Tier), t.replies}
+}
+
+// Get implements remote.Tier.
+func (t oldTier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+	held, err := t.Tier.Get(ctx, keys)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range held {
+		r, ok := t.replies.held[keys[i]]
+		if ok && time.Since(r.at) < 3*time.Second {
+			held[i] = r.held
+		} else if held[i].Data != nil {
+			t.replies.held[keys[i]] = reply{held[i], time.Now()}
+		}
+	}
+	return held, err
+}
+
+// freeTier gives leases away.
+type freeTier struct{ *redis.Tier }
+
+// Bind implements remote.Binder.
+func (t freeTier) Bind(s remote.Space) remote.Tier {
+	return freeTier{t.Tier.Bind(s).(*redis.Tier)}
+}
+
+// Acquire implements remote.Tier.
+func (t freeTier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+	h, l, err := t.Tier.Acquire(ctx, key, d)
+	if l.Grant == remote.Busy {
+		l.Grant, l.Token = remote.Granted, 1
+	}
+	return h, l, err
+}

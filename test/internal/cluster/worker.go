@@ -1,0 +1,377 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/redis"
+)
+
+// variable is the environment variable that makes a process a worker.
+const variable = "STRATA_TEST_WORKER"
+
+// Config is what a worker is told when it starts.
+type Config struct {
+	Instance int
+	Clock    Clock
+	// Origin is the origin's socket, Records the file for what is recorded,
+	// Tier and Bus the addresses of Redis for either purpose.
+	Origin, Records, Tier, Bus string
+	// Strict is the policy for when the bus is silent.
+	Strict bool
+	// Break names a way in which the cache is made to break its promises;
+	// empty for none.
+	Break string
+
+	// TTL is that of most entries, Short that of those whose keys are [Short].
+	TTL, Short time.Duration
+	Lease      time.Duration
+	// Timeout bounds each operation on L2; zero means the cache's default.
+	Timeout time.Duration
+
+	// Clients make Rate calls a second in all, on Keys keys.
+	Clients, Keys int
+	Rate          float64
+	Seed          uint64
+}
+
+// Key is the name of the i-th key.
+func Key(i int) string { return "k" + strconv.Itoa(i) }
+
+// Short reports whether entries of key have a short TTL: each fourth does.
+func Short(key string) bool {
+	i, ok := number(key)
+	return ok && i%4 == 3
+}
+
+// Tag is the tag of key's entries, or empty: each fifth has one, and shares it
+// with some others.
+func Tag(key string) string {
+	if i, ok := number(key); ok && i%5 == 2 {
+		return "t" + strconv.Itoa(i/5%10)
+	}
+	return ""
+}
+
+func number(key string) (i int, ok bool) {
+	i, err := strconv.Atoi(strings.TrimPrefix(key, "k"))
+	return i, err == nil
+}
+
+// Command is what a worker is asked to do.
+type Command struct {
+	// Op is start and stop (of the clients), settle (wait until nothing is
+	// pending and the bus is connected), final (read all keys), read, stats or
+	// close.
+	Op string
+	// Key is what Callers read at once; their load takes Takes.
+	Key     string        `json:",omitempty"`
+	Callers int           `json:",omitempty"`
+	Takes   time.Duration `json:",omitempty"`
+	// Within bounds settle.
+	Within time.Duration `json:",omitempty"`
+}
+
+// Answer is what came of a Command.
+type Answer struct {
+	Error string `json:",omitempty"`
+	// Values counts what the callers of read got.
+	Values map[string]int `json:",omitempty"`
+	// Slowest is how long the slowest of them waited.
+	Slowest time.Duration `json:",omitempty"`
+	// Stats answers stats, Goroutines close: how many are left.
+	Stats      *strata.Stats `json:",omitempty"`
+	Goroutines int           `json:",omitempty"`
+}
+
+// IsWorker reports whether this process was started to be a worker. A test's
+// TestMain calls [Work] then and nothing else.
+func IsWorker() bool { return os.Getenv(variable) != "" }
+
+// Work is the life of a worker. It ends with the process.
+func Work() {
+	var c Config
+	err := json.Unmarshal([]byte(os.Getenv(variable)), &c)
+	if err == nil {
+		var w *worker
+		if w, err = newWorker(c); err == nil {
+			err = w.obey()
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// worker is an instance in a process of its own.
+type worker struct {
+	c      Config
+	rec    *recorder
+	origin *originClient
+	tier   *redis.Client
+	bus    *redis.Client
+	cache  *strata.Cache[string, string]
+
+	stop    context.CancelFunc // ends the clients
+	clients sync.WaitGroup
+	end     context.CancelFunc // ends the rest
+	others  sync.WaitGroup
+
+	calm   atomic.Bool             // no load fails any more
+	mu     sync.Mutex              // guards failed
+	failed map[string]history.Time // when a load of a key failed last
+}
+
+func newWorker(c Config) (w *worker, err error) {
+	w = &worker{c: c, origin: &originClient{path: c.Origin}, stop: func() {}, failed: map[string]history.Time{}}
+	if w.rec, err = newRecorder(c.Records, c.Clock); err != nil {
+		return nil, err
+	}
+	if w.tier, err = redis.New(redis.Options{Addr: c.Tier}); err != nil {
+		return nil, err
+	}
+	if w.bus, err = redis.New(redis.Options{Addr: c.Bus}); err != nil {
+		return nil, err
+	}
+	o := strata.Options[string, string]{
+		Name: "chaos", TTL: c.TTL, Jitter: -1, Loader: w.load,
+		Limits: strata.Limits{Lease: c.Lease},
+		Hooks: &strata.Hooks{RemoteError: func(e strata.Event) {
+			w.rec.add(recRemote, w.now(), strings.ReplaceAll(e.Op, " ", "-"))
+		}},
+	}
+	o.Memory.MaxEntries = max(1, int64(c.Keys)*3/4)             // so that some reads go to L2
+	o.NotFoundTTL, o.Remote.BreakFor = time.Second, time.Second // so that clients see much in a short time
+	o.Remote.Timeout = c.Timeout
+	if c.Strict {
+		o.Remote.Partition = strata.Strict
+	}
+	if o.Remote.Tier, o.Remote.Bus, err = broken(c.Break, redis.NewTier(w.tier), redis.NewBus(w.bus)); err != nil {
+		return nil, err
+	}
+	if w.cache, err = strata.New(o); err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancel(context.Background())
+	w.end = end
+	w.others.Go(func() { w.watch(ctx) })
+	return w, nil
+}
+
+func (w *worker) now() history.Time { return w.c.Clock.Now() }
+
+// obey carries out commands, one after the other.
+func (w *worker) obey() error {
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for {
+		var c Command
+		if err := in.Decode(&c); err != nil {
+			return err
+		}
+		if err := out.Encode(w.do(c)); err != nil {
+			return err
+		}
+		if c.Op == "close" {
+			return nil
+		}
+	}
+}
+
+func (w *worker) do(c Command) (a Answer) {
+	switch c.Op {
+	case "start":
+		w.start()
+	case "stop":
+		w.stop()
+		w.clients.Wait()
+	case "settle":
+		a.Error = w.settle(c.Within)
+	case "final":
+		a.Error = w.final()
+	case "read":
+		a = w.readAtOnce(c)
+	case "stats":
+		s := w.cache.Stats()
+		a.Stats = &s
+	case "close":
+		a = w.close()
+	default:
+		a.Error = "unknown command " + c.Op
+	}
+	w.rec.flush()
+	return a
+}
+
+// settle waits until what has failed was tried again with success. Loads do not
+// fail from then on.
+func (w *worker) settle(within time.Duration) (problem string) {
+	w.calm.Store(true)
+	for deadline := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
+		s := w.cache.Stats()
+		switch {
+		case s.Pending == 0 && s.Connected:
+			return ""
+		case time.Now().After(deadline):
+			return fmt.Sprintf("after %v without faults %d drops are pending, and connected is %t", within, s.Pending, s.Connected)
+		}
+	}
+}
+
+// final reads all keys when faults have ended. Failures of loads are remembered
+// for some seconds.
+func (w *worker) final() (problem string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for i := range w.c.Keys {
+		for !w.read(ctx, Key(i), true, true) {
+			if !wait(ctx, 100*time.Millisecond) {
+				return Key(i) + " has no value a minute after faults have ended"
+			}
+		}
+	}
+	return ""
+}
+
+// takesKey is where a call's context says how long its load takes.
+type takesKey struct{}
+
+// readAtOnce lets many callers read one key at once.
+func (w *worker) readAtOnce(c Command) Answer {
+	ctx := context.WithValue(context.Background(), takesKey{}, c.Takes)
+	a := Answer{Values: map[string]int{}}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for range c.Callers {
+		wg.Go(func() {
+			<-start
+			begun := time.Now()
+			v, err := w.cache.GetOrLoad(ctx, c.Key, nil)
+			took := time.Since(begun)
+			if err != nil {
+				v = err.Error()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			a.Values[v]++
+			a.Slowest = max(a.Slowest, took)
+		})
+	}
+	close(start)
+	wg.Wait()
+	return a
+}
+
+// close closes the cache and its clients, and counts the goroutines that are
+// left beside this one.
+func (w *worker) close() (a Answer) {
+	w.stop()
+	w.clients.Wait()
+	w.end()
+	w.others.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := errors.Join(w.cache.Close(ctx), w.tier.Close(), w.bus.Close()); err != nil {
+		a.Error = err.Error()
+	}
+	for range 100 { // the last ones are on their way out
+		if a.Goroutines = runtime.NumGoroutine() - 1; a.Goroutines == 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return a
+}
+
+// watch keeps records flowing and takes samples.
+func (w *worker) watch(ctx context.Context) {
+	flush := time.NewTicker(20 * time.Millisecond)
+	defer flush.Stop()
+	w.sample()
+	hears := false
+	stalls := Stalls(w.c.Clock)
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			w.sample()
+			return
+		case <-flush.C:
+		}
+		if s, yes := stalls(); yes {
+			w.rec.add(recStalled, s.From, s.To)
+		}
+		s := w.cache.Stats()
+		if s.Connected != hears || n == 1 {
+			hears = s.Connected
+			w.rec.add(recHears, w.now(), hears)
+		}
+		if n%50 == 0 {
+			w.sample()
+		}
+		w.rec.flush()
+	}
+}
+
+// Stalls returns a function that is to be called every few milliseconds, and
+// tells when it was not: the process did not run, or was kept waiting.
+func Stalls(c Clock) func() (s Span, yes bool) {
+	const most = history.Time(250 * time.Millisecond)
+	last := c.Now()
+	return func() (Span, bool) {
+		s := Span{From: last, To: c.Now()}
+		last = s.To
+		return s, s.To-s.From > most
+	}
+}
+
+func (w *worker) sample() {
+	s := w.cache.Stats()
+	text, err := json.Marshal(Sample{
+		Goroutines: runtime.NumGoroutine(), RSS: resident(),
+		Reads: s.Reads, L1Hits: s.L1.Hits, L2Hits: s.L2.Hits, Loads: s.Loads.Total(), Gaps: s.Gaps, Heard: s.Heard,
+		Refused: s.Refused, RemoteRefused: s.RemoteRefused, RemoteErrors: s.L2.Errors,
+	})
+	if err != nil {
+		panic("cluster: sample: " + err.Error()) // numbers only
+	}
+	w.rec.add(recSample, w.now(), string(text))
+}
+
+// resident is the memory of this process, in bytes; 0 if nobody says.
+func resident() int64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	var size, pages int64
+	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// start starts the clients.
+func (w *worker) start() {
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	for i := range w.c.Clients {
+		r := rand.New(rand.NewPCG(w.c.Seed, uint64(w.c.Instance)<<16+uint64(i)))
+		w.clients.Go(func() { w.client(ctx, r) })
+	}
+}
