@@ -66,9 +66,9 @@ func TestWordDecidesWhatIsHeld(t *testing.T) {
 	const now = 1000
 	s := layout.State{Fresh: 1500, Left: 3000, ID: 7, Word: "e.1.2"}
 	fresh := remote.Held{ID: 7, Fresh: 500 * time.Millisecond, Left: 2 * time.Second}
-	stale, soft := fresh, fresh
-	stale.Fresh = 0
-	soft.Fresh, soft.Soft = 0, true
+	stale := remote.Held{ID: 7, Left: 2 * time.Second}
+	soft := stale
+	soft.Soft = true
 	expired := s
 	expired.Fresh = 0
 	for _, c := range []struct {

@@ -34,8 +34,9 @@ func (s *stub) Read(ctx context.Context, put func([]byte) []byte) (resp.Value, e
 }
 
 func (s *stub) Together(_ context.Context, _ bool, f func(plain.Ask) error) error { return f(s.ask) }
-func (s *stub) Opened() uint64                                                    { return s.opened }
-func (s *stub) MaxValue() int                                                     { return 1 << 20 }
+
+func (s *stub) Opened() uint64 { return s.opened }
+func (s *stub) MaxValue() int  { return 1 << 20 }
 
 var errEnd = errors.New("the connection has ended")
 
