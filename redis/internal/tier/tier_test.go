@@ -29,8 +29,8 @@ func (s *stub) Send(_ context.Context, put func([]byte) []byte) (resp.Value, err
 	return v[0], nil
 }
 
-func (s *stub) Read(ctx context.Context, put func([]byte) []byte) (resp.Value, error) {
-	return s.Send(ctx, put)
+func (s *stub) Read(ctx context.Context, put func([]byte, string) []byte, key string) (resp.Value, error) {
+	return s.Send(ctx, func(dst []byte) []byte { return put(dst, key) })
 }
 
 func (s *stub) Together(_ context.Context, _ bool, f func(plain.Ask) error) error { return f(s.ask) }
