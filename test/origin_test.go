@@ -25,13 +25,7 @@ func TestStampedeOnARealDatabase(t *testing.T) {
 	pg := servers.StartPostgres(t, conns)
 	r := servers.StartRedis(t)
 
-	open := func() *origin.Origin {
-		o, err := origin.Open(t.Context(), origin.Options{URL: pg.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
-	}
+	open := func() (*origin.Origin, error) { return origin.Open(t.Context(), origin.Options{URL: pg.URL}) }
 	ask := func(get func(caller int, name string) error) (refused int64) {
 		var errs atomic.Int64
 		var wg sync.WaitGroup
@@ -52,7 +46,10 @@ func TestStampedeOnARealDatabase(t *testing.T) {
 		return errs.Load()
 	}
 
-	direct := open()
+	direct, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
 	refused := ask(func(_ int, name string) error {
 		_, err := direct.Greet(t.Context(), name, "en")
 		return err
@@ -67,8 +64,9 @@ func TestStampedeOnARealDatabase(t *testing.T) {
 	// Connections that were closed may take a moment to be free again.
 	var cached *origin.Origin
 	eventually(t, "the database has connections again", func() bool {
-		cached = open()
-		return true
+		var err error
+		cached, err = open()
+		return err == nil
 	})
 	defer cached.Close()
 	load := func(ctx context.Context, name string) (origin.Greeting, error) { return cached.Greet(ctx, name, "en") }
