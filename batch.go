@@ -166,10 +166,24 @@ func (b *batch[K, V]) then() {
 		return
 	}
 	defer release()
-	if b.takeLeases(ctx); len(b.attempts) > 0 {
+	b.takeLeases(ctx)
+	if b.ration(); len(b.attempts) > 0 {
 		b.run(ctx)
 		b.store(ctx)
 	}
+}
+
+// ration lands what may not be tried again now.
+func (b *batch[K, V]) ration() {
+	rest := b.attempts[:0:0]
+	for _, a := range b.attempts {
+		if a.spent() {
+			a.land()
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	b.attempts = rest
 }
 
 // part gives the attempts their own contexts, and lets those go on alone that
@@ -213,20 +227,9 @@ func (b *batch[K, V]) takeLeases(ctx context.Context) {
 // acquire asks for leases, and returns those attempts that are to load. The
 // others have landed, or go on by themselves.
 func (b *batch[K, V]) acquire(ctx context.Context, ask []*attempt[K, V]) (mine []*attempt[K, V]) {
-	c := b.c
-	if c.can.many == nil {
-		for _, a := range ask {
-			b.alone(a)
-		}
-		return nil
-	}
-	names := make([]string, len(ask))
-	for i, a := range ask {
-		names[i] = a.name
-	}
-	op, cancel := remote.WithTimeout(context.WithoutCancel(ctx), c.o.Remote.Timeout)
+	op, cancel := remote.WithTimeout(context.WithoutCancel(ctx), b.c.o.Remote.Timeout)
 	defer cancel()
-	held, leases, err := c.can.many.AcquireMany(op, names, c.o.Limits.Lease)
+	held, leases, err := b.askMany(op, ask)
 	if !ask[0].answered("acquire", err) {
 		for _, a := range ask {
 			a.down = true
@@ -246,6 +249,32 @@ func (b *batch[K, V]) acquire(ctx context.Context, ask []*attempt[K, V]) (mine [
 		}
 	}
 	return mine
+}
+
+// askMany asks for leases in one round trip. What is fresh still, or all if the
+// tier can do no better, is asked for one by one, at once. The error is of one
+// that got no answer.
+func (b *batch[K, V]) askMany(ctx context.Context, ask []*attempt[K, V]) ([]remote.Held, []remote.Lease, error) {
+	c := b.c
+	if c.can.many != nil && !b.call.refresh {
+		names := make([]string, len(ask))
+		for i, a := range ask {
+			names[i] = a.name
+		}
+		return c.can.many.AcquireMany(ctx, names, c.o.Limits.Lease)
+	}
+	held, leases, errs := make([]remote.Held, len(ask)), make([]remote.Lease, len(ask)), make([]error, len(ask))
+	var all sync.WaitGroup
+	for i, a := range ask {
+		all.Go(func() { held[i], leases[i], errs[i] = a.ask(ctx) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return held, leases, nil
 }
 
 // alone lets a go on by itself, as if its key had been asked for alone.

@@ -182,8 +182,10 @@ func (t *simTier) Acquire(ctx context.Context, key string, d time.Duration) (rem
 	return held, lease, nil
 }
 
-func (t *simTier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (held remote.Held, lease remote.Lease, err error) {
-	err = t.do(ctx, "Refresh", key, func(ctx context.Context) (err error) {
+func (t *simTier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
+	var held remote.Held
+	var lease remote.Lease
+	err := t.do(ctx, "Refresh", key, func(ctx context.Context) (err error) {
 		at := t.s.rec.Now()
 		held, lease, err = t.tier.Refresh(ctx, key, id, d)
 		t.leased(lease, at, d)
@@ -260,20 +262,28 @@ func (t *simTier) DropTags(ctx context.Context, tags []string, soft bool) error 
 	return err
 }
 
-func (t *simTier) Tags(ctx context.Context, tags []string) (known []remote.Tag, err error) {
-	err = t.do(ctx, "Tags", "", func(ctx context.Context) (err error) {
+func (t *simTier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	var known []remote.Tag
+	err := t.do(ctx, "Tags", "", func(ctx context.Context) (err error) {
 		known, err = t.tier.Tags(ctx, tags)
 		return err
 	})
-	return known, err
+	if err != nil {
+		return nil, err
+	}
+	return known, nil
 }
 
-func (t *simTier) Position(ctx context.Context) (p remote.Position, err error) {
-	err = t.do(ctx, "Position", "-", func(ctx context.Context) (err error) {
+func (t *simTier) Position(ctx context.Context) (remote.Position, error) {
+	var p remote.Position
+	err := t.do(ctx, "Position", "-", func(ctx context.Context) (err error) {
 		p, err = t.tier.Position(ctx)
 		return err
 	})
-	return p, err
+	if err != nil {
+		return remote.Position{}, err
+	}
+	return p, nil
 }
 
 func (t *simTier) Lane(key string) uint16 { return t.tier.Lane(key) }

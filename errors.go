@@ -69,8 +69,8 @@ func (e *LoadPanicError) Unwrap() error {
 // background until L2 confirms or the process ends; until then other instances
 // may serve what was to be dropped.
 type RemoteError struct {
-	// Op is the call: "set", "update", "invalidate", "expire" or "invalidate
-	// all".
+	// Op is the call: "set", "update", "invalidate", "expire", or one of the
+	// last two with "all" or "tags".
 	Op string
 	// Pending is the number of drops that this cache has yet to carry out, of
 	// earlier calls too. A drop of everything counts as one.

@@ -107,7 +107,7 @@ type Info struct {
 	// Tier is where the value came from: "L1", "L2", or "origin".
 	Tier string
 	// Stale says that the value's time is over, or that it was expired: it was
-	// served because a load has failed.
+	// served while it is refreshed, or because a load has failed or takes long.
 	Stale bool
 	// Shared says that another caller had asked for the value before.
 	Shared bool

@@ -244,6 +244,7 @@ func TestLoadsThatSomebodyWaitsForGoBeforeRefreshes(t *testing.T) {
 		}
 		wg.Wait()
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if fmt.Sprint(order) != "[first second refreshed]" {
 			t.Errorf("order %v, want the refresh last", order)
 		}

@@ -61,8 +61,8 @@ func SkipRead() CallOption {
 // mark.
 type skipReadKey struct{}
 
-// SkipReadContext returns a context with which GetOrLoad of every cache whose
-// Options have ContextControls behaves as with [SkipRead].
+// SkipReadContext returns a context with which GetOrLoad and GetMany of every
+// cache whose Options have ContextControls behave as with [SkipRead].
 func SkipReadContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, skipReadKey{}, true)
 }

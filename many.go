@@ -71,7 +71,7 @@ func distinct[K comparable](keys []K) []K {
 	seen := make(map[K]struct{}, len(keys))
 	all := make([]K, 0, len(keys))
 	for _, k := range keys {
-		if _, again := seen[k]; !again && k == k { //nolint:staticcheck // a NaN cannot be found again
+		if _, again := seen[k]; !again && k == k { // a NaN cannot be found again
 			seen[k] = struct{}{}
 			all = append(all, k)
 		}

@@ -526,3 +526,27 @@ func TestCloseEndsRefreshes(t *testing.T) {
 		}
 	})
 }
+
+func TestShortLifeInL2IsNotRefreshedByEveryInstanceInTurn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		var loads atomic.Int64
+		load := func(ctx context.Context, _ string) (int64, error) {
+			strata.Loading(ctx).SetTTL(10 * time.Second)
+			return loads.Add(1), nil
+		}
+		var all []*strata.Cache[string, int64]
+		for range 5 {
+			all = append(all, instance(t, s, func(o *strata.Options[string, int64]) { o.TTL, o.RefreshAt = 5*time.Minute, 0.8 }))
+		}
+		for range 1000 {
+			for _, c := range all {
+				mustGet(t, c, "k", load)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := loads.Load(); n < 10 || n > 25 {
+			t.Errorf("%d loads in 100 s of a value that lives for 10 s", n)
+		}
+	})
+}

@@ -1,12 +1,14 @@
 package redis_test
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/strata-cache/strata/redis"
+	"github.com/strata-cache/strata/remote"
 )
 
 // echo is a connection that answers every write with the same bytes.
@@ -57,6 +59,44 @@ func TestAppendGetDoesNotAllocate(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// entryEcho is an echo that knows the word of a name space apart.
+type entryEcho struct{ echo }
+
+func (e *entryEcho) Write(p []byte) (int, error) {
+	n, err := e.echo.Write(p)
+	if bytes.Contains(p, []byte("EVAL")) {
+		e.rest = []byte("*5\r\n$1\r\ne\r\n:0\r\n:0\r\n:0\r\n:1000\r\n")
+		if bytes.Contains(p, []byte("$5\r\nHMGET\r\n")) {
+			e.rest = append(e.rest, e.reply...)
+		}
+	}
+	return n, err
+}
+
+// TestTierAllocatesWhatItReturns: the result of a read and the bytes of its
+// value.
+func TestTierAllocatesWhatItReturns(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	c, err := redis.New(redis.Options{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return &entryEcho{echo{reply: []byte("*2\r\n$5\r\nhello\r\n$34\r\n90000 90000 fedcba9876543210 e.0.0\r\n")}}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	tier := redis.NewTier(c).Bind(remote.Space{Name: "n"})
+	ctx, keys := context.Background(), []string{"some key"}
+	if n := testing.AllocsPerRun(100, func() {
+		if h, err := tier.Get(ctx, keys); err != nil || string(h[0].Data) != "hello" {
+			t.Fatal(h, err)
+		}
+	}); n != 2 {
+		t.Errorf("%v allocations; want 2", n)
 	}
 }
 

@@ -170,8 +170,8 @@ func (s tierServer) Send(ctx context.Context, put func([]byte) []byte) (resp.Val
 }
 
 // Read implements tier.Server.
-func (s tierServer) Read(ctx context.Context, put func([]byte) []byte) (resp.Value, error) {
-	return s.send(ctx, "HMGET", put)
+func (s tierServer) Read(ctx context.Context, put func([]byte, string) []byte, key string) (resp.Value, error) {
+	return s.send(ctx, "HMGET", func(dst []byte) []byte { return put(dst, key) })
 }
 
 func (s tierServer) send(ctx context.Context, name string, put func([]byte) []byte) (v resp.Value, err error) {

@@ -114,7 +114,8 @@ func longKeysOnlyInMany() mutation {
 		}
 		return nil
 	}
-	return mutation{name: "many long keys are taken", check: "LongKeysWorkOrAreRefused",
+	return mutation{
+		name: "many long keys are taken", check: "LongKeysWorkOrAreRefused",
 		get: func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error) {
 			if err := refuse(keys[0]); err != nil {
 				return nil, err

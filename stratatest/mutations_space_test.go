@@ -116,13 +116,15 @@ func tagMutations() []mutation {
 		{name: "the first of many is dropped", check: "DroppedTagIsNewerThanOlderLeases", dropTags: func(t *Tier, ctx context.Context, tags []string, soft bool) error {
 			return t.DropTags(ctx, tags[:min(len(tags), 1)], soft)
 		}},
-		{name: "all tags are one", check: "DroppedTagIsNewerThanOlderLeases",
+		{
+			name: "all tags are one", check: "DroppedTagIsNewerThanOlderLeases",
 			tags: func(t *Tier, ctx context.Context, tags []string) ([]remote.Tag, error) {
 				return t.Tags(ctx, make([]string, len(tags)))
 			},
 			dropTags: func(t *Tier, ctx context.Context, tags []string, soft bool) error {
 				return t.DropTags(ctx, make([]string, len(tags)), soft)
-			}},
+			},
+		},
 		{name: "leases have no clock", check: "DroppedTagIsNewerThanOlderLeases", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := t.Acquire(ctx, key, d)
 			l.Clock = 0
@@ -238,12 +240,14 @@ func positionMutations() []mutation {
 		{name: "one count for both", check: "PositionCountsDropsOfEverything", position: whereabouts(func(p *remote.Position) { p.Drops += p.Expiries })},
 		{name: "the clock stands", check: "PositionCountsDropsOfEverything", position: whereabouts(func(p *remote.Position) { p.Clock = 0 })},
 		{name: "an epoch for each drop of all", check: "PositionCountsDropsOfEverything", position: whereabouts(func(p *remote.Position) { p.Epoch += string(rune('a' + p.Drops)) })},
-		{name: "words are counts", check: "ForgottenLaneGetsAnotherWord",
+		{
+			name: "words are counts", check: "ForgottenLaneGetsAnotherWord",
 			position: whereabouts(func(p *remote.Position) {
 				for i := range p.Lanes {
 					p.Lanes[i].Nonce = p.Lanes[i].Count + 1
 				}
-			})},
+			}),
+		},
 		{name: "contexts are ignored", check: "CancelledContextIsAnErrorOfAbilities", position: func(t *Tier, ctx context.Context) (remote.Position, error) {
 			return t.Position(context.WithoutCancel(ctx))
 		}},

@@ -207,9 +207,18 @@ func TestAgesCountFromTheFirstFenceThatShouldHaveEndedAValue(t *testing.T) {
 		got = append(got, age{old, connected})
 	})
 	want := []age{
-		{0, true}, {0, true}, {0, true},
-		{2, true}, {0, true}, {2, true}, {5, true}, {4, true},
-		{0, true}, {30, true}, {1430, true}, {1430, false},
+		{0, true},
+		{0, true},
+		{0, true},
+		{2, true},
+		{0, true},
+		{2, true},
+		{5, true},
+		{4, true},
+		{0, true},
+		{30, true},
+		{1430, true},
+		{1430, false},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("ages %v, want %v", got, want)

@@ -56,8 +56,10 @@ func TestRetriesAreAFifthOfWhatSucceedsAndTenInASecond(t *testing.T) {
 func TestTokensAreTakenBeforeTheRetriesOfASecond(t *testing.T) {
 	var b limit.Budget
 	succeed(&b, 10)
-	if !b.Retry(0) || !b.Retry(0) {
-		t.Fatal("two tokens do not last for two retries")
+	for range 2 {
+		if !b.Retry(0) {
+			t.Fatal("two tokens do not last for two retries")
+		}
 	}
 	if n := retries(&b, 1); n != 10 {
 		t.Errorf("%d retries without a token, want 10", n)

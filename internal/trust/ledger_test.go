@@ -188,8 +188,11 @@ func TestDroppedTagsConcernThoseWhoCarryThem(t *testing.T) {
 		tags []string
 		want trust.Verdict
 	}{
-		{nil, trust.Trusted}, {[]string{"x"}, trust.Trusted}, {[]string{"x", "hard"}, trust.Disowned},
-		{[]string{"soft"}, trust.Stale}, {[]string{"soft", "hard"}, trust.Disowned},
+		{nil, trust.Trusted},
+		{[]string{"x"}, trust.Trusted},
+		{[]string{"x", "hard"}, trust.Disowned},
+		{[]string{"soft"}, trust.Stale},
+		{[]string{"soft", "hard"}, trust.Disowned},
 	}
 	for _, tt := range tests {
 		if v, _, _ := l.JudgeTags(tt.tags, old); v != tt.want {

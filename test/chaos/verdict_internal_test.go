@@ -36,10 +36,16 @@ func TestGapsThatMeetAreOneGap(t *testing.T) {
 		want []history.Link
 	}{
 		{"one that lives on", life{slot: 0, instance: 7, born: at(3), died: at(90)}, []history.Link{
-			{Instance: 7, At: at(3), State: history.Deaf}, {Instance: 7, At: back(3), State: history.Connected},
-			{Instance: 7, At: at(20), State: history.Deaf}, {Instance: 7, At: at(24), State: history.Down}, {Instance: 7, At: back(33), State: history.Connected},
-			{Instance: 7, At: at(40), State: history.Deaf}, {Instance: 7, At: back(41), State: history.Connected},
-			{Instance: 7, At: at(55), State: history.Deaf}, {Instance: 7, At: at(59), State: history.Down}, {Instance: 7, At: back(66), State: history.Connected},
+			{Instance: 7, At: at(3), State: history.Deaf},
+			{Instance: 7, At: back(3), State: history.Connected},
+			{Instance: 7, At: at(20), State: history.Deaf},
+			{Instance: 7, At: at(24), State: history.Down},
+			{Instance: 7, At: back(33), State: history.Connected},
+			{Instance: 7, At: at(40), State: history.Deaf},
+			{Instance: 7, At: back(41), State: history.Connected},
+			{Instance: 7, At: at(55), State: history.Deaf},
+			{Instance: 7, At: at(59), State: history.Down},
+			{Instance: 7, At: back(66), State: history.Connected},
 		}},
 		{"one born in a gap", life{slot: 1, instance: 8, born: at(6), died: at(39)}, []history.Link{
 			{Instance: 8, At: at(5), State: history.Deaf}, {Instance: 8, At: at(9), State: history.Down}, {Instance: 8, At: back(10), State: history.Connected},
@@ -58,8 +64,10 @@ func TestGapsThatMeetAreOneGap(t *testing.T) {
 func TestReadsThatL2DidNotConfirmAreInDoubtForAWhile(t *testing.T) {
 	gaps := []window{{from: at(10), to: at(12)}}
 	r := &run{windows: []window{
-		{slots: []int{0}, tier: true, from: at(20), to: at(21)}, {slots: []int{1}, tier: true, from: at(30), to: at(31)},
-		{slots: []int{0}, bus: true, from: at(30), to: at(31)}, {slots: []int{0}, tier: true, from: at(60), to: at(61)},
+		{slots: []int{0}, tier: true, from: at(20), to: at(21)},
+		{slots: []int{1}, tier: true, from: at(30), to: at(31)},
+		{slots: []int{0}, bus: true, from: at(30), to: at(31)},
+		{slots: []int{0}, tier: true, from: at(60), to: at(61)},
 	}}
 	late := time.Duration(back(21)).Seconds()
 	for s, want := range map[float64]bool{9: false, 15: false, 19.9: true, 20.5: true, late - 0.1: true, late + 0.1: false, 30.5: false, 34.9: true, 35.1: false, 60.5: false} {

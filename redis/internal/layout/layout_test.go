@@ -52,11 +52,11 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 
 func TestStateReadsOnlyWhatTheScriptsWrite(t *testing.T) {
 	good := "1700000000000 1700000001000 ff 1a2b.3.4"
-	if s, ok := layout.ParseState(good); !ok || s != (layout.State{Fresh: 1700000000000, Left: 1700000001000, ID: 255, Word: "1a2b.3.4"}) {
+	if s, ok := layout.ParseState([]byte(good), ""); !ok || s != (layout.State{Fresh: 1700000000000, Left: 1700000001000, ID: 255, Word: "1a2b.3.4"}) {
 		t.Errorf("ParseState(%q) = %+v, %v", good, s, ok)
 	}
 	for _, bad := range []string{"", " ", "1 2 3", "1 2 3 ", "-1 2 3 w", "1 -2 3 w", "1 2 0 w", "1 2 xyz w", "x 2 3 w", "1 2 11111111111111111 w", "99999999999999999999 2 3 w"} {
-		if s, ok := layout.ParseState(bad); ok {
+		if s, ok := layout.ParseState([]byte(bad), ""); ok {
 			t.Errorf("ParseState(%q) = %+v", bad, s)
 		}
 	}
@@ -66,9 +66,9 @@ func TestWordDecidesWhatIsHeld(t *testing.T) {
 	const now = 1000
 	s := layout.State{Fresh: 1500, Left: 3000, ID: 7, Word: "e.1.2"}
 	fresh := remote.Held{ID: 7, Fresh: 500 * time.Millisecond, Left: 2 * time.Second}
-	stale, soft := fresh, fresh
-	stale.Fresh = 0
-	soft.Fresh, soft.Soft = 0, true
+	stale := remote.Held{ID: 7, Left: 2 * time.Second}
+	soft := stale
+	soft.Soft = true
 	expired := s
 	expired.Fresh = 0
 	for _, c := range []struct {
@@ -165,10 +165,25 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
+func TestStateWithAKnownWordAllocatesNothing(t *testing.T) {
+	word := "123456789abcdef0.12345.678"
+	state := []byte("1700000000000 1700000001000 fedcba9876543210 " + word)
+	if n := testing.AllocsPerRun(100, func() {
+		if s, ok := layout.ParseState(state, word); !ok || s.Word != word {
+			t.Fatalf("%+v, %t", s, ok)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func FuzzState(f *testing.F) {
 	f.Add("1700000000000 1700000001000 ff 1a2b.3.4", "1a2b.3.5", int64(1))
 	f.Fuzz(func(t *testing.T, text, word string, now int64) {
-		s, ok := layout.ParseState(text)
+		s, ok := layout.ParseState([]byte(text), "")
+		if known, same := layout.ParseState([]byte(text), word); known != s || same != ok {
+			t.Fatalf("%q: %+v; if %q is known %+v", text, s, word, known)
+		}
 		if ok && (s.ID == 0 || s.Word == "" || s.Fresh < 0 || s.Left < 0) {
 			t.Fatalf("%q: %+v", text, s)
 		}

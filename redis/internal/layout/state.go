@@ -1,12 +1,15 @@
 package layout
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
+
+var separator = []byte{' '} // read-only
 
 // State is what an entry knows of a value. Times are in ms of the server's
 // clock.
@@ -21,19 +24,21 @@ type State struct {
 }
 
 // ParseState reads what the scripts write. It reports false for everything
-// else.
-func ParseState(s string) (st State, ok bool) {
-	fresh, s, ok1 := strings.Cut(s, " ")
-	left, s, ok2 := strings.Cut(s, " ")
-	id, word, ok3 := strings.Cut(s, " ")
-	if !ok1 || !ok2 || !ok3 || word == "" {
+// else. If the word is the one that is known nothing is allocated.
+func ParseState(s []byte, known string) (st State, ok bool) {
+	fresh, s, ok1 := bytes.Cut(s, separator)
+	left, s, ok2 := bytes.Cut(s, separator)
+	id, word, ok3 := bytes.Cut(s, separator)
+	if !ok1 || !ok2 || !ok3 || len(word) == 0 {
 		return State{}, false
 	}
 	var errs [3]error
-	st.Fresh, errs[0] = strconv.ParseInt(fresh, 10, 53) // what Lua's numbers hold
-	st.Left, errs[1] = strconv.ParseInt(left, 10, 53)
-	st.ID, errs[2] = strconv.ParseUint(id, 16, 64)
-	st.Word = word
+	st.Fresh, errs[0] = strconv.ParseInt(string(fresh), 10, 53) // what Lua's numbers hold
+	st.Left, errs[1] = strconv.ParseInt(string(left), 10, 53)
+	st.ID, errs[2] = strconv.ParseUint(string(id), 16, 64)
+	if st.Word = known; string(word) != known {
+		st.Word = string(word)
+	}
 	if errs != [3]error{} || st.Fresh < 0 || st.Left < 0 || st.ID == 0 {
 		return State{}, false
 	}

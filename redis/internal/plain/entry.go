@@ -50,7 +50,7 @@ func (e Entry) Acquire(token string, life int64, word string, id uint64) (a Acqu
 		}
 		f, now := fields(r[0], 5), clock(r[2])
 		a = Acquired{State: f[0]}
-		s, ok := layout.ParseState(text(f[0]))
+		s, ok := layout.ParseState(f[0].Bytes(), word)
 		holder, till := right(text(f[1]))
 		hold := number(text(f[2]))
 		switch {
@@ -199,7 +199,7 @@ func (t *tx) states(entry string) (all []string, states map[string]string, err e
 func (t *tx) sweep(entry string, now int64) error {
 	_, states, err := t.states(entry)
 	for name, s := range states {
-		if st, ok := layout.ParseState(s); !ok || st.Left <= now {
+		if st, ok := layout.ParseState([]byte(s), ""); !ok || st.Left <= now {
 			t.writes.Add("HDEL", entry, name, "v"+name[1:])
 		}
 	}
@@ -298,7 +298,7 @@ func (e Entry) Extend(v Value, id uint64) (done bool, err error) {
 		}
 		f, now := fields(r[0], 4), clock(r[2])
 		holder, _ := right(text(f[0]))
-		s, ok := layout.ParseState(text(f[1]))
+		s, ok := layout.ParseState(f[1].Bytes(), v.Word)
 		done = ok && holder == v.Token && number(text(f[2])) <= now && s.ID == id && s.Left > now &&
 			layout.BeforeExpiries(s.Word) == layout.BeforeExpiries(v.Word)
 		if !done {

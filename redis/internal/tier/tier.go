@@ -27,8 +27,8 @@ type Server interface {
 	// Send sends one command, which put appends, and returns the reply. If it
 	// may have been sent it is not sent again.
 	Send(ctx context.Context, put func([]byte) []byte) (resp.Value, error)
-	// Read is Send for a command that may be sent twice.
-	Read(ctx context.Context, put func([]byte) []byte) (resp.Value, error)
+	// Read is Send for a command about key that may be sent twice.
+	Read(ctx context.Context, put func(dst []byte, key string) []byte, key string) (resp.Value, error)
 	// Together gives f one connection for several round trips. If twice is set
 	// and a connection was lost before its first reply, f gets another one.
 	Together(ctx context.Context, twice bool, f func(plain.Ask) error) error
@@ -48,6 +48,7 @@ type Tier struct {
 	names   layout.Names
 	word    *words.Holder
 	foreign *atomic.Uint64
+	get     func(dst []byte, key string) []byte // appendGet, made once
 }
 
 // New returns a tier without a name.
@@ -62,6 +63,7 @@ func (t *Tier) Bind(s remote.Space) *Tier {
 	b.foreign = new(atomic.Uint64)
 	b.word = t.words.Of(s.Name)
 	b.names = layout.NewNames(s)
+	b.get = b.appendGet
 	return &b
 }
 
@@ -105,7 +107,7 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	}
 	ask, w := t.word.Due(time.Now(), t.srv.Opened())
 	if len(keys) == 1 && !ask {
-		v, err := t.srv.Read(ctx, func(dst []byte) []byte { return t.appendGet(dst, keys[0]) })
+		v, err := t.srv.Read(ctx, t.get, keys[0])
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +169,7 @@ func (t *Tier) open(value, state resp.Value, w *words.Word) remote.Held {
 	if state.Kind() == resp.Null {
 		return remote.Held{}
 	}
-	s, ok := layout.ParseState(string(state.Bytes()))
+	s, ok := layout.ParseState(state.Bytes(), w.Text)
 	if !ok {
 		t.foreign.Add(1)
 		return remote.Held{}

@@ -29,13 +29,14 @@ func (s *stub) Send(_ context.Context, put func([]byte) []byte) (resp.Value, err
 	return v[0], nil
 }
 
-func (s *stub) Read(ctx context.Context, put func([]byte) []byte) (resp.Value, error) {
-	return s.Send(ctx, put)
+func (s *stub) Read(ctx context.Context, put func([]byte, string) []byte, key string) (resp.Value, error) {
+	return s.Send(ctx, func(dst []byte) []byte { return put(dst, key) })
 }
 
 func (s *stub) Together(_ context.Context, _ bool, f func(plain.Ask) error) error { return f(s.ask) }
-func (s *stub) Opened() uint64                                                    { return s.opened }
-func (s *stub) MaxValue() int                                                     { return 1 << 20 }
+
+func (s *stub) Opened() uint64 { return s.opened }
+func (s *stub) MaxValue() int  { return 1 << 20 }
 
 var errEnd = errors.New("the connection has ended")
 

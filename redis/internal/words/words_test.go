@@ -56,15 +56,19 @@ func TestWordIsAskedForInTime(t *testing.T) {
 			h.Answered(w)
 			time.Sleep(time.Millisecond)
 		}
-		if !due(1) || !due(1) {
-			t.Error("nobody asks for a word that is missing")
+		for range 2 {
+			if !due(1) {
+				t.Error("nobody asks for a word that is missing")
+			}
 		}
 		answer(1)
 		if due(1) {
 			t.Error("a young word is asked for")
 		}
-		if !due(2) || !due(2) {
-			t.Error("not all ask after a connection was opened")
+		for range 2 {
+			if !due(2) {
+				t.Error("not all ask after a connection was opened")
+			}
 		}
 		answer(2)
 		h.Doubt(time.Now())
@@ -109,7 +113,7 @@ func TestServersClockIsKnownFromBothSides(t *testing.T) {
 
 func TestNamesHaveHoldersOfTheirOwn(t *testing.T) {
 	var h words.Holders
-	if h.Of("a") != h.Of("a") || h.Of("a") == h.Of("b") {
+	if a := h.Of("a"); h.Of("a") != a || h.Of("b") == a {
 		t.Error("holders are mixed up")
 	}
 }
