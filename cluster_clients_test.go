@@ -44,6 +44,9 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 	if m.s.o.expiring && d.chance(900) { // so that what is held often still holds
 		n, writes = []int{0, 0, 0, 90, 90, 84}[d.intn(6)], 300
 	}
+	if m.s.o.sweeping && d.chance(200) && m.sweeps.Add(1) <= 4 { // more are a flood, and put off
+		n = 96
+	}
 	switch {
 	case n >= 100:
 		m.stepWide(marked, d, key, think)
@@ -138,7 +141,7 @@ func (m *member) setMany(ctx context.Context, key string, think func()) {
 // update makes an Update. What it promises is what an Invalidate would that is
 // called right after its write and returns when it does.
 func (m *member) update(ctx context.Context, key string, think func()) {
-	f := history.Fence{Instance: m.id, Key: key, Stores: true}
+	f := history.Fence{Instance: m.id, Key: key}
 	began := m.s.rec.Now()
 	err := m.cache.Update(ctx, key, func(context.Context) (string, error) {
 		f.Version = m.s.write(key)

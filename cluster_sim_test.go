@@ -50,6 +50,8 @@ type simOptions struct {
 	breaker                   bool // instances leave L2 alone when it fails; else they go on trying
 	partition                 strata.Partition
 	expiring                  bool // most calls read, or make things stale
+	sweeping                  bool // many drop everything
+	garbled                   bool // messages go astray, and no connection is cut
 }
 
 // tags are those of an entry.
@@ -88,11 +90,15 @@ func drawOptions(d *dice) simOptions {
 		o.partition = strata.Strict
 	}
 	if o.cuts == 0 {
-		o.accidents = max(0, d.intn(5)-2)
+		o.accidents = max(0, d.intn(7)-2)
 	}
 	if o.expiring = d.chance(200); o.expiring {
 		o.keys, o.steps = o.keys[:1], 2*o.steps
 		o.tagged = o.tagged && d.chance(300)
+	}
+	o.sweeping = d.chance(150)
+	if o.garbled = o.cuts == 0 && o.accidents == 0 && d.chance(600); o.garbled {
+		o.cuts = 1 + d.intn(2)
 	}
 	return o
 }
@@ -125,6 +131,8 @@ type member struct {
 	tier  *simTier
 	bus   *stratatest.Bus
 	dice  *dice
+	// sweeps counts the drops of everything that are beyond what is usual.
+	sweeps atomic.Int64
 	// failed is when loads of a key have failed, guarded by mu.
 	mu     sync.Mutex
 	failed map[string][]history.Time
@@ -235,6 +243,10 @@ func (m *member) rewire() {
 	lag()
 	for range m.s.o.cuts {
 		time.Sleep(d.delay())
+		if m.s.o.garbled {
+			m.garble(d)
+			continue
+		}
 		switch d.intn(7) {
 		case 0, 1:
 			lag()
@@ -286,7 +298,7 @@ func (s *sim) suffer() {
 	old := s.tier.Snapshot()
 	for range s.o.accidents {
 		time.Sleep(d.delay())
-		n := d.intn(5)
+		n := d.intn(6)
 		s.notef("accident %d", n)
 		switch n {
 		case 0:
@@ -306,10 +318,13 @@ func (s *sim) suffer() {
 			s.rec.Link(m.id, history.Down)
 			m.bus.Cut()
 		}
-		if n == 3 {
+		switch n {
+		case 3:
 			s.tier.Restart()
-		} else {
+		case 4:
 			s.tier.Restore(old)
+		default: // one lane is lost while nobody listens
+			s.view().ForgetLane(s.o.keys[0])
 		}
 		s.makeTags()
 		s.lose()

@@ -261,6 +261,23 @@ func TestTrap3SetOvertakenByAForeignMessageKeepsNothing(t *testing.T) {
 			})
 		})
 	}
+	t.Run("begun in one order, carried out in the other", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			s := newShared()
+			w := newWire(s)
+			a := instance(t, s, w.use)
+			done := make(chan error, 2)
+			w.slows("Drop", 20*time.Millisecond, 0)
+			go func() { done <- a.Set(t.Context(), "k", 2) }()
+			time.Sleep(10 * time.Millisecond)
+			w.slows("Put", 0, 50*time.Millisecond)
+			go func() { done <- a.Set(t.Context(), "k", 1) }()
+			must(t, <-done)
+			must(t, <-done)
+			wantHeld(t, "an instance without L1", instance[string, int64](t, s), 2)
+			wantHeld(t, "the instance whose answer was late", a, 2)
+		})
+	})
 }
 
 // TestTrap4UpdateCannotEndUpBehindTheOrigin is about two writers whose calls

@@ -24,8 +24,13 @@ func (g *Group[K, V]) Fence(key K, drop func()) {
 // fence takes the right of everything that runs for key. s.mu is held.
 func (s *shard[K, V]) fence(key K) {
 	s.fenceFlights(key)
+	s.fenceWrites(key, nil)
+}
+
+// fenceWrites takes the right of all writes of key but one. s.mu is held.
+func (s *shard[K, V]) fenceWrites(key K, but *Write[K]) {
 	for _, w := range s.writes[key] {
-		w.fenced = true
+		w.fenced = w.fenced || w != but
 	}
 }
 
@@ -114,7 +119,8 @@ func (g *Group[K, V]) Begin(key K) (*Write[K], error) {
 }
 
 // End ends a write: the flights that began during it lose their right to
-// store. Then insert is called if the write still has its own right and insert
+// store, and so do the writes that are under way: which of them was the last
+// elsewhere is not known. Then insert is called if the write still has its own right and insert
 // is not nil, else drop: what is stored may be older than what the write has
 // brought elsewhere. Both are called under the lock that Fence takes.
 func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
@@ -122,6 +128,7 @@ func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fenceFlights(w.key)
+	s.fenceWrites(w.key, w)
 	if stored = insert != nil && !w.fenced; stored {
 		insert()
 	} else {
