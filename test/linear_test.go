@@ -205,7 +205,7 @@ func (h history) explain(t *testing.T, u rules, key string) {
 		t.Errorf("no picture: %v", err)
 		return
 	}
-	t.Logf("with -artifacts there is a picture in %s", page)
+	t.Logf("a picture, if the test keeps its files: %s", page)
 }
 
 // record lets callers use c at once, which is emptied before, and returns what

@@ -73,7 +73,7 @@ func TestWordIsAskedForInTime(t *testing.T) {
 		answer(2)
 		h.Doubt(time.Now())
 		h.Doubt(time.Now().Add(-time.Hour)) // comes late, and takes nothing back
-		if !due(2) || !due(2) {
+		if first, second := due(2), due(2); !first || !second {
 			t.Error("not all ask after a doubt")
 		}
 		time.Sleep(time.Millisecond)
@@ -87,7 +87,7 @@ func TestWordIsAskedForInTime(t *testing.T) {
 			t.Error("nobody asks after one has failed")
 		}
 		time.Sleep(words.Age)
-		if !due(2) || !due(2) {
+		if first, second := due(2), due(2); !first || !second {
 			t.Error("not all ask for a word that is too old")
 		}
 	})
