@@ -75,10 +75,9 @@ func (a *attempt[K, V]) seen(ctx context.Context, h remote.Held) (found bool) {
 func (a *attempt[K, V]) keepSeen(v V, h remote.Held) {
 	fresh := min(h.Fresh, h.Left)
 	e := a.c.entry(a.f.Key, v, fresh, h.Left, a.stamps(a.tags), h.ID)
-	// L2 does not say how long the value's life was. A short one must not be due
-	// at once, or instances would take turns at refreshing it.
-	most := time.Duration(float64(fresh) / (1 - max(a.c.o.RefreshAt, 0)) / 2)
-	a.c.refreshSoon(e, fresh, min(a.c.o.TTL, most), 0)
+	// L2 does not say how long the value's life was, only what is left of it. If
+	// a short one were due at once, instances would take turns at refreshing it.
+	a.c.refreshSoon(e, fresh, min(a.c.o.TTL, fresh), 0)
 	a.entry = e
 }
 

@@ -175,6 +175,7 @@ func openSingleflight(o *origin) (instance, error) {
 // client.
 func openStrata(o *origin, client *redis.Client) (instance, error) {
 	opt := strata.Options[string, rig.Profile]{Name: "stampede", TTL: longTTL, Loader: o.load}
+	opt.Stale = strata.Stale{WhileRevalidate: -1, OnError: -1} // a stampede needs callers who wait
 	if client != nil {
 		opt.Remote.Tier, opt.Remote.Bus = redis.NewTier(client), redis.NewBus(client)
 		opt.Remote.Timeout = time.Second // thousands of goroutines wake at once on few processors
