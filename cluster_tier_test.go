@@ -207,9 +207,8 @@ func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 		refused, err = t.tier.Put(ctx, p)
 		for i := range p {
 			t.lost(p[i].Key, p[i].Lease)
-			if ctx.Value(fenceKey{}) != nil {
-				t.excuse(p[i].Key)  // a Set takes the lease of whoever loads
-				t.dropped(p[i].Key) // and is announced like a drop
+			if t.token(p[i].Lease) {
+				t.dropped(p[i].Key) // it takes the lease of whoever loads, and is announced like a drop
 			}
 			t.look(ctx, p[i].Key)
 		}
@@ -408,6 +407,15 @@ func (t *simTierView) leased(l remote.Lease, at history.Time, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.leases[l.Token] = at + history.Time(d)
+}
+
+// token reports whether l is the token of a drop: of a Set, an Update, or a load
+// that found nothing where a value was held.
+func (t *simTierView) token(l remote.Lease) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, lease := t.leases[l.Token]
+	return !lease
 }
 
 // lost excuses a load because a lease has run out before it was used: what was
