@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/strata-cache/strata/redis/internal/layout"
+	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/remote"
 )
 

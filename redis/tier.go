@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/redis/internal/plain"
-	"github.com/strata-cache/strata/redis/internal/tier"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -17,8 +17,8 @@ import (
 //
 // An entry is a hash that holds the values of all types under a key with
 // their states. A read is one HMGET; all that changes something is a script,
-// so that what may be stored is decided where it is stored. The package's
-// internal folders layout and tier describe both.
+// so that what may be stored is decided where it is stored;
+// internal/redistier describes both.
 //
 // An instance asks for the word of its name space, which says what everything
 // in it is worth, when it has not for a second, together with whatever it reads

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/redis/internal/layout"
-	"github.com/strata-cache/strata/redis/internal/plain"
 )
 
 // script is a script with the beginnings of its call, by digest and by text,

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/redis/internal/layout"
 	"github.com/strata-cache/strata/remote"
 )
 

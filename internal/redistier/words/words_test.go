@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/redis/internal/words"
+	"github.com/strata-cache/strata/internal/redistier/words"
 )
 
 func word(epoch string, drops, expiries, clock uint64, asked time.Time) *words.Word {

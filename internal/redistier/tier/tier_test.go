@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/redis/internal/plain"
-	"github.com/strata-cache/strata/redis/internal/tier"
 	"github.com/strata-cache/strata/remote"
 )
 

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/redis/internal/layout"
-	"github.com/strata-cache/strata/redis/internal/plain"
-	"github.com/strata-cache/strata/redis/internal/words"
 	"github.com/strata-cache/strata/remote"
 )
 

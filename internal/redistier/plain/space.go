@@ -4,9 +4,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/redis/internal/layout"
-	"github.com/strata-cache/strata/redis/internal/words"
 )
 
 // Space is the name space of a cache, and how to reach the server.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/redis/internal/layout"
+	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/remote"
 )
 
