@@ -22,9 +22,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -32,10 +30,10 @@ import (
 // concurrent use. Make it with [New].
 type Client struct {
 	o     Options
-	pool  *netpool.Pool[*conn]
+	home  *node
 	steps resp.Steps
-	// opened counts connections of the pool that were opened, before they are
-	// used. A failover shows in it: no connection survives one.
+	// opened counts connections that were opened to serve calls, before they
+	// are used. A failover shows in it: no connection survives one.
 	opened atomic.Uint64
 
 	mu     sync.Mutex // guards below
@@ -51,27 +49,8 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{o: o, subs: map[*Subscription]struct{}{}}
-	c.pool = netpool.New(netpool.Config[*conn]{
-		Dial:        c.open,
-		DialTimeout: o.DialTimeout,
-		Timeout:     o.Timeout,
-		MaxConns:    o.MaxConns,
-		MaxIdle:     o.MaxIdle,
-		IdleTimeout: o.IdleTimeout,
-		MaxLifetime: o.MaxLifetime,
-		Fail:        func(op string, err error) error { return &ConnError{Op: op, Err: err} },
-		Alive:       func(cn *conn) bool { return netpool.Alive(cn.nc) },
-		Closed:      ErrClosed,
-	})
+	c.home = newNode(c, o)
 	return c, nil
-}
-
-func (c *Client) open(ctx context.Context) (*conn, error) {
-	cn, err := connect(ctx, &c.o, &c.steps)
-	if err == nil {
-		c.opened.Add(1)
-	}
-	return cn, err
 }
 
 // Close closes all connections and subscriptions and waits for what the client
@@ -85,7 +64,7 @@ func (c *Client) Close() error {
 		subs = append(subs, s)
 	}
 	c.mu.Unlock()
-	c.pool.Close()
+	c.home.close()
 	for _, s := range subs {
 		s.Close()
 	}
@@ -111,7 +90,7 @@ type Stats struct {
 }
 
 // Stats returns the counters and the state of the pool.
-func (c *Client) Stats() Stats { return Stats(c.pool.Stats()) }
+func (c *Client) Stats() Stats { return Stats(c.home.pool.Stats()) }
 
 // Ping asks the server for a sign of life.
 func (c *Client) Ping(ctx context.Context) error { return c.Do(ctx, "PING").Err() }
@@ -128,27 +107,7 @@ func (c *Client) Do(ctx context.Context, args ...any) Reply {
 	if err != nil {
 		return Reply{err: err}
 	}
-	return c.ask(ctx, name, func(cn *conn) error { return cn.command(args) })
-}
-
-// ask sends what put puts into the buffer and returns the whole reply. An
-// error of put is about an argument: nothing is sent then.
-func (c *Client) ask(ctx context.Context, name string, put func(*conn) error) (reply Reply) {
-	err := c.run(ctx, name, func(cn *conn) error {
-		if reply.err = put(cn); reply.err != nil {
-			return nil
-		}
-		if err := cn.flush(true); err != nil {
-			return err
-		}
-		v, err := cn.read()
-		reply = newReply(v)
-		return err
-	})
-	if err != nil {
-		return Reply{err: err}
-	}
-	return reply
+	return c.home.ask(ctx, name, func(cn *conn) error { return cn.command(args) })
 }
 
 // AppendGet appends the value of key to dst and returns the longer slice. The
@@ -158,7 +117,7 @@ func (c *Client) ask(ctx context.Context, name string, put func(*conn) error) (r
 func (c *Client) AppendGet(ctx context.Context, dst []byte, key string) ([]byte, error) {
 	out := dst
 	var answer error
-	err := c.run(ctx, "GET", func(cn *conn) error {
+	err := c.home.run(ctx, "GET", func(cn *conn) error {
 		cn.w = append(cn.w, "*2\r\n$3\r\nGET\r\n"...)
 		cn.w = resp.AppendString(cn.w, key)
 		if err := cn.flush(true); err != nil {
@@ -180,38 +139,6 @@ func (c *Client) AppendGet(ctx context.Context, dst []byte, key string) ([]byte,
 		return dst, err
 	}
 	return out, nil
-}
-
-// run gives f a connection and takes it back.
-func (c *Client) run(ctx context.Context, name string, f func(*conn) error) error {
-	now := time.Now()
-	cn, calm, err := c.attempt(ctx, now, name, f)
-	if cn != nil {
-		c.pool.Put(cn, calm && err == nil && cn.r.Buffered() == 0, now)
-	}
-	return err
-}
-
-// attempt gives f a connection. If it was found dead before any byte of a
-// reply came, and the command either was not sent or only reads, f runs once
-// more on another one. An error of f is about the connection. Whoever gets a
-// connection must put it back.
-func (c *Client) attempt(ctx context.Context, now time.Time, name string, f func(*conn) error) (cn *conn, calm bool, err error) {
-	for again := false; ; again = true {
-		if cn, err = c.pool.Get(ctx, now); err != nil {
-			return nil, false, err
-		}
-		before := cn.r.Received()
-		calm, err = cn.exchange(ctx, now, c.o.Timeout, f)
-		if err == nil || !cn.Reused() || cn.r.Received() != before || !lost(err) {
-			return cn, calm, err
-		}
-		c.pool.Lost(cn)
-		if again || !SafeToRetry(err) && !resp.ReadsOnly(name) {
-			return cn, calm, err
-		}
-		c.pool.Retry(cn, now)
-	}
 }
 
 // commandName returns the name of a command in upper case, if it may be sent

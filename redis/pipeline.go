@@ -35,7 +35,7 @@ func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any
 }
 
 func (c *Client) eval(ctx context.Context, name, script string, keys []string, args []any) Reply {
-	return c.ask(ctx, name, func(cn *conn) error {
+	return c.home.ask(ctx, name, func(cn *conn) error {
 		var err error
 		if cn.w, err = resp.AppendEval(cn.w, name, script, keys, args); err != nil {
 			return argError(err)
@@ -173,7 +173,7 @@ func (p *Pipeline) sendScripts(ctx context.Context, replies []Reply) error {
 // roundTrips sends commands and fills in their replies.
 func (c *Client) roundTrips(ctx context.Context, name string, commands []byte, replies []Reply) error {
 	got := 0
-	err := c.run(ctx, name, func(cn *conn) error {
+	err := c.home.run(ctx, name, func(cn *conn) error {
 		got = 0
 		return cn.converse(commands, len(replies), func(v resp.Value) {
 			replies[got] = newReply(v)

@@ -16,14 +16,14 @@ const pieceSize = 64 << 10
 
 // held is a connection held for longer than one exchange.
 type held struct {
-	c    *Client
+	n    *node
 	cn   *conn
 	ctx  context.Context
 	stop func() bool
 }
 
-func (c *Client) hold(ctx context.Context, cn *conn) held {
-	h := held{c: c, cn: cn, ctx: ctx}
+func (n *node) hold(ctx context.Context, cn *conn) held {
+	h := held{n: n, cn: cn, ctx: ctx}
 	if ctx.Done() != nil {
 		h.stop = context.AfterFunc(ctx, cn.interrupt)
 	}
@@ -33,7 +33,7 @@ func (c *Client) hold(ctx context.Context, cn *conn) held {
 // arm gives the next piece its time. An interrupt that came before is not
 // undone by it: the context is looked at afterwards.
 func (h *held) arm() error {
-	deadline := time.Now().Add(h.c.o.Timeout)
+	deadline := time.Now().Add(h.n.o.Timeout)
 	if d, ok := h.ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
@@ -46,7 +46,7 @@ func (h *held) fail(err error) error {
 	d, bounded := h.ctx.Deadline()
 	err = explain(h.ctx, bounded && !time.Now().Before(d), err)
 	if h.cn.Reused() && lost(err) {
-		h.c.pool.Lost(h.cn)
+		h.n.pool.Lost(h.cn)
 	}
 	return err
 }
@@ -56,7 +56,7 @@ func (h *held) release(clean bool) {
 	if h.stop != nil && !h.stop() {
 		clean = false
 	}
-	h.c.pool.Put(h.cn, clean && h.cn.r.Buffered() == 0, time.Now())
+	h.n.pool.Put(h.cn, clean && h.cn.r.Buffered() == 0, time.Now())
 }
 
 // Stream is a string reply that is read piece by piece. It holds a connection
@@ -81,15 +81,16 @@ func (c *Client) Stream(ctx context.Context, args ...any) (*Stream, error) {
 	var size int64
 	var answer error
 	now := time.Now()
-	cn, calm, err := c.attempt(ctx, now, name, func(cn *conn) error {
+	n := c.home
+	cn, calm, err := n.attempt(ctx, now, name, func(cn *conn) error {
 		if answer = cn.command(args); answer != nil {
 			return nil
 		}
 		if err := cn.flush(true); err != nil {
 			return err
 		}
-		n, v, err := cn.bulkHeader()
-		if size = n; n < 0 && err == nil {
+		length, v, err := cn.bulkHeader()
+		if size = length; length < 0 && err == nil {
 			answer = newReply(v).mismatch("string")
 		}
 		return err
@@ -101,13 +102,13 @@ func (c *Client) Stream(ctx context.Context, args ...any) (*Stream, error) {
 		return nil, err
 	}
 	if err != nil || !calm {
-		c.pool.Put(cn, calm && err == answer && cn.r.Buffered() == 0, now)
+		n.pool.Put(cn, calm && err == answer && cn.r.Buffered() == 0, now)
 		if err == nil {
 			err = &ConnError{Op: "read", Sent: true, Err: ctx.Err()}
 		}
 		return nil, err
 	}
-	return &Stream{held: c.hold(ctx, cn), size: size, left: size}, nil
+	return &Stream{held: n.hold(ctx, cn), size: size, left: size}, nil
 }
 
 // Size is the length of the whole string in bytes.
@@ -200,11 +201,11 @@ func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, 
 	if _, err := io.ReadFull(r, first); err != nil {
 		return sourceError(err)
 	}
-	cn, err := c.pool.Get(ctx, time.Now())
+	cn, err := c.home.pool.Get(ctx, time.Now())
 	if err != nil {
 		return err
 	}
-	h := c.hold(ctx, cn)
+	h := c.home.hold(ctx, cn)
 	clean := false
 	defer func() { h.release(clean) }() // also if r panics
 	args := 3

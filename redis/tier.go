@@ -175,7 +175,7 @@ func (s tierServer) Read(ctx context.Context, put func([]byte, string) []byte, k
 }
 
 func (s tierServer) send(ctx context.Context, name string, put func([]byte) []byte) (v resp.Value, err error) {
-	err = s.c.run(ctx, name, func(cn *conn) error {
+	err = s.c.home.run(ctx, name, func(cn *conn) error {
 		cn.w = put(cn.w[:0])
 		err := cn.flush(true)
 		if err == nil {
@@ -192,7 +192,7 @@ func (s tierServer) Together(ctx context.Context, twice bool, f func(plain.Ask) 
 	if twice {
 		name = "HMGET"
 	}
-	err := s.c.run(ctx, name, func(cn *conn) error {
+	err := s.c.home.run(ctx, name, func(cn *conn) error {
 		var broken error
 		answer = f(func(b *plain.Batch) ([]resp.Value, error) {
 			replies := make([]resp.Value, 0, b.N)

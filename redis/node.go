@@ -1,0 +1,94 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// node is one server as a client uses it.
+type node struct {
+	o    *Options // with its address
+	pool *netpool.Pool[*conn]
+}
+
+// newNode returns a node with no connection. c lends it what all nodes share.
+func newNode(c *Client, o Options) *node {
+	n := &node{o: &o}
+	n.pool = netpool.New(netpool.Config[*conn]{
+		Dial: func(ctx context.Context) (*conn, error) {
+			cn, err := connect(ctx, n.o, &c.steps)
+			if err == nil {
+				c.opened.Add(1)
+			}
+			return cn, err
+		},
+		DialTimeout: o.DialTimeout,
+		Timeout:     o.Timeout,
+		MaxConns:    o.MaxConns,
+		MaxIdle:     o.MaxIdle,
+		IdleTimeout: o.IdleTimeout,
+		MaxLifetime: o.MaxLifetime,
+		Fail:        func(op string, err error) error { return &ConnError{Op: op, Err: err} },
+		Alive:       func(cn *conn) bool { return netpool.Alive(cn.nc) },
+		Closed:      ErrClosed,
+	})
+	return n
+}
+
+// close closes all connections and waits for what the node has started.
+func (n *node) close() { n.pool.Close() }
+
+// ask sends what put puts into the buffer and returns the whole reply. An
+// error of put is about an argument: nothing is sent then.
+func (n *node) ask(ctx context.Context, name string, put func(*conn) error) (reply Reply) {
+	err := n.run(ctx, name, func(cn *conn) error {
+		if reply.err = put(cn); reply.err != nil {
+			return nil
+		}
+		if err := cn.flush(true); err != nil {
+			return err
+		}
+		v, err := cn.read()
+		reply = newReply(v)
+		return err
+	})
+	if err != nil {
+		return Reply{err: err}
+	}
+	return reply
+}
+
+// run gives f a connection and takes it back.
+func (n *node) run(ctx context.Context, name string, f func(*conn) error) error {
+	now := time.Now()
+	cn, calm, err := n.attempt(ctx, now, name, f)
+	if cn != nil {
+		n.pool.Put(cn, calm && err == nil && cn.r.Buffered() == 0, now)
+	}
+	return err
+}
+
+// attempt gives f a connection. If it was found dead before any byte of a
+// reply came, and the command either was not sent or only reads, f runs once
+// more on another one. An error of f is about the connection. Whoever gets a
+// connection must put it back.
+func (n *node) attempt(ctx context.Context, now time.Time, name string, f func(*conn) error) (cn *conn, calm bool, err error) {
+	for again := false; ; again = true {
+		if cn, err = n.pool.Get(ctx, now); err != nil {
+			return nil, false, err
+		}
+		before := cn.r.Received()
+		calm, err = cn.exchange(ctx, now, n.o.Timeout, f)
+		if err == nil || !cn.Reused() || cn.r.Received() != before || !lost(err) {
+			return cn, calm, err
+		}
+		n.pool.Lost(cn)
+		if again || !SafeToRetry(err) && !resp.ReadsOnly(name) {
+			return cn, calm, err
+		}
+		n.pool.Retry(cn, now)
+	}
+}
