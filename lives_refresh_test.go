@@ -210,29 +210,43 @@ func TestRefreshSpreadMakesInstancesRefreshAtDifferentTimes(t *testing.T) {
 }
 
 func TestInstancesThatRefreshTogetherLoadOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newShared()
-		all := make([]*strata.Cache[string, int64], 3)
-		o := &origin{takes: time.Second}
-		for i := range all {
-			all[i] = instance(t, s, refreshAt(0.75))
-			mustGet(t, all[i], "k", o.load)
-		}
-		o.value.Store(2)
-		time.Sleep(85 * time.Second)
-		for _, c := range all {
-			gets(t, c, o.load, 0)
-		}
-		time.Sleep(3 * time.Second)
-		synctest.Wait()
-		for _, c := range all {
-			gets(t, c, o.load, 2)
-		}
-		synctest.Wait()
-		if n := o.loads.Load(); n != 2 {
-			t.Errorf("%d loads in the cluster, want 2", n)
-		}
-	})
+	for name, want := range map[string]int64{"another value": 2, "not modified": 1} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newShared()
+				all := make([]*strata.Cache[string, int64], 3)
+				o := &origin{takes: time.Second}
+				o.value.Store(1)
+				for i := range all {
+					all[i] = instance(t, s, refreshAt(0.75))
+					mustGet(t, all[i], "k", o.load)
+				}
+				o.value.Store(want)
+				load := func(c *strata.Cache[string, int64]) strata.Loader[string, int64] {
+					return func(ctx context.Context, key string) (int64, error) {
+						v, err := o.load(ctx, key)
+						if held, ok := c.Previous(ctx); ok && held == v {
+							return 0, strata.ErrNotModified
+						}
+						return v, err
+					}
+				}
+				time.Sleep(85 * time.Second)
+				for _, c := range all {
+					gets(t, c, load(c), 1)
+				}
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				for _, c := range all {
+					gets(t, c, load(c), want)
+				}
+				synctest.Wait()
+				if n := o.loads.Load(); n != 2 {
+					t.Errorf("%d loads in the cluster, want 2", n)
+				}
+			})
+		})
+	}
 }
 
 func TestRefreshByATierWithoutRefresherIsNoLoad(t *testing.T) {

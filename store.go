@@ -182,7 +182,7 @@ func (a *attempt[K, V]) keepHeld() {
 		a.keep(*a.held) // another value is held by now, or the lease is gone
 		return
 	default:
-		a.lease.Token = 0
+		a.id, a.lease.Token = remote.ID(a.lease.Token), 0
 	}
 	a.keepLoaded(*a.held, left, loaded, a.id)
 }

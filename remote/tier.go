@@ -51,13 +51,14 @@ type Tier interface {
 	Drop(ctx context.Context, d []Drop) ([]Lease, error)
 
 	// Extend gives the held value of key new lives without sending it again:
-	// the answer "not modified". It is refused when the lease is gone or the
-	// held value is not the one with this ID.
+	// the answer "not modified". Its ID is the lease's token from then on, as
+	// if it had been put. It is refused when the lease is gone or the held value
+	// is not the one with this ID.
 	Extend(ctx context.Context, key string, fresh, left time.Duration, l Lease, id ID) (refused bool, err error)
 }
 
-// ID names one stored value of one key: it is the token under which the value
-// was put, so a later value of the key has another. Zero means none.
+// ID names one stored value of one key with its lives: it is the token under
+// which the value was put, or extended last. Zero means none.
 type ID uint64
 
 // Held is what a Tier holds under a key. The zero Held means absent.

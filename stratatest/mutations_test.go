@@ -341,9 +341,14 @@ func extendMutations() []mutation {
 		{name: "lives stay", check: "ExtendGivesNewLives", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 			return t.Extend(ctx, key, fresh, fresh, l, id)
 		}},
-		{name: "a new id", check: "ExtendGivesNewLives", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+		{name: "another id", check: "ExtendGivesNewLives", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 			refused, err := t.Extend(ctx, key, fresh, left, l, id)
 			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).id++ })
+			return refused, err
+		}},
+		{name: "the id stays", check: "ExtendGivesNewLives", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+			refused, err := t.Extend(ctx, key, fresh, left, l, id)
+			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).id = id })
 			return refused, err
 		}},
 		{name: "the mark stays", check: "ExtendGivesNewLives", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {

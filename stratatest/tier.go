@@ -217,7 +217,7 @@ func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration
 	if s.release() {
 		t.announce([]remote.Message{t.message(remote.Ended, key)})
 	}
-	s.fresh, s.left, s.soft, s.word = now.Add(fresh), now.Add(left), false, l.Word
+	s.id, s.fresh, s.left, s.soft, s.word = remote.ID(l.Token), now.Add(fresh), now.Add(left), false, l.Word
 	r.keep(now, left)
 	return false, nil
 }

@@ -283,8 +283,8 @@ func (t *tx) soften(entry string) (emptied bool, err error) {
 	return emptied, nil
 }
 
-// Extend gives the value that is held a new life. Only the lives, token and
-// word of v are looked at; id is the value's.
+// Extend gives the value that is held, whose id is given, a new life and the
+// token as its id. Only the lives, token and word of v are looked at.
 func (e Entry) Extend(v Value, id uint64) (done bool, err error) {
 	n, entry := e.Names, e.Names.Entry(e.Key)
 	err = run(e.Ask, []string{entry}, func(t *tx) error {
@@ -304,7 +304,7 @@ func (e Entry) Extend(v Value, id uint64) (done bool, err error) {
 		if !done {
 			return nil
 		}
-		t.writes.Add("HSET", entry, n.State, state(now+v.Fresh, now+v.Left, layout.Hex(id), v.Word))
+		t.writes.Add("HSET", entry, n.State, state(now+v.Fresh, now+v.Left, v.Token, v.Word))
 		t.expire(entry, r[1].Int(), v.Left)
 		t.ended(n, e.Key, f[3].Kind() != resp.Null)
 		return nil

@@ -174,10 +174,10 @@ func checkRefreshExtends(v *view) {
 	v.extends("k", v.refreshes("k", "value", id), id)
 	h := v.holdsFresh("k", "value")
 	v.lives(h, 3*long, 4*long)
-	if h.ID != id {
-		v.Errorf("ID %d became %d; the value is the same", id, h.ID)
+	if h, l := v.refresh("k", id, long); l.Grant == remote.Granted || h.Data == nil {
+		v.Errorf("a lease to refresh what was extended meanwhile: %+v, %+v", h, l)
 	}
-	v.refreshes("k", "value", id)
+	v.refreshes("k", "value", h.ID)
 }
 
 func checkRefreshOneSchema(v *view) {

@@ -217,8 +217,8 @@ func checkExtend(v *view) {
 	v.extends("k", lease, id)
 	h := v.holdsFresh("k", "value")
 	v.lives(h, 3*long, 4*long)
-	if h.ID != id {
-		v.Errorf("ID %d became %d; the value is the same", id, h.ID)
+	if h.ID != remote.ID(lease.Token) {
+		v.Errorf("ID %d became %d; the lease's token is %d", id, h.ID, lease.Token)
 	}
 }
 

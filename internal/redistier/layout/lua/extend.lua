@@ -1,5 +1,5 @@
--- Gives the value that is held a new life without sending it again. The end of
--- the lease is announced if somebody waits for it.
+-- Gives the value that is held a new life, and a new id, without sending it
+-- again. The end of the lease is announced if somebody waits for it.
 -- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 word, 4 fresh in ms, 5 left in ms, 6 id,
 -- 7 channel, 8 message that the lease has ended.
 -- Returns 1 if extended, 0 if the lease was gone or another value is held.
@@ -17,7 +17,7 @@ if held ~= id or tonumber(till) <= now or string.match(w, '^.*%.') ~= string.mat
   return 0
 end
 redis.call('HDEL', KEYS[1], 'l' .. schema, 'w' .. schema)
-local state = string.format('%d %d ', now + fresh, now + left) .. id .. ' ' .. word
+local state = string.format('%d %d ', now + fresh, now + left) .. token .. ' ' .. word
 redis.call('HSET', KEYS[1], 's' .. schema, state)
 if redis.call('PTTL', KEYS[1]) < left then
   redis.call('PEXPIRE', KEYS[1], left)
