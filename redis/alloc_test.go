@@ -32,8 +32,10 @@ func (e *echo) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (e *echo) SetDeadline(time.Time) error { return nil }
-func (e *echo) Close() error                { return nil }
+func (e *echo) SetDeadline(time.Time) error      { return nil }
+func (e *echo) SetReadDeadline(time.Time) error  { return nil }
+func (e *echo) SetWriteDeadline(time.Time) error { return nil }
+func (e *echo) Close() error                     { return nil }
 
 func echoClient(t testing.TB, reply string) *redis.Client {
 	c, err := redis.New(redis.Options{DialContext: func(context.Context, string, string) (net.Conn, error) {

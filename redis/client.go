@@ -107,7 +107,44 @@ func (c *Client) Do(ctx context.Context, args ...any) Reply {
 	if err != nil {
 		return Reply{err: err}
 	}
-	return c.home.ask(ctx, name, func(cn *conn) error { return cn.command(args) })
+	if resp.Quick(name) && weight(args) <= small {
+		a, err := c.home.share(ctx, question{name: name, key: keyOf(args), args: args})
+		if err != errElsewhere {
+			return replyOf(a, err)
+		}
+	}
+	reply := c.home.ask(ctx, name, func(cn *conn) error { return cn.command(args) })
+	c.home.large.note(keyOf(args), reply.size())
+	return reply
+}
+
+func replyOf(a answer, err error) Reply {
+	if err != nil {
+		return Reply{err: err}
+	}
+	return newReply(a.value)
+}
+
+// weight is about how many bytes args are.
+func weight(args []any) (n int) {
+	for _, a := range args {
+		switch v := a.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
+		}
+	}
+	return n
+}
+
+// keyOf is the argument that most commands have their key in.
+func keyOf(args []any) string {
+	if len(args) > 1 {
+		key, _ := textArg(args[1])
+		return key
+	}
+	return ""
 }
 
 // AppendGet appends the value of key to dst and returns the longer slice. The
@@ -115,30 +152,16 @@ func (c *Client) Do(ctx context.Context, args ...any) Reply {
 // is allocated. A missing key is ErrNil; on any error dst is returned with its
 // old length, but bytes behind it may have been overwritten.
 func (c *Client) AppendGet(ctx context.Context, dst []byte, key string) ([]byte, error) {
-	out := dst
-	var answer error
-	err := c.home.run(ctx, "GET", func(cn *conn) error {
-		cn.w = append(cn.w, "*2\r\n$3\r\nGET\r\n"...)
-		cn.w = resp.AppendString(cn.w, key)
-		if err := cn.flush(true); err != nil {
-			return err
-		}
-		var found bool
-		var v resp.Value
-		var err error
-		out, found, v, err = cn.appendBulk(dst)
-		if !found && err == nil {
-			answer = newReply(v).mismatch("string")
-		}
-		return err
-	})
-	if err == nil {
-		err = answer
-	}
-	if err != nil {
+	a, err := c.home.share(ctx, question{name: "GET", key: key, dst: dst})
+	switch {
+	case err == errElsewhere:
+		return c.home.appendGet(ctx, dst, key)
+	case err != nil:
 		return dst, err
+	case !a.found:
+		return dst, newReply(a.value).mismatch("string")
 	}
-	return out, nil
+	return a.dst, nil
 }
 
 // commandName returns the name of a command in upper case, if it may be sent

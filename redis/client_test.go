@@ -410,7 +410,7 @@ func TestCancelledCallsNeverMixReplies(t *testing.T) {
 				for i := range 300 {
 					key := fmt.Sprintf("<%d:%d>", g, i)
 					ctx, cancel := context.WithCancel(t.Context())
-					stop := time.AfterFunc(rand.N(4*time.Millisecond), cancel)
+					stop := time.AfterFunc(rand.N(40*time.Millisecond), cancel)
 					v, err := get(ctx, c, key)
 					stop.Stop()
 					cancel()

@@ -49,6 +49,40 @@ type conn struct {
 // Close closes the connection.
 func (c *conn) Close() error { return c.nc.Close() }
 
+// What follows makes a connection one that many callers can share.
+
+// Write writes commands.
+func (c *conn) Write(p []byte) (int, error) { return c.nc.Write(p) }
+
+// Fill waits for bytes and takes them in.
+func (c *conn) Fill() error { return c.r.Fill() }
+
+// Next returns the next reply that is complete. Pushes, which nobody asked
+// for, are dropped.
+func (c *conn) Next() ([]byte, error) {
+	for {
+		raw, err := c.r.Next()
+		if err != nil || raw == nil || resp.Parse(raw).Kind() != resp.Push {
+			return raw, err
+		}
+	}
+}
+
+// Buffered is the number of bytes that came in and were not taken.
+func (c *conn) Buffered() int { return c.r.Buffered() }
+
+// SetReadDeadline sets the deadline of reads alone.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.deadline = time.Time{} // for the next who has the connection alone
+	return c.nc.SetReadDeadline(t)
+}
+
+// SetWriteDeadline sets the deadline of writes alone.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.deadline = time.Time{}
+	return c.nc.SetWriteDeadline(t)
+}
+
 // connect opens a connection and greets the server.
 func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	nc, err := o.DialContext(ctx, o.Network, o.Addr)
@@ -139,19 +173,30 @@ func explain(ctx context.Context, bounded bool, err error) error {
 	if !errors.As(err, &ce) {
 		return err
 	}
-	var broken *resp.ProtocolError
 	switch {
 	case ctx.Err() != nil:
 		ce.Err = ctx.Err()
-	case errors.Is(ce.Err, os.ErrDeadlineExceeded):
-		ce.Err = os.ErrDeadlineExceeded
-		if bounded {
-			ce.Err = context.DeadlineExceeded
-		}
-	case errors.As(ce.Err, &broken):
-		ce.Err = fmt.Errorf("%w: %s", ErrProtocol, broken.Reason)
-	case errors.Is(ce.Err, net.ErrClosed):
-		ce.Err = ErrClosed
+	case bounded && errors.Is(ce.Err, os.ErrDeadlineExceeded):
+		ce.Err = context.DeadlineExceeded
+	default:
+		ce.Err = cause(ce.Err)
+	}
+	return err
+}
+
+// cause is what an error of a connection comes from.
+func cause(err error) error {
+	var broken *resp.ProtocolError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return os.ErrDeadlineExceeded
+	case errors.As(err, &broken):
+		return fmt.Errorf("%w: %s", ErrProtocol, broken.Reason)
+	case errors.Is(err, netpool.ErrUnasked):
+		return fmt.Errorf("%w: reply that nobody asked for", ErrProtocol)
+	case errors.Is(err, net.ErrClosed):
+		return ErrClosed
 	}
 	return err
 }
@@ -273,14 +318,23 @@ func (c *conn) wait() error {
 
 func readError(err error) error { return &ConnError{Op: "read", Sent: true, Err: err} }
 
-// lost reports whether err says that the peer has gone without a word: neither
-// a passed deadline, nor broken rules, nor our own doing.
+// lost reports whether err says that the peer has gone without a word.
 func lost(err error) bool {
 	var ce *ConnError
-	if !errors.As(err, &ce) || errors.Is(err, io.ErrUnexpectedEOF) {
+	return errors.As(err, &ce) && gone(ce.Err)
+}
+
+// gone is lost for the reason itself: neither a passed deadline, nor broken
+// rules, nor our own doing.
+func gone(err error) bool {
+	var broken *resp.ProtocolError
+	if errors.As(err, &broken) {
 		return false
 	}
-	for _, other := range []error{context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded, ErrProtocol, ErrClosed} {
+	for _, other := range []error{
+		context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded,
+		ErrProtocol, netpool.ErrUnasked, ErrClosed, net.ErrClosed, io.ErrUnexpectedEOF,
+	} {
 		if errors.Is(err, other) {
 			return false
 		}

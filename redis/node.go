@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
@@ -12,6 +13,11 @@ import (
 type node struct {
 	o    *Options // with its address
 	pool *netpool.Pool[*conn]
+	// mux shares a connection for what is small and quick; large knows what is
+	// not small.
+	mux     *netpool.Mux[*conn]
+	tickets sync.Pool // of *ticket
+	large   sizes
 }
 
 // newNode returns a node with no connection. c lends it what all nodes share.
@@ -35,11 +41,21 @@ func newNode(c *Client, o Options) *node {
 		Alive:       func(cn *conn) bool { return netpool.Alive(cn.nc) },
 		Closed:      ErrClosed,
 	})
+	n.mux = netpool.NewMux(n.pool, netpool.MuxConfig{
+		Timeout: o.Timeout,
+		Fail: func(op string, sent bool, err error) error {
+			return &ConnError{Op: op, Sent: sent, Err: cause(err)}
+		},
+		Lost: gone,
+	})
 	return n
 }
 
 // close closes all connections and waits for what the node has started.
-func (n *node) close() { n.pool.Close() }
+func (n *node) close() {
+	n.mux.Close()
+	n.pool.Close()
+}
 
 // ask sends what put puts into the buffer and returns the whole reply. An
 // error of put is about an argument: nothing is sent then.
@@ -59,6 +75,35 @@ func (n *node) ask(ctx context.Context, name string, put func(*conn) error) (rep
 		return Reply{err: err}
 	}
 	return reply
+}
+
+// appendGet is Client.AppendGet over a connection of its own: the bytes are
+// read straight into dst if it has room for them.
+func (n *node) appendGet(ctx context.Context, dst []byte, key string) ([]byte, error) {
+	out := dst
+	var answer error
+	err := n.run(ctx, "GET", func(cn *conn) error {
+		cn.w = appendGet(cn.w, key)
+		if err := cn.flush(true); err != nil {
+			return err
+		}
+		var found bool
+		var v resp.Value
+		var err error
+		out, found, v, err = cn.appendBulk(dst)
+		if !found && err == nil {
+			answer = newReply(v).mismatch("string")
+		}
+		return err
+	})
+	if err == nil {
+		err = answer
+	}
+	if err != nil {
+		return dst, err
+	}
+	n.large.note(key, len(out)-len(dst))
+	return out, nil
 }
 
 // run gives f a connection and takes it back.

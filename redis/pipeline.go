@@ -35,9 +35,16 @@ func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any
 }
 
 func (c *Client) eval(ctx context.Context, name, script string, keys []string, args []any) Reply {
+	put := func(dst []byte) ([]byte, error) { return resp.AppendEval(dst, name, script, keys, args) }
+	if weight(args) <= small {
+		a, err := c.home.share(ctx, question{name: name, key: name, try: put})
+		if err != errElsewhere {
+			return replyOf(a, err)
+		}
+	}
 	return c.home.ask(ctx, name, func(cn *conn) error {
 		var err error
-		if cn.w, err = resp.AppendEval(cn.w, name, script, keys, args); err != nil {
+		if cn.w, err = put(cn.w); err != nil {
 			return argError(err)
 		}
 		return nil

@@ -95,6 +95,9 @@ func newReply(v resp.Value) Reply {
 	return Reply{v: v}
 }
 
+// size is about how many bytes the reply has.
+func (r Reply) size() int { return r.v.Size() }
+
 // Err returns the error of the call: an [*Error] from the server, a
 // [*ConnError], or nil. Null is no error.
 func (r Reply) Err() error { return r.err }

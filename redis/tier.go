@@ -166,23 +166,33 @@ type tierServer struct{ c *Client }
 
 // Send implements tier.Server.
 func (s tierServer) Send(ctx context.Context, put func([]byte) []byte) (resp.Value, error) {
-	return s.send(ctx, "EVAL", put)
+	return s.send(ctx, question{name: "EVAL", key: "EVAL", put: put})
 }
 
 // Read implements tier.Server.
 func (s tierServer) Read(ctx context.Context, put func([]byte, string) []byte, key string) (resp.Value, error) {
-	return s.send(ctx, "HMGET", func(dst []byte) []byte { return put(dst, key) })
+	return s.send(ctx, question{name: "HMGET", key: key, read: put})
 }
 
-func (s tierServer) send(ctx context.Context, name string, put func([]byte) []byte) (v resp.Value, err error) {
-	err = s.c.home.run(ctx, name, func(cn *conn) error {
-		cn.w = put(cn.w[:0])
+func (s tierServer) send(ctx context.Context, q question) (v resp.Value, err error) {
+	n := s.c.home
+	a, err := n.share(ctx, q)
+	if err != errElsewhere {
+		return a.value, err
+	}
+	err = n.run(ctx, q.name, func(cn *conn) error {
+		if cn.w = cn.w[:0]; q.put != nil {
+			cn.w = q.put(cn.w)
+		} else {
+			cn.w = q.read(cn.w, q.key)
+		}
 		err := cn.flush(true)
 		if err == nil {
 			v, err = cn.read()
 		}
 		return err
 	})
+	n.large.note(q.key, v.Size())
 	return v, err
 }
 

@@ -330,6 +330,19 @@ func (p *Pool[C]) failed(err error, now time.Time) {
 	}
 }
 
+// Tidy closes idle connections that are too old.
+func (p *Pool[C]) Tidy(now time.Time) {
+	var old []C
+	p.mu.Lock()
+	for len(p.idle) > 0 && p.tooOld(p.idle[0], now) {
+		old = append(old, p.idle[0])
+		delete(p.open, p.idle[0])
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
+	p.mu.Unlock()
+	closeAll(old)
+}
+
 // Lost closes all idle connections of cn's generation: cn was found dead, so the others are, too.
 // Those in use, cn among them, are closed when they come back.
 func (p *Pool[C]) Lost(cn C) {
@@ -353,6 +366,11 @@ func (p *Pool[C]) Lost(cn C) {
 // another one.
 func (p *Pool[C]) Retry(cn C, now time.Time) {
 	p.Put(cn, true, now) // closed: its generation has passed
+	p.Retried()
+}
+
+// Retried counts a call that is sent again.
+func (p *Pool[C]) Retried() {
 	p.mu.Lock()
 	p.stats.Retried++
 	p.mu.Unlock()

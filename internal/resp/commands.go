@@ -17,6 +17,25 @@ func ChangesConnection(name, sub string) bool {
 	return false
 }
 
+// Quick reports whether a command never waits at the server and has a small
+// reply if its values are small, so that it may share a connection with others.
+// The name is in upper case. Commands that are not known do not.
+func Quick(name string) bool {
+	switch name {
+	case "GET", "SET", "SETEX", "PSETEX", "SETNX", "GETSET", "GETDEL", "GETEX", "APPEND", "STRLEN", "GETRANGE", "SETRANGE",
+		"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY", "SETBIT", "GETBIT", "BITCOUNT",
+		"DEL", "UNLINK", "EXISTS", "TOUCH", "TYPE", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME",
+		"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "PERSIST", "RENAME", "RENAMENX",
+		"HGET", "HSET", "HSETNX", "HMGET", "HMSET", "HDEL", "HEXISTS", "HLEN", "HSTRLEN", "HINCRBY", "HINCRBYFLOAT",
+		"LPUSH", "RPUSH", "LPUSHX", "RPUSHX", "LPOP", "RPOP", "LLEN", "LINDEX", "LSET", "LMOVE", "RPOPLPUSH",
+		"SADD", "SREM", "SISMEMBER", "SMISMEMBER", "SCARD", "SPOP",
+		"ZADD", "ZREM", "ZSCORE", "ZMSCORE", "ZCARD", "ZCOUNT", "ZRANK", "ZREVRANK", "ZINCRBY", "PFADD", "PFCOUNT",
+		"PUBLISH", "SPUBLISH", "PING", "ECHO", "TIME", "DBSIZE", "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO":
+		return true
+	}
+	return false
+}
+
 // ReadsOnly reports whether a command can be sent twice without harm because
 // it changes nothing. The name is in upper case.
 func ReadsOnly(name string) bool {

@@ -32,6 +32,10 @@ type Reader struct {
 	received uint64
 	scan     scanner
 	sink     sink
+	// scanning says that scan is in the middle of what Next is to return, and
+	// scanned how much of it has been seen.
+	scanning bool
+	scanned  int
 }
 
 // NewReader returns a Reader for src. Zero fields of lim mean defaults.

@@ -144,6 +144,17 @@ func (v Value) Float() float64 {
 	return 0
 }
 
+// Size is the number of bytes that the value holds.
+func (v Value) Size() int { return len(v.body) }
+
+// Clone returns a value that has its bytes to itself.
+func (v Value) Clone() Value {
+	if v.body != nil {
+		v.body = append(make([]byte, 0, len(v.body)), v.body...)
+	}
+	return v
+}
+
 // Len is the number of elements of an aggregate, two for each pair of a map.
 // It is zero for other kinds.
 func (v Value) Len() int {

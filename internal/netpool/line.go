@@ -1,0 +1,489 @@
+package netpool
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxUnsent is how many bytes may wait to be written before callers are
+	// sent elsewhere.
+	maxUnsent = 1 << 20
+	// maxBatch is about how much is written at once.
+	maxBatch = 64 << 10
+	// largeReply is how much of one reply may have come before nobody else
+	// enters: those who come later need not wait for the rest.
+	largeReply = 256 << 10
+)
+
+// ErrBusy is returned by [Mux.Do] when too much waits to be written. Nothing
+// was sent.
+var ErrBusy = errors.New("netpool: shared connection is congested")
+
+// ErrUnasked says that a reply came that nobody had asked for.
+var ErrUnasked = errors.New("netpool: reply that nobody asked for")
+
+// aPast is a deadline that has passed.
+var aPast = time.Unix(1, 0) // read-only
+
+// line is one connection of a Mux and those who wait at it.
+type line[C Line] struct {
+	m  *Mux[C]
+	cn C
+	// served is set when a reply has come.
+	served atomic.Bool
+
+	mu sync.Mutex // guards below; never held over I/O
+	// queue holds the calls in order. waiting is how many of them still want
+	// their replies, unsent how many at the end have not been handed to the
+	// connection, and size the bytes of these.
+	queue           queue
+	waiting, unsent int
+	size            int
+	// rest is what is left of a write that was interrupted, spare the memory for
+	// the next one.
+	rest, spare []byte
+	// reader and writer are the calls whose callers read and write for all.
+	reader, writer *Ticket
+	// due is when the timer goes off: never after a deadline in the queue.
+	timer *time.Timer
+	due   time.Time
+	// used is when the last call entered.
+	used time.Time
+	// retired: nobody enters any more. closed: it is over.
+	retired, closed bool
+}
+
+func newLine[C Line](m *Mux[C], cn C) *line[C] {
+	ln := &line[C]{m: m, cn: cn, used: time.Now()}
+	// A deadline may be left over from before.
+	_ = cn.SetReadDeadline(time.Time{})
+	_ = cn.SetWriteDeadline(time.Time{})
+	return ln
+}
+
+// enter puts t and its command at the end of the queue, unless ln is not to be
+// used any more. The error is ErrBusy.
+func (ln *line[C]) enter(t *Ticket, command []byte) (entered bool, err error) {
+	ln.mu.Lock()
+	if ln.closed || ln.retired {
+		ln.mu.Unlock()
+		return false, nil
+	}
+	if ln.queue.size == 0 && !ln.fit(t.start) {
+		return false, nil
+	}
+	defer ln.mu.Unlock()
+	if ln.size > maxUnsent {
+		return false, ErrBusy
+	}
+	t.command, t.size, ln.used = command, len(command), t.start
+	ln.queue.push(t)
+	ln.waiting++
+	ln.unsent++
+	ln.size += len(command)
+	switch {
+	case ln.writer == nil:
+		ln.writer = t
+		t.part.Store(writing)
+	case ln.reader == nil:
+		ln.reader = t
+		t.part.Store(reading)
+	}
+	if ln.due.IsZero() || t.deadline.Before(ln.due) {
+		ln.arm(t.deadline)
+	}
+	return true, nil
+}
+
+// fit reports whether a connection that owes nothing can be used. If not, it is
+// given up, and mu is released.
+func (ln *line[C]) fit(now time.Time) bool {
+	p := ln.m.pool
+	idle := now.Sub(ln.used)
+	if idle < trusted {
+		return true
+	}
+	dead := p.o.Alive != nil && !p.o.Alive(ln.cn)
+	if !dead && idle <= p.o.IdleTimeout && !p.outlived(ln.cn, now) {
+		return true
+	}
+	ln.retired = true
+	ln.mu.Unlock()
+	if dead {
+		p.Lost(ln.cn)
+	}
+	ln.end()
+	return false
+}
+
+// arm sets the timer. mu is held.
+func (ln *line[C]) arm(at time.Time) {
+	ln.due = at
+	if ln.timer == nil {
+		ln.timer = time.AfterFunc(time.Until(at), ln.sweep)
+		return
+	}
+	ln.timer.Reset(time.Until(at))
+}
+
+// sweep ends the wait of all whose time has come.
+func (ln *line[C]) sweep() {
+	now := time.Now()
+	var late []*Ticket
+	ln.mu.Lock()
+	ln.due = time.Time{}
+	for i := range ln.queue.size {
+		t := ln.queue.at(i)
+		switch {
+		case !t.is(waiting):
+		case !t.deadline.After(now):
+			late = append(late, t)
+		case ln.due.IsZero() || t.deadline.Before(ln.due):
+			ln.due = t.deadline
+		}
+	}
+	if !ln.due.IsZero() && !ln.closed {
+		ln.arm(ln.due)
+	}
+	ln.mu.Unlock()
+	for _, t := range late {
+		ln.leave(t, t.expired)
+	}
+	ln.m.pool.Tidy(now)
+}
+
+// serve does the part of the caller of t until t is settled.
+func (ln *line[C]) serve(caller context.Context, t *Ticket) (Outcome, error) {
+	var out Outcome
+	var stop func() bool
+	for !t.settled() {
+		part := t.part.Load()
+		if part != idle && stop == nil && caller.Done() != nil {
+			stop = context.AfterFunc(caller, func() { ln.leave(t, caller.Err()) })
+		}
+		switch part {
+		case writing:
+			ln.write(t)
+		case reading:
+			ln.read(t)
+		default:
+			ln.wait(caller, t)
+		}
+	}
+	if t.part.Load() != idle {
+		ln.resign(t)
+	}
+	out.Kept = stop != nil && !stop()
+	if t.is(answered) {
+		return out, nil
+	}
+	out.Lost = t.lost
+	out.Kept = out.Kept || t.is(left)
+	return out, t.err
+}
+
+func (ln *line[C]) wait(caller context.Context, t *Ticket) {
+	done := caller.Done()
+	if done == nil {
+		<-t.wake
+		return
+	}
+	select {
+	case <-t.wake:
+	case <-done:
+		ln.leave(t, caller.Err())
+		for !t.settled() {
+			<-t.wake
+		}
+	}
+}
+
+// leave ends the wait of t because its caller does not want to go on. Its
+// reply will be read and dropped.
+func (ln *line[C]) leave(t *Ticket, err error) {
+	now := time.Now()
+	ln.mu.Lock()
+	if !t.claim() {
+		ln.mu.Unlock()
+		return
+	}
+	ln.waiting--
+	if ln.queue.size > 0 && now.Sub(ln.queue.at(0).start) >= ln.m.o.Timeout { // it owes that one for too long
+		ln.retired = true
+		ln.m.retire(ln)
+	}
+	// What is blocked in the caller's part ends.
+	switch t {
+	case ln.reader:
+		_ = ln.cn.SetReadDeadline(aPast)
+	case ln.writer:
+		_ = ln.cn.SetWriteDeadline(aPast)
+	}
+	sent := t.sent
+	over := ln.over()
+	ln.mu.Unlock()
+	t.err = ln.m.o.Fail("read", sent, err)
+	t.state.Store(left)
+	t.look()
+	if over {
+		ln.end()
+	}
+}
+
+// write writes the commands of all, until there are none or t is settled.
+func (ln *line[C]) write(t *Ticket) {
+	ln.mu.Lock()
+	if ln.queue.size > 1 {
+		// Others are on their way; together they are one system call.
+		ln.mu.Unlock()
+		runtime.Gosched()
+		ln.mu.Lock()
+	}
+	for !ln.closed && !t.settled() {
+		batch := ln.batch()
+		if len(batch) == 0 {
+			ln.spare = batch
+			break
+		}
+		ln.mu.Unlock()
+		n, err := ln.cn.Write(batch)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			ln.fail("write", err)
+		}
+		ln.mu.Lock()
+		if err != nil { // it was meant for t, or for somebody who has written before
+			_ = ln.cn.SetWriteDeadline(time.Time{})
+			ln.rest = batch[n:]
+		} else if cap(batch) <= 2*maxBatch {
+			ln.spare = batch[:0]
+		}
+	}
+	ln.writer = nil
+	t.part.Store(idle)
+	if ln.reader == nil && t.is(waiting) {
+		ln.reader = t
+		t.part.Store(reading)
+	}
+	ln.unlock()
+}
+
+// batch returns what is to be written next, and marks the calls in it as sent.
+// Calls that nobody wants any more are forgotten. mu is held.
+func (ln *line[C]) batch() []byte {
+	if len(ln.rest) > 0 {
+		rest := ln.rest
+		ln.rest = nil
+		return rest
+	}
+	batch := ln.spare
+	ln.spare = nil
+	q := &ln.queue
+	from := q.size - ln.unsent
+	to := from
+	for ; from < q.size && len(batch) < maxBatch; from++ {
+		t := q.at(from)
+		ln.unsent--
+		if !t.is(waiting) {
+			ln.size -= t.size
+			continue
+		}
+		ln.size -= t.size
+		batch = append(batch, t.command...)
+		t.sent = true
+		q.set(to, t)
+		to++
+	}
+	for ; from < q.size; from++ {
+		q.set(to, q.at(from))
+		to++
+	}
+	q.cut(to)
+	return batch
+}
+
+// read reads the replies of all until t is settled.
+func (ln *line[C]) read(t *Ticket) {
+	for ln.deal(t) && t.is(waiting) {
+		err := ln.cn.Fill()
+		switch {
+		case err == nil:
+			if ln.cn.Buffered() > largeReply {
+				ln.retire()
+			}
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			// It was meant for t, or for somebody who has read before.
+			ln.mu.Lock()
+			_ = ln.cn.SetReadDeadline(time.Time{})
+			ln.mu.Unlock()
+		default:
+			ln.lose(err)
+		}
+	}
+	ln.resign(t)
+}
+
+// deal hands out all replies that have come in. It reports whether the
+// connection is still well.
+func (ln *line[C]) deal(t *Ticket) bool {
+	for {
+		reply, err := ln.cn.Next()
+		if err != nil {
+			ln.fail("read", err)
+			return false
+		}
+		if reply == nil {
+			return true
+		}
+		ln.mu.Lock()
+		if ln.queue.size == ln.unsent {
+			ln.mu.Unlock()
+			ln.fail("read", ErrUnasked)
+			return false
+		}
+		h := ln.queue.pop()
+		wanted := h.claim()
+		if wanted {
+			ln.waiting--
+		}
+		ln.mu.Unlock()
+		if !wanted {
+			continue
+		}
+		ln.served.Store(true)
+		h.to.Answer(reply)
+		h.state.Store(answered)
+		if h != t {
+			h.look()
+		}
+	}
+}
+
+// resign gives the part of t to others.
+func (ln *line[C]) resign(t *Ticket) {
+	ln.mu.Lock()
+	if ln.reader == t {
+		ln.reader = nil
+	}
+	if ln.writer == t {
+		ln.writer = nil
+	}
+	t.part.Store(idle)
+	ln.unlock()
+}
+
+// unlock names those who read and write from now on, and ends what is over.
+func (ln *line[C]) unlock() {
+	if ln.reader == nil && ln.waiting > 0 {
+		ln.name(&ln.reader, ln.writer, reading)
+	}
+	if ln.writer == nil && len(ln.rest)+ln.unsent > 0 {
+		ln.name(&ln.writer, ln.reader, writing)
+		if ln.writer == nil && len(ln.rest) > 0 { // nobody is left who could
+			ln.retired = true
+			ln.m.retire(ln)
+		}
+	}
+	over := ln.over()
+	ln.mu.Unlock()
+	if over {
+		ln.end()
+	}
+}
+
+// name gives a part to the first who waits and has no other. mu is held.
+func (ln *line[C]) name(part **Ticket, other *Ticket, p uint32) {
+	for i := range ln.queue.size {
+		if t := ln.queue.at(i); t != other && t.is(waiting) {
+			*part = t
+			t.part.Store(p)
+			t.look()
+			return
+		}
+	}
+}
+
+// over reports whether nobody needs the connection any more. mu is held.
+func (ln *line[C]) over() bool {
+	return ln.retired && !ln.closed && ln.waiting == 0 && ln.reader == nil && ln.writer == nil
+}
+
+// retire lets nobody enter any more.
+func (ln *line[C]) retire() {
+	ln.mu.Lock()
+	ln.retired = true
+	ln.mu.Unlock()
+	ln.m.retire(ln)
+}
+
+// end gives the connection back to the pool, which keeps it if it owes nothing.
+func (ln *line[C]) end() {
+	ln.mu.Lock()
+	if ln.closed {
+		ln.mu.Unlock()
+		return
+	}
+	ln.closed = true
+	if ln.timer != nil {
+		ln.timer.Stop()
+	}
+	clean := ln.queue.size == ln.unsent && len(ln.rest) == 0 && ln.cn.Buffered() == 0
+	ln.mu.Unlock()
+	ln.m.forget(ln)
+	ln.m.pool.Put(ln.cn, clean, time.Now())
+}
+
+// lose is fail after the reader's side has failed. A reply of which a part has
+// come was carried out.
+func (ln *line[C]) lose(err error) {
+	if ln.cn.Buffered() > 0 {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		ln.mu.Lock()
+		if ln.queue.size > 0 {
+			ln.queue.at(0).begun = true
+		}
+		ln.mu.Unlock()
+	}
+	ln.fail("read", err)
+}
+
+// fail ends the connection and fails all who wait.
+func (ln *line[C]) fail(op string, err error) {
+	ln.mu.Lock()
+	if ln.closed {
+		ln.mu.Unlock()
+		return
+	}
+	ln.closed = true
+	if ln.timer != nil {
+		ln.timer.Stop()
+	}
+	var all []*Ticket
+	for ln.queue.size > 0 {
+		if t := ln.queue.pop(); t.claim() {
+			all = append(all, t)
+		}
+	}
+	ln.waiting, ln.unsent = 0, 0
+	ln.mu.Unlock()
+	ln.m.forget(ln)
+	lost := ln.m.o.Lost(err) && (ln.cn.slot().reused || ln.served.Load())
+	if lost {
+		ln.m.pool.Lost(ln.cn)
+	}
+	for _, t := range all {
+		t.lost = lost && !t.begun
+		t.err = ln.m.o.Fail(op, t.sent, err)
+		t.state.Store(failed)
+		t.look()
+	}
+	ln.m.pool.Put(ln.cn, lost, time.Now()) // what is lost is closed, too
+}

@@ -1,0 +1,207 @@
+package netpool
+
+import (
+	"context"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// Line is a connection that many callers can use at once.
+type Line interface {
+	Conn
+	// Write writes commands.
+	Write(p []byte) (int, error)
+	// Fill waits for bytes and takes them in. A passed deadline changes
+	// nothing.
+	Fill() error
+	// Next takes the next reply out of what has come in, and returns nil if it
+	// is not complete. The bytes are valid until the next Fill.
+	Next() (reply []byte, err error)
+	// Buffered is the number of bytes that came in and were not taken.
+	Buffered() int
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+}
+
+// Answerer takes a reply.
+type Answerer interface {
+	// Answer takes the reply, which is valid until it returns. It is called at
+	// most once, on the goroutine of any caller, and never after Do has
+	// returned. It must not wait.
+	Answer(reply []byte)
+}
+
+// MuxConfig says how a Mux shares its connection. All fields are required.
+type MuxConfig struct {
+	// Timeout bounds a call whose context has no deadline. A connection that
+	// owes replies and is silent for as long is given up.
+	Timeout time.Duration
+	// Fail makes the error of a call out of what happened to it: op is wait,
+	// read or write. sent says that the server may have got its command.
+	Fail func(op string, sent bool, err error) error
+	// Lost reports whether an error says that the peer has gone without a
+	// word.
+	Lost func(err error) bool
+}
+
+// Mux shares one connection of a pool between all callers. It has no goroutine
+// of its own: among those who wait for their replies, one writes the commands
+// of all, and one reads the replies of all.
+//
+// Commands are written, and replies come, in the order of the queue. Who finds
+// nobody writing writes, for as long as commands come in. Who finds nobody
+// reading reads until its own reply has come, and then names the next reader.
+// So a caller alone does what it would do with a connection of its own, and
+// under load one system call serves many.
+//
+// A caller that leaves early costs the others nothing: its reply is read and
+// dropped, and the parts it played go to others.
+type Mux[C Line] struct {
+	pool *Pool[C]
+	o    MuxConfig
+	ctx  context.Context // ends when the Mux is closed
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	cur atomic.Pointer[line[C]]
+
+	mu      sync.Mutex // guards below; never held over I/O
+	opening *opening
+	lines   map[*line[C]]struct{} // all that are not closed
+	closed  bool
+}
+
+// opening is the wait for a connection, of all who need it.
+type opening struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// NewMux returns a Mux that takes its connection from p when it is needed.
+func NewMux[C Line](p *Pool[C], o MuxConfig) *Mux[C] {
+	m := &Mux[C]{pool: p, o: o, lines: map[*line[C]]struct{}{}}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	return m
+}
+
+// Do sends one command, of which a copy is made, and waits for its reply. t
+// must not be in use; it may be used again unless the outcome says that it was
+// kept. ErrBusy means that too much waits to be sent.
+func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byte, to Answerer) (Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return Outcome{}, m.o.Fail("wait", false, err)
+	}
+	caller, deadline := remote.Split(ctx)
+	expired := context.DeadlineExceeded
+	if deadline.IsZero() {
+		deadline, expired = now.Add(m.o.Timeout), os.ErrDeadlineExceeded
+	}
+	t.begin(to, now, deadline, expired)
+	for {
+		ln := m.cur.Load()
+		if ln == nil {
+			if err := m.open(caller, deadline); err != nil {
+				return Outcome{}, err
+			}
+			continue
+		}
+		switch entered, err := ln.enter(t, command); {
+		case err != nil:
+			return Outcome{}, err
+		case entered:
+			return ln.serve(caller, t)
+		}
+		m.retire(ln)
+	}
+}
+
+// open waits until there is a connection.
+func (m *Mux[C]) open(caller context.Context, deadline time.Time) error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return m.pool.o.Closed
+	}
+	if m.cur.Load() != nil {
+		m.mu.Unlock()
+		return nil
+	}
+	o := m.opening
+	if o == nil {
+		o = &opening{done: make(chan struct{})}
+		m.opening = o
+		m.wg.Go(func() { m.connect(o) })
+	}
+	m.mu.Unlock()
+	timeout := time.NewTimer(time.Until(deadline))
+	defer timeout.Stop()
+	select {
+	case <-o.done:
+		return o.err
+	case <-caller.Done():
+		return m.o.Fail("wait", false, caller.Err())
+	case <-timeout.C:
+		return m.o.Fail("wait", false, context.DeadlineExceeded)
+	}
+}
+
+// connect takes a connection from the pool. It is not bound to any call.
+func (m *Mux[C]) connect(o *opening) {
+	ctx, cancel := context.WithTimeout(m.ctx, m.pool.o.DialTimeout)
+	defer cancel()
+	cn, err := m.pool.Get(ctx, time.Now())
+	m.mu.Lock()
+	m.opening = nil
+	if err == nil && m.closed {
+		err = m.pool.o.Closed
+		defer m.pool.Put(cn, true, time.Now())
+	} else if err == nil {
+		ln := newLine(m, cn)
+		m.lines[ln] = struct{}{}
+		m.cur.Store(ln)
+	}
+	m.mu.Unlock()
+	o.err = err
+	close(o.done)
+}
+
+// retire lets nobody else enter ln.
+func (m *Mux[C]) retire(ln *line[C]) { m.cur.CompareAndSwap(ln, nil) }
+
+// forget is called when ln has ended.
+func (m *Mux[C]) forget(ln *line[C]) {
+	m.retire(ln)
+	m.mu.Lock()
+	delete(m.lines, ln)
+	m.mu.Unlock()
+}
+
+// Close fails all calls. It is called before the pool is closed.
+func (m *Mux[C]) Close() {
+	m.stop()
+	m.mu.Lock()
+	m.closed = true
+	var all []*line[C]
+	for ln := range m.lines {
+		all = append(all, ln)
+	}
+	m.mu.Unlock()
+	for _, ln := range all {
+		ln.fail("read", m.pool.o.Closed)
+	}
+	m.wg.Wait()
+}
+
+// Outcome says more about a call than its error.
+type Outcome struct {
+	// Lost says that the connection was found dead: it failed although it had
+	// served before, and before a byte of the reply had come.
+	Lost bool
+	// Kept says that the ticket may still be looked at, and must not be used
+	// again.
+	Kept bool
+}

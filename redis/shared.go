@@ -1,0 +1,177 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// small is the size, in bytes, up to which commands and replies are thought to
+// be quick, so that others can wait behind them.
+const small = 16 << 10
+
+// question is a command as it goes over the shared connection.
+type question struct {
+	name string
+	// key is what the size of the reply is remembered by.
+	key string
+	// The first of these that is set appends the command, or else it is made of
+	// args, or else it is GET of key, whose value is appended to dst.
+	put  func(dst []byte) []byte
+	read func(dst []byte, key string) []byte
+	try  func(dst []byte) ([]byte, error)
+	args []any
+	dst  []byte
+}
+
+// answer is what came of it.
+type answer struct {
+	// found says that dst has got the string that GET asked for. What else came
+	// is in value.
+	found bool
+	dst   []byte
+	value resp.Value
+	size  int
+}
+
+// ticket is a call on the shared connection. Tickets are used again.
+type ticket struct {
+	netpool.Ticket
+	out []byte
+	get bool
+	answer
+}
+
+// encode makes the command. An error is about an argument.
+func (t *ticket) encode(q *question) error {
+	var err error
+	t.get = false
+	switch {
+	case q.put != nil:
+		t.out = q.put(t.out[:0])
+	case q.read != nil:
+		t.out = q.read(t.out[:0], q.key)
+	case q.try != nil:
+		t.out, err = q.try(t.out[:0])
+	case q.args != nil:
+		t.out, err = resp.AppendCommand(t.out[:0], q.args...)
+	default:
+		t.get = true
+		t.out = appendGet(t.out[:0], q.key)
+	}
+	t.answer = answer{dst: q.dst}
+	if err != nil {
+		return argError(err)
+	}
+	return nil
+}
+
+func appendGet(dst []byte, key string) []byte {
+	return resp.AppendString(append(dst, "*2\r\n$3\r\nGET\r\n"...), key)
+}
+
+// free lets t be used again.
+func (n *node) free(t *ticket) {
+	if t.answer = (answer{}); cap(t.out) > 2*small {
+		t.out = nil
+	}
+	n.tickets.Put(t)
+}
+
+// Answer implements netpool.Answerer.
+func (t *ticket) Answer(reply []byte) {
+	t.size = len(reply)
+	v := resp.Parse(reply)
+	if !t.get || v.Kind() != resp.Bulk {
+		t.value = v.Clone()
+		return
+	}
+	t.found = true
+	if t.dst = append(t.dst, v.Bytes()...); t.dst == nil {
+		t.dst = []byte{} // there is a string, if an empty one
+	}
+}
+
+// errElsewhere is returned when a command has to go over a connection of its
+// own. Nothing was sent.
+var errElsewhere = errors.New("redis: not over the shared connection")
+
+// share sends a command over the shared connection. If that was found dead
+// before the reply came, and the command either was not sent or only reads, it
+// is sent once more.
+func (n *node) share(ctx context.Context, q question) (answer, error) {
+	if n.o.MaxConns < 2 || n.large.has(q.key) {
+		return answer{}, errElsewhere
+	}
+	now := time.Now()
+	for again := false; ; again = true {
+		t, _ := n.tickets.Get().(*ticket)
+		if t == nil {
+			t = &ticket{}
+		}
+		if err := t.encode(&q); err != nil {
+			n.free(t)
+			return answer{}, err
+		}
+		if len(t.out) > small {
+			n.free(t)
+			return answer{}, errElsewhere
+		}
+		out, err := n.mux.Do(ctx, now, &t.Ticket, t.out, t)
+		a := t.answer
+		if !out.Kept {
+			n.free(t)
+		}
+		switch {
+		case err == nil:
+			if a.size > small {
+				n.large.note(q.key, a.size)
+			}
+			return a, nil
+		case errors.Is(err, netpool.ErrBusy):
+			return answer{}, errElsewhere
+		case !out.Lost || again || !SafeToRetry(err) && !resp.ReadsOnly(q.name):
+			return answer{}, err
+		}
+		n.pool.Retried()
+	}
+}
+
+// sizes remembers under which names of keys large replies come, so that they
+// do not keep others waiting. It may mistake one name for another.
+type sizes struct {
+	slots [1024]atomic.Int32 // how many small replies in a row forget it
+}
+
+const rememberLarge = 8
+
+var sizeSeed = maphash.MakeSeed() // read-only
+
+// slot is that of keys with the same name: what is in front of the last colon,
+// or of the digits at the end.
+func (s *sizes) slot(key string) *atomic.Int32 {
+	if i := strings.LastIndexByte(key, ':'); i >= 0 {
+		key = key[:i]
+	} else {
+		key = strings.TrimRight(key, "0123456789")
+	}
+	return &s.slots[maphash.String(sizeSeed, key)%uint64(len(s.slots))]
+}
+
+func (s *sizes) has(key string) bool { return s.slot(key).Load() > 0 }
+
+// note learns from the size of a reply.
+func (s *sizes) note(key string, size int) {
+	slot := s.slot(key)
+	if size > small {
+		slot.Store(rememberLarge)
+	} else if n := slot.Load(); n > 0 {
+		slot.CompareAndSwap(n, n-1)
+	}
+}
