@@ -166,7 +166,7 @@ func (ln *line[C]) serve(caller context.Context, t *Ticket) (Outcome, error) {
 	for !t.settled() {
 		part := t.part.Load()
 		if part != idle && stop == nil && caller.Done() != nil {
-			stop = context.AfterFunc(caller, func() { ln.leave(t, caller.Err()) })
+			stop = context.AfterFunc(caller, t.onEnd(ln, caller))
 		}
 		switch part {
 		case writing:
@@ -220,10 +220,10 @@ func (ln *line[C]) leave(t *Ticket, err error) {
 		ln.m.retire(ln)
 	}
 	// What is blocked in the caller's part ends.
-	switch t {
-	case ln.reader:
+	if t == ln.reader {
 		_ = ln.cn.SetReadDeadline(aPast)
-	case ln.writer:
+	}
+	if t == ln.writer {
 		_ = ln.cn.SetWriteDeadline(aPast)
 	}
 	sent := t.sent
@@ -246,6 +246,18 @@ func (ln *line[C]) write(t *Ticket) {
 		runtime.Gosched()
 		ln.mu.Lock()
 	}
+	ln.flush(t)
+	ln.writer = nil
+	t.part.Store(idle)
+	if ln.reader == nil && t.is(waiting) {
+		ln.reader = t
+		t.part.Store(reading)
+	}
+	ln.unlock()
+}
+
+// flush does the work of write. mu is held, but not during I/O.
+func (ln *line[C]) flush(t *Ticket) {
 	for !ln.closed && !t.settled() {
 		batch := ln.batch()
 		if len(batch) == 0 {
@@ -265,13 +277,6 @@ func (ln *line[C]) write(t *Ticket) {
 			ln.spare = batch[:0]
 		}
 	}
-	ln.writer = nil
-	t.part.Store(idle)
-	if ln.reader == nil && t.is(waiting) {
-		ln.reader = t
-		t.part.Store(reading)
-	}
-	ln.unlock()
 }
 
 // batch returns what is to be written next, and marks the calls in it as sent.
@@ -318,15 +323,25 @@ func (ln *line[C]) read(t *Ticket) {
 				ln.retire()
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			// It was meant for t, or for somebody who has read before.
-			ln.mu.Lock()
-			_ = ln.cn.SetReadDeadline(time.Time{})
-			ln.mu.Unlock()
+			ln.interrupted(t)
 		default:
 			ln.lose(err)
 		}
 	}
 	ln.resign(t)
+}
+
+// interrupted is called by the reader, t. The interrupt was meant for it, or for
+// somebody who has read before, or says that nobody writes any more.
+func (ln *line[C]) interrupted(t *Ticket) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	_ = ln.cn.SetReadDeadline(time.Time{})
+	if ln.writer == nil && len(ln.rest)+ln.unsent > 0 {
+		ln.writer = t
+		ln.flush(t)
+		ln.writer = nil
+	}
 }
 
 // deal hands out all replies that have come in. It reports whether the
@@ -385,9 +400,8 @@ func (ln *line[C]) unlock() {
 	}
 	if ln.writer == nil && len(ln.rest)+ln.unsent > 0 {
 		ln.name(&ln.writer, ln.reader, writing)
-		if ln.writer == nil && len(ln.rest) > 0 { // nobody is left who could
-			ln.retired = true
-			ln.m.retire(ln)
+		if ln.writer == nil && ln.reader != nil { // nobody else is left who could
+			_ = ln.cn.SetReadDeadline(aPast)
 		}
 	}
 	over := ln.over()

@@ -1,6 +1,7 @@
 package netpool
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 )
@@ -41,6 +42,12 @@ type Ticket struct {
 	err  error
 	lost bool
 
+	// end makes the caller leave the line at which it waits. It is made once,
+	// for all calls of the ticket.
+	end    func()
+	at     leaver
+	caller context.Context
+
 	// command is valid as long as the state is waiting, size its length. sent
 	// says that it was handed to the connection, begun that a part of the reply
 	// has come. All are guarded by the line's mu.
@@ -57,6 +64,18 @@ func (t *Ticket) begin(to Answerer, now, deadline time.Time, expired error) {
 	t.part.Store(idle)
 	t.to, t.start, t.deadline, t.expired = to, now, deadline, expired
 	t.err, t.lost, t.sent, t.begun = nil, false, false, false
+}
+
+// leaver is a line.
+type leaver interface{ leave(t *Ticket, err error) }
+
+// onEnd returns what is to happen when the caller's context ends.
+func (t *Ticket) onEnd(at leaver, caller context.Context) func() {
+	t.at, t.caller = at, caller
+	if t.end == nil {
+		t.end = func() { t.at.leave(t, t.caller.Err()) }
+	}
+	return t.end
 }
 
 // claim takes the right to settle the ticket.
