@@ -114,12 +114,13 @@ func (ln *line[C]) fit(now time.Time) bool {
 	if !dead && idle <= p.o.IdleTimeout && !p.outlived(ln.cn, now) {
 		return true
 	}
-	ln.retired = true
+	ln.retired, ln.closed = true, true
 	ln.mu.Unlock()
+	ln.m.forget(ln)
 	if dead {
 		p.Lost(ln.cn)
 	}
-	ln.end()
+	p.Retire(ln.cn, now)
 	return false
 }
 
@@ -258,7 +259,7 @@ func (ln *line[C]) write(t *Ticket) {
 
 // flush does the work of write. mu is held, but not during I/O.
 func (ln *line[C]) flush(t *Ticket) {
-	for !ln.closed && !t.settled() {
+	for !ln.closed && t.is(waiting) {
 		batch := ln.batch()
 		if len(batch) == 0 {
 			ln.spare = batch
@@ -315,7 +316,7 @@ func (ln *line[C]) batch() []byte {
 
 // read reads the replies of all until t is settled.
 func (ln *line[C]) read(t *Ticket) {
-	for ln.deal(t) && t.is(waiting) {
+	for ln.deal(t) && t.is(waiting) && t.part.Load() == reading {
 		err := ln.cn.Fill()
 		switch {
 		case err == nil:
@@ -328,20 +329,22 @@ func (ln *line[C]) read(t *Ticket) {
 			ln.lose(err)
 		}
 	}
-	ln.resign(t)
+	if t.part.Load() == reading {
+		ln.resign(t)
+	}
 }
 
 // interrupted is called by the reader, t. The interrupt was meant for it, or for
-// somebody who has read before, or says that nobody writes any more.
+// somebody who has read before, or says that there is nobody else to write: t
+// writes then, and others may read meanwhile.
 func (ln *line[C]) interrupted(t *Ticket) {
 	ln.mu.Lock()
-	defer ln.mu.Unlock()
 	_ = ln.cn.SetReadDeadline(time.Time{})
-	if ln.writer == nil && len(ln.rest)+ln.unsent > 0 {
-		ln.writer = t
-		ln.flush(t)
-		ln.writer = nil
+	if ln.writer == nil && len(ln.rest)+ln.unsent > 0 && t.is(waiting) {
+		ln.reader, ln.writer = nil, t
+		t.part.Store(writing)
 	}
+	ln.unlock()
 }
 
 // deal hands out all replies that have come in. It reports whether the

@@ -231,6 +231,15 @@ func (p *Pool[C]) outlived(cn C, now time.Time) bool {
 	return p.o.MaxLifetime > 0 && now.Sub(cn.slot().born) > p.o.MaxLifetime
 }
 
+// Retire closes a connection that has served for long enough.
+func (p *Pool[C]) Retire(cn C, now time.Time) {
+	p.mu.Lock()
+	delete(p.open, cn)
+	p.kick(now)
+	p.mu.Unlock()
+	cn.Close()
+}
+
 // Put gives a connection back. One that is not clean is closed.
 func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 	p.mu.Lock()

@@ -1,0 +1,550 @@
+package netpool_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/netsim"
+)
+
+// wire is a line of a protocol in which commands and replies are lines of text.
+type wire struct {
+	netpool.Slot
+	*netsim.Conn
+	buf   []byte
+	taken int
+}
+
+func (w *wire) Fill() error {
+	w.buf, w.taken = w.buf[w.taken:], 0
+	p := make([]byte, 4096)
+	n, err := w.Read(p)
+	w.buf = append(w.buf, p[:n]...)
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
+func (w *wire) Next() ([]byte, error) {
+	rest := w.buf[w.taken:]
+	if bytes.HasPrefix(rest, []byte("!")) {
+		return nil, errBroken
+	}
+	i := bytes.IndexByte(rest, '\n')
+	if i < 0 {
+		return nil, nil
+	}
+	w.taken += i + 1
+	return rest[:i], nil
+}
+
+func (w *wire) Buffered() int { return len(w.buf) - w.taken }
+
+var errBroken = errors.New("broken protocol")
+
+// failure is the error of a call.
+type failure struct {
+	op   string
+	sent bool
+	err  error
+}
+
+func (f *failure) Error() string { return fmt.Sprintf("%s (sent: %t): %v", f.op, f.sent, f.err) }
+func (f *failure) Unwrap() error { return f.err }
+
+// server is the other end of all connections.
+type server struct {
+	t      *testing.T
+	serve  func(n int, nc *netsim.Conn) // for each connection
+	window int
+	change func(n int, client *netsim.Conn)
+	dials  atomic.Int32
+	wg     sync.WaitGroup
+}
+
+func (s *server) dial(context.Context) (*wire, error) {
+	n := int(s.dials.Add(1)) - 1
+	a, b := netsim.Pair(s.window)
+	if s.change != nil {
+		s.change(n, a)
+	}
+	s.wg.Go(func() {
+		defer b.Close()
+		s.serve(n, b)
+	})
+	return &wire{Conn: a}, nil
+}
+
+// echo answers each line with itself after f has returned.
+func echo(f func(line string)) func(int, *netsim.Conn) {
+	return func(_ int, nc *netsim.Conn) {
+		for r := bufio.NewReader(nc); ; {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return
+			}
+			f(strings.TrimSuffix(line, "\n"))
+			if _, err := nc.Write([]byte("re " + line)); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// reply is what a caller gets.
+type reply struct {
+	netpool.Ticket
+	text string
+	late atomic.Bool // Do has returned
+	t    *testing.T
+}
+
+func (r *reply) Answer(p []byte) {
+	if r.late.Load() {
+		r.t.Error("an answer after Do has returned")
+	}
+	r.text = string(p)
+}
+
+// muxed runs f in a bubble with a Mux on s.
+func muxed(t *testing.T, s *server, f func(ctx context.Context, do func(ctx context.Context, command string) (string, netpool.Outcome, error), p *netpool.Pool[*wire], m *netpool.Mux[*wire])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s.t = t
+		closed := errors.New("closed")
+		p := netpool.New(netpool.Config[*wire]{
+			Dial: s.dial, DialTimeout: time.Second, Timeout: time.Second,
+			MaxConns: 10, MaxIdle: 10, IdleTimeout: time.Minute,
+			Fail:   func(op string, err error) error { return &failure{op: op, err: err} },
+			Closed: closed,
+		})
+		m := netpool.NewMux(p, netpool.MuxConfig{
+			Timeout: time.Second,
+			Fail:    func(op string, sent bool, err error) error { return &failure{op, sent, err} },
+			Lost:    func(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, netsim.ErrReset) },
+		})
+		f(t.Context(), func(ctx context.Context, command string) (string, netpool.Outcome, error) {
+			r := &reply{t: t}
+			out, err := m.Do(ctx, time.Now(), &r.Ticket, []byte(command+"\n"), r)
+			r.late.Store(true)
+			return r.text, out, err
+		}, p, m)
+		m.Close()
+		p.Close()
+		s.wg.Wait()
+		if st := p.Stats(); st.Open != 0 {
+			t.Errorf("left open: %+v", st)
+		}
+	})
+}
+
+type doer = func(ctx context.Context, command string) (string, netpool.Outcome, error)
+
+func TestCallersShareAConnectionAndGetTheirOwnReplies(t *testing.T) {
+	s := &server{serve: echo(func(string) { time.Sleep(time.Microsecond) })}
+	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		var wg sync.WaitGroup
+		for g := range 64 {
+			wg.Go(func() {
+				for i := range 50 {
+					c := fmt.Sprint(g, "-", i)
+					if got, _, err := do(ctx, c); got != "re "+c || err != nil {
+						t.Errorf("%s: %q, %v", c, got, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := s.dials.Load(); n != 1 || p.Stats().Open != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+func TestOneWriteCarriesTheCommandsOfManyCallers(t *testing.T) {
+	var reads int
+	s := &server{window: 1 << 20, serve: func(_ int, nc *netsim.Conn) {
+		p := make([]byte, 1<<20)
+		for {
+			n, err := nc.Read(p)
+			if err != nil {
+				return
+			}
+			reads++
+			time.Sleep(time.Millisecond)
+			nc.Write(p[:n])
+		}
+	}}
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		do(ctx, "first")
+		reads = 0
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() { do(ctx, fmt.Sprint(i)) })
+		}
+		wg.Wait()
+		if reads > 3 {
+			t.Errorf("100 commands came in %d pieces", reads)
+		}
+	})
+}
+
+func TestStalledReplyEndsAtTheDeadlineAndCostsNobodyElse(t *testing.T) {
+	s := &server{serve: echo(func(line string) {
+		if strings.HasPrefix(line, "slow") {
+			time.Sleep(500 * time.Millisecond)
+		}
+	})}
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		start := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+			defer cancel()
+			_, out, err := do(ctx, "slow by deadline")
+			if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != 200*time.Millisecond || !out.Kept {
+				t.Errorf("deadline: %v, %+v after %v", err, out, took)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(300*time.Millisecond, cancel)
+			_, _, err := do(ctx, "cancelled")
+			if took := time.Since(start); !errors.Is(err, context.Canceled) || took != 300*time.Millisecond {
+				t.Errorf("cancel: %v after %v", err, took)
+			}
+		})
+		wg.Go(func() {
+			got, _, err := do(ctx, "patient")
+			if took := time.Since(start); got != "re patient" || err != nil || took != 500*time.Millisecond {
+				t.Errorf("%q, %v after %v", got, err, took)
+			}
+		})
+		wg.Wait()
+		if got, _, err := do(ctx, "next"); got != "re next" || err != nil || s.dials.Load() != 1 {
+			t.Errorf("%q, %v over %d connections", got, err, s.dials.Load())
+		}
+	})
+}
+
+// gated is a server that does not read until open is called.
+func gated(window int, f func(line string)) (s *server, open func()) {
+	var gate chan struct{} // of the bubble
+	s = &server{window: window}
+	s.change = func(int, *netsim.Conn) { gate = make(chan struct{}) }
+	s.serve = func(n int, nc *netsim.Conn) {
+		<-gate
+		echo(f)(n, nc)
+	}
+	return s, func() { close(gate) }
+}
+
+func TestCallerThatLeavesWhileItWritesHandsItOn(t *testing.T) {
+	s, open := gated(16, func(string) {})
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+			if _, _, err := do(ctx, strings.Repeat("x", 100)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the writer: %v", err)
+			}
+		})
+		synctest.Wait() // it is blocked in the middle of its command
+		for i := range 3 {
+			wg.Go(func() {
+				c := fmt.Sprint("other ", i)
+				if got, _, err := do(ctx, c); got != "re "+c || err != nil {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+		}
+		time.Sleep(200 * time.Millisecond)
+		open()
+		wg.Wait()
+		if n := s.dials.Load(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+func TestCommandsThatNobodyWantsAreNotSent(t *testing.T) {
+	var seen atomic.Int32
+	s, open := gated(8, func(string) { seen.Add(1) })
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		var wg sync.WaitGroup
+		wg.Go(func() { do(ctx, "a long command that is blocked") })
+		synctest.Wait()
+		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		defer cancel()
+		for range 20 {
+			wg.Go(func() {
+				var f *failure
+				if _, _, err := do(short, "unwanted"); !errors.As(err, &f) || f.sent {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+		time.Sleep(20 * time.Millisecond)
+		open()
+		wg.Wait()
+		do(ctx, "last")
+		if n := seen.Load(); n != 2 {
+			t.Errorf("the server got %d commands, want 2", n)
+		}
+	})
+}
+
+func TestConnectionThatOwesForTooLongIsReplaced(t *testing.T) {
+	s := &server{}
+	s.serve = func(n int, nc *netsim.Conn) {
+		if n == 0 {
+			io.Copy(io.Discard, nc) // and never a word
+			return
+		}
+		echo(func(string) {})(n, nc)
+	}
+	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		start := time.Now()
+		for range 5 { // none of them waits for as long as the timeout
+			ctx, cancel := context.WithTimeout(ctx, 220*time.Millisecond)
+			do(ctx, "short")
+			cancel()
+		}
+		if got, _, err := do(ctx, "x"); got != "re x" || err != nil || time.Since(start) != 1100*time.Millisecond {
+			t.Errorf("%q, %v after %v", got, err, time.Since(start))
+		}
+		if _, _, err := do(ctx, "y"); err != nil || p.Stats().Open != 1 || s.dials.Load() != 2 {
+			t.Errorf("%v, %+v", err, p.Stats())
+		}
+	})
+}
+
+func TestCallWithoutADeadlineEndsAfterTheTimeout(t *testing.T) {
+	s := &server{serve: func(_ int, nc *netsim.Conn) { io.Copy(io.Discard, nc) }}
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		start := time.Now()
+		if _, _, err := do(ctx, "x"); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestLostConnectionFailsItsCallersAndNoOthers(t *testing.T) {
+	s := &server{}
+	s.serve = func(n int, nc *netsim.Conn) {
+		echo(func(line string) {
+			if line == "die" {
+				time.Sleep(time.Millisecond)
+				nc.Close()
+			}
+		})(n, nc)
+	}
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		_, out, err := do(ctx, "die")
+		if err == nil || out.Lost {
+			t.Errorf("on a connection that never served: %+v, %v", out, err)
+		}
+		do(ctx, "x")
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				_, out, err := do(ctx, "die")
+				var f *failure
+				if !errors.As(err, &f) || !f.sent || !out.Lost {
+					t.Errorf("%+v, %v", out, err)
+				}
+			})
+		}
+		wg.Wait()
+		if got, _, err := do(ctx, "y"); got != "re y" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+func TestReplyThatNobodyAskedForEndsTheConnection(t *testing.T) {
+	for _, what := range []string{"unasked\n", "!"} {
+		s := &server{}
+		s.serve = func(n int, nc *netsim.Conn) {
+			if n == 0 {
+				bufio.NewReader(nc).ReadString('\n')
+				nc.Write([]byte("re x\n" + what))
+				io.Copy(io.Discard, nc)
+				return
+			}
+			echo(func(string) {})(n, nc)
+		}
+		muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+			if got, _, err := do(ctx, "x"); got != "re x" || err != nil {
+				t.Errorf("%q, %v", got, err)
+			}
+			if got, _, err := do(ctx, "y"); err == nil && got != "re y" {
+				t.Errorf("%q: another command's reply", got)
+			}
+			if got, _, err := do(ctx, "z"); got != "re z" || err != nil || s.dials.Load() != 2 {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestNobodyWaitsBehindALargeReply(t *testing.T) {
+	const large = 1 << 20
+	s := &server{}
+	s.serve = func(n int, nc *netsim.Conn) {
+		echo(func(line string) {
+			if line == "large" { // it takes 1.6 s
+				for range large / 65536 {
+					nc.Write(bytes.Repeat([]byte("x"), 65536))
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+		})(n, nc)
+	}
+	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if got, _, err := do(ctx, "large"); len(got) != large+len("re large") || err != nil {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+		})
+		time.Sleep(time.Second)
+		start := time.Now()
+		if got, _, err := do(ctx, "small"); got != "re small" || err != nil || time.Since(start) > time.Millisecond {
+			t.Errorf("%q, %v after %v", got, err, time.Since(start))
+		}
+		wg.Wait()
+		if st := p.Stats(); st.Open != 2 || st.Idle != 1 || st.Broken != 0 {
+			t.Errorf("the connection was not kept: %+v", st)
+		}
+	})
+}
+
+func TestIdleConnectionIsLookedAtAndGrowsOld(t *testing.T) {
+	s := &server{serve: echo(func(string) {})}
+	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		do(ctx, "x")
+		time.Sleep(time.Minute + time.Second)
+		if _, _, err := do(ctx, "y"); err != nil || s.dials.Load() != 2 || p.Stats().Broken != 0 {
+			t.Errorf("%v over %d connections, %+v", err, s.dials.Load(), p.Stats())
+		}
+	})
+}
+
+func TestCloseFailsAllWhoWait(t *testing.T) {
+	s := &server{serve: func(_ int, nc *netsim.Conn) { io.Copy(io.Discard, nc) }}
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], m *netpool.Mux[*wire]) {
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if _, _, err := do(ctx, "x"); err == nil || err.Error() != "read (sent: true): closed" {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		m.Close()
+		wg.Wait()
+		if _, _, err := do(ctx, "x"); err == nil || err.Error() != "closed" || time.Since(start) != 0 {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// TestSeededFaultsNeverMixReplies puts callers who come and go through delays,
+// small windows, slices, stalls and cuts.
+func TestSeededFaultsNeverMixReplies(t *testing.T) {
+	seeds := 300
+	if testing.Short() {
+		seeds = 30
+	}
+	var good, gone int
+	for seed := range uint64(seeds) {
+		d := rand.New(rand.NewPCG(seed, 1))
+		delay, patience := 1+d.Int64N(int64(time.Millisecond)), 1+d.Int64N(int64(20*time.Millisecond))
+		var mu sync.Mutex
+		faulty := seed%2 == 0
+		s := &server{window: 1 + d.IntN(200), change: func(_ int, nc *netsim.Conn) {
+			mu.Lock()
+			defer mu.Unlock()
+			nc.Slice(1 + d.IntN(40))
+			switch n := d.IntN(2000); {
+			case !faulty:
+			case n%4 == 0:
+				nc.CutAfter(n)
+			case n%4 == 1:
+				nc.StallAfter(n)
+			}
+		}}
+		roll := func(n int64) time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Duration(d.Int64N(n))
+		}
+		s.serve = echo(func(string) { time.Sleep(roll(delay)) })
+		muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+			var wg sync.WaitGroup
+			for g := range 1 + d.IntN(12) {
+				wg.Go(func() {
+					for i := range 30 {
+						c := fmt.Sprint(g, "-", i)
+						ctx, cancel := ctx, context.CancelFunc(func() {})
+						kind := roll(3)
+						switch kind {
+						case 0:
+							ctx, cancel = context.WithTimeout(ctx, roll(patience))
+						case 1:
+							ctx, cancel = context.WithCancel(ctx)
+							time.AfterFunc(roll(patience), cancel)
+						}
+						start := time.Now()
+						got, _, err := do(ctx, c)
+						cancel()
+						mu.Lock()
+						switch {
+						case err == nil && got == "re "+c:
+							good++
+						case err == nil:
+							t.Errorf("seed %d: %s got %q", seed, c, got)
+						default:
+							gone++
+							if kind == 2 && !faulty {
+								t.Errorf("seed %d: %s, whom nothing disturbs: %v", seed, c, err)
+							}
+						}
+						mu.Unlock()
+						if took := time.Since(start); took > time.Second {
+							t.Errorf("seed %d: %s took %v", seed, c, took)
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+	if t.Logf("%d replies, %d failures", good, gone); good < 10*seeds || gone < 10*seeds {
+		t.Errorf("%d replies, %d failures: the test proves little", good, gone)
+	}
+}
+
+var _ net.Conn = (*wire)(nil)
