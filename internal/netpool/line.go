@@ -140,15 +140,21 @@ func (ln *line[C]) sweep() {
 	var late []*Ticket
 	ln.mu.Lock()
 	ln.due = time.Time{}
-	for i := range ln.queue.size {
-		t := ln.queue.at(i)
+	look := func(t *Ticket) {
 		switch {
-		case !t.is(waiting):
 		case !t.deadline.After(now):
 			late = append(late, t)
 		case ln.due.IsZero() || t.deadline.Before(ln.due):
 			ln.due = t.deadline
 		}
+	}
+	for i := range ln.queue.size {
+		if t := ln.queue.at(i); t.is(waiting) {
+			look(t)
+		}
+	}
+	if w := ln.writer; w != nil && !w.is(waiting) {
+		look(w) // it writes for others, and must not be kept
 	}
 	if !ln.due.IsZero() && !ln.closed {
 		ln.arm(ln.due)
@@ -211,6 +217,9 @@ func (ln *line[C]) wait(caller context.Context, t *Ticket) {
 func (ln *line[C]) leave(t *Ticket, err error) {
 	now := time.Now()
 	ln.mu.Lock()
+	if t == ln.writer { // perhaps for others, and its own reply has come
+		_ = ln.cn.SetWriteDeadline(aPast)
+	}
 	if !t.claim() {
 		ln.mu.Unlock()
 		return
@@ -220,12 +229,8 @@ func (ln *line[C]) leave(t *Ticket, err error) {
 		ln.retired = true
 		ln.m.retire(ln)
 	}
-	// What is blocked in the caller's part ends.
 	if t == ln.reader {
 		_ = ln.cn.SetReadDeadline(aPast)
-	}
-	if t == ln.writer {
-		_ = ln.cn.SetWriteDeadline(aPast)
 	}
 	sent := t.sent
 	over := ln.over()
@@ -247,7 +252,9 @@ func (ln *line[C]) write(t *Ticket) {
 		runtime.Gosched()
 		ln.mu.Lock()
 	}
-	ln.flush(t)
+	if ln.reader != nil || ln.mayWrite() {
+		ln.flush(t)
+	}
 	ln.writer = nil
 	t.part.Store(idle)
 	if ln.reader == nil && t.is(waiting) {
@@ -314,9 +321,22 @@ func (ln *line[C]) batch() []byte {
 	return batch
 }
 
-// read reads the replies of all until t is settled.
+// owed is the number of replies that are to come. mu is held.
+func (ln *line[C]) owed() int { return ln.queue.size - ln.unsent }
+
+// mayWrite reports whether somebody may write although nobody reads: the server
+// may take no more before the replies that it owes have been read. A command
+// that is half written has to be ended in any case. mu is held.
+func (ln *line[C]) mayWrite() bool { return ln.owed() == 0 || len(ln.rest) > 0 }
+
+// read reads the replies of all until t is settled, or has to write.
 func (ln *line[C]) read(t *Ticket) {
-	for ln.deal(t) && t.is(waiting) && t.part.Load() == reading {
+	for written := false; ln.deal(t) && t.is(waiting) && t.part.Load() == reading; {
+		if !written {
+			if written = ln.written(t); t.part.Load() != reading {
+				return
+			}
+		}
 		err := ln.cn.Fill()
 		switch {
 		case err == nil:
@@ -334,13 +354,25 @@ func (ln *line[C]) read(t *Ticket) {
 	}
 }
 
+// written reports whether the command of t, the reader, has been sent. If it is
+// t's turn to do that, t becomes the writer.
+func (ln *line[C]) written(t *Ticket) bool {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if !t.sent && ln.writer == nil && ln.mayWrite() {
+		ln.reader, ln.writer = nil, t
+		t.part.Store(writing)
+	}
+	return t.sent
+}
+
 // interrupted is called by the reader, t. The interrupt was meant for it, or for
 // somebody who has read before, or says that there is nobody else to write: t
 // writes then, and others may read meanwhile.
 func (ln *line[C]) interrupted(t *Ticket) {
 	ln.mu.Lock()
 	_ = ln.cn.SetReadDeadline(time.Time{})
-	if ln.writer == nil && len(ln.rest)+ln.unsent > 0 && t.is(waiting) {
+	if ln.writer == nil && len(ln.rest)+ln.unsent > 0 && t.is(waiting) && ln.mayWrite() {
 		ln.reader, ln.writer = nil, t
 		t.part.Store(writing)
 	}
@@ -360,7 +392,7 @@ func (ln *line[C]) deal(t *Ticket) bool {
 			return true
 		}
 		ln.mu.Lock()
-		if ln.queue.size == ln.unsent {
+		if ln.owed() == 0 {
 			ln.mu.Unlock()
 			ln.fail("read", ErrUnasked)
 			return false
@@ -403,7 +435,7 @@ func (ln *line[C]) unlock() {
 	}
 	if ln.writer == nil && len(ln.rest)+ln.unsent > 0 {
 		ln.name(&ln.writer, ln.reader, writing)
-		if ln.writer == nil && ln.reader != nil { // nobody else is left who could
+		if ln.writer == nil && ln.reader != nil && ln.mayWrite() { // nobody else is left who could
 			_ = ln.cn.SetReadDeadline(aPast)
 		}
 	}
@@ -450,7 +482,7 @@ func (ln *line[C]) end() {
 	if ln.timer != nil {
 		ln.timer.Stop()
 	}
-	clean := ln.queue.size == ln.unsent && len(ln.rest) == 0 && ln.cn.Buffered() == 0
+	clean := ln.owed() == 0 && len(ln.rest) == 0 && ln.cn.Buffered() == 0
 	ln.mu.Unlock()
 	ln.m.forget(ln)
 	ln.m.pool.Put(ln.cn, clean, time.Now())

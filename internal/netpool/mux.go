@@ -59,7 +59,10 @@ type MuxConfig struct {
 // under load one system call serves many.
 //
 // A caller that leaves early costs the others nothing: its reply is read and
-// dropped, and the parts it played go to others.
+// dropped, and the parts it played go to others. One case is left: a server that
+// takes no more before its replies are read, while the only caller is in the
+// middle of writing behind replies that nobody wants, is not read from until that
+// caller's time is over. Redis takes commands all the same.
 type Mux[C Line] struct {
 	pool *Pool[C]
 	o    MuxConfig
