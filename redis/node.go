@@ -3,11 +3,15 @@ package redis
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
 )
+
+// stallAfter is how long a server may say nothing until its role is doubted.
+const stallAfter = time.Second
 
 // node is one server as a client uses it.
 type node struct {
@@ -18,18 +22,28 @@ type node struct {
 	mux     *netpool.Mux[*conn]
 	tickets sync.Pool // of *ticket
 	large   sizes
+	// opened counts connections that were opened to serve calls, before they
+	// are used. A failover shows in it: no connection survives one.
+	opened atomic.Uint64
 }
 
 // newNode returns a node with no connection. c lends it what all nodes share.
-func newNode(c *Client, o Options) *node {
+// greet, if not nil, follows the greeting on every connection.
+func newNode(c *Client, o Options, greet func(context.Context, *conn) error) *node {
 	n := &node{o: &o}
 	n.pool = netpool.New(netpool.Config[*conn]{
 		Dial: func(ctx context.Context) (*conn, error) {
 			cn, err := connect(ctx, n.o, &c.steps)
-			if err == nil {
-				c.opened.Add(1)
+			if err == nil && greet != nil {
+				if err = greet(ctx, cn); err != nil {
+					cn.Close()
+				}
 			}
-			return cn, err
+			if err != nil {
+				return nil, err
+			}
+			n.opened.Add(1)
+			return cn, nil
 		},
 		DialTimeout: o.DialTimeout,
 		Timeout:     o.Timeout,
@@ -55,6 +69,12 @@ func newNode(c *Client, o Options) *node {
 func (n *node) close() {
 	n.mux.Close()
 	n.pool.Close()
+}
+
+// stalled reports whether calls have waited for long, and none has ended.
+func (n *node) stalled(now time.Time) bool {
+	d, shared := n.mux.Silent(now)
+	return max(d, n.pool.Silent(now, shared)) >= stallAfter
 }
 
 // ask sends what put puts into the buffer and returns the whole reply. An
