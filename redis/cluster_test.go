@@ -306,8 +306,10 @@ func silentPrimary(t *testing.T, first string) {
 			}
 		})
 		time.Sleep(time.Millisecond)
-		wg.Go(func() { // waits for a connection
-			if err := c.Do(within(t, 10*time.Second), "INCR", "n{"+key+"}").Err(); err != nil {
+		wg.Go(func() { // waits for a connection of its own
+			p := c.Pipeline()
+			p.Add("INCR", "n{"+key+"}")
+			if _, err := p.Do(within(t, 10*time.Second)); err != nil {
 				t.Errorf("a write that was not sent: %v", err)
 			}
 		})

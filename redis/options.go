@@ -184,21 +184,26 @@ func (o Options) GoString() string { return o.String() }
 //	redis://user:password@host:port/db
 //	rediss://user:password@host:port/db     with TLS
 //	unix://user:password@/path/to.sock?db=n
+//	redis://host1:port1,host2:port2/?cluster=true
 //
 // Every part but the scheme, and the path for unix, may be left out. The
-// database may be given as ?db=n in all forms. Special characters in user and
+// database may be given as ?db=n in all forms. With cluster=true the hosts are
+// some of the nodes of a cluster. Special characters in user and
 // password are written as %XX. Errors never repeat the URL.
 func ParseURL(s string) (Options, error) {
 	e, err := resp.ParseURL(s)
 	if err != nil {
 		return Options{}, fmt.Errorf("redis: url: %w", err)
 	}
-	o := Options{Network: "tcp", Addr: net.JoinHostPort(e.Host, e.Port), Username: e.Username, Password: e.Password, DB: e.DB}
+	o := Options{Network: "tcp", Addr: net.JoinHostPort(e.Host, e.Port), Username: e.Username, Password: e.Password, DB: e.DB, Cluster: e.Cluster, Addrs: e.Others}
 	if e.Path != "" {
 		o.Network, o.Addr = "unix", e.Path
 	}
 	if e.TLS {
-		o.TLS = &tls.Config{ServerName: e.Host, MinVersion: tls.VersionTLS12}
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // each node has a name of its own
+		if !e.Cluster {
+			o.TLS.ServerName = e.Host
+		}
 	}
 	return o, nil
 }

@@ -242,17 +242,17 @@ func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, 
 }
 
 // setFrom sets key to n bytes: the first ones, and the rest from r by pieces.
-func (at hop) setFrom(ctx context.Context, key string, first, piece []byte, r io.Reader, n int64, ttl time.Duration) error {
-	cn, err := at.n.pool.Get(ctx, time.Now())
+func (h hop) setFrom(ctx context.Context, key string, first, piece []byte, r io.Reader, n int64, ttl time.Duration) error {
+	cn, err := h.n.pool.Get(ctx, time.Now())
 	if err != nil {
 		return err
 	}
-	h := at.n.hold(ctx, cn)
+	s := h.n.hold(ctx, cn)
 	clean := false
-	defer func() { h.release(clean) }() // also if r panics
-	if at.asking {
+	defer func() { s.release(clean) }() // also if r panics
+	if h.asking {
 		cn.w = append(cn.w, asking...)
-		if _, err := h.last(); err != nil {
+		if _, err := s.last(); err != nil {
 			return err
 		}
 	}
@@ -264,7 +264,7 @@ func (at hop) setFrom(ctx context.Context, key string, first, piece []byte, r io
 	cn.w = append(cn.w, "$3\r\nSET\r\n"...)
 	cn.w = resp.AppendString(cn.w, key)
 	cn.w = resp.AppendBulkHeader(cn.w, n)
-	if err := h.copyFrom(first, piece, r, n); err != nil {
+	if err := s.copyFrom(first, piece, r, n); err != nil {
 		return err
 	}
 	cn.w = append(cn.w, '\r', '\n')
@@ -273,7 +273,7 @@ func (at hop) setFrom(ctx context.Context, key string, first, piece []byte, r io
 		cn.w = append(cn.w, "$2\r\nPX\r\n"...)
 		cn.w = resp.AppendString(cn.w, strconv.FormatInt(int64(ms), 10))
 	}
-	reply, err := h.last()
+	reply, err := s.last()
 	clean = err == nil
 	if err != nil {
 		return err

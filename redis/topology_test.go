@@ -176,7 +176,7 @@ func TestReplicasAnswerReadsIfThatIsWanted(t *testing.T) {
 		}
 		k.Servers[3].Stop()
 		mustGet(t, c, keys[0], "v") // by its primary
-		if n := calls(k, "READONLY"); n != 3 {
+		if n := calls(k, "READONLY"); n < 3 {
 			t.Errorf("%d connections for reads", n)
 		}
 	})

@@ -320,7 +320,7 @@ func (p *Pool[C]) dial() {
 	case err != nil:
 		p.failed(err, now)
 	default:
-		p.failures, p.lastErr = 0, nil
+		p.failures, p.lastErr, p.moved = 0, nil, now
 		*cn.slot() = Slot{born: now, since: now, gen: p.gen}
 		if kept = p.hand(cn); kept {
 			p.open[cn] = struct{}{}

@@ -105,8 +105,10 @@ func TestTopologyIsReadInBothForms(t *testing.T) {
 			shard([]any{100, 199}, node("h4", 4, "master", "online")),
 		}, want: "h1:1[h2:2]:200 h4:4[]:100"},
 		{name: "shards in RESP2", v: []any{shard([]any{0, 99}, node("h1", 1, "master", "online").list()).list()}, want: "h1:1[]:100"},
-		{name: "a host that is not known", v: []any{shard([]any{0, 0}, node("", 1, "master", "online"), node("?", 2, "replica", "online"), node(nil, 3, "replica", "loading"))},
-			want: "seed:1[seed:2 seed:3]:1"},
+		{
+			name: "a host that is not known", v: []any{shard([]any{0, 0}, node("", 1, "master", "online"), node("?", 2, "replica", "online"), node(nil, 3, "replica", "loading"))},
+			want: "seed:1[seed:2 seed:3]:1",
+		},
 		{name: "IPv6", v: []any{shard([]any{0, 0}, node("::1", 1, "master", "online"))}, want: "[::1]:1[]:1"},
 		{name: "a failed primary beside its successor", v: []any{
 			shard([]any{0, 9}, node("h2", 2, "master", "online")), shard([]any{}, node("h1", 1, "master", "fail")),
