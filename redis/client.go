@@ -8,6 +8,15 @@
 // Options.Timeout bounds it. A connection whose reply was not read to its end
 // is closed, so no call ever sees another's reply.
 //
+// # Clusters
+//
+// With [Options.Cluster] the same Client speaks to a Redis Cluster: each command
+// goes to the node that serves its key, many at once to many nodes, and follows
+// a slot that moves. A call that finds a node gone, or a slot without one, is
+// tried again within its time as long as it has had no effect or only reads, so
+// that a failover costs patience and no errors. What must be in one slot and is
+// not is [ErrCrossSlot]; a slot that nobody serves is [ErrNoNode].
+//
 // # Errors
 //
 // What the server answers is an [*Error] and costs nothing. What happens to a

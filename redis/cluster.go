@@ -63,7 +63,7 @@ func newCluster(c *Client) *cluster {
 		Ask:      k.topology,
 		Open:     k.open,
 		Close:    k.shut,
-		Stalled:  (*node).stalled,
+		Silent:   (*node).silent,
 		Replicas: c.o.ReplicaReads,
 		Timeout:  c.o.DialTimeout,
 		Closed:   ErrClosed,

@@ -271,10 +271,12 @@ func TestKilledPrimaryIsSurvived(t *testing.T) {
 func TestCallsAtAPrimaryThatWentSilentAreFreedByItsSuccessor(t *testing.T) {
 	t.Run("a read was sent", func(t *testing.T) { silentPrimary(t, "GET") })
 	t.Run("a write was sent", func(t *testing.T) { silentPrimary(t, "INCR") })
+	t.Run("nothing was sent", func(t *testing.T) { silentPrimary(t, "") })
 }
 
-// silentPrimary has first sent over the one connection that is open.
-func silentPrimary(t *testing.T, first string) {
+// silentPrimary has a command sent over the one connection that is open, or
+// pipelines if that is empty, which want connections of their own.
+func silentPrimary(t *testing.T, command string) {
 	var mu sync.Mutex
 	var conns []*netsim.Conn
 	cluster(t, 3, func(k *fakesrv.Cluster, _ *redis.Options) {
@@ -296,23 +298,24 @@ func silentPrimary(t *testing.T, first string) {
 		time.AfterFunc(2500*time.Millisecond, func() { k.Promote(3) })
 		start := time.Now()
 		var wg sync.WaitGroup
-		wg.Go(func() {
-			err := c.Do(within(t, 10*time.Second), first, key).Err()
-			if first == "GET" && err != nil {
-				t.Errorf("a read that was sent: %v", err)
-			}
-			if first == "INCR" && (err == nil || redis.SafeToRetry(err) || errors.Is(err, redis.ErrClosed)) {
-				t.Errorf("a write that was sent: %v", err)
-			}
-		})
-		time.Sleep(time.Millisecond)
-		wg.Go(func() { // waits for a connection of its own
-			p := c.Pipeline()
-			p.Add("INCR", "n{"+key+"}")
-			if _, err := p.Do(within(t, 10*time.Second)); err != nil {
-				t.Errorf("a write that was not sent: %v", err)
-			}
-		})
+		for range 3 {
+			wg.Go(func() {
+				var err error
+				if command != "" {
+					err = c.Do(within(t, 10*time.Second), command, key).Err()
+				} else {
+					p := c.Pipeline()
+					p.Add("INCR", "n{"+key+"}")
+					_, err = p.Do(within(t, 10*time.Second))
+				}
+				if command != "INCR" && err != nil {
+					t.Errorf("it could be tried again: %v", err)
+				}
+				if command == "INCR" && (err == nil || redis.SafeToRetry(err) || errors.Is(err, redis.ErrClosed)) {
+					t.Errorf("a write that was sent: %v", err)
+				}
+			})
+		}
 		wg.Wait()
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("freed after %v", took)

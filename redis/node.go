@@ -10,9 +10,6 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// stallAfter is how long a server may say nothing until its role is doubted.
-const stallAfter = time.Second
-
 // node is one server as a client uses it.
 type node struct {
 	o    *Options // with its address
@@ -71,10 +68,10 @@ func (n *node) close() {
 	n.pool.Close()
 }
 
-// stalled reports whether calls have waited for long, and none has ended.
-func (n *node) stalled(now time.Time) bool {
+// silent is for how long calls have waited of which none has ended.
+func (n *node) silent(now time.Time) time.Duration {
 	d, shared := n.mux.Silent(now)
-	return max(d, n.pool.Silent(now, shared)) >= stallAfter
+	return max(d, n.pool.Silent(now, shared))
 }
 
 // ask sends what put puts into the buffer and returns the whole reply. An

@@ -24,6 +24,10 @@ const (
 	// topology becomes if nobody complains about it.
 	watchEvery   = time.Second
 	refreshEvery = 30 * time.Second
+	// stallAfter is how long a node may say nothing until its role is doubted,
+	// each second at first, and after stallMost seldom.
+	stallAfter = time.Second
+	stallMost  = 10 * time.Second
 	// grace is how long calls may run on a node that has left.
 	grace = time.Second
 	// maxNodes bounds what redirections can make a client reach.
@@ -41,8 +45,8 @@ type Config[N comparable] struct {
 	Open func(addr string, replica bool) N
 	// Close closes a node and waits for what it has started.
 	Close func(N)
-	// Stalled reports whether calls have waited for a node for too long.
-	Stalled func(n N, now time.Time) bool
+	// Silent is for how long calls have waited for a node that says nothing.
+	Silent func(n N, now time.Time) time.Duration
 	// Replicas says that replicas are wanted in views.
 	Replicas bool
 	// Timeout bounds a refresh.

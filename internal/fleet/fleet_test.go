@@ -38,7 +38,7 @@ type world struct {
 	at       []time.Duration // since began
 	began    time.Time
 	closed   []string
-	stalled  map[string]bool
+	stalled  map[string]time.Time // since when
 }
 
 // topology is "a,b c": the primary a with the replica b, and the primary c,
@@ -110,17 +110,20 @@ func (w *world) change(f func()) {
 func run(t *testing.T, seeds, text string, f func(t *testing.T, w *world, c *fleet.Fleet[*node])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{topology: topology(t, text), down: map[string]bool{}, slow: map[string]time.Duration{}, stalled: map[string]bool{}, began: time.Now()}
+		w := &world{topology: topology(t, text), down: map[string]bool{}, slow: map[string]time.Duration{}, stalled: map[string]time.Time{}, began: time.Now()}
 		c := fleet.New(fleet.Config[*node]{
 			Seeds: strings.Fields(seeds), Ask: w.ask, Replicas: true, Timeout: 5 * time.Second, Closed: errClosed, Crowd: errCrowd,
 			Open: func(addr string, replica bool) *node { return &node{addr, replica} },
 			Close: func(n *node) {
 				w.change(func() { w.closed = append(w.closed, fmt.Sprint(n.addr, n.replica)) })
 			},
-			Stalled: func(n *node, _ time.Time) bool {
+			Silent: func(n *node, now time.Time) time.Duration {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				return w.stalled[n.addr]
+				if since, ok := w.stalled[n.addr]; ok {
+					return now.Sub(since)
+				}
+				return 0
 			},
 		})
 		defer c.Close()
@@ -262,15 +265,19 @@ func TestStalledNodeHasTheTopologyAskedFor(t *testing.T) {
 		if _, at := w.questions(); len(at) != 1 {
 			t.Errorf("asked %v without a reason", at)
 		}
-		w.change(func() { w.stalled["a:1"] = true })
-		time.Sleep(3 * time.Second)
+		w.change(func() { w.stalled["a:1"] = time.Now() })
+		time.Sleep(4 * time.Second)
 		if _, at := w.questions(); len(at) < 3 || len(at) > 5 {
 			t.Errorf("asked %v", at)
 		}
-		w.change(func() { w.stalled["a:1"] = false })
+		time.Sleep(time.Minute)
+		if _, at := w.questions(); len(at) > 20 {
+			t.Errorf("asked %d times for who waits for a minute", len(at))
+		}
+		w.change(func() { clear(w.stalled) })
 		time.Sleep(2 * time.Minute)
-		if _, at := w.questions(); len(at) < 6 || len(at) > 10 {
-			t.Errorf("asked %d times in two quiet minutes", len(at))
+		if _, at := w.questions(); len(at) < 12 || len(at) > 25 {
+			t.Errorf("asked %d times, two quiet minutes included", len(at))
 		}
 	})
 }

@@ -158,11 +158,14 @@ func (f *Fleet[N]) adopt(m *slots.Map) {
 	}
 }
 
-// dismiss closes a node that nobody finds any more. A server that has lost its
-// role may be found in that role again, by another node with connections of its
-// own: none outlives what it was opened for.
+// dismiss closes a node that nobody finds any more, once calls that run there
+// have had their time; one that says nothing at once. A server that has lost
+// its role may be found in that role again, by another node with connections of
+// its own: none outlives what it was opened for.
 func (f *Fleet[N]) dismiss(n N) {
-	f.sleep(grace)
+	if f.o.Silent(n, time.Now()) < stallAfter {
+		f.sleep(grace)
+	}
 	f.o.Close(n)
 }
 
@@ -194,11 +197,15 @@ func (f *Fleet[N]) watch() {
 }
 
 func (f *Fleet[N]) due(now time.Time) bool {
-	if v := f.view.Load(); v == nil || now.Sub(v.at) >= refreshEvery {
+	v := f.view.Load()
+	if v == nil || now.Sub(v.at) >= refreshEvery {
 		return v != nil // before the first, those who call ask
 	}
 	for _, n := range f.Nodes() {
-		if f.o.Stalled(n, now) {
+		// One that is silent for longer than a failover takes is slow, or was
+		// asked to wait.
+		d := f.o.Silent(n, now)
+		if d >= stallAfter && (d < stallMost || now.Sub(v.at) >= stallMost) {
 			return true
 		}
 	}
