@@ -64,6 +64,39 @@ func TestAppendGetDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// nodeEcho is an echo that is a cluster of one.
+type nodeEcho struct{ echo }
+
+func (e *nodeEcho) Write(p []byte) (int, error) {
+	n, err := e.echo.Write(p)
+	if bytes.Contains(p, []byte("SHARDS")) {
+		e.rest = []byte("*1\r\n%2\r\n+slots\r\n*2\r\n:0\r\n:16383\r\n+nodes\r\n*1\r\n%3\r\n+endpoint\r\n+h\r\n+port\r\n:1\r\n+role\r\n+master\r\n")
+	}
+	return n, err
+}
+
+func TestAppendGetFromAClusterDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	c, err := redis.New(redis.Options{Cluster: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return &nodeEcho{echo{reply: []byte("$5\r\nhello\r\n")}}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	dst := make([]byte, 0, 64)
+	ctx := context.Background()
+	if n := testing.AllocsPerRun(100, func() {
+		if v, err := c.AppendGet(ctx, dst, "some key"); len(v) != 5 || err != nil {
+			t.Fatal(v, err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // entryEcho is an echo that knows the word of a name space apart.
 type entryEcho struct{ echo }
 

@@ -8,6 +8,15 @@
 // Options.Timeout bounds it. A connection whose reply was not read to its end
 // is closed, so no call ever sees another's reply.
 //
+// # Clusters
+//
+// With [Options.Cluster] the same Client speaks to a Redis Cluster: each command
+// goes to the node that serves its key, many at once to many nodes, and follows
+// a slot that moves. A call that finds a node gone, or a slot without one, is
+// tried again within its time as long as it has had no effect or only reads, so
+// that a failover costs patience and no errors. What must be in one slot and is
+// not is [ErrCrossSlot]; a slot that nobody serves is [ErrNoNode].
+//
 // # Errors
 //
 // What the server answers is an [*Error] and costs nothing. What happens to a
@@ -21,20 +30,18 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/slots"
 )
 
-// Client talks to one server over a pool of connections. It is safe for
-// concurrent use. Make it with [New].
+// Client talks to one server, or to the nodes of a cluster, over pools of
+// connections. It is safe for concurrent use. Make it with [New].
 type Client struct {
-	o     Options
-	home  *node
-	steps resp.Steps
-	// opened counts connections that were opened to serve calls, before they
-	// are used. A failover shows in it: no connection survives one.
-	opened atomic.Uint64
+	o       Options
+	home    *node    // the server; nil in a cluster
+	cluster *cluster // nil without one
+	steps   resp.Steps
 
 	mu     sync.Mutex // guards below
 	subs   map[*Subscription]struct{}
@@ -49,7 +56,11 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{o: o, subs: map[*Subscription]struct{}{}}
-	c.home = newNode(c, o)
+	if o.Cluster {
+		c.cluster = newCluster(c)
+	} else {
+		c.home = newNode(c, o.at(o.Addr), nil)
+	}
 	return c, nil
 }
 
@@ -64,7 +75,11 @@ func (c *Client) Close() error {
 		subs = append(subs, s)
 	}
 	c.mu.Unlock()
-	c.home.close()
+	if c.cluster != nil {
+		c.cluster.fleet.Close()
+	} else {
+		c.home.close()
+	}
 	for _, s := range subs {
 		s.Close()
 	}
@@ -72,7 +87,8 @@ func (c *Client) Close() error {
 }
 
 // Stats are counters of a [Client] since it was made, and the state of its
-// pool now. Subscriptions are not counted.
+// pool now; in a cluster, the sums of those of all nodes. Subscriptions are not
+// counted.
 type Stats struct {
 	// Reused calls found an idle connection; Waited calls did not, and Expired
 	// ones gave up waiting.
@@ -90,9 +106,30 @@ type Stats struct {
 }
 
 // Stats returns the counters and the state of the pool.
-func (c *Client) Stats() Stats { return Stats(c.home.pool.Stats()) }
+func (c *Client) Stats() Stats {
+	if c.cluster != nil {
+		return c.cluster.stats()
+	}
+	return Stats(c.home.pool.Stats())
+}
 
-// Ping asks the server for a sign of life.
+// add adds the counters and the state of a pool.
+func (s *Stats) add(t Stats) {
+	s.Reused += t.Reused
+	s.Waited += t.Waited
+	s.Expired += t.Expired
+	s.Dials += t.Dials
+	s.DialErrors += t.DialErrors
+	s.Stale += t.Stale
+	s.Broken += t.Broken
+	s.Retried += t.Retried
+	s.Open += t.Open
+	s.Idle += t.Idle
+	s.Waiting += t.Waiting
+}
+
+// Ping asks the server, or one of the primaries of a cluster, for a sign of
+// life.
 func (c *Client) Ping(ctx context.Context) error { return c.Do(ctx, "PING").Err() }
 
 // Do sends one command and returns the whole reply, at most Options.MaxReply
@@ -102,49 +139,30 @@ func (c *Client) Ping(ctx context.Context) error { return c.Do(ctx, "PING").Err(
 //
 // Commands that change the connection for those who use it next, such as
 // SELECT, MULTI or SUBSCRIBE, are refused.
+//
+// In a cluster a command goes to the node that serves its first key. MGET, DEL,
+// UNLINK, EXISTS, TOUCH and MSET with keys in several slots are split, and their
+// replies joined; if a part fails, others may have been carried out. Commands
+// without a key, such as SCAN, KEYS, DBSIZE or FLUSHALL, speak to one primary,
+// whichever it is.
 func (c *Client) Do(ctx context.Context, args ...any) Reply {
 	name, err := commandName(args)
 	if err != nil {
 		return Reply{err: err}
 	}
-	if resp.Quick(name) && weight(args) <= small {
-		a, err := c.home.share(ctx, question{name: name, key: keyOf(args), args: args})
-		if err != errElsewhere {
-			return replyOf(a, err)
-		}
+	if c.cluster != nil {
+		return c.cluster.do(ctx, name, args)
 	}
-	reply := c.home.ask(ctx, name, func(cn *conn) error { return cn.command(args) })
-	c.home.large.note(keyOf(args), reply.size())
-	return reply
+	return c.home.do(ctx, name, args)
 }
 
-func replyOf(a answer, err error) Reply {
-	if err != nil {
-		return Reply{err: err}
+// reach makes a call about a key, or about none if slot is negative, where that
+// is served. f is one attempt.
+func (c *Client) reach(ctx context.Context, name string, slot int, f func(context.Context, hop) error) error {
+	if c.cluster != nil {
+		return c.cluster.follow(ctx, name, slot, f)
 	}
-	return newReply(a.value)
-}
-
-// weight is about how many bytes args are.
-func weight(args []any) (n int) {
-	for _, a := range args {
-		switch v := a.(type) {
-		case string:
-			n += len(v)
-		case []byte:
-			n += len(v)
-		}
-	}
-	return n
-}
-
-// keyOf is the argument that most commands have their key in.
-func keyOf(args []any) string {
-	if len(args) > 1 {
-		key, _ := textArg(args[1])
-		return key
-	}
-	return ""
+	return f(ctx, hop{n: c.home})
 }
 
 // AppendGet appends the value of key to dst and returns the longer slice. The
@@ -152,16 +170,15 @@ func keyOf(args []any) string {
 // is allocated. A missing key is ErrNil; on any error dst is returned with its
 // old length, but bytes behind it may have been overwritten.
 func (c *Client) AppendGet(ctx context.Context, dst []byte, key string) ([]byte, error) {
-	a, err := c.home.share(ctx, question{name: "GET", key: key, dst: dst})
-	switch {
-	case err == errElsewhere:
-		return c.home.appendGet(ctx, dst, key)
-	case err != nil:
-		return dst, err
-	case !a.found:
-		return dst, newReply(a.value).mismatch("string")
+	if c.cluster == nil {
+		return c.home.get(ctx, dst, key)
 	}
-	return a.dst, nil
+	out := dst
+	err := c.cluster.follow(ctx, "GET", slots.Of(key), func(ctx context.Context, h hop) (err error) {
+		out, err = h.get(ctx, dst, key)
+		return err
+	})
+	return out, err
 }
 
 // commandName returns the name of a command in upper case, if it may be sent

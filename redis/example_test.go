@@ -147,3 +147,24 @@ func ExampleClient_SetFrom() {
 		log.Print(err)
 	}
 }
+
+func ExampleOptions_cluster() {
+	o, err := redis.ParseURL("redis://10.0.0.1:6379,10.0.0.2:6379/?cluster=true")
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := redis.New(o) // any nodes will do: they name the others
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	ctx := context.Background()
+	// Keys with the same part in braces are in one slot, and so in one script.
+	add := redis.NewScript("return redis.call('INCRBY', KEYS[1], redis.call('GET', KEYS[2]))")
+	n, err := c.Eval(ctx, add, []string{"{cart:7}sum", "{cart:7}last"}).Int()
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	fmt.Println(n)
+}

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
@@ -18,18 +19,28 @@ type node struct {
 	mux     *netpool.Mux[*conn]
 	tickets sync.Pool // of *ticket
 	large   sizes
+	// opened counts connections that were opened to serve calls, before they
+	// are used. A failover shows in it: no connection survives one.
+	opened atomic.Uint64
 }
 
 // newNode returns a node with no connection. c lends it what all nodes share.
-func newNode(c *Client, o Options) *node {
+// greet, if not nil, follows the greeting on every connection.
+func newNode(c *Client, o Options, greet func(context.Context, *conn) error) *node {
 	n := &node{o: &o}
 	n.pool = netpool.New(netpool.Config[*conn]{
 		Dial: func(ctx context.Context) (*conn, error) {
 			cn, err := connect(ctx, n.o, &c.steps)
-			if err == nil {
-				c.opened.Add(1)
+			if err == nil && greet != nil {
+				if err = greet(ctx, cn); err != nil {
+					cn.Close()
+				}
 			}
-			return cn, err
+			if err != nil {
+				return nil, err
+			}
+			n.opened.Add(1)
+			return cn, nil
 		},
 		DialTimeout: o.DialTimeout,
 		Timeout:     o.Timeout,
@@ -55,6 +66,12 @@ func newNode(c *Client, o Options) *node {
 func (n *node) close() {
 	n.mux.Close()
 	n.pool.Close()
+}
+
+// silent is for how long calls have waited of which none has ended.
+func (n *node) silent(now time.Time) time.Duration {
+	d, shared := n.mux.Silent(now)
+	return max(d, n.pool.Silent(now, shared))
 }
 
 // ask sends what put puts into the buffer and returns the whole reply. An

@@ -24,6 +24,17 @@ type Options struct {
 	// Addr is host:port, or the path of a unix socket. Default
 	// localhost:6379.
 	Addr string
+	// Cluster says that Addr belongs to a Redis Cluster: calls find the node
+	// that serves their key, and follow it where it goes. Network must be tcp
+	// and DB zero.
+	Cluster bool
+	// Addrs are further nodes of the cluster, each host:port. They are asked
+	// for the others when Addr does not answer.
+	Addrs []string
+	// ReplicaReads has commands that only read answered by replicas, which may
+	// be behind their primary. It is for a Cluster. A [Tier] never reads from
+	// replicas.
+	ReplicaReads bool
 	// Username and Password are sent on every new connection. A Password
 	// without Username is that of the default user.
 	Username, Password string
@@ -31,11 +42,12 @@ type Options struct {
 	DB int
 	// ClientName names the connections in the server's CLIENT LIST.
 	ClientName string
-	// TLS switches encryption on. Without ServerName, the host of Addr is
-	// expected in the server's certificate.
+	// TLS switches encryption on. Without ServerName, the host under which a
+	// server is reached is expected in its certificate.
 	TLS *tls.Config
 	// DialContext opens connections; TLS is put on top of them. The default
-	// is that of net.Dialer.
+	// is that of net.Dialer. In a cluster it is called with the addresses by
+	// which the nodes know each other.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// DialTimeout bounds the opening of one connection, greeting included.
@@ -46,8 +58,9 @@ type Options struct {
 	// eighth more. Default 1 s.
 	Timeout time.Duration
 
-	// MaxConns is the most connections open at once, subscriptions apart.
-	// Calls beyond it wait. Default 8 for each processor, at least 16.
+	// MaxConns is the most connections open at once, subscriptions apart; in a
+	// cluster, to each node. Calls beyond it wait. Default 8 for each
+	// processor, at least 16.
 	MaxConns int
 	// MaxIdle is the most connections kept while unused. Default MaxConns.
 	MaxIdle int
@@ -71,6 +84,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Addr == "" && o.Network != "unix" {
 		o.Addr = "localhost:6379"
+		if len(o.Addrs) > 0 {
+			o.Addr = o.Addrs[0]
+		}
 	}
 	if o.DialContext == nil {
 		o.DialContext = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
@@ -89,8 +105,14 @@ func (o Options) withDefaults() Options {
 	if o.MaxIdle == 0 {
 		o.MaxIdle = o.MaxConns
 	}
+	return o
+}
+
+// at returns the options for the server at addr.
+func (o Options) at(addr string) Options {
+	o.Addr = addr
 	if o.TLS != nil && o.TLS.ServerName == "" && o.Network != "unix" {
-		if host, _, err := net.SplitHostPort(o.Addr); err == nil {
+		if host, _, err := net.SplitHostPort(addr); err == nil {
 			o.TLS = o.TLS.Clone()
 			o.TLS.ServerName = host
 		}
@@ -115,6 +137,14 @@ func (o Options) validate() error {
 	default:
 		bad(true, "Network", "not tcp, tcp4, tcp6 or unix")
 	}
+	for _, addr := range o.Addrs {
+		_, port, err := net.SplitHostPort(addr)
+		bad(err != nil || port == "", "Addrs", "not host:port")
+	}
+	bad(len(o.Addrs) > 0 && !o.Cluster, "Addrs", "given without Cluster")
+	bad(o.ReplicaReads && !o.Cluster, "ReplicaReads", "given without Cluster")
+	bad(o.Cluster && o.Network == "unix", "Cluster", "cannot be reached over a unix socket")
+	bad(o.Cluster && o.DB != 0, "DB", "a cluster has no other than 0")
 	bad(o.Username != "" && o.Password == "", "Username", "given without Password")
 	bad(o.DB < 0, "DB", "negative")
 	bad(strings.ContainsFunc(o.ClientName, func(r rune) bool { return r <= ' ' || r > '~' }),
@@ -137,6 +167,7 @@ func (o Options) LogValue() slog.Value {
 		slog.String("network", o.Network),
 		slog.String("addr", o.Addr),
 		slog.Int("db", o.DB),
+		slog.Bool("cluster", o.Cluster),
 		slog.Bool("auth", o.Password != ""),
 		slog.Bool("tls", o.TLS != nil),
 	)
@@ -153,21 +184,26 @@ func (o Options) GoString() string { return o.String() }
 //	redis://user:password@host:port/db
 //	rediss://user:password@host:port/db     with TLS
 //	unix://user:password@/path/to.sock?db=n
+//	redis://host1:port1,host2:port2/?cluster=true
 //
 // Every part but the scheme, and the path for unix, may be left out. The
-// database may be given as ?db=n in all forms. Special characters in user and
+// database may be given as ?db=n in all forms. With cluster=true the hosts are
+// some of the nodes of a cluster. Special characters in user and
 // password are written as %XX. Errors never repeat the URL.
 func ParseURL(s string) (Options, error) {
 	e, err := resp.ParseURL(s)
 	if err != nil {
 		return Options{}, fmt.Errorf("redis: url: %w", err)
 	}
-	o := Options{Network: "tcp", Addr: net.JoinHostPort(e.Host, e.Port), Username: e.Username, Password: e.Password, DB: e.DB}
+	o := Options{Network: "tcp", Addr: net.JoinHostPort(e.Host, e.Port), Username: e.Username, Password: e.Password, DB: e.DB, Cluster: e.Cluster, Addrs: e.Others}
 	if e.Path != "" {
 		o.Network, o.Addr = "unix", e.Path
 	}
 	if e.TLS {
-		o.TLS = &tls.Config{ServerName: e.Host, MinVersion: tls.VersionTLS12}
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // each node has a name of its own
+		if !e.Cluster {
+			o.TLS.ServerName = e.Host
+		}
 	}
 	return o, nil
 }

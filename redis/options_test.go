@@ -2,9 +2,11 @@ package redis_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,18 @@ func TestParseURL(t *testing.T) {
 		{name: "unix", url: "unix:///run/r.sock", want: redis.Options{Network: "unix", Addr: "/run/r.sock"}},
 		{name: "unix with all", url: "unix://me:pw@/run/r.sock?db=2", want: redis.Options{Network: "unix", Addr: "/run/r.sock", Username: "me", Password: "pw", DB: 2}},
 
+		{name: "cluster", url: "redis://me:p%2Cw@a:1,b:2,[::1]/?cluster=true", want: redis.Options{Network: "tcp", Addr: "a:1", Username: "me", Password: "p,w", Cluster: true, Addrs: []string{"b:2", "[::1]:6379"}}},
+		{name: "cluster of one", url: "redis://a?cluster=true", want: redis.Options{Network: "tcp", Addr: "a:6379", Cluster: true}},
+		{name: "cluster with TLS", url: "rediss://a,b?cluster=true", want: redis.Options{Network: "tcp", Addr: "a:6379", Cluster: true, Addrs: []string{"b:6379"}}, tls: " "},
+		{name: "no cluster", url: "redis://a?cluster=false", want: redis.Options{Network: "tcp", Addr: "a:6379"}},
+		{name: "commas in the path", url: "redis://a/?cluster=true,secret", err: "not true or false"},
+
+		{name: "hosts without cluster", url: "redis://a,secret", err: "without cluster"},
+		{name: "empty host in a list", url: "redis://a,,b?cluster=true", err: "list of hosts"},
+		{name: "bad port in a list", url: "redis://a,secret:0?cluster=true", err: "port"},
+		{name: "bad host in a list", url: "redis://a,secret:x?cluster=true", err: "list of hosts"},
+		{name: "cluster maybe", url: "redis://h?cluster=secret", err: "not true or false"},
+		{name: "hosts of a socket", url: "unix:///a,b?db=1", want: redis.Options{Network: "unix", Addr: "/a,b", DB: 1}},
 		{name: "no scheme", url: "localhost:6379", err: "scheme"},
 		{name: "other scheme", url: "http://secret:secret@h", err: "scheme"},
 		{name: "empty", url: "", err: "scheme"},
@@ -48,7 +62,7 @@ func TestParseURL(t *testing.T) {
 		{name: "db overflows", url: "redis://h/99999999999999999999", err: "not a number"},
 		{name: "db twice", url: "redis://h/1?db=2", err: "twice"},
 		{name: "db thrice", url: "redis://h?db=1&db=2", err: "twice"},
-		{name: "other parameter", url: "redis://h?secret=1", err: "only parameter"},
+		{name: "other parameter", url: "redis://h?secret=1", err: "only parameters"},
 		{name: "bad query", url: "redis://h?db=%zz", err: "query"},
 		{name: "fragment", url: "redis://h#x", err: "query"},
 		{name: "relative socket", url: "unix://run/r.sock", err: "absolute"},
@@ -69,13 +83,13 @@ func TestParseURL(t *testing.T) {
 			}
 			name := ""
 			if got.TLS != nil {
-				name = got.TLS.ServerName
+				name = cmp.Or(got.TLS.ServerName, " ")
 			}
 			if name != tc.tls {
 				t.Errorf("TLS for %q, want %q", name, tc.tls)
 			}
 			if got.Network != tc.want.Network || got.Addr != tc.want.Addr || got.Username != tc.want.Username ||
-				got.Password != tc.want.Password || got.DB != tc.want.DB {
+				got.Password != tc.want.Password || got.DB != tc.want.DB || got.Cluster != tc.want.Cluster || !slices.Equal(got.Addrs, tc.want.Addrs) {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
 			if _, err := redis.New(got); err != nil {
@@ -86,7 +100,7 @@ func TestParseURL(t *testing.T) {
 }
 
 func FuzzParseURL(f *testing.F) {
-	for _, s := range []string{"redis://u:p@h:1/2?db=3", "unix:///a", "rediss://[::1]", "redis://:%zz@"} {
+	for _, s := range []string{"redis://u:p@h:1/2?db=3", "unix:///a", "rediss://[::1]", "redis://:%zz@", "redis://u:p@a:1,b:2/?cluster=true"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

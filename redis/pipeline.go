@@ -26,6 +26,9 @@ func NewScript(text string) *Script {
 
 // Eval runs a script with keys and arguments, which may be of the types that
 // [Client.Do] takes. A script that the server does not know is sent and run.
+//
+// In a cluster all keys must be in one slot, or else the error is ErrCrossSlot;
+// a script without keys runs on any primary.
 func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any) Reply {
 	reply := c.eval(ctx, "EVALSHA", s.digest, keys, args)
 	if unknownScript(reply.err) {
@@ -34,21 +37,22 @@ func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any
 	return reply
 }
 
-func (c *Client) eval(ctx context.Context, name, script string, keys []string, args []any) Reply {
+func (c *Client) eval(ctx context.Context, name, script string, keys []string, args []any) (reply Reply) {
 	put := func(dst []byte) ([]byte, error) { return resp.AppendEval(dst, name, script, keys, args) }
-	if weight(args) <= small {
-		a, err := c.home.share(ctx, question{name: name, key: name, try: put})
-		if err != errElsewhere {
-			return replyOf(a, err)
-		}
+	if c.cluster == nil {
+		return c.home.eval(ctx, name, weight(args), put)
 	}
-	return c.home.ask(ctx, name, func(cn *conn) error {
-		var err error
-		if cn.w, err = put(cn.w); err != nil {
-			return argError(err)
-		}
-		return nil
-	})
+	slot, err := sameSlot(keys)
+	if err == nil {
+		err = c.cluster.follow(ctx, name, slot, func(ctx context.Context, h hop) error {
+			reply = h.eval(ctx, name, weight(args), put)
+			return reply.err
+		})
+	}
+	if err != nil {
+		return Reply{err: err}
+	}
+	return reply
 }
 
 func unknownScript(err error) bool {
@@ -59,6 +63,11 @@ func unknownScript(err error) bool {
 // Pipeline collects commands and sends them together, in one round trip. Get
 // it from [Client.Pipeline]. It is not safe for concurrent use; after Do it is
 // empty and can be used again.
+//
+// In a cluster each command goes to the node that serves its first key, all
+// nodes at once. Commands about one key are carried out in order, unless its
+// slot moves meanwhile; commands about keys in several slots are not split, but
+// refused by the server.
 type Pipeline struct {
 	c     *Client
 	buf   []byte
@@ -74,6 +83,8 @@ type queued struct {
 	script *Script
 	args   int
 	argc   int
+	slot   int // in a cluster; negative if there is no key
+	reads  bool
 }
 
 // Pipeline returns an empty pipeline.
@@ -90,8 +101,12 @@ func (p *Pipeline) Add(args ...any) {
 		var out []byte
 		if out, err = resp.AppendCommand(p.buf, args...); err == nil {
 			p.buf = out
-			p.cmds = append(p.cmds, queued{end: len(out)})
-			p.reads = p.reads && resp.ReadsOnly(name)
+			q := queued{end: len(out), reads: resp.ReadsOnly(name)}
+			if p.c.cluster != nil {
+				q.slot = slotOf(name, args)
+			}
+			p.cmds = append(p.cmds, q)
+			p.reads = p.reads && q.reads
 			return
 		}
 		err = argError(err)
@@ -103,6 +118,14 @@ func (p *Pipeline) Add(args ...any) {
 // know the script, the call is repeated with the script's text after all other
 // commands of the pipeline.
 func (p *Pipeline) Eval(s *Script, keys []string, args ...any) {
+	slot := -1
+	if p.c.cluster != nil {
+		var err error
+		if slot, err = sameSlot(keys); err != nil {
+			p.err = errors.Join(p.err, err)
+			return
+		}
+	}
 	argc := 3 + len(keys) + len(args)
 	p.buf = slices.Grow(p.buf, 128) // for the head that is only measured
 	head := len(resp.AppendEvalHead(p.buf, "EVALSHA", s.digest, argc))
@@ -112,7 +135,7 @@ func (p *Pipeline) Eval(s *Script, keys []string, args ...any) {
 		return
 	}
 	p.buf = out
-	p.cmds = append(p.cmds, queued{end: len(out), script: s, args: head, argc: argc})
+	p.cmds = append(p.cmds, queued{end: len(out), script: s, args: head, argc: argc, slot: slot})
 	p.reads = false
 }
 
@@ -131,7 +154,7 @@ func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 		name = "GET"
 	}
 	replies := make([]Reply, len(p.cmds))
-	err := p.c.roundTrips(ctx, name, p.buf, replies)
+	err := p.c.roundTrips(ctx, name, p.buf, p.cmds, replies)
 	if err != nil {
 		return replies, err
 	}
@@ -158,19 +181,21 @@ func (p *Pipeline) sendScripts(ctx context.Context, replies []Reply) error {
 		return nil
 	}
 	var buf []byte
+	var cmds []queued
 	sent := map[*Script]bool{}
 	for _, i := range again {
 		q := p.cmds[i]
-		if sent[q.script] {
+		if sent[q.script] && p.c.cluster == nil { // nodes of a cluster each learn it for themselves
 			buf = resp.AppendEvalHead(buf, "EVALSHA", q.script.digest, q.argc)
 		} else {
 			sent[q.script] = true
 			buf = resp.AppendEvalHead(buf, "EVAL", q.script.text, q.argc)
 		}
 		buf = append(buf, p.buf[q.args:q.end]...)
+		cmds = append(cmds, queued{end: len(buf), slot: q.slot})
 	}
 	late := make([]Reply, len(again))
-	err := p.c.roundTrips(ctx, "EVAL", buf, late)
+	err := p.c.roundTrips(ctx, "EVAL", buf, cmds, late)
 	for j, i := range again {
 		replies[i] = late[j]
 	}
@@ -178,7 +203,16 @@ func (p *Pipeline) sendScripts(ctx context.Context, replies []Reply) error {
 }
 
 // roundTrips sends commands and fills in their replies.
-func (c *Client) roundTrips(ctx context.Context, name string, commands []byte, replies []Reply) error {
+func (c *Client) roundTrips(ctx context.Context, name string, commands []byte, cmds []queued, replies []Reply) error {
+	if c.cluster != nil {
+		parts := make([]command, len(cmds))
+		from := 0
+		for i, q := range cmds {
+			parts[i] = command{text: commands[from:q.end], slot: q.slot, reads: q.reads}
+			from = q.end
+		}
+		return c.cluster.scatter(ctx, parts, replies)
+	}
 	got := 0
 	err := c.home.run(ctx, name, func(cn *conn) error {
 		got = 0

@@ -47,7 +47,8 @@ func serverError(text []byte) *Error {
 // be had in time. It wraps the reason, such as context.Canceled, io.EOF or
 // [ErrProtocol]. The connection is gone.
 type ConnError struct {
-	// Op is what was being done: wait, dial, greet, write or read.
+	// Op is what was being done: wait, dial, greet, write or read; or route,
+	// finding the node of a cluster.
 	Op string
 	// Sent says that the server may have executed a command of the call.
 	Sent bool

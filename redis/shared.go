@@ -143,6 +143,79 @@ func (n *node) share(ctx context.Context, q question) (answer, error) {
 	}
 }
 
+// do is Client.Do on this server.
+func (n *node) do(ctx context.Context, name string, args []any) Reply {
+	if resp.Quick(name) && weight(args) <= small {
+		a, err := n.share(ctx, question{name: name, key: keyOf(args), args: args})
+		if err != errElsewhere {
+			return replyOf(a, err)
+		}
+	}
+	reply := n.ask(ctx, name, func(cn *conn) error { return cn.command(args) })
+	n.large.note(keyOf(args), reply.size())
+	return reply
+}
+
+// eval is Client.Eval on this server. weight is that of the arguments.
+func (n *node) eval(ctx context.Context, name string, weight int, put func([]byte) ([]byte, error)) Reply {
+	if weight <= small {
+		a, err := n.share(ctx, question{name: name, key: name, try: put})
+		if err != errElsewhere {
+			return replyOf(a, err)
+		}
+	}
+	return n.ask(ctx, name, func(cn *conn) error {
+		var err error
+		if cn.w, err = put(cn.w); err != nil {
+			return argError(err)
+		}
+		return nil
+	})
+}
+
+// get is Client.AppendGet on this server.
+func (n *node) get(ctx context.Context, dst []byte, key string) ([]byte, error) {
+	a, err := n.share(ctx, question{name: "GET", key: key, dst: dst})
+	switch {
+	case err == errElsewhere:
+		return n.appendGet(ctx, dst, key)
+	case err != nil:
+		return dst, err
+	case !a.found:
+		return dst, newReply(a.value).mismatch("string")
+	}
+	return a.dst, nil
+}
+
+func replyOf(a answer, err error) Reply {
+	if err != nil {
+		return Reply{err: err}
+	}
+	return newReply(a.value)
+}
+
+// weight is about how many bytes args are.
+func weight(args []any) (n int) {
+	for _, a := range args {
+		switch v := a.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
+		}
+	}
+	return n
+}
+
+// keyOf is the argument that most commands have their key in.
+func keyOf(args []any) string {
+	if len(args) > 1 {
+		key, _ := textArg(args[1])
+		return key
+	}
+	return ""
+}
+
 // sizes remembers under which names of keys large replies come, so that they
 // do not keep others waiting. It may mistake one name for another.
 type sizes struct {

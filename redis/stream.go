@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/slots"
 )
 
 // pieceSize is what streams copy through.
@@ -78,11 +79,25 @@ func (c *Client) Stream(ctx context.Context, args ...any) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	slot := -1
+	if c.cluster != nil {
+		slot = slotOf(name, args)
+	}
+	var s *Stream
+	err = c.reach(ctx, name, slot, func(attempt context.Context, h hop) error {
+		s, err = h.stream(attempt, ctx, name, args)
+		return err
+	})
+	return s, err
+}
+
+// stream is one attempt at Client.Stream. The whole is bounded by ctx.
+func (h hop) stream(attempt, ctx context.Context, name string, args []any) (*Stream, error) {
 	var size int64
 	var answer error
 	now := time.Now()
-	n := c.home
-	cn, calm, err := n.attempt(ctx, now, name, func(cn *conn) error {
+	n := h.n
+	cn, calm, err := n.attempt(attempt, now, name, h.behind(func(cn *conn) error {
 		if answer = cn.command(args); answer != nil {
 			return nil
 		}
@@ -94,7 +109,7 @@ func (c *Client) Stream(ctx context.Context, args ...any) (*Stream, error) {
 			answer = newReply(v).mismatch("string")
 		}
 		return err
-	})
+	}))
 	if err == nil {
 		err = answer
 	}
@@ -192,6 +207,10 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (int64, err
 //
 // Options.Timeout bounds each piece and not the whole, and not the time that r
 // takes.
+//
+// In a cluster, a value that is longer than 64 KiB is sent to the node that has
+// just said that it serves the key. If the slot moves meanwhile, nothing is
+// stored and the error is one that [SafeToRetry] knows.
 func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, ttl time.Duration) error {
 	if n < 0 || ttl < 0 || c.o.MaxValue > 0 && n > int64(c.o.MaxValue) {
 		return errors.New("redis: length or life out of range")
@@ -201,13 +220,42 @@ func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, 
 	if _, err := io.ReadFull(r, first); err != nil {
 		return sourceError(err)
 	}
-	cn, err := c.home.pool.Get(ctx, time.Now())
+	set := func(ctx context.Context, at hop) error { return at.setFrom(ctx, key, first, piece, r, n, ttl) }
+	if c.cluster == nil {
+		return set(ctx, hop{n: c.home})
+	}
+	if len(first) == int(n) {
+		return c.cluster.follow(ctx, "SET", slots.Of(key), set)
+	}
+	at, err := c.cluster.find(ctx, key)
 	if err != nil {
 		return err
 	}
-	h := c.home.hold(ctx, cn)
+	err = set(ctx, at)
+	var refused *Error
+	if errors.As(err, &refused) {
+		if _, v := c.cluster.judge(at, false, err); v != final {
+			return &ConnError{Op: "route", Err: err} // nothing was stored
+		}
+	}
+	return err
+}
+
+// setFrom sets key to n bytes: the first ones, and the rest from r by pieces.
+func (h hop) setFrom(ctx context.Context, key string, first, piece []byte, r io.Reader, n int64, ttl time.Duration) error {
+	cn, err := h.n.pool.Get(ctx, time.Now())
+	if err != nil {
+		return err
+	}
+	s := h.n.hold(ctx, cn)
 	clean := false
-	defer func() { h.release(clean) }() // also if r panics
+	defer func() { s.release(clean) }() // also if r panics
+	if h.asking {
+		cn.w = append(cn.w, asking...)
+		if _, err := s.last(); err != nil {
+			return err
+		}
+	}
 	args := 3
 	if ttl > 0 {
 		args = 5
@@ -216,7 +264,7 @@ func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, 
 	cn.w = append(cn.w, "$3\r\nSET\r\n"...)
 	cn.w = resp.AppendString(cn.w, key)
 	cn.w = resp.AppendBulkHeader(cn.w, n)
-	if err := h.copyFrom(first, piece, r, n); err != nil {
+	if err := s.copyFrom(first, piece, r, n); err != nil {
 		return err
 	}
 	cn.w = append(cn.w, '\r', '\n')
@@ -225,7 +273,7 @@ func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, 
 		cn.w = append(cn.w, "$2\r\nPX\r\n"...)
 		cn.w = resp.AppendString(cn.w, strconv.FormatInt(int64(ms), 10))
 	}
-	reply, err := h.last()
+	reply, err := s.last()
 	clean = err == nil
 	if err != nil {
 		return err

@@ -210,10 +210,13 @@ func (s *Subscription) end() {
 // session is the life of one connection. It reports whether the server had
 // agreed, and why it ended.
 func (s *Subscription) session(ctx context.Context) (subscribed bool, err error) {
-	o := &s.c.o
-	dialling, cancel := context.WithTimeout(ctx, o.DialTimeout)
+	dialling, cancel := context.WithTimeout(ctx, s.c.o.DialTimeout)
+	defer cancel()
+	o, err := s.c.speaker(dialling, -1)
+	if err != nil {
+		return false, err
+	}
 	cn, err := connect(dialling, o, &s.c.steps)
-	cancel()
 	if err != nil {
 		return false, err
 	}

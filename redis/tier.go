@@ -218,7 +218,7 @@ func (s tierServer) Together(ctx context.Context, twice bool, f func(plain.Ask) 
 }
 
 // Opened implements tier.Server.
-func (s tierServer) Opened() uint64 { return s.c.opened.Load() }
+func (s tierServer) Opened() uint64 { return s.c.home.opened.Load() }
 
 // MaxValue implements tier.Server.
 func (s tierServer) MaxValue() int {

@@ -12,7 +12,7 @@ import (
 func (s *Server) addCommands() {
 	for name, h := range map[string]Handler{
 		"HELLO": hello, "AUTH": auth, "SELECT": selectDB, "CLIENT": client, "PING": ping, "ECHO": echo,
-		"GET": get, "SET": set, "DEL": del, "PTTL": pttl, "INCR": incr, "MGET": mget,
+		"GET": get, "SET": set, "DEL": del, "PTTL": pttl, "INCR": incr, "MGET": mget, "EXISTS": exists,
 		"SUBSCRIBE": subscribe, "PUBLISH": publish,
 		"EVAL": eval, "EVALSHA": evalsha,
 	} {
@@ -184,6 +184,16 @@ func del(s *Session, args [][]byte) {
 		}
 	}
 	s.srv.mu.Unlock()
+	s.Int(n)
+}
+
+func exists(s *Session, args [][]byte) {
+	n := 0
+	for _, k := range args[1:] {
+		if _, ok := s.look(k); ok {
+			n++
+		}
+	}
 	s.Int(n)
 }
 

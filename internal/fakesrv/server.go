@@ -39,6 +39,9 @@ type Server struct {
 	// OnDial, if set, is called with the client's end of the n-th connection,
 	// counted from zero, before anything is sent. It can set faults.
 	OnDial func(n int, client *netsim.Conn)
+	// Gate, if set, is asked before each command is carried out. It reports
+	// whether it has answered it.
+	Gate func(s *Session, name string, args [][]byte) bool
 
 	sessions sync.WaitGroup
 
@@ -186,6 +189,8 @@ type Session struct {
 	subs    map[string]bool // guarded by srv.mu
 	writing chan struct{}   // holds a token while somebody writes
 	quit    bool
+
+	asking, readOnly bool // in a cluster
 }
 
 // Hangup closes the connection once Out was sent.
@@ -245,6 +250,11 @@ func (s *Session) send(p []byte) error {
 	return err
 }
 
+// Answer carries a command out as if it had been sent.
+func (s *Session) Answer(name string, args ...[]byte) {
+	s.answer(append([][]byte{[]byte(name)}, args...))
+}
+
 func (s *Session) answer(args [][]byte) {
 	name := strings.ToUpper(string(args[0]))
 	s.srv.mu.Lock()
@@ -254,6 +264,7 @@ func (s *Session) answer(args [][]byte) {
 	switch {
 	case s.srv.Password != "" && !s.authed && name != "HELLO" && name != "AUTH":
 		s.Error("NOAUTH Authentication required.")
+	case s.srv.Gate != nil && s.srv.Gate(s, name, args):
 	case h == nil:
 		s.unknown(args)
 	default:

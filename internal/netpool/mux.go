@@ -2,7 +2,9 @@ package netpool
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -181,6 +183,28 @@ func (m *Mux[C]) forget(ln *line[C]) {
 	m.mu.Lock()
 	delete(m.lines, ln)
 	m.mu.Unlock()
+}
+
+// Silent is for how long a call has waited, at most, whose reply is the next to
+// come, and how many connections are shared.
+func (m *Mux[C]) Silent(now time.Time) (d time.Duration, shared int) {
+	m.mu.Lock()
+	all := slices.Collect(maps.Keys(m.lines))
+	m.mu.Unlock()
+	for _, ln := range all {
+		d = max(d, ln.silent(now))
+	}
+	return d, len(all)
+}
+
+// silent is for how long the call has waited whose reply is the next to come.
+func (ln *line[C]) silent(now time.Time) time.Duration {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.queue.size == 0 {
+		return 0
+	}
+	return now.Sub(ln.queue.at(0).start)
 }
 
 // Close fails all calls. It is called before the pool is closed.

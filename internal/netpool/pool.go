@@ -115,6 +115,8 @@ type Pool[C Conn] struct {
 	dialing int
 	gen     uint64
 	closed  bool
+	// moved is when a connection was taken or came back last.
+	moved time.Time
 	// failures counts failed dials in a row; no dial begins before retryAt.
 	failures int
 	retryAt  time.Time
@@ -149,6 +151,7 @@ func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) {
 	}
 	cn, old := p.pop(now)
 	if cn != none {
+		p.moved = now
 		p.stats.Reused++
 		p.mu.Unlock()
 		closeAll(old)
@@ -158,6 +161,9 @@ func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) {
 		p.Lost(cn)
 		p.Put(cn, true, now)
 		return p.Get(ctx, now) // the pool is empty now, or holds new ones
+	}
+	if p.waiters.Len() == 0 {
+		p.moved = now
 	}
 	ch := make(chan grant[C], 1)
 	place := p.waiters.PushBack(ch)
@@ -246,6 +252,7 @@ func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 	if !clean {
 		p.stats.Broken++
 	}
+	p.moved = now
 	s := cn.slot()
 	keep := clean && !p.closed && s.gen == p.gen && !p.outlived(cn, now)
 	if keep {
@@ -313,7 +320,7 @@ func (p *Pool[C]) dial() {
 	case err != nil:
 		p.failed(err, now)
 	default:
-		p.failures, p.lastErr = 0, nil
+		p.failures, p.lastErr, p.moved = 0, nil, now
 		*cn.slot() = Slot{born: now, since: now, gen: p.gen}
 		if kept = p.hand(cn); kept {
 			p.open[cn] = struct{}{}
@@ -406,6 +413,17 @@ func closeAll[C Conn](conns []C) {
 	for _, cn := range conns {
 		cn.Close()
 	}
+}
+
+// Silent is how long no connection has been taken or has come back although
+// some are in use, besides those that are shared, or waited for.
+func (p *Pool[C]) Silent(now time.Time, shared int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.open)-len(p.idle) <= shared && p.waiters.Len() == 0 {
+		return 0
+	}
+	return now.Sub(p.moved)
 }
 
 // Stats returns the counters and the state.

@@ -106,6 +106,13 @@ type Value struct {
 	body []byte
 }
 
+// IntOf is the value of an integer.
+func IntOf(n int64) Value { return Value{kind: Int, n: n} }
+
+// ArrayOf is the value of an array of n elements, of which body is the encoding,
+// such as AppendBulk and AppendNull have made. Body must not be changed.
+func ArrayOf(n int, body []byte) Value { return Value{kind: Array, n: int64(n), body: body} }
+
 // Kind returns the type of the value.
 func (v Value) Kind() Kind { return v.kind }
 

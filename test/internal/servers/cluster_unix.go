@@ -1,0 +1,179 @@
+//go:build unix
+
+package servers
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/redis"
+)
+
+// NodeTimeout is after how long the nodes of a cluster take another one for
+// dead.
+const NodeTimeout = time.Second
+
+// Cluster is a Redis Cluster. Its methods are for one goroutine at a time.
+type Cluster struct {
+	// Nodes are the primaries, as they were at first, and then the replicas: of
+	// the first primary, the second and so on, and then again.
+	Nodes []*Redis
+
+	t   testing.TB
+	raw []*redis.Client // to each node alone
+	ids []string
+}
+
+// StartCluster starts primaries that share the slots, and replicas of them, with
+// further arguments, and waits until all know each other.
+func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t}
+	n := primaries * (1 + replicasEach)
+	ports := make([]string, n)
+	for i := range n {
+		ports[i] = strconv.Itoa(freePort(t))
+		r := StartRedis(t, append([]string{
+			"--cluster-enabled", "yes", "--cluster-port", ports[i],
+			"--cluster-config-file", filepath.Join(t.TempDir(), "nodes"),
+			"--cluster-node-timeout", strconv.FormatInt(NodeTimeout.Milliseconds(), 10),
+			"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
+		}, args...)...)
+		c.Nodes = append(c.Nodes, r)
+		c.raw = append(c.raw, r.Client(t, func(o *redis.Options) { o.Network, o.Addr = "unix", r.Socket }))
+		c.ids = append(c.ids, c.must(i, "CLUSTER", "MYID"))
+		c.must(i, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		if i < primaries {
+			c.must(i, "CLUSTER", "ADDSLOTSRANGE", i*slots.Count/primaries, (i+1)*slots.Count/primaries-1)
+		}
+	}
+	for i := range n {
+		c.must(0, "CLUSTER", "MEET", "127.0.0.1", strings.TrimPrefix(c.Nodes[i].Addr, "127.0.0.1:"), ports[i])
+	}
+	c.await("all know each other", func(i int) bool {
+		return strings.Count(c.must(i, "CLUSTER", "NODES"), " connected") == n
+	})
+	for i := primaries; i < n; i++ {
+		c.must(i, "CLUSTER", "REPLICATE", c.ids[i%primaries])
+	}
+	c.await("all serve", func(i int) bool {
+		return strings.Contains(c.must(i, "CLUSTER", "INFO"), "cluster_state:ok") &&
+			strings.Count(c.must(i, "CLUSTER", "NODES"), "slave") == n-primaries &&
+			(i < primaries || strings.Contains(c.must(i, "INFO", "replication"), "master_link_status:up"))
+	})
+	return c
+}
+
+// Client returns a client of the cluster that is closed when the test ends.
+func (c *Cluster) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
+	t.Helper()
+	return c.Nodes[0].Client(t, append([]func(*redis.Options){func(o *redis.Options) {
+		o.Cluster = true
+		for _, r := range c.Nodes[1:] {
+			o.Addrs = append(o.Addrs, r.Addr)
+		}
+	}}, change...)...)
+}
+
+// Raw returns a client of one node alone.
+func (c *Cluster) Raw(i int) *redis.Client { return c.raw[i] }
+
+// Owner returns the node that serves the slot of a key, as node at sees it.
+func (c *Cluster) Owner(at int, key string) int {
+	c.t.Helper()
+	slot := slots.Of(key)
+	for line := range strings.Lines(c.must(at, "CLUSTER", "NODES")) {
+		f := strings.Fields(line)
+		for _, r := range f[8:] {
+			first, last, _ := strings.Cut(r, "-")
+			a, err := strconv.Atoi(first)
+			if err != nil {
+				continue // a slot that is being moved
+			}
+			b, err := strconv.Atoi(last)
+			if err != nil {
+				b = a
+			}
+			if a <= slot && slot <= b {
+				return c.index(f[0])
+			}
+		}
+	}
+	return -1
+}
+
+func (c *Cluster) index(id string) int {
+	for i, known := range c.ids {
+		if known == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// Migrate moves a slot with its keys from its primary to another one. between is
+// called before each step, if it is not nil.
+func (c *Cluster) Migrate(slot, from, to int, between func()) {
+	c.t.Helper()
+	step := func(at int, args ...any) string {
+		if between != nil {
+			between()
+		}
+		return c.must(at, args...)
+	}
+	step(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[from])
+	step(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.ids[to])
+	host, port, _ := strings.Cut(c.Nodes[to].Addr, ":")
+	for {
+		move := []any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}
+		for _, key := range c.raw[from].Do(c.t.Context(), "CLUSTER", "GETKEYSINSLOT", slot, 10).All() {
+			name, err := key.String()
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			move = append(move, name)
+		}
+		if len(move) == 7 {
+			break
+		}
+		step(from, move...)
+	}
+	for _, i := range []int{to, from} {
+		step(i, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
+	}
+}
+
+// must asks a node and returns the text of the reply.
+func (c *Cluster) must(i int, args ...any) string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	s, err := c.raw[i].Do(ctx, args...).String()
+	if err != nil {
+		c.t.Fatalf("node %d: %v: %v", i, args[:min(3, len(args))], err)
+	}
+	return s
+}
+
+// await waits until ok is true of all nodes.
+func (c *Cluster) await(what string, ok func(i int) bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(startTimeout); ; <-time.After(20 * time.Millisecond) {
+		all := true
+		for i := range c.Nodes {
+			all = all && ok(i)
+		}
+		if all {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("waited in vain until %s:\n%s", what, fmt.Sprint(c.must(0, "CLUSTER", "NODES")))
+		}
+	}
+}
