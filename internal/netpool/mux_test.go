@@ -256,32 +256,34 @@ func gated(window int, f func(line string)) (s *server, open func()) {
 }
 
 func TestCallerThatLeavesWhileItWritesHandsItOn(t *testing.T) {
-	s, open := gated(16, func(string) {})
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-			defer cancel()
-			if _, _, err := do(ctx, strings.Repeat("x", 100)); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("the writer: %v", err)
-			}
-		})
-		synctest.Wait() // it is blocked in the middle of its command
-		for i := range 3 {
+	for others := 1; others <= 3; others++ { // one has to read and to write
+		s, open := gated(16, func(string) {})
+		muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+			var wg sync.WaitGroup
 			wg.Go(func() {
-				c := fmt.Sprint("other ", i)
-				if got, _, err := do(ctx, c); got != "re "+c || err != nil {
-					t.Errorf("%q, %v", got, err)
+				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+				if _, _, err := do(ctx, strings.Repeat("x", 100)); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("the writer: %v", err)
 				}
 			})
-		}
-		time.Sleep(200 * time.Millisecond)
-		open()
-		wg.Wait()
-		if n := s.dials.Load(); n != 1 {
-			t.Errorf("%d connections", n)
-		}
-	})
+			synctest.Wait() // it is blocked in the middle of its command
+			for i := range others {
+				wg.Go(func() {
+					c := fmt.Sprint("other ", i)
+					if got, _, err := do(ctx, c); got != "re "+c || err != nil {
+						t.Errorf("%d others: %q, %v", others, got, err)
+					}
+				})
+			}
+			time.Sleep(200 * time.Millisecond)
+			open()
+			wg.Wait()
+			if n := s.dials.Load(); n != 1 {
+				t.Errorf("%d connections", n)
+			}
+		})
+	}
 }
 
 func TestCommandsThatNobodyWantsAreNotSent(t *testing.T) {
