@@ -1,0 +1,182 @@
+package netpool
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"time"
+)
+
+// The parts that callers play for each other: one writes, one reads.
+
+// write writes the commands of all, until there are none or t is settled.
+func (ln *line[C]) write(t *Ticket) {
+	ln.mu.Lock()
+	if ln.queue.size > 1 {
+		// Others are on their way; together they are one system call.
+		ln.mu.Unlock()
+		runtime.Gosched()
+		ln.mu.Lock()
+	}
+	if ln.reader != nil || ln.mayWrite() {
+		ln.flush(t)
+	}
+	ln.writer = nil
+	t.part.Store(idle)
+	if ln.reader == nil && t.is(waiting) {
+		ln.reader = t
+		t.part.Store(reading)
+	}
+	ln.unlock()
+}
+
+// flush does the work of write. mu is held, but not during I/O.
+func (ln *line[C]) flush(t *Ticket) {
+	for !ln.closed && t.is(waiting) {
+		batch := ln.batch()
+		if len(batch) == 0 {
+			ln.spare = batch
+			break
+		}
+		ln.mu.Unlock()
+		n, err := ln.cn.Write(batch)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			ln.fail("write", err)
+		}
+		ln.mu.Lock()
+		if err != nil { // it was meant for t, or for somebody who has written before
+			_ = ln.cn.SetWriteDeadline(time.Time{})
+			ln.rest = batch[n:]
+		} else if cap(batch) <= 2*maxBatch {
+			ln.spare = batch[:0]
+		}
+	}
+}
+
+// batch returns what is to be written next, and marks the calls in it as sent.
+// Calls that nobody wants any more are forgotten. mu is held.
+func (ln *line[C]) batch() []byte {
+	if len(ln.rest) > 0 {
+		rest := ln.rest
+		ln.rest = nil
+		return rest
+	}
+	batch := ln.spare
+	ln.spare = nil
+	q := &ln.queue
+	from := q.size - ln.unsent
+	to := from
+	for ; from < q.size && len(batch) < maxBatch; from++ {
+		t := q.at(from)
+		ln.unsent--
+		if !t.is(waiting) {
+			ln.size -= t.size
+			continue
+		}
+		ln.size -= t.size
+		batch = append(batch, t.command...)
+		t.sent = true
+		q.set(to, t)
+		to++
+	}
+	for ; from < q.size; from++ {
+		q.set(to, q.at(from))
+		to++
+	}
+	q.cut(to)
+	return batch
+}
+
+// owed is the number of replies that are to come. mu is held.
+func (ln *line[C]) owed() int { return ln.queue.size - ln.unsent }
+
+// mayWrite reports whether somebody may write although nobody reads: the server
+// may take no more before the replies that it owes have been read. A command
+// that is half written has to be ended in any case. mu is held.
+func (ln *line[C]) mayWrite() bool { return ln.owed() == 0 || len(ln.rest) > 0 }
+
+// read reads the replies of all until t is settled, or has to write.
+func (ln *line[C]) read(t *Ticket) {
+	for written := false; ln.deal(t) && t.is(waiting) && t.part.Load() == reading; {
+		if !written {
+			if written = ln.written(t); t.part.Load() != reading {
+				return
+			}
+		}
+		err := ln.cn.Fill()
+		switch {
+		case err == nil:
+			if ln.cn.Buffered() > largeReply {
+				ln.retire()
+			}
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			ln.interrupted(t)
+		default:
+			ln.lose(err)
+		}
+	}
+	if t.part.Load() == reading {
+		ln.resign(t)
+	}
+}
+
+// written reports whether the command of t, the reader, has been sent. If it is
+// t's turn to do that, t becomes the writer.
+func (ln *line[C]) written(t *Ticket) bool {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if !t.sent && ln.writer == nil && ln.mayWrite() {
+		ln.reader, ln.writer = nil, t
+		t.part.Store(writing)
+	}
+	return t.sent
+}
+
+// interrupted is called by the reader, t. The interrupt was meant for it, or for
+// somebody who has read before, or says that there is nobody else to write: t
+// writes then, and others may read meanwhile.
+func (ln *line[C]) interrupted(t *Ticket) {
+	ln.mu.Lock()
+	_ = ln.cn.SetReadDeadline(time.Time{})
+	if ln.writer == nil && len(ln.rest)+ln.unsent > 0 && t.is(waiting) && ln.mayWrite() {
+		ln.reader, ln.writer = nil, t
+		t.part.Store(writing)
+	}
+	ln.unlock()
+}
+
+// deal hands out all replies that have come in. It reports whether the
+// connection is still well.
+func (ln *line[C]) deal(t *Ticket) bool {
+	for {
+		reply, err := ln.cn.Next()
+		if err != nil {
+			ln.fail("read", err)
+			return false
+		}
+		if reply == nil {
+			return true
+		}
+		ln.mu.Lock()
+		if ln.owed() == 0 {
+			ln.mu.Unlock()
+			ln.fail("read", ErrUnasked)
+			return false
+		}
+		h := ln.queue.pop()
+		wanted := h.claim() || true
+		if wanted {
+			ln.waiting--
+		}
+		ln.mu.Unlock()
+		if !wanted {
+			continue
+		}
+		ln.served.Store(true)
+		h.to.Answer(reply)
+		h.state.Store(answered)
+		if h != t {
+			h.look()
+		}
+	}
+}
