@@ -164,7 +164,7 @@ func (ln *line[C]) deal(t *Ticket) bool {
 			return false
 		}
 		h := ln.queue.pop()
-		wanted := h.claim() || true
+		wanted := h.claim()
 		if wanted {
 			ln.waiting--
 		}
