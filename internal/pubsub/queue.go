@@ -1,0 +1,131 @@
+package pubsub
+
+import (
+	"context"
+	"sync"
+)
+
+// maxQueued and maxQueuedBytes bound the events that wait to be taken.
+const (
+	maxQueued      = 1024
+	maxQueuedBytes = 16 << 20
+)
+
+// Kind says what an event reports.
+type Kind uint8
+
+// The kinds of events. Subscribed: the server has agreed, what is published
+// from here on arrives. Received: a message. Gap: messages may have been lost
+// since the event before, and nothing arrives until the next Subscribed.
+const (
+	Subscribed Kind = iota + 1
+	Received
+	Gap
+)
+
+// Event is one thing that happened to a subscription.
+type Event struct {
+	Kind Kind
+	// Channel and Payload are those of a message.
+	Channel string
+	Payload []byte
+	// Err is the reason of a gap.
+	Err error
+}
+
+// queue holds the events that were not yet taken. If there are too many, all of
+// them are dropped for a gap.
+type queue struct {
+	closed, overflow error
+	done             chan struct{} // closed at the end
+	ready            chan struct{} // holds a token if there may be events
+
+	mu     sync.Mutex // guards below
+	events []Event
+	bytes  int   // of their payloads
+	err    error // why nothing arrives
+	ended  bool
+}
+
+func newQueue(o Config) queue {
+	return queue{
+		closed:   o.Closed,
+		overflow: o.Overflow,
+		done:     make(chan struct{}),
+		ready:    make(chan struct{}, 1),
+		err:      o.Connecting,
+	}
+}
+
+// add queues an event.
+func (q *queue) add(e Event) {
+	q.mu.Lock()
+	switch e.Kind {
+	case Subscribed:
+		q.err = nil
+	case Gap:
+		q.err = e.Err
+	}
+	full := len(q.events) >= maxQueued || len(q.events) > 0 && q.bytes+len(e.Payload) > maxQueuedBytes
+	switch {
+	case !full:
+		q.events = append(q.events, e)
+		q.bytes += len(e.Payload)
+	case e.Kind == Gap:
+		q.events, q.bytes = []Event{e}, 0
+	default:
+		q.events, q.bytes = []Event{{Kind: Gap, Err: q.overflow}, {Kind: Subscribed}}, 0
+	}
+	q.mu.Unlock()
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// next takes an event, waiting for it until ctx ends.
+func (q *queue) next(ctx context.Context) (Event, error) {
+	for {
+		q.mu.Lock()
+		if q.ended {
+			q.mu.Unlock()
+			return Event{}, q.closed
+		}
+		if len(q.events) > 0 {
+			e := q.events[0]
+			q.events[0] = Event{}
+			q.events = q.events[1:]
+			q.bytes -= len(e.Payload)
+			q.mu.Unlock()
+			return e, nil
+		}
+		q.mu.Unlock()
+		select {
+		case <-q.ready:
+		case <-q.done:
+		case <-ctx.Done():
+			return Event{}, ctx.Err()
+		}
+	}
+}
+
+// fail notes why nothing arrives, which is no event.
+func (q *queue) fail(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.err = err
+}
+
+func (q *queue) why() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.err
+}
+
+// end drops all events.
+func (q *queue) end() {
+	q.mu.Lock()
+	q.ended, q.events, q.err = true, nil, q.closed
+	q.mu.Unlock()
+	close(q.done)
+}
