@@ -4,27 +4,40 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
 
-// echo is a connection that answers every write with the same bytes.
+// echo is a connection that answers every need bytes, or every write if that is
+// zero, with the same bytes.
 type echo struct {
 	net.Conn
 	reply, rest []byte
+	need, got   int
 	greeted     bool
 }
 
 func (e *echo) Write(p []byte) (int, error) {
-	e.rest = e.reply
 	if !e.greeted {
 		e.greeted, e.rest = true, []byte("%0\r\n")
+		return len(p), nil
+	}
+	if e.got += len(p); e.got >= e.need {
+		e.rest, e.got = e.reply, 0
 	}
 	return len(p), nil
 }
+
+// TryWrite is Write: there is always room.
+func (e *echo) TryWrite(p []byte) (int, error) { return e.Write(p) }
+
+func (e *echo) RemoteAddr() net.Addr { return (*net.TCPAddr)(nil) }
 
 func (e *echo) Read(p []byte) (int, error) {
 	n := copy(p, e.rest)
@@ -37,9 +50,13 @@ func (e *echo) SetReadDeadline(time.Time) error  { return nil }
 func (e *echo) SetWriteDeadline(time.Time) error { return nil }
 func (e *echo) Close() error                     { return nil }
 
-func echoClient(t testing.TB, reply string) *redis.Client {
+func echoClient(t testing.TB, reply string, need ...int) *redis.Client {
 	c, err := redis.New(redis.Options{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return &echo{reply: []byte(reply)}, nil
+		e := &echo{reply: []byte(reply)}
+		for _, n := range need {
+			e.need = n
+		}
+		return e, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +97,7 @@ func TestAppendGetFromAClusterDoesNotAllocate(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	c, err := redis.New(redis.Options{Cluster: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return &nodeEcho{echo{reply: []byte("$5\r\nhello\r\n")}}, nil
+		return &nodeEcho{echo: echo{reply: []byte("$5\r\nhello\r\n")}}, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -94,6 +111,88 @@ func TestAppendGetFromAClusterDoesNotAllocate(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// wire is the length of a command.
+func wire(args ...any) int {
+	b, err := resp.AppendCommand(nil, args...)
+	if err != nil {
+		panic(err)
+	}
+	return len(b)
+}
+
+func TestTypedCallsDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	ctx := context.Background()
+	small, large := []byte("hello"), bytes.Repeat([]byte("x"), 20_000)
+	keys := make([]string, 100)
+	for i := range keys {
+		keys[i] = "key " + strconv.Itoa(i)
+	}
+	bulk := func(v []byte) string { return string(resp.AppendBulk(nil, v)) }
+	total := 0
+	each := func(_ int, r redis.Reply) error {
+		b, err := r.Bytes()
+		total += len(b)
+		return err
+	}
+	ok := func(_ int, r redis.Reply) error { return r.Ok() }
+	mget := func(_ int, v []byte, found bool) error {
+		total += len(v)
+		return nil
+	}
+	sets := func(v []byte) (n int) {
+		for _, k := range keys {
+			n += wire("SET", k, v, "PX", 1000)
+		}
+		return n
+	}
+	type call = func(c *redis.Client, p *redis.Pipeline) error
+	getAll := func(_ *redis.Client, p *redis.Pipeline) error {
+		for _, k := range keys {
+			p.Get(k)
+		}
+		return p.Each(ctx, each)
+	}
+	setAll := func(v []byte) call {
+		return func(_ *redis.Client, p *redis.Pipeline) error {
+			for _, k := range keys {
+				p.Set(k, v, time.Second)
+			}
+			return p.Each(ctx, ok)
+		}
+	}
+	getMany := func(c *redis.Client, _ *redis.Pipeline) error { return c.MGet(ctx, keys, mget) }
+	for _, tc := range []struct {
+		name, reply string
+		need        int
+		call        call
+	}{
+		{"100 times Get", strings.Repeat(bulk(small), 100), 0, getAll},
+		{"100 times Get, large", strings.Repeat(bulk(large), 100), 0, getAll},
+		{"100 times Set", strings.Repeat("+OK\r\n", 100), sets(small), setAll(small)},
+		{"100 times Set, large", strings.Repeat("+OK\r\n", 100), sets(large), setAll(large)},
+		{"MGet", "*100\r\n" + strings.Repeat(bulk(small), 100), 0, getMany},
+		{"MGet, large", "*100\r\n" + strings.Repeat(bulk(large), 100), 0, getMany},
+		{"Set", "+OK\r\n", 0, func(c *redis.Client, _ *redis.Pipeline) error { return c.Set(ctx, "k", small, time.Second) }},
+		{"Set, large", "+OK\r\n", wire("SET", "k", large), func(c *redis.Client, _ *redis.Pipeline) error { return c.Set(ctx, "k", large, 0) }},
+	} {
+		c := echoClient(t, tc.reply, tc.need)
+		p := c.Pipeline()
+		if n := testing.AllocsPerRun(100, func() {
+			if err := tc.call(c, p); err != nil {
+				t.Fatal(tc.name, err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", tc.name, n)
+		}
+	}
+	if total == 0 {
+		t.Error("nothing was read")
 	}
 }
 
@@ -118,7 +217,7 @@ func TestTierAllocatesWhatItReturns(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	c, err := redis.New(redis.Options{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return &entryEcho{echo{reply: []byte("*2\r\n$5\r\nhello\r\n$34\r\n90000 90000 fedcba9876543210 e.0.0\r\n")}}, nil
+		return &entryEcho{echo: echo{reply: []byte("*2\r\n$5\r\nhello\r\n$34\r\n90000 90000 fedcba9876543210 e.0.0\r\n")}}, nil
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -146,7 +146,7 @@ func (c *Client) Ping(ctx context.Context) error { return c.Do(ctx, "PING").Err(
 // without a key, such as SCAN, KEYS, DBSIZE or FLUSHALL, speak to one primary,
 // whichever it is.
 func (c *Client) Do(ctx context.Context, args ...any) Reply {
-	name, err := commandName(args)
+	name, err := c.o.checkCommand(args)
 	if err != nil {
 		return Reply{err: err}
 	}

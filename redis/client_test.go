@@ -287,9 +287,15 @@ func TestUnaskedBytesAreNeverAReply(t *testing.T) {
 
 func TestMaxValue(t *testing.T) {
 	change := func(_ *fakesrv.Server, o *redis.Options) { o.MaxValue, o.MaxReply = 1000, 5000 }
-	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
 		mustSet(t, c, "fits", strings.Repeat("x", 1000))
-		mustSet(t, c, "large", strings.Repeat("x", 1001))
+		s.Handle("GET", func(ss *fakesrv.Session, args [][]byte) {
+			if string(args[1]) == "fits" {
+				ss.Bulk(strings.Repeat("x", 1000))
+			} else {
+				ss.Bulk(strings.Repeat("x", 1001))
+			}
+		})
 		if v, err := get(t.Context(), c, "fits"); len(v) != 1000 || err != nil {
 			t.Errorf("%d, %v", len(v), err)
 		}

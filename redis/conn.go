@@ -22,17 +22,16 @@ const (
 	vectorFrom = 16 << 10
 	// keepBuffer is the largest write buffer that a connection keeps.
 	keepBuffer = 64 << 10
-	// duplexFrom is the size from which commands are written while their
-	// replies are read. Less than this always fits between two ends that do
-	// not read.
-	duplexFrom = 4 << 10
 )
 
 // conn is one connection. It is used by one call at a time.
 type conn struct {
 	netpool.Slot
-	nc net.Conn
-	r  *resp.Reader
+	nc    net.Conn
+	r     *resp.Reader
+	wire  netpool.Wire // nc, for several commands at once
+	out   sending      // them
+	steps *resp.Steps
 
 	// w holds what is to be written; vec, if not empty, what comes before
 	// w[mark:], with the arguments that were too large to copy.
@@ -98,11 +97,13 @@ func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) 
 		nc = tc
 	}
 	c := &conn{
-		nc: nc,
-		r:  resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
+		nc:    nc,
+		r:     resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
+		steps: steps,
 	}
 	c.r.Share(steps)
 	c.interrupt = func() { nc.SetDeadline(time.Unix(1, 0)) }
+	c.wire = netpool.Wire{Conn: nc, Try: netpool.NewTrier(nc), Interrupt: c.interrupt}
 	calm, err := c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(o) })
 	if err == nil && !calm {
 		err = ctx.Err()
@@ -207,8 +208,8 @@ func cause(err error) error {
 func (c *conn) command(args []any) error {
 	c.w = resp.AppendArray(c.w[:0], len(args))
 	for _, a := range args {
-		if b, ok := a.([]byte); ok && len(b) >= vectorFrom {
-			c.large(b)
+		if b, ok := a.([]byte); ok {
+			c.bulk(b)
 			continue
 		}
 		var err error
@@ -220,8 +221,13 @@ func (c *conn) command(args []any) error {
 	return nil
 }
 
-// large puts a string into what is to be written without copying it.
-func (c *conn) large(b []byte) {
+// bulk puts a string into what is to be written, a large one without copying
+// it.
+func (c *conn) bulk(b []byte) {
+	if len(b) < vectorFrom {
+		c.w = resp.AppendBulk(c.w, b)
+		return
+	}
 	c.w = resp.AppendBulkHeader(c.w, int64(len(b)))
 	c.vec = append(c.vec, c.w[c.mark:], b)
 	c.mark = len(c.w)
@@ -229,14 +235,19 @@ func (c *conn) large(b []byte) {
 }
 
 func argError(err error) error {
-	return errors.New("redis: " + strings.TrimPrefix(err.Error(), "resp: "))
+	if text, ok := strings.CutPrefix(err.Error(), "resp: "); ok {
+		return errors.New("redis: " + text)
+	}
+	return err
 }
 
 // flush writes what commands have put into the buffer. single says that it is
 // one command, which a server executes only if it has all of it.
 func (c *conn) flush(single bool) (err error) {
 	if len(c.vec) == 0 {
-		err = c.send(c.w, single)
+		var n int
+		n, err = c.nc.Write(c.w)
+		err = writeError(err, int64(n), int64(len(c.w)), single)
 	} else {
 		c.vec = append(c.vec, c.w[c.mark:])
 		var n, total int64
@@ -256,12 +267,6 @@ func (c *conn) flush(single bool) (err error) {
 	return err
 }
 
-// send writes commands.
-func (c *conn) send(commands []byte, single bool) error {
-	n, err := c.nc.Write(commands)
-	return writeError(err, int64(n), int64(len(commands)), single)
-}
-
 func writeError(err error, n, total int64, single bool) error {
 	if err == nil {
 		return nil
@@ -270,16 +275,49 @@ func writeError(err error, n, total int64, single bool) error {
 }
 
 // read returns the next reply. Pushes, which nobody asked for, are dropped.
-func (c *conn) read() (resp.Value, error) {
+func (c *conn) read() (v resp.Value, err error) {
 	for {
-		v, err := c.r.Read()
-		if err != nil {
+		if v, err = c.r.Read(); err != nil {
 			return v, readError(err)
 		}
 		if v.Kind() != resp.Push {
 			return v, nil
 		}
 	}
+}
+
+// borrow is read for a reply that holds until the connection is used again.
+func (c *conn) borrow() (v resp.Value, err error) {
+	for {
+		if v, err = c.r.Borrow(); err != nil {
+			return v, readError(err)
+		}
+		if v.Kind() != resp.Push {
+			return v, nil
+		}
+	}
+}
+
+// converse sends commands and calls read for the reply to each.
+func (c *conn) converse(b *resp.Batch, read func() error) error {
+	c.out = sending{Batch: b, Pieces: b.Pieces(c.steps)}
+	err := c.wire.Converse(&c.out, read)
+	c.out.Release()
+	c.out = sending{}
+	if err == nil {
+		return nil
+	}
+	var failed *netpool.WriteError
+	if errors.As(err, &failed) {
+		return writeError(failed.Err, failed.Written, b.Size(), b.Len() == 1)
+	}
+	return err
+}
+
+// sending is a batch on its way.
+type sending struct {
+	*resp.Batch
+	resp.Pieces
 }
 
 // appendBulk is read for a reply that should be a string.
@@ -306,14 +344,6 @@ func (c *conn) bulkHeader() (n int64, v resp.Value, err error) {
 			return n, v, nil
 		}
 	}
-}
-
-// wait returns when a reply begins to arrive.
-func (c *conn) wait() error {
-	if err := c.r.Wait(); err != nil {
-		return readError(err)
-	}
-	return nil
 }
 
 func readError(err error) error { return &ConnError{Op: "read", Sent: true, Err: err} }

@@ -100,7 +100,7 @@ func (n *node) appendGet(ctx context.Context, dst []byte, key string) ([]byte, e
 	out := dst
 	var answer error
 	err := n.run(ctx, "GET", func(cn *conn) error {
-		cn.w = appendGet(cn.w, key)
+		cn.w = resp.AppendGet(cn.w, key)
 		if err := cn.flush(true); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (n *node) attempt(ctx context.Context, now time.Time, name string, f func(*
 			return nil, false, err
 		}
 		before := cn.r.Received()
-		calm, err = cn.exchange(ctx, now, n.o.Timeout, f)
+		calm, err = n.exchange(ctx, now, cn, f)
 		if err == nil || !cn.Reused() || cn.r.Received() != before || !lost(err) {
 			return cn, calm, err
 		}
@@ -153,4 +153,17 @@ func (n *node) attempt(ctx context.Context, now time.Time, name string, f func(*
 		}
 		n.pool.Retry(cn, now)
 	}
+}
+
+// exchange gives f a connection, which is closed if f does not return.
+func (n *node) exchange(ctx context.Context, now time.Time, cn *conn, f func(*conn) error) (calm bool, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			n.pool.Put(cn, false, now)
+		}
+	}()
+	calm, err = cn.exchange(ctx, now, n.o.Timeout, f)
+	returned = true
+	return calm, err
 }

@@ -2,67 +2,20 @@ package redis
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
-	"slices"
+	"time"
 
-	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/slots"
 )
 
-// Script is a Lua script that the server runs. It is sent once; later calls
-// name it by its digest. Make it with [NewScript]; it can be shared.
-type Script struct {
-	text, digest string
-}
-
-// NewScript returns the script with this text. Nothing is sent.
-func NewScript(text string) *Script {
-	// SHA-1 is a name here, prescribed by the protocol.
-	sum := sha1.Sum([]byte(text))
-	return &Script{text: text, digest: hex.EncodeToString(sum[:])}
-}
-
-// Eval runs a script with keys and arguments, which may be of the types that
-// [Client.Do] takes. A script that the server does not know is sent and run.
+// Pipeline collects commands and sends them together: they take one round trip
+// and not one each. Get it from [Client.Pipeline], or from [Client.Multi] for a
+// transaction. It is not safe for concurrent use. After Do or Each it is empty
+// and can be used again; it keeps its memory for that.
 //
-// In a cluster all keys must be in one slot, or else the error is ErrCrossSlot;
-// a script without keys runs on any primary.
-func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any) Reply {
-	reply := c.eval(ctx, "EVALSHA", s.digest, keys, args)
-	if unknownScript(reply.err) {
-		reply = c.eval(ctx, "EVAL", s.text, keys, args)
-	}
-	return reply
-}
-
-func (c *Client) eval(ctx context.Context, name, script string, keys []string, args []any) (reply Reply) {
-	put := func(dst []byte) ([]byte, error) { return resp.AppendEval(dst, name, script, keys, args) }
-	if c.cluster == nil {
-		return c.home.eval(ctx, name, weight(args), put)
-	}
-	slot, err := sameSlot(keys)
-	if err == nil {
-		err = c.cluster.follow(ctx, name, slot, func(ctx context.Context, h hop) error {
-			reply = h.eval(ctx, name, weight(args), put)
-			return reply.err
-		})
-	}
-	if err != nil {
-		return Reply{err: err}
-	}
-	return reply
-}
-
-func unknownScript(err error) bool {
-	var refused *Error
-	return errors.As(err, &refused) && refused.Code == "NOSCRIPT"
-}
-
-// Pipeline collects commands and sends them together, in one round trip. Get
-// it from [Client.Pipeline]. It is not safe for concurrent use; after Do it is
-// empty and can be used again.
+// Many commands are sent in pieces, with replies read in between, so that
+// neither side waits for the other to read.
 //
 // In a cluster each command goes to the node that serves its first key, all
 // nodes at once. Commands about one key are carried out in order, unless its
@@ -70,73 +23,92 @@ func unknownScript(err error) bool {
 // refused by the server.
 type Pipeline struct {
 	c     *Client
-	buf   []byte
-	cmds  []queued
-	reads bool // all commands only read
+	b     resp.Batch
+	calls resp.Calls
+	cmds  []command // in a cluster, what each command is about
+	reads bool      // all commands only read
+	multi bool      // they are a transaction
+	watch bool      // which Watch sends
 	err   error
-}
-
-// queued is what a pipeline remembers of a command: where it ends in the
-// buffer, and of a call of a script, where what follows the script begins.
-type queued struct {
-	end    int
-	script *Script
-	args   int
-	argc   int
-	slot   int // in a cluster; negative if there is no key
-	reads  bool
 }
 
 // Pipeline returns an empty pipeline.
 func (c *Client) Pipeline() *Pipeline { return &Pipeline{c: c, reads: true} }
 
 // Len is the number of commands queued.
-func (p *Pipeline) Len() int { return len(p.cmds) }
+func (p *Pipeline) Len() int {
+	if p.multi {
+		return p.b.Len() - 1
+	}
+	return p.b.Len()
+}
 
 // Add queues a command. Arguments are copied; they and the commands allowed
 // are as for [Client.Do]. What is wrong with them is the error of Do.
 func (p *Pipeline) Add(args ...any) {
-	name, err := commandName(args)
+	name, err := p.c.o.checkCommand(args)
 	if err == nil {
 		var out []byte
-		if out, err = resp.AppendCommand(p.buf, args...); err == nil {
-			p.buf = out
-			q := queued{end: len(out), reads: resp.ReadsOnly(name)}
+		if out, err = resp.AppendCommand(p.b.Text, args...); err == nil {
+			slot := -1
 			if p.c.cluster != nil {
-				q.slot = slotOf(name, args)
+				slot = slotOf(name, args)
 			}
-			p.cmds = append(p.cmds, q)
-			p.reads = p.reads && q.reads
-			return
+			p.b.Text = out
+			p.end(resp.ReadsOnly(name), slot)
 		}
-		err = argError(err)
 	}
-	p.err = errors.Join(p.err, err)
+	p.fail(err)
 }
 
-// Eval queues a call of a script. Arguments are copied. If the server does not
-// know the script, the call is repeated with the script's text after all other
-// commands of the pipeline.
-func (p *Pipeline) Eval(s *Script, keys []string, args ...any) {
-	slot := -1
-	if p.c.cluster != nil {
-		var err error
-		if slot, err = sameSlot(keys); err != nil {
-			p.err = errors.Join(p.err, err)
-			return
-		}
-	}
-	argc := 3 + len(keys) + len(args)
-	p.buf = slices.Grow(p.buf, 128) // for the head that is only measured
-	head := len(resp.AppendEvalHead(p.buf, "EVALSHA", s.digest, argc))
-	out, err := resp.AppendEval(p.buf, "EVALSHA", s.digest, keys, args)
-	if err != nil {
-		p.err = errors.Join(p.err, argError(err))
+// Get queues a GET.
+func (p *Pipeline) Get(key string) {
+	p.b.Text = resp.AppendGet(p.b.Text, key)
+	p.end(true, p.slot(key))
+}
+
+// Set queues a SET with a life of ttl (zero: for ever; rounded up to whole
+// milliseconds). A value of 4 KiB or more is not copied: it must stay as it is
+// until Do or Each has returned. One that is larger than Options.MaxValue makes
+// them return [ErrTooLarge].
+func (p *Pipeline) Set(key string, value []byte, ttl time.Duration) {
+	if err := p.c.o.checkSet(int64(len(value)), ttl); err != nil {
+		p.fail(err)
 		return
 	}
-	p.buf = out
-	p.cmds = append(p.cmds, queued{end: len(out), script: s, args: head, argc: argc, slot: slot})
-	p.reads = false
+	p.b.Text = resp.AppendSetHead(p.b.Text, key, ttl)
+	p.b.String(value)
+	p.b.Text = resp.AppendLife(p.b.Text, ttl)
+	p.end(false, p.slot(key))
+}
+
+// slot returns the slot of key in a cluster.
+func (p *Pipeline) slot(key string) int {
+	if p.c.cluster == nil {
+		return -1
+	}
+	return slots.Of(key)
+}
+
+// end completes a command.
+func (p *Pipeline) end(reads bool, slot int) {
+	p.b.End()
+	p.note(reads, slot)
+}
+
+// note notes what a command is about.
+func (p *Pipeline) note(reads bool, slot int) {
+	p.reads = p.reads && reads
+	if p.c.cluster != nil {
+		p.cmds = append(p.cmds, command{slot: slot, reads: reads})
+	}
+}
+
+// fail notes what is wrong with an argument.
+func (p *Pipeline) fail(err error) {
+	if err != nil {
+		p.err = errors.Join(p.err, argError(err))
+	}
 }
 
 // Do sends what was queued and returns one reply for each command, in order.
@@ -146,105 +118,154 @@ func (p *Pipeline) Eval(s *Script, keys []string, args ...any) {
 // others hold the error.
 func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 	defer p.reset()
-	if p.err != nil || len(p.cmds) == 0 {
-		return nil, p.err
+	err := p.ready()
+	switch {
+	case err != nil || p.Len() == 0:
+		return nil, err
+	case p.multi:
+		return p.transact(ctx)
+	case p.c.cluster != nil:
+		return p.scatter(ctx)
 	}
+	replies := make([]Reply, p.Len())
+	hear := func(cn *conn) error {
+		v, err := cn.read()
+		if err == nil {
+			i, _ := p.calls.Hear(unknown(v))
+			replies[i] = newReply(v)
+		}
+		return err
+	}
+	err = p.send(ctx, hear)
+	for i := p.calls.Heard(); i < len(replies) && err != nil; i++ {
+		replies[i] = Reply{err: err}
+	}
+	if err == nil {
+		err = p.repeat(ctx, hear)
+		for _, i := range p.calls.Late() {
+			replies[i] = Reply{err: err}
+		}
+	}
+	return replies, err
+}
+
+// Each sends what was queued and calls f with the reply to each command, i
+// being its position. A reply holds during the call only; so nothing is
+// allocated for strings of less than 64 KiB when a pipeline is used again. The
+// replies come in order, but for calls of scripts that the server did not know:
+// those may come last.
+//
+// When f returns an error it is not called again, and Each returns that error
+// once the other replies were read. Other errors are as for Do. The time that f
+// takes is part of that of the call. In a cluster, and for a transaction, all
+// replies are read before f is called, into memory of their own.
+func (p *Pipeline) Each(ctx context.Context, f func(i int, r Reply) error) error {
+	if p.multi || p.c.cluster != nil {
+		return p.eachOf(ctx, f)
+	}
+	defer p.reset()
+	if err := p.ready(); err != nil || p.Len() == 0 {
+		return err
+	}
+	var own error
+	hear := func(cn *conn) error {
+		v, err := cn.borrow()
+		if err != nil {
+			return err
+		}
+		if i, again := p.calls.Hear(unknown(v)); !again && own == nil {
+			own = f(i, newReply(v))
+		}
+		return nil
+	}
+	err := p.send(ctx, hear)
+	if err == nil {
+		err = p.repeat(ctx, hear)
+	}
+	if own != nil {
+		return own
+	}
+	return err
+}
+
+// eachOf is Each by means of Do.
+func (p *Pipeline) eachOf(ctx context.Context, f func(i int, r Reply) error) error {
+	replies, err := p.Do(ctx)
+	if err != nil {
+		return err
+	}
+	for i, r := range replies {
+		if err := f(i, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Pipeline) ready() error {
+	if p.watch {
+		return errors.New("redis: the pipeline of a Tx is sent by Watch")
+	}
+	return p.err
+}
+
+func (p *Pipeline) reset() {
+	p.b.Reset()
+	p.calls, p.cmds, p.reads, p.err = resp.Calls{}, p.cmds[:0], true, nil
+	if p.multi {
+		p.begin()
+	}
+}
+
+// send sends all commands and calls hear for the reply to each.
+func (p *Pipeline) send(ctx context.Context, hear func(*conn) error) error {
 	name := "EVAL"
 	if p.reads {
 		name = "GET"
 	}
-	replies := make([]Reply, len(p.cmds))
-	err := p.c.roundTrips(ctx, name, p.buf, p.cmds, replies)
+	return p.c.home.round(ctx, name, &p.b, hear)
+}
+
+// repeat sends the calls of scripts that the server did not know once more.
+func (p *Pipeline) repeat(ctx context.Context, hear func(*conn) error) error {
+	if !p.calls.Unknown() {
+		return nil
+	}
+	b := p.calls.Repeat(&p.b, false)
+	return p.c.home.round(ctx, "EVAL", &b, hear)
+}
+
+// scatter is Do in a cluster.
+func (p *Pipeline) scatter(ctx context.Context) ([]Reply, error) {
+	replies := make([]Reply, p.Len())
+	err := p.c.cluster.scatter(ctx, &p.b, p.cmds, replies)
 	if err != nil {
 		return replies, err
 	}
-	return replies, p.sendScripts(ctx, replies)
-}
-
-func (p *Pipeline) reset() {
-	p.buf, p.cmds, p.reads, p.err = p.buf[:0], p.cmds[:0], true, nil
-	if cap(p.buf) > keepBuffer {
-		p.buf = nil
+	for _, r := range replies {
+		p.calls.Hear(unknownScript(r.err))
 	}
-}
-
-// sendScripts repeats the calls of scripts that the server did not know: the
-// first call of each with its text, which makes it known to the others.
-func (p *Pipeline) sendScripts(ctx context.Context, replies []Reply) error {
-	var again []int
-	for i, r := range replies {
-		if p.cmds[i].script != nil && unknownScript(r.err) {
-			again = append(again, i)
-		}
+	if !p.calls.Unknown() {
+		return replies, nil
 	}
-	if len(again) == 0 {
-		return nil
+	b := p.calls.Repeat(&p.b, true) // each node learns it for itself
+	var cmds []command
+	for _, i := range p.calls.Late() {
+		cmds = append(cmds, p.cmds[i])
 	}
-	var buf []byte
-	var cmds []queued
-	sent := map[*Script]bool{}
-	for _, i := range again {
-		q := p.cmds[i]
-		if sent[q.script] && p.c.cluster == nil { // nodes of a cluster each learn it for themselves
-			buf = resp.AppendEvalHead(buf, "EVALSHA", q.script.digest, q.argc)
-		} else {
-			sent[q.script] = true
-			buf = resp.AppendEvalHead(buf, "EVAL", q.script.text, q.argc)
-		}
-		buf = append(buf, p.buf[q.args:q.end]...)
-		cmds = append(cmds, queued{end: len(buf), slot: q.slot})
-	}
-	late := make([]Reply, len(again))
-	err := p.c.roundTrips(ctx, "EVAL", buf, cmds, late)
-	for j, i := range again {
+	late := make([]Reply, len(cmds))
+	err = p.c.cluster.scatter(ctx, &b, cmds, late)
+	for j, i := range p.calls.Late() {
 		replies[i] = late[j]
 	}
-	return err
+	return replies, err
 }
 
-// roundTrips sends commands and fills in their replies.
-func (c *Client) roundTrips(ctx context.Context, name string, commands []byte, cmds []queued, replies []Reply) error {
-	if c.cluster != nil {
-		parts := make([]command, len(cmds))
-		from := 0
-		for i, q := range cmds {
-			parts[i] = command{text: commands[from:q.end], slot: q.slot, reads: q.reads}
-			from = q.end
-		}
-		return c.cluster.scatter(ctx, parts, replies)
-	}
-	got := 0
-	err := c.home.run(ctx, name, func(cn *conn) error {
-		got = 0
-		return cn.converse(commands, len(replies), func(v resp.Value) {
-			replies[got] = newReply(v)
-			got++
-		})
+// round sends commands, of which one is as good as name, and calls hear for the
+// reply to each.
+func (n *node) round(ctx context.Context, name string, b *resp.Batch, hear func(*conn) error) error {
+	return n.run(ctx, name, func(cn *conn) error {
+		defer cn.r.Release()
+		return cn.converse(b, func() error { return hear(cn) })
 	})
-	for i := got; i < len(replies) && err != nil; i++ {
-		replies[i] = Reply{err: err}
-	}
-	return err
-}
-
-// converse sends commands and passes on their n replies.
-func (c *conn) converse(commands []byte, n int, got func(resp.Value)) error {
-	write := func() error { return c.send(commands, n == 1) }
-	read := func() error {
-		for range n {
-			v, err := c.read()
-			if err != nil {
-				return err
-			}
-			got(v)
-		}
-		return nil
-	}
-	if n > 1 && len(commands) >= duplexFrom {
-		return netpool.Duplex(write, read, c.interrupt)
-	}
-	if err := write(); err != nil {
-		return err
-	}
-	return read()
 }

@@ -22,12 +22,17 @@ type question struct {
 	// key is what the size of the reply is remembered by.
 	key string
 	// The first of these that is set appends the command, or else it is made of
-	// args, or else it is GET of key, whose value is appended to dst.
+	// args, or else it is SET of key to value with a life of ttl, or GET of key,
+	// whose value is appended to dst.
 	put  func(dst []byte) []byte
 	read func(dst []byte, key string) []byte
 	try  func(dst []byte) ([]byte, error)
 	args []any
-	dst  []byte
+
+	set   bool
+	value []byte
+	ttl   time.Duration
+	dst   []byte
 }
 
 // answer is what came of it.
@@ -61,19 +66,18 @@ func (t *ticket) encode(q *question) error {
 		t.out, err = q.try(t.out[:0])
 	case q.args != nil:
 		t.out, err = resp.AppendCommand(t.out[:0], q.args...)
+	case q.set:
+		t.out = resp.AppendBulk(resp.AppendSetHead(t.out[:0], q.key, q.ttl), q.value)
+		t.out = resp.AppendLife(t.out, q.ttl)
 	default:
 		t.get = true
-		t.out = appendGet(t.out[:0], q.key)
+		t.out = resp.AppendGet(t.out[:0], q.key)
 	}
 	t.answer = answer{dst: q.dst}
 	if err != nil {
 		return argError(err)
 	}
 	return nil
-}
-
-func appendGet(dst []byte, key string) []byte {
-	return resp.AppendString(append(dst, "*2\r\n$3\r\nGET\r\n"...), key)
 }
 
 // free lets t be used again.

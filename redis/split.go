@@ -11,9 +11,9 @@ import (
 	"github.com/strata-cache/strata/internal/slots"
 )
 
-// command is one of several commands that may go to several nodes.
+// command is what one of several commands is about, which may go to several
+// nodes.
 type command struct {
-	text  []byte
 	slot  int // negative: any node
 	reads bool
 }
@@ -96,6 +96,7 @@ func (k *cluster) parts(name string, args []any) (slot int, parts map[int][]int)
 // split carries a command out by slots and joins the replies.
 func (k *cluster) split(ctx context.Context, name string, args []any, parts map[int][]int) Reply {
 	step, _ := slots.Splits(name)
+	var b resp.Batch
 	var cmds []command
 	var of [][]int
 	for slot, keys := range parts {
@@ -103,15 +104,16 @@ func (k *cluster) split(ctx context.Context, name string, args []any, parts map[
 		for _, i := range keys {
 			part = append(part, args[i:i+step]...)
 		}
-		text, err := resp.AppendCommand(nil, part...)
-		if err != nil {
+		var err error
+		if b.Text, err = resp.AppendCommand(b.Text, part...); err != nil {
 			return Reply{err: argError(err)}
 		}
-		cmds = append(cmds, command{text: text, slot: slot, reads: resp.ReadsOnly(name)})
+		b.End()
+		cmds = append(cmds, command{slot: slot, reads: resp.ReadsOnly(name)})
 		of = append(of, keys)
 	}
 	replies := make([]Reply, len(cmds))
-	if err := k.scatter(ctx, cmds, replies); err != nil {
+	if err := k.scatter(ctx, &b, cmds, replies); err != nil {
 		return Reply{err: err}
 	}
 	for _, r := range replies {
@@ -181,9 +183,10 @@ type errand struct {
 	hops int
 }
 
-// scatter sends commands to where each belongs, all at once, and fills in their
-// replies. The error is the first about a connection.
-func (k *cluster) scatter(ctx context.Context, cmds []command, replies []Reply) error {
+// scatter sends the commands of b, which are about cmds, to where each belongs,
+// all at once, and fills in their replies. The error is the first about a
+// connection.
+func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []command, replies []Reply) error {
 	ctx, cancel := k.within(ctx, time.Now())
 	defer cancel()
 	all := make([]errand, len(cmds))
@@ -195,7 +198,7 @@ func (k *cluster) scatter(ctx context.Context, cmds []command, replies []Reply) 
 		todo[i] = e
 	}
 	for pauses := 0; len(todo) > 0; {
-		k.send(ctx, todo, replies)
+		k.send(ctx, b, todo, replies)
 		var wait bool
 		if todo, wait = k.unfinished(todo, replies); !wait {
 			continue
@@ -254,7 +257,7 @@ func (k *cluster) unfinished(sent []*errand, replies []Reply) (again []*errand, 
 
 // send sends each command to its node, in order, all nodes at once. Those that
 // have none are left out.
-func (k *cluster) send(ctx context.Context, errands []*errand, replies []Reply) {
+func (k *cluster) send(ctx context.Context, b *resp.Batch, errands []*errand, replies []Reply) {
 	groups := map[hop][]*errand{}
 	for _, e := range errands {
 		if e.err == nil {
@@ -264,37 +267,40 @@ func (k *cluster) send(ctx context.Context, errands []*errand, replies []Reply) 
 	var wg sync.WaitGroup
 	for h, group := range groups {
 		if len(groups) == 1 {
-			k.sendTo(ctx, h, group, replies)
+			k.sendTo(ctx, h, b, group, replies)
 			return
 		}
-		wg.Go(func() { k.sendTo(ctx, h, group, replies) })
+		wg.Go(func() { k.sendTo(ctx, h, b, group, replies) })
 	}
 	wg.Wait()
 }
 
-// sendTo sends commands to one node. What fails has its error in its reply.
-func (k *cluster) sendTo(ctx context.Context, h hop, group []*errand, replies []Reply) {
+// sendTo sends commands of b to one node. What fails has its error in its
+// reply.
+func (k *cluster) sendTo(ctx context.Context, h hop, b *resp.Batch, group []*errand, replies []Reply) {
 	name, per := "GET", 1
 	if h.asking {
 		per = 2
 	}
-	var text []byte
+	var part resp.Batch
 	for _, e := range group {
 		if !e.reads {
 			name = "EVAL" // or any other that may not be sent twice
 		}
 		if h.asking {
-			text = append(text, asking...)
+			part.Text = append(part.Text, asking...)
+			part.End()
 		}
-		text = append(text, e.text...)
+		part.AddFrom(b, e.at)
 	}
 	got := 0
-	err := h.n.run(ctx, name, func(cn *conn) error {
-		got = 0
-		return cn.converse(text, per*len(group), func(v resp.Value) {
+	err := h.n.round(ctx, name, &part, func(cn *conn) error {
+		v, err := cn.read()
+		if err == nil {
 			replies[group[got/per].at] = newReply(v)
 			got++
-		})
+		}
+		return err
 	})
 	for i := got / per; i < len(group) && err != nil; i++ {
 		replies[group[i].at] = Reply{err: err}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/strata-cache/strata/internal/resp"
@@ -31,6 +30,32 @@ func (n *node) hold(ctx context.Context, cn *conn) held {
 	return h
 }
 
+// take gives f a connection that stays held for ctx if f has neither an answer,
+// which is against what was asked for, nor an error, which is about the
+// connection.
+func (h hop) take(attempt, ctx context.Context, name string, f func(*conn) (answer, err error)) (held, error) {
+	now := time.Now()
+	var answer error
+	cn, calm, err := h.n.attempt(attempt, now, name, h.behind(func(cn *conn) (err error) {
+		answer, err = f(cn)
+		return err
+	}))
+	switch {
+	case cn == nil:
+		return held{}, err
+	case err == nil && answer == nil && calm:
+		return h.n.hold(ctx, cn), nil
+	}
+	h.n.pool.Put(cn, err == nil && calm && cn.r.Buffered() == 0, now)
+	if err == nil {
+		err = answer
+	}
+	if err == nil {
+		err = &ConnError{Op: "read", Sent: true, Err: attempt.Err()}
+	}
+	return held{}, err
+}
+
 // arm gives the next piece its time. An interrupt that came before is not
 // undone by it: the context is looked at afterwards.
 func (h *held) arm() error {
@@ -40,6 +65,20 @@ func (h *held) arm() error {
 	}
 	h.cn.setDeadline(deadline)
 	return h.ctx.Err()
+}
+
+// exchange gives f, which writes and reads, its time.
+func (h *held) exchange(f func() error) error {
+	err := h.arm()
+	if err != nil {
+		err = &ConnError{Op: "write", Err: err}
+	} else {
+		err = f()
+	}
+	if err != nil {
+		return h.fail(err)
+	}
+	return nil
 }
 
 // fail completes an error of the connection.
@@ -75,7 +114,7 @@ type Stream struct {
 // Stream sends a command, as [Client.Do] does, whose reply is one string, and
 // returns it as a stream. Null is [ErrNil]. The caller must Close it.
 func (c *Client) Stream(ctx context.Context, args ...any) (*Stream, error) {
-	name, err := commandName(args)
+	name, err := c.o.checkCommand(args)
 	if err != nil {
 		return nil, err
 	}
@@ -94,36 +133,23 @@ func (c *Client) Stream(ctx context.Context, args ...any) (*Stream, error) {
 // stream is one attempt at Client.Stream. The whole is bounded by ctx.
 func (h hop) stream(attempt, ctx context.Context, name string, args []any) (*Stream, error) {
 	var size int64
-	var answer error
-	now := time.Now()
-	n := h.n
-	cn, calm, err := n.attempt(attempt, now, name, h.behind(func(cn *conn) error {
+	held, err := h.take(attempt, ctx, name, func(cn *conn) (answer, err error) {
 		if answer = cn.command(args); answer != nil {
-			return nil
+			return answer, nil
 		}
-		if err := cn.flush(true); err != nil {
-			return err
+		if err = cn.flush(true); err != nil {
+			return nil, err
 		}
-		length, v, err := cn.bulkHeader()
-		if size = length; length < 0 && err == nil {
+		var v resp.Value
+		if size, v, err = cn.bulkHeader(); size < 0 && err == nil {
 			answer = newReply(v).mismatch("string")
 		}
-		return err
-	}))
-	if err == nil {
-		err = answer
-	}
-	if cn == nil {
+		return answer, err
+	})
+	if err != nil {
 		return nil, err
 	}
-	if err != nil || !calm {
-		n.pool.Put(cn, calm && err == answer && cn.r.Buffered() == 0, now)
-		if err == nil {
-			err = &ConnError{Op: "read", Sent: true, Err: ctx.Err()}
-		}
-		return nil, err
-	}
-	return &Stream{held: n.hold(ctx, cn), size: size, left: size}, nil
+	return &Stream{held: held, size: size, left: size}, nil
 }
 
 // Size is the length of the whole string in bytes.
@@ -212,8 +238,11 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (int64, err
 // just said that it serves the key. If the slot moves meanwhile, nothing is
 // stored and the error is one that [SafeToRetry] knows.
 func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, ttl time.Duration) error {
-	if n < 0 || ttl < 0 || c.o.MaxValue > 0 && n > int64(c.o.MaxValue) {
-		return errors.New("redis: length or life out of range")
+	if n < 0 {
+		return errors.New("redis: negative length")
+	}
+	if err := c.o.checkSet(n, ttl); err != nil {
+		return err
 	}
 	piece := make([]byte, max(1, min(pieceSize, n)))
 	first := piece[:min(int64(len(piece)), n)]
@@ -256,23 +285,12 @@ func (h hop) setFrom(ctx context.Context, key string, first, piece []byte, r io.
 			return err
 		}
 	}
-	args := 3
-	if ttl > 0 {
-		args = 5
-	}
-	cn.w = resp.AppendArray(cn.w, args)
-	cn.w = append(cn.w, "$3\r\nSET\r\n"...)
-	cn.w = resp.AppendString(cn.w, key)
+	cn.w = resp.AppendSetHead(cn.w[:0], key, ttl)
 	cn.w = resp.AppendBulkHeader(cn.w, n)
 	if err := s.copyFrom(first, piece, r, n); err != nil {
 		return err
 	}
-	cn.w = append(cn.w, '\r', '\n')
-	if ttl > 0 {
-		ms := (ttl-1)/time.Millisecond + 1
-		cn.w = append(cn.w, "$2\r\nPX\r\n"...)
-		cn.w = resp.AppendString(cn.w, strconv.FormatInt(int64(ms), 10))
-	}
+	cn.w = resp.AppendLife(append(cn.w, '\r', '\n'), ttl)
 	reply, err := s.last()
 	clean = err == nil
 	if err != nil {

@@ -206,7 +206,14 @@ func (s tierServer) Together(ctx context.Context, twice bool, f func(plain.Ask) 
 		var broken error
 		answer = f(func(b *plain.Batch) ([]resp.Value, error) {
 			replies := make([]resp.Value, 0, b.N)
-			broken = cn.converse(b.Text, b.N, func(v resp.Value) { replies = append(replies, v) })
+			commands := resp.BatchOf(b.Text)
+			broken = cn.converse(&commands, func() error {
+				v, err := cn.read()
+				if err == nil {
+					replies = append(replies, v)
+				}
+				return err
+			})
 			return replies, broken
 		})
 		return broken

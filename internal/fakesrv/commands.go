@@ -15,6 +15,7 @@ func (s *Server) addCommands() {
 		"GET": get, "SET": set, "DEL": del, "PTTL": pttl, "INCR": incr, "MGET": mget, "EXISTS": exists,
 		"SUBSCRIBE": subscribe, "PUBLISH": publish,
 		"EVAL": eval, "EVALSHA": evalsha,
+		"MULTI": multi, "EXEC": exec, "WATCH": watch, "UNWATCH": unwatch,
 	} {
 		s.handlers[name] = h
 	}

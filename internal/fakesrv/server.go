@@ -4,7 +4,8 @@
 // to misbehave.
 //
 // It models what the tests of package redis use and no more: strings with
-// lives, the greeting, publish and subscribe, and scripts as Go functions. What
+// lives, the greeting, transactions, publish and subscribe, and scripts as Go
+// functions. What
 // scripts really do is tested against a real server.
 package fakesrv
 
@@ -191,6 +192,8 @@ type Session struct {
 	quit    bool
 
 	asking, readOnly bool // in a cluster
+	tx               *transaction
+	watched          map[string]entry // as they were
 }
 
 // Hangup closes the connection once Out was sent.
@@ -262,6 +265,8 @@ func (s *Session) answer(args [][]byte) {
 	s.srv.calls[name]++
 	s.srv.mu.Unlock()
 	switch {
+	case s.tx != nil && name != "EXEC":
+		s.tx.queue(s, h, args)
 	case s.srv.Password != "" && !s.authed && name != "HELLO" && name != "AUTH":
 		s.Error("NOAUTH Authentication required.")
 	case s.srv.Gate != nil && s.srv.Gate(s, name, args):

@@ -47,6 +47,12 @@ func TestModelAnswersLikeRedis(t *testing.T) {
 		{"names", "CLIENT SETNAME me;CLIENT GETNAME", "+OK|$2|me|"},
 		{"subscribe", "SUBSCRIBE a b;PING", "*3|$9|subscribe|$1|a|:1|*3|$9|subscribe|$1|b|:2|*2|$4|pong|$0||"},
 		{"script", "EVALSHA x 0", "-NOSCRIPT No matching script. Please use EVAL.|"},
+		{"transaction", "MULTI;SET k v;INCR k;EXEC", "+OK|+QUEUED|+QUEUED|*2|+OK|-ERR value is not an integer or out of range|"},
+		{"aborted transaction", "MULTI;NOSUCH;SET k v;EXEC;GET k", "+OK|-ERR unknown command 'NOSUCH', with args beginning with:|+QUEUED|-EXECABORT Transaction discarded because of previous errors.|$-1|"},
+		{"no transaction", "EXEC", "-ERR EXEC without MULTI|"},
+		{"watched key", "WATCH k j;GET k;MULTI;SET k v;EXEC", "+OK|$-1|+OK|+QUEUED|*1|+OK|"},
+		{"watched key changed", "WATCH k;SET k v;MULTI;SET k w;EXEC;GET k", "+OK|+OK|+OK|+QUEUED|$-1|$1|v|"},
+		{"unwatched key changed", "WATCH k;SET k v;UNWATCH;MULTI;SET k w;EXEC", "+OK|+OK|+OK|+OK|+QUEUED|*1|+OK|"},
 		{"unknown", "NOSUCH a b", "-ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b'|"},
 	}
 	for _, tc := range tests {

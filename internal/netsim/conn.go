@@ -73,6 +73,15 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, opError("write", err)
 }
 
+// TryWrite writes what fits into the window and does not wait for more room.
+func (c *Conn) TryWrite(p []byte) (int, error) {
+	n, _, err := c.out.tryWrite(p, &c.write)
+	if n > 0 {
+		c.out.change(func() {}) // there is something to read
+	}
+	return n, opError("write", err)
+}
+
 func opError(op string, err error) error {
 	if err == nil || err == io.EOF {
 		return err
@@ -90,7 +99,7 @@ func (c *Conn) Close() error {
 }
 
 // LocalAddr implements net.Conn.
-func (c *Conn) LocalAddr() net.Addr { return &net.UnixAddr{Name: "sim", Net: "unix"} }
+func (c *Conn) LocalAddr() net.Addr { return &net.UnixAddr{Name: "sim", Net: "sim"} }
 
 // RemoteAddr implements net.Conn.
 func (c *Conn) RemoteAddr() net.Addr { return c.LocalAddr() }

@@ -92,6 +92,13 @@ func appendFloat(dst []byte, f float64) []byte {
 }
 
 func appendHeader(dst []byte, typ byte, n int64) []byte {
+	switch { // most are short
+	case n < 0:
+	case n < 10:
+		return append(dst, typ, '0'+byte(n), '\r', '\n')
+	case n < 100:
+		return append(dst, typ, '0'+byte(n/10), '0'+byte(n%10), '\r', '\n')
+	}
 	dst = append(dst, typ)
 	dst = strconv.AppendInt(dst, n, 10)
 	return append(dst, '\r', '\n')

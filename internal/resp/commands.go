@@ -1,6 +1,9 @@
 package resp
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // ChangesConnection reports whether a command, or the subcommand sub of it,
 // changes the connection for those who use it next, or is answered by other
@@ -73,6 +76,34 @@ func AppendEvalHead(dst []byte, name, script string, argc int) []byte {
 	dst = AppendArray(dst, argc)
 	dst = AppendString(dst, name)
 	return AppendString(dst, script)
+}
+
+// AppendGet appends a GET.
+func AppendGet(dst []byte, key string) []byte {
+	dst = append(dst, "*2\r\n$3\r\nGET\r\n"...)
+	return AppendString(dst, key)
+}
+
+// AppendSetHead appends what comes in front of the value in a SET. The value and
+// [AppendLife] follow.
+func AppendSetHead(dst []byte, key string, ttl time.Duration) []byte {
+	n := 3
+	if ttl > 0 {
+		n = 5
+	}
+	dst = AppendArray(dst, n)
+	dst = append(dst, "$3\r\nSET\r\n"...)
+	return AppendString(dst, key)
+}
+
+// AppendLife appends what comes behind the value in a SET: the life in whole
+// milliseconds, rounded up. Zero is no end.
+func AppendLife(dst []byte, ttl time.Duration) []byte {
+	if ttl <= 0 {
+		return dst
+	}
+	dst = append(dst, "$2\r\nPX\r\n"...)
+	return appendIntArg(dst, int64((ttl-1)/time.Millisecond+1))
 }
 
 // Published is something that a server sends to a subscriber.

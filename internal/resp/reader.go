@@ -36,6 +36,7 @@ type Reader struct {
 	// scanned how much of it has been seen.
 	scanning bool
 	scanned  int
+	narrow   []byte // the buffer while Borrow uses a larger one
 }
 
 // NewReader returns a Reader for src. Zero fields of lim mean defaults.
@@ -120,23 +121,30 @@ func (r *Reader) BulkHeader() (n int64, v Value, err error) {
 }
 
 func (r *Reader) bulkHeader(v Value) (int64, Value, error) {
+	h, err := r.header()
+	switch {
+	case err != nil || h.kind == Null:
+		return -1, v, err
+	case h.n > int64(r.lim.Bulk) || h.n > int64(r.lim.Reply):
+		return -1, v, broken("string over the limit")
+	}
+	return h.n, v, nil
+}
+
+// header reads the header line of a string or an array.
+func (r *Reader) header() (header, error) {
+	if n, size := shortLength(r.buf[r.pos:r.end]); size > 0 {
+		r.pos += size
+		return header{kind: Bulk, n: n}, nil
+	}
 	for {
 		h, err := parseHeader(r.buf[r.pos:r.end])
-		if err != nil {
-			return -1, v, err
-		}
-		if h.size > 0 {
+		if err != nil || h.size > 0 {
 			r.pos += h.size
-			if h.kind == Null {
-				return -1, v, nil
-			}
-			if h.n > int64(r.lim.Bulk) || h.n > int64(r.lim.Reply) {
-				return -1, v, broken("string over the limit")
-			}
-			return h.n, v, nil
+			return h, err
 		}
 		if err := r.more(); err != nil {
-			return -1, v, err
+			return h, err
 		}
 	}
 }
@@ -252,6 +260,12 @@ func (r *Reader) whole() ([]byte, error) {
 		}
 		return append(make([]byte, 0, len(raw)), raw...), nil
 	}
+	return r.rest(n)
+}
+
+// rest reads the rest of a value of which n bytes were scanned and are not
+// whole.
+func (r *Reader) rest(n int) (raw []byte, err error) {
 	for {
 		r.sink.write(r.buf[r.pos : r.pos+n])
 		r.pos += n
@@ -298,8 +312,7 @@ func (r *Reader) fill() error {
 	if r.pos == r.end {
 		r.pos, r.end = 0, 0
 	} else if len(r.buf)-r.end < headerMax {
-		r.end = copy(r.buf, r.buf[r.pos:r.end])
-		r.pos = 0
+		r.shift()
 	}
 	n, err := r.read(r.buf[r.end:])
 	r.end += n

@@ -172,12 +172,12 @@ func (c *chunks) Read(p []byte) (int, error) {
 }
 
 // readAll returns everything a stream holds as text, with the error at its end.
-func readAll(t testing.TB, src io.Reader, lim Limits) string {
+func readAll(t testing.TB, src io.Reader, lim Limits, read func(*Reader) (Value, error)) string {
 	m := &measured{src: src, t: t}
 	m.r = NewReader(m, lim)
 	var b strings.Builder
 	for {
-		v, err := m.r.Read()
+		v, err := read(m.r)
 		if err != nil {
 			fmt.Fprintf(&b, "! %v", err)
 			return b.String()
@@ -209,10 +209,18 @@ func FuzzReply(f *testing.F) {
 	small := Limits{Bulk: 1 << 20, Reply: 2 << 20, Line: 100, Elements: 1000, Depth: 5}
 	f.Fuzz(func(t *testing.T, data []byte, seed uint64) {
 		for _, lim := range []Limits{{}, small} {
-			whole := readAll(t, bytes.NewReader(data), lim)
-			cut := readAll(t, &chunks{data, rand.New(rand.NewPCG(seed, 0))}, lim)
-			if whole != cut {
-				t.Fatalf("whole:\n%s\ncut:\n%s", whole, cut)
+			whole := readAll(t, bytes.NewReader(data), lim, (*Reader).Read)
+			for name, read := range map[string]func(*Reader) (Value, error){"Read": (*Reader).Read, "Borrow": (*Reader).Borrow} {
+				rng := rand.New(rand.NewPCG(seed, 0))
+				cut := readAll(t, &chunks{data, rng}, lim, func(r *Reader) (Value, error) {
+					if rng.IntN(4) == 0 {
+						r.Release()
+					}
+					return read(r)
+				})
+				if whole != cut {
+					t.Fatalf("whole:\n%s\ncut, by %s:\n%s", whole, name, cut)
+				}
 			}
 		}
 	})

@@ -121,6 +121,22 @@ func parseLength(typ byte, line []byte) (h header, err error) {
 	return h, nil
 }
 
+// shortLength is parseHeader for the usual case: a type and a length of up to
+// nine digits. size is zero if p begins with anything else.
+func shortLength(p []byte) (n int64, size int) {
+	for i := 1; i < len(p) && i <= 10; i++ {
+		if c := p[i] - '0'; c <= 9 {
+			n = n*10 + int64(c)
+			continue
+		}
+		if i > 1 && p[i] == '\r' && i+1 < len(p) && p[i+1] == '\n' {
+			return n, i + 2
+		}
+		break
+	}
+	return 0, 0
+}
+
 func parseInt(line []byte) (int64, error) {
 	n, err := strconv.ParseInt(string(line), 10, 64)
 	if err != nil {

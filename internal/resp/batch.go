@@ -1,0 +1,165 @@
+package resp
+
+const (
+	// referFrom is the size from which a Batch refers to a string instead of
+	// copying it.
+	referFrom = 4 << 10
+	// piece is how much of a Batch is written at once. The server begins to
+	// work on the first while the next is put together.
+	piece = 32 << 10
+)
+
+// Batch collects commands that are sent together. The zero Batch is empty.
+type Batch struct {
+	// Text holds the commands. Strings that are only referred to are missing
+	// in it; [Batch.String] adds them.
+	Text  []byte
+	large []insert
+	// extra is the length of the strings in large.
+	extra int64
+	ends  []end
+}
+
+// end is where a command ends: in the bytes that are sent, in the text, and
+// among the strings that are referred to.
+type end struct {
+	sent        int64
+	text, large int
+}
+
+// insert is a string that belongs in front of Text[at].
+type insert struct {
+	at   int
+	body []byte
+}
+
+// String adds a string to the command that is being written. One of 4 KiB and
+// more is not copied and must stay as it is until the Batch was sent.
+func (b *Batch) String(s []byte) {
+	if len(s) < referFrom {
+		b.Text = AppendBulk(b.Text, s)
+		return
+	}
+	b.Text = AppendBulkHeader(b.Text, int64(len(s)))
+	b.large = append(b.large, insert{at: len(b.Text), body: s})
+	b.extra += int64(len(s))
+	b.Text = append(b.Text, '\r', '\n')
+}
+
+// BatchOf returns a Batch of the commands in text.
+func BatchOf(text []byte) Batch {
+	b := Batch{Text: text}
+	for rest := text; len(rest) > 0; {
+		rest = skip(rest, 1)
+		at := len(text) - len(rest)
+		b.ends = append(b.ends, end{sent: int64(at), text: at})
+	}
+	return b
+}
+
+// End says that the command is complete.
+func (b *Batch) End() {
+	b.ends = append(b.ends, end{sent: b.Size(), text: len(b.Text), large: len(b.large)})
+}
+
+// AddFrom adds the i-th command of src.
+func (b *Batch) AddFrom(src *Batch, i int) {
+	var from end
+	if i > 0 {
+		from = src.ends[i-1]
+	}
+	to := src.ends[i]
+	for _, s := range src.large[from.large:to.large] {
+		b.large = append(b.large, insert{at: len(b.Text) + s.at - from.text, body: s.body})
+		b.extra += int64(len(s.body))
+	}
+	b.Text = append(b.Text, src.Text[from.text:to.text]...)
+	b.End()
+}
+
+// Len is the number of commands.
+func (b *Batch) Len() int { return len(b.ends) }
+
+// Size is the length of all commands in bytes.
+func (b *Batch) Size() int64 { return int64(len(b.Text)) + b.extra }
+
+// EndOf returns where the i-th command ends, in bytes from the beginning.
+func (b *Batch) EndOf(i int) int64 { return b.ends[i].sent }
+
+// Reset empties the Batch. It keeps its memory, and nothing of what it
+// referred to.
+func (b *Batch) Reset() {
+	clear(b.large)
+	*b = Batch{Text: b.Text[:0], large: b.large[:0], ends: b.ends[:0]}
+}
+
+// Pieces are the bytes of a Batch in turn.
+type Pieces struct {
+	b     *Batch
+	buf   []byte // in which small parts are joined
+	steps *Steps
+	// pos is a position in b.Text; done strings of b.large, and off bytes of
+	// the next one, come before it.
+	pos, done, off int
+}
+
+// Pieces returns what is to be written. Memory is borrowed from s.
+func (b *Batch) Pieces(s *Steps) Pieces { return Pieces{b: b, steps: s} }
+
+// Next returns the next bytes, at most 32 KiB of them, or none at the end.
+// They stay as they are until it is called again.
+func (p *Pieces) Next() []byte {
+	if len(p.b.large) == 0 {
+		return p.take(p.run())
+	}
+	if p.buf == nil {
+		p.buf = p.steps.get()
+	}
+	p.buf = p.buf[:0]
+	for {
+		run := p.run()
+		if len(run) == 0 || len(p.buf) == 0 && len(run) >= piece {
+			if len(p.buf) > 0 {
+				return p.buf
+			}
+			return p.take(run)
+		}
+		part := p.take(run[:min(len(run), piece-len(p.buf))])
+		if p.buf = append(p.buf, part...); len(p.buf) == piece {
+			return p.buf
+		}
+	}
+}
+
+// run returns the bytes that come next and lie together.
+func (p *Pieces) run() []byte {
+	end := len(p.b.Text)
+	if p.done < len(p.b.large) {
+		next := &p.b.large[p.done]
+		if end = next.at; p.pos == end {
+			return next.body[p.off:]
+		}
+	}
+	return p.b.Text[p.pos:end]
+}
+
+// take takes up to a piece of the run.
+func (p *Pieces) take(run []byte) []byte {
+	run = run[:min(len(run), piece)]
+	if p.done < len(p.b.large) && p.pos == p.b.large[p.done].at {
+		if p.off += len(run); p.off == len(p.b.large[p.done].body) {
+			p.done, p.off = p.done+1, 0
+		}
+		return run
+	}
+	p.pos += len(run)
+	return run
+}
+
+// Release gives back what was borrowed.
+func (p *Pieces) Release() {
+	if p.buf != nil {
+		p.steps.put(p.buf)
+		p.buf = nil
+	}
+}

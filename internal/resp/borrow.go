@@ -1,0 +1,147 @@
+package resp
+
+// widenFrom is the size of a string from which Borrow uses a larger buffer, so
+// that of strings in a row less has to be moved.
+const widenFrom = 4 << 10
+
+// Borrow is [Reader.Read], but that the value belongs to the Reader and holds
+// until one of its methods is called next. Nothing is allocated for values of
+// less than 32 KiB, and strings of less than 64 KiB. Call [Reader.Release]
+// behind the last of a row.
+func (r *Reader) Borrow() (Value, error) {
+	if err := r.Wait(); err != nil {
+		return Value{}, err
+	}
+	p := r.buf[r.pos:r.end]
+	if p[0] == '$' {
+		if body, size := r.shortBulk(p); size > 0 {
+			r.pos += size
+			return Value{kind: Bulk, body: body}, nil
+		}
+		n, _, err := r.bulkHeader(Value{})
+		if err != nil || n < 0 {
+			return Value{}, err
+		}
+		body, err := r.borrowBulk(int(n))
+		return Value{kind: Bulk, body: body}, err
+	}
+	if len(p) >= 5 && string(p[:5]) == "+OK\r\n" {
+		r.pos += 5
+		return Value{kind: Status, n: 1}, nil
+	}
+	raw, err := r.borrowWhole()
+	if err != nil {
+		return Value{}, err
+	}
+	v, _ := parse(raw)
+	return v, nil
+}
+
+// Release gives back what Borrow has used.
+func (r *Reader) Release() {
+	if r.narrow == nil || r.end-r.pos > len(r.narrow) {
+		return
+	}
+	wide := r.buf
+	r.end = copy(r.narrow, wide[r.pos:r.end])
+	r.pos, r.buf, r.narrow = 0, r.narrow, nil
+	r.sink.steps.put(wide)
+}
+
+// widen has the Reader use a buffer of a step.
+func (r *Reader) widen() {
+	wide := r.sink.steps.get()[:step]
+	r.end = copy(wide, r.buf[r.pos:r.end])
+	r.pos, r.buf, r.narrow = 0, wide, r.buf
+}
+
+// ArrayHeader reads the header of the next value if it is an array and returns
+// the number of its elements, which are then read one by one: limits hold for
+// each of them. If it is something else, n is -1 and v holds it.
+func (r *Reader) ArrayHeader() (n int, v Value, err error) {
+	if err = r.Wait(); err != nil {
+		return -1, v, err
+	}
+	if r.buf[r.pos] != '*' {
+		v, err = r.Read()
+		return -1, v, err
+	}
+	h, err := r.header()
+	switch {
+	case err != nil || h.kind == Null:
+		return -1, v, err
+	case h.n > int64(r.lim.Elements):
+		return -1, v, broken("too many elements")
+	}
+	return int(h.n), v, nil
+}
+
+// shortBulk takes a string that is whole in p. size is zero if there is none.
+func (r *Reader) shortBulk(p []byte) (body []byte, size int) {
+	n, head := shortLength(p)
+	end := head + int(n)
+	if head == 0 || int(n) > min(r.lim.Bulk, r.lim.Reply) || end+2 > len(p) || p[end] != '\r' || p[end+1] != '\n' {
+		return nil, 0
+	}
+	return p[head:end:end], end + 2
+}
+
+// borrowBulk reads the n bytes of a string and what ends it.
+func (r *Reader) borrowBulk(n int) (body []byte, err error) {
+	if n >= widenFrom && r.narrow == nil && r.end-r.pos < n+2 {
+		r.widen()
+	}
+	if n+2 > len(r.buf) {
+		body, err = r.large(nil, n)
+	} else if err = r.gather(n + 2); err == nil {
+		body = r.buf[r.pos : r.pos+n : r.pos+n]
+		r.pos += n
+	}
+	if err == nil {
+		err = r.EndBulk()
+	}
+	return body, err
+}
+
+// gather has the next n bytes in the buffer, which has room for them.
+func (r *Reader) gather(n int) error {
+	if r.pos+n > len(r.buf) {
+		r.shift()
+	}
+	for r.end-r.pos < n {
+		if err := r.more(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shift moves what is in the buffer to its beginning.
+func (r *Reader) shift() {
+	r.end = copy(r.buf, r.buf[r.pos:r.end])
+	r.pos = 0
+}
+
+// borrowWhole is whole for a value that stays in the buffer if there is room
+// for it.
+func (r *Reader) borrowWhole() ([]byte, error) {
+	r.scan.reset(&r.lim)
+	for seen := 0; ; {
+		n, err := r.scan.feed(r.buf[r.pos+seen : r.end])
+		if err != nil {
+			return nil, err
+		}
+		seen += n
+		if r.scan.done() {
+			raw := r.buf[r.pos : r.pos+seen]
+			r.pos += seen
+			return raw, nil
+		}
+		if r.end-r.pos > len(r.buf)-headerMax {
+			return r.rest(seen)
+		}
+		if err := r.more(); err != nil {
+			return nil, err
+		}
+	}
+}

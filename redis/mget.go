@@ -1,0 +1,138 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/slots"
+)
+
+// Set sets key to value with a life of ttl (zero: for ever; rounded up to whole
+// milliseconds). Nothing is allocated. A value larger than Options.MaxValue is
+// [ErrTooLarge]; nothing is sent then.
+func (c *Client) Set(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if err := c.o.checkSet(int64(len(value)), ttl); err != nil {
+		return err
+	}
+	if c.cluster == nil {
+		return c.home.set(ctx, key, value, ttl)
+	}
+	return c.cluster.follow(ctx, "SET", slots.Of(key), func(ctx context.Context, h hop) error {
+		if !h.asking {
+			return h.n.set(ctx, key, value, ttl)
+		}
+		return h.ask(ctx, "SET", func(cn *conn) error { return cn.putSet(key, value, ttl) }).Ok()
+	})
+}
+
+// set is Client.Set on this server.
+func (n *node) set(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if len(value) <= small {
+		a, err := n.share(ctx, question{name: "SET", key: key, set: true, value: value, ttl: ttl})
+		if err != errElsewhere {
+			return replyOf(a, err).Ok()
+		}
+	}
+	return n.ask(ctx, "SET", func(cn *conn) error { return cn.putSet(key, value, ttl) }).Ok()
+}
+
+func (c *conn) putSet(key string, value []byte, ttl time.Duration) error {
+	c.w = resp.AppendSetHead(c.w[:0], key, ttl)
+	c.bulk(value)
+	c.w = resp.AppendLife(c.w, ttl)
+	return nil
+}
+
+// MGet reads the values of keys with one MGET and calls f with each, in order:
+// i is the position in keys, found whether there is a string. The value holds
+// during the call only, so nothing is allocated for values of less than 64 KiB.
+// Without keys nothing happens. In a cluster there is an MGET for each slot, and
+// all values are read before f is called, into memory of their own.
+//
+// When f returns an error it is not called again, and MGet returns that error
+// once the rest of the reply was read. After any other error f may have been
+// called for some of the keys. Limits such as Options.MaxReply hold for each
+// value. The time that f takes is part of that of the call.
+func (c *Client) MGet(ctx context.Context, keys []string, f func(i int, value []byte, found bool) error) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if c.cluster == nil {
+		return c.home.mget(ctx, keys, f)
+	}
+	args := []any{"MGET"}
+	for _, k := range keys {
+		args = append(args, k)
+	}
+	reply := c.cluster.do(ctx, "MGET", args)
+	if reply.err == nil && (reply.v.Kind() != resp.Array || reply.v.Len() != len(keys)) {
+		return errParts
+	}
+	for i, r := range reply.All() {
+		if err := f(i, r.v.Bytes(), r.v.Kind() == resp.Bulk); err != nil {
+			return err
+		}
+	}
+	return reply.err
+}
+
+func (n *node) mget(ctx context.Context, keys []string, f func(i int, value []byte, found bool) error) error {
+	var answer error
+	err := n.run(ctx, "MGET", func(cn *conn) (err error) {
+		cn.w = resp.AppendArray(cn.w[:0], len(keys)+1)
+		cn.w = append(cn.w, "$4\r\nMGET\r\n"...)
+		for _, k := range keys {
+			cn.w = resp.AppendString(cn.w, k)
+		}
+		if err = cn.flush(true); err == nil {
+			defer cn.r.Release()
+			answer, err = cn.values(len(keys), f)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return answer
+}
+
+// values reads an array of n strings or nulls and calls f with each. answer is
+// what the server or f has against it, err is about the connection.
+func (c *conn) values(n int, f func(i int, value []byte, found bool) error) (answer, err error) {
+	have, v, err := c.arrayHeader()
+	switch {
+	case err != nil:
+		return nil, err
+	case have < 0 && v.Kind() == resp.Error:
+		return serverError(v.Bytes()), nil
+	case have != n:
+		return nil, readError(&resp.ProtocolError{Reason: "not as many values as keys"})
+	}
+	for i := range n {
+		v, err := c.r.Borrow()
+		if err != nil {
+			return answer, readError(err)
+		}
+		if v.Kind() != resp.Bulk && v.Kind() != resp.Null {
+			return answer, readError(&resp.ProtocolError{Reason: "a value that is no string"})
+		}
+		if answer == nil {
+			answer = f(i, v.Bytes(), v.Kind() == resp.Bulk)
+		}
+	}
+	return answer, nil
+}
+
+// arrayHeader is read for the header of an array.
+func (c *conn) arrayHeader() (n int, v resp.Value, err error) {
+	for {
+		n, v, err = c.r.ArrayHeader()
+		if err != nil {
+			return -1, v, readError(err)
+		}
+		if v.Kind() != resp.Push {
+			return n, v, nil
+		}
+	}
+}

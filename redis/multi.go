@@ -1,0 +1,258 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// Errors of transactions, in the chain of what a call returns.
+var (
+	// ErrChanged says that a key that [Client.Watch] was to watch has changed:
+	// nothing was executed.
+	ErrChanged = errors.New("redis: transaction: a watched key has changed")
+	// ErrAborted says that the server refused a command, or the transaction:
+	// nothing was executed. The [*Error] is in the chain too.
+	ErrAborted = errors.New("redis: transaction: aborted")
+)
+
+// Multi returns an empty transaction: a pipeline whose commands the server
+// executes together, with those of nobody else in between, or not at all. It
+// takes one round trip.
+//
+// A command that the server refuses beforehand, because it does not know it or
+// does not permit it, aborts the transaction ([ErrAborted]), and the reply to
+// that command says why. A command that fails when it is executed does not: its
+// reply is an error, and the others are executed.
+//
+// In a cluster all keys must be in one slot, or else the error is ErrCrossSlot.
+func (c *Client) Multi() *Pipeline {
+	p := &Pipeline{c: c, reads: true, multi: true}
+	p.begin()
+	return p
+}
+
+func (p *Pipeline) begin() {
+	p.b.Text = append(p.b.Text, "*1\r\n$5\r\nMULTI\r\n"...)
+	p.b.End()
+	p.reads = false
+}
+
+// transact is Do for a transaction.
+func (p *Pipeline) transact(ctx context.Context) (replies []Reply, err error) {
+	slot, err := p.oneSlot()
+	if err != nil {
+		return nil, err
+	}
+	n := p.exec()
+	err = p.c.reach(ctx, "EXEC", slot, func(ctx context.Context, h hop) error {
+		t := &resp.Transaction{N: n}
+		err := h.run(ctx, "EXEC", func(cn *conn) error { return cn.transact(&p.b, t) })
+		if err == nil {
+			replies, err = outcome(t)
+		}
+		return err
+	})
+	return replies, err
+}
+
+// oneSlot returns the slot that all commands are about, or -1 if they are about
+// none.
+func (p *Pipeline) oneSlot() (slot int, err error) {
+	slot = -1
+	for _, cmd := range p.cmds {
+		if cmd.slot >= 0 && slot >= 0 && cmd.slot != slot {
+			return -1, ErrCrossSlot
+		}
+		slot = max(slot, cmd.slot)
+	}
+	return slot, nil
+}
+
+// exec ends the list of commands and returns how many there are.
+func (p *Pipeline) exec() int {
+	n := p.Len()
+	p.b.Text = append(p.b.Text, "*1\r\n$4\r\nEXEC\r\n"...)
+	p.b.End()
+	return n
+}
+
+// transact sends b and has t hear the replies.
+func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
+	return c.converse(b, func() error {
+		read := c.borrow
+		if t.AtExec() {
+			read = c.read
+		}
+		v, err := read()
+		if err != nil {
+			return err
+		}
+		if err = t.Hear(v); err != nil {
+			return readError(err)
+		}
+		return nil
+	})
+}
+
+// outcome returns what a transaction has come to.
+func outcome(t *resp.Transaction) ([]Reply, error) {
+	switch t.Outcome {
+	case resp.Changed:
+		return nil, ErrChanged
+	case resp.Loose: // wrapped, it would say that a repetition is safe
+		return nil, errors.New("redis: transaction: commands were executed one by one: " + serverError(t.Refused[0].Text).Error())
+	case resp.Aborted:
+		replies := make([]Reply, t.N)
+		for i := range replies {
+			replies[i].err = ErrAborted
+		}
+		for _, r := range t.Refused {
+			if r.I >= 0 && r.I < t.N {
+				replies[r.I].err = serverError(r.Text)
+			}
+		}
+		return replies, fmt.Errorf("%w: %w", ErrAborted, serverError(t.Refused[0].Text))
+	}
+	replies := make([]Reply, 0, t.N)
+	for e := range t.Values.Elems() {
+		replies = append(replies, newReply(e))
+	}
+	return replies, nil
+}
+
+// Tx is a transaction that is being prepared while keys are watched. It is
+// valid until the function that [Client.Watch] has called returns, and for one
+// caller at a time.
+type Tx struct {
+	held
+	at    hop
+	slot  int // in a cluster
+	queue Pipeline
+	err   error // of the connection, or ErrClosed in the end
+}
+
+// Watch has the server watch keys while f reads them with [Tx.Do] and queues
+// commands in [Tx.Queue], and executes those if no key has changed since. It
+// returns their replies, or [ErrChanged]: then begin again, for as long as that
+// makes sense. If f returns an error or queues nothing, nothing is executed.
+//
+// It holds a connection of its own. Options.Timeout bounds each command and not
+// the whole; ctx bounds the whole. In a cluster all keys, also those of the
+// commands, must be in one slot.
+func (c *Client) Watch(ctx context.Context, keys []string, f func(*Tx) error) ([]Reply, error) {
+	if len(keys) == 0 {
+		return nil, errors.New("redis: transaction: keys to watch missing")
+	}
+	slot := -1
+	if c.cluster != nil {
+		var err error
+		if slot, err = sameSlot(keys); err != nil {
+			return nil, err
+		}
+	}
+	t := &Tx{slot: slot, queue: Pipeline{c: c, multi: true, watch: true}}
+	err := c.reach(ctx, "WATCH", slot, func(attempt context.Context, h hop) (err error) {
+		t.at = h
+		t.held, err = h.watch(attempt, ctx, keys)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	clean := false
+	defer func() { // also if f panics
+		t.err = ErrClosed
+		t.release(clean)
+	}()
+	t.queue.begin()
+	replies, err := t.run(f)
+	clean = t.err == nil
+	return replies, err
+}
+
+// watch is one attempt to begin.
+func (h hop) watch(attempt, ctx context.Context, keys []string) (held, error) {
+	args := []any{"WATCH"}
+	for _, k := range keys {
+		args = append(args, k)
+	}
+	// It changes nothing, so it is repeated as reading commands are.
+	return h.take(attempt, ctx, "GET", func(cn *conn) (answer, err error) {
+		if answer = cn.command(args); answer != nil {
+			return answer, nil
+		}
+		var v resp.Value
+		if err = cn.flush(true); err == nil {
+			v, err = cn.read()
+		}
+		return newReply(v).Ok(), err
+	})
+}
+
+func (t *Tx) run(f func(*Tx) error) ([]Reply, error) {
+	err := f(t)
+	if err == nil {
+		err = t.queue.err
+	}
+	if t.err != nil && err == nil {
+		err = t.err
+	}
+	if slot, wrong := t.queue.oneSlot(); err == nil && (wrong != nil || slot >= 0 && slot != t.slot) {
+		err = ErrCrossSlot
+	}
+	if err != nil || t.queue.Len() == 0 {
+		t.ask("UNWATCH")
+		return nil, err
+	}
+	return t.exec()
+}
+
+// exec sends what was queued.
+func (t *Tx) exec() ([]Reply, error) {
+	e := &resp.Transaction{N: t.queue.exec()}
+	if t.err = t.exchange(func() error { return t.cn.transact(&t.queue.b, e) }); t.err != nil {
+		return nil, t.err
+	}
+	replies, err := outcome(e)
+	if k := t.queue.c.cluster; k != nil && err != nil {
+		k.judge(t.at, false, err) // the next one may have to go elsewhere
+	}
+	return replies, err
+}
+
+// Queue is the pipeline of what is to be executed. Watch sends it; its Do and
+// Each only return an error.
+func (t *Tx) Queue() *Pipeline { return &t.queue }
+
+// Do sends a command at once, over the connection that watches: with it f reads
+// what its commands depend on. It is as [Client.Do] otherwise, under the
+// context given to Watch.
+func (t *Tx) Do(args ...any) Reply {
+	if _, err := t.n.o.checkCommand(args); err != nil {
+		return Reply{err: err}
+	}
+	return t.ask(args...)
+}
+
+func (t *Tx) ask(args ...any) Reply {
+	if t.err != nil {
+		return Reply{err: t.err}
+	}
+	if err := t.cn.command(args); err != nil {
+		return Reply{err: err}
+	}
+	var v resp.Value
+	t.err = t.exchange(func() (err error) {
+		if err = t.cn.flush(true); err == nil {
+			v, err = t.cn.read()
+		}
+		return err
+	})
+	if t.err != nil {
+		return Reply{err: t.err}
+	}
+	return newReply(v)
+}

@@ -1,0 +1,102 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// Script is a Lua script that the server runs. It is sent once; later calls
+// name it by its digest. Make it with [NewScript]; it can be shared.
+type Script struct {
+	text, digest string
+}
+
+// NewScript returns the script with this text. Nothing is sent.
+func NewScript(text string) *Script {
+	// SHA-1 is a name here, prescribed by the protocol.
+	sum := sha1.Sum([]byte(text))
+	return &Script{text: text, digest: hex.EncodeToString(sum[:])}
+}
+
+// Eval runs a script with keys and arguments, which may be of the types that
+// [Client.Do] takes. A script that the server does not know is sent and run.
+//
+// In a cluster all keys must be in one slot, or else the error is ErrCrossSlot;
+// a script without keys runs on any primary.
+func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any) Reply {
+	if err := c.o.checkSizes(args); err != nil {
+		return Reply{err: err}
+	}
+	reply := c.eval(ctx, "EVALSHA", s.digest, keys, args)
+	if unknownScript(reply.err) {
+		reply = c.eval(ctx, "EVAL", s.text, keys, args)
+	}
+	return reply
+}
+
+func (c *Client) eval(ctx context.Context, name, script string, keys []string, args []any) (reply Reply) {
+	put := func(dst []byte) ([]byte, error) { return resp.AppendEval(dst, name, script, keys, args) }
+	if c.cluster == nil {
+		return c.home.eval(ctx, name, weight(args), put)
+	}
+	slot, err := sameSlot(keys)
+	if err == nil {
+		err = c.cluster.follow(ctx, name, slot, func(ctx context.Context, h hop) error {
+			reply = h.eval(ctx, name, weight(args), put)
+			return reply.err
+		})
+	}
+	if err != nil {
+		return Reply{err: err}
+	}
+	return reply
+}
+
+// unknown reports whether a reply says that the server does not know a script.
+func unknown(v resp.Value) bool {
+	return v.Kind() == resp.Error && unknownScript(serverError(v.Bytes()))
+}
+
+func unknownScript(err error) bool {
+	if err == nil {
+		return false
+	}
+	var refused *Error
+	return errors.As(err, &refused) && refused.Code == "NOSCRIPT"
+}
+
+// Eval queues a call of a script. Arguments are copied. If the server does not
+// know the script, the call is repeated with the script's text after all other
+// commands of the pipeline; in a transaction the text is always sent. What
+// holds for the keys of [Client.Eval] in a cluster holds here.
+func (p *Pipeline) Eval(s *Script, keys []string, args ...any) {
+	slot := -1
+	err := p.c.o.checkSizes(args)
+	if err == nil && p.c.cluster != nil {
+		slot, err = sameSlot(keys)
+	}
+	if err == nil {
+		err = p.eval(s, keys, args)
+	}
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.note(false, slot)
+}
+
+func (p *Pipeline) eval(s *Script, keys []string, args []any) error {
+	if !p.multi {
+		return p.calls.Add(&p.b, s.text, s.digest, keys, args)
+	}
+	out, err := resp.AppendEval(p.b.Text, "EVAL", s.text, keys, args)
+	if err == nil {
+		p.b.Text = out
+		p.b.End()
+	}
+	return err
+}
