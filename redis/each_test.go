@@ -226,6 +226,9 @@ func TestEachPassesOnScriptsThatWereNotKnownLast(t *testing.T) {
 		if err := p.Each(t.Context(), func(int, redis.Reply) error { calls++; return own }); err != own || calls != 1 {
 			t.Errorf("%v after %d calls", err, calls)
 		}
+		if n := s.Calls("EVAL"); n != 4 { // all of them are executed nevertheless
+			t.Errorf("EVAL was called %d times", n)
+		}
 	})
 }
 

@@ -110,15 +110,12 @@ func (c *conn) values(n int, f func(i int, value []byte, found bool) error) (ans
 		return nil, readError(&resp.ProtocolError{Reason: "not as many values as keys"})
 	}
 	for i := range n {
-		v, err := c.r.Borrow()
+		value, found, err := c.r.BorrowString()
 		if err != nil {
 			return answer, readError(err)
 		}
-		if v.Kind() != resp.Bulk && v.Kind() != resp.Null {
-			return answer, readError(&resp.ProtocolError{Reason: "a value that is no string"})
-		}
 		if answer == nil {
-			answer = f(i, v.Bytes(), v.Kind() == resp.Bulk)
+			answer = f(i, value, found)
 		}
 	}
 	return answer, nil

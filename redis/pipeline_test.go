@@ -1,14 +1,12 @@
 package redis_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/strata-cache/strata/internal/fakesrv"
-	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -235,34 +233,5 @@ func TestReplies(t *testing.T) {
 		if m := raw("%1\r\n+a\r\n:1\r\n"); r.Len() != 3 || m.Len() != 1 {
 			t.Errorf("lengths %d and %d", r.Len(), m.Len())
 		}
-	})
-}
-
-func FuzzServerBytes(f *testing.F) {
-	for _, tc := range hostile {
-		f.Add([]byte(tc.reply[:min(len(tc.reply), 1000)]))
-	}
-	f.Add([]byte("*2\r\n$1\r\na\r\n:1\r\n"))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		v, err := resp.NewReader(strings.NewReader(string(raw)), resp.Limits{}).Read()
-		fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
-			s.Handle("RAW", func(ss *fakesrv.Session, _ [][]byte) {
-				ss.Out = append(ss.Out, raw...)
-				ss.Hangup()
-			})
-			r := c.Do(context.Background(), "RAW")
-			if err == nil && v.Kind() != resp.Error && v.Kind() != resp.Push && r.Err() != nil {
-				t.Errorf("%q: %v", raw, r.Err())
-			}
-			if err != nil && r.Err() == nil {
-				t.Errorf("%q accepted", raw)
-			}
-			for _, e := range r.All() {
-				_, _ = e.String()
-			}
-			if err := c.Ping(context.Background()); err != nil {
-				t.Errorf("after %q: %v", raw, err)
-			}
-		})
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/slots"
 )
@@ -67,12 +68,16 @@ func (h *held) arm() error {
 	return h.ctx.Err()
 }
 
-// exchange gives f, which writes and reads, its time.
+// exchange gives f, which writes and reads, its time. What has come before
+// would be taken for the reply.
 func (h *held) exchange(f func() error) error {
 	err := h.arm()
-	if err != nil {
+	switch {
+	case err != nil:
 		err = &ConnError{Op: "write", Err: err}
-	} else {
+	case h.cn.r.Buffered() > 0:
+		err = readError(netpool.ErrUnasked)
+	default:
 		err = f()
 	}
 	if err != nil {

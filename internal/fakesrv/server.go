@@ -76,11 +76,15 @@ func New() *Server {
 	return s
 }
 
-// Handle sets the handler of a command, in place of the model's own.
-func (s *Server) Handle(name string, h Handler) {
+// Handle sets the handler of a command, in place of the model's own, and
+// returns the one before.
+func (s *Server) Handle(name string, h Handler) (before Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.handlers[strings.ToUpper(name)] = h
+	name = strings.ToUpper(name)
+	before = s.handlers[name]
+	s.handlers[name] = h
+	return before
 }
 
 // Script says what the script with this text does. Its arguments are those
@@ -198,6 +202,14 @@ type Session struct {
 
 // Hangup closes the connection once Out was sent.
 func (s *Session) Hangup() { s.quit = true }
+
+// Open reports whether the connection is open.
+func (s *Session) Open() bool {
+	s.srv.mu.Lock()
+	defer s.srv.mu.Unlock()
+	_, ok := s.srv.open[s]
+	return ok
+}
 
 // Null appends the null of the session's protocol.
 func (s *Session) Null() {

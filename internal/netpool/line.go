@@ -74,7 +74,11 @@ func (ln *line[C]) enter(t *Ticket, command []byte) (entered bool, err error) {
 		ln.mu.Unlock()
 		return false, nil
 	}
-	if ln.queue.size == 0 && !ln.fit(t.start) {
+	switch {
+	case ln.queue.size == 0 && !ln.fit(t.start):
+		return false, nil
+	case ln.queue.size > 0 && t.start.Sub(ln.queue.at(0).start) >= ln.m.o.Timeout:
+		ln.giveUp()
 		return false, nil
 	}
 	defer ln.mu.Unlock()
@@ -98,6 +102,17 @@ func (ln *line[C]) enter(t *Ticket, command []byte) (entered bool, err error) {
 		ln.arm(t.deadline)
 	}
 	return true, nil
+}
+
+// giveUp ends the use of a connection that owes a reply for too long: those who
+// have left no longer see to that. mu is held, and released.
+func (ln *line[C]) giveUp() {
+	ln.retired = true
+	over := ln.over()
+	ln.mu.Unlock()
+	if over {
+		ln.end()
+	}
 }
 
 // fit reports whether a connection that owes nothing can be used. If not, it is
@@ -244,14 +259,20 @@ func (ln *line[C]) leave(t *Ticket, err error) {
 // resign gives the part of t to others.
 func (ln *line[C]) resign(t *Ticket) {
 	ln.mu.Lock()
+	unasked := false
 	if ln.reader == t {
 		ln.reader = nil
+		// The next reply would be taken for the rest of it.
+		unasked = ln.queue.size == ln.unsent && len(ln.rest) == 0 && ln.cn.Buffered() > 0
 	}
 	if ln.writer == t {
 		ln.writer = nil
 	}
 	t.part.Store(idle)
 	ln.unlock()
+	if unasked {
+		ln.fail("read", ErrUnasked)
+	}
 }
 
 // unlock names those who read and write from now on, and ends what is over.

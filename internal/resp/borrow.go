@@ -37,6 +37,29 @@ func (r *Reader) Borrow() (Value, error) {
 	return v, nil
 }
 
+// BorrowString is Borrow where only a string or null, which is not found, keeps
+// to the protocol.
+func (r *Reader) BorrowString() (s []byte, found bool, err error) {
+	if err := r.Wait(); err != nil {
+		return nil, false, err
+	}
+	switch p := r.buf[r.pos:r.end]; p[0] {
+	case '$':
+		if body, size := r.shortBulk(p); size > 0 {
+			r.pos += size
+			return body, true, nil
+		}
+	case '_', '|':
+	default:
+		return nil, false, broken("not a string")
+	}
+	v, err := r.Borrow()
+	if err == nil && v.kind != Bulk && v.kind != Null {
+		err = broken("not a string")
+	}
+	return v.body, v.kind == Bulk, err
+}
+
 // Release gives back what Borrow has used.
 func (r *Reader) Release() {
 	if r.narrow == nil || r.end-r.pos > len(r.narrow) {
