@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -339,49 +337,6 @@ func TestSlicedRepliesAreWhole(t *testing.T) {
 			if err != nil {
 				t.Errorf("%d: %v", i, err)
 			}
-		}
-	})
-}
-
-func TestCancelledCallsNeverMixReplies(t *testing.T) {
-	change := func(s *fakesrv.Server, o *redis.Options) {
-		o.MaxConns = 3
-		s.Window = 64
-		s.OnDial = func(n int, client *netsim.Conn) { client.Slice(1 + n%7) }
-		s.Handle("GET", func(ss *fakesrv.Session, args [][]byte) {
-			time.Sleep(rand.N(2 * time.Millisecond)) // in the bubble
-			ss.Bulk(strings.Repeat(string(args[1]), 100))
-		})
-	}
-	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		whole, cut := 0, 0
-		for g := range 8 {
-			wg.Go(func() {
-				for i := range 300 {
-					key := fmt.Sprintf("<%d:%d>", g, i)
-					ctx, cancel := context.WithCancel(t.Context())
-					stop := time.AfterFunc(rand.N(40*time.Millisecond), cancel)
-					v, err := get(ctx, c, key)
-					stop.Stop()
-					cancel()
-					mu.Lock()
-					switch {
-					case err == nil && v == strings.Repeat(key, 100):
-						whole++
-					case errors.Is(err, context.Canceled):
-						cut++
-					default:
-						t.Errorf("%s got %q, %v", key, v, err)
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		if whole < 100 || cut < 100 {
-			t.Errorf("%d whole, %d cancelled: the test proves little", whole, cut)
 		}
 	})
 }

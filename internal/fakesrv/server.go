@@ -203,6 +203,12 @@ type Session struct {
 // Hangup closes the connection once Out was sent.
 func (s *Session) Hangup() { s.quit = true }
 
+// Flush sends Out now.
+func (s *Session) Flush() {
+	_ = s.send(s.Out) // who has gone is noticed by serve
+	s.Out = s.Out[:0]
+}
+
 // Open reports whether the connection is open.
 func (s *Session) Open() bool {
 	s.srv.mu.Lock()

@@ -1,0 +1,210 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/netsim"
+	"github.com/strata-cache/strata/redis"
+)
+
+var cancellations = flag.Int("cancellations", 3000, "how many calls are cancelled, at least")
+
+// worth is the value of a key: it names it.
+func worth(key string) string {
+	n := 0
+	for _, c := range key {
+		n += int(c)
+	}
+	if n%40 == 0 {
+		n *= 20 // some go a way of their own
+	}
+	return strings.Repeat(key, 1+n%500)
+}
+
+// is reports what is wrong with a value.
+func is(key, got string, err error) error {
+	if err == nil && got != worth(key) {
+		return fmt.Errorf("%s got %.40q", key, got)
+	}
+	return err
+}
+
+// sharedCalls and ownCalls return the value of key in different ways: over the
+// connection that all share, and over one of their own.
+func sharedCalls() []func(ctx context.Context, c *redis.Client, key string) error {
+	return []func(ctx context.Context, c *redis.Client, key string) error{
+		func(ctx context.Context, c *redis.Client, key string) error {
+			v, err := get(ctx, c, key)
+			return is(key, v, err)
+		},
+		func(ctx context.Context, c *redis.Client, key string) error {
+			v, err := c.Do(ctx, "GET", key).String()
+			return is(key, v, err)
+		},
+	}
+}
+
+func ownCalls() []func(ctx context.Context, c *redis.Client, key string) error {
+	return []func(ctx context.Context, c *redis.Client, key string) error{
+		func(ctx context.Context, c *redis.Client, key string) error {
+			var b strings.Builder
+			_, err := c.GetTo(ctx, key, &b)
+			return is(key, b.String(), err)
+		},
+		func(ctx context.Context, c *redis.Client, key string) error {
+			p := c.Pipeline()
+			p.Get(key + "a")
+			p.Add("ECHO", key)
+			p.Get(key + "b")
+			return p.Each(ctx, func(i int, r redis.Reply) error {
+				v, err := r.String()
+				if i == 1 {
+					if v != key || err != nil {
+						return fmt.Errorf("%s: echo of %q, %w", key, v, err)
+					}
+					return nil
+				}
+				return is([]string{key + "a", "", key + "b"}[i], v, err)
+			})
+		},
+		func(ctx context.Context, c *redis.Client, key string) error {
+			keys := []string{key + "a", key + "b", key + "c"}
+			return c.MGet(ctx, keys, func(i int, v []byte, _ bool) error { return is(keys[i], string(v), nil) })
+		},
+		func(ctx context.Context, c *redis.Client, key string) error {
+			tx := c.Multi()
+			tx.Get(key)
+			replies, err := tx.Do(ctx)
+			if err != nil {
+				return err
+			}
+			v, err := replies[0].String()
+			return is(key, v, err)
+		},
+	}
+}
+
+// cancelled runs calls calls by several callers, most of whom have little time,
+// and returns how many were cancelled.
+func cancelled(t *testing.T, seed uint64, calls int, ways []func(ctx context.Context, c *redis.Client, key string) error) (cut, dials int) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	slow := time.Duration(1+rng.IntN(3000)) * time.Microsecond
+	change := func(s *fakesrv.Server, o *redis.Options) {
+		o.MaxConns = 2 + rng.IntN(6)
+		s.Window = []int{1024, 2000, 16 << 10, 0}[rng.IntN(4)]
+		slices := []int{0, 1, 7, 100}
+		s.OnDial = func(n int, client *netsim.Conn) { client.Slice(slices[(n+int(seed))%4]) }
+		for name, h := range map[string]fakesrv.Handler{
+			"GET": func(ss *fakesrv.Session, args [][]byte) { ss.Bulk(worth(string(args[1]))) },
+			"MGET": func(ss *fakesrv.Session, args [][]byte) {
+				ss.Out = fmt.Appendf(ss.Out, "*%d\r\n", len(args)-1)
+				for _, k := range args[1:] {
+					ss.Bulk(worth(string(k)))
+				}
+			},
+		} {
+			s.Handle(name, func(ss *fakesrv.Session, args [][]byte) {
+				at := uint64(len(args[1]))<<8 + uint64(args[1][len(args[1])/2])
+				haltingly(ss, rand.New(rand.NewPCG(seed, at)), slow, func() { h(ss, args) })
+			})
+		}
+	}
+	fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		callers := 1 + rng.IntN(16)
+		for g := range callers {
+			rng := rand.New(rand.NewPCG(seed, uint64(g+1)))
+			wg.Go(func() {
+				for i := range calls / callers {
+					err := hurried(t.Context(), rng, slow*time.Duration(callers), func(ctx context.Context) error {
+						return ways[rng.IntN(len(ways))](ctx, c, fmt.Sprintf("<%d:%d>", g, i))
+					})
+					mu.Lock()
+					switch {
+					case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+						cut++
+					case err != nil:
+						t.Errorf("seed %d: %v", seed, err)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if v, err := get(t.Context(), c, "last"); v != worth("last") || err != nil {
+			t.Errorf("seed %d: the last call: %.40q, %v", seed, v, err)
+		}
+		dials = s.Dials()
+	})
+	return cut, dials
+}
+
+// haltingly answers after some time, and sometimes stops in the middle.
+func haltingly(ss *fakesrv.Session, rng *rand.Rand, slow time.Duration, answer func()) {
+	nap := func() { time.Sleep(time.Duration(rng.Int64N(int64(slow)))) } // in the bubble
+	nap()
+	before := len(ss.Out)
+	answer()
+	if n := len(ss.Out) - before; rng.IntN(3) == 0 && n > 1 {
+		cut := before + 1 + rng.IntN(n-1)
+		rest := string(ss.Out[cut:])
+		ss.Out = ss.Out[:cut]
+		ss.Flush()
+		nap()
+		ss.Out = append(ss.Out, rest...)
+	}
+}
+
+// hurried calls f with a context that ends at some time, before or after f
+// usually does.
+func hurried(ctx context.Context, rng *rand.Rand, usual time.Duration, f func(context.Context) error) error {
+	left := time.Duration(rng.Int64N(int64(usual))) + 1
+	cancel := context.CancelFunc(func() {})
+	switch rng.IntN(4) {
+	case 0:
+		ctx, cancel = context.WithTimeout(ctx, left)
+	case 1:
+		ctx, cancel = context.WithCancel(ctx)
+		defer time.AfterFunc(left, cancel).Stop()
+	case 2:
+		ctx, cancel = context.WithTimeout(ctx, 2*left)
+		defer time.AfterFunc(left, cancel).Stop()
+	}
+	defer cancel()
+	return f(ctx)
+}
+
+// TestCancelledCallsNeverMixReplies: every reply is that of its own command,
+// whoever left before, and callers who share a connection do not lose it.
+func TestCancelledCallsNeverMixReplies(t *testing.T) {
+	const calls = 500
+	all := append(sharedCalls(), ownCalls()...)
+	total := 0
+	for seed := uint64(1); total < *cancellations; seed++ {
+		ways, most := all, calls
+		if seed%2 == 0 {
+			// One for all, one for what is too large for it, and one in case.
+			ways, most = sharedCalls(), 3
+		}
+		cut, dials := cancelled(t, seed, calls, ways)
+		if total += cut; dials > most && seed%2 == 0 || dials > cut+10 {
+			t.Errorf("seed %d: %d connections for %d cancelled calls", seed, dials, cut)
+		}
+		if t.Failed() {
+			return
+		}
+		if seed == 20 && total == 0 {
+			t.Fatal("nothing is cancelled")
+		}
+	}
+}
