@@ -8,6 +8,7 @@
 //	go run ./bench/cmd/stampede                1000 callers, one expired key
 //	cd bench && go test -run '^$' -bench Hit   a hit of GetOrLoad
 //	cd bench && go test -run '^$' -bench L2 -benchtime 40x   what a tier adds to a GET
+//	cd bench && go test -run '^$' -bench Wire -benchtime 20x -timeout 1h ./wire   clients of Redis
 //
 // Those that need a Redis server start one of their own and stop it.
 package bench

@@ -30,14 +30,6 @@ const (
 	l2Keys = 16                    // of each goroutine
 )
 
-// way is one way to do the same thing.
-type way struct {
-	name string
-	// before prepares a turn and is not counted. It may be nil.
-	before func() error
-	call   func(g, i int) error
-}
-
 // BenchmarkL2Read compares a GET of 256 bytes with reads of an entry of that
 // size: by the tier itself, and through a cache whose L1 is too small to have
 // the key.
@@ -56,19 +48,19 @@ func BenchmarkL2Read(b *testing.B) {
 			b.Fatal(err)
 		}
 		key := func(g, i int) string { return keys[g*l2Keys+i%l2Keys] }
-		compare(b, load, []way{
-			{name: "GET", call: func(g, i int) error {
+		compare(b, load, []rig.Way{
+			{Name: "GET", Call: func(g, i int) error {
 				_, err := s.client.AppendGet(s.ctx, nil, "plain:"+key(g, i))
 				return err
 			}},
-			{name: "tier", call: func(g, i int) error {
+			{Name: "tier", Call: func(g, i int) error {
 				h, err := s.tier.Get(s.ctx, []string{key(g, i)})
 				if err == nil && len(h[0].Data) != len(s.value) {
 					return errAbsent
 				}
 				return err
 			}},
-			{name: "cache", call: func(g, i int) error {
+			{Name: "cache", Call: func(g, i int) error {
 				_, err := s.cache.GetOrLoad(s.ctx, key(g, i), s.mustNotLoad)
 				return err
 			}},
@@ -87,23 +79,23 @@ func BenchmarkL2Fill(b *testing.B) {
 	eachLoad(b, func(b *testing.B, s *l2, load rig.Load) {
 		var next atomic.Int64
 		newKey := func() string { return "new:" + strconv.FormatInt(next.Add(1), 10) }
-		compare(b, load, []way{
-			{name: "GET+SET", call: func(int, int) error {
+		compare(b, load, []rig.Way{
+			{Name: "GET+SET", Call: func(int, int) error {
 				k := newKey()
 				if _, err := s.client.AppendGet(s.ctx, nil, k); !errors.Is(err, redis.ErrNil) {
 					return fmt.Errorf("a key that was never stored: %w", err)
 				}
 				return s.client.Do(s.ctx, "SET", k, s.value, "PX", 10_000).Ok()
 			}},
-			{name: "tier", call: func(int, int) error { return s.miss(newKey()) }},
-			{name: "read+tier", call: func(int, int) error {
+			{Name: "tier", Call: func(int, int) error { return s.miss(newKey()) }},
+			{Name: "read+tier", Call: func(int, int) error {
 				k := newKey()
 				if _, err := s.tier.Get(s.ctx, []string{k}); err != nil {
 					return err
 				}
 				return s.miss(k)
 			}},
-			{name: "cache", call: func(int, int) error {
+			{Name: "cache", Call: func(int, int) error {
 				_, err := s.cache.GetOrLoad(s.ctx, newKey(), s.load, strata.WithTTL(10*time.Second))
 				return err
 			}},
@@ -118,15 +110,15 @@ func BenchmarkL2Invalidate(b *testing.B) {
 		load.For, load.Calls = 0, 640/load.Goroutines
 		keys := rig.Keys(640)
 		key := func(g, i int) string { return keys[g*load.Calls+i] }
-		compare(b, load, []way{
-			{name: "DEL", before: func() error { return s.set(keys) }, call: func(g, i int) error {
+		compare(b, load, []rig.Way{
+			{Name: "DEL", Before: func() error { return s.set(keys) }, Call: func(g, i int) error {
 				return s.client.Do(s.ctx, "DEL", "plain:"+key(g, i)).Err()
 			}},
-			{name: "tier", before: func() error { return s.fill(keys) }, call: func(g, i int) error {
+			{Name: "tier", Before: func() error { return s.fill(keys) }, Call: func(g, i int) error {
 				_, err := s.tier.Drop(s.ctx, []remote.Drop{{Key: key(g, i)}})
 				return err
 			}},
-			{name: "cache", before: func() error { return s.cache.SetMany(s.ctx, s.values(keys)) }, call: func(g, i int) error {
+			{Name: "cache", Before: func() error { return s.cache.SetMany(s.ctx, s.values(keys)) }, Call: func(g, i int) error {
 				return s.cache.Invalidate(s.ctx, key(g, i))
 			}},
 		})
@@ -239,42 +231,27 @@ func eachLoad(b *testing.B, f func(b *testing.B, s *l2, load rig.Load)) {
 
 // compare gives each way its turn in b.N rounds and reports the ratios to the
 // first.
-func compare(b *testing.B, load rig.Load, ways []way) {
+func compare(b *testing.B, load rig.Load, ways []rig.Way) {
 	b.Helper()
-	took := make([][]float64, len(ways)) // nanoseconds of an operation, by way and round
-	steps := make([]func() error, len(ways))
-	for i, w := range ways {
-		steps[i] = func() error {
-			if w.before != nil {
-				if err := w.before(); err != nil {
-					return err
-				}
-			}
-			run, err := load.Run(w.call)
-			took[i] = append(took[i], 1e9/run.PerSecond())
-			return err
-		}
-	}
-	round := 0
+	c := rig.Contest{Load: load, Ways: ways}
 	turn := func() {
-		if err := rig.Round(round, steps...); err != nil {
+		if err := c.Round(); err != nil {
 			b.Fatal(err)
 		}
-		round++
 	}
 	turn() // connections, scripts
-	clear(took)
+	c.Forget()
 	for b.Loop() {
 		turn()
 	}
 	b.ReportMetric(0, "ns/op") // is that of a round, and says nothing
-	b.ReportMetric(rig.Median(took[0])/1e3, "µs/"+ways[0].name)
-	for i, w := range ways[1:] {
-		r := rig.Compare(took[i+1], took[0])
+	b.ReportMetric(rig.Median(c.Nanos(0))/1e3, "µs/"+ways[0].Name)
+	for i := 1; i < len(ways); i++ {
+		r := c.Ratios(i, 0)
 		low, high := r.Quartiles()
-		b.ReportMetric(rig.Median(r), w.name+"/"+ways[0].name)
-		b.ReportMetric(low, w.name+"/"+ways[0].name+"-low")
-		b.ReportMetric(high, w.name+"/"+ways[0].name+"-high")
+		b.ReportMetric(rig.Median(r), ways[i].Name+"/"+ways[0].Name)
+		b.ReportMetric(low, ways[i].Name+"/"+ways[0].Name+"-low")
+		b.ReportMetric(high, ways[i].Name+"/"+ways[0].Name+"-high")
 	}
 }
 

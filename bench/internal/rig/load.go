@@ -2,6 +2,7 @@ package rig
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,12 +20,18 @@ type Load struct {
 	// twice costs more than a hit does. What reading it costs is taken off.
 	// Zero means 1.
 	Every int
+	// Costs says that what the calls cost this process is measured too. The
+	// garbage of what ran before is collected first.
+	Costs bool
 }
 
 // Run is what a Load has measured.
 type Run struct {
 	Calls int
 	Took  time.Duration
+	// Costs are those of all calls together, zero unless the Load asks for
+	// them.
+	Costs Costs
 	times []time.Duration // of the timed calls, sorted
 }
 
@@ -57,15 +64,30 @@ func (l Load) Run(call func(g, i int) error) (Run, error) {
 			w.run(g, l.Calls, every, clock, &stop, call)
 		})
 	}
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	if l.Costs {
+		runtime.GC()
+	}
+	before := l.spent()
 	start := time.Now()
 	close(begin)
 	if l.Calls == 0 {
-		timer := time.NewTimer(l.For)
+		timer.Reset(l.For)
 		<-timer.C
 		stop.Store(true)
 	}
 	wg.Wait()
-	return sum(workers, time.Since(start))
+	took := time.Since(start)
+	return sum(workers, took, l.spent().minus(before))
+}
+
+// spent returns what this process has spent, if the load is to tell.
+func (l Load) spent() Costs {
+	if !l.Costs {
+		return Costs{}
+	}
+	return spent()
 }
 
 // worker is what one goroutine has measured.
@@ -95,8 +117,8 @@ func (w *worker) run(g, limit, every int, clock time.Duration, stop *atomic.Bool
 	w.calls = i
 }
 
-func sum(workers []worker, took time.Duration) (Run, error) {
-	r := Run{Took: took}
+func sum(workers []worker, took time.Duration, costs Costs) (Run, error) {
+	r := Run{Took: took, Costs: costs}
 	var errs []error
 	for i := range workers {
 		r.Calls += workers[i].calls

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -18,10 +19,12 @@ import (
 var ErrNoRedis = errors.New("rig: redis-server is not in PATH: install Redis, or run as root on a system with apt-get")
 
 // Redis is a server with nothing in it, on a free port of the loopback
-// interface. It keeps nothing on disk.
+// interface and on a unix socket. It keeps nothing on disk.
 type Redis struct {
 	// Addr is its host:port.
 	Addr string
+	// Socket is the path of its unix socket.
+	Socket string
 
 	cmd *exec.Cmd
 	dir string
@@ -73,9 +76,9 @@ func startOnce(ctx context.Context, program string) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Redis{Addr: addr.String(), dir: dir}
+	s := &Redis{Addr: addr.String(), Socket: filepath.Join(dir, "redis.sock"), dir: dir}
 	s.cmd = exec.CommandContext(ctx, program, "--bind", "127.0.0.1", "--port", strconv.Itoa(addr.Port),
-		"--save", "", "--appendonly", "no", "--dir", dir)
+		"--unixsocket", s.Socket, "--save", "", "--appendonly", "no", "--dir", dir)
 	var log bytes.Buffer
 	s.cmd.Stdout, s.cmd.Stderr = &log, &log
 	if err := s.cmd.Start(); err != nil {

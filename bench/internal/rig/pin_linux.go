@@ -1,0 +1,72 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// PinApart gives the server one processor and this process another, so that
+// neither is moved and they do not take turns on one: what a round trip takes
+// depends on that more than on any client. restore undoes what it did to this
+// process. If there are no two processors, or the system does not allow it, it
+// changes nothing that matters and returns an error; restore is never nil.
+func PinApart(s *Redis) (restore func(), err error) {
+	none := func() {}
+	var all unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return none, fmt.Errorf("rig: processors: %w", err)
+	}
+	if all.Count() < 2 {
+		return none, errors.New("rig: one processor only")
+	}
+	var sets [2]unix.CPUSet
+	cpu := 0
+	for i := range sets {
+		for !all.IsSet(cpu) {
+			cpu++
+		}
+		sets[i].Set(cpu)
+		cpu++
+	}
+	if err := pin(strconv.Itoa(s.cmd.Process.Pid), &sets[0]); err != nil {
+		return none, err
+	}
+	// Set by hand, so that the runtime does not follow the set of processors.
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	restore = func() { _ = pin("self", &all) } // it could be narrowed, so it can be widened
+	if err := pin("self", &sets[1]); err != nil {
+		restore()
+		return none, err
+	}
+	return restore, nil
+}
+
+// pin lets all threads of a process run on a set of processors only. Threads
+// inherit it from the one that starts them, so it looks until there is none
+// that it has not seen.
+func pin(process string, set *unix.CPUSet) error {
+	seen := map[int]bool{}
+	for before := -1; len(seen) != before; {
+		before = len(seen)
+		tasks, err := os.ReadDir("/proc/" + process + "/task")
+		if err != nil {
+			return fmt.Errorf("rig: threads: %w", err)
+		}
+		for _, t := range tasks {
+			id, err := strconv.Atoi(t.Name())
+			if err != nil || seen[id] {
+				continue
+			}
+			seen[id] = true
+			if err := unix.SchedSetaffinity(id, set); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("rig: processors: %w", err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+// Package wire compares clients of Redis: our own, its peers, and a floor,
+// which is a connection without a client that knows every byte that comes. All
+// take turns in short slices on a server that the benchmark starts, in rounds
+// that begin with another one each time; ratios are taken within a round, and
+// medians are given with their quartiles. A table a command:
+//
+//	go test -run '^$' -bench Wire/sequential -benchtime 20x ./wire
+//	go test -run '^$' -bench Wire/parallel -benchtime 20x -timeout 1h ./wire
+//	go test -run '^$' -bench Wire/pipeline -benchtime 20x ./wire
+//	go test -run '^$' -bench Wire/stream -benchtime 20x ./wire
+//	go test -run '^$' -bench Wire/redjet -benchtime 20x ./wire
+//
+// Each covers TCP and a unix socket; a part of one is named by its path, such
+// as Wire/parallel/64/background/unix/GET-64B. The lines of the benchmark have
+// the ratios of our own client to the floor and to the best peer; the tables
+// that follow them have all subjects.
+//
+// # How to read them
+//
+// The best peer is the one with the lowest median in that case, whoever it is;
+// its time stands in bold where its ratio would. CPU is user and system time of
+// this process, bytes and allocations are what it allocated on its heap, both
+// divided by the calls of a turn; the garbage of others is collected before
+// it. The growth of a process is measured in one that has nothing but the
+// subject: by how much its memory grows while it streams 32 values, after 32
+// small ones.
+//
+// In the first table the server has one processor and this process another,
+// where the system allows it (the line above the table says so): without that,
+// where the two happen to run decides more than the client does.
+//
+// Parallel tables come with three kinds of context: context.Background; fresh,
+// a context.WithTimeout for each call, as handlers have it, whose own cost is
+// in all rows, the floor's too; and held, a cancellable context with a deadline
+// for each goroutine that lasts for all its calls.
+//
+// # Subjects
+//
+// Clients have their defaults, except that redigo may keep a connection for
+// each goroutine (it keeps none unless told) and go-redis obeys deadlines (it
+// does not unless told). A suffix is another way to set up or to call the same
+// client: -buffer reads into a buffer of the caller, -one has a single
+// connection for all goroutines, -auto makes pipelines by itself (the client's
+// AutoPipeline; in pipelines, its AsyncAutoPipeline), -bytes has all of a value
+// in memory where others stream, which is then compared apart.
+//
+// redjet itself cannot be had: the module proxy refuses
+// github.com/coadler/redjet. Its published method is played by all others: a
+// pipeline of N GETs of 1 KiB whose values are discarded. The floor follows it
+// to the letter, and writes all of it before it reads.
+package wire
