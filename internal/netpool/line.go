@@ -104,8 +104,8 @@ func (ln *line[C]) enter(t *Ticket, command []byte) (entered bool, err error) {
 	return true, nil
 }
 
-// giveUp ends the use of a connection that owes a reply for too long: those who
-// have left no longer see to that. mu is held, and released.
+// giveUp ends the use of a connection that owes a reply for too long. mu is
+// held, and released.
 func (ln *line[C]) giveUp() {
 	ln.retired = true
 	over := ln.over()
@@ -228,7 +228,6 @@ func (ln *line[C]) wait(caller context.Context, t *Ticket) {
 // leave ends the wait of t because its caller does not want to go on. Its
 // reply will be read and dropped.
 func (ln *line[C]) leave(t *Ticket, err error) {
-	now := time.Now()
 	ln.mu.Lock()
 	if t == ln.writer { // perhaps for others, and its own reply has come
 		_ = ln.cn.SetWriteDeadline(aPast)
@@ -238,10 +237,6 @@ func (ln *line[C]) leave(t *Ticket, err error) {
 		return
 	}
 	ln.waiting--
-	if ln.queue.size > 0 && now.Sub(ln.queue.at(0).start) >= ln.m.o.Timeout { // it owes that one for too long
-		ln.retired = true
-		ln.m.retire(ln)
-	}
 	if t == ln.reader {
 		_ = ln.cn.SetReadDeadline(aPast)
 	}
