@@ -16,18 +16,17 @@ func openStrata(at endpoint) (family, error) {
 		return family{}, err
 	}
 	var bufs scratch
-	set := func(ctx context.Context, key string, value []byte) error {
-		return c.Do(ctx, "SET", key, value).Ok()
-	}
 	return family{close: func() { c.Close() }, subjects: []subject{{
 		name: "strata", kind: own,
 		get: reads(func(ctx context.Context, _ int, key string) ([]byte, error) {
 			return c.AppendGet(ctx, nil, key)
 		}),
-		set:    writes(set),
+		set: writes(func(ctx context.Context, key string, value []byte) error {
+			return c.Set(ctx, key, value, 0)
+		}),
 		getAll: readsAll(strataGetAll(c)),
 		setAll: writesAll(strataSetAll(c)),
-		mget:   strataMGet(c),
+		mget:   readsAll(strataMGet(c)),
 		getTo: streams(func(ctx context.Context, key string, w io.Writer) error {
 			_, err := c.GetTo(ctx, key, w)
 			return err
@@ -48,55 +47,48 @@ func openStrata(at endpoint) (family, error) {
 	}}}, nil
 }
 
+// What follows makes its closures once: they are the caller's own cost.
+
 func strataGetAll(c *redis.Client) func(context.Context, []string, see) error {
 	p := c.Pipeline()
-	return func(ctx context.Context, keys []string, f see) error {
+	var f see
+	each := func(k int, r redis.Reply) error {
+		v, err := r.Bytes()
+		if err != nil {
+			return err
+		}
+		return f(k, v)
+	}
+	return func(ctx context.Context, keys []string, look see) error {
 		for _, key := range keys {
-			p.Add("GET", key)
+			p.Get(key)
 		}
-		replies, err := p.Do(ctx)
-		for k := 0; k < len(replies) && err == nil; k++ {
-			var v []byte
-			if v, err = replies[k].Bytes(); err == nil {
-				err = f(k, v)
-			}
-		}
-		return err
+		f = look
+		return p.Each(ctx, each)
 	}
 }
 
 func strataSetAll(c *redis.Client) func(context.Context, []string, func(int) []byte) error {
 	p := c.Pipeline()
+	each := func(_ int, r redis.Reply) error { return r.Ok() }
 	return func(ctx context.Context, keys []string, value func(int) []byte) error {
 		for k, key := range keys {
-			p.Add("SET", key, value(k))
+			p.Set(key, value(k), 0)
 		}
-		replies, err := p.Do(ctx)
-		for k := 0; k < len(replies) && err == nil; k++ {
-			err = replies[k].Ok()
-		}
-		return err
+		return p.Each(ctx, each)
 	}
 }
 
-func strataMGet(c *redis.Client) op {
-	return func(j *job) call {
-		args := []any{"MGET"}
-		for _, key := range j.keys {
-			args = append(args, key)
+func strataMGet(c *redis.Client) func(context.Context, []string, see) error {
+	var f see
+	each := func(k int, v []byte, found bool) error {
+		if !found {
+			return redis.ErrNil
 		}
-		return readsAll(func(ctx context.Context, _ []string, f see) error {
-			reply := c.Do(ctx, args...)
-			for k, r := range reply.All() {
-				v, err := r.Bytes()
-				if err == nil {
-					err = f(k, v)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return reply.Err()
-		})(j)
+		return f(k, v)
+	}
+	return func(ctx context.Context, keys []string, look see) error {
+		f = look
+		return c.MGet(ctx, keys, each)
 	}
 }
