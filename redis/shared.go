@@ -48,15 +48,15 @@ type answer struct {
 // ticket is a call on the shared connection. Tickets are used again.
 type ticket struct {
 	netpool.Ticket
-	out []byte
-	get bool
+	out, in []byte
+	get     bool
 	answer
 }
 
 // encode makes the command. An error is about an argument.
 func (t *ticket) encode(q *question) error {
 	var err error
-	t.get = false
+	t.get, t.in = false, t.in[:0]
 	switch {
 	case q.put != nil:
 		t.out = q.put(t.out[:0])
@@ -88,9 +88,27 @@ func (n *node) free(t *ticket) {
 	n.tickets.Put(t)
 }
 
-// Answer implements netpool.Answerer.
+// Answer implements netpool.Answerer. Who reads for all only copies what needs
+// new memory: to take it apart and to reserve that memory is left to the caller.
 func (t *ticket) Answer(reply []byte) {
 	t.size = len(reply)
+	if t.get && cap(t.dst)-len(t.dst) >= len(reply) || len(reply) > small {
+		t.take(reply)
+		return
+	}
+	t.in = append(t.in[:0], reply...)
+}
+
+// answered returns the answer, which is complete.
+func (t *ticket) answered() answer {
+	if len(t.in) > 0 {
+		t.take(t.in)
+	}
+	return t.answer
+}
+
+// take makes the answer of a reply.
+func (t *ticket) take(reply []byte) {
 	v := resp.Parse(reply)
 	if !t.get || v.Kind() != resp.Bulk {
 		t.value = v.Clone()
@@ -128,7 +146,10 @@ func (n *node) share(ctx context.Context, q question) (answer, error) {
 			return answer{}, errElsewhere
 		}
 		out, err := n.mux.Do(ctx, now, &t.Ticket, t.out, t)
-		a := t.answer
+		var a answer
+		if err == nil {
+			a = t.answered()
+		}
 		if !out.Kept {
 			n.free(t)
 		}
