@@ -160,7 +160,7 @@ func (c *Client) Do(ctx context.Context, args ...any) Reply {
 // is served. f is one attempt.
 func (c *Client) reach(ctx context.Context, name string, slot int, f func(context.Context, hop) error) error {
 	if c.cluster != nil {
-		return c.cluster.follow(ctx, name, slot, f)
+		return c.cluster.follow(ctx, c.cluster.way(name, slot), f)
 	}
 	return f(ctx, hop{n: c.home})
 }
@@ -174,7 +174,7 @@ func (c *Client) AppendGet(ctx context.Context, dst []byte, key string) ([]byte,
 		return c.home.get(ctx, dst, key)
 	}
 	out := dst
-	err := c.cluster.follow(ctx, "GET", slots.Of(key), func(ctx context.Context, h hop) (err error) {
+	err := c.cluster.follow(ctx, c.cluster.way("GET", slots.Of(key)), func(ctx context.Context, h hop) (err error) {
 		out, err = h.get(ctx, dst, key)
 		return err
 	})

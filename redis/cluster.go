@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/fleet"
@@ -51,6 +52,7 @@ var (
 type cluster struct {
 	c     *Client
 	fleet *fleet.Fleet[*node]
+	nodes atomic.Uint64 // that were made so far
 
 	mu   sync.Mutex // guards below
 	gone Stats      // of nodes that were closed
@@ -81,7 +83,9 @@ func (k *cluster) open(addr string, replica bool) *node {
 			return err
 		}
 	}
-	return newNode(k.c, k.c.o.at(addr), greet)
+	n := newNode(k.c, k.c.o.at(addr), greet)
+	n.serial = k.nodes.Add(1)
+	return n
 }
 
 // shut closes a node and keeps its counters.
@@ -159,8 +163,8 @@ func (c *conn) once(ctx context.Context, timeout time.Duration, args ...any) (v 
 	return v, nil
 }
 
-// speaker returns the options for the server that tells what is published: on
-// the slot of sharded channels, or on others if it is negative.
+// speaker returns the options for a server that tells what is published: the
+// one that serves a slot, or any if it is negative.
 func (c *Client) speaker(ctx context.Context, slot int) (*Options, error) {
 	if c.cluster == nil {
 		return c.home.o, nil
@@ -254,6 +258,19 @@ func (h hop) behind(f func(*conn) error) func(*conn) error {
 
 const asking = "*1\r\n$6\r\nASKING\r\n"
 
+// way says how a call finds its node.
+type way struct {
+	slot    int  // negative: any node
+	twice   bool // it may be carried out twice
+	replica bool // a replica will do at first
+}
+
+// way is that of a command.
+func (k *cluster) way(name string, slot int) way {
+	reads := resp.ReadsOnly(name)
+	return way{slot: slot, twice: reads, replica: reads && k.c.o.ReplicaReads}
+}
+
 // pick returns where a call about a slot begins; about any if slot is negative.
 func (k *cluster) pick(slot int, replica bool) (hop, error) {
 	v := k.fleet.View()
@@ -285,25 +302,25 @@ func (k *cluster) pick(slot int, replica bool) (hop, error) {
 	return hop{n: n}, nil
 }
 
-// follow makes a call about a slot where that is served. try is one attempt;
-// its error is that of the connection or of the server.
-func (k *cluster) follow(ctx context.Context, name string, slot int, try func(context.Context, hop) error) error {
+// follow makes a call where its slot is served. try is one attempt; its error
+// is that of the connection or of the server.
+func (k *cluster) follow(ctx context.Context, w way, try func(context.Context, hop) error) error {
 	start := time.Now()
-	h, err := k.pick(slot, k.c.o.ReplicaReads && resp.ReadsOnly(name))
+	h, err := k.pick(w.slot, w.replica)
 	if err == nil {
 		if err = try(ctx, h); err == nil {
 			return nil
 		}
 	}
-	return k.detour(ctx, start, name, slot, h, err, try)
+	return k.detour(ctx, start, w, h, err, try)
 }
 
 // detour goes on with a call that began at start and failed with err.
-func (k *cluster) detour(ctx context.Context, start time.Time, name string, slot int, h hop, err error, try func(context.Context, hop) error) error {
+func (k *cluster) detour(ctx context.Context, start time.Time, w way, h hop, err error, try func(context.Context, hop) error) error {
 	ctx, cancel := k.within(ctx, start)
 	defer cancel()
 	for hops, pauses := 0, 0; ; {
-		next, v := k.judge(h, resp.ReadsOnly(name), err)
+		next, v := k.judge(h, w.twice, err)
 		switch v {
 		case final:
 			return k.dismissed(err)
@@ -317,7 +334,7 @@ func (k *cluster) detour(ctx context.Context, start time.Time, name string, slot
 				return late(ctx, err)
 			}
 			pauses++
-			if h, err = k.pick(slot, false); err != nil {
+			if h, err = k.pick(w.slot, false); err != nil {
 				continue
 			}
 		}
@@ -327,7 +344,7 @@ func (k *cluster) detour(ctx context.Context, start time.Time, name string, slot
 
 // find returns where a call about key that cannot be tried again is to be made.
 func (k *cluster) find(ctx context.Context, key string) (at hop, err error) {
-	err = k.follow(ctx, "SET", slots.Of(key), func(ctx context.Context, h hop) error {
+	err = k.follow(ctx, way{slot: slots.Of(key), twice: true}, func(ctx context.Context, h hop) error {
 		at = h
 		return h.do(ctx, "EXISTS", []any{"EXISTS", key}).Err()
 	})
@@ -352,7 +369,8 @@ const (
 )
 
 // judge says what becomes of a call of which an attempt at h ended with err.
-func (k *cluster) judge(h hop, reads bool, err error) (next hop, v verdict) {
+// twice says that it may be carried out twice.
+func (k *cluster) judge(h hop, twice bool, err error) (next hop, v verdict) {
 	var refused *Error
 	var broken *ConnError
 	switch {
@@ -364,7 +382,7 @@ func (k *cluster) judge(h hop, reads bool, err error) (next hop, v verdict) {
 		switch {
 		case errors.Is(err, ErrProtocol):
 		case errors.As(err, &refused) && !passes(refused): // nothing is opened here, or told
-		case SafeToRetry(err), reads && lost(err), errors.Is(err, ErrClosed) && (reads || !broken.Sent) && !k.closed():
+		case SafeToRetry(err), twice && lost(err), errors.Is(err, ErrClosed) && (twice || !broken.Sent) && !k.closed():
 			return h, later
 		}
 	case errors.Is(err, ErrClosed): // nothing was sent

@@ -18,7 +18,7 @@ func (c *Client) Set(ctx context.Context, key string, value []byte, ttl time.Dur
 	if c.cluster == nil {
 		return c.home.set(ctx, key, value, ttl)
 	}
-	return c.cluster.follow(ctx, "SET", slots.Of(key), func(ctx context.Context, h hop) error {
+	return c.cluster.follow(ctx, c.cluster.way("SET", slots.Of(key)), func(ctx context.Context, h hop) error {
 		if !h.asking {
 			return h.n.set(ctx, key, value, ttl)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -19,6 +20,10 @@ type node struct {
 	mux     *netpool.Mux[*conn]
 	tickets sync.Pool // of *ticket
 	large   sizes
+	// serial is a number of its own in a cluster; home is what a Tier knows of
+	// the server there.
+	serial uint64
+	home   words.Home
 	// opened counts connections that were opened to serve calls, before they
 	// are used. A failover shows in it: no connection survives one.
 	opened atomic.Uint64

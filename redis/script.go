@@ -45,7 +45,7 @@ func (c *Client) eval(ctx context.Context, name, script string, keys []string, a
 	}
 	slot, err := sameSlot(keys)
 	if err == nil {
-		err = c.cluster.follow(ctx, name, slot, func(ctx context.Context, h hop) error {
+		err = c.cluster.follow(ctx, c.cluster.way(name, slot), func(ctx context.Context, h hop) error {
 			reply = h.eval(ctx, name, weight(args), put)
 			return reply.err
 		})

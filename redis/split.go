@@ -24,7 +24,7 @@ func (k *cluster) do(ctx context.Context, name string, args []any) (reply Reply)
 	if parts != nil {
 		return k.split(ctx, name, args, parts)
 	}
-	err := k.follow(ctx, name, slot, func(ctx context.Context, h hop) error {
+	err := k.follow(ctx, k.way(name, slot), func(ctx context.Context, h hop) error {
 		reply = h.do(ctx, name, args)
 		return reply.err
 	})

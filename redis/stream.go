@@ -259,7 +259,7 @@ func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, 
 		return set(ctx, hop{n: c.home})
 	}
 	if len(first) == int(n) {
-		return c.cluster.follow(ctx, "SET", slots.Of(key), set)
+		return c.cluster.follow(ctx, way{slot: slots.Of(key)}, set)
 	}
 	at, err := c.cluster.find(ctx, key)
 	if err != nil {

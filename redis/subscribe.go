@@ -8,6 +8,7 @@ import (
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/slots"
 )
 
 // EventKind says what a subscription reports.
@@ -49,6 +50,10 @@ type Subscription struct {
 // Subscribe subscribes to channels. It returns at once; the first Subscribed
 // event says that the server has agreed. The subscription lives until ctx
 // ends, [Subscription.Close] is called or the client is closed.
+//
+// In a cluster it is at the node that serves the slot of the first channel, if
+// that can be reached, which is where [Client.Do] sends a PUBLISH on it; what is
+// published at other nodes arrives too.
 func (c *Client) Subscribe(ctx context.Context, channels ...string) (*Subscription, error) {
 	if len(channels) == 0 {
 		return nil, errors.New("redis: subscription: channels missing")
@@ -63,7 +68,7 @@ func (c *Client) Subscribe(ctx context.Context, channels ...string) (*Subscripti
 	s.s = pubsub.New(ctx, pubsub.Config{
 		Command:     "SUBSCRIBE",
 		Channels:    channels,
-		Connect:     c.subscriber,
+		Connect:     c.subscriber(channels[0]),
 		DialTimeout: c.o.DialTimeout,
 		Backoff:     netpool.Backoff,
 		Refused:     func(text []byte) error { return serverError(text) },
@@ -106,17 +111,28 @@ func lostSubscription(ctx context.Context, err error) error {
 	return explain(ctx, false, err)
 }
 
-// subscriber opens a connection for a subscription.
-func (c *Client) subscriber(ctx context.Context) (pubsub.Conn, error) {
-	o, err := c.speaker(ctx, -1)
-	if err != nil {
-		return nil, err
+// subscriber returns what opens a connection for a subscription: in a cluster,
+// to the node where what is published on the channel begins its way, or after a
+// failure to any.
+func (c *Client) subscriber(channel string) func(context.Context) (pubsub.Conn, error) {
+	failed := false
+	return func(ctx context.Context) (pubsub.Conn, error) {
+		slot := slots.Of(channel)
+		if failed {
+			slot = -1
+		}
+		failed = !failed
+		o, err := c.speaker(ctx, slot)
+		if err != nil {
+			return nil, err
+		}
+		cn, err := connect(ctx, o, &c.steps)
+		if err != nil {
+			return nil, err
+		}
+		failed = false
+		return subscriber{cn}, nil
 	}
-	cn, err := connect(ctx, o, &c.steps)
-	if err != nil {
-		return nil, err
-	}
-	return subscriber{cn}, nil
 }
 
 // subscriber is a connection as a subscription uses it.

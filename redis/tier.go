@@ -7,7 +7,6 @@ import (
 
 	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/redistier/tier"
-	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -35,14 +34,28 @@ import (
 // write to one key or lane at once make each other try again; and a server that
 // is out of memory refuses drops too. See [Tier.Probe].
 //
+// # On a cluster
+//
+// A lane's keys are in one slot, the word of the name space and its tags in
+// another. Values carry, beside the word, which server gave the lease and in
+// which of its lives: those from before a failover of that server, and those of
+// a slot that has moved, are absent. While a slot is being moved, drops of keys
+// in it that hold nothing wait until that is over. Who has a [Bus] on the same
+// cluster hears of all drops from whichever node.
+//
 // What the Tier cannot read is absent and counted.
 type Tier struct {
 	t *tier.Tier
 }
 
-// NewTier returns a tier on c's server. The client stays the caller's to
-// close.
-func NewTier(c *Client) *Tier { return &Tier{tier.New(tierServer{c})} }
+// NewTier returns a tier on c's server or cluster. The client stays the caller's
+// to close.
+func NewTier(c *Client) *Tier {
+	if c.cluster != nil {
+		return &Tier{tier.NewOnCluster(tierCluster{c.cluster})}
+	}
+	return &Tier{tier.New(tierServer{hop{n: c.home}})}
+}
 
 // Bind returns the part of the tier that belongs to one instance of a cache.
 func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.t.Bind(s)} }
@@ -159,78 +172,4 @@ func tierError(err error) error {
 		return serverError([]byte(refused.Text))
 	}
 	return err
-}
-
-// tierServer is a client as a tier sees it.
-type tierServer struct{ c *Client }
-
-// Send implements tier.Server.
-func (s tierServer) Send(ctx context.Context, put func([]byte) []byte) (resp.Value, error) {
-	return s.send(ctx, question{name: "EVAL", key: "EVAL", put: put})
-}
-
-// Read implements tier.Server.
-func (s tierServer) Read(ctx context.Context, put func([]byte, string) []byte, key string) (resp.Value, error) {
-	return s.send(ctx, question{name: "HMGET", key: key, read: put})
-}
-
-func (s tierServer) send(ctx context.Context, q question) (v resp.Value, err error) {
-	n := s.c.home
-	a, err := n.share(ctx, q)
-	if err != errElsewhere {
-		return a.value, err
-	}
-	err = n.run(ctx, q.name, func(cn *conn) error {
-		if cn.w = cn.w[:0]; q.put != nil {
-			cn.w = q.put(cn.w)
-		} else {
-			cn.w = q.read(cn.w, q.key)
-		}
-		err := cn.flush(true)
-		if err == nil {
-			v, err = cn.read()
-		}
-		return err
-	})
-	n.large.note(q.key, v.Size())
-	return v, err
-}
-
-// Together implements tier.Server.
-func (s tierServer) Together(ctx context.Context, twice bool, f func(plain.Ask) error) error {
-	name, answer := "EVAL", error(nil)
-	if twice {
-		name = "HMGET"
-	}
-	err := s.c.home.run(ctx, name, func(cn *conn) error {
-		var broken error
-		answer = f(func(b *plain.Batch) ([]resp.Value, error) {
-			replies := make([]resp.Value, 0, b.N)
-			commands := resp.BatchOf(b.Text)
-			broken = cn.converse(&commands, func() error {
-				v, err := cn.read()
-				if err == nil {
-					replies = append(replies, v)
-				}
-				return err
-			})
-			return replies, broken
-		})
-		return broken
-	})
-	if err != nil {
-		return err
-	}
-	return answer
-}
-
-// Opened implements tier.Server.
-func (s tierServer) Opened() uint64 { return s.c.home.opened.Load() }
-
-// MaxValue implements tier.Server.
-func (s tierServer) MaxValue() int {
-	if s.c.o.MaxValue > 0 {
-		return s.c.o.MaxValue
-	}
-	return 512 << 20
 }

@@ -200,6 +200,9 @@ type Position struct {
 	Drops, Expiries uint64
 	// Clock counts drops of tags.
 	Clock uint64
+	// Spread says that the words of lanes were read from several places, and so
+	// are of no one moment.
+	Spread bool
 	// Lanes are the words of all lanes.
 	Lanes []Word
 }

@@ -106,6 +106,17 @@ func AppendLife(dst []byte, ttl time.Duration) []byte {
 	return appendIntArg(dst, int64((ttl-1)/time.Millisecond+1))
 }
 
+// CutCommand takes the first of some commands, as this package appends them, and
+// returns it with its name.
+func CutCommand(text []byte) (command []byte, name string, rest []byte) {
+	v, rest := parse(text)
+	for e := range v.Elems() {
+		name = string(e.Bytes())
+		break
+	}
+	return text[:len(text)-len(rest)], name, rest
+}
+
 // Published is something that a server sends to a subscriber.
 type Published struct {
 	// Ack says that one channel was subscribed. Message says that Channel and

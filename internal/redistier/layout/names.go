@@ -25,7 +25,13 @@
 // lives in one slot of a cluster. Each drop of a key gives its lane another
 // word.
 //
-// The word of a name space is "epoch.drops.expiries". A value whose state has
+// In a cluster the slot of {name:lane} is with one server and that of {name}
+// with another. (A name that is empty, or begins with a brace, has strata0:{0
+// in front of it, because empty braces do not keep keys together.)
+//
+// The word of a name space is "epoch.drops.expiries"; in a cluster values have
+// "epoch@server.drops.expiries", with the server that gave the lease. A value
+// whose state has
 // another epoch or number of drops is absent; one that has another number of
 // expiries is stale. The epoch changes when the server may have lost
 // something: its word is gone, counts less than somebody remembers, or was
@@ -65,16 +71,21 @@ type Names struct {
 // NewNames returns the names for a space.
 func NewNames(s remote.Space) Names {
 	schema := Hex(s.Schema)
+	begin := "strata:{" + s.Name
+	if s.Name == "" || s.Name[0] == '}' {
+		// Empty braces would not keep keys together in a cluster.
+		begin = "strata0:{0" + s.Name
+	}
 	n := Names{
-		Word:    "strata:{" + s.Name + "}word",
-		Tags:    "strata:{" + s.Name + "}tags",
+		Word:    begin + "}word",
+		Tags:    begin + "}tags",
 		Channel: Channel(s.Name),
 		Schema:  schema,
 		Value:   "v" + schema,
 		State:   "s" + schema,
 		Lease:   "l" + schema,
 		Awaited: "w" + schema,
-		lane:    "strata:{" + s.Name + ":",
+		lane:    begin + ":",
 	}
 	for k := range n.heads {
 		n.heads[k] = head(remote.Kind(k), Hex(s.Instance))

@@ -48,7 +48,7 @@ func (e Entry) Acquire(token string, life int64, word string, id uint64) (a Acqu
 		if err != nil {
 			return err
 		}
-		f, now := fields(r[0], 5), clock(r[2])
+		f, now := fields(r[0], 5), Time(r[2])
 		a = Acquired{State: f[0]}
 		s, ok := layout.ParseState(f[0].Bytes(), word)
 		holder, till := right(text(f[1]))
@@ -97,7 +97,7 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 		if err != nil {
 			return err
 		}
-		f, now := fields(r[0], 4), clock(r[4])
+		f, now := fields(r[0], 4), Time(r[4])
 		holder, _ := right(text(f[0]))
 		token, till := right(text(f[1]))
 		hold, awaited := number(text(f[2])), f[3].Kind() != resp.Null
@@ -226,7 +226,7 @@ func (e Entry) Drop(d Loss) error {
 		if err != nil {
 			return err
 		}
-		now, pttl := clock(r[3]), r[2].Int()
+		now, pttl := Time(r[3]), r[2].Int()
 		if d.Soft {
 			emptied, err := t.soften(entry)
 			if err != nil {
@@ -296,7 +296,7 @@ func (e Entry) Extend(v Value, id uint64) (done bool, err error) {
 		if err != nil {
 			return err
 		}
-		f, now := fields(r[0], 4), clock(r[2])
+		f, now := fields(r[0], 4), Time(r[2])
 		holder, _ := right(text(f[0]))
 		s, ok := layout.ParseState(f[1].Bytes(), v.Word)
 		done = ok && holder == v.Token && number(text(f[2])) <= now && s.ID == id && s.Left > now &&
@@ -342,7 +342,7 @@ func (e Entry) Renew(token string, life int64) (kept bool, err error) {
 		}
 		holder, _ := right(text(r[0]))
 		if kept = holder == token; kept {
-			t.writes.Add("HSET", entry, n.Lease, lease(token, clock(r[2])+life))
+			t.writes.Add("HSET", entry, n.Lease, lease(token, Time(r[2])+life))
 			t.expire(entry, r[1].Int(), life)
 		}
 		return nil

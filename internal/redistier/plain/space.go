@@ -44,7 +44,7 @@ func (s Space) do(w *words.Word, then func(*spaceTx) error) error {
 			return err
 		}
 		f := fields(r[0], 5)
-		w.Server = clock(r[1])
+		w.Server = Time(r[1])
 		st := &spaceTx{tx: t, names: n, word: w}
 		s.judge(st, f, Authority(r[2], r[3]))
 		return then(st)

@@ -168,8 +168,8 @@ func Clock(v resp.Value) (uint64, bool) {
 	return n, err == nil
 }
 
-// clock is the server's time in ms, from the reply of TIME.
-func clock(v resp.Value) int64 {
+// Time is the server's time in ms, from the reply of TIME.
+func Time(v resp.Value) int64 {
 	f := fields(v, 2)
 	return number(text(f[0]))*1000 + number(text(f[1]))/1000
 }

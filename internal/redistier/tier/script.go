@@ -60,10 +60,10 @@ type call func(dst []byte, head string) []byte
 
 // run calls a script on any connection. It is sent by its digest, and with its
 // text if the server does not know that.
-func (t *Tier) run(ctx context.Context, s *script, c call) (resp.Value, error) {
-	v, err := t.srv.Send(ctx, func(dst []byte) []byte { return c(dst, s.digest) })
+func (s *site) run(ctx context.Context, sc *script, c call) (resp.Value, error) {
+	v, err := s.srv.Send(ctx, func(dst []byte) []byte { return c(dst, sc.digest) })
 	if err == nil && unknownScript(v) {
-		v, err = t.srv.Send(ctx, func(dst []byte) []byte { return c(dst, s.text) })
+		v, err = s.srv.Send(ctx, func(dst []byte) []byte { return c(dst, sc.text) })
 	}
 	return v, err
 }

@@ -38,10 +38,32 @@ type Server interface {
 	MaxValue() int
 }
 
+// Cluster is how a [Tier] reaches servers of which each serves some slots.
+type Cluster interface {
+	// Follow gives f the node that serves a key, and again another one if f
+	// returns a [*plain.Refusal] that leads there, or if a node has gone and f
+	// has had no effect, or may be carried out twice.
+	Follow(ctx context.Context, key string, twice bool, f func(context.Context, Node) error) error
+	// Split returns the indexes of n keys in parts: each has those that one
+	// node serves, as far as that is known.
+	Split(n int, key func(i int) string) [][]int
+	// MaxValue is the size of the largest value that can be read.
+	MaxValue() int
+}
+
+// Node is one server of a [Cluster], in one role: a server that has lost its
+// role and has it again is another node.
+type Node interface {
+	Server
+	// Home is what is known of the server. It is the node's.
+	Home() *words.Home
+}
+
 // Tier is the part of a store that belongs to one instance of a cache. Errors
 // that the server answered with are a [*plain.Refusal].
 type Tier struct {
-	srv     Server
+	one     *site   // the server, or nil
+	all     Cluster // the servers, or nil
 	scripts *scripts
 	words   *words.Holders
 
@@ -51,9 +73,15 @@ type Tier struct {
 	get     func(dst []byte, key string) []byte // appendGet, made once
 }
 
-// New returns a tier without a name.
+// New returns a tier on one server, without a name.
 func New(srv Server) *Tier {
-	t := &Tier{srv: srv, scripts: newScripts(), words: &words.Holders{}}
+	t := &Tier{one: &site{srv: srv}, scripts: newScripts(), words: &words.Holders{}}
+	return t.Bind(remote.Space{})
+}
+
+// NewOnCluster returns a tier on a cluster, without a name.
+func NewOnCluster(all Cluster) *Tier {
+	t := &Tier{all: all, scripts: newScripts(), words: &words.Holders{}}
 	return t.Bind(remote.Space{})
 }
 
@@ -64,7 +92,17 @@ func (t *Tier) Bind(s remote.Space) *Tier {
 	b.word = t.words.Of(s.Name)
 	b.names = layout.NewNames(s)
 	b.get = b.appendGet
+	if t.one != nil {
+		b.one = &site{Tier: &b, srv: t.one.srv}
+	}
 	return &b
+}
+
+func (t *Tier) maxValue() int {
+	if t.all != nil {
+		return t.all.MaxValue()
+	}
+	return t.one.srv.MaxValue()
 }
 
 // Foreign is the number of values that were unreadable or not ours.
@@ -102,36 +140,87 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	if err := tooLong(keys...); err != nil {
 		return nil, err
 	}
-	if len(keys) == 0 {
+	switch {
+	case len(keys) == 0:
 		return nil, ctx.Err()
+	case t.all == nil:
+		held, _, err := t.one.getAll(ctx, keys)
+		return held, err
 	}
-	ask, w := t.word.Due(time.Now(), t.srv.Opened())
-	if len(keys) == 1 && !ask {
-		v, err := t.srv.Read(ctx, t.get, keys[0])
-		if err != nil {
-			return nil, err
+	held := make([]remote.Held, len(keys))
+	err := t.each(len(keys), func(i int) string { return t.names.Entry(keys[i]) }, func(part []int) error {
+		got, err := t.getFrom(ctx, pick(keys, part))
+		for j, h := range got {
+			held[part[j]] = h
 		}
-		if t.fits(w) {
-			h, err := t.held(v, w)
-			return []remote.Held{h}, err
-		}
-		ask = true
-	}
-	replies, w, err := t.read(ctx, ask, w, func(b *plain.Batch) {
-		for _, k := range keys {
-			b.Text, b.N = t.appendGet(b.Text, k), b.N+1
-		}
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	held := make([]remote.Held, len(keys))
+	return held, nil
+}
+
+// pick returns some of all.
+func pick[T any](all []T, some []int) []T {
+	picked := make([]T, len(some))
+	for j, i := range some {
+		picked[j] = all[i]
+	}
+	return picked
+}
+
+// getFrom reads values that are thought to be with one server.
+func (t *Tier) getFrom(ctx context.Context, keys []string) (held []remote.Held, err error) {
+	var again []int
+	err = t.atKey(ctx, keys[0], true, func(ctx context.Context, s *site) error {
+		held, again, err = s.getAll(ctx, keys)
+		return err
+	})
+	if err != nil || len(again) == 0 {
+		return held, err
+	}
+	late, err := t.getFrom(ctx, pick(keys, again))
+	for j, h := range late {
+		held[again[j]] = h
+	}
+	return held, err
+}
+
+// getAll reads values from one server. Those that are elsewhere are to be read
+// again; the first of them is an error.
+func (s *site) getAll(ctx context.Context, keys []string) (held []remote.Held, again []int, err error) {
+	ask, w := s.due()
+	if len(keys) == 1 && !ask {
+		v, err := s.srv.Read(ctx, s.get, keys[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		if s.fits(w) {
+			h, err := s.held(v, w)
+			return []remote.Held{h}, nil, err
+		}
+		ask = true
+	}
+	replies, w, err := s.read(ctx, ask, w, func(b *plain.Batch) {
+		for _, k := range keys {
+			b.Text, b.N = s.appendGet(b.Text, k), b.N+1
+		}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	held = make([]remote.Held, len(keys))
 	for i, v := range replies {
-		if held[i], err = t.held(v, w); err != nil {
-			return nil, err
+		held[i], err = s.held(v, w)
+		switch {
+		case i > 0 && s.elsewhere(err):
+			again = append(again, i)
+		case err != nil:
+			return nil, nil, err
 		}
 	}
-	return held, nil
+	return held, again, nil
 }
 
 func (t *Tier) appendGet(dst []byte, key string) []byte {
@@ -193,27 +282,39 @@ func wrongType(err error) bool {
 
 // clean removes from a key what is none of ours, because it is not of this type.
 func (t *Tier) clean(ctx context.Context, kind, key string) error {
-	_, err := t.either(ctx, t.scripts.clean, func(dst []byte, head string) []byte {
+	_, err := t.either(ctx, key, t.scripts.clean, func(dst []byte, head string) []byte {
 		return appendStrings(appendCall(dst, head, 2), key, kind)
 	}, func(ask plain.Ask) (bool, error) { return true, plain.Clean(ask, key, kind) })
 	return err
 }
 
-// either runs a script that answers with 1 or 0, or does the same without.
-func (t *Tier) either(ctx context.Context, s *script, c call, without func(plain.Ask) (bool, error)) (yes bool, err error) {
-	if t.scripted() {
-		v, err := t.run(ctx, s, c)
+// either runs a script that answers with 1 or 0, or does the same without, where
+// the slot of a key is served.
+func (t *Tier) either(ctx context.Context, key string, sc *script, c call, without func(plain.Ask) (bool, error)) (yes bool, err error) {
+	if t.all == nil {
+		return t.one.either(ctx, sc, c, without)
+	}
+	err = t.all.Follow(ctx, key, false, func(ctx context.Context, n Node) error {
+		yes, err = (&site{Tier: t, srv: n}).either(ctx, sc, c, without)
+		return err
+	})
+	return yes, err
+}
+
+func (s *site) either(ctx context.Context, sc *script, c call, without func(plain.Ask) (bool, error)) (yes bool, err error) {
+	if s.scripted() {
+		v, err := s.run(ctx, sc, c)
 		if err == nil {
 			err = refusal(v)
 		}
 		if err == nil && v.Kind() != resp.Int {
 			err = errAnswer
 		}
-		if !t.forbids(v) {
+		if !s.forbids(v) {
 			return v.Int() == 1, err
 		}
 	}
-	err = t.srv.Together(ctx, true, func(ask plain.Ask) (err error) {
+	err = s.srv.Together(ctx, true, func(ask plain.Ask) (err error) {
 		yes, err = without(ask)
 		return err
 	})

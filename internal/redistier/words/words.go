@@ -1,6 +1,6 @@
 // Package words keeps what an instance knows of its name spaces: the word that
 // decides which values are absent or stale, the tag clock, and the server's
-// clock, which judges lives.
+// clock, which judges lives; in a cluster, of each server that holds lanes too.
 package words
 
 import (
@@ -31,9 +31,12 @@ type Word struct {
 }
 
 // Spell sets Text.
-func (w *Word) Spell() {
-	b := make([]byte, 0, len(w.Epoch)+8)
-	b = append(append(b, w.Epoch...), '.')
+func (w *Word) Spell() { w.spell("") }
+
+// spell sets Text, with more behind the epoch.
+func (w *Word) spell(more string) {
+	b := make([]byte, 0, len(w.Epoch)+len(more)+8)
+	b = append(append(append(b, w.Epoch...), more...), '.')
 	b = append(strconv.AppendUint(b, w.Drops, 10), '.')
 	w.Text = string(strconv.AppendUint(b, w.Expiries, 10))
 }

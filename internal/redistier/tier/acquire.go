@@ -1,0 +1,278 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/words"
+	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/remote"
+)
+
+// wish is a lease that is asked for: on key, under token, for d. The value with
+// that id counts as stale; zero is none.
+type wish struct {
+	key   string
+	id    remote.ID
+	token uint64
+	d     time.Duration
+}
+
+// Acquire asks for the right to fill key.
+func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+	return t.Refresh(ctx, key, 0, d)
+}
+
+// Refresh is Acquire, but that the value with this id counts as stale.
+func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
+	if err := tooLong(key); err != nil {
+		return remote.Held{}, remote.Lease{}, err
+	}
+	q := wish{key: key, id: id, token: newLease(), d: d}
+	a, w, err := t.acquire(ctx, q)
+	if wrongType(err) {
+		t.foreign.Add(1)
+		if err = t.clean(ctx, "hash", t.names.Entry(key)); err == nil {
+			a, w, err = t.acquire(ctx, q)
+		}
+	}
+	if err != nil {
+		return remote.Held{}, remote.Lease{}, t.cleanWord(ctx, err)
+	}
+	h, l := t.granted(a, q.token, w)
+	return h, l, nil
+}
+
+// granted is what is told of an answer that can be judged by w.
+func (t *Tier) granted(a plain.Acquired, token uint64, w *words.Word) (remote.Held, remote.Lease) {
+	l := remote.Lease{Word: w.Text, Clock: w.Clock, Grant: a.Grant, Wait: time.Duration(a.Wait) * time.Millisecond}
+	if a.Grant == remote.Granted {
+		l.Token, l.Wait = token, 0
+	}
+	return t.open(a.Value, a.State, w), l
+}
+
+// acquire asks for a lease. It returns a word by which the answer can be judged.
+func (t *Tier) acquire(ctx context.Context, q wish) (a plain.Acquired, w *words.Word, err error) {
+	if t.all == nil {
+		return t.one.acquire(ctx, q)
+	}
+	err = t.atKey(ctx, q.key, true, func(ctx context.Context, s *site) error {
+		a, w, err = s.acquire(ctx, q)
+		return err
+	})
+	return a, w, err
+}
+
+// acquire asks for a lease, and for the word before if it is due or a
+// connection was opened meanwhile.
+func (s *site) acquire(ctx context.Context, q wish) (a plain.Acquired, w *words.Word, err error) {
+	ask, w := s.due()
+	if !ask && s.scripted() {
+		v, err := s.run(ctx, s.scripts.acquire, func(dst []byte, head string) []byte {
+			return s.appendAcquire(dst, head, q, w)
+		})
+		if err != nil {
+			return a, w, err
+		}
+		ask = !s.fits(w)
+		if !ask && !s.forbids(v) {
+			a, err = parseAcquired(v)
+			return a, w, err
+		}
+	}
+	err = s.srv.Together(ctx, true, func(send plain.Ask) (err error) {
+		for {
+			if ask {
+				if w, err = s.askWord(send); err != nil {
+					return err
+				}
+			}
+			if a, err = s.acquireOver(send, q, w); err != nil || ask || s.fits(w) {
+				return err
+			}
+			ask = true
+		}
+	})
+	if err != nil {
+		s.gaveUp()
+	}
+	return a, w, err
+}
+
+// AcquireMany is Acquire for many keys in one round trip.
+func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
+	if err := tooLong(keys...); err != nil {
+		return nil, nil, err
+	}
+	if len(keys) == 0 {
+		return nil, nil, ctx.Err()
+	}
+	held, leases := make([]remote.Held, len(keys)), make([]remote.Lease, len(keys))
+	err := t.each(len(keys), func(i int) string { return t.names.Entry(keys[i]) }, func(part []int) error {
+		return t.acquireFrom(ctx, keys, part, d, held, leases)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return held, leases, nil
+}
+
+// acquireFrom asks one server for leases on a part of the keys.
+func (t *Tier) acquireFrom(ctx context.Context, keys []string, part []int, d time.Duration, held []remote.Held, leases []remote.Lease) error {
+	wishes := make([]wish, len(part))
+	for j, i := range part {
+		wishes[j] = wish{key: keys[i], token: newLease(), d: d}
+	}
+	var w *words.Word
+	var answers []acquired
+	err := t.atKey(ctx, keys[part[0]], true, func(ctx context.Context, s *site) (err error) {
+		answers, w, err = s.acquireMany(ctx, wishes)
+		return err
+	})
+	if err != nil {
+		return t.cleanWord(ctx, err)
+	}
+	for j, a := range answers {
+		i := part[j]
+		if a.err == nil {
+			held[i], leases[i] = t.granted(a.Acquired, wishes[j].token, w)
+		} else if held[i], leases[i], err = t.Acquire(ctx, keys[i], d); err != nil { // it cleans up, and follows
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *site) acquireMany(ctx context.Context, wishes []wish) (answers []acquired, w *words.Word, err error) {
+	ask, known := s.due()
+	err = s.srv.Together(ctx, true, func(send plain.Ask) (err error) {
+		for w = known; ; ask = true {
+			if ask {
+				if w, err = s.askWord(send); err != nil {
+					return err
+				}
+			}
+			if answers, err = s.acquireAll(send, wishes, w); err != nil || ask || s.fits(w) {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		s.gaveUp()
+		return nil, nil, err
+	}
+	if first := answers[0].err; s.elsewhere(first) { // and so may be all
+		return nil, nil, first
+	}
+	return answers, w, nil
+}
+
+// acquired is the answer for one key of many.
+type acquired struct {
+	plain.Acquired
+	err error
+}
+
+// acquireAll asks for many leases. Its error is about the connection.
+func (s *site) acquireAll(send plain.Ask, wishes []wish, w *words.Word) ([]acquired, error) {
+	answers := make([]acquired, len(wishes))
+	if s.scripted() {
+		replies, err := runAll(send, len(wishes), func(dst []byte, head func(*script) string, i int) []byte {
+			return s.appendAcquire(dst, head(s.scripts.acquire), wishes[i], w)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range replies {
+			answers[i].Acquired, answers[i].err = parseAcquired(v)
+		}
+		if !s.forbids(replies[0]) {
+			return answers, nil
+		}
+	}
+	for i, q := range wishes {
+		var err error
+		answers[i].Acquired, err = s.acquirePlain(send, q, w)
+		var refused *plain.Refusal
+		if answers[i].err = err; err != nil && !errors.As(err, &refused) {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+func (t *Tier) acquireOver(send plain.Ask, q wish, w *words.Word) (plain.Acquired, error) {
+	if t.scripted() {
+		v, err := runOver(send, t.scripts.acquire, func(dst []byte, head string) []byte {
+			return t.appendAcquire(dst, head, q, w)
+		})
+		if err != nil {
+			return plain.Acquired{}, err
+		}
+		if !t.forbids(v) {
+			return parseAcquired(v)
+		}
+	}
+	return t.acquirePlain(send, q, w)
+}
+
+func (t *Tier) acquirePlain(send plain.Ask, q wish, w *words.Word) (plain.Acquired, error) {
+	return t.entry(send, q.key).Acquire(layout.Hex(q.token), millis(q.d), w.Text, uint64(q.id))
+}
+
+func (t *Tier) appendAcquire(dst []byte, head string, q wish, w *words.Word) []byte {
+	args := 6
+	if q.id != 0 {
+		args++
+	}
+	dst = t.appendEntry(appendCall(dst, head, args), q.key)
+	dst = resp.AppendString(dst, t.names.Schema)
+	dst = appendInt(appendHex(dst, q.token), millis(q.d))
+	dst = appendInt(dst, w.Past(time.Now())+millis(q.d))
+	dst = resp.AppendString(dst, w.Text)
+	if q.id != 0 {
+		dst = appendHex(dst, uint64(q.id))
+	}
+	return dst
+}
+
+// entry is a key for those who work without scripts.
+func (t *Tier) entry(ask plain.Ask, key string) plain.Entry {
+	return plain.Entry{Ask: ask, Names: &t.names, Key: key}
+}
+
+// parseAcquired makes sense of what the acquire script returns.
+func parseAcquired(v resp.Value) (a plain.Acquired, err error) {
+	if err := refusal(v); err != nil {
+		return a, err
+	}
+	if v.Kind() == resp.Int && v.Int() == 1 {
+		return plain.Acquired{Grant: remote.Granted}, nil
+	}
+	var parts [4]resp.Value
+	i := 0
+	for e := range v.Elems() {
+		if i < len(parts) {
+			parts[i] = e
+		}
+		i++
+	}
+	a = plain.Acquired{Wait: parts[1].Int(), State: parts[2], Value: parts[3]}
+	switch string(parts[0].Bytes()) {
+	case "granted":
+		a.Grant = remote.Granted
+	case "busy":
+		a.Grant = remote.Busy
+	case "hold":
+		a.Grant = remote.OnHold
+	case "free":
+		a.Grant = remote.Free
+	default:
+		return a, errAnswer
+	}
+	return a, nil
+}

@@ -1,0 +1,183 @@
+package tier
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/words"
+	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/remote"
+)
+
+// laneTries is how often words of lanes are made and read back.
+const laneTries = 4
+
+// Lane returns the lane of key.
+func (t *Tier) Lane(key string) uint16 { return layout.LaneOf(key) }
+
+// Position asks for the word and for the words of all lanes.
+//
+// In a cluster the words of lanes come from all servers, and so from no one
+// moment; the epoch names all of them, and changes when one of them may have
+// lost something.
+func (t *Tier) Position(ctx context.Context) (p remote.Position, err error) {
+	var w *words.Word
+	err = t.onOne(ctx, func(s *site, ask plain.Ask) error {
+		if w, err = s.askWord(ask); err == nil && t.all == nil {
+			p.Lanes, err = t.lanes(ask)
+		}
+		return err
+	})
+	if err == nil {
+		p.Epoch, p.Drops, p.Expiries, p.Clock = w.Epoch, w.Drops, w.Expiries, w.Clock
+		if t.all != nil {
+			p.Spread = true
+			var homes string
+			p.Lanes, homes, err = t.spreadLanes(ctx)
+			p.Epoch += "@" + homes
+		}
+	}
+	if err != nil {
+		return remote.Position{}, t.cleanWord(ctx, err)
+	}
+	return p, nil
+}
+
+// lanes returns the words of all lanes and gives one to those that have none.
+func (t *Tier) lanes(ask plain.Ask) ([]remote.Word, error) {
+	mget := []any{"MGET"}
+	for lane := range uint16(layout.Lanes) {
+		mget = append(mget, t.names.LaneAt(lane))
+	}
+	var b plain.Batch // begins with commands that make words, from the second try on
+	for try := range laneTries {
+		b.Add(mget...)
+		replies, err := ask(&b)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range replies {
+			if err := refusal(v); err != nil {
+				return nil, err
+			}
+		}
+		v := replies[len(replies)-1]
+		if v.Len() != layout.Lanes {
+			return nil, errAnswer
+		}
+		b = plain.Batch{}
+		found := make([]remote.Word, 0, layout.Lanes)
+		for e := range v.Elems() {
+			w, ok := layout.ParseLaneWord(string(e.Bytes()))
+			if found = append(found, w); !ok {
+				t.makeLane(&b, t.names.LaneAt(uint16(len(found)-1)), e, try == 0)
+			}
+		}
+		if b.N == 0 {
+			return found, nil
+		}
+	}
+	return nil, errLost
+}
+
+// makeLane queues what makes the word of a lane that has none, as v says.
+func (t *Tier) makeLane(b *plain.Batch, key string, v resp.Value, first bool) {
+	set := []any{"SET", key, layout.LaneWord(remote.Word{Nonce: nonce()})}
+	if first && v.Kind() == resp.Null {
+		set = append(set, "NX") // another instance may be first
+	} else {
+		t.foreign.Add(1) // of another type, or no word
+	}
+	b.Add(set...)
+}
+
+// spreadLanes is lanes in a cluster. It returns also what names all servers that
+// hold lanes.
+func (t *Tier) spreadLanes(ctx context.Context) (found []remote.Word, homes string, err error) {
+	names := make([]string, layout.Lanes)
+	for i := range names {
+		names[i] = t.names.LaneAt(uint16(i))
+	}
+	found = make([]remote.Word, len(names))
+	ids := make([]string, len(names))
+	var mu sync.Mutex // guards found and ids
+	err = t.each(len(names), func(i int) string { return names[i] }, func(part []int) error {
+		for len(part) > 0 {
+			var some []remote.Word
+			var id string
+			var again []int
+			err := t.at(ctx, names[part[0]], true, func(ctx context.Context, s *site) (err error) {
+				some, id, again, err = s.someLanes(ctx, pick(names, part))
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			for j, i := range part {
+				found[i], ids[i] = some[j], id
+			}
+			mu.Unlock()
+			part = pick(part, again)
+		}
+		return nil
+	})
+	slices.Sort(ids)
+	return found, words.Digest(strings.Join(slices.Compact(ids), " ")), err
+}
+
+// someLanes returns the words of lanes that one server holds, gives one to those
+// that have none, and returns the id of the server. Those that are elsewhere
+// are to be asked for again; the first of them is an error.
+func (s *site) someLanes(ctx context.Context, names []string) (found []remote.Word, id string, again []int, err error) {
+	err = s.srv.Together(ctx, true, func(ask plain.Ask) error {
+		found, again = make([]remote.Word, len(names)), nil
+		var b plain.Batch // begins with commands that make words, from the second try on
+		home := s.askHome(&b)
+		todo := make([]int, len(names))
+		for i := range todo {
+			todo[i] = i
+		}
+		for try := range laneTries {
+			for _, i := range todo {
+				b.Add("GET", names[i])
+			}
+			replies, err := ask(&b)
+			if err != nil {
+				return err
+			}
+			if try == 0 {
+				if _, err := s.answeredHome(home, replies); err != nil {
+					return err
+				}
+				id = home.ID
+			}
+			b = plain.Batch{}
+			missing := todo[:0]
+			for j, v := range replies[len(replies)-len(todo):] {
+				i := todo[j]
+				w, ok := layout.ParseLaneWord(string(v.Bytes()))
+				switch err := refusal(v); {
+				case ok:
+					found[i] = w
+				case i == 0 && s.elsewhere(err):
+					return err
+				case s.elsewhere(err):
+					again = append(again, i)
+				default:
+					s.makeLane(&b, names[i], v, try == 0)
+					missing = append(missing, i)
+				}
+			}
+			if todo = missing; len(todo) == 0 {
+				return nil
+			}
+		}
+		return errLost
+	})
+	return found, id, again, err
+}

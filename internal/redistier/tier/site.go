@@ -1,0 +1,256 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/words"
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// site is a tier at the server where one operation goes: the only one, or in a
+// cluster the one that serves the slot of its key.
+type site struct {
+	*Tier
+	srv Server
+	// home is what is known of a server that holds lanes, and space the word of
+	// the name space by which it is judged. Home is nil where the word itself
+	// is: on a server that is alone, and on that of the name space.
+	home  *words.Home
+	space *words.Word
+}
+
+// at calls f for the server that serves a key, and again for another one if it
+// was the wrong one or has gone. twice says that f may be carried out twice.
+func (t *Tier) at(ctx context.Context, key string, twice bool, f func(context.Context, *site) error) error {
+	if t.all == nil {
+		return f(ctx, t.one)
+	}
+	return t.all.Follow(ctx, key, twice, func(ctx context.Context, n Node) error {
+		space, err := t.spaceWord(ctx)
+		if err != nil {
+			return err
+		}
+		return f(ctx, &site{Tier: t, srv: n, home: n.Home(), space: space})
+	})
+}
+
+// atKey is at for the server of a key's lane.
+func (t *Tier) atKey(ctx context.Context, key string, twice bool, f func(context.Context, *site) error) error {
+	if t.all == nil {
+		return f(ctx, t.one)
+	}
+	return t.at(ctx, t.names.Entry(key), twice, f)
+}
+
+// atSpace is at for the server of the name space. All that is done there may be
+// done twice.
+func (t *Tier) atSpace(ctx context.Context, f func(context.Context, *site) error) error {
+	if t.all == nil {
+		return f(ctx, t.one)
+	}
+	return t.all.Follow(ctx, t.names.Word, true, func(ctx context.Context, n Node) error {
+		return f(ctx, &site{Tier: t, srv: n})
+	})
+}
+
+// spaceWord returns the word of the name space, if that is young enough, and
+// asks for it if not.
+func (t *Tier) spaceWord(ctx context.Context) (w *words.Word, err error) {
+	err = t.atSpace(ctx, func(ctx context.Context, s *site) error {
+		w, err = s.current(ctx)
+		return err
+	})
+	return w, err
+}
+
+// due returns the word by which what the server answers can be judged, and
+// whether the caller is to ask for it.
+func (s *site) due() (ask bool, w *words.Word) {
+	if s.home == nil {
+		return s.word.Due(time.Now(), s.srv.Opened())
+	}
+	return s.home.Due(time.Now(), s.srv.Opened(), s.word, s.space)
+}
+
+// known is the word, however old it is, or nil.
+func (s *site) known() *words.Word {
+	if s.home == nil {
+		return s.word.Known()
+	}
+	return s.home.Known(s.word, s.space)
+}
+
+// gaveUp ends a question that has got no answer.
+func (s *site) gaveUp() {
+	if s.home == nil {
+		s.word.Answered(nil)
+	} else {
+		s.home.Answered(nil, s.word, s.space)
+	}
+}
+
+// fits reports whether w was asked for after the last connection was opened, so
+// that what has been read can be judged by it.
+func (s *site) fits(w *words.Word) bool { return w.Opened == s.srv.Opened() }
+
+// askWord asks for the word, over one connection.
+func (s *site) askWord(send plain.Ask) (*words.Word, error) {
+	if s.home == nil {
+		return s.onSpace(send, s.scripts.word, nil, plain.Space.Look)
+	}
+	var b plain.Batch
+	q := s.askHome(&b)
+	replies, err := send(&b)
+	if err != nil {
+		return nil, err
+	}
+	return s.answeredHome(q, replies)
+}
+
+// askHome queues the questions that a server that holds lanes is asked about
+// itself.
+func (s *site) askHome(b *plain.Batch) *words.Server {
+	b.Add("INFO", "server")
+	b.Add("INFO", "replication")
+	b.Add("TIME")
+	return &words.Server{Opened: s.srv.Opened(), Asked: time.Now()}
+}
+
+// homeReplies is how many replies askHome leads to.
+const homeReplies = 3
+
+func (s *site) answeredHome(q *words.Server, replies []resp.Value) (*words.Word, error) {
+	if err := refusal(replies[2]); err != nil {
+		return nil, err
+	}
+	q.ID, q.Clock = words.Digest(plain.Authority(replies[0], replies[1])), plain.Time(replies[2])
+	q.Heard = time.Now()
+	return s.home.Answered(q, s.word, s.space), nil
+}
+
+// clock returns a word that knows the server's clock, however old the rest is.
+func (s *site) clock(ctx context.Context) (*words.Word, error) {
+	const enough = time.Minute // clocks drift little in it
+	if w := s.known(); w != nil && s.fits(w) && time.Since(w.Heard) < enough {
+		return w, nil
+	}
+	return s.current(ctx)
+}
+
+// current returns a word that is young enough, asking for it if need be.
+func (s *site) current(ctx context.Context) (*words.Word, error) {
+	ask, w := s.due()
+	if !ask {
+		return w, nil
+	}
+	_, w, err := s.read(ctx, true, w, func(*plain.Batch) {})
+	return w, err
+}
+
+// read sends what add queues, which only reads, together with the question for
+// the word if ask is set or a connection is opened meanwhile. It returns a word
+// by which the replies can be judged.
+func (s *site) read(ctx context.Context, ask bool, w *words.Word, add func(*plain.Batch)) (replies []resp.Value, judge *words.Word, err error) {
+	err = s.srv.Together(ctx, true, func(send plain.Ask) (err error) {
+		if !ask {
+			var b plain.Batch
+			add(&b)
+			if replies, err = send(&b); err != nil || s.fits(w) {
+				return err
+			}
+		}
+		replies, w, err = s.readWithWord(send, add)
+		return err
+	})
+	if err != nil {
+		s.gaveUp()
+	}
+	return replies, w, s.cleanWord(ctx, err)
+}
+
+// readWithWord asks for the word and sends what add queues, in one round trip
+// if it is done by a script or needs none.
+func (s *site) readWithWord(send plain.Ask, add func(*plain.Batch)) ([]resp.Value, *words.Word, error) {
+	var b plain.Batch
+	switch {
+	case s.home != nil:
+		q := s.askHome(&b)
+		add(&b)
+		replies, err := send(&b)
+		if err != nil {
+			return nil, nil, err
+		}
+		w, err := s.answeredHome(q, replies)
+		return replies[homeReplies:], w, err
+	case s.scripted():
+		w := s.question()
+		// The text itself: were it not known by its digest, what was read would
+		// come before the word.
+		b.Text, b.N = s.appendSpace(nil, s.scripts.word.text), 1
+		add(&b)
+		replies, err := send(&b)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !s.forbids(replies[0]) {
+			w, err = s.answered(w, replies[0])
+			return replies[1:], w, err
+		}
+		b = plain.Batch{}
+	}
+	w, err := s.askWord(send)
+	if err != nil {
+		return nil, nil, err
+	}
+	if add(&b); b.N == 0 {
+		return nil, w, nil
+	}
+	replies, err := send(&b)
+	return replies, w, err
+}
+
+// each calls f for parts of n keys, one at least, each with those that one
+// server serves, at the same time. key returns a key.
+func (t *Tier) each(n int, key func(i int) string, f func(part []int) error) error {
+	if t.all == nil {
+		part := make([]int, n)
+		for i := range part {
+			part[i] = i
+		}
+		return f(part)
+	}
+	parts := t.all.Split(n, key)
+	errs := make([]error, len(parts))
+	var wg sync.WaitGroup
+	for i, part := range parts[1:] {
+		wg.Go(func() { errs[i+1] = f(part) })
+	}
+	errs[0] = f(parts[0])
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elsewhere reports whether a server has refused one command of many because it
+// does not serve its key, or not now: alone, it is followed.
+func (t *Tier) elsewhere(err error) bool {
+	var refused *plain.Refusal
+	if t.all == nil || !errors.As(err, &refused) {
+		return false
+	}
+	code, _, _ := strings.Cut(refused.Text, " ")
+	switch code {
+	case "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "LOADING":
+		return true
+	}
+	return false
+}
