@@ -1,5 +1,5 @@
 # What to run, and how, in every module of the repository.
-MODULES  := . cmd/strata test bench
+MODULES  := . cmd/strata contrib/goredis test bench
 FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 6

@@ -28,7 +28,7 @@ var levels = map[string]int{ // read-only
 	// 3: what is built around a cache.
 	"snapshot": 3, "admin": 3, "stratahttp": 3, "stratatest": 3,
 	// 4: modules of their own.
-	"cmd/strata": 4, "prometheus": 4, "otel": 4, "bench": 4, "test": 4,
+	"cmd/strata": 4, "contrib/goredis": 4, "prometheus": 4, "otel": 4, "bench": 4, "test": 4,
 }
 
 // testOnly are packages that exist for tests, and for commands that simulate.

@@ -30,6 +30,7 @@ var exceptions = map[string]string{ // read-only
 var goroutines = map[string]string{ // read-only
 	"internal/flight/batch.go": "flight.Group: Close waits for the flights of batches too",
 	"internal/flight/group.go": "flight.Group: Close waits for running loads",
+	"contrib/goredis/link.go":  "goredis.link: ends with its call of go-redis, as many as that has connections; closing the client ends them",
 	"stratatest/bus.go":        "stratatest.Bus: stop waits for the follower's goroutine",
 	"cmd/strata/demo.go":       "demoCommand.serve receives from the server before it returns",
 }
@@ -74,7 +75,7 @@ func (s source) span(n ast.Node) int {
 // nestedModules are the folders with a go.mod of their own. They may require
 // what they need; nothing imports them.
 func nestedModules() []string {
-	return []string{"cmd/strata", "prometheus", "otel", "bench", "test"}
+	return []string{"cmd/strata", "contrib/goredis", "prometheus", "otel", "bench", "test"}
 }
 
 // module returns the nested module that p lies in, or "" for the root module.

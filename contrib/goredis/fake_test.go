@@ -1,0 +1,117 @@
+package goredis_test
+
+import (
+	"bytes"
+	"context"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/strata-cache/strata/contrib/goredis"
+	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/remote"
+)
+
+// fake runs f in a bubble with a model server, which answers scripts with what
+// they answer when all is well, and a client for it. change, if not nil, alters
+// both before the client is made.
+func fake(t *testing.T, change func(*fakesrv.Server, *redis.Options), f func(t *testing.T, s *fakesrv.Server, rdb *redis.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := fakesrv.New()
+		defer s.Close()
+		for _, text := range []string{layout.Drop, layout.Fill, layout.Put, layout.Release} {
+			s.Script(text, func(ss *fakesrv.Session, _ [][]byte) { ss.Int(1) })
+		}
+		s.Script(layout.Word(), word)
+		s.Handle("HMGET", func(ss *fakesrv.Session, _ [][]byte) {
+			ss.Out = resp.AppendArray(ss.Out, 2)
+			ss.Bulk("value")
+			ss.Bulk("99999999999999 99999999999999 7 e.0.0")
+		})
+		o := &redis.Options{
+			Addr: "127.0.0.1:6379", Dialer: s.Dial, DialerRetries: 1,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		}
+		if change != nil {
+			change(s, o)
+		}
+		rdb := redis.NewClient(o)
+		defer rdb.Close()
+		f(t, s, rdb)
+	})
+}
+
+// word answers as the script does that reads the word of a name space.
+func word(ss *fakesrv.Session, _ [][]byte) {
+	ss.Out = resp.AppendArray(ss.Out, 5)
+	ss.Bulk("e")
+	for _, n := range []int{0, 0, 0, 1000} {
+		ss.Int(n)
+	}
+}
+
+// bind returns a part of a new tier on rdb.
+func bind(t *testing.T, rdb *redis.Client) *goredis.Tier {
+	t.Helper()
+	tier, err := goredis.NewTier(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tier.Bind(remote.Space{Name: "n", Schema: 1, Instance: 1}).(*goredis.Tier)
+}
+
+// goroutines counts those with this text in their stacks.
+func goroutines(text string) int {
+	stacks := make([]byte, 1<<20)
+	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte(text))
+}
+
+// within is a context with a deadline.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// get reads a key.
+func get(ctx context.Context, tier *goredis.Tier, key string) (string, error) {
+	held, err := tier.Get(ctx, []string{key})
+	if err != nil {
+		return "", err
+	}
+	return string(held[0].Data), nil
+}
+
+// mustGet fails unless the value is read.
+func mustGet(t *testing.T, tier *goredis.Tier) {
+	t.Helper()
+	if v, err := get(t.Context(), tier, "k"); v != "value" || err != nil {
+		t.Fatalf("got %q, %v; want value", v, err)
+	}
+}
+
+// warm reads until go-redis has connections in both of its pools and the word
+// is known as of the last of them.
+func warm(t *testing.T, tier *goredis.Tier) {
+	t.Helper()
+	for range 4 {
+		mustGet(t, tier)
+	}
+}
+
+func drop(ctx context.Context, tier *goredis.Tier, keys ...string) error {
+	var drops []remote.Drop
+	for _, k := range keys {
+		drops = append(drops, remote.Drop{Key: k})
+	}
+	_, err := tier.Drop(ctx, drops)
+	return err
+}

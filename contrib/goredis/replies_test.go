@@ -1,0 +1,258 @@
+package goredis_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/strata-cache/strata/contrib/goredis"
+	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/remote"
+)
+
+// TestHostileReplyIsOneErrorAndCostsItsConnection gives replies that cost other
+// clients their process or gigabytes.
+func TestHostileReplyIsOneErrorAndCostsItsConnection(t *testing.T) {
+	for name, reply := range map[string]string{
+		"negative length":       "$-5\r\n",
+		"length near 2^62":      "*2\r\n$4611686018427387904\r\n",
+		"length overflows":      "$99999999999999999999999\r\n",
+		"4 GiB and three bytes": "*2\r\n$4294967296\r\nabc",
+		"a billion elements":    "*1000000000\r\n",
+		"nested for ever":       strings.Repeat("*1\r\n", 1<<20),
+		"no CRLF":               "*2\r\n$6\r\nsecretXX$6\r\nsecretXX",
+		"no type":               "secret\r\n",
+		"a line without CR":     "+secret\n",
+		"ends in the middle":    "*2\r\n$6\r\nsec",
+	} {
+		fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+			tier := bind(t, rdb)
+			warm(t, tier)
+			dials := s.Dials()
+			bad := reply
+			s.Handle("HMGET", func(ss *fakesrv.Session, _ [][]byte) {
+				ss.Out = append(ss.Out, bad...)
+				ss.Hangup()
+			})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := get(within(t, time.Second), tier, "k")
+			runtime.ReadMemStats(&after)
+			if err == nil || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s: error %v", name, err)
+			}
+			if took, most := after.TotalAlloc-before.TotalAlloc, uint64(10*len(reply)+1<<20); took > most {
+				t.Errorf("%s: %d bytes were allocated; want at most %d", name, took, most)
+			}
+			bad = "*2\r\n$5\r\nvalue\r\n$37\r\n99999999999999 99999999999999 7 e.0.0\r\n"
+			mustGet(t, tier)
+			if n := s.Dials() - dials; n != 1 {
+				t.Errorf("%s: %d connections were opened; want 1", name, n)
+			}
+		})
+	}
+}
+
+func TestReplyTooManyCostsItsConnection(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+		tier := bind(t, rdb)
+		warm(t, tier)
+		dials := s.Dials()
+		s.Handle("HMGET", func(ss *fakesrv.Session, _ [][]byte) {
+			ss.Out = append(ss.Out, "*2\r\n$5\r\nvalue\r\n$37\r\n99999999999999 99999999999999 7 e.0.0\r\n*2\r\n$5\r\nother\r\n"...)
+		})
+		mustGet(t, tier)
+		mustGet(t, tier)
+		if s.Dials() == dials {
+			t.Error("the connection was used again")
+		}
+	})
+}
+
+func TestRefusalIsAnErrorOfGoRedis(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+		tier := bind(t, rdb)
+		warm(t, tier)
+		dials := s.Dials()
+		for _, rest := range []string{", with args beginning with: 'secret' ", strings.Repeat("x", 2000) + "secret"} {
+			s.Handle("EVALSHA", func(ss *fakesrv.Session, _ [][]byte) { ss.Error("OOM command not allowed" + rest) })
+			err := drop(t.Context(), tier, "k")
+			var refused redis.Error
+			if !errors.As(err, &refused) || !redis.HasErrorPrefix(err, "OOM ") || !strings.HasPrefix(err.Error(), "goredis: OOM") {
+				t.Errorf("error %v", err)
+			}
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error repeats too much: %v", err)
+			}
+		}
+		if n := s.Dials() - dials; n != 0 {
+			t.Errorf("%d connections were opened: an answer costs none", n)
+		}
+	})
+}
+
+func TestReplicaLosesItsConnections(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+		tier := bind(t, rdb)
+		if err := drop(t.Context(), tier, "k"); err != nil {
+			t.Fatal(err)
+		}
+		dials := s.Dials()
+		s.Handle("EVALSHA", func(ss *fakesrv.Session, _ [][]byte) {
+			ss.Error("READONLY You can't write against a read only replica.")
+		})
+		for range 2 {
+			if err := drop(t.Context(), tier, "k"); err == nil || !strings.Contains(err.Error(), "READONLY") {
+				t.Errorf("error %v", err)
+			}
+		}
+		if n := s.Dials() - dials; n != 1 {
+			t.Errorf("%d connections were opened for the second of two refusals; want 1", n)
+		}
+	})
+}
+
+func TestCredentialsAreInNoError(t *testing.T) {
+	fake(t, func(s *fakesrv.Server, o *redis.Options) {
+		s.Username, s.Password = "user", "right"
+		o.Username, o.Password = "user", "hunter2"
+	}, func(t *testing.T, _ *fakesrv.Server, rdb *redis.Client) {
+		_, err := get(t.Context(), bind(t, rdb), "k")
+		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "WRONGPASS") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestHostileGreetingIsAnErrorWithoutItsBytes(t *testing.T) {
+	for _, reply := range []string{"+secret\r\n", "@secret\r\n", "$3\r\nsecret", "%secret\r\n", "%1\r\n+secret\r\n@secret\r\n", "$4611686018427387904\r\n"} {
+		fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+			s.Handle("HELLO", func(ss *fakesrv.Session, _ [][]byte) {
+				ss.Out = append(ss.Out, reply...)
+				ss.Hangup()
+			})
+			_, err := get(within(t, time.Second), bind(t, rdb), "k")
+			if err == nil || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%q: error %v", reply, err)
+			}
+		})
+	}
+}
+
+func TestValuesOfManyKeysShareNoMemory(t *testing.T) {
+	fake(t, nil, func(t *testing.T, _ *fakesrv.Server, rdb *redis.Client) {
+		tier := bind(t, rdb)
+		held, err := tier.Get(t.Context(), []string{"a", "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = append(held[0].Data, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"...)
+		if string(held[0].Data) != "value" || string(held[1].Data) != "value" {
+			t.Errorf("%q, %q", held[0].Data, held[1].Data)
+		}
+	})
+}
+
+// TestNewConnectionsAreCounted has a word asked for again whenever a connection
+// was opened, as it may lead to a server that has taken over.
+func TestNewConnectionsAreCounted(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+		tier := bind(t, rdb)
+		words := 0
+		s.Script(layout.Word(), func(ss *fakesrv.Session, args [][]byte) {
+			words++
+			word(ss, args)
+		})
+		warm(t, tier)
+		words = 0
+		mustGet(t, tier)
+		if words != 0 {
+			t.Fatalf("%d questions for the word on an old connection", words)
+		}
+		s.Drop()
+		time.Sleep(time.Millisecond)
+		mustGet(t, tier)
+		if words == 0 {
+			t.Error("no question for the word on a new connection")
+		}
+	})
+}
+
+func TestClientWhoseConnectionsAreNotSeenIsReported(t *testing.T) {
+	for _, derived := range []bool{false, true} {
+		fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+			for _, name := range []string{"INFO", "CONFIG"} {
+				s.Handle(name, func(ss *fakesrv.Session, _ [][]byte) { ss.Bulk("") })
+			}
+			s.Script("return 1", func(ss *fakesrv.Session, _ [][]byte) { ss.Int(1) })
+			if derived {
+				rdb = rdb.WithTimeout(time.Second)
+			}
+			warnings, err := bind(t, rdb).Probe(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(strings.Join(warnings, "\n"), "WithTimeout"); got != derived {
+				t.Errorf("made by WithTimeout: %v; warnings %q", derived, warnings)
+			}
+		})
+	}
+}
+
+func TestOtherClientsAreRefused(t *testing.T) {
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{})
+	defer cluster.Close()
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer ring.Close()
+	for _, rdb := range []redis.UniversalClient{nil, (*redis.Client)(nil), cluster, ring} {
+		if _, err := goredis.NewTier(rdb); err == nil || !strings.Contains(err.Error(), "*redis.Client") {
+			t.Errorf("a tier of a %T: %v", rdb, err)
+		}
+		if _, err := goredis.NewBus(rdb); err == nil {
+			t.Errorf("a bus of a %T: no error", rdb)
+		}
+	}
+}
+
+func TestEndedContextSendsNothing(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+		tier := bind(t, rdb)
+		asked := counts{new(int)}
+		rdb.AddHook(asked)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := get(ctx, tier, "k"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if _, err := tier.Put(ctx, []remote.Put{{Key: "k", Left: 1, Lease: remote.Lease{Token: 7}}}); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		for range 20 {
+			if err := drop(ctx, tier, "k", "l"); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		if n := s.Dials(); n != 0 || *asked.n != 0 {
+			t.Errorf("%d connections, go-redis was asked %d times; want 0, 0", n, *asked.n)
+		}
+	})
+}
+
+// counts is a hook that counts what go-redis is asked for.
+type counts struct{ n *int }
+
+func (counts) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c counts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { *c.n++; return next(ctx, cmd) }
+}
+
+func (c counts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { *c.n++; return next(ctx, cmds) }
+}

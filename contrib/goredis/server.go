@@ -1,0 +1,113 @@
+package goredis
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// maxValue is the largest value that Redis stores.
+const maxValue = 512 << 20
+
+// server is a client of go-redis as a tier sees it.
+type server struct {
+	link
+	opened *openings
+	missed uint32 // misses when opened began to count
+}
+
+// Send implements tier.Server.
+func (s *server) Send(ctx context.Context, put func([]byte) []byte) (resp.Value, error) {
+	calls := newCalls(put(nil), 1)
+	if err := s.exchange(ctx, calls); err != nil {
+		return resp.Value{}, err
+	}
+	return calls[0].reply.Value()
+}
+
+// Read implements tier.Server.
+func (s *server) Read(ctx context.Context, put func([]byte, string) []byte, key string) (resp.Value, error) {
+	text := put(nil, key)
+	for again := false; ; again = true {
+		calls := newCalls(text, 1)
+		err := s.exchange(ctx, calls)
+		if err == nil {
+			return calls[0].reply.Value()
+		}
+		if again || !lost(err) || heard(calls) {
+			return resp.Value{}, err
+		}
+	}
+}
+
+// Together implements tier.Server. To have a connection to oneself is dear in
+// go-redis. Where none was opened meanwhile, all lead to the same server, and
+// several are as good as one; else f talks once more, over one.
+func (s *server) Together(ctx context.Context, twice bool, f func(plain.Ask) error) error {
+	before := s.Opened()
+	t, answer := s.talk(ctx, false, f)
+	switch {
+	case t.err == nil && (t.alone || t.asked < 2 || !twice || s.Opened() == before):
+		return answer
+	case t.err != nil && (!twice || !lost(t.err) || t.heard):
+		return t.err
+	}
+	if t, answer = s.talk(ctx, true, f); t.err != nil {
+		return t.err
+	}
+	return answer
+}
+
+// Opened implements tier.Server.
+func (s *server) Opened() uint64 { return s.opened.n.Load() }
+
+// MaxValue implements tier.Server.
+func (s *server) MaxValue() int { return maxValue }
+
+// blind reports whether connections were opened and not seen: the hooks of the
+// client are not those of its pool.
+func (s *server) blind() bool { return !s.opened.asked.Load() && misses(s.rdb) != s.missed }
+
+// misses is how often a pool of rdb had no connection.
+func misses(rdb *redis.Client) uint32 {
+	st := rdb.PoolStats()
+	n := st.Misses
+	if st.PipelineStats != nil {
+		n += st.PipelineStats.Misses
+	}
+	return n
+}
+
+// openings is a hook of go-redis that counts connections.
+type openings struct {
+	n atomic.Uint64
+	// asked is set when somebody has wanted to open one.
+	asked atomic.Bool
+}
+
+var _ redis.Hook = (*openings)(nil)
+
+// DialHook implements redis.Hook.
+func (o *openings) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		o.asked.Store(true)
+		nc, err := next(ctx, network, addr)
+		if err == nil {
+			o.n.Add(1)
+		}
+		return nc, err
+	}
+}
+
+// ProcessHook implements redis.Hook.
+func (*openings) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (*openings) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
