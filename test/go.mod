@@ -6,12 +6,15 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/redis/go-redis/v9 v9.23.0
 	github.com/strata-cache/strata v0.0.0
 	github.com/strata-cache/strata/cmd/strata v0.0.0
+	github.com/strata-cache/strata/contrib/goredis v0.0.0
 	golang.org/x/sys v0.49.0
 )
 
 require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
@@ -21,6 +24,7 @@ require (
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	modernc.org/libc v1.79.0 // indirect
@@ -32,6 +36,7 @@ require (
 replace (
 	github.com/strata-cache/strata => ..
 	github.com/strata-cache/strata/cmd/strata => ../cmd/strata
+	github.com/strata-cache/strata/contrib/goredis => ../contrib/goredis
 )
 
 // Only tests of dependencies want this module, and this version of it cannot be

@@ -1,0 +1,290 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/strata-cache/strata"
+	adapter "github.com/strata-cache/strata/contrib/goredis"
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest"
+	"github.com/strata-cache/strata/test/internal/servers"
+)
+
+// goRedis returns a client of go-redis that is closed when the test ends.
+func goRedis(t testing.TB, o goredis.Options) *goredis.Client {
+	t.Helper()
+	rdb := goredis.NewClient(&o)
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+func goRedisTier(t testing.TB, rdb *goredis.Client) *adapter.Tier {
+	t.Helper()
+	tier, err := adapter.NewTier(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tier
+}
+
+func goRedisBus(t testing.TB, rdb *goredis.Client) *adapter.Bus {
+	t.Helper()
+	bus, err := adapter.NewBus(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bus
+}
+
+func TestGoRedisTierConforms(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	r := servers.StartRedis(t)
+	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
+		return goRedisTier(t, goRedis(t, goredis.Options{Addr: r.Addr})), pause
+	})
+}
+
+func TestGoRedisTierConformsWithoutScripts(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	o := withoutScripts(t, servers.StartRedis(t))
+	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
+		rdb := goRedis(t, goredis.Options{
+			Addr: o.Addr, Username: o.Username, Password: o.Password,
+			ContextTimeoutEnabled: true,
+			Protocol:              2, // see README.md of the adapter on what go-redis races for with 3
+		})
+		return goRedisTier(t, rdb), pause
+	})
+}
+
+func TestGoRedisTierAnnounces(t *testing.T) {
+	r := servers.StartRedis(t)
+	stratatest.TestAnnouncer(t, func(t *testing.T) (remote.Tier, remote.Bus) {
+		rdb := goRedis(t, goredis.Options{Addr: r.Addr})
+		return goRedisTier(t, rdb), goRedisBus(t, rdb)
+	})
+}
+
+func TestGoRedisBusConforms(t *testing.T) {
+	r := servers.StartRedis(t)
+	for name, protocol := range map[string]int{"RESP2": 2, "RESP3": 3} {
+		t.Run(name, func(t *testing.T) {
+			stratatest.TestBus(t, func(t *testing.T) stratatest.BusFixture {
+				line := &servers.Line{}
+				return stratatest.BusFixture{
+					Bus:  goRedisBus(t, goRedis(t, goredis.Options{Addr: r.Addr, Protocol: protocol, Dialer: line.DialContext})),
+					Peer: goRedisBus(t, goRedis(t, goredis.Options{Addr: r.Addr, Protocol: protocol})),
+					Cut:  func() func() { line.Cut(); return line.Join },
+				}
+			})
+		})
+	}
+}
+
+// overGoRedis makes an instance use the adapter.
+func overGoRedis(t testing.TB, o goredis.Options) change[string, int64] {
+	return func(c *strata.Options[string, int64]) {
+		rdb := goRedis(t, o)
+		c.Remote.Tier, c.Remote.Bus = goRedisTier(t, rdb), goRedisBus(t, rdb)
+	}
+}
+
+func TestInstancesOverGoRedisAndOverTheOwnClientAreOneCluster(t *testing.T) {
+	r := servers.StartRedis(t)
+	own, _ := instance[string, int64](t, r)
+	adapted, _ := instance(t, r, overGoRedis(t, goredis.Options{Addr: r.Addr}))
+	joined(t, "warm", own, adapted)
+	joined(t, "warm", adapted, own)
+	for _, pair := range []struct {
+		name string
+		a, b *strata.Cache[string, int64]
+	}{{"own client first", own, adapted}, {"go-redis first", adapted, own}} {
+		o := &counter{}
+		mustGet(t, pair.a, pair.name, o.load)
+		if mustGet(t, pair.b, pair.name, o.load); o.loads.Load() != 1 {
+			t.Errorf("%s: %d loads on two instances; want 1", pair.name, o.loads.Load())
+		}
+		o.value.Store(1)
+		if err := pair.a.Invalidate(t.Context(), pair.name); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, pair.name+": the other instance obeys", func() bool { return mustGet(t, pair.b, pair.name, o.load) == 1 })
+		if v := mustGet(t, pair.a, pair.name, o.load); v != 1 || o.loads.Load() != 2 {
+			t.Errorf("%s: read %d after %d loads; want 1, 2", pair.name, v, o.loads.Load())
+		}
+		o.value.Store(2)
+		if err := pair.a.InvalidateAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, pair.name+": the other instance obeys a drop of everything", func() bool { return mustGet(t, pair.b, pair.name, o.load) == 2 })
+	}
+}
+
+// TestOneLoadWhoeverHoldsTheLease has callers on both kinds of instances ask for
+// one key at once.
+func TestOneLoadWhoeverHoldsTheLease(t *testing.T) {
+	r := servers.StartRedis(t)
+	own, _ := instance[string, int64](t, r)
+	adapted, _ := instance(t, r, overGoRedis(t, goredis.Options{Addr: r.Addr}))
+	joined(t, "warm", own, adapted)
+	o := &counter{takes: 100 * time.Millisecond}
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() { mustGet(t, own, "k", o.load) })
+		wg.Go(func() { mustGet(t, adapted, "k", o.load) })
+	}
+	wg.Wait()
+	if n := o.loads.Load(); n != 1 {
+		t.Errorf("%d loads by 100 callers on two instances; want 1", n)
+	}
+}
+
+func TestRestartOfRedisIsSurvivedOverGoRedis(t *testing.T) {
+	r := servers.StartRedis(t)
+	c, _ := instance(t, r, overGoRedis(t, goredis.Options{Addr: r.Addr}))
+	peer, _ := instance[string, int64](t, r)
+	joined(t, "warm", peer, c)
+	o := &counter{}
+	mustGet(t, c, "k", o.load)
+	r.Kill()
+	eventually(t, "the bus is found dead", func() bool { return !c.Stats().Connected })
+	if err := c.Invalidate(t.Context(), "gone"); err == nil {
+		t.Error("Invalidate returned nil while Redis is down")
+	}
+	o.value.Store(1)
+	r.Restart()
+	eventually(t, "both are connected again", func() bool { return c.Stats().Connected && peer.Stats().Connected })
+	eventually(t, "the peer's invalidation is confirmed", func() bool { return peer.Invalidate(t.Context(), "k") == nil })
+	eventually(t, "the instance obeys again", func() bool { return mustGet(t, c, "k", o.load) == 1 })
+	eventually(t, "L2 is used again", func() bool {
+		if _, ok := peer.Get(t.Context(), "new"); ok {
+			return true
+		}
+		mustGet(t, c, "new", o.load)
+		_ = c.Invalidate(t.Context(), "new")
+		mustGet(t, c, "new", o.load)
+		return false
+	})
+}
+
+// TestPausedRedisCostsOneTimeoutOverGoRedis has the timeouts of go-redis far
+// above that of the cache, and its ContextTimeoutEnabled off.
+func TestPausedRedisCostsOneTimeoutOverGoRedis(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
+	r := servers.StartRedis(t)
+	c, _ := instance(t, r, overGoRedis(t, goredis.Options{Addr: r.Addr, ReadTimeout: time.Minute, PoolTimeout: time.Minute}),
+		func(o *strata.Options[string, int64]) { o.Remote.Timeout = 0 }) // the default
+	o := &counter{}
+	mustGet(t, c, "hit", o.load)
+	r.Stop()
+	t.Cleanup(r.Continue)
+	for _, key := range []string{"a", "b", "c"} {
+		start := time.Now()
+		mustGet(t, c, key, o.load)
+		if took := time.Since(start); took > 5*time.Second { // a busy machine; go-redis would take a minute
+			t.Errorf("a miss took %v while Redis is paused", took)
+		}
+	}
+	r.Continue()
+	eventually(t, "L2 is used again", func() bool { return c.Invalidate(t.Context(), "a") == nil })
+	eventually(t, "the bus is back", func() bool { return c.Stats().Connected })
+}
+
+// TestNoReadOverGoRedisIsOlderThanAnInvalidateThatReturned has a writer over
+// the own client and readers over go-redis, which keep nothing in L1, while
+// Redis is paused and killed.
+func TestNoReadOverGoRedisIsOlderThanAnInvalidateThatReturned(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
+	r := servers.StartRedis(t)
+	quick := func(o *strata.Options[string, int64]) {
+		o.Remote.Timeout = 0 // the default
+		o.Memory.MaxWeight, o.Memory.Weigh = 1, func(string, int64) int64 { return 2 }
+	}
+	writer, _ := instance(t, r, quick)
+	o := &counter{takes: time.Millisecond}
+	var confirmed atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			now := o.value.Add(1)
+			if writer.Invalidate(ctx, "k") == nil {
+				confirmed.Store(now)
+			}
+			<-time.After(3 * time.Millisecond)
+		}
+	})
+	var readers []*strata.Cache[string, int64]
+	for i := range 3 {
+		c, _ := instance(t, r, overGoRedis(t, goredis.Options{Addr: r.Addr, ContextTimeoutEnabled: i > 0}), quick)
+		readers = append(readers, c)
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				oldest := confirmed.Load()
+				v, err := c.GetOrLoad(ctx, "k", o.load)
+				if err == nil && v < oldest {
+					t.Errorf("read %d; %d was invalidated before the read was called", v, oldest)
+					return
+				}
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Errorf("GetOrLoad: %v", err)
+				}
+			}
+		})
+	}
+	for range 3 {
+		<-time.After(300 * time.Millisecond)
+		r.Stop()
+		<-time.After(300 * time.Millisecond)
+		r.Continue()
+		<-time.After(300 * time.Millisecond)
+		r.Kill()
+		<-time.After(100 * time.Millisecond)
+		r.Restart()
+	}
+	<-time.After(300 * time.Millisecond)
+	var hits uint64
+	for _, c := range readers {
+		hits += c.Stats().L2.Hits
+	}
+	if hits == 0 {
+		t.Error("no read was answered by L2: the test proves nothing")
+	}
+	t.Logf("%d reads from L2, %d loads, %d confirmed invalidations", hits, o.loads.Load(), confirmed.Load())
+}
+
+// TestRestartedServerCostsNoCallOverGoRedis has idle connections die with their
+// server.
+func TestRestartedServerCostsNoCallOverGoRedis(t *testing.T) {
+	r := servers.StartRedis(t)
+	tier := goRedisTier(t, goRedis(t, goredis.Options{Addr: r.Addr})).Bind(remote.Space{Name: "n", Schema: 1})
+	var wg sync.WaitGroup
+	drop := func() {
+		if _, err := tier.Drop(t.Context(), []remote.Drop{{Key: "k"}}); err != nil {
+			t.Errorf("Drop: %v", err)
+		}
+	}
+	for range 20 {
+		wg.Go(drop)
+	}
+	wg.Wait()
+	r.Kill()
+	r.Restart()
+	for range 20 {
+		wg.Go(drop)
+	}
+	wg.Wait()
+}
