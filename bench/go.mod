@@ -8,6 +8,7 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/strata-cache/strata v0.0.0
+	github.com/strata-cache/strata/contrib/goredis v0.0.0
 	github.com/valkey-io/valkey-go v1.0.79
 	github.com/viccon/sturdyc v1.1.5
 	golang.org/x/sync v0.24.0
@@ -19,4 +20,7 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect
 )
 
-replace github.com/strata-cache/strata => ..
+replace (
+	github.com/strata-cache/strata => ..
+	github.com/strata-cache/strata/contrib/goredis => ../contrib/goredis
+)
