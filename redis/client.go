@@ -134,8 +134,9 @@ func (c *Client) Ping(ctx context.Context) error { return c.Do(ctx, "PING").Err(
 
 // Do sends one command and returns the whole reply, at most Options.MaxReply
 // bytes of it. The first argument is the command's name; arguments may be
-// string, []byte, integers, floats and bool (1 or 0). They may be changed after
-// Do has returned.
+// string, []byte, integers, floats, bool (1 or 0) and [Body]. They may be
+// changed after Do has returned. One larger than Options.MaxValue is
+// [ErrTooLarge]; nothing is sent then.
 //
 // Commands that change the connection for those who use it next, such as
 // SELECT, MULTI or SUBSCRIBE, are refused.
@@ -150,6 +151,13 @@ func (c *Client) Do(ctx context.Context, args ...any) Reply {
 	if err != nil {
 		return Reply{err: err}
 	}
+	if hasBody(args) {
+		return c.doBodies(ctx, name, args)
+	}
+	return c.do(ctx, name, args)
+}
+
+func (c *Client) do(ctx context.Context, name string, args []any) Reply {
 	if c.cluster != nil {
 		return c.cluster.do(ctx, name, args)
 	}

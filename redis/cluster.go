@@ -342,15 +342,6 @@ func (k *cluster) detour(ctx context.Context, start time.Time, w way, h hop, err
 	}
 }
 
-// find returns where a call about key that cannot be tried again is to be made.
-func (k *cluster) find(ctx context.Context, key string) (at hop, err error) {
-	err = k.follow(ctx, way{slot: slots.Of(key), twice: true}, func(ctx context.Context, h hop) error {
-		at = h
-		return h.do(ctx, "EXISTS", []any{"EXISTS", key}).Err()
-	})
-	return at, err
-}
-
 // within bounds a call that began at start, if its context does not.
 func (k *cluster) within(ctx context.Context, start time.Time) (context.Context, context.CancelFunc) {
 	if _, bounded := ctx.Deadline(); bounded {

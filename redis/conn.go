@@ -229,9 +229,15 @@ func (c *conn) bulk(b []byte) {
 		return
 	}
 	c.w = resp.AppendBulkHeader(c.w, int64(len(b)))
+	c.refer(b)
+	c.w = append(c.w, '\r', '\n')
+}
+
+// refer puts b behind what is in the buffer. It must stay as it is until flush
+// returns.
+func (c *conn) refer(b []byte) {
 	c.vec = append(c.vec, c.w[c.mark:], b)
 	c.mark = len(c.w)
-	c.w = append(c.w, '\r', '\n')
 }
 
 func argError(err error) error {

@@ -3,6 +3,7 @@ package redis
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"iter"
 	"strconv"
 	"strings"
@@ -138,6 +139,27 @@ func (r Reply) Bytes() ([]byte, error) {
 		}
 	}
 	return nil, r.mismatch("string")
+}
+
+// Append appends the text of a string or status to dst, without allocating if
+// there is room. Null is ErrNil. On any error dst is returned as it was.
+func (r Reply) Append(dst []byte) ([]byte, error) {
+	if r.err == nil && r.v.Kind() == resp.Int {
+		return strconv.AppendInt(dst, r.v.Int(), 10), nil
+	}
+	b, err := r.Bytes()
+	return append(dst, b...), err
+}
+
+// WriteTo implements io.WriterTo: it writes the text of a string or status to w.
+// Null is ErrNil.
+func (r Reply) WriteTo(w io.Writer) (int64, error) {
+	b, err := r.Bytes()
+	if err != nil {
+		return 0, err
+	}
+	n, err := w.Write(b)
+	return int64(n), err
 }
 
 // String returns the text of a string, status or integer. Null is ErrNil.

@@ -3,13 +3,10 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
 )
 
 // pieceSize is what streams copy through.
@@ -118,16 +115,29 @@ type Stream struct {
 
 // Stream sends a command, as [Client.Do] does, whose reply is one string, and
 // returns it as a stream. Null is [ErrNil]. The caller must Close it.
-func (c *Client) Stream(ctx context.Context, args ...any) (*Stream, error) {
+func (c *Client) Stream(ctx context.Context, args ...any) (s *Stream, err error) {
 	name, err := c.o.checkCommand(args)
 	if err != nil {
 		return nil, err
+	}
+	if hasBody(args) {
+		sent, large, free, err := c.embody(ctx, args)
+		if err != nil {
+			return nil, err
+		}
+		defer free()
+		if args = sent; large {
+			err = c.once(ctx, name, args, func(h hop) error {
+				s, err = h.streamOf(ctx, args)
+				return err
+			})
+			return s, err
+		}
 	}
 	slot := -1
 	if c.cluster != nil {
 		slot = slotOf(name, args)
 	}
-	var s *Stream
 	err = c.reach(ctx, name, slot, func(attempt context.Context, h hop) error {
 		s, err = h.stream(attempt, ctx, name, args)
 		return err
@@ -142,12 +152,8 @@ func (h hop) stream(attempt, ctx context.Context, name string, args []any) (*Str
 		if answer = cn.command(args); answer != nil {
 			return answer, nil
 		}
-		if err = cn.flush(true); err != nil {
-			return nil, err
-		}
-		var v resp.Value
-		if size, v, err = cn.bulkHeader(); size < 0 && err == nil {
-			answer = newReply(v).mismatch("string")
+		if err = cn.flush(true); err == nil {
+			size, answer, err = cn.streamHeader()
 		}
 		return answer, err
 	})
@@ -155,6 +161,32 @@ func (h hop) stream(attempt, ctx context.Context, name string, args []any) (*Str
 		return nil, err
 	}
 	return &Stream{held: held, size: size, left: size}, nil
+}
+
+// streamOf is stream for a command with bodies.
+func (h hop) streamOf(ctx context.Context, args []any) (*Stream, error) {
+	s, err := h.open(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	size, answer, err := s.cn.streamHeader()
+	if err != nil {
+		err = s.fail(err)
+	}
+	if err != nil || answer != nil {
+		s.release(err == nil)
+		return nil, errors.Join(err, answer)
+	}
+	return &Stream{held: s, size: size, left: size}, nil
+}
+
+// streamHeader reads the header of a string. answer is what came instead.
+func (c *conn) streamHeader() (size int64, answer, err error) {
+	size, v, err := c.bulkHeader()
+	if size < 0 && err == nil {
+		answer = newReply(v).mismatch("string")
+	}
+	return size, answer, err
 }
 
 // Size is the length of the whole string in bytes.
@@ -172,7 +204,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 	err := s.arm()
 	n := 0
 	if err == nil {
-		n, err = s.cn.r.Body(p[:min(int64(len(p)), s.left)])
+		n, err = s.cn.r.Body(p[:s.portion(len(p))])
 	}
 	if err != nil {
 		s.err = s.fail(readError(err))
@@ -182,6 +214,16 @@ func (s *Stream) Read(p []byte) (int, error) {
 		s.finish()
 	}
 	return n, nil
+}
+
+// portion is how much of a buffer of n bytes is filled: if the rest of the string
+// fits, its last bytes come later, together with what ends it.
+func (s *Stream) portion(n int) int {
+	const tail = 4 << 10
+	if int64(n) >= s.left && s.left > 4*tail {
+		return int(s.left - tail)
+	}
+	return int(min(int64(n), s.left))
 }
 
 // finish reads what follows the last byte.
@@ -198,10 +240,50 @@ func (s *Stream) finish() {
 }
 
 // WriteTo implements io.WriterTo: it copies the rest of the string to w. It
-// returns how much w took, and the error of w or of the connection.
-func (s *Stream) WriteTo(w io.Writer) (int64, error) {
-	piece := make([]byte, max(1, min(pieceSize, s.left)))
-	return io.CopyBuffer(w, struct{ io.Reader }{s}, piece)
+// returns how much w took, and the error of w or of the connection. The context
+// cannot interrupt w.
+func (s *Stream) WriteTo(w io.Writer) (total int64, err error) {
+	if s.closed {
+		return 0, s.err
+	}
+	defer s.cn.r.Release()
+	for {
+		if s.err == nil && s.left == 0 {
+			s.finish()
+		}
+		if s.err != nil {
+			break
+		}
+		p, err := s.some()
+		if err != nil {
+			break
+		}
+		n, err := w.Write(p)
+		total += int64(max(n, 0))
+		switch {
+		case err != nil:
+			return total, err
+		case n != len(p):
+			return total, io.ErrShortWrite
+		}
+	}
+	if s.err == io.EOF {
+		return total, nil
+	}
+	return total, s.err
+}
+
+// some returns the next bytes, from the memory of the connection.
+func (s *Stream) some() (p []byte, err error) {
+	if err = s.arm(); err == nil {
+		p, err = s.cn.r.Some(s.left)
+	}
+	if err != nil {
+		s.err = s.fail(readError(err))
+		return nil, s.err
+	}
+	s.left -= int64(len(p))
+	return p, nil
 }
 
 // Close gives the connection back. If the string was not read to its end the
@@ -229,129 +311,4 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (int64, err
 	}
 	defer s.Close()
 	return s.WriteTo(w)
-}
-
-// SetFrom sets key to the next n bytes of r, with a life of ttl (zero: for
-// ever; rounded up to whole milliseconds). r may have more bytes; they are not
-// read. If r has fewer or fails, the connection is closed, and the server
-// keeps the value it had.
-//
-// Options.Timeout bounds each piece and not the whole, and not the time that r
-// takes.
-//
-// In a cluster, a value that is longer than 64 KiB is sent to the node that has
-// just said that it serves the key. If the slot moves meanwhile, nothing is
-// stored and the error is one that [SafeToRetry] knows.
-func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, ttl time.Duration) error {
-	if n < 0 {
-		return errors.New("redis: negative length")
-	}
-	if err := c.o.checkSet(n, ttl); err != nil {
-		return err
-	}
-	piece := make([]byte, max(1, min(pieceSize, n)))
-	first := piece[:min(int64(len(piece)), n)]
-	if _, err := io.ReadFull(r, first); err != nil {
-		return sourceError(err)
-	}
-	set := func(ctx context.Context, at hop) error { return at.setFrom(ctx, key, first, piece, r, n, ttl) }
-	if c.cluster == nil {
-		return set(ctx, hop{n: c.home})
-	}
-	if len(first) == int(n) {
-		return c.cluster.follow(ctx, way{slot: slots.Of(key)}, set)
-	}
-	at, err := c.cluster.find(ctx, key)
-	if err != nil {
-		return err
-	}
-	err = set(ctx, at)
-	var refused *Error
-	if errors.As(err, &refused) {
-		if _, v := c.cluster.judge(at, false, err); v != final {
-			return &ConnError{Op: "route", Err: err} // nothing was stored
-		}
-	}
-	return err
-}
-
-// setFrom sets key to n bytes: the first ones, and the rest from r by pieces.
-func (h hop) setFrom(ctx context.Context, key string, first, piece []byte, r io.Reader, n int64, ttl time.Duration) error {
-	cn, err := h.n.pool.Get(ctx, time.Now())
-	if err != nil {
-		return err
-	}
-	s := h.n.hold(ctx, cn)
-	clean := false
-	defer func() { s.release(clean) }() // also if r panics
-	if h.asking {
-		cn.w = append(cn.w, asking...)
-		if _, err := s.last(); err != nil {
-			return err
-		}
-	}
-	cn.w = resp.AppendSetHead(cn.w[:0], key, ttl)
-	cn.w = resp.AppendBulkHeader(cn.w, n)
-	if err := s.copyFrom(first, piece, r, n); err != nil {
-		return err
-	}
-	cn.w = resp.AppendLife(append(cn.w, '\r', '\n'), ttl)
-	reply, err := s.last()
-	clean = err == nil
-	if err != nil {
-		return err
-	}
-	return reply.Ok()
-}
-
-// copyFrom writes what is in the buffer, the first piece, and the rest of n
-// bytes from r.
-func (h *held) copyFrom(first, piece []byte, r io.Reader, n int64) error {
-	for {
-		if err := h.write(first); err != nil {
-			return err
-		}
-		if n -= int64(len(first)); n == 0 {
-			return nil
-		}
-		first = piece[:min(int64(len(piece)), n)]
-		if _, err := io.ReadFull(r, first); err != nil {
-			return sourceError(err)
-		}
-	}
-}
-
-func (h *held) write(p []byte) error {
-	h.cn.w = append(h.cn.w, p...)
-	if err := h.arm(); err != nil {
-		return h.fail(&ConnError{Op: "write", Err: err})
-	}
-	if err := h.cn.flush(true); err != nil {
-		var ce *ConnError
-		if errors.As(err, &ce) {
-			ce.Sent = false // a part of a command has no effect
-		}
-		return h.fail(err)
-	}
-	return nil
-}
-
-// last writes the end of the command and reads the reply.
-func (h *held) last() (Reply, error) {
-	if err := h.write(nil); err != nil {
-		return Reply{}, err
-	}
-	v, err := h.cn.read()
-	if err != nil {
-		return Reply{}, h.fail(err)
-	}
-	return newReply(v), nil
-}
-
-// sourceError is the error for a reader that gives no more.
-func sourceError(err error) error {
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("redis: reading the value: %w", err)
 }

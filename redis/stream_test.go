@@ -36,6 +36,9 @@ func TestStream(t *testing.T) {
 			if _, err := st.Read(make([]byte, 1)); err != redis.ErrClosed {
 				t.Errorf("read of a closed stream: %v", err)
 			}
+			if n, err := st.WriteTo(io.Discard); n != 0 || err != redis.ErrClosed {
+				t.Errorf("copy of a closed stream: %d, %v", n, err)
+			}
 			var b bytes.Buffer
 			if m, err := c.GetTo(t.Context(), "k", &b); m != int64(n) || err != nil || b.String() != want {
 				t.Errorf("GetTo: %d of %d, %v", m, n, err)
@@ -186,8 +189,7 @@ func TestSetFrom(t *testing.T) {
 			t.Errorf("life %d, %v", n, err)
 		}
 		for name, err := range map[string]error{
-			"negative length": c.SetFrom(ctx, "k", strings.NewReader("v"), -1, 0),
-			"negative life":   c.SetFrom(ctx, "k", strings.NewReader("v"), 1, -1),
+			"negative life": c.SetFrom(ctx, "k", strings.NewReader("v"), 1, -1),
 		} {
 			if err == nil {
 				t.Errorf("%s accepted", name)
@@ -228,6 +230,49 @@ func TestSetFromABrokenReaderKeepsTheOldValue(t *testing.T) {
 		}
 		if n := c.Stats().Open; n != 1 {
 			t.Errorf("%d connections open", n)
+		}
+	})
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestWriterThatStallsCostsItsOwnConnection(t *testing.T) {
+	change := func(s *fakesrv.Server, _ *redis.Options) { s.Window = 1000 }
+	fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		want := strings.Repeat("abcdefg", 30_000)
+		mustSet(t, c, "k", want)
+		var b strings.Builder
+		slow := writerFunc(func(p []byte) (int, error) {
+			if b.Len()%7 == 0 {
+				time.Sleep(10 * time.Second) // longer than the timeout
+			}
+			return b.Write(p)
+		})
+		if n, err := c.GetTo(t.Context(), "k", slow); n != int64(len(want)) || err != nil || b.String() != want {
+			t.Errorf("%d of %d bytes, %v", n, len(want), err)
+		}
+		b.Reset()
+		start := time.Now()
+		n, err := c.GetTo(within(t, 3*time.Second), "k", slow)
+		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != 10*time.Second || n != int64(b.Len()) {
+			t.Errorf("%d bytes, %v after %v", n, err, took)
+		}
+		for name, w := range map[string]writerFunc{
+			"takes less": func(p []byte) (int, error) { return len(p) - 1, nil },
+			"lies":       func([]byte) (int, error) { return -1, nil },
+		} {
+			if n, err := c.GetTo(t.Context(), "k", w); err != io.ErrShortWrite || n < 0 {
+				t.Errorf("%s: %d, %v", name, n, err)
+			}
+		}
+		if v, err := get(t.Context(), c, "k"); v != want || err != nil {
+			t.Errorf("then %d bytes, %v", len(v), err)
+		}
+		synctest.Wait()
+		if n := s.Open(); n > 2 {
+			t.Errorf("%d connections", n)
 		}
 	})
 }

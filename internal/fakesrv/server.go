@@ -295,11 +295,11 @@ func (s *Session) answer(args [][]byte) {
 	}
 }
 
-// unknown repeats the arguments, as servers do.
+// unknown repeats the arguments, as servers do, and no more of them.
 func (s *Session) unknown(args [][]byte) {
 	text := "ERR unknown command '" + string(args[0]) + "', with args beginning with:"
 	for _, a := range args[1:] {
-		text += " '" + string(a) + "'"
+		text += " '" + string(a[:min(len(a), 128)]) + "'"
 	}
 	s.Error(text)
 }

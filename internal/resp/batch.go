@@ -113,7 +113,7 @@ func (p *Pieces) Next() []byte {
 		return p.take(p.run())
 	}
 	if p.buf == nil {
-		p.buf = p.steps.get()
+		p.buf = p.steps.Get()
 	}
 	p.buf = p.buf[:0]
 	for {
@@ -159,7 +159,7 @@ func (p *Pieces) take(run []byte) []byte {
 // Release gives back what was borrowed.
 func (p *Pieces) Release() {
 	if p.buf != nil {
-		p.steps.put(p.buf)
+		p.steps.Put(p.buf)
 		p.buf = nil
 	}
 }

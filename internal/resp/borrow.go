@@ -60,6 +60,24 @@ func (r *Reader) BorrowString() (s []byte, found bool, err error) {
 	return v.body, v.kind == Bulk, err
 }
 
+// Some returns the next bytes of a string whose header was read, at least one
+// and at most n. They hold until a method of r is called next; Release has to be
+// called behind the last of them.
+func (r *Reader) Some(n int64) ([]byte, error) {
+	if r.pos == r.end {
+		if r.narrow == nil && n >= widenFrom {
+			r.widen()
+		}
+		if err := r.more(); err != nil {
+			return nil, err
+		}
+	}
+	p := r.buf[r.pos:r.end]
+	p = p[:min(int64(len(p)), n)]
+	r.pos += len(p)
+	return p, nil
+}
+
 // Release gives back what Borrow has used.
 func (r *Reader) Release() {
 	if r.narrow == nil || r.end-r.pos > len(r.narrow) {
@@ -68,12 +86,12 @@ func (r *Reader) Release() {
 	wide := r.buf
 	r.end = copy(r.narrow, wide[r.pos:r.end])
 	r.pos, r.buf, r.narrow = 0, r.narrow, nil
-	r.sink.steps.put(wide)
+	r.sink.steps.Put(wide)
 }
 
 // widen has the Reader use a buffer of a step.
 func (r *Reader) widen() {
-	wide := r.sink.steps.get()[:step]
+	wide := r.sink.steps.Get()[:step]
 	r.end = copy(wide, r.buf[r.pos:r.end])
 	r.pos, r.buf, r.narrow = 0, wide, r.buf
 }

@@ -153,3 +153,38 @@ func TestArrayHeader(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestSomeReadsAllOfAString(t *testing.T) {
+	for _, n := range []int{1, 100, widenFrom - 1, widenFrom, bufSize, step, step + 1, 5*step + 7} {
+		want := bytes.Repeat([]byte("abc"), n/3+1)[:n]
+		wire := append(AppendBulk(nil, want), ":7\r\n"...)
+		for _, src := range []io.Reader{bytes.NewReader(wire), iotest.HalfReader(bytes.NewReader(wire))} {
+			r := NewReader(src, Limits{})
+			size, _, err := r.BulkHeader()
+			if size != int64(n) || err != nil {
+				t.Fatal(size, err)
+			}
+			var got []byte
+			for len(got) < n {
+				p, err := r.Some(size - int64(len(got)))
+				if err != nil || len(p) == 0 {
+					t.Fatalf("%d of %d bytes, then %d, %v", len(got), n, len(p), err)
+				}
+				got = append(got, p...)
+			}
+			if err := r.EndBulk(); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes: %v", n, err)
+			}
+			r.Release()
+			if v, err := r.Read(); v.Int() != 7 || err != nil || len(r.buf) != bufSize {
+				t.Errorf("behind %d bytes: %v, %v, buffer of %d", n, v.Int(), err, len(r.buf))
+			}
+		}
+	}
+	r := NewReader(strings.NewReader("$5\r\nab"), Limits{})
+	r.BulkHeader()
+	r.Some(5)
+	if _, err := r.Some(3); err != io.ErrUnexpectedEOF {
+		t.Error(err)
+	}
+}

@@ -350,7 +350,8 @@ type Steps struct {
 	pool sync.Pool // of *[step]byte
 }
 
-func (s *Steps) get() []byte {
+// Get lends 64 KiB, of length zero.
+func (s *Steps) Get() []byte {
 	if s != nil {
 		if p, ok := s.pool.Get().(*[step]byte); ok {
 			return p[:0]
@@ -359,7 +360,8 @@ func (s *Steps) get() []byte {
 	return make([]byte, 0, step)
 }
 
-func (s *Steps) put(b []byte) {
+// Put takes back what Get has lent.
+func (s *Steps) Put(b []byte) {
 	if s != nil && cap(b) == step {
 		s.pool.Put((*[step]byte)(b[:step]))
 	}
@@ -379,7 +381,7 @@ func (s *sink) space(n int) []byte {
 		if s.cur != nil {
 			s.full = append(s.full, s.cur)
 		}
-		s.cur = s.steps.get()
+		s.cur = s.steps.Get()
 	}
 	return s.cur[len(s.cur):min(cap(s.cur), len(s.cur)+n)]
 }
@@ -410,8 +412,8 @@ func (s *sink) take(dst []byte) []byte {
 // drop forgets everything.
 func (s *sink) drop() {
 	for _, p := range s.full {
-		s.steps.put(p)
+		s.steps.Put(p)
 	}
-	s.steps.put(s.cur)
+	s.steps.Put(s.cur)
 	*s = sink{steps: s.steps}
 }

@@ -1,0 +1,166 @@
+// Package spool reads what is of unknown length to its end, so that its length
+// is known before any of it is passed on: into memory up to a bound, then into
+// a temporary file.
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// ErrTooLarge says that there is more than may be kept.
+var ErrTooLarge = errors.New("spool: too large")
+
+// Memory lends pieces of memory, each of the same size.
+type Memory interface {
+	// Get returns a piece of length zero.
+	Get() []byte
+	// Put takes a piece back.
+	Put(piece []byte)
+}
+
+// Limits bound a spool.
+type Limits struct {
+	// Pieces is how many pieces of memory are used before a file is.
+	Pieces int
+	// Size is the most that is kept, in bytes.
+	Size int64
+}
+
+// Spool holds what was read. It is an io.Reader of it, for one caller at a
+// time.
+type Spool struct {
+	mem    Memory
+	lim    Limits
+	pieces [][]byte
+	file   *os.File
+	size   int64
+	read   int64
+}
+
+// Read reads r to its end. It returns ErrTooLarge as soon as there is too much,
+// the error of ctx if that ends between two pieces, and otherwise what r or the
+// file system says; nothing is kept then.
+func Read(ctx context.Context, r io.Reader, mem Memory, lim Limits) (*Spool, error) {
+	s := &Spool{mem: mem, lim: lim}
+	whole := false
+	defer func() {
+		if !whole { // also if r panics
+			s.Close()
+		}
+	}()
+	if err := s.fill(ctx, r); err != nil {
+		return nil, err
+	}
+	whole = true
+	return s, nil
+}
+
+// fill reads by pieces: the last one is the way into the file once there is one.
+func (s *Spool) fill(ctx context.Context, r io.Reader) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		piece, err := s.piece()
+		if err != nil {
+			return err
+		}
+		n, err := io.ReadFull(r, piece[:cap(piece)])
+		s.pieces[len(s.pieces)-1] = piece[:n]
+		if s.size += int64(n); s.size > s.lim.Size {
+			return ErrTooLarge
+		}
+		if s.file != nil && n > 0 {
+			if _, err := s.file.Write(piece[:n]); err != nil {
+				return fmt.Errorf("spool: %w", err)
+			}
+		}
+		switch {
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return s.rewind()
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// piece returns where the next bytes go.
+func (s *Spool) piece() ([]byte, error) {
+	if s.file == nil && len(s.pieces) == s.lim.Pieces {
+		if err := s.spill(); err != nil {
+			return nil, fmt.Errorf("spool: %w", err)
+		}
+	}
+	if s.file != nil {
+		return s.pieces[0], nil
+	}
+	s.pieces = append(s.pieces, s.mem.Get())
+	return s.pieces[len(s.pieces)-1], nil
+}
+
+// spill moves what is in memory to a file.
+func (s *Spool) spill() (err error) {
+	if s.file, err = os.CreateTemp("", "strata-"); err != nil {
+		return err
+	}
+	// Where a file in use can be removed, nothing is left of it if the process
+	// is killed. Elsewhere Close removes it.
+	_ = os.Remove(s.file.Name())
+	for i, p := range s.pieces {
+		if _, err = s.file.Write(p); err != nil {
+			return err
+		}
+		if i > 0 {
+			s.mem.Put(p)
+		}
+	}
+	s.pieces = s.pieces[:1]
+	return nil
+}
+
+func (s *Spool) rewind() error {
+	if s.file == nil {
+		return nil
+	}
+	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("spool: %w", err)
+	}
+	return nil
+}
+
+// Size is the number of bytes held.
+func (s *Spool) Size() int64 { return s.size }
+
+// Read implements io.Reader.
+func (s *Spool) Read(p []byte) (n int, err error) {
+	if s.file != nil {
+		return s.file.Read(p)
+	}
+	at := s.read
+	for _, piece := range s.pieces {
+		if at < int64(len(piece)) {
+			n = copy(p, piece[at:])
+			s.read += int64(n)
+			return n, nil
+		}
+		at -= int64(len(piece))
+	}
+	return 0, io.EOF
+}
+
+// Close gives everything back. It can be called more than once.
+func (s *Spool) Close() {
+	for _, p := range s.pieces {
+		s.mem.Put(p)
+	}
+	s.pieces = nil
+	if s.file != nil {
+		s.file.Close()
+		_ = os.Remove(s.file.Name()) // it is gone already on most systems
+		s.file = nil
+	}
+}

@@ -1,0 +1,364 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/spool"
+)
+
+const (
+	// largestWrite is how much is written under one deadline when a reader
+	// hands over more at once.
+	largestWrite = 256 << 10
+	// spoolPieces is how much of a Body of unknown size is held in memory
+	// before a file is used, in steps of 64 KiB.
+	spoolPieces = 16
+)
+
+// Body is an argument of [Client.Do] or [Client.Stream] that is read while it is
+// sent, so that a large value is never held in memory.
+//
+// If Reader has fewer than Size bytes, fails or panics, the connection is
+// closed, and the server never sees the command: a value is not half stored.
+// Reader may have more; they are not read. It is read by the goroutine of the
+// call. Options.Timeout bounds the sending of each piece and not the whole, and
+// not the time that Reader takes.
+type Body struct {
+	Reader io.Reader
+	// Size is the length in bytes. If it is negative, Reader is read to its end
+	// before anything is sent: into memory up to 1 MiB, then into a temporary
+	// file, which is removed.
+	Size int64
+}
+
+// SetFrom sets key to the next n bytes of r, with a life of ttl (zero: for
+// ever; rounded up to whole milliseconds). r and n are as in [Body]: what is
+// said there of a reader that fails, and of a negative n, holds here. More than
+// Options.MaxValue is [ErrTooLarge], and nothing is sent.
+//
+// In a cluster, a value that is longer than 64 KiB is sent to the node that has
+// just said that it serves the key. If the slot moves meanwhile, nothing is
+// stored and the error is one that [SafeToRetry] knows.
+func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, ttl time.Duration) error {
+	if err := c.o.checkSet(n, ttl); err != nil {
+		return err
+	}
+	args := []any{"SET", key, Body{Reader: r, Size: n}}
+	if ttl > 0 {
+		args = append(args, "PX", int64((ttl-1)/time.Millisecond+1))
+	}
+	return c.Do(ctx, args...).Ok()
+}
+
+// body is a Body whose first bytes were read.
+type body struct {
+	first []byte // in a piece of memory; nil if r hands over all it has
+	r     io.Reader
+	size  int64
+	spool *spool.Spool // what r is, if not nil
+}
+
+func hasBody(args []any) bool {
+	for _, a := range args {
+		if _, ok := a.(Body); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// embody replaces each Body by what is to be sent: the bytes of one that is
+// small, a *body otherwise. large says that there are such. The caller must call
+// free when all is over.
+func (c *Client) embody(ctx context.Context, args []any) (sent []any, large bool, free func(), err error) {
+	sent = slices.Clone(args)
+	var all []*body
+	giveBack := func() {
+		for _, b := range all {
+			b.free(&c.steps)
+		}
+	}
+	whole := false
+	defer func() {
+		if !whole { // also if a reader panics
+			giveBack()
+		}
+	}()
+	for i, a := range args {
+		given, ok := a.(Body)
+		if !ok {
+			continue
+		}
+		b := &body{r: given.Reader, size: given.Size}
+		all = append(all, b)
+		if err := c.begin(ctx, b); err != nil {
+			return nil, false, nil, err
+		}
+		if sent[i] = b; b.size == int64(len(b.first)) {
+			sent[i] = b.first
+			continue
+		}
+		large = true
+	}
+	whole = true
+	return sent, large, giveBack, nil
+}
+
+// begin reads the first bytes of b, and all if their number is not known.
+func (c *Client) begin(ctx context.Context, b *body) (err error) {
+	switch {
+	case b.r == nil:
+		return errors.New("redis: Body without Reader")
+	case b.size > c.o.maxValue():
+		return ErrTooLarge
+	case b.size < 0:
+		b.spool, err = spool.Read(ctx, b.r, &c.steps, spool.Limits{Pieces: spoolPieces, Size: c.o.maxValue()})
+		if err == spool.ErrTooLarge {
+			return ErrTooLarge
+		}
+		if err != nil {
+			return sourceError(err)
+		}
+		b.r, b.size = b.spool, b.spool.Size()
+	case b.size > pieceSize && b.direct():
+		return nil
+	}
+	piece := c.steps.Get()
+	b.first = piece[:min(int64(cap(piece)), b.size)]
+	if _, err := io.ReadFull(b.r, b.first); err != nil {
+		return sourceError(err)
+	}
+	return nil
+}
+
+// direct reports whether the reader hands over all it has from where it lies,
+// and that is what is to be sent.
+func (b *body) direct() bool {
+	switch r := b.r.(type) {
+	case *bytes.Reader:
+		return int64(r.Len()) == b.size
+	case *strings.Reader:
+		return int64(r.Len()) == b.size
+	case *bytes.Buffer:
+		return int64(r.Len()) == b.size
+	}
+	return false
+}
+
+func (b *body) free(s *resp.Steps) {
+	if b.spool != nil {
+		b.spool.Close()
+	}
+	if b.first != nil {
+		s.Put(b.first)
+	}
+}
+
+// doBodies is Do for a command with Bodies.
+func (c *Client) doBodies(ctx context.Context, name string, args []any) (reply Reply) {
+	args, large, free, err := c.embody(ctx, args)
+	if err != nil {
+		return Reply{err: err}
+	}
+	defer free()
+	if !large {
+		return c.do(ctx, name, args)
+	}
+	err = c.once(ctx, name, args, func(h hop) error {
+		s, err := h.open(ctx, args)
+		if err != nil {
+			return err
+		}
+		reply, err = s.reply()
+		s.release(err == nil)
+		if err == nil {
+			err = reply.err
+		}
+		return err
+	})
+	if err != nil {
+		return Reply{err: err}
+	}
+	return reply
+}
+
+// once makes a call that cannot be repeated, because its arguments are gone
+// then, where its key is served.
+func (c *Client) once(ctx context.Context, name string, args []any, f func(hop) error) error {
+	if c.cluster == nil {
+		return f(hop{n: c.home})
+	}
+	at, err := c.cluster.find(ctx, name, args)
+	if err != nil {
+		return err
+	}
+	err = f(at)
+	var refused *Error
+	if errors.As(err, &refused) {
+		if _, v := c.cluster.judge(at, false, err); v != final {
+			return &ConnError{Op: "route", Err: err} // nothing was stored
+		}
+	}
+	return err
+}
+
+// open takes a connection and sends a command with bodies. The reply is still
+// to be read.
+func (h hop) open(ctx context.Context, args []any) (s held, err error) {
+	cn, err := h.n.pool.Get(ctx, time.Now())
+	if err != nil {
+		return s, err
+	}
+	s = h.n.hold(ctx, cn)
+	sent := false
+	defer func() { // also if a reader panics
+		if !sent {
+			s.release(false)
+		}
+	}()
+	if h.asking {
+		cn.w = append(cn.w, asking...)
+		if err = s.flush(); err == nil {
+			_, err = s.reply()
+		}
+	}
+	if err == nil {
+		err = s.send(args)
+	}
+	sent = err == nil
+	return s, err
+}
+
+// send sends a command with bodies.
+func (h *held) send(args []any) error {
+	cn := h.cn
+	cn.w = resp.AppendArray(cn.w[:0], len(args))
+	for _, a := range args {
+		var err error
+		switch v := a.(type) {
+		case *body:
+			cn.w = resp.AppendBulkHeader(cn.w, v.size)
+			err = h.sendBody(v)
+			cn.w = append(cn.w, '\r', '\n')
+		case []byte:
+			cn.bulk(v)
+		default:
+			if cn.w, err = resp.AppendArg(cn.w, a); err != nil {
+				err = argError(err)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return h.flush()
+}
+
+// sendBody writes what is in the buffer and the bytes of b, but for the last
+// piece of them, which stays in the buffer.
+func (h *held) sendBody(b *body) error {
+	if b.first == nil {
+		return h.sendDirect(b)
+	}
+	for left := b.size - int64(len(b.first)); left > 0; {
+		h.cn.refer(b.first)
+		if err := h.flush(); err != nil {
+			return err
+		}
+		b.first = b.first[:min(int64(cap(b.first)), left)]
+		if _, err := io.ReadFull(b.r, b.first); err != nil {
+			return sourceError(err)
+		}
+		left -= int64(len(b.first))
+	}
+	h.cn.refer(b.first)
+	return nil
+}
+
+// sendDirect is sendBody for a reader that hands over all it has.
+func (h *held) sendDirect(b *body) error {
+	w := handover{h: h}
+	n, err := b.r.(io.WriterTo).WriteTo(&w)
+	switch {
+	case w.err != nil:
+		return w.err
+	case err == nil && n != b.size:
+		err = io.ErrUnexpectedEOF // somebody else reads from it
+	}
+	if err != nil {
+		return sourceError(err)
+	}
+	return nil
+}
+
+// handover writes to a connection what a reader hands over.
+type handover struct {
+	h   *held
+	err error
+}
+
+// Write implements io.Writer.
+func (w *handover) Write(p []byte) (n int, err error) {
+	for n < len(p) && w.err == nil {
+		part := p[n:min(len(p), n+largestWrite)]
+		w.h.cn.refer(part)
+		if w.err = w.h.flush(); w.err == nil {
+			n += len(part)
+		}
+	}
+	return n, w.err
+}
+
+// flush writes what is in the buffer of the connection.
+func (h *held) flush() error {
+	err := h.arm()
+	if err != nil {
+		err = &ConnError{Op: "write", Err: err}
+	} else {
+		err = h.cn.flush(true)
+	}
+	if err != nil {
+		return h.fail(err)
+	}
+	return nil
+}
+
+// reply reads the reply.
+func (h *held) reply() (Reply, error) {
+	v, err := h.cn.read()
+	if err != nil {
+		return Reply{}, h.fail(err)
+	}
+	return newReply(v), nil
+}
+
+// sourceError is the error for a reader that gives no more.
+func sourceError(err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("redis: reading the value: %w", err)
+}
+
+// find returns where a call about a key that cannot be tried again is to be
+// made.
+func (k *cluster) find(ctx context.Context, name string, args []any) (at hop, err error) {
+	slot, ask := slotOf(name, args), []any{"PING"}
+	if i := slots.FirstKey(name, len(args), func(i int) string { return argText(args[i]) }); i > 0 {
+		ask = []any{"EXISTS", args[i]}
+	}
+	err = k.follow(ctx, way{slot: slot, twice: true}, func(ctx context.Context, h hop) error {
+		at = h
+		return h.do(ctx, ask[0].(string), ask).Err()
+	})
+	return at, err
+}
