@@ -130,7 +130,7 @@ func (c tierCluster) Follow(ctx context.Context, key string, twice bool, f func(
 		meant = tierError(told)
 		return meant
 	})
-	if err == meant { //nolint:errorlint // that very one
+	if err == meant {
 		return told
 	}
 	return err
