@@ -68,8 +68,9 @@ var (
 // seen, and what a failover has changed is noticed a second later; [Tier.Probe]
 // warns of it. A hook is added to the client, so make one tier of it.
 //
-// Clients for several servers are an error: a tier notices when its server was
-// replaced or set back, which it could not for the servers of a cluster.
+// Clients for several servers are an error: a tier on a cluster has to know
+// which server has answered, and whether it has lost its role since, and
+// go-redis does not tell.
 func NewTier(rdb redis.UniversalClient) (*Tier, error) {
 	c, err := single(rdb)
 	if err != nil {
