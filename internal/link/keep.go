@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/strata-cache/strata/internal/trust"
@@ -43,6 +42,7 @@ func (l *Link) tend(ctx context.Context) {
 		l.giveUp()
 	}
 	l.obeyLate(now)
+	l.overdue(now)
 	switch {
 	case !s.subscribed:
 	case !connected && s.joinAt != 0 && now >= s.joinAt:
@@ -66,6 +66,7 @@ func (l *Link) nextDue() int64 {
 		}
 	}
 	at(l.settleAt)
+	at(l.overdueAt)
 	at(l.dropAt)
 	at(l.expireAt)
 	if l.subscribed {
@@ -140,7 +141,7 @@ func (l *Link) join(ctx context.Context, life int) {
 		l.mu.Unlock()
 		return
 	}
-	l.joinAt, l.silent, l.verify, l.settleAt = 0, false, false, 0
+	l.joinAt, l.silent, l.verify, l.settleAt, l.overdueAt = 0, false, false, 0, 0
 	l.beaten(now)
 	l.rejoin(p, now)
 	if from := l.degradedFrom.Swap(0); from > 0 {
@@ -167,14 +168,14 @@ func (l *Link) rejoin(p remote.Position, now int64) {
 	l.o.Part()
 }
 
-// beat sends a sign of life with a digest of where the tier stands.
+// beat sends a sign of life, and with it a sign of where the tier stands.
 func (l *Link) beat(ctx context.Context, connected bool) {
 	m := remote.Message{Name: l.o.Name, Kind: remote.Beat, From: l.o.Instance}
 	if connected && l.o.Position != nil {
 		// Without an answer it says that the bus is well, and no more.
 		if p, err := l.o.Position(ctx); err == nil {
 			l.compare(p)
-			m.Key = strconv.FormatUint(trust.Digest(p), 16)
+			m.Key = trust.Sign(p)
 		}
 	}
 	ctx, cancel := remote.WithTimeout(ctx, l.o.Timeout)
@@ -196,14 +197,35 @@ func (l *Link) beaten(now int64) {
 // hearBeat takes a sign of life, and looks into it if it comes from a state of
 // the tier that this instance has not heard of.
 func (l *Link) hearBeat(m *remote.Message, now int64) {
-	digest, err := strconv.ParseUint(m.Key, 16, 64)
-	strange := err == nil && l.o.Position != nil && !l.o.Trust.Had(digest)
+	news := trust.NoNews
+	if l.o.Position != nil {
+		news = l.o.Trust.See(m.Key)
+	}
 	l.mu.Lock()
 	l.beaten(now)
-	l.verify = l.verify || strange
+	l.verify = l.verify || news == trust.Strange
+	if news == trust.Early {
+		l.overdueAt = now + int64(overdueAfter)
+	}
 	l.mu.Unlock()
-	if strange {
+	if news != trust.NoNews {
 		l.wake()
+	}
+}
+
+// overdue has the tier asked where it stands if messages that tell of it should
+// have come by now.
+func (l *Link) overdue(now int64) {
+	l.mu.Lock()
+	due := l.overdueAt != 0 && now >= l.overdueAt
+	if due {
+		l.overdueAt = 0
+	}
+	l.mu.Unlock()
+	if due && l.o.Trust.Overdue() {
+		l.mu.Lock()
+		l.verify = true
+		l.mu.Unlock()
 	}
 }
 

@@ -20,6 +20,9 @@ const (
 	SilentAfter = 3 * time.Second
 	// settleAfter is the time that messages get of which the tier knows.
 	settleAfter = time.Second
+	// overdueAfter is the time that messages get which a sign of life has
+	// overtaken, having come another way.
+	overdueAfter = 500 * time.Millisecond
 	// firstRetry and lastRetry are the pauses between attempts to learn where
 	// the tier stands.
 	firstRetry = 50 * time.Millisecond
@@ -93,9 +96,10 @@ type state struct {
 	silent     bool  // not connected, and what that takes is yet to be done
 	joinAt     int64 // when to ask for the position to be connected
 	pause      time.Duration
-	verify     bool // somebody has another digest
+	verify     bool // somebody has seen the tier where this instance has not been
 	verifiedAt int64
 	settleAt   int64 // when pending words are over
+	overdueAt  int64 // when what an early sign has told of must have come
 	dropAt     int64 // when to obey a drop of everything that was put off
 	expireAt   int64 // the same for an expiry
 }

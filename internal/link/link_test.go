@@ -385,3 +385,75 @@ func TestInstanceWithoutABusIsNotConnected(t *testing.T) {
 		t.Error("a link that is none")
 	}
 }
+
+// spreadOut makes the tier one of several places.
+func spreadOut(o *link.Options) {
+	position := o.Position
+	o.Position = func(ctx context.Context) (remote.Position, error) {
+		p, err := position(ctx)
+		p.Spread = true
+		return p, err
+	}
+}
+
+func TestSignOfLifeThatOvertakesMessagesIsNoAlarm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		tier := newTier(bus)
+		e := start(t, tier, bus, spreadOut)
+		stamp := e.trust.Word()
+		for range 20 {
+			p, err := e.tier.Position(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Spread = true
+			was := p.Lanes[3]
+			p.Lanes[3] = remote.Word{Count: was.Count + 1, Nonce: was.Nonce + 1}
+			m := remote.Message{Name: "n", Kind: remote.Beat, Key: trust.Sign(p)}
+			if err := bus.Publish(t.Context(), []remote.Message{m}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(300 * time.Millisecond)
+			m = remote.Message{Name: "n", Kind: remote.Dropped, Lane: 3, Was: was, Is: p.Lanes[3]}
+			back := remote.Message{Name: "n", Kind: remote.Dropped, Lane: 3, Was: p.Lanes[3], Is: was}
+			if err := bus.Publish(t.Context(), []remote.Message{m, back}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(300 * time.Millisecond)
+		}
+		synctest.Wait()
+		if n := e.asked.Load(); n != 1 {
+			t.Errorf("the tier was asked %d times; want once, to join", n)
+		}
+		if v, _, _ := e.trust.Judge(stamp, func() uint16 { return 3 }); v != trust.Trusted || e.Stats().Missed != 0 {
+			t.Errorf("%v, %+v; nothing was lost", v, e.Stats())
+		}
+	})
+}
+
+func TestLastMessageThatIsLostAmongSeveralPlacesIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		tier := newTier(bus)
+		e := start(t, tier, bus, spreadOut)
+		other := start(t, tier, bus.Connect(), spreadOut)
+		stamp := e.trust.Word()
+		bus.Lose(1)
+		e.drop("a")
+		time.Sleep(5 * time.Second)
+		if v := e.judge(stamp, "a"); v != trust.Suspect {
+			t.Errorf("after 5 s %v, want suspect", v)
+		}
+		lane := e.tier.Lane("a")
+		for key := range 100 {
+			name := string(rune('a' + key))
+			if v := e.judge(stamp, name); e.tier.Lane(name) != lane && v != trust.Trusted {
+				t.Errorf("another lane is %v", v)
+			}
+		}
+		if v := other.judge(stamp, "a"); v == trust.Suspect {
+			t.Error("who has heard it suspects its lane")
+		}
+	})
+}

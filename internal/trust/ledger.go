@@ -45,10 +45,11 @@ type Ledger struct {
 
 	mu    sync.Mutex // guards below, and raises
 	known position
-	past  ring // digests that known has had
+	past  history // what known was before
 	// pending are lanes for which the tier has another word than is known here:
 	// their messages may be on their way.
 	pending map[int]remote.Word
+	awaited *signs // nil if no sign is early
 }
 
 // lanes are the floors of all lanes.

@@ -32,6 +32,7 @@ func (l *Ledger) Rejoin(p remote.Position, now int64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := l.known
+	p = l.notBehind(p)
 	l.adopt(p)
 	switch {
 	case !old.taken || old.Epoch != p.Epoch || len(old.Lanes) != len(p.Lanes):
@@ -53,8 +54,7 @@ func (l *Ledger) Rejoin(p remote.Position, now int64) int {
 func (l *Ledger) adopt(p remote.Position) {
 	p.Lanes = slices.Clone(p.Lanes)
 	l.known = position{Position: p, taken: true, digest: Digest(p)}
-	l.past.reset(l.known.digest)
-	l.pending = nil
+	l.past, l.pending, l.awaited = history{}, nil, nil
 	if ls := l.lanes.Load(); ls == nil || len(ls.of) != len(p.Lanes) {
 		l.lanes.Store(&lanes{of: make([]lane, len(p.Lanes))})
 	}
@@ -91,14 +91,12 @@ func (l *Ledger) Hear(m *remote.Message, now int64) (missed bool) {
 		if m.Is.Count == 0 {
 			return false // from who does not count
 		}
-		l.note(l.known.digest ^ mixCount(countDrops, l.known.Drops) ^ mixCount(countDrops, m.Is.Count))
-		l.known.Drops = m.Is.Count
+		l.count(countDrops, &l.known.Drops, m.Is.Count)
 	case remote.AllExpired:
 		if m.Is.Count == 0 {
 			return false
 		}
-		l.note(l.known.digest ^ mixCount(countExpiries, l.known.Expiries) ^ mixCount(countExpiries, m.Is.Count))
-		l.known.Expiries = m.Is.Count
+		l.count(countExpiries, &l.known.Expiries, m.Is.Count)
 	}
 	return false
 }
@@ -111,13 +109,17 @@ func (l *Ledger) hearLane(m *remote.Message, now int64) (missed bool) {
 	if p, ok := l.pending[n]; ok && (p == m.Was || p == m.Is) {
 		delete(l.pending, n)
 	}
-	w := &l.known.Lanes[n]
-	if *w == m.Is {
+	if l.awaited != nil {
+		if a := l.awaited.lanes[n]; a == mark(mixWord(n, m.Was)) || a == mark(mixWord(n, m.Is)) {
+			delete(l.awaited.lanes, n)
+		}
+	}
+	w := l.known.Lanes[n]
+	if w == m.Is {
 		return false
 	}
-	missed = *w != m.Was
-	l.note(l.known.digest ^ mixWord(n, *w) ^ mixWord(n, m.Is))
-	*w = m.Is
+	missed = w != m.Was
+	l.move(n, m.Is)
 	if missed {
 		l.suspect(now, n)
 	}
@@ -135,18 +137,46 @@ func (l *Ledger) hearTag(m *remote.Message, now int64) (missed bool) {
 		return false
 	}
 	missed = l.known.Clock != m.Was.Count
-	l.note(l.known.digest ^ mixCount(countClock, l.known.Clock) ^ mixCount(countClock, m.Is.Count))
-	l.known.Clock = m.Is.Count
+	l.count(countClock, &l.known.Clock, m.Is.Count)
 	if missed {
 		l.suspect(now, tagLane)
 	}
 	return missed
 }
 
-// note makes d the digest of what is known.
-func (l *Ledger) note(d uint64) {
-	l.known.digest = d
-	l.past.add(d)
+// move makes w the word of a lane.
+func (l *Ledger) move(lane int, w remote.Word) {
+	l.note(lane, mixWord(lane, l.known.Lanes[lane]), mixWord(lane, w))
+	l.known.Lanes[lane] = w
+}
+
+// count makes n one of the counts.
+func (l *Ledger) count(which int, known *uint64, n uint64) {
+	l.note(which, mixCount(which, *known), mixCount(which, n))
+	*known = n
+}
+
+// note notes that the mixed word of a lane, or of a count, has changed.
+func (l *Ledger) note(which int, was, is uint64) {
+	l.known.digest ^= was ^ is
+	l.past.add(change{which: which, was: was, delta: was ^ is})
+}
+
+// notBehind returns p without what is known here to be past: messages may have
+// told of more than p, if it was read from several places.
+func (l *Ledger) notBehind(p remote.Position) remote.Position {
+	k := &l.known
+	if !p.Spread || !k.taken || k.Epoch != p.Epoch || len(k.Lanes) != len(p.Lanes) {
+		return p
+	}
+	p.Drops, p.Expiries, p.Clock = max(p.Drops, k.Drops), max(p.Expiries, k.Expiries), max(p.Clock, k.Clock)
+	p.Lanes = slices.Clone(p.Lanes)
+	for i, w := range p.Lanes {
+		if w != k.Lanes[i] && l.past.has(i, w) {
+			p.Lanes[i] = k.Lanes[i]
+		}
+	}
+	return p
 }
 
 // Had reports whether what is known here is, or was not long ago, a position
@@ -154,7 +184,7 @@ func (l *Ledger) note(d uint64) {
 func (l *Ledger) Had(digest uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.known.taken && l.past.has(digest)
+	return l.known.taken && l.past.hasDigest(l.known.digest, digest)
 }
 
 // Check notes where the position p of the tier differs from what is known here.
@@ -172,17 +202,18 @@ func (l *Ledger) Check(p remote.Position, now int64) (differs bool) {
 		l.doubt(now)
 		l.tags.suspect(now)
 		return false
-	case l.past.has(Digest(p)):
+	case l.past.hasDigest(l.known.digest, Digest(p)):
 		return false
 	}
+	p = l.notBehind(p)
 	// Drops of everything are rare: obeying one before its message comes, and
 	// again then, is cheaper than to remember it.
 	if l.known.Drops != p.Drops {
-		l.known.Drops = p.Drops
+		l.count(countDrops, &l.known.Drops, p.Drops)
 		l.disown()
 	}
 	if l.known.Expiries != p.Expiries {
-		l.known.Expiries = p.Expiries
+		l.count(countExpiries, &l.known.Expiries, p.Expiries)
 		l.expire()
 	}
 	l.pending = map[int]remote.Word{}
@@ -193,7 +224,6 @@ func (l *Ledger) Check(p remote.Position, now int64) (differs bool) {
 			l.pending[n] = p.Lanes[n]
 		}
 	}
-	l.note(Digest(l.known.Position))
 	return len(l.pending) > 0
 }
 
@@ -206,14 +236,13 @@ func (l *Ledger) Settle(now int64) int {
 	for n, w := range l.pending {
 		moved = append(moved, n)
 		if n == tagLane {
-			l.known.Clock = w.Count
+			l.count(countClock, &l.known.Clock, w.Count)
 		} else {
-			l.known.Lanes[n] = w
+			l.move(n, w)
 		}
 	}
 	l.pending = nil
 	if len(moved) > 0 {
-		l.note(Digest(l.known.Position))
 		l.suspect(now, moved...)
 	}
 	return len(moved)
@@ -258,23 +287,3 @@ func hashString(s string) (h uint64) {
 	}
 	return h
 }
-
-// ring holds the newest digests.
-type ring struct {
-	at   int
-	held [1024]uint64
-	n    int
-}
-
-func (r *ring) reset(d uint64) {
-	r.at, r.n = 0, 0
-	r.add(d)
-}
-
-func (r *ring) add(d uint64) {
-	r.held[r.at] = d
-	r.at = (r.at + 1) % len(r.held)
-	r.n = min(r.n+1, len(r.held))
-}
-
-func (r *ring) has(d uint64) bool { return slices.Contains(r.held[:r.n], d) }

@@ -1,0 +1,180 @@
+package trust_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/strata-cache/strata/internal/trust"
+	"github.com/strata-cache/strata/remote"
+)
+
+// spread is a position that was read from several places.
+func spread(epoch string, counts ...uint64) remote.Position {
+	p := position(epoch, counts...)
+	p.Spread = true
+	return p
+}
+
+// TestSignFromSeveralPlacesIsNoAlarmHoweverMessagesAreMixed draws drops of lanes
+// that are in three places, a position that was read at another time in each, and
+// an order of messages that keeps that of each place.
+func TestSignFromSeveralPlacesIsNoAlarmHoweverMessagesAreMixed(t *testing.T) {
+	const places, lanes = 3, 12
+	early := 0
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		l := joined(spread("e", make([]uint64, lanes)...))
+		stamp := l.Word()
+		var todo [places][]*remote.Message // of each place, in order
+		var now [lanes]uint64
+		read := make([]uint64, lanes)
+		for p := range places {
+			n := r.IntN(40)
+			at := r.IntN(n + 1)
+			for i := range n {
+				if i == at {
+					for lane := p; lane < lanes; lane += places {
+						read[lane] = now[lane]
+					}
+				}
+				lane := p + places*r.IntN(lanes/places)
+				todo[p] = append(todo[p], move(uint16(lane), now[lane], now[lane]+1))
+				now[lane]++
+			}
+			if at == n {
+				for lane := p; lane < lanes; lane += places {
+					read[lane] = now[lane]
+				}
+			}
+		}
+		hear := func() bool {
+			p := r.IntN(places)
+			for i := range places {
+				if q := (p + i) % places; len(todo[q]) > 0 {
+					if l.Hear(todo[q][0], 1) {
+						t.Fatalf("seed %d: a loss was seen where there is none", seed)
+					}
+					todo[q] = todo[q][1:]
+					return true
+				}
+			}
+			return false
+		}
+		for range r.IntN(100) {
+			hear()
+		}
+		switch l.See(trust.Sign(spread("e", read...))) {
+		case trust.Strange:
+			t.Fatalf("seed %d: strange", seed)
+		case trust.Early:
+			early++
+		}
+		for range r.IntN(20) {
+			hear()
+		}
+		// Whoever reads the words there now, and compares, sees no loss either.
+		pending := l.Check(spread("e", read...), 1)
+		for hear() {
+		}
+		if l.Overdue() {
+			t.Fatalf("seed %d: overdue although all has come", seed)
+		}
+		if n := l.Settle(1); pending && n != 0 {
+			t.Fatalf("seed %d: %d lanes are suspect", seed, n)
+		}
+		for lane := range uint16(lanes) {
+			if v := judge(l, stamp, lane); v != trust.Trusted {
+				t.Fatalf("seed %d: lane %d is %v", seed, lane, v)
+			}
+		}
+		if l.See(trust.Sign(spread("e", now[:]...))) != trust.NoNews || !l.Had(trust.Digest(spread("e", now[:]...))) {
+			t.Fatalf("seed %d: it is not where the tier is", seed)
+		}
+	}
+	if early < 50 {
+		t.Errorf("only %d of 500 signs were early: nothing was tried", early)
+	}
+}
+
+func TestSignTellsOfWhatDoesNotCome(t *testing.T) {
+	ahead := func(change func(*remote.Position)) string {
+		p := spread("e", 3, 3, 3)
+		p.Drops, p.Expiries, p.Clock = 1, 1, 1
+		change(&p)
+		return trust.Sign(p)
+	}
+	for name, change := range map[string]func(*remote.Position){
+		"a lane": func(p *remote.Position) { p.Lanes[1] = remote.Word{Count: 4, Nonce: 104} },
+		"drops":  func(p *remote.Position) { p.Drops++ }, "expiries": func(p *remote.Position) { p.Expiries++ },
+		"the clock": func(p *remote.Position) { p.Clock++ },
+	} {
+		p := spread("e", 3, 3, 3)
+		p.Drops, p.Expiries, p.Clock = 1, 1, 1
+		l := joined(p)
+		if got := l.See(ahead(change)); got != trust.Early {
+			t.Errorf("%s: %v", name, got)
+		}
+		l.Hear(move(0, 3, 4), 1) // another lane
+		if !l.Overdue() {
+			t.Errorf("%s: not overdue", name)
+		}
+		if l.Overdue() {
+			t.Errorf("%s: overdue twice", name)
+		}
+		l.See(ahead(change))
+		l.Hear(move(1, 3, 4), 1)
+		l.Hear(&remote.Message{Kind: remote.AllDropped, Is: remote.Word{Count: 2}}, 1)
+		l.Hear(&remote.Message{Kind: remote.AllExpired, Is: remote.Word{Count: 2}}, 1)
+		l.Hear(&remote.Message{Kind: remote.TagDropped, Was: remote.Word{Count: 1}, Is: remote.Word{Count: 2}}, 1)
+		if l.Overdue() {
+			t.Errorf("%s: overdue although it came", name)
+		}
+	}
+	l := joined(spread("e", 1))
+	for name, c := range map[string]struct {
+		sign string
+		want trust.News
+	}{
+		"another epoch": {trust.Sign(spread("f", 1)), trust.Strange}, "other lanes": {trust.Sign(spread("e", 1, 1)), trust.NoNews},
+		"nothing": {"", trust.NoNews}, "rubbish": {"~~~", trust.NoNews}, "text": {"zz", trust.NoNews},
+		"a digest": {trust.Sign(position("e", 1)), trust.NoNews}, "another digest": {trust.Sign(position("e", 2)), trust.Strange},
+	} {
+		if got := l.See(c.sign); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	if got := (&trust.Ledger{}).See(trust.Sign(spread("e", 1))); got != trust.NoNews {
+		t.Errorf("who knows no words: %v", got)
+	}
+}
+
+// TestPositionThatIsBehindTheMessagesTakesNothingBack: words were read before
+// drops of which messages have told.
+func TestPositionThatIsBehindTheMessagesTakesNothingBack(t *testing.T) {
+	for name, compare := range map[string]func(l *trust.Ledger, p remote.Position){
+		"after a gap": func(l *trust.Ledger, p remote.Position) { l.Rejoin(p, 1) },
+		"by a check": func(l *trust.Ledger, p remote.Position) {
+			l.Check(p, 1)
+			l.Settle(1)
+		},
+	} {
+		p := spread("e", 1, 1)
+		p.Drops, p.Expiries, p.Clock = 1, 1, 1
+		l := joined(p)
+		l.Hear(move(0, 1, 2), 1)
+		l.Hear(&remote.Message{Kind: remote.AllDropped, Is: remote.Word{Count: 2}}, 1)
+		l.Hear(&remote.Message{Kind: remote.AllExpired, Is: remote.Word{Count: 2}}, 1)
+		l.Hear(&remote.Message{Kind: remote.TagDropped, Was: remote.Word{Count: 1}, Is: remote.Word{Count: 2}}, 1)
+		stamp, tagStamp := l.Word(), l.TagWord()
+		compare(l, p)
+		if v := judge(l, stamp, 0); v != trust.Trusted {
+			t.Errorf("%s: lane 0 is %v", name, v)
+		}
+		if v, _, _ := l.JudgeTags([]string{"t"}, tagStamp); v != trust.Trusted {
+			t.Errorf("%s: entries with tags are %v", name, v)
+		}
+		if l.Hear(move(0, 2, 3), 1) || l.Hear(&remote.Message{Kind: remote.TagDropped, Was: remote.Word{Count: 2}, Is: remote.Word{Count: 3}}, 1) {
+			t.Errorf("%s: what comes next does not go on from what is known", name)
+		}
+	}
+}
