@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
@@ -32,6 +33,9 @@ type Event struct {
 	// receiver.
 	Channel string
 	Payload []byte
+	// Pattern is what the channel has matched, if the subscription is one to
+	// patterns.
+	Pattern string
 	// Err is the reason of a gap.
 	Err error
 }
@@ -47,6 +51,8 @@ type Subscription struct {
 	s *pubsub.Subscription
 }
 
+var errNoChannels = errors.New("redis: subscription: channels missing")
+
 // Subscribe subscribes to channels. It returns at once; the first Subscribed
 // event says that the server has agreed. The subscription lives until ctx
 // ends, [Subscription.Close] is called or the client is closed.
@@ -56,7 +62,36 @@ type Subscription struct {
 // published at other nodes arrives too.
 func (c *Client) Subscribe(ctx context.Context, channels ...string) (*Subscription, error) {
 	if len(channels) == 0 {
-		return nil, errors.New("redis: subscription: channels missing")
+		return nil, errNoChannels
+	}
+	return c.subscribe(ctx, "SUBSCRIBE", slots.Of(channels[0]), channels)
+}
+
+// PSubscribe is Subscribe for all channels that match one of the patterns: ? is
+// any character, * any number of them, [ab] one of these. A message that several
+// patterns match comes once for each.
+func (c *Client) PSubscribe(ctx context.Context, patterns ...string) (*Subscription, error) {
+	return c.subscribe(ctx, "PSUBSCRIBE", -1, patterns)
+}
+
+// SSubscribe is Subscribe for sharded channels, of Redis 7 and later: what
+// SPUBLISH publishes stays within the nodes that serve the slot of the channel.
+// All channels must be in one slot, or else the error is ErrCrossSlot. When the
+// slot moves there is a [Gap], and the subscription goes on at the other node.
+func (c *Client) SSubscribe(ctx context.Context, channels ...string) (*Subscription, error) {
+	slot := -1
+	if c.cluster != nil {
+		var err error
+		if slot, err = sameSlot(channels); err != nil {
+			return nil, err
+		}
+	}
+	return c.subscribe(ctx, "SSUBSCRIBE", slot, channels)
+}
+
+func (c *Client) subscribe(ctx context.Context, command string, slot int, channels []string) (*Subscription, error) {
+	if len(channels) == 0 {
+		return nil, errNoChannels
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,9 +101,9 @@ func (c *Client) Subscribe(ctx context.Context, channels ...string) (*Subscripti
 	s := &Subscription{}
 	c.subs[s] = struct{}{}
 	s.s = pubsub.New(ctx, pubsub.Config{
-		Command:     "SUBSCRIBE",
-		Channels:    channels,
-		Connect:     c.subscriber(channels[0]),
+		Command:     command,
+		Channels:    slices.Clone(channels),
+		Connect:     c.subscriber(slot, command == "SSUBSCRIBE"),
 		DialTimeout: c.o.DialTimeout,
 		Backoff:     netpool.Backoff,
 		Refused:     func(text []byte) error { return serverError(text) },
@@ -76,6 +111,7 @@ func (c *Client) Subscribe(ctx context.Context, channels ...string) (*Subscripti
 		Closed:      ErrClosed,
 		Overflow:    errors.New("redis: subscription: events were not taken in time"),
 		Connecting:  errors.New("redis: subscription: connecting"),
+		Ended:       errors.New("redis: subscription: ended by the server"),
 	}, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -100,7 +136,7 @@ func (s *Subscription) Err() error { return s.s.Err() }
 // subscription has ended it returns ErrClosed. It is for one caller at a time.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	e, err := s.s.Next(ctx)
-	return Event{Kind: EventKind(e.Kind), Channel: e.Channel, Payload: e.Payload, Err: e.Err}, err
+	return Event{Kind: EventKind(e.Kind), Channel: e.Channel, Payload: e.Payload, Pattern: e.Pattern, Err: e.Err}, err
 }
 
 // lostSubscription is the error for the end of a subscription's connection.
@@ -112,31 +148,43 @@ func lostSubscription(ctx context.Context, err error) error {
 }
 
 // subscriber returns what opens a connection for a subscription: in a cluster,
-// to the node where what is published on the channel begins its way, or after a
-// failure to any.
-func (c *Client) subscriber(channel string) func(context.Context) (pubsub.Conn, error) {
+// to the node that serves the slot, or after a failure to any unless it is bound
+// to the slot.
+func (c *Client) subscriber(slot int, bound bool) func(context.Context) (pubsub.Conn, error) {
 	failed := false
 	return func(ctx context.Context) (pubsub.Conn, error) {
-		slot := slots.Of(channel)
-		if failed {
-			slot = -1
+		at := slot
+		if failed && !bound {
+			at = -1
 		}
 		failed = !failed
-		o, err := c.speaker(ctx, slot)
+		o, err := c.speaker(ctx, at)
 		if err != nil {
 			return nil, err
 		}
 		cn, err := connect(ctx, o, &c.steps)
 		if err != nil {
+			c.lookAgain()
 			return nil, err
 		}
 		failed = false
-		return subscriber{cn}, nil
+		return subscriber{cn, c}, nil
+	}
+}
+
+// lookAgain has a cluster ask for its topology: where a subscription was may
+// not be where it is to be.
+func (c *Client) lookAgain() {
+	if c.cluster != nil {
+		c.cluster.fleet.Refresh("")
 	}
 }
 
 // subscriber is a connection as a subscription uses it.
-type subscriber struct{ cn *conn }
+type subscriber struct {
+	cn *conn
+	c  *Client
+}
 
 // Send implements pubsub.Conn.
 func (s subscriber) Send(args ...any) error {
@@ -159,4 +207,7 @@ func (s subscriber) Buffered() int { return s.cn.r.Buffered() }
 func (s subscriber) SetDeadline(t time.Time) { s.cn.setDeadline(t) }
 
 // Close implements pubsub.Conn.
-func (s subscriber) Close() error { return s.cn.Close() }
+func (s subscriber) Close() error {
+	s.c.lookAgain()
+	return s.cn.Close()
+}

@@ -109,7 +109,9 @@ func (c *Cluster) Change(moves map[int]int) {
 		delete(c.going, slot)
 		c.mu.Unlock()
 		if from >= 0 && to >= 0 {
-			c.Servers[to].add(c.Servers[from].take(func(key string) bool { return slots.Of(key) == slot }))
+			mine := func(key string) bool { return slots.Of(key) == slot }
+			c.Servers[to].add(c.Servers[from].take(mine))
+			c.Servers[from].endSharded(mine)
 		}
 	}
 }
@@ -170,14 +172,14 @@ func (c *Cluster) Tell(i int, host string) {
 // gate answers what node i does not serve.
 func (c *Cluster) gate(i int, ss *Session, name string, args [][]byte) bool {
 	allowed := ss.asking
-	ss.asking = false
+	ss.asking = allowed && (name == "MULTI" || ss.tx != nil && name != "EXEC")
 	if name == "ASKING" {
 		ss.asking = true
 		ss.Status("OK")
 		return true
 	}
 	switch name {
-	case "HELLO", "AUTH", "SELECT", "READONLY", "SUBSCRIBE", "PUBLISH":
+	case "HELLO", "AUTH", "SELECT", "READONLY", "SUBSCRIBE", "PSUBSCRIBE", "PUBLISH":
 		return false
 	}
 	at := slots.FirstKey(name, len(args), func(i int) string { return string(args[i]) })

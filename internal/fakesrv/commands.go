@@ -1,6 +1,7 @@
 package fakesrv
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,8 @@ func (s *Server) addCommands() {
 	for name, h := range map[string]Handler{
 		"HELLO": hello, "AUTH": auth, "SELECT": selectDB, "CLIENT": client, "PING": ping, "ECHO": echo,
 		"GET": get, "SET": set, "DEL": del, "PTTL": pttl, "INCR": incr, "MGET": mget, "EXISTS": exists,
-		"SUBSCRIBE": subscribe, "PUBLISH": publish,
+		"SUBSCRIBE": subscribe, "PSUBSCRIBE": subscribe, "SSUBSCRIBE": subscribe,
+		"PUBLISH": publish, "SPUBLISH": publish,
 		"EVAL": eval, "EVALSHA": evalsha,
 		"MULTI": multi, "EXEC": exec, "WATCH": watch, "UNWATCH": unwatch,
 	} {
@@ -234,42 +236,95 @@ func (s *Session) pushHeader(dst []byte, n int) []byte {
 	return resp.AppendArray(dst, n)
 }
 
+// subscribe is that of channels, patterns and sharded channels: what is
+// subscribed is kept behind the first letter of the command.
 func subscribe(s *Session, args [][]byte) {
+	name := strings.ToLower(string(args[0]))
+	kind := strings.TrimSuffix(name, "ubscribe")
 	for _, ch := range args[1:] {
 		s.srv.mu.Lock()
-		s.subs[string(ch)] = true
+		s.subs[kind+":"+string(ch)] = true
 		n := len(s.subs)
 		s.srv.mu.Unlock()
 		s.Out = s.pushHeader(s.Out, 3)
-		s.Bulk("subscribe")
+		s.Bulk(name)
 		s.Bulk(string(ch))
 		s.Int(n)
 	}
 }
 
 func publish(s *Session, args [][]byte) {
+	if strings.EqualFold(string(args[0]), "SPUBLISH") {
+		s.Int(s.srv.deliver("ss:"+string(args[1]), "smessage", string(args[1]), string(args[2])))
+		return
+	}
 	s.Int(s.srv.Publish(string(args[1]), string(args[2])))
 }
 
-// Publish sends a message to the subscribers of a channel and returns how many
-// there are.
+// Publish sends a message to the subscribers of a channel, and of the patterns
+// that it matches, and returns how many there are.
 func (s *Server) Publish(channel, payload string) int {
+	n := s.deliver("s:"+channel, "message", channel, payload)
+	for _, p := range s.patterns() {
+		if ok, _ := path.Match(p, channel); ok {
+			n += s.deliver("ps:"+p, "pmessage", p, channel, payload)
+		}
+	}
+	return n
+}
+
+func (s *Server) patterns() (all []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ss := range s.open {
+		for sub := range ss.subs {
+			if p, ok := strings.CutPrefix(sub, "ps:"); ok && !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// deliver sends words to all who have subscribed to sub.
+func (s *Server) deliver(sub string, words ...string) int {
 	s.mu.Lock()
 	var to []*Session
 	for ss := range s.open {
-		if ss.subs[channel] {
+		if ss.subs[sub] {
 			to = append(to, ss)
 		}
 	}
 	s.mu.Unlock()
 	for _, ss := range to {
-		msg := ss.pushHeader(nil, 3)
-		msg = resp.AppendString(msg, "message")
-		msg = resp.AppendString(msg, channel)
-		msg = resp.AppendString(msg, payload)
+		msg := ss.pushHeader(nil, len(words))
+		for _, w := range words {
+			msg = resp.AppendString(msg, w)
+		}
 		_ = ss.send(msg) // who has gone does not hear it
 	}
 	return len(to)
+}
+
+// endSharded ends the subscriptions to sharded channels for which gone is true.
+func (s *Server) endSharded(gone func(channel string) bool) {
+	s.mu.Lock()
+	ended := map[*Session][]byte{}
+	for ss := range s.open {
+		for sub := range ss.subs {
+			if ch, ok := strings.CutPrefix(sub, "ss:"); ok && gone(ch) {
+				delete(ss.subs, sub)
+				msg := ss.pushHeader(ended[ss], 3)
+				msg = resp.AppendString(msg, "sunsubscribe")
+				msg = resp.AppendString(msg, ch)
+				ended[ss] = resp.AppendInt(msg, int64(len(ss.subs)))
+			}
+		}
+	}
+	s.mu.Unlock()
+	for ss, msg := range ended {
+		_ = ss.send(msg) // as above
+	}
 }
 
 func eval(s *Session, args [][]byte) {

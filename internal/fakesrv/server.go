@@ -284,6 +284,10 @@ func (s *Session) answer(args [][]byte) {
 	s.srv.mu.Unlock()
 	switch {
 	case s.tx != nil && name != "EXEC":
+		if s.srv.Gate != nil && s.srv.Gate(s, name, args) {
+			s.tx.aborted = true
+			return
+		}
 		s.tx.queue(s, h, args)
 	case s.srv.Password != "" && !s.authed && name != "HELLO" && name != "AUTH":
 		s.Error("NOAUTH Authentication required.")

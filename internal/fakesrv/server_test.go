@@ -3,6 +3,7 @@ package fakesrv_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -20,9 +21,9 @@ func talk(t *testing.T, c net.Conn, commands ...string) string {
 	wire := ""
 	for _, cmd := range commands {
 		words := strings.Fields(cmd)
-		wire += "*" + string(rune('0'+len(words))) + "\r\n"
+		wire += fmt.Sprintf("*%d\r\n", len(words))
 		for _, w := range words {
-			wire += "$" + string(rune('0'+len(w))) + "\r\n" + w + "\r\n"
+			wire += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
 		}
 	}
 	if _, err := c.Write([]byte(wire)); err != nil {
@@ -106,4 +107,26 @@ func TestStoppedServerRefuses(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestModelPublishesToThoseWhoHaveSubscribed(t *testing.T) {
+	tests := []struct{ subscribe, publish, want string }{
+		{"SUBSCRIBE a", "PUBLISH a x", "*3|$7|message|$1|a|$1|x|:1|"},
+		{"SUBSCRIBE a", "SPUBLISH a x", ":0|"},
+		{"PSUBSCRIBE a* b", "PUBLISH abc x", "*4|$8|pmessage|$2|a*|$3|abc|$1|x|:1|"},
+		{"PSUBSCRIBE a*", "PUBLISH b x", ":0|"},
+		{"SSUBSCRIBE a", "SPUBLISH a x", "*3|$8|smessage|$1|a|$1|x|:1|"},
+		{"SSUBSCRIBE a", "PUBLISH a x", ":0|"},
+	}
+	for _, tc := range tests {
+		synctest.Test(t, func(t *testing.T) {
+			s := fakesrv.New()
+			defer s.Close()
+			c, _ := s.Dial(t.Context(), "", "")
+			talk(t, c, tc.subscribe)
+			if got := talk(t, c, tc.publish); got != tc.want {
+				t.Errorf("%s, %s: got %s, want %s", tc.subscribe, tc.publish, got, tc.want)
+			}
+		})
+	}
 }

@@ -37,7 +37,8 @@ type Conn interface {
 
 // Config says what is subscribed and how. All fields are required.
 type Config struct {
-	// Command is SUBSCRIBE, with its Channels.
+	// Command is SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE, with its Channels, or
+	// patterns.
 	Command  string
 	Channels []string
 	// Connect opens a connection within DialTimeout.
@@ -51,8 +52,8 @@ type Config struct {
 	Broken func(ctx context.Context, err error) error
 	// Closed is the error after the end, Overflow that of a gap caused by
 	// events that were not taken, Connecting that of a subscription that was
-	// never in order.
-	Closed, Overflow, Connecting error
+	// never in order, Ended that of one that the server has ended.
+	Closed, Overflow, Connecting, Ended error
 }
 
 // Subscription receives what is published.
@@ -144,18 +145,18 @@ func (s *Subscription) session(ctx context.Context) (subscribed bool, err error)
 			return l.subscribed, s.o.Refused(v.Bytes())
 		}
 		p, err := v.Published()
-		if err != nil {
+		switch {
+		case err != nil:
 			return l.subscribed, s.o.Broken(ctx, err)
-		}
-		if p.Ack {
+		case p.Ended:
+			return l.subscribed, s.o.Ended
+		case p.Ack:
 			if acks++; acks == len(s.o.Channels) {
 				l.subscribed = true
 				s.events.add(Event{Kind: Subscribed})
 			}
-		}
-		// Before Subscribed nothing was promised, so nothing is delivered.
-		if p.Message && l.subscribed {
-			s.events.add(Event{Kind: Received, Channel: string(p.Channel), Payload: p.Payload})
+		case p.Message && l.subscribed: // before, nothing was promised
+			s.events.add(Event{Kind: Received, Pattern: string(p.Pattern), Channel: string(p.Channel), Payload: p.Payload})
 		}
 	}
 }

@@ -26,9 +26,10 @@ const (
 // Event is one thing that happened to a subscription.
 type Event struct {
 	Kind Kind
-	// Channel and Payload are those of a message.
-	Channel string
-	Payload []byte
+	// Channel and Payload are those of a message, Pattern is what the channel
+	// has matched.
+	Pattern, Channel string
+	Payload          []byte
 	// Err is the reason of a gap.
 	Err error
 }

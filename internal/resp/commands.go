@@ -119,10 +119,11 @@ func CutCommand(text []byte) (command []byte, name string, rest []byte) {
 
 // Published is something that a server sends to a subscriber.
 type Published struct {
-	// Ack says that one channel was subscribed. Message says that Channel and
-	// Payload hold a message.
-	Ack, Message     bool
-	Channel, Payload []byte
+	// Ack says that one channel or pattern was subscribed, Ended that the server
+	// has ended one. Message says that Channel and Payload hold a message, and
+	// Pattern what it has matched, if that was subscribed.
+	Ack, Ended, Message       bool
+	Pattern, Channel, Payload []byte
 }
 
 // Published takes apart what a server sends to a subscriber: an array in
@@ -132,7 +133,7 @@ func (v Value) Published() (Published, error) {
 	if v.kind != Array && v.kind != Push {
 		return Published{}, nil
 	}
-	var part [3]Value
+	var part [4]Value
 	i := 0
 	for e := range v.Elems() {
 		if i < len(part) {
@@ -140,16 +141,28 @@ func (v Value) Published() (Published, error) {
 		}
 		i++
 	}
+	texts := 2 // behind the first word
 	switch string(part[0].Bytes()) {
-	case "subscribe":
+	case "subscribe", "psubscribe", "ssubscribe":
 		return Published{Ack: true}, nil
-	case "message":
-		if i != 3 || part[1].kind != Bulk || part[2].kind != Bulk {
+	case "unsubscribe", "punsubscribe", "sunsubscribe":
+		return Published{Ended: true}, nil
+	case "message", "smessage":
+	case "pmessage":
+		texts = 3
+	default:
+		return Published{}, nil
+	}
+	for _, e := range part[1 : texts+1] {
+		if i != texts+1 || e.kind != Bulk {
 			return Published{}, broken("message of a wrong shape")
 		}
-		return Published{Message: true, Channel: part[1].body, Payload: part[2].body}, nil
 	}
-	return Published{}, nil
+	p := Published{Message: true, Channel: part[texts-1].body, Payload: part[texts].body}
+	if texts == 3 {
+		p.Pattern = part[1].body
+	}
+	return p, nil
 }
 
 // Greeting brings a new connection into the wanted state.

@@ -77,6 +77,8 @@ func FuzzPublished(f *testing.F) {
 	f.Add([]byte(">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n"))
 	f.Add([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"))
 	f.Add([]byte(">2\r\n$7\r\nmessage\r\n:1\r\n"))
+	f.Add([]byte(">4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\na\r\n$1\r\nb\r\n"))
+	f.Add([]byte(">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := resp.NewReader(bytes.NewReader(data), resp.Limits{})
 		for {
@@ -85,7 +87,13 @@ func FuzzPublished(f *testing.F) {
 				return
 			}
 			p, err := v.Published()
-			if err != nil && (p.Ack || p.Message) || p.Ack && p.Message || p.Message && (p.Channel == nil || p.Payload == nil) {
+			kinds := 0
+			for _, is := range []bool{p.Ack, p.Ended, p.Message, err != nil} {
+				if is {
+					kinds++
+				}
+			}
+			if kinds > 1 || p.Message && (p.Channel == nil || p.Payload == nil) {
 				t.Errorf("%q: %+v, %v", data, p, err)
 			}
 		}
