@@ -75,8 +75,7 @@ func (n *node) close() {
 
 // silent is for how long calls have waited of which none has ended.
 func (n *node) silent(now time.Time) time.Duration {
-	d, shared := n.mux.Silent(now)
-	return max(d, n.pool.Silent(now, shared))
+	return max(n.mux.Silent(now), n.pool.Silent(now))
 }
 
 // ask sends what put puts into the buffer and returns the whole reply. An

@@ -345,3 +345,23 @@ func TestReplyThatBeganIsNotAskedForAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadServerIsAnErrorAtOnceThoughAConnectionIsShared: the connection that
+// all share is not known to be dead, and does not come back.
+func TestDeadServerIsAnErrorAtOnceThoughAConnectionIsShared(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		mustSet(t, c, "k", "v")
+		p := c.Pipeline()
+		p.Add("GET", "k")
+		if _, err := p.Do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.Stop()
+		time.Sleep(time.Second)
+		start := time.Now()
+		p.Add("GET", "k")
+		if _, err := p.Do(within(t, 10*time.Second)); err == nil || time.Since(start) > 100*time.Millisecond {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
+}

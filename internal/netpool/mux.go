@@ -159,6 +159,9 @@ func (m *Mux[C]) connect(o *opening) {
 	ctx, cancel := context.WithTimeout(m.ctx, m.pool.o.DialTimeout)
 	defer cancel()
 	cn, err := m.pool.Get(ctx, time.Now())
+	if err == nil {
+		m.pool.share(cn)
+	}
 	m.mu.Lock()
 	m.opening = nil
 	if err == nil && m.closed {
@@ -186,15 +189,15 @@ func (m *Mux[C]) forget(ln *line[C]) {
 }
 
 // Silent is for how long a call has waited, at most, whose reply is the next to
-// come, and how many connections are shared.
-func (m *Mux[C]) Silent(now time.Time) (d time.Duration, shared int) {
+// come.
+func (m *Mux[C]) Silent(now time.Time) (d time.Duration) {
 	m.mu.Lock()
 	all := slices.Collect(maps.Keys(m.lines))
 	m.mu.Unlock()
 	for _, ln := range all {
 		d = max(d, ln.silent(now))
 	}
-	return d, len(all)
+	return d
 }
 
 // silent is for how long the call has waited whose reply is the next to come.

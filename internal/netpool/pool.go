@@ -73,6 +73,8 @@ type Slot struct {
 	gen uint64
 	// reused says that it has served a call.
 	reused bool
+	// shared says that a Mux has it, and does not give it back for long.
+	shared bool
 }
 
 func (s *Slot) slot() *Slot { return s } //nolint:unused // Pool calls it through the constraint Conn
@@ -113,6 +115,7 @@ type Pool[C Conn] struct {
 	idle    []C       // used last at the end
 	waiters list.List // of chan grant[C][C], first come first served
 	dialing int
+	shared  int // open connections that a Mux has
 	gen     uint64
 	closed  bool
 	// moved is when a connection was taken or came back last.
@@ -240,6 +243,7 @@ func (p *Pool[C]) outlived(cn C, now time.Time) bool {
 // Retire closes a connection that has served for long enough.
 func (p *Pool[C]) Retire(cn C, now time.Time) {
 	p.mu.Lock()
+	p.unshare(cn)
 	delete(p.open, cn)
 	p.kick(now)
 	p.mu.Unlock()
@@ -253,6 +257,7 @@ func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 		p.stats.Broken++
 	}
 	p.moved = now
+	p.unshare(cn)
 	s := cn.slot()
 	keep := clean && !p.closed && s.gen == p.gen && !p.outlived(cn, now)
 	if keep {
@@ -293,8 +298,29 @@ func (p *Pool[C]) kick(now time.Time) {
 		p.stats.Dials++
 		p.dials.Go(p.dial)
 	}
-	if len(p.open)+p.dialing == 0 && p.waiters.Len() > 0 {
+	if p.hopeless() && p.waiters.Len() > 0 {
 		p.refuse(p.o.Fail("dial held back", p.lastErr))
+	}
+}
+
+// hopeless reports whether nothing is under way that would serve those who wait.
+// mu is held.
+func (p *Pool[C]) hopeless() bool { return len(p.open)-p.shared+p.dialing == 0 }
+
+// share notes that a Mux has taken a connection for good.
+func (p *Pool[C]) share(cn C) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cn.slot().shared = true
+	p.shared++
+	p.kick(time.Now())
+}
+
+// unshare notes that a connection comes back, or is closed. mu is held.
+func (p *Pool[C]) unshare(cn C) {
+	if s := cn.slot(); s.shared {
+		s.shared = false
+		p.shared--
 	}
 }
 
@@ -341,7 +367,7 @@ func (p *Pool[C]) failed(err error, now time.Time) {
 		p.failures++
 		p.retryAt = now.Add(Backoff(p.failures))
 	}
-	if len(p.open)+p.dialing == 0 {
+	if p.hopeless() {
 		p.refuse(err)
 	}
 }
@@ -417,10 +443,10 @@ func closeAll[C Conn](conns []C) {
 
 // Silent is how long no connection has been taken or has come back although
 // some are in use, besides those that are shared, or waited for.
-func (p *Pool[C]) Silent(now time.Time, shared int) time.Duration {
+func (p *Pool[C]) Silent(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.open)-len(p.idle) <= shared && p.waiters.Len() == 0 {
+	if len(p.open)-len(p.idle) <= p.shared && p.waiters.Len() == 0 {
 		return 0
 	}
 	return now.Sub(p.moved)

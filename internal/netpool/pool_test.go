@@ -230,35 +230,34 @@ func TestPoolSaysForHowLongItHasWaitedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(&dialler{took: 500 * time.Millisecond})
 		defer p.Close()
-		silent := func(shared int, want time.Duration) {
+		silent := func(want time.Duration) {
 			t.Helper()
-			if d := p.Silent(time.Now(), shared); d != want {
+			if d := p.Silent(time.Now()); d != want {
 				t.Errorf("silent for %v, want %v", d, want)
 			}
 		}
 		time.Sleep(time.Minute)
-		silent(0, 0)
+		silent(0)
 		go func() {
 			time.Sleep(400 * time.Millisecond)
-			silent(0, 400*time.Millisecond) // for a connection to be opened
+			silent(400 * time.Millisecond) // for a connection to be opened
 		}()
 		a, _ := p.Get(t.Context(), time.Now())
 		time.Sleep(time.Second)
-		silent(0, time.Second)
-		silent(1, 0) // that one is shared
+		silent(time.Second)
 		p.Put(a, true, time.Now())
 		time.Sleep(time.Minute)
-		silent(0, 0)
+		silent(0)
 		a, _ = p.Get(t.Context(), time.Now())
 		time.Sleep(time.Second)
 		b, _ := p.Get(t.Context(), time.Now())
 		time.Sleep(time.Second)
-		silent(0, time.Second)
+		silent(time.Second)
 		p.Put(a, true, time.Now())
-		silent(0, 0)
+		silent(0)
 		time.Sleep(time.Second)
-		silent(0, time.Second)
+		silent(time.Second)
 		p.Put(b, true, time.Now())
-		silent(0, 0)
+		silent(0)
 	})
 }
