@@ -18,9 +18,14 @@ import (
 // change adjusts the options of a cache.
 type change[K comparable, V any] = func(*strata.Options[K, V])
 
+// server is a Redis, or a cluster of them.
+type server interface {
+	Client(t testing.TB, change ...func(*redis.Options)) *redis.Client
+}
+
 // instance returns a cache on r as a process of its own would have it: with a
 // client for the tier, whose traffic the line counts, and one for the bus.
-func instance[K comparable, V any](t testing.TB, r *servers.Redis, changes ...change[K, V]) (*strata.Cache[K, V], *servers.Line) {
+func instance[K comparable, V any](t testing.TB, r server, changes ...change[K, V]) (*strata.Cache[K, V], *servers.Line) {
 	t.Helper()
 	line := &servers.Line{}
 	tier := r.Client(t, func(o *redis.Options) { o.DialContext = line.DialContext })
@@ -91,8 +96,9 @@ func (o *counter) load(context.Context, string) (int64, error) {
 	return v, nil
 }
 
-func TestStampedeOnAnExpiredKeyIsOneLoadInTheCluster(t *testing.T) {
-	r := servers.StartRedis(t)
+func TestStampedeOnAnExpiredKeyIsOneLoadInTheCluster(t *testing.T) { stampede(t, servers.StartRedis(t)) }
+
+func stampede(t *testing.T, r server) {
 	const ttl = 500 * time.Millisecond
 	var caches []*strata.Cache[string, int64]
 	for range 3 {
@@ -123,8 +129,9 @@ func TestStampedeOnAnExpiredKeyIsOneLoadInTheCluster(t *testing.T) {
 	}
 }
 
-func TestInvalidateReachesProgramsWithOtherValueTypes(t *testing.T) {
-	r := servers.StartRedis(t)
+func TestInvalidateReachesProgramsWithOtherValueTypes(t *testing.T) { otherTypes(t, servers.StartRedis(t)) }
+
+func otherTypes(t *testing.T, r server) {
 	a, _ := instance[string, string](t, r)
 	b, _ := instance[string, int64](t, r)
 	joined(t, "warm", a, b)
@@ -146,8 +153,9 @@ func TestInvalidateReachesProgramsWithOtherValueTypes(t *testing.T) {
 
 type point struct{ X, Y int }
 
-func TestStructKeysAreInvalidatedThroughTheBus(t *testing.T) {
-	r := servers.StartRedis(t)
+func TestStructKeysAreInvalidatedThroughTheBus(t *testing.T) { structKeys(t, servers.StartRedis(t)) }
+
+func structKeys(t *testing.T, r server) {
 	named := func(o *strata.Options[point, int64]) {
 		o.Remote.Key = func(p point) string { return fmt.Sprintf("%d/%d", p.X, p.Y) }
 		o.Remote.ParseKey = func(s string) (p point, err error) {
@@ -172,8 +180,9 @@ func TestStructKeysAreInvalidatedThroughTheBus(t *testing.T) {
 	}
 }
 
-func TestLoadBegunBeforeAnInvalidateElsewhereIsStoredNowhere(t *testing.T) {
-	r := servers.StartRedis(t)
+func TestLoadBegunBeforeAnInvalidateElsewhereIsStoredNowhere(t *testing.T) { loadBegunBefore(t, servers.StartRedis(t)) }
+
+func loadBegunBefore(t *testing.T, r server) {
 	a, _ := instance[string, int64](t, r)
 	b, _ := instance[string, int64](t, r)
 	joined(t, "warm", a, b)
@@ -206,8 +215,9 @@ func TestLoadBegunBeforeAnInvalidateElsewhereIsStoredNowhere(t *testing.T) {
 	}
 }
 
-func TestInvalidateAllReachesOtherInstancesForGood(t *testing.T) {
-	r := servers.StartRedis(t)
+func TestInvalidateAllReachesOtherInstancesForGood(t *testing.T) { invalidateAll(t, servers.StartRedis(t)) }
+
+func invalidateAll(t *testing.T, r server) {
 	a, _ := instance[string, int64](t, r)
 	b, _ := instance[string, int64](t, r)
 	joined(t, "warm", a, b)
@@ -227,8 +237,9 @@ func TestInvalidateAllReachesOtherInstancesForGood(t *testing.T) {
 	}
 }
 
-func TestExpireAndNotModifiedSendNoPayload(t *testing.T) {
-	r := servers.StartRedis(t)
+func TestExpireAndNotModifiedSendNoPayload(t *testing.T) { noPayload(t, servers.StartRedis(t)) }
+
+func noPayload(t *testing.T, r server) {
 	const size = 1 << 20
 	c, line := instance[string, string](t, r)
 	payload := strings.Repeat("0123456789abcdef", size/16)
@@ -256,8 +267,9 @@ func TestExpireAndNotModifiedSendNoPayload(t *testing.T) {
 	}
 }
 
-func TestHitsMakeNoCallToRedis(t *testing.T) {
-	r := servers.StartRedis(t)
+func TestHitsMakeNoCallToRedis(t *testing.T) { hits(t, servers.StartRedis(t)) }
+
+func hits(t *testing.T, r server) {
 	c, line := instance[string, int64](t, r)
 	peer, _ := instance[string, int64](t, r)
 	joined(t, "warm", peer, c)

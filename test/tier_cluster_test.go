@@ -1,9 +1,14 @@
 package test
 
 import (
+	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/slots"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -44,4 +49,212 @@ func TestRedisTierAnnouncesOnACluster(t *testing.T) {
 	stratatest.TestAnnouncer(t, func(t *testing.T) (remote.Tier, remote.Bus) {
 		return redis.NewTier(k.Client(t)), redis.NewBus(k.Client(t))
 	})
+}
+
+// namesOn returns names of caches of which the lane of "k" is with one node, and
+// the word with others or, for every third, with the same.
+func namesOn(k *servers.Cluster, node, n int) (names []string) {
+	for i := 0; len(names) < n; i++ {
+		name := fmt.Sprint("n", i)
+		together := k.Owner(0, "strata:{"+name+"}word") == node
+		if k.Owner(0, "strata:{"+name+":234}") == node && together == (len(names)%3 == 2) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// TestPromotedReplicaOfAClusterIsNotBelieved has a replica take over that has
+// not heard of the last drops in its lanes. The word of the name space, which is
+// with another node most times, tells nothing of that.
+func TestPromotedReplicaOfAClusterIsNotBelieved(t *testing.T) {
+	k := servers.StartCluster(t, 3, 1)
+	for i := range k.Nodes {
+		mustDo(t, k.Raw(i), "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-@scripting")
+	}
+	type trial struct {
+		what, name  string
+		there, gone *redis.Tier // who is there all the time, and who drops
+		before      remote.Position
+		ask         func(*testing.T, *redis.Tier) string
+	}
+	var trials []trial
+	names := namesOn(k, 0, 2*len(asked()))
+	plainly := func(o *redis.Options) { o.Username, o.Password = "plain", "secret" }
+	for what, ask := range asked() {
+		for _, c := range []*redis.Client{k.Client(t), k.Client(t, plainly)} {
+			s := remote.Space{Name: names[len(trials)], Schema: 1}
+			trials = append(trials, trial{
+				what: what, name: s.Name, ask: ask,
+				there: redis.NewTier(c).Bind(s).(*redis.Tier), gone: redis.NewTier(k.Client(t)).Bind(s).(*redis.Tier),
+			})
+		}
+	}
+	for i := range trials {
+		r := &trials[i]
+		fill(t, r.there, "k", "dropped", time.Hour)
+		if v := held(t, r.gone, "k"); v != "dropped" {
+			t.Fatalf("held %q", v)
+		}
+		r.before = position(t, r.there)
+	}
+	if n := mustInt(t, mustDo(t, k.Raw(0), "WAIT", 1, 5000)); n != 1 {
+		t.Fatalf("%d replicas have it", n)
+	}
+	k.Deafen(0)
+	for _, r := range trials {
+		drop(t, r.gone, remote.Drop{Key: "k"})
+	}
+	k.Nodes[0].Kill()
+	eventually(t, "the replica has taken over", func() bool { return k.Owner(1, "strata:{"+names[0]+":234}") == 3 })
+	for _, r := range trials {
+		if n := mustInt(t, mustDo(t, k.Raw(3), "EXISTS", "strata:{"+r.name+":234}=k")); n != 1 {
+			t.Fatal("the replica has heard of a drop: nothing is tried")
+		}
+		if v := r.ask(t, r.there); v != "" {
+			t.Errorf("%s: %q is back", r.what, v)
+		}
+		if after := position(t, r.there); after.Epoch == r.before.Epoch {
+			t.Errorf("%s: the epoch is still %s", r.what, after.Epoch)
+		}
+		newcomer := redis.NewTier(k.Client(t)).Bind(remote.Space{Name: r.name, Schema: 1}).(*redis.Tier)
+		if v := held(t, newcomer, "k"); v != "" {
+			t.Errorf("%s: %q is back for who comes afterwards", r.what, v)
+		}
+		fill(t, newcomer, "j", "v", time.Hour)
+		if v := held(t, r.there, "j"); v != "v" {
+			t.Errorf("%s: what is stored afterwards is %q", r.what, v)
+		}
+	}
+}
+
+func mustInt(t *testing.T, r redis.Reply) int64 {
+	t.Helper()
+	n, err := r.Int()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestCachesAgreeOnACluster is what caches on one server are tried with.
+func TestCachesAgreeOnACluster(t *testing.T) {
+	k := servers.StartCluster(t, 3, 0)
+	for name, try := range map[string]func(*testing.T, server){
+		"a stampede": stampede, "other types": otherTypes, "struct keys": structKeys, "a load begun before": loadBegunBefore,
+		"InvalidateAll": invalidateAll, "no payload": noPayload,
+	} {
+		for i := range k.Nodes {
+			mustDo(t, k.Raw(i), "FLUSHALL")
+		}
+		t.Run(name, func(t *testing.T) { try(t, k) })
+	}
+}
+
+// keyIn returns a key of a cache that is on a node.
+func keyIn(k *servers.Cluster, c *redis.Client, name string, node int) string {
+	tier := redis.NewTier(c)
+	for i := 0; ; i++ {
+		key := fmt.Sprint("key", i)
+		if k.Owner((node+1)%3, fmt.Sprintf("strata:{%s:%d}", name, tier.Lane(key))) == node {
+			return key
+		}
+	}
+}
+
+// TestCachesOutliveAFailoverThatLosesADrop: the one that was cut off from the
+// bus when the drop was made, and a newcomer, learn from the cluster that it
+// may have lost something.
+func TestCachesOutliveAFailoverThatLosesADrop(t *testing.T) {
+	k := servers.StartCluster(t, 3, 1)
+	line := &servers.Line{}
+	a, _ := instance[string, int64](t, k)
+	b, _ := instance(t, k, func(o *strata.Options[string, int64]) {
+		o.Remote.Bus = redis.NewBus(k.Client(t, func(o *redis.Options) { o.DialContext = line.DialContext }))
+	})
+	joined(t, "warm", a, b)
+	o := &counter{}
+	key := keyIn(k, k.Client(t), "shared", 0)
+	if v := mustGet(t, b, key, o.load) + mustGet(t, a, key, o.load); v != 0 || o.loads.Load() != 1 {
+		t.Fatalf("read %d with %d loads", v, o.loads.Load())
+	}
+	if n := mustInt(t, mustDo(t, k.Raw(0), "WAIT", 1, 5000)); n != 1 {
+		t.Fatalf("%d replicas have it", n)
+	}
+	line.Cut()
+	eventually(t, "the bus is silent", func() bool { return !b.Stats().Connected })
+	k.Deafen(0)
+	o.value.Store(1)
+	if err := a.Invalidate(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	k.Nodes[0].Kill()
+	lane := fmt.Sprintf("strata:{shared:%d}", redis.NewTier(k.Client(t)).Lane(key))
+	eventually(t, "the replica has taken over", func() bool { return k.Owner(1, lane) == 3 })
+	line.Join()
+	eventually(t, "the bus is back", func() bool { return b.Stats().Connected })
+	if v := mustGet(t, b, key, o.load); v != 1 {
+		t.Errorf("who was cut off serves %d", v)
+	}
+	if v := mustGet(t, a, key, o.load); v != 1 {
+		t.Errorf("who dropped it serves %d", v)
+	}
+	c, _ := instance[string, int64](t, k)
+	if v := mustGet(t, c, key, o.load); v != 1 {
+		t.Errorf("a newcomer is served %d", v)
+	}
+}
+
+// TestCachesAgreeWhileASlotMoves has the slot of a lane moved back and forth
+// while keys in it are written at the origin, dropped, and read everywhere.
+func TestCachesAgreeWhileASlotMoves(t *testing.T) {
+	k := servers.StartCluster(t, 3, 0)
+	a, _ := instance[string, int64](t, k)
+	b, _ := instance[string, int64](t, k)
+	joined(t, "warm", a, b)
+	tier := redis.NewTier(k.Client(t))
+	const keys = 8
+	var names []string
+	for i := 0; len(names) < keys; i++ {
+		if key := fmt.Sprint("key", i); tier.Lane(key) == tier.Lane("key0") {
+			names = append(names, key)
+		}
+	}
+	var values [keys]atomic.Int64
+	slot := slots.Of(fmt.Sprintf("strata:{shared:%d}", tier.Lane("key0")))
+	home := k.Owner(0, fmt.Sprintf("strata:{shared:%d}", tier.Lane("key0")))
+	stop := load(keys, func(w, n int) {
+		read := func(context.Context, string) (int64, error) { return values[w].Load(), nil }
+		v := values[w].Add(1)
+		if err := a.Invalidate(t.Context(), names[w]); err != nil {
+			t.Errorf("Invalidate: %v", err)
+		}
+		if got := mustGet(t, a, names[w], read); got < v {
+			t.Errorf("read %d after %d was written and dropped", got, v)
+		}
+		for deadline := time.Now().Add(10 * time.Second); mustGet(t, b, names[w], read) < v; <-time.After(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("another instance serves less than %d for ten seconds", v)
+				break
+			}
+		}
+		if t.Failed() {
+			<-time.After(10 * time.Millisecond)
+		}
+	})
+	for range 6 {
+		<-time.After(100 * time.Millisecond)
+		to := (home + 1) % 3
+		k.Migrate(slot, home, to, func() { <-time.After(20 * time.Millisecond) })
+		home = to
+	}
+	n := stop()
+	s := b.Stats()
+	t.Logf("%d drops while a slot moved six times; %d messages missed, %d gaps", n, s.Missed, s.Gaps)
+	if n < 100 {
+		t.Errorf("only %d rounds", n)
+	}
+	if s.Gaps > 0 {
+		t.Errorf("%d gaps", s.Gaps)
+	}
 }

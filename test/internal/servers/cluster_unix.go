@@ -149,6 +149,16 @@ func (c *Cluster) Migrate(slot, from, to int, between func()) {
 	}
 }
 
+// Deafen keeps what is written to a node from now on from its replicas: they
+// are not served any more.
+func (c *Cluster) Deafen(i int) {
+	c.t.Helper()
+	c.must(i, "ACL", "SETUSER", "default", "-psync", "-sync")
+	if err := c.raw[i].Do(c.t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // must asks a node and returns the text of the reply.
 func (c *Cluster) must(i int, args ...any) string {
 	c.t.Helper()
