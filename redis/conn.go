@@ -41,6 +41,8 @@ type conn struct {
 
 	// deadline is the one set on nc.
 	deadline time.Time
+	// deposed says that the server takes no writes.
+	deposed bool
 	// interrupt makes every operation on nc fail, now and later.
 	interrupt func()
 }
@@ -84,6 +86,10 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 
 // connect opens a connection and greets the server.
 func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
+	g, err := o.greeting(ctx)
+	if err != nil {
+		return nil, &ConnError{Op: "greet", Err: err}
+	}
 	nc, err := o.DialContext(ctx, o.Network, o.Addr)
 	if err != nil {
 		return nil, &ConnError{Op: "dial", Err: err}
@@ -104,7 +110,7 @@ func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) 
 	c.r.Share(steps)
 	c.interrupt = func() { nc.SetDeadline(time.Unix(1, 0)) }
 	c.wire = netpool.Wire{Conn: nc, Try: netpool.NewTrier(nc), Interrupt: c.interrupt}
-	calm, err := c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(o) })
+	calm, err := c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(g) })
 	if err == nil && !calm {
 		err = ctx.Err()
 	}
@@ -120,8 +126,7 @@ func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) 
 }
 
 // greet brings the connection into the wanted state.
-func (c *conn) greet(o *Options) error {
-	g := resp.Greeting{Username: o.Username, Password: o.Password, Name: o.ClientName, DB: o.DB}
+func (c *conn) greet(g resp.Greeting) error {
 	refused, err := g.Do(func(args ...any) (resp.Value, error) {
 		if err := c.command(args); err != nil {
 			return resp.Value{}, err
@@ -135,6 +140,26 @@ func (c *conn) greet(o *Options) error {
 		err = serverError([]byte(refused))
 	}
 	return err
+}
+
+// greeting returns what a new connection is greeted with.
+func (o *Options) greeting(ctx context.Context) (g resp.Greeting, err error) {
+	g = resp.Greeting{Username: o.Username, Password: o.Password, Name: o.ClientName, DB: o.DB, Protocol: o.Protocol}
+	if o.Credentials == nil {
+		return g, nil
+	}
+	defer func() {
+		if recover() != nil { // it is nobody's call that would be ended by it
+			err = errors.New("redis: Credentials panicked")
+		}
+	}()
+	if g.Username, g.Password, err = o.Credentials(ctx); err != nil {
+		return g, fmt.Errorf("redis: credentials: %w", err)
+	}
+	if g.Username != "" && g.Password == "" {
+		return g, errors.New("redis: credentials: user without password")
+	}
+	return g, nil
 }
 
 // exchange runs f, which writes and reads, under the context and its deadline,
@@ -287,6 +312,7 @@ func (c *conn) read() (v resp.Value, err error) {
 			return v, readError(err)
 		}
 		if v.Kind() != resp.Push {
+			c.deposed = c.deposed || deposes(v)
 			return v, nil
 		}
 	}
@@ -299,6 +325,7 @@ func (c *conn) borrow() (v resp.Value, err error) {
 			return v, readError(err)
 		}
 		if v.Kind() != resp.Push {
+			c.deposed = c.deposed || deposes(v)
 			return v, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -159,6 +160,19 @@ func (n *node) attempt(ctx context.Context, now time.Time, name string, f func(*
 	}
 }
 
+// deposed is called when the server has said that it takes no writes: it was a
+// primary, or was taken for one, and connections do not outlive that.
+func (n *node) deposed() {
+	if n.pool.Renew(time.Now()) {
+		n.mux.Renew()
+	}
+}
+
+// deposes reports whether a reply says that the server takes no writes.
+func deposes(v resp.Value) bool {
+	return v.Kind() == resp.Error && bytes.HasPrefix(v.Bytes(), []byte("READONLY "))
+}
+
 // exchange gives f a connection, which is closed if f does not return.
 func (n *node) exchange(ctx context.Context, now time.Time, cn *conn, f func(*conn) error) (calm bool, err error) {
 	returned := false
@@ -169,5 +183,13 @@ func (n *node) exchange(ctx context.Context, now time.Time, cn *conn, f func(*co
 	}()
 	calm, err = cn.exchange(ctx, now, n.o.Timeout, f)
 	returned = true
+	n.look(cn)
 	return calm, err
+}
+
+// look looks at what the server has said over a connection.
+func (n *node) look(cn *conn) {
+	if cn.deposed {
+		n.deposed()
+	}
 }

@@ -38,6 +38,14 @@ type Options struct {
 	// Username and Password are sent on every new connection. A Password
 	// without Username is that of the default user.
 	Username, Password string
+	// Credentials, if set, is asked for them for each connection, so that they
+	// can change. Username and Password must be empty. ctx ends when the
+	// connection is given up, at the latest after DialTimeout; Credentials must
+	// return then. It is called by several goroutines.
+	Credentials func(ctx context.Context) (username, password string, err error)
+	// Protocol is the version of the protocol: 2, or 3, which servers from
+	// Redis 6 on speak. Zero is 3 with servers that do, and 2 with others.
+	Protocol int
 	// DB is the database selected on every new connection.
 	DB int
 	// ClientName names the connections in the server's CLIENT LIST.
@@ -146,6 +154,8 @@ func (o Options) validate() error {
 	bad(o.Cluster && o.Network == "unix", "Cluster", "cannot be reached over a unix socket")
 	bad(o.Cluster && o.DB != 0, "DB", "a cluster has no other than 0")
 	bad(o.Username != "" && o.Password == "", "Username", "given without Password")
+	bad(o.Credentials != nil && o.Username+o.Password != "", "Credentials", "given with Username or Password")
+	bad(o.Protocol != 0 && o.Protocol != 2 && o.Protocol != 3, "Protocol", "not 2 or 3")
 	bad(o.DB < 0, "DB", "negative")
 	bad(strings.ContainsFunc(o.ClientName, func(r rune) bool { return r <= ' ' || r > '~' }),
 		"ClientName", "holds a space or a character that is not printable ASCII")
@@ -168,7 +178,7 @@ func (o Options) LogValue() slog.Value {
 		slog.String("addr", o.Addr),
 		slog.Int("db", o.DB),
 		slog.Bool("cluster", o.Cluster),
-		slog.Bool("auth", o.Password != ""),
+		slog.Bool("auth", o.Password != "" || o.Credentials != nil),
 		slog.Bool("tls", o.TLS != nil),
 	)
 }
@@ -186,16 +196,26 @@ func (o Options) GoString() string { return o.String() }
 //	unix://user:password@/path/to.sock?db=n
 //	redis://host1:port1,host2:port2/?cluster=true
 //
-// Every part but the scheme, and the path for unix, may be left out. The
-// database may be given as ?db=n in all forms. With cluster=true the hosts are
-// some of the nodes of a cluster. Special characters in user and
-// password are written as %XX. Errors never repeat the URL.
+// Every part but the scheme, and the path for unix, may be left out. Special
+// characters in user and password are written as %XX. Errors never repeat the
+// URL; they name the parameter that is not known or has a bad value.
+//
+// The parameters are db; cluster=true, with hosts that are some of the nodes of
+// a cluster; protocol (2 or 3); client_name; timeout and dial_timeout; pool_size
+// for MaxConns, max_idle_conns for MaxIdle, conn_max_idle_time for IdleTimeout
+// and conn_max_lifetime for MaxLifetime. Times are written as 1500ms or 2s, or in
+// seconds.
 func ParseURL(s string) (Options, error) {
 	e, err := resp.ParseURL(s)
 	if err != nil {
 		return Options{}, fmt.Errorf("redis: url: %w", err)
 	}
-	o := Options{Network: "tcp", Addr: net.JoinHostPort(e.Host, e.Port), Username: e.Username, Password: e.Password, DB: e.DB, Cluster: e.Cluster, Addrs: e.Others}
+	o := Options{
+		Network: "tcp", Addr: net.JoinHostPort(e.Host, e.Port), Cluster: e.Cluster, Addrs: e.Others,
+		Username: e.Username, Password: e.Password, DB: e.DB, Protocol: e.Protocol, ClientName: e.Name,
+		Timeout: e.Timeout, DialTimeout: e.DialTimeout, IdleTimeout: e.IdleTimeout, MaxLifetime: e.Lifetime,
+		MaxConns: e.MaxConns, MaxIdle: e.MaxIdle,
+	}
 	if e.Path != "" {
 		o.Network, o.Addr = "unix", e.Path
 	}

@@ -3,10 +3,11 @@ package redis_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,10 @@ func TestParseURL(t *testing.T) {
 		{name: "password", url: "redis://:pw@h", want: redis.Options{Network: "tcp", Addr: "h:6379", Password: "pw"}},
 		{name: "user", url: "redis://me:p%40%2Fw@h/3", want: redis.Options{Network: "tcp", Addr: "h:6379", Username: "me", Password: "p@/w", DB: 3}},
 		{name: "db by parameter", url: "redis://h?db=4", want: redis.Options{Network: "tcp", Addr: "h:6379", DB: 4}},
+		{name: "parameters", url: "redis://h?protocol=2&client_name=me&timeout=1500ms&dial_timeout=2&pool_size=5&max_idle_conns=4&conn_max_idle_time=1m&conn_max_lifetime=1h", want: redis.Options{
+			Network: "tcp", Addr: "h:6379", Protocol: 2, ClientName: "me", Timeout: 1500 * time.Millisecond, DialTimeout: 2 * time.Second,
+			MaxConns: 5, MaxIdle: 4, IdleTimeout: time.Minute, MaxLifetime: time.Hour,
+		}},
 		{name: "empty path", url: "redis://h/", want: redis.Options{Network: "tcp", Addr: "h:6379"}},
 		{name: "tls", url: "rediss://h:1", want: redis.Options{Network: "tcp", Addr: "h:1"}, tls: "h"},
 		{name: "unix", url: "unix:///run/r.sock", want: redis.Options{Network: "unix", Addr: "/run/r.sock"}},
@@ -38,13 +43,13 @@ func TestParseURL(t *testing.T) {
 		{name: "cluster of one", url: "redis://a?cluster=true", want: redis.Options{Network: "tcp", Addr: "a:6379", Cluster: true}},
 		{name: "cluster with TLS", url: "rediss://a,b?cluster=true", want: redis.Options{Network: "tcp", Addr: "a:6379", Cluster: true, Addrs: []string{"b:6379"}}, tls: " "},
 		{name: "no cluster", url: "redis://a?cluster=false", want: redis.Options{Network: "tcp", Addr: "a:6379"}},
-		{name: "commas in the path", url: "redis://a/?cluster=true,secret", err: "not true or false"},
+		{name: "commas in the path", url: "redis://a/?cluster=true,secret", err: "bad value of cluster"},
 
 		{name: "hosts without cluster", url: "redis://a,secret", err: "without cluster"},
 		{name: "empty host in a list", url: "redis://a,,b?cluster=true", err: "list of hosts"},
 		{name: "bad port in a list", url: "redis://a,secret:0?cluster=true", err: "port"},
 		{name: "bad host in a list", url: "redis://a,secret:x?cluster=true", err: "list of hosts"},
-		{name: "cluster maybe", url: "redis://h?cluster=secret", err: "not true or false"},
+		{name: "cluster maybe", url: "redis://h?cluster=secret", err: "bad value of cluster"},
 		{name: "hosts of a socket", url: "unix:///a,b?db=1", want: redis.Options{Network: "unix", Addr: "/a,b", DB: 1}},
 		{name: "no scheme", url: "localhost:6379", err: "scheme"},
 		{name: "other scheme", url: "http://secret:secret@h", err: "scheme"},
@@ -56,13 +61,21 @@ func TestParseURL(t *testing.T) {
 		{name: "bad escape", url: "redis://u:secret%zz@h", err: "cannot be parsed"},
 		{name: "control character", url: "redis://u:secret\n@h", err: "cannot be parsed"},
 		{name: "user alone", url: "redis://secret@h", err: "user without password"},
-		{name: "db is text", url: "redis://:secret@h/zero", err: "not a number"},
-		{name: "db is negative", url: "redis://h/-1", err: "not a number"},
-		{name: "db is empty", url: "redis://h?db=", err: "not a number"},
-		{name: "db overflows", url: "redis://h/99999999999999999999", err: "not a number"},
+		{name: "db is text", url: "redis://:secret@h/zero", err: "bad value of db"},
+		{name: "db is negative", url: "redis://h/-1", err: "bad value of db"},
+		{name: "db is empty", url: "redis://h?db=", err: "bad value of db"},
+		{name: "db overflows", url: "redis://h/99999999999999999999", err: "bad value of db"},
 		{name: "db twice", url: "redis://h/1?db=2", err: "twice"},
 		{name: "db thrice", url: "redis://h?db=1&db=2", err: "twice"},
-		{name: "other parameter", url: "redis://h?secret=1", err: "only parameters"},
+		{name: "other parameter", url: "redis://h?colour=secret", err: "unknown parameter colour"},
+		{name: "other parameter, of strange characters", url: "redis://h?sec%0aret=1", err: "unknown parameter"},
+		{name: "part of a password", url: "redis://h?secret@word=1", err: "unknown parameter"},
+		{name: "very long parameter", url: "redis://h?" + strings.Repeat("secret", 10), err: "unknown parameter"},
+		{name: "protocol", url: "redis://h?protocol=4", err: "bad value of protocol"},
+		{name: "timeout without unit and number", url: "redis://h?timeout=soon", err: "bad value of timeout"},
+		{name: "negative timeout", url: "redis://h?dial_timeout=-1", err: "bad value of dial_timeout"},
+		{name: "pool of none", url: "redis://h?pool_size=0", err: "bad value of pool_size"},
+		{name: "timeout twice", url: "redis://h?timeout=1s&timeout=2s", err: "timeout given twice"},
 		{name: "bad query", url: "redis://h?db=%zz", err: "query"},
 		{name: "fragment", url: "redis://h#x", err: "query"},
 		{name: "relative socket", url: "unix://run/r.sock", err: "absolute"},
@@ -88,8 +101,8 @@ func TestParseURL(t *testing.T) {
 			if name != tc.tls {
 				t.Errorf("TLS for %q, want %q", name, tc.tls)
 			}
-			if got.Network != tc.want.Network || got.Addr != tc.want.Addr || got.Username != tc.want.Username ||
-				got.Password != tc.want.Password || got.DB != tc.want.DB || got.Cluster != tc.want.Cluster || !slices.Equal(got.Addrs, tc.want.Addrs) {
+			rest := got
+			if rest.TLS = nil; !reflect.DeepEqual(rest, tc.want) {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
 			if _, err := redis.New(got); err != nil {
@@ -115,13 +128,14 @@ func TestNewNamesEveryBadField(t *testing.T) {
 	_, err := redis.New(redis.Options{
 		Network: "udp", Username: "u", DB: -1, ClientName: "a b", DialTimeout: -1, Timeout: -1,
 		MaxConns: -1, MaxIdle: -1, IdleTimeout: -1, MaxLifetime: -1, MaxValue: -1, MaxReply: -1,
+		Protocol: 1, Credentials: func(context.Context) (string, string, error) { return "", "", nil },
 	})
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	for _, field := range []string{
 		"Network", "Username", "DB", "ClientName", "DialTimeout", "Timeout", "MaxConns", "MaxIdle",
-		"IdleTimeout", "MaxLifetime", "MaxValue", "MaxReply",
+		"IdleTimeout", "MaxLifetime", "MaxValue", "MaxReply", "Protocol", "Credentials",
 	} {
 		if !strings.Contains(err.Error(), "Options."+field+":") {
 			t.Errorf("%s is not named in: %v", field, err)

@@ -24,7 +24,8 @@ var (
 )
 
 // Error is an error that the server answered with. The connection it came over
-// stays in use.
+// stays in use, unless the Code is READONLY: it leads to a server that is no
+// primary, so another one is opened for the next call.
 type Error struct {
 	// Code is the first word, such as ERR, WRONGTYPE, LOADING, READONLY,
 	// NOSCRIPT, OOM or BUSY.

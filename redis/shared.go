@@ -158,6 +158,9 @@ func (n *node) share(ctx context.Context, q question) (answer, error) {
 			if a.size > small {
 				n.large.note(q.key, a.size)
 			}
+			if deposes(a.value) {
+				n.deposed()
+			}
 			return a, nil
 		case errors.Is(err, netpool.ErrBusy):
 			return answer{}, errElsewhere

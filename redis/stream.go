@@ -98,6 +98,7 @@ func (h *held) release(clean bool) {
 	if h.stop != nil && !h.stop() {
 		clean = false
 	}
+	h.n.look(h.cn)
 	h.n.pool.Put(h.cn, clean && h.cn.r.Buffered() == 0, time.Now())
 }
 

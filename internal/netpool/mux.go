@@ -177,6 +177,18 @@ func (m *Mux[C]) connect(o *opening) {
 	close(o.done)
 }
 
+// Renew has the next call take another connection. Those who wait at the one in
+// use get their replies.
+func (m *Mux[C]) Renew() {
+	ln := m.cur.Load()
+	if ln == nil {
+		return
+	}
+	m.retire(ln)
+	ln.mu.Lock()
+	ln.giveUp()
+}
+
 // retire lets nobody else enter ln.
 func (m *Mux[C]) retire(ln *line[C]) { m.cur.CompareAndSwap(ln, nil) }
 

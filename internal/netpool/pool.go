@@ -20,6 +20,8 @@ const (
 	backoffMost  = time.Second
 	// trusted is how long an idle connection is taken to be well.
 	trusted = 10 * time.Millisecond
+	// renewPause is the least time between two calls of Renew that do something.
+	renewPause = time.Second
 )
 
 // Backoff is the pause after the n-th failure in a row: twice as long each
@@ -123,6 +125,7 @@ type Pool[C Conn] struct {
 	// failures counts failed dials in a row; no dial begins before retryAt.
 	failures int
 	retryAt  time.Time
+	renewed  time.Time
 	lastErr  error
 	stats    Stats
 }
@@ -393,15 +396,38 @@ func (p *Pool[C]) Lost(cn C) {
 		p.mu.Unlock()
 		return // somebody else was first
 	}
+	idle := p.pass()
+	p.stats.Stale++
+	p.mu.Unlock()
+	closeAll(idle)
+}
+
+// Renew closes all connections, those in use when they come back, because they
+// lead to a server that is not the one wanted any more. It does so once a second
+// at most, and reports whether it did: a server may remain the wrong one.
+func (p *Pool[C]) Renew(now time.Time) bool {
+	p.mu.Lock()
+	if now.Sub(p.renewed) < renewPause {
+		p.mu.Unlock()
+		return false
+	}
+	p.renewed = now
+	idle := p.pass()
+	p.mu.Unlock()
+	closeAll(idle)
+	return true
+}
+
+// pass ends a generation and returns what is idle of it. mu is held.
+func (p *Pool[C]) pass() []C {
 	idle := p.idle
 	p.idle = nil
 	p.gen++
 	for _, cn := range idle {
 		delete(p.open, cn)
 	}
-	p.stats.Stale += uint64(len(idle)) + 1
-	p.mu.Unlock()
-	closeAll(idle)
+	p.stats.Stale += uint64(len(idle))
+	return idle
 }
 
 // Retry gives back a connection that was Lost by a call that goes on with

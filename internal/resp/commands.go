@@ -173,12 +173,27 @@ type Greeting struct {
 	Name string
 	// DB is the database.
 	DB int
+	// Protocol is 2 or 3, or zero for 3 where the server knows it.
+	Protocol int
 }
 
 // Do greets a server: with one HELLO where the server knows it, in RESP2
-// otherwise. ask sends a command and returns the reply; its errors are passed
+// otherwise, or as Protocol says. ask sends a command and returns the reply; its errors are passed
 // on. refused is the server's text if it did not accept, without credentials.
 func (g Greeting) Do(ask func(args ...any) (Value, error)) (refused string, err error) {
+	if g.Protocol == 2 {
+		refused, err = g.do2(ask)
+	} else if refused, err = g.do3(ask); refused != "" && noHello(refused) && g.Protocol == 0 {
+		refused, err = g.do2(ask)
+	}
+	if refused == "" && err == nil && g.DB != 0 {
+		refused, err = g.demand(ask, "SELECT", g.DB)
+	}
+	return refused, err
+}
+
+// do3 is the greeting by HELLO.
+func (g Greeting) do3(ask func(args ...any) (Value, error)) (refused string, err error) {
 	hello := []any{"HELLO", "3"}
 	if g.Password != "" {
 		user := g.Username
@@ -190,14 +205,7 @@ func (g Greeting) Do(ask func(args ...any) (Value, error)) (refused string, err 
 	if g.Name != "" {
 		hello = append(hello, "SETNAME", g.Name)
 	}
-	refused, err = g.demand(ask, hello...)
-	if refused != "" && noHello(refused) {
-		refused, err = g.do2(ask)
-	}
-	if refused == "" && err == nil && g.DB != 0 {
-		refused, err = g.demand(ask, "SELECT", g.DB)
-	}
-	return refused, err
+	return g.demand(ask, hello...)
 }
 
 // noHello reports whether a server refused HELLO because it does not know it,

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Endpoint is what a URL says about a server.
@@ -22,6 +23,12 @@ type Endpoint struct {
 	DB                 int
 	// Cluster says that the servers are nodes of a cluster.
 	Cluster bool
+	// What follows is zero if it is not given. Protocol is 2 or 3.
+	Protocol              int
+	Name                  string
+	Timeout, DialTimeout  time.Duration
+	IdleTimeout, Lifetime time.Duration
+	MaxConns, MaxIdle     int
 }
 
 // ParseURL takes a URL of scheme redis, rediss or unix apart. Errors never
@@ -115,28 +122,77 @@ func (e *Endpoint) query(db string, u *url.URL) error {
 	if err != nil || u.Fragment != "" {
 		return errors.New("bad query")
 	}
-	given := db != ""
+	if db != "" {
+		query["db"] = append(query["db"], db)
+	}
 	for name, values := range query {
+		known, ok := e.parameter(name, values[0])
 		switch {
-		case name == "cluster" && len(values) == 1 && (values[0] == "true" || values[0] == "false"):
-			e.Cluster = values[0] == "true"
-		case name == "cluster":
-			return errors.New("cluster is not true or false")
-		case name != "db":
-			return errors.New("the only parameters are db and cluster")
-		case len(values) > 1 || given:
-			return errors.New("database given twice")
-		default:
-			db, given = values[0], true
+		case !known && plain(name):
+			return errors.New("unknown parameter " + name)
+		case !known:
+			return errors.New("unknown parameter")
+		case len(values) > 1:
+			return errors.New(name + " given twice")
+		case !ok:
+			return errors.New("bad value of " + name)
 		}
 	}
-	if !given {
-		return nil
-	}
-	n, err := strconv.ParseUint(db, 10, 31)
-	if err != nil {
-		return errors.New("database is not a number")
-	}
-	e.DB = int(n)
 	return nil
+}
+
+// parameter takes in one parameter. ok says that the value is one.
+func (e *Endpoint) parameter(name, value string) (known, ok bool) {
+	switch name {
+	case "db":
+		ok = number(&e.DB, value, 0)
+	case "cluster":
+		e.Cluster, ok = value == "true", value == "true" || value == "false"
+	case "protocol":
+		ok = number(&e.Protocol, value, 2) && e.Protocol <= 3
+	case "client_name":
+		e.Name, ok = value, value != ""
+	case "timeout":
+		ok = duration(&e.Timeout, value)
+	case "dial_timeout":
+		ok = duration(&e.DialTimeout, value)
+	case "conn_max_idle_time":
+		ok = duration(&e.IdleTimeout, value)
+	case "conn_max_lifetime":
+		ok = duration(&e.Lifetime, value)
+	case "pool_size":
+		ok = number(&e.MaxConns, value, 1)
+	case "max_idle_conns":
+		ok = number(&e.MaxIdle, value, 1)
+	default:
+		return false, false
+	}
+	return true, ok
+}
+
+// plain reports whether a name may stand in an error: it cannot be a part of a
+// password, or of an attempt to forge a log.
+func plain(name string) bool {
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && c != '_' {
+			return false
+		}
+	}
+	return len(name) > 0 && len(name) <= 30
+}
+
+func number(to *int, s string, least int) bool {
+	n, err := strconv.ParseUint(s, 10, 31)
+	*to = int(n)
+	return err == nil && *to >= least
+}
+
+// duration takes 1500ms or, in seconds, 2.
+func duration(to *time.Duration, s string) bool {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		d, err = time.ParseDuration(s + "s")
+	}
+	*to = d
+	return err == nil && d > 0
 }

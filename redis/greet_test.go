@@ -1,0 +1,205 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/redis"
+)
+
+func TestCredentialsAreAskedForEachConnection(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		asked := 0
+		change := func(s *fakesrv.Server, o *redis.Options) {
+			s.Old, s.Username, s.Password = old, "u1", "hidden1"
+			o.Credentials = func(context.Context) (string, string, error) {
+				asked++
+				return fmt.Sprint("u", asked), fmt.Sprint("hidden", asked), nil
+			}
+		}
+		fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			if err := c.Ping(t.Context()); err != nil || asked != 1 {
+				t.Errorf("%v, asked %d times", err, asked)
+			}
+			// They change, and what was opened before goes on.
+			s.Username, s.Password = "u2", "hidden2"
+			if err := c.Ping(t.Context()); err != nil || asked != 1 {
+				t.Errorf("%v, asked %d times", err, asked)
+			}
+			sub, err := c.Subscribe(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, sub, redis.Subscribed, "")
+			s.Username, s.Password = "u3", "hidden3"
+			s.Drop()
+			sub.Close()
+			if err := c.Ping(t.Context()); err != nil || asked != 3 {
+				t.Errorf("%v, asked %d times", err, asked)
+			}
+			s.Drop()
+			err = c.Ping(t.Context()) // by now they are wrong
+			var se *redis.Error
+			if !errors.As(err, &se) || se.Code != "WRONGPASS" || strings.Contains(err.Error(), "hidden") || strings.Contains(err.Error(), "u4") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestCredentialsThatCannotBeHadAreAnErrorInTime(t *testing.T) {
+	own := errors.New("vault is sealed")
+	for name, tc := range map[string]struct {
+		ask  func(ctx context.Context) (string, string, error)
+		want error
+		took time.Duration
+	}{
+		"error":  {func(context.Context) (string, string, error) { return "", "", own }, own, 0},
+		"hangs":  {func(ctx context.Context) (string, string, error) { <-ctx.Done(); return "", "", ctx.Err() }, context.DeadlineExceeded, time.Second},
+		"panics": {func(context.Context) (string, string, error) { panic("mine") }, nil, 0},
+		"half":   {func(context.Context) (string, string, error) { return "hidden", "", nil }, nil, 0},
+	} {
+		change := func(_ *fakesrv.Server, o *redis.Options) { o.Credentials, o.DialTimeout = tc.ask, time.Second }
+		fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			start := time.Now()
+			err := c.Ping(within(t, 10*time.Second))
+			var ce *redis.ConnError
+			if !errors.As(err, &ce) || tc.want != nil && !errors.Is(err, tc.want) || strings.Contains(err.Error(), "hidden") || !redis.SafeToRetry(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if took := time.Since(start); took != tc.took || s.Dials() != 0 {
+				t.Errorf("%s: after %v, %d connections", name, took, s.Dials())
+			}
+		})
+	}
+}
+
+func TestProtocolIsSpokenAsWanted(t *testing.T) {
+	for _, tc := range []struct {
+		protocol int
+		old      bool
+		want     string // what is spoken; empty: an error
+		hellos   int
+	}{
+		{0, false, "3", 1}, {0, true, "2", 1}, {2, false, "2", 0}, {2, true, "2", 0}, {3, false, "3", 1}, {3, true, "", 1},
+	} {
+		change := func(s *fakesrv.Server, o *redis.Options) {
+			s.Old, s.Username, s.Password = tc.old, "u", "p"
+			o.Protocol, o.Username, o.Password, o.DB, o.ClientName = tc.protocol, "u", "p", 2, "me"
+			s.Handle("STATE", func(ss *fakesrv.Session, _ [][]byte) {
+				spoken := "2"
+				if ss.RESP3 {
+					spoken = "3"
+				}
+				ss.Bulk(fmt.Sprint(spoken, ss.DB, ss.Name))
+			})
+		}
+		fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			got, err := c.Do(t.Context(), "STATE").String()
+			var se *redis.Error
+			if tc.want == "" && !errors.As(err, &se) || tc.want != "" && (got != tc.want+"2me" || err != nil) {
+				t.Errorf("%+v: %q, %v", tc, got, err)
+			}
+			if n := s.Calls("HELLO"); n != tc.hellos {
+				t.Errorf("%+v: HELLO was called %d times", tc, n)
+			}
+		})
+	}
+}
+
+// TestConnectionsToADeposedPrimaryAreLeft: whatever way a call has learned it,
+// the next one reaches the server that has taken over.
+func TestConnectionsToADeposedPrimaryAreLeft(t *testing.T) {
+	for name, write := range map[string]func(ctx context.Context, c *redis.Client) error{
+		"Set": func(ctx context.Context, c *redis.Client) error { return c.Set(ctx, "k", []byte("v"), 0) },
+		"large Set": func(ctx context.Context, c *redis.Client) error {
+			return c.Set(ctx, "k", make([]byte, 100_000), 0)
+		},
+		"Do": func(ctx context.Context, c *redis.Client) error { return c.Do(ctx, "SET", "k", "v").Ok() },
+		"Pipeline": func(ctx context.Context, c *redis.Client) error {
+			p := c.Pipeline()
+			p.Set("k", nil, 0)
+			p.Get("k")
+			return p.Each(ctx, func(i int, r redis.Reply) error { return r.Err() })
+		},
+		"Multi": func(ctx context.Context, c *redis.Client) error {
+			tx := c.Multi()
+			tx.Set("k", nil, 0)
+			_, err := tx.Do(ctx)
+			return err
+		},
+		"Watch": func(ctx context.Context, c *redis.Client) error {
+			_, err := c.Watch(ctx, []string{"k"}, func(tx *redis.Tx) error { return tx.Do("SET", "k", "v").Err() })
+			return err
+		},
+		"Body": func(ctx context.Context, c *redis.Client) error {
+			return c.SetFrom(ctx, "k", strings.NewReader(strings.Repeat("x", 100_000)), 100_000, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				was, is := fakesrv.New(), fakesrv.New()
+				defer was.Close()
+				defer is.Close()
+				refuse := func(ss *fakesrv.Session, _ [][]byte) {
+					ss.Error("READONLY You can't write against a read only replica.")
+				}
+				var now atomic.Pointer[fakesrv.Server]
+				now.Store(was)
+				c, err := redis.New(redis.Options{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					return now.Load().Dial(ctx, network, addr)
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				// There is a shared connection, and then an idle one.
+				if err := c.Ping(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := write(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+				was.Handle("SET", refuse)
+				was.Handle("EXEC", refuse)
+				now.Store(is)
+				var se *redis.Error
+				if err := write(t.Context(), c); !errors.As(err, &se) || se.Code != "READONLY" || !redis.SafeToRetry(err) {
+					t.Errorf("%v", err)
+				}
+				if err := write(t.Context(), c); err != nil {
+					t.Errorf("the next call: %v", err)
+				}
+				if err := c.Ping(t.Context()); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				if n := was.Open(); n != 0 {
+					t.Errorf("%d connections outlive the role of their server", n)
+				}
+			})
+		})
+	}
+}
+
+func TestServerThatStaysReadOnlyIsNotDialledAllTheTime(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		s.Handle("SET", func(ss *fakesrv.Session, _ [][]byte) { ss.Error("READONLY no") })
+		for range 100 {
+			c.Set(t.Context(), "k", nil, 0)
+			c.Set(t.Context(), "k", make([]byte, 20_000), 0)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := s.Dials(); n > 25 {
+			t.Errorf("%d connections in 10 s", n)
+		}
+	})
+}
