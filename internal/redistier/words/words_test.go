@@ -117,3 +117,78 @@ func TestNamesHaveHoldersOfTheirOwn(t *testing.T) {
 		t.Error("holders are mixed up")
 	}
 }
+
+func TestServerIsAskedAboutItselfInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h words.Home
+		var of words.Holder
+		space := word("e", 1, 2, 3, time.Now())
+		due := func(opened uint64) bool {
+			ask, _ := h.Due(time.Now(), opened, &of, space)
+			return ask
+		}
+		answer := func(opened uint64) {
+			h.Answered(&words.Server{ID: "s", Asked: time.Now(), Opened: opened}, &of, space)
+			time.Sleep(time.Millisecond)
+		}
+		if !due(1) || !due(1) {
+			t.Error("nobody asks a server of which nothing is known")
+		}
+		answer(1)
+		if due(1) || !due(2) || !due(2) {
+			t.Error("not asked just when a connection was opened")
+		}
+		answer(2)
+		of.Doubt(time.Now())
+		if !due(2) || !due(2) {
+			t.Error("not all ask after a doubt")
+		}
+		time.Sleep(time.Millisecond)
+		answer(2)
+		time.Sleep(words.Age)
+		if !due(2) || due(2) {
+			t.Error("not one asks when it is long ago")
+		}
+		h.Answered(nil, &of, space)
+		if !due(2) {
+			t.Error("nobody asks after one has failed")
+		}
+		time.Sleep(words.Age)
+		if first, second := due(2), due(2); !first || !second {
+			t.Error("not all ask when it is too long ago")
+		}
+	})
+}
+
+func TestValuesAreJudgedByTheNameSpaceAndTheServer(t *testing.T) {
+	var h words.Home
+	var a, b words.Holder
+	now := time.Unix(5, 0)
+	space, other := word("e", 1, 2, 3, time.Unix(1, 0)), word("f", 4, 5, 6, time.Unix(1, 0))
+	if h.Known(&a, space) != nil {
+		t.Error("known before it was asked")
+	}
+	first := &words.Server{ID: "s", Clock: 7000, Asked: now, Heard: now.Add(time.Second), Opened: 9}
+	w := h.Answered(first, &a, space)
+	if w.Text != "e@s.1.2" || w.Clock != 3 || w.Epoch != "e" || w.Server != 7000 || !w.Asked.Equal(now) || w.Opened != 9 {
+		t.Errorf("%+v", w)
+	}
+	if h.Known(&a, space) != w || h.Known(&b, other).Text != "f@s.4.5" || h.Known(&a, space) != w {
+		t.Error("words of name spaces are mixed up")
+	}
+	if n := testing.AllocsPerRun(100, func() { h.Due(now, 9, &a, space) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	newer := word("e", 2, 2, 3, time.Unix(2, 0))
+	if got := h.Known(&a, newer).Text; got != "e@s.2.2" {
+		t.Errorf("after a drop of everything it is %s", got)
+	}
+	late := &words.Server{ID: "old", Asked: now.Add(-time.Second)}
+	h.Answered(late, &a, newer)
+	if got := h.Known(&a, newer).Text; got != "e@s.2.2" {
+		t.Errorf("an answer that came late is believed: %s", got)
+	}
+	if words.Digest("") != "" || words.Digest("a") == words.Digest("b") || len(words.Digest("a")) > 16 {
+		t.Error("digests")
+	}
+}
