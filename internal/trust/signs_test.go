@@ -28,23 +28,24 @@ func TestSignFromSeveralPlacesIsNoAlarmHoweverMessagesAreMixed(t *testing.T) {
 		var todo [places][]*remote.Message // of each place, in order
 		var now [lanes]uint64
 		read := make([]uint64, lanes)
+		look := func(p int) {
+			for lane := p; lane < lanes; lane += places {
+				read[lane] = now[lane]
+			}
+		}
 		for p := range places {
 			n := r.IntN(40)
 			at := r.IntN(n + 1)
 			for i := range n {
 				if i == at {
-					for lane := p; lane < lanes; lane += places {
-						read[lane] = now[lane]
-					}
+					look(p)
 				}
 				lane := p + places*r.IntN(lanes/places)
 				todo[p] = append(todo[p], move(uint16(lane), now[lane], now[lane]+1))
 				now[lane]++
 			}
 			if at == n {
-				for lane := p; lane < lanes; lane += places {
-					read[lane] = now[lane]
-				}
+				look(p)
 			}
 		}
 		hear := func() bool {
