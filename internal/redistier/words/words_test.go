@@ -131,7 +131,7 @@ func TestServerIsAskedAboutItselfInTime(t *testing.T) {
 			h.Answered(&words.Server{ID: "s", Asked: time.Now(), Opened: opened}, &of, space)
 			time.Sleep(time.Millisecond)
 		}
-		if !due(1) || !due(1) {
+		if first, second := due(1), due(1); !first || !second {
 			t.Error("nobody asks a server of which nothing is known")
 		}
 		answer(1)
@@ -140,7 +140,7 @@ func TestServerIsAskedAboutItselfInTime(t *testing.T) {
 		}
 		answer(2)
 		of.Doubt(time.Now())
-		if !due(2) || !due(2) {
+		if first, second := due(2), due(2); !first || !second {
 			t.Error("not all ask after a doubt")
 		}
 		time.Sleep(time.Millisecond)

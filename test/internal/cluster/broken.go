@@ -93,11 +93,11 @@ func (t oldTier) Get(ctx context.Context, keys []string) ([]remote.Held, error) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range held {
-		r, ok := t.replies.held[keys[i]]
+		r, ok := t.held[keys[i]]
 		if ok && time.Since(r.at) < 3*time.Second {
 			held[i] = r.held
 		} else if held[i].Data != nil {
-			t.replies.held[keys[i]] = reply{held[i], time.Now()}
+			t.held[keys[i]] = reply{held[i], time.Now()}
 		}
 	}
 	return held, err
