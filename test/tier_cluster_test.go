@@ -259,3 +259,51 @@ func TestCachesAgreeWhileASlotMoves(t *testing.T) {
 		t.Errorf("%d gaps", s.Gaps)
 	}
 }
+
+// asking is a tier that counts how often it is asked where it stands.
+type asking struct {
+	*redis.Tier
+	n *atomic.Int64
+}
+
+func (a asking) Bind(s remote.Space) remote.Tier { return asking{a.Tier.Bind(s).(*redis.Tier), a.n} }
+
+func (a asking) Position(ctx context.Context) (remote.Position, error) {
+	a.n.Add(1)
+	return a.Tier.Position(ctx)
+}
+
+// TestDropsOnAllNodesAreNoAlarm has several instances drop keys everywhere, as
+// fast as they can: what is read of the lanes is never of one moment, and
+// messages of different nodes overtake each other.
+func TestDropsOnAllNodesAreNoAlarm(t *testing.T) {
+	k := servers.StartCluster(t, 3, 0)
+	var asked atomic.Int64
+	var caches []*strata.Cache[string, int64]
+	for range 4 {
+		c, _ := instance(t, k, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = asking{redis.NewTier(k.Client(t)), &asked}
+		})
+		caches = append(caches, c)
+	}
+	joined(t, "warm", caches[0], caches[1:]...)
+	before, start := asked.Load(), time.Now()
+	stop := load(len(caches), func(w, n int) {
+		if err := caches[w].Invalidate(t.Context(), fmt.Sprint("key", w, "-", n)); err != nil {
+			t.Error(err)
+		}
+	})
+	<-time.After(5 * time.Second)
+	n := stop()
+	took := time.Since(start)
+	questions := asked.Load() - before
+	t.Logf("%d drops in %v, and the tier was asked where it stands %d times", n, took, questions)
+	if questions > int64(took/time.Second)*2+2 {
+		t.Errorf("asked %d times in %v by all instances; want about once a second", questions, took)
+	}
+	for i, c := range caches {
+		if s := c.Stats(); s.Missed > 0 || s.Gaps > 0 || !s.Connected {
+			t.Errorf("instance %d: connected %t, %d messages missed, %d gaps", i, s.Connected, s.Missed, s.Gaps)
+		}
+	}
+}
