@@ -1,0 +1,68 @@
+package test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/internal/fakesrv/recorded"
+	"github.com/strata-cache/strata/redis"
+	"github.com/strata-cache/strata/test/internal/servers"
+)
+
+var rerecord = flag.Bool("record", false, "write what a real server says to redis/testdata")
+
+const conversations = "../redis/testdata/conversations"
+
+// TestRecordedConversationsAreWhatARealServerSays plays them with a real server,
+// and compares what the client makes of it with what was recorded.
+func TestRecordedConversationsAreWhatARealServerSays(t *testing.T) {
+	for _, p := range recorded.Plays() {
+		t.Run(p.Name, func(t *testing.T) {
+			server := servers.StartRedis(t)
+			if p.Prepare != nil {
+				if err := p.Prepare(t.Context(), server.Client(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var r recorded.Recorder
+			c := server.Client(t, func(o *redis.Options) {
+				o.DialContext = r.Dial
+				if p.Change != nil {
+					p.Change(o)
+				}
+			})
+			var results []string
+			p.Run(func(f func(context.Context) (string, error)) {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				result, err := f(ctx)
+				if err != nil {
+					t.Errorf("call %d: %v", len(results), err)
+				}
+				results = append(results, recorded.Short(result))
+			}, c)
+			got := r.Conversation()
+			got.Results = results
+			if *rerecord {
+				if err := os.MkdirAll(conversations, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := got.Write(conversations, p.Name); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			was, err := recorded.Read(conversations, p.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Join(got.Results, "\n") != strings.Join(was.Results, "\n") {
+				t.Errorf("got  %q\nwas  %q", got.Results, was.Results)
+			}
+		})
+	}
+}
