@@ -98,7 +98,7 @@ func (ln *line[C]) mayWrite() bool { return ln.owed() == 0 || len(ln.rest) > 0 }
 
 // read reads the replies of all until t is settled, or has to write.
 func (ln *line[C]) read(t *Ticket) {
-	for written := false; ln.deal(t) && t.is(waiting) && t.part.Load() == reading; {
+	for written := false; t.part.Load() == reading && ln.deal(t) && t.is(waiting); {
 		if !written {
 			if written = ln.written(t); t.part.Load() != reading {
 				return
