@@ -96,7 +96,9 @@ func (o *counter) load(context.Context, string) (int64, error) {
 	return v, nil
 }
 
-func TestStampedeOnAnExpiredKeyIsOneLoadInTheCluster(t *testing.T) { stampede(t, servers.StartRedis(t)) }
+func TestStampedeOnAnExpiredKeyIsOneLoadInTheCluster(t *testing.T) {
+	stampede(t, servers.StartRedis(t))
+}
 
 func stampede(t *testing.T, r server) {
 	const ttl = 500 * time.Millisecond
@@ -129,7 +131,9 @@ func stampede(t *testing.T, r server) {
 	}
 }
 
-func TestInvalidateReachesProgramsWithOtherValueTypes(t *testing.T) { otherTypes(t, servers.StartRedis(t)) }
+func TestInvalidateReachesProgramsWithOtherValueTypes(t *testing.T) {
+	otherTypes(t, servers.StartRedis(t))
+}
 
 func otherTypes(t *testing.T, r server) {
 	a, _ := instance[string, string](t, r)
@@ -180,7 +184,9 @@ func structKeys(t *testing.T, r server) {
 	}
 }
 
-func TestLoadBegunBeforeAnInvalidateElsewhereIsStoredNowhere(t *testing.T) { loadBegunBefore(t, servers.StartRedis(t)) }
+func TestLoadBegunBeforeAnInvalidateElsewhereIsStoredNowhere(t *testing.T) {
+	loadBegunBefore(t, servers.StartRedis(t))
+}
 
 func loadBegunBefore(t *testing.T, r server) {
 	a, _ := instance[string, int64](t, r)
@@ -215,7 +221,9 @@ func loadBegunBefore(t *testing.T, r server) {
 	}
 }
 
-func TestInvalidateAllReachesOtherInstancesForGood(t *testing.T) { invalidateAll(t, servers.StartRedis(t)) }
+func TestInvalidateAllReachesOtherInstancesForGood(t *testing.T) {
+	invalidateAll(t, servers.StartRedis(t))
+}
 
 func invalidateAll(t *testing.T, r server) {
 	a, _ := instance[string, int64](t, r)
