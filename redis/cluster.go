@@ -65,6 +65,7 @@ func newCluster(c *Client) *cluster {
 		Ask:      k.topology,
 		Open:     k.open,
 		Close:    k.shut,
+		Changed:  (*node).doubt,
 		Silent:   (*node).silent,
 		Replicas: c.o.ReplicaReads,
 		Timeout:  c.o.DialTimeout,
@@ -402,6 +403,7 @@ func (k *cluster) judgeRefusal(h hop, refused *Error) (next hop, v verdict) {
 		if err != nil {
 			return h, final
 		}
+		n.doubt() // it has got the slot lately
 		return hop{n: n, asking: r.Ask}, elsewhere
 	}
 	if !passes(refused) {

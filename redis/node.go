@@ -26,7 +26,8 @@ type node struct {
 	serial uint64
 	home   words.Home
 	// opened counts connections that were opened to serve calls, before they
-	// are used. A failover shows in it: no connection survives one.
+	// are used. A failover shows in it: no connection survives one. In a
+	// cluster it also counts what else may have changed the server's part.
 	opened atomic.Uint64
 }
 
@@ -67,6 +68,9 @@ func newNode(c *Client, o Options, greet func(context.Context, *conn) error) *no
 	})
 	return n
 }
+
+// doubt makes a Tier ask the server anew what it is.
+func (n *node) doubt() { n.opened.Add(1) }
 
 // close closes all connections and waits for what the node has started.
 func (n *node) close() {

@@ -119,6 +119,9 @@ func (s tierServer) MaxValue() int { return int(s.h.n.o.maxValue()) }
 // Home implements tier.Node.
 func (s tierServer) Home() *words.Home { return &s.h.n.home }
 
+// Settled implements tier.Node.
+func (s tierServer) Settled() bool { return !s.h.asking }
+
 // tierCluster is a cluster as a tier sees it. It is a tier.Cluster.
 type tierCluster struct{ k *cluster }
 

@@ -307,3 +307,45 @@ func TestDropsOnAllNodesAreNoAlarm(t *testing.T) {
 		}
 	}
 }
+
+// TestValueThatComesBackWithItsSlotIsNotBelieved: its slot went to another
+// server, where it was dropped; a replica that has not heard of that took over;
+// and the slot came back.
+func TestValueThatComesBackWithItsSlotIsNotBelieved(t *testing.T) {
+	k := servers.StartCluster(t, 3, 1)
+	name := namesOn(k, 0, 3)[2] // with the word on the node 0, which lives on
+	s := remote.Space{Name: name, Schema: 1}
+	entry := "strata:{" + name + ":234}=k"
+	slot := slots.Of(entry)
+	there, gone := redis.NewTier(k.Client(t)).Bind(s).(*redis.Tier), redis.NewTier(k.Client(t)).Bind(s).(*redis.Tier)
+	fill(t, there, "k", "dropped", time.Hour)
+	k.Migrate(slot, 0, 1, nil)
+	eventually(t, "all know where the slot is", func() bool { return k.Owner(2, entry) == 1 && k.Owner(4, entry) == 1 })
+	if n := mustInt(t, mustDo(t, k.Raw(1), "WAIT", 1, 5000)); n != 1 {
+		t.Fatalf("%d replicas have it", n)
+	}
+	k.Deafen(1)
+	drop(t, gone, remote.Drop{Key: "k"})
+	k.Nodes[1].Kill()
+	eventually(t, "the replica has taken over", func() bool { return k.Owner(0, entry) == 4 && k.Owner(2, entry) == 4 })
+	if n := mustInt(t, mustDo(t, k.Raw(4), "EXISTS", entry)); n != 1 {
+		t.Fatal("the replica has heard of the drop: nothing is tried")
+	}
+	stop := load(1, func(int, int) { // also while it comes
+		if v := held(t, there, "k"); v != "" {
+			t.Errorf("%q is back while its slot moves", v)
+			<-time.After(time.Second)
+		}
+	})
+	k.Migrate(slot, 4, 0, func() { <-time.After(100 * time.Millisecond) })
+	stop()
+	if n := mustInt(t, mustDo(t, k.Raw(0), "EXISTS", entry)); n != 1 {
+		t.Fatal("the value did not come back: nothing is tried")
+	}
+	newcomer := redis.NewTier(k.Client(t)).Bind(s).(*redis.Tier)
+	for _, tier := range []*redis.Tier{there, gone, newcomer} {
+		if v := held(t, tier, "k"); v != "" {
+			t.Errorf("%q is back", v)
+		}
+	}
+}

@@ -45,6 +45,9 @@ type Config[N comparable] struct {
 	Open func(addr string, replica bool) N
 	// Close closes a node and waits for what it has started.
 	Close func(N)
+	// Changed is told of each node that is kept when a refresh brings another
+	// topology: it may serve slots that it did not. It must not wait.
+	Changed func(N)
 	// Silent is for how long calls have waited for a node that says nothing.
 	Silent func(n N, now time.Time) time.Duration
 	// Replicas says that replicas are wanted in views.

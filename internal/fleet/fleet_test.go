@@ -38,6 +38,7 @@ type world struct {
 	at       []time.Duration // since began
 	began    time.Time
 	closed   []string
+	told     []string             // that something has changed
 	stalled  map[string]time.Time // since when
 }
 
@@ -117,6 +118,7 @@ func run(t *testing.T, seeds, text string, f func(t *testing.T, w *world, c *fle
 			Close: func(n *node) {
 				w.change(func() { w.closed = append(w.closed, fmt.Sprint(n.addr, n.replica)) })
 			},
+			Changed: func(n *node) { w.change(func() { w.told = append(w.told, n.addr) }) },
 			Silent: func(n *node, now time.Time) time.Duration {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -254,6 +256,27 @@ func TestNodeThatLostItsRoleIsLetGo(t *testing.T) {
 		<-c.Refresh("")
 		if n, _ := c.View().Primary(0); n.addr != "a:1" || n == a {
 			t.Error("a node was taken back into a role it had lost")
+		}
+	})
+}
+
+func TestNodesAreToldThatTheTopologyHasChanged(t *testing.T) {
+	run(t, "a:1", "a b", func(t *testing.T, w *world, c *fleet.Fleet[*node]) {
+		<-c.Refresh("")
+		time.Sleep(time.Second)
+		<-c.Refresh("")
+		w.mu.Lock()
+		if len(w.told) != 0 {
+			t.Errorf("%v were told of no change", w.told)
+		}
+		w.topology = topology(t, "b c a")
+		w.mu.Unlock()
+		time.Sleep(time.Second)
+		<-c.Refresh("")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if slices.Sort(w.told); fmt.Sprint(w.told) != "[a:1 b:1]" {
+			t.Errorf("%v were told", w.told)
 		}
 	})
 }

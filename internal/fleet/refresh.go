@@ -54,10 +54,11 @@ func (f *Fleet[N]) refresh(in time.Duration) {
 	old := f.view.Load()
 	f.pause = max(between, min(2*f.pause, betweenMost))
 	if f.err = err; err == nil && !f.closed {
-		if old == nil || !m.Same(old.topology) {
+		changed := old == nil || !m.Same(old.topology)
+		if changed {
 			f.pause = between
 		}
-		f.adopt(m)
+		f.adopt(m, changed)
 	}
 	close(f.done)
 	f.done = nil
@@ -129,13 +130,16 @@ func (f *Fleet[N]) ask(addrs []string) (*slots.Map, error) {
 }
 
 // adopt makes m what is known, and lets go of nodes that are not what they were.
-// mu is held.
-func (f *Fleet[N]) adopt(m *slots.Map) {
+// changed says that it is not what was known. mu is held.
+func (f *Fleet[N]) adopt(m *slots.Map, changed bool) {
 	v := &View[N]{topology: m, at: time.Now()}
 	left := f.nodes
 	f.nodes = make(map[place]N, len(left))
 	stay := func(p place) N {
 		if n, ok := left[p]; ok {
+			if changed {
+				f.o.Changed(n)
+			}
 			f.nodes[p] = n
 			delete(left, p)
 		}

@@ -15,68 +15,72 @@ func spread(epoch string, counts ...uint64) remote.Position {
 	return p
 }
 
+const (
+	places = 3
+	lanes  = 12 // the lane n is in the place n % places
+)
+
+// drops draws drops of lanes, of which messages are to come in the order of each
+// place, and the words that are read in each place at some time.
+func drops(r *rand.Rand) (todo [places][]*remote.Message, now, read []uint64) {
+	now, read = make([]uint64, lanes), make([]uint64, lanes)
+	for p := range places {
+		n := r.IntN(40)
+		at := r.IntN(n + 1)
+		for i := range n + 1 {
+			for lane := p; i == at && lane < lanes; lane += places {
+				read[lane] = now[lane]
+			}
+			if i == n {
+				break
+			}
+			lane := p + places*r.IntN(lanes/places)
+			todo[p] = append(todo[p], move(uint16(lane), now[lane], now[lane]+1))
+			now[lane]++
+		}
+	}
+	return todo, now, read
+}
+
+// next takes the next message, of any place that has one.
+func next(r *rand.Rand, todo *[places][]*remote.Message) (m *remote.Message, ok bool) {
+	for _, i := range r.Perm(places) {
+		if len(todo[i]) > 0 {
+			m, todo[i] = todo[i][0], todo[i][1:]
+			return m, true
+		}
+	}
+	return nil, false
+}
+
 // TestSignFromSeveralPlacesIsNoAlarmHoweverMessagesAreMixed draws drops of lanes
 // that are in three places, a position that was read at another time in each, and
 // an order of messages that keeps that of each place.
 func TestSignFromSeveralPlacesIsNoAlarmHoweverMessagesAreMixed(t *testing.T) {
-	const places, lanes = 3, 12
 	early := 0
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		l := joined(spread("e", make([]uint64, lanes)...))
 		stamp := l.Word()
-		var todo [places][]*remote.Message // of each place, in order
-		var now [lanes]uint64
-		read := make([]uint64, lanes)
-		look := func(p int) {
-			for lane := p; lane < lanes; lane += places {
-				read[lane] = now[lane]
-			}
-		}
-		for p := range places {
-			n := r.IntN(40)
-			at := r.IntN(n + 1)
-			for i := range n {
-				if i == at {
-					look(p)
-				}
-				lane := p + places*r.IntN(lanes/places)
-				todo[p] = append(todo[p], move(uint16(lane), now[lane], now[lane]+1))
-				now[lane]++
-			}
-			if at == n {
-				look(p)
-			}
-		}
-		hear := func() bool {
-			p := r.IntN(places)
-			for i := range places {
-				if q := (p + i) % places; len(todo[q]) > 0 {
-					if l.Hear(todo[q][0], 1) {
-						t.Fatalf("seed %d: a loss was seen where there is none", seed)
-					}
-					todo[q] = todo[q][1:]
-					return true
+		todo, now, read := drops(r)
+		hear := func(n int) {
+			for range n {
+				if m, ok := next(r, &todo); ok && l.Hear(m, 1) {
+					t.Fatalf("seed %d: a loss was seen where there is none", seed)
 				}
 			}
-			return false
 		}
-		for range r.IntN(100) {
-			hear()
-		}
+		hear(r.IntN(100))
 		switch l.See(trust.Sign(spread("e", read...))) {
 		case trust.Strange:
 			t.Fatalf("seed %d: strange", seed)
 		case trust.Early:
 			early++
 		}
-		for range r.IntN(20) {
-			hear()
-		}
+		hear(r.IntN(20))
 		// Whoever reads the words there now, and compares, sees no loss either.
 		pending := l.Check(spread("e", read...), 1)
-		for hear() {
-		}
+		hear(1000)
 		if l.Overdue() {
 			t.Fatalf("seed %d: overdue although all has come", seed)
 		}
@@ -88,7 +92,7 @@ func TestSignFromSeveralPlacesIsNoAlarmHoweverMessagesAreMixed(t *testing.T) {
 				t.Fatalf("seed %d: lane %d is %v", seed, lane, v)
 			}
 		}
-		if l.See(trust.Sign(spread("e", now[:]...))) != trust.NoNews || !l.Had(trust.Digest(spread("e", now[:]...))) {
+		if l.See(trust.Sign(spread("e", now...))) != trust.NoNews || !l.Had(trust.Digest(spread("e", now...))) {
 			t.Fatalf("seed %d: it is not where the tier is", seed)
 		}
 	}

@@ -92,6 +92,12 @@ func Authority(server, replication resp.Value) string {
 	return run + replid
 }
 
+// ClusterEpoch is the epoch of a server in its cluster, by what CLUSTER INFO says
+// of it, or empty if that does not. A server that takes over a slot, by a
+// failover or because the slot has moved there, has the highest of all, and a
+// new one if that is another server's.
+func ClusterEpoch(info resp.Value) string { return infoField(info, "cluster_my_epoch") }
+
 // Memory is how much memory a server may use, and what it does when it has
 // none left, by what INFO or CONFIG GET says. A limit of zero is none, or one
 // that it does not tell.

@@ -24,9 +24,13 @@ type node struct {
 	home words.Home
 	run  string // what INFO says
 	info int    // how often it was asked
+	// epoch is what CLUSTER INFO says.
+	epoch   int
+	passing bool
 }
 
 func (n *node) Home() *words.Home { return &n.home }
+func (n *node) Settled() bool     { return !n.passing }
 
 // nodes are a cluster in which "MOVED i" leads to node i.
 type nodes struct {
@@ -91,6 +95,8 @@ func newNodes(n int, held func(at int, command string) string) *nodes {
 				return bulk("run_id:" + d.run + "\r\n")
 			case command == "INFO replication":
 				return bulk("master_replid:r\r\n")
+			case command == "CLUSTER INFO":
+				return bulk(fmt.Sprintf("cluster_state:ok\r\ncluster_my_epoch:%d\r\n", d.epoch))
 			case command == "TIME":
 				return "*2\r\n$1\r\n1\r\n$1\r\n0\r\n"
 			}
@@ -103,7 +109,7 @@ func newNodes(n int, held func(at int, command string) string) *nodes {
 
 // value is what a server holds that was put when a server said run of itself.
 func value(run string) string {
-	return "*2\r\n" + bulk("v "+run) + bulk("90000 90000 7 e@"+words.Digest(run+"r")+".0.0")
+	return "*2\r\n" + bulk("v "+run) + bulk("90000 90000 7 e@"+words.Digest(run+"r0")+".0.0")
 }
 
 func TestValueFromAnotherLifeOfItsServerIsAbsent(t *testing.T) {
@@ -148,6 +154,19 @@ func TestValueFromAnotherLifeOfItsServerIsAbsent(t *testing.T) {
 		c.all[1].run = "run11"
 		tr.Doubt()
 		get("")
+
+		stored = "run11"
+		get("v run11")
+		c.all[1].epoch++ // it has taken over a slot
+		c.all[1].opened++
+		get("")
+		c.all[1].epoch--
+		c.all[1].opened++
+		get("v run11")
+		c.all[1].passing = true // what is said for one key alone
+		get("")
+		c.all[1].passing = false
+		get("v run11")
 	})
 }
 
@@ -160,7 +179,7 @@ func TestLeaseNamesTheServerThatGaveIt(t *testing.T) {
 		return 1
 	}
 	tr := tier.NewOnCluster(c).Bind(remote.Space{Name: "n", Schema: 1})
-	want := "e@" + words.Digest("run1r") + ".0.0"
+	want := "e@" + words.Digest("run1r0") + ".0.0"
 	_, l, err := tr.Acquire(t.Context(), "k", time.Minute)
 	if err != nil || l.Word != want {
 		t.Errorf("Acquire: %+v, %v; want the word %s", l, err, want)
@@ -226,7 +245,7 @@ func TestBatchFollowsEachOfItsKeys(t *testing.T) {
 				}
 			}
 			at := func(i int, l remote.Lease) bool {
-				return l.Word == "e@"+words.Digest(fmt.Sprintf("run%dr", home[keys[i]]))+".0.0" && l.Token != 0
+				return l.Word == "e@"+words.Digest(fmt.Sprintf("run%dr0", home[keys[i]]))+".0.0" && l.Token != 0
 			}
 			_, leases, err := tr.AcquireMany(t.Context(), keys, time.Minute)
 			if err != nil {

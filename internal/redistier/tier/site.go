@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
@@ -22,6 +23,8 @@ type site struct {
 	// is: on a server that is alone, and on that of the name space.
 	home  *words.Home
 	space *words.Word
+	// passing says that the slot is only just coming to the server.
+	passing bool
 }
 
 // at calls f for the server that serves a key, and again for another one if it
@@ -35,7 +38,11 @@ func (t *Tier) at(ctx context.Context, key string, twice bool, f func(context.Co
 		if err != nil {
 			return err
 		}
-		return f(ctx, &site{Tier: t, srv: n, home: n.Home(), space: space})
+		s := &site{Tier: t, srv: n, home: n.Home(), space: space}
+		if !n.Settled() {
+			s.home, s.passing = &words.Home{}, true
+		}
+		return f(ctx, s)
 	})
 }
 
@@ -117,19 +124,28 @@ func (s *site) askWord(send plain.Ask) (*words.Word, error) {
 func (s *site) askHome(b *plain.Batch) *words.Server {
 	b.Add("INFO", "server")
 	b.Add("INFO", "replication")
+	b.Add("CLUSTER", "INFO")
 	b.Add("TIME")
 	return &words.Server{Opened: s.srv.Opened(), Asked: time.Now()}
 }
 
 // homeReplies is how many replies askHome leads to.
-const homeReplies = 3
+const homeReplies = 4
 
+// answeredHome makes sense of the answers. The id of a server is its run, the
+// history that it replicates, and its epoch in the cluster, which is another one
+// when it takes over a slot that it has had before: values that come back with
+// the slot were elsewhere meanwhile, and may have been dropped there in vain.
+// Before it has taken over, what has come already is worth nothing either.
 func (s *site) answeredHome(q *words.Server, replies []resp.Value) (*words.Word, error) {
-	if err := refusal(replies[2]); err != nil {
+	if err := refusal(replies[3]); err != nil {
 		return nil, err
 	}
-	q.ID, q.Clock = words.Digest(plain.Authority(replies[0], replies[1])), plain.Time(replies[2])
-	q.Heard = time.Now()
+	q.ID = words.Digest(plain.Authority(replies[0], replies[1]) + plain.ClusterEpoch(replies[2]))
+	if s.passing {
+		q.ID = layout.Hex(nonce())
+	}
+	q.Clock, q.Heard = plain.Time(replies[3]), time.Now()
 	return s.home.Answered(q, s.word, s.space), nil
 }
 

@@ -227,7 +227,7 @@ func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 	lane := func(i int) string { return t.names.LaneAt(uint16(i)) }
 	err = t.each(layout.Lanes, lane, func(part []int) error {
 		return t.all.Follow(ctx, lane(part[0]), true, func(ctx context.Context, n Node) error {
-			some, err := (&site{Tier: t, srv: n}).probe(ctx)
+			some, err := (&site{Tier: t, srv: n, home: n.Home()}).probe(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			warnings = append(warnings, some...)
@@ -250,6 +250,7 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 		b.Add("INFO", "replication")
 		b.Add("INFO", "memory")
 		b.Add("CONFIG", "GET", "maxmemory*")
+		b.Add("CLUSTER", "INFO")
 		r, err = ask(&b)
 		return err
 	})
@@ -266,6 +267,9 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 	}
 	if plain.Authority(r[1], r[2]) == "" {
 		warnings = append(warnings, "INFO is not permitted or tells too little: a failover or restart that brings older data back is not always noticed")
+	}
+	if s.home != nil && plain.ClusterEpoch(r[5]) == "" {
+		warnings = append(warnings, "CLUSTER INFO is not permitted or tells too little: what comes back with a slot is not always noticed")
 	}
 	limit, policy := plain.Memory(r[3], r[4])
 	switch kind, _, _ := strings.Cut(policy, "-"); {

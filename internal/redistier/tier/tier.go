@@ -57,6 +57,9 @@ type Node interface {
 	Server
 	// Home is what is known of the server. It is the node's.
 	Home() *words.Home
+	// Settled reports whether the node serves the slot, and not only keys of it
+	// that have come there before the others.
+	Settled() bool
 }
 
 // Tier is the part of a store that belongs to one instance of a cache. Errors
