@@ -52,6 +52,7 @@ type simOptions struct {
 	expiring                  bool // most calls read, or make things stale
 	sweeping                  bool // many drop everything
 	garbled                   bool // messages go astray, and no connection is cut
+	spread                    bool // the tier is in two places
 }
 
 // tags are those of an entry.
@@ -146,6 +147,7 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 			t: t, seed: seed, traced: isFlagSet("seed"), o: drawOptions(newDice(seed, 0)), rec: history.NewRecorder(),
 			tier: stratatest.NewTierLanes(4), bus: stratatest.NewBus(), origin: map[string]uint64{},
 		}
+		s.o.spread = seed%4 == 3
 		s.tier.Announce(s.bus)
 		s.makeTags()
 		for i := range s.o.instances {
@@ -158,6 +160,9 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 		p = history.Promise{
 			Delay: s.o.delay, Unconfirmed: strata.UnconfirmedTTL, Slow: 2 * time.Second, TTL: s.o.ttl, Slack: time.Duration(simSlack),
 			Found: simFound, Lag: simLag,
+		}
+		if s.o.spread {
+			p.Delay *= 2
 		}
 		if s.o.partition == strata.Strict {
 			p.Unconfirmed = 3 * time.Second
@@ -179,6 +184,9 @@ func (s *sim) member(id int) *member {
 	if s.o.mixed && id == s.o.instances-1 {
 		o.Remote.Codec = codec.JSON[string]()
 		s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, To: history.Never})
+	}
+	if s.o.spread {
+		o.Remote.Bus = twoWays{m.bus, newDice(s.seed, uint64(5000+id), time.Nanosecond), s.o.delay}
 	}
 	if o.Remote.BreakAfter = -1; s.o.breaker {
 		// Who leaves L2 alone loads without it.

@@ -277,6 +277,12 @@ func (t *simTier) Position(ctx context.Context) (remote.Position, error) {
 	var p remote.Position
 	err := t.do(ctx, "Position", "-", func(ctx context.Context) (err error) {
 		p, err = t.tier.Position(ctx)
+		if err != nil || !t.s.o.spread {
+			return err
+		}
+		_ = pause(ctx, t.dice.delay())
+		later, err := t.tier.Position(ctx)
+		p = spreadPosition(p, later)
 		return err
 	})
 	if err != nil {
