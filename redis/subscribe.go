@@ -168,7 +168,7 @@ func (c *Client) subscriber(slot int, bound bool) func(context.Context) (pubsub.
 			return nil, err
 		}
 		failed = false
-		return subscriber{cn, c}, nil
+		return subscriber{cn, c, o.Addr}, nil
 	}
 }
 
@@ -182,8 +182,9 @@ func (c *Client) lookAgain() {
 
 // subscriber is a connection as a subscription uses it.
 type subscriber struct {
-	cn *conn
-	c  *Client
+	cn   *conn
+	c    *Client
+	addr string
 }
 
 // Send implements pubsub.Conn.
@@ -194,8 +195,16 @@ func (s subscriber) Send(args ...any) error {
 	return s.cn.flush(true)
 }
 
-// Wait implements pubsub.Conn.
-func (s subscriber) Wait() error { return s.cn.r.Wait() }
+// Wait implements pubsub.Conn. A node that is no part of its cluster any more may
+// live on, and hear nothing.
+func (s subscriber) Wait() error {
+	if k := s.c.cluster; k != nil {
+		if v := k.fleet.View(); v != nil && !v.Known(s.addr) {
+			return errDismissed
+		}
+	}
+	return s.cn.r.Wait()
+}
 
 // Read implements pubsub.Conn.
 func (s subscriber) Read() (resp.Value, error) { return s.cn.r.Read() }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/fakesrv"
 	"github.com/strata-cache/strata/internal/netsim"
+	"github.com/strata-cache/strata/internal/slots"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -209,6 +210,38 @@ func TestSubscriptionGoesOnAtAnotherNode(t *testing.T) {
 			}
 			gone = at
 		}
+	})
+}
+
+func TestSubscriptionLeavesANodeThatHasLeft(t *testing.T) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakesrv.Cluster, c *redis.Client) {
+		channel := keysOf(k)[2]
+		s, err := c.Subscribe(t.Context(), channel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(want redis.EventKind) {
+			t.Helper()
+			if e, err := s.Next(within(t, time.Minute)); err != nil || e.Kind != want {
+				t.Fatalf("%+v, %v; want %d", e, err, want)
+			}
+		}
+		expect(redis.Subscribed)
+		if n := k.Servers[2].Publish(channel, "m"); n != 1 {
+			t.Fatal("not at the node of its channel")
+		}
+		expect(redis.Received)
+		moves := map[int]int{}
+		for slot := 2 * slots.Count / 3; slot < slots.Count; slot++ {
+			moves[slot] = 0
+		}
+		k.Change(moves)
+		expect(redis.Gap)
+		expect(redis.Subscribed)
+		if n := k.Servers[0].Publish(channel, "m"); n != 1 {
+			t.Error("not at the node that has the slot now")
+		}
+		expect(redis.Received)
 	})
 }
 

@@ -41,8 +41,14 @@ func (e evicted) ForgetTags() {
 	e.forget("strata:{" + e.name + "}tags")
 }
 
-func TestRedisTierConformsWhenItsFencesAreEvicted(t *testing.T) {
-	r := servers.StartRedis(t)
+func TestRedisTierConformsWhenItsFencesAreEvicted(t *testing.T) { forgetting(t, servers.StartRedis(t)) }
+
+func TestRedisTierConformsWhenItsFencesAreEvictedOnACluster(t *testing.T) {
+	forgetting(t, servers.StartCluster(t, 3, 0))
+}
+
+func forgetting(t *testing.T, r server) {
+	t.Helper()
 	ran := 0
 	for name, check := range stratatest.TierChecks() {
 		if name != "LostTagsCountAsDropped" && name != "ForgottenLaneGetsAnotherWord" {
