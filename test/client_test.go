@@ -292,30 +292,40 @@ func TestValuesGoBothWays(t *testing.T) {
 		})
 		for _, n := range []int{0, 1, 1000, 4096, 16 << 10, 17_000, 64 << 10, 65<<10 + 3, 1 << 20, 5<<20 + 1} {
 			want := bytes.Repeat([]byte("0123456789abcde"), n/15+1)[:n]
-			for name, write := range map[string]func() error{
-				"Set": func() error { return c.Set(t.Context(), "k", want, time.Hour) },
-				"Do":  func() error { return c.Do(t.Context(), "SET", "k", want).Ok() },
-				"pipeline": func() error {
-					p := c.Pipeline()
-					p.Set("k", want, 0)
-					return p.Each(t.Context(), func(_ int, r redis.Reply) error { return r.Ok() })
-				},
-				"SetFrom": func() error {
-					return c.SetFrom(t.Context(), "k", io.MultiReader(bytes.NewReader(want)), int64(n), 0)
-				},
-				"SetFrom of a known reader": func() error { return c.SetFrom(t.Context(), "k", bytes.NewReader(want), int64(n), 0) },
-				"SetFrom of unknown size":   func() error { return c.SetFrom(t.Context(), "k", bytes.NewReader(want), -1, 0) },
-			} {
+			for name, write := range writings(t.Context(), c, "k", want) {
 				mustDo(t, c, "DEL", "k")
 				if err := write(); err != nil {
 					t.Fatalf("%s, %s, %d bytes: %v", network, name, n, err)
 				}
-				for how, got := range readings(t, c, "k") {
-					if !bytes.Equal(got, want) {
-						t.Errorf("%s, %s, %s: %d of %d bytes", network, name, how, len(got), n)
-					}
-				}
+				holds(t, c, "k", want, fmt.Sprintf("%s, %s", network, name))
 			}
+		}
+	}
+}
+
+// writings are the ways of writing a value.
+func writings(ctx context.Context, c *redis.Client, key string, value []byte) map[string]func() error {
+	n := int64(len(value))
+	return map[string]func() error{
+		"Set": func() error { return c.Set(ctx, key, value, time.Hour) },
+		"Do":  func() error { return c.Do(ctx, "SET", key, value).Ok() },
+		"pipeline": func() error {
+			p := c.Pipeline()
+			p.Set(key, value, 0)
+			return p.Each(ctx, func(_ int, r redis.Reply) error { return r.Ok() })
+		},
+		"SetFrom":                   func() error { return c.SetFrom(ctx, key, io.MultiReader(bytes.NewReader(value)), n, 0) },
+		"SetFrom of a known reader": func() error { return c.SetFrom(ctx, key, bytes.NewReader(value), n, 0) },
+		"SetFrom of unknown size":   func() error { return c.SetFrom(ctx, key, bytes.NewReader(value), -1, 0) },
+	}
+}
+
+// holds reads a key in all ways.
+func holds(t *testing.T, c *redis.Client, key string, want []byte, where string) {
+	t.Helper()
+	for how, got := range readings(t, c, key) {
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s, %s: %d of %d bytes", where, how, len(got), len(want))
 		}
 	}
 }
