@@ -49,6 +49,10 @@ real: ## everything that needs real servers
 chaos: ## ten minutes (or CHAOS) of faults on a cluster of processes and real Redis servers
 	cd test && go test -count=1 -v -run 'Broken|ColdKey|Holder|Chaos' -timeout 0 ./chaos -for $(or $(CHAOS),10m) $(if $(SEED),-seed $(SEED))
 
+.PHONY: soak
+soak: ## the Redis client in all ways, with its connections cut, for ten minutes (or SOAK)
+	cd test && go test -count=1 -v -run TestSoak -timeout 0 . -soak $(or $(SOAK),10m)
+
 cover: ## share of statements that the root module's tests reach
 	go test -coverpkg=./... -coverprofile=cover.out ./...
 	@go tool cover -func=cover.out | tail -n 1

@@ -122,10 +122,12 @@ func (c *Client) begin(ctx context.Context, b *body) (err error) {
 		return ErrTooLarge
 	case b.size < 0:
 		b.spool, err = spool.Read(ctx, b.r, &c.steps, spool.Limits{Pieces: spoolPieces, Size: c.o.maxValue()})
-		if err == spool.ErrTooLarge {
+		switch {
+		case err == spool.ErrTooLarge:
 			return ErrTooLarge
-		}
-		if err != nil {
+		case err != nil && err == ctx.Err():
+			return &ConnError{Op: "wait", Err: err}
+		case err != nil:
 			return sourceError(err)
 		}
 		b.r, b.size = b.spool, b.spool.Size()

@@ -139,6 +139,9 @@ func TestBodyThatCannotBeSentSendsNothing(t *testing.T) {
 				if err == nil || tc.want != nil && !errors.Is(err, tc.want) || !strings.HasPrefix(err.Error(), "redis: ") {
 					t.Errorf("%s, %d: %v", name, i, err)
 				}
+				if tc.ctx == cancelled && !redis.SafeToRetry(err) {
+					t.Errorf("%s, %d: %v is not safe to retry", name, i, err)
+				}
 			}
 		}
 		if s.Dials() != 0 {

@@ -65,7 +65,7 @@ func (r *Reader) BorrowString() (s []byte, found bool, err error) {
 // called behind the last of them.
 func (r *Reader) Some(n int64) ([]byte, error) {
 	if r.pos == r.end {
-		if r.narrow == nil && n >= widenFrom {
+		if len(r.buf) < step && n >= widenFrom {
 			r.widen()
 		}
 		if err := r.more(); err != nil {
@@ -89,7 +89,8 @@ func (r *Reader) Release() {
 	r.sink.steps.Put(wide)
 }
 
-// widen has the Reader use a buffer of a step.
+// widen has the Reader use a buffer of a step, if its own is smaller: Fill may
+// have made it larger.
 func (r *Reader) widen() {
 	wide := r.sink.steps.Get()[:step]
 	r.end = copy(wide, r.buf[r.pos:r.end])
@@ -129,7 +130,7 @@ func (r *Reader) shortBulk(p []byte) (body []byte, size int) {
 
 // borrowBulk reads the n bytes of a string and what ends it.
 func (r *Reader) borrowBulk(n int) (body []byte, err error) {
-	if n >= widenFrom && r.narrow == nil && r.end-r.pos < n+2 {
+	if n >= widenFrom && len(r.buf) < step && r.end-r.pos < n+2 {
 		r.widen()
 	}
 	if n+2 > len(r.buf) {

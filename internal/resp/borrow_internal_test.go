@@ -188,3 +188,35 @@ func TestSomeReadsAllOfAString(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestBorrowAfterFill: a Reader that has taken in much at once, as for many
+// callers, has a large buffer, of which nothing may be lost.
+func TestBorrowAfterFill(t *testing.T) {
+	first := AppendBulk(nil, make([]byte, 300_000))
+	wire, want := rows()
+	r := NewReader(bytes.NewReader(append(first, wire...)), Limits{})
+	for {
+		raw, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if raw != nil {
+			break
+		}
+		if err := r.Fill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range want {
+		v, err := r.Borrow()
+		if got := text(v); err != nil || got != want[i] {
+			t.Fatalf("%d: %d bytes, %v; want %d", i, len(got), err, len(want[i]))
+		}
+		if i%5 == 0 {
+			r.Release()
+		}
+	}
+	if _, err := r.Borrow(); err != io.EOF || len(r.buf) > step {
+		t.Errorf("%v, and a buffer of %d bytes", err, len(r.buf))
+	}
+}

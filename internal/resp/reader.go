@@ -311,6 +311,9 @@ func (r *Reader) more() error {
 func (r *Reader) fill() error {
 	if r.pos == r.end {
 		r.pos, r.end = 0, 0
+		if len(r.buf) > step { // by Fill
+			r.buf = make([]byte, bufSize)
+		}
 	} else if len(r.buf)-r.end < headerMax {
 		r.shift()
 	}
