@@ -3,10 +3,39 @@
 // of a [Client].
 //
 // A Client is lazy: [New] opens nothing, so that a service starts while its
-// server is down. Every call obeys its context while it waits for a
-// connection, writes, and half-way through a reply; without a deadline
-// Options.Timeout bounds it. A connection whose reply was not read to its end
-// is closed, so no call ever sees another's reply.
+// server is down. One Client serves all goroutines: what is small and quick
+// goes over one connection that its callers share, the rest over a pool. Every
+// call obeys its context while it waits for a connection, writes, and half-way
+// through a reply; without a deadline Options.Timeout bounds it. A connection
+// whose reply was not read to its end is closed, so no call ever sees another's
+// reply.
+//
+// # One command
+//
+// [Client.Do] sends any command and returns a [Reply], which is taken apart by
+// its methods. [Client.AppendGet] and [Client.Set] are GET and SET without
+// allocating anything, [Client.Eval] runs a script.
+//
+// # Many commands
+//
+// A [Pipeline] sends any number of commands in one round trip; with
+// [Pipeline.Get], [Pipeline.Set] and [Pipeline.Each], and with [Client.MGet],
+// nothing is allocated for small values. [Client.Multi] is a pipeline that the
+// server executes as a whole, and [Client.Watch] one that depends on what was
+// read before.
+//
+// # Large values
+//
+// [Client.GetTo] and [Client.Stream] read a value piece by piece,
+// [Client.SetFrom] and [Body] write one so, from a reader of known or unknown
+// length. A value is never half stored. Options.MaxValue bounds what is sent
+// and what is believed of a reply.
+//
+// # Messages
+//
+// [Client.Subscribe], [Client.PSubscribe] and [Client.SSubscribe] receive what
+// is published. A [Subscription] replaces its connection for as long as it
+// takes, and says with a [Gap] when messages may have been lost.
 //
 // # Clusters
 //
@@ -21,8 +50,9 @@
 //
 // What the server answers is an [*Error] and costs nothing. What happens to a
 // connection is a [*ConnError] and costs the connection. A missing key is
-// [ErrNil]. [SafeToRetry] tells which calls certainly had no effect. No error
-// holds credentials or values.
+// [ErrNil], a value that is too large [ErrTooLarge], a transaction of which
+// nothing was executed [ErrAborted] or [ErrChanged]. [SafeToRetry] tells which
+// calls certainly had no effect. No error holds credentials or values.
 package redis
 
 import (

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
 	"time"
 
+	"github.com/strata-cache/strata/internal/fakesrv"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -31,17 +31,30 @@ func Example() {
 	fmt.Println(v, err)
 }
 
-// AppendGet reads into memory that the caller reuses.
-func ExampleClient_AppendGet() {
-	c, err := redis.New(redis.Options{})
+// connect is redis.New(redis.Options{}), but that the server is a model in
+// memory, so that the examples need none.
+func connect() *redis.Client {
+	c, err := redis.New(redis.Options{DialContext: fakesrv.New().Dial})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer c.Close()
+	return c
+}
 
+// AppendGet reads into memory that the caller reuses, and Set writes, without
+// allocating anything.
+func ExampleClient_AppendGet() {
+	c := connect()
+	defer c.Close()
+	ctx := context.Background()
+
+	if err := c.Set(ctx, "a", []byte("some bytes"), time.Hour); err != nil {
+		log.Print(err)
+	}
 	var buf []byte
-	for _, key := range []string{"a", "b", "c"} {
-		buf, err = c.AppendGet(context.Background(), buf[:0], key)
+	for _, key := range []string{"a", "b"} {
+		var err error
+		buf, err = c.AppendGet(ctx, buf[:0], key)
 		switch {
 		case errors.Is(err, redis.ErrNil):
 			fmt.Println(key, "is missing")
@@ -51,26 +64,31 @@ func ExampleClient_AppendGet() {
 			fmt.Printf("%s holds %d bytes\n", key, len(buf))
 		}
 	}
+	// Output:
+	// a holds 10 bytes
+	// b is missing
 }
 
-// A pipeline sends any number of commands in one round trip.
-func ExampleClient_Pipeline() {
-	c, err := redis.New(redis.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+// What a server has refused, and a connection that has failed, are told apart;
+// so is what can be tried again without harm.
+func ExampleSafeToRetry() {
+	c := connect()
 	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
 
-	p := c.Pipeline()
-	p.Add("INCR", "visits")
-	p.Add("PEXPIRE", "visits", 60_000)
-	replies, err := p.Do(context.Background())
-	if err != nil {
-		log.Print(err)
-		return
+	err := c.Set(ctx, "key", []byte("text"), 0)
+	if err == nil {
+		err = c.Do(ctx, "INCR", "key").Err()
 	}
-	n, err := replies[0].Int()
-	fmt.Println(n, err)
+	var refused *redis.Error
+	switch {
+	case errors.As(err, &refused):
+		fmt.Println("refused:", refused.Message)
+	case redis.SafeToRetry(err):
+		fmt.Println("nothing has happened yet")
+	}
+	// Output: refused: value is not an integer or out of range
 }
 
 // The server runs a script in one step. Its text is sent once.
@@ -87,65 +105,6 @@ func ExampleClient_Eval() {
 		return old`)
 	old, err := c.Eval(context.Background(), swap, []string{"key"}, "new").String()
 	fmt.Println(old, err)
-}
-
-// A subscription says when messages may have been missed.
-func ExampleClient_Subscribe() {
-	c, err := redis.New(redis.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	sub, err := c.Subscribe(ctx, "news")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer sub.Close()
-	for {
-		e, err := sub.Next(ctx)
-		if err != nil {
-			return
-		}
-		switch e.Kind {
-		case redis.Subscribed:
-			fmt.Println("listening")
-		case redis.Received:
-			fmt.Printf("%s: %s\n", e.Channel, e.Payload)
-		case redis.Gap:
-			fmt.Println("something may have been missed:", e.Err)
-		}
-	}
-}
-
-// Large values go through without being held in memory.
-func ExampleClient_SetFrom() {
-	c, err := redis.New(redis.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-
-	f, err := os.Open("picture.png")
-	if err != nil {
-		log.Print(err)
-		return
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		log.Print(err)
-		return
-	}
-	ctx := context.Background()
-	if err := c.SetFrom(ctx, "picture", f, info.Size(), time.Hour); err != nil {
-		log.Print(err)
-	}
-	if _, err := c.GetTo(ctx, "picture", os.Stdout); err != nil {
-		log.Print(err)
-	}
 }
 
 func ExampleOptions_cluster() {
