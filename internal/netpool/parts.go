@@ -12,9 +12,8 @@ import (
 // write writes the commands of all, until there are none or t is settled.
 func (ln *line[C]) write(t *Ticket) {
 	ln.mu.Lock()
-	// Others are on their way; together they are one system call.
-	for n := 0; ln.queue.size > 1 && ln.unsent > n; {
-		n = ln.unsent
+	if ln.queue.size > 1 {
+		// Others are on their way; together they are one system call.
 		ln.mu.Unlock()
 		runtime.Gosched()
 		ln.mu.Lock()
