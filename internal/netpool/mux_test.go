@@ -26,9 +26,22 @@ type wire struct {
 	*netsim.Conn
 	buf   []byte
 	taken int
+	// used is set while somebody reads: there must be one at a time. nap is how
+	// long it takes to look for a reply.
+	used atomic.Bool
+	nap  time.Duration
+}
+
+// use panics if somebody reads beside the caller.
+func (w *wire) use() (done func()) {
+	if !w.used.CompareAndSwap(false, true) {
+		panic("two readers at once")
+	}
+	return func() { w.used.Store(false) }
 }
 
 func (w *wire) Fill() error {
+	defer w.use()()
 	w.buf, w.taken = w.buf[w.taken:], 0
 	p := make([]byte, 4096)
 	n, err := w.Read(p)
@@ -40,6 +53,8 @@ func (w *wire) Fill() error {
 }
 
 func (w *wire) Next() ([]byte, error) {
+	defer w.use()()
+	time.Sleep(w.nap) // in the bubble
 	rest := w.buf[w.taken:]
 	if bytes.HasPrefix(rest, []byte("!")) {
 		return nil, errBroken
@@ -72,6 +87,7 @@ type server struct {
 	serve  func(n int, nc *netsim.Conn) // for each connection
 	window int
 	change func(n int, client *netsim.Conn)
+	nap    time.Duration
 	dials  atomic.Int32
 	wg     sync.WaitGroup
 }
@@ -86,7 +102,7 @@ func (s *server) dial(context.Context) (*wire, error) {
 		defer b.Close()
 		s.serve(n, b)
 	})
-	return &wire{Conn: a}, nil
+	return &wire{Conn: a, nap: s.nap}, nil
 }
 
 // echo answers each line with itself after f has returned.
@@ -283,6 +299,33 @@ func TestCallerThatLeavesWhileItWritesHandsItOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhoGivesUpReadingReadsNoMore(t *testing.T) {
+	s, open := gated(16, func(string) {})
+	s.nap = time.Microsecond
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+			do(ctx, strings.Repeat("x", 100))
+		})
+		synctest.Wait() // it is blocked in the middle of its command
+		for i := range 2 {
+			wg.Go(func() {
+				c := fmt.Sprint("other ", i)
+				if got, _, err := do(ctx, c); got != "re "+c || err != nil {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+			// The first reads, and has to write when the writer has left; the
+			// second comes just then, and reads.
+			time.Sleep(100*time.Millisecond + 500*time.Nanosecond)
+		}
+		open()
+		wg.Wait()
+	})
 }
 
 func TestCommandsThatNobodyWantsAreNotSent(t *testing.T) {
