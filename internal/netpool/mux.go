@@ -156,7 +156,8 @@ func (m *Mux[C]) open(caller context.Context, deadline time.Time) error {
 
 // connect takes a connection from the pool. It is not bound to any call.
 func (m *Mux[C]) connect(o *opening) {
-	ctx, cancel := context.WithTimeout(m.ctx, m.pool.o.DialTimeout)
+	// A dial has its own end, and tells why it failed.
+	ctx, cancel := context.WithTimeout(m.ctx, 2*m.pool.o.DialTimeout)
 	defer cancel()
 	cn, err := m.pool.Get(ctx, time.Now())
 	if err == nil {

@@ -69,7 +69,22 @@ func (w *wire) Next() ([]byte, error) {
 
 func (w *wire) Buffered() int { return len(w.buf) - w.taken }
 
-var errBroken = errors.New("broken protocol")
+var (
+	errBroken = errors.New("broken protocol")
+	errDial   = errors.New("nobody answers")
+)
+
+func TestCallerIsToldWhyADialFailed(t *testing.T) {
+	s := &server{deaf: true}
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, _, err := do(ctx, "x"); !errors.Is(err, errDial) || time.Since(start) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
 
 // failure is the error of a call.
 type failure struct {
@@ -88,12 +103,17 @@ type server struct {
 	window int
 	change func(n int, client *netsim.Conn)
 	nap    time.Duration
+	deaf   bool // nobody answers a dial
 	dials  atomic.Int32
 	wg     sync.WaitGroup
 }
 
-func (s *server) dial(context.Context) (*wire, error) {
+func (s *server) dial(ctx context.Context) (*wire, error) {
 	n := int(s.dials.Add(1)) - 1
+	if s.deaf {
+		<-ctx.Done()
+		return nil, errDial
+	}
 	a, b := netsim.Pair(s.window)
 	if s.change != nil {
 		s.change(n, a)
