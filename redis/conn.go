@@ -63,7 +63,7 @@ func (c *conn) Fill() error { return c.r.Fill() }
 func (c *conn) Next() ([]byte, error) {
 	for {
 		raw, err := c.r.Next()
-		if err != nil || raw == nil || resp.Parse(raw).Kind() != resp.Push {
+		if err != nil || raw == nil || !resp.IsPush(raw) {
 			return raw, err
 		}
 	}

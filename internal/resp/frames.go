@@ -35,6 +35,12 @@ func (r *Reader) Next() (raw []byte, err error) {
 		return nil, nil
 	}
 	if !r.scanning {
+		if p := r.buf[r.pos:r.end]; p[0] == '$' { // most are strings that are there
+			if _, size := r.shortBulk(p); size > 0 {
+				r.pos += size
+				return p[:size:size], nil
+			}
+		}
 		r.scan.reset(&r.lim)
 		r.scanning, r.scanned = true, 0
 	}
@@ -51,6 +57,16 @@ func (r *Reader) Next() (raw []byte, err error) {
 
 // Parse returns the reply that [Reader.Next] has found. It shares its bytes.
 func Parse(raw []byte) Value {
+	h, _ := parseHeader(raw)
+	if h.kind == Array {
+		// The whole reply is its elements: there is no end to look for.
+		return Value{kind: Array, n: h.n, body: raw[h.size:]}
+	}
 	v, _ := parse(raw)
 	return v
+}
+
+// IsPush reports whether the reply that [Reader.Next] has found is a push.
+func IsPush(raw []byte) bool {
+	return raw[0] == '>' || raw[0] == '|' && Parse(raw).kind == Push
 }

@@ -30,13 +30,22 @@ func parseHeader(p []byte) (h header, err error) {
 		return h, nil
 	}
 	switch p[0] {
+	case '$', '*':
+		// The usual case, at a third of the time.
+		if n, size := shortLength(p); size > 0 {
+			h = header{kind: Bulk, n: n, size: size, bulk: true}
+			if p[0] == '*' {
+				h.kind, h.bulk = Array, false
+			}
+			return h, nil
+		}
 	case '+':
 		return header{kind: Status, size: 1, text: true}, nil
 	case '-':
 		return header{kind: Error, size: 1, text: true}, nil
 	case '(':
 		return header{kind: BigNumber, size: 1, text: true}, nil
-	case '$', '*', ':', '%', '~', '>', '|', '=', '!', '#', '_', ',':
+	case ':', '%', '~', '>', '|', '=', '!', '#', '_', ',':
 	default:
 		return h, broken("unknown type")
 	}
@@ -121,8 +130,8 @@ func parseLength(typ byte, line []byte) (h header, err error) {
 	return h, nil
 }
 
-// shortLength is parseHeader for the usual case: a type and a length of up to
-// nine digits. size is zero if p begins with anything else.
+// shortLength reads the usual header of a string or an array: a type and a
+// length of up to nine digits. size is zero if p begins with anything else.
 func shortLength(p []byte) (n int64, size int) {
 	for i := 1; i < len(p) && i <= 10; i++ {
 		if c := p[i] - '0'; c <= 9 {
