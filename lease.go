@@ -26,11 +26,6 @@ const (
 // stored its value, or nobody waits any more.
 func (a *attempt[K, V]) takeLease() bool {
 	var patience <-chan time.Time // nil: for ever
-	if d := a.c.o.Limits.HardTimeout; d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		patience = t.C
-	}
 	for begun := time.Now(); ; {
 		ended, leave := a.c.waits.join(a.name) // before asking, so as to miss nothing
 		result, wait := a.acquire()
@@ -39,6 +34,9 @@ func (a *attempt[K, V]) takeLease() bool {
 			return result
 		}
 		a.c.counts.leaseWaits.Add(1)
+		if d := a.c.o.Limits.HardTimeout; d > 0 && patience == nil {
+			patience = time.After(d - time.Since(begun))
+		}
 		poll := time.NewTimer(a.pause(time.Since(begun), wait))
 		over := false
 		select {
@@ -141,16 +139,17 @@ func (a *attempt[K, V]) keepLease(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	c, name, l := a.c, a.name, a.lease
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
+	renewing := make(chan func(), 1)
 	first := time.AfterFunc(c.o.Limits.Lease/3, func() {
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan struct{})
 		defer close(ended)
+		renewing <- func() { cancel(); <-ended }
 		c.renewLease(ctx, name, l)
 	})
 	return func() {
-		cancel()
 		if !first.Stop() {
-			<-ended
+			(<-renewing)()
 		}
 	}
 }

@@ -88,10 +88,11 @@ func (o Outcome) String() string {
 }
 
 func outcomeOf(err error, held bool) Outcome {
+	if err == nil {
+		return LoadOK
+	}
 	var p *LoadPanicError
 	switch {
-	case err == nil:
-		return LoadOK
 	case errors.Is(err, ErrLoadExited), errors.As(err, &p):
 		return LoadPanic
 	case errors.Is(err, ErrNotFound):

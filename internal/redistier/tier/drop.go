@@ -25,6 +25,12 @@ func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, e
 			leases[i] = remote.Lease{Token: newToken(), Grant: remote.Granted}
 		}
 	}
+	if len(drops) == 1 {
+		if err := t.dropped(ctx, &drops[0], &leases[0], resp.Value{}); err != nil {
+			return nil, err
+		}
+		return leases, nil
+	}
 	err := t.each(len(drops), func(i int) string { return t.names.Entry(drops[i].Key) }, func(part []int) error {
 		return t.dropFrom(ctx, drops, part, leases)
 	})

@@ -21,8 +21,15 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 			return nil, remote.ErrValueTooLarge
 		}
 	}
-	if len(puts) == 0 {
+	switch len(puts) {
+	case 0:
 		return nil, ctx.Err()
+	case 1:
+		stored, err := t.put(ctx, &puts[0])
+		if err == nil && !stored {
+			refused = []int{0}
+		}
+		return refused, err
 	}
 	stored := make([]bool, len(puts))
 	err = t.each(len(puts), func(i int) string { return t.names.Entry(puts[i].Key) }, func(part []int) error {
