@@ -53,6 +53,7 @@ type simOptions struct {
 	sweeping                  bool // many drop everything
 	garbled                   bool // messages go astray, and no connection is cut
 	spread                    bool // the tier is in two places
+	silent                    bool // the first instance hears nothing for long, and L2 does not answer it
 }
 
 // tags are those of an entry.
@@ -116,6 +117,8 @@ type sim struct {
 	tier   *stratatest.Tier
 	bus    *stratatest.Bus
 	faulty atomic.Bool
+	// settled says that faults have ended, and what has failed was tried again.
+	settled atomic.Bool
 	late   sync.WaitGroup
 
 	mu     sync.Mutex // guards origin
@@ -148,6 +151,9 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 			tier: stratatest.NewTierLanes(4), bus: stratatest.NewBus(), origin: map[string]uint64{},
 		}
 		s.o.spread = seed%4 == 3
+		if seed%16 == 6 {
+			s.o.silences()
+		}
 		s.tier.Announce(s.bus)
 		s.makeTags()
 		for i := range s.o.instances {
@@ -206,6 +212,10 @@ func (s *sim) member(id int) *member {
 func (s *sim) run() {
 	var wg sync.WaitGroup
 	wg.Go(s.suffer)
+	if m := s.members[0]; s.o.silent {
+		wg.Go(func() { m.fallSilent(newDice(s.seed, 6000)) })
+		wg.Go(func() { m.starve(newDice(s.seed, 6001)) })
+	}
 	for _, m := range s.members {
 		wg.Go(m.rewire)
 		for c := range s.o.clients {
@@ -223,6 +233,12 @@ func (s *sim) finish() {
 	time.Sleep(simQuiet) // in a bubble
 	synctest.Wait()      // nobody begins anything that is late
 	s.late.Wait()
+	s.settled.Store(true)
+	for _, m := range s.members {
+		for _, key := range s.o.keys {
+			m.tier.bound.look(s.t.Context(), key)
+		}
+	}
 	for _, m := range s.members {
 		if !m.cache.Stats().Connected {
 			s.t.Errorf("seed %d: instance %d is not connected after %v without faults", s.seed, m.id, simQuiet)

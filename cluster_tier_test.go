@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
@@ -57,7 +58,9 @@ type simTierView struct {
 	s        *sim
 	instance int
 	dice     *dice
-	mu       sync.Mutex // guards below
+	dead     atomic.Bool // it does not answer
+	bound    *simTier    // as the instance uses it
+	mu       sync.Mutex  // guards below
 	pending  map[string]pendingDrop
 	leases   map[uint64]history.Time // when they run out
 }
@@ -93,6 +96,9 @@ func (t *simTierView) do(ctx context.Context, op, key string, f func(ctx context
 
 func (t *simTierView) suffer(ctx context.Context, f func(ctx context.Context) error) error {
 	d := t.dice
+	if t.dead.Load() && t.s.faulty.Load() {
+		return t.stall(ctx)
+	}
 	faulty := t.s.faulty.Load() && d.chance(t.s.o.faults)
 	before, after := d.delay(), d.delay()
 	if !t.s.faulty.Load() {
@@ -121,6 +127,15 @@ func (t *simTierView) suffer(ctx context.Context, f func(ctx context.Context) er
 	return errInjected
 }
 
+// stall is an operation that is not answered: there is nobody, or nothing comes.
+func (t *simTierView) stall(ctx context.Context) error {
+	if t.dice.chance(500) {
+		return errInjected
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // late carries f out when its caller has given up.
 func (t *simTierView) late(ctx context.Context, f func(ctx context.Context) error) {
 	wait := t.dice.delay()
@@ -146,7 +161,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func (t *simTier) Bind(s remote.Space) remote.Tier {
-	return &simTier{t.simTierView, t.tier.Bind(s).(*stratatest.Tier), s.Schema}
+	t.bound = &simTier{t.simTierView, t.tier.Bind(s).(*stratatest.Tier), s.Schema}
+	return t.bound
 }
 
 func (t *simTier) Announces() bool { return t.tier.Announces() }
@@ -359,7 +375,7 @@ func (t *simTier) held(at history.Time, keys []string, held []remote.Held) {
 			continue
 		}
 		of, version := parseSimValue(value)
-		t.s.rec.Read(history.Read{Instance: history.Shared, Key: keys[i], Of: of, Version: version, Call: at, Stale: h.Fresh <= 0 || state == stale})
+		t.s.rec.Read(history.Read{Instance: history.Shared, Key: keys[i], Of: of, Version: version, Call: at, Stale: h.Fresh <= 0 || state == stale, Final: t.s.settled.Load()})
 	}
 }
 

@@ -125,10 +125,10 @@ type limit struct {
 
 func (j *judge) limits(r *Read) []limit {
 	switch {
-	case r.Instance == Shared:
-		return []limit{{InTier, confirmed, r.Call}}
 	case r.Final:
 		return []limit{{Converged, everything, r.Call}}
+	case r.Instance == Shared:
+		return []limit{{InTier, confirmed, r.Call}}
 	}
 	return []limit{{Local, of(r.Instance), r.Call}, {Bounded, confirmed, j.links.seen(r)}}
 }

@@ -1,0 +1,65 @@
+package strata_test
+
+import (
+	"time"
+
+	"github.com/strata-cache/strata/internal/history"
+)
+
+// Schedules in which the first instance hears nothing for long, and in which L2
+// does not answer it for long, at times that have nothing to do with each other:
+// minutes pass, of which nobody waits for any.
+
+// silences makes o such a schedule.
+func (o *simOptions) silences() {
+	o.silent, o.cuts, o.accidents = true, 0, 0
+	o.sweeping, o.garbled, o.expiring = false, false, false
+	o.ttl = max(o.ttl, time.Minute)
+	o.steps, o.clients = 6+o.steps, min(o.clients, 4)
+	o.steady = []time.Duration{time.Microsecond, time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
+}
+
+// long is a delay that is often longer than a silent bus is trusted.
+func (d *dice) long() time.Duration {
+	unit := 50 * time.Millisecond
+	if d.chance(300) {
+		unit = 5 * time.Millisecond
+	}
+	return time.Duration(1+d.intn(1000)) * unit
+}
+
+// fallSilent, in the bubble, keeps messages from the instance, which it is told
+// or not.
+func (m *member) fallSilent(d *dice) {
+	for range 1 + d.intn(3) {
+		time.Sleep(d.long())
+		if d.chance(300) {
+			m.s.rec.Link(m.id, history.Deaf)
+			m.bus.Hush(true)
+			time.Sleep(d.long())
+			m.bus.Hush(false)
+			continue
+		}
+		m.s.rec.Link(m.id, history.Down)
+		m.bus.Cut()
+		time.Sleep(d.long())
+		m.s.rec.Link(m.id, history.Connected)
+		m.bus.Join()
+	}
+}
+
+// starve, in the bubble, keeps L2 from answering the instance. It may not answer
+// again before all faults end.
+func (m *member) starve(d *dice) {
+	for range 1 + d.intn(2) {
+		time.Sleep(d.long())
+		m.s.notef("instance %d: L2 does not answer", m.id)
+		m.tier.dead.Store(true)
+		time.Sleep(d.long())
+		if d.chance(300) {
+			continue
+		}
+		m.s.notef("instance %d: L2 answers", m.id)
+		m.tier.dead.Store(false)
+	}
+}
