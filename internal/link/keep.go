@@ -38,7 +38,7 @@ func (l *Link) tend(ctx context.Context) {
 		l.fallSilent()
 		connected = false
 	}
-	if !connected && s.silent && now-s.heardAt >= int64(l.o.Patience) {
+	if !connected && s.silent && now-s.allHeardAt() >= int64(l.o.Patience) {
 		l.giveUp()
 	}
 	l.obeyLate(now)
@@ -80,10 +80,18 @@ func (l *Link) nextDue() int64 {
 	default:
 		at(l.joinAt)
 		if l.silent {
-			at(l.heardAt + int64(l.o.Patience))
+			at(l.allHeardAt() + int64(l.o.Patience))
 		}
 	}
 	return due
+}
+
+// allHeardAt is until when everything was heard.
+func (s *state) allHeardAt() int64 {
+	if s.lostAt != 0 {
+		return s.lostAt
+	}
+	return s.heardAt
 }
 
 // giveUp ends the trust in L1: nothing was heard for too long.
@@ -141,9 +149,13 @@ func (l *Link) join(ctx context.Context, life int) {
 		l.mu.Unlock()
 		return
 	}
-	l.joinAt, l.silent, l.verify, l.settleAt, l.overdueAt = 0, false, false, 0, 0
+	since := now
+	if l.lostAt != 0 {
+		since = l.lostAt
+	}
+	l.joinAt, l.lostAt, l.silent, l.verify, l.settleAt, l.overdueAt = 0, 0, false, false, 0, 0
 	l.beaten(now)
-	l.rejoin(p, now)
+	l.rejoin(p, since)
 	if from := l.degradedFrom.Swap(0); from > 0 {
 		l.degraded.Add(hits + 1 - from)
 	}
@@ -153,15 +165,15 @@ func (l *Link) join(ctx context.Context, life int) {
 	l.o.Logger.Info("strata: bus is connected", slog.String("cache", l.o.Name))
 }
 
-// rejoin takes the trust from what may have been missed.
-func (l *Link) rejoin(p remote.Position, now int64) {
+// rejoin takes the trust from what may have been missed since some time.
+func (l *Link) rejoin(p remote.Position, since int64) {
 	switch {
 	case l.o.Position != nil:
-		if n := l.o.Trust.Rejoin(p, now); n > 0 {
+		if n := l.o.Trust.Rejoin(p, since); n > 0 {
 			l.missed.Add(uint64(n))
 		}
 	case l.o.Confirms:
-		l.o.Trust.Doubt(now)
+		l.o.Trust.Doubt(since)
 	default:
 		l.o.Trust.Disown()
 	}

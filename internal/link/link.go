@@ -92,6 +92,7 @@ type state struct {
 	subscribed bool  // the bus says so
 	life       int   // counts subscriptions
 	heardAt    int64 // when something came over the bus, or began to be waited for
+	lostAt     int64 // since when messages may be lost, if it is not connected
 	beatAt     int64 // when to send a sign of life, unless another is heard
 	silent     bool  // not connected, and what that takes is yet to be done
 	joinAt     int64 // when to ask for the position to be connected
@@ -109,7 +110,7 @@ func Start(o Options) *Link {
 	l := &Link{o: o, kick: make(chan struct{}, 1)}
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(context.Background())
-	l.heardAt, l.silent = o.Now(), true
+	l.heardAt, l.lostAt, l.silent = o.Now(), o.Now(), true
 	l.runs.Go(func() { l.keep(ctx) })
 	l.unhear = o.Bus.Follow(o.Name, l.follow)
 	return l
@@ -166,6 +167,7 @@ func (l *Link) follow(e remote.Event) {
 	switch e.State {
 	case remote.Connected:
 		l.mu.Lock()
+		l.lose()
 		l.subscribed, l.heardAt = true, now
 		l.beaten(now)
 		l.life++
@@ -192,6 +194,9 @@ func (l *Link) follow(e remote.Event) {
 // joined again.
 func (l *Link) alive(now int64) {
 	l.mu.Lock()
+	if !l.connected.Load() && now-l.heardAt >= int64(SilentAfter) {
+		l.lose()
+	}
 	l.heardAt = now
 	join := l.subscribed && l.joinAt == 0 && !l.connected.Load()
 	if join {
@@ -201,6 +206,14 @@ func (l *Link) alive(now int64) {
 	l.mu.Unlock()
 	if join {
 		l.wake()
+	}
+}
+
+// lose notes that messages may be lost since the last one, until the tier has
+// told its position: that others come again does not bring them back. mu is held.
+func (l *Link) lose() {
+	if l.lostAt == 0 {
+		l.lostAt = l.heardAt
 	}
 }
 
@@ -274,8 +287,8 @@ func (l *Link) fallSilent() {
 	was := l.connected.Swap(false)
 	if was {
 		l.degradedFrom.Store(hits + 1)
+		l.silent = true
 	}
-	l.silent = true
 	l.mu.Unlock()
 	l.wake()
 	if was {
