@@ -31,13 +31,18 @@ func (d *dice) long() time.Duration {
 // fallSilent, in the bubble, keeps messages from the instance, which it is told
 // or not.
 func (m *member) fallSilent(d *dice) {
-	for range 1 + d.intn(3) {
+	for range 1 + d.intn(4) {
 		time.Sleep(d.long())
-		if d.chance(300) {
+		switch d.intn(5) {
+		case 0:
 			m.s.rec.Link(m.id, history.Deaf)
 			m.bus.Hush(true)
 			time.Sleep(d.long())
 			m.bus.Hush(false)
+			continue
+		case 1:
+			m.s.rec.Link(m.id, history.Deaf)
+			m.bus.Lose(1 + d.intn(3))
 			continue
 		}
 		m.s.rec.Link(m.id, history.Down)

@@ -153,7 +153,7 @@ func (l *Link) join(ctx context.Context, life int) {
 	if l.lostAt != 0 {
 		since = l.lostAt
 	}
-	l.joinAt, l.lostAt, l.silent, l.verify, l.settleAt, l.overdueAt = 0, 0, false, false, 0, 0
+	l.joinAt, l.lostAt, l.strangeAt, l.silent, l.verify, l.settleAt, l.overdueAt = 0, 0, 0, false, false, 0, 0
 	l.beaten(now)
 	l.rejoin(p, since)
 	if from := l.degradedFrom.Swap(0); from > 0 {
@@ -214,7 +214,9 @@ func (l *Link) hearBeat(m *remote.Message, now int64) {
 		news = l.o.Trust.See(m.Key)
 	}
 	l.mu.Lock()
-	l.beaten(now)
+	if m.Key != "" || l.o.Position == nil {
+		l.beaten(now) // one that says nothing of the tier spares nobody theirs
+	}
 	l.verify = l.verify || news == trust.Strange
 	if news == trust.Early {
 		l.overdueAt = now + int64(overdueAfter)
@@ -247,9 +249,40 @@ func (l *Link) verifyNow(ctx context.Context) {
 	now := l.o.Now()
 	l.mu.Lock()
 	l.verify, l.verifiedAt = false, now
+	if l.strangeAt == 0 {
+		l.strangeAt = now
+	}
 	l.mu.Unlock()
-	if p, err := l.o.Position(ctx); err == nil {
-		l.compare(p)
+	p, err := l.o.Position(ctx)
+	if err != nil {
+		l.unverified()
+		return
+	}
+	l.mu.Lock()
+	l.strangeAt = 0
+	l.mu.Unlock()
+	l.compare(p)
+}
+
+// unverified has the tier asked again what has been missed. If it does not say
+// in time, the bus counts as silent until it does.
+func (l *Link) unverified() {
+	now := l.o.Now()
+	l.mu.Lock()
+	l.verify = true
+	over := now-l.strangeAt >= int64(verifyWithin)
+	if over {
+		l.verify = false
+		l.lose(max(1, l.strangeAt-int64(SilentAfter))) // signs are not rarer
+		if l.subscribed {
+			l.life++
+			l.joinAt, l.pause = now+int64(firstRetry), firstRetry
+		}
+	}
+	l.mu.Unlock()
+	if over {
+		l.gaps.Add(1)
+		l.fallSilent()
 	}
 }
 

@@ -23,6 +23,9 @@ const (
 	// overdueAfter is the time that messages get which a sign of life has
 	// overtaken, having come another way.
 	overdueAfter = 500 * time.Millisecond
+	// verifyWithin is how long the tier may take to say what a strange sign of
+	// life is about.
+	verifyWithin = 2 * time.Second
 	// firstRetry and lastRetry are the pauses between attempts to learn where
 	// the tier stands.
 	firstRetry = 50 * time.Millisecond
@@ -99,6 +102,7 @@ type state struct {
 	pause      time.Duration
 	verify     bool // somebody has seen the tier where this instance has not been
 	verifiedAt int64
+	strangeAt  int64 // when it was first seen there, if the tier owes an answer
 	settleAt   int64 // when pending words are over
 	overdueAt  int64 // when what an early sign has told of must have come
 	dropAt     int64 // when to obey a drop of everything that was put off
@@ -167,7 +171,7 @@ func (l *Link) follow(e remote.Event) {
 	switch e.State {
 	case remote.Connected:
 		l.mu.Lock()
-		l.lose()
+		l.lose(l.heardAt)
 		l.subscribed, l.heardAt = true, now
 		l.beaten(now)
 		l.life++
@@ -195,7 +199,7 @@ func (l *Link) follow(e remote.Event) {
 func (l *Link) alive(now int64) {
 	l.mu.Lock()
 	if !l.connected.Load() && now-l.heardAt >= int64(SilentAfter) {
-		l.lose()
+		l.lose(l.heardAt)
 	}
 	l.heardAt = now
 	join := l.subscribed && l.joinAt == 0 && !l.connected.Load()
@@ -209,11 +213,11 @@ func (l *Link) alive(now int64) {
 	}
 }
 
-// lose notes that messages may be lost since the last one, until the tier has
-// told its position: that others come again does not bring them back. mu is held.
-func (l *Link) lose() {
+// lose notes that messages may be lost since then, until the tier has told its
+// position: that others come again does not bring them back. mu is held.
+func (l *Link) lose(since int64) {
 	if l.lostAt == 0 {
-		l.lostAt = l.heardAt
+		l.lostAt = since
 	}
 }
 
