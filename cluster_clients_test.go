@@ -47,7 +47,7 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 	if m.s.o.sweeping && d.chance(200) && m.sweeps.Add(1) <= 4 { // more are a flood, and put off
 		n = 96
 	}
-	if m.s.o.silent && m.id == 0 && d.chance(600) { // it is to serve what it has
+	if m.s.o.silent && m.id == 0 && d.chance(m.s.o.reads) { // it is to serve what it has
 		n = 0
 	}
 	switch {

@@ -1,8 +1,10 @@
 package strata_test
 
 import (
+	"context"
 	"time"
 
+	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/history"
 )
 
@@ -11,12 +13,16 @@ import (
 // minutes pass, of which nobody waits for any.
 
 // silences makes o such a schedule.
-func (o *simOptions) silences() {
+func (o *simOptions) silences(d *dice) {
 	o.silent, o.cuts, o.accidents = true, 0, 0
 	o.sweeping, o.garbled, o.expiring = false, false, false
 	o.ttl = max(o.ttl, time.Minute)
 	o.steps, o.clients = 6+o.steps, min(o.clients, 4)
-	o.steady = []time.Duration{time.Microsecond, time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
+	o.reads = []int{600, 950}[d.intn(2)]
+	if o.partition = strata.Available; d.chance(500) {
+		o.partition = strata.Strict
+	}
+	o.steady = []time.Duration{time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 }
 
 // long is a delay that is often longer than a silent bus is trusted.
@@ -47,10 +53,32 @@ func (m *member) fallSilent(d *dice) {
 		}
 		m.s.rec.Link(m.id, history.Down)
 		m.bus.Cut()
-		time.Sleep(d.long())
+		m.miss(d)
 		m.s.rec.Link(m.id, history.Connected)
 		m.bus.Join()
+		if d.chance(500) { // what was missed is known, and nobody can say more
+			time.Sleep(time.Duration(1+d.intn(1000)) * time.Millisecond)
+			m.starveFor(10*time.Second + d.long())
+		}
 	}
+}
+
+// miss, in the bubble, is the time that the instance is cut off. Somebody may drop
+// something meanwhile.
+func (m *member) miss(d *dice) {
+	if d.chance(700) {
+		key := m.s.o.keys[d.intn(len(m.s.o.keys))]
+		m.s.write(key)
+		other := m.s.members[1]
+		other.fence(history.Fence{Key: key}, func() error {
+			return other.cache.Invalidate(context.WithValue(context.Background(), fenceKey{}, true), key)
+		})
+	}
+	if d.chance(500) {
+		time.Sleep(time.Duration(1+d.intn(3000)) * time.Millisecond)
+		return
+	}
+	time.Sleep(d.long())
 }
 
 // starve, in the bubble, keeps L2 from answering the instance. It may not answer
@@ -58,13 +86,18 @@ func (m *member) fallSilent(d *dice) {
 func (m *member) starve(d *dice) {
 	for range 1 + d.intn(2) {
 		time.Sleep(d.long())
-		m.s.notef("instance %d: L2 does not answer", m.id)
-		m.tier.dead.Store(true)
-		time.Sleep(d.long())
-		if d.chance(300) {
-			continue
-		}
-		m.s.notef("instance %d: L2 answers", m.id)
-		m.tier.dead.Store(false)
+		m.starveFor(d.long())
 	}
+	if d.chance(300) {
+		time.Sleep(d.long())
+		m.tier.dead.Add(1)
+	}
+}
+
+func (m *member) starveFor(t time.Duration) {
+	m.s.notef("instance %d: L2 does not answer", m.id)
+	m.tier.dead.Add(1)
+	time.Sleep(t) // in a bubble
+	m.tier.dead.Add(-1)
+	m.s.notef("instance %d: L2 answers", m.id)
 }

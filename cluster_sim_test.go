@@ -54,6 +54,7 @@ type simOptions struct {
 	garbled                   bool // messages go astray, and no connection is cut
 	spread                    bool // the tier is in two places
 	silent                    bool // the first instance hears nothing for long, and L2 does not answer it
+	reads                     int  // of a thousand calls of that instance
 }
 
 // tags are those of an entry.
@@ -119,7 +120,7 @@ type sim struct {
 	faulty atomic.Bool
 	// settled says that faults have ended, and what has failed was tried again.
 	settled atomic.Bool
-	late   sync.WaitGroup
+	late    sync.WaitGroup
 
 	mu     sync.Mutex // guards origin
 	origin map[string]uint64
@@ -152,7 +153,7 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 		}
 		s.o.spread = seed%4 == 3
 		if seed%16 == 6 {
-			s.o.silences()
+			s.o.silences(newDice(seed, 6002))
 		}
 		s.tier.Announce(s.bus)
 		s.makeTags()

@@ -58,9 +58,9 @@ type simTierView struct {
 	s        *sim
 	instance int
 	dice     *dice
-	dead     atomic.Bool // it does not answer
-	bound    *simTier    // as the instance uses it
-	mu       sync.Mutex  // guards below
+	dead     atomic.Int64 // it does not answer unless zero
+	bound    *simTier     // as the instance uses it
+	mu       sync.Mutex   // guards below
 	pending  map[string]pendingDrop
 	leases   map[uint64]history.Time // when they run out
 }
@@ -96,7 +96,7 @@ func (t *simTierView) do(ctx context.Context, op, key string, f func(ctx context
 
 func (t *simTierView) suffer(ctx context.Context, f func(ctx context.Context) error) error {
 	d := t.dice
-	if t.dead.Load() && t.s.faulty.Load() {
+	if t.dead.Load() != 0 && t.s.faulty.Load() {
 		return t.stall(ctx)
 	}
 	faulty := t.s.faulty.Load() && d.chance(t.s.o.faults)
