@@ -29,10 +29,7 @@ func (c *Cache[K, V]) judge(key K, e *l1.Entry[K, V]) (v trust.Verdict, since in
 	if tv == trust.Trusted {
 		e.Tags.Seen.Store(next)
 	}
-	if tv == trust.Suspect {
-		since = ts
-	}
-	return v.And(tv), since
+	return trust.Both(v, since, tv, ts)
 }
 
 // laneOf returns the lane of key; one that does not exist, so that the entry is

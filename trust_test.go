@@ -289,6 +289,41 @@ func TestAvailableMarksWhatMayHaveBeenDropped(t *testing.T) {
 	})
 }
 
+// TestSuspectIsServedForThirtySecondsFromItsLoss cuts an instance off, for 20
+// seconds or twice, and lets L2 confirm nothing when the bus is back.
+func TestSuspectIsServedForThirtySecondsFromItsLoss(t *testing.T) {
+	for cuts := 1; cuts <= 2; cuts++ {
+		bubble(t, func(t *testing.T) {
+			s := newShared()
+			ear := s.bus.Connect()
+			var down atomic.Bool
+			a := instance[string, int64](t, s)
+			b := instance(t, s, func(o *strata.Options[string, int64]) {
+				o.TTL = time.Hour
+				o.Remote.Tier, o.Remote.Bus = failing(s.tier, "Get", &down), ear
+			})
+			mustGet(t, b, "k", (&origin{}).load)
+			down.Store(true)
+			for range cuts {
+				ear.Cut()
+				synctest.Wait()
+				must(t, a.Invalidate(t.Context(), "k"))
+				time.Sleep(20 * time.Second / time.Duration(cuts))
+				ear.Join()
+				synctest.Wait()
+			}
+			time.Sleep(9 * time.Second)
+			if v, err := b.GetOrLoad(t.Context(), "k", unavailable); v != 0 || err != nil {
+				t.Errorf("%d cuts, after 29 s: %d, %v; want 0", cuts, v, err)
+			}
+			time.Sleep(time.Second)
+			if v, err := b.GetOrLoad(t.Context(), "k", unavailable); err == nil {
+				t.Errorf("%d cuts, after 30 s: served %d", cuts, v)
+			}
+		})
+	}
+}
+
 // TestWaiterWakesTheMomentTheLeaseEnds lets an instance wait for the load of
 // another, which takes an odd time, and looks at the clock when it ends.
 func TestWaiterWakesTheMomentTheLeaseEnds(t *testing.T) {

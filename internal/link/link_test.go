@@ -293,6 +293,81 @@ func TestTrustInL1EndsWithPatience(t *testing.T) {
 	}
 }
 
+func TestTrustInL1EndsThoughMessagesComeAgain(t *testing.T) {
+	lost := map[string]func(b *stratatest.Bus){
+		"cut": func(b *stratatest.Bus) {
+			b.Cut()
+			time.Sleep(time.Second)
+			b.Join()
+		},
+		"deaf": func(b *stratatest.Bus) {
+			b.Hush(true)
+			time.Sleep(4 * time.Second)
+			b.Hush(false)
+		},
+	}
+	for name, lose := range lost {
+		bubble(t, func(t *testing.T) {
+			bus := stratatest.NewBus()
+			e := start(t, newTier(bus), bus)
+			stamp := e.trust.Word()
+			begun := time.Now()
+			e.down.Store(true)
+			for time.Since(begun) < 25*time.Second {
+				lose(bus)
+			}
+			time.Sleep(28*time.Second - time.Since(begun))
+			if v := e.judge(stamp, "a"); v != trust.Trusted || e.Connected() {
+				t.Errorf("%s: after 28 s %v, connected %v", name, v, e.Connected())
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if v := e.judge(stamp, "a"); v != trust.Disowned {
+				t.Errorf("%s: after 30 s %v although the tier has not told what was lost", name, v)
+			}
+		})
+	}
+}
+
+func TestLossThatTheTierCannotTellOfIsASilence(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		tier := newTier(bus)
+		start(t, tier, bus.Connect())
+		e := start(t, tier, bus)
+		stamp := e.trust.Word()
+		e.down.Store(true)
+		bus.Lose(1)
+		e.drop("a")
+		time.Sleep(5 * time.Second)
+		if s := e.Stats(); e.Connected() || s.Gaps != 1 {
+			t.Errorf("after 5 s: connected %v, %+v", e.Connected(), s)
+		}
+		e.down.Store(false)
+		time.Sleep(2 * time.Second)
+		if v := e.judge(stamp, "a"); !e.Connected() || v != trust.Suspect {
+			t.Errorf("the tier answers: connected %v, the lane that moved is %v", e.Connected(), v)
+		}
+	})
+}
+
+func TestTierThatCannotTellOfNothingLostIsNoSilence(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		tier := newTier(bus)
+		other := start(t, tier, bus.Connect())
+		e := start(t, tier, bus)
+		e.down.Store(true)
+		for range 60 {
+			time.Sleep(time.Second)
+			e.drop("a")
+		}
+		if s := e.Stats(); !e.Connected() || !other.Connected() || s.Gaps != 0 {
+			t.Errorf("connected %v and %v, %+v", e.Connected(), other.Connected(), s)
+		}
+	})
+}
+
 func TestHitsDuringASilenceAreDegraded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()

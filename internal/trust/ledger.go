@@ -31,15 +31,27 @@ func (v Verdict) And(w Verdict) Verdict {
 	return max(v, w)
 }
 
+// Both returns what an entry is good for that v and w are true of, each since
+// some time if it is Suspect, and since when.
+func Both(v Verdict, since int64, w Verdict, wSince int64) (Verdict, int64) {
+	switch {
+	case v != Suspect:
+		since = wSince
+	case w == Suspect:
+		since = min(since, wSince)
+	}
+	return v.And(w), since
+}
+
 // Ledger is what one instance knows. The zero Ledger trusts everything and
 // knows no words. All methods are safe for concurrent use.
 type Ledger struct {
 	word atomic.Uint64
 
 	// Floors: an entry with a lower stamp is concerned.
-	disowned, expired, doubted atomic.Uint64
-	doubtedAt                  atomic.Int64
-	lanes                      atomic.Pointer[lanes] // nil until words are known
+	disowned, expired atomic.Uint64
+	doubted           doubt
+	lanes             atomic.Pointer[lanes] // nil until words are known
 
 	tags tags
 
@@ -55,12 +67,7 @@ type Ledger struct {
 // lanes are the floors of all lanes.
 type lanes struct {
 	highest atomic.Uint64 // of all floors
-	of      []lane
-}
-
-type lane struct {
-	floor atomic.Uint64
-	since atomic.Int64 // when it was raised
+	of      []doubt
 }
 
 // Word is what the stamps of entries are compared with: one that is lower has
@@ -79,19 +86,16 @@ func (l *Ledger) Judge(stamp uint64, laneOf func() uint16) (v Verdict, next uint
 	if stamp < l.expired.Load() {
 		v = Stale
 	}
-	if stamp < l.doubted.Load() {
-		return v.And(Suspect), next, l.doubtedAt.Load()
-	}
+	w, since := l.doubted.judge(stamp)
 	if ls := l.lanes.Load(); ls != nil && stamp < ls.highest.Load() {
 		n := int(laneOf())
-		switch {
-		case n >= len(ls.of):
+		if n >= len(ls.of) {
 			return v.And(Suspect), next, 0
-		case stamp < ls.of[n].floor.Load():
-			return v.And(Suspect), next, ls.of[n].since.Load()
 		}
+		lane, laneSince := ls.of[n].judge(stamp)
+		w, since = Both(w, since, lane, laneSince)
 	}
-	return v, next, 0
+	return v.And(w), next, since
 }
 
 // Disown makes every entry absent that has a stamp by now.
@@ -128,8 +132,7 @@ func (l *Ledger) expire() {
 }
 
 func (l *Ledger) doubt(now int64) {
-	l.doubtedAt.Store(now)
-	l.doubted.Store(l.word.Load() + 1)
+	l.doubted.raise(l.word.Load()+1, now)
 	l.word.Add(1)
 }
 
@@ -144,8 +147,7 @@ func (l *Ledger) suspect(now int64, which ...int) {
 			l.tags.suspect(now)
 			continue
 		}
-		ls.of[n].since.Store(now)
-		ls.of[n].floor.Store(floor)
+		ls.of[n].raise(floor, now)
 		ls.highest.Store(floor)
 	}
 	l.word.Add(1)

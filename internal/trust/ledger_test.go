@@ -69,6 +69,36 @@ func TestFloorsConcernWhatWasThereBefore(t *testing.T) {
 	}
 }
 
+func TestEntryIsSuspectSinceTheFirstTime(t *testing.T) {
+	lane := func() uint16 { return 1 }
+	l := joined(position("e", 1, 2, 3))
+	first := l.Word()
+	l.Rejoin(position("e", 1, 5, 3), 10)
+	second := l.Word()
+	l.Rejoin(position("e", 1, 6, 3), 20)
+	for stamp, want := range map[uint64]int64{first: 10, second: 20} {
+		if v, _, since := l.Judge(stamp, lane); v != trust.Suspect || since != want {
+			t.Errorf("%v since %d, want suspect since %d", v, since, want)
+		}
+	}
+	l.Doubt(30)
+	if v, _, since := l.Judge(first, lane); v != trust.Suspect || since != 10 {
+		t.Errorf("%v since %d when everything is, want suspect since 10", v, since)
+	}
+	third := l.Word()
+	for i := range uint64(100) { // more than are told apart
+		l.Rejoin(position("e", 1, 7+i, 3), 40+int64(i))
+	}
+	for stamp, latest := range map[uint64]int64{first: 10, third: 40, l.Word() - 1: 139} {
+		if v, _, since := l.Judge(stamp, lane); v != trust.Suspect || since > latest {
+			t.Errorf("%v since %d, want suspect since %d or before", v, since, latest)
+		}
+	}
+	if v, _, _ := l.Judge(l.Word(), lane); v != trust.Trusted {
+		t.Errorf("an entry from after is %v", v)
+	}
+}
+
 func TestOnlyLanesThatMovedInAGapAreSuspect(t *testing.T) {
 	l := joined(position("e", 1, 2, 3))
 	stamp := l.Word()

@@ -12,8 +12,7 @@ const maxTags = 10_000
 // a tag concerns none but entries with tags.
 type tags struct {
 	word    atomic.Uint64
-	doubted atomic.Uint64 // below it entries with any tag are suspect
-	since   atomic.Int64
+	doubted doubt // of entries with any tag
 
 	mu               sync.RWMutex // guards below, and raises
 	dropped, expired map[string]uint64
@@ -52,8 +51,7 @@ func (t *tags) suspect(now int64) {
 
 // forget makes suspect what the floors of single tags knew about. mu is held.
 func (t *tags) forget(now int64) {
-	t.since.Store(now)
-	t.doubted.Store(t.word.Load() + 1)
+	t.doubted.raise(t.word.Load()+1, now)
 	t.word.Add(1)
 }
 
@@ -76,8 +74,6 @@ func (l *Ledger) JudgeTags(names []string, stamp uint64) (v Verdict, next uint64
 			v = Stale
 		}
 	}
-	if stamp < t.doubted.Load() {
-		return v.And(Suspect), next, t.since.Load()
-	}
-	return v, next, 0
+	w, since := t.doubted.judge(stamp)
+	return v.And(w), next, since
 }

@@ -56,7 +56,7 @@ func (l *Ledger) adopt(p remote.Position) {
 	l.known = position{Position: p, taken: true, digest: Digest(p)}
 	l.past, l.pending, l.awaited = history{}, nil, nil
 	if ls := l.lanes.Load(); ls == nil || len(ls.of) != len(p.Lanes) {
-		l.lanes.Store(&lanes{of: make([]lane, len(p.Lanes))})
+		l.lanes.Store(&lanes{of: make([]doubt, len(p.Lanes))})
 	}
 }
 
