@@ -214,6 +214,8 @@ func (s *sim) run() {
 	var wg sync.WaitGroup
 	wg.Go(s.suffer)
 	if m := s.members[0]; s.o.silent {
+		// It finds out at any time that it has missed something: joining ends then.
+		s.rec.Excuse(history.Excuse{Instance: m.id, To: history.Never})
 		wg.Go(func() { m.fallSilent(newDice(s.seed, 6000)) })
 		wg.Go(func() { m.starve(newDice(s.seed, 6001)) })
 	}
