@@ -79,6 +79,8 @@ func TestReadsAreJudged(t *testing.T) {
 		{"dropped elsewhere in vain by one that is gone", history.History{Fences: fences(lost(failed(by(1, drop(22, 24))))), Reads: reads(final(get(1, 5000)))}, nil},
 		{"dropped here in vain, and then gone", history.History{Fences: fences(lost(failed(drop(22, 24)))), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
 		{"in the tier", history.History{Fences: fences(by(1, drop(22, 24))), Reads: reads(on(history.Shared, get(1, 25)))}, []history.Rule{history.InTier}},
+		{"dropped in vain, and in the tier", history.History{Fences: fences(failed(by(1, drop(22, 24)))), Reads: reads(on(history.Shared, get(1, 25)))}, nil},
+		{"dropped in vain, and in the tier in the end", history.History{Fences: fences(failed(by(1, drop(22, 24)))), Reads: reads(final(on(history.Shared, get(1, 5000))))}, []history.Rule{history.Converged}},
 		{"in the tier while it is dropped", history.History{Fences: fences(by(1, drop(22, 26))), Reads: reads(on(history.Shared, get(1, 25)))}, nil},
 
 		{"dropped since the tier has lost what it knew", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 29), get(1, 40))}, nil},

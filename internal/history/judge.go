@@ -45,7 +45,8 @@ const (
 	InTier Rule = "in tier"
 	// Fresh: nor does a Loader that begins afterwards bring it.
 	Fresh Rule = "loader entry"
-	// Converged: when faults have ended nobody serves what anybody has dropped.
+	// Converged: when faults have ended nobody serves what anybody has dropped,
+	// nor does the tier hold it.
 	Converged Rule = "convergence"
 	// OneLoad: an instance runs one load of a key at a time.
 	OneLoad Rule = "one load per instance"
