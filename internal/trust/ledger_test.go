@@ -99,6 +99,27 @@ func TestEntryIsSuspectSinceTheFirstTime(t *testing.T) {
 	}
 }
 
+func TestWhatIsSuspectTwiceIsSuspectSinceTheFirst(t *testing.T) {
+	tests := []struct {
+		v, w      trust.Verdict
+		want      trust.Verdict
+		wantSince int64
+	}{
+		{trust.Suspect, trust.Suspect, trust.Suspect, 10},
+		{trust.Suspect, trust.Trusted, trust.Suspect, 20},
+		{trust.Trusted, trust.Suspect, trust.Suspect, 10},
+		{trust.Stale, trust.Suspect, trust.Disowned, 10},
+	}
+	for _, tt := range tests {
+		if v, since := trust.Both(tt.v, 20, tt.w, 10); v != tt.want || since != tt.wantSince {
+			t.Errorf("%v and %v: %v since %d, want %v since %d", tt.v, tt.w, v, since, tt.want, tt.wantSince)
+		}
+	}
+	if _, since := trust.Both(trust.Suspect, 10, trust.Suspect, 20); since != 10 {
+		t.Errorf("since %d, want 10", since)
+	}
+}
+
 func TestOnlyLanesThatMovedInAGapAreSuspect(t *testing.T) {
 	l := joined(position("e", 1, 2, 3))
 	stamp := l.Word()
