@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -84,84 +83,6 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.nc.SetWriteDeadline(t)
 }
 
-// connect opens a connection and greets the server.
-func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
-	g, err := o.greeting(ctx)
-	if err != nil {
-		return nil, &ConnError{Op: "greet", Err: err}
-	}
-	nc, err := o.DialContext(ctx, o.Network, o.Addr)
-	if err != nil {
-		return nil, &ConnError{Op: "dial", Err: err}
-	}
-	if o.TLS != nil {
-		tc := tls.Client(nc, o.TLS)
-		if err := tc.HandshakeContext(ctx); err != nil {
-			nc.Close()
-			return nil, &ConnError{Op: "greet", Err: err}
-		}
-		nc = tc
-	}
-	c := &conn{
-		nc:    nc,
-		r:     resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
-		steps: steps,
-	}
-	c.r.Share(steps)
-	c.interrupt = func() { nc.SetDeadline(time.Unix(1, 0)) }
-	c.wire = netpool.Wire{Conn: nc, Try: netpool.NewTrier(nc), Interrupt: c.interrupt}
-	calm, err := c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(g) })
-	if err == nil && !calm {
-		err = ctx.Err()
-	}
-	if err != nil {
-		nc.Close()
-		var ce *ConnError
-		if errors.As(err, &ce) {
-			err = ce.Err
-		}
-		return nil, &ConnError{Op: "greet", Err: err}
-	}
-	return c, nil
-}
-
-// greet brings the connection into the wanted state.
-func (c *conn) greet(g resp.Greeting) error {
-	refused, err := g.Do(func(args ...any) (resp.Value, error) {
-		if err := c.command(args); err != nil {
-			return resp.Value{}, err
-		}
-		if err := c.flush(true); err != nil {
-			return resp.Value{}, err
-		}
-		return c.read()
-	})
-	if err == nil && refused != "" {
-		err = serverError([]byte(refused))
-	}
-	return err
-}
-
-// greeting returns what a new connection is greeted with.
-func (o *Options) greeting(ctx context.Context) (g resp.Greeting, err error) {
-	g = resp.Greeting{Username: o.Username, Password: o.Password, Name: o.ClientName, DB: o.DB, Protocol: o.Protocol}
-	if o.Credentials == nil {
-		return g, nil
-	}
-	defer func() {
-		if recover() != nil { // it is nobody's call that would be ended by it
-			err = errors.New("redis: Credentials panicked")
-		}
-	}()
-	if g.Username, g.Password, err = o.Credentials(ctx); err != nil {
-		return g, fmt.Errorf("redis: credentials: %w", err)
-	}
-	if g.Username != "" && g.Password == "" {
-		return g, errors.New("redis: credentials: user without password")
-	}
-	return g, nil
-}
-
 // exchange runs f, which writes and reads, under the context and its deadline,
 // or the timeout if it has none. calm says that nothing can disturb the
 // connection later.
@@ -178,9 +99,15 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 	if caller, _ := remote.Split(ctx); caller.Done() != nil {
 		stop = context.AfterFunc(caller, c.interrupt)
 	}
+	defer func() {
+		if stop != nil { // f panics: the context may live for long
+			stop()
+		}
+	}()
 	err = f(c)
 	// If it is too late to stop the interrupt, it may come at any time.
 	calm = stop == nil || stop()
+	stop = nil
 	if err != nil {
 		err = explain(ctx, bounded, err)
 	}

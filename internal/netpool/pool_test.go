@@ -226,6 +226,17 @@ func TestDuplexReturnsTheTellingError(t *testing.T) {
 	}
 }
 
+func TestDuplexEndsTheWriterWhenReadPanics(t *testing.T) {
+	stop, written := make(chan struct{}), false
+	func() {
+		defer func() { _ = recover() }()
+		_ = netpool.Duplex(func() error { <-stop; written = true; return nil }, func() error { panic("mine") }, func() { close(stop) })
+	}()
+	if !written {
+		t.Error("the writer goes on")
+	}
+}
+
 func TestPoolSaysForHowLongItHasWaitedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(&dialler{took: 500 * time.Millisecond})
