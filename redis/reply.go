@@ -128,31 +128,32 @@ func (r Reply) mismatch(want string) error {
 	return errors.New("redis: reply is of type " + r.v.Kind().String() + ", not " + want)
 }
 
-// Bytes returns the text of a string or status; it may be empty but is not
-// nil. Null is ErrNil.
+// Bytes returns the text of a string or status, or a number as servers write it
+// in RESP2, where a boolean is 1 or 0. It may be empty but is not nil. Null is
+// ErrNil.
 func (r Reply) Bytes() ([]byte, error) {
 	if r.err == nil {
 		switch r.v.Kind() {
 		case resp.Bulk, resp.Status, resp.Verbatim, resp.BigNumber:
 			return r.v.Bytes(), nil
-		case resp.Int:
-			return strconv.AppendInt(nil, r.v.Int(), 10), nil
+		case resp.Int, resp.Bool, resp.Double:
+			return r.v.AppendNumber(nil), nil
 		}
 	}
 	return nil, r.mismatch("string")
 }
 
-// Append appends the text of a string or status to dst, without allocating if
-// there is room. Null is ErrNil. On any error dst is returned as it was.
+// Append appends what Bytes returns to dst, without allocating if there is room.
+// Null is ErrNil. On any error dst is returned as it was.
 func (r Reply) Append(dst []byte) ([]byte, error) {
-	if r.err == nil && r.v.Kind() == resp.Int {
-		return strconv.AppendInt(dst, r.v.Int(), 10), nil
+	if k := r.v.Kind(); r.err == nil && (k == resp.Int || k == resp.Bool || k == resp.Double) {
+		return r.v.AppendNumber(dst), nil
 	}
 	b, err := r.Bytes()
 	return append(dst, b...), err
 }
 
-// WriteTo implements io.WriterTo: it writes the text of a string or status to w.
+// WriteTo implements io.WriterTo: it writes what Bytes returns to w.
 // Null is ErrNil.
 func (r Reply) WriteTo(w io.Writer) (int64, error) {
 	b, err := r.Bytes()
@@ -163,21 +164,22 @@ func (r Reply) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// String returns the text of a string, status or integer. Null is ErrNil.
+// String is Bytes as a string.
 func (r Reply) String() (string, error) {
 	b, err := r.Bytes()
 	return string(b), err
 }
 
-// Int returns an integer, a boolean as 1 or 0, or a string that holds an
-// integer. Null is ErrNil.
+// Int returns an integer, a boolean as 1 or 0, or a double or string that holds
+// an integer. Null is ErrNil.
 func (r Reply) Int() (int64, error) {
 	if r.err == nil {
 		switch r.v.Kind() {
 		case resp.Int, resp.Bool:
 			return r.v.Int(), nil
-		case resp.Bulk, resp.Status:
-			if n, err := strconv.ParseInt(string(r.v.Bytes()), 10, 64); err == nil {
+		case resp.Bulk, resp.Status, resp.Double, resp.BigNumber:
+			b, _ := r.Bytes()
+			if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
 				return n, nil
 			}
 			return 0, errors.New("redis: reply is not an integer")
@@ -186,16 +188,16 @@ func (r Reply) Int() (int64, error) {
 	return 0, r.mismatch("integer")
 }
 
-// Float returns a double, an integer, or a string that holds a number. Null is
-// ErrNil.
+// Float returns a double, an integer, a boolean as 1 or 0, or a string that holds
+// a number. Null is ErrNil.
 func (r Reply) Float() (float64, error) {
 	if r.err == nil {
 		switch r.v.Kind() {
 		case resp.Double:
 			return r.v.Float(), nil
-		case resp.Int:
+		case resp.Int, resp.Bool:
 			return float64(r.v.Int()), nil
-		case resp.Bulk:
+		case resp.Bulk, resp.BigNumber:
 			if f, err := strconv.ParseFloat(string(r.v.Bytes()), 64); err == nil {
 				return f, nil
 			}

@@ -101,7 +101,7 @@ func (r *Reader) widen() {
 // the number of its elements, which are then read one by one: limits hold for
 // each of them. If it is something else, n is -1 and v holds it.
 func (r *Reader) ArrayHeader() (n int, v Value, err error) {
-	if err = r.Wait(); err != nil {
+	if err = r.begin(); err != nil {
 		return -1, v, err
 	}
 	if r.buf[r.pos] != '*' {
@@ -186,4 +186,47 @@ func (r *Reader) borrowWhole() ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// begin is Wait for a value that is taken apart while it arrives: attributes in
+// front of it are skipped.
+func (r *Reader) begin() error {
+	if err := r.Wait(); err != nil || r.buf[r.pos] != '|' {
+		return err
+	}
+	for all := int64(0); r.buf[r.pos] == '|'; {
+		h, err := r.header()
+		if err != nil {
+			return err
+		}
+		r.scan.reset(&r.lim)
+		r.scan.open = append(r.scan.open, frame{left: h.n})
+		r.scan.elems = all + h.n + 1
+		if h.n > int64(r.lim.Elements) || r.scan.elems > int64(r.lim.Elements) {
+			return broken("too many elements")
+		}
+		if err = r.pass(h.n == 0); err != nil {
+			return err
+		}
+		all = r.scan.elems
+	}
+	return nil
+}
+
+// pass skips what is to be scanned, unless there is nothing, and waits for what
+// is behind it.
+func (r *Reader) pass(nothing bool) error {
+	for !nothing && !r.scan.done() {
+		used, err := r.scan.feed(r.buf[r.pos:r.end])
+		if r.pos += used; err == nil && !r.scan.done() {
+			err = r.more()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if r.pos == r.end {
+		return r.more()
+	}
+	return nil
 }

@@ -92,7 +92,7 @@ func (r *Reader) Read() (Value, error) {
 // dst is returned as it was and v holds the value; else v is null and found
 // says whether there was a string at all.
 func (r *Reader) AppendBulk(dst []byte) (out []byte, found bool, v Value, err error) {
-	if err = r.Wait(); err != nil {
+	if err = r.begin(); err != nil {
 		return dst, false, v, err
 	}
 	if r.buf[r.pos] != '$' {
@@ -108,16 +108,31 @@ func (r *Reader) AppendBulk(dst []byte) (out []byte, found bool, v Value, err er
 
 // BulkHeader reads the header of the next value if it is a string, and returns
 // its length; the bytes are then read with [Reader.Body] and ended with
-// [Reader.EndBulk]. If it is something else, or null, n is -1 and v holds it.
+// [Reader.EndBulk]. A verbatim string is one, without its format. If it is
+// something else, or null, n is -1 and v holds it.
 func (r *Reader) BulkHeader() (n int64, v Value, err error) {
-	if err = r.Wait(); err != nil {
+	if err = r.begin(); err != nil {
 		return -1, v, err
 	}
-	if r.buf[r.pos] != '$' {
-		v, err = r.Read()
-		return -1, v, err
+	switch r.buf[r.pos] {
+	case '$':
+		return r.bulkHeader(v)
+	case '=':
+		if n, v, err = r.bulkHeader(v); err != nil {
+			return -1, v, err
+		}
+		for r.end-r.pos < 4 {
+			if err = r.more(); err != nil {
+				return -1, v, err
+			}
+		}
+		if r.buf[r.pos+3] == ':' {
+			r.pos, n = r.pos+4, n-4
+		}
+		return n, v, nil
 	}
-	return r.bulkHeader(v)
+	v, err = r.Read()
+	return -1, v, err
 }
 
 func (r *Reader) bulkHeader(v Value) (int64, Value, error) {
@@ -133,9 +148,11 @@ func (r *Reader) bulkHeader(v Value) (int64, Value, error) {
 
 // header reads the header line of a string or an array.
 func (r *Reader) header() (header, error) {
-	if n, size := shortLength(r.buf[r.pos:r.end]); size > 0 {
-		r.pos += size
-		return header{kind: Bulk, n: n}, nil
+	if c := r.buf[r.pos]; c == '$' || c == '*' {
+		if n, size := shortLength(r.buf[r.pos:r.end]); size > 0 {
+			r.pos += size
+			return header{kind: Bulk, n: n}, nil
+		}
 	}
 	for {
 		h, err := parseHeader(r.buf[r.pos:r.end])

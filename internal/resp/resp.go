@@ -17,6 +17,7 @@ package resp
 import (
 	"iter"
 	"math"
+	"strconv"
 )
 
 // Limits bound one reply. A zero field means its default.
@@ -24,7 +25,8 @@ type Limits struct {
 	// Bulk is the largest string, in bytes. Default 512 MiB, which is also
 	// the most that Redis stores.
 	Bulk int
-	// Reply is the largest reply in all, in bytes. Default 1 GiB.
+	// Reply is the largest reply in all, in bytes: of a string those of the
+	// string, of anything else those on the wire. Default 1 GiB.
 	Reply int
 	// Depth is how deep aggregates may be nested. Default 32.
 	Depth int
@@ -41,6 +43,7 @@ func (l Limits) withDefaults() Limits {
 		if *field <= 0 {
 			*field = def
 		}
+		*field = min(*field, math.MaxInt/4) // so that sums do not overflow
 	}
 	set(&l.Bulk, 512<<20)
 	set(&l.Reply, 1<<30)
@@ -149,6 +152,18 @@ func (v Value) Float() float64 {
 		return math.Float64frombits(uint64(v.n))
 	}
 	return 0
+}
+
+// AppendNumber appends an integer, a boolean or a double as servers write them in
+// RESP2; other kinds add nothing.
+func (v Value) AppendNumber(dst []byte) []byte {
+	switch v.kind {
+	case Int, Bool:
+		return strconv.AppendInt(dst, v.n, 10)
+	case Double:
+		return appendFloat(dst, v.Float())
+	}
+	return dst
 }
 
 // Size is the number of bytes that the value holds.

@@ -262,6 +262,9 @@ func (s *scanner) header(p []byte) (int, error) {
 			return 0, broken("reply over the limit")
 		}
 		s.mode, s.rest = inBulk, h.n
+		if len(s.open) == 1 { // of a string that is the whole reply, its bytes alone count
+			s.size -= int64(h.size) + 2
+		}
 	case h.kind == Array, h.kind == Map, h.kind == Set, h.kind == Push:
 		return h.size, s.aggregate(h)
 	default:

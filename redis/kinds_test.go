@@ -1,0 +1,88 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/redis"
+)
+
+// TestStringIsUnderstoodInEveryWay: what a server says about a string, and a
+// string with a format, such as INFO is answered with, change nothing.
+func TestStringIsUnderstoodInEveryWay(t *testing.T) {
+	const about = "|1\r\n+ttl\r\n:3\r\n"
+	for _, conns := range []int{1, 8} { // one is not shared
+		change := func(_ *fakesrv.Server, o *redis.Options) { o.MaxConns, o.MaxIdle = conns, conns }
+		fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			answer(s, about+"$2\r\nhi\r\n")
+			s.Handle("INFO", func(ss *fakesrv.Session, _ [][]byte) { ss.Out = append(ss.Out, about+"=6\r\ntxt:hi\r\n"...) })
+			s.Handle("MGET", func(ss *fakesrv.Session, _ [][]byte) { ss.Out = append(ss.Out, about+"*1\r\n"+about+"$2\r\nhi\r\n"...) })
+			ctx := t.Context()
+			stream := func(args ...any) (string, error) {
+				st, err := c.Stream(ctx, args...)
+				if err != nil {
+					return "", err
+				}
+				defer st.Close()
+				b, err := io.ReadAll(st)
+				return string(b), err
+			}
+			for name, call := range map[string]func() (string, error){
+				"Do":          func() (string, error) { return c.Do(ctx, "GET", "k").String() },
+				"AppendGet":   func() (string, error) { return get(ctx, c, "k") },
+				"GetTo":       func() (string, error) { var b strings.Builder; _, err := c.GetTo(ctx, "k", &b); return b.String(), err },
+				"Stream":      func() (string, error) { return stream("GET", "k") },
+				"Do INFO":     func() (string, error) { return c.Do(ctx, "INFO").String() },
+				"Stream INFO": func() (string, error) { return stream("INFO") },
+				"MGet": func() (v string, err error) {
+					err = c.MGet(ctx, []string{"k"}, func(_ int, b []byte, _ bool) error { v = string(b); return nil })
+					return v, err
+				},
+			} {
+				if v, err := call(); v != "hi" || err != nil {
+					t.Errorf("%d connections, %s: %q, %v", conns, name, v, err)
+				}
+			}
+			if st := c.Stats(); st.Broken != 0 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// TestNumbersReadTheSameInBothProtocols: which one a server speaks is not known
+// to those who call.
+func TestNumbersReadTheSameInBothProtocols(t *testing.T) {
+	for _, tc := range []struct{ two, three string }{
+		{"$3\r\n1.5\r\n", ",1.5\r\n"},
+		{"$1\r\n5\r\n", ",5\r\n"},
+		{"$2\r\n-5\r\n", ",-5\r\n"},
+		{"$3\r\ninf\r\n", ",inf\r\n"},
+		{"$4\r\n-inf\r\n", ",-inf\r\n"},
+		{"$3\r\nnan\r\n", ",nan\r\n"},
+		{"$5\r\n1e+30\r\n", ",1e+30\r\n"},
+		{"$20\r\n12345678901234567890\r\n", "(12345678901234567890\r\n"},
+		{":1\r\n", "#t\r\n"},
+		{":0\r\n", "#f\r\n"},
+	} {
+		fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			read := func(wire string) string {
+				answer(s, wire)
+				r := c.Do(context.Background(), "GET", "k")
+				text, err1 := r.String()
+				b, err2 := r.Append([]byte("x"))
+				n, err3 := r.Int()
+				f, err4 := r.Float()
+				errs := []bool{err1 != nil, err2 != nil, err3 != nil, err4 != nil}
+				return fmt.Sprint(text, string(b), n, f, errs)
+			}
+			if two, three := read(tc.two), read(tc.three); two != three {
+				t.Errorf("%q: %s\n%q: %s", tc.two, two, tc.three, three)
+			}
+		})
+	}
+}
