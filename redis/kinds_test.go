@@ -2,8 +2,10 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"testing"
 
@@ -82,6 +84,41 @@ func TestNumbersReadTheSameInBothProtocols(t *testing.T) {
 			}
 			if two, three := read(tc.two), read(tc.three); two != three {
 				t.Errorf("%q: %s\n%q: %s", tc.two, two, tc.three, three)
+			}
+		})
+	}
+}
+
+// TestLongestTimesAndLargestNumbersAreNoBounds: they are how "never" and "any"
+// are usually written.
+func TestLongestTimesAndLargestNumbersAreNoBounds(t *testing.T) {
+	for _, conns := range []int{1, math.MaxInt} {
+		change := func(_ *fakesrv.Server, o *redis.Options) {
+			o.MaxConns, o.MaxIdle, o.MaxValue, o.MaxReply = conns, conns, math.MaxInt, math.MaxInt
+			o.Timeout, o.DialTimeout, o.IdleTimeout, o.MaxLifetime = math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64
+		}
+		fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			mustSet(t, c, "k", "v")
+			if v, err := get(t.Context(), c, "k"); v != "v" || err != nil {
+				t.Errorf("%q, %v", v, err)
+			}
+			p := c.Pipeline()
+			p.Get("k")
+			if _, err := p.Do(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := c.GetTo(t.Context(), "k", io.Discard); err != nil {
+				t.Error(err)
+			}
+			sub, err := c.Subscribe(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, sub, redis.Subscribed, "")
+			answer(s, fmt.Sprintf("$%d\r\nabc", math.MaxInt))
+			p.Get("k")
+			if err := p.Each(t.Context(), func(int, redis.Reply) error { return nil }); !errors.Is(err, redis.ErrProtocol) {
+				t.Error(err)
 			}
 		})
 	}

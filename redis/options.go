@@ -79,12 +79,17 @@ type Options struct {
 	// it. Zero means no limit.
 	MaxLifetime time.Duration
 
-	// MaxValue is the largest string accepted from the server, in bytes.
-	// Default 512 MiB.
+	// MaxValue is the largest string sent as an argument or accepted from the
+	// server, in bytes. Default 512 MiB.
 	MaxValue int
-	// MaxReply is the largest reply accepted, in bytes. Default 1 GiB.
+	// MaxReply is the largest reply accepted, in bytes. Default 1 GiB. Besides,
+	// a reply has at most 1,048,576 elements, nested 32 deep, and lines of
+	// 64 KiB; what is larger is read in parts, with SCAN and its like.
 	MaxReply int
 }
+
+// forever is the longest of all times: those of a century can be added.
+const forever = 100 * 365 * 24 * time.Hour
 
 func (o Options) withDefaults() Options {
 	if o.Network == "" {
@@ -103,6 +108,7 @@ func (o Options) withDefaults() Options {
 		if *d == 0 {
 			*d = def
 		}
+		*d = min(*d, forever)
 	}
 	durations(&o.DialTimeout, 5*time.Second)
 	durations(&o.Timeout, time.Second)

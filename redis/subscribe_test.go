@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -347,6 +348,44 @@ func TestSubscriptionCutAnywhereComesBack(t *testing.T) {
 			if last != 39 {
 				t.Errorf("cut at %d: the last message is %d", cut, last)
 			}
+		})
+	}
+}
+
+// TestEventsThatWaitAreBoundedByAllTheyHold: names of channels count, and what a
+// server says about messages.
+func TestEventsThatWaitAreBoundedByAllTheyHold(t *testing.T) {
+	long := fmt.Sprintf("$%d\r\n%s\r\n", 3<<20, strings.Repeat("x", 3<<20))
+	for name, message := range map[string]string{
+		"channel":            ">3\r\n$7\r\nmessage\r\n" + long + "$1\r\n1\r\n",
+		"pattern":            ">4\r\n$8\r\npmessage\r\n" + long + "$1\r\na\r\n$1\r\n1\r\n",
+		"attribute":          "|1\r\n+a\r\n" + long + ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n1\r\n",
+		"attribute in front": ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n|1\r\n+a\r\n" + long + "$1\r\n1\r\n",
+	} {
+		fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			s.Handle("SUBSCRIBE", func(ss *fakesrv.Session, _ [][]byte) {
+				ss.Out = append(ss.Out, ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"...)
+				for range 16 {
+					ss.Out = append(ss.Out, message...)
+				}
+			})
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			sub, err := c.Subscribe(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			s.Drop()
+			synctest.Wait()
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			// The model server itself holds what it has sent.
+			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 40<<20 {
+				t.Errorf("%s: %d MiB are held", name, grown>>20)
+			}
+			sub.Close()
 		})
 	}
 }

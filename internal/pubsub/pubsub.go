@@ -156,7 +156,9 @@ func (s *Subscription) session(ctx context.Context) (subscribed bool, err error)
 				s.events.add(Event{Kind: Subscribed})
 			}
 		case p.Message && l.subscribed: // before, nothing was promised
-			s.events.add(Event{Kind: Received, Pattern: string(p.Pattern), Channel: string(p.Channel), Payload: p.Payload})
+			e := Event{Kind: Received, Pattern: string(p.Pattern), Channel: string(p.Channel), Payload: p.Payload}
+			e.size = v.Size() + len(e.Pattern) + len(e.Channel) // the payload keeps its reply
+			s.events.add(e)
 		}
 	}
 }

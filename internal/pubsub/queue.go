@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// maxQueued and maxQueuedBytes bound the events that wait to be taken.
+// maxQueued and maxQueuedBytes bound the events that wait to be taken: their
+// number, and the memory that they hold.
 const (
 	maxQueued      = 1024
 	maxQueuedBytes = 16 << 20
@@ -32,6 +33,8 @@ type Event struct {
 	Payload          []byte
 	// Err is the reason of a gap.
 	Err error
+	// size is how many bytes the event holds.
+	size int
 }
 
 // queue holds the events that were not yet taken. If there are too many, all of
@@ -43,7 +46,7 @@ type queue struct {
 
 	mu     sync.Mutex // guards below
 	events []Event
-	bytes  int   // of their payloads
+	bytes  int   // that they hold
 	err    error // why nothing arrives
 	ended  bool
 }
@@ -67,11 +70,11 @@ func (q *queue) add(e Event) {
 	case Gap:
 		q.err = e.Err
 	}
-	full := len(q.events) >= maxQueued || len(q.events) > 0 && q.bytes+len(e.Payload) > maxQueuedBytes
+	full := len(q.events) >= maxQueued || len(q.events) > 0 && q.bytes+e.size > maxQueuedBytes
 	switch {
 	case !full:
 		q.events = append(q.events, e)
-		q.bytes += len(e.Payload)
+		q.bytes += e.size
 	case e.Kind == Gap:
 		q.events, q.bytes = []Event{e}, 0
 	default:
@@ -96,7 +99,7 @@ func (q *queue) next(ctx context.Context) (Event, error) {
 			e := q.events[0]
 			q.events[0] = Event{}
 			q.events = q.events[1:]
-			q.bytes -= len(e.Payload)
+			q.bytes -= e.size
 			q.mu.Unlock()
 			return e, nil
 		}

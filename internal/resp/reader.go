@@ -69,7 +69,7 @@ func (r *Reader) Wait() error {
 // [*ProtocolError], io.EOF if the stream ended between two values,
 // io.ErrUnexpectedEOF if it ended inside one, or the source's own.
 func (r *Reader) Read() (Value, error) {
-	if err := r.Wait(); err != nil {
+	if err := r.begin(); err != nil {
 		return Value{}, err
 	}
 	if r.buf[r.pos] == '$' {
