@@ -30,7 +30,7 @@ const (
 // If Reader has fewer than Size bytes, fails or panics, the connection is
 // closed, and the server never sees the command: a value is not half stored.
 // Reader may have more; they are not read. It is read by the goroutine of the
-// call. Options.Timeout bounds the sending of each piece and not the whole, and
+// call, which the context cannot interrupt while Reader keeps it. Options.Timeout bounds the sending of each piece and not the whole, and
 // not the time that Reader takes.
 type Body struct {
 	Reader io.Reader
@@ -116,6 +116,8 @@ func (c *Client) embody(ctx context.Context, args []any) (sent []any, large bool
 // begin reads the first bytes of b, and all if their number is not known.
 func (c *Client) begin(ctx context.Context, b *body) (err error) {
 	switch {
+	case ctx.Err() != nil:
+		return &ConnError{Op: "wait", Err: ctx.Err()}
 	case b.r == nil:
 		return errors.New("redis: Body without Reader")
 	case b.size > c.o.maxValue():
@@ -136,7 +138,7 @@ func (c *Client) begin(ctx context.Context, b *body) (err error) {
 	}
 	piece := c.steps.Get()
 	b.first = piece[:min(int64(cap(piece)), b.size)]
-	if _, err := io.ReadFull(b.r, b.first); err != nil {
+	if _, err := spool.Fill(b.r, b.first); err != nil {
 		return sourceError(err)
 	}
 	return nil
@@ -277,7 +279,7 @@ func (h *held) sendBody(b *body) error {
 			return err
 		}
 		b.first = b.first[:min(int64(cap(b.first)), left)]
-		if _, err := io.ReadFull(b.r, b.first); err != nil {
+		if _, err := spool.Fill(b.r, b.first); err != nil {
 			return sourceError(err)
 		}
 		left -= int64(len(b.first))

@@ -169,7 +169,7 @@ func (c *Client) Ping(ctx context.Context) error { return c.Do(ctx, "PING").Err(
 // [ErrTooLarge]; nothing is sent then.
 //
 // Commands that change the connection for those who use it next, such as
-// SELECT, MULTI or SUBSCRIBE, are refused.
+// SELECT, MULTI, SUBSCRIBE or CLIENT SETNAME, are refused.
 //
 // In a cluster a command goes to the node that serves its first key. MGET, DEL,
 // UNLINK, EXISTS, TOUCH and MSET with keys in several slots are split, and their
@@ -230,7 +230,7 @@ func commandName(args []any) (string, error) {
 		return "", errors.New("redis: command is not a string")
 	}
 	name, sub := strings.ToUpper(name), ""
-	if len(args) > 1 && name == "CLIENT" {
+	if len(args) > 1 && (name == "CLIENT" || name == "SCRIPT") {
 		sub, _ = textArg(args[1])
 	}
 	if resp.ChangesConnection(name, strings.ToUpper(sub)) {

@@ -77,7 +77,7 @@ func (ln *line[C]) enter(t *Ticket, command []byte) (entered bool, err error) {
 	switch {
 	case ln.queue.size == 0 && !ln.fit(t.start):
 		return false, nil
-	case ln.queue.size > 0 && t.start.Sub(ln.queue.at(0).start) >= ln.m.o.Timeout:
+	case ln.queue.size > 0 && (t.start.Sub(ln.queue.at(0).start) >= ln.m.o.Timeout || ln.m.pool.outlived(ln.cn, t.start)):
 		ln.giveUp()
 		return false, nil
 	}

@@ -15,7 +15,12 @@ func ChangesConnection(name, sub string) bool {
 		"MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH", "ASKING", "READONLY", "READWRITE":
 		return true
 	case "CLIENT":
-		return sub == "REPLY" || sub == "TRACKING" || sub == "CACHING"
+		switch sub {
+		case "REPLY", "TRACKING", "CACHING", "SETNAME", "SETINFO", "NO-EVICT", "NO-TOUCH":
+			return true
+		}
+	case "SCRIPT":
+		return sub == "DEBUG"
 	}
 	return false
 }

@@ -14,6 +14,8 @@ import (
 // ErrTooLarge says that there is more than may be kept.
 var ErrTooLarge = errors.New("spool: too large")
 
+var errCount = errors.New("spool: reader returned a count that cannot be")
+
 // Memory lends pieces of memory, each of the same size.
 type Memory interface {
 	// Get returns a piece of length zero.
@@ -69,7 +71,7 @@ func (s *Spool) fill(ctx context.Context, r io.Reader) error {
 		if err != nil {
 			return err
 		}
-		n, err := io.ReadFull(r, piece[:cap(piece)])
+		n, err := Fill(r, piece[:cap(piece)])
 		s.pieces[len(s.pieces)-1] = piece[:n]
 		if s.size += int64(n); s.size > s.lim.Size {
 			return ErrTooLarge
@@ -100,6 +102,33 @@ func (s *Spool) piece() ([]byte, error) {
 	}
 	s.pieces = append(s.pieces, s.mem.Get())
 	return s.pieces[len(s.pieces)-1], nil
+}
+
+// idleReads is how often a reader may return nothing in a row.
+const idleReads = 100
+
+// Fill is io.ReadFull, but that a reader that again and again returns neither
+// bytes nor an error is left, with io.ErrNoProgress.
+func Fill(r io.Reader, p []byte) (n int, err error) {
+	for idle := 0; n < len(p) && err == nil; idle++ {
+		var m int
+		m, err = r.Read(p[n:])
+		switch {
+		case m < 0 || m > len(p)-n:
+			return n, errCount
+		case m > 0:
+			n, idle = n+m, -1
+		case err == nil && idle == idleReads:
+			return n, io.ErrNoProgress
+		}
+	}
+	switch {
+	case n == len(p):
+		return n, nil
+	case n > 0 && err == io.EOF:
+		return n, io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 // spill moves what is in memory to a file.
