@@ -79,6 +79,15 @@ func (c *chunk) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// inEveryWay calls f for each way of reading and of cutting.
+func inEveryWay(wire string, f func(way string, source io.Reader, read func(*Reader) (string, error))) {
+	for way, read := range readers() {
+		for cut, source := range sources() {
+			f(way+", "+cut, source(wire), read)
+		}
+	}
+}
+
 // TestLimitsOfAStringAreThoseOfItsBytesInEveryWay: the verdict depends neither
 // on the way of reading nor on how the bytes are cut.
 func TestLimitsOfAStringAreThoseOfItsBytesInEveryWay(t *testing.T) {
@@ -86,15 +95,13 @@ func TestLimitsOfAStringAreThoseOfItsBytesInEveryWay(t *testing.T) {
 	for _, lim := range []Limits{{Reply: most}, {Bulk: most}, {Bulk: most, Reply: most}} {
 		for n := most - 8; n <= most+8; n++ {
 			wire := fmt.Sprintf("$%d\r\n%s\r\n", n, strings.Repeat("x", n))
-			for way, read := range readers() {
-				for cut, source := range sources() {
-					s, err := read(NewReader(source(wire), lim))
-					var broken *ProtocolError
-					if n <= most && (err != nil || len(s) != n) || n > most && !errors.As(err, &broken) {
-						t.Errorf("%+v: %d bytes, %s, %s: %d bytes, %v", lim, n, way, cut, len(s), err)
-					}
+			inEveryWay(wire, func(way string, source io.Reader, read func(*Reader) (string, error)) {
+				s, err := read(NewReader(source, lim))
+				var broken *ProtocolError
+				if n <= most && (err != nil || len(s) != n) || n > most && !errors.As(err, &broken) {
+					t.Errorf("%+v: %d bytes, %s: %d bytes, %v", lim, n, way, len(s), err)
 				}
-			}
+			})
 		}
 	}
 }
@@ -108,14 +115,12 @@ func TestEveryWayUnderstandsAttributesAndVerbatimStrings(t *testing.T) {
 		"|1\r\n+a\r\n+b\r\n=6\r\nmkd:hi\r\n",
 		"|1\r\n$9\r\n123456789\r\n$200\r\n" + strings.Repeat("y", 200) + "\r\n$2\r\nhi\r\n",
 	} {
-		for way, read := range readers() {
-			for cut, source := range sources() {
-				r := NewReader(source(wire), Limits{})
-				if s, err := read(r); s != "hi" || err != nil || r.Buffered() != 0 {
-					t.Errorf("%q, %s, %s: %q, %v", wire, way, cut, s, err)
-				}
+		inEveryWay(wire, func(way string, source io.Reader, read func(*Reader) (string, error)) {
+			r := NewReader(source, Limits{})
+			if s, err := read(r); s != "hi" || err != nil || r.Buffered() != 0 {
+				t.Errorf("%q, %s: %q, %v", wire, way, s, err)
 			}
-		}
+		})
 	}
 	for _, wire := range []string{"|1\r\n+a\r\n+b\r\n", "|1\r\n+a\r\n", "|1", "|0\r\n", "=6\r\nt"} {
 		for way, read := range readers() {
