@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata/internal/fakesrv"
@@ -67,6 +68,7 @@ func TestCallbackOfTLSThatPanicsIsAnErrorAndClosesTheConnection(t *testing.T) {
 		if err := c.Ping(t.Context()); !errors.As(err, new(*redis.ConnError)) {
 			t.Error(err)
 		}
+		synctest.Wait()
 		if n := s.Open(); n != 0 {
 			t.Errorf("%d connections are open", n)
 		}

@@ -89,8 +89,7 @@ func (r *Reader) Release() {
 	r.sink.steps.Put(wide)
 }
 
-// widen has the Reader use a buffer of a step, if its own is smaller: Fill may
-// have made it larger.
+// widen has the Reader use a buffer of a step, if its own is smaller.
 func (r *Reader) widen() {
 	wide := r.sink.steps.Get()[:step]
 	r.end = copy(wide, r.buf[r.pos:r.end])

@@ -189,8 +189,8 @@ func TestSomeReadsAllOfAString(t *testing.T) {
 	}
 }
 
-// TestBorrowAfterFill: a Reader that has taken in much at once, as for many
-// callers, has a large buffer, of which nothing may be lost.
+// TestBorrowAfterFill: of what a Reader has taken in at once, as for many
+// callers, nothing may be lost.
 func TestBorrowAfterFill(t *testing.T) {
 	first := AppendBulk(nil, make([]byte, 300_000))
 	wire, want := rows()

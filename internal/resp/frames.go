@@ -3,27 +3,22 @@ package resp
 // What one reader does on behalf of many callers: it takes whole replies out
 // of what has arrived, and never waits in the middle of one.
 
-// Fill reads from the source, once, beside what is there already. Errors of
-// the source, such as a passed deadline, change nothing; Fill can be called
-// again. The memory grows with what has arrived and has not been taken.
+// collectFrom is how much of one reply has come when Next begins to collect it in
+// steps: to have it in one piece, the buffer would have to grow ahead of it.
+const collectFrom = bufSize / 2
+
+// Fill reads from the source, once, beside what is there already, behind a call
+// of Next that has returned nil. Errors of the source, such as a passed deadline,
+// change nothing; Fill can be called again. The memory grows with what has
+// arrived and has not been taken.
 func (r *Reader) Fill() error {
-	switch {
-	case r.pos == r.end:
-		r.pos, r.end = 0, 0
-		if len(r.buf) > bufSize {
-			r.buf = make([]byte, bufSize)
-		}
-	case len(r.buf)-r.end < headerMax:
-		buf := r.buf
-		if r.pos < len(buf)/2 {
-			buf = make([]byte, 2*len(buf))
-		}
-		r.end = copy(buf, r.buf[r.pos:r.end])
-		r.buf, r.pos = buf, 0
+	if r.collected > 0 && r.pos == r.end && r.scan.mode == inBulk && r.scan.rest >= direct {
+		have := r.scan.rest
+		err := r.advance()
+		r.collected += int(have - r.scan.rest)
+		return err
 	}
-	n, err := r.read(r.buf[r.end:])
-	r.end += n
-	return err
+	return r.fill()
 }
 
 // Next takes the next reply out of what has arrived, and returns nil if it is
@@ -46,8 +41,23 @@ func (r *Reader) Next() (raw []byte, err error) {
 	}
 	n, err := r.scan.feed(r.buf[r.pos+r.scanned : r.end])
 	r.scanned += n
-	if err != nil || !r.scan.done() {
+	done := r.scan.done()
+	switch {
+	case err != nil:
+		r.sink.drop()
+		r.collected = 0
 		return nil, err
+	case r.collected > 0 || !done && r.scanned >= collectFrom:
+		r.sink.write(r.buf[r.pos : r.pos+r.scanned])
+		r.collected += r.scanned
+		r.pos, r.scanned = r.pos+r.scanned, 0
+		if done {
+			raw = r.sink.take(nil)
+			r.collected, r.scanning = 0, false
+		}
+		return raw, nil
+	case !done:
+		return nil, nil
 	}
 	raw = r.buf[r.pos : r.pos+r.scanned : r.pos+r.scanned]
 	r.pos += r.scanned

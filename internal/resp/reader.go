@@ -36,7 +36,9 @@ type Reader struct {
 	// scanned how much of it has been seen.
 	scanning bool
 	scanned  int
-	narrow   []byte // the buffer while Borrow uses a larger one
+	// collected is how much of it is in sink.
+	collected int
+	narrow    []byte // the buffer while Borrow uses a larger one
 }
 
 // NewReader returns a Reader for src. Zero fields of lim mean defaults.
@@ -48,7 +50,7 @@ func NewReader(src io.Reader, lim Limits) *Reader {
 func (r *Reader) Share(s *Steps) { r.sink.steps = s }
 
 // Buffered is the number of bytes that were received and not yet used.
-func (r *Reader) Buffered() int { return r.end - r.pos }
+func (r *Reader) Buffered() int { return r.end - r.pos + r.collected }
 
 // Received is the number of bytes taken from the source so far.
 func (r *Reader) Received() uint64 { return r.received }
@@ -328,9 +330,6 @@ func (r *Reader) more() error {
 func (r *Reader) fill() error {
 	if r.pos == r.end {
 		r.pos, r.end = 0, 0
-		if len(r.buf) > step { // by Fill
-			r.buf = make([]byte, bufSize)
-		}
 	} else if len(r.buf)-r.end < headerMax {
 		r.shift()
 	}

@@ -162,3 +162,66 @@ func TestLimitsWithoutBoundDoNotOverflow(t *testing.T) {
 		}
 	}
 }
+
+// TestNextCollectsWhatDoesNotFit: replies of all sizes in a row come whole and
+// in order, however they are cut.
+func TestNextCollectsWhatDoesNotFit(t *testing.T) {
+	var wire []byte
+	var want []string
+	for i, n := range []int{1, 100, collectFrom - 10, collectFrom, bufSize - 4, bufSize, 3, step, step + 1, 5, 300_000, 0, 70_000, 1 << 20, 2} {
+		at := len(wire)
+		s := []byte(strings.Repeat(string(rune('a'+i)), n))
+		switch i % 3 {
+		case 0:
+			wire = AppendBulk(wire, s)
+		case 1:
+			wire = AppendInt(AppendBulk(AppendInt(AppendArray(wire, 3), 1), s), 2)
+		case 2:
+			wire = AppendBulk(AppendInt(AppendMap(AppendArray(wire, 2), 1), 7), s)
+			wire = AppendStatus(wire, "OK")
+		}
+		want = append(want, string(wire[at:]))
+	}
+	for _, most := range []int{7, 1000, 16 << 10, 40 << 10, 1 << 20} {
+		src := &pieces{wire, most}
+		r := NewReader(src, Limits{})
+		for i := 0; i < len(want); {
+			raw, err := r.Next()
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case raw == nil:
+				err = r.Fill()
+			default:
+				if string(raw) != want[i] {
+					t.Fatalf("pieces of %d, reply %d: %d bytes, want %d", most, i, len(raw), len(want[i]))
+				}
+				i++
+			}
+			if err != nil {
+				t.Fatalf("pieces of %d, reply %d: %v", most, i, err)
+			}
+			if len(r.buf) > bufSize {
+				t.Fatalf("a buffer of %d bytes", len(r.buf))
+			}
+		}
+		if n := r.Buffered(); n != 0 {
+			t.Errorf("pieces of %d: %d bytes are left", most, n)
+		}
+	}
+}
+
+// pieces gives at most so many bytes at once.
+type pieces struct {
+	rest []byte
+	most int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, p.rest[:min(p.most, len(p.rest))])
+	p.rest = p.rest[n:]
+	return n, nil
+}
