@@ -50,7 +50,8 @@
 //
 // What the server answers is an [*Error] and costs nothing. What happens to a
 // connection is a [*ConnError] and costs the connection. A missing key is
-// [ErrNil], a value that is too large [ErrTooLarge], a transaction of which
+// [ErrNil], a reply that is not of the type asked for [ErrType], a value that is
+// too large [ErrTooLarge], a transaction of which
 // nothing was executed [ErrAborted] or [ErrChanged]. [SafeToRetry] tells which
 // calls certainly had no effect. No error holds credentials or values.
 package redis

@@ -123,3 +123,28 @@ func TestLongestTimesAndLargestNumbersAreNoBounds(t *testing.T) {
 		})
 	}
 }
+
+func TestReplyOfAnotherTypeIsTold(t *testing.T) {
+	for _, shared := range []int{1, 8} {
+		change := func(_ *fakesrv.Server, o *redis.Options) { o.MaxConns, o.MaxIdle = shared, shared }
+		fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			ctx := t.Context()
+			answer(s, "*1\r\n:1\r\n")
+			_, err1 := get(ctx, c, "k")
+			_, err2 := c.GetTo(ctx, "k", io.Discard)
+			_, err3 := c.Do(ctx, "GET", "k").Int()
+			answer(s, "$6\r\nsecret\r\n")
+			r := c.Do(ctx, "GET", "k")
+			_, err4 := r.Int()
+			_, err5 := r.Float()
+			for i, err := range []error{err1, err2, err3, err4, err5, r.Ok(), r.JSON(new(int))} {
+				if !errors.Is(err, redis.ErrType) || errors.Is(err, redis.ErrNil) || strings.Contains(err.Error(), "secret") {
+					t.Errorf("%d: %v", i, err)
+				}
+			}
+			if st := c.Stats(); st.Broken != 0 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}

@@ -21,7 +21,19 @@ var (
 	// ErrProtocol is in the chain of an error when the server broke the
 	// protocol or a limit of Options. The connection was closed.
 	ErrProtocol = errors.New("redis: protocol broken")
+	// ErrType is in the chain of an error when a reply is sound but not what
+	// the caller has asked for, such as the integer of a text or of an array.
+	ErrType = errors.New("redis: reply of another type")
 )
+
+// typeError is an ErrType with its reason.
+type typeError string
+
+// Error implements error.
+func (e typeError) Error() string { return "redis: reply " + string(e) }
+
+// Is makes it an ErrType.
+func (typeError) Is(target error) bool { return target == ErrType }
 
 // Error is an error that the server answered with. The connection it came over
 // stays in use, unless the Code is READONLY: it leads to a server that is no
@@ -125,7 +137,7 @@ func (r Reply) mismatch(want string) error {
 	case r.v.Kind() == resp.Null:
 		return ErrNil
 	}
-	return errors.New("redis: reply is of type " + r.v.Kind().String() + ", not " + want)
+	return typeError("is of type " + r.v.Kind().String() + ", not " + want)
 }
 
 // Bytes returns the text of a string or status, or a number as servers write it
@@ -182,7 +194,7 @@ func (r Reply) Int() (int64, error) {
 			if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
 				return n, nil
 			}
-			return 0, errors.New("redis: reply is not an integer")
+			return 0, typeError("is not an integer")
 		}
 	}
 	return 0, r.mismatch("integer")
@@ -201,20 +213,21 @@ func (r Reply) Float() (float64, error) {
 			if f, err := strconv.ParseFloat(string(r.v.Bytes()), 64); err == nil {
 				return f, nil
 			}
-			return 0, errors.New("redis: reply is not a number")
+			return 0, typeError("is not a number")
 		}
 	}
 	return 0, r.mismatch("number")
 }
 
-// JSON decodes a string that holds JSON into v. Null is ErrNil.
+// JSON decodes a string that holds JSON into v. Null is ErrNil; text that does
+// not fit v is ErrType, without the text.
 func (r Reply) JSON(v any) error {
 	b, err := r.Bytes()
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return errors.New("redis: reply is not JSON for the type")
+		return typeError("is not JSON for the type")
 	}
 	return nil
 }

@@ -172,7 +172,7 @@ func joinValues(n int, of [][]int, replies []Reply) Reply {
 
 // errParts is returned when the reply to a part of a command cannot be joined
 // to the others.
-var errParts = errors.New("redis: reply to a part of a command is of another kind than asked for")
+const errParts = typeError("to a part of a command is of another kind than asked for")
 
 // errand is one command under way.
 type errand struct {
