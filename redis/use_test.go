@@ -113,9 +113,17 @@ func (idleReader) Read([]byte) (int, error) { return 0, nil }
 func TestCommandsThatChangeTheConnectionAreRefusedInEveryWay(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
 		for _, args := range [][]any{
-			{"SCRIPT", "DEBUG", "YES"}, {"script", []byte("debug"), "sync"}, {"CLIENT", "SETNAME", "x"},
-			{"CLIENT", "no-evict", "on"}, {"CLIENT", "NO-TOUCH", "on"}, {"CLIENT", "SETINFO", "LIB-NAME", "x"},
-			{"client", "reply", "off"}, {"CLIENT", "TRACKING", "on"}, {[]byte("select"), 1}, {"subscribe", "a"}, {"Monitor"},
+			{"SCRIPT", "DEBUG", "YES"},
+			{"script", []byte("debug"), "sync"},
+			{"CLIENT", "SETNAME", "x"},
+			{"CLIENT", "no-evict", "on"},
+			{"CLIENT", "NO-TOUCH", "on"},
+			{"CLIENT", "SETINFO", "LIB-NAME", "x"},
+			{"client", "reply", "off"},
+			{"CLIENT", "TRACKING", "on"},
+			{[]byte("select"), 1},
+			{"subscribe", "a"},
+			{"Monitor"},
 		} {
 			p, m := c.Pipeline(), c.Multi()
 			p.Add(args...)
