@@ -348,6 +348,29 @@ func TestWhoGivesUpReadingReadsNoMore(t *testing.T) {
 	})
 }
 
+func TestWhoLeavesWhenNamedReaderNamesAnother(t *testing.T) {
+	const takes = time.Millisecond
+	s := &server{serve: echo(func(string) { time.Sleep(takes) })}
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		for range 2000 { // either may happen first
+			var wg sync.WaitGroup
+			wg.Go(func() { do(ctx, "first") })
+			synctest.Wait()
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, takes)
+				defer cancel()
+				do(ctx, "leaves as the first has its reply")
+			})
+			synctest.Wait()
+			if got, _, err := do(ctx, "last"); got != "re last" || err != nil {
+				t.Errorf("%q, %v", got, err)
+				return
+			}
+			wg.Wait()
+		}
+	})
+}
+
 func TestCommandsThatNobodyWantsAreNotSent(t *testing.T) {
 	var seen atomic.Int32
 	s, open := gated(8, func(string) { seen.Add(1) })
