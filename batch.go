@@ -395,7 +395,7 @@ func (b *batch[K, V]) put(ctx context.Context, puts []remote.Put, putters []*att
 		c.succeeded()
 		id := remote.ID(a.lease.Token)
 		if !answered {
-			a.down = true
+			a.down, a.hungUp = true, putters[0].hungUp
 		} else {
 			a.lease.Token = 0
 		}

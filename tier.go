@@ -207,7 +207,7 @@ func (a *attempt[K, V]) opContext() (context.Context, context.CancelFunc) {
 // L2 alone from now on: a dead L2 costs a miss one timeout, not one per step.
 func (a *attempt[K, V]) answered(op string, err error) bool {
 	if err != nil && over(a.ctx) {
-		a.down = true // it was us who hung up
+		a.down, a.hungUp = true, true
 		return false
 	}
 	a.c.remoteResult(op, err, a.probe)
