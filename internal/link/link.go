@@ -98,6 +98,7 @@ type state struct {
 	lostAt     int64 // since when messages may be lost, if it is not connected
 	beatAt     int64 // when to send a sign of life, unless another is heard
 	silent     bool  // not connected, and what that takes is yet to be done
+	tellAt     int64 // when to tell that it has not connected at all
 	joinAt     int64 // when to ask for the position to be connected
 	pause      time.Duration
 	verify     bool // somebody has seen the tier where this instance has not been
@@ -115,6 +116,8 @@ func Start(o Options) *Link {
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(context.Background())
 	l.heardAt, l.lostAt, l.silent = o.Now(), o.Now(), true
+	l.tellAt = l.heardAt + int64(SilentAfter)
+	l.degradedFrom.Store(o.Hits() + 1)
 	l.runs.Go(func() { l.keep(ctx) })
 	l.unhear = o.Bus.Follow(o.Name, l.follow)
 	return l
