@@ -131,7 +131,7 @@ func (b *batch[K, V]) ask(ctx context.Context, all []*attempt[K, V], found map[*
 	answered := first.answered("get", err)
 	for i, a := range asked {
 		if !answered {
-			a.down = true
+			a.down, a.unheld = true, first.unheld
 			found[a] = a.serveSuspect()
 			continue
 		}
@@ -232,7 +232,7 @@ func (b *batch[K, V]) acquire(ctx context.Context, ask []*attempt[K, V]) (mine [
 	held, leases, err := b.askMany(op, ask)
 	if !ask[0].answered("acquire", err) {
 		for _, a := range ask {
-			a.down = true
+			a.down, a.unheld = true, ask[0].unheld
 		}
 		return ask
 	}

@@ -210,6 +210,7 @@ func (a *attempt[K, V]) answered(op string, err error) bool {
 		a.down, a.hungUp = true, true
 		return false
 	}
+	a.unheld = a.unheld || errors.Is(err, remote.ErrKeyTooLong)
 	a.c.remoteResult(op, err, a.probe)
 	a.down = a.down || err != nil
 	return err == nil
