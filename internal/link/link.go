@@ -75,7 +75,7 @@ type Link struct {
 	mute      atomic.Bool
 	floods    trust.Floods
 
-	gaps, missed atomic.Uint64
+	gaps, missed, alls atomic.Uint64
 	// degraded counts hits while the bus was silent, up to the last time it
 	// was; degradedFrom is the count of all hits when it became so, plus one.
 	degraded, degradedFrom atomic.Uint64
@@ -143,6 +143,8 @@ type Stats struct {
 	// Gaps counts the times the bus may have lost messages, Missed the lanes
 	// in which one was lost, as was found out later.
 	Gaps, Missed uint64
+	// Alls counts drops of everything that others have announced.
+	Alls uint64
 	// Degraded counts hits while the bus was silent.
 	Degraded uint64
 }
@@ -152,7 +154,7 @@ func (l *Link) Stats() Stats {
 	if l == nil {
 		return Stats{}
 	}
-	s := Stats{Gaps: l.gaps.Load(), Missed: l.missed.Load(), Degraded: l.degraded.Load()}
+	s := Stats{Gaps: l.gaps.Load(), Missed: l.missed.Load(), Alls: l.alls.Load(), Degraded: l.degraded.Load()}
 	if from, hits := l.degradedFrom.Load(), l.o.Hits(); from > 0 && hits+1 > from {
 		s.Degraded += hits + 1 - from
 	}
@@ -249,6 +251,7 @@ func (l *Link) hear(m *remote.Message, now int64) {
 
 // hearAll obeys a drop of everything, at once unless there are too many.
 func (l *Link) hearAll(m *remote.Message, now int64) {
+	l.alls.Add(1)
 	at := l.floods.Admit(m.From, now)
 	if at <= now {
 		l.o.DropAll(m.Kind == remote.AllExpired)
