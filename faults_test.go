@@ -82,6 +82,31 @@ func TestKeyThatL2CannotHoldIsDroppedOnOtherInstancesToo(t *testing.T) {
 	})
 }
 
+func TestKeyThatL2CannotHoldKeepsNoOtherOfItsBatchFromL2(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		tier := func(o *strata.Options[string, int64]) { o.Remote.Tier = narrow{s.tier} }
+		keys := []string{"a", "b", strings.Repeat("x", 101), "c"}
+		var asked []string
+		load := func(_ context.Context, keys []string) (map[string]int64, error) {
+			asked = append(asked, keys...)
+			all := map[string]int64{}
+			for _, k := range keys {
+				all[k] = 1
+			}
+			return all, nil
+		}
+		for range 2 {
+			if all, err := instance(t, s, tier).GetMany(t.Context(), keys, load); err != nil || len(all) != len(keys) {
+				t.Error(all, err)
+			}
+		}
+		if len(asked) != len(keys)+1 || asked[len(keys)] != keys[2] {
+			t.Errorf("loaded %d keys, want all four and then the one that L2 cannot hold", len(asked))
+		}
+	})
+}
+
 func TestKeyThatL2CannotHoldIsNotPending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
