@@ -206,11 +206,11 @@ func (a *attempt[K, V]) opContext() (context.Context, context.CancelFunc) {
 // answered reports whether L2 has answered. If it has not, this flight leaves
 // L2 alone from now on: a dead L2 costs a miss one timeout, not one per step.
 func (a *attempt[K, V]) answered(op string, err error) bool {
+	a.unheld = a.unheld || errors.Is(err, remote.ErrKeyTooLong)
 	if err != nil && over(a.ctx) {
 		a.down, a.hungUp = true, true
 		return false
 	}
-	a.unheld = a.unheld || errors.Is(err, remote.ErrKeyTooLong)
 	a.c.remoteResult(op, err, a.probe)
 	a.down = a.down || err != nil
 	return err == nil
