@@ -89,3 +89,23 @@ func TestGetManyDuringCloseFailsWhatItDidNotGet(t *testing.T) {
 		}
 	}
 }
+
+func TestReloadsDuringCloseAddUp(t *testing.T) {
+	load := func(context.Context, string) (int64, error) { return 1, nil }
+	for range 200 {
+		c := newCache[string, int64](t)
+		var callers sync.WaitGroup
+		for i := range 8 {
+			callers.Go(func() {
+				for j := range 20 {
+					c.GetOrLoad(context.Background(), fmt.Sprint(i, j), load, strata.SkipRead())
+				}
+			})
+		}
+		callers.Go(func() { c.Close(context.Background()) })
+		callers.Wait()
+		if st := c.Stats(); st.Flights != st.Abandoned+st.Loads.Total() {
+			t.Fatalf("%d flights, but %d abandoned and %d loads", st.Flights, st.Abandoned, st.Loads.Total())
+		}
+	}
+}
