@@ -127,15 +127,27 @@ func (b *batch[K, V]) ask(ctx context.Context, all []*attempt[K, V], found map[*
 	}
 	op, cancel := first.opContext()
 	defer cancel()
-	held, err := c.tier.Get(op, names)
+	b.askSome(op, names, asked, found)
+}
+
+// askSome asks L2 for the keys with these names. One that is too long keeps none
+// of the others: nothing was sent then.
+func (b *batch[K, V]) askSome(ctx context.Context, names []string, asked []*attempt[K, V], found map[*attempt[K, V]]bool) {
+	held, err := b.c.tier.Get(ctx, names)
+	if half := len(names) / 2; half > 0 && errors.Is(err, remote.ErrKeyTooLong) {
+		b.askSome(ctx, names[:half], asked[:half], found)
+		b.askSome(ctx, names[half:], asked[half:], found)
+		return
+	}
+	first := asked[0]
 	answered := first.answered("get", err)
 	for i, a := range asked {
 		if !answered {
-			a.down = true
+			a.down, a.unheld = true, first.unheld
 			found[a] = a.serveSuspect()
 			continue
 		}
-		found[a] = b.safely(a, func() bool { return a.seen(op, held[i]) })
+		found[a] = b.safely(a, func() bool { return a.seen(ctx, held[i]) })
 	}
 }
 
@@ -232,7 +244,7 @@ func (b *batch[K, V]) acquire(ctx context.Context, ask []*attempt[K, V]) (mine [
 	held, leases, err := b.askMany(op, ask)
 	if !ask[0].answered("acquire", err) {
 		for _, a := range ask {
-			a.down = true
+			a.down, a.unheld = true, ask[0].unheld
 		}
 		return ask
 	}
@@ -395,7 +407,7 @@ func (b *batch[K, V]) put(ctx context.Context, puts []remote.Put, putters []*att
 		c.succeeded()
 		id := remote.ID(a.lease.Token)
 		if !answered {
-			a.down = true
+			a.down, a.hungUp = true, putters[0].hungUp
 		} else {
 			a.lease.Token = 0
 		}

@@ -48,8 +48,9 @@ type Cache[K comparable, V any] struct {
 	// obeyed: one of its drops has ended without an answer and may still be
 	// carried out.
 	doubt atomic.Int64
-	// broken is whether the last operation on L2 failed, for the log.
-	broken     atomic.Bool
+	// broken is when (time of L1) an operation on L2 failed last, for the log;
+	// zero if nothing has since it was told that L2 answers.
+	broken     atomic.Int64
 	loads      *limit.Loads
 	budget     limit.Budget
 	failing    atomic.Int64 // loads that have failed since one has not

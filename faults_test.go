@@ -38,6 +38,75 @@ func (n narrow) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 	return n.Tier.Put(ctx, p)
 }
 
+func (n narrow) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+	for _, k := range keys {
+		if len(k) > 100 {
+			return nil, remote.ErrKeyTooLong
+		}
+	}
+	return n.Tier.Get(ctx, keys)
+}
+
+func (n narrow) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+	if len(key) > 100 {
+		return remote.Held{}, remote.Lease{}, remote.ErrKeyTooLong
+	}
+	return n.Tier.Acquire(ctx, key, d)
+}
+
+func TestKeyThatL2CannotHoldIsDroppedOnOtherInstancesToo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		bus := s.bus.Connect()
+		tier := func(o *strata.Options[string, int64]) { o.Remote.Tier, o.TTL = narrow{s.tier}, time.Hour }
+		a := instance(t, s, tier)
+		b := instance(t, s, tier, func(o *strata.Options[string, int64]) { o.Remote.Bus = bus })
+		key, o := strings.Repeat("x", 101), &origin{}
+		synctest.Wait()
+		for i := range int64(2) {
+			mustGet(t, b, key, o.load)
+			o.value.Store(i + 1)
+			if i == 1 {
+				bus.Lose(1)
+			}
+			if err := a.Invalidate(t.Context(), key); !errors.Is(err, remote.ErrKeyTooLong) {
+				t.Error(err)
+			}
+			if synctest.Wait(); i == 1 {
+				time.Sleep(strata.UnconfirmedTTL) // nobody can tell that it was lost
+			}
+			if v := mustGet(t, b, key, o.load); v != i+1 {
+				t.Errorf("%d, want %d; the message was lost: %v", v, i+1, i == 1)
+			}
+		}
+	})
+}
+
+func TestKeyThatL2CannotHoldKeepsNoOtherOfItsBatchFromL2(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		tier := func(o *strata.Options[string, int64]) { o.Remote.Tier = narrow{s.tier} }
+		keys := []string{"a", "b", strings.Repeat("x", 101), "c"}
+		var asked []string
+		load := func(_ context.Context, keys []string) (map[string]int64, error) {
+			asked = append(asked, keys...)
+			all := map[string]int64{}
+			for _, k := range keys {
+				all[k] = 1
+			}
+			return all, nil
+		}
+		for range 2 {
+			if all, err := instance(t, s, tier).GetMany(t.Context(), keys, load); err != nil || len(all) != len(keys) {
+				t.Error(all, err)
+			}
+		}
+		if len(asked) != len(keys)+1 || asked[len(keys)] != keys[2] {
+			t.Errorf("loaded %d keys, want all four and then the one that L2 cannot hold", len(asked))
+		}
+	})
+}
+
 func TestKeyThatL2CannotHoldIsNotPending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()

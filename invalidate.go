@@ -21,8 +21,10 @@ const doubtFor = time.Minute
 //
 // It returns *RemoteError if L2 or the bus did not confirm; this instance has
 // dropped the keys then, reads them past L2 and tries again in the background,
-// while other instances may still serve them. It returns ErrClosed on a closed
-// cache.
+// while other instances may still serve them. A key that is too long for L2 is
+// such an error too, but nothing is tried again: other instances are told, and
+// keep what they load for UnconfirmedTTL at most. It returns ErrClosed on a
+// closed cache.
 func (c *Cache[K, V]) Invalidate(ctx context.Context, keys ...K) error {
 	return c.invalidate(ctx, "invalidate", remote.Drop{}, keys)
 }
@@ -95,6 +97,10 @@ func (c *Cache[K, V]) drop(ctx context.Context, op string, drops []remote.Drop) 
 		c.retry.Add(drops)
 	case len(drops) > 1:
 		return c.dropEach(ctx, op, drops)
+	case c.bus != nil:
+		// Nothing is to be dropped in L2, but other instances may have loaded it.
+		// If this is lost nobody can find that out: see keepLoaded.
+		_ = c.bus.Publish(ctx, c.messages(drops))
 	}
 	return nil, &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
 }

@@ -172,9 +172,11 @@ func (c *Cache[K, V]) renewLease(ctx context.Context, name string, l remote.Leas
 	}
 }
 
-// giveBack returns a lease that was not used, so that nobody waits for it.
+// giveBack returns a lease that was not used, so that nobody waits for it. That
+// of a flight that was cancelled while it stored is given back, too: if the value
+// was stored all the same, there is no such lease.
 func (a *attempt[K, V]) giveBack() {
-	if a.lease.Token == 0 || a.down || a.c.can.release == nil {
+	if a.lease.Token == 0 || a.down && !a.hungUp || a.c.can.release == nil {
 		return
 	}
 	ctx, cancel := remote.WithTimeout(context.WithoutCancel(a.ctx), a.c.o.Remote.Timeout)

@@ -237,13 +237,10 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 		}
 	}
 	b := &batch[K, V]{many: m, trust: c.trust.Word(), drops: c.drops.Load()}
-	var err error
-	if b.flights, err = c.flights.Batch(keys, flight.Load); err != nil {
-		c.counts.turnedAway.Add(uint64(len(keys)))
-		for _, k := range keys {
-			m.fail(k, ErrClosed)
-		}
-		return
+	b.flights = c.flights.Batch(keys, flight.Load)
+	c.counts.turnedAway.Add(uint64(len(b.flights.Refused)))
+	for _, k := range b.flights.Refused {
+		m.fail(k, ErrClosed)
 	}
 	c.counts.flights.Add(uint64(len(b.flights.Led)))
 	c.counts.joins.Add(uint64(len(b.flights.Joined)))

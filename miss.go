@@ -155,6 +155,8 @@ type attempt[K comparable, V any] struct {
 	unasked  bool         // L2 was not looked at
 	probe    bool         // what L2 answers to this flight decides on the breaker
 	down     bool         // L2 has failed in this flight and is left alone
+	unheld   bool         // L2 cannot hold the key
+	hungUp   bool         // it was not L2 that failed: the flight was cancelled
 	lease    remote.Lease // the right to store in L2, if its Token is set
 	noKeep   bool         // the value must not be kept anywhere
 

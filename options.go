@@ -204,7 +204,9 @@ type Remote[K comparable, V any] struct {
 
 	// Bus tells instances of each other's invalidations. Without it an
 	// instance may serve what another has invalidated until its entry in L1
-	// expires; see Memory.TTL.
+	// expires; see Memory.TTL. A tier that announces its drops, as that of
+	// package redis, does so on its own server: on another one the bus carries
+	// signs of life only, and what is invalidated is noticed seconds later.
 	Bus remote.Bus
 
 	// Codec encodes values for L2. Nil means codec.Bytes for []byte,

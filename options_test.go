@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -250,11 +251,35 @@ func TestL2ThatFailsAndComesBackIsLoggedOnceEach(t *testing.T) {
 			mustGet(t, c, k, (&origin{}).load)
 		}
 		fails = false
+		time.Sleep(time.Second)
 		for _, k := range []string{"d", "e"} {
 			mustGet(t, c, k, (&origin{}).load)
 		}
 		if n, m := strings.Count(log.String(), "does not answer"), strings.Count(log.String(), "answers again"); n != 1 || m != 1 {
 			t.Errorf("%d and %d lines, want one each:\n%s", n, m, log.String())
+		}
+	})
+}
+
+func TestL2ThatRefusesWritesOnlyDoesNotFloodTheLog(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log strings.Builder
+		full := errors.New("out of memory")
+		c := newCache(t, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = stratatest.FaultyTier(stratatest.NewTier(), func(op, _ string) (time.Duration, error) {
+				if op == "Acquire" {
+					return 0, full
+				}
+				return 0, nil
+			})
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		for i := range 1000 {
+			mustGet(t, c, strconv.Itoa(i), (&origin{}).load)
+			c.Get(t.Context(), "none")
+		}
+		if n := strings.Count(log.String(), "answer"); n != 1 {
+			t.Errorf("%d lines, want one", n)
 		}
 	})
 }

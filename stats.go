@@ -72,7 +72,7 @@ type Stats struct {
 	LeaseWaits uint64
 
 	// Invalidations counts keys and tags that callers invalidated or expired
-	// here, Heard those that other instances announced, Gaps the times the bus
+	// here, everything at once being one, Heard those that other instances announced, Gaps the times the bus
 	// may have lost some.
 	Invalidations, Heard, Gaps uint64
 	// Missed counts lanes (of some 1024 slices of the key space) in which an
@@ -257,7 +257,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		RemoteRefused:     n.remoteRefused.Load(),
 		LeaseWaits:        n.leaseWaits.Load(),
 		Invalidations:     n.invalidations.Load(),
-		Heard:             n.heard.Load(),
+		Heard:             n.heard.Load() + l.Alls,
 		Gaps:              l.Gaps,
 		Missed:            l.Missed,
 		Confirmed:         n.confirmed.Load(),

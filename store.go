@@ -101,10 +101,15 @@ func (a *attempt[K, V]) keep(v V) {
 	a.keepLoaded(v, left, loaded, id)
 }
 
-// keepLoaded makes v, which was loaded at some time, an entry for L1.
+// keepLoaded makes v, which was loaded at some time, an entry for L1. One that
+// L2 cannot confirm after a message was lost lives as without a bus.
 func (a *attempt[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID) {
 	past := time.Duration(a.c.memory.Now() - loaded)
-	a.entry = a.c.entry(a.f.Key, v, left-past, a.c.kept(left)-past, a.stamps(a.tagsToKeep()), id)
+	kept := a.c.kept(left)
+	if a.unheld {
+		left, kept = min(left, UnconfirmedTTL), min(kept, UnconfirmedTTL)
+	}
+	a.entry = a.c.entry(a.f.Key, v, left-past, kept-past, a.stamps(a.tagsToKeep()), id)
 	a.c.refreshSoon(a.entry, left-past, left, a.took)
 }
 

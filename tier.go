@@ -206,14 +206,19 @@ func (a *attempt[K, V]) opContext() (context.Context, context.CancelFunc) {
 // answered reports whether L2 has answered. If it has not, this flight leaves
 // L2 alone from now on: a dead L2 costs a miss one timeout, not one per step.
 func (a *attempt[K, V]) answered(op string, err error) bool {
+	a.unheld = a.unheld || errors.Is(err, remote.ErrKeyTooLong)
 	if err != nil && over(a.ctx) {
-		a.down = true // it was us who hung up
+		a.down, a.hungUp = true, true
 		return false
 	}
 	a.c.remoteResult(op, err, a.probe)
 	a.down = a.down || err != nil
 	return err == nil
 }
+
+// brokenFor is how long no operation has to fail until the log says that L2
+// answers again: a server that refuses writes only answers between its failures.
+const brokenFor = time.Second
 
 // remoteResult counts what an operation on L2 came to, and logs when L2 fails
 // for the first time and when it is back. probe is what the breaker said of it.
@@ -223,13 +228,14 @@ func (c *Cache[K, V]) remoteResult(op string, err error, probe bool) {
 	}
 	c.reported(err != nil, probe)
 	if err == nil {
-		if c.broken.Load() && c.broken.CompareAndSwap(true, false) {
+		at := c.broken.Load()
+		if at != 0 && c.memory.Now() >= at+int64(brokenFor) && c.broken.CompareAndSwap(at, 0) {
 			c.o.Logger.Info("strata: L2 answers again", slog.String("cache", c.o.Name))
 		}
 		return
 	}
 	c.counts.remoteErrors.Add(1)
-	if c.broken.CompareAndSwap(false, true) {
+	if c.broken.Swap(max(1, c.memory.Now())) == 0 {
 		c.o.Logger.Warn("strata: L2 does not answer", slog.String("cache", c.o.Name), slog.String("op", op), slog.Any("error", err))
 	}
 	c.tell(c.o.Hooks.RemoteError, Event{Tier: "L2", Op: op, Err: err})

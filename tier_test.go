@@ -182,8 +182,12 @@ func TestInvalidateReachesOtherInstances(t *testing.T) {
 		if v := mustGet(t, b, "k", o.load); v != 2 {
 			t.Errorf("got %d, want 2", v)
 		}
-		if st := b.Stats(); st.Heard != 1 {
-			t.Errorf("heard %d, want 1", st.Heard)
+		if err := errors.Join(a.InvalidateAll(t.Context()), a.ExpireAll(t.Context())); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if st := b.Stats(); st.Heard != 3 || a.Stats().Heard != 0 {
+			t.Errorf("heard %d, want 3", st.Heard)
 		}
 	})
 }

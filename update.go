@@ -143,7 +143,9 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 	}
 	c.dropLocal(key, true)
 	u := &update[K, V]{c: c, call: o, soft: true}
+	ran := false
 	err = u.run(ctx, key, func(ctx context.Context) (V, error) {
+		ran = true
 		v, err = c.loadAlone(ctx, key, load, &u.call, held)
 		switch {
 		case isAnswer(err, ErrNotFound):
@@ -153,6 +155,9 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 		}
 		return v, err
 	})
+	if !ran { // it was closed in between
+		c.counts.abandoned.Add(1)
+	}
 	var unconfirmed *RemoteError
 	if errors.As(err, &unconfirmed) {
 		err = nil // the load has brought a value

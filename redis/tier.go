@@ -34,6 +34,13 @@ import (
 // write to one key or lane at once make each other try again; and a server that
 // is out of memory refuses drops too. See [Tier.Probe].
 //
+// # Rights
+//
+// A user of Redis needs the rights of ACL SETUSER … ~strata:* &strata:* +@read
+// +@write +@fast +@scripting +@transaction +@pubsub +@connection, and to INFO
+// and CLUSTER. Since Redis 7 a user has no right to any channel unless it is
+// given: then no drop can be announced, and so none succeeds.
+//
 // # On a cluster
 //
 // A lane's keys are in one slot, the word of the name space and its tags in
@@ -153,8 +160,8 @@ func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
 // Lane returns the lane of key.
 func (t *Tier) Lane(key string) uint16 { return t.t.Lane(key) }
 
-// Probe looks for what weakens the promises of a cache: scripts that are not
-// permitted, memory that may be taken from fences, a server that does not say
+// Probe looks for what weakens the promises of a cache: scripts or PUBLISH that
+// are not permitted, memory that may be taken from fences, a server that does not say
 // which one it is. It also has the Tier use scripts again if they are permitted
 // by now.
 func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest"
 	"github.com/strata-cache/strata/test/internal/servers"
 )
 
@@ -526,11 +527,14 @@ func TestProbeTellsWhatWeakensPromises(t *testing.T) {
 	c := r.Client(t)
 	mustDo(t, c, "ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-info")
 	blind := redis.NewTier(client(t, redis.Options{Addr: r.Addr, Username: "blind", Password: "secret"}))
+	mustDo(t, c, "ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all")
+	mute := redis.NewTier(client(t, redis.Options{Addr: r.Addr, Username: "mute", Password: "secret"}))
 	for _, x := range []struct {
 		limit, policy string
 		tier          *redis.Tier
 		want          []string
 	}{
+		{"0", "noeviction", mute, []string{"PUBLISH"}},
 		{"0", "allkeys-lru", redis.NewTier(c), nil},
 		{"1gb", "noeviction", redis.NewTier(c), nil},
 		{"1gb", "allkeys-lru", redis.NewTier(c), []string{"allkeys-lru"}},
@@ -549,6 +553,20 @@ func TestProbeTellsWhatWeakensPromises(t *testing.T) {
 				t.Errorf("%s, %s: %q does not speak of %s", x.limit, x.policy, got[i], w)
 			}
 		}
+	}
+}
+
+func TestRightsThatAreDocumentedAreEnough(t *testing.T) {
+	r := servers.StartRedis(t)
+	mustDo(t, r.Client(t), "ACL", "SETUSER", "u", "on", ">secret", "resetchannels", "~strata:*", "&strata:*", "-@all",
+		"+@read", "+@write", "+@fast", "+@scripting", "+@transaction", "+@pubsub", "+@connection", "+info", "+cluster")
+	stratatest.TestAnnouncer(t, func(t *testing.T) (remote.Tier, remote.Bus) {
+		c := client(t, redis.Options{Addr: r.Addr, Username: "u", Password: "secret"})
+		return redis.NewTier(c), redis.NewBus(c)
+	})
+	c := client(t, redis.Options{Addr: r.Addr, Username: "u", Password: "secret"})
+	if got, err := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier).Probe(t.Context()); err != nil || len(got) > 0 {
+		t.Errorf("Probe: %q, %v", got, err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 type Batch[K comparable, V any] struct {
 	// Led are the flights of the batch, Joined those that were under way.
 	Led, Joined []*Flight[K, V]
+	// Refused are the keys that came after the group was closed.
+	Refused []K
 
 	g    *Group[K, V]
 	node Node // of the leader's loads
@@ -20,11 +22,11 @@ type Batch[K comparable, V any] struct {
 }
 
 // Batch registers the caller with the flights of keys, which are all different:
-// it leads those that are not under way, until each has landed. It returns
-// ErrClosed, having registered nothing, if the group is closed.
-func (g *Group[K, V]) Batch(keys []K, kind Kind) (*Batch[K, V], error) {
+// it leads those that are not under way, until each has landed. A group that is
+// closed refuses some keys, or all.
+func (g *Group[K, V]) Batch(keys []K, kind Kind) *Batch[K, V] {
 	b := &Batch[K, V]{g: g, urgent: make(chan struct{})}
-	for i, k := range keys {
+	for _, k := range keys {
 		f, p := g.register(k, kind)
 		switch p {
 		case Led:
@@ -33,14 +35,11 @@ func (g *Group[K, V]) Batch(keys []K, kind Kind) (*Batch[K, V], error) {
 		case Joined:
 			b.Joined = append(b.Joined, f)
 		default:
-			if i == 0 {
-				return nil, ErrClosed
-			}
 			// It was closed in the middle: what is led must land all the same.
-			return b, nil
+			b.Refused = append(b.Refused, k)
 		}
 	}
-	return b, nil
+	return b
 }
 
 func (b *Batch[K, V]) urge() { b.once.Do(func() { close(b.urgent) }) }

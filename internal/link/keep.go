@@ -41,6 +41,7 @@ func (l *Link) tend(ctx context.Context) {
 	if !connected && s.silent && now-s.allHeardAt() >= int64(l.o.Patience) {
 		l.giveUp()
 	}
+	l.tell(now)
 	l.obeyLate(now)
 	l.overdue(now)
 	switch {
@@ -106,6 +107,20 @@ func (l *Link) giveUp() {
 	l.o.Part()
 }
 
+// tell tells once of a bus that has not connected since the start: nobody else
+// would, for it has not fallen silent.
+func (l *Link) tell(now int64) {
+	l.mu.Lock()
+	due := l.tellAt != 0 && now >= l.tellAt
+	if due {
+		l.tellAt = 0
+	}
+	l.mu.Unlock()
+	if due {
+		l.o.Logger.Warn("strata: bus has not connected: it is out of reach, or the right to SUBSCRIBE is missing", slog.String("cache", l.o.Name))
+	}
+}
+
 // obeyLate obeys drops of everything that were put off.
 func (l *Link) obeyLate(now int64) {
 	l.mu.Lock()
@@ -153,7 +168,7 @@ func (l *Link) join(ctx context.Context, life int) {
 	if l.lostAt != 0 {
 		since = l.lostAt
 	}
-	l.joinAt, l.lostAt, l.strangeAt, l.silent, l.verify, l.settleAt, l.overdueAt = 0, 0, 0, false, false, 0, 0
+	l.joinAt, l.lostAt, l.strangeAt, l.silent, l.verify, l.settleAt, l.overdueAt, l.tellAt = 0, 0, 0, false, false, 0, 0, 0
 	l.beaten(now)
 	l.rejoin(p, since)
 	if from := l.degradedFrom.Swap(0); from > 0 {

@@ -75,7 +75,7 @@ type Link struct {
 	mute      atomic.Bool
 	floods    trust.Floods
 
-	gaps, missed atomic.Uint64
+	gaps, missed, alls atomic.Uint64
 	// degraded counts hits while the bus was silent, up to the last time it
 	// was; degradedFrom is the count of all hits when it became so, plus one.
 	degraded, degradedFrom atomic.Uint64
@@ -98,6 +98,7 @@ type state struct {
 	lostAt     int64 // since when messages may be lost, if it is not connected
 	beatAt     int64 // when to send a sign of life, unless another is heard
 	silent     bool  // not connected, and what that takes is yet to be done
+	tellAt     int64 // when to tell that it has not connected at all
 	joinAt     int64 // when to ask for the position to be connected
 	pause      time.Duration
 	verify     bool // somebody has seen the tier where this instance has not been
@@ -115,6 +116,8 @@ func Start(o Options) *Link {
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(context.Background())
 	l.heardAt, l.lostAt, l.silent = o.Now(), o.Now(), true
+	l.tellAt = l.heardAt + int64(SilentAfter)
+	l.degradedFrom.Store(o.Hits() + 1)
 	l.runs.Go(func() { l.keep(ctx) })
 	l.unhear = o.Bus.Follow(o.Name, l.follow)
 	return l
@@ -140,6 +143,8 @@ type Stats struct {
 	// Gaps counts the times the bus may have lost messages, Missed the lanes
 	// in which one was lost, as was found out later.
 	Gaps, Missed uint64
+	// Alls counts drops of everything that others have announced.
+	Alls uint64
 	// Degraded counts hits while the bus was silent.
 	Degraded uint64
 }
@@ -149,7 +154,7 @@ func (l *Link) Stats() Stats {
 	if l == nil {
 		return Stats{}
 	}
-	s := Stats{Gaps: l.gaps.Load(), Missed: l.missed.Load(), Degraded: l.degraded.Load()}
+	s := Stats{Gaps: l.gaps.Load(), Missed: l.missed.Load(), Alls: l.alls.Load(), Degraded: l.degraded.Load()}
 	if from, hits := l.degradedFrom.Load(), l.o.Hits(); from > 0 && hits+1 > from {
 		s.Degraded += hits + 1 - from
 	}
@@ -246,6 +251,7 @@ func (l *Link) hear(m *remote.Message, now int64) {
 
 // hearAll obeys a drop of everything, at once unless there are too many.
 func (l *Link) hearAll(m *remote.Message, now int64) {
+	l.alls.Add(1)
 	at := l.floods.Admit(m.From, now)
 	if at <= now {
 		l.o.DropAll(m.Kind == remote.AllExpired)

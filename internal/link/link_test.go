@@ -1,9 +1,11 @@
 package link_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -384,6 +386,44 @@ func TestHitsDuringASilenceAreDegraded(t *testing.T) {
 		e.hits.Store(200)
 		if n := e.Stats().Degraded; n != 7 {
 			t.Errorf("%d degraded afterwards, want 7 still", n)
+		}
+	})
+}
+
+func TestHitsBeforeTheBusHasConnectedAreDegraded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		tier := newTier(bus)
+		bus.Cut()
+		e := start(t, tier, bus)
+		e.hits.Store(5)
+		if n := e.Stats().Degraded; n != 5 {
+			t.Errorf("%d degraded, want 5", n)
+		}
+		bus.Join()
+		synctest.Wait()
+		e.hits.Store(9)
+		if n := e.Stats().Degraded; !e.Connected() || n != 5 {
+			t.Errorf("connected %v, %d degraded, want 5 still", e.Connected(), n)
+		}
+	})
+}
+
+func TestBusThatDoesNotConnectIsToldOfOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, cut := range []bool{false, true} {
+			var log bytes.Buffer
+			bus := stratatest.NewBus()
+			tier := newTier(bus)
+			if cut {
+				bus.Cut()
+			}
+			start(t, tier, bus, func(o *link.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "has not connected"); n != 1 && cut || n != 0 && !cut {
+				t.Errorf("cut %v: told of %d times", cut, n)
+			}
 		}
 	})
 }

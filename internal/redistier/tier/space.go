@@ -241,6 +241,12 @@ func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 	return slices.Compact(warnings), nil
 }
 
+// denied reports whether v says that a command or its channel is not permitted.
+func denied(v resp.Value) bool {
+	code, _, _ := strings.Cut(string(v.Bytes()), " ")
+	return v.Kind() == resp.Error && code == "NOPERM"
+}
+
 func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 	var r []resp.Value
 	err = s.srv.Together(ctx, true, func(ask plain.Ask) (err error) {
@@ -251,6 +257,7 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 		b.Add("INFO", "memory")
 		b.Add("CONFIG", "GET", "maxmemory*")
 		b.Add("CLUSTER", "INFO")
+		b.Add("PUBLISH", s.names.Channel, "") // which followers ignore
 		r, err = ask(&b)
 		return err
 	})
@@ -264,6 +271,10 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 		return nil, err
 	default:
 		s.scripts.forbidden.Store(false)
+	}
+	if denied(r[6]) {
+		warnings = append(warnings, "PUBLISH is not permitted on the channel "+s.names.Channel+
+			": no drop can be announced, so Set and Invalidate fail and keys are read past Redis")
 	}
 	if plain.Authority(r[1], r[2]) == "" {
 		warnings = append(warnings, "INFO is not permitted or tells too little: a failover or restart that brings older data back is not always noticed")
