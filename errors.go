@@ -81,7 +81,7 @@ type RemoteError struct {
 
 // Error names the call, the cause and what is pending.
 func (e *RemoteError) Error() string {
-	return fmt.Sprintf("strata: %s: L2: %v (%d pending)", e.Op, e.Err, e.Pending)
+	return fmt.Sprintf("strata: %s: not confirmed by L2 and the bus: %v (%d pending)", e.Op, e.Err, e.Pending)
 }
 
 // Unwrap returns the cause.

@@ -33,8 +33,8 @@ func (c *Cache[K, V]) Set(ctx context.Context, key K, value V, opts ...CallOptio
 // independent of each other; it stops at the first error, which does not say
 // which of them were stored.
 func (c *Cache[K, V]) SetMany(ctx context.Context, values map[K]V, opts ...CallOption) error {
-	if len(values) == 0 {
-		return nil
+	if c.closed.Load() {
+		return ErrClosed
 	}
 	ws := make([]write[K, V], 0, len(values))
 	for k, v := range values {

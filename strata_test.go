@@ -462,7 +462,7 @@ func TestCloseEndsLoadsAndCalls(t *testing.T) {
 			t.Errorf("GetOrLoad: %v", err)
 		}
 		for name, err := range map[string]error{
-			"Set": c.Set(t.Context(), "k", 1), "Invalidate": c.Invalidate(t.Context(), "k"),
+			"Set": c.Set(t.Context(), "k", 1), "SetMany": c.SetMany(t.Context(), nil), "Invalidate": c.Invalidate(t.Context(), "k"),
 			"Expire": c.Expire(t.Context(), "k"), "InvalidateAll": c.InvalidateAll(t.Context()),
 		} {
 			if !errors.Is(err, strata.ErrClosed) {

@@ -595,6 +595,22 @@ func TestForeignDataUnderKeysOfTheTierIsReplaced(t *testing.T) {
 	}
 }
 
+func TestForeignDataKeepsNoDropOfEverythingFromBeingCarriedOut(t *testing.T) {
+	c, tier, _ := part(t, 1)
+	plant := func() {
+		mustDo(t, c, "SET", "strata:{n}word", "theirs")
+		mustDo(t, c, "SET", "strata:{n}tags", "theirs")
+	}
+	plant()
+	if err := tier.DropAll(t.Context(), false); err != nil {
+		t.Errorf("DropAll: %v", err)
+	}
+	plant()
+	if err := tier.DropTags(t.Context(), []string{"tag"}, false); err != nil {
+		t.Errorf("DropTags: %v", err)
+	}
+}
+
 func TestValuesOfRetiredTypesLeaveRedis(t *testing.T) {
 	c, retired, r := part(t, 0xa)
 	current := redis.NewTier(r.Client(t)).Bind(remote.Space{Name: "n", Schema: 0xb}).(*redis.Tier)

@@ -23,7 +23,7 @@ func AppendArg(dst []byte, arg any) ([]byte, error) {
 	case uint64:
 		return appendUintArg(dst, v), nil
 	case float64:
-		return appendFloatArg(dst, v), nil
+		return appendFloatArg(dst, v, 64), nil
 	case bool:
 		if v {
 			return append(dst, "$1\r\n1\r\n"...), nil
@@ -44,7 +44,7 @@ func AppendArg(dst []byte, arg any) ([]byte, error) {
 	case uint8:
 		return appendUintArg(dst, uint64(v)), nil
 	case float32:
-		return appendFloatArg(dst, float64(v)), nil
+		return appendFloatArg(dst, float64(v), 32), nil
 	case nil:
 		return dst, errors.New("resp: argument is nil")
 	}
@@ -73,13 +73,14 @@ func appendUintArg(dst []byte, n uint64) []byte {
 	return AppendBulk(dst, strconv.AppendUint(num[:0], n, 10))
 }
 
-func appendFloatArg(dst []byte, f float64) []byte {
+func appendFloatArg(dst []byte, f float64, bits int) []byte {
 	var num [32]byte
-	return AppendBulk(dst, appendFloat(num[:0], f))
+	return AppendBulk(dst, appendFloat(num[:0], f, bits))
 }
 
-// appendFloat writes infinities as Redis does; strconv would write +Inf.
-func appendFloat(dst []byte, f float64) []byte {
+// appendFloat writes infinities as Redis does; strconv would write +Inf. bits is
+// the size of the type that f was.
+func appendFloat(dst []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsInf(f, 1):
 		return append(dst, "inf"...)
@@ -88,7 +89,7 @@ func appendFloat(dst []byte, f float64) []byte {
 	case math.IsNaN(f):
 		return append(dst, "nan"...)
 	}
-	return strconv.AppendFloat(dst, f, 'g', -1, 64)
+	return strconv.AppendFloat(dst, f, 'g', -1, bits)
 }
 
 func appendHeader(dst []byte, typ byte, n int64) []byte {
@@ -174,7 +175,7 @@ func AppendBool(dst []byte, b bool) []byte {
 // AppendDouble appends a double.
 func AppendDouble(dst []byte, f float64) []byte {
 	dst = append(dst, ',')
-	dst = appendFloat(dst, f)
+	dst = appendFloat(dst, f, 64)
 	return append(dst, '\r', '\n')
 }
 

@@ -13,12 +13,12 @@ import (
 
 func TestAppendCommandWritesEveryType(t *testing.T) {
 	got, err := resp.AppendCommand([]byte("x"), "SET", []byte("k"), -1, int8(-8), int16(16), int32(32), int64(math.MinInt64),
-		uint(1), uint8(8), uint16(16), uint32(32), uint64(math.MaxUint64), 1.5, float32(0.5), math.Inf(-1), true, false)
+		uint(1), uint8(8), uint16(16), uint32(32), uint64(math.MaxUint64), 1.5, float32(0.1), math.Inf(-1), true, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	args, err := resp.NewReader(bytes.NewReader(got[1:]), resp.Limits{}).ReadCommand()
-	want := "SET k -1 -8 16 32 -9223372036854775808 1 8 16 32 18446744073709551615 1.5 0.5 -inf 1 0"
+	want := "SET k -1 -8 16 32 -9223372036854775808 1 8 16 32 18446744073709551615 1.5 0.1 -inf 1 0"
 	if text := string(bytes.Join(args, []byte(" "))); err != nil || text != want {
 		t.Errorf("got %s, %v\nwant %s", text, err, want)
 	}

@@ -161,7 +161,7 @@ func (v Value) AppendNumber(dst []byte) []byte {
 	case Int, Bool:
 		return strconv.AppendInt(dst, v.n, 10)
 	case Double:
-		return appendFloat(dst, v.Float())
+		return appendFloat(dst, v.Float(), 64)
 	}
 	return dst
 }

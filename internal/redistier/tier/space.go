@@ -114,11 +114,21 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	if soft {
 		field = "expiries"
 	}
-	return t.cleanWord(ctx, t.onOne(ctx, func(s *site, ask plain.Ask) error {
+	return t.insist(ctx, func(s *site, ask plain.Ask) error {
 		_, err := s.onSpace(ask, s.scripts.dropAll, []string{field, s.names.Channel, s.names.AllDropped(soft)},
 			func(p plain.Space, w *words.Word) error { return p.DropAll(w, soft) })
 		return err
-	}))
+	})
+}
+
+// insist is onOne for a drop, which is not to fail because of what somebody else
+// has put under the keys of the name space.
+func (t *Tier) insist(ctx context.Context, f func(*site, plain.Ask) error) error {
+	err := t.onOne(ctx, f)
+	if wrongType(t.cleanWord(ctx, err)) {
+		err = t.onOne(ctx, f)
+	}
+	return err
 }
 
 // onOne calls f for the server of the name space with one connection.
@@ -136,7 +146,7 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	if len(tags) == 0 {
 		return ctx.Err()
 	}
-	return t.cleanWord(ctx, t.onOne(ctx, func(s *site, ask plain.Ask) error { return s.dropTags(ask, tags, soft) }))
+	return t.insist(ctx, func(s *site, ask plain.Ask) error { return s.dropTags(ask, tags, soft) })
 }
 
 // dropTags with no tags only makes what is kept of tags if it is missing.
