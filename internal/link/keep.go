@@ -232,9 +232,13 @@ func (l *Link) hearBeat(m *remote.Message, now int64) {
 	if m.Key != "" || l.o.Position == nil {
 		l.beaten(now) // one that says nothing of the tier spares nobody theirs
 	}
-	l.verify = l.verify || news == trust.Strange
-	if news == trust.Early {
+	switch {
+	case news == trust.Strange:
+		l.strange(now)
+	case news == trust.Early:
 		l.overdueAt = now + int64(overdueAfter)
+	case m.Key != "" && !l.connected.Load():
+		l.strangeAt = 0 // what it was about has come
 	}
 	l.mu.Unlock()
 	if news != trust.NoNews {
@@ -253,8 +257,22 @@ func (l *Link) overdue(now int64) {
 	l.mu.Unlock()
 	if due && l.o.Trust.Overdue() {
 		l.mu.Lock()
-		l.verify = true
+		l.strange(now)
 		l.mu.Unlock()
+	}
+}
+
+// strange has the tier asked what has been missed. While it does not answer, and
+// so nobody is connected, whatever has not come in time counts as lost. mu is
+// held.
+func (l *Link) strange(now int64) {
+	l.verify = true
+	switch {
+	case l.connected.Load():
+	case l.strangeAt == 0:
+		l.strangeAt = now
+	case now-l.strangeAt >= int64(verifyWithin):
+		l.lose(max(1, l.strangeAt-int64(SilentAfter)))
 	}
 }
 

@@ -370,6 +370,31 @@ func TestTierThatCannotTellOfNothingLostIsNoSilence(t *testing.T) {
 	})
 }
 
+func TestLossWhileTheTierIsLeftAloneEndsTheTrust(t *testing.T) {
+	for lost, want := range map[int]trust.Verdict{0: trust.Trusted, 1: trust.Disowned} {
+		bubble(t, func(t *testing.T) {
+			bus := stratatest.NewBus()
+			tier := newTier(bus)
+			start(t, tier, bus.Connect())
+			e := start(t, tier, bus)
+			stamp := e.trust.Word()
+			e.down.Store(true)
+			e.Suspend(true)
+			time.Sleep(20 * time.Second)
+			bus.Lose(lost)
+			e.drop("a")
+			time.Sleep(25 * time.Second)
+			if v := e.judge(stamp, "b"); v != trust.Trusted {
+				t.Errorf("%d lost, 25 s later: %v", lost, v)
+			}
+			time.Sleep(10 * time.Second)
+			if v := e.judge(stamp, "b"); v != want {
+				t.Errorf("%d lost, 35 s later: %v, want %v", lost, v, want)
+			}
+		})
+	}
+}
+
 func TestHitsDuringASilenceAreDegraded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
