@@ -113,7 +113,14 @@ func (m *member) writeAll(think func()) {
 	think()
 }
 
+// dropTag drops a tag. Whoever is told of it lets nobody join the loads that run
+// then, whatever their keys: each may turn out to carry the tag.
 func (m *member) dropTag(ctx context.Context, tag string, soft bool) error {
+	from := m.s.rec.Now()
+	defer func() {
+		to := m.s.rec.Now() + history.Time(2*m.s.o.delay) + simSlack
+		m.s.rec.Excuse(history.Excuse{Instance: history.Shared, From: from, To: to})
+	}()
 	if soft {
 		return m.cache.ExpireTags(ctx, tag)
 	}

@@ -57,6 +57,7 @@ func (b *Batch[K, V]) Done(landed int) { b.g.runs.Add(-landed) }
 // Launch calls then on a goroutine of its own, to land the flights fs of the
 // batch, each of which gets a context.
 func (b *Batch[K, V]) Launch(ctx context.Context, fs []*Flight[K, V], then func()) {
+	b.node.load, b.node.outer = b, from(ctx)
 	own, cancel := context.WithCancelCause(within(context.WithoutCancel(ctx), &b.node))
 	b.ctx = own
 	left := new(atomic.Int64)

@@ -313,6 +313,31 @@ func TestRecursiveLoadsAreRefused(t *testing.T) {
 	}
 }
 
+func TestLoadThatHasLostItsRightsIsRecursiveAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, other := newGroup(), newGroup()
+		one := func(f *aboard) { g.Land(f, flight.Result[int]{Value: 1}, nil) }
+		v, err := get(t.Context(), g, "k", func(f *aboard) {
+			g.Fence("k", func() {})
+			_, err := get(f.Context(), g, "inner", func(inner *aboard) {
+				_, err := get(inner.Context(), g, "k", one)
+				g.Land(inner, flight.Result[int]{Err: err}, nil)
+			})
+			if !errors.Is(err, flight.ErrRecursive) {
+				t.Errorf("from a load inside it: %v, want ErrRecursive", err)
+			}
+			if _, err := get(f.Context(), other, "k", func(f *aboard) { other.Land(f, flight.Result[int]{}, nil) }); err != nil {
+				t.Errorf("from another cache: %v", err)
+			}
+			v, err := get(f.Context(), g, "l", one)
+			g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
+		})
+		if v != 1 || err != nil {
+			t.Errorf("got %d, %v", v, err)
+		}
+	})
+}
+
 func TestLoadsThatShareADependencyAreNotRecursive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()

@@ -15,6 +15,11 @@ var ErrRecursive = errors.New("flight: recursive load")
 type Node struct {
 	mu    sync.Mutex
 	waits map[*Node]int // flights that callers inside this load wait for
+
+	// load is the *Flight or *Batch whose load it is, outer the load that it was
+	// begun in. Both are set before the load begins.
+	load  any
+	outer *Node
 }
 
 type nodeKey struct{}
@@ -29,6 +34,27 @@ func within(ctx context.Context, n *Node) context.Context {
 func from(ctx context.Context) *Node {
 	n, _ := ctx.Value(nodeKey{}).(*Node)
 	return n
+}
+
+// inside reports whether n, or a load around it, is a load of key: what it asks
+// for may wait for what it holds elsewhere, such as a lease, though its flight
+// has lost its rights and cannot be joined any more.
+func inside[K comparable, V any](n *Node, home *shard[K, V], key K) bool {
+	for ; n != nil; n = n.outer {
+		switch l := n.load.(type) {
+		case *Flight[K, V]:
+			if l.home == home && l.Key == key {
+				return true
+			}
+		case *Batch[K, V]:
+			for _, f := range l.Led {
+				if f.home == home && f.Key == key {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // Apart returns a context with the values of ctx for what no load waits for,

@@ -93,6 +93,9 @@ const (
 // It returns ErrClosed if the group is closed, ErrRecursive if ctx belongs to
 // a load that the flight waits for, and ctx's error if ctx ends first.
 func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) (r Result[V], p Part, err error) {
+	if n := from(ctx); n != nil && kind == Load && inside(n, g.shard(key), key) {
+		return r, None, ErrRecursive
+	}
 	f, p := g.register(key, kind)
 	switch {
 	case p == None:
@@ -149,6 +152,7 @@ func deepen() { runtime.KeepAlive(&[6 << 10]byte{}) }
 
 // equip gives f a context of its own, and makes it one that can be waited for.
 func (g *Group[K, V]) equip(ctx context.Context, f *Flight[K, V]) {
+	f.node.load, f.node.outer = f, from(ctx)
 	own, cancel := context.WithCancelCause(within(context.WithoutCancel(ctx), &f.node))
 	s := f.home
 	s.mu.Lock()
