@@ -87,6 +87,17 @@ func (l *Link) nextDue() int64 {
 	return due
 }
 
+// due reports whether the time at has come, and unsets it if so.
+func (l *Link) due(at *int64, now int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if *at == 0 || now < *at {
+		return false
+	}
+	*at = 0
+	return true
+}
+
 // allHeardAt is until when everything was heard.
 func (s *state) allHeardAt() int64 {
 	if s.lostAt != 0 {
@@ -110,32 +121,17 @@ func (l *Link) giveUp() {
 // tell tells once of a bus that has not connected since the start: nobody else
 // would, for it has not fallen silent.
 func (l *Link) tell(now int64) {
-	l.mu.Lock()
-	due := l.tellAt != 0 && now >= l.tellAt
-	if due {
-		l.tellAt = 0
-	}
-	l.mu.Unlock()
-	if due {
+	if l.due(&l.tellAt, now) {
 		l.o.Logger.Warn("strata: bus has not connected: it is out of reach, or the right to SUBSCRIBE is missing", slog.String("cache", l.o.Name))
 	}
 }
 
 // obeyLate obeys drops of everything that were put off.
 func (l *Link) obeyLate(now int64) {
-	l.mu.Lock()
-	drop, expire := l.dropAt != 0 && now >= l.dropAt, l.expireAt != 0 && now >= l.expireAt
-	if drop {
-		l.dropAt = 0
-	}
-	if expire {
-		l.expireAt = 0
-	}
-	l.mu.Unlock()
-	if drop {
+	if l.due(&l.dropAt, now) {
 		l.o.DropAll(false)
 	}
-	if expire {
+	if l.due(&l.expireAt, now) {
 		l.o.DropAll(true)
 	}
 }
@@ -249,13 +245,7 @@ func (l *Link) hearBeat(m *remote.Message, now int64) {
 // overdue has the tier asked where it stands if messages that tell of it should
 // have come by now.
 func (l *Link) overdue(now int64) {
-	l.mu.Lock()
-	due := l.overdueAt != 0 && now >= l.overdueAt
-	if due {
-		l.overdueAt = 0
-	}
-	l.mu.Unlock()
-	if due && l.o.Trust.Overdue() {
+	if l.due(&l.overdueAt, now) && l.o.Trust.Overdue() {
 		l.mu.Lock()
 		l.strange(now)
 		l.mu.Unlock()
@@ -337,13 +327,7 @@ func (l *Link) compare(p remote.Position) {
 
 // settle makes suspect what no message has told of in time.
 func (l *Link) settle(now int64) {
-	l.mu.Lock()
-	due := l.settleAt != 0 && now >= l.settleAt
-	if due {
-		l.settleAt = 0
-	}
-	l.mu.Unlock()
-	if !due {
+	if !l.due(&l.settleAt, now) {
 		return
 	}
 	if n := l.o.Trust.Settle(now); n > 0 {

@@ -46,51 +46,86 @@ func TestNewerWordIsKept(t *testing.T) {
 func TestWordIsAskedForInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h words.Holder
-		due := func(opened uint64) bool {
-			ask, _ := h.Due(time.Now(), opened)
-			return ask
-		}
-		answer := func(opened uint64) {
-			w := word("e", 0, 0, 0, time.Now())
-			w.Opened = opened
-			h.Answered(w)
-			time.Sleep(time.Millisecond)
-		}
-		for range 2 {
-			if !due(1) {
-				t.Error("nobody asks for a word that is missing")
-			}
-		}
-		answer(1)
-		if due(1) {
-			t.Error("a young word is asked for")
-		}
-		for range 2 {
-			if !due(2) {
-				t.Error("not all ask after a connection was opened")
-			}
-		}
-		answer(2)
-		h.Doubt(time.Now())
-		h.Doubt(time.Now().Add(-time.Hour)) // comes late, and takes nothing back
-		if first, second := due(2), due(2); !first || !second {
-			t.Error("not all ask after a doubt")
-		}
-		time.Sleep(time.Millisecond)
-		answer(2)
-		time.Sleep(words.Age)
-		if !due(2) || due(2) {
-			t.Error("not one asks for a word that is old")
-		}
-		h.Answered(nil)
-		if !due(2) {
-			t.Error("nobody asks after one has failed")
-		}
-		time.Sleep(words.Age)
-		if first, second := due(2), due(2); !first || !second {
-			t.Error("not all ask for a word that is too old")
-		}
+		knowledge{
+			due: func(opened uint64) bool {
+				ask, _ := h.Due(time.Now(), opened)
+				return ask
+			},
+			answered: func(opened uint64) {
+				w := word("e", 0, 0, 0, time.Now())
+				w.Opened = opened
+				h.Answered(w)
+			},
+			doubt: func() {
+				h.Doubt(time.Now())
+				h.Doubt(time.Now().Add(-time.Hour)) // comes late, and takes nothing back
+			},
+			failed: func() { h.Answered(nil) },
+		}.checkAsking(t)
 	})
+}
+
+func TestServerIsAskedAboutItselfInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h words.Home
+		var of words.Holder
+		space := word("e", 1, 2, 3, time.Now())
+		knowledge{
+			due: func(opened uint64) bool {
+				ask, _ := h.Due(time.Now(), opened, &of, space)
+				return ask
+			},
+			answered: func(opened uint64) {
+				h.Answered(&words.Server{ID: "s", Asked: time.Now(), Opened: opened}, &of, space)
+			},
+			doubt:  func() { of.Doubt(time.Now()) },
+			failed: func() { h.Answered(nil, &of, space) },
+		}.checkAsking(t)
+	})
+}
+
+// knowledge is what an instance knows of something that it asks a server for,
+// and what can happen to it. opened numbers connections.
+type knowledge struct {
+	due           func(opened uint64) bool
+	answered      func(opened uint64)
+	doubt, failed func()
+}
+
+// checkAsking checks when it is asked for, and by how many.
+func (k knowledge) checkAsking(t *testing.T) {
+	t.Helper()
+	answer := func(opened uint64) {
+		k.answered(opened)
+		time.Sleep(time.Millisecond)
+	}
+	all := func(opened uint64) bool { return k.due(opened) && k.due(opened) }
+	if !all(1) {
+		t.Error("nobody asks for what is not known")
+	}
+	answer(1)
+	if k.due(1) || !all(2) {
+		t.Error("not asked just when a connection was opened")
+	}
+	answer(2)
+	k.doubt()
+	if !all(2) {
+		t.Error("not all ask after a doubt")
+	}
+	time.Sleep(time.Millisecond)
+	answer(2)
+	time.Sleep(words.Age)
+	if !k.due(2) || k.due(2) {
+		t.Error("not one asks when it is long ago")
+	}
+	k.failed()
+	if !k.due(2) {
+		t.Error("nobody asks after one has failed")
+	}
+	time.Sleep(words.Age)
+	if !all(2) {
+		t.Error("not all ask when it is too long ago")
+	}
 }
 
 // TestServersClockIsKnownFromBothSides: what is read is judged late, and what
@@ -116,48 +151,6 @@ func TestNamesHaveHoldersOfTheirOwn(t *testing.T) {
 	if a := h.Of("a"); h.Of("a") != a || h.Of("b") == a {
 		t.Error("holders are mixed up")
 	}
-}
-
-func TestServerIsAskedAboutItselfInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var h words.Home
-		var of words.Holder
-		space := word("e", 1, 2, 3, time.Now())
-		due := func(opened uint64) bool {
-			ask, _ := h.Due(time.Now(), opened, &of, space)
-			return ask
-		}
-		answer := func(opened uint64) {
-			h.Answered(&words.Server{ID: "s", Asked: time.Now(), Opened: opened}, &of, space)
-			time.Sleep(time.Millisecond)
-		}
-		if first, second := due(1), due(1); !first || !second {
-			t.Error("nobody asks a server of which nothing is known")
-		}
-		answer(1)
-		if due(1) || !due(2) || !due(2) {
-			t.Error("not asked just when a connection was opened")
-		}
-		answer(2)
-		of.Doubt(time.Now())
-		if first, second := due(2), due(2); !first || !second {
-			t.Error("not all ask after a doubt")
-		}
-		time.Sleep(time.Millisecond)
-		answer(2)
-		time.Sleep(words.Age)
-		if !due(2) || due(2) {
-			t.Error("not one asks when it is long ago")
-		}
-		h.Answered(nil, &of, space)
-		if !due(2) {
-			t.Error("nobody asks after one has failed")
-		}
-		time.Sleep(words.Age)
-		if first, second := due(2), due(2); !first || !second {
-			t.Error("not all ask when it is too long ago")
-		}
-	})
 }
 
 func TestValuesAreJudgedByTheNameSpaceAndTheServer(t *testing.T) {
