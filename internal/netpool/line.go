@@ -52,6 +52,9 @@ type line[C Line] struct {
 	// due is when the timer goes off: never after a deadline in the queue.
 	timer *time.Timer
 	due   time.Time
+	// crowd is set when the last replies came together: those whom they woke
+	// will ask again together, too.
+	crowd bool
 	// used is when the last call entered.
 	used time.Time
 	// retired: nobody enters any more. closed: it is over.

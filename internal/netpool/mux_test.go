@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -235,6 +236,42 @@ func TestOneWriteCarriesTheCommandsOfManyCallers(t *testing.T) {
 		wg.Wait()
 		if reads > 3 {
 			t.Errorf("100 commands came in %d pieces", reads)
+		}
+	})
+}
+
+// TestThoseWhoseRepliesCameTogetherWriteTogether answers all callers at once.
+// One processor makes it certain who comes when.
+func TestThoseWhoseRepliesCameTogetherWriteTogether(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const callers, rounds = 8, 20
+	var reads int
+	s := &server{window: 1 << 20, serve: func(_ int, nc *netsim.Conn) {
+		p := make([]byte, 1<<20)
+		for have := 0; ; {
+			n, err := nc.Read(p[have:])
+			if err != nil {
+				return
+			}
+			reads++
+			if have += n; bytes.Count(p[:have], []byte("\n")) == callers {
+				nc.Write(p[:have])
+				have = 0
+			}
+		}
+	}}
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for range rounds {
+					do(ctx, "x")
+				}
+			})
+		}
+		wg.Wait()
+		if reads > rounds*3/2 { // else each round has the first command come alone
+			t.Errorf("%d rounds of commands came in %d pieces", rounds, reads)
 		}
 	})
 }
