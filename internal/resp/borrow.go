@@ -4,6 +4,10 @@ package resp
 // that of strings in a row less has to be moved.
 const widenFrom = 4 << 10
 
+// copied is how much of the larger buffer Some uses. All of it is no faster, and
+// grows the process by more.
+const copied = 48 << 10
+
 // Borrow is [Reader.Read], but that the value belongs to the Reader and holds
 // until one of its methods is called next. Nothing is allocated for values of
 // less than 32 KiB, and strings of less than 64 KiB. Call [Reader.Release]
@@ -65,8 +69,8 @@ func (r *Reader) BorrowString() (s []byte, found bool, err error) {
 // called behind the last of them.
 func (r *Reader) Some(n int64) ([]byte, error) {
 	if r.pos == r.end {
-		if len(r.buf) < step && n >= widenFrom {
-			r.widen()
+		if r.narrow == nil && n >= widenFrom {
+			r.widen(copied)
 		}
 		if err := r.more(); err != nil {
 			return nil, err
@@ -89,9 +93,10 @@ func (r *Reader) Release() {
 	r.sink.steps.Put(wide)
 }
 
-// widen has the Reader use a buffer of a step, if its own is smaller.
-func (r *Reader) widen() {
-	wide := r.sink.steps.Get()[:step]
+// widen has the Reader use a buffer of n bytes, a step at most, instead of its
+// own.
+func (r *Reader) widen(n int) {
+	wide := r.sink.steps.Get()[:n]
 	r.end = copy(wide, r.buf[r.pos:r.end])
 	r.pos, r.buf, r.narrow = 0, wide, r.buf
 }
@@ -129,8 +134,8 @@ func (r *Reader) shortBulk(p []byte) (body []byte, size int) {
 
 // borrowBulk reads the n bytes of a string and what ends it.
 func (r *Reader) borrowBulk(n int) (body []byte, err error) {
-	if n >= widenFrom && len(r.buf) < step && r.end-r.pos < n+2 {
-		r.widen()
+	if n >= widenFrom && r.narrow == nil && r.end-r.pos < n+2 {
+		r.widen(step)
 	}
 	if n+2 > len(r.buf) {
 		body, err = r.large(nil, n)
