@@ -237,10 +237,10 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 		}
 	}
 	b := &batch[K, V]{many: m, trust: c.trust.Word(), drops: c.drops.Load()}
-	b.flights = c.flights.Batch(keys, flight.Load)
+	b.flights = c.flights.Batch(ctx, keys, flight.Load)
 	c.counts.turnedAway.Add(uint64(len(b.flights.Refused)))
-	for _, k := range b.flights.Refused {
-		m.fail(k, ErrClosed)
+	for k, err := range b.flights.Refused {
+		m.take(k, flight.Result[V]{}, err)
 	}
 	c.counts.flights.Add(uint64(len(b.flights.Led)))
 	c.counts.joins.Add(uint64(len(b.flights.Joined)))

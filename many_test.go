@@ -224,6 +224,30 @@ func TestManyLoaderThatAsksForItsOwnKeysIsRefused(t *testing.T) {
 	})
 }
 
+// TestLoadThatAsksForItsOwnKeyInABatchIsRefused: also when its right to store was
+// taken meanwhile, so that what it asks for would wait for its lease.
+func TestLoadThatAsksForItsOwnKeyInABatchIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := instance[int, int](t, newShared())
+		began := time.Now()
+		var got map[int]int
+		var partial *strata.PartialError[int]
+		v, err := c.GetOrLoad(t.Context(), 1, func(ctx context.Context, _ int) (int, error) {
+			must(t, c.Invalidate(ctx, 1))
+			var err error
+			got, err = c.GetMany(ctx, []int{1, 2}, (&manyOrigin{}).load)
+			errors.As(err, &partial)
+			return 5, nil
+		})
+		if v != 5 || err != nil || time.Since(began) != 0 {
+			t.Errorf("got %d, %v after %v", v, err, time.Since(began))
+		}
+		if len(got) != 1 || partial == nil || len(partial.Failed) != 1 || !errors.Is(partial.Failed[1], strata.ErrRecursiveLoad) {
+			t.Errorf("the batch: %v, %v; want 2, and ErrRecursiveLoad for 1", got, partial)
+		}
+	})
+}
+
 func TestBatchThatEverybodyLeavesIsCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache[int, int](t)

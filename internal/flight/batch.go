@@ -10,8 +10,8 @@ import (
 type Batch[K comparable, V any] struct {
 	// Led are the flights of the batch, Joined those that were under way.
 	Led, Joined []*Flight[K, V]
-	// Refused are the keys that came after the group was closed.
-	Refused []K
+	// Refused are the keys that have no flight, with ErrClosed or ErrRecursive.
+	Refused map[K]error
 
 	g    *Group[K, V]
 	node Node // of the leader's loads
@@ -22,12 +22,12 @@ type Batch[K comparable, V any] struct {
 }
 
 // Batch registers the caller with the flights of keys, which are all different:
-// it leads those that are not under way, until each has landed. A group that is
-// closed refuses some keys, or all.
-func (g *Group[K, V]) Batch(keys []K, kind Kind) *Batch[K, V] {
-	b := &Batch[K, V]{g: g, urgent: make(chan struct{})}
+// it leads those that are not under way, until each has landed. Some keys, or
+// all, are refused if the group is closed, or ctx belongs to a load of theirs.
+func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, V] {
+	b := &Batch[K, V]{g: g, Refused: map[K]error{}, urgent: make(chan struct{})}
 	for _, k := range keys {
-		f, p := g.register(k, kind)
+		f, p, err := g.register(ctx, k, kind)
 		switch p {
 		case Led:
 			f.batch = b.urge
@@ -35,8 +35,8 @@ func (g *Group[K, V]) Batch(keys []K, kind Kind) *Batch[K, V] {
 		case Joined:
 			b.Joined = append(b.Joined, f)
 		default:
-			// It was closed in the middle: what is led must land all the same.
-			b.Refused = append(b.Refused, k)
+			// What is led must land all the same.
+			b.Refused[k] = err
 		}
 	}
 	return b

@@ -93,13 +93,10 @@ const (
 // It returns ErrClosed if the group is closed, ErrRecursive if ctx belongs to
 // a load that the flight waits for, and ctx's error if ctx ends first.
 func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) (r Result[V], p Part, err error) {
-	if n := from(ctx); n != nil && kind == Load && inside(n, g.shard(key), key) {
-		return r, None, ErrRecursive
-	}
-	f, p := g.register(key, kind)
+	f, p, err := g.register(ctx, key, kind)
 	switch {
-	case p == None:
-		return r, None, ErrClosed
+	case err != nil:
+		return r, None, err
 	case p == Led && g.first(ctx, f, l):
 		return f.result, Led, nil
 	}
@@ -169,19 +166,22 @@ func (g *Group[K, V]) equip(ctx context.Context, f *Flight[K, V]) {
 }
 
 // register makes the caller a waiter of key's flight, which it leads if there
-// was none. It is None if the group is closed.
-func (g *Group[K, V]) register(key K, kind Kind) (f *Flight[K, V], p Part) {
+// was none. It returns ErrClosed, or ErrRecursive if ctx belongs to a load of key.
+func (g *Group[K, V]) register(ctx context.Context, key K, kind Kind) (f *Flight[K, V], p Part, err error) {
 	s := g.shard(key)
+	if kind == Load && inside(from(ctx), s, key) {
+		return nil, None, ErrRecursive
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, None
+		return nil, None, ErrClosed
 	}
 	if f = s.joinable[kind][key]; f != nil {
 		f.waiters++
 		f.joined++
 		f.await()
-		return f, Joined
+		return f, Joined, nil
 	}
 	f = &Flight[K, V]{Key: key, Stamp: g.stamp(), home: s, kind: kind, waiters: 1, joined: 1}
 	if findable(key) {
@@ -189,7 +189,7 @@ func (g *Group[K, V]) register(key K, kind Kind) (f *Flight[K, V], p Part) {
 	}
 	s.running[f] = struct{}{}
 	g.runs.Add(1)
-	return f, Led
+	return f, Led, nil
 }
 
 // wait returns the flight's result, or ctx's error if ctx ends first, or

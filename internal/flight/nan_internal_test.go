@@ -9,7 +9,7 @@ import (
 func TestKeysThatEqualNothingLeaveNothingBehind(t *testing.T) {
 	g := NewGroup[float64, int](func() uint64 { return 0 })
 	for range 1000 {
-		f, part := g.register(math.NaN(), Load)
+		f, part, _ := g.register(t.Context(), math.NaN(), Load)
 		if part != Led {
 			t.Fatalf("part %v", part)
 		}
