@@ -1,12 +1,12 @@
 package resp
 
-// widenFrom is the size of a string from which Borrow uses a larger buffer, so
-// that of strings in a row less has to be moved.
-const widenFrom = 4 << 10
-
-// copied is how much of the larger buffer Some uses. All of it is no faster, and
-// grows the process by more.
-const copied = 48 << 10
+const (
+	// widenFrom is the size of a string from which Borrow uses a larger buffer,
+	// so that of strings in a row less has to be moved.
+	widenFrom = 4 << 10
+	// copied is how much of it Some uses: all is no faster, and is more memory.
+	copied = 48 << 10
+)
 
 // Borrow is [Reader.Read], but that the value belongs to the Reader and holds
 // until one of its methods is called next. Nothing is allocated for values of
@@ -64,9 +64,8 @@ func (r *Reader) BorrowString() (s []byte, found bool, err error) {
 	return v.body, v.kind == Bulk, err
 }
 
-// Some returns the next bytes of a string whose header was read, at least one
-// and at most n. They hold until a method of r is called next; Release has to be
-// called behind the last of them.
+// Some returns the next bytes, 1 to n, of a string whose header was read. They
+// hold until a method of r is called next. Call Release behind the last of them.
 func (r *Reader) Some(n int64) ([]byte, error) {
 	if r.pos == r.end {
 		if r.narrow == nil && n >= widenFrom {
@@ -93,8 +92,7 @@ func (r *Reader) Release() {
 	r.sink.steps.Put(wide)
 }
 
-// widen has the Reader use a buffer of n bytes, a step at most, instead of its
-// own.
+// widen has the Reader use a larger buffer, of n bytes or a step at most.
 func (r *Reader) widen(n int) {
 	wide := r.sink.steps.Get()[:n]
 	r.end = copy(wide, r.buf[r.pos:r.end])
