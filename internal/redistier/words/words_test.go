@@ -99,7 +99,10 @@ func (k knowledge) checkAsking(t *testing.T) {
 		k.answered(opened)
 		time.Sleep(time.Millisecond)
 	}
-	all := func(opened uint64) bool { return k.due(opened) && k.due(opened) }
+	all := func(opened uint64) bool {
+		first, second := k.due(opened), k.due(opened)
+		return first && second
+	}
 	if !all(1) {
 		t.Error("nobody asks for what is not known")
 	}
@@ -115,7 +118,7 @@ func (k knowledge) checkAsking(t *testing.T) {
 	time.Sleep(time.Millisecond)
 	answer(2)
 	time.Sleep(words.Age)
-	if !k.due(2) || k.due(2) {
+	if first, second := k.due(2), k.due(2); !first || second {
 		t.Error("not one asks when it is long ago")
 	}
 	k.failed()
