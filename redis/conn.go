@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -46,8 +47,14 @@ type conn struct {
 	interrupt func()
 }
 
-// Close closes the connection.
-func (c *conn) Close() error { return c.nc.Close() }
+// Close closes the connection. It does not wait, as that of TLS does until there
+// is room for a farewell.
+func (c *conn) Close() error {
+	if t, ok := c.nc.(*tls.Conn); ok {
+		return t.NetConn().Close()
+	}
+	return c.nc.Close()
+}
 
 // What follows makes a connection one that many callers can share.
 

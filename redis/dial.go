@@ -41,10 +41,10 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	if nc == nil {
 		return nil, &ConnError{Op: "dial", Err: errors.New("redis: DialContext returned no connection")}
 	}
-	greeted := false
+	raw, greeted := nc, false
 	defer func() {
 		if !greeted { // also if a callback of TLS panics
-			nc.Close()
+			raw.Close()
 		}
 	}()
 	if o.TLS != nil {

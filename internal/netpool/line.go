@@ -47,6 +47,8 @@ type line[C Line] struct {
 	// rest is what is left of a write that was interrupted, spare the memory for
 	// the next one.
 	rest, spare []byte
+	// sending is set during a write, halted if that was to be interrupted.
+	sending, halted bool
 	// reader and writer are the calls whose callers read and write for all.
 	reader, writer *Ticket
 	// due is when the timer goes off: never after a deadline in the queue.
@@ -232,7 +234,8 @@ func (ln *line[C]) wait(caller context.Context, t *Ticket) {
 // reply will be read and dropped.
 func (ln *line[C]) leave(t *Ticket, err error) {
 	ln.mu.Lock()
-	if t == ln.writer { // perhaps for others, and its own reply has come
+	if t == ln.writer && ln.sending { // perhaps for others, and its own reply has come
+		ln.halted = true
 		_ = ln.cn.SetWriteDeadline(aPast)
 	}
 	if !t.claim() {

@@ -64,7 +64,9 @@ type MuxConfig struct {
 // dropped, and the parts it played go to others. One case is left: a server that
 // takes no more before its replies are read, while the only caller is in the
 // middle of writing behind replies that nobody wants, is not read from until that
-// caller's time is over. Redis takes commands all the same.
+// caller's time is over. Redis takes commands all the same. And over TLS, which
+// does not outlive a write that was interrupted, who leaves while the server
+// takes nothing ends the connection.
 type Mux[C Line] struct {
 	pool *Pool[C]
 	o    MuxConfig

@@ -29,8 +29,17 @@ type wire struct {
 	taken int
 	// used is set while somebody reads: there must be one at a time. nap is how
 	// long it takes to look for a reply.
-	used atomic.Bool
-	nap  time.Duration
+	used  atomic.Bool
+	nap   time.Duration
+	write func(nc *netsim.Conn, p []byte) (int, error)
+}
+
+// Write is that of netsim.Conn, or as the test wants it.
+func (w *wire) Write(p []byte) (int, error) {
+	if w.write != nil {
+		return w.write(w.Conn, p)
+	}
+	return w.Conn.Write(p)
 }
 
 // use panics if somebody reads beside the caller.
@@ -104,6 +113,7 @@ type server struct {
 	window int
 	change func(n int, client *netsim.Conn)
 	nap    time.Duration
+	write  func(nc *netsim.Conn, p []byte) (int, error) // of the client's end
 	deaf   bool // nobody answers a dial
 	dials  atomic.Int32
 	wg     sync.WaitGroup
@@ -123,7 +133,7 @@ func (s *server) dial(ctx context.Context) (*wire, error) {
 		defer b.Close()
 		s.serve(n, b)
 	})
-	return &wire{Conn: a, nap: s.nap}, nil
+	return &wire{Conn: a, nap: s.nap, write: s.write}, nil
 }
 
 // echo answers each line with itself after f has returned.
@@ -272,6 +282,35 @@ func TestThoseWhoseRepliesCameTogetherWriteTogether(t *testing.T) {
 		wg.Wait()
 		if reads > rounds*3/2 { // else each round has the first command come alone
 			t.Errorf("%d rounds of commands came in %d pieces", rounds, reads)
+		}
+	})
+}
+
+// TestCallerThatLeavesAfterItHasWrittenCostsNobodyAnythingOverTLS: a connection of
+// TLS does not outlive a write that was interrupted.
+func TestCallerThatLeavesAfterItHasWrittenCostsNobodyAnythingOverTLS(t *testing.T) {
+	leaving, leave := context.WithCancel(t.Context())
+	var dead error
+	s := &server{serve: echo(func(string) { time.Sleep(time.Millisecond) })} // in the bubble
+	s.write = func(nc *netsim.Conn, p []byte) (n int, err error) {
+		if dead != nil {
+			return 0, dead
+		}
+		if n, dead = nc.Write(p); bytes.HasPrefix(p, []byte("leaves")) {
+			leave()
+			time.Sleep(time.Microsecond) // in the bubble
+		}
+		return n, dead
+	}
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		if _, _, err := do(leaving, "leaves"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if got, _, err := do(ctx, "x"); got != "re x" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if n := s.dials.Load(); n != 1 {
+			t.Errorf("%d connections", n)
 		}
 	})
 }

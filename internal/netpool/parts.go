@@ -39,16 +39,23 @@ func (ln *line[C]) flush(t *Ticket) {
 			ln.spare = batch
 			break
 		}
+		ln.sending = true
 		ln.mu.Unlock()
 		n, err := ln.cn.Write(batch)
-		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			ln.fail("write", err)
-		}
 		ln.mu.Lock()
-		if err != nil { // it was meant for t, or for somebody who has written before
+		halted := ln.halted
+		ln.sending, ln.halted = false, false
+		if halted { // nobody else: encryption does not outlive it
 			_ = ln.cn.SetWriteDeadline(time.Time{})
+		}
+		switch {
+		case err != nil && halted && errors.Is(err, os.ErrDeadlineExceeded):
 			ln.rest = batch[n:]
-		} else if cap(batch) <= 2*maxBatch {
+		case err != nil:
+			ln.mu.Unlock()
+			ln.fail("write", err)
+			ln.mu.Lock()
+		case cap(batch) <= 2*maxBatch:
 			ln.spare = batch[:0]
 		}
 	}
