@@ -32,9 +32,10 @@ const (
 //
 // If Reader has fewer than Size bytes, fails or panics, the connection is
 // closed, and the server never sees the command: a value is not half stored.
-// Reader may have more; they are not read. It is read by the goroutine of the
-// call, which the context cannot interrupt while Reader keeps it. Options.Timeout bounds the sending of each piece and not the whole, and
-// not the time that Reader takes.
+// Reader may have more; they are not read, so that several Bodies of known Size
+// can share it: they are read in order. It is read by the goroutine of the call,
+// which the context cannot interrupt while Reader keeps it. Options.Timeout bounds
+// the sending of each piece and not the whole, and not the time that Reader takes.
 type Body struct {
 	Reader io.Reader
 	// Size is the length in bytes. If it is negative, Reader is read to its end
@@ -68,6 +69,7 @@ type body struct {
 	r     io.Reader
 	size  int64
 	spool *spool.Spool // what r is, if not nil
+	later bool         // nothing was read: r may belong to one in front of it
 }
 
 func hasBody(args []any) bool {
@@ -101,7 +103,7 @@ func (c *Client) embody(ctx context.Context, args []any) (sent []any, large bool
 		if !ok {
 			continue
 		}
-		b := &body{r: given.Reader, size: given.Size}
+		b := &body{r: given.Reader, size: given.Size, later: large && given.Size >= 0}
 		all = append(all, b)
 		if err := c.begin(ctx, b); err != nil {
 			return nil, false, nil, err
@@ -136,14 +138,19 @@ func (c *Client) begin(ctx context.Context, b *body) (err error) {
 			return sourceError(err)
 		}
 		b.r, b.size = b.spool, b.spool.Size()
-	case b.size > pieceSize && b.direct():
+	case b.later, b.size > pieceSize && b.direct():
 		return nil
 	}
+	return b.start(&c.steps)
+}
+
+// start reads the first bytes.
+func (b *body) start(s *resp.Steps) error {
 	n := b.size
 	if n > pieceSize {
 		n = bodyPiece
 	}
-	b.first = c.steps.Get()[:n]
+	b.first = s.Get()[:n]
 	if _, err := spool.Fill(b.r, b.first); err != nil {
 		return sourceError(err)
 	}
@@ -276,7 +283,12 @@ func (h *held) send(args []any) error {
 // sendBody writes what is in the buffer and the bytes of b, but for the last
 // piece of them, which stays in the buffer.
 func (h *held) sendBody(b *body) error {
-	if b.first == nil {
+	switch {
+	case b.later:
+		if err := b.start(h.cn.steps); err != nil {
+			return err
+		}
+	case b.first == nil:
 		return h.sendDirect(b)
 	}
 	for left := b.size - int64(len(b.first)); left > 0; {

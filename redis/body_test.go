@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -21,6 +22,41 @@ import (
 
 // hidden hides that a reader can do more than read.
 type hidden struct{ io.Reader }
+
+func TestBodiesOfOneReaderAreReadInOrder(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		var got []int
+		all := strings.Repeat("0123456789", 40_000)
+		s.Handle("PUT", func(ss *fakesrv.Session, args [][]byte) {
+			got = nil
+			at := all
+			for _, a := range args[1:] {
+				got = append(got, len(a))
+				if !strings.HasPrefix(at, string(a)) {
+					t.Errorf("argument %d is not what comes next", len(got))
+				}
+				at = at[min(len(at), len(a)):]
+			}
+			ss.Status("OK")
+		})
+		for _, sizes := range [][]int{{100_000, 200_000}, {10, 100_000, 0, 64 << 10, 70_000}, {100_000, 5, 5}, {1 << 16, 1<<16 + 1, 1}} {
+			for name, r := range map[string]io.Reader{"other": hidden{strings.NewReader(all)}, "bytes": strings.NewReader(all)} {
+				args := []any{"PUT"}
+				for _, n := range sizes {
+					args = append(args, redis.Body{Reader: r, Size: int64(n)})
+				}
+				if err := c.Do(t.Context(), args...).Ok(); err != nil || !slices.Equal(got, sizes) {
+					t.Errorf("%s: %v, want %v, %v", name, got, sizes, err)
+				}
+			}
+		}
+		short := redis.Body{Reader: strings.NewReader(all[:150_000]), Size: 100_000}
+		before := s.Calls("PUT")
+		if err := c.Do(t.Context(), "PUT", short, short).Err(); !errors.Is(err, io.ErrUnexpectedEOF) || s.Calls("PUT") != before {
+			t.Errorf("too short: %v", err)
+		}
+	})
+}
 
 func TestBodyArrivesWhole(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {

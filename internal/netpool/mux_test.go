@@ -114,7 +114,7 @@ type server struct {
 	change func(n int, client *netsim.Conn)
 	nap    time.Duration
 	write  func(nc *netsim.Conn, p []byte) (int, error) // of the client's end
-	deaf   bool // nobody answers a dial
+	deaf   bool                                         // nobody answers a dial
 	dials  atomic.Int32
 	wg     sync.WaitGroup
 }

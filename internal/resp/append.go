@@ -78,8 +78,8 @@ func appendFloatArg(dst []byte, f float64, bits int) []byte {
 	return AppendBulk(dst, appendFloat(num[:0], f, bits))
 }
 
-// appendFloat writes infinities as Redis does; strconv would write +Inf. bits is
-// the size of the type that f was.
+// appendFloat writes as Redis does what strconv would write as +Inf, or as 1e+06.
+// bits is the size of the type that f was.
 func appendFloat(dst []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsInf(f, 1):
@@ -88,6 +88,8 @@ func appendFloat(dst []byte, f float64, bits int) []byte {
 		return append(dst, "-inf"...)
 	case math.IsNaN(f):
 		return append(dst, "nan"...)
+	case math.Abs(f) >= 1e-4 && math.Abs(f) < 1e17:
+		return strconv.AppendFloat(dst, f, 'f', -1, bits)
 	}
 	return strconv.AppendFloat(dst, f, 'g', -1, bits)
 }
