@@ -54,6 +54,7 @@ func TestParseURL(t *testing.T) {
 		{name: "no scheme", url: "localhost:6379", err: "scheme"},
 		{name: "other scheme", url: "http://secret:secret@h", err: "scheme"},
 		{name: "empty", url: "", err: "scheme"},
+		{name: "no slashes", url: "redis:secret:6379", err: "cannot be parsed"},
 		{name: "port out of range", url: "redis://u:secret@h:65536", err: "port"},
 		{name: "port zero", url: "redis://h:0", err: "port"},
 		{name: "bad port", url: "redis://u:secret@h:port", err: "cannot be parsed"},

@@ -36,7 +36,7 @@ type Endpoint struct {
 func ParseURL(s string) (Endpoint, error) {
 	s, others := cutHosts(s)
 	u, err := url.Parse(s)
-	if err != nil {
+	if err != nil || strings.HasPrefix(u.Scheme, "redis") && u.Opaque != "" { // no slashes, no host
 		// The parser's own error holds the URL, and with it the password.
 		return Endpoint{}, errors.New("cannot be parsed (special characters in user and password are written as %XX)")
 	}
