@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -363,5 +364,30 @@ func TestDeadServerIsAnErrorAtOnceThoughAConnectionIsShared(t *testing.T) {
 		if _, err := p.Do(within(t, 10*time.Second)); err == nil || time.Since(start) > 100*time.Millisecond {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
+	})
+}
+
+func TestCallWaitsForAConnectionThoughAllAreShared(t *testing.T) {
+	change := func(s *fakesrv.Server, o *redis.Options) {
+		o.MaxConns = 2
+		s.Handle("STRLEN", func(ss *fakesrv.Session, _ [][]byte) {
+			time.Sleep(2500 * time.Millisecond)
+			ss.Int(1)
+		})
+	}
+	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := c.Do(within(t, 5*time.Second), "STRLEN", "k").Err(); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(1500 * time.Millisecond)
+		mustSet(t, c, "k", "v") // the shared connection keeps silent: it gets one of its own
+		var b strings.Builder
+		if _, err := c.GetTo(within(t, 5*time.Second), "k", &b); err != nil || b.String() != "v" {
+			t.Errorf("%q, %v", b.String(), err)
+		}
+		wg.Wait()
 	})
 }

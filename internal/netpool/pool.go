@@ -301,7 +301,7 @@ func (p *Pool[C]) kick(now time.Time) {
 		p.stats.Dials++
 		p.dials.Go(p.dial)
 	}
-	if p.hopeless() && p.waiters.Len() > 0 {
+	if p.failures > 0 && p.hopeless() && p.waiters.Len() > 0 { // else one that is shared comes back
 		p.refuse(p.o.Fail("dial held back", p.lastErr))
 	}
 }
