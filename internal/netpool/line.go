@@ -155,13 +155,15 @@ func (ln *line[C]) arm(at time.Time) {
 // sweep ends the wait of all whose time has come.
 func (ln *line[C]) sweep() {
 	now := time.Now()
-	var late []*Ticket
+	var late []*Ticket // claimed: any other may be used again once mu is let go
 	ln.mu.Lock()
 	ln.due = time.Time{}
 	look := func(t *Ticket) {
 		switch {
 		case !t.deadline.After(now):
-			late = append(late, t)
+			if ln.part(t) {
+				late = append(late, t)
+			}
 		case ln.due.IsZero() || t.deadline.Before(ln.due):
 			ln.due = t.deadline
 		}
@@ -177,9 +179,13 @@ func (ln *line[C]) sweep() {
 	if !ln.due.IsZero() && !ln.closed {
 		ln.arm(ln.due)
 	}
+	over := len(late) > 0 && ln.over()
 	ln.mu.Unlock()
 	for _, t := range late {
-		ln.leave(t, t.expired)
+		ln.left(t, t.expired)
+	}
+	if over {
+		ln.end()
 	}
 	ln.m.pool.Tidy(now)
 }
@@ -234,27 +240,39 @@ func (ln *line[C]) wait(caller context.Context, t *Ticket) {
 // reply will be read and dropped.
 func (ln *line[C]) leave(t *Ticket, err error) {
 	ln.mu.Lock()
+	parted := ln.part(t)
+	over := parted && ln.over()
+	ln.mu.Unlock()
+	if parted {
+		ln.left(t, err)
+	}
+	if over {
+		ln.end()
+	}
+}
+
+// part interrupts what t does for the line, and takes the right to settle it.
+// mu is held.
+func (ln *line[C]) part(t *Ticket) bool {
 	if t == ln.writer && ln.sending { // perhaps for others, and its own reply has come
 		ln.halted = true
 		_ = ln.cn.SetWriteDeadline(aPast)
 	}
 	if !t.claim() {
-		ln.mu.Unlock()
-		return
+		return false
 	}
 	ln.waiting--
 	if t == ln.reader {
 		_ = ln.cn.SetReadDeadline(aPast)
 	}
-	sent := t.sent
-	over := ln.over()
-	ln.mu.Unlock()
-	t.err = ln.m.o.Fail("read", sent, err)
+	return true
+}
+
+// left settles a ticket that has parted.
+func (ln *line[C]) left(t *Ticket, err error) {
+	t.err = ln.m.o.Fail("read", t.sent, err)
 	t.state.Store(left)
 	t.look()
-	if over {
-		ln.end()
-	}
 }
 
 // resign gives the part of t to others.

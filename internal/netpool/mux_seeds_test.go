@@ -112,3 +112,40 @@ func TestSeededFaultsNeverMixReplies(t *testing.T) {
 		t.Errorf("%d replies, %d failures: the test proves little", good, gone)
 	}
 }
+
+// TestTicketThatIsUsedAgainIsNotTakenForLate has replies come at the moment at which
+// their callers' time ends.
+func TestTicketThatIsUsedAgainIsNotTakenForLate(t *testing.T) {
+	const callers, rounds = 100, 50
+	s := &server{window: 1 << 20, serve: echo(func(line string) {
+		if line == "first" {
+			time.Sleep(10 * time.Millisecond) // in the bubble
+		}
+	})}
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], m *netpool.Mux[*wire]) {
+		do(ctx, "x") // opens the connection
+		for range rounds {
+			deadline := time.Now().Add(10 * time.Millisecond)
+			var wg sync.WaitGroup
+			for i := range callers {
+				wg.Go(func() {
+					short, cancel := context.WithDeadline(ctx, deadline)
+					defer cancel()
+					r := &reply{t: t}
+					command := "short\n"
+					if i == 0 {
+						command = "first\n"
+					}
+					out, err := m.Do(short, time.Now(), &r.Ticket, []byte(command), r)
+					if out.Kept || err != nil {
+						return
+					}
+					if _, err = m.Do(ctx, time.Now(), &r.Ticket, []byte("again\n"), r); err != nil {
+						t.Errorf("again: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+	})
+}
