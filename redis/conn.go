@@ -22,6 +22,8 @@ const (
 	vectorFrom = 16 << 10
 	// keepBuffer is the largest write buffer that a connection keeps.
 	keepBuffer = 64 << 10
+	// lastMoment is for how long a write over TLS goes on whose caller has left.
+	lastMoment = 10 * time.Millisecond
 )
 
 // conn is one connection. It is used by one call at a time.
@@ -84,9 +86,13 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.nc.SetReadDeadline(t)
 }
 
-// SetWriteDeadline sets the deadline of writes alone.
+// SetWriteDeadline sets the deadline of writes alone. TLS does not outlive a write
+// that is interrupted: one that is under way may end within a moment.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.deadline = time.Time{}
+	if _, ok := c.nc.(*tls.Conn); ok && !t.IsZero() {
+		t = time.Now().Add(lastMoment)
+	}
 	return c.nc.SetWriteDeadline(t)
 }
 

@@ -123,3 +123,25 @@ func TestCallerThatLeavesInTheMiddleOfAWriteOverTLSDoesNotKeepOthers(t *testing.
 		}
 	})
 }
+
+func TestCallerThatLeavesAMomentTooEarlyOverTLSCostsNobodyElse(t *testing.T) {
+	encrypted(t, func(t *testing.T, c *redis.Client, stall func(bool)) {
+		mustSet(t, c, "k", "v")
+		stall(true)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := c.Do(within(t, 50*time.Millisecond), "GET", strings.Repeat("k", 10<<10)).Err(); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			time.Sleep(10 * time.Millisecond)
+			if v, err := get(t.Context(), c, "k"); v != "v" || err != nil {
+				t.Errorf("%q, %v", v, err)
+			}
+		})
+		time.Sleep(55 * time.Millisecond)
+		stall(false)
+		wg.Wait()
+	})
+}
