@@ -371,7 +371,7 @@ func TestCallWaitsForAConnectionThoughAllAreShared(t *testing.T) {
 	change := func(s *fakesrv.Server, o *redis.Options) {
 		o.MaxConns = 2
 		s.Handle("STRLEN", func(ss *fakesrv.Session, _ [][]byte) {
-			time.Sleep(2500 * time.Millisecond)
+			time.Sleep(2500 * time.Millisecond) // in the bubble
 			ss.Int(1)
 		})
 	}

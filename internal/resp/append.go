@@ -79,7 +79,6 @@ func appendFloatArg(dst []byte, f float64, bits int) []byte {
 }
 
 // appendFloat writes as Redis does what strconv would write as +Inf, or as 1e+06.
-// bits is the size of the type that f was.
 func appendFloat(dst []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsInf(f, 1):
@@ -125,8 +124,7 @@ func AppendString(dst []byte, s string) []byte {
 // the caller sends himself, with CRLF behind them.
 func AppendBulkHeader(dst []byte, n int64) []byte { return appendHeader(dst, '$', n) }
 
-// AppendArray appends the header of an array of n elements, which follow. A
-// command is an array of strings.
+// AppendArray appends the header of an array, or a command, of n elements.
 func AppendArray(dst []byte, n int) []byte { return appendHeader(dst, '*', int64(n)) }
 
 // AppendMap appends the header of a map of n pairs, which follow.
