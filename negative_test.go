@@ -297,3 +297,61 @@ func TestNotFoundEndsTheRowOfFailures(t *testing.T) {
 		mustGet(t, c, "k", s.load)
 	})
 }
+
+func TestNotFoundOfALoadThatWasOvertakenReplacesNothing(t *testing.T) {
+	for name, overtake := range map[string]func(c *strata.Cache[string, int64]) error{
+		"set":        func(c *strata.Cache[string, int64]) error { return c.Set(context.Background(), "k", 2) },
+		"invalidate": func(c *strata.Cache[string, int64]) error { return c.Invalidate(context.Background(), "k") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newShared()
+				a, b := instance(t, s, negatives), instance(t, s, negatives)
+				if err := a.Set(t.Context(), "k", 1); err != nil {
+					t.Fatal(err)
+				}
+				if err := a.Expire(t.Context(), "k"); err != nil { // held in L2, and to be loaded again
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				go func() {
+					_, _ = a.GetOrLoad(context.Background(), "k", func(context.Context, string) (int64, error) {
+						time.Sleep(time.Second)
+						return 0, fmt.Errorf("no such row: %w", strata.ErrNotFound)
+					})
+				}()
+				time.Sleep(time.Second / 2)
+				if err := overtake(b); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				for _, c := range []*strata.Cache[string, int64]{a, b} {
+					v, err := c.GetOrLoad(t.Context(), "k", func(context.Context, string) (int64, error) { return 2, nil })
+					if v != 2 || err != nil {
+						t.Errorf("got %d, %v; want 2: the load was overtaken", v, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestNotFoundOfARefreshEndsTheValueElsewhere(t *testing.T) {
+	for _, ttl := range []time.Duration{20 * time.Second, -1} {
+		bubble(t, func(t *testing.T) {
+			s := newShared()
+			early := func(o *strata.Options[string, int64]) { o.NotFoundTTL, o.RefreshAt = ttl, 0.5 }
+			a, b := instance(t, s, early), instance[string, int64](t, s)
+			one := func(context.Context, string) (int64, error) { return 1, nil }
+			gets(t, a, one, 1)
+			gets(t, b, one, 1)
+			m := &missing{}
+			time.Sleep(40 * time.Second)
+			gets(t, a, m.load, 1) // and refreshes it
+			synctest.Wait()
+			if v, ok := b.Get(t.Context(), "k"); ok {
+				t.Errorf("TTL %v: the other instance has %d, which the origin has no more", ttl, v)
+			}
+		})
+	}
+}

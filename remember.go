@@ -156,26 +156,26 @@ func (c *Cache[K, V]) wrap(key K, err error) error {
 }
 
 // forgetRemote drops what L2 holds, and remembers there too that the origin
-// does not have the key.
+// does not have the key: under the lease, as with any load, since a key may have
+// been written meanwhile.
 func (a *attempt[K, V]) forgetRemote(left time.Duration) {
-	if a.lease.Token == 0 {
+	if a.lease.Token == 0 || left <= 0 && a.id == 0 {
 		return
 	}
 	ctx, cancel := a.opContext()
 	defer cancel()
-	lease := a.lease
-	if a.id != 0 { // others may have it in L1
-		leases, err := a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name, Token: tokenLife}})
+	if left <= 0 {
+		_, err := a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name}})
 		if !a.answered("drop", err) {
 			return
 		}
-		lease, a.lease.Token = leases[0], 0
-	}
-	if left <= 0 {
+		if a.lease.Token = 0; !a.c.can.announce {
+			a.publishGone(ctx)
+		}
 		return
 	}
 	left = min(left, maxRemoteLife)
-	p := remote.Put{Key: a.name, Data: a.c.sealAbsent(a.name), Fresh: left, Left: left, Lease: lease}
+	p := remote.Put{Key: a.name, Data: a.c.sealAbsent(a.name), Fresh: left, Left: left, Lease: a.lease}
 	refused, err := a.c.tier.Put(ctx, []remote.Put{p})
 	if !a.answered("put", err) {
 		return
@@ -184,5 +184,20 @@ func (a *attempt[K, V]) forgetRemote(left time.Duration) {
 	if len(refused) > 0 {
 		a.c.refusedRemote(a.f.Key)
 		a.noKeep = true
+		return
+	}
+	if a.id != 0 { // others may have it in L1
+		a.publishGone(ctx)
+	}
+}
+
+// publishGone tells other instances that the key is gone from L2.
+func (a *attempt[K, V]) publishGone(ctx context.Context) {
+	if a.c.bus == nil {
+		return
+	}
+	drops := []remote.Drop{{Key: a.name}}
+	if err := a.c.bus.Publish(ctx, a.c.messages(drops)); err != nil {
+		a.c.retry.Add(drops)
 	}
 }
