@@ -348,7 +348,9 @@ func (b *batch[K, V]) brought(values map[K]V, err error, took time.Duration, wit
 		b.c.loaded(a.f.Key, outcomeOf(a.res.Err, false), took, a.res.Err)
 	}
 	if err == nil {
-		b.fillGaps(values)
+		o := b.call
+		within.load.apply(&o)
+		b.fillGaps(values, o)
 	}
 }
 
@@ -420,20 +422,21 @@ func (b *batch[K, V]) put(ctx context.Context, puts []remote.Put, putters []*att
 }
 
 // fillGaps keeps in L1 what the loader has brought unasked, where nothing is
-// held, nothing runs, and nothing has been dropped since the batch began.
-func (b *batch[K, V]) fillGaps(values map[K]V) {
+// held, nothing runs, and nothing has been dropped since the batch began. o is
+// what the loader has made of the call.
+func (b *batch[K, V]) fillGaps(values map[K]V, o call) {
 	asked := make(map[K]bool, len(b.attempts))
 	for _, a := range b.attempts {
 		asked[a.f.Key] = true
 	}
 	c := b.c
 	for k, v := range values {
-		left := c.life(b.call)
+		left := c.life(o)
 		weight, ok := c.weigh(k, v)
-		if asked[k] || !ok || left <= 0 {
+		if asked[k] || !ok || left <= 0 || c.callError(o) != nil {
 			continue
 		}
-		e := c.entry(k, v, left, left, stamps{trust: b.trust, tagTrust: c.trust.TagWord(), tags: b.call.tags}, 0)
+		e := c.entry(k, v, left, left, stamps{trust: b.trust, tagTrust: c.trust.TagWord(), tags: o.tags}, 0)
 		c.mark(e)
 		c.flights.Fill(k, func() {
 			old, _ := c.memory.Peek(k)

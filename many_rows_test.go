@@ -277,3 +277,29 @@ func TestBatchOfNothingAsksNobody(t *testing.T) {
 		}
 	})
 }
+
+func TestExtraKeysOfABatchObeyWhatTheLoaderSays(t *testing.T) {
+	for name, say := range map[string]func(*strata.Load){
+		"tags":     func(l *strata.Load) { l.SetTags("t") },
+		"no store": (*strata.Load).NoStore,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCache[string, int64](t)
+			_, err := c.GetMany(t.Context(), []string{"k"}, func(ctx context.Context, _ []string) (map[string]int64, error) {
+				say(strata.Loading(ctx))
+				return map[string]int64{"k": 1, "extra": 1}, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.InvalidateTags(t.Context(), "t"); err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range []string{"k", "extra"} {
+				if v, ok := c.Get(t.Context(), k); ok {
+					t.Errorf("%s is kept: %d", k, v)
+				}
+			}
+		})
+	}
+}

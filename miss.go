@@ -30,8 +30,8 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o call
 		}
 	}
 	if d := c.o.Limits.SoftTimeout; d > 0 {
-		if v, until, ok := c.fallback(key); ok && l1.After(c.memory.Now(), d) < until {
-			return c.missSoftly(ctx, key, load, o, v, d)
+		if e, until := c.fallback(key); e != nil && l1.After(c.memory.Now(), d) < until {
+			return c.missSoftly(ctx, key, load, o, e.Value, d)
 		}
 	}
 	r, err := c.fly(ctx, key, flight.Load, load, o)
@@ -49,27 +49,27 @@ func (c *Cache[K, V]) answer(key K, r flight.Result[V]) (V, error) {
 	return c.clone(r.Value), nil
 }
 
-// fallback returns the stale value that L1 has for when a load fails, and
+// fallback returns the entry that L1 has for when a load fails, or nil, and
 // until when it may be served.
-func (c *Cache[K, V]) fallback(key K) (v V, until int64, ok bool) {
-	e, _ := c.memory.Peek(key)
+func (c *Cache[K, V]) fallback(key K) (e *l1.Entry[K, V], until int64) {
+	e, _ = c.memory.Peek(key)
 	if e == nil {
-		return v, 0, false
+		return nil, 0
 	}
-	if w, _ := c.judge(key, e); w > trust.Stale {
-		return v, 0, false
+	if v, _ := c.judge(key, e); v > trust.Stale {
+		return nil, 0
 	}
-	return e.Value, c.onErrorUntil(e), true
+	return e, c.onErrorUntil(e)
 }
 
 // overloaded is the answer to a caller who would be one too many.
 func (c *Cache[K, V]) overloaded(key K, o call) (V, error) {
 	c.counts.overloaded.Add(1)
-	if v, until, ok := c.fallback(key); ok && c.memory.Now() < until {
+	if e, until := c.fallback(key); e != nil && c.memory.Now() < until {
 		c.counts.remembered.Add(1)
 		c.stale(key, ErrOverloaded)
 		o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
-		return c.clone(v), nil
+		return c.clone(e.Value), nil
 	}
 	c.counts.turnedAway.Add(1)
 	return *new(V), ErrOverloaded

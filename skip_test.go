@@ -230,3 +230,35 @@ func TestNumbersAddUpWithSkipReads(t *testing.T) {
 		}
 	})
 }
+
+func TestTagsOfAReloadAreObeyed(t *testing.T) {
+	for name, load := range map[string]strata.Loader[string, int64]{
+		"said by the loader": func(ctx context.Context, _ string) (int64, error) {
+			strata.Loading(ctx).SetTags("t")
+			return 2, nil
+		},
+		"of the value that still holds": func(context.Context, string) (int64, error) { return 0, strata.ErrNotModified },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newShared()
+				a, b := instance[string, int64](t, s), instance[string, int64](t, s)
+				if err := a.Set(t.Context(), "k", 1, strata.WithTags("t")); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := a.GetOrLoad(t.Context(), "k", load, strata.SkipRead()); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.InvalidateTags(t.Context(), "t"); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				for _, c := range []*strata.Cache[string, int64]{a, b} {
+					if v, ok := c.Get(t.Context(), "k"); ok {
+						t.Errorf("got %d, which carries the tag", v)
+					}
+				}
+			})
+		})
+	}
+}

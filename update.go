@@ -93,6 +93,7 @@ func (u *update[K, V]) end(ctx context.Context) error {
 	if err := u.c.prepare(&u.write, u.call); err != nil {
 		return err
 	}
+	u.stamps.tags = u.tags // write may have named more
 	ws := []write[K, V]{u.write}
 	if err := u.c.put(ctx, "update", ws, u.leases); err != nil {
 		return err
@@ -138,8 +139,9 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 	ctx = context.WithValue(ctx, reloadKey{}, &reloading{cache: c, key: key, outer: outer})
 	c.counts.flights.Add(1)
 	var held *V
-	if stale, _, ok := c.fallback(key); ok {
-		held = &stale
+	e, _ := c.fallback(key)
+	if e != nil {
+		held = &e.Value
 	}
 	c.dropLocal(key, true)
 	u := &update[K, V]{c: c, call: o, soft: true}
@@ -152,6 +154,9 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 			u.soft = false // what was held goes
 		case held != nil && isAnswer(err, ErrNotModified):
 			v, err = *held, nil
+			if len(u.call.tags) == 0 && e.Tags != nil { // they hold as well
+				u.call.tags = e.Tags.Names
+			}
 		}
 		return v, err
 	})
