@@ -262,3 +262,26 @@ func TestTagsOfAReloadAreObeyed(t *testing.T) {
 		})
 	}
 }
+
+func TestSkipReadOfAKeyOnHoldIsKeptNowhere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
+		if err := a.InvalidateHold(t.Context(), time.Second, "k"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		old := func(context.Context, string) (int64, error) { return 1, nil } // a replica that lags behind
+		for _, c := range []*strata.Cache[string, int64]{a, b} {
+			if v, err := c.GetOrLoad(t.Context(), "k", old, strata.SkipRead()); v != 1 || err != nil {
+				t.Errorf("got %d, %v; want what was loaded", v, err)
+			}
+		}
+		time.Sleep(time.Second)
+		for _, c := range []*strata.Cache[string, int64]{a, b} {
+			if v, ok := c.Get(t.Context(), "k"); ok {
+				t.Errorf("%d is kept, though it was loaded during the hold", v)
+			}
+		}
+	})
+}

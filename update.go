@@ -148,6 +148,7 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 	ran := false
 	err = u.run(ctx, key, func(ctx context.Context) (V, error) {
 		ran = true
+		onHold := c.flights.OnHold(key) // a later hold voids the token
 		v, err = c.loadAlone(ctx, key, load, &u.call, held)
 		switch {
 		case isAnswer(err, ErrNotFound):
@@ -157,6 +158,9 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 			if len(u.call.tags) == 0 && e.Tags != nil { // they hold as well
 				u.call.tags = e.Tags.Names
 			}
+		}
+		if onHold {
+			u.call.ttl = -1
 		}
 		return v, err
 	})

@@ -65,6 +65,14 @@ func (g *Group[K, V]) Hold(key K, d time.Duration) {
 	s.holds[key] = hold{until, time.AfterFunc(d, func() { s.release(key, until) })}
 }
 
+// OnHold reports whether flights of key must not store now.
+func (g *Group[K, V]) OnHold(key K) bool {
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.onHold(key)
+}
+
 // onHold reports whether flights of key must not store now. s.mu is held.
 func (s *shard[K, V]) onHold(key K) bool {
 	h, held := s.holds[key]
