@@ -98,9 +98,13 @@ func (a *attempt[K, V]) acquire() (result bool, wait time.Duration) {
 		a.found(*a.held, endL2) // the tier gives no leases for what is fresh
 		return true, 0
 	}
-	// Fresh by its state, but unreadable, or dropped or expired by a tag: make
-	// it stale, so that a lease can be had, and no more than that, so that it
-	// is there if the load fails.
+	// Fresh by its state, but unreadable, or dropped or expired by a tag.
+	if a.c.can.refresh != nil && a.spoilt != h.ID {
+		a.spoilt = h.ID
+		return a.acquire()
+	}
+	// Make it stale, so that a lease can be had, and no more than that, so that
+	// it is there if the load fails. It voids the lease of who came first.
 	_, err = a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name, Soft: true}})
 	if !a.answered("drop", err) {
 		return false, 0
@@ -111,9 +115,12 @@ func (a *attempt[K, V]) acquire() (result bool, wait time.Duration) {
 // ask asks for a lease: to replace what is held, or what is known to be held
 // though it is fresh still.
 func (a *attempt[K, V]) ask(ctx context.Context) (remote.Held, remote.Lease, error) {
-	d := a.c.o.Limits.Lease
-	if a.call.refresh && a.id != 0 && a.c.can.refresh != nil {
-		return a.c.can.refresh.Refresh(ctx, a.name, a.id, d)
+	d, replaced := a.c.o.Limits.Lease, a.spoilt
+	if replaced == 0 && a.call.refresh {
+		replaced = a.id
+	}
+	if replaced != 0 && a.c.can.refresh != nil {
+		return a.c.can.refresh.Refresh(ctx, a.name, replaced, d)
 	}
 	return a.c.tier.Acquire(ctx, a.name, d)
 }

@@ -158,6 +158,7 @@ type attempt[K comparable, V any] struct {
 	unheld   bool         // L2 cannot hold the key
 	hungUp   bool         // it was not L2 that failed: the flight was cancelled
 	lease    remote.Lease // the right to store in L2, if its Token is set
+	spoilt   remote.ID    // of what L2 takes for fresh and nobody can use
 	noKeep   bool         // the value must not be kept anywhere
 
 	held      *V        // a stale value, for Previous and for when the load fails

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -122,38 +123,87 @@ func TestInvalidateTagsIsHeardWithoutATier(t *testing.T) {
 }
 
 func TestExpireTagsKeepsStaleValuesForFailures(t *testing.T) {
+	whole := func(s *shared) remote.Tier { return s.tier }
+	withoutRefresh := func(s *shared) remote.Tier { return withoutRefresh(s.tier) }
+	for _, tier := range []func(*shared) remote.Tier{whole, withoutRefresh} {
+		bubble(t, func(t *testing.T) { checkExpireTags(t, tier) })
+	}
+}
+
+// unrefreshing is a tier that gives no leases for what is fresh.
+type unrefreshing struct {
+	remote.Tier
+	remote.AllDropper
+	remote.Tagger
+	remote.Announcer
+	whole *stratatest.Tier
+}
+
+func withoutRefresh(t *stratatest.Tier) remote.Tier { return unrefreshing{t, t, t, t, t} }
+
+func (u unrefreshing) Bind(s remote.Space) remote.Tier {
+	return withoutRefresh(u.whole.Bind(s).(*stratatest.Tier))
+}
+
+func checkExpireTags(t *testing.T, tier func(*shared) remote.Tier) {
+	s := newTagged(t)
+	with := func(o *strata.Options[string, int64]) { o.Remote.Tier = tier(s) }
+	a, b := instance(t, s, with), instance(t, s, with)
+	keys := fillTagged(t, a)
+	present(t, b, append(slices.Clone(keys), "only u")...)
+	must(t, a.ExpireTags(t.Context(), "t"))
+	synctest.Wait()
+	cold := instance(t, s, with)
+	for who, c := range map[string]*strata.Cache[string, int64]{"who called": a, "who heard": b, "who had nothing": cold} {
+		if found := present(t, c, append(slices.Clone(keys), "only u")...); !slices.Equal(found, []string{"only u"}) {
+			t.Errorf("%s has fresh %q", who, found)
+		}
+		for _, k := range keys {
+			var info strata.Info
+			v, err := c.GetOrLoad(t.Context(), k, unavailable, strata.ReadInfo(&info))
+			if v != 1 || err != nil || !info.Stale {
+				t.Errorf("%s got %d, %v, stale %v for %q; want the stale 1", who, v, err, info.Stale, k)
+			}
+		}
+	}
+	if v := mustGet(t, b, "set", same(0)); v != 1 {
+		t.Errorf("got %d, want the 1 that still holds", v)
+	}
+	for who, c := range map[string]*strata.Cache[string, int64]{"who loaded": b, "another": instance(t, s, with)} {
+		if found := present(t, c, "set"); len(found) == 0 {
+			t.Errorf("%s does not have what was not modified", who)
+		}
+	}
+	must(t, a.InvalidateTags(t.Context(), "t"))
+	synctest.Wait()
+	if found := present(t, b, "set"); len(found) > 0 {
+		t.Error("what was not modified has lost its tags")
+	}
+}
+
+// TestLateLookAtWhatATagExpiredCostsNoLoad has an instance find a value that a
+// tag has expired, and be slow about what it does then: another has the lease by
+// that time.
+func TestLateLookAtWhatATagExpiredCostsNoLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newTagged(t)
-		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
-		keys := fillTagged(t, a)
-		present(t, b, append(slices.Clone(keys), "only u")...)
+		var slow atomic.Bool
+		slow.Store(true)
+		a := instance[string, int64](t, s)
+		late := instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = stalling(stalling(s.tier, "Drop", 100*time.Millisecond, &slow), "Refresh", 100*time.Millisecond, &slow)
+		})
+		must(t, a.Set(t.Context(), "k", 1, strata.WithTags("t")))
 		must(t, a.ExpireTags(t.Context(), "t"))
 		synctest.Wait()
-		cold := instance[string, int64](t, s)
-		for who, c := range map[string]*strata.Cache[string, int64]{"who called": a, "who heard": b, "who had nothing": cold} {
-			if found := present(t, c, append(slices.Clone(keys), "only u")...); !slices.Equal(found, []string{"only u"}) {
-				t.Errorf("%s has fresh %q", who, found)
-			}
-			for _, k := range keys {
-				var info strata.Info
-				v, err := c.GetOrLoad(t.Context(), k, unavailable, strata.ReadInfo(&info))
-				if v != 1 || err != nil || !info.Stale {
-					t.Errorf("%s got %d, %v, stale %v for %q; want the stale 1", who, v, err, info.Stale, k)
-				}
-			}
+		o := &origin{takes: time.Second}
+		var wg sync.WaitGroup
+		for _, c := range []*strata.Cache[string, int64]{a, late} {
+			wg.Go(func() { mustGet(t, c, "k", o.load) })
 		}
-		if v := mustGet(t, b, "set", same(0)); v != 1 {
-			t.Errorf("got %d, want the 1 that still holds", v)
-		}
-		for who, c := range map[string]*strata.Cache[string, int64]{"who loaded": b, "another": instance[string, int64](t, s)} {
-			if found := present(t, c, "set"); len(found) == 0 {
-				t.Errorf("%s does not have what was not modified", who)
-			}
-		}
-		must(t, a.InvalidateTags(t.Context(), "t"))
-		synctest.Wait()
-		if found := present(t, b, "set"); len(found) > 0 {
-			t.Error("what was not modified has lost its tags")
+		wg.Wait()
+		if n := o.loads.Load(); n != 1 {
+			t.Errorf("%d loads, want 1", n)
 		}
 	})
 }
