@@ -191,7 +191,7 @@ func TestLateLookAtWhatATagExpiredCostsNoLoad(t *testing.T) {
 		slow.Store(true)
 		a := instance[string, int64](t, s)
 		late := instance(t, s, func(o *strata.Options[string, int64]) {
-			o.Remote.Tier = stalling(stalling(s.tier, "Drop", 100*time.Millisecond, &slow), "Refresh", 100*time.Millisecond, &slow)
+			o.Remote.Tier = stalling(stalling(s.tier, "Drop", 10*time.Millisecond, &slow), "Refresh", 10*time.Millisecond, &slow)
 		})
 		must(t, a.Set(t.Context(), "k", 1, strata.WithTags("t")))
 		must(t, a.ExpireTags(t.Context(), "t"))
