@@ -198,8 +198,9 @@ func TestLateLookAtWhatATagExpiredCostsNoLoad(t *testing.T) {
 		synctest.Wait()
 		o := &origin{takes: time.Second}
 		var wg sync.WaitGroup
-		for _, c := range []*strata.Cache[string, int64]{a, late} {
+		for _, c := range []*strata.Cache[string, int64]{late, a} {
 			wg.Go(func() { mustGet(t, c, "k", o.load) })
+			time.Sleep(time.Millisecond)
 		}
 		wg.Wait()
 		if n := o.loads.Load(); n != 1 {
