@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/redistier/tier"
@@ -20,8 +21,8 @@ func (s tierServer) Send(ctx context.Context, put func([]byte) []byte) (resp.Val
 }
 
 // Read implements tier.Server.
-func (s tierServer) Read(ctx context.Context, put func([]byte, string) []byte, key string) (resp.Value, error) {
-	return s.send(ctx, question{name: "HMGET", key: key, read: put})
+func (s tierServer) Read(ctx context.Context, now time.Time, put func([]byte, string) []byte, key string) (resp.Value, error) {
+	return s.send(ctx, question{name: "HMGET", key: key, at: now, read: put})
 }
 
 func (s tierServer) send(ctx context.Context, q question) (v resp.Value, err error) {

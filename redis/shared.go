@@ -21,6 +21,7 @@ type question struct {
 	name string
 	// key is what the size of the reply is remembered by.
 	key string
+	at  time.Time // now, if it is known
 	// The first of these that is set appends the command, or else it is made of
 	// args, or else it is SET of key to value with a life of ttl, or GET of key,
 	// whose value is appended to dst.
@@ -131,7 +132,10 @@ func (n *node) share(ctx context.Context, q question) (answer, error) {
 	if n.o.MaxConns < 2 || n.large.has(q.key) {
 		return answer{}, errElsewhere
 	}
-	now := time.Now()
+	now := q.at
+	if now.IsZero() {
+		now = time.Now()
+	}
 	for again := false; ; again = true {
 		t, _ := n.tickets.Get().(*ticket)
 		if t == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,7 +32,7 @@ func (s *server) Send(ctx context.Context, put func([]byte) []byte) (resp.Value,
 }
 
 // Read implements tier.Server.
-func (s *server) Read(ctx context.Context, put func([]byte, string) []byte, key string) (resp.Value, error) {
+func (s *server) Read(ctx context.Context, _ time.Time, put func([]byte, string) []byte, key string) (resp.Value, error) {
 	text := put(nil, key)
 	for again := false; ; again = true {
 		calls := newCalls(text, 1)

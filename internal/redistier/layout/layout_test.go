@@ -51,9 +51,13 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 }
 
 func TestStateReadsOnlyWhatTheScriptsWrite(t *testing.T) {
-	good := "1700000000000 1700000001000 ff 1a2b.3.4"
-	if s, ok := layout.ParseState([]byte(good), ""); !ok || s != (layout.State{Fresh: 1700000000000, Left: 1700000001000, ID: 255, Word: "1a2b.3.4"}) {
-		t.Errorf("ParseState(%q) = %+v, %v", good, s, ok)
+	for good, id := range map[string]uint64{
+		"1700000000000 1700000001000 ff 1a2b.3.4":               255,
+		"1700000000000 1700000001000 ffffffffffffffff 1a2b.3.4": math.MaxUint64,
+	} {
+		if s, ok := layout.ParseState([]byte(good), ""); !ok || s != (layout.State{Fresh: 1700000000000, Left: 1700000001000, ID: id, Word: "1a2b.3.4"}) {
+			t.Errorf("ParseState(%q) = %+v, %v", good, s, ok)
+		}
 	}
 	for _, bad := range []string{"", " ", "1 2 3", "1 2 3 ", "-1 2 3 w", "1 -2 3 w", "1 2 0 w", "1 2 xyz w", "x 2 3 w", "1 2 11111111111111111 w", "99999999999999999999 2 3 w"} {
 		if s, ok := layout.ParseState([]byte(bad), ""); ok {

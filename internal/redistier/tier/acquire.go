@@ -70,7 +70,7 @@ func (t *Tier) acquire(ctx context.Context, q wish) (a plain.Acquired, w *words.
 // acquire asks for a lease, and for the word before if it is due or a
 // connection was opened meanwhile.
 func (s *site) acquire(ctx context.Context, q wish) (a plain.Acquired, w *words.Word, err error) {
-	ask, w := s.due()
+	ask, w := s.due(time.Now())
 	if !ask && s.scripted() {
 		v, err := s.run(ctx, s.scripts.acquire, func(dst []byte, head string) []byte {
 			return s.appendAcquire(dst, head, q, w)
@@ -148,7 +148,7 @@ func (t *Tier) acquireFrom(ctx context.Context, keys []string, part []int, d tim
 }
 
 func (s *site) acquireMany(ctx context.Context, wishes []wish) (answers []acquired, w *words.Word, err error) {
-	ask, known := s.due()
+	ask, known := s.due(time.Now())
 	err = s.srv.Together(ctx, true, func(send plain.Ask) (err error) {
 		for w = known; ; ask = true {
 			if ask {

@@ -77,11 +77,11 @@ func (t *Tier) spaceWord(ctx context.Context) (w *words.Word, err error) {
 
 // due returns the word by which what the server answers can be judged, and
 // whether the caller is to ask for it.
-func (s *site) due() (ask bool, w *words.Word) {
+func (s *site) due(now time.Time) (ask bool, w *words.Word) {
 	if s.home == nil {
-		return s.word.Due(time.Now(), s.srv.Opened())
+		return s.word.Due(now, s.srv.Opened())
 	}
-	return s.home.Due(time.Now(), s.srv.Opened(), s.word, s.space)
+	return s.home.Due(now, s.srv.Opened(), s.word, s.space)
 }
 
 // known is the word, however old it is, or nil.
@@ -160,7 +160,7 @@ func (s *site) clock(ctx context.Context) (*words.Word, error) {
 
 // current returns a word that is young enough, asking for it if need be.
 func (s *site) current(ctx context.Context) (*words.Word, error) {
-	ask, w := s.due()
+	ask, w := s.due(time.Now())
 	if !ask {
 		return w, nil
 	}

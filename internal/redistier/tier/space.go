@@ -182,7 +182,7 @@ func (s *site) tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 		hmget = append(hmget, "d:"+tag, "e:"+tag)
 	}
 	for range 3 {
-		due, w := s.due()
+		due, w := s.due(time.Now())
 		replies, _, err := s.read(ctx, due, w, func(b *plain.Batch) { b.Add(hmget...) })
 		if err == nil {
 			err = refusal(replies[0])

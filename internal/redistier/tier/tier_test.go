@@ -29,7 +29,7 @@ func (s *stub) Send(_ context.Context, put func([]byte) []byte) (resp.Value, err
 	return v[0], nil
 }
 
-func (s *stub) Read(ctx context.Context, put func([]byte, string) []byte, key string) (resp.Value, error) {
+func (s *stub) Read(ctx context.Context, _ time.Time, put func([]byte, string) []byte, key string) (resp.Value, error) {
 	return s.Send(ctx, func(dst []byte) []byte { return put(dst, key) })
 }
 
