@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -92,7 +93,7 @@ func TestReaderThatMakesNoProgressIsAnError(t *testing.T) {
 func TestReaderThatLiesAboutItsCountIsAnError(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
 		mustSet(t, c, "k", "old")
-		for _, count := range []int{-1, 65<<10 + 1, 1 << 40} {
+		for _, count := range []int{-1, 65<<10 + 1, math.MaxInt} {
 			for _, size := range []int64{-1, 10, 200_000} {
 				liar := readerFunc(func([]byte) (int, error) { return count, nil })
 				if err := c.SetFrom(t.Context(), "k", liar, size, 0); err == nil {
