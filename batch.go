@@ -108,7 +108,7 @@ func (b *batch[K, V]) ask(ctx context.Context, all []*attempt[K, V], found map[*
 	var asked []*attempt[K, V]
 	for _, a := range all {
 		b.safely(a, func() bool { a.name = c.o.Remote.Key(a.f.Key); return false })
-		if a.down = a.res.Err == nil && c.retry.Blocks(a.name); !a.down && a.res.Err == nil {
+		if a.res.Err == nil && !a.bypasses() {
 			names, asked = append(names, a.name), append(asked, a)
 		}
 	}

@@ -18,8 +18,7 @@ import (
 // lease, which brings what is held with its answer: so a cold cache saves every
 // load a round trip, and a warm one asks nothing but for the value.
 func (a *attempt[K, V]) askTier() bool {
-	if a.c.retry.Blocks(a.name) {
-		a.down = true // a drop of it is pending: what L2 holds is not to be used
+	if a.bypasses() {
 		return false
 	}
 	if !a.c.breaker.Calm() {
@@ -40,6 +39,14 @@ func (a *attempt[K, V]) askTier() bool {
 		return a.serveSuspect()
 	}
 	return a.seen(ctx, held[0])
+}
+
+// bypasses reports whether what L2 holds is not to be used: a drop of the key is
+// pending.
+func (a *attempt[K, V]) bypasses() bool {
+	a.sweeps = a.c.retry.Sweeps()
+	a.down = a.c.retry.Blocks(a.name)
+	return a.down
 }
 
 // seen takes what L2 holds. A fresh value is the result; a stale one is kept at
@@ -184,7 +191,7 @@ func (a *attempt[K, V]) openTags(ctx context.Context, body []byte, state held) (
 // askTags returns the latest drops of any of tags. It reports false if what
 // carries them must not be used.
 func (a *attempt[K, V]) askTags(ctx context.Context, tags []string) (latest remote.Tag, ok bool) {
-	if a.c.can.tag == nil || a.c.retry.BlocksTags(tags) {
+	if a.c.can.tag == nil || a.c.retry.BlocksTags(tags, a.sweeps) {
 		return latest, false
 	}
 	known, err := a.c.can.tag.Tags(ctx, tags)

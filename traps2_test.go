@@ -478,6 +478,9 @@ func TestTrap16PendingDropsBypassL2AndAreNeverForgotten(t *testing.T) {
 			}
 		})
 	})
+	for name, back := range map[string]bool{"drop of everything instead, pending": false, "drop of everything instead, carried out": true} {
+		t.Run(name, func(t *testing.T) { bubble(t, func(t *testing.T) { checkTagDropReplacedByAll(t, back) }) })
+	}
 	for name, wait := range map[string]time.Duration{"too many": 0, "too old": 2 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -507,5 +510,43 @@ func TestTrap16PendingDropsBypassL2AndAreNeverForgotten(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// checkTagDropReplacedByAll asks L2 for a value whose tag's drop is pending, and
+// makes a drop of everything take that one's place before the answer comes: it
+// fails too, and is carried out meanwhile if L2 is back.
+func checkTagDropReplacedByAll(t *testing.T, back bool) {
+	s := newTagged(t)
+	var down atomic.Bool
+	w := newWire(s)
+	a := instance(t, s, func(o *strata.Options[string, int64]) {
+		o.Remote.Timeout = 10 * time.Second
+		o.Remote.Tier = failing(failing(w, "DropTags", &down), "DropAll", &down)
+	})
+	b := instance[string, int64](t, s)
+	must(t, b.Set(t.Context(), "k", 1, strata.WithTags("t")))
+	synctest.Wait()
+	down.Store(true)
+	if a.ExpireTags(t.Context(), "t") == nil {
+		t.Fatal("confirmed by an L2 that is down")
+	}
+	w.slows("Get", 0, 5*time.Second)
+	got, o := make(chan int64, 1), &origin{}
+	o.value.Store(2)
+	go func() { got <- mustGet(t, a, "k", o.load) }()
+	synctest.Wait() // L2 has been asked, and has not answered
+	if a.InvalidateAll(t.Context()) == nil {
+		t.Fatal("confirmed by an L2 that is down")
+	}
+	if back {
+		down.Store(false)
+		time.Sleep(4 * time.Second)
+		if n := a.Stats().Pending; n != 0 {
+			t.Fatalf("the scenario shows nothing: %d pending, want 0", n)
+		}
+	}
+	if v := <-got; v != 2 {
+		t.Errorf("a caller got %d, whose tag was expired before, want 2", v)
 	}
 }

@@ -44,6 +44,7 @@ type Queue struct {
 	cancel context.CancelFunc
 	runs   sync.WaitGroup
 	size   atomic.Int64 // pending keys and tags, and one for everything
+	sweeps atomic.Uint64
 
 	mu      sync.Mutex // guards below
 	pending map[string]*item
@@ -81,15 +82,25 @@ func (q *Queue) Blocks(key string) bool {
 	return q.all != nil || q.pending[key] != nil
 }
 
-// BlocksTags reports whether what a tier holds with these tags must not be
-// used: a drop of one of them is pending.
-func (q *Queue) BlocksTags(tags []string) bool {
-	if q.size.Load() == 0 || len(tags) == 0 {
+// Sweeps is how often a drop of everything has taken the place of all that was
+// pending. Whoever will only know the tags of what a tier holds when it has
+// answered asks for it before, for [Queue.BlocksTags].
+func (q *Queue) Sweeps() uint64 { return q.sweeps.Load() }
+
+// BlocksTags reports whether what a tier held with these tags, asked since
+// sweeps were that many, must not be used: a drop of one of them is pending, or
+// may have been when the tier was asked and is pending no more because a drop of
+// everything, which concerns only what is asked for later, took its place.
+func (q *Queue) BlocksTags(tags []string, sweeps uint64) bool {
+	if len(tags) == 0 {
 		return false
+	}
+	if q.size.Load() == 0 {
+		return q.sweeps.Load() != sweeps
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.ContainsFunc(tags, func(t string) bool { return q.tags[t] != nil })
+	return q.sweeps.Load() != sweeps || slices.ContainsFunc(tags, func(t string) bool { return q.tags[t] != nil })
 }
 
 // Add makes drops pending. Of several drops of a key the strongest counts:
@@ -180,6 +191,7 @@ func (q *Queue) AddAll(soft bool) {
 // collapse replaces all pending drops by one of everything. q.mu is held.
 func (q *Queue) collapse(now time.Time) {
 	q.all = &item{since: now}
+	q.sweeps.Add(1)
 	clear(q.pending)
 	clear(q.tags)
 }

@@ -235,8 +235,8 @@ func TestPendingTagBlocksWhatCarriesIt(t *testing.T) {
 		q.AddTags([]string{"a"}, true)
 		q.AddTags([]string{"a", "b"}, false)
 		q.AddTags([]string{"b", "c"}, true)
-		if !q.BlocksTags([]string{"x", "a"}) || q.BlocksTags([]string{"x"}) || q.BlocksTags(nil) || q.Blocks("a") || q.Len() != 3 {
-			t.Errorf("blocks a %v, x %v, none %v, the key a %v, len %d", q.BlocksTags([]string{"x", "a"}), q.BlocksTags([]string{"x"}), q.BlocksTags(nil), q.Blocks("a"), q.Len())
+		if !q.BlocksTags([]string{"x", "a"}, 0) || q.BlocksTags([]string{"x"}, 0) || q.BlocksTags(nil, 0) || q.Blocks("a") || q.Len() != 3 {
+			t.Errorf("blocks a %v, x %v, none %v, the key a %v, len %d", q.BlocksTags([]string{"x", "a"}, 0), q.BlocksTags([]string{"x"}, 0), q.BlocksTags(nil, 0), q.Blocks("a"), q.Len())
 		}
 		s.set(false)
 		time.Sleep(10 * time.Second)
@@ -244,6 +244,28 @@ func TestPendingTagBlocksWhatCarriesIt(t *testing.T) {
 		drops, _ := s.seen()
 		if len(drops) != 3 || drops["#a"].Soft || drops["#b"].Soft || !drops["#c"].Soft || q.Len() != 0 {
 			t.Errorf("carried out %v, %d pending; want a and b hard, c soft", drops, q.Len())
+		}
+	})
+}
+
+func TestTagDropReplacedByADropOfEverythingBlocksWhoAskedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{down: true}
+		q := newQueue(s)
+		defer q.Close()
+		q.AddTags([]string{"a"}, true)
+		before := q.Sweeps()
+		q.AddAll(false)
+		for _, state := range []string{"pending", "carried out"} {
+			if !q.BlocksTags([]string{"a"}, before) || q.BlocksTags(nil, before) || q.BlocksTags([]string{"a"}, q.Sweeps()) {
+				t.Errorf("everything %s: blocks who asked before %v, without tags %v, who asks now %v; want true, false, false", state,
+					q.BlocksTags([]string{"a"}, before), q.BlocksTags(nil, before), q.BlocksTags([]string{"a"}, q.Sweeps()))
+			}
+			s.set(false)
+			time.Sleep(10 * time.Second)
+		}
+		if q.Len() != 0 {
+			t.Errorf("%d pending, want 0", q.Len())
 		}
 	})
 }
