@@ -47,6 +47,9 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 	if m.s.o.sweeping && d.chance(200) && m.sweeps.Add(1) <= 4 { // more are a flood, and put off
 		n = 96
 	}
+	if m.s.o.failing && d.chance(800) {
+		n = m.stepFailing(d)
+	}
 	if m.s.o.silent && m.id == 0 && d.chance(m.s.o.reads) { // it is to serve what it has
 		n = 0
 	}

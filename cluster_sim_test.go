@@ -55,6 +55,7 @@ type simOptions struct {
 	spread                    bool // the tier is in two places
 	silent                    bool // the first instance hears nothing for long, and L2 does not answer it
 	reads                     int  // of a thousand calls of that instance
+	failing                   bool // many drops of tags and of everything fail
 }
 
 // tags are those of an entry.
@@ -154,6 +155,9 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 		s.o.spread = seed%4 == 3
 		if seed%16 == 6 {
 			s.o.silences(newDice(seed, 6002))
+		}
+		if seed%16 == 10 {
+			s.o.fails()
 		}
 		s.tier.Announce(s.bus)
 		s.makeTags()

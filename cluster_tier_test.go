@@ -223,7 +223,7 @@ func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 		refused, err = t.tier.Put(ctx, p)
 		for i := range p {
 			t.lost(p[i].Key, p[i].Lease)
-			if t.token(p[i].Lease) {
+			if p[i].Drops || t.token(p[i].Lease) {
 				t.dropped(p[i].Key) // it takes the lease of whoever loads, and is announced like a drop
 			}
 			t.look(ctx, p[i].Key)

@@ -164,18 +164,11 @@ func (a *attempt[K, V]) forgetRemote(left time.Duration) {
 	}
 	ctx, cancel := a.opContext()
 	defer cancel()
-	if left <= 0 {
-		_, err := a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name}})
-		if !a.answered("drop", err) {
-			return
-		}
-		if a.lease.Token = 0; !a.c.can.announce {
-			a.publishGone(ctx)
-		}
-		return
+	left = max(0, min(left, maxRemoteLife))
+	p := remote.Put{Key: a.name, Fresh: left, Left: left, Lease: a.lease, Drops: a.id != 0}
+	if left > 0 {
+		p.Data = a.c.sealAbsent(a.name)
 	}
-	left = min(left, maxRemoteLife)
-	p := remote.Put{Key: a.name, Data: a.c.sealAbsent(a.name), Fresh: left, Left: left, Lease: a.lease}
 	refused, err := a.c.tier.Put(ctx, []remote.Put{p})
 	if !a.answered("put", err) {
 		return
@@ -186,7 +179,7 @@ func (a *attempt[K, V]) forgetRemote(left time.Duration) {
 		a.noKeep = true
 		return
 	}
-	if a.id != 0 { // others may have it in L1
+	if p.Drops && !a.c.can.announce {
 		a.publishGone(ctx)
 	}
 }

@@ -121,6 +121,10 @@ type Put struct {
 	Fresh, Left time.Duration
 	// Lease is the right to store, from Acquire or Drop.
 	Lease Lease
+	// Drops says that the Put is a drop of the key too, and is announced like
+	// one: what others have of it is older, in whatever schema. With the token
+	// of a Drop it always is.
+	Drops bool
 }
 
 // Drop is one key to drop.

@@ -98,6 +98,7 @@ func dropAnnouncements() []announcement {
 		{name: "all drops are hard", check: "EveryDropIsAnnounced", hear: changed(func(m *remote.Message) { m.Kind = remote.Dropped })},
 		{name: "nobody dropped", check: "EveryDropIsAnnounced", hear: changed(func(m *remote.Message) { m.From = 0 })},
 		{name: "only the drop is told", check: "PutByTokenIsAnnounced", hear: onceEach},
+		{name: "a load drops nothing", check: "PutByTokenIsAnnounced", tier: mutation{put: eachPut(func(_ *Tier, p *remote.Put) { p.Drops = false })}},
 		{name: "announced first", check: "MessageMeansTheDropHasHappened", eager: true},
 		{name: "holes", check: "WordsOfALaneChain", hear: changed(func(m *remote.Message) { m.Is.Count++ })},
 		{name: "a lane per message", check: "WordsOfALaneChain", hear: changed(func(m *remote.Message) { m.Lane = uint16(m.Is.Nonce) })},

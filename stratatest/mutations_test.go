@@ -292,6 +292,17 @@ func dropMutations() []mutation {
 		{name: "token survives", check: "DropVoidsToken", drop: eachDrop(keepRights(false))},
 		{name: "token survives", check: "SoftDropVoidsToken", drop: eachDrop(keepRights(true))},
 		{name: "tokens never end", check: "TokenExpires", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Token += long; return nil })},
+		{name: "it drops nothing", check: "PutThatDropsReachesAllSchemas", put: eachPut(func(_ *Tier, p *remote.Put) { p.Drops = false })},
+		{name: "it drops tokens", check: "PutThatDropsReachesAllSchemas", put: eachPut(func(t *Tier, p *remote.Put) {
+			if p.Drops {
+				with(t, p.Key, func(r *record, _ time.Time) { r.token = right{} })
+			}
+		})},
+		{name: "it needs no right", check: "PutThatDropsReachesAllSchemas", put: eachPut(func(t *Tier, p *remote.Put) {
+			if p.Drops {
+				with(t, p.Key, func(r *record, now time.Time) { p.Lease.Token, r.slot(t.space.Schema).lease = 1, right{1, now.Add(time.Hour)} })
+			}
+		})},
 		{name: "no hold", check: "HoldRefusesLeases", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Hold = 0; return nil })},
 		{name: "soft drop has no hold", check: "HoldRefusesLeases", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() {
 			if d.Soft {

@@ -148,6 +148,16 @@ func (r *record) clear(now time.Time) {
 	r.keepHold(hold, now)
 }
 
+// clearBut is clear, but for the token of a drop: what comes under that is newer
+// than what comes under a lease.
+func (r *record) clearBut(token right, now time.Time) {
+	r.clear(now)
+	if token.live(now) {
+		r.token = token
+		r.keep(now, token.until.Sub(now))
+	}
+}
+
 // keepHold sets the end of the hold, unless that is over.
 func (r *record) keepHold(hold, now time.Time) {
 	if hold.After(now) {

@@ -162,10 +162,13 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 			refused = append(refused, i)
 			continue
 		}
+		if put.Drops && !written {
+			r.clearBut(r.token, now)
+		}
 		r.slots[t.space.Schema] = newSlot(put, now)
 		r.keep(now, put.Left)
 		switch {
-		case written:
+		case put.Drops || written:
 			messages = append(messages, t.dropped(remote.Dropped, put.Key, now))
 		case awaited:
 			messages = append(messages, t.message(remote.Ended, put.Key))

@@ -117,6 +117,7 @@ type step struct {
 	wrong       bool          // use something like it instead
 	id          int           // which value of the key to extend or refresh, 0 is the newest
 	soft        bool          // of a drop
+	drops       bool          // of a put
 	fresh, left time.Duration // of a value; left also of a lease
 	hold, token time.Duration // of a drop
 }
@@ -129,7 +130,7 @@ func (s step) String() string {
 	case "acquire", "acquire many", "age":
 		text += fmt.Sprintf(" for %v", s.left)
 	case "put":
-		text += fmt.Sprintf(" under rights %v (wrong: %t), fresh %v, left %v", s.nth, s.wrong, s.fresh, s.left)
+		text += fmt.Sprintf(" under rights %v (wrong: %t), fresh %v, left %v, drops: %t", s.nth, s.wrong, s.fresh, s.left, s.drops)
 	case "extend":
 		text += fmt.Sprintf(" value %d under right %v (wrong: %t), fresh %v, left %v", s.id, s.nth, s.wrong, s.fresh, s.left)
 	case "renew", "release":
@@ -193,6 +194,7 @@ func randomSteps(seed uint64) []step {
 		if op == "put" && r.IntN(20) == 0 {
 			s.fresh, s.left = 0, 0
 		}
+		s.drops = op == "put" && (i*7+int(seed))%5 == 0 // not drawn: seeds mean what they did
 		if op == "drop" {
 			s.hold, s.token = sometimes(), sometimes()
 		}
@@ -467,7 +469,7 @@ func (p *player) put(ctx context.Context, s step, v remote.Tier) (answer string,
 	puts := make([]remote.Put, len(s.keys))
 	for i, key := range s.keys {
 		data := fmt.Sprintf("%v under right %d", s.fresh, len(p.rights[key]))
-		puts[i] = remote.Put{Key: key, Data: []byte(data), Fresh: s.fresh, Left: s.left, Lease: p.right(s, i)}
+		puts[i] = remote.Put{Key: key, Data: []byte(data), Fresh: s.fresh, Left: s.left, Lease: p.right(s, i), Drops: s.drops}
 	}
 	refused, err := v.Put(ctx, puts)
 	for i, put := range puts {

@@ -81,6 +81,7 @@ type Value struct {
 	Token, Word, Nonce string
 	Fresh, Left        int64
 	Data               []byte
+	Drops              bool // also under a lease
 }
 
 // Put stores a value under a lease or a token.
@@ -102,17 +103,15 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 		token, till := right(text(f[1]))
 		hold, awaited := number(text(f[2])), f[3].Kind() != resp.Null
 		fields, ttl := r[2].Int(), r[3].Int()
+		leased := holder == v.Token && hold <= now
+		if token == v.Token && till > now {
+			till, leased, v.Drops = 0, true, true // the token is used up
+		}
 		switch {
-		case token == v.Token && till > now:
-			ttl, fields = -1, 0 // it is a drop once more, of all schemas
-			t.writes.Add("DEL", entry)
-			if hold > now {
-				t.writes.Add("HSET", entry, "h", hold)
-				t.expire(entry, ttl, hold-now)
-				ttl = hold - now
-			}
+		case leased && v.Drops: // of all schemas
 			t.dropped(n, e.Key, false, text(r[1]), v.Nonce, max(0, hold-now))
-		case holder == v.Token && hold <= now:
+			ttl, fields = t.empty(entry, hold, lease(token, till), till, now), 0
+		case leased:
 			t.ended(n, e.Key, awaited)
 			if fields == 1 || fields == 2 && awaited {
 				ttl = -1 // the key goes with them
@@ -140,6 +139,25 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 		return nil
 	})
 	return stored, err
+}
+
+// empty takes everything out of an entry but a hold and a token of a drop that
+// last, and returns for how long it lives then.
+func (t *tx) empty(entry string, hold int64, token string, till, now int64) (ttl int64) {
+	t.writes.Add("DEL", entry)
+	ttl = -1
+	for _, f := range []struct {
+		name  string
+		value any
+		until int64
+	}{{"h", hold, hold}, {"t", token, till}} {
+		if f.until > now {
+			t.writes.Add("HSET", entry, f.name, f.value)
+			t.expire(entry, ttl, f.until-now)
+			ttl = max(ttl, f.until-now)
+		}
+	}
+	return ttl
 }
 
 func state(fresh, left int64, id, word string) string {

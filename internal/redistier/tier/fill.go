@@ -104,7 +104,7 @@ func (t *Tier) put(ctx context.Context, p *remote.Put) (stored bool, err error) 
 		}, func(ask plain.Ask) (bool, error) {
 			return s.entry(ask, p.Key).Put(plain.Value{
 				Token: layout.Hex(p.Lease.Token), Word: p.Lease.Word, Nonce: layout.Hex(nonce()),
-				Fresh: millis(p.Fresh), Left: millis(p.Left), Data: p.Data,
+				Fresh: millis(p.Fresh), Left: millis(p.Left), Data: p.Data, Drops: p.Drops,
 			})
 		})
 		return err
@@ -114,19 +114,21 @@ func (t *Tier) put(ctx context.Context, p *remote.Put) (stored bool, err error) 
 
 // storing is the script that stores p.
 func (t *Tier) storing(p *remote.Put) *script {
-	if isLease(p.Lease.Token) {
+	if fills(p) {
 		return t.scripts.fill
 	}
 	return t.scripts.put
 }
 
+// fills reports whether p is no drop.
+func fills(p *remote.Put) bool { return isLease(p.Lease.Token) && !p.Drops }
+
 // appendPut appends a call of the script that stores p.
 func (t *Tier) appendPut(dst []byte, head string, p *remote.Put, w *words.Word) []byte {
-	lease := isLease(p.Lease.Token)
-	if lease {
+	if fills(p) {
 		dst = t.appendEntry(appendCall(dst, head, 8), p.Key)
 	} else {
-		dst = t.appendEntry(appendCall(dst, head, 11), p.Key)
+		dst = t.appendEntry(appendCall(dst, head, 12), p.Key)
 		dst = resp.AppendString(dst, t.names.Lane(p.Key))
 	}
 	dst = resp.AppendString(dst, t.names.Schema)
@@ -138,11 +140,15 @@ func (t *Tier) appendPut(dst []byte, head string, p *remote.Put, w *words.Word) 
 	dst = appendInt(dst, left)
 	dst = resp.AppendBulk(dst, p.Data)
 	dst = resp.AppendString(dst, t.names.Channel)
-	if lease {
+	if fills(p) {
 		return t.appendEnded(dst, p.Key)
 	}
 	dst = resp.AppendString(dst, t.names.Dropped(p.Key, false))
-	return resp.AppendString(appendHex(dst, nonce()), p.Key)
+	dst = resp.AppendString(appendHex(dst, nonce()), p.Key)
+	if isLease(p.Lease.Token) {
+		return resp.AppendString(dst, t.names.Lease)
+	}
+	return resp.AppendString(dst, "t")
 }
 
 // appendEnded appends the message that a lease on key has ended.

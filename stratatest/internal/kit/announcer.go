@@ -104,6 +104,8 @@ func checkPutByTokenIsAnnounced(v *announceView) {
 	v.stores("k", "written", lease)
 	v.hears(remote.Dropped, "k")
 	v.holdsFresh("k", "written")
+	v.putDrops("gone", long, v.granted("gone", long))
+	v.hears(remote.Dropped, "gone")
 	v.fill("filled", "value") // under a lease: nobody has anything older
 	v.drop(remote.Drop{Key: "mine"})
 	v.hears(remote.Dropped, "mine")

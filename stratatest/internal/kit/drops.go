@@ -25,6 +25,7 @@ func dropChecks() []tierCheck {
 		{"DropVoidsToken", checkDropVoidsToken},
 		{"SoftDropVoidsToken", checkSoftDropVoidsToken},
 		{"TokenExpires", checkTokenExpires},
+		{"PutThatDropsReachesAllSchemas", checkPutThatDrops},
 		{"HoldRefusesLeases", checkHoldRefusesLeases},
 		{"HoldIsNeverShortened", checkHoldIsNeverShortened},
 		{"HoldLetsTokenIn", checkHoldLetsTokenIn},
@@ -197,6 +198,37 @@ func checkTokenExpires(v *view) {
 	v.sleep(past)
 	v.refuses("k", "late", late)
 	v.isAbsent("k")
+}
+
+// checkPutThatDrops: a load has found something out that makes old what others
+// hold, and fares with drops as any load does.
+func checkPutThatDrops(v *view) {
+	other := v.sibling()
+	for key, left := range map[string]time.Duration{"value": long, "nothing": 0} {
+		void := v.granted(key, long)
+		v.drop(remote.Drop{Key: key})
+		other.fill(key, "theirs")
+		if v.putDrops(key, left, void) {
+			v.Fatalf("Put(%q) that drops was accepted; its right was gone", key)
+		}
+		other.holdsFresh(key, "theirs")
+		v.drop(remote.Drop{Key: key, Soft: true})
+		theirs := other.granted(key, long)
+		if !v.putDrops(key, left, v.granted(key, long)) {
+			v.Fatalf("Put(%q) that drops was refused; its right was good", key)
+		}
+		other.isAbsent(key)
+		other.refuses(key, "late", theirs)
+		if left > 0 {
+			v.holdsFresh(key, key)
+		} else {
+			v.isAbsent(key)
+		}
+
+		token := v.drop(remote.Drop{Key: key, Token: long})
+		v.putDrops(key, left, v.granted(key, long))
+		v.stores(key, "written", token)
+	}
 }
 
 func checkHoldRefusesLeases(v *view) {

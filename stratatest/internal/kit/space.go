@@ -376,6 +376,8 @@ func checkDropMovesLane(v *view) {
 		v.stores(key, "written", token)
 		p = v.moved(p, key, "a put by token")
 	}
+	v.putDrops("d", long, v.granted("d", long))
+	v.moved(p, "d", "a put that drops")
 }
 
 func checkFillMovesNoLane(v *view) {

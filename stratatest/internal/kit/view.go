@@ -219,6 +219,16 @@ func (v *view) putLives(key, data string, fresh, left time.Duration, l remote.Le
 	return len(refused) == 0
 }
 
+// putDrops stores key's name as its value, as what drops the key.
+func (v *view) putDrops(key string, left time.Duration, l remote.Lease) (stored bool) {
+	v.Helper()
+	refused, err := v.Put(v.ctx, []remote.Put{{Key: key, Data: []byte(key), Fresh: left, Left: left, Lease: l, Drops: true}})
+	if err != nil {
+		v.Fatalf("Put(%q) that drops: %v", key, err)
+	}
+	return len(refused) == 0
+}
+
 func (v *view) stores(key, data string, l remote.Lease) {
 	v.Helper()
 	if !v.put(key, data, l) {

@@ -1,17 +1,17 @@
--- Stores a value under the token of a drop. That is a drop once more, and
--- announced as one: what others have loaded since the token was given is older,
--- in whatever schema.
+-- Stores a value under the token of a drop, or under a lease. That is a drop, in
+-- the first case once more, and announced as one: what others have loaded since
+-- the right was given is older, in whatever schema.
 -- KEYS: 1 entry, 2 lane. ARGV: 1 schema, 2 token, 3 state, 4 left in ms, 5 value, 6 channel,
--- 7 head of the message, 8 nonce, 9 key.
--- Returns 1 if stored, 0 if the token was gone.
+-- 7 head of the message, 8 nonce, 9 key, 10 field of the right.
+-- Returns 1 if stored, 0 if the right was gone.
 local schema, left = ARGV[1], tonumber(ARGV[4])
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local f = redis.call('HMGET', KEYS[1], 't', 'h')
+local f = redis.call('HMGET', KEYS[1], ARGV[10], 'h', 't')
 local token, till = string.match(f[1] or '', '^(%x+) (%d+)$')
-if token ~= ARGV[2] or tonumber(till) <= now then
+if token ~= ARGV[2] or ARGV[10] == 't' and tonumber(till) <= now then
   return 0
-end
+end -- a lease that has run out is good until another takes its place
 
 local was = redis.call('GET', KEYS[2])
 local count = was and string.match(was, '^(%d+)%.%x+$')
@@ -28,6 +28,13 @@ end
 redis.call('PUBLISH', ARGV[6], ARGV[7] .. was .. ' ' .. is .. string.format(' %d ', rest) .. ARGV[9])
 if left > 0 then
   redis.call('HSET', KEYS[1], 'v' .. schema, ARGV[5], 's' .. schema, ARGV[3])
+end
+if ARGV[10] ~= 't' and f[3] then -- what comes under the token of a drop is newer than this
+  local wait = (tonumber(string.match(f[3], ' (%d+)$') or 0) or 0) - now
+  if wait > 0 then
+    redis.call('HSET', KEYS[1], 't', f[3])
+    rest = math.max(rest, wait)
+  end
 end
 if math.max(rest, left) > 0 then
   redis.call('PEXPIRE', KEYS[1], math.max(rest, left))
