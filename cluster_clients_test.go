@@ -91,7 +91,7 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 func (m *member) stepWide(ctx context.Context, d *dice, key string, think func()) {
 	f := history.Fence{Key: key, Soft: d.chance(400)}
 	switch n := d.intn(4); {
-	case n == 0:
+	case n == 0 && (!m.s.o.failing || m.sweep()):
 		f = history.Fence{Soft: true}
 		m.writeAll(think)
 		m.fence(f, func() error { return m.cache.ExpireAll(ctx) })

@@ -82,7 +82,7 @@ func newSimTier(s *sim, instance int) *simTier {
 // itself until do has returned nil.
 func (t *simTierView) do(ctx context.Context, op, key string, f func(ctx context.Context) error) error {
 	start := t.s.rec.Now()
-	err := t.suffer(ctx, func(ctx context.Context) error {
+	err := t.suffer(ctx, t.s.o.faultsOf(op), func(ctx context.Context) error {
 		err := f(ctx)
 		t.s.notef("instance %d: %s of %q of %v carried out: %v", t.instance, op, key, time.Duration(start), err)
 		return err
@@ -94,12 +94,12 @@ func (t *simTierView) do(ctx context.Context, op, key string, f func(ctx context
 	return err
 }
 
-func (t *simTierView) suffer(ctx context.Context, f func(ctx context.Context) error) error {
+func (t *simTierView) suffer(ctx context.Context, faults int, f func(ctx context.Context) error) error {
 	d := t.dice
 	if t.dead.Load() != 0 && t.s.faulty.Load() {
 		return t.stall(ctx)
 	}
-	faulty := t.s.faulty.Load() && d.chance(t.s.o.faults)
+	faulty := t.s.faulty.Load() && d.chance(faults)
 	before, after := d.delay(), d.delay()
 	if !t.s.faulty.Load() {
 		before, after = 1, 1

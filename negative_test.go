@@ -355,3 +355,37 @@ func TestNotFoundOfARefreshEndsTheValueElsewhere(t *testing.T) {
 		})
 	}
 }
+
+func TestNotFoundOfARefreshReachesWhoMissedItsMessage(t *testing.T) {
+	for name, fault := range map[string]func(a, b *stratatest.Bus){
+		"it was lost":                   func(_, b *stratatest.Bus) { b.Lose(1) },
+		"who found nothing was cut off": func(a, _ *stratatest.Bus) { a.Cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newShared()
+				connect := func(bus *stratatest.Bus) *strata.Cache[string, int64] {
+					return instance(t, s, func(o *strata.Options[string, int64]) { o.TTL, o.RefreshAt, o.Remote.Bus = time.Hour, 0.5, bus })
+				}
+				aBus, bBus := s.bus.Connect(), s.bus.Connect()
+				a, b := connect(aBus), connect(bBus)
+				one := func(context.Context, string) (int64, error) { return 1, nil }
+				gets(t, a, one, 1)
+				time.Sleep(40 * time.Minute)
+				gets(t, b, one, 1)
+				fault(aBus, bBus)
+				a.Get(t.Context(), "k") // L2 confirms it
+				m := &missing{}
+				gets(t, a, m.load, 1) // and refreshes it
+				synctest.Wait()
+				if n := a.Stats().Pending; n != 0 {
+					t.Errorf("%d drops are pending, want 0: L2 has told of it", n)
+				}
+				time.Sleep(10 * time.Second)
+				if v, ok := b.Get(t.Context(), "k"); ok {
+					t.Errorf("the other instance has %d, which the origin has no more", v)
+				}
+			})
+		})
+	}
+}

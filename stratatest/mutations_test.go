@@ -300,7 +300,9 @@ func dropMutations() []mutation {
 		})},
 		{name: "it needs no right", check: "PutThatDropsReachesAllSchemas", put: eachPut(func(t *Tier, p *remote.Put) {
 			if p.Drops {
-				with(t, p.Key, func(r *record, now time.Time) { p.Lease.Token, r.slot(t.space.Schema).lease = 1, right{1, now.Add(time.Hour)} })
+				with(t, p.Key, func(r *record, now time.Time) {
+					p.Lease.Token, r.slot(t.space.Schema).lease = 1, right{1, now.Add(time.Hour)}
+				})
 			}
 		})},
 		{name: "no hold", check: "HoldRefusesLeases", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Hold = 0; return nil })},
