@@ -320,6 +320,7 @@ func TestDropsSucceedOnARedisWithoutMemoryLeft(t *testing.T) {
 	}
 	drop(t, tier, remote.Drop{Key: "hard"})
 	drop(t, tier, remote.Drop{Key: "soft", Soft: true})
+	drop(t, tier, remote.Drop{Key: "hard", Hold: time.Hour, Token: time.Hour})
 	if err := tier.DropTags(t.Context(), []string{"a"}, false); err != nil {
 		t.Errorf("DropTags: %v", err)
 	}

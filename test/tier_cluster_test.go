@@ -215,12 +215,7 @@ func TestCachesAgreeWhileASlotMoves(t *testing.T) {
 	joined(t, "warm", a, b)
 	tier := redis.NewTier(k.Client(t))
 	const keys = 8
-	var names []string
-	for i := 0; len(names) < keys; i++ {
-		if key := fmt.Sprint("key", i); tier.Lane(key) == tier.Lane("key0") {
-			names = append(names, key)
-		}
-	}
+	names := keysOfALane(tier, keys)
 	var values [keys]atomic.Int64
 	slot := slots.Of(fmt.Sprintf("strata:{shared:%d}", tier.Lane("key0")))
 	home := k.Owner(0, fmt.Sprintf("strata:{shared:%d}", tier.Lane("key0")))
@@ -348,4 +343,74 @@ func TestValueThatComesBackWithItsSlotIsNotBelieved(t *testing.T) {
 			t.Errorf("%q is back", v)
 		}
 	}
+}
+
+// TestScriptsAreCarriedOutWholeInASlotThatMoves: there a server takes a key that
+// a script has emptied for one that has moved, and ends the script.
+func TestScriptsAreCarriedOutWholeInASlotThatMoves(t *testing.T) {
+	k := servers.StartCluster(t, 3, 0)
+	tier := redis.NewTier(k.Client(t)).Bind(remote.Space{Name: "shared", Schema: 1}).(*redis.Tier)
+	put := func(p remote.Put) func() error {
+		return func() error {
+			p.Data, p.Fresh = []byte("v"), p.Left
+			if refused, err := tier.Put(t.Context(), []remote.Put{p}); len(refused) > 0 || err != nil {
+				return fmt.Errorf("%v refused, %w", refused, err)
+			}
+			return nil
+		}
+	}
+	lose := func(d remote.Drop) func() error {
+		return func() error { _, err := tier.Drop(t.Context(), []remote.Drop{d}); return err }
+	}
+	lease := func(key string) remote.Lease {
+		_, l, err := tier.Acquire(t.Context(), key, time.Hour)
+		if err != nil || l.Token == 0 {
+			t.Fatalf("no lease: %+v, %v", l, err)
+		}
+		return l
+	}
+	token := func(key string) remote.Lease {
+		l, err := tier.Drop(t.Context(), []remote.Drop{{Key: key, Token: time.Hour}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l[0]
+	}
+	keys := keysOfALane(tier, 9)
+	for _, key := range keys[6:] {
+		fill(t, tier, key, "v", time.Hour)
+	}
+	ops := map[string]func() error{
+		"a fill":                          put(remote.Put{Key: keys[0], Left: time.Hour, Lease: lease(keys[0])}),
+		"a fill of nothing":               put(remote.Put{Key: keys[1], Lease: lease(keys[1])}),
+		"a put by token":                  put(remote.Put{Key: keys[2], Left: time.Hour, Lease: token(keys[2])}),
+		"a put of nothing by token":       put(remote.Put{Key: keys[3], Lease: token(keys[3])}),
+		"a put that drops":                put(remote.Put{Key: keys[4], Left: time.Hour, Lease: lease(keys[4]), Drops: true}),
+		"a soft drop of a token":          lose(remote.Drop{Key: keys[5], Soft: token(keys[5]).Token != 0}),
+		"a drop with a hold":              lose(remote.Drop{Key: keys[6], Hold: time.Hour}),
+		"a drop with a token":             lose(remote.Drop{Key: keys[7], Token: time.Hour}),
+		"a soft drop with hold and token": lose(remote.Drop{Key: keys[8], Soft: true, Hold: time.Hour, Token: time.Hour}),
+	}
+	lane := fmt.Sprintf("strata:{shared:%d}", tier.Lane(keys[0]))
+	home, steps := k.Owner(0, lane), 0
+	k.Migrate(slots.Of(lane), home, (home+1)%3, func() {
+		if steps++; steps != 3 { // the slot moves, and nothing has been moved yet
+			return
+		}
+		for name, do := range ops {
+			if err := do(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// keysOfALane returns n keys of one lane.
+func keysOfALane(tier *redis.Tier, n int) (keys []string) {
+	for i := 0; len(keys) < n; i++ {
+		if key := fmt.Sprint("key", i); tier.Lane(key) == tier.Lane("key0") {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }

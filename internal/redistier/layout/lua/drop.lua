@@ -6,43 +6,51 @@
 local soft, token = ARGV[5] == 'soft', ARGV[6] or ''
 local held = redis.call('HGET', KEYS[1], 'h')
 
--- What takes no memory comes first: a server that has none left then allows
--- the rest.
-if soft then
-  redis.call('HDEL', KEYS[1], 't')
-  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-    local kind = string.sub(field, 1, 1)
-    if kind == 's' then
-      local rest = string.match(redis.call('HGET', KEYS[1], field), '^%d+( .*)$')
-      if rest then
-        redis.call('HSET', KEYS[1], field, '0' .. rest)
-      end
-    elseif kind == 'l' or kind == 'w' then
-      redis.call('HDEL', KEYS[1], field)
-    end
-  end
-else
-  redis.call('DEL', KEYS[1])
-end
-
-local rest = '0'
+local keep, need, rest = {}, 0, '0' -- what the entry is to have then, and for how long at least
 if held or ARGV[5] then
   local t = redis.call('TIME')
   local now = t[1] * 1000 + math.floor(t[2] / 1000)
-  local need, life, hold = 0, tonumber(ARGV[7] or 0), tonumber(ARGV[8] or 0)
+  local life, hold = tonumber(ARGV[7] or 0), tonumber(ARGV[8] or 0)
   local till = math.max(tonumber(held or 0) or 0, now + hold) -- a hold is never shortened
   if till > now then
-    redis.call('HSET', KEYS[1], 'h', string.format('%d', till))
+    keep.h = string.format('%d', till)
     need = till - now
     rest = string.format('%d', need)
   end
   if token ~= '' then
-    redis.call('HSET', KEYS[1], 't', token .. string.format(' %d', now + life))
+    keep.t = token .. string.format(' %d', now + life)
     need = math.max(need, life)
   end
-  if need > 0 and redis.call('PTTL', KEYS[1]) < need then
+end
+
+if soft or need > 0 then
+  local fields, stays = redis.call('HKEYS', KEYS[1]), false
+  -- What takes no memory comes first: a server that has none left then allows
+  -- the rest. And what is to stay comes before what goes: a key that is gone in
+  -- between would count as one that has moved, in a slot that does.
+  redis.call('HDEL', KEYS[1], '')
+  for _, field in ipairs({ 'h', 't' }) do
+    if keep[field] then
+      redis.call('HSET', KEYS[1], field, keep[field])
+    end
+  end
+  for _, field in ipairs(fields) do
+    local kind = string.sub(field, 1, 1)
+    if soft and kind == 's' then
+      stays = true
+      local old = string.match(redis.call('HGET', KEYS[1], field), '^%d+( .*)$')
+      if old then
+        redis.call('HSET', KEYS[1], field, '0' .. old)
+      end
+    elseif not keep[field] and (not soft or kind == 'l' or kind == 'w' or kind == 't') then
+      redis.call('HDEL', KEYS[1], field)
+    end
+  end
+  if need > 0 and (not stays or redis.call('PTTL', KEYS[1]) < need) then
     redis.call('PEXPIRE', KEYS[1], need)
   end
+else
+  redis.call('DEL', KEYS[1])
 end
 
 local was = redis.call('GET', KEYS[2])

@@ -9,18 +9,16 @@ if string.match(f[1] or '', '^(%x+) ') ~= ARGV[2] then
   return 0
 end -- else there is no hold: it comes with a drop, and no lease is given during one
 if f[2] then
-  redis.call('HDEL', KEYS[1], 'l' .. schema, 'w' .. schema)
   redis.call('PUBLISH', ARGV[6], ARGV[7])
-else
-  redis.call('HDEL', KEYS[1], 'l' .. schema)
 end
 if left <= 0 then
-  redis.call('HDEL', KEYS[1], 'v' .. schema, 's' .. schema)
+  redis.call('HDEL', KEYS[1], 'l' .. schema, 'w' .. schema, 'v' .. schema, 's' .. schema)
   return 1
 end
-local ttl = redis.call('PTTL', KEYS[1])
+local rights = f[2] and 2 or 1
+local others = redis.call('HLEN', KEYS[1]) - rights
 -- Values of other types that are over would live on with the key.
-if ttl ~= -2 and redis.call('HLEN', KEYS[1]) > 3 then
+if others > 3 then
   local t = redis.call('TIME')
   local now = t[1] * 1000 + math.floor(t[2] / 1000)
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
@@ -31,10 +29,19 @@ if ttl ~= -2 and redis.call('HLEN', KEYS[1]) > 3 then
       end
     end
   end
-  ttl = redis.call('PTTL', KEYS[1])
+  others = redis.call('HLEN', KEYS[1]) - rights
 end
+if others > 0 then
+  left = math.max(left, redis.call('PTTL', KEYS[1]))
+end
+-- What takes no memory comes first: a server that has none left then allows the
+-- rest. The lease goes last: a key that is gone in between would count as one
+-- that has moved, in a slot that does.
+redis.call('PEXPIRE', KEYS[1], left)
 redis.call('HSET', KEYS[1], 'v' .. schema, ARGV[5], 's' .. schema, ARGV[3])
-if ttl < left then
-  redis.call('PEXPIRE', KEYS[1], left)
+if f[2] then
+  redis.call('HDEL', KEYS[1], 'l' .. schema, 'w' .. schema)
+else
+  redis.call('HDEL', KEYS[1], 'l' .. schema)
 end
 return 1

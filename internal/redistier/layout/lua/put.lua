@@ -19,24 +19,29 @@ if not count or #count > 13 then
   was, count = '0.0', 0
 end
 local is = (count + 1) .. '.' .. ARGV[8]
-redis.call('SET', KEYS[2], is)
-redis.call('DEL', KEYS[1])
 local rest = math.max(0, (tonumber(f[2] or 0) or 0) - now)
-if rest > 0 then -- a hold outlasts drops
-  redis.call('HSET', KEYS[1], 'h', f[2])
-end
+redis.call('SET', KEYS[2], is)
 redis.call('PUBLISH', ARGV[6], ARGV[7] .. was .. ' ' .. is .. string.format(' %d ', rest) .. ARGV[9])
-if left > 0 then
-  redis.call('HSET', KEYS[1], 'v' .. schema, ARGV[5], 's' .. schema, ARGV[3])
-end
+
+local keep = { h = rest > 0 } -- a hold outlasts drops
 if ARGV[10] ~= 't' and f[3] then -- what comes under the token of a drop is newer than this
   local wait = (tonumber(string.match(f[3], ' (%d+)$') or 0) or 0) - now
-  if wait > 0 then
-    redis.call('HSET', KEYS[1], 't', f[3])
-    rest = math.max(rest, wait)
-  end
+  keep.t = wait > 0
+  rest = math.max(rest, wait)
+end
+local fields = redis.call('HKEYS', KEYS[1])
+-- A key that is gone in between would count as one that has moved, in a slot
+-- that does: what is to stay comes first.
+if left > 0 then
+  redis.call('HSET', KEYS[1], 'v' .. schema, ARGV[5], 's' .. schema, ARGV[3])
+  keep['v' .. schema], keep['s' .. schema] = true, true
 end
 if math.max(rest, left) > 0 then
   redis.call('PEXPIRE', KEYS[1], math.max(rest, left))
+end
+for _, field in ipairs(fields) do
+  if not keep[field] then
+    redis.call('HDEL', KEYS[1], field)
+  end
 end
 return 1
