@@ -64,10 +64,11 @@ type Cache[K comparable, V any] struct {
 	// absence is the share of look-ups in L2 that find nothing; see ask.
 	absence share
 
-	counts    counts
-	stopProbe context.CancelFunc
-	probes    sync.WaitGroup
+	counts counts
+	probes sync.WaitGroup
 
+	open   context.Context // ends with Close
+	end    context.CancelFunc
 	closed atomic.Bool
 	once   sync.Once
 }
@@ -117,6 +118,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
 		c.look = closely
 	}
+	c.open, c.end = context.WithCancel(context.Background())
 	c.flights = flight.NewGroup[K, V](c.trust.Word)
 	if o.Remote.Tier != nil {
 		c.bind(o.Remote.Tier)
@@ -178,6 +180,7 @@ func (c *Cache[K, V]) Len() int { return c.memory.Len() }
 // ends.
 func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.closed.Store(true)
+	c.end()
 	c.once.Do(c.stopLink)
 	c.background.close()
 	err := c.flights.Close(ctx)

@@ -109,3 +109,44 @@ func TestReloadsDuringCloseAddUp(t *testing.T) {
 		}
 	}
 }
+
+func TestCloseEndsReloadsAndNothingIsStoredAfterIt(t *testing.T) {
+	stubborn := func(context.Context, string) (int64, error) { // looks at no context
+		time.Sleep(time.Second)
+		return 1, nil
+	}
+	for name, load := range map[string]strata.Loader[string, int64]{"obedient": (&origin{takes: time.Minute}).load, "stubborn": stubborn} {
+		for _, queued := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " queued ", queued), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					s := newShared()
+					a := instance(t, s, func(o *strata.Options[string, int64]) {
+						if queued {
+							o.Limits.MaxLoads = 1
+						}
+					})
+					b := instance[string, int64](t, s)
+					if queued {
+						go a.GetOrLoad(context.Background(), "j", (&origin{takes: time.Minute}).load)
+						synctest.Wait()
+					}
+					failed := make(chan error, 1)
+					go func() {
+						_, err := a.GetOrLoad(context.Background(), "k", load, strata.SkipRead())
+						failed <- err
+					}()
+					synctest.Wait()
+					must(t, a.Close(t.Context()))
+					start := time.Now()
+					if err := <-failed; !errors.Is(err, strata.ErrClosed) {
+						t.Errorf("the caller got %v, want ErrClosed", err)
+					}
+					if took := time.Since(start); took > time.Second || took > 0 && (name == "obedient" || queued) {
+						t.Errorf("the caller waited %v", took)
+					}
+					wantAbsent(t, "the other instance", b)
+				})
+			})
+		}
+	}
+}

@@ -345,6 +345,7 @@ func (s *sim) suffer() {
 			old = s.tier.Snapshot()
 			continue
 		}
+		down := s.rec.Now()
 		for _, m := range s.members {
 			s.rec.Link(m.id, history.Down)
 			m.bus.Cut()
@@ -360,6 +361,8 @@ func (s *sim) suffer() {
 		s.makeTags()
 		s.lose()
 		time.Sleep(d.delay())
+		// Who was asking the tier for a sign of life has seen it already.
+		s.rec.Excuse(history.Excuse{Instance: history.Shared, From: down, To: s.rec.Now()})
 		for _, m := range s.members {
 			s.rec.Link(m.id, history.Connected)
 			m.bus.Join()

@@ -14,10 +14,8 @@ var errParseKey = errors.New("strata: ParseKey panicked")
 
 // startLink begins to follow the bus, and asks the tier what weakens it.
 func (c *Cache[K, V]) startLink() {
-	ctx, cancel := context.WithCancel(context.Background())
-	c.stopProbe = cancel
 	if c.can.probe != nil {
-		c.probes.Go(func() { c.probe(ctx) })
+		c.probes.Go(func() { c.probe(c.open) })
 	}
 	if c.bus == nil {
 		return
@@ -40,12 +38,11 @@ func (c *Cache[K, V]) startLink() {
 	c.link = link.Start(o)
 }
 
-// stopLink ends what startLink has begun.
+// stopLink ends what startLink has begun, when c.open has ended.
 func (c *Cache[K, V]) stopLink() {
 	if c.link != nil {
 		c.link.Stop()
 	}
-	c.stopProbe()
 	c.probes.Wait()
 }
 

@@ -137,6 +137,8 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 		return v, ErrRecursiveLoad
 	}
 	ctx = context.WithValue(ctx, reloadKey{}, &reloading{cache: c, key: key, outer: outer})
+	ctx, cancel := c.whileOpen(ctx)
+	defer cancel()
 	c.counts.flights.Add(1)
 	var held *V
 	e, _ := c.fallback(key)
@@ -176,6 +178,13 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 	}
 	o.inform(Info{Tier: "origin"})
 	return c.clone(v), nil
+}
+
+// whileOpen is ctx, but that it ends when c is closed, too.
+func (c *Cache[K, V]) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.open, func() { cancel(ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // reloading is a reload that is under way, and those that it is inside of. The
@@ -225,6 +234,9 @@ func (c *Cache[K, V]) loadAlone(ctx context.Context, key K, load Loader[K, V], o
 		c.loaded(key, outcomeOf(err, held != nil), time.Since(start), err)
 	}()
 	v, err = load(bounded, key)
+	if errors.Is(context.Cause(ctx), ErrClosed) {
+		err = ErrClosed // as callers get of a load that they share
+	}
 	within.load.apply(o)
 	return v, err
 }

@@ -2,7 +2,8 @@
 //
 // It only ever drops: a value that is sent again later could overwrite a newer
 // one, a drop cannot harm. It is bounded: when too many keys are pending, or
-// one has been for too long, they are replaced by one drop of everything.
+// one has been for too long, they are replaced by one drop of everything. Holds
+// stay pending beside that: it gives no key one.
 package retry
 
 import (
@@ -112,11 +113,12 @@ func (q *Queue) Add(drops []remote.Drop) {
 	if q.closed {
 		return
 	}
-	if q.allToo(!slices.ContainsFunc(drops, func(d remote.Drop) bool { return !d.Soft || d.Hold > 0 })) {
-		return
-	}
+	all := q.allToo(!slices.ContainsFunc(drops, func(d remote.Drop) bool { return !d.Soft || d.Hold > 0 }))
 	for i := range drops {
 		d := &drops[i]
+		if all && d.Hold <= 0 {
+			continue
+		}
 		next := &item{soft: d.Soft, since: now}
 		if d.Hold > 0 {
 			next.until = now.Add(d.Hold)
@@ -192,8 +194,21 @@ func (q *Queue) AddAll(soft bool) {
 func (q *Queue) collapse(now time.Time) {
 	q.all = &item{since: now}
 	q.sweeps.Add(1)
-	clear(q.pending)
 	clear(q.tags)
+	q.keepHolds(now)
+}
+
+// keepHolds forgets all pending drops but holds that last still: a drop of
+// everything gives no key one. There is room for half of MaxKeys, so that what
+// comes then does not collapse it again at once. q.mu is held.
+func (q *Queue) keepHolds(now time.Time) {
+	holds := make(map[string]*item)
+	for key, it := range q.pending {
+		if it.until.After(now) && len(holds) < q.o.MaxKeys/2 {
+			holds[key] = &item{until: it.until, since: now}
+		}
+	}
+	q.pending = holds
 }
 
 // start sees to it that the goroutine runs, and counts. q.mu is held.

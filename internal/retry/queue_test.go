@@ -297,3 +297,31 @@ func TestSoftDropOfEverythingLeavesHardOnesPending(t *testing.T) {
 		})
 	}
 }
+
+func TestHoldsStayPendingBesideADropOfEverythingAndAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{down: true}
+		q := newQueue(s)
+		defer q.Close()
+		q.Add([]remote.Drop{{Key: "before", Hold: time.Minute}, {Key: "over", Hold: time.Second}, {Key: "plain"}})
+		time.Sleep(time.Second)
+		q.AddAll(false)
+		q.Add([]remote.Drop{{Key: "after", Hold: time.Minute}, {Key: "covered"}})
+		if q.Len() != 3 {
+			t.Errorf("%d pending, want everything and two holds", q.Len())
+		}
+		s.set(false)
+		time.Sleep(20 * time.Second)
+		drops, all := s.seen()
+		if all != 1 || len(drops) != 2 || drops["before"].Hold < 30*time.Second || drops["after"].Hold < 30*time.Second {
+			t.Errorf("carried out %v and %d drops of everything, want one and what is left of two holds", drops, all)
+		}
+		s.set(true)
+		for i := range 5000 {
+			q.Add([]remote.Drop{{Key: fmt.Sprint(i), Hold: time.Hour}})
+		}
+		if n := q.Len(); n < 500 || n > 1001 {
+			t.Errorf("%d pending, want as many holds as there is room for, and everything", n)
+		}
+	})
+}
