@@ -90,11 +90,29 @@ func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
 		if err != nil {
 			return err
 		}
+		if t.AtExec() {
+			c.entered = c.remains(v)
+		}
 		if err = t.Hear(v); err != nil {
 			return readError(err)
 		}
 		return nil
 	})
+}
+
+// remains reports whether the server may still be in a transaction, or watch
+// keys, after this reply to EXEC.
+func (c *conn) remains(v resp.Value) bool {
+	if v.Kind() != resp.Error {
+		return false
+	}
+	switch serverError(v.Bytes()).Code {
+	case "EXECABORT":
+		return false
+	case "ERR": // there was none
+		return c.entered
+	}
+	return true // old servers only refuse
 }
 
 // outcome returns what a transaction has come to.
@@ -188,7 +206,9 @@ func (h hop) watch(attempt, ctx context.Context, keys []string) (held, error) {
 		if err = cn.flush(true); err == nil {
 			v, err = cn.read()
 		}
-		return newReply(v).Ok(), err
+		answer = newReply(v).Ok()
+		cn.entered = answer == nil
+		return answer, err
 	})
 }
 
@@ -204,7 +224,7 @@ func (t *Tx) run(f func(*Tx) error) ([]Reply, error) {
 		err = ErrCrossSlot
 	}
 	if err != nil || t.queue.Len() == 0 {
-		t.ask("UNWATCH")
+		t.cn.entered = t.ask("UNWATCH").Ok() != nil
 		return nil, err
 	}
 	return t.exec()
