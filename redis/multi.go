@@ -233,7 +233,7 @@ func (t *Tx) run(f func(*Tx) error) ([]Reply, error) {
 // exec sends what was queued.
 func (t *Tx) exec() ([]Reply, error) {
 	e := &resp.Transaction{N: t.queue.exec()}
-	if t.err = t.exchange(func() error { return t.cn.transact(&t.queue.b, e) }); t.err != nil {
+	if t.err = t.talk(func(cn *conn) error { return cn.transact(&t.queue.b, e) }); t.err != nil {
 		return nil, t.err
 	}
 	replies, err := outcome(e)
@@ -261,18 +261,26 @@ func (t *Tx) ask(args ...any) Reply {
 	if t.err != nil {
 		return Reply{err: t.err}
 	}
-	if err := t.cn.command(args); err != nil {
-		return Reply{err: err}
-	}
-	var v resp.Value
-	t.err = t.exchange(func() (err error) {
-		if err = t.cn.flush(true); err == nil {
-			v, err = t.cn.read()
+	var reply Reply
+	t.err = t.talk(func(cn *conn) error {
+		if reply.err = cn.command(args); reply.err != nil {
+			return nil
 		}
+		if err := cn.flush(true); err != nil {
+			return err
+		}
+		v, err := cn.read()
+		reply = newReply(v)
 		return err
 	})
 	if t.err != nil {
 		return Reply{err: t.err}
 	}
-	return newReply(v)
+	return reply
+}
+
+// talk has f write and read where the keys are: to a server that has not got
+// their slot yet, ASKING holds for one command or transaction.
+func (t *Tx) talk(f func(*conn) error) error {
+	return t.exchange(func() error { return t.at.behind(f)(t.cn) })
 }
