@@ -21,8 +21,11 @@ var (
 	errShape = errors.New("slots: topology: reply of a wrong shape")
 	errRange = errors.New("slots: topology: bad range of slots")
 	errNodes = errors.New("slots: topology: too many servers")
-	errEmpty = errors.New("slots: topology: no slot is served")
 )
+
+// ErrEmpty is the error for a topology in which no slot is served, such as that of
+// servers that have just started.
+var ErrEmpty = errors.New("slots: topology: no slot is served")
 
 // Map says which servers serve which slots. It is not changed once it is made.
 type Map struct {
@@ -117,7 +120,7 @@ type builder struct {
 
 func (b *builder) done() (*Map, error) {
 	if len(b.m.Shards) == 0 {
-		return nil, errEmpty
+		return nil, ErrEmpty
 	}
 	return &b.m, nil
 }
