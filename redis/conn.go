@@ -132,7 +132,13 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 
 // clean reports whether others can use the connection, after a call that went
 // well.
-func (c *conn) clean() bool { return !c.entered && c.r.Buffered() == 0 }
+func (c *conn) clean() bool { return !c.entered && c.quiet() }
+
+// quiet reports whether nothing has arrived but pushes, which it drops.
+func (c *conn) quiet() bool {
+	raw, err := c.Next()
+	return raw == nil && err == nil && c.r.Buffered() == 0
+}
 
 func (c *conn) setDeadline(t time.Time) {
 	c.deadline = t

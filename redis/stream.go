@@ -72,7 +72,7 @@ func (h *held) exchange(f func() error) error {
 	switch {
 	case err != nil:
 		err = &ConnError{Op: "write", Err: err}
-	case h.cn.r.Buffered() > 0:
+	case !h.cn.quiet():
 		err = readError(netpool.ErrUnasked)
 	default:
 		err = f()
