@@ -136,7 +136,10 @@ func (k *cluster) topology(ctx context.Context, addr string) (*slots.Map, error)
 		return nil, err
 	}
 	m, err := parse(v)
-	if err != nil {
+	switch {
+	case err == slots.ErrEmpty:
+		return nil, &ConnError{Op: "route", Err: ErrNoNode}
+	case err != nil:
 		return nil, &ConnError{Op: "route", Err: fmt.Errorf("%w: %w", ErrProtocol, err)}
 	}
 	return m, nil

@@ -45,6 +45,9 @@ type conn struct {
 	deadline time.Time
 	// deposed says that the server takes no writes.
 	deposed bool
+	// entered says that the server may have keys watched, or take what comes
+	// next for a part of a transaction.
+	entered bool
 	// interrupt makes every operation on nc fail, now and later.
 	interrupt func()
 }
@@ -125,6 +128,16 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 		err = explain(ctx, bounded, err)
 	}
 	return calm, err
+}
+
+// clean reports whether others can use the connection, after a call that went
+// well.
+func (c *conn) clean() bool { return !c.entered && c.quiet() }
+
+// quiet reports whether nothing has arrived but pushes, which it drops.
+func (c *conn) quiet() bool {
+	raw, err := c.Next()
+	return raw == nil && err == nil && c.r.Buffered() == 0
 }
 
 func (c *conn) setDeadline(t time.Time) {

@@ -90,11 +90,29 @@ func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
 		if err != nil {
 			return err
 		}
+		if t.AtExec() {
+			c.entered = c.remains(v)
+		}
 		if err = t.Hear(v); err != nil {
 			return readError(err)
 		}
 		return nil
 	})
+}
+
+// remains reports whether the server may still be in a transaction, or watch
+// keys, after this reply to EXEC.
+func (c *conn) remains(v resp.Value) bool {
+	if v.Kind() != resp.Error {
+		return false
+	}
+	switch serverError(v.Bytes()).Code {
+	case "EXECABORT":
+		return false
+	case "ERR": // there was none
+		return c.entered
+	}
+	return true // old servers only refuse
 }
 
 // outcome returns what a transaction has come to.
@@ -188,7 +206,9 @@ func (h hop) watch(attempt, ctx context.Context, keys []string) (held, error) {
 		if err = cn.flush(true); err == nil {
 			v, err = cn.read()
 		}
-		return newReply(v).Ok(), err
+		answer = newReply(v).Ok()
+		cn.entered = answer == nil
+		return answer, err
 	})
 }
 
@@ -204,7 +224,7 @@ func (t *Tx) run(f func(*Tx) error) ([]Reply, error) {
 		err = ErrCrossSlot
 	}
 	if err != nil || t.queue.Len() == 0 {
-		t.ask("UNWATCH")
+		t.cn.entered = t.ask("UNWATCH").Ok() != nil
 		return nil, err
 	}
 	return t.exec()
@@ -213,7 +233,7 @@ func (t *Tx) run(f func(*Tx) error) ([]Reply, error) {
 // exec sends what was queued.
 func (t *Tx) exec() ([]Reply, error) {
 	e := &resp.Transaction{N: t.queue.exec()}
-	if t.err = t.exchange(func() error { return t.cn.transact(&t.queue.b, e) }); t.err != nil {
+	if t.err = t.talk(func(cn *conn) error { return cn.transact(&t.queue.b, e) }); t.err != nil {
 		return nil, t.err
 	}
 	replies, err := outcome(e)
@@ -241,18 +261,26 @@ func (t *Tx) ask(args ...any) Reply {
 	if t.err != nil {
 		return Reply{err: t.err}
 	}
-	if err := t.cn.command(args); err != nil {
-		return Reply{err: err}
-	}
-	var v resp.Value
-	t.err = t.exchange(func() (err error) {
-		if err = t.cn.flush(true); err == nil {
-			v, err = t.cn.read()
+	var reply Reply
+	t.err = t.talk(func(cn *conn) error {
+		if reply.err = cn.command(args); reply.err != nil {
+			return nil
 		}
+		if err := cn.flush(true); err != nil {
+			return err
+		}
+		v, err := cn.read()
+		reply = newReply(v)
 		return err
 	})
 	if t.err != nil {
 		return Reply{err: t.err}
 	}
-	return newReply(v)
+	return reply
+}
+
+// talk has f write and read where the keys are: to a server that has not got
+// their slot yet, ASKING holds for one command or transaction.
+func (t *Tx) talk(f func(*conn) error) error {
+	return t.exchange(func() error { return t.at.behind(f)(t.cn) })
 }

@@ -137,7 +137,7 @@ func (n *node) run(ctx context.Context, name string, f func(*conn) error) error 
 	now := time.Now()
 	cn, calm, err := n.attempt(ctx, now, name, f)
 	if cn != nil {
-		n.pool.Put(cn, calm && err == nil && cn.r.Buffered() == 0, now)
+		n.pool.Put(cn, calm && err == nil && cn.clean(), now)
 	}
 	return err
 }

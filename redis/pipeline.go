@@ -145,6 +145,7 @@ func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 		for _, i := range p.calls.Late() {
 			replies[i] = Reply{err: err}
 		}
+		err = begun(err)
 	}
 	return replies, err
 }
@@ -180,7 +181,7 @@ func (p *Pipeline) Each(ctx context.Context, f func(i int, r Reply) error) error
 	}
 	err := p.send(ctx, hear)
 	if err == nil {
-		err = p.repeat(ctx, hear)
+		err = begun(p.repeat(ctx, hear))
 	}
 	if own != nil {
 		return own
@@ -258,7 +259,7 @@ func (p *Pipeline) scatter(ctx context.Context) ([]Reply, error) {
 	for j, i := range p.calls.Late() {
 		replies[i] = late[j]
 	}
-	return replies, err
+	return replies, begun(err)
 }
 
 // round sends commands, of which one is as good as name, and calls hear for the

@@ -118,7 +118,7 @@ func (k *cluster) split(ctx context.Context, name string, args []any, parts map[
 	}
 	for _, r := range replies {
 		if r.err != nil {
-			return r
+			return Reply{err: partly(r.err, cmds, replies)}
 		}
 	}
 	switch name {
@@ -219,10 +219,33 @@ func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []command, re
 	for _, r := range replies {
 		var broken *ConnError
 		if errors.As(r.err, &broken) || errors.Is(r.err, ErrClosed) {
-			return r.err
+			return partly(r.err, cmds, replies)
 		}
 	}
 	return nil
+}
+
+// partly returns what is told of a call in which a command failed with err, while
+// others may have been carried out.
+func partly(err error, cmds []command, replies []Reply) error {
+	for i, r := range replies {
+		if !cmds[i].reads && !SafeToRetry(r.err) {
+			return begun(err)
+		}
+	}
+	return err
+}
+
+// begun returns err as that of a call that may have had an effect.
+func begun(err error) error {
+	if !SafeToRetry(err) {
+		return err
+	}
+	var broken *ConnError
+	if errors.As(err, &broken) {
+		return &ConnError{Op: broken.Op, Sent: true, Err: broken.Err}
+	}
+	return &ConnError{Op: "route", Sent: true, Err: err}
 }
 
 // unfinished returns what has to be sent again, in order, and whether a pause

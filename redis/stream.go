@@ -44,7 +44,7 @@ func (h hop) take(attempt, ctx context.Context, name string, f func(*conn) (answ
 	case err == nil && answer == nil && calm:
 		return h.n.hold(ctx, cn), nil
 	}
-	h.n.pool.Put(cn, err == nil && calm && cn.r.Buffered() == 0, now)
+	h.n.pool.Put(cn, err == nil && calm && cn.clean(), now)
 	if err == nil {
 		err = answer
 	}
@@ -72,7 +72,7 @@ func (h *held) exchange(f func() error) error {
 	switch {
 	case err != nil:
 		err = &ConnError{Op: "write", Err: err}
-	case h.cn.r.Buffered() > 0:
+	case !h.cn.quiet():
 		err = readError(netpool.ErrUnasked)
 	default:
 		err = f()
@@ -99,7 +99,7 @@ func (h *held) release(clean bool) {
 		clean = false
 	}
 	h.n.look(h.cn)
-	h.n.pool.Put(h.cn, clean && h.cn.r.Buffered() == 0, time.Now())
+	h.n.pool.Put(h.cn, clean && h.cn.clean(), time.Now())
 }
 
 // Stream is a string reply that is read piece by piece. It holds a connection

@@ -389,3 +389,24 @@ func TestEventsThatWaitAreBoundedByAllTheyHold(t *testing.T) {
 		})
 	}
 }
+
+// TestSubscriptionOutlivesARefusedPing: who may subscribe may not be allowed to
+// ping, and an answer is a sign of life whatever it says.
+func TestSubscriptionOutlivesARefusedPing(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		s.Handle("PING", func(ss *fakesrv.Session, _ [][]byte) {
+			ss.Error("NOPERM this user has no permissions to run the 'ping' command")
+		})
+		sub, err := c.Subscribe(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, sub, redis.Subscribed, "")
+		none(t, sub, 10*time.Second)
+		c.Do(t.Context(), "PUBLISH", "a", "1")
+		want(t, sub, redis.Received, "a:1")
+		if err := sub.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}

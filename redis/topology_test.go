@@ -78,7 +78,7 @@ func TestServerThatIsNoClusterSaysSoAtOnce(t *testing.T) {
 
 func TestHostileTopologyIsOneErrorAndBoundedInMemory(t *testing.T) {
 	for name, raw := range map[string]string{
-		"text": "+OK\r\n", "null": "_\r\n", "nothing": "*0\r\n", "rubbish": "?\r\n", "claim": "$16777217\r\n",
+		"text": "+OK\r\n", "null": "_\r\n", "rubbish": "?\r\n", "claim": "$16777217\r\n",
 		"crowd": "*1000000000\r\n", "nested": strings.Repeat("*1\r\n", 1000), "negative": "*1\r\n*3\r\n:-5\r\n:7\r\n*2\r\n$1\r\nh\r\n:1\r\n",
 		"shards of strings": "*1\r\n%2\r\n+slots\r\n+a\r\n+nodes\r\n+b\r\n", "end": "*3\r\n",
 	} {
@@ -347,4 +347,20 @@ func TestOptionsOfAClusterAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
+}
+
+// TestCallWaitsForAClusterThatServesNoSlotYet: its nodes may have just started.
+func TestCallWaitsForAClusterThatServesNoSlotYet(t *testing.T) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakesrv.Cluster, c *redis.Client) {
+		k.Lose(0, slots.Count-1)
+		err := c.Do(within(t, time.Second), "SET", "k", "v").Ok()
+		if !errors.Is(err, redis.ErrNoNode) || !errors.Is(err, context.DeadlineExceeded) || !redis.SafeToRetry(err) {
+			t.Error(err)
+		}
+		time.AfterFunc(time.Second, func() { k.Change(map[int]int{slots.Of("k"): 1}) })
+		start := time.Now()
+		if err := c.Do(within(t, 5*time.Second), "SET", "k", "v").Ok(); err != nil || time.Since(start) > 2*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
 }

@@ -111,9 +111,6 @@ func TestTypedCallsFollowASlotThatMoves(t *testing.T) {
 				return c.SetFrom(ctx, key, strings.NewReader("1"), -1, 0)
 			},
 		} {
-			if ask && name == "Watch" {
-				continue // asking holds for one command
-			}
 			t.Run(fmt.Sprintf("%s,ask=%v", name, ask), func(t *testing.T) {
 				cluster(t, 0, nil, func(t *testing.T, k *fakesrv.Cluster, c *redis.Client) {
 					key := keysOf(k)[0]

@@ -27,10 +27,12 @@ func multi(s *Session, _ [][]byte) {
 
 func exec(s *Session, _ [][]byte) {
 	t, changed := s.tx, s.changed()
+	if t == nil {
+		s.Error("ERR EXEC without MULTI")
+		return
+	}
 	s.tx, s.watched = nil, nil
 	switch {
-	case t == nil:
-		s.Error("ERR EXEC without MULTI")
 	case t.aborted:
 		s.Error("EXECABORT Transaction discarded because of previous errors.")
 	case changed:

@@ -3,6 +3,7 @@
 package pubsub
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -142,6 +143,9 @@ func (s *Subscription) session(ctx context.Context) (subscribed bool, err error)
 			return l.subscribed, s.o.Broken(ctx, err)
 		}
 		if v.Kind() == resp.Error {
+			if l.subscribed && bytes.HasPrefix(v.Bytes(), []byte("NOPERM ")) {
+				continue // it may subscribe and not ping: that is a sign of life, too
+			}
 			return l.subscribed, s.o.Refused(v.Bytes())
 		}
 		p, err := v.Published()

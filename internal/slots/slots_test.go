@@ -107,7 +107,7 @@ func TestTopologyIsReadInBothForms(t *testing.T) {
 		{name: "shards in RESP2", v: []any{shard([]any{0, 99}, node("h1", 1, "master", "online").list()).list()}, want: "h1:1[]:100"},
 		{
 			name: "a host that is not known", v: []any{shard([]any{0, 0}, node("", 1, "master", "online"), node("?", 2, "replica", "online"), node(nil, 3, "replica", "loading"))},
-			want: "seed:1[seed:2 seed:3]:1",
+			want: "seed:1[10.0.0.9:2 seed:3]:1",
 		},
 		{name: "IPv6", v: []any{shard([]any{0, 0}, node("::1", 1, "master", "online"))}, want: "[::1]:1[]:1"},
 		{name: "a failed primary beside its successor", v: []any{
@@ -125,6 +125,9 @@ func TestTopologyIsReadInBothForms(t *testing.T) {
 			[]any{0, 99, []any{"h1", 1, "id", []any{}}, []any{"h2", 2, "id"}}, []any{100, 199, []any{"h4", 4}}, []any{200, 299, []any{"h1", 1}},
 		}, want: "h1:1[h2:2]:200 h4:4[]:100"},
 		{name: "slots with hosts that are not known", old: true, v: []any{[]any{0, 0, []any{"", 1}, []any{nil, 2}, []any{"?", 3}, []any{"h", 0}}}, want: "seed:1[seed:2 seed:3]:1"},
+		{name: "slots of nodes without a name", old: true, v: []any{
+			[]any{0, 0, []any{"?", 1, "id", []any{"ip", "h1"}}, []any{"?", 2, "id", object{"ip", "h2"}}, []any{"?", 3, "id", []any{"ip", ""}}, []any{"", 4, "id", []any{"ip", "h4"}}},
+		}, want: "h1:1[h2:2 seed:3 seed:4]:1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.a.Host = "seed"

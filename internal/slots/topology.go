@@ -21,8 +21,11 @@ var (
 	errShape = errors.New("slots: topology: reply of a wrong shape")
 	errRange = errors.New("slots: topology: bad range of slots")
 	errNodes = errors.New("slots: topology: too many servers")
-	errEmpty = errors.New("slots: topology: no slot is served")
 )
+
+// ErrEmpty is the error for a topology in which no slot is served, such as that of
+// servers that have just started.
+var ErrEmpty = errors.New("slots: topology: no slot is served")
 
 // Map says which servers serve which slots. It is not changed once it is made.
 type Map struct {
@@ -117,7 +120,7 @@ type builder struct {
 
 func (b *builder) done() (*Map, error) {
 	if len(b.m.Shards) == 0 {
-		return nil, errEmpty
+		return nil, ErrEmpty
 	}
 	return &b.m, nil
 }
@@ -175,13 +178,15 @@ func (b *builder) shard(ranges, nodes resp.Value) error {
 // node takes a node of CLUSTER SHARDS apart. The address is empty if the node
 // has none.
 func (b *builder) node(v resp.Value) (addr, role string, healthy bool) {
-	var endpoint resp.Value
+	var endpoint, ip resp.Value
 	var port, tlsPort int64
 	healthy = true
 	for name, e := range fields(v) {
 		switch name {
 		case "endpoint":
 			endpoint = e
+		case "ip":
+			ip = e
 		case "port":
 			port = e.Int()
 		case "tls-port":
@@ -195,7 +200,7 @@ func (b *builder) node(v resp.Value) (addr, role string, healthy bool) {
 	if b.asked.TLS && tlsPort != 0 {
 		port = tlsPort
 	}
-	return b.asked.addr(string(endpoint.Bytes()), port), role, healthy
+	return b.asked.member(endpoint, ip, port), role, healthy
 }
 
 // slotRange adds one element of CLUSTER SLOTS: the first and last slot, the
@@ -243,7 +248,7 @@ func (b *builder) slotRange(v resp.Value) error {
 
 // member is the address of a node in CLUSTER SLOTS: host, port, and more.
 func (b *builder) member(v resp.Value) string {
-	var part [2]resp.Value
+	var part [4]resp.Value
 	i := 0
 	for e := range v.Elems() {
 		if i < len(part) {
@@ -251,7 +256,22 @@ func (b *builder) member(v resp.Value) string {
 		}
 		i++
 	}
-	return b.asked.addr(string(part[0].Bytes()), part[1].Int())
+	var ip resp.Value
+	for name, e := range fields(part[3]) {
+		if name == "ip" {
+			ip = e
+		}
+	}
+	return b.asked.member(part[0], ip, part[1].Int())
+}
+
+// member is addr for a node of a topology. One that is to be reached by name, and
+// has none, is reached by its IP.
+func (a Asked) member(endpoint, ip resp.Value, port int64) string {
+	if string(endpoint.Bytes()) == "?" {
+		endpoint = ip
+	}
+	return a.addr(string(endpoint.Bytes()), port)
 }
 
 // own gives a range of slots to a shard. A slot has one owner: that also bounds

@@ -1,0 +1,95 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/redis"
+)
+
+func bad(t *testing.T, err error) {
+	t.Helper()
+	var ce *redis.ConnError
+	if !errors.As(err, &ce) || !ce.Sent || redis.SafeToRetry(err) {
+		t.Errorf("%v; safe: %v", err, redis.SafeToRetry(err))
+	}
+}
+
+// TestCallOfWhichAPartWasExecutedIsNotSafeToRetry: who sends it once more
+// counts twice.
+func TestCallOfWhichAPartWasExecutedIsNotSafeToRetry(t *testing.T) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakesrv.Cluster, c *redis.Client) {
+		keys := keysOf(k)
+		mustGetNothing(t, c, keys[0])
+		k.Servers[2].Stop()
+		p := c.Pipeline()
+		p.Add("INCR", keys[0])
+		p.Add("INCR", keys[2])
+		replies, err := p.Do(t.Context())
+		bad(t, err)
+		if len(replies) != 2 || replies[0].Err() != nil || !redis.SafeToRetry(replies[1].Err()) {
+			t.Errorf("%v: %v", texts(replies), replies)
+		}
+		bad(t, c.Do(t.Context(), "DEL", keys[0], keys[2]).Err())
+		p.Get(keys[0])
+		p.Add("INCR", keys[2])
+		if _, err := p.Do(t.Context()); !redis.SafeToRetry(err) {
+			t.Errorf("nothing but a read was executed: %v", err)
+		}
+		k.Servers[1].Handle("DEL", func(ss *fakesrv.Session, _ [][]byte) { ss.Error("BUSY running a script") })
+		err = c.Do(t.Context(), "DEL", keys[0], keys[1]).Err()
+		bad(t, err)
+		if se := new(redis.Error); !errors.As(err, &se) || se.Code != "BUSY" {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPipelineWhoseScriptsAreNotSentAgainIsNotSafeToRetry: the rest of it was
+// executed.
+func TestPipelineWhoseScriptsAreNotSentAgainIsNotSafeToRetry(t *testing.T) {
+	var down atomic.Bool
+	change := func(s *fakesrv.Server, o *redis.Options) {
+		o.MaxLifetime = time.Millisecond
+		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if down.Load() {
+				return nil, fakesrv.ErrRefused
+			}
+			return s.Dial(ctx, network, addr)
+		}
+	}
+	fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		s.Handle("EVALSHA", func(ss *fakesrv.Session, _ [][]byte) {
+			down.Store(true)
+			time.Sleep(10 * time.Millisecond) // it has served for long enough
+			ss.Error("NOSCRIPT No matching script.")
+		})
+		p := c.Pipeline()
+		fill := func() {
+			down.Store(false)
+			time.Sleep(time.Minute) // dials are not held back any more
+			p.Add("INCR", "n")
+			p.Eval(redis.NewScript("s"), []string{"k"})
+		}
+		fill()
+		replies, err := p.Do(t.Context())
+		bad(t, err)
+		if len(replies) != 2 || replies[0].Err() != nil || replies[1].Err() == nil {
+			t.Error(replies)
+		}
+		fill()
+		bad(t, p.Each(t.Context(), func(int, redis.Reply) error { return nil }))
+	})
+}
+
+func mustGetNothing(t *testing.T, c *redis.Client, key string) {
+	t.Helper()
+	if _, err := get(t.Context(), c, key); err != redis.ErrNil {
+		t.Fatal(err)
+	}
+}
