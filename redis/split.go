@@ -236,9 +236,9 @@ func partly(err error, cmds []command, replies []Reply) error {
 	return err
 }
 
-// begun returns err as that of a call that may have had an effect.
+// begun returns err, if there is one, as that of a call that may have had an effect.
 func begun(err error) error {
-	if !SafeToRetry(err) {
+	if err == nil || !SafeToRetry(err) {
 		return err
 	}
 	var broken *ConnError
