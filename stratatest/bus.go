@@ -246,29 +246,41 @@ func (fl *follower) signal() {
 // run delivers until stop is called.
 func (fl *follower) run(h *hub) {
 	defer close(fl.exited)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		event, wait, ok := fl.next(h)
-		switch {
-		case ok:
-			select {
-			case <-fl.done:
+		if !ok {
+			if !fl.wait(wait) {
 				return
-			default:
-				fl.f(event)
 			}
 			continue
-		case wait > 0:
-			timer.Reset(wait)
 		}
 		select {
-		case <-fl.wake:
-		case <-timer.C:
 		case <-fl.done:
 			return
+		default:
+			fl.f(event)
 		}
 	}
+}
+
+// wait waits for something to do, for at most d unless that is zero, and reports
+// false when stop is called.
+func (fl *follower) wait(d time.Duration) (more bool) {
+	// No timer that has run out is ever looked at: in a bubble several
+	// goroutines that do crash the race detector.
+	var due <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-fl.wake:
+	case <-due:
+	case <-fl.done:
+		return false
+	}
+	return true
 }
 
 // next takes the next event that has arrived, or says how long that takes; zero
