@@ -146,7 +146,7 @@ func (c *Cache[K, V]) dropAs(ctx context.Context, drops []remote.Drop, probe boo
 			return nil, err
 		}
 	}
-	if c.bus == nil || c.can.announce {
+	if !c.announces() {
 		return leases, nil
 	}
 	return leases, c.bus.Publish(ctx, c.messages(drops))
@@ -238,7 +238,7 @@ func (c *Cache[K, V]) dropAllOnce(ctx context.Context, soft bool) error {
 			return err
 		}
 	}
-	if c.bus == nil || c.can.announce {
+	if !c.announces() {
 		return nil
 	}
 	m := remote.Message{Name: c.o.Name, Kind: remote.AllDropped, From: c.instance}

@@ -152,7 +152,7 @@ type attempt[K comparable, V any] struct {
 
 	// tagTrust is the word of trust in tags from before anything was read.
 	tagTrust uint64
-	sweeps   uint64       // of what is pending, from then
+	sweeps   uint64       // of pending drops, from before L2 was asked
 	unasked  bool         // L2 was not looked at
 	probe    bool         // what L2 answers to this flight decides on the breaker
 	down     bool         // L2 has failed in this flight and is left alone

@@ -179,18 +179,7 @@ func (a *attempt[K, V]) forgetRemote(left time.Duration) {
 		a.noKeep = true
 		return
 	}
-	if p.Drops && !a.c.can.announce {
-		a.publishGone(ctx)
-	}
-}
-
-// publishGone tells other instances that the key is gone from L2.
-func (a *attempt[K, V]) publishGone(ctx context.Context) {
-	if a.c.bus == nil {
-		return
-	}
-	drops := []remote.Drop{{Key: a.name}}
-	if err := a.c.bus.Publish(ctx, a.c.messages(drops)); err != nil {
-		a.c.retry.Add(drops)
+	if p.Drops && a.c.announces() {
+		_ = a.c.announce(ctx, []remote.Drop{{Key: a.name}}) // or it is pending
 	}
 }

@@ -226,17 +226,29 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 // announcePuts tells other instances that ws are stored: what they have loaded
 // since the drops is older. A Tier that announces has done so.
 func (c *Cache[K, V]) announcePuts(ctx context.Context, op string, ws []write[K, V]) error {
-	if c.bus == nil || c.can.announce {
+	if !c.announces() {
 		return nil
 	}
 	drops := make([]remote.Drop, len(ws))
 	for i := range ws {
 		drops[i].Key = ws[i].name
 	}
-	err := c.bus.Publish(ctx, c.messages(drops))
-	if err == nil {
-		return nil
+	if err := c.announce(ctx, drops); err != nil {
+		return &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
 	}
-	c.retry.Add(drops)
-	return &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
+	return nil
+}
+
+// announces reports whether the cache tells other instances of drops: there is a
+// bus, and the Tier does not do so itself.
+func (c *Cache[K, V]) announces() bool { return c.bus != nil && !c.can.announce }
+
+// announce tells other instances of drops that a Put has made. Those that are not
+// confirmed are pending.
+func (c *Cache[K, V]) announce(ctx context.Context, drops []remote.Drop) error {
+	err := c.bus.Publish(ctx, c.messages(drops))
+	if err != nil {
+		c.retry.Add(drops)
+	}
+	return err
 }

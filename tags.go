@@ -80,7 +80,7 @@ func (c *Cache[K, V]) dropTagsOnce(ctx context.Context, tags []string, soft bool
 			return err
 		}
 	}
-	if c.bus == nil || c.can.announce {
+	if !c.announces() {
 		return nil
 	}
 	kind := remote.TagDropped

@@ -39,9 +39,10 @@ type Tier interface {
 	Acquire(ctx context.Context, key string, d time.Duration) (Held, Lease, error)
 
 	// Put stores values, each under a lease or a token from Drop, which it
-	// consumes. Under a token it voids all leases on the key, and makes the
-	// values of other types absent: they are older. It reports the indexes of
-	// those whose right was gone; these were not stored.
+	// consumes. Under a token, or with Drops, it voids all leases on the key, and
+	// makes the values of other types absent: they are older. Without time left
+	// nothing is held afterwards. It reports the indexes of those whose right was
+	// gone; these were not stored.
 	Put(ctx context.Context, p []Put) (refused []int, err error)
 
 	// Drop makes keys absent, or stale if Soft, for all value types, and voids
@@ -245,8 +246,8 @@ type ManyAcquirer interface {
 }
 
 // Announcer is a Tier that announces its drops on the bus itself, in the same
-// step, and so each Put under a token as a drop of its key: what others have
-// loaded since the token was given is older. The cache then does not publish
+// step, and so each Put under a token, or with Drops, as a drop of its key: what
+// others have loaded since the right was given is older. The cache then does not publish
 // them again. It announces too that a lease has ended, by a Put, an Extend or a Release,
 // if somebody was told meanwhile that it was busy.
 type Announcer interface {

@@ -148,9 +148,10 @@ func (r *record) clear(now time.Time) {
 	r.keepHold(hold, now)
 }
 
-// clearBut is clear, but for the token of a drop: what comes under that is newer
-// than what comes under a lease.
-func (r *record) clearBut(token right, now time.Time) {
+// clearForLease is clear, but for the token of a drop: what comes under that is
+// newer than what comes under a lease.
+func (r *record) clearForLease(now time.Time) {
+	token := r.token
 	r.clear(now)
 	if token.live(now) {
 		r.token = token

@@ -163,7 +163,7 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 			continue
 		}
 		if put.Drops && !written {
-			r.clearBut(r.token, now)
+			r.clearForLease(now)
 		}
 		r.slots[t.space.Schema] = newSlot(put, now)
 		r.keep(now, put.Left)
