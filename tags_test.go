@@ -70,8 +70,8 @@ func TestInvalidateTagsReachesAllWhoCarryThemEverywhere(t *testing.T) {
 		},
 		"a tier that does not announce": func(t *testing.T) (a, b, cold *strata.Cache[string, int64]) {
 			s := newTagged(t)
-			quiet := func(o *strata.Options[string, int64]) { o.Remote.Tier = mute{s.tier} }
-			return instance(t, s, quiet), instance(t, s, quiet), instance(t, s, quiet)
+			s.tier.Announce(nil)
+			return instance[string, int64](t, s), instance[string, int64](t, s), instance[string, int64](t, s)
 		},
 		"L1 alone": func(t *testing.T) (a, b, cold *strata.Cache[string, int64]) {
 			c := newCache[string, int64](t)

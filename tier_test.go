@@ -38,12 +38,6 @@ func instance[K comparable, V any](t *testing.T, s *shared, change ...func(*stra
 	return c
 }
 
-// mute is a tier that announces nothing: the cache must.
-type mute struct{ *stratatest.Tier }
-
-func (m mute) Announces() bool                 { return false }
-func (m mute) Bind(s remote.Space) remote.Tier { return mute{m.Tier.Bind(s).(*stratatest.Tier)} }
-
 // failing returns t with an operation that fails while down is set.
 func failing(t remote.Tier, operation string, down *atomic.Bool) remote.Tier {
 	return stratatest.FaultyTier(t, func(op, _ string) (time.Duration, error) {

@@ -170,14 +170,10 @@ func TestWhatWasLoadedDuringAnUpdateIsDroppedEverywhere(t *testing.T) {
 	for _, announces := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
 			s := newShared()
-			tier := func(o *strata.Options[string, int64]) {
-				if !announces {
-					o.Remote.Tier = mute{stratatest.NewTier()}
-				}
+			if !announces {
+				s.tier.Announce(nil)
 			}
-			var shared remote.Tier
-			a := instance(t, s, tier, func(o *strata.Options[string, int64]) { shared = o.Remote.Tier })
-			b := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = shared })
+			a, b := instance[string, int64](t, s), instance[string, int64](t, s)
 			o := &origin{}
 			err := a.Update(t.Context(), "k", func(context.Context) (int64, error) {
 				synctest.Wait()            // b has heard of the drop
