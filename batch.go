@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -17,26 +18,33 @@ type batch[K comparable, V any] struct {
 	*many[K, V]
 	flights  *flight.Batch[K, V]
 	attempts []*attempt[K, V] // of the flights that have not landed
-	trust    uint64           // from before anything was read
-	drops    uint64
-	runs     sync.WaitGroup // of those that wait for other instances
+	stamps   stamps           // from before anything was read
+	runs     sync.WaitGroup   // of those that wait for other instances
 }
 
 // lead leads the batch's own flights: a look at L2 on the caller's goroutine,
 // and then whatever else is needed on one of their own.
-func (b *batch[K, V]) lead(ctx context.Context) {
+func (b *batch[K, V]) lead(ctx context.Context, patience flight.Patience) {
+	soft := ctx
+	if patience.Soft != nil {
+		soft = patience.Soft
+	}
 	for _, f := range b.flights.Led {
-		b.attempts = append(b.attempts, &attempt[K, V]{c: b.c, f: f, ctx: ctx, load: b.one, call: b.call, tagTrust: b.c.trust.TagWord()})
+		b.attempts = append(b.attempts, &attempt[K, V]{c: b.c, f: f, ctx: soft, load: b.one, call: b.call, tagTrust: b.stamps.tagTrust})
 	}
-	landed := b.look(ctx)
+	led := len(b.attempts)
+	defer func() { b.flights.Done(led) }() // those that a callback has ended
+	landed := b.look(soft)
 	b.flights.Done(len(landed))
+	led -= len(landed)
 	for _, a := range landed {
-		b.take(a.f.Key, a.res, nil)
+		b.takeLed(a.f.Key, a.res, nil)
 	}
+	b.refresh(ctx)
 	if len(b.attempts) == 0 {
 		return
 	}
-	if over(ctx) { // those who have joined are owed a look that nobody cuts short
+	if over(soft) { // those who have joined are owed a look that nobody cuts short
 		for _, a := range b.attempts {
 			*a = attempt[K, V]{c: b.c, f: a.f, load: b.one, call: b.call, again: true}
 		}
@@ -46,11 +54,22 @@ func (b *batch[K, V]) lead(ctx context.Context) {
 	for i, a := range waited {
 		fs[i] = a.f
 	}
+	led -= len(fs)
 	b.flights.Launch(ctx, fs, b.then)
 	for _, f := range fs {
-		r, err := b.flights.Wait(ctx, f)
-		b.take(f.Key, r, err)
+		r, err := b.flights.Wait(ctx, patience, f)
+		b.takeLed(f.Key, r, err)
 	}
+	b.refresh(ctx)
+}
+
+// takeLed takes what became of a key whose flight the batch leads. A stale value
+// of L2 that is served while it is refreshed is due for that.
+func (b *batch[K, V]) takeLed(key K, r flight.Result[V], err error) {
+	if r.Note&noteRevalidate != 0 {
+		b.due = append(b.due, key)
+	}
+	b.take(key, r, err)
 }
 
 // look looks at both tiers, and lands what it finds. The others remain.
@@ -62,7 +81,7 @@ func (b *batch[K, V]) look(ctx context.Context) (landed []*attempt[K, V]) {
 				a.res.Err = ErrLoadExited
 				a.land()
 			}
-			b.flights.Done(len(b.attempts))
+			b.attempts = nil
 		}
 	}()
 	found := make(map[*attempt[K, V]]bool, len(b.attempts))
@@ -107,7 +126,7 @@ func (b *batch[K, V]) ask(ctx context.Context, all []*attempt[K, V], found map[*
 	var names []string
 	var asked []*attempt[K, V]
 	for _, a := range all {
-		b.safely(a, func() bool { a.name = c.o.Remote.Key(a.f.Key); return false })
+		a.name, a.res.Err = c.nameOf(a.f.Key)
 		if a.res.Err == nil && !a.bypasses() {
 			names, asked = append(names, a.name), append(asked, a)
 		}
@@ -167,20 +186,26 @@ func (b *batch[K, V]) then() {
 			a.land()
 		}
 	}()
-	if b.part(); len(b.attempts) == 0 {
+	if b.attempts[0].again {
+		b.lookAgain(ctx)
+	}
+	for _, a := range b.attempts {
+		a.ctx = a.f.Context()
+	}
+	if len(b.attempts) == 0 {
 		return
 	}
-	release, err := b.c.loads.Acquire(ctx, b.call.refresh, b.flights.Urgent())
+	release, err := b.c.loads.Acquire(ctx, b.call.refresh, b.flights.Urgent(), b.flights.Gone())
 	if err != nil {
 		for _, a := range b.attempts {
-			a.res.Err = b.c.flightError(err)
+			a.noSlot(err)
+			a.land()
 		}
 		return
 	}
 	defer release()
 	b.takeLeases(ctx)
-	if b.ration(); len(b.attempts) > 0 {
-		b.run(ctx)
+	if b.ration(); len(b.attempts) > 0 && b.run(ctx) {
 		b.store(ctx)
 	}
 }
@@ -198,18 +223,12 @@ func (b *batch[K, V]) ration() {
 	b.attempts = rest
 }
 
-// part gives the attempts their own contexts, and lets those go on alone that
-// have to look again.
-func (b *batch[K, V]) part() {
-	rest := b.attempts[:0:0]
+// lookAgain is look for a batch whose caller did not wait for the end of that.
+func (b *batch[K, V]) lookAgain(ctx context.Context) {
 	for _, a := range b.attempts {
-		if a.ctx = a.f.Context(); a.again {
-			b.alone(a)
-		} else {
-			rest = append(rest, a)
-		}
+		a.again, a.ctx, a.tagTrust = false, ctx, b.c.trust.TagWord()
 	}
-	b.attempts = rest
+	b.look(ctx)
 }
 
 func orExited(err error) error {
@@ -231,7 +250,11 @@ func (b *batch[K, V]) takeLeases(ctx context.Context) {
 		}
 	}
 	if len(ask) > 0 {
-		mine = append(mine, b.acquire(ctx, ask)...)
+		var ok bool
+		if ok, ask[0].storeProbe = b.c.mayStore(); ok {
+			ask = b.acquire(ctx, ask)
+		}
+		mine = append(mine, ask...)
 	}
 	b.attempts = mine
 }
@@ -241,14 +264,17 @@ func (b *batch[K, V]) takeLeases(ctx context.Context) {
 func (b *batch[K, V]) acquire(ctx context.Context, ask []*attempt[K, V]) (mine []*attempt[K, V]) {
 	op, cancel := remote.WithTimeout(context.WithoutCancel(ctx), b.c.o.Remote.Timeout)
 	defer cancel()
-	held, leases, err := b.askMany(op, ask)
-	if !ask[0].answered("acquire", err) {
-		for _, a := range ask {
-			a.down, a.unheld = true, ask[0].unheld
-		}
-		return ask
-	}
+	held, leases, errs := b.askMany(op, ask)
+	failed := max(0, slices.IndexFunc(errs, func(err error) bool { return err != nil }))
+	ask[failed].storeProbe = ask[0].storeProbe
+	ask[failed].answered("acquire", errs[failed])
 	for i, a := range ask {
+		if errs[i] != nil {
+			a.down, a.hungUp = true, ask[failed].hungUp
+			a.unheld = errors.Is(errs[i], remote.ErrKeyTooLong)
+			mine = append(mine, a)
+			continue
+		}
 		switch leases[i].Grant {
 		case remote.Granted:
 			a.granted(op, held[i], leases[i])
@@ -264,29 +290,28 @@ func (b *batch[K, V]) acquire(ctx context.Context, ask []*attempt[K, V]) (mine [
 }
 
 // askMany asks for leases in one round trip. What is fresh still, or all if the
-// tier can do no better, is asked for one by one, at once. The error is of one
-// that got no answer.
-func (b *batch[K, V]) askMany(ctx context.Context, ask []*attempt[K, V]) ([]remote.Held, []remote.Lease, error) {
+// tier can do no better, is asked for one by one, at once: each has its own error.
+func (b *batch[K, V]) askMany(ctx context.Context, ask []*attempt[K, V]) (held []remote.Held, leases []remote.Lease, errs []error) {
 	c := b.c
+	errs = make([]error, len(ask))
 	if c.can.many != nil && !b.call.refresh {
 		names := make([]string, len(ask))
 		for i, a := range ask {
 			names[i] = a.name
 		}
-		return c.can.many.AcquireMany(ctx, names, c.o.Limits.Lease)
+		held, leases, err := c.can.many.AcquireMany(ctx, names, c.o.Limits.Lease)
+		for i := range errs {
+			errs[i] = err
+		}
+		return held, leases, errs
 	}
-	held, leases, errs := make([]remote.Held, len(ask)), make([]remote.Lease, len(ask)), make([]error, len(ask))
+	held, leases = make([]remote.Held, len(ask)), make([]remote.Lease, len(ask))
 	var all sync.WaitGroup
 	for i, a := range ask {
 		all.Go(func() { held[i], leases[i], errs[i] = a.ask(ctx) })
 	}
 	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	return held, leases, nil
+	return held, leases, errs
 }
 
 // alone lets a go on by itself, as if its key had been asked for alone.
@@ -295,22 +320,17 @@ func (b *batch[K, V]) alone(a *attempt[K, V]) {
 	b.runs.Go(func() {
 		defer a.land()
 		defer a.recovered()
-		if a.again {
-			a.tagTrust = a.c.trust.TagWord()
-			if a.look() {
-				return
-			}
-		}
 		a.finish()
 	})
 }
 
-// run calls the loader once for all.
-func (b *batch[K, V]) run(ctx context.Context) {
+// run calls the loader once for all. It reports false if the load's context has
+// ended before it returned, and all have landed without it.
+func (b *batch[K, V]) run(ctx context.Context) (intime bool) {
 	keys := make([]K, len(b.attempts))
 	for i, a := range b.attempts {
 		keys[i] = a.f.Key
-		a.end, a.res.Err = endLoad, ErrLoadExited // stands if the loader never comes back
+		a.begins()
 	}
 	within := &loadContext{Context: ctx, cache: b.c}
 	bounded, cancel := b.c.loadContext(within)
@@ -319,24 +339,48 @@ func (b *batch[K, V]) run(ctx context.Context) {
 		defer a.keepLease(bounded)()
 	}
 	start := time.Now()
+	within.late.Add(1)
+	stop := context.AfterFunc(bounded, func() {
+		defer within.late.Done()
+		b.cutShort(bounded, time.Since(start))
+	})
 	var values map[K]V
-	err := ErrLoadExited
+	err := ErrLoadExited // stands if the loader never comes back
 	defer func() {
 		if p := recover(); p != nil {
 			err = &LoadPanicError{Value: p, Stack: debug.Stack()}
 		}
-		b.brought(values, err, time.Since(start), within)
+		if intime = within.inTime(stop); intime {
+			b.brought(values, err, time.Since(start), within)
+		}
 	}()
 	values, err = b.load(bounded, keys)
-	if err != nil && errors.Is(context.Cause(ctx), flight.ErrClosed) {
-		err = ErrClosed
+	return
+}
+
+// cutShort lands all flights of a loader that has not returned when ctx, the
+// load's, has ended, and gives their leases back.
+func (b *batch[K, V]) cutShort(ctx context.Context, took time.Duration) {
+	leases := make([]remote.Lease, len(b.attempts))
+	for i, a := range b.attempts {
+		leases[i] = a.lease
+	}
+	defer func() {
+		for i, a := range b.attempts {
+			if a.handBack(leases[i]); a.down {
+				return // L2 does not answer: they run out
+			}
+		}
+	}()
+	for _, a := range b.attempts {
+		defer a.cutShort(ctx, took) // a hook that ends the goroutine holds up none
 	}
 }
 
 // brought gives each attempt what the loader has brought for it.
 func (b *batch[K, V]) brought(values map[K]V, err error, took time.Duration, within *loadContext) {
 	for _, a := range b.attempts {
-		within.load.apply(&a.call)
+		applyLoad(&within.load, &a.call, a.f.Key)
 		v, ok := values[a.f.Key]
 		switch a.res.Err = err; {
 		case ok && !errors.Is(err, ErrLoadExited):
@@ -345,12 +389,11 @@ func (b *batch[K, V]) brought(values map[K]V, err error, took time.Duration, wit
 			a.res.Err = ErrNotFound
 		}
 		a.took = took
-		b.c.loaded(a.f.Key, outcomeOf(a.res.Err, false), took, a.res.Err)
+		a.label()
+		b.c.loaded(within, a.f.Key, a.res.Value, outcomeOf(a.res.Err, false), took, a.res.Err)
 	}
 	if err == nil {
-		o := b.call
-		within.load.apply(&o)
-		b.fillGaps(values, o)
+		b.fillGaps(values, &within.load)
 	}
 }
 
@@ -377,11 +420,10 @@ func (b *batch[K, V]) store(ctx context.Context) {
 // together with others.
 func (a *attempt[K, V]) putInBatch() (p remote.Put, ok bool) {
 	left := a.c.life(a.call)
-	if a.res.Err != nil || a.lease.Token == 0 || a.noKeep || left <= 0 || a.c.callError(a.call) != nil {
+	if a.res.Err != nil || a.lease.Token == 0 || a.noKeep || left <= 0 {
 		return p, false
 	}
-	a.tags = nil
-	data, err := a.c.seal(a.name, a.res.Value, a.tagsToKeep(), a.lease.Clock)
+	data, err := a.c.seal(a.name, a.res.Value, a.call.tags, a.lease.Clock)
 	if err != nil {
 		return p, false
 	}
@@ -414,7 +456,7 @@ func (b *batch[K, V]) put(ctx context.Context, puts []remote.Put, putters []*att
 			a.lease.Token = 0
 		}
 		if slices.Contains(refused, i) {
-			c.refusedRemote(a.f.Key)
+			c.refusedRemote(ctx, a.f.Key)
 			continue
 		}
 		a.keepLoaded(a.res.Value, a.left, loaded, id)
@@ -422,27 +464,47 @@ func (b *batch[K, V]) put(ctx context.Context, puts []remote.Put, putters []*att
 }
 
 // fillGaps keeps in L1 what the loader has brought unasked, where nothing is
-// held, nothing runs, and nothing has been dropped since the batch began. o is
-// what the loader has made of the call.
-func (b *batch[K, V]) fillGaps(values map[K]V, o call) {
+// held, and nothing was written, dropped or put on hold since the batch began.
+// L2 was not asked whether a key is on hold, and has nothing to confirm it by
+// after a message was lost, so that where there is an L2 it lives as without a
+// bus. said is what the loader has said.
+func (b *batch[K, V]) fillGaps(values map[K]V, said *Load) {
 	asked := make(map[K]bool, len(b.attempts))
 	for _, a := range b.attempts {
 		asked[a.f.Key] = true
 	}
 	c := b.c
 	for k, v := range values {
-		left := c.life(o)
-		weight, ok := c.weigh(k, v)
-		if asked[k] || !ok || left <= 0 || c.callError(o) != nil {
+		if asked[k] {
 			continue
 		}
-		e := c.entry(k, v, left, left, stamps{trust: b.trust, tagTrust: c.trust.TagWord(), tags: o.tags}, 0)
+		o := b.call
+		applyLoad(said, &o, k)
+		c.nameTags(&o, k, v)
+		left := c.life(o)
+		if c.tier != nil {
+			left = min(left, c.jittered(UnconfirmedTTL))
+		}
+		weight, ok := c.weigh(k, v)
+		if !ok || c.checkKey(k) != nil || left <= 0 || c.callError(o) != nil {
+			continue
+		}
+		from := b.stamps
+		from.tags = o.tags
+		e := c.entry(k, v, left, left, from, 0)
+		if c.tagsDropped(e) {
+			continue
+		}
 		c.mark(e)
-		c.flights.Fill(k, func() {
+		var removed []l1.Removed[K, V]
+		b.flights.Fill(k, func() {
 			old, _ := c.memory.Peek(k)
-			if old == nil && c.drops.Load() == b.drops && b.trust >= c.trust.Word() {
-				c.memory.Set(e, weight)
+			memo, _ := c.memos.Peek(k)
+			if old == nil && (memo == nil || !memo.Value.notFound) {
+				removed, _ = c.memory.Set(e, weight)
+				c.memos.Delete(k)
 			}
 		})
+		c.memory.Notify(removed)
 	}
 }

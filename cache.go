@@ -2,6 +2,8 @@ package strata
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -47,18 +49,17 @@ type Cache[K comparable, V any] struct {
 	// doubt is until when (time of L1) this instance's own announcements are
 	// obeyed: one of its drops has ended without an answer and may still be
 	// carried out.
-	doubt atomic.Int64
-	// broken is when (time of L1) an operation on L2 failed last, for the log;
-	// zero if nothing has since it was told that L2 answers.
-	broken     atomic.Int64
+	doubt      atomic.Int64
+	foreignLog foreignLog
 	loads      *limit.Loads
 	budget     limit.Budget
-	failing    atomic.Int64 // loads that have failed since one has not
-	breaker    *limit.Breaker
+	failing    atomic.Int64   // loads that have failed since one has not
+	breaker    *limit.Breaker // of all that L2 is asked
+	storing    *limit.Breaker // of leases and values that are stored there
+	health     healths
 	background pool // of refreshes
+	purger     purger
 	waiting    atomic.Int64
-	// drops counts what was dropped here, or heard to be, before it is.
-	drops atomic.Uint64
 	// breaking is held while the link is told of the breaker.
 	breaking sync.Mutex
 	// absence is the share of look-ups in L2 that find nothing; see ask.
@@ -71,13 +72,18 @@ type Cache[K comparable, V any] struct {
 	end    context.CancelFunc
 	closed atomic.Bool
 	once   sync.Once
+	// lost tells once what Close has given up; lostError is its error.
+	lost      sync.Once
+	lostError error
 }
 
-// Bounds of the drops that are pending one by one. Beyond them everything is
-// dropped at once.
 const (
-	maxPending    = 10_000
-	maxPendingAge = time.Minute
+	// maxPending is the most drops that are pending one by one. Beyond it
+	// everything is dropped at once.
+	maxPending = 10_000
+	// closeWithin is for how long Close tries pending drops if its context has
+	// no deadline.
+	closeWithin = 10 * time.Second
 )
 
 // abilities are what the tier can do beyond remote.Tier, asserted once.
@@ -89,6 +95,7 @@ type abilities struct {
 	doubt    remote.Doubter
 	tag      remote.Tagger
 	position remote.Positioner
+	changes  remote.ChangeTeller
 	probe    remote.Prober
 	refresh  remote.Refresher
 	many     remote.ManyAcquirer
@@ -110,8 +117,10 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		Notify:     c.evicted(),
 	})
 	c.memos = newMemos[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
-	c.loads = limit.NewLoads(o.Limits.MaxLoads)
+	c.background.most = o.Limits.MaxRefreshes
+	c.loads = limit.NewLoads(o.Limits.MaxLoads, o.Limits.HardTimeout)
 	c.breaker = limit.NewBreaker(max(0, o.Remote.BreakAfter), o.Remote.BreakFor)
+	c.storing = limit.NewBreaker(max(0, o.Remote.BreakAfter), o.Remote.BreakFor)
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
 		c.encoding = defaultCodec[V]()
 	}
@@ -119,20 +128,18 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		c.look = closely
 	}
 	c.open, c.end = context.WithCancel(context.Background())
+	c.trust.OnDisown = c.wakePurger
 	c.flights = flight.NewGroup[K, V](c.trust.Word)
+	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
 	if o.Remote.Tier != nil {
 		c.bind(o.Remote.Tier)
 	}
 	c.retry = retry.New(retry.Options{
-		Drop: func(ctx context.Context, d []remote.Drop) error {
-			_, err := c.dropOnce(ctx, d)
-			return err
-		},
+		Drop:     c.dropAgain,
 		DropTags: c.dropTagsOnce,
 		DropAll:  c.dropAllOnce,
 		Timeout:  o.Remote.Timeout,
 		MaxKeys:  maxPending,
-		MaxAge:   maxPendingAge,
 	})
 	for _, what := range o.advice() {
 		o.Logger.Warn("strata: options: "+what, slog.String("cache", o.Name))
@@ -155,6 +162,7 @@ func (c *Cache[K, V]) bind(t remote.Tier) {
 	c.can.doubt, _ = t.(remote.Doubter)
 	c.can.tag, _ = t.(remote.Tagger)
 	c.can.position, _ = t.(remote.Positioner)
+	c.can.changes, _ = t.(remote.ChangeTeller)
 	c.can.probe, _ = t.(remote.Prober)
 	c.can.refresh, _ = t.(remote.Refresher)
 	c.can.many, _ = t.(remote.ManyAcquirer)
@@ -174,7 +182,14 @@ func (c *Cache[K, V]) Len() int { return c.memory.Len() }
 // ErrClosed, and what L1 held is gone. It waits until every goroutine of the
 // cache has ended, or ctx has; then it returns ctx's error, and a Loader that
 // ignores its context is still running. The Tier and the Bus stay open: they
-// are their maker's to close. Close may be called more than once.
+// are their maker's to close, after the cache. Close may be called more than
+// once.
+//
+// Invalidations that L2 or the bus has not confirmed are tried until they are or
+// ctx ends; without a deadline, for 10 seconds. The rest is lost: other
+// instances may serve what was to be dropped until it expires. Close logs that,
+// and its error is, or wraps, a *[RemoteError] whose Pending is their number.
+// While nothing is pending it does not wait for L2.
 //
 // A Loader or hook must not call Close: it would wait for itself until ctx
 // ends.
@@ -183,14 +198,48 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.end()
 	c.once.Do(c.stopLink)
 	c.background.close()
+	c.purger.close()
+	c.retry.Hurry() // it goes on while flights end
 	err := c.flights.Close(ctx)
 	if err == nil {
 		c.background.runs.Wait() // their flights have ended
 	}
-	c.retry.Close()
+	if lost := c.closeRetry(ctx); lost != nil {
+		err = errors.Join(err, lost)
+	}
 	c.memory.Close()
 	c.memos.Close()
 	return err
+}
+
+// closeRetry tries what is pending until ctx ends, and returns and logs what is
+// lost.
+func (c *Cache[K, V]) closeRetry(ctx context.Context) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, closeWithin)
+		defer cancel()
+	}
+	l := c.retry.Close(ctx)
+	if l.Drops() == 0 {
+		return nil
+	}
+	c.lost.Do(func() {
+		cause := ctx.Err()
+		if l.Err != nil {
+			cause = fmt.Errorf("%w: %w", cause, l.Err)
+		}
+		c.lostError = &RemoteError{Op: opClose, Pending: l.Drops(), Err: cause}
+		about := []any{
+			slog.String("cache", c.o.Name), slog.Int("keys", l.Keys), slog.Int("tags", l.Tags),
+			slog.Bool("all", l.All), slog.Any("error", cause),
+		}
+		if c.o.ShowKeys {
+			about = append(about, slog.Any("names", l.Names))
+		}
+		c.o.Logger.Error("strata: closed with invalidations that are not confirmed: they are lost", about...)
+	})
+	return c.lostError
 }
 
 // memoryTTL is the longest life that an entry may have in L1 now.

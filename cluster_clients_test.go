@@ -40,6 +40,9 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 			time.Sleep(d.delay())
 		}
 	}
+	if m.stepMixed(ctx, d, key, think) {
+		return
+	}
 	n, writes := d.intn(105), 500
 	if m.s.o.expiring && d.chance(900) { // so that what is held often still holds
 		n, writes = []int{0, 0, 0, 90, 90, 84}[d.intn(6)], 300
@@ -65,24 +68,24 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 			m.s.write(key)
 			think()
 		}
-		m.fence(history.Fence{Key: key}, func() error { return m.cache.Invalidate(marked, key) })
+		m.fence(ctx, history.Fence{Key: key}, func(ctx context.Context) error { return m.cache.Invalidate(ctx, key) })
 	case n < 84:
 		m.update(marked, key, think)
 	case n < 90:
 		version := m.s.write(key)
 		think()
-		m.fence(history.Fence{Key: key, Stores: true, Version: version}, func() error {
-			return m.cache.Set(marked, key, simValue(key, version), strata.WithTags(m.s.o.tags(key)...))
+		m.fence(ctx, history.Fence{Key: key, Stores: true, Version: version}, func(ctx context.Context) error {
+			return m.cache.Set(ctx, key, simValue(key, version), strata.WithTags(m.s.o.tags(key)...))
 		})
 	case n < 96:
 		if d.chance(writes) {
 			m.s.write(key)
 			think()
 		}
-		m.fence(history.Fence{Key: key, Soft: true}, func() error { return m.cache.Expire(marked, key) })
+		m.fence(ctx, history.Fence{Key: key, Soft: true}, func(ctx context.Context) error { return m.cache.Expire(ctx, key) })
 	default:
 		m.writeAll(think)
-		m.fence(history.Fence{}, func() error { return m.cache.InvalidateAll(marked) })
+		m.fence(ctx, history.Fence{}, func(ctx context.Context) error { return m.cache.InvalidateAll(ctx) })
 	}
 }
 
@@ -94,15 +97,17 @@ func (m *member) stepWide(ctx context.Context, d *dice, key string, think func()
 	case n == 0 && (!m.s.o.failing || m.sweep()):
 		f = history.Fence{Soft: true}
 		m.writeAll(think)
-		m.fence(f, func() error { return m.cache.ExpireAll(ctx) })
+		m.s.allExpired.Store(int64(m.s.rec.Now()))
+		m.fence(ctx, f, func(ctx context.Context) error { return m.cache.ExpireAll(ctx) })
 	case n == 1 && m.s.o.tagged:
-		f.Key = ""
+		f.Key, f.Tags = "", true
 		m.writeAll(think)
-		m.fence(f, func() error { return m.dropTag(ctx, "all", f.Soft) })
+		m.fence(ctx, f, func(ctx context.Context) error { return m.dropTag(ctx, "all", f.Soft) })
 	case n == 2 && m.s.o.tagged:
+		f.Tags = true
 		m.s.write(key)
 		think()
-		m.fence(f, func() error { return m.dropTag(ctx, "of "+key, f.Soft) })
+		m.fence(ctx, f, func(ctx context.Context) error { return m.dropTag(ctx, "of "+key, f.Soft) })
 	default:
 		m.setMany(ctx, key, think)
 	}
@@ -116,14 +121,8 @@ func (m *member) writeAll(think func()) {
 	think()
 }
 
-// dropTag drops a tag. Whoever is told of it lets nobody join the loads that run
-// then, whatever their keys: each may turn out to carry the tag.
+// dropTag drops a tag.
 func (m *member) dropTag(ctx context.Context, tag string, soft bool) error {
-	from := m.s.rec.Now()
-	defer func() {
-		to := m.s.rec.Now() + history.Time(2*m.s.o.delay) + simSlack
-		m.s.rec.Excuse(history.Excuse{Instance: history.Shared, From: from, To: to})
-	}()
 	if soft {
 		return m.cache.ExpireTags(ctx, tag)
 	}
@@ -145,8 +144,8 @@ func (m *member) setMany(ctx context.Context, key string, think func()) {
 	think()
 	began := m.s.rec.Now()
 	err := m.cache.SetMany(ctx, values, strata.WithTags(m.s.o.tags(key)...))
-	m.verifyDrop(err)
 	for key, v := range versions {
+		m.verifyDrop(err, key, began)
 		m.s.rec.Fence(history.Fence{Instance: m.id, Key: key, Call: began, Stores: true, Version: v, Failed: err != nil})
 	}
 }
@@ -163,24 +162,34 @@ func (m *member) update(ctx context.Context, key string, think func()) {
 		return simValue(key, f.Version), nil
 	}, strata.WithTags(m.s.o.tags(key)...))
 	f.Failed = err != nil
-	m.verifyDrop(err)
+	m.verifyDrop(err, key, began)
 	// Joining ends with the drop that it begins with.
 	m.s.rec.Excuse(history.Excuse{Instance: m.id, Key: key, From: began, To: m.s.rec.Now()})
 	m.s.rec.Fence(f)
 }
 
 // fence makes a call that makes old values go.
-func (m *member) fence(f history.Fence, call func() error) {
+func (m *member) fence(ctx context.Context, f history.Fence, call func(ctx context.Context) error) {
 	f.Instance, f.Call = m.id, m.s.rec.Now()
-	err := call()
+	err := call(context.WithValue(ctx, fenceKey{}, true))
 	f.Failed = err != nil
-	m.verifyDrop(err)
+	pending := f.Key
+	switch {
+	case f.Tags && f.Key == "":
+		pending = tagged + "all"
+	case f.Tags:
+		pending = tagged + "of " + f.Key
+	}
+	m.verifyDrop(err, pending, f.Call)
 	m.s.rec.Fence(f)
 }
 
-// verifyDrop checks the error of a call that drops.
-func (m *member) verifyDrop(err error) {
-	if _, remote := errors.AsType[*strata.RemoteError](err); err != nil && !remote {
+// verifyDrop checks the error of a call that drops, and notes that what it was to
+// drop is pending from then on: of a caller who had left, the tier was not asked.
+func (m *member) verifyDrop(err error, name string, began history.Time) {
+	if _, remote := errors.AsType[*strata.RemoteError](err); remote {
+		m.tier.pend(name, began)
+	} else if err != nil {
 		m.s.t.Errorf("seed %d: a call that drops returned %v", m.s.seed, err)
 	}
 }
@@ -194,8 +203,11 @@ func (m *member) read(ctx context.Context, key string, loads, final bool) {
 	var info strata.Info
 	before := m.cache.Stats()
 	if loads {
-		value, err = m.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, r.Call), key, nil,
-			strata.ReadInfo(&info), strata.WithTags(m.s.o.tags(key)...))
+		opts := []strata.CallOption{strata.ReadInfo(&info)}
+		if !m.s.o.mixing { // else the load names them
+			opts = append(opts, strata.WithTags(m.s.o.tags(key)...))
+		}
+		value, err = m.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, r.Call), key, nil, opts...)
 		ok = err == nil
 	} else {
 		value, ok = m.cache.Get(ctx, key)
@@ -206,21 +218,28 @@ func (m *member) read(ctx context.Context, key string, loads, final bool) {
 	if !ok {
 		return
 	}
-	r.Of, r.Version = parseSimValue(value)
 	// A failure is remembered, for ten seconds at most.
-	r.Stale = loads && info.Stale && m.failedSince(key, r.Call-history.Time(11*time.Second))
-	m.s.rec.Read(r)
+	// A value that was expired with everything is served while it is refreshed.
+	r.Stale = loads && info.Stale && (m.failedSince(key, r.Call-history.Time(11*time.Second)) || m.rebuilds(r.Call))
+	m.gotten(r, value)
 }
 
-// verify checks the error of a read, and notes callers who left: a load that
-// nobody waits for is not joined.
+// rebuilds reports whether everything was expired lately, as seen from anywhere.
+func (m *member) rebuilds(now history.Time) bool {
+	at := history.Time(m.s.allExpired.Load())
+	return at != 0 && now < at+history.Time(m.s.o.ttl/10+strata.UnconfirmedTTL)+simSlack
+}
+
+// verify checks the error of a read, and notes callers who left if loads end with
+// the last of them: such a load is not joined.
 func (m *member) verify(ctx context.Context, key string, err error) {
-	if ctx.Err() != nil {
+	if m.s.o.cancels && ctx.Err() != nil {
 		now := m.s.rec.Now()
 		m.s.rec.Excuse(history.Excuse{Instance: m.id, Key: key, From: now - simSlack, To: now})
 	}
 	_, panicked := errors.AsType[*strata.LoadPanicError](err)
 	switch {
+	case m.s.o.hard > 0 && errors.Is(err, context.DeadlineExceeded):
 	case err == nil, panicked, errors.Is(err, errInjected), errors.Is(err, strata.ErrNotFound), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	default:
 		m.s.t.Errorf("seed %d: GetOrLoad: %v", m.s.seed, err)

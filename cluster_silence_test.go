@@ -70,8 +70,8 @@ func (m *member) miss(d *dice) {
 		key := m.s.o.keys[d.intn(len(m.s.o.keys))]
 		m.s.write(key)
 		other := m.s.members[1]
-		other.fence(history.Fence{Key: key}, func() error {
-			return other.cache.Invalidate(context.WithValue(context.Background(), fenceKey{}, true), key)
+		other.fence(context.Background(), history.Fence{Key: key}, func(ctx context.Context) error {
+			return other.cache.Invalidate(ctx, key)
 		})
 	}
 	if d.chance(500) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -49,13 +50,17 @@ type simOptions struct {
 	mixed                     bool // the last instance has values of another schema
 	breaker                   bool // instances leave L2 alone when it fails; else they go on trying
 	partition                 strata.Partition
-	expiring                  bool // most calls read, or make things stale
-	sweeping                  bool // many drop everything
-	garbled                   bool // messages go astray, and no connection is cut
-	spread                    bool // the tier is in two places
-	silent                    bool // the first instance hears nothing for long, and L2 does not answer it
-	reads                     int  // of a thousand calls of that instance
-	failing                   bool // many drops of tags and of everything fail
+	expiring                  bool          // most calls read, or make things stale
+	sweeping                  bool          // many drop everything
+	garbled                   bool          // messages go astray, and no connection is cut
+	spread                    bool          // the tier is in two places
+	silent                    bool          // the first instance hears nothing for long, and L2 does not answer it
+	reads                     int           // of a thousand calls of that instance
+	failing                   bool          // many drops of tags and of everything fail
+	hard                      time.Duration // Limits.HardTimeout; 0 for one that is never reached
+	cancels                   bool          // Limits.CancelAbandoned
+	mixing                    bool          // there are calls of all kinds
+	holds                     bool          // keys are put on hold
 }
 
 // tags are those of an entry.
@@ -65,6 +70,9 @@ func (o *simOptions) tags(key string) []string {
 	}
 	return []string{"all", "of " + key}
 }
+
+// half is how many of an entry's tags Options.Tags has: its load names all.
+func (o *simOptions) half() int { return len(o.tags("")) / 2 }
 
 // drawOptions draws from d. Many kinds of short schedules find more than a few
 // kinds of long ones.
@@ -121,10 +129,15 @@ type sim struct {
 	faulty atomic.Bool
 	// settled says that faults have ended, and what has failed was tried again.
 	settled atomic.Bool
-	late    sync.WaitGroup
+	// allExpired is when everything was expired last; zero if it never was.
+	allExpired atomic.Int64
+	late       sync.WaitGroup
 
-	mu     sync.Mutex // guards origin
-	origin map[string]uint64
+	mu      sync.Mutex // guards below
+	origin  map[string]uint64
+	held    map[string]time.Time    // until when keys are on hold
+	lagging map[string]int          // loads of a key that run and have read a replica that lags behind
+	lagged  map[string]history.Time // when the last such load ended
 
 	members []*member
 }
@@ -151,6 +164,7 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 		s := &sim{
 			t: t, seed: seed, traced: isFlagSet("seed"), o: drawOptions(newDice(seed, 0)), rec: history.NewRecorder(),
 			tier: stratatest.NewTierLanes(4), bus: stratatest.NewBus(), origin: map[string]uint64{},
+			held: map[string]time.Time{}, lagging: map[string]int{}, lagged: map[string]history.Time{},
 		}
 		s.o.spread = seed%4 == 3
 		if seed%16 == 6 {
@@ -158,6 +172,12 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 		}
 		if seed%16 == 10 {
 			s.o.fails()
+		}
+		if seed%16 == 14 {
+			s.o.hangs(newDice(seed, 6003))
+		}
+		if seed%16 == 2 || seed%16 == 12 {
+			s.o.mixes(newDice(seed, 7000))
 		}
 		s.tier.Announce(s.bus)
 		s.makeTags()
@@ -178,7 +198,9 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 		if s.o.partition == strata.Strict {
 			p.Unconfirmed = 3 * time.Second
 		}
-		h = s.rec.History()
+		if h = s.rec.History(); s.traced && t.Failed() {
+			t.Log("\n" + strings.Join(h.Trace(), "\n"))
+		}
 	})
 	return p, h
 }
@@ -189,11 +211,18 @@ func (s *sim) member(id int) *member {
 	o := strata.Options[string, string]{
 		Name: "sim", TTL: s.o.ttl, Jitter: -1, Loader: m.load,
 		Memory: strata.Memory[string, string]{MaxEntries: 64},
-		Limits: strata.Limits{Lease: s.o.lease},
+		Limits: strata.Limits{Lease: s.o.lease, HardTimeout: s.o.hard, CancelAbandoned: s.o.cancels},
 		Remote: strata.Remote[string, string]{Tier: m.tier, Bus: m.bus, Partition: s.o.partition},
+	}
+	if s.o.mixing {
+		o.Tags = func(key, _ string) []string { return s.o.tags(key)[:s.o.half()] }
 	}
 	if s.o.mixed && id == s.o.instances-1 {
 		o.Remote.Codec = codec.JSON[string]()
+		s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, To: history.Never})
+	}
+	if s.o.hard > 0 {
+		// An instance that has waited for another's load for so long loads as well.
 		s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, To: history.Never})
 	}
 	if s.o.spread {
@@ -400,18 +429,33 @@ func (s *sim) part() {
 // query does, and takes its time to tell.
 func (m *member) load(ctx context.Context, key string) (value string, err error) {
 	since, _ := ctx.Value(sinceKey{}).(history.Time)
-	l := history.Load{Instance: m.id, Key: key, Since: since, Call: m.s.rec.Now(), Version: m.s.current(key)}
+	l := history.Load{Instance: m.id, Key: key, Since: since, Call: m.s.rec.Now()}
+	version, lags, done := m.replica(key)
+	defer done()
+	l.Version = version
+	if m.s.o.mixing {
+		strata.Loading(ctx).SetTags(m.s.o.tags(key)...)
+	}
+	wait, late := time.Duration(0), false
 	defer func() {
-		l.OK = err == nil && value != "" || errors.Is(err, strata.ErrNotModified)
-		if !l.OK {
+		l.OK = (err == nil && value != "" || errors.Is(err, strata.ErrNotModified)) && !late && !lags
+		if late {
+			m.hung(key, l.Call)
+		} else if !l.OK {
 			m.fail(key)
 		}
 		m.s.rec.Load(l)
 	}()
-	value = simValue(key, l.Version)
-	wait := m.dice.delay()
+	if value = simValue(key, l.Version); lags {
+		value += lagMark
+	}
+	wait = m.dice.delay()
 	if m.dice.chance(20) {
 		wait += 300 * time.Millisecond // longer than a short lease
+	}
+	wait = m.s.o.wait(wait)
+	if late = m.s.o.late(wait); late {
+		m.timesOut(key, l.Call)
 	}
 	if m.dice.chance(500) {
 		if err := pause(ctx, wait); err != nil {
@@ -457,13 +501,6 @@ func (s *sim) notef(format string, args ...any) {
 	if s.traced {
 		s.rec.Note(fmt.Sprintf(format, args...))
 	}
-}
-
-// current is the version of key at the origin.
-func (s *sim) current(key string) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.origin[key]
 }
 
 // write writes the next version of key at the origin.

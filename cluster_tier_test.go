@@ -89,7 +89,14 @@ func (t *simTierView) do(ctx context.Context, op, key string, f func(ctx context
 	})
 	t.s.notef("instance %d: %s of %q of %v returned: %v", t.instance, op, key, time.Duration(start), err)
 	if err != nil {
-		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: start, To: t.s.rec.Now() + simSlack})
+		to, about := t.s.rec.Now()+simSlack, key
+		if ctx.Value(skipKey{}) != nil { // see readPast
+			to = history.Never
+		}
+		if ctx.Value(manyKey{}) != nil {
+			about = "" // the batch does without L2, for all of its keys
+		}
+		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: about, From: start, To: to})
 	}
 	return err
 }
@@ -170,7 +177,7 @@ func (t *simTier) Foreign() uint64 { return t.tier.Foreign() }
 
 func (t *simTier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	var held []remote.Held
-	err := t.do(ctx, "Get", keys[0], func(ctx context.Context) (err error) {
+	err := t.do(ctx, "Get", batchKey(len(keys), keys[0]), func(ctx context.Context) (err error) {
 		at := t.s.rec.Now()
 		held, err = t.tier.Get(ctx, keys)
 		t.held(at, keys, held)
@@ -243,6 +250,7 @@ func (t *simTier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, er
 		leases, err = t.tier.Drop(ctx, d)
 		for i := range d {
 			t.dropped(d[i].Key)
+			t.onHold(d[i])
 		}
 		return err
 	})
@@ -253,6 +261,15 @@ func (t *simTier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, er
 		return nil, err
 	}
 	return leases, nil
+}
+
+// onHold excuses loads during the hold of a drop: it begins when the drop is
+// carried out, which may be long after its caller has left.
+func (t *simTier) onHold(d remote.Drop) {
+	if d.Hold > 0 {
+		now := t.s.rec.Now()
+		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: d.Key, From: now, To: now + history.Time(d.Hold) + simSlack})
+	}
 }
 
 func (t *simTier) DropAll(ctx context.Context, soft bool) error {
@@ -374,7 +391,10 @@ func (t *simTier) held(at history.Time, keys []string, held []remote.Held) {
 		if state == dropped {
 			continue
 		}
-		of, version := parseSimValue(value)
+		if strings.HasSuffix(value, lagMark) {
+			t.s.t.Errorf("seed %d: L2 holds of %q what was loaded during a hold", t.s.seed, keys[i])
+		}
+		of, version := parseSimValue(strings.TrimSuffix(value, lagMark))
 		t.s.rec.Read(history.Read{Instance: history.Shared, Key: keys[i], Of: of, Version: version, Call: at, Stale: h.Fresh <= 0 || state == stale, Final: t.s.settled.Load()})
 	}
 }
@@ -413,8 +433,11 @@ func (t *simTier) decode(data []byte) (value string, state tagState) {
 // dropped records that a key, or everything, was dropped: one more load is in
 // order, and all instances will hear of it.
 func (t *simTierView) dropped(key string) {
-	now := t.excuse(key)
-	t.s.rec.Excuse(history.Excuse{Instance: history.Shared, Key: key, From: now, To: now + history.Time(t.s.o.delay) + simSlack})
+	now, heard := t.excuse(key), t.s.o.delay
+	if t.s.o.spread {
+		heard *= 2 // by the longer way
+	}
+	t.s.rec.Excuse(history.Excuse{Instance: history.Shared, Key: key, From: now, To: now + history.Time(heard) + simSlack})
 }
 
 // excuse says that one more load of key is in order from now on.
@@ -449,6 +472,17 @@ func (t *simTierView) lost(key string, l remote.Lease) {
 	if now := t.s.rec.Now(); ok && now > end {
 		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: end, To: now})
 	}
+}
+
+// pend notes that a drop is pending of which the call began at a time.
+func (t *simTierView) pend(name string, began history.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, was := t.pending[name]
+	if !was {
+		p = pendingDrop{began, began}
+	}
+	t.pending[name] = pendingDrop{min(p.since, began), max(p.last, began)}
 }
 
 // settle notes that a drop is pending, or has been tried again with success:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 var (
@@ -38,9 +39,19 @@ var (
 	// Limits.MaxWaiters allow, if there is no stale value for it.
 	ErrOverloaded = errors.New("strata: too many callers wait")
 
+	// ErrKeyTooLong is returned for a key, or a key whose name in L2, is longer
+	// than Limits.MaxKeyBytes. Nothing was done. A key that is too long for the
+	// Tier alone is remote.ErrKeyTooLong.
+	ErrKeyTooLong = errors.New("strata: key is longer than Limits.MaxKeyBytes")
+
+	errCodecPanicked = errors.New("strata: Remote.Codec panicked")
+	errKeyPanicked   = errors.New("strata: Remote.Key panicked")
+
 	errSoftTimeout = errors.New("strata: load took longer than Limits.SoftTimeout")
 	errBreaker     = errors.New("strata: L2 has failed too often and is left alone")
+	errNotStored   = errors.New("strata: L2 has refused to store too often and is not asked to")
 	errLoadTimeout = fmt.Errorf("strata: load took longer than Limits.HardTimeout: %w", context.DeadlineExceeded)
+	errNoSlot      = fmt.Errorf("strata: no slot of Limits.MaxLoads came free within Limits.HardTimeout: %w", context.DeadlineExceeded)
 )
 
 // LoadPanicError is returned to every caller of a load whose Loader panicked.
@@ -52,10 +63,25 @@ type LoadPanicError struct {
 	Stack []byte
 }
 
-// Error names the type of the panic's value. The value itself may hold what
-// does not belong in a log.
+// maxPanicText is how many bytes of a panic's value an error shows.
+const maxPanicText = 512
+
+// Error shows the panic's value, 512 bytes of it at most, if it is an error, a
+// string, a number or a fmt.Stringer, and its type otherwise.
 func (e *LoadPanicError) Error() string {
-	return fmt.Sprintf("strata: loader panicked with a value of type %T", e.Value)
+	text := ""
+	switch v := e.Value.(type) {
+	case string:
+		text = v[:min(len(v), maxPanicText+1)]
+	case error, fmt.Stringer, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, uintptr, float32, float64:
+		text = fmt.Sprint(v)
+	default:
+		return fmt.Sprintf("strata: loader panicked with a value of type %T", v)
+	}
+	if len(text) > maxPanicText {
+		text = strings.ToValidUTF8(text[:maxPanicText], "") + "…"
+	}
+	return "strata: loader panicked: " + text
 }
 
 // Unwrap returns the panic's value if it is an error.
@@ -66,21 +92,30 @@ func (e *LoadPanicError) Unwrap() error {
 
 // A RemoteError says that a call was not confirmed by L2 or the bus. This
 // instance has done its part, reads the keys past L2, and tries again in the
-// background until L2 confirms or the process ends; until then other instances
-// may serve what was to be dropped.
+// background until L2 confirms or the cache is closed; until then other
+// instances may serve what was to be dropped. From [Cache.Close] it says what is
+// lost: nothing is tried again.
 type RemoteError struct {
-	// Op is the call: "set", "update", "invalidate", "expire", or one of the
-	// last two with "all" or "tags".
+	// Op is the call: "set", "update", "invalidate", "expire", one of the last
+	// two with "all" or "tags", or "close".
 	Op string
 	// Pending is the number of drops that this cache has yet to carry out, of
-	// earlier calls too. A drop of everything counts as one.
+	// earlier calls too; with "close" of those that are lost. A drop of
+	// everything counts as one.
 	Pending int
-	// Err is what the tier or the bus returned.
+	// Err is what the tier or the bus returned. It wraps [ErrClosed] if the
+	// cache was closed meanwhile, so that the call's drop is not tried again, and
+	// the error of the caller's context if that has ended.
 	Err error
 }
 
+const opClose = "close"
+
 // Error names the call, the cause and what is pending.
 func (e *RemoteError) Error() string {
+	if e.Op == opClose {
+		return fmt.Sprintf("strata: close: invalidations are lost, not confirmed by L2 and the bus: %v (%d lost)", e.Err, e.Pending)
+	}
 	return fmt.Sprintf("strata: %s: not confirmed by L2 and the bus: %v (%d pending)", e.Op, e.Err, e.Pending)
 }
 

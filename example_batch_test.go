@@ -66,5 +66,5 @@ func ExamplePartialError() {
 	}
 	// Output:
 	// Ann 1
-	// strata: load cache: connection refused
+	// strata: load: connection refused
 }

@@ -38,6 +38,6 @@ func ExampleOptions_staleOnError() {
 	fmt.Println(users.Stats().StaleOnError, users.Stats().Loads.Errors)
 	// Output:
 	// Ann <nil> true
-	// strata: load cache: connection refused
+	// strata: load: connection refused
 	// 1 2
 }

@@ -37,3 +37,38 @@ func ExampleCache_InvalidateTags() {
 	fmt.Println(a, about)
 	// Output: false true
 }
+
+// How do I give the keys of a batch tags of their own? What the value says of
+// itself comes from Options.Tags, what only the query knows from LoadingKey.
+func ExampleLoadingKey() {
+	type page struct{ Text, Author, Shelf string }
+	ctx := context.Background()
+	pages, err := strata.New(strata.Options[string, page]{
+		TTL:  time.Hour,
+		Tags: func(_ string, p page) []string { return []string{"author:" + p.Author} },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pages.Close(ctx)
+
+	load := func(ctx context.Context, paths []string) (map[string]page, error) {
+		all := map[string]page{"/a": {"A", "ann", "top"}, "/b": {"B", "bob", "top"}, "/c": {"C", "bob", "low"}}
+		for path, p := range all {
+			strata.LoadingKey(ctx, path).SetTags("shelf:" + p.Shelf)
+		}
+		return all, nil
+	}
+	_, _ = pages.GetMany(ctx, []string{"/a", "/b", "/c"}, load)
+
+	_ = pages.InvalidateTags(ctx, "author:ann", "shelf:low")
+	for _, path := range []string{"/a", "/b", "/c"} {
+		_, ok := pages.Get(ctx, path)
+		fmt.Println(path, ok)
+	}
+	// Output:
+	// /a false
+	// /b true
+	// /c false
+}

@@ -9,26 +9,60 @@ import (
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
 
-// Report says what a Cache knows about one key.
+// Report says what a Cache knows about one key; see [Cache.Explain].
 type Report struct {
+	// Verdict says in one sentence what a GetOrLoad of the key would do now, on
+	// this instance.
+	Verdict string
+	// Name is the key's name in L2. Empty without an L2 and a Bus.
+	Name string
 	// L1 and L2 say what the tiers hold.
 	L1, L2 Place
 	// Loading says that a load of the key runs on this instance, Waiters how
 	// many callers wait for it.
 	Loading bool
 	Waiters int
+	// Pending says that L2 or the bus has not confirmed a drop that concerns the
+	// key: this instance reads past L2 until then.
+	Pending bool
+	// Hold is for how long loaded values of the key are kept nowhere, as far as
+	// this instance has been told; see [Cache.InvalidateHold].
+	Hold time.Duration
+	// Failures is how often the load of the key has failed in a row. For RetryIn
+	// callers get Err, or a stale value, and the origin is not asked.
+	Failures int
+	RetryIn  time.Duration
+	Err      error
+	// LeftAlone says that L2 has failed too often and is not asked for a while.
+	LeftAlone bool
+	// Degraded says that the bus is silent: other instances may have dropped
+	// what L1 holds.
+	Degraded bool
 }
+
+// String returns the verdict.
+func (r Report) String() string { return r.Verdict }
 
 // Place is what one tier holds for a key.
 type Place struct {
 	// Used is whether the cache has this tier.
 	Used bool
-	// Present is whether there is a value, stale or not.
+	// Present is whether there is a value, stale or not, that has not been
+	// dropped.
 	Present bool
+	// NotFound says that the tier remembers that the origin does not have the
+	// key; Fresh and Left are about that then.
+	NotFound bool
+	// Suspect says that L1 has an entry that counts only once L2 has confirmed
+	// it: an announcement may have been lost.
+	Suspect bool
+	// Expired says that the value is stale because a caller has expired it.
+	Expired bool
 	// Fresh is for how long the value is fresh: not positive if it is stale.
 	// NoExpiry if it does not expire.
 	Fresh time.Duration
@@ -37,34 +71,60 @@ type Place struct {
 	// Size is the length of the encoded value in bytes. Zero for L1, which
 	// does not encode.
 	Size int
+	// Tags are the tags of the entry.
+	Tags []string
+	// DroppedByTag says that there is an entry, which counts as absent because
+	// one of its tags was invalidated since.
+	DroppedByTag bool
 	// Err is why the tier did not answer, or why its value cannot be read.
 	Err error
 }
 
-// Explain says what the tiers hold for key and what is under way. It asks L2,
-// but changes nothing and counts as no use of the entry.
+// Explain says what the tiers hold for key, what is under way, and what a read
+// would do. It asks L2 for the key and its tags, even if L2 is left alone, but
+// changes nothing and counts as no use of the entry.
 func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
-	r := Report{L1: c.explainMemory(key)}
+	r := Report{L1: c.explainMemory(key), Degraded: c.degraded(), Hold: c.flights.HoldLeft(key)}
 	r.Waiters, r.Loading = c.flights.Running(key)
-	if c.tier != nil {
-		r.L2 = c.explainTier(ctx, c.o.Remote.Key(key))
+	c.explainFailures(key, &r)
+	if c.o.Remote.used() {
+		r.Name, r.L2.Err = c.nameOf(key)
 	}
+	if c.tier != nil {
+		r.LeftAlone = c.breaker.State() != limit.Closed
+		r.L2.Used = true
+		if r.L2.Err == nil {
+			c.explainTier(ctx, r.Name, &r.L2)
+			r.Pending = c.retry.Blocks(r.Name) || len(r.L2.Tags) > 0 && c.retry.BlocksTags(r.L2.Tags, c.retry.Sweeps())
+		}
+	}
+	r.Verdict = c.verdict(key, &r)
 	return r
 }
 
 func (c *Cache[K, V]) explainMemory(key K) Place {
 	p := Place{Used: true}
+	if e, now := c.memos.Peek(key); e != nil && c.recall(key) == &e.Value && e.Value.notFound {
+		p.NotFound = true
+		p.Fresh, p.Left = until(e.Fresh, now), until(e.Dead, now)
+		return p
+	}
 	e, now := c.memory.Peek(key)
 	if e == nil {
 		return p
 	}
+	if e.Tags != nil {
+		p.Tags = slices.Clone(e.Tags.Names)
+		v, _, _ := c.trust.JudgeTags(e.Tags.Names, e.Tags.Seen.Load())
+		p.DroppedByTag = v == trust.Disowned
+	}
 	v, _ := c.judge(key, e)
-	if v >= trust.Suspect {
+	if p.Suspect = v == trust.Suspect; v >= trust.Suspect {
 		return p
 	}
 	p.Present = true
 	p.Fresh, p.Left = until(e.Fresh, now), until(e.Dead, now)
-	if v == trust.Stale {
+	if p.Expired = v == trust.Stale || e.Fresh == 0; p.Expired {
 		p.Fresh = 0
 	}
 	return p
@@ -78,27 +138,147 @@ func until(then, now int64) time.Duration {
 	return time.Duration(then - now)
 }
 
-func (c *Cache[K, V]) explainTier(ctx context.Context, name string) Place {
+// explainFailures notes what is remembered of failed loads.
+func (c *Cache[K, V]) explainFailures(key K, r *Report) {
+	e, now := c.memos.Peek(key)
+	if e == nil || e.Value.notFound {
+		return
+	}
+	r.Failures, r.Err = e.Value.failures, e.Value.err
+	r.RetryIn = max(0, until(e.Fresh, now))
+}
+
+// explainTier notes what L2 holds under name.
+func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *Place) {
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
-	p := Place{Used: true}
 	held, err := c.tier.Get(ctx, []string{name})
 	if err != nil {
 		p.Err = err
-		return p
+		return
 	}
 	h := held[0]
-	p.Present = !h.Absent() && h.Data != nil
-	p.Fresh, p.Left = h.Fresh, h.Left
-	if p.Present {
-		p.Size, p.Err = c.payloadSize(h, name)
+	if h.Absent() || h.Data == nil {
+		return
 	}
-	return p
+	payload, flags, err := envelope.Open(h.Data, name, c.schema)
+	if err != nil {
+		p.Err = err
+		return
+	}
+	p.Fresh, p.Left, p.Expired = h.Fresh, h.Left, h.Soft
+	if flags&envelope.Tagged != 0 {
+		if payload, err = c.explainTags(ctx, payload, p); err != nil || p.DroppedByTag {
+			p.Fresh, p.Left, p.Err = 0, 0, err
+			return
+		}
+	}
+	p.Present, p.NotFound = flags&envelope.NotFound == 0, flags&envelope.NotFound != 0
+	if p.Size = len(payload); p.Present {
+		_, p.Err = c.decode(payload)
+	}
 }
 
-func (c *Cache[K, V]) payloadSize(h remote.Held, name string) (int, error) {
-	payload, _, err := envelope.Open(h.Data, name, c.schema)
-	return len(payload), err
+// explainTags takes the tags from body, and notes what their drops have made of
+// the entry.
+func (c *Cache[K, V]) explainTags(ctx context.Context, body []byte, p *Place) (payload []byte, err error) {
+	clock, tags, payload, ok := envelope.CutTags(body)
+	if p.Tags = tags; !ok {
+		return nil, errTag
+	}
+	if c.can.tag == nil {
+		return nil, errNoTags
+	}
+	known, err := c.can.tag.Tags(ctx, tags)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range known {
+		p.DroppedByTag = p.DroppedByTag || t.Dropped > clock
+		if t.Expired > clock {
+			p.Fresh, p.Expired = min(p.Fresh, 0), true
+		}
+	}
+	return payload, nil
+}
+
+// verdict says what a GetOrLoad of key would do now. The order of the cases is
+// that of a read.
+func (c *Cache[K, V]) verdict(key K, r *Report) string {
+	switch {
+	case c.closed.Load():
+		return "The cache is closed."
+	case r.L1.NotFound:
+		return "L1 answers that the origin does not have the key" + lasting(r.L1.Fresh) + "."
+	case r.L1.Present && r.L1.Fresh > 0:
+		return "L1 answers: its value is fresh" + lasting(r.L1.Fresh) + "." + degradedNote(r)
+	case c.explainStale(key):
+		return "L1 answers with a stale value, which is refreshed in the background."
+	case r.L1.Present && r.RetryIn > 0:
+		return fmt.Sprintf("L1 answers with a stale value: a load has failed, and is tried again in %v.", r.RetryIn)
+	case r.Loading:
+		return fmt.Sprintf("The read joins the load that is running, for which %d callers wait.", r.Waiters)
+	}
+	past, stop := c.verdictOfTier(r)
+	switch {
+	case stop:
+		return past
+	case r.RetryIn > 0:
+		return fmt.Sprintf("%sThe read fails with the error of the last load, for another %v.", past, r.RetryIn)
+	case r.Hold > 0:
+		return fmt.Sprintf("%sThe Loader runs; what it brings is kept nowhere, because the key is on hold for another %v.", past, r.Hold)
+	}
+	return past + "The Loader runs."
+}
+
+// verdictOfTier says what L2 has to do with a read that L1 does not answer, and
+// whether that is the answer.
+func (c *Cache[K, V]) verdictOfTier(r *Report) (sentence string, stop bool) {
+	p := &r.L2
+	switch {
+	case !p.Used:
+		return "", false
+	case r.Name == "" && p.Err != nil:
+		return fmt.Sprintf("The read fails: %v.", p.Err), true
+	case r.Pending:
+		return "L2 is read past until it confirms a drop that is pending. ", false
+	case r.LeftAlone:
+		return "L2 is left alone because it has failed too often. ", false
+	case p.Err != nil:
+		return fmt.Sprintf("L2 gives no value (%v). ", p.Err), false
+	case p.NotFound && p.Fresh > 0:
+		return "L2 answers that the origin does not have the key" + lasting(p.Fresh) + ".", true
+	case p.Present && p.Fresh > 0:
+		return "L2 answers: its value is fresh" + lasting(p.Fresh) + ".", true
+	case p.Present && !p.Expired && c.o.Stale.window()-p.Left < c.o.Stale.WhileRevalidate:
+		return "L2 answers with a stale value, which is refreshed in the background.", true
+	case p.Present:
+		return "L2 has a stale value, in case the load fails. ", false
+	case p.DroppedByTag:
+		return "What L2 has was dropped by one of its tags. ", false
+	}
+	return "", false
+}
+
+// explainStale reports whether L1 serves key while it is refreshed.
+func (c *Cache[K, V]) explainStale(key K) bool {
+	e, now := c.memory.Peek(key)
+	return e != nil && c.trusts(key, e) && c.revalidates(e, now)
+}
+
+// lasting is for how long something holds, as a verdict says it.
+func lasting(d time.Duration) string {
+	if d == NoExpiry {
+		return ""
+	}
+	return fmt.Sprintf(" for another %v", d)
+}
+
+func degradedNote(r *Report) string {
+	if r.Degraded {
+		return " The bus is silent: another instance may have invalidated it."
+	}
+	return ""
 }
 
 // Info is about one read; see [ReadInfo]. The zero Info means that there was no

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -159,7 +158,7 @@ func TestCancellationIsNoFailureOfTheOrigin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCache(t, remembering)
+				c := newCache(t, remembering, limits(strata.Limits{CancelAbandoned: true}))
 				ctx, cancel := context.WithCancel(t.Context())
 				var wg sync.WaitGroup
 				wg.Go(func() { _, _ = c.GetOrLoad(ctx, "k", test.load(ctx)) })
@@ -276,7 +275,8 @@ func TestErrorNamesTheCacheAndWrapsItsCause(t *testing.T) {
 		}{
 			{"users", false, "strata: load users: origin is down"},
 			{"users", true, `strata: load users "alice@example.org": origin is down`},
-			{"", false, "strata: load cache: origin is down"},
+			{"", false, "strata: load: origin is down"},
+			{"", true, `strata: load "alice@example.org": origin is down`},
 		} {
 			c := newCache(t, remembering, func(o *strata.Options[string, int64]) { o.Name, o.ShowKeys = tt.name, tt.show })
 			for range 2 { // loaded, and remembered
@@ -296,9 +296,9 @@ func TestErrorsOfThisPackageComeAsTheyAre(t *testing.T) {
 		if err != strata.ErrNoLoader {
 			t.Errorf("got %v, want ErrNoLoader itself", err)
 		}
-		_, err = c.GetOrLoad(t.Context(), "k", func(context.Context, string) (int64, error) { panic("secret") })
+		_, err = c.GetOrLoad(t.Context(), "k", func(context.Context, string) (int64, error) { panic("at the disco") })
 		var p *strata.LoadPanicError
-		if !errors.As(err, &p) || strings.Contains(err.Error(), "secret") {
+		if !errors.As(err, &p) || err != error(p) || err.Error() != "strata: loader panicked: at the disco" {
 			t.Errorf("got %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -154,7 +154,7 @@ func TestValueThatL2CannotHoldLetsTheNextInstanceLoadAtOnce(t *testing.T) {
 
 func TestTierThatCannotDropEverythingIsRefused(t *testing.T) {
 	plain := struct{ remote.Tier }{stratatest.NewTier()}
-	_, err := strata.New(strata.Options[string, int]{Name: "n", TTL: 1, Remote: strata.Remote[string, int]{Tier: plain}})
+	_, err := strata.New(strata.Options[string, int]{Name: "n", TTL: time.Minute, Remote: strata.Remote[string, int]{Tier: plain}})
 	if err == nil || !strings.Contains(err.Error(), "Remote.Tier:") {
 		t.Errorf("New: %v", err)
 	}

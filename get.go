@@ -19,7 +19,9 @@ import (
 // error.
 //
 // It returns when the value is there, or with ctx's error when ctx ends first:
-// a hit in L1 is returned whatever ctx says. The Loader's error is wrapped with
+// a hit in L1 is returned whatever ctx says. The load goes on then, is stored,
+// and is shared by later callers until it ends, at Limits.HardTimeout at the
+// latest; see also Limits.CancelAbandoned. The Loader's error is wrapped with
 // the cache's name, and remembered for Options.ErrorTTL; *LoadPanicError if the
 // Loader panicked, ErrLoadExited, ErrRecursiveLoad, ErrNoLoader, ErrOverloaded
 // and ErrClosed come as they are. What is wrong with L2 is counted and never
@@ -42,16 +44,18 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 		return e.Value, true
 	}
 	if e != nil && now < e.Fresh && c.trusts(key, e) {
-		return c.hit(key, e), true
+		return c.hit(ctx, key, e), true
 	}
 	c.overrule(e != nil)
 	if m := c.recall(key); m != nil && m.notFound {
 		c.counts.remembered.Add(1)
+		c.tellAbsent(ctx, key)
 		return *new(V), false
 	}
+	c.tellMiss(ctx, key)
 	r, err := c.fly(ctx, key, flight.Read, nil, call{})
 	if err != nil || r.Err != nil || !r.Found {
-		return r.Value, false
+		return *new(V), false
 	}
 	return c.clone(r.Value), true
 }
@@ -69,15 +73,18 @@ func (c *Cache[K, V]) getClosely(ctx context.Context, key K, e *l1.Entry[K, V], 
 		c.overrule(e != nil)
 		return c.reload(ctx, key, load, o)
 	}
+	if e != nil {
+		e = c.aged(key, e)
+	}
 	if e != nil && c.trusts(key, e) {
 		if now < e.Fresh {
 			if now >= e.Soon {
 				c.refresh(ctx, key, load, o)
 			}
 			o.inform(Info{Tier: "L1", Degraded: c.degraded()})
-			return c.hit(key, e), nil
+			return c.hit(ctx, key, e), nil
 		}
-		if due, stale := c.servesStale(key, e, now); stale {
+		if due, stale := c.servesStale(ctx, key, e, now); stale {
 			if due {
 				c.refresh(ctx, key, load, o)
 			}
@@ -90,14 +97,10 @@ func (c *Cache[K, V]) getClosely(ctx context.Context, key K, e *l1.Entry[K, V], 
 	c.overrule(e != nil)
 	if m := c.recall(key); m != nil && m.notFound {
 		c.counts.remembered.Add(1)
-		if hook := c.o.Hooks.Hit; hook != nil {
-			c.tell(hook, Event{Key: key, Tier: "L1", Outcome: LoadNotFound})
-		}
+		c.tellAbsent(ctx, key)
 		return *new(V), c.wrap(key, m.err)
 	}
-	if hook := c.o.Hooks.Miss; hook != nil {
-		c.tell(hook, Event{Key: key})
-	}
+	c.tellMiss(ctx, key)
 	return c.miss(ctx, key, load, o)
 }
 
@@ -109,9 +112,9 @@ func (c *Cache[K, V]) trusts(key K, e *l1.Entry[K, V]) bool {
 
 // servesStale reports whether e, whose time is over, is to be served: while it
 // is refreshed, which is due then, or because its load has failed a moment ago.
-func (c *Cache[K, V]) servesStale(key K, e *l1.Entry[K, V], now int64) (due, stale bool) {
+func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *l1.Entry[K, V], now int64) (due, stale bool) {
 	if c.revalidates(e, now) {
-		c.stale(key, nil)
+		c.stale(ctx, key, e.Value, nil)
 		return true, true
 	}
 	if now >= c.onErrorUntil(e) {
@@ -121,27 +124,27 @@ func (c *Cache[K, V]) servesStale(key K, e *l1.Entry[K, V], now int64) (due, sta
 	if err == nil {
 		return false, false
 	}
-	c.stale(key, err)
+	c.stale(ctx, key, e.Value, err)
 	return false, true
 }
 
-// stale counts a stale value that is served, because of err or while it is
+// stale counts v, a stale value that is served, because of err or while it is
 // refreshed.
-func (c *Cache[K, V]) stale(key K, err error) {
+func (c *Cache[K, V]) stale(ctx context.Context, key K, v V, err error) {
 	if err != nil {
 		c.counts.staleOnError.Add(1)
 	} else {
 		c.counts.staleRevalidating.Add(1)
 	}
 	if hook := c.o.Hooks.Stale; hook != nil {
-		c.tell(hook, Event{Key: key, Tier: "L1", Err: err})
+		c.tell(hook, Event{Context: ctx, Key: key, Value: v, Tier: "L1", Err: err})
 	}
 }
 
 // hit returns e's value, which is fresh, for a caller.
-func (c *Cache[K, V]) hit(key K, e *l1.Entry[K, V]) V {
+func (c *Cache[K, V]) hit(ctx context.Context, key K, e *l1.Entry[K, V]) V {
 	if hook := c.o.Hooks.Hit; hook != nil {
-		c.tell(hook, Event{Key: key, Tier: "L1"})
+		c.tell(hook, Event{Context: ctx, Key: key, Value: e.Value, Tier: "L1"})
 	}
 	return c.shown(key, e)
 }

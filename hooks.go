@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"context"
 	"time"
 
 	"github.com/strata-cache/strata/internal/l1"
@@ -14,9 +15,11 @@ type Hooks struct {
 	// Hit is called for each read that L1 answers with what is fresh, also
 	// that there is no such key (LoadNotFound). It makes hits slower.
 	Hit func(Event)
-	// Miss is called for each GetOrLoad that L1 does not answer.
+	// Miss is called for each read that L1 does not answer: of Get and GetOrLoad,
+	// and of each key of GetMany. Reads by SkipRead are none.
 	Miss func(Event)
-	// Load is called after each run of a Loader, before its callers return.
+	// Load is called once for each run of a Loader, before its callers return:
+	// when the Loader has returned, or when Limits.HardTimeout is over.
 	Load func(Event)
 	// Stale is called when a stale value is served: Err says why, or is nil
 	// while the value is refreshed.
@@ -25,7 +28,9 @@ type Hooks struct {
 	// key was invalidated or set while it was on its way.
 	Refused func(Event)
 	// Evict is called after an entry has left L1 for any reason but being
-	// replaced by a newer one.
+	// replaced by a newer one; Event.Reason says why. Entries that a
+	// drop of everything or of a tag has made absent leave some time after that
+	// drop, and are not served meanwhile.
 	Evict func(Event)
 	// RemoteError is called after each operation on L2 that got no answer.
 	RemoteError func(Event)
@@ -34,16 +39,24 @@ type Hooks struct {
 // Event is about one thing that has happened. Which fields are set depends on
 // the hook.
 type Event struct {
+	// Context is that of the call, or of the load, whose values are those of the
+	// call that started it. It is context.Background where there is no call, and
+	// for Evict. Never nil.
+	Context context.Context
 	// Cache is the cache's name.
 	Cache string
 	// Key is the key; nil if it is about none, or many.
 	Key any
+	// Value is the value that was served, was loaded, or has left L1: nil
+	// otherwise. It is shared as that of a hit is: a hook must not change it.
+	Value any
 	// Tier is "L1", "L2" or "origin".
 	Tier string
 	// Outcome is how a load ended.
 	Outcome Outcome
-	// Reason is why an entry has left L1: "evicted" (for size), "expired" or
-	// "rejected" (too heavy).
+	// Reason is why an entry has left L1: "evicted" (to make room), "expired",
+	// "rejected" (a newer value of the key is too heavy), "invalidated" (or the
+	// origin does not have the key any more) or "closed" (the cache).
 	Reason string
 	// Op is the operation on L2: "get", "acquire", "put", "drop" and so on.
 	Op string
@@ -60,7 +73,24 @@ func (c *Cache[K, V]) tell(hook func(Event), e Event) {
 	}
 	defer c.contain("Hooks")
 	e.Cache = c.o.Name
+	if e.Context == nil {
+		e.Context = context.Background()
+	}
 	hook(e)
+}
+
+// tellMiss tells of a read that L1 does not answer.
+func (c *Cache[K, V]) tellMiss(ctx context.Context, key K) {
+	if hook := c.o.Hooks.Miss; hook != nil {
+		c.tell(hook, Event{Context: ctx, Key: key})
+	}
+}
+
+// tellAbsent tells of a read that L1 answers: there is no such key.
+func (c *Cache[K, V]) tellAbsent(ctx context.Context, key K) {
+	if hook := c.o.Hooks.Hit; hook != nil {
+		c.tell(hook, Event{Context: ctx, Key: key, Tier: "L1", Outcome: LoadNotFound})
+	}
 }
 
 // evicted returns what L1 tells about entries that leave it; nil if nobody
@@ -71,8 +101,19 @@ func (c *Cache[K, V]) evicted() func(*l1.Entry[K, V], l1.Reason) {
 		return nil
 	}
 	return func(e *l1.Entry[K, V], why l1.Reason) {
-		if why == l1.Evicted || why == l1.Expired || why == l1.Rejected {
-			c.tell(hook, Event{Key: e.Key, Tier: "L1", Reason: why.String()})
+		if why != l1.Replaced {
+			c.tell(hook, Event{Key: e.Key, Value: e.Value, Tier: "L1", Reason: c.reason(why)})
 		}
 	}
+}
+
+// reason is why an entry has left L1, in the words of [Event].
+func (c *Cache[K, V]) reason(why l1.Reason) string {
+	switch {
+	case why == l1.Deleted, why == l1.Cleared && !c.closed.Load():
+		return "invalidated"
+	case why == l1.Cleared:
+		return "closed"
+	}
+	return why.String()
 }

@@ -23,8 +23,13 @@ const (
 
 // takeLease asks for the right to store, and waits while another instance has
 // it. It reports true when there is a result instead: the other instance has
-// stored its value, or nobody waits any more.
+// stored its value, or nobody waits any more. While L2 refuses to store it is not
+// asked, and the load is for L1 alone.
 func (a *attempt[K, V]) takeLease() bool {
+	var ok bool
+	if ok, a.storeProbe = a.c.mayStore(); !ok {
+		return a.unasked && a.read()
+	}
 	var patience <-chan time.Time // nil: for ever
 	for begun := time.Now(); ; {
 		ended, leave := a.c.waits.join(a.name) // before asking, so as to miss nothing
@@ -80,13 +85,15 @@ func (a *attempt[K, V]) acquire() (result bool, wait time.Duration) {
 	}
 	switch l.Grant {
 	case remote.Busy:
+		if a.unasked && !a.pending && (a.read() || a.down) {
+			return !a.down, 0
+		}
 		return false, max(l.Wait, minPoll)
 	case remote.OnHold:
 		a.noKeep = true
 		return false, 0
 	case remote.Granted:
-		a.granted(ctx, h, l)
-		return a.res.Err != nil, 0
+		return a.granted(ctx, h, l), 0
 	}
 	if a.seen(ctx, h) {
 		return true, 0
@@ -95,17 +102,18 @@ func (a *attempt[K, V]) acquire() (result bool, wait time.Duration) {
 		return false, 0
 	}
 	if a.call.refresh && a.held != nil && h.ID == a.id {
-		a.found(*a.held, endL2) // the tier gives no leases for what is fresh
+		a.found(*a.held, a.tags, endL2) // the tier gives no leases for what is fresh
 		return true, 0
 	}
-	// Fresh by its state, but unreadable, or dropped or expired by a tag.
+	// Fresh by its state, but to be replaced whatever it is, or unreadable, or
+	// dropped or expired by a tag.
 	if a.c.can.refresh != nil && a.spoilt != h.ID {
 		a.spoilt = h.ID
 		return a.acquire()
 	}
 	// Make it stale, so that a lease can be had, and no more than that, so that
 	// it is there if the load fails. It voids the lease of who came first.
-	_, err = a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name, Soft: true}})
+	_, err = a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name, Soft: true, Left: a.c.o.Stale.window()}})
 	if !a.answered("drop", err) {
 		return false, 0
 	}
@@ -125,17 +133,19 @@ func (a *attempt[K, V]) ask(ctx context.Context) (remote.Held, remote.Lease, err
 	return a.c.tier.Acquire(ctx, a.name, d)
 }
 
-// granted takes the lease, and what is held under it.
-func (a *attempt[K, V]) granted(ctx context.Context, h remote.Held, l remote.Lease) {
+// granted takes the lease, and what is held under it. It reports whether there is
+// a result.
+func (a *attempt[K, V]) granted(ctx context.Context, h remote.Held, l remote.Lease) bool {
 	a.lease = l
 	if !a.c.flights.Keep(a.f) {
 		a.res.Err = context.Canceled // and nobody is there to read it
-		return
+		return true
 	}
 	if a.unasked {
 		a.unasked = false
-		a.seen(ctx, h)
+		return a.seen(ctx, h)
 	}
+	return false
 }
 
 // keepLease renews the lease until stop is called or ctx, the load's, has
@@ -177,6 +187,13 @@ func (c *Cache[K, V]) renewLease(ctx context.Context, name string, l remote.Leas
 		case <-tick.C:
 		}
 	}
+}
+
+// handBack returns a lease that was taken out of a before it landed.
+func (a *attempt[K, V]) handBack(l remote.Lease) {
+	defer a.c.contain("Tier.Release")
+	a.lease = l
+	a.giveBack()
 }
 
 // giveBack returns a lease that was not used, so that nobody waits for it. That

@@ -209,7 +209,7 @@ func never(t *testing.T) strata.Loader[string, int64] {
 
 func TestCallerInTheQueueLeavesItAtItsOwnDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCache(t, limits(strata.Limits{MaxLoads: 1}))
+		c := newCache(t, limits(strata.Limits{MaxLoads: 1, CancelAbandoned: true}))
 		b := &busy{takes: time.Minute}
 		go c.GetOrLoad(t.Context(), "slow", b.load)
 		synctest.Wait()

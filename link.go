@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/link"
 	"github.com/strata-cache/strata/remote"
 )
@@ -31,6 +32,9 @@ func (c *Cache[K, V]) startLink() {
 	}
 	if c.can.position != nil {
 		o.Position = c.position
+		if c.can.changes != nil {
+			o.Changes = c.can.changes.Changes
+		}
 	}
 	if c.can.doubt != nil {
 		o.Doubt = c.can.doubt.Doubt
@@ -53,7 +57,7 @@ func (c *Cache[K, V]) position(ctx context.Context) (remote.Position, error) {
 	defer cancel()
 	p, err := c.can.position.Position(ctx)
 	if err == nil {
-		c.reported(false, false)
+		c.reported(nil, false)
 	}
 	return p, err
 }
@@ -70,6 +74,9 @@ func (c *Cache[K, V]) obey(m *remote.Message) {
 	case remote.Dropped, remote.Expired:
 		c.obeyKey(m)
 	case remote.TagDropped, remote.TagExpired:
+		if len(m.Key) > envelope.MaxTag {
+			return // no entry can carry it
+		}
 		c.dropTagsLocal([]string{m.Key}, m.Kind == remote.TagExpired)
 	}
 }
@@ -83,6 +90,10 @@ func (c *Cache[K, V]) mine(m *remote.Message) bool {
 // obeyKey obeys a drop of one key.
 func (c *Cache[K, V]) obeyKey(m *remote.Message) {
 	defer c.waits.end(m.Key)
+	if c.tooLong(len(m.Key)) {
+		c.counts.unheard.Add(1)
+		return // no entry here can have such a name
+	}
 	key, err := c.parseKey(m.Key)
 	if err != nil {
 		c.counts.unheard.Add(1)
@@ -92,7 +103,7 @@ func (c *Cache[K, V]) obeyKey(m *remote.Message) {
 		return
 	}
 	if m.Hold > 0 {
-		c.flights.Hold(key, m.Hold)
+		c.flights.Hold(key, min(m.Hold, MaxHold))
 	}
 	c.dropLocal(key, m.Kind == remote.Expired)
 }

@@ -10,15 +10,23 @@ import (
 //
 // It runs once for all callers that miss the key at the same time, on a
 // goroutine of its own. Its context carries the values of the caller that came
-// first, but not that caller's cancellation: it is cancelled when no caller
-// waits any more and no other instance does either, when Limits.HardTimeout is
-// over, and when the cache is closed. Do not keep state of one request (a
-// transaction, a user) in what it returns.
+// first, but not that caller's cancellation: it is cancelled when
+// Limits.HardTimeout is over, and when the cache is closed; with
+// Limits.CancelAbandoned also when no caller waits any more and no other
+// instance does either. A Loader that returns after that has loaded for nobody:
+// its callers have got a stale value or an error already. Do not keep state of
+// one request (a transaction, a user) in what it returns.
+//
+// A Loader that asks the same cache for another key hands its own context on:
+// so loads that would wait for each other in a circle get ErrRecursiveLoad. With
+// a context of its own, such as context.Background, a Loader that asks for its
+// own key waits for itself until Limits.HardTimeout.
 //
 // It returns ErrNotFound if the origin has no such key, and may return
 // ErrNotModified if [Cache.Previous] has a value that still holds. Any other
-// value is a value, the zero value and nil pointers included. The cache and
-// all callers share the value: nobody may change it afterwards.
+// value is a value, the zero value and nil pointers included; one beside an error is
+// none, and reaches nobody. The cache and all callers share the value: nobody may
+// change it afterwards.
 //
 // A panic becomes a *LoadPanicError for all callers.
 //
@@ -32,27 +40,42 @@ type CallOption func(*call)
 
 // call is what the options of one call amount to.
 type call struct {
-	ttl  time.Duration // 0: the cache's
+	ttl  time.Duration // 0: the cache's; noLife: not stored
 	tags []string
 	info *Info
 	err  error // what is wrong with the options
 
 	skipRead bool
 	refresh  bool // in the background, of what is there still
-	keep     bool // the load goes on when its callers have left
+	// registered is called when the flight of a refresh can be joined. Nil: never.
+	registered func()
 }
 
 // WithTTL makes the entry that this call stores fresh for d instead of
-// Options.TTL, jitter included. Zero means Options.TTL, a negative d that the
-// value is not stored. Where several callers share a load, the first one's
-// option counts.
+// Options.TTL, jitter included. If d is not positive the value is not stored.
+// The same holds, instead of Options.NotFoundTTL, if the Loader answers
+// ErrNotFound. Where several callers share a load, the first one's option counts.
 func WithTTL(d time.Duration) CallOption {
-	return func(c *call) { c.ttl = d }
+	return func(c *call) { c.ttl = lifeOrNone(d) }
 }
 
-// SkipRead makes GetOrLoad run the Loader whatever is cached, for this caller
-// alone, and store what it brings everywhere. Leave it to callers who may: each
-// such read costs the origin a load.
+// noLife is the life of a value that is not to be stored.
+const noLife time.Duration = -1
+
+// lifeOrNone is d, or noLife if d is not positive: the zero life of a call is
+// that of the cache.
+func lifeOrNone(d time.Duration) time.Duration {
+	if d <= 0 {
+		return noLife
+	}
+	return d
+}
+
+// SkipRead makes GetOrLoad return a value whose load began after the call,
+// whatever is cached, and store it everywhere. If a load of the key runs, it waits
+// for that one's end; callers who skip meanwhile share the next load. Others are
+// served what is cached until then. Leave it to callers who may: such reads cost
+// the origin loads.
 func SkipRead() CallOption {
 	return func(c *call) { c.skipRead = true }
 }
@@ -92,10 +115,14 @@ type Load struct {
 	mu   sync.Mutex // guards below
 	said call
 	none bool // NoStore
+	// keys are the Loads of single keys of a batch; see LoadingKey.
+	keys map[any]*Load
 }
 
 // Loading returns the load that ctx belongs to, the innermost one if loads ask
-// for other keys. Outside a Loader it returns a Load that nothing listens to.
+// for other keys. In a [ManyLoader] what it is told holds for all keys of the
+// batch; see [LoadingKey]. The write of an [Cache.Update] counts as a load of
+// its key. Outside of both it returns a Load that nothing listens to.
 func Loading(ctx context.Context) *Load {
 	if l, _ := ctx.Value(loadKey{}).(*Load); l != nil {
 		return l
@@ -103,40 +130,76 @@ func Loading(ctx context.Context) *Load {
 	return &Load{}
 }
 
+// LoadingKey returns the Load of one of the keys that the [ManyLoader] is getting
+// that ctx belongs to, or of one that it brings unasked. Such a Load adds to, and
+// goes before, what [Loading] is told for all keys of the batch, but that NoStore
+// of either counts. K must be the type of the cache's keys: of another key nothing
+// is listened to.
+func LoadingKey[K comparable](ctx context.Context, key K) *Load {
+	l := Loading(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys == nil {
+		l.keys = map[any]*Load{}
+	}
+	own := l.keys[key]
+	if own == nil {
+		own = &Load{}
+		l.keys[key] = own
+	}
+	return own
+}
+
 // SetTTL makes the value fresh for d instead of what the call or Options.TTL
-// say, jitter included. Zero changes nothing, a negative d keeps the value from
-// being stored.
+// say, jitter included. If d is not positive the value is not stored, as with
+// [Load.NoStore]. If the Loader answers ErrNotFound, d is for how long that is
+// remembered.
 func (l *Load) SetTTL(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.said.ttl = d
+	l.said.ttl = lifeOrNone(d)
 }
 
 // SetTags adds tags to the entry, as [WithTags] does. If they cannot be used
-// the value is returned to the callers, and not stored.
+// the value is returned to the callers, and not stored. A not-found answer
+// that is remembered has them too.
 func (l *Load) SetTags(tags ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.said.addTags(tags)
 }
 
-// NoStore keeps the value from being stored in any tier. What was held for the
-// key is dropped from L1, as by any other load.
+// NoStore keeps the value from being stored in any tier, and ErrNotFound from
+// being remembered. The value that was held for the key is dropped from L1, as by
+// any other load.
 func (l *Load) NoStore() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.none = true
 }
 
-// apply adds what the Loader has said to the options of its call.
-func (l *Load) apply(o *call) {
+// applyLoad adds what a Loader has said of key to the options of its call.
+func applyLoad[K comparable](l *Load, o *call, key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.apply(o)
+	none := l.none
+	if own := l.keys[key]; own != nil {
+		own.mu.Lock()
+		defer own.mu.Unlock()
+		own.apply(o)
+		none = none || own.none
+	}
+	if none {
+		o.ttl = noLife
+	}
+}
+
+// apply adds what the Loader has said, but for NoStore, to the options of its
+// call. mu is held.
+func (l *Load) apply(o *call) {
 	if l.said.ttl != 0 {
 		o.ttl = l.said.ttl
-	}
-	if l.none {
-		o.ttl = -1
 	}
 	if o.err == nil {
 		o.err = l.said.err
@@ -160,6 +223,7 @@ type loadContext struct {
 	cache    any
 	previous any // a *V, which may be nil
 	load     Load
+	late     sync.WaitGroup // for what is done when the context ends first
 }
 
 // Value returns what belongs to the load.

@@ -30,7 +30,7 @@ func TestLoaderSaysHowLongItsValueIsFresh(t *testing.T) {
 		"longer":              {func(l *strata.Load) { l.SetTTL(time.Hour) }, nil, time.Hour},
 		"twice":               {func(l *strata.Load) { l.SetTTL(time.Hour); l.SetTTL(time.Second) }, nil, time.Second},
 		"otherwise than call": {second, []strata.CallOption{strata.WithTTL(time.Hour)}, time.Second},
-		"zero":                {func(l *strata.Load) { l.SetTTL(0) }, []strata.CallOption{strata.WithTTL(time.Hour)}, time.Hour},
+		"zero":                {func(l *strata.Load) { l.SetTTL(0) }, []strata.CallOption{strata.WithTTL(time.Hour)}, 0},
 		"negative":            {func(l *strata.Load) { l.SetTTL(-1) }, []strata.CallOption{strata.WithTTL(time.Hour)}, 0},
 		"not to be stored":    {func(l *strata.Load) { l.NoStore(); l.SetTTL(time.Hour) }, nil, 0},
 	}

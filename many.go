@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/strata-cache/strata/internal/flight"
 )
@@ -13,7 +14,9 @@ import (
 // ManyLoader gets the values of several keys from the origin at once. A key
 // that is absent from its result is one that the origin does not have. What it
 // returns beyond the keys it was asked for is kept in L1 where nothing is held.
-// It runs as a [Loader] does; its error, or panic, is that of all its keys.
+// [Loading] speaks of all keys, [LoadingKey] of one.
+// It runs as a [Loader] does. An error beside values is that of the keys that have
+// none: those that have one are found. A panic is an error of all keys.
 type ManyLoader[K comparable, V any] func(ctx context.Context, keys []K) (map[K]V, error)
 
 // PartialError is returned by GetMany, beside what was found, when some keys
@@ -41,8 +44,8 @@ func (e *PartialError[K]) Unwrap() []error { return slices.Collect(maps.Values(e
 //
 // The result has the keys that have a value: those that the origin does not have
 // are absent from it, and no error. If other keys fail it returns *PartialError
-// beside what was found. [ReadInfo] says nothing here. With [SkipRead] each key
-// is loaded by itself.
+// beside what was found. [ReadInfo] says nothing here. With [SkipRead] load is
+// called for each key by itself, for all at once.
 func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, V], opts ...CallOption) (map[K]V, error) {
 	o := callOf(opts)
 	o.info = nil
@@ -55,7 +58,7 @@ func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, 
 	if load == nil {
 		return nil, ErrNoLoader
 	}
-	r := many[K, V]{c: c, load: load, call: o, found: make(map[K]V, len(keys))}
+	r := many[K, V]{c: c, load: load, call: o, found: make(map[K]V, len(keys)), ctx: ctx}
 	for part := range slices.Chunk(distinct(keys), maxBatch) {
 		r.get(ctx, part)
 	}
@@ -87,7 +90,8 @@ func (c *Cache[K, V]) eachOf(load Loader[K, V]) ManyLoader[K, V] {
 	return func(ctx context.Context, keys []K) (map[K]V, error) {
 		found := make(map[K]V, len(keys))
 		for _, k := range keys {
-			v, err := load(ctx, k)
+			// load speaks of its key alone.
+			v, err := load(context.WithValue(ctx, loadKey{}, LoadingKey(ctx, k)), k)
 			switch {
 			case err == nil:
 				found[k] = v
@@ -106,7 +110,8 @@ type many[K comparable, V any] struct {
 	call   call
 	found  map[K]V
 	failed map[K]error
-	due    []K // to be refreshed
+	due    []K             // to be refreshed
+	ctx    context.Context // of the call, for hooks
 }
 
 func (m *many[K, V]) fail(key K, err error) {
@@ -120,6 +125,9 @@ func (m *many[K, V]) fail(key K, err error) {
 func (m *many[K, V]) take(key K, r flight.Result[V], err error) {
 	if err == nil {
 		err = r.Err
+	}
+	if r.Offered {
+		m.c.stale(m.ctx, key, r.Value, errSoftTimeout)
 	}
 	switch {
 	case err == nil:
@@ -146,30 +154,41 @@ func (m *many[K, V]) one(ctx context.Context, key K) (v V, err error) {
 func (m *many[K, V]) get(ctx context.Context, keys []K) {
 	c := m.c
 	if m.call.skipRead || c.o.ContextControls && skipsRead(ctx) {
-		for _, k := range keys {
-			v, err := c.reload(ctx, k, m.one, m.call)
-			m.take(k, flight.Result[V]{Value: v}, err)
-		}
+		m.reload(ctx, keys)
 		return
 	}
 	var missing []K
 	for _, k := range keys {
-		if !m.have(k) {
-			missing = append(missing, k)
+		if m.have(k) {
+			continue
 		}
+		if err := c.checkKey(k); err != nil {
+			c.counts.turnedAway.Add(1)
+			m.fail(k, err)
+			continue
+		}
+		missing = append(missing, k)
 	}
 	m.refresh(ctx)
 	if len(missing) == 0 {
 		return
 	}
-	if err := ctx.Err(); err != nil {
-		c.counts.turnedAway.Add(uint64(len(missing)))
-		for _, k := range missing {
-			m.fail(k, err)
-		}
-		return
-	}
 	m.fly(ctx, missing)
+}
+
+// reload loads keys whatever is cached, each by itself and all at once.
+func (m *many[K, V]) reload(ctx context.Context, keys []K) {
+	values, errs := make([]V, len(keys)), make([]error, len(keys))
+	var all sync.WaitGroup
+	for i, k := range keys {
+		e, _ := m.c.memory.Get(k) // it counts as a read
+		m.c.overrule(e != nil)
+		all.Go(func() { values[i], errs[i] = m.c.reload(ctx, k, m.one, m.call) })
+	}
+	all.Wait()
+	for i, k := range keys {
+		m.take(k, flight.Result[V]{Value: values[i]}, errs[i])
+	}
 }
 
 // refresh loads in the background, as one batch, what is due.
@@ -182,10 +201,10 @@ func (m *many[K, V]) refresh(ctx context.Context) {
 	if len(due) == 0 {
 		return
 	}
-	r := many[K, V]{c: m.c, load: m.load, call: m.call, found: make(map[K]V)}
-	r.call.refresh = true
 	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
-	if !m.c.background.run(&r, func() { r.fly(ctx, due) }) {
+	r := many[K, V]{c: m.c, load: m.load, call: m.call, found: make(map[K]V), ctx: ctx}
+	r.call.refresh = true
+	if !m.c.background.run(&r, func(func()) { r.fly(ctx, due) }) {
 		m.c.counts.refreshesDropped.Add(uint64(len(due)))
 	}
 }
@@ -194,15 +213,18 @@ func (m *many[K, V]) refresh(ctx context.Context) {
 func (m *many[K, V]) have(key K) bool {
 	c := m.c
 	e, now := c.memory.Get(key)
+	if e != nil {
+		e = c.aged(key, e)
+	}
 	if e != nil && c.trusts(key, e) {
 		if now < e.Fresh {
 			if now >= e.Soon {
 				m.due = append(m.due, key)
 			}
-			m.found[key] = c.hit(key, e)
+			m.found[key] = c.hit(m.ctx, key, e)
 			return true
 		}
-		if due, stale := c.servesStale(key, e, now); stale {
+		if due, stale := c.servesStale(m.ctx, key, e, now); stale {
 			if due {
 				m.due = append(m.due, key)
 			}
@@ -215,8 +237,10 @@ func (m *many[K, V]) have(key K) bool {
 	c.overrule(e != nil)
 	if k := c.recall(key); k != nil && k.notFound {
 		c.counts.remembered.Add(1)
+		c.tellAbsent(m.ctx, key)
 		return true
 	}
+	c.tellMiss(m.ctx, key)
 	return false
 }
 
@@ -230,23 +254,51 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 		defer c.waiting.Add(-1)
 		if c.waiting.Add(1) > int64(n) {
 			for _, k := range keys {
-				v, err := c.overloaded(k, m.call)
+				v, err := c.overloaded(m.ctx, k, m.call)
 				m.take(k, flight.Result[V]{Value: v}, err)
 			}
 			return
 		}
 	}
-	b := &batch[K, V]{many: m, trust: c.trust.Word(), drops: c.drops.Load()}
+	var soft context.Context
+	if !m.call.refresh {
+		var cancel context.CancelFunc
+		soft, cancel = c.softly(ctx)
+		defer cancel()
+	}
+	for len(keys) > 0 {
+		if err := ctx.Err(); err != nil {
+			c.counts.turnedAway.Add(uint64(len(keys)))
+			for _, k := range keys {
+				m.fail(k, err)
+			}
+			return
+		}
+		keys = m.flyOnce(ctx, soft, keys)
+	}
+}
+
+// flyOnce is fly, but that it returns the keys whose flights have turned out to
+// be outdated: they need others.
+func (m *many[K, V]) flyOnce(ctx, soft context.Context, keys []K) (again []K) {
+	c := m.c
+	b := &batch[K, V]{many: m, stamps: c.stamps(nil)}
 	b.flights = c.flights.Batch(ctx, keys, flight.Load)
 	c.counts.turnedAway.Add(uint64(len(b.flights.Refused)))
 	for k, err := range b.flights.Refused {
 		m.take(k, flight.Result[V]{}, err)
 	}
 	c.counts.flights.Add(uint64(len(b.flights.Led)))
-	c.counts.joins.Add(uint64(len(b.flights.Joined)))
-	b.lead(ctx)
+	patience := c.patience(soft, b.stamps.tagTrust)
+	b.lead(ctx, patience)
 	for _, f := range b.flights.Joined {
-		r, err := b.flights.Wait(ctx, f)
+		r, err := b.flights.Wait(ctx, patience, f)
+		if err == nil && c.outdated(&r, b.stamps.tagTrust) {
+			again = append(again, f.Key)
+			continue
+		}
+		c.counts.joins.Add(1)
 		m.take(f.Key, r, err)
 	}
+	return again
 }

@@ -248,26 +248,6 @@ func TestLoadThatAsksForItsOwnKeyInABatchIsRefused(t *testing.T) {
 	})
 }
 
-func TestBatchThatEverybodyLeavesIsCancelled(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCache[int, int](t)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		ended := make(chan error, 1)
-		got, err := c.GetMany(ctx, []int{1, 2}, func(ctx context.Context, _ []int) (map[int]int, error) {
-			<-ctx.Done()
-			ended <- ctx.Err()
-			return nil, ctx.Err()
-		})
-		if len(got) != 0 || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, %v", got, err)
-		}
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the loader's context ended with %v", err)
-		}
-	})
-}
-
 func TestBatchWhoseCallerLeavesEarlyStillAsksL2ForTheOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()

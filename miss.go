@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime/debug"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
@@ -26,12 +28,7 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o call
 	if n := c.o.Limits.MaxWaiters; n > 0 {
 		defer c.waiting.Add(-1)
 		if c.waiting.Add(1) > int64(n) {
-			return c.overloaded(key, o)
-		}
-	}
-	if d := c.o.Limits.SoftTimeout; d > 0 {
-		if e, until := c.fallback(key); e != nil && l1.After(c.memory.Now(), d) < until {
-			return c.missSoftly(ctx, key, load, o, e.Value, d)
+			return c.overloaded(ctx, key, o)
 		}
 	}
 	r, err := c.fly(ctx, key, flight.Load, load, o)
@@ -44,7 +41,7 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o call
 // answer is what a caller gets of a flight's result.
 func (c *Cache[K, V]) answer(key K, r flight.Result[V]) (V, error) {
 	if r.Err != nil {
-		return r.Value, c.wrap(key, r.Err)
+		return *new(V), c.wrap(key, r.Err)
 	}
 	return c.clone(r.Value), nil
 }
@@ -56,6 +53,7 @@ func (c *Cache[K, V]) fallback(key K) (e *l1.Entry[K, V], until int64) {
 	if e == nil {
 		return nil, 0
 	}
+	e = c.aged(key, e)
 	if v, _ := c.judge(key, e); v > trust.Stale {
 		return nil, 0
 	}
@@ -63,11 +61,11 @@ func (c *Cache[K, V]) fallback(key K) (e *l1.Entry[K, V], until int64) {
 }
 
 // overloaded is the answer to a caller who would be one too many.
-func (c *Cache[K, V]) overloaded(key K, o call) (V, error) {
+func (c *Cache[K, V]) overloaded(ctx context.Context, key K, o call) (V, error) {
 	c.counts.overloaded.Add(1)
 	if e, until := c.fallback(key); e != nil && c.memory.Now() < until {
 		c.counts.remembered.Add(1)
-		c.stale(key, ErrOverloaded)
+		c.stale(ctx, key, e.Value, ErrOverloaded)
 		o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
 		return c.clone(e.Value), nil
 	}
@@ -75,39 +73,60 @@ func (c *Cache[K, V]) overloaded(key K, o call) (V, error) {
 	return *new(V), ErrOverloaded
 }
 
-// missSoftly is miss for a caller who waits for d at most, and gets the stale
-// value v then. The load goes on.
-func (c *Cache[K, V]) missSoftly(ctx context.Context, key K, load Loader[K, V], o call, v V, d time.Duration) (V, error) {
-	soft, cancel := context.WithTimeoutCause(ctx, d, errSoftTimeout)
-	defer cancel()
-	o.keep = true
-	r, err := c.fly(soft, key, flight.Load, load, o)
-	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(soft), errSoftTimeout) {
-		c.stale(key, errSoftTimeout)
-		o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
-		return c.clone(v), nil
+// softly is ctx until Limits.SoftTimeout is over, from when on a caller takes the
+// stale value of a flight; nil if there is no such limit.
+func (c *Cache[K, V]) softly(ctx context.Context) (soft context.Context, cancel context.CancelFunc) {
+	if c.o.Limits.SoftTimeout <= 0 {
+		return nil, func() {}
 	}
-	if err != nil {
-		return r.Value, err
+	return context.WithTimeout(ctx, c.o.Limits.SoftTimeout)
+}
+
+// patience is that of a caller who came when the word of tags was word: until soft
+// ends, if it is not nil.
+func (c *Cache[K, V]) patience(soft context.Context, word uint64) (p flight.Patience) {
+	if soft == nil {
+		return p
 	}
-	return c.answer(key, r)
+	p.Soft = soft
+	p.Good = func(until int64, tags []string, tagWord uint64) bool {
+		return c.memory.Now() < until && !c.droppedBetween(tags, tagWord, word)
+	}
+	return p
+}
+
+// offer makes the stale value that the flight has at hand what callers get who
+// wait for Limits.SoftTimeout.
+func (a *attempt[K, V]) offer() {
+	if a.pending {
+		return // it may have been dropped by the time that the load begins
+	}
+	if a.c.o.Limits.SoftTimeout > 0 && a.load != nil && a.heldUntil != 0 {
+		r := flight.Result[V]{Value: *a.held, Found: true, Note: noteL1 | noteStale, Tags: a.tags, TagWord: a.tagTrust}
+		a.c.flights.Offer(a.f, r, a.heldUntil)
+	}
 }
 
 // fly gets key through a flight of that kind.
 func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o call) (flight.Result[V], error) {
-	if err := ctx.Err(); err != nil {
-		c.counts.turnedAway.Add(1)
-		return flight.Result[V]{}, err
-	}
-	if kind == flight.Read && c.tier == nil {
+	if kind == flight.Read && c.tier == nil && ctx.Err() == nil {
 		c.counts.turnedAway.Add(1)
 		return flight.Result[V]{}, nil
+	}
+	if err := c.checkKey(key); err != nil {
+		c.counts.turnedAway.Add(1)
+		return flight.Result[V]{}, err
 	}
 	if o.refresh {
 		c.counts.refreshes.Add(1)
 	}
-	a := &attempt[K, V]{c: c, load: load, call: o}
-	r, part, err := c.flights.Do(ctx, key, kind, a)
+	var soft context.Context
+	if kind == flight.Load && !o.refresh {
+		var cancel context.CancelFunc
+		soft, cancel = c.softly(ctx)
+		defer cancel()
+	}
+	r, part, err := c.flyUntilCurrent(ctx, soft, key, kind, load, o)
 	switch part {
 	case flight.Joined:
 		c.counts.joins.Add(1)
@@ -117,6 +136,11 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 		c.counts.turnedAway.Add(1)
 	}
 	err = c.flightError(err)
+	if r.Offered {
+		c.stale(ctx, key, r.Value, errSoftTimeout)
+		o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
+		return r, nil
+	}
 	if err == nil && r.Err == nil {
 		if o.info != nil {
 			*o.info = infoOf(r.Note, part == flight.Joined)
@@ -126,6 +150,39 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 		}
 	}
 	return r, err
+}
+
+// flyUntilCurrent leads or joins a flight of key, and another one each time that
+// a flight which it has joined turns out to be outdated.
+func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind flight.Kind, load Loader[K, V], o call) (r flight.Result[V], p flight.Part, err error) {
+	if kind == flight.Load && c.tier != nil && c.flights.Reloading(key) {
+		if r, p, ok, err := c.readBeside(ctx, key); ok {
+			return r, p, err
+		}
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return flight.Result[V]{}, flight.None, err
+		}
+		word := c.trust.TagWord()
+		r, p, err = c.flights.DoSoftly(ctx, c.patience(soft, word), key, kind, &attempt[K, V]{c: c, load: load, call: o})
+		if p != flight.Joined || err != nil || !c.outdated(&r, word) {
+			return r, p, err
+		}
+	}
+}
+
+// readBeside returns what L2 has of a key that a reload is loading: its callers
+// wait for that, others are served what is cached. ok is false if nothing fresh is.
+func (c *Cache[K, V]) readBeside(ctx context.Context, key K) (r flight.Result[V], p flight.Part, ok bool, err error) {
+	word, a := c.trust.TagWord(), &attempt[K, V]{c: c, beside: true}
+	r, p, err = c.flights.Do(ctx, key, flight.Read, a)
+	ok = err == nil && (r.Found || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(&r, word))
+	if p == flight.Led && a.again && !ok {
+		<-ctx.Done() // its time is over: the connection may have seen that first
+		return r, p, true, cmp.Or(err, ctx.Err())
+	}
+	return r, p, ok, nil
 }
 
 // flightError returns err in this package's words.
@@ -142,30 +199,41 @@ func (c *Cache[K, V]) flightError(err error) error {
 // attempt is one flight on its way: L1 again → L2 → lease → loader → store →
 // land.
 type attempt[K comparable, V any] struct {
-	c     *Cache[K, V]
-	f     *flight.Flight[K, V]
-	ctx   context.Context // the caller's in First, the flight's in Then
-	load  Loader[K, V]
-	call  call
-	name  string // of the key in L2
-	again bool   // the first look was cut short
+	c      *Cache[K, V]
+	f      *flight.Flight[K, V]
+	ctx    context.Context // the caller's in First, the flight's in Then
+	load   Loader[K, V]
+	call   call
+	name   string // of the key in L2
+	again  bool   // the first look was cut short
+	beside bool   // the caller goes on to a reload if L2 has nothing
 
 	// tagTrust is the word of trust in tags from before anything was read.
 	tagTrust uint64
-	sweeps   uint64       // of pending drops, from before L2 was asked
-	unasked  bool         // L2 was not looked at
-	probe    bool         // what L2 answers to this flight decides on the breaker
-	down     bool         // L2 has failed in this flight and is left alone
-	unheld   bool         // L2 cannot hold the key
-	hungUp   bool         // it was not L2 that failed: the flight was cancelled
-	lease    remote.Lease // the right to store in L2, if its Token is set
-	spoilt   remote.ID    // of what L2 takes for fresh and nobody can use
-	noKeep   bool         // the value must not be kept anywhere
+	sweeps   uint64 // of pending drops, from before L2 was asked
+	unasked  bool   // L2 was not looked at
+	probe    bool   // what L2 answers to this flight decides on the breaker
+	// storeProbe says the same of the breaker of what is stored there.
+	storeProbe bool
+	down       bool         // L2 has failed in this flight and is left alone
+	unheld     bool         // L2 cannot hold the key
+	hungUp     bool         // L2 can take a lease back: the flight was cancelled, or it has refused
+	lease      remote.Lease // the right to store in L2, if its Token is set
+	spoilt     remote.ID    // of what L2 takes for fresh and nobody can use
+	noKeep     bool         // the value must not be kept anywhere
+	replaced   bool         // L2 has answered what the load brought
+	pending    bool         // a reload whose load has not begun
 
 	held      *V        // a stale value, for Previous and for when the load fails
 	heldUntil int64     // until when held may be served if it does
 	id        remote.ID // of held, if L2 holds it
-	tags      []string  // of what L2 or L1 holds
+	// loose says that held was expired in L2, which keeps it for as long as if it
+	// had not been.
+	loose bool
+	// fallback is an entry for held if that is from L2. It is kept in L1 if held is
+	// served, and L1 has nothing fresh by then.
+	fallback *l1.Entry[K, V]
+	tags     []string // of what L2 or L1 holds
 	// expired says that what L2 holds was expired by one of its tags.
 	expired bool
 	entry   *l1.Entry[K, V]
@@ -180,6 +248,7 @@ type attempt[K comparable, V any] struct {
 	suspectSince int64
 
 	brought bool // the Loader has brought a value
+	late    bool // a tag of entry was dropped meanwhile
 	end     end
 	res     flight.Result[V]
 }
@@ -188,12 +257,12 @@ type attempt[K comparable, V any] struct {
 type end uint8
 
 const (
-	endAbandoned end = iota // nobody waited any more, or the cache was closed
+	endAbandoned end = iota // the flight was cancelled
 	endL1                   // L1 had it by then
 	endL2                   // L2 had it
 	endAbsent               // L2 did not have it, and there was no loader
 	endLoad                 // the loader ran
-	endThrottled            // it would have, but has failed too lately
+	endThrottled            // it would have, but has failed too lately, or got no slot
 )
 
 // First goes through the steps that need no more than the caller has: a look
@@ -201,8 +270,8 @@ const (
 // those who have joined it, to Then.
 func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (landed bool) {
 	a.f, a.ctx, a.tagTrust = f, ctx, a.c.trust.TagWord()
-	if a.call.keep {
-		a.c.flights.Keep(f)
+	if a.call.registered != nil {
+		a.call.registered()
 	}
 	ended := true // by a panic or exit of the user's Key or Codec
 	defer func() {
@@ -225,12 +294,12 @@ func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (land
 // Then goes through all other steps.
 func (a *attempt[K, V]) Then(f *flight.Flight[K, V]) {
 	a.f, a.ctx = f, f.Context()
-	if a.again {
+	if a.again || a.call.skipRead {
 		a.tagTrust = a.c.trust.TagWord()
 	}
 	defer a.land() // also when the Loader ends the goroutine
 	defer a.recovered()
-	if a.again && a.look() {
+	if a.pending = a.call.skipRead; a.pending && !a.prepareReload() || a.again && a.look() {
 		return
 	}
 	a.finish()
@@ -241,23 +310,34 @@ func (a *attempt[K, V]) finish() {
 	if a.over() {
 		return
 	}
-	release, err := a.c.loads.Acquire(a.ctx, a.call.refresh, a.c.flights.Urgent(a.f))
+	var urgent <-chan struct{}
+	var gone <-chan bool
+	if a.c.o.Limits.MaxLoads > 0 { // else there is no queue
+		urgent, gone = a.c.flights.Urgent(a.f), a.c.flights.Gone(a.f)
+	}
+	release, err := a.c.loads.Acquire(a.ctx, a.call.refresh, urgent, gone)
 	if err != nil {
-		a.res.Err = a.c.flightError(err)
+		a.noSlot(err)
 		return
 	}
 	defer release()
 	if a.c.tier != nil && !a.down && a.takeLease() || a.over() || a.spent() {
 		return
 	}
-	a.runLoader()
-	a.store()
+	if a.call.skipRead {
+		a.startReload()
+	}
+	if a.runLoader(); !a.landed {
+		a.label()
+		a.store()
+		a.supersede()
+	}
 }
 
 // spent reports whether the load would be one more attempt at what has failed,
 // and there have been enough of those lately. The last failure is the result.
 func (a *attempt[K, V]) spent() bool {
-	if a.c.failing.Load() < failingFrom || a.c.failures(a.f.Key) == 0 || a.c.budget.Retry(a.c.memory.Now()) {
+	if a.call.skipRead || a.c.failing.Load() < failingFrom || a.c.failures(a.f.Key) == 0 || a.c.budget.Retry(a.c.memory.Now()) {
 		return false
 	}
 	a.c.counts.budgetSpent.Add(1)
@@ -281,15 +361,24 @@ func (a *attempt[K, V]) lastFailure() error {
 // or err if there is none.
 func (a *attempt[K, V]) fail(err error) {
 	a.end = endThrottled
-	if a.held != nil && a.c.memory.Now() < a.heldUntil {
-		a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteL1 | noteStale}
-		a.c.stale(a.f.Key, err)
+	if a.serveHeld(err) {
+		a.c.stale(a.ctx, a.f.Key, a.res.Value, err)
 		return
 	}
 	a.res.Err = err
 }
 
-// over reports whether nobody waits any more, and makes that the result.
+// noSlot makes the result what is left if no slot was to be had: the flight was
+// cancelled in the queue, or it has waited there for Limits.HardTimeout.
+func (a *attempt[K, V]) noSlot(err error) {
+	if errors.Is(err, limit.ErrNoSlot) {
+		a.fail(errNoSlot)
+		return
+	}
+	a.res.Err = a.c.flightError(err)
+}
+
+// over reports whether the flight was cancelled, and makes that the result.
 func (a *attempt[K, V]) over() bool {
 	err := context.Cause(a.ctx)
 	if err == nil {
@@ -306,7 +395,11 @@ func (a *attempt[K, V]) look() bool {
 		return true
 	}
 	if a.c.tier != nil {
-		a.name = a.c.o.Remote.Key(a.f.Key)
+		var err error
+		if a.name, err = a.c.nameOf(a.f.Key); err != nil {
+			a.res.Err = err
+			return true
+		}
 		if a.askTier() {
 			return true
 		}
@@ -318,6 +411,13 @@ func (a *attempt[K, V]) look() bool {
 		return true
 	default:
 		if err := a.c.throttled(a.f.Key); err != nil {
+			// What L2 has is newer than the failure, or stale and better than that.
+			if a.unasked && a.read() {
+				return true
+			}
+			if over(a.ctx) {
+				return false
+			}
 			a.fail(err)
 			return true
 		}
@@ -332,6 +432,7 @@ func (a *attempt[K, V]) lookAgain() bool {
 	if e == nil {
 		return false
 	}
+	e = a.c.aged(a.f.Key, e)
 	v, since := a.c.judge(a.f.Key, e)
 	switch {
 	case v == trust.Disowned, v == trust.Suspect && a.c.tier == nil:
@@ -339,14 +440,12 @@ func (a *attempt[K, V]) lookAgain() bool {
 	case v == trust.Suspect:
 		a.suspect, a.suspectSince = e, since
 		return false
-	case v == trust.Stale, now >= e.Fresh, a.call.refresh && now >= e.Soon:
-		a.held, a.id, a.heldUntil = &e.Value, remote.ID(e.ID), a.c.onErrorUntil(e)
-		if e.Tags != nil {
-			a.tags = e.Tags.Names
-		}
+	case v == trust.Stale, now >= e.Fresh, a.call.refresh && now >= e.Soon, a.call.skipRead:
+		a.held, a.id, a.heldUntil, a.tags = &e.Value, remote.ID(e.ID), a.c.onErrorUntil(e), tagsOf(e)
+		a.offer()
 		return false
 	}
-	a.found(e.Value, endL1)
+	a.found(e.Value, tagsOf(e), endL1)
 	return true
 }
 
@@ -364,13 +463,18 @@ func (a *attempt[K, V]) recovered() {
 	}
 }
 
-// land ends the flight: it puts the entry into L1 if that is still allowed,
-// wakes the callers, and tells whoever wants to know.
+// land ends the flight, unless that was done while the Loader ran: it puts the
+// entry into L1 if that is still allowed, wakes the callers, and tells whoever
+// wants to know.
 func (a *attempt[K, V]) land() {
 	c := a.c
+	if a.landed {
+		return
+	}
 	a.landed = true
 	var removed []l1.Removed[K, V]
 	var insert func()
+	a.res.TagWord = a.tagTrust
 	defer func() { // also when a callback panics or ends the goroutine
 		stored, callers := c.flights.Land(a.f, a.res, insert)
 		defer a.count(stored, callers)
@@ -380,23 +484,39 @@ func (a *attempt[K, V]) land() {
 	a.giveBack()
 	switch {
 	case a.entry != nil:
-		insert = func() { c.forget(a.f.Key) } // unless it can be weighed
+		insert = func() { removed = c.forget(a.f.Key) } // unless it can be weighed
+		if a.late = c.tagsDropped(a.entry); a.late {
+			break
+		}
 		if weight, ok := c.weigh(a.f.Key, a.entry.Value); ok {
 			c.mark(a.entry)
 			insert = func() {
+				if a.outdated() {
+					return
+				}
 				removed, _ = c.memory.Set(a.entry, weight)
-				c.memos.Delete(a.f.Key)
+				c.unremember(a.entry)
 			}
 		}
 	case a.memo != nil:
 		insert = func() {
-			c.memory.Delete(a.f.Key)
+			removed = c.forgetValue(a.f.Key)
 			c.memos.Set(a.memo, 1)
 		}
 	case a.brought, isAnswer(a.res.Err, ErrNotFound):
 		// The origin's word is newer than what is held, and not to be kept.
-		insert = func() { c.forget(a.f.Key) }
+		insert = func() { removed = c.forget(a.f.Key) }
 	}
+}
+
+// outdated reports whether the entry to store is a stale one, and L1 has got a
+// fresh one since the flight began.
+func (a *attempt[K, V]) outdated() bool {
+	if a.entry != a.fallback {
+		return false
+	}
+	e, now := a.c.memory.Peek(a.f.Key)
+	return e != nil && now < e.Fresh && e.Stamp >= a.f.Stamp
 }
 
 // isAnswer reports whether err is the Loader's answer target. A panic is no
@@ -409,6 +529,9 @@ func isAnswer(err, target error) bool {
 // count adds the flight to the numbers.
 func (a *attempt[K, V]) count(stored bool, callers int) {
 	n := &a.c.counts
+	if a.beside && !a.res.Found && !isAnswer(a.res.Err, ErrNotFound) {
+		return // its caller counts as one who joins the reload
+	}
 	switch a.end {
 	case endAbandoned:
 		n.abandoned.Add(1)
@@ -424,10 +547,10 @@ func (a *attempt[K, V]) count(stored bool, callers int) {
 		n.waiters.Add(uint64(callers - 1))
 		n.mostWaiters(uint64(callers - 1))
 	}
-	if a.entry != nil && !stored {
+	if a.entry != nil && (!stored || a.late) {
 		n.refused.Add(1)
 		if hook := a.c.o.Hooks.Refused; hook != nil {
-			a.c.tell(hook, Event{Key: a.f.Key, Tier: "L1"})
+			a.c.tell(hook, Event{Context: a.ctx, Key: a.f.Key, Tier: "L1"})
 		}
 	}
 }

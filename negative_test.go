@@ -72,8 +72,8 @@ func TestNotFoundIsAFlagInL2AndNoPayload(t *testing.T) {
 		c := instance(t, s, negatives)
 		findsNothing(t, c, (&missing{}).load)
 		r := c.Explain(t.Context(), "k").L2
-		if !r.Present || r.Size != 0 || r.Fresh != 20*time.Second || r.Left != 20*time.Second {
-			t.Errorf("%+v; want an empty value for 20s", r)
+		if !r.NotFound || r.Present || r.Size != 0 || r.Fresh != 20*time.Second || r.Left != 20*time.Second {
+			t.Errorf("%+v; want that not found is held for 20s", r)
 		}
 		schema := codec.Fingerprint(codec.JSON[int64]())
 		held, err := s.tier.Bind(remote.Space{Name: "test", Schema: schema}).Get(t.Context(), []string{"k"})

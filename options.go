@@ -33,11 +33,18 @@ const (
 	// DefaultRefreshAt is the share of its TTL after which an entry that is
 	// read is refreshed.
 	DefaultRefreshAt = 0.8
+	// DefaultMaxRefreshes is the number of refreshes that run at once.
+	DefaultMaxRefreshes = 256
 	// DefaultErrorTTL is for how long the first failure of a load is
 	// remembered. It doubles with each further one, up to ten times as long.
 	DefaultErrorTTL = time.Second
 	// MaxNotFoundTTL is the longest default of NotFoundTTL.
 	MaxNotFoundTTL = 30 * time.Second
+	// DefaultMaxKeyBytes is the longest key if Limits.MaxKeyBytes is zero.
+	DefaultMaxKeyBytes = 8 << 10
+	// MaxHold is the longest hold of InvalidateHold. Longer ones that others
+	// announce are as long as that.
+	MaxHold = 24 * time.Hour
 	// DefaultBreakAfter and DefaultBreakFor are when, and for how long, L2 is
 	// left alone.
 	DefaultBreakAfter = 5
@@ -47,7 +54,12 @@ const (
 	UnconfirmedTTL = 30 * time.Second
 )
 
-const maxName = 128 // bytes
+const (
+	maxName = 128 // bytes
+	// minTTL is the resolution of a busy clock. A TTL below it is most often a
+	// number without its unit: 60 is 60 ns.
+	minTTL = time.Millisecond
+)
 
 // Options configure a Cache. TTL is the only field that must be set.
 type Options[K comparable, V any] struct {
@@ -58,7 +70,7 @@ type Options[K comparable, V any] struct {
 	Name string
 
 	// TTL is how long an entry is fresh, counted from the end of its load.
-	// Required; NoExpiry for ever.
+	// Required; at least 1 ms; NoExpiry for ever.
 	TTL time.Duration
 
 	// Jitter is the share by which each TTL is shortened at random, so that
@@ -106,6 +118,15 @@ type Options[K comparable, V any] struct {
 	// Loader is used by GetOrLoad when the call names none.
 	Loader Loader[K, V]
 
+	// Tags returns tags of a value that a load has brought or a call has written,
+	// in addition to those of [WithTags] and [Load.SetTags]. It is asked for every
+	// value, whichever way it is stored; a value that comes from L2 keeps the tags
+	// that it was stored with. It runs once per store, never under a lock. What a
+	// load has brought is not stored if Tags panics or its tags cannot be used; Set
+	// and Update return an error then. Nil means none. A Tier must be a
+	// remote.Tagger then.
+	Tags func(key K, value V) []string
+
 	// ContextControls honours what a context carries from [SkipReadContext], as
 	// the middleware in stratahttp does. It costs each hit a look at its
 	// context.
@@ -117,9 +138,14 @@ type Options[K comparable, V any] struct {
 	// Hooks are told what happens. Nil costs nothing.
 	Hooks *Hooks
 
-	// Logger gets the changes in the health of L2, bus and origin, panics of
-	// callbacks, and, when the cache is made, what may surprise in its Options.
-	// Nil means no logs. Values are never logged, keys only with ShowKeys.
+	// Logger gets the changes in the health of L2, bus and origin with their
+	// causes, panics of Loaders and callbacks, invalidations that Close has lost,
+	// and, when the cache is made, what may surprise in its Options. A failure
+	// is a warning, its end is information. Each state is logged at
+	// most once in 10 seconds. Loads fail from the first failure on, and succeed
+	// again when one does and none has failed for 10 seconds. Nil means no logs.
+	// Values are never logged, unless a Loader panics with one; keys only with
+	// ShowKeys.
 	Logger *slog.Logger
 }
 
@@ -169,26 +195,55 @@ type Memory[K comparable, V any] struct {
 
 // Limits bound loads.
 type Limits struct {
-	// HardTimeout ends a load: its context is cancelled, and its callers get
-	// what the Loader then returns, usually an error that wraps
-	// context.DeadlineExceeded. A Loader that brings a value all the same has
-	// loaded it.
-	// 0 means DefaultHardTimeout, a negative value none.
+	// HardTimeout ends a load, whether or not anybody waits for it still: its
+	// context is cancelled, and its callers get a stale value while
+	// Stale.OnError allows, else an error that wraps context.DeadlineExceeded.
+	// The next caller loads again, and so may other instances. The Loader's
+	// result after that reaches nobody and is kept nowhere, whether it looks at
+	// its context or not; until it returns it counts for MaxLoads, and Close
+	// waits for it. A load waits as long at most for a slot of MaxLoads, and
+	// for another instance that loads the key.
+	// 0 means DefaultHardTimeout, a negative value none: then a Loader that
+	// never returns keeps those who wait for its key for as long as they wait.
 	HardTimeout time.Duration
 
-	// SoftTimeout is how long a caller waits for a load if there is a stale
-	// value that may be served on error: then it gets that, and the load goes
-	// on and stores what it brings. 0 means that callers wait.
+	// CancelAbandoned cancels the context of a load when the last caller who
+	// waits for it leaves; the next caller loads anew. A load that has a lease of
+	// L2 goes on: other instances may be waiting for it. By default every load goes on, is stored, and
+	// is joined by later callers: callers with less patience than the origin
+	// needs fill the cache all the same.
+	CancelAbandoned bool
+
+	// SoftTimeout is how long a caller waits for a load, or for several, if L1 or
+	// L2 has a stale value that may be served on error: then it gets that, and
+	// the load goes on and stores what it brings. A GetMany waits for as long as
+	// some key has no such value. 0 means that callers wait.
 	SoftTimeout time.Duration
 
 	// MaxLoads bounds the loads that run at once. Others queue, those that
 	// somebody waits for before refreshes. A load inside a load is not counted.
-	// 0 means no bound.
+	// A Loader that does not return at HardTimeout is a load still: it may keep
+	// the origin busy. 0 means no bound.
 	MaxLoads int
+
+	// MaxRefreshes bounds the refreshes that run in the background at once; that of
+	// a GetMany counts as one. A read that finds no room starts none: it
+	// gets its value, and the next read of the key tries again. So a refresh is
+	// put off, and callers wait only for entries that reach their end before
+	// there was room. 0 means DefaultMaxRefreshes, enough for
+	// 200 entries that are due at the same time.
+	MaxRefreshes int
 
 	// MaxWaiters bounds the callers that wait at once. Others get a stale value
 	// if there is one, or ErrOverloaded. 0 means no bound.
 	MaxWaiters int
+
+	// MaxKeyBytes bounds the length of a key, if that is a string, and of its name
+	// in L2: what is longer fails with ErrKeyTooLong before anything is done.
+	// MaxEntries counts entries, and so does not bound what long keys take.
+	// 0 means DefaultMaxKeyBytes, a negative value no bound. All instances of a
+	// cache should have the same.
+	MaxKeyBytes int
 
 	// Lease is how long other instances wait at most for an instance that
 	// loads and does not answer any more. It is renewed while the load runs.
@@ -234,6 +289,11 @@ type Remote[K comparable, V any] struct {
 	// misses do not wait for it, and the bus counts as silent. 0 means
 	// DefaultBreakAfter and DefaultBreakFor; a negative BreakAfter that L2 is
 	// never left alone.
+	//
+	// A store that answers and refuses to store, as one without memory left does,
+	// is not left alone: after as many refusals, and for as long, loads take no
+	// leases and store in L1 alone, so that each instance loads for itself, and
+	// Set and Update return *RemoteError. Reads, invalidations and the bus go on.
 	BreakAfter int
 	BreakFor   time.Duration
 }
@@ -263,6 +323,9 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 		o.Memory.MaxEntries = DefaultMaxEntries
 	}
 	o.Limits.HardTimeout = orDefault(o.Limits.HardTimeout, DefaultHardTimeout)
+	if o.Limits.MaxRefreshes == 0 {
+		o.Limits.MaxRefreshes = DefaultMaxRefreshes
+	}
 	o.Limits.Lease = orDefault(o.Limits.Lease, DefaultLease)
 	o.Remote.Timeout = orDefault(o.Remote.Timeout, DefaultRemoteTimeout)
 	o.Remote.BreakFor = orDefault(o.Remote.BreakFor, DefaultBreakFor)
@@ -270,6 +333,9 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 		o.Remote.BreakAfter = DefaultBreakAfter
 	}
 	o.fillLives()
+	if o.Limits.MaxKeyBytes == 0 {
+		o.Limits.MaxKeyBytes = DefaultMaxKeyBytes
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -278,6 +344,9 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	}
 	if o.Remote.used() {
 		errs = append(errs, o.Remote.fill()...)
+	}
+	if _, ok := o.Remote.Tier.(remote.Tagger); !ok && o.Remote.Tier != nil && o.Tags != nil {
+		errs = append(errs, errors.New("strata: options: Tags: the Tier has none (remote.Tagger)"))
 	}
 	return o, errors.Join(errs...)
 }
@@ -322,6 +391,8 @@ func (o *Options[K, V]) problems() []error {
 		bad("TTL", "required (NoExpiry for entries that do not expire)")
 	case o.TTL < 0:
 		bad("TTL", "%v is negative", o.TTL)
+	case o.TTL < minTTL:
+		bad("TTL", "%v is less than %v: write a unit, as in %d*time.Second", o.TTL, minTTL, int64(o.TTL))
 	}
 	if math.IsNaN(o.Jitter) || o.Jitter > 0.9 {
 		bad("Jitter", "%v is not at most 0.9", o.Jitter)
@@ -363,6 +434,9 @@ func (o *Options[K, V]) problems() []error {
 	notNegative("Limits.SoftTimeout", o.Limits.SoftTimeout)
 	if n := o.Limits.MaxLoads; n < 0 {
 		bad("Limits.MaxLoads", "%d is negative", n)
+	}
+	if n := o.Limits.MaxRefreshes; n < 0 {
+		bad("Limits.MaxRefreshes", "%d is negative (RefreshAt and Stale.WhileRevalidate turn refreshes off)", n)
 	}
 	if n := o.Limits.MaxWaiters; n < 0 {
 		bad("Limits.MaxWaiters", "%d is negative", n)

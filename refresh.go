@@ -3,7 +3,6 @@ package strata
 import (
 	"context"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"time"
 
@@ -29,12 +28,21 @@ func (c *Cache[K, V]) entry(key K, v V, fresh, left time.Duration, s stamps, id 
 		Stamp: s.trust, ID: uint64(id), Flags: c.look,
 	}
 	e.Soon = e.Fresh
-	if len(s.tags) > 0 {
-		e.Tags = &l1.Tags{Names: s.tags}
-		e.Tags.Seen.Store(s.tagTrust)
+	if e.Tags = newTags(s.tags, s.tagTrust); e.Tags != nil {
 		e.Flags |= closely
 	}
 	return e
+}
+
+// newTags are tags as an entry has them, whose stamp is seen; nil if there are
+// none.
+func newTags(tags []string, seen uint64) *l1.Tags {
+	if len(tags) == 0 {
+		return nil
+	}
+	t := &l1.Tags{Names: tags}
+	t.Seen.Store(seen)
+	return t
 }
 
 // later is l1.After for a time that may be past.
@@ -92,49 +100,74 @@ func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], o c
 	}
 	o.refresh, o.info = true, nil
 	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
-	if !c.background.run(key, func() { _, _ = c.fly(ctx, key, flight.Load, load, o) }) {
+	fly := func(found func()) {
+		// From then on its flight says that it runs, unless that is obsolete.
+		o.registered = found
+		_, _ = c.fly(ctx, key, flight.Load, load, o)
+	}
+	if !c.background.run(key, fly) {
 		c.counts.refreshesDropped.Add(1)
 	}
 }
 
-// pool runs a bounded number of functions at once, one for each key. What comes
-// beyond is not run.
+// pool runs a bounded number of functions at once. Functions beyond that are not run.
 type pool struct {
+	most int // never changed
+
 	mu      sync.Mutex // guards below
-	running map[any]struct{}
+	running int
+	begun   map[any]*mark
 	closed  bool
 	runs    sync.WaitGroup
 }
 
-// poolSize is the number of refreshes that may be under way: they wait for the
-// origin most of the time.
-func poolSize() int { return max(8, 4*runtime.GOMAXPROCS(0)) }
+// mark says that a function was begun for a key and is not found there yet.
+type mark struct{ key any }
 
-// run runs f, unless another function runs for key, or key does not equal
-// itself. It reports false if there is no room.
-func (p *pool) run(key any, f func()) bool {
+// run runs f, unless another function was begun for key, or key does not equal
+// itself. It reports false if there is no room. f may call found when others
+// find out by themselves that it runs: then run looks for it no more.
+func (p *pool) run(key any, f func(found func())) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	same := key
-	if _, ok := p.running[key]; ok || key != same {
+	if p.begun[key] != nil || key != same {
 		return true
 	}
-	if p.closed || len(p.running) >= poolSize() {
+	if p.closed || p.running >= p.most {
 		return false
 	}
-	if p.running == nil {
-		p.running = map[any]struct{}{}
+	if p.begun == nil {
+		p.begun = map[any]*mark{}
 	}
-	p.running[key] = struct{}{}
+	m := &mark{key}
+	p.begun[key] = m
+	p.running++
 	p.runs.Go(func() {
-		defer func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			delete(p.running, key)
-		}()
-		f()
+		defer p.ended(m)
+		f(func() { p.found(m) })
 	})
 	return true
+}
+
+func (p *pool) found(m *mark) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(m)
+}
+
+func (p *pool) ended(m *mark) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running--
+	p.drop(m)
+}
+
+// drop removes m, and no later mark of its key. It is called with mu held.
+func (p *pool) drop(m *mark) {
+	if p.begun[m.key] == m {
+		delete(p.begun, m.key)
+	}
 }
 
 // close keeps further functions from running. wait waits for those that do.

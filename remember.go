@@ -51,6 +51,9 @@ func (c *Cache[K, V]) recall(key K) *memo {
 			return nil
 		}
 	}
+	if v, _ := c.judgeTags(e.Tags); v != trust.Trusted {
+		return nil
+	}
 	return &e.Value
 }
 
@@ -91,29 +94,59 @@ func (c *Cache[K, V]) failures(key K) int {
 }
 
 // remembers reports whether a load's failure says something about the origin:
-// not if nobody wanted its result any more, nor if the Loader has panicked.
+// not if the flight was cancelled, nor if the Loader has panicked.
 func (a *attempt[K, V]) remembers(err error) bool {
 	var p *LoadPanicError
+	var late *timeoutError
 	switch {
 	case err == nil, errors.As(err, &p), errors.Is(err, ErrLoadExited), errors.Is(err, ErrClosed), errors.Is(err, ErrRecursiveLoad):
 		return false
 	case a.ctx.Err() != nil, errors.Is(err, context.Canceled):
 		return false // a Loader may have used its caller's context
+	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &late):
+		callers, _ := a.c.flights.Waiting(a.f)
+		return callers > 0 // else it may be that of the caller who has left
 	}
 	return true
 }
 
-// absent is the memo of a key that the origin does not have, for left.
-func (a *attempt[K, V]) absent(err error, left time.Duration) *l1.Entry[K, memo] {
+// absent is the memo of a key that the origin does not have, for left. tags are
+// those of that answer.
+func (a *attempt[K, V]) absent(err error, left time.Duration, tags []string) *l1.Entry[K, memo] {
 	left = min(left, a.c.memoryTTL())
 	dead := l1.After(a.c.memory.Now(), left)
-	return &l1.Entry[K, memo]{Key: a.f.Key, Value: memo{err: err, notFound: true}, Soon: dead, Fresh: dead, Dead: dead, Stamp: a.f.Stamp}
+	return &l1.Entry[K, memo]{
+		Key: a.f.Key, Value: memo{err: err, notFound: true}, Soon: dead, Fresh: dead, Dead: dead,
+		Stamp: a.f.Stamp, Tags: newTags(tags, a.tagTrust),
+	}
 }
 
-// forget removes key from L1. It is called under the lock of the key's flights.
-func (c *Cache[K, V]) forget(key K) {
-	c.memory.Delete(key)
+// forget removes key from L1, and returns what memory.Notify is to be given
+// once no lock is held. It is called under the lock of the key's flights.
+func (c *Cache[K, V]) forget(key K) []l1.Removed[K, V] {
 	c.memos.Delete(key)
+	return c.forgetValue(key)
+}
+
+// forgetValue is forget, but that what is remembered of the key stays.
+func (c *Cache[K, V]) forgetValue(key K) []l1.Removed[K, V] {
+	e, alive := c.memory.Delete(key)
+	if e == nil || c.o.Hooks.Evict == nil {
+		return nil
+	}
+	why := l1.Deleted
+	if !alive {
+		why = l1.Expired
+	}
+	return []l1.Removed[K, V]{{Entry: e, Reason: why}}
+}
+
+// unremember forgets what is remembered of e's key, for which e is put into L1. A
+// stale value says nothing about a failure that holds still.
+func (c *Cache[K, V]) unremember(e *l1.Entry[K, V]) {
+	if m, now := c.memos.Peek(e.Key); m != nil && (m.Value.notFound || now < e.Fresh) {
+		c.memos.Delete(e.Key)
+	}
 }
 
 // loadError is the failure of a load, as callers get it.
@@ -124,10 +157,13 @@ type loadError struct {
 
 // Error names the cache, the key if that is allowed, and the cause.
 func (e *loadError) Error() string {
-	if e.key == "" {
-		return fmt.Sprintf("strata: load %s: %v", e.cache, e.err)
+	where := ""
+	for _, name := range []string{e.cache, e.key} {
+		if name != "" {
+			where += " " + name
+		}
 	}
-	return fmt.Sprintf("strata: load %s %s: %v", e.cache, e.key, e.err)
+	return fmt.Sprintf("strata: load%s: %v", where, e.err)
 }
 
 // Unwrap returns the cause.
@@ -137,7 +173,7 @@ func (e *loadError) Unwrap() error { return e.err }
 // name.
 func (c *Cache[K, V]) wrap(key K, err error) error {
 	var p *LoadPanicError
-	for _, own := range []error{ErrClosed, ErrRecursiveLoad, ErrLoadExited, ErrNoLoader, ErrOverloaded} {
+	for _, own := range []error{ErrClosed, ErrRecursiveLoad, ErrLoadExited, ErrNoLoader, ErrOverloaded, ErrKeyTooLong} {
 		if errors.Is(err, own) {
 			return err
 		}
@@ -146,9 +182,6 @@ func (c *Cache[K, V]) wrap(key K, err error) error {
 		return err
 	}
 	e := &loadError{cache: c.o.Name, err: err}
-	if e.cache == "" {
-		e.cache = "cache"
-	}
 	if c.o.ShowKeys {
 		e.key = fmt.Sprintf("%q", fmt.Sprint(key))
 	}
@@ -159,26 +192,33 @@ func (c *Cache[K, V]) wrap(key K, err error) error {
 // does not have the key: under the lease, as with any load, since a key may have
 // been written meanwhile.
 func (a *attempt[K, V]) forgetRemote(left time.Duration) {
-	if a.lease.Token == 0 || left <= 0 && a.id == 0 {
+	drops := a.id != 0 || a.call.skipRead
+	if a.lease.Token == 0 || left <= 0 && !drops {
 		return
 	}
 	ctx, cancel := a.opContext()
 	defer cancel()
 	left = max(0, min(left, maxRemoteLife))
-	p := remote.Put{Key: a.name, Fresh: left, Left: left, Lease: a.lease, Drops: a.id != 0}
+	p := remote.Put{Key: a.name, Fresh: left, Left: left, Lease: a.lease, Drops: drops}
 	if left > 0 {
-		p.Data = a.c.sealAbsent(a.name)
+		p.Data = a.c.sealAbsent(a.name, a.call.tags, a.lease.Clock)
 	}
 	refused, err := a.c.tier.Put(ctx, []remote.Put{p})
 	if !a.answered("put", err) {
 		return
 	}
-	a.lease.Token = 0
+	a.lease.Token, a.replaced = 0, true
 	if len(refused) > 0 {
-		a.c.refusedRemote(a.f.Key)
+		a.c.refusedRemote(a.ctx, a.f.Key)
 		a.noKeep = true
 		return
 	}
+	a.announceDrop(ctx, p)
+}
+
+// announceDrop tells other instances of what p, a Put that was not refused, has
+// dropped.
+func (a *attempt[K, V]) announceDrop(ctx context.Context, p remote.Put) {
 	if p.Drops && a.c.announces() {
 		_ = a.c.announce(ctx, []remote.Drop{{Key: a.name}}) // or it is pending
 	}

@@ -23,7 +23,8 @@ const tokenLife = 10 * time.Second
 //
 // It returns *RemoteError if L2 did not confirm: then the value is not cached
 // here, and other instances may serve the old one until it expires. It
-// returns the Codec's error, having changed nothing, and ErrClosed.
+// returns the error of the Codec, or of tags that cannot be used, having changed
+// nothing, and ErrClosed.
 func (c *Cache[K, V]) Set(ctx context.Context, key K, value V, opts ...CallOption) error {
 	return c.set(ctx, []write[K, V]{{key: key, value: value}}, callOf(opts))
 }
@@ -60,8 +61,9 @@ type write[K comparable, V any] struct {
 	data   []byte
 	left   time.Duration
 	weight int64
-	keep   bool // in L1
-	late   bool // L2 has refused it: a later write has been there
+	keep   bool      // in L1
+	late   bool      // L2 has refused it: a later write has been there
+	id     remote.ID // under which L2 holds it
 	tags   []string
 	stamps stamps
 	right  *flight.Write[K]
@@ -115,8 +117,8 @@ func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
 	for i := range ws {
 		w := &ws[i]
 		w.stamps = c.stamps(w.tags)
-		insert := func() { c.forget(w.key) }
 		var removed []l1.Removed[K, V]
+		insert := func() { removed = c.forget(w.key) }
 		if w.keep {
 			e := c.written(w)
 			insert = func() { removed, _ = c.memory.Set(e, w.weight); c.memos.Delete(w.key) }
@@ -131,15 +133,23 @@ func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
 
 // prepare does what runs the user's callbacks.
 func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
+	if err := c.checkKey(w.key); err != nil {
+		return err
+	}
+	if w.left = c.life(o); w.left > 0 {
+		c.nameTags(&o, w.key, w.value)
+	}
 	if err := c.callError(o); err != nil {
 		return err
 	}
-	w.left, w.tags = c.life(o), o.tags
+	w.tags = o.tags
 	if w.weight, w.keep = c.weigh(w.key, w.value); w.left <= 0 {
 		w.keep = false
 	}
 	if c.tier != nil || c.bus != nil {
-		w.name = c.o.Remote.Key(w.key)
+		if w.name, err = c.nameOf(w.key); err != nil {
+			return err
+		}
 	}
 	if c.tier != nil {
 		// With tags it is sealed again, under the clock of its token.
@@ -151,12 +161,13 @@ func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
 // finish ends the write of w in L1: its value replaces what is there, or what
 // is there goes.
 func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
-	drop := func() { c.forget(w.key) }
-	var insert func()
 	var removed []l1.Removed[K, V]
+	drop := func() { removed = c.forget(w.key) }
+	var insert func()
 	if stored && w.keep {
-		e := c.written(w)
-		insert = func() { removed, _ = c.memory.Set(e, w.weight); c.memos.Delete(w.key) }
+		if e := c.written(w); !c.tagsDropped(e) {
+			insert = func() { removed, _ = c.memory.Set(e, w.weight); c.memos.Delete(w.key) }
+		}
 	}
 	c.flights.End(w.right, insert, drop)
 	c.memory.Notify(removed)
@@ -164,7 +175,7 @@ func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
 
 // written is the entry for L1 of a write.
 func (c *Cache[K, V]) written(w *write[K, V]) *l1.Entry[K, V] {
-	e := c.entry(w.key, w.value, w.left, c.kept(w.left), w.stamps, 0)
+	e := c.entry(w.key, w.value, w.left, c.kept(w.left), w.stamps, w.id)
 	c.refreshSoon(e, w.left, w.left, 0)
 	c.mark(e)
 	return e
@@ -204,6 +215,7 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 			fresh, left := min(w.left, maxRemoteLife), min(c.kept(w.left), maxRemoteLife)
 			puts = append(puts, remote.Put{Key: w.name, Data: w.data, Fresh: fresh, Left: left, Lease: leases[i]})
 			at = append(at, i)
+			w.id = remote.ID(leases[i].Token)
 		}
 	}
 	if len(puts) == 0 {
@@ -211,14 +223,18 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 	}
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
+	ok, probe := c.mayStore()
+	if !ok {
+		return c.remoteError(ctx, op, errNotStored)
+	}
 	refused, err := c.tier.Put(ctx, puts)
-	c.remoteResult("put", err, false)
+	c.remoteResult(ctx, "put", err, probes{stores: probe})
 	if err != nil {
-		return &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
+		return c.remoteError(ctx, op, err)
 	}
 	for _, i := range refused {
 		ws[at[i]].keep, ws[at[i]].late = false, true
-		c.refusedRemote(ws[at[i]].key)
+		c.refusedRemote(ctx, ws[at[i]].key)
 	}
 	return c.announcePuts(ctx, op, ws)
 }
@@ -234,7 +250,7 @@ func (c *Cache[K, V]) announcePuts(ctx context.Context, op string, ws []write[K,
 		drops[i].Key = ws[i].name
 	}
 	if err := c.announce(ctx, drops); err != nil {
-		return &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
+		return c.remoteError(ctx, op, err)
 	}
 	return nil
 }
@@ -248,7 +264,7 @@ func (c *Cache[K, V]) announces() bool { return c.bus != nil && !c.can.announce 
 func (c *Cache[K, V]) announce(ctx context.Context, drops []remote.Drop) error {
 	err := c.bus.Publish(ctx, c.messages(drops))
 	if err != nil {
-		c.retry.Add(drops)
+		c.retry.Add(drops, whenFailed(ctx))
 	}
 	return err
 }

@@ -39,16 +39,16 @@ type Stats struct {
 	Rechecked uint64
 	// Absent counts flights of Get that found nothing.
 	Absent uint64
-	// Abandoned counts flights that ended before a load began, because no
-	// caller waited any more or the cache was closed.
+	// Abandoned counts flights that ended before a load began, because the cache
+	// was closed or, with Limits.CancelAbandoned, no caller waited any more.
 	Abandoned uint64
 
 	// Loads is about runs of the Loader.
 	Loads LoadStats
 
 	// Refreshes counts loads that were started in the background, while the
-	// entry could be served; RefreshesDropped those that were not, because too
-	// many were under way.
+	// entry could be served; RefreshesDropped reads that started none, because
+	// Limits.MaxRefreshes were under way.
 	Refreshes, RefreshesDropped uint64
 	// StaleRevalidating and StaleOnError count stale values that were served:
 	// while they were refreshed, and because a load had failed, took longer
@@ -56,13 +56,15 @@ type Stats struct {
 	StaleRevalidating, StaleOnError uint64
 	// Remembered counts misses that were answered by what L1 remembers: a stale
 	// value, or that the origin has no such key. Throttled counts flights that
-	// did not load, because that had failed a moment ago; BudgetSpent those of
-	// them for which too many keys had failed.
+	// did not load, because that had failed a moment ago, or no slot of
+	// Limits.MaxLoads came free; BudgetSpent those of them for which too many
+	// keys had failed.
 	Remembered, Throttled, BudgetSpent uint64
 	// Overloaded counts callers beyond Limits.MaxWaiters.
 	Overloaded uint64
-	// BreakerOpen is whether L2 is left alone.
-	BreakerOpen bool
+	// BreakerOpen is whether L2 is left alone, StoringStopped whether nothing is
+	// stored there, because it has refused that too often.
+	BreakerOpen, StoringStopped bool
 	// Refused counts values that came too late to be stored in L1: their key
 	// was invalidated or set while they were on their way.
 	Refused uint64
@@ -113,10 +115,12 @@ type TierStats struct {
 	// Hits and Misses count look-ups that found a fresh value, and that did
 	// not.
 	Hits, Misses uint64
-	// Errors counts operations that got no answer, time-outs included.
+	// Errors counts operations that got no answer, time-outs included, or were
+	// refused.
 	Errors uint64
 	// Foreign counts values that were there but could not be read: another
-	// program's, another version's, or damaged. They are misses too.
+	// program's, another version's, or damaged. They are misses too. The log
+	// says so once a minute at most.
 	Foreign uint64
 }
 
@@ -252,6 +256,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		BudgetSpent:       n.budgetSpent.Load(),
 		Overloaded:        n.overloaded.Load(),
 		BreakerOpen:       c.breaker.State() != limit.Closed,
+		StoringStopped:    c.storing.State() != limit.Closed,
 		Mutations:         n.mutations.Load(),
 		Refused:           n.refused.Load(),
 		RemoteRefused:     n.remoteRefused.Load(),
@@ -279,10 +284,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		Hits:    n.remoteHits.Load(),
 		Misses:  n.remoteMisses.Load(),
 		Errors:  n.remoteErrors.Load(),
-		Foreign: n.foreign.Load(),
-	}
-	if c.can.counter != nil {
-		s.L2.Foreign += c.can.counter.Foreign()
+		Foreign: c.foreign(),
 	}
 	return s
 }

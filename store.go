@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -18,6 +19,29 @@ import (
 // needs a number.
 const maxRemoteLife = 10 * 365 * 24 * time.Hour
 
+// label gives what the Loader has brought its tags: those that the call and the
+// load have named, or else those of the value that still holds, and those that
+// Options.Tags has for a value.
+func (a *attempt[K, V]) label() {
+	switch err := a.res.Err; {
+	case err == nil:
+		a.c.nameTags(&a.call, a.f.Key, a.res.Value)
+	case isAnswer(err, ErrNotFound):
+	case a.held != nil && isAnswer(err, ErrNotModified):
+		if len(a.call.tags) == 0 {
+			a.call.tags = a.tags
+		}
+		a.c.nameTags(&a.call, a.f.Key, *a.held)
+	default:
+		return
+	}
+	a.res.Tags = a.call.tags
+	if a.c.callError(a.call) != nil {
+		a.c.counts.encodeErrors.Add(1) // tags that cannot be
+		a.call.ttl = noLife
+	}
+}
+
 // store does with the Loader's answer what the answer asks for: L2 first, then
 // an entry for L1, which land inserts.
 func (a *attempt[K, V]) store() {
@@ -25,47 +49,40 @@ func (a *attempt[K, V]) store() {
 	switch {
 	case err == nil:
 		a.res.Found, a.brought, a.res.Note = true, true, noteOrigin
-		a.tags = nil
 		a.c.succeeded()
 		a.keep(a.res.Value)
 	case isAnswer(err, ErrNotFound):
 		a.c.succeeded()
 		a.keepAbsent(err)
 	case a.held != nil && isAnswer(err, ErrNotModified):
-		a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteOrigin}
+		a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteOrigin, Tags: a.call.tags}
 		a.c.succeeded()
 		a.keepHeld()
 	default:
 		if a.remembers(err) {
-			a.c.failing.Add(1)
+			a.c.originFailed(a.f.Key, err)
 			a.c.failed(a.f.Key, err)
 		}
-		if a.held != nil && a.c.memory.Now() < a.heldUntil {
-			if !a.call.refresh {
-				a.c.stale(a.f.Key, err)
-			}
-			a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteL1 | noteStale}
+		if a.serveHeld(err) && !a.call.refresh {
+			a.c.stale(a.ctx, a.f.Key, a.res.Value, err)
 		}
 	}
 }
 
-// succeeded notes that the origin has answered.
-func (c *Cache[K, V]) succeeded() {
-	if c.failing.Load() != 0 {
-		c.failing.Store(0)
-	}
-	c.budget.Success()
-}
-
-// keepAbsent remembers that the origin does not have the key.
+// keepAbsent remembers that the origin does not have the key, for as long as the
+// call or the load has said, or else for NotFoundTTL.
 func (a *attempt[K, V]) keepAbsent(err error) {
-	left := a.c.jittered(a.c.o.NotFoundTTL)
+	left := a.c.o.NotFoundTTL
+	if a.call.ttl != 0 {
+		left = a.call.ttl
+	}
+	left = a.c.jittered(left)
 	if a.noKeep {
 		return
 	}
 	a.forgetRemote(left)
 	if left > 0 && !a.noKeep {
-		a.memo = a.absent(err, left)
+		a.memo = a.absent(err, left, a.call.tags)
 	}
 }
 
@@ -82,11 +99,7 @@ func (c *Cache[K, V]) life(o call) time.Duration {
 // L2 knows that it must not be.
 func (a *attempt[K, V]) keep(v V) {
 	left := a.c.life(a.call)
-	err := a.c.callError(a.call)
-	if err != nil {
-		a.c.counts.encodeErrors.Add(1) // tags that cannot be
-	}
-	if a.noKeep || left <= 0 || err != nil {
+	if a.noKeep || left <= 0 {
 		return
 	}
 	// The life counts from the end of the load, however slow L2 is.
@@ -109,7 +122,7 @@ func (a *attempt[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id rem
 	if a.unheld {
 		left, kept = min(left, UnconfirmedTTL), min(kept, UnconfirmedTTL)
 	}
-	a.entry = a.c.entry(a.f.Key, v, left-past, kept-past, a.stamps(a.tagsToKeep()), id)
+	a.entry = a.c.entry(a.f.Key, v, left-past, kept-past, a.stamps(a.call.tags), id)
 	a.c.refreshSoon(a.entry, left-past, left, a.took)
 }
 
@@ -121,19 +134,10 @@ func (c *Cache[K, V]) kept(left time.Duration) time.Duration {
 	return left + c.o.Stale.window()
 }
 
-// tagsToKeep are those that the load has named, or else those of the value that
-// still holds.
-func (a *attempt[K, V]) tagsToKeep() []string {
-	if len(a.call.tags) > 0 {
-		return a.call.tags
-	}
-	return a.tags
-}
-
 // put stores v in L2. refused means that the key was dropped, or the lease
 // lost, since the lease was given.
 func (a *attempt[K, V]) put(v V, left time.Duration) (refused bool) {
-	data, err := a.c.seal(a.name, v, a.tagsToKeep(), a.lease.Clock)
+	data, err := a.c.seal(a.name, v, a.call.tags, a.lease.Clock)
 	if err != nil {
 		a.c.counts.encodeErrors.Add(1)
 		return false
@@ -141,7 +145,8 @@ func (a *attempt[K, V]) put(v V, left time.Duration) (refused bool) {
 	ctx, cancel := a.opContext()
 	defer cancel()
 	fresh, kept := min(left, maxRemoteLife), min(a.c.kept(left), maxRemoteLife)
-	no, err := a.c.tier.Put(ctx, []remote.Put{{Key: a.name, Data: data, Fresh: fresh, Left: kept, Lease: a.lease}})
+	p := remote.Put{Key: a.name, Data: data, Fresh: fresh, Left: kept, Lease: a.lease, Drops: a.call.skipRead}
+	no, err := a.c.tier.Put(ctx, []remote.Put{p})
 	if errors.Is(err, remote.ErrValueTooLarge) {
 		a.c.counts.encodeErrors.Add(1)
 		return false // nothing was sent: the lease is given back
@@ -149,18 +154,20 @@ func (a *attempt[K, V]) put(v V, left time.Duration) (refused bool) {
 	if !a.answered("put", err) {
 		return false
 	}
-	a.lease.Token = 0 // used up, or gone
+	a.lease.Token, a.replaced = 0, true // used up, or gone
 	if len(no) > 0 {
-		a.c.refusedRemote(a.f.Key)
+		a.c.refusedRemote(a.ctx, a.f.Key)
+		return true
 	}
-	return len(no) > 0
+	a.announceDrop(ctx, p)
+	return false
 }
 
 // refusedRemote counts a value that L2 has refused.
-func (c *Cache[K, V]) refusedRemote(key K) {
+func (c *Cache[K, V]) refusedRemote(ctx context.Context, key K) {
 	c.counts.remoteRefused.Add(1)
 	if hook := c.o.Hooks.Refused; hook != nil {
-		c.tell(hook, Event{Key: key, Tier: "L2"})
+		c.tell(hook, Event{Context: ctx, Key: key, Tier: "L2"})
 	}
 }
 
@@ -172,7 +179,7 @@ func (a *attempt[K, V]) keepHeld() {
 		return
 	}
 	// The clock of tags is in the value itself.
-	if a.lease.Token == 0 || a.id == 0 || len(a.tagsToKeep()) > 0 {
+	if a.lease.Token == 0 || a.id == 0 || len(a.call.tags) > 0 {
 		a.keep(*a.held)
 		return
 	}
@@ -187,32 +194,61 @@ func (a *attempt[K, V]) keepHeld() {
 		a.keep(*a.held) // another value is held by now, or the lease is gone
 		return
 	default:
-		a.id, a.lease.Token = remote.ID(a.lease.Token), 0
+		a.id, a.lease.Token, a.replaced = remote.ID(a.lease.Token), 0, true
 	}
 	a.keepLoaded(*a.held, left, loaded, a.id)
 }
 
-// sealAbsent is what L2 holds of a key that the origin does not have.
-func (c *Cache[K, V]) sealAbsent(name string) []byte {
-	b := envelope.Begin(nil)
-	envelope.Seal(b, name, c.schema, envelope.NotFound)
+// sealAbsent is what L2 holds of a key that the origin does not have, with the tags
+// of that answer.
+func (c *Cache[K, V]) sealAbsent(name string, tags []string, clock uint64) []byte {
+	b, flags := begin(tags, clock)
+	envelope.Seal(b, name, c.schema, flags|envelope.NotFound)
 	return b
 }
 
 // seal encodes v for L2, with its tags and the clock that it was loaded under.
 func (c *Cache[K, V]) seal(name string, v V, tags []string, clock uint64) ([]byte, error) {
-	b := envelope.Begin(nil)
-	flags := envelope.Flags(0)
-	if len(tags) > 0 {
-		b = envelope.AppendTags(b, clock, tags)
-		flags = envelope.Tagged
-	}
-	b, err := c.o.Remote.Codec.Append(b, v)
+	b, flags := begin(tags, clock)
+	b, err := c.encode(b, v)
 	if err != nil {
 		return nil, err
 	}
 	envelope.Seal(b, name, c.schema, flags)
 	return b, nil
+}
+
+// begin begins an envelope with tags.
+func begin(tags []string, clock uint64) (b []byte, f envelope.Flags) {
+	b = envelope.Begin(nil)
+	if len(tags) == 0 {
+		return b, 0
+	}
+	return envelope.AppendTags(b, clock, tags), envelope.Tagged
+}
+
+// encode appends v as the Codec has it. A panic of the Codec is an error.
+func (c *Cache[K, V]) encode(b []byte, v V) (all []byte, err error) {
+	err = errCodecPanicked // stands if it panics
+	defer c.contain("Remote.Codec")
+	return c.o.Remote.Codec.Append(b, v)
+}
+
+// decode is the opposite of encode.
+func (c *Cache[K, V]) decode(b []byte) (v V, err error) {
+	err = errCodecPanicked // stands if it panics
+	defer c.contain("Remote.Codec")
+	return c.o.Remote.Codec.Decode(b)
+}
+
+// nameOf returns the name of key in L2. A panic of the user's Key is an error.
+func (c *Cache[K, V]) nameOf(key K) (name string, err error) {
+	err = errKeyPanicked // stands if it panics
+	defer c.contain("Remote.Key")
+	if name = c.o.Remote.Key(key); c.tooLong(len(name)) {
+		return "", ErrKeyTooLong
+	}
+	return name, nil
 }
 
 // inspectOneIn is the number of hits of which one is compared with the hash
@@ -242,7 +278,9 @@ func (c *Cache[K, V]) inspect(key K, e *l1.Entry[K, V]) {
 	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value) == e.Flags&^hashMask {
 		return
 	}
-	c.memory.DeleteEntry(e)
+	if c.memory.DeleteEntry(e) {
+		c.memory.Notify([]l1.Removed[K, V]{{Entry: e, Reason: l1.Deleted}})
+	}
 	c.counts.mutations.Add(1)
 	about := []any{slog.String("cache", c.o.Name), slog.String("type", fmt.Sprintf("%T", e.Value))}
 	if c.o.ShowKeys {

@@ -2,18 +2,25 @@ package strata
 
 import (
 	"context"
+	"errors"
 	"slices"
 
+	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/retry"
+	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
 
 // InvalidateTags makes every entry absent, everywhere, that carries one of tags
 // and whose load or write began before. It takes time for the tags, not for
 // what carries them. Other instances obey when the bus has told them; what they
-// read from L2 obeys at once. Errors are as for [Cache.Invalidate]; an empty or
-// overlong tag is an error too, and then nothing was done.
+// read from L2 obeys at once. Loads and writes that run meanwhile, and end
+// without one of the tags, are kept. Errors are as for [Cache.Invalidate]; an
+// empty or overlong tag is an error too, and then nothing was done.
 //
-// Entries get their tags from [WithTags] or [Load.SetTags].
+// Entries get their tags from [WithTags], [Load.SetTags] and Options.Tags. That
+// the origin has no such key is forgotten too, if its load has named a tag.
 func (c *Cache[K, V]) InvalidateTags(ctx context.Context, tags ...string) error {
 	return c.dropTags(ctx, "invalidate tags", tags, false)
 }
@@ -33,6 +40,21 @@ func WithTags(tags ...string) CallOption {
 	return func(c *call) { c.addTags(tags) }
 }
 
+var errTagsPanicked = errors.New("strata: Options.Tags panicked")
+
+// nameTags adds to o the tags that Options.Tags has for a value that is to be
+// stored, or says what is wrong with them.
+func (c *Cache[K, V]) nameTags(o *call, key K, v V) {
+	if c.o.Tags == nil || o.err != nil {
+		return
+	}
+	o.err = errTagsPanicked // stands if it panics
+	defer c.contain("Tags")
+	tags := c.o.Tags(key, v)
+	o.err = nil
+	o.addTags(tags)
+}
+
 func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, soft bool) error {
 	if c.closed.Load() {
 		return ErrClosed
@@ -41,6 +63,9 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 		if err := checkTag(t); err != nil {
 			return err
 		}
+	}
+	if len(tags) == 0 {
+		return nil
 	}
 	if c.tier != nil && c.can.tag == nil {
 		return errNoTags
@@ -62,19 +87,21 @@ func (c *Cache[K, V]) dropTagsRemote(ctx context.Context, op string, tags []stri
 	}
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
-	err := c.dropTagsOnce(ctx, tags, soft)
+	err := callerLeft(ctx)
+	if err == nil {
+		err = c.dropTagsOnce(ctx, tags, soft)
+	}
 	if err == nil {
 		return nil
 	}
-	c.retry.AddTags(tags, soft)
-	return &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
+	return c.unconfirmed(ctx, op, err, func(when retry.When) bool { return c.retry.AddTags(tags, soft, when) })
 }
 
 // dropTagsOnce is one attempt at a drop of tags.
 func (c *Cache[K, V]) dropTagsOnce(ctx context.Context, tags []string, soft bool) error {
 	if c.tier != nil {
 		err := c.can.tag.DropTags(ctx, tags, soft)
-		c.remoteResult("drop tags", err, false)
+		c.remoteResult(ctx, "drop tags", err, probes{})
 		if err != nil {
 			c.doubtOwn()
 			return err
@@ -94,11 +121,11 @@ func (c *Cache[K, V]) dropTagsOnce(ctx context.Context, tags []string, soft bool
 	return c.bus.Publish(ctx, ms)
 }
 
-// dropTagsLocal makes what carries tags absent, or stale, in L1. What runs now
-// may bring such an entry: it is judged by its stamp, but nobody who calls from
-// now on is to join it.
+// dropTagsLocal makes what carries tags absent, or stale, in L1. Loads and writes
+// that run now go on, and may be joined: nobody knows yet which tags they end
+// with. An entry that they bring is judged by its stamp whenever it is read, and
+// [Cache.outdated] judges their result for those who join from now on.
 func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
-	c.drops.Add(1)
 	if c.can.doubt != nil {
 		c.can.doubt.Doubt() // the clock has moved
 	}
@@ -106,5 +133,34 @@ func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
 	for _, t := range tags {
 		c.trust.DropTag(t, soft, now)
 	}
-	c.flights.FenceAll()
+	if !soft {
+		c.wakePurger()
+	}
+}
+
+// outdated reports whether a caller who has joined a flight must not be answered
+// with its result r, because a tag of r was dropped after r was read and before
+// the caller came. word is the word of tags from before the caller joined.
+func (c *Cache[K, V]) outdated(r *flight.Result[V], word uint64) bool {
+	return c.droppedBetween(r.Tags, r.TagWord, word)
+}
+
+// droppedBetween reports whether any of tags may have been dropped, or expired,
+// while the word of tags went from one to another.
+func (c *Cache[K, V]) droppedBetween(tags []string, from, to uint64) bool {
+	if len(tags) == 0 || from >= to {
+		return false
+	}
+	v, _, _ := c.trust.JudgeTags(tags, from)
+	return v != trust.Trusted
+}
+
+// tagsDropped reports whether e, which is in L1 or on its way there, is absent
+// for every purpose because one of its tags was dropped since it was read.
+func (c *Cache[K, V]) tagsDropped(e *l1.Entry[K, V]) bool {
+	if e.Tags == nil {
+		return false
+	}
+	v, _, _ := c.trust.JudgeTags(e.Tags.Names, e.Tags.Seen.Load())
+	return v == trust.Disowned
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -28,10 +28,16 @@ func (a *attempt[K, V]) askTier() bool {
 			return a.serveSuspect()
 		}
 	}
-	if a.load != nil && a.suspect == nil && a.held == nil && a.c.o.Limits.MaxLoads == 0 && a.c.absence.mostly() {
+	if a.load != nil && a.suspect == nil && a.held == nil && a.c.o.Limits.MaxLoads == 0 && a.c.absence.mostly() && !a.probe && a.c.storing.Calm() {
 		a.unasked = true
 		return false
 	}
+	return a.read()
+}
+
+// read looks at what L2 holds, and reports whether that is the result.
+func (a *attempt[K, V]) read() bool {
+	a.unasked = false
 	ctx, cancel := a.opContext()
 	defer cancel()
 	held, err := a.c.tier.Get(ctx, []string{a.name})
@@ -52,20 +58,26 @@ func (a *attempt[K, V]) bypasses() bool {
 // seen takes what L2 holds. A fresh value is the result; a stale one is kept at
 // hand.
 func (a *attempt[K, V]) seen(ctx context.Context, h remote.Held) (found bool) {
+	if a.call.skipRead {
+		a.seenBefore(ctx, h)
+		return false
+	}
 	v, state := a.open(ctx, h)
+	a.c.logForeign()
 	same := a.call.refresh && a.held != nil && h.ID == a.id // what is to be refreshed
 	found = state == freshValue && !same || state == negative
-	a.c.absence.add(!found)
-	switch {
-	case a.down: // L2 has failed at a question about tags
+	if a.down { // L2 has failed at a question about tags
 		return a.serveSuspect()
+	}
+	a.c.absence.add(state == absent)
+	switch {
 	case state == negative:
 		a.end = endL2
-		a.res.Err = ErrNotFound
-		a.memo = a.absent(ErrNotFound, min(h.Fresh, h.Left))
+		a.res.Err, a.res.Tags = ErrNotFound, a.tags
+		a.memo = a.absent(ErrNotFound, min(h.Fresh, h.Left), a.tags)
 		return true
 	case found:
-		a.found(v, endL2)
+		a.found(v, a.tags, endL2)
 		a.keepSeen(v, h)
 		return true
 	case same:
@@ -92,18 +104,75 @@ func (a *attempt[K, V]) keepSeen(v V, h remote.Held) {
 // while it is refreshed.
 func (a *attempt[K, V]) seenStale(v V, h remote.Held) bool {
 	now, window := a.c.memory.Now(), a.c.o.Stale.window()
-	age := max(0, window-h.Left) // since its time was over
+	age, soft := a.staleSince(h)
 	a.held, a.id, a.heldUntil = &v, h.ID, 0
 	if d := a.c.o.Stale.OnError - age; a.c.o.Stale.OnError > 0 && d > 0 {
 		a.heldUntil = l1.After(now, d)
+		a.offer()
 	}
-	if h.Soft || a.expired || a.load == nil || a.call.refresh || age >= a.c.o.Stale.WhileRevalidate || a.lease.Token != 0 {
+	e := a.c.entry(a.f.Key, v, -age, min(h.Left, window-age), a.stamps(a.tags), h.ID)
+	if soft {
+		e = a.c.expired(e, now)
+	}
+	a.fallback = e
+	if soft || a.load == nil || a.call.refresh || a.call.skipRead || age >= a.c.o.Stale.WhileRevalidate {
 		return false
 	}
-	a.found(v, endL2)
+	a.found(v, a.tags, endL2)
 	a.res.Note |= noteStale | noteRevalidate
-	a.entry = a.c.entry(a.f.Key, v, -age, h.Left, a.stamps(a.tags), h.ID)
-	a.c.stale(a.f.Key, nil)
+	a.entry = e
+	a.c.stale(a.ctx, a.f.Key, v, nil)
+	return true
+}
+
+// staleSince returns for how long the time of a stale value of L2 has been over, and
+// whether a caller has expired it, so that it is not served while it is refreshed.
+// One that was expired with everything is as if its TTL had ended then.
+func (a *attempt[K, V]) staleSince(h remote.Held) (age time.Duration, soft bool) {
+	window := a.c.o.Stale.window()
+	age, soft = max(0, window-h.Left), h.Soft || a.expired
+	var since int64
+	var known bool
+	switch {
+	case !soft, h.Soft && !h.All: // the Expire of its key has left it no more than window
+		return age, soft
+	case a.expired:
+		since, known = a.c.trust.TagsExpired(a.tags)
+	default:
+		since, known = a.c.trust.Expired()
+		soft = !known
+	}
+	if a.loose = !known && h.Left > window; known {
+		age = max(age, time.Duration(a.c.memory.Now()-since))
+	}
+	return age, soft
+}
+
+// shorten lets L2 keep the value that is held for no longer than if it had been
+// expired by its key now: nobody knows here when it was expired.
+func (a *attempt[K, V]) shorten() {
+	if !a.loose || a.down {
+		return
+	}
+	a.loose = false
+	ctx, cancel := a.opContext()
+	defer cancel()
+	_, err := a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name, Soft: true, Left: a.c.o.Stale.window()}})
+	a.answered("drop", err)
+}
+
+// serveHeld makes the stale value that the flight has at hand the result instead
+// of err, if it may be served on error, and keeps it in L1: as long as the failure is
+// remembered, reads find it there, and the next attempt asks L2 again.
+func (a *attempt[K, V]) serveHeld(err error) bool {
+	if a.held == nil || a.c.memory.Now() >= a.heldUntil {
+		return false
+	}
+	a.shorten()
+	a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteL1 | noteStale, Tags: a.tags, Instead: err}
+	if a.fallback != nil && !a.noKeep {
+		a.entry = a.fallback
+	}
 	return true
 }
 
@@ -125,7 +194,7 @@ func (a *attempt[K, V]) serveSuspect() bool {
 		return false
 	}
 	a.c.counts.degraded.Add(1)
-	a.found(e.Value, endL1)
+	a.found(e.Value, tagsOf(e), endL1)
 	a.res.Note |= noteDegraded
 	return true
 }
@@ -137,15 +206,10 @@ func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, state hel
 		return v, absent
 	}
 	payload, flags, err := envelope.Open(h.Data, a.name, a.c.schema)
+	a.expired = false
 	var tags []string
 	if state = staleValue; h.Fresh > 0 {
 		state = freshValue
-	}
-	if err == nil && flags&envelope.NotFound != 0 {
-		if state == freshValue {
-			return v, negative
-		}
-		return v, absent
 	}
 	if err == nil && flags&envelope.Tagged != 0 {
 		if payload, tags, state = a.openTags(ctx, payload, state); state == absent {
@@ -154,12 +218,17 @@ func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, state hel
 	}
 	switch {
 	case err != nil:
+	case flags&envelope.NotFound != 0 && state != freshValue:
+		return v, absent
+	case flags&envelope.NotFound != 0:
+		a.tags = tags
+		return v, negative
 	case a.suspect != nil && remote.ID(a.suspect.ID) == h.ID:
 		a.c.counts.confirmed.Add(1)
 		a.tags = tags
 		return a.suspect.Value, state
 	default:
-		v, err = a.c.o.Remote.Codec.Decode(payload)
+		v, err = a.c.decode(payload)
 	}
 	if err != nil {
 		a.c.counts.foreign.Add(1)
@@ -218,47 +287,40 @@ func (a *attempt[K, V]) answered(op string, err error) bool {
 		a.down, a.hungUp = true, true
 		return false
 	}
-	a.c.remoteResult(op, err, a.probe)
+	a.c.remoteResult(a.ctx, op, err, probes{a.probe, a.storeProbe})
 	a.down = a.down || err != nil
+	a.hungUp = a.hungUp || errors.Is(err, remote.ErrRefused)
 	return err == nil
 }
 
-// brokenFor is how long no operation has to fail until the log says that L2
-// answers again: a server that refuses writes only answers between its failures.
-const brokenFor = time.Second
+// foreignEvery is how often the log says at most that values of L2 cannot be read.
+const foreignEvery = time.Minute
 
-// remoteResult counts what an operation on L2 came to, and logs when L2 fails
-// for the first time and when it is back. probe is what the breaker said of it.
-func (c *Cache[K, V]) remoteResult(op string, err error, probe bool) {
-	if errors.Is(err, remote.ErrKeyTooLong) || errors.Is(err, remote.ErrValueTooLarge) {
-		return // nothing was sent
-	}
-	c.reported(err != nil, probe)
-	if err == nil {
-		at := c.broken.Load()
-		if at != 0 && c.memory.Now() >= at+int64(brokenFor) && c.broken.CompareAndSwap(at, 0) {
-			c.o.Logger.Info("strata: L2 answers again", slog.String("cache", c.o.Name))
-		}
-		return
-	}
-	c.counts.remoteErrors.Add(1)
-	if c.broken.Swap(max(1, c.memory.Now())) == 0 {
-		c.o.Logger.Warn("strata: L2 does not answer", slog.String("cache", c.o.Name), slog.String("op", op), slog.Any("error", err))
-	}
-	c.tell(c.o.Hooks.RemoteError, Event{Tier: "L2", Op: op, Err: err})
+// foreignLog is what the log has said of values in L2 that cannot be read.
+type foreignLog struct {
+	told atomic.Uint64 // how many
+	next atomic.Int64  // when it may say so again, in the time of L1
 }
 
-// reported tells the breaker what an operation on L2 came to. While it is open
-// nothing that others drop is certain to be told here.
-func (c *Cache[K, V]) reported(failed, probe bool) {
-	if !failed && c.breaker.Calm() || !c.breaker.Report(c.memory.Now(), probe, failed) {
+// foreign is the number of values in L2 that could not be read.
+func (c *Cache[K, V]) foreign() uint64 {
+	n := c.counts.foreign.Load()
+	if c.can.counter != nil {
+		n += c.can.counter.Foreign()
+	}
+	return n
+}
+
+// logForeign logs how many values in L2 could not be read since it last did.
+func (c *Cache[K, V]) logForeign() {
+	l, n := &c.foreignLog, c.foreign()
+	told, now, next := l.told.Load(), c.memory.Now(), l.next.Load()
+	if n == told || now < next || !l.next.CompareAndSwap(next, now+int64(foreignEvery)) {
 		return
 	}
-	c.breaking.Lock() // so that the link is told last what is true at last
-	open := c.breaker.State() != limit.Closed
-	c.link.Suspend(open)
-	c.breaking.Unlock()
-	c.o.Logger.Warn("strata: breaker of L2", slog.String("cache", c.o.Name), slog.Bool("open", open))
+	l.told.Store(n)
+	c.o.Logger.Warn("strata: values in L2 cannot be read: they are another program's or version's, or damaged",
+		slog.String("cache", c.o.Name), slog.Uint64("count", n-told))
 }
 
 // over reports whether ctx has ended or its deadline has passed: a connection
@@ -280,10 +342,10 @@ const (
 	noteRevalidate = 16
 )
 
-// found makes v the result.
-func (a *attempt[K, V]) found(v V, how end) {
+// found makes v, which has these tags, the result.
+func (a *attempt[K, V]) found(v V, tags []string, how end) {
 	a.end = how
-	a.res = flight.Result[V]{Value: v, Found: true, Note: noteL1}
+	a.res = flight.Result[V]{Value: v, Found: true, Note: noteL1, Tags: tags}
 	if how == endL2 {
 		a.res.Note = noteL2
 	}

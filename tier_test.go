@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -677,6 +678,33 @@ func TestDamagedValueIsAMissAndIsReplaced(t *testing.T) {
 		synctest.Wait()
 		if v, ok := b.Get(t.Context(), "k"); v != 1 || !ok {
 			t.Errorf("not replaced: %d, %v", v, ok)
+		}
+	})
+}
+
+// TestUnreadableValuesAreLoggedOnceAMinute reads damaged values for two minutes.
+func TestUnreadableValuesAreLoggedOnceAMinute(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log logText
+		s := newShared()
+		a := instance[string, int64](t, s)
+		c := newCache(t, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier, o.Logger = spoiling{s.tier}, textLogger(&log)
+		})
+		for i := range 120 {
+			key := strconv.Itoa(i)
+			mustGet(t, a, key, (&origin{}).load)
+			c.Get(t.Context(), key)
+			time.Sleep(time.Second)
+		}
+		var lines []string
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "cannot be read") {
+				lines = append(lines, line)
+			}
+		}
+		if len(lines) != 2 || !strings.Contains(lines[0], "cache=test count=1\n") || !strings.Contains(lines[1], "count=60") {
+			t.Errorf("the log says:\n%s\nwant one line with 1 value and a minute later one with 60", log.String())
 		}
 	})
 }

@@ -82,6 +82,18 @@ func (w wire) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	return held, nil
 }
 
+func (w wire) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	var drops []remote.Tag
+	err := w.carry(ctx, "Tags", func(ctx context.Context) (err error) {
+		drops, err = w.Tier.Tags(ctx, tags)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return drops, nil
+}
+
 func (w wire) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 	var held remote.Held
 	var lease remote.Lease

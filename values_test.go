@@ -171,7 +171,7 @@ func TestChangedValuesAreFoundWithinSomeHundredHits(t *testing.T) {
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					var log strings.Builder
+					var log logText
 					s := newShared()
 					detect := func(o *strata.Options[string, *item]) {
 						o.Memory.DetectMutation, o.Logger = true, textLogger(&log)
@@ -311,7 +311,7 @@ func TestHooksAreToldWhatHappens(t *testing.T) {
 		expect("miss k ; load k origin error: origin is down; stale k L1: origin is down")
 		s.fail(strata.ErrNotFound)
 		get("k")
-		expect("miss k ; load k origin not found: strata: not found")
+		expect("miss k ; load k origin not found: strata: not found; evict k L1 invalidated")
 		get("k")
 		expect("hit k L1 not found")
 		must(t, c.Set(t.Context(), "a", 1))
@@ -347,7 +347,7 @@ func TestHooksAreToldOfL2(t *testing.T) {
 		if v, ok := a.Get(t.Context(), "k"); ok {
 			t.Errorf("got %d", v)
 		}
-		if got := d.take(); got != "remote <nil> L2 get: connection refused" {
+		if got := d.take(); got != "miss k ; remote <nil> L2 get: connection refused" {
 			t.Errorf("told: %s", got)
 		}
 	})

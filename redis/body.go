@@ -247,6 +247,9 @@ func (h hop) open(ctx context.Context, args []any) (s held, err error) {
 		if err = s.flush(); err == nil {
 			_, err = s.reply()
 		}
+		if err == nil {
+			err = s.look()
+		}
 	}
 	if err == nil {
 		err = s.send(args)
@@ -350,6 +353,14 @@ func (h *held) flush() error {
 	}
 	if err != nil {
 		return h.fail(err)
+	}
+	return nil
+}
+
+// look finds what has come although no reply is owed.
+func (h *held) look() error {
+	if err := h.cn.Look(true); err != nil {
+		return h.fail(&ConnError{Op: "read", Err: err})
 	}
 	return nil
 }

@@ -2,22 +2,72 @@ package redis
 
 import (
 	"context"
-	"sync"
 
+	"github.com/strata-cache/strata/internal/pubsub"
+	"github.com/strata-cache/strata/internal/redistier/bus"
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/internal/slots"
 	"github.com/strata-cache/strata/remote"
 )
 
 // Bus carries invalidations over Redis pub/sub. It is a [remote.Bus]. What a
-// [Tier] on the same server drops is announced by the Tier itself.
+// [Tier] on the same server drops is announced by the Tier itself, to those who
+// follow the same database: each has channels of its own.
+//
+// All followers share one subscription, over one connection. It is a
+// [remote.Checker]: about once a second the Bus publishes to itself, over the
+// connections of the Client and only where writes are taken, and if nothing of
+// that comes back for three seconds there is a gap. So a server that was demoted,
+// or that min-replicas-to-write keeps from writing, does not pass for connected.
 type Bus struct {
 	c *Client
+	b *bus.Bus
 }
 
-// NewBus returns a bus on c's server. Each follower has a connection of its
-// own. The client stays the caller's to close, after the followers were
+var (
+	_ remote.Checker   = (*Bus)(nil)
+	_ remote.Explainer = (*Bus)(nil)
+)
+
+// NewBus returns a bus on c's server. It opens no connection before somebody
+// follows. The client stays the caller's to close, after the followers were
 // stopped.
-func NewBus(c *Client) *Bus { return &Bus{c: c} }
+func NewBus(c *Client) *Bus {
+	return &Bus{c: c, b: bus.New(bus.Config{
+		Channel:   func(name string) string { return layout.Channel(name, c.o.DB) },
+		Subscribe: c.joinable,
+		Prove:     c.prove,
+	})}
+}
+
+// joinable begins a subscription that further channels can join, in a cluster
+// where the slot of key is served.
+func (c *Client) joinable(ctx context.Context, key, channel string) (*pubsub.Subscription, error) {
+	s, err := c.subscribe(ctx, "SUBSCRIBE", slots.Of(key), []string{channel}, true)
+	if err != nil {
+		return nil, err
+	}
+	return s.s, nil
+}
+
+// prove publishes an empty message where writes go, and only if they are taken.
+func (c *Client) prove(ctx context.Context, key, channel string) error {
+	over := func(srv tier.Server) error {
+		return srv.Together(ctx, true, func(ask plain.Ask) error { return bus.Prove(ask, key, channel) })
+	}
+	if c.cluster == nil {
+		return over(tierServer{hop{n: c.home}})
+	}
+	return tierCluster{c.cluster}.Follow(ctx, key, true, func(_ context.Context, n tier.Node) error { return over(n) })
+}
+
+// Checks is true: see [Bus].
+func (b *Bus) Checks() bool { return true }
+
+// Err returns why nothing arrives at the moment: see [remote.Explainer].
+func (b *Bus) Err() error { return b.b.Err() }
 
 // Publish sends messages in one round trip.
 func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
@@ -27,7 +77,7 @@ func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 	p := b.c.Pipeline()
 	for i := range ms {
 		m := &ms[i]
-		p.Add("PUBLISH", layout.Channel(m.Name), layout.Message(m))
+		p.Add("PUBLISH", layout.Channel(m.Name, b.c.o.DB), layout.Message(m))
 	}
 	replies, err := p.Do(ctx)
 	if err != nil {
@@ -42,39 +92,6 @@ func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 }
 
 // Follow calls f for everything that happens to the named cache. A lost
-// connection is a Gap, and replaced until stop is called.
-func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	s, err := b.c.Subscribe(ctx, layout.Channel(name))
-	if err != nil { // the client is closed: nothing will ever arrive
-		cancel()
-		return func() {}
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { deliver(ctx, s, name, f) })
-	return func() {
-		cancel()
-		_ = s.Close() // always nil
-		wg.Wait()
-	}
-}
-
-// deliver passes on the events of s until it ends.
-func deliver(ctx context.Context, s *Subscription, name string, f func(remote.Event)) {
-	for {
-		e, err := s.Next(ctx)
-		if err != nil {
-			return
-		}
-		switch e.Kind {
-		case Subscribed:
-			f(remote.Event{State: remote.Connected})
-		case Gap:
-			f(remote.Event{State: remote.Gap})
-		case Received:
-			if m, ok := layout.ParseMessage(name, string(e.Payload)); ok {
-				f(remote.Event{State: remote.Delivered, Messages: []remote.Message{m}})
-			}
-		}
-	}
-}
+// connection is a Gap, and replaced until stop is called. Of a client that is
+// closed nothing is ever told.
+func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) { return b.b.Follow(name, f) }

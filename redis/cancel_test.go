@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -207,4 +209,64 @@ func TestCancelledCallsNeverMixReplies(t *testing.T) {
 			t.Fatal("nothing is cancelled")
 		}
 	}
+}
+
+// TestReadsGetPastAWriteThatIsHeldBack: as the server holds writes back during a
+// planned failover, for longer than calls wait.
+func TestReadsGetPastAWriteThatIsHeldBack(t *testing.T) {
+	var held atomic.Bool
+	change := func(s *fakesrv.Server, _ *redis.Options) {
+		keep(s)
+		s.Handle("SET", func(ss *fakesrv.Session, _ [][]byte) {
+			for held.Load() { // in the bubble
+				time.Sleep(10 * time.Millisecond)
+			}
+			ss.Status("OK")
+		})
+	}
+	fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		end := time.Now().Add(10 * time.Second)
+		held.Store(true)
+		time.AfterFunc(5*time.Second, func() { held.Store(false) })
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					err := c.Set(t.Context(), "k", []byte("own"), 0)
+					if !errors.Is(err, os.ErrDeadlineExceeded) && err != nil {
+						t.Error(err)
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		slow := 0
+		for g := range 8 {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					start := time.Now()
+					v, err := get(t.Context(), c, "k")
+					took := time.Since(start)
+					if v != "own" || err != nil || took > 300*time.Millisecond {
+						t.Errorf("%q, %v after %v", v, err, took)
+					}
+					if g == 0 && took > 10*time.Millisecond {
+						slow++
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		wg.Wait()
+		if slow > 1 {
+			t.Errorf("%d reads of one caller waited behind a write", slow)
+		}
+		if err := c.Set(t.Context(), "k", []byte("own"), 0); err != nil {
+			t.Error(err)
+		}
+		get(t.Context(), c, "k")
+		if n := s.Dials(); n > 12 {
+			t.Errorf("%d connections", n)
+		}
+	})
 }

@@ -69,7 +69,7 @@ import (
 // Client talks to one server, or to the nodes of a cluster, over pools of
 // connections. It is safe for concurrent use. Make it with [New].
 type Client struct {
-	o       Options
+	o       *Options // printed, a pointer says nothing
 	home    *node    // the server; nil in a cluster
 	cluster *cluster // nil without one
 	steps   resp.Steps
@@ -86,7 +86,7 @@ func New(o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{o: o, subs: map[*Subscription]struct{}{}}
+	c := &Client{o: &o, subs: map[*Subscription]struct{}{}}
 	if o.Cluster {
 		c.cluster = newCluster(c)
 	} else {
@@ -128,7 +128,8 @@ type Stats struct {
 	Dials, DialErrors uint64
 	// Stale counts connections that were found dead when they were to be used
 	// again, or were closed because another one was. Broken counts those
-	// closed because a call failed or was cancelled half-way.
+	// closed because a call failed or was cancelled half-way, or because
+	// something had come that nobody asked for.
 	Stale, Broken uint64
 	// Retried counts calls that were sent again on another connection.
 	Retried uint64

@@ -86,7 +86,7 @@ func TestServerErrorsKeepTheConnection(t *testing.T) {
 					}
 				}
 				dials := 1
-				if code == "READONLY" {
+				if code == "READONLY" || code == "NOAUTH" {
 					dials = 2
 				}
 				if err := c.Ping(t.Context()); err != nil || s.Dials() != dials {

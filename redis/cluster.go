@@ -148,6 +148,9 @@ func (k *cluster) topology(ctx context.Context, addr string) (*slots.Map, error)
 // once asks one question outside of a pool. Errors of the server are errors.
 func (c *conn) once(ctx context.Context, timeout time.Duration, args ...any) (v resp.Value, err error) {
 	calm, err := c.exchange(ctx, time.Now(), timeout, func(c *conn) (err error) {
+		if err = c.Look(true); err != nil {
+			return &ConnError{Op: "read", Err: err}
+		}
 		if err = c.command(args); err == nil {
 			err = c.flush(true)
 		}
@@ -255,6 +258,9 @@ func (h hop) behind(f func(*conn) error) func(*conn) error {
 		}
 		if _, err := cn.read(); err != nil {
 			return err
+		}
+		if err := cn.Look(true); err != nil {
+			return &ConnError{Op: "read", Err: err}
 		}
 		return f(cn)
 	}

@@ -22,6 +22,8 @@ const (
 	vectorFrom = 16 << 10
 	// keepBuffer is the largest write buffer that a connection keeps.
 	keepBuffer = 64 << 10
+	// mostPushes is how often what has come unasked is read before a call.
+	mostPushes = 8
 	// lastMoment is for how long a write over TLS goes on whose caller has left.
 	lastMoment = 10 * time.Millisecond
 )
@@ -31,8 +33,9 @@ type conn struct {
 	netpool.Slot
 	nc    net.Conn
 	r     *resp.Reader
-	wire  netpool.Wire // nc, for several commands at once
-	out   sending      // them
+	peek  *netpool.Peeker // looks for what has come on nc
+	wire  netpool.Wire    // nc, for several commands at once
+	out   sending         // them
 	steps *resp.Steps
 
 	// w holds what is to be written; vec, if not empty, what comes before
@@ -43,8 +46,8 @@ type conn struct {
 
 	// deadline is the one set on nc.
 	deadline time.Time
-	// deposed says that the server takes no writes.
-	deposed bool
+	// unfit says that the server takes no writes, or does not know who asks.
+	unfit bool
 	// entered says that the server may have keys watched, or take what comes
 	// next for a part of a transaction.
 	entered bool
@@ -82,6 +85,36 @@ func (c *conn) Next() ([]byte, error) {
 
 // Buffered is the number of bytes that came in and were not taken.
 func (c *conn) Buffered() int { return c.r.Buffered() }
+
+// Quiet reports whether nothing was read but pushes, which it drops.
+func (c *conn) Quiet() bool {
+	raw, err := c.Next()
+	if raw != nil || err != nil || c.r.Buffered() > 0 {
+		return false
+	}
+	bytes, moved := c.peek.Held()
+	if moved {
+		c.deadline = time.Time{}
+	}
+	return !bytes
+}
+
+// Look implements [netpool.Line]: it looks for what has come although no reply
+// is owed, in every place where it may lie.
+func (c *conn) Look(reads bool) error {
+	if reads && !c.Quiet() {
+		return netpool.ErrUnasked
+	}
+	err := c.peek.Socket()
+	for n := 0; err == netpool.ErrUnasked && reads && n < mostPushes && !c.peek.Layered(); n++ {
+		// Pushes may come at any time. Those that are there are read without waiting.
+		if c.SetReadDeadline(time.Time{}) != nil || c.Fill() != nil || !c.Quiet() {
+			return err
+		}
+		err = c.peek.Socket()
+	}
+	return err
+}
 
 // SetReadDeadline sets the deadline of reads alone.
 func (c *conn) SetReadDeadline(t time.Time) error {
@@ -132,13 +165,7 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 
 // clean reports whether others can use the connection, after a call that went
 // well.
-func (c *conn) clean() bool { return !c.entered && c.quiet() }
-
-// quiet reports whether nothing has arrived but pushes, which it drops.
-func (c *conn) quiet() bool {
-	raw, err := c.Next()
-	return raw == nil && err == nil && c.r.Buffered() == 0
-}
+func (c *conn) clean() bool { return !c.entered && c.Quiet() }
 
 func (c *conn) setDeadline(t time.Time) {
 	c.deadline = t
@@ -265,11 +292,14 @@ func (c *conn) read() (v resp.Value, err error) {
 			return v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.deposed = c.deposed || deposes(v)
+			c.hear(v)
 			return v, nil
 		}
 	}
 }
+
+// hear notes what a reply says of the connection.
+func (c *conn) hear(v resp.Value) { c.unfit = c.unfit || unfit(v) }
 
 // borrow is read for a reply that holds until the connection is used again.
 func (c *conn) borrow() (v resp.Value, err error) {
@@ -278,7 +308,7 @@ func (c *conn) borrow() (v resp.Value, err error) {
 			return v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.deposed = c.deposed || deposes(v)
+			c.hear(v)
 			return v, nil
 		}
 	}
@@ -314,6 +344,7 @@ func (c *conn) appendBulk(dst []byte) (out []byte, found bool, v resp.Value, err
 			return dst, false, v, readError(err)
 		}
 		if v.Kind() != resp.Push {
+			c.hear(v)
 			return out, found, v, nil
 		}
 	}
@@ -327,6 +358,7 @@ func (c *conn) bulkHeader() (n int64, v resp.Value, err error) {
 			return -1, v, readError(err)
 		}
 		if v.Kind() != resp.Push {
+			c.hear(v)
 			return n, v, nil
 		}
 	}

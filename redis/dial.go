@@ -5,7 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"sync"
+	"io"
+	"net"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
@@ -15,17 +16,50 @@ import (
 // errEscaped stands for the error of a function of Options that did not return.
 var errEscaped = errors.New("redis: a function of Options has panicked or not returned")
 
+// patience is for how long a function of Options is waited for after its context
+// has ended.
+const patience = 100 * time.Millisecond
+
+// opened is what opening a connection has come to.
+type opened struct {
+	cn  *conn
+	err error
+}
+
 // connect opens a connection and greets the server. What it calls is not ours,
-// and no call that would be ended by a panic: that is an error here.
-func connect(ctx context.Context, o *Options, steps *resp.Steps) (cn *conn, err error) {
-	err = &ConnError{Op: "dial", Err: errEscaped}
-	var wg sync.WaitGroup
-	wg.Go(func() { // a goroutine of its own can be ended by runtime.Goexit
-		defer func() { _ = recover() }()
-		cn, err = open(ctx, o, steps)
-	})
-	wg.Wait()
-	return cn, err
+// and no call that would be ended by a panic: that is an error here. A function
+// that does not return when ctx has ended is left behind; what it opens is
+// closed.
+func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
+	done, left := make(chan opened), make(chan struct{})
+	go func() { // a goroutine of its own can be ended by runtime.Goexit
+		r := opened{err: &ConnError{Op: "dial", Err: errEscaped}}
+		defer func() {
+			_ = recover()
+			select {
+			case done <- r:
+			case <-left:
+				if r.cn != nil {
+					r.cn.Close()
+				}
+			}
+		}()
+		r.cn, r.err = open(ctx, o, steps)
+	}()
+	select {
+	case r := <-done:
+		return r.cn, r.err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case r := <-done:
+		return r.cn, r.err
+	case <-late.C:
+		close(left)
+		return nil, &ConnError{Op: "dial", Err: ctx.Err()}
+	}
 }
 
 // open does the work of connect.
@@ -48,15 +82,16 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 		}
 	}()
 	if o.TLS != nil {
-		tc := tls.Client(nc, o.TLS)
+		tc := tls.Client(netpool.NewTap(nc), o.TLS)
 		if err := tc.HandshakeContext(ctx); err != nil {
-			return nil, &ConnError{Op: "greet", Err: err}
+			return nil, &ConnError{Op: "greet", Err: err, cut: ctx.Err() == nil && broken(err)}
 		}
 		nc = tc
 	}
 	c := &conn{
 		nc:    nc,
 		r:     resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
+		peek:  netpool.NewPeeker(nc),
 		steps: steps,
 	}
 	c.r.Share(steps)
@@ -68,18 +103,45 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	}
 	if err != nil {
 		var ce *ConnError
-		if errors.As(err, &ce) {
+		cut := errors.As(err, &ce)
+		if cut {
 			err = ce.Err
+			cut = gone(err) || errors.Is(err, io.ErrUnexpectedEOF)
 		}
-		return nil, &ConnError{Op: "greet", Err: err}
+		return nil, &ConnError{Op: "greet", Err: err, cut: cut}
 	}
 	greeted = true
 	return c, nil
 }
 
-// greet brings the connection into the wanted state.
+// broken reports whether a handshake has failed because the connection was lost.
+func broken(err error) bool {
+	var op *net.OpError // also made of what the peer says
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.As(err, &op) && (op.Op == "read" || op.Op == "write") && !op.Timeout()
+}
+
+// cut reports whether an error of connect says that a server was there, and the
+// connection was lost before it had answered the greeting. The next one may well
+// be answered.
+func cut(err error) bool {
+	var ce *ConnError
+	return errors.As(err, &ce) && ce.cut
+}
+
+// greet brings the connection into the wanted state. Nothing may lie behind what
+// the server answers, or the first call would get it.
 func (c *conn) greet(g resp.Greeting) error {
+	look := func() error {
+		if err := c.Look(true); err != nil {
+			return readError(err)
+		}
+		return nil
+	}
 	refused, err := g.Do(func(args ...any) (resp.Value, error) {
+		if err := look(); err != nil {
+			return resp.Value{}, err
+		}
 		if err := c.command(args); err != nil {
 			return resp.Value{}, err
 		}
@@ -88,10 +150,13 @@ func (c *conn) greet(g resp.Greeting) error {
 		}
 		return c.read()
 	})
-	if err == nil && refused != "" {
-		err = serverError([]byte(refused))
+	switch {
+	case err != nil:
+		return err
+	case refused != "":
+		return serverError([]byte(refused))
 	}
-	return err
+	return look()
 }
 
 // greeting returns what a new connection is greeted with.

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/netsim"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -200,6 +202,128 @@ func TestServerThatStaysReadOnlyIsNotDialledAllTheTime(t *testing.T) {
 		}
 		if n := s.Dials(); n > 25 {
 			t.Errorf("%d connections in 10 s", n)
+		}
+	})
+}
+
+// TestConnectionThatIsNotAuthenticatedIsGreetedAnew: whatever call learns of it.
+func TestConnectionThatIsNotAuthenticatedIsGreetedAnew(t *testing.T) {
+	for _, u := range uses() {
+		password := ""
+		change := func(s *fakesrv.Server, o *redis.Options) {
+			keep(s)
+			o.Credentials = func(context.Context) (string, string, error) { return "", password, nil }
+		}
+		fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			if got, err := u.call(t.Context(), c, "k"); got != "own" || err != nil {
+				t.Errorf("%s: %q, %v", u.name, got, err)
+			}
+			password, s.Password = "hidden", "hidden"
+			_, err := u.call(t.Context(), c, "k")
+			var se *redis.Error
+			if !errors.As(err, &se) || se.Code != "NOAUTH" {
+				t.Errorf("%s: %v", u.name, err)
+			}
+			if got, err := u.call(t.Context(), c, "k"); got != "own" || err != nil {
+				t.Errorf("%s: the next call: %q, %v", u.name, got, err)
+			}
+		})
+	}
+}
+
+// TestGreetingThatIsCutTurnsNobodyAway: a server was there, and the next greeting
+// may be answered.
+func TestGreetingThatIsCutTurnsNobodyAway(t *testing.T) {
+	for _, at := range []int{0, 3} { // before the answer, and in the middle of it
+		for _, in := range []int{2, 4} { // of so many connections one gets through
+			change := func(s *fakesrv.Server, _ *redis.Options) {
+				keep(s)
+				s.OnDial = func(n int, client *netsim.Conn) {
+					if n%in < in-1 {
+						client.CutAfter(at)
+					}
+				}
+			}
+			fake(t, change, allReadAgainAndAgain)
+		}
+	}
+}
+
+// allReadAgainAndAgain has many callers read over new connections.
+func allReadAgainAndAgain(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	for range 50 {
+		var wg sync.WaitGroup
+		for i := range 24 {
+			u := uses()[i%len(uses())]
+			wg.Go(func() {
+				if got, err := u.call(t.Context(), c, "k"); got != "own" || err != nil {
+					t.Errorf("%s: %q, %v", u.name, got, err)
+				}
+			})
+		}
+		wg.Wait()
+		s.Drop() // nothing is under way
+	}
+}
+
+// TestServerThatCutsEveryGreetingIsNotDialledInAStorm: it is as good as dead.
+func TestServerThatCutsEveryGreetingIsNotDialledInAStorm(t *testing.T) {
+	change := func(s *fakesrv.Server, _ *redis.Options) {
+		s.OnDial = func(_ int, client *netsim.Conn) { client.CutAfter(0) }
+	}
+	fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(time.Millisecond) {
+			at := time.Now()
+			if err := c.Ping(t.Context()); err == nil || !redis.SafeToRetry(err) || time.Since(at) > 100*time.Millisecond {
+				t.Fatalf("%v after %v", err, time.Since(at))
+			}
+		}
+		if n := s.Dials(); n > 200 {
+			t.Errorf("%d dials in 10 s", n)
+		}
+	})
+}
+
+// TestRefusedGreetingIsNotTriedAgain: the server has said no.
+func TestRefusedGreetingIsNotTriedAgain(t *testing.T) {
+	change := func(s *fakesrv.Server, o *redis.Options) { s.Password, o.Password = "right", "wrong" }
+	fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		if err := c.Ping(t.Context()); err == nil || s.Dials() != 1 {
+			t.Errorf("%v, %d dials", err, s.Dials())
+		}
+	})
+}
+
+// TestCloseDoesNotWaitForADialThatHangs: though its function ignores its context.
+// A connection that it opens in the end is closed.
+func TestCloseDoesNotWaitForADialThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fakesrv.New()
+		defer s.Close()
+		answer := make(chan struct{})
+		c, err := redis.New(redis.Options{DialContext: func(_ context.Context, network, addr string) (net.Conn, error) {
+			<-answer
+			return s.Dial(context.Background(), network, addr)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub, err := c.Subscribe(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Ping(within(t, 200*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		start := time.Now()
+		c.Close()
+		if took := time.Since(start); took > 200*time.Millisecond || !errors.Is(sub.Err(), redis.ErrClosed) {
+			t.Errorf("Close took %v; %v", took, sub.Err())
+		}
+		close(answer)
+		synctest.Wait()
+		if n := s.Open(); n != 0 {
+			t.Errorf("%d connections are open", n)
 		}
 	})
 }

@@ -129,6 +129,7 @@ func (c *conn) arrayHeader() (n int, v resp.Value, err error) {
 			return -1, v, readError(err)
 		}
 		if v.Kind() != resp.Push {
+			c.hear(v)
 			return n, v, nil
 		}
 	}

@@ -16,11 +16,15 @@ import (
 type node struct {
 	o    *Options // with its address
 	pool *netpool.Pool[*conn]
-	// mux shares a connection for what is small and quick; large knows what is
+	// mux shares a connection for what is small and quick; sizes knows what is
 	// not small.
-	mux     *netpool.Mux[*conn]
+	mux *netpool.Mux[*conn]
+	// past is for what only reads while mux is stuck, strayed whether it was used
+	// since.
+	past    *netpool.Mux[*conn]
+	strayed atomic.Bool
 	tickets sync.Pool // of *ticket
-	large   sizes
+	sizes   sizes
 	// serial is a number of its own in a cluster; home is what a Tier knows of
 	// the server there.
 	serial uint64
@@ -49,6 +53,7 @@ func newNode(c *Client, o Options, greet func(context.Context, *conn) error) *no
 			n.opened.Add(1)
 			return cn, nil
 		},
+		Again:       cut,
 		DialTimeout: o.DialTimeout,
 		Timeout:     o.Timeout,
 		MaxConns:    o.MaxConns,
@@ -56,16 +61,17 @@ func newNode(c *Client, o Options, greet func(context.Context, *conn) error) *no
 		IdleTimeout: o.IdleTimeout,
 		MaxLifetime: o.MaxLifetime,
 		Fail:        func(op string, err error) error { return &ConnError{Op: op, Err: err} },
-		Alive:       func(cn *conn) bool { return netpool.Alive(cn.nc) },
+		Look:        func(cn *conn) error { return cn.Look(true) },
 		Closed:      ErrClosed,
 	})
-	n.mux = netpool.NewMux(n.pool, netpool.MuxConfig{
+	shared := netpool.MuxConfig{
 		Timeout: o.Timeout,
 		Fail: func(op string, sent bool, err error) error {
 			return &ConnError{Op: op, Sent: sent, Err: cause(err)}
 		},
 		Lost: gone,
-	})
+	}
+	n.mux, n.past = netpool.NewMux(n.pool, shared), netpool.NewMux(n.pool, shared)
 	return n
 }
 
@@ -75,12 +81,13 @@ func (n *node) doubt() { n.opened.Add(1) }
 // close closes all connections and waits for what the node has started.
 func (n *node) close() {
 	n.mux.Close()
+	n.past.Close()
 	n.pool.Close()
 }
 
 // silent is for how long calls have waited of which none has ended.
 func (n *node) silent(now time.Time) time.Duration {
-	return max(n.mux.Silent(now), n.pool.Silent(now))
+	return max(n.mux.Silent(now), n.past.Silent(now), n.pool.Silent(now))
 }
 
 // ask sends what put puts into the buffer and returns the whole reply. An
@@ -128,7 +135,7 @@ func (n *node) appendGet(ctx context.Context, dst []byte, key string) ([]byte, e
 	if err != nil {
 		return dst, err
 	}
-	n.large.note(key, len(out)-len(dst))
+	n.sizes.note(key, len(out)-len(dst))
 	return out, nil
 }
 
@@ -164,17 +171,29 @@ func (n *node) attempt(ctx context.Context, now time.Time, name string, f func(*
 	}
 }
 
-// deposed is called when the server has said that it takes no writes: it was a
-// primary, or was taken for one, and connections do not outlive that.
-func (n *node) deposed() {
+// renew is called when the server has said that it takes no writes: it was a
+// primary, or was taken for one, and connections do not outlive that, and so may
+// have been one that has lost its replicas; or that it does not know who asks:
+// that is only said anew in a greeting.
+func (n *node) renew() {
 	if n.pool.Renew(time.Now()) {
 		n.mux.Renew()
+		n.past.Renew()
 	}
 }
 
-// deposes reports whether a reply says that the server takes no writes.
-func deposes(v resp.Value) bool {
-	return v.Kind() == resp.Error && bytes.HasPrefix(v.Bytes(), []byte("READONLY "))
+// unfit reports whether a reply says that the server takes no writes, or does not
+// know who asks.
+func unfit(v resp.Value) bool {
+	if v.Kind() != resp.Error {
+		return false
+	}
+	code, _, _ := bytes.Cut(v.Bytes(), []byte(" "))
+	switch string(code) {
+	case "READONLY", "NOREPLICAS", "NOAUTH":
+		return true
+	}
+	return false
 }
 
 // exchange gives f a connection, which is closed if f does not return.
@@ -193,7 +212,7 @@ func (n *node) exchange(ctx context.Context, now time.Time, cn *conn, f func(*co
 
 // look looks at what the server has said over a connection.
 func (n *node) look(cn *conn) {
-	if cn.deposed {
-		n.deposed()
+	if cn.unfit {
+		n.renew()
 	}
 }

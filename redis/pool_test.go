@@ -76,6 +76,28 @@ func TestPoolIsBounded(t *testing.T) {
 	})
 }
 
+// TestConnectionInUseIsReplacedAfterItsLifetime: also one that is never idle for
+// long, whoever has it.
+func TestConnectionInUseIsReplacedAfterItsLifetime(t *testing.T) {
+	for _, u := range uses() {
+		change := func(s *fakesrv.Server, o *redis.Options) {
+			keep(s)
+			o.MaxLifetime = time.Second
+		}
+		fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			for range 1000 {
+				if got, err := u.call(t.Context(), c, "k"); got != "own" || err != nil {
+					t.Fatalf("%s: %q, %v", u.name, got, err)
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			if n := s.Dials(); n < 4 || n > 6 {
+				t.Errorf("%s: %d connections in 5 s", u.name, n)
+			}
+		})
+	}
+}
+
 func TestWaitingForAConnectionObeysTheContext(t *testing.T) {
 	fake(t, func(_ *fakesrv.Server, o *redis.Options) { o.MaxConns = 1 }, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
 		slowly(s, time.Minute)

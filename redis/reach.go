@@ -45,7 +45,7 @@ func (s tierServer) send(ctx context.Context, q question) (v resp.Value, err err
 		}
 		return err
 	})
-	n.large.note(q.key, v.Size())
+	n.sizes.note(q.key, v.Size())
 	return v, err
 }
 

@@ -27,7 +27,8 @@ func replay(t *testing.T, p recorded.Play, said *recorded.Conversation, fault fu
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		player := &recorded.Player{Conversation: said, OnDial: fault}
-		o := redis.Options{DialContext: player.Dial, MaxConns: 16}
+		// No connection counts as stuck, or another one would be asked for.
+		o := redis.Options{DialContext: player.Dial, MaxConns: 16, Timeout: 10 * time.Second}
 		if p.Change != nil {
 			p.Change(&o)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/remote"
 )
 
 // Errors that callers tell apart.
@@ -36,8 +37,9 @@ func (e typeError) Error() string { return "redis: reply " + string(e) }
 func (typeError) Is(target error) bool { return target == ErrType }
 
 // Error is an error that the server answered with. The connection it came over
-// stays in use, unless the Code is READONLY: it leads to a server that is no
-// primary, so another one is opened for the next call.
+// stays in use, unless the Code is READONLY or NOREPLICAS: it leads to a server
+// that is no primary, or may be none any more, so another one is opened for the
+// next call, once a second at most.
 type Error struct {
 	// Code is the first word, such as ERR, WRONGTYPE, LOADING, READONLY,
 	// NOSCRIPT, OOM or BUSY.
@@ -49,6 +51,9 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string { return "redis: " + e.Code + " " + e.Message }
+
+// Is makes it a [remote.ErrRefused].
+func (*Error) Is(target error) bool { return target == remote.ErrRefused }
 
 func serverError(text []byte) *Error {
 	const longest = 512
@@ -68,6 +73,8 @@ type ConnError struct {
 	Sent bool
 	// Err is the reason.
 	Err error
+	// cut says that a greeting was not answered because the connection was lost.
+	cut bool
 }
 
 // Error implements error.

@@ -3,18 +3,22 @@ package redis
 import (
 	"context"
 	"errors"
-	"hash/maphash"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// small is the size, in bytes, up to which commands and replies are thought to
-// be quick, so that others can wait behind them.
-const small = 16 << 10
+const (
+	// small is the size, in bytes, up to which commands are thought to be quick,
+	// so that others can wait behind them, and smallReply that of replies: on a
+	// connection of its own one costs several times as much.
+	small      = 16 << 10
+	smallReply = 64 << 10
+	// lent is the size up to which who reads a reply for another leaves it to
+	// that one to reserve memory for it.
+	lent = 16 << 10
+)
 
 // question is a command as it goes over the shared connection.
 type question struct {
@@ -93,7 +97,7 @@ func (n *node) free(t *ticket) {
 // new memory: to take it apart and to reserve that memory is left to the caller.
 func (t *ticket) Answer(reply []byte) {
 	t.size = len(reply)
-	if t.get && cap(t.dst)-len(t.dst) >= len(reply) || len(reply) > small {
+	if t.get && cap(t.dst)-len(t.dst) >= len(reply) || len(reply) > lent {
 		t.take(reply)
 		return
 	}
@@ -129,13 +133,14 @@ var errElsewhere = errors.New("redis: not over the shared connection")
 // before the reply came, and the command either was not sent or only reads, it
 // is sent once more.
 func (n *node) share(ctx context.Context, q question) (answer, error) {
-	if n.o.MaxConns < 2 || n.large.has(q.key) {
+	if n.o.MaxConns < 2 || n.sizes.large(q.key) {
 		return answer{}, errElsewhere
 	}
 	now := q.at
 	if now.IsZero() {
 		now = time.Now()
 	}
+	reads := resp.ReadsOnly(q.name)
 	for again := false; ; again = true {
 		t, _ := n.tickets.Get().(*ticket)
 		if t == nil {
@@ -149,7 +154,12 @@ func (n *node) share(ctx context.Context, q question) (answer, error) {
 			n.free(t)
 			return answer{}, errElsewhere
 		}
-		out, err := n.mux.Do(ctx, now, &t.Ticket, t.out, t)
+		t.Repeatable = reads && !again
+		mux := n.line(reads)
+		out, err := mux.Do(ctx, now, &t.Ticket, t.out, t)
+		if err == nil && mux == n.past {
+			n.mux.Yield(time.Now()) // the server answers
+		}
 		var a answer
 		if err == nil {
 			a = t.answered()
@@ -159,20 +169,32 @@ func (n *node) share(ctx context.Context, q question) (answer, error) {
 		}
 		switch {
 		case err == nil:
-			if a.size > small {
-				n.large.note(q.key, a.size)
-			}
-			if deposes(a.value) {
-				n.deposed()
+			n.sizes.note(q.key, a.size)
+			if unfit(a.value) {
+				n.renew()
 			}
 			return a, nil
 		case errors.Is(err, netpool.ErrBusy):
 			return answer{}, errElsewhere
-		case !out.Lost || again || !SafeToRetry(err) && !resp.ReadsOnly(q.name):
+		case !out.Lost || again || !SafeToRetry(err) && !reads:
 			return answer{}, err
 		}
 		n.pool.Retried()
 	}
+}
+
+// line returns the shared connection for a call: what only reads gets past one
+// that is stuck, as it is behind a command that the server holds back.
+func (n *node) line(reads bool) *netpool.Mux[*conn] {
+	switch {
+	case !reads:
+	case n.mux.Stuck():
+		n.strayed.Store(true)
+		return n.past
+	case n.strayed.Load() && n.strayed.CompareAndSwap(true, false):
+		n.past.Renew() // the pool may have it
+	}
+	return n.mux
 }
 
 // do is Client.Do on this server.
@@ -184,7 +206,7 @@ func (n *node) do(ctx context.Context, name string, args []any) Reply {
 		}
 	}
 	reply := n.ask(ctx, name, func(cn *conn) error { return cn.command(args) })
-	n.large.note(keyOf(args), reply.size())
+	n.sizes.note(keyOf(args), reply.size())
 	return reply
 }
 
@@ -246,37 +268,4 @@ func keyOf(args []any) string {
 		return key
 	}
 	return ""
-}
-
-// sizes remembers under which names of keys large replies come, so that they
-// do not keep others waiting. It may mistake one name for another.
-type sizes struct {
-	slots [1024]atomic.Int32 // how many small replies in a row forget it
-}
-
-const rememberLarge = 8
-
-var sizeSeed = maphash.MakeSeed() // read-only
-
-// slot is that of keys with the same name: what is in front of the last colon,
-// or of the digits at the end.
-func (s *sizes) slot(key string) *atomic.Int32 {
-	if i := strings.LastIndexByte(key, ':'); i >= 0 {
-		key = key[:i]
-	} else {
-		key = strings.TrimRight(key, "0123456789")
-	}
-	return &s.slots[maphash.String(sizeSeed, key)%uint64(len(s.slots))]
-}
-
-func (s *sizes) has(key string) bool { return s.slot(key).Load() > 0 }
-
-// note learns from the size of a reply.
-func (s *sizes) note(key string, size int) {
-	slot := s.slot(key)
-	if size > small {
-		slot.Store(rememberLarge)
-	} else if n := slot.Load(); n > 0 {
-		slot.CompareAndSwap(n, n-1)
-	}
 }

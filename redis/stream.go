@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"time"
-
-	"github.com/strata-cache/strata/internal/netpool"
 )
 
 // pieceSize is what streams copy through.
@@ -69,12 +67,11 @@ func (h *held) arm() error {
 // would be taken for the reply.
 func (h *held) exchange(f func() error) error {
 	err := h.arm()
-	switch {
-	case err != nil:
+	if err != nil {
 		err = &ConnError{Op: "write", Err: err}
-	case !h.cn.quiet():
-		err = readError(netpool.ErrUnasked)
-	default:
+	} else if err = h.cn.Look(true); err != nil {
+		err = readError(err)
+	} else {
 		err = f()
 	}
 	if err != nil {

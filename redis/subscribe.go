@@ -8,7 +8,6 @@ import (
 
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/pubsub"
-	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/slots"
 )
 
@@ -64,14 +63,14 @@ func (c *Client) Subscribe(ctx context.Context, channels ...string) (*Subscripti
 	if len(channels) == 0 {
 		return nil, errNoChannels
 	}
-	return c.subscribe(ctx, "SUBSCRIBE", slots.Of(channels[0]), channels)
+	return c.subscribe(ctx, "SUBSCRIBE", slots.Of(channels[0]), channels, false)
 }
 
 // PSubscribe is Subscribe for all channels that match one of the patterns: ? is
 // any character, * any number of them, [ab] one of these. A message that several
 // patterns match comes once for each.
 func (c *Client) PSubscribe(ctx context.Context, patterns ...string) (*Subscription, error) {
-	return c.subscribe(ctx, "PSUBSCRIBE", -1, patterns)
+	return c.subscribe(ctx, "PSUBSCRIBE", -1, patterns, false)
 }
 
 // SSubscribe is Subscribe for sharded channels, of Redis 7 and later: what
@@ -86,10 +85,11 @@ func (c *Client) SSubscribe(ctx context.Context, channels ...string) (*Subscript
 			return nil, err
 		}
 	}
-	return c.subscribe(ctx, "SSUBSCRIBE", slot, channels)
+	return c.subscribe(ctx, "SSUBSCRIBE", slot, channels, false)
 }
 
-func (c *Client) subscribe(ctx context.Context, command string, slot int, channels []string) (*Subscription, error) {
+// subscribe begins a subscription. joins says that further channels are to join.
+func (c *Client) subscribe(ctx context.Context, command string, slot int, channels []string, joins bool) (*Subscription, error) {
 	if len(channels) == 0 {
 		return nil, errNoChannels
 	}
@@ -103,11 +103,13 @@ func (c *Client) subscribe(ctx context.Context, command string, slot int, channe
 	s.s = pubsub.New(ctx, pubsub.Config{
 		Command:     command,
 		Channels:    slices.Clone(channels),
+		Joins:       joins,
 		Connect:     c.subscriber(slot, command == "SSUBSCRIBE"),
 		DialTimeout: c.o.DialTimeout,
 		Backoff:     netpool.Backoff,
 		Refused:     func(text []byte) error { return serverError(text) },
 		Broken:      lostSubscription,
+		Unasked:     netpool.ErrUnasked,
 		Closed:      ErrClosed,
 		Overflow:    errors.New("redis: subscription: events were not taken in time"),
 		Connecting:  errors.New("redis: subscription: connecting"),
@@ -207,7 +209,13 @@ func (s subscriber) Wait() error {
 }
 
 // Read implements pubsub.Conn.
-func (s subscriber) Read() (resp.Value, error) { return s.cn.r.Read() }
+func (s subscriber) Read() (pubsub.Heard, error) {
+	v, err := s.cn.r.Read()
+	if err != nil {
+		return pubsub.Heard{}, err
+	}
+	return pubsub.Hear(v)
+}
 
 // Buffered implements pubsub.Conn.
 func (s subscriber) Buffered() int { return s.cn.r.Buffered() }

@@ -255,7 +255,7 @@ func TestHostileMessagesEndTheConnectionOnly(t *testing.T) {
 	// What is of no interest is let pass.
 	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
 		s.Handle("PING", func(ss *fakesrv.Session, _ [][]byte) {
-			ss.Out = append(ss.Out, ">2\r\n$10\r\ninvalidate\r\n*0\r\n*0\r\n:1\r\n_\r\n"...)
+			ss.Out = append(ss.Out, ">2\r\n$10\r\ninvalidate\r\n*0\r\n:1\r\n"...) // a push, and some answer
 		})
 		sub, err := c.Subscribe(t.Context(), "a")
 		if err != nil {

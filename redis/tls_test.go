@@ -2,14 +2,9 @@ package redis_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"strings"
 	"sync"
@@ -26,12 +21,7 @@ import (
 // stall has what is sent to the server pile up until it is called with false.
 func encrypted(t *testing.T, f func(t *testing.T, c *redis.Client, stall func(bool))) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1)}
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
+	config, err := fakesrv.TLS()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +43,7 @@ func encrypted(t *testing.T, f func(t *testing.T, c *redis.Client, stall func(bo
 				mu.Lock()
 				ends = append(ends, server)
 				mu.Unlock()
-				tc := tls.Server(server, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+				tc := tls.Server(server, config)
 				pass := func(dst, src net.Conn) {
 					io.Copy(dst, src)
 					server.Close()

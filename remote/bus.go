@@ -21,6 +21,21 @@ type Bus interface {
 	Follow(name string, f func(Event)) (stop func())
 }
 
+// Checker is a Bus that finds out by itself whether what is published where the
+// writes of a [Tier] go arrives at its followers. They are told [Connected] when
+// that is proved; then, at least every second, they get an event of the state
+// [Delivered] without messages, or else a [Gap] within 3 seconds. Caches that
+// follow it send no signs of life but those that say how far drops have come.
+type Checker interface {
+	Checks() bool
+}
+
+// Explainer is a Bus that can say why nothing arrives at the moment, for the log:
+// that it cannot connect is no event. It is nil if nothing is known to be wrong.
+type Explainer interface {
+	Err() error
+}
+
 // Kind says what a message announces.
 type Kind uint8
 
@@ -78,7 +93,8 @@ type Word struct {
 type State uint8
 
 const (
-	// Delivered: the event carries messages.
+	// Delivered: the event carries messages, or none as a sign that the bus is
+	// in order.
 	Delivered State = iota
 	// Connected: the subscription is acknowledged; from here on messages
 	// arrive.
@@ -92,4 +108,6 @@ const (
 type Event struct {
 	State    State
 	Messages []Message
+	// Err is why there is a [Gap], for the log; nil if that is not known.
+	Err error
 }

@@ -9,6 +9,10 @@ import (
 // Errors of a Tier that the cache tells apart. All others count as "the tier
 // did not answer".
 var (
+	// ErrRefused is what the errors of a Tier are, by errors.Is, if its store has
+	// answered and would not do what was asked: its memory is full, a right is
+	// missing. A store that refuses to store is still asked for what it holds.
+	ErrRefused = errors.New("remote: refused")
 	// ErrKeyTooLong is returned when a key is longer than the tier can store.
 	// Nothing was sent.
 	ErrKeyTooLong = errors.New("remote: key too long")
@@ -35,7 +39,10 @@ type Tier interface {
 	// Acquire asks for the right to fill key, for at most d. If the key turns
 	// out to hold a fresh value, that is returned and no lease is given. A
 	// stale value that is held is returned with the lease; its Data may be
-	// missing if no lease is given. It may be asked without a Get before it.
+	// missing if no lease is given. It may be asked without a Get before it. A
+	// request that the store carries out after ctx's deadline gives no lease, as
+	// far as the store can tell: its caller has gone, and others would wait for
+	// nobody.
 	Acquire(ctx context.Context, key string, d time.Duration) (Held, Lease, error)
 
 	// Put stores values, each under a lease or a token from Drop, which it
@@ -77,6 +84,9 @@ type Held struct {
 	// Soft says that the value is stale because it was expired by a caller and
 	// not by the passing of time.
 	Soft bool
+	// All says that it is Soft because everything was expired since it was stored,
+	// and not because its key was.
+	All bool
 }
 
 // Absent reports whether nothing is held.
@@ -133,6 +143,9 @@ type Drop struct {
 	Key string
 	// Soft keeps the values but makes them stale.
 	Soft bool
+	// Left is for how long a soft drop lets the values be kept from then on: none
+	// is kept for longer than it would have been. Zero changes nothing.
+	Left time.Duration
 	// Hold is the time for which leases are refused after the drop. It never
 	// shortens a longer hold that is already there.
 	Hold time.Duration
@@ -194,6 +207,19 @@ type Positioner interface {
 	Position(ctx context.Context) (Position, error)
 	// Lane returns the lane of key. It asks nobody.
 	Lane(key string) uint16
+}
+
+// ChangesAge is how old what a [ChangeTeller] says may be.
+const ChangesAge = 2400 * time.Millisecond
+
+// ChangeTeller is a Positioner that can say for little that nothing was dropped:
+// then nobody asks for positions.
+type ChangeTeller interface {
+	// Changes returns a text that is another one when something was dropped in
+	// the store, in whatever space, or the store was set back. It is that of a
+	// time during the call, or up to ChangesAge before it. Empty means that the
+	// store cannot tell.
+	Changes(ctx context.Context) (string, error)
 }
 
 // Position is how far the drops of a space have come.

@@ -28,6 +28,7 @@ func (t *Tier) Restore(s Snapshot) {
 	_, unlock := t.lock()
 	defer unlock()
 	t.store.names = cloneNames(s.names)
+	t.store.changes++
 	for _, n := range t.store.names {
 		n.epoch = newEpoch()
 		t.store.begin(n)
@@ -43,6 +44,7 @@ func (t *Tier) Restart() { t.Restore(Snapshot{}) }
 func (t *Tier) ForgetLane(key string) {
 	_, unlock := t.lock()
 	defer unlock()
+	t.store.changes++
 	t.own().lanes[t.Lane(key)] = remote.Word{}
 }
 

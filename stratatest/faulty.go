@@ -34,6 +34,7 @@ type whole interface {
 	remote.AllDropper
 	remote.Tagger
 	remote.Positioner
+	remote.ChangeTeller
 	remote.Releaser
 	remote.Renewer
 	remote.Refresher
@@ -170,6 +171,13 @@ func (f faultyWhole) Position(ctx context.Context) (remote.Position, error) {
 		return remote.Position{}, err
 	}
 	return f.whole.Position(ctx)
+}
+
+func (f faultyWhole) Changes(ctx context.Context) (string, error) {
+	if err := f.wait(ctx, "Changes", ""); err != nil {
+		return "", err
+	}
+	return f.whole.Changes(ctx)
 }
 
 func (f faultyWhole) Release(ctx context.Context, key string, l remote.Lease) error {

@@ -33,6 +33,7 @@ type mutation struct {
 	dropTags func(t *Tier, ctx context.Context, tags []string, soft bool) error
 	tags     func(t *Tier, ctx context.Context, tags []string) ([]remote.Tag, error)
 	position func(t *Tier, ctx context.Context) (remote.Position, error)
+	changes  func(t *Tier, ctx context.Context) (string, error)
 	lane     func(t *Tier, key string) uint16
 }
 
@@ -154,6 +155,13 @@ func (x mutant) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 		return x.m.tags(x.Tier, ctx, tags)
 	}
 	return x.Tier.Tags(ctx, tags)
+}
+
+func (x mutant) Changes(ctx context.Context) (string, error) {
+	if x.m.changes != nil {
+		return x.m.changes(x.Tier, ctx)
+	}
+	return x.Tier.Changes(ctx)
 }
 
 func (x mutant) Position(ctx context.Context) (remote.Position, error) {

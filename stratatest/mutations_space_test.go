@@ -197,6 +197,7 @@ func tagMutations() []mutation {
 
 func positionMutations() []mutation {
 	return []mutation{
+		{name: "changes are not told", check: "ChangesTellOfDrops", changes: func(*Tier, context.Context) (string, error) { return "0", nil }},
 		{name: "unknown lanes stay unknown", check: "PositionIsStable", position: whereabouts(func(p *remote.Position) { p.Lanes[0] = remote.Word{} })},
 		{name: "unknown lanes get a word each time", check: "PositionIsStable", position: whereabouts(func(p *remote.Position) { p.Lanes[0].Nonce = nonce() })},
 		{name: "an epoch each time", check: "PositionIsStable", position: whereabouts(func(p *remote.Position) { p.Epoch = newEpoch() })},

@@ -13,6 +13,13 @@ import (
 func valueMutations() []mutation {
 	return []mutation{
 		{name: "absent has an id", check: "NothingIsAbsent", get: eachHeld(func(h *remote.Held) { h.ID = max(h.ID, 1) })},
+		{name: "leases are given to who has gone", check: "NoLeaseForWhoHasGivenUp", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+			h, l, err := t.Acquire(context.WithoutCancel(ctx), key, d)
+			if gone := ctx.Err(); gone != nil {
+				return h, l, gone
+			}
+			return h, l, err
+		}},
 		{name: "acquire stores", check: "NothingIsAbsent", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := t.Acquire(ctx, key, d)
 			with(t, key, func(r *record, now time.Time) {
@@ -258,6 +265,7 @@ func dropMutations() []mutation {
 		{name: "lease survives", check: "DropVoidsLease", drop: eachDrop(keepRights(false))},
 		{name: "soft is hard", check: "SoftDropKeepsValueStale", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Soft = false; return nil })},
 		{name: "hard is soft", check: "SoftDropKeepsValueStale", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Soft = true; return nil })},
+		{name: "lives are not shortened", check: "SoftDropShortensLives", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Left = 0; return nil })},
 		{name: "lease survives", check: "SoftDropVoidsLease", drop: eachDrop(keepRights(true))},
 		{name: "only own schema", check: "DropReachesAllSchemas", drop: ownOnly},
 		{name: "only own schema", check: "SoftDropReachesAllSchemas", drop: ownOnly},

@@ -73,7 +73,7 @@ func (s *slot) held(now time.Time, expired bool) remote.Held {
 	if !now.Before(s.left) {
 		return remote.Held{}
 	}
-	h := remote.Held{Data: append([]byte{}, s.data...), ID: s.id, Left: s.left.Sub(now), Soft: s.soft || expired}
+	h := remote.Held{Data: append([]byte{}, s.data...), ID: s.id, Left: s.left.Sub(now), Soft: s.soft || expired, All: expired && !s.soft}
 	if !h.Soft {
 		h.Fresh = max(0, s.fresh.Sub(now))
 	}
@@ -178,6 +178,9 @@ func (r *record) drop(d remote.Drop, now time.Time) {
 		for _, s := range r.slots {
 			s.release()
 			s.soft = true
+			if end := now.Add(d.Left); d.Left > 0 && end.Before(s.left) {
+				s.left = end
+			}
 		}
 		r.taken()
 	} else {

@@ -105,6 +105,7 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 		kind, count = remote.AllExpired, &t.own().expiries
 	}
 	*count++
+	t.store.changes++
 	m := t.message(kind, "")
 	m.Is.Count = *count
 	t.announce([]remote.Message{m})
@@ -122,6 +123,7 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	_, unlock := t.lock()
 	defer unlock()
 	n := t.own()
+	t.store.changes++
 	table := n.table()
 	kind, drops := remote.TagDropped, table.dropped
 	if soft {
@@ -176,6 +178,16 @@ func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
 	return remote.Position{
 		Epoch: n.epoch, Drops: n.drops, Expiries: n.expiries, Clock: n.clock, Lanes: slices.Clone(n.lanes),
 	}, nil
+}
+
+// Changes tells of drops in all name spaces of the store, and of what befalls it.
+func (t *Tier) Changes(ctx context.Context) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	_, unlock := t.lock()
+	defer unlock()
+	return fmt.Sprint(t.store.changes), nil
 }
 
 // Lane returns the lane of key.

@@ -35,6 +35,7 @@ type store struct {
 	bus     *Bus
 	foreign uint64
 	clock   uint64 // counts epochs
+	changes uint64 // counts drops, and whatever befalls the store
 }
 
 var _ whole = (*Tier)(nil)
@@ -303,6 +304,7 @@ func (t *Tier) message(kind remote.Kind, key string) remote.Message {
 
 // dropped announces a drop of key, and moves its lane on.
 func (t *Tier) dropped(kind remote.Kind, key string, now time.Time) remote.Message {
+	t.store.changes++
 	m := t.message(kind, key)
 	m.Lane = t.Lane(key)
 	m.Was, m.Is = t.own().move(m.Lane)

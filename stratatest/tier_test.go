@@ -111,18 +111,19 @@ func TestFaultyTierAsksBeforeEveryAbility(t *testing.T) {
 	ctx := t.Context()
 	_, tagsErr := f.(remote.Tagger).Tags(ctx, []string{"a", "b"})
 	_, positionErr := f.(remote.Positioner).Position(ctx)
+	_, changesErr := f.(remote.ChangeTeller).Changes(ctx)
 	_, renewErr := f.(remote.Renewer).Renew(ctx, "k", remote.Lease{}, time.Hour)
 	_, _, manyErr := f.(remote.ManyAcquirer).AcquireMany(ctx, []string{"m", "n"}, time.Hour)
 	_, _, refreshErr := f.(remote.Refresher).Refresh(ctx, "e", 1, time.Hour)
 	for i, err := range []error{
 		f.(remote.AllDropper).DropAll(ctx, true), f.(remote.Tagger).DropTags(ctx, []string{"t"}, false),
-		f.(remote.Releaser).Release(ctx, "r", remote.Lease{}), tagsErr, positionErr, renewErr, manyErr, refreshErr,
+		f.(remote.Releaser).Release(ctx, "r", remote.Lease{}), tagsErr, positionErr, changesErr, renewErr, manyErr, refreshErr,
 	} {
 		if !errors.Is(err, broken) {
 			t.Errorf("error %d is %v; want the fault", i, err)
 		}
 	}
-	if want := []string{"Tags a", "Position ", "Renew k", "AcquireMany m", "Refresh e", "DropAll ", "DropTags t", "Release r"}; !slices.Equal(ops, want) {
+	if want := []string{"Tags a", "Position ", "Changes ", "Renew k", "AcquireMany m", "Refresh e", "DropAll ", "DropTags t", "Release r"}; !slices.Equal(ops, want) {
 		t.Errorf("faults asked for %q; want %q", ops, want)
 	}
 	if lane := f.(remote.Positioner).Lane("k"); lane != stratatest.NewTier().Lane("k") {

@@ -265,7 +265,9 @@ func noPayload(t *testing.T, r server) {
 		}
 		return "", strata.ErrNotModified
 	})
-	if sent := line.Sent.Load() - before; got != payload || sent > 8<<10 {
+	// The texts of scripts that the server does not know yet count too, and the
+	// words of lanes, which are written and asked for in the background.
+	if sent := line.Sent.Load() - before; got != payload || sent > size/4 {
 		t.Errorf("%d bytes sent to expire and to confirm a payload of %d", sent, size)
 	}
 	// Another instance finds it fresh again.

@@ -528,6 +528,8 @@ func TestProbeTellsWhatWeakensPromises(t *testing.T) {
 	c := r.Client(t)
 	mustDo(t, c, "ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-info")
 	blind := redis.NewTier(client(t, redis.Options{Addr: r.Addr, Username: "blind", Password: "secret"}))
+	mustDo(t, c, "ACL", "SETUSER", "idle", "on", ">secret", "~*", "&*", "+@all", "-@scripting", "-watch")
+	idle := redis.NewTier(client(t, redis.Options{Addr: r.Addr, Username: "idle", Password: "secret"}))
 	mustDo(t, c, "ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all")
 	mute := redis.NewTier(client(t, redis.Options{Addr: r.Addr, Username: "mute", Password: "secret"}))
 	for _, x := range []struct {
@@ -536,6 +538,7 @@ func TestProbeTellsWhatWeakensPromises(t *testing.T) {
 		want          []string
 	}{
 		{"0", "noeviction", mute, []string{"PUBLISH"}},
+		{"1gb", "allkeys-lru", idle, []string{"neither scripts nor WATCH"}},
 		{"0", "allkeys-lru", redis.NewTier(c), nil},
 		{"1gb", "noeviction", redis.NewTier(c), nil},
 		{"1gb", "allkeys-lru", redis.NewTier(c), []string{"allkeys-lru"}},

@@ -277,16 +277,17 @@ for _, key in ipairs(redis.call('KEYS', ARGV[2])) do
   for i = 1, #f, 2 do
     local kind, text = string.sub(f[i], 1, 1), f[i + 1]
     local fresh, left, rest = string.match(text, '^(%d+) (%d+)( .*)$')
-    local token, till = string.match(text, '^(%x+) (%d+)$')
+    local token, till, length = string.match(text, '^(%x+) (%d+)(.*)$')
+    local hold, asked = string.match(text, '^(%d+)( %d+)$')
     if kind == 's' and fresh then
       if fresh ~= '0' then
         fresh = older(fresh)
       end
       redis.call('HSET', key, f[i], fresh .. ' ' .. older(left) .. rest)
     elseif (kind == 'l' or kind == 't') and token then
-      redis.call('HSET', key, f[i], token .. ' ' .. older(till))
-    elseif kind == 'h' then
-      redis.call('HSET', key, f[i], older(text))
+      redis.call('HSET', key, f[i], token .. ' ' .. older(till) .. length)
+    elseif kind == 'h' and hold then
+      redis.call('HSET', key, f[i], older(hold) .. asked)
     elseif kind ~= 'v' and kind ~= 'w' then
       return redis.error_reply('unknown field ' .. f[i] .. ': ' .. text)
     end

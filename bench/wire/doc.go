@@ -41,11 +41,12 @@
 // does not unless told). A suffix is another way to set up or to call the same
 // client: -buffer reads into a buffer of the caller, -one has a single
 // connection for all goroutines, -auto makes pipelines by itself (the client's
-// AutoPipeline; in pipelines, its AsyncAutoPipeline), -bytes has all of a value
-// in memory where others stream, which is then compared apart.
+// AutoPipeline; in pipelines, its AsyncAutoPipeline), -duplex does so and reads
+// replies while it writes (its option FullDuplex), -bytes has all of a value in
+// memory where others stream, which is then compared apart.
 //
-// redjet itself cannot be had: the module proxy refuses
-// github.com/coadler/redjet. Its published method is played by all others: a
+// redjet itself cannot be had: the module proxy refuses github.com/coder/redjet
+// and github.com/coadler/redjet. Its published method is played by all others: a
 // pipeline of N GETs of 1 KiB whose values are discarded. The floor follows it
 // to the letter, and writes all of it before it reads.
 package wire

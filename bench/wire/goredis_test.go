@@ -8,19 +8,19 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// openGoRedis opens go-redis with its defaults, but lets it obey deadlines as
-// the others do. go-redis-buffer reads into a buffer of the caller. Behind
-// go-redis-auto it makes pipelines of its own accord: of what goroutines ask
-// for at the same time, and in the tables of pipelines of what one goroutine
+// newGoRedis returns a client with its defaults that obeys deadlines as the
+// others do.
+func newGoRedis(at endpoint) *goredis.Client {
+	return goredis.NewClient(&goredis.Options{Network: at.network, Addr: at.addr, ContextTimeoutEnabled: true})
+}
+
+// openGoRedis opens go-redis. go-redis-buffer reads into a buffer of the caller.
+// Behind go-redis-auto it makes pipelines of its own accord: of what goroutines
+// ask for at the same time, and in the tables of pipelines of what one goroutine
 // asks for without waiting.
 func openGoRedis(at endpoint) (family, error) {
-	c := goredis.NewClient(&goredis.Options{Network: at.network, Addr: at.addr, ContextTimeoutEnabled: true})
-	auto, err := c.AutoPipeline()
-	if err != nil {
-		c.Close()
-		return family{}, err
-	}
-	async, err := c.AsyncAutoPipeline()
+	c := newGoRedis(at)
+	auto, err := goRedisAuto(c, "go-redis-auto", false)
 	if err != nil {
 		c.Close()
 		return family{}, err
@@ -38,8 +38,38 @@ func openGoRedis(at endpoint) (family, error) {
 	}, {
 		name: "go-redis-buffer", kind: peer,
 		get: goRedisBuffer(c),
-	}, {
-		name: "go-redis-auto", kind: peer,
+	}, auto, {
+		name: "go-redis-bytes", kind: whole,
+		getTo: copies(get), setFrom: collects(set),
+	}}}, nil
+}
+
+// openGoRedisDuplex opens go-redis-duplex: go-redis-auto over a connection that
+// is written to while replies are read from it.
+func openGoRedisDuplex(at endpoint) (family, error) {
+	c := newGoRedis(at)
+	auto, err := goRedisAuto(c, "go-redis-duplex", true)
+	if err != nil {
+		c.Close()
+		return family{}, err
+	}
+	return family{close: func() { c.Close() }, subjects: []subject{auto}}, nil
+}
+
+// goRedisAuto is c where it makes pipelines of its own accord.
+func goRedisAuto(c *goredis.Client, name string, duplex bool) (subject, error) {
+	waits, deferred := goredis.DefaultBlockingAutoPipelineOptions(), goredis.DefaultAutoPipelineOptions()
+	waits.FullDuplex, deferred.FullDuplex = duplex, duplex
+	auto, err := c.AutoPipelineWithOptions(waits)
+	if err != nil {
+		return subject{}, err
+	}
+	async, err := c.AsyncAutoPipelineWithOptions(deferred)
+	if err != nil {
+		return subject{}, err
+	}
+	return subject{
+		name: name, kind: peer,
 		get: reads(func(ctx context.Context, _ int, key string) ([]byte, error) {
 			return auto.Get(ctx, key).Bytes()
 		}),
@@ -48,10 +78,7 @@ func openGoRedis(at endpoint) (family, error) {
 		}),
 		getAll: readsAll(goRedisAsyncGets(async)),
 		setAll: writesAll(goRedisAsyncSets(async)),
-	}, {
-		name: "go-redis-bytes", kind: whole,
-		getTo: copies(get), setFrom: collects(set),
-	}}}, nil
+	}, nil
 }
 
 // goRedisBuffer gives the client the two bytes more that it wants for its

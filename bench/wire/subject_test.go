@@ -43,7 +43,7 @@ type endpoint struct{ network, addr string }
 // openers returns what opens each family, in the order of the rows.
 func openers() []func(endpoint) (family, error) {
 	return []func(endpoint) (family, error){
-		openFloor, openStrata, openGoRedis, openRueidis, openValkey, openRedigo,
+		openFloor, openStrata, openGoRedis, openGoRedisDuplex, openRueidis, openValkey, openRedigo,
 	}
 }
 

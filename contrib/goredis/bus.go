@@ -2,35 +2,74 @@ package goredis
 
 import (
 	"context"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/strata-cache/strata/internal/pubsub"
+	"github.com/strata-cache/strata/internal/redistier/bus"
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
 
 // Bus carries invalidations over Redis pub/sub. It is a [remote.Bus]. What a
-// [Tier] on the same server drops is announced by the Tier itself. Make it with
-// [NewBus].
+// [Tier] on the same server drops is announced by the Tier itself, to those who
+// follow the same database: each has channels of its own. Make it with [NewBus].
+//
+// All followers share one subscription. It is a [remote.Checker]: about once a
+// second the Bus publishes to itself, over the connections of the client and only
+// where writes are taken, and if nothing of that comes back for three seconds
+// there is a gap.
 type Bus struct {
 	link link
+	b    *bus.Bus
 }
 
-var _ remote.Bus = (*Bus)(nil)
+var (
+	_ remote.Checker   = (*Bus)(nil)
+	_ remote.Explainer = (*Bus)(nil)
+)
 
-// NewBus returns a bus on rdb's server. It opens no connection; each follower
-// has one of its own, which counts against no limit of rdb. The client stays
-// the caller's to close, after the followers were stopped. Clients other than
-// *redis.Client are an error.
+// NewBus returns a bus on rdb's server. It opens no connection; all followers
+// together have one of their own, which counts against no limit of rdb. The
+// client stays the caller's to close, after the followers were stopped. Clients
+// other than *redis.Client are an error.
 func NewBus(rdb redis.UniversalClient) (*Bus, error) {
 	c, err := single(rdb)
 	if err != nil {
 		return nil, err
 	}
-	return &Bus{newLink(c)}, nil
+	b := &Bus{link: newLink(c)}
+	b.b = bus.New(bus.Config{
+		Channel: b.channel,
+		Subscribe: func(ctx context.Context, _, channel string) (*pubsub.Subscription, error) {
+			return subscribe(ctx, c, channel), nil
+		},
+		Prove: b.prove,
+	})
+	return b, nil
 }
+
+// channel is the channel of a cache.
+func (b *Bus) channel(name string) string { return layout.Channel(name, b.link.rdb.Options().DB) }
+
+// prove publishes an empty message where writes go, and only if they are taken.
+func (b *Bus) prove(ctx context.Context, key, channel string) error {
+	return bus.Prove(func(q *plain.Batch) ([]resp.Value, error) {
+		calls := newCalls(q.Text, q.N)
+		if err := b.link.exchange(ctx, calls); err != nil {
+			return nil, err
+		}
+		return values(calls)
+	}, key, channel)
+}
+
+// Checks is true: see [Bus].
+func (b *Bus) Checks() bool { return true }
+
+// Err returns why nothing arrives at the moment: see [remote.Explainer].
+func (b *Bus) Err() error { return b.b.Err() }
 
 // Publish sends messages in one round trip. They are not sent again if it is
 // not known whether they arrived.
@@ -38,7 +77,7 @@ func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 	calls := make([]call, len(ms))
 	for i := range ms {
 		m := &ms[i]
-		calls[i].args = []any{"PUBLISH", layout.Channel(m.Name), layout.Message(m)}
+		calls[i].args = []any{"PUBLISH", b.channel(m.Name), layout.Message(m)}
 	}
 	if err := b.link.exchange(ctx, calls); err != nil {
 		return err
@@ -54,15 +93,6 @@ func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 
 // Follow calls f for everything that happens to the named cache. A lost
 // connection is a Gap, and replaced until stop is called or the client is
-// closed. A stop that falls into a dial waits for its end, at most for
-// DialTimeout and ReadTimeout.
-func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	fl := &follower{rdb: b.link.rdb, name: name, tell: f}
-	var wg sync.WaitGroup
-	wg.Go(func() { fl.run(ctx) })
-	return func() {
-		cancel()
-		wg.Wait()
-	}
-}
+// closed. A stop of the last follower that falls into a dial waits for its end, at
+// most for DialTimeout and ReadTimeout.
+func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) { return b.b.Follow(name, f) }

@@ -51,8 +51,13 @@ func header(text []byte) (n int, rest []byte) {
 
 // Write implements io.Writer for the reply.
 func (c *call) Write(p []byte) (int, error) {
-	if c.reply.Len() == 0 && bytes.HasPrefix(p, []byte("-READONLY")) {
-		return 0, errReadOnly // go-redis closes the connection then
+	if c.reply.Len() == 0 { // go-redis closes the connection after an error
+		switch {
+		case bytes.HasPrefix(p, []byte("-READONLY ")):
+			return 0, errReadOnly
+		case bytes.HasPrefix(p, []byte("-NOREPLICAS ")):
+			return 0, errBereaved
+		}
 	}
 	return c.reply.Write(p)
 }

@@ -13,11 +13,13 @@ import (
 
 	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/remote"
 )
 
 var (
 	errProtocol = errors.New("goredis: protocol broken")
 	errReadOnly = errors.New("READONLY the server is a replica")
+	errBereaved = errors.New("NOREPLICAS the server has too few replicas to take writes")
 )
 
 // refusal is an error that the server answered with. It is a redis.Error.
@@ -31,6 +33,9 @@ func (r refusal) Error() string { return string(r) }
 // RedisError implements redis.Error.
 func (refusal) RedisError() {}
 
+// Is makes it a remote.ErrRefused.
+func (refusal) Is(target error) bool { return target == remote.ErrRefused }
+
 // newRefusal keeps the beginning of what a server says, without the arguments
 // that some repeat.
 func newRefusal(text string) error {
@@ -42,8 +47,13 @@ func newRefusal(text string) error {
 // tierError gives an error of the tier the form that the package promises.
 func tierError(err error) error {
 	var refused *plain.Refusal
-	if errors.As(err, &refused) {
-		return newRefusal(refused.Text)
+	if !errors.As(err, &refused) {
+		return err
+	}
+	err = newRefusal(refused.Text)
+	switch code, _, _ := strings.Cut(refused.Text, " "); code {
+	case "MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN":
+		return fmt.Errorf("goredis: this server is part of a Redis Cluster: use package redis, with redis.Options.Cluster: %w", err)
 	}
 	return err
 }

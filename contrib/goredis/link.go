@@ -137,17 +137,18 @@ func (t *talk) ask(b *plain.Batch) (replies []resp.Value, err error) {
 	if t.err = t.exchange(calls); t.err == nil {
 		replies, t.err = values(calls)
 	}
-	if !slices.ContainsFunc(replies, unknownScript) {
+	if !slices.ContainsFunc(replies, notRun) {
 		t.asked++
 	}
 	t.heard = t.heard || t.err == nil || lost(t.err) && heard(calls)
 	return replies, t.err
 }
 
-// unknownScript reports whether a script was not run, because the server does
-// not know it. It is sent again, as if it never had been.
-func unknownScript(v resp.Value) bool {
-	return v.Kind() == resp.Error && bytes.HasPrefix(v.Bytes(), []byte("NOSCRIPT "))
+// notRun reports whether a script was not run, because the server does not know
+// it or runs none. It is sent again, or done without, as if it never had been
+// sent.
+func notRun(v resp.Value) bool {
+	return v.Kind() == resp.Error && bytes.HasPrefix(v.Bytes(), []byte("NOSCRIPT ")) || plain.NoScripts(v)
 }
 
 func (t *talk) exchange(calls []call) error {

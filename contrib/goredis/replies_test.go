@@ -13,6 +13,7 @@ import (
 	"github.com/strata-cache/strata/contrib/goredis"
 	"github.com/strata-cache/strata/internal/fakesrv"
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -255,4 +256,45 @@ func (c counts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (c counts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error { *c.n++; return next(ctx, cmds) }
+}
+
+// TestServerWithoutAnEngineForScriptsIsUsedByTransactions has a server say to
+// digests that it does not know them, and only to texts that it runs none.
+func TestServerWithoutAnEngineForScriptsIsUsedByTransactions(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+		s.Handle("EVALSHA", func(ss *fakesrv.Session, _ [][]byte) {
+			ss.Error("NOSCRIPT No matching script. Please use EVAL.")
+		})
+		s.Handle("EVAL", func(ss *fakesrv.Session, _ [][]byte) {
+			ss.Error("ERR Could not find scripting engine 'lua'")
+		})
+		s.Handle("HGET", func(ss *fakesrv.Session, _ [][]byte) { ss.Null() })
+		s.Handle("TIME", func(ss *fakesrv.Session, _ [][]byte) {
+			ss.Out = resp.AppendArray(ss.Out, 2)
+			ss.Bulk("1")
+			ss.Bulk("0")
+		})
+		tier := bind(t, rdb)
+		for range 3 {
+			if err := drop(t.Context(), tier, "k", "l"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if tried, done := s.Calls("EVAL"), s.Calls("EXEC"); tried != 1 || done != 6 {
+			t.Errorf("%d scripts were sent, %d transactions; want 1, 6", tried, done)
+		}
+	})
+}
+
+func TestServerOfAClusterIsNamedAsTheCause(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+		for _, name := range []string{"EVAL", "EVALSHA"} {
+			s.Handle(name, func(ss *fakesrv.Session, _ [][]byte) { ss.Error("MOVED 3999 127.0.0.1:6381") })
+		}
+		err := drop(t.Context(), bind(t, rdb), "k")
+		var answer redis.Error
+		if !errors.As(err, &answer) || !strings.Contains(err.Error(), "part of a Redis Cluster") {
+			t.Errorf("%v: does not name the cause", err)
+		}
+	})
 }

@@ -50,6 +50,7 @@ var (
 	_ remote.AllDropper   = (*Tier)(nil)
 	_ remote.Tagger       = (*Tier)(nil)
 	_ remote.Positioner   = (*Tier)(nil)
+	_ remote.ChangeTeller = (*Tier)(nil)
 	_ remote.Doubter      = (*Tier)(nil)
 	_ remote.Releaser     = (*Tier)(nil)
 	_ remote.Renewer      = (*Tier)(nil)
@@ -78,7 +79,7 @@ func NewTier(rdb redis.UniversalClient) (*Tier, error) {
 	}
 	s := &server{link: newLink(c), opened: &openings{}, missed: misses(c)}
 	c.AddHook(s.opened)
-	return &Tier{tier.New(s), s}, nil
+	return &Tier{tier.New(s, c.Options().DB), s}, nil
 }
 
 // Bind returns the part of the tier that belongs to one instance of a cache.
@@ -171,6 +172,12 @@ func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
 	p, err := t.t.Position(ctx)
 	return p, tierError(err)
+}
+
+// Changes tells whether anything in the server has changed.
+func (t *Tier) Changes(ctx context.Context) (string, error) {
+	text, err := t.t.Changes(ctx)
+	return text, tierError(err)
 }
 
 // Lane returns the lane of key.

@@ -15,7 +15,7 @@ func (s *Server) addCommands() {
 		"HELLO": hello, "AUTH": auth, "SELECT": selectDB, "CLIENT": client, "PING": ping, "ECHO": echo,
 		"GET": get, "SET": set, "DEL": del, "PTTL": pttl, "INCR": incr, "MGET": mget, "EXISTS": exists,
 		"SUBSCRIBE": subscribe, "PSUBSCRIBE": subscribe, "SSUBSCRIBE": subscribe,
-		"PUBLISH": publish, "SPUBLISH": publish,
+		"UNSUBSCRIBE": unsubscribe, "PUBLISH": publish, "SPUBLISH": publish, "PERSIST": persist,
 		"EVAL": eval, "EVALSHA": evalsha,
 		"MULTI": multi, "EXEC": exec, "WATCH": watch, "UNWATCH": unwatch,
 	} {
@@ -252,6 +252,22 @@ func subscribe(s *Session, args [][]byte) {
 		s.Int(n)
 	}
 }
+
+func unsubscribe(s *Session, args [][]byte) {
+	for _, ch := range args[1:] {
+		s.srv.mu.Lock()
+		delete(s.subs, "s:"+string(ch))
+		n := len(s.subs)
+		s.srv.mu.Unlock()
+		s.Out = s.pushHeader(s.Out, 3)
+		s.Bulk("unsubscribe")
+		s.Bulk(string(ch))
+		s.Int(n)
+	}
+}
+
+// persist is that of keys without a life.
+func persist(s *Session, _ [][]byte) { s.Int(0) }
 
 func publish(s *Session, args [][]byte) {
 	if strings.EqualFold(string(args[0]), "SPUBLISH") {

@@ -167,6 +167,19 @@ func (s *Server) Drop() {
 	}
 }
 
+// Say sends bytes over all connections, unasked.
+func (s *Server) Say(raw string) {
+	s.mu.Lock()
+	var all []*Session
+	for ss := range s.open {
+		all = append(all, ss)
+	}
+	s.mu.Unlock()
+	for _, ss := range all {
+		_ = ss.send([]byte(raw))
+	}
+}
+
 // Close stops the server and waits for its goroutines.
 func (s *Server) Close() {
 	s.Stop()

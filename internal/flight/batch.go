@@ -13,25 +13,26 @@ type Batch[K comparable, V any] struct {
 	// Refused are the keys that have no flight, with ErrClosed or ErrRecursive.
 	Refused map[K]error
 
-	g    *Group[K, V]
-	node Node // of the leader's loads
-	ctx  context.Context
+	g     *Group[K, V]
+	node  Node // of the leader's loads
+	ctx   context.Context
+	since uint64 // the group's moves from before the batch began
 
 	once   sync.Once
 	urgent chan struct{}
+	crowd  *crowd
 }
 
 // Batch registers the caller with the flights of keys, which are all different:
 // it leads those that are not under way, until each has landed. Some keys, or
 // all, are refused if the group is closed, or ctx belongs to a load of theirs.
 func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, V] {
-	b := &Batch[K, V]{g: g, Refused: map[K]error{}, urgent: make(chan struct{})}
+	b := &Batch[K, V]{g: g, Refused: map[K]error{}, urgent: make(chan struct{}), since: g.moves.Load(), crowd: newCrowd()}
 	for _, k := range keys {
 		f, p, err := g.register(ctx, k, kind)
 		switch p {
 		case Led:
-			f.batch = b.urge
-			b.Led = append(b.Led, f)
+			b.enlist(f)
 		case Joined:
 			b.Joined = append(b.Joined, f)
 		default:
@@ -42,13 +43,29 @@ func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, 
 	return b
 }
 
+// enlist makes f, which others may have joined already, one that the batch leads.
+func (b *Batch[K, V]) enlist(f *Flight[K, V]) {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.batch = b.urge
+	if f.urged {
+		b.urge()
+	}
+	f.join(b.crowd)
+	b.Led = append(b.Led, f)
+}
+
 func (b *Batch[K, V]) urge() { b.once.Do(func() { close(b.urgent) }) }
 
 // Urgent is [Group.Urgent] for any of the batch's flights.
 func (b *Batch[K, V]) Urgent() <-chan struct{} { return b.urgent }
 
+// Gone is [Group.Gone] for all of the batch's flights together.
+func (b *Batch[K, V]) Gone() <-chan bool { return b.crowd.gone }
+
 // Context is the context of what is done for all flights at once. It is
-// cancelled when nobody waits for any of them, and when the group is closed.
+// cancelled when those of all flights are.
 func (b *Batch[K, V]) Context() context.Context { return b.ctx }
 
 // Done tells that the flights, which the leader has landed, need no [Launch].
@@ -87,8 +104,8 @@ func (b *Batch[K, V]) Launch(ctx context.Context, fs []*Flight[K, V], then func(
 	}()
 }
 
-// Wait waits for one of the batch's flights, as the callers of [Group.Do] do.
-func (b *Batch[K, V]) Wait(ctx context.Context, f *Flight[K, V]) (Result[V], error) {
+// Wait waits for one of the batch's flights, as the callers of [Group.DoSoftly] do.
+func (b *Batch[K, V]) Wait(ctx context.Context, p Patience, f *Flight[K, V]) (Result[V], error) {
 	if n := from(ctx); n != nil {
 		if err := n.waitFor(&f.node); err != nil {
 			b.g.leave(f)
@@ -97,18 +114,22 @@ func (b *Batch[K, V]) Wait(ctx context.Context, f *Flight[K, V]) (Result[V], err
 		defer n.waited(&f.node)
 		b.g.urge(f)
 	}
-	return b.g.wait(ctx, f)
+	return b.g.wait(ctx, p, f)
 }
 
 // Leave makes the caller no waiter of f any more.
 func (b *Batch[K, V]) Leave(f *Flight[K, V]) { b.g.leave(f) }
 
-// Fill calls insert, under the lock that Fence takes, if nothing runs for key.
-func (g *Group[K, V]) Fill(key K, insert func()) {
-	s := g.shard(key)
+// Fill calls insert, under the lock that Fence takes, for a key that the batch
+// was not asked for, if a flight of that key, registered when the batch was, would
+// have the right to store, and nothing runs for the key. It may say no without
+// that: what has happened to keys is remembered for each lock, not for each key.
+func (b *Batch[K, V]) Fill(key K, insert func()) {
+	s := b.g.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.writes[key]) > 0 || s.onHold(key) {
+	_, held := s.holds[key] // the end of one that is over may not be among the moves yet
+	if s.closed || s.moved > b.since || held || s.rest.timer != nil || len(s.writes[key]) > 0 {
 		return
 	}
 	for _, m := range s.joinable {

@@ -17,15 +17,20 @@ func (g *Group[K, V]) Fence(key K, drop func()) {
 	s := g.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fence(key)
+	g.fence(s, key)
 	drop()
 }
 
 // fence takes the right of everything that runs for key. s.mu is held.
-func (s *shard[K, V]) fence(key K) {
+func (g *Group[K, V]) fence(s *shard[K, V], key K) {
+	g.move(s)
 	s.fenceFlights(key)
 	s.fenceWrites(key, nil)
 }
+
+// move notes that something has taken rights to store, for keys of which nothing
+// is known yet; see [Batch.Fill]. s.mu is held.
+func (g *Group[K, V]) move(s *shard[K, V]) { s.moved = g.moves.Add(1) }
 
 // fenceWrites takes the right of all writes of key but one. s.mu is held.
 func (s *shard[K, V]) fenceWrites(key K, but *Write[K]) {
@@ -37,54 +42,110 @@ func (s *shard[K, V]) fenceWrites(key K, but *Write[K]) {
 func (s *shard[K, V]) fenceFlights(key K) {
 	for _, m := range s.joinable {
 		if f := m[key]; f != nil {
-			s.detach(f)
+			s.fenceFlight(f)
 		}
 	}
 }
 
-// hold keeps flights of a key from storing until a time has come.
+// fenceFlight takes the right of f, and makes it unjoinable unless its load is
+// still to begin. s.mu is held.
+func (s *shard[K, V]) fenceFlight(f *Flight[K, V]) {
+	if f.fenced = true; !f.pending {
+		s.detach(f)
+	}
+}
+
+// maxHolds is the number of keys on hold that a shard knows one by one. Beyond it
+// all keys of the shard are on hold, until the last such hold is over: what is
+// not kept is loaded again, what is kept in vain would be wrong.
+const maxHolds = 160
+
+// hold keeps flights of a key, or of all keys of a shard, from storing until a
+// time has come. The zero hold keeps nothing.
 type hold struct {
 	until time.Time
 	timer *time.Timer
 }
 
-// Hold keeps flights of key from storing for d, or for longer if the key is on
-// a longer hold already. Writes may store.
+func (h hold) stop() {
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}
+
+// Hold takes the right to store from the flights of key that run, and from those
+// that begin within d, or within what is left of a longer hold. Writes may store.
 func (g *Group[K, V]) Hold(key K, d time.Duration) {
 	s := g.shard(key)
 	until := time.Now().Add(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, held := s.holds[key]
-	if s.closed || !findable(key) || held && !until.After(old.until) {
+	old, known := s.holds[key]
+	if s.closed || !findable(key) || !until.After(old.until) {
 		return
 	}
-	if held {
-		old.timer.Stop()
+	g.move(s)
+	if !known && len(s.holds) >= maxHolds {
+		g.holdRest(s, until, d)
+		return
 	}
-	s.holds[key] = hold{until, time.AfterFunc(d, func() { s.release(key, until) })}
+	old.stop()
+	s.holds[key] = hold{until, time.AfterFunc(d, func() { g.release(s, key, until) })}
+	s.fenceFlights(key)
 }
 
-// OnHold reports whether flights of key must not store now.
-func (g *Group[K, V]) OnHold(key K) bool {
+// holdRest puts all keys of s on hold, for one that finds no room. s.mu is held.
+func (g *Group[K, V]) holdRest(s *shard[K, V], until time.Time, d time.Duration) {
+	if !until.After(s.rest.until) {
+		return
+	}
+	s.rest.stop()
+	s.rest = hold{until, time.AfterFunc(d, func() { g.releaseRest(s, until) })}
+	for _, m := range s.joinable {
+		for _, f := range m {
+			s.fenceFlight(f)
+		}
+	}
+}
+
+// held reports whether key is on hold. s.mu is held.
+func (s *shard[K, V]) held(key K) bool {
+	return (len(s.holds) > 0 || s.rest.timer != nil) && time.Now().Before(s.heldUntil(key))
+}
+
+// heldUntil is when the hold on key ends, long ago if there is none. s.mu is held.
+func (s *shard[K, V]) heldUntil(key K) time.Time {
+	if until := s.holds[key].until; until.After(s.rest.until) {
+		return until
+	}
+	return s.rest.until
+}
+
+// HoldLeft is for how long flights of key must not store yet.
+func (g *Group[K, V]) HoldLeft(key K) time.Duration {
 	s := g.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.onHold(key)
-}
-
-// onHold reports whether flights of key must not store now. s.mu is held.
-func (s *shard[K, V]) onHold(key K) bool {
-	h, held := s.holds[key]
-	return held && time.Now().Before(h.until)
+	return max(0, time.Until(s.heldUntil(key)))
 }
 
 // release ends the hold that ends at until.
-func (s *shard[K, V]) release(key K, until time.Time) {
+func (g *Group[K, V]) release(s *shard[K, V], key K, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.holds[key].until.Equal(until) {
+		g.move(s)
 		delete(s.holds, key)
+	}
+}
+
+// releaseRest ends the hold on all keys of s that ends at until.
+func (g *Group[K, V]) releaseRest(s *shard[K, V], until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rest.until.Equal(until) {
+		g.move(s)
+		s.rest = hold{}
 	}
 }
 
@@ -92,15 +153,16 @@ func (s *shard[K, V]) release(key K, until time.Time) {
 // caller raises the word that stamps are compared with first.
 func (g *Group[K, V]) FenceAll() {
 	for i := range g.shards {
-		g.shards[i].fenceAll()
+		g.fenceAll(&g.shards[i])
 	}
 }
 
-func (s *shard[K, V]) fenceAll() {
+func (g *Group[K, V]) fenceAll(s *shard[K, V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	g.move(s)
 	for f := range s.running {
-		s.detach(f)
+		s.fenceFlight(f)
 	}
 	for _, ws := range s.writes {
 		for _, w := range ws {
@@ -118,7 +180,7 @@ func (g *Group[K, V]) Begin(key K) (*Write[K], error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	s.fence(key)
+	g.fence(s, key)
 	w := &Write[K]{key: key}
 	if findable(key) {
 		s.writes[key] = append(s.writes[key], w)
@@ -135,6 +197,7 @@ func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
 	s := g.shard(w.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	g.move(s)
 	s.fenceFlights(w.key)
 	s.fenceWrites(w.key, w)
 	if stored = insert != nil && !w.fenced; stored {
@@ -156,7 +219,7 @@ func (g *Group[K, V]) Store(key K, insert func()) error {
 	if s.closed {
 		return ErrClosed
 	}
-	s.fence(key)
+	g.fence(s, key)
 	insert()
 	return nil
 }

@@ -3,6 +3,7 @@ package flight_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -166,6 +167,7 @@ func TestWaiterReturnsAtItsOwnDeadline(t *testing.T) {
 func TestFlightThatEverybodyLeftIsCancelledAndNotJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()
+		g.CancelAbandoned = true
 		var stored atomic.Bool
 		stored.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -190,9 +192,64 @@ func TestFlightThatEverybodyLeftIsCancelledAndNotJoined(t *testing.T) {
 	})
 }
 
+func TestFlightThatEverybodyLeftGoesOnAndIsJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		var stored atomic.Bool
+		ctx, cancel := context.WithCancel(t.Context())
+		go get(ctx, g, "k", bring(g, 1, time.Second, &stored))
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if v, err := get(t.Context(), g, "k", bring(g, 2, 0, nil)); v != 1 || err != nil {
+			t.Errorf("newcomer got %d, %v; want the value of the flight under way", v, err)
+		}
+		synctest.Wait()
+		if !stored.Load() {
+			t.Error("the flight did not store")
+		}
+	})
+}
+
+func TestFlightTellsWhetherSomebodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup()
+		gone := make(chan (<-chan bool), 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go get(ctx, g, "k", func(f *aboard) {
+			gone <- g.Gone(f)
+			bring(g, 1, time.Minute, nil)(f)
+		})
+		word := <-gone
+		want := func(when string, want ...bool) {
+			t.Helper()
+			synctest.Wait()
+			var got []bool
+			for len(word) > 0 {
+				got = append(got, <-word)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: told %v, want %v", when, got, want)
+			}
+		}
+		want("at first", false)
+		cancel()
+		want("when the last has left", true)
+		second, leave := context.WithCancel(t.Context())
+		go get(second, g, "k", nil)
+		want("when another has come", false)
+		go get(t.Context(), g, "k", nil)
+		want("when a third has come")
+		leave()
+		want("when one of two has left")
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestKeptFlightGoesOnWhenEverybodyHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()
+		g.CancelAbandoned = true
 		var stored atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
 		go get(ctx, g, "k", func(f *aboard) {

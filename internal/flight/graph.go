@@ -66,18 +66,6 @@ func Apart(ctx context.Context) context.Context {
 	return within(ctx, nil)
 }
 
-// Alone returns a context for a load that is no flight: callers who use it are
-// inside that load, and the load that ctx belongs to, if it is inside one, waits
-// for it until end is called.
-func Alone(ctx context.Context) (own context.Context, inside bool, end func()) {
-	n, outer := new(Node), from(ctx)
-	if outer == nil {
-		return within(ctx, n), false, func() {}
-	}
-	_ = outer.waitFor(n) // nothing waits for n yet
-	return within(ctx, n), true, func() { outer.waited(n) }
-}
-
 // waitFor records that a caller inside n waits for t, and fails with
 // ErrRecursive if t waits for n already. The edge is added before the search:
 // of two loads that close a circle at the same time at least one finds it, as

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrClosed is returned to callers when the group is closed.
@@ -19,11 +20,18 @@ const shards = 64
 // Group holds the running flights and writes of one cache. The zero Group is
 // not usable; see [NewGroup].
 type Group[K comparable, V any] struct {
+	// CancelAbandoned cancels a flight that its last caller leaves, unless it is
+	// kept, and lets nobody join it from then on. Else such a flight goes on, and
+	// can be joined. It is set before the group is used.
+	CancelAbandoned bool
+
 	seed   maphash.Seed
 	stamp  func() uint64
 	closed chan struct{}
 	once   sync.Once
 	runs   sync.WaitGroup
+	// moves counts what takes rights to store: fences, writes, holds.
+	moves  atomic.Uint64
 	shards [shards]shard[K, V]
 }
 
@@ -35,6 +43,9 @@ type shard[K comparable, V any] struct {
 	running  map[*Flight[K, V]]struct{} // joinable or not
 	writes   map[K][]*Write[K]
 	holds    map[K]hold
+	rest     hold          // of all keys, when too many are on hold
+	moved    uint64        // the group's moves at the last one here
+	stamp    func() uint64 // the group's
 }
 
 // NewGroup returns an empty group. stamp is read when a flight is registered.
@@ -48,6 +59,7 @@ func NewGroup[K comparable, V any](stamp func() uint64) *Group[K, V] {
 		s.running = make(map[*Flight[K, V]]struct{})
 		s.writes = make(map[K][]*Write[K])
 		s.holds = make(map[K]hold)
+		s.stamp = stamp
 	}
 	return g
 }
@@ -66,7 +78,8 @@ func (g *Group[K, V]) shard(key K) *shard[K, V] {
 // Leader is what the caller that registers a flight does.
 type Leader[K comparable, V any] interface {
 	// First runs on the caller's goroutine, under the caller's context. It
-	// reports whether it has landed the flight. If not, Then takes over.
+	// reports whether it has landed the flight. If not, Then takes over. A Reload
+	// begins with Then.
 	First(ctx context.Context, f *Flight[K, V]) (landed bool)
 	// Then runs on a goroutine of its own, under the flight's context, and
 	// lands the flight.
@@ -92,16 +105,26 @@ const (
 //
 // It returns ErrClosed if the group is closed, ErrRecursive if ctx belongs to
 // a load that the flight waits for, and ctx's error if ctx ends first.
-func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) (r Result[V], p Part, err error) {
+func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) (Result[V], Part, error) {
+	return g.DoSoftly(ctx, Patience{}, key, kind, l)
+}
+
+// DoSoftly is Do for a caller with little patience.
+func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, kind Kind, l Leader[K, V]) (r Result[V], p Part, err error) {
 	f, p, err := g.register(ctx, key, kind)
 	switch {
 	case err != nil:
 		return r, None, err
-	case p == Led && g.first(ctx, f, l):
+	case p == Led && kind != Reload && g.first(patience.soft(ctx), f, l):
 		return f.result, Led, nil
 	}
 	if n := from(ctx); n != nil {
 		if err := n.waitFor(&f.node); err != nil {
+			if p == Led { // a reload, in the queue: others may have joined it
+				g.refuse(f)
+				g.launch(ctx, f, l)
+				return r, None, err
+			}
 			g.leave(f)
 			return r, None, err
 		}
@@ -111,7 +134,7 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) 
 	if p == Led {
 		g.launch(ctx, f, l)
 	}
-	r, err = g.wait(ctx, f)
+	r, err = g.wait(ctx, patience, f)
 	return r, p, err
 }
 
@@ -136,6 +159,7 @@ func (g *Group[K, V]) launch(ctx context.Context, f *Flight[K, V], l Leader[K, V
 		defer g.runs.Done()
 		defer f.cancel(nil)
 		deepen()
+		f.inTurn()
 		l.Then(f)
 	}()
 }
@@ -155,7 +179,7 @@ func (g *Group[K, V]) equip(ctx context.Context, f *Flight[K, V]) {
 	s.mu.Lock()
 	f.ctx, f.cancel = own, cancel
 	f.await()
-	closed, left := s.closed, f.waiters == 0 && !f.kept
+	closed, left := s.closed, g.abandoned(f)
 	s.mu.Unlock()
 	switch {
 	case closed:
@@ -169,7 +193,7 @@ func (g *Group[K, V]) equip(ctx context.Context, f *Flight[K, V]) {
 // was none. It returns ErrClosed, or ErrRecursive if ctx belongs to a load of key.
 func (g *Group[K, V]) register(ctx context.Context, key K, kind Kind) (f *Flight[K, V], p Part, err error) {
 	s := g.shard(key)
-	if kind == Load && inside(from(ctx), s, key) {
+	if kind != Read && inside(from(ctx), s, key) {
 		return nil, None, ErrRecursive
 	}
 	s.mu.Lock()
@@ -178,69 +202,145 @@ func (g *Group[K, V]) register(ctx context.Context, key K, kind Kind) (f *Flight
 		return nil, None, ErrClosed
 	}
 	if f = s.joinable[kind][key]; f != nil {
-		f.waiters++
+		f.count(1)
 		f.joined++
+		f.endless = f.endless || ctx.Done() == nil && from(ctx) == nil
 		f.await()
 		return f, Joined, nil
 	}
-	f = &Flight[K, V]{Key: key, Stamp: g.stamp(), home: s, kind: kind, waiters: 1, joined: 1}
+	f = &Flight[K, V]{Key: key, Stamp: g.stamp(), home: s, kind: kind, waiters: 1, joined: 1, fenced: s.held(key)}
 	if findable(key) {
 		s.joinable[kind][key] = f
+	}
+	if kind == Reload {
+		s.enqueue(f)
 	}
 	s.running[f] = struct{}{}
 	g.runs.Add(1)
 	return f, Led, nil
 }
 
-// wait returns the flight's result, or ctx's error if ctx ends first, or
-// ErrClosed if the group is closed first.
-func (g *Group[K, V]) wait(ctx context.Context, f *Flight[K, V]) (Result[V], error) {
+// wait returns the flight's result, or what it offers if the caller's patience
+// ends first, or ctx's error if ctx does, or ErrClosed if the group is closed first.
+func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V]) (Result[V], error) {
 	select {
 	case <-f.done:
 		return f.result, nil
 	default:
 	}
-	select {
-	case <-f.done:
-		return f.result, nil
-	case <-ctx.Done():
-		g.leave(f)
-		return Result[V]{}, ctx.Err()
-	case <-g.closed:
-		return Result[V]{}, ErrClosed
+	var soft <-chan struct{}
+	if p.Soft != nil {
+		soft = p.Soft.Done()
+	}
+	for {
+		select {
+		case <-f.done:
+			return f.result, nil
+		case <-ctx.Done():
+			g.leave(f)
+			return Result[V]{}, ctx.Err()
+		case <-g.closed:
+			return Result[V]{}, ErrClosed
+		case <-soft:
+			if ctx.Err() != nil {
+				soft = nil // it ends with ctx, which counts
+				continue
+			}
+			r, next, ok := g.take(p, f)
+			if ok {
+				return r, nil
+			}
+			soft = next
+		}
 	}
 }
 
-// leave makes the caller no waiter any more. A flight that the last waiter
-// leaves is cancelled, unless it is kept; it cannot be joined from then on, so
-// that nobody inherits the cancellation.
+// take returns what f offers, and makes the caller no waiter any more: f goes on
+// all the same. If there is nothing to take, next is closed when there is, or nil.
+func (g *Group[K, V]) take(p Patience, f *Flight[K, V]) (r Result[V], next <-chan struct{}, ok bool) {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := f.offered
+	if o == nil {
+		if f.offers == nil {
+			f.offers = make(chan struct{})
+		}
+		return r, f.offers, false
+	}
+	if !p.Good(o.until, o.result.Tags, o.result.TagWord) {
+		return r, nil, false
+	}
+	f.kept = true
+	f.count(-1)
+	return o.result, nil, true
+}
+
+// Offer makes r what callers of f take, until some time, if they do not wait for
+// its end. It takes the place of what was offered before.
+func (g *Group[K, V]) Offer(f *Flight[K, V], r Result[V], until int64) {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.Offered = true
+	f.offered = &offer[V]{result: r, until: until}
+	if f.offers != nil {
+		close(f.offers)
+		f.offers = nil
+	}
+}
+
+// leave makes the caller no waiter any more. With CancelAbandoned a flight that
+// the last waiter leaves is cancelled, unless it is kept; it cannot be joined
+// from then on, so that nobody inherits the cancellation.
 func (g *Group[K, V]) leave(f *Flight[K, V]) {
 	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.waiters--; f.waiters > 0 || f.kept {
-		return
+	if f.count(-1); g.abandoned(f) {
+		s.detach(f)
+		f.end(errAbandoned)
 	}
-	s.detach(f)
-	f.end(errAbandoned)
+}
+
+// abandoned reports whether f is to be cancelled, as nobody waits for it. The
+// shard's mutex is held.
+func (g *Group[K, V]) abandoned(f *Flight[K, V]) bool {
+	return (g.CancelAbandoned || f.refused) && f.waiters == 0 && !f.kept
+}
+
+// refuse makes the caller that leads f no waiter of it: it would wait for itself.
+// Unless others wait for f it is cancelled.
+func (g *Group[K, V]) refuse(f *Flight[K, V]) {
+	s := f.home
+	s.mu.Lock()
+	f.refused = true
+	s.mu.Unlock()
+	g.leave(f)
 }
 
 // detach makes f unjoinable and takes its right to store. Only f itself is
-// removed: its key may belong to a newer flight. s.mu is held.
+// removed: its key may belong to a newer flight. If a reload waits for f it is its
+// turn. s.mu is held.
 func (s *shard[K, V]) detach(f *Flight[K, V]) {
 	f.fenced = true
-	if s.joinable[f.kind][f.Key] == f {
-		delete(s.joinable[f.kind], f.Key)
+	for _, m := range s.joinable {
+		if m[f.Key] == f {
+			delete(m, f.Key)
+		}
+	}
+	if next := s.joinable[Reload][f.Key]; next != nil && next.after == f {
+		s.promote(next)
 	}
 }
 
-// Keep makes f go on when every caller leaves: others depend on it by now. It
-// reports false if it is too late for that.
+// Keep makes f go on when every caller leaves, also with CancelAbandoned: others
+// depend on it by now. It reports false if it is too late for that.
 func (g *Group[K, V]) Keep(f *Flight[K, V]) bool {
 	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.waiters == 0 {
+	if g.abandoned(f) {
 		return false
 	}
 	f.kept = true
@@ -266,24 +366,30 @@ func (g *Group[K, V]) urge(f *Flight[K, V]) {
 	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !f.urged && f.urgent != nil {
-		close(f.urgent)
-	}
-	f.urged = true
-	if f.batch != nil {
-		f.batch()
+	for ; f != nil; f = f.after {
+		if !f.urged && f.urgent != nil {
+			close(f.urgent)
+		}
+		f.urged = true
+		if f.batch != nil {
+			f.batch()
+		}
 	}
 }
 
-// Land ends f with r. If f still has the right to store, its key is not on
-// hold, and insert is not nil, insert is called first, under the lock that Fence takes: it must not
+// Land ends f with r. If f still has the right to store and insert is not nil,
+// insert is called first, under the lock that Fence takes: it must not
 // wait or call back. Land reports whether insert was called, and how many
 // callers f had.
 func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored bool, callers int) {
 	s := f.home
 	s.mu.Lock()
-	if stored = insert != nil && !f.fenced && !s.onHold(f.Key); stored {
+	if stored = insert != nil && !f.fenced; stored {
 		insert()
+		if f.kind == Reload { // what others have read meanwhile is older
+			s.moved = g.moves.Add(1)
+			s.fenceFlights(f.Key)
+		}
 	}
 	s.detach(f)
 	delete(s.running, f)
@@ -294,6 +400,16 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 	}
 	s.mu.Unlock()
 	return stored, callers
+}
+
+// Waiting returns how many callers wait for f. endless says that one has joined
+// it who belongs to no load and whose context never ends: it may be f's own
+// Loader, with a context of its own.
+func (g *Group[K, V]) Waiting(f *Flight[K, V]) (callers int, endless bool) {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f.waiters, f.endless
 }
 
 // Fenced reports whether f has lost the right to store.
@@ -314,6 +430,15 @@ func (g *Group[K, V]) Running(key K) (waiters int, running bool) {
 		return f.waiters, true
 	}
 	return 0, false
+}
+
+// Reloading reports whether the flight that a Load of key would join is a Reload.
+func (g *Group[K, V]) Reloading(key K) bool {
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.joinable[Load][key]
+	return f != nil && f.kind == Reload
 }
 
 // Close cancels all flights, makes their callers return with ErrClosed, and
@@ -341,10 +466,14 @@ func (s *shard[K, V]) close() {
 	defer s.mu.Unlock()
 	s.closed = true
 	for _, h := range s.holds {
-		h.timer.Stop()
+		h.stop()
 	}
+	s.rest.stop()
+	for f := range s.running {
+		f.end(ErrClosed)
+	}
+	// Now that all have ended: a reload whose turn comes does not begin.
 	for f := range s.running {
 		s.detach(f)
-		f.end(ErrClosed)
 	}
 }

@@ -40,6 +40,8 @@ type Fence struct {
 	Key      string
 	// Soft leaves the old values to be served when a load fails.
 	Soft bool
+	// Tags says that the call dropped tags: what runs may be joined all the same.
+	Tags bool
 	// Stores says that the call was a Set, of this Version.
 	Stores  bool
 	Version uint64
@@ -73,6 +75,9 @@ type Read struct {
 	// Degraded says that the instance has said so of the value, or of itself:
 	// it may not have heard of everything.
 	Degraded bool
+	// Past says that the caller asked past the cache, for a load that begins after
+	// the call.
+	Past bool
 	// Final says that faults have ended, and that all that failed has been
 	// tried again, before the read was called.
 	Final bool

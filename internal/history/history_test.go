@@ -28,9 +28,11 @@ func links(l ...history.Link) []history.Link       { return l }
 func excuse(e ...history.Excuse) []history.Excuse  { return e }
 func on(i int, r history.Read) history.Read        { r.Instance = i; return r }
 func stale(r history.Read) history.Read            { r.Stale = true; return r }
+func past(r history.Read) history.Read             { r.Past = true; return r }
 func final(r history.Read) history.Read            { r.Final = true; return r }
 func failed(f history.Fence) history.Fence         { f.Failed = true; return f }
 func soft(f history.Fence) history.Fence           { f.Soft = true; return f }
+func tags(f history.Fence) history.Fence           { f.Tags = true; return f }
 func lost(f history.Fence) history.Fence           { f.Lost = true; return f }
 func all(f history.Fence) history.Fence            { f.Key = ""; return f }
 func by(i int, f history.Fence) history.Fence      { f.Instance = i; return f }
@@ -59,6 +61,10 @@ func TestReadsAreJudged(t *testing.T) {
 		{"not written yet", history.History{Reads: reads(get(2, 15))}, []history.Rule{history.Future}},
 		{"never written", history.History{Reads: reads(get(3, 50))}, []history.Rule{history.Future}},
 		{"written during the read", history.History{Reads: reads(history.Read{Key: "k", Of: "k", Version: 2, Call: 15, Return: 21})}, nil},
+
+		{"past the cache", history.History{Reads: reads(past(get(2, 25)))}, nil},
+		{"past the cache, old before the call", history.History{Reads: reads(past(get(1, 25)))}, []history.Rule{history.PastCache}},
+		{"past the cache, written during the read", history.History{Reads: reads(past(history.Read{Key: "k", Of: "k", Version: 1, Call: 15, Return: 25}))}, nil},
 
 		{"dropped here", history.History{Fences: fences(drop(22, 24)), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
 		{"dropped here, in vain", history.History{Fences: fences(failed(drop(22, 24))), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
@@ -150,6 +156,7 @@ func TestLoadsAreJudged(t *testing.T) {
 
 		{"two at once", history.History{Loads: loads(load(0, 30, 31, 40), load(0, 32, 33, 45)), Excuses: excuse(once(33, 33))}, []history.Rule{history.OneLoad}},
 		{"two at once after a drop here", history.History{Fences: fences(failed(drop(32, 34))), Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33))}, nil},
+		{"two at once after a drop of tags here", history.History{Fences: fences(tags(drop(32, 34))), Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33))}, []history.Rule{history.OneLoad}},
 		{"two at once after a drop before", history.History{Fences: fences(failed(drop(22, 24))), Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33))}, []history.Rule{history.OneLoad}},
 		{"two at once, the later one asked for before a drop", history.History{Fences: fences(failed(drop(28, 29))), Loads: loads(load(0, 30, 31, 40), load(0, 27, 36, 45)), Excuses: excuse(once(33, 33))}, nil},
 		{"two at once after the bus was connected", history.History{Links: links(history.Link{At: 33, State: history.Connected}), Loads: loads(load(0, 30, 31, 40), load(0, 35, 36, 45)), Excuses: excuse(once(33, 33))}, nil},

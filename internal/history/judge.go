@@ -36,6 +36,8 @@ const (
 	OwnValue Rule = "own value"
 	// Future: no read returns what was not written yet.
 	Future Rule = "future"
+	// PastCache: who asks past the cache gets nothing that was old before the call.
+	PastCache Rule = "past the cache"
 	// Local: what an instance has been asked to drop it does not serve to those
 	// who call afterwards, whether the call failed or not.
 	Local Rule = "local fence"
@@ -104,6 +106,10 @@ func (j *judge) read(r *Read) {
 	until, written := j.versions.until(r.Key, r.Version, r.Return)
 	if !written {
 		j.broken(Future, r.Key, r.Return, "%s got version %d, not written by then", name, r.Version)
+		return
+	}
+	if next, ok := j.versions.of(r.Key).written[r.Version+1]; ok && r.Past && next < r.Call {
+		j.broken(PastCache, r.Key, r.Return, "%s got version %d past the cache, old since %v", name, r.Version, time.Duration(next))
 		return
 	}
 	for _, limit := range j.limits(r) {

@@ -20,8 +20,12 @@ func (j *judge) loadCounts() {
 			one.add(e)
 		}
 	}
-	// Joining ends with every fence here, and when what is held is disowned.
+	// Joining ends with every fence here but those of tags, and when what is held
+	// is disowned.
 	for _, f := range j.h.Fences {
+		if f.Tags {
+			continue
+		}
 		one.add(Excuse{Instance: f.Instance, Key: f.Key, From: f.Call, To: f.Return})
 	}
 	for _, l := range j.h.Links {

@@ -3,16 +3,23 @@ package limit
 import (
 	"container/list"
 	"context"
+	"errors"
 	"math"
 	"sync"
+	"time"
 )
+
+// ErrNoSlot is returned to a load that has waited in the queue for as long as
+// it may.
+var ErrNoSlot = errors.New("limit: no slot came free in time")
 
 // Loads bounds the loads of one cache that run at once. Who asks for a slot
 // when all are taken waits for its turn: foreground loads, for which callers
 // wait, before background ones, and within a class in the order in which they
 // asked. Use [NewLoads] to make one.
 type Loads struct {
-	max int
+	max      int
+	patience time.Duration // of loads in the queue; not positive: for ever
 
 	// What slots are given back with, made once.
 	release, releaseUrgent func()
@@ -33,24 +40,29 @@ type turn struct {
 }
 
 // NewLoads returns a bound of max loads; zero or less means that there is
-// none, so that loads are only counted.
-func NewLoads(max int) *Loads {
+// none, so that loads are only counted. A load waits in the queue for patience;
+// zero or less means for ever.
+func NewLoads(max int, patience time.Duration) *Loads {
 	if max <= 0 {
 		max = math.MaxInt
 	}
-	l := &Loads{max: max}
+	l := &Loads{max: max, patience: patience}
 	l.release, l.releaseUrgent = l.give, l.returned
 	return l
 }
 
 // Acquire waits for a slot, and returns what gives it back; the caller calls
-// that exactly once. If ctx ends first, or has already, the error is its cause.
+// that exactly once. If ctx ends first, or has already, the error is its cause;
+// [ErrNoSlot] if no slot came free in time.
 //
 // urgent, which may be nil, is closed when a load that has a slot waits for
 // this one. In the queue it would then wait for itself, so it is let through at
 // once, beyond the bound. It runs in the place of the one that waits for it,
 // and what it gives back is no slot.
-func (l *Loads) Acquire(ctx context.Context, background bool, urgent <-chan struct{}) (release func(), err error) {
+//
+// gone, which may be nil, tells when nobody waits for the load any more, so that
+// it is a background one from then on (true), and when somebody does again.
+func (l *Loads) Acquire(ctx context.Context, background bool, urgent <-chan struct{}, gone <-chan bool) (release func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -58,14 +70,27 @@ func (l *Loads) Acquire(ctx context.Context, background bool, urgent <-chan stru
 	if t == nil {
 		return l.release, nil
 	}
-	select {
-	case <-t.given:
-		return l.release, nil
-	case <-urgent:
-		return l.pass(t), nil
-	case <-ctx.Done():
-		l.leave(t)
-		return nil, context.Cause(ctx)
+	var over <-chan time.Time // nil: never
+	if l.patience > 0 {
+		timer := time.NewTimer(l.patience)
+		defer timer.Stop()
+		over = timer.C
+	}
+	for {
+		select {
+		case <-t.given:
+			return l.release, nil
+		case <-urgent:
+			return l.pass(t), nil
+		case nobody := <-gone:
+			l.move(t, background || nobody)
+		case <-over:
+			l.leave(t)
+			return nil, ErrNoSlot
+		case <-ctx.Done():
+			l.leave(t)
+			return nil, context.Cause(ctx)
+		}
 	}
 }
 
@@ -122,12 +147,31 @@ func (l *Loads) enter(background bool) *turn {
 	if l.take() {
 		return nil
 	}
-	t := &turn{queue: &l.waiting[0], given: make(chan struct{})}
-	if background {
-		t.queue = &l.waiting[1]
-	}
+	t := &turn{queue: l.queue(background), given: make(chan struct{})}
 	t.place = t.queue.PushBack(t)
 	return t
+}
+
+// queue returns the queue of a class. l.mu is held.
+func (l *Loads) queue(background bool) *list.List {
+	if background {
+		return &l.waiting[1]
+	}
+	return &l.waiting[0]
+}
+
+// move puts t at the end of another queue, unless it was given a slot
+// meanwhile, or is in that queue.
+func (l *Loads) move(t *turn, background bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to := l.queue(background)
+	if t.place == nil || t.queue == to {
+		return
+	}
+	t.queue.Remove(t.place)
+	t.queue = to
+	t.place = to.PushBack(t)
 }
 
 // give gives a slot back: to the next in the queue, or to nobody.

@@ -34,12 +34,12 @@ func wantLoads(t *testing.T, l *limit.Loads, want limit.LoadStats) {
 
 func TestForegroundLoadsAreServedFirstAndInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limit.NewLoads(1)
+		l := limit.NewLoads(1, 0)
 		release := acquire(t, l)
 		var order []string
 		wait := func(name string, background bool) {
 			go func() {
-				release, err := l.Acquire(t.Context(), background, nil)
+				release, err := l.Acquire(t.Context(), background, nil, nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -64,7 +64,7 @@ func TestForegroundLoadsAreServedFirstAndInTurn(t *testing.T) {
 }
 
 func TestSlotsAreTakenUpToTheBound(t *testing.T) {
-	l := limit.NewLoads(2)
+	l := limit.NewLoads(2, 0)
 	first, second := acquire(t, l), acquire(t, l)
 	for _, background := range []bool{false, true} {
 		if _, ok := l.TryAcquire(background); ok {
@@ -84,10 +84,10 @@ func TestSlotsAreTakenUpToTheBound(t *testing.T) {
 
 func TestWithoutABoundLoadsAreCounted(t *testing.T) {
 	for _, bound := range []int{0, -1} {
-		l := limit.NewLoads(bound)
+		l := limit.NewLoads(bound, 0)
 		var all []func()
 		for range 1000 {
-			release, err := l.Acquire(t.Context(), true, nil)
+			release, err := l.Acquire(t.Context(), true, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,14 +104,14 @@ func TestWithoutABoundLoadsAreCounted(t *testing.T) {
 func TestUrgentLoadIsLetThroughBeyondTheBound(t *testing.T) {
 	for _, closedBefore := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			l := limit.NewLoads(1)
+			l := limit.NewLoads(1, 0)
 			held := acquire(t, l)
 			urgent := make(chan struct{})
 			if closedBefore {
 				close(urgent)
 			}
 			var release func()
-			go func() { release, _ = l.Acquire(t.Context(), false, urgent) }()
+			go func() { release, _ = l.Acquire(t.Context(), false, urgent, nil) }()
 			synctest.Wait()
 			if !closedBefore {
 				wantLoads(t, l, limit.LoadStats{Running: 1, Waiting: 1, Most: 1})
@@ -133,10 +133,10 @@ func TestUrgentLoadIsLetThroughBeyondTheBound(t *testing.T) {
 }
 
 func TestUrgentLoadTakesAFreeSlot(t *testing.T) {
-	l := limit.NewLoads(1)
+	l := limit.NewLoads(1, 0)
 	urgent := make(chan struct{})
 	close(urgent)
-	release, err := l.Acquire(t.Context(), false, urgent)
+	release, err := l.Acquire(t.Context(), false, urgent, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,13 +147,13 @@ func TestUrgentLoadTakesAFreeSlot(t *testing.T) {
 
 func TestWaiterLeavesWithTheCauseOfItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limit.NewLoads(1)
+		l := limit.NewLoads(1, 0)
 		release := acquire(t, l)
 		cause := errors.New("no patience")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
 		defer cancel()
 		begun := time.Now()
-		if _, err := l.Acquire(ctx, false, nil); !errors.Is(err, cause) {
+		if _, err := l.Acquire(ctx, false, nil, nil); !errors.Is(err, cause) {
 			t.Fatalf("error is %v, want %v", err, cause)
 		}
 		if d := time.Since(begun); d != time.Second {
@@ -161,7 +161,7 @@ func TestWaiterLeavesWithTheCauseOfItsContext(t *testing.T) {
 		}
 		wantLoads(t, l, limit.LoadStats{Running: 1, Most: 1})
 		release()
-		if _, err := l.Acquire(ctx, false, nil); !errors.Is(err, cause) {
+		if _, err := l.Acquire(ctx, false, nil, nil); !errors.Is(err, cause) {
 			t.Fatalf("error for a context that has ended is %v, want %v", err, cause)
 		}
 		wantLoads(t, l, limit.LoadStats{Most: 1})
@@ -188,7 +188,7 @@ func TestSlotGivenToOneWhoLeavesIsNotLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			left := 0
 			for range tries {
-				l := limit.NewLoads(1)
+				l := limit.NewLoads(1, 0)
 				held := acquire(t, l)
 				ctx, cancel := context.WithCancel(t.Context())
 				urgent := make(chan struct{})
@@ -199,7 +199,7 @@ func TestSlotGivenToOneWhoLeavesIsNotLost(t *testing.T) {
 					} else {
 						close(urgent)
 					}
-				}}, false, urgent)
+				}}, false, urgent, nil)
 				cancel()
 				if err == nil {
 					wantLoads(t, l, limit.LoadStats{Running: 1, Most: 1})
@@ -218,7 +218,7 @@ func TestSlotGivenToOneWhoLeavesIsNotLost(t *testing.T) {
 
 func TestManyLoadsKeepTheBoundAndLoseNoSlot(t *testing.T) {
 	const bound, callers, rounds = 3, 16, 300
-	l := limit.NewLoads(bound)
+	l := limit.NewLoads(bound, 0)
 	var within, refused atomic.Int64
 	var wg sync.WaitGroup
 	for i := range callers {
@@ -233,7 +233,7 @@ func TestManyLoadsKeepTheBoundAndLoseNoSlot(t *testing.T) {
 				case i%2 == 0:
 					wg.Go(cancel)
 				}
-				release, err := l.Acquire(ctx, i%3 == 0, urgent)
+				release, err := l.Acquire(ctx, i%3 == 0, urgent, nil)
 				switch {
 				case err != nil:
 					refused.Add(1)

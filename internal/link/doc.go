@@ -8,8 +8,9 @@
 //	                                 heard for 3 s
 //
 // While it is connected, one instance of the cluster sends a [remote.Beat] each
-// second, with a digest of how far the tier's drops have come. Who has never
-// been at a position with this digest has missed something, and asks the tier
-// for the words of all lanes: those that nobody tells of within a second are
-// suspect. After a gap the words are compared at once.
+// second, or every three over a bus that checks itself, with a digest of how far
+// the tier's drops have come. An instance that has never been at a position with this
+// digest has missed something, and asks the tier for the words of all lanes: those that
+// nobody tells of within a second are suspect. After a gap the words are compared
+// at once.
 package link

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -35,20 +36,23 @@ func (l *Link) tend(ctx context.Context) {
 	connected := l.connected.Load()
 	if connected && now-s.heardAt >= int64(SilentAfter) {
 		l.gaps.Add(1)
-		l.fallSilent()
+		l.fallSilent(errNothing)
 		connected = false
 	}
 	if !connected && s.silent && now-s.allHeardAt() >= int64(l.o.Patience) {
 		l.giveUp()
 	}
 	l.tell(now)
+	if l.joined.Load() { // what there was no room for in the log
+		l.report()
+	}
 	l.obeyLate(now)
 	l.overdue(now)
 	switch {
 	case !s.subscribed:
 	case !connected && s.joinAt != 0 && now >= s.joinAt:
 		l.join(ctx, s.life)
-	case now >= s.beatAt:
+	case s.beatAt != 0 && now >= s.beatAt:
 		l.beat(ctx, connected)
 	case connected && s.verify && now-s.verifiedAt >= int64(beatEvery):
 		l.verifyNow(ctx)
@@ -71,7 +75,7 @@ func (l *Link) nextDue() int64 {
 	at(l.dropAt)
 	at(l.expireAt)
 	if l.subscribed {
-		at(l.beatAt)
+		at(l.beatAt) // zero if none is due
 	}
 	switch connected := l.connected.Load(); {
 	case connected && l.verify:
@@ -121,9 +125,20 @@ func (l *Link) giveUp() {
 // tell tells once of a bus that has not connected since the start: nobody else
 // would, for it has not fallen silent.
 func (l *Link) tell(now int64) {
-	if l.due(&l.tellAt, now) {
-		l.o.Logger.Warn("strata: bus has not connected: it is out of reach, or the right to SUBSCRIBE is missing", slog.String("cache", l.o.Name))
+	if !l.due(&l.tellAt, now) {
+		return
 	}
+	l.mu.Lock()
+	why := l.why
+	l.mu.Unlock()
+	if x, ok := l.o.Bus.(remote.Explainer); ok && why == nil {
+		why = x.Err()
+	}
+	about := []any{slog.String("cache", l.o.Name)}
+	if why != nil {
+		about = append(about, slog.Any("error", why))
+	}
+	l.o.Logger.Warn("strata: bus has not connected: it is out of reach, or the right to SUBSCRIBE is missing", about...)
 }
 
 // obeyLate obeys drops of everything that were put off.
@@ -142,6 +157,7 @@ func (l *Link) obeyLate(now int64) {
 func (l *Link) join(ctx context.Context, life int) {
 	var p remote.Position
 	var err error
+	changes, _ := l.changes(ctx)
 	if l.o.Position != nil {
 		p, err = l.o.Position(ctx)
 	}
@@ -155,6 +171,7 @@ func (l *Link) join(ctx context.Context, life int) {
 		return
 	}
 	if err != nil {
+		l.why = fmt.Errorf("L2 does not tell what was missed: %w", err)
 		l.joinAt = now + int64(l.pause)
 		l.pause = min(2*l.pause, lastRetry)
 		l.mu.Unlock()
@@ -167,13 +184,14 @@ func (l *Link) join(ctx context.Context, life int) {
 	l.joinAt, l.lostAt, l.strangeAt, l.silent, l.verify, l.settleAt, l.overdueAt, l.tellAt = 0, 0, 0, false, false, 0, 0, 0
 	l.beaten(now)
 	l.rejoin(p, since)
+	l.settled = changes
 	if from := l.degradedFrom.Swap(0); from > 0 {
 		l.degraded.Add(hits + 1 - from)
 	}
 	l.connected.Store(true)
 	l.mu.Unlock()
 	l.mute.Store(false)
-	l.o.Logger.Info("strata: bus is connected", slog.String("cache", l.o.Name))
+	l.report()
 }
 
 // rejoin takes the trust from what may have been missed since some time.
@@ -191,30 +209,74 @@ func (l *Link) rejoin(p remote.Position, since int64) {
 	l.o.Part()
 }
 
-// beat sends a sign of life, and with it a sign of where the tier stands.
+// beat sends a sign of life, and with it a sign of where the tier stands, unless
+// nothing was dropped since it was last compared. Over a bus that needs no sign
+// of life it sends none without the other.
 func (l *Link) beat(ctx context.Context, connected bool) {
 	m := remote.Message{Name: l.o.Name, Kind: remote.Beat, From: l.o.Instance}
+	idle := false
 	if connected && l.o.Position != nil {
-		// Without an answer it says that the bus is well, and no more.
-		if p, err := l.o.Position(ctx); err == nil {
+		var changes string
+		changes, idle = l.changes(ctx)
+		if p, ok := l.whereabouts(ctx, idle); ok {
 			l.compare(p)
+			l.settled = changes
 			m.Key = trust.Sign(p)
 		}
 	}
-	ctx, cancel := remote.WithTimeout(ctx, l.o.Timeout)
-	defer cancel()
-	// If it is not heard, the bus is silent soon, and that is seen to.
-	_ = l.o.Bus.Publish(ctx, []remote.Message{m})
+	if !l.checks || m.Key != "" {
+		ctx, cancel := remote.WithTimeout(ctx, l.o.Timeout)
+		defer cancel()
+		// If it is not heard, the bus is silent soon, and that is seen to.
+		_ = l.o.Bus.Publish(ctx, []remote.Message{m})
+	}
 	now := l.o.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.beaten(now)
+	if l.checks && idle {
+		l.beatAt = now + int64(lookEvery)
+	}
+}
+
+// whereabouts asks for the position, unless the tier is idle. Without an answer a
+// sign of life says that the bus is well, and no more.
+func (l *Link) whereabouts(ctx context.Context, idle bool) (p remote.Position, ok bool) {
+	if idle {
+		return p, false
+	}
+	p, err := l.o.Position(ctx)
+	return p, err == nil
+}
+
+// changes asks the tier how far all that it holds has changed, and reports
+// whether that is where a position was last compared. It is asked before the
+// position, so what changes in between counts as later.
+func (l *Link) changes(ctx context.Context) (text string, idle bool) {
+	if l.o.Changes == nil {
+		return "", false
+	}
+	ctx, cancel := remote.WithTimeout(ctx, l.o.Timeout)
+	defer cancel()
+	text, err := l.o.Changes(ctx)
+	if err != nil {
+		return "", false
+	}
+	return text, text != "" && text == l.settled
 }
 
 // beaten puts the next sign of life off. Not all instances send it at once:
 // when one was first the others are quiet. mu is held.
 func (l *Link) beaten(now int64) {
-	l.beatAt = now + int64(beatEvery) + rand.Int64N(int64(beatEvery/4))
+	every := beatEvery
+	switch {
+	case l.checks && l.o.Position == nil:
+		l.beatAt = 0
+		return
+	case l.checks:
+		every = signEvery
+	}
+	l.beatAt = now + int64(every) + rand.Int64N(int64(every/4))
 }
 
 // hearBeat takes a sign of life, and looks into it if it comes from a state of
@@ -278,7 +340,7 @@ func (l *Link) verifyNow(ctx context.Context) {
 	l.mu.Unlock()
 	p, err := l.o.Position(ctx)
 	if err != nil {
-		l.unverified()
+		l.unverified(err)
 		return
 	}
 	l.mu.Lock()
@@ -288,8 +350,8 @@ func (l *Link) verifyNow(ctx context.Context) {
 }
 
 // unverified has the tier asked again what has been missed. If it does not say
-// in time, the bus counts as silent until it does.
-func (l *Link) unverified() {
+// in time, the bus counts as silent until it does. err is why.
+func (l *Link) unverified(err error) {
 	now := l.o.Now()
 	l.mu.Lock()
 	l.verify = true
@@ -305,7 +367,7 @@ func (l *Link) unverified() {
 	l.mu.Unlock()
 	if over {
 		l.gaps.Add(1)
-		l.fallSilent()
+		l.fallSilent(fmt.Errorf("L2 does not tell what was missed: %w", err))
 	}
 }
 

@@ -2,19 +2,28 @@ package link
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
 
 const (
-	// beatEvery is how often a sign of life goes over the bus, from whichever
-	// instance comes first.
+	// beatEvery is how often a sign of life goes over the bus, or up to a quarter
+	// less often, from whichever instance comes first; signEvery is that of a
+	// bus that needs none to know itself alive. Then it says where the tier
+	// stands, which is dear.
 	beatEvery = time.Second
+	signEvery = 2400 * time.Millisecond
+	// lookEvery is how often the tier is asked whether anything was dropped,
+	// while nothing is; it answers for all caches together, and seldom asks.
+	lookEvery = 600 * time.Millisecond
 	// SilentAfter is how long nothing comes over the bus until it counts as
 	// silent, although it says that it is connected.
 	SilentAfter = 3 * time.Second
@@ -45,6 +54,9 @@ type Options struct {
 	Confirms bool
 	// Position asks the tier how far drops have come; nil if it does not know.
 	Position func(ctx context.Context) (remote.Position, error)
+	// Changes tells whether anything was dropped since a position was asked
+	// for, as [remote.ChangeTeller] has it; nil if the tier cannot tell.
+	Changes func(ctx context.Context) (string, error)
 	// Doubt makes the tier ask anew for what it remembers; nil if it remembers
 	// nothing.
 	Doubt func()
@@ -71,8 +83,11 @@ type Options struct {
 // Link follows a bus from [Start] to [Link.Stop].
 type Link struct {
 	o         Options
+	checks    bool // the bus is a remote.Checker
 	connected atomic.Bool
 	mute      atomic.Bool
+	joined    atomic.Bool   // it was connected once
+	health    health.Record // of the bus, for the log
 	floods    trust.Floods
 
 	gaps, missed, alls atomic.Uint64
@@ -84,6 +99,9 @@ type Link struct {
 	cancel context.CancelFunc
 	runs   sync.WaitGroup
 	kick   chan struct{} // holds one
+	// settled are the changes of the tier up to which positions were compared,
+	// or empty. It is keep's.
+	settled string
 
 	mu sync.Mutex // guards below
 	state
@@ -92,6 +110,7 @@ type Link struct {
 // state is what is known and what is to be done. Times are Options.Now's; zero
 // means that there is nothing to do.
 type state struct {
+	why        error // nobody is connected, as far as that is known
 	subscribed bool  // the bus says so
 	life       int   // counts subscriptions
 	heardAt    int64 // when something came over the bus, or began to be waited for
@@ -113,6 +132,9 @@ type state struct {
 // Start begins to follow the bus.
 func Start(o Options) *Link {
 	l := &Link{o: o, kick: make(chan struct{}, 1)}
+	if c, ok := o.Bus.(remote.Checker); ok {
+		l.checks = c.Checks()
+	}
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(context.Background())
 	l.heardAt, l.lostAt, l.silent = o.Now(), o.Now(), true
@@ -189,9 +211,9 @@ func (l *Link) follow(e remote.Event) {
 		l.subscribed, l.joinAt = false, 0
 		l.life++
 		l.mu.Unlock()
-		l.fallSilent()
+		l.fallSilent(e.Err)
 	}
-	if len(e.Messages) > 0 {
+	if e.State == remote.Delivered {
 		l.alive(now)
 	}
 	for i := range e.Messages {
@@ -267,6 +289,11 @@ func (l *Link) hearAll(m *remote.Message, now int64) {
 	l.wake()
 }
 
+var (
+	errSuspended = errors.New("L2 is left alone")
+	errNothing   = fmt.Errorf("nothing has come for %v", SilentAfter)
+)
+
 // Suspend makes the bus count as silent, because the tier does not answer, until
 // that is taken back or the tier tells its position again. It does nothing to a
 // nil Link.
@@ -285,13 +312,13 @@ func (l *Link) Suspend(yes bool) {
 	}
 	l.mu.Unlock()
 	if yes {
-		l.fallSilent()
+		l.fallSilent(errSuspended)
 	}
 	l.wake()
 }
 
-// fallSilent notes that messages may be lost until further notice.
-func (l *Link) fallSilent() {
+// fallSilent notes that messages may be lost until further notice, and why.
+func (l *Link) fallSilent(why error) {
 	hits := l.o.Hits()
 	l.mu.Lock()
 	was := l.connected.Swap(false)
@@ -299,9 +326,24 @@ func (l *Link) fallSilent() {
 		l.degradedFrom.Store(hits + 1)
 		l.silent = true
 	}
+	l.why = why
 	l.mu.Unlock()
 	l.wake()
 	if was {
-		l.o.Logger.Warn("strata: bus is silent", slog.String("cache", l.o.Name))
+		l.report()
+	}
+}
+
+// report logs whether the bus is connected, if that is news.
+func (l *Link) report() {
+	now := l.o.Now()
+	l.mu.Lock()
+	connected, why := l.connected.Load(), l.why
+	l.mu.Unlock()
+	switch {
+	case connected && (l.health.Well(now, 0) || l.joined.CompareAndSwap(false, true)):
+		l.o.Logger.Info("strata: bus is connected", slog.String("cache", l.o.Name))
+	case !connected && l.joined.Load() && l.health.Failed(now):
+		l.o.Logger.Warn("strata: bus is silent", slog.String("cache", l.o.Name), slog.Any("error", why))
 	}
 }

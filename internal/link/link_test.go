@@ -597,3 +597,61 @@ func TestLastMessageThatIsLostAmongSeveralPlacesIsFound(t *testing.T) {
 		}
 	})
 }
+
+func TestLinesAboutTheBusCarryTheirCauseAndAreFew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		bus := stratatest.NewBus()
+		said := &saying{Bus: bus.Connect(), err: errors.New("connection reset")}
+		e := start(t, newTier(bus), bus, func(o *link.Options) {
+			o.Bus, o.Logger = said, slog.New(slog.NewTextHandler(&log, nil))
+		})
+		for range 600 { // a minute
+			said.f(remote.Event{State: remote.Gap, Err: said.err})
+			time.Sleep(50 * time.Millisecond)
+			said.f(remote.Event{State: remote.Connected})
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(11 * time.Second)
+		said.f(remote.Event{State: remote.Gap, Err: said.err})
+		time.Sleep(11 * time.Second)
+		e.Suspend(true)
+		synctest.Wait()
+		text := log.String()
+		silent, connected := strings.Count(text, "level=WARN msg=\"strata: bus is silent\" cache=n error=\"connection reset\""), strings.Count(text, "level=INFO msg=\"strata: bus is connected\"")
+		if silent < 5 || silent > 8 || connected < 5 || connected > 9 {
+			t.Errorf("%d lines of silence and %d of connections in a minute of 600 each:\n%s", silent, connected, text)
+		}
+		if at := strings.LastIndex(text, "msg="); !strings.Contains(text[at:], "silent") {
+			t.Errorf("it is silent at last, and the log says %s", text[at:])
+		}
+	})
+}
+
+// saying is a bus that lets a test tell its follower something.
+type saying struct {
+	remote.Bus
+	f   func(remote.Event)
+	err error
+}
+
+func (s *saying) Follow(name string, f func(remote.Event)) (stop func()) {
+	s.f = f
+	return s.Bus.Follow(name, f)
+}
+
+func TestBusThatNeverConnectedIsSaidToWithItsCause(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		bus := stratatest.NewBus()
+		e := start(t, newTier(bus), bus, func(o *link.Options) {
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			o.Position = func(context.Context) (remote.Position, error) { return remote.Position{}, errors.New("NOPERM") }
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := strings.Count(log.String(), "has not connected"); n != 1 || !strings.Contains(log.String(), "NOPERM") || e.Connected() {
+			t.Errorf("%d lines, connected %v:\n%s", n, e.Connected(), log.String())
+		}
+	})
+}

@@ -5,14 +5,15 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 )
 
 const (
 	// duplexFrom is the size from which commands are not simply written before
 	// replies are read: less than this fits between two ends that do not read.
 	duplexFrom = 4 << 10
-	// mostOwed is how many replies may be outstanding before they are read:
-	// while they are still in the processor's cache.
+	// mostOwed is how many replies are read at once, while they are still in the
+	// processor's cache. As many again are outstanding then.
 	mostOwed = 512
 )
 
@@ -144,12 +145,14 @@ func (t *talk) hear(n int, read func() error) error {
 }
 
 // byPieces writes as long as there is room. In between it reads the replies to
-// a row of commands, which the server has whole: some servers do not answer
-// while they have half a command.
+// a row of commands, when the server has another row whole, so that it has
+// something to do meanwhile: some servers do not answer while they have half a
+// command.
 func (t *talk) byPieces(read func() error) error {
 	for p := t.c.Next(); len(p) > 0; {
-		row := min(mostOwed, t.c.Len()-t.heard)
-		part := p[:min(int64(len(p)), t.c.EndOf(t.heard+row-1)-t.written)]
+		rows := min(2*mostOwed, t.c.Len()-t.heard)
+		end := t.c.EndOf(t.heard + rows - 1)
+		part := p[:min(int64(len(p)), end-t.written)]
 		n, err := t.wire.Try.Write(part)
 		if err := t.wrote(n, err); err != nil {
 			return t.last(read)
@@ -157,8 +160,8 @@ func (t *talk) byPieces(read func() error) error {
 		if p = p[n:]; n < len(part) {
 			return t.atOnce(p, read)
 		}
-		if t.written == t.c.EndOf(t.heard+row-1) {
-			if err := t.hear(row, read); err != nil {
+		if t.written == end {
+			if err := t.hear(min(mostOwed, rows), read); err != nil {
 				return err
 			}
 		}
@@ -166,7 +169,7 @@ func (t *talk) byPieces(read func() error) error {
 			p = t.c.Next()
 		}
 	}
-	return nil
+	return t.hear(t.c.Len()-t.heard, read)
 }
 
 // last reads what has still come when writing has failed.
@@ -180,4 +183,32 @@ func (t *talk) last(read func() error) error {
 		return t.failed // the more telling of the two
 	}
 	return err
+}
+
+// errUnread stands for the error of a read that did not return.
+var errUnread = errors.New("netpool: reading did not return")
+
+// Duplex runs write and read at the same time, so that neither end of a
+// connection is blocked because the other one does not read. When read fails it
+// interrupts write, by making the connection's deadline pass; when write fails,
+// read goes on, because what the peer has sent before is still to come. Both
+// have returned when Duplex does, also if read panics.
+func Duplex(write, read func() error, interrupt func()) error {
+	var wg sync.WaitGroup
+	var writeErr error
+	wg.Go(func() { writeErr = write() })
+	readErr := errUnread
+	func() {
+		defer func() { // also if read panics: what is written is the caller's then
+			if readErr != nil {
+				interrupt()
+			}
+			wg.Wait()
+		}()
+		readErr = read()
+	}()
+	if readErr == nil || writeErr != nil && errors.Is(readErr, os.ErrDeadlineExceeded) {
+		return writeErr // the more telling of the two
+	}
+	return readErr
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,11 +48,21 @@ type line[C Line] struct {
 	// rest is what is left of a write that was interrupted, spare the memory for
 	// the next one.
 	rest, spare []byte
+	// looked says that the reader has looked for what had come, when nothing was
+	// owed and it began to read.
+	looked bool
 	// sending is set during a write, halted if that was to be interrupted.
 	sending, halted bool
+	// sent counts the calls that were handed to the connection, and taken those
+	// whose replies were taken. known is sent as it was when the reader last
+	// received something: what has come by then is no reply to a later call. It
+	// is the reader's.
+	sent         atomic.Uint64
+	taken, known uint64
 	// reader and writer are the calls whose callers read and write for all.
 	reader, writer *Ticket
-	// due is when the timer goes off: never after a deadline in the queue.
+	// due is when the timer goes off: never after a deadline in the queue, nor
+	// after the time at which the line is stuck.
 	timer *time.Timer
 	due   time.Time
 	// crowd is set when the last replies came together: those whom they woke
@@ -80,9 +91,9 @@ func (ln *line[C]) enter(t *Ticket, command []byte) (entered bool, err error) {
 		return false, nil
 	}
 	switch {
-	case ln.queue.size == 0 && !ln.fit(t.start):
+	case ln.queue.size == 0 && ln.worn(t.start):
 		return false, nil
-	case ln.queue.size > 0 && (t.start.Sub(ln.queue.at(0).start) >= ln.m.o.Timeout || ln.m.pool.outlived(ln.cn, t.start)):
+	case ln.queue.size > 0 && ln.m.pool.outlived(ln.cn, t.start):
 		ln.giveUp()
 		return false, nil
 	}
@@ -103,14 +114,18 @@ func (ln *line[C]) enter(t *Ticket, command []byte) (entered bool, err error) {
 		ln.reader = t
 		t.part.Store(reading)
 	}
-	if ln.due.IsZero() || t.deadline.Before(ln.due) {
-		ln.arm(t.deadline)
+	at := t.start.Add(ln.m.stuckAfter())
+	if t.deadline.Before(at) {
+		at = t.deadline
+	}
+	if ln.due.IsZero() || at.Before(ln.due) {
+		ln.arm(at)
 	}
 	return true, nil
 }
 
-// giveUp ends the use of a connection that owes a reply for too long. mu is
-// held, and released.
+// giveUp ends the use of a connection by those who come later. mu is held, and
+// released.
 func (ln *line[C]) giveUp() {
 	ln.retired = true
 	over := ln.over()
@@ -120,26 +135,18 @@ func (ln *line[C]) giveUp() {
 	}
 }
 
-// fit reports whether a connection that owes nothing can be used. If not, it is
-// given up, and mu is released.
-func (ln *line[C]) fit(now time.Time) bool {
+// worn reports whether a connection that owes nothing is too old to be used. If
+// it is, it is given up, and mu is released.
+func (ln *line[C]) worn(now time.Time) bool {
 	p := ln.m.pool
-	idle := now.Sub(ln.used)
-	if idle < trusted {
-		return true
-	}
-	dead := p.o.Alive != nil && !p.o.Alive(ln.cn)
-	if !dead && idle <= p.o.IdleTimeout && !p.outlived(ln.cn, now) {
-		return true
+	if now.Sub(ln.used) <= p.o.IdleTimeout && !p.outlived(ln.cn, now) {
+		return false
 	}
 	ln.retired, ln.closed = true, true
 	ln.mu.Unlock()
 	ln.m.forget(ln)
-	if dead {
-		p.Lost(ln.cn)
-	}
 	p.Retire(ln.cn, now)
-	return false
+	return true
 }
 
 // arm sets the timer. mu is held.
@@ -152,10 +159,12 @@ func (ln *line[C]) arm(at time.Time) {
 	ln.timer.Reset(time.Until(at))
 }
 
-// sweep ends the wait of all whose time has come.
+// sweep ends the wait of all whose time has come, and finds out whether the line
+// is stuck.
 func (ln *line[C]) sweep() {
 	now := time.Now()
 	var late []*Ticket // claimed: any other may be used again once mu is let go
+	var first *Ticket
 	ln.mu.Lock()
 	ln.due = time.Time{}
 	look := func(t *Ticket) {
@@ -176,13 +185,19 @@ func (ln *line[C]) sweep() {
 	if w := ln.writer; w != nil && !w.is(waiting) {
 		look(w) // it writes for others, and must not be kept
 	}
+	if ln.queue.size > 0 && !ln.closed {
+		first = ln.judge(now)
+	}
 	if !ln.due.IsZero() && !ln.closed {
 		ln.arm(ln.due)
 	}
-	over := len(late) > 0 && ln.over()
+	over := ln.over()
 	ln.mu.Unlock()
 	for _, t := range late {
 		ln.left(t, t.expired)
+	}
+	if first != nil {
+		ln.yielded(first)
 	}
 	if over {
 		ln.end()
@@ -268,6 +283,63 @@ func (ln *line[C]) part(t *Ticket) bool {
 	return true
 }
 
+// judge finds out for how long the next reply has not come: a line that is stuck
+// lets a call go, and nobody enters one that owes it for the timeout. The call
+// is to be settled. mu is held.
+func (ln *line[C]) judge(now time.Time) (first *Ticket) {
+	since := ln.queue.at(0).start
+	next := since.Add(ln.m.stuckAfter())
+	if !next.After(now) {
+		next = since.Add(ln.m.o.Timeout)
+		if ln.m.stuck.CompareAndSwap(false, true) {
+			if all := ln.repeatable(1); len(all) > 0 {
+				first = all[0]
+			}
+		}
+	}
+	if !next.After(now) {
+		ln.retired = true
+	} else if ln.due.IsZero() || next.Before(ln.due) {
+		ln.due = next
+	}
+	return first
+}
+
+// repeatable takes the right to settle the first calls, at most that many, that
+// may be made on another connection. mu is held.
+func (ln *line[C]) repeatable(most int) (all []*Ticket) {
+	for i := 0; i < ln.queue.size && len(all) < most; i++ {
+		if t := ln.queue.at(i); t.Repeatable && t.is(waiting) && ln.part(t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// yield lets all go that may be made on another connection, if the line is
+// stuck.
+func (ln *line[C]) yield(now time.Time) {
+	ln.mu.Lock()
+	var all []*Ticket
+	if ln.queue.size > 0 && now.Sub(ln.queue.at(0).start) >= ln.m.stuckAfter() {
+		all = ln.repeatable(ln.queue.size)
+	}
+	over := len(all) > 0 && ln.over()
+	ln.mu.Unlock()
+	for _, t := range all {
+		ln.yielded(t)
+	}
+	if over {
+		ln.end()
+	}
+}
+
+// yielded settles a ticket whose call is to be made on another connection.
+func (ln *line[C]) yielded(t *Ticket) {
+	t.lost = true
+	ln.left(t, os.ErrDeadlineExceeded)
+}
+
 // left settles a ticket that has parted.
 func (ln *line[C]) left(t *Ticket, err error) {
 	t.err = ln.m.o.Fail("read", t.sent, err)
@@ -280,7 +352,7 @@ func (ln *line[C]) resign(t *Ticket) {
 	ln.mu.Lock()
 	unasked := false
 	if ln.reader == t {
-		ln.reader = nil
+		ln.reader, ln.looked = nil, false
 		// The next reply would be taken for the rest of it.
 		unasked = ln.queue.size == ln.unsent && len(ln.rest) == 0 && ln.cn.Buffered() > 0
 	}
@@ -288,10 +360,11 @@ func (ln *line[C]) resign(t *Ticket) {
 		ln.writer = nil
 	}
 	t.part.Store(idle)
-	ln.unlock()
 	if unasked {
-		ln.fail("read", ErrUnasked)
+		ln.bury("read", ErrUnasked)
+		return
 	}
+	ln.unlock()
 }
 
 // unlock names those who read and write from now on, and ends what is over.
@@ -373,29 +446,49 @@ func (ln *line[C]) lose(err error) {
 // fail ends the connection and fails all who wait.
 func (ln *line[C]) fail(op string, err error) {
 	ln.mu.Lock()
+	ln.bury(op, err)
+}
+
+// bury does the work of fail. mu is held, and released.
+func (ln *line[C]) bury(op string, err error) {
 	if ln.closed {
 		ln.mu.Unlock()
 		return
 	}
+	all, owed := ln.shut()
+	ln.mu.Unlock()
+	ln.settle(op, err, all, owed)
+}
+
+// shut lets nobody use the connection any more, and returns those who wait, and
+// whether any of them was sent. mu is held.
+func (ln *line[C]) shut() (all []*Ticket, owed bool) {
 	ln.closed = true
 	if ln.timer != nil {
 		ln.timer.Stop()
 	}
-	var all []*Ticket
+	owed = ln.owed() > 0
 	for ln.queue.size > 0 {
 		if t := ln.queue.pop(); t.claim() {
 			all = append(all, t)
 		}
 	}
 	ln.waiting, ln.unsent = 0, 0
-	ln.mu.Unlock()
+	return all, owed
+}
+
+// settle closes the connection after shut, and fails those who waited. If none of
+// them was sent, they can go on with another connection.
+func (ln *line[C]) settle(op string, err error, all []*Ticket, owed bool) {
 	ln.m.forget(ln)
-	lost := ln.m.o.Lost(err) && (ln.cn.slot().reused || ln.served.Load())
+	ln.m.stuck.Store(false)
+	gone := ln.m.o.Lost(err)
+	lost := gone && (!owed || ln.cn.slot().reused || ln.served.Load())
 	if lost {
 		ln.m.pool.Lost(ln.cn)
 	}
 	for _, t := range all {
-		t.lost = lost && !t.begun
+		t.lost = lost && !t.begun || !owed && err == ErrUnasked
 		t.err = ln.m.o.Fail(op, t.sent, err)
 		t.state.Store(failed)
 		t.look()

@@ -25,6 +25,12 @@ type Line interface {
 	Next() (reply []byte, err error)
 	// Buffered is the number of bytes that came in and were not taken.
 	Buffered() int
+	// Quiet reports whether nothing was read that is still to be taken, besides
+	// what a peer may send unasked, which it drops.
+	Quiet() bool
+	// Look is as in [Config]; but unless reads is set, another goroutine may be
+	// reading.
+	Look(reads bool) error
 	SetReadDeadline(t time.Time) error
 	SetWriteDeadline(t time.Time) error
 }
@@ -75,6 +81,8 @@ type Mux[C Line] struct {
 	wg   sync.WaitGroup
 
 	cur atomic.Pointer[line[C]]
+	// stuck is set when a reply does not come for a while, and until one comes.
+	stuck atomic.Bool
 
 	mu      sync.Mutex // guards below; never held over I/O
 	opening *opening
@@ -167,9 +175,11 @@ func (m *Mux[C]) connect(o *opening) {
 	}
 	m.mu.Lock()
 	m.opening = nil
-	if err == nil && m.closed {
+	if m.closed {
+		if err == nil {
+			defer m.pool.Put(cn, true, time.Now())
+		}
 		err = m.pool.o.Closed
-		defer m.pool.Put(cn, true, time.Now())
 	} else if err == nil {
 		ln := newLine(m, cn)
 		m.lines[ln] = struct{}{}
@@ -203,13 +213,34 @@ func (m *Mux[C]) forget(ln *line[C]) {
 	m.mu.Unlock()
 }
 
+// stuckAfter is how long the reply that comes next may take before others look
+// for a way past.
+func (m *Mux[C]) stuckAfter() time.Duration { return m.o.Timeout / 4 }
+
+// Stuck reports whether the next reply has not come for a quarter of the timeout.
+// When that is found, the first call that is repeatable is let go, with an
+// outcome of Lost: if it succeeds elsewhere, Yield lets the others go.
+func (m *Mux[C]) Stuck() bool { return m.stuck.Load() }
+
+// Yield lets all calls go that wait at a stuck connection and are repeatable. It
+// is called when the server has answered elsewhere.
+func (m *Mux[C]) Yield(now time.Time) {
+	for _, ln := range m.all() {
+		ln.yield(now)
+	}
+}
+
+// all returns the lines that are not closed.
+func (m *Mux[C]) all() []*line[C] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.lines))
+}
+
 // Silent is for how long a call has waited, at most, whose reply is the next to
 // come.
 func (m *Mux[C]) Silent(now time.Time) (d time.Duration) {
-	m.mu.Lock()
-	all := slices.Collect(maps.Keys(m.lines))
-	m.mu.Unlock()
-	for _, ln := range all {
+	for _, ln := range m.all() {
 		d = max(d, ln.silent(now))
 	}
 	return d
@@ -227,15 +258,11 @@ func (ln *line[C]) silent(now time.Time) time.Duration {
 
 // Close fails all calls. It is called before the pool is closed.
 func (m *Mux[C]) Close() {
-	m.stop()
 	m.mu.Lock()
 	m.closed = true
-	var all []*line[C]
-	for ln := range m.lines {
-		all = append(all, ln)
-	}
 	m.mu.Unlock()
-	for _, ln := range all {
+	m.stop()
+	for _, ln := range m.all() {
 		ln.fail("read", m.pool.o.Closed)
 	}
 	m.wg.Wait()
@@ -244,7 +271,8 @@ func (m *Mux[C]) Close() {
 // Outcome says more about a call than its error.
 type Outcome struct {
 	// Lost says that the connection was found dead: it failed although it had
-	// served before, and before a byte of the reply had come.
+	// served before, and before a byte of the reply had come. Or else that it is
+	// stuck, and the call was repeatable.
 	Lost bool
 	// Kept says that the ticket may still be looked at, and must not be used
 	// again.

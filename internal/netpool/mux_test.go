@@ -79,6 +79,18 @@ func (w *wire) Next() ([]byte, error) {
 
 func (w *wire) Buffered() int { return len(w.buf) - w.taken }
 
+func (w *wire) Quiet() bool {
+	defer w.use()()
+	return w.Buffered() == 0
+}
+
+func (w *wire) Look(reads bool) error {
+	if reads && !w.Quiet() {
+		return netpool.ErrUnasked
+	}
+	return netpool.NewPeeker(w.Conn).Socket()
+}
+
 var (
 	errBroken = errors.New("broken protocol")
 	errDial   = errors.New("nobody answers")
@@ -220,6 +232,50 @@ func TestCallersShareAConnectionAndGetTheirOwnReplies(t *testing.T) {
 			t.Errorf("%d connections", n)
 		}
 	})
+}
+
+// TestReplyTooManyReachesNobody: neither who comes while the reply in front of it
+// is handed out, nor who comes later.
+func TestReplyTooManyReachesNobody(t *testing.T) {
+	for _, pause := range []time.Duration{-500 * time.Microsecond, 500 * time.Microsecond, 5 * time.Millisecond} {
+		s := &server{nap: time.Millisecond, serve: func(n int, nc *netsim.Conn) {
+			more := "foreign\n"
+			for r := bufio.NewReader(nc); ; more = "" {
+				line, err := r.ReadString('\n')
+				if err != nil {
+					return
+				}
+				if n > 0 {
+					more = ""
+				}
+				nc.Write([]byte("re " + line + more))
+			}
+		}}
+		muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if got, _, err := do(ctx, "a"); got != "re a" || err != nil {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+			synctest.Wait()
+			time.Sleep(2*time.Millisecond + pause) // an empty look, and one that finds the reply, take a millisecond each
+			for range 3 {
+				got, out, err := do(ctx, "b")
+				var failed *failure
+				if pause < 0 && errors.Is(err, netpool.ErrUnasked) || errors.As(err, &failed) && out.Lost && !failed.sent {
+					got, _, err = do(ctx, "b")
+				}
+				if got != "re b" || err != nil {
+					t.Errorf("%v: %q, %v", pause, got, err)
+				}
+			}
+			wg.Wait()
+			if n := s.dials.Load(); n != 2 || p.Stats().Broken != 1 {
+				t.Errorf("%d connections, %+v", n, p.Stats())
+			}
+		})
+	}
 }
 
 func TestOneWriteCarriesTheCommandsOfManyCallers(t *testing.T) {
@@ -428,7 +484,7 @@ func TestWhoLeavesWhenNamedReaderNamesAnother(t *testing.T) {
 	const takes = time.Millisecond
 	s := &server{serve: echo(func(string) { time.Sleep(takes) })}
 	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
-		for range 2000 { // either may happen first
+		for range 10_000 { // either may happen first
 			var wg sync.WaitGroup
 			wg.Go(func() { do(ctx, "first") })
 			synctest.Wait()

@@ -34,6 +34,15 @@ func (ln *line[C]) write(t *Ticket) {
 // flush does the work of write. mu is held, but not during I/O.
 func (ln *line[C]) flush(t *Ticket) {
 	for !ln.closed && t.is(waiting) {
+		if !ln.looked && ln.clear() {
+			// Bytes that have come by now would be taken for the reply.
+			if err := ln.cn.Look(ln.reader == nil); err != nil {
+				ln.bury("read", err)
+				ln.mu.Lock()
+				break
+			}
+		}
+		ln.looked = false
 		batch := ln.batch()
 		if len(batch) == 0 {
 			ln.spare = batch
@@ -84,6 +93,7 @@ func (ln *line[C]) batch() []byte {
 		ln.size -= t.size
 		batch = append(batch, t.command...)
 		t.sent = true
+		ln.sent.Add(1)
 		q.set(to, t)
 		to++
 	}
@@ -98,6 +108,9 @@ func (ln *line[C]) batch() []byte {
 // owed is the number of replies that are to come. mu is held.
 func (ln *line[C]) owed() int { return ln.queue.size - ln.unsent }
 
+// clear reports whether nothing is owed by either side. mu is held.
+func (ln *line[C]) clear() bool { return ln.owed() == 0 && len(ln.rest) == 0 }
+
 // mayWrite reports whether somebody may write although nobody reads: the server
 // may take no more before the replies that it owes have been read. A command
 // that is half written has to be ended in any case. mu is held.
@@ -110,8 +123,12 @@ func (ln *line[C]) read(t *Ticket) {
 			if written = ln.written(t); t.part.Load() != reading {
 				return
 			}
+			if !written && !ln.look() {
+				return
+			}
 		}
 		err := ln.cn.Fill()
+		ln.known = ln.sent.Load()
 		switch {
 		case err == nil:
 			if ln.cn.Buffered() > largeReply {
@@ -134,10 +151,28 @@ func (ln *line[C]) written(t *Ticket) bool {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	if !t.sent && ln.writer == nil && ln.mayWrite() {
-		ln.reader, ln.writer = nil, t
+		ln.reader, ln.writer, ln.looked = nil, t, false
 		t.part.Store(writing)
 	}
 	return t.sent
+}
+
+// look is called by the reader before it reads what comes before its own command
+// was sent: what is there already would be taken for the reply. It reports
+// whether the connection is well.
+func (ln *line[C]) look() bool {
+	ln.mu.Lock()
+	if ln.looked || ln.closed || !ln.clear() {
+		ln.mu.Unlock()
+		return true
+	}
+	if err := ln.cn.Look(true); err != nil {
+		ln.bury("read", err)
+		return false
+	}
+	ln.looked = true
+	ln.mu.Unlock()
+	return true
 }
 
 // interrupted is called by the reader, t. The interrupt was meant for it, or for
@@ -147,7 +182,7 @@ func (ln *line[C]) interrupted(t *Ticket) {
 	ln.mu.Lock()
 	_ = ln.cn.SetReadDeadline(time.Time{})
 	if ln.writer == nil && len(ln.rest)+ln.unsent > 0 && t.is(waiting) && ln.mayWrite() {
-		ln.reader, ln.writer = nil, t
+		ln.reader, ln.writer, ln.looked = nil, t, false
 		t.part.Store(writing)
 	}
 	ln.unlock()
@@ -166,26 +201,39 @@ func (ln *line[C]) deal(t *Ticket) bool {
 			return true
 		}
 		ln.mu.Lock()
-		if ln.owed() == 0 {
-			ln.mu.Unlock()
-			ln.fail("read", ErrUnasked)
+		if ln.closed || ln.taken == ln.known {
+			ln.bury("read", ErrUnasked)
 			return false
 		}
 		h := ln.queue.pop()
+		ln.taken++
+		if ln.m.stuck.Load() {
+			ln.m.stuck.Store(false)
+		}
 		wanted := h.claim()
 		if wanted {
 			ln.waiting--
 		}
 		ln.crowd = dealt > 0 || ln.cn.Buffered() > 0
-		ln.mu.Unlock()
-		if !wanted {
-			continue
+		// Before anybody else can write: nothing may be there that would be
+		// taken for the next reply.
+		unasked := ln.owed() == 0 && !ln.closed && !ln.cn.Quiet()
+		var behind []*Ticket
+		if unasked {
+			behind, _ = ln.shut()
 		}
-		ln.served.Store(true)
-		h.to.Answer(reply)
-		h.state.Store(answered)
-		if h != t {
-			h.look()
+		ln.mu.Unlock()
+		if wanted {
+			ln.served.Store(true)
+			h.to.Answer(reply)
+			h.state.Store(answered)
+			if h != t {
+				h.look()
+			}
+		}
+		if unasked {
+			ln.settle("read", ErrUnasked, behind, false)
+			return false
 		}
 	}
 }

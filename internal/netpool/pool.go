@@ -18,8 +18,11 @@ const (
 	// backoffFirst and backoffMost bound the pause after a failed dial.
 	backoffFirst = 50 * time.Millisecond
 	backoffMost  = time.Second
-	// trusted is how long an idle connection is taken to be well.
-	trusted = 10 * time.Millisecond
+	// mostRedials is how often a dial is tried again at once that the server has
+	// cut. The pause before the n-th time is twice as long as the one before, but
+	// there is none before the first.
+	mostRedials = 6
+	redialFirst = time.Millisecond
 	// renewPause is the least time between two calls of Renew that do something.
 	renewPause = time.Second
 )
@@ -35,12 +38,15 @@ func Backoff(n int) time.Duration {
 }
 
 // Config says how a pool opens and keeps connections. All fields but
-// MaxLifetime and Alive are required.
+// MaxLifetime, Again and Look are required.
 type Config[C Conn] struct {
 	// Dial opens one connection. The context ends after DialTimeout, or when
 	// the pool is closed; it is not that of a call.
 	Dial        func(ctx context.Context) (C, error)
 	DialTimeout time.Duration
+	// Again, if set, reports whether an error of Dial says nothing about the next
+	// dial: it is tried again soon, some times, while callers wait.
+	Again func(error) bool
 	// Timeout bounds the wait of a call whose context has no deadline.
 	Timeout time.Duration
 	// MaxConns is the most connections open at once, MaxIdle the most kept
@@ -52,9 +58,10 @@ type Config[C Conn] struct {
 	// Fail makes the error of a call out of what happened to it: op is wait,
 	// or "dial held back" after a failed dial.
 	Fail func(op string, err error) error
-	// Alive, if set, is asked about a connection that was idle for a while
-	// before it is used again. It must not wait.
-	Alive func(C) bool
+	// Look, if set, is asked about a connection each time before it is used. It
+	// returns [ErrUnasked] if something has come that nobody asked for, and
+	// another error if the peer has gone. It must not wait.
+	Look func(C) error
 	// Closed is the error after Close.
 	Closed error
 }
@@ -93,7 +100,8 @@ type Stats struct {
 	Dials, DialErrors uint64
 	// Stale counts connections that were found dead when they were to be used
 	// again, or were closed because another one was. Broken counts those
-	// closed because a call failed or was cancelled half-way.
+	// closed because a call failed or was cancelled half-way, or because
+	// something had come that nobody asked for.
 	Stale, Broken uint64
 	// Retried counts calls that were sent again on another connection.
 	Retried uint64
@@ -146,6 +154,35 @@ func New[C Conn](o Config[C]) *Pool[C] {
 // Get takes a connection, waiting for it as long as ctx allows, or for the
 // timeout if it has no deadline. The caller gives it back with Put.
 func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) {
+	for {
+		cn, err := p.take(ctx, now)
+		if err != nil || p.fit(cn, now) {
+			return cn, err
+		}
+	}
+}
+
+// fit reports whether a connection that owes nothing can be used. One that
+// cannot is closed.
+func (p *Pool[C]) fit(cn C, now time.Time) bool {
+	if p.o.Look == nil {
+		return true
+	}
+	err := p.o.Look(cn)
+	switch err {
+	case nil:
+		return true
+	case ErrUnasked: // says nothing of the others
+		p.Put(cn, false, now)
+	default:
+		p.Lost(cn)
+		p.Put(cn, true, now)
+	}
+	return false
+}
+
+// take is Get without a look at the connection.
+func (p *Pool[C]) take(ctx context.Context, now time.Time) (C, error) {
 	var none C
 	if err := ctx.Err(); err != nil {
 		return none, p.o.Fail("wait", err)
@@ -161,12 +198,7 @@ func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) {
 		p.stats.Reused++
 		p.mu.Unlock()
 		closeAll(old)
-		if p.o.Alive == nil || now.Sub(cn.slot().since) < trusted || p.o.Alive(cn) {
-			return cn, nil
-		}
-		p.Lost(cn)
-		p.Put(cn, true, now)
-		return p.Get(ctx, now) // the pool is empty now, or holds new ones
+		return cn, nil
 	}
 	if p.waiters.Len() == 0 {
 		p.moved = now
@@ -338,7 +370,7 @@ func (p *Pool[C]) refuse(err error) {
 func (p *Pool[C]) dial() {
 	ctx, cancel := context.WithTimeout(p.ctx, p.o.DialTimeout)
 	defer cancel()
-	cn, err := p.o.Dial(ctx)
+	cn, err := p.attempt(ctx)
 	now := time.Now()
 
 	p.mu.Lock()
@@ -359,6 +391,29 @@ func (p *Pool[C]) dial() {
 	p.mu.Unlock()
 	if err == nil && !kept {
 		cn.Close()
+	}
+}
+
+// attempt dials, and dials again if that can help.
+func (p *Pool[C]) attempt(ctx context.Context) (C, error) {
+	for n := 0; ; n++ {
+		cn, err := p.o.Dial(ctx)
+		if err == nil || n == mostRedials || p.o.Again == nil || !p.o.Again(err) {
+			return cn, err
+		}
+		if n > 0 {
+			pause := time.NewTimer(redialFirst << (n - 1))
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+				pause.Stop()
+				return cn, err
+			}
+		}
+		p.mu.Lock()
+		p.stats.Dials++
+		p.stats.DialErrors++
+		p.mu.Unlock()
 	}
 }
 

@@ -3,6 +3,7 @@ package netpool_test
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,7 +18,8 @@ type conn struct {
 	netpool.Slot
 	id   int
 	shut atomic.Bool
-	dead atomic.Bool
+	dead atomic.Bool // the peer has gone
+	loud atomic.Bool // something has come that nobody asked for
 }
 
 func (c *conn) Close() error {
@@ -53,8 +55,16 @@ func newPool(d *dialler) *netpool.Pool[*conn] {
 	return netpool.New(netpool.Config[*conn]{
 		Dial: d.dial, DialTimeout: time.Second, Timeout: time.Second,
 		MaxConns: 4, MaxIdle: 4, IdleTimeout: time.Minute,
-		Fail:   func(op string, err error) error { return errors.Join(errors.New(op), err) },
-		Alive:  func(c *conn) bool { return !c.dead.Load() },
+		Fail: func(op string, err error) error { return errors.Join(errors.New(op), err) },
+		Look: func(c *conn) error {
+			if c.loud.Load() {
+				return netpool.ErrUnasked
+			}
+			if c.dead.Load() {
+				return io.EOF
+			}
+			return nil
+		},
 		Closed: errClosed,
 	})
 }
@@ -94,11 +104,6 @@ func TestDeadIdleConnectionIsNotGivenOut(t *testing.T) {
 		p.Put(conns[1], true, time.Now())
 		p.Put(conns[2], true, time.Now())
 		conns[2].dead.Store(true)
-		if c := take(t, p); c != conns[2] {
-			t.Error("a connection used this very moment is looked at")
-		}
-		p.Put(conns[2], true, time.Now())
-		time.Sleep(time.Second)
 		c := take(t, p)
 		if c.id != 3 || !conns[1].shut.Load() || !conns[2].shut.Load() || inUse.shut.Load() {
 			t.Errorf("connection %d", c.id)
@@ -108,6 +113,37 @@ func TestDeadIdleConnectionIsNotGivenOut(t *testing.T) {
 			t.Error("a connection of the lost generation is kept")
 		}
 		if st := p.Stats(); st.Stale != 2 || st.Broken != 0 || st.Open != 1 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// TestConnectionThatSaysSomethingUnaskedIsNotGivenOut: whether it was idle, came
+// back for one who waits, or was just opened. It says nothing of the others.
+func TestConnectionThatSaysSomethingUnaskedIsNotGivenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &dialler{}
+		p := newPool(d)
+		defer p.Close()
+		conns := []*conn{take(t, p), take(t, p), take(t, p), take(t, p)}
+		p.Put(conns[0], true, time.Now())
+		p.Put(conns[1], true, time.Now())
+		conns[1].loud.Store(true)
+		if c := take(t, p); c != conns[0] || !conns[1].shut.Load() {
+			t.Errorf("connection %d", c.id)
+		}
+		take(t, p)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if c := take(t, p); c.id != 5 {
+				t.Errorf("connection %d", c.id)
+			}
+		})
+		synctest.Wait()
+		conns[2].loud.Store(true)
+		p.Put(conns[2], true, time.Now())
+		wg.Wait()
+		if st := p.Stats(); st.Broken != 2 || st.Stale != 0 || st.Open != 4 || !conns[2].shut.Load() {
 			t.Errorf("%+v", st)
 		}
 	})

@@ -26,6 +26,10 @@ const (
 // Ticket is the place of a call in the queue of a [Mux]. The zero Ticket is
 // ready for use.
 type Ticket struct {
+	// Repeatable says that the call may be made once more on another connection,
+	// although it was sent. It is set before Do.
+	Repeatable bool
+
 	state atomic.Uint32
 	// wake is sent to, without waiting, when the caller has to look: it may
 	// also be sent to for nothing.

@@ -58,6 +58,14 @@ func (c *Conn) Received() int {
 	return c.in.received
 }
 
+// Unread is the number of bytes that have arrived and were not read. If there
+// are none, the error says why none will come.
+func (c *Conn) Unread() (int, error) {
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
+	return c.in.arrived(len(c.in.buf))
+}
+
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.in.read(p, &c.read)
@@ -186,7 +194,25 @@ func (h *half) tryRead(p []byte, d *deadline) (n int, wait <-chan struct{}, err 
 	case len(p) == 0:
 		return 0, nil, nil
 	}
-	n = min(len(p), len(h.buf))
+	if n, err = h.arrived(len(p)); n > 0 {
+		copy(p, h.buf[:n])
+		h.buf = h.buf[n:]
+		h.received += n
+		return n, nil, nil
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	return 0, h.changed, nil
+}
+
+// arrived is how many bytes can be read, most of them at once; the error says
+// why none will come. mu is held.
+func (h *half) arrived(most int) (n int, err error) {
+	if h.readerClosed {
+		return 0, net.ErrClosed
+	}
+	n = min(most, len(h.buf))
 	if h.slice > 0 {
 		n = min(n, h.slice)
 	}
@@ -198,18 +224,15 @@ func (h *half) tryRead(p []byte, d *deadline) (n int, wait <-chan struct{}, err 
 	}
 	switch {
 	case n > 0 && h.err == nil:
-		copy(p, h.buf[:n])
-		h.buf = h.buf[n:]
-		h.received += n
-		return n, nil, nil
+		return n, nil
 	case h.cut >= 0 && h.received >= h.cut:
-		return 0, nil, ErrReset
+		return 0, ErrReset
 	case h.err != nil:
-		return 0, nil, h.err
+		return 0, h.err
 	case h.writerClosed && len(h.buf) == 0 && h.stall < 0:
-		return 0, nil, io.EOF
+		return 0, io.EOF
 	}
-	return 0, h.changed, nil
+	return 0, nil
 }
 
 func (h *half) write(p []byte, d *deadline) (n int, err error) {

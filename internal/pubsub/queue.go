@@ -6,9 +6,11 @@ import (
 )
 
 // maxQueued and maxQueuedBytes bound the events that wait to be taken: their
-// number, and the memory that they hold.
+// number, which is greater where channels are joined, and the memory that they
+// hold.
 const (
 	maxQueued      = 1024
+	maxJoinsQueued = 8 * maxQueued
 	maxQueuedBytes = 16 << 20
 )
 
@@ -28,7 +30,8 @@ const (
 type Event struct {
 	Kind Kind
 	// Channel and Payload are those of a message, Pattern is what the channel
-	// has matched.
+	// has matched. Subscribed has the Channel that was joined, or none if it
+	// is about those that the subscription began with.
 	Pattern, Channel string
 	Payload          []byte
 	// Err is the reason of a gap.
@@ -40,6 +43,7 @@ type Event struct {
 // queue holds the events that were not yet taken. If there are too many, all of
 // them are dropped for a gap.
 type queue struct {
+	joins            bool // as in Config
 	closed, overflow error
 	done             chan struct{} // closed at the end
 	ready            chan struct{} // holds a token if there may be events
@@ -53,6 +57,7 @@ type queue struct {
 
 func newQueue(o Config) queue {
 	return queue{
+		joins:    o.Joins,
 		closed:   o.Closed,
 		overflow: o.Overflow,
 		done:     make(chan struct{}),
@@ -61,8 +66,10 @@ func newQueue(o Config) queue {
 	}
 }
 
-// add queues an event.
-func (q *queue) add(e Event) {
+// add queues an event. It reports whether that went well: if not, all events
+// are dropped, and those of a subscription that joins channels have no gap in
+// their place yet.
+func (q *queue) add(e Event) (ok bool) {
 	q.mu.Lock()
 	switch e.Kind {
 	case Subscribed:
@@ -70,13 +77,19 @@ func (q *queue) add(e Event) {
 	case Gap:
 		q.err = e.Err
 	}
-	full := len(q.events) >= maxQueued || len(q.events) > 0 && q.bytes+e.size > maxQueuedBytes
+	most := maxQueued
+	if q.joins {
+		most = maxJoinsQueued
+	}
+	full := len(q.events) >= most || len(q.events) > 0 && q.bytes+e.size > maxQueuedBytes
 	switch {
 	case !full:
 		q.events = append(q.events, e)
 		q.bytes += e.size
 	case e.Kind == Gap:
 		q.events, q.bytes = []Event{e}, 0
+	case q.joins: // what was joined is among the events
+		q.events, q.bytes = nil, 0
 	default:
 		q.events, q.bytes = []Event{{Kind: Gap, Err: q.overflow}, {Kind: Subscribed}}, 0
 	}
@@ -85,6 +98,7 @@ func (q *queue) add(e Event) {
 	case q.ready <- struct{}{}:
 	default:
 	}
+	return !full
 }
 
 // next takes an event, waiting for it until ctx ends.

@@ -124,9 +124,9 @@ func CutCommand(text []byte) (command []byte, name string, rest []byte) {
 
 // Published is something that a server sends to a subscriber.
 type Published struct {
-	// Ack says that one channel or pattern was subscribed, Ended that the server
-	// has ended one. Message says that Channel and Payload hold a message, and
-	// Pattern what it has matched, if that was subscribed.
+	// Ack says that Channel, which may be a pattern, was subscribed, Ended that
+	// it is subscribed no longer. Message says that Channel and Payload hold a
+	// message, and Pattern what it has matched, if that was subscribed.
 	Ack, Ended, Message       bool
 	Pattern, Channel, Payload []byte
 }
@@ -149,9 +149,9 @@ func (v Value) Published() (Published, error) {
 	texts := 2 // behind the first word
 	switch string(part[0].Bytes()) {
 	case "subscribe", "psubscribe", "ssubscribe":
-		return Published{Ack: true}, nil
+		return Published{Ack: true, Channel: part[1].Bytes()}, nil
 	case "unsubscribe", "punsubscribe", "sunsubscribe":
-		return Published{Ended: true}, nil
+		return Published{Ended: true, Channel: part[1].Bytes()}, nil
 	case "message", "smessage":
 	case "pmessage":
 		texts = 3
@@ -232,17 +232,24 @@ func (g Greeting) do2(ask func(args ...any) (Value, error)) (refused string, err
 	}
 	if refused == "" && err == nil && g.Name != "" {
 		// A name is a convenience; a server without names will do.
-		_, err = ask("CLIENT", "SETNAME", g.Name)
+		_, err = g.demand(ask, "CLIENT", "SETNAME", g.Name)
 	}
 	return refused, err
 }
 
 // demand asks and returns the error that the server answered with. Some
-// servers repeat the command they did not understand.
+// servers repeat the command they did not understand. A reply that is no
+// answer to the command was not meant for it.
 func (g Greeting) demand(ask func(args ...any) (Value, error), args ...any) (refused string, err error) {
 	v, err := ask(args...)
-	if err != nil || v.Kind() != Error {
+	hello := args[0] == "HELLO"
+	switch kind := v.Kind(); {
+	case err != nil:
 		return "", err
+	case kind == Status && !hello, (kind == Map || kind == Array) && hello:
+		return "", nil
+	case kind != Error:
+		return "", broken("not an answer to the greeting")
 	}
 	refused = string(v.Bytes())
 	for _, secret := range []string{g.Password, g.Username} {

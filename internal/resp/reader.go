@@ -16,6 +16,11 @@ const (
 	// nevertheless, so that the CRLF behind them costs no read of its own.
 	direct = 16 << 10
 	tail   = 4 << 10
+	// believed is the length of a string that is reserved when it is announced.
+	// Memory for a longer one is reserved when one part in believedPart of it
+	// has come.
+	believed     = 1 << 20
+	believedPart = 8
 	// idleReads is how often a source may return nothing in a row.
 	idleReads = 100
 )
@@ -215,10 +220,6 @@ func (r *Reader) bulk(dst []byte) (out []byte, null bool, err error) {
 	case cap(dst)-have >= n:
 		out = dst[:have+n]
 		err = r.full(out[have:])
-	case n <= step:
-		out = make([]byte, have+n)
-		copy(out, dst)
-		err = r.full(out[have:])
 	default:
 		out, err = r.large(dst, n)
 	}
@@ -228,18 +229,30 @@ func (r *Reader) bulk(dst []byte) (out []byte, null bool, err error) {
 	return out, false, err
 }
 
-// large reads n bytes without believing that they will come.
+// large reads n bytes and appends them to dst, in new memory. It does not
+// believe that many will come before some have.
 func (r *Reader) large(dst []byte, n int) ([]byte, error) {
-	for n > 0 {
-		space := r.sink.space(n)
+	ahead := 0
+	if n > believed {
+		ahead = n / believedPart
+	}
+	for left := ahead; left > 0; {
+		space := r.sink.space(left)
 		if err := r.full(space); err != nil {
 			r.sink.drop()
 			return nil, err
 		}
 		r.sink.advance(len(space))
-		n -= len(space)
+		left -= len(space)
 	}
-	return r.sink.take(dst), nil
+	have := len(dst)
+	out := make([]byte, have+n)
+	copy(out, dst)
+	r.sink.copyTo(out[have:])
+	if err := r.full(out[have+ahead:]); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // full fills p.
@@ -417,6 +430,14 @@ func (s *sink) write(p []byte) {
 
 // reserved is the memory held.
 func (s *sink) reserved() int { return len(s.full)*step + cap(s.cur) }
+
+// copyTo copies everything to p and forgets it.
+func (s *sink) copyTo(p []byte) {
+	for _, b := range append(s.full, s.cur) {
+		p = p[copy(p, b):]
+	}
+	s.drop()
+}
 
 // take returns dst with everything appended, in memory of the right size, and
 // forgets it.

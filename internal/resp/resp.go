@@ -8,9 +8,10 @@
 // # Limits
 //
 // A Reader trusts nothing it is told. Lengths are checked against [Limits]
-// before memory is reserved, and memory is reserved in steps as bytes arrive:
-// until a reply is complete it holds at most the bytes received plus 64 KiB,
-// whatever the reply announces. Arrays obey the same bound, because a reply is
+// before memory is reserved. Memory for a string of up to 1 MiB is reserved when it
+// is announced, for a longer one when an eighth of it has come. All else is
+// reserved in steps as bytes arrive: until a reply is complete it holds at most
+// the bytes received plus 64 KiB, whatever it announces. Arrays obey the same bound, because a reply is
 // kept as the bytes it came in and is taken apart only when it is looked at.
 package resp
 

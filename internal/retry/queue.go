@@ -1,14 +1,15 @@
 // Package retry carries out drops that a tier did not confirm.
 //
 // It only ever drops: a value that is sent again later could overwrite a newer
-// one, a drop cannot harm. It is bounded: when too many keys are pending, or
-// one has been for too long, they are replaced by one drop of everything. Holds
-// stay pending beside that: it gives no key one.
+// one, a drop cannot harm. It is bounded by number: when too many keys and tags
+// are pending they are replaced by one drop of everything. Holds stay pending
+// beside that: it gives no key one. Age is no bound: a drop that has been pending
+// for an hour still names its key, and a drop of everything instead would cost
+// every instance all that it has.
 package retry
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,16 +26,16 @@ type Options struct {
 	DropAll  func(ctx context.Context, soft bool) error
 	// Timeout bounds each attempt.
 	Timeout time.Duration
-	// MaxKeys is the most keys and tags that are pending one by one, MaxAge the
-	// longest time for which one is.
+	// MaxKeys is the most keys and tags that are pending one by one.
 	MaxKeys int
-	MaxAge  time.Duration
 }
 
 const (
-	batch      = 256 // drops in one attempt
+	batch      = 256 // drops in one attempt at most
 	firstPause = 50 * time.Millisecond
 	maxPause   = 2 * time.Second
+	lastPause  = 200 * time.Millisecond // the longest while the queue is being closed
+	maxNames   = 16                     // of Lost
 )
 
 // Queue holds the drops that are pending. Its goroutine exists only while
@@ -46,12 +47,19 @@ type Queue struct {
 	runs   sync.WaitGroup
 	size   atomic.Int64 // pending keys and tags, and one for everything
 	sweeps atomic.Uint64
+	hurry  chan struct{} // holds one; ends a pause
+	// batch is how many drops are tried together, turn the kind that is tried
+	// first. Both are the goroutine's own.
+	batch, turn int
 
 	mu      sync.Mutex // guards below
 	pending map[string]*item
 	tags    map[string]*item
 	all     *item
+	err     error // of the last attempt that failed
 	running bool
+	hurried bool // the queue will be closed soon
+	closing bool // it is to be closed when nothing is pending
 	closed  bool
 }
 
@@ -59,12 +67,13 @@ type Queue struct {
 type item struct {
 	soft  bool
 	until time.Time // of the hold; zero if there is none
-	since time.Time
+	// failures is how many attempts at it have failed. It is the goroutine's own.
+	failures int
 }
 
 // New returns an empty queue.
 func New(o Options) *Queue {
-	q := &Queue{o: o, pending: make(map[string]*item), tags: make(map[string]*item)}
+	q := &Queue{o: o, pending: make(map[string]*item), tags: make(map[string]*item), hurry: make(chan struct{}, 1), batch: batch}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	return q
 }
@@ -104,14 +113,24 @@ func (q *Queue) BlocksTags(tags []string, sweeps uint64) bool {
 	return q.sweeps.Load() != sweeps || slices.ContainsFunc(tags, func(t string) bool { return q.tags[t] != nil })
 }
 
-// Add makes drops pending. Of several drops of a key the strongest counts:
-// hard over soft, the longest hold.
-func (q *Queue) Add(drops []remote.Drop) {
+// When says when a drop that is added is tried first.
+type When bool
+
+const (
+	// Later: after a pause, since an attempt has just failed.
+	Later When = false
+	// AtOnce: without a pause, unless attempts at other drops are failing.
+	AtOnce When = true
+)
+
+// Add makes drops pending, and reports false if the queue is closed. Of several
+// drops of a key the strongest counts: hard over soft, the longest hold.
+func (q *Queue) Add(drops []remote.Drop, when When) bool {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return
+		return false
 	}
 	all := q.allToo(!slices.ContainsFunc(drops, func(d remote.Drop) bool { return !d.Soft || d.Hold > 0 }))
 	for i := range drops {
@@ -119,13 +138,12 @@ func (q *Queue) Add(drops []remote.Drop) {
 		if all && d.Hold <= 0 {
 			continue
 		}
-		next := &item{soft: d.Soft, since: now}
+		next := &item{soft: d.Soft}
 		if d.Hold > 0 {
 			next.until = now.Add(d.Hold)
 		}
 		if old := q.pending[d.Key]; old != nil {
 			next.soft = next.soft && old.soft
-			next.since = old.since
 			if old.until.After(next.until) {
 				next.until = old.until
 			}
@@ -133,27 +151,28 @@ func (q *Queue) Add(drops []remote.Drop) {
 		q.pending[d.Key] = next
 	}
 	q.bound(now)
-	q.start()
+	q.start(when)
+	return true
 }
 
-// AddTags makes drops of tags pending. Of several drops of a tag a hard one
-// counts.
-func (q *Queue) AddTags(tags []string, soft bool) {
-	now := time.Now()
+// AddTags makes drops of tags pending, and reports false if the queue is closed.
+// Of several drops of a tag a hard one counts.
+func (q *Queue) AddTags(tags []string, soft bool, when When) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || q.allToo(soft) {
-		return
+		return !q.closed
 	}
 	for _, t := range tags {
-		next := &item{soft: soft, since: now}
+		next := &item{soft: soft}
 		if old := q.tags[t]; old != nil {
-			next.soft, next.since = next.soft && old.soft, old.since
+			next.soft = next.soft && old.soft
 		}
 		q.tags[t] = next
 	}
-	q.bound(now)
-	q.start()
+	q.bound(time.Now())
+	q.start(when)
+	return true
 }
 
 // allToo reports whether a drop of everything is pending that does what a drop
@@ -163,7 +182,7 @@ func (q *Queue) allToo(soft bool) bool {
 	if q.all == nil || q.all.soft && !soft {
 		return false
 	}
-	q.all = &item{since: q.all.since, soft: q.all.soft}
+	q.all = &item{soft: q.all.soft}
 	return true
 }
 
@@ -175,24 +194,26 @@ func (q *Queue) bound(now time.Time) {
 	}
 }
 
-// AddAll makes a drop of everything pending.
-func (q *Queue) AddAll(soft bool) {
+// AddAll makes a drop of everything pending, and reports false if the queue is
+// closed.
+func (q *Queue) AddAll(soft bool, when When) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return
+		return false
 	}
-	if now := time.Now(); !soft {
-		q.collapse(now)
+	if !soft {
+		q.collapse(time.Now())
 	} else if !q.allToo(true) {
-		q.all = &item{since: now, soft: true}
+		q.all = &item{soft: true}
 	}
-	q.start()
+	q.start(when)
+	return true
 }
 
 // collapse replaces all pending drops by one of everything. q.mu is held.
 func (q *Queue) collapse(now time.Time) {
-	q.all = &item{since: now}
+	q.all = &item{}
 	q.sweeps.Add(1)
 	clear(q.tags)
 	q.keepHolds(now)
@@ -205,19 +226,24 @@ func (q *Queue) keepHolds(now time.Time) {
 	holds := make(map[string]*item)
 	for key, it := range q.pending {
 		if it.until.After(now) && len(holds) < q.o.MaxKeys/2 {
-			holds[key] = &item{until: it.until, since: now}
+			holds[key] = &item{until: it.until}
 		}
 	}
 	q.pending = holds
 }
 
 // start sees to it that the goroutine runs, and counts. q.mu is held.
-func (q *Queue) start() {
+func (q *Queue) start(when When) {
 	q.count()
-	if q.size.Load() > 0 && !q.running {
-		q.running = true
-		q.runs.Go(q.run)
+	if q.size.Load() == 0 || q.running {
+		return
 	}
+	pause := firstPause
+	if when == AtOnce {
+		pause = 0
+	}
+	q.running = true
+	q.runs.Go(func() { q.run(pause) })
 }
 
 func (q *Queue) count() {
@@ -228,138 +254,62 @@ func (q *Queue) count() {
 	q.size.Store(n)
 }
 
-// Close gives up what is pending and waits for the goroutine.
-func (q *Queue) Close() {
+// Lost is what a queue has given up when it was closed.
+type Lost struct {
+	// Keys and Tags count what was pending one by one, All says that a drop of
+	// everything was.
+	Keys, Tags int
+	All        bool
+	// Names are those of some of the keys and tags.
+	Names []string
+	// Err is why the last attempt has failed; nil if there was none.
+	Err error
+}
+
+// Drops is the number of drops that were given up; one of everything counts as
+// one.
+func (l Lost) Drops() int {
+	n := l.Keys + l.Tags
+	if l.All {
+		n++
+	}
+	return n
+}
+
+// Hurry has what is pending tried at once, and more often than usual, because
+// the queue will be closed soon.
+func (q *Queue) Hurry() {
 	q.mu.Lock()
-	q.closed = true
+	q.hurried = true
 	q.mu.Unlock()
-	q.cancel()
-	q.runs.Wait()
-}
-
-// run tries until nothing is pending.
-func (q *Queue) run() {
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		t := time.NewTimer(pause/2 + rand.N(pause/2))
-		select {
-		case <-t.C:
-		case <-q.ctx.Done():
-			t.Stop()
-			return
-		}
-		for q.attempt() {
-			pause = firstPause
-		}
-		if q.idle() {
-			return
-		}
-	}
-}
-
-// idle reports that nothing is pending and the goroutine ends.
-func (q *Queue) idle() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.running = q.size.Load() > 0
-	return !q.running
-}
-
-// work is what one attempt tries: everything, or some tags of a kind, or some
-// keys; and the items that asked for it.
-type work struct {
-	all   *item
-	soft  bool // of all, and of tags
-	tags  []string
-	drops []remote.Drop
-	items []*item
-}
-
-// attempt tries some of what is pending, and reports whether it did any.
-func (q *Queue) attempt() bool {
-	ctx, cancel := context.WithTimeout(q.ctx, q.o.Timeout)
-	defer cancel()
-	w := q.next()
-	var err error
-	switch {
-	case w.all != nil:
-		err = q.o.DropAll(ctx, w.soft)
-	case len(w.tags) > 0:
-		err = q.o.DropTags(ctx, w.tags, w.soft)
-	case len(w.drops) > 0:
-		err = q.o.Drop(ctx, w.drops)
+	select {
+	case q.hurry <- struct{}{}:
 	default:
-		return false
 	}
-	if err != nil {
-		return false
-	}
-	q.done(&w)
-	return true
 }
 
-// next returns what to try.
-func (q *Queue) next() (w work) {
-	now := time.Now()
+// Close tries what is pending until nothing is or ctx ends, gives up the rest,
+// and waits for the goroutine. It returns what was given up, also when it is
+// called again.
+func (q *Queue) Close(ctx context.Context) Lost {
+	q.Hurry()
+	q.mu.Lock()
+	q.closing = true
+	q.closed = q.closed || !q.running // else the goroutine sees to that
+	q.mu.Unlock()
+	stop := context.AfterFunc(ctx, q.cancel)
+	q.runs.Wait()
+	stop()
+	q.cancel()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.tooOld(now) {
-		q.collapse(now)
-		q.count()
-	}
-	if q.all != nil {
-		return work{all: q.all, soft: q.all.soft}
-	}
-	for tag, it := range q.tags {
-		if len(w.tags) == 0 {
-			w.soft = it.soft
-		}
-		if it.soft == w.soft && len(w.tags) < batch {
-			w.tags, w.items = append(w.tags, tag), append(w.items, it)
-		}
-	}
-	if len(w.tags) > 0 {
-		return w
-	}
-	for key, it := range q.pending {
-		w.drops = append(w.drops, remote.Drop{Key: key, Soft: it.soft, Hold: max(0, it.until.Sub(now))})
-		w.items = append(w.items, it)
-		if len(w.drops) == batch {
-			break
-		}
-	}
-	return w
-}
-
-// tooOld reports whether something is pending for longer than the bound. q.mu
-// is held.
-func (q *Queue) tooOld(now time.Time) bool {
+	l := Lost{Keys: len(q.pending), Tags: len(q.tags), All: q.all != nil, Err: q.err}
 	for _, m := range []map[string]*item{q.pending, q.tags} {
-		for _, it := range m {
-			if now.Sub(it.since) > q.o.MaxAge {
-				return true
+		for name := range m {
+			if len(l.Names) < maxNames {
+				l.Names = append(l.Names, name)
 			}
 		}
 	}
-	return false
-}
-
-// done forgets what was carried out, unless it has become stronger since.
-func (q *Queue) done(w *work) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.all == w.all {
-		q.all = nil
-	}
-	for i, it := range w.items {
-		m, name := q.tags, ""
-		if len(w.tags) > 0 {
-			name = w.tags[i]
-		} else {
-			m, name = q.pending, w.drops[i].Key
-		}
-		if m[name] == it {
-			delete(m, name)
-		}
-	}
-	q.count()
+	return l
 }

@@ -70,23 +70,36 @@ func (s *target) dropAll(_ context.Context, soft bool) error {
 	return nil
 }
 
+func (s *target) attempts() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
 func (s *target) seen() (map[string]remote.Drop, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.drops), s.all
 }
 
+// giveUp closes q without further attempts.
+func giveUp(q *retry.Queue) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	q.Close(ctx)
+}
+
 func newQueue(s *target) *retry.Queue {
 	s.drops = map[string]remote.Drop{}
-	return retry.New(retry.Options{Drop: s.drop, DropTags: s.dropTags, DropAll: s.dropAll, Timeout: time.Second, MaxKeys: 1000, MaxAge: time.Minute})
+	return retry.New(retry.Options{Drop: s.drop, DropTags: s.dropTags, DropAll: s.dropAll, Timeout: time.Second, MaxKeys: 1000})
 }
 
 func TestPendingDropBlocksItsKeyUntilItIsCarriedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &target{down: true}
 		q := newQueue(s)
-		defer q.Close()
-		q.Add([]remote.Drop{{Key: "a"}, {Key: "b", Soft: true}})
+		defer giveUp(q)
+		q.Add([]remote.Drop{{Key: "a"}, {Key: "b", Soft: true}}, retry.Later)
 		time.Sleep(20 * time.Second)
 		if !q.Blocks("a") || !q.Blocks("b") || q.Blocks("c") || q.Len() != 2 {
 			t.Errorf("blocks a %v, b %v, c %v, len %d; want true, true, false, 2", q.Blocks("a"), q.Blocks("b"), q.Blocks("c"), q.Len())
@@ -111,9 +124,9 @@ func TestStrongestDropOfAKeyCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &target{down: true}
 		q := newQueue(s)
-		defer q.Close()
-		q.Add([]remote.Drop{{Key: "k", Hold: time.Minute}})
-		q.Add([]remote.Drop{{Key: "k", Soft: true, Hold: time.Second}})
+		defer giveUp(q)
+		q.Add([]remote.Drop{{Key: "k", Hold: time.Minute}}, retry.Later)
+		q.Add([]remote.Drop{{Key: "k", Soft: true, Hold: time.Second}}, retry.Later)
 		s.set(false)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -128,9 +141,9 @@ func TestTooManyKeysBecomeOneDropOfEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &target{down: true}
 		q := newQueue(s)
-		defer q.Close()
+		defer giveUp(q)
 		for i := range 1001 {
-			q.Add([]remote.Drop{{Key: fmt.Sprint(i)}})
+			q.Add([]remote.Drop{{Key: fmt.Sprint(i)}}, retry.Later)
 		}
 		if !q.Blocks("never added") || q.Len() != 1 {
 			t.Errorf("blocks others %v, len %d; want true, 1", q.Blocks("never added"), q.Len())
@@ -144,18 +157,93 @@ func TestTooManyKeysBecomeOneDropOfEverything(t *testing.T) {
 	})
 }
 
-func TestOldDropBecomesADropOfEverything(t *testing.T) {
+func TestOldDropIsStillADropOfItsKeyAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &target{down: true}
 		q := newQueue(s)
-		defer q.Close()
-		q.Add([]remote.Drop{{Key: "k"}})
-		time.Sleep(2 * time.Minute)
+		defer giveUp(q)
+		q.Add([]remote.Drop{{Key: "k"}}, retry.Later)
+		q.AddTags([]string{"t"}, true, retry.Later)
+		time.Sleep(24 * time.Hour)
+		if q.Blocks("another") || q.Len() != 2 {
+			t.Errorf("blocks another key %v, %d pending; want false, 2", q.Blocks("another"), q.Len())
+		}
 		s.set(false)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if _, all := s.seen(); all != 1 || q.Len() != 0 {
-			t.Errorf("%d drops of everything, %d pending; want 1, 0", all, q.Len())
+		if drops, all := s.seen(); all != 0 || len(drops) != 2 || q.Len() != 0 {
+			t.Errorf("%d drops of everything, %d others, %d pending; want 0, 2, 0", all, len(drops), q.Len())
+		}
+	})
+}
+
+func TestDropThatAlwaysFailsHoldsUpNoOther(t *testing.T) {
+	for _, stuck := range []string{"a key", "a tag", "everything"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &target{drops: map[string]remote.Drop{}}
+			bad := errors.New("not this one")
+			q := retry.New(retry.Options{
+				Drop: func(ctx context.Context, ds []remote.Drop) error {
+					for _, d := range ds {
+						if d.Key == "stuck" {
+							return bad
+						}
+					}
+					return s.drop(ctx, ds)
+				},
+				DropTags: func(ctx context.Context, tags []string, soft bool) error {
+					for _, tag := range tags {
+						if tag == "stuck" {
+							return bad
+						}
+					}
+					return s.dropTags(ctx, tags, soft)
+				},
+				DropAll: func(ctx context.Context, soft bool) error { return bad },
+				Timeout: time.Second, MaxKeys: 1000,
+			})
+			defer giveUp(q)
+			switch stuck {
+			case "a key":
+				q.Add([]remote.Drop{{Key: "stuck"}}, retry.Later)
+			case "a tag":
+				q.AddTags([]string{"stuck"}, false, retry.Later)
+			default:
+				q.AddAll(true, retry.Later)
+			}
+			for i := range 300 {
+				q.Add([]remote.Drop{{Key: fmt.Sprint(i)}}, retry.Later)
+				q.AddTags([]string{fmt.Sprint(i)}, false, retry.Later)
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			if drops, _ := s.seen(); len(drops) != 600 || q.Len() != 1 {
+				t.Errorf("%s is stuck: %d of 600 others carried out, %d pending; want all, 1", stuck, len(drops), q.Len())
+			}
+		})
+	}
+}
+
+func TestDropIsTriedAtOnceUnlessOthersFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{}
+		q := newQueue(s)
+		defer giveUp(q)
+		q.Add([]remote.Drop{{Key: "a"}}, retry.AtOnce)
+		synctest.Wait()
+		if q.Len() != 0 {
+			t.Error("a drop whose caller has left waits")
+		}
+		s.set(true)
+		q.Add([]remote.Drop{{Key: "b"}}, retry.Later)
+		time.Sleep(10 * time.Second)
+		calls := s.attempts()
+		for i := range 100 {
+			q.Add([]remote.Drop{{Key: fmt.Sprint(i)}}, retry.AtOnce)
+			synctest.Wait()
+		}
+		if n := s.attempts() - calls; n != 0 {
+			t.Errorf("%d attempts at once while attempts fail, want none", n)
 		}
 	})
 }
@@ -169,15 +257,15 @@ func TestDropThatGotStrongerDuringAnAttemptIsTriedAgain(t *testing.T) {
 			Drop: func(ctx context.Context, d []remote.Drop) error {
 				if first { // meanwhile somebody invalidates what was expired
 					first = false
-					q.Add([]remote.Drop{{Key: "k"}})
+					q.Add([]remote.Drop{{Key: "k"}}, retry.Later)
 				}
 				return s.drop(ctx, d)
 			},
-			DropAll: s.dropAll, Timeout: time.Second, MaxKeys: 10, MaxAge: time.Minute,
+			DropAll: s.dropAll, Timeout: time.Second, MaxKeys: 10,
 		})
 		s.drops = map[string]remote.Drop{}
-		defer q.Close()
-		q.Add([]remote.Drop{{Key: "k", Soft: true}})
+		defer giveUp(q)
+		q.Add([]remote.Drop{{Key: "k", Soft: true}}, retry.Later)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if drops, _ := s.seen(); drops["k"].Soft || q.Len() != 0 {
@@ -195,14 +283,14 @@ func TestDropThatComesDuringADropOfEverythingIsNotLost(t *testing.T) {
 			Drop: s.drop,
 			DropAll: func(context.Context, bool) error {
 				if all++; all == 1 {
-					q.Add([]remote.Drop{{Key: "k"}})
+					q.Add([]remote.Drop{{Key: "k"}}, retry.Later)
 				}
 				return nil
 			},
-			Timeout: time.Second, MaxKeys: 10, MaxAge: time.Minute,
+			Timeout: time.Second, MaxKeys: 10,
 		})
-		defer q.Close()
-		q.AddAll(false)
+		defer giveUp(q)
+		q.AddAll(false, retry.Later)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if drops, _ := s.seen(); all < 2 && len(drops) == 0 {
@@ -215,14 +303,60 @@ func TestClosedQueueTriesNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &target{down: true}
 		q := newQueue(s)
-		q.Add([]remote.Drop{{Key: "k"}})
-		q.Close()
+		q.Add([]remote.Drop{{Key: "k"}}, retry.Later)
+		giveUp(q)
 		calls := s.calls
-		q.Add([]remote.Drop{{Key: "k"}})
-		q.AddAll(false)
+		if q.Add([]remote.Drop{{Key: "k"}}, retry.Later) || q.AddAll(false, retry.Later) || q.AddTags([]string{"t"}, false, retry.AtOnce) {
+			t.Error("drops are taken by a queue that is closed")
+		}
 		time.Sleep(time.Minute)
 		if s.calls != calls {
 			t.Error("tried after Close")
+		}
+	})
+}
+
+func TestCloseTriesUntilItsContextEndsAndSaysWhatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{down: true}
+		q := newQueue(s)
+		q.Add([]remote.Drop{{Key: "a"}, {Key: "b"}}, retry.Later)
+		q.AddTags([]string{"t"}, false, retry.Later)
+		time.Sleep(10 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		start, calls := time.Now(), s.attempts()
+		l := q.Close(ctx)
+		if took, n := time.Since(start), s.attempts()-calls; took != 5*time.Second || n < 20 {
+			t.Errorf("it took %v and %d attempts; want 5s and one every 200 ms at least", took, n)
+		}
+		if l.Keys != 2 || l.Tags != 1 || l.All || l.Drops() != 3 || len(l.Names) != 3 || l.Err == nil || l.Err.Error() != "down" {
+			t.Errorf("lost %+v; want two keys and a tag, because it is down", l)
+		}
+		if again := q.Close(t.Context()); again.Drops() != 3 {
+			t.Errorf("closed again: lost %+v, want the same", again)
+		}
+	})
+}
+
+func TestCloseEndsWhenNothingIsPendingAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &target{}
+		idle := newQueue(s)
+		start := time.Now()
+		if l := idle.Close(t.Context()); l.Drops() != 0 || time.Since(start) != 0 {
+			t.Errorf("nothing was pending: lost %+v after %v", l, time.Since(start))
+		}
+		s.set(true)
+		q := newQueue(s)
+		q.Add([]remote.Drop{{Key: "a"}}, retry.Later)
+		q.AddAll(false, retry.Later)
+		time.AfterFunc(time.Second, func() { s.set(false) })
+		if l := q.Close(t.Context()); l.Drops() != 0 || time.Since(start) > 1300*time.Millisecond {
+			t.Errorf("it is back after a second: lost %+v after %v", l, time.Since(start))
+		}
+		if _, all := s.seen(); all != 1 {
+			t.Errorf("%d drops of everything, want 1", all)
 		}
 	})
 }
@@ -231,10 +365,10 @@ func TestPendingTagBlocksWhatCarriesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &target{down: true}
 		q := newQueue(s)
-		defer q.Close()
-		q.AddTags([]string{"a"}, true)
-		q.AddTags([]string{"a", "b"}, false)
-		q.AddTags([]string{"b", "c"}, true)
+		defer giveUp(q)
+		q.AddTags([]string{"a"}, true, retry.Later)
+		q.AddTags([]string{"a", "b"}, false, retry.Later)
+		q.AddTags([]string{"b", "c"}, true, retry.Later)
 		if !q.BlocksTags([]string{"x", "a"}, 0) || q.BlocksTags([]string{"x"}, 0) || q.BlocksTags(nil, 0) || q.Blocks("a") || q.Len() != 3 {
 			t.Errorf("blocks a %v, x %v, none %v, the key a %v, len %d", q.BlocksTags([]string{"x", "a"}, 0), q.BlocksTags([]string{"x"}, 0), q.BlocksTags(nil, 0), q.Blocks("a"), q.Len())
 		}
@@ -252,10 +386,10 @@ func TestTagDropReplacedByADropOfEverythingBlocksWhoAskedBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &target{down: true}
 		q := newQueue(s)
-		defer q.Close()
-		q.AddTags([]string{"a"}, true)
+		defer giveUp(q)
+		q.AddTags([]string{"a"}, true, retry.Later)
 		before := q.Sweeps()
-		q.AddAll(false)
+		q.AddAll(false, retry.Later)
 		for _, state := range []string{"pending", "carried out"} {
 			if !q.BlocksTags([]string{"a"}, before) || q.BlocksTags(nil, before) || q.BlocksTags([]string{"a"}, q.Sweeps()) {
 				t.Errorf("everything %s: blocks who asked before %v, without tags %v, who asks now %v; want true, false, false", state,
@@ -275,15 +409,15 @@ func TestSoftDropOfEverythingLeavesHardOnesPending(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &target{down: true}
 			q := newQueue(s)
-			defer q.Close()
+			defer giveUp(q)
 			if last {
-				q.AddAll(true)
+				q.AddAll(true, retry.Later)
 			}
-			q.Add([]remote.Drop{{Key: "hard"}})
-			q.Add([]remote.Drop{{Key: "held", Soft: true, Hold: time.Minute}})
-			q.AddTags([]string{"t"}, false)
+			q.Add([]remote.Drop{{Key: "hard"}}, retry.Later)
+			q.Add([]remote.Drop{{Key: "held", Soft: true, Hold: time.Minute}}, retry.Later)
+			q.AddTags([]string{"t"}, false, retry.Later)
 			if !last {
-				q.AddAll(true)
+				q.AddAll(true, retry.Later)
 			}
 			s.set(false)
 			time.Sleep(10 * time.Second)
@@ -302,11 +436,11 @@ func TestHoldsStayPendingBesideADropOfEverythingAndAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &target{down: true}
 		q := newQueue(s)
-		defer q.Close()
-		q.Add([]remote.Drop{{Key: "before", Hold: time.Minute}, {Key: "over", Hold: time.Second}, {Key: "plain"}})
+		defer giveUp(q)
+		q.Add([]remote.Drop{{Key: "before", Hold: time.Minute}, {Key: "over", Hold: time.Second}, {Key: "plain"}}, retry.Later)
 		time.Sleep(time.Second)
-		q.AddAll(false)
-		q.Add([]remote.Drop{{Key: "after", Hold: time.Minute}, {Key: "covered"}})
+		q.AddAll(false, retry.Later)
+		q.Add([]remote.Drop{{Key: "after", Hold: time.Minute}, {Key: "covered"}}, retry.Later)
 		if q.Len() != 3 {
 			t.Errorf("%d pending, want everything and two holds", q.Len())
 		}
@@ -318,7 +452,7 @@ func TestHoldsStayPendingBesideADropOfEverythingAndAreBounded(t *testing.T) {
 		}
 		s.set(true)
 		for i := range 5000 {
-			q.Add([]remote.Drop{{Key: fmt.Sprint(i), Hold: time.Hour}})
+			q.Add([]remote.Drop{{Key: fmt.Sprint(i), Hold: time.Hour}}, retry.Later)
 		}
 		if n := q.Len(); n < 500 || n > 1001 {
 			t.Errorf("%d pending, want as many holds as there is room for, and everything", n)

@@ -9,8 +9,8 @@ import (
 const maxRaised = 16
 
 // doubt is a floor that remembers when it was raised: an entry that is below it
-// is suspect, since the first of those times if there were several. The zero
-// doubt has not been raised.
+// is suspect, or stale, since the first of those times if there were several. The
+// zero doubt has not been raised.
 type doubt struct {
 	raised atomic.Pointer[[]raised] // never changed; floors ascend
 }
@@ -41,14 +41,31 @@ func (d *doubt) raise(floor uint64, since int64) {
 // judge says what an entry with this stamp is good for, and since when it is
 // suspect if it is.
 func (d *doubt) judge(stamp uint64) (v Verdict, since int64) {
+	if below, since := d.below(stamp); below {
+		return Suspect, since
+	}
+	return Trusted, 0
+}
+
+// below reports whether stamp is below the floor, and since when.
+func (d *doubt) below(stamp uint64) (below bool, since int64) {
 	held := d.raised.Load()
 	if held == nil {
-		return Trusted, 0
+		return false, 0
 	}
 	for _, r := range *held {
 		if stamp < r.floor {
-			return Suspect, r.since
+			return true, r.since
 		}
 	}
-	return Trusted, 0
+	return false, 0
+}
+
+// last returns when the floor was raised last; zero if that was never.
+func (d *doubt) last() int64 {
+	held := d.raised.Load()
+	if held == nil {
+		return 0
+	}
+	return (*held)[len(*held)-1].since
 }

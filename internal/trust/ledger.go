@@ -32,13 +32,13 @@ func (v Verdict) And(w Verdict) Verdict {
 }
 
 // Both returns what an entry is good for that v and w are true of, each since
-// some time if it is Suspect, and since when.
+// some time if it is Stale or Suspect, and since when.
 func Both(v Verdict, since int64, w Verdict, wSince int64) (Verdict, int64) {
 	switch {
-	case v != Suspect:
-		since = wSince
-	case w == Suspect:
+	case v == w:
 		since = min(since, wSince)
+	case w > v:
+		since = wSince
 	}
 	return v.And(w), since
 }
@@ -46,12 +46,17 @@ func Both(v Verdict, since int64, w Verdict, wSince int64) (Verdict, int64) {
 // Ledger is what one instance knows. The zero Ledger trusts everything and
 // knows no words. All methods are safe for concurrent use.
 type Ledger struct {
+	// OnDisown, if set, is called after everything has become absent. It runs
+	// under the ledger's mutex: it must not wait or call back. It is set before
+	// the ledger is used.
+	OnDisown func()
+
 	word atomic.Uint64
 
 	// Floors: an entry with a lower stamp is concerned.
-	disowned, expired atomic.Uint64
-	doubted           doubt
-	lanes             atomic.Pointer[lanes] // nil until words are known
+	disowned         atomic.Uint64
+	expired, doubted doubt
+	lanes            atomic.Pointer[lanes] // nil until words are known
 
 	tags tags
 
@@ -76,14 +81,15 @@ type lanes struct {
 func (l *Ledger) Word() uint64 { return l.word.Load() }
 
 // Judge says what an entry with this stamp is good for, the entry's tags apart,
-// and since when it is suspect if it is. If it is trusted it may be given the
-// stamp that is returned. laneOf is asked for the entry's lane if that matters.
+// and since when it is stale or suspect if it is. If it is trusted it may be given
+// the stamp that is returned. laneOf is asked for the entry's lane if that matters.
 func (l *Ledger) Judge(stamp uint64, laneOf func() uint16) (v Verdict, next uint64, since int64) {
 	next = l.word.Load() // before the floors: they are raised first
-	if stamp < l.disowned.Load() {
+	if l.Disowns(stamp) {
 		return Disowned, next, 0
 	}
-	if stamp < l.expired.Load() {
+	below, staleSince := l.expired.below(stamp)
+	if below {
 		v = Stale
 	}
 	w, since := l.doubted.judge(stamp)
@@ -95,7 +101,8 @@ func (l *Ledger) Judge(stamp uint64, laneOf func() uint16) (v Verdict, next uint
 		lane, laneSince := ls.of[n].judge(stamp)
 		w, since = Both(w, since, lane, laneSince)
 	}
-	return v.And(w), next, since
+	v, since = Both(v, staleSince, w, since)
+	return v, next, since
 }
 
 // Disown makes every entry absent that has a stamp by now.
@@ -106,10 +113,10 @@ func (l *Ledger) Disown() {
 }
 
 // Expire makes every entry stale that has a stamp by now.
-func (l *Ledger) Expire() {
+func (l *Ledger) Expire(now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.expire()
+	l.expire(now)
 }
 
 // Doubt makes every entry suspect that has a stamp by now.
@@ -124,11 +131,24 @@ func (l *Ledger) Doubt(now int64) {
 func (l *Ledger) disown() {
 	l.disowned.Store(l.word.Load() + 1)
 	l.word.Add(1)
+	if l.OnDisown != nil {
+		l.OnDisown()
+	}
 }
 
-func (l *Ledger) expire() {
-	l.expired.Store(l.word.Load() + 1)
+// Disowns reports whether an entry with this stamp is absent for every purpose,
+// its tags apart.
+func (l *Ledger) Disowns(stamp uint64) bool { return stamp < l.disowned.Load() }
+
+func (l *Ledger) expire(now int64) {
+	l.expired.raise(l.word.Load()+1, now)
 	l.word.Add(1)
+}
+
+// Expired returns when everything was made stale last, as far as is known, and
+// false if that was never.
+func (l *Ledger) Expired() (since int64, ever bool) {
+	return l.expired.last(), l.expired.raised.Load() != nil
 }
 
 func (l *Ledger) doubt(now int64) {

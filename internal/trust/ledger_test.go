@@ -45,9 +45,9 @@ func TestFloorsConcernWhatWasThereBefore(t *testing.T) {
 		want  trust.Verdict
 	}{
 		{"disowned", func(l *trust.Ledger) { l.Disown() }, trust.Disowned},
-		{"expired", func(l *trust.Ledger) { l.Expire() }, trust.Stale},
+		{"expired", func(l *trust.Ledger) { l.Expire(7) }, trust.Stale},
 		{"doubted", func(l *trust.Ledger) { l.Doubt(7) }, trust.Suspect},
-		{"expired and doubted", func(l *trust.Ledger) { l.Expire(); l.Doubt(7) }, trust.Disowned},
+		{"expired and doubted", func(l *trust.Ledger) { l.Expire(7); l.Doubt(7) }, trust.Disowned},
 		{"doubted and disowned", func(l *trust.Ledger) { l.Doubt(7); l.Disown() }, trust.Disowned},
 	}
 	for _, tt := range tests {

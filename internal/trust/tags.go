@@ -14,8 +14,9 @@ type tags struct {
 	word    atomic.Uint64
 	doubted doubt // of entries with any tag
 
-	mu               sync.RWMutex // guards below, and raises
-	dropped, expired map[string]uint64
+	mu      sync.RWMutex // guards below, and raises
+	dropped map[string]uint64
+	expired map[string]*doubt
 }
 
 // TagWord is for the tags of entries what [Ledger.Word] is for entries.
@@ -32,13 +33,18 @@ func (t *tags) drop(tag string, soft bool, now int64) {
 		if t.dropped != nil {
 			t.forget(now)
 		}
-		t.dropped, t.expired = map[string]uint64{}, map[string]uint64{}
+		t.dropped, t.expired = map[string]uint64{}, map[string]*doubt{}
 	}
-	floors := t.dropped
-	if soft {
-		floors = t.expired
+	floor := t.word.Load() + 1
+	switch {
+	case !soft:
+		t.dropped[tag] = floor
+	case t.expired[tag] == nil:
+		t.expired[tag] = &doubt{}
+		fallthrough
+	default:
+		t.expired[tag].raise(floor, now)
 	}
-	floors[tag] = t.word.Load() + 1
 	t.word.Add(1)
 }
 
@@ -56,8 +62,8 @@ func (t *tags) forget(now int64) {
 }
 
 // JudgeTags says what an entry with these tags and this tag stamp is good for,
-// and since when it is suspect if it is. If it is trusted it may be given the
-// tag stamp that is returned.
+// and since when it is stale or suspect if it is. If it is trusted it may be given
+// the tag stamp that is returned.
 func (l *Ledger) JudgeTags(names []string, stamp uint64) (v Verdict, next uint64, since int64) {
 	t := &l.tags
 	next = t.word.Load()
@@ -70,10 +76,27 @@ func (l *Ledger) JudgeTags(names []string, stamp uint64) (v Verdict, next uint64
 		if stamp < t.dropped[name] {
 			return Disowned, next, 0
 		}
-		if stamp < t.expired[name] {
-			v = Stale
+		if d := t.expired[name]; d != nil {
+			if below, at := d.below(stamp); below {
+				v, since = Both(v, since, Stale, at)
+			}
 		}
 	}
-	w, since := t.doubted.judge(stamp)
-	return v.And(w), next, since
+	w, suspectSince := t.doubted.judge(stamp)
+	v, since = Both(v, since, w, suspectSince)
+	return v, next, since
+}
+
+// TagsExpired returns when one of the tags was made stale last, as far as is
+// known, and false if that was never.
+func (l *Ledger) TagsExpired(names []string) (since int64, ever bool) {
+	t := &l.tags
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, name := range names {
+		if d := t.expired[name]; d != nil {
+			since, ever = max(since, d.last()), true
+		}
+	}
+	return since, ever
 }

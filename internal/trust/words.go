@@ -43,7 +43,7 @@ func (l *Ledger) Rejoin(p remote.Position, now int64) int {
 		l.disown()
 		return -1
 	case old.Expiries != p.Expiries:
-		l.expire()
+		l.expire(now)
 	}
 	moved := differing(&old.Position, &p)
 	l.suspect(now, moved...)
@@ -214,7 +214,7 @@ func (l *Ledger) Check(p remote.Position, now int64) (differs bool) {
 	}
 	if l.known.Expiries != p.Expiries {
 		l.count(countExpiries, &l.known.Expiries, p.Expiries)
-		l.expire()
+		l.expire(now)
 	}
 	l.pending = map[int]remote.Word{}
 	for _, n := range differing(&l.known.Position, &p) {

@@ -22,9 +22,12 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 		seen[name] = what
 	}
 	for _, cache := range []string{"", "a", "a:1", "a:1:2", "word", "lane", "tags"} {
-		n := layout.NewNames(remote.Space{Name: cache})
+		n := layout.NewNames(remote.Space{Name: cache}, 0)
 		see("word of "+cache, n.Word)
 		see("tags of "+cache, n.Tags)
+		for _, db := range []int{0, 1, 10} {
+			see(fmt.Sprintf("channel of %s in database %d", cache, db), layout.Channel(cache, db))
+		}
 		for _, key := range []string{"", "k", "lane", "word", "tags", "=k", "}=k", "{k}", "a\r\nb", "\x00"} {
 			see("entry "+key+" of "+cache, n.Entry(key))
 			if got := len(n.Entry(key)); got != n.EntryLen(key) {
@@ -35,7 +38,7 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 			}
 		}
 	}
-	n := layout.NewNames(remote.Space{Name: "a"})
+	n := layout.NewNames(remote.Space{Name: "a"}, 0)
 	for _, key := range []string{"", "k", "user:1", "\x00\xff"} {
 		h := fnv.New32a() // what other programs would use
 		h.Write([]byte(key))
@@ -75,6 +78,8 @@ func TestWordDecidesWhatIsHeld(t *testing.T) {
 	soft.Soft = true
 	expired := s
 	expired.Fresh = 0
+	all := soft
+	all.All = true
 	for _, c := range []struct {
 		what  string
 		state layout.State
@@ -83,8 +88,8 @@ func TestWordDecidesWhatIsHeld(t *testing.T) {
 		want  remote.Held
 	}{
 		{"the same word", s, "e.1.2", now, fresh},
-		{"another number of expiries", s, "e.1.3", now, soft},
-		{"a smaller number of expiries", s, "e.1.0", now, soft},
+		{"another number of expiries", s, "e.1.3", now, all},
+		{"a smaller number of expiries", s, "e.1.0", now, all},
 		{"another number of drops", s, "e.2.2", now, remote.Held{}},
 		{"a number of drops that begins alike", s, "e.11.2", now, remote.Held{}},
 		{"another epoch", s, "f.1.2", now, remote.Held{}},
@@ -132,7 +137,7 @@ func TestMessagesAreReadBackWhateverTheKey(t *testing.T) {
 }
 
 func TestHeadsOfMessagesAreReadBack(t *testing.T) {
-	n := layout.NewNames(remote.Space{Name: "n", Instance: 0xab})
+	n := layout.NewNames(remote.Space{Name: "n", Instance: 0xab}, 0)
 	const words = "5.a1 6.b2 "
 	was, is := remote.Word{Count: 5, Nonce: 0xa1}, remote.Word{Count: 6, Nonce: 0xb2}
 	for _, key := range []string{"", "k", "user 1"} {

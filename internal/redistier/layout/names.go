@@ -8,10 +8,10 @@
 //
 //	strata:{name:lane}=key    v<schema>  the sealed value
 //	                          s<schema>  fresh until, left until (ms of the server's clock), id, word
-//	                          l<schema>  lease: token, until
+//	                          l<schema>  lease: token, until, length in ms
 //	                          w<schema>  somebody was told that the lease is taken
 //	                          t          token of the last drop: token, until
-//	                          h          hold: until
+//	                          h          hold: until, length in ms
 //	strata:{name:lane}lane    the lane's word: count.nonce (hex)
 //	strata:{name}word         epoch, drops, expiries, clock, authority
 //	strata:{name}tags         floor, d:<tag>, e:<tag>
@@ -19,7 +19,9 @@
 // The token of a lease is odd, that of a drop even: each has a script that
 // stores under it. The ends of leases and values are written by whoever asks,
 // who knows the server's clock from the word, and so that they come early
-// rather than late; what has ended is decided by the server's clock.
+// rather than late; what has ended is decided by the server's clock. Leases and
+// holds carry their length, so that no more is left of them than was asked for
+// when that clock is set back.
 //
 // A lane is a slice of a cache's keys in which drops have an order, and that
 // lives in one slot of a cluster. Each drop of a key gives its lane another
@@ -68,8 +70,8 @@ type Names struct {
 	heads [remote.Beat + 1]string // of messages, up to the lane
 }
 
-// NewNames returns the names for a space.
-func NewNames(s remote.Space) Names {
+// NewNames returns the names for a space in a database of its server.
+func NewNames(s remote.Space, db int) Names {
 	schema := Hex(s.Schema)
 	begin := "strata:{" + s.Name
 	if s.Name == "" || s.Name[0] == '}' {
@@ -79,7 +81,7 @@ func NewNames(s remote.Space) Names {
 	n := Names{
 		Word:    begin + "}word",
 		Tags:    begin + "}tags",
-		Channel: Channel(s.Name),
+		Channel: Channel(s.Name, db),
 		Schema:  schema,
 		Value:   "v" + schema,
 		State:   "s" + schema,
@@ -94,8 +96,15 @@ func NewNames(s remote.Space) Names {
 	return n
 }
 
-// Channel is the pub/sub channel of a cache.
-func Channel(name string) string { return "strata:" + name }
+// Channel is the pub/sub channel of a cache. Channels belong to a whole server,
+// keys to one of its databases, so the name has the database in it, unless that
+// is 0. Braces are in no name of a cache.
+func Channel(name string, db int) string {
+	if db == 0 {
+		return "strata:" + name
+	}
+	return "strata:{" + strconv.Itoa(db) + "}" + name
+}
 
 // Entry is the name of the hash that holds key.
 func (n *Names) Entry(key string) string {

@@ -81,7 +81,7 @@ func (s State) Held(word string, now int64) remote.Held {
 	if s.Left <= now || !same && BeforeExpiries(s.Word) != BeforeExpiries(word) {
 		return remote.Held{}
 	}
-	h := remote.Held{ID: remote.ID(s.ID), Left: millis(s.Left - now), Soft: !same || s.Fresh == 0}
+	h := remote.Held{ID: remote.ID(s.ID), Left: millis(s.Left - now), Soft: !same || s.Fresh == 0, All: !same && s.Fresh != 0}
 	if !h.Soft && s.Fresh > now {
 		h.Fresh = millis(s.Fresh - now)
 	}

@@ -23,10 +23,54 @@ type Acquired struct {
 	Wait int64
 	// State and Value are null if there is none.
 	State, Value resp.Value
+	// Late says that nobody waits for the answer any more, by the server's
+	// clock.
+	Late bool
 }
 
-// lease is a right as it is stored.
-func lease(token string, till int64) string { return token + " " + strconv.FormatInt(till, 10) }
+// TooLate is the answer to a request that came too late. A caller that gets it all
+// the same, because a clock was set, asks again.
+// It is read-only.
+var TooLate = Acquired{Grant: remote.Busy, Wait: 1, Late: true}
+
+// Request asks for a lease. Times are in ms, Latest is of the server's clock.
+type Request struct {
+	Token string
+	// Life is how long the lease is to last, Latest until when it may be given.
+	Life, Latest int64
+	Word         string
+	// ID is that of the value that counts as stale; zero is none.
+	ID uint64
+}
+
+// lease and hold are such rights and holds of life ms as they are stored, token
+// is a right that is given with a drop.
+func lease(token string, now, life int64) string { return token + " " + hold(now, life) }
+
+func token(token string, till int64) string { return token + " " + strconv.FormatInt(till, 10) }
+
+func hold(now, life int64) string {
+	return strconv.FormatInt(now+life, 10) + " " + strconv.FormatInt(life, 10)
+}
+
+// onHold is what is left of a hold, and whether that is less than what is stored
+// says: the server's clock was set back since, and the hold begins anew.
+func onHold(s string, now int64) (left int64, setBack bool) {
+	till, asked, _ := strings.Cut(s, " ")
+	left, most := number(till)-now, number(asked)
+	return max(0, min(left, most)), left > most
+}
+
+// leased is what is left of a lease, and who has it. One of which more is left
+// than was given, by more than a second, is over: the clock was set back since.
+func leased(s string, now int64) (left int64, holder string) {
+	holder, rest, _ := strings.Cut(s, " ")
+	till, whole, _ := strings.Cut(rest, " ")
+	if left = number(till) - now; left > number(whole)+1000 {
+		left = 0
+	}
+	return max(0, left), holder
+}
 
 // expire lets the entry live for life, at least.
 func (t *tx) expire(entry string, pttl, life int64) {
@@ -35,9 +79,9 @@ func (t *tx) expire(entry string, pttl, life int64) {
 	}
 }
 
-// Acquire asks for a lease of life ms under token. The value with that id
-// counts as stale; zero is none.
-func (e Entry) Acquire(token string, life int64, word string, id uint64) (a Acquired, err error) {
+// Acquire asks for a lease. A request that is carried out late, because the server
+// stood still between its read and its write, leaves one all the same.
+func (e Entry) Acquire(q Request) (a Acquired, err error) {
 	n, entry := e.Names, e.Names.Entry(e.Key)
 	err = run(e.Ask, []string{entry}, func(t *tx) error {
 		r, err := t.read(func(b *Batch) {
@@ -49,27 +93,34 @@ func (e Entry) Acquire(token string, life int64, word string, id uint64) (a Acqu
 			return err
 		}
 		f, now := fields(r[0], 5), Time(r[2])
+		if now > q.Latest {
+			a = TooLate
+			return nil
+		}
 		a = Acquired{State: f[0]}
-		s, ok := layout.ParseState(f[0].Bytes(), word)
-		holder, till := right(text(f[1]))
-		hold := number(text(f[2]))
+		s, ok := layout.ParseState(f[0].Bytes(), q.Word)
+		left, holder := leased(text(f[1]), now)
+		held, setBack := onHold(text(f[2]), now)
+		if setBack {
+			t.writes.Add("HSET", entry, "h", hold(now, held))
+		}
 		switch {
-		case hold > now:
-			a.Grant, a.Wait = remote.OnHold, hold-now
-		case ok && s.Fresh > now && s.Word == word && s.ID != id:
+		case held > 0:
+			a.Grant, a.Wait = remote.OnHold, held
+		case ok && s.Fresh > now && s.Word == q.Word && s.ID != q.ID:
 			a.Grant, a.Value = remote.Free, f[4]
-		case till > now && holder != token:
-			a.Grant, a.Wait = remote.Busy, till-now
+		case left > 0 && holder != q.Token:
+			a.Grant, a.Wait = remote.Busy, left
 			if f[3].Kind() == resp.Null {
 				t.writes.Add("HSET", entry, n.Awaited, 1)
 			}
 		default:
 			a.Grant, a.Value = remote.Granted, f[4]
-			if f[3].Kind() != resp.Null && holder != token {
+			if f[3].Kind() != resp.Null && holder != q.Token {
 				t.writes.Add("HDEL", entry, n.Awaited)
 			}
-			t.writes.Add("HSET", entry, n.Lease, lease(token, now+life))
-			t.expire(entry, -1, max(r[1].Int(), life)) // as in Put
+			t.writes.Add("HSET", entry, n.Lease, lease(q.Token, now, q.Life))
+			t.expire(entry, -1, max(r[1].Int(), q.Life)) // as in Put
 		}
 		return nil
 	})
@@ -100,17 +151,18 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 		}
 		f, now := fields(r[0], 4), Time(r[4])
 		holder, _ := right(text(f[0]))
-		token, till := right(text(f[1]))
-		hold, awaited := number(text(f[2])), f[3].Kind() != resp.Null
+		written, till := right(text(f[1]))
+		awaited := f[3].Kind() != resp.Null
+		held, _ := onHold(text(f[2]), now)
 		fields, ttl := r[2].Int(), r[3].Int()
-		leased := holder == v.Token && hold <= now
-		if token == v.Token && till > now {
+		leased := holder == v.Token && held == 0
+		if written == v.Token && till > now {
 			till, leased, v.Drops = 0, true, true // the token is used up
 		}
 		switch {
 		case leased && v.Drops: // of all schemas
-			t.dropped(n, e.Key, false, text(r[1]), v.Nonce, max(0, hold-now))
-			ttl, fields = t.empty(entry, hold, lease(token, till), till, now), 0
+			t.dropped(n, e.Key, false, text(r[1]), v.Nonce, held)
+			ttl, fields = t.empty(entry, held, token(written, till), till, now), 0
 		case leased:
 			t.ended(n, e.Key, awaited)
 			if fields == 1 || fields == 2 && awaited {
@@ -143,14 +195,14 @@ func (e Entry) Put(v Value) (stored bool, err error) {
 
 // empty takes everything out of an entry but a hold and a token of a drop that
 // last, and returns for how long it lives then.
-func (t *tx) empty(entry string, hold int64, token string, till, now int64) (ttl int64) {
+func (t *tx) empty(entry string, held int64, token string, till, now int64) (ttl int64) {
 	t.writes.Add("DEL", entry)
 	ttl = -1
 	for _, f := range []struct {
 		name  string
-		value any
+		value string
 		until int64
-	}{{"h", hold, hold}, {"t", token, till}} {
+	}{{"h", hold(now, held), now + held}, {"t", token, till}} {
 		if f.until > now {
 			t.writes.Add("HSET", entry, f.name, f.value)
 			t.expire(entry, ttl, f.until-now)
@@ -229,6 +281,9 @@ type Loss struct {
 	Soft         bool
 	Token, Nonce string
 	Life, Hold   int64
+	// Left is for how long values are kept after a soft drop; 0 for as long as they
+	// were to be.
+	Left int64
 }
 
 // Drop makes the key absent or stale for all schemas.
@@ -246,25 +301,29 @@ func (e Entry) Drop(d Loss) error {
 		}
 		now, pttl := Time(r[3]), r[2].Int()
 		if d.Soft {
-			emptied, err := t.soften(entry)
+			emptied, err := t.soften(entry, now, d.Left)
 			if err != nil {
 				return err
 			}
 			if emptied {
 				pttl = -1
 			}
+			if d.Left > 0 && pttl > d.Left {
+				pttl = d.Left
+				t.writes.Add("PEXPIRE", entry, pttl)
+			}
 		} else {
 			t.writes.Add("DEL", entry)
 			pttl = -1
 		}
-		need := int64(0)
-		if till := max(number(text(r[0])), now+d.Hold); till > now { // a hold is never shortened
-			t.writes.Add("HSET", entry, "h", till)
-			need = till - now
+		held, _ := onHold(text(r[0]), now)
+		need := max(held, d.Hold)
+		if need > 0 { // a hold is never shortened
+			t.writes.Add("HSET", entry, "h", hold(now, need))
 		}
 		t.dropped(n, e.Key, d.Soft, text(r[1]), d.Nonce, need)
 		if d.Token != "" {
-			t.writes.Add("HSET", entry, "t", lease(d.Token, now+d.Life))
+			t.writes.Add("HSET", entry, "t", token(d.Token, now+d.Life))
 			need = max(need, d.Life)
 		}
 		if need > 0 {
@@ -275,9 +334,10 @@ func (e Entry) Drop(d Loss) error {
 	})
 }
 
-// soften makes all values of an entry stale and voids all rights. It reports
-// whether nothing is left of it then, its end included.
-func (t *tx) soften(entry string) (emptied bool, err error) {
+// soften makes all values of an entry stale, to be kept for most more unless that
+// is zero, and voids all rights. It reports whether nothing is left of it then, its
+// end included.
+func (t *tx) soften(entry string, now, most int64) (emptied bool, err error) {
 	all, states, err := t.states(entry)
 	if err != nil {
 		return false, err
@@ -291,14 +351,29 @@ func (t *tx) soften(entry string) (emptied bool, err error) {
 			t.writes.Add("HDEL", entry, name)
 		case "s":
 			emptied = false
-			if fresh, rest, ok := strings.Cut(states[name], " "); ok && fresh != "" && strings.Trim(fresh, "0123456789") == "" {
-				t.writes.Add("HSET", entry, name, "0 "+rest)
+			if rest, ok := softened(states[name], now, most); ok {
+				t.writes.Add("HSET", entry, name, rest)
 			}
 		default:
 			emptied = false
 		}
 	}
 	return emptied, nil
+}
+
+// softened is a state that is not fresh any more, and ends within most of now
+// unless that is zero. It reports false for what is no state.
+func softened(s string, now, most int64) (soft string, ok bool) {
+	fresh, rest, _ := strings.Cut(s, " ")
+	until, rest, ok := strings.Cut(rest, " ")
+	left, err := strconv.ParseInt(until, 10, 64)
+	if !ok || err != nil || fresh == "" || strings.Trim(fresh, "0123456789") != "" {
+		return "", false
+	}
+	if most > 0 {
+		left = min(left, now+most)
+	}
+	return "0 " + strconv.FormatInt(left, 10) + " " + rest, true
 }
 
 // Extend gives the value that is held, whose id is given, a new life and the
@@ -316,8 +391,9 @@ func (e Entry) Extend(v Value, id uint64) (done bool, err error) {
 		}
 		f, now := fields(r[0], 4), Time(r[2])
 		holder, _ := right(text(f[0]))
+		held, _ := onHold(text(f[2]), now)
 		s, ok := layout.ParseState(f[1].Bytes(), v.Word)
-		done = ok && holder == v.Token && number(text(f[2])) <= now && s.ID == id && s.Left > now &&
+		done = ok && holder == v.Token && held == 0 && s.ID == id && s.Left > now &&
 			layout.BeforeExpiries(s.Word) == layout.BeforeExpiries(v.Word)
 		if !done {
 			return nil
@@ -360,7 +436,7 @@ func (e Entry) Renew(token string, life int64) (kept bool, err error) {
 		}
 		holder, _ := right(text(r[0]))
 		if kept = holder == token; kept {
-			t.writes.Add("HSET", entry, n.Lease, lease(token, Time(r[2])+life))
+			t.writes.Add("HSET", entry, n.Lease, lease(token, Time(r[2]), life))
 			t.expire(entry, r[1].Int(), life)
 		}
 		return nil

@@ -36,9 +36,13 @@ func (s Space) do(w *words.Word, then func(*spaceTx) error) error {
 			b.Add("TIME")
 			b.Add("INFO", "server")
 			b.Add("INFO", "replication")
+			b.Add("PERSIST", n.Word) // changes nothing
 		})
 		if err == nil {
 			err = check(r[0], r[1])
+		}
+		if err == nil && TakesNoWrites(text(r[4])) {
+			err = check(r[4])
 		}
 		if err != nil {
 			return err
@@ -80,6 +84,24 @@ func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
 	t.writes.Add("DEL", t.names.Word, t.names.Tags)
 	t.writes.Add("HSET", t.names.Word, "epoch", w.Epoch, "drops", 0, "expiries", 0, "clock", clock, "authority", authority)
 	t.writes.Add("HSET", t.names.Tags, "floor", clock)
+}
+
+// Changes is what INFO says of how often the data of a server was changed: the
+// number since it was last saved, and when, and how often, that was. It is empty
+// if INFO does not say.
+func Changes(info resp.Value) string {
+	n, saved := infoField(info, "rdb_changes_since_last_save"), infoField(info, "rdb_last_save_time")
+	if n == "" || saved == "" {
+		return ""
+	}
+	return n + " " + saved + " " + infoField(info, "rdb_saves")
+}
+
+// TakesNoWrites reports whether the text of an error says that the server was
+// demoted, or may have been: what it holds is not the newest then.
+func TakesNoWrites(refused string) bool {
+	code, _, _ := strings.Cut(refused, " ")
+	return code == "READONLY" || code == "NOREPLICAS"
 }
 
 // Authority is the run of a server and the history that it replicates, by what

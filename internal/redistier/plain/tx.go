@@ -16,6 +16,10 @@ import (
 // ErrContended is returned when others were faster too often.
 var ErrContended = errors.New("redis: tier: too many writers of one key without scripts")
 
+// ErrNoTransactions is returned where a server permits neither scripts nor what
+// this package needs in their place.
+var ErrNoTransactions = errors.New("redis: tier: the server permits neither scripts nor WATCH, MULTI and EXEC: nothing can be stored or dropped")
+
 // maxTries is how often an operation is tried. Each time one of those who
 // compete for a key has its way.
 const maxTries = 256
@@ -57,6 +61,46 @@ func check(replies ...resp.Value) error {
 		}
 	}
 	return nil
+}
+
+// Forbidden reports whether a reply says that a command is not known to the
+// server, or not permitted to the user. The name is in lower case, and may be
+// the beginning of several.
+func Forbidden(v resp.Value, command string) bool {
+	if v.Kind() != resp.Error {
+		return false
+	}
+	code, text, _ := strings.Cut(strings.ToLower(string(v.Bytes())), " ")
+	return code == "noperm" && strings.Contains(text, "'"+command) || code == "err" && strings.HasPrefix(text, "unknown command")
+}
+
+// NoScripts reports whether a reply to a script says that the server runs none,
+// or none for this user. A server that has no engine for scripts says NOSCRIPT
+// to a digest, and only to a text "ERR Could not find scripting engine 'lua'"
+// (Valkey) or "ERR This instance has Lua scripting support disabled" (Garnet).
+func NoScripts(v resp.Value) bool {
+	if Forbidden(v, "eval") {
+		return true
+	}
+	code, text, _ := strings.Cut(string(v.Bytes()), " ")
+	return v.Kind() == resp.Error && code == "ERR" && strings.Contains(text, "scripting")
+}
+
+// Transactions returns ErrNoTransactions if the server does not permit what
+// operations without scripts need. They are tried on key, which is not changed.
+func Transactions(ask Ask, key string) error {
+	var b Batch
+	b.Add("WATCH", key)
+	b.Add("MULTI")
+	b.Add("EXEC")
+	b.Add("UNWATCH")
+	replies, err := ask(&b)
+	for i, command := range []string{"watch", "multi", "exec"} {
+		if err == nil && Forbidden(replies[i], command) {
+			err = ErrNoTransactions
+		}
+	}
+	return err
 }
 
 // tx is one try of an operation.
@@ -113,6 +157,9 @@ func (t *tx) look(add func(*Batch)) ([]resp.Value, error) {
 	}
 	if !t.watched {
 		t.watched = true
+		if Forbidden(replies[0], "watch") {
+			return nil, ErrNoTransactions
+		}
 		if err := check(replies[0]); err != nil {
 			return nil, err
 		}
@@ -138,10 +185,13 @@ func (t *tx) exec() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	results := replies[len(replies)-1]
+	if Forbidden(replies[0], "multi") || Forbidden(results, "exec") {
+		return false, ErrNoTransactions
+	}
 	if err := check(replies...); err != nil {
 		return false, err // of the first command that was refused: EXEC does nothing then
 	}
-	results := replies[len(replies)-1]
 	for v := range results.Elems() {
 		if err := check(v); err != nil {
 			return false, err

@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
@@ -13,13 +14,28 @@ import (
 )
 
 // wish is a lease that is asked for: on key, under token, for d. The value with
-// that id counts as stale; zero is none.
+// that id counts as stale; zero is none. Nobody waits for the answer after the
+// time until; zero is for ever.
 type wish struct {
 	key   string
 	id    remote.ID
 	token uint64
 	d     time.Duration
+	until time.Time
 }
+
+// latest is until when, in ms of the server's clock, a lease may be given: a
+// request that a server carries out later, because it stood still, would leave a
+// lease that nobody knows of. The clock that w tells is never behind.
+func (q *wish) latest(w *words.Word) int64 {
+	if q.until.IsZero() {
+		return never
+	}
+	return w.Now(q.until)
+}
+
+// never is a time that no server's clock shows.
+const never = 1<<52 - 1
 
 // Acquire asks for the right to fill key.
 func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
@@ -32,6 +48,7 @@ func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Dur
 		return remote.Held{}, remote.Lease{}, err
 	}
 	q := wish{key: key, id: id, token: newLease(), d: d}
+	_, q.until = remote.Split(ctx)
 	a, w, err := t.acquire(ctx, q)
 	if wrongType(err) {
 		t.foreign.Add(1)
@@ -80,8 +97,10 @@ func (s *site) acquire(ctx context.Context, q wish) (a plain.Acquired, w *words.
 		}
 		ask = !s.fits(w)
 		if !ask && !s.forbids(v) {
-			a, err = parseAcquired(v)
-			return a, w, err
+			if a, err = parseAcquired(v); !a.Late {
+				return a, w, err
+			}
+			ask = true // unless the clocks of w are out of date
 		}
 	}
 	err = s.srv.Together(ctx, true, func(send plain.Ask) (err error) {
@@ -91,7 +110,7 @@ func (s *site) acquire(ctx context.Context, q wish) (a plain.Acquired, w *words.
 					return err
 				}
 			}
-			if a, err = s.acquireOver(send, q, w); err != nil || ask || s.fits(w) {
+			if a, err = s.acquireOver(send, q, w); err != nil || ask || s.fits(w) && !a.Late {
 				return err
 			}
 			ask = true
@@ -124,8 +143,9 @@ func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) 
 // acquireFrom asks one server for leases on a part of the keys.
 func (t *Tier) acquireFrom(ctx context.Context, keys []string, part []int, d time.Duration, held []remote.Held, leases []remote.Lease) error {
 	wishes := make([]wish, len(part))
+	_, until := remote.Split(ctx)
 	for j, i := range part {
-		wishes[j] = wish{key: keys[i], token: newLease(), d: d}
+		wishes[j] = wish{key: keys[i], token: newLease(), d: d, until: until}
 	}
 	var w *words.Word
 	var answers []acquired
@@ -156,7 +176,7 @@ func (s *site) acquireMany(ctx context.Context, wishes []wish) (answers []acquir
 					return err
 				}
 			}
-			if answers, err = s.acquireAll(send, wishes, w); err != nil || ask || s.fits(w) {
+			if answers, err = s.acquireAll(send, wishes, w); err != nil || ask || s.fits(w) && !anyLate(answers) {
 				return err
 			}
 		}
@@ -169,6 +189,10 @@ func (s *site) acquireMany(ctx context.Context, wishes []wish) (answers []acquir
 		return nil, nil, first
 	}
 	return answers, w, nil
+}
+
+func anyLate(answers []acquired) bool {
+	return slices.ContainsFunc(answers, func(a acquired) bool { return a.Late })
 }
 
 // acquired is the answer for one key of many.
@@ -221,11 +245,13 @@ func (t *Tier) acquireOver(send plain.Ask, q wish, w *words.Word) (plain.Acquire
 }
 
 func (t *Tier) acquirePlain(send plain.Ask, q wish, w *words.Word) (plain.Acquired, error) {
-	return t.entry(send, q.key).Acquire(layout.Hex(q.token), millis(q.d), w.Text, uint64(q.id))
+	return t.entry(send, q.key).Acquire(plain.Request{
+		Token: layout.Hex(q.token), Life: millis(q.d), Latest: q.latest(w), Word: w.Text, ID: uint64(q.id),
+	})
 }
 
 func (t *Tier) appendAcquire(dst []byte, head string, q wish, w *words.Word) []byte {
-	args := 6
+	args := 7
 	if q.id != 0 {
 		args++
 	}
@@ -233,7 +259,7 @@ func (t *Tier) appendAcquire(dst []byte, head string, q wish, w *words.Word) []b
 	dst = resp.AppendString(dst, t.names.Schema)
 	dst = appendInt(appendHex(dst, q.token), millis(q.d))
 	dst = appendInt(dst, w.Past(time.Now())+millis(q.d))
-	dst = resp.AppendString(dst, w.Text)
+	dst = appendInt(resp.AppendString(dst, w.Text), q.latest(w))
 	if q.id != 0 {
 		dst = appendHex(dst, uint64(q.id))
 	}
@@ -265,6 +291,8 @@ func parseAcquired(v resp.Value) (a plain.Acquired, err error) {
 	switch string(parts[0].Bytes()) {
 	case "granted":
 		a.Grant = remote.Granted
+	case "late":
+		a = plain.TooLate
 	case "busy":
 		a.Grant = remote.Busy
 	case "hold":

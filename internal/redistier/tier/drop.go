@@ -122,7 +122,7 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error 
 		_, err := s.either(ctx, s.scripts.drop, func(dst []byte, head string) []byte {
 			return s.appendDrop(dst, head, d, l.Token)
 		}, func(ask plain.Ask) (bool, error) {
-			loss := plain.Loss{Soft: d.Soft, Nonce: layout.Hex(nonce()), Life: millis(d.Token), Hold: millis(d.Hold)}
+			loss := plain.Loss{Soft: d.Soft, Nonce: layout.Hex(nonce()), Life: millis(d.Token), Hold: millis(d.Hold), Left: millis(d.Left)}
 			if l.Token != 0 {
 				loss.Token = layout.Hex(l.Token)
 			}
@@ -137,7 +137,7 @@ func (t *Tier) appendDrop(dst []byte, head string, d *remote.Drop, token uint64)
 	if usual {
 		dst = appendCall(dst, head, 6)
 	} else {
-		dst = appendCall(dst, head, 10)
+		dst = appendCall(dst, head, 11)
 	}
 	dst = t.appendEntry(dst, d.Key)
 	dst = appendStrings(dst, t.names.Lane(d.Key), t.names.Channel, t.names.Dropped(d.Key, d.Soft))
@@ -155,5 +155,5 @@ func (t *Tier) appendDrop(dst []byte, head string, d *remote.Drop, token uint64)
 	} else {
 		dst = appendHex(dst, token)
 	}
-	return appendInt(appendInt(dst, millis(d.Token)), millis(d.Hold))
+	return appendInt(appendInt(appendInt(dst, millis(d.Token)), millis(d.Hold)), millis(d.Left))
 }

@@ -122,18 +122,15 @@ func unknownScript(v resp.Value) bool {
 // scripted reports whether scripts are to be used.
 func (t *Tier) scripted() bool { return !t.scripts.forbidden.Load() }
 
-// forbids reports whether a reply says that the server does not run scripts for
-// this user, and remembers it.
+// forbids reports whether a reply says that the server does not run scripts, or
+// not for this user, and remembers it.
 func (t *Tier) forbids(v resp.Value) bool {
-	if v.Kind() != resp.Error {
-		return false
-	}
-	code, text, _ := strings.Cut(strings.ToLower(string(v.Bytes())), " ")
-	no := code == "noperm" && strings.Contains(text, "'eval") || code == "err" && strings.HasPrefix(text, "unknown command")
+	no := plain.NoScripts(v)
 	if no {
 		t.scripts.forbidden.Store(true)
 	}
-	return no
+	// Of several calls of one script only the first is sent with its text.
+	return no || unknownScript(v) && !t.scripted()
 }
 
 // errAnswer is returned when a script answers what it cannot.

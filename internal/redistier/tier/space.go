@@ -257,8 +257,24 @@ func denied(v resp.Value) bool {
 	return v.Kind() == resp.Error && code == "NOPERM"
 }
 
+// noWrites is all that is to be said of a server on which nothing works.
+const noWrites = "neither scripts nor WATCH, MULTI and EXEC are permitted: nothing can be stored or dropped in Redis, " +
+	"so the cache works as without L2, and Set and Invalidate return errors"
+
+// noScripts decides by the reply to the smallest script, whatever its text says,
+// whether scripts are to be used from now on.
+func (s *site) noScripts(v resp.Value) bool {
+	code, _, _ := strings.Cut(string(v.Bytes()), " ")
+	no := s.forbids(v) || v.Kind() == resp.Error && code == "ERR"
+	if no || v.Kind() != resp.Error {
+		s.scripts.forbidden.Store(no)
+	}
+	return no
+}
+
 func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 	var r []resp.Value
+	scripts := true
 	err = s.srv.Together(ctx, true, func(ask plain.Ask) (err error) {
 		var b plain.Batch
 		b.Add("EVAL", "return 1", 0)
@@ -268,19 +284,25 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 		b.Add("CONFIG", "GET", "maxmemory*")
 		b.Add("CLUSTER", "INFO")
 		b.Add("PUBLISH", s.names.Channel, "") // which followers ignore
-		r, err = ask(&b)
+		if r, err = ask(&b); err != nil {
+			return err
+		}
+		if scripts = !s.noScripts(r[0]); !scripts {
+			err = plain.Transactions(ask, s.names.Word)
+		}
 		return err
 	})
+	if errors.Is(err, plain.ErrNoTransactions) {
+		return []string{noWrites}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	switch err := refusal(r[0]); {
-	case s.forbids(r[0]):
+	case !scripts:
 		warnings = append(warnings, "scripts are not permitted: what writes takes several round trips, and fails under much competition for one key")
 	case err != nil:
 		return nil, err
-	default:
-		s.scripts.forbidden.Store(false)
 	}
 	if denied(r[6]) {
 		warnings = append(warnings, "PUBLISH is not permitted on the channel "+s.names.Channel+

@@ -67,8 +67,10 @@ type Node interface {
 type Tier struct {
 	one     *site   // the server, or nil
 	all     Cluster // the servers, or nil
+	db      int     // of the server
 	scripts *scripts
 	words   *words.Holders
+	changes *changes
 
 	names   layout.Names
 	word    *words.Holder
@@ -76,15 +78,15 @@ type Tier struct {
 	get     func(dst []byte, key string) []byte // appendGet, made once
 }
 
-// New returns a tier on one server, without a name.
-func New(srv Server) *Tier {
-	t := &Tier{one: &site{srv: srv}, scripts: newScripts(), words: &words.Holders{}}
+// New returns a tier on a database of one server, without a name.
+func New(srv Server, db int) *Tier {
+	t := &Tier{one: &site{srv: srv}, db: db, scripts: newScripts(), words: &words.Holders{}, changes: &changes{}}
 	return t.Bind(remote.Space{})
 }
 
 // NewOnCluster returns a tier on a cluster, without a name.
 func NewOnCluster(all Cluster) *Tier {
-	t := &Tier{all: all, scripts: newScripts(), words: &words.Holders{}}
+	t := &Tier{all: all, scripts: newScripts(), words: &words.Holders{}, changes: &changes{}}
 	return t.Bind(remote.Space{})
 }
 
@@ -93,7 +95,7 @@ func (t *Tier) Bind(s remote.Space) *Tier {
 	b := *t
 	b.foreign = new(atomic.Uint64)
 	b.word = t.words.Of(s.Name)
-	b.names = layout.NewNames(s)
+	b.names = layout.NewNames(s, t.db)
 	b.get = b.appendGet
 	if t.one != nil {
 		b.one = &site{Tier: &b, srv: t.one.srv}

@@ -16,6 +16,7 @@ func dropChecks() []tierCheck {
 		{"DropMakesAbsent", checkDropMakesAbsent},
 		{"DropVoidsLease", checkDropVoidsLease},
 		{"SoftDropKeepsValueStale", checkSoftDropKeepsValue},
+		{"SoftDropShortensLives", checkSoftDropShortensLives},
 		{"SoftDropVoidsLease", checkSoftDropVoidsLease},
 		{"DropReachesAllSchemas", checkDropReachesAllSchemas},
 		{"SoftDropReachesAllSchemas", checkSoftDropReachesAllSchemas},
@@ -63,8 +64,8 @@ func checkSoftDropKeepsValue(v *view) {
 	before := v.holdsFresh("k", "value")
 	v.drop(remote.Drop{Key: "k", Soft: true})
 	h := v.holdsStale("k", "value")
-	if !h.Soft || h.ID != before.ID || h.Left <= before.Left-slack {
-		v.Errorf("held %+v after a soft drop of %+v; want the same value, Soft, with its Left", h, before)
+	if !h.Soft || h.All || h.ID != before.ID || h.Left <= before.Left-slack {
+		v.Errorf("held %+v after a soft drop of %+v; want the same value, Soft by its key, with its Left", h, before)
 	}
 	v.fill("k", "new")
 	v.lives(v.holdsFresh("k", "new"), long, 2*long)
@@ -75,6 +76,23 @@ func checkSoftDropKeepsValue(v *view) {
 	v.isAbsent("k")
 	v.drop(remote.Drop{Key: "k", Soft: true})
 	v.isAbsent("k")
+}
+
+func checkSoftDropShortensLives(v *view) {
+	v.fill("k", "value")
+	v.drop(remote.Drop{Key: "k", Soft: true, Left: long / 2})
+	v.lives(v.holdsStale("k", "value"), 0, long/2)
+	for _, left := range []time.Duration{0, 3 * long} {
+		v.drop(remote.Drop{Key: "k", Soft: true, Left: left})
+		if h := v.holdsStale("k", "value"); h.Left > long/2 {
+			v.Errorf("held %+v after a soft drop that lets it be kept for %v; want no longer than before", h, left)
+		}
+	}
+	v.drop(remote.Drop{Key: "k", Soft: true, Left: short})
+	v.sleep(past)
+	v.isAbsent("k")
+	v.fill("k", "new")
+	v.lives(v.holdsFresh("k", "new"), long, 2*long)
 }
 
 func checkSoftDropVoidsLease(v *view) {

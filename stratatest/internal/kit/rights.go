@@ -1,7 +1,9 @@
 package kit
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
@@ -16,6 +18,7 @@ func rightChecks() []tierCheck {
 		{"PutConsumesLease", checkPutConsumesLease},
 		{"PutNeedsARight", checkPutNeedsARight},
 		{"LeaseExpires", checkLeaseExpires},
+		{"NoLeaseForWhoHasGivenUp", checkNoLeaseAfterTheDeadline},
 		{"ReleaseLetsTheNextIn", checkRelease},
 		{"RenewProlongsLease", checkRenew},
 		{"RenewTellsOfALostLease", checkRenewLost},
@@ -130,6 +133,24 @@ func checkLeaseExpires(v *view) {
 	v.stores("k", "next", next)
 	v.refuses("k", "late", late)
 	v.holdsFresh("k", "next")
+}
+
+func checkNoLeaseAfterTheDeadline(v *view) {
+	for _, key := range []string{"cold", "stale"} {
+		if key == "stale" {
+			v.stale(key, "value")
+			if _, err := v.Drop(v.ctx, []remote.Drop{{Key: key, Soft: true}}); err != nil { // and its lease
+				v.Fatalf("Drop: %v", err)
+			}
+		}
+		ctx, cancel := context.WithDeadline(v.ctx, time.Now().Add(-time.Millisecond))
+		_, l, err := v.Acquire(ctx, key, long)
+		cancel()
+		if err == nil {
+			v.Errorf("Acquire of a %s key after the deadline = %+v; want an error", key, l)
+		}
+		v.granted(key, long)
+	}
 }
 
 func checkRelease(v *view) {

@@ -23,6 +23,7 @@ func spaceChecks() []tierCheck {
 		{"TagsAreOfTheName", checkTagsAreOfTheName},
 		{"LostTagsCountAsDropped", checkLostTags},
 		{"PositionIsStable", checkPositionIsStable},
+		{"ChangesTellOfDrops", checkChanges},
 		{"PositionIsTheSameForAllWhoAsk", checkPositionForAll},
 		{"DropMovesItsLaneAlone", checkDropMovesLane},
 		{"FillMovesNoLane", checkFillMovesNoLane},
@@ -135,8 +136,8 @@ func checkSoftDropAll(v *view) {
 	v.fill("k", "old")
 	before := v.holdsFresh("k", "old")
 	v.dropAll(true)
-	if h := v.holdsStale("k", "old"); !h.Soft || h.ID != before.ID || h.Left <= before.Left-slack {
-		v.Errorf("held %+v after a soft drop of all of %+v; want the same value, Soft, with its Left", h, before)
+	if h := v.holdsStale("k", "old"); !h.Soft || !h.All || h.ID != before.ID || h.Left <= before.Left-slack {
+		v.Errorf("held %+v after a soft drop of all of %+v; want the same value, Soft by a drop of All, with its Left", h, before)
 	}
 	held, lease := v.acquire("k", long)
 	if lease.Grant != remote.Granted || held.Fresh > 0 || string(held.Data) != "old" {
@@ -304,6 +305,38 @@ func checkPositionIsStable(v *view) {
 		if lane := v.lane(key); int(lane) >= len(p.Lanes) || lane != v.lane(key) {
 			v.Errorf("key %q is in lane %d of %d, then in %d", key, lane, len(p.Lanes), v.lane(key))
 		}
+	}
+}
+
+// checkChanges: a text that stays the same says that nothing was dropped, by
+// whichever program.
+func checkChanges(v *view) {
+	teller := ability[remote.ChangeTeller](v)
+	changes := func() string {
+		v.Helper()
+		v.sleep(remote.ChangesAge) // what was said before is over
+		text, err := teller.Changes(v.ctx)
+		if err != nil {
+			v.Fatalf("Changes: %v", err)
+		}
+		return text
+	}
+	before := changes()
+	if before == "" {
+		v.Skip("it cannot tell")
+	}
+	sibling := v.sibling()
+	for what, drop := range map[string]func(){
+		"a key":      func() { sibling.drop(remote.Drop{Key: "k"}) },
+		"everything": func() { sibling.dropAll(false) },
+		"a tag":      func() { sibling.dropTags(false, "t") },
+	} {
+		drop()
+		after := changes()
+		if after == before {
+			v.Errorf("%q before and after a drop of %s", before, what)
+		}
+		before = after
 	}
 }
 

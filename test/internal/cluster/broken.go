@@ -58,7 +58,7 @@ func (b brokenBus) Follow(name string, f func(remote.Event)) (stop func()) {
 	}
 	return b.Bus.Follow(name, func(e remote.Event) {
 		switch {
-		case e.State != remote.Delivered || e.Messages[0].Kind == remote.Beat:
+		case e.State != remote.Delivered || len(e.Messages) == 0 || e.Messages[0].Kind == remote.Beat:
 			tell(e)
 		case b.late > 0:
 			time.AfterFunc(b.late, func() { tell(e) })

@@ -159,6 +159,9 @@ func newWorker(c Config) (w *worker, err error) {
 	o.Memory.MaxEntries = max(1, int64(c.Keys)*3/4)             // so that some reads go to L2
 	o.NotFoundTTL, o.Remote.BreakFor = time.Second, time.Second // so that clients see much in a short time
 	o.Remote.Timeout = c.Timeout
+	// ExpireAll is judged as Expire: readers wait. The seeded schedules judge what
+	// is served meanwhile without this.
+	o.Stale.WhileRevalidate = -1
 	if c.Strict {
 		o.Remote.Partition = strata.Strict
 	}

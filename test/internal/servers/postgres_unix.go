@@ -66,6 +66,7 @@ func (pg *Postgres) start(server, data string, maxConns int, attr *syscall.SysPr
 	if err != nil {
 		return err
 	}
+	pg.t.Cleanup(p.kill)
 	pg.p = p
 	return p.await(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -46,7 +46,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// start runs cmd until the test ends, or kill is called.
+// start runs cmd until kill is called.
 func start(t testing.TB, cmd *exec.Cmd) (*process, error) {
 	p := &process{t: t, cmd: cmd, log: &logBuffer{}, exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
@@ -61,7 +61,6 @@ func start(t testing.TB, cmd *exec.Cmd) (*process, error) {
 		_ = cmd.Wait() // a killed process is what is wanted
 		close(p.exited)
 	}()
-	t.Cleanup(p.kill)
 	return p, nil
 }
 

@@ -52,9 +52,17 @@ func (r *Redis) start(port int) error {
 	}, r.args...)
 	cmd := exec.Command(program(r.t, "redis-server", "redis-server"), args...)
 	cmd.Dir = dir
+	if r.p != nil {
+		r.p.kill() // it has not answered, or is to be restarted
+	}
 	p, err := start(r.t, cmd)
 	if err != nil {
 		return err
+	}
+	if r.p == nil {
+		// Once, and not for each process: caches that the test made before a
+		// Restart are closed while there is a server.
+		r.t.Cleanup(func() { r.p.kill() })
 	}
 	r.p = p
 	return p.await(func() error {

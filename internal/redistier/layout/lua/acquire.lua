@@ -1,39 +1,52 @@
 -- Asks for the right to fill a key.
 -- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 life of the lease in ms, 4 its end in ms of the server's
--- clock, 5 word, and if a fresh value may have to be replaced, 6 its id: that value counts as stale.
+-- clock, 5 word, 6 until when in ms of that clock the asker waits for the answer, and if a fresh
+-- value may have to be replaced, 7 its id: that value counts as stale.
 -- Returns 1 if a lease was given and there is nothing, else
 -- {grant, wait in ms, state or false, value or false}. A lease under the same
--- token is given again, so the question can be repeated.
+-- token is given again, so the question can be repeated. Nobody is given a lease
+-- who does not wait for it any more.
 local schema, token, life, word = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5]
 local ttl = redis.call('PTTL', KEYS[1])
 local state, value, awaited = false, false, false
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+if now > tonumber(ARGV[6]) then
+  return { 'late', 0, false, false }
+end
 
 if ttl ~= -2 then
-  local t = redis.call('TIME')
-  local now = t[1] * 1000 + math.floor(t[2] / 1000)
   local f = redis.call('HMGET', KEYS[1], 's' .. schema, 'l' .. schema, 'h', 'w' .. schema)
-  local hold = tonumber(f[3] or 0)
+  local hold, asked = string.match(f[3] or '', '^(%d+) (%d+)$')
+  hold, asked = tonumber(hold or 0) - now, tonumber(asked or 0)
   state = f[1]
-  if hold and hold > now then
-    return { 'hold', hold - now, state, false }
+  if hold > asked then -- the clock was set back since: the hold begins anew
+    hold = asked
+    redis.call('HSET', KEYS[1], 'h', string.format('%d %d', now + hold, hold))
+  end
+  if hold > 0 then
+    return { 'hold', hold, state, false }
   end
   if state then
     local fresh, left, id, w = string.match(state, '^(%d+) (%d+) (%x+) (%S+)$')
-    if fresh and tonumber(fresh) > now and w == word and id ~= ARGV[6] then
+    if fresh and tonumber(fresh) > now and w == word and id ~= ARGV[7] then
       return { 'free', 0, state, redis.call('HGET', KEYS[1], 'v' .. schema) }
     end
     value = fresh and tonumber(left) > now and string.match(w, '^.*%.') == string.match(word, '^.*%.')
   end
-  local holder, till = string.match(f[2] or '', '^(%x+) (%d+)$')
+  local holder, till, whole = string.match(f[2] or '', '^(%x+) (%d+) (%d+)$')
   awaited = f[4] and holder ~= token -- by those who waited for another lease
-  if holder and holder ~= token and tonumber(till) > now then
+  local left = tonumber(till or 0) - now
+  -- A lease of which more is left than was given, by more than a second, is over:
+  -- the clock was set back since.
+  if holder and holder ~= token and left > 0 and left <= whole + 1000 then
     if not f[4] then
       redis.call('HSET', KEYS[1], 'w' .. schema, 1)
     end
-    return { 'busy', tonumber(till) - now, state, false }
+    return { 'busy', left, state, false }
   end
 end
-redis.call('HSET', KEYS[1], 'l' .. schema, token .. ' ' .. ARGV[4])
+redis.call('HSET', KEYS[1], 'l' .. schema, token .. ' ' .. ARGV[4] .. ' ' .. ARGV[3])
 if awaited then
   redis.call('HDEL', KEYS[1], 'w' .. schema)
 end

@@ -1,21 +1,25 @@
 -- Makes a key absent, or stale, for all schemas, voids every right to fill it,
 -- gives its lane another word, and announces that.
 -- KEYS: 1 entry, 2 lane. ARGV: 1 channel, 2 head of the message, 3 nonce, 4 key, and unless nothing
--- of it is wanted, 5 'soft' or 'hard', 6 token or '', 7 life of the token in ms, 8 hold in ms.
+-- of it is wanted, 5 'soft' or 'hard', 6 token or '', 7 life of the token in ms, 8 hold in ms,
+-- 9 for how long values are kept after a soft drop in ms, 0 for as long as they were to be.
 -- Returns 1.
 local soft, token = ARGV[5] == 'soft', ARGV[6] or ''
 local held = redis.call('HGET', KEYS[1], 'h')
 
 local keep, need, rest = {}, 0, '0' -- what the entry is to have then, and for how long at least
+local now
 if held or ARGV[5] then
   local t = redis.call('TIME')
-  local now = t[1] * 1000 + math.floor(t[2] / 1000)
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
   local life, hold = tonumber(ARGV[7] or 0), tonumber(ARGV[8] or 0)
-  local till = math.max(tonumber(held or 0) or 0, now + hold) -- a hold is never shortened
-  if till > now then
-    keep.h = string.format('%d', till)
-    need = till - now
-    rest = string.format('%d', need)
+  local till, asked = string.match(held or '', '^(%d+) (%d+)$')
+  local left = math.min(tonumber(till or 0) - now, tonumber(asked or 0)) -- less if the clock was set back
+  hold = math.max(hold, left) -- it is never shortened
+  if hold > 0 then
+    keep.h = string.format('%d %d', now + hold, hold)
+    need = hold
+    rest = string.format('%d', hold)
   end
   if token ~= '' then
     keep.t = token .. string.format(' %d', now + life)
@@ -24,7 +28,7 @@ if held or ARGV[5] then
 end
 
 if soft or need > 0 then
-  local fields, stays = redis.call('HKEYS', KEYS[1]), false
+  local fields, stays, cap = redis.call('HKEYS', KEYS[1]), false, tonumber(ARGV[9] or 0)
   -- What takes no memory comes first: a server that has none left then allows
   -- the rest. And what is to stay comes before what goes: a key that is gone in
   -- between would count as one that has moved, in a slot that does.
@@ -34,20 +38,26 @@ if soft or need > 0 then
       redis.call('HSET', KEYS[1], field, keep[field])
     end
   end
+  local pttl = redis.call('PTTL', KEYS[1]) -- asked now: below the key may go
   for _, field in ipairs(fields) do
     local kind = string.sub(field, 1, 1)
     if soft and kind == 's' then
       stays = true
-      local old = string.match(redis.call('HGET', KEYS[1], field), '^%d+( .*)$')
+      local left, old = string.match(redis.call('HGET', KEYS[1], field), '^%d+ (%d+)( .*)$')
       if old then
-        redis.call('HSET', KEYS[1], field, '0' .. old)
+        if cap > 0 and now + cap < tonumber(left) then
+          left = string.format('%d', now + cap)
+        end
+        redis.call('HSET', KEYS[1], field, '0 ' .. left .. old)
       end
     elseif not keep[field] and (not soft or kind == 'l' or kind == 'w' or kind == 't') then
       redis.call('HDEL', KEYS[1], field)
     end
   end
-  if need > 0 and (not stays or redis.call('PTTL', KEYS[1]) < need) then
+  if need > 0 and (not stays or pttl < need) then
     redis.call('PEXPIRE', KEYS[1], need)
+  elseif stays and cap > 0 and pttl > math.max(need, cap) then
+    redis.call('PEXPIRE', KEYS[1], math.max(need, cap))
   end
 else
   redis.call('DEL', KEYS[1])

@@ -2,10 +2,10 @@
 -- announces that.
 -- ARGV: 6 'drops' or 'expiries', 7 channel, 8 head of the message.
 -- Returns {epoch, drops, expiries, clock, now in ms}.
-local w = space()
--- A server without memory left allows what takes more only after a write that
--- takes none, and a drop must not be refused.
-redis.call('PERSIST', KEYS[1])
+local w, refused = space()
+if refused then
+  return refused
+end
 w[ARGV[6]] = redis.call('HINCRBY', KEYS[1], ARGV[6], 1)
 redis.call('PUBLISH', ARGV[7], ARGV[8] .. string.format('%d.0 0 ', w[ARGV[6]]))
 return answer(w)

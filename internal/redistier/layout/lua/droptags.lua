@@ -1,8 +1,10 @@
 -- Notes the drops of tags at new clocks, and announces them.
 -- ARGV: 6 'd:' or 'e:', 7 channel, 8 head of the messages, 9 most fields, 10... tags.
 -- Returns {epoch, drops, expiries, clock, now in ms}.
-local w = space()
-redis.call('PERSIST', KEYS[1]) -- as in the drop of everything
+local w, refused = space()
+if refused then
+  return refused
+end
 
 if redis.call('HLEN', KEYS[2]) > tonumber(ARGV[9]) then
   redis.call('DEL', KEYS[2])

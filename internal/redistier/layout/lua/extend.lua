@@ -9,7 +9,7 @@ local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local f = redis.call('HMGET', KEYS[1], 'l' .. schema, 's' .. schema, 'h', 'w' .. schema)
 
-if string.match(f[1] or '', '^(%x+) ') ~= token or (tonumber(f[3] or 0) or 0) > now then
+if string.match(f[1] or '', '^(%x+) ') ~= token or (tonumber(string.match(f[3] or '', '^(%d+) ') or 0)) > now then
   return 0
 end
 local till, held, w = string.match(f[2] or '', '^%d+ (%d+) (%x+) (%S+)$')

@@ -8,7 +8,7 @@ local schema, left = ARGV[1], tonumber(ARGV[4])
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local f = redis.call('HMGET', KEYS[1], ARGV[10], 'h', 't')
-local token, till = string.match(f[1] or '', '^(%x+) (%d+)$')
+local token, till = string.match(f[1] or '', '^(%x+) (%d+)')
 if token ~= ARGV[2] or ARGV[10] == 't' and tonumber(till) <= now then
   return 0
 end -- a lease that has run out is good until another takes its place
@@ -19,7 +19,8 @@ if not count or #count > 13 then
   was, count = '0.0', 0
 end
 local is = (count + 1) .. '.' .. ARGV[8]
-local rest = math.max(0, (tonumber(f[2] or 0) or 0) - now)
+local hold, asked = string.match(f[2] or '', '^(%d+) (%d+)$')
+local rest = math.max(0, math.min(tonumber(hold or 0) - now, tonumber(asked or 0)))
 redis.call('SET', KEYS[2], is)
 redis.call('PUBLISH', ARGV[6], ARGV[7] .. was .. ' ' .. is .. string.format(' %d ', rest) .. ARGV[9])
 

@@ -8,7 +8,7 @@ local lease = redis.call('HGET', KEYS[1], 'l' .. ARGV[1])
 if not lease or string.match(lease, '^(%x+) ') ~= ARGV[2] then
   return 0
 end
-redis.call('HSET', KEYS[1], 'l' .. ARGV[1], ARGV[2] .. ' ' .. string.format('%d', now + life))
+redis.call('HSET', KEYS[1], 'l' .. ARGV[1], ARGV[2] .. string.format(' %d %d', now + life, life))
 if redis.call('PTTL', KEYS[1]) < life then
   redis.call('PEXPIRE', KEYS[1], life)
 end

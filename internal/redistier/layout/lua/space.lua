@@ -20,8 +20,19 @@ end
 local function decimal(text) return string.format('%d', text) end
 
 -- The word, which is made anew, with another epoch, if it is missing, damaged,
--- less than what the asker knows, or another authority's. Returns a table.
+-- less than what the asker knows, or another authority's. Returns a table, or
+-- nil and the error of a server that takes no writes: it was demoted, or may
+-- have been, and what it holds is not the newest.
 local function space()
+  -- This changes nothing. A server without memory left allows what takes more
+  -- only after a write that takes none, and a drop must not be refused.
+  local writes = redis.pcall('PERSIST', KEYS[1])
+  if type(writes) == 'table' and writes.err then
+    local text = string.match(writes.err, '^%-?([^\r\n]*)')
+    if string.find(text, '^READONLY ') or string.find(text, '^NOREPLICAS ') then
+      return nil, redis.error_reply(text)
+    end
+  end
   local f = redis.call('HMGET', KEYS[1], 'epoch', 'drops', 'expiries', 'clock', 'authority')
   local w = { epoch = f[1] and string.match(f[1], '^%x+$') }
   local good = w.epoch

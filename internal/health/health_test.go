@@ -1,0 +1,74 @@
+package health_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/internal/health"
+)
+
+func TestEachStateIsToldOnceInTenSecondsAndTheLastIsTrue(t *testing.T) {
+	var r health.Record
+	var failing, well int
+	toldBad := false
+	at := func(d time.Duration) int64 { return int64(d) }
+	tell := func(now time.Duration, bad bool) {
+		switch {
+		case bad && r.Failed(at(now)):
+			failing++
+			toldBad = true
+		case !bad && r.Well(at(now), 0):
+			well++
+			toldBad = false
+		}
+	}
+	var now time.Duration
+	for range 600 { // a minute in which it fails and recovers ten times a second
+		tell(now, true)
+		tell(now+50*time.Millisecond, false)
+		now += 100 * time.Millisecond
+	}
+	if failing != 6 || well != 6 {
+		t.Errorf("told %d times that it fails and %d times that it is well in a minute, want 6 each", failing, well)
+	}
+	for _, bad := range []bool{true, false} {
+		for range 11 {
+			now += time.Second
+			tell(now, bad)
+		}
+		if toldBad != bad {
+			t.Errorf("failing is %v for 11 s, and told is the opposite", bad)
+		}
+		if r.Quiet() == bad {
+			t.Errorf("quiet %v while failing is %v", r.Quiet(), bad)
+		}
+	}
+}
+
+func TestItIsWellWhenNothingHasFailedForSomeTime(t *testing.T) {
+	var r health.Record
+	if !r.Failed(0) || r.Failed(1) {
+		t.Error("the first failure, and no other, is to be told")
+	}
+	if r.Well(int64(time.Second), time.Second) {
+		t.Error("well 1 ns too early")
+	}
+	if !r.Well(int64(time.Second)+1, time.Second) || r.Well(int64(time.Hour), 0) {
+		t.Error("recovery is to be told once")
+	}
+}
+
+func TestLimitCountsWhatItDoesNotTell(t *testing.T) {
+	var l health.Limit
+	if ok, n := l.Allow(5); !ok || n != 0 {
+		t.Error("the first is not told")
+	}
+	for range 3 {
+		if ok, _ := l.Allow(6); ok {
+			t.Error("told twice at once")
+		}
+	}
+	if ok, n := l.Allow(5 + int64(health.Every)); !ok || n != 3 {
+		t.Errorf("told %v, %d skipped; want true, 3", ok, n)
+	}
+}

@@ -1,0 +1,140 @@
+package netpool
+
+import (
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Peeker looks for bytes that have arrived on a connection and were not read,
+// wherever they lie: in the socket, or in a layer such as TLS above it. Bytes
+// on a connection that owes no reply would be taken for the next one. A Peeker
+// never waits, and takes nothing from the socket. It is not safe for concurrent
+// use, but [Peeker.Socket] may be called while somebody reads.
+type Peeker struct {
+	own  interface{ Unread() (int, error) }
+	raw  syscall.RawConn
+	once func(fd uintptr)
+	err  error // of once
+	// layer is what lies above the socket, tap what lies between the two.
+	layer net.Conn
+	tap   *Tap
+	one   [1]byte
+}
+
+// mostLayers is how many connections may lie above a socket.
+const mostLayers = 8
+
+// NewPeeker returns a Peeker for nc. The connection below nc is found by its method
+// NetConn, which that of TLS has. A connection that is neither a socket nor has
+// such a method, nor a method Unread of its own, cannot be looked at.
+func NewPeeker(nc net.Conn) *Peeker {
+	p := &Peeker{}
+	for range mostLayers {
+		upper, ok := nc.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		if p.layer == nil {
+			p.layer = nc
+		}
+		nc = upper.NetConn()
+		if tap, ok := nc.(*Tap); ok && p.tap == nil {
+			p.tap, nc = tap, tap.Conn
+		}
+	}
+	p.own, _ = nc.(interface{ Unread() (int, error) })
+	if sc, ok := nc.(syscall.Conn); ok && p.own == nil {
+		p.raw, p.err = sc.SyscallConn()
+		p.once = func(fd uintptr) { p.err = peek(fd, p.one[:]) }
+	}
+	return p
+}
+
+// Socket returns [ErrUnasked] if bytes wait at the socket, another error if the
+// peer has closed the connection, and nil if neither is known.
+func (p *Peeker) Socket() error {
+	switch {
+	case p.own != nil:
+		n, err := p.own.Unread()
+		if n > 0 {
+			return ErrUnasked
+		}
+		return err
+	case p.raw == nil:
+		return p.err
+	}
+	if err := p.raw.Control(p.once); err != nil {
+		return err
+	}
+	return p.err
+}
+
+// Layered reports whether something lies above the socket: to read what waits at
+// the socket may then mean to wait for more.
+func (p *Peeker) Layered() bool { return p.layer != nil }
+
+// Held reports whether a layer above the socket holds bytes. Nobody may read
+// meanwhile. moved says that the read deadline was removed.
+func (p *Peeker) Held() (bytes, moved bool) {
+	if p.layer == nil {
+		return false, false
+	}
+	if p.tap != nil {
+		p.tap.shut = true
+		n, _ := p.layer.Read(p.one[:])
+		p.tap.shut = false
+		return n > 0 || p.tap.partial(), false
+	}
+	_ = p.layer.SetReadDeadline(aPast)
+	n, _ := p.layer.Read(p.one[:])
+	_ = p.layer.SetReadDeadline(time.Time{})
+	return n > 0, true
+}
+
+// Tap lies between a socket and the TLS above it. It lets a [Peeker] have TLS
+// hand out what it holds and no more, and knows whether that ends in the middle
+// of a record.
+type Tap struct {
+	net.Conn
+	shut bool
+	// head are the first bytes of a record, of which got are there; left is what
+	// is missing of one whose head is complete.
+	head      [5]byte
+	got, left int
+}
+
+// NewTap returns a Tap above nc.
+func NewTap(nc net.Conn) *Tap { return &Tap{Conn: nc} }
+
+// Read implements net.Conn.
+func (t *Tap) Read(p []byte) (int, error) {
+	if t.shut {
+		return 0, os.ErrDeadlineExceeded // which TLS outlives
+	}
+	n, err := t.Conn.Read(p)
+	t.follow(p[:max(n, 0)])
+	return n, err
+}
+
+// follow finds the ends of records. A record begins with its type, its version
+// and its length, five bytes in all.
+func (t *Tap) follow(p []byte) {
+	for len(p) > 0 {
+		if t.left > 0 {
+			n := min(t.left, len(p))
+			t.left -= n
+			p = p[n:]
+			continue
+		}
+		n := copy(t.head[t.got:], p)
+		p = p[n:]
+		if t.got += n; t.got == len(t.head) {
+			t.got, t.left = 0, int(t.head[3])<<8|int(t.head[4])
+		}
+	}
+}
+
+// partial reports whether a part of a record has come.
+func (t *Tap) partial() bool { return t.got > 0 || t.left > 0 }

@@ -1,0 +1,64 @@
+package bus
+
+import (
+	"strings"
+
+	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// Prove publishes an empty message on a channel, if the server takes writes:
+// PERSIST of a key that does not exist changes nothing and takes no memory, and a
+// server that takes no writes refuses it, and so all of the transaction.
+//
+// A server that refuses it for another reason, such as a disk that is full, is
+// believed without.
+func Prove(ask plain.Ask, key, channel string) error {
+	var b plain.Batch
+	b.Add("MULTI")
+	b.Add("PERSIST", key)
+	b.Add("PUBLISH", channel, "")
+	b.Add("EXEC")
+	replies, err := ask(&b)
+	if err != nil {
+		return err
+	}
+	refused := firstError(replies)
+	if refused == "" || !believed(refused) {
+		return refusal(refused)
+	}
+	b = plain.Batch{}
+	b.Add("PUBLISH", channel, "")
+	if replies, err = ask(&b); err != nil {
+		return err
+	}
+	return refusal(firstError(replies))
+}
+
+// firstError is the text of the first error among replies, or empty.
+func firstError(replies []resp.Value) string {
+	for _, v := range replies {
+		if v.Kind() == resp.Error {
+			return string(v.Bytes())
+		}
+	}
+	return ""
+}
+
+func refusal(text string) error {
+	if text == "" {
+		return nil
+	}
+	return &plain.Refusal{Text: text}
+}
+
+// believed reports whether a server that has refused a write for this reason may
+// be the primary all the same.
+func believed(refused string) bool {
+	code, _, _ := strings.Cut(refused, " ")
+	switch code {
+	case "MASTERDOWN", "LOADING", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN":
+		return false
+	}
+	return !plain.TakesNoWrites(refused)
+}

@@ -1,0 +1,101 @@
+package strata
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/internal/l1"
+)
+
+// purger removes from L1 what a drop of everything, or of a tag, has made
+// absent. Such a drop raises a floor and looks at no entry, so that it takes no
+// time; without the purger its entries would keep their room until they are
+// read, expire or are evicted. The zero purger is ready.
+type purger struct {
+	mu      sync.Mutex // guards below
+	running bool
+	again   bool // a drop came during a pass
+	closed  bool
+	passes  sync.WaitGroup
+}
+
+const (
+	// purgeDelay is the time from a drop to its pass: one pass serves a burst of
+	// drops. Loads that ran at the drop have lost their right to store, or look
+	// at their tags when they land.
+	purgeDelay = 100 * time.Millisecond
+	// purgeShare bounds the time of one processor that passes take to one part
+	// in purgeShare, however many drops come.
+	purgeShare = 50
+)
+
+// wake starts passes, unless they are running: then one more follows. Passes
+// end when ctx does. It does not block.
+func (p *purger) wake(ctx context.Context, pass func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.again = true; p.running || p.closed {
+		return
+	}
+	p.running = true
+	p.passes.Go(func() { p.run(ctx, pass) })
+}
+
+// run makes passes until no drop has come since the last one began.
+func (p *purger) run(ctx context.Context, pass func()) {
+	pause := purgeDelay
+	for p.next() {
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+		p.begin()
+		start := time.Now()
+		pass()
+		pause = max(purgeDelay, purgeShare*time.Since(start))
+	}
+}
+
+// next reports whether another pass is needed, and ends the run if none is.
+func (p *purger) next() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = p.again
+	return p.again
+}
+
+// begin notes that the pass which starts now serves all drops so far.
+func (p *purger) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.again = false
+}
+
+// close keeps further passes from starting and waits for the running one. The
+// context of wake has ended.
+func (p *purger) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.passes.Wait()
+}
+
+// purge removes the entries of L1 that were dropped without being named.
+func (c *Cache[K, V]) purge() {
+	c.memory.DeleteFunc(func(e *l1.Entry[K, V]) bool {
+		if c.open.Err() != nil {
+			return false
+		}
+		if c.trust.Disowns(e.Stamp) {
+			return true
+		}
+		return c.tagsDropped(e)
+	})
+}
+
+// wakePurger has L1 purged soon.
+func (c *Cache[K, V]) wakePurger() { c.purger.wake(c.open, c.purge) }

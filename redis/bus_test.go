@@ -1,0 +1,226 @@
+package redis_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/redis"
+	"github.com/strata-cache/strata/remote"
+)
+
+// ear is a follower of a bus, in a bubble.
+type ear struct {
+	t    *testing.T
+	stop func()
+
+	mu    sync.Mutex
+	told  []string
+	signs int // that the bus is in order
+}
+
+func listen(t *testing.T, b *redis.Bus, name string) *ear {
+	t.Helper()
+	e := &ear{t: t}
+	e.stop = b.Follow(name, func(ev remote.Event) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		switch ev.State {
+		case remote.Connected:
+			e.told = append(e.told, "connected")
+		case remote.Gap:
+			e.told = append(e.told, "gap")
+		case remote.Delivered:
+			for _, m := range ev.Messages {
+				e.told = append(e.told, m.Name+":"+m.Key)
+			}
+			if len(ev.Messages) == 0 {
+				e.signs++
+			}
+		}
+	})
+	t.Cleanup(e.stop)
+	return e
+}
+
+// hears fails unless this is what the follower was told since it was asked last.
+func (e *ear) hears(when string, want ...string) {
+	e.t.Helper()
+	synctest.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !slices.Equal(e.told, want) {
+		e.t.Errorf("%s: told %q; want %q", when, e.told, want)
+	}
+	e.told = nil
+}
+
+func drop(s *fakesrv.Server, name, key string) {
+	s.Publish(layout.Channel(name, 0), layout.Message(&remote.Message{Name: name, Kind: remote.Dropped, Key: key}))
+}
+
+// TestBusIsConnectedWhileItHearsItself has a server whose connections are well,
+// and that takes no writes, or does not pass on what is published.
+func TestBusIsConnectedWhileItHearsItself(t *testing.T) {
+	for name, refused := range map[string]string{
+		"a replica":         "READONLY You can't write against a read only replica.",
+		"without replicas":  "NOREPLICAS Not enough good replicas to write.",
+		"passes nothing on": "",
+	} {
+		var deaf atomic.Bool
+		fake(t, func(s *fakesrv.Server, _ *redis.Options) {
+			gate(s, func() string { return map[bool]string{true: refused}[deaf.Load()] })
+			var publish fakesrv.Handler
+			publish = s.Handle("PUBLISH", func(ss *fakesrv.Session, args [][]byte) {
+				if deaf.Load() && refused == "" {
+					ss.Int(0)
+					return
+				}
+				publish(ss, args)
+			})
+		}, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			deaf.Store(true)
+			e := listen(t, redis.NewBus(c), "n")
+			time.Sleep(time.Minute)
+			e.hears(name + ", at first")
+			deaf.Store(false)
+			time.Sleep(5 * time.Second)
+			e.hears(name+", when it is well", "connected")
+			time.Sleep(time.Minute)
+			e.hears(name + ", a minute later")
+			if e.signs < 60 || e.signs > 80 {
+				t.Errorf("%s: %d signs that the bus is in order in 65 s", name, e.signs)
+			}
+			deaf.Store(true)
+			time.Sleep(3 * time.Second)
+			e.hears(name+", after 3 s", "gap")
+			deaf.Store(false)
+			time.Sleep(5 * time.Second)
+			e.hears(name+", when it is well again", "connected")
+		})
+	}
+}
+
+// gate has a server refuse writes with what text returns, unless that is empty.
+func gate(s *fakesrv.Server, text func() string) {
+	s.Gate = func(ss *fakesrv.Session, name string, _ [][]byte) bool {
+		refused := text()
+		if name != "PERSIST" || refused == "" {
+			return false
+		}
+		ss.Error(refused)
+		return true
+	}
+}
+
+// TestServerWithAFullDiskIsNotDeaf, nor one that permits no PERSIST.
+func TestServerWithAFullDiskIsNotDeaf(t *testing.T) {
+	for _, text := range []string{"MISCONF Redis is configured to save RDB snapshots", "NOPERM User x has no permissions to run the 'persist' command"} {
+		fake(t, func(s *fakesrv.Server, _ *redis.Options) { gate(s, func() string { return text }) }, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			e := listen(t, redis.NewBus(c), "n")
+			time.Sleep(time.Minute)
+			e.hears(text, "connected")
+		})
+	}
+}
+
+// TestCachesOfABusShareOneConnection and get what is theirs, and no more.
+func TestCachesOfABusShareOneConnection(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		b := redis.NewBus(c)
+		var ears []*ear
+		name := func(i int) string { return fmt.Sprint("n", i) }
+		for i := range 50 {
+			ears = append(ears, listen(t, b, name(i)))
+			if i%10 == 0 {
+				time.Sleep(1500 * time.Millisecond)
+			}
+		}
+		second := listen(t, b, "n0")
+		for i, e := range append(ears, second) {
+			e.hears(fmt.Sprint(i, " at first"), "connected")
+		}
+		time.Sleep(time.Minute)
+		if n := s.Open(); n != 2 { // and the one that writes go over
+			t.Errorf("%d connections", n)
+		}
+		ears[7].stop()
+		for i := range ears {
+			drop(s, name(i), "k")
+		}
+		for i, e := range ears {
+			if i != 7 {
+				e.hears(name(i), name(i)+":k")
+			}
+		}
+		second.hears("the second of a name", "n0:k")
+		ears[7].hears("who has stopped")
+		if n := s.Calls("UNSUBSCRIBE"); n != 1 {
+			t.Errorf("%d channels were left", n)
+		}
+		s.Drop()
+		time.Sleep(10 * time.Second)
+		ears[0].hears("when the connection was lost", "gap", "connected")
+		for _, e := range append(ears, second) {
+			e.stop()
+		}
+		again := listen(t, b, "n0")
+		again.hears("after all had stopped", "connected")
+	})
+}
+
+// TestChannelThatIsRefusedCostsNoOther and is had when it is permitted.
+func TestChannelThatIsRefusedCostsNoOther(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		var subscribe fakesrv.Handler
+		var permitted atomic.Bool
+		subscribe = s.Handle("SUBSCRIBE", func(ss *fakesrv.Session, args [][]byte) {
+			if !permitted.Load() && strings.HasSuffix(string(args[1]), ":secret") {
+				ss.Error("NOPERM No permissions to access a channel")
+				return
+			}
+			subscribe(ss, args)
+		})
+		b := redis.NewBus(c)
+		secret, e := listen(t, b, "secret"), listen(t, b, "n")
+		time.Sleep(time.Minute)
+		secret.hears("a channel that is not permitted")
+		e.hears("another one", "connected")
+		permitted.Store(true)
+		time.Sleep(3 * time.Second)
+		secret.hears("when it is permitted", "connected")
+	})
+}
+
+// TestFollowerThatIsTooSlowHasAGap, and all others of the connection.
+func TestFollowerThatIsTooSlowHasAGap(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		b := redis.NewBus(c)
+		e := listen(t, b, "n")
+		e.hears("at first", "connected")
+		blocked := make(chan struct{})
+		t.Cleanup(b.Follow("slow", func(ev remote.Event) {
+			if len(ev.Messages) > 0 {
+				<-blocked
+			}
+		}))
+		synctest.Wait()
+		drop(s, "slow", "k")
+		synctest.Wait()
+		for i := range 10_000 {
+			drop(s, "n", fmt.Sprint(i))
+		}
+		synctest.Wait()
+		e.hears("behind one that is slow")
+		close(blocked)
+		time.Sleep(5 * time.Second)
+		e.hears("when that goes on", "gap", "connected")
+	})
+}

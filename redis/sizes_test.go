@@ -1,0 +1,75 @@
+package redis_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/redis"
+)
+
+// connections notes over which connection each GET comes. Keys with "large" in
+// them have 100 KB.
+func connections(s *fakesrv.Server) map[string]*fakesrv.Session {
+	last := map[string]*fakesrv.Session{}
+	s.Handle("GET", func(ss *fakesrv.Session, args [][]byte) {
+		key := string(args[1])
+		last[key] = ss
+		if strings.Contains(key, "large") {
+			ss.Bulk(strings.Repeat("x", 100_000))
+		} else {
+			ss.Bulk("small")
+		}
+	})
+	return last
+}
+
+// TestFewLargeValuesUnderANameDoNotSlowTheOthers: only they go over connections
+// of their own.
+func TestFewLargeValuesUnderANameDoNotSlowTheOthers(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		on := connections(s)
+		for range 20 {
+			for i := range 100 {
+				key := fmt.Sprint("n:small", i)
+				if i%25 == 0 {
+					key = fmt.Sprint("n:large", i)
+				}
+				if _, err := c.AppendGet(t.Context(), nil, key); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		shared := on["n:small1"]
+		for key, ss := range on {
+			if large := strings.Contains(key, "large"); large == (ss == shared) {
+				t.Errorf("%s is read over the shared connection: %t", key, !large)
+			}
+		}
+	})
+}
+
+// TestNameWithLargeValuesIsReadOverConnectionsOfItsOwn: also a key that was never
+// read before, and no more when its values have become small.
+func TestNameWithLargeValuesIsReadOverConnectionsOfItsOwn(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		on := connections(s)
+		mustGet(t, c, "other", "small")
+		for i := range 10 {
+			key := fmt.Sprint("n:large", i)
+			if _, err := c.AppendGet(t.Context(), nil, key); err != nil {
+				t.Fatal(err)
+			}
+			if i >= 2 && on[key] == on["other"] {
+				t.Errorf("%s is read over the shared connection", key)
+			}
+		}
+		for i := range 40 {
+			mustGet(t, c, fmt.Sprint("n:", i), "small")
+		}
+		if on["n:39"] != on["other"] {
+			t.Error("small values are read over connections of their own")
+		}
+	})
+}
