@@ -30,7 +30,6 @@ func (a *attempt[K, V]) takeLease() bool {
 	if ok, a.storeProbe = a.c.mayStore(); !ok {
 		return a.unasked && a.read()
 	}
-	var patience <-chan time.Time // nil: for ever
 	for begun := time.Now(); ; {
 		ended, leave := a.c.waits.join(a.name) // before asking, so as to miss nothing
 		result, wait := a.acquire()
@@ -39,17 +38,20 @@ func (a *attempt[K, V]) takeLease() bool {
 			return result
 		}
 		a.c.counts.leaseWaits.Add(1)
-		if d := a.c.o.Limits.HardTimeout; d > 0 && patience == nil {
-			patience = time.After(d - time.Since(begun))
+		waited, over := time.Since(begun), false
+		pause := a.pause(waited, wait)
+		last := false // the poll in which patience ends
+		if d := a.c.o.Limits.HardTimeout; d > 0 && pause >= d-waited {
+			pause, last = max(d-waited, 1), true
 		}
-		poll := time.NewTimer(a.pause(time.Since(begun), wait))
-		over := false
+		poll := time.NewTimer(pause)
 		select {
 		case <-ended:
 		case <-poll.C:
-		case <-patience:
-			a.noKeep = true // the holder may still store: only one of us may
-			over = true
+			if last {
+				a.noKeep = true // the holder may still store: only one of us may
+				over = true
+			}
 		case <-a.ctx.Done():
 			a.res.Err = a.c.flightError(context.Cause(a.ctx))
 			over, result = true, true
@@ -173,18 +175,20 @@ func (a *attempt[K, V]) keepLease(ctx context.Context) (stop func()) {
 
 func (c *Cache[K, V]) renewLease(ctx context.Context, name string, l remote.Lease) {
 	d := c.o.Limits.Lease
-	tick := time.NewTicker(d / 3)
-	defer tick.Stop()
+	next := time.NewTimer(d / 3)
+	defer next.Stop()
 	for ctx.Err() == nil {
+		begun := time.Now()
 		op, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 		kept, err := c.can.renew.Renew(op, name, l, d)
 		cancel()
 		if err == nil && !kept {
 			return
 		}
+		next.Reset(max(d/3-time.Since(begun), 1))
 		select {
 		case <-ctx.Done():
-		case <-tick.C:
+		case <-next.C:
 		}
 	}
 }

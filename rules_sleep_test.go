@@ -37,7 +37,41 @@ func testRules() []rule {
 				}`,
 			"b.go": "package a\nfunc Pause() { time.Sleep(1) }",
 		},
+	}, {
+		name:  "no timer runs out before it is waited for",
+		check: checkZeroTimers,
+		bad: []map[string]string{
+			one("a.go", "package a\nvar t = time.NewTimer(0)"),
+			one("a_test.go", "package a\nvar c = time.After(0)"),
+			one("a.go", "package a\nfunc f(t *time.Timer) { t.Reset(0) }"),
+		},
+		good: map[string]string{"a.go": "package a\nvar t = time.NewTimer(1)\nvar f = time.AfterFunc(0, g)"},
 	}}
+}
+
+// checkZeroTimers finds timers of no duration whose channel is received from.
+// Such a timer has run out when a goroutine looks at it, and in a synctest
+// bubble two goroutines that look at such timers at once crash the race
+// detector (golang/go#78156).
+func checkZeroTimers(files []source) (all []finding) {
+	for _, s := range files {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) != 1 {
+				return true
+			}
+			zero, _ := call.Args[0].(*ast.BasicLit)
+			if zero == nil || zero.Value != "0" {
+				return true
+			}
+			f, _ := call.Fun.(*ast.SelectorExpr)
+			if f != nil && (f.Sel.Name == "Reset" || isCall(n, "time", "NewTimer") || isCall(n, "time", "After")) {
+				all = append(all, found(s.path, "%s: a timer of no duration: do at once what it is for, it crashes the race detector in a bubble", s.at(n.Pos())))
+			}
+			return true
+		})
+	}
+	return all
 }
 
 // checkSleeps finds calls of time.Sleep in tests that may run outside a

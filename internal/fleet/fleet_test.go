@@ -74,10 +74,12 @@ func (w *world) ask(ctx context.Context, addr string) (*slots.Map, error) {
 	w.at = append(w.at, time.Since(w.began))
 	slow, down := w.slow[addr], w.down[addr]
 	w.mu.Unlock()
-	select {
-	case <-time.After(slow):
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if slow > 0 {
+		select {
+		case <-time.After(slow):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -102,28 +102,31 @@ func (f *Fleet[N]) ask(addrs []string) (*slots.Map, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, f.o.Timeout)
 	defer cancel() // those who are late need not go on
 	answers := make(chan answer, len(addrs))
-	next := time.NewTimer(0)
+	next := time.NewTimer(hedge)
 	defer next.Stop()
+	due := true
 	var err error
 	for asked, heard := 0, 0; heard < len(addrs); {
+		if due && asked < len(addrs) {
+			addr := addrs[asked]
+			f.tasks.Go(func() {
+				m, err := f.o.Ask(ctx, addr)
+				answers <- answer{m, err}
+			})
+			asked++
+			next.Reset(hedge)
+		}
+		due = false
 		select {
 		case <-next.C:
-			if asked < len(addrs) {
-				addr := addrs[asked]
-				f.tasks.Go(func() {
-					m, err := f.o.Ask(ctx, addr)
-					answers <- answer{m, err}
-				})
-				asked++
-				next.Reset(hedge)
-			}
+			due = true
 		case a := <-answers:
 			if a.err == nil {
 				return a.m, nil
 			}
 			err = a.err
 			heard++
-			next.Reset(0)
+			due = true
 		}
 	}
 	return nil, err

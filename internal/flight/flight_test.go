@@ -26,7 +26,7 @@ func bring(g *group, v int, d time.Duration, stored *atomic.Bool) func(*aboard) 
 	return func(f *aboard) {
 		r := flight.Result[int]{Value: v, Found: true}
 		select {
-		case <-time.After(d):
+		case <-time.After(max(d, 1)):
 		case <-f.Context().Done():
 			r = flight.Result[int]{Err: context.Cause(f.Context())}
 		}

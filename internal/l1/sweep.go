@@ -95,7 +95,7 @@ func (c *Cache[K, V]) sweep() {
 			w.wg.Go(c.sweep)
 		}
 	}()
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(time.Hour) // set anew before it is looked at
 	defer timer.Stop()
 	for {
 		w.next.Store(never)
@@ -109,7 +109,7 @@ func (c *Cache[K, V]) sweep() {
 			continue
 		}
 		w.next.Store(at)
-		timer.Reset(time.Duration((at+1)*tickLength - c.clock.exact()))
+		timer.Reset(max(time.Duration((at+1)*tickLength-c.clock.exact()), 1))
 		select {
 		case <-w.done:
 			ended = true

@@ -13,17 +13,16 @@ import (
 
 // keep does what is due, until ctx ends.
 func (l *Link) keep(ctx context.Context) {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(time.Hour) // set anew before it is looked at
 	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
+		l.tend(ctx)
+		timer.Reset(max(time.Duration(l.nextDue()-l.o.Now()), 1))
 		select {
 		case <-ctx.Done():
-			return
 		case <-l.kick:
 		case <-timer.C:
 		}
-		l.tend(ctx)
-		timer.Reset(time.Duration(l.nextDue() - l.o.Now()))
 	}
 }
 

@@ -97,15 +97,11 @@ func (d Dialer) race(ctx context.Context, network string, addrs []string) (won n
 			}
 		}
 	}()
-	next := time.NewTimer(0)
+	next := time.NewTimer(headStart)
 	defer next.Stop()
+	due := true
 	for begun, ended := 0, 0; ended < len(addrs); {
-		begin := next.C
-		if begun == len(addrs) {
-			begin = nil
-		}
-		select {
-		case <-begin:
+		if due && begun < len(addrs) {
 			addr := addrs[begun]
 			begun++
 			dials.Go(func() {
@@ -113,6 +109,11 @@ func (d Dialer) race(ctx context.Context, network string, addrs []string) (won n
 				results <- dialled{nc, err}
 			})
 			next.Reset(headStart)
+		}
+		due = false
+		select {
+		case <-next.C:
+			due = true
 		case r := <-results:
 			if r.err == nil {
 				return r.nc, nil
@@ -120,7 +121,7 @@ func (d Dialer) race(ctx context.Context, network string, addrs []string) (won n
 			if ended++; err == nil {
 				err = r.err
 			}
-			next.Reset(0)
+			due = true
 		}
 	}
 	return nil, err

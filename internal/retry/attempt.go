@@ -26,10 +26,10 @@ func (q *Queue) run(pause time.Duration) {
 
 // wait waits for a pause of about d, and reports false if the queue has given up.
 func (q *Queue) wait(d time.Duration) bool {
-	if d > 0 {
-		d = d/2 + rand.N(d/2)
+	if d <= 0 {
+		return q.ctx.Err() == nil
 	}
-	t := time.NewTimer(d)
+	t := time.NewTimer(d/2 + rand.N(d/2))
 	defer t.Stop()
 	select {
 	case <-t.C:

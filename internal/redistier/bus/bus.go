@@ -324,7 +324,7 @@ func (l *life) prove(ctx context.Context) {
 	timer := time.NewTimer(proveEvery)
 	defer timer.Stop()
 	for {
-		timer.Reset(l.proveOnce(ctx))
+		timer.Reset(max(l.proveOnce(ctx), 1))
 		select {
 		case <-ctx.Done():
 			return
