@@ -1,4 +1,4 @@
-package strata_test
+package rules_test
 
 import (
 	"go/ast"

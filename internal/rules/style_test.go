@@ -1,4 +1,4 @@
-package strata_test
+package rules_test
 
 import (
 	"go/ast"
@@ -203,12 +203,12 @@ func checkGoroutines(files []source) (all []finding) {
 			}
 			starts[s.path] = true
 			if _, ok := goroutines[s.path]; !ok {
-				all = append(all, found(s.path, "%s: go statement: add the file to goroutines in rules_test.go with the owner that waits, or use sync.WaitGroup.Go", s.at(n.Pos())))
+				all = append(all, found(s.path, "%s: go statement: add the file to goroutines in internal/rules/rules_test.go with the owner that waits, or use sync.WaitGroup.Go", s.at(n.Pos())))
 			}
 			return true
 		})
 		if _, ok := goroutines[s.path]; ok && !starts[s.path] {
-			all = append(all, found(s.path, "%s: starts no goroutine: remove it from goroutines in rules_test.go", s.path))
+			all = append(all, found(s.path, "%s: starts no goroutine: remove it from goroutines in internal/rules/rules_test.go", s.path))
 		}
 	}
 	return all
