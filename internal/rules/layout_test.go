@@ -1,0 +1,105 @@
+package rules_test
+
+import (
+	"fmt"
+	"go/doc"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layoutTitle is the heading above the table of folders in
+// docs/architecture.md.
+const layoutTitle = "## Where things live"
+
+func TestLayoutTableIsTheTree(t *testing.T) {
+	tree := map[string]string{".": "is a cache", "redis": "is a client", "bench": ""}
+	exists := func(p string) bool { return tree[p] != "" || p == "bench" || p == "docs" }
+	const head = layoutTitle + "\n\n| path | contents |\n|---|---|\n"
+	const good = head + "| `.` | a cache |\n| `redis` | a client |\n| `bench` | ratios |\n| `docs/` | pages |\n\n## Other\n\n| `gone` |\n"
+	if errs := checkLayout(good, tree, exists); len(errs) > 0 {
+		t.Errorf("the rule objects to a good table: %v", errs)
+	}
+	for bad, want := range map[string]string{
+		"no table": "there is no table",
+		strings.Replace(good, "| `redis` | a client |\n", "", 1):            "add the row | `redis` | is a client |",
+		strings.Replace(good, "| `bench` | ratios |\n", "", 1):              "add the row | `bench` |",
+		strings.Replace(good, "`bench`", "`bench`, `bench/rig`", 1):         "remove `bench/rig`",
+		strings.Replace(good, "| `bench`", "| `redis` | x |\n| `bench`", 1): "`redis` is named twice",
+		strings.Replace(good, "| ratios |", "| |", 1):                       "`bench`: say what it contains",
+	} {
+		if errs := checkLayout(bad, tree, exists); !slices.ContainsFunc(errs, func(e string) bool { return strings.Contains(e, want) }) {
+			t.Errorf("%q: the rule says %q, not %q", bad, errs, want)
+		}
+	}
+	onDisk := func(p string) bool { _, err := os.Stat(p); return err == nil }
+	for _, err := range checkLayout(readText(t, "docs/architecture.md"), foldersOf(readTree(t)), onDisk) {
+		t.Error("docs/architecture.md: " + err)
+	}
+}
+
+// foldersOf returns the folders that the table must name: the packages of the
+// root module, each with the synopsis of its package comment, and the nested
+// modules, each as one.
+func foldersOf(files []source) map[string]string {
+	folders := map[string]string{}
+	for _, s := range files {
+		dir := s.dir()
+		if m := module(s.path); m != "" {
+			dir = m
+		}
+		if s.file.Doc != nil && dir == s.dir() && !s.test() {
+			_, folders[dir], _ = strings.Cut(new(doc.Package).Synopsis(s.file.Doc.Text()), s.file.Name.Name+" ")
+		} else if _, known := folders[dir]; !known {
+			folders[dir] = ""
+		}
+	}
+	return folders
+}
+
+// checkLayout compares the table of text with the tree: it names each of
+// folders once, and nothing that does not exist.
+func checkLayout(text string, folders map[string]string, exists func(string) bool) (errs []string) {
+	named := map[string]bool{}
+	for _, row := range layoutRows(text) {
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[0], -1) {
+			p := path.Clean(m[1])
+			if named[p] {
+				errs = append(errs, fmt.Sprintf("`%s` is named twice", p))
+			}
+			if named[p] = true; !exists(p) {
+				errs = append(errs, fmt.Sprintf("remove `%s` from the table of folders: there is no such folder", p))
+			}
+			if row[1] == "" {
+				errs = append(errs, fmt.Sprintf("`%s`: say what it contains", p))
+			}
+		}
+	}
+	if len(named) == 0 {
+		return append(errs, fmt.Sprintf("there is no table under %q", layoutTitle))
+	}
+	for p, synopsis := range folders {
+		if !named[p] {
+			errs = append(errs, fmt.Sprintf("under %q add the row | `%s` | %s |", layoutTitle, p, synopsis))
+		}
+	}
+	slices.Sort(errs)
+	return errs
+}
+
+// layoutRows returns the first two cells of each row of the table of folders.
+func layoutRows(text string) (rows [][2]string) {
+	_, section, _ := strings.Cut("\n"+text, "\n"+layoutTitle+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) < 4 || !strings.Contains(cells[1], "`") {
+			continue
+		}
+		rows = append(rows, [2]string{cells[1], strings.TrimSpace(cells[2])})
+	}
+	return rows
+}
