@@ -9,10 +9,7 @@ import (
 
 func TestHitAllocatesNothing(t *testing.T) {
 	ctx := context.Background()
-	c := newCache[string, int64](t)
-	if err := c.Set(ctx, "k", 1); err != nil {
-		t.Fatal(err)
-	}
+	c := holding(t, "k")
 	for name, get := range map[string]func(){
 		"GetOrLoad": func() { c.GetOrLoad(ctx, "k", plainLoad) },
 		"Get":       func() { c.Get(ctx, "k") },

@@ -34,7 +34,7 @@ var levels = map[string]int{ // read-only
 
 // testOnly are packages that exist for tests, and for commands that simulate.
 var testOnly = []string{ // read-only
-	"internal/netsim", "internal/fakesrv", "internal/history", "internal/rules",
+	"internal/netsim", "internal/fakesrv", "internal/history", "internal/rules", "internal/coherence",
 }
 
 // forbidden are imports that a package must not bring into a program, directly

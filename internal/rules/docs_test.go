@@ -2,6 +2,9 @@ package rules_test
 
 import (
 	"go/ast"
+	"maps"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -175,4 +178,53 @@ func checkPromises(text string, tests map[string]bool) (errs []string) {
 		errs = append(errs, "there is no table with the columns id, promise, test")
 	}
 	return errs
+}
+
+// checkMutant returns what is wrong with a seeded bug: its first line says what
+// users suffer, and each test it names exists in the package it names. tests
+// has the names by folder.
+func checkMutant(text string, tests map[string]map[string]bool) (errs []string) {
+	field := func(name string) string {
+		_, rest, _ := strings.Cut("\n"+text, "\n"+name+": ")
+		line, _, _ := strings.Cut(rest, "\n")
+		return line
+	}
+	dir := path.Clean(field("package"))
+	if first, _, _ := strings.Cut(text, "\n"); !strings.HasSuffix(first, ".") {
+		errs = append(errs, "the first line is no sentence that says what users suffer")
+	}
+	if field("test") == "" {
+		errs = append(errs, "no test is named")
+	}
+	for name := range strings.SplitSeq(field("test"), "|") {
+		if name = strings.Trim(name, "^$()"); !tests[dir][name] {
+			errs = append(errs, dir+" has no test "+name)
+		}
+	}
+	return errs
+}
+
+func TestEverySeededBugNamesTestsOfItsPackage(t *testing.T) {
+	tests := map[string]map[string]bool{}
+	for _, s := range readTree(t) {
+		if tests[s.dir()] == nil {
+			tests[s.dir()] = map[string]bool{}
+		}
+		maps.Copy(tests[s.dir()], testFunctions([]source{s}))
+	}
+	known := map[string]map[string]bool{"a": {"TestKept": true}}
+	for _, bad := range []string{"No stop\npackage: ./a\ntest: TestKept\n", "A.\npackage: ./a\n", "A.\npackage: .\ntest: TestKept\n"} {
+		if len(checkMutant(bad, known)) == 0 {
+			t.Errorf("the rule accepts %q", bad)
+		}
+	}
+	patches, err := filepath.Glob("testdata/mutants/*.patch")
+	if err != nil || len(patches) == 0 {
+		t.Fatalf("no seeded bugs: %v", err)
+	}
+	for _, p := range patches {
+		for _, e := range checkMutant(readText(t, p), tests) {
+			t.Errorf("%s: %s", p, e)
+		}
+	}
 }

@@ -1,0 +1,207 @@
+package coherence_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/history"
+)
+
+// Schedules in which callers also ask past the cache, for many keys at once with a
+// loader that brings all, update in vain, and put keys on hold; in which entries
+// have their tags from the load or from Options.Tags; and in which loads that
+// nobody waits for go on or not.
+
+// mixes makes o such a schedule.
+func (o *simOptions) mixes(d *dice) {
+	o.mixing = true
+	o.keys, o.steps = []string{"a", "b", "c"}, o.steps+2
+	o.tagged, o.cancels = d.chance(600), d.chance(300)
+	// An instance that has not heard of a hold, or an L2 that has forgotten it, may
+	// keep what is loaded meanwhile: see docs/decisions.md.
+	o.holds = d.chance(600) && !o.silent
+	if o.holds {
+		o.cuts, o.accidents, o.garbled, o.breaker = 0, 0, false, false
+	}
+}
+
+// skipKey marks the contexts of calls that ask past the cache, manyKey those of
+// calls that ask for many keys at once.
+type (
+	skipKey struct{}
+	manyKey struct{}
+)
+
+// stepMixed makes one call that only such schedules have, or reports false.
+func (m *member) stepMixed(ctx context.Context, d *dice, key string, think func()) bool {
+	if !m.s.o.mixing {
+		return false
+	}
+	marked := context.WithValue(ctx, fenceKey{}, true)
+	switch n := d.intn(20); {
+	case n < 4:
+		m.readPast(ctx, key)
+	case n < 8:
+		m.readMany(ctx, d)
+	case n < 10:
+		m.updateInVain(marked, key, think)
+	case n < 12 && m.s.o.holds:
+		m.hold(marked, key, d.delay(), think)
+	default:
+		return false
+	}
+	return true
+}
+
+// readPast reads key past the cache. If L2 does not take what that brings, what L2
+// holds is expired later, and not used until then: it is not known here when.
+func (m *member) readPast(ctx context.Context, key string) {
+	r := history.Read{Instance: m.id, Key: key, Call: m.s.rec.Now(), Past: true}
+	ctx = context.WithValue(context.WithValue(ctx, sinceKey{}, r.Call), skipKey{}, true)
+	value, err := m.cache.GetOrLoad(ctx, key, nil, strata.SkipRead())
+	if m.verify(ctx, key, err); err == nil {
+		m.gotten(r, value)
+	}
+}
+
+// readMany reads some keys at once, with a loader that brings all.
+func (m *member) readMany(ctx context.Context, d *dice) {
+	r := history.Read{Instance: m.id, Call: m.s.rec.Now()}
+	keys := m.s.o.keys[:1+d.intn(len(m.s.o.keys))]
+	before := m.cache.Stats()
+	ctx = context.WithValue(context.WithValue(ctx, sinceKey{}, r.Call), manyKey{}, true)
+	values, err := m.cache.GetMany(ctx, keys, m.loadMany)
+	after := m.cache.Stats()
+	r.Degraded = !before.Connected || !after.Connected || before.Degraded != after.Degraded
+	if partial, ok := errors.AsType[*strata.PartialError[string]](err); ok {
+		for key, err := range partial.Failed {
+			m.verify(ctx, key, err)
+		}
+	} else if err != nil {
+		m.s.t.Errorf("seed %d: GetMany: %v", m.s.seed, err)
+	}
+	if ctx.Err() != nil {
+		for _, key := range keys {
+			m.verify(ctx, key, nil)
+		}
+	}
+	for key, value := range values {
+		r.Key = key
+		r.Stale = m.failedSince(key, r.Call-history.Time(11*time.Second)) || m.rebuilds(r.Call)
+		m.gotten(r, value)
+	}
+}
+
+// gotten records what a read has got, unless it was loaded during a hold: that is
+// for those who waited for the load only. A store that is refused takes its time.
+func (m *member) gotten(r history.Read, value string) {
+	value, lagged := strings.CutSuffix(value, lagMark)
+	r.Of, r.Version = parseSimValue(value)
+	if !lagged {
+		m.s.rec.Read(r)
+		return
+	}
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	if last := m.s.lagged[r.Key] + history.Time(3*time.Second); r.Call > last && m.s.lagging[r.Key] == 0 {
+		m.s.t.Errorf("seed %d: instance %d: read of %s called at %v got what was loaded during a hold", m.s.seed, m.id, r.Key, time.Duration(r.Call))
+	}
+}
+
+// updateInVain makes an Update whose write happens and fails all the same. Whether
+// the drop after it was confirmed is not told: it binds the own instance.
+func (m *member) updateInVain(ctx context.Context, key string, think func()) {
+	f := history.Fence{Instance: m.id, Key: key, Failed: true}
+	began := m.s.rec.Now()
+	err := m.cache.Update(ctx, key, func(context.Context) (string, error) {
+		f.Version = m.s.write(key)
+		f.Call = m.s.rec.Now()
+		think()
+		return "", errInjected
+	})
+	if !errors.Is(err, errInjected) {
+		m.s.t.Errorf("seed %d: an Update in vain returned %v", m.s.seed, err)
+	}
+	if ctx.Err() != nil {
+		m.tier.pend(key, began)
+	}
+	m.s.rec.Excuse(history.Excuse{Instance: m.id, Key: key, From: began, To: m.s.rec.Now()})
+	m.s.rec.Fence(f)
+}
+
+// hold puts key on hold. While that lasts the origin's replicas lag behind.
+func (m *member) hold(ctx context.Context, key string, d time.Duration, think func()) {
+	m.s.write(key)
+	think()
+	var end time.Time
+	m.fence(ctx, history.Fence{Key: key}, func(ctx context.Context) error {
+		end = time.Now().Add(d)
+		err := m.cache.InvalidateHold(ctx, d, key)
+		m.s.mu.Lock()
+		defer m.s.mu.Unlock()
+		if err == nil && end.After(m.s.held[key]) {
+			m.s.held[key] = end
+		}
+		return err
+	})
+	// Nobody takes a lease, nor keeps what is loaded.
+	now := m.s.rec.Now()
+	m.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: now - history.Time(d), To: now + history.Time(d+2*m.s.o.delay) + simSlack})
+}
+
+// lagMark is at the end of what a replica says that lags behind.
+const lagMark = "~"
+
+// replica reads the origin as loads do: what lags behind is marked.
+func (m *member) replica(key string) (version uint64, lags bool, done func()) {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	version = m.s.origin[key]
+	if lags = version > 0 && time.Now().Before(m.s.held[key]); !lags {
+		return version, false, func() {}
+	}
+	m.s.lagging[key]++
+	return version - 1, true, func() {
+		at := m.s.rec.Now()
+		m.s.mu.Lock()
+		defer m.s.mu.Unlock()
+		m.s.lagging[key]--
+		m.s.lagged[key] = max(m.s.lagged[key], at)
+	}
+}
+
+// loadMany is the ManyLoader of readMany: it brings all keys.
+func (m *member) loadMany(ctx context.Context, keys []string) (map[string]string, error) {
+	since, _ := ctx.Value(sinceKey{}).(history.Time)
+	found := map[string]string{}
+	loads := map[string]history.Load{}
+	for _, key := range m.s.o.keys {
+		l := history.Load{Instance: m.id, Key: key, Since: since, Call: m.s.rec.Now()}
+		version, lags, done := m.replica(key)
+		defer done()
+		l.Version, l.OK = version, !lags
+		loads[key], found[key] = l, simValue(key, version)
+		strata.LoadingKey(ctx, key).SetTags(m.s.o.tags(key)...)
+		if lags {
+			found[key] += lagMark
+		}
+	}
+	err := pause(ctx, m.dice.delay())
+	if err == nil && m.s.faulty.Load() && m.dice.chance(60) {
+		err = errInjected
+	}
+	for _, key := range keys {
+		l := loads[key]
+		if l.OK = l.OK && err == nil; err != nil {
+			m.fail(key)
+		}
+		m.s.rec.Load(l)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}

@@ -1,0 +1,143 @@
+package coherence_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+)
+
+func TestExpireAllServesStaleValuesAtOnceAndRebuildsInTheBackground(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, w := newShared(), windows(10*time.Minute, time.Hour)
+		a, holds, cold := instance(t, s, w), instance(t, s, w), instance(t, s, w)
+		o := &origin{takes: time.Second}
+		for _, k := range []string{"k", "late"} {
+			mustGet(t, a, k, o.load)
+			mustGet(t, holds, k, o.load)
+		}
+		o.value.Store(2)
+		must(t, a.ExpireAll(t.Context()))
+		synctest.Wait()
+		for range 3 {
+			for name, c := range map[string]*strata.Cache[string, int64]{"the caller": a, "L1": holds, "L2": cold} {
+				var info strata.Info
+				begun := time.Now()
+				v, err := c.GetOrLoad(t.Context(), "k", o.load, strata.ReadInfo(&info))
+				if took := time.Since(begun); v != 0 || err != nil || !info.Stale || took != 0 {
+					t.Errorf("%s: %d, %v, %+v after %v; want the stale value at once", name, v, err, info, took)
+				}
+			}
+			found, err := holds.GetMany(t.Context(), []string{"k"}, nil)
+			if err == nil && found["k"] != 0 {
+				t.Errorf("GetMany: %v, %v", found, err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		for _, c := range []*strata.Cache[string, int64]{a, holds, cold} {
+			if took := gets(t, c, o.load, 2); took != 0 {
+				t.Errorf("what was rebuilt took %v", took)
+			}
+		}
+		if n := o.loads.Load(); n != 3 {
+			t.Errorf("%d loads, want 3: one to rebuild the key that was read", n)
+		}
+		time.Sleep(10 * time.Minute)
+		for _, c := range []*strata.Cache[string, int64]{a, holds, cold} {
+			if v := mustGet(t, c, "late", o.load); v != 2 {
+				t.Errorf("got %d after Stale.WhileRevalidate; want what a load brings", v)
+			}
+		}
+	})
+}
+
+func TestExpireAllWithoutWhileRevalidateMakesReadersWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCache(t, windows(-1, time.Hour))
+		o := &origin{takes: time.Second}
+		mustGet(t, c, "k", o.load)
+		o.value.Store(2)
+		must(t, c.ExpireAll(t.Context()))
+		if took := gets(t, c, o.load, 2); took != time.Second {
+			t.Errorf("took %v, want 1s", took)
+		}
+	})
+}
+
+func TestExpiredValueWithoutExpiryIsNotServedForEver(t *testing.T) {
+	for name, expire := range map[string]func(*strata.Cache[string, int64], context.Context) error{
+		"by its key":      func(c *strata.Cache[string, int64], ctx context.Context) error { return c.Expire(ctx, "k") },
+		"by its tag":      func(c *strata.Cache[string, int64], ctx context.Context) error { return c.ExpireTags(ctx, "tag") },
+		"with all others": (*strata.Cache[string, int64]).ExpireAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newTagged(t)
+				change := func(o *strata.Options[string, int64]) {
+					o.TTL, o.ErrorTTL, o.Stale = strata.NoExpiry, time.Second, strata.Stale{WhileRevalidate: -1, OnError: time.Hour}
+				}
+				alone, a, holds, cold := newCache(t, change), instance(t, s, change), instance(t, s, change), instance(t, s, change)
+				for _, c := range []*strata.Cache[string, int64]{alone, a, holds} {
+					if _, err := c.GetOrLoad(t.Context(), "k", (&origin{}).load, strata.WithTags("tag")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(10 * time.Hour)
+				must(t, expire(alone, t.Context()))
+				must(t, expire(a, t.Context()))
+				synctest.Wait()
+				down := &fallible{}
+				down.fail(errDown)
+				began := time.Now()
+				all := map[string]*strata.Cache[string, int64]{"alone": alone, "the caller": a, "L1": holds, "L2": cold}
+				served := map[string]time.Duration{}
+				for time.Since(began) < 4*time.Hour {
+					for name, c := range all {
+						if _, err := c.GetOrLoad(t.Context(), "k", down.load); err == nil {
+							served[name] = time.Since(began)
+						} else if !errors.Is(err, errDown) {
+							t.Fatal(err)
+						}
+					}
+					time.Sleep(5 * time.Minute)
+				}
+				for name, last := range served {
+					if last >= time.Hour || last < 50*time.Minute {
+						t.Errorf("%s: served on error until %v after it was expired; want an hour", name, last)
+					}
+				}
+				if len(served) < 4 {
+					t.Errorf("served by %v only", served)
+				}
+			})
+		})
+	}
+}
+
+func TestValueThatWasExpiredUnheardIsNotServedForEver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		change := func(o *strata.Options[string, int64]) {
+			o.TTL, o.Stale = strata.NoExpiry, strata.Stale{WhileRevalidate: time.Hour, OnError: time.Hour}
+		}
+		a := instance(t, s, change)
+		mustGet(t, a, "k", (&origin{}).load)
+		must(t, a.ExpireAll(t.Context()))
+		time.Sleep(10 * time.Hour)
+		b := instance(t, s, change)
+		down := &fallible{}
+		down.fail(errDown)
+		mustGet(t, b, "k", down.load) // by now it is known to be expired
+		for range 11 {
+			time.Sleep(5 * time.Minute)
+			mustGet(t, b, "k", down.load)
+		}
+		time.Sleep(5 * time.Minute)
+		if v, err := b.GetOrLoad(t.Context(), "k", down.load); !errors.Is(err, errDown) {
+			t.Errorf("got %d, %v an hour after it was first served; want the failure", v, err)
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package coherence_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+)
+
+// bringsExtra loads key 1 with a batch that brings 50 for key 5 unasked. The
+// batch has read that when it calls meanwhile.
+func bringsExtra(t *testing.T, c *strata.Cache[int, int], meanwhile func()) {
+	t.Helper()
+	_, err := c.GetMany(t.Context(), []int{1}, func(context.Context, []int) (map[int]int, error) {
+		meanwhile()
+		return map[int]int{1: 10, 5: 50}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// extraCaches are caches with L1 alone and with an L2.
+func extraCaches(t *testing.T, check func(t *testing.T, c *strata.Cache[int, int]), change ...func(*strata.Options[int, int])) {
+	t.Helper()
+	t.Run("alone", func(t *testing.T) {
+		bubble(t, func(t *testing.T) { check(t, newCache(t, change...)) })
+	})
+	t.Run("with L2", func(t *testing.T) {
+		bubble(t, func(t *testing.T) { check(t, instance(t, newShared(), change...)) })
+	})
+}
+
+// wantNoExtra checks that no read gets what was brought unasked.
+func wantNoExtra(t *testing.T, c *strata.Cache[int, int], why string) {
+	t.Helper()
+	if v, ok := c.Get(t.Context(), 5); ok && v == 50 {
+		t.Errorf("got what the batch has brought unasked, though %s", why)
+	}
+}
+
+func TestExtraKeyDoesNotUndoAnUpdateThatHasFailed(t *testing.T) {
+	extraCaches(t, func(t *testing.T, c *strata.Cache[int, int]) {
+		bringsExtra(t, c, func() {
+			lost := errors.New("the connection was lost: the origin may have changed")
+			if err := c.Update(t.Context(), 5, func(context.Context) (int, error) { return 0, lost }); !errors.Is(err, lost) {
+				t.Fatal(err)
+			}
+		})
+		wantNoExtra(t, c, "an Update of the key has failed since it was read")
+	})
+}
+
+func TestExtraKeyDoesNotUndoASetThatWasNotKept(t *testing.T) {
+	extraCaches(t, func(t *testing.T, c *strata.Cache[int, int]) {
+		bringsExtra(t, c, func() { must(t, c.Set(t.Context(), 5, 51)) })
+		wantNoExtra(t, c, "the key was set since it was read")
+	}, func(o *strata.Options[int, int]) {
+		o.Memory.MaxWeight = 100
+		o.Memory.Weigh = func(_, v int) int64 { return int64(51 - v) } // 51 is not kept
+	})
+}
+
+func TestExtraKeyDoesNotUndoASetThatHasGoneSince(t *testing.T) {
+	extraCaches(t, func(t *testing.T, c *strata.Cache[int, int]) {
+		bringsExtra(t, c, func() {
+			must(t, c.Set(t.Context(), 5, 51, strata.WithTTL(time.Second)))
+			time.Sleep(2 * time.Hour) // in a bubble: until it is not even kept for failures
+		})
+		wantNoExtra(t, c, "the key was set since it was read")
+	}, limits4Hours)
+}
+
+// limits4Hours lets loads take long.
+func limits4Hours(o *strata.Options[int, int]) { o.Limits.HardTimeout = 4 * time.Hour }
+
+func TestExtraKeyOfABatchBegunDuringAHoldIsNotKept(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"ends during the hold": 0, "ends after it": 2 * time.Second} {
+		for i, where := range []string{"here", "elsewhere"} {
+			t.Run(name+", "+where, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					s := newShared()
+					both := []*strata.Cache[int, int]{instance[int, int](t, s), instance[int, int](t, s)}
+					must(t, both[i].InvalidateHold(t.Context(), time.Second, 5))
+					synctest.Wait()
+					bringsExtra(t, both[0], func() { time.Sleep(takes) })
+					wantNoExtra(t, both[0], "it was read while the key was on hold")
+				})
+			})
+		}
+	}
+}
+
+func TestLoadBegunDuringAHoldIsNotKeptWhenTheHoldIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCache[string, int64](t)
+		must(t, c.InvalidateHold(t.Context(), time.Second, "k"))
+		mustGet(t, c, "k", (&origin{takes: 2 * time.Second}).load)
+		wantAbsent(t, "loaded during a hold: a cache", c)
+	})
+}
+
+func TestExtraKeyOnAHoldThatWasNeverHeardOfLivesForThirtySeconds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a := instance[int, int](t, s)
+		must(t, a.InvalidateHold(t.Context(), time.Second, 5))
+		late := instance(t, s, func(o *strata.Options[int, int]) { o.TTL = time.Hour })
+		bringsExtra(t, late, func() {})
+		time.Sleep(strata.UnconfirmedTTL)
+		wantNoExtra(t, late, "L2 was not asked whether it may be kept, and that was 30 seconds ago")
+	})
+}
+
+func TestExtraKeyIsKeptBesideWritesOfOthers(t *testing.T) {
+	extraCaches(t, func(t *testing.T, c *strata.Cache[int, int]) {
+		// Not kept for each key that a write of another may be taken for, one in 64.
+		kept := 0
+		for key := range 100 {
+			_, err := c.GetMany(t.Context(), []int{1000 + key}, func(context.Context, []int) (map[int]int, error) {
+				must(t, c.Set(t.Context(), 2000+key, 1))
+				return map[int]int{1000 + key: 1, key: 1}, nil
+			})
+			must(t, err)
+			if _, ok := c.Get(t.Context(), key); ok {
+				kept++
+			}
+		}
+		if kept < 80 {
+			t.Errorf("%d of 100 extra keys are kept beside one write, want nearly all", kept)
+		}
+	})
+}

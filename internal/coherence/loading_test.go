@@ -1,0 +1,172 @@
+package coherence_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+)
+
+// saying is a Loader that brings 1 and says something about it.
+func saying(say func(l *strata.Load)) strata.Loader[string, int64] {
+	return func(ctx context.Context, _ string) (int64, error) {
+		say(strata.Loading(ctx))
+		return 1, nil
+	}
+}
+
+func TestLoaderSaysHowLongItsValueIsFresh(t *testing.T) {
+	second := func(l *strata.Load) { l.SetTTL(time.Second) }
+	cases := map[string]struct {
+		say     func(l *strata.Load)
+		options []strata.CallOption
+		want    time.Duration
+	}{
+		"nothing":             {func(*strata.Load) {}, nil, time.Minute},
+		"shorter":             {second, nil, time.Second},
+		"longer":              {func(l *strata.Load) { l.SetTTL(time.Hour) }, nil, time.Hour},
+		"twice":               {func(l *strata.Load) { l.SetTTL(time.Hour); l.SetTTL(time.Second) }, nil, time.Second},
+		"otherwise than call": {second, []strata.CallOption{strata.WithTTL(time.Hour)}, time.Second},
+		"zero":                {func(l *strata.Load) { l.SetTTL(0) }, []strata.CallOption{strata.WithTTL(time.Hour)}, 0},
+		"negative":            {func(l *strata.Load) { l.SetTTL(-1) }, []strata.CallOption{strata.WithTTL(time.Hour)}, 0},
+		"not to be stored":    {func(l *strata.Load) { l.NoStore(); l.SetTTL(time.Hour) }, nil, 0},
+	}
+	for name, tc := range cases {
+		bubble(t, func(t *testing.T) {
+			s := newShared()
+			c := instance[string, int64](t, s)
+			v, err := c.GetOrLoad(t.Context(), "k", saying(tc.say), tc.options...)
+			if v != 1 || err != nil {
+				t.Errorf("%s: got %d, %v; want 1", name, v, err)
+			}
+			r := c.Explain(t.Context(), "k")
+			if r.L1.Fresh != tc.want || r.L2.Fresh != tc.want {
+				t.Errorf("%s: fresh for %v in L1, %v in L2; want %v", name, r.L1.Fresh, r.L2.Fresh, tc.want)
+			}
+			if tc.want == 0 && (r.L1.Present || r.L2.Present) {
+				t.Errorf("%s: kept", name)
+			}
+		})
+	}
+}
+
+// TestNoStoreEndsWhatWasHeldInL1 also says that the lease is given back: nobody
+// waits for a value that is not stored.
+func TestNoStoreEndsWhatWasHeldInL1(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
+		must(t, a.Set(t.Context(), "k", 7))
+		must(t, a.Expire(t.Context(), "k"))
+		synctest.Wait()
+		secret := saying((*strata.Load).NoStore)
+		if v := mustGet(t, a, "k", secret); v != 1 {
+			t.Errorf("got %d, want 1", v)
+		}
+		if r := a.Explain(t.Context(), "k"); r.L1.Present {
+			t.Error("the older value is still in L1")
+		}
+		start := time.Now()
+		mustGet(t, b, "k", secret)
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("the next instance waited %v", waited)
+		}
+	})
+}
+
+// TestLoadsInsideLoadsSayNothingAboutEachOther nests loads of two caches, and
+// of two keys of one.
+func TestLoadsInsideLoadsSayNothingAboutEachOther(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		outer := newCache[string, int64](t)
+		inner := newCache(t, func(o *strata.Options[string, int64]) { o.Name = "inner" })
+		load := func(nested *strata.Cache[string, int64]) strata.Loader[string, int64] {
+			return func(ctx context.Context, _ string) (int64, error) {
+				mine := strata.Loading(ctx)
+				v, err := nested.GetOrLoad(ctx, "nested", func(ctx context.Context, _ string) (int64, error) {
+					if strata.Loading(ctx) == mine {
+						t.Error("the nested load is taken for the outer one")
+					}
+					strata.Loading(ctx).SetTTL(time.Second)
+					strata.Loading(ctx).SetTags("nested")
+					return 1, nil
+				})
+				if strata.Loading(ctx) != mine {
+					t.Error("the load is another one after it has asked for a key")
+				}
+				strata.Loading(ctx).SetTTL(time.Hour)
+				strata.Loading(ctx).SetTags("outer")
+				return v, err
+			}
+		}
+		for name, nested := range map[string]*strata.Cache[string, int64]{"another cache": inner, "the same cache": outer} {
+			mustGet(t, outer, name, load(nested))
+			ro, rn := outer.Explain(t.Context(), name), nested.Explain(t.Context(), "nested")
+			if ro.L1.Fresh != time.Hour || rn.L1.Fresh != time.Second {
+				t.Errorf("%s: fresh for %v and, nested, %v; want 1h, 1s", name, ro.L1.Fresh, rn.L1.Fresh)
+			}
+			must(t, nested.InvalidateTags(t.Context(), "nested"))
+			if _, ok := outer.Get(t.Context(), name); !ok {
+				t.Errorf("%s: the outer entry has the nested one's tags", name)
+			}
+			if _, ok := nested.Get(t.Context(), "nested"); ok {
+				t.Errorf("%s: the nested entry has not got its tags", name)
+			}
+			must(t, outer.InvalidateTags(t.Context(), "outer"))
+			if _, ok := outer.Get(t.Context(), name); ok {
+				t.Errorf("%s: the outer entry has not got its tags", name)
+			}
+		}
+	})
+}
+
+// TestLoadingIsDeafOutsideALoad speaks where no load is, and after the load's
+// Loader has returned.
+func TestLoadingIsDeafOutsideALoad(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCache[string, int64](t)
+		outside := strata.Loading(t.Context())
+		if outside == nil {
+			t.Fatal("there is nothing to call")
+		}
+		outside.NoStore()
+		outside.SetTTL(-1)
+		outside.SetTags("", "too")
+		var kept *strata.Load
+		mustGet(t, c, "k", saying(func(l *strata.Load) { kept = l; l.SetTTL(time.Hour) }))
+		kept.NoStore()
+		kept.SetTTL(time.Second)
+		kept.SetTags("late")
+		must(t, c.InvalidateTags(t.Context(), "late", "too"))
+		wantHeld(t, "the cache", c, 1)
+		if r := c.Explain(t.Context(), "k"); r.L1.Fresh != time.Hour {
+			t.Errorf("fresh for %v, want 1h", r.L1.Fresh)
+		}
+	})
+}
+
+// TestLoaderMaySpeakFromItsOwnGoroutines says much at the same time; the race
+// detector listens.
+func TestLoaderMaySpeakFromItsOwnGoroutines(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCache[string, int64](t)
+		mustGet(t, c, "k", saying(func(l *strata.Load) {
+			var wg sync.WaitGroup
+			for _, tag := range []string{"a", "b", "c", "d"} {
+				wg.Go(func() {
+					l.SetTags(tag, "all")
+					l.SetTTL(time.Hour)
+				})
+			}
+			wg.Wait()
+		}))
+		if r := c.Explain(t.Context(), "k"); r.L1.Fresh != time.Hour {
+			t.Errorf("fresh for %v, want 1h", r.L1.Fresh)
+		}
+		must(t, c.InvalidateTags(t.Context(), "c"))
+		wantAbsent(t, "the cache", c)
+	})
+}

@@ -1,0 +1,109 @@
+package coherence_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+)
+
+func TestTwoHundredHotKeysAreRefreshedAndNobodyWaits(t *testing.T) {
+	for name, l2 := range map[string]bool{"alone": false, "with L2": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				change := func(o *strata.Options[string, int64]) { usual(o); o.TTL = 10 * time.Second }
+				c := newCache(t, change)
+				if l2 {
+					c = instance(t, newShared(), change)
+				}
+				keys, o := manyKeys(200), &origin{takes: 50 * time.Millisecond}
+				var wg sync.WaitGroup
+				for _, k := range keys { // together, so that they are due together
+					wg.Go(func() { mustGet(t, c, k, o.load) })
+				}
+				wg.Wait()
+				begun, slept := time.Now(), time.Duration(0)
+				for ; slept < time.Minute; slept += 20 * time.Millisecond {
+					time.Sleep(20 * time.Millisecond)
+					for _, k := range keys {
+						mustGet(t, c, k, o.load)
+					}
+				}
+				st := c.Stats()
+				if waited := time.Since(begun) - slept; waited != 0 || st.RefreshesDropped != 0 || st.Refreshes < 1000 {
+					t.Errorf("callers waited for %v, %d refreshes left out, %d carried out", waited, st.RefreshesDropped, st.Refreshes)
+				}
+				t.Logf("%d reads, %d refreshes", st.Reads, st.Refreshes)
+			})
+		})
+	}
+}
+
+func TestNoMoreThanMaxRefreshesRunAndTheNextReadStartsTheOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCache(t, refreshAt(0.5), func(o *strata.Options[string, int64]) { o.Limits.MaxRefreshes = 3 })
+		keys := manyKeys(20)
+		for _, k := range keys {
+			must(t, c.Set(t.Context(), k, 0))
+		}
+		time.Sleep(60 * time.Second)
+		var running, most, loads atomic.Int64
+		load := func(context.Context, string) (int64, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			loads.Add(1)
+			time.Sleep(time.Second)
+			return 1, nil
+		}
+		for range 8 {
+			for _, k := range keys {
+				mustGet(t, c, k, load)
+			}
+			time.Sleep(1100 * time.Millisecond)
+		}
+		for _, k := range keys {
+			if v := mustGet(t, c, k, load); v != 1 {
+				t.Errorf("%s was read eight times and not refreshed", k)
+			}
+		}
+		if most.Load() != 3 || loads.Load() != 20 {
+			t.Errorf("%d refreshes at once, %d in all; want 3, 20", most.Load(), loads.Load())
+		}
+	})
+}
+
+func TestSetDuringASlowRefreshIsRefreshedInItsTurn(t *testing.T) {
+	for name, l2 := range map[string]bool{"alone": false, "with L2": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCache(t, refreshAt(0.5))
+				if l2 {
+					c = instance(t, newShared(), refreshAt(0.5))
+				}
+				must(t, c.Set(t.Context(), "k", 0))
+				time.Sleep(60 * time.Second)
+				slow := &origin{takes: 50 * time.Second}
+				gets(t, c, slow.load, 0)
+				synctest.Wait()
+				if slow.loads.Load() != 1 {
+					t.Fatal("there is no refresh")
+				}
+				// The refresh that runs is obsolete by now.
+				must(t, c.Set(t.Context(), "k", 7, strata.WithTTL(10*time.Second)))
+				time.Sleep(8 * time.Second)
+				quick := &origin{}
+				quick.value.Store(9)
+				gets(t, c, quick.load, 7)
+				synctest.Wait()
+				if gets(t, c, quick.load, 9); quick.loads.Load() != 1 || slow.loads.Load() != 1 {
+					t.Errorf("%d refreshes of what was set, want 1", quick.loads.Load())
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}

@@ -1,0 +1,90 @@
+package coherence_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+)
+
+func TestReadersAreServedWhatL2HoldsWhileASkipReadLoads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
+		if err := a.Set(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		o := &origin{takes: 10 * time.Second}
+		o.value.Store(2)
+		var wg sync.WaitGroup
+		for _, key := range []string{"k", "absent"} {
+			wg.Go(func() {
+				if v, err := b.GetOrLoad(t.Context(), key, o.load, strata.SkipRead()); v != 2 || err != nil {
+					t.Errorf("SkipRead: %d, %v", v, err)
+				}
+			})
+		}
+		synctest.Wait()
+		start := time.Now()
+		for range 3 {
+			wg.Go(func() {
+				never := func(context.Context, string) (int64, error) { t.Error("a reader loads"); return 0, nil }
+				if v := mustGet(t, b, "k", never); v != 1 || time.Since(start) > 0 {
+					t.Errorf("got %d after %v, want what L2 holds at once", v, time.Since(start))
+				}
+				if v := mustGet(t, b, "absent", never); v != 2 {
+					t.Errorf("got %d, want what the SkipRead brings", v)
+				}
+			})
+		}
+		wg.Wait()
+		if n := o.loads.Load(); n != 2 {
+			t.Errorf("%d loads, want 2", n)
+		}
+		st := b.Stats()
+		if in, out := st.L1.Misses, st.Flights+st.Joins+st.TurnedAway+st.Remembered; in != out {
+			t.Errorf("%d misses are %d flights, joins and answers", in, out)
+		}
+		if out := st.L2.Hits + st.Absent + st.Loads.Total() + st.Rechecked; st.Flights != out {
+			t.Errorf("%d flights have %d ends", st.Flights, out)
+		}
+	})
+}
+
+func TestReaderWhoseTimeEndsBesideASkipReadIsCountedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		var slow atomic.Bool
+		c := instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = stalling(s.tier, "Get", 90*time.Millisecond, &slow)
+		})
+		o := &origin{takes: time.Second}
+		for _, key := range []string{"held", "absent"} {
+			go c.GetOrLoad(t.Context(), key, o.load, strata.SkipRead())
+			synctest.Wait()
+			if key == "held" {
+				must(t, instance[string, int64](t, s).Set(t.Context(), key, 1))
+			}
+			slow.Store(true)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			if _, err := c.GetOrLoad(ctx, key, o.load); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: got %v, want the caller's deadline", key, err)
+			}
+			cancel()
+			slow.Store(false)
+			time.Sleep(5 * time.Second)
+		}
+		st := c.Stats()
+		if in, out := st.L1.Misses, st.Flights+st.Joins+st.TurnedAway+st.Remembered; in != out {
+			t.Errorf("%d misses are %d flights, joins and answers", in, out)
+		}
+		if out := st.L2.Hits + st.Absent + st.Loads.Total() + st.Rechecked + st.Abandoned; st.Flights != out {
+			t.Errorf("%d flights have %d ends", st.Flights, out)
+		}
+	})
+}

@@ -1,0 +1,141 @@
+package coherence_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/stratatest"
+)
+
+// softly makes callers with something stale wait for 100 ms.
+func softly(o *strata.Options[string, int64]) { o.Limits.SoftTimeout = 100 * time.Millisecond }
+
+// staleInL2 returns an instance whose L2 holds zero for keys, which were expired
+// or are too old. L1 is empty.
+func staleInL2(t *testing.T, expired bool, keys []string, change ...func(*strata.Options[string, int64])) *strata.Cache[string, int64] {
+	t.Helper()
+	s := newShared()
+	a := instance(t, s, softly)
+	for _, k := range keys {
+		mustGet(t, a, k, (&origin{}).load)
+	}
+	if expired {
+		must(t, a.Expire(t.Context(), keys...))
+	} else {
+		time.Sleep(2 * time.Minute)
+	}
+	return instance(t, s, append(change, softly)...)
+}
+
+func TestSoftTimeoutHoldsForWhatIsStaleInL2Only(t *testing.T) {
+	for name, expired := range map[string]bool{"too old": false, "expired": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := staleInL2(t, expired, []string{"k"})
+				missALot(t, c) // L2 is asked by way of the lease
+				o := &origin{takes: time.Second}
+				o.value.Store(2)
+				var info strata.Info
+				begun := time.Now()
+				v, err := c.GetOrLoad(t.Context(), "k", o.load, strata.ReadInfo(&info))
+				if took := time.Since(begun); v != 0 || err != nil || took != 100*time.Millisecond || !info.Stale {
+					t.Errorf("got %d, %v, %+v after %v; want the stale value after 100ms", v, err, info, took)
+				}
+				time.Sleep(50 * time.Millisecond)
+				if took := gets(t, c, o.load, 0); took != 100*time.Millisecond {
+					t.Errorf("the next caller waited for %v, want 100ms", took)
+				}
+				time.Sleep(time.Second)
+				gets(t, c, o.load, 2)
+				if n := o.loads.Load(); n != 1 {
+					t.Errorf("%d loads, want 1", n)
+				}
+				if st := c.Stats(); st.StaleOnError != 2 {
+					t.Errorf("%d stale values counted, want 2", st.StaleOnError)
+				}
+			})
+		})
+	}
+}
+
+func TestSoftTimeoutHoldsInABatch(t *testing.T) {
+	load := func(o *someKeys) func(t *testing.T, c *strata.Cache[string, int64]) {
+		return func(t *testing.T, c *strata.Cache[string, int64]) {
+			t.Helper()
+			begun := time.Now()
+			getsMany(t, c, o, map[string]int64{"a": 0, "b": 0}, "a", "b")
+			if took := time.Since(begun); took != 100*time.Millisecond {
+				t.Errorf("a batch with a stale value for each key took %v, want 100ms", took)
+			}
+			begun = time.Now()
+			getsMany(t, c, o, map[string]int64{"a": 1, "b": 2, "c": 3}, "a", "b", "c")
+			if took := time.Since(begun); took != time.Second {
+				t.Errorf("a batch with a key that has no stale value took %v, want 1s", took)
+			}
+			getsMany(t, c, o, map[string]int64{"a": 1, "b": 2, "c": 3}, "a", "b", "c")
+			if calls := o.asked(); calls != "[[a b] [c]]" {
+				t.Errorf("loads of %v, want [[a b] [c]]", calls)
+			}
+		}
+	}
+	has := map[string]int64{"a": 1, "b": 2, "c": 3}
+	t.Run("stale in L1", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c := newCache(t, softly)
+			must(t, c.SetMany(t.Context(), map[string]int64{"a": 0, "b": 0}))
+			time.Sleep(2 * time.Minute)
+			load(&someKeys{takes: time.Second, has: has})(t, c)
+		})
+	})
+	t.Run("stale in L2", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			load(&someKeys{takes: time.Second, has: has})(t, staleInL2(t, false, []string{"a", "b"}))
+		})
+	})
+}
+
+func TestSoftTimeoutOfABatchHoldsWithASlowL2(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, slow := newShared(), &atomic.Bool{}
+		c := instance(t, s, softly, func(o *strata.Options[string, int64]) {
+			o.Remote.Timeout = time.Second
+			o.Remote.Tier = stalling(s.tier, "Get", 300*time.Millisecond, slow)
+		})
+		must(t, c.SetMany(t.Context(), map[string]int64{"a": 0, "b": 0}))
+		time.Sleep(2 * time.Minute)
+		slow.Store(true)
+		o := &someKeys{has: map[string]int64{"a": 1, "b": 2}}
+		begun := time.Now()
+		getsMany(t, c, o, map[string]int64{"a": 0, "b": 0}, "a", "b")
+		if took := time.Since(begun); took != 100*time.Millisecond {
+			t.Errorf("took %v, want 100ms", took)
+		}
+		time.Sleep(time.Second)
+		getsMany(t, c, o, map[string]int64{"a": 1, "b": 2}, "a", "b")
+		if calls := o.asked(); calls != "[[a b]]" {
+			t.Errorf("loads of %v, want one for both", calls)
+		}
+	})
+}
+
+func TestStaleValueThatComesAfterTheSoftTimeoutIsServedThen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a := instance(t, s, softly)
+		mustGet(t, a, "k", (&origin{}).load)
+		time.Sleep(2 * time.Minute)
+		b := instance(t, s, softly, func(o *strata.Options[string, int64]) {
+			o.Remote.Timeout = time.Second
+			o.Remote.Tier = stratatest.FaultyTier(s.tier, func(string, string) (time.Duration, error) { return 300 * time.Millisecond, nil })
+		})
+		o := &origin{takes: 10 * time.Second}
+		if took := gets(t, b, o.load, 0); took > 500*time.Millisecond {
+			t.Errorf("the stale value of a slow L2 took %v", took)
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+	})
+}

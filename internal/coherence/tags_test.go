@@ -1,0 +1,401 @@
+package coherence_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest"
+)
+
+// newTagged returns what is shared, with a clock of tags that is running.
+func newTagged(t *testing.T) *shared {
+	s := newShared()
+	must(t, view(s).DropTags(t.Context(), []string{"first"}, false))
+	return s
+}
+
+// fillTagged stores entries that got the tags t and u in every way there is,
+// one with the tag u alone, and one without tags.
+func fillTagged(t *testing.T, c *strata.Cache[string, int64]) (withT []string) {
+	t.Helper()
+	ctx := t.Context()
+	both := strata.WithTags("t", "u")
+	must(t, c.Set(ctx, "set", 1, both))
+	must(t, c.SetMany(ctx, map[string]int64{"set many": 1}, both))
+	must(t, c.Update(ctx, "update", func(context.Context) (int64, error) { return 1, nil }, both))
+	one := func(context.Context, string) (int64, error) { return 1, nil }
+	_, err := c.GetOrLoad(ctx, "option", one, both)
+	must(t, err)
+	_, err = c.GetOrLoad(ctx, "loader", func(ctx context.Context, _ string) (int64, error) {
+		strata.Loading(ctx).SetTags("t")
+		strata.Loading(ctx).SetTags("u")
+		return 1, nil
+	})
+	must(t, err)
+	_, err = c.GetOrLoad(ctx, "option and loader", func(ctx context.Context, _ string) (int64, error) {
+		strata.Loading(ctx).SetTags("t")
+		return 1, nil
+	}, strata.WithTags("u"))
+	must(t, err)
+	must(t, c.Set(ctx, "only u", 1, strata.WithTags("u")))
+	must(t, c.Set(ctx, "none", 1))
+	synctest.Wait()
+	return []string{"set", "set many", "update", "option", "loader", "option and loader"}
+}
+
+// present returns which of keys a Get finds.
+func present(t *testing.T, c *strata.Cache[string, int64], keys ...string) (found []string) {
+	for _, k := range keys {
+		if _, ok := c.Get(t.Context(), k); ok {
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+func TestInvalidateTagsReachesAllWhoCarryThemEverywhere(t *testing.T) {
+	places := map[string]func(t *testing.T) (a, b, cold *strata.Cache[string, int64]){
+		"L1, L2 and bus": func(t *testing.T) (a, b, cold *strata.Cache[string, int64]) {
+			s := newTagged(t)
+			return instance[string, int64](t, s), instance[string, int64](t, s), instance[string, int64](t, s)
+		},
+		"a tier that does not announce": func(t *testing.T) (a, b, cold *strata.Cache[string, int64]) {
+			s := newTagged(t)
+			s.tier.Announce(nil)
+			return instance[string, int64](t, s), instance[string, int64](t, s), instance[string, int64](t, s)
+		},
+		"L1 alone": func(t *testing.T) (a, b, cold *strata.Cache[string, int64]) {
+			c := newCache[string, int64](t)
+			return c, c, c
+		},
+	}
+	for name, make := range places {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				a, b, cold := make(t)
+				keys := fillTagged(t, a)
+				all := append(slices.Clone(keys), "only u", "none")
+				if found := present(t, b, all...); !slices.Equal(found, all) {
+					t.Fatalf("stored are %q", found)
+				}
+				must(t, a.InvalidateTags(t.Context(), "unknown", "t"))
+				synctest.Wait()
+				want := []string{"only u", "none"}
+				for who, c := range map[string]*strata.Cache[string, int64]{"who called": a, "who heard": b, "who had nothing": cold} {
+					if found := present(t, c, all...); !slices.Equal(found, want) {
+						t.Errorf("%s still has %q; want %q", who, found, want)
+					}
+				}
+				must(t, a.InvalidateTags(t.Context(), "u"))
+				synctest.Wait()
+				if found := present(t, b, all...); !slices.Equal(found, []string{"none"}) {
+					t.Errorf("after the drop of the other tag there are %q", found)
+				}
+				if n := a.Stats().Invalidations; n != 3 {
+					t.Errorf("%d invalidations counted, want 3", n)
+				}
+			})
+		})
+	}
+}
+
+func TestInvalidateTagsIsHeardWithoutATier(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		busOnly := func(o *strata.Options[string, int64]) { o.Remote.Tier = nil }
+		a, b := instance(t, s, busOnly), instance(t, s, busOnly)
+		keys := fillTagged(t, b)
+		must(t, a.InvalidateTags(t.Context(), "t"))
+		synctest.Wait()
+		if found := present(t, b, append(keys, "only u", "none")...); !slices.Equal(found, []string{"only u", "none"}) {
+			t.Errorf("the other instance still has %q", found)
+		}
+	})
+}
+
+func TestExpireTagsKeepsStaleValuesForFailures(t *testing.T) {
+	whole := func(s *shared) remote.Tier { return s.tier }
+	withoutRefresh := func(s *shared) remote.Tier { return withoutRefresh(s.tier) }
+	for _, tier := range []func(*shared) remote.Tier{whole, withoutRefresh} {
+		bubble(t, func(t *testing.T) { checkExpireTags(t, tier) })
+	}
+}
+
+// unrefreshing is a tier that gives no leases for what is fresh.
+type unrefreshing struct {
+	remote.Tier
+	remote.AllDropper
+	remote.Tagger
+	remote.Announcer
+	whole *stratatest.Tier
+}
+
+func withoutRefresh(t *stratatest.Tier) remote.Tier { return unrefreshing{t, t, t, t, t} }
+
+func (u unrefreshing) Bind(s remote.Space) remote.Tier {
+	return withoutRefresh(u.whole.Bind(s).(*stratatest.Tier))
+}
+
+func checkExpireTags(t *testing.T, tier func(*shared) remote.Tier) {
+	s := newTagged(t)
+	with := func(o *strata.Options[string, int64]) { o.Remote.Tier = tier(s) }
+	a, b := instance(t, s, with), instance(t, s, with)
+	keys := fillTagged(t, a)
+	present(t, b, append(slices.Clone(keys), "only u")...)
+	must(t, a.ExpireTags(t.Context(), "t"))
+	synctest.Wait()
+	cold := instance(t, s, with)
+	for who, c := range map[string]*strata.Cache[string, int64]{"who called": a, "who heard": b, "who had nothing": cold} {
+		if found := present(t, c, append(slices.Clone(keys), "only u")...); !slices.Equal(found, []string{"only u"}) {
+			t.Errorf("%s has fresh %q", who, found)
+		}
+		for _, k := range keys {
+			var info strata.Info
+			v, err := c.GetOrLoad(t.Context(), k, unavailable, strata.ReadInfo(&info))
+			if v != 1 || err != nil || !info.Stale {
+				t.Errorf("%s got %d, %v, stale %v for %q; want the stale 1", who, v, err, info.Stale, k)
+			}
+		}
+	}
+	if v := mustGet(t, b, "set", same(0)); v != 1 {
+		t.Errorf("got %d, want the 1 that still holds", v)
+	}
+	for who, c := range map[string]*strata.Cache[string, int64]{"who loaded": b, "another": instance(t, s, with)} {
+		if found := present(t, c, "set"); len(found) == 0 {
+			t.Errorf("%s does not have what was not modified", who)
+		}
+	}
+	must(t, a.InvalidateTags(t.Context(), "t"))
+	synctest.Wait()
+	if found := present(t, b, "set"); len(found) > 0 {
+		t.Error("what was not modified has lost its tags")
+	}
+}
+
+// TestLateLookAtWhatATagExpiredCostsNoLoad has an instance find a value that a
+// tag has expired, and be slow about what it does then: another has the lease by
+// that time.
+func TestLateLookAtWhatATagExpiredCostsNoLoad(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newTagged(t)
+		var slow atomic.Bool
+		slow.Store(true)
+		a := instance[string, int64](t, s)
+		late := instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = stalling(stalling(s.tier, "Drop", 10*time.Millisecond, &slow), "Refresh", 10*time.Millisecond, &slow)
+		})
+		must(t, a.Set(t.Context(), "k", 1, strata.WithTags("t")))
+		must(t, a.ExpireTags(t.Context(), "t"))
+		synctest.Wait()
+		o := &origin{takes: time.Second}
+		var wg sync.WaitGroup
+		for _, c := range []*strata.Cache[string, int64]{late, a} {
+			wg.Go(func() { mustGet(t, c, "k", o.load) })
+			time.Sleep(time.Millisecond)
+		}
+		wg.Wait()
+		if n := o.loads.Load(); n != 1 {
+			t.Errorf("%d loads, want 1", n)
+		}
+	})
+}
+
+// TestNotModifiedKeepsTheTagsOfTheValueThatHolds shows the Loader a value from
+// L1, while L2 has another that cannot be used: the tags are those of the one.
+func TestNotModifiedKeepsTheTagsOfTheValueThatHolds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newTagged(t)
+		ear := s.bus.Connect()
+		a := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Bus = ear })
+		b := instance[string, int64](t, s)
+		must(t, a.Set(t.Context(), "k", 1, strata.WithTags("mine")))
+		must(t, a.Expire(t.Context(), "k"))
+		synctest.Wait()
+		ear.Lose(100) // so that a keeps its stale value
+		must(t, b.Set(t.Context(), "k", 2, strata.WithTags("other")))
+		must(t, b.InvalidateTags(t.Context(), "other"))
+		if v := mustGet(t, a, "k", same(0)); v != 1 {
+			t.Fatalf("the scenario does not come about: got %d", v)
+		}
+		ear.Lose(0)
+		must(t, b.InvalidateTags(t.Context(), "mine"))
+		synctest.Wait()
+		wantAbsent(t, "an instance without L1", instance[string, int64](t, s))
+		wantAbsent(t, "the instance that loaded", a)
+	})
+}
+
+// TestHitsOfTaggedEntriesAskNobody counts what L2 is asked while entries with
+// tags are read and tags are dropped that they do not carry.
+func TestHitsOfTaggedEntriesAskNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newTagged(t)
+		var asked atomic.Int64
+		counting := stratatest.FaultyTier(s.tier, func(op, _ string) (time.Duration, error) {
+			if op == "Get" || op == "Tags" {
+				asked.Add(1)
+			}
+			return 0, nil
+		})
+		a, b := instance[string, int64](t, s), instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = counting })
+		must(t, a.Set(t.Context(), "k", 1, strata.WithTags("t")))
+		synctest.Wait()
+		wantHeld(t, "b", b, 1)
+		if n := asked.Load(); n != 2 {
+			t.Errorf("the first read asked %d times, want 2: for the value and for its tags", n)
+		}
+		for range 100 {
+			wantHeld(t, "b", b, 1)
+			must(t, a.InvalidateTags(t.Context(), "other"))
+			synctest.Wait()
+		}
+		if n := asked.Load(); n != 2 || b.Stats().L1.Hits != 100 {
+			t.Errorf("100 hits asked %d times; %d were counted", n-2, b.Stats().L1.Hits)
+		}
+	})
+}
+
+func TestTagsThatCannotBeAreRefused(t *testing.T) {
+	var many []string
+	for i := range 65 {
+		many = append(many, strings.Repeat("t", i+1))
+	}
+	bad := map[string][]string{
+		"empty": {"t", ""}, "too long": {strings.Repeat("t", 513)}, "too many": many,
+	}
+	for name, tags := range bad {
+		for _, l2 := range []bool{true, false} {
+			bubble(t, func(t *testing.T) {
+				s := newTagged(t)
+				c := newCache(t, func(o *strata.Options[string, int64]) {
+					if l2 {
+						o.Remote.Tier = s.tier
+					}
+				})
+				ctx, with := t.Context(), strata.WithTags(tags...)
+				loads := 0
+				load := func(ctx context.Context, _ string) (int64, error) {
+					loads++
+					strata.Loading(ctx).SetTags(tags...)
+					return 1, nil
+				}
+				_, err := c.GetOrLoad(ctx, "k", load, with)
+				wrote := false
+				calls := map[string]error{
+					"GetOrLoad": err,
+					"Set":       c.Set(ctx, "k", 1, with),
+					"SetMany":   c.SetMany(ctx, map[string]int64{"k": 1}, with),
+					"Update":    c.Update(ctx, "k", func(context.Context) (int64, error) { wrote = true; return 1, nil }, with),
+				}
+				if name != "too many" {
+					calls["InvalidateTags"] = c.InvalidateTags(ctx, tags...)
+					calls["ExpireTags"] = c.ExpireTags(ctx, tags...)
+				}
+				for call, err := range calls {
+					if remoteErr := (*strata.RemoteError)(nil); err == nil || errors.As(err, &remoteErr) {
+						t.Errorf("%s, L2 %v: %s returned %v", name, l2, call, err)
+					}
+				}
+				if loads != 0 || wrote || c.Stats().Invalidations != 0 {
+					t.Errorf("%s, L2 %v: %d loads, written %v, %d invalidations; want nothing done", name, l2, loads, wrote, c.Stats().Invalidations)
+				}
+				// A Loader is not told: its value is good, but is not kept.
+				if v := mustGet(t, c, "k", load); v != 1 {
+					t.Errorf("%s, L2 %v: the Loader's callers got %d, want 1", name, l2, v)
+				}
+				wantAbsent(t, name, c)
+				if n := c.Stats().EncodeErrors; n != 1 {
+					t.Errorf("%s, L2 %v: %d encode errors, want 1", name, l2, n)
+				}
+			})
+		}
+	}
+}
+
+// tagless is a tier without tags. It is bound already.
+type tagless struct {
+	remote.Tier
+	remote.AllDropper
+}
+
+func newTagless(s *shared) tagless {
+	t := s.tier.Bind(remote.Space{Name: "test", Schema: 1, Instance: 1}).(*stratatest.Tier)
+	return tagless{t, t}
+}
+
+func TestTagsWithATierThatHasNoneAreRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		c := newCache(t, func(o *strata.Options[string, int64]) { o.Remote.Tier = newTagless(s) })
+		ctx, with := t.Context(), strata.WithTags("t")
+		o := &origin{}
+		_, err := c.GetOrLoad(ctx, "k", o.load, with)
+		for call, err := range map[string]error{
+			"GetOrLoad":      err,
+			"Set":            c.Set(ctx, "k", 1, with),
+			"Update":         c.Update(ctx, "k", func(context.Context) (int64, error) { return 1, nil }, with),
+			"InvalidateTags": c.InvalidateTags(ctx, "t"),
+			"ExpireTags":     c.ExpireTags(ctx, "t"),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "remote.Tagger") {
+				t.Errorf("%s returned %v", call, err)
+			}
+		}
+		wantAbsent(t, "the cache", c)
+		load := func(ctx context.Context, _ string) (int64, error) {
+			strata.Loading(ctx).SetTags("t")
+			return 1, nil
+		}
+		if v := mustGet(t, c, "k", load); v != 1 || o.loads.Load() != 0 {
+			t.Errorf("got %d, %d loads with tags that cannot be", v, o.loads.Load())
+		}
+		wantAbsent(t, "what has tags that nobody can drop is kept: the cache", c)
+	})
+}
+
+func TestTagDropThatL2DidNotConfirmIsObeyedHereAndTriedAgain(t *testing.T) {
+	for _, soft := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			s := newTagged(t)
+			var down atomic.Bool
+			a := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = failing(s.tier, "DropTags", &down) })
+			b := instance[string, int64](t, s)
+			must(t, b.Set(t.Context(), "k", 1, strata.WithTags("t")))
+			must(t, b.Set(t.Context(), "other", 1, strata.WithTags("u")))
+			synctest.Wait()
+			drop := a.InvalidateTags
+			if soft {
+				drop = a.ExpireTags
+			}
+			down.Store(true)
+			var pending *strata.RemoteError
+			if err := drop(t.Context(), "t"); !errors.As(err, &pending) || pending.Pending != 1 {
+				t.Fatalf("soft %v: %v, want *RemoteError with 1 pending", soft, err)
+			}
+			wantAbsent(t, "who called, by way of L2", a)
+			if _, ok := a.Get(t.Context(), "other"); !ok {
+				t.Errorf("soft %v: what carries another tag is not read from L2", soft)
+			}
+			o := &origin{}
+			o.value.Store(2)
+			if v := mustGet(t, a, "k", o.load); v != 2 {
+				t.Errorf("soft %v: got %d from L2, want 2 past it", soft, v)
+			}
+			down.Store(false)
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if v := mustGet(t, b, "k", o.load); v != 2 || a.Stats().Pending != 0 {
+				t.Errorf("soft %v: the other instance got %d with %d pending; want 2 with 0", soft, v, a.Stats().Pending)
+			}
+		})
+	}
+}
