@@ -21,6 +21,8 @@ var levels = map[string]int{ // read-only
 	// 0: forms and data structures. They know no cache and no network.
 	"codec": 0, "codec/gob": 0, "remote": 0,
 	"internal/envelope": 0, "internal/health": 0, "internal/trust": 0, "internal/resp": 0, "internal/slots": 0, "internal/spool": 0, "internal/pubsub": 0,
+	// A command for the documents.
+	"internal/picture": 0,
 	// 1: machinery that one side of the border uses.
 	"internal/l1": 1, "internal/flight": 1, "internal/retry": 1, "internal/link": 1, "internal/limit": 1, "internal/netpool": 1, "internal/fleet": 1, "internal/redistier": 1,
 	// 2: the cache, and beside it the clients. A client knows what a tier is

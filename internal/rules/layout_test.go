@@ -52,7 +52,8 @@ func foldersOf(files []source) map[string]string {
 			dir = m
 		}
 		if s.file.Doc != nil && dir == s.dir() && !s.test() {
-			_, folders[dir], _ = strings.Cut(new(doc.Package).Synopsis(s.file.Doc.Text()), s.file.Name.Name+" ")
+			words := strings.SplitN(new(doc.Package).Synopsis(s.file.Doc.Text()), " ", 3) // Package name does …
+			folders[dir] = words[len(words)-1]
 		} else if _, known := folders[dir]; !known {
 			folders[dir] = ""
 		}
