@@ -246,6 +246,7 @@ func TestModuleFiles(t *testing.T) {
 
 func readText(t *testing.T, file string) string {
 	t.Helper()
+	atRoot(t)
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -247,6 +247,7 @@ func readPages(t *testing.T) map[string]string {
 // filesBelow returns the files below dir whose names end in ext.
 func filesBelow(t *testing.T, dir, ext string) (files []string) {
 	t.Helper()
+	atRoot(t)
 	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() && p != "." && (e.Name() == "testdata" || e.Name() == "bin" || strings.HasPrefix(e.Name(), ".")) {
 			return filepath.SkipDir

@@ -155,6 +155,7 @@ func TestRules(t *testing.T) {
 // readTree parses every Go file of the repository.
 func readTree(t *testing.T) []source {
 	t.Helper()
+	atRoot(t)
 	files := map[string]string{}
 	err := filepath.WalkDir(".", func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
