@@ -57,7 +57,7 @@ type Cache[K comparable, V any] struct {
 	breaker    *limit.Breaker // of all that L2 is asked
 	storing    *limit.Breaker // of leases and values that are stored there
 	health     healths
-	background pool // of refreshes
+	background *limit.Background // of refreshes
 	purger     purger
 	waiting    atomic.Int64
 	// breaking is held while the link is told of the breaker.
@@ -117,7 +117,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		Notify:     c.evicted(),
 	})
 	c.memos = newMemos[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
-	c.background.most = o.Limits.MaxRefreshes
+	c.background = limit.NewBackground(o.Limits.MaxRefreshes)
 	c.loads = limit.NewLoads(o.Limits.MaxLoads, o.Limits.HardTimeout)
 	c.breaker = limit.NewBreaker(max(0, o.Remote.BreakAfter), o.Remote.BreakFor)
 	c.storing = limit.NewBreaker(max(0, o.Remote.BreakAfter), o.Remote.BreakFor)
@@ -197,12 +197,12 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.closed.Store(true)
 	c.end()
 	c.once.Do(c.stopLink)
-	c.background.close()
+	c.background.Close()
 	c.purger.close()
 	c.retry.Hurry() // it goes on while flights end
 	err := c.flights.Close(ctx)
 	if err == nil {
-		c.background.runs.Wait() // their flights have ended
+		c.background.Wait() // their flights have ended
 	}
 	if lost := c.closeRetry(ctx); lost != nil {
 		err = errors.Join(err, lost)
@@ -240,41 +240,6 @@ func (c *Cache[K, V]) closeRetry(ctx context.Context) error {
 		c.o.Logger.Error("strata: closed with invalidations that are not confirmed: they are lost", about...)
 	})
 	return c.lostError
-}
-
-// memoryTTL is the longest life that an entry may have in L1 now.
-func (c *Cache[K, V]) memoryTTL() time.Duration {
-	ttl := c.o.Memory.TTL
-	if ttl == 0 {
-		ttl = NoExpiry
-	}
-	switch {
-	case c.link.Mute():
-		return 0
-	case c.o.Remote.used() && !c.link.Connected():
-		ttl = min(ttl, UnconfirmedTTL)
-	}
-	return c.jittered(ttl)
-}
-
-// jittered shortens ttl at random by up to the share that Options.Jitter
-// names. The TTL stays an upper bound.
-func (c *Cache[K, V]) jittered(ttl time.Duration) time.Duration {
-	if ttl == NoExpiry || c.o.Jitter == 0 {
-		return ttl
-	}
-	return ttl - time.Duration(rand.Float64()*c.o.Jitter*float64(ttl))
-}
-
-// weigh returns the weight of an entry, and false if the entry must not be
-// kept in L1.
-func (c *Cache[K, V]) weigh(key K, v V) (weight int64, ok bool) {
-	if c.o.Memory.Weigh == nil {
-		return 1, true
-	}
-	defer c.contain("Memory.Weigh")
-	weight = c.o.Memory.Weigh(key, v)
-	return weight, weight >= 1
 }
 
 // contain keeps a panic of a user's callback from ending the process or

@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/strata-cache/strata/internal/flight"
 )
 
 var (
@@ -121,3 +126,91 @@ func (e *RemoteError) Error() string {
 
 // Unwrap returns the cause.
 func (e *RemoteError) Unwrap() error { return e.Err }
+
+// loadError is the failure of a load, as callers get it.
+type loadError struct {
+	cache, key string
+	err        error
+}
+
+// Error names the cache, the key if that is allowed, and the cause.
+func (e *loadError) Error() string {
+	where := ""
+	for _, name := range []string{e.cache, e.key} {
+		if name != "" {
+			where += " " + name
+		}
+	}
+	return fmt.Sprintf("strata: load%s: %v", where, e.err)
+}
+
+// Unwrap returns the cause.
+func (e *loadError) Unwrap() error { return e.err }
+
+// wrap names the load that err is from. What this package says itself needs no
+// name.
+func (c *Cache[K, V]) wrap(key K, err error) error {
+	var p *LoadPanicError
+	for _, own := range []error{ErrClosed, ErrRecursiveLoad, ErrLoadExited, ErrNoLoader, ErrOverloaded, ErrKeyTooLong} {
+		if errors.Is(err, own) {
+			return err
+		}
+	}
+	if err == nil || errors.As(err, &p) {
+		return err
+	}
+	e := &loadError{cache: c.o.Name, err: err}
+	if c.o.ShowKeys {
+		e.key = fmt.Sprintf("%q", fmt.Sprint(key))
+	}
+	return e
+}
+
+// timeoutError is the error of a load that has not ended within
+// Limits.HardTimeout.
+type timeoutError struct {
+	after time.Duration
+	// circular says that the load may have waited for itself.
+	circular bool
+}
+
+// Error names the bound.
+func (e *timeoutError) Error() string {
+	text := fmt.Sprintf("strata: load took longer than Limits.HardTimeout (%v)", e.after)
+	if e.circular {
+		text += "; a Loader that asks the cache for its own key with context.Background, instead of its own context, waits for itself"
+	}
+	return text
+}
+
+// Unwrap returns context.DeadlineExceeded.
+func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+// PartialError is returned by GetMany, beside what was found, when some keys
+// could not be had.
+type PartialError[K comparable] struct {
+	// Failed has the error of each such key, as GetOrLoad would return it.
+	Failed map[K]error
+}
+
+// Error names the number of keys and one of the errors.
+func (e *PartialError[K]) Error() string {
+	for _, err := range e.Failed {
+		return fmt.Sprintf("strata: %d keys failed: %v", len(e.Failed), err)
+	}
+	return "strata: no keys failed"
+}
+
+// Unwrap returns the errors of all keys.
+func (e *PartialError[K]) Unwrap() []error { return slices.Collect(maps.Values(e.Failed)) }
+
+// flightError returns err in this package's words.
+func (c *Cache[K, V]) flightError(err error) error {
+	switch {
+	case errors.Is(err, flight.ErrClosed):
+		return ErrClosed
+	case errors.Is(err, flight.ErrRecursive):
+		return ErrRecursiveLoad
+	}
+	return err
+}

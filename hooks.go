@@ -2,6 +2,7 @@ package strata
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/strata-cache/strata/internal/l1"
@@ -116,4 +117,50 @@ func (c *Cache[K, V]) reason(why l1.Reason) string {
 		return "closed"
 	}
 	return why.String()
+}
+
+// Outcome is how a load ended.
+type Outcome uint8
+
+// The outcomes of a load.
+const (
+	LoadOK Outcome = iota
+	LoadNotFound
+	LoadNotModified
+	LoadError
+	LoadPanic
+	outcomes
+)
+
+// String returns the outcome's name as metrics label it.
+func (o Outcome) String() string {
+	switch o {
+	case LoadOK:
+		return "ok"
+	case LoadNotFound:
+		return "not found"
+	case LoadNotModified:
+		return "not modified"
+	case LoadPanic:
+		return "panic"
+	default:
+		return "error"
+	}
+}
+
+func outcomeOf(err error, held bool) Outcome {
+	if err == nil {
+		return LoadOK
+	}
+	var p *LoadPanicError
+	switch {
+	case errors.Is(err, ErrLoadExited), errors.As(err, &p):
+		return LoadPanic
+	case errors.Is(err, ErrNotFound):
+		return LoadNotFound
+	case held && errors.Is(err, ErrNotModified):
+		return LoadNotModified
+	default:
+		return LoadError
+	}
 }

@@ -358,3 +358,11 @@ func (c *Cache[K, V]) dropAllLocal(soft bool) {
 // doubtOwn makes this instance obey its own announcements for a while: one of
 // its drops has ended without an answer and may still be carried out.
 func (c *Cache[K, V]) doubtOwn() { c.doubt.Store(c.memory.Now() + int64(doubtFor)) }
+
+// disown makes every entry in L1 absent, and what flights that run now bring.
+// The word is raised first: a flight that is registered in between has the new
+// one, and loses nothing but its right to store.
+func (c *Cache[K, V]) disown() {
+	c.trust.Disown()
+	c.flights.FenceAll()
+}

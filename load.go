@@ -3,7 +3,6 @@ package strata
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"time"
 
@@ -97,26 +96,6 @@ func (c *Cache[K, V]) ended(ctx context.Context, f *flight.Flight[K, V]) error {
 	return &timeoutError{after: c.o.Limits.HardTimeout, circular: endless}
 }
 
-// timeoutError is the error of a load that has not ended within
-// Limits.HardTimeout.
-type timeoutError struct {
-	after time.Duration
-	// circular says that the load may have waited for itself.
-	circular bool
-}
-
-// Error names the bound.
-func (e *timeoutError) Error() string {
-	text := fmt.Sprintf("strata: load took longer than Limits.HardTimeout (%v)", e.after)
-	if e.circular {
-		text += "; a Loader that asks the cache for its own key with context.Background, instead of its own context, waits for itself"
-	}
-	return text
-}
-
-// Unwrap returns context.DeadlineExceeded.
-func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
-
 // loaded counts a load and tells of it.
 func (c *Cache[K, V]) loaded(ctx context.Context, key K, v V, out Outcome, took time.Duration, err error) {
 	c.counts.loads[out].Add(1)
@@ -130,51 +109,5 @@ func (c *Cache[K, V]) loaded(ctx context.Context, key K, v V, out Outcome, took 
 			e.Value = v
 		}
 		c.tell(hook, e)
-	}
-}
-
-// Outcome is how a load ended.
-type Outcome uint8
-
-// The outcomes of a load.
-const (
-	LoadOK Outcome = iota
-	LoadNotFound
-	LoadNotModified
-	LoadError
-	LoadPanic
-	outcomes
-)
-
-// String returns the outcome's name as metrics label it.
-func (o Outcome) String() string {
-	switch o {
-	case LoadOK:
-		return "ok"
-	case LoadNotFound:
-		return "not found"
-	case LoadNotModified:
-		return "not modified"
-	case LoadPanic:
-		return "panic"
-	default:
-		return "error"
-	}
-}
-
-func outcomeOf(err error, held bool) Outcome {
-	if err == nil {
-		return LoadOK
-	}
-	var p *LoadPanicError
-	switch {
-	case errors.Is(err, ErrLoadExited), errors.As(err, &p):
-		return LoadPanic
-	case errors.Is(err, ErrNotFound):
-		return LoadNotFound
-	case held && errors.Is(err, ErrNotModified):
-		return LoadNotModified
-	default:
-		return LoadError
 	}
 }

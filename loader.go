@@ -35,80 +35,6 @@ import (
 // made once and kept.
 type Loader[K comparable, V any] func(ctx context.Context, key K) (V, error)
 
-// CallOption changes one call.
-type CallOption func(*call)
-
-// call is what the options of one call amount to.
-type call struct {
-	ttl  time.Duration // 0: the cache's; noLife: not stored
-	tags []string
-	info *Info
-	err  error // what is wrong with the options
-
-	skipRead bool
-	refresh  bool // in the background, of what is there still
-	// registered is called when the flight of a refresh can be joined. Nil: never.
-	registered func()
-}
-
-// WithTTL makes the entry that this call stores fresh for d instead of
-// Options.TTL, jitter included. If d is not positive the value is not stored.
-// The same holds, instead of Options.NotFoundTTL, if the Loader answers
-// ErrNotFound. Where several callers share a load, the first one's option counts.
-func WithTTL(d time.Duration) CallOption {
-	return func(c *call) { c.ttl = lifeOrNone(d) }
-}
-
-// noLife is the life of a value that is not to be stored.
-const noLife time.Duration = -1
-
-// lifeOrNone is d, or noLife if d is not positive: the zero life of a call is
-// that of the cache.
-func lifeOrNone(d time.Duration) time.Duration {
-	if d <= 0 {
-		return noLife
-	}
-	return d
-}
-
-// SkipRead makes GetOrLoad return a value whose load began after the call,
-// whatever is cached, and store it everywhere. If a load of the key runs, it waits
-// for that one's end; callers who skip meanwhile share the next load. Others are
-// served what is cached until then. Leave it to callers who may: such reads cost
-// the origin loads.
-func SkipRead() CallOption {
-	return func(c *call) { c.skipRead = true }
-}
-
-// skipReadKey is the key in a context under which SkipReadContext leaves its
-// mark.
-type skipReadKey struct{}
-
-// SkipReadContext returns a context with which GetOrLoad and GetMany of every
-// cache whose Options have ContextControls behave as with [SkipRead].
-func SkipReadContext(ctx context.Context) context.Context {
-	return context.WithValue(ctx, skipReadKey{}, true)
-}
-
-func skipsRead(ctx context.Context) bool { return ctx.Value(skipReadKey{}) != nil }
-
-// callOf is what opts amount to. Without any it stays off the heap.
-func callOf(opts []CallOption) call {
-	if len(opts) == 0 {
-		return call{}
-	}
-	return applied(opts)
-}
-
-func applied(opts []CallOption) (c call) {
-	for _, o := range opts {
-		if o != nil {
-			o(&c)
-		}
-	}
-	return c
-}
-
 // Load is what a Loader can say about the value it is getting. It is safe for
 // concurrent use until the Loader returns; what is said later has no effect.
 type Load struct {
@@ -247,3 +173,11 @@ func (c *Cache[K, V]) Previous(ctx context.Context) (V, bool) {
 	var zero V
 	return zero, false
 }
+
+// ManyLoader gets the values of several keys from the origin at once. A key
+// that is absent from its result is one that the origin does not have. What it
+// returns beyond the keys it was asked for is kept in L1 where nothing is held.
+// [Loading] speaks of all keys, [LoadingKey] of one.
+// It runs as a [Loader] does. An error beside values is that of the keys that have
+// none: those that have one are found. A panic is an error of all keys.
+type ManyLoader[K comparable, V any] func(ctx context.Context, keys []K) (map[K]V, error)

@@ -3,39 +3,11 @@ package strata
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
 	"github.com/strata-cache/strata/internal/flight"
 )
-
-// ManyLoader gets the values of several keys from the origin at once. A key
-// that is absent from its result is one that the origin does not have. What it
-// returns beyond the keys it was asked for is kept in L1 where nothing is held.
-// [Loading] speaks of all keys, [LoadingKey] of one.
-// It runs as a [Loader] does. An error beside values is that of the keys that have
-// none: those that have one are found. A panic is an error of all keys.
-type ManyLoader[K comparable, V any] func(ctx context.Context, keys []K) (map[K]V, error)
-
-// PartialError is returned by GetMany, beside what was found, when some keys
-// could not be had.
-type PartialError[K comparable] struct {
-	// Failed has the error of each such key, as GetOrLoad would return it.
-	Failed map[K]error
-}
-
-// Error names the number of keys and one of the errors.
-func (e *PartialError[K]) Error() string {
-	for _, err := range e.Failed {
-		return fmt.Sprintf("strata: %d keys failed: %v", len(e.Failed), err)
-	}
-	return "strata: no keys failed"
-}
-
-// Unwrap returns the errors of all keys.
-func (e *PartialError[K]) Unwrap() []error { return slices.Collect(maps.Values(e.Failed)) }
 
 // GetMany is GetOrLoad for several keys: what L1 does not have is looked up in
 // L2 in one round trip, and what is missing there is loaded in one call of load.
@@ -204,7 +176,7 @@ func (m *many[K, V]) refresh(ctx context.Context) {
 	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
 	r := many[K, V]{c: m.c, load: m.load, call: m.call, found: make(map[K]V), ctx: ctx}
 	r.call.refresh = true
-	if !m.c.background.run(&r, func(func()) { r.fly(ctx, due) }) {
+	if !m.c.background.Run(&r, func(func()) { r.fly(ctx, due) }) {
 		m.c.counts.refreshesDropped.Add(uint64(len(due)))
 	}
 }

@@ -2,7 +2,6 @@ package strata
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/strata-cache/strata/internal/flight"
@@ -29,30 +28,6 @@ func (c *Cache[K, V]) InvalidateTags(ctx context.Context, tags ...string) error 
 // [Cache.Expire] does. It is InvalidateTags otherwise.
 func (c *Cache[K, V]) ExpireTags(ctx context.Context, tags ...string) error {
 	return c.dropTags(ctx, "expire tags", tags, true)
-}
-
-// WithTags adds tags to the entry that this call stores, at most 64 of at most
-// 512 bytes each; otherwise the call fails. [Cache.InvalidateTags] drops all
-// entries with a tag. Where several callers share a load, the first one's
-// option counts.
-func WithTags(tags ...string) CallOption {
-	tags = slices.Clone(tags)
-	return func(c *call) { c.addTags(tags) }
-}
-
-var errTagsPanicked = errors.New("strata: Options.Tags panicked")
-
-// nameTags adds to o the tags that Options.Tags has for a value that is to be
-// stored, or says what is wrong with them.
-func (c *Cache[K, V]) nameTags(o *call, key K, v V) {
-	if c.o.Tags == nil || o.err != nil {
-		return
-	}
-	o.err = errTagsPanicked // stands if it panics
-	defer c.contain("Tags")
-	tags := c.o.Tags(key, v)
-	o.err = nil
-	o.addTags(tags)
 }
 
 func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, soft bool) error {

@@ -3,15 +3,10 @@ package strata
 import (
 	"context"
 	"errors"
-	"fmt"
-	"hash/crc32"
-	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -86,15 +81,6 @@ func (a *attempt[K, V]) keepAbsent(err error) {
 	}
 }
 
-// life returns how long a value stored by o is to live. It is not positive if
-// the value is not to be stored.
-func (c *Cache[K, V]) life(o call) time.Duration {
-	if o.ttl == 0 {
-		return c.jittered(c.o.TTL)
-	}
-	return c.jittered(o.ttl)
-}
-
 // keep stores v in L2 under the lease, and makes it the entry for L1 unless
 // L2 knows that it must not be.
 func (a *attempt[K, V]) keep(v V) {
@@ -124,14 +110,6 @@ func (a *attempt[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id rem
 	}
 	a.entry = a.c.entry(a.f.Key, v, left-past, kept-past, a.stamps(a.call.tags), id)
 	a.c.refreshSoon(a.entry, left-past, left, a.took)
-}
-
-// kept is how long a value is kept that is fresh for left.
-func (c *Cache[K, V]) kept(left time.Duration) time.Duration {
-	if left > NoExpiry-c.o.Stale.window() {
-		return NoExpiry
-	}
-	return left + c.o.Stale.window()
 }
 
 // put stores v in L2. refused means that the key was dropped, or the lease
@@ -225,79 +203,4 @@ func begin(tags []string, clock uint64) (b []byte, f envelope.Flags) {
 		return b, 0
 	}
 	return envelope.AppendTags(b, clock, tags), envelope.Tagged
-}
-
-// encode appends v as the Codec has it. A panic of the Codec is an error.
-func (c *Cache[K, V]) encode(b []byte, v V) (all []byte, err error) {
-	err = errCodecPanicked // stands if it panics
-	defer c.contain("Remote.Codec")
-	return c.o.Remote.Codec.Append(b, v)
-}
-
-// decode is the opposite of encode.
-func (c *Cache[K, V]) decode(b []byte) (v V, err error) {
-	err = errCodecPanicked // stands if it panics
-	defer c.contain("Remote.Codec")
-	return c.o.Remote.Codec.Decode(b)
-}
-
-// nameOf returns the name of key in L2. A panic of the user's Key is an error.
-func (c *Cache[K, V]) nameOf(key K) (name string, err error) {
-	err = errKeyPanicked // stands if it panics
-	defer c.contain("Remote.Key")
-	if name = c.o.Remote.Key(key); c.tooLong(len(name)) {
-		return "", ErrKeyTooLong
-	}
-	return name, nil
-}
-
-// inspectOneIn is the number of hits of which one is compared with the hash
-// that its entry had at first.
-const inspectOneIn = 64
-
-// clone is the user's Clone, if there is one.
-func (c *Cache[K, V]) clone(v V) (copied V) {
-	if c.o.Memory.Clone == nil {
-		return v
-	}
-	copied = v // stands if it panics
-	defer c.contain("Memory.Clone")
-	return c.o.Memory.Clone(v)
-}
-
-// mark notes a hash of e's value in its flags, before it is stored.
-func (c *Cache[K, V]) mark(e *l1.Entry[K, V]) {
-	if c.o.Memory.DetectMutation {
-		e.Flags |= c.hash(e.Value)
-	}
-}
-
-// inspect looks now and then whether e's value is what it was. One that has
-// been changed is dropped.
-func (c *Cache[K, V]) inspect(key K, e *l1.Entry[K, V]) {
-	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value) == e.Flags&^hashMask {
-		return
-	}
-	if c.memory.DeleteEntry(e) {
-		c.memory.Notify([]l1.Removed[K, V]{{Entry: e, Reason: l1.Deleted}})
-	}
-	c.counts.mutations.Add(1)
-	about := []any{slog.String("cache", c.o.Name), slog.String("type", fmt.Sprintf("%T", e.Value))}
-	if c.o.ShowKeys {
-		about = append(about, slog.Any("key", key))
-	}
-	c.o.Logger.Error("strata: a cached value was changed by a caller", about...)
-}
-
-// hashMask are the bits of an entry's flags that are none of the hash.
-const hashMask = 0xff
-
-// hash is a hash of how v is encoded, or zero if it cannot be.
-func (c *Cache[K, V]) hash(v V) (h uint32) {
-	defer c.contain("Codec")
-	b, err := c.encoding.Append(nil, v)
-	if err != nil {
-		return 0
-	}
-	return crc32.ChecksumIEEE(b) &^ hashMask
 }

@@ -3,7 +3,6 @@ package strata
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -147,45 +146,6 @@ func (c *Cache[K, V]) unremember(e *l1.Entry[K, V]) {
 	if m, now := c.memos.Peek(e.Key); m != nil && (m.Value.notFound || now < e.Fresh) {
 		c.memos.Delete(e.Key)
 	}
-}
-
-// loadError is the failure of a load, as callers get it.
-type loadError struct {
-	cache, key string
-	err        error
-}
-
-// Error names the cache, the key if that is allowed, and the cause.
-func (e *loadError) Error() string {
-	where := ""
-	for _, name := range []string{e.cache, e.key} {
-		if name != "" {
-			where += " " + name
-		}
-	}
-	return fmt.Sprintf("strata: load%s: %v", where, e.err)
-}
-
-// Unwrap returns the cause.
-func (e *loadError) Unwrap() error { return e.err }
-
-// wrap names the load that err is from. What this package says itself needs no
-// name.
-func (c *Cache[K, V]) wrap(key K, err error) error {
-	var p *LoadPanicError
-	for _, own := range []error{ErrClosed, ErrRecursiveLoad, ErrLoadExited, ErrNoLoader, ErrOverloaded, ErrKeyTooLong} {
-		if errors.Is(err, own) {
-			return err
-		}
-	}
-	if err == nil || errors.As(err, &p) {
-		return err
-	}
-	e := &loadError{cache: c.o.Name, err: err}
-	if c.o.ShowKeys {
-		e.key = fmt.Sprintf("%q", fmt.Sprint(key))
-	}
-	return e
 }
 
 // forgetRemote drops what L2 holds, and remembers there too that the origin

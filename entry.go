@@ -1,0 +1,250 @@
+package strata
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/trust"
+	"github.com/strata-cache/strata/remote"
+)
+
+// stamps are what an entry is judged by later: the words of trust from before
+// its value was read, and its tags.
+type stamps struct {
+	trust, tagTrust uint64
+	tags            []string
+}
+
+// judge says what e, which L1 holds for key, is good for, and since when it is
+// suspect if it is. One that is trusted gets the newest stamp.
+func (c *Cache[K, V]) judge(key K, e *l1.Entry[K, V]) (v trust.Verdict, since int64) {
+	if e.Stamp < c.trust.Word() {
+		var next uint64
+		v, next, since = c.trust.Judge(e.Stamp, func() uint16 { return c.laneOf(key) })
+		if v == trust.Trusted {
+			c.memory.Swap(e, restamped(e, next))
+		}
+	}
+	if e.Tags == nil {
+		return v, since
+	}
+	tv, ts := c.judgeTags(e.Tags)
+	return trust.Both(v, since, tv, ts)
+}
+
+// judgeTags says what an entry with tags t is good for as far as they go, and
+// since when it is suspect if it is. If it is trusted they get the newest stamp.
+func (c *Cache[K, V]) judgeTags(t *l1.Tags) (v trust.Verdict, since int64) {
+	if t == nil {
+		return trust.Trusted, 0
+	}
+	v, next, since := c.trust.JudgeTags(t.Names, t.Seen.Load())
+	if v == trust.Trusted {
+		t.Seen.Store(next)
+	}
+	return v, since
+}
+
+// tagsOf returns the tags of e.
+func tagsOf[K comparable, V any](e *l1.Entry[K, V]) []string {
+	if e.Tags == nil {
+		return nil
+	}
+	return e.Tags.Names
+}
+
+// laneOf returns the lane of key; one that does not exist, so that the entry is
+// suspect, if the user's Key panics.
+func (c *Cache[K, V]) laneOf(key K) (lane uint16) {
+	if c.can.position == nil {
+		return 0
+	}
+	name, err := c.nameOf(key)
+	if err != nil {
+		return ^lane
+	}
+	return c.can.position.Lane(name)
+}
+
+// restamped returns a copy of e with a newer stamp.
+func restamped[K comparable, V any](e *l1.Entry[K, V], stamp uint64) *l1.Entry[K, V] {
+	return &l1.Entry[K, V]{
+		Key: e.Key, Value: e.Value, Soon: e.Soon, Fresh: e.Fresh, Dead: e.Dead,
+		Stamp: stamp, ID: e.ID, Flags: e.Flags, Tags: e.Tags,
+	}
+}
+
+// expired returns a copy of e that is not fresh any more since some time, for as
+// long as e may be served then if its load fails.
+func (c *Cache[K, V]) expired(e *l1.Entry[K, V], since int64) *l1.Entry[K, V] {
+	s := restamped(e, e.Stamp)
+	s.Soon, s.Fresh = 0, 0
+	if until := c.onErrorUntil(e); until > 0 {
+		s.Dead = min(until, l1.After(since, c.o.Stale.OnError))
+	}
+	return s
+}
+
+// aged returns e, or, if it was expired with others, the entry that L1 has instead
+// of it from now on. With everything: as if its TTL had ended then. By a tag: as one
+// that was expired by its key.
+func (c *Cache[K, V]) aged(key K, e *l1.Entry[K, V]) *l1.Entry[K, V] {
+	old, v := e, trust.Trusted
+	if e.Stamp < c.trust.Word() {
+		var next uint64
+		var since int64
+		if v, next, since = c.trust.Judge(e.Stamp, func() uint16 { return c.laneOf(key) }); v == trust.Stale {
+			e = restamped(e, next)
+			e.Fresh = min(e.Fresh, since)
+			e.Soon, e.Dead = min(e.Soon, e.Fresh), min(e.Dead, l1.After(since, c.o.Stale.window()))
+		}
+	}
+	if e.Tags != nil && v <= trust.Stale {
+		if v, next, since := c.trust.JudgeTags(e.Tags.Names, e.Tags.Seen.Load()); v == trust.Stale {
+			e = c.expired(e, since)
+			e.Tags = &l1.Tags{Names: e.Tags.Names} // who still has old judges it by its own
+			e.Tags.Seen.Store(next)
+		}
+	}
+	if e != old {
+		c.memory.Swap(old, e)
+	}
+	return e
+}
+
+// Flags of entries in L1.
+const (
+	// closely makes every hit look at the entry more closely: it has tags, or
+	// the cache has a Clone, a hook for hits and the like.
+	closely uint32 = 1 << iota
+)
+
+// entry returns an entry for L1 that is fresh for fresh, and kept for left, as
+// far as L1 may. Either may be over. stamps are from before the value was read.
+func (c *Cache[K, V]) entry(key K, v V, fresh, left time.Duration, s stamps, id remote.ID) *l1.Entry[K, V] {
+	now := c.memory.Now()
+	longest := l1.After(now, c.memoryTTL())
+	e := &l1.Entry[K, V]{
+		Key: key, Value: v, Fresh: min(longest, later(now, fresh)), Dead: min(longest, l1.After(now, left)),
+		Stamp: s.trust, ID: uint64(id), Flags: c.look,
+	}
+	e.Soon = e.Fresh
+	if e.Tags = newTags(s.tags, s.tagTrust); e.Tags != nil {
+		e.Flags |= closely
+	}
+	return e
+}
+
+// newTags are tags as an entry has them, whose stamp is seen; nil if there are
+// none.
+func newTags(tags []string, seen uint64) *l1.Tags {
+	if len(tags) == 0 {
+		return nil
+	}
+	t := &l1.Tags{Names: tags}
+	t.Seen.Store(seen)
+	return t
+}
+
+// later is l1.After for a time that may be past.
+func later(now int64, d time.Duration) int64 {
+	if d < 0 {
+		return max(1, now+int64(d))
+	}
+	return l1.After(now, d)
+}
+
+// refreshSoon sets when a read of e is to start a refresh: after a share of
+// ttl, the life of its value, or earlier at random. fresh is what is left of
+// that life, which L1 may have cut short. took is how long its load took; zero if
+// that is not known.
+func (c *Cache[K, V]) refreshSoon(e *l1.Entry[K, V], fresh, ttl, took time.Duration) {
+	if c.o.RefreshAt < 0 || ttl == NoExpiry || fresh <= 0 {
+		return
+	}
+	rest := time.Duration(float64(ttl) * (1 - c.o.RefreshAt))
+	if c.o.RefreshSpread > 0 {
+		if took == 0 {
+			took = c.counts.latency.mean()
+		}
+		early := time.Duration(rand.ExpFloat64() * c.o.RefreshSpread * float64(took))
+		rest = max(rest, min(early, ttl/2))
+	}
+	e.Soon = min(e.Fresh, later(c.memory.Now(), fresh-rest))
+}
+
+// revalidates reports whether e, which is not fresh any more, may be served
+// while it is refreshed. One that a caller has expired may not.
+func (c *Cache[K, V]) revalidates(e *l1.Entry[K, V], now int64) bool {
+	return e.Fresh > 0 && now < l1.After(e.Fresh, c.o.Stale.WhileRevalidate)
+}
+
+// onErrorUntil is until when e may be served if its load fails.
+func (c *Cache[K, V]) onErrorUntil(e *l1.Entry[K, V]) int64 {
+	if c.o.Stale.OnError == 0 {
+		return 0
+	}
+	if e.Fresh == 0 {
+		return e.Dead
+	}
+	return min(e.Dead, l1.After(e.Fresh, c.o.Stale.OnError))
+}
+
+// life returns how long a value stored by o is to live. It is not positive if
+// the value is not to be stored.
+func (c *Cache[K, V]) life(o call) time.Duration {
+	if o.ttl == 0 {
+		return c.jittered(c.o.TTL)
+	}
+	return c.jittered(o.ttl)
+}
+
+// kept is how long a value is kept that is fresh for left.
+func (c *Cache[K, V]) kept(left time.Duration) time.Duration {
+	if left > NoExpiry-c.o.Stale.window() {
+		return NoExpiry
+	}
+	return left + c.o.Stale.window()
+}
+
+// memoryTTL is the longest life that an entry may have in L1 now.
+func (c *Cache[K, V]) memoryTTL() time.Duration {
+	ttl := c.o.Memory.TTL
+	if ttl == 0 {
+		ttl = NoExpiry
+	}
+	switch {
+	case c.link.Mute():
+		return 0
+	case c.o.Remote.used() && !c.link.Connected():
+		ttl = min(ttl, UnconfirmedTTL)
+	}
+	return c.jittered(ttl)
+}
+
+// jittered shortens ttl at random by up to the share that Options.Jitter
+// names. The TTL stays an upper bound.
+func (c *Cache[K, V]) jittered(ttl time.Duration) time.Duration {
+	if ttl == NoExpiry || c.o.Jitter == 0 {
+		return ttl
+	}
+	return ttl - time.Duration(rand.Float64()*c.o.Jitter*float64(ttl))
+}
+
+// weigh returns the weight of an entry, and false if the entry must not be
+// kept in L1.
+func (c *Cache[K, V]) weigh(key K, v V) (weight int64, ok bool) {
+	if c.o.Memory.Weigh == nil {
+		return 1, true
+	}
+	defer c.contain("Memory.Weigh")
+	weight = c.o.Memory.Weigh(key, v)
+	return weight, weight >= 1
+}
+
+// lasts reports whether a suspect entry may be served while L2 does not answer:
+// UnconfirmedTTL after it was last confirmed at most, and never under Strict.
+func (c *Cache[K, V]) lasts(since int64) bool {
+	return c.o.Remote.Partition == Available && c.memory.Now() < l1.After(since, UnconfirmedTTL)
+}

@@ -1,0 +1,234 @@
+package strata
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/keyname"
+	"github.com/strata-cache/strata/remote"
+)
+
+// withDefaults returns o with every zero value replaced by what it means, and
+// all that is wrong with it.
+func (o Options[K, V]) withDefaults() (Options[K, V], error) {
+	errs := o.problems()
+	if o.Jitter == 0 {
+		o.Jitter = DefaultJitter
+	}
+	o.Jitter = max(o.Jitter, 0)
+	if o.Memory.MaxEntries == 0 && o.Memory.MaxWeight == 0 {
+		o.Memory.MaxEntries = DefaultMaxEntries
+	}
+	o.Limits.HardTimeout = orDefault(o.Limits.HardTimeout, DefaultHardTimeout)
+	if o.Limits.MaxRefreshes == 0 {
+		o.Limits.MaxRefreshes = DefaultMaxRefreshes
+	}
+	o.Limits.Lease = orDefault(o.Limits.Lease, DefaultLease)
+	o.Remote.Timeout = orDefault(o.Remote.Timeout, DefaultRemoteTimeout)
+	o.Remote.BreakFor = orDefault(o.Remote.BreakFor, DefaultBreakFor)
+	if o.Remote.BreakAfter == 0 {
+		o.Remote.BreakAfter = DefaultBreakAfter
+	}
+	o.fillLives()
+	if o.Limits.MaxKeyBytes == 0 {
+		o.Limits.MaxKeyBytes = DefaultMaxKeyBytes
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Hooks == nil {
+		o.Hooks = &Hooks{}
+	}
+	if o.Remote.used() {
+		errs = append(errs, o.Remote.fill()...)
+	}
+	if _, ok := o.Remote.Tier.(remote.Tagger); !ok && o.Remote.Tier != nil && o.Tags != nil {
+		errs = append(errs, errors.New("strata: options: Tags: the Tier has none (remote.Tagger)"))
+	}
+	return o, errors.Join(errs...)
+}
+
+// fillLives sets the defaults that depend on TTL.
+func (o *Options[K, V]) fillLives() {
+	ttl := o.TTL
+	if ttl == NoExpiry {
+		ttl = time.Hour
+		o.RefreshAt = -1 // there is no share of for ever
+	}
+	if o.RefreshAt == 0 {
+		o.RefreshAt = DefaultRefreshAt
+	}
+	o.Stale.WhileRevalidate = max(0, orDefault(o.Stale.WhileRevalidate, ttl/10))
+	o.Stale.OnError = max(0, orDefault(o.Stale.OnError, min(max(ttl, time.Minute), time.Hour)))
+	o.NotFoundTTL = max(0, orDefault(o.NotFoundTTL, min(ttl/4, MaxNotFoundTTL)))
+	o.ErrorTTL = max(0, orDefault(o.ErrorTTL, DefaultErrorTTL))
+}
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d == 0 {
+		return def
+	}
+	return d
+}
+
+// problems names every field that is wrong by itself.
+func (o *Options[K, V]) problems() []error {
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("strata: options: %s: "+format, append([]any{field}, args...)...))
+	}
+	switch {
+	case o.TTL == 0:
+		bad("TTL", "required (NoExpiry for entries that do not expire)")
+	case o.TTL < 0:
+		bad("TTL", "%v is negative", o.TTL)
+	case o.TTL < minTTL:
+		bad("TTL", "%v is less than %v: write a unit, as in %d*time.Second", o.TTL, minTTL, int64(o.TTL))
+	}
+	if math.IsNaN(o.Jitter) || o.Jitter > 0.9 {
+		bad("Jitter", "%v is not at most 0.9", o.Jitter)
+	}
+	if math.IsNaN(o.RefreshAt) || o.RefreshAt >= 1 {
+		bad("RefreshAt", "%v is not less than 1", o.RefreshAt)
+	}
+	if s := o.RefreshSpread; math.IsNaN(s) || s < 0 || s > 100 {
+		bad("RefreshSpread", "%v is not between 0 and 100", s)
+	}
+	if why := badName(o.Name); why != "" {
+		bad("Name", "%s", why)
+	}
+	if o.Name == "" && o.Remote.used() {
+		bad("Name", "required with a Tier or Bus")
+	}
+	notNegative := func(field string, d time.Duration) {
+		if d < 0 {
+			bad(field, "%v is negative", d)
+		}
+	}
+	m := &o.Memory
+	if m.MaxEntries < 0 {
+		bad("Memory.MaxEntries", "%d is negative", m.MaxEntries)
+	}
+	if m.MaxWeight < 0 {
+		bad("Memory.MaxWeight", "%d is negative", m.MaxWeight)
+	}
+	if m.MaxWeight > 0 && m.Weigh == nil {
+		bad("Memory.Weigh", "required with MaxWeight")
+	}
+	if m.Weigh != nil && m.MaxWeight == 0 {
+		bad("Memory.MaxWeight", "required with Weigh")
+	}
+	notNegative("Memory.TTL", m.TTL)
+	if l := o.Limits.Lease; l < 0 || l > 0 && l < 100*time.Millisecond {
+		bad("Limits.Lease", "%v is less than 100ms", l)
+	}
+	notNegative("Limits.SoftTimeout", o.Limits.SoftTimeout)
+	if n := o.Limits.MaxLoads; n < 0 {
+		bad("Limits.MaxLoads", "%d is negative", n)
+	}
+	if n := o.Limits.MaxRefreshes; n < 0 {
+		bad("Limits.MaxRefreshes", "%d is negative (RefreshAt and Stale.WhileRevalidate turn refreshes off)", n)
+	}
+	if n := o.Limits.MaxWaiters; n < 0 {
+		bad("Limits.MaxWaiters", "%d is negative", n)
+	}
+	notNegative("Remote.Timeout", o.Remote.Timeout)
+	notNegative("Remote.BreakFor", o.Remote.BreakFor)
+	if p := o.Remote.Partition; p > Strict {
+		bad("Remote.Partition", "%d is unknown", p)
+	}
+	if (o.Remote.Key == nil) != (o.Remote.ParseKey == nil) {
+		bad("Remote.Key", "Key and ParseKey are required together")
+	}
+	return errs
+}
+
+// badName says what is wrong with a cache's name, if anything.
+func badName(name string) string {
+	if len(name) > maxName {
+		return fmt.Sprintf("%d bytes is longer than %d", len(name), maxName)
+	}
+	if i := strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '{' || r == '}' }); i >= 0 {
+		return fmt.Sprintf("%q has a space, control character or brace", name)
+	}
+	return ""
+}
+
+// fill sets the defaults that depend on the types.
+func (r *Remote[K, V]) fill() (errs []error) {
+	if r.Key == nil && r.ParseKey == nil {
+		var ok bool
+		if r.Key, r.ParseKey, ok = keyname.Default[K](); !ok {
+			errs = append(errs, fmt.Errorf("strata: options: Remote.Key: Key and ParseKey are required for keys of type %T", *new(K)))
+		}
+	}
+	if r.Codec == nil {
+		r.Codec = defaultCodec[V]()
+	}
+	if _, ok := r.Tier.(remote.AllDropper); !ok && r.Tier != nil {
+		errs = append(errs, errors.New("strata: options: Remote.Tier: cannot drop everything at once (remote.AllDropper)"))
+	}
+	if c, ok := r.Codec.(codec.Checker); ok {
+		if err := c.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("strata: options: Remote.Codec: %w", err))
+		}
+	}
+	return errs
+}
+
+// advice says what in the options may surprise, one sentence each. The options
+// have their defaults.
+func (o *Options[K, V]) advice() (all []string) {
+	say := func(when bool, what string) {
+		if when {
+			all = append(all, what)
+		}
+	}
+	l, s, r := &o.Limits, &o.Stale, &o.Remote
+	say(r.Tier != nil && r.Bus == nil, "a Tier without a Bus: what other instances invalidate is served from L1 for up to 30s")
+	say(r.Partition == Strict && r.Bus == nil, "Remote.Partition: Strict means nothing without a Bus")
+	say(r.used() && o.TTL == NoExpiry, "TTL: NoExpiry with a Tier or Bus: what is missed is never made good by the passing of time")
+	say(o.NotFoundTTL > o.TTL, "NotFoundTTL is longer than TTL: a key that appears is missed for longer than one that changes")
+	say(s.WhileRevalidate > o.TTL, "Stale.WhileRevalidate is longer than TTL: most of what is served is stale")
+	say(s.OnError > 0 && s.OnError < o.ErrorTTL, "Stale.OnError is shorter than ErrorTTL: one failure uses it up")
+	say(l.SoftTimeout > 0 && s.OnError == 0, "Limits.SoftTimeout without Stale.OnError: there is nothing to serve instead")
+	say(l.SoftTimeout > 0 && l.HardTimeout > 0 && l.SoftTimeout >= l.HardTimeout, "Limits.SoftTimeout is not less than HardTimeout")
+	say(l.MaxWaiters > 0 && l.MaxLoads > l.MaxWaiters, "Limits.MaxLoads is more than MaxWaiters: it is never reached")
+	say(r.Tier != nil && l.HardTimeout > 0 && r.Timeout >= l.HardTimeout, "Remote.Timeout is not less than Limits.HardTimeout")
+	say(o.Memory.TTL > 0 && o.RefreshAt > 0 && float64(o.Memory.TTL) < o.RefreshAt*float64(o.TTL),
+		"Memory.TTL ends before RefreshAt: L1 never starts a refresh")
+	say(o.Memory.DetectMutation, "Memory.DetectMutation makes hits slower: leave it to tests and staging")
+	return all
+}
+
+// defaultCodec returns the codec for values that named none.
+func defaultCodec[V any]() codec.Codec[V] {
+	var c any = codec.JSON[V]()
+	switch any(*new(V)).(type) {
+	case []byte:
+		c = codec.Bytes()
+	case string:
+		c = codec.String()
+	}
+	return c.(codec.Codec[V])
+}
+
+// checkKey returns ErrKeyTooLong for a string that is longer than a key may be.
+// Keys of other types have a length by their names only; see nameOf.
+func (c *Cache[K, V]) checkKey(key K) error {
+	if c.tooLong(keyname.Length(key)) {
+		return ErrKeyTooLong
+	}
+	return nil
+}
+
+// tooLong reports whether a key or the name of one has too many bytes.
+func (c *Cache[K, V]) tooLong(n int) bool {
+	most := c.o.Limits.MaxKeyBytes
+	return most > 0 && n > most
+}
