@@ -38,8 +38,8 @@ func ExampleOptions_negativeCaching() {
 	}
 	fmt.Println(errors.Is(err, strata.ErrNotFound), queries)
 
-	origin["bob"] = user{"Bob", "bob@example.org"} // who creates it
-	_ = users.Invalidate(ctx, "bob")               // says so
+	origin["bob"] = user{"Bob", "bob@example.org"} // write to the origin
+	_ = users.Invalidate(ctx, "bob")               // then invalidate
 	u, err := users.GetOrLoad(ctx, "bob", nil)
 	fmt.Println(u.Name, err, queries)
 	// Output:
