@@ -159,5 +159,20 @@ func (c tierCluster) Split(n int, key func(int) string) (parts [][]int) {
 	return parts
 }
 
+// Serving implements tier.Cluster.
+func (c tierCluster) Serving(ctx context.Context) (nodes []tier.Node, err error) {
+	for n := 0; ; n++ {
+		if v := c.k.fleet.View(); v != nil {
+			for _, n := range v.Primaries() {
+				nodes = append(nodes, tierServer{hop{n: n}})
+			}
+			return nodes, nil
+		}
+		if _, err = c.k.pick(-1, false); c.k.closed() || !c.k.pause(ctx, n) {
+			return nil, err
+		}
+	}
+}
+
 // MaxValue implements tier.Cluster.
 func (c tierCluster) MaxValue() int { return int(c.k.c.o.maxValue()) }

@@ -162,9 +162,9 @@ func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
 	return p, t.failed(err)
 }
 
-// Changes asks for what INFO says of the changes of the server's data, for all
-// caches of the Tier together, once in [remote.ChangesAge] at most. On a cluster,
-// and where INFO does not say, it is empty.
+// Changes asks for what INFO says of the changes of the server's data, or on a
+// cluster of each primary's, for all caches of the Tier together, once in
+// [remote.ChangesAge] at most. Where INFO does not say, it is empty.
 func (t *Tier) Changes(ctx context.Context) (string, error) {
 	text, err := t.t.Changes(ctx)
 	return text, tierError(err)

@@ -33,9 +33,14 @@ func TestIdleCachesCostNextToNothing(t *testing.T) {
 		t.Skip("-short")
 	}
 	r := servers.StartRedis(t)
+	k := servers.StartCluster(t, 3, 1)
 	dialers := map[string]func(*testing.T, func(context.Context, string, string) (net.Conn, error)) (remote.Tier, remote.Bus){
 		"own": func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) (remote.Tier, remote.Bus) {
 			c := r.Client(t, func(o *redis.Options) { o.DialContext = dial })
+			return redis.NewTier(c), redis.NewBus(c)
+		},
+		"own-cluster": func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) (remote.Tier, remote.Bus) {
+			c := k.Client(t, func(o *redis.Options) { o.DialContext = dial })
 			return redis.NewTier(c), redis.NewBus(c)
 		},
 		"go-redis": func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) (remote.Tier, remote.Bus) {

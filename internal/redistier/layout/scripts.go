@@ -2,8 +2,8 @@ package layout
 
 import _ "embed"
 
-// The scripts. Each runs on the keys of one slot; its text says what it takes
-// and returns.
+// The scripts. Each runs on the keys of one slot, or on none; its text says what
+// it takes and returns.
 var (
 	//go:embed lua/acquire.lua
 	Acquire string
@@ -21,6 +21,8 @@ var (
 	Renew string
 	//go:embed lua/clean.lua
 	Clean string
+	//go:embed lua/changes.lua
+	Changes string
 
 	//go:embed lua/space.lua
 	space string

@@ -97,6 +97,13 @@ func Changes(info resp.Value) string {
 	return n + " " + saved + " " + infoField(info, "rdb_saves")
 }
 
+// ClusterState is what CLUSTER INFO says of whether a server serves, and of the
+// newest epoch that it has heard of and its own: one of them is another one soon
+// after a failover, or when a server has taken over its first slot since.
+func ClusterState(info resp.Value) string {
+	return infoField(info, "cluster_state") + " " + infoField(info, "cluster_current_epoch") + " " + ClusterEpoch(info)
+}
+
 // TakesNoWrites reports whether the text of an error says that the server was
 // demoted, or may have been: what it holds is not the newest then.
 func TakesNoWrites(refused string) bool {

@@ -2,16 +2,27 @@ package tier
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
 
-// changes is how far the changes of a server have come, for all name spaces.
+// changes is how far the changes of the servers have come, for all name spaces.
 type changes struct {
+	// moving counts what was asked for in slots that were on their way to
+	// another server. Words of lanes that were read there settle nothing: that
+	// server may be one that nobody here knows to serve anything.
+	moving atomic.Uint64
+
 	mu     sync.Mutex // guards below
 	text   string
 	asked  time.Time     // when it was asked for
@@ -19,12 +30,10 @@ type changes struct {
 }
 
 // Changes returns a text that is another one once anything was written; all parts
-// of the tier share the answer for [remote.ChangesAge]. It is empty if the server does not tell, and on a cluster.
+// of the tier share the answer for [remote.ChangesAge]. It is empty if a server
+// does not tell.
 func (t *Tier) Changes(ctx context.Context) (string, error) {
-	if t.all != nil {
-		return "", nil
-	}
-	c, srv := t.changes, t.one.srv
+	c := t.changes
 	for {
 		c.mu.Lock()
 		if time.Since(c.asked) < remote.ChangesAge {
@@ -35,7 +44,7 @@ func (t *Tier) Changes(ctx context.Context) (string, error) {
 		if wait == nil {
 			c.asking = make(chan struct{})
 			c.mu.Unlock()
-			return c.ask(ctx, srv)
+			return c.answered(t.askChanges(ctx, time.Now()))
 		}
 		c.mu.Unlock()
 		select {
@@ -46,25 +55,91 @@ func (t *Tier) Changes(ctx context.Context) (string, error) {
 	}
 }
 
-// ask asks the server. That it is another one than before shows in its numbers,
-// and in what a bus proves.
-func (c *changes) ask(ctx context.Context, srv Server) (text string, err error) {
-	begun := time.Now()
-	err = srv.Together(ctx, true, func(ask plain.Ask) error {
-		var b plain.Batch
-		b.Add("INFO", "persistence")
-		var replies []resp.Value
-		if replies, err = ask(&b); err == nil {
-			text = plain.Changes(replies[0])
-		}
-		return err
-	})
+// answered keeps what was asked for at some time.
+func (c *changes) answered(text string, at time.Time, err error) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
-		c.text, c.asked = text, begun
+		c.text, c.asked = text, at
 	}
 	close(c.asking)
 	c.asking = nil
 	return text, err
+}
+
+// askChanges asks all servers that serve slots, at the same time, or the only
+// one.
+func (t *Tier) askChanges(ctx context.Context, now time.Time) (text string, at time.Time, err error) {
+	if t.all == nil {
+		text, err = t.one.askChanges(ctx)
+		return text, now, err
+	}
+	moving := t.changes.moving.Load()
+	nodes, err := t.all.Serving(ctx)
+	if err != nil {
+		return "", now, err
+	}
+	texts, errs := make([]string, len(nodes)), make([]error, len(nodes))
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		wg.Go(func() { texts[i], errs[i] = (&site{Tier: t, srv: n}).askChanges(ctx) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return "", now, err
+	}
+	if slices.Contains(texts, "") {
+		return "", now, nil
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, ", ") + ", " + strconv.FormatUint(moving, 10), now, nil
+}
+
+// askChanges asks one server. That another one has taken its place shows in the
+// connections that were opened.
+func (s *site) askChanges(ctx context.Context) (text string, err error) {
+	err = s.srv.Together(ctx, true, func(ask plain.Ask) error {
+		text, err = s.changesOver(ask)
+		return err
+	})
+	if err != nil || text == "" {
+		return "", err
+	}
+	return layout.Hex(s.srv.Opened()) + " " + text, nil
+}
+
+// changesOver asks by a script, whose answer is short, or for all that INFO says
+// where scripts do not run, or may not call it.
+func (s *site) changesOver(ask plain.Ask) (string, error) {
+	clustered := s.all != nil
+	if s.scripted() {
+		v, err := runOver(ask, s.scripts.changes, func(dst []byte, head string) []byte {
+			dst = appendCall(dst, head, 1)
+			if clustered {
+				return appendInt(dst, 1)
+			}
+			return appendInt(dst, 0)
+		})
+		if err != nil {
+			return "", err
+		}
+		if text := string(v.Bytes()); v.Kind() == resp.Bulk && text != "" {
+			return text, nil
+		}
+		s.forbids(v)
+	}
+	var b plain.Batch
+	b.Add("INFO", "persistence")
+	if clustered {
+		b.Add("CLUSTER", "INFO")
+	}
+	replies, err := ask(&b)
+	if err != nil {
+		return "", err
+	}
+	text := plain.Changes(replies[0])
+	if text != "" && clustered {
+		text += " " + plain.ClusterState(replies[1])
+	}
+	return text, nil
 }

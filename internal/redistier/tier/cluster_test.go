@@ -73,6 +73,16 @@ func (c *nodes) Split(n int, key func(int) string) [][]int {
 	return some
 }
 
+func (c *nodes) Serving(context.Context) (all []tier.Node, err error) {
+	for _, n := range c.all {
+		all = append(all, n)
+	}
+	if all == nil {
+		err = errEnd
+	}
+	return all, err
+}
+
 func (c *nodes) MaxValue() int { return 1 << 20 }
 
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }

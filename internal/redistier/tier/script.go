@@ -33,8 +33,8 @@ const headArgs = 3
 
 // scripts are the layout's scripts.
 type scripts struct {
-	acquire, fill, put, drop, extend, release, renew, clean *script
-	word, dropAll, dropTags                                 *script
+	acquire, fill, put, drop, extend, release, renew, clean, changes *script
+	word, dropAll, dropTags                                          *script
 	// forbidden says that the server has refused to run one.
 	forbidden atomic.Bool
 }
@@ -49,6 +49,7 @@ func newScripts() *scripts {
 		release:  newScript(layout.Release, 1),
 		renew:    newScript(layout.Renew, 1),
 		clean:    newScript(layout.Clean, 1),
+		changes:  newScript(layout.Changes, 0),
 		word:     newScript(layout.Word(), 2),
 		dropAll:  newScript(layout.DropAll(), 2),
 		dropTags: newScript(layout.DropTags(), 2),

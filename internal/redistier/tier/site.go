@@ -41,6 +41,7 @@ func (t *Tier) at(ctx context.Context, key string, twice bool, f func(context.Co
 		s := &site{Tier: t, srv: n, home: n.Home(), space: space}
 		if !n.Settled() {
 			s.home, s.passing = &words.Home{}, true
+			t.changes.moving.Add(1)
 		}
 		return f(ctx, s)
 	})
@@ -61,6 +62,9 @@ func (t *Tier) atSpace(ctx context.Context, f func(context.Context, *site) error
 		return f(ctx, t.one)
 	}
 	return t.all.Follow(ctx, t.names.Word, true, func(ctx context.Context, n Node) error {
+		if !n.Settled() {
+			t.changes.moving.Add(1)
+		}
 		return f(ctx, &site{Tier: t, srv: n})
 	})
 }

@@ -47,6 +47,9 @@ type Cluster interface {
 	// Split returns the indexes of n keys in parts: each has those that one
 	// node serves, as far as that is known.
 	Split(n int, key func(i int) string) [][]int
+	// Serving returns the nodes that serve slots, one at least, as they were known
+	// when somebody last asked.
+	Serving(ctx context.Context) ([]Node, error)
 	// MaxValue is the size of the largest value that can be read.
 	MaxValue() int
 }
