@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// benchSize is the number of entries benchmarks read from; about 2 MB with
-// integers, so that most of it stays in a processor's own cache.
+// benchSize is the number of entries in benchmarks: about 2 MB with integers,
+// so that most of them stay in a processor's own cache.
 const benchSize = 1 << 14
 
 func keyInt(i int) int       { return i }
 func keyString(i int) string { return fmt.Sprintf("user:%012d", i) }
 
-// order is the keys in the order they are read: uniform, or Zipf with s = 1.01.
+// order returns keys in the order of reading: uniform, or Zipf with s = 1.01.
 func order[K any](key func(int) K, zipf bool, span int) []K {
 	r := rand.New(rand.NewPCG(1, 2))
 	z := rand.NewZipf(r, 1.01, 1, uint64(span-1))
@@ -32,7 +32,7 @@ func order[K any](key func(int) K, zipf bool, span int) []K {
 	return keys
 }
 
-// parallel reads keys from all goroutines, each from another place.
+// parallel reads keys from all goroutines; each starts at another place.
 func parallel[K any](b *testing.B, keys []K, read func(K)) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -42,8 +42,8 @@ func parallel[K any](b *testing.B, keys []K, read func(K)) {
 	})
 }
 
-// BenchmarkHit counts a whole Get that hits, for -cpu goroutines, with the key
-// taken from a slice. All entries have a deadline.
+// BenchmarkHit measures a whole Get that hits, for -cpu goroutines, including
+// taking the key from a slice. All entries have a deadline.
 func BenchmarkHit(b *testing.B) {
 	b.Run("int/uniform", func(b *testing.B) { benchHit(b, keyInt, false) })
 	b.Run("int/zipf", func(b *testing.B) { benchHit(b, keyInt, true) })
@@ -64,9 +64,9 @@ func benchHit[K comparable](b *testing.B, key func(int) K, zipf bool) {
 	})
 }
 
-// BenchmarkLockedMapHit is what the engine is measured against: maps under
-// read-write mutexes, as many as the engine has shards, holding the same
-// entries, with neither clock nor policy nor counts.
+// BenchmarkLockedMapHit measures the alternative to the engine: maps under
+// read-write mutexes, as many as the engine has shards, with the same entries,
+// without clock, policy and counts.
 func BenchmarkLockedMapHit(b *testing.B) {
 	b.Run("int/uniform", func(b *testing.B) { benchLockedMap(b, keyInt, false) })
 	b.Run("int/zipf", func(b *testing.B) { benchLockedMap(b, keyInt, true) })
@@ -104,7 +104,7 @@ func benchLockedMap[K comparable](b *testing.B, key func(int) K, zipf bool) {
 	})
 }
 
-// BenchmarkMiss counts a Get of a key that was never there.
+// BenchmarkMiss measures a Get of a key that was never stored.
 func BenchmarkMiss(b *testing.B) {
 	c := New(Config[int, int]{MaxEntries: 4 * benchSize})
 	defer c.Close()
@@ -114,7 +114,7 @@ func BenchmarkMiss(b *testing.B) {
 	parallel(b, order(keyInt, false, benchSize), func(k int) { c.Get(^k) })
 }
 
-// BenchmarkSet counts the entry's allocation, the clock and the store.
+// BenchmarkSet measures the allocation of the entry, the clock and the store.
 func BenchmarkSet(b *testing.B) {
 	for _, x := range []struct {
 		name    string
@@ -141,8 +141,8 @@ func BenchmarkSet(b *testing.B) {
 	}
 }
 
-// BenchmarkReadThrough counts what a cache does that is a quarter as large as
-// the key space: Get, and Set on a miss.
+// BenchmarkReadThrough measures Get, and Set on a miss, with a cache a quarter
+// as large as the key space.
 func BenchmarkReadThrough(b *testing.B) {
 	c := New(Config[int, int]{MaxEntries: benchSize})
 	defer c.Close()
@@ -155,8 +155,8 @@ func BenchmarkReadThrough(b *testing.B) {
 	b.ReportMetric(float64(st.Hits)/float64(st.Hits+st.Misses), "hits/op")
 }
 
-// BenchmarkEntry reports the memory one entry takes in a full cache, table and
-// wheel included.
+// BenchmarkEntry reports the memory per entry of a full cache, including table
+// and wheel.
 func BenchmarkEntry(b *testing.B) {
 	const n = 200_000
 	for b.Loop() {
@@ -174,7 +174,7 @@ func BenchmarkEntry(b *testing.B) {
 	}
 }
 
-// BenchmarkClock compares the clock when busy with the system's.
+// BenchmarkClock compares the busy clock with the system's clock.
 func BenchmarkClock(b *testing.B) {
 	var c clock
 	c.init()
@@ -191,7 +191,7 @@ func BenchmarkClock(b *testing.B) {
 	})
 }
 
-// BenchmarkStriped counts one addition, for -cpu goroutines.
+// BenchmarkStriped measures one addition, for -cpu goroutines.
 func BenchmarkStriped(b *testing.B) {
 	s := NewStriped()
 	parallel(b, make([]int, 1), func(int) { s.Add(0) })

@@ -8,14 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// shardEntries is the number of entries for which one more shard is worth
-// having: below it, splitting the policy's queue costs hits.
+// shardEntries is the least number of entries per shard. With fewer, splitting
+// the policy's queue costs hits.
 const shardEntries = 256
 
-// maxBound keeps sums of weights from overflowing.
+// maxBound is the largest weight bound. It keeps sums of weights from
+// overflowing.
 const maxBound = 1 << 56
 
-// The counters that reads add to.
+// The counters of reads.
 const (
 	countHits = iota
 	countMisses
@@ -25,15 +26,16 @@ const (
 // brings a published time up to date; a power of two.
 const refreshEvery = 64
 
-// Config says how large a cache is and who wants to know what leaves it.
+// Config is the bounds of a cache and its callback for removals.
 type Config[K comparable, V any] struct {
 	// MaxEntries and MaxWeight are the bounds; at least one is positive, and
 	// zero means that the other one holds alone.
 	MaxEntries, MaxWeight int64
-	// Notify is told what left the cache, without any lock held: by the sweeper
-	// what expired, and by the methods that say so. Nil means that nobody wants
-	// to know, and that methods return no lists of what they removed. A panic
-	// in it is caught and counted. It must not call Close.
+	// Notify is called with each entry that left the cache: by the sweeper for
+	// expired entries, and by the methods that document it. No lock is held
+	// during the call. With a nil Notify methods return no lists of removed
+	// entries. A panic in Notify is caught and counted. Notify must not call
+	// Close.
 	Notify func(*Entry[K, V], Reason)
 }
 
@@ -51,8 +53,8 @@ type Cache[K comparable, V any] struct {
 
 	maxEntries, maxWeight atomic.Int64
 	_                     [48]byte
-	// entries and weight are the totals of all shards; a writer adds to them
-	// while it holds the mutex of the shard it has changed.
+	// entries and weight are the totals of all shards. A writer adds to them
+	// while it holds the mutex of the shard that it has changed.
 	entries, weight atomic.Int64
 	_               [48]byte
 
@@ -60,7 +62,7 @@ type Cache[K comparable, V any] struct {
 	panics  atomic.Uint64
 }
 
-// New makes an empty cache. A cache without any bound holds one entry.
+// New makes an empty cache. With no positive bound it holds one entry.
 func New[K comparable, V any](c Config[K, V]) *Cache[K, V] {
 	if c.MaxEntries <= 0 && c.MaxWeight <= 0 {
 		c.MaxEntries = 1
@@ -86,8 +88,8 @@ func New[K comparable, V any](c Config[K, V]) *Cache[K, V] {
 	return cache
 }
 
-// shardCount is the power of two that is at least four times the number of
-// processors, or fewer if the shards would become small.
+// shardCount returns the number of shards, a power of two: at least four times
+// the number of processors, or fewer if the shards would become small.
 func shardCount(bound int64) int {
 	n := 1 << bits.Len(uint(4*runtime.GOMAXPROCS(0)-1))
 	if small := bound / shardEntries; small < int64(n) {
@@ -113,9 +115,9 @@ func (c *Cache[K, V]) shard(hash uint64) *shard[K, V] {
 	return &c.shards[hash>>c.shift]
 }
 
-// Get returns the entry of key, or nil when there is none that is alive, and
-// the time by which that was judged. It takes no lock and allocates nothing.
-// The policy learns of the hit, and hits and misses are counted.
+// Get returns the living entry of key, or nil, and the time by which its life
+// was judged. It takes no lock and allocates nothing. The policy records the
+// hit; hits and misses are counted.
 //
 // It panics, as a map does, when key holds something that cannot be compared.
 func (c *Cache[K, V]) Get(key K) (*Entry[K, V], int64) {
@@ -133,8 +135,8 @@ func (c *Cache[K, V]) Get(key K) (*Entry[K, V], int64) {
 	return e, now
 }
 
-// Peek is Get without any trace: the policy does not learn of it and nothing
-// is counted.
+// Peek is Get without any trace: the policy records no hit and nothing is
+// counted.
 func (c *Cache[K, V]) Peek(key K) (*Entry[K, V], int64) {
 	hash := maphash.Comparable(c.seed, key)
 	e := c.shard(hash).find(hash, key)
@@ -145,28 +147,28 @@ func (c *Cache[K, V]) Peek(key K) (*Entry[K, V], int64) {
 	return e, now
 }
 
-// Now is the exact time, by the clock of this cache.
+// Now returns the exact time by the clock of this cache.
 func (c *Cache[K, V]) Now() int64 { return c.clock.exact() }
 
-// Len is the number of entries, including those that are dead and not swept
+// Len returns the number of entries, including dead entries that are not swept
 // yet.
 func (c *Cache[K, V]) Len() int { return int(c.entries.Load()) }
 
-// Weight is the sum of the entries' weights.
+// Weight returns the sum of the entries' weights.
 func (c *Cache[K, V]) Weight() int64 { return c.weight.Load() }
 
-// All is the living entries, in no order. It takes no lock and copies nothing,
-// so it is weakly consistent: an entry that is there all the time is seen once;
-// one that comes, goes or is replaced meanwhile may be seen or not, and a key
-// that is removed and set again may be seen twice. The policy does not learn
-// of it.
+// All iterates over the living entries, in no order. It takes no lock and
+// copies nothing, so it is weakly consistent: an entry that stays in the cache
+// during the iteration is seen once; an entry that is added, removed or
+// replaced meanwhile may be seen or not, and a key that is removed and set
+// again may be seen twice. The policy records no hits.
 func (c *Cache[K, V]) All() iter.Seq[*Entry[K, V]] {
 	return func(yield func(*Entry[K, V]) bool) {
 		for i := range c.shards {
 			s := &c.shards[i]
 			t := s.table.Load()
 			whole := t.each(func(e *Entry[K, V]) bool {
-				if s.table.Load() != t { // t has become history: ask the new one
+				if s.table.Load() != t { // t was replaced: search the current table
 					e = s.find(e.hash, e.Key)
 				}
 				return e == nil || c.clock.now() >= e.Dead || yield(e)
@@ -178,8 +180,8 @@ func (c *Cache[K, V]) All() iter.Seq[*Entry[K, V]] {
 	}
 }
 
-// Hottest returns up to n living entries, those used most first, as far as the
-// policy can tell.
+// Hottest returns up to n living entries in descending order of the policy's
+// use counters.
 func (c *Cache[K, V]) Hottest(n int) []*Entry[K, V] {
 	if n <= 0 {
 		return nil
@@ -198,19 +200,20 @@ func (c *Cache[K, V]) Hottest(n int) []*Entry[K, V] {
 	return hottest[:min(n, len(hottest))]
 }
 
-// Stats is what a cache has counted since it was made, and what it holds.
+// Stats holds the counts of a cache since it was made, and its present size.
 type Stats struct {
-	Entries        int64  // held now, dead ones that are not swept yet included
+	Entries        int64  // held now, including dead entries that are not swept yet
 	Weight         int64  // of these
 	Hits           uint64 // Gets that found a living entry
-	Misses         uint64 // Gets that did not
+	Misses         uint64 // Gets that found none
 	Evicted        uint64 // entries removed to make room
-	Expired        uint64 // entries removed because their time was over
+	Expired        uint64 // entries removed after their deadline
 	Rejected       uint64 // Sets refused as too heavy
 	CallbackPanics uint64 // panics caught in Config.Notify
 }
 
-// Stats returns the counts. They are not from one instant.
+// Stats returns the counts. They are read one after the other, not at one
+// instant.
 func (c *Cache[K, V]) Stats() Stats {
 	st := Stats{
 		Entries:        c.entries.Load(),

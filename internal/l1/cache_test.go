@@ -70,8 +70,8 @@ func TestWeightBoundIsExact(t *testing.T) {
 	validate(t, c)
 }
 
-// TestEmptiedShardRecovers: eviction must take from those that hold more than
-// their share, else a shard that was emptied once stays small for ever.
+// TestEmptiedShardRecovers: eviction must take from shards that hold more than
+// their share, or a shard that was emptied once stays small for ever.
 func TestEmptiedShardRecovers(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 4096})
 	defer c.Close()
@@ -118,7 +118,7 @@ func TestWeightsAtTheirLimits(t *testing.T) {
 	if _, ok := c.Set(e, -5); !ok || e.Weight() != 0 || c.Weight() != 0 {
 		t.Fatalf("weight -5 counts as %d", c.Weight())
 	}
-	for k := range 200 { // whose sum would overflow
+	for k := range 200 { // the sum of weights would overflow
 		if _, ok := c.Set(forever(k, k), math.MaxInt64); ok {
 			t.Fatal("stored")
 		}
@@ -318,7 +318,8 @@ func TestAllSurvivesChangesUnderIt(t *testing.T) {
 	validate(t, c)
 }
 
-// TestAllFollowsATableThatWasReplaced: what the old table holds is history.
+// TestAllFollowsATableThatWasReplaced: the entries of the old table are no
+// longer the cache's.
 func TestAllFollowsATableThatWasReplaced(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 100})
 	defer c.Close()
@@ -341,8 +342,8 @@ func TestAllFollowsATableThatWasReplaced(t *testing.T) {
 	}
 }
 
-// TestRemovedEntryHoldsNoOthers: who keeps one entry must not keep the memory
-// of all.
+// TestRemovedEntryHoldsNoOthers: a pointer to one entry must not keep the
+// others in memory.
 func TestRemovedEntryHoldsNoOthers(t *testing.T) {
 	for _, x := range []struct {
 		name   string

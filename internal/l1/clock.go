@@ -7,36 +7,37 @@ import (
 )
 
 const (
-	// busyReads is the number of clock reads within busySpan from which it is
-	// cheaper to have a goroutine publish the time: two wake-ups cost about as
+	// busyReads is the number of clock reads within busySpan from which a
+	// goroutine that publishes the time is cheaper: two wake-ups cost about as
 	// much as a hundred reads of the system's clock.
 	busyReads = 256
 	busySpan  = int64(time.Millisecond)
 	// coarseTick is the time between two publications.
 	coarseTick = 500 * time.Microsecond
-	// quietTicks is the number of publications nobody has read after which the
-	// goroutine ends.
+	// quietTicks is the number of unread publications after which the goroutine
+	// ends.
 	quietTicks = 2
 )
 
-// clock tells the time since it was made, in nanoseconds, beginning with one. While reads are rare every read asks
-// the system. While they are frequent, a goroutine publishes the time every
-// coarseTick and reads cost one load. It needs no Close while idle.
+// clock tells the time since it was made, in nanoseconds, beginning with one.
+// While reads are rare, every read asks the system. While reads are frequent, a
+// goroutine publishes the time every coarseTick and a read costs one load. An
+// idle clock needs no Close.
 //
-// A published time is old by coarseTick and by what the scheduler adds before
-// the goroutine runs. So that a process whose processors are all busy, or that
-// was stopped for a while, does not go by an old time for long, readers
-// publish too, through refresh, every so many reads.
+// A published time is late by up to coarseTick plus the delay of the scheduler.
+// In a process that was stopped, or that has no idle processor, that delay is
+// long. Therefore readers publish too, through refresh, once per refreshEvery
+// hits of a stripe.
 type clock struct {
 	start time.Time
-	// published is the time to go by; zero means ask the system.
+	// published is the published time; zero means that readers ask the system.
 	published atomic.Int64
 	// used is set by reads and cleared by the goroutine.
 	used atomic.Uint32
 	_    [40]byte
 
-	// since and reads count the reads in the current busySpan. They are only a
-	// guess when readers race.
+	// since and reads count the reads in the current busySpan. They are
+	// approximate when readers race.
 	since, reads atomic.Int64
 
 	mu      sync.Mutex // guards running and closed
@@ -46,16 +47,16 @@ type clock struct {
 	wg      sync.WaitGroup
 }
 
-// init starts the clock at one: zero is no time.
+// init starts the clock.
 func (c *clock) init() {
 	c.start = time.Now()
 	c.done = make(chan struct{})
 }
 
-// exact is the time.
+// exact returns the system's time. It is at least one: zero stands for no time.
 func (c *clock) exact() int64 { return int64(time.Since(c.start)) + 1 }
 
-// now is the time, or what it was a moment ago.
+// now returns the published time, or the exact time if none is published.
 func (c *clock) now() int64 {
 	t := c.published.Load()
 	if t == 0 {
@@ -67,8 +68,7 @@ func (c *clock) now() int64 {
 	return t
 }
 
-// idle is the time, asked from the system; many such questions start the
-// goroutine.
+// idle returns the exact time; many calls within busySpan start the goroutine.
 func (c *clock) idle() int64 {
 	t := c.exact()
 	if t-c.since.Load() >= busySpan {
@@ -82,7 +82,7 @@ func (c *clock) idle() int64 {
 	return t
 }
 
-// run starts the goroutine unless there is one.
+// run starts the goroutine unless it runs already.
 func (c *clock) run() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,8 @@ func (c *clock) run() {
 	c.wg.Go(c.publish)
 }
 
-// publish keeps the published time going until nobody reads it.
+// publish publishes the time every coarseTick until no reader has used it for
+// quietTicks.
 func (c *clock) publish() {
 	defer c.stop()
 	ticker := time.NewTicker(coarseTick)
@@ -120,8 +121,8 @@ func (c *clock) stop() {
 	c.running = false
 }
 
-// refresh brings a published time up to date. It never takes it back, and
-// never revives one that has ended.
+// refresh brings a published time up to date. It never moves it back, and it
+// never starts publication again after stop.
 func (c *clock) refresh() {
 	t := c.exact()
 	for old := c.published.Load(); old != 0 && old < t; old = c.published.Load() {
@@ -131,8 +132,8 @@ func (c *clock) refresh() {
 	}
 }
 
-// close ends the goroutine and waits for it. The clock then still tells the
-// time.
+// close ends the goroutine and waits for it. The clock still tells the time
+// afterwards.
 func (c *clock) close() {
 	c.mu.Lock()
 	if !c.closed {

@@ -80,7 +80,7 @@ func TestClockEndsByItselfWhenQuiet(t *testing.T) {
 			time.Sleep((quietTicks + 1) * coarseTick)
 			synctest.Wait()
 			if c.runs() || c.published.Load() != 0 {
-				t.Fatal("it runs on though nobody reads")
+				t.Fatal("it runs on without readers")
 			}
 			if c.now() != c.exact() {
 				t.Fatal("not exact when idle")
@@ -112,7 +112,7 @@ func TestFewReadsStartNoClock(t *testing.T) {
 func TestReadersCorrectAnOldTime(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 10})
 	defer c.Close()
-	c.clock.close() // nobody publishes any more
+	c.clock.close() // ends publication
 	dead := After(c.Now(), time.Microsecond)
 	c.Set(until(1, 1, dead), 1)
 	for c.Now() < dead {
@@ -128,8 +128,8 @@ func TestReadersCorrectAnOldTime(t *testing.T) {
 }
 
 // TestPublishedTimeNeverGoesBack: a reader that was held up between reading the
-// clock and publishing must not undo what others published since, nor revive a
-// time that nobody keeps going.
+// clock and publishing must not move back the time that others published since,
+// nor publish after the goroutine has ended.
 func TestPublishedTimeNeverGoesBack(t *testing.T) {
 	var c clock
 	c.init()
@@ -160,7 +160,7 @@ func TestClosedClockStartsNothing(t *testing.T) {
 }
 
 // TestClockKeepsGoingWhileRead: with steady reads the published time goes on,
-// never older than a tick, and is not given up in between.
+// never older than a tick, and publication does not stop in between.
 func TestClockKeepsGoingWhileRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock

@@ -1,6 +1,6 @@
-// Package l1 is the in-process engine: a bounded map of entries with lives,
-// an eviction policy, a sweeper and a cheap clock. memory.Cache and
-// strata.Cache are thin faces over it; it knows nothing of loaders, tiers or
+// Package l1 is the in-process engine: a bounded map of entries with lives, an
+// eviction policy, a sweeper and a cheap clock. memory.Cache and strata.Cache
+// are thin layers over it. The engine knows nothing of loaders, tiers or
 // fences, and never calls user code under a lock.
 //
 // # Structure
@@ -8,26 +8,26 @@
 // The key's hash picks a shard. Each shard has a table that readers search
 // without a lock, and, under the shard's mutex, a policy queue and a timing
 // wheel that hold the same entries. An [Entry] is immutable and replaced by
-// pointer, so a reader that has found one needs nothing more.
+// pointer, so a reader that has found an entry needs no lock to use it.
 //
-// The bound is on the whole cache and exact: one count and one weight for all
-// shards. A writer that finds them exceeded evicts from its own shard, or from
-// another that holds more than its share.
+// The bound holds for the whole cache and is exact: all shards share one count
+// and one weight. A writer that finds a bound exceeded evicts from its own
+// shard, or from another shard that holds more than its share.
 //
 // # Locks
 //
-// At most one shard mutex is held at a time. The sweeper's and the clock's
-// mutexes are taken with no other lock held and guard only their starting and
+// At most one shard mutex is held at a time. The mutexes of the sweeper and the
+// clock are taken with no other lock held; they guard only starting and
 // stopping. No mutex is held over a callback, a channel or a timer.
 //
 // # Goroutines
 //
-// At most two, started when there is something to do and gone when there is
-// not: the sweeper, while any entry has a deadline, and the clock, while reads
-// are frequent. Close ends both and waits.
+// There are at most two, and each runs only while it has work: the sweeper
+// while any entry has a deadline, the clock while reads are frequent. Close
+// ends both and waits.
 //
 // # Time
 //
 // All times are nanoseconds of the engine's own monotonic clock, which starts
-// when the engine is made. Zero is before all of them.
+// at one when the engine is made. Zero is before every time.
 package l1

@@ -6,25 +6,26 @@ import (
 	"time"
 )
 
-// Forever is the time that never comes: an entry with Dead set to it lives
-// until it is evicted or deleted.
+// Forever is later than every time. An entry with Forever as its deadline Dead
+// lives until it is evicted or deleted.
 const Forever int64 = math.MaxInt64
 
-// Entry is one key with its value and lives. It is built by the caller, stored
-// once, in one cache, and not written again by anybody; to change anything,
-// store another. The exported fields may be read at any time.
+// Entry is one key with its value and lives. The caller builds it, stores it
+// once, in one cache, and never writes to it again; a change means storing
+// another entry. The exported fields may be read at any time.
 type Entry[K comparable, V any] struct {
-	// Soon is the time from which the reader of a hit has work to do, such as
-	// starting a refresh. Before it a hit needs nothing else. A cache without
-	// such work sets it to Dead.
+	// Soon is the time from which the reader of a hit has further work, such as
+	// starting a refresh. Before Soon a hit needs no other check. A cache
+	// without such work sets Soon to Dead.
 	Soon int64
-	// Dead is the time from which the entry is never served; Forever if none.
+	// Dead is the time from which the entry is never served; Forever means no
+	// deadline.
 	Dead int64
-	// Stamp is the layer's word of trust when the load was registered.
+	// Stamp is the generation of the layer above when the load was registered.
 	Stamp uint64
-	// Flags has the meaning the layer gives it.
+	// Flags has the meaning that the layer above gives it.
 	Flags uint32
-	// use counts recent hits up to maxUse; written by readers.
+	// use counts recent hits up to maxUse. Readers write it.
 	use atomic.Uint32
 
 	Key   K
@@ -37,8 +38,8 @@ type Entry[K comparable, V any] struct {
 	// Tags are the groups that the entry belongs to; nil for none.
 	Tags *Tags
 
-	// All below belongs to the shard; hash and weight are set before the entry
-	// is published, the links are guarded by the shard's mutex.
+	// The fields below belong to the shard. hash and weight are set before the
+	// entry is published; the shard's mutex guards the links.
 	hash       uint64
 	weight     int64
 	prev, next *Entry[K, V]  // policy queue
@@ -48,43 +49,44 @@ type Entry[K comparable, V any] struct {
 
 // Tags are the groups that an entry belongs to.
 type Tags struct {
-	// Names is not changed.
+	// Names is never changed.
 	Names []string
-	// Seen is the layer's word of trust in tags when they were judged last.
+	// Seen is the tag generation of the layer above when the tags were last
+	// judged.
 	Seen atomic.Uint64
 }
 
-// maxUse is where the use counter stops: two bits.
+// maxUse is the largest value of the use counter, which has two bits.
 const maxUse = 3
 
-// touch notes a hit for the policy. A lost update between two readers is
-// harmless, so there is no read-modify-write, and a hot entry's line is not
-// written at all.
+// touch records a hit for the policy. A lost update between two readers is
+// harmless, so touch does no atomic read-modify-write and never writes the
+// cache line of an entry with a full counter.
 func (e *Entry[K, V]) touch() {
 	if u := e.use.Load(); u < maxUse {
 		e.use.Store(u + 1)
 	}
 }
 
-// Weight is the weight the entry was stored with.
+// Weight returns the weight with which the entry was stored.
 func (e *Entry[K, V]) Weight() int64 { return e.weight }
 
-// Reason says why an entry left the cache.
+// Reason is the cause of an entry's removal.
 type Reason uint8
 
-// Reasons for leaving.
+// Reasons for removal.
 const (
-	// Evicted: to make room.
+	// Evicted: removed to make room.
 	Evicted Reason = iota + 1
-	// Expired: its time was over.
+	// Expired: the entry was past its deadline.
 	Expired
 	// Replaced: another entry of the same key took its place.
 	Replaced
-	// Deleted: by a caller, one key or many.
+	// Deleted: removed by a caller, alone or with others.
 	Deleted
-	// Rejected: its key was set to something too heavy to be kept.
+	// Rejected: its key was set to an entry that is too heavy to be kept.
 	Rejected
-	// Cleared: everything went, by Clear or Close.
+	// Cleared: Clear or Close removed all entries.
 	Cleared
 )
 
@@ -113,8 +115,8 @@ type Removed[K comparable, V any] struct {
 	Reason Reason
 }
 
-// After is the time d after now. It stops at Forever instead of overflowing; a
-// negative d counts as zero.
+// After returns the time d after now. The result is Forever instead of an
+// overflow; a negative d counts as zero.
 func After(now int64, d time.Duration) int64 {
 	if d <= 0 {
 		return now

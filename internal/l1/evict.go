@@ -1,13 +1,13 @@
 package l1
 
-// change is what a writer has added to its shard, or removed, and not settled
+// change is the difference that a writer has made to its shard and not settled
 // yet.
 type change struct{ entries, weight int64 }
 
 // settle adds a change to the counts of the shard and of the cache. It needs
 // the shard's mutex. A writer settles once, after it has evicted: in a full
-// cache most changes come to nothing, and then the counts that all processors
-// share are not written to.
+// cache most changes sum to zero, and then the counts that all processors share
+// are not written to.
 func (c *Cache[K, V]) settle(s *shard[K, V], d change) {
 	if d.entries != 0 {
 		s.entries.Add(d.entries)
@@ -19,15 +19,16 @@ func (c *Cache[K, V]) settle(s *shard[K, V], d change) {
 	}
 }
 
-// over reports whether a bound is exceeded, counting what the caller has not
-// settled.
+// over reports whether a bound is exceeded, including d, the caller's unsettled
+// change.
 func (c *Cache[K, V]) over(d change) bool {
 	return c.entries.Load()+d.entries > c.maxEntries.Load() || c.weight.Load()+d.weight > c.maxWeight.Load()
 }
 
-// crowded reports whether a shard holds about its share, or more, of that
-// which is too much. Evicting only from such shards keeps them even; the eighth
-// of slack lets nearly all writers evict where they have the lock already.
+// crowded reports whether a shard holds about its share, or more, of the
+// exceeded bound. Eviction from crowded shards alone keeps the shards even. The
+// slack of one eighth lets nearly all writers evict from the shard that they
+// have locked already.
 func (c *Cache[K, V]) crowded(s *shard[K, V], d change) bool {
 	n := int64(len(c.shards))
 	if total := c.entries.Load() + d.entries; total > c.maxEntries.Load() {
@@ -38,8 +39,9 @@ func (c *Cache[K, V]) crowded(s *shard[K, V], d change) bool {
 }
 
 // evict removes entries from a shard while the cache is over a bound and the
-// shard is crowded, or while it has any if forced. It spares keep, and returns
-// the change for the caller to settle. It needs the shard's mutex.
+// shard is crowded. If forced, it evicts from a shard that is not crowded too.
+// It spares keep, and returns the change for the caller to settle. It needs the
+// shard's mutex.
 func (c *Cache[K, V]) evict(s *shard[K, V], keep *Entry[K, V], forced bool, removed []Removed[K, V], d change) ([]Removed[K, V], change) {
 	for c.over(d) && (forced || c.crowded(s, d)) {
 		e := s.queue.victim(keep)
@@ -54,10 +56,10 @@ func (c *Cache[K, V]) evict(s *shard[K, V], keep *Entry[K, V], forced bool, remo
 	return removed, d
 }
 
-// evictAround evicts from the shards after the given one, then from all,
-// until the cache is within its bounds. The bounds hold when the last of
-// several writers returns: it sees the entries of all others, and spares only
-// its own, which fits.
+// evictAround evicts until the cache is within its bounds: first from crowded
+// shards, beginning after the given one, then from all. The bounds hold when
+// the last of several writers returns: that writer sees the entries of all
+// others and spares only its own, which fits.
 func (c *Cache[K, V]) evictAround(own int, keep *Entry[K, V], removed []Removed[K, V]) []Removed[K, V] {
 	for _, forced := range []bool{false, true} {
 		for i := range c.shards {
@@ -78,9 +80,10 @@ func (c *Cache[K, V]) evictAround(own int, keep *Entry[K, V], removed []Removed[
 	return removed
 }
 
-// Resize changes the bounds, evicts what does not fit, and returns that for
-// the caller to give to Notify. Zero means that the other bound holds alone;
-// if neither is positive nothing changes. The number of shards stays.
+// Resize changes the bounds, evicts until the entries fit, and returns the
+// evicted entries for the caller to pass to Notify. Zero means that the other
+// bound holds alone; if neither is positive, nothing changes. The number of
+// shards stays the same.
 func (c *Cache[K, V]) Resize(maxEntries, maxWeight int64) []Removed[K, V] {
 	if maxEntries <= 0 && maxWeight <= 0 {
 		return nil
@@ -92,19 +95,19 @@ func (c *Cache[K, V]) Resize(maxEntries, maxWeight int64) []Removed[K, V] {
 	return c.evictAround(0, nil, nil)
 }
 
-// Clear removes everything and notifies.
+// Clear removes all entries and calls Notify for each.
 func (c *Cache[K, V]) Clear() { c.clear(false) }
 
-// Close removes everything, notifies, and ends the goroutines of the cache.
-// From then on Get misses and Set refuses. A second Close does no harm.
+// Close removes all entries, calls Notify for each, and ends the goroutines of
+// the cache. After Close, Get misses and Set stores nothing. A second Close
+// does no harm.
 func (c *Cache[K, V]) Close() {
 	c.clear(true)
 	c.sweeper.close()
 	c.clock.close()
 }
 
-// clear empties the shards, one after the other, and closes them for good if
-// asked to.
+// clear empties the shards one after the other and, if closing, closes each.
 func (c *Cache[K, V]) clear(closing bool) {
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -117,8 +120,8 @@ func (c *Cache[K, V]) clear(closing bool) {
 	}
 }
 
-// unlink takes a list of removed entries apart, so that who still holds one of
-// them does not hold all, and notifies.
+// unlink separates a list of removed entries and calls Notify for each. A
+// pointer to one of them then does not keep the others in memory.
 func (c *Cache[K, V]) unlink(head *Entry[K, V]) {
 	for e := head; e != nil; {
 		next := e.next

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestConcurrentWritersKeepTheStructure lets many goroutines do everything at
-// once, then checks the structure and that every entry that was stored has left
-// exactly once or is still there.
+// TestConcurrentWritersKeepTheStructure runs all operations from many
+// goroutines, then checks the structure, and that every stored entry was
+// removed exactly once or is still in the cache.
 func TestConcurrentWritersKeepTheStructure(t *testing.T) {
 	for _, x := range []struct {
 		name            string
@@ -29,7 +29,7 @@ func TestConcurrentWritersKeepTheStructure(t *testing.T) {
 				wg.Go(func() { stored.Add(hammer(c, rand.New(rand.NewPCG(g, 9)), 20_000)) })
 			}
 			wg.Wait()
-			// What the sweeper has removed it may not have told yet.
+			// The sweeper may have removed an entry and not called Notify yet.
 			n := int64(c.Len())
 			c.sweeper.close()
 			validate(t, c)
@@ -41,7 +41,8 @@ func TestConcurrentWritersKeepTheStructure(t *testing.T) {
 	}
 }
 
-// hammer does n random operations and returns how many entries it has added.
+// hammer does n random operations and returns the number of entries that it has
+// added.
 func hammer(c *Cache[int, int], r *rand.Rand, n int) (stored int64) {
 	for range n {
 		k := r.IntN(6000)
@@ -129,8 +130,8 @@ func TestPresentEntryIsAlwaysFound(t *testing.T) {
 	validate(t, c)
 }
 
-// TestReadsOwnWrites: below the bound, who has stored finds what he stored,
-// and never again anything older.
+// TestReadsOwnWrites: below the bound, a goroutine that has stored an entry
+// finds that entry, and never again an older one.
 func TestReadsOwnWrites(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 100_000})
 	defer c.Close()
@@ -175,8 +176,8 @@ func TestSwapLosesNoUpdate(t *testing.T) {
 	}
 }
 
-// TestBoundHoldsAfterConcurrentInserts: writers may overshoot while they are at
-// work, and evict one too many each, no more.
+// TestBoundHoldsAfterConcurrentInserts: concurrent writers may exceed the bound
+// while they run, and each may evict one entry too many, not more.
 func TestBoundHoldsAfterConcurrentInserts(t *testing.T) {
 	const bound, writers = 1000, 8
 	c := New(Config[int, int]{MaxEntries: bound})

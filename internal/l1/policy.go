@@ -1,7 +1,7 @@
 package l1
 
-// handSteps bounds the work of one eviction: after so many second chances the
-// oldest entry goes, however much it is used.
+// handSteps bounds the work of one eviction: after that many second chances the
+// oldest entry is the victim, whether used or not.
 const handSteps = 64
 
 // queue is the eviction policy of one shard: CLOCK (Corbató, "A Paging
@@ -58,9 +58,9 @@ func (q *queue[K, V]) replace(old, e *Entry[K, V]) {
 	old.prev, old.next = nil, nil
 }
 
-// victim is the entry to evict next, still in the queue. It is never keep: who
-// has just stored an entry must be able to read it. Nil means that there is no
-// other.
+// victim returns the entry to evict next, which is still in the queue. It never
+// returns keep, so that the writer of an entry can read it; nil means that
+// there is no other entry.
 func (q *queue[K, V]) victim(keep *Entry[K, V]) *Entry[K, V] {
 	if q.head == nil || q.head == keep && q.n == 1 {
 		return nil

@@ -63,7 +63,8 @@ func TestHandStopsWhenAllAreInUse(t *testing.T) {
 	}
 }
 
-// TestHandThatStopsAtTheSparedTakesTheNext: the last step may end on it.
+// TestHandThatStopsAtTheSparedTakesTheNext: after the last step the spared
+// entry may be at the head.
 func TestHandThatStopsAtTheSparedTakesTheNext(t *testing.T) {
 	var q queue[int, int]
 	var keep *Entry[int, int]

@@ -9,7 +9,7 @@ import (
 )
 
 // reference is the obviously right cache: a mutex and a map. It does not choose
-// what to evict; it checks that what the real one says is possible.
+// entries to evict; it checks that the choices of the real cache are possible.
 type reference struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -18,7 +18,7 @@ type reference struct {
 	now func() int64
 }
 
-// left is Config.Notify, and takes the lists that methods return.
+// left is Config.Notify. It also receives the lists that methods return.
 func (r *reference) left(e *Entry[uint8, int], why Reason) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *reference) left(e *Entry[uint8, int], why Reason) {
 }
 
 // set, get and forget take the lock because a store may wake the sweeper, which
-// then removes what is dead already while the store's step goes on.
+// then removes dead entries while the store's step goes on.
 func (r *reference) set(e *Entry[uint8, int]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +59,7 @@ func (r *reference) forget(key uint8) {
 	delete(r.m, key)
 }
 
-// machine runs operations, each taken from three bytes, on both.
+// machine runs operations, each decoded from three bytes, on both caches.
 type machine struct {
 	t    *testing.T
 	c    *Cache[uint8, int]
@@ -123,7 +123,7 @@ func (m *machine) step(op, key, arg byte) {
 		sleeps := []time.Duration{1, 200 * time.Microsecond, 700 * time.Microsecond, 50 * time.Millisecond, time.Second, 3 * time.Second, 20 * time.Minute}
 		time.Sleep(sleeps[int(arg)%len(sleeps)])
 	}
-	synctest.Wait() // for the sweeper
+	synctest.Wait() // wait for the sweeper
 	validate(m.t, m.c)
 	m.compare()
 }
@@ -137,7 +137,8 @@ func (m *machine) set(e *Entry[uint8, int], weight int64) {
 	m.stored(old, e, removed, ok)
 }
 
-// stored follows what a store has done: old must be among the removed.
+// stored applies a store to the reference: old must be among the removed
+// entries.
 func (m *machine) stored(old, e *Entry[uint8, int], removed []Removed[uint8, int], ok bool) {
 	if old != nil && (len(removed) == 0 || removed[0].Entry != old) {
 		m.t.Fatalf("store over %v does not say that it left", old)
@@ -211,7 +212,7 @@ func (m *machine) bulk(key, arg byte) {
 	}
 }
 
-// compare looks at every key from both sides.
+// compare reads every key in both caches.
 func (m *machine) compare() {
 	m.ref.mu.Lock()
 	defer m.ref.mu.Unlock()

@@ -7,13 +7,13 @@ import (
 
 // shard is a slice of the cache by hash. The table pointer has a cache line of
 // its own: readers load it on every Get, writers change it only when the table
-// grows. The whole is three lines.
+// grows. A shard is three cache lines.
 type shard[K comparable, V any] struct {
 	table atomic.Pointer[table[K, V]]
 	_     [56]byte
 
-	// entries and weight change only under mu, through Cache.settle; others may
-	// read them to see who holds more than its share.
+	// entries and weight change only under mu, through Cache.settle. Writers of
+	// other shards read them to find a shard that holds more than its share.
 	entries, weight atomic.Int64
 
 	mu     sync.Mutex // guards all below, and changes to the table
@@ -35,7 +35,7 @@ func (s *shard[K, V]) holds(e *Entry[K, V]) bool {
 	return g != nil
 }
 
-// insert adds an entry whose key is absent.
+// insert adds an entry; its key must be absent.
 func (s *shard[K, V]) insert(e *Entry[K, V]) {
 	t := s.table.Load()
 	if n := s.queue.n; n == t.room() {
@@ -50,7 +50,7 @@ func (s *shard[K, V]) insert(e *Entry[K, V]) {
 }
 
 // replace puts e in the place of old, which is in the shard and has the same
-// key. e inherits old's standing with the policy.
+// key. e inherits the use counter and the queue position of old.
 func (s *shard[K, V]) replace(old, e *Entry[K, V]) {
 	if u := old.use.Load(); u != 0 {
 		e.use.Store(u)
@@ -61,8 +61,8 @@ func (s *shard[K, V]) replace(old, e *Entry[K, V]) {
 	s.wheel.add(e)
 }
 
-// remove takes out an entry, which is in the shard. A table that has become
-// much too large is replaced by a smaller one.
+// remove takes out an entry that is in the shard. A table with less than an
+// eighth of its room in use is replaced by a smaller one.
 func (s *shard[K, V]) remove(e *Entry[K, V]) {
 	t := s.table.Load()
 	t.remove(e)
@@ -73,8 +73,8 @@ func (s *shard[K, V]) remove(e *Entry[K, V]) {
 	}
 }
 
-// empty takes out everything at once and returns it as a list linked by next,
-// which now belongs to the caller.
+// empty takes out all entries at once and returns them as a list linked by
+// next, which the caller owns.
 func (s *shard[K, V]) empty() (head *Entry[K, V]) {
 	head = s.queue.head
 	s.table.Store(newTable[K, V](0))

@@ -6,21 +6,23 @@ import (
 	"time"
 )
 
-// sweepBatch is the number of entries looked at under one hold of a lock.
+// sweepBatch is the number of entries that are checked under one hold of a
+// lock.
 const sweepBatch = 256
 
-// sweeper is the life of the goroutine that removes dead entries. It runs
-// while there are entries with a deadline, and sleeps until the first wheel
-// slot that holds any.
+// sweeper is the state of the goroutine that removes dead entries. The
+// goroutine runs while there are entries with a deadline, and sleeps until the
+// tick of the first wheel slot that holds an entry.
 type sweeper struct {
-	// next is the tick it sleeps for; never while it looks for one or does not
-	// run. Who adds an earlier deadline wakes it.
+	// next is the tick that the goroutine sleeps for; never while it searches
+	// the wheels or does not run. A writer that adds an earlier deadline wakes
+	// it.
 	next atomic.Int64
 
 	mu      sync.Mutex // guards running and closed
 	running bool
 	closed  bool
-	kick    chan struct{} // holds one
+	wake    chan struct{} // capacity one
 	done    chan struct{}
 	wg      sync.WaitGroup
 }
@@ -28,7 +30,7 @@ type sweeper struct {
 // init makes a sweeper that does not run.
 func (w *sweeper) init() {
 	w.next.Store(never)
-	w.kick = make(chan struct{}, 1)
+	w.wake = make(chan struct{}, 1)
 	w.done = make(chan struct{})
 }
 
@@ -43,13 +45,13 @@ func (w *sweeper) close() {
 	w.wg.Wait()
 }
 
-// leave reports whether the goroutine may end: nobody has called since it
-// found that there is nothing to do.
+// leave reports whether the goroutine may end: no writer has sent a wake-up
+// since the goroutine found no deadline.
 func (w *sweeper) leave() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
-	case <-w.kick:
+	case <-w.wake:
 		return false
 	default:
 		w.running = false
@@ -57,11 +59,12 @@ func (w *sweeper) leave() bool {
 	}
 }
 
-// wakeSweeper tells the sweeper of a deadline that is in a wheel already. It
-// does nothing most of the time: deadlines rarely come before all others.
+// wakeSweeper wakes or starts the sweeper for a deadline that is in a wheel
+// already. Most calls do nothing, because a new deadline is rarely before all
+// others.
 //
-// A deadline that the sweeper missed while it looked through the shards finds
-// next at never, and calls.
+// While the sweeper searches the wheels, next is never. So a deadline that it
+// may have missed wakes it.
 func (c *Cache[K, V]) wakeSweeper(dead int64) {
 	w := &c.sweeper
 	if tickOf(dead) >= w.next.Load() {
@@ -78,7 +81,7 @@ func (c *Cache[K, V]) wakeSweeper(dead int64) {
 		return
 	}
 	select {
-	case w.kick <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 }
@@ -89,13 +92,13 @@ func (c *Cache[K, V]) sweep() {
 	w := &c.sweeper
 	ended := false
 	defer func() {
-		if !ended { // Notify has ended the goroutine: go on with another
+		if !ended { // the callback called runtime.Goexit: continue in a new goroutine
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.wg.Go(c.sweep)
 		}
 	}()
-	timer := time.NewTimer(time.Hour) // set anew before it is looked at
+	timer := time.NewTimer(time.Hour) // reset before its channel is read
 	defer timer.Stop()
 	for {
 		w.next.Store(never)
@@ -114,13 +117,13 @@ func (c *Cache[K, V]) sweep() {
 		case <-w.done:
 			ended = true
 			return
-		case <-w.kick:
+		case <-w.wake:
 		case <-timer.C:
 		}
 	}
 }
 
-// firstTick is the first tick that has a deadline in any shard, or never.
+// firstTick returns the first tick that has a deadline in any shard, or never.
 func (c *Cache[K, V]) firstTick() int64 {
 	first := never
 	for i := range c.shards {
@@ -132,7 +135,8 @@ func (c *Cache[K, V]) firstTick() int64 {
 	return first
 }
 
-// removeDead removes and notifies of the entries whose tick is over.
+// removeDead removes the dead entries of all past ticks and calls Notify for
+// each.
 func (c *Cache[K, V]) removeDead() {
 	now := c.clock.exact()
 	for i := range c.shards {
@@ -144,8 +148,8 @@ func (c *Cache[K, V]) removeDead() {
 	}
 }
 
-// sweepShard looks at one batch of a shard's entries and reports whether there
-// are more.
+// sweepShard checks one batch of a shard's entries, returns the dead ones,
+// which it has removed, and reports whether there are more to check.
 func (c *Cache[K, V]) sweepShard(s *shard[K, V], now int64) (dead []Removed[K, V], more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -101,8 +101,8 @@ func TestEarlierDeadlineWakesSweeper(t *testing.T) {
 	})
 }
 
-// TestSweeperSleepsUntilItIsNeeded counts how often it looks at an entry that
-// lives for a day: once per turn of the wheel, not once per second.
+// TestSweeperSleepsUntilItIsNeeded counts the checks of an entry that lives for
+// a day: one per turn of the wheel, not one per second.
 func TestSweeperSleepsUntilItIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Config[int, int]{MaxEntries: 10})
@@ -183,7 +183,7 @@ func TestDeadOnArrivalIsSweptToo(t *testing.T) {
 	})
 }
 
-// TestSwapStartsSweeper: lives that were endless may be given an end.
+// TestSwapStartsSweeper: Swap may give a deadline to an entry that had none.
 func TestSwapStartsSweeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Config[int, int]{MaxEntries: 10})
@@ -214,8 +214,8 @@ func TestCloseWaitsForNotify(t *testing.T) {
 	})
 }
 
-// TestSweeperStartsOnlyWhileOpen: a write that was overtaken by Close may still
-// come to tell of its deadline.
+// TestSweeperStartsOnlyWhileOpen: a write that Close has overtaken may still
+// call wakeSweeper.
 func TestSweeperStartsOnlyWhileOpen(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 10})
 	c.Close()
@@ -225,18 +225,18 @@ func TestSweeperStartsOnlyWhileOpen(t *testing.T) {
 	}
 }
 
-// TestSweeperStaysForWhoCalled: a deadline may be added between its last look
-// and its end.
+// TestSweeperStaysForWhoCalled: a deadline may be added between the sweeper's
+// last search and its end.
 func TestSweeperStaysForWhoCalled(t *testing.T) {
 	var w sweeper
 	w.init()
 	w.running = true
-	w.kick <- struct{}{}
+	w.wake <- struct{}{}
 	if w.leave() || !w.runs() {
-		t.Fatal("left though somebody called")
+		t.Fatal("left although a writer called")
 	}
 	if !w.leave() || w.runs() {
-		t.Fatal("stayed though nobody called")
+		t.Fatal("stayed although no writer called")
 	}
 }
 

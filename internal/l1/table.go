@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// groupSlots is the number of entries in a group: with their tags they fill
-// one cache line.
+// groupSlots is the number of entries in a group. Seven pointers and the word
+// of tags fill one cache line.
 const groupSlots = 7
 
 // groupLoad is the number of entries per group beyond which a table grows.
@@ -20,13 +20,14 @@ const (
 	overMax   = 0xff
 )
 
-// group is one cache line of a table. tags holds a byte of each slot's hash,
-// zero for an empty slot, so that one load rules out most of them; its top
-// byte counts the entries that wanted to be here or passed by, found the group
-// full and went on. A search ends at the first group where that is zero, and a
-// removal takes its count back, so there are no tombstones. A count that has
-// reached overMax stays there; until the table is rebuilt, that costs searches
-// one more group.
+// group is one cache line of a table. tags holds one byte of each slot's hash,
+// zero for an empty slot, so that one load rules out most slots. Its top byte
+// is the overflow count: the number of stored entries that found the group full
+// at insertion and went on to a later group. A search ends at the first group
+// with an overflow count of zero, and a removal lowers the counts that the
+// insertion raised, so there are no tombstones. A count that has reached
+// overMax stays there until the table is rebuilt, which costs searches one more
+// group.
 type group[K comparable, V any] struct {
 	tags  atomic.Uint64
 	slots [groupSlots]atomic.Pointer[Entry[K, V]]
@@ -40,10 +41,10 @@ type group[K comparable, V any] struct {
 // The layout follows Swiss tables (Kulukundis, CppCon 2017) and F14 (Bronson
 // and Shi, 2019), from which the overflow count is taken.
 //
-// What it is for, in ns per hit with Zipf keys on two processors: the engine's
-// whole Get, with clock, policy and counts, against the bare look-up in Go maps
-// under as many read-write mutexes (BenchmarkHit, BenchmarkLockedMapHit, the
-// least of three).
+// The gain, in ns per hit with Zipf keys on two processors: the engine's whole
+// Get, with clock, policy and counts, against the bare look-up in Go maps under
+// as many read-write mutexes (BenchmarkHit, BenchmarkLockedMapHit, the least of
+// three runs).
 //
 //	           int 1 goroutine   2    string 1   2
 //	engine             17        11         29   18
@@ -62,27 +63,29 @@ func newTable[K comparable, V any](n int) *table[K, V] {
 	return &table[K, V]{groups: make([]group[K, V], size), mask: size - 1}
 }
 
-// room is the number of entries beyond which the table should grow.
+// room returns the number of entries beyond which the table should grow.
 func (t *table[K, V]) room() int { return len(t.groups) * groupLoad }
 
-// tagOf is the tag of a hash: its low byte, except that zero means empty.
+// tagOf returns the tag of a hash: its low byte, or one if that is zero, since
+// a zero tag means an empty slot.
 func tagOf(hash uint64) uint64 {
 	return max(1, hash&0xff)
 }
 
-// home is the number of the group where the search for a hash begins. The
-// bits are other than the tag's and, short of enormous tables, the shard's.
+// home returns the number of the group where the search for a hash begins. Its
+// bits are not those of the tag and, except in enormous tables, not those of
+// the shard number.
 func home(hash uint64) uint64 { return hash >> 8 }
 
-// matches marks the slots whose tag may be the given one: the highest bit of
-// each such byte. It may mark a slot above a true match wrongly; callers
+// matches marks the slots that may have the given tag: it sets the highest bit
+// of each such byte. It may also mark a wrong slot above a true match; callers
 // compare keys anyway.
 func matches(tags, tag uint64) uint64 {
 	x := tags ^ tag*lowBits
 	return (x - lowBits) &^ x & highBits
 }
 
-// slotOf is the number of the lowest marked slot.
+// slotOf returns the number of the lowest marked slot.
 func slotOf(marks uint64) int { return bits.TrailingZeros64(marks) >> 3 }
 
 // find returns the entry of key, or nil. It takes no lock.
@@ -104,8 +107,8 @@ func (t *table[K, V]) find(hash uint64, key K) *Entry[K, V] {
 	return nil
 }
 
-// locate returns the group and slot that hold e, and how many groups the
-// search passed before.
+// locate returns the group and slot that hold e, and the number of groups that
+// the search passed before.
 func (t *table[K, V]) locate(e *Entry[K, V]) (g *group[K, V], slot int, passed uint64) {
 	tag, at := tagOf(e.hash), home(e.hash)
 	for passed = range uint64(len(t.groups)) {
@@ -123,7 +126,7 @@ func (t *table[K, V]) locate(e *Entry[K, V]) (g *group[K, V], slot int, passed u
 	return nil, 0, 0
 }
 
-// insert adds e, whose key must be absent. There must be room.
+// insert adds e; its key must be absent, and there must be room.
 func (t *table[K, V]) insert(e *Entry[K, V]) {
 	for at := home(e.hash); ; at++ {
 		g := &t.groups[at&t.mask]
@@ -136,14 +139,14 @@ func (t *table[K, V]) insert(e *Entry[K, V]) {
 			continue
 		}
 		slot := slotOf(free)
-		g.slots[slot].Store(e) // before its tag, so that who sees the tag sees the entry
+		g.slots[slot].Store(e) // before the tag, so that a reader of the tag sees the entry
 		g.tags.Store(tags | tagOf(e.hash)<<(slot*8))
 		return
 	}
 }
 
 // replace puts e into the slot of old, which has the same key, and reports
-// whether old was there.
+// whether old was in the table.
 func (t *table[K, V]) replace(old, e *Entry[K, V]) bool {
 	g, slot, _ := t.locate(old)
 	if g == nil {
@@ -153,7 +156,7 @@ func (t *table[K, V]) replace(old, e *Entry[K, V]) bool {
 	return true
 }
 
-// remove takes e out and reports whether it was there.
+// remove takes e out and reports whether e was in the table.
 func (t *table[K, V]) remove(e *Entry[K, V]) bool {
 	g, slot, passed := t.locate(e)
 	if g == nil {
@@ -170,7 +173,8 @@ func (t *table[K, V]) remove(e *Entry[K, V]) bool {
 	return true
 }
 
-// each calls f for every entry until f returns false.
+// each calls f for every entry until f returns false, and reports whether it
+// visited all entries.
 func (t *table[K, V]) each(f func(*Entry[K, V]) bool) bool {
 	for i := range t.groups {
 		for j := range t.groups[i].slots {

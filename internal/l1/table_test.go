@@ -117,8 +117,8 @@ func TestTableShrinksWhenNearlyEmpty(t *testing.T) {
 	validate(t, c)
 }
 
-// TestLayoutFillsCacheLines: on 64-bit machines a group is one line and a shard
-// is three, so that no two of them share one.
+// TestLayoutFillsCacheLines: on 64-bit machines a group is one cache line and a
+// shard is three, so that no two of them share a line.
 func TestLayoutFillsCacheLines(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("for 64-bit machines")

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// validate checks the whole structure: what the tables, the policy queues and
-// the wheels hold agrees both ways, every link leads back, and counts and
-// weights are the sums they claim to be. No writer may be at work.
+// validate checks the whole structure: tables, policy queues and wheels hold
+// the same entries, every link has its counterpart, and counts and weights are
+// the true sums. No writer may run at the same time.
 func validate[K comparable, V any](t *testing.T, c *Cache[K, V]) {
 	t.Helper()
 	var entries, weight int64
@@ -59,7 +59,8 @@ func validateShard[K comparable, V any](c *Cache[K, V], i int) error {
 	return validateWheel(&s.wheel, held, timed)
 }
 
-// validateTable also recounts how many entries passed each group by.
+// validateTable checks one table, and recounts the overflow count of each
+// group.
 func validateTable[K comparable, V any](t *table[K, V]) (map[*Entry[K, V]]bool, error) {
 	held := make(map[*Entry[K, V]]bool)
 	passed := make([]uint64, len(t.groups))
@@ -117,7 +118,7 @@ func validateQueue[K comparable, V any](q *queue[K, V], held map[*Entry[K, V]]bo
 func validateWheel[K comparable, V any](w *wheel[K, V], held map[*Entry[K, V]]bool, timed int) error {
 	n := 0
 	for i := range w.slots {
-		// The next tick at which this slot is emptied.
+		// next is the tick at which this slot is emptied.
 		turn := w.tick + (int64(i)-w.tick)&wheelMask
 		at := &w.slots[i]
 		for e := *at; e != nil; at, e = &e.wnext, e.wnext {

@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	// tickLength is the time one slot of the wheel stands for.
+	// tickLength is the time span of one slot of the wheel.
 	tickLength = int64(time.Second)
-	// wheelSlots is the number of slots; deadlines further away share them and
-	// are looked at once per turn.
+	// wheelSlots is the number of slots. Deadlines that are further away than
+	// one turn of the wheel share the slots and are checked once per turn.
 	wheelSlots = 512
 	wheelMask  = wheelSlots - 1
-	// never is the tick of no deadline.
+	// never is the tick that stands for no deadline.
 	never int64 = math.MaxInt64
 )
 
@@ -21,14 +21,14 @@ const (
 // shard that have a deadline. All methods need the shard's mutex.
 type wheel[K comparable, V any] struct {
 	slots []*Entry[K, V] // allocated with the first deadline
-	// tick is the first one that has not been emptied.
+	// tick is the first tick that has not been emptied.
 	tick int64
-	// due holds what is left of the slot that is being emptied.
+	// due holds the remaining entries of the slot that is being emptied.
 	due *Entry[K, V]
 	n   int
 }
 
-// tickOf is the tick a deadline falls into.
+// tickOf returns the tick that a deadline falls into.
 func tickOf(dead int64) int64 {
 	if dead == Forever {
 		return never
@@ -57,7 +57,7 @@ func push[K comparable, V any](list **Entry[K, V], e *Entry[K, V]) {
 	*list = e
 }
 
-// remove takes an entry out, if it is in.
+// remove takes an entry out; it does nothing if the entry is not in the wheel.
 func (w *wheel[K, V]) remove(e *Entry[K, V]) {
 	if e.wprev == nil {
 		return
@@ -70,9 +70,9 @@ func (w *wheel[K, V]) remove(e *Entry[K, V]) {
 	w.n--
 }
 
-// pop takes out the next entry of the ticks before end, or returns nil when
-// they are empty. Not all that it returns are dead: a slot is shared by
-// deadlines that are whole turns apart, and the caller puts those back.
+// pop takes out the next entry of the ticks before end, or returns nil if there
+// is none. A slot is shared by deadlines that are whole turns apart, so the
+// returned entry may still be alive; then the caller puts it back.
 func (w *wheel[K, V]) pop(end int64) *Entry[K, V] {
 	w.tick = max(w.tick, end-wheelSlots) // one turn sees every slot
 	for w.due == nil {
@@ -94,8 +94,8 @@ func (w *wheel[K, V]) pop(end int64) *Entry[K, V] {
 	return e
 }
 
-// next is the first tick whose slot is not empty, or never. It is asked when
-// pop has returned nil.
+// next returns the first tick that has a slot with entries, or never. It may be
+// called only after pop has returned nil.
 func (w *wheel[K, V]) next() int64 {
 	if w.n == 0 {
 		return never

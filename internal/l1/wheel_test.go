@@ -20,7 +20,7 @@ func TestWheelFindsEveryDeadlineInItsTick(t *testing.T) {
 			w.add(e)
 			waiting[e] = true
 		}
-		for e := range waiting { // any one
+		for e := range waiting { // any entry
 			if r.IntN(4) == 0 {
 				w.remove(e)
 				delete(waiting, e)

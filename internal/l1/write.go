@@ -2,39 +2,40 @@ package l1
 
 import "hash/maphash"
 
-// Outcome says what became of a store.
+// Outcome is the result of a store.
 type Outcome uint8
 
 // Outcomes of SetIf.
 const (
 	// Stored: the entry is in the cache.
 	Stored Outcome = iota + 1
-	// Lost: the key does not hold what it was expected to hold. Nothing was
-	// changed.
+	// Lost: the key does not hold the expected entry. Nothing was changed.
 	Lost
-	// TooHeavy: the entry can never fit; what the key held is removed.
+	// TooHeavy: the entry can never fit. The entry that the key held is
+	// removed.
 	TooHeavy
 	// Closed: the cache is closed.
 	Closed
 )
 
-// Set stores an entry and returns what it pushed out, for the caller to give
-// to Notify once it holds no lock. It reports false when the entry was not
-// stored: it alone is heavier than the bound, and then what the key held is
-// removed too, or the cache is closed. The entry just stored is never evicted
-// by its own Set. A negative weight counts as zero.
+// Set stores an entry and returns the entries that it removed, for the caller
+// to pass to Notify once it holds no lock. It reports false if the entry was
+// not stored, because the cache is closed or because the entry alone is heavier
+// than the bound; in the second case the entry that the key held is removed
+// too. The entry just stored is never evicted by its own Set. A negative weight
+// counts as zero.
 func (c *Cache[K, V]) Set(e *Entry[K, V], weight int64) (removed []Removed[K, V], ok bool) {
 	removed, o := c.store(e, weight, nil, false)
 	return removed, o == Stored
 }
 
-// SetIf is Set, provided that the key still holds old; nil stands for no
+// SetIf is Set on the condition that the key still holds old; nil stands for no
 // living entry.
 func (c *Cache[K, V]) SetIf(old, e *Entry[K, V], weight int64) ([]Removed[K, V], Outcome) {
 	return c.store(e, weight, old, true)
 }
 
-// store is Set and SetIf.
+// store implements Set and SetIf.
 func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], conditional bool) ([]Removed[K, V], Outcome) {
 	e.hash, e.weight = maphash.Comparable(c.seed, e.Key), max(0, weight)
 	var now int64
@@ -82,8 +83,8 @@ func (c *Cache[K, V]) place(s *shard[K, V], held, e *Entry[K, V], now int64) ([]
 	return c.note(s, nil, held, reasonAt(Replaced, held, now)), change{0, e.weight - held.weight}
 }
 
-// withdraw removes what a key held that was set to something too heavy. It
-// needs the shard's mutex.
+// withdraw removes held, the entry of a key that was set to an entry too heavy
+// to be kept. It needs the shard's mutex.
 func (c *Cache[K, V]) withdraw(s *shard[K, V], held *Entry[K, V], now int64) []Removed[K, V] {
 	if held == nil {
 		return nil
@@ -99,8 +100,8 @@ func (c *Cache[K, V]) drop(s *shard[K, V], e *Entry[K, V]) {
 	c.settle(s, change{-1, -e.weight})
 }
 
-// note counts a removal and adds it to the list, if somebody wants to know. It
-// needs the shard's mutex.
+// note counts a removal and, if there is a Notify function, adds it to the
+// list. It needs the shard's mutex.
 func (c *Cache[K, V]) note(s *shard[K, V], removed []Removed[K, V], e *Entry[K, V], r Reason) []Removed[K, V] {
 	switch r {
 	case Evicted:
@@ -114,7 +115,7 @@ func (c *Cache[K, V]) note(s *shard[K, V], removed []Removed[K, V], e *Entry[K, 
 	return append(removed, Removed[K, V]{e, r})
 }
 
-// reasonAt is r, unless the entry was dead already.
+// reasonAt returns r, or Expired if the entry was dead at now.
 func reasonAt[K comparable, V any](r Reason, e *Entry[K, V], now int64) Reason {
 	if e.Dead <= now {
 		return Expired
@@ -123,8 +124,8 @@ func reasonAt[K comparable, V any](r Reason, e *Entry[K, V], now int64) Reason {
 }
 
 // Swap puts e in the place of old if the key still holds old, and reports
-// whether it did. Both have the same key and the same value: only lives, stamp
-// and flags differ, so that e inherits old's weight and nobody is notified.
+// whether it did. Both have the same key and the same value; only lives, stamp
+// and flags differ. So e inherits the weight of old, and Notify is not called.
 func (c *Cache[K, V]) Swap(old, e *Entry[K, V]) bool {
 	e.hash, e.weight = old.hash, old.weight
 	s := c.shard(e.hash)
@@ -139,8 +140,9 @@ func (c *Cache[K, V]) Swap(old, e *Entry[K, V]) bool {
 	return true
 }
 
-// Delete removes the entry of key and returns it for the caller to give to
-// Notify. It reports whether the entry was alive; one that was not has Expired.
+// Delete removes the entry of key and returns it for the caller to pass to
+// Notify. It reports whether the entry was alive; the reason for a dead one is
+// Expired.
 func (c *Cache[K, V]) Delete(key K) (e *Entry[K, V], alive bool) {
 	hash := maphash.Comparable(c.seed, key)
 	s := c.shard(hash)
@@ -171,9 +173,9 @@ func (c *Cache[K, V]) DeleteEntry(e *Entry[K, V]) bool {
 	return true
 }
 
-// DeleteFunc removes the living entries for which f is true, notifies, and
-// returns their number. f is called without any lock; an entry that is
-// replaced while f looks at it stays.
+// DeleteFunc removes the living entries for which f returns true, calls Notify
+// for each, and returns their number. f is called without any lock; an entry
+// that is replaced while f runs stays.
 func (c *Cache[K, V]) DeleteFunc(f func(*Entry[K, V]) bool) (n int) {
 	for e := range c.All() {
 		if f(e) && c.DeleteEntry(e) {
@@ -184,7 +186,7 @@ func (c *Cache[K, V]) DeleteFunc(f func(*Entry[K, V]) bool) (n int) {
 	return n
 }
 
-// Notify tells Config.Notify what was removed. The caller holds no lock.
+// Notify calls Config.Notify for each removed entry. The caller holds no lock.
 func (c *Cache[K, V]) Notify(removed []Removed[K, V]) {
 	if c.notify == nil {
 		return
@@ -194,7 +196,8 @@ func (c *Cache[K, V]) Notify(removed []Removed[K, V]) {
 	}
 }
 
-// notifyOne keeps a panic from the rest of the list and from the sweeper.
+// notifyOne recovers from a panic of the callback, so that it does not stop the
+// rest of the list or the sweeper.
 func (c *Cache[K, V]) notifyOne(r Removed[K, V]) {
 	defer func() {
 		if recover() != nil {
