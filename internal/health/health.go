@@ -1,7 +1,7 @@
-// Package health decides which changes in the health of something are worth a
-// line in a log. A thing that fails and recovers ten times a second gets two lines in
-// ten seconds, and the last of them is true soon: what was not told is told when
-// there is room and it still holds.
+// Package health decides which changes of health are logged. A dependency that
+// fails and recovers ten times a second causes two log lines in ten seconds. A
+// suppressed change is logged when its ten seconds are over and it still holds,
+// so the last line becomes true soon.
 package health
 
 import (
@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// Every is how often a state of one thing is told at most.
+// Every is the shortest time between two logs of the same state of one
+// dependency.
 const Every = 10 * time.Second
 
-// Record is what is known of one thing, and what was told of it. The zero Record
-// is of something that is well. Times are nanoseconds of any clock that is never
-// set back.
+// Record holds the health of one dependency and the state last logged. The zero
+// Record is healthy. Times are nanoseconds of any clock that is never set back.
 type Record struct {
-	// last is when it failed last, plus one; zero if nothing has failed since it
-	// was found well.
+	// last is the time of the last failure, plus one; zero if there was none
+	// since Well found the dependency healthy.
 	last atomic.Int64
 
 	mu                sync.Mutex // guards below
-	bad               bool       // was told last
-	badFrom, wellFrom int64      // when bad, and well, may be told again
+	bad               bool       // the last logged state is failing
+	badFrom, wellFrom int64      // when failing, and recovered, may be logged again
 }
 
-// Quiet reports whether there is nothing that [Record.Well] could have to tell.
-// It costs one load.
+// Quiet reports whether [Record.Well] has nothing to log. It costs one atomic
+// load.
 func (r *Record) Quiet() bool { return r.last.Load() == 0 }
 
-// Failed notes a failure at now, and reports whether to tell that it fails.
+// Failed records a failure at now, and reports whether to log it.
 func (r *Record) Failed(now int64) bool {
 	r.last.Store(now + 1)
 	r.mu.Lock()
@@ -42,8 +42,8 @@ func (r *Record) Failed(now int64) bool {
 	return true
 }
 
-// Well notes a success at now, and reports whether to tell that it is well again:
-// nothing has failed for some time.
+// Well records a success at now, and reports whether to log a recovery: nothing
+// has failed for the time after.
 func (r *Record) Well(now int64, after time.Duration) bool {
 	last := r.last.Load()
 	if last == 0 || now < last-1+int64(after) {
@@ -55,7 +55,7 @@ func (r *Record) Well(now int64, after time.Duration) bool {
 		return false
 	}
 	if !r.last.CompareAndSwap(last, 0) {
-		return false // it has failed in between
+		return false // another failure came in between
 	}
 	was := r.bad
 	if r.bad = false; was {
@@ -64,15 +64,15 @@ func (r *Record) Well(now int64, after time.Duration) bool {
 	return was
 }
 
-// Limit lets something be told once in [Every]. The zero Limit is ready.
+// Limit allows one log line in [Every]. The zero Limit is ready to use.
 type Limit struct {
 	mu      sync.Mutex // guards below
 	from    int64
 	skipped int
 }
 
-// Allow reports whether to tell something at now, and how often that was not told
-// since the last time.
+// Allow reports whether to log at now, and the number of calls since the last
+// time that were not logged.
 func (l *Limit) Allow(now int64) (ok bool, skipped int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

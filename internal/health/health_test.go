@@ -23,13 +23,13 @@ func TestEachStateIsToldOnceInTenSecondsAndTheLastIsTrue(t *testing.T) {
 		}
 	}
 	var now time.Duration
-	for range 600 { // a minute in which it fails and recovers ten times a second
+	for range 600 { // a minute with ten failures and recoveries per second
 		tell(now, true)
 		tell(now+50*time.Millisecond, false)
 		now += 100 * time.Millisecond
 	}
 	if failing != 6 || well != 6 {
-		t.Errorf("told %d times that it fails and %d times that it is well in a minute, want 6 each", failing, well)
+		t.Errorf("%d failures and %d recoveries logged in a minute, want 6 each", failing, well)
 	}
 	for _, bad := range []bool{true, false} {
 		for range 11 {
@@ -37,7 +37,7 @@ func TestEachStateIsToldOnceInTenSecondsAndTheLastIsTrue(t *testing.T) {
 			tell(now, bad)
 		}
 		if toldBad != bad {
-			t.Errorf("failing is %v for 11 s, and told is the opposite", bad)
+			t.Errorf("failing is %v for 11 s, and the opposite is logged", bad)
 		}
 		if r.Quiet() == bad {
 			t.Errorf("quiet %v while failing is %v", r.Quiet(), bad)
@@ -48,27 +48,27 @@ func TestEachStateIsToldOnceInTenSecondsAndTheLastIsTrue(t *testing.T) {
 func TestItIsWellWhenNothingHasFailedForSomeTime(t *testing.T) {
 	var r health.Record
 	if !r.Failed(0) || r.Failed(1) {
-		t.Error("the first failure, and no other, is to be told")
+		t.Error("the first failure, and no other, must be logged")
 	}
 	if r.Well(int64(time.Second), time.Second) {
 		t.Error("well 1 ns too early")
 	}
 	if !r.Well(int64(time.Second)+1, time.Second) || r.Well(int64(time.Hour), 0) {
-		t.Error("recovery is to be told once")
+		t.Error("recovery must be logged once")
 	}
 }
 
 func TestLimitCountsWhatItDoesNotTell(t *testing.T) {
 	var l health.Limit
 	if ok, n := l.Allow(5); !ok || n != 0 {
-		t.Error("the first is not told")
+		t.Error("the first call is not logged")
 	}
 	for range 3 {
 		if ok, _ := l.Allow(6); ok {
-			t.Error("told twice at once")
+			t.Error("logged twice at once")
 		}
 	}
 	if ok, n := l.Allow(5 + int64(health.Every)); !ok || n != 3 {
-		t.Errorf("told %v, %d skipped; want true, 3", ok, n)
+		t.Errorf("logged %v, %d skipped; want true, 3", ok, n)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Breaker stops calls to a store that does not answer, and finds out when it
-// does again.
+// Breaker stops calls to a store that does not answer, and lets calls through
+// again when the store answers.
 //
 //	        failures in a row            a call after the open time
 //	closed ──────────────────► open ────────────────────────────────► half open
@@ -15,16 +15,19 @@ import (
 //	 │ └──── a late success ───┘  └────────── the probe fails ──────────┘   │
 //	 └─────────────────────────────── any success ──────────────────────────┘
 //
-// While it is half open, one call is under way, the probe. If it does not
-// report within the open time it is given up, and the next call is one. Other
-// reports that arrive while the breaker is not closed are late: their calls
-// began before it opened. A late success closes it, as it shows that the store
-// answers, and it is the freshest that is known: what a probe would show later.
-// A late failure counts for nothing: it is one of those for which the breaker
-// opened, and many of them, which time out one after the other, must not keep
-// it open. Nor does the failure of a probe that was given up, unless another is
-// under way; then it counts as that one's, which opens the breaker no longer
-// than a failure at this time does.
+// In the half-open state one call is under way, the probe. A probe that does
+// not report within the open time is abandoned, and the next call becomes the
+// probe. Invariant: between opening and closing, at most one call per open time
+// is let through.
+//
+// Other reports that arrive while the breaker is not closed are late: their
+// calls began before it opened. A late success closes the breaker, because it
+// is the newest evidence that the store answers. A late failure changes
+// nothing: it belongs to the outage for which the breaker opened, and a row of
+// calls that time out one after the other must not keep the breaker open. The
+// failure of an abandoned probe changes nothing either, unless another probe is
+// under way. Then it counts as the failure of that probe and opens the breaker
+// for the same time.
 //
 // The zero Breaker is disabled: always closed.
 type Breaker struct {
@@ -32,11 +35,11 @@ type Breaker struct {
 	open     int64
 
 	// state is the number of failures in a row while the breaker is closed,
-	// else isOpen or isHalfOpen. It is written under mu.
+	// else isOpen or isHalfOpen. It changes only under mu.
 	state atomic.Int32
 
 	mu    sync.Mutex
-	until int64 // guarded: when the next probe may begin, unless closed
+	until int64 // guarded by mu: when the next probe may begin, unless closed
 }
 
 const (
@@ -44,30 +47,31 @@ const (
 	isHalfOpen = -2
 )
 
-// State says what a [Breaker] does with calls.
+// State is the state of a [Breaker].
 type State uint8
 
 // The states of a breaker.
 const (
 	// Closed: calls are let through.
 	Closed State = iota
-	// Open: calls are refused. It stays open until a call is made after its
-	// time is over.
+	// Open: calls are refused. The first call after the open time makes the
+	// breaker half open.
 	Open
-	// HalfOpen: a probe is under way, all other calls are refused.
+	// HalfOpen: a probe is under way; all other calls are refused.
 	HalfOpen
 )
 
-// NewBreaker returns a closed breaker, which opens after this many failures
-// in a row, for this time. With failures of zero or less it is disabled.
+// NewBreaker returns a closed breaker. It opens after the given number of
+// failures in a row, and stays open for the time open. If failures is zero or
+// less, the breaker is disabled.
 func NewBreaker(failures int, open time.Duration) *Breaker {
 	return &Breaker{failures: int32(max(0, min(failures, 1<<30))), open: int64(open)}
 }
 
 // Allow reports whether a call may be made at now, and whether it is the probe.
-// Whoever is allowed calls [Breaker.Report] when the call has ended, unless its
-// end says nothing about the store, as when its caller gave up. While the
-// breaker is closed it costs one load.
+// The caller passes the result of an allowed call to [Breaker.Report], unless
+// the result says nothing about the store, such as a cancellation. While the
+// breaker is closed, Allow costs one atomic load.
 func (b *Breaker) Allow(now int64) (ok, probe bool) {
 	if b.state.Load() >= 0 {
 		return true, false
@@ -85,9 +89,10 @@ func (b *Breaker) Allow(now int64) (ok, probe bool) {
 	return true, true
 }
 
-// Report tells how a call ended at now; probe is what [Breaker.Allow] said of
-// it. It reports whether the breaker was opened or closed by that: a probe that
-// fails changes nothing, as calls are refused before and after it.
+// Report records the result of a call that ended at now; probe is the second
+// result of [Breaker.Allow]. It reports whether the breaker was closed and
+// opens, or the reverse. The failure of a probe is no such change: calls are
+// refused before and after it.
 func (b *Breaker) Report(now int64, probe, failed bool) (changed bool) {
 	if b.failures == 0 || !failed && b.state.Load() == 0 {
 		return false
@@ -110,12 +115,12 @@ func (b *Breaker) Report(now int64, probe, failed bool) (changed bool) {
 	return false
 }
 
-// Calm reports whether the breaker is closed and the last call that reported
-// was a success: then neither Allow nor the report of a success has anything to
-// do, and nobody need know the time. It costs one load.
+// Calm reports whether the breaker is closed and the last reported call was a
+// success. Then neither Allow nor the report of a success changes anything, and
+// the caller need not read the clock. It costs one atomic load.
 func (b *Breaker) Calm() bool { return b.state.Load() == 0 }
 
-// State returns what the breaker does with calls.
+// State returns the present state.
 func (b *Breaker) State() State {
 	switch b.state.Load() {
 	case isOpen:

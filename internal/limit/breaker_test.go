@@ -14,9 +14,9 @@ import (
 )
 
 // play runs a script against a breaker that opens for 100 after 3 failures. A
-// step is a time and what happens then: "ask" and its answer yes, no or probe;
-// "ok", "fail", "probe-ok" or "probe-fail" with opens or closes if that is to be
-// seen; or the state that is to be found.
+// step is a time and an action: "ask" with the expected answer yes, no or
+// probe; "ok", "fail", "probe-ok" or "probe-fail", with opens or closes if that
+// change is expected; or "is" with the expected state.
 func play(t *testing.T, script string) {
 	t.Helper()
 	b := limit.NewBreaker(3, 100)
@@ -142,7 +142,8 @@ func TestBreakerThatWasClosedStaysSoHoweverManyAsk(t *testing.T) {
 		})
 	}
 	for range rounds {
-		// Nobody else reports, so each report finds what the last one left.
+		// No other goroutine reports, so each report finds the state that the
+		// last one left.
 		if !b.Report(0, false, true) {
 			t.Error("a failure does not open it")
 			break
@@ -172,7 +173,8 @@ func TestBreakerAgreesOnItsChangesHoweverReportsInterleave(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// It opens and closes in turn, so the number of changes says how it ended.
+	// The breaker opens and closes in turn, so the number of changes gives its
+	// state at the end.
 	if n, closed := changes.Load(), b.State() == limit.Closed; n == 0 || n%2 == 0 != closed {
 		t.Errorf("%d changes, and closed is %v at the end", n, closed)
 	}

@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// The numbers of a [Budget]. Tokens are counted in fifths.
+// The constants of a [Budget]. Tokens are counted in fifths.
 const (
-	perRetry   = 5
-	perSuccess = 1
-	mostTokens = 100 * perRetry
-	floor      = 10 // retries in a second
+	perRetry    = 5
+	perSuccess  = 1
+	mostTokens  = 100 * perRetry
+	freeRetries = 10 // retries in a second
 )
 
-// Budget is a retry budget: of operations that fail now and then all can be
-// tried again, of those that fail for long only a share, so that retries do
-// not multiply the load on what is overloaded already.
+// Budget is a retry budget. While few operations fail, each failure can be
+// tried again; in a long outage only a share of them can. So retries do not
+// multiply the load on a store that is overloaded already.
 //
-// A retry costs a token, and each success brings a fifth of one: retries are
-// at most 20 % of what succeeds, as in Finagle, so a store that is at its
-// limit gets 1.2 times the load and not twice. At most 100 tokens are kept: a
-// burst of failures, such as a connection's that carried so many, is tried
-// again whole, but a good hour does not pay for a bad one. 10 retries in a
-// second are allowed without a token, so that a cache that asks rarely, or has
-// only begun, can try again too.
+// A retry costs a token, and each success adds a fifth of a token. So retries
+// are at most 20 % of successes, as in Finagle, and a store at its limit gets
+// 1.2 times the load, not twice. At most 100 tokens are kept: that covers a
+// burst of failures, such as all commands of a broken connection, but not an
+// outage after a long healthy time. 10 retries per second need no token, so
+// that a cache with few requests, or a new one, can retry too.
 //
-// The zero Budget has no tokens, and is ready.
+// The zero Budget has no tokens and is ready to use.
 type Budget struct {
 	fifths atomic.Int32 // tokens
 
 	mu    sync.Mutex // guards below
-	begun int64      // the second in which retries without a token are counted
-	used  int        // in it
+	begun int64      // start of the current second of free retries
+	used  int        // free retries used in that second
 }
 
-// Success adds a fifth of a token. While the budget is full it costs one load.
+// Success adds a fifth of a token. While the budget is full, it costs one
+// atomic load.
 func (b *Budget) Success() {
 	for {
 		have := b.fifths.Load()
@@ -46,7 +46,7 @@ func (b *Budget) Success() {
 }
 
 // Retry reports whether an operation may be tried again at now. It takes a
-// token; if there is none, it takes one of those of the current second.
+// token or, if there is none, one of the free retries of the current second.
 func (b *Budget) Retry(now int64) bool {
 	for {
 		have := b.fifths.Load()
@@ -59,15 +59,15 @@ func (b *Budget) Retry(now int64) bool {
 	}
 }
 
-// withoutToken allows some retries in each second, which begins with the first
-// of them.
+// withoutToken takes a free retry. There are freeRetries of them per second; a
+// second begins with its first free retry.
 func (b *Budget) withoutToken(now int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now-b.begun >= int64(time.Second) {
 		b.begun, b.used = now, 0
 	}
-	if b.used == floor {
+	if b.used == freeRetries {
 		return false
 	}
 	b.used++

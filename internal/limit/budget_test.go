@@ -9,7 +9,7 @@ import (
 	"github.com/strata-cache/strata/internal/limit"
 )
 
-// retries counts how many retries b allows at now.
+// retries returns the number of retries that b allows at now.
 func retries(b *limit.Budget, now time.Duration) (n int) {
 	for b.Retry(int64(now)) {
 		n++
@@ -31,7 +31,7 @@ func TestRetriesAreAFifthOfWhatSucceedsAndTenInASecond(t *testing.T) {
 		want      []int
 	}{
 		"nothing has succeeded":               {0, []time.Duration{0}, []int{10}},
-		"whatever the clock's zero":           {0, []time.Duration{day}, []int{10}},
+		"with any zero of the clock":          {0, []time.Duration{day}, []int{10}},
 		"a fifth of a token is none":          {4, []time.Duration{0}, []int{10}},
 		"five successes are one":              {5, []time.Duration{0}, []int{11}},
 		"tokens are kept":                     {50, []time.Duration{day, day + time.Second}, []int{20, 10}},

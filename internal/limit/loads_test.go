@@ -15,20 +15,23 @@ import (
 	"github.com/strata-cache/strata/internal/limit"
 )
 
-// acquire takes a slot that is expected to be free.
+// acquire takes a slot, and fails the test if none is free.
 func acquire(t *testing.T, l *limit.Loads) (release func()) {
 	t.Helper()
-	release, ok := l.TryAcquire(false)
-	if !ok {
-		t.Fatalf("no slot is free: %+v", l.Stats())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	release, err := l.Acquire(ctx, false, nil, nil)
+	if err != nil {
+		t.Fatalf("no slot is free: %v", err)
 	}
 	return release
 }
 
-func wantLoads(t *testing.T, l *limit.Loads, want limit.LoadStats) {
+// wantCounts checks the number of slots in use and of loads in the queues.
+func wantCounts(t *testing.T, l *limit.Loads, taken, waiting int) {
 	t.Helper()
-	if got := l.Stats(); got != want {
-		t.Fatalf("stats are %+v, want %+v", got, want)
+	if n, w := l.Counts(); n != taken || w != waiting {
+		t.Fatalf("%d slots are taken and %d loads wait, want %d and %d", n, w, taken, waiting)
 	}
 }
 
@@ -53,33 +56,34 @@ func TestForegroundLoadsAreServedFirstAndInTurn(t *testing.T) {
 		wait("f1", false)
 		wait("b2", true)
 		wait("f2", false)
-		wantLoads(t, l, limit.LoadStats{Running: 1, Waiting: 4, Most: 1})
+		wantCounts(t, l, 1, 4)
 		release()
 		synctest.Wait()
 		if want := []string{"f1", "f2", "b1", "b2"}; !slices.Equal(order, want) {
 			t.Fatalf("served in the order %v, want %v", order, want)
 		}
-		wantLoads(t, l, limit.LoadStats{Most: 1})
+		wantCounts(t, l, 0, 0)
 	})
 }
 
 func TestSlotsAreTakenUpToTheBound(t *testing.T) {
-	l := limit.NewLoads(2, 0)
-	first, second := acquire(t, l), acquire(t, l)
-	for _, background := range []bool{false, true} {
-		if _, ok := l.TryAcquire(background); ok {
-			t.Fatal("a third slot was given")
+	synctest.Test(t, func(t *testing.T) {
+		l := limit.NewLoads(2, 0)
+		first, second := acquire(t, l), acquire(t, l)
+		for _, background := range []bool{false, true} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			if _, err := l.Acquire(ctx, background, nil, nil); err == nil {
+				t.Fatal("a third slot was given")
+			}
+			cancel()
 		}
-	}
-	first()
-	again, ok := l.TryAcquire(true)
-	if !ok {
-		t.Fatal("the slot that was given back is not free")
-	}
-	wantLoads(t, l, limit.LoadStats{Running: 2, Most: 2})
-	second()
-	again()
-	wantLoads(t, l, limit.LoadStats{Most: 2})
+		first()
+		again := acquire(t, l)
+		wantCounts(t, l, 2, 0)
+		second()
+		again()
+		wantCounts(t, l, 0, 0)
+	})
 }
 
 func TestWithoutABoundLoadsAreCounted(t *testing.T) {
@@ -93,11 +97,11 @@ func TestWithoutABoundLoadsAreCounted(t *testing.T) {
 			}
 			all = append(all, release)
 		}
-		wantLoads(t, l, limit.LoadStats{Running: 1000, Most: 1000})
+		wantCounts(t, l, 1000, 0)
 		for _, release := range all {
 			release()
 		}
-		wantLoads(t, l, limit.LoadStats{Most: 1000})
+		wantCounts(t, l, 0, 0)
 	}
 }
 
@@ -114,18 +118,16 @@ func TestUrgentLoadIsLetThroughBeyondTheBound(t *testing.T) {
 			go func() { release, _ = l.Acquire(t.Context(), false, urgent, nil) }()
 			synctest.Wait()
 			if !closedBefore {
-				wantLoads(t, l, limit.LoadStats{Running: 1, Waiting: 1, Most: 1})
+				wantCounts(t, l, 1, 1)
 				close(urgent)
 				synctest.Wait()
 			}
-			wantLoads(t, l, limit.LoadStats{Running: 2, Most: 1, Urgent: 1})
-
-			// What it gives back is not a slot.
-			release()
-			wantLoads(t, l, limit.LoadStats{Running: 1, Most: 1, Urgent: 1})
-			if _, ok := l.TryAcquire(false); ok {
-				t.Fatal("an urgent load has given back a slot that it did not have")
+			wantCounts(t, l, 1, 0)
+			if release == nil {
+				t.Fatal("an urgent load does not run")
 			}
+			release() // gives no slot back: the load had none
+			wantCounts(t, l, 1, 0)
 			held()
 			acquire(t, l)
 		})
@@ -140,9 +142,9 @@ func TestUrgentLoadTakesAFreeSlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantLoads(t, l, limit.LoadStats{Running: 1, Most: 1})
+	wantCounts(t, l, 1, 0)
 	release()
-	wantLoads(t, l, limit.LoadStats{Most: 1})
+	wantCounts(t, l, 0, 0)
 }
 
 func TestWaiterLeavesWithTheCauseOfItsContext(t *testing.T) {
@@ -159,17 +161,17 @@ func TestWaiterLeavesWithTheCauseOfItsContext(t *testing.T) {
 		if d := time.Since(begun); d != time.Second {
 			t.Fatalf("returned after %v", d)
 		}
-		wantLoads(t, l, limit.LoadStats{Running: 1, Most: 1})
+		wantCounts(t, l, 1, 0)
 		release()
 		if _, err := l.Acquire(ctx, false, nil, nil); !errors.Is(err, cause) {
 			t.Fatalf("error for a context that has ended is %v, want %v", err, cause)
 		}
-		wantLoads(t, l, limit.LoadStats{Most: 1})
+		wantCounts(t, l, 0, 0)
 	})
 }
 
-// meeting is a context that lets something happen when its waiter begins to
-// wait: after it has entered the queue, before it looks what it is to wait for.
+// meeting is a context that calls happen when Acquire begins to wait: after it
+// has entered the queue, before it selects on its channels.
 type meeting struct {
 	context.Context
 	happen func()
@@ -180,8 +182,8 @@ func (m meeting) Done() <-chan struct{} {
 	return m.Context.Done()
 }
 
-// Both what a waiter waits for, and what makes it leave, are there when it
-// looks. Which one it takes is drawn, so each is taken in some of the tries.
+// Both the slot and the reason to leave are ready when the waiter selects. The
+// choice is random, so each is taken in some of the tries.
 func TestSlotGivenToOneWhoLeavesIsNotLost(t *testing.T) {
 	const tries = 100
 	for name, ends := range map[string]bool{"context ends": true, "becomes urgent": false} {
@@ -202,12 +204,12 @@ func TestSlotGivenToOneWhoLeavesIsNotLost(t *testing.T) {
 				}}, false, urgent, nil)
 				cancel()
 				if err == nil {
-					wantLoads(t, l, limit.LoadStats{Running: 1, Most: 1})
+					wantCounts(t, l, 1, 0)
 					release()
 				} else {
 					left++
 				}
-				wantLoads(t, l, limit.LoadStats{Most: 1})
+				wantCounts(t, l, 0, 0)
 			}
 			if !ends && left > 0 || ends && (left == 0 || left == tries) {
 				t.Fatalf("%d of %d waiters left", left, tries)
@@ -219,7 +221,7 @@ func TestSlotGivenToOneWhoLeavesIsNotLost(t *testing.T) {
 func TestManyLoadsKeepTheBoundAndLoseNoSlot(t *testing.T) {
 	const bound, callers, rounds = 3, 16, 300
 	l := limit.NewLoads(bound, 0)
-	var within, refused atomic.Int64
+	var running, within, beyond, refused atomic.Int64
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
@@ -234,34 +236,34 @@ func TestManyLoadsKeepTheBoundAndLoseNoSlot(t *testing.T) {
 					wg.Go(cancel)
 				}
 				release, err := l.Acquire(ctx, i%3 == 0, urgent, nil)
-				switch {
-				case err != nil:
+				cancel()
+				if err != nil {
 					refused.Add(1)
-				case urgent == nil:
+					continue
+				}
+				if running.Add(1) > bound {
+					beyond.Add(1)
+				}
+				if urgent == nil {
 					if n := within.Add(1); n > bound {
 						t.Errorf("%d loads run at once, at most %d", n, bound)
 					}
 				}
-				if err == nil {
-					for range rand.N(10) {
-						runtime.Gosched()
-					}
-					if urgent == nil {
-						within.Add(-1)
-					}
-					release()
+				for range rand.N(10) {
+					runtime.Gosched()
 				}
-				cancel()
+				if urgent == nil {
+					within.Add(-1)
+				}
+				running.Add(-1)
+				release()
 			}
 		})
 	}
 	wg.Wait()
-	s := l.Stats()
-	if s.Running != 0 || s.Waiting != 0 || s.Most != bound {
-		t.Errorf("stats at the end are %+v", s)
-	}
-	if refused.Load() == 0 || s.Urgent == 0 {
-		t.Errorf("%d left and %d became urgent: the cases were not tried", refused.Load(), s.Urgent)
+	wantCounts(t, l, 0, 0)
+	if refused.Load() == 0 || beyond.Load() == 0 {
+		t.Errorf("%d left and %d ran beyond the bound: the cases were not tried", refused.Load(), beyond.Load())
 	}
 	for range bound {
 		acquire(t, l)
