@@ -94,7 +94,7 @@ func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
 		r.L2.Used = true
 		if r.L2.Err == nil {
 			c.explainTier(ctx, r.Name, &r.L2)
-			r.Pending = c.retry.Blocks(r.Name) || len(r.L2.Tags) > 0 && c.retry.BlocksTags(r.L2.Tags, c.retry.Sweeps())
+			r.Pending = c.retry.Blocks(r.Name) || len(r.L2.Tags) > 0 && c.retry.BlocksTags(r.L2.Tags, c.retry.Collapses())
 		}
 	}
 	r.Verdict = c.verdict(key, &r)

@@ -50,7 +50,7 @@ func (a *attempt[K, V]) read() bool {
 // bypasses reports whether what L2 holds is not to be used: a drop of the key is
 // pending.
 func (a *attempt[K, V]) bypasses() bool {
-	a.sweeps = a.c.retry.Sweeps()
+	a.sweeps = a.c.retry.Collapses()
 	a.down = a.c.retry.Blocks(a.name)
 	return a.down
 }

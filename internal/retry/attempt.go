@@ -1,14 +1,14 @@
 package retry
 
 import (
-	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
 
-// run tries until nothing is pending.
+// run is the goroutine of a queue. It makes attempts until nothing is pending
+// or the queue's context ends.
 func (q *Queue) run(pause time.Duration) {
 	for q.wait(pause) {
 		for q.attempt() {
@@ -21,10 +21,11 @@ func (q *Queue) run(pause time.Duration) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.running, q.closed = false, true
+	q.life.running, q.life.closed = false, true
 }
 
-// wait waits for a pause of about d, and reports false if the queue has given up.
+// wait waits for between half of d and d, or until Hurry. It reports false if
+// the queue's context has ended.
 func (q *Queue) wait(d time.Duration) bool {
 	if d <= 0 {
 		return q.ctx.Err() == nil
@@ -39,28 +40,29 @@ func (q *Queue) wait(d time.Duration) bool {
 	return q.ctx.Err() == nil
 }
 
-// next is the pause after a failure that came after another pause.
+// next returns the pause after a failure: twice the last pause, within bounds.
 func (q *Queue) next(last time.Duration) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	longest := maxPause
-	if q.hurried {
+	if q.life.hurried {
 		longest = lastPause
 	}
 	return min(max(2*last, firstPause), longest)
 }
 
-// idle reports that nothing is pending and the goroutine ends.
+// idle reports that nothing is pending; then the goroutine ends.
 func (q *Queue) idle() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.running = q.size.Load() > 0
-	q.closed = q.closed || q.closing && !q.running
-	return !q.running
+	l := &q.life
+	l.running = q.size.Load() > 0
+	l.closed = l.closed || l.closing && !l.running
+	return !l.running
 }
 
-// work is what one attempt tries: everything, or some tags of a kind, or some
-// keys; and the items that asked for it.
+// work is the drops of one attempt, which are of one kind: everything, or some
+// tags of one strength, or some keys; and their items.
 type work struct {
 	all   *item
 	soft  bool // of all, and of tags
@@ -69,7 +71,8 @@ type work struct {
 	items []*item
 }
 
-// attempt tries some of what is pending, and reports whether it did any.
+// attempt tries some of the pending drops, and reports whether the tier
+// confirmed them. It reports false if nothing is pending.
 func (q *Queue) attempt() bool {
 	ctx, cancel := remote.WithTimeout(q.ctx, q.o.Timeout)
 	defer cancel()
@@ -89,17 +92,17 @@ func (q *Queue) attempt() bool {
 		q.failed(&w, err)
 		return false
 	}
-	q.batch = min(2*q.batch, batch)
+	q.plan.batch = min(2*q.plan.batch, batch)
 	q.done(&w)
 	return true
 }
 
-// failed notes that w has failed. Next time half as many are tried together,
-// those first that have failed least, and another kind before this one: a drop
-// that always fails holds up no other.
+// failed records that w has failed. The next attempt has half as many drops,
+// begins with another kind, and takes the drops with the fewest failures. So a
+// drop that always fails does not hold up the others.
 func (q *Queue) failed(w *work, err error) {
-	q.batch = max(1, len(w.items)/2)
-	q.turn = (q.turn + 1) % kinds
+	q.plan.batch = max(1, len(w.items)/2)
+	q.plan.first = (q.plan.first + 1) % kinds
 	for _, it := range w.items {
 		it.failures++
 	}
@@ -113,20 +116,20 @@ func (q *Queue) failed(w *work, err error) {
 // kinds is the number of kinds of drops: of everything, of tags and of keys.
 const kinds = 3
 
-// take returns what to try: drops of one kind.
+// take returns the drops of the next attempt.
 func (q *Queue) take() (w work) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range kinds {
-		switch (q.turn + i) % kinds {
+		switch (q.plan.first + i) % kinds {
 		case 0:
-			if q.all != nil {
-				return work{all: q.all, soft: q.all.soft}
+			if all := q.pending.all; all != nil {
+				return work{all: all, soft: all.soft}
 			}
 		case 1:
-			w = q.takeTags()
+			w = q.pending.takeTags(q.plan.batch)
 		case 2:
-			w = q.takeKeys(time.Now())
+			w = q.pending.takeKeys(q.plan.batch, time.Now())
 		}
 		if len(w.items) > 0 {
 			return w
@@ -135,61 +138,10 @@ func (q *Queue) take() (w work) {
 	return w
 }
 
-// takeTags returns some of the tags, all soft or all hard. q.mu is held.
-func (q *Queue) takeTags() (w work) {
-	least := leastFailed(q.tags)
-	for tag, it := range q.tags {
-		if it.failures > least {
-			continue
-		}
-		if len(w.tags) == 0 {
-			w.soft = it.soft
-		}
-		if it.soft == w.soft && len(w.tags) < q.batch {
-			w.tags, w.items = append(w.tags, tag), append(w.items, it)
-		}
-	}
-	return w
-}
-
-// takeKeys returns some of the keys. q.mu is held.
-func (q *Queue) takeKeys(now time.Time) (w work) {
-	least := leastFailed(q.pending)
-	for key, it := range q.pending {
-		if it.failures == least && len(w.drops) < q.batch {
-			w.drops = append(w.drops, remote.Drop{Key: key, Soft: it.soft, Hold: max(0, it.until.Sub(now))})
-			w.items = append(w.items, it)
-		}
-	}
-	return w
-}
-
-// leastFailed is how often those of m have failed that have failed least.
-func leastFailed(m map[string]*item) int {
-	least := math.MaxInt
-	for _, it := range m {
-		least = min(least, it.failures)
-	}
-	return least
-}
-
-// done forgets what was carried out, unless it has become stronger since.
+// done removes confirmed drops, unless they were replaced during the attempt.
 func (q *Queue) done(w *work) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.all == w.all {
-		q.all = nil
-	}
-	for i, it := range w.items {
-		m, name := q.tags, ""
-		if len(w.tags) > 0 {
-			name = w.tags[i]
-		} else {
-			m, name = q.pending, w.drops[i].Key
-		}
-		if m[name] == it {
-			delete(m, name)
-		}
-	}
+	q.pending.remove(w)
 	q.count()
 }

@@ -255,7 +255,7 @@ func TestDropThatGotStrongerDuringAnAttemptIsTriedAgain(t *testing.T) {
 		first := true
 		q = retry.New(retry.Options{
 			Drop: func(ctx context.Context, d []remote.Drop) error {
-				if first { // meanwhile somebody invalidates what was expired
+				if first { // meanwhile the expired key is invalidated
 					first = false
 					q.Add([]remote.Drop{{Key: "k"}}, retry.Later)
 				}
@@ -388,12 +388,12 @@ func TestTagDropReplacedByADropOfEverythingBlocksWhoAskedBefore(t *testing.T) {
 		q := newQueue(s)
 		defer giveUp(q)
 		q.AddTags([]string{"a"}, true, retry.Later)
-		before := q.Sweeps()
+		before := q.Collapses()
 		q.AddAll(false, retry.Later)
 		for _, state := range []string{"pending", "carried out"} {
-			if !q.BlocksTags([]string{"a"}, before) || q.BlocksTags(nil, before) || q.BlocksTags([]string{"a"}, q.Sweeps()) {
+			if !q.BlocksTags([]string{"a"}, before) || q.BlocksTags(nil, before) || q.BlocksTags([]string{"a"}, q.Collapses()) {
 				t.Errorf("everything %s: blocks who asked before %v, without tags %v, who asks now %v; want true, false, false", state,
-					q.BlocksTags([]string{"a"}, before), q.BlocksTags(nil, before), q.BlocksTags([]string{"a"}, q.Sweeps()))
+					q.BlocksTags([]string{"a"}, before), q.BlocksTags(nil, before), q.BlocksTags([]string{"a"}, q.Collapses()))
 			}
 			s.set(false)
 			time.Sleep(10 * time.Second)

@@ -1,0 +1,142 @@
+package retry
+
+import (
+	"math"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// pending is a set of drops. The queue's mutex guards it.
+type pending struct {
+	keys map[string]*item
+	tags map[string]*item
+	all  *item // drop of everything; nil if none
+}
+
+// item is a pending drop. A stronger or a repeated drop replaces it by a new
+// item. So an attempt that began before does not remove the new one.
+type item struct {
+	soft  bool
+	until time.Time // end of the hold; zero if there is none
+	// failures is the number of failed attempts. It is the goroutine's own.
+	failures int
+}
+
+// len returns the number of drops.
+func (p *pending) len() int {
+	n := len(p.keys) + len(p.tags)
+	if p.all != nil {
+		n++
+	}
+	return n
+}
+
+// addKey adds a drop of a key, merged with the pending drop of the same key.
+func (p *pending) addKey(d *remote.Drop, now time.Time) {
+	next := &item{soft: d.Soft}
+	if d.Hold > 0 {
+		next.until = now.Add(d.Hold)
+	}
+	if old := p.keys[d.Key]; old != nil {
+		next.soft = next.soft && old.soft
+		if old.until.After(next.until) {
+			next.until = old.until
+		}
+	}
+	p.keys[d.Key] = next
+}
+
+// addTag adds a drop of a tag, merged with the pending drop of the same tag.
+func (p *pending) addTag(tag string, soft bool) {
+	next := &item{soft: soft}
+	if old := p.tags[tag]; old != nil {
+		next.soft = next.soft && old.soft
+	}
+	p.tags[tag] = next
+}
+
+// coverByAll reports whether the pending drop of everything includes a new drop
+// of the given strength. If so, it replaces the item: an attempt that is under
+// way may have been carried out before the new drop, and must not confirm it.
+func (p *pending) coverByAll(soft bool) bool {
+	if p.all == nil || p.all.soft && !soft {
+		return false
+	}
+	p.all = &item{soft: p.all.soft}
+	return true
+}
+
+// collapse replaces all drops by a hard drop of everything, except up to
+// maxHolds holds that have not ended: a drop of everything gives no key a hold.
+// The caller chooses maxHolds so low that the next added drops do not make the
+// set collapse again.
+func (p *pending) collapse(now time.Time, maxHolds int) {
+	holds := make(map[string]*item)
+	for key, it := range p.keys {
+		if it.until.After(now) && len(holds) < maxHolds {
+			holds[key] = &item{until: it.until}
+		}
+	}
+	p.keys = holds
+	clear(p.tags)
+	p.all = &item{}
+}
+
+// takeTags returns work for up to n tags, all soft or all hard, that have
+// failed least.
+func (p *pending) takeTags(n int) (w work) {
+	least := leastFailed(p.tags)
+	for tag, it := range p.tags {
+		if it.failures > least {
+			continue
+		}
+		if len(w.tags) == 0 {
+			w.soft = it.soft
+		}
+		if it.soft == w.soft && len(w.tags) < n {
+			w.tags, w.items = append(w.tags, tag), append(w.items, it)
+		}
+	}
+	return w
+}
+
+// takeKeys returns work for up to n keys that have failed least. A drop gets
+// the rest of its hold at now.
+func (p *pending) takeKeys(n int, now time.Time) (w work) {
+	least := leastFailed(p.keys)
+	for key, it := range p.keys {
+		if it.failures == least && len(w.drops) < n {
+			w.drops = append(w.drops, remote.Drop{Key: key, Soft: it.soft, Hold: max(0, it.until.Sub(now))})
+			w.items = append(w.items, it)
+		}
+	}
+	return w
+}
+
+// leastFailed returns the lowest number of failures in m.
+func leastFailed(m map[string]*item) int {
+	least := math.MaxInt
+	for _, it := range m {
+		least = min(least, it.failures)
+	}
+	return least
+}
+
+// remove removes the drops of w, except those that a newer item has replaced.
+func (p *pending) remove(w *work) {
+	if p.all == w.all {
+		p.all = nil
+	}
+	for i, it := range w.items {
+		m, name := p.tags, ""
+		if len(w.tags) > 0 {
+			name = w.tags[i]
+		} else {
+			m, name = p.keys, w.drops[i].Key
+		}
+		if m[name] == it {
+			delete(m, name)
+		}
+	}
+}
