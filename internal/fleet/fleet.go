@@ -1,6 +1,7 @@
-// Package fleet keeps track of the nodes of a Redis Cluster: which there are,
-// what each serves, and who has left. It knows no protocol: its owner says how
-// a server is asked and what a node is.
+// Package fleet keeps track of the nodes of a Redis Cluster: it opens a node
+// for each server of the topology, and closes the nodes of servers that have
+// left. It knows no protocol: the owner supplies the functions that ask a
+// server and open a node.
 package fleet
 
 import (
@@ -14,57 +15,66 @@ import (
 )
 
 const (
-	// between is the least time between the beginnings of two refreshes. It is
-	// doubled, up to betweenMost, by each that brings nothing new.
+	// between is the shortest time between the beginnings of two refreshes.
+	// Each refresh without a change doubles it, up to betweenMost.
 	between     = 100 * time.Millisecond
 	betweenMost = 800 * time.Millisecond
-	// hedge is how long one server is waited for before another is asked too.
+	// hedge is the time after which a second server is asked if the first is
+	// silent.
 	hedge = 200 * time.Millisecond
-	// watchEvery is how often nodes are looked at, and refreshEvery how old the
-	// topology becomes if nobody complains about it.
+	// watchEvery is the time between two checks of all nodes; refreshEvery is
+	// the age at which the topology is refreshed without another reason.
 	watchEvery   = time.Second
 	refreshEvery = 30 * time.Second
-	// stallAfter is how long a node may say nothing until its role is doubted,
-	// each second at first, and after stallMost seldom.
+	// stallAfter is the silence of a node after which each check starts a
+	// refresh. After stallMost of silence a check refreshes only a view that is
+	// older than stallMost.
 	stallAfter = time.Second
 	stallMost  = 10 * time.Second
-	// grace is how long calls may run on a node that has left.
+	// grace is the time for which calls may run on a node that has left.
 	grace = time.Second
-	// maxNodes bounds what redirections can make a client reach.
+	// maxNodes bounds the nodes that redirections can make a client open.
 	maxNodes = 8192
 )
 
-// Config says what a fleet needs. All fields are required.
+// Config is the functions and settings of a fleet. All fields are required.
 type Config[N comparable] struct {
-	// Seeds are the addresses that are known before anybody was asked.
+	// Seeds are the addresses that are known before the first refresh.
 	Seeds []string
-	// Ask asks a server for the topology. It obeys ctx.
+	// Ask asks a server for the topology. It returns when ctx ends.
 	Ask func(ctx context.Context, addr string) (*slots.Map, error)
-	// Open returns a node, on which nothing is opened yet. A node for replica
-	// reads is another one than that of the same server for everything else.
+	// Open returns a node, and opens no connection yet. A server has a separate
+	// node for replica reads.
 	Open func(addr string, replica bool) N
-	// Close closes a node and waits for what it has started.
+	// Close closes a node and waits for its goroutines.
 	Close func(N)
-	// Changed is told of each node that is kept when a refresh brings another
-	// topology: it may serve slots that it did not. It must not wait.
+	// Changed is called for each node that stays when a refresh brings another
+	// topology: the node may serve other slots. Changed must not wait.
 	Changed func(N)
-	// Silent is for how long calls have waited for a node that says nothing.
+	// Silent returns for how long calls have waited for a node that sends
+	// nothing.
 	Silent func(n N, now time.Time) time.Duration
-	// Replicas says that replicas are wanted in views.
+	// Replicas adds replicas to views.
 	Replicas bool
 	// Timeout bounds a refresh.
 	Timeout time.Duration
-	// Closed is the error after Close, Crowd the one for a node too many.
+	// Closed is the error after Close; Crowd is the error for more than
+	// maxNodes nodes.
 	Closed, Crowd error
 }
 
-// place names a node.
+// place identifies a node.
 type place struct {
 	addr    string
 	replica bool
 }
 
-// Fleet knows the nodes of a cluster. Its methods are safe for concurrent use.
+// Fleet holds the nodes of a cluster. Its methods are safe for concurrent use.
+//
+// At most one refresh runs or waits to begin; a second Refresh joins it. A
+// refresh that brings a topology replaces the view. Invariant: each node in the
+// view is open, and a node that a refresh does not confirm is closed, also if
+// the same server comes back in another role.
 type Fleet[N comparable] struct {
 	o      Config[N]
 	ctx    context.Context
@@ -76,29 +86,29 @@ type Fleet[N comparable] struct {
 	nodes    map[place]N
 	watching bool
 	closed   bool
-	done     chan struct{} // closed when the refresh has ended that runs or waits; nil if none does
-	hint     string        // for the next refresh, or the one that waits to begin
-	begun    time.Time     // the last refresh
-	pause    time.Duration // from then until the next
-	err      error         // of the last one
+	done     chan struct{} // closed when the present refresh ends; nil if no refresh runs or waits
+	hint     string        // server to ask first in the next refresh, or in the one that waits
+	begun    time.Time     // beginning of the last refresh
+	pause    time.Duration // shortest time from begun to the next refresh
+	err      error         // of the last refresh
 }
 
-// New returns a fleet that knows its seeds only. It asks nobody yet.
+// New returns a fleet that has only its seeds. It asks no server yet.
 func New[N comparable](o Config[N]) *Fleet[N] {
 	f := &Fleet[N]{o: o, nodes: map[place]N{}}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f
 }
 
-// View is what was known at some time. It does not change.
+// View is the result of one refresh. It is immutable.
 type View[N comparable] struct {
 	topology  *slots.Map
 	primaries []N
-	replicas  [][]N // of each primary, if they are wanted
+	replicas  [][]N // of each primary, if Config.Replicas
 	at        time.Time
 }
 
-// View returns the newest one, or nil before the first.
+// View returns the newest view, or nil before the first refresh.
 func (f *Fleet[N]) View() *View[N] { return f.view.Load() }
 
 // Primary returns the node that serves a slot.
@@ -122,10 +132,10 @@ func (v *View[N]) Replica(slot int) (n N, ok bool) {
 // Any returns one of the primaries.
 func (v *View[N]) Any() N { return v.primaries[rand.IntN(len(v.primaries))] }
 
-// Primaries returns all of them. The slice must not be changed.
+// Primaries returns all primaries. The caller must not change the slice.
 func (v *View[N]) Primaries() []N { return v.primaries }
 
-// Known reports whether a server is part of what is known.
+// Known reports whether a server is in the topology.
 func (v *View[N]) Known(addr string) bool {
 	for _, s := range v.topology.Shards {
 		if s.Primary == addr {
@@ -163,7 +173,7 @@ func (f *Fleet[N]) at(p place) N {
 	return n
 }
 
-// Nodes returns all nodes that are open.
+// Nodes returns all open nodes.
 func (f *Fleet[N]) Nodes() []N {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,7 +184,7 @@ func (f *Fleet[N]) Nodes() []N {
 	return all
 }
 
-// Err returns why the last refresh failed, or nil.
+// Err returns the error of the last refresh, or nil.
 func (f *Fleet[N]) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,7 +194,7 @@ func (f *Fleet[N]) Err() error {
 	return f.err
 }
 
-// Close closes all nodes and waits for what the fleet has started.
+// Close closes all nodes and waits for the goroutines of the fleet.
 func (f *Fleet[N]) Close() {
 	f.mu.Lock()
 	f.closed = true

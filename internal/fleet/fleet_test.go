@@ -22,13 +22,13 @@ var (
 	errCrowd  = errors.New("crowd")
 )
 
-// node is a node that is only named.
+// node is a node that has only a name.
 type node struct {
 	addr    string
 	replica bool
 }
 
-// world is what servers say of their cluster.
+// world is a cluster: the topology, and the answers of its servers.
 type world struct {
 	mu       sync.Mutex
 	topology *slots.Map
@@ -38,12 +38,12 @@ type world struct {
 	at       []time.Duration // since began
 	began    time.Time
 	closed   []string
-	told     []string             // that something has changed
+	told     []string             // calls of Changed
 	stalled  map[string]time.Time // since when
 }
 
-// topology is "a,b c": the primary a with the replica b, and the primary c,
-// share the slots.
+// topology parses "a,b c" as two shards that share the slots: the primary a
+// with the replica b, and the primary c.
 func topology(t *testing.T, text string) *slots.Map {
 	t.Helper()
 	shards := strings.Fields(text)
@@ -89,14 +89,14 @@ func (w *world) ask(ctx context.Context, addr string) (*slots.Map, error) {
 	return w.topology, nil
 }
 
-// questions are the servers that were asked so far, and when.
+// questions returns the servers that were asked so far, and the times.
 func (w *world) questions() (asked []string, at []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.asked), slices.Clone(w.at)
 }
 
-// ended are the nodes that were closed so far, in order of their names.
+// ended returns the nodes that were closed so far, in order of their names.
 func (w *world) ended() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,7 +173,7 @@ func TestRefreshIsOneForAllAndNotTooOften(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		_, before := w.questions()
 		start := time.Now()
-		<-c.Refresh("") // a new reason is not made to wait for the old ones
+		<-c.Refresh("") // a new reason does not wait for the pause of old ones
 		if _, at := w.questions(); len(at) != len(before)+1 || time.Since(start) > 60*time.Millisecond {
 			t.Errorf("asked %d times, after %v", len(at)-len(before), time.Since(start))
 		}
@@ -297,7 +297,7 @@ func TestStalledNodeHasTheTopologyAskedFor(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if _, at := w.questions(); len(at) > 20 {
-			t.Errorf("asked %d times for who waits for a minute", len(at))
+			t.Errorf("asked %d times in a minute of silence", len(at))
 		}
 		w.change(func() { clear(w.stalled) })
 		time.Sleep(2 * time.Minute)

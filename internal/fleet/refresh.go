@@ -8,10 +8,10 @@ import (
 	"github.com/strata-cache/strata/internal/slots"
 )
 
-// Refresh has the topology asked for anew, once for all who want it and not
-// more often than servers can bear. hint, if not empty, is a server that knows
-// more than others. It returns a channel that is closed when the refresh has
-// ended, or nil after Close.
+// Refresh starts a refresh of the topology, or joins the one that runs or
+// waits. Refreshes begin at least the time between apart, to bound the load on
+// servers. hint, if not empty, is the server to ask first. Refresh returns a
+// channel that is closed when the refresh has ended, or nil after Close.
 func (f *Fleet[N]) Refresh(hint string) <-chan struct{} {
 	now := time.Now()
 	f.mu.Lock()
@@ -26,7 +26,7 @@ func (f *Fleet[N]) Refresh(hint string) <-chan struct{} {
 		return f.done
 	}
 	age := now.Sub(f.begun)
-	if age > 2*betweenMost { // whoever wants to know now has another reason
+	if age > 2*betweenMost { // after so long the call has a new reason
 		f.pause = 0
 	}
 	f.done = make(chan struct{})
@@ -39,7 +39,7 @@ func (f *Fleet[N]) Refresh(hint string) <-chan struct{} {
 	return f.done
 }
 
-// refresh asks, in a while, for the topology and makes it what is known.
+// refresh waits for the time in, asks for the topology and adopts it.
 func (f *Fleet[N]) refresh(in time.Duration) {
 	if in > 0 {
 		f.sleep(in)
@@ -64,7 +64,8 @@ func (f *Fleet[N]) refresh(in time.Duration) {
 	f.done = nil
 }
 
-// candidates are the servers to ask, the best first.
+// candidates returns the servers to ask, the best first: the hint, primaries,
+// replicas, seeds.
 func (f *Fleet[N]) candidates(hint string) []string {
 	var all []string
 	seen := map[string]bool{"": true}
@@ -90,17 +91,17 @@ func (f *Fleet[N]) candidates(hint string) []string {
 	return all
 }
 
-// answer is what one server has said.
+// answer is the answer of one server.
 type answer struct {
 	m   *slots.Map
 	err error
 }
 
-// ask asks servers until one answers. One that keeps silent is not waited for
-// before the next is asked.
+// ask asks servers until one answers with a topology. It asks the next server
+// after an error, or after the time hedge without an answer.
 func (f *Fleet[N]) ask(addrs []string) (*slots.Map, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, f.o.Timeout)
-	defer cancel() // those who are late need not go on
+	defer cancel() // ends the requests that are still running
 	answers := make(chan answer, len(addrs))
 	next := time.NewTimer(hedge)
 	defer next.Stop()
@@ -132,8 +133,8 @@ func (f *Fleet[N]) ask(addrs []string) (*slots.Map, error) {
 	return nil, err
 }
 
-// adopt makes m what is known, and lets go of nodes that are not what they were.
-// changed says that it is not what was known. mu is held.
+// adopt makes a view of m, and dismisses the nodes that m does not have.
+// changed is true if m differs from the last topology. mu is held.
 func (f *Fleet[N]) adopt(m *slots.Map, changed bool) {
 	v := &View[N]{topology: m, at: time.Now()}
 	left := f.nodes
@@ -165,10 +166,9 @@ func (f *Fleet[N]) adopt(m *slots.Map, changed bool) {
 	}
 }
 
-// dismiss closes a node that nobody finds any more, once calls that run there
-// have had their time; one that says nothing at once. A server that has lost
-// its role may be found in that role again, by another node with connections of
-// its own: none outlives what it was opened for.
+// dismiss closes a node that is no longer in the view: a silent node at once,
+// others after the time grace, so that running calls can end. If the server
+// returns in the same role, it gets a new node with new connections.
 func (f *Fleet[N]) dismiss(n N) {
 	if f.o.Silent(n, time.Now()) < stallAfter {
 		f.sleep(grace)
@@ -186,8 +186,8 @@ func (f *Fleet[N]) sleep(d time.Duration) {
 	}
 }
 
-// watch has the topology refreshed when calls wait for a node that says nothing,
-// which no error tells of, and now and then.
+// watch refreshes the topology each refreshEvery, and when calls wait for a
+// silent node: silence causes no error that would start a refresh.
 func (f *Fleet[N]) watch() {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -206,11 +206,11 @@ func (f *Fleet[N]) watch() {
 func (f *Fleet[N]) due(now time.Time) bool {
 	v := f.view.Load()
 	if v == nil || now.Sub(v.at) >= refreshEvery {
-		return v != nil // before the first, those who call ask
+		return v != nil // before the first view, calls start refreshes
 	}
 	for _, n := range f.Nodes() {
-		// One that is silent for longer than a failover takes is slow, or was
-		// asked to wait.
+		// A node that is silent for longer than a failover takes is slow, or it
+		// runs a blocking command.
 		d := f.o.Silent(n, now)
 		if d >= stallAfter && (d < stallMost || now.Sub(v.at) >= stallMost) {
 			return true

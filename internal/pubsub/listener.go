@@ -11,55 +11,58 @@ import (
 )
 
 const (
-	// A subscription that hears nothing for pingAfter asks for a sign of life,
-	// and takes the connection for dead if none comes within pongWithin.
+	// A listener that receives nothing for pingAfter sends a PING. If no reply
+	// comes within pongWithin, the connection counts as dead.
 	pingAfter  = time.Second
 	pongWithin = 2 * time.Second
-	// againAfter is when a channel that was refused is asked for again.
+	// againAfter is the pause before a refused channel is subscribed again.
 	againAfter = time.Second
 )
 
-// denied reports whether a server has refused a command because the user has no
-// right to it.
+// denied reports whether an error says that the user has no right to the
+// command.
 func denied(text []byte) bool { return bytes.HasPrefix(text, []byte("NOPERM ")) }
 
-// order is a channel to be joined, or left.
+// order is a request to join or leave a channel.
 type order struct {
 	channel string
 	leave   bool
 }
 
-// listener hears what the server sends over one connection. Its methods are for
-// the goroutine of the session, but for order.
+// listener reads the replies of one connection, and sends its commands. All
+// methods except order run in the goroutine of the session.
 type listener struct {
 	Conn
 	deadline   time.Time
 	subscribed bool
-	// sent are the channels of commands without an answer, in their order, and
-	// "" for each PING; leaving those that are left.
+	// sent are the channels of commands without a reply, in their order, with
+	// "" for each PING. leaving are the channels of UNSUBSCRIBE commands that
+	// the server has not confirmed.
 	sent, leaving []string
-	// again are channels that were refused, and againAt when to repeat them.
+	// again are the channels that were refused, and againAt is the time to
+	// repeat them.
 	again   []string
 	againAt time.Time
-	// ordered says that there are orders.
+	// ordered is true if orders is not empty.
 	ordered atomic.Bool
 
-	mu      *sync.Mutex // the subscription's, guards below
-	orders  []order
-	waiting bool  // so that a deadline disturbs nothing
-	poked   bool  // to look at orders
-	renewed error // why the connection is given up
+	mu          *sync.Mutex // the mutex of the subscription; guards below
+	orders      []order
+	waiting     bool  // in Wait, which a deadline can interrupt without loss
+	interrupted bool  // by order, to send its command
+	renewed     error // reason of Renew
 }
 
-// order has the listener, unless it is nil, carry out an order. mu is held.
+// order adds an order and interrupts Wait. It does nothing if l is nil. mu is
+// held.
 func (l *listener) order(o order) {
 	if l == nil {
 		return
 	}
 	l.orders = append(l.orders, o)
 	l.ordered.Store(true)
-	if l.waiting && !l.poked {
-		l.poked = true
+	if l.waiting && !l.interrupted {
+		l.interrupted = true
 		l.SetDeadline(time.Now())
 	}
 }
@@ -69,8 +72,9 @@ func (l *listener) set(t time.Time) {
 	l.SetDeadline(t)
 }
 
-// next returns what comes next, however long nothing is published. The deadline
-// of the greeting holds until the server has agreed.
+// next returns the next reply, and waits without bound while PINGs are
+// answered. Until the server has agreed, the deadline of the session's
+// beginning holds.
 func (l *listener) next() (Heard, error) {
 	if l.subscribed {
 		if err := l.await(); err != nil {
@@ -80,8 +84,8 @@ func (l *listener) next() (Heard, error) {
 	return l.Read()
 }
 
-// await waits until something begins to arrive. Meanwhile it carries out orders,
-// and asks the server for a sign of life.
+// await waits until the first bytes of a reply arrive. Meanwhile it carries out
+// orders and sends PINGs.
 func (l *listener) await() error {
 	asked, until := false, time.Now().Add(pingAfter)
 	for {
@@ -91,15 +95,15 @@ func (l *listener) await() error {
 		if l.Buffered() > 0 {
 			break
 		}
-		if !l.rest(until) {
+		if !l.enterWait(until) {
 			continue
 		}
 		err := l.Wait()
-		poked := l.rise()
+		interrupted := l.leaveWait()
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) || asked && !poked {
+		if !errors.Is(err, os.ErrDeadlineExceeded) || asked && !interrupted {
 			return err
 		}
 		if !asked && !time.Now().Before(until) {
@@ -111,16 +115,16 @@ func (l *listener) await() error {
 			l.sent = append(l.sent, "")
 		}
 	}
-	// A message that has begun must come to its end in time.
+	// The rest of a reply that has begun must arrive within a bounded time.
 	if now := time.Now(); l.deadline.Sub(now) < pongWithin/2 {
 		l.set(now.Add(pongWithin))
 	}
 	return nil
 }
 
-// rest lets orders interrupt what the listener waits for, until then, unless
-// there are some.
-func (l *listener) rest(until time.Time) bool {
+// enterWait lets orders interrupt Wait, and sets its deadline. It reports false
+// if there are orders already.
+func (l *listener) enterWait(until time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.orders) > 0 {
@@ -131,19 +135,21 @@ func (l *listener) rest(until time.Time) bool {
 	return true
 }
 
-// rise ends that, and reports whether there was an interruption.
-func (l *listener) rise() (poked bool) {
+// leaveWait ends the effect of enterWait, and reports whether an order has
+// interrupted Wait.
+func (l *listener) leaveWait() (interrupted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	poked = l.poked
-	l.waiting, l.poked = false, false
-	if poked {
-		l.deadline = time.Time{} // it is over
+	interrupted = l.interrupted
+	l.waiting, l.interrupted = false, false
+	if interrupted {
+		l.deadline = time.Time{} // order has replaced it
 	}
-	return poked
+	return interrupted
 }
 
-// carryOut sends what was ordered.
+// carryOut sends the commands of all orders, and of refused channels when their
+// pause is over.
 func (l *listener) carryOut() error {
 	var todo []order
 	if l.ordered.Load() {
@@ -177,8 +183,8 @@ func (l *listener) carryOut() error {
 	return nil
 }
 
-// answered notes the answer about a channel, or to a PING, and reports whether
-// one was awaited.
+// answered records the reply about a channel, or to a PING, and reports whether
+// one was expected.
 func (l *listener) answered(channel string) bool {
 	i := slices.Index(l.sent, channel)
 	if i >= 0 {
@@ -187,8 +193,8 @@ func (l *listener) answered(channel string) bool {
 	return i >= 0
 }
 
-// left notes that a channel is subscribed no longer, and reports whether that
-// was wanted.
+// left records that the server has ended the subscription to a channel, and
+// reports whether Leave has requested that.
 func (l *listener) left(channel string) bool {
 	l.answered(channel)
 	i := slices.Index(l.leaving, channel)
@@ -198,8 +204,8 @@ func (l *listener) left(channel string) bool {
 	return i >= 0
 }
 
-// refused notes that the command that was sent first, of those without an
-// answer, was refused. It reports whether there was one.
+// refused records the refusal of the oldest command without a reply, and
+// reports whether there was one.
 func (l *listener) refused() bool {
 	if len(l.sent) == 0 {
 		return false

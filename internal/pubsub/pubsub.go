@@ -1,5 +1,5 @@
-// Package pubsub keeps a subscription to channels of a Redis server alive over
-// connections that come and go, and tells when messages may have been lost.
+// Package pubsub keeps a subscription to channels of a Redis server alive: it
+// reconnects after errors, and reports when messages may have been lost.
 package pubsub
 
 import (
@@ -15,30 +15,31 @@ import (
 type Conn interface {
 	// Send writes a command.
 	Send(args ...any) error
-	// Wait returns when something begins to arrive. It can be repeated.
+	// Wait returns when the first bytes of a reply arrive. It can be called
+	// again.
 	Wait() error
-	// Read returns what arrives next.
+	// Read returns the next reply.
 	Read() (Heard, error)
-	// Buffered is the number of bytes that have arrived and were not read.
+	// Buffered returns the number of bytes that have arrived and were not read.
 	Buffered() int
-	// SetDeadline bounds all of these.
+	// SetDeadline bounds Send, Wait and Read.
 	SetDeadline(time.Time)
-	// Close makes all of these fail.
+	// Close makes Send, Wait and Read fail.
 	Close() error
 }
 
-// Heard is what a server has sent.
+// Heard is one reply or message of a server.
 type Heard struct {
 	resp.Published
-	// Refusal is the text of an error, or nil.
+	// Refusal is the text of an error reply, or nil.
 	Refusal []byte
-	// Push says that it may come although nobody has asked.
+	// Push is true for a push message of RESP3, which needs no command.
 	Push bool
-	// Size is how many bytes it holds.
+	// Size is the number of bytes that it holds.
 	Size int
 }
 
-// Hear makes sense of what a server has sent.
+// Hear converts a value that a server has sent.
 func Hear(v resp.Value) (Heard, error) {
 	if v.Kind() == resp.Error {
 		return Heard{Refusal: v.Bytes()}, nil
@@ -47,37 +48,43 @@ func Hear(v resp.Value) (Heard, error) {
 	return Heard{Published: p, Push: v.Kind() == resp.Push, Size: v.Size()}, err
 }
 
-// Config says what is subscribed and how. Fields are required unless they say
-// otherwise.
+// Config is the channels and functions of a subscription. Fields are required
+// unless their comment says otherwise.
 type Config struct {
-	// Command is SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE, with its Channels, or
-	// patterns.
+	// Command is SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE, and Channels are its
+	// channels or patterns.
 	Command  string
 	Channels []string
-	// Joins says that channels are joined later, by [Subscription.Join]. Events
-	// that are not taken in time then cost the connection.
+	// Joins allows [Subscription.Join]. With Joins, an overflow of the event
+	// queue closes the connection.
 	Joins bool
 	// Connect opens a connection within DialTimeout.
 	Connect     func(ctx context.Context) (Conn, error)
 	DialTimeout time.Duration
 	// Backoff is the pause after the n-th failure in a row.
 	Backoff func(n int) time.Duration
-	// Refused makes an error of one that the server sent.
+	// Refused converts the text of an error reply to an error.
 	Refused func(text []byte) error
-	// Broken makes an error of what happened to a connection.
+	// Broken converts the error of a connection.
 	Broken func(ctx context.Context, err error) error
-	// Unasked is the reason if something comes that nobody asked for.
+	// Unasked is the error for a reply without a command.
 	Unasked error
-	// Final reports whether the subscription is to end with an error; nil means
-	// that it outlives all of them.
+	// Final reports whether an error ends the subscription; nil means that none
+	// does.
 	Final func(err error) bool
-	// Closed is the error after the end, Overflow that of a gap caused by
-	// events that were not taken, Connecting that of a subscription that was
-	// never in order, Ended that of one that the server has ended.
+	// Closed is the error after the end of the subscription, Overflow the error
+	// of a gap caused by a full queue, Connecting the error before the server
+	// has first agreed, and Ended the error after the server has ended the
+	// subscription.
 	Closed, Overflow, Connecting, Ended error
 }
 
-// Subscription receives what is published.
+// Subscription receives the messages of its channels.
+//
+// States: connecting (dialling, or waiting for the server to agree);
+// subscribed; pausing after a failure; ended. Invariant: between a [Subscribed]
+// event and the next [Gap], the events hold every message that the server has
+// sent, in order.
 type Subscription struct {
 	o      Config
 	cancel context.CancelFunc
@@ -85,12 +92,12 @@ type Subscription struct {
 	events queue
 
 	mu     sync.Mutex          // guards below
-	joined map[string]struct{} // beside Config.Channels
+	joined map[string]struct{} // in addition to Config.Channels
 	live   *listener           // nil without a connection
 }
 
-// New begins a subscription, which lives until ctx ends or it is closed. ended
-// is called at its end.
+// New starts a subscription, which lives until ctx ends or Close is called.
+// ended is called at its end.
 func New(ctx context.Context, o Config, ended func()) *Subscription {
 	s := &Subscription{o: o, events: newQueue(o), joined: map[string]struct{}{}}
 	ctx, s.cancel = context.WithCancel(ctx)
@@ -109,15 +116,16 @@ func (s *Subscription) Close() {
 	s.run.Wait()
 }
 
-// Err returns why nothing arrives at the moment.
+// Err returns the reason why no messages arrive at present, or nil.
 func (s *Subscription) Err() error { return s.events.why() }
 
 // Next returns the next event.
 func (s *Subscription) Next(ctx context.Context) (Event, error) { return s.events.next(ctx) }
 
-// Join subscribes to a further channel. A [Subscribed] event with the channel
-// says that the server has agreed, each time that it is joined and on each new
-// connection. A channel that the server refuses is asked for again.
+// Join subscribes to a further channel. When the server has agreed, a
+// [Subscribed] event with the channel follows, for each Join and on each new
+// connection. If the server refuses a channel, the command is repeated after a
+// pause.
 func (s *Subscription) Join(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,17 +141,17 @@ func (s *Subscription) Leave(channel string) {
 	s.live.order(order{channel: channel, leave: true})
 }
 
-// Renew gives the connection up for another one, because of err.
+// Renew replaces the connection by a new one; err is the reason for the gap.
 func (s *Subscription) Renew(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.live; l != nil {
 		l.renewed = err
-		_ = l.Close() // it is given up
+		_ = l.Close() // keep connects again
 	}
 }
 
-// keep keeps the subscription alive until ctx ends.
+// keep runs one session after the other until ctx ends or an error is final.
 func (s *Subscription) keep(ctx context.Context) {
 	failures := 0
 	for ctx.Err() == nil {
@@ -170,8 +178,8 @@ func (s *Subscription) keep(ctx context.Context) {
 	}
 }
 
-// session is the life of one connection. It reports whether the server had
-// agreed, and why it ended.
+// session runs one connection. It reports whether the server had agreed, and
+// returns the reason for the end.
 func (s *Subscription) session(ctx context.Context) (subscribed bool, err error) {
 	dialling, cancel := context.WithTimeout(ctx, s.o.DialTimeout)
 	cn, err := s.o.Connect(dialling)
@@ -202,7 +210,8 @@ func (s *Subscription) session(ctx context.Context) (subscribed bool, err error)
 	return l.subscribed, err
 }
 
-// listen takes what the server sends until that ends.
+// listen handles the server's replies until the connection fails or the server
+// ends the subscription.
 func (s *Subscription) listen(ctx context.Context, l *listener) error {
 	for acks := 0; ; {
 		h, err := l.next()
@@ -211,7 +220,8 @@ func (s *Subscription) listen(ctx context.Context, l *listener) error {
 		}
 		switch {
 		case h.Refusal != nil:
-			// It may subscribe and not ping: that is a sign of life, too.
+			// A user may have the right to subscribe but not to PING. A refused
+			// PING is a sign of life too.
 			if !l.subscribed || !denied(h.Refusal) || !l.refused() {
 				return s.o.Refused(h.Refusal)
 			}
@@ -219,18 +229,18 @@ func (s *Subscription) listen(ctx context.Context, l *listener) error {
 		case h.Ended:
 			return s.o.Ended
 		case h.Ack && l.subscribed && !l.answered(string(h.Channel)):
-			return s.o.Ended // and begun anew, perhaps elsewhere, by whoever carries the connection
+			return s.o.Ended // an intermediary has subscribed again, perhaps on another server
 		case h.Ack && l.subscribed:
-			err = s.tell(Event{Kind: Subscribed, Channel: string(h.Channel)})
+			err = s.emit(Event{Kind: Subscribed, Channel: string(h.Channel)})
 		case h.Ack:
 			if acks++; acks == len(s.o.Channels) {
 				s.begin(l)
-				err = s.tell(Event{Kind: Subscribed})
+				err = s.emit(Event{Kind: Subscribed})
 			}
-		case h.Message && l.subscribed: // before, nothing was promised
+		case h.Message && l.subscribed: // messages before the agreement are not reported
 			e := Event{Kind: Received, Pattern: string(h.Pattern), Channel: string(h.Channel), Payload: h.Payload}
-			e.size = h.Size + len(e.Pattern) + len(e.Channel) // the payload keeps its reply
-			err = s.tell(e)
+			e.size = h.Size + len(e.Pattern) + len(e.Channel) // the payload keeps its reply in memory
+			err = s.emit(e)
 		case !h.Message && !h.Push && !l.answered(""):
 			return s.o.Broken(ctx, s.o.Unasked)
 		}
@@ -240,8 +250,8 @@ func (s *Subscription) listen(ctx context.Context, l *listener) error {
 	}
 }
 
-// begin notes that the server has agreed to what the subscription began with,
-// and asks for what was joined since.
+// begin records that the server has agreed to Config.Channels, and subscribes
+// to the joined channels.
 func (s *Subscription) begin(l *listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,9 +262,9 @@ func (s *Subscription) begin(l *listener) {
 	}
 }
 
-// tell queues an event. Events that are not taken in time end the session of a
-// subscription that joins channels.
-func (s *Subscription) tell(e Event) error {
+// emit queues an event. If the queue is full, it returns the error that ends
+// the session of a subscription with Config.Joins.
+func (s *Subscription) emit(e Event) error {
 	if s.events.add(e) || !s.o.Joins {
 		return nil
 	}

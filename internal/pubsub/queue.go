@@ -5,21 +5,20 @@ import (
 	"sync"
 )
 
-// maxQueued and maxQueuedBytes bound the events that wait to be taken: their
-// number, which is greater where channels are joined, and the memory that they
-// hold.
+// maxQueued and maxQueuedBytes bound the queued events: their number, which is
+// maxJoinsQueued with Config.Joins, and the memory that they hold.
 const (
 	maxQueued      = 1024
 	maxJoinsQueued = 8 * maxQueued
 	maxQueuedBytes = 16 << 20
 )
 
-// Kind says what an event reports.
+// Kind is the kind of an event.
 type Kind uint8
 
-// The kinds of events. Subscribed: the server has agreed, what is published
-// from here on arrives. Received: a message. Gap: messages may have been lost
-// since the event before, and nothing arrives until the next Subscribed.
+// The kinds of events. Subscribed: the server has agreed; messages published
+// from here on arrive. Received: a message. Gap: messages may have been lost
+// since the event before, and none arrive until the next Subscribed.
 const (
 	Subscribed Kind = iota + 1
 	Received
@@ -29,29 +28,29 @@ const (
 // Event is one thing that happened to a subscription.
 type Event struct {
 	Kind Kind
-	// Channel and Payload are those of a message, Pattern is what the channel
-	// has matched. Subscribed has the Channel that was joined, or none if it
-	// is about those that the subscription began with.
+	// Channel and Payload are those of a message, and Pattern is the pattern
+	// that the channel has matched. A Subscribed event has the Channel that was
+	// joined, or none if the server has agreed to Config.Channels.
 	Pattern, Channel string
 	Payload          []byte
 	// Err is the reason of a gap.
 	Err error
-	// size is how many bytes the event holds.
+	// size is the number of bytes that the event holds.
 	size int
 }
 
-// queue holds the events that were not yet taken. If there are too many, all of
-// them are dropped for a gap.
+// queue holds the events that Next has not returned yet. If there are too many,
+// it drops all of them, and a gap takes their place.
 type queue struct {
 	joins            bool // as in Config
 	closed, overflow error
 	done             chan struct{} // closed at the end
-	ready            chan struct{} // holds a token if there may be events
+	ready            chan struct{} // capacity one; holds a token if there may be events
 
 	mu     sync.Mutex // guards below
 	events []Event
-	bytes  int   // that they hold
-	err    error // why nothing arrives
+	bytes  int   // sum of the events' sizes
+	err    error // reason why no messages arrive
 	ended  bool
 }
 
@@ -66,9 +65,9 @@ func newQueue(o Config) queue {
 	}
 }
 
-// add queues an event. It reports whether that went well: if not, all events
-// are dropped, and those of a subscription that joins channels have no gap in
-// their place yet.
+// add queues an event, and reports whether there was room. If not, all events
+// are dropped. With Config.Joins no gap takes their place yet: the end of the
+// session adds it.
 func (q *queue) add(e Event) (ok bool) {
 	q.mu.Lock()
 	switch e.Kind {
@@ -88,7 +87,7 @@ func (q *queue) add(e Event) (ok bool) {
 		q.bytes += e.size
 	case e.Kind == Gap:
 		q.events, q.bytes = []Event{e}, 0
-	case q.joins: // what was joined is among the events
+	case q.joins: // the dropped events tell which channels were joined
 		q.events, q.bytes = nil, 0
 	default:
 		q.events, q.bytes = []Event{{Kind: Gap, Err: q.overflow}, {Kind: Subscribed}}, 0
@@ -101,7 +100,7 @@ func (q *queue) add(e Event) (ok bool) {
 	return !full
 }
 
-// next takes an event, waiting for it until ctx ends.
+// next removes and returns the oldest event. It waits for one until ctx ends.
 func (q *queue) next(ctx context.Context) (Event, error) {
 	for {
 		q.mu.Lock()
@@ -127,7 +126,7 @@ func (q *queue) next(ctx context.Context) (Event, error) {
 	}
 }
 
-// fail notes why nothing arrives, which is no event.
+// fail records why no messages arrive, without an event.
 func (q *queue) fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -140,7 +139,7 @@ func (q *queue) why() error {
 	return q.err
 }
 
-// end drops all events.
+// end drops all events and makes next return the error Closed.
 func (q *queue) end() {
 	q.mu.Lock()
 	q.ended, q.events, q.err = true, nil, q.closed

@@ -6,12 +6,12 @@ import (
 )
 
 // FirstKey returns the position of a command's first key among its arguments,
-// the name being the argument 0, or 0 if it has none. The name is in upper
-// case, arg returns the text of one of the n arguments. Of a command that is
-// not known, the first argument is taken for the key.
+// or 0 if it has none. The name, in upper case, is argument 0; arg returns the
+// text of one of the n arguments. For an unknown command the first argument
+// counts as the key.
 //
-// PUBLISH counts as one with a key, the channel: what is published on a channel
-// then takes one way, and keeps its order.
+// The channel of PUBLISH counts as its key. So all messages of a channel take
+// one route and keep their order.
 func FirstKey(name string, n int, arg func(i int) string) int {
 	at := 1
 	switch name {
@@ -40,7 +40,8 @@ func FirstKey(name string, n int, arg func(i int) string) int {
 	return at
 }
 
-// counted is the position behind the number of keys, if that is not zero.
+// counted returns the position after the number of keys at position at, or 0 if
+// that number is not positive.
 func counted(at, n int, arg func(int) string) int {
 	if at+1 >= n {
 		return 0
@@ -51,7 +52,7 @@ func counted(at, n int, arg func(int) string) int {
 	return at + 1
 }
 
-// behind is the position behind a word.
+// behind returns the position after a word, or 0 if the word is missing.
 func behind(word string, n int, arg func(int) string) int {
 	for i := 1; i+1 < n; i++ {
 		if strings.EqualFold(arg(i), word) {
@@ -61,8 +62,8 @@ func behind(word string, n int, arg func(int) string) int {
 	return 0
 }
 
-// Splits reports whether a command on many keys does the same for each of them,
-// so that it can be split, and how many arguments belong to a key.
+// Splits reports whether a command on several keys can be split because it does
+// the same for each, and the number of arguments per key.
 func Splits(name string) (step int, ok bool) {
 	switch name {
 	case "MGET", "DEL", "UNLINK", "EXISTS", "TOUCH":

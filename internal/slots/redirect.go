@@ -5,18 +5,19 @@ import (
 	"strings"
 )
 
-// Redirect is where a server sends a command that it does not serve.
+// Redirect is a server's answer to a command for a slot that it does not serve.
 type Redirect struct {
-	// Ask says that this command alone goes there, behind ASKING; else the slot
-	// has moved for good.
+	// Ask is true if only this command goes to Addr, after ASKING. It is false
+	// if the slot has moved.
 	Ask  bool
 	Slot int
 	// Addr is host:port.
 	Addr string
 }
 
-// ParseRedirect reads an error, of which code is the first word and text the
-// rest. It reports false for other errors, and for those that lead nowhere.
+// ParseRedirect reads an error with the first word code and the rest text. It
+// reports false for other errors, and for a redirection without a usable slot
+// or address.
 func (a Asked) ParseRedirect(code, text string) (r Redirect, ok bool) {
 	if code != "MOVED" && code != "ASK" {
 		return r, false

@@ -1,9 +1,9 @@
-// Package slots knows how Redis Cluster spreads keys: the slot of a key, which
-// servers serve which slots, and where a server sends those who ask the wrong
-// one. It knows no connections.
+// Package slots has the rules by which Redis Cluster spreads keys: the slot of
+// a key, the map of slots to servers, and the redirections that a server sends
+// for a slot that it does not serve. It has no connections.
 //
-// What servers say is bounded before it is believed: a topology has at most
-// [Count] slots and [maxNodes] servers, whatever a reply claims.
+// Replies of servers are bounded: a topology has at most [Count] slots and
+// [maxNodes] servers, or it is an error.
 package slots
 
 import "strings"
@@ -26,8 +26,8 @@ func Of(key string) int {
 	return int(crc % Count)
 }
 
-// table is that of CRC-16/XMODEM: polynomial 0x1021, a byte at a time. It is
-// read-only.
+// table is the table of CRC-16/XMODEM: polynomial 0x1021, one byte at a time.
+// It is read-only.
 var table = [256]uint16{
 	0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
 	0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef,

@@ -22,11 +22,11 @@ func TestSlotsAreThoseThatServersCount(t *testing.T) {
 		}
 	}
 	if slots.Of("{bar}") != slots.Of("foo{bar}{zap}") || slots.Of("{bar") != slots.Of("foo{{bar}}zap") {
-		t.Error("what is in braces does not decide")
+		t.Error("the part in braces does not decide")
 	}
 }
 
-// reply reads what a server would send.
+// reply parses bytes as the reply of a server.
 func reply(t testing.TB, raw string) resp.Value {
 	t.Helper()
 	v, err := resp.NewReader(strings.NewReader(raw), resp.Limits{}).Read()
@@ -64,7 +64,7 @@ func wire(b []byte, v any) []byte {
 // object is a map in RESP3.
 type object []any
 
-// list is what RESP2 makes of an object.
+// list is an object in RESP2: an array.
 func (o object) list() []any { return o }
 
 func node(host any, port int, role, health string) object {
@@ -75,7 +75,7 @@ func shard(ranges []any, nodes ...any) object {
 	return object{"slots", ranges, "nodes", nodes}
 }
 
-// whole describes a map: its shards with their slots.
+// whole describes a Map: its shards with their slots.
 func whole(m *slots.Map) string {
 	var out []string
 	for i, s := range m.Shards {
@@ -117,7 +117,7 @@ func TestTopologyIsReadInBothForms(t *testing.T) {
 			shard([]any{0, 9}, node("h1", 1, "master", "fail"), node("h2", 2, "master", "online"), node("h3", 3, "master", "online")),
 		}, want: "h2:2[]:10"},
 		{name: "a failed primary", v: []any{shard([]any{0, 9}, node("h1", 1, "master", "fail"))}, want: "h1:1[]:10"},
-		{name: "nobody to ask", v: []any{shard([]any{0, 9}, node("h1", 0, "master", "online")), shard([]any{10, 10}, node("h2", 2, "master", "online"))}, want: "h2:2[]:1"},
+		{name: "no primary", v: []any{shard([]any{0, 9}, node("h1", 0, "master", "online")), shard([]any{10, 10}, node("h2", 2, "master", "online"))}, want: "h2:2[]:1"},
 		{name: "ports for TLS", a: slots.Asked{TLS: true}, v: []any{shard([]any{0, 9}, tlsNode)}, want: "h1:7[]:10"},
 		{name: "ports without TLS", v: []any{shard([]any{0, 9}, tlsNode)}, want: "h1:1[]:10"},
 
@@ -158,7 +158,7 @@ func TestTopologyOfAnotherShapeIsRefused(t *testing.T) {
 		"too high": []any{shard([]any{0, slots.Count}, one)}, "negative": []any{shard([]any{-1, 5}, one)},
 		"backwards": []any{shard([]any{9, 5}, one)}, "text": []any{shard([]any{"0", "5"}, one)},
 		"twice": []any{shard([]any{0, 5, 5, 6}, one)}, "owned by two": []any{shard([]any{0, 5}, one), shard([]any{3, 4}, one)},
-		"a crowd": []any{shard([]any{0, 5}, crowd...)}, "nobody": []any{shard([]any{0, 5})},
+		"a crowd": []any{shard([]any{0, 5}, crowd...)}, "no node": []any{shard([]any{0, 5})},
 		"bad port":  []any{shard([]any{0, 5}, node("h", 70000, "master", "online"))},
 		"bad host":  []any{shard([]any{0, 5}, node("a b", 1, "master", "online"))},
 		"long host": []any{shard([]any{0, 5}, node(strings.Repeat("h", 300), 1, "master", "online"))},
@@ -170,8 +170,8 @@ func TestTopologyOfAnotherShapeIsRefused(t *testing.T) {
 	for name, v := range map[string]any{
 		"no array": 1, "nothing": []any{}, "no node": []any{[]any{0, 1}}, "text": []any{[]any{"0", 1, []any{"h", 1}}},
 		"too high": []any{[]any{0, slots.Count, []any{"h", 1}}}, "owned by two": []any{[]any{0, 1, []any{"h", 1}}, []any{1, 1, []any{"g", 1}}},
-		"a crowd": []any{slices.Concat([]any{0, 1}, []any{[]any{"h", 1}}, slices.Repeat([]any{[]any{"g", 1}}, 5000))},
-		"nobody":  []any{[]any{0, 1, []any{}}}, "a string for a node": []any{[]any{0, 1, "h"}},
+		"a crowd":    []any{slices.Concat([]any{0, 1}, []any{[]any{"h", 1}}, slices.Repeat([]any{[]any{"g", 1}}, 5000))},
+		"empty node": []any{[]any{0, 1, []any{}}}, "a string for a node": []any{[]any{0, 1, "h"}},
 	} {
 		if m, err := asked.ParseSlots(reply(t, string(wire(nil, v)))); err == nil {
 			t.Errorf("%s: accepted as %s", name, whole(m))

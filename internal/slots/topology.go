@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// maxNodes is the largest number of servers that a topology may name. Redis
-	// Cluster is made for up to 1000.
+	// maxNodes is the largest number of servers in a topology. Redis Cluster is
+	// designed for up to 1000.
 	maxNodes = 4096
-	// maxHost is the longest name of a host.
+	// maxHost is the greatest length of a host name.
 	maxHost = 255
 )
 
@@ -23,13 +23,13 @@ var (
 	errNodes = errors.New("slots: topology: too many servers")
 )
 
-// ErrEmpty is the error for a topology in which no slot is served, such as that of
-// servers that have just started.
+// ErrEmpty is returned for a topology in which no slot is served, such as that
+// of servers that have just started.
 var ErrEmpty = errors.New("slots: topology: no slot is served")
 
-// Map says which servers serve which slots. It is not changed once it is made.
+// Map is the assignment of slots to servers. It is immutable.
 type Map struct {
-	// Shards are those that serve slots.
+	// Shards are the shards that serve slots.
 	Shards []Shard
 	// owner is the index of a slot's shard plus one.
 	owner [Count]uint16
@@ -64,12 +64,12 @@ func (m *Map) Same(other *Map) bool {
 	return true
 }
 
-// Asked is how a server was asked for the topology.
+// Asked is the way in which a server was asked for the topology.
 type Asked struct {
-	// Host is the one under which it was reached. It stands for hosts that the
-	// server does not know.
+	// Host is the host name by which the server was reached. It replaces host
+	// names that the server does not know.
 	Host string
-	// TLS says that ports for TLS are wanted.
+	// TLS selects the ports for TLS.
 	TLS bool
 }
 
@@ -110,7 +110,7 @@ func (a Asked) ParseSlots(v resp.Value) (*Map, error) {
 	return b.done()
 }
 
-// builder makes a map.
+// builder builds a Map from a reply.
 type builder struct {
 	asked     Asked
 	m         Map
@@ -131,7 +131,7 @@ func (b *builder) shard(ranges, nodes resp.Value) error {
 		return errShape
 	}
 	if ranges.Len() == 0 {
-		return nil // a primary that serves nothing, or has failed
+		return nil // a shard that serves no slot, or a failed primary
 	}
 	var s Shard
 	best := 0
@@ -143,7 +143,8 @@ func (b *builder) shard(ranges, nodes resp.Value) error {
 		switch {
 		case addr == "":
 		case role == "master":
-			// Of two that say so, the one that is well has taken over.
+			// Of two nodes that claim to be the primary, the healthy one has
+			// taken over.
 			rank := 1
 			if healthy {
 				rank = 2
@@ -156,7 +157,7 @@ func (b *builder) shard(ranges, nodes resp.Value) error {
 		}
 	}
 	if s.Primary == "" {
-		return nil // nobody can be asked for these slots
+		return nil // no server can be asked for these slots
 	}
 	first := int64(-1)
 	for e := range ranges.Elems() {
@@ -175,8 +176,8 @@ func (b *builder) shard(ranges, nodes resp.Value) error {
 	return nil
 }
 
-// node takes a node of CLUSTER SHARDS apart. The address is empty if the node
-// has none.
+// node reads a node of CLUSTER SHARDS. The address is empty if the node has
+// none.
 func (b *builder) node(v resp.Value) (addr, role string, healthy bool) {
 	var endpoint, ip resp.Value
 	var port, tlsPort int64
@@ -246,7 +247,8 @@ func (b *builder) slotRange(v resp.Value) error {
 	return nil
 }
 
-// member is the address of a node in CLUSTER SLOTS: host, port, and more.
+// member returns the address of a node in CLUSTER SLOTS: host, port, ID and
+// further fields.
 func (b *builder) member(v resp.Value) string {
 	var part [4]resp.Value
 	i := 0
@@ -265,8 +267,8 @@ func (b *builder) member(v resp.Value) string {
 	return b.asked.member(part[0], ip, part[1].Int())
 }
 
-// member is addr for a node of a topology. One that is to be reached by name, and
-// has none, is reached by its IP.
+// member returns the address of a node of a topology. A node with the unknown
+// host name "?" is reached by its IP address.
 func (a Asked) member(endpoint, ip resp.Value, port int64) string {
 	if string(endpoint.Bytes()) == "?" {
 		endpoint = ip
@@ -274,8 +276,9 @@ func (a Asked) member(endpoint, ip resp.Value, port int64) string {
 	return a.addr(string(endpoint.Bytes()), port)
 }
 
-// own gives a range of slots to a shard. A slot has one owner: that also bounds
-// the work that a reply can make.
+// own assigns a range of slots to a shard, and reports false if the range is
+// bad or a slot has an owner already. One owner per slot also bounds the work
+// that a reply can cause.
 func (b *builder) own(shard int, first, last int64) bool {
 	if first < 0 || last < first || last >= Count {
 		return false
@@ -289,7 +292,8 @@ func (b *builder) own(shard int, first, last int64) bool {
 	return true
 }
 
-// addr is host:port, or empty if that cannot be.
+// addr returns host:port, or an empty string if the host or the port is
+// invalid.
 func (a Asked) addr(host string, port int64) string {
 	if host == "" || host == "?" {
 		host = a.Host
@@ -301,8 +305,8 @@ func (a Asked) addr(host string, port int64) string {
 	return net.JoinHostPort(host, strconv.FormatInt(port, 10))
 }
 
-// fields yields the pairs of a map, or of an array that holds names and values
-// in turn, as RESP2 has it.
+// fields yields the pairs of a map, or of an array of alternating names and
+// values as in RESP2.
 func fields(v resp.Value) func(yield func(string, resp.Value) bool) {
 	return func(yield func(string, resp.Value) bool) {
 		var name string

@@ -1,6 +1,6 @@
-// Package spool reads what is of unknown length to its end, so that its length
-// is known before any of it is passed on: into memory up to a bound, then into
-// a temporary file.
+// Package spool reads a stream of unknown length to its end, so that its length
+// is known before any of it is passed on. It keeps the bytes in memory up to a
+// bound, and beyond that in a temporary file.
 package spool
 
 import (
@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// ErrTooLarge says that there is more than may be kept.
+// ErrTooLarge is returned for a stream that is longer than Limits.Size.
 var ErrTooLarge = errors.New("spool: too large")
 
 var errCount = errors.New("spool: reader returned a count that cannot be")
@@ -26,14 +26,15 @@ type Memory interface {
 
 // Limits bound a spool.
 type Limits struct {
-	// Pieces is how many pieces of memory are used before a file is.
+	// Pieces is the number of pieces of memory that are filled before a file is
+	// used.
 	Pieces int
-	// Size is the most that is kept, in bytes.
+	// Size is the largest number of bytes that is kept.
 	Size int64
 }
 
-// Spool holds what was read. It is an io.Reader of it, for one caller at a
-// time.
+// Spool holds the bytes that were read. It is an io.Reader of them, for one
+// caller at a time.
 type Spool struct {
 	mem    Memory
 	lim    Limits
@@ -43,9 +44,9 @@ type Spool struct {
 	read   int64
 }
 
-// Read reads r to its end. It returns ErrTooLarge as soon as there is too much,
-// the error of ctx if that ends between two pieces, and otherwise what r or the
-// file system says; nothing is kept then.
+// Read reads r to its end. It returns ErrTooLarge as soon as the size limit is
+// exceeded, the error of ctx if ctx ends between two pieces, or the error of r
+// or of the file system. After an error nothing is kept.
 func Read(ctx context.Context, r io.Reader, mem Memory, lim Limits) (*Spool, error) {
 	s := &Spool{mem: mem, lim: lim}
 	whole := false
@@ -61,7 +62,8 @@ func Read(ctx context.Context, r io.Reader, mem Memory, lim Limits) (*Spool, err
 	return s, nil
 }
 
-// fill reads by pieces: the last one is the way into the file once there is one.
+// fill reads r piece by piece. Once there is a file, one piece is the buffer
+// for it.
 func (s *Spool) fill(ctx context.Context, r io.Reader) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -90,7 +92,7 @@ func (s *Spool) fill(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// piece returns where the next bytes go.
+// piece returns the piece for the next bytes.
 func (s *Spool) piece() ([]byte, error) {
 	if s.file == nil && len(s.pieces) == s.lim.Pieces {
 		if err := s.spill(); err != nil {
@@ -104,11 +106,11 @@ func (s *Spool) piece() ([]byte, error) {
 	return s.pieces[len(s.pieces)-1], nil
 }
 
-// idleReads is how often a reader may return nothing in a row.
+// idleReads is the number of empty reads in a row that are allowed.
 const idleReads = 100
 
-// Fill is io.ReadFull, but that a reader that again and again returns neither
-// bytes nor an error is left, with io.ErrNoProgress.
+// Fill is io.ReadFull with one difference: it returns io.ErrNoProgress for a
+// reader that repeatedly returns neither bytes nor an error.
 func Fill(r io.Reader, p []byte) (n int, err error) {
 	for idle := 0; n < len(p) && err == nil; idle++ {
 		var m int
@@ -131,13 +133,13 @@ func Fill(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// spill moves what is in memory to a file.
+// spill moves the bytes in memory to a file, and keeps one piece as a buffer.
 func (s *Spool) spill() (err error) {
 	if s.file, err = os.CreateTemp("", "strata-"); err != nil {
 		return err
 	}
-	// Where a file in use can be removed, nothing is left of it if the process
-	// is killed. Elsewhere Close removes it.
+	// Most systems can remove an open file; then no file is left if the process
+	// is killed. On others Close removes it.
 	_ = os.Remove(s.file.Name())
 	for i, p := range s.pieces {
 		if _, err = s.file.Write(p); err != nil {
@@ -161,7 +163,7 @@ func (s *Spool) rewind() error {
 	return nil
 }
 
-// Size is the number of bytes held.
+// Size returns the number of bytes held.
 func (s *Spool) Size() int64 { return s.size }
 
 // Read implements io.Reader.
@@ -181,7 +183,8 @@ func (s *Spool) Read(p []byte) (n int, err error) {
 	return 0, io.EOF
 }
 
-// Close gives everything back. It can be called more than once.
+// Close gives the memory back and removes the file. It can be called more than
+// once.
 func (s *Spool) Close() {
 	for _, p := range s.pieces {
 		s.mem.Put(p)
@@ -189,7 +192,7 @@ func (s *Spool) Close() {
 	s.pieces = nil
 	if s.file != nil {
 		s.file.Close()
-		_ = os.Remove(s.file.Name()) // it is gone already on most systems
+		_ = os.Remove(s.file.Name()) // spill has removed it on most systems
 		s.file = nil
 	}
 }

@@ -25,7 +25,7 @@ func (m *memory) Get() []byte {
 
 func (m *memory) Put([]byte) { m.out-- }
 
-// folder is an empty folder for temporary files.
+// folder makes an empty folder for temporary files.
 func folder(t *testing.T) (files func() int) {
 	t.Helper()
 	dir := t.TempDir()
