@@ -17,7 +17,7 @@ import (
 
 // Lines of documents, in a thousand, that may hold a word which stands for a
 // subject that is not named. Titles that are questions are not counted.
-const maxRiddlesOfDocuments = 90
+const maxRiddlesOfDocuments = 15
 
 // The indexes. Each names all pages of the guide by their titles, and the
 // first one all files in docs.
