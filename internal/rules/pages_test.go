@@ -234,6 +234,53 @@ func documentRiddles(text string) (lines, riddles int) {
 	return lines, riddles
 }
 
+func TestDocumentsUseTheWordsOfTheGlossary(t *testing.T) {
+	const glossary = "| not | but |\n|---|---|\n| memo, sign of life | entry |\n\n| other | table |\n|---|---|\n| fine | x |\n"
+	words := retiredWords(glossary)
+	for text, want := range map[string]int{"A memo is a Sign\nof life.": 2, "A `memo`, TestMemo, memory, 1-memo-kept, fine.\n```\nmemo\n```\n": 0} {
+		if got := findRetired(text, words); len(got) != want {
+			t.Fatalf("found %q in %q", got, text)
+		}
+	}
+	words = retiredWords(readText(t, "docs/glossary.md"))
+	if len(words) < 5 {
+		t.Fatalf("docs/glossary.md: found only the words %q that are not used", words)
+	}
+	for p, text := range readPages(t) {
+		if p == "docs/glossary.md" {
+			continue
+		}
+		for _, w := range findRetired(text, words) {
+			t.Errorf("%s: %q is not used: see the last table of docs/glossary.md", p, w)
+		}
+	}
+}
+
+// retiredWords returns the first column of the table "not | but".
+func retiredWords(glossary string) (words []string) {
+	_, table, _ := strings.Cut(glossary, "| not | but |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for line := range strings.Lines(table) {
+		for w := range strings.SplitSeq(strings.Split(line, "|")[1], ",") {
+			words = append(words, strings.TrimSpace(w))
+		}
+	}
+	return words
+}
+
+// findRetired returns the words that text has outside of code and of longer
+// names.
+func findRetired(text string, words []string) (found []string) {
+	text = regexp.MustCompile("`[^`\n]*`").ReplaceAllString(withoutCode(text), "")
+	text = strings.Join(strings.Fields(text), " ")
+	for _, w := range words {
+		if regexp.MustCompile(`(?i)(^|[^\w-])` + regexp.QuoteMeta(w) + `([^\w-]|$)`).MatchString(text) {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
 // readPages returns all documents of the repository.
 func readPages(t *testing.T) map[string]string {
 	t.Helper()
