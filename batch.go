@@ -10,6 +10,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -44,7 +45,7 @@ func (b *batch[K, V]) lead(ctx context.Context, patience flight.Patience) {
 	if len(b.attempts) == 0 {
 		return
 	}
-	if over(soft) { // those who have joined are owed a look that nobody cuts short
+	if l2.Over(soft) { // those who have joined are owed a look that nobody cuts short
 		for _, a := range b.attempts {
 			*a = attempt[K, V]{c: b.c, f: a.f, load: b.one, call: b.call, again: true}
 		}
@@ -89,14 +90,14 @@ func (b *batch[K, V]) look(ctx context.Context) (landed []*attempt[K, V]) {
 	for _, a := range b.attempts {
 		if b.safely(a, a.lookAgain) {
 			found[a] = true
-		} else if b.c.tier != nil && a.res.Err == nil {
+		} else if b.c.l2.HasTier() && a.res.Err == nil {
 			ask = append(ask, a)
 		}
 	}
 	b.ask(ctx, ask, found)
 	rest := b.attempts[:0:0]
 	for _, a := range b.attempts {
-		if !found[a] && a.res.Err == nil && !over(ctx) {
+		if !found[a] && a.res.Err == nil && !l2.Over(ctx) {
 			if err := b.c.throttled(a.f.Key); err != nil {
 				a.fail(err)
 				found[a] = true
@@ -126,23 +127,21 @@ func (b *batch[K, V]) ask(ctx context.Context, all []*attempt[K, V], found map[*
 	var names []string
 	var asked []*attempt[K, V]
 	for _, a := range all {
-		a.name, a.res.Err = c.nameOf(a.f.Key)
-		if a.res.Err == nil && !a.bypasses() {
-			names, asked = append(names, a.name), append(asked, a)
+		a.l2.Name, a.res.Err = c.nameOf(a.f.Key)
+		if a.res.Err == nil && !a.l2.PassesBy(c.l2) {
+			names, asked = append(names, a.l2.Name), append(asked, a)
 		}
 	}
 	if len(asked) == 0 {
 		return
 	}
 	first := asked[0]
-	if ok, probe := c.breaker.Allow(c.memory.Now()); !ok {
+	if !first.l2.Allowed(c.l2) {
 		for _, a := range asked {
-			a.down = true
+			a.l2.Down = true
 			found[a] = a.serveSuspect()
 		}
 		return
-	} else if probe {
-		first.probe = true
 	}
 	op, cancel := first.opContext()
 	defer cancel()
@@ -152,7 +151,7 @@ func (b *batch[K, V]) ask(ctx context.Context, all []*attempt[K, V], found map[*
 // askSome asks L2 for the keys with these names. One that is too long keeps none
 // of the others: nothing was sent then.
 func (b *batch[K, V]) askSome(ctx context.Context, names []string, asked []*attempt[K, V], found map[*attempt[K, V]]bool) {
-	held, err := b.c.tier.Get(ctx, names)
+	held, err := b.c.l2.Read(ctx, names)
 	if half := len(names) / 2; half > 0 && errors.Is(err, remote.ErrKeyTooLong) {
 		b.askSome(ctx, names[:half], asked[:half], found)
 		b.askSome(ctx, names[half:], asked[half:], found)
@@ -162,7 +161,7 @@ func (b *batch[K, V]) askSome(ctx context.Context, names []string, asked []*atte
 	answered := first.answered("get", err)
 	for i, a := range asked {
 		if !answered {
-			a.down, a.unheld = true, first.unheld
+			a.l2.Failed(&first.l2)
 			found[a] = a.serveSuspect()
 			continue
 		}
@@ -243,15 +242,14 @@ func orExited(err error) error {
 func (b *batch[K, V]) takeLeases(ctx context.Context) {
 	var ask, mine []*attempt[K, V]
 	for _, a := range b.attempts {
-		if b.c.tier != nil && !a.down {
+		if b.c.l2.HasTier() && !a.l2.Down {
 			ask = append(ask, a)
 		} else {
 			mine = append(mine, a)
 		}
 	}
 	if len(ask) > 0 {
-		var ok bool
-		if ok, ask[0].storeProbe = b.c.mayStore(); ok {
+		if ask[0].l2.MayStore(b.c.l2) {
 			ask = b.acquire(ctx, ask)
 		}
 		mine = append(mine, ask...)
@@ -262,16 +260,19 @@ func (b *batch[K, V]) takeLeases(ctx context.Context) {
 // acquire asks for leases, and returns those attempts that are to load. The
 // others have landed, or go on by themselves.
 func (b *batch[K, V]) acquire(ctx context.Context, ask []*attempt[K, V]) (mine []*attempt[K, V]) {
-	op, cancel := remote.WithTimeout(context.WithoutCancel(ctx), b.c.o.Remote.Timeout)
+	op, cancel := b.c.l2.Bound(context.WithoutCancel(ctx))
 	defer cancel()
-	held, leases, errs := b.askMany(op, ask)
+	requests := make([]l2.Request, len(ask))
+	for i, a := range ask {
+		requests[i] = a.leaseRequest()
+	}
+	held, leases, errs := b.c.l2.AcquireMany(op, requests, b.c.o.Limits.Lease)
 	failed := max(0, slices.IndexFunc(errs, func(err error) bool { return err != nil }))
-	ask[failed].storeProbe = ask[0].storeProbe
+	ask[failed].l2.StandsInFor(&ask[0].l2)
 	ask[failed].answered("acquire", errs[failed])
 	for i, a := range ask {
 		if errs[i] != nil {
-			a.down, a.hungUp = true, ask[failed].hungUp
-			a.unheld = errors.Is(errs[i], remote.ErrKeyTooLong)
+			a.l2.FailedAlone(&ask[failed].l2, errs[i])
 			mine = append(mine, a)
 			continue
 		}
@@ -287,31 +288,6 @@ func (b *batch[K, V]) acquire(ctx context.Context, ask []*attempt[K, V]) (mine [
 		}
 	}
 	return mine
-}
-
-// askMany asks for leases in one round trip. What is fresh still, or all if the
-// tier can do no better, is asked for one by one, at once: each has its own error.
-func (b *batch[K, V]) askMany(ctx context.Context, ask []*attempt[K, V]) (held []remote.Held, leases []remote.Lease, errs []error) {
-	c := b.c
-	errs = make([]error, len(ask))
-	if c.can.many != nil && !b.call.refresh {
-		names := make([]string, len(ask))
-		for i, a := range ask {
-			names[i] = a.name
-		}
-		held, leases, err := c.can.many.AcquireMany(ctx, names, c.o.Limits.Lease)
-		for i := range errs {
-			errs[i] = err
-		}
-		return held, leases, errs
-	}
-	held, leases = make([]remote.Held, len(ask)), make([]remote.Lease, len(ask))
-	var all sync.WaitGroup
-	for i, a := range ask {
-		all.Go(func() { held[i], leases[i], errs[i] = a.ask(ctx) })
-	}
-	all.Wait()
-	return held, leases, errs
 }
 
 // alone lets a go on by itself, as if its key had been asked for alone.
@@ -367,7 +343,7 @@ func (b *batch[K, V]) cutShort(ctx context.Context, took time.Duration) {
 	}
 	defer func() {
 		for i, a := range b.attempts {
-			if a.handBack(leases[i]); a.down {
+			if a.handBack(leases[i]); a.l2.Down {
 				return // L2 does not answer: they run out
 			}
 		}
@@ -423,22 +399,22 @@ func (a *attempt[K, V]) putInBatch() (p remote.Put, ok bool) {
 	if a.res.Err != nil || a.lease.Token == 0 || a.noKeep || left <= 0 {
 		return p, false
 	}
-	data, err := a.c.seal(a.name, a.res.Value, a.call.tags, a.lease.Clock)
+	data, err := a.c.seal(a.l2.Name, a.res.Value, a.call.tags, a.lease.Clock)
 	if err != nil {
 		return p, false
 	}
 	a.left = left
 	fresh, kept := min(left, maxRemoteLife), min(a.c.kept(left), maxRemoteLife)
-	return remote.Put{Key: a.name, Data: data, Fresh: fresh, Left: kept, Lease: a.lease}, true
+	return remote.Put{Key: a.l2.Name, Data: data, Fresh: fresh, Left: kept, Lease: a.lease}, true
 }
 
 // put stores values in L2. What it refuses is not kept in L1 either.
 func (b *batch[K, V]) put(ctx context.Context, puts []remote.Put, putters []*attempt[K, V]) {
 	c := b.c
 	loaded := c.memory.Now()
-	op, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
+	op, cancel := c.l2.Bound(ctx)
 	defer cancel()
-	refused, err := c.tier.Put(op, puts)
+	refused, err := c.l2.Put(op, puts)
 	if errors.Is(err, remote.ErrValueTooLarge) { // one of them is: each for itself
 		for _, a := range putters {
 			a.store()
@@ -451,7 +427,7 @@ func (b *batch[K, V]) put(ctx context.Context, puts []remote.Put, putters []*att
 		c.succeeded()
 		id := remote.ID(a.lease.Token)
 		if !answered {
-			a.down, a.hungUp = true, putters[0].hungUp
+			a.l2.Down, a.l2.Cancelled = true, putters[0].l2.Cancelled
 		} else {
 			a.lease.Token = 0
 		}
@@ -482,7 +458,7 @@ func (b *batch[K, V]) fillGaps(values map[K]V, said *Load) {
 		applyLoad(said, &o, k)
 		c.nameTags(&o, k, v)
 		left := c.life(o)
-		if c.tier != nil {
+		if c.l2.HasTier() {
 			left = min(left, c.jittered(UnconfirmedTTL))
 		}
 		weight, ok := c.weigh(k, v)

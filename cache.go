@@ -13,11 +13,10 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/link"
-	"github.com/strata-cache/strata/internal/retry"
 	"github.com/strata-cache/strata/internal/trust"
-	"github.com/strata-cache/strata/remote"
 )
 
 // Cache answers reads from L1, the memory of this process, else from L2, a
@@ -37,33 +36,16 @@ type Cache[K comparable, V any] struct {
 
 	flights *flight.Group[K, V]
 	o       Options[K, V]
-	tier    remote.Tier // nil without L2
-	bus     remote.Bus  // nil without a bus
-	can     abilities
-	retry   *retry.Queue // drops that were not confirmed
-	schema  uint64
-	// instance names this cache in announcements on the bus.
-	instance uint64
-	link     *link.Link // nil without a bus
-	waits    waits      // for leases of other instances
-	// doubt is until when (time of L1) this instance's own announcements are
-	// obeyed: one of its drops has ended without an answer and may still be
-	// carried out.
-	doubt      atomic.Int64
-	foreignLog foreignLog
+	l2      *l2.Store
+	link    *link.Link // nil without a bus
+
 	loads      *limit.Loads
 	budget     limit.Budget
-	failing    atomic.Int64   // loads that have failed since one has not
-	breaker    *limit.Breaker // of all that L2 is asked
-	storing    *limit.Breaker // of leases and values that are stored there
-	health     healths
+	failing    atomic.Int64 // loads that have failed since one has not
+	health     originHealth
 	background *limit.Background // of refreshes
 	purger     purger
-	waiting    atomic.Int64
-	// breaking is held while the link is told of the breaker.
-	breaking sync.Mutex
-	// absence is the share of look-ups in L2 that find nothing; see ask.
-	absence share
+	waiting    atomic.Int64 // callers who wait for loads
 
 	counts counts
 	probes sync.WaitGroup
@@ -86,22 +68,6 @@ const (
 	closeWithin = 10 * time.Second
 )
 
-// abilities are what the tier can do beyond remote.Tier, asserted once.
-type abilities struct {
-	dropAll  remote.AllDropper
-	release  remote.Releaser
-	renew    remote.Renewer
-	counter  remote.Counter
-	doubt    remote.Doubter
-	tag      remote.Tagger
-	position remote.Positioner
-	changes  remote.ChangeTeller
-	probe    remote.Prober
-	refresh  remote.Refresher
-	many     remote.ManyAcquirer
-	announce bool
-}
-
 // New returns a Cache. It checks all Options and returns one error that names
 // every field that is wrong. It does not wait for the network: an instance
 // starts while L2 is down.
@@ -110,7 +76,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cache[K, V]{o: o, bus: o.Remote.Bus, instance: rand.Uint64()}
+	c := &Cache[K, V]{o: o}
 	c.memory = l1.New(l1.Config[K, V]{
 		MaxEntries: o.Memory.MaxEntries,
 		MaxWeight:  o.Memory.MaxWeight,
@@ -119,8 +85,6 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	c.memos = newMemos[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
 	c.background = limit.NewBackground(o.Limits.MaxRefreshes)
 	c.loads = limit.NewLoads(o.Limits.MaxLoads, o.Limits.HardTimeout)
-	c.breaker = limit.NewBreaker(max(0, o.Remote.BreakAfter), o.Remote.BreakFor)
-	c.storing = limit.NewBreaker(max(0, o.Remote.BreakAfter), o.Remote.BreakFor)
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
 		c.encoding = defaultCodec[V]()
 	}
@@ -131,16 +95,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	c.trust.OnDisown = c.wakePurger
 	c.flights = flight.NewGroup[K, V](c.trust.Word)
 	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
-	if o.Remote.Tier != nil {
-		c.bind(o.Remote.Tier)
-	}
-	c.retry = retry.New(retry.Options{
-		Drop:     c.dropAgain,
-		DropTags: c.dropTagsOnce,
-		DropAll:  c.dropAllOnce,
-		Timeout:  o.Remote.Timeout,
-		MaxKeys:  maxPending,
-	})
+	c.l2 = l2.New(c.l2Options())
 	for _, what := range o.advice() {
 		o.Logger.Warn("strata: options: "+what, slog.String("cache", o.Name))
 	}
@@ -148,27 +103,21 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	return c, nil
 }
 
-// bind takes this cache's part of the tier.
-func (c *Cache[K, V]) bind(t remote.Tier) {
-	c.schema = codec.Fingerprint(c.o.Remote.Codec)
-	if b, ok := t.(remote.Binder); ok {
-		t = b.Bind(remote.Space{Name: c.o.Name, Schema: c.schema, Instance: c.instance})
+// l2Options configure what the cache shares with other instances.
+func (c *Cache[K, V]) l2Options() l2.Options {
+	o := l2.Options{
+		Name: c.o.Name, Instance: rand.Uint64(), Tier: c.o.Remote.Tier, Bus: c.o.Remote.Bus,
+		Timeout: c.o.Remote.Timeout, BreakAfter: c.o.Remote.BreakAfter, BreakFor: c.o.Remote.BreakFor,
+		MaxPending: maxPending, Logger: c.o.Logger, Now: c.memory.Now, Closed: ErrClosed,
+		Suspend: func(alone bool) { c.link.Suspend(alone) },
+		Failed: func(ctx context.Context, op string, err error) {
+			c.tell(c.o.Hooks.RemoteError, Event{Context: ctx, Tier: "L2", Op: op, Err: err})
+		},
 	}
-	c.tier = t
-	c.can.dropAll, _ = t.(remote.AllDropper)
-	c.can.release, _ = t.(remote.Releaser)
-	c.can.renew, _ = t.(remote.Renewer)
-	c.can.counter, _ = t.(remote.Counter)
-	c.can.doubt, _ = t.(remote.Doubter)
-	c.can.tag, _ = t.(remote.Tagger)
-	c.can.position, _ = t.(remote.Positioner)
-	c.can.changes, _ = t.(remote.ChangeTeller)
-	c.can.probe, _ = t.(remote.Prober)
-	c.can.refresh, _ = t.(remote.Refresher)
-	c.can.many, _ = t.(remote.ManyAcquirer)
-	if a, ok := t.(remote.Announcer); ok {
-		c.can.announce = a.Announces()
+	if o.Tier != nil {
+		o.Schema = codec.Fingerprint(c.o.Remote.Codec)
 	}
+	return o
 }
 
 // Name returns Options.Name.
@@ -199,7 +148,7 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.once.Do(c.stopLink)
 	c.background.Close()
 	c.purger.close()
-	c.retry.Hurry() // it goes on while flights end
+	c.l2.Hurry() // it goes on while flights end
 	err := c.flights.Close(ctx)
 	if err == nil {
 		c.background.Wait() // their flights have ended
@@ -220,7 +169,7 @@ func (c *Cache[K, V]) closeRetry(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, closeWithin)
 		defer cancel()
 	}
-	l := c.retry.Close(ctx)
+	l := c.l2.Close(ctx)
 	if l.Drops() == 0 {
 		return nil
 	}

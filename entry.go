@@ -57,14 +57,14 @@ func tagsOf[K comparable, V any](e *l1.Entry[K, V]) []string {
 // laneOf returns the lane of key; one that does not exist, so that the entry is
 // suspect, if the user's Key panics.
 func (c *Cache[K, V]) laneOf(key K) (lane uint16) {
-	if c.can.position == nil {
+	if !c.l2.HasPositions() {
 		return 0
 	}
 	name, err := c.nameOf(key)
 	if err != nil {
 		return ^lane
 	}
-	return c.can.position.Lane(name)
+	return c.l2.Lane(name)
 }
 
 // restamped returns a copy of e with a newer stamp.
@@ -217,7 +217,7 @@ func (c *Cache[K, V]) memoryTTL() time.Duration {
 	switch {
 	case c.link.Mute():
 		return 0
-	case c.o.Remote.used() && !c.link.Connected():
+	case c.l2.Used() && !c.link.Connected():
 		ttl = min(ttl, UnconfirmedTTL)
 	}
 	return c.jittered(ttl)

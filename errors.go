@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l2"
 )
 
 var (
@@ -53,8 +54,6 @@ var (
 	errKeyPanicked   = errors.New("strata: Remote.Key panicked")
 
 	errSoftTimeout = errors.New("strata: load took longer than Limits.SoftTimeout")
-	errBreaker     = errors.New("strata: L2 has failed too often and is left alone")
-	errNotStored   = errors.New("strata: L2 has refused to store too often and is not asked to")
 	errLoadTimeout = fmt.Errorf("strata: load took longer than Limits.HardTimeout: %w", context.DeadlineExceeded)
 	errNoSlot      = fmt.Errorf("strata: no slot of Limits.MaxLoads came free within Limits.HardTimeout: %w", context.DeadlineExceeded)
 )
@@ -115,6 +114,15 @@ type RemoteError struct {
 }
 
 const opClose = "close"
+
+// remoteError returns err, of a call with the name op, as callers get it.
+func remoteError(op string, err error) error {
+	var u *l2.Unconfirmed
+	if !errors.As(err, &u) {
+		return err
+	}
+	return &RemoteError{Op: op, Pending: u.Pending, Err: u.Err}
+}
 
 // Error names the call, the cause and what is pending.
 func (e *RemoteError) Error() string {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
@@ -86,15 +85,15 @@ func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
 	r := Report{L1: c.explainMemory(key), Degraded: c.degraded(), Hold: c.flights.HoldLeft(key)}
 	r.Waiters, r.Loading = c.flights.Running(key)
 	c.explainFailures(key, &r)
-	if c.o.Remote.used() {
+	if c.l2.Used() {
 		r.Name, r.L2.Err = c.nameOf(key)
 	}
-	if c.tier != nil {
-		r.LeftAlone = c.breaker.State() != limit.Closed
+	if c.l2.HasTier() {
+		r.LeftAlone = c.l2.LeftAlone()
 		r.L2.Used = true
 		if r.L2.Err == nil {
 			c.explainTier(ctx, r.Name, &r.L2)
-			r.Pending = c.retry.Blocks(r.Name) || len(r.L2.Tags) > 0 && c.retry.BlocksTags(r.L2.Tags, c.retry.Collapses())
+			r.Pending = c.l2.Blocks(r.Name, r.L2.Tags)
 		}
 	}
 	r.Verdict = c.verdict(key, &r)
@@ -151,7 +150,7 @@ func (c *Cache[K, V]) explainFailures(key K, r *Report) {
 func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *Place) {
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
-	held, err := c.tier.Get(ctx, []string{name})
+	held, err := c.l2.Read(ctx, []string{name})
 	if err != nil {
 		p.Err = err
 		return
@@ -160,7 +159,7 @@ func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *Place) {
 	if h.Absent() || h.Data == nil {
 		return
 	}
-	payload, flags, err := envelope.Open(h.Data, name, c.schema)
+	payload, flags, err := envelope.Open(h.Data, name, c.l2.Schema())
 	if err != nil {
 		p.Err = err
 		return
@@ -185,10 +184,10 @@ func (c *Cache[K, V]) explainTags(ctx context.Context, body []byte, p *Place) (p
 	if p.Tags = tags; !ok {
 		return nil, errTag
 	}
-	if c.can.tag == nil {
+	if c.l2.LacksTags() {
 		return nil, errNoTags
 	}
-	known, err := c.can.tag.Tags(ctx, tags)
+	known, err := c.l2.Tags(ctx, tags)
 	if err != nil {
 		return nil, err
 	}
@@ -281,4 +280,4 @@ func degradedNote(r *Report) string {
 }
 
 // degraded reports whether what others drop is not told here at the moment.
-func (c *Cache[K, V]) degraded() bool { return c.bus != nil && !c.link.Connected() }
+func (c *Cache[K, V]) degraded() bool { return c.l2.HasBus() && !c.link.Connected() }

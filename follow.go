@@ -15,30 +15,25 @@ var errParseKey = errors.New("strata: ParseKey panicked")
 
 // startLink begins to follow the bus, and asks the tier what weakens it.
 func (c *Cache[K, V]) startLink() {
-	if c.can.probe != nil {
+	if c.l2.HasTier() {
 		c.probes.Go(func() { c.probe(c.open) })
 	}
-	if c.bus == nil {
+	if !c.l2.HasBus() {
 		return
 	}
 	o := link.Options{
-		Name: c.o.Name, Instance: c.instance, Bus: c.bus, Logger: c.o.Logger, Trust: &c.trust,
-		Confirms: c.tier != nil, Part: c.flights.FenceAll, Obey: c.obey, Mine: c.mine, DropAll: c.dropAllLocal,
+		Name: c.o.Name, Instance: c.l2.Instance(), Bus: c.o.Remote.Bus, Logger: c.o.Logger, Trust: &c.trust,
+		Confirms: c.l2.HasTier(), Part: c.flights.FenceAll, Obey: c.obey, Mine: c.l2.Mine, DropAll: c.dropAllLocal,
 		Now: c.memory.Now, Hits: func() uint64 { return c.memory.Stats().Hits },
 		Patience: UnconfirmedTTL, Timeout: c.o.Remote.Timeout,
 	}
 	if c.o.Remote.Partition == Strict {
 		o.Strict, o.Patience = true, link.SilentAfter
 	}
-	if c.can.position != nil {
-		o.Position = c.position
-		if c.can.changes != nil {
-			o.Changes = c.can.changes.Changes
-		}
+	if c.l2.HasPositions() {
+		o.Position, o.Changes = c.l2.Position, c.l2.Changes()
 	}
-	if c.can.doubt != nil {
-		o.Doubt = c.can.doubt.Doubt
-	}
+	o.Doubt = c.l2.Recheck
 	c.link = link.Start(o)
 }
 
@@ -50,23 +45,11 @@ func (c *Cache[K, V]) stopLink() {
 	c.probes.Wait()
 }
 
-// position asks the tier how far drops have come. That it does not answer is
-// seen, and counted, when somebody wants a value.
-func (c *Cache[K, V]) position(ctx context.Context) (remote.Position, error) {
-	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
-	defer cancel()
-	p, err := c.can.position.Position(ctx)
-	if err == nil {
-		c.reported(nil, false)
-	}
-	return p, err
-}
-
 // obey does what one message says. It is a drop in L2 that has happened: what
 // is read from now on is safe, what was read before loses its place in L1.
 func (c *Cache[K, V]) obey(m *remote.Message) {
-	if m.Kind == remote.Ended || c.mine(m) {
-		c.waits.end(m.Key)
+	if m.Kind == remote.Ended || c.l2.Mine(m) {
+		c.l2.LeaseEnded(m.Key)
 		return
 	}
 	c.counts.heard.Add(1)
@@ -81,15 +64,9 @@ func (c *Cache[K, V]) obey(m *remote.Message) {
 	}
 }
 
-// mine reports whether m is from a call here that has done what m says, or is
-// about to: one that ended without an answer has not.
-func (c *Cache[K, V]) mine(m *remote.Message) bool {
-	return m.From == c.instance && c.memory.Now() >= c.doubt.Load()
-}
-
 // obeyKey obeys a drop of one key.
 func (c *Cache[K, V]) obeyKey(m *remote.Message) {
-	defer c.waits.end(m.Key)
+	defer c.l2.LeaseEnded(m.Key)
 	if c.tooLong(len(m.Key)) {
 		c.counts.unheard.Add(1)
 		return // no entry here can have such a name
@@ -99,7 +76,7 @@ func (c *Cache[K, V]) obeyKey(m *remote.Message) {
 		c.counts.unheard.Add(1)
 		return // a key that this instance cannot have
 	}
-	if m.From == c.instance && c.flights.Writing(key) {
+	if m.From == c.l2.Instance() && c.flights.Writing(key) {
 		return
 	}
 	if m.Hold > 0 {
@@ -124,9 +101,7 @@ const (
 // probe asks the tier, once it answers, for what weakens the cache's promises.
 func (c *Cache[K, V]) probe(ctx context.Context) {
 	for pause := firstProbe; ; pause = min(2*pause, lastProbe) {
-		op, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
-		warnings, err := c.can.probe.Probe(op)
-		cancel()
+		warnings, err := c.l2.Probe(ctx)
 		if err == nil {
 			for _, w := range warnings {
 				c.o.Logger.Warn("strata: "+w, slog.String("cache", c.o.Name))

@@ -2,19 +2,13 @@ package strata
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/retry"
 	"github.com/strata-cache/strata/remote"
 )
-
-// doubtFor is how long a drop that has ended without an answer may still be
-// carried out.
-const doubtFor = time.Minute
 
 // Invalidate makes keys absent everywhere. After it has returned nil, no load
 // that began before is stored anywhere, no call that begins on this instance
@@ -81,8 +75,8 @@ func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.
 	if len(drops) > 0 {
 		// L2 first: a reader between the two drops would bring the old value
 		// back from L2 to L1.
-		if _, e := c.drop(ctx, op, drops); e != nil {
-			err = e
+		if _, e := c.l2.Drop(ctx, drops); e != nil {
+			err = remoteError(op, e)
 		}
 	}
 	for _, k := range keys {
@@ -98,7 +92,7 @@ func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.
 // dropsOf returns the drops of keys for L2: none without an L2 and a bus. A key
 // that has no name has none either, and its error is returned.
 func (c *Cache[K, V]) dropsOf(how remote.Drop, keys []K) (drops []remote.Drop, err error) {
-	if !c.o.Remote.used() {
+	if !c.l2.Used() {
 		return nil, nil
 	}
 	drops = make([]remote.Drop, 0, len(keys))
@@ -113,139 +107,6 @@ func (c *Cache[K, V]) dropsOf(how remote.Drop, keys []K) (drops []remote.Drop, e
 		drops = append(drops, d)
 	}
 	return drops, err
-}
-
-// drop carries out drops in L2 and announces them. What is not confirmed is
-// tried again in the background.
-func (c *Cache[K, V]) drop(ctx context.Context, op string, drops []remote.Drop) ([]remote.Lease, error) {
-	if !c.o.Remote.used() {
-		return nil, nil
-	}
-	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
-	defer cancel()
-	leases, err := c.dropGuarded(ctx, drops)
-	switch {
-	case err == nil:
-		return leases, nil
-	case !errors.Is(err, remote.ErrKeyTooLong):
-		return nil, c.unconfirmed(ctx, op, err, func(when retry.When) bool { return c.retry.Add(drops, when) })
-	case len(drops) > 1:
-		return c.dropEach(ctx, op, drops)
-	case c.bus != nil:
-		// Nothing is to be dropped in L2, but other instances may have loaded it.
-		// If this is lost nobody can find that out: see keepLoaded.
-		_ = c.bus.Publish(ctx, c.messages(drops))
-	}
-	return nil, c.remoteError(ctx, op, err)
-}
-
-// unconfirmed makes a drop pending that has failed with err under ctx, and returns
-// the error of its call. add adds it to those that are pending. A drop whose
-// caller has left is tried again at once, since nothing is known against L2.
-func (c *Cache[K, V]) unconfirmed(ctx context.Context, op string, err error, add func(retry.When) bool) error {
-	if !add(whenFailed(ctx)) {
-		err = fmt.Errorf("%w, and is not tried again: %w", err, ErrClosed)
-	}
-	return c.remoteError(ctx, op, err)
-}
-
-// whenFailed is when to try again what has failed under ctx.
-func whenFailed(ctx context.Context) retry.When { return retry.When(callerLeft(ctx) != nil) }
-
-// remoteError is the error of a call of which an operation under ctx has failed
-// with err.
-func (c *Cache[K, V]) remoteError(ctx context.Context, op string, err error) error {
-	if gone := callerLeft(ctx); gone != nil && !errors.Is(err, gone) {
-		err = fmt.Errorf("%w: %w", gone, err)
-	}
-	return &RemoteError{Op: op, Pending: c.retry.Len(), Err: err}
-}
-
-// callerLeft returns how the caller of an operation has left, if that ended the
-// operation: the error of the caller's context. It is nil if that has not ended,
-// and also if the operation has had all the time that L2 gets: then L2 has not
-// answered, whatever its caller did. ctx is the operation's.
-func callerLeft(ctx context.Context) error {
-	caller, deadline := remote.Split(ctx)
-	theirs, bounded := caller.Deadline()
-	ours := !deadline.IsZero() && (!bounded || deadline.Before(theirs))
-	if !over(caller) || ours && !time.Now().Before(deadline) {
-		return nil
-	}
-	if err := caller.Err(); err != nil {
-		return err
-	}
-	return context.DeadlineExceeded // which caller will say in a moment
-}
-
-// dropGuarded is dropOnce, unless L2 is left alone.
-func (c *Cache[K, V]) dropGuarded(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
-	if err := callerLeft(ctx); err != nil {
-		return nil, err // it is sent in the background
-	}
-	ok, probe := true, false
-	if c.tier != nil {
-		ok, probe = c.breaker.Allow(c.memory.Now())
-	}
-	if !ok {
-		return nil, errBreaker
-	}
-	return c.dropAs(ctx, drops, probe)
-}
-
-// dropEach drops one key at a time, so that one that L2 cannot hold, and for
-// which there is nothing to try again, keeps none of the others.
-func (c *Cache[K, V]) dropEach(ctx context.Context, op string, drops []remote.Drop) (leases []remote.Lease, err error) {
-	leases = make([]remote.Lease, len(drops))
-	for i := range drops {
-		l, e := c.drop(ctx, op, drops[i:i+1])
-		if e != nil {
-			err = e
-		} else if len(l) > 0 {
-			leases[i] = l[0]
-		}
-	}
-	return leases, err
-}
-
-// dropAgain is one more attempt at drops that are pending, whatever the breaker
-// says. A key that is too long for L2, which nobody knew as L2 was not asked, is
-// told to other instances alone.
-func (c *Cache[K, V]) dropAgain(ctx context.Context, drops []remote.Drop) error {
-	_, err := c.dropAs(ctx, drops, false)
-	if len(drops) > 1 || !errors.Is(err, remote.ErrKeyTooLong) {
-		return err // of several they are tried one by one in the end
-	}
-	if c.bus != nil {
-		return c.bus.Publish(ctx, c.messages(drops))
-	}
-	return nil
-}
-
-func (c *Cache[K, V]) dropAs(ctx context.Context, drops []remote.Drop, probe bool) (leases []remote.Lease, err error) {
-	if c.tier != nil {
-		leases, err = c.tier.Drop(ctx, drops)
-		c.remoteResult(ctx, "drop", err, probes{all: probe})
-		if err != nil {
-			c.doubtOwn()
-			return nil, err
-		}
-	}
-	if !c.announces() {
-		return leases, nil
-	}
-	return leases, c.bus.Publish(ctx, c.messages(drops))
-}
-
-func (c *Cache[K, V]) messages(drops []remote.Drop) []remote.Message {
-	ms := make([]remote.Message, len(drops))
-	for i, d := range drops {
-		ms[i] = remote.Message{Name: c.o.Name, Kind: remote.Dropped, From: c.instance, Key: d.Key, Hold: d.Hold}
-		if d.Soft {
-			ms[i].Kind = remote.Expired
-		}
-	}
-	return ms
 }
 
 // dropLocal makes key absent, or stale, in L1 and takes the right to store
@@ -295,7 +156,7 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	if c.closed.Load() {
 		return ErrClosed
 	}
-	err := c.dropAllRemote(ctx, op, soft)
+	err := remoteError(op, c.l2.DropAll(ctx, soft))
 	c.dropAllLocal(soft)
 	c.memos.Clear()
 	if !soft {
@@ -305,48 +166,10 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	return err
 }
 
-func (c *Cache[K, V]) dropAllRemote(ctx context.Context, op string, soft bool) error {
-	if !c.o.Remote.used() {
-		return nil
-	}
-	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
-	defer cancel()
-	err := callerLeft(ctx)
-	if err == nil {
-		err = c.dropAllOnce(ctx, soft)
-	}
-	if err == nil {
-		return nil
-	}
-	return c.unconfirmed(ctx, op, err, func(when retry.When) bool { return c.retry.AddAll(soft, when) })
-}
-
-// dropAllOnce is one attempt at a drop of everything.
-func (c *Cache[K, V]) dropAllOnce(ctx context.Context, soft bool) error {
-	if c.tier != nil {
-		err := c.can.dropAll.DropAll(ctx, soft)
-		c.remoteResult(ctx, "drop all", err, probes{})
-		if err != nil {
-			c.doubtOwn()
-			return err
-		}
-	}
-	if !c.announces() {
-		return nil
-	}
-	m := remote.Message{Name: c.o.Name, Kind: remote.AllDropped, From: c.instance}
-	if soft {
-		m.Kind = remote.AllExpired
-	}
-	return c.bus.Publish(ctx, []remote.Message{m})
-}
-
 // dropAllLocal makes everything absent, or stale, in L1, and makes the tier
 // look for what has been dropped elsewhere before it brings anything back.
 func (c *Cache[K, V]) dropAllLocal(soft bool) {
-	if c.can.doubt != nil {
-		c.can.doubt.Doubt()
-	}
+	c.l2.Recheck()
 	if !soft {
 		c.disown()
 		return
@@ -354,10 +177,6 @@ func (c *Cache[K, V]) dropAllLocal(soft bool) {
 	c.trust.Expire(c.memory.Now())
 	c.flights.FenceAll()
 }
-
-// doubtOwn makes this instance obey its own announcements for a while: one of
-// its drops has ended without an answer and may still be carried out.
-func (c *Cache[K, V]) doubtOwn() { c.doubt.Store(c.memory.Now() + int64(doubtFor)) }
 
 // disown makes every entry in L1 absent, and what flights that run now bring.
 // The word is raised first: a flight that is registered in between has the new

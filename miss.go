@@ -104,7 +104,7 @@ func (a *attempt[K, V]) offer() {
 
 // fly gets key through a flight of that kind.
 func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o call) (flight.Result[V], error) {
-	if kind == flight.Read && c.tier == nil && ctx.Err() == nil {
+	if kind == flight.Read && !c.l2.HasTier() && ctx.Err() == nil {
 		c.counts.turnedAway.Add(1)
 		return flight.Result[V]{}, nil
 	}
@@ -150,7 +150,7 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 // flyUntilCurrent leads or joins a flight of key, and another one each time that
 // a flight which it has joined turns out to be outdated.
 func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind flight.Kind, load Loader[K, V], o call) (r flight.Result[V], p flight.Part, err error) {
-	if kind == flight.Load && c.tier != nil && c.flights.Reloading(key) {
+	if kind == flight.Load && c.l2.HasTier() && c.flights.Reloading(key) {
 		if r, p, ok, err := c.readBeside(ctx, key); ok {
 			return r, p, err
 		}

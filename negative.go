@@ -159,11 +159,11 @@ func (a *attempt[K, V]) forgetRemote(left time.Duration) {
 	ctx, cancel := a.opContext()
 	defer cancel()
 	left = max(0, min(left, maxRemoteLife))
-	p := remote.Put{Key: a.name, Fresh: left, Left: left, Lease: a.lease, Drops: drops}
+	p := remote.Put{Key: a.l2.Name, Fresh: left, Left: left, Lease: a.lease, Drops: drops}
 	if left > 0 {
-		p.Data = a.c.sealAbsent(a.name, a.call.tags, a.lease.Clock)
+		p.Data = a.c.sealAbsent(a.l2.Name, a.call.tags, a.lease.Clock)
 	}
-	refused, err := a.c.tier.Put(ctx, []remote.Put{p})
+	refused, err := a.c.l2.Put(ctx, []remote.Put{p})
 	if !a.answered("put", err) {
 		return
 	}
@@ -179,7 +179,7 @@ func (a *attempt[K, V]) forgetRemote(left time.Duration) {
 // announceDrop tells other instances of what p, a Put that was not refused, has
 // dropped.
 func (a *attempt[K, V]) announceDrop(ctx context.Context, p remote.Put) {
-	if p.Drops && a.c.announces() {
-		_ = a.c.announce(ctx, []remote.Drop{{Key: a.name}}) // or it is pending
+	if p.Drops {
+		_ = a.c.l2.Announce(ctx, []remote.Drop{{Key: a.l2.Name}}) // or it is pending
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
@@ -21,25 +22,18 @@ type attempt[K comparable, V any] struct {
 	ctx    context.Context // the caller's in First, the flight's in Then
 	load   Loader[K, V]
 	call   call
-	name   string // of the key in L2
-	again  bool   // the first look was cut short
-	beside bool   // the caller goes on to a reload if L2 has nothing
+	l2     l2.Session
+	again  bool // the first look was cut short
+	beside bool // the caller goes on to a reload if L2 has nothing
 
 	// tagTrust is the word of trust in tags from before anything was read.
 	tagTrust uint64
-	sweeps   uint64 // of pending drops, from before L2 was asked
-	unasked  bool   // L2 was not looked at
-	probe    bool   // what L2 answers to this flight decides on the breaker
-	// storeProbe says the same of the breaker of what is stored there.
-	storeProbe bool
-	down       bool         // L2 has failed in this flight and is left alone
-	unheld     bool         // L2 cannot hold the key
-	hungUp     bool         // L2 can take a lease back: the flight was cancelled, or it has refused
-	lease      remote.Lease // the right to store in L2, if its Token is set
-	spoilt     remote.ID    // of what L2 takes for fresh and nobody can use
-	noKeep     bool         // the value must not be kept anywhere
-	replaced   bool         // L2 has answered what the load brought
-	pending    bool         // a reload whose load has not begun
+	unasked  bool         // L2 was not looked at
+	lease    remote.Lease // the right to store in L2, if its Token is set
+	spoilt   remote.ID    // of what L2 takes for fresh and nobody can use
+	noKeep   bool         // the value must not be kept anywhere
+	replaced bool         // L2 has answered what the load brought
+	pending  bool         // a reload whose load has not begun
 
 	held      *V        // a stale value, for Previous and for when the load fails
 	heldUntil int64     // until when held may be served if it does
@@ -102,7 +96,7 @@ func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (land
 	defer a.recovered()
 	landed = a.look()
 	ended = false
-	if over(ctx) && !landed {
+	if l2.Over(ctx) && !landed {
 		*a = attempt[K, V]{c: a.c, load: a.load, call: a.call, again: true}
 	}
 	return landed
@@ -138,7 +132,7 @@ func (a *attempt[K, V]) finish() {
 		return
 	}
 	defer release()
-	if a.c.tier != nil && !a.down && a.takeLease() || a.over() || a.spent() {
+	if a.c.l2.HasTier() && !a.l2.Down && a.takeLease() || a.over() || a.spent() {
 		return
 	}
 	if a.call.skipRead {
@@ -211,9 +205,9 @@ func (a *attempt[K, V]) look() bool {
 	if a.lookAgain() {
 		return true
 	}
-	if a.c.tier != nil {
+	if a.c.l2.HasTier() {
 		var err error
-		if a.name, err = a.c.nameOf(a.f.Key); err != nil {
+		if a.l2.Name, err = a.c.nameOf(a.f.Key); err != nil {
 			a.res.Err = err
 			return true
 		}
@@ -222,7 +216,7 @@ func (a *attempt[K, V]) look() bool {
 		}
 	}
 	switch {
-	case over(a.ctx):
+	case l2.Over(a.ctx):
 	case a.load == nil:
 		a.end = endAbsent
 		return true
@@ -232,7 +226,7 @@ func (a *attempt[K, V]) look() bool {
 			if a.unasked && a.read() {
 				return true
 			}
-			if over(a.ctx) {
+			if l2.Over(a.ctx) {
 				return false
 			}
 			a.fail(err)
@@ -252,7 +246,7 @@ func (a *attempt[K, V]) lookAgain() bool {
 	e = a.c.aged(a.f.Key, e)
 	v, since := a.c.judge(a.f.Key, e)
 	switch {
-	case v == trust.Disowned, v == trust.Suspect && a.c.tier == nil:
+	case v == trust.Disowned, v == trust.Suspect && !a.c.l2.HasTier():
 		return false
 	case v == trust.Suspect:
 		a.suspect, a.suspectSince = e, since

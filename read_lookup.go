@@ -2,14 +2,12 @@ package strata
 
 import (
 	"context"
-	"errors"
-	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -18,17 +16,13 @@ import (
 // lease, which brings what is held with its answer: so a cold cache saves every
 // load a round trip, and a warm one asks nothing but for the value.
 func (a *attempt[K, V]) askTier() bool {
-	if a.bypasses() {
+	if a.l2.PassesBy(a.c.l2) {
 		return false
 	}
-	if !a.c.breaker.Calm() {
-		var ok bool
-		if ok, a.probe = a.c.breaker.Allow(a.c.memory.Now()); !ok {
-			a.down = true
-			return a.serveSuspect()
-		}
+	if !a.l2.Allowed(a.c.l2) {
+		return a.serveSuspect()
 	}
-	if a.load != nil && a.suspect == nil && a.held == nil && a.c.o.Limits.MaxLoads == 0 && a.c.absence.mostly() && !a.probe && a.c.storing.Calm() {
+	if a.load != nil && a.suspect == nil && a.held == nil && a.c.o.Limits.MaxLoads == 0 && a.c.l2.MostlyAbsent() && !a.l2.Probing() && a.c.l2.StoresFreely() {
 		a.unasked = true
 		return false
 	}
@@ -40,19 +34,11 @@ func (a *attempt[K, V]) read() bool {
 	a.unasked = false
 	ctx, cancel := a.opContext()
 	defer cancel()
-	held, err := a.c.tier.Get(ctx, []string{a.name})
+	held, err := a.c.l2.Read(ctx, []string{a.l2.Name})
 	if !a.answered("get", err) {
 		return a.serveSuspect()
 	}
 	return a.seen(ctx, held[0])
-}
-
-// bypasses reports whether what L2 holds is not to be used: a drop of the key is
-// pending.
-func (a *attempt[K, V]) bypasses() bool {
-	a.sweeps = a.c.retry.Collapses()
-	a.down = a.c.retry.Blocks(a.name)
-	return a.down
 }
 
 // seen takes what L2 holds. A fresh value is the result; a stale one is kept at
@@ -63,13 +49,13 @@ func (a *attempt[K, V]) seen(ctx context.Context, h remote.Held) (found bool) {
 		return false
 	}
 	v, state := a.open(ctx, h)
-	a.c.logForeign()
+	a.c.l2.LogForeign()
 	same := a.call.refresh && a.held != nil && h.ID == a.id // what is to be refreshed
 	found = state == freshValue && !same || state == negative
-	if a.down { // L2 has failed at a question about tags
+	if a.l2.Down { // L2 has failed at a question about tags
 		return a.serveSuspect()
 	}
-	a.c.absence.add(state == absent)
+	a.c.l2.LookedUp(state != absent)
 	switch {
 	case state == negative:
 		a.end = endL2
@@ -151,14 +137,13 @@ func (a *attempt[K, V]) staleSince(h remote.Held) (age time.Duration, soft bool)
 // shorten lets L2 keep the value that is held for no longer than if it had been
 // expired by its key now: nobody knows here when it was expired.
 func (a *attempt[K, V]) shorten() {
-	if !a.loose || a.down {
+	if !a.loose || a.l2.Down {
 		return
 	}
 	a.loose = false
 	ctx, cancel := a.opContext()
 	defer cancel()
-	_, err := a.c.tier.Drop(ctx, []remote.Drop{{Key: a.name, Soft: true, Left: a.c.o.Stale.window()}})
-	a.answered("drop", err)
+	a.l2.Expire(ctx, a.ctx, a.c.l2, a.c.o.Stale.window())
 }
 
 // serveHeld makes the stale value that the flight has at hand the result instead
@@ -190,7 +175,7 @@ const (
 // it and it may be used all the same.
 func (a *attempt[K, V]) serveSuspect() bool {
 	e := a.suspect
-	if e == nil || over(a.ctx) || a.c.memory.Now() >= e.Fresh || !a.c.lasts(a.suspectSince) {
+	if e == nil || l2.Over(a.ctx) || a.c.memory.Now() >= e.Fresh || !a.c.lasts(a.suspectSince) {
 		return false
 	}
 	a.c.counts.degraded.Add(1)
@@ -205,7 +190,7 @@ func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, state hel
 	if h.Absent() || h.Data == nil {
 		return v, absent
 	}
-	payload, flags, err := envelope.Open(h.Data, a.name, a.c.schema)
+	payload, flags, err := envelope.Open(h.Data, a.l2.Name, a.c.l2.Schema())
 	a.expired = false
 	var tags []string
 	if state = staleValue; h.Fresh > 0 {
@@ -231,7 +216,7 @@ func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, state hel
 		v, err = a.c.decode(payload)
 	}
 	if err != nil {
-		a.c.counts.foreign.Add(1)
+		a.c.l2.Unreadable()
 		return *new(V), absent
 	}
 	a.tags = tags
@@ -243,10 +228,10 @@ func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, state hel
 func (a *attempt[K, V]) openTags(ctx context.Context, body []byte, state held) (payload []byte, tags []string, now held) {
 	clock, tags, payload, ok := envelope.CutTags(body)
 	if !ok {
-		a.c.counts.foreign.Add(1)
+		a.c.l2.Unreadable()
 		return nil, nil, absent
 	}
-	drops, ok := a.askTags(ctx, tags)
+	drops, ok := a.l2.Tags(ctx, a.ctx, a.c.l2, tags)
 	switch {
 	case !ok, drops.Dropped > clock:
 		return nil, nil, absent
@@ -257,77 +242,15 @@ func (a *attempt[K, V]) openTags(ctx context.Context, body []byte, state held) (
 	return payload, tags, state
 }
 
-// askTags returns the latest drops of any of tags. It reports false if what
-// carries them must not be used.
-func (a *attempt[K, V]) askTags(ctx context.Context, tags []string) (latest remote.Tag, ok bool) {
-	if a.c.can.tag == nil || a.c.retry.BlocksTags(tags, a.sweeps) {
-		return latest, false
-	}
-	known, err := a.c.can.tag.Tags(ctx, tags)
-	if !a.answered("tags", err) {
-		return latest, false
-	}
-	for _, t := range known {
-		latest.Dropped = max(latest.Dropped, t.Dropped)
-		latest.Expired = max(latest.Expired, t.Expired)
-	}
-	return latest, true
-}
-
 // opContext bounds one operation on L2.
 func (a *attempt[K, V]) opContext() (context.Context, context.CancelFunc) {
-	return remote.WithTimeout(a.ctx, a.c.o.Remote.Timeout)
+	return a.c.l2.Bound(a.ctx)
 }
 
 // answered reports whether L2 has answered. If it has not, this flight leaves
 // L2 alone from now on: a dead L2 costs a miss one timeout, not one per step.
 func (a *attempt[K, V]) answered(op string, err error) bool {
-	a.unheld = a.unheld || errors.Is(err, remote.ErrKeyTooLong)
-	if err != nil && over(a.ctx) {
-		a.down, a.hungUp = true, true
-		return false
-	}
-	a.c.remoteResult(a.ctx, op, err, probes{a.probe, a.storeProbe})
-	a.down = a.down || err != nil
-	a.hungUp = a.hungUp || errors.Is(err, remote.ErrRefused)
-	return err == nil
-}
-
-// foreignEvery is how often the log says at most that values of L2 cannot be read.
-const foreignEvery = time.Minute
-
-// foreignLog is what the log has said of values in L2 that cannot be read.
-type foreignLog struct {
-	told atomic.Uint64 // how many
-	next atomic.Int64  // when it may say so again, in the time of L1
-}
-
-// foreign is the number of values in L2 that could not be read.
-func (c *Cache[K, V]) foreign() uint64 {
-	n := c.counts.foreign.Load()
-	if c.can.counter != nil {
-		n += c.can.counter.Foreign()
-	}
-	return n
-}
-
-// logForeign logs how many values in L2 could not be read since it last did.
-func (c *Cache[K, V]) logForeign() {
-	l, n := &c.foreignLog, c.foreign()
-	told, now, next := l.told.Load(), c.memory.Now(), l.next.Load()
-	if n == told || now < next || !l.next.CompareAndSwap(next, now+int64(foreignEvery)) {
-		return
-	}
-	l.told.Store(n)
-	c.o.Logger.Warn("strata: values in L2 cannot be read: they are another program's or version's, or damaged",
-		slog.String("cache", c.o.Name), slog.Uint64("count", n-told))
-}
-
-// over reports whether ctx has ended or its deadline has passed: a connection
-// may notice that first.
-func over(ctx context.Context) bool {
-	d, bounded := ctx.Deadline()
-	return ctx.Err() != nil || bounded && !time.Now().Before(d)
+	return a.l2.Answered(a.ctx, a.c.l2, op, err)
 }
 
 // What a result of a flight says about its value.

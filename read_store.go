@@ -105,7 +105,7 @@ func (a *attempt[K, V]) keep(v V) {
 func (a *attempt[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID) {
 	past := time.Duration(a.c.memory.Now() - loaded)
 	kept := a.c.kept(left)
-	if a.unheld {
+	if a.l2.KeyTooLong {
 		left, kept = min(left, UnconfirmedTTL), min(kept, UnconfirmedTTL)
 	}
 	a.entry = a.c.entry(a.f.Key, v, left-past, kept-past, a.stamps(a.call.tags), id)
@@ -115,7 +115,7 @@ func (a *attempt[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id rem
 // put stores v in L2. refused means that the key was dropped, or the lease
 // lost, since the lease was given.
 func (a *attempt[K, V]) put(v V, left time.Duration) (refused bool) {
-	data, err := a.c.seal(a.name, v, a.call.tags, a.lease.Clock)
+	data, err := a.c.seal(a.l2.Name, v, a.call.tags, a.lease.Clock)
 	if err != nil {
 		a.c.counts.encodeErrors.Add(1)
 		return false
@@ -123,8 +123,8 @@ func (a *attempt[K, V]) put(v V, left time.Duration) (refused bool) {
 	ctx, cancel := a.opContext()
 	defer cancel()
 	fresh, kept := min(left, maxRemoteLife), min(a.c.kept(left), maxRemoteLife)
-	p := remote.Put{Key: a.name, Data: data, Fresh: fresh, Left: kept, Lease: a.lease, Drops: a.call.skipRead}
-	no, err := a.c.tier.Put(ctx, []remote.Put{p})
+	p := remote.Put{Key: a.l2.Name, Data: data, Fresh: fresh, Left: kept, Lease: a.lease, Drops: a.call.skipRead}
+	no, err := a.c.l2.Put(ctx, []remote.Put{p})
 	if errors.Is(err, remote.ErrValueTooLarge) {
 		a.c.counts.encodeErrors.Add(1)
 		return false // nothing was sent: the lease is given back
@@ -165,7 +165,7 @@ func (a *attempt[K, V]) keepHeld() {
 	ctx, cancel := a.opContext()
 	defer cancel()
 	fresh, kept := min(left, maxRemoteLife), min(a.c.kept(left), maxRemoteLife)
-	refused, err := a.c.tier.Extend(ctx, a.name, fresh, kept, a.lease, a.id)
+	refused, err := a.c.l2.Extend(ctx, a.l2.Name, fresh, kept, a.lease, a.id)
 	switch {
 	case !a.answered("extend", err):
 	case refused:
@@ -181,7 +181,7 @@ func (a *attempt[K, V]) keepHeld() {
 // of that answer.
 func (c *Cache[K, V]) sealAbsent(name string, tags []string, clock uint64) []byte {
 	b, flags := begin(tags, clock)
-	envelope.Seal(b, name, c.schema, flags|envelope.NotFound)
+	envelope.Seal(b, name, c.l2.Schema(), flags|envelope.NotFound)
 	return b
 }
 
@@ -192,7 +192,7 @@ func (c *Cache[K, V]) seal(name string, v V, tags []string, clock uint64) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	envelope.Seal(b, name, c.schema, flags)
+	envelope.Seal(b, name, c.l2.Schema(), flags)
 	return b, nil
 }
 

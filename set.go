@@ -80,7 +80,7 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 			return err
 		}
 	}
-	if !c.o.Remote.used() {
+	if !c.l2.Used() {
 		return c.setMemory(ws)
 	}
 	begun := 0
@@ -146,12 +146,12 @@ func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
 	if w.weight, w.keep = c.weigh(w.key, w.value); w.left <= 0 {
 		w.keep = false
 	}
-	if c.tier != nil || c.bus != nil {
+	if c.l2.Used() {
 		if w.name, err = c.nameOf(w.key); err != nil {
 			return err
 		}
 	}
-	if c.tier != nil {
+	if c.l2.HasTier() {
 		// With tags it is sealed again, under the clock of its token.
 		w.data, err = c.seal(w.name, w.value, w.tags, 0)
 	}
@@ -188,9 +188,9 @@ func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) error {
 	for i := range ws {
 		drops[i] = remote.Drop{Key: ws[i].name, Token: tokenLife}
 	}
-	leases, err := c.drop(ctx, "set", drops)
+	leases, err := c.l2.Drop(ctx, drops)
 	if err != nil {
-		return err
+		return remoteError("set", err)
 	}
 	return c.put(ctx, "set", ws, leases)
 }
@@ -198,7 +198,7 @@ func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) error {
 // put stores ws in L2 under the tokens of their drops. A refused one is not
 // kept in L1 either: somebody else was there later.
 func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leases []remote.Lease) error {
-	if c.tier == nil {
+	if !c.l2.HasTier() {
 		return c.announcePuts(ctx, op, ws)
 	}
 	puts := make([]remote.Put, 0, len(ws))
@@ -221,16 +221,11 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 	if len(puts) == 0 {
 		return nil
 	}
-	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
+	ctx, cancel := c.l2.Bound(ctx)
 	defer cancel()
-	ok, probe := c.mayStore()
-	if !ok {
-		return c.remoteError(ctx, op, errNotStored)
-	}
-	refused, err := c.tier.Put(ctx, puts)
-	c.remoteResult(ctx, "put", err, probes{stores: probe})
+	refused, err := c.l2.PutWritten(ctx, puts)
 	if err != nil {
-		return c.remoteError(ctx, op, err)
+		return remoteError(op, err)
 	}
 	for _, i := range refused {
 		ws[at[i]].keep, ws[at[i]].late = false, true
@@ -242,29 +237,9 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 // announcePuts tells other instances that ws are stored: what they have loaded
 // since the drops is older. A Tier that announces has done so.
 func (c *Cache[K, V]) announcePuts(ctx context.Context, op string, ws []write[K, V]) error {
-	if !c.announces() {
-		return nil
-	}
 	drops := make([]remote.Drop, len(ws))
 	for i := range ws {
 		drops[i].Key = ws[i].name
 	}
-	if err := c.announce(ctx, drops); err != nil {
-		return c.remoteError(ctx, op, err)
-	}
-	return nil
-}
-
-// announces reports whether the cache tells other instances of drops: there is a
-// bus, and the Tier does not do so itself.
-func (c *Cache[K, V]) announces() bool { return c.bus != nil && !c.can.announce }
-
-// announce tells other instances of drops that a Put has made. Those that are not
-// confirmed are pending.
-func (c *Cache[K, V]) announce(ctx context.Context, drops []remote.Drop) error {
-	err := c.bus.Publish(ctx, c.messages(drops))
-	if err != nil {
-		c.retry.Add(drops, whenFailed(ctx))
-	}
-	return err
+	return remoteError(op, c.l2.AnnounceWritten(ctx, drops))
 }

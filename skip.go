@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/retry"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -44,7 +43,7 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 // first, which may have been waiting for that one's lease. It reports false if
 // there is a result instead.
 func (a *attempt[K, V]) prepareReload() bool {
-	if a.c.tier == nil {
+	if !a.c.l2.HasTier() {
 		return true
 	}
 	if a.f.Queued() {
@@ -55,14 +54,14 @@ func (a *attempt[K, V]) prepareReload() bool {
 		case <-a.ctx.Done():
 		}
 	}
-	if a.name, a.res.Err = a.c.nameOf(a.f.Key); a.res.Err != nil {
+	if a.l2.Name, a.res.Err = a.c.nameOf(a.f.Key); a.res.Err != nil {
 		return false
 	}
-	if a.bypasses() {
+	if a.l2.PassesBy(a.c.l2) {
 		return true
 	}
-	ok, probe := a.c.breaker.Allow(a.c.memory.Now())
-	a.down, a.probe, a.unasked = !ok, probe, true
+	a.l2.Allowed(a.c.l2)
+	a.unasked = true
 	if e, _ := a.c.memory.Peek(a.f.Key); e != nil {
 		a.spoilt = remote.ID(e.ID) // most likely what L2 holds
 	}
@@ -97,21 +96,19 @@ func (a *attempt[K, V]) seenBefore(ctx context.Context, h remote.Held) {
 // new.
 func (a *attempt[K, V]) supersede() {
 	answer := a.res.Err == nil && a.res.Instead == nil || isAnswer(a.res.Err, ErrNotFound)
-	if !a.call.skipRead || !answer || a.replaced || a.noKeep || !a.c.o.Remote.used() {
+	if !a.call.skipRead || !answer || a.replaced || a.noKeep || !a.c.l2.Used() {
 		return
 	}
-	if a.name == "" {
-		if a.name, _ = a.c.nameOf(a.f.Key); a.name == "" {
+	if a.l2.Name == "" {
+		if a.l2.Name, _ = a.c.nameOf(a.f.Key); a.l2.Name == "" {
 			return
 		}
 	}
-	drops := []remote.Drop{{Key: a.name, Soft: a.res.Err == nil, Left: a.c.o.Stale.window()}}
+	drops := []remote.Drop{{Key: a.l2.Name, Soft: a.res.Err == nil, Left: a.c.o.Stale.window()}}
 	switch {
-	case a.c.tier != nil && !a.unheld:
-		a.c.retry.Add(drops, retry.AtOnce)
-	case a.c.bus != nil: // L2 holds nothing of it
-		ctx, cancel := a.opContext()
-		defer cancel()
-		_ = a.c.bus.Publish(ctx, a.c.messages(drops))
+	case a.c.l2.HasTier() && !a.l2.KeyTooLong:
+		a.c.l2.DropSoon(drops)
+	case a.c.l2.HasBus(): // L2 holds nothing of it
+		a.c.l2.Publish(a.ctx, drops)
 	}
 }

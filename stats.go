@@ -5,8 +5,6 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
-
-	"github.com/strata-cache/strata/internal/limit"
 )
 
 // Stats are the numbers of a Cache since it was made, except where a field
@@ -209,7 +207,7 @@ type counts struct {
 	flights, joins, turnedAway, overruled atomic.Uint64
 	rechecked, absent, abandoned          atomic.Uint64
 	remoteHits, remoteMisses              atomic.Uint64
-	remoteErrors, foreign, remoteRefused  atomic.Uint64
+	remoteRefused                         atomic.Uint64
 	loads                                 [outcomes]atomic.Uint64
 	waiters, maxWaiters                   atomic.Uint64
 	latency                               histogram
@@ -255,8 +253,8 @@ func (c *Cache[K, V]) Stats() Stats {
 		Throttled:         n.throttled.Load(),
 		BudgetSpent:       n.budgetSpent.Load(),
 		Overloaded:        n.overloaded.Load(),
-		BreakerOpen:       c.breaker.State() != limit.Closed,
-		StoringStopped:    c.storing.State() != limit.Closed,
+		BreakerOpen:       c.l2.LeftAlone(),
+		StoringStopped:    c.l2.StoringStopped(),
 		Mutations:         n.mutations.Load(),
 		Refused:           n.refused.Load(),
 		RemoteRefused:     n.remoteRefused.Load(),
@@ -268,7 +266,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		Confirmed:         n.confirmed.Load(),
 		Degraded:          n.degraded.Load() + l.Degraded,
 		Connected:         c.link.Connected(),
-		Pending:           c.retry.Len(),
+		Pending:           c.l2.Pending(),
 		Evicted:           m.Evicted,
 		Expired:           m.Expired,
 		Rejected:          m.Rejected,
@@ -283,8 +281,8 @@ func (c *Cache[K, V]) Stats() Stats {
 	s.L2 = TierStats{
 		Hits:    n.remoteHits.Load(),
 		Misses:  n.remoteMisses.Load(),
-		Errors:  n.remoteErrors.Load(),
-		Foreign: c.foreign(),
+		Errors:  c.l2.Errors(),
+		Foreign: c.l2.Foreign(),
 	}
 	return s
 }

@@ -6,9 +6,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/retry"
 	"github.com/strata-cache/strata/internal/trust"
-	"github.com/strata-cache/strata/remote"
 )
 
 // InvalidateTags makes every entry absent, everywhere, that carries one of tags
@@ -42,13 +40,13 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 	if len(tags) == 0 {
 		return nil
 	}
-	if c.tier != nil && c.can.tag == nil {
+	if c.l2.LacksTags() {
 		return errNoTags
 	}
 	var err error
 	for part := range slices.Chunk(tags, maxBatch) {
-		if e := c.dropTagsRemote(ctx, op, part, soft); e != nil {
-			err = e
+		if e := c.l2.DropTags(ctx, part, soft); e != nil {
+			err = remoteError(op, e)
 		}
 	}
 	c.dropTagsLocal(tags, soft)
@@ -56,54 +54,12 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 	return err
 }
 
-func (c *Cache[K, V]) dropTagsRemote(ctx context.Context, op string, tags []string, soft bool) error {
-	if !c.o.Remote.used() {
-		return nil
-	}
-	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
-	defer cancel()
-	err := callerLeft(ctx)
-	if err == nil {
-		err = c.dropTagsOnce(ctx, tags, soft)
-	}
-	if err == nil {
-		return nil
-	}
-	return c.unconfirmed(ctx, op, err, func(when retry.When) bool { return c.retry.AddTags(tags, soft, when) })
-}
-
-// dropTagsOnce is one attempt at a drop of tags.
-func (c *Cache[K, V]) dropTagsOnce(ctx context.Context, tags []string, soft bool) error {
-	if c.tier != nil {
-		err := c.can.tag.DropTags(ctx, tags, soft)
-		c.remoteResult(ctx, "drop tags", err, probes{})
-		if err != nil {
-			c.doubtOwn()
-			return err
-		}
-	}
-	if !c.announces() {
-		return nil
-	}
-	kind := remote.TagDropped
-	if soft {
-		kind = remote.TagExpired
-	}
-	ms := make([]remote.Message, len(tags))
-	for i, t := range tags {
-		ms[i] = remote.Message{Name: c.o.Name, Kind: kind, From: c.instance, Key: t}
-	}
-	return c.bus.Publish(ctx, ms)
-}
-
 // dropTagsLocal makes what carries tags absent, or stale, in L1. Loads and writes
 // that run now go on, and may be joined: nobody knows yet which tags they end
 // with. An entry that they bring is judged by its stamp whenever it is read, and
 // [Cache.outdated] judges their result for those who join from now on.
 func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
-	if c.can.doubt != nil {
-		c.can.doubt.Doubt() // the clock has moved
-	}
+	c.l2.Recheck() // the clock has moved
 	now := c.memory.Now()
 	for _, t := range tags {
 		c.trust.DropTag(t, soft, now)

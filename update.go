@@ -41,7 +41,7 @@ func (u *update[K, V]) run(ctx context.Context, key K, write func(ctx context.Co
 		return err
 	}
 	u.key, u.stamps = key, c.stamps(u.call.tags)
-	if c.o.Remote.used() {
+	if c.l2.Used() {
 		if u.name, err = c.nameOf(key); err != nil {
 			return err
 		}
@@ -79,13 +79,13 @@ type update[K comparable, V any] struct {
 // begin drops the key with a token that is good for as long as a load may
 // take.
 func (u *update[K, V]) begin(ctx context.Context) error {
-	if !u.c.o.Remote.used() {
+	if !u.c.l2.Used() {
 		return nil
 	}
 	d := min(max(u.c.o.Limits.HardTimeout, DefaultHardTimeout), maxRemoteLife) + tokenLife
 	var err error
-	u.leases, err = u.c.drop(ctx, "update", []remote.Drop{{Key: u.name, Token: d}})
-	return err
+	u.leases, err = u.c.l2.Drop(ctx, []remote.Drop{{Key: u.name, Token: d}})
+	return remoteError("update", err)
 }
 
 // end stores what was written.
@@ -109,6 +109,6 @@ func (u *update[K, V]) undo(ctx context.Context) error {
 	if u.stored {
 		return nil
 	}
-	_, err := u.c.drop(context.WithoutCancel(ctx), "update", []remote.Drop{{Key: u.name}})
-	return err
+	_, err := u.c.l2.Drop(context.WithoutCancel(ctx), []remote.Drop{{Key: u.name}})
+	return remoteError("update", err)
 }

@@ -21,8 +21,6 @@ import (
 // exceptions allow what a rule forbids: "rule: path" or "rule: path: name", as
 // the rule reports it, and why it has to be so. Keep it short.
 var exceptions = map[string]string{ // read-only
-	"figures of the code: batch.go":                           "the batch becomes N reads through the stages of one",
-	"figures of the code: cache.go: Cache":                    "the parts of L2 want a package of their own",
 	"figures of the code: read.go: attempt":                   "the stages of a read want parts of their own",
 	"figures of the code: internal/flight/flight.go: Flight":  "wants groups of fields",
 	"figures of the code: internal/link/link.go: Link":        "wants explicit states",

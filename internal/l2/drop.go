@@ -1,0 +1,295 @@
+package l2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/strata-cache/strata/internal/retry"
+	"github.com/strata-cache/strata/remote"
+)
+
+// ownFor is how long a drop that has ended without an answer may still be
+// carried out.
+const ownFor = time.Minute
+
+var (
+	errBreaker = errors.New("strata: L2 has failed too often and is left alone")
+	// ErrNotStored is the error of a value that was not sent to L2, because L2 has
+	// refused to store too often.
+	ErrNotStored = errors.New("strata: L2 has refused to store too often and is not asked to")
+)
+
+// Unconfirmed is the error of a drop, or of a value that is stored, which L2 or
+// the bus has not confirmed.
+type Unconfirmed struct {
+	// Pending is the number of drops that are pending.
+	Pending int
+	// Err is the cause. It wraps the error of the caller's context if that has
+	// ended, and Options.Closed if the drop is not tried again.
+	Err error
+}
+
+// Error returns the text of the cause.
+func (e *Unconfirmed) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Unconfirmed) Unwrap() error { return e.Err }
+
+// Unconfirmed returns the error of a call of which an operation under ctx has
+// failed with err.
+func (s *Store) Unconfirmed(ctx context.Context, err error) error {
+	if gone := CallerLeft(ctx); gone != nil && !errors.Is(err, gone) {
+		err = fmt.Errorf("%w: %w", gone, err)
+	}
+	return &Unconfirmed{Pending: s.pending.Len(), Err: err}
+}
+
+// Drop carries out drops in L2 and announces them. A drop that is not confirmed
+// is tried again in the background; the error is an *Unconfirmed then. A key that
+// is too long for L2 is announced only: other instances may have loaded it.
+func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
+	if !s.Used() {
+		return nil, nil
+	}
+	ctx, cancel := s.Bound(ctx)
+	defer cancel()
+	leases, err := s.dropGuarded(ctx, drops)
+	switch {
+	case err == nil:
+		return leases, nil
+	case !errors.Is(err, remote.ErrKeyTooLong):
+		return nil, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(drops, when) })
+	case len(drops) > 1:
+		return s.dropEach(ctx, drops)
+	case s.o.Bus != nil:
+		// Nothing finds out later that this message is lost: other instances keep
+		// what L2 cannot hold for a short time only.
+		_ = s.o.Bus.Publish(ctx, s.messages(drops))
+	}
+	return nil, s.Unconfirmed(ctx, err)
+}
+
+// makePending makes a drop pending that has failed with err under ctx, and
+// returns the error of its call. add adds the drop to those that are pending. A
+// drop whose caller has left is tried again at once, since nothing is known
+// against L2.
+func (s *Store) makePending(ctx context.Context, err error, add func(retry.When) bool) error {
+	if !add(whenFailed(ctx)) {
+		err = fmt.Errorf("%w, and is not tried again: %w", err, s.o.Closed)
+	}
+	return s.Unconfirmed(ctx, err)
+}
+
+// whenFailed is when to try again an operation that has failed under ctx.
+func whenFailed(ctx context.Context) retry.When { return retry.When(CallerLeft(ctx) != nil) }
+
+// DropSoon carries out drops in the background, at once.
+func (s *Store) DropSoon(drops []remote.Drop) { s.pending.Add(drops, retry.AtOnce) }
+
+// dropGuarded is one attempt at drops, unless L2 is left alone.
+func (s *Store) dropGuarded(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
+	if err := CallerLeft(ctx); err != nil {
+		return nil, err // the drops are sent in the background
+	}
+	ok, probe := true, false
+	if s.tier != nil {
+		ok, probe = s.all.Allow(s.o.Now())
+	}
+	if !ok {
+		return nil, errBreaker
+	}
+	return s.dropOnce(ctx, drops, probe)
+}
+
+// dropEach drops one key at a time, so that a key that L2 cannot hold, and for
+// which there is nothing to try again, holds up no other.
+func (s *Store) dropEach(ctx context.Context, drops []remote.Drop) (leases []remote.Lease, err error) {
+	leases = make([]remote.Lease, len(drops))
+	for i := range drops {
+		l, e := s.Drop(ctx, drops[i:i+1])
+		if e != nil {
+			err = e
+		} else if len(l) > 0 {
+			leases[i] = l[0]
+		}
+	}
+	return leases, err
+}
+
+// dropAgain is one more attempt at drops that are pending, whatever the breaker
+// says. A key that turns out to be too long for L2 is announced only.
+func (s *Store) dropAgain(ctx context.Context, drops []remote.Drop) error {
+	_, err := s.dropOnce(ctx, drops, false)
+	if len(drops) > 1 || !errors.Is(err, remote.ErrKeyTooLong) {
+		return err // of several they are tried one by one in the end
+	}
+	if s.o.Bus != nil {
+		return s.o.Bus.Publish(ctx, s.messages(drops))
+	}
+	return nil
+}
+
+// dropOnce is one attempt at drops.
+func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe bool) (leases []remote.Lease, err error) {
+	if s.tier != nil {
+		leases, err = s.tier.Drop(ctx, drops)
+		s.Report(ctx, "drop", err, Probes{All: probe})
+		if err != nil {
+			s.applyOwn()
+			return nil, err
+		}
+	}
+	if !s.announces() {
+		return leases, nil
+	}
+	return leases, s.o.Bus.Publish(ctx, s.messages(drops))
+}
+
+// DropAll makes everything in the cache's space absent, or stale. The error is an
+// *Unconfirmed, and the drop pending, if that is not confirmed.
+func (s *Store) DropAll(ctx context.Context, soft bool) error {
+	return s.dropSpace(ctx,
+		func(ctx context.Context) error { return s.dropAllOnce(ctx, soft) },
+		func(when retry.When) bool { return s.pending.AddAll(soft, when) })
+}
+
+// DropTags makes everything with one of tags absent, or stale. Errors are those
+// of [Store.DropAll].
+func (s *Store) DropTags(ctx context.Context, tags []string, soft bool) error {
+	return s.dropSpace(ctx,
+		func(ctx context.Context) error { return s.dropTagsOnce(ctx, tags, soft) },
+		func(when retry.When) bool { return s.pending.AddTags(tags, soft, when) })
+}
+
+// dropSpace carries out a drop that concerns no single key.
+func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error, add func(retry.When) bool) error {
+	if !s.Used() {
+		return nil
+	}
+	ctx, cancel := s.Bound(ctx)
+	defer cancel()
+	err := CallerLeft(ctx)
+	if err == nil {
+		err = once(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	return s.makePending(ctx, err, add)
+}
+
+// dropAllOnce is one attempt at a drop of everything.
+func (s *Store) dropAllOnce(ctx context.Context, soft bool) error {
+	if s.tier != nil {
+		err := s.can.dropAll.DropAll(ctx, soft)
+		s.Report(ctx, "drop all", err, Probes{})
+		if err != nil {
+			s.applyOwn()
+			return err
+		}
+	}
+	if !s.announces() {
+		return nil
+	}
+	m := remote.Message{Name: s.o.Name, Kind: remote.AllDropped, From: s.o.Instance}
+	if soft {
+		m.Kind = remote.AllExpired
+	}
+	return s.o.Bus.Publish(ctx, []remote.Message{m})
+}
+
+// dropTagsOnce is one attempt at a drop of tags.
+func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) error {
+	if s.tier != nil {
+		err := s.can.tag.DropTags(ctx, tags, soft)
+		s.Report(ctx, "drop tags", err, Probes{})
+		if err != nil {
+			s.applyOwn()
+			return err
+		}
+	}
+	if !s.announces() {
+		return nil
+	}
+	kind := remote.TagDropped
+	if soft {
+		kind = remote.TagExpired
+	}
+	ms := make([]remote.Message, len(tags))
+	for i, t := range tags {
+		ms[i] = remote.Message{Name: s.o.Name, Kind: kind, From: s.o.Instance, Key: t}
+	}
+	return s.o.Bus.Publish(ctx, ms)
+}
+
+// announces reports whether the cache announces drops: there is a bus, and the
+// tier does not announce them itself.
+func (s *Store) announces() bool { return s.o.Bus != nil && !s.can.announce }
+
+// Announce announces drops that a Put has made, unless the tier has done so. A
+// message that is not confirmed makes its drop pending; the error is that of the
+// bus.
+func (s *Store) Announce(ctx context.Context, drops []remote.Drop) error {
+	if !s.announces() {
+		return nil
+	}
+	err := s.o.Bus.Publish(ctx, s.messages(drops))
+	if err != nil {
+		s.pending.Add(drops, whenFailed(ctx))
+	}
+	return err
+}
+
+// Publish announces drops that L2 has no part in.
+func (s *Store) Publish(ctx context.Context, drops []remote.Drop) {
+	ctx, cancel := s.Bound(ctx)
+	defer cancel()
+	_ = s.o.Bus.Publish(ctx, s.messages(drops)) // other instances keep such values for a short time only
+}
+
+func (s *Store) messages(drops []remote.Drop) []remote.Message {
+	ms := make([]remote.Message, len(drops))
+	for i, d := range drops {
+		ms[i] = remote.Message{Name: s.o.Name, Kind: remote.Dropped, From: s.o.Instance, Key: d.Key, Hold: d.Hold}
+		if d.Soft {
+			ms[i].Kind = remote.Expired
+		}
+	}
+	return ms
+}
+
+// applyOwn makes this instance apply its own announcements for a while: one of
+// its drops has ended without an answer and may still be carried out.
+func (s *Store) applyOwn() { s.ownUntil.Store(s.o.Now() + int64(ownFor)) }
+
+// Mine reports whether m is from a call of this instance that has done what m
+// says, or is about to. A call that ended without an answer has not.
+func (s *Store) Mine(m *remote.Message) bool {
+	return m.From == s.o.Instance && s.o.Now() >= s.ownUntil.Load()
+}
+
+// PutWritten stores values that were written, under the tokens of their drops.
+// The error is an *Unconfirmed; nothing is tried again.
+func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []int, err error) {
+	ok, probe := s.MayStore()
+	if !ok {
+		return nil, s.Unconfirmed(ctx, ErrNotStored)
+	}
+	refused, err = s.tier.Put(ctx, puts)
+	s.Report(ctx, "put", err, Probes{Stores: probe})
+	if err != nil {
+		return nil, s.Unconfirmed(ctx, err)
+	}
+	return refused, nil
+}
+
+// AnnounceWritten is [Store.Announce] for values that were written. The error is
+// an *Unconfirmed.
+func (s *Store) AnnounceWritten(ctx context.Context, drops []remote.Drop) error {
+	if err := s.Announce(ctx, drops); err != nil {
+		return s.Unconfirmed(ctx, err)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package l2
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// Session is what one read has learned of L2 so far. A dead L2 costs a read one
+// timeout, not one per step: after a failure the session leaves L2 alone. Its
+// zero value is that of a read which has not asked yet. It is not safe for
+// concurrent use.
+type Session struct {
+	// Name is the key's name in L2.
+	Name string
+	// Down says that L2 has failed, or may not be asked, and is left alone.
+	Down bool
+	// KeyTooLong says that L2 cannot hold the key.
+	KeyTooLong bool
+	// Cancelled says that L2 may take a lease back although it is Down: the read
+	// was cancelled, or L2 has refused an operation.
+	Cancelled bool
+
+	probes    Probes // which breakers its operations decide on
+	collapses uint64 // of pending drops, from before L2 was asked
+}
+
+// Allowed reports whether the breaker lets the session ask L2. If not, L2 is
+// Down for it.
+func (x *Session) Allowed(s *Store) bool {
+	if s.all.Calm() {
+		return true
+	}
+	ok, probe := s.all.Allow(s.o.Now())
+	x.Down, x.probes.All = !ok, probe
+	return ok
+}
+
+// MayStore reports whether L2 is asked for leases, and to store.
+func (x *Session) MayStore(s *Store) (ok bool) {
+	ok, x.probes.Stores = s.MayStore()
+	return ok
+}
+
+// Probing reports whether the session's operations decide on the breaker of
+// everything that L2 is asked.
+func (x *Session) Probing() bool { return x.probes.All }
+
+// PassesBy reports whether a drop of the key is pending, so that what L2 holds
+// must not be used. L2 is Down for the session then.
+func (x *Session) PassesBy(s *Store) bool {
+	x.collapses = s.pending.Collapses()
+	x.Down = s.pending.Blocks(x.Name)
+	return x.Down
+}
+
+// Answered reports an operation of the session under ctx, which is the read's
+// context, and returns whether L2 has carried it out.
+func (x *Session) Answered(ctx context.Context, s *Store, op string, err error) bool {
+	x.KeyTooLong = x.KeyTooLong || errors.Is(err, remote.ErrKeyTooLong)
+	if err != nil && Over(ctx) {
+		x.Down, x.Cancelled = true, true
+		return false
+	}
+	s.Report(ctx, op, err, x.probes)
+	x.Down = x.Down || err != nil
+	x.Cancelled = x.Cancelled || errors.Is(err, remote.ErrRefused)
+	return err == nil
+}
+
+// Failed notes that an operation of several sessions has failed, which was
+// reported by the session first.
+func (x *Session) Failed(first *Session) {
+	x.Down, x.KeyTooLong, x.Cancelled = true, first.KeyTooLong, first.Cancelled
+}
+
+// FailedAlone is [Session.Failed] for an operation in which each session has an
+// error of its own.
+func (x *Session) FailedAlone(first *Session, err error) {
+	x.Down, x.KeyTooLong, x.Cancelled = true, errors.Is(err, remote.ErrKeyTooLong), first.Cancelled
+}
+
+// StandsInFor makes the session the one that decides on the breaker of stores
+// instead of first.
+func (x *Session) StandsInFor(first *Session) { x.probes.Stores = first.probes.Stores }
+
+// Tags returns the latest drops of any of tags. It reports false if what carries
+// them must not be used: a drop of one of them is pending, or L2 does not answer.
+func (x *Session) Tags(ctx, read context.Context, s *Store, tags []string) (latest remote.Tag, ok bool) {
+	if s.can.tag == nil || s.pending.BlocksTags(tags, x.collapses) {
+		return latest, false
+	}
+	known, err := s.can.tag.Tags(ctx, tags)
+	if !x.Answered(read, s, "tags", err) {
+		return latest, false
+	}
+	for _, t := range known {
+		latest.Dropped = max(latest.Dropped, t.Dropped)
+		latest.Expired = max(latest.Expired, t.Expired)
+	}
+	return latest, true
+}
+
+// Expire makes the session's key stale in L2, for at most left from now on.
+func (x *Session) Expire(ctx, read context.Context, s *Store, left time.Duration) bool {
+	_, err := s.tier.Drop(ctx, []remote.Drop{{Key: x.Name, Soft: true, Left: left}})
+	return x.Answered(read, s, "drop", err)
+}
+
+// Release gives a lease back that was not used, so that no instance waits for
+// it. A lease of a read that was cancelled while it stored is given back, too: if
+// the value was stored all the same, there is no such lease.
+func (x *Session) Release(read context.Context, s *Store, l remote.Lease) {
+	if l.Token == 0 || x.Down && !x.Cancelled || s.can.release == nil {
+		return
+	}
+	ctx, cancel := s.Bound(context.WithoutCancel(read))
+	defer cancel()
+	err := s.can.release.Release(ctx, x.Name, l)
+	x.Answered(read, s, "release", err)
+}
+
+// Over reports whether ctx has ended or its deadline has passed: a connection
+// may notice that first.
+func Over(ctx context.Context) bool {
+	d, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !time.Now().Before(d)
+}
+
+// CallerLeft returns how the caller of an operation has left, if that ended the
+// operation: the error of the caller's context. It is nil if that has not ended,
+// and also if the operation has had all the time that L2 gets: then L2 has not
+// answered, whatever its caller did. ctx is the operation's.
+func CallerLeft(ctx context.Context) error {
+	caller, deadline := remote.Split(ctx)
+	theirs, bounded := caller.Deadline()
+	ours := !deadline.IsZero() && (!bounded || deadline.Before(theirs))
+	if !Over(caller) || ours && !time.Now().Before(deadline) {
+		return nil
+	}
+	if err := caller.Err(); err != nil {
+		return err
+	}
+	return context.DeadlineExceeded // which caller will say in a moment
+}

@@ -1,0 +1,320 @@
+// Package l2 is a cache's side of what its instances share: the tier (L2), the
+// bus, or both. It knows names and sealed bytes, no keys and no values.
+//
+// A [Store] resolves once what its tier is able to do. It has the two breakers
+// (of everything that L2 is asked, and of what is stored there), the queue of
+// drops that were not confirmed, the announcements on the bus, the log lines
+// about L2's health, and the waits for leases of other instances. A [Session] is
+// what one read has learned of L2 so far.
+//
+// Invariant: a drop that a caller was not told to be confirmed is pending until
+// it is confirmed or the store is closed; while it is pending, reads of its key
+// go past L2.
+package l2
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/internal/limit"
+	"github.com/strata-cache/strata/internal/retry"
+	"github.com/strata-cache/strata/remote"
+)
+
+// Options configure a [Store]. Name, Timeout, Logger and Now are required.
+type Options struct {
+	// Name is the cache's name, Instance the number of this instance of it.
+	Name     string
+	Instance uint64
+	// Schema is the fingerprint of the values' type and codec.
+	Schema uint64
+	// Tier and Bus are what instances share. Either may be nil.
+	Tier remote.Tier
+	Bus  remote.Bus
+	// Timeout bounds each operation on L2.
+	Timeout time.Duration
+	// BreakAfter failures in a row open a breaker for BreakFor. Without a
+	// positive BreakAfter there is no breaker.
+	BreakAfter int
+	BreakFor   time.Duration
+	// MaxPending is the most drops that are pending one by one.
+	MaxPending int
+	Logger     *slog.Logger
+	// Now is the time of L1, in nanoseconds.
+	Now func() int64
+	// Closed is part of the error of a drop that is not confirmed and cannot be
+	// pending, because the store is closed.
+	Closed error
+	// Suspend is called when L2 is left alone (true) and when it is used again.
+	Suspend func(bool)
+	// Failed is called after each operation that L2 did not carry out.
+	Failed func(ctx context.Context, op string, err error)
+}
+
+// Store is what the instances of a cache share, as one of them uses it. Create
+// it with [New]. It is safe for concurrent use. Without a tier and a bus it does
+// nothing.
+type Store struct {
+	o       Options
+	tier    remote.Tier // nil without L2
+	can     abilities
+	all     *limit.Breaker // of all that L2 is asked
+	stores  *limit.Breaker // of leases and values that are stored there
+	pending *retry.Queue   // drops that were not confirmed
+	waits   waits          // for leases of other instances
+	health  health
+	// suspending is held while Options.Suspend is called.
+	suspending sync.Mutex
+	// ownUntil is until when this instance applies its own announcements: one of
+	// its drops has ended without an answer and may still be carried out.
+	ownUntil atomic.Int64
+	// absence is the share of look-ups that find nothing.
+	absence share
+	errors  atomic.Uint64
+	foreign foreignLog
+}
+
+// abilities are what the tier is able to do beyond remote.Tier.
+type abilities struct {
+	dropAll  remote.AllDropper
+	release  remote.Releaser
+	renew    remote.Renewer
+	counter  remote.Counter
+	doubt    remote.Doubter
+	tag      remote.Tagger
+	position remote.Positioner
+	changes  remote.ChangeTeller
+	probe    remote.Prober
+	refresh  remote.Refresher
+	many     remote.ManyAcquirer
+	announce bool
+}
+
+// New returns a Store. It does not wait for the network.
+func New(o Options) *Store {
+	s := &Store{o: o}
+	s.all = limit.NewBreaker(max(0, o.BreakAfter), o.BreakFor)
+	s.stores = limit.NewBreaker(max(0, o.BreakAfter), o.BreakFor)
+	if o.Tier != nil {
+		s.bind(o.Tier)
+	}
+	s.pending = retry.New(retry.Options{
+		Drop:     s.dropAgain,
+		DropTags: s.dropTagsOnce,
+		DropAll:  s.dropAllOnce,
+		Timeout:  o.Timeout,
+		MaxKeys:  o.MaxPending,
+	})
+	return s
+}
+
+// bind takes this cache's part of the tier.
+func (s *Store) bind(t remote.Tier) {
+	if b, ok := t.(remote.Binder); ok {
+		t = b.Bind(remote.Space{Name: s.o.Name, Schema: s.o.Schema, Instance: s.o.Instance})
+	}
+	s.tier = t
+	s.can.dropAll, _ = t.(remote.AllDropper)
+	s.can.release, _ = t.(remote.Releaser)
+	s.can.renew, _ = t.(remote.Renewer)
+	s.can.counter, _ = t.(remote.Counter)
+	s.can.doubt, _ = t.(remote.Doubter)
+	s.can.tag, _ = t.(remote.Tagger)
+	s.can.position, _ = t.(remote.Positioner)
+	s.can.changes, _ = t.(remote.ChangeTeller)
+	s.can.probe, _ = t.(remote.Prober)
+	s.can.refresh, _ = t.(remote.Refresher)
+	s.can.many, _ = t.(remote.ManyAcquirer)
+	if a, ok := t.(remote.Announcer); ok {
+		s.can.announce = a.Announces()
+	}
+}
+
+// Used reports whether instances share anything.
+func (s *Store) Used() bool { return s.tier != nil || s.o.Bus != nil }
+
+// HasTier reports whether there is an L2.
+func (s *Store) HasTier() bool { return s.tier != nil }
+
+// HasBus reports whether there is a bus.
+func (s *Store) HasBus() bool { return s.o.Bus != nil }
+
+// LacksTags reports whether there is an L2 that has no tags.
+func (s *Store) LacksTags() bool { return s.tier != nil && s.can.tag == nil }
+
+// Schema returns Options.Schema.
+func (s *Store) Schema() uint64 { return s.o.Schema }
+
+// Instance returns Options.Instance.
+func (s *Store) Instance() uint64 { return s.o.Instance }
+
+// Bound bounds one operation on L2.
+func (s *Store) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return remote.WithTimeout(ctx, s.o.Timeout)
+}
+
+// Pending returns the number of drops that are not confirmed. A drop of
+// everything counts as one.
+func (s *Store) Pending() int { return s.pending.Len() }
+
+// Hurry makes the store try pending drops without long pauses, from now on.
+func (s *Store) Hurry() { s.pending.Hurry() }
+
+// Close tries what is pending until ctx ends, and returns what is lost.
+func (s *Store) Close(ctx context.Context) retry.Lost { return s.pending.Close(ctx) }
+
+// HasPositions reports whether L2 knows how far the drops of its space have come.
+func (s *Store) HasPositions() bool { return s.can.position != nil }
+
+// Lane returns the lane of the key with that name. [Store.HasPositions] was true.
+func (s *Store) Lane(name string) uint16 { return s.can.position.Lane(name) }
+
+// Position asks L2 how far the drops of its space have come. An error is not
+// counted, and opens no breaker: reads of values do that.
+func (s *Store) Position(ctx context.Context) (remote.Position, error) {
+	ctx, cancel := s.Bound(ctx)
+	defer cancel()
+	p, err := s.can.position.Position(ctx)
+	if err == nil {
+		s.report(nil, false)
+	}
+	return p, err
+}
+
+// Changes is that of a [remote.ChangeTeller]; nil if L2 is none.
+func (s *Store) Changes() func(context.Context) (string, error) {
+	if s.can.changes == nil {
+		return nil
+	}
+	return s.can.changes.Changes
+}
+
+// Recheck makes the tier ask anew for what it remembers of its space.
+func (s *Store) Recheck() {
+	if s.can.doubt != nil {
+		s.can.doubt.Doubt()
+	}
+}
+
+// Probe returns what about L2 weakens the promises of a cache.
+func (s *Store) Probe(ctx context.Context) (warnings []string, err error) {
+	if s.can.probe == nil {
+		return nil, nil
+	}
+	ctx, cancel := s.Bound(ctx)
+	defer cancel()
+	return s.can.probe.Probe(ctx)
+}
+
+// Read asks L2 for the values with these names, whatever the breaker says, and
+// does not report how that ended.
+func (s *Store) Read(ctx context.Context, names []string) ([]remote.Held, error) {
+	return s.tier.Get(ctx, names)
+}
+
+// Tags asks L2 for the drops of tags, and does not report how that ended. known
+// is nil if L2 has no tags.
+func (s *Store) Tags(ctx context.Context, tags []string) (known []remote.Tag, err error) {
+	if s.can.tag == nil {
+		return nil, nil
+	}
+	return s.can.tag.Tags(ctx, tags)
+}
+
+// Blocks reports whether a drop that is pending concerns the key with that name,
+// or a value of it with these tags.
+func (s *Store) Blocks(name string, tags []string) bool {
+	return s.pending.Blocks(name) || len(tags) > 0 && s.pending.BlocksTags(tags, s.pending.Collapses())
+}
+
+// LookedUp notes what a look-up of a value has found.
+func (s *Store) LookedUp(found bool) { s.absence.add(!found) }
+
+// MostlyAbsent reports whether four of the last five look-ups found nothing.
+func (s *Store) MostlyAbsent() bool { return s.absence.mostly() }
+
+// Renew prolongs l, the lease on the key with that name, every third of d, until
+// ctx ends or the lease is gone. It returns at once if L2 prolongs no leases.
+func (s *Store) Renew(ctx context.Context, name string, l remote.Lease, d time.Duration) {
+	if s.can.renew == nil {
+		return
+	}
+	next := time.NewTimer(d / 3)
+	defer next.Stop()
+	for ctx.Err() == nil {
+		begun := time.Now()
+		op, cancel := s.Bound(ctx)
+		kept, err := s.can.renew.Renew(op, name, l, d)
+		cancel()
+		if err == nil && !kept {
+			return
+		}
+		next.Reset(max(d/3-time.Since(begun), 1))
+		select {
+		case <-ctx.Done():
+		case <-next.C:
+		}
+	}
+}
+
+// Renews reports whether L2 prolongs leases.
+func (s *Store) Renews() bool { return s.can.renew != nil }
+
+// Replaces reports whether L2 gives leases for values that are fresh still.
+func (s *Store) Replaces() bool { return s.can.refresh != nil }
+
+// TellsEnds reports whether the end of another instance's lease is announced here.
+func (s *Store) TellsEnds() bool { return s.can.announce }
+
+// Request asks for the lease on one key.
+type Request struct {
+	Name string
+	// Replace is the value that counts as stale although it is fresh. Zero: none.
+	Replace remote.ID
+}
+
+// Acquire asks for a lease of at most d.
+func (s *Store) Acquire(ctx context.Context, r Request, d time.Duration) (remote.Held, remote.Lease, error) {
+	if r.Replace != 0 && s.can.refresh != nil {
+		return s.can.refresh.Refresh(ctx, r.Name, r.Replace, d)
+	}
+	return s.tier.Acquire(ctx, r.Name, d)
+}
+
+// AcquireMany asks for many leases in one round trip. Leases to replace values,
+// or all if the tier is able to do no better, are asked for one by one, at once:
+// each has its own error.
+func (s *Store) AcquireMany(ctx context.Context, rs []Request, d time.Duration) (held []remote.Held, leases []remote.Lease, errs []error) {
+	errs = make([]error, len(rs))
+	names, plain := make([]string, len(rs)), s.can.many != nil
+	for i, r := range rs {
+		names[i], plain = r.Name, plain && r.Replace == 0
+	}
+	if plain {
+		held, leases, err := s.can.many.AcquireMany(ctx, names, d)
+		for i := range errs {
+			errs[i] = err
+		}
+		return held, leases, errs
+	}
+	held, leases = make([]remote.Held, len(rs)), make([]remote.Lease, len(rs))
+	var all sync.WaitGroup
+	for i, r := range rs {
+		all.Go(func() { held[i], leases[i], errs[i] = s.Acquire(ctx, r, d) })
+	}
+	all.Wait()
+	return held, leases, errs
+}
+
+// Put stores values under their leases. It does not report how that ended.
+func (s *Store) Put(ctx context.Context, puts []remote.Put) (refused []int, err error) {
+	return s.tier.Put(ctx, puts)
+}
+
+// Extend gives a value a new life. It does not report how that ended.
+func (s *Store) Extend(ctx context.Context, name string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
+	return s.tier.Extend(ctx, name, fresh, left, l, id)
+}
