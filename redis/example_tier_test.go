@@ -10,12 +10,10 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-type User struct{ Name string }
+func loadName(context.Context, string) (string, error) { return "Ann", nil }
 
-func loadUser(context.Context, string) (User, error) { return User{Name: "Ann"}, nil }
-
-// A cache whose instances share a Redis server, and tell each other about
-// invalidations there.
+// The instances of a cache share a Redis server, which also carries their
+// invalidations.
 func ExampleNewTier() {
 	ctx := context.Background()
 	client, err := redis.New(redis.Options{Addr: "localhost:6379"}) // opens no connection yet
@@ -23,10 +21,10 @@ func ExampleNewTier() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	users, err := strata.New(strata.Options[string, User]{
-		Name: "users", // instances with this name share entries
+	names, err := strata.New(strata.Options[string, string]{
+		Name: "names", // instances with this name share entries
 		TTL:  5 * time.Minute,
-		Remote: strata.Remote[string, User]{
+		Remote: strata.Remote[string, string]{
 			Tier: redis.NewTier(client), // L2
 			Bus:  redis.NewBus(client),  // invalidations
 		},
@@ -34,8 +32,8 @@ func ExampleNewTier() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer users.Close(ctx)
+	defer names.Close(ctx)
 
-	u, err := users.GetOrLoad(ctx, "42", loadUser)
-	fmt.Println(u.Name, err)
+	name, err := names.GetOrLoad(ctx, "42", loadName)
+	fmt.Println(name, err)
 }

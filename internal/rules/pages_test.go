@@ -128,7 +128,7 @@ func TestProgramOfTheReadmeRunsAndPrintsThat(t *testing.T) {
 // its output.
 func readmeProgram(t *testing.T, text string) (program, output string) {
 	t.Helper()
-	m := regexp.MustCompile("(?s)```go\n(package main\n.*?)```\n\n```\n(.*?)```").FindStringSubmatch(text)
+	m := regexp.MustCompile("(?s)```go\n(package main\n.*?)```\n\nIt prints:\n\n```\n(.*?)```").FindStringSubmatch(text)
 	if m == nil {
 		t.Fatal("README.md: no program with its output behind it")
 	}
