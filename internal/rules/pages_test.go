@@ -70,11 +70,11 @@ func checkIndexes(pages map[string]string, files []string) (errs []string) {
 
 func TestLinksOfPagesLead(t *testing.T) {
 	exists := func(file string) bool { return file == "docs/a.md" }
-	const good = "# Some *Title*, or `two`\n[a](../docs/a.md), [b](https://example.org), [c](#some-title-or-two)\n```\n[x](nowhere)\n```\n"
+	const good = "`docs/a.md`\n# Some *Title*, or `two`\n[a](../docs/a.md), [b](https://example.org), [c](#some-title-or-two)\n```\n[x](nowhere)\n```\n"
 	if errs := checkLinks("docs/b.md", good, exists); len(errs) > 0 {
 		t.Errorf("the rule objects to good links: %v", errs)
 	}
-	for _, bad := range []string{"[a](docs/a.md)", "[a](#none)", "![a](a.svg)"} {
+	for _, bad := range []string{"[a](docs/a.md)", "[a](#none)", "![a](a.svg)", "see `internal/gone`", "in `gone.go`"} {
 		if len(checkLinks("docs/b.md", bad, exists)) == 0 {
 			t.Errorf("the rule accepts %q", bad)
 		}
@@ -87,7 +87,8 @@ func TestLinksOfPagesLead(t *testing.T) {
 	}
 }
 
-// checkLinks follows the links of page p to files, and to headings of p.
+// checkLinks follows the links of page p to files, and to headings of p, and
+// looks for the files and folders that it names in backquotes.
 func checkLinks(p, text string, exists func(string) bool) (errs []string) {
 	text = withoutCode(text)
 	for _, m := range regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
@@ -98,6 +99,11 @@ func checkLinks(p, text string, exists func(string) bool) (errs []string) {
 			errs = append(errs, "there is no heading "+m[2])
 		case m[1] != "" && !exists(file):
 			errs = append(errs, "there is no "+file)
+		}
+	}
+	for _, m := range regexp.MustCompile("`((?:internal|testdata|docs|scripts)/[\\w./-]+|[\\w/]+\\.go)`").FindAllStringSubmatch(text, -1) {
+		if !exists(m[1]) {
+			errs = append(errs, "there is no "+m[1])
 		}
 	}
 	return errs
