@@ -6,8 +6,8 @@ import (
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/redistier/bus"
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/slots"
 	"github.com/strata-cache/strata/remote"
 )
@@ -55,7 +55,7 @@ func (c *Client) joinable(ctx context.Context, key, channel string) (*pubsub.Sub
 // prove publishes an empty message where writes go, and only if they are taken.
 func (c *Client) prove(ctx context.Context, key, channel string) error {
 	over := func(srv tier.Server) error {
-		return srv.Together(ctx, true, func(ask plain.Ask) error { return bus.Prove(ask, key, channel) })
+		return srv.Together(ctx, true, func(ask watch.Ask) error { return bus.Prove(ask, key, channel) })
 	}
 	if c.cluster == nil {
 		return over(tierServer{hop{n: c.home}})

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/slots"
@@ -50,14 +50,14 @@ func (s tierServer) send(ctx context.Context, q question) (v resp.Value, err err
 }
 
 // Together implements tier.Server.
-func (s tierServer) Together(ctx context.Context, twice bool, f func(plain.Ask) error) error {
+func (s tierServer) Together(ctx context.Context, twice bool, f func(watch.Ask) error) error {
 	name, answer := "EVAL", error(nil)
 	if twice {
 		name = "HMGET"
 	}
 	err := s.h.n.run(ctx, name, func(cn *conn) error {
 		var broken error
-		ask := func(b *plain.Batch) (replies []resp.Value, err error) {
+		ask := func(b *watch.Batch) (replies []resp.Value, err error) {
 			replies, broken = cn.askAll(b.Text, b.N)
 			return replies, broken
 		}
@@ -90,15 +90,15 @@ func (c *conn) askAll(text []byte, n int) ([]resp.Value, error) {
 // asked returns ask with ASKING before each command. Transactions cannot be made
 // so: they are refused as if the server did not serve their keys for the time
 // being, which is until the slot has moved.
-func asked(ask plain.Ask) plain.Ask {
-	return func(b *plain.Batch) ([]resp.Value, error) {
-		var with plain.Batch
+func asked(ask watch.Ask) watch.Ask {
+	return func(b *watch.Batch) ([]resp.Value, error) {
+		var with watch.Batch
 		for rest := b.Text; len(rest) > 0; {
 			var one []byte
 			var name string
 			one, name, rest = resp.CutCommand(rest)
 			if name == "WATCH" || name == "MULTI" {
-				return nil, &plain.Refusal{Text: "TRYAGAIN slot is being moved"}
+				return nil, &watch.Refusal{Text: "TRYAGAIN slot is being moved"}
 			}
 			with.Text = append(append(with.Text, asking...), one...)
 			with.N += 2

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -203,7 +203,7 @@ func tierError(err error) error {
 	if err == nil {
 		return nil
 	}
-	var refused *plain.Refusal
+	var refused *watch.Refusal
 	if errors.As(err, &refused) {
 		return serverError([]byte(refused.Text))
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/redistier/bus"
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
@@ -56,7 +56,7 @@ func (b *Bus) channel(name string) string { return layout.Channel(name, b.link.r
 
 // prove publishes an empty message where writes go, and only if they are taken.
 func (b *Bus) prove(ctx context.Context, key, channel string) error {
-	return bus.Prove(func(q *plain.Batch) ([]resp.Value, error) {
+	return bus.Prove(func(q *watch.Batch) ([]resp.Value, error) {
 		calls := newCalls(q.Text, q.N)
 		if err := b.link.exchange(ctx, calls); err != nil {
 			return nil, err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
@@ -46,7 +46,7 @@ func newRefusal(text string) error {
 
 // tierError gives an error of the tier the form that the package promises.
 func tierError(err error) error {
-	var refused *plain.Refusal
+	var refused *watch.Refusal
 	if !errors.As(err, &refused) {
 		return err
 	}

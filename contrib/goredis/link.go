@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -108,7 +108,7 @@ type talk struct {
 
 // talk lets f talk to the server, over one connection if alone is set. answer is
 // the error of f, which may be that of the talk.
-func (l link) talk(ctx context.Context, alone bool, f func(plain.Ask) error) (t *talk, answer error) {
+func (l link) talk(ctx context.Context, alone bool, f func(watch.Ask) error) (t *talk, answer error) {
 	t = &talk{link: l, ctx: ctx, alone: alone}
 	defer t.end()
 	answer = f(t.ask)
@@ -128,8 +128,8 @@ func (t *talk) end() {
 	}
 }
 
-// ask implements plain.Ask.
-func (t *talk) ask(b *plain.Batch) (replies []resp.Value, err error) {
+// ask implements watch.Ask.
+func (t *talk) ask(b *watch.Batch) (replies []resp.Value, err error) {
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -148,7 +148,7 @@ func (t *talk) ask(b *plain.Batch) (replies []resp.Value, err error) {
 // it or runs none. It is sent again, or done without, as if it never had been
 // sent.
 func notRun(v resp.Value) bool {
-	return v.Kind() == resp.Error && bytes.HasPrefix(v.Bytes(), []byte("NOSCRIPT ")) || plain.NoScripts(v)
+	return v.Kind() == resp.Error && bytes.HasPrefix(v.Bytes(), []byte("NOSCRIPT ")) || watch.NoScripts(v)
 }
 
 func (t *talk) exchange(calls []call) error {

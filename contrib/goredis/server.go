@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -49,7 +49,7 @@ func (s *server) Read(ctx context.Context, _ time.Time, put func([]byte, string)
 // Together implements tier.Server. To have a connection to oneself is dear in
 // go-redis. Where none was opened meanwhile, all lead to the same server, and
 // several are as good as one; else f talks once more, over one.
-func (s *server) Together(ctx context.Context, twice bool, f func(plain.Ask) error) error {
+func (s *server) Together(ctx context.Context, twice bool, f func(watch.Ask) error) error {
 	before := s.Opened()
 	t, answer := s.talk(ctx, false, f)
 	switch {

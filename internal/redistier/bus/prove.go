@@ -3,7 +3,7 @@ package bus
 import (
 	"strings"
 
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -13,8 +13,8 @@ import (
 //
 // A server that refuses it for another reason, such as a disk that is full, is
 // believed without.
-func Prove(ask plain.Ask, key, channel string) error {
-	var b plain.Batch
+func Prove(ask watch.Ask, key, channel string) error {
+	var b watch.Batch
 	b.Add("MULTI")
 	b.Add("PERSIST", key)
 	b.Add("PUBLISH", channel, "")
@@ -27,7 +27,7 @@ func Prove(ask plain.Ask, key, channel string) error {
 	if refused == "" || !believed(refused) {
 		return refusal(refused)
 	}
-	b = plain.Batch{}
+	b = watch.Batch{}
 	b.Add("PUBLISH", channel, "")
 	if replies, err = ask(&b); err != nil {
 		return err
@@ -49,7 +49,7 @@ func refusal(text string) error {
 	if text == "" {
 		return nil
 	}
-	return &plain.Refusal{Text: text}
+	return &watch.Refusal{Text: text}
 }
 
 // believed reports whether a server that has refused a write for this reason may
@@ -60,5 +60,5 @@ func believed(refused string) bool {
 	case "MASTERDOWN", "LOADING", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN":
 		return false
 	}
-	return !plain.TakesNoWrites(refused)
+	return !watch.TakesNoWrites(refused)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
@@ -64,7 +64,7 @@ func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Dur
 }
 
 // granted is what is told of an answer that can be judged by w.
-func (t *Tier) granted(a plain.Acquired, token uint64, w *words.Word) (remote.Held, remote.Lease) {
+func (t *Tier) granted(a watch.Acquired, token uint64, w *words.Word) (remote.Held, remote.Lease) {
 	l := remote.Lease{Word: w.Text, Clock: w.Clock, Grant: a.Grant, Wait: time.Duration(a.Wait) * time.Millisecond}
 	if a.Grant == remote.Granted {
 		l.Token, l.Wait = token, 0
@@ -73,7 +73,7 @@ func (t *Tier) granted(a plain.Acquired, token uint64, w *words.Word) (remote.He
 }
 
 // acquire asks for a lease. It returns a word by which the answer can be judged.
-func (t *Tier) acquire(ctx context.Context, q wish) (a plain.Acquired, w *words.Word, err error) {
+func (t *Tier) acquire(ctx context.Context, q wish) (a watch.Acquired, w *words.Word, err error) {
 	if t.all == nil {
 		return t.one.acquire(ctx, q)
 	}
@@ -86,7 +86,7 @@ func (t *Tier) acquire(ctx context.Context, q wish) (a plain.Acquired, w *words.
 
 // acquire asks for a lease, and for the word before if it is due or a
 // connection was opened meanwhile.
-func (s *site) acquire(ctx context.Context, q wish) (a plain.Acquired, w *words.Word, err error) {
+func (s *site) acquire(ctx context.Context, q wish) (a watch.Acquired, w *words.Word, err error) {
 	ask, w := s.due(time.Now())
 	if !ask && s.scripted() {
 		v, err := s.run(ctx, s.scripts.acquire, func(dst []byte, head string) []byte {
@@ -103,7 +103,7 @@ func (s *site) acquire(ctx context.Context, q wish) (a plain.Acquired, w *words.
 			ask = true // unless the clocks of w are out of date
 		}
 	}
-	err = s.srv.Together(ctx, true, func(send plain.Ask) (err error) {
+	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
 		for {
 			if ask {
 				if w, err = s.askWord(send); err != nil {
@@ -169,7 +169,7 @@ func (t *Tier) acquireFrom(ctx context.Context, keys []string, part []int, d tim
 
 func (s *site) acquireMany(ctx context.Context, wishes []wish) (answers []acquired, w *words.Word, err error) {
 	ask, known := s.due(time.Now())
-	err = s.srv.Together(ctx, true, func(send plain.Ask) (err error) {
+	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
 		for w = known; ; ask = true {
 			if ask {
 				if w, err = s.askWord(send); err != nil {
@@ -197,12 +197,12 @@ func anyLate(answers []acquired) bool {
 
 // acquired is the answer for one key of many.
 type acquired struct {
-	plain.Acquired
+	watch.Acquired
 	err error
 }
 
 // acquireAll asks for many leases. Its error is about the connection.
-func (s *site) acquireAll(send plain.Ask, wishes []wish, w *words.Word) ([]acquired, error) {
+func (s *site) acquireAll(send watch.Ask, wishes []wish, w *words.Word) ([]acquired, error) {
 	answers := make([]acquired, len(wishes))
 	if s.scripted() {
 		replies, err := runAll(send, len(wishes), func(dst []byte, head func(*script) string, i int) []byte {
@@ -221,7 +221,7 @@ func (s *site) acquireAll(send plain.Ask, wishes []wish, w *words.Word) ([]acqui
 	for i, q := range wishes {
 		var err error
 		answers[i].Acquired, err = s.acquirePlain(send, q, w)
-		var refused *plain.Refusal
+		var refused *watch.Refusal
 		if answers[i].err = err; err != nil && !errors.As(err, &refused) {
 			return nil, err
 		}
@@ -229,13 +229,13 @@ func (s *site) acquireAll(send plain.Ask, wishes []wish, w *words.Word) ([]acqui
 	return answers, nil
 }
 
-func (t *Tier) acquireOver(send plain.Ask, q wish, w *words.Word) (plain.Acquired, error) {
+func (t *Tier) acquireOver(send watch.Ask, q wish, w *words.Word) (watch.Acquired, error) {
 	if t.scripted() {
 		v, err := runOver(send, t.scripts.acquire, func(dst []byte, head string) []byte {
 			return t.appendAcquire(dst, head, q, w)
 		})
 		if err != nil {
-			return plain.Acquired{}, err
+			return watch.Acquired{}, err
 		}
 		if !t.forbids(v) {
 			return parseAcquired(v)
@@ -244,8 +244,8 @@ func (t *Tier) acquireOver(send plain.Ask, q wish, w *words.Word) (plain.Acquire
 	return t.acquirePlain(send, q, w)
 }
 
-func (t *Tier) acquirePlain(send plain.Ask, q wish, w *words.Word) (plain.Acquired, error) {
-	return t.entry(send, q.key).Acquire(plain.Request{
+func (t *Tier) acquirePlain(send watch.Ask, q wish, w *words.Word) (watch.Acquired, error) {
+	return t.entry(send, q.key).Acquire(watch.Request{
 		Token: layout.Hex(q.token), Life: millis(q.d), Latest: q.latest(w), Word: w.Text, ID: uint64(q.id),
 	})
 }
@@ -267,17 +267,17 @@ func (t *Tier) appendAcquire(dst []byte, head string, q wish, w *words.Word) []b
 }
 
 // entry is a key for those who work without scripts.
-func (t *Tier) entry(ask plain.Ask, key string) plain.Entry {
-	return plain.Entry{Ask: ask, Names: &t.names, Key: key}
+func (t *Tier) entry(ask watch.Ask, key string) watch.Entry {
+	return watch.Entry{Ask: ask, Names: &t.names, Key: key}
 }
 
 // parseAcquired makes sense of what the acquire script returns.
-func parseAcquired(v resp.Value) (a plain.Acquired, err error) {
+func parseAcquired(v resp.Value) (a watch.Acquired, err error) {
 	if err := refusal(v); err != nil {
 		return a, err
 	}
 	if v.Kind() == resp.Int && v.Int() == 1 {
-		return plain.Acquired{Grant: remote.Granted}, nil
+		return watch.Acquired{Grant: remote.Granted}, nil
 	}
 	var parts [4]resp.Value
 	i := 0
@@ -287,12 +287,12 @@ func parseAcquired(v resp.Value) (a plain.Acquired, err error) {
 		}
 		i++
 	}
-	a = plain.Acquired{Wait: parts[1].Int(), State: parts[2], Value: parts[3]}
+	a = watch.Acquired{Wait: parts[1].Int(), State: parts[2], Value: parts[3]}
 	switch string(parts[0].Bytes()) {
 	case "granted":
 		a.Grant = remote.Granted
 	case "late":
-		a = plain.TooLate
+		a = watch.TooLate
 	case "busy":
 		a.Grant = remote.Busy
 	case "hold":

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
@@ -98,7 +98,7 @@ func (t *Tier) askChanges(ctx context.Context, now time.Time) (text string, at t
 // askChanges asks one server. That another one has taken its place shows in the
 // connections that were opened.
 func (s *site) askChanges(ctx context.Context) (text string, err error) {
-	err = s.srv.Together(ctx, true, func(ask plain.Ask) error {
+	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
 		text, err = s.changesOver(ask)
 		return err
 	})
@@ -110,7 +110,7 @@ func (s *site) askChanges(ctx context.Context) (text string, err error) {
 
 // changesOver asks by a script, whose answer is short, or for all that INFO says
 // where scripts do not run, or may not call it.
-func (s *site) changesOver(ask plain.Ask) (string, error) {
+func (s *site) changesOver(ask watch.Ask) (string, error) {
 	clustered := s.all != nil
 	if s.scripted() {
 		v, err := runOver(ask, s.scripts.changes, func(dst []byte, head string) []byte {
@@ -128,7 +128,7 @@ func (s *site) changesOver(ask plain.Ask) (string, error) {
 		}
 		s.forbids(v)
 	}
-	var b plain.Batch
+	var b watch.Batch
 	b.Add("INFO", "persistence")
 	if clustered {
 		b.Add("CLUSTER", "INFO")
@@ -137,9 +137,9 @@ func (s *site) changesOver(ask plain.Ask) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := plain.Changes(replies[0])
+	text := watch.Changes(replies[0])
 	if text != "" && clustered {
-		text += " " + plain.ClusterState(replies[1])
+		text += " " + watch.ClusterState(replies[1])
 	}
 	return text, nil
 }

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/remote"
 )
@@ -42,7 +42,7 @@ func (c *nodes) Follow(ctx context.Context, key string, _ bool, f func(context.C
 	at := c.thought(key)
 	for hop := 0; ; hop++ {
 		err := f(ctx, c.all[at])
-		var refused *plain.Refusal
+		var refused *watch.Refusal
 		if !errors.As(err, &refused) || hop == 5 {
 			return err
 		}

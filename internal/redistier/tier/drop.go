@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
@@ -67,7 +67,7 @@ func (s *site) dropAll(ctx context.Context, drops []remote.Drop, part []int, lea
 			return nil, err
 		}
 	}
-	err = s.srv.Together(ctx, true, func(ask plain.Ask) (err error) {
+	err = s.srv.Together(ctx, true, func(ask watch.Ask) (err error) {
 		replies, err = runAll(ask, len(part), func(dst []byte, head func(*script) string, j int) []byte {
 			i := part[j]
 			return s.appendDrop(dst, head(s.scripts.drop), &drops[i], leases[i].Token)
@@ -121,8 +121,8 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error 
 		}
 		_, err := s.either(ctx, s.scripts.drop, func(dst []byte, head string) []byte {
 			return s.appendDrop(dst, head, d, l.Token)
-		}, func(ask plain.Ask) (bool, error) {
-			loss := plain.Loss{Soft: d.Soft, Nonce: layout.Hex(nonce()), Life: millis(d.Token), Hold: millis(d.Hold), Left: millis(d.Left)}
+		}, func(ask watch.Ask) (bool, error) {
+			loss := watch.Loss{Soft: d.Soft, Nonce: layout.Hex(nonce()), Life: millis(d.Token), Hold: millis(d.Hold), Left: millis(d.Left)}
 			if l.Token != 0 {
 				loss.Token = layout.Hex(l.Token)
 			}

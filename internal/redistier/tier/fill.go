@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
@@ -79,7 +79,7 @@ func (s *site) putAll(ctx context.Context, puts []remote.Put) (replies []resp.Va
 	if err != nil {
 		return nil, err
 	}
-	err = s.srv.Together(ctx, false, func(ask plain.Ask) (err error) {
+	err = s.srv.Together(ctx, false, func(ask watch.Ask) (err error) {
 		replies, err = runAll(ask, len(puts), func(dst []byte, head func(*script) string, i int) []byte {
 			return s.appendPut(dst, head(s.storing(&puts[i])), &puts[i], w)
 		})
@@ -101,8 +101,8 @@ func (t *Tier) put(ctx context.Context, p *remote.Put) (stored bool, err error) 
 		}
 		stored, err = s.either(ctx, s.storing(p), func(dst []byte, head string) []byte {
 			return s.appendPut(dst, head, p, w)
-		}, func(ask plain.Ask) (bool, error) {
-			return s.entry(ask, p.Key).Put(plain.Value{
+		}, func(ask watch.Ask) (bool, error) {
+			return s.entry(ask, p.Key).Put(watch.Value{
 				Token: layout.Hex(p.Lease.Token), Word: p.Lease.Word, Nonce: layout.Hex(nonce()),
 				Fresh: millis(p.Fresh), Left: millis(p.Left), Data: p.Data, Drops: p.Drops,
 			})
@@ -171,8 +171,8 @@ func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration
 		dst = appendInt(appendInt(dst, millis(fresh)), millis(left))
 		dst = resp.AppendString(appendHex(dst, uint64(id)), t.names.Channel)
 		return t.appendEnded(dst, key)
-	}, func(ask plain.Ask) (bool, error) {
-		v := plain.Value{Token: layout.Hex(l.Token), Word: l.Word, Fresh: millis(fresh), Left: millis(left)}
+	}, func(ask watch.Ask) (bool, error) {
+		v := watch.Value{Token: layout.Hex(l.Token), Word: l.Word, Fresh: millis(fresh), Left: millis(left)}
 		return t.entry(ask, key).Extend(v, uint64(id))
 	})
 	return err == nil && !done, err
@@ -187,7 +187,7 @@ func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
 		dst = t.appendEntry(appendCall(dst, head, 5), key)
 		dst = appendHex(resp.AppendString(dst, t.names.Schema), l.Token)
 		return t.appendEnded(resp.AppendString(dst, t.names.Channel), key)
-	}, func(ask plain.Ask) (bool, error) {
+	}, func(ask watch.Ask) (bool, error) {
 		return true, t.entry(ask, key).Release(layout.Hex(l.Token))
 	})
 	return err
@@ -202,7 +202,7 @@ func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Dur
 		dst = t.appendEntry(appendCall(dst, head, 4), key)
 		dst = appendHex(resp.AppendString(dst, t.names.Schema), l.Token)
 		return appendInt(dst, millis(d))
-	}, func(ask plain.Ask) (bool, error) {
+	}, func(ask watch.Ask) (bool, error) {
 		return t.entry(ask, key).Renew(layout.Hex(l.Token), millis(d))
 	})
 }

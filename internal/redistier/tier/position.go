@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
@@ -26,7 +26,7 @@ func (t *Tier) Lane(key string) uint16 { return layout.LaneOf(key) }
 // lost something.
 func (t *Tier) Position(ctx context.Context) (p remote.Position, err error) {
 	var w *words.Word
-	err = t.onOne(ctx, func(s *site, ask plain.Ask) error {
+	err = t.onOne(ctx, func(s *site, ask watch.Ask) error {
 		if w, err = s.askWord(ask); err == nil && t.all == nil {
 			p.Lanes, err = t.lanes(ask)
 		}
@@ -48,12 +48,12 @@ func (t *Tier) Position(ctx context.Context) (p remote.Position, err error) {
 }
 
 // lanes returns the words of all lanes and gives one to those that have none.
-func (t *Tier) lanes(ask plain.Ask) ([]remote.Word, error) {
+func (t *Tier) lanes(ask watch.Ask) ([]remote.Word, error) {
 	mget := []any{"MGET"}
 	for lane := range uint16(layout.Lanes) {
 		mget = append(mget, t.names.LaneAt(lane))
 	}
-	var b plain.Batch // begins with commands that make words, from the second try on
+	var b watch.Batch // begins with commands that make words, from the second try on
 	for try := range laneTries {
 		b.Add(mget...)
 		replies, err := ask(&b)
@@ -69,7 +69,7 @@ func (t *Tier) lanes(ask plain.Ask) ([]remote.Word, error) {
 		if v.Len() != layout.Lanes {
 			return nil, errAnswer
 		}
-		b = plain.Batch{}
+		b = watch.Batch{}
 		found := make([]remote.Word, 0, layout.Lanes)
 		for e := range v.Elems() {
 			w, ok := layout.ParseLaneWord(string(e.Bytes()))
@@ -85,7 +85,7 @@ func (t *Tier) lanes(ask plain.Ask) ([]remote.Word, error) {
 }
 
 // makeLane queues what makes the word of a lane that has none, as v says.
-func (t *Tier) makeLane(b *plain.Batch, key string, v resp.Value, first bool) {
+func (t *Tier) makeLane(b *watch.Batch, key string, v resp.Value, first bool) {
 	set := []any{"SET", key, layout.LaneWord(remote.Word{Nonce: nonce()})}
 	if first && v.Kind() == resp.Null {
 		set = append(set, "NX") // another instance may be first
@@ -134,9 +134,9 @@ func (t *Tier) spreadLanes(ctx context.Context) (found []remote.Word, homes stri
 // that have none, and returns the id of the server. Those that are elsewhere
 // are to be asked for again; the first of them is an error.
 func (s *site) someLanes(ctx context.Context, names []string) (found []remote.Word, id string, again []int, err error) {
-	err = s.srv.Together(ctx, true, func(ask plain.Ask) error {
+	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
 		found, again = make([]remote.Word, len(names)), nil
-		var b plain.Batch // begins with commands that make words, from the second try on
+		var b watch.Batch // begins with commands that make words, from the second try on
 		home := s.askHome(&b)
 		todo := make([]int, len(names))
 		for i := range todo {
@@ -156,7 +156,7 @@ func (s *site) someLanes(ctx context.Context, names []string) (found []remote.Wo
 				}
 				id = home.ID
 			}
-			b = plain.Batch{}
+			b = watch.Batch{}
 			missing := todo[:0]
 			for j, v := range replies[len(replies)-len(todo):] {
 				i := todo[j]

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -70,7 +70,7 @@ func (s *site) run(ctx context.Context, sc *script, c call) (resp.Value, error) 
 }
 
 // runOver is run over one connection.
-func runOver(ask plain.Ask, s *script, c call) (resp.Value, error) {
+func runOver(ask watch.Ask, s *script, c call) (resp.Value, error) {
 	v, err := runAll(ask, 1, func(dst []byte, text func(*script) string, _ int) []byte { return c(dst, text(s)) })
 	if err != nil {
 		return resp.Value{}, err
@@ -81,8 +81,8 @@ func runOver(ask plain.Ask, s *script, c call) (resp.Value, error) {
 // runAll makes n calls of scripts over one connection in one round trip, or two
 // if the server does not know them. c appends a call, with the beginning that
 // head has for its script.
-func runAll(ask plain.Ask, n int, c func(dst []byte, head func(*script) string, i int) []byte) ([]resp.Value, error) {
-	b := plain.Batch{N: n}
+func runAll(ask watch.Ask, n int, c func(dst []byte, head func(*script) string, i int) []byte) ([]resp.Value, error) {
+	b := watch.Batch{N: n}
 	for i := range n {
 		b.Text = c(b.Text, func(s *script) string { return s.digest }, i)
 	}
@@ -91,7 +91,7 @@ func runAll(ask plain.Ask, n int, c func(dst []byte, head func(*script) string, 
 		return nil, err
 	}
 	var again []int
-	var late plain.Batch
+	var late watch.Batch
 	sent := map[*script]bool{}
 	for i, v := range replies {
 		if !unknownScript(v) { // it was carried out
@@ -126,7 +126,7 @@ func (t *Tier) scripted() bool { return !t.scripts.forbidden.Load() }
 // forbids reports whether a reply says that the server does not run scripts, or
 // not for this user, and remembers it.
 func (t *Tier) forbids(v resp.Value) bool {
-	no := plain.NoScripts(v)
+	no := watch.NoScripts(v)
 	if no {
 		t.scripts.forbidden.Store(true)
 	}
@@ -140,7 +140,7 @@ var errAnswer = errors.New("redis: tier: unknown answer of a script")
 // refusal is the error that a server answered with, or nil.
 func refusal(v resp.Value) error {
 	if v.Kind() == resp.Error {
-		return &plain.Refusal{Text: string(v.Bytes())}
+		return &watch.Refusal{Text: string(v.Bytes())}
 	}
 	return nil
 }

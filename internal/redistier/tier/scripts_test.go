@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -147,8 +147,8 @@ func TestServerOnWhichNothingWorksIsOneSentence(t *testing.T) {
 		for _, name := range []string{"Drop", "Acquire", "DropAll"} {
 			err := operations()[name](t.Context(), tr)
 			looks := refused != "WATCH" && name == "Acquire" // the word is there, and a look at it writes nothing
-			if !errors.Is(err, plain.ErrNoTransactions) && !looks {
-				t.Errorf("without %s: %s: %v; want %v", refused, name, err, plain.ErrNoTransactions)
+			if !errors.Is(err, watch.ErrNoTransactions) && !looks {
+				t.Errorf("without %s: %s: %v; want %v", refused, name, err, watch.ErrNoTransactions)
 			}
 		}
 	}

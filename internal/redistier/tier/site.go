@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 )
@@ -110,11 +110,11 @@ func (s *site) gaveUp() {
 func (s *site) fits(w *words.Word) bool { return w.Opened == s.srv.Opened() }
 
 // askWord asks for the word, over one connection.
-func (s *site) askWord(send plain.Ask) (*words.Word, error) {
+func (s *site) askWord(send watch.Ask) (*words.Word, error) {
 	if s.home == nil {
-		return s.onSpace(send, s.scripts.word, nil, plain.Space.Look)
+		return s.onSpace(send, s.scripts.word, nil, watch.Space.Look)
 	}
-	var b plain.Batch
+	var b watch.Batch
 	q := s.askHome(&b)
 	replies, err := send(&b)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *site) askWord(send plain.Ask) (*words.Word, error) {
 
 // askHome queues the questions that a server that holds lanes is asked about
 // itself.
-func (s *site) askHome(b *plain.Batch) *words.Server {
+func (s *site) askHome(b *watch.Batch) *words.Server {
 	b.Add("INFO", "server")
 	b.Add("INFO", "replication")
 	b.Add("CLUSTER", "INFO")
@@ -145,11 +145,11 @@ func (s *site) answeredHome(q *words.Server, replies []resp.Value) (*words.Word,
 	if err := refusal(replies[3]); err != nil {
 		return nil, err
 	}
-	q.ID = words.Digest(plain.Authority(replies[0], replies[1]) + plain.ClusterEpoch(replies[2]))
+	q.ID = words.Digest(watch.Authority(replies[0], replies[1]) + watch.ClusterEpoch(replies[2]))
 	if s.passing {
 		q.ID = layout.Hex(nonce())
 	}
-	q.Clock, q.Heard = plain.Time(replies[3]), time.Now()
+	q.Clock, q.Heard = watch.Time(replies[3]), time.Now()
 	return s.home.Answered(q, s.word, s.space), nil
 }
 
@@ -168,17 +168,17 @@ func (s *site) current(ctx context.Context) (*words.Word, error) {
 	if !ask {
 		return w, nil
 	}
-	_, w, err := s.read(ctx, true, w, func(*plain.Batch) {})
+	_, w, err := s.read(ctx, true, w, func(*watch.Batch) {})
 	return w, err
 }
 
 // read sends what add queues, which only reads, together with the question for
 // the word if ask is set or a connection is opened meanwhile. It returns a word
 // by which the replies can be judged.
-func (s *site) read(ctx context.Context, ask bool, w *words.Word, add func(*plain.Batch)) (replies []resp.Value, judge *words.Word, err error) {
-	err = s.srv.Together(ctx, true, func(send plain.Ask) (err error) {
+func (s *site) read(ctx context.Context, ask bool, w *words.Word, add func(*watch.Batch)) (replies []resp.Value, judge *words.Word, err error) {
+	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
 		if !ask {
-			var b plain.Batch
+			var b watch.Batch
 			add(&b)
 			if replies, err = send(&b); err != nil || s.fits(w) {
 				return err
@@ -195,8 +195,8 @@ func (s *site) read(ctx context.Context, ask bool, w *words.Word, add func(*plai
 
 // readWithWord asks for the word and sends what add queues, in one round trip
 // if it is done by a script or needs none.
-func (s *site) readWithWord(send plain.Ask, add func(*plain.Batch)) ([]resp.Value, *words.Word, error) {
-	var b plain.Batch
+func (s *site) readWithWord(send watch.Ask, add func(*watch.Batch)) ([]resp.Value, *words.Word, error) {
+	var b watch.Batch
 	switch {
 	case s.home != nil:
 		q := s.askHome(&b)
@@ -221,7 +221,7 @@ func (s *site) readWithWord(send plain.Ask, add func(*plain.Batch)) ([]resp.Valu
 			w, err = s.answered(w, replies[0])
 			return replies[1:], w, err
 		}
-		b = plain.Batch{}
+		b = watch.Batch{}
 	}
 	w, err := s.askWord(send)
 	if err != nil {
@@ -263,7 +263,7 @@ func (t *Tier) each(n int, key func(i int) string, f func(part []int) error) err
 // elsewhere reports whether a server has refused one command of many because it
 // does not serve its key, or not now: alone, it is followed.
 func (t *Tier) elsewhere(err error) bool {
-	var refused *plain.Refusal
+	var refused *watch.Refusal
 	if t.all == nil || !errors.As(err, &refused) {
 		return false
 	}

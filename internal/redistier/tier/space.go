@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
@@ -42,7 +42,7 @@ func (t *Tier) appendSpace(dst []byte, head string, further ...string) []byte {
 
 // onSpace runs one of the scripts about a name space, or does the same without,
 // and returns the word from then.
-func (s *site) onSpace(ask plain.Ask, sc *script, further []string, without func(plain.Space, *words.Word) error) (*words.Word, error) {
+func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func(watch.Space, *words.Word) error) (*words.Word, error) {
 	w := s.question()
 	if s.scripted() {
 		v, err := runOver(ask, sc, func(dst []byte, head string) []byte {
@@ -55,7 +55,7 @@ func (s *site) onSpace(ask plain.Ask, sc *script, further []string, without func
 			return s.answered(w, v)
 		}
 	}
-	err := without(plain.Space{Ask: ask, Names: &s.names, Nonce: layout.Hex(nonce()), Known: s.word.Known()}, w)
+	err := without(watch.Space{Ask: ask, Names: &s.names, Nonce: layout.Hex(nonce()), Known: s.word.Known()}, w)
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +114,16 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	if soft {
 		field = "expiries"
 	}
-	return t.insist(ctx, func(s *site, ask plain.Ask) error {
+	return t.insist(ctx, func(s *site, ask watch.Ask) error {
 		_, err := s.onSpace(ask, s.scripts.dropAll, []string{field, s.names.Channel, s.names.AllDropped(soft)},
-			func(p plain.Space, w *words.Word) error { return p.DropAll(w, soft) })
+			func(p watch.Space, w *words.Word) error { return p.DropAll(w, soft) })
 		return err
 	})
 }
 
 // insist is onOne for a drop, which is not to fail because of what somebody else
 // has put under the keys of the name space.
-func (t *Tier) insist(ctx context.Context, f func(*site, plain.Ask) error) error {
+func (t *Tier) insist(ctx context.Context, f func(*site, watch.Ask) error) error {
 	err := t.onOne(ctx, f)
 	if wrongType(t.cleanWord(ctx, err)) {
 		err = t.onOne(ctx, f)
@@ -132,9 +132,9 @@ func (t *Tier) insist(ctx context.Context, f func(*site, plain.Ask) error) error
 }
 
 // onOne calls f for the server of the name space with one connection.
-func (t *Tier) onOne(ctx context.Context, f func(*site, plain.Ask) error) error {
+func (t *Tier) onOne(ctx context.Context, f func(*site, watch.Ask) error) error {
 	return t.atSpace(ctx, func(ctx context.Context, s *site) error {
-		return s.srv.Together(ctx, true, func(ask plain.Ask) error { return f(s, ask) })
+		return s.srv.Together(ctx, true, func(ask watch.Ask) error { return f(s, ask) })
 	})
 }
 
@@ -146,17 +146,17 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	if len(tags) == 0 {
 		return ctx.Err()
 	}
-	return t.insist(ctx, func(s *site, ask plain.Ask) error { return s.dropTags(ask, tags, soft) })
+	return t.insist(ctx, func(s *site, ask watch.Ask) error { return s.dropTags(ask, tags, soft) })
 }
 
 // dropTags with no tags only makes what is kept of tags if it is missing.
-func (s *site) dropTags(ask plain.Ask, tags []string, soft bool) error {
+func (s *site) dropTags(ask watch.Ask, tags []string, soft bool) error {
 	further := []string{"d:", s.names.Channel, s.names.TagDropped(soft), strconv.Itoa(layout.MaxTags)}
 	if soft {
 		further[0] = "e:"
 	}
 	_, err := s.onSpace(ask, s.scripts.dropTags, append(further, tags...),
-		func(p plain.Space, w *words.Word) error { return p.DropTags(w, tags, soft) })
+		func(p watch.Space, w *words.Word) error { return p.DropTags(w, tags, soft) })
 	return err
 }
 
@@ -183,7 +183,7 @@ func (s *site) tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 	}
 	for range 3 {
 		due, w := s.due(time.Now())
-		replies, _, err := s.read(ctx, due, w, func(b *plain.Batch) { b.Add(hmget...) })
+		replies, _, err := s.read(ctx, due, w, func(b *watch.Batch) { b.Add(hmget...) })
 		if err == nil {
 			err = refusal(replies[0])
 		}
@@ -193,7 +193,7 @@ func (s *site) tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 		if known, ok := parseTags(replies[0], len(tags)); ok {
 			return known, nil
 		}
-		err = s.srv.Together(ctx, true, func(ask plain.Ask) error { return s.dropTags(ask, nil, false) })
+		err = s.srv.Together(ctx, true, func(ask watch.Ask) error { return s.dropTags(ask, nil, false) })
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +211,7 @@ func parseTags(v resp.Value, n int) (known []remote.Tag, ok bool) {
 	var floor uint64
 	i := -1
 	for e := range v.Elems() {
-		clock, good := plain.Clock(e)
+		clock, good := watch.Clock(e)
 		switch {
 		case i < 0 && !good:
 			return nil, false
@@ -275,8 +275,8 @@ func (s *site) noScripts(v resp.Value) bool {
 func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 	var r []resp.Value
 	scripts := true
-	err = s.srv.Together(ctx, true, func(ask plain.Ask) (err error) {
-		var b plain.Batch
+	err = s.srv.Together(ctx, true, func(ask watch.Ask) (err error) {
+		var b watch.Batch
 		b.Add("EVAL", "return 1", 0)
 		b.Add("INFO", "server")
 		b.Add("INFO", "replication")
@@ -288,11 +288,11 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 			return err
 		}
 		if scripts = !s.noScripts(r[0]); !scripts {
-			err = plain.Transactions(ask, s.names.Word)
+			err = watch.Transactions(ask, s.names.Word)
 		}
 		return err
 	})
-	if errors.Is(err, plain.ErrNoTransactions) {
+	if errors.Is(err, watch.ErrNoTransactions) {
 		return []string{noWrites}, nil
 	}
 	if err != nil {
@@ -308,13 +308,13 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 		warnings = append(warnings, "PUBLISH is not permitted on the channel "+s.names.Channel+
 			": no drop can be announced, so Set and Invalidate fail and keys are read past Redis")
 	}
-	if plain.Authority(r[1], r[2]) == "" {
+	if watch.Authority(r[1], r[2]) == "" {
 		warnings = append(warnings, "INFO is not permitted or tells too little: a failover or restart that brings older data back is not always noticed")
 	}
-	if s.home != nil && plain.ClusterEpoch(r[5]) == "" {
+	if s.home != nil && watch.ClusterEpoch(r[5]) == "" {
 		warnings = append(warnings, "CLUSTER INFO is not permitted or tells too little: what comes back with a slot is not always noticed")
 	}
-	limit, policy := plain.Memory(r[3], r[4])
+	limit, policy := watch.Memory(r[3], r[4])
 	switch kind, _, _ := strings.Cut(policy, "-"); {
 	case limit <= 0:
 	case kind == "allkeys":

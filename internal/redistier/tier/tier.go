@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/plain"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
@@ -31,7 +31,7 @@ type Server interface {
 	Read(ctx context.Context, now time.Time, put func(dst []byte, key string) []byte, key string) (resp.Value, error)
 	// Together gives f one connection for several round trips. If twice is set
 	// and a connection was lost before its first reply, f gets another one.
-	Together(ctx context.Context, twice bool, f func(plain.Ask) error) error
+	Together(ctx context.Context, twice bool, f func(watch.Ask) error) error
 	// Opened is how many connections have been opened, before their first use.
 	Opened() uint64
 	// MaxValue is the size of the largest value that can be read.
@@ -41,7 +41,7 @@ type Server interface {
 // Cluster is how a [Tier] reaches servers of which each serves some slots.
 type Cluster interface {
 	// Follow gives f the node that serves a key, and again another one if f
-	// returns a [*plain.Refusal] that leads there, or if a node has gone and f
+	// returns a [*watch.Refusal] that leads there, or if a node has gone and f
 	// has had no effect, or may be carried out twice.
 	Follow(ctx context.Context, key string, twice bool, f func(context.Context, Node) error) error
 	// Split returns the indexes of n keys in parts: each has those that one
@@ -66,7 +66,7 @@ type Node interface {
 }
 
 // Tier is the part of a store that belongs to one instance of a cache. Errors
-// that the server answered with are a [*plain.Refusal].
+// that the server answered with are a [*watch.Refusal].
 type Tier struct {
 	one     *site   // the server, or nil
 	all     Cluster // the servers, or nil
@@ -211,7 +211,7 @@ func (s *site) getAll(ctx context.Context, keys []string) (held []remote.Held, a
 		}
 		ask = true
 	}
-	replies, w, err := s.read(ctx, ask, w, func(b *plain.Batch) {
+	replies, w, err := s.read(ctx, ask, w, func(b *watch.Batch) {
 		for _, k := range keys {
 			b.Text, b.N = s.appendGet(b.Text, k), b.N+1
 		}
@@ -285,7 +285,7 @@ func wrongType(err error) bool {
 	if err == nil {
 		return false
 	}
-	var refused *plain.Refusal
+	var refused *watch.Refusal
 	return errors.As(err, &refused) && strings.Contains(refused.Text, "WRONGTYPE")
 }
 
@@ -293,13 +293,13 @@ func wrongType(err error) bool {
 func (t *Tier) clean(ctx context.Context, kind, key string) error {
 	_, err := t.either(ctx, key, t.scripts.clean, func(dst []byte, head string) []byte {
 		return appendStrings(appendCall(dst, head, 2), key, kind)
-	}, func(ask plain.Ask) (bool, error) { return true, plain.Clean(ask, key, kind) })
+	}, func(ask watch.Ask) (bool, error) { return true, watch.Clean(ask, key, kind) })
 	return err
 }
 
 // either runs a script that answers with 1 or 0, or does the same without, where
 // the slot of a key is served.
-func (t *Tier) either(ctx context.Context, key string, sc *script, c call, without func(plain.Ask) (bool, error)) (yes bool, err error) {
+func (t *Tier) either(ctx context.Context, key string, sc *script, c call, without func(watch.Ask) (bool, error)) (yes bool, err error) {
 	if t.all == nil {
 		return t.one.either(ctx, sc, c, without)
 	}
@@ -310,7 +310,7 @@ func (t *Tier) either(ctx context.Context, key string, sc *script, c call, witho
 	return yes, err
 }
 
-func (s *site) either(ctx context.Context, sc *script, c call, without func(plain.Ask) (bool, error)) (yes bool, err error) {
+func (s *site) either(ctx context.Context, sc *script, c call, without func(watch.Ask) (bool, error)) (yes bool, err error) {
 	if s.scripted() {
 		v, err := s.run(ctx, sc, c)
 		if err == nil {
@@ -323,7 +323,7 @@ func (s *site) either(ctx context.Context, sc *script, c call, without func(plai
 			return v.Int() == 1, err
 		}
 	}
-	err = s.srv.Together(ctx, true, func(ask plain.Ask) (err error) {
+	err = s.srv.Together(ctx, true, func(ask watch.Ask) (err error) {
 		yes, err = without(ask)
 		return err
 	})

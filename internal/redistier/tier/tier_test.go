@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/redistier/plain"
 	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
@@ -22,7 +22,7 @@ type stub struct {
 }
 
 func (s *stub) Send(_ context.Context, put func([]byte) []byte) (resp.Value, error) {
-	v, err := s.ask(&plain.Batch{Text: put(nil), N: 1})
+	v, err := s.ask(&watch.Batch{Text: put(nil), N: 1})
 	if err != nil {
 		return resp.Value{}, err
 	}
@@ -33,14 +33,14 @@ func (s *stub) Read(ctx context.Context, _ time.Time, put func([]byte, string) [
 	return s.Send(ctx, func(dst []byte) []byte { return put(dst, key) })
 }
 
-func (s *stub) Together(_ context.Context, _ bool, f func(plain.Ask) error) error { return f(s.ask) }
+func (s *stub) Together(_ context.Context, _ bool, f func(watch.Ask) error) error { return f(s.ask) }
 
 func (s *stub) Opened() uint64 { return s.opened }
 func (s *stub) MaxValue() int  { return 1 << 20 }
 
 var errEnd = errors.New("the connection has ended")
 
-func (s *stub) ask(b *plain.Batch) (replies []resp.Value, err error) {
+func (s *stub) ask(b *watch.Batch) (replies []resp.Value, err error) {
 	commands := resp.NewReader(bytes.NewReader(b.Text), resp.Limits{})
 	var out strings.Builder
 	for range b.N {

@@ -1,8 +1,8 @@
-// Package plain does with plain commands what the scripts of package layout
-// do, for servers that do not permit scripts: it watches what it reads, and
-// what it writes is refused by the server if that has changed. The rules, and
-// what is stored, are the same; an operation takes two round trips or three.
-package plain
+// Package watch does with WATCH, MULTI and EXEC what the scripts of package
+// layout do, for servers that do not permit scripts: the server refuses what an
+// operation writes if a key that it has read was changed meanwhile. What is
+// stored is the same; an operation takes two round trips or three.
+package watch
 
 import (
 	"errors"
