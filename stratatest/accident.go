@@ -1,8 +1,10 @@
 package stratatest
 
 import (
+	"maps"
 	"slices"
 
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -61,34 +63,30 @@ func (t *Tier) ForgetTags() {
 // Spoil makes what is held under key unreadable, as if another program had
 // written to it. The next store repairs it.
 func (t *Tier) Spoil(key string) {
-	now, unlock := t.lock()
+	_, unlock := t.lock()
 	defer unlock()
-	for _, s := range t.record(key, now).slots {
-		s.spoilt = s.id != 0
+	s, ok := t.own().entries[key]
+	if !ok {
+		return
 	}
+	s.Slots = slices.Clone(s.Slots)
+	for i := range s.Slots {
+		if v := &s.Slots[i].Value; v.ID != 0 {
+			*v = entryrules.Value{Unreadable: true}
+		}
+	}
+	t.own().entries[key] = s
 }
 
 // cloneNames copies all but the tables of tags, which no restored store keeps.
+// The states of entries are shared: they are replaced, not changed.
 func cloneNames(names map[string]*nameSpace) map[string]*nameSpace {
 	all := map[string]*nameSpace{}
 	for name, n := range names {
 		c := *n
 		c.tags = nil
-		c.lanes, c.records = slices.Clone(n.lanes), map[string]*record{}
-		for key, r := range n.records {
-			c.records[key] = r.clone()
-		}
+		c.lanes, c.entries = slices.Clone(n.lanes), maps.Clone(n.entries)
 		all[name] = &c
 	}
 	return all
-}
-
-func (r *record) clone() *record {
-	c := *r
-	c.slots = map[uint64]*slot{}
-	for schema, s := range r.slots {
-		copied := *s // data is never written to
-		c.slots[schema] = &copied
-	}
-	return &c
 }

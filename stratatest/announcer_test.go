@@ -140,25 +140,25 @@ func endAnnouncements() []announcement {
 		{name: "ends are not told", check: "EndIsAnnouncedToThoseWhoWait", hear: without(remote.Ended)},
 		{name: "ends are not told to those who asked for many", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{many: noneAwaited()}},
 		{name: "ends are not told to those who asked for a refresh", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{refresh: refreshed(func(t *Tier, key string, _ *remote.Held, _ *remote.Lease) {
-			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).awaited = false })
+			with(t, key, func(r *record) { r.own().Awaited = false })
 		})}},
 		{name: "every end is told", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := t.Acquire(ctx, key, d)
-			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).awaited = true })
+			with(t, key, func(r *record) { r.own().Awaited = true })
 			return h, l, err
 		}}},
 		{name: "waiting outlives the lease", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{drop: eachDrop(func(t *Tier, d *remote.Drop) func() {
 			var awaited bool
-			with(t, d.Key, func(r *record, _ time.Time) { awaited = r.slot(t.space.Schema).awaited })
+			with(t, d.Key, func(r *record) { awaited = r.own().Awaited })
 			return func() {
-				with(t, d.Key, func(r *record, _ time.Time) { r.slot(t.space.Schema).awaited = awaited })
+				with(t, d.Key, func(r *record) { r.own().Awaited = awaited })
 			}
 		}), acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			var awaited bool
-			with(t, key, func(r *record, _ time.Time) { awaited = r.slot(t.space.Schema).awaited })
+			with(t, key, func(r *record) { awaited = r.own().Awaited })
 			h, l, err := t.Acquire(ctx, key, d)
 			if awaited {
-				with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).awaited = true })
+				with(t, key, func(r *record) { r.own().Awaited = true })
 			}
 			return h, l, err
 		}}},

@@ -225,39 +225,6 @@ func everyCheckIsProven[F any](t *testing.T, checks []kit.Check[F], mutated []st
 // long is a life that does not end in a test.
 const long = time.Hour
 
-// with runs f on the record of a key, with the store locked, and keeps what it
-// leaves there.
-func with(t *Tier, key string, f func(r *record, now time.Time)) {
-	now, unlock := t.lock()
-	defer unlock()
-	r := t.record(key, now)
-	f(r, now)
-	r.keep(now, 100*long)
-}
-
-// kept returns the leases and the token of a key, and a function that puts them
-// back.
-func kept(t *Tier, key string) (restore func()) {
-	leases := map[uint64]right{}
-	var token right
-	with(t, key, func(r *record, _ time.Time) {
-		for schema, s := range r.slots {
-			leases[schema] = s.lease
-		}
-		token = r.token
-	})
-	return func() {
-		with(t, key, func(r *record, _ time.Time) {
-			for schema, l := range leases {
-				r.slot(schema).lease = l
-			}
-			if r.token.token == 0 {
-				r.token = token
-			}
-		})
-	}
-}
-
 // eachHeld changes what Get returns.
 func eachHeld(f func(h *remote.Held)) func(*Tier, context.Context, []string) ([]remote.Held, error) {
 	return func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error) {

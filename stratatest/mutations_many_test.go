@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -27,7 +28,7 @@ func eachOfMany(f func(t *Tier, key string, h *remote.Held, l *remote.Lease)) ac
 // made them wait.
 func noneAwaited() acquireMany {
 	return eachOfMany(func(t *Tier, key string, _ *remote.Held, _ *remote.Lease) {
-		with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).awaited = false })
+		with(t, key, func(r *record) { r.own().Awaited = false })
 	})
 }
 
@@ -82,7 +83,7 @@ func manyAnswerMutations() []mutation {
 		})},
 		{name: "values are lent", check: "ManyLeasesAreWhatAcquireGives", many: eachOfMany(func(t *Tier, key string, h *remote.Held, l *remote.Lease) {
 			if l.Grant == remote.Free {
-				with(t, key, func(r *record, _ time.Time) { h.Data = r.slot(t.space.Schema).data })
+				with(t, key, func(r *record) { h.Data = r.own().Value.Data })
 			}
 		})},
 		{name: "keys are sorted", check: "ManyLeasesLineUpWithKeys", many: func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
@@ -94,7 +95,7 @@ func manyAnswerMutations() []mutation {
 			for i, key := range keys {
 				if leases[i].Token != 0 {
 					leases[i].Token = leases[0].Token
-					with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).lease.token = leases[0].Token })
+					with(t, key, func(r *record) { r.own().Lease.Token = leases[0].Token })
 				}
 			}
 			return held, leases, err
@@ -153,26 +154,26 @@ func manyRightMutations() []mutation {
 	return []mutation{
 		{name: "everybody is granted", check: "ManyLeasesAreExclusive", many: func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
 			for _, key := range keys {
-				with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).lease = right{} })
+				with(t, key, func(r *record) { r.own().Lease = entryrules.Lease{} })
 			}
 			return t.AcquireMany(ctx, keys, d)
 		}},
 		{name: "only one of the keys is leased", check: "ManyLeasesAreExclusive", many: eachOfMany(func(t *Tier, key string, _ *remote.Held, l *remote.Lease) {
 			if l.Grant == remote.Granted && key != "a" {
-				with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).lease = right{} })
+				with(t, key, func(r *record) { r.own().Lease = entryrules.Lease{} })
 			}
 		})},
 		{name: "leases survive", check: "ManyLeasesAreVoidedOneByOne", drop: eachDrop(keepRights(false))},
 		{name: "leases survive a soft drop", check: "ManyLeasesAreVoidedOneByOne", drop: eachDrop(keepRights(true))},
 		{name: "a drop voids all", check: "ManyLeasesAreVoidedOneByOne", drop: eachDrop(func(t *Tier, _ *remote.Drop) func() {
-			with(t, "b", func(r *record, _ time.Time) { r.slot(t.space.Schema).lease = right{} })
+			with(t, "b", func(r *record) { r.own().Lease = entryrules.Lease{} })
 			return nil
 		})},
 		{name: "leases never end", check: "ManyLeasesAreVoidedOneByOne", many: func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
 			return t.AcquireMany(ctx, keys, d+long)
 		}},
 		{name: "puts are stamped when they come", check: "ManyLeasesAreFencedWithTheName", put: eachPut(func(t *Tier, p *remote.Put) {
-			own(t, func(n *nameSpace) { p.Lease.Word = n.word() })
+			own(t, func(n *nameSpace) { p.Lease.Word = n.state() })
 		})},
 		{name: "leases have no clock", check: "ManyLeasesAreFencedWithTheName", many: eachOfMany(func(_ *Tier, _ string, _ *remote.Held, l *remote.Lease) { l.Clock = 0 })},
 		{name: "the clock is ahead", check: "ManyLeasesAreFencedWithTheName", many: eachOfMany(func(_ *Tier, _ string, _ *remote.Held, l *remote.Lease) { l.Clock++ })},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -20,9 +21,9 @@ func refreshed(f func(t *Tier, key string, h *remote.Held, l *remote.Lease)) ref
 }
 
 // lawless forgets of a key what keeps others from refreshing it.
-func lawless(forget func(r *record, s *slot)) refresh {
+func lawless(forget func(r *record, s *entryrules.Slot)) refresh {
 	return func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-		with(t, key, func(r *record, _ time.Time) { forget(r, r.slot(t.space.Schema)) })
+		with(t, key, func(r *record) { forget(r, r.own()) })
 		return t.Refresh(ctx, key, id, d)
 	}
 }
@@ -43,12 +44,11 @@ func refreshMutations() []mutation {
 		{name: "fresh is fresh", check: "RefreshGivesLeaseForAFreshValue", refresh: func(t *Tier, ctx context.Context, key string, _ remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
 			return t.Acquire(ctx, key, d)
 		}},
-		{name: "the value is made stale", check: "RefreshGivesLeaseForAFreshValue", refresh: lawless(func(_ *record, s *slot) { s.soft = true })},
+		{name: "the value is made stale", check: "RefreshGivesLeaseForAFreshValue", refresh: lawless(func(_ *record, s *entryrules.Slot) { s.Value.Soft = true })},
 		{name: "the value is dropped", check: "RefreshGivesLeaseForAFreshValue", refresh: refreshed(func(t *Tier, key string, _ *remote.Held, l *remote.Lease) {
 			if l.Grant == remote.Granted {
-				with(t, key, func(r *record, _ time.Time) {
-					s := r.slot(t.space.Schema)
-					r.slots[t.space.Schema] = &slot{lease: s.lease}
+				with(t, key, func(r *record) {
+					r.own().Value = entryrules.Value{}
 				})
 			}
 		})},
@@ -65,14 +65,14 @@ func refreshMutations() []mutation {
 		{name: "what was replaced is replaced again", check: "RefreshGivesLeaseForAFreshValue", refresh: anyFresh(func(remote.ID, remote.ID) bool { return true })},
 		{name: "everybody waits for a refresh", check: "RefreshGivesLeaseForAFreshValue", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := t.Acquire(ctx, key, d)
-			with(t, key, func(r *record, now time.Time) {
-				if s := r.slot(t.space.Schema); l.Grant == remote.Free && s.lease.live(now) {
-					l.Grant, l.Wait, h.Data = remote.Busy, s.lease.until.Sub(now), nil
+			with(t, key, func(r *record) {
+				if s := r.own(); l.Grant == remote.Free && s.Lease.Until > r.now {
+					l.Grant, l.Wait, h.Data = remote.Busy, time.Duration(s.Lease.Until-r.now), nil
 				}
 			})
 			return h, l, err
 		}},
-		{name: "everybody is granted", check: "RefreshIsExclusive", refresh: lawless(func(_ *record, s *slot) { s.lease = right{} })},
+		{name: "everybody is granted", check: "RefreshIsExclusive", refresh: lawless(func(_ *record, s *entryrules.Slot) { s.Lease = entryrules.Lease{} })},
 		{name: "zero is any", check: "RefreshOfAnotherValueIsAcquire", refresh: anyFresh(func(_, asked remote.ID) bool { return asked == 0 })},
 		{name: "ids have 32 bits", check: "RefreshOfAnotherValueIsAcquire", refresh: anyFresh(func(held, asked remote.ID) bool { return uint32(held) == uint32(asked) })},
 		{name: "only fresh values are refreshed", check: "RefreshOfAnotherValueIsAcquire", refresh: func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
@@ -82,7 +82,7 @@ func refreshMutations() []mutation {
 			}
 			return t.Refresh(ctx, key, id, d)
 		}},
-		{name: "holds are for others", check: "RefreshOfAnotherValueIsAcquire", refresh: lawless(func(r *record, _ *slot) { r.hold = time.Time{} })},
+		{name: "holds are for others", check: "RefreshOfAnotherValueIsAcquire", refresh: lawless(func(r *record, _ *entryrules.Slot) { r.Hold = entryrules.Hold{} })},
 		{name: "lease survives", check: "RefreshLeaseIsVoidedByDrop", drop: eachDrop(keepRights(false))},
 		{name: "lease survives a soft drop", check: "RefreshLeaseIsVoidedByDrop", drop: eachDrop(keepRights(true))},
 		{name: "leases never end", check: "RefreshLeaseIsVoidedByDrop", refresh: func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
@@ -96,10 +96,10 @@ func refreshMutations() []mutation {
 		}},
 		{name: "one lease for all types", check: "RefreshTouchesOneSchema", refresh: func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := t.Refresh(ctx, key, id, d)
-			with(t, key, func(r *record, _ time.Time) {
-				for schema, s := range r.slots {
-					if schema != t.space.Schema && l.Grant == remote.Granted {
-						s.lease = right{}
+			with(t, key, func(r *record) {
+				for _, s := range r.all() {
+					if s.Schema != r.schema && l.Grant == remote.Granted {
+						s.Lease = entryrules.Lease{}
 					}
 				}
 			})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -61,7 +62,7 @@ func dropAllMutations() []mutation {
 			return nil
 		}},
 		{name: "puts are stamped when they come", check: "DropAllFencesLeases", put: eachPut(func(t *Tier, p *remote.Put) {
-			with(t, p.Key, func(*record, time.Time) { p.Lease.Word = t.own().word() })
+			with(t, p.Key, func(*record) { p.Lease.Word = t.own().state() })
 		})},
 		{name: "soft is hard", check: "SoftDropAllKeepsValuesStale", dropAll: func(t *Tier, ctx context.Context, _ bool) error {
 			return t.DropAll(ctx, false)
@@ -76,18 +77,18 @@ func dropAllMutations() []mutation {
 			return t.DropAll(ctx, false)
 		}},
 		{name: "acquire does not see it", check: "SoftDropAllKeepsValuesStale", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			with(t, key, func(r *record, _ time.Time) {
-				if s := r.slots[t.space.Schema]; s != nil && beforeExpiries(s.word) == beforeExpiries(t.own().word()) {
-					s.word = t.own().word()
+			with(t, key, func(r *record) {
+				if s := r.own(); entryrules.BeforeExpiries(s.Value.Namespace) == entryrules.BeforeExpiries(t.own().state()) {
+					s.Value.Namespace = t.own().state()
 				}
 			})
 			return t.Acquire(ctx, key, d)
 		}},
 		{name: "puts are stamped when they come", check: "SoftDropAllFencesLeases", put: eachPut(func(t *Tier, p *remote.Put) {
-			own(t, func(n *nameSpace) { p.Lease.Word = n.word() })
+			own(t, func(n *nameSpace) { p.Lease.Word = n.state() })
 		})},
 		{name: "extensions are stamped when they come", check: "SoftDropAllFencesLeases", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
-			own(t, func(n *nameSpace) { l.Word = n.word() })
+			own(t, func(n *nameSpace) { l.Word = n.state() })
 			return t.Extend(ctx, key, fresh, left, l, id)
 		}},
 	}
@@ -97,14 +98,14 @@ func extendAllMutations() []mutation {
 	return []mutation{
 		{name: "another word is another value", check: "ExtendFollowsASoftDropOfAll", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 			var other bool
-			with(t, key, func(r *record, _ time.Time) { other = r.slot(t.space.Schema).word != l.Word })
+			with(t, key, func(r *record) { other = r.own().Value.Namespace != l.Word })
 			if other {
 				return true, nil
 			}
 			return t.Extend(ctx, key, fresh, left, l, id)
 		}},
 		{name: "absent values are revived", check: "ExtendFollowsASoftDropOfAll", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
-			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).word = l.Word })
+			with(t, key, func(r *record) { r.own().Value.Namespace = l.Word })
 			return t.Extend(ctx, key, fresh, left, l, id)
 		}},
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -22,8 +23,8 @@ func valueMutations() []mutation {
 		}},
 		{name: "acquire stores", check: "NothingIsAbsent", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := t.Acquire(ctx, key, d)
-			with(t, key, func(r *record, now time.Time) {
-				r.slot(t.space.Schema).id, r.slot(t.space.Schema).word, r.slot(t.space.Schema).left = 1, t.own().word(), now.Add(d)
+			with(t, key, func(r *record) {
+				r.own().Value.ID, r.own().Value.Namespace, r.own().Value.Left = 1, t.own().state(), r.end(d)
 			})
 			return h, l, err
 		}},
@@ -77,12 +78,12 @@ func valueMutations() []mutation {
 		}},
 		{name: "put keeps the slice", check: "SlicesAreNotShared", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
 			refused, err := t.Put(ctx, p)
-			with(t, p[0].Key, func(r *record, _ time.Time) { r.slot(t.space.Schema).data = p[0].Data })
+			with(t, p[0].Key, func(r *record) { r.own().Value.Data = p[0].Data })
 			return refused, err
 		}},
 		{name: "get lends the slice", check: "SlicesAreNotShared", get: func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error) {
 			held, err := t.Get(ctx, keys)
-			with(t, keys[0], func(r *record, _ time.Time) { held[0].Data = r.slot(t.space.Schema).data })
+			with(t, keys[0], func(r *record) { held[0].Data = r.own().Value.Data })
 			return held, err
 		}},
 		{name: "ids are not the tokens", check: "EveryValueHasItsID", get: eachHeld(func(h *remote.Held) { h.ID *= 2 })},
@@ -110,33 +111,33 @@ func lifeMutations() []mutation {
 		{name: "schemas are one", check: "SchemasLiveSideBySide", bind: func(s remote.Space) remote.Space { s.Schema = 1; return s }},
 		{name: "one life for all schemas", check: "SchemasHaveTheirOwnLives", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
 			refused, err := t.Put(ctx, p)
-			with(t, p[0].Key, func(r *record, _ time.Time) {
-				for _, s := range r.slots {
-					s.left = r.slots[t.space.Schema].left
+			with(t, p[0].Key, func(r *record) {
+				for _, s := range r.all() {
+					s.Value.Left = r.own().Value.Left
 				}
 			})
 			return refused, err
 		}},
 		{name: "a put takes every lease", check: "SchemasHaveTheirOwnState", put: eachPut(func(t *Tier, p *remote.Put) {
-			with(t, p.Key, func(r *record, _ time.Time) {
-				for schema, s := range r.slots {
-					if schema != t.space.Schema {
-						s.release()
+			with(t, p.Key, func(r *record) {
+				for _, s := range r.all() {
+					if s.Schema != r.schema {
+						s.Lease, s.Awaited = entryrules.Lease{}, false
 					}
 				}
 			})
 		})},
 		{name: "a put takes every mark", check: "SchemasHaveTheirOwnState", put: eachPut(func(t *Tier, p *remote.Put) {
-			with(t, p.Key, func(r *record, _ time.Time) {
-				for _, s := range r.slots {
-					s.soft = false
+			with(t, p.Key, func(r *record) {
+				for _, s := range r.all() {
+					s.Value.Soft = false
 				}
 			})
 		})},
 		{name: "an extension is for all", check: "SchemasHaveTheirOwnState", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
-			with(t, key, func(r *record, now time.Time) {
-				for _, s := range r.slots {
-					s.fresh, s.left = now.Add(fresh), now.Add(left)
+			with(t, key, func(r *record) {
+				for _, s := range r.all() {
+					s.Value.Fresh, s.Value.Left = r.end(fresh), r.end(left)
 				}
 			})
 			return t.Extend(ctx, key, fresh, left, l, id)
@@ -148,7 +149,7 @@ func lifeMutations() []mutation {
 func rightMutations() []mutation {
 	return []mutation{
 		{name: "everybody is granted", check: "LeaseIsExclusive", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).lease = right{} })
+			with(t, key, func(r *record) { r.own().Lease = entryrules.Lease{} })
 			return t.Acquire(ctx, key, d)
 		}},
 		{name: "waits are endless", check: "LeaseIsExclusive", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
@@ -191,23 +192,23 @@ func rightMutations() []mutation {
 			return t.Put(ctx, p)
 		}},
 		{name: "any right will do", check: "PutNeedsARight", put: eachPut(func(t *Tier, p *remote.Put) {
-			with(t, p.Key, func(r *record, _ time.Time) { p.Lease.Token = r.slot(t.space.Schema).lease.token })
+			with(t, p.Key, func(r *record) { p.Lease.Token = r.own().Lease.Token })
 		})},
 		{name: "leases never end", check: "LeaseExpires", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			return t.Acquire(ctx, key, d+long)
 		}},
 		{name: "late holder may store", check: "LeaseExpires", put: eachPut(func(t *Tier, p *remote.Put) {
-			with(t, p.Key, func(r *record, _ time.Time) { p.Lease.Token = r.slot(t.space.Schema).lease.token })
+			with(t, p.Key, func(r *record) { p.Lease.Token = r.own().Lease.Token })
 		})},
 		{name: "release does nothing", check: "ReleaseLetsTheNextIn", release: func(*Tier, context.Context, string, remote.Lease) error { return nil }},
 		{name: "release frees another's lease", check: "ReleaseLetsTheNextIn", release: func(t *Tier, _ context.Context, key string, _ remote.Lease) error {
-			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).lease = right{} })
+			with(t, key, func(r *record) { r.own().Lease = entryrules.Lease{} })
 			return nil
 		}},
 		{name: "renew does nothing", check: "RenewProlongsLease", renew: func(*Tier, context.Context, string, remote.Lease, time.Duration) (bool, error) { return true, nil }},
 		{name: "renew is always glad", check: "RenewTellsOfALostLease", renew: func(*Tier, context.Context, string, remote.Lease, time.Duration) (bool, error) { return true, nil }},
 		{name: "renew revives", check: "RenewTellsOfALostLease", renew: func(t *Tier, _ context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
-			with(t, key, func(r *record, now time.Time) { r.slot(t.space.Schema).lease = right{l.Token, now.Add(d)} })
+			with(t, key, func(r *record) { r.own().Lease = entryrules.Lease{Token: l.Token, Until: r.end(d), Length: int64(d)} })
 			return false, nil
 		}},
 	}
@@ -225,32 +226,31 @@ func keepRights(soft bool) func(*Tier, *remote.Drop) func() {
 
 // ownSchemaOnly lets a drop leave other schemas alone.
 func ownSchemaOnly(t *Tier, d *remote.Drop) func() {
-	theirs := map[uint64]slot{}
-	with(t, d.Key, func(r *record, _ time.Time) {
-		for schema, s := range r.slots {
-			if schema != t.space.Schema {
-				theirs[schema] = *s
+	var theirs []entryrules.Slot
+	with(t, d.Key, func(r *record) {
+		for _, s := range r.Slots {
+			if s.Schema != r.schema {
+				theirs = append(theirs, s)
 			}
 		}
 	})
 	return func() {
-		with(t, d.Key, func(r *record, _ time.Time) {
-			for schema, s := range theirs {
-				r.slots[schema] = &s
+		with(t, d.Key, func(r *record) {
+			for _, s := range theirs {
+				*r.slot(s.Schema) = s
 			}
 		})
 	}
 }
 
 // tokenPut changes what is left after a put by token.
-func tokenPut(change func(r *record, s *slot, before record, lease right)) func(*Tier, context.Context, []remote.Put) ([]int, error) {
+func tokenPut(change func(r, before *record)) func(*Tier, context.Context, []remote.Put) ([]int, error) {
 	return func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
 		var before record
-		var lease right
-		with(t, p[0].Key, func(r *record, _ time.Time) { before, lease = *r, r.slot(t.space.Schema).lease })
+		with(t, p[0].Key, func(r *record) { before = *r })
 		refused, err := t.Put(ctx, p)
-		if len(refused) == 0 && p[0].Lease.Token == before.token.token {
-			with(t, p[0].Key, func(r *record, _ time.Time) { change(r, r.slot(t.space.Schema), before, lease) })
+		if len(refused) == 0 && p[0].Lease.Token == before.Token.Token {
+			with(t, p[0].Key, func(r *record) { change(r, &before) })
 		}
 		return refused, err
 	}
@@ -270,46 +270,46 @@ func dropMutations() []mutation {
 		{name: "only own schema", check: "DropReachesAllSchemas", drop: ownOnly},
 		{name: "only own schema", check: "SoftDropReachesAllSchemas", drop: ownOnly},
 		{name: "put takes every mark", check: "SoftDropReachesAllSchemas", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
-			with(t, p[0].Key, func(r *record, _ time.Time) {
-				for _, s := range r.slots {
-					s.soft = false
+			with(t, p[0].Key, func(r *record) {
+				for _, s := range r.all() {
+					s.Value.Soft = false
 				}
 			})
 			return t.Put(ctx, p)
 		}},
-		{name: "lease outlives token", check: "TokenWinsOverLease", put: tokenPut(func(_ *record, s *slot, _ record, lease right) { s.lease = lease })},
+		{name: "lease outlives token", check: "TokenWinsOverLease", put: tokenPut(func(r, before *record) { r.own().Lease = before.own().Lease })},
 		{name: "lease beats token", check: "TokenWinsOverLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			with(t, key, func(r *record, _ time.Time) { r.token = right{} })
+			with(t, key, func(r *record) { r.Token = entryrules.Token{} })
 			return t.Acquire(ctx, key, d)
 		}},
-		{name: "others' values stay", check: "TokenWinsOverOtherSchemas", put: tokenPut(func(r *record, _ *slot, before record, _ right) {
-			for schema, s := range before.slots {
-				if s.release(); schema != 1 {
-					r.slots[schema] = s
+		{name: "others' values stay", check: "TokenWinsOverOtherSchemas", put: tokenPut(func(r, before *record) {
+			for _, s := range before.Slots {
+				if s.Schema != "1" {
+					r.slot(s.Schema).Value = s.Value
 				}
 			}
 		})},
-		{name: "others' leases stay", check: "TokenWinsOverOtherSchemas", put: tokenPut(func(r *record, _ *slot, before record, _ right) {
-			for schema, s := range before.slots {
-				if schema != 1 {
-					r.slots[schema] = &slot{lease: s.lease}
+		{name: "others' leases stay", check: "TokenWinsOverOtherSchemas", put: tokenPut(func(r, before *record) {
+			for _, s := range before.Slots {
+				if s.Schema != "1" {
+					r.slot(s.Schema).Lease = s.Lease
 				}
 			}
 		})},
-		{name: "token stays", check: "TokenIsUsedOnce", put: tokenPut(func(r *record, _ *slot, before record, _ right) { r.token = before.token })},
+		{name: "token stays", check: "TokenIsUsedOnce", put: tokenPut(func(r, before *record) { r.Token = before.Token })},
 		{name: "token survives", check: "DropVoidsToken", drop: eachDrop(keepRights(false))},
 		{name: "token survives", check: "SoftDropVoidsToken", drop: eachDrop(keepRights(true))},
 		{name: "tokens never end", check: "TokenExpires", drop: eachDrop(func(_ *Tier, d *remote.Drop) func() { d.Token += long; return nil })},
 		{name: "it drops nothing", check: "PutThatDropsReachesAllSchemas", put: eachPut(func(_ *Tier, p *remote.Put) { p.Drops = false })},
 		{name: "it drops tokens", check: "PutThatDropsReachesAllSchemas", put: eachPut(func(t *Tier, p *remote.Put) {
 			if p.Drops {
-				with(t, p.Key, func(r *record, _ time.Time) { r.token = right{} })
+				with(t, p.Key, func(r *record) { r.Token = entryrules.Token{} })
 			}
 		})},
 		{name: "it needs no right", check: "PutThatDropsReachesAllSchemas", put: eachPut(func(t *Tier, p *remote.Put) {
 			if p.Drops {
-				with(t, p.Key, func(r *record, now time.Time) {
-					p.Lease.Token, r.slot(t.space.Schema).lease = 1, right{1, now.Add(time.Hour)}
+				with(t, p.Key, func(r *record) {
+					p.Lease.Token, r.own().Lease = 1, entryrules.Lease{Token: 1, Until: r.end(time.Hour), Length: int64(time.Hour)}
 				})
 			}
 		})},
@@ -321,15 +321,15 @@ func dropMutations() []mutation {
 			return nil
 		})},
 		{name: "the last hold counts", check: "HoldIsNeverShortened", drop: eachDrop(func(t *Tier, d *remote.Drop) func() {
-			with(t, d.Key, func(r *record, _ time.Time) { r.hold = time.Time{} })
+			with(t, d.Key, func(r *record) { r.Hold = entryrules.Hold{} })
 			return nil
 		})},
 		{name: "put ends the hold", check: "HoldIsNeverShortened", put: eachPut(func(t *Tier, p *remote.Put) {
-			with(t, p.Key, func(r *record, _ time.Time) { r.hold = time.Time{} })
+			with(t, p.Key, func(r *record) { r.Hold = entryrules.Hold{} })
 		})},
 		{name: "hold refuses tokens", check: "HoldLetsTokenIn", put: eachPut(func(t *Tier, p *remote.Put) {
-			with(t, p.Key, func(r *record, now time.Time) {
-				if now.Before(r.hold) {
+			with(t, p.Key, func(r *record) {
+				if r.Hold.Left(r.now) > 0 {
 					p.Lease = remote.Lease{}
 				}
 			})
@@ -338,13 +338,19 @@ func dropMutations() []mutation {
 		{name: "lease survives", check: "NoOlderValueSurvivesADrop", drop: eachDrop(keepRights(false))},
 		{name: "check and store are two steps", check: "NoOlderValueSurvivesADrop", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
 			var ok bool
-			with(t, p[0].Key, func(r *record, now time.Time) { ok = r.consume(t.space.Schema, p[0].Lease.Token, now) })
+			with(t, p[0].Key, func(r *record) {
+				var a entryrules.Answer
+				r.State, a = entryrules.Decide(r.State, entryrules.Put{Schema: r.schema, Token: p[0].Lease.Token}, entryrules.Clock{Now: r.now})
+				ok = a.Done
+			})
 			if !ok {
 				return []int{0}, nil
 			}
 			time.Sleep(time.Millisecond) // in a bubble
-			with(t, p[0].Key, func(r *record, now time.Time) {
-				r.slots[t.space.Schema] = newSlot(p[0], now)
+			with(t, p[0].Key, func(r *record) {
+				r.own().Value = entryrules.Value{
+					ID: p[0].Lease.Token, Fresh: r.end(p[0].Fresh), Left: r.end(p[0].Left), Namespace: p[0].Lease.Word, Data: p[0].Data,
+				}
 			})
 			return nil, nil
 		}},
@@ -353,9 +359,9 @@ func dropMutations() []mutation {
 
 func extendMutations() []mutation {
 	always := func(t *Tier, key string, fresh, left time.Duration) {
-		with(t, key, func(r *record, now time.Time) {
-			s := r.slot(t.space.Schema)
-			s.fresh, s.left, s.soft = now.Add(fresh), now.Add(left), false
+		with(t, key, func(r *record) {
+			s := r.own()
+			s.Value.Fresh, s.Value.Left, s.Value.Soft = r.end(fresh), r.end(left), false
 		})
 	}
 	return []mutation{
@@ -364,17 +370,17 @@ func extendMutations() []mutation {
 		}},
 		{name: "another id", check: "ExtendGivesNewLives", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 			refused, err := t.Extend(ctx, key, fresh, left, l, id)
-			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).id++ })
+			with(t, key, func(r *record) { r.own().Value.ID++ })
 			return refused, err
 		}},
 		{name: "the id stays", check: "ExtendGivesNewLives", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 			refused, err := t.Extend(ctx, key, fresh, left, l, id)
-			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).id = id })
+			with(t, key, func(r *record) { r.own().Value.ID = uint64(id) })
 			return refused, err
 		}},
 		{name: "the mark stays", check: "ExtendGivesNewLives", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 			refused, err := t.Extend(ctx, key, fresh, left, l, id)
-			with(t, key, func(r *record, _ time.Time) { r.slot(t.space.Schema).soft = true })
+			with(t, key, func(r *record) { r.own().Value.Soft = true })
 			return refused, err
 		}},
 		{name: "lease stays", check: "ExtendConsumesLease", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
@@ -403,9 +409,9 @@ func extendMutations() []mutation {
 			return kept(t, d.Key)
 		})},
 		{name: "takes every mark", check: "ExtendTouchesOneSchema", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
-			with(t, key, func(r *record, _ time.Time) {
-				for _, s := range r.slots {
-					s.soft = false
+			with(t, key, func(r *record) {
+				for _, s := range r.all() {
+					s.Value.Soft = false
 				}
 			})
 			return t.Extend(ctx, key, fresh, left, l, id)

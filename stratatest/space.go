@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strings"
 
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/remote"
 )
 
 // nameSpace is what a store knows of one cache name. A store that has lost its
 // own draws another epoch for the new one.
 type nameSpace struct {
-	asked                  bool // somebody has asked for the word, so that it is kept
+	asked                  bool // somebody has asked for the state, so that it is kept
 	epoch                  string
 	drops, expiries, clock uint64
 	tags                   *tagTable // nil until somebody asks, and when it was lost
 	lanes                  []remote.Word
-	records                map[string]*record
+	entries                map[string]entryrules.State // of keys
 }
 
 // tagTable knows the clocks of the last drops of tags.
@@ -33,32 +33,20 @@ func newEpoch() string { return fmt.Sprintf("%x", nonce()) }
 func (t *Tier) own() *nameSpace {
 	n := t.store.names[t.space.Name]
 	if n == nil {
-		n = &nameSpace{epoch: newEpoch(), records: map[string]*record{}, lanes: make([]remote.Word, t.store.lanes)}
+		n = &nameSpace{epoch: newEpoch(), entries: map[string]entryrules.State{}, lanes: make([]remote.Word, t.store.lanes)}
 		t.store.begin(n)
 		t.store.names[t.space.Name] = n
 	}
 	return n
 }
 
-// word is the name space's word as it travels in leases.
-func (n *nameSpace) word() string { return fmt.Sprintf("%s.%d.%d", n.epoch, n.drops, n.expiries) }
+// state is the namespace state as it travels in leases.
+func (n *nameSpace) state() string { return fmt.Sprintf("%s.%d.%d", n.epoch, n.drops, n.expiries) }
 
 // lease returns what every lease notes of the name space.
 func (n *nameSpace) lease() remote.Lease {
 	n.asked = true
-	return remote.Lease{Word: n.word(), Clock: n.clock}
-}
-
-// standing says whether what was stored under word may be read, and if so
-// whether all of it was made stale since.
-func (n *nameSpace) standing(word string) (current, expired bool) {
-	own := n.word()
-	return beforeExpiries(word) == beforeExpiries(own), word != own
-}
-
-// beforeExpiries is a word without the number of soft drops.
-func beforeExpiries(word string) string {
-	return word[:max(0, strings.LastIndexByte(word, '.'))]
+	return remote.Lease{Word: n.state(), Clock: n.clock}
 }
 
 // move counts a drop in a lane.
@@ -161,7 +149,7 @@ func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 }
 
 // Position returns how far the drops of the view's name have come. A lane that
-// is not known gets a word.
+// is not known gets a version.
 func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
 	if err := ctx.Err(); err != nil {
 		return remote.Position{}, err

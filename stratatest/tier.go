@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -13,9 +14,9 @@ import (
 const Lanes = 1024
 
 // Tier is an in-memory [remote.Tier] with all optional abilities but those of a
-// tier that remembers or weakens something. It keeps to the rules of the Redis
-// tier, without a server: values of several schemas side by side under a key,
-// leases, tokens, holds, lanes, tags, and a word per name.
+// tier that remembers or weakens something. It decides as the Redis tier does,
+// without a server: values of several schemas side by side under a key, leases,
+// tokens, holds, lanes, tags, and a namespace state per name.
 //
 // A Tier is one view; [Tier.Bind] makes others of the same store. What befalls
 // a store befalls all views: [Tier.Restart], [Tier.Restore], [Tier.ForgetLane],
@@ -85,12 +86,13 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	now, unlock := t.lock()
+	at, unlock := t.lock()
 	defer unlock()
+	n := t.own()
+	n.asked = true
 	held := make([]remote.Held, len(keys))
-	t.own().asked = true
 	for i, key := range keys {
-		held[i] = t.read(t.record(key, now), now)
+		held[i] = t.read(n.entries[key].Slot(t.schema()).Value, at)
 	}
 	return held, nil
 }
@@ -105,9 +107,9 @@ func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Dur
 	if err := ctx.Err(); err != nil {
 		return remote.Held{}, remote.Lease{}, err
 	}
-	now, unlock := t.lock()
+	at, unlock := t.lock()
 	defer unlock()
-	held, lease := t.acquire(key, id, d, now)
+	held, lease := t.acquire(key, id, d, at)
 	return held, lease, nil
 }
 
@@ -116,35 +118,27 @@ func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) 
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	now, unlock := t.lock()
+	at, unlock := t.lock()
 	defer unlock()
 	held, leases := make([]remote.Held, len(keys)), make([]remote.Lease, len(keys))
 	for i, key := range keys {
-		held[i], leases[i] = t.acquire(key, 0, d, now)
+		held[i], leases[i] = t.acquire(key, 0, d, at)
 	}
 	return held, leases, nil
 }
 
 // acquire is Refresh. The store is locked.
-func (t *Tier) acquire(key string, id remote.ID, d time.Duration, now time.Time) (remote.Held, remote.Lease) {
-	r := t.record(key, now)
-	held := t.read(r, now)
+func (t *Tier) acquire(key string, id remote.ID, d time.Duration, at entryrules.Clock) (remote.Held, remote.Lease) {
 	lease := t.own().lease()
-	s := r.slot(t.space.Schema)
-	switch {
-	case now.Before(r.hold):
-		lease.Grant, lease.Wait = remote.OnHold, r.hold.Sub(now)
-		held.Data = nil
-	case held.Fresh > 0 && held.ID != id: // no lease is needed
-	case s.lease.live(now):
-		lease.Grant, lease.Wait = remote.Busy, s.lease.until.Sub(now)
-		held.Data, s.awaited = nil, true
-	default:
-		s.lease, s.awaited = newRight(now, d), false
-		r.keep(now, d)
-		lease.Grant, lease.Token = remote.Granted, s.lease.token
+	token := nonce()
+	a, _ := t.decide(key, entryrules.Acquire{
+		Schema: t.schema(), Token: token, Length: int64(d), Namespace: lease.Word, ID: uint64(id),
+	}, at)
+	lease.Grant, lease.Wait = a.Grant, time.Duration(a.Wait)
+	if a.Grant == remote.Granted {
+		lease.Token = token
 	}
-	return held, lease
+	return t.read(a.Held, at), lease
 }
 
 // Put implements [remote.Tier].
@@ -152,28 +146,18 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	now, unlock := t.lock()
+	at, unlock := t.lock()
 	defer unlock()
 	var messages []remote.Message
 	for i, put := range p {
-		r := t.record(put.Key, now)
-		written := r.token.is(put.Lease.Token, now)
-		awaited := r.slot(t.space.Schema).awaited
-		if !r.consume(t.space.Schema, put.Lease.Token, now) {
+		a, m := t.decide(put.Key, entryrules.Put{
+			Schema: t.schema(), Token: put.Lease.Token, Fresh: int64(put.Fresh), Left: int64(put.Left),
+			Namespace: put.Lease.Word, Data: append([]byte{}, put.Data...), Drops: put.Drops,
+		}, at)
+		if !a.Done {
 			refused = append(refused, i)
-			continue
 		}
-		if put.Drops && !written {
-			r.clearForLease(now)
-		}
-		r.slots[t.space.Schema] = newSlot(put, now)
-		r.keep(now, put.Left)
-		switch {
-		case put.Drops || written:
-			messages = append(messages, t.dropped(remote.Dropped, put.Key, now))
-		case awaited:
-			messages = append(messages, t.message(remote.Ended, put.Key))
-		}
+		messages = append(messages, m...)
 	}
 	t.announce(messages)
 	return refused, nil
@@ -184,22 +168,19 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	now, unlock := t.lock()
+	at, unlock := t.lock()
 	defer unlock()
 	leases := make([]remote.Lease, len(d))
-	messages := make([]remote.Message, len(d))
+	var messages []remote.Message
 	for i, drop := range d {
-		r := t.record(drop.Key, now)
-		r.drop(drop, now)
-		if r.token.token != 0 {
+		op := entryrules.Drop{Soft: drop.Soft, Left: int64(drop.Left), Hold: int64(drop.Hold)}
+		if drop.Token > 0 {
+			op.Token, op.Life = nonce(), int64(drop.Token)
 			leases[i] = t.own().lease()
-			leases[i].Token, leases[i].Grant = r.token.token, remote.Granted
+			leases[i].Token, leases[i].Grant = op.Token, remote.Granted
 		}
-		kind := remote.Dropped
-		if drop.Soft {
-			kind = remote.Expired
-		}
-		messages[i] = t.dropped(kind, drop.Key, now)
+		_, m := t.decide(drop.Key, op, at)
+		messages = append(messages, m...)
 	}
 	t.announce(messages)
 	return leases, nil
@@ -207,94 +188,35 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 
 // Extend implements [remote.Tier].
 func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	now, unlock := t.lock()
-	defer unlock()
-	r := t.record(key, now)
-	s := r.slot(t.space.Schema)
-	held := id != 0 && s.id == id && now.Before(s.left) && beforeExpiries(s.word) == beforeExpiries(l.Word)
-	if !held || s.spoilt || !s.lease.was(l.Token) || now.Before(r.hold) {
-		return true, nil
-	}
-	if s.release() {
-		t.announce([]remote.Message{t.message(remote.Ended, key)})
-	}
-	s.id, s.fresh, s.left, s.soft, s.word = remote.ID(l.Token), now.Add(fresh), now.Add(left), false, l.Word
-	r.keep(now, left)
-	return false, nil
+	done, err := t.change(ctx, key, entryrules.Extend{
+		Schema: t.schema(), Token: l.Token, ID: uint64(id), Fresh: int64(fresh), Left: int64(left), Namespace: l.Word,
+	})
+	return err == nil && !done, err
 }
 
 // Release gives a lease back. A lease that is gone is no error.
 func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	now, unlock := t.lock()
-	defer unlock()
-	s := t.record(key, now).slot(t.space.Schema)
-	if !s.lease.was(l.Token) {
-		return nil
-	}
-	if s.release() {
-		t.announce([]remote.Message{t.message(remote.Ended, key)})
-	}
-	return nil
+	_, err := t.change(ctx, key, entryrules.Release{Schema: t.schema(), Token: l.Token})
+	return err
 }
 
 // Renew lets a lease run for d from now, and reports whether it was still
 // there.
 func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
+	return t.change(ctx, key, entryrules.Renew{Schema: t.schema(), Token: l.Token, Length: int64(d)})
+}
+
+// change carries an operation on one key out, announces it, and reports whether
+// it was done.
+func (t *Tier) change(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	now, unlock := t.lock()
+	at, unlock := t.lock()
 	defer unlock()
-	r := t.record(key, now)
-	s := r.slot(t.space.Schema)
-	if !s.lease.was(l.Token) {
-		return false, nil
-	}
-	s.lease.until = now.Add(d)
-	r.keep(now, d)
-	return true, nil
-}
-
-// lock locks the store and returns the time at which that happened: within the
-// lock time does not go back.
-func (t *Tier) lock() (now time.Time, unlock func()) {
-	t.store.mu.Lock()
-	return time.Now(), t.store.mu.Unlock
-}
-
-// read returns the state and a copy of the value that r holds for the view's
-// schema.
-func (t *Tier) read(r *record, now time.Time) remote.Held {
-	s := r.slots[t.space.Schema]
-	if s == nil || s.id == 0 {
-		return remote.Held{}
-	}
-	current, expired := t.own().standing(s.word)
-	if !current {
-		return remote.Held{}
-	}
-	if s.spoilt {
-		t.store.foreign++
-		return remote.Held{}
-	}
-	return s.held(now, expired)
-}
-
-// record returns what is known of key.
-func (t *Tier) record(key string, now time.Time) *record {
-	n := t.own()
-	r := n.records[key]
-	if r == nil || r.empty() || !now.Before(r.until) {
-		r = &record{slots: map[uint64]*slot{}}
-		n.records[key] = r
-	}
-	return r
+	a, m := t.decide(key, op, at)
+	t.announce(m)
+	return a.Done, nil
 }
 
 // message announces something about key, or about everything.
@@ -302,13 +224,14 @@ func (t *Tier) message(kind remote.Kind, key string) remote.Message {
 	return remote.Message{Name: t.space.Name, Kind: kind, From: t.space.Instance, Key: key}
 }
 
-// dropped announces a drop of key, and moves its lane on.
-func (t *Tier) dropped(kind remote.Kind, key string, now time.Time) remote.Message {
+// dropped announces a drop of key, after which a hold is left, and moves its lane
+// on.
+func (t *Tier) dropped(kind remote.Kind, key string, hold int64) remote.Message {
 	t.store.changes++
 	m := t.message(kind, key)
 	m.Lane = t.Lane(key)
 	m.Was, m.Is = t.own().move(m.Lane)
-	m.Hold = max(0, t.record(key, now).hold.Sub(now))
+	m.Hold = time.Duration(hold)
 	return m
 }
 

@@ -1,0 +1,312 @@
+package entryrules
+
+import (
+	"slices"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// Operation is one of [Acquire], [Put], [Drop], [Extend], [Release] and [Renew].
+type Operation interface {
+	// decide changes s, whose slots are its own, and returns the answer.
+	decide(s *State, at Clock) Answer
+}
+
+// Answer is what a caller is told of an operation, and what the store is to do
+// beside keeping the next State.
+type Answer struct {
+	// Done says that a Put has stored, that an Extend has extended, or that the
+	// lease of a Release or Renew was there. A Drop is always done.
+	Done bool
+
+	// Grant answers an Acquire, and Wait says how long a lease of another, or the
+	// hold, still lasts.
+	Grant remote.Grant
+	Wait  int64
+	// Late says that an Acquire came too late: nobody waits for its answer.
+	Late bool
+	// Held is the value under the key, as it was before. It has no Data unless
+	// the grant is Free or Granted.
+	Held Value
+
+	// Announce is what instances are to be told, zero for nothing. A drop moves
+	// the key's lane on too.
+	Announce remote.Kind
+	// Hold is what is left of the hold after a drop.
+	Hold int64
+	// Cleared says that nothing stays of what was there, but what the next State
+	// has: a store may remove all that it has under the key first.
+	Cleared bool
+}
+
+// TooLate answers an Acquire that comes too late. A caller that gets it all the
+// same, because a clock was set, asks again.
+// It is read-only.
+var TooLate = Answer{Grant: remote.Busy, Wait: 1, Late: true}
+
+// Decide returns the state of a key after an operation, and the answer. It
+// changes nothing that s shares with others. A store need not know the slots of
+// other schemas than the operation's, for it to be right about that one, unless
+// the operation is a Put or a soft Drop.
+func Decide(s State, op Operation, at Clock) (State, Answer) {
+	if s.Until != 0 && s.Until <= at.Now {
+		s = State{}
+	}
+	s.Slots = slices.Clone(s.Slots)
+	a := op.decide(&s, at)
+	s.tidy()
+	return s, a
+}
+
+// Acquire asks for a lease.
+type Acquire struct {
+	Schema string
+	// Token is the lease's. The same token is given the same lease again, so the
+	// operation may be repeated.
+	Token uint64
+	// Length is for how long the lease is to last.
+	Length int64
+	// Latest is until when it may be given: later nobody waits for the answer.
+	// Zero means always.
+	Latest int64
+	// Namespace is the namespace state that the caller knows.
+	Namespace string
+	// ID is that of a value that counts as stale although it is fresh, zero for
+	// none.
+	ID uint64
+}
+
+func (op Acquire) decide(s *State, at Clock) Answer {
+	if op.Latest != 0 && at.Now > op.Latest {
+		return TooLate
+	}
+	slot := s.slot(op.Schema)
+	a := Answer{Held: slot.Value}
+	hold := s.Hold.Left(at.Now)
+	if s.Hold.setBack(at.Now) {
+		s.Hold = newHold(at.Now, hold)
+	}
+	held := slot.Value.Read(op.Namespace, at.Now)
+	left := slot.Lease.left(at)
+	switch {
+	case hold > 0:
+		a.Grant, a.Wait, a.Held.Data = remote.OnHold, hold, nil
+	case held.Fresh > 0 && held.ID != op.ID:
+		a.Grant = remote.Free
+	case left > 0 && slot.Lease.Token != op.Token:
+		a.Grant, a.Wait, a.Held.Data = remote.Busy, left, nil
+		slot.Awaited = true
+	default:
+		a.Grant = remote.Granted
+		slot.Awaited = slot.Awaited && slot.Lease.is(op.Token)
+		slot.Lease = Lease{op.Token, after(at.Now, op.Length), op.Length}
+		s.keep(at.Now, op.Length)
+	}
+	return a
+}
+
+// Put stores a value under a right. Without time left it removes the value.
+type Put struct {
+	Schema string
+	// Token is that of a lease or of a drop.
+	Token uint64
+	// Fresh and Left are how long the value is fresh, and kept.
+	Fresh, Left int64
+	// Namespace is the namespace state from when the right was given.
+	Namespace string
+	Data      []byte
+	// Drops says that the Put is a drop of the key too, as it always is under the
+	// token of a drop: what others have of the key is older, whatever its type.
+	Drops bool
+}
+
+// roomy is how many fields of a key may hold values that have run out. They live
+// on with the key, so a Put removes them if there are more: looking for them
+// takes time.
+const roomy = 3
+
+func (op Put) decide(s *State, at Clock) Answer {
+	byToken := s.Token.is(op.Token, at.Now)
+	hold := s.Hold.Left(at.Now)
+	slot := s.slot(op.Schema)
+	a := Answer{Done: true}
+	switch {
+	case !byToken && (!slot.Lease.is(op.Token) || hold > 0):
+		return Answer{}
+	case byToken || op.Drops:
+		a.Announce, a.Hold, a.Cleared = remote.Dropped, hold, true
+		s.clear(!byToken, hold, at.Now)
+	default:
+		a.Announce = slot.end()
+		if s.size() > roomy {
+			s.sweep(at.Now)
+		}
+		if s.Empty() {
+			s.Until = 0
+		}
+	}
+	slot = s.slot(op.Schema)
+	if op.Left <= 0 {
+		slot.Value = Value{}
+		return a
+	}
+	slot.Value = Value{
+		ID: op.Token, Fresh: after(at.Now, op.Fresh), Left: after(at.Now, op.Left), Namespace: op.Namespace, Data: op.Data,
+	}
+	s.keep(at.Now, op.Left)
+	return a
+}
+
+// Drop makes the key absent, or stale if Soft, for all schemas, and voids all
+// rights to store under it.
+type Drop struct {
+	// Soft keeps the values and makes them stale.
+	Soft bool
+	// Left is for how long a soft drop lets values be kept from then on, at most.
+	// Zero changes nothing.
+	Left int64
+	// Hold is how long no lease is given. A longer hold stays.
+	Hold int64
+	// Token is a right that comes with the drop, and Life how long that is good.
+	// Zero means none.
+	Token uint64
+	Life  int64
+}
+
+func (op Drop) decide(s *State, at Clock) Answer {
+	hold := max(s.Hold.Left(at.Now), op.Hold)
+	a := Answer{Done: true, Announce: remote.Dropped, Hold: hold, Cleared: !op.Soft}
+	if op.Soft {
+		a.Announce = remote.Expired
+		s.soften(at.Now, op.Left)
+	} else {
+		*s = State{}
+	}
+	s.Hold = Hold{}
+	if hold > 0 {
+		s.Hold = newHold(at.Now, hold)
+		s.keep(at.Now, hold)
+	}
+	if op.Token != 0 {
+		s.Token = Token{op.Token, after(at.Now, op.Life)}
+		s.keep(at.Now, op.Life)
+	}
+	return a
+}
+
+// Extend gives the value that is stored new lives, and the token of the lease as
+// its ID.
+type Extend struct {
+	Schema string
+	// Token is that of the lease.
+	Token uint64
+	// ID is that of the value.
+	ID uint64
+	// Fresh and Left are how long the value is fresh, and kept.
+	Fresh, Left int64
+	// Namespace is the namespace state from when the lease was given.
+	Namespace string
+}
+
+func (op Extend) decide(s *State, at Clock) Answer {
+	slot := s.slot(op.Schema)
+	v := &slot.Value
+	held := op.ID != 0 && v.ID == op.ID && v.Left > at.Now && BeforeExpiries(v.Namespace) == BeforeExpiries(op.Namespace)
+	if !held || !slot.Lease.is(op.Token) || s.Hold.Left(at.Now) > 0 {
+		return Answer{}
+	}
+	v.ID, v.Fresh, v.Left = op.Token, after(at.Now, op.Fresh), after(at.Now, op.Left)
+	v.Soft, v.Namespace = false, op.Namespace
+	s.keep(at.Now, op.Left)
+	return Answer{Done: true, Announce: slot.end()}
+}
+
+// Release gives a lease back.
+type Release struct {
+	Schema string
+	Token  uint64
+}
+
+func (op Release) decide(s *State, _ Clock) Answer {
+	slot := s.slot(op.Schema)
+	if !slot.Lease.is(op.Token) {
+		return Answer{}
+	}
+	return Answer{Done: true, Announce: slot.end()}
+}
+
+// Renew lets a lease last for Length from now on.
+type Renew struct {
+	Schema string
+	Token  uint64
+	Length int64
+}
+
+func (op Renew) decide(s *State, at Clock) Answer {
+	slot := s.slot(op.Schema)
+	if !slot.Lease.is(op.Token) {
+		return Answer{}
+	}
+	slot.Lease = Lease{op.Token, after(at.Now, op.Length), op.Length}
+	s.keep(at.Now, op.Length)
+	return Answer{Done: true}
+}
+
+// end removes the lease, and returns what is announced: something only if
+// somebody waits for that.
+func (s *Slot) end() (announce remote.Kind) {
+	if s.Awaited {
+		announce = remote.Ended
+	}
+	s.Lease, s.Awaited = Lease{}, false
+	return announce
+}
+
+// clear removes all but what is left of a hold, and the token if that is to
+// stay: what comes under the token of a drop is newer than what comes under a
+// lease.
+func (s *State) clear(keepToken bool, hold, now int64) {
+	token := s.Token
+	*s = State{}
+	if hold > 0 {
+		s.Hold = newHold(now, hold)
+		s.keep(now, hold)
+	}
+	if keepToken && token.Until > now {
+		s.Token = token
+		s.keep(now, token.Until-now)
+	}
+}
+
+// soften makes all values stale, lets them be kept for most more at most unless
+// that is zero, and voids all rights. Without a value the key has no end then.
+func (s *State) soften(now, most int64) {
+	s.Token = Token{}
+	stays := false
+	for i := range s.Slots {
+		s.Slots[i].end()
+		v := &s.Slots[i].Value
+		if !v.there() {
+			continue
+		}
+		stays, v.Soft = true, true
+		if most > 0 {
+			v.Left = min(v.Left, after(now, most))
+		}
+	}
+	if !stays {
+		s.Until = 0
+	}
+	if most > 0 {
+		s.Until = min(s.Until, after(now, most))
+	}
+}
+
+// sweep removes values that have run out, of all types.
+func (s *State) sweep(now int64) {
+	for i := range s.Slots {
+		if v := &s.Slots[i].Value; v.Left <= now {
+			*v = Value{}
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package stratatest
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/strata-cache/strata/internal/entryrules"
+	"github.com/strata-cache/strata/remote"
+)
+
+// lock locks the store and returns the time at which that happened.
+func (t *Tier) lock() (at entryrules.Clock, unlock func()) {
+	t.store.mu.Lock()
+	return entryrules.Clock{Now: time.Now().UnixNano(), Second: int64(time.Second)}, t.store.mu.Unlock
+}
+
+// schema is how the view's value type is named in the states of entries.
+func (t *Tier) schema() string { return strconv.FormatUint(t.space.Schema, 16) }
+
+// decide carries an operation on key out. It returns the answer and what is to be
+// announced, which is one message at most.
+func (t *Tier) decide(key string, op entryrules.Operation, at entryrules.Clock) (entryrules.Answer, []remote.Message) {
+	n := t.own()
+	next, a := entryrules.Decide(n.entries[key], op, at)
+	if next.Empty() {
+		delete(n.entries, key)
+	} else {
+		n.entries[key] = next
+	}
+	switch a.Announce {
+	case remote.Dropped, remote.Expired:
+		return a, []remote.Message{t.dropped(a.Announce, key, a.Hold)}
+	case remote.Ended:
+		return a, []remote.Message{t.message(a.Announce, key)}
+	}
+	return a, nil
+}
+
+// read returns what the view is told of a value, and a copy of its data.
+func (t *Tier) read(v entryrules.Value, at entryrules.Clock) remote.Held {
+	if v.Unreadable {
+		t.store.foreign++
+	}
+	r := v.Read(t.own().state(), at.Now)
+	if r.ID == 0 {
+		return remote.Held{}
+	}
+	h := remote.Held{
+		ID: remote.ID(r.ID), Fresh: time.Duration(r.Fresh), Left: time.Duration(r.Left), Soft: r.Soft, All: r.All,
+	}
+	if v.Data != nil {
+		h.Data = append([]byte{}, v.Data...)
+	}
+	return h
+}
+
+// nonce returns a random number that is not zero.
+func nonce() uint64 {
+	for {
+		if n := rand.Uint64(); n != 0 {
+			return n
+		}
+	}
+}
