@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/remote"
 )
@@ -58,7 +59,7 @@ func TestStateReadsOnlyWhatTheScriptsWrite(t *testing.T) {
 		"1700000000000 1700000001000 ff 1a2b.3.4":               255,
 		"1700000000000 1700000001000 ffffffffffffffff 1a2b.3.4": math.MaxUint64,
 	} {
-		if s, ok := layout.ParseState([]byte(good), ""); !ok || s != (layout.State{Fresh: 1700000000000, Left: 1700000001000, ID: id, Word: "1a2b.3.4"}) {
+		if s, ok := layout.ParseState([]byte(good), ""); !ok || !reflect.DeepEqual(s, entryrules.Value{Fresh: 1700000000000, Left: 1700000001000, ID: id, Namespace: "1a2b.3.4"}) {
 			t.Errorf("ParseState(%q) = %+v, %v", good, s, ok)
 		}
 	}
@@ -71,18 +72,18 @@ func TestStateReadsOnlyWhatTheScriptsWrite(t *testing.T) {
 
 func TestWordDecidesWhatIsHeld(t *testing.T) {
 	const now = 1000
-	s := layout.State{Fresh: 1500, Left: 3000, ID: 7, Word: "e.1.2"}
+	s := entryrules.Value{Fresh: 1500, Left: 3000, ID: 7, Namespace: "e.1.2"}
 	fresh := remote.Held{ID: 7, Fresh: 500 * time.Millisecond, Left: 2 * time.Second}
 	stale := remote.Held{ID: 7, Left: 2 * time.Second}
 	soft := stale
 	soft.Soft = true
 	expired := s
-	expired.Fresh = 0
+	expired.Soft = true
 	all := soft
 	all.All = true
 	for _, c := range []struct {
 		what  string
-		state layout.State
+		state entryrules.Value
 		word  string
 		now   int64
 		want  remote.Held
@@ -93,19 +94,19 @@ func TestWordDecidesWhatIsHeld(t *testing.T) {
 		{"another number of drops", s, "e.2.2", now, remote.Held{}},
 		{"a number of drops that begins alike", s, "e.11.2", now, remote.Held{}},
 		{"another epoch", s, "f.1.2", now, remote.Held{}},
-		{"a word without dots", layout.State{Fresh: 1500, Left: 3000, ID: 7, Word: "e"}, "e.1.2", now, remote.Held{}},
+		{"a word without dots", entryrules.Value{Fresh: 1500, Left: 3000, ID: 7, Namespace: "e"}, "e.1.2", now, remote.Held{}},
 		{"a soft drop", expired, "e.1.2", now, soft},
 		{"the end of its life", s, "e.1.2", 3000, remote.Held{}},
 	} {
-		if got := c.state.Held(c.word, c.now); !reflect.DeepEqual(got, c.want) {
+		if got := layout.Held(&c.state, c.word, c.now); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 		}
 	}
-	if got := s.Held("e.1.2", 1500); got.Fresh != 0 || got.Soft || got.Left != 1500*time.Millisecond {
+	if got := layout.Held(&s, "e.1.2", 1500); got.Fresh != 0 || got.Soft || got.Left != 1500*time.Millisecond {
 		t.Errorf("past its freshness: %+v", got)
 	}
 	for _, far := range []int64{1 << 52, math.MaxInt64} {
-		if got := (layout.State{Fresh: far, Left: far, ID: 1, Word: "w"}).Held("w", 0); got.Fresh <= 0 || got.Left <= 0 {
+		if got := layout.Held(&entryrules.Value{Fresh: far, Left: far, ID: 1, Namespace: "w"}, "w", 0); got.Fresh <= 0 || got.Left <= 0 {
 			t.Errorf("a life until %d: %+v", far, got)
 		}
 	}
@@ -178,7 +179,7 @@ func TestStateWithAKnownWordAllocatesNothing(t *testing.T) {
 	word := "123456789abcdef0.12345.678"
 	state := []byte("1700000000000 1700000001000 fedcba9876543210 " + word)
 	if n := testing.AllocsPerRun(100, func() {
-		if s, ok := layout.ParseState(state, word); !ok || s.Word != word {
+		if s, ok := layout.ParseState(state, word); !ok || s.Namespace != word {
 			t.Fatalf("%+v, %t", s, ok)
 		}
 	}); n != 0 {
@@ -190,13 +191,13 @@ func FuzzState(f *testing.F) {
 	f.Add("1700000000000 1700000001000 ff 1a2b.3.4", "1a2b.3.5", int64(1))
 	f.Fuzz(func(t *testing.T, text, word string, now int64) {
 		s, ok := layout.ParseState([]byte(text), "")
-		if known, same := layout.ParseState([]byte(text), word); known != s || same != ok {
+		if known, same := layout.ParseState([]byte(text), word); !reflect.DeepEqual(known, s) || same != ok {
 			t.Fatalf("%q: %+v; if %q is known %+v", text, s, word, known)
 		}
-		if ok && (s.ID == 0 || s.Word == "" || s.Fresh < 0 || s.Left < 0) {
+		if ok && (s.ID == 0 || s.Namespace == "" || s.Fresh < 0 || s.Left < 0) {
 			t.Fatalf("%q: %+v", text, s)
 		}
-		if h := s.Held(word, max(0, now)); h.Fresh < 0 || h.Left < 0 || h.Soft && h.Fresh > 0 || !h.Absent() && h.Left == 0 {
+		if h := layout.Held(&s, word, max(0, now)); h.Fresh < 0 || h.Left < 0 || h.Soft && h.Fresh > 0 || !h.Absent() && h.Left == 0 {
 			t.Fatalf("%q under %q at %d: %+v", text, word, now, h)
 		}
 	})

@@ -2,38 +2,27 @@ package layout
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/remote"
 )
 
-// State is what an entry knows of a value. Times are in ms of the server's
-// clock.
-type State struct {
-	// Fresh and Left are until when the value is fresh, and kept. Fresh is
-	// zero after a soft drop.
-	Fresh, Left int64
-	// ID is the token under which the value was put.
-	ID uint64
-	// Word is the word of the name space from then.
-	Word string
-}
-
-// ParseState reads what the scripts write. It reports false for everything
-// else. If the word is the one that is known nothing is allocated.
-func ParseState(s []byte, known string) (st State, ok bool) {
+// ParseState reads the field of an entry that says what is known of a value, as
+// the scripts write it. It reports false for everything else. If the value has
+// the namespace state that is known nothing is allocated.
+func ParseState(s []byte, known string) (v entryrules.Value, ok bool) {
 	fresh, s := cutNumber(s, 10)
 	left, s := cutNumber(s, 10)
 	id, s := cutNumber(s, 16)
 	if len(s) == 0 || fresh > maxNumber || left > maxNumber || id == 0 {
-		return State{}, false
+		return entryrules.Value{}, false
 	}
-	st = State{Fresh: int64(fresh), Left: int64(left), ID: id, Word: known}
+	v = entryrules.Value{ID: id, Fresh: int64(fresh), Left: int64(left), Soft: fresh == 0, Namespace: known}
 	if string(s) != known {
-		st.Word = string(s)
+		v.Namespace = string(s)
 	}
-	return st, true
+	return v, true
 }
 
 // maxNumber is well within what numbers in Lua hold.
@@ -66,32 +55,26 @@ func cutNumber(s []byte, base uint64) (n uint64, rest []byte) {
 	return 0, nil
 }
 
-// Append appends the text that ParseState reads.
-func (s State) Append(dst []byte) []byte {
-	dst = append(strconv.AppendInt(dst, s.Fresh, 10), ' ')
-	dst = append(strconv.AppendInt(dst, s.Left, 10), ' ')
-	dst = append(strconv.AppendUint(dst, s.ID, 16), ' ')
-	return append(dst, s.Word...)
+// AppendState appends the text that ParseState reads.
+func AppendState(dst []byte, v *entryrules.Value) []byte {
+	fresh := v.Fresh
+	if v.Soft {
+		fresh = 0
+	}
+	dst = append(strconv.AppendInt(dst, fresh, 10), ' ')
+	dst = append(strconv.AppendInt(dst, v.Left, 10), ' ')
+	dst = append(strconv.AppendUint(dst, v.ID, 16), ' ')
+	return append(dst, v.Namespace...)
 }
 
-// Held is what is held at the time now, in ms of the server's clock, by those
-// who know the word. It has no Data.
-func (s State) Held(word string, now int64) remote.Held {
-	same := s.Word == word
-	if s.Left <= now || !same && BeforeExpiries(s.Word) != BeforeExpiries(word) {
+// Held is what a value is worth at the time now, in ms of the server's clock, for
+// a reader who knows this namespace state.
+func Held(v *entryrules.Value, namespace string, now int64) remote.Held {
+	r := v.Read(namespace, now)
+	if r.ID == 0 {
 		return remote.Held{}
 	}
-	h := remote.Held{ID: remote.ID(s.ID), Left: millis(s.Left - now), Soft: !same || s.Fresh == 0, All: !same && s.Fresh != 0}
-	if !h.Soft && s.Fresh > now {
-		h.Fresh = millis(s.Fresh - now)
-	}
-	return h
-}
-
-// BeforeExpiries is the word of a name space without the number of expiries:
-// values with another one are absent.
-func BeforeExpiries(word string) string {
-	return word[:max(0, strings.LastIndexByte(word, '.'))]
+	return remote.Held{ID: remote.ID(r.ID), Data: v.Data, Fresh: millis(r.Fresh), Left: millis(r.Left), Soft: r.Soft, All: r.All}
 }
 
 // millis is n milliseconds, or the longest duration if that is less.

@@ -6,17 +6,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
 
-// wish is a lease that is asked for: on key, under token, for d. The value with
-// that id counts as stale; zero is none. Nobody waits for the answer after the
-// time until; zero is for ever.
-type wish struct {
+// leaseRequest asks for a lease on key, under token, for d. The value with that
+// id counts as stale; zero is none. Nobody waits for the answer after the time
+// until; zero is for ever.
+type leaseRequest struct {
 	key   string
 	id    remote.ID
 	token uint64
@@ -24,10 +24,17 @@ type wish struct {
 	until time.Time
 }
 
+// operation is the request for those who know w.
+func (q *leaseRequest) operation(schema string, w *words.Word) entryrules.Acquire {
+	return entryrules.Acquire{
+		Schema: schema, Token: q.token, Length: millis(q.d), Latest: q.latest(w), Namespace: w.Text, ID: uint64(q.id),
+	}
+}
+
 // latest is until when, in ms of the server's clock, a lease may be given: a
 // request that a server carries out later, because it stood still, would leave a
 // lease that nobody knows of. The clock that w tells is never behind.
-func (q *wish) latest(w *words.Word) int64 {
+func (q *leaseRequest) latest(w *words.Word) int64 {
 	if q.until.IsZero() {
 		return never
 	}
@@ -47,7 +54,7 @@ func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Dur
 	if err := tooLong(key); err != nil {
 		return remote.Held{}, remote.Lease{}, err
 	}
-	q := wish{key: key, id: id, token: newLease(), d: d}
+	q := leaseRequest{key: key, id: id, token: newLease(), d: d}
 	_, q.until = remote.Split(ctx)
 	a, w, err := t.acquire(ctx, q)
 	if wrongType(err) {
@@ -59,21 +66,21 @@ func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Dur
 	if err != nil {
 		return remote.Held{}, remote.Lease{}, t.cleanWord(ctx, err)
 	}
-	h, l := t.granted(a, q.token, w)
+	h, l := t.granted(&a, q.token, w)
 	return h, l, nil
 }
 
 // granted is what is told of an answer that can be judged by w.
-func (t *Tier) granted(a watch.Acquired, token uint64, w *words.Word) (remote.Held, remote.Lease) {
+func (t *Tier) granted(a *entryrules.Answer, token uint64, w *words.Word) (remote.Held, remote.Lease) {
 	l := remote.Lease{Word: w.Text, Clock: w.Clock, Grant: a.Grant, Wait: time.Duration(a.Wait) * time.Millisecond}
 	if a.Grant == remote.Granted {
 		l.Token, l.Wait = token, 0
 	}
-	return t.open(a.Value, a.State, w), l
+	return t.open(&a.Held, w), l
 }
 
 // acquire asks for a lease. It returns a word by which the answer can be judged.
-func (t *Tier) acquire(ctx context.Context, q wish) (a watch.Acquired, w *words.Word, err error) {
+func (t *Tier) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, w *words.Word, err error) {
 	if t.all == nil {
 		return t.one.acquire(ctx, q)
 	}
@@ -86,18 +93,18 @@ func (t *Tier) acquire(ctx context.Context, q wish) (a watch.Acquired, w *words.
 
 // acquire asks for a lease, and for the word before if it is due or a
 // connection was opened meanwhile.
-func (s *site) acquire(ctx context.Context, q wish) (a watch.Acquired, w *words.Word, err error) {
+func (s *site) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, w *words.Word, err error) {
 	ask, w := s.due(time.Now())
 	if !ask && s.scripted() {
 		v, err := s.run(ctx, s.scripts.acquire, func(dst []byte, head string) []byte {
-			return s.appendAcquire(dst, head, q, w)
+			return s.appendRequest(dst, head, &q, w)
 		})
 		if err != nil {
 			return a, w, err
 		}
 		ask = !s.fits(w)
 		if !ask && !s.forbids(v) {
-			if a, err = parseAcquired(v); !a.Late {
+			if a, err = parseAcquired(v, w); !a.Late {
 				return a, w, err
 			}
 			ask = true // unless the clocks of w are out of date
@@ -142,15 +149,15 @@ func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) 
 
 // acquireFrom asks one server for leases on a part of the keys.
 func (t *Tier) acquireFrom(ctx context.Context, keys []string, part []int, d time.Duration, held []remote.Held, leases []remote.Lease) error {
-	wishes := make([]wish, len(part))
+	requests := make([]leaseRequest, len(part))
 	_, until := remote.Split(ctx)
 	for j, i := range part {
-		wishes[j] = wish{key: keys[i], token: newLease(), d: d, until: until}
+		requests[j] = leaseRequest{key: keys[i], token: newLease(), d: d, until: until}
 	}
 	var w *words.Word
 	var answers []acquired
 	err := t.atKey(ctx, keys[part[0]], true, func(ctx context.Context, s *site) (err error) {
-		answers, w, err = s.acquireMany(ctx, wishes)
+		answers, w, err = s.acquireMany(ctx, requests)
 		return err
 	})
 	if err != nil {
@@ -159,7 +166,7 @@ func (t *Tier) acquireFrom(ctx context.Context, keys []string, part []int, d tim
 	for j, a := range answers {
 		i := part[j]
 		if a.err == nil {
-			held[i], leases[i] = t.granted(a.Acquired, wishes[j].token, w)
+			held[i], leases[i] = t.granted(&a.Answer, requests[j].token, w)
 		} else if held[i], leases[i], err = t.Acquire(ctx, keys[i], d); err != nil { // it cleans up, and follows
 			return err
 		}
@@ -167,7 +174,7 @@ func (t *Tier) acquireFrom(ctx context.Context, keys []string, part []int, d tim
 	return nil
 }
 
-func (s *site) acquireMany(ctx context.Context, wishes []wish) (answers []acquired, w *words.Word, err error) {
+func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answers []acquired, w *words.Word, err error) {
 	ask, known := s.due(time.Now())
 	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
 		for w = known; ; ask = true {
@@ -176,7 +183,7 @@ func (s *site) acquireMany(ctx context.Context, wishes []wish) (answers []acquir
 					return err
 				}
 			}
-			if answers, err = s.acquireAll(send, wishes, w); err != nil || ask || s.fits(w) && !anyLate(answers) {
+			if answers, err = s.acquireAll(send, requests, w); err != nil || ask || s.fits(w) && !anyLate(answers) {
 				return err
 			}
 		}
@@ -197,30 +204,30 @@ func anyLate(answers []acquired) bool {
 
 // acquired is the answer for one key of many.
 type acquired struct {
-	watch.Acquired
+	entryrules.Answer
 	err error
 }
 
 // acquireAll asks for many leases. Its error is about the connection.
-func (s *site) acquireAll(send watch.Ask, wishes []wish, w *words.Word) ([]acquired, error) {
-	answers := make([]acquired, len(wishes))
+func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, w *words.Word) ([]acquired, error) {
+	answers := make([]acquired, len(requests))
 	if s.scripted() {
-		replies, err := runAll(send, len(wishes), func(dst []byte, head func(*script) string, i int) []byte {
-			return s.appendAcquire(dst, head(s.scripts.acquire), wishes[i], w)
+		replies, err := runAll(send, len(requests), func(dst []byte, head func(*script) string, i int) []byte {
+			return s.appendRequest(dst, head(s.scripts.acquire), &requests[i], w)
 		})
 		if err != nil {
 			return nil, err
 		}
 		for i, v := range replies {
-			answers[i].Acquired, answers[i].err = parseAcquired(v)
+			answers[i].Answer, answers[i].err = parseAcquired(v, w)
 		}
 		if !s.forbids(replies[0]) {
 			return answers, nil
 		}
 	}
-	for i, q := range wishes {
+	for i, q := range requests {
 		var err error
-		answers[i].Acquired, err = s.acquirePlain(send, q, w)
+		answers[i].Answer, err = s.acquireWatching(send, q, w)
 		var refused *watch.Refusal
 		if answers[i].err = err; err != nil && !errors.As(err, &refused) {
 			return nil, err
@@ -229,55 +236,39 @@ func (s *site) acquireAll(send watch.Ask, wishes []wish, w *words.Word) ([]acqui
 	return answers, nil
 }
 
-func (t *Tier) acquireOver(send watch.Ask, q wish, w *words.Word) (watch.Acquired, error) {
+func (t *Tier) acquireOver(send watch.Ask, q leaseRequest, w *words.Word) (entryrules.Answer, error) {
 	if t.scripted() {
 		v, err := runOver(send, t.scripts.acquire, func(dst []byte, head string) []byte {
-			return t.appendAcquire(dst, head, q, w)
+			return t.appendRequest(dst, head, &q, w)
 		})
 		if err != nil {
-			return watch.Acquired{}, err
+			return entryrules.Answer{}, err
 		}
 		if !t.forbids(v) {
-			return parseAcquired(v)
+			return parseAcquired(v, w)
 		}
 	}
-	return t.acquirePlain(send, q, w)
+	return t.acquireWatching(send, q, w)
 }
 
-func (t *Tier) acquirePlain(send watch.Ask, q wish, w *words.Word) (watch.Acquired, error) {
-	return t.entry(send, q.key).Acquire(watch.Request{
-		Token: layout.Hex(q.token), Life: millis(q.d), Latest: q.latest(w), Word: w.Text, ID: uint64(q.id),
-	})
+func (t *Tier) acquireWatching(send watch.Ask, q leaseRequest, w *words.Word) (entryrules.Answer, error) {
+	return t.entry(send, q.key).Do(q.operation(t.names.Schema, w))
 }
 
-func (t *Tier) appendAcquire(dst []byte, head string, q wish, w *words.Word) []byte {
-	args := 7
-	if q.id != 0 {
-		args++
-	}
-	dst = t.appendEntry(appendCall(dst, head, args), q.key)
-	dst = resp.AppendString(dst, t.names.Schema)
-	dst = appendInt(appendHex(dst, q.token), millis(q.d))
-	dst = appendInt(dst, w.Past(time.Now())+millis(q.d))
-	dst = appendInt(resp.AppendString(dst, w.Text), q.latest(w))
-	if q.id != 0 {
-		dst = appendHex(dst, uint64(q.id))
-	}
-	return dst
+// appendRequest appends a call of the script that gives leases.
+func (t *Tier) appendRequest(dst []byte, head string, q *leaseRequest, w *words.Word) []byte {
+	op := q.operation(t.names.Schema, w)
+	return t.appendAcquire(dst, head, q.key, &op, w)
 }
 
-// entry is a key for those who work without scripts.
-func (t *Tier) entry(ask watch.Ask, key string) watch.Entry {
-	return watch.Entry{Ask: ask, Names: &t.names, Key: key}
-}
-
-// parseAcquired makes sense of what the acquire script returns.
-func parseAcquired(v resp.Value) (a watch.Acquired, err error) {
+// parseAcquired makes sense of what the acquire script returns to those who know
+// w.
+func parseAcquired(v resp.Value, w *words.Word) (a entryrules.Answer, err error) {
 	if err := refusal(v); err != nil {
 		return a, err
 	}
 	if v.Kind() == resp.Int && v.Int() == 1 {
-		return watch.Acquired{Grant: remote.Granted}, nil
+		return entryrules.Answer{Grant: remote.Granted}, nil
 	}
 	var parts [4]resp.Value
 	i := 0
@@ -287,12 +278,12 @@ func parseAcquired(v resp.Value) (a watch.Acquired, err error) {
 		}
 		i++
 	}
-	a = watch.Acquired{Wait: parts[1].Int(), State: parts[2], Value: parts[3]}
+	a = entryrules.Answer{Wait: parts[1].Int(), Held: stored(parts[3], parts[2], w)}
 	switch string(parts[0].Bytes()) {
 	case "granted":
 		a.Grant = remote.Granted
 	case "late":
-		a = watch.TooLate
+		a = entryrules.TooLate
 	case "busy":
 		a.Grant = remote.Busy
 	case "hold":

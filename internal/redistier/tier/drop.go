@@ -3,8 +3,7 @@ package tier
 import (
 	"context"
 
-	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/watch"
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
@@ -45,7 +44,15 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	replies := make([]resp.Value, len(part)) // null: not done yet
 	if len(part) > 1 && t.scripted() {
 		err := t.atKey(ctx, drops[part[0]].Key, true, func(ctx context.Context, s *site) (err error) {
-			replies, err = s.dropAll(ctx, drops, part, leases)
+			for _, i := range part {
+				if err := s.vouch(ctx, &leases[i]); err != nil {
+					return err
+				}
+			}
+			replies, err = s.doAll(ctx, len(part), true, func(j int) (string, entryrules.Operation) {
+				i := part[j]
+				return drops[i].Key, dropping(&drops[i], leases[i].Token)
+			})
 			return err
 		})
 		if err != nil {
@@ -58,28 +65,6 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 		}
 	}
 	return nil
-}
-
-// dropAll drops many keys in one round trip.
-func (s *site) dropAll(ctx context.Context, drops []remote.Drop, part []int, leases []remote.Lease) (replies []resp.Value, err error) {
-	for _, i := range part {
-		if err := s.vouch(ctx, &leases[i]); err != nil {
-			return nil, err
-		}
-	}
-	err = s.srv.Together(ctx, true, func(ask watch.Ask) (err error) {
-		replies, err = runAll(ask, len(part), func(dst []byte, head func(*script) string, j int) []byte {
-			i := part[j]
-			return s.appendDrop(dst, head(s.scripts.drop), &drops[i], leases[i].Token)
-		})
-		return err
-	})
-	if err == nil {
-		if first := refusal(replies[0]); s.elsewhere(first) { // and so may be all
-			return nil, first
-		}
-	}
-	return replies, err
 }
 
 // vouch completes the lease that comes of a drop, unless it is none.
@@ -98,7 +83,7 @@ func (s *site) vouch(ctx context.Context, l *remote.Lease) error {
 // or if scripts or something foreign were in its way.
 func (t *Tier) dropped(ctx context.Context, d *remote.Drop, l *remote.Lease, v resp.Value) error {
 	err := refusal(v)
-	if v.Kind() == resp.Null || t.forbids(v) || t.elsewhere(err) {
+	if t.undone(v) {
 		err = t.drop(ctx, d, l)
 	}
 	if !wrongType(err) {
@@ -119,41 +104,12 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error 
 		if err := s.vouch(ctx, l); err != nil {
 			return err
 		}
-		_, err := s.either(ctx, s.scripts.drop, func(dst []byte, head string) []byte {
-			return s.appendDrop(dst, head, d, l.Token)
-		}, func(ask watch.Ask) (bool, error) {
-			loss := watch.Loss{Soft: d.Soft, Nonce: layout.Hex(nonce()), Life: millis(d.Token), Hold: millis(d.Hold), Left: millis(d.Left)}
-			if l.Token != 0 {
-				loss.Token = layout.Hex(l.Token)
-			}
-			return true, s.entry(ask, d.Key).Drop(loss)
-		})
+		_, err := s.do(ctx, d.Key, dropping(d, l.Token))
 		return err
 	})
 }
 
-func (t *Tier) appendDrop(dst []byte, head string, d *remote.Drop, token uint64) []byte {
-	usual := !d.Soft && token == 0 && d.Hold <= 0
-	if usual {
-		dst = appendCall(dst, head, 6)
-	} else {
-		dst = appendCall(dst, head, 11)
-	}
-	dst = t.appendEntry(dst, d.Key)
-	dst = appendStrings(dst, t.names.Lane(d.Key), t.names.Channel, t.names.Dropped(d.Key, d.Soft))
-	dst = resp.AppendString(appendHex(dst, nonce()), d.Key)
-	switch {
-	case usual:
-		return dst
-	case d.Soft:
-		dst = resp.AppendString(dst, "soft")
-	default:
-		dst = resp.AppendString(dst, "hard")
-	}
-	if token == 0 {
-		dst = resp.AppendString(dst, "")
-	} else {
-		dst = appendHex(dst, token)
-	}
-	return appendInt(appendInt(appendInt(dst, millis(d.Token)), millis(d.Hold)), millis(d.Left))
+// dropping is the drop of one key, with a token unless that is zero.
+func dropping(d *remote.Drop, token uint64) entryrules.Drop {
+	return entryrules.Drop{Soft: d.Soft, Left: millis(d.Left), Hold: millis(d.Hold), Token: token, Life: millis(d.Token)}
 }

@@ -55,6 +55,18 @@ func (t *Tier) atKey(ctx context.Context, key string, twice bool, f func(context
 	return t.at(ctx, t.names.Entry(key), twice, f)
 }
 
+// atSlot calls f for the server that serves the slot of a key, and again if it
+// was the wrong one: f is not carried out twice. The site knows no namespace
+// state.
+func (t *Tier) atSlot(ctx context.Context, key string, f func(context.Context, *site) error) error {
+	if t.all == nil {
+		return f(ctx, t.one)
+	}
+	return t.all.Follow(ctx, key, false, func(ctx context.Context, n Node) error {
+		return f(ctx, &site{Tier: t, srv: n})
+	})
+}
+
 // atSpace is at for the server of the name space. All that is done there may be
 // done twice.
 func (t *Tier) atSpace(ctx context.Context, f func(context.Context, *site) error) error {

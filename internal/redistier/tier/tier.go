@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/redistier/words"
@@ -259,24 +260,26 @@ func (t *Tier) held(v resp.Value, w *words.Word) (remote.Held, error) {
 		}
 		i++
 	}
-	return t.open(value, state, w), nil
+	found := stored(value, state, w)
+	return t.open(&found, w), nil
 }
 
-// open makes sense of a value and its state.
-func (t *Tier) open(value, state resp.Value, w *words.Word) remote.Held {
-	if state.Kind() == resp.Null {
-		return remote.Held{}
-	}
-	s, ok := layout.ParseState(state.Bytes(), w.Text)
-	if !ok {
+// open says what a value is worth to those who know w.
+func (t *Tier) open(v *entryrules.Value, w *words.Word) remote.Held {
+	if v.Unreadable {
 		t.foreign.Add(1)
 		return remote.Held{}
 	}
-	h := s.Held(w.Text, w.Now(time.Now()))
-	if !h.Absent() && value.Kind() == resp.Bulk {
-		h.Data = value.Bytes()
+	return layout.Held(v, w.Text, w.Now(time.Now()))
+}
+
+// stored is a value with its state, as they are stored.
+func stored(data, state resp.Value, w *words.Word) entryrules.Value {
+	v := watch.Value(state, w.Text)
+	if data.Kind() == resp.Bulk {
+		v.Data = data.Bytes()
 	}
-	return h
+	return v
 }
 
 // wrongType reports whether err says that there is something of another type
@@ -291,41 +294,18 @@ func wrongType(err error) bool {
 
 // clean removes from a key what is none of ours, because it is not of this type.
 func (t *Tier) clean(ctx context.Context, kind, key string) error {
-	_, err := t.either(ctx, key, t.scripts.clean, func(dst []byte, head string) []byte {
-		return appendStrings(appendCall(dst, head, 2), key, kind)
-	}, func(ask watch.Ask) (bool, error) { return true, watch.Clean(ask, key, kind) })
-	return err
-}
-
-// either runs a script that answers with 1 or 0, or does the same without, where
-// the slot of a key is served.
-func (t *Tier) either(ctx context.Context, key string, sc *script, c call, without func(watch.Ask) (bool, error)) (yes bool, err error) {
-	if t.all == nil {
-		return t.one.either(ctx, sc, c, without)
-	}
-	err = t.all.Follow(ctx, key, false, func(ctx context.Context, n Node) error {
-		yes, err = (&site{Tier: t, srv: n}).either(ctx, sc, c, without)
-		return err
+	return t.atSlot(ctx, key, func(ctx context.Context, s *site) error {
+		if s.scripted() {
+			v, err := s.run(ctx, s.scripts.clean, func(dst []byte, head string) []byte {
+				return appendStrings(appendCall(dst, head, 2), key, kind)
+			})
+			if err != nil {
+				return err
+			}
+			if !s.forbids(v) {
+				return refusal(v)
+			}
+		}
+		return s.srv.Together(ctx, true, func(ask watch.Ask) error { return watch.Clean(ask, key, kind) })
 	})
-	return yes, err
-}
-
-func (s *site) either(ctx context.Context, sc *script, c call, without func(watch.Ask) (bool, error)) (yes bool, err error) {
-	if s.scripted() {
-		v, err := s.run(ctx, sc, c)
-		if err == nil {
-			err = refusal(v)
-		}
-		if err == nil && v.Kind() != resp.Int {
-			err = errAnswer
-		}
-		if !s.forbids(v) {
-			return v.Int() == 1, err
-		}
-	}
-	err = s.srv.Together(ctx, true, func(ask watch.Ask) (err error) {
-		yes, err = without(ask)
-		return err
-	})
-	return yes, err
 }

@@ -232,9 +232,3 @@ func number(s string) int64 {
 	}
 	return n
 }
-
-// right takes a lease or token apart.
-func right(s string) (token string, till int64) {
-	token, rest, _ := strings.Cut(s, " ")
-	return token, number(rest)
-}
