@@ -234,6 +234,7 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 	}
 	var soft context.Context
 	if !m.call.refresh {
+		keys = m.besideReloads(ctx, keys)
 		var cancel context.CancelFunc
 		soft, cancel = c.softly(ctx)
 		defer cancel()
@@ -248,6 +249,38 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 		}
 		keys = m.flyOnce(ctx, soft, keys)
 	}
+}
+
+// besideReloads gets from L2 those of keys that SkipReads are loading, and returns
+// the others, and those of which L2 has nothing fresh: they wait for the load.
+func (m *many[K, V]) besideReloads(ctx context.Context, keys []K) (rest []K) {
+	c := m.c
+	if !c.l2.HasTier() || !slices.ContainsFunc(keys, c.flights.Reloading) {
+		return keys
+	}
+	type read struct {
+		r   flight.Result[V]
+		p   flight.Part
+		ok  bool
+		err error
+	}
+	reads := make([]read, len(keys))
+	var all sync.WaitGroup
+	for i, k := range keys {
+		if c.flights.Reloading(k) {
+			all.Go(func() { reads[i].r, reads[i].p, reads[i].ok, reads[i].err = c.readBeside(ctx, k) })
+		}
+	}
+	all.Wait()
+	for i, k := range keys {
+		if !reads[i].ok {
+			rest = append(rest, k)
+			continue
+		}
+		c.countPart(reads[i].p)
+		m.take(k, reads[i].r, reads[i].err)
+	}
+	return rest
 }
 
 // flyOnce is fly, but that it returns the keys whose flights have turned out to

@@ -122,14 +122,7 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 		defer cancel()
 	}
 	r, part, err := c.flyUntilCurrent(ctx, soft, key, kind, load, o)
-	switch part {
-	case flight.Joined:
-		c.counts.joins.Add(1)
-	case flight.Led:
-		c.counts.flights.Add(1)
-	default:
-		c.counts.turnedAway.Add(1)
-	}
+	c.countPart(part)
 	err = c.flightError(err)
 	if r.Offered {
 		c.stale(ctx, key, r.Value, errSoftTimeout)
@@ -145,6 +138,18 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 		}
 	}
 	return r, err
+}
+
+// countPart counts what a caller has had to do with a flight.
+func (c *Cache[K, V]) countPart(part flight.Part) {
+	switch part {
+	case flight.Joined:
+		c.counts.joins.Add(1)
+	case flight.Led:
+		c.counts.flights.Add(1)
+	default:
+		c.counts.turnedAway.Add(1)
+	}
 }
 
 // flyUntilCurrent leads or joins a flight of key, and another one each time that

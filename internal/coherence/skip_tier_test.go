@@ -3,6 +3,8 @@ package coherence_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,6 +47,49 @@ func TestReadersAreServedWhatL2HoldsWhileASkipReadLoads(t *testing.T) {
 		wg.Wait()
 		if n := o.loads.Load(); n != 2 {
 			t.Errorf("%d loads, want 2", n)
+		}
+		st := b.Stats()
+		if in, out := st.L1.Misses, st.Flights+st.Joins+st.TurnedAway+st.Remembered; in != out {
+			t.Errorf("%d misses are %d flights, joins and answers", in, out)
+		}
+		if out := st.L2.Hits + st.Absent + st.Loads.Total() + st.Rechecked; st.Flights != out {
+			t.Errorf("%d flights have %d ends", st.Flights, out)
+		}
+	})
+}
+
+func TestBatchIsServedWhatL2HoldsWhileSkipReadsLoad(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
+		must(t, a.SetMany(t.Context(), map[string]int64{"k": 1, "l": 1}))
+		o := &origin{takes: 10 * time.Second}
+		o.value.Store(2)
+		for _, key := range []string{"k", "l", "absent"} {
+			go b.GetOrLoad(t.Context(), key, o.load, strata.SkipRead())
+		}
+		synctest.Wait()
+		load := func(_ context.Context, keys []string) (map[string]int64, error) {
+			if !slices.Equal(keys, []string{"other"}) {
+				t.Errorf("the batch loads %v, want what no SkipRead loads", keys)
+			}
+			return map[string]int64{"other": 3}, nil
+		}
+		start := time.Now()
+		for range 2 { // the second time from L1
+			got, err := b.GetMany(t.Context(), []string{"k", "l", "other"}, load)
+			if want := map[string]int64{"k": 1, "l": 1, "other": 3}; err != nil || !maps.Equal(got, want) || time.Since(start) > 0 {
+				t.Errorf("got %v, %v after %v, want %v at once", got, err, time.Since(start), want)
+			}
+		}
+		got, err := b.GetMany(t.Context(), []string{"absent"}, load)
+		if err != nil || got["absent"] != 2 {
+			t.Errorf("got %v, %v, want what the SkipRead brings", got, err)
+		}
+		for _, key := range []string{"k", "l"} {
+			if v := mustGet(t, b, key, o.load); v != 2 {
+				t.Errorf("%s is %d when the SkipRead has ended, want what it has brought", key, v)
+			}
 		}
 		st := b.Stats()
 		if in, out := st.L1.Misses, st.Flights+st.Joins+st.TurnedAway+st.Remembered; in != out {
