@@ -22,7 +22,8 @@ type call struct {
 
 	skipRead bool
 	refresh  bool // in the background, of what is there still
-	// registered is called when the flight of a refresh can be joined. Nil: never.
+	// registered is called when a refresh leads a flight or has joined one. Nil:
+	// never.
 	registered func()
 }
 

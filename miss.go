@@ -165,7 +165,9 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 			return flight.Result[V]{}, flight.None, err
 		}
 		word := c.trust.TagWord()
-		r, p, err = c.flights.DoSoftly(ctx, c.patience(soft, word), key, kind, &attempt[K, V]{c: c, load: load, call: o})
+		patience := c.patience(soft, word)
+		patience.Registered = o.registered
+		r, p, err = c.flights.DoSoftly(ctx, patience, key, kind, &attempt[K, V]{c: c, load: load, call: o})
 		if p != flight.Joined || err != nil || !c.outdated(&r, word) {
 			return r, p, err
 		}

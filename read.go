@@ -81,9 +81,6 @@ const (
 // those who have joined it, to Then.
 func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (landed bool) {
 	a.f, a.ctx, a.tagTrust = f, ctx, a.c.trust.TagWord()
-	if a.call.registered != nil {
-		a.call.registered()
-	}
 	ended := true // by a panic or exit of the user's Key or Codec
 	defer func() {
 		if ended && a.res.Err == nil {

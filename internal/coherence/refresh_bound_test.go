@@ -2,6 +2,7 @@ package coherence_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -106,4 +107,41 @@ func TestSetDuringASlowRefreshIsRefreshedInItsTurn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSetIsRefreshedInItsTurnThoughARefreshHasJoinedAMiss drops a key just when a
+// refresh of it begins, which then finds the flight of a miss.
+func TestSetIsRefreshedInItsTurnThoughARefreshHasJoinedAMiss(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the refresh begins late
+	joined := false
+	for range 200 {
+		bubble(t, func(t *testing.T) {
+			c := newCache(t, refreshAt(0.5))
+			must(t, c.Set(t.Context(), "k", 0))
+			time.Sleep(60 * time.Second)
+			slow := &origin{takes: 50 * time.Second}
+			gets(t, c, slow.load, 0)
+			must(t, c.Invalidate(t.Context(), "k"))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := c.GetOrLoad(ctx, "k", slow.load)
+			synctest.Wait()
+			if joined = err != nil && c.Stats().Refreshes == 1 && slow.loads.Load() == 1; !joined {
+				return
+			}
+			must(t, c.Set(t.Context(), "k", 7, strata.WithTTL(10*time.Second)))
+			time.Sleep(8 * time.Second)
+			quick := &origin{}
+			quick.value.Store(9)
+			gets(t, c, quick.load, 7)
+			synctest.Wait()
+			if gets(t, c, quick.load, 9); quick.loads.Load() != 1 || slow.loads.Load() != 1 {
+				t.Errorf("%d refreshes of what was set, want 1", quick.loads.Load())
+			}
+		})
+		if joined {
+			return
+		}
+	}
+	t.Skip("no refresh has joined a miss")
 }

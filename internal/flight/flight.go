@@ -37,6 +37,9 @@ type Patience struct {
 	// Good reports whether what was offered until some time may be taken still. The
 	// tags are those of [Result].
 	Good func(until int64, tags []string, tagWord uint64) bool
+	// Registered, if not nil, is called when the caller has a flight, which it
+	// leads or has joined: from then on Running tells of that.
+	Registered func()
 }
 
 // soft is the context for what is done on the caller's own goroutine.

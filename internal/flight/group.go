@@ -112,6 +112,9 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) 
 // DoSoftly is Do for a caller with little patience.
 func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, kind Kind, l Leader[K, V]) (r Result[V], p Part, err error) {
 	f, p, err := g.register(ctx, key, kind)
+	if err == nil && patience.Registered != nil {
+		patience.Registered()
+	}
 	switch {
 	case err != nil:
 		return r, None, err
