@@ -221,7 +221,7 @@ func (s *Subscription) listen(ctx context.Context, l *listener) error {
 		switch {
 		case h.Refusal != nil:
 			// A user may have the right to subscribe but not to PING. A refused
-			// PING is a sign of life too.
+			// PING also shows that the server answers.
 			if !l.subscribed || !denied(h.Refusal) || !l.refused() {
 				return s.o.Refused(h.Refusal)
 			}

@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// AppendArg appends one argument of a command. It takes string, []byte, all
-// integers, floats, and bool (as 1 and 0); other types are an error that names
-// the type and nothing is appended.
+// AppendArg appends one argument of a command. It accepts string, []byte, all
+// integers, floats, and bool (as 1 and 0). For other types it returns an error
+// that names the type, and appends nothing.
 func AppendArg(dst []byte, arg any) ([]byte, error) {
 	switch v := arg.(type) {
 	case string:
@@ -51,7 +51,7 @@ func AppendArg(dst []byte, arg any) ([]byte, error) {
 	return dst, errors.New("resp: argument of type " + reflect.TypeOf(arg).String())
 }
 
-// AppendCommand appends a command. On error dst is returned as it was.
+// AppendCommand appends a command. On error it returns dst unchanged.
 func AppendCommand(dst []byte, args ...any) ([]byte, error) {
 	out := AppendArray(dst, len(args))
 	var err error
@@ -78,7 +78,8 @@ func appendFloatArg(dst []byte, f float64, bits int) []byte {
 	return AppendBulk(dst, appendFloat(num[:0], f, bits))
 }
 
-// appendFloat writes as Redis does what strconv would write as +Inf, or as 1e+06.
+// appendFloat formats a float as Redis does: strconv would write +Inf, or
+// 1e+06.
 func appendFloat(dst []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsInf(f, 1):
@@ -94,7 +95,7 @@ func appendFloat(dst []byte, f float64, bits int) []byte {
 }
 
 func appendHeader(dst []byte, typ byte, n int64) []byte {
-	switch { // most are short
+	switch { // the usual case
 	case n < 0:
 	case n < 10:
 		return append(dst, typ, '0'+byte(n), '\r', '\n')
@@ -120,11 +121,11 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// AppendBulkHeader appends what comes in front of a string of n bytes, which
-// the caller sends himself, with CRLF behind them.
+// AppendBulkHeader appends the header of a string of n bytes. The caller sends
+// the bytes, and CRLF after them.
 func AppendBulkHeader(dst []byte, n int64) []byte { return appendHeader(dst, '$', n) }
 
-// AppendArray appends the header of an array, or a command, of n elements.
+// AppendArray appends the header of an array, or of a command, of n elements.
 func AppendArray(dst []byte, n int) []byte { return appendHeader(dst, '*', int64(n)) }
 
 // AppendMap appends the header of a map of n pairs, which follow.
@@ -188,8 +189,8 @@ func AppendVerbatim(dst []byte, format string, s []byte) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// ReadCommand reads a command: an array of at least one string. The arguments
-// belong to the caller. Errors are as for [Reader.Read].
+// ReadCommand reads a command: an array of at least one string. The caller owns
+// the arguments. Errors are as for [Reader.Read].
 func (r *Reader) ReadCommand() ([][]byte, error) {
 	v, err := r.Read()
 	if err != nil {

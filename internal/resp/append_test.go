@@ -111,7 +111,7 @@ func FuzzReadCommand(f *testing.F) {
 			for _, a := range args {
 				wire = resp.AppendBulk(wire, a)
 			}
-			// Leading zeros are the one thing that can be written in two ways.
+			// Only a length with leading zeros has two encodings.
 			if used += len(wire); used > len(data) {
 				t.Fatalf("%d bytes of arguments in %d bytes", used, len(data))
 			}

@@ -4,15 +4,15 @@ const (
 	// referFrom is the size from which a Batch refers to a string instead of
 	// copying it.
 	referFrom = 4 << 10
-	// piece is how much of a Batch is written at once. The server begins to
-	// work on the first while the next is put together.
+	// piece is the number of bytes of a Batch that are written at once. The
+	// server begins to work on the first piece while the next is built.
 	piece = 32 << 10
 )
 
 // Batch collects commands that are sent together. The zero Batch is empty.
 type Batch struct {
-	// Text holds the commands. Strings that are only referred to are missing
-	// in it; [Batch.String] adds them.
+	// Text holds the commands, without the large strings that [Batch.String]
+	// has added by reference.
 	Text  []byte
 	large []insert
 	// extra is the length of the strings in large.
@@ -20,21 +20,21 @@ type Batch struct {
 	ends  []end
 }
 
-// end is where a command ends: in the bytes that are sent, in the text, and
-// among the strings that are referred to.
+// end is the end of a command: its position in the bytes to send, in the text,
+// and in the list of large strings.
 type end struct {
 	sent        int64
 	text, large int
 }
 
-// insert is a string that belongs in front of Text[at].
+// insert is a string to be sent before Text[at].
 type insert struct {
 	at   int
 	body []byte
 }
 
-// String adds a string to the command that is being written. One of 4 KiB and
-// more is not copied and must stay as it is until the Batch was sent.
+// String adds a string to the present command. A string of 4 KiB or more is not
+// copied, and must not be changed until the Batch has been sent.
 func (b *Batch) String(s []byte) {
 	if len(s) < referFrom {
 		b.Text = AppendBulk(b.Text, s)
@@ -57,7 +57,7 @@ func BatchOf(text []byte) Batch {
 	return b
 }
 
-// End says that the command is complete.
+// End completes the present command.
 func (b *Batch) End() {
 	b.ends = append(b.ends, end{sent: b.Size(), text: len(b.Text), large: len(b.large)})
 }
@@ -77,37 +77,37 @@ func (b *Batch) AddFrom(src *Batch, i int) {
 	b.End()
 }
 
-// Len is the number of commands.
+// Len returns the number of commands.
 func (b *Batch) Len() int { return len(b.ends) }
 
-// Size is the length of all commands in bytes.
+// Size returns the length of all commands in bytes.
 func (b *Batch) Size() int64 { return int64(len(b.Text)) + b.extra }
 
-// EndOf returns where the i-th command ends, in bytes from the beginning.
+// EndOf returns the end of the i-th command, in bytes from the beginning.
 func (b *Batch) EndOf(i int) int64 { return b.ends[i].sent }
 
-// Reset empties the Batch. It keeps its memory, and nothing of what it
-// referred to.
+// Reset empties the Batch. It keeps the memory of the Batch and drops its
+// references to large strings.
 func (b *Batch) Reset() {
 	clear(b.large)
 	*b = Batch{Text: b.Text[:0], large: b.large[:0], ends: b.ends[:0]}
 }
 
-// Pieces are the bytes of a Batch in turn.
+// Pieces iterates over the bytes of a Batch.
 type Pieces struct {
 	b     *Batch
-	buf   []byte // in which small parts are joined
+	buf   []byte // joins small parts
 	steps *Steps
-	// pos is a position in b.Text; done strings of b.large, and off bytes of
-	// the next one, come before it.
+	// pos is the position in b.Text. done is the number of strings of b.large
+	// that were returned, and off the number of bytes of the next one.
 	pos, done, off int
 }
 
-// Pieces returns what is to be written. Memory is borrowed from s.
+// Pieces returns the bytes to write. It borrows memory from s.
 func (b *Batch) Pieces(s *Steps) Pieces { return Pieces{b: b, steps: s} }
 
-// Next returns the next bytes, at most 32 KiB of them, or none at the end.
-// They stay as they are until it is called again.
+// Next returns the next bytes, at most 32 KiB, or none at the end. They are
+// valid until the next call.
 func (p *Pieces) Next() []byte {
 	if len(p.b.large) == 0 {
 		return p.take(p.run())
@@ -131,7 +131,7 @@ func (p *Pieces) Next() []byte {
 	}
 }
 
-// run returns the bytes that come next and lie together.
+// run returns the next bytes that are contiguous in memory.
 func (p *Pieces) run() []byte {
 	end := len(p.b.Text)
 	if p.done < len(p.b.large) {
@@ -143,7 +143,7 @@ func (p *Pieces) run() []byte {
 	return p.b.Text[p.pos:end]
 }
 
-// take takes up to a piece of the run.
+// take consumes and returns at most one piece of the run.
 func (p *Pieces) take(run []byte) []byte {
 	run = run[:min(len(run), piece)]
 	if p.done < len(p.b.large) && p.pos == p.b.large[p.done].at {
@@ -156,7 +156,7 @@ func (p *Pieces) take(run []byte) []byte {
 	return run
 }
 
-// Release gives back what was borrowed.
+// Release gives back the borrowed memory.
 func (p *Pieces) Release() {
 	if p.buf != nil {
 		p.steps.Put(p.buf)

@@ -80,7 +80,7 @@ func TestBatchForgetsWhatItReferredTo(t *testing.T) {
 	value := make([]byte, 10_000)
 	b.String(value)
 	b.End()
-	value[0] = 'x' // it was not copied
+	value[0] = 'x' // the Batch refers to value
 	if got := pieces(t, &b, nil); got[8] != 'x' {
 		t.Errorf("%q", got[:10])
 	}

@@ -1,17 +1,18 @@
 package resp
 
 const (
-	// widenFrom is the size of a string from which Borrow uses a larger buffer,
-	// so that of strings in a row less has to be moved.
+	// widenFrom is the size of a string from which Borrow uses a larger buffer.
+	// A larger buffer is moved to its beginning less often.
 	widenFrom = 4 << 10
-	// copied is how much of it Some uses: all is no faster, and is more memory.
+	// copied is the part of the larger buffer that Some uses: all of it would
+	// be no faster, and would touch more memory.
 	copied = 48 << 10
 )
 
-// Borrow is [Reader.Read], but that the value belongs to the Reader and holds
-// until one of its methods is called next. Nothing is allocated for values of
-// less than 32 KiB, and strings of less than 64 KiB. Call [Reader.Release]
-// behind the last of a row.
+// Borrow is [Reader.Read] with one difference: the Reader owns the value, which
+// is valid until the next call of a method. Values of less than 32 KiB and
+// strings of less than 64 KiB need no allocation. Call [Reader.Release] after
+// the last value of a row.
 func (r *Reader) Borrow() (Value, error) {
 	if err := r.Wait(); err != nil {
 		return Value{}, err
@@ -41,8 +42,8 @@ func (r *Reader) Borrow() (Value, error) {
 	return v, nil
 }
 
-// BorrowString is Borrow where only a string or null, which is not found, keeps
-// to the protocol.
+// BorrowString is Borrow for a string or null; other values are a
+// [*ProtocolError]. found is false for null.
 func (r *Reader) BorrowString() (s []byte, found bool, err error) {
 	if err := r.Wait(); err != nil {
 		return nil, false, err
@@ -64,8 +65,8 @@ func (r *Reader) BorrowString() (s []byte, found bool, err error) {
 	return v.body, v.kind == Bulk, err
 }
 
-// Some returns the next bytes, 1 to n, of a string whose header was read. They
-// hold until a method of r is called next. Call Release behind the last of them.
+// Some returns the next 1 to n bytes of a string after its header. They are
+// valid until the next call of a method. Call Release after the last of them.
 func (r *Reader) Some(n int64) ([]byte, error) {
 	if r.pos == r.end {
 		if r.narrow == nil && n >= widenFrom {
@@ -81,7 +82,7 @@ func (r *Reader) Some(n int64) ([]byte, error) {
 	return p, nil
 }
 
-// Release gives back what Borrow has used.
+// Release gives back the larger buffer of Borrow and Some.
 func (r *Reader) Release() {
 	if r.narrow == nil || r.end-r.pos > len(r.narrow) {
 		return
@@ -92,16 +93,17 @@ func (r *Reader) Release() {
 	r.sink.steps.Put(wide)
 }
 
-// widen has the Reader use a larger buffer, of n bytes or a step at most.
+// widen makes the Reader use a larger buffer of n bytes, at most a step.
 func (r *Reader) widen(n int) {
 	wide := r.sink.steps.Get()[:n]
 	r.end = copy(wide, r.buf[r.pos:r.end])
 	r.pos, r.buf, r.narrow = 0, wide, r.buf
 }
 
-// ArrayHeader reads the header of the next value if it is an array and returns
-// the number of its elements, which are then read one by one: limits hold for
-// each of them. If it is something else, n is -1 and v holds it.
+// ArrayHeader reads the header of the next value if it is an array, and returns
+// the number of its elements. The caller then reads them one by one; limits
+// apply to each of them. If the value is null or of another kind, n is -1 and v
+// holds it.
 func (r *Reader) ArrayHeader() (n int, v Value, err error) {
 	if err = r.begin(); err != nil {
 		return -1, v, err
@@ -120,7 +122,8 @@ func (r *Reader) ArrayHeader() (n int, v Value, err error) {
 	return int(h.n), v, nil
 }
 
-// shortBulk takes a string that is whole in p. size is zero if there is none.
+// shortBulk returns the string at the start of p and its size with header and
+// CRLF. size is zero if the string is not complete in p.
 func (r *Reader) shortBulk(p []byte) (body []byte, size int) {
 	n, head := shortLength(p)
 	end := head + int(n)
@@ -130,7 +133,7 @@ func (r *Reader) shortBulk(p []byte) (body []byte, size int) {
 	return p[head:end:end], end + 2
 }
 
-// borrowBulk reads the n bytes of a string and what ends it.
+// borrowBulk reads the n bytes of a string and its CRLF.
 func (r *Reader) borrowBulk(n int) (body []byte, err error) {
 	if n >= widenFrom && r.narrow == nil && r.end-r.pos < n+2 {
 		r.widen(step)
@@ -147,7 +150,8 @@ func (r *Reader) borrowBulk(n int) (body []byte, err error) {
 	return body, err
 }
 
-// gather has the next n bytes in the buffer, which has room for them.
+// gather reads until the next n bytes are in the buffer, which has room for
+// them.
 func (r *Reader) gather(n int) error {
 	if r.pos+n > len(r.buf) {
 		r.shift()
@@ -160,14 +164,14 @@ func (r *Reader) gather(n int) error {
 	return nil
 }
 
-// shift moves what is in the buffer to its beginning.
+// shift moves the unused bytes to the beginning of the buffer.
 func (r *Reader) shift() {
 	r.end = copy(r.buf, r.buf[r.pos:r.end])
 	r.pos = 0
 }
 
-// borrowWhole is whole for a value that stays in the buffer if there is room
-// for it.
+// borrowWhole is whole for a borrowed value: the value stays in the buffer if
+// there is room for it.
 func (r *Reader) borrowWhole() ([]byte, error) {
 	r.scan.reset(&r.lim)
 	for seen := 0; ; {
@@ -190,8 +194,7 @@ func (r *Reader) borrowWhole() ([]byte, error) {
 	}
 }
 
-// begin is Wait for a value that is taken apart while it arrives: attributes in
-// front of it are skipped.
+// begin waits for the next value and skips the attributes before it.
 func (r *Reader) begin() error {
 	if err := r.Wait(); err != nil || r.buf[r.pos] != '|' {
 		return err
@@ -207,7 +210,7 @@ func (r *Reader) begin() error {
 		if h.n > int64(r.lim.Elements) || r.scan.elems > int64(r.lim.Elements) {
 			return broken("too many elements")
 		}
-		if err = r.pass(h.n == 0); err != nil {
+		if err = r.skipScanned(h.n == 0); err != nil {
 			return err
 		}
 		all = r.scan.elems
@@ -215,10 +218,10 @@ func (r *Reader) begin() error {
 	return nil
 }
 
-// pass skips what is to be scanned, unless there is nothing, and waits for what
-// is behind it.
-func (r *Reader) pass(nothing bool) error {
-	for !nothing && !r.scan.done() {
+// skipScanned skips the elements that are left in r.scan, unless empty, and
+// waits for the first byte after them.
+func (r *Reader) skipScanned(empty bool) error {
+	for !empty && !r.scan.done() {
 		used, err := r.scan.feed(r.buf[r.pos:r.end])
 		if r.pos += used; err == nil && !r.scan.done() {
 			err = r.more()

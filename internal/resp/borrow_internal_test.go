@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// rows is a stream of values of all sizes around those of the buffers.
+// rows returns a stream of values of all sizes around the sizes of the buffers.
 func rows() (wire []byte, want []string) {
 	for i, n := range []int{0, 1, 9, 10, 99, 100, widenFrom - 1, widenFrom, 16384, 16384, 16384, bufSize - 10, bufSize - 1, bufSize, bufSize + 1, step - 20, step - 2, step - 1, step, step + 1, 3 * step, 5, 100_000} {
 		text := strings.Repeat(string(rune('a'+i)), n)
@@ -52,7 +52,7 @@ func TestBorrowReadsWhatReadReads(t *testing.T) {
 			r := NewReader(wrap(bytes.NewReader(wire)), Limits{})
 			for i := range want {
 				if i%7 == 6 {
-					r.Release() // in the middle of what was received
+					r.Release() // in the middle of the received bytes
 				}
 				v, err := r.Borrow()
 				if got := text(v); err != nil || got != want[i] {
@@ -67,7 +67,7 @@ func TestBorrowReadsWhatReadReads(t *testing.T) {
 	}
 }
 
-// endless is the same bytes again and again.
+// endless is a source that repeats the same bytes.
 type endless struct {
 	wire []byte
 	at   int
@@ -113,7 +113,7 @@ func TestReleaseGivesTheLargeBufferBack(t *testing.T) {
 	if len(r.buf) != step {
 		t.Fatalf("buffer of %d bytes", len(r.buf))
 	}
-	for range 20 { // until there is room in the small one for what was received
+	for range 20 { // until the small buffer has room for the received bytes
 		if r.Release(); len(r.buf) == bufSize {
 			break
 		}
@@ -132,7 +132,7 @@ func TestArrayHeader(t *testing.T) {
 		n    int
 		kind Kind
 	}{{2, Null}, {-2, Null}, {0, Null}, {-1, Null}, {-1, Error}, {-1, Bulk}, {-1, Map}} {
-		if want.n == -2 { // the elements of the first one
+		if want.n == -2 { // the elements of the first array
 			a, err1 := r.Borrow()
 			one := a.Int()
 			b, err2 := r.Borrow()
@@ -189,8 +189,8 @@ func TestSomeReadsAllOfAString(t *testing.T) {
 	}
 }
 
-// TestBorrowAfterFill: of what a Reader has taken in at once, as for many
-// callers, nothing may be lost.
+// TestBorrowAfterFill: bytes that Fill has received must not be lost when
+// Borrow is used next.
 func TestBorrowAfterFill(t *testing.T) {
 	first := AppendBulk(nil, make([]byte, 300_000))
 	wire, want := rows()

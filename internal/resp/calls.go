@@ -1,23 +1,24 @@
 package resp
 
-// Calls are the calls of scripts in a [Batch]. Scripts are named by their
-// digests; calls that the server did not know are repeated with the text.
+// Calls are the script calls in a [Batch]. A call names its script by the
+// digest. Calls of scripts that are unknown to the server are repeated with the
+// text.
 type Calls struct {
-	made  []made // and not yet heard of
-	again []made // to be repeated
-	late  []made // repeated
-	at    int    // the reply that comes next
+	sent     []call // by EVALSHA, without a reply yet
+	unknown  []call // scripts unknown to the server; to be repeated
+	repeated []call
+	at       int // number of the next reply
 }
 
-// made is a call: its command, where that is in the text of its batch, and the
-// number of its arguments with EVALSHA itself.
-type made struct {
+// call is a script call: the number of its command, its position in the text of
+// the batch, and the number of its arguments including EVALSHA itself.
+type call struct {
 	i, from, to  int
 	text, digest string
 	argc         int
 }
 
-// Add adds the call of a script to b. On error nothing is added.
+// Add adds a script call to b. On error it adds nothing.
 func (c *Calls) Add(b *Batch, text, digest string, keys []string, args []any) error {
 	from := len(b.Text)
 	out, err := AppendEval(b.Text, "EVALSHA", digest, keys, args)
@@ -25,63 +26,64 @@ func (c *Calls) Add(b *Batch, text, digest string, keys []string, args []any) er
 		return err
 	}
 	b.Text = out
-	c.made = append(c.made, made{i: b.Len(), from: from, to: len(out), text: text, digest: digest, argc: 3 + len(keys) + len(args)})
+	c.sent = append(c.sent, call{i: b.Len(), from: from, to: len(out), text: text, digest: digest, argc: 3 + len(keys) + len(args)})
 	b.End()
 	return nil
 }
 
-// Hear takes the next reply and returns which command it is for. unknown says
-// that it is the error for an unknown script; if that was one of the calls,
-// again is set: it is to be repeated.
+// Hear processes the next reply and returns the number of its command. unknown
+// is true if the reply is the error for an unknown script. If the command is
+// one of the calls, again is then true: the call will be repeated.
 func (c *Calls) Hear(unknown bool) (i int, again bool) {
 	i = c.at
 	c.at++
 	switch {
-	case c.late != nil:
-		return c.late[i].i, false
-	case len(c.made) == 0 || c.made[0].i != i:
+	case c.repeated != nil:
+		return c.repeated[i].i, false
+	case len(c.sent) == 0 || c.sent[0].i != i:
 		return i, false
 	}
-	m := c.made[0]
-	if c.made = c.made[1:]; unknown {
-		c.again = append(c.again, m)
+	m := c.sent[0]
+	if c.sent = c.sent[1:]; unknown {
+		c.unknown = append(c.unknown, m)
 		return i, true
 	}
 	return i, false
 }
 
-// Heard is the number of replies taken.
+// Heard returns the number of replies processed.
 func (c *Calls) Heard() int { return c.at }
 
-// Unknown reports whether calls are to be repeated.
-func (c *Calls) Unknown() bool { return len(c.again) > 0 }
+// Unknown reports whether there are calls to repeat.
+func (c *Calls) Unknown() bool { return len(c.unknown) > 0 }
 
-// Repeat returns the calls of b that are to be repeated with their texts, or
-// unless all is set only the first of each script, which makes it known to the
-// others. Hear takes the replies to them from then on.
+// Repeat returns a batch that repeats the unknown calls of b with the texts of
+// their scripts. If all is false, only the first call of each script has the
+// text, which makes the script known for the others. From then on, Hear
+// processes the replies to that batch.
 func (c *Calls) Repeat(b *Batch, all bool) Batch {
 	var r Batch
 	sent := map[string]bool{}
-	for _, m := range c.again {
+	for _, m := range c.unknown {
 		if sent[m.digest] && !all {
 			r.Text = AppendEvalHead(r.Text, "EVALSHA", m.digest, m.argc)
 		} else {
 			sent[m.digest] = true
 			r.Text = AppendEvalHead(r.Text, "EVAL", m.text, m.argc)
 		}
-		call := b.Text[m.from:m.to]
-		h, _ := parseHeader(call)
-		r.Text = append(r.Text, skip(call[h.size:], 2)...) // behind the digest
+		old := b.Text[m.from:m.to]
+		h, _ := parseHeader(old)
+		r.Text = append(r.Text, skip(old[h.size:], 2)...) // the part after the digest
 		r.End()
 	}
-	*c = Calls{late: c.again}
+	*c = Calls{repeated: c.unknown}
 	return r
 }
 
-// Late returns the commands that were repeated and not yet heard of.
+// Late returns the numbers of the repeated commands without a reply.
 func (c *Calls) Late() []int {
 	var all []int
-	for _, m := range c.late[min(c.at, len(c.late)):] {
+	for _, m := range c.repeated[min(c.at, len(c.repeated)):] {
 		all = append(all, m.i)
 	}
 	return all

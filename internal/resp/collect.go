@@ -5,21 +5,20 @@ import (
 	"slices"
 )
 
-// Collector is an io.Writer that takes the bytes of one value, for those who
-// read replies by way of another client. It refuses a write as soon as the
-// bytes so far break the format or a limit, so that whoever writes to it stops
-// there. It holds at most twice the bytes that were written and 64 KiB,
-// whatever they announce. It is for one value and not safe for concurrent use.
-// The zero Collector has the default limits.
+// Collector is an io.Writer for the bytes of one value, for replies that
+// another client reads. It returns an error as soon as the bytes violate the
+// format or a limit, so that the writer stops. It holds at most twice the
+// written bytes plus 64 KiB, for any announced length. It is for one value and
+// not safe for concurrent use. The zero Collector has the default limits.
 type Collector struct {
-	// Limits bound the value. They are set before the first write.
+	// Limits bound the value. They must be set before the first write.
 	Limits Limits
 
 	raw  []byte
-	seen int // how many bytes of raw the scanner has taken
+	seen int // number of bytes of raw that were scanned
 	scan scanner
-	open [4]frame // what scan.open begins with
-	err  error    // of the first write that was refused
+	open [4]frame // initial memory of scan.open
+	err  error    // of the first refused write
 }
 
 var (
@@ -27,22 +26,23 @@ var (
 	_ io.ReaderFrom = (*Collector)(nil)
 )
 
-// Len is the number of bytes that were taken.
+// Len returns the number of bytes written.
 func (c *Collector) Len() int { return len(c.raw) }
 
-// Write takes the next bytes. The error is a [*ProtocolError], and stays.
+// Write adds the next bytes. The error is a [*ProtocolError]; later calls
+// return the same.
 func (c *Collector) Write(p []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
 	if c.raw == nil {
-		c.raw = make([]byte, 0, 64) // enough for most, or a header and what is to follow
+		c.raw = make([]byte, 0, 64) // enough for most values, or for a header
 	}
 	c.raw = append(c.raw, p...)
 	return len(p), c.check()
 }
 
-// ReadFrom is Write for all that src has.
+// ReadFrom writes all bytes of src.
 func (c *Collector) ReadFrom(src io.Reader) (total int64, err error) {
 	for idle := 0; c.err == nil; {
 		space := c.space()
@@ -67,8 +67,8 @@ func (c *Collector) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, c.err
 }
 
-// space returns where the next bytes go. What is missing of a string is reserved
-// at once if it is no more than there is already.
+// space returns memory for the next bytes. The rest of a string is reserved at
+// once if it is no longer than the bytes so far.
 func (c *Collector) space() []byte {
 	if len(c.raw) == cap(c.raw) {
 		const least = 64
@@ -81,7 +81,7 @@ func (c *Collector) space() []byte {
 	return c.raw[len(c.raw):cap(c.raw)]
 }
 
-// check scans what the scanner has not seen.
+// check scans the new bytes.
 func (c *Collector) check() error {
 	if c.scan.lim == nil {
 		c.Limits = c.Limits.withDefaults()
@@ -97,9 +97,9 @@ func (c *Collector) check() error {
 	return err
 }
 
-// Value returns the value, which keeps the memory of the Collector. If it is
-// not complete the error is io.ErrUnexpectedEOF; if a write was refused, the
-// error of that.
+// Value returns the value, which shares the memory of the Collector. The error
+// is io.ErrUnexpectedEOF if the value is not complete, or the error of a
+// refused write.
 func (c *Collector) Value() (Value, error) {
 	switch {
 	case c.err != nil:

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// collect gives a collector all of wire, in pieces, some by Write and some by
-// ReadFrom, and returns what came of it.
+// collect passes wire to a Collector in pieces, some by Write and some by
+// ReadFrom, and returns the result.
 func collect(wire []byte, lim Limits, rnd *rand.Rand) (Value, error) {
 	c := &Collector{Limits: lim}
 	for len(wire) > 0 {
@@ -101,7 +101,8 @@ func TestMemoryOfACollectorFollowsWhatArrives(t *testing.T) {
 		io.WriteString(c, tc.head)
 		c.ReadFrom(&stalled{tc.body})
 		runtime.ReadMemStats(&after)
-		// Memory that was outgrown is counted too: it doubles each time.
+		// Memory that append has replaced counts too: the size doubles each
+		// time.
 		if got, most := after.TotalAlloc-before.TotalAlloc, uint64(4*len(tc.body)+3*step); got > most {
 			t.Errorf("%q and %d bytes took %d bytes; want at most %d", tc.head, len(tc.body), got, most)
 		}

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// ChangesConnection reports whether a command, or the subcommand sub of it,
-// changes the connection for those who use it next, or is answered by other
-// than one reply. Names are in upper case.
+// ChangesConnection reports whether a command, or its subcommand sub, changes
+// the state of the connection for later commands, or has no or several replies.
+// Names are in upper case.
 func ChangesConnection(name, sub string) bool {
 	switch name {
 	case "SELECT", "AUTH", "HELLO", "RESET", "QUIT", "MONITOR", "SYNC", "PSYNC", "REPLCONF",
@@ -26,8 +26,8 @@ func ChangesConnection(name, sub string) bool {
 }
 
 // Quick reports whether a command never waits at the server and has a small
-// reply if its values are small, so that it may share a connection with others.
-// The name is in upper case. Commands that are not known do not.
+// reply if its values are small. Such a command may share a connection with
+// others. The name is in upper case. Unknown commands are not quick.
 func Quick(name string) bool {
 	switch name {
 	case "GET", "SET", "SETEX", "PSETEX", "SETNX", "GETSET", "GETDEL", "GETEX", "APPEND", "STRLEN", "GETRANGE", "SETRANGE",
@@ -44,8 +44,8 @@ func Quick(name string) bool {
 	return false
 }
 
-// ReadsOnly reports whether a command can be sent twice without harm because
-// it changes nothing. The name is in upper case.
+// ReadsOnly reports whether a command changes nothing, so that it can safely be
+// sent twice. The name is in upper case.
 func ReadsOnly(name string) bool {
 	switch name {
 	case "GET", "MGET", "STRLEN", "GETRANGE", "EXISTS", "TYPE", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME",
@@ -59,7 +59,7 @@ func ReadsOnly(name string) bool {
 }
 
 // AppendEval appends the call of a script: name is EVAL and script its text, or
-// EVALSHA and its digest. On error dst is returned as it was.
+// name is EVALSHA and script its digest. On error it returns dst unchanged.
 func AppendEval(dst []byte, name, script string, keys []string, args []any) ([]byte, error) {
 	out := AppendEvalHead(dst, name, script, 3+len(keys)+len(args))
 	out = appendIntArg(out, int64(len(keys)))
@@ -75,8 +75,8 @@ func AppendEval(dst []byte, name, script string, keys []string, args []any) ([]b
 	return out, nil
 }
 
-// AppendEvalHead appends what comes in front of the number of keys in a call of
-// argc arguments in all.
+// AppendEvalHead appends the part of a call before the number of keys. argc is
+// the number of all arguments.
 func AppendEvalHead(dst []byte, name, script string, argc int) []byte {
 	dst = AppendArray(dst, argc)
 	dst = AppendString(dst, name)
@@ -89,7 +89,7 @@ func AppendGet(dst []byte, key string) []byte {
 	return AppendString(dst, key)
 }
 
-// AppendSetHead appends what comes in front of the value in a SET. The value and
+// AppendSetHead appends the part of a SET before the value. The value and
 // [AppendLife] follow.
 func AppendSetHead(dst []byte, key string, ttl time.Duration) []byte {
 	n := 3
@@ -101,8 +101,8 @@ func AppendSetHead(dst []byte, key string, ttl time.Duration) []byte {
 	return AppendString(dst, key)
 }
 
-// AppendLife appends what comes behind the value in a SET: the life in whole
-// milliseconds, rounded up. Zero is no end.
+// AppendLife appends the part of a SET after the value: the life in whole
+// milliseconds, rounded up. Zero means no expiry.
 func AppendLife(dst []byte, ttl time.Duration) []byte {
 	if ttl <= 0 {
 		return dst
@@ -111,8 +111,8 @@ func AppendLife(dst []byte, ttl time.Duration) []byte {
 	return appendIntArg(dst, int64((ttl-1)/time.Millisecond+1))
 }
 
-// CutCommand takes the first of some commands, as this package appends them, and
-// returns it with its name.
+// CutCommand returns the first command of text, its name, and the rest. This
+// package has appended the commands.
 func CutCommand(text []byte) (command []byte, name string, rest []byte) {
 	v, rest := parse(text)
 	for e := range v.Elems() {
@@ -122,18 +122,18 @@ func CutCommand(text []byte) (command []byte, name string, rest []byte) {
 	return text[:len(text)-len(rest)], name, rest
 }
 
-// Published is something that a server sends to a subscriber.
+// Published is a reply or message that a server sends to a subscriber.
 type Published struct {
-	// Ack says that Channel, which may be a pattern, was subscribed, Ended that
-	// it is subscribed no longer. Message says that Channel and Payload hold a
-	// message, and Pattern what it has matched, if that was subscribed.
+	// Ack: Channel, which may be a pattern, was subscribed. Ended: its
+	// subscription has ended. Message: Channel and Payload hold a message, and
+	// Pattern the subscribed pattern that it matches, if any.
 	Ack, Ended, Message       bool
 	Pattern, Channel, Payload []byte
 }
 
-// Published takes apart what a server sends to a subscriber: an array in
-// RESP2, a push in RESP3. The zero Published is of no interest, such as the
-// answer to a ping.
+// Published parses a reply or message to a subscriber: an array in RESP2, a
+// push in RESP3. For other values, such as the reply to a PING, it returns the
+// zero Published.
 func (v Value) Published() (Published, error) {
 	if v.kind != Array && v.kind != Push {
 		return Published{}, nil
@@ -146,7 +146,7 @@ func (v Value) Published() (Published, error) {
 		}
 		i++
 	}
-	texts := 2 // behind the first word
+	texts := 2 // after the first word
 	switch string(part[0].Bytes()) {
 	case "subscribe", "psubscribe", "ssubscribe":
 		return Published{Ack: true, Channel: part[1].Bytes()}, nil
@@ -170,21 +170,22 @@ func (v Value) Published() (Published, error) {
 	return p, nil
 }
 
-// Greeting brings a new connection into the wanted state.
+// Greeting is the state that a new connection is given.
 type Greeting struct {
-	// Username may be empty although Password is not.
+	// Username may be empty if Password is not.
 	Username, Password string
-	// Name, if not empty, names the connection.
+	// Name, if not empty, is the name of the connection.
 	Name string
-	// DB is the database.
+	// DB is the number of the database.
 	DB int
-	// Protocol is 2 or 3, or zero for 3 where the server knows it.
+	// Protocol is 2 or 3, or zero for 3 with a fallback to 2.
 	Protocol int
 }
 
-// Do greets a server: with one HELLO where the server knows it, in RESP2
-// otherwise, or as Protocol says. ask sends a command and returns the reply; its errors are passed
-// on. refused is the server's text if it did not accept, without credentials.
+// Do sends the commands of the greeting: HELLO for RESP3, or those of RESP2 if
+// Protocol is 2, or if it is 0 and the server refuses HELLO. ask sends a
+// command and returns the reply; Do returns its errors. refused is the server's
+// error text, without credentials, if it refused a command.
 func (g Greeting) Do(ask func(args ...any) (Value, error)) (refused string, err error) {
 	if g.Protocol == 2 {
 		refused, err = g.do2(ask)
@@ -197,7 +198,7 @@ func (g Greeting) Do(ask func(args ...any) (Value, error)) (refused string, err 
 	return refused, err
 }
 
-// do3 is the greeting by HELLO.
+// do3 greets with HELLO.
 func (g Greeting) do3(ask func(args ...any) (Value, error)) (refused string, err error) {
 	hello := []any{"HELLO", "3"}
 	if g.Password != "" {
@@ -213,15 +214,15 @@ func (g Greeting) do3(ask func(args ...any) (Value, error)) (refused string, err
 	return g.demand(ask, hello...)
 }
 
-// noHello reports whether a server refused HELLO because it does not know it,
-// or does not let this user call it.
+// noHello reports whether a server refused HELLO because it does not know the
+// command, or does not allow it to this user.
 func noHello(refused string) bool {
 	code, text, _ := strings.Cut(refused, " ")
 	return code == "NOPROTO" || code == "NOPERM" ||
 		code == "ERR" && !strings.HasPrefix(text, "max number of clients")
 }
 
-// do2 is the greeting without HELLO.
+// do2 greets without HELLO.
 func (g Greeting) do2(ask func(args ...any) (Value, error)) (refused string, err error) {
 	if g.Password != "" {
 		auth := []any{"AUTH", g.Password}
@@ -231,15 +232,15 @@ func (g Greeting) do2(ask func(args ...any) (Value, error)) (refused string, err
 		refused, err = g.demand(ask, auth...)
 	}
 	if refused == "" && err == nil && g.Name != "" {
-		// A name is a convenience; a server without names will do.
+		// The name is optional: a server without names is accepted.
 		_, err = g.demand(ask, "CLIENT", "SETNAME", g.Name)
 	}
 	return refused, err
 }
 
-// demand asks and returns the error that the server answered with. Some
-// servers repeat the command they did not understand. A reply that is no
-// answer to the command was not meant for it.
+// demand sends a command and returns the server's error text. Credentials are
+// removed from it, because some servers repeat an unknown command. A reply of
+// another kind than the command has is a protocol error.
 func (g Greeting) demand(ask func(args ...any) (Value, error), args ...any) (refused string, err error) {
 	v, err := ask(args...)
 	hello := args[0] == "HELLO"

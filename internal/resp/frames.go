@@ -1,16 +1,16 @@
 package resp
 
-// What one reader does on behalf of many callers: it takes whole replies out
-// of what has arrived, and never waits in the middle of one.
+// The methods for a connection that many callers share: they take whole replies
+// from the received bytes, and never wait in the middle of a reply.
 
-// collectFrom is how much of one reply has come when Next begins to collect it in
-// steps: to have it in one piece, the buffer would have to grow ahead of it.
+// collectFrom is the number of received bytes of one reply from which Next
+// collects the reply in steps, instead of growing the buffer.
 const collectFrom = bufSize / 2
 
-// Fill reads from the source, once, beside what is there already, behind a call
-// of Next that has returned nil. Errors of the source, such as a passed deadline,
-// change nothing; Fill can be called again. The memory grows with what has
-// arrived and has not been taken.
+// Fill reads from the source once. It may be called only after a call of Next
+// that has returned nil. After an error of the source, such as a passed
+// deadline, Fill can be called again. The memory grows with the bytes that were
+// received and not yet returned.
 func (r *Reader) Fill() error {
 	if r.collected > 0 && r.pos == r.end && r.scan.mode == inBulk && r.scan.rest >= direct {
 		have := r.scan.rest
@@ -21,16 +21,16 @@ func (r *Reader) Fill() error {
 	return r.fill()
 }
 
-// Next takes the next reply out of what has arrived, and returns nil if it is
-// not complete. Its bytes are sound, for [Parse], and valid until the next
-// call of Fill. Between Next returning nil and a reply no other method but
-// Fill, Buffered and Received may be called.
+// Next takes the next reply from the received bytes, and returns nil if it is
+// not complete. The returned bytes are well formed, for [Parse], and valid
+// until the next call of Fill. After Next has returned nil, only Fill, Buffered
+// and Received may be called until Next returns a reply.
 func (r *Reader) Next() (raw []byte, err error) {
 	if r.pos == r.end {
 		return nil, nil
 	}
 	if !r.scanning {
-		if p := r.buf[r.pos:r.end]; p[0] == '$' { // most are strings that are there
+		if p := r.buf[r.pos:r.end]; p[0] == '$' { // the usual case: a complete string
 			if _, size := r.shortBulk(p); size > 0 {
 				r.pos += size
 				return p[:size:size], nil
@@ -65,18 +65,19 @@ func (r *Reader) Next() (raw []byte, err error) {
 	return raw, nil
 }
 
-// Parse returns the reply that [Reader.Next] has found. It shares its bytes.
+// Parse returns the value of a reply that [Reader.Next] has returned. It shares
+// the bytes of raw.
 func Parse(raw []byte) Value {
 	h, _ := parseHeader(raw)
 	if h.kind == Array {
-		// The whole reply is its elements: there is no end to look for.
+		// The elements end with raw, so there is no need to search for the end.
 		return Value{kind: Array, n: h.n, body: raw[h.size:]}
 	}
 	v, _ := parse(raw)
 	return v
 }
 
-// IsPush reports whether the reply that [Reader.Next] has found is a push.
+// IsPush reports whether a reply that [Reader.Next] has returned is a push.
 func IsPush(raw []byte) bool {
 	return raw[0] == '>' || raw[0] == '|' && Parse(raw).kind == Push
 }

@@ -13,7 +13,7 @@ func FuzzCommand(f *testing.F) {
 	f.Add([]byte("*1\r\n$4\r\nPING\r\n"), 0)
 	f.Add([]byte("$-1\r\n"), 2)
 	f.Fuzz(func(t *testing.T, data []byte, keys int) {
-		// Whatever the arguments hold, they are read as they were.
+		// Arguments with any bytes are read unchanged.
 		var args []any
 		for part := range bytes.SplitSeq(data, []byte{0}) {
 			args = append(args, part)
@@ -42,7 +42,7 @@ func FuzzCommand(f *testing.F) {
 			t.Fatal(err)
 		}
 		same(wire, 3+len(names), args)
-		// What is no command is an error at most.
+		// Input that is no command causes at most an error.
 		r := resp.NewReader(bytes.NewReader(data), resp.Limits{})
 		for range 100 {
 			if got, err := r.ReadCommand(); err != nil || len(got) == 0 {

@@ -1,12 +1,12 @@
 package resp
 
-// Outcome is what became of a transaction.
+// Outcome is the result of a transaction.
 type Outcome uint8
 
 // The outcomes. Executed: there is a reply to each command. Changed: nothing
-// was executed, because of a watched key. Aborted: nothing was, because the
-// server refused a command or the whole. Loose: the server refused to begin,
-// and executed commands outside of a transaction.
+// was executed, because a watched key has changed. Aborted: nothing was
+// executed, because the server refused a command or the transaction. Loose: the
+// server refused MULTI, and executed commands outside of a transaction.
 const (
 	Executed Outcome = iota + 1
 	Changed
@@ -14,34 +14,34 @@ const (
 	Loose
 )
 
-// Refusal is an error of the server: that of the I-th command, of MULTI for -1,
-// of EXEC for the number of commands.
+// Refusal is an error reply: to the I-th command, to MULTI if I is -1, or to
+// EXEC if I is the number of commands.
 type Refusal struct {
 	I    int
 	Text []byte
 }
 
-// Transaction follows what a server says to MULTI, N commands and EXEC.
+// Transaction interprets the replies to MULTI, N commands and EXEC.
 type Transaction struct {
 	N       int
 	Outcome Outcome
-	// Values are the replies to the commands, once they are Executed.
+	// Values are the replies to the commands if the Outcome is Executed.
 	Values Value
 	// Refused are the refusals in order.
 	Refused []Refusal
 
 	heard int
 	loose bool // MULTI was refused
-	ran   bool // and a command was not
+	ran   bool // MULTI was refused and a command was not
 }
 
-// AtExec reports whether the next reply is that to EXEC, which has to outlive
-// the next read.
+// AtExec reports whether the next reply is that to EXEC. It must stay valid
+// after the next read.
 func (t *Transaction) AtExec() bool { return t.heard == t.N+1 }
 
-// Hear takes the next reply.
+// Hear processes the next reply.
 func (t *Transaction) Hear(v Value) error {
-	i := t.heard - 1 // the command
+	i := t.heard - 1 // number of the command
 	t.heard++
 	switch {
 	case i == t.N:
@@ -63,7 +63,7 @@ func (t *Transaction) refuse(i int, v Value) {
 	t.Refused = append(t.Refused, Refusal{I: i, Text: append([]byte(nil), v.body...)})
 }
 
-// end takes the reply to EXEC.
+// end processes the reply to EXEC.
 func (t *Transaction) end(v Value) error {
 	refused := len(t.Refused) > 0
 	switch {

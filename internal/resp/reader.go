@@ -9,26 +9,27 @@ import (
 const (
 	// bufSize is the read buffer of a connection.
 	bufSize = 32 << 10
-	// step is how much memory is reserved ahead of the bytes that arrive.
+	// step is the amount of memory that is reserved ahead of the bytes that
+	// arrive.
 	step = 64 << 10
-	// direct is the size from which bytes are read to where they are wanted
-	// instead of through the buffer; the last tail bytes take the buffer
-	// nevertheless, so that the CRLF behind them costs no read of its own.
+	// direct is the size from which bytes are read to their destination instead
+	// of through the buffer. The last tail bytes go through the buffer, so that
+	// the CRLF after them costs no extra read.
 	direct = 16 << 10
 	tail   = 4 << 10
-	// believed is the length of a string that is reserved when it is announced.
-	// Memory for a longer one is reserved when one part in believedPart of it
-	// has come.
-	believed     = 1 << 20
-	believedPart = 8
-	// idleReads is how often a source may return nothing in a row.
+	// eagerMax is the longest string for which memory is reserved when its
+	// length arrives. For a longer string it is reserved when a lazyShare-th of
+	// the bytes have arrived.
+	eagerMax  = 1 << 20
+	lazyShare = 8
+	// idleReads is the number of empty reads in a row that are allowed.
 	idleReads = 100
 )
 
-// Reader reads replies, or commands, from a stream. It may read ahead.
-// Any error but io.EOF from a method leaves it in an undefined position, with
-// two exceptions: errors of the source during [Reader.Wait], and server errors,
-// which are values and not errors here. It is not safe for concurrent use.
+// Reader reads replies, or commands, from a stream. It may read ahead. After an
+// error the position is undefined, except after io.EOF and after errors of the
+// source in [Reader.Wait] and [Reader.Fill]. Error replies of the server are
+// values, not errors. A Reader is not safe for concurrent use.
 type Reader struct {
 	src      io.Reader
 	buf      []byte
@@ -37,13 +38,13 @@ type Reader struct {
 	received uint64
 	scan     scanner
 	sink     sink
-	// scanning says that scan is in the middle of what Next is to return, and
-	// scanned how much of it has been seen.
+	// scanning is true while scan is in the middle of a reply for Next, and
+	// scanned is the number of its bytes in buf that were scanned.
 	scanning bool
 	scanned  int
-	// collected is how much of it is in sink.
+	// collected is the number of bytes of that reply in sink.
 	collected int
-	narrow    []byte // the buffer while Borrow uses a larger one
+	narrow    []byte // the usual buffer while Borrow uses a larger one
 }
 
 // NewReader returns a Reader for src. Zero fields of lim mean defaults.
@@ -51,18 +52,17 @@ func NewReader(src io.Reader, lim Limits) *Reader {
 	return &Reader{src: src, buf: make([]byte, bufSize), lim: lim.withDefaults()}
 }
 
-// Share makes the reader borrow memory from s, which several may do.
+// Share makes the reader borrow memory from s, which several readers may share.
 func (r *Reader) Share(s *Steps) { r.sink.steps = s }
 
-// Buffered is the number of bytes that were received and not yet used.
+// Buffered returns the number of bytes that were received and not yet returned.
 func (r *Reader) Buffered() int { return r.end - r.pos + r.collected }
 
-// Received is the number of bytes taken from the source so far.
+// Received returns the number of bytes that were read from the source.
 func (r *Reader) Received() uint64 { return r.received }
 
-// Wait returns once at least one byte of the next reply is there. An error of
-// the source, such as a passed deadline, changes nothing; Wait can be called
-// again.
+// Wait returns once at least one byte of the next reply has arrived. After an
+// error of the source, such as a passed deadline, Wait can be called again.
 func (r *Reader) Wait() error {
 	for r.pos == r.end {
 		if err := r.fill(); err != nil {
@@ -72,9 +72,9 @@ func (r *Reader) Wait() error {
 	return nil
 }
 
-// Read returns the next value. It belongs to the caller. The error is a
+// Read returns the next value, which the caller owns. The error is a
 // [*ProtocolError], io.EOF if the stream ended between two values,
-// io.ErrUnexpectedEOF if it ended inside one, or the source's own.
+// io.ErrUnexpectedEOF if it ended inside a value, or the error of the source.
 func (r *Reader) Read() (Value, error) {
 	if err := r.begin(); err != nil {
 		return Value{}, err
@@ -94,10 +94,10 @@ func (r *Reader) Read() (Value, error) {
 	return v, nil
 }
 
-// AppendBulk reads the next value. If it is a string, its bytes are appended
-// to dst, straight from the source if dst has room. If it is something else,
-// dst is returned as it was and v holds the value; else v is null and found
-// says whether there was a string at all.
+// AppendBulk reads the next value. If it is a string, its bytes are appended to
+// dst, directly from the source if dst has room, and found is true. If it is
+// null, found is false. If it is of another kind, dst is returned unchanged and
+// v holds the value.
 func (r *Reader) AppendBulk(dst []byte) (out []byte, found bool, v Value, err error) {
 	if err = r.begin(); err != nil {
 		return dst, false, v, err
@@ -114,9 +114,9 @@ func (r *Reader) AppendBulk(dst []byte) (out []byte, found bool, v Value, err er
 }
 
 // BulkHeader reads the header of the next value if it is a string, and returns
-// its length; the bytes are then read with [Reader.Body] and ended with
-// [Reader.EndBulk]. A verbatim string is one, without its format. If it is
-// something else, or null, n is -1 and v holds it.
+// its length; [Reader.Body] then reads the bytes, and [Reader.EndBulk] the end.
+// A verbatim string counts as a string, without its format. If the value is
+// null or of another kind, n is -1 and v holds it.
 func (r *Reader) BulkHeader() (n int64, v Value, err error) {
 	if err = r.begin(); err != nil {
 		return -1, v, err
@@ -173,8 +173,8 @@ func (r *Reader) header() (header, error) {
 	}
 }
 
-// Body reads bytes of a string whose header was read. The caller must not ask
-// for more than the string has left.
+// Body reads bytes of a string after its header. p must not be longer than the
+// rest of the string.
 func (r *Reader) Body(p []byte) (int, error) {
 	if r.pos < r.end {
 		n := copy(p, r.buf[r.pos:r.end])
@@ -192,7 +192,7 @@ func (r *Reader) Body(p []byte) (int, error) {
 	return r.receive(p)
 }
 
-// EndBulk reads the CRLF behind the last byte of a string.
+// EndBulk reads the CRLF after the last byte of a string.
 func (r *Reader) EndBulk() error {
 	for r.end-r.pos < 2 {
 		if err := r.more(); err != nil {
@@ -216,10 +216,10 @@ func (r *Reader) bulk(dst []byte) (out []byte, null bool, err error) {
 	have := len(dst)
 	switch {
 	case dst == nil && n == 0:
-		out = []byte{} // there is a string, if an empty one
+		out = []byte{} // an empty string, not null
 	case cap(dst)-have >= n:
 		out = dst[:have+n]
-		err = r.full(out[have:])
+		err = r.fillAll(out[have:])
 	default:
 		out, err = r.large(dst, n)
 	}
@@ -229,16 +229,16 @@ func (r *Reader) bulk(dst []byte) (out []byte, null bool, err error) {
 	return out, false, err
 }
 
-// large reads n bytes and appends them to dst, in new memory. It does not
-// believe that many will come before some have.
+// large reads n bytes and appends them to dst, in new memory. Beyond eagerMax
+// it reserves that memory only after part of the bytes have arrived.
 func (r *Reader) large(dst []byte, n int) ([]byte, error) {
 	ahead := 0
-	if n > believed {
-		ahead = n / believedPart
+	if n > eagerMax {
+		ahead = n / lazyShare
 	}
 	for left := ahead; left > 0; {
 		space := r.sink.space(left)
-		if err := r.full(space); err != nil {
+		if err := r.fillAll(space); err != nil {
 			r.sink.drop()
 			return nil, err
 		}
@@ -249,14 +249,14 @@ func (r *Reader) large(dst []byte, n int) ([]byte, error) {
 	out := make([]byte, have+n)
 	copy(out, dst)
 	r.sink.copyTo(out[have:])
-	if err := r.full(out[have+ahead:]); err != nil {
+	if err := r.fillAll(out[have+ahead:]); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// full fills p.
-func (r *Reader) full(p []byte) error {
+// fillAll reads until p is full.
+func (r *Reader) fillAll(p []byte) error {
 	for len(p) > 0 {
 		part := p
 		if len(p) >= direct {
@@ -271,8 +271,8 @@ func (r *Reader) full(p []byte) error {
 	return nil
 }
 
-// whole reads one value of any kind and returns its bytes. They are the
-// caller's, except those of a value that has no text.
+// whole reads one value of any kind and returns its bytes. The caller owns
+// them, except those of a value without text.
 func (r *Reader) whole() ([]byte, error) {
 	r.scan.reset(&r.lim)
 	n, err := r.scan.feed(r.buf[r.pos:r.end])
@@ -295,8 +295,8 @@ func (r *Reader) whole() ([]byte, error) {
 	return r.rest(n)
 }
 
-// rest reads the rest of a value of which n bytes were scanned and are not
-// whole.
+// rest reads the rest of an incomplete value; its first n bytes in the buffer
+// were scanned.
 func (r *Reader) rest(n int) (raw []byte, err error) {
 	for {
 		r.sink.write(r.buf[r.pos : r.pos+n])
@@ -315,8 +315,8 @@ func (r *Reader) rest(n int) (raw []byte, err error) {
 	return nil, err
 }
 
-// advance gets more bytes of the value that is being scanned: into the buffer,
-// or past it while a long string is running.
+// advance reads more bytes of the value that is being scanned: into the buffer,
+// or directly into the sink in a long string.
 func (r *Reader) advance() error {
 	if r.pos < r.end || r.scan.mode != inBulk || r.scan.rest < direct {
 		return r.more()
@@ -338,8 +338,8 @@ func (r *Reader) more() error {
 	return err
 }
 
-// fill reads at least one more byte into the buffer. It is never called with a
-// full one: what stays unused between two calls is shorter than a header.
+// fill reads at least one more byte into the buffer. The buffer is never full:
+// the unused bytes between two calls are shorter than a header.
 func (r *Reader) fill() error {
 	if r.pos == r.end {
 		r.pos, r.end = 0, 0
@@ -360,8 +360,8 @@ func (r *Reader) receive(p []byte) (int, error) {
 	return n, err
 }
 
-// read returns at least one byte or an error, never both: a source that
-// returns both will return the error again.
+// read returns at least one byte or an error, never both. A source that returns
+// both will return the error again.
 func (r *Reader) read(p []byte) (int, error) {
 	for range idleReads {
 		n, err := r.src.Read(p)
@@ -376,13 +376,13 @@ func (r *Reader) read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// Steps lends the memory in which large values arrive to any number of
-// Readers. The zero Steps is ready for use.
+// Steps lends memory for large values to any number of Readers. The zero Steps
+// is ready to use.
 type Steps struct {
 	pool sync.Pool // of *[step]byte
 }
 
-// Get lends 64 KiB, of length zero.
+// Get lends a slice of length zero with room for 64 KiB.
 func (s *Steps) Get() []byte {
 	if s != nil {
 		if p, ok := s.pool.Get().(*[step]byte); ok {
@@ -392,22 +392,23 @@ func (s *Steps) Get() []byte {
 	return make([]byte, 0, step)
 }
 
-// Put takes back what Get has lent.
+// Put takes back memory that Get has lent.
 func (s *Steps) Put(b []byte) {
 	if s != nil && cap(b) == step {
 		s.pool.Put((*[step]byte)(b[:step]))
 	}
 }
 
-// sink collects the bytes of a value whose length is not known, or not
-// believed, in steps.
+// sink collects the bytes of a value in steps, if its length is unknown or too
+// large to be reserved at once.
 type sink struct {
 	steps *Steps
 	full  [][]byte
 	cur   []byte
 }
 
-// space returns where to put up to n bytes; advance says how many were put.
+// space returns memory for up to n bytes. The caller reports with advance how
+// many it has written.
 func (s *sink) space(n int) []byte {
 	if len(s.cur) == cap(s.cur) {
 		if s.cur != nil {
@@ -428,10 +429,10 @@ func (s *sink) write(p []byte) {
 	}
 }
 
-// reserved is the memory held.
+// reserved returns the memory held, in bytes.
 func (s *sink) reserved() int { return len(s.full)*step + cap(s.cur) }
 
-// copyTo copies everything to p and forgets it.
+// copyTo copies all bytes to p and empties the sink.
 func (s *sink) copyTo(p []byte) {
 	for _, b := range append(s.full, s.cur) {
 		p = p[copy(p, b):]
@@ -439,17 +440,17 @@ func (s *sink) copyTo(p []byte) {
 	s.drop()
 }
 
-// take returns dst with everything appended, in memory of the right size, and
-// forgets it.
+// take returns dst with all bytes appended, in memory of the exact size, and
+// empties the sink.
 func (s *sink) take(dst []byte) []byte {
 	pieces := make([][]byte, 0, len(s.full)+2)
 	pieces = append(append(append(pieces, dst), s.full...), s.cur)
-	out := bytes.Join(pieces, nil) // which does not clear the memory first
+	out := bytes.Join(pieces, nil) // Join does not clear the memory first
 	s.drop()
 	return out
 }
 
-// drop forgets everything.
+// drop empties the sink.
 func (s *sink) drop() {
 	for _, p := range s.full {
 		s.steps.Put(p)

@@ -14,8 +14,8 @@ import (
 	"testing/iotest"
 )
 
-// hostile are replies that must end in an error. wait says that they are
-// merely not complete: the error is io.ErrUnexpectedEOF.
+// hostile are replies that must end in an error. wait marks incomplete replies:
+// their error is io.ErrUnexpectedEOF.
 func hostile() []struct {
 	name, reply string
 	wait        bool
@@ -100,7 +100,7 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// stalled is a source that ends with an error, as a passed deadline does.
+// stalled is a source that ends with an error, like a passed deadline.
 type stalled struct{ rest string }
 
 func (s *stalled) Read(p []byte) (int, error) {
@@ -117,7 +117,7 @@ var errStalled = errors.New("stalled")
 func TestMemoryFollowsWhatArrives(t *testing.T) {
 	tests := []struct {
 		name, reply string
-		more        int // that is reserved
+		more        int // bytes reserved beyond the reply
 	}{
 		{"claims 1 MiB", "$1048576\r\nabc", 1 << 20},
 		{"claims 1 MiB and a byte", "$1048577\r\nabc", 0},
@@ -141,10 +141,10 @@ func TestMemoryFollowsWhatArrives(t *testing.T) {
 				if err != errStalled {
 					t.Fatalf("%s: error %v", way, err)
 				}
-				// A few KiB for what the test itself and the list of steps take.
+				// A few KiB for the test itself and the list of steps.
 				most := uint64(len(tc.reply) + step + 8<<10 + tc.more)
 				if way == "Borrow" {
-					most += step // its wider buffer
+					most += step // the larger buffer of Borrow
 				}
 				if used := after.TotalAlloc - before.TotalAlloc; used > most {
 					t.Errorf("%s: allocated %d bytes for %d received", way, used, len(tc.reply))
@@ -154,7 +154,7 @@ func TestMemoryFollowsWhatArrives(t *testing.T) {
 	}
 }
 
-// measured checks the bound each time the Reader asks for more.
+// measured is a source that checks the bound at each Read.
 type measured struct {
 	src io.Reader
 	r   *Reader
@@ -183,7 +183,7 @@ func (c *chunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readAll returns everything a stream holds as text, with the error at its end.
+// readAll returns all values of a stream as text, and the error at its end.
 func readAll(t testing.TB, src io.Reader, lim Limits, read func(*Reader) (Value, error)) string {
 	m := &measured{src: src, t: t}
 	m.r = NewReader(m, lim)
@@ -238,7 +238,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// sound are replies with what they mean.
+// sound are replies with their meanings.
 func sound() []struct {
 	name, wire string
 	kind       Kind
@@ -267,7 +267,7 @@ func sound() []struct {
 	}
 }
 
-// everything is one reply with all kinds in it.
+// everything is one reply that contains all kinds.
 func everything() string {
 	return "*14\r\n+OK\r\n-ERR x\r\n:-42\r\n$3\r\nabc\r\n*2\r\n:1\r\n*0\r\n%1\r\n+k\r\n~1\r\n:7\r\n~0\r\n" +
 		"_\r\n#t\r\n#f\r\n,-1.5e3\r\n,inf\r\n(99\r\n|1\r\n+a\r\n%0\r\n=5\r\ntxt:z\r\n"
@@ -443,7 +443,7 @@ func TestSharedStepsDoNotMixValues(t *testing.T) {
 		want = append(want, text)
 		for _, wire := range [][]byte{
 			AppendBulk(nil, text), AppendBulk(AppendArray(nil, 1), text),
-			AppendBulkHeader(nil, 10*step), // never comes
+			AppendBulkHeader(nil, 10*step), // its bytes never arrive
 		} {
 			src := io.MultiReader(bytes.NewReader(wire), bytes.NewReader(text[:step]))
 			r := NewReader(src, Limits{})

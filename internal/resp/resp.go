@@ -1,18 +1,20 @@
 // Package resp is the wire format of Redis, versions 2 and 3, in both
-// directions: a client appends commands and reads replies, a server reads
+// directions: a client appends commands and reads replies; a server reads
 // commands and appends replies.
 //
-// It knows no sockets. [Reader] works on any io.Reader, everything that is
-// written is appended to a []byte.
+// It has no sockets. A [Reader] reads from any io.Reader; all output is
+// appended to a []byte.
 //
 // # Limits
 //
-// A Reader trusts nothing it is told. Lengths are checked against [Limits]
-// before memory is reserved. Memory for a string of up to 1 MiB is reserved when it
-// is announced, for a longer one when an eighth of it has come. All else is
-// reserved in steps as bytes arrive: until a reply is complete it holds at most
-// the bytes received plus 64 KiB, whatever it announces. Arrays obey the same bound, because a reply is
-// kept as the bytes it came in and is taken apart only when it is looked at.
+// A Reader bounds the memory that a peer can make it reserve. Lengths are
+// checked against [Limits] before memory is reserved. Memory for a string of up
+// to 1 MiB is reserved when its length arrives; for a longer string it is
+// reserved when an eighth of the bytes have arrived. For all other values
+// memory is reserved in steps as bytes arrive: an incomplete reply holds at
+// most the bytes received plus 64 KiB, for any announced length. Arrays have
+// the same bound, because a reply is kept as the bytes of the wire and its
+// elements are parsed only on access.
 package resp
 
 import (
@@ -23,19 +25,19 @@ import (
 
 // Limits bound one reply. A zero field means its default.
 type Limits struct {
-	// Bulk is the largest string, in bytes. Default 512 MiB, which is also
-	// the most that Redis stores.
+	// Bulk is the largest string, in bytes. Default 512 MiB, the limit of
+	// Redis.
 	Bulk int
-	// Reply is the largest reply in all, in bytes: of a string those of the
-	// string, of anything else those on the wire. Default 1 GiB.
+	// Reply is the largest reply, in bytes. For a string its own bytes count,
+	// for other values the bytes on the wire. Default 1 GiB.
 	Reply int
-	// Depth is how deep aggregates may be nested. Default 32.
+	// Depth is the largest nesting depth of aggregates. Default 32.
 	Depth int
-	// Elements is how many elements a reply may have in all, a map counting
-	// two for each pair. Default 1 Mi.
+	// Elements is the largest total number of elements in a reply; a pair of a
+	// map counts as two. Default 1 Mi.
 	Elements int
-	// Line is the longest line, in bytes: a status, an error, a big number.
-	// Default 64 KiB.
+	// Line is the longest line, in bytes, of a status, an error or a big
+	// number. Default 64 KiB.
 	Line int
 }
 
@@ -54,8 +56,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// ProtocolError says that the peer broke the format or a limit. Nothing that
-// follows on the same connection can be trusted.
+// ProtocolError is returned when the peer has violated the format or a limit.
+// The rest of the stream cannot be interpreted.
 type ProtocolError struct {
 	// Reason is a fixed text; it never holds bytes from the wire.
 	Reason string
@@ -69,8 +71,8 @@ func broken(reason string) error { return &ProtocolError{Reason: reason} }
 // Kind is the type of a value.
 type Kind uint8
 
-// The kinds of values. Both null bulk strings and null arrays are Null, blob
-// errors are Error.
+// The kinds of values. Null bulk strings and null arrays are Null; blob errors
+// are Error.
 const (
 	Null Kind = iota
 	Status
@@ -87,7 +89,7 @@ const (
 	Verbatim
 )
 
-// String names the kind as error texts do.
+// String returns the name of the kind as in error texts.
 func (k Kind) String() string {
 	names := [...]string{
 		"null", "status", "error", "integer", "string", "array", "map",
@@ -100,21 +102,21 @@ func (k Kind) String() string {
 }
 
 // Value is one complete reply, or one element of it. The zero Value is null.
-// Values are small and passed by value; they share the bytes of their reply.
+// Values are small and passed by value. They share the bytes of their reply.
 type Value struct {
 	kind Kind
 	// n is the integer, the truth of a boolean, the bits of a double, or the
 	// number of elements. A status with n 1 is OK and has no body.
 	n int64
-	// body is the text, or the elements as they came over the wire.
+	// body is the text, or the elements as on the wire.
 	body []byte
 }
 
-// IntOf is the value of an integer.
+// IntOf returns the value of an integer.
 func IntOf(n int64) Value { return Value{kind: Int, n: n} }
 
-// ArrayOf is the value of an array of n elements, of which body is the encoding,
-// such as AppendBulk and AppendNull have made. Body must not be changed.
+// ArrayOf returns the value of an array of n elements. body is their encoding,
+// for instance by AppendBulk and AppendNull; it must not be changed.
 func ArrayOf(n int, body []byte) Value { return Value{kind: Array, n: int64(n), body: body} }
 
 // Kind returns the type of the value.
@@ -122,7 +124,7 @@ func (v Value) Kind() Kind { return v.kind }
 
 // Bytes returns the text of a status, error, string, big number or verbatim
 // string (without its format), and nil for other kinds. The slice belongs to
-// the reply's owner.
+// the owner of the reply.
 func (v Value) Bytes() []byte {
 	switch v.kind {
 	case Status:
@@ -167,10 +169,10 @@ func (v Value) AppendNumber(dst []byte) []byte {
 	return dst
 }
 
-// Size is the number of bytes that the value holds.
+// Size returns the number of bytes that the value holds.
 func (v Value) Size() int { return len(v.body) }
 
-// Clone returns a value that has its bytes to itself.
+// Clone returns a copy that shares no bytes.
 func (v Value) Clone() Value {
 	if v.body != nil {
 		v.body = append(make([]byte, 0, len(v.body)), v.body...)
@@ -178,8 +180,8 @@ func (v Value) Clone() Value {
 	return v
 }
 
-// Len is the number of elements of an aggregate, two for each pair of a map.
-// It is zero for other kinds.
+// Len returns the number of elements of an aggregate, two for each pair of a
+// map. It is zero for other kinds.
 func (v Value) Len() int {
 	switch v.kind {
 	case Array, Map, Set, Push:

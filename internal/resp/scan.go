@@ -10,28 +10,28 @@ import (
 // are the longest numbers.
 const headerMax = 64
 
-// header is a header line taken apart.
+// header is a parsed header line.
 type header struct {
 	kind Kind
-	// n is as in Value; for strings it is the length.
+	// n is as in Value, or the length of a string.
 	n int64
-	// size is the length of the line with its CRLF, zero if more bytes are
-	// needed.
+	// size is the length of the line with its CRLF. Zero means that more bytes
+	// are needed.
 	size int
-	// text: the line itself is the value, of any length. bulk: n bytes and
-	// CRLF follow. attr: n elements follow, then the value they are about.
+	// text: the value is the line itself, of any length. bulk: n bytes and CRLF
+	// follow. attr: n elements of an attribute follow, then its value.
 	text, bulk, attr bool
 }
 
-// parseHeader reads the header at the start of p. Its verdict depends on the
-// bytes alone, never on how they were cut into pieces.
+// parseHeader parses the header at the start of p. The result depends on the
+// bytes alone, not on their division into reads.
 func parseHeader(p []byte) (h header, err error) {
 	if len(p) == 0 {
 		return h, nil
 	}
 	switch p[0] {
 	case '$', '*':
-		// The usual case, at a third of the time.
+		// The usual case; this takes a third of the time.
 		if n, size := shortLength(p); size > 0 {
 			h = header{kind: Bulk, n: n, size: size, bulk: true}
 			if p[0] == '*' {
@@ -64,7 +64,7 @@ func parseHeader(p []byte) (h header, err error) {
 	return h, err
 }
 
-// parseLine judges the header line of the given type.
+// parseLine parses the header line of the given type.
 func parseLine(typ byte, line []byte) (h header, err error) {
 	switch typ {
 	case ':':
@@ -91,7 +91,7 @@ func parseLine(typ byte, line []byte) (h header, err error) {
 	return h, err
 }
 
-// parseLength judges the line of a type that announces how much follows.
+// parseLength parses the header line of a type with a length.
 func parseLength(typ byte, line []byte) (h header, err error) {
 	if string(line) == "-1" && (typ == '$' || typ == '*') {
 		return header{kind: Null}, nil
@@ -130,8 +130,8 @@ func parseLength(typ byte, line []byte) (h header, err error) {
 	return h, nil
 }
 
-// shortLength reads the usual header of a string or an array: a type and a
-// length of up to nine digits. size is zero if p begins with anything else.
+// shortLength parses the usual header of a string or an array: a type and a
+// length of up to nine digits. For any other beginning of p, size is zero.
 func shortLength(p []byte) (n int64, size int) {
 	for i := 1; i < len(p) && i <= 10; i++ {
 		if c := p[i] - '0'; c <= 9 {
@@ -154,8 +154,8 @@ func parseInt(line []byte) (int64, error) {
 	return n, nil
 }
 
-// parseDouble returns the bits of a double. Go reads more than Redis writes
-// (hexadecimal, digit separators); that is refused.
+// parseDouble returns the bits of a double. It refuses forms that Go accepts
+// and Redis never writes (hexadecimal, digit separators).
 func parseDouble(line []byte) (int64, error) {
 	switch string(line) {
 	case "inf", "+inf", "-inf", "nan", "-nan":
@@ -177,22 +177,22 @@ func parseDouble(line []byte) (int64, error) {
 	return int64(math.Float64bits(f)), nil
 }
 
-// scanner finds the end of one value in bytes that come in pieces, and checks
-// everything on the way. It keeps no bytes.
+// scanner finds the end of one value in a stream that arrives in pieces, and
+// checks the format and the limits of all bytes before it. It keeps no bytes.
 type scanner struct {
 	lim *Limits
-	// open are the aggregates that are not complete, outermost first; the
-	// first stands for the value itself.
+	// open are the incomplete aggregates, outermost first. The first one stands
+	// for the value itself.
 	open []frame
 	mode mode
-	// rest is what is missing of a string, without its CRLF.
+	// rest is the number of missing bytes of a string, without its CRLF.
 	rest int64
-	// line is the length so far of a text line, sign whether it is a number
-	// that began with one.
+	// line is the length so far of a text line. number is true if the line is a
+	// big number, and sign if that begins with a sign.
 	line   int
 	number bool
 	sign   bool
-	// elems and size count what was announced and seen in all.
+	// elems counts all announced elements, and size all scanned bytes.
 	elems int64
 	size  int64
 }
@@ -216,8 +216,9 @@ func (s *scanner) reset(lim *Limits) {
 
 func (s *scanner) done() bool { return len(s.open) == 0 }
 
-// feed consumes as much of p as belongs to the value. What it leaves is
-// needed again, with more bytes behind it, unless the value is done.
+// feed consumes the bytes of p that belong to the value, and returns their
+// number. If the value is not done, the caller passes the rest again, with more
+// bytes after it.
 func (s *scanner) feed(p []byte) (n int, err error) {
 	for !s.done() {
 		var used int
@@ -244,8 +245,8 @@ func (s *scanner) feed(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// header takes the header at the start of p and moves on to what it
-// announces.
+// header consumes the header at the start of p and sets the mode for the bytes
+// after it.
 func (s *scanner) header(p []byte) (int, error) {
 	h, err := parseHeader(p)
 	if err != nil || h.size == 0 {
@@ -262,7 +263,7 @@ func (s *scanner) header(p []byte) (int, error) {
 			return 0, broken("reply over the limit")
 		}
 		s.mode, s.rest = inBulk, h.n
-		if len(s.open) == 1 { // of a string that is the whole reply, its bytes alone count
+		if len(s.open) == 1 { // for a reply that is one string, only the bytes of the string count
 			s.size -= int64(h.size) + 2
 		}
 	case h.kind == Array, h.kind == Map, h.kind == Set, h.kind == Push:
@@ -279,7 +280,7 @@ func (s *scanner) aggregate(h header) error {
 	}
 	s.elems += h.n
 	if h.attr {
-		s.elems++ // so that empty attributes in a row come to an end
+		s.elems++ // so that a row of empty attributes is bounded
 	}
 	if h.n > int64(s.lim.Elements) || s.elems > int64(s.lim.Elements) {
 		return broken("too many elements")
@@ -296,8 +297,7 @@ func (s *scanner) aggregate(h header) error {
 	return nil
 }
 
-// complete notes that a value has ended, and with it perhaps the aggregates
-// around it.
+// complete records the end of a value, and of the aggregates that end with it.
 func (s *scanner) complete() {
 	s.mode = atHeader
 	for len(s.open) > 0 {
@@ -309,7 +309,7 @@ func (s *scanner) complete() {
 		attr := top.attr
 		s.open = s.open[:len(s.open)-1]
 		if attr {
-			return // the value it is about follows
+			return // the value of the attribute follows
 		}
 	}
 }
@@ -323,7 +323,8 @@ func (s *scanner) text(p []byte) (int, error) {
 	if lone >= 0 {
 		seg = seg[:lone]
 	}
-	// In the order of the bytes, so that the verdict depends on nothing else.
+	// Errors are found in the order of the bytes, so that the result does not
+	// depend on their division into reads.
 	room := s.lim.Line - s.line
 	if s.number {
 		if err := s.digits(seg[:min(len(seg), room)]); err != nil {
@@ -376,8 +377,8 @@ func (s *scanner) bulk(p []byte) (int, error) {
 	return take + 2, nil
 }
 
-// parse takes the value at the start of raw, which a scanner has found to be
-// sound, and returns what follows it.
+// parse returns the value at the start of raw, which a scanner has checked, and
+// the bytes after it.
 func parse(raw []byte) (Value, []byte) {
 	h, _ := parseHeader(raw)
 	for h.attr {
@@ -407,8 +408,8 @@ func parse(raw []byte) (Value, []byte) {
 	return Value{kind: h.kind, n: h.n}, rest
 }
 
-// skip returns what follows n sound values. It does not recurse: the elements
-// of an aggregate are simply added to what is to be skipped.
+// skip returns the bytes after the first n values of raw, which a scanner has
+// checked. It does not recurse: it adds the elements of an aggregate to n.
 func skip(raw []byte, n int64) []byte {
 	for ; n > 0; n-- {
 		h, _ := parseHeader(raw)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Endpoint is what a URL says about a server.
+// Endpoint is the content of a URL: a server, and the options of its client.
 type Endpoint struct {
-	// TLS is set for rediss. Path is that of a unix socket, and then Host and
-	// Port are empty; else they are not.
+	// TLS is set for the scheme rediss. Path is the path of a unix socket; if
+	// it is set, Host and Port are empty, otherwise they are not.
 	TLS        bool
 	Host, Port string
 	// Others are further servers of the same cluster, as host:port.
@@ -21,23 +21,30 @@ type Endpoint struct {
 	// Username is never set without Password.
 	Username, Password string
 	DB                 int
-	// Cluster says that the servers are nodes of a cluster.
+	// Cluster is set if the servers are nodes of a cluster.
 	Cluster bool
-	// What follows is zero if it is not given. Protocol is 2 or 3.
-	Protocol              int
-	Name                  string
+	// Protocol is 2 or 3, or zero if the URL has none.
+	Protocol int
+	// Name is the name of the connections.
+	Name string
+	Pool
+}
+
+// Pool is the options of a pool of connections. Fields that the URL does not
+// have are zero.
+type Pool struct {
 	Timeout, DialTimeout  time.Duration
 	IdleTimeout, Lifetime time.Duration
 	MaxConns, MaxIdle     int
 }
 
-// ParseURL takes a URL of scheme redis, rediss or unix apart. Errors never
-// repeat any of it.
+// ParseURL parses a URL of scheme redis, rediss or unix. Errors contain no part
+// of the URL except known names of parameters.
 func ParseURL(s string) (Endpoint, error) {
 	s, others := cutHosts(s)
 	u, err := url.Parse(s)
 	if err != nil || strings.HasPrefix(u.Scheme, "redis") && u.Opaque != "" { // no slashes, no host
-		// The parser's own error holds the URL, and with it the password.
+		// The parser's own error contains the URL, and with it the password.
 		return Endpoint{}, errors.New("cannot be parsed (special characters in user and password are written as %XX)")
 	}
 	var e Endpoint
@@ -84,8 +91,8 @@ func ParseURL(s string) (Endpoint, error) {
 	return e, nil
 }
 
-// cutHosts takes all hosts but the first out of a URL: they are separated by
-// commas, and package url knows one.
+// cutHosts removes all hosts but the first from a URL and returns them. They
+// are separated by commas; package url supports only one.
 func cutHosts(s string) (one string, others []string) {
 	begin := strings.Index(s, "://") + len("://")
 	if begin < len("://") {
@@ -100,7 +107,7 @@ func cutHosts(s string) (one string, others []string) {
 	return s[:begin] + hosts[0] + s[end:], hosts[1:]
 }
 
-// hostPort returns where a server is, with defaults.
+// hostPort returns the host and the port of a server, with defaults.
 func hostPort(u *url.URL) (host, port string, err error) {
 	host, port = u.Hostname(), u.Port()
 	if host == "" {
@@ -115,8 +122,8 @@ func hostPort(u *url.URL) (host, port string, err error) {
 	return host, port, nil
 }
 
-// query takes in the number of the database, given by the path or by ?db=, and
-// the other parameters.
+// query parses the parameters, and the number of the database, which is given
+// by the path or by ?db=.
 func (e *Endpoint) query(db string, u *url.URL) error {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil || u.Fragment != "" {
@@ -141,7 +148,8 @@ func (e *Endpoint) query(db string, u *url.URL) error {
 	return nil
 }
 
-// parameter takes in one parameter. ok says that the value is one.
+// parameter parses one parameter. It reports whether the name is known, and
+// whether the value is valid.
 func (e *Endpoint) parameter(name, value string) (known, ok bool) {
 	switch name {
 	case "db":
@@ -170,8 +178,8 @@ func (e *Endpoint) parameter(name, value string) (known, ok bool) {
 	return true, ok
 }
 
-// plain reports whether a name may stand in an error: it cannot be a part of a
-// password, or of an attempt to forge a log.
+// plain reports whether a name may appear in an error. Such a name cannot forge
+// a log line, and is unlikely to be part of a password.
 func plain(name string) bool {
 	for _, c := range name {
 		if (c < 'a' || c > 'z') && c != '_' {
@@ -187,7 +195,7 @@ func number(to *int, s string, least int) bool {
 	return err == nil && *to >= least
 }
 
-// duration takes 1500ms or, in seconds, 2.
+// duration parses a duration such as 1500ms, or a number of seconds.
 func duration(to *time.Duration, s string) bool {
 	d, err := time.ParseDuration(s)
 	if err != nil {

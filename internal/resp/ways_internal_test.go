@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// readers are all ways to read a string, as text.
+// readers are all ways to read a string; each returns it as text.
 func readers() map[string]func(*Reader) (string, error) {
 	return map[string]func(*Reader) (string, error){
 		"Read":   func(r *Reader) (string, error) { v, err := r.Read(); return string(v.Bytes()), err },
@@ -55,7 +55,7 @@ func readers() map[string]func(*Reader) (string, error) {
 	}
 }
 
-// sources give the same bytes in pieces of different lengths.
+// sources return the same bytes in pieces of different lengths.
 func sources() map[string]func(string) io.Reader {
 	return map[string]func(string) io.Reader{
 		"at once":     func(s string) io.Reader { return strings.NewReader(s) },
@@ -64,7 +64,7 @@ func sources() map[string]func(string) io.Reader {
 	}
 }
 
-// chunk gives its first n bytes at once, and then the rest.
+// chunk returns its first n bytes at once, and then the rest.
 type chunk struct {
 	s string
 	n int
@@ -79,7 +79,7 @@ func (c *chunk) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// inEveryWay calls f for each way of reading and of cutting.
+// inEveryWay calls f for each way of reading and each source.
 func inEveryWay(wire string, f func(way string, source io.Reader, read func(*Reader) (string, error))) {
 	for way, read := range readers() {
 		for cut, source := range sources() {
@@ -88,8 +88,8 @@ func inEveryWay(wire string, f func(way string, source io.Reader, read func(*Rea
 	}
 }
 
-// TestLimitsOfAStringAreThoseOfItsBytesInEveryWay: the verdict depends neither
-// on the way of reading nor on how the bytes are cut.
+// TestLimitsOfAStringAreThoseOfItsBytesInEveryWay: the result depends neither
+// on the way of reading nor on the division into pieces.
 func TestLimitsOfAStringAreThoseOfItsBytesInEveryWay(t *testing.T) {
 	const most = 100
 	for _, lim := range []Limits{{Reply: most}, {Bulk: most}, {Bulk: most, Reply: most}} {
@@ -147,8 +147,8 @@ func TestEveryWayBoundsAttributes(t *testing.T) {
 	}
 }
 
-// TestLimitsWithoutBoundDoNotOverflow: a length close to that of an int is not
-// believed, whatever the limits.
+// TestLimitsWithoutBoundDoNotOverflow: with any limits, memory for a length
+// close to math.MaxInt is not reserved.
 func TestLimitsWithoutBoundDoNotOverflow(t *testing.T) {
 	for _, wire := range []string{
 		fmt.Sprintf("$%d\r\nabc", math.MaxInt), fmt.Sprintf("|1\r\n+a\r\n+b\r\n$%d\r\nabc", math.MaxInt),
@@ -163,8 +163,8 @@ func TestLimitsWithoutBoundDoNotOverflow(t *testing.T) {
 	}
 }
 
-// TestNextCollectsWhatDoesNotFit: replies of all sizes in a row come whole and
-// in order, however they are cut.
+// TestNextCollectsWhatDoesNotFit: a row of replies of all sizes is returned
+// complete and in order, for any division into pieces.
 func TestNextCollectsWhatDoesNotFit(t *testing.T) {
 	var wire []byte
 	var want []string
@@ -211,7 +211,7 @@ func TestNextCollectsWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// pieces gives at most so many bytes at once.
+// pieces is a source that returns at most so many bytes per Read.
 type pieces struct {
 	rest []byte
 	most int

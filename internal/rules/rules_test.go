@@ -29,7 +29,6 @@ var exceptions = map[string]string{ // read-only
 	"figures of the code: internal/netpool/pool.go":           "wants to be two",
 	"figures of the code: internal/netpool/pool.go: Pool":     "wants groups of fields",
 	"figures of the code: internal/netpool/ticket.go: Ticket": "wants groups of fields",
-	"figures of the code: internal/resp/url.go: Endpoint":     "wants groups of fields",
 	"figures of the code: stratatest/internal/kit/space.go":   "its rules of an entry want to be one with those of redistier",
 	"package size: redis":                                     "one server and a cluster, over one connection and many, behind one face: what knows no face is in internal/netpool, fleet, pubsub, slots, resp and redistier",
 }
