@@ -4,15 +4,15 @@ import "encoding/binary"
 
 // Bounds of the tags of one value.
 const (
-	// MaxTags is the number of tags that a value can have, MaxTag the length of
-	// the longest in bytes.
+	// MaxTags is the largest number of tags of a value, and MaxTag the greatest
+	// length of a tag in bytes.
 	MaxTags = 64
 	MaxTag  = 512
 )
 
-// AppendTags appends to dst, which Begin has started, the tags of a value and
-// the tag clock that it was loaded under. The payload follows; Seal is to be
-// called with the flag [Tagged].
+// AppendTags appends to dst, which Begin has started, the tag clock of a
+// value's load and the tags of the value. The caller then appends the payload
+// and calls Seal with the flag [Tagged].
 func AppendTags(dst []byte, clock uint64, tags []string) []byte {
 	dst = binary.AppendUvarint(dst, clock)
 	dst = binary.AppendUvarint(dst, uint64(len(tags)))
@@ -23,8 +23,8 @@ func AppendTags(dst []byte, clock uint64, tags []string) []byte {
 	return dst
 }
 
-// CutTags splits what Open has returned, with the flag [Tagged], into clock,
-// tags and payload. ok is false if it is no such thing.
+// CutTags splits a payload that Open has returned with the flag [Tagged] into
+// clock, tags and the payload proper. ok is false if b does not have that form.
 func CutTags(b []byte) (clock uint64, tags []string, payload []byte, ok bool) {
 	c := cutter{b: b, ok: true}
 	clock = c.number()
@@ -41,7 +41,8 @@ func CutTags(b []byte) (clock uint64, tags []string, payload []byte, ok bool) {
 	return clock, tags, c.b, true
 }
 
-// cutter takes pieces from the beginning of b until one is missing.
+// cutter cuts pieces from the beginning of b. ok becomes false if a piece is
+// missing.
 type cutter struct {
 	b  []byte
 	ok bool

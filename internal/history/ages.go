@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Ages calls f for every read of an instance whose value had been dropped by
-// then, and with how old it was: the time between the return of the first
-// fence that should have ended it and the call. Old is zero for a value that
-// nobody has dropped. Connected says that the instance heard everything in the
-// promised delay before the call.
+// Ages calls f for every read of an instance. old is the time between the
+// return of the first fence that should have ended the value and the call of
+// the read; it is zero for a value that was not dropped. connected is true if
+// the instance has received all messages up to the promised delay before the
+// call.
 //
-// Most reads may well be a little old: other instances learn of a drop when
-// its message arrives.
+// A small old is expected: other instances learn of a drop when its message
+// arrives.
 func (h *History) Ages(p Promise, f func(r *Read, old time.Duration, connected bool)) {
 	vs, links, first := newVersions(h), newLinks(h.Links, p), newFirsts(h)
 	late := Time(p.Delay + p.Slack)
@@ -29,11 +29,11 @@ func (h *History) Ages(p Promise, f func(r *Read, old time.Duration, connected b
 	}
 }
 
-// firsts finds the fence that returned first among those that were called
-// after some time and did not fail.
+// firsts finds, for a given time, the fence with the first return among those
+// that were called later and did not fail.
 type firsts map[listKey][]first
 
-// first is the fence that returned first among those that were called at call
+// first is the fence with the first return among those that were called at call
 // or later.
 type first struct{ call, ret Time }
 
@@ -59,8 +59,8 @@ func newFirsts(h *History) firsts {
 	return fs
 }
 
-// after returns when the first fence of key returned that was called after
-// some time, or Never. Soft ones do not count for stale reads.
+// after returns the first return of a fence of key that was called after the
+// given time, or Never. Soft fences do not count for stale reads.
 func (fs firsts) after(key string, stale bool, time Time) Time {
 	at := Never
 	for _, k := range []string{key, ""} {

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// versions knows when each version of each key was written, and until when it
-// was right to store it.
+// versions holds the time of each write, and the time until which storing each
+// version was right.
 type versions map[string]*register
 
 type register struct {
@@ -38,9 +38,10 @@ func (vs versions) of(key string) *register {
 	return r
 }
 
-// until returns since when a version is old: the next version had been written,
-// and every Set of it had returned. Whatever is called after that and drops it
-// must win. It reports false if the version was not written by then.
+// until returns the time since which a version is outdated: the next version
+// was written, and every Set of the version has returned. A drop that is called
+// after that time must win. It reports false if the version was not written by
+// the time by.
 func (vs versions) until(key string, version uint64, by Time) (until Time, written bool) {
 	r := vs.of(key)
 	if at, ok := r.written[version]; !ok || at > by {
@@ -53,40 +54,41 @@ func (vs versions) until(key string, version uint64, by Time) (until Time, writt
 	return max(next, r.stored[version]), true
 }
 
-// scope says which fences count.
+// scope selects fences.
 type scope int
 
 const (
-	// confirmed: those of all instances that did not fail.
+	// confirmed: the fences of all instances that did not fail.
 	confirmed scope = -2
-	// everything: those that failed too, unless they are lost.
+	// everything: also fences that failed, unless they are Lost.
 	everything scope = -1
 )
 
-// of counts the fences of one instance, failed or not.
+// of selects the fences of one instance, failed or not.
 func of(instance int) scope { return scope(instance) }
 
-// fences finds the fence that was called last among those that returned by some
-// time.
+// fences finds, for a given time, the fence with the last call among those that
+// had returned.
 type fences struct {
 	lists map[listKey][]latest
 }
 
-// latest is the fence that was called last among those that returned by then.
+// latest is the fence with the last call among those that had returned at the
+// time by.
 type latest struct {
 	by Time
 	f  Fence
 }
 
-// listKey names a list of fences: in scope, of a key (empty: of all keys), with
-// or without soft ones.
+// listKey identifies a list of fences: their scope, their key (empty for all
+// keys), and whether soft ones are included.
 type listKey struct {
 	scope scope
 	key   string
 	soft  bool
 }
 
-// newFences makes the lists, each sorted by time.
+// newFences builds the lists, each sorted by time.
 func newFences(h *History) *fences {
 	fs := &fences{lists: map[listKey][]latest{}}
 	for _, f := range h.Fences {
@@ -113,8 +115,9 @@ func newFences(h *History) *fences {
 
 func (fs *fences) add(k listKey, f Fence) { fs.lists[k] = append(fs.lists[k], latest{f.Return, f}) }
 
-// latest returns the fence of key that was called last among those in scope
-// that returned before some time. Soft ones do not count for stale reads.
+// latest returns the fence of key with the last call among those in scope s
+// that returned before the time before. Soft fences do not count for stale
+// reads.
 func (fs *fences) latest(s scope, key string, stale bool, before Time) (f Fence, any bool) {
 	for _, k := range []string{key, ""} {
 		list := fs.lists[listKey{s, k, !stale}]
@@ -126,7 +129,7 @@ func (fs *fences) latest(s scope, key string, stale bool, before Time) (f Fence,
 	return f, any
 }
 
-// links knows what instances can have heard.
+// links computes which drops instances must know.
 type links struct {
 	p  Promise
 	of map[int][]Link
@@ -143,13 +146,14 @@ func newLinks(all []Link, p Promise) links {
 	return ls
 }
 
-// seen returns the time before which everything that was dropped anywhere must
-// be known to r. An instance goes by nothing from before its bus was connected,
-// after that by what it hears, and, when it knows that it hears nothing, for a
-// while by what it has. It is given the slack to notice a change. Messages that
-// are lost are lost at once; those of which it was not told are found missing
-// after a while. One that has never been cut off has heard everything, and L2
-// need not confirm it.
+// seen returns the time before which all drops of all instances must be known
+// to r. An instance uses no entry from before its bus was connected. While
+// connected it knows the messages that have arrived. While it knows that it is
+// disconnected, it may use its entries for a bounded time. It has the slack to
+// notice a change. A message that is lost is lost when it is sent; the instance
+// detects the loss after a bounded time if it was not told. An instance that
+// was never disconnected has received every message, and needs no confirmation
+// by L2.
 func (ls links) seen(r *Read) Time {
 	list, late := ls.of[r.Instance], Time(ls.p.Delay+ls.p.Slack)
 	kept := r.Call - Time(ls.p.Unconfirmed+ls.p.Slow) - late
@@ -168,7 +172,7 @@ func (ls links) seen(r *Read) Time {
 		known = list[next-1].At
 	}
 	if next < len(list) {
-		heard = min(heard, list[next].At) // what arrives later may be lost
+		heard = min(heard, list[next].At) // later messages may be lost
 	}
 	if kept >= down {
 		known = max(known, kept)

@@ -1,13 +1,13 @@
-// Package history records what several instances of a cache did with the keys
-// of one origin, and judges whether they kept the promises of a cluster.
+// Package history records the operations of several instances of a cache on the
+// keys of one origin, and judges whether the instances kept their promises.
 //
 // The model is a versioned register: every write at the origin gives a key its
-// next version, and a value names its key and version. So each read carries
-// its place in the order of writes, and judging needs no search: it takes
-// O(n log n).
+// next version, and a value contains its key and version. So the value of a
+// read gives its place in the order of writes. Judging needs no search and
+// takes O(n log n).
 //
-// What a history knows of faults comes from whoever injects them, never from
-// the cache's own opinion.
+// The faults in a history are recorded by the code that injects them, never by
+// the cache.
 package history
 
 import (
@@ -19,67 +19,66 @@ import (
 // Time is a point on a recorder's clock, in nanoseconds since it was made.
 type Time int64
 
-// Never is later than everything.
+// Never is later than every other time.
 const Never Time = math.MaxInt64
 
-// Shared is the instance of what is known about the tier that all share.
+// Shared stands for the shared tier in fields that name an instance.
 const Shared = -1
 
-// Write is a write at the origin. Version 0 of every key is there before
-// anything else.
+// Write is a write at the origin. Version 0 of every key exists from the
+// beginning.
 type Write struct {
 	Key     string
 	Version uint64
 	At      Time
 }
 
-// Fence is a call that made what was cached before it old: Invalidate, Expire
-// (Soft), Set, or, with no Key, InvalidateAll and ExpireAll.
+// Fence is a call that makes cached values outdated: Invalidate, Expire (Soft),
+// Set, or, with no Key, InvalidateAll and ExpireAll.
 type Fence struct {
 	Instance int
 	Key      string
-	// Soft leaves the old values to be served when a load fails.
+	// Soft: old values may still be served if a load fails.
 	Soft bool
-	// Tags says that the call dropped tags: what runs may be joined all the same.
+	// Tags: the call dropped tags. Running flights may still be joined.
 	Tags bool
-	// Stores says that the call was a Set, of this Version.
+	// Stores: the call was a Set of Version.
 	Stores  bool
 	Version uint64
 
 	Call, Return Time
-	// Failed says that the call returned an error: it binds its own instance
-	// only, until everything that failed has been tried again.
+	// Failed: the call returned an error. It binds its own instance only, until
+	// all failed calls have been retried.
 	Failed bool
-	// Lost says that nobody is left who would try it again: the process has
-	// ended.
+	// Lost: the process ended before the failed call was retried.
 	Lost bool
 }
 
-// Read is a read that returned a value. With the instance Shared it is a look
-// into the tier itself, which nothing may excuse.
+// Read is a read that returned a value. With the instance Shared it is a read
+// of the tier itself, for which there is no excuse.
 type Read struct {
 	Instance int
 	Key      string
-	// Of and Version are what the value says about itself.
+	// Of and Version are the key and the version in the value.
 	Of      string
 	Version uint64
 
 	Call, Return Time
-	// More says that this stands for so many further reads that got the same:
-	// Return is then the return of the first of them and Call the call of the
-	// last, by which they are judged.
+	// More is the number of further reads with the same result that this Read
+	// stands for. Return is then the return of the first of them and Call the
+	// call of the last; they are judged by these times.
 	More int
-	// Stale says that the value may be one that was expired: it was not said
-	// to be fresh, or a load has failed during the read.
+	// Stale: the value may have been expired, because it was not reported as
+	// fresh, or because a load failed during the read.
 	Stale bool
-	// Degraded says that the instance has said so of the value, or of itself:
-	// it may not have heard of everything.
+	// Degraded: the instance reported the value, or itself, as degraded. It may
+	// have missed messages.
 	Degraded bool
-	// Past says that the caller asked past the cache, for a load that begins after
-	// the call.
+	// Past: the call had the option SkipRead, for a load that begins after the
+	// call.
 	Past bool
-	// Final says that faults have ended, and that all that failed has been
-	// tried again, before the read was called.
+	// Final: before the call of the read, faults had ended and all failed calls
+	// had been retried.
 	Final bool
 }
 
@@ -88,22 +87,23 @@ type Load struct {
 	Instance int
 	Key      string
 	Version  uint64
-	// Since is when the caller who started it called, Call when the Loader
-	// began to run.
+	// Since is the time of the call that started the load, and Call the time
+	// when the Loader began to run.
 	Since, Call, Return Time
-	// OK says that the Loader brought a value or said that the held one holds.
+	// OK: the Loader returned a value, or confirmed the previous value.
 	OK bool
 }
 
-// State is what an injector has done to an instance's connection to the bus.
+// State is the state of an instance's connection to the bus. The injector of
+// faults sets it.
 type State uint8
 
 const (
-	// Connected: what is sent arrives within the promised delay.
+	// Connected: messages arrive within the promised delay.
 	Connected State = iota
-	// Deaf: messages are lost and the instance does not know.
+	// Deaf: messages are lost, and the instance is not told.
 	Deaf
-	// Down: the instance has been told that messages are lost.
+	// Down: messages are lost, and the instance has been told.
 	Down
 )
 
@@ -114,30 +114,32 @@ type Link struct {
 	State    State
 }
 
-// Excuse is a reason for one more load of Key (of any, if empty) on Instance
-// (on any, if Shared) at some time from From to To.
+// Excuse is a reason for one more load of Key (of any key, if empty) on
+// Instance (on any instance, if Shared) between From and To.
 type Excuse struct {
-	// Cluster says for which rule it counts: the one about all instances, or
-	// the one about loads that one instance runs at the same time.
+	// Cluster selects the rule that the excuse applies to: OneClusterLoad if
+	// true, OneLoad if false.
 	Cluster  bool
 	Instance int
 	Key      string
 	From, To Time
 }
 
-// Loss says that the shared tier has lost what it had acknowledged from Since
-// on: what had been dropped since then may be served from From to To.
+// Loss is a loss of writes by the shared tier: it has lost all that it had
+// acknowledged from Since on. Values dropped since then may be served between
+// From and To.
 type Loss struct {
 	Since, From, To Time
 }
 
-// Note is a line for the trace. It is not judged.
+// Note is a line of the trace. It is not judged.
 type Note struct {
 	At   Time
 	Text string
 }
 
-// History is what happened. Its slices are in no particular order.
+// History is a record of all operations and faults. Its slices are in no
+// particular order.
 type History struct {
 	Writes  []Write
 	Fences  []Fence
@@ -159,11 +161,11 @@ type Recorder struct {
 	h    History
 }
 
-// NewRecorder returns a recorder whose clock begins now.
+// NewRecorder returns a recorder. Its clock begins now.
 func NewRecorder() *Recorder { return &Recorder{start: time.Now()} }
 
-// Now is the time. No two calls return the same, so that the order of times is
-// an order of events; where time stands still they are a nanosecond apart.
+// Now returns the time. No two calls return the same time, so that times order
+// events; in a bubble, where time stands still, they are a nanosecond apart.
 func (r *Recorder) Now() Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,7 +229,7 @@ func (r *Recorder) Note(text string) {
 	r.h.Notes = append(r.h.Notes, Note{r.now(), text})
 }
 
-// History returns what was recorded. The recorder must not be used any more.
+// History returns the record. The recorder must not be used afterwards.
 func (r *Recorder) History() *History {
 	r.mu.Lock()
 	defer r.mu.Unlock()

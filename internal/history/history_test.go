@@ -16,7 +16,7 @@ func register(h history.History) *history.History {
 	return &h
 }
 
-// get is a read of k by instance 0 that takes no time.
+// get returns a read of k by instance 0 that takes no time.
 func get(version uint64, at history.Time) history.Read {
 	return history.Read{Key: "k", Of: "k", Version: version, Call: at, Return: at + 1}
 }
@@ -56,7 +56,7 @@ func TestReadsAreJudged(t *testing.T) {
 	}{
 		{"nothing", history.History{}, nil},
 		{"the latest", history.History{Reads: reads(get(0, 5), get(1, 15), get(2, 25))}, nil},
-		{"an old one that nobody has dropped", history.History{Reads: reads(get(0, 500))}, nil},
+		{"an old one that was not dropped", history.History{Reads: reads(get(0, 500))}, nil},
 		{"a value of another key", history.History{Reads: reads(foreign)}, []history.Rule{history.OwnValue}},
 		{"not written yet", history.History{Reads: reads(get(2, 15))}, []history.Rule{history.Future}},
 		{"never written", history.History{Reads: reads(get(3, 50))}, []history.Rule{history.Future}},
@@ -89,7 +89,7 @@ func TestReadsAreJudged(t *testing.T) {
 		{"dropped in vain, and in the tier in the end", history.History{Fences: fences(failed(by(1, drop(22, 24)))), Reads: reads(final(on(history.Shared, get(1, 5000))))}, []history.Rule{history.Converged}},
 		{"in the tier while it is dropped", history.History{Fences: fences(by(1, drop(22, 26))), Reads: reads(on(history.Shared, get(1, 25)))}, nil},
 
-		{"dropped since the tier has lost what it knew", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 29), get(1, 40))}, nil},
+		{"dropped since the tier has lost writes", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 29), get(1, 40))}, nil},
 		{"dropped elsewhere since then", history.History{Losses: losses(20, 200, 300), Fences: fences(by(1, drop(22, 24))), Reads: reads(get(1, 250))}, nil},
 		{"dropped before that", history.History{Losses: losses(25, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 35))}, []history.Rule{history.Local}},
 		{"dropped since, and read before it shows", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 28))}, []history.Rule{history.Local}},
@@ -115,9 +115,9 @@ func TestReadsOfInstancesThatAreCutOffAreJudged(t *testing.T) {
 		h    history.History
 		want []history.Rule
 	}{
-		{"what was heard before a gap is known", history.History{Fences: far, Links: links(link(300, history.Down)), Reads: reads(get(1, 500))}, []history.Rule{history.Bounded}},
-		{"what was under way is not", history.History{Fences: far, Links: links(link(60, history.Down)), Reads: reads(get(1, 500))}, nil},
-		{"what comes after a gap is not known", history.History{Fences: far, Links: links(link(21, history.Down)), Reads: reads(get(1, 900))}, nil},
+		{"a message before a gap is known", history.History{Fences: far, Links: links(link(300, history.Down)), Reads: reads(get(1, 500))}, []history.Rule{history.Bounded}},
+		{"a message under way is not", history.History{Fences: far, Links: links(link(60, history.Down)), Reads: reads(get(1, 500))}, nil},
+		{"a message after a gap is not known", history.History{Fences: far, Links: links(link(21, history.Down)), Reads: reads(get(1, 900))}, nil},
 		{"but not for ever", history.History{Fences: far, Links: links(link(21, history.Down)), Reads: reads(get(1, 1200))}, []history.Rule{history.Bounded}},
 		{"a gap that lasts forgets what was before it", history.History{Fences: far, Links: links(link(60, history.Down)), Reads: reads(get(1, 1200))}, []history.Rule{history.Bounded}},
 		{"nor of another instance", history.History{Fences: far, Links: links(history.Link{Instance: 2, At: 40, State: history.Down}), Reads: reads(get(1, 150))}, []history.Rule{history.Bounded}},
@@ -202,10 +202,10 @@ func TestAgesCountFromTheFirstFenceThatShouldHaveEndedAValue(t *testing.T) {
 		Fences: fences(drop(8, 9), failed(drop(21, 22)), soft(drop(23, 24)), drop(25, 28), all(drop(40, 41)), drop(50, 200), drop(60, 70)),
 		Links:  links(history.Link{At: 1000, State: history.Deaf}),
 		Reads: reads(
-			get(3, 500), get(0, 9), get(1, 24), // nobody has dropped these by then
+			get(3, 500), get(0, 9), get(1, 24), // not dropped by then
 			get(1, 26), stale(get(1, 26)), stale(get(1, 30)), get(0, 29), other,
 			get(2, 69), get(2, 100), on(3, get(2, 1500)), get(2, 1500),
-			on(history.Shared, get(1, 500)), get(7, 500)), // these do not count
+			on(history.Shared, get(1, 500)), get(7, 500)), // reads of the tier and of unknown versions do not count
 	})
 	type age struct {
 		old       time.Duration

@@ -5,55 +5,58 @@ import (
 	"time"
 )
 
-// Promise is what a history is judged by.
+// Promise is the bounds by which a history is judged.
 type Promise struct {
-	// Delay is how long a message takes at most to reach a connected instance.
+	// Delay is the longest time that a message takes to a connected instance.
 	Delay time.Duration
-	// Unconfirmed is how long an instance that is cut off may go on with what
-	// it has, or has read since.
+	// Unconfirmed is the time for which a disconnected instance may serve its
+	// entries, and values that it has read since.
 	Unconfirmed time.Duration
-	// Found is how long it takes at most to find out that a message was lost
-	// and nobody was told; zero means for ever.
+	// Found is the longest time until an instance detects a lost message that
+	// it was not told of; zero means no bound.
 	Found time.Duration
-	// Lag is how long it may take a connected instance to know that it is.
+	// Lag is the longest time until a connected instance knows that it is
+	// connected.
 	Lag time.Duration
-	// Slow is how long it takes at most from when a value is read until it is
-	// kept.
+	// Slow is the longest time between the reading of a value and its storing.
 	Slow time.Duration
-	// TTL is how long a value is fresh at least; zero means for ever.
+	// TTL is the shortest time for which a value is fresh; zero means no end.
 	TTL time.Duration
-	// Slack is what the instance may take to do what it has been told, and what
-	// the recorder's clock may be ahead.
+	// Slack is the time that an instance may take to react, plus the time by
+	// which the recorder's clock may be ahead.
 	Slack time.Duration
 }
 
-// Rule is a promise that can be broken.
+// Rule is the name of a promise.
 type Rule string
 
-// The rules, in the order in which a read is judged.
+// The rules, in the order in which a read is judged by them.
 const (
-	// OwnValue: a read returns what was stored under its key.
+	// OwnValue: a read returns a value of its own key.
 	OwnValue Rule = "own value"
-	// Future: no read returns what was not written yet.
+	// Future: no read returns a version that was not written yet.
 	Future Rule = "future"
-	// PastCache: who asks past the cache gets nothing that was old before the call.
+	// PastCache: a read with SkipRead returns no version that was outdated
+	// before the call.
 	PastCache Rule = "past the cache"
-	// Local: what an instance has been asked to drop it does not serve to those
-	// who call afterwards, whether the call failed or not.
+	// Local: an instance does not serve a value to calls after a drop of it on
+	// the same instance, even if the drop failed.
 	Local Rule = "local fence"
-	// Bounded: neither do others, once they can know.
+	// Bounded: other instances do not serve it either, once they can know of
+	// the drop.
 	Bounded Rule = "bounded"
-	// InTier: nor does the shared tier hold it.
+	// InTier: after a drop that did not fail, the shared tier does not hold the
+	// value.
 	InTier Rule = "in tier"
-	// Fresh: nor does a Loader that begins afterwards bring it.
+	// Fresh: a Loader that begins after such a drop does not return the value.
 	Fresh Rule = "loader entry"
-	// Converged: when faults have ended nobody serves what anybody has dropped,
-	// nor does the tier hold it.
+	// Converged: when faults have ended, no instance serves a value that any
+	// instance has dropped, and the tier does not hold it.
 	Converged Rule = "convergence"
-	// OneLoad: an instance runs one load of a key at a time.
+	// OneLoad: an instance runs at most one load of a key at a time.
 	OneLoad Rule = "one load per instance"
-	// OneClusterLoad: all instances run one load of a key until it is dropped
-	// or expires.
+	// OneClusterLoad: all instances together run one load of a key until it is
+	// dropped or expires.
 	OneClusterLoad Rule = "one load per cluster"
 )
 
@@ -65,7 +68,7 @@ type Violation struct {
 	Text string
 }
 
-// String says which promise was broken and how.
+// String returns the broken promise and the details.
 func (v Violation) String() string {
 	return fmt.Sprintf("%v: %s: %s", time.Duration(v.At), v.Rule, v.Text)
 }
@@ -96,7 +99,7 @@ func (j *judge) broken(r Rule, key string, at Time, format string, args ...any) 
 	j.found = append(j.found, Violation{r, key, at, fmt.Sprintf(format, args...)})
 }
 
-// read judges one read; the first rule that it breaks is reported.
+// read judges one read, and reports the first rule that it breaks.
 func (j *judge) read(r *Read) {
 	name := fmt.Sprintf("instance %d: read of %s called at %v", r.Instance, r.Key, time.Duration(r.Call))
 	if r.Of != r.Key {
@@ -122,8 +125,8 @@ func (j *judge) read(r *Read) {
 	}
 }
 
-// limit says that what the latest of some fences made old must not be seen:
-// of those in scope that returned before.
+// limit is a bound for a read: of the fences in scope that returned before the
+// time before, the latest must have taken effect.
 type limit struct {
 	rule   Rule
 	scope  scope
@@ -140,8 +143,8 @@ func (j *judge) limits(r *Read) []limit {
 	return []limit{{Local, of(r.Instance), r.Call}, {Bounded, confirmed, j.links.seen(r)}}
 }
 
-// kept returns the time before which what was dropped must be known to r, if
-// without losses that were before. Final reads come after all losses.
+// kept returns the time before which drops must be known to r; before is that
+// time without losses. Final reads come after all losses.
 func (h *History) kept(r *Read, before Time) Time {
 	for _, l := range h.Losses {
 		if !r.Final && min(r.Call, r.Return) <= l.To && max(r.Call, r.Return) >= l.From {
@@ -151,7 +154,7 @@ func (h *History) kept(r *Read, before Time) Time {
 	return before
 }
 
-// load judges what one Loader has brought.
+// load judges the result of one load.
 func (j *judge) load(l *Load) {
 	if !l.OK {
 		return

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// loadCounts looks for loads that another one made needless: one on the same
-// instance that was running, or one on any instance that was running or whose
-// value was still fresh.
+// loadCounts reports needless loads: a load is needless if another load of the
+// key was running on the same instance, or if on any instance one was running
+// or had returned a value that was still fresh.
 func (j *judge) loadCounts() {
 	one, cluster := newExcuses(), newExcuses()
 	for _, e := range j.h.Excuses {
@@ -20,8 +20,8 @@ func (j *judge) loadCounts() {
 			one.add(e)
 		}
 	}
-	// Joining ends with every fence here but those of tags, and when what is held
-	// is disowned.
+	// A fence on the instance ends joining, except a drop of tags. So does a
+	// change of the connection that makes all entries of the instance absent.
 	for _, f := range j.h.Fences {
 		if f.Tags {
 			continue
@@ -34,7 +34,7 @@ func (j *judge) loadCounts() {
 			at += Time(j.p.Unconfirmed)
 		}
 		one.add(Excuse{Instance: l.Instance, From: at, To: at + Time(j.p.Slack+j.p.Lag)})
-		if l.State == Deaf { // until it is found out
+		if l.State == Deaf { // until the loss is detected
 			one.add(Excuse{Instance: l.Instance, From: l.At, To: l.At + Time(j.p.Slack+j.p.Found)})
 		}
 	}
@@ -57,7 +57,8 @@ func (j *judge) loadCounts() {
 	}
 }
 
-// serves is until when no other instance needs a load beside l.
+// serves returns the time until which no other instance needs a load in
+// addition to l.
 func (j *judge) serves(l *Load) Time {
 	switch {
 	case !l.OK:
@@ -68,11 +69,11 @@ func (j *judge) serves(l *Load) Time {
 	return l.Return + Time(j.p.TTL)
 }
 
-// needless reports loads of one key that began while another one served and
-// nothing since either was asked for excuses them: what ended the right of the
-// one may have come before the other was asked for, in either order. Of the
-// other ones the last to be asked for is the hardest to excuse, so it alone is
-// looked at.
+// needless reports loads of one key that began while another load served,
+// unless there is an excuse since the earlier Since of the two. The earlier one
+// counts because the event that ended one load may come before the call that
+// started the other, in either order. Of several serving loads only the one
+// with the last Since is checked: it is the hardest to excuse.
 func (j *judge) needless(r Rule, loads []*Load, e *excuses, serves func(*Load) Time) {
 	slices.SortFunc(loads, func(a, b *Load) int { return cmp.Compare(a.Call, b.Call) })
 	var q serving
@@ -89,8 +90,8 @@ func (j *judge) needless(r Rule, loads []*Load, e *excuses, serves func(*Load) T
 	}
 }
 
-// serving is a heap of loads; the one that was asked for last is first. Those
-// behind it may have ended.
+// serving is a heap of loads with the last Since first. The others may have
+// ended.
 type serving []served
 
 type served struct {
@@ -110,7 +111,7 @@ func (s *serving) Pop() any {
 	return last
 }
 
-// excuses finds excuses by time.
+// excuses holds excuses, sorted by time.
 type excuses struct {
 	lists map[excuseKey][]Excuse
 }
@@ -127,7 +128,7 @@ func (e *excuses) add(x Excuse) {
 	e.lists[k] = append(e.lists[k], x)
 }
 
-// sort sorts by From, and makes each To the latest up to there.
+// sort sorts by From, and sets each To to the latest To up to that element.
 func (e *excuses) sort() {
 	for _, list := range e.lists {
 		slices.SortFunc(list, func(a, b Excuse) int { return cmp.Compare(a.From, b.From) })
@@ -137,8 +138,8 @@ func (e *excuses) sort() {
 	}
 }
 
-// any reports whether something between since and the beginning of l excuses
-// l. An excuse of a single instance counts if it is the one of l.
+// any reports whether there is an excuse for l between since and the beginning
+// of l. An excuse for one instance counts if that is the instance of l.
 func (e *excuses) any(l *Load, since Time) bool {
 	for _, k := range []excuseKey{{l.Instance, l.Key}, {l.Instance, ""}, {Shared, l.Key}, {Shared, ""}} {
 		list := e.lists[k]

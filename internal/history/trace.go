@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Trace returns what happened as lines in the order of time, for whoever reads
-// a history that was not good. Excuses are left out.
+// Trace returns the history as lines in the order of time, for the report of a
+// violation. Excuses are left out.
 func (h *History) Trace() []string {
 	type line struct {
 		at   Time
@@ -39,7 +39,7 @@ func (h *History) Trace() []string {
 		}
 		more := ""
 		if r.More > 0 {
-			more = fmt.Sprintf(", and so did %d more since then", r.More)
+			more = fmt.Sprintf(", and %d more reads since then returned the same", r.More)
 		}
 		add(max(r.Call, r.Return), "instance %d: read of %s of %v returned %d%s", r.Instance, r.Key, time.Duration(min(r.Call, r.Return)), r.Version, more)
 	}
