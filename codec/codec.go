@@ -1,36 +1,36 @@
 package codec
 
-// Codec turns values of one type into bytes and back. Its methods are safe for
-// concurrent use.
+// Codec encodes values of one type as bytes and decodes them. Its methods are
+// safe for concurrent use.
 type Codec[V any] interface {
-	// Name tells this codec and its format from all others, for example
-	// "json". Whoever changes a format changes its name: values written under
-	// another name are not decoded but loaded anew. It is constant.
+	// Name identifies the codec and its format, for example "json". It is
+	// constant. A codec with a changed format must have a new name: values
+	// written under another name are not decoded but loaded anew.
 	Name() string
 
-	// Append appends the encoded value to dst and returns the longer slice, as
-	// the append function does. It keeps neither dst nor anything that v
-	// refers to. On error it returns dst as it was, though bytes between its
-	// length and its capacity may have been overwritten.
+	// Append appends the encoded value to dst and returns the longer slice,
+	// like the function append. It keeps neither dst nor anything that v refers
+	// to. On error it returns dst unchanged, except that bytes between its
+	// length and its capacity may be overwritten.
 	Append(dst []byte, v V) ([]byte, error)
 
-	// Decode is the inverse of Append. The value shares no memory with data,
-	// which the caller may use again at once. On error the value is the zero
-	// value. Input that Append cannot have written is an error, as is input
-	// with bytes left over.
+	// Decode is the inverse of Append. The value shares no memory with data, so
+	// the caller may reuse data at once. On error the value is the zero value.
+	// Input that Append cannot have written is an error, and so is input with
+	// extra bytes at the end.
 	Decode(data []byte) (V, error)
 }
 
-// Checker is a Codec that knows beforehand whether it can carry its type, so
-// that a mistake shows when a cache is made and not when it is first used.
+// Checker is a Codec that can check its type before the first use, so that an
+// unsuitable type is an error of the cache's constructor.
 type Checker interface {
 	// Check returns the error that every Append would return, or nil.
 	Check() error
 }
 
-// WithName returns c under another name. A new name disowns all values written
-// under the old one: give one when the meaning of a type changes and its shape
-// does not.
+// WithName returns c with another name. Values written under the old name are
+// not read any more. Change the name when the meaning of a type changes and its
+// shape does not.
 func WithName[V any](c Codec[V], name string) Codec[V] {
 	return named[V]{Codec: c, name: name}
 }
@@ -42,7 +42,7 @@ type named[V any] struct {
 
 func (n named[V]) Name() string { return n.name }
 
-// Check forwards to the codec that was renamed.
+// Check calls the Check method of the renamed codec, if it has one.
 func (n named[V]) Check() error {
 	if c, ok := n.Codec.(Checker); ok {
 		return c.Check()

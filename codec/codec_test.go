@@ -29,7 +29,7 @@ func sampleUser() user {
 	return user{ID: -7, Name: "A <b> & c", Tags: []string{"x"}, Home: &address{Street: "S", Number: 3}, Ratings: map[string]uint16{"q": 9}}
 }
 
-// roundTrip appends v behind a prefix and decodes what follows it.
+// roundTrip appends v after a prefix and decodes the bytes after the prefix.
 func roundTrip[V any](t *testing.T, c codec.Codec[V], v V) {
 	t.Helper()
 	data, err := c.Append([]byte("prefix"), v)
@@ -38,7 +38,7 @@ func roundTrip[V any](t *testing.T, c codec.Codec[V], v V) {
 	}
 	rest, ok := bytes.CutPrefix(data, []byte("prefix"))
 	if !ok {
-		t.Fatalf("%s: append lost what was in dst: %q", c.Name(), data)
+		t.Fatalf("%s: append lost the contents of dst: %q", c.Name(), data)
 	}
 	got, err := c.Decode(rest)
 	if err != nil {
@@ -233,7 +233,7 @@ func exact[V any](t *testing.T, c codec.Codec[V], data []byte) {
 	}
 }
 
-// BenchmarkJSON counts one encoding into a buffer that is large enough, and
+// BenchmarkJSON measures one encoding into a buffer that is large enough, and
 // one decoding, of a struct with a slice, a map and a pointer.
 func BenchmarkJSON(b *testing.B) {
 	c, v := codec.JSON[user](), sampleUser()

@@ -1,25 +1,24 @@
-// Package codec turns values into bytes and back for everything that outlives
-// a process: a shared tier, a snapshot.
+// Package codec encodes values as bytes and decodes them, for a shared tier or
+// a snapshot.
 //
-// [JSON] carries almost any type and can be read by others, [Bytes] and
-// [String] carry what is bytes already, [Integer] carries numbers. Package
-// codec/gob carries Go types in fewer bytes than JSON; it stands apart because
-// it links encoding/gob.
+// [JSON] is for almost any type, and other programs can read it. [Bytes] and
+// [String] are for values that are bytes already, [Integer] is for numbers.
+// Package codec/gob is for Go types and needs fewer bytes than JSON. It is a
+// separate package because it links encoding/gob.
 //
-// # Which value is this?
+// # Fingerprints
 //
 // Bytes in a shared tier may have been written by another version of the
-// program. [Fingerprint] condenses the codec and the shape of the Go type into
-// one number; values with different numbers live side by side and are never
-// decoded into each other. That is why a codec need not tolerate foreign
-// input, only survive it.
+// program. [Fingerprint] computes a number from the codec and the shape of the
+// Go type. Values with different fingerprints are stored side by side, and no
+// instance decodes a value with another fingerprint than its own. Therefore a
+// codec may refuse foreign input; it need not read it.
 //
 // # Input is not trusted
 //
-// Decode answers any input with a value or an error. It does not panic, and it
-// allocates in proportion to the length of the input: at most that many
-// elements, however large the lengths which the input claims. Methods of the
-// value type that take part (UnmarshalJSON, GobDecode ...) are the caller's
-// code: a panic in one is returned as a [PanicError], their memory is their
-// own affair.
+// Decode returns a value or an error for any input. It does not panic. It
+// allocates memory in proportion to the length of the input, not to lengths
+// that the input claims. Methods of the value type, such as UnmarshalJSON or
+// GobDecode, are code of the caller: a panic in one is returned as a
+// [PanicError], and their allocations are not bounded.
 package codec

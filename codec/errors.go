@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// Reasons for which input is refused, to be found with errors.Is.
+// Reasons for refused input. Use errors.Is to test for them.
 var (
 	// ErrShort is returned when the input ends before the value does.
 	ErrShort = errors.New("input too short")
@@ -14,22 +14,23 @@ var (
 	ErrLong = errors.New("input too long")
 	// ErrRange is returned when a number does not fit its type.
 	ErrRange = errors.New("number out of range")
-	// ErrMalformed is returned when the input is no encoded value at all.
+	// ErrMalformed is returned when the input is not an encoded value.
 	ErrMalformed = errors.New("malformed input")
 	// ErrForeign is returned when the value was written for another type or by
 	// another codec.
 	ErrForeign = errors.New("written for another type")
 )
 
-// Error is what Append and Decode return. Its text holds no part of the value;
-// the wrapped error may, if a method of the value type made it.
+// Error is the type of the errors of Append and Decode. Its text contains no
+// part of the value. The wrapped error may contain one, if a method of the
+// value type has made it.
 type Error struct {
 	// Codec is the codec's name, Op is "encode" or "decode", Type is the Go
 	// type of the value.
 	Codec, Op, Type string
-	// Reason says in words what is wrong. May be empty.
+	// Reason is a description of the problem. It may be empty.
 	Reason string
-	// Err is the cause. May be nil.
+	// Err is the cause. It may be nil.
 	Err error
 }
 
@@ -45,16 +46,16 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// PanicError is the cause of an [Error] when a method of the value type
-// panicked while it was encoded or decoded.
+// PanicError is the cause of an [Error] if a method of the value type panicked
+// during encoding or decoding.
 type PanicError struct {
-	// Value is what was passed to panic.
+	// Value is the value passed to panic.
 	Value any
-	// Stack is the stack of the goroutine at that moment.
+	// Stack is the stack of the goroutine at the panic.
 	Stack []byte
 }
 
-// Error implements error. The text leaves out Value, which may quote data.
+// Error implements error. The text omits Value, which may quote data.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("panic (%T) in a method of the value type", e.Value)
 }
@@ -66,7 +67,7 @@ func fail[V any](codec, op, reason string, cause error) error {
 	return &Error{Codec: codec, Op: op, Type: typeName[V](), Reason: reason, Err: cause}
 }
 
-// rescue turns a panic into an error; it must be deferred directly.
+// rescue converts a panic to an error. It must be deferred directly.
 func rescue[V any](codec, op string, err *error) {
 	if r := recover(); r != nil {
 		p := &PanicError{Value: r, Stack: debug.Stack()}

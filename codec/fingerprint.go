@@ -9,19 +9,21 @@ import (
 	"strings"
 )
 
-// Fingerprint condenses the name of c and the shape of V into a number that is
-// the same in every process, on every architecture and in every build of the
-// same types. It is never zero.
+// Fingerprint returns a number computed from the name of c and the shape of V.
+// It is the same in every process, on every architecture and in every build of
+// the same types. It is never zero.
 //
 // The shape is, recursively: kind, type name without its package, and for
-// structs the fields in their order with name, type and tag. So it changes when a
-// field is added, removed, renamed, moved or retyped; int and int64 differ, and
-// so do T and *T. It does not change when a type moves to another package. Unexported fields do not count, since no codec here carries
-// them; of tags, [JSON] counts only its own and leaves out fields tagged "-".
+// structs the fields in their order with name, type and tag. So the fingerprint
+// changes when a field is added, removed, renamed, moved or retyped; int and
+// int64 differ, and so do T and *T. It does not change when a type moves to
+// another package. Unexported fields do not count, because no codec of this
+// package encodes them. With [JSON] only the tags with the key json count, and
+// fields tagged "-" do not count.
 //
-// A type that marshals itself decides its own form, which cannot be seen from
-// outside: it counts with its package and exported fields. When such a form
-// changes, say so with [WithName].
+// For a type that marshals itself the encoding is not visible in its shape: its
+// package and its exported fields count. When such an encoding changes, use
+// [WithName].
 func Fingerprint[V any](c Codec[V]) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(strconv.Quote(c.Name())))
@@ -34,13 +36,13 @@ func Fingerprint[V any](c Codec[V]) uint64 {
 	return max(h.Sum64(), 1)
 }
 
-// tagged is a codec that reads one key of struct tags. For all others every
-// tag counts, and an empty key means the same.
+// tagged is a codec that reads one key of struct tags. For other codecs, and
+// for an empty key, every tag counts.
 type tagged interface{ tagKey() string }
 
 // describer writes the shape of a type as text. Each named or struct type is
-// written out once and then referred to by number, so the text is finite for
-// recursive types and short for wide ones.
+// described once and then referred to by a number, so that the text is finite
+// for recursive types and short for wide ones.
 type describer struct {
 	b    strings.Builder
 	tag  string
@@ -112,9 +114,9 @@ func (d *describer) fields(t reflect.Type) {
 
 func (d *describer) write(s string) { d.b.WriteString(s) }
 
-// marshalsBy names the ways in which t takes over its own encoding, one letter
-// for each. It asks by interface, never by method name: the latter would make
-// the linker keep every method of the program.
+// marshalsBy returns one letter for each interface by which t encodes itself.
+// It tests for interfaces, not for method names: a test by name would make the
+// linker keep every method of the program.
 func marshalsBy(t reflect.Type) string {
 	ways := []struct {
 		letter string
@@ -134,7 +136,7 @@ func marshalsBy(t reflect.Type) string {
 	return by
 }
 
-// shortName takes the package paths out of the type arguments in a name:
+// shortName removes the package paths from the type arguments in a name:
 // "Box[example.org/a/b.T]" becomes "Box[T]".
 func shortName(name string) string {
 	var out strings.Builder

@@ -124,9 +124,8 @@ func TestFingerprintIgnoresWhatIsNotCarried(t *testing.T) {
 	}
 }
 
-// The numbers are what other processes have computed; a change here means that
-// every shared value is loaded anew after an upgrade, and belongs in the
-// changelog.
+// The numbers were computed by other processes. If they change, every shared
+// value is loaded anew after an upgrade, and the changelog must say so.
 func TestFingerprintIsStable(t *testing.T) {
 	tests := []struct {
 		name      string

@@ -9,9 +9,9 @@ type Int interface {
 }
 
 // Integer returns the codec for an integer type: 1 to 10 bytes, fewer for
-// numbers near zero. Every number has exactly one form. A number that V cannot
-// hold, such as one written where int has 64 bits and read where it has 32, is
-// refused with [ErrRange].
+// numbers near zero. Every number has exactly one encoding. Decode returns
+// [ErrRange] for a number that V cannot hold, for instance on a machine with
+// 32-bit int.
 func Integer[V Int]() Codec[V] { return integer[V]{} }
 
 type integer[V Int] struct{}
@@ -36,7 +36,7 @@ func (integer[V]) Decode(data []byte) (V, error) {
 		return 0, fail[V](integerName, "decode", "", ErrRange)
 	case n < len(data):
 		return 0, fail[V](integerName, "decode", "", ErrLong)
-	case n > 1 && data[n-1] == 0: // a longer form of a smaller number
+	case n > 1 && data[n-1] == 0: // a number with leading zeros
 		return 0, fail[V](integerName, "decode", "", ErrMalformed)
 	}
 	if !signed[V]() {

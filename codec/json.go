@@ -11,9 +11,9 @@ import (
 // JSON returns a codec that writes values as encoding/json does, without
 // escaping HTML.
 //
-// What encoding/json does not carry is lost here too: unexported fields, the
-// concrete type behind an interface (a number comes back as float64). A null
-// is refused unless V is a pointer, map, slice or interface or has an
+// It has the limits of encoding/json: unexported fields are lost, and so is the
+// concrete type in an interface (a number is decoded as float64). A null is
+// refused unless V is a pointer, map, slice or interface or has an
 // UnmarshalJSON method.
 func JSON[V any]() Codec[V] {
 	t := reflect.TypeFor[V]()
@@ -40,15 +40,15 @@ func (jsonCodec[V]) Append(dst []byte, v V) (out []byte, err error) {
 	w := appender{b: dst}
 	e := json.NewEncoder(&w)
 	e.SetEscapeHTML(false)
-	// By pointer, so that methods with pointer receivers take part.
+	// By pointer, so that methods with pointer receivers are used.
 	if err := e.Encode(&v); err != nil {
 		return dst, jsonError[V]("encode", err)
 	}
 	return w.b[:len(w.b)-1], nil // without the encoder's line feed
 }
 
-// Check returns an error if JSON cannot carry the zero value for its type, as
-// with channels and functions.
+// Check returns an error if JSON cannot encode the type V, for instance a
+// channel or a function.
 func (jsonCodec[V]) Check() (err error) {
 	defer rescue[V](jsonName, "encode", &err)
 	var unsupported *json.UnsupportedTypeError
@@ -74,7 +74,8 @@ func (c jsonCodec[V]) Decode(data []byte) (v V, err error) {
 	return v, nil
 }
 
-// jsonError keeps the parts of encoding/json's errors that quote no data.
+// jsonError makes an Error from the parts of an error of encoding/json that
+// quote no data.
 func jsonError[V any](op string, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -91,7 +92,7 @@ func jsonError[V any](op string, err error) error {
 	return fail[V](jsonName, op, reason, err)
 }
 
-// appender is an io.Writer at the end of a slice.
+// appender is an io.Writer that appends to a slice.
 type appender struct{ b []byte }
 
 // Write appends p.

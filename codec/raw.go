@@ -1,9 +1,8 @@
 package codec
 
-// Bytes returns the codec for values that are bytes already. Decode copies:
-// the slice belongs to whoever called it and does not alias the input, which
-// may be a buffer that is used again. No input is refused. A nil slice comes
-// back empty.
+// Bytes returns the codec for values that are bytes already. Decode returns a
+// copy: the caller owns the slice, and it does not alias the input. No input is
+// refused. A nil slice is decoded as an empty one.
 func Bytes() Codec[[]byte] { return bytesCodec{} }
 
 type bytesCodec struct{}

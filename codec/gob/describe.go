@@ -2,8 +2,8 @@ package gob
 
 import "github.com/strata-cache/strata/codec"
 
-// describe reads the description of type id. In terms of encoding/gob it is a
-// wireType: a struct with one field for each sort of type, one of them set.
+// describe reads the description of type id. In encoding/gob it is a wireType:
+// a struct with one field for each sort of type, of which one is set.
 func (s *scanner) describe(id int64) {
 	if s.types == nil {
 		s.types = make(map[int64]*node)
@@ -51,8 +51,8 @@ func (s *scanner) describe(id int64) {
 	}
 }
 
-// parts walks a description of n parts. The first is common to all and of no
-// interest: a name and an id.
+// parts scans a description of n parts and calls f for all but the first. The
+// first part is common to all sorts, a name and an id; it is not needed.
 func (s *scanner) parts(n int, f func(i int)) {
 	s.fields(n, func(i int) {
 		if i > 0 {
@@ -86,8 +86,8 @@ func (s *scanner) nameAndType(f func(id int64)) {
 	})
 }
 
-// ref returns the shape of type id, which may be described later, or nil if
-// there cannot be such a type.
+// ref returns the shape of type id, which may be described later. It returns
+// nil if there is no such type.
 func (s *scanner) ref(id int64) *node {
 	if id < firstUser {
 		s.iface = s.iface || id == ifaceID

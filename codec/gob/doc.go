@@ -1,23 +1,24 @@
-// Package gob is the codec that carries Go types in the format of
-// encoding/gob, without the description of the type that a gob stream of one
-// value consists of for the most part.
+// Package gob is a codec for Go types in the format of encoding/gob. It omits
+// the description of the type, which is the largest part of a gob stream of one
+// value.
 //
-// Both sides know the type already: the description is worked out once per
-// codec, and a value carries four bytes of its fingerprint instead. A value
-// whose type reaches an interface must describe what is behind it; such values
-// are whole gob streams, larger and slower than others, and what stands behind
-// the interface has to be registered with encoding/gob in all programs.
+// The codec computes the description once. An encoded value has four bytes of
+// the type's fingerprint instead. If the type contains an interface, each value
+// is a whole gob stream, because it must describe the concrete type in the
+// interface. Such values are larger and slower than others, and the concrete
+// types must be registered with encoding/gob in all programs.
 //
-// # What gob does not carry
+// # Limits of gob
 //
-// Unexported fields, channels and functions; the difference between an empty
-// and a nil slice; pointers to zero values within structs, which come back as
-// nil. A nil pointer where a value is expected is an error.
+// Gob does not encode unexported fields, channels and functions, nor the
+// difference between an empty and a nil slice. A pointer to a zero value within
+// a struct is decoded as nil. A nil pointer as the value is an error.
 //
 // # Hostile input
 //
-// encoding/gob trusts its input: a claimed map length alone can exhaust
-// memory, and deep nesting the stack, which ends the process. So each input is
-// walked before it is handed over: every length is held against the bytes that
-// are there, nesting is limited to [MaxDepth], and nothing may be left over.
+// encoding/gob trusts its input: a claimed map length can exhaust the memory,
+// and deep nesting the stack, which ends the process. Therefore this package
+// scans each input before encoding/gob decodes it: it compares every length
+// with the number of bytes present, limits nesting to [MaxDepth], and refuses
+// extra bytes.
 package gob

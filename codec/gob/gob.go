@@ -12,22 +12,21 @@ import (
 	"github.com/strata-cache/strata/codec"
 )
 
-// MaxDepth is how deeply a value may be nested: the elements of a list in
-// which each points to the next, for example. Deeper values are refused on
-// both sides. A value that contains itself has no end; encoding one exhausts
-// the stack.
+// MaxDepth is the largest nesting depth of a value, for example the length of a
+// linked list. Deeper values are refused by Append and Decode. Encoding a value
+// that contains itself exhausts the stack.
 const MaxDepth = 10000
 
 const (
 	name = "gob"
 	// header is the length of the fingerprint before each value.
 	header = 4
-	// keep is the size up to which a value's buffers are used again.
+	// keep is the largest size of a value for which buffers are reused.
 	keep = 1 << 20
 )
 
-// New returns the gob codec for V. If gob cannot carry V, every use of the
-// codec says so, and so does its Check method (see [codec.Checker]).
+// New returns the gob codec for V. If gob cannot encode V, every method returns
+// the error, including Check (see [codec.Checker]).
 func New[V any]() codec.Codec[V] {
 	c := &gobCodec[V]{}
 	binary.LittleEndian.PutUint32(c.mark[:], uint32(codec.Fingerprint[V](c)))
@@ -37,11 +36,12 @@ func New[V any]() codec.Codec[V] {
 
 type gobCodec[V any] struct {
 	mark [header]byte
-	err  error // why V cannot be carried
+	err  error // reason why gob cannot encode V
 
-	// whole: a value is a gob stream of its own. Otherwise it is the inside of
-	// one message of type id, shaped like root, and the pools hold encoders
-	// and decoders that have seen prelude: the description of V and one value.
+	// whole: an encoded value is a gob stream of its own. Otherwise it is the
+	// content of one message of type id with the shape root, and the pools hold
+	// encoders and decoders that have processed prelude: the description of V
+	// and one value.
 	whole    bool
 	prelude  []byte
 	id       []byte
@@ -56,11 +56,11 @@ func (*gobCodec[V]) Name() string { return name }
 // Check implements [codec.Checker].
 func (c *gobCodec[V]) Check() error { return c.err }
 
-// prime learns how gob describes V.
+// prime computes the description of V by gob.
 func (c *gobCodec[V]) prime() (err error) {
 	defer c.rescue("encode", &err)
 	zero, ok := filled(reflect.TypeFor[V]())
-	if !ok { // an interface, which cannot be described before there is a value
+	if !ok { // an interface: its description depends on the value
 		c.whole = true
 		return nil
 	}
@@ -81,12 +81,13 @@ func (c *gobCodec[V]) prime() (err error) {
 	return nil
 }
 
-// filled returns a pointer to a zero value of type t with all pointers that
-// lead to it, or false if that ends at an interface.
+// filled returns a pointer to a zero value of type t. If t is a pointer type,
+// it also allocates the pointed-to values, level by level. It reports false if
+// that ends at an interface.
 func filled(t reflect.Type) (reflect.Value, bool) {
 	p := reflect.New(t)
 	v := p.Elem()
-	for range 100 { // type T *T has no end; gob refuses it in its own words
+	for range 100 { // a bound for type T *T, which gob refuses
 		if v.Kind() != reflect.Pointer {
 			break
 		}
@@ -183,7 +184,7 @@ func (c *gobCodec[V]) Decode(data []byte) (v V, err error) {
 	} else {
 		err = c.decodeBare(body, &v)
 	}
-	if err != nil { // its text may quote the input
+	if err != nil { // the text of err may quote the input
 		return v, c.fail("decode", "refused by encoding/gob", errors.Join(codec.ErrMalformed, err))
 	}
 	return v, nil
@@ -209,7 +210,7 @@ func (c *gobCodec[V]) decodeBare(body []byte, v *V) error {
 	return err
 }
 
-// scan refuses what must not reach encoding/gob.
+// scan returns an error for input that encoding/gob must not decode.
 func (c *gobCodec[V]) scan(body []byte) error {
 	if c.whole {
 		s := scanner{rest: body}
@@ -224,7 +225,7 @@ func (*gobCodec[V]) fail(op, reason string, cause error) error {
 	return &codec.Error{Codec: name, Op: op, Type: reflect.TypeFor[V]().String(), Reason: reason, Err: cause}
 }
 
-// rescue turns a panic of a method of V into an error; it must be deferred
+// rescue converts a panic of a method of V to an error. It must be deferred
 // directly.
 func (c *gobCodec[V]) rescue(op string, err *error) {
 	if r := recover(); r != nil {

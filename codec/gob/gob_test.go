@@ -107,7 +107,7 @@ func encode[V any](t testing.TB, c codec.Codec[V], v V) []byte {
 	return data
 }
 
-// roundTrip wants the value that plain gob would bring back.
+// roundTrip checks that the decoded value equals that of plain gob.
 func roundTrip[V any](t *testing.T, v V) {
 	t.Helper()
 	var stream bytes.Buffer
@@ -119,7 +119,7 @@ func roundTrip[V any](t *testing.T, v V) {
 		t.Fatal(err)
 	}
 	c := gob.New[V]()
-	for range 3 { // fresh, then from the pool
+	for range 3 { // new encoders, then those of the pool
 		got, err := c.Decode(encode(t, c, v))
 		if err != nil {
 			t.Fatalf("%T: decode: %v", v, err)
@@ -174,13 +174,13 @@ func TestValueCarriesNoDescription(t *testing.T) {
 	}
 }
 
-// encoding/gob numbers types in the order in which a process meets them. The
-// values below were written by a process in which other numbers held; their
-// bytes are what every reader has to understand.
+// encoding/gob numbers types in the order of their first use in a process. The
+// values below were written by a process with other numbers; every reader must
+// be able to decode them.
 func TestOtherProcessesReadIt(t *testing.T) {
 	register()
 	type shifts struct{ A, B []money }
-	encode(t, gob.New[shifts](), shifts{}) // numbers are taken
+	encode(t, gob.New[shifts](), shifts{}) // uses up type numbers
 	readsAs(t, money{-5, "EUR"}, "f19a74b50109010345555200")
 	readsAs(t, holder{Before: 1, Shape: nested{Inner: square{2}}, After: "end"},
 		"c8a4a4783dff8103010106686f6c64657201ff8200010401064265666f726501040001055368617065011000"+
@@ -217,8 +217,8 @@ func TestValueOfAnotherTypeIsForeign(t *testing.T) {
 	}
 }
 
-// The first value behind an interface brings its description; the second must
-// bring it again, since readers see one without the other.
+// The first value in an interface includes its description. The second one must
+// include it again, because a reader gets one without the other.
 func TestDescriptionsDoNotLeakBetweenValues(t *testing.T) {
 	register()
 	write := gob.New[holder]()
@@ -295,7 +295,7 @@ func TestAppendRefuses(t *testing.T) {
 	}
 }
 
-// rude panics when it is told to.
+// rude panics on request.
 type rude struct{ angry bool }
 
 func (r rude) GobEncode() ([]byte, error) {
@@ -350,8 +350,8 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
-// BenchmarkGob counts one encoding into a buffer that is large enough, and one
-// decoding, beside a plain gob stream per value.
+// BenchmarkGob measures one encoding into a buffer that is large enough, and
+// one decoding, and compares them with a plain gob stream per value.
 func BenchmarkGob(b *testing.B) {
 	c, v := gob.New[order](), sampleOrder()
 	data := encode(b, c, v)

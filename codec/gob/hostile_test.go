@@ -94,8 +94,8 @@ func TestDeepestValueIsCarried(t *testing.T) {
 	}
 }
 
-// FuzzDecodeGob gives any bytes a valid header. What is accepted must encode
-// and come back as it is.
+// FuzzDecodeGob decodes any bytes after a valid header. An accepted value must
+// encode, and decode to the same value.
 func FuzzDecodeGob(f *testing.F) {
 	register()
 	orders, holders := gob.New[order](), gob.New[holder]()
@@ -128,8 +128,8 @@ func settle[V any](t *testing.T, c codec.Codec[V], data []byte) {
 	if err != nil {
 		t.Fatalf("%x decodes to %+v, which encodes to %x: %v", data, v, again, err)
 	}
-	// A map has no order, and what is behind an interface is described where it
-	// first comes: the length may differ then.
+	// The length may differ for a map, which has no order, and for an
+	// interface, where the first value includes a description.
 	_, open := any(v).(holder)
 	if third, err := c.Append(nil, w); err != nil || !open && len(third) != len(again) {
 		t.Fatalf("%x changes from one round trip to the next (%v)", data, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/strata-cache/strata/codec"
 )
 
-// encoder is a gob encoder that has already described its type, so that a
-// value is one message.
+// encoder is a gob encoder that has described its type already, so that each
+// further value is one message.
 type encoder struct {
 	enc *gob.Encoder
 	w   sink
@@ -21,7 +21,7 @@ func newEncoder() *encoder {
 	return e
 }
 
-// sink appends what is written to b.
+// sink is an io.Writer that appends to b.
 type sink struct {
 	b []byte
 	// strip leaves out the length and the type id at the head of a message.
@@ -29,7 +29,7 @@ type sink struct {
 	wrote bool
 }
 
-// errTwice is returned when gob sends more than the value it was asked to.
+// errTwice is returned if gob writes a second message for one value.
 var errTwice = errors.New("more than one message")
 
 // Write appends p, which is one message.
@@ -65,8 +65,8 @@ func newDecoder() *decoder {
 	return d
 }
 
-// feed reads head, then body. It is an io.ByteReader so that gob reads no
-// further than it must and adds no buffer of its own.
+// feed reads head, then body. It is an io.ByteReader, so that gob adds no
+// buffer and reads no further than it must.
 type feed struct{ head, body []byte }
 
 // Read implements io.Reader.
@@ -89,8 +89,8 @@ func (f *feed) ReadByte() (byte, error) {
 	return b[0], err
 }
 
-// appendUint appends n as gob writes it: below 128 one byte, else the negated
-// count of bytes and the bytes, most significant first.
+// appendUint appends n in the encoding of gob: one byte below 128, else the
+// negated number of bytes and the bytes, most significant first.
 func appendUint(dst []byte, n uint64) []byte {
 	if n < 128 {
 		return append(dst, byte(n))
@@ -106,7 +106,7 @@ func appendUint(dst []byte, n uint64) []byte {
 	return dst
 }
 
-// appendInt appends i as gob writes it: the sign in the lowest bit.
+// appendInt appends i in the encoding of gob, with the sign in the lowest bit.
 func appendInt(dst []byte, i int64) []byte {
 	return appendUint(dst, uint64(i<<1)^uint64(i>>63))
 }

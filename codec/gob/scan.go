@@ -9,18 +9,18 @@ import (
 // errDeep is returned when a value is nested more than MaxDepth times.
 var errDeep = errors.New("nested too deeply")
 
-// kind says how a value lies in the bytes.
+// kind is the layout of a value in the bytes.
 type kind uint8
 
 const (
-	unknown kind = iota // referred to, not yet described
+	unknown kind = iota // referred to, and not described yet
 	scalar              // one number
 	pair                // two numbers
-	blob                // a length and that many bytes
-	list                // a count and that many elements
-	table               // a count and that many keys and elements
-	record              // fields with their distances, then 0
-	iface               // a type's name, its description if new, the value
+	blob                // a length and the bytes
+	list                // a count and the elements
+	table               // a count, and the keys and elements
+	record              // field number differences and fields, then 0
+	iface               // a type name, its description if new, the value
 )
 
 // node is the shape of one type in a gob stream.
@@ -30,7 +30,7 @@ type node struct {
 	fields    []*node
 }
 
-// Numbers that encoding/gob gives to types in every stream.
+// Type numbers that are the same in every stream of encoding/gob.
 const (
 	ifaceID   = 8
 	firstUser = 64
@@ -51,19 +51,19 @@ func builtin(id int64) *node {
 	return nil
 }
 
-// scanner walks gob data without making values of it. It reads exactly what a
-// gob decoder would read at the same place, so what it accepts cannot send the
-// decoder elsewhere. The first error stays.
+// scanner checks gob data without building values. At each position it reads
+// the same item as a gob decoder, so that the decoder cannot interpret accepted
+// bytes in another way. It keeps the first error.
 type scanner struct {
-	msg   []byte // left of the current message
-	rest  []byte // messages behind it
+	msg   []byte // rest of the current message
+	rest  []byte // messages after it
 	types map[int64]*node
 	iface bool // a description refers to an interface
 	depth int
 	err   error
 }
 
-// stream walks a whole stream of one value and returns the value's type.
+// stream scans a whole stream of one value and returns the value's type.
 func (s *scanner) stream() (int64, error) {
 	id := s.sequence(false)
 	s.concrete(s.ref(id))
@@ -73,7 +73,7 @@ func (s *scanner) stream() (int64, error) {
 	return id, s.end()
 }
 
-// single walks one value of a known type that fills the message.
+// single scans one value of a known type that fills the message.
 func (s *scanner) single(n *node) error {
 	s.concrete(n)
 	return s.end()
@@ -90,10 +90,10 @@ func (s *scanner) fail(err error) {
 	if s.err == nil {
 		s.err = err
 	}
-	s.msg, s.rest = nil, nil // whatever is read from here on fails as well
+	s.msg, s.rest = nil, nil // all later reads fail too
 }
 
-// receive makes the next message the current one.
+// receive makes the next message the current message.
 func (s *scanner) receive() {
 	s.msg, s.rest = s.rest, nil
 	n := s.uint()
@@ -155,8 +155,8 @@ func (s *scanner) count(size int) int {
 	return int(n)
 }
 
-// concrete walks a value at the top or behind an interface, where everything
-// but a struct has a zero before it.
+// concrete scans a value at the top or in an interface. There, every value but
+// a struct has a zero before it.
 func (s *scanner) concrete(n *node) {
 	if n == nil || n.kind == unknown {
 		s.fail(codec.ErrMalformed)
@@ -200,7 +200,7 @@ func (s *scanner) value(n *node) {
 	s.depth--
 }
 
-// fields walks a struct of n fields and calls f for each that is there.
+// fields scans a struct of n fields and calls f for each field that is present.
 func (s *scanner) fields(n int, f func(i int)) {
 	for i := -1; s.err == nil; {
 		d := s.uint()
@@ -216,7 +216,7 @@ func (s *scanner) fields(n int, f func(i int)) {
 	}
 }
 
-// behind walks what an interface holds.
+// behind scans the value in an interface.
 func (s *scanner) behind() {
 	name := len(s.msg)
 	if s.blob(); name-len(s.msg) == 1 { // an empty name: nil
