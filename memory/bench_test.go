@@ -11,7 +11,7 @@ import (
 
 const benchKeys = 1 << 14
 
-// benchOrder is string keys in Zipf order, s = 1.01.
+// benchOrder returns string keys in Zipf order, s = 1.01.
 func benchOrder() []string {
 	z := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.01, 1, benchKeys-1)
 	keys := make([]string, 1<<16)
@@ -21,7 +21,8 @@ func benchOrder() []string {
 	return keys
 }
 
-// BenchmarkGet counts a hit, key from a slice, for -cpu goroutines.
+// BenchmarkGet measures a hit for -cpu goroutines, including taking the key
+// from a slice.
 func BenchmarkGet(b *testing.B) {
 	c := mustNew(b, memory.Options[string, int]{MaxEntries: 2 * benchKeys, TTL: time.Hour})
 	keys := benchOrder()
@@ -38,7 +39,7 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkSet counts a Set with a TTL, half of them for keys that are there.
+// BenchmarkSet measures a Set with a TTL; half of the keys are present.
 func BenchmarkSet(b *testing.B) {
 	c := mustNew(b, memory.Options[int, int]{MaxEntries: benchKeys, TTL: time.Hour})
 	b.ReportAllocs()
@@ -50,7 +51,7 @@ func BenchmarkSet(b *testing.B) {
 	})
 }
 
-// BenchmarkCompute counts an increment, without contention on the key.
+// BenchmarkCompute measures an increment without contention on the key.
 func BenchmarkCompute(b *testing.B) {
 	c := mustNew(b, memory.Options[int, int]{MaxEntries: benchKeys})
 	b.ReportAllocs()

@@ -8,16 +8,16 @@ import (
 )
 
 // Cache is a bounded map from keys to values with lives. Make it with [New].
-// All methods are safe for concurrent use. Methods that take a key panic, as a
-// map does, when it holds something that cannot be compared.
+// All methods are safe for concurrent use. Like a map, methods with a key
+// parameter panic if the key contains a value that cannot be compared.
 type Cache[K comparable, V any] struct {
 	engine *l1.Cache[K, V]
 	weigh  func(K, V) int64
 	ttl    time.Duration
 }
 
-// New makes an empty cache. It returns one error for each field that is wrong,
-// joined.
+// New makes an empty cache. For invalid options it returns a joined error, one
+// for each invalid field.
 func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	config, err := o.config()
 	if err != nil {
@@ -30,7 +30,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	return &Cache[K, V]{engine: l1.New(config), weigh: o.Weigh, ttl: ttl}, nil
 }
 
-// Get returns the value of key and whether there is one.
+// Get returns the value of key, and reports whether there is one.
 func (c *Cache[K, V]) Get(key K) (V, bool) {
 	if e, _ := c.engine.Get(key); e != nil {
 		return e.Value, true
@@ -39,8 +39,8 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return none, false
 }
 
-// Peek is Get without traces: it is not counted in Stats and does not keep the
-// entry from being evicted.
+// Peek is Get without side effects: it is not counted in Stats, and not
+// recorded as a use for the eviction policy.
 func (c *Cache[K, V]) Peek(key K) (V, bool) {
 	if e, _ := c.engine.Peek(key); e != nil {
 		return e.Value, true
@@ -49,14 +49,14 @@ func (c *Cache[K, V]) Peek(key K) (V, bool) {
 	return none, false
 }
 
-// Set stores a value for Options.TTL. It reports false when the value was not
-// stored: it alone is heavier than MaxWeight, and then the key holds nothing
-// any more, or the cache is closed.
+// Set stores a value for Options.TTL. It reports false if the value was not
+// stored, because the cache is closed or because the value alone is heavier
+// than MaxWeight; in the second case the key is removed.
 func (c *Cache[K, V]) Set(key K, value V) bool { return c.SetTTL(key, value, c.ttl) }
 
-// SetTTL is Set with a time to live of its own. NoExpiry means that the entry
-// does not expire. With zero or less the value is over before it begins: the
-// key is deleted and the result is false.
+// SetTTL is Set with a given time to live. NoExpiry means that the entry does
+// not expire. If ttl is zero or less, the key is deleted and the result is
+// false.
 func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) bool {
 	if ttl <= 0 {
 		c.Delete(key)
@@ -69,8 +69,8 @@ func (c *Cache[K, V]) SetTTL(key K, value V, ttl time.Duration) bool {
 }
 
 // SetIfAbsent stores a value for Options.TTL unless the key has one. It returns
-// the value to go by, which is the one that was there or else the given one,
-// and whether the given one was stored.
+// the present value if there is one, or else the given value, and reports
+// whether the given value was stored.
 func (c *Cache[K, V]) SetIfAbsent(key K, value V) (V, bool) {
 	weight := c.weight(key, value)
 	for {
@@ -85,26 +85,26 @@ func (c *Cache[K, V]) SetIfAbsent(key K, value V) (V, bool) {
 	}
 }
 
-// Op is what a function given to Compute wants done.
+// Op is the operation that a function passed to Compute requests.
 type Op uint8
 
-// What Compute can do.
+// The operations of Compute.
 const (
-	// Keep leaves the key as it is.
+	// Keep leaves the key unchanged.
 	Keep Op = iota
-	// Store stores the value that was returned, for Options.TTL.
+	// Store stores the returned value for Options.TTL.
 	Store
 	// Remove deletes the key.
 	Remove
 )
 
-// Compute replaces the value of a key by one that depends on it, as if nobody
-// else could write in between. f gets the current value and whether there is
-// one, and says what to do. f runs without a lock and is called again if
-// somebody else has written meanwhile, so it should do nothing but compute.
+// Compute atomically replaces the value of a key by a value that depends on it.
+// f gets the current value, and ok is false if there is none. f returns the new
+// value and the operation. f runs without a lock, and Compute calls it again if
+// the key was written meanwhile, so f should have no side effects.
 //
-// Compute returns the value that the key holds afterwards and whether there is
-// one; there is none either when a value is too heavy or the cache is closed.
+// Compute returns the value of the key afterwards, and reports whether there is
+// one. There is none if the new value is too heavy or the cache is closed.
 func (c *Cache[K, V]) Compute(key K, f func(old V, ok bool) (V, Op)) (V, bool) {
 	for {
 		var old V
@@ -133,8 +133,8 @@ func (c *Cache[K, V]) Compute(key K, f func(old V, ok bool) (V, Op)) (V, bool) {
 	}
 }
 
-// storeOver stores a value if the key still holds the given entry; done is
-// false when it does not.
+// storeOver stores a value if the key still holds the given entry, or else
+// reports that it is not done.
 func (c *Cache[K, V]) storeOver(held *l1.Entry[K, V], key K, value V) (stored, done bool) {
 	weight := c.weight(key, value)
 	removed, outcome := c.engine.SetIf(held, c.entry(key, value, c.ttl), weight)
@@ -165,16 +165,16 @@ func (c *Cache[K, V]) Delete(key K) bool {
 	return alive
 }
 
-// DeleteFunc removes the entries for which f is true and returns their number.
-// f runs without a lock; a value that is replaced while f looks at it stays.
+// DeleteFunc removes the entries for which f returns true, and returns their
+// number. f runs without a lock; a value that is replaced while f runs stays.
 func (c *Cache[K, V]) DeleteFunc(f func(key K, value V) bool) int {
 	return c.engine.DeleteFunc(func(e *l1.Entry[K, V]) bool { return f(e.Key, e.Value) })
 }
 
-// All is the keys and values in the cache, in no order. The cache may be
-// changed meanwhile: what is there all the time is seen once, what comes, goes
-// or is replaced may be seen or not. Being seen does not keep an entry from
-// being evicted.
+// All iterates over the keys and values in the cache, in no order. The cache
+// may be changed meanwhile: an entry that stays in the cache is seen once; an
+// entry that is added, removed or replaced may be seen or not. The iteration is
+// not recorded as a use for the eviction policy.
 func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for e := range c.engine.All() {
@@ -185,8 +185,8 @@ func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Hottest is up to n keys and values, those used most first, as they were when
-// it was called: what to take along to a new process.
+// Hottest iterates over up to n keys and values, the most used first, as of the
+// call of Hottest. Use it to transfer the hot part of a cache to a new process.
 func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {
 	hottest := c.engine.Hottest(n)
 	return func(yield func(K, V) bool) {
@@ -198,18 +198,18 @@ func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {
 	}
 }
 
-// Len is the number of entries. Those that expired less than two seconds ago
-// may be counted.
+// Len returns the number of entries. Entries that expired less than two seconds
+// ago may be included.
 func (c *Cache[K, V]) Len() int { return c.engine.Len() }
 
-// Weight is the sum of the weights of the entries that Len counts.
+// Weight returns the sum of the weights of the entries that Len counts.
 func (c *Cache[K, V]) Weight() int64 { return c.engine.Weight() }
 
-// Clear removes everything.
+// Clear removes all entries.
 func (c *Cache[K, V]) Clear() { c.engine.Clear() }
 
-// Resize changes the bounds, as in Options, and evicts what does not fit any
-// more. If a bound is wrong it returns an error and changes nothing.
+// Resize changes the bounds, as in Options, and evicts entries until the rest
+// fits. If a bound is invalid, it returns an error and changes nothing.
 func (c *Cache[K, V]) Resize(maxEntries int, maxWeight int64) error {
 	entries, weight, err := bounds(maxEntries, maxWeight, c.weigh != nil)
 	if err != nil {
@@ -219,12 +219,11 @@ func (c *Cache[K, V]) Resize(maxEntries int, maxWeight int64) error {
 	return nil
 }
 
-// Close removes everything, ends what runs in the background and waits for it.
-// A closed cache holds nothing and stores nothing. Closing it again does no
-// harm.
+// Close removes all entries, ends the background goroutines and waits for them.
+// A closed cache holds nothing and stores nothing. A second Close does no harm.
 func (c *Cache[K, V]) Close() { c.engine.Close() }
 
-// weight asks the user's function.
+// weight returns the weight of an entry by Options.Weigh.
 func (c *Cache[K, V]) weight(key K, value V) int64 {
 	if c.weigh == nil {
 		return 1
@@ -241,19 +240,20 @@ func (c *Cache[K, V]) entry(key K, value V, ttl time.Duration) *l1.Entry[K, V] {
 	return &l1.Entry[K, V]{Key: key, Value: value, Soon: dead, Fresh: dead, Dead: dead}
 }
 
-// Stats is what a cache holds, and what it has counted since it was made.
+// Stats holds the present size of a cache, and its counts since it was made.
 type Stats struct {
 	Entries        int64  // held now
 	Weight         int64  // of these
 	Hits           uint64 // Gets that found a value
-	Misses         uint64 // Gets that did not
+	Misses         uint64 // Gets that found none
 	Evicted        uint64 // entries removed to make room
-	Expired        uint64 // entries removed because their time was over
+	Expired        uint64 // entries removed after their deadline
 	Rejected       uint64 // values refused as too heavy
 	CallbackPanics uint64 // panics caught in OnEvict
 }
 
-// HitRatio is the share of Gets that found a value; zero if there were none.
+// HitRatio returns the share of Gets that found a value; zero if there were no
+// Gets.
 func (s Stats) HitRatio() float64 {
 	if s.Hits == 0 {
 		return 0
@@ -261,5 +261,6 @@ func (s Stats) HitRatio() float64 {
 	return float64(s.Hits) / float64(s.Hits+s.Misses)
 }
 
-// Stats returns the counts. They are not from one instant.
+// Stats returns the counts. They are read one after the other, not at one
+// instant.
 func (c *Cache[K, V]) Stats() Stats { return Stats(c.engine.Stats()) }

@@ -41,7 +41,7 @@ func mustMiss[K comparable, V any](t *testing.T, c *memory.Cache[K, V], key K) {
 	}
 }
 
-// byReason collects what OnEvict is told.
+// byReason collects the calls of OnEvict.
 type byReason struct {
 	mu sync.Mutex
 	m  map[memory.Reason][]string
@@ -202,7 +202,7 @@ func TestSetIfAbsentTakesTheExpiredForAbsent(t *testing.T) {
 		var left byReason
 		c := mustNew(t, memory.Options[string, int]{TTL: 1500 * time.Millisecond, OnEvict: left.add})
 		c.Set("k", 1)
-		time.Sleep(1500 * time.Millisecond) // dead, but swept only with its second
+		time.Sleep(1500 * time.Millisecond) // dead, but not swept before the end of its second
 		if v, ok := c.SetIfAbsent("k", 2); !ok || v != 2 {
 			t.Fatalf("%v, %v", v, ok)
 		}
@@ -252,7 +252,7 @@ func TestComputeLosesNoUpdate(t *testing.T) {
 		wg.Go(func() {
 			for i := range 3000 {
 				c.Compute("n", func(old int, _ bool) (int, memory.Op) { return old + 1, memory.Store })
-				if i%100 == 0 { // takes one away and gives it back
+				if i%100 == 0 { // removes a key and stores it again
 					c.Compute("n", func(old int, _ bool) (int, memory.Op) { return old - 1, memory.Store })
 					c.Compute("n", func(old int, _ bool) (int, memory.Op) { return old + 1, memory.Store })
 				}
@@ -263,7 +263,7 @@ func TestComputeLosesNoUpdate(t *testing.T) {
 	mustHold(t, c, "n", 12_000)
 }
 
-// TestComputeRetriesAfterAnotherWrite has the function itself be overtaken.
+// TestComputeRetriesAfterAnotherWrite writes the key in the function itself.
 func TestComputeRetriesAfterAnotherWrite(t *testing.T) {
 	for _, x := range []struct {
 		name  string
@@ -317,7 +317,7 @@ func TestDeleteFuncMayUseTheCache(t *testing.T) {
 	n := c.DeleteFunc(func(k, v int) bool {
 		c.Get(k)
 		if k == 50 {
-			c.Set(50, 51) // replaced while it is looked at: stays
+			c.Set(50, 51) // replaced while f runs: stays
 		}
 		return v%2 == 0
 	})

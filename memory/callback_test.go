@@ -88,7 +88,7 @@ func TestOnEvictMayUseTheCache(t *testing.T) {
 			c.Get(k)
 			switch {
 			case n < 100:
-				c.Set(k, v) // evicts another, which comes back here too
+				c.Set(k, v) // evicts another entry, which causes the next call
 			case n == 100:
 				c.Clear()
 			}
@@ -105,8 +105,8 @@ func TestOnEvictMayUseTheCache(t *testing.T) {
 	})
 }
 
-// TestOnEvictThatPanicsHarmsNobody: neither the caller, nor the background, nor
-// the entries that leave after.
+// TestOnEvictThatPanicsHarmsNobody: neither the caller, nor the sweeper, nor
+// later removals are affected.
 func TestOnEvictThatPanicsHarmsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mustNew(t, memory.Options[int, int]{MaxEntries: 10, OnEvict: func(int, int, memory.Reason) { panic("no") }})

@@ -1,5 +1,6 @@
-// Package memory is a bounded in-process cache without a context or an error
-// on the way: the engine of strata for programs that need nothing else.
+// Package memory is a bounded in-process cache. Its reads and writes need no
+// context and return no errors. It is the engine of strata, for programs that
+// need no loader and no shared tier.
 //
 //	cache, err := memory.New(memory.Options[string, User]{MaxEntries: 50_000, TTL: time.Minute})
 //	if err != nil {
@@ -12,36 +13,35 @@
 //
 // # Reads
 //
-// Get takes no lock, allocates nothing, and while reads are frequent makes no
-// system call for the time either. What it returns is the value that was
-// stored, not a copy: values that are or hold pointers are shared by all
-// readers and must not be written to.
+// Get takes no lock, allocates nothing, and, while reads are frequent, makes no
+// system call for the time. It returns the stored value, not a copy: all
+// readers share the memory that a value points to, and must not write to it.
 //
 // # Bounds
 //
-// A cache is always bounded, by a number of entries, by a weight, or by both,
-// and the bound is exact for the cache as a whole: MaxEntries 1000 keeps 1000
-// entries whatever their keys are. While writers are at work it may be
-// exceeded by as many entries as there are writers.
+// A cache is always bounded, by a number of entries, by a weight, or by both.
+// The bound is exact for the cache as a whole: with MaxEntries 1000 a cache
+// keeps 1000 entries, for any set of keys. While writers run, the bound may be
+// exceeded by one entry per writer.
 //
 // # Time
 //
 // An entry is never served at or after its deadline, by the monotonic clock;
-// while reads are frequent the clock is read up to a millisecond late. Its
-// memory is freed within two seconds after. Changing the wall clock changes
-// nothing.
+// while reads are frequent, the clock may be up to a millisecond late. The
+// memory of an entry is freed within two seconds after the deadline. A change
+// of the wall clock has no effect.
 //
 // # Callbacks
 //
-// No lock is held while a function of the user runs, so each may call the
-// cache. What happens when one misbehaves is said where it is declared; none
-// can damage the cache.
+// No lock is held while a function of the user runs, so each function may call
+// the cache. The effect of a panic is documented with each function; none can
+// damage the cache.
 //
 // # Caveats
 //
-// Close the cache when it is no longer needed: as long as entries with a
-// deadline are in it, a goroutine keeps it alive.
+// Close the cache when it is no longer needed: while it contains entries with a
+// deadline, a goroutine keeps it alive.
 //
-// There is no loading here, and thus no protection from many callers that miss
-// the same key at once; that is what strata.Cache is for.
+// This package has no loading, and so no protection from many callers that miss
+// the same key at once. strata.Cache provides both.
 package memory

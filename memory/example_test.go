@@ -25,7 +25,8 @@ func Example() {
 	// false
 }
 
-// Bound a cache by the memory its values take, and let go of what they hold.
+// Bound a cache by the memory of its values, and release the resources of
+// evicted values.
 func ExampleNew_weight() {
 	cache, err := memory.New(memory.Options[string, []byte]{
 		MaxWeight: 1 << 10,
@@ -66,7 +67,7 @@ func ExampleCache_Compute() {
 	// Output: 2
 }
 
-// Let one of several goroutines have its value kept.
+// Store the value of only one of several goroutines.
 func ExampleCache_SetIfAbsent() {
 	cache, err := memory.New(memory.Options[string, string]{})
 	if err != nil {

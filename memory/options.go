@@ -8,66 +8,67 @@ import (
 	"github.com/strata-cache/strata/internal/l1"
 )
 
-// DefaultMaxEntries is the bound of a cache for which none was given.
+// DefaultMaxEntries is the bound of a cache if Options give none.
 const DefaultMaxEntries = 10_000
 
 // NoExpiry is the time to live of an entry that stays until it is evicted or
 // deleted.
 const NoExpiry time.Duration = math.MaxInt64
 
-// Options say how a cache behaves. The zero value is a cache of
-// DefaultMaxEntries entries that do not expire.
+// Options configure a cache. The zero value gives a cache of DefaultMaxEntries
+// entries that do not expire.
 type Options[K comparable, V any] struct {
 	// MaxEntries is the largest number of entries. Zero means
 	// DefaultMaxEntries, or no such bound if MaxWeight is set.
 	MaxEntries int
 
-	// MaxWeight is the largest sum of weights, in the unit of Weigh, which it
-	// needs. Zero means no such bound.
+	// MaxWeight is the largest sum of weights, in the unit of Weigh. It
+	// requires Weigh. Zero means no such bound.
 	MaxWeight int64
 
-	// Weigh is the weight of an entry; nil means that each weighs 1. It is
-	// called by the method that stores, before anything is changed: if it
-	// panics, the caller of that method gets the panic and the cache is as it
-	// was. A weight below 1 counts as 1.
+	// Weigh returns the weight of an entry; nil means that each entry weighs 1.
+	// The storing method calls it before it changes the cache. If Weigh panics,
+	// the panic reaches the caller of that method, and the cache is unchanged.
+	// A weight below 1 counts as 1.
 	Weigh func(key K, value V) int64
 
-	// TTL is how long an entry lives after it was stored. Zero means NoExpiry.
+	// TTL is the time to live of an entry after it was stored. Zero means
+	// NoExpiry.
 	TTL time.Duration
 
-	// OnEvict is called once for every value that leaves the cache, after it
-	// has left, with the reason; nil means that nobody wants to know. It runs
-	// in the method that removed the value, or in the background for one that
-	// expired, and so in several goroutines at once. A panic in it is caught and
-	// counted in Stats.CallbackPanics. It may use the cache, but must not call
-	// Close, and storing what was evicted evicts again.
+	// OnEvict, if not nil, is called once for every value that leaves the
+	// cache, after its removal, with the reason. It runs in the method that
+	// removed the value, or in the background for an expired value, and so in
+	// several goroutines at once. A panic in OnEvict is caught and counted in
+	// Stats.CallbackPanics. OnEvict may use the cache, but must not call Close.
+	// If it stores the evicted value again, that may evict another value.
 	OnEvict func(key K, value V, why Reason)
 }
 
-// Reason says why a value left the cache.
+// Reason is the cause of a value's removal.
 type Reason uint8
 
-// The reasons for leaving.
+// The reasons for removal.
 const (
-	// Evicted: to make room for others.
+	// Evicted: removed to make room.
 	Evicted = Reason(l1.Evicted)
-	// Expired: its time was over.
+	// Expired: the value was past its deadline.
 	Expired = Reason(l1.Expired)
 	// Replaced: another value was stored under its key.
 	Replaced = Reason(l1.Replaced)
-	// Deleted: by Delete, DeleteFunc or Compute.
+	// Deleted: removed by Delete, DeleteFunc or Compute.
 	Deleted = Reason(l1.Deleted)
 	// Rejected: its key was set to a value that is heavier than MaxWeight.
 	Rejected = Reason(l1.Rejected)
-	// Cleared: by Clear or Close.
+	// Cleared: removed by Clear or Close.
 	Cleared = Reason(l1.Cleared)
 )
 
 // String returns the reason as a lower-case word.
 func (r Reason) String() string { return l1.Reason(r).String() }
 
-// config checks the options and turns them into the engine's. It returns all
-// that is wrong with them.
+// config checks the options and converts them to those of the engine. It
+// returns all errors, joined.
 func (o Options[K, V]) config() (l1.Config[K, V], error) {
 	entries, weight, err := bounds(o.MaxEntries, o.MaxWeight, o.Weigh != nil)
 	if o.TTL < 0 {

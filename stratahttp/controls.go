@@ -8,28 +8,28 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-// maxHeader is how long a header may be, in bytes and over all its values, for
-// its directives to be looked at.
+// maxHeader is the greatest length of a header, in bytes over all its values.
+// The directives of a longer header are ignored.
 const maxHeader = 4 << 10
 
-// Controls returns a middleware that lets authorised requests read past caches:
-// where a request asks for that and authorize allows it, the handlers behind
-// get its context from [strata.SkipReadContext]. Caches whose Options have
-// ContextControls then run their Loader for this request, whatever is cached,
-// and store what it brings for all others. Caches without ContextControls
-// behave as ever.
+// Controls returns a middleware that lets authorised requests read past caches.
+// If a request asks for that and authorize allows it, the next handler gets a
+// request with a context of [strata.SkipReadContext]. Caches with
+// Options.ContextControls then run their Loader for this request, even if a
+// value is cached, and store the result for all others. Caches without
+// ContextControls ignore the context.
 //
 // A request asks by the directive no-cache in its Cache-Control header, or in
-// Pragma if it has no Cache-Control, as browsers send it with a forced reload.
-// If headers are named they are looked at instead, each with the same grammar:
-// a list of directives, in upper or lower case, in any number of values.
-// Whatever else they say is ignored, and so is a header of more than 4 KiB.
+// Pragma if it has no Cache-Control. Browsers send these headers for a forced
+// reload. If headers are given, they are used instead, with the same grammar: a
+// list of directives, in upper or lower case, in any number of values. Other
+// directives are ignored, and so is a header of more than 4 KiB.
 //
-// authorize is called only for requests that ask, on the request's goroutine,
-// and must be safe for concurrent use. A nil authorize allows nobody. Do not
-// allow everybody: each such request costs the origin a load, which it shares
-// with no other. If authorize panics, the request ends as if its handler had
-// panicked, and nothing behind the middleware has run.
+// authorize is called only for requests that ask, in the goroutine of the
+// request, and must be safe for concurrent use. A nil authorize allows no
+// request. Do not allow all requests: each allowed request costs the origin a
+// load that is not shared. If authorize panics, the request ends like one with
+// a panicking handler, and the next handler does not run.
 func Controls(authorize func(*http.Request) bool, headers ...string) func(http.Handler) http.Handler {
 	if authorize == nil {
 		return func(next http.Handler) http.Handler { return next }
@@ -45,7 +45,7 @@ func Controls(authorize func(*http.Request) bool, headers ...string) func(http.H
 	}
 }
 
-// asks reports whether a request with header h wants to read past caches.
+// asks reports whether a request with header h asks to read past caches.
 func asks(h http.Header, headers []string) bool {
 	if len(headers) > 0 {
 		return slices.ContainsFunc(headers, func(name string) bool { return noCache(h.Values(name)) })
@@ -56,8 +56,8 @@ func asks(h http.Header, headers []string) bool {
 	return noCache(h.Values("Pragma"))
 }
 
-// noCache reports whether one of the values, each a list of directives, has the
-// directive no-cache.
+// noCache reports whether one of the values, each a list of directives,
+// contains the directive no-cache.
 func noCache(values []string) bool {
 	size := 0
 	for _, v := range values {
@@ -82,7 +82,7 @@ func cut(list string) (directive, rest string) {
 	for i := 0; i < len(list); i++ {
 		switch c := list[i]; {
 		case quoted && c == '\\':
-			i++ // and what it quotes
+			i++ // and skip the quoted character
 		case c == '"':
 			quoted = !quoted
 		case c == ',' && !quoted:

@@ -15,8 +15,8 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-// service is a server whose handler answers with what a cache holds for one
-// key: the number of the load that has brought it.
+// service is a server. Its handler answers with the value of one key in a
+// cache, the number of the load that returned it.
 type service struct {
 	url     string
 	handler http.Handler
@@ -24,7 +24,7 @@ type service struct {
 	asked   atomic.Int64 // calls of authorize
 }
 
-// start starts a service behind the middleware that wrap makes for it.
+// start starts a service with the middleware that wrap returns.
 func start(t *testing.T, contextControls bool, wrap func(s *service) func(http.Handler) http.Handler) *service {
 	t.Helper()
 	s := &service{}
@@ -57,7 +57,7 @@ func (s *service) admins(r *http.Request) bool {
 	return r.Header.Get("Authorization") == "Bearer secret"
 }
 
-// get sends a request with these headers, spelt as they are.
+// get sends a request with these headers, without changing their spelling.
 func (s *service) get(t *testing.T, header http.Header) (string, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url, nil)
@@ -74,8 +74,8 @@ func (s *service) get(t *testing.T, header http.Header) (string, error) {
 	return string(body), err
 }
 
-// want fails the test unless a request with these headers gets the value of
-// that load.
+// want fails the test unless a request with these headers gets the value of the
+// given load.
 func (s *service) want(t *testing.T, load int64, header http.Header) {
 	t.Helper()
 	if got, err := s.get(t, header); err != nil || got != fmt.Sprint(load) {
@@ -104,8 +104,8 @@ func TestAuthorizedRequestReadsPastTheCacheAndStoresForAll(t *testing.T) {
 	s.want(t, 3, nil)
 }
 
-// TestPragmaCountsByItself asks the handler without a server: that of HTTP/1
-// makes a Cache-Control of a Pragma, that of HTTP/2 does not.
+// TestPragmaCountsByItself calls the handler without a server: the server of
+// HTTP/1 adds a Cache-Control for a Pragma, the server of HTTP/2 does not.
 func TestPragmaCountsByItself(t *testing.T) {
 	s := start(t, true, byAdmins)
 	s.want(t, 1, nil)
@@ -121,7 +121,7 @@ func TestPragmaCountsByItself(t *testing.T) {
 func TestRequestThatIsNotAuthorizedIsAnsweredFromTheCache(t *testing.T) {
 	noCache := http.Header{"Cache-Control": {"no-cache"}, "Pragma": {"no-cache"}}
 	for name, authorize := range map[string]func(s *service) func(*http.Request) bool{
-		"nobody may": func(*service) func(*http.Request) bool { return nil },
+		"nil":        func(*service) func(*http.Request) bool { return nil },
 		"admins may": func(s *service) func(*http.Request) bool { return s.admins },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestPanicOfAuthorizeEndsTheRequestBeforeItsHandler(t *testing.T) {
 	if _, err := s.get(t, http.Header{"Cache-Control": {"no-cache"}}); err == nil {
 		t.Error("the request was answered")
 	}
-	s.want(t, 1, nil) // nothing was loaded, and the server lives
+	s.want(t, 1, nil) // nothing was loaded, and the server still runs
 }
 
 func TestHeadersAreTheMiddlewaresOwn(t *testing.T) {

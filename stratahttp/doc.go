@@ -1,5 +1,5 @@
 // Package stratahttp connects caches with HTTP servers.
 //
-// [Controls] lets those who may read past the caches, for one request, with the
-// headers that browsers and curl send for that.
+// [Controls] lets authorised requests read past caches, with the headers that
+// browsers and curl send for a reload.
 package stratahttp

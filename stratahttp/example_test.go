@@ -12,13 +12,13 @@ import (
 	"github.com/strata-cache/strata/stratahttp"
 )
 
-// How does an operator see what the origin says now, and nobody else?
+// How can an operator, and no other user, read the present value of the origin?
 func ExampleControls() {
 	ctx := context.Background()
 	loads := 0
 	pages, err := strata.New(strata.Options[string, string]{
 		TTL:             5 * time.Minute,
-		ContextControls: true, // without it the cache takes no notice of the middleware
+		ContextControls: true, // without it the cache ignores the middleware
 		Loader: func(_ context.Context, path string) (string, error) {
 			loads++
 			return fmt.Sprintf("%s as of load %d", path, loads), nil
