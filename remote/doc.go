@@ -1,21 +1,20 @@
-// Package remote is the border between a cache and what its instances share:
-// a [Tier] holds sealed values, a [Bus] carries invalidations. Whoever uses
-// strata with Redis never meets this package; whoever brings
-// another store implements Tier, proves it with stratatest.TestTier, and is
-// done.
+// Package remote is the interface between a cache and the services that its
+// instances share: a [Tier] stores sealed values, a [Bus] carries messages. A
+// program that uses strata with Redis does not need this package. For another
+// store, implement Tier and test the implementation with stratatest.TestTier.
 //
-// # Who does what
+// # Responsibilities
 //
-// The cache decides: it seals and opens envelopes, chooses lives, runs loads.
-// A Tier only keeps bytes under keys and answers one question truthfully: may
-// this store happen? It does so with leases and tokens. Every value in a Tier
-// was put there under a [Lease] that no drop has voided in between; that is
-// the whole fence, and it is what makes "never stored after an invalidation"
-// hold for instances that do not know each other.
+// The cache seals and opens envelopes, chooses lives, and runs loads. A Tier
+// keeps bytes under keys and decides whether a value may be stored. It decides
+// by leases and tokens: every value in a Tier was stored under a [Lease] that
+// no drop has voided in between. This rule is the fence between instances. By
+// it no instance stores a value from before an invalidation, although the
+// instances do not know each other.
 //
 // # Time
 //
-// Lives cross this border as durations that are left, never as points in
-// time: instances do not share a clock. A Tier judges lives by its server's
-// clock.
+// Lives are passed as remaining durations, never as points in time, because
+// instances do not share a clock. A Tier judges lives by the clock of its
+// server.
 package remote

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Errors of a Tier that the cache tells apart. All others count as "the tier
-// did not answer".
+// Errors of a Tier that the cache distinguishes. All others mean that the tier
+// did not answer.
 var (
-	// ErrRefused is what the errors of a Tier are, by errors.Is, if its store has
-	// answered and would not do what was asked: its memory is full, a right is
-	// missing. A store that refuses to store is still asked for what it holds.
+	// ErrRefused is matched, by errors.Is, by the error of a Tier if its store
+	// has answered and refused the operation, for instance because its memory
+	// is full or a right is missing. The cache still reads from a store that
+	// refuses writes.
 	ErrRefused = errors.New("remote: refused")
 	// ErrKeyTooLong is returned when a key is longer than the tier can store.
 	// Nothing was sent.
@@ -21,71 +22,72 @@ var (
 	ErrValueTooLarge = errors.New("remote: value too large")
 )
 
-// Tier is a store that all instances of a cache share. It holds bytes it does
-// not understand, and leases that say who may replace them.
+// Tier is a store that all instances of a cache share. It holds bytes, which it
+// does not interpret, and leases, which are the right to replace them.
 //
-// Methods are safe for concurrent use, obey their context, and are batch
-// first: results line up with arguments. A Tier keeps no slice it was given
-// after the call has returned, and the slices it returns belong to the caller.
+// Methods are safe for concurrent use and return when their context ends.
+// Result i belongs to argument i. A Tier does not keep the slices of its
+// arguments after a call, and the caller owns the slices that it returns.
 //
 // An error means that the outcome is unknown, never that a value is absent.
-// Data that the Tier cannot read (another program wrote it, it is damaged) is
-// reported as absent.
+// Data that the Tier cannot read, because it is damaged or was written by
+// another program, is reported as absent.
 type Tier interface {
-	// Get reads values with their states in one round trip. The result has
-	// one Held per key; one without Data means absent.
+	// Get reads values with their states in one round trip. The result has one
+	// Held per key; a Held without Data means absent.
 	Get(ctx context.Context, keys []string) ([]Held, error)
 
-	// Acquire asks for the right to fill key, for at most d. If the key turns
-	// out to hold a fresh value, that is returned and no lease is given. A
-	// stale value that is held is returned with the lease; its Data may be
-	// missing if no lease is given. It may be asked without a Get before it. A
-	// request that the store carries out after ctx's deadline gives no lease, as
-	// far as the store can tell: its caller has gone, and others would wait for
-	// nobody.
+	// Acquire requests the lease of key, for at most d. If the key holds a
+	// fresh value, Acquire returns the value and grants no lease. A stale value
+	// is returned with the lease; without a lease its Data may be missing. A
+	// Get before Acquire is not required. The store grants no lease, as far as
+	// it can tell, if it executes the request after the deadline of ctx: the
+	// caller has left, and other instances would wait for the lease in vain.
 	Acquire(ctx context.Context, key string, d time.Duration) (Held, Lease, error)
 
-	// Put stores values, each under a lease or a token from Drop, which it
-	// consumes. Under a token, or with Drops, it voids all leases on the key, and
-	// makes the values of other types absent: they are older. Without time left
-	// nothing is held afterwards. It reports the indexes of those whose right was
-	// gone; these were not stored.
+	// Put stores values, each under a lease, or under a token from Drop. It
+	// consumes the lease or token. Under a token, or with Drops, it voids all
+	// leases on the key and makes the values of other schemas absent, because
+	// they are older. If Left is not positive, nothing is held afterwards. Put
+	// returns the indexes of the values that were refused, and not stored,
+	// because their lease or token was void.
 	Put(ctx context.Context, p []Put) (refused []int, err error)
 
-	// Drop makes keys absent, or stale if Soft, for all value types, and voids
-	// every lease and token on them. Where a token was asked for, it is
-	// returned in the Lease of the same index. When Drop returns nil the drop
-	// has happened, and has been announced if the Tier is an [Announcer].
+	// Drop makes keys absent, or stale if Soft, for all schemas, and voids
+	// every lease and token on them. A requested token is returned in the Lease
+	// of the same index. When Drop returns nil, the drop has taken effect, and
+	// has been announced if the Tier is an [Announcer].
 	Drop(ctx context.Context, d []Drop) ([]Lease, error)
 
-	// Extend gives the held value of key new lives without sending it again:
-	// the answer "not modified". Its ID is the lease's token from then on, as
-	// if it had been put. It is refused when the lease is gone or the held value
-	// is not the one with this ID.
+	// Extend gives the held value of key a new life without sending the value
+	// again, after an origin has answered "not modified". From then on the ID
+	// of the value is the token of the lease, as after a Put. Extend is refused
+	// if the lease is void or the held value has another ID.
 	Extend(ctx context.Context, key string, fresh, left time.Duration, l Lease, id ID) (refused bool, err error)
 }
 
-// ID names one stored value of one key with its lives: it is the token under
-// which the value was put, or extended last. Zero means none.
+// ID identifies one stored value of one key with its life. It is the token of
+// the last Put or Extend of the value. Zero means none.
 type ID uint64
 
-// Held is what a Tier holds under a key. The zero Held means absent.
+// Held is the value and state that a Tier holds under a key. The zero Held
+// means absent.
 type Held struct {
-	// Data is the sealed value. Nil means that nothing was held, or (from
-	// Acquire) that only its state is reported.
+	// Data is the sealed value. Nil means that nothing is held or, from
+	// Acquire, that only the state is reported.
 	Data []byte
-	// ID names the value. Zero means absent.
+	// ID identifies the value. Zero means absent.
 	ID ID
 	// Fresh is the time for which the value is still fresh. Zero or less means
 	// stale.
 	Fresh time.Duration
 	// Left is the time until the Tier forgets the value, stale or not.
 	Left time.Duration
-	// Soft says that the value is stale because it was expired by a caller and
-	// not by the passing of time.
+	// Soft means that the value is stale because a caller expired it, not
+	// because its TTL has passed.
 	Soft bool
-	// All says that it is Soft because everything was expired since it was stored,
-	// and not because its key was.
+	// All means that the value is Soft because of a soft drop of everything
+	// since it was stored, not because of a drop of its key.
 	All bool
 }
 
@@ -96,31 +98,30 @@ func (h Held) Absent() bool { return h.ID == 0 }
 type Grant uint8
 
 const (
-	// Free means that no lease was needed: the held value is fresh.
+	// Free means that no lease is needed: the held value is fresh.
 	Free Grant = iota
 	// Granted means that the caller may load and store.
 	Granted
-	// Busy means that another holder is loading; Wait says for how long at
-	// most.
+	// Busy means that another holder is loading, for at most Wait.
 	Busy
-	// OnHold means that the key was invalidated with a hold: callers may load
-	// but must not store anywhere until Wait has passed.
+	// OnHold means that the key was invalidated with a hold: callers may load,
+	// but must not store the value anywhere until Wait has passed.
 	OnHold
 )
 
-// Lease is the right to store a value for one key until a drop voids it. The
-// zero Lease is no right.
+// Lease is the right to store a value of one key. A drop of the key voids it.
+// The zero Lease is no right.
 type Lease struct {
-	// Token is what the Tier recognises the right by. Zero means none.
+	// Token identifies the lease in the Tier. Zero means none.
 	Token uint64
-	// Word is the Tier's own note on the state of the name space from before
-	// the lease was given. The cache carries it back unread.
+	// Word is the namespace state from before the lease was granted, in a
+	// format of the Tier. The cache passes it back unread.
 	Word string
-	// Clock is the tag clock of a [Tagger] from before the lease was given.
+	// Clock is the tag clock of a [Tagger] from before the lease was granted.
 	Clock uint64
-	// Grant says how the request was answered.
+	// Grant is the answer to the request.
 	Grant Grant
-	// Wait is how long another holder's lease, or the hold, still lasts.
+	// Wait is the remaining time of another holder's lease, or of the hold.
 	Wait time.Duration
 }
 
@@ -128,29 +129,30 @@ type Lease struct {
 type Put struct {
 	Key  string
 	Data []byte
-	// Fresh is how long the value is fresh, Left how long it is kept in all.
+	// Fresh is the time for which the value is fresh, and Left the time for
+	// which it is kept.
 	Fresh, Left time.Duration
 	// Lease is the right to store, from Acquire or Drop.
 	Lease Lease
-	// Drops says that the Put is a drop of the key too, and is announced like
-	// one: what others have of it is older, in whatever schema. With the token
-	// of a Drop it always is.
+	// Drops means that the Put is also a drop of the key, and is announced as
+	// one: the values that other instances hold are older, in all schemas. A
+	// Put with the token of a Drop is always also a drop.
 	Drops bool
 }
 
-// Drop is one key to drop.
+// Drop is the drop of one key.
 type Drop struct {
 	Key string
 	// Soft keeps the values but makes them stale.
 	Soft bool
-	// Left is for how long a soft drop lets the values be kept from then on: none
-	// is kept for longer than it would have been. Zero changes nothing.
+	// Left is the time for which values are kept after a soft drop. It never
+	// prolongs the life of a value. Zero changes nothing.
 	Left time.Duration
 	// Hold is the time for which leases are refused after the drop. It never
-	// shortens a longer hold that is already there.
+	// shortens an earlier hold.
 	Hold time.Duration
-	// Token is the time for which a token to Put with is wanted. Zero means
-	// that none is.
+	// Token is the time for which the requested token for a Put is valid. Zero
+	// requests no token.
 	Token time.Duration
 }
 
@@ -159,136 +161,138 @@ type Space struct {
 	// Name is the cache's name. Instances with the same name share entries.
 	Name string
 	// Schema is the fingerprint of the value type and its codec. Values of
-	// different schemas live side by side under the same key; a drop removes
-	// all of them.
+	// different schemas are stored side by side under the same key; a drop
+	// removes all of them.
 	Schema uint64
-	// Instance names this instance in announcements.
+	// Instance identifies this instance in messages.
 	Instance uint64
 }
 
-// Binder is a Tier that can be shared by caches: Bind returns the view that
-// one cache uses. A Tier that is no Binder must be given to one cache only.
+// Binder is a Tier that several caches can share. Bind returns the view of one
+// cache. A Tier that is no Binder must be used by one cache only.
 type Binder interface {
 	Bind(s Space) Tier
 }
 
-// AllDropper is a Tier that can make everything in its space absent at once,
-// or stale if soft, in constant time and for all schemas. Instances elsewhere
-// may take up to a second to notice, unless they are told to [Doubter.Doubt].
+// AllDropper is a Tier that can make all keys of its namespace absent, or stale
+// if soft, in constant time and for all schemas. Other instances may notice up
+// to a second later, unless [Doubter.Doubt] is called on their Tiers.
 type AllDropper interface {
 	DropAll(ctx context.Context, soft bool) error
 }
 
-// Tagger is a Tier that can drop groups of entries in constant time. Entries
-// do not change when one of their tags is dropped: whoever reads one compares
-// the drops of its tags with the clock that its loader's lease carried. The
-// clock counts drops of tags in the space and comes from the store alone.
+// Tagger is a Tier that can drop groups of entries in constant time. Dropping a
+// tag does not change the entries. Instead, a reader of an entry compares the
+// drops of its tags with the clock in the lease of its load. The clock counts
+// the drops of tags in the namespace; only the store advances it.
 type Tagger interface {
-	// DropTags drops tags: entries that carry one of them, and whose lease has
-	// an older clock, are absent from now on, or stale if soft.
+	// DropTags drops tags: entries with one of the tags and an older clock in
+	// their lease are absent from now on, or stale if soft.
 	DropTags(ctx context.Context, tags []string, soft bool) error
 	// Tags returns the drops of each tag, in one round trip. A store that has
-	// lost them answers as if they had just happened.
+	// lost them answers as if the drops had just happened.
 	Tags(ctx context.Context, tags []string) ([]Tag, error)
 }
 
-// Tag is what a [Tagger] knows of a tag: the clock at its last drop, and at its
-// last soft one. Zero means never. An entry is absent if Dropped is greater
-// than the clock it was loaded under, and stale if Expired is.
+// Tag is the state of a tag in a [Tagger]: the clock at its last hard drop, and
+// at its last soft drop. Zero means never. An entry is absent if Dropped is
+// greater than the clock of its load, and stale if Expired is.
 type Tag struct {
 	Dropped, Expired uint64
 }
 
-// Positioner is a Tier that knows how far the drops of its space have come, so
-// that an instance that may have missed announcements finds out which.
+// Positioner is a Tier that can return the position of its namespace. By it an
+// instance that may have missed messages finds the lanes with missed drops.
 type Positioner interface {
 	// Position asks the store. A lane that the store does not know, or has
-	// forgotten, gets a new word.
+	// forgotten, gets a new lane version.
 	Position(ctx context.Context) (Position, error)
-	// Lane returns the lane of key. It asks nobody.
+	// Lane returns the lane of key. It sends no request.
 	Lane(key string) uint16
 }
 
-// ChangesAge is how old what a [ChangeTeller] says may be.
+// ChangesAge is the greatest age of a result of [ChangeTeller.Changes].
 const ChangesAge = 2400 * time.Millisecond
 
-// ChangeTeller is a Positioner that can say for little that nothing was dropped:
-// then nobody asks for positions.
+// ChangeTeller is a Positioner with a cheap way to report that nothing was
+// dropped. Then a cache need not read the position.
 type ChangeTeller interface {
-	// Changes returns a text that is another one when something was dropped in
-	// the store, in whatever space, or the store was set back. It is that of a
-	// time during the call, or up to ChangesAge before it. Empty means that the
+	// Changes returns a text that differs after any drop in the store, in any
+	// namespace, and after the store was set back. The text belongs to a time
+	// during the call, or up to ChangesAge before it. Empty means that the
 	// store cannot tell.
 	Changes(ctx context.Context) (string, error)
 }
 
-// Position is how far the drops of a space have come.
+// Position is the state of all drops of a namespace.
 type Position struct {
-	// Epoch changes when the store may have lost values or drops: it was
-	// restarted, set back, or another server has taken over.
+	// Epoch changes when the store may have lost values or drops: after a
+	// restart, after it was set back, or after another server has taken over.
 	Epoch string
-	// Drops and Expiries count hard and soft drops of everything.
+	// Drops and Expiries count the hard and soft drops of everything.
 	Drops, Expiries uint64
-	// Clock counts drops of tags.
+	// Clock counts the drops of tags.
 	Clock uint64
-	// Spread says that the words of lanes were read from several places, and so
-	// are of no one moment.
+	// Spread means that the lane versions were read from several servers, and
+	// not at one instant.
 	Spread bool
-	// Lanes are the words of all lanes.
+	// Lanes are the lane versions of all lanes.
 	Lanes []Word
 }
 
-// Doubter is a Tier that remembers something about its space from one operation
-// to the next. Doubt tells it that another instance may have changed that: all
-// operations that begin from now on ask anew.
+// Doubter is a Tier that remembers the namespace state between operations.
+// Doubt marks that state as stale knowledge, because another instance may have
+// changed it. Operations that begin after Doubt read the state again.
 type Doubter interface {
 	Doubt()
 }
 
-// Releaser is a Tier that can give a lease back before it runs out, so that
-// nobody waits for a load that has failed.
+// Releaser is a Tier that can release a lease before it runs out, so that no
+// instance waits for a load that has failed.
 type Releaser interface {
 	Release(ctx context.Context, key string, l Lease) error
 }
 
-// Renewer is a Tier that can prolong a lease while a long load runs. It
-// reports whether the lease was still there.
+// Renewer is a Tier that can prolong a lease while a long load runs. Renew
+// reports whether the lease was still valid.
 type Renewer interface {
 	Renew(ctx context.Context, key string, l Lease, d time.Duration) (bool, error)
 }
 
-// Refresher is a Tier that gives leases for values that are fresh still.
-// Refresh is Acquire, but that the value with this ID counts as stale: of
-// several instances that want to replace it ahead of time one gets the lease,
-// and those that come when it has been replaced get the new value.
+// Refresher is a Tier that grants leases for values that are still fresh.
+// Refresh is Acquire with one difference: the value with this ID counts as
+// stale. Of several instances that refresh the value early, one gets the lease;
+// instances that ask after the value was replaced get the new value.
 type Refresher interface {
 	Refresh(ctx context.Context, key string, id ID, d time.Duration) (Held, Lease, error)
 }
 
-// ManyAcquirer is a Tier that can be asked for many leases in one round trip.
-// Results line up with keys; each is what Acquire would have returned.
+// ManyAcquirer is a Tier that can grant many leases in one round trip. Result i
+// belongs to key i, and is the result that Acquire would return.
 type ManyAcquirer interface {
 	AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]Held, []Lease, error)
 }
 
 // Announcer is a Tier that announces its drops on the bus itself, in the same
-// step, and so each Put under a token, or with Drops, as a drop of its key: what
-// others have loaded since the right was given is older. The cache then does not publish
-// them again. It announces too that a lease has ended, by a Put, an Extend or a Release,
-// if somebody was told meanwhile that it was busy.
+// step, so that the cache does not publish them. It also announces each Put
+// under a token, or with Drops, as a drop of its key, because the values that
+// other instances have loaded since the token was granted are older. It also
+// announces that a lease has ended, by a Put, an Extend or a Release, if an
+// instance got the answer Busy meanwhile.
 type Announcer interface {
 	Announces() bool
 }
 
-// Counter is a Tier that counts what it had to treat as absent although
-// something was there.
+// Counter is a Tier that counts the data that it reported as absent because it
+// could not read them.
 type Counter interface {
-	// Foreign is the number of values that were unreadable or not ours.
+	// Foreign returns the number of values that were unreadable or written by
+	// another program.
 	Foreign() uint64
 }
 
-// Prober is a Tier that can say what about its store weakens the promises of a
-// cache: each string is a sentence for a log.
+// Prober is a Tier that can report properties of its store that weaken the
+// promises of a cache. Each string is a sentence for a log.
 type Prober interface {
 	Probe(ctx context.Context) (warnings []string, err error)
 }
