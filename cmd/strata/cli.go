@@ -7,7 +7,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// environment is what a command has to do with the outside.
+// environment is the context and the streams of a command.
 type environment struct {
 	ctx            context.Context
 	stdin          io.Reader
@@ -20,16 +20,16 @@ type grammar struct {
 	Load loadCommand `cmd:"" help:"Send requests to a URL on a schedule and measure how long they take."`
 }
 
-// usageError is an error of whoever called the command.
+// usageError is an error in the arguments of the command.
 type usageError struct{ error }
 
 // Unwrap returns the error itself.
 func (u usageError) Unwrap() error { return u.error }
 
-// finished is what the parser panics with when it has printed help.
+// finished is the value of the parser's panic after it has printed help.
 type finished struct{}
 
-// execute parses the arguments and runs the command they name.
+// execute parses the arguments and runs their command.
 func execute(e *environment, args []string) (err error) {
 	defer func() {
 		if p := recover(); p != nil && p != (finished{}) {

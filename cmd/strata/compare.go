@@ -11,7 +11,7 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/load"
 )
 
-// comparison puts one service under the same load in several phases.
+// comparison runs the same load on one service in several phases.
 type comparison struct {
 	load    load.Options
 	phases  []phase
@@ -19,12 +19,12 @@ type comparison struct {
 	facts   facts
 }
 
-// phase is one row of the comparison: a mode, begun with nothing cached and
-// nothing recorded, or restarted.
+// phase is one row of the comparison: a mode with empty caches and an empty
+// database, or restarted.
 type phase string
 
-// restarted is the mode strata in an instance that has just started: its
-// memory is empty, database and L2 are as the phase before has left them.
+// restarted is the mode strata in an instance that has just started: its memory
+// is empty, and database and L2 keep the data of the phase before.
 const restarted phase = "restarted"
 
 // parsePhase returns the phase with a name.
@@ -47,7 +47,7 @@ func (p phase) mode() hello.Mode {
 	return hello.Mode(p)
 }
 
-// row is what the service made of the load in one phase.
+// row is the result of one phase.
 type row struct {
 	phase   phase
 	result  *load.Result
@@ -55,8 +55,8 @@ type row struct {
 	cache   hello.Counts
 }
 
-// run measures all phases and writes the table. An interruption leaves a table
-// of the phases that were completed.
+// run measures all phases and writes the table. After an interruption the table
+// has the completed phases.
 func (c *comparison) run(e *environment) error {
 	line := newLiveLine(e.stderr)
 	defer line.clear()
@@ -99,7 +99,7 @@ func (c *comparison) measure(e *environment, p phase, line *liveLine) (row, erro
 	}}, nil
 }
 
-// prepare makes the service what it is at the beginning of a phase.
+// prepare puts the service into the state for the beginning of a phase.
 func (c *comparison) prepare(e *environment, p phase) error {
 	if err := c.service.SetMode(p.mode()); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (c *comparison) prepare(e *environment, p phase) error {
 	return nil
 }
 
-// write writes what was measured and on what.
+// write writes the facts about the measurement and the table.
 func (c *comparison) write(w io.Writer, rows []row) error {
 	f := append(slices.Clone(c.facts),
 		[2]string{"load", "each mode: " + describeLoad(c.load)},
@@ -140,7 +140,7 @@ func (c *comparison) write(w io.Writer, rows []row) error {
 	return writeNotes(w, rows)
 }
 
-// conditions says how to read the latencies.
+// conditions returns the text on how to read the latencies.
 func (c *comparison) conditions() string {
 	from := "the sending"
 	if c.load.Rate > 0 {
@@ -154,7 +154,7 @@ func (c *comparison) conditions() string {
 func writeNotes(w io.Writer, rows []row) error {
 	var b strings.Builder
 	for _, r := range rows {
-		// A few are the timers' fault.
+		// Late timers cause a few.
 		if n := r.result.Unsent; n > r.result.Done/1000 {
 			fmt.Fprintf(&b, "%s could not keep up: %s of the schedule not sent\n", r.phase, plural(n, "request", "requests"))
 		}

@@ -21,28 +21,28 @@ import (
 // demoCommand is `strata demo`.
 type demoCommand struct {
 	Addr  string   `default:"127.0.0.1:8008" help:"Address to serve on (${default})." placeholder:"HOST:PORT"`
-	Modes []string `default:"none,naive,strata,restarted" help:"What to compare, in this order (${default}); the last mode stays." placeholder:"MODES"`
-	Exit  bool     `help:"End after the comparison instead of serving on."`
-	Serve bool     `help:"Serve at once, without the comparison."`
+	Modes []string `default:"none,naive,strata,restarted" help:"Modes to compare, in this order (${default}); the service stays in the last one." placeholder:"MODES"`
+	Exit  bool     `help:"Exit after the comparison."`
+	Serve bool     `help:"Serve without a comparison."`
 
 	Origin        string        `default:"sqlite" help:"Database: sqlite (a temporary file), sqlite:PATH or postgres://..." placeholder:"URL"`
-	OriginConns   int           `help:"Most connections to the database, -1 for no bound. Without the flag SQLite has 1 and PostgreSQL no bound." placeholder:"N"`
+	OriginConns   int           `help:"Largest number of connections to the database, -1 for no bound. The default is 1 for SQLite and no bound for PostgreSQL." placeholder:"N"`
 	OriginLatency time.Duration `default:"0s" help:"Time added to each query (${default})." placeholder:"TIME"`
 	L2            string        `name:"l2" default:"embedded" help:"Store that instances share: embedded, none or redis://... (${default})." placeholder:"URL"`
-	TTL           time.Duration `name:"ttl" default:"3m" help:"How long greetings are fresh (${default})." placeholder:"TIME"`
-	MaxEntries    int           `default:"10000" help:"Most greetings in the memory of strata (${default})." placeholder:"N"`
+	TTL           time.Duration `name:"ttl" default:"3m" help:"Time for which greetings are fresh (${default})." placeholder:"TIME"`
+	MaxEntries    int           `default:"10000" help:"Largest number of greetings in the memory of strata (${default})." placeholder:"N"`
 
 	Cardinality int           `default:"10000" help:"Number of different URLs (${default})." placeholder:"N"`
-	Group       int           `default:"100" help:"Requests for the same URL that start at once (${default}). With 1 nothing is shared, and each first read pays for L2." placeholder:"N"`
-	Rate        float64       `default:"5000" help:"Requests per second, 0 for as many as are answered (${default})." placeholder:"N"`
-	Concurrency int           `default:"200" help:"Most requests under way (${default})." placeholder:"N"`
+	Group       int           `default:"100" help:"Requests for the same URL that start at once (${default}). With 1 no loads are shared, and each first read costs a look-up in L2." placeholder:"N"`
+	Rate        float64       `default:"5000" help:"Requests per second, 0 for as many as the service answers (${default})." placeholder:"N"`
+	Concurrency int           `default:"200" help:"Largest number of running requests (${default})." placeholder:"N"`
 	Duration    time.Duration `default:"5s" help:"Time of load in each mode (${default})." placeholder:"TIME"`
 }
 
-// Help is shown above the flags.
+// Help is the text above the flags.
 func (*demoCommand) Help() string {
-	return `A greeting is composed and recorded by a database query; the load is the same in each mode.
-The table goes to standard output; then the service stays up until it is interrupted.`
+	return `Each greeting is composed and recorded by a database query. The load is the same in each mode.
+The table is written to standard output. After it the service runs until it is interrupted.`
 }
 
 // Run runs the command.
@@ -88,7 +88,7 @@ func (d *demoCommand) Run(e *environment) error {
 	})
 }
 
-// check reads the flags that the grammar cannot judge.
+// check checks the flags beyond the grammar, and returns the phases.
 func (d *demoCommand) check() ([]phase, error) {
 	if d.Exit && d.Serve {
 		return nil, errors.New("--exit and --serve exclude each other")
@@ -104,7 +104,7 @@ func (d *demoCommand) check() ([]phase, error) {
 		return nil, errors.New("--origin-latency must not be negative, --ttl and --max-entries must be positive")
 	}
 	if d.OriginConns < -1 {
-		return nil, errors.New("--origin-conns: -1 means no bound, smaller numbers nothing")
+		return nil, errors.New("--origin-conns must not be smaller than -1")
 	}
 	phases, err := d.phases()
 	if err != nil {
@@ -113,14 +113,14 @@ func (d *demoCommand) check() ([]phase, error) {
 	if err := d.options(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}).Validate(); err != nil {
 		return nil, err
 	}
-	if d.Cardinality == 0 || d.Group == 0 || d.Concurrency == 0 { // a default, to the load
+	if d.Cardinality == 0 || d.Group == 0 || d.Concurrency == 0 { // zero means a default in load.Options
 		return nil, errors.New("--cardinality, --group and --concurrency must be positive")
 	}
 	return phases, nil
 }
 
-// phases reads --modes. Without L2 a restarted instance has nothing to show
-// and is left out.
+// phases parses --modes. Without L2 it omits the phase restarted, which would
+// show nothing.
 func (d *demoCommand) phases() ([]phase, error) {
 	var phases []phase
 	for _, name := range d.Modes {
@@ -138,12 +138,12 @@ func (d *demoCommand) phases() ([]phase, error) {
 		phases = append(phases, p)
 	}
 	if len(phases) == 0 {
-		return nil, errors.New("none is named")
+		return nil, errors.New("the list is empty")
 	}
 	return phases, nil
 }
 
-// options is the load on a service that listens on addr.
+// options returns the load on a service that listens on addr.
 func (d *demoCommand) options(addr net.Addr) load.Options {
 	return load.Options{
 		URL:         baseURL(addr) + "/hello?name=World{i}&locale=ru-RU",
@@ -155,7 +155,7 @@ func (d *demoCommand) options(addr net.Addr) load.Options {
 	}
 }
 
-// baseURL is where a listener can be reached from this machine.
+// baseURL returns the URL of a listener for clients on this machine.
 func baseURL(addr net.Addr) string {
 	host, port, _ := net.SplitHostPort(addr.String())
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
@@ -164,7 +164,7 @@ func baseURL(addr net.Addr) string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// facts says what the numbers in the table were measured on.
+// facts returns the origin and the store of the measurement.
 func (d *demoCommand) facts(db *origin.Origin, shared *l2) facts {
 	latency := ""
 	if d.OriginLatency > 0 {
@@ -176,7 +176,7 @@ func (d *demoCommand) facts(db *origin.Origin, shared *l2) facts {
 	}
 }
 
-// serve serves, and compares meanwhile, until the command is interrupted.
+// serve runs the server and the comparison until the command is interrupted.
 func (d *demoCommand) serve(e *environment, listener net.Listener, service *hello.Service, c *comparison) error {
 	server := hello.NewServer(service, log.New(io.Discard, "", 0))
 	served := make(chan error, 1)
@@ -193,7 +193,7 @@ func (d *demoCommand) serve(e *environment, listener net.Listener, service *hell
 			return fmt.Errorf("serve: %w", err)
 		}
 	}
-	// Interrupted or not, requests under way get a moment to end.
+	// Running requests get two seconds to end.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), 2*time.Second)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
@@ -205,7 +205,7 @@ func (d *demoCommand) serve(e *environment, listener net.Listener, service *hell
 	return err
 }
 
-// present compares, unless it was told not to, and says how to go on.
+// present runs the comparison, unless --serve, and prints commands to try.
 func (d *demoCommand) present(e *environment, base string, c *comparison) error {
 	if !d.Serve {
 		if err := c.run(e); err != nil {

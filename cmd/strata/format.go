@@ -52,7 +52,7 @@ func digits(f float64) string {
 	return count(int64(math.Round(f)))
 }
 
-// seconds formats a time that somebody chose: 5 s, 1.5 s, 3m0s.
+// seconds formats a duration of a flag: 5 s, 1.5 s, 3m0s.
 func seconds(d time.Duration) string {
 	if d < time.Minute {
 		return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
@@ -75,7 +75,7 @@ func bytes(n int64) string {
 	return digits(f) + " " + unit
 }
 
-// plural formats a number of things.
+// plural formats a number with its noun.
 func plural(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one

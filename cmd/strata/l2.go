@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// l2 is the tier that instances share, or nothing.
+// l2 is the tier and bus that instances share, or nil for none.
 type l2 struct {
 	name  string
 	tier  remote.Tier
@@ -22,7 +22,7 @@ type l2 struct {
 	close func()
 }
 
-// openL2 returns what a flag asks for: "embedded", "none" or a Redis URL.
+// openL2 opens the store of a flag: "embedded", "none" or a Redis URL.
 func openL2(ctx context.Context, flag string) (*l2, error) {
 	switch {
 	case flag == "none":
@@ -35,8 +35,8 @@ func openL2(ctx context.Context, flag string) (*l2, error) {
 	return nil, usageError{errors.New("--l2: want embedded, none or redis://HOST:PORT")}
 }
 
-// dialL2 connects to a server and makes sure that it answers. The address is
-// appended to the name.
+// dialL2 connects to a server and checks that it answers. It appends the
+// address to the name.
 func dialL2(ctx context.Context, rawURL, name string) (*l2, error) {
 	o, err := redis.ParseURL(rawURL)
 	if err != nil {
@@ -56,7 +56,8 @@ func dialL2(ctx context.Context, rawURL, name string) (*l2, error) {
 	return &l2{name: name + o.Addr, tier: redis.NewTier(client), bus: redis.NewBus(client), close: closeClient}, nil
 }
 
-// embeddedL2 runs a server inside this process, reached over loopback.
+// embeddedL2 runs a server inside this process and connects to it over
+// loopback.
 func embeddedL2(ctx context.Context) (*l2, error) {
 	server := miniredis.NewMiniRedis()
 	if err := server.StartAddr("127.0.0.1:0"); err != nil {
@@ -80,8 +81,9 @@ func embeddedL2(ctx context.Context) (*l2, error) {
 	return l, nil
 }
 
-// runClock makes keys of the embedded server expire, whose clock stands still
-// by itself, until the returned function is called.
+// runClock advances the clock of the embedded server, so that keys expire,
+// until the returned function is called. The server does not advance its clock
+// itself.
 func runClock(server *miniredis.Miniredis) (stop func()) {
 	done := make(chan struct{})
 	var clock sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 
 // loadCommand is `strata load`.
 type loadCommand struct {
-	URL string `arg:"" name:"url" help:"Target. {i} in it is replaced by the number of the URL."`
+	URL string `arg:"" name:"url" help:"Target. The number of the URL replaces {i}."`
 
 	Method string   `short:"X" help:"Method (GET, with --data POST)." placeholder:"METHOD"`
 	Header []string `short:"H" sep:"none" help:"Header, \"Name: value\"; repeatable." placeholder:"LINE"`
@@ -25,21 +25,21 @@ type loadCommand struct {
 
 	Cardinality int           `default:"1" help:"Number of different URLs (${default})." placeholder:"N"`
 	Group       int           `default:"1" help:"Requests for the same URL that start at once (${default})." placeholder:"N"`
-	Rate        float64       `default:"0" help:"Requests per second, 0 for as many as are answered (${default})." placeholder:"N"`
-	Concurrency int           `default:"50" help:"Most requests under way (${default})." placeholder:"N"`
+	Rate        float64       `default:"0" help:"Requests per second, 0 for as many as the target answers (${default})." placeholder:"N"`
+	Concurrency int           `default:"50" help:"Largest number of running requests (${default})." placeholder:"N"`
 	Duration    time.Duration `default:"10s" help:"Time during which requests are started (${default})." placeholder:"TIME"`
-	Timeout     time.Duration `default:"10s" help:"Time after which a request is given up (${default})." placeholder:"TIME"`
+	Timeout     time.Duration `default:"10s" help:"Time after which a request fails (${default})." placeholder:"TIME"`
 	JSON        bool          `name:"json" help:"Write the result as JSON."`
 }
 
-// Help is shown above the flags.
+// Help is the text above the flags.
 func (*loadCommand) Help() string {
-	return `With --cardinality N, the numbers 0 to N-1 take the place of {i} in the URL, in header values and
-in the body. Where there is no {i} they are appended to the query parameter name, or become a query
-parameter i. Each URL is requested --group times at once before the next one has its turn.
+	return `With --cardinality N, the numbers 0 to N-1 replace {i} in the URL, in header values and in the body.
+Without {i}, they are appended to the query parameter name, or become a query parameter i. Each URL
+is requested --group times at once, then the next one follows.
 
-With --rate, latency counts from the moment at which the schedule wanted a request to start, so that
-a target that stalls is charged for the requests that had to wait.`
+With --rate, latency counts from the scheduled start of a request, so that it includes the time for
+which requests wait while the target stalls.`
 }
 
 // Run runs the command.
@@ -67,7 +67,7 @@ func (l *loadCommand) Run(e *environment) error {
 	return writeReport(e.stdout, o, result)
 }
 
-// options turns the flags into a load.
+// options converts the flags to load.Options.
 func (l *loadCommand) options() (load.Options, error) {
 	o := load.Options{
 		Method:      l.Method,
@@ -82,7 +82,7 @@ func (l *loadCommand) options() (load.Options, error) {
 		Timeout:     l.Timeout,
 	}
 	if !strings.Contains(o.URL, "://") {
-		o.URL = "http://" + o.URL // as curl does
+		o.URL = "http://" + o.URL // like curl
 	}
 	for _, line := range l.Header {
 		name, value, ok := strings.Cut(line, ":")
@@ -129,7 +129,7 @@ func isToken(s string) bool {
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-// reach makes sure that somebody listens at the target.
+// reach checks that the target accepts connections.
 func (l *loadCommand) reach(e *environment, rawURL string) error {
 	u, err := load.ParseURL(rawURL)
 	if err != nil {
@@ -152,8 +152,8 @@ func addressOf(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// innermost strips an error of package net of the address, which its wrappers
-// repeat.
+// innermost removes the address from an error of package net: the wrappers
+// repeat it.
 func innermost(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err

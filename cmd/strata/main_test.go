@@ -19,7 +19,7 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/hello"
 )
 
-// output is a writer that can be waited on.
+// output is a writer that lets a test wait for a text.
 type output struct {
 	mu      sync.Mutex // guards below
 	text    strings.Builder
@@ -44,7 +44,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// call runs the command to its end, which comes after a minute at the latest.
+// call runs the command to its end, for at most a minute.
 func call(ctx context.Context, args ...string) (status int, stdout, stderr string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -53,7 +53,7 @@ func call(ctx context.Context, args ...string) (status int, stdout, stderr strin
 	return status, out.String(), errs.String()
 }
 
-// listen returns the address of somebody else.
+// listen returns an address that is in use.
 func listen(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -104,7 +104,7 @@ func TestMistakesAreOneLine(t *testing.T) {
 		{"load with a bad method", "load http://127.0.0.1:1/ -X G@T", 2, "method"},
 		{"load without the file", "load http://127.0.0.1:1/ -d @/nowhere", 2, "--data"},
 		{"load without concurrency", "load http://127.0.0.1:1/ --concurrency 0", 2, "concurrency"},
-		{"load of nobody", "load http://127.0.0.1:1/", 1, "127.0.0.1:1: connection refused"},
+		{"load without a server", "load http://127.0.0.1:1/", 1, "127.0.0.1:1: connection refused"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			status, stdout, stderr := call(t.Context(), words(tt.args)...)
@@ -144,7 +144,8 @@ func TestHelpFitsTheScreen(t *testing.T) {
 	}
 }
 
-// The whole thing, small: real HTTP, a real database and a real L2 protocol.
+// The whole command with a small load: real HTTP, a real database and a real L2
+// protocol.
 func TestDemoComparesAndExits(t *testing.T) {
 	status, stdout, stderr := call(t.Context(), strings.Fields(
 		"demo --exit --addr 127.0.0.1:0 --rate 100 --group 25 --cardinality 100 --concurrency 50 --duration 1s")...)
@@ -154,12 +155,12 @@ func TestDemoComparesAndExits(t *testing.T) {
 	checkWidth(t, stdout)
 	rows := map[string][]string{}
 	for line := range strings.Lines(stdout) {
-		if f := strings.Fields(line); len(f) == 13 { // three times have a unit apart
+		if f := strings.Fields(line); len(f) == 13 { // three durations have a space before the unit
 			rows[f[0]] = f
 		}
 	}
-	// 100 requests for 4 keys. A busy machine may miss the end of the schedule
-	// and the patience with L2.
+	// 100 requests for 4 keys. On a busy machine the end of the schedule may be
+	// missed, and L2 may time out.
 	const queries, l1Hits, l2Hits, shared, errors = 8, 9, 10, 11, 12
 	for _, tt := range []struct {
 		phase       string
@@ -175,7 +176,8 @@ func TestDemoComparesAndExits(t *testing.T) {
 		{"naive", errors, 0, 0},
 		{"strata", queries, 2, 6},
 		{"strata", errors, 0, 0},
-		// What was read before the bus was connected may be read once more.
+		// Keys that were read before the bus was connected may be read once
+		// more.
 		{"restarted", queries, 0, 2},
 		{"restarted", l2Hits, 2, 8},
 		{"restarted", errors, 0, 0},
@@ -245,7 +247,7 @@ func TestDemoInterruptedUnderLoadIsClean(t *testing.T) {
 		status, _, stderr := call(ctx, "demo", "--addr", addr, "--duration", "1h", "--rate", "100", "--modes", string(hello.None))
 		ended <- fmt.Sprint(status, stderr)
 	}()
-	for n := 0; n < 10; { // until the load runs
+	for n := 0; n < 10; { // wait until the load runs
 		resp, err := http.Get("http://" + addr + "/stats")
 		if err != nil {
 			continue
@@ -267,7 +269,7 @@ func TestDemoInterruptedUnderLoadIsClean(t *testing.T) {
 	}
 }
 
-// listenAndFree returns an address that nobody listens on.
+// listenAndFree returns an address without a listener.
 func listenAndFree(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

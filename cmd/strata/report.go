@@ -13,7 +13,7 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/load"
 )
 
-// describeLoad says in one line what was asked for.
+// describeLoad describes the options of a load in one line.
 func describeLoad(o load.Options) string {
 	text := "unlimited requests/s"
 	if o.Rate > 0 {
@@ -29,7 +29,7 @@ func describeLoad(o load.Options) string {
 	return text + ", up to " + count(int64(o.Concurrency)) + " at once"
 }
 
-// describeErrors says in one line what went wrong, most frequent first.
+// describeErrors lists the errors in one line, the most frequent first.
 func describeErrors(r *load.Result) string {
 	type failure struct {
 		n    int64
@@ -61,12 +61,12 @@ func describeErrors(r *load.Result) string {
 	return strings.Join(texts, ", ")
 }
 
-// status is a status code with its name.
+// status returns a status code with its name.
 func status(code int) string {
 	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
 
-// target is the URL without its password.
+// target returns the URL without its password.
 func target(o load.Options) string {
 	u, err := load.ParseURL(o.URL)
 	if err != nil || u.User == nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // table is text in columns: the first aligned left, the others right. A row of
-// one cell runs across them.
+// one cell spans all columns.
 type table struct {
 	head []string
 	rows [][]string
@@ -15,7 +15,7 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// write writes the table, two spaces between columns and none at line ends.
+// write writes the table with two spaces between columns and none at line ends.
 func (t *table) write(w io.Writer) error {
 	lines := append([][]string{t.head}, t.rows...)
 	widths := make([]int, len(t.head))

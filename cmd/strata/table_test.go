@@ -81,7 +81,7 @@ func TestComparisonIsATable(t *testing.T) {
 	if err := c.write(&b, rows); err != nil {
 		t.Fatal(err)
 	}
-	// The number of processors is the machine's.
+	// The number of processors depends on the machine.
 	lines := strings.Split(b.String(), "\n")
 	if i := strings.Index(lines[3], "share "); i >= 0 {
 		lines[3] = lines[3][:i] + "share CPUs"
@@ -157,7 +157,7 @@ func compare(t *testing.T, got, want string) {
 	checkWidth(t, got)
 }
 
-// checkWidth makes sure that nothing wraps on a terminal of 100 columns.
+// checkWidth checks that no line wraps on a terminal of 100 columns.
 func checkWidth(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {

@@ -11,8 +11,8 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/load"
 )
 
-// liveLine is one line that is written over and over. It is silent where there
-// is no terminal.
+// liveLine is one line of a terminal that is overwritten. Without a terminal it
+// writes nothing.
 type liveLine struct {
 	w  io.Writer
 	on bool
@@ -41,7 +41,7 @@ func (l *liveLine) show(text string) {
 	fmt.Fprint(l.w, "\r\x1b[K"+text)
 }
 
-// clear leaves an empty line behind.
+// clear empties the line.
 func (l *liveLine) clear() {
 	l.mu.Lock()
 	dirty := l.dirty
@@ -52,7 +52,7 @@ func (l *liveLine) clear() {
 	}
 }
 
-// progress is the text of a run under way.
+// progress returns the text for a running load.
 func progress(p load.Progress) string {
 	text := fmt.Sprintf("%4.1f s  %s requests/s  p50 %s  p99 %s", p.Elapsed.Seconds(), rate(p.Rate), duration(p.P50), duration(p.P99))
 	if p.Errors > 0 {

@@ -11,13 +11,13 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/origin"
 )
 
-// Key is what a greeting is asked for by.
+// Key is the key of a greeting.
 type Key struct{ Name, Locale string }
 
-// Counts are the numbers of one mode since the service was made.
+// Counts are the counters of one mode since the service was made.
 type Counts struct {
-	// L1Hits were answered from the memory of this process, L2Hits from the
-	// store that instances share.
+	// L1Hits counts answers from the memory of this process, L2Hits answers
+	// from the shared store.
 	L1Hits int64 `json:"l1_hits"`
 	L2Hits int64 `json:"l2_hits"`
 	// Shared is the number of requests that joined the load of another.
@@ -26,7 +26,7 @@ type Counts struct {
 	Entries int64 `json:"entries"`
 }
 
-// cache is what stands between the service and its origin in one mode.
+// cache is the cache between the service and its origin in one mode.
 type cache interface {
 	get(ctx context.Context, key Key) (origin.Greeting, error)
 	clear(ctx context.Context) error
@@ -34,10 +34,10 @@ type cache interface {
 	close(ctx context.Context) error
 }
 
-// loader gets a greeting from the origin.
+// loader loads a greeting from the origin.
 type loader func(ctx context.Context, key Key) (origin.Greeting, error)
 
-// direct asks the origin each time.
+// direct is no cache: it asks the origin each time.
 type direct struct{ load loader }
 
 func (d direct) get(ctx context.Context, key Key) (origin.Greeting, error) { return d.load(ctx, key) }
@@ -45,9 +45,9 @@ func (direct) clear(context.Context) error                                 { ret
 func (direct) counts() Counts                                              { return Counts{} }
 func (direct) close(context.Context) error                                 { return nil }
 
-// naive is the cache that is written in five minutes: a map, a mutex and a
-// deadline per entry. Concurrent misses of a key all ask the origin, expired
-// entries stay, and nothing bounds the map.
+// naive is a simple cache: a map, a mutex and a deadline per entry. Each of
+// several concurrent misses of a key asks the origin, expired entries stay in
+// memory, and the map has no bound.
 type naive struct {
 	load loader
 	ttl  time.Duration
@@ -99,7 +99,7 @@ func (n *naive) counts() Counts {
 
 func (*naive) close(context.Context) error { return nil }
 
-// String is the key's name in L2. A locale has no slash.
+// String returns the name of the key in L2. A locale has no slash.
 func (k Key) String() string { return k.Locale + "/" + k.Name }
 
 // parseKey is the inverse of Key.String.

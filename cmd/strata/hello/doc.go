@@ -1,5 +1,5 @@
-// Package hello is a small HTTP service with a database behind it, and a
-// choice of what stands between the two: nothing, a naive cache, or strata.
+// Package hello is a small HTTP service with a database. Between the two is, by
+// choice, no cache, a naive cache, or strata.
 //
 //	GET    /hello?name=NAME&locale=LOCALE   a greeting, as JSON
 //	DELETE /hello                           forget all greetings, cached ones too

@@ -19,7 +19,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// slowOrigin takes a while for each greeting.
+// slowOrigin is an origin that waits before each greeting.
 type slowOrigin struct {
 	delay time.Duration
 
@@ -88,11 +88,11 @@ func TestStampede(t *testing.T) {
 	const callers = 100
 	for _, tt := range []struct {
 		mode    hello.Mode
-		queries int64 // of callers that come at once
-		later   int64 // of one that comes afterwards
+		queries int64 // of concurrent callers
+		later   int64 // of one later caller
 	}{
 		{hello.None, callers, 1},
-		{hello.Naive, callers, 0}, // the promise that it does not keep
+		{hello.Naive, callers, 0}, // naive does not share loads
 		{hello.Strata, 1, 0},
 	} {
 		t.Run(string(tt.mode), func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestGreetingsExpire(t *testing.T) {
 				}
 				time.Sleep(time.Minute + time.Millisecond)
 				request(s, "GET", "/hello?name=Ann&locale=en")
-				synctest.Wait() // strata answers at once, and asks in the background
+				synctest.Wait() // strata answers at once, and loads in the background
 				if o.Queries() != 2 {
 					t.Errorf("%d queries after the TTL", o.Queries())
 				}
@@ -173,10 +173,10 @@ func TestRestartedInstanceFindsWhatItLeftInL2(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		o       hello.Options
-		queries int64 // in all
+		queries int64 // total
 		l2Hits  int64 // since the restart
 	}{
-		// No bus: when it connects, L1 is confirmed by L2 once more.
+		// No bus: after a bus connects, L2 must confirm the entries of L1.
 		{"with L2", hello.Options{Tier: stratatest.NewTier()}, 1, 1},
 		{"without", hello.Options{}, 2, 0},
 	} {

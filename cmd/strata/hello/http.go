@@ -21,8 +21,8 @@ const (
 	maxLocale = 35
 )
 
-// NewServer returns a server for h with bounds on all that a client can make
-// wait or grow.
+// NewServer returns a server for h with bounds on times and sizes that a client
+// controls.
 func NewServer(h http.Handler, errorLog *log.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -35,7 +35,7 @@ func NewServer(h http.Handler, errorLog *log.Logger) *http.Server {
 	}
 }
 
-// ServeHTTP answers a request; see the package comment.
+// ServeHTTP handles a request; see the package comment.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 // methods are the handlers of one path by method.
@@ -88,7 +88,7 @@ func (s *Service) getHello(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, g)
 }
 
-// explain is what a client is told about a failed load.
+// explain returns the text for a client about a failed load.
 func explain(err error) string {
 	for _, known := range []error{origin.ErrTooManyConnections, origin.ErrLocked, origin.ErrUnavailable} {
 		if errors.Is(err, known) {
@@ -138,7 +138,7 @@ func (s *Service) getStats(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, s.Stats())
 }
 
-// keyOf reads the parameters of a request for a greeting.
+// keyOf parses the parameters of a request for a greeting.
 func keyOf(u *url.URL) (Key, error) {
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -173,8 +173,8 @@ func parameter(q url.Values, name string, most int) (string, error) {
 	return v[0], nil
 }
 
-// canonical returns a language tag in its usual spelling, ru_ru as ru-RU, so
-// that one greeting has one key.
+// canonical returns a language tag in its usual spelling, for instance ru-RU
+// for ru_ru, so that one greeting has one key.
 func canonical(locale string) (string, error) {
 	tags := strings.FieldsFunc(locale, func(r rune) bool { return r == '-' || r == '_' })
 	for i, tag := range tags {
@@ -204,12 +204,12 @@ func writeError(w http.ResponseWriter, status int, text string) {
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
-	if err != nil { // none of the types written here has values without JSON
+	if err != nil { // cannot happen with the types of this package
 		status, b = http.StatusInternalServerError, []byte(`{"error":"internal error"}`)
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	// A client that is gone needs no answer.
+	// The error means that the client has left.
 	_, _ = w.Write(append(b, '\n'))
 }

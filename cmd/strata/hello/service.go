@@ -14,18 +14,18 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Origin is what the service stands in front of; *origin.Origin is one.
+// Origin is the origin of the service, for instance an *origin.Origin.
 type Origin interface {
-	// Greet returns a greeting and may be slow.
+	// Greet returns a greeting. It may be slow.
 	Greet(ctx context.Context, name, locale string) (origin.Greeting, error)
-	// Clear forgets all greetings and returns how many there were.
+	// Clear deletes all greetings and returns their number.
 	Clear(ctx context.Context) (int64, error)
 	// Queries and Failures count calls of Greet.
 	Queries() int64
 	Failures() int64
 }
 
-// Mode says what stands between the service and its origin.
+// Mode is the kind of cache between the service and its origin.
 type Mode string
 
 // The modes.
@@ -56,28 +56,28 @@ func modeList() string {
 	return strings.Join(names, ", ")
 }
 
-// DefaultTTL is how long greetings are fresh unless Options.TTL says otherwise.
+// DefaultTTL is the default of Options.TTL.
 const DefaultTTL = 3 * time.Minute
 
 // Options configure a Service. Origin is required.
 type Options struct {
 	Origin Origin
-	// TTL is how long greetings are fresh. 0 means DefaultTTL.
+	// TTL is the time for which greetings are fresh. 0 means DefaultTTL.
 	TTL time.Duration
 	// MaxEntries bounds the memory of the mode strata; naive has no bound. 0
-	// means strata's default.
+	// means the default of strata.
 	MaxEntries int
-	// Tier and Bus are what instances share in the mode strata. They are not
-	// closed by the service. A nil Tier means none.
+	// Tier and Bus are the shared tier and bus of the mode strata. The service
+	// does not close them. A nil Tier means none.
 	Tier remote.Tier
 	Bus  remote.Bus
-	// Mode to begin with. Empty means strata.
+	// Mode is the first mode. Empty means strata.
 	Mode Mode
-	// Logger gets what the cache has to say. Nil means nothing.
+	// Logger is the logger of the cache. Nil means no log.
 	Logger *slog.Logger
 }
 
-// Service answers requests, in one mode at a time. Its methods are safe for
+// Service handles requests in one mode at a time. Its methods are safe for
 // concurrent use.
 type Service struct {
 	options Options
@@ -120,11 +120,11 @@ func (s *Service) load(ctx context.Context, key Key) (origin.Greeting, error) {
 	return s.origin.Greet(ctx, key.Name, key.Locale)
 }
 
-// Mode is the present mode.
+// Mode returns the present mode.
 func (s *Service) Mode() Mode { return *s.mode.Load() }
 
-// SetMode switches. Requests under way end in the mode they began in. What the
-// other modes have cached stays.
+// SetMode changes the mode. Running requests end in the mode in which they
+// began. The other modes keep their caches.
 func (s *Service) SetMode(m Mode) error {
 	if _, err := ParseMode(string(m)); err != nil {
 		return fmt.Errorf("hello: %w", err)
@@ -143,9 +143,9 @@ func (s *Service) cache(m Mode) cache {
 	return s.layered.Load()
 }
 
-// Restart puts an empty cache in the place of the one that the mode strata
-// uses, as a restart of the process would: what instances share stays.
-// Requests that wait for a load of the old cache fail.
+// Restart replaces the cache of the mode strata by an empty one, like a restart
+// of the process. The shared tier keeps its entries. Requests that wait for a
+// load of the old cache fail.
 func (s *Service) Restart(ctx context.Context) error {
 	l, err := newLayered(s.load, s.options)
 	if err != nil {
@@ -154,8 +154,8 @@ func (s *Service) Restart(ctx context.Context) error {
 	return s.layered.Swap(l).close(ctx)
 }
 
-// Clear forgets all greetings: the origin's first, then, so that none of them
-// comes back, those of every mode.
+// Clear deletes all greetings: first those of the origin, then those of every
+// mode, so that no cache loads a deleted greeting again.
 func (s *Service) Clear(ctx context.Context) (int64, error) {
 	n, err := s.origin.Clear(ctx)
 	for _, m := range Modes() {
@@ -164,22 +164,22 @@ func (s *Service) Clear(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// Stats are the numbers of a Service.
+// Stats are the counters of a Service.
 type Stats struct {
 	Mode Mode `json:"mode"`
-	// Requests counts well-formed GETs of greetings in all modes, Errors those
-	// of them that failed.
+	// Requests counts well-formed GETs of greetings in all modes, and Errors
+	// the failed ones among them.
 	Requests int64 `json:"requests"`
 	Errors   int64 `json:"errors"`
-	// Queries counts what the origin was asked in all modes, Failures how much
-	// of it failed.
+	// Queries counts the queries of the origin in all modes, and Failures the
+	// failed ones among them.
 	Queries  int64 `json:"origin_queries"`
 	Failures int64 `json:"origin_failures"`
-	// Cache is about the present mode.
+	// Cache has the counters of the present mode.
 	Cache Counts `json:"cache"`
 }
 
-// Stats returns the numbers of the service and its present mode.
+// Stats returns the counters of the service and its present mode.
 func (s *Service) Stats() Stats {
 	m := s.Mode()
 	return Stats{

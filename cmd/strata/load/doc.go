@@ -1,24 +1,23 @@
-// Package load sends HTTP requests on a schedule and measures how long they
-// take.
+// Package load sends HTTP requests on a schedule and measures their latencies.
 //
 // # Schedule
 //
-// With a [Options.Rate] the load is an open model: request n has an intended
-// start that depends on nothing but n, and its latency is counted from there,
-// not from the moment at which a connection was free to send it. A target that
-// stalls for a second is therefore charged with the second that every request
-// of that time had to wait, including those that a generator that waits for
-// answers would never have sent (coordinated omission). What is left of the
-// schedule when the time is over is reported as [Result.Unsent].
+// With an [Options.Rate] the load is an open model: the intended start of
+// request n depends only on n, and the latency counts from the intended start,
+// not from the moment when a connection was free. If the target stalls for a
+// second, the latencies include that wait for every request of the schedule in
+// that second. A generator that waits for answers would not send those requests
+// at all (coordinated omission). The part of the schedule that is left at the
+// end is reported as [Result.Unsent].
 //
-// Without a rate the load is a closed model: Concurrency requests are under
-// way at any time, and latency is counted from the sending.
+// Without a rate the load is a closed model: Concurrency requests run at any
+// time, and the latency counts from the sending.
 //
 // # Keys
 //
-// Requests come in groups that start at the same moment and ask for the same
-// key, 0 to Cardinality-1 in turn. The key takes the place of every {i} in
-// path, query, header values and body. Where there is none it is appended to
-// the query parameter name, and if there is none either it becomes a query
-// parameter i of its own.
+// Requests come in groups that start at the same moment and have the same key,
+// 0 to Cardinality-1 in turn. The key replaces every {i} in path, query, header
+// values and body. If there is no {i}, the key is appended to the query
+// parameter name. If there is no such parameter, the key becomes a new query
+// parameter i.
 package load

@@ -18,7 +18,7 @@ const (
 	MaxRate        = 1_000_000
 )
 
-// DefaultTimeout ends a request whose Options name no Timeout.
+// DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 10 * time.Second
 
 // Options configure a run. URL, Concurrency and Duration are required.
@@ -34,32 +34,33 @@ type Options struct {
 
 	// Cardinality is the number of keys. 0 means 1.
 	Cardinality int
-	// Group is how many requests for the same key start at once. 0 means 1.
+	// Group is the number of requests for the same key that start at once. 0
+	// means 1.
 	Group int
-	// Rate is the number of requests per second over all keys. 0 means as
-	// many as the target answers.
+	// Rate is the number of requests per second over all keys. 0 means no
+	// limit: each answer starts the next request.
 	Rate float64
-	// Concurrency is the number of requests under way at most, and the number
-	// of goroutines that send them.
+	// Concurrency is the largest number of running requests, and the number of
+	// goroutines that send them.
 	Concurrency int
 	// Duration is the time during which requests are started.
 	Duration time.Duration
 	// Timeout ends a request. 0 means DefaultTimeout.
 	Timeout time.Duration
 
-	// Transport carries the requests. Redirects are not followed: a 302 is an
-	// answer. Nil means a transport of the run's own with one connection per
-	// request under way, closed at its end.
+	// Transport sends the requests. Redirects are not followed: a 302 is an
+	// answer. Nil means a new transport with one connection per running
+	// request, which the run closes at its end.
 	Transport http.RoundTripper
 
-	// Progress is called every Every (0 means 500 ms) while the run lasts, one
-	// call at a time. It delays no request. Nil means that nobody watches.
+	// Progress, if not nil, is called every Every (0 means 500 ms) during the
+	// run, one call at a time. It delays no request.
 	Progress func(Progress)
 	Every    time.Duration
 }
 
-// withDefaults returns o with every zero value replaced by what it means, and
-// all that is wrong with it.
+// withDefaults returns o with defaults for all zero fields, and the joined
+// errors of all invalid fields.
 func (o Options) withDefaults() (Options, error) {
 	orDefault(&o.Cardinality, 1)
 	orDefault(&o.Group, 1)
@@ -110,7 +111,7 @@ func checkRate(r float64) error {
 	return nil
 }
 
-// ParseURL returns the target that a run with this URL would have.
+// ParseURL returns the target of a run with this URL.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -128,7 +129,8 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// reason strips the URL, which may carry a password, off an error of net/url.
+// reason removes the URL, which may contain a password, from an error of
+// net/url.
 func reason(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -136,7 +138,7 @@ func reason(err error) error {
 	return err
 }
 
-// Validate returns what Run would say is wrong with o.
+// Validate returns the error that Run would return for o.
 func (o Options) Validate() error {
 	o, err := o.withDefaults()
 	if err != nil {

@@ -8,11 +8,12 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// slowest is the longest time that is told apart; longer ones count as this.
+// slowest is the longest latency of the histogram. Longer ones count as
+// slowest.
 const slowest = time.Hour
 
-// recorder counts what came back. Its size does not depend on the number of
-// requests.
+// recorder counts the results of requests. Its size does not depend on their
+// number.
 type recorder struct {
 	mu      sync.Mutex // guards below
 	latency *hdrhistogram.Histogram
@@ -25,7 +26,7 @@ type recorder struct {
 	last    time.Time
 }
 
-// outcome is the end of one request.
+// outcome is the result of one request.
 type outcome struct {
 	intended, sent, end time.Time
 	status              int
@@ -40,9 +41,9 @@ func newRecorder() *recorder {
 	return &recorder{latency: h(), service: h(), status: map[int]int64{}, errors: map[Kind]int64{}}
 }
 
-// add counts one request. A timeout took at least as long as it was waited
-// for and is among the latencies; other errors say nothing about how long an
-// answer takes and are not.
+// add counts one request. The time until a timeout is a lower bound of the
+// latency, so it is recorded as one. Other errors say nothing about the latency
+// and are not recorded as latencies.
 func (r *recorder) add(o outcome) {
 	kind := Kind("")
 	if o.err != nil {
@@ -70,7 +71,7 @@ func (r *recorder) add(o outcome) {
 }
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
-	// Within the bounds of the histogram RecordValue has no error.
+	// RecordValue returns no error within the bounds of the histogram.
 	_ = h.RecordValue(min(max(d, time.Microsecond), slowest).Microseconds())
 }
 
@@ -83,7 +84,7 @@ func clip(s string) string {
 	return s
 }
 
-// progress returns the state after elapsed, with before the one it follows.
+// progress returns the state after elapsed. before is the previous state.
 func (r *recorder) progress(elapsed time.Duration, before Progress) Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +95,7 @@ func (r *recorder) progress(elapsed time.Duration, before Progress) Progress {
 	return p
 }
 
-// result returns what was counted, without what only the run knows.
+// result returns the counts, without the fields that only the run knows.
 func (r *recorder) result() *Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()

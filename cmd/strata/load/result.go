@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// Result is what a run has measured.
+// Result is the result of a run.
 type Result struct {
 	// Elapsed is the time from the start to the last answer, and at least
 	// Options.Duration unless the run was interrupted.
 	Elapsed time.Duration
 	// Done is the number of requests that were answered or failed.
 	Done int64
-	// Unsent is the number of requests that the schedule wanted before the run
-	// ended and that were not sent, because all connections waited for
-	// answers. Always 0 without a rate.
+	// Unsent is the number of scheduled requests that were not sent before the
+	// run ended, because all connections waited for answers. It is always 0
+	// without a rate.
 	Unsent int64
-	// Interrupted says that the context ended the run.
+	// Interrupted is true if the context ended the run.
 	Interrupted bool
 	// Bytes is the sum of the bodies received.
 	Bytes int64
@@ -33,12 +33,12 @@ type Result struct {
 	// ErrorExample is the text of the first error of kind OtherError.
 	ErrorExample string
 
-	// Latency counts from the intended start, Service from the sending. They
-	// are the same without a rate.
+	// Latency is measured from the intended start, Service from the sending.
+	// They are equal without a rate.
 	Latency, Service Latencies
 }
 
-// Rate is the number of requests per second that were done.
+// Rate returns the number of completed requests per second.
 func (r *Result) Rate() float64 {
 	if r.Elapsed <= 0 {
 		return 0
@@ -46,10 +46,10 @@ func (r *Result) Rate() float64 {
 	return float64(r.Done) / r.Elapsed.Seconds()
 }
 
-// Failed is the number of requests without a complete answer.
+// Failed returns the number of requests without a complete answer.
 func (r *Result) Failed() int64 { return total(r.Errors) }
 
-// Refused is the number of answers with status 400 and above.
+// Refused returns the number of answers with status 400 and above.
 func (r *Result) Refused() (n int64) {
 	for code, c := range r.Status {
 		if code >= 400 {
@@ -59,20 +59,20 @@ func (r *Result) Refused() (n int64) {
 	return n
 }
 
-// Latencies summarise how long requests took, to three digits and in whole
+// Latencies is a summary of latencies, with three digits and in whole
 // microseconds.
 type Latencies struct {
-	// Count is the number of requests in the summary: those answered and
+	// Count is the number of requests in the summary: those with an answer and
 	// those that timed out.
 	Count                               int64
 	Mean, P50, P90, P95, P99, P999, Max time.Duration
 }
 
-// Progress is the state of a run under way.
+// Progress is the state of a running load.
 type Progress struct {
 	// Elapsed is the time since the start.
 	Elapsed time.Duration
-	// Rate is the number of requests per second done since the call before.
+	// Rate is the number of requests per second since the previous call.
 	Rate float64
 	// Done and Errors count since the start.
 	Done, Errors int64
@@ -80,7 +80,7 @@ type Progress struct {
 	P50, P99 time.Duration
 }
 
-// Kind says why a request has no complete answer.
+// Kind is the reason why a request has no complete answer.
 type Kind string
 
 // The kinds of errors.
@@ -95,7 +95,7 @@ const (
 	OtherError        Kind = "other"
 )
 
-// kindOf sorts an error of a RoundTripper.
+// kindOf returns the kind of an error of a RoundTripper.
 func kindOf(err error) Kind {
 	switch {
 	case isTimeout(err):

@@ -10,17 +10,18 @@ import (
 	"time"
 )
 
-// pause keeps a worker without a schedule from hammering a dead target.
+// pause is the pause of a worker without a schedule after an error. It bounds
+// the load on a dead target.
 const pause = 10 * time.Millisecond
 
-// lateness is how late a timer may wake a worker at the very end of a run
-// without its request being called unsent.
+// lateness is the delay of a timer at the end of a run up to which a request
+// does not count as unsent.
 const lateness = 5 * time.Millisecond
 
-// Run sends requests until o.Duration is over and those under way have ended,
-// or until ctx is done: requests under way are then given up and not counted,
-// and what was measured so far is the result. The error says what is wrong
-// with o; nothing was sent then.
+// Run sends requests until o.Duration is over and the running requests have
+// ended, or until ctx is done. In the second case it cancels the running
+// requests, does not count them, and returns the measurements so far. An error
+// is caused by o; then no request was sent.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -66,8 +67,8 @@ type run struct {
 	sent     atomic.Int64
 }
 
-// offset is when request n is to start, counted from the start of the run.
-// All requests of a group have the same.
+// offset returns the intended start of request n, from the start of the run. It
+// is the same for all requests of a group.
 func (r *run) offset(n int64) time.Duration {
 	if r.o.Rate == 0 {
 		return 0
@@ -76,12 +77,12 @@ func (r *run) offset(n int64) time.Duration {
 	return time.Duration(float64(first) / r.o.Rate * float64(time.Second))
 }
 
-// key is what request n asks for.
+// key returns the key of request n.
 func (r *run) key(n int64) int {
 	return int(n / int64(r.o.Group) % int64(r.o.Cardinality))
 }
 
-// work takes requests off the schedule one by one.
+// work sends requests of the schedule one after the other.
 func (r *run) work(ctx context.Context) {
 	buf := make([]byte, 16<<10)
 	timer := time.NewTimer(time.Hour)
@@ -112,7 +113,7 @@ func (r *run) work(ctx context.Context) {
 	}
 }
 
-// sleepUntil waits for a point in time and reports whether ctx lasted so long.
+// sleepUntil waits until t, and reports false if ctx ends before.
 func sleepUntil(ctx context.Context, timer *time.Timer, t time.Time) bool {
 	d := time.Until(t)
 	if d <= 0 {
@@ -162,8 +163,8 @@ func drain(body io.ReadCloser, buf []byte) (int64, error) {
 	}
 }
 
-// watch calls Progress until the returned function is called, which waits for
-// the last call to return.
+// watch calls Progress until stop is called. stop waits for the last call to
+// return.
 func (r *run) watch() (stop func()) {
 	if r.o.Progress == nil {
 		return func() {}
@@ -187,7 +188,7 @@ func (r *run) watch() (stop func()) {
 	return func() { close(done); watcher.Wait() }
 }
 
-// result completes what the recorder has counted.
+// result returns the counts of the recorder with the fields of the run.
 func (r *run) result(ctx context.Context) *Result {
 	res := r.rec.result()
 	res.Interrupted = ctx.Err() != nil
@@ -204,7 +205,7 @@ func (r *run) result(ctx context.Context) *Result {
 	return res
 }
 
-// due is the number of requests whose intended start lies before elapsed.
+// due returns the number of requests with an intended start before elapsed.
 func (r *run) due(elapsed time.Duration) int64 {
 	group := int64(r.o.Group)
 	n := int64(elapsed.Seconds()*r.o.Rate)/group*group + 2*group

@@ -18,7 +18,7 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/load"
 )
 
-// target is a RoundTripper that keeps what it was asked.
+// target is a RoundTripper that records the requests.
 type target struct {
 	// answer waits and returns the status of a request.
 	answer func(*http.Request) (int, error)
@@ -28,7 +28,7 @@ type target struct {
 	at      []time.Duration // since the first request
 	queries []string
 	now     int
-	most    int // under way at once
+	most    int // at the same time
 }
 
 func (g *target) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -56,7 +56,7 @@ func (g *target) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("hello"))}, nil
 }
 
-// after waits like a server that takes d, or until the client gives up.
+// after waits for d like a slow server, or until the client gives up.
 func after(r *http.Request, d time.Duration) (int, error) {
 	select {
 	case <-time.After(d):
@@ -97,8 +97,8 @@ func TestRateIsKept(t *testing.T) {
 	})
 }
 
-// A server that stalls once, for as long as a third of the run, must show in
-// the 99th percentile although all but a few requests are fast once sent.
+// A stall of the server for a third of the run must show in the 99th
+// percentile, although nearly all requests are fast after the sending.
 func TestStallIsChargedToEveryRequestThatHadToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64

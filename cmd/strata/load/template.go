@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// placeholder is what the key takes the place of.
+// placeholder is the text that the key replaces.
 const placeholder = "{i}"
 
-// template makes the requests of a run, one per key.
+// template builds the requests of a run.
 type template struct {
 	method string
 	url    *url.URL
@@ -21,7 +21,7 @@ type template struct {
 	host   string
 	body   string
 
-	keyed []string // header names whose values have a placeholder
+	keyed []string // names of headers with a placeholder in a value
 }
 
 func newTemplate(o Options) (*template, error) {
@@ -53,7 +53,7 @@ func newTemplate(o Options) (*template, error) {
 	return t, nil
 }
 
-// setCredentials moves the user of the URL into the header, as clients do.
+// setCredentials moves the user of the URL into the header, like other clients.
 func (t *template) setCredentials() {
 	if t.url.User == nil {
 		return

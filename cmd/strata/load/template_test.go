@@ -16,14 +16,14 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/load"
 )
 
-// seen is what a server got of one request.
+// seen is one request as a server receives it.
 type seen struct{ method, uri, host, header, auth, kind, body string }
 
 func TestKeyTakesThePlaceOfThePlaceholder(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		o    load.Options
-		want []seen // of keys 0 and 1
+		want []seen // for the keys 0 and 1
 	}{
 		{"appended to name", load.Options{URL: "/hello?name=World&locale=ru-RU"}, []seen{
 			{method: "GET", uri: "/hello?name=World0&locale=ru-RU"}, {method: "GET", uri: "/hello?name=World1&locale=ru-RU"},
@@ -65,7 +65,7 @@ func TestKeyTakesThePlaceOfThePlaceholder(t *testing.T) {
 	}
 }
 
-// wire is a RoundTripper that sees requests as a server does.
+// wire is a RoundTripper that records requests as a server receives them.
 type wire struct {
 	mu  sync.Mutex // guards got
 	got []seen
@@ -96,7 +96,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
-// record runs o with two keys and returns the different requests.
+// record runs o with two keys and returns the distinct requests.
 func record(t *testing.T, o load.Options) []seen {
 	w := &wire{}
 	if strings.HasPrefix(o.URL, "/") {

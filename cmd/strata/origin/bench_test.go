@@ -9,7 +9,7 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/origin"
 )
 
-// BenchmarkGreet counts whole queries of new names, committed and synced, by
+// BenchmarkGreet measures whole queries of new names, committed and synced, by
 // many callers on one temporary SQLite file.
 func BenchmarkGreet(b *testing.B) {
 	for _, conns := range []int{-1, 1} {

@@ -16,19 +16,19 @@ import (
 	_ "modernc.org/sqlite" // database/sql driver
 )
 
-// dialect is what differs between the databases.
+// dialect holds the differences between the databases.
 type dialect struct {
-	placeholder string // of numbered parameters
+	placeholder string // prefix of numbered parameters
 	bigint      string // type of 64-bit integers
-	conns       int    // bound of the pool if none is asked for, 0 for none
+	conns       int    // default bound of the pool, 0 for none
 }
 
-// rewrite returns a statement that is written for SQLite in this dialect.
+// rewrite converts a statement for SQLite to this dialect.
 func (d dialect) rewrite(statement string) string {
 	return strings.NewReplacer("?", d.placeholder, "BIGINT", d.bigint).Replace(statement)
 }
 
-// connect opens a pool without connecting yet.
+// connect opens a pool. It does not connect yet.
 func connect(o Options) (*Origin, error) {
 	scheme, rest, _ := strings.Cut(o.URL, ":")
 	switch {
@@ -58,8 +58,8 @@ func temporarySQLite() (*Origin, error) {
 }
 
 // openSQLite opens a file with a write-ahead log in which every commit is
-// synced, as PostgreSQL does by default. A connection that finds the file
-// locked by another waits for up to five seconds.
+// synced, like PostgreSQL by default. A connection waits for up to five seconds
+// if another one has locked the file.
 func openSQLite(path string) (*Origin, error) {
 	pragmas := url.Values{"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)"}}
 	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath(), RawQuery: pragmas.Encode()}
@@ -71,8 +71,8 @@ func openSQLite(path string) (*Origin, error) {
 }
 
 func openPostgres(raw string) (*Origin, error) {
-	// The URL is looked at first because its errors, unlike pgx's, can be
-	// stripped of the password.
+	// The URL is parsed here first, because the errors of pgx may contain the
+	// password.
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" && u.Query().Get("host") == "" {
 		return nil, fmt.Errorf("%w: not a valid postgres:// URL", ErrURL)
@@ -89,8 +89,8 @@ func openPostgres(raw string) (*Origin, error) {
 	}, nil
 }
 
-// greetSQL composes a greeting and records that it was asked for. Parameters:
-// name, locale, language of the locale, now in milliseconds.
+// greetSQL composes a greeting and records the request. Parameters: name,
+// locale, language of the locale, now in milliseconds.
 const greetSQL = `
 INSERT INTO strata_greeting (name, locale, text, asked, since)
 SELECT CAST(?1 AS TEXT), CAST(?2 AS TEXT), replace(template, '{name}', CAST(?1 AS TEXT)), 1, CAST(?4 AS BIGINT)
@@ -111,7 +111,7 @@ CREATE TABLE IF NOT EXISTS strata_greeting (
 
 const phraseSQL = `INSERT INTO strata_phrase (locale, template) VALUES (?1, ?2) ON CONFLICT (locale) DO NOTHING`
 
-// phrases returns how to greet, by language or full locale.
+// phrases returns the greeting templates, by language or full locale.
 func phrases() map[string]string {
 	return map[string]string{
 		"de":    "Hallo, {name}!",

@@ -12,31 +12,32 @@ import (
 )
 
 var (
-	// ErrURL is wrapped by Open's error when Options.URL names no database.
+	// ErrURL is wrapped by the error of Open if Options.URL is not the URL of a
+	// database.
 	ErrURL = errors.New("origin: bad database URL")
 
-	// ErrTooManyConnections is wrapped by Greet's error when the database
+	// ErrTooManyConnections is wrapped by the error of Greet if the database
 	// accepts no more connections.
 	ErrTooManyConnections = errors.New("origin: too many connections")
 
-	// ErrLocked is wrapped by Greet's error when a query has waited for other
-	// writers for too long.
+	// ErrLocked is wrapped by the error of Greet if a query has waited too long
+	// for other writers.
 	ErrLocked = errors.New("origin: database is locked")
 
-	// ErrUnavailable is wrapped by an error when the database did not answer
-	// or refused for another reason.
+	// ErrUnavailable is wrapped by an error if the database did not answer, or
+	// refused for another reason.
 	ErrUnavailable = errors.New("origin: unavailable")
 )
 
-// failure is an error whose text is free of credentials and data, which the
-// texts of drivers are not. The driver's error can be unwrapped.
+// failure is an error with a text without credentials and data. The error of
+// the driver, which may contain them, can be unwrapped.
 type failure struct {
 	kind   error
 	detail string
 	cause  error
 }
 
-// Error names the kind and, if it is harmless, the reason.
+// Error returns the kind and, if it contains no data, the reason.
 func (f *failure) Error() string {
 	if f.detail == "" {
 		return f.kind.Error()
@@ -47,7 +48,8 @@ func (f *failure) Error() string {
 // Unwrap returns the kind and the driver's error.
 func (f *failure) Unwrap() []error { return []error{f.kind, f.cause} }
 
-// fail sorts an error of a driver. The end of ctx is passed on as it is.
+// fail converts an error of a driver. It returns the error of an ended ctx
+// unchanged.
 func (o *Origin) fail(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -77,7 +79,8 @@ func (o *Origin) fail(ctx context.Context, err error) error {
 	return f
 }
 
-// networkDetail says what is known of a database that could not be reached.
+// networkDetail returns the reason why a database could not be reached, or an
+// empty string.
 func networkDetail(name string, err error) string {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return name + ": host not found"

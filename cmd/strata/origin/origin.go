@@ -1,7 +1,7 @@
-// Package origin is a database that greets: what the demo's cache stands in
-// front of. A greeting is composed from a phrase table and every request for
-// one is recorded, in a single statement that commits before it returns. The
-// database is real, SQLite in a file or PostgreSQL, and is as slow as it is.
+// Package origin is a database of greetings, the origin of the demo's cache.
+// One statement composes a greeting from a phrase table and records the
+// request; it commits before it returns. The database is real, SQLite in a file
+// or PostgreSQL, with its real latency.
 package origin
 
 import (
@@ -12,35 +12,35 @@ import (
 	"time"
 )
 
-// Greeting is what the origin answers.
+// Greeting is an answer of the origin.
 type Greeting struct {
 	Name   string `json:"name"`
 	Locale string `json:"locale"`
 	Text   string `json:"text"`
-	// Asked is how often the origin was asked for this greeting. Behind a
-	// cache it lags behind the number of requests.
+	// Asked is the number of queries for this greeting. With a cache it is
+	// smaller than the number of requests.
 	Asked int64 `json:"asked"`
-	// Since is when the origin was asked first.
+	// Since is the time of the first query for this greeting.
 	Since time.Time `json:"since"`
 }
 
 // Options configure an Origin.
 type Options struct {
-	// URL names the database: "sqlite" (a file in a temporary directory that
-	// Close removes), "sqlite:PATH" (a file that stays), or a postgres:// URL.
-	// Empty means "sqlite". The tables are created if they are missing.
+	// URL is the URL of the database: "sqlite" (a file in a temporary directory
+	// that Close removes), "sqlite:PATH" (a permanent file), or a postgres://
+	// URL. Empty means "sqlite". The tables are created if they are missing.
 	URL string
-	// MaxConns bounds the connection pool. 0 means 1 for SQLite, whose writers
-	// take turns anyway and do so best in one queue, and no bound for
-	// PostgreSQL, as a service has it that does not think about it: the server
-	// refuses more than its max_connections. A negative value means no bound.
+	// MaxConns bounds the connection pool. 0 means 1 for SQLite, because its
+	// writers run one after the other, best in one queue. For PostgreSQL 0
+	// means no bound, the default of database/sql: the server refuses more than
+	// its max_connections. A negative value means no bound.
 	MaxConns int
-	// Latency is waited before every query, to stand for a distant origin. 0
-	// means that the database is all that takes time.
+	// Latency is a pause before every query that simulates a distant origin. 0
+	// means no pause.
 	Latency time.Duration
 }
 
-// Origin greets. Its methods are safe for concurrent use.
+// Origin is a database of greetings. Its methods are safe for concurrent use.
 type Origin struct {
 	db       *sql.DB
 	dialect  dialect
@@ -53,7 +53,7 @@ type Origin struct {
 }
 
 // Open connects to a database and creates its tables. An error that wraps
-// ErrURL says that o is at fault, any other that the database is.
+// ErrURL is caused by o, any other error by the database.
 func Open(ctx context.Context, o Options) (*Origin, error) {
 	or, err := connect(o)
 	if err != nil {
@@ -66,8 +66,8 @@ func Open(ctx context.Context, o Options) (*Origin, error) {
 		conns = or.dialect.conns
 	}
 	or.db.SetMaxOpenConns(conns)
-	// Idle connections are kept, so that a pool without a bound does not spend
-	// its time on handshakes.
+	// Idle connections are kept, so that a pool without a bound does not repeat
+	// handshakes.
 	or.db.SetMaxIdleConns(maxIdle)
 	if err := or.createTables(ctx); err != nil {
 		or.Close()
@@ -118,7 +118,7 @@ func (o *Origin) wait(ctx context.Context) error {
 	}
 }
 
-// Clear forgets all greetings and returns how many there were.
+// Clear deletes all greetings and returns their number.
 func (o *Origin) Clear(ctx context.Context) (int64, error) {
 	res, err := o.db.ExecContext(ctx, "DELETE FROM strata_greeting")
 	if err != nil {
@@ -127,13 +127,13 @@ func (o *Origin) Clear(ctx context.Context) (int64, error) {
 	return res.RowsAffected()
 }
 
-// Queries is how often Greet has asked the database, failed queries included.
+// Queries returns the number of queries by Greet, including failed ones.
 func (o *Origin) Queries() int64 { return o.queries.Load() }
 
-// Failures is how many of the queries failed.
+// Failures returns the number of failed queries.
 func (o *Origin) Failures() int64 { return o.failures.Load() }
 
-// String describes the database in a few words, without credentials.
+// String returns a short description of the database, without credentials.
 func (o *Origin) String() string { return o.name }
 
 // Close closes all connections and removes a temporary database.

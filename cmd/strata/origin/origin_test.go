@@ -148,7 +148,7 @@ func TestOpenSaysWhoIsAtFault(t *testing.T) {
 		{"no host", "postgres://", origin.ErrURL},
 		{"bad port", "postgres://secret:secret@127.0.0.1:port/db", origin.ErrURL},
 		{"bad parameter", "postgres://secret:secret@127.0.0.1/db?sslmode=sometimes", origin.ErrURL},
-		{"nobody listens", "postgres://secret:secret@127.0.0.1:1/db?sslmode=disable", origin.ErrUnavailable},
+		{"no listener", "postgres://secret:secret@127.0.0.1:1/db?sslmode=disable", origin.ErrUnavailable},
 		{"no directory", "sqlite:/nowhere/at/all.db", origin.ErrUnavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
