@@ -58,8 +58,8 @@ const (
 
 // canvas collects the elements of a picture.
 type canvas struct {
-	text  strings.Builder
-	color string // class of the panel that is drawn
+	text   strings.Builder
+	colour string // class of the panel that is drawn
 }
 
 func (c *canvas) add(format string, args ...any) {
@@ -80,9 +80,9 @@ func (c *canvas) close() { c.add("</svg>") }
 
 // panel draws one of the three scenes with its numbered captions. A caption may
 // have several lines.
-func (c *canvas) panel(n int, color, title, subtitle string, scene func(*canvas), captions ...string) {
-	c.color = color
-	c.add(`<g class="%s" transform="translate(%d 0)">`, color, margin+n*panelStep)
+func (c *canvas) panel(n int, colour, title, subtitle string, scene func(*canvas), captions ...string) {
+	c.colour = colour
+	c.add(`<g class="%s" transform="translate(%d 0)">`, colour, margin+n*panelStep)
 	if n > 0 {
 		c.add(`<path class="rule" d="M-16.5 24V%d"/>`, height-24)
 	}

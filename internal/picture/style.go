@@ -39,9 +39,9 @@ text { fill: #f0f6fc }
 .absent, .dropped, rect.load { stroke: #656c76 }
 text.step { fill: #0d1117 }
 `
-	// flowStyle has the color of one panel.
-	flowStyle = `.FLOW .title, .FLOW circle.step, .FLOW .head, .FLOW .fresh, .FLOW .stored, .FLOW text.active { fill: COLOR }
-.FLOW .shaft, .FLOW .fresh, .FLOW .stored, .FLOW .cross, .FLOW rect.active { stroke: COLOR }
+	// flowStyle has the colour of one panel.
+	flowStyle = `.FLOW .title, .FLOW circle.step, .FLOW .head, .FLOW .fresh, .FLOW .stored, .FLOW text.active { fill: COLOUR }
+.FLOW .shaft, .FLOW .fresh, .FLOW .stored, .FLOW .cross, .FLOW rect.active { stroke: COLOUR }
 `
 )
 
@@ -49,9 +49,9 @@ text.step { fill: #0d1117 }
 func style() string {
 	light := lightStyle + flow("hit", "#1a7f37") + flow("miss", "#0969da") + flow("drop", "#cf222e")
 	dark := darkStyle + flow("hit", "#3fb950") + flow("miss", "#4493f8") + flow("drop", "#f85149")
-	return light + "@media (prefers-color-scheme: dark) {" + dark + "}\n"
+	return light + "@media (prefers-color-scheme: dark) {" + dark + "}\n" //nolint:misspell // the name is that of CSS
 }
 
-func flow(name, color string) string {
-	return strings.NewReplacer("FLOW", name, "COLOR", color).Replace(flowStyle)
+func flow(name, colour string) string {
+	return strings.NewReplacer("FLOW", name, "COLOUR", colour).Replace(flowStyle)
 }
