@@ -480,27 +480,74 @@ func TestWhoGivesUpReadingReadsNoMore(t *testing.T) {
 	})
 }
 
+// pausing is a context that holds up those who ask for Done, or for Err, once its
+// caller has written, until resume is closed.
+type pausing struct {
+	context.Context
+	inDone, inErr, written atomic.Bool
+	resume                 chan struct{}
+}
+
+func (p *pausing) pause(here *atomic.Bool) {
+	if here.Load() && p.written.Load() {
+		<-p.resume
+	}
+}
+
+// Done implements context.Context.
+func (p *pausing) Done() <-chan struct{} {
+	p.pause(&p.inDone)
+	return p.Context.Done()
+}
+
+// Err implements context.Context.
+func (p *pausing) Err() error {
+	p.pause(&p.inErr)
+	return p.Context.Err()
+}
+
+// TestWhoLeavesWhenNamedReaderNamesAnother has the caller that is the next to read
+// be named while it is about to sleep, and gone when it wakes; and while it is
+// about to leave.
 func TestWhoLeavesWhenNamedReaderNamesAnother(t *testing.T) {
-	const takes = time.Millisecond
-	s := &server{serve: echo(func(string) { time.Sleep(takes) })}
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
-		for range 10_000 { // either may happen first
-			var wg sync.WaitGroup
-			wg.Go(func() { do(ctx, "first") })
-			synctest.Wait()
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(ctx, takes)
-				defer cancel()
-				do(ctx, "leaves as the first has its reply")
-			})
-			synctest.Wait()
-			if got, _, err := do(ctx, "last"); got != "re last" || err != nil {
-				t.Errorf("%q, %v", got, err)
-				return
+	for name, leaves := range map[string]time.Duration{"before it sleeps": 75 * time.Millisecond, "as it leaves": 25 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			caller := &pausing{}
+			s := &server{
+				serve: echo(func(line string) {
+					time.Sleep(50 * time.Millisecond) // in a bubble
+					if line != "first" {
+						time.Sleep(100 * time.Millisecond)
+					}
+				}),
+				write: func(nc *netsim.Conn, p []byte) (int, error) {
+					defer func() { caller.written.Store(caller.written.Load() || string(p) == "leaves\n") }()
+					return nc.Write(p)
+				},
 			}
-			wg.Wait()
-		}
-	})
+			muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+				caller.resume = make(chan struct{})
+				caller.inDone.Store(leaves > 50*time.Millisecond)
+				caller.inErr.Store(leaves < 50*time.Millisecond)
+				var wg sync.WaitGroup
+				wg.Go(func() { do(ctx, "first") }) // it reads until its reply comes, at 50 ms
+				synctest.Wait()
+				var cancel context.CancelFunc
+				caller.Context, cancel = context.WithCancel(ctx)
+				defer time.AfterFunc(leaves, cancel).Stop()
+				wg.Go(func() { do(caller, "leaves") })
+				synctest.Wait()
+				wg.Go(func() {
+					if got, _, err := do(ctx, "last"); got != "re last" || err != nil {
+						t.Errorf("%q, %v", got, err)
+					}
+				})
+				time.Sleep(100 * time.Millisecond)
+				close(caller.resume)
+				wg.Wait()
+			})
+		})
+	}
 }
 
 func TestCommandsThatNobodyWantsAreNotSent(t *testing.T) {
