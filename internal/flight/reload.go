@@ -40,10 +40,10 @@ func (f *Flight[K, V]) inTurn() {
 // load to end.
 func (f *Flight[K, V]) Queued() bool { return f.queued }
 
-// Start is to be called when the load of f, a reload, begins: the next who asks
-// for a Reload of the key gets another. What was fenced until now does not concern
-// the load. It reports false if something was: what has been read until now is
-// not to be served.
+// Start is to be called when the load of f, a reload, begins: the next caller that
+// asks for a Reload of the key gets another. Fences from before Start leave f the
+// right to store, since the load begins after them. Start reports false if there
+// was one: values that were read for f before Start are not to be served.
 func (g *Group[K, V]) Start(f *Flight[K, V]) (current bool) {
 	s := f.home
 	s.mu.Lock()
