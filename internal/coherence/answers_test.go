@@ -68,8 +68,8 @@ func TestNotFoundObeysTheLifeThatACallOrLoadNames(t *testing.T) {
 func TestValueBesideAnErrorReachesNobody(t *testing.T) {
 	for name, err := range map[string]error{"failed": errDown, "not found": strata.ErrNotFound, "not modified": strata.ErrNotModified} {
 		t.Run(name, func(t *testing.T) {
-			both(t, remembering, func(t *testing.T, c *strata.Cache[string, int64]) {
-				load := func(context.Context, string) (int64, error) { time.Sleep(time.Second); return 7, err }
+			load := func(context.Context, string) (int64, error) { time.Sleep(time.Second); return 7, err }
+			both(t, func(o *strata.Options[string, int64]) { o.ErrorTTL, o.Loader = time.Second, load }, func(t *testing.T, c *strata.Cache[string, int64]) {
 				joined := make(chan int64)
 				go func() {
 					v, _ := c.GetOrLoad(t.Context(), "k", load)

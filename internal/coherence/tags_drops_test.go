@@ -11,28 +11,31 @@ import (
 	"github.com/strata-cache/strata"
 )
 
+// changeOf changes the options of a cache that a test makes.
+type changeOf = func(*strata.Options[string, int64])
+
 // tagsHeld are the ways in which a drop of tags reaches a cache. It is read-only.
-var tagsHeld = map[string]func(t *testing.T) (c, dropper *strata.Cache[string, int64]){
-	"L1 alone": func(t *testing.T) (c, dropper *strata.Cache[string, int64]) {
-		c = newCache[string, int64](t)
+var tagsHeld = map[string]func(t *testing.T, change ...changeOf) (c, dropper *strata.Cache[string, int64]){
+	"L1 alone": func(t *testing.T, change ...changeOf) (c, dropper *strata.Cache[string, int64]) {
+		c = newCache(t, change...)
 		return c, c
 	},
-	"L1 and L2": func(t *testing.T) (c, dropper *strata.Cache[string, int64]) {
-		c = instance[string, int64](t, newTagged(t))
+	"L1 and L2": func(t *testing.T, change ...changeOf) (c, dropper *strata.Cache[string, int64]) {
+		c = instance(t, newTagged(t), change...)
 		return c, c
 	},
-	"dropped by another instance": func(t *testing.T) (c, dropper *strata.Cache[string, int64]) {
+	"dropped by another instance": func(t *testing.T, change ...changeOf) (c, dropper *strata.Cache[string, int64]) {
 		s := newTagged(t)
-		return instance[string, int64](t, s), instance[string, int64](t, s)
+		return instance(t, s, change...), instance[string, int64](t, s)
 	},
 }
 
 // eachTagged runs test in a bubble for each of tagsHeld.
-func eachTagged(t *testing.T, test func(t *testing.T, c, dropper *strata.Cache[string, int64])) {
+func eachTagged(t *testing.T, test func(t *testing.T, c, dropper *strata.Cache[string, int64]), change ...changeOf) {
 	for name, caches := range tagsHeld {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c, dropper := caches(t)
+				c, dropper := caches(t, change...)
 				test(t, c, dropper)
 			})
 		})

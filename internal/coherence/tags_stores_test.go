@@ -231,32 +231,37 @@ func TestExpireTagsEndsNotFound(t *testing.T) {
 }
 
 // TestNotFoundOfALoadWhoseTagWasDroppedIsNotKept drops the tag while the load that
-// finds nothing runs, and joins it then.
+// finds nothing runs, and joins it then, or asks when it has ended.
 func TestNotFoundOfALoadWhoseTagWasDroppedIsNotKept(t *testing.T) {
-	eachTagged(t, func(t *testing.T, c, dropper *strata.Cache[string, int64]) {
-		there := false
-		load := func(ctx context.Context, _ string) (int64, error) {
-			strata.Loading(ctx).SetTags("t")
-			was := there
-			time.Sleep(time.Second) // in a bubble
-			if !was {
-				return 0, strata.ErrNotFound
-			}
-			return 1, nil
-		}
-		before := make(chan error, 1)
-		go func() { _, err := c.GetOrLoad(t.Context(), "k", load); before <- err }()
-		synctest.Wait()
-		there = true
-		must(t, dropper.InvalidateTags(t.Context(), "t"))
-		synctest.Wait()
-		if v := mustGet(t, c, "k", load); v != 1 {
-			t.Errorf("who called after the drop got %d, want 1", v)
-		}
-		if err := <-before; !errors.Is(err, strata.ErrNotFound) {
-			t.Errorf("who called before the drop got %v", err)
-		}
-	})
+	for name, waits := range map[string]time.Duration{"joins": 0, "comes later": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			eachTagged(t, func(t *testing.T, c, dropper *strata.Cache[string, int64]) {
+				there := false
+				load := func(ctx context.Context, _ string) (int64, error) {
+					strata.Loading(ctx).SetTags("t")
+					was := there
+					time.Sleep(time.Second) // in a bubble
+					if !was {
+						return 0, strata.ErrNotFound
+					}
+					return 1, nil
+				}
+				before := make(chan error, 1)
+				go func() { _, err := c.GetOrLoad(t.Context(), "k", load); before <- err }()
+				synctest.Wait()
+				there = true
+				must(t, dropper.InvalidateTags(t.Context(), "t"))
+				synctest.Wait()
+				time.Sleep(waits)
+				if v := mustGet(t, c, "k", load); v != 1 {
+					t.Errorf("who called after the drop got %d, want 1", v)
+				}
+				if err := <-before; !errors.Is(err, strata.ErrNotFound) {
+					t.Errorf("who called before the drop got %v", err)
+				}
+			}, func(o *strata.Options[string, int64]) { o.NotFoundTTL = time.Minute })
+		})
+	}
 }
 
 // TestKeysOfABatchHaveTagsAndLivesOfTheirOwn has a ManyLoader say different things
