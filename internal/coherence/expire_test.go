@@ -13,42 +13,46 @@ import (
 func TestExpireAllServesStaleValuesAtOnceAndRebuildsInTheBackground(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, w := newShared(), windows(10*time.Minute, time.Hour)
-		a, holds, cold := instance(t, s, w), instance(t, s, w), instance(t, s, w)
+		all := map[string]*strata.Cache[string, int64]{
+			"alone": newCache(t, w), "the caller": instance(t, s, w), "L1": instance(t, s, w), "L2": instance(t, s, w),
+		}
 		o := &origin{takes: time.Second}
-		for _, k := range []string{"k", "late"} {
-			mustGet(t, a, k, o.load)
-			mustGet(t, holds, k, o.load)
+		for _, k := range []string{"k", "of a batch", "late"} {
+			for _, name := range []string{"alone", "the caller", "L1"} {
+				mustGet(t, all[name], k, o.load)
+			}
 		}
 		o.value.Store(2)
-		must(t, a.ExpireAll(t.Context()))
+		must(t, all["alone"].ExpireAll(t.Context()))
+		must(t, all["the caller"].ExpireAll(t.Context()))
 		synctest.Wait()
 		for range 3 {
-			for name, c := range map[string]*strata.Cache[string, int64]{"the caller": a, "L1": holds, "L2": cold} {
+			for name, c := range all {
 				var info strata.Info
 				begun := time.Now()
 				v, err := c.GetOrLoad(t.Context(), "k", o.load, strata.ReadInfo(&info))
 				if took := time.Since(begun); v != 0 || err != nil || !info.Stale || took != 0 {
 					t.Errorf("%s: %d, %v, %+v after %v; want the stale value at once", name, v, err, info, took)
 				}
-			}
-			found, err := holds.GetMany(t.Context(), []string{"k"}, nil)
-			if err == nil && found["k"] != 0 {
-				t.Errorf("GetMany: %v, %v", found, err)
+				found, err := c.GetMany(t.Context(), []string{"of a batch"}, manyOf(o.load))
+				if v, ok := found["of a batch"]; v != 0 || !ok || err != nil || time.Since(begun) != 0 {
+					t.Errorf("%s: GetMany: %v, %v after %v; want the stale value at once", name, found, err, time.Since(begun))
+				}
 			}
 		}
 		time.Sleep(2 * time.Second)
-		for _, c := range []*strata.Cache[string, int64]{a, holds, cold} {
+		for name, c := range all {
 			if took := gets(t, c, o.load, 2); took != 0 {
-				t.Errorf("what was rebuilt took %v", took)
+				t.Errorf("%s: what was rebuilt took %v", name, took)
 			}
 		}
-		if n := o.loads.Load(); n != 3 {
-			t.Errorf("%d loads, want 3: one to rebuild the key that was read", n)
+		if n := o.loads.Load(); n != 10 {
+			t.Errorf("%d loads, want 10: with and without L2 three at first, and two to rebuild the keys that were read", n)
 		}
 		time.Sleep(10 * time.Minute)
-		for _, c := range []*strata.Cache[string, int64]{a, holds, cold} {
+		for name, c := range all {
 			if v := mustGet(t, c, "late", o.load); v != 2 {
-				t.Errorf("got %d after Stale.WhileRevalidate; want what a load brings", v)
+				t.Errorf("%s: got %d after Stale.WhileRevalidate; want what a load brings", name, v)
 			}
 		}
 	})
@@ -79,22 +83,30 @@ func TestExpiredValueWithoutExpiryIsNotServedForEver(t *testing.T) {
 				change := func(o *strata.Options[string, int64]) {
 					o.TTL, o.ErrorTTL, o.Stale = strata.NoExpiry, time.Second, strata.Stale{WhileRevalidate: -1, OnError: time.Hour}
 				}
-				alone, a, holds, cold := newCache(t, change), instance(t, s, change), instance(t, s, change), instance(t, s, change)
-				for _, c := range []*strata.Cache[string, int64]{alone, a, holds} {
+				all := map[string]*strata.Cache[string, int64]{
+					"alone": newCache(t, change), "the caller": instance(t, s, change), "L1": instance(t, s, change), "L2": instance(t, s, change),
+				}
+				// What L2 holds is first asked for half an hour after it was expired.
+				s2 := newTagged(t)
+				other, late := instance(t, s2, change), instance(t, s2, change)
+				for _, c := range []*strata.Cache[string, int64]{all["alone"], all["the caller"], all["L1"], other} {
 					if _, err := c.GetOrLoad(t.Context(), "k", (&origin{}).load, strata.WithTags("tag")); err != nil {
 						t.Fatal(err)
 					}
 				}
-				time.Sleep(10 * time.Hour)
-				must(t, expire(alone, t.Context()))
-				must(t, expire(a, t.Context()))
+				time.Sleep(2 * time.Hour)
+				for _, c := range []*strata.Cache[string, int64]{all["alone"], all["the caller"], other} {
+					must(t, expire(c, t.Context()))
+				}
 				synctest.Wait()
 				down := &fallible{}
 				down.fail(errDown)
 				began := time.Now()
-				all := map[string]*strata.Cache[string, int64]{"alone": alone, "the caller": a, "L1": holds, "L2": cold}
 				served := map[string]time.Duration{}
-				for time.Since(began) < 4*time.Hour {
+				for time.Since(began) < 150*time.Minute {
+					if time.Since(began) >= 30*time.Minute {
+						all["late"] = late
+					}
 					for name, c := range all {
 						if _, err := c.GetOrLoad(t.Context(), "k", down.load); err == nil {
 							served[name] = time.Since(began)
@@ -109,7 +121,7 @@ func TestExpiredValueWithoutExpiryIsNotServedForEver(t *testing.T) {
 						t.Errorf("%s: served on error until %v after it was expired; want an hour", name, last)
 					}
 				}
-				if len(served) < 4 {
+				if len(served) < len(all) {
 					t.Errorf("served by %v only", served)
 				}
 			})

@@ -31,7 +31,12 @@ func TestEachStateIsToldOnceInTenSecondsAndTheLastIsTrue(t *testing.T) {
 	if failing != 6 || well != 6 {
 		t.Errorf("%d failures and %d recoveries logged in a minute, want 6 each", failing, well)
 	}
-	for _, bad := range []bool{true, false} {
+	now += time.Minute
+	tell(now, false)
+	now += time.Minute
+	tell(now, true)
+	tell(now+50*time.Millisecond, false)
+	for _, bad := range []bool{true, false} { // at first there is no room to tell it
 		for range 11 {
 			now += time.Second
 			tell(now, bad)
