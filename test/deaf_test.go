@@ -4,6 +4,7 @@ package test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -244,6 +245,38 @@ func TestReaderLeftAtADeafServerServesNothingInvalidated(t *testing.T) {
 					if v := get(); v != 2 || reader.Stats().Connected {
 						t.Fatalf("got %d, connected %v, %v later", v, reader.Stats().Connected, time.Since(begun))
 					}
+				}
+			})
+		}
+	}
+}
+
+// TestServerThatTakesNoWritesIsNotBelieved asks a server that was demoted, or
+// that lacks replicas, by scripts and without.
+func TestServerThatTakesNoWritesIsNotBelieved(t *testing.T) {
+	for name, deafen := range map[string][]any{
+		"demoted":          {"REPLICAOF", "127.0.0.1", "1"},
+		"without replicas": {"CONFIG", "SET", "min-replicas-to-write", "1"},
+	} {
+		for _, scripts := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, scripts: %v", name, scripts), func(t *testing.T) {
+				r := servers.StartRedis(t)
+				c := r.Client(t)
+				if !scripts {
+					c = client(t, withoutScripts(t, r))
+				}
+				tier := redis.NewTier(c).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
+				fill(t, tier, "k", "v", time.Hour)
+				mustDo(t, r.Client(t), deafen...)
+				tier.Doubt()
+				if h, err := tier.Get(t.Context(), []string{"k"}); err == nil {
+					t.Errorf("Get: it holds %q", h[0].Data)
+				}
+				if p, err := tier.Position(t.Context()); err == nil {
+					t.Errorf("Position: %+v", p)
+				}
+				if h, l, err := tier.Acquire(t.Context(), "k", time.Minute); err == nil {
+					t.Errorf("Acquire: %+v, %+v", h, l)
 				}
 			})
 		}
