@@ -23,7 +23,7 @@ func (c *Cache[K, V]) startLink() {
 	}
 	o := link.Options{
 		Name: c.o.Name, Instance: c.l2.Instance(), Bus: c.o.Remote.Bus, Logger: c.o.Logger, Trust: &c.trust,
-		Confirms: c.l2.HasTier(), Part: c.flights.FenceAll, Obey: c.obey, Mine: c.l2.Mine, DropAll: c.dropAllLocal,
+		Confirms: c.l2.HasTier(), FenceAll: c.flights.FenceAll, Apply: c.obey, Mine: c.l2.Mine, DropAll: c.dropAllLocal,
 		Now: c.memory.Now, Hits: func() uint64 { return c.memory.Stats().Hits },
 		Patience: UnconfirmedTTL, Timeout: c.o.Remote.Timeout,
 	}
@@ -33,7 +33,7 @@ func (c *Cache[K, V]) startLink() {
 	if c.l2.HasPositions() {
 		o.Position, o.Changes = c.l2.Position, c.l2.Changes()
 	}
-	o.Doubt = c.l2.Recheck
+	o.Recheck = c.l2.Recheck
 	c.link = link.Start(o)
 }
 

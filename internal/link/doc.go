@@ -1,16 +1,22 @@
-// Package link keeps an instance's link to its bus: whether it is connected,
-// what it has missed, and what becomes of L1 while nothing is heard.
+// Package link keeps an instance's link to its bus: whether messages arrive,
+// which messages were lost, and what becomes of L1 while nothing arrives.
 //
-//	            Connected           position known
-//	silent ───────────────► joining ───────────────► connected
-//	  ▲                        │                         │
-//	  └────────────────────────┴──── Gap, or nothing ────┘
-//	                                 heard for 3 s
+//	            the bus has subscribed         the tier's position is known
+//	silent ──────────────────────────► joining ──────────────────────────► connected
+//	  ▲                                   ▲ │                                  │
+//	  │                nothing came for 3 s,│ L2 is left alone, a loss that the │
+//	  │                tier does not explain└───────────────────────────────────┤
+//	  └───────────────────── Gap: the subscription has ended ──────────────────┘
 //
-// While it is connected, one instance of the cluster sends a [remote.Beat] each
-// second, or every three over a bus that checks itself, with a digest of how far
-// the tier's drops have come. An instance that has never been at a position with this
-// digest has missed something, and asks the tier for the words of all lanes: those that
-// nobody tells of within a second are suspect. After a gap the words are compared
-// at once.
+// Invariant: while the link is connected, each drop that is announced is applied,
+// or its lane becomes suspect within seconds. While it is not, L1 is used for
+// Options.Patience after the first message that may be lost, and no longer.
+//
+// In the connected state one instance of the cluster sends a heartbeat
+// ([remote.Beat]) each second, or every three seconds over a bus that checks
+// itself, with a digest of how far the tier's drops have come. An instance that
+// missed no message has passed through every published digest; an unknown digest
+// means a lost message. The instance then asks the tier for the versions of all
+// lanes: a lane is suspect if no message explains its version within a second.
+// After a gap the versions are compared at once.
 package link

@@ -54,7 +54,7 @@ func start(t *testing.T, tier *stratatest.Tier, bus *stratatest.Bus, change ...f
 			}
 			return e.tier.Position(ctx)
 		},
-		Part: func() { e.parted.Add(1) }, Obey: func(*remote.Message) { e.obeyed.Add(1) },
+		FenceAll: func() { e.parted.Add(1) }, Apply: func(*remote.Message) { e.obeyed.Add(1) },
 		Mine: func(*remote.Message) bool { return false }, DropAll: func(bool) { e.dropped.Add(1) },
 		Now: func() int64 { return int64(time.Since(begun)) + 1 }, Hits: e.hits.Load,
 		Patience: 30 * time.Second, Timeout: time.Second,

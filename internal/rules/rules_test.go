@@ -23,8 +23,6 @@ import (
 var exceptions = map[string]string{ // read-only
 	"figures of the code: read.go: attempt":                   "the stages of a read want parts of their own",
 	"figures of the code: internal/flight/flight.go: Flight":  "wants groups of fields",
-	"figures of the code: internal/link/link.go: Link":        "wants explicit states",
-	"figures of the code: internal/link/link.go: state":       "wants explicit states",
 	"figures of the code: internal/netpool/line.go: line":     "wants groups of fields",
 	"figures of the code: internal/netpool/pool.go":           "wants to be two",
 	"figures of the code: internal/netpool/pool.go: Pool":     "wants groups of fields",
