@@ -11,25 +11,25 @@ import (
 	"github.com/strata-cache/strata/internal/slots"
 )
 
-// Cluster is a model of a Redis Cluster: servers of which each serves some
-// slots and sends those who ask for others on. A node is known by its port: 7000
-// and up. Hosts are all the same to it.
+// Cluster is a model of a Redis Cluster: each server serves some hash slots and
+// redirects commands for others. A node is identified by its port, 7000 and up;
+// the host in an address is ignored.
 type Cluster struct {
 	// Servers are the nodes, in the order of their addresses.
 	Servers []*Server
 
 	mu        sync.Mutex // guards below; never held over a lock of a server
 	owner     [slots.Count]int
-	going     map[int]int  // slots that are being moved, and where to
-	primaryOf []int        // of each node; itself if it is one
-	hosts     []string     // by which the nodes are told
-	downs     map[int]bool // nodes that answer CLUSTERDOWN
-	asked     int          // for the topology
+	going     map[int]int  // slots that are being moved, and their destinations
+	primaryOf []int        // of each node; a primary is its own
+	hosts     []string     // host names of the nodes in replies
+	downs     map[int]bool // nodes that reply CLUSTERDOWN
+	asked     int          // number of requests for the topology
 	dialled   map[string]int
 }
 
-// NewCluster returns a cluster of primaries that share the slots evenly, and a
-// replica for each of the first of them.
+// NewCluster returns a cluster of primaries that share the slots evenly. Each
+// replica belongs to one primary, in order from the first.
 func NewCluster(primaries, replicas int) *Cluster {
 	c := &Cluster{going: map[int]int{}, downs: map[int]bool{}, dialled: map[string]int{}}
 	for i := range primaries + replicas {
@@ -53,12 +53,12 @@ func NewCluster(primaries, replicas int) *Cluster {
 	return c
 }
 
-// Addr is the address of a node at first.
+// Addr returns the initial address of a node.
 func (c *Cluster) Addr(i int) string { return net.JoinHostPort("10.0.0."+strconv.Itoa(i), port(i)) }
 
 func port(i int) string { return strconv.Itoa(7000 + i) }
 
-// Dial opens a connection to the node with the port of this address.
+// Dial opens a connection to the node with the port of addr.
 func (c *Cluster) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	c.mu.Lock()
 	c.dialled[addr]++
@@ -71,7 +71,7 @@ func (c *Cluster) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	return nil, ErrRefused
 }
 
-// Dialled is how many connections were tried to an address.
+// Dialled returns the number of dials to an address.
 func (c *Cluster) Dialled(addr string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,15 +92,14 @@ func (c *Cluster) Owner(key string) int {
 	return c.owner[slots.Of(key)]
 }
 
-// Asked is how often nodes were asked for the topology.
+// Asked returns the number of requests for the topology.
 func (c *Cluster) Asked() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.asked
 }
 
-// Change changes the cluster: moves are slots and where they go, with their
-// keys.
+// Change moves slots, with their keys. moves maps slots to nodes.
 func (c *Cluster) Change(moves map[int]int) {
 	for slot, to := range moves {
 		c.mu.Lock()
@@ -116,15 +115,15 @@ func (c *Cluster) Change(moves map[int]int) {
 	}
 }
 
-// Migrate begins to move the slot of a key: keys that are not there are asked
-// for at the other node.
+// Migrate begins to move the slot of a key: its node redirects commands for
+// missing keys to the node to, with ASK.
 func (c *Cluster) Migrate(key string, to int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.going[slots.Of(key)] = to
 }
 
-// Carry moves one key of a slot that is being moved.
+// Carry moves one key during the migration of its slot.
 func (c *Cluster) Carry(key string) {
 	c.mu.Lock()
 	from, to := c.owner[slots.Of(key)], c.going[slots.Of(key)]
@@ -132,8 +131,8 @@ func (c *Cluster) Carry(key string) {
 	c.Servers[to].add(c.Servers[from].take(func(k string) bool { return k == key }))
 }
 
-// Promote makes a replica the primary of what its primary has served, which is
-// its replica from then on. Nothing is copied: data is what each node has.
+// Promote gives the slots of a primary to its replica, and makes the primary a
+// replica of it. Each node keeps its own data; nothing is copied.
 func (c *Cluster) Promote(replica int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +145,7 @@ func (c *Cluster) Promote(replica int) {
 	c.primaryOf[old], c.primaryOf[replica] = replica, replica
 }
 
-// Lose takes slots from everybody: nobody serves them.
+// Lose takes slots from their nodes, so that no node serves them.
 func (c *Cluster) Lose(first, last int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,21 +154,22 @@ func (c *Cluster) Lose(first, last int) {
 	}
 }
 
-// Down makes a node answer everything about keys with CLUSTERDOWN, or stop it.
+// Down makes a node reply CLUSTERDOWN to all commands with keys, or ends that.
 func (c *Cluster) Down(i int, down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.downs[i] = down
 }
 
-// Tell makes the nodes tell another host for one of them.
+// Tell changes the host of node i in the replies of all nodes.
 func (c *Cluster) Tell(i int, host string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hosts[i] = host
 }
 
-// gate answers what node i does not serve.
+// gate replies to the commands that node i does not serve. It reports whether
+// it has replied.
 func (c *Cluster) gate(i int, ss *Session, name string, args [][]byte) bool {
 	allowed := ss.asking
 	ss.asking = allowed && (name == "MULTI" || ss.tx != nil && name != "EXEC")
@@ -207,7 +207,8 @@ func (c *Cluster) gate(i int, ss *Session, name string, args [][]byte) bool {
 	return text != ""
 }
 
-// redirection is what node i answers about a slot instead of serving it.
+// redirection returns the error of node i for a slot that it does not serve, or
+// an empty string.
 func (c *Cluster) redirection(i int, ss *Session, slot int, name string, allowed bool, present, missing int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +238,7 @@ func (c *Cluster) redirection(i int, ss *Session, slot int, name string, allowed
 	return "MOVED" + where(owner)
 }
 
-// describe answers CLUSTER SHARDS and CLUSTER SLOTS.
+// describe handles CLUSTER SHARDS and CLUSTER SLOTS.
 func (c *Cluster) describe(i int, ss *Session, args [][]byte) {
 	sub := strings.ToUpper(string(args[len(args)-1]))
 	c.mu.Lock()
@@ -268,7 +269,8 @@ func (c *Cluster) describe(i int, ss *Session, args [][]byte) {
 	}
 }
 
-// describeShard appends the shard of node n; one without slots if it has none.
+// describeShard appends the shard of node n. A node without slots has a shard
+// without slots.
 func (c *Cluster) describeShard(ss *Session, n int) {
 	ranges := c.ranges(n)
 	ss.Out = resp.AppendMap(ss.Out, 2)
@@ -298,7 +300,7 @@ func (c *Cluster) describeShard(ss *Session, n int) {
 	}
 }
 
-// members are a primary and its replicas.
+// members returns a primary and its replicas.
 func (c *Cluster) members(primary int) []int {
 	all := []int{primary}
 	for n, of := range c.primaryOf {
@@ -309,7 +311,8 @@ func (c *Cluster) members(primary int) []int {
 	return all
 }
 
-// ranges are the ranges of slots of a node, or those of all if it is negative.
+// ranges returns the ranges of slots of node n, or of all nodes if n is
+// negative.
 func (c *Cluster) ranges(n int) (all [][2]int) {
 	for slot, owner := range c.owner {
 		switch {

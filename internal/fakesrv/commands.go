@@ -111,7 +111,8 @@ func ping(s *Session, _ [][]byte) {
 
 func echo(s *Session, args [][]byte) { s.Bulk(string(args[1])) }
 
-// db returns the session's database without what has expired. srv.mu is held.
+// db returns the session's database after removing expired entries. srv.mu is
+// held.
 func (s *Session) db() map[string]entry {
 	db := s.srv.dbs[s.DB]
 	if db == nil {
@@ -236,8 +237,8 @@ func (s *Session) pushHeader(dst []byte, n int) []byte {
 	return resp.AppendArray(dst, n)
 }
 
-// subscribe is that of channels, patterns and sharded channels: what is
-// subscribed is kept behind the first letter of the command.
+// subscribe handles SUBSCRIBE, PSUBSCRIBE and SSUBSCRIBE. It keeps a
+// subscription under "s:", "ps:" or "ss:" and the channel or pattern.
 func subscribe(s *Session, args [][]byte) {
 	name := strings.ToLower(string(args[0]))
 	kind := strings.TrimSuffix(name, "ubscribe")
@@ -266,7 +267,7 @@ func unsubscribe(s *Session, args [][]byte) {
 	}
 }
 
-// persist is that of keys without a life.
+// persist handles PERSIST as for a key without a life.
 func persist(s *Session, _ [][]byte) { s.Int(0) }
 
 func publish(s *Session, args [][]byte) {
@@ -278,7 +279,7 @@ func publish(s *Session, args [][]byte) {
 }
 
 // Publish sends a message to the subscribers of a channel, and of the patterns
-// that it matches, and returns how many there are.
+// that match it, and returns their number.
 func (s *Server) Publish(channel, payload string) int {
 	n := s.deliver("s:"+channel, "message", channel, payload)
 	for _, p := range s.patterns() {
@@ -302,7 +303,7 @@ func (s *Server) patterns() (all []string) {
 	return all
 }
 
-// deliver sends words to all who have subscribed to sub.
+// deliver sends words to all subscribers of sub, and returns their number.
 func (s *Server) deliver(sub string, words ...string) int {
 	s.mu.Lock()
 	var to []*Session
@@ -317,12 +318,13 @@ func (s *Server) deliver(sub string, words ...string) int {
 		for _, w := range words {
 			msg = resp.AppendString(msg, w)
 		}
-		_ = ss.send(msg) // who has gone does not hear it
+		_ = ss.send(msg) // serve handles a closed connection
 	}
 	return len(to)
 }
 
-// endSharded ends the subscriptions to sharded channels for which gone is true.
+// endSharded ends the subscriptions to sharded channels for which gone returns
+// true.
 func (s *Server) endSharded(gone func(channel string) bool) {
 	s.mu.Lock()
 	ended := map[*Session][]byte{}

@@ -2,7 +2,7 @@ package fakesrv
 
 import "github.com/strata-cache/strata/internal/resp"
 
-// transaction is what a session has queued since MULTI.
+// transaction holds the commands that a session has queued since MULTI.
 type transaction struct {
 	handlers []Handler
 	args     [][][]byte
@@ -45,7 +45,7 @@ func exec(s *Session, _ [][]byte) {
 	}
 }
 
-// changed reports whether a watched key is not as it was.
+// changed reports whether a watched key has changed since WATCH.
 func (s *Session) changed() bool {
 	for k, was := range s.watched {
 		if now, _ := s.look([]byte(k)); now != was {

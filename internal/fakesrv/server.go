@@ -1,12 +1,11 @@
 // Package fakesrv is a small model of a Redis server for tests without a
-// network. It is built from the server's side of internal/resp and reached
-// over internal/netsim, so it can be taken into a synctest bubble and be made
-// to misbehave.
+// network. It uses the server side of internal/resp and connections of
+// internal/netsim. So it runs in a synctest bubble, and tests can inject
+// faults.
 //
-// It models what the tests of package redis use and no more: strings with
+// It models only the commands that the tests of package redis use: strings with
 // lives, the greeting, transactions, publish and subscribe, and scripts as Go
-// functions. What
-// scripts really do is tested against a real server.
+// functions. The scripts themselves are tested against a real server.
 package fakesrv
 
 import (
@@ -23,32 +22,33 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// ErrRefused is what Dial returns while the server is down.
+// ErrRefused is returned by Dial while the server is down.
 var ErrRefused = errors.New("fakesrv: connection refused")
 
-// Handler answers one command by appending to s.Out.
+// Handler executes one command and appends the reply to s.Out.
 type Handler func(s *Session, args [][]byte)
 
 // Server is a model server. Its exported fields are set before the first Dial.
 type Server struct {
-	// Old servers know RESP2 only and answer HELLO with an error.
+	// Old makes the server reply to HELLO with an error, like a server that has
+	// only RESP2.
 	Old bool
-	// Username and Password are demanded if Password is set.
+	// Username and Password are required from clients if Password is set.
 	Username, Password string
-	// Window is that of the connections; see netsim.Pair.
+	// Window is the window of the connections; see netsim.Pair.
 	Window int
 	// OnDial, if set, is called with the client's end of the n-th connection,
 	// counted from zero, before anything is sent. It can set faults.
 	OnDial func(n int, client *netsim.Conn)
-	// Gate, if set, is asked before each command is carried out. It reports
-	// whether it has answered it.
+	// Gate, if set, is called before each command. It reports whether it has
+	// replied to the command itself.
 	Gate func(s *Session, name string, args [][]byte) bool
 
 	sessions sync.WaitGroup
 
 	mu       sync.Mutex // guards below
 	handlers map[string]Handler
-	scripts  map[string]Handler // by text, whether the server has seen it or not
+	scripts  map[string]Handler // by text, also those that no client has sent
 	known    map[string]Handler // by digest
 	open     map[*Session]struct{}
 	dbs      map[int]map[string]entry
@@ -62,7 +62,7 @@ type entry struct {
 	expires time.Time
 }
 
-// New returns a server that is up and empty.
+// New returns an empty server that accepts connections.
 func New() *Server {
 	s := &Server{
 		handlers: map[string]Handler{},
@@ -76,8 +76,7 @@ func New() *Server {
 	return s
 }
 
-// Handle sets the handler of a command, in place of the model's own, and
-// returns the one before.
+// Handle sets the handler of a command and returns the previous one.
 func (s *Server) Handle(name string, h Handler) (before Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,29 +86,30 @@ func (s *Server) Handle(name string, h Handler) (before Handler) {
 	return before
 }
 
-// Script says what the script with this text does. Its arguments are those
-// behind the number of keys. The server still wants to be sent the text first.
+// Script sets the handler of the script with this text. The handler gets the
+// arguments after the number of keys. As with a real server, a client must send
+// the text before it can call the script by its digest.
 func (s *Server) Script(text string, h Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scripts[text] = h
 }
 
-// Dials is the number of connections opened so far, refused ones included.
+// Dials returns the number of calls of Dial so far, including refused ones.
 func (s *Server) Dials() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dials
 }
 
-// Calls is how often a command was called.
+// Calls returns the number of calls of a command.
 func (s *Server) Calls(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[name]
 }
 
-// Open is the number of connections that are open.
+// Open returns the number of open connections.
 func (s *Server) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *Server) Drop() {
 	}
 }
 
-// Say sends bytes over all connections, unasked.
+// Say sends bytes over all connections, without a command.
 func (s *Server) Say(raw string) {
 	s.mu.Lock()
 	var all []*Session
@@ -191,9 +191,9 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Session is one connection, on the server's side.
+// Session is the server's side of one connection.
 type Session struct {
-	// Out is what is to be sent.
+	// Out holds the replies that will be sent next.
 	Out []byte
 	// RESP3 is set by HELLO 3.
 	RESP3 bool
@@ -205,20 +205,20 @@ type Session struct {
 	conn    *netsim.Conn
 	authed  bool
 	subs    map[string]bool // guarded by srv.mu
-	writing chan struct{}   // holds a token while somebody writes
+	writing chan struct{}   // holds a token during a write
 	quit    bool
 
 	asking, readOnly bool // in a cluster
 	tx               *transaction
-	watched          map[string]entry // as they were
+	watched          map[string]entry // their entries at WATCH
 }
 
-// Hangup closes the connection once Out was sent.
+// Hangup closes the connection after Out has been sent.
 func (s *Session) Hangup() { s.quit = true }
 
 // Flush sends Out now.
 func (s *Session) Flush() {
-	_ = s.send(s.Out) // who has gone is noticed by serve
+	_ = s.send(s.Out) // serve handles a closed connection
 	s.Out = s.Out[:0]
 }
 
@@ -251,7 +251,7 @@ func (s *Session) Bulk(text string) { s.Out = resp.AppendString(s.Out, text) }
 // Int appends an integer.
 func (s *Session) Int(n int) { s.Out = resp.AppendInt(s.Out, int64(n)) }
 
-// serve answers commands until the connection ends.
+// serve executes commands until the connection ends.
 func (s *Session) serve() {
 	defer func() {
 		s.srv.mu.Lock()
@@ -267,7 +267,7 @@ func (s *Session) serve() {
 		}
 		s.answer(args)
 		if r.Buffered() > 0 && len(s.Out) < 4<<10 && !s.quit {
-			continue // more commands are there
+			continue // more commands have arrived
 		}
 		if err := s.send(s.Out); err != nil {
 			return
@@ -276,7 +276,7 @@ func (s *Session) serve() {
 	}
 }
 
-// send writes, one writer at a time.
+// send writes p. Concurrent calls write one after the other.
 func (s *Session) send(p []byte) error {
 	s.writing <- struct{}{}
 	_, err := s.conn.Write(p)
@@ -284,7 +284,7 @@ func (s *Session) send(p []byte) error {
 	return err
 }
 
-// Answer carries a command out as if it had been sent.
+// Answer executes a command as if the client had sent it.
 func (s *Session) Answer(name string, args ...[]byte) {
 	s.answer(append([][]byte{[]byte(name)}, args...))
 }
@@ -312,7 +312,8 @@ func (s *Session) answer(args [][]byte) {
 	}
 }
 
-// unknown repeats the arguments, as servers do, and no more of them.
+// unknown appends the error for an unknown command. Like a real server it
+// repeats the arguments, up to 128 bytes of each.
 func (s *Session) unknown(args [][]byte) {
 	text := "ERR unknown command '" + string(args[0]) + "', with args beginning with:"
 	for _, a := range args[1:] {

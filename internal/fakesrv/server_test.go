@@ -14,8 +14,8 @@ import (
 	"github.com/strata-cache/strata/internal/fakesrv"
 )
 
-// talk sends commands in one write, words separated by spaces, and returns the
-// bytes that come back within a second.
+// talk sends commands in one write, with words separated by spaces, and returns
+// the bytes that arrive within a second.
 func talk(t *testing.T, c net.Conn, commands ...string) string {
 	t.Helper()
 	wire := ""
@@ -73,12 +73,12 @@ func TestModelAnswersLikeRedis(t *testing.T) {
 	}
 }
 
-func TestModelForgetsWhatHasExpired(t *testing.T) {
+func TestModelForgetsExpiredKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fakesrv.New()
 		defer s.Close()
 		c, _ := s.Dial(t.Context(), "", "")
-		talk(t, c, "SET k v PX 100") // takes a second
+		talk(t, c, "SET k v PX 100") // talk takes a second
 		if got := talk(t, c, "GET k"); got != "$-1|" {
 			t.Error(got)
 		}
@@ -109,7 +109,7 @@ func TestStoppedServerRefuses(t *testing.T) {
 	})
 }
 
-func TestModelPublishesToThoseWhoHaveSubscribed(t *testing.T) {
+func TestModelPublishesToSubscribers(t *testing.T) {
 	tests := []struct{ subscribe, publish, want string }{
 		{"SUBSCRIBE a", "PUBLISH a x", "*3|$7|message|$1|a|$1|x|:1|"},
 		{"SUBSCRIBE a", "SPUBLISH a x", ":0|"},

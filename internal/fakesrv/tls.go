@@ -9,8 +9,8 @@ import (
 	"math/big"
 )
 
-// TLS returns what a server needs to speak TLS with clients that do not verify
-// its certificate.
+// TLS returns a configuration for a TLS server. Its clients must not verify the
+// certificate.
 func TLS() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

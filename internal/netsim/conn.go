@@ -1,4 +1,4 @@
-// Package netsim is a network in memory for tests in synctest bubbles: pairs
+// Package netsim is an in-memory network for tests in synctest bubbles: pairs
 // of connections with a bounded window, deadlines by timers, and faults.
 package netsim
 
@@ -11,19 +11,20 @@ import (
 	"time"
 )
 
-// ErrReset is what both ends see after [Conn.Reset] or beyond [Conn.CutAfter].
+// ErrReset is the error of both ends after [Conn.Reset], or beyond the limit of
+// [Conn.CutAfter].
 var ErrReset = errors.New("netsim: connection reset")
 
-// Conn is one end of a pair. It is a net.Conn. Faults are set on the end that
-// receives and may be set at any time.
+// Conn is one end of a pair. It is a net.Conn. Faults are set on the receiving
+// end, at any time.
 type Conn struct {
 	in, out *half
 	read    deadline
 	write   deadline
 }
 
-// Pair returns two connected ends. At most window bytes (64 KiB if zero) are
-// under way in each direction; a writer waits beyond.
+// Pair returns two connected ends. In each direction at most window bytes (64
+// KiB if zero) are written and not yet read; a writer of more bytes waits.
 func Pair(window int) (*Conn, *Conn) {
 	if window <= 0 {
 		window = 64 << 10
@@ -33,33 +34,33 @@ func Pair(window int) (*Conn, *Conn) {
 }
 
 // CutAfter resets the connection once this end has received n bytes since the
-// beginning; it never receives more.
+// beginning. The end never receives more.
 func (c *Conn) CutAfter(n int) { c.in.change(func() { c.in.cut = n }) }
 
-// StallAfter lets this end receive n bytes since the beginning and then
-// nothing: no byte, no end of stream. The peer can write until the window is
-// full. A negative n ends the stall.
+// StallAfter lets this end receive n bytes since the beginning, and then
+// neither bytes nor the end of the stream. The peer can write until the window
+// is full. A negative n ends the stall.
 func (c *Conn) StallAfter(n int) { c.in.change(func() { c.in.stall = n }) }
 
-// Slice lets every Read of this end return at most n bytes. Zero means as many
-// as there are.
+// Slice lets every Read of this end return at most n bytes. Zero means no such
+// limit.
 func (c *Conn) Slice(n int) { c.in.change(func() { c.in.slice = n }) }
 
-// Reset fails both ends at once.
+// Reset makes both ends fail at once.
 func (c *Conn) Reset() {
 	c.in.fail(ErrReset)
 	c.out.fail(ErrReset)
 }
 
-// Received is the number of bytes this end has read.
+// Received returns the number of bytes that this end has read.
 func (c *Conn) Received() int {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
 	return c.in.received
 }
 
-// Unread is the number of bytes that have arrived and were not read. If there
-// are none, the error says why none will come.
+// Unread returns the number of bytes that have arrived and were not read. If
+// none can arrive any more, it returns the reason as an error.
 func (c *Conn) Unread() (int, error) {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
@@ -81,11 +82,12 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, opError("write", err)
 }
 
-// TryWrite writes what fits into the window and does not wait for more room.
+// TryWrite writes the bytes that fit into the window, and does not wait for
+// more room.
 func (c *Conn) TryWrite(p []byte) (int, error) {
 	n, _, err := c.out.tryWrite(p, &c.write)
 	if n > 0 {
-		c.out.change(func() {}) // there is something to read
+		c.out.change(func() {}) // wakes the reader
 	}
 	return n, opError("write", err)
 }
@@ -97,8 +99,8 @@ func opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: "sim", Err: err}
 }
 
-// Close implements net.Conn. The peer reads what is under way, then the end of
-// the stream; its writes fail.
+// Close implements net.Conn. The peer reads the bytes in the window, then the
+// end of the stream; its writes fail.
 func (c *Conn) Close() error {
 	c.in.fail(ErrReset)
 	c.in.change(func() { c.in.readerClosed = true })
@@ -129,7 +131,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// half is one direction.
+// half is one direction of a pair.
 type half struct {
 	window int
 
@@ -140,7 +142,7 @@ type half struct {
 	cut      int // negative: never
 	stall    int // negative: never
 	slice    int
-	err      error // neither end can go on
+	err      error // the error of both ends
 
 	readerClosed, writerClosed bool
 }
@@ -149,7 +151,7 @@ func newHalf(window int) *half {
 	return &half{window: window, changed: make(chan struct{}), cut: -1, stall: -1}
 }
 
-// change applies f and wakes whoever waits.
+// change calls f and wakes the waiting reader and writer.
 func (h *half) change(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,7 +172,7 @@ func (h *half) read(p []byte, d *deadline) (int, error) {
 	for {
 		n, wait, err := h.tryRead(p, d)
 		if n > 0 {
-			h.change(func() {}) // there is room in the window
+			h.change(func() {}) // wakes the writer
 		}
 		if wait == nil {
 			return n, err
@@ -182,7 +184,7 @@ func (h *half) read(p []byte, d *deadline) (int, error) {
 	}
 }
 
-// tryRead takes what can be taken; wait is not nil if that is nothing yet.
+// tryRead reads the available bytes. If there are none yet, wait is not nil.
 func (h *half) tryRead(p []byte, d *deadline) (n int, wait <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -206,8 +208,8 @@ func (h *half) tryRead(p []byte, d *deadline) (n int, wait <-chan struct{}, err 
 	return 0, h.changed, nil
 }
 
-// arrived is how many bytes can be read, most of them at once; the error says
-// why none will come. mu is held.
+// arrived returns the number of bytes that one Read can return, at most most.
+// If no more bytes can arrive, it returns the reason as an error. mu is held.
 func (h *half) arrived(most int) (n int, err error) {
 	if h.readerClosed {
 		return 0, net.ErrClosed
@@ -240,7 +242,7 @@ func (h *half) write(p []byte, d *deadline) (n int, err error) {
 		m, wait, err := h.tryWrite(p[n:], d)
 		n += m
 		if m > 0 {
-			h.change(func() {}) // there is something to read
+			h.change(func() {}) // wakes the reader
 		}
 		if err != nil || n == len(p) {
 			return n, err
@@ -276,7 +278,7 @@ func (h *half) tryWrite(p []byte, d *deadline) (n int, wait <-chan struct{}, err
 	return n, nil, nil
 }
 
-// deadline is a point in time with a channel that is closed when it passes.
+// deadline is a point in time with a channel that is closed at that time.
 type deadline struct {
 	mu    sync.Mutex // guards below
 	timer *time.Timer
@@ -306,7 +308,7 @@ func (d *deadline) set(t time.Time) {
 			}
 		})
 	}
-	// Those who wait for the old deadline look again.
+	// Wakes the waiters of the old deadline, which then wait for the new one.
 	if old != nil {
 		select {
 		case <-old:

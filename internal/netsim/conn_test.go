@@ -16,7 +16,7 @@ import (
 
 func TestPairCarriesBytesBothWays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := netsim.Pair(7) // far smaller than what is sent
+		a, b := netsim.Pair(7) // far smaller than the text sent
 		want := bytes.Repeat([]byte("0123456789"), 1000)
 		var wg sync.WaitGroup
 		for _, end := range [][2]*netsim.Conn{{a, b}, {b, a}} {
@@ -54,7 +54,7 @@ func TestDeadlinesAreExact(t *testing.T) {
 		if n != 4 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != 1030*time.Millisecond {
 			t.Errorf("write: %d, %v after %v", n, err, time.Since(start))
 		}
-		// A deadline that is set while somebody waits holds for him, too.
+		// A deadline that is set during a Read applies to that Read too.
 		a.SetDeadline(time.Time{})
 		time.AfterFunc(time.Minute, func() { a.SetDeadline(time.Unix(1, 0)) })
 		if _, err = a.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -11,11 +11,11 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// Call makes one call and notes its result.
+// Call makes one call and records its result.
 type Call func(f func(ctx context.Context) (string, error))
 
-// Play is what a client says in a conversation. It makes the same calls in the
-// same order whatever they come to.
+// Play is the client's part of a conversation. It makes the same calls in the
+// same order for any results.
 type Play struct {
 	Name string
 	// Change sets options. It may be nil.
@@ -46,7 +46,7 @@ func Plays() []Play {
 	}
 }
 
-// Short is a result, or what is left of a long one to compare it by.
+// Short returns a result, or the length and checksum of a long one.
 func Short(result string) string {
 	if len(result) <= 500 {
 		return result
@@ -54,7 +54,7 @@ func Short(result string) string {
 	return fmt.Sprintf("%d bytes of sum %08x", len(result), crc32.ChecksumIEEE([]byte(result)))
 }
 
-// long is a text of n bytes.
+// long returns a text of n bytes.
 func long(n int) string { return strings.Repeat("0123456789abcdef", n/16+1)[:n] }
 
 func values(ctx context.Context, c *redis.Client) error {
@@ -78,7 +78,7 @@ func greeting(call Call, c *redis.Client) {
 	call(func(ctx context.Context) (string, error) { return c.Do(ctx, "ECHO", "hello").String() })
 }
 
-// get is what AppendGet comes to; a missing key is a result.
+// get returns the result of AppendGet. A missing key is a result too.
 func get(ctx context.Context, c *redis.Client, key string) (string, error) {
 	b, err := c.AppendGet(ctx, nil, key)
 	if errors.Is(err, redis.ErrNil) {
@@ -109,8 +109,8 @@ func mget(call Call, c *redis.Client) {
 	call(func(ctx context.Context) (string, error) { return describe(c.Do(ctx, "MGET", "text", "none", "long")) })
 }
 
-// describe is a reply with all that is in it. What a server has refused is a
-// result.
+// describe returns a reply with its elements as text. An error reply is a
+// result too.
 func describe(r redis.Reply) (string, error) {
 	var refused *redis.Error
 	switch {
@@ -160,7 +160,7 @@ func pipeline(call Call, c *redis.Client) {
 		for i := range 10 {
 			p.Set(fmt.Sprint("k", i), []byte(long(10*i)), 0)
 			p.Get(fmt.Sprint("k", i))
-			p.Add("INCR", "text") // refused
+			p.Add("INCR", "text") // refused by the server
 		}
 		all := ""
 		err := p.Each(ctx, func(i int, r redis.Reply) error {

@@ -1,6 +1,6 @@
-// Package recorded has conversations between the client and a real Redis
-// server, byte by byte, and plays the server's part again over a network in
-// memory that can be cut or stalled anywhere.
+// Package recorded records conversations between the client and a real Redis
+// server, byte by byte. It replays the server's part over an in-memory network
+// that can be cut or stalled at any byte.
 package recorded
 
 import (
@@ -16,19 +16,20 @@ import (
 	"github.com/strata-cache/strata/internal/netsim"
 )
 
-// Turn is what a client sends, and what the server answers to it.
+// Turn is the bytes that a client sends, and the bytes of the server's reply.
 type Turn struct {
 	Client, Server string
 }
 
-// Conversation is what was said over the connections of a client, in the order
-// in which they were opened, and what the client made of it.
+// Conversation is the turns of each connection of a client, in the order in
+// which the connections were opened, and the results of the client's calls.
 type Conversation struct {
 	Conns   [][]Turn
 	Results []string
 }
 
-// Size is the number of bytes that the server says over the i-th connection.
+// Size returns the number of bytes that the server sends over the i-th
+// connection.
 func (c *Conversation) Size(i int) (n int) {
 	for _, t := range c.Conns[i] {
 		n += len(t.Server)
@@ -36,7 +37,7 @@ func (c *Conversation) Size(i int) (n int) {
 	return n
 }
 
-// String is the conversation as a text, which [Parse] reads.
+// String returns the conversation as a text, which [Parse] reads.
 func (c *Conversation) String() string {
 	var b strings.Builder
 	for _, turns := range c.Conns {
@@ -62,7 +63,7 @@ func Parse(text string) (*Conversation, error) {
 		kind, quoted, _ := strings.Cut(line, " ")
 		said, err := strconv.Unquote(quoted)
 		if err != nil || kind != "=" && len(c.Conns) == 0 {
-			return nil, fmt.Errorf("recorded: line %d is none of a conversation", n+1)
+			return nil, fmt.Errorf("recorded: line %d is not part of a conversation", n+1)
 		}
 		last := len(c.Conns) - 1
 		switch kind {
@@ -74,7 +75,7 @@ func Parse(text string) (*Conversation, error) {
 		case "=":
 			c.Results = append(c.Results, said)
 		default:
-			return nil, fmt.Errorf("recorded: line %d is none of a conversation", n+1)
+			return nil, fmt.Errorf("recorded: line %d is not part of a conversation", n+1)
 		}
 	}
 	return c, nil
@@ -94,7 +95,7 @@ func (c *Conversation) Write(dir, name string) error {
 	return os.WriteFile(filepath.Join(dir, name+".txt"), []byte(c.String()), 0o644)
 }
 
-// Recorder opens connections that are recorded.
+// Recorder opens connections and records their bytes.
 type Recorder struct {
 	mu    sync.Mutex // guards below
 	conns []*[]Turn
@@ -114,7 +115,7 @@ func (r *Recorder) Dial(ctx context.Context, network, addr string) (net.Conn, er
 	return &recording{Conn: nc, r: r, turns: turns}, nil
 }
 
-// Conversation is what was said so far.
+// Conversation returns the conversation so far.
 func (r *Recorder) Conversation() *Conversation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,8 +132,7 @@ type recording struct {
 	turns *[]Turn
 }
 
-// Write implements net.Conn. What is written without an answer in between is
-// one turn.
+// Write implements net.Conn. Writes without a reply in between are one turn.
 func (c *recording) Write(p []byte) (int, error) {
 	c.r.mu.Lock()
 	turns := *c.turns
@@ -159,9 +159,9 @@ func (c *recording) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Player plays the server's part.
+// Player replays the server's part of a conversation.
 type Player struct {
-	// Conversation is what is played. Connections beyond it are refused.
+	// Conversation is replayed. Further connections are refused.
 	Conversation *Conversation
 	// OnDial, if set, is called with the client's end of the i-th connection.
 	OnDial func(i int, client *netsim.Conn)
@@ -181,7 +181,7 @@ func (p *Player) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	defer p.mu.Unlock()
 	i := p.dials
 	if p.dials++; i >= len(p.Conversation.Conns) {
-		return nil, fmt.Errorf("recorded: connection %d is none of the conversation", i+1)
+		return nil, fmt.Errorf("recorded: connection %d is not part of the conversation", i+1)
 	}
 	client, server := netsim.Pair(0)
 	if p.OnDial != nil {
@@ -191,7 +191,7 @@ func (p *Player) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return client, nil
 }
 
-// play answers turn by turn, and then waits for the end.
+// play replies turn by turn, and then waits for the end of the connection.
 func (p *Player) play(c net.Conn, turns []Turn) {
 	defer c.Close()
 	for _, t := range append(append([]Turn(nil), turns...), Turn{Client: "the end"}) {
@@ -199,7 +199,7 @@ func (p *Player) play(c net.Conn, turns []Turn) {
 		for got := 0; got < len(buf); {
 			n, err := c.Read(buf[got:])
 			if err != nil {
-				return // the client has gone
+				return // the client has closed the connection
 			}
 			if got += n; string(buf[:got]) != t.Client[:got] {
 				p.mu.Lock()
@@ -214,8 +214,9 @@ func (p *Player) play(c net.Conn, turns []Turn) {
 	}
 }
 
-// Close waits for all connections, which the client has closed, and returns what
-// a client has said that is none of the conversation.
+// Close waits until the client has closed all connections. It returns a
+// description of the bytes that differ from the conversation, or an empty
+// string.
 func (p *Player) Close() (wrong string) {
 	p.runs.Wait()
 	return p.wrong
