@@ -95,7 +95,7 @@ func TestFingerprintTellsShapesApart(t *testing.T) {
 	}
 }
 
-func TestFingerprintIgnoresWhatIsNotCarried(t *testing.T) {
+func TestFingerprintIgnoresFieldsThatAreNotEncoded(t *testing.T) {
 	want := fp[struct {
 		A int `json:"a"`
 	}]()

@@ -115,7 +115,7 @@ func TestZeroOptionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestGetReturnsWhatWasSet(t *testing.T) {
+func TestGetReturnsTheStoredValue(t *testing.T) {
 	c := mustNew(t, memory.Options[string, int]{})
 	if v, ok := c.Get("k"); ok || v != 0 {
 		t.Fatalf("empty cache has %v", v)
@@ -210,7 +210,7 @@ func TestSetIfAbsentTakesTheExpiredForAbsent(t *testing.T) {
 	})
 }
 
-func TestComputeDoesWhatItIsTold(t *testing.T) {
+func TestComputeCarriesOutTheOperation(t *testing.T) {
 	for _, x := range []struct {
 		name   string
 		before int // 0: absent
@@ -327,7 +327,7 @@ func TestDeleteFuncMayUseTheCache(t *testing.T) {
 	mustHold(t, c, 50, 51)
 }
 
-func TestHottestIsWhatWasReadMost(t *testing.T) {
+func TestHottestIsTheMostRead(t *testing.T) {
 	c := mustNew(t, memory.Options[int, int]{})
 	for k := range 100 {
 		c.Set(k, k)

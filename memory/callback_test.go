@@ -105,9 +105,9 @@ func TestOnEvictMayUseTheCache(t *testing.T) {
 	})
 }
 
-// TestOnEvictThatPanicsHarmsNobody: neither the caller, nor the sweeper, nor
+// TestOnEvictThatPanicsHarmsNoCaller: neither the caller, nor the sweeper, nor
 // later removals are affected.
-func TestOnEvictThatPanicsHarmsNobody(t *testing.T) {
+func TestOnEvictThatPanicsHarmsNoCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mustNew(t, memory.Options[int, int]{MaxEntries: 10, OnEvict: func(int, int, memory.Reason) { panic("no") }})
 		for k := range 20 {

@@ -10,7 +10,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-func TestTimeoutEndsTheContextForWhoeverAsks(t *testing.T) {
+func TestTimeoutEndsTheContextOnceDoneIsCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := remote.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -236,7 +236,7 @@ func otherMode(m hello.Mode) hello.Mode {
 func closeService(s *hello.Service) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	// The process is about to end: there is nobody to tell about an error.
+	// The process is about to end, so an error is ignored.
 	_ = s.Close(ctx)
 }
 

@@ -321,7 +321,7 @@ func TestLoadReportsInJSON(t *testing.T) {
 	}
 }
 
-func TestLoadInterruptedReportsWhatItHas(t *testing.T) {
+func TestInterruptedLoadReportsItsMeasurements(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	var once sync.Once

@@ -15,7 +15,7 @@ func seal(key string, schema uint64, f envelope.Flags, payload []byte) []byte {
 	return b
 }
 
-func TestEnvelopeReturnsWhatWasSealed(t *testing.T) {
+func TestEnvelopeReturnsTheSealedValue(t *testing.T) {
 	long := string(bytes.Repeat([]byte("k"), 1000))
 	tests := []struct {
 		name    string

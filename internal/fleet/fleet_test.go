@@ -147,7 +147,7 @@ func TestRefreshIsOneForAllAndNotTooOften(t *testing.T) {
 		w.slow["a:1"] = 50 * time.Millisecond
 		w.slow["b:1"] = 50 * time.Millisecond
 		if c.View() != nil {
-			t.Error("something is known before anybody was asked")
+			t.Error("there is a view before the first refresh")
 		}
 		var wg sync.WaitGroup
 		for range 100 {
@@ -212,7 +212,7 @@ func TestServerThatKeepsSilentCostsAFractionOfASecond(t *testing.T) {
 	})
 }
 
-func TestOldViewStaysWhileNobodyAnswers(t *testing.T) {
+func TestOldViewStaysWhileNoServerAnswers(t *testing.T) {
 	run(t, "a:1", "a b", func(t *testing.T, w *world, c *fleet.Fleet[*node]) {
 		<-c.Refresh("")
 		w.change(func() { w.down["a:1"], w.down["b:1"] = true, true })

@@ -63,7 +63,7 @@ func TestItIsWellWhenNothingHasFailedForSomeTime(t *testing.T) {
 	}
 }
 
-func TestLimitCountsWhatItDoesNotTell(t *testing.T) {
+func TestLimitCountsSuppressedLines(t *testing.T) {
 	var l health.Limit
 	if ok, n := l.Allow(5); !ok || n != 0 {
 		t.Error("the first call is not logged")

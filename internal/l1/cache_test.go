@@ -95,7 +95,7 @@ func TestEmptiedShardRecovers(t *testing.T) {
 	validate(t, c)
 }
 
-func TestTooHeavyIsRefusedAndRemovesWhatWasHeld(t *testing.T) {
+func TestTooHeavyEntryIsRefusedAndTheOldOneRemoved(t *testing.T) {
 	var left []Reason
 	c := New(Config[string, int]{MaxWeight: 10, Notify: func(_ *Entry[string, int], r Reason) { left = append(left, r) }})
 	defer c.Close()
@@ -239,7 +239,7 @@ func TestClosedCacheHoldsNothingAndRefuses(t *testing.T) {
 	validate(t, c)
 }
 
-func TestResizeKeepsWhatFits(t *testing.T) {
+func TestResizeKeepsTheEntriesThatFit(t *testing.T) {
 	c := New(Config[int, int]{MaxEntries: 8192, Notify: func(*Entry[int, int], Reason) {}})
 	defer c.Close()
 	for k := range 8192 {

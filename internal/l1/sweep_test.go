@@ -225,9 +225,9 @@ func TestSweeperStartsOnlyWhileOpen(t *testing.T) {
 	}
 }
 
-// TestSweeperStaysForWhoCalled: a deadline may be added between the sweeper's
+// TestSweeperStaysAfterACall: a deadline may be added between the sweeper's
 // last search and its end.
-func TestSweeperStaysForWhoCalled(t *testing.T) {
+func TestSweeperStaysAfterACall(t *testing.T) {
 	var w sweeper
 	w.init()
 	w.running = true

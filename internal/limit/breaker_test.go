@@ -57,7 +57,7 @@ func perform(b *limit.Breaker, now int64, what string) (got string) {
 	return "closes"
 }
 
-func TestBreakerFollowsWhatTheStoreDoes(t *testing.T) {
+func TestBreakerFollowsTheStore(t *testing.T) {
 	const open = "1 fail; 1 fail; 1 fail opens; "
 	for name, script := range map[string]string{
 		"closed at first":                     "0 is closed; 0 ask yes; 0 ok",

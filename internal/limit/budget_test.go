@@ -23,7 +23,7 @@ func succeed(b *limit.Budget, times int) {
 	}
 }
 
-func TestRetriesAreAFifthOfWhatSucceedsAndTenInASecond(t *testing.T) {
+func TestRetriesAreAFifthOfSuccessesAndTenInASecond(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, test := range map[string]struct {
 		successes int

@@ -184,7 +184,7 @@ func (m meeting) Done() <-chan struct{} {
 
 // Both the slot and the reason to leave are ready when the waiter selects. The
 // choice is random, so each is taken in some of the tries.
-func TestSlotGivenToOneWhoLeavesIsNotLost(t *testing.T) {
+func TestSlotGivenToALeavingWaiterIsNotLost(t *testing.T) {
 	const tries = 100
 	for name, ends := range map[string]bool{"context ends": true, "becomes urgent": false} {
 		t.Run(name, func(t *testing.T) {

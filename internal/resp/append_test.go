@@ -79,7 +79,7 @@ func TestAppendedValuesReadBack(t *testing.T) {
 	}
 }
 
-func TestReadCommandRefusesWhatIsNone(t *testing.T) {
+func TestReadCommandRefusesOtherValues(t *testing.T) {
 	for _, wire := range []string{"PING\r\n", "*0\r\n", "*-1\r\n", "$4\r\nPING\r\n", "*1\r\n:1\r\n", "*1\r\n$-1\r\n", "%1\r\n$1\r\na\r\n$1\r\nb\r\n"} {
 		_, err := resp.NewReader(strings.NewReader(wire), resp.Limits{}).ReadCommand()
 		var broken *resp.ProtocolError

@@ -75,7 +75,7 @@ func TestBatchIsItsCommandsOneByOne(t *testing.T) {
 	}
 }
 
-func TestBatchForgetsWhatItReferredTo(t *testing.T) {
+func TestBatchDropsItsReferences(t *testing.T) {
 	var b resp.Batch
 	value := make([]byte, 10_000)
 	b.String(value)

@@ -41,7 +41,7 @@ func text(v Value) string {
 	return s + " " + string(v.Bytes())
 }
 
-func TestBorrowReadsWhatReadReads(t *testing.T) {
+func TestBorrowReadsTheSameAsRead(t *testing.T) {
 	wire, want := rows()
 	for name, wrap := range map[string]func(io.Reader) io.Reader{
 		"whole": func(r io.Reader) io.Reader { return r },

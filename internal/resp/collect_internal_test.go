@@ -73,7 +73,7 @@ func TestCollectorTakesOneValueAndNoMore(t *testing.T) {
 	}
 }
 
-func TestCollectorPassesOnWhatItsSourceReturns(t *testing.T) {
+func TestCollectorPassesOnTheErrorsOfItsSource(t *testing.T) {
 	c := &Collector{}
 	if n, err := c.ReadFrom(&stalled{"$5\r\nhel"}); n != 7 || err != errStalled {
 		t.Errorf("%d, %v", n, err)
@@ -89,7 +89,7 @@ func TestCollectorPassesOnWhatItsSourceReturns(t *testing.T) {
 	}
 }
 
-func TestMemoryOfACollectorFollowsWhatArrives(t *testing.T) {
+func TestMemoryOfACollectorFollowsTheBytesReceived(t *testing.T) {
 	for _, tc := range []struct{ head, body string }{
 		{"$536870912\r\n", "abc"},
 		{"$536870912\r\n", strings.Repeat("x", 1<<20)},

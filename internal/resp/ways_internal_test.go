@@ -163,9 +163,9 @@ func TestLimitsWithoutBoundDoNotOverflow(t *testing.T) {
 	}
 }
 
-// TestNextCollectsWhatDoesNotFit: a row of replies of all sizes is returned
+// TestNextCollectsRepliesThatDoNotFit: a row of replies of all sizes is returned
 // complete and in order, for any division into pieces.
-func TestNextCollectsWhatDoesNotFit(t *testing.T) {
+func TestNextCollectsRepliesThatDoNotFit(t *testing.T) {
 	var wire []byte
 	var want []string
 	for i, n := range []int{1, 100, collectFrom - 10, collectFrom, bufSize - 4, bufSize, 3, step, step + 1, 5, 300_000, 0, 70_000, 1 << 20, 2} {

@@ -132,7 +132,7 @@ func TestStrongestDropOfAKeyCounts(t *testing.T) {
 		synctest.Wait()
 		drops, _ := s.seen()
 		if d := drops["k"]; d.Soft || d.Hold < 50*time.Second || d.Hold > time.Minute {
-			t.Errorf("carried out %+v; want hard, with what is left of the minute", d)
+			t.Errorf("carried out %+v; want hard, with the rest of the minute", d)
 		}
 	})
 }
@@ -316,7 +316,7 @@ func TestClosedQueueTriesNoMore(t *testing.T) {
 	})
 }
 
-func TestCloseTriesUntilItsContextEndsAndSaysWhatIsLost(t *testing.T) {
+func TestCloseTriesUntilItsContextEndsAndReportsLostDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &target{down: true}
 		q := newQueue(s)
@@ -361,7 +361,7 @@ func TestCloseEndsWhenNothingIsPendingAnyMore(t *testing.T) {
 	})
 }
 
-func TestPendingTagBlocksWhatCarriesIt(t *testing.T) {
+func TestPendingTagBlocksItsEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &target{down: true}
 		q := newQueue(s)
@@ -382,7 +382,7 @@ func TestPendingTagBlocksWhatCarriesIt(t *testing.T) {
 	})
 }
 
-func TestTagDropReplacedByADropOfEverythingBlocksWhoAskedBefore(t *testing.T) {
+func TestTagDropReplacedByADropOfEverythingBlocksEarlierRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &target{down: true}
 		q := newQueue(s)
@@ -392,7 +392,7 @@ func TestTagDropReplacedByADropOfEverythingBlocksWhoAskedBefore(t *testing.T) {
 		q.AddAll(false, retry.Later)
 		for _, state := range []string{"pending", "carried out"} {
 			if !q.BlocksTags([]string{"a"}, before) || q.BlocksTags(nil, before) || q.BlocksTags([]string{"a"}, q.Collapses()) {
-				t.Errorf("everything %s: blocks who asked before %v, without tags %v, who asks now %v; want true, false, false", state,
+				t.Errorf("everything %s: blocks requests from before %v, without tags %v, later ones %v; want true, false, false", state,
 					q.BlocksTags([]string{"a"}, before), q.BlocksTags(nil, before), q.BlocksTags([]string{"a"}, q.Collapses()))
 			}
 			s.set(false)
@@ -448,7 +448,7 @@ func TestHoldsStayPendingBesideADropOfEverythingAndAreBounded(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		drops, all := s.seen()
 		if all != 1 || len(drops) != 2 || drops["before"].Hold < 30*time.Second || drops["after"].Hold < 30*time.Second {
-			t.Errorf("carried out %v and %d drops of everything, want one and what is left of two holds", drops, all)
+			t.Errorf("carried out %v and %d drops of everything, want one and the rest of two holds", drops, all)
 		}
 		s.set(true)
 		for i := range 5000 {

@@ -40,7 +40,7 @@ func folder(t *testing.T) (files func() int) {
 	}
 }
 
-func TestSpoolHoldsWhatWasRead(t *testing.T) {
+func TestSpoolHoldsTheBytesRead(t *testing.T) {
 	files := folder(t)
 	for n := range 100 {
 		want := strings.Repeat("0123456789abcde", 10)[:n]

@@ -169,7 +169,7 @@ func TestInstancesShareLoadsThroughL2(t *testing.T) {
 	}
 }
 
-func TestRestartedInstanceFindsWhatItLeftInL2(t *testing.T) {
+func TestRestartedInstanceFindsItsEntriesInL2(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		o       hello.Options
@@ -341,7 +341,7 @@ func TestStatsAreJSON(t *testing.T) {
 	}
 }
 
-func TestNewRefusesWhatCannotWork(t *testing.T) {
+func TestNewRefusesBadOptions(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		o    hello.Options

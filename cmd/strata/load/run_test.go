@@ -129,7 +129,7 @@ func TestStallIsChargedToEveryRequestThatHadToWait(t *testing.T) {
 	})
 }
 
-func TestWhatATargetCannotTakeIsReportedAsUnsent(t *testing.T) {
+func TestRequestsBeyondTheTargetAreReportedAsUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &target{answer: func(r *http.Request) (int, error) { return after(r, 100*time.Millisecond) }}
 		res := run(t, g, load.Options{Rate: 100, Concurrency: 2, Duration: 10 * time.Second})
@@ -233,7 +233,7 @@ func TestDeadTargetIsNotHammered(t *testing.T) {
 	})
 }
 
-func TestInterruptionReturnsWhatWasMeasured(t *testing.T) {
+func TestInterruptionReturnsTheMeasurements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1050*time.Millisecond)
 		defer cancel()

@@ -137,7 +137,7 @@ func TestNamedFileStays(t *testing.T) {
 	}
 }
 
-func TestOpenSaysWhoIsAtFault(t *testing.T) {
+func TestOpenReportsTheCauseOfAnError(t *testing.T) {
 	for _, tt := range []struct {
 		name, url string
 		want      error
@@ -163,7 +163,7 @@ func TestOpenSaysWhoIsAtFault(t *testing.T) {
 	}
 }
 
-func TestLatencyObeysContext(t *testing.T) {
+func TestLatencyEndsWithTheContext(t *testing.T) {
 	or := open(t, origin.Options{Latency: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
