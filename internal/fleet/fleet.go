@@ -2,6 +2,11 @@
 // for each server of the topology, and closes the nodes of servers that have
 // left. It knows no protocol: the owner supplies the functions that ask a
 // server and open a node.
+//
+// A [Fleet] is idle or has one refresh that runs or waits to begin; a second
+// Refresh joins it. A refresh that brings a topology replaces the view.
+// Invariant: each node in the view is open. A node that a refresh does not
+// confirm is closed, also if its server comes back in another role.
 package fleet
 
 import (
@@ -70,11 +75,6 @@ type place struct {
 }
 
 // Fleet holds the nodes of a cluster. Its methods are safe for concurrent use.
-//
-// At most one refresh runs or waits to begin; a second Refresh joins it. A
-// refresh that brings a topology replaces the view. Invariant: each node in the
-// view is open, and a node that a refresh does not confirm is closed, also if
-// the same server comes back in another role.
 type Fleet[N comparable] struct {
 	o      Config[N]
 	ctx    context.Context

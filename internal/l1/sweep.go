@@ -10,9 +10,13 @@ import (
 // lock.
 const sweepBatch = 256
 
-// sweeper is the state of the goroutine that removes dead entries. The
-// goroutine runs while there are entries with a deadline, and sleeps until the
-// tick of the first wheel slot that holds an entry.
+// sweeper is the state of the goroutine that removes dead entries.
+//
+// States: not running (no entry has a deadline); searching the wheels; sleeping
+// until the tick of the first wheel slot that holds an entry. Invariant: for
+// every deadline in a wheel, the goroutine will wake up by the end of its tick:
+// a writer that adds a deadline before next starts or wakes it, and next is
+// never unless the goroutine sleeps.
 type sweeper struct {
 	// next is the tick that the goroutine sleeps for; never while it searches
 	// the wheels or does not run. A writer that adds an earlier deadline wakes

@@ -7,27 +7,14 @@ import (
 )
 
 // Breaker stops calls to a store that does not answer, and lets calls through
-// again when the store answers.
+// again when the store answers. Invariant: while it is not closed, it lets
+// through at most one call per open time, the probe.
 //
 //	        failures in a row            a call after the open time
 //	closed ──────────────────► open ────────────────────────────────► half open
 //	 ▲ ▲                       │  ▲                                     │   │
 //	 │ └──── a late success ───┘  └────────── the probe fails ──────────┘   │
 //	 └─────────────────────────────── any success ──────────────────────────┘
-//
-// In the half-open state one call is under way, the probe. A probe that does
-// not report within the open time is abandoned, and the next call becomes the
-// probe. Invariant: between opening and closing, at most one call per open time
-// is let through.
-//
-// Other reports that arrive while the breaker is not closed are late: their
-// calls began before it opened. A late success closes the breaker, because it
-// is the newest evidence that the store answers. A late failure changes
-// nothing: it belongs to the outage for which the breaker opened, and a row of
-// calls that time out one after the other must not keep the breaker open. The
-// failure of an abandoned probe changes nothing either, unless another probe is
-// under way. Then it counts as the failure of that probe and opens the breaker
-// for the same time.
 //
 // The zero Breaker is disabled: always closed.
 type Breaker struct {
@@ -93,6 +80,16 @@ func (b *Breaker) Allow(now int64) (ok, probe bool) {
 // result of [Breaker.Allow]. It reports whether the breaker was closed and
 // opens, or the reverse. The failure of a probe is no such change: calls are
 // refused before and after it.
+//
+// A probe that does not report within the open time is abandoned, and the next
+// call becomes the probe. Other reports that arrive while the breaker is not
+// closed are late: their calls began before it opened. A late success closes
+// the breaker, because it is the newest evidence that the store answers. A late
+// failure changes nothing: it belongs to the outage for which the breaker
+// opened, and a row of calls that time out one after the other must not keep
+// the breaker open. The failure of an abandoned probe changes nothing either,
+// unless another probe is under way. Then it counts as the failure of that
+// probe and opens the breaker for the same time.
 func (b *Breaker) Report(now int64, probe, failed bool) (changed bool) {
 	if b.failures == 0 || !failed && b.state.Load() == 0 {
 		return false

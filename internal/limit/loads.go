@@ -9,17 +9,11 @@ import (
 	"time"
 )
 
-// ErrNoSlot is returned to a load that has waited in the queue for the longest
-// time allowed.
-var ErrNoSlot = errors.New("limit: no slot came free in time")
-
 // Loads bounds the loads of one cache that run at once. Each running load has a
-// slot; when all slots are taken, a load waits in one of two queues.
-//
-// States of a load: waiting in the foreground or the background queue; running
-// in a slot; running beyond the bound, because a load that has a slot waits for
-// it. A freed slot goes to the first foreground load, or else to the first
-// background load; each queue is first in, first out.
+// slot. States of a load: waiting in the foreground or the background queue,
+// both first in, first out; running in a slot; running beyond the bound,
+// because a load that has a slot waits for it. A freed slot goes to the first
+// foreground load, or else to the first background load.
 //
 // Invariant: at most max slots are taken, no load waits while a slot is free,
 // and each slot is given back exactly once. Use [NewLoads] to make one.
@@ -33,6 +27,10 @@ type Loads struct {
 	taken   int          // slots in use; never more than max
 	waiting [2]list.List // of *turn, foreground first; empty while a slot is free
 }
+
+// ErrNoSlot is returned to a load that has waited in the queue for the longest
+// time allowed.
+var ErrNoSlot = errors.New("limit: no slot came free in time")
 
 // turn is the place of one caller in a queue.
 type turn struct {

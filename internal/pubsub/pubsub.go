@@ -1,5 +1,11 @@
 // Package pubsub keeps a subscription to channels of a Redis server alive: it
 // reconnects after errors, and reports when messages may have been lost.
+//
+// States of a [Subscription]: connecting (dialling, or waiting for the server
+// to agree); subscribed; pausing after a failure; ended.
+//
+// Invariant: between a [Subscribed] event and the next [Gap], the events hold
+// every message that the server has sent, in order.
 package pubsub
 
 import (
@@ -79,12 +85,7 @@ type Config struct {
 	Closed, Overflow, Connecting, Ended error
 }
 
-// Subscription receives the messages of its channels.
-//
-// States: connecting (dialling, or waiting for the server to agree);
-// subscribed; pausing after a failure; ended. Invariant: between a [Subscribed]
-// event and the next [Gap], the events hold every message that the server has
-// sent, in order.
+// Subscription receives the messages of its channels. Use [New] to make one.
 type Subscription struct {
 	o      Config
 	cancel context.CancelFunc

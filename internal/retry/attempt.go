@@ -8,7 +8,11 @@ import (
 )
 
 // run is the goroutine of a queue. It makes attempts until nothing is pending
-// or the queue's context ends.
+// or the queue's context ends. After a failed attempt it pauses.
+//
+// Invariant: a drop that always fails does not hold up the others. After a
+// failure the next attempt has half as many drops, begins with another kind,
+// and takes the drops with the fewest failures.
 func (q *Queue) run(pause time.Duration) {
 	for q.wait(pause) {
 		for q.attempt() {
@@ -97,9 +101,7 @@ func (q *Queue) attempt() bool {
 	return true
 }
 
-// failed records that w has failed. The next attempt has half as many drops,
-// begins with another kind, and takes the drops with the fewest failures. So a
-// drop that always fails does not hold up the others.
+// failed records that w has failed, and plans the next attempt.
 func (q *Queue) failed(w *work, err error) {
 	q.plan.batch = max(1, len(w.items)/2)
 	q.plan.first = (q.plan.first + 1) % kinds

@@ -7,7 +7,10 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// pending is a set of drops. The queue's mutex guards it.
+// pending is the set of pending drops. The queue's mutex guards it.
+//
+// Invariant: a key or tag has at most one item, which is as strong as all its
+// drops since the last confirmed attempt. Each added drop makes a new item.
 type pending struct {
 	keys map[string]*item
 	tags map[string]*item

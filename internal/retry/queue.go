@@ -1,11 +1,12 @@
 // Package retry carries out drops that a tier did not confirm.
 //
-// A [Queue] retries drops only, never values: a value that is sent again later
-// could overwrite a newer one, a drop cannot. It is bounded by number: when too
-// many keys and tags are pending, one drop of everything replaces them. Holds
-// stay pending beside it, because a drop of everything gives no key a hold. Age
-// is no bound: a drop that has been pending for an hour still names its key,
-// and a drop of everything instead would cost every instance all its entries.
+// States of a [Queue]: idle (nothing is pending, no goroutine); running (a
+// goroutine makes attempts, with pauses after failures); closing (running until
+// nothing is pending or the context of Close ends); closed (adds are refused).
+//
+// Invariant: an accepted drop stays pending, and blocks its key or tag, until
+// an attempt that began after its last Add is confirmed, a stronger drop
+// replaces it, or Close gives it up and reports it in [Lost].
 package retry
 
 import (
@@ -39,15 +40,15 @@ const (
 	maxNames   = 16                     // in Lost.Names
 )
 
-// Queue holds pending drops and attempts them until the tier confirms them.
+// Queue holds pending drops and attempts them until the tier confirms them. It
+// retries drops only, never values: a value that is sent again later could
+// overwrite a newer one, a drop cannot.
 //
-// States: idle (nothing is pending, no goroutine); running (a goroutine makes
-// attempts, with pauses after failures); closing (running until nothing is
-// pending or the context of [Queue.Close] ends); closed (adds are refused).
-//
-// Invariant: an accepted drop stays pending, and blocks its key or tag, until
-// an attempt that began after its last Add is confirmed, a stronger drop
-// replaces it, or Close gives it up and reports it in [Lost].
+// It is bounded by number: when too many keys and tags are pending, one drop of
+// everything replaces them. Holds stay pending beside it, because a drop of
+// everything gives no key a hold. Age is no bound: a drop that has been pending
+// for an hour still names its key, and a drop of everything instead would cost
+// every instance all its entries.
 //
 // Use [New] to make one.
 type Queue struct {
