@@ -59,7 +59,9 @@ type Place struct {
 	// Suspect says that L1 has an entry that counts only once L2 has confirmed
 	// it: an announcement may have been lost.
 	Suspect bool
-	// Expired says that the value is stale because a caller has expired it.
+	// Expired says that the value is stale because a caller has expired it, so
+	// that it is served if its load fails, and not while it is refreshed. After
+	// ExpireAll a value is as if its TTL had ended then.
 	Expired bool
 	// Fresh is for how long the value is fresh: not positive if it is stale.
 	// NoExpiry if it does not expire.
@@ -76,26 +78,30 @@ type Place struct {
 	DroppedByTag bool
 	// Err is why the tier did not answer, or why its value cannot be read.
 	Err error
+
+	silent   bool // the tier did not answer
+	served   bool // the value is stale, and served while it is refreshed
+	fallback bool // it is stale, and served if its load fails
+	lasts    bool // it is suspect, and served if the other tier cannot confirm it
 }
 
 // Explain says what the tiers hold for key, what is under way, and what a read
 // would do. It asks L2 for the key and its tags, even if L2 is left alone, but
 // changes nothing and counts as no use of the entry.
 func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
-	r := Report{L1: c.explainMemory(key), Degraded: c.degraded(), Hold: c.flights.HoldLeft(key)}
-	r.Waiters, r.Loading = c.flights.Running(key)
-	c.explainFailures(key, &r)
+	var r Report
 	if c.l2.Used() {
 		r.Name, r.L2.Err = c.nameOf(key)
 	}
-	if c.l2.HasTier() {
-		r.LeftAlone = c.l2.LeftAlone()
-		r.L2.Used = true
-		if r.L2.Err == nil {
-			c.explainTier(ctx, r.Name, &r.L2)
-			r.Pending = c.l2.Blocks(r.Name, r.L2.Tags)
-		}
+	if r.L2.Used = c.l2.HasTier(); r.L2.Used && r.L2.Err == nil {
+		c.explainTier(ctx, r.Name, &r.L2)
+		r.Pending = c.l2.Blocks(r.Name, r.L2.Tags)
 	}
+	// What this instance knows may change while L2 answers, so it comes last.
+	r.LeftAlone = c.l2.HasTier() && c.l2.LeftAlone()
+	r.L1, r.Degraded, r.Hold = c.explainMemory(key), c.degraded(), c.flights.HoldLeft(key)
+	r.Waiters, r.Loading = c.flights.Running(key)
+	c.explainFailures(key, &r)
 	r.Verdict = c.verdict(key, &r)
 	return r
 }
@@ -111,20 +117,24 @@ func (c *Cache[K, V]) explainMemory(key K) Place {
 	if e == nil {
 		return p
 	}
+	e = c.aged(key, e)
 	if e.Tags != nil {
 		p.Tags = slices.Clone(e.Tags.Names)
 		v, _, _ := c.trust.JudgeTags(e.Tags.Names, e.Tags.Seen.Load())
 		p.DroppedByTag = v == trust.Disowned
 	}
-	v, _ := c.judge(key, e)
+	v, since := c.judge(key, e)
 	if p.Suspect = v == trust.Suspect; v >= trust.Suspect {
+		p.lasts = p.Suspect && now < e.Fresh && c.lasts(since)
 		return p
 	}
 	p.Present = true
 	p.Fresh, p.Left = until(e.Fresh, now), until(e.Dead, now)
-	if p.Expired = v == trust.Stale || e.Fresh == 0; p.Expired {
+	if p.Expired = e.Fresh == 0; p.Expired {
 		p.Fresh = 0
 	}
+	p.served = p.Fresh <= 0 && c.revalidates(e, now)
+	p.fallback = p.Fresh <= 0 && now < c.onErrorUntil(e)
 	return p
 }
 
@@ -152,7 +162,7 @@ func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *Place) {
 	defer cancel()
 	held, err := c.l2.Read(ctx, []string{name})
 	if err != nil {
-		p.Err = err
+		p.Err, p.silent = err, true
 		return
 	}
 	h := held[0]
@@ -164,7 +174,7 @@ func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *Place) {
 		p.Err = err
 		return
 	}
-	p.Fresh, p.Left, p.Expired = h.Fresh, h.Left, h.Soft
+	p.Fresh, p.Left = h.Fresh, h.Left
 	if flags&envelope.Tagged != 0 {
 		if payload, err = c.explainTags(ctx, payload, p); err != nil || p.DroppedByTag {
 			p.Fresh, p.Left, p.Err = 0, 0, err
@@ -174,7 +184,19 @@ func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *Place) {
 	p.Present, p.NotFound = flags&envelope.NotFound == 0, flags&envelope.NotFound != 0
 	if p.Size = len(payload); p.Present {
 		_, p.Err = c.decode(payload)
+		c.explainStale(h, p)
 	}
+}
+
+// explainStale notes what a value that L2 holds is good for if it is stale.
+func (c *Cache[K, V]) explainStale(h remote.Held, p *Place) {
+	if p.Fresh > 0 {
+		return
+	}
+	age, soft, _ := c.staleSince(h, p.Expired, p.Tags)
+	p.Expired = soft
+	p.served = !soft && age < c.o.Stale.WhileRevalidate
+	p.fallback = age < c.o.Stale.OnError
 }
 
 // explainTags takes the tags from body, and notes what their drops have made of
@@ -189,6 +211,7 @@ func (c *Cache[K, V]) explainTags(ctx context.Context, body []byte, p *Place) (p
 	}
 	known, err := c.l2.Tags(ctx, tags)
 	if err != nil {
+		p.silent = true
 		return nil, err
 	}
 	for _, t := range known {
@@ -210,9 +233,9 @@ func (c *Cache[K, V]) verdict(key K, r *Report) string {
 		return "L1 answers that the origin does not have the key" + lasting(r.L1.Fresh) + "."
 	case r.L1.Present && r.L1.Fresh > 0:
 		return "L1 answers: its value is fresh" + lasting(r.L1.Fresh) + "." + degradedNote(r)
-	case c.explainStale(key):
+	case r.L1.served:
 		return "L1 answers with a stale value, which is refreshed in the background."
-	case r.L1.Present && r.RetryIn > 0:
+	case r.L1.fallback && r.RetryIn > 0:
 		return fmt.Sprintf("L1 answers with a stale value: a load has failed, and is tried again in %v.", r.RetryIn)
 	case r.Loading:
 		return fmt.Sprintf("The read joins the load that is running, for which %d callers wait.", r.Waiters)
@@ -221,12 +244,12 @@ func (c *Cache[K, V]) verdict(key K, r *Report) string {
 	switch {
 	case stop:
 		return past
+	case r.RetryIn > 0 && r.L2.Used && !r.Pending && !r.LeftAlone && r.L2.fallback:
+		return fmt.Sprintf("L2 answers with a stale value: a load has failed, and is tried again in %v.", r.RetryIn)
 	case r.RetryIn > 0:
 		return fmt.Sprintf("%sThe read fails with the error of the last load, for another %v.", past, r.RetryIn)
-	case r.Hold > 0:
-		return fmt.Sprintf("%sThe Loader runs; what it brings is kept nowhere, because the key is on hold for another %v.", past, r.Hold)
 	}
-	return past + "The Loader runs."
+	return past + c.verdictOfLoad(r)
 }
 
 // verdictOfTier says what L2 has to do with a read that L1 does not answer, and
@@ -240,6 +263,8 @@ func (c *Cache[K, V]) verdictOfTier(r *Report) (sentence string, stop bool) {
 		return fmt.Sprintf("The read fails: %v.", p.Err), true
 	case r.Pending:
 		return "L2 is read past until it confirms a drop that is pending. ", false
+	case r.L1.lasts && (r.LeftAlone || p.silent):
+		return "L1 answers, though L2 does not confirm its value: another instance may have invalidated it.", true
 	case r.LeftAlone:
 		return "L2 is left alone because it has failed too often. ", false
 	case p.Err != nil:
@@ -248,9 +273,9 @@ func (c *Cache[K, V]) verdictOfTier(r *Report) (sentence string, stop bool) {
 		return "L2 answers that the origin does not have the key" + lasting(p.Fresh) + ".", true
 	case p.Present && p.Fresh > 0:
 		return "L2 answers: its value is fresh" + lasting(p.Fresh) + ".", true
-	case p.Present && !p.Expired && c.o.Stale.window()-p.Left < c.o.Stale.WhileRevalidate:
+	case p.served:
 		return "L2 answers with a stale value, which is refreshed in the background.", true
-	case p.Present:
+	case p.fallback:
 		return "L2 has a stale value, in case the load fails. ", false
 	case p.DroppedByTag:
 		return "What L2 has was dropped by one of its tags. ", false
@@ -258,10 +283,15 @@ func (c *Cache[K, V]) verdictOfTier(r *Report) (sentence string, stop bool) {
 	return "", false
 }
 
-// explainStale reports whether L1 serves key while it is refreshed.
-func (c *Cache[K, V]) explainStale(key K) bool {
-	e, now := c.memory.Peek(key)
-	return e != nil && c.trusts(key, e) && c.revalidates(e, now)
+// verdictOfLoad says how a load would go on that nothing prevents.
+func (c *Cache[K, V]) verdictOfLoad(r *Report) string {
+	if r.Hold > 0 {
+		return fmt.Sprintf("The Loader runs; what it brings is kept nowhere, because the key is on hold for another %v.", r.Hold)
+	}
+	if p := &r.L2; p.Used && !r.Pending && !r.LeftAlone && !p.silent && !c.l2.StoringStopped() {
+		return "The Loader runs, unless another instance is loading the key."
+	}
+	return "The Loader runs."
 }
 
 // lasting is for how long something holds, as a verdict says it.

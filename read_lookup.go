@@ -90,7 +90,8 @@ func (a *attempt[K, V]) keepSeen(v V, h remote.Held) {
 // while it is refreshed.
 func (a *attempt[K, V]) seenStale(v V, h remote.Held) bool {
 	now, window := a.c.memory.Now(), a.c.o.Stale.window()
-	age, soft := a.staleSince(h)
+	age, soft, loose := a.c.staleSince(h, a.expired, a.tags)
+	a.loose = loose
 	a.held, a.id, a.heldUntil = &v, h.ID, 0
 	if d := a.c.o.Stale.OnError - age; a.c.o.Stale.OnError > 0 && d > 0 {
 		a.heldUntil = l1.After(now, d)
@@ -113,25 +114,27 @@ func (a *attempt[K, V]) seenStale(v V, h remote.Held) bool {
 
 // staleSince returns for how long the time of a stale value of L2 has been over, and
 // whether a caller has expired it, so that it is not served while it is refreshed.
-// One that was expired with everything is as if its TTL had ended then.
-func (a *attempt[K, V]) staleSince(h remote.Held) (age time.Duration, soft bool) {
-	window := a.c.o.Stale.window()
-	age, soft = max(0, window-h.Left), h.Soft || a.expired
+// One that was expired with everything is as if its TTL had ended then. byTag says
+// that one of tags has expired it; loose, that L2 keeps it for as long as if it had
+// not been expired, because nobody knows here when that was.
+func (c *Cache[K, V]) staleSince(h remote.Held, byTag bool, tags []string) (age time.Duration, soft, loose bool) {
+	window := c.o.Stale.window()
+	age, soft = max(0, window-h.Left), h.Soft || byTag
 	var since int64
 	var known bool
 	switch {
 	case !soft, h.Soft && !h.All: // the Expire of its key has left it no more than window
-		return age, soft
-	case a.expired:
-		since, known = a.c.trust.TagsExpired(a.tags)
+		return age, soft, false
+	case byTag:
+		since, known = c.trust.TagsExpired(tags)
 	default:
-		since, known = a.c.trust.Expired()
+		since, known = c.trust.Expired()
 		soft = !known
 	}
-	if a.loose = !known && h.Left > window; known {
-		age = max(age, time.Duration(a.c.memory.Now()-since))
+	if known {
+		age = max(age, time.Duration(c.memory.Now()-since))
 	}
-	return age, soft
+	return age, soft, !known && h.Left > window
 }
 
 // shorten lets L2 keep the value that is held for no longer than if it had been
