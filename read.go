@@ -292,7 +292,7 @@ func (a *attempt[K, V]) land() {
 	a.giveBack()
 	switch {
 	case a.entry != nil:
-		insert = func() { removed = c.forget(a.f.Key) } // unless it can be weighed
+		insert = a.keepsNothing(&removed) // unless it can be weighed
 		if a.late = c.tagsDropped(a.entry); a.late {
 			break
 		}
@@ -302,7 +302,10 @@ func (a *attempt[K, V]) land() {
 				if a.outdated() {
 					return
 				}
-				removed, _ = c.memory.Set(a.entry, weight)
+				var kept bool
+				if removed, kept = c.memory.Set(a.entry, weight); !kept {
+					c.flights.NotKept(a.f)
+				}
 				c.unremember(a.entry)
 			}
 		}
@@ -313,7 +316,16 @@ func (a *attempt[K, V]) land() {
 		}
 	case a.brought, isAnswer(a.res.Err, ErrNotFound):
 		// The origin's word is newer than what is held, and not to be kept.
-		insert = func() { removed = c.forget(a.f.Key) }
+		insert = a.keepsNothing(&removed)
+	}
+}
+
+// keepsNothing returns an insert that keeps nothing of the key, here or of what
+// batches bring.
+func (a *attempt[K, V]) keepsNothing(removed *[]l1.Removed[K, V]) (insert func()) {
+	return func() {
+		*removed = a.c.forget(a.f.Key)
+		a.c.flights.NotKept(a.f)
 	}
 }
 

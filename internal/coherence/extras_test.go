@@ -134,3 +134,39 @@ func TestExtraKeyIsKeptBesideWritesOfOthers(t *testing.T) {
 		}
 	})
 }
+
+func TestExtraKeyDoesNotUndoALoadThatIsNotKept(t *testing.T) {
+	loads := map[string]func(context.Context) (int, error){
+		"it is not to be stored": func(ctx context.Context) (int, error) { strata.Loading(ctx).NoStore(); return 51, nil },
+		"it has no life":         func(ctx context.Context) (int, error) { strata.Loading(ctx).SetTTL(0); return 51, nil },
+		"it is too heavy":        func(context.Context) (int, error) { return 151, nil },
+		"there is nothing, which is not to be stored": func(ctx context.Context) (int, error) {
+			strata.Loading(ctx).NoStore()
+			return 0, strata.ErrNotFound
+		},
+	}
+	heavy := func(o *strata.Options[int, int]) {
+		o.Memory.MaxWeight, o.Memory.Weigh = 100, func(_, v int) int64 { return int64(v) }
+	}
+	for why, load := range loads {
+		for _, many := range []bool{false, true} {
+			extraCaches(t, func(t *testing.T, c *strata.Cache[int, int]) {
+				bringsExtra(t, c, func() {
+					var err error
+					if many {
+						_, err = c.GetMany(t.Context(), []int{5}, func(ctx context.Context, _ []int) (map[int]int, error) {
+							v, err := load(ctx)
+							return map[int]int{5: v}, err
+						})
+					} else {
+						_, err = c.GetOrLoad(t.Context(), 5, func(ctx context.Context, _ int) (int, error) { return load(ctx) })
+					}
+					if err != nil && !errors.Is(err, strata.ErrNotFound) {
+						t.Fatal(err)
+					}
+				})
+				wantNoExtra(t, c, "the key was loaded since, and "+why)
+			}, heavy)
+		}
+	}
+}

@@ -405,6 +405,11 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 	return stored, callers
 }
 
+// NotKept notes that the result of f is kept nowhere, so that nothing else tells of
+// it: what a batch that has begun before brings unasked may be older. It is
+// called by an insert of [Group.Land].
+func (g *Group[K, V]) NotKept(f *Flight[K, V]) { g.move(f.home) }
+
 // Waiting returns how many callers wait for f. endless says that one has joined
 // it who belongs to no load and whose context never ends: it may be f's own
 // Loader, with a context of its own.
