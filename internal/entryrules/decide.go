@@ -138,7 +138,7 @@ func (op Put) decide(s *State, at Clock) Answer {
 		s.clear(!byToken, hold, at.Now)
 	default:
 		a.Announce = slot.end()
-		if s.size() > roomy {
+		if op.Left > 0 && s.size() > roomy {
 			s.sweep(at.Now)
 		}
 		if s.Empty() {
