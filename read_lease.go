@@ -137,6 +137,9 @@ func (a *attempt[K, V]) granted(ctx context.Context, h remote.Held, l remote.Lea
 		a.res.Err = context.Canceled // and nobody is there to read it
 		return true
 	}
+	if a.c.flights.HoldLeft(a.f.Key) > 0 {
+		a.noKeep = true // L2 has lost the hold, as in a restart
+	}
 	if a.unasked {
 		a.unasked = false
 		return a.seen(ctx, h)

@@ -2,8 +2,10 @@ package coherence_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata"
@@ -44,6 +46,51 @@ func TestHoldThatL2DidNotConfirmOutlivesADropOfEverything(t *testing.T) {
 				}
 				time.Sleep(hold / 2)
 				mustGet(t, a, "k", (&origin{}).load)
+				wantHeld(t, "the hold is over: an instance", b, 0)
+			})
+		})
+	}
+}
+
+func TestHoldThatL2HasLostIsObeyedByAllWhoHaveHeardOfIt(t *testing.T) {
+	const hold = time.Minute
+	lags := (&origin{}).load
+	for name, read := range map[string]func(ctx context.Context, c *strata.Cache[string, int64]) error{
+		"GetOrLoad": func(ctx context.Context, c *strata.Cache[string, int64]) error {
+			_, err := c.GetOrLoad(ctx, "k", lags)
+			return err
+		},
+		"SkipRead": func(ctx context.Context, c *strata.Cache[string, int64]) error {
+			_, err := c.GetOrLoad(ctx, "k", lags, strata.SkipRead())
+			return err
+		},
+		"GetMany": func(ctx context.Context, c *strata.Cache[string, int64]) error {
+			_, err := c.GetMany(ctx, []string{"k", "other"}, eachOf(lags))
+			return err
+		},
+		"not found": func(ctx context.Context, c *strata.Cache[string, int64]) error {
+			_, err := c.GetOrLoad(ctx, "k", func(context.Context, string) (int64, error) { return 0, strata.ErrNotFound })
+			if errors.Is(err, strata.ErrNotFound) {
+				return nil
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newShared()
+				a, b := instance(t, s, negatives), instance(t, s, negatives)
+				must(t, a.InvalidateHold(t.Context(), hold, "k"))
+				synctest.Wait() // b is told
+				s.tier.Restart()
+				for _, c := range []*strata.Cache[string, int64]{a, b} {
+					must(t, read(t.Context(), c))
+					if p := c.Explain(t.Context(), "k").L2; p.Present || p.NotFound {
+						t.Errorf("L2 keeps what was loaded during a hold: %+v", p)
+					}
+				}
+				time.Sleep(hold)
+				mustGet(t, a, "k", lags)
 				wantHeld(t, "the hold is over: an instance", b, 0)
 			})
 		})
