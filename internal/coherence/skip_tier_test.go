@@ -101,6 +101,53 @@ func TestBatchIsServedWhatL2HoldsWhileSkipReadsLoad(t *testing.T) {
 	})
 }
 
+func TestNotFoundThatL2RemembersIsServedWhileASkipReadLoads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		long := func(o *strata.Options[string, int64]) { o.NotFoundTTL = time.Hour }
+		a, b := instance(t, s, long), instance(t, s, long)
+		if _, err := a.GetOrLoad(t.Context(), "k", noneOf); !errors.Is(err, strata.ErrNotFound) {
+			t.Fatal(err)
+		}
+		go b.GetOrLoad(t.Context(), "k", (&origin{takes: 10 * time.Second}).load, strata.SkipRead())
+		synctest.Wait()
+		start := time.Now()
+		if v, err := b.GetOrLoad(t.Context(), "k", unavailable); !errors.Is(err, strata.ErrNotFound) || time.Since(start) > 0 {
+			t.Errorf("got %d, %v after %v, want ErrNotFound at once", v, err, time.Since(start))
+		}
+	})
+}
+
+// TestReaderBesideASkipReadGetsNothingWhoseTagWasDropped has a reader join another
+// one that reads L2 beside the SkipRead, after the tag of the value was dropped.
+func TestReaderBesideASkipReadGetsNothingWhoseTagWasDropped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newTagged(t)
+		w := newWire(s)
+		a, b := instance[string, int64](t, s), instance(t, s, w.use)
+		must(t, a.Set(t.Context(), "k", 1, strata.WithTags("t")))
+		o := &origin{takes: 10 * time.Second}
+		o.value.Store(2)
+		go b.GetOrLoad(t.Context(), "k", o.load, strata.SkipRead())
+		synctest.Wait()
+		w.slows("Tags", 0, 50*time.Millisecond) // the tier is asked before the drop
+		var all sync.WaitGroup
+		get := func(who string, want int64) {
+			all.Go(func() {
+				if v := mustGet(t, b, "k", unavailable); v != want {
+					t.Errorf("%s got %d, want %d", who, v, want)
+				}
+			})
+			synctest.Wait()
+		}
+		get("the caller from before the drop", 1)
+		must(t, a.InvalidateTags(t.Context(), "t"))
+		synctest.Wait()
+		get("the caller from after the drop", 2)
+		all.Wait()
+	})
+}
+
 func TestReaderWhoseTimeEndsBesideASkipReadIsCountedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
