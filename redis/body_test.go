@@ -288,7 +288,7 @@ func TestBodyIsBoundedByProgressAndByContext(t *testing.T) {
 			}
 			start := time.Now()
 			err = deaf.Do(t.Context(), "SET", "k", redis.Body{Reader: r, Size: 1 << 20}).Err()
-			if took := time.Since(start); !errors.Is(err, os.ErrDeadlineExceeded) || took != time.Second || !redis.SafeToRetry(err) {
+			if took := time.Since(start); !errors.Is(err, os.ErrDeadlineExceeded) || took < time.Second || took > time.Second+time.Second/8 || !redis.SafeToRetry(err) {
 				t.Errorf("%s: %v after %v", name, err, took)
 			}
 			deaf.Close()

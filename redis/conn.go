@@ -139,9 +139,8 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 	deadline, bounded := ctx.Deadline()
 	if bounded {
 		c.setDeadline(deadline)
-	} else if left := c.deadline.Sub(now); left < timeout || left > timeout+timeout/8 {
-		// Moving the deadline costs more than comparing it.
-		c.setDeadline(now.Add(timeout + timeout/8))
+	} else {
+		c.allow(now, timeout)
 	}
 	var stop func() bool
 	// The connection's deadline sees to the context's.
@@ -166,6 +165,14 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 // clean reports whether others can use the connection, after a call that went
 // well.
 func (c *conn) clean() bool { return !c.entered && c.Quiet() }
+
+// allow lets operations take until the timeout, or up to an eighth more: moving
+// the deadline costs more than comparing it.
+func (c *conn) allow(now time.Time, timeout time.Duration) {
+	if left := c.deadline.Sub(now); left < timeout || left > timeout+timeout/8 {
+		c.setDeadline(now.Add(timeout + timeout/8))
+	}
+}
 
 func (c *conn) setDeadline(t time.Time) {
 	c.deadline = t

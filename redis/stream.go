@@ -52,14 +52,10 @@ func (h hop) take(attempt, ctx context.Context, name string, f func(*conn) (answ
 	return held{}, err
 }
 
-// arm gives the next piece its time. An interrupt that came before is not
-// undone by it: the context is looked at afterwards.
+// arm gives the next piece its time. An interrupt that came before, such as that
+// of the context, is not undone by it: the context is looked at afterwards.
 func (h *held) arm() error {
-	deadline := time.Now().Add(h.n.o.Timeout)
-	if d, ok := h.ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
-	h.cn.setDeadline(deadline)
+	h.cn.allow(time.Now(), h.n.o.Timeout)
 	return h.ctx.Err()
 }
 

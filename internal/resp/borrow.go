@@ -4,9 +4,6 @@ const (
 	// widenFrom is the size of a string from which Borrow uses a larger buffer.
 	// A larger buffer is moved to its beginning less often.
 	widenFrom = 4 << 10
-	// copied is the part of the larger buffer that Some uses: all of it would
-	// be no faster, and would touch more memory.
-	copied = 48 << 10
 )
 
 // Borrow is [Reader.Read] with one difference: the Reader owns the value, which
@@ -70,7 +67,7 @@ func (r *Reader) BorrowString() (s []byte, found bool, err error) {
 func (r *Reader) Some(n int64) ([]byte, error) {
 	if r.pos == r.end {
 		if r.narrow == nil && n >= widenFrom {
-			r.widen(copied)
+			r.widen()
 		}
 		if err := r.more(); err != nil {
 			return nil, err
@@ -93,9 +90,9 @@ func (r *Reader) Release() {
 	r.sink.steps.Put(wide)
 }
 
-// widen makes the Reader use a larger buffer of n bytes, at most a step.
-func (r *Reader) widen(n int) {
-	wide := r.sink.steps.Get()[:n]
+// widen makes the Reader use a larger buffer of one step.
+func (r *Reader) widen() {
+	wide := r.sink.steps.Get()[:step]
 	r.end = copy(wide, r.buf[r.pos:r.end])
 	r.pos, r.buf, r.narrow = 0, wide, r.buf
 }
@@ -136,7 +133,7 @@ func (r *Reader) shortBulk(p []byte) (body []byte, size int) {
 // borrowBulk reads the n bytes of a string and its CRLF.
 func (r *Reader) borrowBulk(n int) (body []byte, err error) {
 	if n >= widenFrom && r.narrow == nil && r.end-r.pos < n+2 {
-		r.widen(step)
+		r.widen()
 	}
 	if n+2 > len(r.buf) {
 		body, err = r.large(nil, n)
