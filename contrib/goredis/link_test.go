@@ -279,6 +279,12 @@ func noScripts(s *fakesrv.Server) {
 		ss.Null()
 		ss.Null()
 	})
+	s.Handle("PTTL", func(ss *fakesrv.Session, _ [][]byte) { ss.Int(-2) })
+	s.Handle("TIME", func(ss *fakesrv.Session, _ [][]byte) {
+		ss.Out = resp.AppendArray(ss.Out, 2)
+		ss.Bulk("1")
+		ss.Bulk("0")
+	})
 }
 
 func TestPanicOfAHookIsAnError(t *testing.T) {

@@ -24,7 +24,6 @@ package goredis
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -32,17 +31,22 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Tier keeps a cache's entries in Redis. It is a [remote.Tier] with all
-// optional abilities, shared by any number of caches: each binds its own part
-// by its name. Make it with [NewTier].
+// Tier keeps a cache's entries in Redis. It is a [remote.Tier], shared by any
+// number of caches: each binds its own part by its name. It has the methods of all
+// optional abilities too, as package remote describes them; the Tier of strata's
+// package redis says what each costs. Make it with [NewTier].
 //
 // What the server answers with an error is a [redis.Error] in the chain of the
 // error that is returned. Where the server does not permit scripts the Tier
 // does without; see [Tier.Probe]. What it cannot read is absent and counted.
 type Tier struct {
-	t   *tier.Tier
+	*base
 	srv *server
 }
+
+// base has the methods that this package's tier shares with that of strata's
+// package redis.
+type base = tier.Tier
 
 var (
 	_ remote.Tier         = (*Tier)(nil)
@@ -79,120 +83,22 @@ func NewTier(rdb redis.UniversalClient) (*Tier, error) {
 	}
 	s := &server{link: newLink(c), opened: &openings{}, missed: misses(c)}
 	c.AddHook(s.opened)
-	return &Tier{tier.New(s, c.Options().DB), s}, nil
+	return &Tier{tier.New(s, c.Options().DB, tierError), s}, nil
 }
 
 // Bind returns the part of the tier that belongs to one instance of a cache.
-func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.t.Bind(s), t.srv} }
-
-// Announces is true: a drop and its announcement are one step, and the end of
-// a lease is announced too if somebody was told that it was taken.
-func (t *Tier) Announces() bool { return true }
-
-// Foreign is the number of values that were there but not readable as an
-// entry, as this part of the tier has met them.
-func (t *Tier) Foreign() uint64 { return t.t.Foreign() }
-
-// Get reads values with their states.
-func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
-	held, err := t.t.Get(ctx, keys)
-	return held, tierError(err)
-}
-
-// Acquire asks for the right to fill key. A stale value comes with the lease.
-func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	h, l, err := t.t.Acquire(ctx, key, d)
-	return h, l, tierError(err)
-}
-
-// Refresh is Acquire, but that the value with this ID counts as stale.
-func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-	h, l, err := t.t.Refresh(ctx, key, id, d)
-	return h, l, tierError(err)
-}
-
-// AcquireMany is Acquire for many keys in one round trip.
-func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-	held, leases, err := t.t.AcquireMany(ctx, keys, d)
-	return held, leases, tierError(err)
-}
-
-// Put stores values under their leases or tokens. It returns an error when any
-// of the values got no answer.
-func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err error) {
-	refused, err = t.t.Put(ctx, p)
-	return refused, tierError(err)
-}
-
-// Drop makes keys absent or stale for values of all types.
-func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
-	leases, err := t.t.Drop(ctx, d)
-	return leases, tierError(err)
-}
-
-// Extend gives the held value new lives. It ends the lease as a Put does.
-func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
-	refused, err = t.t.Extend(ctx, key, fresh, left, l, id)
-	return refused, tierError(err)
-}
-
-// Release gives a lease back.
-func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
-	return tierError(t.t.Release(ctx, key, l))
-}
-
-// Renew prolongs a lease and reports whether it was still there.
-func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
-	kept, err := t.t.Renew(ctx, key, l, d)
-	return kept, tierError(err)
-}
-
-// Doubt makes all operations that begin from now on ask anew for what is known
-// of the name space.
-func (t *Tier) Doubt() { t.t.Doubt() }
-
-// DropAll makes everything in the space absent, or stale if soft, for all
-// instances.
-func (t *Tier) DropAll(ctx context.Context, soft bool) error {
-	return tierError(t.t.DropAll(ctx, soft))
-}
-
-// DropTags drops tags for all instances.
-func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
-	return tierError(t.t.DropTags(ctx, tags, soft))
-}
-
-// Tags returns the drops of each tag.
-func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
-	known, err := t.t.Tags(ctx, tags)
-	return known, tierError(err)
-}
-
-// Position asks how far the drops of the space have come.
-func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
-	p, err := t.t.Position(ctx)
-	return p, tierError(err)
-}
-
-// Changes tells whether anything in the server has changed.
-func (t *Tier) Changes(ctx context.Context) (string, error) {
-	text, err := t.t.Changes(ctx)
-	return text, tierError(err)
-}
-
-// Lane returns the lane of key.
-func (t *Tier) Lane(key string) uint16 { return t.t.Lane(key) }
+func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.base.Bind(s), t.srv} }
 
 // Probe looks for what weakens the promises of a cache: scripts that are not
 // permitted, memory that may be taken from fences, a server that does not say
 // which one it is, a client whose new connections are not seen. It also has the
 // Tier use scripts again if they are permitted by now.
 func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
-	warnings, err = t.t.Probe(ctx)
+	warnings, err = t.base.Probe(ctx)
 	if err == nil && t.srv.blind() {
 		warnings = append(warnings, "new connections of the go-redis client are not seen: give the tier the client itself, not what WithTimeout returns")
 	}
-	return warnings, tierError(err)
+	return warnings, err
 }
 
 // single returns a client that talks to one server.

@@ -56,10 +56,17 @@ func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Dur
 	}
 	q := leaseRequest{key: key, id: id, token: newLease(), d: d}
 	_, q.until = remote.Split(ctx)
+	h, l, err := t.request(ctx, q)
+	return h, l, t.explained(err)
+}
+
+// request asks for a lease, and again when it has removed from the key what is
+// none of ours.
+func (t *Tier) request(ctx context.Context, q leaseRequest) (remote.Held, remote.Lease, error) {
 	a, w, err := t.acquire(ctx, q)
 	if wrongType(err) {
 		t.foreign.Add(1)
-		if err = t.clean(ctx, "hash", t.names.Entry(key)); err == nil {
+		if err = t.clean(ctx, "hash", t.names.Entry(q.key)); err == nil {
 			a, w, err = t.acquire(ctx, q)
 		}
 	}
@@ -142,7 +149,7 @@ func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) 
 		return t.acquireFrom(ctx, keys, part, d, held, leases)
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, t.explained(err)
 	}
 	return held, leases, nil
 }
@@ -167,7 +174,7 @@ func (t *Tier) acquireFrom(ctx context.Context, keys []string, part []int, d tim
 		i := part[j]
 		if a.err == nil {
 			held[i], leases[i] = t.granted(&a.Answer, requests[j].token, w)
-		} else if held[i], leases[i], err = t.Acquire(ctx, keys[i], d); err != nil { // it cleans up, and follows
+		} else if held[i], leases[i], err = t.request(ctx, requests[j]); err != nil { // it cleans up, and follows
 			return err
 		}
 	}

@@ -44,7 +44,8 @@ func (t *Tier) Changes(ctx context.Context) (string, error) {
 		if wait == nil {
 			c.asking = make(chan struct{})
 			c.mu.Unlock()
-			return c.answered(t.askChanges(ctx, time.Now()))
+			text, err := c.answered(t.askChanges(ctx, time.Now()))
+			return text, t.explained(err)
 		}
 		c.mu.Unlock()
 		select {

@@ -37,7 +37,7 @@ func TestChangesOfAClusterAreThoseOfAllWhoServe(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			counts, epochs := []int{5, 5, 5}, []int{1, 2, 3}
 			c := counting(3, plain, counts, epochs)
-			tr := tier.NewOnCluster(c)
+			tr := tier.NewOnCluster(c, nil)
 			ask := func() string {
 				t.Helper()
 				time.Sleep(remote.ChangesAge)
@@ -68,7 +68,7 @@ func TestChangesOfAClusterAreThoseOfAllWhoServe(t *testing.T) {
 				n.opened++
 				differs(fmt.Sprintf("a new connection to node %d", i))
 			}
-			tr = tier.NewOnCluster(&nodes{all: c.all[:2], thought: c.thought})
+			tr = tier.NewOnCluster(&nodes{all: c.all[:2], thought: c.thought}, nil)
 			differs("a server that serves nothing any more")
 			counts[1] = -1
 			if text := ask(); text != "" {
@@ -79,7 +79,7 @@ func TestChangesOfAClusterAreThoseOfAllWhoServe(t *testing.T) {
 			if text, err := tr.Changes(t.Context()); err == nil {
 				t.Errorf("plain %v, a server is gone: %q", plain, text)
 			}
-			if text, err := tier.NewOnCluster(&nodes{}).Changes(t.Context()); err == nil {
+			if text, err := tier.NewOnCluster(&nodes{}, nil).Changes(t.Context()); err == nil {
 				t.Errorf("plain %v, nobody is known: %q", plain, text)
 			}
 		})
@@ -106,7 +106,7 @@ func TestWordsOfASlotOnItsWaySettleNothing(t *testing.T) {
 				}
 				return 0
 			}
-			tr := tier.NewOnCluster(c).Bind(remote.Space{Name: "n"})
+			tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n"})
 			ask := func() string {
 				t.Helper()
 				time.Sleep(remote.ChangesAge)

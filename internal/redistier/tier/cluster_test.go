@@ -132,7 +132,7 @@ func TestValueFromAnotherLifeOfItsServerIsAbsent(t *testing.T) {
 			}
 			return 1
 		}
-		tr := tier.NewOnCluster(c).Bind(remote.Space{Name: "n", Schema: 1})
+		tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n", Schema: 1})
 		get := func(want string) {
 			t.Helper()
 			h, err := tr.Get(t.Context(), []string{"k"})
@@ -188,7 +188,7 @@ func TestLeaseNamesTheServerThatGaveIt(t *testing.T) {
 		}
 		return 1
 	}
-	tr := tier.NewOnCluster(c).Bind(remote.Space{Name: "n", Schema: 1})
+	tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	want := "e@" + words.Digest("run1r0") + ".0.0"
 	_, l, err := tr.Acquire(t.Context(), "k", time.Minute)
 	if err != nil || l.Word != want {
@@ -237,7 +237,7 @@ func TestBatchFollowsEachOfItsKeys(t *testing.T) {
 				}
 				return home[k]
 			}
-			tr := tier.NewOnCluster(c).Bind(remote.Space{Name: "n", Schema: 1})
+			tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n", Schema: 1})
 			var keys []string
 			var drops []remote.Drop
 			for i := range 60 {
@@ -306,7 +306,7 @@ func TestPositionOfAClusterNamesAllWhoHoldLanes(t *testing.T) {
 		return "-ERR what\r\n"
 	})
 	c.thought = func(key string) int { return len(key) % 2 } // often wrong
-	tr := tier.NewOnCluster(c).Bind(remote.Space{Name: "n", Schema: 1})
+	tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	position := func() remote.Position {
 		t.Helper()
 		p, err := tr.Position(t.Context())
@@ -355,7 +355,7 @@ func FuzzAnswersOfACluster(f *testing.F) {
 			all.all[1].answer = func(command string) string { return next(1, command) }
 		}
 		all.thought = func(key string) int { return len(key) % 2 }
-		tr := tier.NewOnCluster(all).Bind(remote.Space{Name: "n", Schema: 1})
+		tr := tier.NewOnCluster(all, nil).Bind(remote.Space{Name: "n", Schema: 1})
 		ctx := context.Background()
 		keys := []string{"k", "ll", "mmm"}
 		if h, err := tr.Get(ctx, keys); err == nil && len(h) != 3 {

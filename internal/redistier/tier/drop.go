@@ -26,7 +26,7 @@ func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, e
 	}
 	if len(drops) == 1 {
 		if err := t.dropped(ctx, &drops[0], &leases[0], resp.Value{}); err != nil {
-			return nil, err
+			return nil, t.explained(err)
 		}
 		return leases, nil
 	}
@@ -34,7 +34,7 @@ func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, e
 		return t.dropFrom(ctx, drops, part, leases)
 	})
 	if err != nil {
-		return nil, err
+		return nil, t.explained(err)
 	}
 	return leases, nil
 }

@@ -51,7 +51,7 @@ func TestRequestThatIsCarriedOutLateGetsNoLease(t *testing.T) {
 					}
 					return answer(command)
 				}
-				tr := tier.New(s, 0).Bind(remote.Space{Name: "n", Schema: 1})
+				tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 				ask := func(wait time.Duration) remote.Lease {
 					ctx, cancel := remote.WithTimeout(t.Context(), wait)
 					defer cancel()

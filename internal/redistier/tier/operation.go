@@ -18,7 +18,7 @@ func (t *Tier) change(ctx context.Context, key string, op entryrules.Operation) 
 		done, err = s.do(ctx, key, op)
 		return err
 	})
-	return done, err
+	return done, t.explained(err)
 }
 
 // do carries an operation on a key out, and reports whether it was done: by its

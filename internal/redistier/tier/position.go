@@ -42,7 +42,7 @@ func (t *Tier) Position(ctx context.Context) (p remote.Position, err error) {
 		}
 	}
 	if err != nil {
-		return remote.Position{}, t.cleanWord(ctx, err)
+		return remote.Position{}, t.explained(t.cleanWord(ctx, err))
 	}
 	return p, nil
 }

@@ -27,7 +27,7 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 		if err == nil && !stored {
 			refused = []int{0}
 		}
-		return refused, err
+		return refused, t.explained(err)
 	}
 	stored := make([]bool, len(puts))
 	err = t.each(len(puts), func(i int) string { return t.names.Entry(puts[i].Key) }, func(part []int) error {
@@ -38,7 +38,7 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 			refused = append(refused, i)
 		}
 	}
-	return refused, err
+	return refused, t.explained(err)
 }
 
 // putTo stores a part of the values with one server.

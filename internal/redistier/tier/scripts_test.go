@@ -113,7 +113,7 @@ func TestServerWithoutAnEngineForScriptsIsUsedByTransactions(t *testing.T) {
 		"ERR This instance has Lua scripting support disabled", // Garnet without --lua
 	} {
 		for name, do := range operations() {
-			tr := tier.New(withoutEngine(text), 0).Bind(remote.Space{Name: "n", Schema: 1})
+			tr := tier.New(withoutEngine(text), 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 			if err := do(t.Context(), tr); err != nil {
 				t.Errorf("%s: %s: %v", text, name, err)
 			}
@@ -125,7 +125,7 @@ func TestServerWithoutAnEngineForScriptsIsUsedByTransactions(t *testing.T) {
 // that nobody knows.
 func TestProbeDecidesByWhatTheSmallestScriptDoes(t *testing.T) {
 	s := withoutEngine("ERR not on this plan")
-	tr := tier.New(s, 0).Bind(remote.Space{Name: "n", Schema: 1})
+	tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	if err := tr.DropAll(t.Context(), false); err == nil {
 		t.Fatal("no error, though the tier cannot know what that means")
 	}
@@ -140,7 +140,7 @@ func TestProbeDecidesByWhatTheSmallestScriptDoes(t *testing.T) {
 func TestServerOnWhichNothingWorksIsOneSentence(t *testing.T) {
 	for _, refused := range []string{"WATCH", "MULTI", "EXEC"} {
 		s := withoutEngine("ERR unknown command 'EVAL'", refused)
-		tr := tier.New(s, 0).Bind(remote.Space{Name: "n", Schema: 1})
+		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 		if w, err := tr.Probe(t.Context()); err != nil || len(w) != 1 || !strings.Contains(w[0], "neither scripts nor WATCH") {
 			t.Errorf("without %s: Probe = %q, %v; want one sentence", refused, w, err)
 		}

@@ -38,7 +38,7 @@ func TestNoMoreIsLeftThanWasAskedFor(t *testing.T) {
 			}
 			return answer(command)
 		}
-		tr := tier.New(s, 0).Bind(remote.Space{Name: "n", Schema: 1})
+		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 		_, l, err := tr.Acquire(t.Context(), "k", time.Minute)
 		if err != nil || l.Grant != c.grant || l.Wait != c.wait {
 			t.Errorf("%s: %+v, %v; want grant %d, wait %v", c.what, l, err, c.grant, c.wait)

@@ -128,7 +128,7 @@ func (t *Tier) insist(ctx context.Context, f func(*site, watch.Ask) error) error
 	if wrongType(t.cleanWord(ctx, err)) {
 		err = t.onOne(ctx, f)
 	}
-	return err
+	return t.explained(err)
 }
 
 // onOne calls f for the server of the name space with one connection.
@@ -173,7 +173,7 @@ func (t *Tier) Tags(ctx context.Context, tags []string) (known []remote.Tag, err
 		known, err = s.tags(ctx, tags)
 		return err
 	})
-	return known, t.cleanWord(ctx, err)
+	return known, t.explained(t.cleanWord(ctx, err))
 }
 
 func (s *site) tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
@@ -231,7 +231,8 @@ func parseTags(v resp.Value, n int) (known []remote.Tag, ok bool) {
 // if they are permitted by now. In a cluster it asks all who hold lanes.
 func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 	if t.all == nil {
-		return t.one.probe(ctx)
+		warnings, err = t.one.probe(ctx)
+		return warnings, t.explained(err)
 	}
 	var mu sync.Mutex // guards warnings
 	lane := func(i int) string { return t.names.LaneAt(uint16(i)) }
@@ -245,7 +246,7 @@ func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 		})
 	})
 	if err != nil {
-		return nil, err
+		return nil, t.explained(err)
 	}
 	slices.Sort(warnings)
 	return slices.Compact(warnings), nil

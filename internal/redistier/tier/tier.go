@@ -66,8 +66,9 @@ type Node interface {
 	Settled() bool
 }
 
-// Tier is the part of a store that belongs to one instance of a cache. Errors
-// that the server answered with are a [*watch.Refusal].
+// Tier is the part of a store that belongs to one instance of a cache. It is a
+// [remote.Tier] with all optional abilities. Clients embed it in the types that
+// they export, so all its exported methods are public.
 type Tier struct {
 	one     *site   // the server, or nil
 	all     Cluster // the servers, or nil
@@ -79,18 +80,21 @@ type Tier struct {
 	names   layout.Names
 	word    *words.Holder
 	foreign *atomic.Uint64
+	explain func(error) error
 	get     func(dst []byte, key string) []byte // appendGet, made once
 }
 
-// New returns a tier on a database of one server, without a name.
-func New(srv Server, db int) *Tier {
-	t := &Tier{one: &site{srv: srv}, db: db, scripts: newScripts(), words: &words.Holders{}, changes: &changes{}}
+// New returns a tier on a database of one server, without a name. What the server
+// refuses is a [*watch.Refusal], and explain makes of it the error that callers
+// get; nil leaves errors as they are.
+func New(srv Server, db int, explain func(error) error) *Tier {
+	t := &Tier{one: &site{srv: srv}, db: db, explain: explain, scripts: newScripts(), words: &words.Holders{}, changes: &changes{}}
 	return t.Bind(remote.Space{})
 }
 
-// NewOnCluster returns a tier on a cluster, without a name.
-func NewOnCluster(all Cluster) *Tier {
-	t := &Tier{all: all, scripts: newScripts(), words: &words.Holders{}, changes: &changes{}}
+// NewOnCluster is New on a cluster.
+func NewOnCluster(all Cluster, explain func(error) error) *Tier {
+	t := &Tier{all: all, explain: explain, scripts: newScripts(), words: &words.Holders{}, changes: &changes{}}
 	return t.Bind(remote.Space{})
 }
 
@@ -113,6 +117,18 @@ func (t *Tier) maxValue() int {
 	}
 	return t.one.srv.MaxValue()
 }
+
+// explained is an error as callers get it.
+func (t *Tier) explained(err error) error {
+	if err == nil || t.explain == nil {
+		return err
+	}
+	return t.explain(err)
+}
+
+// Announces is true: a drop and its announcement are one step, and the end of
+// a lease is announced too if somebody was told that it was taken.
+func (t *Tier) Announces() bool { return true }
 
 // Foreign is the number of values that were unreadable or not ours.
 func (t *Tier) Foreign() uint64 { return t.foreign.Load() }
@@ -154,7 +170,7 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 		return nil, ctx.Err()
 	case t.all == nil:
 		held, _, err := t.one.getAll(ctx, keys)
-		return held, err
+		return held, t.explained(err)
 	}
 	held := make([]remote.Held, len(keys))
 	err := t.each(len(keys), func(i int) string { return t.names.Entry(keys[i]) }, func(part []int) error {
@@ -165,7 +181,7 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, t.explained(err)
 	}
 	return held, nil
 }

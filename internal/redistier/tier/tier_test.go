@@ -97,7 +97,7 @@ func TestReplyIsJudgedByAWordAskedAfterTheLastConnection(t *testing.T) {
 		}
 		return "*4\r\n$4\r\nfree\r\n:0\r\n" + stateE + "$1\r\nv\r\n"
 	}
-	one := tier.New(s, 0).Bind(remote.Space{Name: "n", Schema: 1})
+	one := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	get := func(keys ...string) remote.Held {
 		t.Helper()
 		h, err := one.Get(context.Background(), keys)
@@ -114,7 +114,7 @@ func TestReplyIsJudgedByAWordAskedAfterTheLastConnection(t *testing.T) {
 	}
 
 	words, reads, s.opened = 0, 0, 7
-	many := tier.New(s, 0).Bind(remote.Space{Name: "n", Schema: 1})
+	many := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	one = many
 	if h := get("k", "l"); string(h.Data) != "v" || words != 1 {
 		t.Fatalf("got %+v with %d words", h, words)
@@ -140,7 +140,7 @@ func TestLeaseIsJudgedByAWordAskedAfterTheLastConnection(t *testing.T) {
 		}
 		return "*4\r\n$4\r\nfree\r\n:0\r\n" + stateE + "$1\r\nv\r\n"
 	}
-	tr := tier.New(s, 0).Bind(remote.Space{Name: "n", Schema: 1})
+	tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	for i, want := range []string{"e.0.0", "f.0.0"} {
 		h, l, err := tr.Acquire(context.Background(), "k", time.Minute)
 		if err != nil || l.Word != want || h.Absent() == (i == 0) {
@@ -175,7 +175,7 @@ func TestScriptsAreGivenUpOnlyWhenTheyAreForbidden(t *testing.T) {
 			}
 			return "-ERR no\r\n"
 		}
-		tr := tier.New(s, 0).Bind(remote.Space{Name: "n"})
+		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n"})
 		for range 2 {
 			if _, err := tr.Drop(context.Background(), []remote.Drop{{Key: "k"}}); err == nil {
 				t.Fatalf("%s: no error", text)
@@ -213,7 +213,7 @@ func FuzzAnswers(f *testing.F) {
 			}
 			return answers[n%3]
 		}}
-		tr := tier.New(s, 0).Bind(remote.Space{Name: "n", Schema: 1})
+		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 		ctx := context.Background()
 		lease := remote.Lease{Token: 7, Word: "e.0.0"}
 		if h, err := tr.Get(ctx, []string{"k"}); err == nil && len(h) != 1 {
