@@ -97,7 +97,7 @@ func (a *attempt[K, V]) offer() {
 		return // it may have been dropped by the time that the load begins
 	}
 	if a.c.o.Limits.SoftTimeout > 0 && a.load != nil && a.heldUntil != 0 {
-		r := flight.Result[V]{Value: *a.held, Found: true, Note: noteL1 | noteStale, Tags: a.tags, TagWord: a.tagTrust}
+		r := flight.Result[V]{Value: *a.held, Found: true, Note: a.heldNote | noteStale, Tags: a.tags, TagWord: a.tagTrust}
 		a.c.flights.Offer(a.f, r, a.heldUntil)
 	}
 }
@@ -126,7 +126,9 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 	err = c.flightError(err)
 	if r.Offered {
 		c.stale(ctx, key, r.Value, errSoftTimeout)
-		o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
+		info := infoOf(r.Note, false)
+		info.Degraded = info.Tier == "L1" && c.degraded()
+		o.inform(info)
 		return r, nil
 	}
 	if err == nil && r.Err == nil {

@@ -36,6 +36,7 @@ type attempt[K comparable, V any] struct {
 	pending  bool         // a reload whose load has not begun
 
 	held      *V        // a stale value, for Previous and for when the load fails
+	heldNote  uint8     // which tier it is from
 	heldUntil int64     // until when held may be served if it does
 	id        remote.ID // of held, if L2 holds it
 	// loose says that held was expired in L2, which keeps it for as long as if it
@@ -249,7 +250,7 @@ func (a *attempt[K, V]) lookAgain() bool {
 		a.suspect, a.suspectSince = e, since
 		return false
 	case v == trust.Stale, now >= e.Fresh, a.call.refresh && now >= e.Soon, a.call.skipRead:
-		a.held, a.id, a.heldUntil, a.tags = &e.Value, remote.ID(e.ID), a.c.onErrorUntil(e), tagsOf(e)
+		a.held, a.id, a.heldUntil, a.tags, a.heldNote = &e.Value, remote.ID(e.ID), a.c.onErrorUntil(e), tagsOf(e), noteL1
 		a.offer()
 		return false
 	}

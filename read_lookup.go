@@ -92,6 +92,9 @@ func (a *attempt[K, V]) seenStale(v V, h remote.Held) bool {
 	now, window := a.c.memory.Now(), a.c.o.Stale.window()
 	age, soft, loose := a.c.staleSince(h, a.expired, a.tags)
 	a.loose = loose
+	if a.held == nil || a.id != h.ID { // L1 does not have it as well
+		a.heldNote = noteL2
+	}
 	a.held, a.id, a.heldUntil = &v, h.ID, 0
 	if d := a.c.o.Stale.OnError - age; a.c.o.Stale.OnError > 0 && d > 0 {
 		a.heldUntil = l1.After(now, d)
@@ -157,7 +160,7 @@ func (a *attempt[K, V]) serveHeld(err error) bool {
 		return false
 	}
 	a.shorten()
-	a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteL1 | noteStale, Tags: a.tags, Instead: err}
+	a.res = flight.Result[V]{Value: *a.held, Found: true, Note: a.heldNote | noteStale, Tags: a.tags, Instead: err}
 	if a.fallback != nil && !a.noKeep {
 		a.entry = a.fallback
 	}

@@ -139,3 +139,28 @@ func TestStaleValueThatComesAfterTheSoftTimeoutIsServedThen(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+func TestInfoNamesTheTierThatTheStaleValueIsFrom(t *testing.T) {
+	stale := func(t *testing.T, c *strata.Cache[string, int64], load strata.Loader[string, int64], tier string) {
+		t.Helper()
+		var info strata.Info
+		v, err := c.GetOrLoad(t.Context(), "k", load, strata.ReadInfo(&info))
+		if want := (strata.Info{Tier: tier, Stale: true}); v != 0 || err != nil || info != want {
+			t.Errorf("got %d, %v, %+v; want 0, %+v", v, err, info, want)
+		}
+	}
+	remembered := func(o *strata.Options[string, int64]) { o.ErrorTTL = time.Minute }
+	t.Run("a load fails", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c := staleInL2(t, true, []string{"k"}, remembered)
+			stale(t, c, unavailable, "L2")
+			stale(t, c, unavailable, "L1") // which keeps it
+		})
+	})
+	t.Run("a load takes long", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c := staleInL2(t, true, []string{"k"})
+			stale(t, c, (&origin{takes: time.Second}).load, "L2")
+		})
+	})
+}
