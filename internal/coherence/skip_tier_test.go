@@ -18,9 +18,8 @@ func TestReadersAreServedWhatL2HoldsWhileASkipReadLoads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
-		if err := a.Set(t.Context(), "k", 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Set(t.Context(), "k", 1))
+		synctest.Wait() // its message would fence the SkipRead
 		o := &origin{takes: 10 * time.Second}
 		o.value.Store(2)
 		var wg sync.WaitGroup
@@ -63,6 +62,7 @@ func TestBatchIsServedWhatL2HoldsWhileSkipReadsLoad(t *testing.T) {
 		s := newShared()
 		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
 		must(t, a.SetMany(t.Context(), map[string]int64{"k": 1, "l": 1}))
+		synctest.Wait() // its messages would fence the SkipReads
 		o := &origin{takes: 10 * time.Second}
 		o.value.Store(2)
 		for _, key := range []string{"k", "l", "absent"} {
@@ -126,6 +126,7 @@ func TestReaderBesideASkipReadGetsNothingWhoseTagWasDropped(t *testing.T) {
 		w := newWire(s)
 		a, b := instance[string, int64](t, s), instance(t, s, w.use)
 		must(t, a.Set(t.Context(), "k", 1, strata.WithTags("t")))
+		synctest.Wait() // its message would fence the SkipRead
 		o := &origin{takes: 10 * time.Second}
 		o.value.Store(2)
 		go b.GetOrLoad(t.Context(), "k", o.load, strata.SkipRead())
