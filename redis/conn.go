@@ -306,7 +306,11 @@ func (c *conn) read() (v resp.Value, err error) {
 }
 
 // hear notes what a reply says of the connection.
-func (c *conn) hear(v resp.Value) { c.unfit = c.unfit || unfit(v) }
+func (c *conn) hear(v resp.Value) {
+	if unfit(v) {
+		c.unfit = true
+	}
+}
 
 // borrow is read for a reply that holds until the connection is used again.
 func (c *conn) borrow() (v resp.Value, err error) {

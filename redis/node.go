@@ -188,12 +188,17 @@ func unfit(v resp.Value) bool {
 	if v.Kind() != resp.Error {
 		return false
 	}
-	code, _, _ := bytes.Cut(v.Bytes(), []byte(" "))
-	switch string(code) {
+	switch string(codeOf(v)) {
 	case "READONLY", "NOREPLICAS", "NOAUTH":
 		return true
 	}
 	return false
+}
+
+// codeOf is the first word of an error.
+func codeOf(v resp.Value) []byte {
+	code, _, _ := bytes.Cut(v.Bytes(), []byte(" "))
+	return code
 }
 
 // exchange gives f a connection, which is closed if f does not return.

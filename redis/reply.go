@@ -112,10 +112,12 @@ type Reply struct {
 
 func newReply(v resp.Value) Reply {
 	if v.Kind() == resp.Error {
-		return Reply{err: serverError(v.Bytes())}
+		return refused(v)
 	}
 	return Reply{v: v}
 }
+
+func refused(v resp.Value) Reply { return Reply{err: serverError(v.Bytes())} }
 
 // size is about how many bytes the reply has.
 func (r Reply) size() int { return r.v.Size() }

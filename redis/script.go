@@ -58,7 +58,7 @@ func (c *Client) eval(ctx context.Context, name, script string, keys []string, a
 
 // unknown reports whether a reply says that the server does not know a script.
 func unknown(v resp.Value) bool {
-	return v.Kind() == resp.Error && unknownScript(serverError(v.Bytes()))
+	return v.Kind() == resp.Error && string(codeOf(v)) == "NOSCRIPT"
 }
 
 func unknownScript(err error) bool {
