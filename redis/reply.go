@@ -117,6 +117,7 @@ func newReply(v resp.Value) Reply {
 	return Reply{v: v}
 }
 
+// refused is the reply of a server that has refused the command.
 func refused(v resp.Value) Reply { return Reply{err: serverError(v.Bytes())} }
 
 // size is about how many bytes the reply has.
