@@ -37,8 +37,7 @@ func TestNothingPrintsCredentials(t *testing.T) {
 		}
 		stop := bus.Follow("n", func(remote.Event) {})
 		defer stop()
-		s.Password = "another"
-		wrong := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", Dialer: s.Dial, DialerRetries: 1, Username: "hidden-user", Password: "hidden-password"})
+		wrong := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", Dialer: s.Dial, DialerRetries: 1, Username: "hidden-user", Password: "hidden-wrong"})
 		defer wrong.Close()
 		refused := drop(t.Context(), bind(t, wrong), "k")
 		if refused == nil {
