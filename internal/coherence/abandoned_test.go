@@ -472,6 +472,7 @@ func TestHungLoaderKeepsItsSlotAndTheQueueEndsAtHardTimeout(t *testing.T) {
 						t.Errorf("%s: waited %v for a slot, want 10s", key, took)
 					}
 				}
+				synctest.Wait() // a flight counts its end after its callers have left
 				st := c.Stats()
 				if st.Flights != st.Rechecked+st.L2.Hits+st.Absent+st.Abandoned+st.Throttled+st.Loads.Total() {
 					t.Errorf("the numbers do not add up: %+v", st)
