@@ -323,6 +323,7 @@ func TestWhatComesAfterHardTimeoutReachesNobody(t *testing.T) {
 					if v, ok := c.Get(t.Context(), "k"); ok {
 						t.Errorf("%d is there, though it came too late", v)
 					}
+					synctest.Wait()
 					st := c.Stats()
 					if st.Loads.Errors != 1 || st.Loads.Total() != 1 ||
 						st.Flights != st.Rechecked+st.L2.Hits+st.Absent+st.Abandoned+st.Throttled+st.Loads.Total() {

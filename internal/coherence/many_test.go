@@ -131,6 +131,7 @@ func TestOverlappingBatchesShareTheirLoads(t *testing.T) {
 				t.Errorf("%d was loaded %d times", k, n)
 			}
 		}
+		synctest.Wait() // a flight counts its end after its callers have left
 		if st := c.Stats(); st.L1.Misses+st.Refreshes != st.Flights+st.Joins+st.TurnedAway+st.Remembered ||
 			st.Flights != st.Rechecked+st.L2.Hits+st.Absent+st.Abandoned+st.Throttled+st.Loads.Total() {
 			t.Errorf("the numbers do not add up: %+v", st)

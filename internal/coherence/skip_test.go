@@ -225,6 +225,7 @@ func TestNumbersAddUpWithSkipReads(t *testing.T) {
 			_, _ = c.GetOrLoad(ctx, "k", nil, opts...)
 			o.fail(errDown)
 		}
+		synctest.Wait()
 		st := c.Stats()
 		if st.L1.Misses+st.Refreshes != st.Flights+st.Joins+st.TurnedAway+st.Remembered ||
 			st.Flights != st.Rechecked+st.L2.Hits+st.Absent+st.Abandoned+st.Throttled+st.Loads.Total() {
