@@ -19,10 +19,13 @@ const (
 	backoffFirst = 50 * time.Millisecond
 	backoffMost  = time.Second
 	// mostRedials is how often a dial is tried again at once that the server has
-	// cut. The pause before the n-th time is twice as long as the one before, but
-	// there is none before the first.
-	mostRedials = 6
+	// cut. There is no pause before the first time, and redialFirst before the
+	// second; later pauses are twice as long as the one before, up to redialLast.
+	// While every second greeting is cut, one dial in 8000 fails, after 70 ms. A
+	// pool whose last dial has failed tries half as often.
+	mostRedials = 12
 	redialFirst = time.Millisecond
+	redialLast  = 8 * time.Millisecond
 	// renewPause is the least time between two calls of Renew that do something.
 	renewPause = time.Second
 )
@@ -396,13 +399,19 @@ func (p *Pool[C]) dial() {
 
 // attempt dials, and dials again if that can help.
 func (p *Pool[C]) attempt(ctx context.Context) (C, error) {
+	most := mostRedials
+	p.mu.Lock()
+	if p.failures > 0 {
+		most /= 2
+	}
+	p.mu.Unlock()
 	for n := 0; ; n++ {
 		cn, err := p.o.Dial(ctx)
-		if err == nil || n == mostRedials || p.o.Again == nil || !p.o.Again(err) {
+		if err == nil || n == most || p.o.Again == nil || !p.o.Again(err) {
 			return cn, err
 		}
 		if n > 0 {
-			pause := time.NewTimer(redialFirst << (n - 1))
+			pause := time.NewTimer(min(redialFirst<<(n-1), redialLast))
 			select {
 			case <-pause.C:
 			case <-ctx.Done():
