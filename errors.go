@@ -155,8 +155,8 @@ func (e *loadError) Error() string {
 // Unwrap returns the cause.
 func (e *loadError) Unwrap() error { return e.err }
 
-// wrap names the load that err is from. What this package says itself needs no
-// name.
+// wrap adds the names of the cache and the key to the error of a load. Errors of
+// this package itself have none.
 func (c *Cache[K, V]) wrap(key K, err error) error {
 	var p *LoadPanicError
 	for _, own := range []error{ErrClosed, ErrRecursiveLoad, ErrLoadExited, ErrNoLoader, ErrOverloaded, ErrKeyTooLong} {

@@ -97,7 +97,8 @@ func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
 		c.explainTier(ctx, r.Name, &r.L2)
 		r.Pending = c.l2.Blocks(r.Name, r.L2.Tags)
 	}
-	// What this instance knows may change while L2 answers, so it comes last.
+	// L2 takes its time to answer. The state of this instance may change meanwhile,
+	// so it is read last.
 	r.LeftAlone = c.l2.HasTier() && c.l2.LeftAlone()
 	r.L1, r.Degraded, r.Hold = c.explainMemory(key), c.degraded(), c.flights.HoldLeft(key)
 	r.Waiters, r.Loading = c.flights.Running(key)

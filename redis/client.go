@@ -48,7 +48,7 @@
 //
 // # Errors
 //
-// What the server answers is an [*Error] and costs nothing. What happens to a
+// An error reply of the server is an [*Error] and costs nothing. A failure of a
 // connection is a [*ConnError] and costs the connection. A missing key is
 // [ErrNil], a reply that is not of the type asked for [ErrType], a value that is
 // too large [ErrTooLarge], a transaction of which

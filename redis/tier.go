@@ -37,8 +37,8 @@ import (
 // a server that has taken over, or has lost something. Values from before a
 // restart, a failover or the return to an older snapshot are absent.
 //
-// What the Tier cannot read is absent, and Foreign counts it. Beyond 100 000 tags
-// what is kept of them is forgotten, and all count as dropped.
+// Values that the Tier cannot read are absent, and Foreign counts them. The Tier
+// keeps 100 000 tags: beyond them all are forgotten, and all count as dropped.
 //
 // # Without scripts
 //

@@ -36,9 +36,9 @@ import (
 // optional abilities too, as package remote describes them; the Tier of strata's
 // package redis says what each costs. Make it with [NewTier].
 //
-// What the server answers with an error is a [redis.Error] in the chain of the
-// error that is returned. Where the server does not permit scripts the Tier
-// does without; see [Tier.Probe]. What it cannot read is absent and counted.
+// An error reply of the server is a [redis.Error] in the chain of the error that
+// is returned. The Tier works without scripts on a server that does not permit
+// them; see [Tier.Probe]. Values that it cannot read are absent and counted.
 type Tier struct {
 	*base
 	srv *server

@@ -12,7 +12,7 @@
 //
 // A key has a value and a lease for each value type (schema), and one token and
 // one hold for all of them. Each of the four is there or not, and runs out by
-// time. What has run out stays until it is replaced or the whole key is
+// time. A part that has run out stays until it is replaced or the whole key is
 // forgotten, at [State].Until:
 //
 //	part    while it lasts                            when it has run out

@@ -15,10 +15,8 @@ import (
 const ownFor = time.Minute
 
 var (
-	errBreaker = errors.New("strata: L2 has failed too often and is left alone")
-	// ErrNotStored is the error of a value that was not sent to L2, because L2 has
-	// refused to store too often.
-	ErrNotStored = errors.New("strata: L2 has refused to store too often and is not asked to")
+	errBreaker   = errors.New("strata: L2 has failed too often and is left alone")
+	errNotStored = errors.New("strata: L2 has refused to store too often and is not asked to")
 )
 
 // Unconfirmed is the error of a drop, or of a value that is stored, which L2 or
@@ -275,7 +273,7 @@ func (s *Store) Mine(m *remote.Message) bool {
 func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	ok, probe := s.MayStore()
 	if !ok {
-		return nil, s.Unconfirmed(ctx, ErrNotStored)
+		return nil, s.Unconfirmed(ctx, errNotStored)
 	}
 	refused, err = s.tier.Put(ctx, puts)
 	s.Report(ctx, "put", err, Probes{Stores: probe})

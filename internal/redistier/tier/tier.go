@@ -84,9 +84,9 @@ type Tier struct {
 	get     func(dst []byte, key string) []byte // appendGet, made once
 }
 
-// New returns a tier on a database of one server, without a name. What the server
-// refuses is a [*watch.Refusal], and explain makes of it the error that callers
-// get; nil leaves errors as they are.
+// New returns a tier on a database of one server, without a name. A
+// refusal of the server is a [*watch.Refusal]; explain turns it into the error that
+// callers get, and nil leaves errors as they are.
 func New(srv Server, db int, explain func(error) error) *Tier {
 	t := &Tier{one: &site{srv: srv}, db: db, explain: explain, scripts: newScripts(), words: &words.Holders{}, changes: &changes{}}
 	return t.Bind(remote.Space{})

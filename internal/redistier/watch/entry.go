@@ -42,9 +42,9 @@ func (e Entry) Do(op entryrules.Operation) (a entryrules.Answer, err error) {
 	return a, err
 }
 
-// write queues the difference between what was read and what is to be there.
-// What is to stay comes before what goes: a key with nothing in it loses its
-// end.
+// write queues the difference between the state that was read and the next one.
+// New fields are written before old ones are removed: a hash that becomes empty
+// loses its expiry.
 func (e Entry) write(t *tx, was known, next entryrules.State, op entryrules.Operation, a entryrules.Answer) {
 	entry := e.Names.Entry(e.Key)
 	if a.Cleared {
