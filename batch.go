@@ -31,7 +31,7 @@ func (b *batch[K, V]) lead(ctx context.Context, patience flight.Patience) {
 		soft = patience.Soft
 	}
 	for _, f := range b.flights.Led {
-		b.attempts = append(b.attempts, &attempt[K, V]{c: b.c, f: f, ctx: soft, load: b.one, call: b.call, tagTrust: b.stamps.tagTrust})
+		b.attempts = append(b.attempts, &attempt[K, V]{c: b.c, f: f, ctx: soft, load: b.one, call: b.call, tagGeneration: b.stamps.tagGeneration})
 	}
 	led := len(b.attempts)
 	defer func() { b.flights.Done(led) }() // those that a callback has ended
@@ -225,7 +225,7 @@ func (b *batch[K, V]) ration() {
 // lookAgain is look for a batch whose caller did not wait for the end of that.
 func (b *batch[K, V]) lookAgain(ctx context.Context) {
 	for _, a := range b.attempts {
-		a.again, a.ctx, a.tagTrust = false, ctx, b.c.trust.TagWord()
+		a.again, a.ctx, a.tagGeneration = false, ctx, b.c.generation.TagWatermark()
 	}
 	b.look(ctx)
 }

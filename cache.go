@@ -12,11 +12,11 @@ import (
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/link"
-	"github.com/strata-cache/strata/internal/trust"
 )
 
 // Cache answers reads from L1, the memory of this process, else from L2, a
@@ -26,8 +26,8 @@ import (
 type Cache[K comparable, V any] struct {
 	// What the hit path reads. An entry whose Stamp is lower than trust's word
 	// has to be judged before it is served.
-	memory *l1.Cache[K, V]
-	trust  trust.Ledger
+	memory     *l1.Cache[K, V]
+	generation generation.Ledger
 	// look are the flags of every entry.
 	look     uint32
 	encoding codec.Codec[V] // that of L2, or the one that it would have
@@ -92,8 +92,8 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		c.look = closely
 	}
 	c.open, c.end = context.WithCancel(context.Background())
-	c.trust.OnDisown = c.wakePurger
-	c.flights = flight.NewGroup[K, V](c.trust.Word)
+	c.generation.OnInvalidateAll = c.wakePurger
+	c.flights = flight.NewGroup[K, V](c.generation.Watermark)
 	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
 	c.l2 = l2.New(c.l2Options())
 	for _, what := range o.advice() {

@@ -4,25 +4,25 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
 
 // stamps are what an entry is judged by later: the words of trust from before
 // its value was read, and its tags.
 type stamps struct {
-	trust, tagTrust uint64
-	tags            []string
+	generation, tagGeneration uint64
+	tags                      []string
 }
 
 // judge says what e, which L1 holds for key, is good for, and since when it is
 // suspect if it is. One that is trusted gets the newest stamp.
-func (c *Cache[K, V]) judge(key K, e *l1.Entry[K, V]) (v trust.Verdict, since int64) {
-	if e.Stamp < c.trust.Word() {
+func (c *Cache[K, V]) judge(key K, e *l1.Entry[K, V]) (v generation.Verdict, since int64) {
+	if e.Stamp < c.generation.Watermark() {
 		var next uint64
-		v, next, since = c.trust.Judge(e.Stamp, func() uint16 { return c.laneOf(key) })
-		if v == trust.Trusted {
+		v, next, since = c.generation.Judge(e.Stamp, func() uint16 { return c.laneOf(key) })
+		if v == generation.Valid {
 			c.memory.Swap(e, restamped(e, next))
 		}
 	}
@@ -30,17 +30,17 @@ func (c *Cache[K, V]) judge(key K, e *l1.Entry[K, V]) (v trust.Verdict, since in
 		return v, since
 	}
 	tv, ts := c.judgeTags(e.Tags)
-	return trust.Both(v, since, tv, ts)
+	return generation.Both(v, since, tv, ts)
 }
 
 // judgeTags says what an entry with tags t is good for as far as they go, and
 // since when it is suspect if it is. If it is trusted they get the newest stamp.
-func (c *Cache[K, V]) judgeTags(t *l1.Tags) (v trust.Verdict, since int64) {
+func (c *Cache[K, V]) judgeTags(t *l1.Tags) (v generation.Verdict, since int64) {
 	if t == nil {
-		return trust.Trusted, 0
+		return generation.Valid, 0
 	}
-	v, next, since := c.trust.JudgeTags(t.Names, t.Seen.Load())
-	if v == trust.Trusted {
+	v, next, since := c.generation.JudgeTags(t.Names, t.Seen.Load())
+	if v == generation.Valid {
 		t.Seen.Store(next)
 	}
 	return v, since
@@ -90,18 +90,18 @@ func (c *Cache[K, V]) expired(e *l1.Entry[K, V], since int64) *l1.Entry[K, V] {
 // of it from now on. With everything: as if its TTL had ended then. By a tag: as one
 // that was expired by its key.
 func (c *Cache[K, V]) aged(key K, e *l1.Entry[K, V]) *l1.Entry[K, V] {
-	old, v := e, trust.Trusted
-	if e.Stamp < c.trust.Word() {
+	old, v := e, generation.Valid
+	if e.Stamp < c.generation.Watermark() {
 		var next uint64
 		var since int64
-		if v, next, since = c.trust.Judge(e.Stamp, func() uint16 { return c.laneOf(key) }); v == trust.Stale {
+		if v, next, since = c.generation.Judge(e.Stamp, func() uint16 { return c.laneOf(key) }); v == generation.Stale {
 			e = restamped(e, next)
 			e.Fresh = min(e.Fresh, since)
 			e.Soon, e.Dead = min(e.Soon, e.Fresh), min(e.Dead, l1.After(since, c.o.Stale.window()))
 		}
 	}
-	if e.Tags != nil && v <= trust.Stale {
-		if v, next, since := c.trust.JudgeTags(e.Tags.Names, e.Tags.Seen.Load()); v == trust.Stale {
+	if e.Tags != nil && v <= generation.Stale {
+		if v, next, since := c.generation.JudgeTags(e.Tags.Names, e.Tags.Seen.Load()); v == generation.Stale {
 			e = c.expired(e, since)
 			e.Tags = &l1.Tags{Names: e.Tags.Names} // who still has old judges it by its own
 			e.Tags.Seen.Store(next)
@@ -127,10 +127,10 @@ func (c *Cache[K, V]) entry(key K, v V, fresh, left time.Duration, s stamps, id 
 	longest := l1.After(now, c.memoryTTL())
 	e := &l1.Entry[K, V]{
 		Key: key, Value: v, Fresh: min(longest, later(now, fresh)), Dead: min(longest, l1.After(now, left)),
-		Stamp: s.trust, ID: uint64(id), Flags: c.look,
+		Stamp: s.generation, ID: uint64(id), Flags: c.look,
 	}
 	e.Soon = e.Fresh
-	if e.Tags = newTags(s.tags, s.tagTrust); e.Tags != nil {
+	if e.Tags = newTags(s.tags, s.tagGeneration); e.Tags != nil {
 		e.Flags |= closely
 	}
 	return e

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -121,11 +121,11 @@ func (c *Cache[K, V]) explainMemory(key K) Place {
 	e = c.aged(key, e)
 	if e.Tags != nil {
 		p.Tags = slices.Clone(e.Tags.Names)
-		v, _, _ := c.trust.JudgeTags(e.Tags.Names, e.Tags.Seen.Load())
-		p.DroppedByTag = v == trust.Disowned
+		v, _, _ := c.generation.JudgeTags(e.Tags.Names, e.Tags.Seen.Load())
+		p.DroppedByTag = v == generation.Invalid
 	}
 	v, since := c.judge(key, e)
-	if p.Suspect = v == trust.Suspect; v >= trust.Suspect {
+	if p.Suspect = v == generation.Suspect; v >= generation.Suspect {
 		p.lasts = p.Suspect && now < e.Fresh && c.lasts(since)
 		return p
 	}

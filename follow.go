@@ -22,7 +22,7 @@ func (c *Cache[K, V]) startLink() {
 		return
 	}
 	o := link.Options{
-		Name: c.o.Name, Instance: c.l2.Instance(), Bus: c.o.Remote.Bus, Logger: c.o.Logger, Trust: &c.trust,
+		Name: c.o.Name, Instance: c.l2.Instance(), Bus: c.o.Remote.Bus, Logger: c.o.Logger, Generation: &c.generation,
 		Confirms: c.l2.HasTier(), FenceAll: c.flights.FenceAll, Apply: c.obey, Mine: c.l2.Mine, DropAll: c.dropAllLocal,
 		Now: c.memory.Now, Hits: func() uint64 { return c.memory.Stats().Hits },
 		Patience: UnconfirmedTTL, Timeout: c.o.Remote.Timeout,

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/trust"
 )
 
 // GetOrLoad returns the value of key: from L1, else from L2, else by running
@@ -30,7 +30,7 @@ import (
 // A hit costs no allocation, no lock and no look at ctx.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], opts ...CallOption) (V, error) {
 	e, now := c.memory.Get(key)
-	if e != nil && now < e.Soon && e.Stamp >= c.trust.Word() && e.Flags == 0 && len(opts) == 0 {
+	if e != nil && now < e.Soon && e.Stamp >= c.generation.Watermark() && e.Flags == 0 && len(opts) == 0 {
 		return e.Value, nil
 	}
 	return c.getClosely(ctx, key, e, now, load, opts)
@@ -40,7 +40,7 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], o
 // reports false if there is no value, ctx ends, or the cache is closed.
 func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 	e, now := c.memory.Get(key)
-	if e != nil && now < e.Soon && e.Stamp >= c.trust.Word() && e.Flags == 0 {
+	if e != nil && now < e.Soon && e.Stamp >= c.generation.Watermark() && e.Flags == 0 {
 		return e.Value, true
 	}
 	if e != nil && now < e.Fresh && c.trusts(key, e) {
@@ -107,7 +107,7 @@ func (c *Cache[K, V]) getClosely(ctx context.Context, key K, e *l1.Entry[K, V], 
 // trusts reports whether nothing has been dropped that concerns e.
 func (c *Cache[K, V]) trusts(key K, e *l1.Entry[K, V]) bool {
 	v, _ := c.judge(key, e)
-	return v == trust.Trusted
+	return v == generation.Valid
 }
 
 // servesStale reports whether e, whose time is over, is to be served: while it

@@ -174,7 +174,7 @@ func (c *Cache[K, V]) dropAllLocal(soft bool) {
 		c.disown()
 		return
 	}
-	c.trust.Expire(c.memory.Now())
+	c.generation.Expire(c.memory.Now())
 	c.flights.FenceAll()
 }
 
@@ -182,6 +182,6 @@ func (c *Cache[K, V]) dropAllLocal(soft bool) {
 // The word is raised first: a flight that is registered in between has the new
 // one, and loses nothing but its right to store.
 func (c *Cache[K, V]) disown() {
-	c.trust.Disown()
+	c.generation.InvalidateAll()
 	c.flights.FenceAll()
 }

@@ -49,7 +49,7 @@ func (a *attempt[K, V]) runLoader() {
 func (a *attempt[K, V]) begins() {
 	a.end = endLoad
 	if a.held == nil {
-		a.tagTrust = a.c.trust.TagWord()
+		a.tagGeneration = a.c.generation.TagWatermark()
 	}
 }
 

@@ -294,11 +294,11 @@ func (m *many[K, V]) flyOnce(ctx, soft context.Context, keys []K) (again []K) {
 		m.take(k, flight.Result[V]{}, err)
 	}
 	c.counts.flights.Add(uint64(len(b.flights.Led)))
-	patience := c.patience(soft, b.stamps.tagTrust)
+	patience := c.patience(soft, b.stamps.tagGeneration)
 	b.lead(ctx, patience)
 	for _, f := range b.flights.Joined {
 		r, err := b.flights.Wait(ctx, patience, f)
-		if err == nil && c.outdated(&r, b.stamps.tagTrust) {
+		if err == nil && c.outdated(&r, b.stamps.tagGeneration) {
 			again = append(again, f.Key)
 			continue
 		}

@@ -5,8 +5,8 @@ import (
 	"context"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/trust"
 )
 
 // miss answers a GetOrLoad that L1 could not: it joins the key's flight, or
@@ -49,7 +49,7 @@ func (c *Cache[K, V]) fallback(key K) (e *l1.Entry[K, V], until int64) {
 		return nil, 0
 	}
 	e = c.aged(key, e)
-	if v, _ := c.judge(key, e); v > trust.Stale {
+	if v, _ := c.judge(key, e); v > generation.Stale {
 		return nil, 0
 	}
 	return e, c.onErrorUntil(e)
@@ -97,7 +97,7 @@ func (a *attempt[K, V]) offer() {
 		return // it may have been dropped by the time that the load begins
 	}
 	if a.c.o.Limits.SoftTimeout > 0 && a.load != nil && a.heldUntil != 0 {
-		r := flight.Result[V]{Value: *a.held, Found: true, Note: a.heldNote | noteStale, Tags: a.tags, TagWord: a.tagTrust}
+		r := flight.Result[V]{Value: *a.held, Found: true, Note: a.heldNote | noteStale, Tags: a.tags, TagWatermark: a.tagGeneration}
 		a.c.flights.Offer(a.f, r, a.heldUntil)
 	}
 }
@@ -166,7 +166,7 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 		if err := ctx.Err(); err != nil {
 			return flight.Result[V]{}, flight.None, err
 		}
-		word := c.trust.TagWord()
+		word := c.generation.TagWatermark()
 		patience := c.patience(soft, word)
 		patience.Registered = o.registered
 		r, p, err = c.flights.DoSoftly(ctx, patience, key, kind, &attempt[K, V]{c: c, load: load, call: o})
@@ -179,7 +179,7 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 // readBeside returns what L2 has of a key that a reload is loading: its callers
 // wait for that, others are served what is cached. ok is false if nothing fresh is.
 func (c *Cache[K, V]) readBeside(ctx context.Context, key K) (r flight.Result[V], p flight.Part, ok bool, err error) {
-	word, a := c.trust.TagWord(), &attempt[K, V]{c: c, beside: true}
+	word, a := c.generation.TagWatermark(), &attempt[K, V]{c: c, beside: true}
 	r, p, err = c.flights.Do(ctx, key, flight.Read, a)
 	ok = err == nil && (r.Found || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(&r, word))
 	if p == flight.Led && a.again && !ok {

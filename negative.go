@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -45,12 +45,12 @@ func (c *Cache[K, V]) recall(key K) *memo {
 	if e == nil || now >= e.Fresh {
 		return nil
 	}
-	if e.Value.notFound && e.Stamp < c.trust.Word() {
-		if v, _, _ := c.trust.Judge(e.Stamp, func() uint16 { return c.laneOf(key) }); v != trust.Trusted {
+	if e.Value.notFound && e.Stamp < c.generation.Watermark() {
+		if v, _, _ := c.generation.Judge(e.Stamp, func() uint16 { return c.laneOf(key) }); v != generation.Valid {
 			return nil
 		}
 	}
-	if v, _ := c.judgeTags(e.Tags); v != trust.Trusted {
+	if v, _ := c.judgeTags(e.Tags); v != generation.Valid {
 		return nil
 	}
 	return &e.Value
@@ -116,7 +116,7 @@ func (a *attempt[K, V]) absent(err error, left time.Duration, tags []string) *l1
 	dead := l1.After(a.c.memory.Now(), left)
 	return &l1.Entry[K, memo]{
 		Key: a.f.Key, Value: memo{err: err, notFound: true}, Soon: dead, Fresh: dead, Dead: dead,
-		Stamp: a.f.Stamp, Tags: newTags(tags, a.tagTrust),
+		Stamp: a.f.Stamp, Tags: newTags(tags, a.tagGeneration),
 	}
 }
 

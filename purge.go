@@ -90,7 +90,7 @@ func (c *Cache[K, V]) purge() {
 		if c.open.Err() != nil {
 			return false
 		}
-		if c.trust.Disowns(e.Stamp) {
+		if c.generation.Invalidates(e.Stamp) {
 			return true
 		}
 		return c.tagsDropped(e)

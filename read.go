@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/internal/limit"
-	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -26,14 +26,14 @@ type attempt[K comparable, V any] struct {
 	again  bool // the first look was cut short
 	beside bool // the caller goes on to a reload if L2 has nothing
 
-	// tagTrust is the word of trust in tags from before anything was read.
-	tagTrust uint64
-	unasked  bool         // L2 was not looked at
-	lease    remote.Lease // the right to store in L2, if its Token is set
-	spoilt   remote.ID    // of what L2 takes for fresh and nobody can use
-	noKeep   bool         // the value must not be kept anywhere
-	replaced bool         // L2 has answered what the load brought
-	pending  bool         // a reload whose load has not begun
+	// tagGeneration is the word of trust in tags from before anything was read.
+	tagGeneration uint64
+	unasked       bool         // L2 was not looked at
+	lease         remote.Lease // the right to store in L2, if its Token is set
+	spoilt        remote.ID    // of what L2 takes for fresh and nobody can use
+	noKeep        bool         // the value must not be kept anywhere
+	replaced      bool         // L2 has answered what the load brought
+	pending       bool         // a reload whose load has not begun
 
 	held      *V        // a stale value, for Previous and for when the load fails
 	heldNote  uint8     // which tier it is from
@@ -81,7 +81,7 @@ const (
 // at the tiers. A caller whose context ends meanwhile leaves the rest, and
 // those who have joined it, to Then.
 func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (landed bool) {
-	a.f, a.ctx, a.tagTrust = f, ctx, a.c.trust.TagWord()
+	a.f, a.ctx, a.tagGeneration = f, ctx, a.c.generation.TagWatermark()
 	ended := true // by a panic or exit of the user's Key or Codec
 	defer func() {
 		if ended && a.res.Err == nil {
@@ -104,7 +104,7 @@ func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (land
 func (a *attempt[K, V]) Then(f *flight.Flight[K, V]) {
 	a.f, a.ctx = f, f.Context()
 	if a.again || a.call.skipRead {
-		a.tagTrust = a.c.trust.TagWord()
+		a.tagGeneration = a.c.generation.TagWatermark()
 	}
 	defer a.land() // also when the Loader ends the goroutine
 	defer a.recovered()
@@ -244,12 +244,12 @@ func (a *attempt[K, V]) lookAgain() bool {
 	e = a.c.aged(a.f.Key, e)
 	v, since := a.c.judge(a.f.Key, e)
 	switch {
-	case v == trust.Disowned, v == trust.Suspect && !a.c.l2.HasTier():
+	case v == generation.Invalid, v == generation.Suspect && !a.c.l2.HasTier():
 		return false
-	case v == trust.Suspect:
+	case v == generation.Suspect:
 		a.suspect, a.suspectSince = e, since
 		return false
-	case v == trust.Stale, now >= e.Fresh, a.call.refresh && now >= e.Soon, a.call.skipRead:
+	case v == generation.Stale, now >= e.Fresh, a.call.refresh && now >= e.Soon, a.call.skipRead:
 		a.held, a.id, a.heldUntil, a.tags, a.heldNote = &e.Value, remote.ID(e.ID), a.c.onErrorUntil(e), tagsOf(e), noteL1
 		a.offer()
 		return false
@@ -260,7 +260,7 @@ func (a *attempt[K, V]) lookAgain() bool {
 
 // stamps are what an entry with these tags is judged by later.
 func (a *attempt[K, V]) stamps(tags []string) stamps {
-	return stamps{trust: a.f.Stamp, tagTrust: a.tagTrust, tags: tags}
+	return stamps{generation: a.f.Stamp, tagGeneration: a.tagGeneration, tags: tags}
 }
 
 // recovered makes a panic of the user's Key or Codec the result. The Loader's
@@ -283,7 +283,7 @@ func (a *attempt[K, V]) land() {
 	a.landed = true
 	var removed []l1.Removed[K, V]
 	var insert func()
-	a.res.TagWord = a.tagTrust
+	a.res.TagWatermark = a.tagGeneration
 	defer func() { // also when a callback panics or ends the goroutine
 		stored, callers := c.flights.Land(a.f, a.res, insert)
 		defer a.count(stored, callers)

@@ -129,9 +129,9 @@ func (c *Cache[K, V]) staleSince(h remote.Held, byTag bool, tags []string) (age 
 	case !soft, h.Soft && !h.All: // the Expire of its key has left it no more than window
 		return age, soft, false
 	case byTag:
-		since, known = c.trust.TagsExpired(tags)
+		since, known = c.generation.TagsExpired(tags)
 	default:
-		since, known = c.trust.Expired()
+		since, known = c.generation.Expired()
 		soft = !known
 	}
 	if known {

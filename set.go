@@ -108,7 +108,7 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 
 // stamps are what an entry that is written by now is judged by later.
 func (c *Cache[K, V]) stamps(tags []string) stamps {
-	return stamps{trust: c.trust.Word(), tagTrust: c.trust.TagWord(), tags: tags}
+	return stamps{generation: c.generation.Watermark(), tagGeneration: c.generation.TagWatermark(), tags: tags}
 }
 
 // setMemory stores ws where there is only L1: each in one step, so that of many

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/trust"
 )
 
 // InvalidateTags makes every entry absent, everywhere, that carries one of tags
@@ -62,7 +62,7 @@ func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
 	c.l2.Recheck() // the clock has moved
 	now := c.memory.Now()
 	for _, t := range tags {
-		c.trust.DropTag(t, soft, now)
+		c.generation.DropTag(t, soft, now)
 	}
 	if !soft {
 		c.wakePurger()
@@ -73,7 +73,7 @@ func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
 // with its result r, because a tag of r was dropped after r was read and before
 // the caller came. word is the word of tags from before the caller joined.
 func (c *Cache[K, V]) outdated(r *flight.Result[V], word uint64) bool {
-	return c.droppedBetween(r.Tags, r.TagWord, word)
+	return c.droppedBetween(r.Tags, r.TagWatermark, word)
 }
 
 // droppedBetween reports whether any of tags may have been dropped, or expired,
@@ -82,8 +82,8 @@ func (c *Cache[K, V]) droppedBetween(tags []string, from, to uint64) bool {
 	if len(tags) == 0 || from >= to {
 		return false
 	}
-	v, _, _ := c.trust.JudgeTags(tags, from)
-	return v != trust.Trusted
+	v, _, _ := c.generation.JudgeTags(tags, from)
+	return v != generation.Valid
 }
 
 // tagsDropped reports whether e, which is in L1 or on its way there, is absent
@@ -92,6 +92,6 @@ func (c *Cache[K, V]) tagsDropped(e *l1.Entry[K, V]) bool {
 	if e.Tags == nil {
 		return false
 	}
-	v, _, _ := c.trust.JudgeTags(e.Tags.Names, e.Tags.Seen.Load())
-	return v == trust.Disowned
+	v, _, _ := c.generation.JudgeTags(e.Tags.Names, e.Tags.Seen.Load())
+	return v == generation.Invalid
 }

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
@@ -62,7 +62,7 @@ func (e *ear) hears(when string, want ...string) {
 	e.told = nil
 }
 
-func drop(s *fakesrv.Server, name, key string) {
+func drop(s *fakeredis.Server, name, key string) {
 	s.Publish(layout.Channel(name, 0), layout.Message(&remote.Message{Name: name, Kind: remote.Dropped, Key: key}))
 }
 
@@ -75,17 +75,17 @@ func TestBusIsConnectedWhileItHearsItself(t *testing.T) {
 		"passes nothing on": "",
 	} {
 		var deaf atomic.Bool
-		fake(t, func(s *fakesrv.Server, _ *redis.Options) {
+		fake(t, func(s *fakeredis.Server, _ *redis.Options) {
 			gate(s, func() string { return map[bool]string{true: refused}[deaf.Load()] })
-			var publish fakesrv.Handler
-			publish = s.Handle("PUBLISH", func(ss *fakesrv.Session, args [][]byte) {
+			var publish fakeredis.Handler
+			publish = s.Handle("PUBLISH", func(ss *fakeredis.Session, args [][]byte) {
 				if deaf.Load() && refused == "" {
 					ss.Int(0)
 					return
 				}
 				publish(ss, args)
 			})
-		}, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		}, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 			deaf.Store(true)
 			e := listen(t, redis.NewBus(c), "n")
 			time.Sleep(time.Minute)
@@ -109,8 +109,8 @@ func TestBusIsConnectedWhileItHearsItself(t *testing.T) {
 }
 
 // gate has a server refuse writes with what text returns, unless that is empty.
-func gate(s *fakesrv.Server, text func() string) {
-	s.Gate = func(ss *fakesrv.Session, name string, _ [][]byte) bool {
+func gate(s *fakeredis.Server, text func() string) {
+	s.Gate = func(ss *fakeredis.Session, name string, _ [][]byte) bool {
 		refused := text()
 		if name != "PERSIST" || refused == "" {
 			return false
@@ -123,7 +123,7 @@ func gate(s *fakesrv.Server, text func() string) {
 // TestServerWithAFullDiskIsNotDeaf, nor one that permits no PERSIST.
 func TestServerWithAFullDiskIsNotDeaf(t *testing.T) {
 	for _, text := range []string{"MISCONF Redis is configured to save RDB snapshots", "NOPERM User x has no permissions to run the 'persist' command"} {
-		fake(t, func(s *fakesrv.Server, _ *redis.Options) { gate(s, func() string { return text }) }, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		fake(t, func(s *fakeredis.Server, _ *redis.Options) { gate(s, func() string { return text }) }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 			e := listen(t, redis.NewBus(c), "n")
 			time.Sleep(time.Minute)
 			e.hears(text, "connected")
@@ -133,7 +133,7 @@ func TestServerWithAFullDiskIsNotDeaf(t *testing.T) {
 
 // TestCachesOfABusShareOneConnection and get what is theirs, and no more.
 func TestCachesOfABusShareOneConnection(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		b := redis.NewBus(c)
 		var ears []*ear
 		name := func(i int) string { return fmt.Sprint("n", i) }
@@ -178,10 +178,10 @@ func TestCachesOfABusShareOneConnection(t *testing.T) {
 
 // TestChannelThatIsRefusedCostsNoOther and is had when it is permitted.
 func TestChannelThatIsRefusedCostsNoOther(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
-		var subscribe fakesrv.Handler
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		var subscribe fakeredis.Handler
 		var permitted atomic.Bool
-		subscribe = s.Handle("SUBSCRIBE", func(ss *fakesrv.Session, args [][]byte) {
+		subscribe = s.Handle("SUBSCRIBE", func(ss *fakeredis.Session, args [][]byte) {
 			if !permitted.Load() && strings.HasSuffix(string(args[1]), ":secret") {
 				ss.Error("NOPERM No permissions to access a channel")
 				return
@@ -201,7 +201,7 @@ func TestChannelThatIsRefusedCostsNoOther(t *testing.T) {
 
 // TestFollowerThatIsTooSlowHasAGap, and all others of the connection.
 func TestFollowerThatIsTooSlowHasAGap(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		b := redis.NewBus(c)
 		e := listen(t, b, "n")
 		e.hears("at first", "connected")

@@ -3,7 +3,7 @@ package redis_test
 import (
 	"testing"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -12,9 +12,9 @@ import (
 func TestConnectionLeftInATransactionIsNotUsedAgain(t *testing.T) {
 	for _, refused := range []string{"UNWATCH", "MULTI", "EXEC"} {
 		t.Run(refused, func(t *testing.T) {
-			fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 				mustSet(t, c, "n", "1")
-				before := s.Handle(refused, func(ss *fakesrv.Session, _ [][]byte) { ss.Error("NOPERM") })
+				before := s.Handle(refused, func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOPERM") })
 				_, err := c.Watch(t.Context(), []string{"n"}, func(tx *redis.Tx) error {
 					if refused != "UNWATCH" {
 						tx.Queue().Get("n")
@@ -36,7 +36,7 @@ func TestConnectionLeftInATransactionIsNotUsedAgain(t *testing.T) {
 				if replies, err := tx.Do(t.Context()); texts(replies) != "2;" || err != nil {
 					t.Errorf("%s, %v", texts(replies), err)
 				}
-				s.Handle(refused, func(ss *fakesrv.Session, _ [][]byte) { ss.Error("NOPERM") })
+				s.Handle(refused, func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOPERM") })
 				if tx.Get("n"); refused != "UNWATCH" {
 					if _, err := tx.Do(t.Context()); err == nil {
 						t.Error("the transaction was not refused")

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/internal/netsim"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/redis"
@@ -20,7 +20,7 @@ import (
 func TestDo(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		t.Run(fmt.Sprintf("old=%v", old), func(t *testing.T) {
-			fake(t, func(s *fakesrv.Server, _ *redis.Options) { s.Old = old }, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			fake(t, func(s *fakeredis.Server, _ *redis.Options) { s.Old = old }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 				ctx := t.Context()
 				if err := c.Ping(ctx); err != nil {
 					t.Error(err)
@@ -49,7 +49,7 @@ func TestDo(t *testing.T) {
 }
 
 func TestEmptyAndMissingAreToldApart(t *testing.T) {
-	fake(t, nil, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 		mustSet(t, c, "empty", "")
 		dst := []byte("head")
 		got, err := c.AppendGet(t.Context(), dst, "empty")
@@ -72,7 +72,7 @@ func TestEmptyAndMissingAreToldApart(t *testing.T) {
 func TestServerErrorsKeepTheConnection(t *testing.T) {
 	for _, code := range []string{"WRONGTYPE", "NOAUTH", "NOPERM", "LOADING", "READONLY", "BUSY", "MOVED", "OOM", "MASTERDOWN", "ERR"} {
 		t.Run(code, func(t *testing.T) {
-			fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 				answer(s, "-"+code+" some text\r\n")
 				_, err := c.AppendGet(t.Context(), nil, "k")
 				for _, err := range []error{err, c.Do(t.Context(), "GET", "k").Err()} {
@@ -98,7 +98,7 @@ func TestServerErrorsKeepTheConnection(t *testing.T) {
 }
 
 func TestErrorsDoNotRepeatArguments(t *testing.T) {
-	fake(t, nil, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 		err := c.Do(t.Context(), "NOSUCH", "hidden").Err()
 		var se *redis.Error
 		if !errors.As(err, &se) || strings.Contains(err.Error(), "hidden") {
@@ -115,7 +115,7 @@ func TestErrorsDoNotRepeatArguments(t *testing.T) {
 }
 
 func TestCommandsThatChangeTheConnectionAreRefused(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		for _, args := range [][]any{
 			{}, {""}, {1}, {"select", 1}, {[]byte("SUBSCRIBE"), "a"}, {"MULTI"}, {"client", "reply", "off"}, {"MONITOR"}, {"HELLO", 3},
 		} {
@@ -162,13 +162,13 @@ func TestGreeting(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			change := func(s *fakesrv.Server, o *redis.Options) {
+			change := func(s *fakeredis.Server, o *redis.Options) {
 				s.Old, s.Username, s.Password = tc.old, tc.user, tc.password
 				tc.o.DialContext = s.Dial
 				*o = tc.o
 			}
-			fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
-				s.Handle("STATE", func(ss *fakesrv.Session, _ [][]byte) { ss.Bulk(fmt.Sprint(ss.DB, ss.Name, ss.RESP3)) })
+			fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+				s.Handle("STATE", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk(fmt.Sprint(ss.DB, ss.Name, ss.RESP3)) })
 				r := c.Do(t.Context(), "STATE")
 				if tc.code == "" && tc.old && r.Err() != nil {
 					t.Fatal(r.Err())
@@ -194,13 +194,13 @@ func TestGreeting(t *testing.T) {
 }
 
 func TestGreetingErrorsHoldNoCredentials(t *testing.T) {
-	change := func(s *fakesrv.Server, o *redis.Options) {
+	change := func(s *fakeredis.Server, o *redis.Options) {
 		o.Username, o.Password = "hiddenuser", "hiddenword"
-		repeat := func(ss *fakesrv.Session, args [][]byte) { ss.Error("ERR what is " + fmt.Sprintf("%s", args)) }
+		repeat := func(ss *fakeredis.Session, args [][]byte) { ss.Error("ERR what is " + fmt.Sprintf("%s", args)) }
 		s.Handle("HELLO", repeat)
 		s.Handle("AUTH", repeat)
 	}
-	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 		for range 2 { // the second one fails in the pause after the dial
 			err := c.Ping(t.Context())
 			if err == nil || strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), "hidden") {
@@ -211,9 +211,9 @@ func TestGreetingErrorsHoldNoCredentials(t *testing.T) {
 }
 
 func TestUnaskedBytesAreNeverAReply(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		mustSet(t, c, "k", "right")
-		s.Handle("TWICE", func(ss *fakesrv.Session, _ [][]byte) {
+		s.Handle("TWICE", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Status("one")
 			ss.Bulk("two")
 		})
@@ -223,7 +223,7 @@ func TestUnaskedBytesAreNeverAReply(t *testing.T) {
 		if v, err := get(t.Context(), c, "k"); v != "right" || err != nil {
 			t.Errorf("the next call got %q, %v", v, err)
 		}
-		s.Handle("PUSHED", func(ss *fakesrv.Session, _ [][]byte) {
+		s.Handle("PUSHED", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Out = append(resp.AppendPush(ss.Out, 1), "+news\r\n"...)
 			ss.Bulk("reply")
 		})
@@ -234,10 +234,10 @@ func TestUnaskedBytesAreNeverAReply(t *testing.T) {
 }
 
 func TestMaxValue(t *testing.T) {
-	change := func(_ *fakesrv.Server, o *redis.Options) { o.MaxValue, o.MaxReply = 1000, 5000 }
-	fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	change := func(_ *fakeredis.Server, o *redis.Options) { o.MaxValue, o.MaxReply = 1000, 5000 }
+	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		mustSet(t, c, "fits", strings.Repeat("x", 1000))
-		s.Handle("GET", func(ss *fakesrv.Session, args [][]byte) {
+		s.Handle("GET", func(ss *fakeredis.Session, args [][]byte) {
 			if string(args[1]) == "fits" {
 				ss.Bulk(strings.Repeat("x", 1000))
 			} else {
@@ -298,14 +298,14 @@ func converse(t *testing.T, c *redis.Client) (errs []error) {
 
 func TestEveryCutGivesAnErrorOrTheWholeValue(t *testing.T) {
 	cut := -1
-	change := func(s *fakesrv.Server, _ *redis.Options) {
+	change := func(s *fakeredis.Server, _ *redis.Options) {
 		s.OnDial = func(n int, client *netsim.Conn) {
 			if cut >= 0 {
 				client.CutAfter(cut)
 			}
 		}
 	}
-	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 		for at := 0; ; at++ {
 			cut = at
 			failed := false
@@ -332,11 +332,11 @@ func TestEveryCutGivesAnErrorOrTheWholeValue(t *testing.T) {
 }
 
 func TestSlicedRepliesAreWhole(t *testing.T) {
-	change := func(s *fakesrv.Server, _ *redis.Options) {
+	change := func(s *fakeredis.Server, _ *redis.Options) {
 		s.Window = 3
 		s.OnDial = func(_ int, client *netsim.Conn) { client.Slice(1) }
 	}
-	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 		for i, err := range converse(t, c) {
 			if err != nil {
 				t.Errorf("%d: %v", i, err)
@@ -346,7 +346,7 @@ func TestSlicedRepliesAreWhole(t *testing.T) {
 }
 
 func TestRepliesThatStopHalfWay(t *testing.T) {
-	stall := func(s *fakesrv.Server, _ *redis.Options) {
+	stall := func(s *fakeredis.Server, _ *redis.Options) {
 		answer(s, "$100\r\nabc")
 	}
 	calls := map[string]func(ctx context.Context, c *redis.Client) error{
@@ -362,7 +362,7 @@ func TestRepliesThatStopHalfWay(t *testing.T) {
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
-			fake(t, stall, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+			fake(t, stall, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 				start := time.Now()
 				err := call(within(t, 200*time.Millisecond), c)
 				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 200*time.Millisecond || redis.SafeToRetry(err) {
@@ -440,13 +440,13 @@ func (h hooked) Read(p []byte) (int, error) {
 
 func TestCancelAfterTheLastByteHarmsNobody(t *testing.T) {
 	after := func() {}
-	change := func(s *fakesrv.Server, o *redis.Options) {
+	change := func(s *fakeredis.Server, o *redis.Options) {
 		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			nc, err := s.Dial(ctx, network, addr)
 			return hooked{nc, &after}, err
 		}
 	}
-	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 		mustSet(t, c, "k", "v")
 		for range 10 {
 			ctx, cancel := context.WithCancel(t.Context())

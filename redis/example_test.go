@@ -7,7 +7,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -34,7 +34,7 @@ func Example() {
 // connect is redis.New(redis.Options{}), but that the server is a model in
 // memory, so that the examples need none.
 func connect() *redis.Client {
-	c, err := redis.New(redis.Options{DialContext: fakesrv.New().Dial})
+	c, err := redis.New(redis.Options{DialContext: fakeredis.New().Dial})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -6,16 +6,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 
 // fake runs f in a bubble with a model server and a client for it. change, if
 // not nil, alters both before the client is made.
-func fake(t *testing.T, change func(*fakesrv.Server, *redis.Options), f func(t *testing.T, s *fakesrv.Server, c *redis.Client)) {
+func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t *testing.T, s *fakeredis.Server, c *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := fakesrv.New()
+		s := fakeredis.New()
 		defer s.Close()
 		o := redis.Options{DialContext: s.Dial}
 		if change != nil {
@@ -31,8 +31,8 @@ func fake(t *testing.T, change func(*fakesrv.Server, *redis.Options), f func(t *
 }
 
 // answer makes every GET send these bytes as they are.
-func answer(s *fakesrv.Server, raw string) {
-	s.Handle("GET", func(ss *fakesrv.Session, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
+func answer(s *fakeredis.Server, raw string) {
+	s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, raw...) })
 }
 
 // within is a context with a deadline.

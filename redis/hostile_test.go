@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/redis"
 )
@@ -180,7 +180,7 @@ func TestHostileReplyEndsItsConnectionOnly(t *testing.T) {
 	for _, w := range ways() {
 		t.Run(w.name, func(t *testing.T) {
 			for _, tc := range hostile {
-				fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+				fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 					judge(t, s, c, w, tc.name, tc.reply, tc.verdict)
 				})
 			}
@@ -188,13 +188,13 @@ func TestHostileReplyEndsItsConnectionOnly(t *testing.T) {
 	}
 }
 
-func judge(t *testing.T, s *fakesrv.Server, c *redis.Client, w way, name, reply string, verdict verdict) {
-	var hit *fakesrv.Session
-	s.Handle(w.command, func(ss *fakesrv.Session, _ [][]byte) {
+func judge(t *testing.T, s *fakeredis.Server, c *redis.Client, w way, name, reply string, verdict verdict) {
+	var hit *fakeredis.Session
+	s.Handle(w.command, func(ss *fakeredis.Session, _ [][]byte) {
 		hit = ss
 		ss.Out = append(ss.Out, reply...)
 	})
-	s.Handle("SLOW", func(ss *fakesrv.Session, _ [][]byte) {
+	s.Handle("SLOW", func(ss *fakeredis.Session, _ [][]byte) {
 		time.Sleep(500 * time.Millisecond)
 		ss.Status("OK")
 	})
@@ -247,11 +247,11 @@ func TestHostileReplyFailsThoseWhoWaitBehindIt(t *testing.T) {
 		if tc.verdict != broken {
 			continue
 		}
-		fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 			if err := c.Ping(t.Context()); err != nil { // there is one connection for all
 				t.Fatal(err)
 			}
-			s.Handle("GET", func(ss *fakesrv.Session, args [][]byte) {
+			s.Handle("GET", func(ss *fakeredis.Session, args [][]byte) {
 				time.Sleep(10 * time.Millisecond)
 				if string(args[1]) == "bad" {
 					ss.Out = append(ss.Out, tc.reply...)
@@ -285,15 +285,15 @@ func TestHostileGreetingEndsItsConnectionOnly(t *testing.T) {
 		if tc.verdict == extra || tc.verdict == sound {
 			continue
 		}
-		change := func(s *fakesrv.Server, o *redis.Options) {
+		change := func(s *fakeredis.Server, o *redis.Options) {
 			o.DialTimeout = time.Second
-			var sane fakesrv.Handler
-			sane = s.Handle("HELLO", func(ss *fakesrv.Session, args [][]byte) {
+			var sane fakeredis.Handler
+			sane = s.Handle("HELLO", func(ss *fakeredis.Session, args [][]byte) {
 				s.Handle("HELLO", sane) // from the second time on
 				ss.Out = append(ss.Out, tc.reply...)
 			})
 		}
-		fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 			err := c.Do(within(t, 10*time.Second), "PING").Err()
 			var ce *redis.ConnError
 			if !errors.As(err, &ce) || errors.Is(err, redis.ErrProtocol) != (tc.verdict == broken) || !redis.SafeToRetry(err) {
@@ -316,8 +316,8 @@ func TestHostileReplyToSubscribe(t *testing.T) {
 		if tc.verdict != broken {
 			continue
 		}
-		fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
-			bad := func(ss *fakesrv.Session, _ [][]byte) { ss.Out = append(ss.Out, tc.reply...) }
+		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+			bad := func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, tc.reply...) }
 			sane := s.Handle("SUBSCRIBE", bad)
 			sub, err := c.Subscribe(t.Context(), "a")
 			if err != nil {
@@ -420,7 +420,7 @@ func TestHostileReplyTakesLittleMemory(t *testing.T) {
 }
 
 func TestRepliesToAnotherProtocolSayNothingOfThemselves(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		for _, raw := range []string{"@hidden\r\n", ":hidden\r\n", "$hidden\r\n", "$3\r\nhidden"} {
 			answer(s, raw)
 			if _, err := get(t.Context(), c, "k"); err == nil || strings.Contains(err.Error(), "hidden") {
@@ -438,8 +438,8 @@ func FuzzServerBytes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		first, err := resp.NewReader(strings.NewReader(string(raw)), resp.Limits{}).Read()
 		for _, w := range ways() {
-			fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
-				s.Handle(w.command, func(ss *fakesrv.Session, _ [][]byte) {
+			fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+				s.Handle(w.command, func(ss *fakeredis.Session, _ [][]byte) {
 					ss.Out = append(ss.Out, raw...)
 					ss.Hangup()
 				})

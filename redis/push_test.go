@@ -3,7 +3,7 @@ package redis_test
 import (
 	"testing"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -12,8 +12,8 @@ const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"
 // TestPushBehindAReplyCostsNothing: it may come with the reply, before another
 // command is sent. What else comes then may be anything.
 func TestPushBehindAReplyCostsNothing(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
-		s.Handle("PING", func(ss *fakesrv.Session, _ [][]byte) { ss.Out = append(ss.Out, push+"+PONG\r\n"+push+push...) })
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, push+"+PONG\r\n"+push+push...) })
 		for range 3 {
 			p := c.Pipeline()
 			p.Add("PING")
@@ -34,7 +34,7 @@ func TestPushBehindAReplyCostsNothing(t *testing.T) {
 		if n := s.Dials(); n != 2 { // one of them is shared
 			t.Errorf("%d connections", n)
 		}
-		s.Handle("PING", func(ss *fakesrv.Session, _ [][]byte) { ss.Out = append(ss.Out, "+PONG\r\n"+push+"+1\r\n"...) })
+		s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, "+PONG\r\n"+push+"+1\r\n"...) })
 		p := c.Pipeline()
 		p.Add("PING")
 		p.Do(t.Context())

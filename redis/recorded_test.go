@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv/recorded"
+	"github.com/strata-cache/strata/internal/fakeredis/recorded"
 	"github.com/strata-cache/strata/internal/netsim"
 	"github.com/strata-cache/strata/redis"
 )

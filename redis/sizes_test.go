@@ -5,15 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 
 // connections notes over which connection each GET comes. Keys with "large" in
 // them have 100 KB.
-func connections(s *fakesrv.Server) map[string]*fakesrv.Session {
-	last := map[string]*fakesrv.Session{}
-	s.Handle("GET", func(ss *fakesrv.Session, args [][]byte) {
+func connections(s *fakeredis.Server) map[string]*fakeredis.Session {
+	last := map[string]*fakeredis.Session{}
+	s.Handle("GET", func(ss *fakeredis.Session, args [][]byte) {
 		key := string(args[1])
 		last[key] = ss
 		if strings.Contains(key, "large") {
@@ -28,7 +28,7 @@ func connections(s *fakesrv.Server) map[string]*fakesrv.Session {
 // TestFewLargeValuesUnderANameDoNotSlowTheOthers: only they go over connections
 // of their own.
 func TestFewLargeValuesUnderANameDoNotSlowTheOthers(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		on := connections(s)
 		for range 20 {
 			for i := range 100 {
@@ -53,7 +53,7 @@ func TestFewLargeValuesUnderANameDoNotSlowTheOthers(t *testing.T) {
 // TestNameWithLargeValuesIsReadOverConnectionsOfItsOwn: also a key that was never
 // read before, and no more when its values have become small.
 func TestNameWithLargeValuesIsReadOverConnectionsOfItsOwn(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		on := connections(s)
 		mustGet(t, c, "other", "small")
 		for i := range 10 {

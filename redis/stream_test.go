@@ -11,13 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/internal/netsim"
 	"github.com/strata-cache/strata/redis"
 )
 
 func TestStream(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		for _, n := range []int{0, 1, 4096, 70_000, 1 << 20} {
 			want := strings.Repeat("abcdefg", n/7+1)[:n]
 			mustSet(t, c, "k", want)
@@ -65,7 +65,7 @@ func TestStream(t *testing.T) {
 }
 
 func TestStreamLeftEarlyClosesItsConnection(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		mustSet(t, c, "k", strings.Repeat("x", 100_000))
 		mustSet(t, c, "other", "right")
 		st, err := c.Stream(t.Context(), "GET", "k")
@@ -103,11 +103,11 @@ func (panicking) Read([]byte) (int, error)  { panic("reader") }
 
 func TestStreamDeadlineIsPerPiece(t *testing.T) {
 	var conn *netsim.Conn
-	change := func(s *fakesrv.Server, _ *redis.Options) {
+	change := func(s *fakeredis.Server, _ *redis.Options) {
 		s.Window = 100
 		s.OnDial = func(_ int, client *netsim.Conn) { conn = client }
 	}
-	fake(t, change, func(t *testing.T, _ *fakesrv.Server, c *redis.Client) {
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 		mustSet(t, c, "k", strings.Repeat("x", 10_000))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -168,8 +168,8 @@ func TestStreamDeadlineIsPerPiece(t *testing.T) {
 }
 
 func TestStreamCutShortIsUnexpectedEOF(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
-		s.Handle("GET", func(ss *fakesrv.Session, _ [][]byte) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Out = append(ss.Out, "$100\r\nabc"...)
 			ss.Hangup()
 		})
@@ -178,7 +178,7 @@ func TestStreamCutShortIsUnexpectedEOF(t *testing.T) {
 		if n != 3 || b.String() != "abc" || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%d, %q, %v", n, b.String(), err)
 		}
-		s.Handle("GET", func(ss *fakesrv.Session, _ [][]byte) { ss.Out = append(ss.Out, "$3\r\nabcXX"...) })
+		s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, "$3\r\nabcXX"...) })
 		if _, err := c.GetTo(t.Context(), "k", io.Discard); !errors.Is(err, redis.ErrProtocol) {
 			t.Error(err)
 		}
@@ -186,7 +186,7 @@ func TestStreamCutShortIsUnexpectedEOF(t *testing.T) {
 }
 
 func TestSetFrom(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		ctx := t.Context()
 		for _, n := range []int{0, 1, 64 << 10, 64<<10 + 1, 1 << 20} {
 			want := strings.Repeat("abcdefg", n/7+1)[:n]
@@ -218,7 +218,7 @@ func TestSetFrom(t *testing.T) {
 }
 
 func TestSetFromABrokenReaderKeepsTheOldValue(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		mustSet(t, c, "k", "old")
 		large := strings.Repeat("x", 200_000)
 		broken := errors.New("disk")
@@ -255,8 +255,8 @@ type writerFunc func(p []byte) (int, error)
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestWriterThatStallsCostsItsOwnConnection(t *testing.T) {
-	change := func(s *fakesrv.Server, _ *redis.Options) { s.Window = 1000 }
-	fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+	change := func(s *fakeredis.Server, _ *redis.Options) { s.Window = 1000 }
+	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		want := strings.Repeat("abcdefg", 30_000)
 		mustSet(t, c, "k", want)
 		var b strings.Builder

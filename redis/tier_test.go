@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -15,9 +15,9 @@ import (
 // server that serves some of the slots only.
 func TestTierOnAServerOfAClusterSaysWhatToSet(t *testing.T) {
 	for _, text := range []string{"MOVED 3999 127.0.0.1:6381", "CROSSSLOT Keys in request don't hash to the same slot"} {
-		fake(t, nil, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 			for _, name := range []string{"EVAL", "EVALSHA", "HMGET", "MGET"} {
-				s.Handle(name, func(ss *fakesrv.Session, _ [][]byte) { ss.Error(text) })
+				s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) { ss.Error(text) })
 			}
 			tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
 			_, err1 := tier.Get(t.Context(), []string{"k"})

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/internal/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -21,12 +21,12 @@ import (
 // stall has what is sent to the server pile up until it is called with false.
 func encrypted(t *testing.T, f func(t *testing.T, c *redis.Client, stall func(bool))) {
 	t.Helper()
-	config, err := fakesrv.TLS()
+	config, err := fakeredis.TLS()
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := fakesrv.New()
+		s := fakeredis.New()
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer s.Close()

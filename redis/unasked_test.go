@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -96,15 +96,15 @@ func uses() []use {
 }
 
 // keep makes every key have the value "own".
-func keep(s *fakesrv.Server) {
-	s.Handle("GET", func(ss *fakesrv.Session, _ [][]byte) { ss.Bulk("own") })
-	s.Handle("SLOW", func(ss *fakesrv.Session, _ [][]byte) { ss.Bulk("own") })
-	s.Handle("MGET", func(ss *fakesrv.Session, _ [][]byte) { ss.Out = append(ss.Out, "*1\r\n$3\r\nown\r\n"...) })
+func keep(s *fakeredis.Server) {
+	s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("own") })
+	s.Handle("SLOW", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("own") })
+	s.Handle("MGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, "*1\r\n$3\r\nown\r\n"...) })
 }
 
 // front makes a model server reachable by sockets.
 type front struct {
-	s   *fakesrv.Server
+	s   *fakeredis.Server
 	tls *tls.Config // nil without TLS
 	// greets, if set, sends the first reply on the n-th connection.
 	greets func(n int, out *outlet, reply []byte)
@@ -233,7 +233,7 @@ func fronted(t *testing.T, greets func(n int, out *outlet, reply []byte), f func
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &front{s: fakesrv.New(), greets: greets, open: map[*outlet]struct{}{}}
+			s := &front{s: fakeredis.New(), greets: greets, open: map[*outlet]struct{}{}}
 			keep(s.s)
 			o := redis.Options{Network: network, Addr: l.Addr().String()}
 			trusting := &tls.Config{InsecureSkipVerify: true}
@@ -244,7 +244,7 @@ func fronted(t *testing.T, greets func(n int, out *outlet, reply []byte), f func
 				o.DialContext = (&tls.Dialer{Config: trusting}).DialContext
 			}
 			if kind == "tls" || kind == "own tls" {
-				if s.tls, err = fakesrv.TLS(); err != nil {
+				if s.tls, err = fakeredis.TLS(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -352,7 +352,7 @@ func TestForeignReplyBetweenTheCommandsOfATransactionEndsIt(t *testing.T) {
 
 // TestForeignReplyReachesNobodyInACluster: nor behind ASKING.
 func TestForeignReplyReachesNobodyInACluster(t *testing.T) {
-	cluster(t, 0, nil, func(t *testing.T, k *fakesrv.Cluster, c *redis.Client) {
+	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
 		for _, s := range k.Servers {
 			keep(s)
 		}
@@ -403,8 +403,8 @@ func TestForeignReplyEndsASubscriptionWithAGap(t *testing.T) {
 			if protocol == 3 && raw[0] == '*' {
 				continue
 			}
-			change := func(_ *fakesrv.Server, o *redis.Options) { o.Protocol = protocol }
-			fake(t, change, func(t *testing.T, s *fakesrv.Server, c *redis.Client) {
+			change := func(_ *fakeredis.Server, o *redis.Options) { o.Protocol = protocol }
+			fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 				sub, err := c.Subscribe(t.Context(), "a")
 				if err != nil {
 					t.Fatal(err)

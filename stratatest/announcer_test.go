@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest/internal/kit"
+	"github.com/strata-cache/strata/stratatest/internal/tierchecks"
 )
 
 func TestTierAnnounces(t *testing.T) {
@@ -178,14 +178,14 @@ func TestAnnouncerKitFindsMutants(t *testing.T) {
 		t.Run(m.check+"/"+m.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tier, bus := NewTier(), NewBus()
-				f := kit.AnnouncerFixture{Tier: eager{tier, bus}, Bus: bus}
+				f := tierchecks.AnnouncerFixture{Tier: eager{tier, bus}, Bus: bus}
 				if !m.eager {
 					tier.Announce(bus)
-					f = kit.AnnouncerFixture{Tier: mutant{tier, m.tier}, Bus: brokenBus{Bus: bus, hear: m.hear}}
+					f = tierchecks.AnnouncerFixture{Tier: mutant{tier, m.tier}, Bus: brokenBus{Bus: bus, hear: m.hear}}
 				}
-				judge(t, kit.AnnouncerChecks(), m.check, true, f)
+				judge(t, tierchecks.AnnouncerChecks(), m.check, true, f)
 			})
 		})
 	}
-	everyCheckIsProven(t, kit.AnnouncerChecks(), names)
+	everyCheckIsProven(t, tierchecks.AnnouncerChecks(), names)
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest/internal/buskit"
-	"github.com/strata-cache/strata/stratatest/internal/kit"
+	"github.com/strata-cache/strata/stratatest/internal/buschecks"
+	"github.com/strata-cache/strata/stratatest/internal/tierchecks"
 )
 
 func memoryBus(*testing.T) BusFixture {
@@ -24,9 +24,9 @@ func TestBusConforms(t *testing.T) {
 }
 
 func TestBusConformsInABubble(t *testing.T) {
-	for _, c := range buskit.Checks() {
+	for _, c := range buschecks.Checks() {
 		t.Run(c.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.Run(t, buskit.Fixture(memoryBus(t))) })
+			synctest.Test(t, func(t *testing.T) { c.Run(t, buschecks.Fixture(memoryBus(t))) })
 		})
 	}
 }
@@ -337,7 +337,7 @@ func TestBusKitFindsMutants(t *testing.T) {
 				bus, peer := m.bus, m.bus
 				bus.Bus, peer.Bus = first, first.Connect()
 				cut := func() func() { first.Cut(); return first.Join }
-				judge(t, busChecks(), m.check, true, buskit.Fixture{Bus: bus, Peer: peer, Cut: cut})
+				judge(t, busChecks(), m.check, true, buschecks.Fixture{Bus: bus, Peer: peer, Cut: cut})
 				time.Sleep(2 * time.Hour) // goroutines of mutants end
 			})
 		})
@@ -346,9 +346,9 @@ func TestBusKitFindsMutants(t *testing.T) {
 }
 
 // busChecks are the checks of a bus in the form that all kits have.
-func busChecks() (all []kit.Check[buskit.Fixture]) {
-	for _, c := range buskit.Checks() {
-		all = append(all, kit.Check[buskit.Fixture](c))
+func busChecks() (all []tierchecks.Check[buschecks.Fixture]) {
+	for _, c := range buschecks.Checks() {
+		all = append(all, tierchecks.Check[buschecks.Fixture](c))
 	}
 	return all
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest/internal/kit"
+	"github.com/strata-cache/strata/stratatest/internal/tierchecks"
 )
 
 // mutation is one way to break a Tier. Nil hooks leave the method as it is.
@@ -181,28 +181,28 @@ func (x mutant) Lane(key string) uint16 {
 // TestTierKitFindsMutants proves that each check can fail: for every one there
 // is a mutation that it finds, and it does not fail without.
 func TestTierKitFindsMutants(t *testing.T) {
-	checks := kit.TierChecks()
+	checks := tierchecks.TierChecks()
 	var names []string
 	for _, m := range mutations() {
 		names = append(names, m.check)
 		t.Run(m.check+"/"+strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				judge(t, checks, m.check, true, kit.TierFixture{Tier: mutant{NewTier(), m}, Sleep: time.Sleep})
+				judge(t, checks, m.check, true, tierchecks.TierFixture{Tier: mutant{NewTier(), m}, Sleep: time.Sleep})
 			})
 		})
 	}
 	everyCheckIsProven(t, checks, names)
 	for _, c := range checks {
 		synctest.Test(t, func(t *testing.T) {
-			judge(t, checks, c.Name, false, kit.TierFixture{Tier: mutant{NewTier(), mutation{}}, Sleep: time.Sleep})
+			judge(t, checks, c.Name, false, tierchecks.TierFixture{Tier: mutant{NewTier(), mutation{}}, Sleep: time.Sleep})
 		})
 	}
 }
 
 // judge runs a check on a fixture, which it must find bad or good.
-func judge[F any](t *testing.T, checks []kit.Check[F], name string, bad bool, f F) {
+func judge[F any](t *testing.T, checks []tierchecks.Check[F], name string, bad bool, f F) {
 	t.Helper()
-	i := slices.IndexFunc(checks, func(c kit.Check[F]) bool { return c.Name == name })
+	i := slices.IndexFunc(checks, func(c tierchecks.Check[F]) bool { return c.Name == name })
 	if i < 0 {
 		t.Fatalf("no check %q", name)
 	}
@@ -213,7 +213,7 @@ func judge[F any](t *testing.T, checks []kit.Check[F], name string, bad bool, f 
 }
 
 // everyCheckIsProven fails for checks without a mutation.
-func everyCheckIsProven[F any](t *testing.T, checks []kit.Check[F], mutated []string) {
+func everyCheckIsProven[F any](t *testing.T, checks []tierchecks.Check[F], mutated []string) {
 	t.Helper()
 	for _, c := range checks {
 		if !slices.Contains(mutated, c.Name) {

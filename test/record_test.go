@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv/recorded"
+	"github.com/strata-cache/strata/internal/fakeredis/recorded"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/test/internal/servers"
 )

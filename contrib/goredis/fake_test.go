@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/strata-cache/strata/contrib/goredis"
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
@@ -21,16 +21,16 @@ import (
 // fake runs f in a bubble with a model server, which answers scripts with what
 // they answer when all is well, and a client for it. change, if not nil, alters
 // both before the client is made.
-func fake(t *testing.T, change func(*fakesrv.Server, *redis.Options), f func(t *testing.T, s *fakesrv.Server, rdb *redis.Client)) {
+func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t *testing.T, s *fakeredis.Server, rdb *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := fakesrv.New()
+		s := fakeredis.New()
 		defer s.Close()
 		for _, text := range []string{layout.Drop, layout.Fill, layout.Put, layout.Release} {
-			s.Script(text, func(ss *fakesrv.Session, _ [][]byte) { ss.Int(1) })
+			s.Script(text, func(ss *fakeredis.Session, _ [][]byte) { ss.Int(1) })
 		}
 		s.Script(layout.Word(), word)
-		s.Handle("HMGET", func(ss *fakesrv.Session, _ [][]byte) {
+		s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Out = resp.AppendArray(ss.Out, 2)
 			ss.Bulk("value")
 			ss.Bulk("99999999999999 99999999999999 7 e.0.0")
@@ -49,7 +49,7 @@ func fake(t *testing.T, change func(*fakesrv.Server, *redis.Options), f func(t *
 }
 
 // word answers as the script does that reads the word of a name space.
-func word(ss *fakesrv.Session, _ [][]byte) {
+func word(ss *fakeredis.Session, _ [][]byte) {
 	ss.Out = resp.AppendArray(ss.Out, 5)
 	ss.Bulk("e")
 	for _, n := range []int{0, 0, 0, 1000} {

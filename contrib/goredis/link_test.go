@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
@@ -18,10 +18,10 @@ import (
 
 // silent lets the model server take commands and answer none until the returned
 // function is called.
-func silent(s *fakesrv.Server, names ...string) (answer func()) {
+func silent(s *fakeredis.Server, names ...string) (answer func()) {
 	gate := make(chan struct{})
 	for _, name := range names {
-		s.Handle(name, func(ss *fakesrv.Session, _ [][]byte) {
+		s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) {
 			<-gate
 			ss.Int(1)
 		})
@@ -32,7 +32,7 @@ func silent(s *fakesrv.Server, names ...string) (answer func()) {
 func TestCallEndsWithItsContextWhateverGoRedisDoes(t *testing.T) {
 	const deadline, left = 100 * time.Millisecond, 30 * time.Millisecond
 	for _, enabled := range []bool{false, true} {
-		fake(t, func(_ *fakesrv.Server, o *redis.Options) { o.ContextTimeoutEnabled = enabled }, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+		fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.ContextTimeoutEnabled = enabled }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 			tier := bind(t, rdb)
 			mustGet(t, tier)
 			defer silent(s, "EVALSHA", "HMGET")()
@@ -79,7 +79,7 @@ func leave(t *testing.T, op func(context.Context) error, deadline, cancelled tim
 // wait in vain.
 func TestStalledServerHoldsNoMoreGoroutinesThanConnections(t *testing.T) {
 	const size = 3
-	fake(t, func(_ *fakesrv.Server, o *redis.Options) { o.PoolSize = size }, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.PoolSize = size }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		mustGet(t, tier)
 		answer := silent(s, "EVALSHA")
@@ -104,10 +104,10 @@ func TestStalledServerHoldsNoMoreGoroutinesThanConnections(t *testing.T) {
 }
 
 func TestWhatMayHaveBeenDoneIsNotSentAgain(t *testing.T) {
-	fake(t, func(_ *fakesrv.Server, o *redis.Options) { o.MaxRetries = 5 }, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.MaxRetries = 5 }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		mustGet(t, tier)
-		s.Handle("EVALSHA", func(ss *fakesrv.Session, _ [][]byte) { ss.Hangup() })
+		s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
 		put := remote.Put{Key: "k", Left: time.Hour, Lease: remote.Lease{Token: 7, Word: "e.0.0"}}
 		before := s.Calls("EVALSHA")
 		if _, err := tier.Put(t.Context(), []remote.Put{put}); err == nil {
@@ -128,10 +128,10 @@ func TestWhatMayHaveBeenDoneIsNotSentAgain(t *testing.T) {
 
 func TestReadIsSentOnceMoreIfTheConnectionWasLost(t *testing.T) {
 	for _, keys := range [][]string{{"k"}, {"k", "l"}} {
-		fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 			tier := bind(t, rdb)
 			warm(t, tier)
-			s.Handle("HMGET", func(ss *fakesrv.Session, _ [][]byte) { ss.Hangup() })
+			s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
 			before := s.Calls("HMGET")
 			if _, err := tier.Get(t.Context(), keys); err == nil {
 				t.Errorf("a read of %v without an answer returned nil", keys)
@@ -146,7 +146,7 @@ func TestReadIsSentOnceMoreIfTheConnectionWasLost(t *testing.T) {
 // TestReadIsNotSentAgainAfterATimeout of go-redis: the server is slow, and the
 // connection was not lost.
 func TestReadIsNotSentAgainAfterATimeout(t *testing.T) {
-	fake(t, func(_ *fakesrv.Server, o *redis.Options) { o.ReadTimeout = time.Second }, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.ReadTimeout = time.Second }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		warm(t, tier)
 		before := s.Calls("HMGET")
@@ -165,16 +165,16 @@ func TestReadIsNotSentAgainAfterATimeout(t *testing.T) {
 // the first of two questions of one operation is answered. The second could go
 // to another server, whose answer must not be judged by that of the first.
 func TestTalkIsWithOneServer(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		var asked []string
-		var over []*fakesrv.Session
+		var over []*fakeredis.Session
 		meanwhile := func() {}
-		s.Script(layout.Word(), func(ss *fakesrv.Session, args [][]byte) {
+		s.Script(layout.Word(), func(ss *fakeredis.Session, args [][]byte) {
 			asked, over = append(asked, "word"), append(over, ss)
 			word(ss, args)
 			meanwhile()
 		})
-		s.Script(layout.Acquire, func(ss *fakesrv.Session, _ [][]byte) {
+		s.Script(layout.Acquire, func(ss *fakeredis.Session, _ [][]byte) {
 			asked, over = append(asked, "lease"), append(over, ss)
 			ss.Int(1)
 		})
@@ -206,15 +206,15 @@ func TestTalkIsWithOneServer(t *testing.T) {
 // TestWatchedKeysAreNotLeftOnAConnection lets a caller leave while a
 // transaction is under way.
 func TestWatchedKeysAreNotLeftOnAConnection(t *testing.T) {
-	fake(t, func(_ *fakesrv.Server, o *redis.Options) { o.PoolSize = 1 }, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
-		watching := map[*fakesrv.Session]bool{}
+	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.PoolSize = 1 }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+		watching := map[*fakeredis.Session]bool{}
 		noScripts(s)
-		s.Handle("WATCH", func(ss *fakesrv.Session, _ [][]byte) {
+		s.Handle("WATCH", func(ss *fakeredis.Session, _ [][]byte) {
 			watching[ss] = true
 			time.Sleep(time.Second) // in a bubble
 			ss.Status("OK")
 		})
-		s.Handle("UNWATCH", func(ss *fakesrv.Session, _ [][]byte) {
+		s.Handle("UNWATCH", func(ss *fakeredis.Session, _ [][]byte) {
 			delete(watching, ss)
 			ss.Status("OK")
 		})
@@ -234,9 +234,9 @@ func TestWatchedKeysAreNotLeftOnAConnection(t *testing.T) {
 // TestScriptThatIsNotKnownIsRunOnce though its text follows over a connection
 // that was opened since.
 func TestScriptThatIsNotKnownIsRunOnce(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		ran := 0
-		s.Script(layout.DropAll(), func(ss *fakesrv.Session, args [][]byte) {
+		s.Script(layout.DropAll(), func(ss *fakeredis.Session, args [][]byte) {
 			ran++
 			word(ss, args)
 		})
@@ -248,7 +248,7 @@ func TestScriptThatIsNotKnownIsRunOnce(t *testing.T) {
 
 // TestConnectionOfATalkIsUsedAgain and not replaced by whoever comes next.
 func TestConnectionOfATalkIsUsedAgain(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		noScripts(s)
 		tier := bind(t, rdb)
 		for range 20 {
@@ -265,22 +265,22 @@ func TestConnectionOfATalkIsUsedAgain(t *testing.T) {
 
 // noScripts makes the model server one that permits no scripts, and holds
 // nothing.
-func noScripts(s *fakesrv.Server) {
+func noScripts(s *fakeredis.Server) {
 	for _, name := range []string{"EVAL", "EVALSHA"} {
-		s.Handle(name, func(ss *fakesrv.Session, _ [][]byte) {
+		s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Error("NOPERM this user has no permissions to run the 'eval' command")
 		})
 	}
 	for _, name := range []string{"WATCH", "UNWATCH"} {
-		s.Handle(name, func(ss *fakesrv.Session, _ [][]byte) { ss.Status("OK") })
+		s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) { ss.Status("OK") })
 	}
-	s.Handle("HMGET", func(ss *fakesrv.Session, _ [][]byte) {
+	s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
 		ss.Out = resp.AppendArray(ss.Out, 2)
 		ss.Null()
 		ss.Null()
 	})
-	s.Handle("PTTL", func(ss *fakesrv.Session, _ [][]byte) { ss.Int(-2) })
-	s.Handle("TIME", func(ss *fakesrv.Session, _ [][]byte) {
+	s.Handle("PTTL", func(ss *fakeredis.Session, _ [][]byte) { ss.Int(-2) })
+	s.Handle("TIME", func(ss *fakeredis.Session, _ [][]byte) {
 		ss.Out = resp.AppendArray(ss.Out, 2)
 		ss.Bulk("1")
 		ss.Bulk("0")
@@ -288,7 +288,7 @@ func noScripts(s *fakesrv.Server) {
 }
 
 func TestPanicOfAHookIsAnError(t *testing.T) {
-	fake(t, nil, func(t *testing.T, _ *fakesrv.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, _ *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		mustGet(t, tier)
 		rdb.AddHook(panics{})

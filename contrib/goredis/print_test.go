@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/strata-cache/strata/contrib/goredis"
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -18,11 +18,11 @@ import (
 // copies and their errors, by verbs of fmt that are right and wrong, and as parts
 // of something else.
 func TestNothingPrintsCredentials(t *testing.T) {
-	change := func(s *fakesrv.Server, o *redis.Options) {
+	change := func(s *fakeredis.Server, o *redis.Options) {
 		s.Username, s.Password = "hidden-user", "hidden-password"
 		o.Username, o.Password = s.Username, s.Password
 	}
-	fake(t, change, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, change, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier, err := goredis.NewTier(rdb)
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/strata-cache/strata/contrib/goredis"
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
@@ -32,12 +32,12 @@ func TestHostileReplyIsOneErrorAndCostsItsConnection(t *testing.T) {
 		"a line without CR":     "+secret\n",
 		"ends in the middle":    "*2\r\n$6\r\nsec",
 	} {
-		fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 			tier := bind(t, rdb)
 			warm(t, tier)
 			dials := s.Dials()
 			bad := reply
-			s.Handle("HMGET", func(ss *fakesrv.Session, _ [][]byte) {
+			s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
 				ss.Out = append(ss.Out, bad...)
 				ss.Hangup()
 			})
@@ -61,11 +61,11 @@ func TestHostileReplyIsOneErrorAndCostsItsConnection(t *testing.T) {
 }
 
 func TestReplyTooManyCostsItsConnection(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		warm(t, tier)
 		dials := s.Dials()
-		s.Handle("HMGET", func(ss *fakesrv.Session, _ [][]byte) {
+		s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Out = append(ss.Out, "*2\r\n$5\r\nvalue\r\n$37\r\n99999999999999 99999999999999 7 e.0.0\r\n*2\r\n$5\r\nother\r\n"...)
 		})
 		mustGet(t, tier)
@@ -77,12 +77,12 @@ func TestReplyTooManyCostsItsConnection(t *testing.T) {
 }
 
 func TestRefusalIsAnErrorOfGoRedis(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		warm(t, tier)
 		dials := s.Dials()
 		for _, rest := range []string{", with args beginning with: 'secret' ", strings.Repeat("x", 2000) + "secret"} {
-			s.Handle("EVALSHA", func(ss *fakesrv.Session, _ [][]byte) { ss.Error("OOM command not allowed" + rest) })
+			s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) { ss.Error("OOM command not allowed" + rest) })
 			err := drop(t.Context(), tier, "k")
 			var refused redis.Error
 			if !errors.As(err, &refused) || !redis.HasErrorPrefix(err, "OOM ") || !strings.HasPrefix(err.Error(), "goredis: OOM") {
@@ -99,13 +99,13 @@ func TestRefusalIsAnErrorOfGoRedis(t *testing.T) {
 }
 
 func TestReplicaLosesItsConnections(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		if err := drop(t.Context(), tier, "k"); err != nil {
 			t.Fatal(err)
 		}
 		dials := s.Dials()
-		s.Handle("EVALSHA", func(ss *fakesrv.Session, _ [][]byte) {
+		s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Error("READONLY You can't write against a read only replica.")
 		})
 		for range 2 {
@@ -120,10 +120,10 @@ func TestReplicaLosesItsConnections(t *testing.T) {
 }
 
 func TestCredentialsAreInNoError(t *testing.T) {
-	fake(t, func(s *fakesrv.Server, o *redis.Options) {
+	fake(t, func(s *fakeredis.Server, o *redis.Options) {
 		s.Username, s.Password = "user", "right"
 		o.Username, o.Password = "user", "hunter2"
-	}, func(t *testing.T, _ *fakesrv.Server, rdb *redis.Client) {
+	}, func(t *testing.T, _ *fakeredis.Server, rdb *redis.Client) {
 		_, err := get(t.Context(), bind(t, rdb), "k")
 		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "WRONGPASS") {
 			t.Errorf("error %v", err)
@@ -133,8 +133,8 @@ func TestCredentialsAreInNoError(t *testing.T) {
 
 func TestHostileGreetingIsAnErrorWithoutItsBytes(t *testing.T) {
 	for _, reply := range []string{"+secret\r\n", "@secret\r\n", "$3\r\nsecret", "%secret\r\n", "%1\r\n+secret\r\n@secret\r\n", "$4611686018427387904\r\n"} {
-		fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
-			s.Handle("HELLO", func(ss *fakesrv.Session, _ [][]byte) {
+		fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+			s.Handle("HELLO", func(ss *fakeredis.Session, _ [][]byte) {
 				ss.Out = append(ss.Out, reply...)
 				ss.Hangup()
 			})
@@ -147,7 +147,7 @@ func TestHostileGreetingIsAnErrorWithoutItsBytes(t *testing.T) {
 }
 
 func TestValuesOfManyKeysShareNoMemory(t *testing.T) {
-	fake(t, nil, func(t *testing.T, _ *fakesrv.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, _ *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		held, err := tier.Get(t.Context(), []string{"a", "b"})
 		if err != nil {
@@ -163,10 +163,10 @@ func TestValuesOfManyKeysShareNoMemory(t *testing.T) {
 // TestNewConnectionsAreCounted has a word asked for again whenever a connection
 // was opened, as it may lead to a server that has taken over.
 func TestNewConnectionsAreCounted(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		words := 0
-		s.Script(layout.Word(), func(ss *fakesrv.Session, args [][]byte) {
+		s.Script(layout.Word(), func(ss *fakeredis.Session, args [][]byte) {
 			words++
 			word(ss, args)
 		})
@@ -187,11 +187,11 @@ func TestNewConnectionsAreCounted(t *testing.T) {
 
 func TestClientWhoseConnectionsAreNotSeenIsReported(t *testing.T) {
 	for _, derived := range []bool{false, true} {
-		fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+		fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 			for _, name := range []string{"INFO", "CONFIG"} {
-				s.Handle(name, func(ss *fakesrv.Session, _ [][]byte) { ss.Bulk("") })
+				s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("") })
 			}
-			s.Script("return 1", func(ss *fakesrv.Session, _ [][]byte) { ss.Int(1) })
+			s.Script("return 1", func(ss *fakeredis.Session, _ [][]byte) { ss.Int(1) })
 			if derived {
 				rdb = rdb.WithTimeout(time.Second)
 			}
@@ -222,7 +222,7 @@ func TestOtherClientsAreRefused(t *testing.T) {
 }
 
 func TestEndedContextSendsNothing(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		asked := counts{new(int)}
 		rdb.AddHook(asked)
@@ -261,15 +261,15 @@ func (c counts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // TestServerWithoutAnEngineForScriptsIsUsedByTransactions has a server say to
 // digests that it does not know them, and only to texts that it runs none.
 func TestServerWithoutAnEngineForScriptsIsUsedByTransactions(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
-		s.Handle("EVALSHA", func(ss *fakesrv.Session, _ [][]byte) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
+		s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Error("NOSCRIPT No matching script. Please use EVAL.")
 		})
-		s.Handle("EVAL", func(ss *fakesrv.Session, _ [][]byte) {
+		s.Handle("EVAL", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Error("ERR Could not find scripting engine 'lua'")
 		})
-		s.Handle("HGET", func(ss *fakesrv.Session, _ [][]byte) { ss.Null() })
-		s.Handle("TIME", func(ss *fakesrv.Session, _ [][]byte) {
+		s.Handle("HGET", func(ss *fakeredis.Session, _ [][]byte) { ss.Null() })
+		s.Handle("TIME", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Out = resp.AppendArray(ss.Out, 2)
 			ss.Bulk("1")
 			ss.Bulk("0")
@@ -287,9 +287,9 @@ func TestServerWithoutAnEngineForScriptsIsUsedByTransactions(t *testing.T) {
 }
 
 func TestServerOfAClusterIsNamedAsTheCause(t *testing.T) {
-	fake(t, nil, func(t *testing.T, s *fakesrv.Server, rdb *redis.Client) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		for _, name := range []string{"EVAL", "EVALSHA"} {
-			s.Handle(name, func(ss *fakesrv.Session, _ [][]byte) { ss.Error("MOVED 3999 127.0.0.1:6381") })
+			s.Handle(name, func(ss *fakeredis.Session, _ [][]byte) { ss.Error("MOVED 3999 127.0.0.1:6381") })
 		}
 		err := drop(t.Context(), bind(t, rdb), "k")
 		var answer redis.Error

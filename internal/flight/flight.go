@@ -20,10 +20,10 @@ type Result[V any] struct {
 	// Offered says that this is what the flight has offered, to a caller that
 	// waited no longer; see [Group.Offer].
 	Offered bool
-	// Tags are those of the value, and TagWord is the word of tags from before it
+	// Tags are those of the value, and TagWatermark is the word of tags from before it
 	// was read: callers who have joined judge the value by them.
-	Tags    []string
-	TagWord uint64
+	Tags         []string
+	TagWatermark uint64
 	// Instead is the error that a stale Value stands in for, if it does.
 	Instead error
 }

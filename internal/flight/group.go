@@ -271,7 +271,7 @@ func (g *Group[K, V]) take(p Patience, f *Flight[K, V]) (r Result[V], next <-cha
 		}
 		return r, f.offers, false
 	}
-	if !p.Good(o.until, o.result.Tags, o.result.TagWord) {
+	if !p.Good(o.until, o.result.Tags, o.result.TagWatermark) {
 		return r, nil, false
 	}
 	f.kept = true

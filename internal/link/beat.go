@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/strata-cache/strata/internal/trust"
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -20,7 +20,7 @@ func (l *Link) beat(ctx context.Context, connected bool) {
 		if p, ok := l.position(ctx, idle); ok {
 			l.compare(p)
 			l.settled = changes
-			m.Key = trust.Sign(p)
+			m.Key = generation.Sign(p)
 		}
 	}
 	if !l.checks || m.Key != "" {
@@ -80,7 +80,7 @@ func (l *Link) changes(ctx context.Context) (text string, idle bool) {
 // overdue has the tier asked for its position if messages that an early heartbeat
 // has told of should have come by now.
 func (l *Link) overdue(now int64) {
-	if l.take(&l.due.overdue, now) && l.o.Trust.Overdue() {
+	if l.take(&l.due.overdue, now) && l.o.Generation.Overdue() {
 		l.mu.Lock()
 		l.strange(now)
 		l.mu.Unlock()
@@ -125,9 +125,9 @@ func (l *Link) unanswered(err error) {
 // becomes suspect unless messages explain that in time.
 func (l *Link) compare(p remote.Position) {
 	now := l.o.Now()
-	before := l.o.Trust.Word()
-	differs := l.o.Trust.Check(p, now)
-	if l.o.Trust.Word() != before {
+	before := l.o.Generation.Watermark()
+	differs := l.o.Generation.Check(p, now)
+	if l.o.Generation.Watermark() != before {
 		l.o.FenceAll()
 	}
 	l.mu.Lock()
@@ -142,7 +142,7 @@ func (l *Link) settle(now int64) {
 	if !l.take(&l.due.settle, now) {
 		return
 	}
-	if n := l.o.Trust.Settle(now); n > 0 {
+	if n := l.o.Generation.Settle(now); n > 0 {
 		l.missed.Add(uint64(n))
 		l.o.FenceAll()
 	}

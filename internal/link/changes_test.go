@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/link"
-	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -94,11 +94,11 @@ func TestLastMessageThatIsLostIsFoundByTheChangesOfTheTier(t *testing.T) {
 			bus := stratatest.NewBus()
 			e := startTelling(t, newTier(bus), bus)
 			time.Sleep(time.Minute + time.Duration(after)*100*time.Millisecond)
-			stamp := e.trust.Word()
+			stamp := e.generation.Watermark()
 			bus.Lose(1)
 			e.drop("a")
 			time.Sleep(5 * time.Second)
-			if a, b := e.judge(stamp, "a"), e.judge(stamp, "b"); a != trust.Suspect || b != trust.Trusted {
+			if a, b := e.judge(stamp, "a"), e.judge(stamp, "b"); a != generation.Suspect || b != generation.Valid {
 				t.Errorf("%d: after 5 s a is %v and b is %v, want suspect and trusted", after, a, b)
 			}
 		})
@@ -122,7 +122,7 @@ func TestDropJustAfterAPositionIsNotOverlooked(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Minute)
-		stamp := e.trust.Word()
+		stamp := e.generation.Watermark()
 		lose := func() {
 			time.Sleep(3 * time.Second)
 			bus.Lose(1)
@@ -133,7 +133,7 @@ func TestDropJustAfterAPositionIsNotOverlooked(t *testing.T) {
 		late.Store(&lose)
 		e.drop("b")
 		time.Sleep(12 * time.Second)
-		if a := e.judge(stamp, "a"); a != trust.Suspect {
+		if a := e.judge(stamp, "a"); a != generation.Suspect {
 			t.Errorf("a is %v, want suspect", a)
 		}
 	})
@@ -146,14 +146,14 @@ func TestPositionThatIsNotHadSettlesNothing(t *testing.T) {
 		bus := stratatest.NewBus()
 		e := startTelling(t, newTier(bus), bus)
 		time.Sleep(time.Minute)
-		stamp := e.trust.Word()
+		stamp := e.generation.Watermark()
 		e.down.Store(true)
 		bus.Lose(1)
 		e.drop("a")
 		time.Sleep(10 * time.Second)
 		e.down.Store(false)
 		time.Sleep(5 * time.Second)
-		if a := e.judge(stamp, "a"); a != trust.Suspect {
+		if a := e.judge(stamp, "a"); a != generation.Suspect {
 			t.Errorf("a is %v, want suspect", a)
 		}
 	})

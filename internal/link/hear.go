@@ -1,7 +1,7 @@
 package link
 
 import (
-	"github.com/strata-cache/strata/internal/trust"
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -47,7 +47,7 @@ func (l *Link) hear(m *remote.Message, now int64) {
 		l.o.Apply(m)
 		return
 	}
-	if l.o.Trust.Hear(m, now) {
+	if l.o.Generation.Hear(m, now) {
 		l.missed.Add(1)
 		l.o.FenceAll()
 	}
@@ -82,24 +82,24 @@ func (l *Link) hearAll(m *remote.Message, now int64) {
 // hearBeat takes a heartbeat. A heartbeat from a state of the tier that this
 // instance has not heard of leads to a comparison with the tier.
 func (l *Link) hearBeat(m *remote.Message, now int64) {
-	news := trust.NoNews
+	news := generation.NoNews
 	if l.o.Position != nil {
-		news = l.o.Trust.See(m.Key)
+		news = l.o.Generation.See(m.Key)
 	}
 	l.mu.Lock()
 	if m.Key != "" || l.o.Position == nil {
 		l.beatLater(now) // a heartbeat without a digest replaces none that has one
 	}
 	switch {
-	case news == trust.Strange:
+	case news == generation.Strange:
 		l.strange(now)
-	case news == trust.Early:
+	case news == generation.Early:
 		l.due.overdue = now + int64(overdueAfter)
 	case m.Key != "" && l.phase != connected:
 		l.strangeAt = 0 // the messages about the strange state have come
 	}
 	l.mu.Unlock()
-	if news != trust.NoNews {
+	if news != generation.NoNews {
 		l.wake()
 	}
 }

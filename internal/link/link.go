@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/health"
-	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -50,8 +50,8 @@ type Options struct {
 	Instance uint64
 	Bus      remote.Bus
 	Logger   *slog.Logger
-	// Trust learns which messages were missed.
-	Trust *trust.Ledger
+	// Generation learns which messages were missed.
+	Generation *generation.Ledger
 	// Confirms says that there is a tier that confirms suspect entries.
 	Confirms bool
 	// Position asks the tier how far drops have come; nil if it does not know.
@@ -91,7 +91,7 @@ type Link struct {
 	mute          atomic.Bool
 	everConnected atomic.Bool
 	health        health.Record // of the bus, for the log
-	floods        trust.Floods
+	floods        generation.Floods
 	counters
 
 	unfollow func()

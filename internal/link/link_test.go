@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/link"
-	"github.com/strata-cache/strata/internal/trust"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -20,10 +20,10 @@ import (
 // end is one instance's end of a bus, in a bubble.
 type end struct {
 	*link.Link
-	t     *testing.T
-	trust trust.Ledger
-	tier  *stratatest.Tier
-	bus   *stratatest.Bus
+	t          *testing.T
+	generation generation.Ledger
+	tier       *stratatest.Tier
+	bus        *stratatest.Bus
 
 	asked   atomic.Int64 // for positions
 	down    atomic.Bool  // positions are not to be had
@@ -46,7 +46,7 @@ func start(t *testing.T, tier *stratatest.Tier, bus *stratatest.Bus, change ...f
 	e := &end{t: t, tier: tier.Bind(remote.Space{Name: "n"}).(*stratatest.Tier), bus: bus}
 	begun := time.Now()
 	o := link.Options{
-		Name: "n", Instance: 1, Bus: bus, Logger: slog.New(slog.DiscardHandler), Trust: &e.trust, Confirms: true,
+		Name: "n", Instance: 1, Bus: bus, Logger: slog.New(slog.DiscardHandler), Generation: &e.generation, Confirms: true,
 		Position: func(ctx context.Context) (remote.Position, error) {
 			e.asked.Add(1)
 			if e.down.Load() {
@@ -80,8 +80,8 @@ func (e *end) drop(keys ...string) {
 }
 
 // judge judges an entry of key with this stamp.
-func (e *end) judge(stamp uint64, key string) trust.Verdict {
-	v, _, _ := e.trust.Judge(stamp, func() uint16 { return e.tier.Lane(key) })
+func (e *end) judge(stamp uint64, key string) generation.Verdict {
+	v, _, _ := e.generation.Judge(stamp, func() uint16 { return e.tier.Lane(key) })
 	return v
 }
 
@@ -134,7 +134,7 @@ func TestLanesThatMovedDuringACutAreSuspect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		e := start(t, newTier(bus), bus)
-		stamp := e.trust.Word()
+		stamp := e.generation.Watermark()
 		bus.Cut()
 		synctest.Wait()
 		if e.Connected() {
@@ -143,7 +143,7 @@ func TestLanesThatMovedDuringACutAreSuspect(t *testing.T) {
 		e.drop("a")
 		bus.Join()
 		synctest.Wait()
-		if a, b := e.judge(stamp, "a"), e.judge(stamp, "b"); !e.Connected() || a != trust.Suspect || b != trust.Trusted {
+		if a, b := e.judge(stamp, "a"), e.judge(stamp, "b"); !e.Connected() || a != generation.Suspect || b != generation.Valid {
 			t.Errorf("connected %v, a is %v, b is %v", e.Connected(), a, b)
 		}
 		if s := e.Stats(); s.Gaps != 1 || s.Missed != 1 {
@@ -161,14 +161,14 @@ func TestLastMessageThatIsLostIsFoundByASignOfLife(t *testing.T) {
 				start(t, tier, bus.Connect())
 			}
 			e := start(t, tier, bus)
-			stamp := e.trust.Word()
+			stamp := e.generation.Watermark()
 			bus.Lose(1)
 			e.drop("a")
-			if v := e.judge(stamp, "a"); v != trust.Trusted {
+			if v := e.judge(stamp, "a"); v != generation.Valid {
 				t.Fatalf("%s: %v before anything can be known", who, v)
 			}
 			time.Sleep(3500 * time.Millisecond)
-			if a, b := e.judge(stamp, "a"), e.judge(stamp, "b"); a != trust.Suspect || b != trust.Trusted {
+			if a, b := e.judge(stamp, "a"), e.judge(stamp, "b"); a != generation.Suspect || b != generation.Valid {
 				t.Errorf("%s: after 3.5 s a is %v and b is %v, want suspect and trusted", who, a, b)
 			}
 			if e.parted.Load() < 2 {
@@ -182,10 +182,10 @@ func TestLostMessageIsFoundByTheNextOfItsLane(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		e := start(t, newTier(bus), bus)
-		stamp := e.trust.Word()
+		stamp := e.generation.Watermark()
 		bus.Lose(1)
 		e.drop("a", "a")
-		if v := e.judge(stamp, "a"); v != trust.Suspect || e.Stats().Missed != 1 {
+		if v := e.judge(stamp, "a"); v != generation.Suspect || e.Stats().Missed != 1 {
 			t.Errorf("%v, %+v", v, e.Stats())
 		}
 	})
@@ -195,14 +195,14 @@ func TestMessagesThatAreLateAreNoLoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		e := start(t, newTier(bus), bus)
-		stamp := e.trust.Word()
+		stamp := e.generation.Watermark()
 		bus.Delay(900 * time.Millisecond)
 		for range 100 {
 			e.drop("a", "b", "c")
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
-		if v := e.judge(stamp, "a"); v != trust.Trusted || e.Stats().Missed != 0 {
+		if v := e.judge(stamp, "a"); v != generation.Valid || e.Stats().Missed != 0 {
 			t.Errorf("%v, %+v; nothing was lost", v, e.Stats())
 		}
 	})
@@ -246,7 +246,7 @@ func TestBusThatSaysNothingForThreeSecondsIsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		e := start(t, newTier(bus), bus)
-		stamp := e.trust.Word()
+		stamp := e.generation.Watermark()
 		bus.Hush(true)
 		time.Sleep(1500 * time.Millisecond)
 		if !e.Connected() {
@@ -259,7 +259,7 @@ func TestBusThatSaysNothingForThreeSecondsIsSilent(t *testing.T) {
 		e.drop("a")
 		bus.Hush(false)
 		time.Sleep(3 * time.Second)
-		if v := e.judge(stamp, "a"); !e.Connected() || v != trust.Suspect {
+		if v := e.judge(stamp, "a"); !e.Connected() || v != generation.Suspect {
 			t.Errorf("heard again: connected %v, the lane that moved is %v", e.Connected(), v)
 		}
 	})
@@ -275,15 +275,15 @@ func TestTrustInL1EndsWithPatience(t *testing.T) {
 			bus := stratatest.NewBus()
 			e := start(t, newTier(bus), bus, func(o *link.Options) { o.Strict, o.Patience = strict, patience })
 			time.Sleep(10 * time.Second) // signs of life prolong it
-			stamp := e.trust.Word()
+			stamp := e.generation.Watermark()
 			bus.Cut()
 			time.Sleep(patience - 1500*time.Millisecond)
-			if v := e.judge(stamp, "a"); v != trust.Trusted || e.Mute() {
+			if v := e.judge(stamp, "a"); v != generation.Valid || e.Mute() {
 				t.Errorf("strict %v: after a moment %v, mute %v", strict, v, e.Mute())
 			}
 			time.Sleep(1500 * time.Millisecond)
 			synctest.Wait()
-			if v := e.judge(stamp, "a"); v != trust.Disowned || e.Mute() != strict {
+			if v := e.judge(stamp, "a"); v != generation.Invalid || e.Mute() != strict {
 				t.Errorf("strict %v: after %v %v, mute %v", strict, patience, v, e.Mute())
 			}
 			bus.Join()
@@ -312,19 +312,19 @@ func TestTrustInL1EndsThoughMessagesComeAgain(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			bus := stratatest.NewBus()
 			e := start(t, newTier(bus), bus)
-			stamp := e.trust.Word()
+			stamp := e.generation.Watermark()
 			begun := time.Now()
 			e.down.Store(true)
 			for time.Since(begun) < 25*time.Second {
 				lose(bus)
 			}
 			time.Sleep(28*time.Second - time.Since(begun))
-			if v := e.judge(stamp, "a"); v != trust.Trusted || e.Connected() {
+			if v := e.judge(stamp, "a"); v != generation.Valid || e.Connected() {
 				t.Errorf("%s: after 28 s %v, connected %v", name, v, e.Connected())
 			}
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			if v := e.judge(stamp, "a"); v != trust.Disowned {
+			if v := e.judge(stamp, "a"); v != generation.Invalid {
 				t.Errorf("%s: after 30 s %v although the tier has not told what was lost", name, v)
 			}
 		})
@@ -337,7 +337,7 @@ func TestLossThatTheTierCannotTellOfIsASilence(t *testing.T) {
 		tier := newTier(bus)
 		start(t, tier, bus.Connect())
 		e := start(t, tier, bus)
-		stamp := e.trust.Word()
+		stamp := e.generation.Watermark()
 		e.down.Store(true)
 		bus.Lose(1)
 		e.drop("a")
@@ -347,7 +347,7 @@ func TestLossThatTheTierCannotTellOfIsASilence(t *testing.T) {
 		}
 		e.down.Store(false)
 		time.Sleep(2 * time.Second)
-		if v := e.judge(stamp, "a"); !e.Connected() || v != trust.Suspect {
+		if v := e.judge(stamp, "a"); !e.Connected() || v != generation.Suspect {
 			t.Errorf("the tier answers: connected %v, the lane that moved is %v", e.Connected(), v)
 		}
 	})
@@ -371,20 +371,20 @@ func TestTierThatCannotTellOfNothingLostIsNoSilence(t *testing.T) {
 }
 
 func TestLossWhileTheTierIsLeftAloneEndsTheTrust(t *testing.T) {
-	for lost, want := range map[int]trust.Verdict{0: trust.Trusted, 1: trust.Disowned} {
+	for lost, want := range map[int]generation.Verdict{0: generation.Valid, 1: generation.Invalid} {
 		bubble(t, func(t *testing.T) {
 			bus := stratatest.NewBus()
 			tier := newTier(bus)
 			start(t, tier, bus.Connect())
 			e := start(t, tier, bus)
-			stamp := e.trust.Word()
+			stamp := e.generation.Watermark()
 			e.down.Store(true)
 			e.Suspend(true)
 			time.Sleep(20 * time.Second)
 			bus.Lose(lost)
 			e.drop("a")
 			time.Sleep(25 * time.Second)
-			if v := e.judge(stamp, "b"); v != trust.Trusted {
+			if v := e.judge(stamp, "b"); v != generation.Valid {
 				t.Errorf("%d lost, 25 s later: %v", lost, v)
 			}
 			time.Sleep(10 * time.Second)
@@ -504,13 +504,13 @@ func TestWithoutPositionsEverythingIsDoubtedAfterAGap(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			bus := stratatest.NewBus()
 			e := start(t, newTier(bus), bus, func(o *link.Options) { o.Position, o.Confirms = nil, confirms })
-			stamp := e.trust.Word()
+			stamp := e.generation.Watermark()
 			bus.Cut()
 			bus.Join()
 			synctest.Wait()
-			want := trust.Disowned
+			want := generation.Invalid
 			if confirms {
-				want = trust.Suspect
+				want = generation.Suspect
 			}
 			if v := e.judge(stamp, "a"); v != want {
 				t.Errorf("confirms %v: %v, want %v", confirms, v, want)
@@ -541,7 +541,7 @@ func TestSignOfLifeThatOvertakesMessagesIsNoAlarm(t *testing.T) {
 		bus := stratatest.NewBus()
 		tier := newTier(bus)
 		e := start(t, tier, bus, spreadOut)
-		stamp := e.trust.Word()
+		stamp := e.generation.Watermark()
 		for range 20 {
 			p, err := e.tier.Position(t.Context())
 			if err != nil {
@@ -550,7 +550,7 @@ func TestSignOfLifeThatOvertakesMessagesIsNoAlarm(t *testing.T) {
 			p.Spread = true
 			was := p.Lanes[3]
 			p.Lanes[3] = remote.Word{Count: was.Count + 1, Nonce: was.Nonce + 1}
-			m := remote.Message{Name: "n", Kind: remote.Beat, Key: trust.Sign(p)}
+			m := remote.Message{Name: "n", Kind: remote.Beat, Key: generation.Sign(p)}
 			if err := bus.Publish(t.Context(), []remote.Message{m}); err != nil {
 				t.Fatal(err)
 			}
@@ -566,7 +566,7 @@ func TestSignOfLifeThatOvertakesMessagesIsNoAlarm(t *testing.T) {
 		if n := e.asked.Load(); n != 1 {
 			t.Errorf("the tier was asked %d times; want once, to join", n)
 		}
-		if v, _, _ := e.trust.Judge(stamp, func() uint16 { return 3 }); v != trust.Trusted || e.Stats().Missed != 0 {
+		if v, _, _ := e.generation.Judge(stamp, func() uint16 { return 3 }); v != generation.Valid || e.Stats().Missed != 0 {
 			t.Errorf("%v, %+v; nothing was lost", v, e.Stats())
 		}
 	})
@@ -578,21 +578,21 @@ func TestLastMessageThatIsLostAmongSeveralPlacesIsFound(t *testing.T) {
 		tier := newTier(bus)
 		e := start(t, tier, bus, spreadOut)
 		other := start(t, tier, bus.Connect(), spreadOut)
-		stamp := e.trust.Word()
+		stamp := e.generation.Watermark()
 		bus.Lose(1)
 		e.drop("a")
 		time.Sleep(5 * time.Second)
-		if v := e.judge(stamp, "a"); v != trust.Suspect {
+		if v := e.judge(stamp, "a"); v != generation.Suspect {
 			t.Errorf("after 5 s %v, want suspect", v)
 		}
 		lane := e.tier.Lane("a")
 		for key := range 100 {
 			name := string(rune('a' + key))
-			if v := e.judge(stamp, name); e.tier.Lane(name) != lane && v != trust.Trusted {
+			if v := e.judge(stamp, name); e.tier.Lane(name) != lane && v != generation.Valid {
 				t.Errorf("another lane is %v", v)
 			}
 		}
-		if v := other.judge(stamp, "a"); v == trust.Suspect {
+		if v := other.judge(stamp, "a"); v == generation.Suspect {
 			t.Error("who has heard it suspects its lane")
 		}
 	})

@@ -75,7 +75,7 @@ func (l *Link) giveUp() {
 	if l.o.Strict {
 		l.mute.Store(true)
 	}
-	l.o.Trust.Disown()
+	l.o.Generation.InvalidateAll()
 	l.o.FenceAll()
 }
 
@@ -149,13 +149,13 @@ func (l *Link) join(ctx context.Context, subscription int) {
 func (l *Link) rejoin(p remote.Position, since int64) {
 	switch {
 	case l.o.Position != nil:
-		if n := l.o.Trust.Rejoin(p, since); n > 0 {
+		if n := l.o.Generation.Rejoin(p, since); n > 0 {
 			l.missed.Add(uint64(n))
 		}
 	case l.o.Confirms:
-		l.o.Trust.Doubt(since)
+		l.o.Generation.Doubt(since)
 	default:
-		l.o.Trust.Disown()
+		l.o.Generation.InvalidateAll()
 	}
 	l.o.FenceAll()
 }

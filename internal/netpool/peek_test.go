@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakesrv"
+	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/netsim"
 )
@@ -109,7 +109,7 @@ func TestPeekerSeesWhatWaitsInTheSimulation(t *testing.T) {
 // front of it, the rest of one that was read in part, and one of which not all
 // has come.
 func TestPeekerSeesWhatTLSHolds(t *testing.T) {
-	config, err := fakesrv.TLS()
+	config, err := fakeredis.TLS()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ const modulePath = "github.com/strata-cache/strata"
 var levels = map[string]int{ // read-only
 	// 0: forms and data structures. They know no cache and no network.
 	"codec": 0, "codec/gob": 0, "remote": 0,
-	"internal/entryrules": 0, "internal/envelope": 0, "internal/health": 0, "internal/keyname": 0, "internal/trust": 0, "internal/resp": 0, "internal/slots": 0, "internal/spool": 0, "internal/pubsub": 0,
+	"internal/entryrules": 0, "internal/envelope": 0, "internal/health": 0, "internal/keyname": 0, "internal/generation": 0, "internal/resp": 0, "internal/slots": 0, "internal/spool": 0, "internal/pubsub": 0,
 	// A command for the documents.
 	"internal/picture": 0,
 	// 1: machinery that one side of the border uses.
@@ -38,7 +38,7 @@ var levels = map[string]int{ // read-only
 
 // testOnly are packages that exist for tests, and for commands that simulate.
 var testOnly = []string{ // read-only
-	"internal/netsim", "internal/fakesrv", "internal/history", "internal/rules", "internal/coherence",
+	"internal/netsim", "internal/fakeredis", "internal/history", "internal/rules", "internal/coherence",
 }
 
 // forbidden are imports that a package must not bring into a program, directly
@@ -67,7 +67,7 @@ func dependencyRules() []rule {
 			one("redis/a.go", `package redis; import _ "github.com/strata-cache/strata"`),
 			one("stratahttp/a.go", `package stratahttp; import _ "github.com/strata-cache/strata/stratatest"`),
 			one("internal/l1/a.go", `package l1; import _ "github.com/strata-cache/strata/internal/flight"`),
-			one("get.go", `package strata; import _ "github.com/strata-cache/strata/internal/fakesrv"`),
+			one("get.go", `package strata; import _ "github.com/strata-cache/strata/internal/fakeredis"`),
 			one("newcomer/a.go", `package newcomer`),
 			one("get.go", `package strata; import _ "github.com/strata-cache/strata/newcomer"`),
 		},

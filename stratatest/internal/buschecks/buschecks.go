@@ -1,0 +1,332 @@
+// Package buschecks holds the checks of stratatest.TestBus.
+package buschecks
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/hostile"
+)
+
+// Fixture is what stratatest.BusFixture is.
+type Fixture struct {
+	// Bus is the bus under test.
+	Bus remote.Bus
+	// Peer is another connection to the same bus, as another process has it.
+	// Nil means that Bus is used.
+	Peer remote.Bus
+	// Cut breaks the connection of Bus, but not of Peer, until join is called.
+	// Nil skips what needs it.
+	Cut func() (join func())
+}
+
+// Check is one promise.
+type Check struct {
+	// Name says what is promised.
+	Name string
+	// Run fails t if the promise is not kept, and skips it if the fixture
+	// cannot do what it takes.
+	Run func(t testing.TB, f Fixture)
+}
+
+// Checks returns the promises of a bus.
+func Checks() []Check {
+	var all []Check
+	for _, p := range promises() {
+		all = append(all, Check{p.name, func(t testing.TB, f Fixture) { p.run(newView(t, f)) }})
+	}
+	return all
+}
+
+type promise struct {
+	name string
+	run  func(v *view)
+}
+
+func promises() []promise {
+	return []promise{
+		{"ConnectedComesFirst", checkConnectedFirst},
+		{"OwnMessagesArrive", checkOwnMessages},
+		{"MessagesAreRoutedByName", checkRouting},
+		{"OrderIsKept", checkOrder},
+		{"MessagesArriveUnchanged", checkUnchanged},
+		{"EveryFollowerIsTold", checkEveryFollower},
+		{"OneCallAtATime", checkOneCallAtATime},
+		{"StopWaitsAndEnds", checkStop},
+		{"CutIsAGap", checkGap},
+		{"CancelledPublishIsAnError", checkCancelledPublish},
+	}
+}
+
+// watchdog is how long an event may take before a check gives up.
+const watchdog = 20 * time.Second
+
+type view struct {
+	testing.TB
+	Fixture
+	name string
+}
+
+func newView(t testing.TB, f Fixture) *view {
+	if f.Peer == nil {
+		f.Peer = f.Bus
+	}
+	return &view{t, f, fmt.Sprintf("kit-%x", rand.Uint64())}
+}
+
+// Ear is a follower that keeps what it is told.
+type Ear struct {
+	t      testing.TB
+	events chan remote.Event
+	stop   func()
+}
+
+// Follow starts an Ear, which ends with the test, and waits until it is
+// connected.
+func Follow(t testing.TB, bus remote.Bus, name string) *Ear {
+	t.Helper()
+	return tell(t, bus, name, func(keep func()) { keep() })
+}
+
+// tell is Follow with a function that is called for each event, to keep it.
+func tell(t testing.TB, bus remote.Bus, name string, f func(keep func())) *Ear {
+	t.Helper()
+	e := &Ear{t: t, events: make(chan remote.Event, 1<<14)}
+	e.stop = sync.OnceFunc(bus.Follow(name, func(ev remote.Event) {
+		f(func() { e.events <- ev })
+	}))
+	t.Cleanup(e.stop)
+	e.connected()
+	return e
+}
+
+func (e *Ear) next() remote.Event {
+	e.t.Helper()
+	select {
+	case ev := <-e.events:
+		return ev
+	case <-time.After(watchdog):
+		e.t.Fatalf("nothing arrived within %v", watchdog)
+		return remote.Event{}
+	}
+}
+
+// connected waits for Connected; only gaps may come before it.
+func (e *Ear) connected() {
+	e.t.Helper()
+	for {
+		switch ev := e.next(); ev.State {
+		case remote.Connected:
+			return
+		case remote.Delivered:
+			e.t.Fatalf("messages arrived before Connected: %+v", ev.Messages)
+		}
+	}
+}
+
+// Messages waits for n messages.
+func (e *Ear) Messages(n int) []remote.Message {
+	e.t.Helper()
+	var all []remote.Message
+	for len(all) < n {
+		ev := e.next()
+		if ev.State != remote.Delivered {
+			e.t.Fatalf("state %d after %d of %d messages", ev.State, len(all), n)
+		}
+		all = append(all, ev.Messages...)
+	}
+	return all
+}
+
+// hears fails unless the next messages are want.
+func (e *Ear) hears(want ...remote.Message) {
+	e.t.Helper()
+	if got := e.Messages(len(want)); !slices.Equal(got, want) {
+		e.t.Fatalf("got %+v; want %+v", got, want)
+	}
+}
+
+func (v *view) publish(bus remote.Bus, m ...remote.Message) {
+	v.Helper()
+	if err := bus.Publish(v.Context(), m); err != nil {
+		v.Fatalf("Publish: %v", err)
+	}
+}
+
+// message returns the n-th message of the view's name.
+func (v *view) message(n int) remote.Message {
+	return remote.Message{
+		Name: v.name, Kind: remote.Dropped, From: 7,
+		Key: fmt.Sprint("k", n), Lane: uint16(n % 1000), Was: remote.Word{Count: uint64(n), Nonce: 1}, Is: remote.Word{Count: uint64(n) + 1, Nonce: 2},
+	}
+}
+
+func checkConnectedFirst(v *view) {
+	// What is published after Connected must arrive, so one try per follower is
+	// enough to find one that speaks too early.
+	for i := range 20 {
+		e := Follow(v, v.Bus, v.name)
+		v.publish(v.Peer, v.message(i))
+		e.hears(v.message(i))
+		e.stop()
+	}
+}
+
+func checkOwnMessages(v *view) {
+	e := Follow(v, v.Bus, v.name)
+	v.publish(v.Bus, v.message(1))
+	e.hears(v.message(1))
+}
+
+func checkRouting(v *view) {
+	names := []string{v.name, v.name + "-other", v.name + ":", v.name + "*", "[" + v.name + "]", v.name + " x\r\n\x00"}
+	var ears []*Ear
+	var all []remote.Message
+	for i, name := range names {
+		ears = append(ears, Follow(v, v.Bus, name))
+		m := v.message(i)
+		m.Name = name
+		all = append(all, m)
+	}
+	v.publish(v.Peer, all...)
+	v.publish(v.Peer, all...)
+	for i, e := range ears {
+		e.hears(all[i], all[i])
+	}
+}
+
+func checkOrder(v *view) {
+	const batches, size = 100, 10
+	e := Follow(v, v.Bus, v.name)
+	var want []remote.Message
+	for range batches {
+		var batch []remote.Message
+		for range size {
+			batch = append(batch, v.message(len(want)+len(batch)))
+		}
+		v.publish(v.Peer, batch...)
+		want = append(want, batch...)
+	}
+	e.hears(want...)
+}
+
+func checkUnchanged(v *view) {
+	e := Follow(v, v.Bus, v.name)
+	for i, key := range hostile.Keys() {
+		most := ^uint64(0) - uint64(i)
+		m := remote.Message{
+			Name: v.name, Kind: remote.Dropped + remote.Kind(i)%remote.Beat, From: most, Key: key, Lane: ^uint16(0) - uint16(i),
+			Was: remote.Word{Count: most, Nonce: most - 1}, Is: remote.Word{Count: most - 2, Nonce: most - 3},
+			Hold: time.Duration(i) * time.Millisecond,
+		}
+		v.publish(v.Peer, m)
+		e.hears(m)
+	}
+	m := remote.Message{Name: v.name, Kind: remote.AllDropped, From: 1, Hold: 24 * time.Hour}
+	v.publish(v.Peer, m)
+	e.hears(m)
+}
+
+func checkEveryFollower(v *view) {
+	a, b, c := Follow(v, v.Bus, v.name), Follow(v, v.Bus, v.name), Follow(v, v.Peer, v.name)
+	v.publish(v.Bus, v.message(1))
+	for _, e := range []*Ear{a, b, c} {
+		e.hears(v.message(1))
+	}
+	a.stop()
+	v.publish(v.Bus, v.message(2))
+	b.hears(v.message(2))
+	c.hears(v.message(2))
+}
+
+func checkOneCallAtATime(v *view) {
+	const publishers, each = 4, 50
+	var running, overlaps atomic.Int32
+	e := tell(v, v.Bus, v.name, func(keep func()) {
+		if running.Add(1) > 1 {
+			overlaps.Add(1)
+		}
+		keep()
+		<-time.After(10 * time.Microsecond)
+		running.Add(-1)
+	})
+	var wg sync.WaitGroup
+	for range publishers {
+		wg.Go(func() {
+			for i := range each {
+				if err := v.Peer.Publish(v.Context(), []remote.Message{v.message(i)}); err != nil {
+					v.Errorf("Publish: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	e.Messages(publishers * each)
+	if n := overlaps.Load(); n > 0 {
+		v.Errorf("%d calls overlapped", n)
+	}
+}
+
+func checkStop(v *view) {
+	other := Follow(v, v.Bus, v.name)
+	var slow, running atomic.Bool
+	e := tell(v, v.Bus, v.name, func(keep func()) {
+		running.Store(slow.Load())
+		keep()
+		if running.Load() {
+			<-time.After(50 * time.Millisecond)
+		}
+		running.Store(false)
+	})
+	slow.Store(true)
+	v.publish(v.Bus, v.message(0))
+	e.hears(v.message(0))
+	e.stop()
+	if running.Load() {
+		v.Errorf("stop returned while a call was running")
+	}
+	slow.Store(false)
+	other.hears(v.message(0))
+	for n := range 20 {
+		v.publish(v.Bus, v.message(n))
+		other.hears(v.message(n))
+	}
+	if n := len(e.events); n > 0 {
+		v.Errorf("%d calls after stop had returned", n)
+	}
+}
+
+func checkGap(v *view) {
+	if v.Cut == nil {
+		v.Skip("no Cut")
+	}
+	e := Follow(v, v.Bus, v.name)
+	for round := range 3 {
+		v.publish(v.Peer, v.message(round))
+		e.hears(v.message(round))
+		join := v.Cut()
+		if v.Peer != v.Bus {
+			v.publish(v.Peer, v.message(1000))
+		}
+		join()
+		if ev := e.next(); ev.State != remote.Gap {
+			v.Fatalf("state %d, messages %+v after a cut; want Gap first", ev.State, ev.Messages)
+		}
+		e.connected()
+	}
+}
+
+func checkCancelledPublish(v *view) {
+	ctx, cancel := context.WithCancel(v.Context())
+	cancel()
+	if err := v.Bus.Publish(ctx, []remote.Message{v.message(1)}); err == nil {
+		v.Errorf("Publish with a cancelled context returned no error")
+	}
+}

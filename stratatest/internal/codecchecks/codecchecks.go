@@ -1,0 +1,188 @@
+// Package codecchecks holds the checks of stratatest.TestCodec.
+package codecchecks
+
+import (
+	"bytes"
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/strata-cache/strata/codec"
+)
+
+// Checks returns the promises of a codec, each as a test of c with the values.
+func Checks[V any](c codec.Codec[V], values []V) []Check {
+	var all []Check
+	for _, p := range promises[V]() {
+		all = append(all, Check{p.name, func(t testing.TB) { p.run(&view[V]{t, c, values}) }})
+	}
+	return all
+}
+
+// Check is one promise.
+type Check struct {
+	// Name says what is promised.
+	Name string
+	// Run fails t if the promise is not kept.
+	Run func(t testing.TB)
+}
+
+type promise[V any] struct {
+	name string
+	run  func(v *view[V])
+}
+
+type view[V any] struct {
+	testing.TB
+	codec  codec.Codec[V]
+	values []V
+}
+
+func promises[V any]() []promise[V] {
+	return []promise[V]{
+		{"NameIsConstant", (*view[V]).checkName},
+		{"ValuesComeBack", (*view[V]).checkRoundTrip},
+		{"AppendAppends", (*view[V]).checkAppend},
+		{"MemoryIsNotShared", (*view[V]).checkMemory},
+		{"DifferentValuesDiffer", (*view[V]).checkDistinct},
+		{"DamagedInputIsHarmless", (*view[V]).checkDamage},
+		{"ConcurrentUseIsSafe", (*view[V]).checkConcurrent},
+	}
+}
+
+func (v *view[V]) encode(value V) []byte {
+	v.Helper()
+	data, err := v.codec.Append(nil, value)
+	if err != nil {
+		v.Fatalf("Append(%+v): %v", value, err)
+	}
+	return data
+}
+
+// yields fails unless data decodes to want.
+func (v *view[V]) yields(data []byte, want V) V {
+	v.Helper()
+	got, err := v.codec.Decode(data)
+	if err != nil {
+		v.Fatalf("Decode of %+v: %v", want, err)
+	}
+	if !sameValue(got, want) {
+		v.Fatalf("decoded %+v; want %+v", got, want)
+	}
+	return got
+}
+
+func (v *view[V]) checkName() {
+	if a, b := v.codec.Name(), v.codec.Name(); a == "" || a != b {
+		v.Errorf("Name() = %q, then %q; want a constant", a, b)
+	}
+}
+
+func (v *view[V]) checkRoundTrip() {
+	for _, value := range v.values {
+		v.yields(v.encode(value), value)
+	}
+}
+
+func (v *view[V]) checkAppend() {
+	for _, value := range v.values {
+		want := v.encode(value)
+		for _, dst := range [][]byte{[]byte("prefix"), append(make([]byte, 0, 4096), "prefix"...)} {
+			got, err := v.codec.Append(dst, value)
+			if err != nil {
+				v.Fatalf("Append: %v", err)
+			}
+			rest, ok := bytes.CutPrefix(got, []byte("prefix"))
+			if !ok || len(rest) != len(want) {
+				v.Fatalf("Append to %q gave %d bytes; want the prefix and %d bytes", "prefix", len(got), len(want))
+			}
+			v.yields(rest, value)
+		}
+	}
+}
+
+func (v *view[V]) checkMemory() {
+	for _, value := range v.values {
+		data := v.encode(value)
+		got := v.yields(data, value)
+		for i := range data {
+			data[i] ^= 0xff
+		}
+		if !sameValue(got, value) {
+			v.Errorf("a decoded value or its origin shares memory with encoded bytes: %+v; want %+v", got, value)
+		}
+		v.yields(v.encode(value), got)
+	}
+}
+
+func (v *view[V]) checkDistinct() {
+	for i, a := range v.values {
+		for _, b := range v.values[:i] {
+			if !sameValue(a, b) && bytes.Equal(v.encode(a), v.encode(b)) {
+				v.Errorf("%+v and %+v have the same encoding", a, b)
+			}
+		}
+	}
+}
+
+// checkDamage decodes what no one wrote: it may fail, and then yields nothing.
+func (v *view[V]) checkDamage() {
+	var zero V
+	try := func(data []byte) {
+		v.Helper()
+		defer func() {
+			if r := recover(); r != nil {
+				v.Errorf("Decode panicked: %v; input %.80q", r, data)
+			}
+		}()
+		if got, err := v.codec.Decode(data); err != nil && !reflect.DeepEqual(got, zero) {
+			v.Errorf("Decode returned both %+v and error %v", got, err)
+		}
+	}
+	try(nil)
+	for _, value := range v.values {
+		data := v.encode(value)
+		step := max(1, len(data)/512)
+		for i := 0; i < len(data); i += step {
+			try(data[:i:i])
+			damaged := bytes.Clone(data)
+			for bit := range 8 {
+				damaged[i] = data[i] ^ 1<<bit
+				try(damaged)
+			}
+		}
+		try(append(bytes.Clone(data), 0))
+		try(append(bytes.Clone(data), data...))
+	}
+}
+
+func (v *view[V]) checkConcurrent() {
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for _, value := range v.values {
+				data, err := v.codec.Append(nil, value)
+				if err != nil {
+					v.Errorf("Append: %v", err)
+					return
+				}
+				if got, err := v.codec.Decode(data); err != nil || !sameValue(got, value) {
+					v.Errorf("decoded %+v, %v; want %+v", got, err, value)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func sameValue[V any](a, b V) bool {
+	if e, ok := any(a).(interface{ Equal(V) bool }); ok {
+		return e.Equal(b)
+	}
+	if x, y := reflect.ValueOf(a), reflect.ValueOf(b); x.IsValid() && y.IsValid() && x.Kind() == y.Kind() {
+		if k := x.Kind(); (k == reflect.Slice || k == reflect.Map) && x.Len() == 0 && y.Len() == 0 {
+			return true
+		}
+	}
+	return reflect.DeepEqual(a, b)
+}

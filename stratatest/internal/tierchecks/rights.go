@@ -1,0 +1,332 @@
+package tierchecks
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// rightChecks are the promises about leases and their optional abilities.
+func rightChecks() []tierCheck {
+	return []tierCheck{
+		{"LeaseIsExclusive", checkLeaseIsExclusive},
+		{"FreshValueNeedsNoLease", checkFreshNeedsNoLease},
+		{"StaleStateIsReported", checkStaleStateIsReported},
+		{"StaleValueComesWithTheLease", checkStaleValueComesWithLease},
+		{"PutConsumesLease", checkPutConsumesLease},
+		{"PutNeedsARight", checkPutNeedsARight},
+		{"LeaseExpires", checkLeaseExpires},
+		{"NoLeaseForWhoHasGivenUp", checkNoLeaseAfterTheDeadline},
+		{"ReleaseLetsTheNextIn", checkRelease},
+		{"RenewProlongsLease", checkRenew},
+		{"RenewTellsOfALostLease", checkRenewLost},
+	}
+}
+
+func checkLeaseIsExclusive(v *view) {
+	const callers = 100
+	leases := make([]remote.Lease, callers)
+	errs := make([]error, callers)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() { _, leases[i], errs[i] = v.Acquire(v.ctx, "k", long) })
+	}
+	wg.Wait()
+	var granted []remote.Lease
+	for i, lease := range leases {
+		switch {
+		case errs[i] != nil:
+			v.Fatalf("Acquire: %v", errs[i])
+		case lease.Grant == remote.Granted:
+			granted = append(granted, lease)
+		case lease.Grant != remote.Busy || lease.Token != 0 || lease.Wait <= 0 || lease.Wait > long:
+			v.Errorf("a caller without the lease got %+v; want Busy with a wait of at most %v", lease, long)
+		}
+	}
+	if len(granted) != 1 {
+		v.Fatalf("%d of %d concurrent callers were granted the lease; want 1", len(granted), callers)
+	}
+	v.granted("another", long)
+	v.stores("k", "value", granted[0])
+}
+
+func checkFreshNeedsNoLease(v *view) {
+	v.fill("k", "value")
+	held, lease := v.acquire("k", long)
+	if lease.Grant != remote.Free || string(held.Data) != "value" || held.Fresh <= 0 {
+		v.Fatalf("Acquire of a fresh value = %+v, grant %d; want the value, Free", held, lease.Grant)
+	}
+	if got := v.holdsFresh("k", "value"); got.ID != held.ID {
+		v.Errorf("Acquire gave ID %d, Get gives %d", held.ID, got.ID)
+	}
+	v.drop(remote.Drop{Key: "k", Soft: true})
+	v.granted("k", long)
+}
+
+func checkStaleStateIsReported(v *view) {
+	v.fill("k", "value")
+	v.drop(remote.Drop{Key: "k", Soft: true})
+	want := v.holdsStale("k", "value")
+	for _, grant := range []remote.Grant{remote.Granted, remote.Busy} {
+		held, lease := v.acquire("k", long)
+		if lease.Grant != grant {
+			v.Fatalf("grant %d; want %d", lease.Grant, grant)
+		}
+		if held.ID != want.ID || held.Fresh > 0 || held.Left <= 0 || !held.Soft {
+			v.Errorf("grant %d: held %+v; want the state of %+v", grant, held, want)
+		}
+		if held.Data != nil && string(held.Data) != "value" {
+			v.Errorf("grant %d: Data %q; want none, or that of the value", grant, held.Data)
+		}
+	}
+}
+
+// checkStaleValueComesWithLease: who is to load a value needs no Get for the
+// one that is held.
+func checkStaleValueComesWithLease(v *view) {
+	v.fill("soft", "value")
+	v.drop(remote.Drop{Key: "soft", Soft: true})
+	v.storesFor("aged", "value", short, long)
+	v.fill("empty", "")
+	v.drop(remote.Drop{Key: "empty", Soft: true})
+	v.sleep(past)
+	for key, want := range map[string]string{"soft": "value", "aged": "value", "empty": ""} {
+		held, lease := v.acquire(key, long)
+		if lease.Grant != remote.Granted || held.Absent() || held.Fresh > 0 || held.Data == nil || string(held.Data) != want {
+			v.Errorf("Acquire(%q) = %+v, grant %d; want the stale value, Granted", key, held, lease.Grant)
+		}
+		if lease.Wait != 0 {
+			v.Errorf("a lease that was given is to be waited for: %v", lease.Wait)
+		}
+	}
+}
+
+func checkPutConsumesLease(v *view) {
+	lease := v.granted("k", long)
+	v.stores("k", "first", lease)
+	v.refuses("k", "second", lease)
+	v.holdsFresh("k", "first")
+}
+
+func checkPutNeedsARight(v *view) {
+	lease := v.granted("k", long)
+	v.refuses("k", "x", remote.Lease{})
+	v.refuses("k", "x", remote.Lease{Word: lease.Word})
+	guess := lease
+	guess.Token ^= 1
+	v.refuses("k", "x", guess)
+	v.refuses("other", "x", lease)
+	v.isAbsent("k")
+	v.isAbsent("other")
+	v.stores("k", "value", lease)
+}
+
+func checkLeaseExpires(v *view) {
+	late := v.granted("k", short)
+	v.waits("k", remote.Busy, short)
+	v.sleep(past)
+	next := v.granted("k", long)
+	v.refuses("k", "late", late)
+	v.isAbsent("k")
+	v.stores("k", "next", next)
+	v.refuses("k", "late", late)
+	v.holdsFresh("k", "next")
+}
+
+func checkNoLeaseAfterTheDeadline(v *view) {
+	for _, key := range []string{"cold", "stale"} {
+		if key == "stale" {
+			v.stale(key, "value")
+			if _, err := v.Drop(v.ctx, []remote.Drop{{Key: key, Soft: true}}); err != nil { // and its lease
+				v.Fatalf("Drop: %v", err)
+			}
+		}
+		ctx, cancel := context.WithDeadline(v.ctx, time.Now().Add(-time.Millisecond))
+		_, l, err := v.Acquire(ctx, key, long)
+		cancel()
+		if err == nil {
+			v.Errorf("Acquire of a %s key after the deadline = %+v; want an error", key, l)
+		}
+		v.granted(key, long)
+	}
+}
+
+func checkRelease(v *view) {
+	r := ability[remote.Releaser](v)
+	release := func(l remote.Lease) {
+		v.Helper()
+		if err := r.Release(v.ctx, "k", l); err != nil {
+			v.Fatalf("Release: %v", err)
+		}
+	}
+	first := v.granted("k", long)
+	release(first)
+	second := v.granted("k", long)
+	release(first)
+	v.waits("k", remote.Busy, long)
+	v.refuses("k", "first", first)
+	v.stores("k", "second", second)
+	release(second)
+	v.holdsFresh("k", "second")
+}
+
+func checkRenew(v *view) {
+	r := ability[remote.Renewer](v)
+	lease := v.granted("k", short)
+	if held, err := r.Renew(v.ctx, "k", lease, long); err != nil || !held {
+		v.Fatalf("Renew of a held lease = %t, %v", held, err)
+	}
+	v.sleep(past)
+	v.waits("k", remote.Busy, long)
+	v.stores("k", "value", lease)
+}
+
+func checkRenewLost(v *view) {
+	r := ability[remote.Renewer](v)
+	lost := func(why string, l remote.Lease) {
+		v.Helper()
+		if held, err := r.Renew(v.ctx, "k", l, long); err != nil || held {
+			v.Errorf("Renew of a lease that was %s = %t, %v; want false", why, held, err)
+		}
+	}
+	lost("never given", remote.Lease{Token: 1})
+	lease := v.granted("k", long)
+	v.drop(remote.Drop{Key: "k"})
+	lost("voided by a drop", lease)
+	v.refuses("k", "old", lease)
+	lease = v.granted("k", long)
+	v.drop(remote.Drop{Key: "k", Soft: true})
+	lost("voided by a soft drop", lease)
+	v.refuses("k", "old", lease)
+	lease = v.granted("k", long)
+	v.stores("k", "value", lease)
+	lost("consumed", lease)
+}
+
+// extendChecks are the promises about the answer "not modified".
+func extendChecks() []tierCheck {
+	return []tierCheck{
+		{"ExtendGivesNewLives", checkExtend},
+		{"ExtendConsumesLease", checkExtendConsumesLease},
+		{"ExtendNeedsLease", checkExtendNeedsLease},
+		{"ExtendNeedsThatValue", checkExtendNeedsID},
+		{"ExtendIsVoidedByDrop", checkExtendAfterDrop},
+		{"ExtendTouchesOneSchema", checkExtendOneSchema},
+		{"ExtendFollowsASoftDropOfAll", checkExtendAfterSoftDropAll},
+	}
+}
+
+// stale makes key hold a stale value, and returns its ID and a lease.
+func (v *view) stale(key, data string) (remote.ID, remote.Lease) {
+	v.Helper()
+	v.fill(key, data)
+	v.drop(remote.Drop{Key: key, Soft: true})
+	return v.holdsStale(key, data).ID, v.granted(key, long)
+}
+
+func (v *view) extends(key string, l remote.Lease, id remote.ID) {
+	v.Helper()
+	if !v.extend(key, l, id) {
+		v.Fatalf("Extend(%q) was refused; its lease and ID were good", key)
+	}
+}
+
+func checkExtend(v *view) {
+	id, lease := v.stale("k", "value")
+	v.extends("k", lease, id)
+	h := v.holdsFresh("k", "value")
+	v.lives(h, 3*long, 4*long)
+	if h.ID != remote.ID(lease.Token) {
+		v.Errorf("ID %d became %d; the lease's token is %d", id, h.ID, lease.Token)
+	}
+}
+
+func checkExtendConsumesLease(v *view) {
+	id, lease := v.stale("k", "value")
+	v.extends("k", lease, id)
+	if v.extend("k", lease, id) {
+		v.Errorf("a lease was good for two calls of Extend")
+	}
+	v.refuses("k", "late", lease)
+	v.holdsFresh("k", "value")
+}
+
+func checkExtendNeedsLease(v *view) {
+	id, lease := v.stale("k", "value")
+	guess := lease
+	guess.Token ^= 1
+	for _, l := range []remote.Lease{{}, {Word: lease.Word}, guess} {
+		if v.extend("k", l, id) {
+			v.Errorf("Extend with lease %+v was accepted", l)
+		}
+	}
+	v.holdsStale("k", "value")
+	v.stores("k", "new", lease)
+	if v.extend("k", lease, id) {
+		v.Errorf("Extend with a consumed lease was accepted")
+	}
+}
+
+func checkExtendNeedsID(v *view) {
+	id, _ := v.stale("k", "old")
+	v.drop(remote.Drop{Key: "k", Soft: true})
+	v.fill("k", "new")
+	v.drop(remote.Drop{Key: "k", Soft: true})
+	lease := v.granted("k", long)
+	if v.extend("k", lease, id) || v.extend("k", lease, 0) {
+		v.Errorf("Extend with the ID of another value was accepted")
+	}
+	v.holdsStale("k", "new")
+
+	lease = v.granted("absent", long)
+	if v.extend("absent", lease, id) || v.extend("absent", lease, 0) {
+		v.Errorf("Extend of nothing was accepted")
+	}
+	v.isAbsent("absent")
+}
+
+func checkExtendAfterDrop(v *view) {
+	for _, soft := range []bool{false, true} {
+		id, lease := v.stale("k", "value")
+		v.drop(remote.Drop{Key: "k", Soft: soft})
+		if v.extend("k", lease, id) {
+			v.Errorf("Extend was accepted after a drop (soft: %t)", soft)
+		}
+		if soft {
+			v.holdsStale("k", "value")
+		} else {
+			v.isAbsent("k")
+		}
+	}
+}
+
+func checkExtendOneSchema(v *view) {
+	other := v.sibling()
+	other.fill("k", "theirs")
+	id, lease := v.stale("k", "mine")
+	v.extends("k", lease, id)
+	v.holdsFresh("k", "mine")
+	if h := other.holdsStale("k", "theirs"); !h.Soft {
+		v.Errorf("Extend of one schema took the mark from another: %+v", h)
+	}
+}
+
+// checkExtendAfterSoftDropAll: a value is not sent again because everything was
+// made stale.
+func checkExtendAfterSoftDropAll(v *view) {
+	v.fill("k", "value")
+	v.dropAll(true)
+	id := v.holdsStale("k", "value").ID
+	v.extends("k", v.granted("k", long), id)
+	v.lives(v.holdsFresh("k", "value"), 3*long, 4*long)
+
+	v.fill("gone", "value")
+	id = v.holdsFresh("gone", "value").ID
+	v.dropAll(false)
+	if v.extend("gone", v.granted("gone", long), id) {
+		v.Errorf("Extend of what a drop of everything made absent was accepted")
+	}
+	v.isAbsent("gone")
+}
