@@ -99,7 +99,7 @@ func (c *conn) Quiet() bool {
 	return !bytes
 }
 
-// Look implements [netpool.Line]: it looks for what has come although no reply
+// Look implements [mux.Line]: it looks for what has come although no reply
 // is owed, in every place where it may lie.
 func (c *conn) Look(reads bool) error {
 	if reads && !c.Quiet() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/netpool/mux"
 	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 )
@@ -18,10 +19,10 @@ type node struct {
 	pool *netpool.Pool[*conn]
 	// mux shares a connection for what is small and quick; sizes knows what is
 	// not small.
-	mux *netpool.Mux[*conn]
+	mux *mux.Mux[*conn]
 	// past is for what only reads while mux is stuck, strayed whether it was used
 	// since.
-	past    *netpool.Mux[*conn]
+	past    *mux.Mux[*conn]
 	strayed atomic.Bool
 	tickets sync.Pool // of *ticket
 	sizes   sizes
@@ -64,14 +65,16 @@ func newNode(c *Client, o Options, greet func(context.Context, *conn) error) *no
 		Look:        func(cn *conn) error { return cn.Look(true) },
 		Closed:      ErrClosed,
 	})
-	shared := netpool.MuxConfig{
+	shared := mux.Config{
 		Timeout: o.Timeout,
 		Fail: func(op string, sent bool, err error) error {
 			return &ConnError{Op: op, Sent: sent, Err: cause(err)}
 		},
-		Lost: gone,
+		Lost:        gone,
+		DialTimeout: o.DialTimeout,
+		Closed:      ErrClosed,
 	}
-	n.mux, n.past = netpool.NewMux(n.pool, shared), netpool.NewMux(n.pool, shared)
+	n.mux, n.past = mux.New(n.pool, shared), mux.New(n.pool, shared)
 	return n
 }
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/netpool/mux"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -52,7 +52,7 @@ type answer struct {
 
 // ticket is a call on the shared connection. Tickets are used again.
 type ticket struct {
-	netpool.Ticket
+	mux.Ticket
 	out, in []byte
 	get     bool
 	answer
@@ -93,7 +93,7 @@ func (n *node) free(t *ticket) {
 	n.tickets.Put(t)
 }
 
-// Answer implements netpool.Answerer. Who reads for all only copies what needs
+// Answer implements mux.Answerer. Who reads for all only copies what needs
 // new memory: to take it apart and to reserve that memory is left to the caller.
 func (t *ticket) Answer(reply []byte) {
 	t.size = len(reply)
@@ -155,9 +155,9 @@ func (n *node) share(ctx context.Context, q question) (answer, error) {
 			return answer{}, errElsewhere
 		}
 		t.Repeatable = reads && !again
-		mux := n.line(reads)
-		out, err := mux.Do(ctx, now, &t.Ticket, t.out, t)
-		if err == nil && mux == n.past {
+		line := n.line(reads)
+		out, err := line.Do(ctx, now, &t.Ticket, t.out, t)
+		if err == nil && line == n.past {
 			n.mux.Yield(time.Now()) // the server answers
 		}
 		var a answer
@@ -174,7 +174,7 @@ func (n *node) share(ctx context.Context, q question) (answer, error) {
 				n.renew()
 			}
 			return a, nil
-		case errors.Is(err, netpool.ErrBusy):
+		case errors.Is(err, mux.ErrBusy):
 			return answer{}, errElsewhere
 		case !out.Lost || again || !SafeToRetry(err) && !reads:
 			return answer{}, err
@@ -185,7 +185,7 @@ func (n *node) share(ctx context.Context, q question) (answer, error) {
 
 // line returns the shared connection for a call: what only reads gets past one
 // that is stuck, as it is behind a command that the server holds back.
-func (n *node) line(reads bool) *netpool.Mux[*conn] {
+func (n *node) line(reads bool) *mux.Mux[*conn] {
 	switch {
 	case !reads:
 	case n.mux.Stuck():

@@ -1,11 +1,18 @@
 package netpool
 
 import (
+	"errors"
 	"net"
 	"os"
 	"syscall"
 	"time"
 )
+
+// ErrUnasked says that a reply has come that no call has asked for.
+var ErrUnasked = errors.New("netpool: reply that nobody asked for")
+
+// aPast is a deadline that has passed.
+var aPast = time.Unix(1, 0) // read-only
 
 // Peeker looks for bytes that have arrived on a connection and were not read,
 // wherever they lie: in the socket, or in a layer such as TLS above it. Bytes

@@ -270,11 +270,16 @@ func (p *Pool[C]) pop(now time.Time) (cn C, old []C) {
 	return none, old
 }
 
-func (p *Pool[C]) tooOld(cn C, now time.Time) bool {
-	return now.Sub(cn.slot().since) > p.o.IdleTimeout || p.outlived(cn, now)
+// TooOld reports whether a connection that was used last at since is not to be
+// used any more.
+func (p *Pool[C]) TooOld(cn C, since, now time.Time) bool {
+	return now.Sub(since) > p.o.IdleTimeout || p.Outlived(cn, now)
 }
 
-func (p *Pool[C]) outlived(cn C, now time.Time) bool {
+func (p *Pool[C]) tooOld(cn C, now time.Time) bool { return p.TooOld(cn, cn.slot().since, now) }
+
+// Outlived reports whether a connection has been kept for as long as it may be.
+func (p *Pool[C]) Outlived(cn C, now time.Time) bool {
 	return p.o.MaxLifetime > 0 && now.Sub(cn.slot().born) > p.o.MaxLifetime
 }
 
@@ -297,7 +302,7 @@ func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 	p.moved = now
 	p.unshare(cn)
 	s := cn.slot()
-	keep := clean && !p.closed && s.gen == p.gen && !p.outlived(cn, now)
+	keep := clean && !p.closed && s.gen == p.gen && !p.Outlived(cn, now)
 	if keep {
 		s.reused, s.since = true, now
 		keep = p.hand(cn)
@@ -345,8 +350,8 @@ func (p *Pool[C]) kick(now time.Time) {
 // mu is held.
 func (p *Pool[C]) hopeless() bool { return len(p.open)-p.shared+p.dialing == 0 }
 
-// share notes that a Mux has taken a connection for good.
-func (p *Pool[C]) share(cn C) {
+// Share notes that its caller has taken a connection for good.
+func (p *Pool[C]) Share(cn C) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cn.slot().shared = true

@@ -1,4 +1,4 @@
-package netpool_test
+package mux_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/netpool/mux"
 	"github.com/strata-cache/strata/internal/netsim"
 )
 
@@ -83,7 +84,7 @@ func (r *seeded) run() {
 	}
 	s := &server{window: window, change: r.fault}
 	s.serve = echo(func(string) { time.Sleep(time.Duration(r.roll(delay))) }) // in the bubble
-	muxed(r.t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(r.t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		var wg sync.WaitGroup
 		for g := range 1 + r.roll(12) {
 			wg.Go(func() {
@@ -122,7 +123,7 @@ func TestTicketThatIsUsedAgainIsNotTakenForLate(t *testing.T) {
 			time.Sleep(10 * time.Millisecond) // in the bubble
 		}
 	})}
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], m *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], m *mux.Mux[*wire]) {
 		do(ctx, "x") // opens the connection
 		for range rounds {
 			deadline := time.Now().Add(10 * time.Millisecond)

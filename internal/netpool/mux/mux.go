@@ -1,4 +1,6 @@
-package netpool
+// Package mux shares one connection of a pool between all callers. It knows no
+// protocol: the owner says how commands are written and replies are read.
+package mux
 
 import (
 	"context"
@@ -9,12 +11,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/remote"
 )
 
 // Line is a connection that many callers can use at once.
 type Line interface {
-	Conn
+	netpool.Conn
+	// Reused reports whether the connection had served a call before, as
+	// [netpool.Slot] does.
+	Reused() bool
 	// Write writes commands.
 	Write(p []byte) (int, error)
 	// Fill waits for bytes and takes them in. A passed deadline changes
@@ -28,7 +34,7 @@ type Line interface {
 	// Quiet reports whether nothing was read that is still to be taken, besides
 	// what a peer may send unasked, which it drops.
 	Quiet() bool
-	// Look is as in [Config]; but unless reads is set, another goroutine may be
+	// Look is as in [netpool.Config]; but unless reads is set, another goroutine may be
 	// reading.
 	Look(reads bool) error
 	SetReadDeadline(t time.Time) error
@@ -43,8 +49,8 @@ type Answerer interface {
 	Answer(reply []byte)
 }
 
-// MuxConfig says how a Mux shares its connection. All fields are required.
-type MuxConfig struct {
+// Config says how a Mux shares its connection. All fields are required.
+type Config struct {
 	// Timeout bounds a call whose context has no deadline. A connection that
 	// owes replies and is silent for as long is given up.
 	Timeout time.Duration
@@ -54,6 +60,10 @@ type MuxConfig struct {
 	// Lost reports whether an error says that the peer has gone without a
 	// word.
 	Lost func(err error) bool
+	// DialTimeout is that of the pool.
+	DialTimeout time.Duration
+	// Closed is the error after Close.
+	Closed error
 }
 
 // Mux shares one connection of a pool between all callers. It has no goroutine
@@ -74,8 +84,8 @@ type MuxConfig struct {
 // does not outlive a write that was interrupted, who leaves while the server
 // takes nothing ends the connection.
 type Mux[C Line] struct {
-	pool *Pool[C]
-	o    MuxConfig
+	pool *netpool.Pool[C]
+	o    Config
 	ctx  context.Context // ends when the Mux is closed
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -96,8 +106,8 @@ type opening struct {
 	err  error // set before done is closed
 }
 
-// NewMux returns a Mux that takes its connection from p when it is needed.
-func NewMux[C Line](p *Pool[C], o MuxConfig) *Mux[C] {
+// New returns a Mux that takes its connection from p when it is needed.
+func New[C Line](p *netpool.Pool[C], o Config) *Mux[C] {
 	m := &Mux[C]{pool: p, o: o, lines: map[*line[C]]struct{}{}}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
@@ -139,7 +149,7 @@ func (m *Mux[C]) open(caller context.Context, deadline time.Time) error {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
-		return m.pool.o.Closed
+		return m.o.Closed
 	}
 	if m.cur.Load() != nil {
 		m.mu.Unlock()
@@ -167,11 +177,11 @@ func (m *Mux[C]) open(caller context.Context, deadline time.Time) error {
 // connect takes a connection from the pool. It is not bound to any call.
 func (m *Mux[C]) connect(o *opening) {
 	// A dial has its own end, and tells why it failed.
-	ctx, cancel := context.WithTimeout(m.ctx, 2*m.pool.o.DialTimeout)
+	ctx, cancel := context.WithTimeout(m.ctx, 2*m.o.DialTimeout)
 	defer cancel()
 	cn, err := m.pool.Get(ctx, time.Now())
 	if err == nil {
-		m.pool.share(cn)
+		m.pool.Share(cn)
 	}
 	m.mu.Lock()
 	m.opening = nil
@@ -179,7 +189,7 @@ func (m *Mux[C]) connect(o *opening) {
 		if err == nil {
 			defer m.pool.Put(cn, true, time.Now())
 		}
-		err = m.pool.o.Closed
+		err = m.o.Closed
 	} else if err == nil {
 		ln := newLine(m, cn)
 		m.lines[ln] = struct{}{}
@@ -263,7 +273,7 @@ func (m *Mux[C]) Close() {
 	m.mu.Unlock()
 	m.stop()
 	for _, ln := range m.all() {
-		ln.fail("read", m.pool.o.Closed)
+		ln.fail("read", m.o.Closed)
 	}
 	m.wg.Wait()
 }

@@ -1,10 +1,12 @@
-package netpool
+package mux
 
 import (
 	"errors"
 	"os"
 	"runtime"
 	"time"
+
+	"github.com/strata-cache/strata/internal/netpool"
 )
 
 // The parts that callers play for each other: one writes, one reads.
@@ -202,7 +204,7 @@ func (ln *line[C]) deal(t *Ticket) bool {
 		}
 		ln.mu.Lock()
 		if ln.closed || ln.taken == ln.known {
-			ln.bury("read", ErrUnasked)
+			ln.bury("read", netpool.ErrUnasked)
 			return false
 		}
 		h := ln.queue.pop()
@@ -232,7 +234,7 @@ func (ln *line[C]) deal(t *Ticket) bool {
 			}
 		}
 		if unasked {
-			ln.settle("read", ErrUnasked, behind, false)
+			ln.settle("read", netpool.ErrUnasked, behind, false)
 			return false
 		}
 	}

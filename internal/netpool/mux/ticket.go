@@ -1,4 +1,4 @@
-package netpool
+package mux
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package netpool_test
+package mux_test
 
 import (
 	"bufio"
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/netpool/mux"
 	"github.com/strata-cache/strata/internal/netsim"
 )
 
@@ -98,7 +99,7 @@ var (
 
 func TestCallerIsToldWhyADialFailed(t *testing.T) {
 	s := &server{deaf: true}
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		start := time.Now()
@@ -166,7 +167,7 @@ func echo(f func(line string)) func(int, *netsim.Conn) {
 
 // reply is what a caller gets.
 type reply struct {
-	netpool.Ticket
+	mux.Ticket
 	text string
 	late atomic.Bool // Do has returned
 	t    *testing.T
@@ -180,7 +181,7 @@ func (r *reply) Answer(p []byte) {
 }
 
 // muxed runs f in a bubble with a Mux on s.
-func muxed(t *testing.T, s *server, f func(ctx context.Context, do func(ctx context.Context, command string) (string, netpool.Outcome, error), p *netpool.Pool[*wire], m *netpool.Mux[*wire])) {
+func muxed(t *testing.T, s *server, f func(ctx context.Context, do func(ctx context.Context, command string) (string, mux.Outcome, error), p *netpool.Pool[*wire], m *mux.Mux[*wire])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s.t = t
@@ -191,12 +192,12 @@ func muxed(t *testing.T, s *server, f func(ctx context.Context, do func(ctx cont
 			Fail:   func(op string, err error) error { return &failure{op: op, err: err} },
 			Closed: closed,
 		})
-		m := netpool.NewMux(p, netpool.MuxConfig{
-			Timeout: time.Second,
-			Fail:    func(op string, sent bool, err error) error { return &failure{op, sent, err} },
-			Lost:    func(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, netsim.ErrReset) },
+		m := mux.New(p, mux.Config{
+			Timeout: time.Second, DialTimeout: time.Second, Closed: closed,
+			Fail: func(op string, sent bool, err error) error { return &failure{op, sent, err} },
+			Lost: func(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, netsim.ErrReset) },
 		})
-		f(t.Context(), func(ctx context.Context, command string) (string, netpool.Outcome, error) {
+		f(t.Context(), func(ctx context.Context, command string) (string, mux.Outcome, error) {
 			r := &reply{t: t}
 			out, err := m.Do(ctx, time.Now(), &r.Ticket, []byte(command+"\n"), r)
 			r.late.Store(true)
@@ -211,11 +212,11 @@ func muxed(t *testing.T, s *server, f func(ctx context.Context, do func(ctx cont
 	})
 }
 
-type doer = func(ctx context.Context, command string) (string, netpool.Outcome, error)
+type doer = func(ctx context.Context, command string) (string, mux.Outcome, error)
 
 func TestCallersShareAConnectionAndGetTheirOwnReplies(t *testing.T) {
 	s := &server{serve: echo(func(string) { time.Sleep(time.Microsecond) })} // in the bubble
-	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		var wg sync.WaitGroup
 		for g := range 64 {
 			wg.Go(func() {
@@ -251,7 +252,7 @@ func TestReplyTooManyReachesNobody(t *testing.T) {
 				nc.Write([]byte("re " + line + more))
 			}
 		}}
-		muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				if got, _, err := do(ctx, "a"); got != "re a" || err != nil {
@@ -292,7 +293,7 @@ func TestOneWriteCarriesTheCommandsOfManyCallers(t *testing.T) {
 			nc.Write(p[:n])
 		}
 	}}
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		do(ctx, "first")
 		reads = 0
 		var wg sync.WaitGroup
@@ -326,7 +327,7 @@ func TestThoseWhoseRepliesCameTogetherWriteTogether(t *testing.T) {
 			}
 		}
 	}}
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		var wg sync.WaitGroup
 		for range callers {
 			wg.Go(func() {
@@ -358,7 +359,7 @@ func TestCallerThatLeavesAfterItHasWrittenCostsNobodyAnythingOverTLS(t *testing.
 		}
 		return n, dead
 	}
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		if _, _, err := do(leaving, "leaves"); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
@@ -377,7 +378,7 @@ func TestStalledReplyEndsAtTheDeadlineAndCostsNobodyElse(t *testing.T) {
 			time.Sleep(500 * time.Millisecond) // in the bubble
 		}
 	})}
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		start := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -425,7 +426,7 @@ func gated(window int, f func(line string)) (s *server, open func()) {
 func TestCallerThatLeavesWhileItWritesHandsItOn(t *testing.T) {
 	for others := 1; others <= 3; others++ { // one has to read and to write
 		s, open := gated(16, func(string) {})
-		muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -456,7 +457,7 @@ func TestCallerThatLeavesWhileItWritesHandsItOn(t *testing.T) {
 func TestWhoGivesUpReadingReadsNoMore(t *testing.T) {
 	s, open := gated(16, func(string) {})
 	s.nap = time.Microsecond
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -525,7 +526,7 @@ func TestWhoLeavesWhenNamedReaderNamesAnother(t *testing.T) {
 					return nc.Write(p)
 				},
 			}
-			muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+			muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 				caller.resume = make(chan struct{})
 				caller.inDone.Store(leaves > 50*time.Millisecond)
 				caller.inErr.Store(leaves < 50*time.Millisecond)
@@ -553,7 +554,7 @@ func TestWhoLeavesWhenNamedReaderNamesAnother(t *testing.T) {
 func TestCommandsThatNobodyWantsAreNotSent(t *testing.T) {
 	var seen atomic.Int32
 	s, open := gated(8, func(string) { seen.Add(1) })
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		var wg sync.WaitGroup
 		wg.Go(func() { do(ctx, "a long command that is blocked") })
 		synctest.Wait()
@@ -586,7 +587,7 @@ func TestConnectionThatOwesForTooLongIsReplaced(t *testing.T) {
 		}
 		echo(func(string) {})(n, nc)
 	}
-	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		start := time.Now()
 		for range 5 { // none of them waits for as long as the timeout
 			ctx, cancel := context.WithTimeout(ctx, 220*time.Millisecond)
@@ -604,7 +605,7 @@ func TestConnectionThatOwesForTooLongIsReplaced(t *testing.T) {
 
 func TestCallWithoutADeadlineEndsAfterTheTimeout(t *testing.T) {
 	s := &server{serve: func(_ int, nc *netsim.Conn) { io.Copy(io.Discard, nc) }}
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		start := time.Now()
 		if _, _, err := do(ctx, "x"); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
@@ -622,7 +623,7 @@ func TestLostConnectionFailsItsCallersAndNoOthers(t *testing.T) {
 			}
 		})(n, nc)
 	}
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		_, out, err := do(ctx, "die")
 		if err == nil || out.Lost {
 			t.Errorf("on a connection that never served: %+v, %v", out, err)
@@ -657,7 +658,7 @@ func TestReplyThatNobodyAskedForEndsTheConnection(t *testing.T) {
 			}
 			echo(func(string) {})(n, nc)
 		}
-		muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+		muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 			if got, _, err := do(ctx, "x"); got != "re x" || err != nil {
 				t.Errorf("%q, %v", got, err)
 			}
@@ -684,7 +685,7 @@ func TestNobodyWaitsBehindALargeReply(t *testing.T) {
 			}
 		})(n, nc)
 	}
-	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		var wg sync.WaitGroup
@@ -707,7 +708,7 @@ func TestNobodyWaitsBehindALargeReply(t *testing.T) {
 
 func TestIdleConnectionIsLookedAtAndGrowsOld(t *testing.T) {
 	s := &server{serve: echo(func(string) {})}
-	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, p *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
 		do(ctx, "x")
 		time.Sleep(time.Minute + time.Second)
 		if _, _, err := do(ctx, "y"); err != nil || s.dials.Load() != 2 || p.Stats().Broken != 0 {
@@ -718,7 +719,7 @@ func TestIdleConnectionIsLookedAtAndGrowsOld(t *testing.T) {
 
 func TestCloseFailsAllWhoWait(t *testing.T) {
 	s := &server{serve: func(_ int, nc *netsim.Conn) { io.Copy(io.Discard, nc) }}
-	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], m *netpool.Mux[*wire]) {
+	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], m *mux.Mux[*wire]) {
 		start := time.Now()
 		var wg sync.WaitGroup
 		for range 10 {

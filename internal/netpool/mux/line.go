@@ -1,4 +1,4 @@
-package netpool
+package mux
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/strata-cache/strata/internal/netpool"
 )
 
 const (
@@ -23,10 +25,7 @@ const (
 
 // ErrBusy is returned by [Mux.Do] when too much waits to be written. Nothing
 // was sent.
-var ErrBusy = errors.New("netpool: shared connection is congested")
-
-// ErrUnasked says that a reply came that nobody had asked for.
-var ErrUnasked = errors.New("netpool: reply that nobody asked for")
+var ErrBusy = errors.New("mux: shared connection is congested")
 
 // aPast is a deadline that has passed.
 var aPast = time.Unix(1, 0) // read-only
@@ -93,7 +92,7 @@ func (ln *line[C]) enter(t *Ticket, command []byte) (entered bool, err error) {
 	switch {
 	case ln.queue.size == 0 && ln.worn(t.start):
 		return false, nil
-	case ln.queue.size > 0 && ln.m.pool.outlived(ln.cn, t.start):
+	case ln.queue.size > 0 && ln.m.pool.Outlived(ln.cn, t.start):
 		ln.giveUp()
 		return false, nil
 	}
@@ -138,14 +137,13 @@ func (ln *line[C]) giveUp() {
 // worn reports whether a connection that owes nothing is too old to be used. If
 // it is, it is given up, and mu is released.
 func (ln *line[C]) worn(now time.Time) bool {
-	p := ln.m.pool
-	if now.Sub(ln.used) <= p.o.IdleTimeout && !p.outlived(ln.cn, now) {
+	if !ln.m.pool.TooOld(ln.cn, ln.used, now) {
 		return false
 	}
 	ln.retired, ln.closed = true, true
 	ln.mu.Unlock()
 	ln.m.forget(ln)
-	p.Retire(ln.cn, now)
+	ln.m.pool.Retire(ln.cn, now)
 	return true
 }
 
@@ -361,7 +359,7 @@ func (ln *line[C]) resign(t *Ticket) {
 	}
 	t.part.Store(idle)
 	if unasked {
-		ln.bury("read", ErrUnasked)
+		ln.bury("read", netpool.ErrUnasked)
 		return
 	}
 	ln.unlock()
@@ -483,12 +481,12 @@ func (ln *line[C]) settle(op string, err error, all []*Ticket, owed bool) {
 	ln.m.forget(ln)
 	ln.m.stuck.Store(false)
 	gone := ln.m.o.Lost(err)
-	lost := gone && (!owed || ln.cn.slot().reused || ln.served.Load())
+	lost := gone && (!owed || ln.cn.Reused() || ln.served.Load())
 	if lost {
 		ln.m.pool.Lost(ln.cn)
 	}
 	for _, t := range all {
-		t.lost = lost && !t.begun || !owed && err == ErrUnasked
+		t.lost = lost && !t.begun || !owed && err == netpool.ErrUnasked
 		t.err = ln.m.o.Fail(op, t.sent, err)
 		t.state.Store(failed)
 		t.look()
