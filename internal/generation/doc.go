@@ -1,22 +1,28 @@
-// Package generation keeps what an instance knows of how far drops have come, and
-// judges by it which entries of L1 may still be served.
+// Package generation records how far an instance has followed the drops of its
+// tier, and judges by it which entries of L1 may be served.
 //
-// Every entry carries a stamp: the [Ledger]'s word from when its flight was
-// registered, before anything was read. Whatever takes trust away from some
-// entries sets a floor and then raises the word to it, so that a hit compares
-// its stamp with one word and nothing else. Only an entry with an older stamp
-// is judged by the floors: what was disowned is absent for every purpose, what
-// is suspect must be confirmed by the tier, what was expired is stale. If none
-// of that concerns it, it gets the newer stamp.
+// Every entry has a stamp: the generation at the registration of its flight,
+// before anything was read. An event that concerns many entries sets a watermark,
+// and then raises the generation to it. So a hit compares its stamp with the
+// generation and with nothing else. An entry with an older stamp is judged by the
+// watermarks, and if it is valid it gets the generation as its new stamp.
 //
-// # Finding out what was missed
+//	valid    no watermark concerns it: it is served
+//	stale    older than an expiry of everything or of its tag: served in a window
+//	suspect  older than a loss in its lane: L2 must confirm it
+//	invalid  older than an invalidation of everything or of its tag: absent
 //
-// Drops have an order within a lane, and every message names the lane's word
-// before and after its drop. So a message that was lost shows when the next one
-// of its lane does not go on from the word that is known here. A lost message
-// that nothing follows shows in the digest of all words, which instances send
-// each other: pub/sub keeps the order of drops, so the digest of a state of the
-// tier is one that every instance has had itself, if it has missed nothing.
-// After a gap the words of the tier are compared with those known here. In each
-// case only the lanes that moved are suspect.
+// Invariant: no entry is valid that was registered before a drop of everything,
+// of its lane or of its tag, if the drop has arrived or is known to be lost.
+//
+// # Lost messages
+//
+// The drops of one lane have an order, and each message names the version of its
+// lane before and after the drop. A lost message shows in the next message of the
+// lane: it does not start from the version that is known here. A lost message
+// that no other follows shows in the digest of all lane versions, which instances
+// send each other in heartbeats. Messages arrive in the order of the drops, so an
+// instance that missed no message has passed through every published digest. After
+// a gap the lane versions of the tier are compared with those known here. In each
+// case only the lanes that differ become suspect.
 package generation

@@ -6,32 +6,32 @@ import (
 )
 
 const (
-	// floodBurst is the number of drops of everything that one publisher gets
-	// obeyed at once, floodEvery how often it gets another.
+	// floodBurst is the number of drops of everything by one publisher that are
+	// applied at once, floodEvery the interval of further ones.
 	floodBurst = 10
 	floodEvery = int64(time.Second)
-	// maxPublishers bounds what is remembered of publishers; more share one
-	// account.
+	// maxPublishers bounds the memory of publishers. Publishers beyond it share
+	// one account.
 	maxPublishers = 256
 )
 
-// Floods put off drops of everything of which one publisher sends too many:
-// each costs every instance its L1. The zero Floods has seen none. It is safe
-// for concurrent use.
+// Floods delays drops of everything of which one publisher sends too many: each
+// costs every instance its L1. The zero Floods has seen none. It is safe for
+// concurrent use.
 type Floods struct {
 	mu sync.Mutex // guards below
 	of map[uint64]*account
 }
 
-// account is what a publisher has left.
+// account is the number of drops that a publisher has left.
 type account struct {
 	left int
 	at   int64 // when left was last topped up
 }
 
-// Admit returns when a drop of everything that a publisher has announced is to
-// be obeyed: now, or when its turn comes. One that is put off stands for all
-// that come until then.
+// Admit returns when a drop of everything that a publisher has announced is to be
+// applied: now, or when its turn comes. A delayed drop stands for all that arrive
+// until then.
 func (f *Floods) Admit(from uint64, now int64) (at int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,7 +52,7 @@ func (f *Floods) account(from uint64, now int64) *account {
 		f.of = map[uint64]*account{}
 	}
 	if len(f.of) >= maxPublishers && f.of[from] == nil {
-		for id, a := range f.of { // those who have been quiet are as good as new
+		for id, a := range f.of { // a full account is equal to a new one
 			if now-a.at >= floodBurst*floodEvery {
 				delete(f.of, id)
 			}

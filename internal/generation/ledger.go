@@ -1,3 +1,12 @@
+// The ledger of one instance: its generation, the watermarks of everything and of
+// each lane, and the judgement of an entry by its stamp.
+//
+// States of an entry, by its stamp: valid, stale, suspect, invalid; see doc.go.
+//
+// Invariant: a watermark is set before the generation is raised to it. A reader
+// that sees the new generation sees the watermark, and a reader that sees the old
+// generation was there before the event.
+
 package generation
 
 import (
@@ -7,7 +16,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Verdict says what an entry is good for.
+// Verdict says how an entry may be used.
 type Verdict uint8
 
 // The verdicts, from the best to the worst.
@@ -16,14 +25,14 @@ const (
 	Valid Verdict = iota
 	// Stale: a caller has expired it. It may be served where stale entries may.
 	Stale
-	// Suspect: it may have been dropped unheard. The tier has to confirm it.
+	// Suspect: a drop of it may have been lost. The tier has to confirm it.
 	Suspect
 	// Invalid: it is absent for every purpose.
 	Invalid
 )
 
-// And returns what an entry is good for that both are true of. One that is
-// stale, and that nobody can confirm as even that, is good for nothing.
+// And returns the verdict on an entry of which both v and w are true. An entry
+// that is stale and suspect is invalid: the tier cannot confirm a stale entry.
 func (v Verdict) And(w Verdict) Verdict {
 	if v == Stale && w == Suspect || v == Suspect && w == Stale {
 		return Invalid
@@ -31,8 +40,8 @@ func (v Verdict) And(w Verdict) Verdict {
 	return max(v, w)
 }
 
-// Both returns what an entry is good for that v and w are true of, each since
-// some time if it is Stale or Suspect, and since when.
+// Both returns the verdict on an entry of which v and w are true, and since when
+// the entry is stale or suspect. Each of v and w has such a time.
 func Both(v Verdict, since int64, w Verdict, wSince int64) (Verdict, int64) {
 	switch {
 	case v == w:
@@ -43,48 +52,48 @@ func Both(v Verdict, since int64, w Verdict, wSince int64) (Verdict, int64) {
 	return v.And(w), since
 }
 
-// Ledger is what one instance knows. The zero Ledger trusts everything and
-// knows no words. All methods are safe for concurrent use.
+// Ledger is the knowledge of one instance. For the zero Ledger every entry is
+// valid, and no position is known. All methods are safe for concurrent use.
 type Ledger struct {
 	// OnInvalidateAll, if set, is called after everything has become absent. It runs
 	// under the ledger's mutex: it must not wait or call back. It is set before
 	// the ledger is used.
 	OnInvalidateAll func()
 
-	word atomic.Uint64
+	generation atomic.Uint64
 
-	// Floors: an entry with a lower stamp is concerned.
-	invalidated      atomic.Uint64
-	expired, doubted doubt
-	lanes            atomic.Pointer[lanes] // nil until words are known
+	// Watermarks: they concern entries with a lower stamp.
+	invalidated        atomic.Uint64
+	expired, suspected datedWatermark
+	lanes              atomic.Pointer[lanes] // nil until a position is known
 
 	tags tags
 
-	mu    sync.Mutex // guards below, and raises
+	mu    sync.Mutex // guards below, and the setting of watermarks
 	known position
-	past  history // what known was before
-	// pending are lanes for which the tier has another word than is known here:
-	// their messages may be on their way.
+	past  history // of known
+	// pending are lanes that have another version in the tier than here. Their
+	// messages may be on their way.
 	pending map[int]remote.Word
-	awaited *signs // nil if no sign is early
+	awaited *laneMarks // nil if no heartbeat is ahead of this instance
 }
 
-// lanes are the floors of all lanes.
+// lanes are the watermarks of all lanes.
 type lanes struct {
-	highest atomic.Uint64 // of all floors
-	of      []doubt
+	highest atomic.Uint64 // of all lanes
+	of      []datedWatermark
 }
 
-// Watermark is what the stamps of entries are compared with: one that is lower has
-// to be judged. It is read when a flight is registered, too, as the stamp of
-// what the flight brings.
-func (l *Ledger) Watermark() uint64 { return l.word.Load() }
+// Watermark returns the generation, which no watermark exceeds: an entry with a
+// lower stamp has to be judged. It is also the stamp of a flight that is registered
+// now.
+func (l *Ledger) Watermark() uint64 { return l.generation.Load() }
 
-// Judge says what an entry with this stamp is good for, the entry's tags apart,
-// and since when it is stale or suspect if it is. If it is trusted it may be given
-// the stamp that is returned. laneOf is asked for the entry's lane if that matters.
+// Judge says how an entry with this stamp may be used, its tags apart, and since
+// when it is stale or suspect. A valid entry may be given the stamp next. laneOf is
+// asked for the entry's lane if the verdict depends on it.
 func (l *Ledger) Judge(stamp uint64, laneOf func() uint16) (v Verdict, next uint64, since int64) {
-	next = l.word.Load() // before the floors: they are raised first
+	next = l.generation.Load() // before the watermarks, which are set first
 	if l.Invalidates(stamp) {
 		return Invalid, next, 0
 	}
@@ -92,7 +101,7 @@ func (l *Ledger) Judge(stamp uint64, laneOf func() uint16) (v Verdict, next uint
 	if below {
 		v = Stale
 	}
-	w, since := l.doubted.judge(stamp)
+	w, since := l.suspected.judge(stamp)
 	if ls := l.lanes.Load(); ls != nil && stamp < ls.highest.Load() {
 		n := int(laneOf())
 		if n >= len(ls.of) {
@@ -105,32 +114,32 @@ func (l *Ledger) Judge(stamp uint64, laneOf func() uint16) (v Verdict, next uint
 	return v, next, since
 }
 
-// InvalidateAll makes every entry absent that has a stamp by now.
+// InvalidateAll makes every entry absent that is registered by now.
 func (l *Ledger) InvalidateAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.invalidateAll()
 }
 
-// Expire makes every entry stale that has a stamp by now.
+// Expire makes every entry stale that is registered by now.
 func (l *Ledger) Expire(now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.expire(now)
 }
 
-// Doubt makes every entry suspect that has a stamp by now.
-func (l *Ledger) Doubt(now int64) {
+// SuspectAll makes every entry suspect that is registered by now.
+func (l *Ledger) SuspectAll(now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.doubt(now)
+	l.suspectAll(now)
 }
 
-// invalidateAll, expire, doubt and suspect are called with mu held. Each sets its
-// floor before it raises the word.
+// invalidateAll, expire, suspectAll and suspect are called with mu held. Each sets
+// its watermark before it raises the generation.
 func (l *Ledger) invalidateAll() {
-	l.invalidated.Store(l.word.Load() + 1)
-	l.word.Add(1)
+	l.invalidated.Store(l.generation.Load() + 1)
+	l.generation.Add(1)
 	if l.OnInvalidateAll != nil {
 		l.OnInvalidateAll()
 	}
@@ -141,19 +150,19 @@ func (l *Ledger) invalidateAll() {
 func (l *Ledger) Invalidates(stamp uint64) bool { return stamp < l.invalidated.Load() }
 
 func (l *Ledger) expire(now int64) {
-	l.expired.raise(l.word.Load()+1, now)
-	l.word.Add(1)
+	l.expired.set(l.generation.Load()+1, now)
+	l.generation.Add(1)
 }
 
-// Expired returns when everything was made stale last, as far as is known, and
-// false if that was never.
+// Expired returns when everything was last made stale, and false if no such
+// expiry is known.
 func (l *Ledger) Expired() (since int64, ever bool) {
-	return l.expired.last(), l.expired.raised.Load() != nil
+	return l.expired.last(), l.expired.settings.Load() != nil
 }
 
-func (l *Ledger) doubt(now int64) {
-	l.doubted.raise(l.word.Load()+1, now)
-	l.word.Add(1)
+func (l *Ledger) suspectAll(now int64) {
+	l.suspected.set(l.generation.Load()+1, now)
+	l.generation.Add(1)
 }
 
 func (l *Ledger) suspect(now int64, which ...int) {
@@ -161,14 +170,14 @@ func (l *Ledger) suspect(now int64, which ...int) {
 	if ls == nil || len(which) == 0 {
 		return
 	}
-	floor := l.word.Load() + 1
+	next := l.generation.Load() + 1
 	for _, n := range which {
 		if n == tagLane {
 			l.tags.suspect(now)
 			continue
 		}
-		ls.of[n].raise(floor, now)
-		ls.highest.Store(floor)
+		ls.of[n].set(next, now)
+		ls.highest.Store(next)
 	}
-	l.word.Add(1)
+	l.generation.Add(1)
 }

@@ -2,6 +2,7 @@ package generation_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/strata-cache/strata/internal/generation"
@@ -17,7 +18,7 @@ func judge(l *generation.Ledger, stamp uint64, lane uint16) generation.Verdict {
 	return v
 }
 
-// position is one of as many lanes as there are counts.
+// position returns a position with one lane for each count.
 func position(epoch string, counts ...uint64) remote.Position {
 	p := remote.Position{Epoch: epoch}
 	for _, n := range counts {
@@ -26,7 +27,7 @@ func position(epoch string, counts ...uint64) remote.Position {
 	return p
 }
 
-// move is the message of a drop that has brought a lane from one count to
+// move returns the message of a drop that has brought a lane from one count to
 // another.
 func move(lane uint16, was, is uint64) *remote.Message {
 	return &remote.Message{Kind: remote.Dropped, Lane: lane, Was: remote.Word{Count: was, Nonce: 100 + was}, Is: remote.Word{Count: is, Nonce: 100 + is}}
@@ -38,17 +39,17 @@ func joined(p remote.Position) *generation.Ledger {
 	return l
 }
 
-func TestFloorsConcernWhatWasThereBefore(t *testing.T) {
+func TestWatermarksConcernOlderEntriesOnly(t *testing.T) {
 	tests := []struct {
-		name  string
-		raise func(l *generation.Ledger)
-		want  generation.Verdict
+		name string
+		set  func(l *generation.Ledger)
+		want generation.Verdict
 	}{
-		{"disowned", func(l *generation.Ledger) { l.InvalidateAll() }, generation.Invalid},
+		{"invalidated", func(l *generation.Ledger) { l.InvalidateAll() }, generation.Invalid},
 		{"expired", func(l *generation.Ledger) { l.Expire(7) }, generation.Stale},
-		{"doubted", func(l *generation.Ledger) { l.Doubt(7) }, generation.Suspect},
-		{"expired and doubted", func(l *generation.Ledger) { l.Expire(7); l.Doubt(7) }, generation.Invalid},
-		{"doubted and disowned", func(l *generation.Ledger) { l.Doubt(7); l.InvalidateAll() }, generation.Invalid},
+		{"suspect", func(l *generation.Ledger) { l.SuspectAll(7) }, generation.Suspect},
+		{"expired and suspect", func(l *generation.Ledger) { l.Expire(7); l.SuspectAll(7) }, generation.Invalid},
+		{"suspect and invalidated", func(l *generation.Ledger) { l.SuspectAll(7); l.InvalidateAll() }, generation.Invalid},
 	}
 	for _, tt := range tests {
 		var l generation.Ledger
@@ -56,9 +57,9 @@ func TestFloorsConcernWhatWasThereBefore(t *testing.T) {
 		if v := judge(&l, before, 0); v != generation.Valid {
 			t.Errorf("%s: before it, %v", tt.name, v)
 		}
-		tt.raise(&l)
+		tt.set(&l)
 		if l.Watermark() <= before {
-			t.Errorf("%s: the word was not raised: hits do not look", tt.name)
+			t.Errorf("%s: the generation was not raised: a hit does not judge", tt.name)
 		}
 		if v := judge(&l, before, 0); v != tt.want {
 			t.Errorf("%s: an entry from before is %v, want %v", tt.name, v, tt.want)
@@ -81,7 +82,7 @@ func TestEntryIsSuspectSinceTheFirstTime(t *testing.T) {
 			t.Errorf("%v since %d, want suspect since %d", v, since, want)
 		}
 	}
-	l.Doubt(30)
+	l.SuspectAll(30)
 	if v, _, since := l.Judge(first, lane); v != generation.Suspect || since != 10 {
 		t.Errorf("%v since %d when everything is, want suspect since 10", v, since)
 	}
@@ -99,7 +100,7 @@ func TestEntryIsSuspectSinceTheFirstTime(t *testing.T) {
 	}
 }
 
-func TestWhatIsSuspectTwiceIsSuspectSinceTheFirst(t *testing.T) {
+func TestEntryThatIsSuspectTwiceIsSuspectSinceTheFirstTime(t *testing.T) {
 	tests := []struct {
 		v, w      generation.Verdict
 		want      generation.Verdict
@@ -132,15 +133,15 @@ func TestOnlyLanesThatMovedInAGapAreSuspect(t *testing.T) {
 		}
 	}
 	if v := judge(l, l.Watermark(), 1); v != generation.Valid {
-		t.Errorf("what was read since is %v", v)
+		t.Errorf("an entry that was read since is %v", v)
 	}
-	word := l.Watermark()
-	if n := l.Rejoin(position("e", 1, 5, 3), 10); n != 0 || l.Watermark() != word {
+	generationBefore := l.Watermark()
+	if n := l.Rejoin(position("e", 1, 5, 3), 10); n != 0 || l.Watermark() != generationBefore {
 		t.Errorf("nothing has moved, and %d lanes are suspect", n)
 	}
 }
 
-func TestEverythingIsSuspectOfAnotherAuthority(t *testing.T) {
+func TestAnotherEpochMakesEverythingSuspect(t *testing.T) {
 	for name, p := range map[string]remote.Position{
 		"another epoch": position("f", 1, 2, 3), "fewer lanes": position("e", 1, 2),
 	} {
@@ -159,20 +160,20 @@ func TestEverythingIsSuspectOfAnotherAuthority(t *testing.T) {
 	var l generation.Ledger
 	l.Rejoin(position("e", 1), 1)
 	if v := judge(&l, 0, 0); v != generation.Suspect {
-		t.Errorf("what was there before anything was known is %v", v)
+		t.Errorf("an entry from before the first position is %v", v)
 	}
 }
 
 func TestLaneThatDoesNotExistIsSuspect(t *testing.T) {
 	l := joined(position("e", 1, 2))
 	stamp := l.Watermark()
-	l.Hear(move(0, 4, 5), 1)
+	l.Receive(move(0, 4, 5), 1)
 	if v := judge(l, stamp, 9); v != generation.Suspect {
 		t.Errorf("%v", v)
 	}
 }
 
-func TestMessageThatDoesNotGoOnFromTheLastShowsALoss(t *testing.T) {
+func TestMessageThatSkipsALaneVersionShowsALoss(t *testing.T) {
 	l := joined(position("e", 1, 1))
 	stamp := l.Watermark()
 	steps := []struct {
@@ -185,11 +186,11 @@ func TestMessageThatDoesNotGoOnFromTheLastShowsALoss(t *testing.T) {
 		{move(0, 4, 5), true},
 		{move(0, 5, 6), false},
 		{move(1, 1, 2), false},
-		{&remote.Message{Kind: remote.Dropped}, false}, // from who knows no lanes
-		{move(7, 1, 2), false},                         // of who has more
+		{&remote.Message{Kind: remote.Dropped}, false}, // its publisher knows no lanes
+		{move(7, 1, 2), false},                         // its publisher has more lanes
 	}
 	for i, s := range steps {
-		if missed := l.Hear(s.m, 1); missed != s.missed {
+		if missed := l.Receive(s.m, 1); missed != s.missed {
 			t.Errorf("step %d: missed %v, want %v", i, missed, s.missed)
 		}
 	}
@@ -199,11 +200,11 @@ func TestMessageThatDoesNotGoOnFromTheLastShowsALoss(t *testing.T) {
 	if v := judge(l, stamp, 1); v != generation.Valid {
 		t.Errorf("the other lane is %v", v)
 	}
-	// A server that was set back counts the same numbers with other nonces.
+	// A server that has lost writes repeats its counts with other nonces.
 	again := move(1, 2, 3)
 	again.Was.Nonce++
-	if !l.Hear(again, 1) {
-		t.Error("the same count with another nonce was taken for the same word")
+	if !l.Receive(again, 1) {
+		t.Error("the same count with another nonce was taken for the same version")
 	}
 }
 
@@ -213,13 +214,13 @@ func TestTagClockThatJumpsMakesEntriesWithTagsSuspect(t *testing.T) {
 	tag := func(was, is uint64) *remote.Message {
 		return &remote.Message{Kind: remote.TagDropped, Key: "t", Was: remote.Word{Count: was}, Is: remote.Word{Count: is}}
 	}
-	if l.Hear(tag(0, 1), 1) || l.Hear(tag(1, 2), 1) || l.Hear(tag(1, 2), 1) {
+	if l.Receive(tag(0, 1), 1) || l.Receive(tag(1, 2), 1) || l.Receive(tag(1, 2), 1) {
 		t.Error("a loss was seen where there is none")
 	}
 	if v, _, _ := l.JudgeTags([]string{"x"}, tagStamp); v != generation.Valid {
 		t.Errorf("an entry with another tag is %v", v)
 	}
-	if !l.Hear(tag(4, 5), 3) {
+	if !l.Receive(tag(4, 5), 3) {
 		t.Error("a lost drop of a tag was not seen")
 	}
 	if v, _, since := l.JudgeTags([]string{"x"}, tagStamp); v != generation.Suspect || since != 3 {
@@ -230,7 +231,7 @@ func TestTagClockThatJumpsMakesEntriesWithTagsSuspect(t *testing.T) {
 	}
 }
 
-func TestDroppedTagsConcernThoseWhoCarryThem(t *testing.T) {
+func TestDroppedTagConcernsTheEntriesThatCarryIt(t *testing.T) {
 	var l generation.Ledger
 	old := l.TagWatermark()
 	l.DropTag("hard", false, 1)
@@ -263,42 +264,39 @@ func TestTooManyDroppedTagsMakeAllEntriesWithTagsSuspect(t *testing.T) {
 		l.DropTag(fmt.Sprint(i), false, 1)
 	}
 	if v, _, _ := l.JudgeTags([]string{"never dropped"}, old); v != generation.Suspect {
-		t.Errorf("%v, want suspect: what is forgotten may concern it", v)
+		t.Errorf("%v, want suspect: a forgotten drop may concern it", v)
 	}
 	if v, _, _ := l.JudgeTags([]string{"first"}, l.TagWatermark()); v != generation.Valid {
 		t.Errorf("read afterwards: %v", v)
 	}
 }
 
-func TestDigestOfAStateThatWasHereIsKnown(t *testing.T) {
+func TestDigestOfAnEarlierPositionIsReached(t *testing.T) {
 	p := position("e", 1, 1)
 	l := joined(p)
 	d := []uint64{generation.Digest(p)}
 	for n := uint64(1); n < 5; n++ {
-		l.Hear(move(1, n, n+1), 1)
+		l.Receive(move(1, n, n+1), 1)
 		d = append(d, generation.Digest(position("e", 1, n+1)))
 	}
 	all := position("e", 1, 5)
 	all.Drops, all.Expiries, all.Clock = 1, 2, 1
-	l.Hear(&remote.Message{Kind: remote.AllDropped, Is: remote.Word{Count: 1}}, 1)
-	l.Hear(&remote.Message{Kind: remote.AllExpired, Is: remote.Word{Count: 2}}, 1)
-	l.Hear(&remote.Message{Kind: remote.TagDropped, Is: remote.Word{Count: 1}}, 1)
+	l.Receive(&remote.Message{Kind: remote.AllDropped, Is: remote.Word{Count: 1}}, 1)
+	l.Receive(&remote.Message{Kind: remote.AllExpired, Is: remote.Word{Count: 2}}, 1)
+	l.Receive(&remote.Message{Kind: remote.TagDropped, Is: remote.Word{Count: 1}}, 1)
 	for i, d := range append(d, generation.Digest(all)) {
-		if !l.Had(d) {
-			t.Errorf("state %d was here and is not known", i)
+		if l.Compare(strconv.FormatUint(d, 16)) != generation.Reached {
+			t.Errorf("position %d was here and is not known", i)
 		}
 	}
 	for _, other := range []remote.Position{position("e", 2, 5), position("f", 1, 5), position("e", 5, 1)} {
-		if l.Had(generation.Digest(other)) {
+		if l.Compare(generation.Heartbeat(other)) != generation.Unknown {
 			t.Errorf("%+v was never here", other)
 		}
 	}
-	if (&generation.Ledger{}).Had(0) {
-		t.Error("who knows no words has had none")
-	}
 }
 
-func TestWordsOfTheTierAreSuspectOnlyIfNoMessageTellsOfThem(t *testing.T) {
+func TestLaneVersionsOfTheTierAreSuspectIfNoMessageExplainsThem(t *testing.T) {
 	l := joined(position("e", 1, 1, 1, 1))
 	stamp := l.Watermark()
 	p := position("e", 1, 3, 2, 2)
@@ -306,10 +304,10 @@ func TestWordsOfTheTierAreSuspectOnlyIfNoMessageTellsOfThem(t *testing.T) {
 	if !l.Check(p, 1) {
 		t.Fatal("nothing to settle")
 	}
-	l.Hear(move(1, 1, 2), 1)
-	l.Hear(move(1, 2, 3), 1) // it was on its way
-	l.Hear(move(2, 1, 2), 1)
-	l.Hear(move(2, 2, 3), 1) // and more has come
+	l.Receive(move(1, 1, 2), 1)
+	l.Receive(move(1, 2, 3), 1) // it was on its way
+	l.Receive(move(2, 1, 2), 1)
+	l.Receive(move(2, 2, 3), 1) // and more has come
 	if n := l.Settle(5); n != 2 {
 		t.Errorf("%d are suspect, want 2: a lane and the tags", n)
 	}
@@ -323,12 +321,12 @@ func TestWordsOfTheTierAreSuspectOnlyIfNoMessageTellsOfThem(t *testing.T) {
 	}
 	now := position("e", 1, 3, 3, 2)
 	now.Clock = 1
-	if l.Check(now, 1) || !l.Had(generation.Digest(now)) {
-		t.Error("what was settled differs still")
+	if l.Check(now, 1) || l.Compare(generation.Heartbeat(now)) != generation.Reached {
+		t.Error("a settled position differs still")
 	}
 }
 
-func TestDropOfEverythingThatWasMissedIsObeyed(t *testing.T) {
+func TestMissedDropOfEverythingIsApplied(t *testing.T) {
 	dropped, expired := position("e", 1), position("e", 1)
 	dropped.Drops, expired.Expiries = 1, 1
 	for name, find := range map[string]func(l *generation.Ledger, p remote.Position){
@@ -339,7 +337,7 @@ func TestDropOfEverythingThatWasMissedIsObeyed(t *testing.T) {
 		stamp := l.Watermark()
 		find(l, dropped)
 		if v := judge(l, stamp, 0); v != generation.Invalid {
-			t.Errorf("%s: %v, want disowned", name, v)
+			t.Errorf("%s: %v, want invalid", name, v)
 		}
 		l = joined(position("e", 1))
 		find(l, expired)
@@ -349,40 +347,40 @@ func TestDropOfEverythingThatWasMissedIsObeyed(t *testing.T) {
 	}
 }
 
-func TestFloodOfDropsOfEverythingIsObeyedOnceASecond(t *testing.T) {
+func TestFloodOfDropsOfEverythingIsAppliedOnceASecond(t *testing.T) {
 	var f generation.Floods
 	const second = int64(1e9)
-	obeyed := 0
+	applied := 0
 	for i := range 100 {
 		if at := f.Admit(1, int64(i)); at <= int64(i) {
-			obeyed++
+			applied++
 		} else if at > int64(i)+second {
-			t.Fatalf("put off by %d ns", at-int64(i))
+			t.Fatalf("delayed by %d ns", at-int64(i))
 		}
 	}
-	if obeyed != 10 {
-		t.Errorf("%d of 100 at once were obeyed at once, want 10", obeyed)
+	if applied != 10 {
+		t.Errorf("%d of 100 at once were applied at once, want 10", applied)
 	}
 	if at := f.Admit(2, 100); at != 100 {
-		t.Error("another publisher was put off")
+		t.Error("another publisher was delayed")
 	}
 	if at := f.Admit(1, second+100); at != second+100 {
-		t.Error("put off after a quiet second")
+		t.Error("delayed after a quiet second")
 	}
 	if at := f.Admit(1, second+101); at <= second+101 {
-		t.Error("two were obeyed after one second")
+		t.Error("two were applied after one second")
 	}
 }
 
 func TestFloodFromManyPublishersIsBounded(t *testing.T) {
 	var f generation.Floods
-	obeyed := 0
+	applied := 0
 	for i := range uint64(10_000) {
 		if f.Admit(i+1, 1) == 1 {
-			obeyed++
+			applied++
 		}
 	}
-	if obeyed > 300 {
-		t.Errorf("%d of 10000 publishers were obeyed at once", obeyed)
+	if applied > 300 {
+		t.Errorf("%d of 10000 publishers were applied at once", applied)
 	}
 }

@@ -1,3 +1,13 @@
+// Tags: the watermarks of dropped and expired tags. Tags have a generation of
+// their own, so that the drop of a tag concerns entries with tags only.
+//
+// States of an entry, by its tag stamp: valid, stale (its tag was expired), suspect
+// (a message about tags was lost, or dropped tags were forgotten for want of room),
+// invalid (its tag was dropped).
+//
+// Invariant: a watermark is set before the generation of tags is raised to it, and
+// a watermark of a single tag is forgotten only after all tags became suspect.
+
 package generation
 
 import (
@@ -8,19 +18,18 @@ import (
 // maxTags is the number of dropped tags that an instance remembers one by one.
 const maxTags = 10_000
 
-// tags are the floors of tags. They have a word of their own, so that a drop of
-// a tag concerns none but entries with tags.
+// tags are the watermarks of tags.
 type tags struct {
-	word    atomic.Uint64
-	doubted doubt // of entries with any tag
+	generation atomic.Uint64
+	suspected  datedWatermark // of entries with any tag
 
-	mu      sync.RWMutex // guards below, and raises
+	mu      sync.RWMutex // guards below, and the setting of watermarks
 	dropped map[string]uint64
-	expired map[string]*doubt
+	expired map[string]*datedWatermark
 }
 
-// TagWatermark is for the tags of entries what [Ledger.Word] is for entries.
-func (l *Ledger) TagWatermark() uint64 { return l.tags.word.Load() }
+// TagWatermark returns the generation of tags, the tag stamp of a flight that is registered now.
+func (l *Ledger) TagWatermark() uint64 { return l.tags.generation.Load() }
 
 // DropTag makes every entry absent, or stale if soft, that carries tag and has
 // a tag stamp by now.
@@ -31,42 +40,41 @@ func (t *tags) drop(tag string, soft bool, now int64) {
 	defer t.mu.Unlock()
 	if len(t.dropped)+len(t.expired) >= maxTags || t.dropped == nil {
 		if t.dropped != nil {
-			t.forget(now)
+			t.suspectAll(now)
 		}
-		t.dropped, t.expired = map[string]uint64{}, map[string]*doubt{}
+		t.dropped, t.expired = map[string]uint64{}, map[string]*datedWatermark{}
 	}
-	floor := t.word.Load() + 1
+	next := t.generation.Load() + 1
 	switch {
 	case !soft:
-		t.dropped[tag] = floor
+		t.dropped[tag] = next
 	case t.expired[tag] == nil:
-		t.expired[tag] = &doubt{}
+		t.expired[tag] = &datedWatermark{}
 		fallthrough
 	default:
-		t.expired[tag].raise(floor, now)
+		t.expired[tag].set(next, now)
 	}
-	t.word.Add(1)
+	t.generation.Add(1)
 }
 
 // suspect makes every entry with tags suspect.
 func (t *tags) suspect(now int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forget(now)
+	t.suspectAll(now)
 }
 
-// forget makes suspect what the floors of single tags knew about. mu is held.
-func (t *tags) forget(now int64) {
-	t.doubted.raise(t.word.Load()+1, now)
-	t.word.Add(1)
+// suspectAll is suspect with mu held.
+func (t *tags) suspectAll(now int64) {
+	t.suspected.set(t.generation.Load()+1, now)
+	t.generation.Add(1)
 }
 
-// JudgeTags says what an entry with these tags and this tag stamp is good for,
-// and since when it is stale or suspect if it is. If it is trusted it may be given
-// the tag stamp that is returned.
+// JudgeTags says how an entry with these tags and this tag stamp may be used, and
+// since when it is stale or suspect. A valid entry may be given the tag stamp next.
 func (l *Ledger) JudgeTags(names []string, stamp uint64) (v Verdict, next uint64, since int64) {
 	t := &l.tags
-	next = t.word.Load()
+	next = t.generation.Load()
 	if stamp >= next {
 		return Valid, next, 0
 	}
@@ -82,13 +90,13 @@ func (l *Ledger) JudgeTags(names []string, stamp uint64) (v Verdict, next uint64
 			}
 		}
 	}
-	w, suspectSince := t.doubted.judge(stamp)
+	w, suspectSince := t.suspected.judge(stamp)
 	v, since = Both(v, since, w, suspectSince)
 	return v, next, since
 }
 
-// TagsExpired returns when one of the tags was made stale last, as far as is
-// known, and false if that was never.
+// TagsExpired returns when one of the tags was last made stale, and false if no
+// such expiry is known.
 func (l *Ledger) TagsExpired(names []string) (since int64, ever bool) {
 	t := &l.tags
 	t.mu.RLock()

@@ -44,8 +44,8 @@ func (c checker) Follow(name string, f func(remote.Event)) (stop func()) {
 	}
 }
 
-// tells is for an instance on a bus that checks itself, with a tier that tells of
-// changes, as old as that may be.
+// tells sets the options of an instance on a bus that checks itself, with a tier
+// that tells its count of changes, as old as the count may be.
 func (e *end) tells(o *link.Options) {
 	o.Bus = checker{e.bus}
 	var asked time.Time
@@ -66,7 +66,7 @@ func startTelling(t *testing.T, tier *stratatest.Tier, bus *stratatest.Bus, chan
 	return start(t, tier, bus, append([]func(*link.Options){e.tells}, change...)...)
 }
 
-func TestNobodyAsksForPositionsWhileNothingIsDropped(t *testing.T) {
+func TestPositionsAreNotAskedForWhileNothingIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		tier := newTier(bus)
@@ -82,7 +82,7 @@ func TestNobodyAsksForPositionsWhileNothingIsDropped(t *testing.T) {
 			e.drop("a")
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := e.asked.Load() + other.asked.Load(); n < 15 || n > 32 { // once in 2.4 s to 3 s, by who is first
+		if n := e.asked.Load() + other.asked.Load(); n < 15 || n > 32 { // once in 2.4 s to 3 s, by one of the two
 			t.Errorf("asked %d times in a minute of drops", n)
 		}
 	})
@@ -99,14 +99,14 @@ func TestLastMessageThatIsLostIsFoundByTheChangesOfTheTier(t *testing.T) {
 			e.drop("a")
 			time.Sleep(5 * time.Second)
 			if a, b := e.judge(stamp, "a"), e.judge(stamp, "b"); a != generation.Suspect || b != generation.Valid {
-				t.Errorf("%d: after 5 s a is %v and b is %v, want suspect and trusted", after, a, b)
+				t.Errorf("%d: after 5 s a is %v and b is %v, want suspect and valid", after, a, b)
 			}
 		})
 	}
 }
 
-// TestDropJustAfterAPositionIsNotOverlooked: what changes after the position was
-// asked for is not settled.
+// TestDropJustAfterAPositionIsNotOverlooked: a change after the position was asked
+// for is not settled.
 func TestDropJustAfterAPositionIsNotOverlooked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
@@ -139,9 +139,9 @@ func TestDropJustAfterAPositionIsNotOverlooked(t *testing.T) {
 	})
 }
 
-// TestPositionThatIsNotHadSettlesNothing: what has changed is looked into until
-// the tier has answered.
-func TestPositionThatIsNotHadSettlesNothing(t *testing.T) {
+// TestPositionThatIsNotToldSettlesNothing: a change is compared until the tier has
+// answered.
+func TestPositionThatIsNotToldSettlesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		e := startTelling(t, newTier(bus), bus)

@@ -1,5 +1,5 @@
-// Package link keeps an instance's link to its bus: whether messages arrive,
-// which messages were lost, and what becomes of L1 while nothing arrives.
+// Package link keeps an instance's link to its bus: it knows whether messages
+// arrive, finds lost messages, and ends the use of L1 while nothing arrives.
 //
 //	            the bus has subscribed         the tier's position is known
 //	silent ──────────────────────────► joining ──────────────────────────► connected

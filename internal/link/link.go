@@ -1,3 +1,11 @@
+// The link between an instance and its bus: its options, start and stop, its
+// counters, and the log of its changes.
+//
+// States: silent, joining, connected; doc.go draws them, state.go moves between them.
+//
+// Invariant: Connected is true only in the phase connected. leave and join are the
+// only functions that end and enter it.
+
 package link
 
 import (
@@ -15,27 +23,27 @@ import (
 )
 
 const (
-	// beatEvery is how often a heartbeat goes over the bus, or up to a quarter less
-	// often, from the instance that comes first; signEvery is that of a bus that
-	// checks itself: such a heartbeat carries a digest, which costs a look at the
-	// tier.
-	beatEvery = time.Second
-	signEvery = 2400 * time.Millisecond
-	// lookEvery is how often the tier is asked whether anything was dropped,
-	// while nothing is. It answers for all caches together, and seldom asks its
-	// server.
-	lookEvery = 600 * time.Millisecond
-	// SilentAfter is how long nothing comes over the bus until it counts as
-	// silent, although it says that it is connected.
+	// heartbeatEvery is the time between two heartbeats on the bus, or up to a
+	// quarter more, by the instance whose time comes first. digestEvery is that time
+	// on a bus that checks itself: heartbeats there are sent for their digest, which
+	// costs a request to the tier.
+	heartbeatEvery = time.Second
+	digestEvery    = 2400 * time.Millisecond
+	// changesEvery is the time between two questions to an idle tier whether
+	// anything was dropped. The tier answers for all its caches together, and seldom
+	// asks its server.
+	changesEvery = 600 * time.Millisecond
+	// SilentAfter is the time without an event after which a bus counts as silent
+	// although it is connected.
 	SilentAfter = 3 * time.Second
 	// settleAfter is the time for messages to arrive that explain the tier's
 	// position.
 	settleAfter = time.Second
-	// overdueAfter is the time for messages to arrive that a heartbeat has
-	// overtaken on another way.
+	// overdueAfter is the time for messages to arrive that a heartbeat from another
+	// server has overtaken.
 	overdueAfter = 500 * time.Millisecond
-	// verifyWithin is how long the tier may take to explain a heartbeat from an
-	// unknown state.
+	// verifyWithin is how long the tier may take to tell its position after a
+	// heartbeat with an unknown digest.
 	verifyWithin = 2 * time.Second
 	// firstRetry and lastRetry are the pauses between attempts to learn the
 	// tier's position.
@@ -43,34 +51,34 @@ const (
 	lastRetry  = time.Second
 )
 
-// Options are what a Link needs of its cache. Fields are required unless they
-// say otherwise. The functions do not wait, but for Position.
+// Options connect a Link with its cache. Fields are required unless they say
+// otherwise. The functions do not wait, except Position and Changes.
 type Options struct {
 	Name     string
 	Instance uint64
 	Bus      remote.Bus
 	Logger   *slog.Logger
-	// Generation learns which messages were missed.
+	// Generation records the messages that arrive and those that were missed.
 	Generation *generation.Ledger
-	// Confirms says that there is a tier that confirms suspect entries.
+	// Confirms says that the cache has a tier, which confirms suspect entries.
 	Confirms bool
 	// Position asks the tier how far drops have come; nil if it does not know.
 	Position func(ctx context.Context) (remote.Position, error)
 	// Changes tells whether anything was dropped since a position was asked
 	// for, as [remote.ChangeTeller] has it; nil if the tier cannot tell.
 	Changes func(ctx context.Context) (string, error)
-	// Recheck makes the tier ask anew for what it remembers. Optional.
+	// Recheck makes the tier read its namespace state again. Optional.
 	Recheck func()
 	// FenceAll keeps running loads from being joined or stored.
 	FenceAll func()
-	// Apply carries out a message here. Drops of everything do not come here.
+	// Apply carries out a message, other than a drop of everything, in L1.
 	Apply func(m *remote.Message)
-	// Mine reports whether a message is this instance's own, and the call that
-	// sent it has carried it out.
+	// Mine reports whether a message is of this instance and its own call has carried
+	// it out.
 	Mine func(m *remote.Message) bool
 	// DropAll makes everything absent, or stale if soft.
 	DropAll func(soft bool)
-	// Now is the time, Hits the number of hits so far.
+	// Now returns the time, Hits the number of hits so far.
 	Now  func() int64
 	Hits func() uint64
 	// Patience is for how long L1 is used after the first message that may be
@@ -78,7 +86,7 @@ type Options struct {
 	Patience time.Duration
 	// Strict says that L1 counts as empty after that.
 	Strict bool
-	// Timeout bounds what is sent.
+	// Timeout bounds each request of the link.
 	Timeout time.Duration
 }
 
@@ -98,19 +106,20 @@ type Link struct {
 	cancel   context.CancelFunc
 	runs     sync.WaitGroup
 	woken    chan struct{} // holds one
-	// settled are the changes of the tier up to which positions were compared,
-	// or empty. Only run's goroutine uses it.
+	// settled is the tier's count of changes at the last compared position, or
+	// empty. Only run's goroutine uses it.
 	settled string
 
 	mu sync.Mutex // guards below
 	state
 }
 
-// counters count since the link was started.
+// counters count from the start of the link.
 type counters struct {
 	gaps, missed, alls atomic.Uint64
-	// degraded counts hits while the link was not connected, up to the last time;
-	// degradedFrom is the count of all hits when this time began, plus one.
+	// degraded counts hits while the link was not connected, in periods that have
+	// ended. degradedFrom is 1 + the count of all hits at the begin of the present
+	// period, or 0.
 	degraded, degradedFrom atomic.Uint64
 }
 
@@ -122,15 +131,15 @@ func Start(o Options) *Link {
 	}
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(context.Background())
-	l.heardAt, l.lostAt, l.trusted = o.Now(), o.Now(), true
-	l.due.tell = l.heardAt + int64(SilentAfter)
+	l.arrivedAt, l.lostAt, l.patient = o.Now(), o.Now(), true
+	l.due.logUnconnected = l.arrivedAt + int64(SilentAfter)
 	l.degradedFrom.Store(o.Hits() + 1)
 	l.runs.Go(func() { l.run(ctx) })
 	l.unfollow = o.Bus.Follow(o.Name, l.follow)
 	return l
 }
 
-// Stop ends following, and waits until nothing of the link runs. It is called
+// Stop ends the subscription and waits for the goroutine of the link. It is called
 // once.
 func (l *Link) Stop() {
 	l.unfollow()
@@ -138,8 +147,8 @@ func (l *Link) Stop() {
 	l.runs.Wait()
 }
 
-// Connected reports whether drops of other instances are announced here. It is
-// false for a nil Link, that of an instance without a bus, as [Link.Mute] is.
+// Connected reports whether drops of other instances are announced here. The Link
+// of an instance without a bus is nil: it is not connected, and not mute.
 func (l *Link) Connected() bool { return l != nil && l.connected.Load() }
 
 // Mute reports whether L1 counts as empty.
@@ -147,10 +156,10 @@ func (l *Link) Mute() bool { return l != nil && l.mute.Load() }
 
 // Stats are counters of a Link since it was started.
 type Stats struct {
-	// Gaps counts the times the bus may have lost messages, Missed the lanes
-	// in which a message was lost, as was found out later.
+	// Gaps counts the times at which the bus may have lost messages, Missed the
+	// lanes in which a loss was found.
 	Gaps, Missed uint64
-	// Alls counts drops of everything that others have announced.
+	// Alls counts drops of everything by other instances.
 	Alls uint64
 	// Degraded counts hits while the link was not connected.
 	Degraded uint64
@@ -181,9 +190,8 @@ var (
 	errNothing   = fmt.Errorf("nothing has come for %v", SilentAfter)
 )
 
-// Suspend ends the phase connected because the tier does not answer (true), until
-// that is taken back (false) or the tier tells its position again. It does nothing
-// to a nil Link.
+// Suspend ends the phase connected because the tier does not answer (yes), or tries
+// to join again at once (not yes). It does nothing to a nil Link.
 func (l *Link) Suspend(yes bool) {
 	if l == nil {
 		return
@@ -199,8 +207,8 @@ func (l *Link) Suspend(yes bool) {
 	l.wake()
 }
 
-// leave makes a change of the state that may end the phase connected: messages may
-// be lost from now on.
+// leave makes a change of the state that may end the phase connected, from which
+// time on messages may be lost.
 func (l *Link) leave(change func(*state)) {
 	hits := l.o.Hits()
 	l.mu.Lock()
@@ -216,7 +224,7 @@ func (l *Link) leave(change func(*state)) {
 	}
 }
 
-// report logs whether the bus is connected, if that is news.
+// report logs whether the bus is connected, if that has changed.
 func (l *Link) report() {
 	now := l.o.Now()
 	l.mu.Lock()

@@ -26,10 +26,10 @@ type end struct {
 	bus        *stratatest.Bus
 
 	asked   atomic.Int64 // for positions
-	down    atomic.Bool  // positions are not to be had
-	parted  atomic.Int64
+	down    atomic.Bool  // the tier does not tell its position
+	fenced  atomic.Int64
 	dropped atomic.Int64 // everything
-	obeyed  atomic.Int64
+	applied atomic.Int64
 	hits    atomic.Uint64
 }
 
@@ -54,7 +54,7 @@ func start(t *testing.T, tier *stratatest.Tier, bus *stratatest.Bus, change ...f
 			}
 			return e.tier.Position(ctx)
 		},
-		FenceAll: func() { e.parted.Add(1) }, Apply: func(*remote.Message) { e.obeyed.Add(1) },
+		FenceAll: func() { e.fenced.Add(1) }, Apply: func(*remote.Message) { e.applied.Add(1) },
 		Mine: func(*remote.Message) bool { return false }, DropAll: func(bool) { e.dropped.Add(1) },
 		Now: func() int64 { return int64(time.Since(begun)) + 1 }, Hits: e.hits.Load,
 		Patience: 30 * time.Second, Timeout: time.Second,
@@ -111,7 +111,7 @@ func TestConnectedOnlyWhenThePositionIsKnown(t *testing.T) {
 	})
 }
 
-func TestPositionIsAskedForUntilItIsHad(t *testing.T) {
+func TestPositionIsAskedForUntilTheTierAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		e := start(t, newTier(bus), bus)
@@ -152,12 +152,12 @@ func TestLanesThatMovedDuringACutAreSuspect(t *testing.T) {
 	})
 }
 
-func TestLastMessageThatIsLostIsFoundByASignOfLife(t *testing.T) {
-	for _, who := range []string{"by one's own", "by another's"} {
+func TestLastMessageThatIsLostIsFoundByAHeartbeat(t *testing.T) {
+	for _, sender := range []string{"by one's own", "by another's"} {
 		bubble(t, func(t *testing.T) {
 			bus := stratatest.NewBus()
 			tier := newTier(bus)
-			if who == "by another's" {
+			if sender == "by another's" {
 				start(t, tier, bus.Connect())
 			}
 			e := start(t, tier, bus)
@@ -165,14 +165,14 @@ func TestLastMessageThatIsLostIsFoundByASignOfLife(t *testing.T) {
 			bus.Lose(1)
 			e.drop("a")
 			if v := e.judge(stamp, "a"); v != generation.Valid {
-				t.Fatalf("%s: %v before anything can be known", who, v)
+				t.Fatalf("%s: %v before a loss can be known", sender, v)
 			}
 			time.Sleep(3500 * time.Millisecond)
 			if a, b := e.judge(stamp, "a"), e.judge(stamp, "b"); a != generation.Suspect || b != generation.Valid {
-				t.Errorf("%s: after 3.5 s a is %v and b is %v, want suspect and trusted", who, a, b)
+				t.Errorf("%s: after 3.5 s a is %v and b is %v, want suspect and valid", sender, a, b)
 			}
-			if e.parted.Load() < 2 {
-				t.Errorf("%s: what runs can be joined still", who)
+			if e.fenced.Load() < 2 {
+				t.Errorf("%s: flights from before can still be joined", sender)
 			}
 		})
 	}
@@ -208,7 +208,7 @@ func TestMessagesThatAreLateAreNoLoss(t *testing.T) {
 	})
 }
 
-func TestOneSignOfLifeASecondForTheWholeCluster(t *testing.T) {
+func TestOneHeartbeatASecondForTheWholeCluster(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		tier := newTier(bus)
@@ -227,7 +227,7 @@ func TestOneSignOfLifeASecondForTheWholeCluster(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		if beats < 45 || beats > 75 {
-			t.Errorf("%d signs of life in a minute, want about one a second", beats)
+			t.Errorf("%d heartbeats in a minute, want about one a second", beats)
 		}
 		asked := int64(-10) // to join
 		for _, e := range ends {
@@ -242,7 +242,7 @@ func TestOneSignOfLifeASecondForTheWholeCluster(t *testing.T) {
 	})
 }
 
-func TestBusThatSaysNothingForThreeSecondsIsSilent(t *testing.T) {
+func TestBusThatDeliversNothingForThreeSecondsIsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		e := start(t, newTier(bus), bus)
@@ -265,7 +265,7 @@ func TestBusThatSaysNothingForThreeSecondsIsSilent(t *testing.T) {
 	})
 }
 
-func TestTrustInL1EndsWithPatience(t *testing.T) {
+func TestL1IsUsedUntilPatienceEnds(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			patience := 30 * time.Second
@@ -274,7 +274,7 @@ func TestTrustInL1EndsWithPatience(t *testing.T) {
 			}
 			bus := stratatest.NewBus()
 			e := start(t, newTier(bus), bus, func(o *link.Options) { o.Strict, o.Patience = strict, patience })
-			time.Sleep(10 * time.Second) // signs of life prolong it
+			time.Sleep(10 * time.Second) // heartbeats prolong it
 			stamp := e.generation.Watermark()
 			bus.Cut()
 			time.Sleep(patience - 1500*time.Millisecond)
@@ -295,14 +295,14 @@ func TestTrustInL1EndsWithPatience(t *testing.T) {
 	}
 }
 
-func TestTrustInL1EndsThoughMessagesComeAgain(t *testing.T) {
+func TestPatienceEndsThoughMessagesArriveAgain(t *testing.T) {
 	lost := map[string]func(b *stratatest.Bus){
 		"cut": func(b *stratatest.Bus) {
 			b.Cut()
 			time.Sleep(time.Second)
 			b.Join()
 		},
-		"deaf": func(b *stratatest.Bus) {
+		"quiet": func(b *stratatest.Bus) {
 			b.Hush(true)
 			time.Sleep(4 * time.Second)
 			b.Hush(false)
@@ -325,13 +325,13 @@ func TestTrustInL1EndsThoughMessagesComeAgain(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			if v := e.judge(stamp, "a"); v != generation.Invalid {
-				t.Errorf("%s: after 30 s %v although the tier has not told what was lost", name, v)
+				t.Errorf("%s: after 30 s %v although the tier has not told its position", name, v)
 			}
 		})
 	}
 }
 
-func TestLossThatTheTierCannotTellOfIsASilence(t *testing.T) {
+func TestLossThatTheTierDoesNotExplainIsASilence(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		tier := newTier(bus)
@@ -353,7 +353,7 @@ func TestLossThatTheTierCannotTellOfIsASilence(t *testing.T) {
 	})
 }
 
-func TestTierThatCannotTellOfNothingLostIsNoSilence(t *testing.T) {
+func TestTierThatDoesNotAnswerIsNoSilenceWithoutALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		tier := newTier(bus)
@@ -370,7 +370,7 @@ func TestTierThatCannotTellOfNothingLostIsNoSilence(t *testing.T) {
 	})
 }
 
-func TestLossWhileTheTierIsLeftAloneEndsTheTrust(t *testing.T) {
+func TestLossWhileTheTierIsLeftAloneEndsPatience(t *testing.T) {
 	for lost, want := range map[int]generation.Verdict{0: generation.Valid, 1: generation.Invalid} {
 		bubble(t, func(t *testing.T) {
 			bus := stratatest.NewBus()
@@ -434,7 +434,7 @@ func TestHitsBeforeTheBusHasConnectedAreDegraded(t *testing.T) {
 	})
 }
 
-func TestBusThatDoesNotConnectIsToldOfOnce(t *testing.T) {
+func TestBusThatDoesNotConnectIsLoggedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, cut := range []bool{false, true} {
 			var log bytes.Buffer
@@ -447,13 +447,13 @@ func TestBusThatDoesNotConnectIsToldOfOnce(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if n := strings.Count(log.String(), "has not connected"); n != 1 && cut || n != 0 && !cut {
-				t.Errorf("cut %v: told of %d times", cut, n)
+				t.Errorf("cut %v: logged %d times", cut, n)
 			}
 		}
 	})
 }
 
-func TestFloodOfDropsOfEverythingIsPutOffAndNotForgotten(t *testing.T) {
+func TestFloodOfDropsOfEverythingIsDelayedAndNotForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		e := start(t, newTier(bus), bus)
@@ -465,20 +465,20 @@ func TestFloodOfDropsOfEverythingIsPutOffAndNotForgotten(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := e.dropped.Load(); n != 10 {
-			t.Errorf("%d of 1000 obeyed at once, want 10", n)
+			t.Errorf("%d of 1000 applied at once, want 10", n)
 		}
 		time.Sleep(1100 * time.Millisecond)
 		if n := e.dropped.Load(); n != 11 {
-			t.Errorf("%d obeyed after a second, want one for all the others", n)
+			t.Errorf("%d applied after a second, want one for all the others", n)
 		}
 		time.Sleep(10 * time.Second)
 		if n := e.dropped.Load(); n != 11 {
-			t.Errorf("%d obeyed later, want no more", n)
+			t.Errorf("%d applied later, want no more", n)
 		}
 	})
 }
 
-func TestFloodOfStrangeSignsOfLifeCostsOneQuestionASecond(t *testing.T) {
+func TestFloodOfUnknownHeartbeatsCostsOnePositionASecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		e := start(t, newTier(bus), bus)
@@ -499,7 +499,7 @@ func TestFloodOfStrangeSignsOfLifeCostsOneQuestionASecond(t *testing.T) {
 	})
 }
 
-func TestWithoutPositionsEverythingIsDoubtedAfterAGap(t *testing.T) {
+func TestWithoutPositionsEverythingIsSuspectAfterAGap(t *testing.T) {
 	for _, confirms := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			bus := stratatest.NewBus()
@@ -526,7 +526,7 @@ func TestInstanceWithoutABusIsNotConnected(t *testing.T) {
 	}
 }
 
-// spreadOut makes the tier one of several places.
+// spreadOut makes the tier one of several servers.
 func spreadOut(o *link.Options) {
 	position := o.Position
 	o.Position = func(ctx context.Context) (remote.Position, error) {
@@ -536,7 +536,7 @@ func spreadOut(o *link.Options) {
 	}
 }
 
-func TestSignOfLifeThatOvertakesMessagesIsNoAlarm(t *testing.T) {
+func TestHeartbeatThatOvertakesMessagesIsNoAlarm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		tier := newTier(bus)
@@ -550,7 +550,7 @@ func TestSignOfLifeThatOvertakesMessagesIsNoAlarm(t *testing.T) {
 			p.Spread = true
 			was := p.Lanes[3]
 			p.Lanes[3] = remote.Word{Count: was.Count + 1, Nonce: was.Nonce + 1}
-			m := remote.Message{Name: "n", Kind: remote.Beat, Key: generation.Sign(p)}
+			m := remote.Message{Name: "n", Kind: remote.Beat, Key: generation.Heartbeat(p)}
 			if err := bus.Publish(t.Context(), []remote.Message{m}); err != nil {
 				t.Fatal(err)
 			}
@@ -572,7 +572,7 @@ func TestSignOfLifeThatOvertakesMessagesIsNoAlarm(t *testing.T) {
 	})
 }
 
-func TestLastMessageThatIsLostAmongSeveralPlacesIsFound(t *testing.T) {
+func TestLastMessageThatIsLostOnOneOfSeveralServersIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := stratatest.NewBus()
 		tier := newTier(bus)
@@ -593,7 +593,7 @@ func TestLastMessageThatIsLostAmongSeveralPlacesIsFound(t *testing.T) {
 			}
 		}
 		if v := other.judge(stamp, "a"); v == generation.Suspect {
-			t.Error("who has heard it suspects its lane")
+			t.Error("an instance that received the message suspects its lane")
 		}
 	})
 }
@@ -648,7 +648,7 @@ func (s *saying) Follow(name string, f func(remote.Event)) (stop func()) {
 	return s.Bus.Follow(name, f)
 }
 
-func TestBusThatNeverConnectedIsSaidToWithItsCause(t *testing.T) {
+func TestBusThatNeverConnectedIsLoggedWithItsCause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
 		bus := stratatest.NewBus()

@@ -1,3 +1,11 @@
+// The state of a link: its phase, the losses that are not explained yet, and the
+// times of its actions. All decisions about these are here, without waiting.
+//
+// States: silent, joining, connected; doc.go draws them.
+//
+// Invariant: lostAt is set from the first message that may be lost until the tier's
+// position is known, so that patience runs from there and never begins again.
+
 package link
 
 import (
@@ -11,49 +19,51 @@ type phase uint8
 const (
 	silent    phase = iota // the bus has no subscription
 	joining                // the bus has subscribed, and the position is not known
-	connected              // messages arrive, and what was missed before is known
+	connected              // messages arrive, and earlier losses are known
 )
 
-// state is what a link knows, and when it has to do what. Times are those of
-// Options.Now; zero means that there is nothing to do, or that it is not known.
-// Link.mu is held by callers of its methods.
+// state is the phase of a link, its knowledge about losses, and the times at which
+// it acts. Times are those of Options.Now; zero means that nothing is to be done, or
+// that the time is not known. Callers of its methods hold Link.mu.
 type state struct {
 	phase phase
 	// why says why the link is not connected, as far as that is known.
 	why error
-	// trusted says that L1 is used although the link is not connected: patience
-	// is not over.
-	trusted bool
+	// patient says that L1 is used although the link is not connected:
+	// Options.Patience is not over.
+	patient bool
 	// subscription counts subscriptions and suspensions, so that an answer to an
 	// earlier one is recognised.
 	subscription int
-	// heardAt is when something came over the bus, or began to be waited for.
-	heardAt int64
-	// lostAt is since when messages may be lost, until a position tells which.
+	// arrivedAt is when the bus last delivered something, or when the link began to
+	// wait for that.
+	arrivedAt int64
+	// lostAt is since when messages may be lost. A position of the tier ends it.
 	lostAt int64
-	// pause follows the next attempt to join that fails.
+	// pause is the time from the next failed attempt to join to another one.
 	pause time.Duration
-	// verify says that another instance has seen the tier in a state that is
-	// unknown here. verifiedAt is when the tier was asked about that last, and
-	// strangeAt when such a state was first seen, while the tier owes an answer.
+	// verify says that a heartbeat had an unknown digest, so that the position has
+	// to be compared with the tier's. verifiedAt is when the tier was last asked for
+	// that, and unknownAt when the first such heartbeat arrived to which the tier has
+	// not answered.
 	verify     bool
 	verifiedAt int64
-	strangeAt  int64
+	unknownAt  int64
 	due        timers
 }
 
-// timers are the times at which something is to be done.
+// timers are times of actions.
 type timers struct {
-	join    int64 // ask for the position, to be connected
-	beat    int64 // send a heartbeat, unless another instance's is heard
-	tell    int64 // log that the bus has not connected at all
-	settle  int64 // lanes whose versions no message explains become suspect
-	overdue int64 // messages that an early heartbeat has told of must have come
-	drop    int64 // apply a drop of everything that was put off
-	expire  int64 // apply an expiry of everything that was put off
+	join           int64 // ask for the position, to be connected
+	heartbeat      int64 // send a heartbeat, unless another instance's arrives
+	logUnconnected int64 // log that the bus has not connected at all
+	settle         int64 // lanes whose versions no message explains become suspect
+	overdue        int64 // the messages that a heartbeat was ahead of must have arrived
+	drop           int64 // apply a delayed drop of everything
+	expire         int64 // apply a delayed expiry of everything
 }
 
-// take reports whether the time at has come, and unsets it then.
+// take reports whether the time at has come, and if so unsets it.
 func take(at *int64, now int64) bool {
 	if *at == 0 || now < *at {
 		return false
@@ -64,13 +74,13 @@ func take(at *int64, now int64) bool {
 
 // subscribed begins to join: the bus has acknowledged a subscription.
 func (s *state) subscribed(now int64) {
-	s.lose(s.heardAt)
+	s.lose(s.arrivedAt)
 	s.disconnect(s.why)
-	s.phase, s.heardAt = joining, now
+	s.phase, s.arrivedAt = joining, now
 	s.joinSoon(now, firstRetry)
 }
 
-// joinSoon plans the next attempt to join. Answers to earlier ones do not count.
+// joinSoon plans the next attempt to join. Answers to earlier attempts are ignored.
 func (s *state) joinSoon(at int64, pause time.Duration) {
 	s.subscription++
 	s.due.join, s.pause = at, pause
@@ -89,7 +99,7 @@ func (s *state) unsubscribed(why error) {
 func (s *state) disconnect(why error) {
 	s.why = why
 	if s.phase == connected {
-		s.phase, s.trusted = joining, true
+		s.phase, s.patient = joining, true
 	}
 }
 
@@ -110,36 +120,37 @@ func (s *state) resume(now int64) {
 	}
 }
 
-// alive notes that something came over the bus. A subscription that had counted
-// as dead is joined again, which alive reports.
-func (s *state) alive(now int64) (join bool) {
-	if s.phase != connected && s.deaf(now) {
-		s.lose(s.heardAt)
+// arrived notes that the bus has delivered something. If the subscription had
+// counted as dead, the link joins again, and arrived returns true.
+func (s *state) arrived(now int64) (join bool) {
+	if s.phase != connected && s.quietTooLong(now) {
+		s.lose(s.arrivedAt)
 	}
-	s.heardAt = now
+	s.arrivedAt = now
 	if join = s.phase == joining && s.due.join == 0; join {
 		s.joinSoon(now, firstRetry)
 	}
 	return join
 }
 
-// deaf reports whether nothing came for as long as a healthy bus is never quiet.
-func (s *state) deaf(now int64) bool { return now-s.heardAt >= int64(SilentAfter) }
+// quietTooLong reports whether the bus has delivered nothing for longer than a
+// healthy bus ever does.
+func (s *state) quietTooLong(now int64) bool { return now-s.arrivedAt >= int64(SilentAfter) }
 
-// lose notes that messages may be lost since then, until the tier has told its
-// position: later messages do not bring them back.
+// lose notes that messages may be lost since some time. Only the position of the
+// tier ends that: later messages do not repeat lost ones.
 func (s *state) lose(since int64) {
 	if s.lostAt == 0 {
 		s.lostAt = since
 	}
 }
 
-// completeUntil is until when every message was heard.
+// completeUntil is the time until which every message has arrived.
 func (s *state) completeUntil() int64 {
 	if s.lostAt != 0 {
 		return s.lostAt
 	}
-	return s.heardAt
+	return s.arrivedAt
 }
 
 // joinFailed plans another attempt to join, after a pause that doubles.
@@ -150,41 +161,41 @@ func (s *state) joinFailed(now int64, err error) {
 }
 
 // joined enters the phase connected, and returns since when messages may have
-// been lost. Drops of everything that were put off stay due.
+// been lost. Delayed drops of everything stay due.
 func (s *state) joined(now int64) (lostSince int64) {
 	lostSince = now
 	if s.lostAt != 0 {
 		lostSince = s.lostAt
 	}
-	s.phase, s.trusted, s.verify = connected, false, false
-	s.lostAt, s.strangeAt = 0, 0
-	s.due = timers{beat: s.due.beat, drop: s.due.drop, expire: s.due.expire}
+	s.phase, s.patient, s.verify = connected, false, false
+	s.lostAt, s.unknownAt = 0, 0
+	s.due = timers{heartbeat: s.due.heartbeat, drop: s.due.drop, expire: s.due.expire}
 	return lostSince
 }
 
-// strange asks for a comparison with the tier. While the link is not connected,
-// messages count as lost if the tier has not answered in time.
-func (s *state) strange(now int64) {
+// unknownDigest asks for a comparison with the tier. While the link is not
+// connected, messages count as lost if the tier has not answered in time.
+func (s *state) unknownDigest(now int64) {
 	s.verify = true
 	switch {
 	case s.phase == connected:
-	case s.strangeAt == 0:
-		s.strangeAt = now
+	case s.unknownAt == 0:
+		s.unknownAt = now
 	case s.unexplained(now):
 		s.loseUnexplained()
 	}
 }
 
-// unexplained reports whether the tier has had its time to explain a strange
-// state.
-func (s *state) unexplained(now int64) bool { return now-s.strangeAt >= int64(verifyWithin) }
+// unexplained reports whether the tier has had its time to explain an unknown
+// digest.
+func (s *state) unexplained(now int64) bool { return now-s.unknownAt >= int64(verifyWithin) }
 
-// loseUnexplained counts messages as lost since before the strange state was
-// seen: heartbeats are not rarer than SilentAfter.
-func (s *state) loseUnexplained() { s.lose(max(1, s.strangeAt-int64(SilentAfter))) }
+// loseUnexplained counts messages as lost since before the unknown digest
+// arrived: heartbeats are not rarer than SilentAfter.
+func (s *state) loseUnexplained() { s.lose(max(1, s.unknownAt-int64(SilentAfter))) }
 
-// unverified notes that the tier has not answered a comparison. It reports true
-// if the link must not count as connected any more.
+// unverified notes that the tier has not told its position for a comparison. It
+// returns true if the link must not count as connected any longer.
 func (s *state) unverified(now int64) (over bool) {
 	s.verify = true
 	if !s.unexplained(now) {
@@ -198,15 +209,15 @@ func (s *state) unverified(now int64) (over bool) {
 	return true
 }
 
-// beatLater puts the next heartbeat off by every, or up to a quarter more: not
-// all instances send it at once, and once one has sent it the others need not.
-func (s *state) beatLater(now int64, every time.Duration) {
-	s.due.beat = now + int64(every) + rand.Int64N(int64(every/4))
+// delayHeartbeat delays the next heartbeat by every, or up to a quarter more, so
+// that one instance sends it first. Its heartbeat delays those of the others.
+func (s *state) delayHeartbeat(now int64, every time.Duration) {
+	s.due.heartbeat = now + int64(every) + rand.Int64N(int64(every/4))
 }
 
-// next is when there is something to do.
+// next is the time of the next action.
 func (s *state) next(now int64, patience time.Duration) int64 {
-	first := now + int64(beatEvery)
+	first := now + int64(heartbeatEvery)
 	at := func(t int64) {
 		if t != 0 {
 			first = min(first, t)
@@ -217,16 +228,16 @@ func (s *state) next(now int64, patience time.Duration) int64 {
 	at(s.due.drop)
 	at(s.due.expire)
 	if s.phase != silent {
-		at(s.due.beat)
+		at(s.due.heartbeat)
 	}
 	switch {
 	case s.phase == connected && s.verify:
-		at(s.verifiedAt + int64(beatEvery))
+		at(s.verifiedAt + int64(heartbeatEvery))
 	case s.phase == connected:
-		at(s.heardAt + int64(SilentAfter))
+		at(s.arrivedAt + int64(SilentAfter))
 	default:
 		at(s.due.join)
-		if s.trusted {
+		if s.patient {
 			at(s.completeUntil() + int64(patience))
 		}
 	}

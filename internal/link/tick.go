@@ -1,3 +1,12 @@
+// The goroutine of a link: it performs the actions whose time has come, and joins.
+//
+// States: silent, joining, connected; doc.go draws them, state.go moves between them.
+//
+// Invariant: the link enters the phase connected only with an answer of the tier to
+// a question that was asked after the subscription was acknowledged. Before it
+// counts as connected, older entries of lanes that have moved are suspect, and no
+// running flight of them can be joined.
+
 package link
 
 import (
@@ -9,9 +18,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// run does what is due, until ctx ends.
+// run performs each action when it is due, until ctx ends.
 func (l *Link) run(ctx context.Context) {
-	timer := time.NewTimer(time.Hour) // set anew before it is looked at
+	timer := time.NewTimer(time.Hour) // reset before its first use
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		l.tick(ctx)
@@ -28,22 +37,22 @@ func (l *Link) run(ctx context.Context) {
 	}
 }
 
-// tick does what is due now.
+// tick performs the actions that are due now.
 func (l *Link) tick(ctx context.Context) {
 	now := l.o.Now()
 	l.mu.Lock()
 	s := l.state
 	l.mu.Unlock()
-	if s.phase == connected && s.deaf(now) {
+	if s.phase == connected && s.quietTooLong(now) {
 		l.gaps.Add(1)
 		l.leave(func(s *state) { s.disconnect(errNothing) })
 		s.phase = joining
 	}
-	if s.phase != connected && s.trusted && now-s.completeUntil() >= int64(l.o.Patience) {
+	if s.phase != connected && s.patient && now-s.completeUntil() >= int64(l.o.Patience) {
 		l.giveUp()
 	}
-	l.tellUnconnected(now)
-	if l.everConnected.Load() { // changes that the log had no room for
+	l.logUnconnected(now)
+	if l.everConnected.Load() { // changes that were too frequent to be logged at once
 		l.report()
 	}
 	l.applyLate(now)
@@ -52,25 +61,25 @@ func (l *Link) tick(ctx context.Context) {
 	case s.phase == silent:
 	case s.phase == joining && s.due.join != 0 && now >= s.due.join:
 		l.join(ctx, s.subscription)
-	case s.due.beat != 0 && now >= s.due.beat:
-		l.beat(ctx, s.phase == connected)
-	case s.phase == connected && s.verify && now-s.verifiedAt >= int64(beatEvery):
+	case s.due.heartbeat != 0 && now >= s.due.heartbeat:
+		l.heartbeat(ctx, s.phase == connected)
+	case s.phase == connected && s.verify && now-s.verifiedAt >= int64(heartbeatEvery):
 		l.verifyNow(ctx)
 	}
 	l.settle(now)
 }
 
-// take reports whether the time at has come, and unsets it then.
+// take reports whether the time at has come, and if so unsets it.
 func (l *Link) take(at *int64, now int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return take(at, now)
 }
 
-// giveUp stops using L1: nothing was heard for too long.
+// giveUp ends the use of L1: patience is over.
 func (l *Link) giveUp() {
 	l.mu.Lock()
-	l.trusted = false
+	l.patient = false
 	l.mu.Unlock()
 	if l.o.Strict {
 		l.mute.Store(true)
@@ -79,10 +88,10 @@ func (l *Link) giveUp() {
 	l.o.FenceAll()
 }
 
-// tellUnconnected logs once that the bus has not connected since the start,
-// which no other line says: it has not fallen silent.
-func (l *Link) tellUnconnected(now int64) {
-	if !l.take(&l.due.tell, now) {
+// logUnconnected logs once that the bus has not connected since the start. The
+// line about a silent bus is for one that was connected before.
+func (l *Link) logUnconnected(now int64) {
+	if !l.take(&l.due.logUnconnected, now) {
 		return
 	}
 	l.mu.Lock()
@@ -98,7 +107,7 @@ func (l *Link) tellUnconnected(now int64) {
 	l.o.Logger.Warn("strata: bus has not connected: it is out of reach, or the right to SUBSCRIBE is missing", about...)
 }
 
-// applyLate applies drops of everything that were put off.
+// applyLate applies delayed drops of everything.
 func (l *Link) applyLate(now int64) {
 	if l.take(&l.due.drop, now) {
 		l.o.DropAll(false)
@@ -108,9 +117,9 @@ func (l *Link) applyLate(now int64) {
 	}
 }
 
-// join enters the phase connected, if the tier tells its position: messages
-// arrive, and what was missed before is known. L2 confirms suspect entries when
-// they are next read. subscription is that for which this is an attempt.
+// join enters the phase connected if the tier tells its position: messages arrive,
+// and earlier losses are known. L2 confirms suspect entries when they are next read.
+// The attempt counts only if subscription is still the present one.
 func (l *Link) join(ctx context.Context, subscription int) {
 	var p remote.Position
 	var err error
@@ -128,12 +137,12 @@ func (l *Link) join(ctx context.Context, subscription int) {
 		return
 	}
 	if err != nil {
-		l.joinFailed(now, fmt.Errorf("L2 does not tell what was missed: %w", err))
+		l.joinFailed(now, fmt.Errorf("L2 does not tell its position: %w", err))
 		l.mu.Unlock()
 		return
 	}
 	since := l.state.joined(now)
-	l.beatLater(now)
+	l.delayHeartbeat(now)
 	l.rejoin(p, since)
 	l.settled = changes
 	if from := l.degradedFrom.Swap(0); from > 0 {
@@ -145,7 +154,7 @@ func (l *Link) join(ctx context.Context, subscription int) {
 	l.report()
 }
 
-// rejoin makes suspect what may have been missed since some time.
+// rejoin makes the entries suspect whose drops may have been missed since some time.
 func (l *Link) rejoin(p remote.Position, since int64) {
 	switch {
 	case l.o.Position != nil:
@@ -153,7 +162,7 @@ func (l *Link) rejoin(p remote.Position, since int64) {
 			l.missed.Add(uint64(n))
 		}
 	case l.o.Confirms:
-		l.o.Generation.Doubt(since)
+		l.o.Generation.SuspectAll(since)
 	default:
 		l.o.Generation.InvalidateAll()
 	}

@@ -1,3 +1,12 @@
+// Heartbeats of this instance, and comparisons of its position with the tier's.
+//
+// States, per difference: none; verify (a heartbeat had an unknown digest), to
+// settle (the tier's position differs, messages have a second to explain it),
+// overdue (messages that a heartbeat was ahead of have half a second).
+//
+// Invariant: each of them ends in an equal position, in suspect lanes, or in a link
+// that is no longer connected.
+
 package link
 
 import (
@@ -8,10 +17,10 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// beat sends a heartbeat with a digest of the tier's position, unless nothing was
+// heartbeat sends a heartbeat with a digest of the tier's position, unless nothing was
 // dropped since the position was last compared. Over a bus that checks itself, a
 // heartbeat without a digest is not sent.
-func (l *Link) beat(ctx context.Context, connected bool) {
+func (l *Link) heartbeat(ctx context.Context, connected bool) {
 	m := remote.Message{Name: l.o.Name, Kind: remote.Beat, From: l.o.Instance}
 	idle := false
 	if connected && l.o.Position != nil {
@@ -20,38 +29,38 @@ func (l *Link) beat(ctx context.Context, connected bool) {
 		if p, ok := l.position(ctx, idle); ok {
 			l.compare(p)
 			l.settled = changes
-			m.Key = generation.Sign(p)
+			m.Key = generation.Heartbeat(p)
 		}
 	}
 	if !l.checks || m.Key != "" {
 		ctx, cancel := remote.WithTimeout(ctx, l.o.Timeout)
 		defer cancel()
-		// A heartbeat that is not heard makes the link leave the phase connected.
+		// If the heartbeat fails, its absence ends the phase connected.
 		_ = l.o.Bus.Publish(ctx, []remote.Message{m})
 	}
 	now := l.o.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.beatLater(now)
+	l.delayHeartbeat(now)
 	if l.checks && idle {
-		l.due.beat = now + int64(lookEvery)
+		l.due.heartbeat = now + int64(changesEvery)
 	}
 }
 
-// beatLater puts the next heartbeat off, for as long as the kind of bus allows. mu
+// delayHeartbeat delays the next heartbeat for as long as the kind of bus allows. mu
 // is held.
-func (l *Link) beatLater(now int64) {
+func (l *Link) delayHeartbeat(now int64) {
 	switch {
 	case l.checks && l.o.Position == nil:
-		l.due.beat = 0
+		l.due.heartbeat = 0
 	case l.checks:
-		l.state.beatLater(now, signEvery)
+		l.state.delayHeartbeat(now, digestEvery)
 	default:
-		l.state.beatLater(now, beatEvery)
+		l.state.delayHeartbeat(now, heartbeatEvery)
 	}
 }
 
-// position asks for the position, unless the tier is idle. Without an answer a
+// position asks for the position, unless the tier is idle. Without a position a
 // heartbeat has no digest.
 func (l *Link) position(ctx context.Context, idle bool) (p remote.Position, ok bool) {
 	if idle {
@@ -61,9 +70,9 @@ func (l *Link) position(ctx context.Context, idle bool) (p remote.Position, ok b
 	return p, err == nil
 }
 
-// changes asks the tier how far all that it holds has changed, and reports
-// whether that is where a position was last compared. The tier is asked before
-// the position, so that changes in between count as later.
+// changes asks the tier for its count of changes, and reports whether the tier is
+// idle: the count is that of the last compared position. The count is asked for
+// before the position, so that a change in between counts as later.
 func (l *Link) changes(ctx context.Context) (text string, idle bool) {
 	if l.o.Changes == nil {
 		return "", false
@@ -77,24 +86,24 @@ func (l *Link) changes(ctx context.Context) (text string, idle bool) {
 	return text, text != "" && text == l.settled
 }
 
-// overdue has the tier asked for its position if messages that an early heartbeat
-// has told of should have come by now.
+// overdue plans a comparison with the tier if messages have not arrived in time
+// that a heartbeat was ahead of.
 func (l *Link) overdue(now int64) {
 	if l.take(&l.due.overdue, now) && l.o.Generation.Overdue() {
 		l.mu.Lock()
-		l.strange(now)
+		l.unknownDigest(now)
 		l.mu.Unlock()
 	}
 }
 
-// verifyNow compares this instance with the tier, which another instance has seen
-// in a state that is unknown here.
+// verifyNow compares the position with the tier's, because of a heartbeat with an
+// unknown digest.
 func (l *Link) verifyNow(ctx context.Context) {
 	now := l.o.Now()
 	l.mu.Lock()
 	l.verify, l.verifiedAt = false, now
-	if l.strangeAt == 0 {
-		l.strangeAt = now
+	if l.unknownAt == 0 {
+		l.unknownAt = now
 	}
 	l.mu.Unlock()
 	p, err := l.o.Position(ctx)
@@ -103,13 +112,13 @@ func (l *Link) verifyNow(ctx context.Context) {
 		return
 	}
 	l.mu.Lock()
-	l.strangeAt = 0
+	l.unknownAt = 0
 	l.mu.Unlock()
 	l.compare(p)
 }
 
-// unanswered has the tier asked again what was missed. If the tier does not say
-// in time, because of err, the link is no longer connected until it does.
+// unanswered plans another comparison, since the tier has not told its position
+// because of err. Once its time is over, the link is no longer connected.
 func (l *Link) unanswered(err error) {
 	now := l.o.Now()
 	l.mu.Lock()
@@ -117,12 +126,12 @@ func (l *Link) unanswered(err error) {
 	l.mu.Unlock()
 	if over {
 		l.gaps.Add(1)
-		l.leave(func(s *state) { s.disconnect(fmt.Errorf("L2 does not tell what was missed: %w", err)) })
+		l.leave(func(s *state) { s.disconnect(fmt.Errorf("L2 does not tell its position: %w", err)) })
 	}
 }
 
-// compare notes where this instance differs from the tier. A lane that differs
-// becomes suspect unless messages explain that in time.
+// compare compares the known position with the tier's. A lane that differs becomes
+// suspect unless messages explain the difference in time.
 func (l *Link) compare(p remote.Position) {
 	now := l.o.Now()
 	before := l.o.Generation.Watermark()
@@ -137,7 +146,7 @@ func (l *Link) compare(p remote.Position) {
 	}
 }
 
-// settle makes lanes suspect that no message has explained in time.
+// settle makes the lanes suspect that no message has explained in time.
 func (l *Link) settle(now int64) {
 	if !l.take(&l.due.settle, now) {
 		return

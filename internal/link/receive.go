@@ -5,64 +5,63 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// follow takes the events of the bus, one at a time. It does not wait for
-// anything.
+// follow handles the events of the bus, one at a time, without waiting.
 func (l *Link) follow(e remote.Event) {
 	now := l.o.Now()
 	switch e.State {
 	case remote.Connected:
 		l.leave(func(s *state) {
 			s.subscribed(now)
-			l.beatLater(now)
+			l.delayHeartbeat(now)
 		})
 	case remote.Gap:
 		l.gaps.Add(1)
 		l.leave(func(s *state) { s.unsubscribed(e.Err) })
 	}
 	if e.State == remote.Delivered {
-		l.alive(now)
+		l.arrived(now)
 	}
 	for i := range e.Messages {
-		l.hear(&e.Messages[i], now)
+		l.receive(&e.Messages[i], now)
 	}
 }
 
-// alive notes that something came over the bus.
-func (l *Link) alive(now int64) {
+// arrived notes that the bus has delivered something.
+func (l *Link) arrived(now int64) {
 	l.mu.Lock()
-	join := l.state.alive(now)
+	join := l.state.arrived(now)
 	l.mu.Unlock()
 	if join {
 		l.wake()
 	}
 }
 
-// hear takes one message.
-func (l *Link) hear(m *remote.Message, now int64) {
+// receive handles one message.
+func (l *Link) receive(m *remote.Message, now int64) {
 	switch m.Kind {
 	case remote.Beat:
-		l.hearBeat(m, now)
+		l.receiveHeartbeat(m, now)
 		return
 	case remote.Ended:
 		l.o.Apply(m)
 		return
 	}
-	if l.o.Generation.Hear(m, now) {
+	if l.o.Generation.Receive(m, now) {
 		l.missed.Add(1)
 		l.o.FenceAll()
 	}
 	if m.Kind == remote.AllDropped || m.Kind == remote.AllExpired {
 		if !l.o.Mine(m) {
-			l.hearAll(m, now)
+			l.receiveAll(m, now)
 		}
 		return
 	}
 	l.o.Apply(m)
 }
 
-// hearAll applies a drop of everything: at once, or later if one instance sends
+// receiveAll applies a drop of everything: at once, or later if one instance sends
 // too many.
-func (l *Link) hearAll(m *remote.Message, now int64) {
+func (l *Link) receiveAll(m *remote.Message, now int64) {
 	l.alls.Add(1)
 	at := l.floods.Admit(m.From, now)
 	if at <= now {
@@ -79,27 +78,27 @@ func (l *Link) hearAll(m *remote.Message, now int64) {
 	l.wake()
 }
 
-// hearBeat takes a heartbeat. A heartbeat from a state of the tier that this
-// instance has not heard of leads to a comparison with the tier.
-func (l *Link) hearBeat(m *remote.Message, now int64) {
-	news := generation.NoNews
+// receiveHeartbeat handles a heartbeat. An unknown digest leads to a comparison
+// with the tier.
+func (l *Link) receiveHeartbeat(m *remote.Message, now int64) {
+	result := generation.Reached
 	if l.o.Position != nil {
-		news = l.o.Generation.See(m.Key)
+		result = l.o.Generation.Compare(m.Key)
 	}
 	l.mu.Lock()
 	if m.Key != "" || l.o.Position == nil {
-		l.beatLater(now) // a heartbeat without a digest replaces none that has one
+		l.delayHeartbeat(now) // a heartbeat without a digest does not replace one with a digest
 	}
 	switch {
-	case news == generation.Strange:
-		l.strange(now)
-	case news == generation.Early:
+	case result == generation.Unknown:
+		l.unknownDigest(now)
+	case result == generation.Ahead:
 		l.due.overdue = now + int64(overdueAfter)
 	case m.Key != "" && l.phase != connected:
-		l.strangeAt = 0 // the messages about the strange state have come
+		l.unknownAt = 0 // the messages up to the unknown digest have arrived
 	}
 	l.mu.Unlock()
-	if news != generation.NoNews {
+	if result != generation.Reached {
 		l.wake()
 	}
 }
