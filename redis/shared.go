@@ -158,7 +158,7 @@ func (n *node) share(ctx context.Context, q question) (answer, error) {
 		line := n.line(reads)
 		out, err := line.Do(ctx, now, &t.Ticket, t.out, t)
 		if err == nil && line == n.past {
-			n.mux.Yield(time.Now()) // the server answers
+			n.mux.Reroute(time.Now()) // the server answers
 		}
 		var a answer
 		if err == nil {

@@ -17,7 +17,7 @@ const (
 	mostOwed = 512
 )
 
-// Commands are what is written in a conversation.
+// Commands are the bytes that one end of a conversation writes.
 type Commands interface {
 	// Next returns the next bytes, none at the end. They stay as they are
 	// until it is called again.
@@ -31,7 +31,7 @@ type Commands interface {
 
 // WriteError says that commands could not be written.
 type WriteError struct {
-	// Written is how many bytes of them were.
+	// Written is the number of bytes that were written.
 	Written int64
 	// Err is the reason.
 	Err error
@@ -56,9 +56,9 @@ type Wire struct {
 
 // Converse writes commands and calls read for the reply to each, so that
 // neither end of the connection is blocked because the other one does not read.
-// A goroutine writes where the connection has no room for what is to be
-// written, or cannot tell whether it has. The error is that of read, or a
-// [*WriteError]; replies to what was written before are still read.
+// A goroutine writes where the connection has no room for the commands, or
+// cannot tell whether it has. The error is that of read, or a [*WriteError];
+// replies to commands that were written before are still read.
 func (w *Wire) Converse(c Commands, read func() error) error {
 	t := talk{wire: w, c: c}
 	small := c.Size() < duplexFrom && w.roomy()
@@ -72,7 +72,7 @@ func (w *Wire) Converse(c Commands, read func() error) error {
 }
 
 // roomy reports whether there is a kernel between the two ends, which takes
-// some bytes that nobody reads.
+// some bytes before the other end reads them.
 func (w *Wire) roomy() bool {
 	addr := w.Conn.RemoteAddr()
 	if addr == nil {
@@ -145,9 +145,9 @@ func (t *talk) hear(n int, read func() error) error {
 }
 
 // byPieces writes as long as there is room. In between it reads the replies to
-// a row of commands, when the server has another row whole, so that it has
-// something to do meanwhile: some servers do not answer while they have half a
-// command.
+// one half of the outstanding commands, at times when the server has the other
+// half whole and can work on it: some servers do not answer while they have a
+// part of a command.
 func (t *talk) byPieces(read func() error) error {
 	for p := t.c.Next(); len(p) > 0; {
 		rows := min(2*mostOwed, t.c.Len()-t.heard)
@@ -172,7 +172,7 @@ func (t *talk) byPieces(read func() error) error {
 	return t.hear(t.c.Len()-t.heard, read)
 }
 
-// last reads what has still come when writing has failed.
+// last reads the replies that are still to come after a write has failed.
 func (t *talk) last(read func() error) error {
 	whole := t.heard
 	for whole < t.c.Len() && t.c.EndOf(whole) <= t.written {
@@ -191,15 +191,15 @@ var errUnread = errors.New("netpool: reading did not return")
 // Duplex runs write and read at the same time, so that neither end of a
 // connection is blocked because the other one does not read. When read fails it
 // interrupts write, by making the connection's deadline pass; when write fails,
-// read goes on, because what the peer has sent before is still to come. Both
-// have returned when Duplex does, also if read panics.
+// read goes on, because the bytes that the peer has sent before are still to
+// come. Both have returned when Duplex does, also if read panics.
 func Duplex(write, read func() error, interrupt func()) error {
 	var wg sync.WaitGroup
 	var writeErr error
 	wg.Go(func() { writeErr = write() })
 	readErr := errUnread
 	func() {
-		defer func() { // also if read panics: what is written is the caller's then
+		defer func() { // also if read panics: the memory of write is the caller's afterwards
 			if readErr != nil {
 				interrupt()
 			}

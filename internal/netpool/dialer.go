@@ -75,13 +75,13 @@ func alternate(ips []netip.Addr) []netip.Addr {
 	return append(all, other[min(len(same), len(other)):]...)
 }
 
-// dialled is what a dial to one address has come to.
+// dialled is the outcome of a dial to one address.
 type dialled struct {
 	nc  net.Conn
 	err error
 }
 
-// race returns the first connection that is there. The error is that of the
+// race returns the first connection that opens. The error is that of the
 // first address.
 func (d Dialer) race(ctx context.Context, network string, addrs []string) (won net.Conn, err error) {
 	ctx, cancel := context.WithCancel(ctx)

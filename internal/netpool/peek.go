@@ -14,17 +14,17 @@ var ErrUnasked = errors.New("netpool: reply that nobody asked for")
 // aPast is a deadline that has passed.
 var aPast = time.Unix(1, 0) // read-only
 
-// Peeker looks for bytes that have arrived on a connection and were not read,
-// wherever they lie: in the socket, or in a layer such as TLS above it. Bytes
-// on a connection that owes no reply would be taken for the next one. A Peeker
-// never waits, and takes nothing from the socket. It is not safe for concurrent
-// use, but [Peeker.Socket] may be called while somebody reads.
+// Peeker looks for bytes that have arrived on a connection and were not read, in
+// the socket and in a layer such as TLS above it. Bytes on a connection that
+// owes no reply would be taken for the next one. A Peeker never waits, and takes
+// nothing from the socket. It is not safe for concurrent use, but
+// [Peeker.Socket] may be called while another goroutine reads.
 type Peeker struct {
 	own  interface{ Unread() (int, error) }
 	raw  syscall.RawConn
 	once func(fd uintptr)
 	err  error // of once
-	// layer is what lies above the socket, tap what lies between the two.
+	// layer lies above the socket, tap between the two.
 	layer net.Conn
 	tap   *Tap
 	one   [1]byte
@@ -78,12 +78,12 @@ func (p *Peeker) Socket() error {
 	return p.err
 }
 
-// Layered reports whether something lies above the socket: to read what waits at
-// the socket may then mean to wait for more.
+// Layered reports whether a layer lies above the socket: to read the bytes that
+// wait at the socket may then mean to wait for more.
 func (p *Peeker) Layered() bool { return p.layer != nil }
 
-// Held reports whether a layer above the socket holds bytes. Nobody may read
-// meanwhile. moved says that the read deadline was removed.
+// Held reports whether a layer above the socket holds bytes. No goroutine may
+// read meanwhile. moved says that the read deadline was removed.
 func (p *Peeker) Held() (bytes, moved bool) {
 	if p.layer == nil {
 		return false, false
@@ -100,14 +100,14 @@ func (p *Peeker) Held() (bytes, moved bool) {
 	return n > 0, true
 }
 
-// Tap lies between a socket and the TLS above it. It lets a [Peeker] have TLS
-// hand out what it holds and no more, and knows whether that ends in the middle
-// of a record.
+// Tap lies between a socket and the TLS above it. It lets a [Peeker] make TLS
+// hand out the bytes that it holds and no more, and knows whether these end in
+// the middle of a record.
 type Tap struct {
 	net.Conn
 	shut bool
-	// head are the first bytes of a record, of which got are there; left is what
-	// is missing of one whose head is complete.
+	// head is the beginning of a record, of which got bytes are there; left is
+	// the number of bytes that are missing after a complete head.
 	head      [5]byte
 	got, left int
 }

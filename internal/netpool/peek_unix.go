@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// peek says what waits at a socket, without taking it and without waiting.
+// peek looks for bytes at a socket, without taking them and without waiting.
 func peek(fd uintptr, p []byte) error {
 	n, _, err := syscall.Recvfrom(int(fd), p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	switch {

@@ -1,12 +1,17 @@
 // Package netpool keeps connections to one server. It knows no protocol: the
-// owner says how to open a connection and whether one that comes back is
-// clean.
+// owner says how to open a connection, and whether a connection that comes back
+// is clean.
+//
+// A connection of a [Pool] is idle, in use or shared, and belongs to the
+// generation of its dial. Lost and Renew end a generation: its idle connections
+// are closed at once, the others when they come back. Invariant: a call gets
+// only a connection of the present generation that owes no reply and was looked
+// at; every open connection is known to Close.
 package netpool
 
 import (
 	"container/list"
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -14,31 +19,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-const (
-	// backoffFirst and backoffMost bound the pause after a failed dial.
-	backoffFirst = 50 * time.Millisecond
-	backoffMost  = time.Second
-	// mostRedials is how often a dial is tried again at once that the server has
-	// cut. There is no pause before the first time, and redialFirst before the
-	// second; later pauses are twice as long as the one before, up to redialLast.
-	// While every second greeting is cut, one dial in 8000 fails, after 70 ms. A
-	// pool whose last dial has failed tries half as often.
-	mostRedials = 12
-	redialFirst = time.Millisecond
-	redialLast  = 8 * time.Millisecond
-	// renewPause is the least time between two calls of Renew that do something.
-	renewPause = time.Second
-)
-
-// Backoff is the pause after the n-th failure in a row: twice as long each
-// time, shortened at random by up to a half.
-func Backoff(n int) time.Duration {
-	d := backoffMost
-	if n < 6 {
-		d = min(backoffMost, backoffFirst<<(n-1))
-	}
-	return d/2 + rand.N(d/2+1)
-}
+// renewPause is the least time between two renewals.
+const renewPause = time.Second
 
 // Config says how a pool opens and keeps connections. All fields but
 // MaxLifetime, Again and Look are required.
@@ -48,9 +30,9 @@ type Config[C Conn] struct {
 	Dial        func(ctx context.Context) (C, error)
 	DialTimeout time.Duration
 	// Again, if set, reports whether an error of Dial says nothing about the next
-	// dial: it is tried again soon, some times, while callers wait.
+	// dial, which is then made soon, a number of times, while callers wait.
 	Again func(error) bool
-	// Timeout bounds the wait of a call whose context has no deadline.
+	// Timeout bounds the wait of a call without a deadline.
 	Timeout time.Duration
 	// MaxConns is the most connections open at once, MaxIdle the most kept
 	// unused.
@@ -58,11 +40,11 @@ type Config[C Conn] struct {
 	// IdleTimeout is how long a connection is kept unused, MaxLifetime how
 	// long it is kept at all; zero means no limit.
 	IdleTimeout, MaxLifetime time.Duration
-	// Fail makes the error of a call out of what happened to it: op is wait,
-	// or "dial held back" after a failed dial.
+	// Fail makes the error of a call: op is wait, or "dial held back" after a
+	// failed dial.
 	Fail func(op string, err error) error
 	// Look, if set, is asked about a connection each time before it is used. It
-	// returns [ErrUnasked] if something has come that nobody asked for, and
+	// returns [ErrUnasked] if bytes have come that no call has asked for, and
 	// another error if the peer has gone. It must not wait.
 	Look func(C) error
 	// Closed is the error after Close.
@@ -77,15 +59,16 @@ type Conn interface {
 	slot() *Slot
 }
 
-// Slot is what the pool notes about a connection.
+// Slot is the pool's note about a connection.
 type Slot struct {
-	// born is when the connection was made, since when it came back last.
+	// born is the time at which the connection was made, since the time at which
+	// it came back last.
 	born, since time.Time
 	// gen is the generation it belongs to.
 	gen uint64
 	// reused says that it has served a call.
 	reused bool
-	// shared says that a Mux has it, and does not give it back for long.
+	// shared says that its user shares it, and does not give it back for long.
 	shared bool
 }
 
@@ -96,15 +79,15 @@ func (s *Slot) Reused() bool { return s.reused }
 
 // Stats are counters of a pool since it was made, and its state now.
 type Stats struct {
-	// Reused calls found an idle connection; Waited calls did not, and Expired
-	// ones gave up waiting.
+	// Reused calls found an idle connection, Waited calls did not. Expired calls
+	// gave up waiting.
 	Reused, Waited, Expired uint64
 	// Dials counts attempts to open a connection, DialErrors the failed ones.
 	Dials, DialErrors uint64
 	// Stale counts connections that were found dead when they were to be used
 	// again, or were closed because another one was. Broken counts those
-	// closed because a call failed or was cancelled half-way, or because
-	// something had come that nobody asked for.
+	// closed because a call failed or was cancelled half-way, or because bytes
+	// had come that no call had asked for.
 	Stale, Broken uint64
 	// Retried counts calls that were sent again on another connection.
 	Retried uint64
@@ -112,11 +95,11 @@ type Stats struct {
 	Open, Idle, Waiting int
 }
 
-// Pool keeps connections. Calls take the one used last. Those that find none
-// wait for one to come back or to be opened; opening is done by goroutines of
-// the pool, so that it does not depend on the context of a call. After a
-// failed dial none begins for a while, and calls fail at once unless a
-// connection is still in use.
+// Pool keeps connections. A call takes the connection used last. A call that
+// finds none waits until one comes back or is opened; goroutines of the pool
+// open connections, so that opening does not depend on the context of a call.
+// After a failed dial no dial begins for a while, and calls fail at once unless
+// a connection is still in use.
 type Pool[C Conn] struct {
 	o      Config[C]
 	ctx    context.Context
@@ -126,22 +109,18 @@ type Pool[C Conn] struct {
 	mu      sync.Mutex // guards below; never held over I/O
 	open    map[C]struct{}
 	idle    []C       // used last at the end
-	waiters list.List // of chan grant[C][C], first come first served
-	dialing int
-	shared  int // open connections that a Mux has
+	waiters list.List // of chan grant[C], first come first served
+	dial    dialState
+	shared  int // open connections that are shared
 	gen     uint64
 	closed  bool
-	// moved is when a connection was taken or came back last.
-	moved time.Time
-	// failures counts failed dials in a row; no dial begins before retryAt.
-	failures int
-	retryAt  time.Time
-	renewed  time.Time
-	lastErr  error
-	stats    Stats
+	// moved is the last time at which a connection was taken or came back.
+	moved   time.Time
+	renewed time.Time
+	stats   Stats
 }
 
-// grant is what a waiter gets.
+// grant is the connection or the error for a call that waits.
 type grant[C Conn] struct {
 	cn  C
 	err error
@@ -165,8 +144,8 @@ func (p *Pool[C]) Get(ctx context.Context, now time.Time) (C, error) {
 	}
 }
 
-// fit reports whether a connection that owes nothing can be used. One that
-// cannot is closed.
+// fit reports whether a connection that owes nothing can be used, and closes it
+// if not.
 func (p *Pool[C]) fit(cn C, now time.Time) bool {
 	if p.o.Look == nil {
 		return true
@@ -175,7 +154,7 @@ func (p *Pool[C]) fit(cn C, now time.Time) bool {
 	switch err {
 	case nil:
 		return true
-	case ErrUnasked: // says nothing of the others
+	case ErrUnasked: // says nothing about the other connections
 		p.Put(cn, false, now)
 	default:
 		p.Lost(cn)
@@ -209,7 +188,7 @@ func (p *Pool[C]) take(ctx context.Context, now time.Time) (C, error) {
 	ch := make(chan grant[C], 1)
 	place := p.waiters.PushBack(ch)
 	p.stats.Waited++
-	p.kick(now)
+	p.startDials(now)
 	p.mu.Unlock()
 	closeAll(old)
 	return p.wait(ctx, now, ch, place)
@@ -246,12 +225,12 @@ func (p *Pool[C]) wait(ctx context.Context, now time.Time, ch chan grant[C], pla
 	return none, p.o.Fail("wait", err)
 }
 
-// pop takes the connection used last, and those that are too old out of its
-// way. mu is held; the caller closes the old ones without it.
+// pop takes the connection used last, and removes old ones. mu is held; the
+// caller closes the old connections without it.
 func (p *Pool[C]) pop(now time.Time) (cn C, old []C) {
 	var none C
-	// The one unused for longest lies at the bottom; looking at one each time
-	// is enough to shrink the pool after a burst.
+	// The connection unused for longest comes first; to look at one each time is
+	// enough to shrink the pool after a burst.
 	if len(p.idle) > 1 && p.tooOld(p.idle[0], now) {
 		old = append(old, p.idle[0])
 		delete(p.open, p.idle[0])
@@ -288,12 +267,12 @@ func (p *Pool[C]) Retire(cn C, now time.Time) {
 	p.mu.Lock()
 	p.unshare(cn)
 	delete(p.open, cn)
-	p.kick(now)
+	p.startDials(now)
 	p.mu.Unlock()
 	cn.Close()
 }
 
-// Put gives a connection back. One that is not clean is closed.
+// Put gives a connection back. A connection that is not clean is closed.
 func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 	p.mu.Lock()
 	if !clean {
@@ -309,7 +288,7 @@ func (p *Pool[C]) Put(cn C, clean bool, now time.Time) {
 	}
 	if !keep {
 		delete(p.open, cn)
-		p.kick(now)
+		p.startDials(now)
 	}
 	p.mu.Unlock()
 	if !keep {
@@ -330,117 +309,20 @@ func (p *Pool[C]) hand(cn C) (kept bool) {
 	return true
 }
 
-// kick opens connections for those who wait, as far as the bounds allow, and
-// turns them away if there is no hope. mu is held.
-func (p *Pool[C]) kick(now time.Time) {
-	for !p.closed && p.dialing < p.waiters.Len() && len(p.open)+p.dialing < p.o.MaxConns {
-		if p.failures > 0 && (p.dialing > 0 || now.Before(p.retryAt)) {
-			break // one attempt at a time until one succeeds
-		}
-		p.dialing++
-		p.stats.Dials++
-		p.dials.Go(p.dial)
-	}
-	if p.failures > 0 && p.hopeless() && p.waiters.Len() > 0 { // else one that is shared comes back
-		p.refuse(p.o.Fail("dial held back", p.lastErr))
-	}
-}
-
-// hopeless reports whether nothing is under way that would serve those who wait.
-// mu is held.
-func (p *Pool[C]) hopeless() bool { return len(p.open)-p.shared+p.dialing == 0 }
-
 // Share notes that its caller has taken a connection for good.
 func (p *Pool[C]) Share(cn C) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cn.slot().shared = true
 	p.shared++
-	p.kick(time.Now())
+	p.startDials(time.Now())
 }
 
-// unshare notes that a connection comes back, or is closed. mu is held.
+// unshare notes that a shared connection comes back, or is closed. mu is held.
 func (p *Pool[C]) unshare(cn C) {
 	if s := cn.slot(); s.shared {
 		s.shared = false
 		p.shared--
-	}
-}
-
-// refuse fails everybody who waits. mu is held.
-func (p *Pool[C]) refuse(err error) {
-	for first := p.waiters.Front(); first != nil; first = p.waiters.Front() {
-		p.waiters.Remove(first).(chan grant[C]) <- grant[C]{err: err}
-	}
-}
-
-// dial opens one connection.
-func (p *Pool[C]) dial() {
-	ctx, cancel := context.WithTimeout(p.ctx, p.o.DialTimeout)
-	defer cancel()
-	cn, err := p.attempt(ctx)
-	now := time.Now()
-
-	p.mu.Lock()
-	p.dialing--
-	kept := false
-	switch {
-	case p.closed:
-	case err != nil:
-		p.failed(err, now)
-	default:
-		p.failures, p.lastErr, p.moved = 0, nil, now
-		*cn.slot() = Slot{born: now, since: now, gen: p.gen}
-		if kept = p.hand(cn); kept {
-			p.open[cn] = struct{}{}
-		}
-		p.kick(now)
-	}
-	p.mu.Unlock()
-	if err == nil && !kept {
-		cn.Close()
-	}
-}
-
-// attempt dials, and dials again if that can help.
-func (p *Pool[C]) attempt(ctx context.Context) (C, error) {
-	most := mostRedials
-	p.mu.Lock()
-	if p.failures > 0 {
-		most /= 2
-	}
-	p.mu.Unlock()
-	for n := 0; ; n++ {
-		cn, err := p.o.Dial(ctx)
-		if err == nil || n == most || p.o.Again == nil || !p.o.Again(err) {
-			return cn, err
-		}
-		if n > 0 {
-			pause := time.NewTimer(min(redialFirst<<(n-1), redialLast))
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-				pause.Stop()
-				return cn, err
-			}
-		}
-		p.mu.Lock()
-		p.stats.Dials++
-		p.stats.DialErrors++
-		p.mu.Unlock()
-	}
-}
-
-// failed notes a failed dial. mu is held.
-func (p *Pool[C]) failed(err error, now time.Time) {
-	p.stats.DialErrors++
-	p.lastErr = err
-	if !now.Before(p.retryAt) { // dials that failed together count once
-		p.failures++
-		p.retryAt = now.Add(Backoff(p.failures))
-	}
-	if p.hopeless() {
-		p.refuse(err)
 	}
 }
 
@@ -457,23 +339,24 @@ func (p *Pool[C]) Tidy(now time.Time) {
 	closeAll(old)
 }
 
-// Lost closes all idle connections of cn's generation: cn was found dead, so the others are, too.
-// Those in use, cn among them, are closed when they come back.
+// Lost closes all idle connections of cn's generation: cn was found dead, so the
+// others are dead, too. Connections in use, cn among them, are closed when they
+// come back.
 func (p *Pool[C]) Lost(cn C) {
 	p.mu.Lock()
 	if cn.slot().gen != p.gen {
 		p.mu.Unlock()
-		return // somebody else was first
+		return // another call was first
 	}
-	idle := p.pass()
+	idle := p.nextGeneration()
 	p.stats.Stale++
 	p.mu.Unlock()
 	closeAll(idle)
 }
 
 // Renew closes all connections, those in use when they come back, because they
-// lead to a server that is not the one wanted any more. It does so once a second
-// at most, and reports whether it did: a server may remain the wrong one.
+// lead to a server that is no longer the right one. It does so once a second at
+// most, and reports whether it did: a server may remain the wrong one.
 func (p *Pool[C]) Renew(now time.Time) bool {
 	p.mu.Lock()
 	if now.Sub(p.renewed) < renewPause {
@@ -481,14 +364,14 @@ func (p *Pool[C]) Renew(now time.Time) bool {
 		return false
 	}
 	p.renewed = now
-	idle := p.pass()
+	idle := p.nextGeneration()
 	p.mu.Unlock()
 	closeAll(idle)
 	return true
 }
 
-// pass ends a generation and returns what is idle of it. mu is held.
-func (p *Pool[C]) pass() []C {
+// nextGeneration ends a generation and returns its idle connections. mu is held.
+func (p *Pool[C]) nextGeneration() []C {
 	idle := p.idle
 	p.idle = nil
 	p.gen++
@@ -536,8 +419,8 @@ func closeAll[C Conn](conns []C) {
 	}
 }
 
-// Silent is how long no connection has been taken or has come back although
-// some are in use, besides those that are shared, or waited for.
+// Silent returns for how long no connection has been taken or has come back,
+// although calls use connections that are not shared, or wait for one.
 func (p *Pool[C]) Silent(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

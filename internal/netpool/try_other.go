@@ -18,5 +18,5 @@ func NewTrier(nc net.Conn) *Trier {
 	return nil
 }
 
-// Write writes what fits now and does not wait for room.
+// Write writes as many bytes as fit now and does not wait for room.
 func (t *Trier) Write(p []byte) (n int, err error) { return t.own.TryWrite(p) }

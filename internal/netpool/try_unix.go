@@ -13,7 +13,7 @@ type Trier struct {
 	own  interface{ TryWrite([]byte) (int, error) }
 	raw  syscall.RawConn
 	once func(fd uintptr) bool
-	// p is what once writes; n and err are what came of it.
+	// once writes p, and sets n and err.
 	p   []byte
 	n   int
 	err error
@@ -39,8 +39,8 @@ func NewTrier(nc net.Conn) *Trier {
 	return t
 }
 
-// Write writes what fits now and does not wait for room. It obeys the write
-// deadline of the connection if that has passed.
+// Write writes as many bytes as fit now and does not wait for room. It fails if
+// the write deadline of the connection has passed.
 func (t *Trier) Write(p []byte) (n int, err error) {
 	if t.own != nil {
 		return t.own.TryWrite(p)

@@ -23,12 +23,8 @@ import (
 var exceptions = map[string]string{ // read-only
 	"figures of the code: read.go: attempt":                        "the stages of a read want parts of their own",
 	"figures of the code: internal/flight/flight.go: Flight":       "wants groups of fields",
-	"figures of the code: internal/netpool/mux/line.go: line":      "wants groups of fields",
-	"figures of the code: internal/netpool/pool.go":                "wants to be two",
-	"figures of the code: internal/netpool/pool.go: Pool":          "wants groups of fields",
-	"figures of the code: internal/netpool/mux/ticket.go: Ticket":  "wants groups of fields",
 	"figures of the code: stratatest/internal/tierchecks/space.go": "its rules of an entry want to be one with those of redistier",
-	"package size: redis": "one server and a cluster, over one connection and many, behind one face: what knows no face is in internal/netpool, fleet, pubsub, slots, resp and redistier",
+	"package size: redis":                                          "one server and a cluster, over one connection and many, behind one face: what knows no face is in internal/netpool, fleet, pubsub, slots, resp and redistier",
 }
 
 // goroutines names every file that may start goroutines, and who owns them: the

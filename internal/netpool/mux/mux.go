@@ -1,5 +1,11 @@
 // Package mux shares one connection of a pool between all callers. It knows no
 // protocol: the owner says how commands are written and replies are read.
+//
+// A [Mux] has at most one current line, which is a connection and its queue of
+// calls. A line is open, retired (no call enters) or closed. A ticket, which is
+// the place of one call, is waiting, claimed, and then answered, failed or
+// left. Invariant: the replies that arrive on a connection belong to the calls
+// of its queue, in that order; a reply without a call ends the connection.
 package mux
 
 import (
@@ -26,16 +32,16 @@ type Line interface {
 	// Fill waits for bytes and takes them in. A passed deadline changes
 	// nothing.
 	Fill() error
-	// Next takes the next reply out of what has come in, and returns nil if it
-	// is not complete. The bytes are valid until the next Fill.
+	// Next takes the next reply out of the bytes that have come in, and returns
+	// nil if it is not complete. The reply is valid until the next Fill.
 	Next() (reply []byte, err error)
 	// Buffered is the number of bytes that came in and were not taken.
 	Buffered() int
-	// Quiet reports whether nothing was read that is still to be taken, besides
-	// what a peer may send unasked, which it drops.
+	// Quiet reports whether no bytes are left to take. It drops messages that a
+	// server may send at any time.
 	Quiet() bool
-	// Look is as in [netpool.Config]; but unless reads is set, another goroutine may be
-	// reading.
+	// Look is as in [netpool.Config], but unless reads is set, another goroutine
+	// may be reading.
 	Look(reads bool) error
 	SetReadDeadline(t time.Time) error
 	SetWriteDeadline(t time.Time) error
@@ -51,14 +57,14 @@ type Answerer interface {
 
 // Config says how a Mux shares its connection. All fields are required.
 type Config struct {
-	// Timeout bounds a call whose context has no deadline. A connection that
+	// Timeout bounds a call without a deadline. A connection that
 	// owes replies and is silent for as long is given up.
 	Timeout time.Duration
-	// Fail makes the error of a call out of what happened to it: op is wait,
-	// read or write. sent says that the server may have got its command.
+	// Fail makes the error of a call: op is wait, read or write, and sent says
+	// that the server may have received the command.
 	Fail func(op string, sent bool, err error) error
 	// Lost reports whether an error says that the peer has gone without a
-	// word.
+	// farewell.
 	Lost func(err error) bool
 	// DialTimeout is that of the pool.
 	DialTimeout time.Duration
@@ -67,22 +73,22 @@ type Config struct {
 }
 
 // Mux shares one connection of a pool between all callers. It has no goroutine
-// of its own: among those who wait for their replies, one writes the commands
-// of all, and one reads the replies of all.
+// of its own: one of the callers that wait writes the commands of all, and one
+// reads the replies of all.
 //
-// Commands are written, and replies come, in the order of the queue. Who finds
-// nobody writing writes, for as long as commands come in. Who finds nobody
-// reading reads until its own reply has come, and then names the next reader.
-// So a caller alone does what it would do with a connection of its own, and
-// under load one system call serves many.
+// Commands are written, and replies come, in the order of the queue. A caller
+// that finds no writer becomes the writer, for as long as commands come in. A
+// caller that finds no reader reads until its own reply has come, and then names
+// the next reader. So a single caller does the same work as with a connection of
+// its own, and under load one system call serves many callers.
 //
 // A caller that leaves early costs the others nothing: its reply is read and
-// dropped, and the parts it played go to others. One case is left: a server that
-// takes no more before its replies are read, while the only caller is in the
-// middle of writing behind replies that nobody wants, is not read from until that
-// caller's time is over. Redis takes commands all the same. And over TLS, which
-// does not outlive a write that was interrupted, who leaves while the server
-// takes nothing ends the connection.
+// dropped, and other callers take over its roles. There are two exceptions. If
+// a server takes no bytes before its replies are read, and the only caller is
+// in the middle of a write behind replies that no caller wants, the connection
+// is not read until that caller's time is over (Redis takes commands all the
+// same). And TLS does not outlive a write that was interrupted, so a caller that
+// leaves while the server takes nothing ends the connection.
 type Mux[C Line] struct {
 	pool *netpool.Pool[C]
 	o    Config
@@ -90,7 +96,7 @@ type Mux[C Line] struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
-	cur atomic.Pointer[line[C]]
+	current atomic.Pointer[line[C]]
 	// stuck is set when a reply does not come for a while, and until one comes.
 	stuck atomic.Bool
 
@@ -100,7 +106,7 @@ type Mux[C Line] struct {
 	closed  bool
 }
 
-// opening is the wait for a connection, of all who need it.
+// opening is the wait for a connection, shared by all callers that need it.
 type opening struct {
 	done chan struct{}
 	err  error // set before done is closed
@@ -113,9 +119,20 @@ func New[C Line](p *netpool.Pool[C], o Config) *Mux[C] {
 	return m
 }
 
+// Outcome says more about a call than its error.
+type Outcome struct {
+	// Lost says that the connection was found dead: it failed although it had
+	// served before, and before a byte of the reply had come. Or else that it is
+	// stuck, and the call was repeatable.
+	Lost bool
+	// Kept says that the Mux may still look at the ticket: it must not be used
+	// again.
+	Kept bool
+}
+
 // Do sends one command, of which a copy is made, and waits for its reply. t
 // must not be in use; it may be used again unless the outcome says that it was
-// kept. ErrBusy means that too much waits to be sent.
+// kept. ErrBusy means that too many bytes wait to be sent.
 func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byte, to Answerer) (Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return Outcome{}, m.o.Fail("wait", false, err)
@@ -127,7 +144,7 @@ func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byt
 	}
 	t.begin(to, now, deadline, expired)
 	for {
-		ln := m.cur.Load()
+		ln := m.current.Load()
 		if ln == nil {
 			if err := m.open(caller, deadline); err != nil {
 				return Outcome{}, err
@@ -140,28 +157,16 @@ func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byt
 		case entered:
 			return ln.serve(caller, t)
 		}
-		m.retire(ln)
+		m.replace(ln)
 	}
 }
 
 // open waits until there is a connection.
 func (m *Mux[C]) open(caller context.Context, deadline time.Time) error {
-	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
-		return m.o.Closed
-	}
-	if m.cur.Load() != nil {
-		m.mu.Unlock()
-		return nil
-	}
-	o := m.opening
+	o, err := m.startOpening()
 	if o == nil {
-		o = &opening{done: make(chan struct{})}
-		m.opening = o
-		m.wg.Go(func() { m.connect(o) })
+		return err
 	}
-	m.mu.Unlock()
 	timeout := time.NewTimer(time.Until(deadline))
 	defer timeout.Stop()
 	select {
@@ -172,6 +177,24 @@ func (m *Mux[C]) open(caller context.Context, deadline time.Time) error {
 	case <-timeout.C:
 		return m.o.Fail("wait", false, context.DeadlineExceeded)
 	}
+}
+
+// startOpening begins to open a connection, or joins the opening that runs. It
+// returns none if there is a line, or if the Mux is closed.
+func (m *Mux[C]) startOpening() (*opening, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return nil, m.o.Closed
+	case m.current.Load() != nil:
+		return nil, nil
+	case m.opening == nil:
+		o := &opening{done: make(chan struct{})}
+		m.opening = o
+		m.wg.Go(func() { m.connect(o) })
+	}
+	return m.opening, nil
 }
 
 // connect takes a connection from the pool. It is not bound to any call.
@@ -193,77 +216,64 @@ func (m *Mux[C]) connect(o *opening) {
 	} else if err == nil {
 		ln := newLine(m, cn)
 		m.lines[ln] = struct{}{}
-		m.cur.Store(ln)
+		m.current.Store(ln)
 	}
 	m.mu.Unlock()
 	o.err = err
 	close(o.done)
 }
 
-// Renew has the next call take another connection. Those who wait at the one in
-// use get their replies.
+// Renew makes the next call take another connection. The calls that wait at the
+// present one get their replies.
 func (m *Mux[C]) Renew() {
-	ln := m.cur.Load()
-	if ln == nil {
-		return
+	if ln := m.current.Load(); ln != nil {
+		ln.retire()
 	}
-	m.retire(ln)
-	ln.mu.Lock()
-	ln.giveUp()
 }
 
-// retire lets nobody else enter ln.
-func (m *Mux[C]) retire(ln *line[C]) { m.cur.CompareAndSwap(ln, nil) }
+// replace makes the next call open another line than ln.
+func (m *Mux[C]) replace(ln *line[C]) { m.current.CompareAndSwap(ln, nil) }
 
 // forget is called when ln has ended.
 func (m *Mux[C]) forget(ln *line[C]) {
-	m.retire(ln)
+	m.replace(ln)
 	m.mu.Lock()
 	delete(m.lines, ln)
 	m.mu.Unlock()
 }
 
-// stuckAfter is how long the reply that comes next may take before others look
-// for a way past.
+// stuckAfter is the wait for one reply after which a connection is stuck.
 func (m *Mux[C]) stuckAfter() time.Duration { return m.o.Timeout / 4 }
 
 // Stuck reports whether the next reply has not come for a quarter of the timeout.
-// When that is found, the first call that is repeatable is let go, with an
-// outcome of Lost: if it succeeds elsewhere, Yield lets the others go.
+// When a connection becomes stuck, its first repeatable call ends, with an
+// outcome of Lost. If that call succeeds over another connection, Reroute ends
+// the others too.
 func (m *Mux[C]) Stuck() bool { return m.stuck.Load() }
 
-// Yield lets all calls go that wait at a stuck connection and are repeatable. It
-// is called when the server has answered elsewhere.
-func (m *Mux[C]) Yield(now time.Time) {
-	for _, ln := range m.all() {
-		ln.yield(now)
+// Reroute ends all repeatable calls that wait at a stuck connection, with an
+// outcome of Lost. It is called when the server has answered over another
+// connection.
+func (m *Mux[C]) Reroute(now time.Time) {
+	for _, ln := range m.openLines() {
+		ln.reroute(now)
 	}
 }
 
-// all returns the lines that are not closed.
-func (m *Mux[C]) all() []*line[C] {
+// openLines returns the lines that are not closed.
+func (m *Mux[C]) openLines() []*line[C] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Keys(m.lines))
 }
 
-// Silent is for how long a call has waited, at most, whose reply is the next to
-// come.
+// Silent returns for how long the oldest call has waited for the reply that
+// comes next.
 func (m *Mux[C]) Silent(now time.Time) (d time.Duration) {
-	for _, ln := range m.all() {
+	for _, ln := range m.openLines() {
 		d = max(d, ln.silent(now))
 	}
 	return d
-}
-
-// silent is for how long the call has waited whose reply is the next to come.
-func (ln *line[C]) silent(now time.Time) time.Duration {
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	if ln.queue.size == 0 {
-		return 0
-	}
-	return now.Sub(ln.queue.at(0).start)
 }
 
 // Close fails all calls. It is called before the pool is closed.
@@ -272,19 +282,8 @@ func (m *Mux[C]) Close() {
 	m.closed = true
 	m.mu.Unlock()
 	m.stop()
-	for _, ln := range m.all() {
+	for _, ln := range m.openLines() {
 		ln.fail("read", m.o.Closed)
 	}
 	m.wg.Wait()
-}
-
-// Outcome says more about a call than its error.
-type Outcome struct {
-	// Lost says that the connection was found dead: it failed although it had
-	// served before, and before a byte of the reply had come. Or else that it is
-	// stuck, and the call was repeatable.
-	Lost bool
-	// Kept says that the ticket may still be looked at, and must not be used
-	// again.
-	Kept bool
 }

@@ -235,9 +235,9 @@ func TestCallersShareAConnectionAndGetTheirOwnReplies(t *testing.T) {
 	})
 }
 
-// TestReplyTooManyReachesNobody: neither who comes while the reply in front of it
+// TestExtraReplyReachesNoCaller: neither who comes while the reply in front of it
 // is handed out, nor who comes later.
-func TestReplyTooManyReachesNobody(t *testing.T) {
+func TestExtraReplyReachesNoCaller(t *testing.T) {
 	for _, pause := range []time.Duration{-500 * time.Microsecond, 500 * time.Microsecond, 5 * time.Millisecond} {
 		s := &server{nap: time.Millisecond, serve: func(n int, nc *netsim.Conn) {
 			more := "foreign\n"
@@ -454,7 +454,7 @@ func TestCallerThatLeavesWhileItWritesHandsItOn(t *testing.T) {
 	}
 }
 
-func TestWhoGivesUpReadingReadsNoMore(t *testing.T) {
+func TestReaderThatStopsReadsNoMore(t *testing.T) {
 	s, open := gated(16, func(string) {})
 	s.nap = time.Microsecond
 	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
@@ -507,10 +507,10 @@ func (p *pausing) Err() error {
 	return p.Context.Err()
 }
 
-// TestWhoLeavesWhenNamedReaderNamesAnother has the caller that is the next to read
+// TestNamedReaderThatLeavesNamesAnother has the caller that is the next to read
 // be named while it is about to sleep, and gone when it wakes; and while it is
 // about to leave.
-func TestWhoLeavesWhenNamedReaderNamesAnother(t *testing.T) {
+func TestNamedReaderThatLeavesNamesAnother(t *testing.T) {
 	for name, leaves := range map[string]time.Duration{"before it sleeps": 75 * time.Millisecond, "as it leaves": 25 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			caller := &pausing{}

@@ -6,17 +6,20 @@ import (
 	"time"
 )
 
-// The states of a ticket. Who moves it out of waiting has the right to settle
-// it.
+// A ticket is settled exactly once: the goroutine that moves it from waiting to
+// claimed has the right to settle it, as answered, failed or left. Its caller
+// waits until then, and does the work of its role meanwhile.
+
+// The states of a ticket.
 const (
 	waiting  = iota
 	claimed  // its reply, or its failure, is being handed over
 	answered // its Answerer has the reply
-	failed   // err says why
-	left     // its caller does not want the reply any more; err says why
+	failed   // err is the reason
+	left     // its caller does not want the reply any more; err is the reason
 )
 
-// The parts that a caller can have. They are given under the line's mu.
+// The roles of a caller. They are given under the line's mu.
 const (
 	idle = iota
 	reading
@@ -31,55 +34,56 @@ type Ticket struct {
 	Repeatable bool
 
 	state atomic.Uint32
-	// wake is sent to, without waiting, when the caller has to look: it may
-	// also be sent to for nothing.
+	role  atomic.Uint32
+	// wake is sent to, without waiting, when the state or the role has changed;
+	// there may be further, needless wake-ups.
 	wake chan struct{}
-
-	part atomic.Uint32
 
 	to       Answerer
 	start    time.Time
 	deadline time.Time
-	expired  error // what a passed deadline means
+	expired  error // the error for a passed deadline
 	// err is the error in states failed and left, lost whether the connection
 	// was found dead.
-	err  error
-	lost bool
+	err    error
+	lost   bool
+	cancel cancel
 
-	// end makes the caller leave the line at which it waits. It is made once,
-	// for all calls of the ticket.
+	// command is valid as long as the state is waiting; its length always is.
+	// sent says that it was handed to the connection, begun that a part of the
+	// reply has come. All are guarded by the line's mu.
+	command     []byte
+	sent, begun bool
+}
+
+// cancel makes a caller leave the line at which it waits when its context ends.
+// end is made once, for all calls of the ticket.
+type cancel struct {
 	end    func()
 	at     leaver
 	caller context.Context
-
-	// command is valid as long as the state is waiting, size its length. sent
-	// says that it was handed to the connection, begun that a part of the reply
-	// has come. All are guarded by the line's mu.
-	command     []byte
-	size        int
-	sent, begun bool
 }
+
+// leaver is a line.
+type leaver interface{ leave(t *Ticket, err error) }
 
 func (t *Ticket) begin(to Answerer, now, deadline time.Time, expired error) {
 	if t.wake == nil {
 		t.wake = make(chan struct{}, 1)
 	}
 	t.state.Store(waiting)
-	t.part.Store(idle)
+	t.role.Store(idle)
 	t.to, t.start, t.deadline, t.expired = to, now, deadline, expired
 	t.err, t.lost, t.sent, t.begun = nil, false, false, false
 }
 
-// leaver is a line.
-type leaver interface{ leave(t *Ticket, err error) }
-
-// onEnd returns what is to happen when the caller's context ends.
+// onEnd returns the function to call when the caller's context ends.
 func (t *Ticket) onEnd(at leaver, caller context.Context) func() {
-	t.at, t.caller = at, caller
-	if t.end == nil {
-		t.end = func() { t.at.leave(t, t.caller.Err()) }
+	t.cancel.at, t.cancel.caller = at, caller
+	if t.cancel.end == nil {
+		t.cancel.end = func() { t.cancel.at.leave(t, t.cancel.caller.Err()) }
 	}
-	return t.end
+	return t.cancel.end
 }
 
 // claim takes the right to settle the ticket.
@@ -90,8 +94,8 @@ func (t *Ticket) is(state uint32) bool { return t.state.Load() == state }
 // settled reports whether the caller has nothing to wait for.
 func (t *Ticket) settled() bool { return t.state.Load() > claimed }
 
-// look makes the caller look at its ticket.
-func (t *Ticket) look() {
+// notify wakes the caller, if it waits.
+func (t *Ticket) notify() {
 	select {
 	case t.wake <- struct{}{}:
 	default:
@@ -129,7 +133,7 @@ func (q *queue) pop() *Ticket {
 
 func (q *queue) set(i int, t *Ticket) { q.ring[(q.head+i)&(len(q.ring)-1)] = t }
 
-// cut leaves the first n.
+// cut shortens the queue to its first n tickets.
 func (q *queue) cut(n int) {
 	for ; q.size > n; q.size-- {
 		q.set(q.size-1, nil)

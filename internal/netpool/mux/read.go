@@ -1,0 +1,145 @@
+package mux
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/strata-cache/strata/internal/netpool"
+)
+
+// read reads the replies of all calls until t is settled, or has to write.
+func (ln *line[C]) read(t *Ticket) {
+	for sent := false; t.role.Load() == reading && ln.deliver(t) && t.is(waiting); {
+		if !sent {
+			if sent = ln.writeOrRead(t); t.role.Load() != reading {
+				return
+			}
+			if !sent && !ln.lookFirst() {
+				return
+			}
+		}
+		err := ln.cn.Fill()
+		ln.known = ln.sent.Load()
+		switch {
+		case err == nil:
+			if ln.cn.Buffered() > largeReply {
+				ln.retire()
+			}
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			ln.interrupted(t)
+		default:
+			ln.readFailed(err)
+		}
+	}
+	if t.role.Load() == reading {
+		ln.resign(t)
+	}
+}
+
+// deliver hands out all replies that have come in. It reports whether the
+// connection is still usable.
+func (ln *line[C]) deliver(t *Ticket) bool {
+	for n := 0; ; n++ {
+		reply, err := ln.cn.Next()
+		if err != nil {
+			ln.fail("read", err)
+			return false
+		}
+		if reply == nil {
+			return true
+		}
+		ln.mu.Lock()
+		to, wanted, e := ln.takeReply(n > 0)
+		ln.mu.Unlock()
+		if wanted {
+			ln.served.Store(true)
+			to.to.Answer(reply)
+			to.state.Store(answered)
+			if to != t {
+				to.notify()
+			}
+		}
+		if ln.finish(e); e != nil || to == nil {
+			return false
+		}
+	}
+}
+
+// takeReply takes the call out of the queue to which the next reply belongs, and
+// claims it unless its caller has left. more says that another reply came with
+// this one. A reply that belongs to no call ends the line. mu is held.
+func (ln *line[C]) takeReply(more bool) (t *Ticket, wanted bool, e *ending) {
+	if ln.state == closed || ln.taken == ln.known {
+		return nil, false, ln.endUnasked()
+	}
+	t = ln.calls.pop()
+	ln.taken++
+	if ln.m.stuck.Load() {
+		ln.m.stuck.Store(false)
+	}
+	if wanted = t.claim(); wanted {
+		ln.calls.waiting--
+	}
+	ln.burst = more || ln.cn.Buffered() > 0
+	// Before another caller can write: no bytes may be there that would be taken
+	// for the next reply.
+	if ln.owed() == 0 && !ln.cn.Quiet() {
+		e = ln.endUnasked()
+	}
+	return t, wanted, e
+}
+
+// writeOrRead reports whether the command of t, the reader, has been sent. If
+// it is t's turn to send it, t becomes the writer.
+func (ln *line[C]) writeOrRead(t *Ticket) (sent bool) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if !t.sent && ln.writer == nil && ln.mayWrite() {
+		ln.readerWrites()
+	}
+	return t.sent
+}
+
+// readerWrites makes the reader the writer. mu is held.
+func (ln *line[C]) readerWrites() {
+	ln.reader.role.Store(writing)
+	ln.reader, ln.writer, ln.looked = nil, ln.reader, false
+}
+
+// lookFirst is called by the reader before it reads bytes that come before its
+// own command was sent: bytes that are there already would be taken for the
+// reply. It reports whether the connection is usable.
+func (ln *line[C]) lookFirst() bool {
+	ln.mu.Lock()
+	var e *ending
+	if !ln.looked && ln.state != closed && ln.nothingOwed() {
+		if err := ln.cn.Look(true); err != nil {
+			e = ln.endFailed("read", err)
+		} else {
+			ln.looked = true
+		}
+	}
+	ln.mu.Unlock()
+	ln.finish(e)
+	return e == nil
+}
+
+// interrupted is called by the reader, t, when a passed deadline has ended its
+// read. The interrupt was meant for it, or for an earlier reader, or says that
+// there is no other caller to write: then t writes, and another caller may read
+// meanwhile.
+func (ln *line[C]) interrupted(t *Ticket) {
+	ln.mu.Lock()
+	_ = ln.cn.SetReadDeadline(time.Time{})
+	if ln.writer == nil && ln.toWrite() && t.is(waiting) && ln.mayWrite() {
+		ln.readerWrites()
+	}
+	e := ln.appoint()
+	ln.mu.Unlock()
+	ln.finish(e)
+}
+
+// endUnasked ends the line because of a reply that belongs to no call. mu is
+// held.
+func (ln *line[C]) endUnasked() *ending { return ln.endFailed("read", netpool.ErrUnasked) }

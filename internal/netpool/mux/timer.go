@@ -1,0 +1,132 @@
+package mux
+
+import (
+	"os"
+	"time"
+)
+
+// setAlarm sets the timer. mu is held.
+func (ln *line[C]) setAlarm(at time.Time) {
+	ln.alarm.due = at
+	if ln.alarm.timer == nil {
+		ln.alarm.timer = time.AfterFunc(time.Until(at), ln.onAlarm)
+		return
+	}
+	ln.alarm.timer.Reset(time.Until(at))
+}
+
+// onAlarm ends the calls that have reached their deadlines, and finds out whether
+// the line is stuck.
+func (ln *line[C]) onAlarm() {
+	now := time.Now()
+	ln.mu.Lock()
+	ln.alarm.due = time.Time{}
+	late := ln.releaseLate(now)
+	var first *Ticket
+	if ln.calls.size > 0 && ln.state != closed {
+		first = ln.checkStuck(now)
+	}
+	if !ln.alarm.due.IsZero() && ln.state != closed {
+		ln.setAlarm(ln.alarm.due)
+	}
+	e := ln.endIfOver()
+	ln.mu.Unlock()
+	for _, t := range late {
+		ln.settleLeft(t, t.expired)
+	}
+	if first != nil {
+		ln.settleRerouted(first)
+	}
+	ln.finish(e)
+	ln.m.pool.Tidy(now)
+}
+
+// releaseLate claims the calls that have reached their deadlines, and sets due to
+// the first deadline of the others. mu is held.
+func (ln *line[C]) releaseLate(now time.Time) (late []*Ticket) {
+	check := func(t *Ticket) {
+		switch {
+		case !t.deadline.After(now):
+			if ln.release(t) {
+				late = append(late, t)
+			}
+		default:
+			ln.dueBy(t.deadline)
+		}
+	}
+	for i := range ln.calls.size {
+		if t := ln.calls.at(i); t.is(waiting) {
+			check(t)
+		}
+	}
+	if w := ln.writer; w != nil && !w.is(waiting) {
+		check(w) // it writes for other callers, and must not be kept
+	}
+	return late
+}
+
+// dueBy makes the alarm due at t at the latest. mu is held.
+func (ln *line[C]) dueBy(t time.Time) {
+	if ln.alarm.due.IsZero() || t.Before(ln.alarm.due) {
+		ln.alarm.due = t
+	}
+}
+
+// checkStuck finds out for how long the next reply has not come. A line that has
+// become stuck ends one call, which is claimed and returned. A line that has
+// owed the reply for the timeout is retired. mu is held.
+func (ln *line[C]) checkStuck(now time.Time) (first *Ticket) {
+	since := ln.calls.at(0).start
+	next := since.Add(ln.m.stuckAfter())
+	if !next.After(now) {
+		next = since.Add(ln.m.o.Timeout)
+		if ln.m.stuck.CompareAndSwap(false, true) {
+			if all := ln.releaseRepeatable(1); len(all) > 0 {
+				first = all[0]
+			}
+		}
+	}
+	if !next.After(now) {
+		ln.state = retired
+	} else {
+		ln.dueBy(next)
+	}
+	return first
+}
+
+// releaseRepeatable claims the first calls, at most that many, that may be made
+// on another connection. mu is held.
+func (ln *line[C]) releaseRepeatable(most int) (all []*Ticket) {
+	for i := 0; i < ln.calls.size && len(all) < most; i++ {
+		if t := ln.calls.at(i); t.Repeatable && t.is(waiting) && ln.release(t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// reroute ends all calls that may be made on another connection, if the line is
+// stuck.
+func (ln *line[C]) reroute(now time.Time) {
+	ln.mu.Lock()
+	var all []*Ticket
+	if ln.calls.size > 0 && now.Sub(ln.calls.at(0).start) >= ln.m.stuckAfter() {
+		all = ln.releaseRepeatable(ln.calls.size)
+	}
+	var e *ending
+	if len(all) > 0 {
+		e = ln.endIfOver()
+	}
+	ln.mu.Unlock()
+	for _, t := range all {
+		ln.settleRerouted(t)
+	}
+	ln.finish(e)
+}
+
+// settleRerouted settles a claimed ticket: its call is to be made on another
+// connection.
+func (ln *line[C]) settleRerouted(t *Ticket) {
+	t.lost = true
+	ln.settleLeft(t, os.ErrDeadlineExceeded)
+}
