@@ -1,3 +1,11 @@
+// Batches: many flights that one leader leads, with one context and one goroutine.
+//
+// States of a batch: registered, launched; each of its flights lands by itself.
+//
+// Invariant: each flight that the batch leads is landed by it, whichever keys are
+// refused. An extra key is inserted only if since the registration of the batch no
+// right to store was taken in its shard.
+
 package flight
 
 import (
@@ -8,7 +16,7 @@ import (
 
 // Batch is a number of flights that one leader leads. Each lands by itself.
 type Batch[K comparable, V any] struct {
-	// Led are the flights of the batch, Joined those that were under way.
+	// Led are the flights that the batch leads, Joined those that were under way.
 	Led, Joined []*Flight[K, V]
 	// Refused are the keys that have no flight, with ErrClosed or ErrRecursive.
 	Refused map[K]error
@@ -16,18 +24,18 @@ type Batch[K comparable, V any] struct {
 	g     *Group[K, V]
 	node  Node // of the leader's loads
 	ctx   context.Context
-	since uint64 // the group's moves from before the batch began
+	since uint64 // Group.revocations from before the batch began
 
-	once   sync.Once
-	urgent chan struct{}
-	crowd  *crowd
+	once     sync.Once
+	urgent   chan struct{}
+	presence *presence
 }
 
 // Batch registers the caller with the flights of keys, which are all different:
 // it leads those that are not under way, until each has landed. Some keys, or
 // all, are refused if the group is closed, or ctx belongs to a load of theirs.
 func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, V] {
-	b := &Batch[K, V]{g: g, Refused: map[K]error{}, urgent: make(chan struct{}), since: g.moves.Load(), crowd: newCrowd()}
+	b := &Batch[K, V]{g: g, Refused: map[K]error{}, urgent: make(chan struct{}), since: g.revocations.Load(), presence: newPresence()}
 	for _, k := range keys {
 		f, p, err := g.register(ctx, k, kind)
 		switch p {
@@ -36,14 +44,15 @@ func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, 
 		case Joined:
 			b.Joined = append(b.Joined, f)
 		default:
-			// What is led must land all the same.
+			// The flights that the batch leads must land all the same.
 			b.Refused[k] = err
 		}
 	}
 	return b
 }
 
-// enlist makes f, which others may have joined already, one that the batch leads.
+// enlist makes f one of the flights that the batch leads. Other callers may have
+// joined it already.
 func (b *Batch[K, V]) enlist(f *Flight[K, V]) {
 	s := f.home
 	s.mu.Lock()
@@ -52,7 +61,7 @@ func (b *Batch[K, V]) enlist(f *Flight[K, V]) {
 	if f.urged {
 		b.urge()
 	}
-	f.join(b.crowd)
+	f.join(b.presence)
 	b.Led = append(b.Led, f)
 }
 
@@ -62,17 +71,18 @@ func (b *Batch[K, V]) urge() { b.once.Do(func() { close(b.urgent) }) }
 func (b *Batch[K, V]) Urgent() <-chan struct{} { return b.urgent }
 
 // Gone is [Group.Gone] for all of the batch's flights together.
-func (b *Batch[K, V]) Gone() <-chan bool { return b.crowd.gone }
+func (b *Batch[K, V]) Gone() <-chan bool { return b.presence.gone }
 
-// Context is the context of what is done for all flights at once. It is
-// cancelled when those of all flights are.
+// Context is the context of the work for all flights at once. It is cancelled when
+// the contexts of all flights are.
 func (b *Batch[K, V]) Context() context.Context { return b.ctx }
 
-// Done tells that the flights, which the leader has landed, need no [Launch].
+// Done says that so many flights, which the leader has landed, need no
+// [Batch.Launch].
 func (b *Batch[K, V]) Done(landed int) { b.g.runs.Add(-landed) }
 
-// Launch calls then on a goroutine of its own, to land the flights fs of the
-// batch, each of which gets a context.
+// Launch calls then on a goroutine of its own, which lands the flights fs of the
+// batch. Each of them gets a context.
 func (b *Batch[K, V]) Launch(ctx context.Context, fs []*Flight[K, V], then func()) {
 	b.node.load, b.node.outer = b, from(ctx)
 	own, cancel := context.WithCancelCause(within(context.WithoutCancel(ctx), &b.node))
@@ -80,8 +90,8 @@ func (b *Batch[K, V]) Launch(ctx context.Context, fs []*Flight[K, V], then func(
 	left := new(atomic.Int64)
 	left.Store(int64(len(fs)))
 	for _, f := range fs {
-		// Who waits for f waits for what the leader waits for.
-		f.node.lean(&b.node)
+		// A caller of f waits for every load that the leader waits for.
+		f.node.dependOn(&b.node)
 		b.g.equip(ctx, f)
 		context.AfterFunc(f.ctx, func() {
 			if left.Add(-1) == 0 {
@@ -111,25 +121,22 @@ func (b *Batch[K, V]) Wait(ctx context.Context, p Patience, f *Flight[K, V]) (Re
 			b.g.leave(f)
 			return Result[V]{}, err
 		}
-		defer n.waited(&f.node)
+		defer n.stopWaiting(&f.node)
 		b.g.urge(f)
 	}
 	return b.g.wait(ctx, p, f)
 }
 
-// Leave makes the caller no waiter of f any more.
-func (b *Batch[K, V]) Leave(f *Flight[K, V]) { b.g.leave(f) }
-
-// Fill calls insert, under the lock that Fence takes, for a key that the batch
-// was not asked for, if a flight of that key, registered when the batch was, would
-// have the right to store, and nothing runs for the key. It may say no without
-// that: what has happened to keys is remembered for each lock, not for each key.
+// Fill calls insert for an extra key, under the lock that Fence takes, if a flight
+// of that key from the registration of the batch would have the right to store, and
+// no flight or write of the key runs. It may refuse other keys, too: revocations
+// are remembered for each lock, not for each key.
 func (b *Batch[K, V]) Fill(key K, insert func()) {
 	s := b.g.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, held := s.holds[key] // the end of one that is over may not be among the moves yet
-	if s.closed || s.moved > b.since || held || s.rest.timer != nil || len(s.writes[key]) > 0 {
+	_, held := s.holds[key] // the end of a hold may not be among the revocations yet
+	if s.closed || s.revoked > b.since || held || s.holdAll.timer != nil || len(s.writes[key]) > 0 {
 		return
 	}
 	for _, m := range s.joinable {

@@ -14,16 +14,16 @@ import (
 )
 
 type (
-	group  = flight.Group[string, int]
-	aboard = flight.Flight[string, int]
+	group     = flight.Group[string, int]
+	keyFlight = flight.Flight[string, int]
 )
 
 func newGroup() *group { return flight.NewGroup[string, int](func() uint64 { return 7 }) }
 
-// bring returns a run that lands with v after d, unless its context ends
-// first; stored tells whether it could store.
-func bring(g *group, v int, d time.Duration, stored *atomic.Bool) func(*aboard) {
-	return func(f *aboard) {
+// bring returns a function that lands with v after d, unless its context ends
+// first. stored, if not nil, is set to whether the flight stored.
+func bring(g *group, v int, d time.Duration, stored *atomic.Bool) func(*keyFlight) {
+	return func(f *keyFlight) {
 		r := flight.Result[int]{Value: v, Found: true}
 		select {
 		case <-time.After(max(d, 1)):
@@ -37,23 +37,22 @@ func bring(g *group, v int, d time.Duration, stored *atomic.Bool) func(*aboard) 
 	}
 }
 
-// lead is a leader of two functions; without the first it looks and finds
-// nothing.
+// lead is a leader of two functions. Without the first, First lands nothing.
 type lead struct {
-	first func(context.Context, *aboard) bool
-	then  func(*aboard)
+	first func(context.Context, *keyFlight) bool
+	then  func(*keyFlight)
 }
 
-func (l lead) First(ctx context.Context, f *aboard) bool { return l.first != nil && l.first(ctx, f) }
-func (l lead) Then(f *aboard)                            { l.then(f) }
+func (l lead) First(ctx context.Context, f *keyFlight) bool { return l.first != nil && l.first(ctx, f) }
+func (l lead) Then(f *keyFlight)                            { l.then(f) }
 
-func get(ctx context.Context, g *group, key string, run func(*aboard)) (int, error) {
+func get(ctx context.Context, g *group, key string, run func(*keyFlight)) (int, error) {
 	r, _, err := g.Do(ctx, key, flight.Load, lead{then: run})
 	return r.Value, errors.Join(err, r.Err)
 }
 
 func TestFlightThatALoadWaitsForIsUrgent(t *testing.T) {
-	isUrgent := func(g *group, f *aboard) bool {
+	isUrgent := func(g *group, f *keyFlight) bool {
 		select {
 		case <-g.Urgent(f):
 			return true
@@ -63,9 +62,9 @@ func TestFlightThatALoadWaitsForIsUrgent(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()
-		var inner *aboard
+		var inner *keyFlight
 		asked := make(chan struct{})
-		go get(t.Context(), g, "inner", func(f *aboard) {
+		go get(t.Context(), g, "inner", func(f *keyFlight) {
 			inner = f
 			if isUrgent(g, f) {
 				t.Error("urgent before a load waits for it")
@@ -75,7 +74,7 @@ func TestFlightThatALoadWaitsForIsUrgent(t *testing.T) {
 			g.Land(f, flight.Result[int]{Value: 1}, nil)
 		})
 		<-asked
-		v, err := get(t.Context(), g, "outer", func(f *aboard) {
+		v, err := get(t.Context(), g, "outer", func(f *keyFlight) {
 			go func() {
 				time.Sleep(time.Second)
 				if !isUrgent(g, inner) || isUrgent(g, f) {
@@ -83,7 +82,7 @@ func TestFlightThatALoadWaitsForIsUrgent(t *testing.T) {
 				}
 			}()
 			v, _ := get(f.Context(), g, "inner", nil)
-			first, err := get(f.Context(), g, "led by a load", func(f *aboard) {
+			first, err := get(f.Context(), g, "led by a load", func(f *keyFlight) {
 				if !isUrgent(g, f) {
 					t.Error("a flight that a load leads is not urgent")
 				}
@@ -104,7 +103,7 @@ func TestCallersShareOneFlight(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 1000 {
 			wg.Go(func() {
-				v, err := get(t.Context(), g, "k", func(f *aboard) { runs++; bring(g, 1, time.Second, nil)(f) })
+				v, err := get(t.Context(), g, "k", func(f *keyFlight) { runs++; bring(g, 1, time.Second, nil)(f) })
 				if v != 1 || err != nil {
 					t.Errorf("got %d, %v", v, err)
 				}
@@ -119,12 +118,12 @@ func TestCallersShareOneFlight(t *testing.T) {
 
 func TestFlightCarriesStampOfItsRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		word := uint64(1)
-		g := flight.NewGroup[string, int](func() uint64 { return word })
-		get(t.Context(), g, "k", func(f *aboard) {
-			word = 2
+		generation := uint64(1)
+		g := flight.NewGroup[string, int](func() uint64 { return generation })
+		get(t.Context(), g, "k", func(f *keyFlight) {
+			generation = 2
 			if f.Stamp != 1 {
-				t.Errorf("stamp %d, want the word at registration, 1", f.Stamp)
+				t.Errorf("stamp %d, want the generation at registration, 1", f.Stamp)
 			}
 			g.Land(f, flight.Result[int]{}, nil)
 		})
@@ -164,14 +163,14 @@ func TestWaiterReturnsAtItsOwnDeadline(t *testing.T) {
 	})
 }
 
-func TestFlightThatEverybodyLeftIsCancelledAndNotJoined(t *testing.T) {
+func TestAbandonedFlightIsCancelledAndNotJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()
 		g.CancelAbandoned = true
 		var stored atomic.Bool
 		stored.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
-		slow := func(f *aboard) { // notices its cancellation late
+		slow := func(f *keyFlight) { // notices its cancellation late
 			<-f.Context().Done()
 			time.Sleep(time.Minute)
 			ok, _ := g.Land(f, flight.Result[int]{Value: 1}, func() {})
@@ -192,7 +191,7 @@ func TestFlightThatEverybodyLeftIsCancelledAndNotJoined(t *testing.T) {
 	})
 }
 
-func TestFlightThatEverybodyLeftGoesOnAndIsJoined(t *testing.T) {
+func TestAbandonedFlightGoesOnAndIsJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()
 		var stored atomic.Bool
@@ -211,25 +210,25 @@ func TestFlightThatEverybodyLeftGoesOnAndIsJoined(t *testing.T) {
 	})
 }
 
-func TestFlightTellsWhetherSomebodyWaits(t *testing.T) {
+func TestFlightTellsWhetherACallerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()
 		gone := make(chan (<-chan bool), 1)
 		ctx, cancel := context.WithCancel(t.Context())
-		go get(ctx, g, "k", func(f *aboard) {
+		go get(ctx, g, "k", func(f *keyFlight) {
 			gone <- g.Gone(f)
 			bring(g, 1, time.Minute, nil)(f)
 		})
-		word := <-gone
+		changes := <-gone
 		want := func(when string, want ...bool) {
 			t.Helper()
 			synctest.Wait()
 			var got []bool
-			for len(word) > 0 {
-				got = append(got, <-word)
+			for len(changes) > 0 {
+				got = append(got, <-changes)
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("%s: told %v, want %v", when, got, want)
+				t.Errorf("%s: received %v, want %v", when, got, want)
 			}
 		}
 		want("at first", false)
@@ -246,13 +245,13 @@ func TestFlightTellsWhetherSomebodyWaits(t *testing.T) {
 	})
 }
 
-func TestKeptFlightGoesOnWhenEverybodyHasLeft(t *testing.T) {
+func TestKeptFlightGoesOnWithoutCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()
 		g.CancelAbandoned = true
 		var stored atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
-		go get(ctx, g, "k", func(f *aboard) {
+		go get(ctx, g, "k", func(f *keyFlight) {
 			if !g.Keep(f) {
 				t.Error("Keep refused while a caller waits")
 			}
@@ -337,7 +336,7 @@ func TestFenceAllReachesEveryKeyAndWrite(t *testing.T) {
 func TestRecursiveLoadsAreRefused(t *testing.T) {
 	tests := []struct {
 		name  string
-		chain map[string]string // whose loader asks for whom
+		chain map[string]string // from the key of a loader to the key that it asks for
 		start []string
 	}{
 		{"a key asks for itself", map[string]string{"a": "a"}, []string{"a"}},
@@ -350,8 +349,8 @@ func TestRecursiveLoadsAreRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGroup()
-				var run func(*aboard)
-				run = func(f *aboard) {
+				var run func(*keyFlight)
+				run = func(f *keyFlight) {
 					time.Sleep(time.Second) // let the other chains start
 					v, err := get(f.Context(), g, tt.chain[f.Key], run)
 					g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
@@ -373,17 +372,17 @@ func TestRecursiveLoadsAreRefused(t *testing.T) {
 func TestLoadThatHasLostItsRightsIsRecursiveAllTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, other := newGroup(), newGroup()
-		one := func(f *aboard) { g.Land(f, flight.Result[int]{Value: 1}, nil) }
-		v, err := get(t.Context(), g, "k", func(f *aboard) {
+		one := func(f *keyFlight) { g.Land(f, flight.Result[int]{Value: 1}, nil) }
+		v, err := get(t.Context(), g, "k", func(f *keyFlight) {
 			g.Fence("k", func() {})
-			_, err := get(f.Context(), g, "inner", func(inner *aboard) {
+			_, err := get(f.Context(), g, "inner", func(inner *keyFlight) {
 				_, err := get(inner.Context(), g, "k", one)
 				g.Land(inner, flight.Result[int]{Err: err}, nil)
 			})
 			if !errors.Is(err, flight.ErrRecursive) {
 				t.Errorf("from a load inside it: %v, want ErrRecursive", err)
 			}
-			if _, err := get(f.Context(), other, "k", func(f *aboard) { other.Land(f, flight.Result[int]{}, nil) }); err != nil {
+			if _, err := get(f.Context(), other, "k", func(f *keyFlight) { other.Land(f, flight.Result[int]{}, nil) }); err != nil {
 				t.Errorf("from another cache: %v", err)
 			}
 			v, err := get(f.Context(), g, "l", one)
@@ -398,7 +397,7 @@ func TestLoadThatHasLostItsRightsIsRecursiveAllTheSame(t *testing.T) {
 func TestLoadsThatShareADependencyAreNotRecursive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()
-		asks := func(f *aboard) {
+		asks := func(f *keyFlight) {
 			v, err := get(f.Context(), g, "shared", bring(g, 5, time.Second, nil))
 			g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
 		}
@@ -421,7 +420,7 @@ func TestWaiterThatGaveUpLeavesNoEdgeBehind(t *testing.T) {
 		// a asks for b, gives up, and goes on; then b asks for a.
 		wg.Go(func() {
 			time.Sleep(time.Millisecond) // b is under way
-			get(t.Context(), g, "a", func(f *aboard) {
+			get(t.Context(), g, "a", func(f *keyFlight) {
 				ctx, cancel := context.WithTimeout(f.Context(), time.Second)
 				defer cancel()
 				get(ctx, g, "b", nil)
@@ -430,7 +429,7 @@ func TestWaiterThatGaveUpLeavesNoEdgeBehind(t *testing.T) {
 			})
 		})
 		wg.Go(func() {
-			v, err := get(t.Context(), g, "b", func(f *aboard) {
+			v, err := get(t.Context(), g, "b", func(f *keyFlight) {
 				time.Sleep(2 * time.Second)
 				v, err := get(f.Context(), g, "a", nil)
 				g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
@@ -559,7 +558,7 @@ func TestCloseWakesCallersAndWaitsForFlights(t *testing.T) {
 		landed := false
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			_, err := get(t.Context(), g, "k", func(f *aboard) {
+			_, err := get(t.Context(), g, "k", func(f *keyFlight) {
 				<-f.Context().Done()
 				time.Sleep(time.Second)
 				landed = true
@@ -586,7 +585,7 @@ func TestCloseWakesCallersAndWaitsForFlights(t *testing.T) {
 func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()
-		go get(t.Context(), g, "k", func(f *aboard) {
+		go get(t.Context(), g, "k", func(f *keyFlight) {
 			time.Sleep(time.Minute) // does not look at its context
 			g.Land(f, flight.Result[int]{}, nil)
 		})
@@ -607,7 +606,7 @@ func TestFlightKeepsValuesOfItsCallerButNotItsEnd(t *testing.T) {
 		type key struct{}
 		g := newGroup()
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
-		get(ctx, g, "k", func(f *aboard) {
+		get(ctx, g, "k", func(f *keyFlight) {
 			g.Keep(f)
 			cancel()
 			if f.Context().Value(key{}) != "v" || f.Context().Err() != nil {
@@ -623,14 +622,14 @@ func TestFirstLookNeedsNoGoroutine(t *testing.T) {
 	g := newGroup()
 	var goroutine bool
 	r, part, err := g.Do(t.Context(), "k", flight.Load, lead{
-		first: func(ctx context.Context, f *aboard) bool {
+		first: func(ctx context.Context, f *keyFlight) bool {
 			if ctx != t.Context() {
 				t.Error("not the caller's context")
 			}
 			g.Land(f, flight.Result[int]{Value: 1}, nil)
 			return true
 		},
-		then: func(*aboard) { goroutine = true },
+		then: func(*keyFlight) { goroutine = true },
 	})
 	if r.Value != 1 || part != flight.Led || err != nil || goroutine {
 		t.Errorf("got %d, part %v, %v, goroutine %v", r.Value, part, err, goroutine)
@@ -648,7 +647,7 @@ func TestLeaderThatLeavesDuringTheFirstLookHandsItOver(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			_, _, err := g.Do(ctx, "k", flight.Load, lead{
-				first: func(ctx context.Context, _ *aboard) bool { <-ctx.Done(); return false },
+				first: func(ctx context.Context, _ *keyFlight) bool { <-ctx.Done(); return false },
 				then:  bring(g, 1, time.Second, nil),
 			})
 			if !errors.Is(err, context.DeadlineExceeded) {
@@ -669,8 +668,8 @@ func TestCloseDuringTheFirstLookCancelsWhatFollows(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			_, _, err := g.Do(t.Context(), "k", flight.Load, lead{
-				first: func(context.Context, *aboard) bool { time.Sleep(time.Second); return false },
-				then: func(f *aboard) {
+				first: func(context.Context, *keyFlight) bool { time.Sleep(time.Second); return false },
+				then: func(f *keyFlight) {
 					<-f.Context().Done()
 					g.Land(f, flight.Result[int]{Err: context.Cause(f.Context())}, nil)
 				},

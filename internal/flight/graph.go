@@ -1,3 +1,11 @@
+// The graph of loads that wait for each other, across groups.
+//
+// States of an edge: it stands while a caller inside one load waits for another.
+//
+// Invariant: of loads that wait for each other in a circle, at least one caller
+// finds the circle and gets ErrRecursive. The edge is added before the search, so
+// that of two loads that close a circle at the same time one sees the other's edge.
+
 package flight
 
 import (
@@ -10,22 +18,22 @@ import (
 // waits, directly or through other flights, for that load.
 var ErrRecursive = errors.New("flight: recursive load")
 
-// Node is a flight's place in the graph of who waits for whom. Nodes of
+// Node is a flight's place in the graph of loads that wait for each other. Nodes of
 // different groups, and so of different caches, share one graph.
 type Node struct {
 	mu    sync.Mutex
 	waits map[*Node]int // flights that callers inside this load wait for
 
-	// load is the *Flight or *Batch whose load it is, outer the load that it was
-	// begun in. Both are set before the load begins.
+	// load is the *Flight or *Batch that the node belongs to, outer the load in which
+	// it was begun. Both are set before the load begins.
 	load  any
 	outer *Node
 }
 
 type nodeKey struct{}
 
-// within returns a context for the load of n. Callers that use it are known
-// to be inside that load.
+// within returns a context for the load of n, by which callers are recognised as
+// callers inside that load.
 func within(ctx context.Context, n *Node) context.Context {
 	return context.WithValue(ctx, nodeKey{}, n)
 }
@@ -36,9 +44,9 @@ func from(ctx context.Context) *Node {
 	return n
 }
 
-// inside reports whether n, or a load around it, is a load of key: what it asks
-// for may wait for what it holds elsewhere, such as a lease, though its flight
-// has lost its rights and cannot be joined any more.
+// inside reports whether n, or a load around it, is a load of key. Another load of
+// key could wait for something that the first holds, such as a lease, although the
+// flight of the first has lost its rights and cannot be joined any more.
 func inside[K comparable, V any](n *Node, home *shard[K, V], key K) bool {
 	for ; n != nil; n = n.outer {
 		switch l := n.load.(type) {
@@ -57,8 +65,8 @@ func inside[K comparable, V any](n *Node, home *shard[K, V], key K) bool {
 	return false
 }
 
-// Apart returns a context with the values of ctx for what no load waits for,
-// though ctx may belong to one.
+// Apart returns a context with the values of ctx for work that no load waits for,
+// although ctx may belong to one.
 func Apart(ctx context.Context) context.Context {
 	if from(ctx) == nil {
 		return ctx
@@ -67,9 +75,8 @@ func Apart(ctx context.Context) context.Context {
 }
 
 // waitFor records that a caller inside n waits for t, and fails with
-// ErrRecursive if t waits for n already. The edge is added before the search:
-// of two loads that close a circle at the same time at least one finds it, as
-// each lock orders the edges. Both may; then both fail, and none waits.
+// ErrRecursive if t waits for n already. If two callers close a circle at the same
+// time, both may find it; then both fail, and neither waits.
 func (n *Node) waitFor(t *Node) error {
 	n.mu.Lock()
 	if n.waits == nil {
@@ -78,14 +85,14 @@ func (n *Node) waitFor(t *Node) error {
 	n.waits[t]++
 	n.mu.Unlock()
 	if t.reaches(n, make(map[*Node]bool)) {
-		n.waited(t)
+		n.stopWaiting(t)
 		return ErrRecursive
 	}
 	return nil
 }
 
-// lean makes n wait for t for good: t is where loads for n are made.
-func (n *Node) lean(t *Node) {
+// dependOn makes n wait for t permanently: the batch t runs the load of n.
+func (n *Node) dependOn(t *Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.waits == nil {
@@ -94,8 +101,8 @@ func (n *Node) lean(t *Node) {
 	n.waits[t]++
 }
 
-// waited takes back what waitFor recorded.
-func (n *Node) waited(t *Node) {
+// stopWaiting removes the edge that waitFor has added.
+func (n *Node) stopWaiting(t *Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.waits[t]--; n.waits[t] == 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestKeysThatEqualNothingLeaveNothingBehind(t *testing.T) {
+func TestKeysThatDoNotEqualThemselvesLeaveNothingBehind(t *testing.T) {
 	g := NewGroup[float64, int](func() uint64 { return 0 })
 	for range 1000 {
 		f, part, _ := g.register(t.Context(), math.NaN(), Load)

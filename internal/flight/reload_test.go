@@ -15,7 +15,7 @@ import (
 // reload asks for a reload that brings v: prepares takes the time before its load
 // begins, takes that of the load.
 func reload(g *group, v int, prepares, takes time.Duration, stored *atomic.Int64) (int, error) {
-	r, _, err := g.Do(context.Background(), "k", flight.Reload, lead{then: func(f *aboard) {
+	r, _, err := g.Do(context.Background(), "k", flight.Reload, lead{then: func(f *keyFlight) {
 		time.Sleep(prepares)
 		current := g.Start(f)
 		time.Sleep(takes)
@@ -59,7 +59,7 @@ func TestReloadWaitsForTheLoadThatRunsAndTakesItsPlace(t *testing.T) {
 		synctest.Wait()
 		go reload(g, 2, time.Second, time.Second, &stored)
 		synctest.Wait()
-		for want := range 2 { // who wants a load joins the older one, and then the reload
+		for want := range 2 { // callers that want a load join the older one, and then the reload
 			if v, err := get(t.Context(), g, "k", nil); v != want+1 || err != nil {
 				t.Errorf("got %d, %v; want %d", v, err, want+1)
 			}
@@ -75,7 +75,7 @@ func TestFenceConcernsAReloadFromTheBeginOfItsLoad(t *testing.T) {
 	for name, c := range map[string]struct {
 		at      time.Duration
 		stores  bool
-		current bool // what it had read before its load may be served
+		current bool // a value that was read before the load may be served
 	}{
 		"while it waits for its turn":          {500 * time.Millisecond, true, false},
 		"while it prepares":                    {1500 * time.Millisecond, true, false},
@@ -95,7 +95,7 @@ func TestFenceConcernsAReloadFromTheBeginOfItsLoad(t *testing.T) {
 					var wg sync.WaitGroup
 					wg.Go(func() {
 						var current, stored bool
-						_, _, err := g.Do(t.Context(), "k", flight.Reload, lead{then: func(f *aboard) {
+						_, _, err := g.Do(t.Context(), "k", flight.Reload, lead{then: func(f *keyFlight) {
 							time.Sleep(time.Until(begin.Add(2 * time.Second)))
 							current = g.Start(f)
 							time.Sleep(time.Second)
@@ -106,7 +106,7 @@ func TestFenceConcernsAReloadFromTheBeginOfItsLoad(t *testing.T) {
 							t.Errorf("stored: %v, %v; want %v", stored, err, c.stores)
 						}
 						if current != c.current && c.at > time.Second {
-							t.Errorf("what it had read may be served: %v, want %v", current, c.current)
+							t.Errorf("a value from before the load may be served: %v, want %v", current, c.current)
 						}
 					})
 					time.Sleep(c.at)
@@ -127,11 +127,11 @@ func TestReloadWhoseLastCallerLeavesTheQueueLeavesItFree(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, _, err := g.Do(ctx, "k", flight.Reload, lead{then: func(f *aboard) {
+		_, _, err := g.Do(ctx, "k", flight.Reload, lead{then: func(f *keyFlight) {
 			g.Land(f, flight.Result[int]{Err: context.Cause(f.Context())}, nil)
 		}})
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("who left got %v", err)
+			t.Errorf("the caller that left got %v", err)
 		}
 		var stored atomic.Int64
 		if v, err := reload(g, 2, 0, 0, &stored); v != 2 || err != nil {

@@ -1,0 +1,98 @@
+package flight
+
+import "time"
+
+// maxHolds is the number of keys on hold that a shard knows one by one. Beyond it
+// all keys of the shard are on hold until the last such hold ends. A result that is
+// not stored for that reason is loaded again; a result that is stored during a hold
+// would be wrong.
+const maxHolds = 160
+
+// hold keeps flights of a key, or of all keys of a shard, from storing until some
+// time. The zero hold has no effect.
+type hold struct {
+	until time.Time
+	timer *time.Timer
+}
+
+func (h hold) stop() {
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}
+
+// Hold takes the right to store from the flights of key that run, and from those
+// that begin within d, or before the end of a longer hold. Writes may store.
+func (g *Group[K, V]) Hold(key K, d time.Duration) {
+	s := g.shard(key)
+	until := time.Now().Add(d)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, known := s.holds[key]
+	if s.closed || !findable(key) || !until.After(old.until) {
+		return
+	}
+	g.noteRevocation(s)
+	if !known && len(s.holds) >= maxHolds {
+		g.holdShard(s, until, d)
+		return
+	}
+	old.stop()
+	s.holds[key] = hold{until, time.AfterFunc(d, func() { g.release(s, key, until) })}
+	s.fenceFlights(key)
+}
+
+// holdShard puts all keys of s on hold, for a key that finds no room. s.mu is held.
+func (g *Group[K, V]) holdShard(s *shard[K, V], until time.Time, d time.Duration) {
+	if !until.After(s.holdAll.until) {
+		return
+	}
+	s.holdAll.stop()
+	s.holdAll = hold{until, time.AfterFunc(d, func() { g.releaseShard(s, until) })}
+	for _, m := range s.joinable {
+		for _, f := range m {
+			s.fenceFlight(f)
+		}
+	}
+}
+
+// held reports whether key is on hold. s.mu is held.
+func (s *shard[K, V]) held(key K) bool {
+	return (len(s.holds) > 0 || s.holdAll.timer != nil) && time.Now().Before(s.heldUntil(key))
+}
+
+// heldUntil is the end of the hold on key, long ago if there is none. s.mu is held.
+func (s *shard[K, V]) heldUntil(key K) time.Time {
+	if until := s.holds[key].until; until.After(s.holdAll.until) {
+		return until
+	}
+	return s.holdAll.until
+}
+
+// HoldLeft is the time during which flights of key must not store yet.
+func (g *Group[K, V]) HoldLeft(key K) time.Duration {
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, time.Until(s.heldUntil(key)))
+}
+
+// release ends the hold that ends at until.
+func (g *Group[K, V]) release(s *shard[K, V], key K, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holds[key].until.Equal(until) {
+		g.noteRevocation(s)
+		delete(s.holds, key)
+	}
+}
+
+// releaseShard ends the hold on all keys of s that ends at until.
+func (g *Group[K, V]) releaseShard(s *shard[K, V], until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holdAll.until.Equal(until) {
+		g.noteRevocation(s)
+		s.holdAll = hold{}
+	}
+}

@@ -1,0 +1,46 @@
+package flight
+
+// Land ends f with r. If f still has the right to store and insert is not nil,
+// insert is called first, under the lock that Fence takes: it must not
+// wait or call back. Land reports whether insert was called, and how many
+// callers f had.
+func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored bool, callers int) {
+	s := f.home
+	s.mu.Lock()
+	if stored = insert != nil && !f.fenced; stored {
+		insert()
+		if f.kind == Reload { // values that others have read meanwhile are older
+			g.noteRevocation(s)
+			s.fenceFlights(f.Key)
+		}
+	}
+	s.detach(f)
+	delete(s.running, f)
+	callers = f.joined
+	f.result = r
+	if f.done != nil {
+		close(f.done)
+	}
+	s.mu.Unlock()
+	return stored, callers
+}
+
+// NotKept notes that the result of f is stored in no tier, so that no entry shows
+// it: an extra key of a batch that began earlier may be older. It is called by an
+// insert of [Group.Land].
+func (g *Group[K, V]) NotKept(f *Flight[K, V]) { g.noteRevocation(f.home) }
+
+// detach makes f unjoinable and takes its right to store. Only f itself is
+// removed: its key may belong to a newer flight. If a reload waits for f it is its
+// turn. s.mu is held.
+func (s *shard[K, V]) detach(f *Flight[K, V]) {
+	f.fenced = true
+	for _, m := range s.joinable {
+		if m[f.Key] == f {
+			delete(m, f.Key)
+		}
+	}
+	if next := s.joinable[Reload][f.Key]; next != nil && next.after == f {
+		s.promote(next)
+	}
+}

@@ -1,0 +1,165 @@
+// Waiting: the callers of a flight, their results, and their leaving.
+//
+// States of a caller: waiting; then answered by the result or by an offer, or gone
+// with the error of its own context or with ErrClosed.
+//
+// Invariant: a caller that leaves changes nothing for the others. A flight without
+// callers is cancelled only with CancelAbandoned or if its leader was refused, never
+// once it is kept, and it is unjoinable before it is cancelled.
+
+package flight
+
+import "context"
+
+// wait returns the flight's result, or its offer if the caller's patience ends
+// first, or ctx's error if ctx does, or ErrClosed if the group is closed first.
+func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V]) (Result[V], error) {
+	select {
+	case <-f.done:
+		return f.result, nil
+	default:
+	}
+	var soft <-chan struct{}
+	if p.Soft != nil {
+		soft = p.Soft.Done()
+	}
+	for {
+		select {
+		case <-f.done:
+			return f.result, nil
+		case <-ctx.Done():
+			g.leave(f)
+			return Result[V]{}, ctx.Err()
+		case <-g.closed:
+			return Result[V]{}, ErrClosed
+		case <-soft:
+			if ctx.Err() != nil {
+				soft = nil // it ends with ctx, which counts
+				continue
+			}
+			r, next, ok := g.take(p, f)
+			if ok {
+				return r, nil
+			}
+			soft = next
+		}
+	}
+}
+
+// take returns the offer of f, and ends the caller's waiting: f continues all the
+// same. Without an offer next is closed by the next one. If the offer may not be
+// taken, next is nil.
+func (g *Group[K, V]) take(p Patience, f *Flight[K, V]) (r Result[V], next <-chan struct{}, ok bool) {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := f.offered
+	if o == nil {
+		if f.offers == nil {
+			f.offers = make(chan struct{})
+		}
+		return r, f.offers, false
+	}
+	if !p.Good(o.until, o.result.Tags, o.result.TagWatermark) {
+		return r, nil, false
+	}
+	f.kept = true
+	f.count(-1)
+	return o.result, nil, true
+}
+
+// Offer makes r the offer of f, until some time: callers may take it instead of
+// waiting for the end of f. It replaces an earlier offer.
+func (g *Group[K, V]) Offer(f *Flight[K, V], r Result[V], until int64) {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.Offered = true
+	f.offered = &offer[V]{result: r, until: until}
+	if f.offers != nil {
+		close(f.offers)
+		f.offers = nil
+	}
+}
+
+// leave ends the caller's waiting. With CancelAbandoned a flight that the last
+// waiter leaves is cancelled, unless it is kept. It cannot be joined from then on,
+// so that no other caller gets the cancellation.
+func (g *Group[K, V]) leave(f *Flight[K, V]) {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.count(-1); g.abandoned(f) {
+		s.detach(f)
+		f.end(errAbandoned)
+	}
+}
+
+// abandoned reports whether f is to be cancelled because no caller waits for it.
+// The shard's mutex is held.
+func (g *Group[K, V]) abandoned(f *Flight[K, V]) bool {
+	return (g.CancelAbandoned || f.refused) && f.waiters == 0 && !f.kept
+}
+
+// refuse ends the waiting of the caller that leads f, which would wait for itself.
+// Unless others wait for f it is cancelled.
+func (g *Group[K, V]) refuse(f *Flight[K, V]) {
+	s := f.home
+	s.mu.Lock()
+	f.refused = true
+	s.mu.Unlock()
+	g.leave(f)
+}
+
+// Keep makes f continue when every caller leaves, also with CancelAbandoned,
+// because others depend on it by now. It reports false if f is abandoned already.
+func (g *Group[K, V]) Keep(f *Flight[K, V]) bool {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g.abandoned(f) {
+		return false
+	}
+	f.kept = true
+	return true
+}
+
+// Waiting returns how many callers wait for f. endless says that a caller has
+// joined it that belongs to no load and whose context never ends: it may be f's own
+// Loader, with a context of its own.
+func (g *Group[K, V]) Waiting(f *Flight[K, V]) (callers int, endless bool) {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f.waiters, f.endless
+}
+
+// Urgent returns a channel that is closed as soon as a caller inside a load
+// waits for f: that load may hold the slot that f queues for.
+func (g *Group[K, V]) Urgent(f *Flight[K, V]) <-chan struct{} {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.urgent == nil {
+		f.urgent = make(chan struct{})
+		if f.urged {
+			close(f.urgent)
+		}
+	}
+	return f.urgent
+}
+
+func (g *Group[K, V]) urge(f *Flight[K, V]) {
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ; f != nil; f = f.after {
+		if !f.urged && f.urgent != nil {
+			close(f.urgent)
+		}
+		f.urged = true
+		if f.batch != nil {
+			f.batch()
+		}
+	}
+}
