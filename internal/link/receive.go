@@ -1,3 +1,11 @@
+// Events and messages of the bus, as they arrive.
+//
+// States: connected and silent follow the bus; see state.go.
+//
+// Invariant: each message is compared with the known lane versions before it is
+// applied, so that a loss in its lane is found with the next message at the latest.
+// A drop of everything is applied at once or, in a flood, when its time comes.
+
 package link
 
 import (

@@ -1,3 +1,12 @@
+// The goroutine of a queue: it makes attempts until nothing is pending.
+//
+// States: attempting, pausing (after a failure), ended (nothing is pending, or the
+// queue's context has ended).
+//
+// Invariant: a drop that always fails does not hold up the others. After a
+// failure the next attempt has half as many drops, begins with another kind,
+// and takes the drops with the fewest failures.
+
 package retry
 
 import (
@@ -9,10 +18,6 @@ import (
 
 // run is the goroutine of a queue. It makes attempts until nothing is pending
 // or the queue's context ends. After a failed attempt it pauses.
-//
-// Invariant: a drop that always fails does not hold up the others. After a
-// failure the next attempt has half as many drops, begins with another kind,
-// and takes the drops with the fewest failures.
 func (q *Queue) run(pause time.Duration) {
 	for q.wait(pause) {
 		for q.attempt() {

@@ -1,3 +1,12 @@
+// The set of pending drops, and the merging of drops of one key or tag.
+//
+// States of a drop: pending, taken by an attempt (and pending still), removed;
+// replaced by a stronger or repeated drop, or by a drop of everything.
+//
+// Invariant: a key or tag has at most one item, which is as strong as all its
+// drops since the last confirmed attempt. Each added drop makes a new item, so
+// that an attempt from before does not remove it.
+
 package retry
 
 import (
@@ -8,9 +17,6 @@ import (
 )
 
 // pending is the set of pending drops. The queue's mutex guards it.
-//
-// Invariant: a key or tag has at most one item, which is as strong as all its
-// drops since the last confirmed attempt. Each added drop makes a new item.
 type pending struct {
 	keys map[string]*item
 	tags map[string]*item
@@ -18,7 +24,7 @@ type pending struct {
 }
 
 // item is a pending drop. A stronger or a repeated drop replaces it by a new
-// item. So an attempt that began before does not remove the new one.
+// item.
 type item struct {
 	soft  bool
 	until time.Time // end of the hold; zero if there is none

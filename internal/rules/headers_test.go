@@ -1,0 +1,90 @@
+package rules_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Limits of headers: a file of more lines than minHeaderFile has one, of at most
+// maxHeaderLines lines.
+const (
+	minHeaderFile  = 100
+	maxHeaderLines = 10
+)
+
+// guarded are the packages that guard a promise, with the packages below them, and
+// guardedRoot the files of the root package that do.
+var (
+	guarded = []string{ // read-only
+		"internal/flight", "internal/generation", "internal/l2", "internal/link", "internal/netpool", "internal/redistier", "internal/retry",
+	}
+	guardedRoot = regexp.MustCompile(`^read(_[a-z]+)?\.go$`) // read-only
+	// unheaded are packages and files of which the rule asks nothing yet.
+	unheaded = []string{ // read-only
+		"internal/l2", "internal/netpool", "internal/redistier", "read.go", "read_lease.go", "read_lookup.go", "read_store.go",
+	}
+)
+
+func headerRules() []rule {
+	long := strings.Repeat("\n", minHeaderFile)
+	header := "// Reads, in their order.\n//\n// States: begun, ended.\n//\n// Invariant: each ends once.\n"
+	return []rule{{
+		name:  "headers of files that guard a promise",
+		check: checkHeaders,
+		bad: []map[string]string{
+			one("internal/generation/a.go", "package generation"+long),
+			one("internal/link/a.go", "package link\n\n"+header+"type t int"+long),
+			one("internal/retry/mux/a.go", "// Package mux shares.\npackage mux"+long),
+			one("internal/flight/a.go", "// Invariants hold.\n\npackage flight"+long),
+			one("internal/retry/a.go", strings.Repeat("// More.\n", maxHeaderLines)+header+"\npackage retry"+long),
+		},
+		good: map[string]string{
+			"read.go":                 header + "\npackage strata" + long,
+			"internal/link/a.go":      "// Package link is one.\n//\n" + header + "package link" + long,
+			"internal/link/b.go":      "package link",
+			"internal/link/c_test.go": "package link" + long,
+			"set.go":                  "package strata" + long,
+			"redis/a.go":              "package redis" + long,
+		},
+	}}
+}
+
+// checkHeaders looks for a comment above the package clause, attached to it or not,
+// that tells the invariant of the file. Such a comment also tells the states, if
+// the file has any.
+func checkHeaders(files []source) (all []finding) {
+	for _, s := range files {
+		if s.test() || s.lines < minHeaderFile || !s.guards() {
+			continue
+		}
+		if !hasHeader(s) {
+			all = append(all, found(s.path, "%s: a comment of at most %d lines above the package clause tells the purpose of the file, its states, and \"Invariant: …\"", s.path, maxHeaderLines))
+		}
+	}
+	return all
+}
+
+// guards reports whether the file is one of those that guard a promise.
+func (s source) guards() bool {
+	dir := s.dir()
+	for _, u := range unheaded {
+		if s.path == u || strings.HasPrefix(s.path, u+"/") {
+			return false
+		}
+	}
+	if dir == "." {
+		return guardedRoot.MatchString(s.path)
+	}
+	return slices.ContainsFunc(guarded, func(g string) bool { return dir == g || strings.HasPrefix(dir, g+"/") })
+}
+
+func hasHeader(s source) bool {
+	for _, g := range s.file.Comments {
+		text := g.Text()
+		if g.End() < s.file.Package && s.span(g) <= maxHeaderLines && strings.Contains(text, "Invariant: ") {
+			return true
+		}
+	}
+	return false
+}
