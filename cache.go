@@ -21,18 +21,18 @@ import (
 
 // Cache answers reads from L1, the memory of this process, else from L2, a
 // store that all instances share, else from the origin by running a Loader
-// once for all who ask. It is safe for concurrent use. Create it with [New]
+// once for all callers. It is safe for concurrent use. Create it with [New]
 // and close it with [Cache.Close]; the zero Cache is not usable.
 type Cache[K comparable, V any] struct {
-	// What the hit path reads. An entry whose Stamp is lower than trust's word
-	// has to be judged before it is served.
+	// The hit path reads these. An entry with a Stamp below the watermark of
+	// generation has to be judged before it is served.
 	memory     *l1.Cache[K, V]
 	generation generation.Ledger
 	// look are the flags of every entry.
 	look     uint32
 	encoding codec.Codec[V] // that of L2, or the one that it would have
-	// memos are about keys that have no value.
-	memos *l1.Cache[K, memo]
+	// negatives are about keys that have no value.
+	negatives *l1.Cache[K, negative]
 
 	flights *flight.Group[K, V]
 	o       Options[K, V]
@@ -45,7 +45,7 @@ type Cache[K comparable, V any] struct {
 	health     originHealth
 	background *limit.Background // of refreshes
 	purger     purger
-	waiting    atomic.Int64 // callers who wait for loads
+	waiting    atomic.Int64 // callers that wait for loads
 
 	counts counts
 	probes sync.WaitGroup
@@ -54,7 +54,7 @@ type Cache[K comparable, V any] struct {
 	end    context.CancelFunc
 	closed atomic.Bool
 	once   sync.Once
-	// lost tells once what Close has given up; lostError is its error.
+	// lost logs once the drops that Close has given up; lostError is its error.
 	lost      sync.Once
 	lostError error
 }
@@ -82,7 +82,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		MaxWeight:  o.Memory.MaxWeight,
 		Notify:     c.evicted(),
 	})
-	c.memos = newMemos[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
+	c.negatives = newNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
 	c.background = limit.NewBackground(o.Limits.MaxRefreshes)
 	c.loads = limit.NewLoads(o.Limits.MaxLoads, o.Limits.HardTimeout)
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
@@ -103,7 +103,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	return c, nil
 }
 
-// l2Options configure what the cache shares with other instances.
+// l2Options configure the store that the cache shares with other instances.
 func (c *Cache[K, V]) l2Options() l2.Options {
 	o := l2.Options{
 		Name: c.o.Name, Instance: rand.Uint64(), Tier: c.o.Remote.Tier, Bus: c.o.Remote.Bus,
@@ -128,7 +128,7 @@ func (c *Cache[K, V]) Name() string { return c.o.Name }
 func (c *Cache[K, V]) Len() int { return c.memory.Len() }
 
 // Close ends the cache: running loads are cancelled, their callers get
-// ErrClosed, and what L1 held is gone. It waits until every goroutine of the
+// ErrClosed, and the entries of L1 are gone. It waits until every goroutine of the
 // cache has ended, or ctx has; then it returns ctx's error, and a Loader that
 // ignores its context is still running. The Tier and the Bus stay open: they
 // are their maker's to close, after the cache. Close may be called more than
@@ -136,8 +136,9 @@ func (c *Cache[K, V]) Len() int { return c.memory.Len() }
 //
 // Invalidations that L2 or the bus has not confirmed are tried until they are or
 // ctx ends; without a deadline, for 10 seconds. The rest is lost: other
-// instances may serve what was to be dropped until it expires. Close logs that,
-// and its error is, or wraps, a *[RemoteError] whose Pending is their number.
+// instances may serve the values that were to be dropped until they expire. Close
+// logs that, and its error is, or wraps, a *[RemoteError] with their number in
+// Pending.
 // While nothing is pending it does not wait for L2.
 //
 // A Loader or hook must not call Close: it would wait for itself until ctx
@@ -157,12 +158,12 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 		err = errors.Join(err, lost)
 	}
 	c.memory.Close()
-	c.memos.Close()
+	c.negatives.Close()
 	return err
 }
 
-// closeRetry tries what is pending until ctx ends, and returns and logs what is
-// lost.
+// closeRetry tries the pending drops until ctx ends, and logs and returns how many
+// are lost.
 func (c *Cache[K, V]) closeRetry(ctx context.Context) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc

@@ -9,15 +9,16 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// stamps are what an entry is judged by later: the words of trust from before
-// its value was read, and its tags.
+// stamps decide later whether an entry is valid: the watermarks from before its
+// value was read, and its tags.
 type stamps struct {
 	generation, tagGeneration uint64
 	tags                      []string
 }
 
-// judge says what e, which L1 holds for key, is good for, and since when it is
-// suspect if it is. One that is trusted gets the newest stamp.
+// judge returns whether e, the entry of key in L1, is valid, stale, suspect or
+// invalid, and the time since which it is suspect. A valid one gets the newest
+// stamp.
 func (c *Cache[K, V]) judge(key K, e *l1.Entry[K, V]) (v generation.Verdict, since int64) {
 	if e.Stamp < c.generation.Watermark() {
 		var next uint64
@@ -33,8 +34,8 @@ func (c *Cache[K, V]) judge(key K, e *l1.Entry[K, V]) (v generation.Verdict, sin
 	return generation.Both(v, since, tv, ts)
 }
 
-// judgeTags says what an entry with tags t is good for as far as they go, and
-// since when it is suspect if it is. If it is trusted they get the newest stamp.
+// judgeTags is judge for the tags t of an entry alone. If it is valid they get the
+// newest stamp.
 func (c *Cache[K, V]) judgeTags(t *l1.Tags) (v generation.Verdict, since int64) {
 	if t == nil {
 		return generation.Valid, 0
@@ -103,7 +104,7 @@ func (c *Cache[K, V]) aged(key K, e *l1.Entry[K, V]) *l1.Entry[K, V] {
 	if e.Tags != nil && v <= generation.Stale {
 		if v, next, since := c.generation.JudgeTags(e.Tags.Names, e.Tags.Seen.Load()); v == generation.Stale {
 			e = c.expired(e, since)
-			e.Tags = &l1.Tags{Names: e.Tags.Names} // who still has old judges it by its own
+			e.Tags = &l1.Tags{Names: e.Tags.Names} // a reader that still has old judges it by its own
 			e.Tags.Seen.Store(next)
 		}
 	}
@@ -136,8 +137,8 @@ func (c *Cache[K, V]) entry(key K, v V, fresh, left time.Duration, s stamps, id 
 	return e
 }
 
-// newTags are tags as an entry has them, whose stamp is seen; nil if there are
-// none.
+// newTags returns tags in the form of an entry, with the stamp seen; nil if there
+// are none.
 func newTags(tags []string, seen uint64) *l1.Tags {
 	if len(tags) == 0 {
 		return nil
@@ -156,9 +157,9 @@ func later(now int64, d time.Duration) int64 {
 }
 
 // refreshSoon sets when a read of e is to start a refresh: after a share of
-// ttl, the life of its value, or earlier at random. fresh is what is left of
-// that life, which L1 may have cut short. took is how long its load took; zero if
-// that is not known.
+// ttl, the life of its value, or earlier at random. fresh is the rest of that life,
+// which L1 may have cut short. took is the duration of its load; zero if that is
+// not known.
 func (c *Cache[K, V]) refreshSoon(e *l1.Entry[K, V], fresh, ttl, took time.Duration) {
 	if c.o.RefreshAt < 0 || ttl == NoExpiry || fresh <= 0 {
 		return

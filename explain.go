@@ -109,7 +109,7 @@ func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
 
 func (c *Cache[K, V]) explainMemory(key K) Place {
 	p := Place{Used: true}
-	if e, now := c.memos.Peek(key); e != nil && c.recall(key) == &e.Value && e.Value.notFound {
+	if e, now := c.negatives.Peek(key); e != nil && c.recall(key) == &e.Value && e.Value.notFound {
 		p.NotFound = true
 		p.Fresh, p.Left = until(e.Fresh, now), until(e.Dead, now)
 		return p
@@ -149,7 +149,7 @@ func until(then, now int64) time.Duration {
 
 // explainFailures notes what is remembered of failed loads.
 func (c *Cache[K, V]) explainFailures(key K, r *Report) {
-	e, now := c.memos.Peek(key)
+	e, now := c.negatives.Peek(key)
 	if e == nil || e.Value.notFound {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // GetOrLoad returns the value of key: from L1, else from L2, else by running
-// load once for all callers who ask at the same time. A nil load means
+// load once for all callers that ask at the same time. A nil load means
 // Options.Loader. Callers may pass different Loaders for one key; the one of
 // the caller that came first runs.
 //
@@ -19,13 +19,12 @@ import (
 // error.
 //
 // It returns when the value is there, or with ctx's error when ctx ends first:
-// a hit in L1 is returned whatever ctx says. The load goes on then, is stored,
+// a hit in L1 is returned even if ctx has ended. The load goes on then, is stored,
 // and is shared by later callers until it ends, at Limits.HardTimeout at the
 // latest; see also Limits.CancelAbandoned. The Loader's error is wrapped with
 // the cache's name, and remembered for Options.ErrorTTL; *LoadPanicError if the
 // Loader panicked, ErrLoadExited, ErrRecursiveLoad, ErrNoLoader, ErrOverloaded
-// and ErrClosed come as they are. What is wrong with L2 is counted and never
-// returned.
+// and ErrClosed come as they are. Errors of L2 are counted and never returned.
 //
 // A hit costs no allocation, no lock and no look at ctx.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], opts ...CallOption) (V, error) {
@@ -33,7 +32,7 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], o
 	if e != nil && now < e.Soon && e.Stamp >= c.generation.Watermark() && e.Flags == 0 && len(opts) == 0 {
 		return e.Value, nil
 	}
-	return c.getClosely(ctx, key, e, now, load, opts)
+	return c.getSlow(ctx, key, e, now, load, opts)
 }
 
 // Get returns the value of key if it is fresh in L1 or L2. It never loads. It
@@ -43,16 +42,12 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 	if e != nil && now < e.Soon && e.Stamp >= c.generation.Watermark() && e.Flags == 0 {
 		return e.Value, true
 	}
-	if e != nil && now < e.Fresh && c.trusts(key, e) {
+	if e != nil && now < e.Fresh && c.valid(key, e) {
 		return c.hit(ctx, key, e), true
 	}
-	c.overrule(e != nil)
-	if m := c.recall(key); m != nil && m.notFound {
-		c.counts.remembered.Add(1)
-		c.tellAbsent(ctx, key)
+	if c.missed(ctx, key, e) != nil {
 		return *new(V), false
 	}
-	c.tellMiss(ctx, key)
 	r, err := c.fly(ctx, key, flight.Read, nil, call{})
 	if err != nil || r.Err != nil || !r.Found {
 		return *new(V), false
@@ -60,58 +55,84 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 	return c.clone(r.Value), true
 }
 
-// getClosely is GetOrLoad where more than a look at e, which the engine has
-// found, is needed.
-func (c *Cache[K, V]) getClosely(ctx context.Context, key K, e *l1.Entry[K, V], now int64, load Loader[K, V], opts []CallOption) (V, error) {
+// getSlow is GetOrLoad where more than a look at e, which the engine has found, is
+// needed.
+func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *l1.Entry[K, V], now int64, load Loader[K, V], opts []CallOption) (V, error) {
 	o := callOf(opts)
 	if err := c.callError(o); err != nil {
-		c.overrule(e != nil)
+		c.countAsMiss(e != nil)
 		c.counts.turnedAway.Add(1)
 		return *new(V), err
 	}
 	if o.skipRead || c.o.ContextControls && skipsRead(ctx) {
-		c.overrule(e != nil)
+		c.countAsMiss(e != nil)
 		return c.reload(ctx, key, load, o)
 	}
-	if e != nil {
-		e = c.aged(key, e)
-	}
-	if e != nil && c.trusts(key, e) {
-		if now < e.Fresh {
-			if now >= e.Soon {
-				c.refresh(ctx, key, load, o)
-			}
-			o.inform(Info{Tier: "L1", Degraded: c.degraded()})
-			return c.hit(ctx, key, e), nil
+	if a := c.answerL1(ctx, key, e, now); a.found {
+		if a.due {
+			c.refresh(ctx, key, load, o)
 		}
-		if due, stale := c.servesStale(ctx, key, e, now); stale {
-			if due {
-				c.refresh(ctx, key, load, o)
-			}
-			c.counts.overruled.Add(1)
-			c.counts.remembered.Add(1)
-			o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
-			return c.shown(key, e), nil
-		}
+		o.inform(Info{Tier: "L1", Stale: a.stale, Degraded: c.degraded()})
+		return a.value, nil
 	}
-	c.overrule(e != nil)
-	if m := c.recall(key); m != nil && m.notFound {
-		c.counts.remembered.Add(1)
-		c.tellAbsent(ctx, key)
+	if m := c.missed(ctx, key, e); m != nil {
 		return *new(V), c.wrap(key, m.err)
 	}
-	c.tellMiss(ctx, key)
 	return c.miss(ctx, key, load, o)
 }
 
-// trusts reports whether nothing has been dropped that concerns e.
-func (c *Cache[K, V]) trusts(key K, e *l1.Entry[K, V]) bool {
+// l1Answer is the answer of L1 to a read that may load. Unless found is set, L1 has
+// no value to serve.
+type l1Answer[V any] struct {
+	value V
+	found bool
+	stale bool
+	due   bool // a refresh is due
+}
+
+// answerL1 answers a read from e, which the engine has found; nil: nothing. A stale
+// value is served while it is refreshed, or because its load has failed a moment
+// ago.
+func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *l1.Entry[K, V], now int64) (a l1Answer[V]) {
+	if e != nil {
+		e = c.aged(key, e)
+	}
+	if e == nil || !c.valid(key, e) {
+		return a
+	}
+	if now < e.Fresh {
+		return l1Answer[V]{value: c.hit(ctx, key, e), found: true, due: now >= e.Soon}
+	}
+	due, stale := c.servesStale(ctx, key, e, now)
+	if !stale {
+		return a
+	}
+	c.counts.overruled.Add(1)
+	c.counts.remembered.Add(1)
+	return l1Answer[V]{value: c.shown(key, e), found: true, stale: true, due: due}
+}
+
+// missed counts a read for which L1 has no value to serve. If the key is known not
+// to exist it returns the negative entry of that, which is the answer.
+func (c *Cache[K, V]) missed(ctx context.Context, key K, e *l1.Entry[K, V]) *negative {
+	c.countAsMiss(e != nil)
+	if m := c.recall(key); m != nil && m.notFound {
+		c.counts.remembered.Add(1)
+		c.tellAbsent(ctx, key)
+		return m
+	}
+	c.tellMiss(ctx, key)
+	return nil
+}
+
+// valid reports whether nothing was dropped that concerns e.
+func (c *Cache[K, V]) valid(key K, e *l1.Entry[K, V]) bool {
 	v, _ := c.judge(key, e)
 	return v == generation.Valid
 }
 
-// servesStale reports whether e, whose time is over, is to be served: while it
-// is refreshed, which is due then, or because its load has failed a moment ago.
+// servesStale reports whether e, which is not fresh any more, is to be served: while
+// it is refreshed, which is due then, or because its load has failed a moment ago.
 func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *l1.Entry[K, V], now int64) (due, stale bool) {
 	if c.revalidates(e, now) {
 		c.stale(ctx, key, e.Value, nil)
@@ -157,9 +178,10 @@ func (c *Cache[K, V]) shown(key K, e *l1.Entry[K, V]) V {
 	return c.clone(e.Value)
 }
 
-// overrule counts a hit of the engine that is none of the cache's.
-func (c *Cache[K, V]) overrule(yes bool) {
-	if yes {
+// countAsMiss counts, if found is set, a look-up that found an entry which the
+// cache must not serve.
+func (c *Cache[K, V]) countAsMiss(found bool) {
+	if found {
 		c.counts.overruled.Add(1)
 	}
 }

@@ -118,7 +118,7 @@ func (c *Cache[K, V]) dropLocal(key K, soft bool) {
 			removed = c.forget(key)
 			return
 		}
-		c.memos.Delete(key)
+		c.negatives.Delete(key)
 		if e, _ := c.memory.Peek(key); e != nil && e.Fresh > 0 {
 			c.memory.Swap(e, c.expired(e, c.memory.Now()))
 		}
@@ -158,7 +158,7 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	}
 	err := remoteError(op, c.l2.DropAll(ctx, soft))
 	c.dropAllLocal(soft)
-	c.memos.Clear()
+	c.negatives.Clear()
 	if !soft {
 		c.memory.Clear()
 	}

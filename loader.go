@@ -15,7 +15,7 @@ import (
 // Limits.CancelAbandoned also when no caller waits any more and no other
 // instance does either. A Loader that returns after that has loaded for nobody:
 // its callers have got a stale value or an error already. Do not keep state of
-// one request (a transaction, a user) in what it returns.
+// one request (a transaction, a user) in the value that it returns.
 //
 // A Loader that asks the same cache for another key hands its own context on:
 // so loads that would wait for each other in a circle get ErrRecursiveLoad. With
@@ -35,8 +35,8 @@ import (
 // made once and kept.
 type Loader[K comparable, V any] func(ctx context.Context, key K) (V, error)
 
-// Load is what a Loader can say about the value it is getting. It is safe for
-// concurrent use until the Loader returns; what is said later has no effect.
+// Load lets a Loader set the life and the tags of the value it is getting. It is
+// safe for concurrent use until the Loader returns; later calls have no effect.
 type Load struct {
 	mu   sync.Mutex // guards below
 	said call
@@ -46,7 +46,7 @@ type Load struct {
 }
 
 // Loading returns the load that ctx belongs to, the innermost one if loads ask
-// for other keys. In a [ManyLoader] what it is told holds for all keys of the
+// for other keys. In a [ManyLoader] its settings hold for all keys of the
 // batch; see [LoadingKey]. The write of an [Cache.Update] counts as a load of
 // its key. Outside of both it returns a Load that nothing listens to.
 func Loading(ctx context.Context) *Load {
@@ -58,9 +58,9 @@ func Loading(ctx context.Context) *Load {
 
 // LoadingKey returns the Load of one of the keys that the [ManyLoader] is getting
 // that ctx belongs to, or of one that it brings unasked. Such a Load adds to, and
-// goes before, what [Loading] is told for all keys of the batch, but that NoStore
-// of either counts. K must be the type of the cache's keys: of another key nothing
-// is listened to.
+// goes before, the settings of [Loading] for all keys of the batch, but NoStore of
+// either counts. K must be the type of the cache's keys: a Load for a key of another
+// type has no effect.
 func LoadingKey[K comparable](ctx context.Context, key K) *Load {
 	l := Loading(ctx)
 	l.mu.Lock()
@@ -76,10 +76,9 @@ func LoadingKey[K comparable](ctx context.Context, key K) *Load {
 	return own
 }
 
-// SetTTL makes the value fresh for d instead of what the call or Options.TTL
-// say, jitter included. If d is not positive the value is not stored, as with
-// [Load.NoStore]. If the Loader answers ErrNotFound, d is for how long that is
-// remembered.
+// SetTTL makes the value fresh for d instead of the TTL of the call or of
+// Options.TTL, jitter included. If d is not positive the value is not stored, as
+// with [Load.NoStore]. If the Loader answers ErrNotFound, that is remembered for d.
 func (l *Load) SetTTL(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +103,7 @@ func (l *Load) NoStore() {
 	l.none = true
 }
 
-// applyLoad adds what a Loader has said of key to the options of its call.
+// applyLoad adds the settings of a Loader for key to the options of its call.
 func applyLoad[K comparable](l *Load, o *call, key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +120,7 @@ func applyLoad[K comparable](l *Load, o *call, key K) {
 	}
 }
 
-// apply adds what the Loader has said, but for NoStore, to the options of its
+// apply adds the settings of the Loader, except NoStore, to the options of its
 // call. mu is held.
 func (l *Load) apply(o *call) {
 	if l.said.ttl != 0 {
@@ -149,10 +148,10 @@ type loadContext struct {
 	cache    any
 	previous any // a *V, which may be nil
 	load     Load
-	late     sync.WaitGroup // for what is done when the context ends first
+	late     sync.WaitGroup // for the work that is done when the context ends first
 }
 
-// Value returns what belongs to the load.
+// Value returns the load itself and the value before it, by their keys.
 func (l *loadContext) Value(key any) any {
 	switch key {
 	case loadKey{}:
@@ -175,8 +174,8 @@ func (c *Cache[K, V]) Previous(ctx context.Context) (V, bool) {
 }
 
 // ManyLoader gets the values of several keys from the origin at once. A key
-// that is absent from its result is one that the origin does not have. What it
-// returns beyond the keys it was asked for is kept in L1 where nothing is held.
+// that is absent from its result is one that the origin does not have. Values of
+// other keys that it returns are kept in L1 where L1 has nothing.
 // [Loading] speaks of all keys, [LoadingKey] of one.
 // It runs as a [Loader] does. An error beside values is that of the keys that have
 // none: those that have one are found. A panic is an error of all keys.

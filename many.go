@@ -9,14 +9,14 @@ import (
 	"github.com/strata-cache/strata/internal/flight"
 )
 
-// GetMany is GetOrLoad for several keys: what L1 does not have is looked up in
-// L2 in one round trip, and what is missing there is loaded in one call of load.
-// Keys whose load is under way, in another batch or alone, are waited for. A nil
-// load means Options.Loader, one key after the other.
+// GetMany is GetOrLoad for several keys: those that L1 does not have are looked up
+// in L2 in one round trip, and those missing there are loaded in one call of load.
+// GetMany waits for loads of its keys that are under way, in another batch or
+// alone. A nil load means Options.Loader, one key after the other.
 //
 // The result has the keys that have a value: those that the origin does not have
 // are absent from it, and no error. If other keys fail it returns *PartialError
-// beside what was found. [ReadInfo] says nothing here. With [SkipRead] load is
+// beside the values it has found. [ReadInfo] has no effect here. With [SkipRead] load is
 // called for each key by itself, for all at once.
 func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, V], opts ...CallOption) (map[K]V, error) {
 	o := callOf(opts)
@@ -93,7 +93,7 @@ func (m *many[K, V]) fail(key K, err error) {
 	m.failed[key] = err
 }
 
-// take takes what became of one key.
+// take takes the result of one key.
 func (m *many[K, V]) take(key K, r flight.Result[V], err error) {
 	if err == nil {
 		err = r.Err
@@ -148,13 +148,13 @@ func (m *many[K, V]) get(ctx context.Context, keys []K) {
 	m.fly(ctx, missing)
 }
 
-// reload loads keys whatever is cached, each by itself and all at once.
+// reload loads keys although they may be cached, each by itself and all at once.
 func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 	values, errs := make([]V, len(keys)), make([]error, len(keys))
 	var all sync.WaitGroup
 	for i, k := range keys {
 		e, _ := m.c.memory.Get(k) // it counts as a read
-		m.c.overrule(e != nil)
+		m.c.countAsMiss(e != nil)
 		all.Go(func() { values[i], errs[i] = m.c.reload(ctx, k, m.one, m.call) })
 	}
 	all.Wait()
@@ -163,7 +163,7 @@ func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 	}
 }
 
-// refresh loads in the background, as one batch, what is due.
+// refresh loads the keys that are due in the background, as one batch.
 func (m *many[K, V]) refresh(ctx context.Context) {
 	due := slices.DeleteFunc(m.due, func(k K) bool {
 		_, running := m.c.flights.Running(k)
@@ -181,39 +181,17 @@ func (m *many[K, V]) refresh(ctx context.Context) {
 	}
 }
 
-// have takes key from L1, if it is there.
+// have takes key from L1, if L1 has an answer.
 func (m *many[K, V]) have(key K) bool {
-	c := m.c
-	e, now := c.memory.Get(key)
-	if e != nil {
-		e = c.aged(key, e)
-	}
-	if e != nil && c.trusts(key, e) {
-		if now < e.Fresh {
-			if now >= e.Soon {
-				m.due = append(m.due, key)
-			}
-			m.found[key] = c.hit(m.ctx, key, e)
-			return true
+	e, now := m.c.memory.Get(key)
+	if a := m.c.answerL1(m.ctx, key, e, now); a.found {
+		if a.due {
+			m.due = append(m.due, key)
 		}
-		if due, stale := c.servesStale(m.ctx, key, e, now); stale {
-			if due {
-				m.due = append(m.due, key)
-			}
-			c.counts.overruled.Add(1)
-			c.counts.remembered.Add(1)
-			m.found[key] = c.shown(key, e)
-			return true
-		}
-	}
-	c.overrule(e != nil)
-	if k := c.recall(key); k != nil && k.notFound {
-		c.counts.remembered.Add(1)
-		c.tellAbsent(m.ctx, key)
+		m.found[key] = a.value
 		return true
 	}
-	c.tellMiss(m.ctx, key)
-	return false
+	return m.c.missed(m.ctx, key, e) != nil
 }
 
 // fly gets keys through their flights: those that are under way, and a batch of
@@ -283,22 +261,21 @@ func (m *many[K, V]) besideReloads(ctx context.Context, keys []K) (rest []K) {
 	return rest
 }
 
-// flyOnce is fly, but that it returns the keys whose flights have turned out to
-// be outdated: they need others.
+// flyOnce is fly, but it returns the keys that need other flights, because theirs
+// have turned out to be outdated.
 func (m *many[K, V]) flyOnce(ctx, soft context.Context, keys []K) (again []K) {
 	c := m.c
-	b := &batch[K, V]{many: m, stamps: c.stamps(nil)}
-	b.flights = c.flights.Batch(ctx, keys, flight.Load)
+	b := m.batch(ctx, keys)
 	c.counts.turnedAway.Add(uint64(len(b.flights.Refused)))
 	for k, err := range b.flights.Refused {
 		m.take(k, flight.Result[V]{}, err)
 	}
 	c.counts.flights.Add(uint64(len(b.flights.Led)))
-	patience := c.patience(soft, b.stamps.tagGeneration)
+	patience := c.patience(soft, b.reads.begun.tagGeneration)
 	b.lead(ctx, patience)
 	for _, f := range b.flights.Joined {
 		r, err := b.flights.Wait(ctx, patience, f)
-		if err == nil && c.outdated(&r, b.stamps.tagGeneration) {
+		if err == nil && c.outdated(&r, b.reads.begun.tagGeneration) {
 			again = append(again, f.Key)
 			continue
 		}

@@ -33,7 +33,7 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o call
 	return c.answer(key, r)
 }
 
-// answer is what a caller gets of a flight's result.
+// answer returns a flight's result as callers get it.
 func (c *Cache[K, V]) answer(key K, r flight.Result[V]) (V, error) {
 	if r.Err != nil {
 		return *new(V), c.wrap(key, r.Err)
@@ -55,7 +55,7 @@ func (c *Cache[K, V]) fallback(key K) (e *l1.Entry[K, V], until int64) {
 	return e, c.onErrorUntil(e)
 }
 
-// overloaded is the answer to a caller who would be one too many.
+// overloaded is the answer to a caller that would be one too many.
 func (c *Cache[K, V]) overloaded(ctx context.Context, key K, o call) (V, error) {
 	c.counts.overloaded.Add(1)
 	if e, until := c.fallback(key); e != nil && c.memory.Now() < until {
@@ -77,8 +77,8 @@ func (c *Cache[K, V]) softly(ctx context.Context) (soft context.Context, cancel 
 	return context.WithTimeout(ctx, c.o.Limits.SoftTimeout)
 }
 
-// patience is that of a caller who came when the word of tags was word: until soft
-// ends, if it is not nil.
+// patience is that of a caller that came when the watermark of tags was word: it
+// ends with soft, if that is not nil.
 func (c *Cache[K, V]) patience(soft context.Context, word uint64) (p flight.Patience) {
 	if soft == nil {
 		return p
@@ -88,18 +88,6 @@ func (c *Cache[K, V]) patience(soft context.Context, word uint64) (p flight.Pati
 		return c.memory.Now() < until && !c.droppedBetween(tags, tagWord, word)
 	}
 	return p
-}
-
-// offer makes the stale value that the flight has at hand what callers get who
-// wait for Limits.SoftTimeout.
-func (a *attempt[K, V]) offer() {
-	if a.pending {
-		return // it may have been dropped by the time that the load begins
-	}
-	if a.c.o.Limits.SoftTimeout > 0 && a.load != nil && a.heldUntil != 0 {
-		r := flight.Result[V]{Value: *a.held, Found: true, Note: a.heldNote | noteStale, Tags: a.tags, TagWatermark: a.tagGeneration}
-		a.c.flights.Offer(a.f, r, a.heldUntil)
-	}
 }
 
 // fly gets key through a flight of that kind.
@@ -142,7 +130,7 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 	return r, err
 }
 
-// countPart counts what a caller has had to do with a flight.
+// countPart counts the part of a caller in a flight.
 func (c *Cache[K, V]) countPart(part flight.Part) {
 	switch part {
 	case flight.Joined:
@@ -169,20 +157,23 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 		word := c.generation.TagWatermark()
 		patience := c.patience(soft, word)
 		patience.Registered = o.registered
-		r, p, err = c.flights.DoSoftly(ctx, patience, key, kind, &attempt[K, V]{c: c, load: load, call: o})
+		r, p, err = c.flights.DoSoftly(ctx, patience, key, kind, c.leader(load, o))
 		if p != flight.Joined || err != nil || !c.outdated(&r, word) {
 			return r, p, err
 		}
 	}
 }
 
-// readBeside returns what L2 has of a key that a reload is loading: its callers
-// wait for that, others are served what is cached. ok is false if nothing fresh is.
+// readBeside returns the value that L2 has of a key while a reload loads it: callers
+// that asked for a reload wait for it, others are served from the cache. ok is false
+// if L2 has no fresh value.
 func (c *Cache[K, V]) readBeside(ctx context.Context, key K) (r flight.Result[V], p flight.Part, ok bool, err error) {
-	word, a := c.generation.TagWatermark(), &attempt[K, V]{c: c, beside: true}
-	r, p, err = c.flights.Do(ctx, key, flight.Read, a)
-	ok = err == nil && (r.Found || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(&r, word))
-	if p == flight.Led && a.again && !ok {
+	l := c.leader(nil, call{})
+	l.beside = true
+	since := c.generation.TagWatermark()
+	r, p, err = c.flights.Do(ctx, key, flight.Read, l)
+	ok = err == nil && (r.Found || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(&r, since))
+	if p == flight.Led && l.again && !ok {
 		<-ctx.Done() // its time is over: the connection may have seen that first
 		return r, p, true, cmp.Or(err, ctx.Err())
 	}

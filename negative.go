@@ -8,12 +8,11 @@ import (
 
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/remote"
 )
 
-// memo is what is remembered of a key that has no value: that the origin does
-// not have it, or that its load has failed.
-type memo struct {
+// negative is the value of a negative entry: L1 remembers of a key without a value
+// that the origin does not have it, or that its load has failed.
+type negative struct {
 	err error
 	// notFound says that err is the origin's answer.
 	notFound bool
@@ -22,26 +21,26 @@ type memo struct {
 }
 
 const (
-	// memoShare is the share of L1's bound that memos may have beside it: keys
+	// negativeShare is the share of L1's bound that negatives may have beside it: keys
 	// that do not exist push out no entries.
-	memoShare = 10
+	negativeShare = 10
 	// maxBackoff is how many times ErrorTTL a failure is remembered at most.
 	maxBackoff = 10
 )
 
-// newMemos makes the store of memos.
-func newMemos[K comparable](entries, weight int64) *l1.Cache[K, memo] {
+// newNegatives makes the store of negatives.
+func newNegatives[K comparable](entries, weight int64) *l1.Cache[K, negative] {
 	bound := entries
 	if bound == 0 {
 		bound = min(weight, DefaultMaxEntries)
 	}
-	return l1.New(l1.Config[K, memo]{MaxEntries: max(1, bound/memoShare)})
+	return l1.New(l1.Config[K, negative]{MaxEntries: max(1, bound/negativeShare)})
 }
 
-// recall returns what is remembered of key and holds still, or nil. A failure
+// recall returns the negative entry of key if it still holds, or nil. A failure
 // is remembered for longer than it holds, so that the next one counts.
-func (c *Cache[K, V]) recall(key K) *memo {
-	e, now := c.memos.Peek(key)
+func (c *Cache[K, V]) recall(key K) *negative {
+	e, now := c.negatives.Peek(key)
 	if e == nil || now >= e.Fresh {
 		return nil
 	}
@@ -71,14 +70,14 @@ func (c *Cache[K, V]) failed(key K, err error) {
 	if base == 0 {
 		return
 	}
-	m := memo{err: err, failures: 1}
-	if e, _ := c.memos.Peek(key); e != nil && !e.Value.notFound {
+	m := negative{err: err, failures: 1}
+	if e, _ := c.negatives.Peek(key); e != nil && !e.Value.notFound {
 		m.failures = e.Value.failures + 1
 	}
 	holds := base * time.Duration(min(1<<min(m.failures-1, 10), maxBackoff))
 	holds -= time.Duration(rand.Float64() * float64(holds) / 5)
 	now := c.memory.Now()
-	c.memos.Set(&l1.Entry[K, memo]{
+	c.negatives.Set(&l1.Entry[K, negative]{
 		Key: key, Value: m, Fresh: l1.After(now, holds), Soon: l1.After(now, holds),
 		Dead: l1.After(now, holds+2*maxBackoff*base),
 	}, 1)
@@ -86,7 +85,7 @@ func (c *Cache[K, V]) failed(key K, err error) {
 
 // failures is how often the load of key has failed in a row.
 func (c *Cache[K, V]) failures(key K) int {
-	if e, _ := c.memos.Peek(key); e != nil {
+	if e, _ := c.negatives.Peek(key); e != nil {
 		return e.Value.failures
 	}
 	return 0
@@ -94,40 +93,41 @@ func (c *Cache[K, V]) failures(key K) int {
 
 // remembers reports whether a load's failure says something about the origin:
 // not if the flight was cancelled, nor if the Loader has panicked.
-func (a *attempt[K, V]) remembers(err error) bool {
+func (r *read[K, V]) remembers(err error) bool {
 	var p *LoadPanicError
 	var late *timeoutError
 	switch {
 	case err == nil, errors.As(err, &p), errors.Is(err, ErrLoadExited), errors.Is(err, ErrClosed), errors.Is(err, ErrRecursiveLoad):
 		return false
-	case a.ctx.Err() != nil, errors.Is(err, context.Canceled):
+	case r.ctx.Err() != nil, errors.Is(err, context.Canceled):
 		return false // a Loader may have used its caller's context
 	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &late):
-		callers, _ := a.c.flights.Waiting(a.f)
-		return callers > 0 // else it may be that of the caller who has left
+		callers, _ := r.c.flights.Waiting(r.f)
+		return callers > 0 // else it may be that of the caller that has left
 	}
 	return true
 }
 
-// absent is the memo of a key that the origin does not have, for left. tags are
+// absent is the negative entry of a key that the origin does not have, for left. tags are
 // those of that answer.
-func (a *attempt[K, V]) absent(err error, left time.Duration, tags []string) *l1.Entry[K, memo] {
-	left = min(left, a.c.memoryTTL())
-	dead := l1.After(a.c.memory.Now(), left)
-	return &l1.Entry[K, memo]{
-		Key: a.f.Key, Value: memo{err: err, notFound: true}, Soon: dead, Fresh: dead, Dead: dead,
-		Stamp: a.f.Stamp, Tags: newTags(tags, a.tagGeneration),
+func (r *read[K, V]) absent(err error, left time.Duration, tags []string) *l1.Entry[K, negative] {
+	left = min(left, r.c.memoryTTL())
+	dead := l1.After(r.c.memory.Now(), left)
+	return &l1.Entry[K, negative]{
+		Key: r.f.Key, Value: negative{err: err, notFound: true}, Soon: dead, Fresh: dead, Dead: dead,
+		Stamp: r.f.Stamp, Tags: newTags(tags, r.tagGeneration),
 	}
 }
 
-// forget removes key from L1, and returns what memory.Notify is to be given
-// once no lock is held. It is called under the lock of the key's flights.
+// forget removes key from L1, and returns the removed entries for memory.Notify,
+// which is called once no lock is held. forget is called under the lock of the key's
+// flights.
 func (c *Cache[K, V]) forget(key K) []l1.Removed[K, V] {
-	c.memos.Delete(key)
+	c.negatives.Delete(key)
 	return c.forgetValue(key)
 }
 
-// forgetValue is forget, but that what is remembered of the key stays.
+// forgetValue is forget, but the negative entry of the key stays.
 func (c *Cache[K, V]) forgetValue(key K) []l1.Removed[K, V] {
 	e, alive := c.memory.Delete(key)
 	if e == nil || c.o.Hooks.Evict == nil {
@@ -140,46 +140,10 @@ func (c *Cache[K, V]) forgetValue(key K) []l1.Removed[K, V] {
 	return []l1.Removed[K, V]{{Entry: e, Reason: why}}
 }
 
-// unremember forgets what is remembered of e's key, for which e is put into L1. A
-// stale value says nothing about a failure that holds still.
+// unremember removes the negative entry of e's key when e is put into L1. A stale
+// value says nothing about a failure that still holds.
 func (c *Cache[K, V]) unremember(e *l1.Entry[K, V]) {
-	if m, now := c.memos.Peek(e.Key); m != nil && (m.Value.notFound || now < e.Fresh) {
-		c.memos.Delete(e.Key)
-	}
-}
-
-// forgetRemote drops what L2 holds, and remembers there too that the origin
-// does not have the key: under the lease, as with any load, since a key may have
-// been written meanwhile.
-func (a *attempt[K, V]) forgetRemote(left time.Duration) {
-	drops := a.id != 0 || a.call.skipRead
-	if a.lease.Token == 0 || left <= 0 && !drops {
-		return
-	}
-	ctx, cancel := a.opContext()
-	defer cancel()
-	left = max(0, min(left, maxRemoteLife))
-	p := remote.Put{Key: a.l2.Name, Fresh: left, Left: left, Lease: a.lease, Drops: drops}
-	if left > 0 {
-		p.Data = a.c.sealAbsent(a.l2.Name, a.call.tags, a.lease.Clock)
-	}
-	refused, err := a.c.l2.Put(ctx, []remote.Put{p})
-	if !a.answered("put", err) {
-		return
-	}
-	a.lease.Token, a.replaced = 0, true
-	if len(refused) > 0 {
-		a.c.refusedRemote(a.ctx, a.f.Key)
-		a.noKeep = true
-		return
-	}
-	a.announceDrop(ctx, p)
-}
-
-// announceDrop tells other instances of what p, a Put that was not refused, has
-// dropped.
-func (a *attempt[K, V]) announceDrop(ctx context.Context, p remote.Put) {
-	if p.Drops {
-		_ = a.c.l2.Announce(ctx, []remote.Drop{{Key: a.l2.Name}}) // or it is pending
+	if m, now := c.negatives.Peek(e.Key); m != nil && (m.Value.notFound || now < e.Fresh) {
+		c.negatives.Delete(e.Key)
 	}
 }

@@ -4,374 +4,331 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/remote"
 )
 
-// attempt is one flight on its way: L1 again → L2 → lease → loader → store →
-// land.
-type attempt[K comparable, V any] struct {
-	c      *Cache[K, V]
-	f      *flight.Flight[K, V]
-	ctx    context.Context // the caller's in First, the flight's in Then
-	load   Loader[K, V]
-	call   call
-	l2     l2.Session
-	again  bool // the first look was cut short
-	beside bool // the caller goes on to a reload if L2 has nothing
+// A read that L1 cannot answer goes through five stages, each in its own file:
+//
+//	look-up  L1 again, then L2      read_lookup.go   settled by a value
+//	lease    the right to store     read_lease.go    settled by another instance
+//	load     the Loader runs        read_load.go     settled at HardTimeout
+//	store    L2, an entry for L1    read_store.go
+//	land     L1, the callers wake   read_land.go
+//
+// A settled read has its outcome and skips the stages up to land.
+// Invariant: each read lands exactly once, also when a callback panics or ends
+// its goroutine, and then holds no lease.
 
-	// tagGeneration is the word of trust in tags from before anything was read.
+// read is one key on its way through the stages.
+type read[K comparable, V any] struct {
+	c     *Cache[K, V]
+	f     *flight.Flight[K, V]
+	ctx   context.Context // of the caller in the look-up, later of the flight
+	call  call
+	loads bool // there is a Loader
+	// tagGeneration is the watermark of tags from before anything was read.
 	tagGeneration uint64
-	unasked       bool         // L2 was not looked at
-	lease         remote.Lease // the right to store in L2, if its Token is set
-	spoilt        remote.ID    // of what L2 takes for fresh and nobody can use
-	noKeep        bool         // the value must not be kept anywhere
-	replaced      bool         // L2 has answered what the load brought
-	pending       bool         // a reload whose load has not begun
+	l2            l2.Session
+	skippedGet    bool // the question for the lease is the first one to L2
+	beside        bool // the caller waits for a reload if L2 has nothing
+	pending       bool // a reload whose load has not begun
 
-	held      *V        // a stale value, for Previous and for when the load fails
-	heldNote  uint8     // which tier it is from
-	heldUntil int64     // until when held may be served if it does
-	id        remote.ID // of held, if L2 holds it
-	// loose says that held was expired in L2, which keeps it for as long as if it
-	// had not been.
-	loose bool
-	// fallback is an entry for held if that is from L2. It is kept in L1 if held is
-	// served, and L1 has nothing fresh by then.
-	fallback *l1.Entry[K, V]
-	tags     []string // of what L2 or L1 holds
-	// expired says that what L2 holds was expired by one of its tags.
-	expired bool
-	entry   *l1.Entry[K, V]
-	memo    *l1.Entry[K, memo]
-	took    time.Duration // by the Loader
-	left    time.Duration // for which a value of a batch is fresh
-	// landed is set when the flight has ended, apart when somebody else than
-	// its batch sees to that.
-	landed, apart bool
-	// suspect is what L1 holds and L2 has to confirm, suspectSince since when.
-	suspect      *l1.Entry[K, V]
-	suspectSince int64
-
-	brought bool // the Loader has brought a value
-	late    bool // a tag of entry was dropped meanwhile
-	end     end
-	res     flight.Result[V]
+	candidate candidate[K, V]
+	suspect   suspect[K, V]
+	right     right
+	outcome   outcome[K, V]
 }
 
-// end says how a flight got its result.
+// candidate is a stale value that may be served if the load fails, and that the
+// load may confirm. Its zero value is none.
+type candidate[K comparable, V any] struct {
+	value *V
+	note  uint8     // the tier that it comes from
+	until int64     // the end of the time in which it may be served on error
+	id    remote.ID // zero if L2 does not hold it
+	tags  []string
+	// unbounded says that it was expired in L2 at a time that is unknown here, so
+	// that L2 keeps it for its whole life.
+	unbounded bool
+	// entry is the entry for L1 of a value that comes from L2. It is stored if the
+	// value is served and L1 has nothing fresh by then.
+	entry *l1.Entry[K, V]
+}
+
+// suspect is an entry of L1 that L2 has to confirm.
+type suspect[K comparable, V any] struct {
+	entry *l1.Entry[K, V]
+	since int64
+}
+
+// right is the right of a read to store its value.
+type right struct {
+	lease remote.Lease // without a Token there is none for L2
+	// replaces is a value that L2 takes for fresh and that this read must replace.
+	replaces remote.ID
+	noStore  bool // the value must not be stored in any tier
+	used     bool // L2 has taken, or refused, the answer of the load
+}
+
+// outcome is the end of a read.
+type outcome[K comparable, V any] struct {
+	settled  bool // no further stage but land
+	landed   bool
+	how      end
+	res      flight.Result[V]
+	entry    *l1.Entry[K, V]        // for L1
+	negative *l1.Entry[K, negative] // for L1, instead of an entry
+	took     time.Duration          // by the Loader
+	loaded   bool                   // the Loader has returned a value
+	late     bool                   // a tag of entry was dropped meanwhile
+}
+
+// end is the way in which a flight got its result.
 type end uint8
 
 const (
 	endAbandoned end = iota // the flight was cancelled
-	endL1                   // L1 had it by then
-	endL2                   // L2 had it
-	endAbsent               // L2 did not have it, and there was no loader
-	endLoad                 // the loader ran
-	endThrottled            // it would have, but has failed too lately, or got no slot
+	endL1                   // L1 had the value by then
+	endL2                   // L2 had the value
+	endAbsent               // L2 did not have the value, and there was no Loader
+	endLoad                 // the Loader ran
+	endThrottled            // the Loader has failed too recently, or got no slot
 )
 
-// First goes through the steps that need no more than the caller has: a look
-// at the tiers. A caller whose context ends meanwhile leaves the rest, and
-// those who have joined it, to Then.
-func (a *attempt[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (landed bool) {
-	a.f, a.ctx, a.tagGeneration = f, ctx, a.c.generation.TagWatermark()
-	ended := true // by a panic or exit of the user's Key or Codec
-	defer func() {
-		if ended && a.res.Err == nil {
-			a.res.Err = ErrLoadExited
-		}
-		if landed = landed || ended; landed {
-			a.land()
-		}
-	}()
-	defer a.recovered()
-	landed = a.look()
-	ended = false
-	if l2.Over(ctx) && !landed {
-		*a = attempt[K, V]{c: a.c, load: a.load, call: a.call, again: true}
-	}
+// reads are the reads that one caller leads together: one for GetOrLoad, several
+// for GetMany. They go through the stages side by side, and share each round trip
+// to L2 and the run of the Loader.
+type reads[K comparable, V any] struct {
+	c    *Cache[K, V]
+	ctx  context.Context // for everything that is done for all reads at once
+	call call
+	// load is the Loader of a single read, many that of several.
+	load Loader[K, V]
+	many ManyLoader[K, V]
+	all  []*read[K, V]
+
+	// batch, begun and apart are used with several reads only: begun are the
+	// stamps from before anything was read, apart counts the reads that wait for
+	// other instances on goroutines of their own.
+	batch *flight.Batch[K, V]
+	begun stamps
+	apart sync.WaitGroup
+}
+
+// leader leads the flight of a single read.
+type leader[K comparable, V any] struct {
+	reads  reads[K, V]
+	read   read[K, V]
+	one    [1]*read[K, V]
+	beside bool
+	again  bool // the time of the caller ended in the look-up
+}
+
+// leader returns the leader of a read with that Loader, which may be nil.
+func (c *Cache[K, V]) leader(load Loader[K, V], o call) *leader[K, V] {
+	return &leader[K, V]{reads: reads[K, V]{c: c, call: o, load: load}}
+}
+
+// First looks up the key under the caller's own context. If the caller's time ends
+// meanwhile, Then goes on for the callers that have joined the flight.
+func (l *leader[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (landed bool) {
+	l.reads.begin(&l.read, ctx, f)
+	l.read.beside = l.beside
+	l.one[0] = &l.read
+	l.reads.ctx, l.reads.all = ctx, l.one[:]
+	landed = len(l.reads.lookUp()) > 0
+	l.again = !landed && l2.Over(ctx)
 	return landed
 }
 
-// Then goes through all other steps.
-func (a *attempt[K, V]) Then(f *flight.Flight[K, V]) {
-	a.f, a.ctx = f, f.Context()
-	if a.again || a.call.skipRead {
-		a.tagGeneration = a.c.generation.TagWatermark()
+// Then takes the read through the other stages.
+func (l *leader[K, V]) Then(f *flight.Flight[K, V]) {
+	g, ctx := &l.reads, f.Context()
+	g.ctx = ctx
+	if l.again || g.call.skipRead {
+		g.all = []*read[K, V]{new(read[K, V])}
+		g.begin(g.all[0], ctx, f)
 	}
-	defer a.land() // also when the Loader ends the goroutine
-	defer a.recovered()
-	if a.pending = a.call.skipRead; a.pending && !a.prepareReload() || a.again && a.look() {
+	r := g.all[0]
+	r.ctx = ctx
+	if g.call.skipRead {
+		r.prepareReload()
+	} else if l.again && len(g.lookUp()) > 0 {
 		return
 	}
-	a.finish()
+	g.finish()
 }
 
-// finish does what a look has left to do: slot, lease, loader, store.
-func (a *attempt[K, V]) finish() {
-	if a.over() {
+// begin makes r the read of f that begins now.
+func (g *reads[K, V]) begin(r *read[K, V], ctx context.Context, f *flight.Flight[K, V]) {
+	*r = read[K, V]{
+		c: g.c, f: f, ctx: ctx, call: g.call, loads: g.load != nil || g.many != nil,
+		tagGeneration: g.c.generation.TagWatermark(), pending: g.call.skipRead,
+	}
+}
+
+// finish takes the reads through the stages after the look-up.
+func (g *reads[K, V]) finish() {
+	defer g.apart.Wait()
+	defer g.landAll() // also when the Loader ends the goroutine
+	if !g.anyOpen((*read[K, V]).over) {
 		return
 	}
-	var urgent <-chan struct{}
-	var gone <-chan bool
-	if a.c.o.Limits.MaxLoads > 0 { // else there is no queue
-		urgent, gone = a.c.flights.Urgent(a.f), a.c.flights.Gone(a.f)
-	}
-	release, err := a.c.loads.Acquire(a.ctx, a.call.refresh, urgent, gone)
+	release, err := g.slot()
 	if err != nil {
-		a.noSlot(err)
+		for _, r := range g.unsettled() {
+			r.noSlot(err)
+		}
 		return
 	}
 	defer release()
-	if a.c.l2.HasTier() && !a.l2.Down && a.takeLease() || a.over() || a.spent() {
+	g.takeLeases()
+	if !g.anyOpen(func(r *read[K, V]) bool { return r.over() || r.ration() }) {
 		return
 	}
-	if a.call.skipRead {
-		a.startReload()
+	if g.call.skipRead {
+		g.all[0].startReload()
 	}
-	if a.runLoader(); !a.landed {
-		a.label()
-		a.store()
-		a.supersede()
+	if g.runLoader() {
+		g.store()
 	}
 }
 
-// spent reports whether the load would be one more attempt at what has failed,
-// and there have been enough of those lately. The last failure is the result.
-func (a *attempt[K, V]) spent() bool {
-	if a.call.skipRead || a.c.failing.Load() < failingFrom || a.c.failures(a.f.Key) == 0 || a.c.budget.Retry(a.c.memory.Now()) {
-		return false
+// unsettled returns the reads that have no outcome yet.
+func (g *reads[K, V]) unsettled() []*read[K, V] {
+	return where(g.all, func(r *read[K, V]) bool { return !r.outcome.settled })
+}
+
+// where returns the elements for which f reports true. If that is all of them it
+// returns s itself.
+func where[E any](s []E, f func(E) bool) []E {
+	for i, e := range s {
+		if f(e) {
+			continue
+		}
+		some := append(s[:0:0], s[:i]...)
+		for _, e := range s[i+1:] {
+			if f(e) {
+				some = append(some, e)
+			}
+		}
+		return some
 	}
-	a.c.counts.budgetSpent.Add(1)
-	a.fail(a.lastFailure())
-	return true
+	return s
+}
+
+// anyOpen calls settle for each unsettled read, and reports whether any is
+// unsettled after that.
+func (g *reads[K, V]) anyOpen(settle func(*read[K, V]) bool) (some bool) {
+	for _, r := range g.unsettled() {
+		some = !settle(r) || some
+	}
+	return some
+}
+
+// slot waits for one of Limits.MaxLoads.
+func (g *reads[K, V]) slot() (release func(), err error) {
+	var urgent <-chan struct{}
+	var gone <-chan bool
+	switch c := g.c; {
+	case c.o.Limits.MaxLoads <= 0: // there is no queue
+	case g.batch != nil:
+		urgent, gone = g.batch.Urgent(), g.batch.Gone()
+	default:
+		f := g.all[0].f
+		urgent, gone = c.flights.Urgent(f), c.flights.Gone(f)
+	}
+	return g.c.loads.Acquire(g.ctx, g.call.refresh, urgent, gone)
+}
+
+// noSlot settles a read that got no slot: its flight was cancelled in the queue,
+// or has waited there for Limits.HardTimeout.
+func (r *read[K, V]) noSlot(err error) {
+	if errors.Is(err, limit.ErrNoSlot) {
+		r.fail(errNoSlot)
+		return
+	}
+	r.settle(flight.Result[V]{Err: r.c.flightError(err)})
+}
+
+// over settles the read if its flight was cancelled, and reports whether it was.
+func (r *read[K, V]) over() bool {
+	err := context.Cause(r.ctx)
+	if err != nil {
+		r.settle(flight.Result[V]{Err: r.c.flightError(err)})
+	}
+	return err != nil
 }
 
 // failingFrom is the number of loads that have to fail in a row for the origin
-// to count as failing, so that attempts at what has failed are rationed. One
+// to count as failing, so that new attempts at failed keys are rationed. One
 // success ends that.
 const failingFrom = 10
 
-func (a *attempt[K, V]) lastFailure() error {
-	if e, _ := a.c.memos.Peek(a.f.Key); e != nil && e.Value.err != nil {
+// ration settles the read with the last failure if its load would be one more
+// attempt at a key that has failed, and enough of those were made lately.
+func (r *read[K, V]) ration() (spent bool) {
+	c := r.c
+	if r.call.skipRead || c.failing.Load() < failingFrom || c.failures(r.f.Key) == 0 || c.budget.Retry(c.memory.Now()) {
+		return false
+	}
+	c.counts.budgetSpent.Add(1)
+	r.fail(r.lastFailure())
+	return true
+}
+
+func (r *read[K, V]) lastFailure() error {
+	if e, _ := r.c.negatives.Peek(r.f.Key); e != nil && e.Value.err != nil {
 		return e.Value.err
 	}
 	return ErrOverloaded
 }
 
-// fail makes the stale value the result of a flight that may not load, or cannot,
-// or err if there is none.
-func (a *attempt[K, V]) fail(err error) {
-	a.end = endThrottled
-	if a.serveHeld(err) {
-		a.c.stale(a.ctx, a.f.Key, a.res.Value, err)
+// fail settles a read that may not load, or cannot: with the candidate if that
+// may be served, else with err.
+func (r *read[K, V]) fail(err error) {
+	r.outcome.how = endThrottled
+	if r.serveCandidate(err) {
+		r.outcome.settled = true
+		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
 		return
 	}
-	a.res.Err = err
+	r.settle(flight.Result[V]{Err: err})
 }
 
-// noSlot makes the result what is left if no slot was to be had: the flight was
-// cancelled in the queue, or it has waited there for Limits.HardTimeout.
-func (a *attempt[K, V]) noSlot(err error) {
-	if errors.Is(err, limit.ErrNoSlot) {
-		a.fail(errNoSlot)
-		return
-	}
-	a.res.Err = a.c.flightError(err)
+// settle makes res the outcome of the read.
+func (r *read[K, V]) settle(res flight.Result[V]) {
+	r.outcome.settled, r.outcome.res = true, res
 }
 
-// over reports whether the flight was cancelled, and makes that the result.
-func (a *attempt[K, V]) over() bool {
-	err := context.Cause(a.ctx)
-	if err == nil {
-		return false
-	}
-	a.res.Err = a.c.flightError(err)
-	return true
-}
-
-// look looks at L1 and L2, and reports whether there is a result: a value, or
-// that there is none and no loader.
-func (a *attempt[K, V]) look() bool {
-	if a.lookAgain() {
-		return true
-	}
-	if a.c.l2.HasTier() {
-		var err error
-		if a.l2.Name, err = a.c.nameOf(a.f.Key); err != nil {
-			a.res.Err = err
-			return true
+// safely calls f, which may call the user's Key or Codec. A panic settles the
+// read. Panics of Loaders do not come this far.
+func (r *read[K, V]) safely(f func(*read[K, V]) bool) (settled bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.panicked(p)
+			settled = true
 		}
-		if a.askTier() {
-			return true
-		}
-	}
-	switch {
-	case l2.Over(a.ctx):
-	case a.load == nil:
-		a.end = endAbsent
-		return true
-	default:
-		if err := a.c.throttled(a.f.Key); err != nil {
-			// What L2 has is newer than the failure, or stale and better than that.
-			if a.unasked && a.read() {
-				return true
-			}
-			if l2.Over(a.ctx) {
-				return false
-			}
-			a.fail(err)
-			return true
-		}
-	}
-	return false
-}
-
-// lookAgain looks for an entry that came to L1 after the caller had looked,
-// and keeps a stale one at hand.
-func (a *attempt[K, V]) lookAgain() bool {
-	e, now := a.c.memory.Peek(a.f.Key)
-	if e == nil {
-		return false
-	}
-	e = a.c.aged(a.f.Key, e)
-	v, since := a.c.judge(a.f.Key, e)
-	switch {
-	case v == generation.Invalid, v == generation.Suspect && !a.c.l2.HasTier():
-		return false
-	case v == generation.Suspect:
-		a.suspect, a.suspectSince = e, since
-		return false
-	case v == generation.Stale, now >= e.Fresh, a.call.refresh && now >= e.Soon, a.call.skipRead:
-		a.held, a.id, a.heldUntil, a.tags, a.heldNote = &e.Value, remote.ID(e.ID), a.c.onErrorUntil(e), tagsOf(e), noteL1
-		a.offer()
-		return false
-	}
-	a.found(e.Value, tagsOf(e), endL1)
-	return true
-}
-
-// stamps are what an entry with these tags is judged by later.
-func (a *attempt[K, V]) stamps(tags []string) stamps {
-	return stamps{generation: a.f.Stamp, tagGeneration: a.tagGeneration, tags: tags}
-}
-
-// recovered makes a panic of the user's Key or Codec the result. The Loader's
-// own panics do not come this far.
-func (a *attempt[K, V]) recovered() {
-	if p := recover(); p != nil {
-		a.entry = nil
-		a.res = flight.Result[V]{Err: &LoadPanicError{Value: p, Stack: debug.Stack()}}
-	}
-}
-
-// land ends the flight, unless that was done while the Loader ran: it puts the
-// entry into L1 if that is still allowed, wakes the callers, and tells whoever
-// wants to know.
-func (a *attempt[K, V]) land() {
-	c := a.c
-	if a.landed {
-		return
-	}
-	a.landed = true
-	var removed []l1.Removed[K, V]
-	var insert func()
-	a.res.TagWatermark = a.tagGeneration
-	defer func() { // also when a callback panics or ends the goroutine
-		stored, callers := c.flights.Land(a.f, a.res, insert)
-		defer a.count(stored, callers)
-		c.memory.Notify(removed)
 	}()
-	defer c.contain("Tier.Release")
-	a.giveBack()
-	switch {
-	case a.entry != nil:
-		insert = a.keepsNothing(&removed) // unless it can be weighed
-		if a.late = c.tagsDropped(a.entry); a.late {
-			break
-		}
-		if weight, ok := c.weigh(a.f.Key, a.entry.Value); ok {
-			c.mark(a.entry)
-			insert = func() {
-				if a.outdated() {
-					return
-				}
-				var kept bool
-				if removed, kept = c.memory.Set(a.entry, weight); !kept {
-					c.flights.NotKept(a.f)
-				}
-				c.unremember(a.entry)
-			}
-		}
-	case a.memo != nil:
-		insert = func() {
-			removed = c.forgetValue(a.f.Key)
-			c.memos.Set(a.memo, 1)
-		}
-	case a.brought, isAnswer(a.res.Err, ErrNotFound):
-		// The origin's word is newer than what is held, and not to be kept.
-		insert = a.keepsNothing(&removed)
-	}
+	settled = f(r)
+	r.outcome.settled = r.outcome.settled || settled
+	return settled
 }
 
-// keepsNothing returns an insert that keeps nothing of the key, here or of what
-// batches bring.
-func (a *attempt[K, V]) keepsNothing(removed *[]l1.Removed[K, V]) (insert func()) {
-	return func() {
-		*removed = a.c.forget(a.f.Key)
-		a.c.flights.NotKept(a.f)
-	}
+// panicked makes a panic the outcome of the read.
+func (r *read[K, V]) panicked(p any) {
+	r.outcome.entry = nil
+	r.settle(flight.Result[V]{Err: &LoadPanicError{Value: p, Stack: debug.Stack()}})
 }
 
-// outdated reports whether the entry to store is a stale one, and L1 has got a
-// fresh one since the flight began.
-func (a *attempt[K, V]) outdated() bool {
-	if a.entry != a.fallback {
-		return false
-	}
-	e, now := a.c.memory.Peek(a.f.Key)
-	return e != nil && now < e.Fresh && e.Stamp >= a.f.Stamp
-}
-
-// isAnswer reports whether err is the Loader's answer target. A panic is no
-// answer, whatever it wraps.
-func isAnswer(err, target error) bool {
-	var p *LoadPanicError
-	return errors.Is(err, target) && !errors.As(err, &p)
-}
-
-// count adds the flight to the numbers.
-func (a *attempt[K, V]) count(stored bool, callers int) {
-	n := &a.c.counts
-	if a.beside && !a.res.Found && !isAnswer(a.res.Err, ErrNotFound) {
-		return // its caller counts as one who joins the reload
-	}
-	switch a.end {
-	case endAbandoned:
-		n.abandoned.Add(1)
-	case endL1:
-		n.rechecked.Add(1)
-	case endL2:
-		n.remoteHits.Add(1)
-	case endAbsent:
-		n.absent.Add(1)
-	case endThrottled:
-		n.throttled.Add(1)
-	case endLoad:
-		n.waiters.Add(uint64(callers - 1))
-		n.mostWaiters(uint64(callers - 1))
-	}
-	if a.entry != nil && (!stored || a.late) {
-		n.refused.Add(1)
-		if hook := a.c.o.Hooks.Refused; hook != nil {
-			a.c.tell(hook, Event{Context: a.ctx, Key: a.f.Key, Tier: "L1"})
-		}
-	}
+// stamps are those of an entry with these tags that the read brings.
+func (r *read[K, V]) stamps(tags []string) stamps {
+	return stamps{generation: r.f.Stamp, tagGeneration: r.tagGeneration, tags: tags}
 }

@@ -3,16 +3,29 @@ package strata
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/remote"
 )
 
-// The wait between two looks at a lease that another instance holds: a part of
-// the time waited so far, so that a value is seen soon after it is stored,
-// compared with how long its load took, and long loads are asked for rarely.
-// With a bus that tells when leases end it is the backstop only.
+// The lease is the second stage of a read: L2 gives one instance the right to
+// store a value of the key. A read is then in one of these states:
+//
+//	leased    it loads, and stores under the lease
+//	on hold   it loads, and stores nowhere
+//	waiting   another instance loads; the read asks again, then takes its value
+//	without   L2 does not answer: it loads, and stores in L1 only
+//
+// Invariant: a lease that was granted is used up by the store, or released when
+// the read lands.
+
+// A waiting read asks again after a part of the time that it has waited, so that a
+// value is seen soon after it is stored, compared with the time of its load, and
+// L2 is rarely asked about long loads. With a bus that announces the ends of
+// leases these questions are the backstop only.
 const (
 	minPoll  = time.Millisecond
 	maxPoll  = 50 * time.Millisecond
@@ -20,129 +33,193 @@ const (
 	backstop = 500 * time.Millisecond
 )
 
-// takeLease asks for the right to store, and waits while another instance has
-// it. It reports true when there is a result instead: the other instance has
-// stored its value, or nobody waits any more. While L2 refuses to store it is not
-// asked, and the load is for L1 alone.
-func (a *attempt[K, V]) takeLease() bool {
-	if !a.l2.MayStore(a.c.l2) {
-		return a.unasked && a.read()
+// takeLeases asks for the leases of all reads. While L2 refuses to store it is not
+// asked: the load is for L1 alone. Of several reads those that have to wait for
+// another instance go on by themselves.
+func (g *reads[K, V]) takeLeases() {
+	s := g.c.l2
+	ask := where(g.unsettled(), func(r *read[K, V]) bool { return s.HasTier() && !r.l2.Down })
+	switch {
+	case len(ask) == 0:
+	case !ask[0].l2.MayStore(s):
+		for _, r := range ask {
+			r.safely(func(r *read[K, V]) bool { return r.skippedGet && r.get() })
+		}
+	case len(g.all) == 1:
+		ask[0].safely((*read[K, V]).awaitLease)
+	default:
+		g.askLeases(ask)
 	}
-	for begun := time.Now(); ; {
-		ended, leave := a.c.l2.Await(a.l2.Name) // before asking, so as to miss nothing
-		result, wait := a.acquire()
-		if wait == 0 {
-			leave()
-			return result
-		}
-		a.c.counts.leaseWaits.Add(1)
-		waited, over := time.Since(begun), false
-		pause := a.pause(waited, wait)
-		last := false // the poll in which patience ends
-		if d := a.c.o.Limits.HardTimeout; d > 0 && pause >= d-waited {
-			pause, last = max(d-waited, 1), true
-		}
-		poll := time.NewTimer(pause)
-		select {
-		case <-ended:
-		case <-poll.C:
-			if last {
-				a.noKeep = true // the holder may still store: only one of us may
-				over = true
-			}
-		case <-a.ctx.Done():
-			a.res.Err = a.c.flightError(context.Cause(a.ctx))
-			over, result = true, true
-		}
-		poll.Stop()
-		leave()
-		if over {
-			return result
+}
+
+// askLeases asks for the leases of several reads in one round trip.
+func (g *reads[K, V]) askLeases(ask []*read[K, V]) {
+	ctx, cancel := g.c.l2.Bound(context.WithoutCancel(g.ctx))
+	defer cancel()
+	requests := make([]l2.Request, len(ask))
+	for i, r := range ask {
+		requests[i] = r.leaseRequest()
+	}
+	held, leases, errs := g.c.l2.AcquireMany(ctx, requests, g.c.o.Limits.Lease)
+	failed := max(0, slices.IndexFunc(errs, func(err error) bool { return err != nil }))
+	first := ask[failed]
+	first.l2.StandsInFor(&ask[0].l2)
+	first.answered("acquire", errs[failed])
+	for i, r := range ask {
+		switch {
+		case errs[i] != nil:
+			r.l2.FailedAlone(&first.l2, errs[i])
+		case leases[i].Grant == remote.Granted, leases[i].Grant == remote.OnHold:
+			r.safely(func(r *read[K, V]) bool {
+				settled, _ := r.useAnswer(ctx, held[i], leases[i])
+				return settled
+			})
+		default: // another instance loads it, or has
+			g.goApart(r)
 		}
 	}
 }
 
-// pause is how long to wait before asking again for a lease that lasts for
-// another left, having waited for some time.
-func (a *attempt[K, V]) pause(waited, left time.Duration) time.Duration {
+// goApart lets r go on by itself, as if its key had been asked for alone.
+func (g *reads[K, V]) goApart(r *read[K, V]) {
+	g.all = slices.DeleteFunc(slices.Clone(g.all), func(o *read[K, V]) bool { return o == r })
+	own := &reads[K, V]{c: g.c, ctx: r.ctx, call: g.call, load: g.load, all: []*read[K, V]{r}}
+	g.apart.Go(own.finish)
+}
+
+// awaitLease asks for the lease, and waits while another instance has it. It
+// reports whether the read is settled: the other instance has stored its value, or
+// no caller waits any more.
+func (r *read[K, V]) awaitLease() (settled bool) {
+	for begun := time.Now(); ; {
+		ended, leave := r.c.l2.Await(r.l2.Name) // before the question: an end that follows it is seen
+		settled, left := r.askLease()
+		if left == 0 {
+			leave()
+			return settled
+		}
+		r.c.counts.leaseWaits.Add(1)
+		settled, again := r.pause(ended, time.Since(begun), left)
+		if leave(); !again {
+			return settled
+		}
+	}
+}
+
+// pause waits until the lease of the other instance has ended, or is worth another
+// question. The read has waited for some time already, and the lease lasts for
+// another left. again is false if the read is settled, or has waited for
+// Limits.HardTimeout: it loads then, and stores nowhere, since the other instance
+// may still store.
+func (r *read[K, V]) pause(ended <-chan struct{}, waited, left time.Duration) (settled, again bool) {
+	pause, last := r.untilNextPoll(waited, left), false
+	if d := r.c.o.Limits.HardTimeout; d > 0 && pause >= d-waited {
+		pause, last = max(d-waited, 1), true
+	}
+	poll := time.NewTimer(pause)
+	defer poll.Stop()
+	select {
+	case <-ended:
+	case <-poll.C:
+		r.right.noStore = r.right.noStore || last
+		return false, !last
+	case <-r.ctx.Done():
+		r.settle(flight.Result[V]{Err: r.c.flightError(context.Cause(r.ctx))})
+		return true, false
+	}
+	return false, true
+}
+
+// untilNextPoll is the time until the next question for a lease that lasts for
+// another left.
+func (r *read[K, V]) untilNextPoll(waited, left time.Duration) time.Duration {
 	d := min(max(waited/pollPart, minPoll), maxPoll)
-	if a.c.l2.TellsEnds() && a.c.link.Connected() {
+	if r.c.l2.TellsEnds() && r.c.link.Connected() {
 		d = backstop
 	}
 	return min(d/2+rand.N(d/2), left+minPoll)
 }
 
-// acquire asks once. wait is not zero if another instance holds the lease: it
-// is how long that may take at most.
-func (a *attempt[K, V]) acquire() (result bool, wait time.Duration) {
-	// A lease that is given to somebody who has left is known only here: the
-	// question is not given up with the callers, who do not wait for it.
-	ctx, cancel := a.c.l2.Bound(context.WithoutCancel(a.ctx))
+// askLease asks once. left is not zero if another instance holds the lease: it is
+// the longest time that this may last.
+func (r *read[K, V]) askLease() (settled bool, left time.Duration) {
+	// Only this question knows of the lease that it is granted. So it goes on when
+	// the callers of the read have left; they do not wait for it.
+	ctx, cancel := r.c.l2.Bound(context.WithoutCancel(r.ctx))
 	defer cancel()
-	h, l, err := a.c.l2.Acquire(ctx, a.leaseRequest(), a.c.o.Limits.Lease)
-	if !a.answered("acquire", err) {
+	h, l, err := r.c.l2.Acquire(ctx, r.leaseRequest(), r.c.o.Limits.Lease)
+	if !r.answered("acquire", err) {
 		return false, 0
 	}
+	return r.useAnswer(ctx, h, l)
+}
+
+// leaseRequest asks for the lease: to replace a stale value, or one that is fresh
+// and is to be replaced all the same.
+func (r *read[K, V]) leaseRequest() l2.Request {
+	q := l2.Request{Name: r.l2.Name, Replace: r.right.replaces}
+	if q.Replace == 0 && r.call.refresh {
+		q.Replace = r.candidate.id
+	}
+	return q
+}
+
+// useAnswer takes the answer to the question for the lease.
+func (r *read[K, V]) useAnswer(ctx context.Context, h remote.Held, l remote.Lease) (settled bool, left time.Duration) {
 	switch l.Grant {
 	case remote.Busy:
-		if a.unasked && !a.pending && (a.read() || a.l2.Down) {
-			return !a.l2.Down, 0
+		if r.skippedGet && !r.pending && (r.get() || r.l2.Down) {
+			return !r.l2.Down, 0
 		}
 		return false, max(l.Wait, minPoll)
 	case remote.OnHold:
-		a.noKeep = true
+		r.right.noStore = true
 		return false, 0
 	case remote.Granted:
-		return a.granted(ctx, h, l), 0
+		return r.granted(ctx, h, l), 0
 	}
-	if a.seen(ctx, h) {
+	if r.useHeld(ctx, h) {
 		return true, 0
 	}
-	if a.l2.Down {
+	if r.l2.Down {
 		return false, 0
 	}
-	if a.call.refresh && a.held != nil && h.ID == a.id {
-		a.found(*a.held, a.tags, endL2) // the tier gives no leases for what is fresh
+	if k := &r.candidate; r.call.refresh && k.value != nil && h.ID == k.id {
+		r.found(*k.value, k.tags, endL2) // the tier gives no leases for fresh values
 		return true, 0
 	}
-	// Fresh by its state, but to be replaced whatever it is, or unreadable, or
-	// dropped or expired by a tag.
-	if a.c.l2.Replaces() && a.spoilt != h.ID {
-		a.spoilt = h.ID
-		return a.acquire()
+	return r.askToReplace(ctx, h)
+}
+
+// askToReplace asks for the lease on a value that L2 takes for fresh, and that is
+// to be replaced in any case, or cannot be read, or was dropped or expired by a tag.
+func (r *read[K, V]) askToReplace(ctx context.Context, h remote.Held) (settled bool, left time.Duration) {
+	if r.c.l2.Replaces() && r.right.replaces != h.ID {
+		r.right.replaces = h.ID
+		return r.askLease()
 	}
-	// Make it stale, so that a lease can be had, and no more than that, so that
-	// it is there if the load fails. It voids the lease of who came first.
-	if !a.l2.Expire(ctx, a.ctx, a.c.l2, a.c.o.Stale.window()) {
+	// Make it stale, so that a lease can be had, and no more than that, so that it
+	// is there if the load fails. That voids the lease of an instance that came
+	// first.
+	if !r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.o.Stale.window()) {
 		return false, 0
 	}
 	return false, time.Nanosecond
 }
 
-// leaseRequest asks for the lease: to replace what is held, or what is known to
-// be held though it is fresh still.
-func (a *attempt[K, V]) leaseRequest() l2.Request {
-	r := l2.Request{Name: a.l2.Name, Replace: a.spoilt}
-	if r.Replace == 0 && a.call.refresh {
-		r.Replace = a.id
-	}
-	return r
-}
-
-// granted takes the lease, and what is held under it. It reports whether there is
-// a result.
-func (a *attempt[K, V]) granted(ctx context.Context, h remote.Held, l remote.Lease) bool {
-	a.lease = l
-	if !a.c.flights.Keep(a.f) {
-		a.res.Err = context.Canceled // and nobody is there to read it
+// granted takes the lease, and the value that is held under it.
+func (r *read[K, V]) granted(ctx context.Context, h remote.Held, l remote.Lease) (settled bool) {
+	r.right.lease = l
+	if !r.c.flights.Keep(r.f) {
+		r.settle(flight.Result[V]{Err: context.Canceled}) // no caller is there to read it
 		return true
 	}
-	if a.c.flights.HoldLeft(a.f.Key) > 0 {
-		a.noKeep = true // L2 has lost the hold, as in a restart
+	if r.c.flights.HoldLeft(r.f.Key) > 0 {
+		r.right.noStore = true // L2 has lost the hold, as in a restart
 	}
-	if a.unasked {
-		a.unasked = false
-		return a.seen(ctx, h)
+	if r.skippedGet {
+		r.skippedGet = false
+		return r.useHeld(ctx, h)
 	}
 	return false
 }
@@ -150,11 +227,12 @@ func (a *attempt[K, V]) granted(ctx context.Context, h remote.Held, l remote.Lea
 // keepLease renews the lease until stop is called or ctx, the load's, has
 // ended: a Loader that hangs holds up this instance only. A load that is done
 // within a third of the lease costs a timer and no goroutine.
-func (a *attempt[K, V]) keepLease(ctx context.Context) (stop func()) {
-	if a.lease.Token == 0 || !a.c.l2.Renews() {
+func (r *read[K, V]) keepLease(ctx context.Context) (stop func()) {
+	l := r.right.lease
+	if l.Token == 0 || !r.c.l2.Renews() {
 		return func() {}
 	}
-	c, name, l := a.c, a.l2.Name, a.lease
+	c, name := r.c, r.l2.Name
 	renewing := make(chan func(), 1)
 	first := time.AfterFunc(c.o.Limits.Lease/3, func() {
 		ctx, cancel := context.WithCancel(ctx)
@@ -170,12 +248,8 @@ func (a *attempt[K, V]) keepLease(ctx context.Context) (stop func()) {
 	}
 }
 
-// handBack returns a lease that was taken out of a before it landed.
-func (a *attempt[K, V]) handBack(l remote.Lease) {
-	defer a.c.contain("Tier.Release")
-	a.lease = l
-	a.giveBack()
+// release releases a lease that was not used, so that no instance waits for it.
+func (r *read[K, V]) release(l remote.Lease) {
+	defer r.c.contain("Tier.Release")
+	r.l2.Release(r.ctx, r.c.l2, l)
 }
-
-// giveBack returns a lease that was not used, so that nobody waits for it.
-func (a *attempt[K, V]) giveBack() { a.l2.Release(a.ctx, a.c.l2, a.lease) }

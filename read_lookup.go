@@ -2,264 +2,417 @@ package strata
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/remote"
 )
 
-// askTier looks for the key in L2, and reports whether there is a result. A
-// look-up that will most likely find nothing is left to the question for the
-// lease, which brings what is held with its answer: so a cold cache saves every
-// load a round trip, and a warm one asks nothing but for the value.
-func (a *attempt[K, V]) askTier() bool {
-	if a.l2.PassesBy(a.c.l2) {
-		return false
+// The look-up is the first stage of a read: L1 again, because an entry may have
+// come since the caller looked, then L2. It settles a read with a fresh value, with
+// a stale one that may be served while it is refreshed, or with "not found". Any
+// other stale value becomes the candidate of the read.
+// Invariant: an entry that a message has made suspect, or a drop that is pending
+// concerns, settles no read that L2 could answer.
+
+// lookUp looks up the reads in both tiers, lands those that are settled by that,
+// and returns them. The others remain.
+func (g *reads[K, V]) lookUp() (landed []*read[K, V]) {
+	done := false
+	defer func() {
+		if !done { // a callback has ended the goroutine
+			g.landExited()
+		}
+	}()
+	for _, r := range g.all {
+		r.safely((*read[K, V]).lookAgain)
 	}
-	if !a.l2.Allowed(a.c.l2) {
-		return a.serveSuspect()
+	if g.c.l2.HasTier() {
+		g.askTier()
 	}
-	if a.load != nil && a.suspect == nil && a.held == nil && a.c.o.Limits.MaxLoads == 0 && a.c.l2.MostlyAbsent() && !a.l2.Probing() && a.c.l2.StoresFreely() {
-		a.unasked = true
-		return false
+	for _, r := range g.unsettled() {
+		r.safely((*read[K, V]).stopHere)
 	}
-	return a.read()
+	landed = where(g.all, func(r *read[K, V]) bool { return r.outcome.settled })
+	for _, r := range landed {
+		r.land()
+	}
+	g.all, done = g.unsettled(), true
+	return landed
 }
 
-// read looks at what L2 holds, and reports whether that is the result.
-func (a *attempt[K, V]) read() bool {
-	a.unasked = false
-	ctx, cancel := a.opContext()
-	defer cancel()
-	held, err := a.c.l2.Read(ctx, []string{a.l2.Name})
-	if !a.answered("get", err) {
-		return a.serveSuspect()
-	}
-	return a.seen(ctx, held[0])
-}
-
-// seen takes what L2 holds. A fresh value is the result; a stale one is kept at
-// hand.
-func (a *attempt[K, V]) seen(ctx context.Context, h remote.Held) (found bool) {
-	if a.call.skipRead {
-		a.seenBefore(ctx, h)
+// lookAgain looks for an entry that has come to L1 since the caller looked. A
+// stale one becomes the candidate.
+func (r *read[K, V]) lookAgain() (settled bool) {
+	c := r.c
+	e, now := c.memory.Peek(r.f.Key)
+	if e == nil {
 		return false
 	}
-	v, state := a.open(ctx, h)
-	a.c.l2.LogForeign()
-	same := a.call.refresh && a.held != nil && h.ID == a.id // what is to be refreshed
-	found = state == freshValue && !same || state == negative
-	if a.l2.Down { // L2 has failed at a question about tags
-		return a.serveSuspect()
-	}
-	a.c.l2.LookedUp(state != absent)
+	e = c.aged(r.f.Key, e)
+	v, since := c.judge(r.f.Key, e)
 	switch {
-	case state == negative:
-		a.end = endL2
-		a.res.Err, a.res.Tags = ErrNotFound, a.tags
-		a.memo = a.absent(ErrNotFound, min(h.Fresh, h.Left), a.tags)
+	case v == generation.Invalid, v == generation.Suspect && !c.l2.HasTier():
+		return false
+	case v == generation.Suspect:
+		r.suspect = suspect[K, V]{entry: e, since: since}
+		return false
+	case v == generation.Stale, now >= e.Fresh, r.call.refresh && now >= e.Soon, r.call.skipRead:
+		r.candidate.value, r.candidate.note, r.candidate.until = &e.Value, noteL1, c.onErrorUntil(e)
+		r.candidate.id, r.candidate.tags = remote.ID(e.ID), tagsOf(e)
+		r.offer()
+		return false
+	}
+	r.found(e.Value, tagsOf(e), endL1)
+	return true
+}
+
+// askTier asks L2 for the reads that L1 has not settled, in one round trip.
+func (g *reads[K, V]) askTier() {
+	s := g.c.l2
+	ask := where(g.unsettled(), func(r *read[K, V]) bool { return r.named() && !r.l2.PassesBy(s) })
+	switch {
+	case len(ask) == 0:
+	case !ask[0].l2.Allowed(s):
+		for _, r := range ask {
+			r.l2.Down = true
+			r.outcome.settled = r.serveSuspect()
+		}
+	case len(g.all) == 1 && g.all[0].skipsGet():
+		g.all[0].skippedGet = true
+	default:
+		g.getAll(ask)
+	}
+}
+
+// named finds the name of the key in L2. If there is none the error settles the
+// read.
+func (r *read[K, V]) named() (ok bool) {
+	var err error
+	if r.l2.Name, err = r.c.nameOf(r.f.Key); err != nil {
+		r.settle(flight.Result[V]{Err: err})
+	}
+	return err == nil
+}
+
+// skipsGet reports whether a look-up in L2 would most likely find nothing. It is
+// left to the question for the lease then: the answer to that brings the value that
+// L2 holds. So a cold cache saves a round trip of each load, and a warm one asks
+// only for values.
+func (r *read[K, V]) skipsGet() bool {
+	s := r.c.l2
+	return r.loads && r.suspect.entry == nil && r.candidate.value == nil && r.c.o.Limits.MaxLoads == 0 &&
+		s.MostlyAbsent() && !r.l2.Probing() && s.StoresFreely()
+}
+
+// getAll asks L2 for the values of ask in one round trip.
+func (g *reads[K, V]) getAll(ask []*read[K, V]) {
+	names := make([]string, len(ask))
+	for i, r := range ask {
+		names[i] = r.l2.Name
+	}
+	ctx, cancel := g.c.l2.Bound(g.ctx)
+	defer cancel()
+	g.getSome(ctx, names, ask)
+}
+
+// getSome asks for the values with these names. A key that is too long keeps none
+// of the others: L2 was sent nothing then.
+func (g *reads[K, V]) getSome(ctx context.Context, names []string, ask []*read[K, V]) {
+	held, err := g.c.l2.Read(ctx, names)
+	if half := len(names) / 2; half > 0 && errors.Is(err, remote.ErrKeyTooLong) {
+		g.getSome(ctx, names[:half], ask[:half])
+		g.getSome(ctx, names[half:], ask[half:])
+		return
+	}
+	first := ask[0]
+	answered := first.answered("get", err)
+	for i, r := range ask {
+		if answered {
+			r.safely(func(*read[K, V]) bool { return r.useHeld(ctx, held[i]) })
+			continue
+		}
+		if r != first {
+			r.l2.Failed(&first.l2)
+		}
+		r.outcome.settled = r.serveSuspect()
+	}
+}
+
+// get looks at the value that L2 holds, and reports whether it settles the read.
+func (r *read[K, V]) get() (settled bool) {
+	r.skippedGet = false
+	ctx, cancel := r.opContext()
+	defer cancel()
+	held, err := r.c.l2.Read(ctx, []string{r.l2.Name})
+	if !r.answered("get", err) {
+		return r.serveSuspect()
+	}
+	return r.useHeld(ctx, held[0])
+}
+
+// stopHere settles a read that may not go on to its load: nobody has given a
+// Loader, or the last load has failed a moment ago.
+func (r *read[K, V]) stopHere() (settled bool) {
+	if l2.Over(r.ctx) {
+		return false
+	}
+	if !r.loads {
+		r.outcome.how = endAbsent
 		return true
-	case found:
-		a.found(v, a.tags, endL2)
-		a.keepSeen(v, h)
+	}
+	err := r.c.throttled(r.f.Key)
+	if err == nil {
+		return false
+	}
+	// A value of L2 is newer than the failure, or stale and better than that.
+	if r.skippedGet && r.get() {
+		return true
+	}
+	if l2.Over(r.ctx) {
+		return false
+	}
+	r.fail(err)
+	return true
+}
+
+// useHeld takes the value that L2 holds. A fresh one settles the read.
+func (r *read[K, V]) useHeld(ctx context.Context, h remote.Held) (settled bool) {
+	if r.call.skipRead {
+		r.useHeldBefore(ctx, h)
+		return false
+	}
+	o := r.open(ctx, h)
+	r.c.l2.LogForeign()
+	same := r.call.refresh && r.candidate.value != nil && h.ID == r.candidate.id // the one to refresh
+	if r.l2.Down {                                                               // L2 has failed at a question about tags
+		return r.serveSuspect()
+	}
+	r.c.l2.LookedUp(o.state != absent)
+	switch {
+	case o.state == notFound:
+		r.outcome.how = endL2
+		r.outcome.res.Err, r.outcome.res.Tags = ErrNotFound, o.tags
+		r.outcome.negative = r.absent(ErrNotFound, min(h.Fresh, h.Left), o.tags)
+		return true
+	case o.state == fresh && !same:
+		r.found(o.value, o.tags, endL2)
+		r.keepHeld(o, h)
 		return true
 	case same:
 		return false
 	}
-	a.c.counts.remoteMisses.Add(1)
-	if state == absent {
-		return false
-	}
-	return a.seenStale(v, h)
+	r.c.counts.remoteMisses.Add(1)
+	return o.state == stale && r.useStale(o, h)
 }
 
-// keepSeen makes what L2 holds an entry for L1.
-func (a *attempt[K, V]) keepSeen(v V, h remote.Held) {
-	fresh := min(h.Fresh, h.Left)
-	e := a.c.entry(a.f.Key, v, fresh, h.Left, a.stamps(a.tags), h.ID)
-	// L2 does not say how long the value's life was, only what is left of it. If
-	// a short one were due at once, instances would take turns at refreshing it.
-	a.c.refreshSoon(e, fresh, min(a.c.o.TTL, fresh), 0)
-	a.entry = e
+// keepHeld makes an entry for L1 of the value that L2 holds.
+func (r *read[K, V]) keepHeld(o opened[V], h remote.Held) {
+	left := min(h.Fresh, h.Left)
+	e := r.c.entry(r.f.Key, o.value, left, h.Left, r.stamps(o.tags), h.ID)
+	// L2 does not say how long the value's life was, only how much of it is left. If
+	// a short life were due at once, instances would take turns at refreshing it.
+	r.c.refreshSoon(e, left, min(r.c.o.TTL, left), 0)
+	r.outcome.entry = e
 }
 
-// seenStale keeps a stale value at hand. It is the result if it may be served
-// while it is refreshed.
-func (a *attempt[K, V]) seenStale(v V, h remote.Held) bool {
-	now, window := a.c.memory.Now(), a.c.o.Stale.window()
-	age, soft, loose := a.c.staleSince(h, a.expired, a.tags)
-	a.loose = loose
-	if a.held == nil || a.id != h.ID { // L1 does not have it as well
-		a.heldNote = noteL2
+// useStale makes a stale value of L2 the candidate. It settles the read if it may
+// be served while it is refreshed.
+func (r *read[K, V]) useStale(o opened[V], h remote.Held) (settled bool) {
+	c, now, window := r.c, r.c.memory.Now(), r.c.o.Stale.window()
+	age, expired, unbounded := c.staleSince(h, o.byTag, o.tags)
+	k := &r.candidate
+	if k.value == nil || k.id != h.ID { // L1 does not have it as well
+		k.note = noteL2
 	}
-	a.held, a.id, a.heldUntil = &v, h.ID, 0
-	if d := a.c.o.Stale.OnError - age; a.c.o.Stale.OnError > 0 && d > 0 {
-		a.heldUntil = l1.After(now, d)
-		a.offer()
+	k.value, k.id, k.tags, k.until, k.unbounded = &o.value, h.ID, o.tags, 0, unbounded
+	if d := c.o.Stale.OnError - age; c.o.Stale.OnError > 0 && d > 0 {
+		k.until = l1.After(now, d)
+		r.offer()
 	}
-	e := a.c.entry(a.f.Key, v, -age, min(h.Left, window-age), a.stamps(a.tags), h.ID)
-	if soft {
-		e = a.c.expired(e, now)
+	e := c.entry(r.f.Key, o.value, -age, min(h.Left, window-age), r.stamps(o.tags), h.ID)
+	if expired {
+		e = c.expired(e, now)
 	}
-	a.fallback = e
-	if soft || a.load == nil || a.call.refresh || a.call.skipRead || age >= a.c.o.Stale.WhileRevalidate {
+	k.entry = e
+	if expired || !r.loads || r.call.refresh || r.call.skipRead || age >= c.o.Stale.WhileRevalidate {
 		return false
 	}
-	a.found(v, a.tags, endL2)
-	a.res.Note |= noteStale | noteRevalidate
-	a.entry = e
-	a.c.stale(a.ctx, a.f.Key, v, nil)
+	r.found(o.value, o.tags, endL2)
+	r.outcome.res.Note |= noteStale | noteRevalidate
+	r.outcome.entry = e
+	c.stale(r.ctx, r.f.Key, o.value, nil)
 	return true
 }
 
-// staleSince returns for how long the time of a stale value of L2 has been over, and
-// whether a caller has expired it, so that it is not served while it is refreshed.
-// One that was expired with everything is as if its TTL had ended then. byTag says
-// that one of tags has expired it; loose, that L2 keeps it for as long as if it had
-// not been expired, because nobody knows here when that was.
-func (c *Cache[K, V]) staleSince(h remote.Held, byTag bool, tags []string) (age time.Duration, soft, loose bool) {
+// staleSince returns the time since a stale value of L2 ended, and whether a caller
+// has expired it, so that it is not served while it is refreshed. A value that was
+// expired with everything ended then, as by its TTL. byTag says that one of tags
+// has expired it. unbounded says that L2 keeps it for as long as if it had not been
+// expired, because the time of that is not known here.
+func (c *Cache[K, V]) staleSince(h remote.Held, byTag bool, tags []string) (age time.Duration, expired, unbounded bool) {
 	window := c.o.Stale.window()
-	age, soft = max(0, window-h.Left), h.Soft || byTag
+	age, expired = max(0, window-h.Left), h.Soft || byTag
 	var since int64
 	var known bool
 	switch {
-	case !soft, h.Soft && !h.All: // the Expire of its key has left it no more than window
-		return age, soft, false
+	case !expired, h.Soft && !h.All: // the Expire of its key has left it no more than window
+		return age, expired, false
 	case byTag:
 		since, known = c.generation.TagsExpired(tags)
 	default:
 		since, known = c.generation.Expired()
-		soft = !known
+		expired = !known
 	}
 	if known {
 		age = max(age, time.Duration(c.memory.Now()-since))
 	}
-	return age, soft, !known && h.Left > window
+	return age, expired, !known && h.Left > window
 }
 
-// shorten lets L2 keep the value that is held for no longer than if it had been
-// expired by its key now: nobody knows here when it was expired.
-func (a *attempt[K, V]) shorten() {
-	if !a.loose || a.l2.Down {
+// bound lets L2 keep the candidate for no longer than if it had been expired by
+// its key now, if the time of its expiry is not known here.
+func (r *read[K, V]) bound() {
+	if !r.candidate.unbounded || r.l2.Down {
 		return
 	}
-	a.loose = false
-	ctx, cancel := a.opContext()
+	r.candidate.unbounded = false
+	ctx, cancel := r.opContext()
 	defer cancel()
-	a.l2.Expire(ctx, a.ctx, a.c.l2, a.c.o.Stale.window())
+	r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.o.Stale.window())
 }
 
-// serveHeld makes the stale value that the flight has at hand the result instead
-// of err, if it may be served on error, and keeps it in L1: as long as the failure is
-// remembered, reads find it there, and the next attempt asks L2 again.
-func (a *attempt[K, V]) serveHeld(err error) bool {
-	if a.held == nil || a.c.memory.Now() >= a.heldUntil {
+// serveCandidate makes the candidate the result instead of err, if it may be served
+// on error, and an entry for L1: as long as the failure is remembered, reads find
+// it there, and the next attempt asks L2 again.
+func (r *read[K, V]) serveCandidate(err error) bool {
+	k := &r.candidate
+	if k.value == nil || r.c.memory.Now() >= k.until {
 		return false
 	}
-	a.shorten()
-	a.res = flight.Result[V]{Value: *a.held, Found: true, Note: a.heldNote | noteStale, Tags: a.tags, Instead: err}
-	if a.fallback != nil && !a.noKeep {
-		a.entry = a.fallback
+	r.bound()
+	r.outcome.res = flight.Result[V]{Value: *k.value, Found: true, Note: k.note | noteStale, Tags: k.tags, Instead: err}
+	if k.entry != nil && !r.right.noStore {
+		r.outcome.entry = k.entry
 	}
 	return true
 }
 
-// held says what L2 holds.
-type held uint8
+// serveSuspect settles the read with its suspect entry, if L2 fails to confirm
+// that and it may be used all the same.
+func (r *read[K, V]) serveSuspect() (settled bool) {
+	e := r.suspect.entry
+	if e == nil || l2.Over(r.ctx) || r.c.memory.Now() >= e.Fresh || !r.c.lasts(r.suspect.since) {
+		return false
+	}
+	r.c.counts.degraded.Add(1)
+	r.found(e.Value, tagsOf(e), endL1)
+	r.outcome.res.Note |= noteDegraded
+	return true
+}
+
+// offer makes the candidate the value for callers that wait for no longer than
+// Limits.SoftTimeout.
+func (r *read[K, V]) offer() {
+	k := &r.candidate
+	if r.pending {
+		return // it may have been dropped by the time that the load begins
+	}
+	if r.c.o.Limits.SoftTimeout > 0 && r.loads && k.until != 0 {
+		res := flight.Result[V]{Value: *k.value, Found: true, Note: k.note | noteStale, Tags: k.tags, TagWatermark: r.tagGeneration}
+		r.c.flights.Offer(r.f, res, k.until)
+	}
+}
+
+// opened is a value of L2 that was opened.
+type opened[V any] struct {
+	value V
+	state heldState
+	tags  []string
+	byTag bool // one of tags has expired it
+}
+
+// heldState is the state of the value that L2 holds under a key.
+type heldState uint8
 
 const (
-	absent held = iota
-	staleValue
-	freshValue
-	negative // that the origin has no such key
+	absent heldState = iota
+	stale
+	fresh
+	notFound // an answer of the origin: it does not have the key
 )
 
-// serveSuspect makes a suspect entry of L1 the result, if L2 fails to confirm
-// it and it may be used all the same.
-func (a *attempt[K, V]) serveSuspect() bool {
-	e := a.suspect
-	if e == nil || l2.Over(a.ctx) || a.c.memory.Now() >= e.Fresh || !a.c.lasts(a.suspectSince) {
-		return false
-	}
-	a.c.counts.degraded.Add(1)
-	a.found(e.Value, tagsOf(e), endL1)
-	a.res.Note |= noteDegraded
-	return true
-}
-
-// open returns the value that h holds, and its state; a.tags are then its tags.
-// What cannot be read counts as absent; the next store replaces it.
-func (a *attempt[K, V]) open(ctx context.Context, h remote.Held) (v V, state held) {
+// open opens the value that L2 holds. One that cannot be read counts as absent;
+// the next store replaces it.
+func (r *read[K, V]) open(ctx context.Context, h remote.Held) (o opened[V]) {
 	if h.Absent() || h.Data == nil {
-		return v, absent
+		return o
 	}
-	payload, flags, err := envelope.Open(h.Data, a.l2.Name, a.c.l2.Schema())
-	a.expired = false
-	var tags []string
-	if state = staleValue; h.Fresh > 0 {
-		state = freshValue
+	payload, flags, err := envelope.Open(h.Data, r.l2.Name, r.c.l2.Schema())
+	if o.state = stale; h.Fresh > 0 {
+		o.state = fresh
 	}
 	if err == nil && flags&envelope.Tagged != 0 {
-		if payload, tags, state = a.openTags(ctx, payload, state); state == absent {
-			return v, absent
+		if payload = r.openTags(ctx, payload, &o); o.state == absent {
+			return opened[V]{}
 		}
 	}
 	switch {
 	case err != nil:
-	case flags&envelope.NotFound != 0 && state != freshValue:
-		return v, absent
+	case flags&envelope.NotFound != 0 && o.state != fresh:
+		return opened[V]{}
 	case flags&envelope.NotFound != 0:
-		a.tags = tags
-		return v, negative
-	case a.suspect != nil && remote.ID(a.suspect.ID) == h.ID:
-		a.c.counts.confirmed.Add(1)
-		a.tags = tags
-		return a.suspect.Value, state
+		o.state = notFound
+	case r.suspect.entry != nil && remote.ID(r.suspect.entry.ID) == h.ID:
+		r.c.counts.confirmed.Add(1)
+		o.value = r.suspect.entry.Value
 	default:
-		v, err = a.c.decode(payload)
+		o.value, err = r.c.decode(payload)
 	}
 	if err != nil {
-		a.c.l2.Unreadable()
-		return *new(V), absent
+		r.c.l2.Unreadable()
+		return opened[V]{}
 	}
-	a.tags = tags
-	return v, state
+	return o
 }
 
-// openTags takes the tags from body, and says what their drops have made of a
-// value in that state.
-func (a *attempt[K, V]) openTags(ctx context.Context, body []byte, state held) (payload []byte, tags []string, now held) {
+// openTags cuts the tags of o off its body, and changes the state of o to that in
+// which the drops of its tags have left it.
+func (r *read[K, V]) openTags(ctx context.Context, body []byte, o *opened[V]) (payload []byte) {
 	clock, tags, payload, ok := envelope.CutTags(body)
 	if !ok {
-		a.c.l2.Unreadable()
-		return nil, nil, absent
+		r.c.l2.Unreadable()
+		o.state = absent
+		return nil
 	}
-	drops, ok := a.l2.Tags(ctx, a.ctx, a.c.l2, tags)
+	o.tags = tags
+	drops, ok := r.l2.Tags(ctx, r.ctx, r.c.l2, tags)
 	switch {
 	case !ok, drops.Dropped > clock:
-		return nil, nil, absent
+		o.state = absent
 	case drops.Expired > clock:
-		a.expired = true
-		return payload, tags, staleValue
+		o.state, o.byTag = stale, true
 	}
-	return payload, tags, state
+	return payload
 }
 
 // opContext bounds one operation on L2.
-func (a *attempt[K, V]) opContext() (context.Context, context.CancelFunc) {
-	return a.c.l2.Bound(a.ctx)
+func (r *read[K, V]) opContext() (context.Context, context.CancelFunc) {
+	return r.c.l2.Bound(r.ctx)
 }
 
-// answered reports whether L2 has answered. If it has not, this flight leaves
-// L2 alone from now on: a dead L2 costs a miss one timeout, not one per step.
-func (a *attempt[K, V]) answered(op string, err error) bool {
-	return a.l2.Answered(a.ctx, a.c.l2, op, err)
+// answered reports whether L2 has answered. If it has not, the read leaves L2
+// alone from now on: a dead L2 costs a miss one timeout, not one per stage.
+func (r *read[K, V]) answered(op string, err error) bool {
+	return r.l2.Answered(r.ctx, r.c.l2, op, err)
 }
 
-// What a result of a flight says about its value.
+// The note of a result describes its value.
 const (
 	noteTier     = 3 // mask of: noteL1, noteL2, noteOrigin
 	noteL1       = 1
@@ -267,15 +420,15 @@ const (
 	noteOrigin   = 3
 	noteStale    = 4
 	noteDegraded = 8
-	// noteRevalidate: the leader is to see to a refresh.
+	// noteRevalidate asks the leader to start a refresh.
 	noteRevalidate = 16
 )
 
-// found makes v, which has these tags, the result.
-func (a *attempt[K, V]) found(v V, tags []string, how end) {
-	a.end = how
-	a.res = flight.Result[V]{Value: v, Found: true, Note: noteL1, Tags: tags}
+// found settles the read with v, which has these tags.
+func (r *read[K, V]) found(v V, tags []string, how end) {
+	r.outcome.how = how
+	r.settle(flight.Result[V]{Value: v, Found: true, Note: noteL1, Tags: tags})
 	if how == endL2 {
-		a.res.Note = noteL2
+		r.outcome.res.Note = noteL2
 	}
 }

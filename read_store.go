@@ -3,6 +3,7 @@ package strata
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
@@ -10,135 +11,276 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// maxRemoteLife caps the life of what is stored in L2, where even NoExpiry
-// needs a number.
+// The store is the fourth stage of a read: the answer of the Loader goes to L2
+// under the lease, and becomes an entry, or a negative entry, for L1. The answers
+// are: a value, "not found", "not modified" (the candidate gets a new life), and a
+// failure (the candidate is served if it may be).
+// Invariant: a value that L2 refuses, because its key was dropped or its lease
+// lost since, is not stored in L1 either.
+
+// maxRemoteLife caps the life of a value in L2, where even NoExpiry needs a number.
 const maxRemoteLife = 10 * 365 * 24 * time.Hour
 
-// label gives what the Loader has brought its tags: those that the call and the
-// load have named, or else those of the value that still holds, and those that
+// toStore is the answer of a load on its way to L2.
+type toStore[K comparable, V any] struct {
+	r   *read[K, V]
+	put remote.Put
+	// left is the life of the value; loaded is when its load ended, from when the
+	// life counts, however slow L2 is.
+	left   time.Duration
+	loaded int64
+	// negative says that the answer is "not found".
+	negative bool
+}
+
+// store stores the answers of all unsettled reads, with one round trip to L2.
+func (g *reads[K, V]) store() {
+	open := g.unsettled()
+	var stores []toStore[K, V]
+	for _, r := range open {
+		r.label()
+		if s, ok := r.keep(); ok {
+			stores = append(stores, s)
+		}
+	}
+	if len(stores) > 0 {
+		g.c.storeRemote(g.ctx, stores)
+	}
+	for _, r := range open {
+		r.supersede()
+	}
+}
+
+// label gives the answer of the Loader its tags: those that the call and the load
+// have named, or else those of the value that still holds, and those that
 // Options.Tags has for a value.
-func (a *attempt[K, V]) label() {
-	switch err := a.res.Err; {
+func (r *read[K, V]) label() {
+	o, k := &r.outcome, &r.candidate
+	switch err := o.res.Err; {
 	case err == nil:
-		a.c.nameTags(&a.call, a.f.Key, a.res.Value)
+		r.c.nameTags(&r.call, r.f.Key, o.res.Value)
 	case isAnswer(err, ErrNotFound):
-	case a.held != nil && isAnswer(err, ErrNotModified):
-		if len(a.call.tags) == 0 {
-			a.call.tags = a.tags
+	case k.value != nil && isAnswer(err, ErrNotModified):
+		if len(r.call.tags) == 0 {
+			r.call.tags = k.tags
 		}
-		a.c.nameTags(&a.call, a.f.Key, *a.held)
+		r.c.nameTags(&r.call, r.f.Key, *k.value)
 	default:
 		return
 	}
-	a.res.Tags = a.call.tags
-	if a.c.callError(a.call) != nil {
-		a.c.counts.encodeErrors.Add(1) // tags that cannot be
-		a.call.ttl = noLife
+	o.res.Tags = r.call.tags
+	if r.c.callError(r.call) != nil {
+		r.c.counts.encodeErrors.Add(1) // tags that cannot be
+		r.call.ttl = noLife
 	}
 }
 
-// store does with the Loader's answer what the answer asks for: L2 first, then
-// an entry for L1, which land inserts.
-func (a *attempt[K, V]) store() {
-	err := a.res.Err
+// keep makes entries for L1 of answers that need not be stored in L2, and returns
+// how others are to be stored there.
+func (r *read[K, V]) keep() (s toStore[K, V], ok bool) {
+	res := &r.outcome.res
+	switch err := res.Err; {
+	case err == nil:
+		r.outcome.loaded, res.Note = true, noteOrigin
+		r.c.succeeded()
+		return r.keepValue(res.Value)
+	case isAnswer(err, ErrNotFound):
+		r.c.succeeded()
+		return r.keepNotFound(err)
+	case r.candidate.value != nil && isAnswer(err, ErrNotModified):
+		*res = flight.Result[V]{Value: *r.candidate.value, Found: true, Note: noteOrigin, Tags: r.call.tags}
+		r.c.succeeded()
+		return r.keepCandidate()
+	default:
+		r.loadFailed(err)
+		return s, false
+	}
+}
+
+// loadFailed remembers that the load has failed, if that says something about the
+// origin, and serves the candidate if it may be.
+func (r *read[K, V]) loadFailed(err error) {
+	if r.remembers(err) {
+		r.c.originFailed(r.f.Key, err)
+		r.c.failed(r.f.Key, err)
+	}
+	if r.serveCandidate(err) && !r.call.refresh {
+		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
+	}
+}
+
+// keepValue makes v an entry for L1, or returns how it is to be stored in L2
+// before that.
+func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
+	s = toStore[K, V]{r: r, left: r.c.life(r.call), loaded: r.c.memory.Now()}
+	if r.right.noStore || s.left <= 0 {
+		return s, false
+	}
+	lease := r.right.lease
+	if lease.Token == 0 {
+		r.keepLoaded(v, s.left, s.loaded, 0)
+		return s, false
+	}
+	data, err := r.c.seal(r.l2.Name, v, r.call.tags, lease.Clock)
+	if err != nil {
+		r.c.counts.encodeErrors.Add(1)
+		r.keepLoaded(v, s.left, s.loaded, remote.ID(lease.Token))
+		return s, false
+	}
+	left, kept := r.c.remoteLives(s.left)
+	s.put = remote.Put{Key: r.l2.Name, Data: data, Fresh: left, Left: kept, Lease: lease, Drops: r.call.skipRead}
+	return s, true
+}
+
+// remoteLives returns for how long a value that is fresh for left is fresh in L2,
+// and for how long it is kept there.
+func (c *Cache[K, V]) remoteLives(left time.Duration) (fresh, kept time.Duration) {
+	return min(left, maxRemoteLife), min(c.kept(left), maxRemoteLife)
+}
+
+// keepNotFound makes "not found" a negative entry for L1, for as long as the call
+// or the load has said, or else for NotFoundTTL; or returns how L2 is to be told
+// before that. L2 drops the value that it holds then.
+func (r *read[K, V]) keepNotFound(err error) (s toStore[K, V], ok bool) {
+	left := r.c.o.NotFoundTTL
+	if r.call.ttl != 0 {
+		left = r.call.ttl
+	}
+	left = r.c.jittered(left)
+	if r.right.noStore {
+		return s, false
+	}
+	s = toStore[K, V]{r: r, left: left, negative: true}
+	lease, drops := r.right.lease, r.candidate.id != 0 || r.call.skipRead
+	if lease.Token == 0 || left <= 0 && !drops {
+		s.keepNegative(err)
+		return s, false
+	}
+	there := max(0, min(left, maxRemoteLife))
+	s.put = remote.Put{Key: r.l2.Name, Fresh: there, Left: there, Lease: lease, Drops: drops}
+	if there > 0 {
+		s.put.Data = r.c.sealAbsent(r.l2.Name, r.call.tags, lease.Clock)
+	}
+	return s, true
+}
+
+// keepCandidate gives the candidate a new life. L2 is not sent the value again if
+// it holds that very value.
+func (r *read[K, V]) keepCandidate() (s toStore[K, V], ok bool) {
+	k := &r.candidate
+	left := r.c.life(r.call)
+	if r.right.noStore || left <= 0 {
+		return s, false
+	}
+	// The clock of tags is in the value itself.
+	if r.right.lease.Token == 0 || k.id == 0 || len(r.call.tags) > 0 {
+		return r.keepValue(*k.value)
+	}
+	loaded := r.c.memory.Now()
+	ctx, cancel := r.opContext()
+	defer cancel()
+	fresh, kept := r.c.remoteLives(left)
+	refused, err := r.c.l2.Extend(ctx, r.l2.Name, fresh, kept, r.right.lease, k.id)
 	switch {
-	case err == nil:
-		a.res.Found, a.brought, a.res.Note = true, true, noteOrigin
-		a.c.succeeded()
-		a.keep(a.res.Value)
-	case isAnswer(err, ErrNotFound):
-		a.c.succeeded()
-		a.keepAbsent(err)
-	case a.held != nil && isAnswer(err, ErrNotModified):
-		a.res = flight.Result[V]{Value: *a.held, Found: true, Note: noteOrigin, Tags: a.call.tags}
-		a.c.succeeded()
-		a.keepHeld()
+	case !r.answered("extend", err):
+	case refused: // another value is held by now, or the lease is gone
+		return r.keepValue(*k.value)
 	default:
-		if a.remembers(err) {
-			a.c.originFailed(a.f.Key, err)
-			a.c.failed(a.f.Key, err)
-		}
-		if a.serveHeld(err) && !a.call.refresh {
-			a.c.stale(a.ctx, a.f.Key, a.res.Value, err)
-		}
+		k.id = remote.ID(r.right.lease.Token)
+		r.right.lease.Token, r.right.used = 0, true
 	}
+	r.keepLoaded(*k.value, left, loaded, k.id)
+	return s, false
 }
 
-// keepAbsent remembers that the origin does not have the key, for as long as the
-// call or the load has said, or else for NotFoundTTL.
-func (a *attempt[K, V]) keepAbsent(err error) {
-	left := a.c.o.NotFoundTTL
-	if a.call.ttl != 0 {
-		left = a.call.ttl
+// storeRemote stores answers in L2 in one round trip, under ctx and the leases of
+// their reads, and gives each read the entry for L1 that it may have then.
+func (c *Cache[K, V]) storeRemote(ctx context.Context, stores []toStore[K, V]) {
+	puts := make([]remote.Put, len(stores))
+	for i := range stores {
+		puts[i] = stores[i].put
 	}
-	left = a.c.jittered(left)
-	if a.noKeep {
+	op, cancel := c.l2.Bound(ctx)
+	defer cancel()
+	refused, err := c.l2.Put(op, puts)
+	if errors.Is(err, remote.ErrValueTooLarge) { // nothing was sent
+		c.storeTooLarge(ctx, stores)
 		return
 	}
-	a.forgetRemote(left)
-	if left > 0 && !a.noKeep {
-		a.memo = a.absent(err, left, a.call.tags)
+	first := stores[0].r
+	answered := first.answered("put", err)
+	for i := range stores {
+		s := &stores[i]
+		switch {
+		case !answered:
+			if s.r != first {
+				s.r.l2.Failed(&first.l2)
+			}
+			s.keepHere()
+		case slices.Contains(refused, i):
+			s.refused()
+		default:
+			s.stored(op)
+		}
 	}
 }
 
-// keep stores v in L2 under the lease, and makes it the entry for L1 unless
-// L2 knows that it must not be.
-func (a *attempt[K, V]) keep(v V) {
-	left := a.c.life(a.call)
-	if a.noKeep || left <= 0 {
+// storeTooLarge stores each answer by itself, because one of them is too large for
+// L2. That one is kept in L1 only, and its lease is released.
+func (c *Cache[K, V]) storeTooLarge(ctx context.Context, stores []toStore[K, V]) {
+	if len(stores) == 1 {
+		c.counts.encodeErrors.Add(1)
+		stores[0].keepHere()
 		return
 	}
-	// The life counts from the end of the load, however slow L2 is.
-	loaded := a.c.memory.Now()
-	id := remote.ID(0)
-	if token := a.lease.Token; token != 0 {
-		if a.put(v, left) {
-			return
-		}
-		id = remote.ID(token)
+	for i := range stores {
+		c.storeRemote(ctx, stores[i:i+1])
 	}
-	a.keepLoaded(v, left, loaded, id)
 }
 
-// keepLoaded makes v, which was loaded at some time, an entry for L1. One that
+// stored keeps in L1 an answer that L2 has stored.
+func (s *toStore[K, V]) stored(ctx context.Context) {
+	s.r.right.lease.Token, s.r.right.used = 0, true
+	s.keepHere()
+	if s.put.Drops {
+		_ = s.r.c.l2.Announce(ctx, []remote.Drop{{Key: s.put.Key}}) // or it is pending
+	}
+}
+
+// refused notes that L2 has refused an answer: L1 keeps nothing of it.
+func (s *toStore[K, V]) refused() {
+	r := s.r
+	r.right.lease.Token, r.right.used = 0, true
+	r.right.noStore = r.right.noStore || s.negative
+	r.c.refusedRemote(r.ctx, r.f.Key)
+}
+
+// keepHere makes the answer an entry for L1.
+func (s *toStore[K, V]) keepHere() {
+	if s.negative {
+		s.keepNegative(s.r.outcome.res.Err)
+		return
+	}
+	s.r.keepLoaded(s.r.outcome.res.Value, s.left, s.loaded, remote.ID(s.put.Lease.Token))
+}
+
+func (s *toStore[K, V]) keepNegative(err error) {
+	if s.left > 0 {
+		s.r.outcome.negative = s.r.absent(err, s.left, s.r.call.tags)
+	}
+}
+
+// keepLoaded makes v, which was loaded at some time, an entry for L1. A value that
 // L2 cannot confirm after a message was lost lives as without a bus.
-func (a *attempt[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID) {
-	past := time.Duration(a.c.memory.Now() - loaded)
-	kept := a.c.kept(left)
-	if a.l2.KeyTooLong {
+func (r *read[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID) {
+	past := time.Duration(r.c.memory.Now() - loaded)
+	kept := r.c.kept(left)
+	if r.l2.KeyTooLong {
 		left, kept = min(left, UnconfirmedTTL), min(kept, UnconfirmedTTL)
 	}
-	a.entry = a.c.entry(a.f.Key, v, left-past, kept-past, a.stamps(a.call.tags), id)
-	a.c.refreshSoon(a.entry, left-past, left, a.took)
-}
-
-// put stores v in L2. refused means that the key was dropped, or the lease
-// lost, since the lease was given.
-func (a *attempt[K, V]) put(v V, left time.Duration) (refused bool) {
-	data, err := a.c.seal(a.l2.Name, v, a.call.tags, a.lease.Clock)
-	if err != nil {
-		a.c.counts.encodeErrors.Add(1)
-		return false
-	}
-	ctx, cancel := a.opContext()
-	defer cancel()
-	fresh, kept := min(left, maxRemoteLife), min(a.c.kept(left), maxRemoteLife)
-	p := remote.Put{Key: a.l2.Name, Data: data, Fresh: fresh, Left: kept, Lease: a.lease, Drops: a.call.skipRead}
-	no, err := a.c.l2.Put(ctx, []remote.Put{p})
-	if errors.Is(err, remote.ErrValueTooLarge) {
-		a.c.counts.encodeErrors.Add(1)
-		return false // nothing was sent: the lease is given back
-	}
-	if !a.answered("put", err) {
-		return false
-	}
-	a.lease.Token, a.replaced = 0, true // used up, or gone
-	if len(no) > 0 {
-		a.c.refusedRemote(a.ctx, a.f.Key)
-		return true
-	}
-	a.announceDrop(ctx, p)
-	return false
+	e := r.c.entry(r.f.Key, v, left-past, kept-past, r.stamps(r.call.tags), id)
+	r.c.refreshSoon(e, left-past, left, r.outcome.took)
+	r.outcome.entry = e
 }
 
 // refusedRemote counts a value that L2 has refused.
@@ -149,43 +291,15 @@ func (c *Cache[K, V]) refusedRemote(ctx context.Context, key K) {
 	}
 }
 
-// keepHeld gives the held value a new life. L2 is not sent the value again if
-// it holds that very value.
-func (a *attempt[K, V]) keepHeld() {
-	left := a.c.life(a.call)
-	if a.noKeep || left <= 0 {
-		return
-	}
-	// The clock of tags is in the value itself.
-	if a.lease.Token == 0 || a.id == 0 || len(a.call.tags) > 0 {
-		a.keep(*a.held)
-		return
-	}
-	loaded := a.c.memory.Now()
-	ctx, cancel := a.opContext()
-	defer cancel()
-	fresh, kept := min(left, maxRemoteLife), min(a.c.kept(left), maxRemoteLife)
-	refused, err := a.c.l2.Extend(ctx, a.l2.Name, fresh, kept, a.lease, a.id)
-	switch {
-	case !a.answered("extend", err):
-	case refused:
-		a.keep(*a.held) // another value is held by now, or the lease is gone
-		return
-	default:
-		a.id, a.lease.Token, a.replaced = remote.ID(a.lease.Token), 0, true
-	}
-	a.keepLoaded(*a.held, left, loaded, a.id)
-}
-
-// sealAbsent is what L2 holds of a key that the origin does not have, with the tags
-// of that answer.
+// sealAbsent returns the value by which L2 remembers that the origin does not have
+// a key, with the tags of that answer.
 func (c *Cache[K, V]) sealAbsent(name string, tags []string, clock uint64) []byte {
 	b, flags := begin(tags, clock)
 	envelope.Seal(b, name, c.l2.Schema(), flags|envelope.NotFound)
 	return b
 }
 
-// seal encodes v for L2, with its tags and the clock that it was loaded under.
+// seal encodes v for L2, with its tags and the clock under which it was loaded.
 func (c *Cache[K, V]) seal(name string, v V, tags []string, clock uint64) ([]byte, error) {
 	b, flags := begin(tags, clock)
 	b, err := c.encode(b, v)

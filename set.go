@@ -121,7 +121,7 @@ func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
 		insert := func() { removed = c.forget(w.key) }
 		if w.keep {
 			e := c.written(w)
-			insert = func() { removed, _ = c.memory.Set(e, w.weight); c.memos.Delete(w.key) }
+			insert = func() { removed, _ = c.memory.Set(e, w.weight); c.negatives.Delete(w.key) }
 		}
 		if err := c.flights.Store(w.key, insert); err != nil {
 			return ErrClosed
@@ -166,7 +166,7 @@ func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
 	var insert func()
 	if stored && w.keep {
 		if e := c.written(w); !c.tagsDropped(e) {
-			insert = func() { removed, _ = c.memory.Set(e, w.weight); c.memos.Delete(w.key) }
+			insert = func() { removed, _ = c.memory.Set(e, w.weight); c.negatives.Delete(w.key) }
 		}
 	}
 	c.flights.End(w.right, insert, drop)

@@ -8,9 +8,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// reload loads key whatever is cached, through a flight whose load begins after
-// the call. Callers of normal reads are served what is held meanwhile, or join
-// that flight.
+// reload loads key although it may be cached, through a flight with a load that
+// begins after the call. Callers of normal reads are served from the cache
+// meanwhile, or join that flight.
 func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o call) (v V, err error) {
 	if load == nil {
 		load = c.o.Loader
@@ -32,83 +32,79 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 	if err != nil {
 		return v, err
 	}
-	if r.Instead != nil { // a stale value is for those who have joined
+	if r.Instead != nil { // a stale value is for callers that have joined
 		return v, c.wrap(key, r.Instead)
 	}
 	return c.answer(key, r)
 }
 
-// prepareReload leaves L2 to the question for the lease, whose answer brings what
-// L2 holds. A reload that follows another load here lets other instances ask
-// first, which may have been waiting for that one's lease. It reports false if
-// there is a result instead.
-func (a *attempt[K, V]) prepareReload() bool {
-	if !a.c.l2.HasTier() {
-		return true
+// prepareReload leaves the look-up in L2 to the question for the lease: the answer
+// brings the value that L2 holds. A reload that follows another load here lets other
+// instances ask first, which may have been waiting for the lease of that load.
+func (r *read[K, V]) prepareReload() {
+	if !r.c.l2.HasTier() {
+		return
 	}
-	if a.f.Queued() {
+	if r.f.Queued() {
 		turn := time.NewTimer(maxPoll)
 		defer turn.Stop()
 		select {
 		case <-turn.C:
-		case <-a.ctx.Done():
+		case <-r.ctx.Done():
 		}
 	}
-	if a.l2.Name, a.res.Err = a.c.nameOf(a.f.Key); a.res.Err != nil {
-		return false
-	}
-	if a.l2.PassesBy(a.c.l2) {
-		return true
-	}
-	a.l2.Allowed(a.c.l2)
-	a.unasked = true
-	if e, _ := a.c.memory.Peek(a.f.Key); e != nil {
-		a.spoilt = remote.ID(e.ID) // most likely what L2 holds
-	}
-	return true
-}
-
-// startReload lets the next who wants a reload have another, and keeps at hand
-// what is held: nothing that was dropped since L2 was asked.
-func (a *attempt[K, V]) startReload() {
-	a.pending = false
-	if !a.c.flights.Start(a.f) {
-		a.held, a.id, a.tags = nil, 0, nil
-	}
-	if a.held != nil {
-		a.offer()
+	if !r.named() || r.l2.PassesBy(r.c.l2) {
 		return
 	}
-	a.lookAgain()
-	a.suspect = nil
-}
-
-// seenBefore keeps at hand what L2 holds of a key that is loaded whatever that is.
-func (a *attempt[K, V]) seenBefore(ctx context.Context, h remote.Held) {
-	if v, state := a.open(ctx, h); state == staleValue || state == freshValue {
-		a.seenStale(v, h)
-		a.fallback = nil // if the load fails, L1 keeps what it has
+	r.l2.Allowed(r.c.l2)
+	r.skippedGet = true
+	if e, _ := r.c.memory.Peek(r.f.Key); e != nil {
+		r.right.replaces = remote.ID(e.ID) // most likely the value that L2 holds
 	}
 }
 
-// supersede sees to what other instances have of a key that a reload has got an
-// answer for, if that has not happened as L2 stored the answer: it is not as
-// new.
-func (a *attempt[K, V]) supersede() {
-	answer := a.res.Err == nil && a.res.Instead == nil || isAnswer(a.res.Err, ErrNotFound)
-	if !a.call.skipRead || !answer || a.replaced || a.noKeep || !a.c.l2.Used() {
+// startReload lets the next caller that wants a reload have another, and looks for
+// a candidate: one that was not dropped since L2 was asked.
+func (r *read[K, V]) startReload() {
+	r.pending = false
+	if !r.c.flights.Start(r.f) {
+		r.candidate = candidate[K, V]{}
+	}
+	if r.candidate.value != nil {
+		r.offer()
 		return
 	}
-	if a.l2.Name == "" {
-		if a.l2.Name, _ = a.c.nameOf(a.f.Key); a.l2.Name == "" {
+	r.lookAgain()
+	r.suspect = suspect[K, V]{}
+}
+
+// useHeldBefore makes the value that L2 holds the candidate of a read that loads
+// in any case.
+func (r *read[K, V]) useHeldBefore(ctx context.Context, h remote.Held) {
+	if o := r.open(ctx, h); o.state == stale || o.state == fresh {
+		r.useStale(o, h)
+		r.candidate.entry = nil // if the load fails, L1 keeps its own
+	}
+}
+
+// supersede drops the older values of other instances after a reload, if that has
+// not happened as L2 stored the answer of the load.
+func (r *read[K, V]) supersede() {
+	res := &r.outcome.res
+	answer := res.Err == nil && res.Instead == nil || isAnswer(res.Err, ErrNotFound)
+	if !r.call.skipRead || !answer || r.right.used || r.right.noStore || !r.c.l2.Used() {
+		return
+	}
+	if r.l2.Name == "" {
+		if r.l2.Name, _ = r.c.nameOf(r.f.Key); r.l2.Name == "" {
 			return
 		}
 	}
-	drops := []remote.Drop{{Key: a.l2.Name, Soft: a.res.Err == nil, Left: a.c.o.Stale.window()}}
+	drops := []remote.Drop{{Key: r.l2.Name, Soft: res.Err == nil, Left: r.c.o.Stale.window()}}
 	switch {
-	case a.c.l2.HasTier() && !a.l2.KeyTooLong:
-		a.c.l2.DropSoon(drops)
-	case a.c.l2.HasBus(): // L2 holds nothing of it
-		a.c.l2.Publish(a.ctx, drops)
+	case r.c.l2.HasTier() && !r.l2.KeyTooLong:
+		r.c.l2.DropSoon(drops)
+	case r.c.l2.HasBus(): // L2 holds nothing of it
+		r.c.l2.Publish(r.ctx, drops)
 	}
 }

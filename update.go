@@ -6,10 +6,10 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Update runs write, which writes to the origin and returns what is there now,
-// and stores that, so that the cache cannot end up behind the origin whoever
-// else writes at the same time: the key is dropped before write runs, and what
-// write returns is stored only if nobody has set or invalidated the key since.
+// Update runs write, which writes to the origin and returns the value that is there
+// now, and stores that value. The cache cannot end up behind the origin, however
+// many callers write at the same time: the key is dropped before write runs, and the
+// value is stored only if the key was not set or invalidated since.
 // Callers may be answered with the old value until Update returns. write may
 // call [Loading] with its context, to name tags or a life of the value.
 //
@@ -88,7 +88,7 @@ func (u *update[K, V]) begin(ctx context.Context) error {
 	return remoteError("update", err)
 }
 
-// end stores what was written.
+// end stores the value that write has returned.
 func (u *update[K, V]) end(ctx context.Context) error {
 	if err := u.c.prepare(&u.write, u.call); err != nil {
 		return err

@@ -30,8 +30,8 @@ func (c *Cache[K, V]) mark(e *l1.Entry[K, V]) {
 	}
 }
 
-// inspect looks now and then whether e's value is what it was. One that has
-// been changed is dropped.
+// inspect compares e's value with its hash now and then. An entry with a value that
+// has changed is dropped.
 func (c *Cache[K, V]) inspect(key K, e *l1.Entry[K, V]) {
 	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value) == e.Flags&^hashMask {
 		return

@@ -1,0 +1,145 @@
+package strata
+
+import (
+	"errors"
+
+	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l1"
+)
+
+// Landing is the last stage of a read: its lease is released if it was not used,
+// its entry goes into L1 if the flight still has the right to store, and the
+// callers of the flight get the result.
+// Invariant: an entry goes into L1 under the lock of its key's flights, so that no
+// Set or Invalidate that has ended before is undone by it.
+
+// landAll lands the reads at the end of their stages. After a panic, or if a
+// callback has ended the goroutine, those without a result get an error.
+func (g *reads[K, V]) landAll() {
+	p := recover()
+	for _, r := range g.all {
+		if r.outcome.landed {
+			continue
+		}
+		switch o := &r.outcome; {
+		case p != nil && !o.settled:
+			r.panicked(p)
+		case !o.res.Found && o.res.Err == nil:
+			r.settle(flight.Result[V]{Err: ErrLoadExited})
+		}
+		r.land()
+	}
+}
+
+// landExited lands the reads after a callback has ended the goroutine in their
+// look-up.
+func (g *reads[K, V]) landExited() {
+	for _, r := range g.all {
+		if !r.outcome.settled {
+			r.settle(flight.Result[V]{Err: ErrLoadExited})
+		}
+		r.land()
+	}
+	g.all = nil
+}
+
+// land ends the flight of the read, unless that was done while the Loader ran.
+func (r *read[K, V]) land() {
+	c, o := r.c, &r.outcome
+	if o.landed {
+		return
+	}
+	o.landed = true
+	var removed []l1.Removed[K, V]
+	var insert func()
+	o.res.TagWatermark = r.tagGeneration
+	defer func() { // also when a callback panics or ends the goroutine
+		stored, callers := c.flights.Land(r.f, o.res, insert)
+		defer r.count(stored, callers)
+		c.memory.Notify(removed)
+	}()
+	defer c.contain("Tier.Release")
+	r.release(r.right.lease)
+	switch {
+	case o.entry != nil:
+		insert = r.insertNothing(&removed) // unless it can be weighed
+		if o.late = c.tagsDropped(o.entry); o.late {
+			break
+		}
+		if weight, ok := c.weigh(r.f.Key, o.entry.Value); ok {
+			c.mark(o.entry)
+			insert = r.insertEntry(weight, &removed)
+		}
+	case o.negative != nil:
+		insert = func() {
+			removed = c.forgetValue(r.f.Key)
+			c.negatives.Set(o.negative, 1)
+		}
+	case o.loaded, isAnswer(o.res.Err, ErrNotFound):
+		// The answer of the origin is newer than the entry of L1, and not to be kept.
+		insert = r.insertNothing(&removed)
+	}
+}
+
+// insertEntry returns an insert that stores the entry in L1, unless it is a stale
+// one and L1 has got a fresh one since the flight began.
+func (r *read[K, V]) insertEntry(weight int64, removed *[]l1.Removed[K, V]) (insert func()) {
+	c, e := r.c, r.outcome.entry
+	return func() {
+		if e == r.candidate.entry {
+			if newer, now := c.memory.Peek(r.f.Key); newer != nil && now < newer.Fresh && newer.Stamp >= r.f.Stamp {
+				return
+			}
+		}
+		var kept bool
+		if *removed, kept = c.memory.Set(e, weight); !kept {
+			c.flights.NotKept(r.f)
+		}
+		c.unremember(e)
+	}
+}
+
+// insertNothing returns an insert that removes the key from L1, and keeps batches
+// that have begun before from storing it as an extra key.
+func (r *read[K, V]) insertNothing(removed *[]l1.Removed[K, V]) (insert func()) {
+	return func() {
+		*removed = r.c.forget(r.f.Key)
+		r.c.flights.NotKept(r.f)
+	}
+}
+
+// isAnswer reports whether err is the Loader's answer target. A panic is no
+// answer, even if it wraps target.
+func isAnswer(err, target error) bool {
+	var p *LoadPanicError
+	return errors.Is(err, target) && !errors.As(err, &p)
+}
+
+// count adds the flight to the numbers.
+func (r *read[K, V]) count(stored bool, callers int) {
+	n, o := &r.c.counts, &r.outcome
+	if r.beside && !o.res.Found && !isAnswer(o.res.Err, ErrNotFound) {
+		return // its caller counts as one that joins the reload
+	}
+	switch o.how {
+	case endAbandoned:
+		n.abandoned.Add(1)
+	case endL1:
+		n.rechecked.Add(1)
+	case endL2:
+		n.remoteHits.Add(1)
+	case endAbsent:
+		n.absent.Add(1)
+	case endThrottled:
+		n.throttled.Add(1)
+	case endLoad:
+		n.waiters.Add(uint64(callers - 1))
+		n.mostWaiters(uint64(callers - 1))
+	}
+	if o.entry != nil && (!stored || o.late) {
+		n.refused.Add(1)
+		if hook := r.c.o.Hooks.Refused; hook != nil {
+			r.c.tell(hook, Event{Context: r.ctx, Key: r.f.Key, Tier: "L1"})
+		}
+	}
+}

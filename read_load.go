@@ -1,0 +1,199 @@
+package strata
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/remote"
+)
+
+// The load is the third stage of a read: the Loader, or the ManyLoader of several
+// reads, runs once, under a context that ends at Limits.HardTimeout or when the
+// flight is cancelled. The reads then have its answer; or, if the context ends
+// first, they land without it, and the stage of the store is left out.
+// Invariant: a panic, an exit of the goroutine and a Loader that never returns
+// each give every read an error. An answer that comes late has no effect.
+
+// runLoader runs the Loader for all unsettled reads. It reports whether the
+// Loader has returned before the context of the load ended. It does not return if
+// the Loader ends the goroutine.
+func (g *reads[K, V]) runLoader() (inTime bool) {
+	run := loaderRun[K, V]{g: g, reads: g.unsettled()}
+	run.within = loadContext{Context: g.ctx, cache: g.c}
+	if g.many == nil {
+		run.within.previous = run.reads[0].candidate.value
+	}
+	ctx, cancel := g.c.boundLoad(&run.within)
+	defer cancel()
+	for _, r := range run.reads {
+		r.loadBegins()
+		defer r.keepLease(ctx)()
+	}
+	start := time.Now()
+	run.within.late.Add(1)
+	stop := context.AfterFunc(ctx, func() {
+		defer run.within.late.Done()
+		run.cutShort(ctx, time.Since(start))
+	})
+	run.err = ErrLoadExited // stands if the Loader never comes back
+	defer func() {
+		if p := recover(); p != nil {
+			run.err = &LoadPanicError{Value: p, Stack: debug.Stack()}
+		}
+		if inTime = run.within.inTime(stop); inTime {
+			run.answer(ctx, time.Since(start))
+		}
+	}()
+	run.call(ctx)
+	return inTime
+}
+
+// loaderRun is one run of the Loader.
+type loaderRun[K comparable, V any] struct {
+	g      *reads[K, V]
+	reads  []*read[K, V]
+	within loadContext
+
+	value  V       // of the Loader of a single read
+	values map[K]V // of a ManyLoader
+	err    error
+}
+
+// call calls the Loader.
+func (l *loaderRun[K, V]) call(ctx context.Context) {
+	if l.g.many == nil {
+		l.value, l.err = l.g.load(ctx, l.reads[0].f.Key)
+		return
+	}
+	keys := make([]K, len(l.reads))
+	for i, r := range l.reads {
+		keys[i] = r.f.Key
+	}
+	l.values, l.err = l.g.many(ctx, keys)
+}
+
+// of returns the Loader's answer for one key. An error that comes beside values is
+// that of the keys without a value.
+func (l *loaderRun[K, V]) of(key K) (v V, err error) {
+	if l.g.many == nil {
+		if l.err != nil {
+			return v, l.err // no caller sees a value beside an error
+		}
+		return l.value, nil
+	}
+	v, ok := l.values[key]
+	switch {
+	case ok && !errors.Is(l.err, ErrLoadExited):
+		return v, nil
+	case l.err == nil:
+		return v, ErrNotFound
+	}
+	return *new(V), l.err
+}
+
+// answer gives each read the Loader's answer.
+func (l *loaderRun[K, V]) answer(ctx context.Context, took time.Duration) {
+	for _, r := range l.reads {
+		o := &r.outcome
+		o.res.Value, o.res.Err = l.of(r.f.Key)
+		o.res.Found, o.took = o.res.Err == nil, took
+		applyLoad(&l.within.load, &r.call, r.f.Key)
+		out := outcomeOf(o.res.Err, r.candidate.value != nil)
+		r.c.loaded(ctx, r.f.Key, o.res.Value, out, took, o.res.Err)
+	}
+	if l.g.many != nil && l.err == nil {
+		l.g.keepExtras(l.values, &l.within.load)
+	}
+}
+
+// cutShort lands the reads of a Loader that has not returned when ctx, the load's,
+// has ended, and releases their leases after that: callers do not wait for L2. A
+// Loader that looks at its context is as late as one that does not.
+func (l *loaderRun[K, V]) cutShort(ctx context.Context, took time.Duration) {
+	leases := make([]remote.Lease, len(l.reads))
+	for i, r := range l.reads {
+		leases[i], r.right.lease.Token = r.right.lease, 0
+	}
+	defer func() {
+		for i, r := range l.reads {
+			if r.release(leases[i]); r.l2.Down {
+				return // L2 does not answer: they run out
+			}
+		}
+	}()
+	for _, r := range l.reads {
+		defer r.cutShort(ctx, took) // a hook that ends the goroutine holds up no other read
+	}
+}
+
+// cutShort lands a read after its load has not ended in time.
+func (r *read[K, V]) cutShort(ctx context.Context, took time.Duration) {
+	defer r.land() // also when a hook ends the goroutine
+	defer func() {
+		if p := recover(); p != nil {
+			r.panicked(p)
+		}
+	}()
+	err := r.c.endedLoad(ctx, r.f)
+	r.outcome.took = took
+	r.outcome.res = flight.Result[V]{Err: err}
+	r.c.loaded(ctx, r.f.Key, *new(V), LoadError, took, err)
+	r.loadFailed(err)
+}
+
+// loadBegins notes that the Loader is about to run. The value is read from now
+// on; the candidate, if there is one, was read before.
+func (r *read[K, V]) loadBegins() {
+	r.outcome.how = endLoad
+	if r.candidate.value == nil {
+		r.tagGeneration = r.c.generation.TagWatermark()
+	}
+}
+
+// boundLoad bounds the context under which a Loader runs.
+func (c *Cache[K, V]) boundLoad(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d := c.o.Limits.HardTimeout; d > 0 {
+		return context.WithTimeoutCause(ctx, d, errLoadTimeout)
+	}
+	return ctx, func() {}
+}
+
+// inTime reports whether a Loader has returned before the load's context ended.
+// stop is from the context.AfterFunc that lands the reads if not. If that has run,
+// inTime waits until it is done: so they never use the reads at the same time.
+func (l *loadContext) inTime(stop func() bool) bool {
+	if stop() {
+		return true
+	}
+	l.late.Wait()
+	return false
+}
+
+// endedLoad is the error of a load of f after its context, ctx, has ended.
+func (c *Cache[K, V]) endedLoad(ctx context.Context, f *flight.Flight[K, V]) error {
+	err := context.Cause(ctx)
+	if !errors.Is(err, errLoadTimeout) {
+		return c.flightError(err)
+	}
+	_, endless := c.flights.Waiting(f)
+	return &timeoutError{after: c.o.Limits.HardTimeout, circular: endless}
+}
+
+// loaded counts a load and calls the hook for loads.
+func (c *Cache[K, V]) loaded(ctx context.Context, key K, v V, out Outcome, took time.Duration, err error) {
+	c.counts.loads[out].Add(1)
+	c.counts.latency.add(took)
+	if out == LoadPanic {
+		c.logPanic(key, err)
+	}
+	if hook := c.o.Hooks.Load; hook != nil {
+		e := Event{Context: ctx, Key: key, Tier: "origin", Outcome: out, Took: took, Err: err}
+		if err == nil {
+			e.Value = v
+		}
+		c.tell(hook, e)
+	}
+}
