@@ -1,3 +1,14 @@
+// A read that L1 cannot answer goes through five stages, each in its own file:
+//
+//	look-up  L1 again, then L2      read_lookup.go   settled by a value
+//	lease    the right to store     read_lease.go    settled by another instance
+//	load     the Loader runs        read_load.go     settled at HardTimeout
+//	store    L2, an entry for L1    read_store.go
+//	land     L1, the callers wake   read_land.go
+//
+// A settled read has its outcome and skips the stages up to land. Invariant: each
+// read lands exactly once, also after a panic, and then holds no lease.
+
 package strata
 
 import (
@@ -13,18 +24,6 @@ import (
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/remote"
 )
-
-// A read that L1 cannot answer goes through five stages, each in its own file:
-//
-//	look-up  L1 again, then L2      read_lookup.go   settled by a value
-//	lease    the right to store     read_lease.go    settled by another instance
-//	load     the Loader runs        read_load.go     settled at HardTimeout
-//	store    L2, an entry for L1    read_store.go
-//	land     L1, the callers wake   read_land.go
-//
-// A settled read has its outcome and skips the stages up to land.
-// Invariant: each read lands exactly once, also when a callback panics or ends
-// its goroutine, and then holds no lease.
 
 // read is one key on its way through the stages.
 type read[K comparable, V any] struct {

@@ -1,3 +1,9 @@
+// Landing is the last stage of a read: its lease is released if it was not used,
+// its entry goes into L1 if the flight still has the right to store, and the
+// callers of the flight get the result.
+// Invariant: an entry goes into L1 under the lock of its key's flights, so that no
+// Set or Invalidate that has ended before is undone by it.
+
 package strata
 
 import (
@@ -6,12 +12,6 @@ import (
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
 )
-
-// Landing is the last stage of a read: its lease is released if it was not used,
-// its entry goes into L1 if the flight still has the right to store, and the
-// callers of the flight get the result.
-// Invariant: an entry goes into L1 under the lock of its key's flights, so that no
-// Set or Invalidate that has ended before is undone by it.
 
 // landAll lands the reads at the end of their stages. After a panic, or if a
 // callback has ended the goroutine, those without a result get an error.

@@ -1,3 +1,14 @@
+// The lease is the second stage of a read: L2 gives one instance the right to
+// store a value of the key. A read is then in one of these states:
+//
+//	leased    it loads, and stores under the lease
+//	on hold   it loads, and stores nowhere
+//	waiting   another instance loads; the read asks again, then takes its value
+//	without   L2 does not answer: it loads, and stores in L1 only
+//
+// Invariant: a lease that was granted is used up by the store, or released when
+// the read lands.
+
 package strata
 
 import (
@@ -10,17 +21,6 @@ import (
 	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/remote"
 )
-
-// The lease is the second stage of a read: L2 gives one instance the right to
-// store a value of the key. A read is then in one of these states:
-//
-//	leased    it loads, and stores under the lease
-//	on hold   it loads, and stores nowhere
-//	waiting   another instance loads; the read asks again, then takes its value
-//	without   L2 does not answer: it loads, and stores in L1 only
-//
-// Invariant: a lease that was granted is used up by the store, or released when
-// the read lands.
 
 // A waiting read asks again after a part of the time that it has waited, so that a
 // value is seen soon after it is stored, compared with the time of its load, and

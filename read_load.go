@@ -1,3 +1,10 @@
+// The load is the third stage of a read: the Loader, or the ManyLoader of several
+// reads, runs once, under a context that ends at Limits.HardTimeout or when the
+// flight is cancelled. The reads then have its answer; or, if the context ends
+// first, they land without it, and the stage of the store is left out.
+// Invariant: a panic, an exit of the goroutine and a Loader that never returns
+// each give every read an error. An answer that comes late has no effect.
+
 package strata
 
 import (
@@ -9,13 +16,6 @@ import (
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/remote"
 )
-
-// The load is the third stage of a read: the Loader, or the ManyLoader of several
-// reads, runs once, under a context that ends at Limits.HardTimeout or when the
-// flight is cancelled. The reads then have its answer; or, if the context ends
-// first, they land without it, and the stage of the store is left out.
-// Invariant: a panic, an exit of the goroutine and a Loader that never returns
-// each give every read an error. An answer that comes late has no effect.
 
 // runLoader runs the Loader for all unsettled reads. It reports whether the
 // Loader has returned before the context of the load ended. It does not return if

@@ -1,3 +1,10 @@
+// The look-up is the first stage of a read: L1 again, because an entry may have
+// come since the caller looked, then L2. It settles a read with a fresh value, with
+// a stale one that may be served while it is refreshed, or with "not found". Any
+// other stale value becomes the candidate of the read.
+// Invariant: an entry that a message has made suspect, or a drop that is pending
+// concerns, settles no read that L2 could answer.
+
 package strata
 
 import (
@@ -12,13 +19,6 @@ import (
 	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/remote"
 )
-
-// The look-up is the first stage of a read: L1 again, because an entry may have
-// come since the caller looked, then L2. It settles a read with a fresh value, with
-// a stale one that may be served while it is refreshed, or with "not found". Any
-// other stale value becomes the candidate of the read.
-// Invariant: an entry that a message has made suspect, or a drop that is pending
-// concerns, settles no read that L2 could answer.
 
 // lookUp looks up the reads in both tiers, lands those that are settled by that,
 // and returns them. The others remain.

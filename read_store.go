@@ -1,3 +1,10 @@
+// The store is the fourth stage of a read: the answer of the Loader goes to L2
+// under the lease, and becomes an entry, or a negative entry, for L1. The answers
+// are: a value, "not found", "not modified" (the candidate gets a new life), and a
+// failure (the candidate is served if it may be).
+// Invariant: a value that L2 refuses, because its key was dropped or its lease
+// lost since, is not stored in L1 either.
+
 package strata
 
 import (
@@ -10,13 +17,6 @@ import (
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/remote"
 )
-
-// The store is the fourth stage of a read: the answer of the Loader goes to L2
-// under the lease, and becomes an entry, or a negative entry, for L1. The answers
-// are: a value, "not found", "not modified" (the candidate gets a new life), and a
-// failure (the candidate is served if it may be).
-// Invariant: a value that L2 refuses, because its key was dropped or its lease
-// lost since, is not stored in L1 either.
 
 // maxRemoteLife caps the life of a value in L2, where even NoExpiry needs a number.
 const maxRemoteLife = 10 * 365 * 24 * time.Hour
