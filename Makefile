@@ -27,7 +27,7 @@ lint: $(LINT) ## look for mistakes that the compiler does not know
 
 test: ## unit tests of all modules with the race detector, and one real Redis
 	@[ -n "$(RACE)" ] || echo "no C compiler: testing without the race detector"
-	$(call each,go test $(RACE) $$([ $$m != test ] || echo -short) ./...)
+	$(call each,go test $(RACE) $$([ $$m != test ] || echo -short -parallel 16) ./...)
 	@echo "== what is allocated, which the race detector hides"; go test -run Alloc ./...
 
 build: ## compile each module on its own, and for other platforms

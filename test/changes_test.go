@@ -16,57 +16,69 @@ import (
 // nothing but changes: a slot moves, a drop happens
 // there, and a replica takes over.
 func TestChangesOfAClusterTellWhatBecomesOfItsSlots(t *testing.T) {
-	k := servers.StartCluster(t, 3, 1)
-	for i := range k.Nodes {
-		mustDo(t, k.Raw(i), "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-@scripting")
-	}
 	plainly := func(o *redis.Options) { o.Username, o.Password = "plain", "secret" }
-	other := redis.NewTier(k.Client(t)).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
-	for name, c := range map[string]*redis.Client{"scripts": k.Client(t), "plain": k.Client(t, plainly)} {
-		tier := redis.NewTier(c).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
-		changes := func() string {
-			t.Helper()
-			<-time.After(remote.ChangesAge)
-			text, err := tier.Changes(t.Context())
-			if err != nil {
-				t.Logf("%s: %v", name, err)
+	for name, change := range map[string][]func(*redis.Options){"scripts": nil, "plain": {plainly}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits most of the time
+			k := calmCluster(t, 0)
+			for i := range k.Nodes {
+				mustDo(t, k.Raw(i), "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-@scripting")
 			}
-			return text
-		}
-		settled := func() (before string) {
-			t.Helper()
-			eventually(t, "nothing changes", func() bool {
-				before = changes()
-				position(t, tier)
-				return before != "" && before == changes()
-			})
-			return before
-		}
-		slot := slots.Of("strata:{n:234}lane")
-		from := k.Owner(0, "strata:{n:234}lane")
-		to := (from + 1) % 3
+			changesOfASlot(t, k, k.Client(t, change...))
+		})
+	}
+	t.Run("failover", func(t *testing.T) {
+		t.Parallel() // it waits most of the time
+		k := calmCluster(t, 1)
+		tier := redis.NewTier(k.Client(t)).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
 		position(t, tier)
-		before := settled()
-		k.Migrate(slot, from, to, nil)
-		if after := changes(); after == before {
-			t.Errorf("%s: %q before and after a slot has moved", name, after)
+		before, err := tier.Changes(t.Context())
+		if err != nil || before == "" {
+			t.Fatalf("%q, %v", before, err)
 		}
-		before = settled()
-		drop(t, other, remote.Drop{Key: "k"})
-		if after := changes(); after == before {
-			t.Errorf("%s: %q before and after a drop in a slot that has moved", name, after)
-		}
-	}
-	tier := redis.NewTier(k.Client(t)).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
-	position(t, tier)
-	before, err := tier.Changes(t.Context())
-	if err != nil || before == "" {
-		t.Fatalf("%q, %v", before, err)
-	}
-	mustDo(t, k.Raw(3), "CLUSTER", "FAILOVER", "TAKEOVER")
-	eventually(t, "the failover shows", func() bool {
-		<-time.After(remote.ChangesAge)
-		after, err := tier.Changes(t.Context())
-		return err != nil || after != before
+		mustDo(t, k.Raw(3), "CLUSTER", "FAILOVER", "TAKEOVER")
+		eventually(t, "the failover shows", func() bool {
+			<-time.After(remote.ChangesAge)
+			after, err := tier.Changes(t.Context())
+			return err != nil || after != before
+		})
 	})
+}
+
+// changesOfASlot moves a slot, and drops a key in it.
+func changesOfASlot(t *testing.T, k *servers.Cluster, c *redis.Client) {
+	t.Helper()
+	other := redis.NewTier(k.Client(t)).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
+	tier := redis.NewTier(c).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
+	changes := func() string {
+		t.Helper()
+		<-time.After(remote.ChangesAge)
+		text, err := tier.Changes(t.Context())
+		if err != nil {
+			t.Log(err)
+		}
+		return text
+	}
+	settled := func() (before string) {
+		t.Helper()
+		eventually(t, "nothing changes", func() bool {
+			before = changes()
+			position(t, tier)
+			return before != "" && before == changes()
+		})
+		return before
+	}
+	slot := slots.Of("strata:{n:234}lane")
+	from := k.Owner(0, "strata:{n:234}lane")
+	position(t, tier)
+	before := settled()
+	k.Migrate(slot, from, (from+1)%3, nil)
+	if after := changes(); after == before {
+		t.Errorf("%q before and after a slot has moved", after)
+	}
+	before = settled()
+	drop(t, other, remote.Drop{Key: "k"})
+	if after := changes(); after == before {
+		t.Errorf("%q before and after a drop in a slot that has moved", after)
+	}
 }

@@ -222,6 +222,7 @@ func loadBegunBefore(t *testing.T, r server) {
 }
 
 func TestInvalidateAllReachesOtherInstancesForGood(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	invalidateAll(t, servers.StartRedis(t))
 }
 

@@ -28,6 +28,7 @@ func client(t testing.TB, o redis.Options) *redis.Client {
 }
 
 func TestRedisTierConforms(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	r := servers.StartRedis(t)
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
 		return redis.NewTier(r.Client(t)), pause
@@ -38,6 +39,7 @@ func TestRedisTierConformsOnAUnixSocket(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")
 	}
+	t.Parallel() // it waits most of the time
 	r := servers.StartRedis(t)
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
 		return redis.NewTier(client(t, redis.Options{Network: "unix", Addr: r.Socket})), pause
@@ -55,6 +57,7 @@ func withoutScripts(t testing.TB, r *servers.Redis) redis.Options {
 }
 
 func TestRedisTierConformsWithoutScripts(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	o := withoutScripts(t, servers.StartRedis(t))
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
 		return redis.NewTier(client(t, o)), pause
@@ -64,6 +67,7 @@ func TestRedisTierConformsWithoutScripts(t *testing.T) {
 // TestRedisTierConformsWithAndWithoutScripts has every other question asked by
 // an instance that may run scripts.
 func TestRedisTierConformsWithAndWithoutScripts(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	r := servers.StartRedis(t)
 	o := withoutScripts(t, r)
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
@@ -143,6 +147,7 @@ func (m mixed) Renew(ctx context.Context, key string, l remote.Lease, d time.Dur
 // TestRedisTierConformsOnMiniredis runs the same on a server whose keys expire
 // only when they are told to, beside its clock, which is the real one.
 func TestRedisTierConformsOnMiniredis(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
 		m := miniredis.RunT(t)
 		return redis.NewTier(client(t, redis.Options{Addr: m.Addr()})), func(d time.Duration) {
@@ -153,11 +158,13 @@ func TestRedisTierConformsOnMiniredis(t *testing.T) {
 }
 
 func TestRedisBusConforms(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	r := servers.StartRedis(t)
 	stratatest.TestBus(t, redisBus(r.Addr))
 }
 
 func TestRedisBusConformsOnMiniredis(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	stratatest.TestBus(t, func(t *testing.T) stratatest.BusFixture {
 		return redisBus(miniredis.RunT(t).Addr())(t)
 	})

@@ -73,6 +73,7 @@ func TestGoRedisTierAnnounces(t *testing.T) {
 }
 
 func TestGoRedisBusConforms(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	r := servers.StartRedis(t)
 	for name, protocol := range map[string]int{"RESP2": 2, "RESP3": 3} {
 		t.Run(name, func(t *testing.T) {
