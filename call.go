@@ -13,15 +13,15 @@ import (
 // CallOption changes one call.
 type CallOption func(*call)
 
-// call is what the options of one call amount to.
+// call is the sum of the options of one call.
 type call struct {
-	ttl  time.Duration // 0: the cache's; noLife: not stored
+	ttl  time.Duration // 0: that of the cache; noLife: not stored
 	tags []string
 	info *Info
-	err  error // what is wrong with the options
+	err  error // an option is wrong
 
 	skipRead bool
-	refresh  bool // in the background, of what is there still
+	refresh  bool // in the background, of an entry that can be served
 	// registered is called when a refresh leads a flight or has joined one. Nil:
 	// never.
 	registered func()
@@ -29,8 +29,8 @@ type call struct {
 
 // WithTTL makes the entry that this call stores fresh for d instead of
 // Options.TTL, jitter included. If d is not positive the value is not stored.
-// The same holds, instead of Options.NotFoundTTL, if the Loader answers
-// ErrNotFound. Where several callers share a load, the first one's option counts.
+// The same applies, instead of Options.NotFoundTTL, if the Loader returns
+// ErrNotFound. If several callers share a load, the option of the first counts.
 func WithTTL(d time.Duration) CallOption {
 	return func(c *call) { c.ttl = lifeOrNone(d) }
 }
@@ -38,8 +38,8 @@ func WithTTL(d time.Duration) CallOption {
 // noLife is the life of a value that is not to be stored.
 const noLife time.Duration = -1
 
-// lifeOrNone is d, or noLife if d is not positive: the zero life of a call is
-// that of the cache.
+// lifeOrNone returns d, or noLife if d is not positive: zero in a call means the
+// life that the cache gives.
 func lifeOrNone(d time.Duration) time.Duration {
 	if d <= 0 {
 		return noLife
@@ -47,11 +47,11 @@ func lifeOrNone(d time.Duration) time.Duration {
 	return d
 }
 
-// SkipRead makes GetOrLoad return a value whose load began after the call,
-// whatever is cached, and store it everywhere. If a load of the key runs, it waits
-// for that one's end; callers who skip meanwhile share the next load. Others are
-// served what is cached until then. Leave it to callers who may: such reads cost
-// the origin loads.
+// SkipRead makes GetOrLoad return a value with a load that began after the call,
+// without regard to cached entries, and store it everywhere. If a load of the key
+// runs, the call waits for its end; SkipReads that arrive meanwhile share the next
+// load. Other callers are served from the cache until then. Only trusted callers
+// should be able to use it: each such read can cost the origin a load.
 func SkipRead() CallOption {
 	return func(c *call) { c.skipRead = true }
 }
@@ -68,7 +68,7 @@ func SkipReadContext(ctx context.Context) context.Context {
 
 func skipsRead(ctx context.Context) bool { return ctx.Value(skipReadKey{}) != nil }
 
-// callOf is what opts amount to. Without any it stays off the heap.
+// callOf returns the sum of opts. Without any it stays off the heap.
 func callOf(opts []CallOption) call {
 	if len(opts) == 0 {
 		return call{}
@@ -87,8 +87,8 @@ func applied(opts []CallOption) (c call) {
 
 // WithTags adds tags to the entry that this call stores, at most 64 of at most
 // 512 bytes each; otherwise the call fails. [Cache.InvalidateTags] drops all
-// entries with a tag. Where several callers share a load, the first one's
-// option counts.
+// entries with a tag. If several callers share a load, the option of the first
+// counts.
 func WithTags(tags ...string) CallOption {
 	tags = slices.Clone(tags)
 	return func(c *call) { c.addTags(tags) }
@@ -96,8 +96,8 @@ func WithTags(tags ...string) CallOption {
 
 var errTagsPanicked = errors.New("strata: Options.Tags panicked")
 
-// nameTags adds to o the tags that Options.Tags has for a value that is to be
-// stored, or says what is wrong with them.
+// nameTags adds to o the tags of Options.Tags for a value that is to be stored, or
+// the error that prevents it.
 func (c *Cache[K, V]) nameTags(o *call, key K, v V) {
 	if c.o.Tags == nil || o.err != nil {
 		return
@@ -115,7 +115,7 @@ var (
 	errNoTags      = errors.New("strata: the Tier has no tags (remote.Tagger)")
 )
 
-// addTags adds to the tags of a call, or says what is wrong with them.
+// addTags adds to the tags of a call, or sets its error.
 func (o *call) addTags(tags []string) {
 	all := slices.Clone(o.tags)
 	for _, t := range tags {
@@ -141,7 +141,7 @@ func checkTag(tag string) error {
 	return nil
 }
 
-// callError says what is wrong with the options of a call.
+// callError returns the error of the options of a call.
 func (c *Cache[K, V]) callError(o call) error {
 	if o.err == nil && len(o.tags) > 0 && c.l2.LacksTags() {
 		return errNoTags
@@ -152,25 +152,25 @@ func (c *Cache[K, V]) callError(o call) error {
 // Info is about one read; see [ReadInfo]. The zero Info means that there was no
 // value.
 type Info struct {
-	// Tier is where the value came from: "L1", "L2", or "origin".
+	// Tier is the source of the value: "L1", "L2", or "origin".
 	Tier string
-	// Stale says that the value's time is over, or that it was expired: it was
-	// served while it is refreshed, or because a load has failed or takes long.
+	// Stale says that the value is past its TTL or was expired: it was served while
+	// it is refreshed, or because a load has failed or takes long.
 	Stale bool
-	// Shared says that another caller had asked for the value before.
+	// Shared says that the caller joined the flight of another caller.
 	Shared bool
 	// Degraded says that the value comes from L1 while the bus is silent, or
-	// that L2 did not confirm it: another instance may have invalidated it.
+	// that L2 could not confirm it: another instance may have invalidated it.
 	Degraded bool
 }
 
-// ReadInfo makes GetOrLoad say in to where the value came from. It is written
-// before GetOrLoad returns, unless that returns an error.
+// ReadInfo makes GetOrLoad write information about the value to to, before it
+// returns and unless it returns an error.
 func ReadInfo(to *Info) CallOption {
 	return func(c *call) { c.info = to }
 }
 
-// infoOf is what the note of a flight's result says.
+// infoOf returns the information in the note of a flight's result.
 func infoOf(note uint8, shared bool) Info {
 	return Info{
 		Tier:     [...]string{"", "L1", "L2", "origin"}[note&noteTier],
@@ -180,7 +180,7 @@ func infoOf(note uint8, shared bool) Info {
 	}
 }
 
-// inform writes i where the caller has asked for it.
+// inform writes i to the place that ReadInfo named.
 func (o *call) inform(i Info) {
 	if o.info != nil {
 		*o.info = i

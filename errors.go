@@ -14,19 +14,18 @@ import (
 )
 
 var (
-	// ErrNotFound is what a Loader returns, alone or wrapped, when the origin
-	// has no such key. Callers of that load get the loader's error. An entry
-	// that was held for the key is dropped.
+	// ErrNotFound is returned by a Loader, alone or wrapped, if the origin has no
+	// such key. Callers of that load get the Loader's error. An entry of the key is
+	// dropped.
 	ErrNotFound = errors.New("strata: not found")
 
-	// ErrNotModified is what a Loader returns, alone or wrapped, when the value
-	// it can get from [Cache.Previous] still holds. The entry gets a new life
-	// without being stored again. Where there is no previous value it is an
-	// error like any other.
+	// ErrNotModified is returned by a Loader, alone or wrapped, if the value of
+	// [Cache.Previous] is still current. The entry gets a new life without being
+	// stored again. Without a previous value it is an error like any other.
 	ErrNotModified = errors.New("strata: not modified")
 
-	// ErrClosed is returned by calls on a closed Cache, and to callers who wait
-	// for a load when it is closed.
+	// ErrClosed is returned by calls on a closed Cache, and to callers that wait
+	// for a load when the Cache is closed.
 	ErrClosed = errors.New("strata: cache is closed")
 
 	// ErrRecursiveLoad is returned to a caller inside a Loader that asks for a
@@ -41,13 +40,13 @@ var (
 	// Options name a Loader.
 	ErrNoLoader = errors.New("strata: no loader")
 
-	// ErrOverloaded is returned to a caller who would be one more than
-	// Limits.MaxWaiters allow, if there is no stale value for it.
+	// ErrOverloaded is returned to a caller beyond Limits.MaxWaiters, if there is
+	// no stale value for it.
 	ErrOverloaded = errors.New("strata: too many callers wait")
 
-	// ErrKeyTooLong is returned for a key, or a key whose name in L2, is longer
-	// than Limits.MaxKeyBytes. Nothing was done. A key that is too long for the
-	// Tier alone is remote.ErrKeyTooLong.
+	// ErrKeyTooLong is returned for a key that is longer than Limits.MaxKeyBytes,
+	// or that has a longer name in L2. Nothing was done. The error for a key that is
+	// too long for the Tier alone is remote.ErrKeyTooLong.
 	ErrKeyTooLong = errors.New("strata: key is longer than Limits.MaxKeyBytes")
 
 	errCodecPanicked = errors.New("strata: Remote.Codec panicked")
@@ -61,13 +60,13 @@ var (
 // LoadPanicError is returned to every caller of a load whose Loader panicked.
 // Nothing was stored, and the next call loads again.
 type LoadPanicError struct {
-	// Value is what the Loader panicked with.
+	// Value is the value of the panic.
 	Value any
 	// Stack is the stack of the panic, as runtime/debug.Stack formats it.
 	Stack []byte
 }
 
-// maxPanicText is how many bytes of a panic's value an error shows.
+// maxPanicText is the number of bytes of a panic's value that an error shows.
 const maxPanicText = 512
 
 // Error shows the panic's value, 512 bytes of it at most, if it is an error, a
@@ -94,28 +93,28 @@ func (e *LoadPanicError) Unwrap() error {
 	return err
 }
 
-// A RemoteError says that a call was not confirmed by L2 or the bus. This
-// instance has done its part, reads the keys past L2, and tries again in the
-// background until L2 confirms or the cache is closed; until then other
-// instances may serve what was to be dropped. From [Cache.Close] it says what is
-// lost: nothing is tried again.
+// A RemoteError says that L2 or the bus did not confirm a call. The call has taken
+// effect on this instance, which reads the keys past L2 and tries again in the
+// background until L2 confirms or the cache is closed. Until then other instances
+// may serve the entries that were to be dropped. A RemoteError of [Cache.Close] is
+// about drops that are lost: nothing is tried again.
 type RemoteError struct {
 	// Op is the call: "set", "update", "invalidate", "expire", one of the last
 	// two with "all" or "tags", or "close".
 	Op string
-	// Pending is the number of drops that this cache has yet to carry out, of
-	// earlier calls too; with "close" of those that are lost. A drop of
+	// Pending is the number of drops that L2 has yet to confirm to this cache, those
+	// of earlier calls included; with "close" the number of lost drops. A drop of
 	// everything counts as one.
 	Pending int
-	// Err is what the tier or the bus returned. It wraps [ErrClosed] if the
-	// cache was closed meanwhile, so that the call's drop is not tried again, and
-	// the error of the caller's context if that has ended.
+	// Err is the error of the tier or the bus. It wraps [ErrClosed] if the cache was
+	// closed meanwhile, so that the call's drop is not tried again, and the error of
+	// the caller's context if that has ended.
 	Err error
 }
 
 const opClose = "close"
 
-// remoteError returns err, of a call with the name op, as callers get it.
+// remoteError converts err, of a call with the name op, for the caller.
 func remoteError(op string, err error) error {
 	var u *l2.Unconfirmed
 	if !errors.As(err, &u) {
@@ -124,7 +123,7 @@ func remoteError(op string, err error) error {
 	return &RemoteError{Op: op, Pending: u.Pending, Err: u.Err}
 }
 
-// Error names the call, the cause and what is pending.
+// Error names the call, the cause and the number of pending drops.
 func (e *RemoteError) Error() string {
 	if e.Op == opClose {
 		return fmt.Sprintf("strata: close: invalidations are lost, not confirmed by L2 and the bus: %v (%d lost)", e.Err, e.Pending)
@@ -135,7 +134,7 @@ func (e *RemoteError) Error() string {
 // Unwrap returns the cause.
 func (e *RemoteError) Unwrap() error { return e.Err }
 
-// loadError is the failure of a load, as callers get it.
+// loadError is the failure of a load, for its callers.
 type loadError struct {
 	cache, key string
 	err        error
@@ -194,10 +193,10 @@ func (e *timeoutError) Error() string {
 // Unwrap returns context.DeadlineExceeded.
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// PartialError is returned by GetMany, beside what was found, when some keys
-// could not be had.
+// PartialError is returned by GetMany, beside the values that were found, if the
+// reads of some keys failed.
 type PartialError[K comparable] struct {
-	// Failed has the error of each such key, as GetOrLoad would return it.
+	// Failed has the error of each of these keys, as GetOrLoad would return it.
 	Failed map[K]error
 }
 
@@ -212,7 +211,7 @@ func (e *PartialError[K]) Error() string {
 // Unwrap returns the errors of all keys.
 func (e *PartialError[K]) Unwrap() []error { return slices.Collect(maps.Values(e.Failed)) }
 
-// flightError returns err in this package's words.
+// flightError converts an error of package flight.
 func (c *Cache[K, V]) flightError(err error) error {
 	switch {
 	case errors.Is(err, flight.ErrClosed):

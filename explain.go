@@ -12,71 +12,71 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Report says what a Cache knows about one key; see [Cache.Explain].
+// Report is the state of one key; see [Cache.Explain].
 type Report struct {
-	// Verdict says in one sentence what a GetOrLoad of the key would do now, on
+	// Verdict is one sentence about the result of a GetOrLoad of the key now, on
 	// this instance.
 	Verdict string
 	// Name is the key's name in L2. Empty without an L2 and a Bus.
 	Name string
-	// L1 and L2 say what the tiers hold.
+	// L1 and L2 are the entries of the tiers.
 	L1, L2 Place
-	// Loading says that a load of the key runs on this instance, Waiters how
-	// many callers wait for it.
+	// Loading says that a load of the key runs on this instance, Waiters is the
+	// number of callers that wait for it.
 	Loading bool
 	Waiters int
 	// Pending says that L2 or the bus has not confirmed a drop that concerns the
 	// key: this instance reads past L2 until then.
 	Pending bool
-	// Hold is for how long loaded values of the key are kept nowhere, as far as
-	// this instance has been told; see [Cache.InvalidateHold].
+	// Hold is for how long loads of the key are not stored, as far as this instance
+	// has been told; see [Cache.InvalidateHold].
 	Hold time.Duration
-	// Failures is how often the load of the key has failed in a row. For RetryIn
-	// callers get Err, or a stale value, and the origin is not asked.
+	// Failures is the number of failures in a row of loads of the key. For RetryIn
+	// callers get Err, or a stale value, and the key is not loaded.
 	Failures int
 	RetryIn  time.Duration
 	Err      error
 	// LeftAlone says that L2 has failed too often and is not asked for a while.
 	LeftAlone bool
 	// Degraded says that the bus is silent: other instances may have dropped
-	// what L1 holds.
+	// the entry of L1.
 	Degraded bool
 }
 
 // String returns the verdict.
 func (r Report) String() string { return r.Verdict }
 
-// Place is what one tier holds for a key.
+// Place is the entry of one tier for a key.
 type Place struct {
 	// Used is whether the cache has this tier.
 	Used bool
 	// Present is whether there is a value, stale or not, that has not been
 	// dropped.
 	Present bool
-	// NotFound says that the tier remembers that the origin does not have the
-	// key; Fresh and Left are about that then.
+	// NotFound says that the tier has a negative entry: the origin does not have the
+	// key. Then Fresh and Left are those of the negative entry.
 	NotFound bool
-	// Suspect says that L1 has an entry that counts only once L2 has confirmed
-	// it: an announcement may have been lost.
+	// Suspect says that L1 has an entry that L2 must confirm before it is served,
+	// because a message about it may have been lost.
 	Suspect bool
-	// Expired says that the value is stale because a caller has expired it, so
-	// that it is served if its load fails, and not while it is refreshed. After
-	// ExpireAll a value is as if its TTL had ended then.
+	// Expired says that the value is stale because a caller has expired it. Such a
+	// value is served if its load fails, and not while it is refreshed. ExpireAll
+	// does not set it: a value is then stale as if its TTL had ended.
 	Expired bool
 	// Fresh is for how long the value is fresh: not positive if it is stale.
 	// NoExpiry if it does not expire.
 	Fresh time.Duration
-	// Left is when the value goes for good. NoExpiry if it does not.
+	// Left is the rest of the life of the value. NoExpiry if it has no end.
 	Left time.Duration
 	// Size is the length of the encoded value in bytes. Zero for L1, which
 	// does not encode.
 	Size int
 	// Tags are the tags of the entry.
 	Tags []string
-	// DroppedByTag says that there is an entry, which counts as absent because
-	// one of its tags was invalidated since.
+	// DroppedByTag says that the tier has an entry that counts as absent because one
+	// of its tags was invalidated after the entry was stored.
 	DroppedByTag bool
-	// Err is why the tier did not answer, or why its value cannot be read.
+	// Err is the reason why the tier did not answer, or why its value cannot be read.
 	Err error
 
 	silent   bool // the tier did not answer
@@ -85,9 +85,9 @@ type Place struct {
 	lasts    bool // it is suspect, and served if the other tier cannot confirm it
 }
 
-// Explain says what the tiers hold for key, what is under way, and what a read
-// would do. It asks L2 for the key and its tags, even if L2 is left alone, but
-// changes nothing and counts as no use of the entry.
+// Explain returns the entries of the tiers for key, the load that runs, and the
+// result that a read would have. It asks L2 for the key and its tags, even if L2 is
+// left alone, but changes nothing and does not count as a use of the entry.
 func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
 	var r Report
 	if c.l2.Used() {
@@ -147,7 +147,7 @@ func until(then, now int64) time.Duration {
 	return time.Duration(then - now)
 }
 
-// explainFailures notes what is remembered of failed loads.
+// explainFailures adds the remembered failure of the key.
 func (c *Cache[K, V]) explainFailures(key K, r *Report) {
 	e, now := c.negatives.Peek(key)
 	if e == nil || e.Value.notFound {
@@ -157,7 +157,7 @@ func (c *Cache[K, V]) explainFailures(key K, r *Report) {
 	r.RetryIn = max(0, until(e.Fresh, now))
 }
 
-// explainTier notes what L2 holds under name.
+// explainTier adds the entry of L2 under name.
 func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *Place) {
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
@@ -189,7 +189,7 @@ func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *Place) {
 	}
 }
 
-// explainStale notes what a value that L2 holds is good for if it is stale.
+// explainStale adds the uses of a stale value of L2.
 func (c *Cache[K, V]) explainStale(h remote.Held, p *Place) {
 	if p.Fresh > 0 {
 		return
@@ -200,8 +200,8 @@ func (c *Cache[K, V]) explainStale(h remote.Held, p *Place) {
 	p.fallback = age < c.o.Stale.OnError
 }
 
-// explainTags takes the tags from body, and notes what their drops have made of
-// the entry.
+// explainTags takes the tags from body, and adds the effect of their drops on the
+// entry.
 func (c *Cache[K, V]) explainTags(ctx context.Context, body []byte, p *Place) (payload []byte, err error) {
 	clock, tags, payload, ok := envelope.CutTags(body)
 	if p.Tags = tags; !ok {
@@ -224,8 +224,8 @@ func (c *Cache[K, V]) explainTags(ctx context.Context, body []byte, p *Place) (p
 	return payload, nil
 }
 
-// verdict says what a GetOrLoad of key would do now. The order of the cases is
-// that of a read.
+// verdict returns a sentence about the result of a GetOrLoad of key now. The order
+// of the cases is that of a read.
 func (c *Cache[K, V]) verdict(key K, r *Report) string {
 	switch {
 	case c.closed.Load():
@@ -253,8 +253,8 @@ func (c *Cache[K, V]) verdict(key K, r *Report) string {
 	return past + c.verdictOfLoad(r)
 }
 
-// verdictOfTier says what L2 has to do with a read that L1 does not answer, and
-// whether that is the answer.
+// verdictOfTier returns a sentence about the part of L2 in a read that L1 does not
+// answer, and whether L2 answers the read.
 func (c *Cache[K, V]) verdictOfTier(r *Report) (sentence string, stop bool) {
 	p := &r.L2
 	switch {
@@ -279,15 +279,15 @@ func (c *Cache[K, V]) verdictOfTier(r *Report) (sentence string, stop bool) {
 	case p.fallback:
 		return "L2 has a stale value, in case the load fails. ", false
 	case p.DroppedByTag:
-		return "What L2 has was dropped by one of its tags. ", false
+		return "The entry of L2 was dropped by one of its tags. ", false
 	}
 	return "", false
 }
 
-// verdictOfLoad says how a load would go on that nothing prevents.
+// verdictOfLoad returns a sentence about a load that nothing prevents.
 func (c *Cache[K, V]) verdictOfLoad(r *Report) string {
 	if r.Hold > 0 {
-		return fmt.Sprintf("The Loader runs; what it brings is kept nowhere, because the key is on hold for another %v.", r.Hold)
+		return fmt.Sprintf("The Loader runs; its value is stored nowhere, because the key is on hold for another %v.", r.Hold)
 	}
 	if p := &r.L2; p.Used && !r.Pending && !r.LeftAlone && !p.silent && !c.l2.StoringStopped() {
 		return "The Loader runs, unless another instance is loading the key."
@@ -295,7 +295,7 @@ func (c *Cache[K, V]) verdictOfLoad(r *Report) string {
 	return "The Loader runs."
 }
 
-// lasting is for how long something holds, as a verdict says it.
+// lasting returns the end of a sentence that is true for d.
 func lasting(d time.Duration) string {
 	if d == NoExpiry {
 		return ""
@@ -310,5 +310,5 @@ func degradedNote(r *Report) string {
 	return ""
 }
 
-// degraded reports whether what others drop is not told here at the moment.
+// degraded reports whether drops by other instances do not reach this one now.
 func (c *Cache[K, V]) degraded() bool { return c.l2.HasBus() && !c.link.Connected() }

@@ -13,7 +13,7 @@ import (
 
 var errParseKey = errors.New("strata: ParseKey panicked")
 
-// startLink begins to follow the bus, and asks the tier what weakens it.
+// startLink begins to follow the bus, and probes the tier.
 func (c *Cache[K, V]) startLink() {
 	if c.l2.HasTier() {
 		c.probes.Go(func() { c.probe(c.open) })
@@ -23,7 +23,7 @@ func (c *Cache[K, V]) startLink() {
 	}
 	o := link.Options{
 		Name: c.o.Name, Instance: c.l2.Instance(), Bus: c.o.Remote.Bus, Logger: c.o.Logger, Generation: &c.generation,
-		Confirms: c.l2.HasTier(), FenceAll: c.flights.FenceAll, Apply: c.obey, Mine: c.l2.Mine, DropAll: c.dropAllLocal,
+		Confirms: c.l2.HasTier(), FenceAll: c.flights.FenceAll, Apply: c.apply, Mine: c.l2.Mine, DropAll: c.dropAllLocal,
 		Now: c.memory.Now, Hits: func() uint64 { return c.memory.Stats().Hits },
 		Patience: UnconfirmedTTL, Timeout: c.o.Remote.Timeout,
 	}
@@ -45,9 +45,10 @@ func (c *Cache[K, V]) stopLink() {
 	c.probes.Wait()
 }
 
-// obey does what one message says. It is a drop in L2 that has happened: what
-// is read from now on is safe, what was read before loses its place in L1.
-func (c *Cache[K, V]) obey(m *remote.Message) {
+// apply applies one message, about a drop that L2 has carried out: values that are
+// read from now on are newer than the drop, and entries that were read before it
+// are removed from L1.
+func (c *Cache[K, V]) apply(m *remote.Message) {
 	if m.Kind == remote.Ended || c.l2.Mine(m) {
 		c.l2.LeaseEnded(m.Key)
 		return
@@ -55,7 +56,7 @@ func (c *Cache[K, V]) obey(m *remote.Message) {
 	c.counts.heard.Add(1)
 	switch m.Kind {
 	case remote.Dropped, remote.Expired:
-		c.obeyKey(m)
+		c.applyKey(m)
 	case remote.TagDropped, remote.TagExpired:
 		if len(m.Key) > envelope.MaxTag {
 			return // no entry can carry it
@@ -64,8 +65,8 @@ func (c *Cache[K, V]) obey(m *remote.Message) {
 	}
 }
 
-// obeyKey obeys a drop of one key.
-func (c *Cache[K, V]) obeyKey(m *remote.Message) {
+// applyKey applies a drop of one key.
+func (c *Cache[K, V]) applyKey(m *remote.Message) {
 	defer c.l2.LeaseEnded(m.Key)
 	if c.tooLong(len(m.Key)) {
 		c.counts.unheard.Add(1)
@@ -74,7 +75,7 @@ func (c *Cache[K, V]) obeyKey(m *remote.Message) {
 	key, err := c.parseKey(m.Key)
 	if err != nil {
 		c.counts.unheard.Add(1)
-		return // a key that this instance cannot have
+		return // this instance cannot have such a key
 	}
 	if m.From == c.l2.Instance() && c.flights.Writing(key) {
 		return
@@ -85,20 +86,21 @@ func (c *Cache[K, V]) obeyKey(m *remote.Message) {
 	c.dropLocal(key, m.Kind == remote.Expired)
 }
 
-// parseKey is the user's ParseKey, whose panic must not end the bus.
+// parseKey calls the program's ParseKey. A panic of it must not end the bus.
 func (c *Cache[K, V]) parseKey(name string) (key K, err error) {
 	err = errParseKey // stands if it panics
 	defer c.contain("Remote.ParseKey")
 	return c.o.Remote.ParseKey(name)
 }
 
-// The pauses between attempts to ask the tier what weakens it.
+// The pauses between attempts to probe the tier.
 const (
 	firstProbe = 50 * time.Millisecond
 	lastProbe  = time.Second
 )
 
-// probe asks the tier, once it answers, for what weakens the cache's promises.
+// probe asks the tier, until it answers, for settings that weaken the promises of the
+// cache, and logs them.
 func (c *Cache[K, V]) probe(ctx context.Context) {
 	for pause := firstProbe; ; pause = min(2*pause, lastProbe) {
 		warnings, err := c.l2.Probe(ctx)

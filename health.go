@@ -8,18 +8,19 @@ import (
 	"github.com/strata-cache/strata/internal/health"
 )
 
-// originWellAfter is how long no load has to fail until the log says that loads
-// succeed again: an origin that fails one load in a hundred is no news every few
-// seconds.
+// originWellAfter is the time without a failed load after which the log says that
+// loads succeed again. An origin that fails one load in a hundred is not worth a
+// line every few seconds.
 const originWellAfter = 10 * time.Second
 
-// originHealth is what the log was told of the origin.
+// originHealth is the health of the origin, as the log has it.
 type originHealth struct {
 	fails  health.Record // loads fail
 	panics health.Limit  // of the Loader
 }
 
-// originFailed notes that a load has failed, and logs it if none has lately.
+// originFailed notes that a load has failed, and logs it if no load has failed
+// lately.
 func (c *Cache[K, V]) originFailed(key K, err error) {
 	c.failing.Add(1)
 	if c.health.fails.Failed(c.memory.Now()) {
@@ -38,11 +39,11 @@ func (c *Cache[K, V]) succeeded() {
 	}
 }
 
-// maxStack is how many bytes of the stack of a panic are logged.
+// maxStack is the number of bytes of a panic's stack that are logged.
 const maxStack = 8 << 10
 
-// logPanic logs that a Loader has panicked, or has ended its goroutine: of a
-// refresh nobody else would ever learn it.
+// logPanic logs that a Loader has panicked, or has ended its goroutine. A refresh
+// has no caller that would get the error.
 func (c *Cache[K, V]) logPanic(key K, err error) {
 	ok, skipped := c.health.panics.Allow(c.memory.Now())
 	if !ok {
@@ -56,7 +57,7 @@ func (c *Cache[K, V]) logPanic(key K, err error) {
 	c.o.Logger.Error("strata: loader panicked", about...)
 }
 
-// about are the attributes of a line in the log that is about key.
+// about returns the attributes of a line in the log about key.
 func (c *Cache[K, V]) about(key K, more ...any) []any {
 	all := []any{slog.String("cache", c.o.Name)}
 	if c.o.ShowKeys {

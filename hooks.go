@@ -8,54 +8,53 @@ import (
 	"github.com/strata-cache/strata/internal/l1"
 )
 
-// Hooks are functions that a Cache calls when something happens. Each may be
-// nil, which costs nothing. They run on the goroutine in which it happens,
-// never under a lock, and must be safe for concurrent use. A hook that panics
-// is counted and logged, and changes nothing else.
+// Hooks are functions that a Cache calls for events. Each may be nil, which costs
+// nothing. They run on the goroutine of the event, never under a lock, and must be
+// safe for concurrent use. A hook that panics is counted and logged, and changes
+// nothing else.
 type Hooks struct {
-	// Hit is called for each read that L1 answers with what is fresh, also
-	// that there is no such key (LoadNotFound). It makes hits slower.
+	// Hit is called for each read that L1 answers with a fresh value, or with a
+	// negative entry (LoadNotFound). It makes hits slower.
 	Hit func(Event)
-	// Miss is called for each read that L1 does not answer: of Get and GetOrLoad,
-	// and of each key of GetMany. Reads by SkipRead are none.
+	// Miss is called for each read of Get and GetOrLoad, and for each key of
+	// GetMany, that L1 does not answer. A SkipRead is no miss.
 	Miss func(Event)
 	// Load is called once for each run of a Loader, before its callers return:
 	// when the Loader has returned, or when Limits.HardTimeout is over.
 	Load func(Event)
-	// Stale is called when a stale value is served: Err says why, or is nil
-	// while the value is refreshed.
+	// Stale is called when a stale value is served. Err is the reason, or nil while
+	// the value is refreshed.
 	Stale func(Event)
 	// Refused is called when a value came too late to be stored in Tier: its
 	// key was invalidated or set while it was on its way.
 	Refused func(Event)
-	// Evict is called after an entry has left L1 for any reason but being
-	// replaced by a newer one; Event.Reason says why. Entries that a
-	// drop of everything or of a tag has made absent leave some time after that
-	// drop, and are not served meanwhile.
+	// Evict is called after an entry has left L1, for the reason in Event.Reason,
+	// unless a newer entry has replaced it. An entry that a drop of everything or of
+	// a tag has made absent leaves some time after that drop, and is not served
+	// meanwhile.
 	Evict func(Event)
 	// RemoteError is called after each operation on L2 that got no answer.
 	RemoteError func(Event)
 }
 
-// Event is about one thing that has happened. Which fields are set depends on
-// the hook.
+// Event describes one event. The hook determines which fields are set.
 type Event struct {
-	// Context is that of the call, or of the load, whose values are those of the
-	// call that started it. It is context.Background where there is no call, and
-	// for Evict. Never nil.
+	// Context is the context of the call or of the load. A load's context has the
+	// values of the call that started it. It is context.Background for events
+	// without a call, and for Evict. Never nil.
 	Context context.Context
 	// Cache is the cache's name.
 	Cache string
-	// Key is the key; nil if it is about none, or many.
+	// Key is the key; nil if the event is about no key, or many.
 	Key any
-	// Value is the value that was served, was loaded, or has left L1: nil
-	// otherwise. It is shared as that of a hit is: a hook must not change it.
+	// Value is the value that was served, was loaded, or has left L1; nil
+	// otherwise. All callers share it: a hook must not change it.
 	Value any
 	// Tier is "L1", "L2" or "origin".
 	Tier string
-	// Outcome is how a load ended.
+	// Outcome is the outcome of a load.
 	Outcome Outcome
-	// Reason is why an entry has left L1: "evicted" (to make room), "expired",
+	// Reason is the reason why an entry left L1: "evicted" (to make room), "expired",
 	// "rejected" (a newer value of the key is too heavy), "invalidated" (or the
 	// origin does not have the key any more) or "closed" (the cache).
 	Reason string
@@ -80,22 +79,22 @@ func (c *Cache[K, V]) tell(hook func(Event), e Event) {
 	hook(e)
 }
 
-// tellMiss tells of a read that L1 does not answer.
+// tellMiss calls the hook for a read that L1 does not answer.
 func (c *Cache[K, V]) tellMiss(ctx context.Context, key K) {
 	if hook := c.o.Hooks.Miss; hook != nil {
 		c.tell(hook, Event{Context: ctx, Key: key})
 	}
 }
 
-// tellAbsent tells of a read that L1 answers: there is no such key.
+// tellAbsent calls the hook for a read that L1 answers with a negative entry.
 func (c *Cache[K, V]) tellAbsent(ctx context.Context, key K) {
 	if hook := c.o.Hooks.Hit; hook != nil {
 		c.tell(hook, Event{Context: ctx, Key: key, Tier: "L1", Outcome: LoadNotFound})
 	}
 }
 
-// evicted returns what L1 tells about entries that leave it; nil if nobody
-// wants to know.
+// evicted returns the function that L1 calls for entries that leave it; nil if
+// there is no hook.
 func (c *Cache[K, V]) evicted() func(*l1.Entry[K, V], l1.Reason) {
 	hook := c.o.Hooks.Evict
 	if hook == nil {
@@ -108,7 +107,7 @@ func (c *Cache[K, V]) evicted() func(*l1.Entry[K, V], l1.Reason) {
 	}
 }
 
-// reason is why an entry has left L1, in the words of [Event].
+// reason returns the reason why an entry left L1, as [Event] names it.
 func (c *Cache[K, V]) reason(why l1.Reason) string {
 	switch {
 	case why == l1.Deleted, why == l1.Cleared && !c.closed.Load():
@@ -119,7 +118,7 @@ func (c *Cache[K, V]) reason(why l1.Reason) string {
 	return why.String()
 }
 
-// Outcome is how a load ended.
+// Outcome is the end of a load.
 type Outcome uint8
 
 // The outcomes of a load.

@@ -12,28 +12,27 @@ import (
 
 // Invalidate makes keys absent everywhere. After it has returned nil, no load
 // that began before is stored anywhere, no call that begins on this instance
-// is answered with an older value, and other instances drop theirs as soon as
-// the bus has told them.
+// is answered with an older value, and other instances drop their entries as soon
+// as the bus has told them.
 //
-// It returns *RemoteError if L2 or the bus did not confirm; this instance has
+// It returns *RemoteError if L2 or the bus did not confirm. This instance has
 // dropped the keys then, reads them past L2 and tries again in the background,
-// while other instances may still serve them. So it does if ctx ends before L2
-// has confirmed: the drop is sent all the same, in the background and at once. A
-// key that is too long for L2 is
-// such an error too, but nothing is tried again: other instances are told, and
-// keep what they load for UnconfirmedTTL at most. It returns ErrClosed on a
-// closed cache, and ErrKeyTooLong, having done nothing, if a key is longer than
-// any that is cached.
+// while other instances may still serve them. The same happens if ctx ends before
+// L2 has confirmed: the drop is sent all the same, in the background and at once.
+// For a key that is too long for L2 the error is a *RemoteError, too, but nothing
+// is tried again: other instances are told, and keep their loads of the key for
+// UnconfirmedTTL at most. It returns ErrClosed on a closed cache. It returns
+// ErrKeyTooLong, and has done nothing, if a key exceeds Limits.MaxKeyBytes.
 func (c *Cache[K, V]) Invalidate(ctx context.Context, keys ...K) error {
 	return c.invalidate(ctx, "invalidate", remote.Drop{}, keys)
 }
 
-// InvalidateHold is Invalidate for an origin that is read from replicas which
-// lag behind: for d afterwards callers still get what they load, but it is
-// kept nowhere. A Set ends nothing of that, but is kept itself. Without an L2
-// and a bus the hold is this instance's alone. d must be positive, and MaxHold at
-// most. Beyond some 10 000 keys at once others are put on hold with them: what
-// is loaded for those is kept nowhere either.
+// InvalidateHold is Invalidate for an origin that is read from lagging replicas:
+// for d afterwards callers get the values that they load, but no tier stores
+// them. A Set is stored, and does not end the hold. Without an L2
+// and a bus the hold applies to this instance alone. d must be positive, and MaxHold
+// at most. With more than some 10 000 keys on hold at once, other keys are put on
+// hold with them.
 func (c *Cache[K, V]) InvalidateHold(ctx context.Context, d time.Duration, keys ...K) error {
 	if d <= 0 {
 		return fmt.Errorf("strata: invalidate: hold of %v is not positive", d)
@@ -45,14 +44,14 @@ func (c *Cache[K, V]) InvalidateHold(ctx context.Context, d time.Duration, keys 
 }
 
 // Expire makes keys stale everywhere: the next GetOrLoad runs the Loader and
-// waits for it, and the Loader may answer ErrNotModified; if it fails, the stale
-// value is served, for Stale.OnError since the Expire and no longer than without it. Get
-// reports stale values as missing. Errors are as for Invalidate.
+// waits for it, and the Loader may return ErrNotModified. If the Loader fails, the
+// stale value is served, for Stale.OnError since the Expire and no longer than
+// without it. Get does not return stale values. Errors are as for Invalidate.
 func (c *Cache[K, V]) Expire(ctx context.Context, keys ...K) error {
 	return c.invalidate(ctx, "expire", remote.Drop{Soft: true, Left: c.o.Stale.window()}, keys)
 }
 
-// invalidate drops keys as how says, all of them whatever happens to some.
+// invalidate makes a drop of the kind how for each of keys, also after an error.
 func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop, keys []K) (err error) {
 	if c.closed.Load() {
 		return ErrClosed
@@ -64,7 +63,7 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop
 	}
 	for part := range slices.Chunk(keys, maxBatch) {
 		if e := c.invalidatePart(ctx, op, how, part); e != nil {
-			err = e // it counts what is pending, of the earlier parts too
+			err = e // it counts the pending drops of the earlier parts, too
 		}
 	}
 	return err
@@ -90,7 +89,7 @@ func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.
 }
 
 // dropsOf returns the drops of keys for L2: none without an L2 and a bus. A key
-// that has no name has none either, and its error is returned.
+// without a name has no drop, and its error is returned.
 func (c *Cache[K, V]) dropsOf(how remote.Drop, keys []K) (drops []remote.Drop, err error) {
 	if !c.l2.Used() {
 		return nil, nil
@@ -109,8 +108,8 @@ func (c *Cache[K, V]) dropsOf(how remote.Drop, keys []K) (drops []remote.Drop, e
 	return drops, err
 }
 
-// dropLocal makes key absent, or stale, in L1 and takes the right to store
-// from what runs for it.
+// dropLocal makes key absent, or stale, in L1 and takes the right to store from
+// its flights and writes.
 func (c *Cache[K, V]) dropLocal(key K, soft bool) {
 	var removed []l1.Removed[K, V]
 	c.flights.Fence(key, func() {
@@ -126,28 +125,28 @@ func (c *Cache[K, V]) dropLocal(key K, soft bool) {
 	c.memory.Notify(removed)
 }
 
-// InvalidateAll makes everything that instances of this name have cached
-// absent, in time that does not depend on how much that is. Other instances
-// notice when the bus tells them, or else within a second of their next read
-// of L2; what they hold in L1 by then lives on for at most UnconfirmedTTL if
-// they have no bus. Errors are as for Invalidate.
+// InvalidateAll makes all entries of instances of this name absent, in a time that
+// does not depend on their number. Other instances notice when the bus tells them,
+// or else within a second of their next read of L2. Without a bus their entries in
+// L1 live for at most UnconfirmedTTL more. Errors are as for Invalidate.
 //
 // Every key is loaded again afterwards: the origin gets the load that the
 // cache has kept from it.
 //
-// An instance that is told of more than ten in ten seconds by one other obeys
-// them once a second.
+// An instance applies more than ten such drops in ten seconds by one other instance
+// once a second.
 func (c *Cache[K, V]) InvalidateAll(ctx context.Context) error {
 	return c.invalidateAll(ctx, "invalidate all", false)
 }
 
-// ExpireAll makes everything that instances of this name have cached stale, as if
-// its TTL had ended now: for Stale.WhileRevalidate a read gets the stale value at
-// once, and starts a refresh of its key, of which Limits.MaxRefreshes run at once; for
-// Stale.OnError the stale value is served if its load fails. So what is read is
-// rebuilt in the background, and nobody waits. A program whose readers are to wait, as
-// after [Cache.Expire], sets Stale.WhileRevalidate to -1. An instance that has not
-// been told of it lets readers of what L2 holds wait. It is InvalidateAll otherwise.
+// ExpireAll makes all entries of instances of this name stale, as if their TTL had
+// ended now. For Stale.WhileRevalidate a read gets the stale value at once, and
+// starts a refresh of its key; Limits.MaxRefreshes of these run at once. For
+// Stale.OnError the stale value is served if its load fails. So the entries that are
+// read are rebuilt in the background, and no caller waits. If readers are to wait, as
+// after [Cache.Expire], set Stale.WhileRevalidate to -1. On an instance that has not
+// been told of it, readers of entries in L2 wait. In all else it is like
+// InvalidateAll.
 func (c *Cache[K, V]) ExpireAll(ctx context.Context) error {
 	return c.invalidateAll(ctx, "expire all", true)
 }
@@ -166,22 +165,22 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	return err
 }
 
-// dropAllLocal makes everything absent, or stale, in L1, and makes the tier
-// look for what has been dropped elsewhere before it brings anything back.
+// dropAllLocal makes everything absent, or stale, in L1, and makes the tier read its
+// namespace state again before it returns a value.
 func (c *Cache[K, V]) dropAllLocal(soft bool) {
 	c.l2.Recheck()
 	if !soft {
-		c.disown()
+		c.invalidateAllLocal()
 		return
 	}
 	c.generation.Expire(c.memory.Now())
 	c.flights.FenceAll()
 }
 
-// disown makes every entry in L1 absent, and what flights that run now bring.
-// The word is raised first: a flight that is registered in between has the new
-// one, and loses nothing but its right to store.
-func (c *Cache[K, V]) disown() {
+// invalidateAllLocal makes every entry in L1 absent, and keeps running flights from
+// storing. The generation is raised first: a flight that is registered in between
+// has the new generation as its stamp, and loses only its right to store.
+func (c *Cache[K, V]) invalidateAllLocal() {
 	c.generation.InvalidateAll()
 	c.flights.FenceAll()
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/strata-cache/strata/internal/l1"
 )
 
-// purger removes from L1 what a drop of everything, or of a tag, has made
-// absent. Such a drop raises a floor and looks at no entry, so that it takes no
-// time; without the purger its entries would keep their room until they are
+// purger frees the memory of entries that a drop of everything, or of a tag, has
+// made absent. Such a drop sets a watermark and looks at no entry, so that it takes
+// no time. Without the purger its entries would keep their room until they are
 // read, expire or are evicted. The zero purger is ready.
 type purger struct {
 	mu      sync.Mutex // guards below
@@ -21,17 +21,17 @@ type purger struct {
 }
 
 const (
-	// purgeDelay is the time from a drop to its pass: one pass serves a burst of
-	// drops. Loads that ran at the drop have lost their right to store, or look
-	// at their tags when they land.
+	// purgeDelay is the time from a drop to its pass, so that one pass serves a burst
+	// of drops. Loads that ran at the drop have lost their right to store, or compare
+	// their tags when they land.
 	purgeDelay = 100 * time.Millisecond
 	// purgeShare bounds the time of one processor that passes take to one part
 	// in purgeShare, however many drops come.
 	purgeShare = 50
 )
 
-// wake starts passes, unless they are running: then one more follows. Passes
-// end when ctx does. It does not block.
+// wake starts passes. If passes are running, one more follows. Passes end when ctx
+// does. It does not block.
 func (p *purger) wake(ctx context.Context, pass func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,7 +42,7 @@ func (p *purger) wake(ctx context.Context, pass func()) {
 	p.passes.Go(func() { p.run(ctx, pass) })
 }
 
-// run makes passes until no drop has come since the last one began.
+// run makes passes until no drop has come since the last pass began.
 func (p *purger) run(ctx context.Context, pass func()) {
 	pause := purgeDelay
 	for p.next() {
@@ -84,7 +84,7 @@ func (p *purger) close() {
 	p.passes.Wait()
 }
 
-// purge removes the entries of L1 that were dropped without being named.
+// purge removes the entries of L1 that drops of everything or of tags made absent.
 func (c *Cache[K, V]) purge() {
 	c.memory.DeleteFunc(func(e *l1.Entry[K, V]) bool {
 		if c.open.Err() != nil {
@@ -97,5 +97,5 @@ func (c *Cache[K, V]) purge() {
 	})
 }
 
-// wakePurger has L1 purged soon.
+// wakePurger starts a purge of L1.
 func (c *Cache[K, V]) wakePurger() { c.purger.wake(c.open, c.purge) }

@@ -14,25 +14,25 @@ import (
 // follows at once, however slow L2 is.
 const tokenLife = 10 * time.Second
 
-// Set stores value under key in L2 and L1. Loads of the key that run anywhere
-// lose the right to store; other instances drop what they hold. Of Sets and
-// Invalidates of which one returned before the other was called, the later
-// wins everywhere; of those that overlap, one wins everywhere. Which of two
-// overlapping Sets wins says nothing about the order of writes at the origin:
-// who writes there first should call [Cache.Invalidate] afterwards.
+// Set stores value under key in L2 and L1. Loads of the key that run on any instance
+// lose the right to store, and other instances drop their entries. If one Set or
+// Invalidate returned before another was called, the later one wins everywhere. Of
+// those that overlap, one wins everywhere; it need not be the later write at the
+// origin. A program that writes to the origin should call [Cache.Invalidate] after
+// the write instead.
 //
-// It returns *RemoteError if L2 did not confirm: then the value is not cached
-// here, and other instances may serve the old one until it expires. It
-// returns the error of the Codec, or of tags that cannot be used, having changed
-// nothing, and ErrClosed.
+// It returns *RemoteError if L2 did not confirm: then the value is not cached on
+// this instance, and others may serve the old value until it expires. It returns the
+// error of the Codec, or of unusable tags, and then has changed nothing. It returns
+// ErrClosed on a closed cache.
 func (c *Cache[K, V]) Set(ctx context.Context, key K, value V, opts ...CallOption) error {
 	return c.set(ctx, []write[K, V]{{key: key, value: value}}, callOf(opts))
 }
 
 // SetMany is Set for many entries, in two round trips to L2 for each 500 of
-// them: a warm-up from a source that is known to be current. The entries are
-// independent of each other; it stops at the first error, which does not say
-// which of them were stored.
+// them. It serves to warm up a cache from a source that is known to be current. The
+// entries are independent of each other. It stops at the first error, after which
+// some of them are stored and others are not.
 func (c *Cache[K, V]) SetMany(ctx context.Context, values map[K]V, opts ...CallOption) error {
 	if c.closed.Load() {
 		return ErrClosed
@@ -49,8 +49,8 @@ func (c *Cache[K, V]) SetMany(ctx context.Context, values map[K]V, opts ...CallO
 	return nil
 }
 
-// maxBatch is the number of keys in one operation on L2, so that its timeout
-// is about Redis and not about how much was asked of it.
+// maxBatch is the number of keys in one operation on L2. It is bounded so that the
+// timeout of the operation does not depend on the size of the call.
 const maxBatch = 500
 
 // write is one entry on its way into the cache.
@@ -62,15 +62,15 @@ type write[K comparable, V any] struct {
 	left   time.Duration
 	weight int64
 	keep   bool      // in L1
-	late   bool      // L2 has refused it: a later write has been there
-	id     remote.ID // under which L2 holds it
+	late   bool      // L2 has refused it: there was a later write
+	id     remote.ID // of its value in L2
 	tags   []string
 	stamps stamps
 	right  *flight.Write[K]
 }
 
 // set stores ws: encode and weigh, take the rights, drop with tokens, put with
-// them, and then insert into L1 what nobody has fenced in between.
+// them, and then insert into L1 the values that were not fenced in between.
 func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 	if c.closed.Load() {
 		return ErrClosed
@@ -106,13 +106,13 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 	return nil
 }
 
-// stamps are what an entry that is written by now is judged by later.
+// stamps returns the stamps of an entry that is written now.
 func (c *Cache[K, V]) stamps(tags []string) stamps {
 	return stamps{generation: c.generation.Watermark(), tagGeneration: c.generation.TagWatermark(), tags: tags}
 }
 
-// setMemory stores ws where there is only L1: each in one step, so that of many
-// Sets at once none takes another's entry with it.
+// setMemory stores ws in a cache without L2: each in one step, so that of many
+// concurrent Sets none removes the entry of another.
 func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
 	for i := range ws {
 		w := &ws[i]
@@ -131,7 +131,7 @@ func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
 	return nil
 }
 
-// prepare does what runs the user's callbacks.
+// prepare does the part of a write that runs the callbacks of the program.
 func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
 	if err := c.checkKey(w.key); err != nil {
 		return err
@@ -152,14 +152,14 @@ func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
 		}
 	}
 	if c.l2.HasTier() {
-		// With tags it is sealed again, under the clock of its token.
+		// With tags it is sealed again, with the tag clock of its token.
 		w.data, err = c.seal(w.name, w.value, w.tags, 0)
 	}
 	return err
 }
 
-// finish ends the write of w in L1: its value replaces what is there, or what
-// is there goes.
+// finish ends the write of w in L1: its value replaces the entry of the key, or
+// the entry is removed.
 func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
 	var removed []l1.Removed[K, V]
 	drop := func() { removed = c.forget(w.key) }
@@ -195,8 +195,8 @@ func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) error {
 	return c.put(ctx, "set", ws, leases)
 }
 
-// put stores ws in L2 under the tokens of their drops. A refused one is not
-// kept in L1 either: somebody else was there later.
+// put stores ws in L2 under the tokens of their drops. A refused value is not
+// stored in L1 either: there was a later write or drop.
 func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leases []remote.Lease) error {
 	if !c.l2.HasTier() {
 		return c.announcePuts(ctx, op, ws)
@@ -234,8 +234,8 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 	return c.announcePuts(ctx, op, ws)
 }
 
-// announcePuts tells other instances that ws are stored: what they have loaded
-// since the drops is older. A Tier that announces has done so.
+// announcePuts tells other instances that ws are stored: values that they have
+// loaded since the drops are older. A Tier that announces has done so.
 func (c *Cache[K, V]) announcePuts(ctx context.Context, op string, ws []write[K, V]) error {
 	drops := make([]remote.Drop, len(ws))
 	for i := range ws {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Stats are the numbers of a Cache since it was made, except where a field
-// says otherwise. While calls are running the fields are read one after the
-// other; when none is, these sums hold:
+// Stats are the numbers of a Cache since it was made, unless a field says
+// otherwise. The fields are read one after the other. While no call is running,
+// these sums hold:
 //
 //	Reads   = L1.Hits + L1.Misses
 //	L1.Misses + Refreshes = Flights + Joins + TurnedAway + Remembered
@@ -22,7 +22,7 @@ type Stats struct {
 	Reads uint64
 	// L1 is the tier in this process: an entry that is stale is a miss.
 	L1 TierStats
-	// L2 is the remote tier, as flights saw it.
+	// L2 is the remote tier, as flights read it.
 	L2 TierStats
 
 	// Flights counts misses that started a flight.
@@ -30,38 +30,38 @@ type Stats struct {
 	// Joins counts misses that shared the flight of another caller. Joins over
 	// L1.Misses is the share rate: high while a stampede is prevented.
 	Joins uint64
-	// TurnedAway counts misses that ended without a flight: the context was
-	// over, the cache closed, the load recursive, or there was nowhere to look.
+	// TurnedAway counts misses that ended without a flight: the context had ended,
+	// the cache was closed, the load recursive, or a Get had no L2 to read.
 	TurnedAway uint64
-	// Rechecked counts flights that found the entry in L1 after all.
+	// Rechecked counts flights that found the entry in their second look at L1.
 	Rechecked uint64
-	// Absent counts flights of Get that found nothing.
+	// Absent counts flights of Get that found no value.
 	Absent uint64
 	// Abandoned counts flights that ended before a load began, because the cache
-	// was closed or, with Limits.CancelAbandoned, no caller waited any more.
+	// was closed or, with Limits.CancelAbandoned, every caller had left.
 	Abandoned uint64
 
 	// Loads is about runs of the Loader.
 	Loads LoadStats
 
 	// Refreshes counts loads that were started in the background, while the
-	// entry could be served; RefreshesDropped reads that started none, because
-	// Limits.MaxRefreshes were under way.
+	// entry could be served; RefreshesDropped counts reads that started none,
+	// because Limits.MaxRefreshes were running.
 	Refreshes, RefreshesDropped uint64
 	// StaleRevalidating and StaleOnError count stale values that were served:
 	// while they were refreshed, and because a load had failed, took longer
 	// than Limits.SoftTimeout, or could not be waited for.
 	StaleRevalidating, StaleOnError uint64
-	// Remembered counts misses that were answered by what L1 remembers: a stale
-	// value, or that the origin has no such key. Throttled counts flights that
-	// did not load, because that had failed a moment ago, or no slot of
-	// Limits.MaxLoads came free; BudgetSpent those of them for which too many
-	// keys had failed.
+	// Remembered counts misses that L1 answered: with a stale value, or with a
+	// negative entry. Throttled counts flights that did not load, because a load of
+	// the key had failed a moment before, or no slot of Limits.MaxLoads came free.
+	// BudgetSpent counts those of them that did not load because too many keys had
+	// failed.
 	Remembered, Throttled, BudgetSpent uint64
 	// Overloaded counts callers beyond Limits.MaxWaiters.
 	Overloaded uint64
-	// BreakerOpen is whether L2 is left alone, StoringStopped whether nothing is
-	// stored there, because it has refused that too often.
+	// BreakerOpen is whether L2 is left alone, StoringStopped whether no value is
+	// stored there, because it has refused to store too often.
 	BreakerOpen, StoringStopped bool
 	// Refused counts values that came too late to be stored in L1: their key
 	// was invalidated or set while they were on their way.
@@ -71,16 +71,16 @@ type Stats struct {
 	// LeaseWaits counts the times a flight waited for another instance's load.
 	LeaseWaits uint64
 
-	// Invalidations counts keys and tags that callers invalidated or expired
-	// here, everything at once being one, Heard those that other instances announced, Gaps the times the bus
-	// may have lost some.
+	// Invalidations counts keys and tags that callers invalidated or expired on
+	// this instance; everything at once counts as one. Heard counts those that other
+	// instances announced, Gaps the times at which the bus may have lost messages.
 	Invalidations, Heard, Gaps uint64
-	// Missed counts lanes (of some 1024 slices of the key space) in which an
-	// announcement was lost, as was found out later, Confirmed the entries of
-	// L1 that were suspect for it and that L2 has confirmed.
+	// Missed counts lanes (of 1024 slices of the key space) in which a lost message
+	// was found, Confirmed the entries of L1 that were suspect for that reason and
+	// that L2 has confirmed.
 	Missed, Confirmed uint64
 	// Degraded counts reads that L1 answered while the bus was silent, or while
-	// L2 could not confirm an entry: others may have invalidated it.
+	// L2 could not confirm an entry: another instance may have invalidated it.
 	Degraded uint64
 
 	// Connected is whether the bus is connected. Without a bus, or while it is
@@ -91,46 +91,46 @@ type Stats struct {
 	// Pending is the number of drops that L2 or the bus has not confirmed yet.
 	Pending int
 
-	// Evicted counts entries that L1 gave up for others, Expired those it
-	// swept after their time, Rejected those it never took for their weight.
+	// Evicted counts entries that left L1 to make room, Expired those that were
+	// swept after their life, Rejected those that L1 did not take because of their
+	// weight.
 	Evicted, Expired, Rejected uint64
-	// Entries and Weight are what L1 holds now.
+	// Entries and Weight are the number and the weight of the entries in L1 now.
 	Entries int64
 	Weight  int64
 
-	// Mutations counts entries that somebody has changed, as far as
-	// Memory.DetectMutation has found out.
+	// Mutations counts entries that callers have changed, as far as
+	// Memory.DetectMutation has found them.
 	Mutations uint64
 	// CallbackPanics counts panics of hooks and weighers.
 	CallbackPanics uint64
-	// EncodeErrors counts values that the Codec refused, or that are too large
-	// for L2: they are not there.
+	// EncodeErrors counts values that are not in L2 because the Codec refused them
+	// or because they are too large.
 	EncodeErrors uint64
 }
 
 // TierStats are the numbers of one tier.
 type TierStats struct {
-	// Hits and Misses count look-ups that found a fresh value, and that did
-	// not.
+	// Hits counts look-ups that found a fresh value, Misses the others.
 	Hits, Misses uint64
-	// Errors counts operations that got no answer, time-outs included, or were
-	// refused.
+	// Errors counts operations that were refused or got no answer, time-outs
+	// included.
 	Errors uint64
-	// Foreign counts values that were there but could not be read: another
-	// program's, another version's, or damaged. They are misses too. The log
-	// says so once a minute at most.
+	// Foreign counts values that could not be read: of another program, of another
+	// version, or damaged. They are misses, too. The log has one line a minute
+	// about them at most.
 	Foreign uint64
 }
 
 // LoadStats are the numbers of loads.
 type LoadStats struct {
-	// OK, NotFound, NotModified, Errors and Panics count loads by how they
-	// ended. Loaders that exited their goroutine count as panics.
+	// OK, NotFound, NotModified, Errors and Panics count loads by their outcomes.
+	// Loaders that exited their goroutine count as panics.
 	OK, NotFound, NotModified, Errors, Panics uint64
-	// Waiters is the number of callers that shared a load without having
-	// started it, MostWaiters the most of a single load.
+	// Waiters is the number of callers that shared a load that another caller had
+	// started, MostWaiters the most of a single load.
 	Waiters, MostWaiters uint64
-	// Latency is how long loads took.
+	// Latency is the duration of loads.
 	Latency Histogram
 }
 

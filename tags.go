@@ -9,21 +9,22 @@ import (
 	"github.com/strata-cache/strata/internal/l1"
 )
 
-// InvalidateTags makes every entry absent, everywhere, that carries one of tags
-// and whose load or write began before. It takes time for the tags, not for
-// what carries them. Other instances obey when the bus has told them; what they
-// read from L2 obeys at once. Loads and writes that run meanwhile, and end
-// without one of the tags, are kept. Errors are as for [Cache.Invalidate]; an
-// empty or overlong tag is an error too, and then nothing was done.
+// InvalidateTags makes every entry with one of tags absent, everywhere, if its load
+// or write began before the call. The time that it takes depends on the number of
+// tags, not on the number of entries. Other instances drop the entries of L1 when
+// the bus has told them, and serve none of them from L2 any more. Loads and writes
+// that run meanwhile, and end without one of the tags, are stored. Errors are as for
+// [Cache.Invalidate]. An empty or overlong tag is an error too, and then nothing was
+// done.
 //
-// Entries get their tags from [WithTags], [Load.SetTags] and Options.Tags. That
-// the origin has no such key is forgotten too, if its load has named a tag.
+// Entries get their tags from [WithTags], [Load.SetTags] and Options.Tags. Negative
+// entries are dropped, too, if their load has named a tag.
 func (c *Cache[K, V]) InvalidateTags(ctx context.Context, tags ...string) error {
 	return c.dropTags(ctx, "invalidate tags", tags, false)
 }
 
-// ExpireTags makes every entry stale, everywhere, that carries one of tags, as
-// [Cache.Expire] does. It is InvalidateTags otherwise.
+// ExpireTags makes every entry with one of tags stale, everywhere, as
+// [Cache.Expire] does. In all else it is like InvalidateTags.
 func (c *Cache[K, V]) ExpireTags(ctx context.Context, tags ...string) error {
 	return c.dropTags(ctx, "expire tags", tags, true)
 }
@@ -54,10 +55,10 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 	return err
 }
 
-// dropTagsLocal makes what carries tags absent, or stale, in L1. Loads and writes
-// that run now go on, and may be joined: nobody knows yet which tags they end
-// with. An entry that they bring is judged by its stamp whenever it is read, and
-// [Cache.outdated] judges their result for those who join from now on.
+// dropTagsLocal makes the entries with tags absent, or stale, in L1. Loads and
+// writes that run now continue, and may be joined, because their tags are known only
+// at their end. Their entries are judged by their stamps whenever they are read, and
+// [Cache.outdated] judges their result for callers that join from now on.
 func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
 	c.l2.Recheck() // the clock has moved
 	now := c.memory.Now()
@@ -69,15 +70,15 @@ func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
 	}
 }
 
-// outdated reports whether a caller who has joined a flight must not be answered
+// outdated reports whether a caller that has joined a flight must not be answered
 // with its result r, because a tag of r was dropped after r was read and before
-// the caller came. word is the word of tags from before the caller joined.
-func (c *Cache[K, V]) outdated(r *flight.Result[V], word uint64) bool {
-	return c.droppedBetween(r.Tags, r.TagWatermark, word)
+// the caller came. watermark is the generation of tags from before the caller joined.
+func (c *Cache[K, V]) outdated(r *flight.Result[V], watermark uint64) bool {
+	return c.droppedBetween(r.Tags, r.TagWatermark, watermark)
 }
 
 // droppedBetween reports whether any of tags may have been dropped, or expired,
-// while the word of tags went from one to another.
+// while the generation of tags went from one to another.
 func (c *Cache[K, V]) droppedBetween(tags []string, from, to uint64) bool {
 	if len(tags) == 0 || from >= to {
 		return false

@@ -13,8 +13,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// withDefaults returns o with every zero value replaced by what it means, and
-// all that is wrong with it.
+// withDefaults returns o with every zero value replaced by its default, and all
+// problems of o as one error.
 func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	errs := o.problems()
 	if o.Jitter == 0 {
@@ -76,7 +76,7 @@ func orDefault(d, def time.Duration) time.Duration {
 	return d
 }
 
-// problems names every field that is wrong by itself.
+// problems returns an error for every field that is wrong by itself.
 func (o *Options[K, V]) problems() []error {
 	var errs []error
 	bad := func(field, format string, args ...any) {
@@ -148,7 +148,7 @@ func (o *Options[K, V]) problems() []error {
 	return errs
 }
 
-// badName says what is wrong with a cache's name, if anything.
+// badName returns the reason why a cache cannot have a name; empty if it can.
 func badName(name string) string {
 	if len(name) > maxName {
 		return fmt.Sprintf("%d bytes is longer than %d", len(name), maxName)
@@ -181,22 +181,22 @@ func (r *Remote[K, V]) fill() (errs []error) {
 	return errs
 }
 
-// advice says what in the options may surprise, one sentence each. The options
+// advice returns a sentence for each surprising effect of the options. The options
 // have their defaults.
 func (o *Options[K, V]) advice() (all []string) {
-	say := func(when bool, what string) {
+	say := func(when bool, sentence string) {
 		if when {
-			all = append(all, what)
+			all = append(all, sentence)
 		}
 	}
 	l, s, r := &o.Limits, &o.Stale, &o.Remote
-	say(r.Tier != nil && r.Bus == nil, "a Tier without a Bus: what other instances invalidate is served from L1 for up to 30s")
-	say(r.Partition == Strict && r.Bus == nil, "Remote.Partition: Strict means nothing without a Bus")
-	say(r.used() && o.TTL == NoExpiry, "TTL: NoExpiry with a Tier or Bus: what is missed is never made good by the passing of time")
+	say(r.Tier != nil && r.Bus == nil, "a Tier without a Bus: L1 serves an entry for up to 30s after another instance has invalidated it")
+	say(r.Partition == Strict && r.Bus == nil, "Remote.Partition: Strict has no effect without a Bus")
+	say(r.used() && o.TTL == NoExpiry, "TTL: NoExpiry with a Tier or Bus: a lost invalidation is never corrected by expiry")
 	say(o.NotFoundTTL > o.TTL, "NotFoundTTL is longer than TTL: a key that appears is missed for longer than one that changes")
-	say(s.WhileRevalidate > o.TTL, "Stale.WhileRevalidate is longer than TTL: most of what is served is stale")
+	say(s.WhileRevalidate > o.TTL, "Stale.WhileRevalidate is longer than TTL: most values that are served are stale")
 	say(s.OnError > 0 && s.OnError < o.ErrorTTL, "Stale.OnError is shorter than ErrorTTL: one failure uses it up")
-	say(l.SoftTimeout > 0 && s.OnError == 0, "Limits.SoftTimeout without Stale.OnError: there is nothing to serve instead")
+	say(l.SoftTimeout > 0 && s.OnError == 0, "Limits.SoftTimeout without Stale.OnError: there is no stale value to serve instead")
 	say(l.SoftTimeout > 0 && l.HardTimeout > 0 && l.SoftTimeout >= l.HardTimeout, "Limits.SoftTimeout is not less than HardTimeout")
 	say(l.MaxWaiters > 0 && l.MaxLoads > l.MaxWaiters, "Limits.MaxLoads is more than MaxWaiters: it is never reached")
 	say(r.Tier != nil && l.HardTimeout > 0 && r.Timeout >= l.HardTimeout, "Remote.Timeout is not less than Limits.HardTimeout")
@@ -206,7 +206,7 @@ func (o *Options[K, V]) advice() (all []string) {
 	return all
 }
 
-// defaultCodec returns the codec for values that named none.
+// defaultCodec returns the codec that is used if the Options name none.
 func defaultCodec[V any]() codec.Codec[V] {
 	var c any = codec.JSON[V]()
 	switch any(*new(V)).(type) {
@@ -219,7 +219,7 @@ func defaultCodec[V any]() codec.Codec[V] {
 }
 
 // checkKey returns ErrKeyTooLong for a string that is longer than a key may be.
-// Keys of other types have a length by their names only; see nameOf.
+// Keys of other types have a length only by their names; see nameOf.
 func (c *Cache[K, V]) checkKey(key K) error {
 	if c.tooLong(keyname.Length(key)) {
 		return ErrKeyTooLong

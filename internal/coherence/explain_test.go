@@ -104,7 +104,7 @@ func TestVerdictIsWhatAReadThenGets(t *testing.T) {
 		"dropped by a tag": {func(p *explained) {
 			p.set(p.b, strata.WithTags("t"))
 			must(p.t, p.a.InvalidateTags(p.t.Context(), "t"))
-		}, "What L2 has was dropped by one of its tags. The Loader runs, ", true, nil, func(r strata.Report) bool {
+		}, "The entry of L2 was dropped by one of its tags. The Loader runs, ", true, nil, func(r strata.Report) bool {
 			return r.L1.DroppedByTag && r.L2.DroppedByTag && !r.L1.Present && !r.L2.Present && r.L2.Fresh == 0 && r.L2.Tags[0] == "t"
 		}},
 		"expired by a tag": {func(p *explained) {
@@ -151,7 +151,7 @@ func TestVerdictOfWhatGoesOnIsWhatAReadThenGets(t *testing.T) {
 			go p.a.GetOrLoad(p.t.Context(), "k", slow.load)
 			synctest.Wait()
 		}, "The Loader runs, unless another instance is loading the key.", false, nil, nil},
-		"a hold": {func(p *explained) { must(p.t, p.a.InvalidateHold(p.t.Context(), time.Minute, "k")) }, "The Loader runs; what it brings is kept nowhere, because the key is on hold for another 1m0s.", true, nil, func(r strata.Report) bool {
+		"a hold": {func(p *explained) { must(p.t, p.a.InvalidateHold(p.t.Context(), time.Minute, "k")) }, "The Loader runs; its value is stored nowhere, because the key is on hold for another 1m0s.", true, nil, func(r strata.Report) bool {
 			return r.Hold == time.Minute
 		}},
 		"a pending drop": {func(p *explained) {
