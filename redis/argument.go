@@ -1,13 +1,23 @@
 package redis
 
 import (
+	"bytes"
 	"errors"
+	"strings"
 	"time"
+
+	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/slots"
 )
 
 // ErrTooLarge says that a value is larger than Options.MaxValue. Nothing was
 // sent.
 var ErrTooLarge = errors.New("redis: value larger than Options.MaxValue")
+
+// ErrCrossSlot is returned when keys that must be in one slot are in several.
+// Nothing was sent. The text in braces decides the slot of a key, as in
+// {user1}name and {user1}age.
+var ErrCrossSlot = errors.New("redis: keys are in different slots")
 
 // maxValue is the length of the largest string, in bytes.
 func (o *Options) maxValue() int64 {
@@ -52,4 +62,98 @@ func (o *Options) checkSet(size int64, ttl time.Duration) error {
 		return errors.New("redis: negative life")
 	}
 	return nil
+}
+
+// commandName returns the name of a command in upper case, if it may be sent
+// over a connection that others use.
+func commandName(args []any) (string, error) {
+	if len(args) == 0 {
+		return "", errors.New("redis: command missing")
+	}
+	name, ok := textArg(args[0])
+	if !ok || name == "" {
+		return "", errors.New("redis: command is not a string")
+	}
+	name, sub := strings.ToUpper(name), ""
+	if len(args) > 1 && (name == "CLIENT" || name == "SCRIPT") {
+		sub, _ = textArg(args[1])
+	}
+	if resp.ChangesConnection(name, strings.ToUpper(sub)) {
+		return "", errors.New("redis: " + name + " changes the connection, which others use next")
+	}
+	return name, nil
+}
+
+func textArg(arg any) (string, bool) {
+	switch v := arg.(type) {
+	case string:
+		return v, true
+	case []byte:
+		return string(v), true
+	}
+	return "", false
+}
+
+// argText is an argument as a server gets it.
+func argText(arg any) string {
+	if s, ok := textArg(arg); ok {
+		return s
+	}
+	b, err := resp.AppendArg(nil, arg)
+	if err != nil {
+		return "" // the command is refused for it
+	}
+	_, b, _ = bytes.Cut(b, []byte("\r\n"))
+	return string(bytes.TrimSuffix(b, []byte("\r\n")))
+}
+
+// weight is about how many bytes args are.
+func weight(args []any) (n int) {
+	for _, a := range args {
+		switch v := a.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
+		}
+	}
+	return n
+}
+
+// keyOf is the argument that most commands have their key in.
+func keyOf(args []any) string {
+	if len(args) > 1 {
+		key, _ := textArg(args[1])
+		return key
+	}
+	return ""
+}
+
+// slotOf returns the slot of a command's first key, or -1 if it has none.
+func slotOf(name string, args []any) int {
+	i := slots.FirstKey(name, len(args), func(i int) string { return argText(args[i]) })
+	if i == 0 {
+		return -1
+	}
+	return slots.Of(argText(args[i]))
+}
+
+// sameSlot returns the slot of keys, or -1 if there are none.
+func sameSlot(keys []string) (slot int, err error) {
+	slot = -1
+	for _, key := range keys {
+		s := slots.Of(key)
+		if slot >= 0 && s != slot {
+			return -1, ErrCrossSlot
+		}
+		slot = s
+	}
+	return slot, nil
+}
+
+func argError(err error) error {
+	if text, ok := strings.CutPrefix(err.Error(), "resp: "); ok {
+		return errors.New("redis: " + text)
+	}
+	return err
 }

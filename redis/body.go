@@ -15,6 +15,9 @@ import (
 	"github.com/strata-cache/strata/internal/spool"
 )
 
+// pieceSize is the size of a piece of memory for a body.
+const pieceSize = 64 << 10
+
 const (
 	// largestWrite is how much is written under one deadline when a reader
 	// hands over more at once.
@@ -42,25 +45,6 @@ type Body struct {
 	// before anything is sent: into memory up to 1 MiB, then into a temporary
 	// file, which is removed.
 	Size int64
-}
-
-// SetFrom sets key to the next n bytes of r, with a life of ttl (zero: for
-// ever; rounded up to whole milliseconds). r and n are as in [Body]: what is
-// said there of a reader that fails, and of a negative n, holds here. More than
-// Options.MaxValue is [ErrTooLarge], and nothing is sent.
-//
-// In a cluster, a value that is longer than 64 KiB is sent to the node that has
-// just said that it serves the key. If the slot moves meanwhile, nothing is
-// stored and the error is one that [SafeToRetry] knows.
-func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, ttl time.Duration) error {
-	if err := c.o.checkSet(n, ttl); err != nil {
-		return err
-	}
-	args := []any{"SET", key, Body{Reader: r, Size: n}}
-	if ttl > 0 {
-		args = append(args, "PX", int64((ttl-1)/time.Millisecond+1))
-	}
-	return c.Do(ctx, args...).Ok()
 }
 
 // body is a Body whose first bytes were read.
@@ -190,8 +174,8 @@ func (c *Client) doBodies(ctx context.Context, name string, args []any) (reply R
 	if !large {
 		return c.do(ctx, name, args)
 	}
-	err = c.once(ctx, name, args, func(h hop) error {
-		s, err := h.open(ctx, args)
+	err = c.once(ctx, name, args, func(r route) error {
+		s, err := r.open(ctx, args)
 		if err != nil {
 			return err
 		}
@@ -210,9 +194,9 @@ func (c *Client) doBodies(ctx context.Context, name string, args []any) (reply R
 
 // once makes a call that cannot be repeated, because its arguments are gone
 // then, where its key is served.
-func (c *Client) once(ctx context.Context, name string, args []any, f func(hop) error) error {
+func (c *Client) once(ctx context.Context, name string, args []any, f func(route) error) error {
 	if c.cluster == nil {
-		return f(hop{n: c.home})
+		return f(route{n: c.home})
 	}
 	at, err := c.cluster.find(ctx, name, args)
 	if err != nil {
@@ -230,19 +214,19 @@ func (c *Client) once(ctx context.Context, name string, args []any, f func(hop) 
 
 // open takes a connection and sends a command with bodies. The reply is still
 // to be read.
-func (h hop) open(ctx context.Context, args []any) (s held, err error) {
-	cn, err := h.n.pool.Get(ctx, time.Now())
+func (r route) open(ctx context.Context, args []any) (s held, err error) {
+	cn, err := r.n.pool.Get(ctx, time.Now())
 	if err != nil {
 		return s, err
 	}
-	s = h.n.hold(ctx, cn)
+	s = r.n.hold(ctx, cn)
 	sent := false
 	defer func() { // also if a reader panics
 		if !sent {
 			s.release(false)
 		}
 	}()
-	if h.asking {
+	if r.asking {
 		cn.w = append(cn.w, asking...)
 		if err = s.flush(); err == nil {
 			_, err = s.reply()
@@ -343,37 +327,6 @@ func (w *handover) Write(p []byte) (n int, err error) {
 	return n, w.err
 }
 
-// flush writes what is in the buffer of the connection.
-func (h *held) flush() error {
-	err := h.arm()
-	if err != nil {
-		err = &ConnError{Op: "write", Err: err}
-	} else {
-		err = h.cn.flush(true)
-	}
-	if err != nil {
-		return h.fail(err)
-	}
-	return nil
-}
-
-// look finds what has come although no reply is owed.
-func (h *held) look() error {
-	if err := h.cn.Look(true); err != nil {
-		return h.fail(&ConnError{Op: "read", Err: err})
-	}
-	return nil
-}
-
-// reply reads the reply.
-func (h *held) reply() (Reply, error) {
-	v, err := h.cn.read()
-	if err != nil {
-		return Reply{}, h.fail(err)
-	}
-	return newReply(v), nil
-}
-
 // sourceError is the error for a reader that gives no more.
 func sourceError(err error) error {
 	if err == io.EOF {
@@ -384,14 +337,14 @@ func sourceError(err error) error {
 
 // find returns where a call about a key that cannot be tried again is to be
 // made.
-func (k *cluster) find(ctx context.Context, name string, args []any) (at hop, err error) {
+func (k *cluster) find(ctx context.Context, name string, args []any) (at route, err error) {
 	slot, ask := slotOf(name, args), []any{"PING"}
 	if i := slots.FirstKey(name, len(args), func(i int) string { return argText(args[i]) }); i > 0 {
 		ask = []any{"EXISTS", args[i]}
 	}
-	err = k.follow(ctx, way{slot: slot, twice: true}, func(ctx context.Context, h hop) error {
-		at = h
-		return h.do(ctx, ask[0].(string), ask).Err()
+	err = k.follow(ctx, target{slot: slot, repeatable: true}, func(ctx context.Context, r route) error {
+		at = r
+		return r.do(ctx, ask[0].(string), ask).Err()
 	})
 	return at, err
 }

@@ -58,7 +58,7 @@ func (c *Client) prove(ctx context.Context, key, channel string) error {
 		return srv.Together(ctx, true, func(ask watch.Ask) error { return bus.Prove(ask, key, channel) })
 	}
 	if c.cluster == nil {
-		return over(tierServer{hop{n: c.home}})
+		return over(tierServer{route{n: c.home}})
 	}
 	return tierCluster{c.cluster}.Follow(ctx, key, true, func(_ context.Context, n tier.Node) error { return over(n) })
 }

@@ -58,13 +58,23 @@ package redis
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"sync"
 
+	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
 )
+
+// The files of this package, from the ground up; none uses a file of a later
+// group:
+//
+//	options, reply, argument, sizes    the values that go in and out
+//	conn, dial, exec                   one connection
+//	node, shared, route                one server
+//	cluster, follow, scatter           many servers
+//	client, held                       the Client, before its calls
+//	body, do, mget, stream, pipeline, script, tx, subscribe, tierserver, tier, bus, print
+//
+// docs/architecture.md follows a GET and a redirection through them.
 
 // Client talks to one server, or to the nodes of a cluster, over pools of
 // connections. It is safe for concurrent use. Make it with [New].
@@ -75,7 +85,7 @@ type Client struct {
 	steps   resp.Steps
 
 	mu     sync.Mutex // guards below
-	subs   map[*Subscription]struct{}
+	subs   map[*pubsub.Subscription]struct{}
 	closed bool
 }
 
@@ -86,11 +96,11 @@ func New(o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{o: &o, subs: map[*Subscription]struct{}{}}
+	c := &Client{o: &o, subs: map[*pubsub.Subscription]struct{}{}}
 	if o.Cluster {
-		c.cluster = newCluster(c)
+		c.cluster = newCluster(c.o, &c.steps)
 	} else {
-		c.home = newNode(c, o.at(o.Addr), nil)
+		c.home = newNode(o.at(o.Addr), &c.steps, nil)
 	}
 	return c, nil
 }
@@ -101,7 +111,7 @@ func New(o Options) (*Client, error) {
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	var subs []*Subscription
+	var subs []*pubsub.Subscription
 	for s := range c.subs {
 		subs = append(subs, s)
 	}
@@ -140,113 +150,24 @@ type Stats struct {
 // Stats returns the counters and the state of the pool.
 func (c *Client) Stats() Stats {
 	if c.cluster != nil {
-		return c.cluster.stats()
+		return Stats(c.cluster.stats())
 	}
 	return Stats(c.home.pool.Stats())
 }
 
-// add adds the counters and the state of a pool.
-func (s *Stats) add(t Stats) {
-	s.Reused += t.Reused
-	s.Waited += t.Waited
-	s.Expired += t.Expired
-	s.Dials += t.Dials
-	s.DialErrors += t.DialErrors
-	s.Stale += t.Stale
-	s.Broken += t.Broken
-	s.Retried += t.Retried
-	s.Open += t.Open
-	s.Idle += t.Idle
-	s.Waiting += t.Waiting
-}
-
-// Ping asks the server, or one of the primaries of a cluster, for a sign of
-// life.
-func (c *Client) Ping(ctx context.Context) error { return c.Do(ctx, "PING").Err() }
-
-// Do sends one command and returns the whole reply, at most Options.MaxReply
-// bytes of it. The first argument is the command's name; arguments may be
-// string, []byte, integers, floats, bool (1 or 0) and [Body]. They may be
-// changed after Do has returned. One larger than Options.MaxValue is
-// [ErrTooLarge]; nothing is sent then.
-//
-// Commands that change the connection for those who use it next, such as
-// SELECT, MULTI, SUBSCRIBE or CLIENT SETNAME, are refused.
-//
-// In a cluster a command goes to the node that serves its first key. MGET, DEL,
-// UNLINK, EXISTS, TOUCH and MSET with keys in several slots are split, and their
-// replies joined; if a part fails, others may have been carried out. Commands
-// without a key, such as SCAN, KEYS, DBSIZE or FLUSHALL, speak to one primary,
-// whichever it is.
-func (c *Client) Do(ctx context.Context, args ...any) Reply {
-	name, err := c.o.checkCommand(args)
-	if err != nil {
-		return Reply{err: err}
-	}
-	if hasBody(args) {
-		return c.doBodies(ctx, name, args)
-	}
-	return c.do(ctx, name, args)
-}
-
+// do is Do for a command without a Body.
 func (c *Client) do(ctx context.Context, name string, args []any) Reply {
 	if c.cluster != nil {
 		return c.cluster.do(ctx, name, args)
 	}
-	return c.home.do(ctx, name, args)
+	return route{n: c.home}.do(ctx, name, args)
 }
 
-// reach makes a call about a key, or about none if slot is negative, where that
-// is served. f is one attempt.
-func (c *Client) reach(ctx context.Context, name string, slot int, f func(context.Context, hop) error) error {
+// follow makes a call at the node that serves slot, or at any node if slot is
+// negative. f is one attempt.
+func (c *Client) follow(ctx context.Context, name string, slot int, f func(context.Context, route) error) error {
 	if c.cluster != nil {
-		return c.cluster.follow(ctx, c.cluster.way(name, slot), f)
+		return c.cluster.follow(ctx, c.cluster.target(name, slot), f)
 	}
-	return f(ctx, hop{n: c.home})
-}
-
-// AppendGet appends the value of key to dst and returns the longer slice. The
-// bytes are read straight into dst if it has room for them, and then nothing
-// is allocated. A missing key is ErrNil; on any error dst is returned with its
-// old length, but bytes behind it may have been overwritten.
-func (c *Client) AppendGet(ctx context.Context, dst []byte, key string) ([]byte, error) {
-	if c.cluster == nil {
-		return c.home.get(ctx, dst, key)
-	}
-	out := dst
-	err := c.cluster.follow(ctx, c.cluster.way("GET", slots.Of(key)), func(ctx context.Context, h hop) (err error) {
-		out, err = h.get(ctx, dst, key)
-		return err
-	})
-	return out, err
-}
-
-// commandName returns the name of a command in upper case, if it may be sent
-// over a connection that others use.
-func commandName(args []any) (string, error) {
-	if len(args) == 0 {
-		return "", errors.New("redis: command missing")
-	}
-	name, ok := textArg(args[0])
-	if !ok || name == "" {
-		return "", errors.New("redis: command is not a string")
-	}
-	name, sub := strings.ToUpper(name), ""
-	if len(args) > 1 && (name == "CLIENT" || name == "SCRIPT") {
-		sub, _ = textArg(args[1])
-	}
-	if resp.ChangesConnection(name, strings.ToUpper(sub)) {
-		return "", errors.New("redis: " + name + " changes the connection, which others use next")
-	}
-	return name, nil
-}
-
-func textArg(arg any) (string, bool) {
-	switch v := arg.(type) {
-	case string:
-		return v, true
-	case []byte:
-		return string(v), true
-	}
-	return "", false
+	return f(ctx, route{n: c.home})
 }

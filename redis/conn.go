@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
@@ -252,13 +251,6 @@ func (c *conn) refer(b []byte) {
 	c.mark = len(c.w)
 }
 
-func argError(err error) error {
-	if text, ok := strings.CutPrefix(err.Error(), "resp: "); ok {
-		return errors.New("redis: " + text)
-	}
-	return err
-}
-
 // flush writes what commands have put into the buffer. single says that it is
 // one command, which a server executes only if it has all of it.
 func (c *conn) flush(single bool) (err error) {
@@ -305,7 +297,21 @@ func (c *conn) read() (v resp.Value, err error) {
 	}
 }
 
-// hear notes what a reply says of the connection.
+// ask sends the command that put puts into the buffer and returns the whole
+// reply. An error of put is about an argument, and is in the reply: nothing is
+// sent then.
+func (c *conn) ask(put func(*conn) error) (reply Reply, err error) {
+	if reply.err = put(c); reply.err != nil {
+		return reply, nil
+	}
+	if err = c.flush(true); err != nil {
+		return reply, err
+	}
+	v, err := c.read()
+	return newReply(v), err
+}
+
+// hear notes what a reply says about the connection.
 func (c *conn) hear(v resp.Value) {
 	if unfit(v) {
 		c.unfit = true

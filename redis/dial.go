@@ -173,3 +173,28 @@ func (o *Options) greeting(ctx context.Context) (g resp.Greeting, err error) {
 	}
 	return g, nil
 }
+
+// once asks one question outside of a pool. Errors of the server are errors.
+func (c *conn) once(ctx context.Context, timeout time.Duration, args ...any) (v resp.Value, err error) {
+	calm, err := c.exchange(ctx, time.Now(), timeout, func(c *conn) (err error) {
+		if err = c.Look(true); err != nil {
+			return &ConnError{Op: "read", Err: err}
+		}
+		if err = c.command(args); err == nil {
+			err = c.flush(true)
+		}
+		if err == nil {
+			v, err = c.read()
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return v, err
+	case !calm:
+		return v, &ConnError{Op: "read", Sent: true, Err: ctx.Err()}
+	case v.Kind() == resp.Error:
+		return v, serverError(v.Bytes())
+	}
+	return v, nil
+}

@@ -2,47 +2,9 @@ package redis
 
 import (
 	"context"
-	"time"
 
 	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
 )
-
-// Set sets key to value with a life of ttl (zero: for ever; rounded up to whole
-// milliseconds). Nothing is allocated. A value larger than Options.MaxValue is
-// [ErrTooLarge]; nothing is sent then.
-func (c *Client) Set(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if err := c.o.checkSet(int64(len(value)), ttl); err != nil {
-		return err
-	}
-	if c.cluster == nil {
-		return c.home.set(ctx, key, value, ttl)
-	}
-	return c.cluster.follow(ctx, c.cluster.way("SET", slots.Of(key)), func(ctx context.Context, h hop) error {
-		if !h.asking {
-			return h.n.set(ctx, key, value, ttl)
-		}
-		return h.ask(ctx, "SET", func(cn *conn) error { return cn.putSet(key, value, ttl) }).Ok()
-	})
-}
-
-// set is Client.Set on this server.
-func (n *node) set(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if len(value) <= small {
-		a, err := n.share(ctx, question{name: "SET", key: key, set: true, value: value, ttl: ttl})
-		if err != errElsewhere {
-			return replyOf(a, err).Ok()
-		}
-	}
-	return n.ask(ctx, "SET", func(cn *conn) error { return cn.putSet(key, value, ttl) }).Ok()
-}
-
-func (c *conn) putSet(key string, value []byte, ttl time.Duration) error {
-	c.w = resp.AppendSetHead(c.w[:0], key, ttl)
-	c.bulk(value)
-	c.w = resp.AppendLife(c.w, ttl)
-	return nil
-}
 
 // MGet reads the values of keys with one MGET and calls f with each, in order:
 // i is the position in keys, found whether there is a string. The value holds

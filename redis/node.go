@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -13,36 +12,43 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
+// A node is one server with its pool of connections. run gives a call a
+// connection of its own; shared.go has the connection that calls share.
+// Invariant: a connection that run takes from the pool goes back, and only a
+// clean one is used again.
+
 // node is one server as a client uses it.
 type node struct {
 	o    *Options // with its address
 	pool *netpool.Pool[*conn]
-	// mux shares a connection for what is small and quick; sizes knows what is
-	// not small.
+	// mux shares a connection for small and quick commands; sizes knows which
+	// replies are large.
 	mux *mux.Mux[*conn]
-	// past is for what only reads while mux is stuck, strayed whether it was used
-	// since.
-	past    *mux.Mux[*conn]
-	strayed atomic.Bool
-	tickets sync.Pool // of *ticket
-	sizes   sizes
-	// serial is a number of its own in a cluster; home is what a Tier knows of
+	// bypass is for commands that only read while mux is stuck, bypassed says
+	// that it was used since.
+	bypass   *mux.Mux[*conn]
+	bypassed atomic.Bool
+	commands sync.Pool // of *command
+	sizes    sizes
+	// serial is a number of its own in a cluster; home is a Tier's knowledge of
 	// the server there.
 	serial uint64
 	home   words.Home
 	// opened counts connections that were opened to serve calls, before they
-	// are used. A failover shows in it: no connection survives one. In a
-	// cluster it also counts what else may have changed the server's part.
+	// are used. A failover shows in it: no connection survives a failover. In a
+	// cluster it also counts other events that may have changed the server's
+	// role.
 	opened atomic.Uint64
 }
 
-// newNode returns a node with no connection. c lends it what all nodes share.
-// greet, if not nil, follows the greeting on every connection.
-func newNode(c *Client, o Options, greet func(context.Context, *conn) error) *node {
+// newNode returns a node with no connection. steps are the buffers that all
+// nodes of a client share. greet, if not nil, follows the greeting on every
+// connection.
+func newNode(o Options, steps *resp.Steps, greet func(context.Context, *conn) error) *node {
 	n := &node{o: &o}
 	n.pool = netpool.New(netpool.Config[*conn]{
 		Dial: func(ctx context.Context) (*conn, error) {
-			cn, err := connect(ctx, n.o, &c.steps)
+			cn, err := connect(ctx, n.o, steps)
 			if err == nil && greet != nil {
 				if err = greet(ctx, cn); err != nil {
 					cn.Close()
@@ -74,72 +80,23 @@ func newNode(c *Client, o Options, greet func(context.Context, *conn) error) *no
 		DialTimeout: o.DialTimeout,
 		Closed:      ErrClosed,
 	}
-	n.mux, n.past = mux.New(n.pool, shared), mux.New(n.pool, shared)
+	n.mux, n.bypass = mux.New(n.pool, shared), mux.New(n.pool, shared)
 	return n
 }
 
-// doubt makes a Tier ask the server anew what it is.
-func (n *node) doubt() { n.opened.Add(1) }
+// changed makes a Tier ask the server anew for its identity and role.
+func (n *node) changed() { n.opened.Add(1) }
 
-// close closes all connections and waits for what the node has started.
+// close closes all connections and waits for the goroutines of the node.
 func (n *node) close() {
 	n.mux.Close()
-	n.past.Close()
+	n.bypass.Close()
 	n.pool.Close()
 }
 
-// silent is for how long calls have waited of which none has ended.
+// silent returns for how long calls have waited without the end of any call.
 func (n *node) silent(now time.Time) time.Duration {
-	return max(n.mux.Silent(now), n.past.Silent(now), n.pool.Silent(now))
-}
-
-// ask sends what put puts into the buffer and returns the whole reply. An
-// error of put is about an argument: nothing is sent then.
-func (n *node) ask(ctx context.Context, name string, put func(*conn) error) (reply Reply) {
-	err := n.run(ctx, name, func(cn *conn) error {
-		if reply.err = put(cn); reply.err != nil {
-			return nil
-		}
-		if err := cn.flush(true); err != nil {
-			return err
-		}
-		v, err := cn.read()
-		reply = newReply(v)
-		return err
-	})
-	if err != nil {
-		return Reply{err: err}
-	}
-	return reply
-}
-
-// appendGet is Client.AppendGet over a connection of its own: the bytes are
-// read straight into dst if it has room for them.
-func (n *node) appendGet(ctx context.Context, dst []byte, key string) ([]byte, error) {
-	out := dst
-	var answer error
-	err := n.run(ctx, "GET", func(cn *conn) error {
-		cn.w = resp.AppendGet(cn.w, key)
-		if err := cn.flush(true); err != nil {
-			return err
-		}
-		var found bool
-		var v resp.Value
-		var err error
-		out, found, v, err = cn.appendBulk(dst)
-		if !found && err == nil {
-			answer = newReply(v).mismatch("string")
-		}
-		return err
-	})
-	if err == nil {
-		err = answer
-	}
-	if err != nil {
-		return dst, err
-	}
-	n.sizes.note(key, len(out)-len(dst))
-	return out, nil
+	return max(n.mux.Silent(now), n.bypass.Silent(now), n.pool.Silent(now))
 }
 
 // run gives f a connection and takes it back.
@@ -152,10 +109,19 @@ func (n *node) run(ctx context.Context, name string, f func(*conn) error) error 
 	return err
 }
 
+// round sends commands and calls hear for the reply to each. name is a command
+// that stands for all of them.
+func (n *node) round(ctx context.Context, name string, b *resp.Batch, hear func(*conn) error) error {
+	return n.run(ctx, name, func(cn *conn) error {
+		defer cn.r.Release()
+		return cn.converse(b, func() error { return hear(cn) })
+	})
+}
+
 // attempt gives f a connection. If it was found dead before any byte of a
 // reply came, and the command either was not sent or only reads, f runs once
-// more on another one. An error of f is about the connection. Whoever gets a
-// connection must put it back.
+// more on another one. An error of f is about the connection. The caller must
+// put back the connection that it gets.
 func (n *node) attempt(ctx context.Context, now time.Time, name string, f func(*conn) error) (cn *conn, calm bool, err error) {
 	for again := false; ; again = true {
 		if cn, err = n.pool.Get(ctx, now); err != nil {
@@ -174,36 +140,6 @@ func (n *node) attempt(ctx context.Context, now time.Time, name string, f func(*
 	}
 }
 
-// renew is called when the server has said that it takes no writes: it was a
-// primary, or was taken for one, and connections do not outlive that, and so may
-// have been one that has lost its replicas; or that it does not know who asks:
-// that is only said anew in a greeting.
-func (n *node) renew() {
-	if n.pool.Renew(time.Now()) {
-		n.mux.Renew()
-		n.past.Renew()
-	}
-}
-
-// unfit reports whether a reply says that the server takes no writes, or does not
-// know who asks.
-func unfit(v resp.Value) bool {
-	if v.Kind() != resp.Error {
-		return false
-	}
-	switch string(codeOf(v)) {
-	case "READONLY", "NOREPLICAS", "NOAUTH":
-		return true
-	}
-	return false
-}
-
-// codeOf is the first word of an error.
-func codeOf(v resp.Value) []byte {
-	code, _, _ := bytes.Cut(v.Bytes(), []byte(" "))
-	return code
-}
-
 // exchange gives f a connection, which is closed if f does not return.
 func (n *node) exchange(ctx context.Context, now time.Time, cn *conn, f func(*conn) error) (calm bool, err error) {
 	returned := false
@@ -214,13 +150,25 @@ func (n *node) exchange(ctx context.Context, now time.Time, cn *conn, f func(*co
 	}()
 	calm, err = cn.exchange(ctx, now, n.o.Timeout, f)
 	returned = true
-	n.look(cn)
+	n.renewIfUnfit(cn)
 	return calm, err
 }
 
-// look looks at what the server has said over a connection.
-func (n *node) look(cn *conn) {
+// renewIfUnfit renews all connections if the server has said over cn that they
+// are unfit.
+func (n *node) renewIfUnfit(cn *conn) {
 	if cn.unfit {
 		n.renew()
+	}
+}
+
+// renew replaces all connections after the server has said that it takes no
+// writes, or does not know the user of the connection. In the first case it is
+// no longer a primary, or has lost its replicas; a connection to the right
+// server has to be opened anew. In the second case only a new greeting helps.
+func (n *node) renew() {
+	if n.pool.Renew(time.Now()) {
+		n.mux.Renew()
+		n.bypass.Renew()
 	}
 }

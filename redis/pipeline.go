@@ -25,10 +25,10 @@ type Pipeline struct {
 	c     *Client
 	b     resp.Batch
 	calls resp.Calls
-	cmds  []command // in a cluster, what each command is about
-	reads bool      // all commands only read
-	multi bool      // they are a transaction
-	watch bool      // which Watch sends
+	cmds  []commandInfo // in a cluster, one for each command
+	reads bool          // all commands only read
+	multi bool          // they are a transaction
+	watch bool          // which Watch sends
 	err   error
 }
 
@@ -96,11 +96,11 @@ func (p *Pipeline) end(reads bool, slot int) {
 	p.note(reads, slot)
 }
 
-// note notes what a command is about.
+// note notes the properties of a command.
 func (p *Pipeline) note(reads bool, slot int) {
 	p.reads = p.reads && reads
 	if p.c.cluster != nil {
-		p.cmds = append(p.cmds, command{slot: slot, reads: reads})
+		p.cmds = append(p.cmds, commandInfo{slot: slot, reads: reads})
 	}
 }
 
@@ -250,7 +250,7 @@ func (p *Pipeline) scatter(ctx context.Context) ([]Reply, error) {
 		return replies, nil
 	}
 	b := p.calls.Repeat(&p.b, true) // each node learns it for itself
-	var cmds []command
+	var cmds []commandInfo
 	for _, i := range p.calls.Late() {
 		cmds = append(cmds, p.cmds[i])
 	}
@@ -262,11 +262,47 @@ func (p *Pipeline) scatter(ctx context.Context) ([]Reply, error) {
 	return replies, begun(err)
 }
 
-// round sends commands, of which one is as good as name, and calls hear for the
-// reply to each.
-func (n *node) round(ctx context.Context, name string, b *resp.Batch, hear func(*conn) error) error {
-	return n.run(ctx, name, func(cn *conn) error {
-		defer cn.r.Release()
-		return cn.converse(b, func() error { return hear(cn) })
+func (p *Pipeline) begin() {
+	p.b.Text = append(p.b.Text, "*1\r\n$5\r\nMULTI\r\n"...)
+	p.b.End()
+	p.reads = false
+}
+
+// transact is Do for a transaction.
+func (p *Pipeline) transact(ctx context.Context) (replies []Reply, err error) {
+	slot, err := p.oneSlot()
+	if err != nil {
+		return nil, err
+	}
+	n := p.exec()
+	err = p.c.follow(ctx, "EXEC", slot, func(ctx context.Context, r route) error {
+		t := &resp.Transaction{N: n}
+		err := r.run(ctx, "EXEC", func(cn *conn) error { return cn.transact(&p.b, t) })
+		if err == nil {
+			replies, err = outcome(t)
+		}
+		return err
 	})
+	return replies, err
+}
+
+// oneSlot returns the slot that all commands are about, or -1 if they are about
+// none.
+func (p *Pipeline) oneSlot() (slot int, err error) {
+	slot = -1
+	for _, cmd := range p.cmds {
+		if cmd.slot >= 0 && slot >= 0 && cmd.slot != slot {
+			return -1, ErrCrossSlot
+		}
+		slot = max(slot, cmd.slot)
+	}
+	return slot, nil
+}
+
+// exec ends the list of commands and returns how many there are.
+func (p *Pipeline) exec() int {
+	n := p.Len()
+	p.b.Text = append(p.b.Text, "*1\r\n$4\r\nEXEC\r\n"...)
+	p.b.End()
+	return n
 }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -279,4 +280,36 @@ func (r Reply) Pairs() iter.Seq2[Reply, Reply] {
 			}
 		}
 	}
+}
+
+// codeOf is the first word of an error.
+func codeOf(v resp.Value) []byte {
+	code, _, _ := bytes.Cut(v.Bytes(), []byte(" "))
+	return code
+}
+
+// unfit reports whether a reply says that the server takes no writes, or does not
+// know who asks.
+func unfit(v resp.Value) bool {
+	if v.Kind() != resp.Error {
+		return false
+	}
+	switch string(codeOf(v)) {
+	case "READONLY", "NOREPLICAS", "NOAUTH":
+		return true
+	}
+	return false
+}
+
+// unknown reports whether a reply says that the server does not know a script.
+func unknown(v resp.Value) bool {
+	return v.Kind() == resp.Error && string(codeOf(v)) == "NOSCRIPT"
+}
+
+func unknownScript(err error) bool {
+	if err == nil {
+		return false
+	}
+	var refused *Error
+	return errors.As(err, &refused) && refused.Code == "NOSCRIPT"
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"errors"
 
 	"github.com/strata-cache/strata/internal/resp"
 )
@@ -41,12 +40,12 @@ func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any
 func (c *Client) eval(ctx context.Context, name, script string, keys []string, args []any) (reply Reply) {
 	put := func(dst []byte) ([]byte, error) { return resp.AppendEval(dst, name, script, keys, args) }
 	if c.cluster == nil {
-		return c.home.eval(ctx, name, weight(args), put)
+		return route{n: c.home}.eval(ctx, name, weight(args), put)
 	}
 	slot, err := sameSlot(keys)
 	if err == nil {
-		err = c.cluster.follow(ctx, c.cluster.way(name, slot), func(ctx context.Context, h hop) error {
-			reply = h.eval(ctx, name, weight(args), put)
+		err = c.cluster.follow(ctx, c.cluster.target(name, slot), func(ctx context.Context, r route) error {
+			reply = r.eval(ctx, name, weight(args), put)
 			return reply.err
 		})
 	}
@@ -54,19 +53,6 @@ func (c *Client) eval(ctx context.Context, name, script string, keys []string, a
 		return Reply{err: err}
 	}
 	return reply
-}
-
-// unknown reports whether a reply says that the server does not know a script.
-func unknown(v resp.Value) bool {
-	return v.Kind() == resp.Error && string(codeOf(v)) == "NOSCRIPT"
-}
-
-func unknownScript(err error) bool {
-	if err == nil {
-		return false
-	}
-	var refused *Error
-	return errors.As(err, &refused) && refused.Code == "NOSCRIPT"
 }
 
 // Eval queues a call of a script. Arguments are copied. If the server does not

@@ -20,6 +20,8 @@ type sizes struct {
 }
 
 const (
+	// smallReply is the size, in bytes, up to which replies are small.
+	smallReply = 64 << 10
 	// largeCounts is how much a large reply counts for its name: names of which
 	// more than one reply in five is large are avoided.
 	largeCounts = 4

@@ -7,94 +7,6 @@ import (
 	"time"
 )
 
-// pieceSize is what streams copy through.
-const pieceSize = 64 << 10
-
-// held is a connection held for longer than one exchange.
-type held struct {
-	n    *node
-	cn   *conn
-	ctx  context.Context
-	stop func() bool
-}
-
-func (n *node) hold(ctx context.Context, cn *conn) held {
-	h := held{n: n, cn: cn, ctx: ctx}
-	if ctx.Done() != nil {
-		h.stop = context.AfterFunc(ctx, cn.interrupt)
-	}
-	return h
-}
-
-// take gives f a connection that stays held for ctx if f has neither an answer,
-// which is against what was asked for, nor an error, which is about the
-// connection.
-func (h hop) take(attempt, ctx context.Context, name string, f func(*conn) (answer, err error)) (held, error) {
-	now := time.Now()
-	var answer error
-	cn, calm, err := h.n.attempt(attempt, now, name, h.behind(func(cn *conn) (err error) {
-		answer, err = f(cn)
-		return err
-	}))
-	switch {
-	case cn == nil:
-		return held{}, err
-	case err == nil && answer == nil && calm:
-		return h.n.hold(ctx, cn), nil
-	}
-	h.n.pool.Put(cn, err == nil && calm && cn.clean(), now)
-	if err == nil {
-		err = answer
-	}
-	if err == nil {
-		err = &ConnError{Op: "read", Sent: true, Err: attempt.Err()}
-	}
-	return held{}, err
-}
-
-// arm gives the next piece its time. An interrupt that came before, such as that
-// of the context, is not undone by it: the context is looked at afterwards.
-func (h *held) arm() error {
-	h.cn.allow(time.Now(), h.n.o.Timeout)
-	return h.ctx.Err()
-}
-
-// exchange gives f, which writes and reads, its time. What has come before
-// would be taken for the reply.
-func (h *held) exchange(f func() error) error {
-	err := h.arm()
-	if err != nil {
-		err = &ConnError{Op: "write", Err: err}
-	} else if err = h.cn.Look(true); err != nil {
-		err = readError(err)
-	} else {
-		err = f()
-	}
-	if err != nil {
-		return h.fail(err)
-	}
-	return nil
-}
-
-// fail completes an error of the connection.
-func (h *held) fail(err error) error {
-	d, bounded := h.ctx.Deadline()
-	err = explain(h.ctx, bounded && !time.Now().Before(d), err)
-	if h.cn.Reused() && lost(err) {
-		h.n.pool.Lost(h.cn)
-	}
-	return err
-}
-
-// release gives the connection back, or closes it unless it is clean.
-func (h *held) release(clean bool) {
-	if h.stop != nil && !h.stop() {
-		clean = false
-	}
-	h.n.look(h.cn)
-	h.n.pool.Put(h.cn, clean && h.cn.clean(), time.Now())
-}
-
 // Stream is a string reply that is read piece by piece. It holds a connection
 // until Close. It is for one caller at a time.
 //
@@ -121,8 +33,8 @@ func (c *Client) Stream(ctx context.Context, args ...any) (s *Stream, err error)
 		}
 		defer free()
 		if args = sent; large {
-			err = c.once(ctx, name, args, func(h hop) error {
-				s, err = h.streamOf(ctx, args)
+			err = c.once(ctx, name, args, func(r route) error {
+				s, err = r.streamOf(ctx, args)
 				return err
 			})
 			return s, err
@@ -132,17 +44,17 @@ func (c *Client) Stream(ctx context.Context, args ...any) (s *Stream, err error)
 	if c.cluster != nil {
 		slot = slotOf(name, args)
 	}
-	err = c.reach(ctx, name, slot, func(attempt context.Context, h hop) error {
-		s, err = h.stream(attempt, ctx, name, args)
+	err = c.follow(ctx, name, slot, func(attempt context.Context, r route) error {
+		s, err = r.stream(attempt, ctx, name, args)
 		return err
 	})
 	return s, err
 }
 
 // stream is one attempt at Client.Stream. The whole is bounded by ctx.
-func (h hop) stream(attempt, ctx context.Context, name string, args []any) (*Stream, error) {
+func (r route) stream(attempt, ctx context.Context, name string, args []any) (*Stream, error) {
 	var size int64
-	held, err := h.take(attempt, ctx, name, func(cn *conn) (answer, err error) {
+	held, err := r.take(attempt, ctx, name, func(cn *conn) (answer, err error) {
 		if answer = cn.command(args); answer != nil {
 			return answer, nil
 		}
@@ -158,8 +70,8 @@ func (h hop) stream(attempt, ctx context.Context, name string, args []any) (*Str
 }
 
 // streamOf is stream for a command with bodies.
-func (h hop) streamOf(ctx context.Context, args []any) (*Stream, error) {
-	s, err := h.open(ctx, args)
+func (r route) streamOf(ctx context.Context, args []any) (*Stream, error) {
+	s, err := r.open(ctx, args)
 	if err != nil {
 		return nil, err
 	}
@@ -305,4 +217,23 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (int64, err
 	}
 	defer s.Close()
 	return s.WriteTo(w)
+}
+
+// SetFrom sets key to the next n bytes of r, with a life of ttl (zero: for
+// ever; rounded up to whole milliseconds). r and n are as in [Body]: what is
+// said there of a reader that fails, and of a negative n, holds here. More than
+// Options.MaxValue is [ErrTooLarge], and nothing is sent.
+//
+// In a cluster, a value that is longer than 64 KiB is sent to the node that has
+// just said that it serves the key. If the slot moves meanwhile, nothing is
+// stored and the error is one that [SafeToRetry] knows.
+func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, ttl time.Duration) error {
+	if err := c.o.checkSet(n, ttl); err != nil {
+		return err
+	}
+	args := []any{"SET", key, Body{Reader: r, Size: n}}
+	if ttl > 0 {
+		args = append(args, "PX", int64((ttl-1)/time.Millisecond+1))
+	}
+	return c.Do(ctx, args...).Ok()
 }

@@ -99,7 +99,6 @@ func (c *Client) subscribe(ctx context.Context, command string, slot int, channe
 		return nil, ErrClosed
 	}
 	s := &Subscription{}
-	c.subs[s] = struct{}{}
 	s.s = pubsub.New(ctx, pubsub.Config{
 		Command:     command,
 		Channels:    slices.Clone(channels),
@@ -117,8 +116,9 @@ func (c *Client) subscribe(ctx context.Context, command string, slot int, channe
 	}, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.subs, s)
+		delete(c.subs, s.s)
 	})
+	c.subs[s.s] = struct{}{} // the callback waits for c.mu
 	return s, nil
 }
 
@@ -227,4 +227,21 @@ func (s subscriber) SetDeadline(t time.Time) { s.cn.setDeadline(t) }
 func (s subscriber) Close() error {
 	s.c.lookAgain()
 	return s.cn.Close()
+}
+
+// speaker returns the options for a server to subscribe at: the one that serves
+// a slot, or any if slot is negative.
+func (c *Client) speaker(ctx context.Context, slot int) (*Options, error) {
+	if c.cluster == nil {
+		return c.home.o, nil
+	}
+	for n := 0; ; n++ {
+		r, err := c.cluster.pick(slot, false)
+		if err == nil {
+			return r.n.o, nil
+		}
+		if _, v := c.cluster.judge(r, true, err); v == final || !c.cluster.pause(ctx, n) {
+			return nil, err
+		}
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/strata-cache/strata/internal/redistier/tier"
-	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -96,7 +95,7 @@ func NewTier(c *Client) *Tier {
 	if c.cluster != nil {
 		return &Tier{tier.NewOnCluster(tierCluster{c.cluster}, tierError)}
 	}
-	return &Tier{tier.New(tierServer{hop{n: c.home}}, c.o.DB, loneError)}
+	return &Tier{tier.New(tierServer{route{n: c.home}}, c.o.DB, loneError)}
 }
 
 // Bind returns the part of the tier that belongs to one instance of a cache.
@@ -112,18 +111,6 @@ func loneError(err error) error {
 		case "MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN":
 			return fmt.Errorf("redis: this server is part of a Redis Cluster: set redis.Options.Cluster: %w", err)
 		}
-	}
-	return err
-}
-
-// tierError makes an [*Error] of what a server has refused.
-func tierError(err error) error {
-	if err == nil {
-		return nil
-	}
-	var refused *watch.Refusal
-	if errors.As(err, &refused) {
-		return serverError([]byte(refused.Text))
 	}
 	return err
 }

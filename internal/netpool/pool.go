@@ -95,6 +95,21 @@ type Stats struct {
 	Open, Idle, Waiting int
 }
 
+// Add adds the counters and the state of another pool.
+func (s *Stats) Add(t Stats) {
+	s.Reused += t.Reused
+	s.Waited += t.Waited
+	s.Expired += t.Expired
+	s.Dials += t.Dials
+	s.DialErrors += t.DialErrors
+	s.Stale += t.Stale
+	s.Broken += t.Broken
+	s.Retried += t.Retried
+	s.Open += t.Open
+	s.Idle += t.Idle
+	s.Waiting += t.Waiting
+}
+
 // Pool keeps connections. A call takes the connection used last. A call that
 // finds none waits until one comes back or is opened; goroutines of the pool
 // open connections, so that opening does not depend on the context of a call.

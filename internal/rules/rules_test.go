@@ -167,8 +167,8 @@ func readTree(t *testing.T) []source {
 func parseAll(t *testing.T, files map[string]string) []source {
 	t.Helper()
 	var all []source
+	fset := token.NewFileSet()
 	for p, text := range files {
-		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, p, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)

@@ -3,19 +3,8 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/strata-cache/strata/internal/resp"
-)
-
-// Errors of transactions, in the chain of what a call returns.
-var (
-	// ErrChanged says that a key that [Client.Watch] was to watch has changed:
-	// nothing was executed.
-	ErrChanged = errors.New("redis: transaction: a watched key has changed")
-	// ErrAborted says that the server refused a command, or the transaction:
-	// nothing was executed. The [*Error] is in the chain too.
-	ErrAborted = errors.New("redis: transaction: aborted")
 )
 
 // Multi returns an empty transaction: a pipeline whose commands the server
@@ -34,119 +23,12 @@ func (c *Client) Multi() *Pipeline {
 	return p
 }
 
-func (p *Pipeline) begin() {
-	p.b.Text = append(p.b.Text, "*1\r\n$5\r\nMULTI\r\n"...)
-	p.b.End()
-	p.reads = false
-}
-
-// transact is Do for a transaction.
-func (p *Pipeline) transact(ctx context.Context) (replies []Reply, err error) {
-	slot, err := p.oneSlot()
-	if err != nil {
-		return nil, err
-	}
-	n := p.exec()
-	err = p.c.reach(ctx, "EXEC", slot, func(ctx context.Context, h hop) error {
-		t := &resp.Transaction{N: n}
-		err := h.run(ctx, "EXEC", func(cn *conn) error { return cn.transact(&p.b, t) })
-		if err == nil {
-			replies, err = outcome(t)
-		}
-		return err
-	})
-	return replies, err
-}
-
-// oneSlot returns the slot that all commands are about, or -1 if they are about
-// none.
-func (p *Pipeline) oneSlot() (slot int, err error) {
-	slot = -1
-	for _, cmd := range p.cmds {
-		if cmd.slot >= 0 && slot >= 0 && cmd.slot != slot {
-			return -1, ErrCrossSlot
-		}
-		slot = max(slot, cmd.slot)
-	}
-	return slot, nil
-}
-
-// exec ends the list of commands and returns how many there are.
-func (p *Pipeline) exec() int {
-	n := p.Len()
-	p.b.Text = append(p.b.Text, "*1\r\n$4\r\nEXEC\r\n"...)
-	p.b.End()
-	return n
-}
-
-// transact sends b and has t hear the replies.
-func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
-	return c.converse(b, func() error {
-		read := c.borrow
-		if t.AtExec() {
-			read = c.read
-		}
-		v, err := read()
-		if err != nil {
-			return err
-		}
-		if t.AtExec() {
-			c.entered = c.remains(v)
-		}
-		if err = t.Hear(v); err != nil {
-			return readError(err)
-		}
-		return nil
-	})
-}
-
-// remains reports whether the server may still be in a transaction, or watch
-// keys, after this reply to EXEC.
-func (c *conn) remains(v resp.Value) bool {
-	if v.Kind() != resp.Error {
-		return false
-	}
-	switch serverError(v.Bytes()).Code {
-	case "EXECABORT":
-		return false
-	case "ERR": // there was none
-		return c.entered
-	}
-	return true // old servers only refuse
-}
-
-// outcome returns what a transaction has come to.
-func outcome(t *resp.Transaction) ([]Reply, error) {
-	switch t.Outcome {
-	case resp.Changed:
-		return nil, ErrChanged
-	case resp.Loose: // wrapped, it would say that a repetition is safe
-		return nil, errors.New("redis: transaction: commands were executed one by one: " + serverError(t.Refused[0].Text).Error())
-	case resp.Aborted:
-		replies := make([]Reply, t.N)
-		for i := range replies {
-			replies[i].err = ErrAborted
-		}
-		for _, r := range t.Refused {
-			if r.I >= 0 && r.I < t.N {
-				replies[r.I].err = serverError(r.Text)
-			}
-		}
-		return replies, fmt.Errorf("%w: %w", ErrAborted, serverError(t.Refused[0].Text))
-	}
-	replies := make([]Reply, 0, t.N)
-	for e := range t.Values.Elems() {
-		replies = append(replies, newReply(e))
-	}
-	return replies, nil
-}
-
 // Tx is a transaction that is being prepared while keys are watched. It is
 // valid until the function that [Client.Watch] has called returns, and for one
 // caller at a time.
 type Tx struct {
 	held
-	at    hop
+	at    route
 	slot  int // in a cluster
 	queue Pipeline
 	err   error // of the connection, or ErrClosed in the end
@@ -172,9 +54,9 @@ func (c *Client) Watch(ctx context.Context, keys []string, f func(*Tx) error) ([
 		}
 	}
 	t := &Tx{slot: slot, queue: Pipeline{c: c, multi: true, watch: true}}
-	err := c.reach(ctx, "WATCH", slot, func(attempt context.Context, h hop) (err error) {
-		t.at = h
-		t.held, err = h.watch(attempt, ctx, keys)
+	err := c.follow(ctx, "WATCH", slot, func(attempt context.Context, r route) (err error) {
+		t.at = r
+		t.held, err = r.watch(attempt, ctx, keys)
 		return err
 	})
 	if err != nil {
@@ -192,13 +74,13 @@ func (c *Client) Watch(ctx context.Context, keys []string, f func(*Tx) error) ([
 }
 
 // watch is one attempt to begin.
-func (h hop) watch(attempt, ctx context.Context, keys []string) (held, error) {
+func (r route) watch(attempt, ctx context.Context, keys []string) (held, error) {
 	args := []any{"WATCH"}
 	for _, k := range keys {
 		args = append(args, k)
 	}
 	// It changes nothing, so it is repeated as reading commands are.
-	return h.take(attempt, ctx, "GET", func(cn *conn) (answer, err error) {
+	return r.take(attempt, ctx, "GET", func(cn *conn) (answer, err error) {
 		if answer = cn.command(args); answer != nil {
 			return answer, nil
 		}
@@ -282,5 +164,5 @@ func (t *Tx) ask(args ...any) Reply {
 // talk has f write and read where the keys are: to a server that has not got
 // their slot yet, ASKING holds for one command or transaction.
 func (t *Tx) talk(f func(*conn) error) error {
-	return t.exchange(func() error { return t.at.behind(f)(t.cn) })
+	return t.exchange(func() error { return t.at.afterAsking(f)(t.cn) })
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/tier"
@@ -13,39 +14,45 @@ import (
 
 // tierServer is a server as a tier sees it. It is a tier.Server and, in a
 // cluster, a tier.Node.
-type tierServer struct{ h hop }
+type tierServer struct{ r route }
 
 // Send implements tier.Server.
 func (s tierServer) Send(ctx context.Context, put func([]byte) []byte) (resp.Value, error) {
-	return s.send(ctx, question{name: "EVAL", key: "EVAL", put: put})
-}
-
-// Read implements tier.Server.
-func (s tierServer) Read(ctx context.Context, now time.Time, put func([]byte, string) []byte, key string) (resp.Value, error) {
-	return s.send(ctx, question{name: "HMGET", key: key, at: now, read: put})
-}
-
-func (s tierServer) send(ctx context.Context, q question) (v resp.Value, err error) {
-	n := s.h.n
-	if !s.h.asking {
-		a, err := n.share(ctx, q)
+	const name = "EVAL"
+	if c := s.r.shared(name); c != nil {
+		c.text = put(c.text)
+		a, err := s.r.n.share(ctx, name, c, time.Now())
 		if err != errElsewhere {
 			return a.value, err
 		}
 	}
-	err = s.h.run(ctx, q.name, func(cn *conn) error {
-		if cn.w = cn.w[:0]; q.put != nil {
-			cn.w = q.put(cn.w)
-		} else {
-			cn.w = q.read(cn.w, q.key)
+	return s.alone(ctx, name, name, put)
+}
+
+// Read implements tier.Server.
+func (s tierServer) Read(ctx context.Context, now time.Time, put func([]byte, string) []byte, key string) (resp.Value, error) {
+	const name = "HMGET"
+	if c := s.r.shared(key); c != nil {
+		c.text = put(c.text, key)
+		a, err := s.r.n.share(ctx, name, c, now)
+		if err != errElsewhere {
+			return a.value, err
 		}
+	}
+	return s.alone(ctx, name, key, func(dst []byte) []byte { return put(dst, key) })
+}
+
+// alone sends the command that put appends over a connection of its own.
+func (s tierServer) alone(ctx context.Context, name, key string, put func([]byte) []byte) (v resp.Value, err error) {
+	err = s.r.run(ctx, name, func(cn *conn) error {
+		cn.w = put(cn.w[:0])
 		err := cn.flush(true)
 		if err == nil {
 			v, err = cn.read()
 		}
 		return err
 	})
-	n.sizes.note(q.key, v.Size())
+	s.r.n.sizes.note(key, v.Size())
 	return v, err
 }
 
@@ -55,13 +62,13 @@ func (s tierServer) Together(ctx context.Context, twice bool, f func(watch.Ask) 
 	if twice {
 		name = "HMGET"
 	}
-	err := s.h.n.run(ctx, name, func(cn *conn) error {
+	err := s.r.n.run(ctx, name, func(cn *conn) error {
 		var broken error
 		ask := func(b *watch.Batch) (replies []resp.Value, err error) {
 			replies, broken = cn.askAll(b.Text, b.N)
 			return replies, broken
 		}
-		if s.h.asking {
+		if s.r.asking {
 			ask = asked(ask)
 		}
 		answer = f(ask)
@@ -112,16 +119,16 @@ func asked(ask watch.Ask) watch.Ask {
 }
 
 // Opened implements tier.Server. No two nodes have the same numbers.
-func (s tierServer) Opened() uint64 { return s.h.n.serial<<32 + s.h.n.opened.Load() }
+func (s tierServer) Opened() uint64 { return s.r.n.serial<<32 + s.r.n.opened.Load() }
 
 // MaxValue implements tier.Server.
-func (s tierServer) MaxValue() int { return int(s.h.n.o.maxValue()) }
+func (s tierServer) MaxValue() int { return int(s.r.n.o.maxValue()) }
 
 // Home implements tier.Node.
-func (s tierServer) Home() *words.Home { return &s.h.n.home }
+func (s tierServer) Home() *words.Home { return &s.r.n.home }
 
 // Settled implements tier.Node.
-func (s tierServer) Settled() bool { return !s.h.asking }
+func (s tierServer) Settled() bool { return !s.r.asking }
 
 // tierCluster is a cluster as a tier sees it. It is a tier.Cluster.
 type tierCluster struct{ k *cluster }
@@ -129,8 +136,8 @@ type tierCluster struct{ k *cluster }
 // Follow implements tier.Cluster.
 func (c tierCluster) Follow(ctx context.Context, key string, twice bool, f func(context.Context, tier.Node) error) error {
 	var told, meant error // what f has returned, and what it means here
-	err := c.k.follow(ctx, way{slot: slots.Of(key), twice: twice}, func(ctx context.Context, h hop) error {
-		told = f(ctx, tierServer{h})
+	err := c.k.follow(ctx, target{slot: slots.Of(key), repeatable: twice}, func(ctx context.Context, r route) error {
+		told = f(ctx, tierServer{r})
 		meant = tierError(told)
 		return meant
 	})
@@ -144,14 +151,14 @@ func (c tierCluster) Follow(ctx context.Context, key string, twice bool, f func(
 func (c tierCluster) Split(n int, key func(int) string) (parts [][]int) {
 	of := map[*node]int{}
 	for i := range n {
-		h, err := c.k.pick(slots.Of(key(i)), false)
+		r, err := c.k.pick(slots.Of(key(i)), false)
 		if err != nil {
-			h.n = nil // who serves it will be known when it is asked for
+			r.n = nil // the call that follows will find the node
 		}
-		p, ok := of[h.n]
+		p, ok := of[r.n]
 		if !ok {
 			p = len(parts)
-			of[h.n] = p
+			of[r.n] = p
 			parts = append(parts, nil)
 		}
 		parts[p] = append(parts[p], i)
@@ -164,7 +171,7 @@ func (c tierCluster) Serving(ctx context.Context) (nodes []tier.Node, err error)
 	for n := 0; ; n++ {
 		if v := c.k.fleet.View(); v != nil {
 			for _, n := range v.Primaries() {
-				nodes = append(nodes, tierServer{hop{n: n}})
+				nodes = append(nodes, tierServer{route{n: n}})
 			}
 			return nodes, nil
 		}
@@ -175,4 +182,16 @@ func (c tierCluster) Serving(ctx context.Context) (nodes []tier.Node, err error)
 }
 
 // MaxValue implements tier.Cluster.
-func (c tierCluster) MaxValue() int { return int(c.k.c.o.maxValue()) }
+func (c tierCluster) MaxValue() int { return int(c.k.o.maxValue()) }
+
+// tierError makes an [*Error] of what a server has refused.
+func tierError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var refused *watch.Refusal
+	if errors.As(err, &refused) {
+		return serverError([]byte(refused.Text))
+	}
+	return err
+}

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -11,9 +10,9 @@ import (
 	"github.com/strata-cache/strata/internal/slots"
 )
 
-// command is what one of several commands is about, which may go to several
-// nodes.
-type command struct {
+// commandInfo is the knowledge about one of several commands that is needed to
+// send them to several nodes.
+type commandInfo struct {
 	slot  int // negative: any node
 	reads bool
 }
@@ -24,49 +23,14 @@ func (k *cluster) do(ctx context.Context, name string, args []any) (reply Reply)
 	if parts != nil {
 		return k.split(ctx, name, args, parts)
 	}
-	err := k.follow(ctx, k.way(name, slot), func(ctx context.Context, h hop) error {
-		reply = h.do(ctx, name, args)
+	err := k.follow(ctx, k.target(name, slot), func(ctx context.Context, r route) error {
+		reply = r.do(ctx, name, args)
 		return reply.err
 	})
 	if err != nil {
 		return Reply{err: err}
 	}
 	return reply
-}
-
-// slotOf returns the slot of a command's first key, or -1 if it has none.
-func slotOf(name string, args []any) int {
-	i := slots.FirstKey(name, len(args), func(i int) string { return argText(args[i]) })
-	if i == 0 {
-		return -1
-	}
-	return slots.Of(argText(args[i]))
-}
-
-// argText is an argument as a server gets it.
-func argText(arg any) string {
-	if s, ok := textArg(arg); ok {
-		return s
-	}
-	b, err := resp.AppendArg(nil, arg)
-	if err != nil {
-		return "" // the command is refused for it
-	}
-	_, b, _ = bytes.Cut(b, []byte("\r\n"))
-	return string(bytes.TrimSuffix(b, []byte("\r\n")))
-}
-
-// sameSlot returns the slot of keys, or -1 if there are none.
-func sameSlot(keys []string) (slot int, err error) {
-	slot = -1
-	for _, key := range keys {
-		s := slots.Of(key)
-		if slot >= 0 && s != slot {
-			return -1, ErrCrossSlot
-		}
-		slot = s
-	}
-	return slot, nil
 }
 
 // parts returns the slot of a command or, if it has to be split, the positions
@@ -97,7 +61,7 @@ func (k *cluster) parts(name string, args []any) (slot int, parts map[int][]int)
 func (k *cluster) split(ctx context.Context, name string, args []any, parts map[int][]int) Reply {
 	step, _ := slots.Splits(name)
 	var b resp.Batch
-	var cmds []command
+	var cmds []commandInfo
 	var of [][]int
 	for slot, keys := range parts {
 		part := []any{name}
@@ -109,7 +73,7 @@ func (k *cluster) split(ctx context.Context, name string, args []any, parts map[
 			return Reply{err: argError(err)}
 		}
 		b.End()
-		cmds = append(cmds, command{slot: slot, reads: resp.ReadsOnly(name)})
+		cmds = append(cmds, commandInfo{slot: slot, reads: resp.ReadsOnly(name)})
 		of = append(of, keys)
 	}
 	replies := make([]Reply, len(cmds))
@@ -174,28 +138,28 @@ func joinValues(n int, of [][]int, replies []Reply) Reply {
 // to the others.
 const errParts = typeError("to a part of a command is of another kind than asked for")
 
-// errand is one command under way.
-type errand struct {
-	*command
+// pendingCommand is one of the commands that have no reply yet.
+type pendingCommand struct {
+	*commandInfo
 	at   int // its place among all
-	h    hop
+	to   route
 	err  error // why there is no reply yet
 	hops int
 }
 
-// scatter sends the commands of b, which are about cmds, to where each belongs,
-// all at once, and fills in their replies. The error is the first about a
+// scatter sends the commands of b, which cmds describe, each to its node, all
+// nodes at once, and fills in their replies. The error is the first about a
 // connection.
-func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []command, replies []Reply) error {
+func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []commandInfo, replies []Reply) error {
 	ctx, cancel := k.within(ctx, time.Now())
 	defer cancel()
-	all := make([]errand, len(cmds))
-	todo := make([]*errand, len(cmds))
+	all := make([]pendingCommand, len(cmds))
+	todo := make([]*pendingCommand, len(cmds))
 	for i := range cmds {
-		e := &all[i]
-		*e = errand{command: &cmds[i], at: i}
-		e.h, e.err = k.pick(e.slot, k.c.o.ReplicaReads && e.reads)
-		todo[i] = e
+		c := &all[i]
+		*c = pendingCommand{commandInfo: &cmds[i], at: i}
+		c.to, c.err = k.pick(c.slot, k.o.ReplicaReads && c.reads)
+		todo[i] = c
 	}
 	for pauses := 0; len(todo) > 0; {
 		k.send(ctx, b, todo, replies)
@@ -204,15 +168,15 @@ func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []command, re
 			continue
 		}
 		if !k.pause(ctx, pauses) {
-			for _, e := range todo {
-				replies[e.at] = Reply{err: late(ctx, e.err)}
+			for _, c := range todo {
+				replies[c.at] = Reply{err: late(ctx, c.err)}
 			}
 			break
 		}
 		pauses++
-		for _, e := range todo {
-			if e.err != nil {
-				e.h, e.err = k.pick(e.slot, false)
+		for _, c := range todo {
+			if c.err != nil {
+				c.to, c.err = k.pick(c.slot, false)
 			}
 		}
 	}
@@ -225,9 +189,9 @@ func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []command, re
 	return nil
 }
 
-// partly returns what is told of a call in which a command failed with err, while
+// partly returns the error of a call in which a command failed with err, while
 // others may have been carried out.
-func partly(err error, cmds []command, replies []Reply) error {
+func partly(err error, cmds []commandInfo, replies []Reply) error {
 	for i, r := range replies {
 		if !cmds[i].reads && !SafeToRetry(r.err) {
 			return begun(err)
@@ -248,76 +212,76 @@ func begun(err error) error {
 	return &ConnError{Op: "route", Sent: true, Err: err}
 }
 
-// unfinished returns what has to be sent again, in order, and whether a pause
-// comes first. Those for which it is over have their replies.
-func (k *cluster) unfinished(sent []*errand, replies []Reply) (again []*errand, wait bool) {
-	for _, e := range sent {
-		if e.err == nil {
-			e.err = replies[e.at].err
+// unfinished returns the commands that have to be sent again, in order, and
+// whether a pause comes first. The others have their replies.
+func (k *cluster) unfinished(sent []*pendingCommand, replies []Reply) (again []*pendingCommand, wait bool) {
+	for _, c := range sent {
+		if c.err == nil {
+			c.err = replies[c.at].err
 		}
-		next, v := e.h, final
-		if e.err != nil {
-			next, v = k.judge(e.h, e.reads, e.err)
+		next, v := c.to, final
+		if c.err != nil {
+			next, v = k.judge(c.to, c.reads, c.err)
 		}
 		if v == elsewhere {
-			e.hops++
+			c.hops++
 		}
 		switch {
-		case v == final || e.hops > maxHops:
-			if e.err != nil {
-				replies[e.at] = Reply{err: k.dismissed(e.err)}
+		case v == final || c.hops > maxHops:
+			if c.err != nil {
+				replies[c.at] = Reply{err: k.dismissed(c.err)}
 			}
 			continue
 		case v == elsewhere:
-			e.h, e.err = next, nil
+			c.to, c.err = next, nil
 		default:
 			wait = true
 		}
-		again = append(again, e)
+		again = append(again, c)
 	}
 	return again, wait
 }
 
-// send sends each command to its node, in order, all nodes at once. Those that
-// have none are left out.
-func (k *cluster) send(ctx context.Context, b *resp.Batch, errands []*errand, replies []Reply) {
-	groups := map[hop][]*errand{}
-	for _, e := range errands {
-		if e.err == nil {
-			groups[e.h] = append(groups[e.h], e)
+// send sends each command to its node, in order, all nodes at once. Commands
+// without a node are left out.
+func (k *cluster) send(ctx context.Context, b *resp.Batch, pending []*pendingCommand, replies []Reply) {
+	groups := map[route][]*pendingCommand{}
+	for _, c := range pending {
+		if c.err == nil {
+			groups[c.to] = append(groups[c.to], c)
 		}
 	}
 	var wg sync.WaitGroup
-	for h, group := range groups {
+	for r, group := range groups {
 		if len(groups) == 1 {
-			k.sendTo(ctx, h, b, group, replies)
+			k.sendTo(ctx, r, b, group, replies)
 			return
 		}
-		wg.Go(func() { k.sendTo(ctx, h, b, group, replies) })
+		wg.Go(func() { k.sendTo(ctx, r, b, group, replies) })
 	}
 	wg.Wait()
 }
 
-// sendTo sends commands of b to one node. What fails has its error in its
-// reply.
-func (k *cluster) sendTo(ctx context.Context, h hop, b *resp.Batch, group []*errand, replies []Reply) {
+// sendTo sends commands of b to one node. The error of a command that fails is in
+// its reply.
+func (k *cluster) sendTo(ctx context.Context, r route, b *resp.Batch, group []*pendingCommand, replies []Reply) {
 	name, per := "GET", 1
-	if h.asking {
+	if r.asking {
 		per = 2
 	}
 	var part resp.Batch
-	for _, e := range group {
-		if !e.reads {
+	for _, c := range group {
+		if !c.reads {
 			name = "EVAL" // or any other that may not be sent twice
 		}
-		if h.asking {
+		if r.asking {
 			part.Text = append(part.Text, asking...)
 			part.End()
 		}
-		part.AddFrom(b, e.at)
+		part.AddFrom(b, c.at)
 	}
 	got := 0
-	err := h.n.round(ctx, name, &part, func(cn *conn) error {
+	err := r.n.round(ctx, name, &part, func(cn *conn) error {
 		v, err := cn.read()
 		if err == nil {
 			replies[group[got/per].at] = newReply(v)

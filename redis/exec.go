@@ -1,0 +1,80 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/strata-cache/strata/internal/resp"
+)
+
+// Errors of transactions, in the chain of what a call returns.
+var (
+	// ErrChanged says that a key that [Client.Watch] was to watch has changed:
+	// nothing was executed.
+	ErrChanged = errors.New("redis: transaction: a watched key has changed")
+	// ErrAborted says that the server refused a command, or the transaction:
+	// nothing was executed. The [*Error] is in the chain too.
+	ErrAborted = errors.New("redis: transaction: aborted")
+)
+
+// transact sends b and has t hear the replies.
+func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
+	return c.converse(b, func() error {
+		read := c.borrow
+		if t.AtExec() {
+			read = c.read
+		}
+		v, err := read()
+		if err != nil {
+			return err
+		}
+		if t.AtExec() {
+			c.entered = c.remains(v)
+		}
+		if err = t.Hear(v); err != nil {
+			return readError(err)
+		}
+		return nil
+	})
+}
+
+// remains reports whether the server may still be in a transaction, or watch
+// keys, after this reply to EXEC.
+func (c *conn) remains(v resp.Value) bool {
+	if v.Kind() != resp.Error {
+		return false
+	}
+	switch serverError(v.Bytes()).Code {
+	case "EXECABORT":
+		return false
+	case "ERR": // there was none
+		return c.entered
+	}
+	return true // old servers only refuse
+}
+
+// outcome returns what a transaction has come to.
+func outcome(t *resp.Transaction) ([]Reply, error) {
+	switch t.Outcome {
+	case resp.Changed:
+		return nil, ErrChanged
+	case resp.Loose: // wrapped, it would say that a repetition is safe
+		return nil, errors.New("redis: transaction: commands were executed one by one: " + serverError(t.Refused[0].Text).Error())
+	case resp.Aborted:
+		replies := make([]Reply, t.N)
+		for i := range replies {
+			replies[i].err = ErrAborted
+		}
+		for _, r := range t.Refused {
+			if r.I >= 0 && r.I < t.N {
+				replies[r.I].err = serverError(r.Text)
+			}
+		}
+		return replies, fmt.Errorf("%w: %w", ErrAborted, serverError(t.Refused[0].Text))
+	}
+	replies := make([]Reply, 0, t.N)
+	for e := range t.Values.Elems() {
+		replies = append(replies, newReply(e))
+	}
+	return replies, nil
+}

@@ -1,0 +1,255 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/remote"
+)
+
+// follow makes a call at the node that serves its slot. pick chooses the first
+// route, judge decides after each failed attempt: the error is final, or the
+// call goes elsewhere at once (a redirection), or it is repeated later (a
+// failover). Invariant: a call that may have had an effect is repeated only if
+// its target is repeatable; a call ends within its time.
+
+const (
+	// maxHops is how often a call is redirected before it fails.
+	maxHops = 5
+	// pauseFirst and pauseMost bound the pause before a call is repeated.
+	pauseFirst = 10 * time.Millisecond
+	pauseMost  = 200 * time.Millisecond
+)
+
+var (
+	// errUnknown stands for a topology that no server has told yet.
+	errUnknown = errors.New("redis: topology of the cluster is not known")
+	// errDismissed is the reason when a connection was closed because its
+	// server had lost its role.
+	errDismissed = errors.New("redis: server has lost its role in the cluster")
+)
+
+// target says which node a call needs.
+type target struct {
+	slot       int  // negative: any node
+	repeatable bool // the call may be carried out twice
+	replica    bool // the first attempt may be at a replica
+}
+
+// target returns that of a command.
+func (k *cluster) target(name string, slot int) target {
+	reads := resp.ReadsOnly(name)
+	return target{slot: slot, repeatable: reads, replica: reads && k.o.ReplicaReads}
+}
+
+// follow makes a call where its slot is served. try is one attempt; its error
+// is that of the connection or of the server.
+func (k *cluster) follow(ctx context.Context, t target, try func(context.Context, route) error) error {
+	start := time.Now()
+	r, err := k.pick(t.slot, t.replica)
+	if err == nil {
+		if err = try(ctx, r); err == nil {
+			return nil
+		}
+	}
+	return k.detour(ctx, start, t, r, err, try)
+}
+
+// pick returns the route on which a call about a slot begins, or any route if
+// slot is negative.
+func (k *cluster) pick(slot int, replica bool) (route, error) {
+	v := k.fleet.View()
+	if v == nil {
+		err := k.fleet.Err()
+		if err == ErrClosed {
+			return route{}, err
+		}
+		if err == nil {
+			err = errUnknown
+		}
+		return route{}, &ConnError{Op: "route", Err: err}
+	}
+	if slot < 0 {
+		return route{n: v.Any()}, nil
+	}
+	if replica {
+		if n, ok := v.Replica(slot); ok {
+			return route{n: n}, nil
+		}
+	}
+	n, ok := v.Primary(slot)
+	switch {
+	case !ok && k.closed():
+		return route{}, ErrClosed
+	case !ok:
+		return route{}, &ConnError{Op: "route", Err: ErrNoNode}
+	}
+	return route{n: n}, nil
+}
+
+// detour continues a call that began at start and failed with err on route r.
+func (k *cluster) detour(ctx context.Context, start time.Time, t target, r route, err error, try func(context.Context, route) error) error {
+	ctx, cancel := k.within(ctx, start)
+	defer cancel()
+	for hops, pauses := 0, 0; ; {
+		next, v := k.judge(r, t.repeatable, err)
+		switch v {
+		case final:
+			return k.dismissed(err)
+		case elsewhere:
+			if hops++; hops > maxHops {
+				return err
+			}
+			r = next
+		case later:
+			if !k.pause(ctx, pauses) {
+				return late(ctx, err)
+			}
+			pauses++
+			if r, err = k.pick(t.slot, false); err != nil {
+				continue
+			}
+		}
+		err = try(ctx, r)
+	}
+}
+
+// within bounds a call that began at start, if its context does not.
+func (k *cluster) within(ctx context.Context, start time.Time) (context.Context, context.CancelFunc) {
+	if _, bounded := ctx.Deadline(); bounded {
+		return ctx, func() {}
+	}
+	return remote.WithTimeout(ctx, k.o.Timeout-time.Since(start))
+}
+
+// verdict is the decision about a call after an attempt.
+type verdict uint8
+
+const (
+	final     verdict = iota // the call is over
+	elsewhere                // it goes to another node at once
+	later                    // it is repeated after a pause
+)
+
+// judge decides about a call after an attempt on route r ended with err.
+func (k *cluster) judge(r route, repeatable bool, err error) (next route, v verdict) {
+	var refused *Error
+	var broken *ConnError
+	switch {
+	case errors.As(err, &broken):
+		if errors.Is(err, context.Canceled) {
+			return r, final
+		}
+		k.fleet.Refresh("")
+		switch {
+		case errors.Is(err, ErrProtocol):
+		case errors.As(err, &refused) && !passes(refused): // nothing is opened here, or told
+		case SafeToRetry(err), repeatable && lost(err), errors.Is(err, ErrClosed) && (repeatable || !broken.Sent) && !k.closed():
+			return r, later
+		}
+	case errors.Is(err, ErrClosed): // nothing was sent
+		if !k.closed() {
+			return r, later
+		}
+	case errors.As(err, &refused):
+		return k.judgeRefusal(r, refused)
+	}
+	return r, final
+}
+
+// judgeRefusal is judge for an error reply of the server.
+func (k *cluster) judgeRefusal(r route, refused *Error) (next route, v verdict) {
+	switch refused.Code {
+	case "MOVED", "ASK":
+		return k.redirect(r, refused)
+	}
+	if !passes(refused) {
+		return r, final
+	}
+	if refused.Code != "TRYAGAIN" {
+		k.fleet.Refresh("")
+	}
+	return r, later
+}
+
+// redirect returns the route to the node that a server has named. MOVED also
+// says that the topology has changed.
+func (k *cluster) redirect(r route, refused *Error) (next route, v verdict) {
+	host, _, err := net.SplitHostPort(r.n.o.Addr)
+	to, ok := slots.Asked{Host: host}.ParseRedirect(refused.Code, refused.Message)
+	if err != nil || !ok {
+		return r, final
+	}
+	if !to.Ask {
+		k.fleet.Refresh(to.Addr)
+	}
+	n, err := k.fleet.At(to.Addr)
+	if err != nil {
+		return r, final
+	}
+	n.changed() // it has got the slot lately
+	return route{n: n, asking: to.Ask}, elsewhere
+}
+
+// passes reports whether a server has refused because of a state in which a
+// cluster is for a while: after a failover another server may serve the slot.
+func passes(refused *Error) bool {
+	switch refused.Code {
+	case "CLUSTERDOWN", "MASTERDOWN", "READONLY", "LOADING", "TRYAGAIN":
+		return true
+	}
+	return false
+}
+
+// pause waits before a call is repeated for the n-th time, or until the topology
+// is known. It reports false if the context has ended.
+func (k *cluster) pause(ctx context.Context, n int) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	var news <-chan struct{}
+	if k.fleet.View() == nil {
+		news = k.fleet.Refresh("")
+	}
+	d := min(pauseFirst<<min(n, 8), pauseMost)
+	timer := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer timer.Stop()
+	if news != nil {
+		timer.Stop() // the refresh has a bound of its own
+	}
+	select {
+	case <-timer.C:
+	case <-news:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// dismissed returns err, or an error that says why a connection was closed under
+// a call that cannot be repeated.
+func (k *cluster) dismissed(err error) error {
+	var broken *ConnError
+	if errors.As(err, &broken) && broken.Err == ErrClosed && !k.closed() {
+		return &ConnError{Op: broken.Op, Sent: broken.Sent, Err: errDismissed}
+	}
+	return err
+}
+
+// late is the error of a call that has no time left after err.
+func late(ctx context.Context, err error) error {
+	reason := ctx.Err()
+	if caller, _ := remote.Split(ctx); caller.Err() != nil {
+		reason = caller.Err()
+	}
+	if reason == nil || errors.Is(err, reason) {
+		return err
+	}
+	return &ConnError{Op: "route", Err: fmt.Errorf("%w: %w", reason, err)}
+}

@@ -1,0 +1,121 @@
+package redis
+
+import (
+	"context"
+	"time"
+)
+
+// held is a connection that one caller keeps for several exchanges.
+type held struct {
+	n    *node
+	cn   *conn
+	ctx  context.Context
+	stop func() bool
+}
+
+func (n *node) hold(ctx context.Context, cn *conn) held {
+	h := held{n: n, cn: cn, ctx: ctx}
+	if ctx.Done() != nil {
+		h.stop = context.AfterFunc(ctx, cn.interrupt)
+	}
+	return h
+}
+
+// take gives f a connection that stays held for ctx, unless f returns an answer,
+// which is an error of the call, or an error, which is about the connection.
+func (r route) take(attempt, ctx context.Context, name string, f func(*conn) (answer, err error)) (held, error) {
+	now := time.Now()
+	var answer error
+	cn, calm, err := r.n.attempt(attempt, now, name, r.afterAsking(func(cn *conn) (err error) {
+		answer, err = f(cn)
+		return err
+	}))
+	switch {
+	case cn == nil:
+		return held{}, err
+	case err == nil && answer == nil && calm:
+		return r.n.hold(ctx, cn), nil
+	}
+	r.n.pool.Put(cn, err == nil && calm && cn.clean(), now)
+	if err == nil {
+		err = answer
+	}
+	if err == nil {
+		err = &ConnError{Op: "read", Sent: true, Err: attempt.Err()}
+	}
+	return held{}, err
+}
+
+// arm gives the next piece its time. An interrupt that came before, such as that
+// of the context, is not undone by it: the context is looked at afterwards.
+func (h *held) arm() error {
+	h.cn.allow(time.Now(), h.n.o.Timeout)
+	return h.ctx.Err()
+}
+
+// exchange gives f, which writes and reads, its time. Bytes that have come before
+// would be taken for the reply.
+func (h *held) exchange(f func() error) error {
+	err := h.arm()
+	if err != nil {
+		err = &ConnError{Op: "write", Err: err}
+	} else if err = h.cn.Look(true); err != nil {
+		err = readError(err)
+	} else {
+		err = f()
+	}
+	if err != nil {
+		return h.fail(err)
+	}
+	return nil
+}
+
+// flush writes what is in the buffer of the connection.
+func (h *held) flush() error {
+	err := h.arm()
+	if err != nil {
+		err = &ConnError{Op: "write", Err: err}
+	} else {
+		err = h.cn.flush(true)
+	}
+	if err != nil {
+		return h.fail(err)
+	}
+	return nil
+}
+
+// look finds bytes that have come although no reply is owed.
+func (h *held) look() error {
+	if err := h.cn.Look(true); err != nil {
+		return h.fail(&ConnError{Op: "read", Err: err})
+	}
+	return nil
+}
+
+// reply reads the reply.
+func (h *held) reply() (Reply, error) {
+	v, err := h.cn.read()
+	if err != nil {
+		return Reply{}, h.fail(err)
+	}
+	return newReply(v), nil
+}
+
+// fail completes an error of the connection.
+func (h *held) fail(err error) error {
+	d, bounded := h.ctx.Deadline()
+	err = explain(h.ctx, bounded && !time.Now().Before(d), err)
+	if h.cn.Reused() && lost(err) {
+		h.n.pool.Lost(h.cn)
+	}
+	return err
+}
+
+// release gives the connection back, or closes it unless it is clean.
+func (h *held) release(clean bool) {
+	if h.stop != nil && !h.stop() {
+		clean = false
+	}
+	h.n.renewIfUnfit(h.cn)
+	h.n.pool.Put(h.cn, clean && h.cn.clean(), time.Now())
+}
