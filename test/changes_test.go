@@ -12,10 +12,10 @@ import (
 	"github.com/strata-cache/strata/test/internal/servers"
 )
 
-// TestChangesOfAClusterTellWhatBecomesOfItsSlots has an instance that asks for
+// TestChangesOfAClusterFollowItsSlots has an instance that asks for
 // nothing but changes: a slot moves, a drop happens
 // there, and a replica takes over.
-func TestChangesOfAClusterTellWhatBecomesOfItsSlots(t *testing.T) {
+func TestChangesOfAClusterFollowItsSlots(t *testing.T) {
 	plainly := func(o *redis.Options) { o.Username, o.Password = "plain", "secret" }
 	for name, change := range map[string][]func(*redis.Options){"scripts": nil, "plain": {plainly}} {
 		t.Run(name, func(t *testing.T) {

@@ -205,9 +205,9 @@ func TestJSONConforms(t *testing.T) {
 	stratatest.TestCodec(t, codec.JSON[account](), account{}, account{1, "a@b", nil}, account{2, "\u2028", []string{"x", ""}})
 }
 
-// TestDropAllElsewhereIsSeenOnceInDoubt has two processes, so to speak: their
+// TestDropAllElsewhereIsSeenOnceKnowledgeIsStale has two processes, so to speak: their
 // tiers share nothing but the server.
-func TestDropAllElsewhereIsSeenOnceInDoubt(t *testing.T) {
+func TestDropAllElsewhereIsSeenOnceKnowledgeIsStale(t *testing.T) {
 	r := servers.StartRedis(t)
 	space := remote.Space{Name: "n", Schema: 1, Instance: 1}
 	a := redis.NewTier(r.Client(t)).Bind(space)

@@ -17,11 +17,11 @@ import (
 	"github.com/strata-cache/strata/test/internal/servers"
 )
 
-// TestRedisKeepsWhatEntryrulesDecide writes random states of an entry into a real
+// TestRedisDecidesAsEntryrules writes random states of an entry into a real
 // Redis, those too that only a clock that was set back leads to, carries an
 // operation out there, and compares what is stored then, and what was answered,
 // with entryrules: with scripts and without.
-func TestRedisKeepsWhatEntryrulesDecide(t *testing.T) {
+func TestRedisDecidesAsEntryrules(t *testing.T) {
 	r := servers.StartRedis(t)
 	root := r.Client(t)
 	err := root.Do(t.Context(), "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-@scripting").Err()

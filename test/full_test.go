@@ -156,9 +156,9 @@ func TestFullRedisIsReadFromAndNotLeftAlone(t *testing.T) {
 	})
 }
 
-// TestWritersWhoLeaveDoNotSilenceAHealthyRedis has callers with contexts that have
+// TestWritersThatLeaveDoNotSilenceAHealthyRedis has callers with contexts that have
 // ended, or end in the middle.
-func TestWritersWhoLeaveDoNotSilenceAHealthyRedis(t *testing.T) {
+func TestWritersThatLeaveDoNotSilenceAHealthyRedis(t *testing.T) {
 	r := servers.StartRedis(t)
 	j := newJournal()
 	c, _ := instance(t, r, func(o *strata.Options[string, int64]) { o.Logger = slog.New(j) })

@@ -128,9 +128,9 @@ func TestInstancesOverGoRedisAndOverTheOwnClientAreOneCluster(t *testing.T) {
 	}
 }
 
-// TestOneLoadWhoeverHoldsTheLease has callers on both kinds of instances ask for
+// TestOneLoadWithEitherClientHoldingTheLease has callers on both kinds of instances ask for
 // one key at once.
-func TestOneLoadWhoeverHoldsTheLease(t *testing.T) {
+func TestOneLoadWithEitherClientHoldingTheLease(t *testing.T) {
 	r := servers.StartRedis(t)
 	own, _ := instance[string, int64](t, r)
 	adapted, _ := instance(t, r, overGoRedis(t, goredis.Options{Addr: r.Addr}))

@@ -31,10 +31,10 @@ func stall(r *servers.Redis, d time.Duration, f func()) {
 	r.Continue()
 }
 
-// TestLeaseThatNobodyWaitsForHoldsUpNobody has one instance ask for leases while
+// TestLeaseWithoutWaitersHoldsUpNoInstance has one instance ask for leases while
 // the server stands still, for longer than it waits for them: the server gives
 // none when it goes on, and another instance loads at once.
-func TestLeaseThatNobodyWaitsForHoldsUpNobody(t *testing.T) {
+func TestLeaseWithoutWaitersHoldsUpNoInstance(t *testing.T) {
 	for name, client := range withAndWithoutScripts() {
 		t.Run(name, func(t *testing.T) {
 			r := servers.StartRedis(t)

@@ -384,8 +384,8 @@ func commandStats(t *testing.T, c *redis.Client, name string) (found string) {
 	return found
 }
 
-// TestWithoutScriptsAllWhoDropAtOnceHaveTheirWay has many write to one lane.
-func TestWithoutScriptsAllWhoDropAtOnceHaveTheirWay(t *testing.T) {
+// TestWithoutScriptsAllConcurrentDropsSucceed has many write to one lane.
+func TestWithoutScriptsAllConcurrentDropsSucceed(t *testing.T) {
 	r := servers.StartRedis(t)
 	tier := redis.NewTier(client(t, withoutScripts(t, r))).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
 	const callers, each = 16, 20
@@ -523,7 +523,7 @@ func allHeld(t *testing.T, tier *redis.Tier, keys ...string) string {
 	return strings.Join(all, " ")
 }
 
-func TestProbeTellsWhatWeakensPromises(t *testing.T) {
+func TestProbeNamesSettingsThatWeakenPromises(t *testing.T) {
 	r := servers.StartRedis(t)
 	c := r.Client(t)
 	mustDo(t, c, "ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-info")

@@ -26,12 +26,12 @@ const (
 	lateHits = 200
 )
 
-// TestTrap17PausedProcessDoesNotServeWhatIsOver stops a process and lets it go
+// TestTrap17PausedProcessDoesNotServeExpiredEntries stops a process and lets it go
 // on: a reader may run before the goroutine that keeps the time, which is then
 // as old as the pause was long. It must find out by itself, within a number of
 // hits and not of milliseconds. The process has one processor, so that the
 // reader keeps that goroutine from running.
-func TestTrap17PausedProcessDoesNotServeWhatIsOver(t *testing.T) {
+func TestTrap17PausedProcessDoesNotServeExpiredEntries(t *testing.T) {
 	if os.Getenv(pausedReader) != "" {
 		readUntilPaused(t)
 		return

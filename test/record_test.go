@@ -17,9 +17,9 @@ var rerecord = flag.Bool("record", false, "write what a real server says to redi
 
 const conversations = "../redis/testdata/conversations"
 
-// TestRecordedConversationsAreWhatARealServerSays plays them with a real server,
+// TestRecordedConversationsEqualThoseOfARealServer plays them with a real server,
 // and compares what the client makes of it with what was recorded.
-func TestRecordedConversationsAreWhatARealServerSays(t *testing.T) {
+func TestRecordedConversationsEqualThoseOfARealServer(t *testing.T) {
 	for _, p := range recorded.Plays() {
 		t.Run(p.Name, func(t *testing.T) {
 			server := servers.StartRedis(t)

@@ -101,11 +101,11 @@ func (f *traffic) read() {
 // pass is enough reads to read each key.
 func (f *traffic) pass(reads int) bool { return reads >= len(f.keys)*missEvery/(missEvery-1)+missEvery }
 
-// TestRejoinReloadsWhatWasMissedAndLeavesRedisInPeace cuts the bus of an
+// TestRejoinReloadsMissedKeysAndLeavesRedisInPeace cuts the bus of an
 // instance with 100 000 entries while another invalidates 10 of them. When it
 // is back, those are loaded again, what shares a lane with them is confirmed by
 // L2, and all else is served as before.
-func TestRejoinReloadsWhatWasMissedAndLeavesRedisInPeace(t *testing.T) {
+func TestRejoinReloadsMissedKeysAndLeavesRedisInPeace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")
 	}

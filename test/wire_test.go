@@ -15,10 +15,10 @@ import (
 	"github.com/strata-cache/strata/test/internal/servers"
 )
 
-// TestGreetingsThatAreKilledTurnNobodyAway: for a second all connections are
+// TestGreetingsThatAreKilledFailNoCall: for a second all connections are
 // killed every 2 ms, some of them in their greeting. Calls may lose their
 // connections, but none is refused one.
-func TestGreetingsThatAreKilledTurnNobodyAway(t *testing.T) {
+func TestGreetingsThatAreKilledFailNoCall(t *testing.T) {
 	server := servers.StartRedis(t)
 	c, killer := server.Client(t), server.Client(t)
 	mustDo(t, killer, "SET", "k", "v")

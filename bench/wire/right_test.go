@@ -13,10 +13,10 @@ import (
 	"github.com/strata-cache/strata/bench/internal/rig"
 )
 
-// TestEverySubjectDoesWhatItIsComparedBy plays every case of every table a few
+// TestEverySubjectDoesTheWorkThatIsCompared plays every case of every table a few
 // times, over TCP and a unix socket. Every byte that is read must be right,
 // and everything written must be on the server afterwards.
-func TestEverySubjectDoesWhatItIsComparedBy(t *testing.T) {
+func TestEverySubjectDoesTheWorkThatIsCompared(t *testing.T) {
 	for _, network := range networks() {
 		t.Run(network, func(t *testing.T) {
 			s := start(t, network)

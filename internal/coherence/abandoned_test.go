@@ -137,7 +137,7 @@ func TestAbandonedLoadIsJoinedWithinHardTimeoutAndNeverAfter(t *testing.T) {
 	}
 }
 
-func TestCancelAbandonedCancelsWhatEverybodyHasLeft(t *testing.T) {
+func TestCancelAbandonedCancelsLoadsWithoutCallers(t *testing.T) {
 	for name, ask := range asks() {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestCancelAbandonedSparesALoadWithALease(t *testing.T) {
 	}
 }
 
-func TestQueuedLoadsThatSomebodyWaitsForGoBeforeAbandonedOnes(t *testing.T) {
+func TestQueuedLoadsWithWaitingCallersGoBeforeAbandonedOnes(t *testing.T) {
 	for name, ask := range asks() {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -305,7 +305,7 @@ func TestHardTimeoutFreesCallersOfALoaderThatIgnoresItsContext(t *testing.T) {
 	}
 }
 
-func TestWhatComesAfterHardTimeoutReachesNobody(t *testing.T) {
+func TestResultAfterHardTimeoutReachesNoCallerAndNoTier(t *testing.T) {
 	for name, ask := range asks() {
 		for what, after := range map[string]func(){"returns": func() {}, "panics": func() { panic("late") }, "exits": exitGoroutine} {
 			t.Run(name+" "+what, func(t *testing.T) {
@@ -384,7 +384,7 @@ func TestHardTimeoutGivesTheLeaseUp(t *testing.T) {
 	}
 }
 
-func TestHardTimeoutFreesACallerWhoSkipsTheCache(t *testing.T) {
+func TestHardTimeoutFreesASkipRead(t *testing.T) {
 	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
 		c := newCache(t, change, limits(strata.Limits{HardTimeout: 10 * time.Second, MaxLoads: 1}))
 		s := newStubborn(5)
@@ -409,7 +409,7 @@ func TestHardTimeoutFreesACallerWhoSkipsTheCache(t *testing.T) {
 	})
 }
 
-func TestCallerWhoSkipsTheCacheReturnsAtItsOwnDeadline(t *testing.T) {
+func TestSkipReadReturnsAtItsOwnDeadline(t *testing.T) {
 	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
 		c := newCache(t, change)
 		s := newStubborn(5)
@@ -587,7 +587,7 @@ func TestPlainTimeoutDoesNotSpeakOfLoadersThatWaitForThemselves(t *testing.T) {
 	})
 }
 
-func TestHooksThatExitDoNotHoldUpWhoIsFreed(t *testing.T) {
+func TestHooksThatExitDoNotHoldUpFreedCallers(t *testing.T) {
 	for name, ask := range asks() {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-func TestNotFoundObeysTheLifeThatACallOrLoadNames(t *testing.T) {
+func TestNotFoundHasTheLifeThatACallOrLoadNames(t *testing.T) {
 	said := func(say func(*strata.Load)) func(context.Context, string) (int64, error) {
 		return func(ctx context.Context, _ string) (int64, error) {
 			if say != nil {
@@ -65,7 +65,7 @@ func TestNotFoundObeysTheLifeThatACallOrLoadNames(t *testing.T) {
 	}
 }
 
-func TestValueBesideAnErrorReachesNobody(t *testing.T) {
+func TestValueBesideAnErrorReachesNoCallerAndNoTier(t *testing.T) {
 	for name, err := range map[string]error{"failed": errDown, "not found": strata.ErrNotFound, "not modified": strata.ErrNotModified} {
 		t.Run(name, func(t *testing.T) {
 			load := func(context.Context, string) (int64, error) { time.Sleep(time.Second); return 7, err }

@@ -41,7 +41,7 @@ func TestLivesAndLimitsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-func TestNegativeLivesTurnThingsOff(t *testing.T) {
+func TestNegativeLivesTurnOptionsOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, err := strata.New(strata.Options[string, int64]{
 			TTL: time.Minute, Jitter: math.Inf(-1), RefreshAt: math.Inf(-1), NotFoundTTL: math.MinInt64, ErrorTTL: math.MinInt64,

@@ -320,7 +320,7 @@ func TestKeysThatL2CannotHoldDoNotOpenTheBreaker(t *testing.T) {
 	})
 }
 
-func TestCallersWhoLeaveDoNotOpenTheBreaker(t *testing.T) {
+func TestCallersThatLeaveDoNotOpenTheBreaker(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		c := instance(t, s, func(o *strata.Options[string, int64]) {

@@ -54,7 +54,7 @@ func TestInstanceThatIsClosedWhileItStoresLeavesNoLease(t *testing.T) {
 }
 
 // What is neither found nor failed is what the origin does not have.
-func TestGetManyDuringCloseFailsWhatItDidNotGet(t *testing.T) {
+func TestGetManyDuringCloseFailsTheKeysItDidNotGet(t *testing.T) {
 	keys := make([]string, 300)
 	for i := range keys {
 		keys[i] = fmt.Sprint("k", i)

@@ -85,7 +85,7 @@ func TestDropOfATagFreesTheMemoryOfAllInstances(t *testing.T) {
 	})
 }
 
-func TestEvictIsToldOfEveryWayOut(t *testing.T) {
+func TestEvictIsCalledForEveryWayOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		told := left{}
 		c := newCache(t, forever, func(o *strata.Options[string, int64]) {

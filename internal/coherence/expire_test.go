@@ -129,7 +129,7 @@ func TestExpiredValueWithoutExpiryIsNotServedForEver(t *testing.T) {
 	}
 }
 
-func TestValueThatWasExpiredUnheardIsNotServedForEver(t *testing.T) {
+func TestValueThatWasExpiredDuringASilenceIsNotServedForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		change := func(o *strata.Options[string, int64]) {

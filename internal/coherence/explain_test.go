@@ -75,7 +75,7 @@ func (tc *verdictCase) run(t *testing.T) {
 	time.Sleep(time.Minute)
 }
 
-func TestVerdictIsWhatAReadThenGets(t *testing.T) {
+func TestVerdictPredictsTheNextRead(t *testing.T) {
 	absent := func(context.Context, string) (int64, error) { return 0, strata.ErrNotFound }
 	wantVerdicts(t, map[string]verdictCase{
 		"nothing": {func(*explained) {}, "The Loader runs, unless another instance is loading the key.", true, nil, func(r strata.Report) bool {
@@ -116,7 +116,7 @@ func TestVerdictIsWhatAReadThenGets(t *testing.T) {
 	})
 }
 
-func TestVerdictOfWhatGoesOnIsWhatAReadThenGets(t *testing.T) {
+func TestVerdictDuringALoadPredictsTheNextRead(t *testing.T) {
 	fails := func(context.Context, string) (int64, error) { return 0, errDown }
 	slow := &origin{takes: 10 * time.Second}
 	wantVerdicts(t, map[string]verdictCase{

@@ -164,7 +164,7 @@ func TestRefusedStoreGivesItsLeaseBack(t *testing.T) {
 	})
 }
 
-func TestL2IsSaidToRefuseOrNotToAnswerAsItDoes(t *testing.T) {
+func TestLogTellsRefusalsOfL2FromMissingAnswers(t *testing.T) {
 	for want, err := range map[string]error{
 		"level=WARN msg=\"strata: L2 refuses\" cache=test op=get error=\"NOPERM":      fmt.Errorf("NOPERM no permissions: %w", remote.ErrRefused),
 		"level=WARN msg=\"strata: L2 does not answer\" cache=test op=get error=\"i/o": errors.New("i/o timeout"),

@@ -52,7 +52,7 @@ func TestHoldThatL2DidNotConfirmOutlivesADropOfEverything(t *testing.T) {
 	}
 }
 
-func TestHoldThatL2HasLostIsObeyedByAllWhoHaveHeardOfIt(t *testing.T) {
+func TestHoldThatL2HasLostAppliesOnInstancesThatReceivedIt(t *testing.T) {
 	const hold = time.Minute
 	lags := (&origin{}).load
 	for name, read := range map[string]func(ctx context.Context, c *strata.Cache[string, int64]) error{

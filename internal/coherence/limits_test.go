@@ -226,7 +226,7 @@ func TestCallerInTheQueueLeavesItAtItsOwnDeadline(t *testing.T) {
 	})
 }
 
-func TestLoadsThatSomebodyWaitsForGoBeforeRefreshes(t *testing.T) {
+func TestLoadsWithWaitingCallersGoBeforeRefreshes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache(t, refreshAt(0.5), limits(strata.Limits{MaxLoads: 1}))
 		must(t, c.Set(t.Context(), "refreshed", 1))
@@ -351,7 +351,7 @@ func TestHitsAndStaleHitsAreNoWaiters(t *testing.T) {
 	})
 }
 
-func TestAttemptsAtWhatHasFailedAreRationedWhileTheOriginFails(t *testing.T) {
+func TestLoadsOfFailedKeysAreRationedWhileTheOriginFails(t *testing.T) {
 	attempts := func(keys int) (first, again int) {
 		bubble(t, func(t *testing.T) {
 			c := newCache(t, remembering, func(o *strata.Options[string, int64]) { o.Memory.MaxEntries = 100_000 })

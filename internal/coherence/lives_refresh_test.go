@@ -52,7 +52,7 @@ func TestReadLateInTheTTLRefreshesInTheBackground(t *testing.T) {
 	})
 }
 
-func TestKeyThatNobodyReadsIsNotRefreshed(t *testing.T) {
+func TestKeyWithoutReadersIsNotRefreshed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache(t, refreshAt(0.1), windows(time.Hour, time.Hour))
 		o := &origin{}
@@ -65,7 +65,7 @@ func TestKeyThatNobodyReadsIsNotRefreshed(t *testing.T) {
 	})
 }
 
-func TestReadersWhoComeTogetherRefreshOnce(t *testing.T) {
+func TestReadersThatArriveTogetherRefreshOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache(t, refreshAt(0.75))
 		o := &origin{takes: time.Second}
@@ -468,7 +468,7 @@ func TestRefreshThatALoadHasStartedIsNotPartOfThatLoad(t *testing.T) {
 	})
 }
 
-func TestRefreshMayAskForTheKeyWhoseLoadHasStartedIt(t *testing.T) {
+func TestRefreshMayAskForTheKeyOfTheLoadThatStartedIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache(t, refreshAt(0.5))
 		var refreshed error

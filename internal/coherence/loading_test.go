@@ -18,7 +18,7 @@ func saying(say func(l *strata.Load)) strata.Loader[string, int64] {
 	}
 }
 
-func TestLoaderSaysHowLongItsValueIsFresh(t *testing.T) {
+func TestLoaderSetsHowLongItsValueIsFresh(t *testing.T) {
 	second := func(l *strata.Load) { l.SetTTL(time.Second) }
 	cases := map[string]struct {
 		say     func(l *strata.Load)
@@ -53,9 +53,9 @@ func TestLoaderSaysHowLongItsValueIsFresh(t *testing.T) {
 	}
 }
 
-// TestNoStoreEndsWhatWasHeldInL1 also says that the lease is given back: nobody
+// TestNoStoreRemovesTheEntryOfL1 also says that the lease is given back: nobody
 // waits for a value that is not stored.
-func TestNoStoreEndsWhatWasHeldInL1(t *testing.T) {
+func TestNoStoreRemovesTheEntryOfL1(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a, b := instance[string, int64](t, s), instance[string, int64](t, s)

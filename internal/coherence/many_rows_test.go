@@ -97,7 +97,7 @@ func TestKeysThatABatchDoesNotBringAreRememberedAsNotThere(t *testing.T) {
 	})
 }
 
-func TestBatchRefreshesWhatIsDueInOneCallInTheBackground(t *testing.T) {
+func TestBatchRefreshesDueEntriesInOneCallInTheBackground(t *testing.T) {
 	both(t, refreshAt(0.5), func(t *testing.T, c *strata.Cache[string, int64]) {
 		o := &someKeys{has: map[string]int64{"a": 1, "b": 1, "c": 1}}
 		old := map[string]int64{"a": 1, "b": 1, "c": 1}
@@ -124,7 +124,7 @@ func TestBatchRefreshesWhatIsDueInOneCallInTheBackground(t *testing.T) {
 	})
 }
 
-func TestRefreshOfABatchRemovesWhatItDoesNotBringUnlessItFails(t *testing.T) {
+func TestRefreshOfABatchRemovesMissingKeysUnlessItFails(t *testing.T) {
 	both(t, refreshAt(0.5), func(t *testing.T, c *strata.Cache[string, int64]) {
 		old := map[string]int64{"a": 1, "b": 1}
 		o := &someKeys{has: old}
@@ -264,7 +264,7 @@ func TestAttemptsOfBatchesAreRationedToo(t *testing.T) {
 	})
 }
 
-func TestBatchOfNothingAsksNobody(t *testing.T) {
+func TestEmptyBatchAsksNoTier(t *testing.T) {
 	both(t, negatives, func(t *testing.T, c *strata.Cache[string, int64]) {
 		o := &someKeys{}
 		getsMany(t, c, o, map[string]int64{})
@@ -278,7 +278,7 @@ func TestBatchOfNothingAsksNobody(t *testing.T) {
 	})
 }
 
-func TestExtraKeysOfABatchObeyWhatTheLoaderSays(t *testing.T) {
+func TestExtraKeysOfABatchHaveTheSettingsOfTheLoader(t *testing.T) {
 	for name, say := range map[string]func(*strata.Load){
 		"tags":     func(l *strata.Load) { l.SetTags("t") },
 		"no store": (*strata.Load).NoStore,

@@ -39,7 +39,7 @@ func (o *manyOrigin) load(_ context.Context, keys []int) (map[int]int, error) {
 	return found, o.err
 }
 
-func TestGetManyLoadsWhatIsMissingInOneCall(t *testing.T) {
+func TestGetManyLoadsMissingKeysInOneCall(t *testing.T) {
 	for _, tiers := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			s := newShared()
@@ -74,7 +74,7 @@ func TestGetManyLoadsWhatIsMissingInOneCall(t *testing.T) {
 	}
 }
 
-func TestGetManyReturnsWhatItHasBesideAnError(t *testing.T) {
+func TestGetManyReturnsItsValuesBesideAnError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache[int, int](t)
 		c.Set(t.Context(), 1, 10)
@@ -168,7 +168,7 @@ func TestExtraKeysOfABatchFillGapsOnly(t *testing.T) {
 	})
 }
 
-func TestBatchWaitsForWhatAnotherInstanceLoads(t *testing.T) {
+func TestBatchWaitsForTheLoadsOfAnotherInstance(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a, b := instance[int, int](t, s), instance[int, int](t, s)

@@ -13,7 +13,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-func TestGetManyRefreshesWhatIsStaleInL2Only(t *testing.T) {
+func TestGetManyRefreshesEntriesThatAreStaleInL2Only(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		revalidates := func(o *strata.Options[int, int]) { o.Stale.WhileRevalidate = 20 * time.Second }

@@ -108,7 +108,7 @@ func TestDefaultOfNotFoundTTLIsAQuarterOfTTLUpToThirtySeconds(t *testing.T) {
 	}
 }
 
-func TestLifeOfWhatIsNotFoundIsJittered(t *testing.T) {
+func TestLifeOfNegativeEntriesIsJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		c := instance(t, s, negatives, func(o *strata.Options[string, int64]) { o.Jitter = 0.5 })
@@ -175,7 +175,7 @@ func TestKeysThatAreNotThereFlushNoRealData(t *testing.T) {
 	})
 }
 
-func TestWhoWritesOrInvalidatesEndsNotFoundEverywhere(t *testing.T) {
+func TestWritesAndInvalidationsEndNotFoundEverywhere(t *testing.T) {
 	for name, write := range map[string]func(*strata.Cache[string, int64], context.Context) error{
 		"Set": func(c *strata.Cache[string, int64], ctx context.Context) error { return c.Set(ctx, "k", 5) },
 		"SetMany": func(c *strata.Cache[string, int64], ctx context.Context) error {
@@ -251,7 +251,7 @@ func TestNotFoundThatWasOvertakenIsNotRemembered(t *testing.T) {
 	})
 }
 
-func TestFailureIsNoWordThatAKeyIsNotThere(t *testing.T) {
+func TestFailureIsNoNegativeEntry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var down atomic.Bool
 		s := newShared()
@@ -359,7 +359,7 @@ func TestNotFoundOfARefreshEndsTheValueElsewhere(t *testing.T) {
 	}
 }
 
-func TestNotFoundOfARefreshReachesWhoMissedItsMessage(t *testing.T) {
+func TestNotFoundOfARefreshReachesInstancesThatMissedItsMessage(t *testing.T) {
 	for name, fault := range map[string]func(a, b *stratatest.Bus){
 		"it was lost":                   func(_, b *stratatest.Bus) { b.Lose(1) },
 		"who found nothing was cut off": func(a, _ *stratatest.Bus) { a.Cut() },

@@ -175,7 +175,7 @@ func TestWeightBoundsL1(t *testing.T) {
 	})
 }
 
-func TestCallbacksThatPanicHarmNobody(t *testing.T) {
+func TestCallbacksThatPanicFailNoRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log logText
 		c := newCache(t, func(o *strata.Options[string, int64]) {
@@ -212,7 +212,7 @@ func TestCallbacksThatPanicHarmNobody(t *testing.T) {
 	})
 }
 
-func TestHooksAreToldOfLoadsAndOfL2(t *testing.T) {
+func TestHooksAreCalledForLoadsAndForL2(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var loads []strata.Event
 		var failures []strata.Event
@@ -335,7 +335,7 @@ func TestMessageWithAKeyThatCannotBeParsedIsIgnored(t *testing.T) {
 	})
 }
 
-func TestExplainSaysWhereTheValueIs(t *testing.T) {
+func TestExplainNamesTheTiersOfTheValue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a, b := instance[string, string](t, s), instance[string, string](t, s)

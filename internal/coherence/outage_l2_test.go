@@ -200,7 +200,7 @@ func TestStaleValueOfL2IsNotKeptAfterADrop(t *testing.T) {
 	})
 }
 
-func TestStaleValueOfL2IsServedAtOnceWhoeverLoads(t *testing.T) {
+func TestStaleValueOfL2IsServedAtOnceWithAnyInstanceLoading(t *testing.T) {
 	for name, elsewhere := range map[string]bool{"this instance": false, "another instance": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -100,7 +100,7 @@ func suffer(t *testing.T, lasts time.Duration, change func(*strata.Options[int, 
 	return r
 }
 
-func TestOutageOfTheOriginHurtsNobody(t *testing.T) {
+func TestOutageOfTheOriginFailsNoRead(t *testing.T) {
 	guarded := suffer(t, time.Minute, func(o *strata.Options[int, int]) {
 		o.ErrorTTL, o.RefreshAt, o.Limits.MaxLoads = 0, 0, outageLoads
 		o.Stale = strata.Stale{OnError: 10 * time.Minute}
@@ -125,7 +125,7 @@ func TestOutageOfTheOriginHurtsNobody(t *testing.T) {
 	}
 }
 
-func TestJitterSpreadsWhatWasLoadedTogether(t *testing.T) {
+func TestJitterSpreadsEntriesThatWereLoadedTogether(t *testing.T) {
 	const keys, ttl = 10_000, 180 * time.Second
 	peaks := map[float64]int64{}
 	for _, jitter := range []float64{-1, 0.1} {

@@ -15,7 +15,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-func TestInstanceThatWasCutOffForHoursDropsWhatItHasToAlone(t *testing.T) {
+func TestInstanceThatWasCutOffForHoursDropsItsPendingKeysOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newTagged(t)
 		var down atomic.Bool
@@ -139,7 +139,7 @@ func (d tardy) Drop(context.Context, []remote.Drop) ([]remote.Lease, error) {
 	return nil, errors.New("i/o timeout")
 }
 
-func TestWritersWhoLeaveDoNotHideADeadL2(t *testing.T) {
+func TestWritersThatLeaveDoNotHideADeadL2(t *testing.T) {
 	for name, patience := range map[string]time.Duration{"before its time is over": 50 * time.Millisecond, "after it": 120 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-func TestTwoHundredHotKeysAreRefreshedAndNobodyWaits(t *testing.T) {
+func TestTwoHundredHotKeysAreRefreshedAndNoCallerWaits(t *testing.T) {
 	for name, l2 := range map[string]bool{"alone": false, "with L2": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -27,7 +27,7 @@ func skips(t *testing.T, check func(t *testing.T, change func(*strata.Options[st
 	})
 }
 
-func TestSkipReadLoadsWhateverIsCachedAndStoresItEverywhere(t *testing.T) {
+func TestSkipReadLoadsDespiteCachedEntriesAndStoresEverywhere(t *testing.T) {
 	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
 		s := newShared()
 		a, b := instance(t, s, change, negatives, remembering), instance[string, int64](t, s)
@@ -234,7 +234,7 @@ func TestNumbersAddUpWithSkipReads(t *testing.T) {
 	})
 }
 
-func TestTagsOfAReloadAreObeyed(t *testing.T) {
+func TestTagsOfAReloadAreChecked(t *testing.T) {
 	for name, load := range map[string]strata.Loader[string, int64]{
 		"said by the loader": func(ctx context.Context, _ string) (int64, error) {
 			strata.Loading(ctx).SetTags("t")
@@ -336,7 +336,7 @@ func TestSkipReadsThatOverlapShareLoadsBegunAfterThem(t *testing.T) {
 	})
 }
 
-func TestSkipReadsOneAfterTheOtherKeepWhatTheyBring(t *testing.T) {
+func TestSkipReadsOneAfterTheOtherStoreTheirValues(t *testing.T) {
 	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
 		s := newShared()
 		all := []*strata.Cache[string, int64]{instance(t, s, change), instance(t, s, change)}
@@ -400,7 +400,7 @@ func TestSkipReadIsNotJoinedByTheNext(t *testing.T) {
 	})
 }
 
-func TestSkipReadThatFailsGivesItsErrorToNobodyWhoHasSomethingStale(t *testing.T) {
+func TestSkipReadThatFailsGivesItsErrorToNoCallerWithAStaleValue(t *testing.T) {
 	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
 		c := newCache(t, change)
 		must(t, c.Set(t.Context(), "k", 3))
@@ -421,7 +421,7 @@ func TestSkipReadThatFailsGivesItsErrorToNobodyWhoHasSomethingStale(t *testing.T
 	})
 }
 
-func TestSkipReadInTheQueueIsNotOverruledByAnInvalidate(t *testing.T) {
+func TestSkipReadInTheQueueKeepsItsRightDespiteAnInvalidate(t *testing.T) {
 	skips(t, func(t *testing.T, change func(*strata.Options[string, int64]), ctx context.Context, opts ...strata.CallOption) {
 		s := newShared()
 		for name, c := range map[string]*strata.Cache[string, int64]{"alone": newCache(t, change), "with L2": instance(t, s, change)} {
@@ -505,7 +505,7 @@ func TestSkipReadBehindALoadThatWaitsForTheOnlySlotIsLetThrough(t *testing.T) {
 	})
 }
 
-func TestSkipReadWhileL2IsDownExpiresWhatL2HoldsWhenItIsBack(t *testing.T) {
+func TestSkipReadWhileL2IsDownExpiresTheEntryOfL2WhenItIsBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		var down atomic.Bool

@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-func TestReadersAreServedWhatL2HoldsWhileASkipReadLoads(t *testing.T) {
+func TestReadersAreServedTheEntryOfL2WhileASkipReadLoads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
@@ -57,7 +57,7 @@ func TestReadersAreServedWhatL2HoldsWhileASkipReadLoads(t *testing.T) {
 	})
 }
 
-func TestBatchIsServedWhatL2HoldsWhileSkipReadsLoad(t *testing.T) {
+func TestBatchIsServedTheEntriesOfL2WhileSkipReadsLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
@@ -119,9 +119,9 @@ func TestNotFoundThatL2RemembersIsServedWhileASkipReadLoads(t *testing.T) {
 	})
 }
 
-// TestReaderBesideASkipReadGetsNothingWhoseTagWasDropped has a reader join another
+// TestReaderBesideASkipReadGetsNoEntryWithADroppedTag has a reader join another
 // one that reads L2 beside the SkipRead, after the tag of the value was dropped.
-func TestReaderBesideASkipReadGetsNothingWhoseTagWasDropped(t *testing.T) {
+func TestReaderBesideASkipReadGetsNoEntryWithADroppedTag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newTagged(t)
 		w := newWire(s)
@@ -150,7 +150,7 @@ func TestReaderBesideASkipReadGetsNothingWhoseTagWasDropped(t *testing.T) {
 	})
 }
 
-func TestReaderWhoseTimeEndsBesideASkipReadIsCountedOnce(t *testing.T) {
+func TestReaderThatTimesOutBesideASkipReadIsCountedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		var slow atomic.Bool

@@ -30,7 +30,7 @@ func staleInL2(t *testing.T, expired bool, keys []string, change ...func(*strata
 	return instance(t, s, append(change, softly)...)
 }
 
-func TestSoftTimeoutHoldsForWhatIsStaleInL2Only(t *testing.T) {
+func TestSoftTimeoutAppliesToEntriesThatAreStaleInL2Only(t *testing.T) {
 	for name, expired := range map[string]bool{"too old": false, "expired": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -398,7 +398,7 @@ func TestExpireLoadsAgainAndServesTheStaleValueOnError(t *testing.T) {
 	})
 }
 
-func TestNotModifiedGivesTheHeldValueANewLife(t *testing.T) {
+func TestNotModifiedGivesThePreviousValueANewLife(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache[string, int64](t)
 		o := &origin{}
@@ -429,7 +429,7 @@ func TestNotModifiedGivesTheHeldValueANewLife(t *testing.T) {
 	})
 }
 
-func TestNotFoundRemovesWhatIsHeld(t *testing.T) {
+func TestNotFoundRemovesTheEntry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache[string, int64](t)
 		mustGet(t, c, "k", (&origin{}).load)

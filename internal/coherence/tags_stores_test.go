@@ -142,10 +142,10 @@ func keeps(t *testing.T, c *strata.Cache[string, int64]) bool {
 	return !asked
 }
 
-// TestWhatIsStoredInAnyWayDiesWithItsTag stores something with a tag in each way
+// TestEveryWayOfStoringEndsWithTheDropOfATag stores something with a tag in each way
 // there is, and drops that tag, or the one that Options.Tags has for every value,
 // here and elsewhere. In a bubble.
-func TestWhatIsStoredInAnyWayDiesWithItsTag(t *testing.T) {
+func TestEveryWayOfStoringEndsWithTheDropOfATag(t *testing.T) {
 	options := func(o *strata.Options[string, int64]) {
 		o.RefreshAt, o.NotFoundTTL, o.Loader = 0.8, time.Hour, tagT
 		o.Stale = strata.Stale{WhileRevalidate: -1, OnError: time.Hour}
@@ -230,9 +230,9 @@ func TestExpireTagsEndsNotFound(t *testing.T) {
 	})
 }
 
-// TestNotFoundOfALoadWhoseTagWasDroppedIsNotKept drops the tag while the load that
+// TestNotFoundOfALoadWithADroppedTagIsNotKept drops the tag while the load that
 // finds nothing runs, and joins it then, or asks when it has ended.
-func TestNotFoundOfALoadWhoseTagWasDroppedIsNotKept(t *testing.T) {
+func TestNotFoundOfALoadWithADroppedTagIsNotKept(t *testing.T) {
 	for name, waits := range map[string]time.Duration{"joins": 0, "comes later": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			eachTagged(t, func(t *testing.T, c, dropper *strata.Cache[string, int64]) {

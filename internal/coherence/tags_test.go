@@ -62,7 +62,7 @@ func present(t *testing.T, c *strata.Cache[string, int64], keys ...string) (foun
 	return found
 }
 
-func TestInvalidateTagsReachesAllWhoCarryThemEverywhere(t *testing.T) {
+func TestInvalidateTagsReachesAllEntriesWithThemEverywhere(t *testing.T) {
 	places := map[string]func(t *testing.T) (a, b, cold *strata.Cache[string, int64]){
 		"L1, L2 and bus": func(t *testing.T) (a, b, cold *strata.Cache[string, int64]) {
 			s := newTagged(t)
@@ -181,10 +181,10 @@ func checkExpireTags(t *testing.T, tier func(*shared) remote.Tier) {
 	}
 }
 
-// TestLateLookAtWhatATagExpiredCostsNoLoad has an instance find a value that a
+// TestLateReadOfAnEntryThatATagExpiredCostsNoLoad has an instance find a value that a
 // tag has expired, and be slow about what it does then: another has the lease by
 // that time.
-func TestLateLookAtWhatATagExpiredCostsNoLoad(t *testing.T) {
+func TestLateReadOfAnEntryThatATagExpiredCostsNoLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newTagged(t)
 		var slow atomic.Bool
@@ -234,9 +234,9 @@ func TestNotModifiedKeepsTheTagsOfTheValueThatHolds(t *testing.T) {
 	})
 }
 
-// TestHitsOfTaggedEntriesAskNobody counts what L2 is asked while entries with
+// TestHitsOfTaggedEntriesAskNoTier counts what L2 is asked while entries with
 // tags are read and tags are dropped that they do not carry.
-func TestHitsOfTaggedEntriesAskNobody(t *testing.T) {
+func TestHitsOfTaggedEntriesAskNoTier(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newTagged(t)
 		var asked atomic.Int64
@@ -362,7 +362,7 @@ func TestTagsWithATierThatHasNoneAreRefused(t *testing.T) {
 	})
 }
 
-func TestTagDropThatL2DidNotConfirmIsObeyedHereAndTriedAgain(t *testing.T) {
+func TestTagDropThatL2DidNotConfirmIsAppliedHereAndTriedAgain(t *testing.T) {
 	for _, soft := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			s := newTagged(t)

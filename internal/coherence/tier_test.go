@@ -128,7 +128,7 @@ func TestValueOfOneInstanceIsAnL2HitOnAnother(t *testing.T) {
 	})
 }
 
-func TestEntryInL1LivesNoLongerThanWhatIsLeftInL2(t *testing.T) {
+func TestEntryInL1LivesNoLongerThanThatOfL2(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
@@ -222,7 +222,7 @@ func TestLoadBegunBeforeAnInvalidateElsewhereIsRefused(t *testing.T) {
 	}
 }
 
-func TestInvalidateFromAProgramWithAnotherValueTypeIsObeyed(t *testing.T) {
+func TestInvalidateFromAProgramWithAnotherValueTypeIsApplied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		type person struct{ Name string }
 		s := newShared()
@@ -302,7 +302,7 @@ func TestSetReplacesTheValueEverywhere(t *testing.T) {
 	})
 }
 
-func TestOwnAnnouncementDoesNotDropWhatWasStoredSince(t *testing.T) {
+func TestOwnAnnouncementDoesNotDropLaterStores(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		ear := s.bus.Connect()
@@ -482,7 +482,7 @@ func TestAfterAGapL1IsConfirmedByL2(t *testing.T) {
 	})
 }
 
-func TestSilentBusIsTrustedForThirtySeconds(t *testing.T) {
+func TestL1IsUsedForThirtySecondsOfASilentBus(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a := instance[string, int64](t, s)
@@ -603,7 +603,7 @@ func TestDeadL2AddsOneTimeoutToAMissAndNothingToAHit(t *testing.T) {
 	})
 }
 
-func TestInvalidateThatL2DidNotConfirmIsObeyedHereAndTriedAgain(t *testing.T) {
+func TestInvalidateThatL2DidNotConfirmIsAppliedHereAndTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		var down atomic.Bool

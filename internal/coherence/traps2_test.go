@@ -13,11 +13,11 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// TestTrap9DisownedIsNotSuspect is about a cache with one word for what must be
+// TestTrap9InvalidIsNotSuspect is about a cache with one word for what must be
 // confirmed and what must never be served: after InvalidateAll a Loader or an
 // L2 that fails would bring the old value back. What was expired is a third
 // case: it may be served when a load fails, and only then.
-func TestTrap9DisownedIsNotSuspect(t *testing.T) {
+func TestTrap9InvalidIsNotSuspect(t *testing.T) {
 	// warm returns two instances that have k, of which only the second loses
 	// L2 when down is set.
 	warm := func(t *testing.T) (a, b *strata.Cache[string, int64], down *atomic.Bool) {
@@ -179,10 +179,10 @@ func TestTrap10TagsLearnedAfterTheLoadAreJudgedFromBefore(t *testing.T) {
 	})
 }
 
-// TestTrap11WhatIsStoredWithoutALeaseIsFencedAllTheSame is about the ways into a
+// TestTrap11StoresWithoutALeaseAreFencedAllTheSame is about the ways into a
 // tier that are no loads: a Get that brings a value from L2 to L1, a SetMany
 // from an earlier read, and a load that could not get a lease.
-func TestTrap11WhatIsStoredWithoutALeaseIsFencedAllTheSame(t *testing.T) {
+func TestTrap11StoresWithoutALeaseAreFencedAllTheSame(t *testing.T) {
 	t.Run("Get", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			s := newShared()
@@ -239,10 +239,10 @@ func TestTrap11WhatIsStoredWithoutALeaseIsFencedAllTheSame(t *testing.T) {
 	})
 }
 
-// TestTrap12MessageBetweenTheQuestionAndTheInsertIsObeyed is about a drop that
+// TestTrap12MessageBetweenTheCheckAndTheInsertIsApplied is about a drop that
 // comes when a flight has asked whether it may store and has not stored yet,
 // and about a flight that ends after its key has got another.
-func TestTrap12MessageBetweenTheQuestionAndTheInsertIsObeyed(t *testing.T) {
+func TestTrap12MessageBetweenTheCheckAndTheInsertIsApplied(t *testing.T) {
 	t.Run("message as a load ends", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			s := newShared()
@@ -320,10 +320,10 @@ func TestTrap13LateStoresAreRefusedAndNotKept(t *testing.T) {
 	}
 }
 
-// TestTrap14HoldOutlivesWhatComesDuringIt is about the ways around a hold: a
+// TestTrap14HoldOutlivesDropsAndStoresDuringIt is about the ways around a hold: a
 // load that begins or ends during it, a drop or Set that would end it, and an
 // attempt to drop again that would begin it anew.
-func TestTrap14HoldOutlivesWhatComesDuringIt(t *testing.T) {
+func TestTrap14HoldOutlivesDropsAndStoresDuringIt(t *testing.T) {
 	const hold = 10 * time.Second
 	// keeps reports whether what is loaded on a and b is kept anywhere.
 	keeps := func(t *testing.T, s *shared, a, b *strata.Cache[string, int64]) (kept bool) {
@@ -407,12 +407,12 @@ func TestTrap14HoldOutlivesWhatComesDuringIt(t *testing.T) {
 	})
 }
 
-// TestTrap15WhatWasDroppedIsNotReadByWhoHearsNothing is about reads of L2 that
+// TestTrap15DroppedEntryIsNotReadByASilentInstance is about reads of L2 that
 // are answered by a server which lags behind the one that dropped. Reads go to
 // where drops go, so an instance with neither bus nor L1 sees a drop as soon as
 // it has returned. The module test does it with servers that fail:
 // TestNoReadOfL2IsOlderThanAnInvalidateThatReturned.
-func TestTrap15WhatWasDroppedIsNotReadByWhoHearsNothing(t *testing.T) {
+func TestTrap15DroppedEntryIsNotReadByASilentInstance(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a := instance[string, int64](t, s)

@@ -82,7 +82,7 @@ func TestUpdateLeavesTheCacheNoOlderThanTheOrigin(t *testing.T) {
 	})
 }
 
-func TestUpdateStoresWhatWasWritten(t *testing.T) {
+func TestUpdateStoresTheWrittenValue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
@@ -166,7 +166,7 @@ func TestHoldKeepsLoadsFromBeingStored(t *testing.T) {
 	})
 }
 
-func TestWhatWasLoadedDuringAnUpdateIsDroppedEverywhere(t *testing.T) {
+func TestLoadsDuringAnUpdateAreDroppedEverywhere(t *testing.T) {
 	for _, announces := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
 			s := newShared()
@@ -192,7 +192,7 @@ func TestWhatWasLoadedDuringAnUpdateIsDroppedEverywhere(t *testing.T) {
 	}
 }
 
-func TestUpdateThatWasOvertakenSaysSoIfItCannotDrop(t *testing.T) {
+func TestUpdateThatWasOvertakenReturnsAnErrorIfItCannotDrop(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		var down atomic.Bool

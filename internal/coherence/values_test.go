@@ -53,7 +53,7 @@ func (c items) get(t *testing.T, load strata.Loader[string, *item], opts ...stra
 	return v
 }
 
-func TestCallersMayChangeWhatCloneGivesThem(t *testing.T) {
+func TestCallersMayChangeClonedValues(t *testing.T) {
 	ways := map[string]func(t *testing.T, c, other items) *item{
 		"from a load": func(t *testing.T, c, _ items) *item { return c.get(t, loadItem) },
 		"from a load it shares": func(t *testing.T, c, _ items) *item {
@@ -135,7 +135,7 @@ func TestCallersMayChangeStaleValuesThatCloneGivesThem(t *testing.T) {
 	}
 }
 
-func TestCloneThatPanicsHarmsNobody(t *testing.T) {
+func TestCloneThatPanicsFailsNoRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := items{newCache(t, func(o *strata.Options[string, *item]) {
 			o.Memory.Clone = func(*item) *item { panic("clone") }
@@ -196,7 +196,7 @@ func TestChangedValuesAreFoundWithinSomeHundredHits(t *testing.T) {
 	}
 }
 
-func TestValuesThatNobodyChangesAreNotFoundToBeChanged(t *testing.T) {
+func TestUnchangedValuesAreNotReportedAsChanged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := items{newCache(t, func(o *strata.Options[string, *item]) { o.Memory.DetectMutation = true })}
 		for range 20_000 {
@@ -281,7 +281,7 @@ func (d *told) hooks() *strata.Hooks {
 	}
 }
 
-func TestHooksAreToldWhatHappens(t *testing.T) {
+func TestHooksAreCalledForEachEvent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := &told{}
 		c := newCache(t, windows(10*time.Second, time.Hour), negatives, func(o *strata.Options[string, int64]) {
@@ -328,7 +328,7 @@ func TestHooksAreToldWhatHappens(t *testing.T) {
 	})
 }
 
-func TestHooksAreToldOfL2(t *testing.T) {
+func TestHooksAreCalledForL2(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, p := &told{}, &patient{}
 		s := newShared()
@@ -353,7 +353,7 @@ func TestHooksAreToldOfL2(t *testing.T) {
 	})
 }
 
-func TestHooksThatPanicHarmNobody(t *testing.T) {
+func TestHooksThatPanicFailNoRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bad := func(strata.Event) { panic("hook") }
 		p := &patient{}

@@ -662,7 +662,7 @@ func TestLeaderThatLeavesDuringTheFirstLookHandsItOver(t *testing.T) {
 	})
 }
 
-func TestCloseDuringTheFirstLookCancelsWhatFollows(t *testing.T) {
+func TestCloseDuringTheFirstLookCancelsTheFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()
 		var wg sync.WaitGroup

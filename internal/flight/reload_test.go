@@ -119,7 +119,7 @@ func TestFenceConcernsAReloadFromTheBeginOfItsLoad(t *testing.T) {
 	}
 }
 
-func TestReloadWhoseLastCallerLeavesTheQueueLeavesItFree(t *testing.T) {
+func TestReloadWithoutCallersLeavesTheQueueFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup()
 		g.CancelAbandoned = true

@@ -7,7 +7,7 @@ import (
 	"github.com/strata-cache/strata/internal/health"
 )
 
-func TestEachStateIsToldOnceInTenSecondsAndTheLastIsTrue(t *testing.T) {
+func TestEachStateIsLoggedOnceInTenSecondsAndTheLastIsTrue(t *testing.T) {
 	var r health.Record
 	var failing, well int
 	toldBad := false

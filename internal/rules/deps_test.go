@@ -174,7 +174,7 @@ func checkStandardLibrary(files []source) (all []finding) {
 	return all
 }
 
-func TestPackagesLinkOnlyWhatTheyNeed(t *testing.T) {
+func TestPackagesLinkOnlyTheirAllowedImports(t *testing.T) {
 	for dir, banned := range forbidden {
 		t.Run(dir, func(t *testing.T) {
 			deps := dependencies(t, dir)
@@ -193,9 +193,9 @@ func TestPackagesLinkOnlyWhatTheyNeed(t *testing.T) {
 	}
 }
 
-// TestRulesNameWhatExists finds packages that the tables name and the tree does
+// TestRulesNameExistingPackages finds packages that the tables name and the tree does
 // not have.
-func TestRulesNameWhatExists(t *testing.T) {
+func TestRulesNameExistingPackages(t *testing.T) {
 	exists := map[string]bool{}
 	for _, s := range readTree(t) {
 		for d := s.dir(); ; d = path.Dir(d) {

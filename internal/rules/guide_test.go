@@ -19,7 +19,7 @@ type guide struct {
 	exists   func(file string) bool
 }
 
-func TestGuideNamesWhatExists(t *testing.T) {
+func TestGuideNamesExistingThings(t *testing.T) {
 	small := guide{
 		members:  map[string]map[string]string{"Options": {"TTL": "", "Limits": "Limits"}, "Limits": {"Lease": ""}},
 		names:    map[string]bool{"Options": true, "New": true},

@@ -61,7 +61,7 @@ func TestGapsThatMeetAreOneGap(t *testing.T) {
 	}
 }
 
-func TestReadsThatL2DidNotConfirmAreInDoubtForAWhile(t *testing.T) {
+func TestReadsThatL2DidNotConfirmAreUncertainForAWhile(t *testing.T) {
 	gaps := []window{{from: at(10), to: at(12)}}
 	r := &run{windows: []window{
 		{slots: []int{0}, tier: true, from: at(20), to: at(21)},
@@ -111,7 +111,7 @@ func TestShortAndLongLivedKeysAreJudgedApart(t *testing.T) {
 	}
 }
 
-func TestOpinionsAreComparedWithWhatWasDone(t *testing.T) {
+func TestVerdictsAreComparedWithTheFaultsOfTheRun(t *testing.T) {
 	opinions := []cluster.Opinion{{At: at(1), Hears: true}, {At: at(10), Hears: false}, {At: at(20), Hears: true}}
 	for _, c := range []struct {
 		at    float64
@@ -149,7 +149,7 @@ func TestOpinionsAreComparedWithWhatWasDone(t *testing.T) {
 	}
 }
 
-func TestStallsThatNobodyHasCausedAreFaults(t *testing.T) {
+func TestStallsWithoutACauseAreFaults(t *testing.T) {
 	r := &run{
 		slots:   []*slot{{index: 0}, {index: 1}},
 		windows: []window{{slots: []int{0}, process: true, from: at(1), to: at(3)}, {slots: []int{0}, bus: true, from: at(4), to: at(9)}},

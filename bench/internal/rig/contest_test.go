@@ -92,7 +92,7 @@ func TestCostsAreThoseOfTheCalls(t *testing.T) {
 	}
 }
 
-func TestMeterSeesWhatIsTouched(t *testing.T) {
+func TestMeterSeesTouchedMemory(t *testing.T) {
 	m := NewMeter()
 	defer m.Close()
 	before := m.Read()

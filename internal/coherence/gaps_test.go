@@ -32,9 +32,9 @@ func counted(t remote.Tier) (remote.Tier, func(op string) int64) {
 	}
 }
 
-// TestGapCostsALoadForWhatWasDroppedAndAReadForItsLane cuts an instance off
+// TestGapCostsALoadForADroppedKeyAndAReadForItsLane cuts an instance off
 // that has 100 000 entries, and lets another one invalidate ten of them.
-func TestGapCostsALoadForWhatWasDroppedAndAReadForItsLane(t *testing.T) {
+func TestGapCostsALoadForADroppedKeyAndAReadForItsLane(t *testing.T) {
 	const entries, dropped, readers = 100_000, 10, 4
 	bubble(t, func(t *testing.T) {
 		s := newShared()
@@ -195,7 +195,7 @@ func TestStrictServesNothingWhenL2IsSilentToo(t *testing.T) {
 	})
 }
 
-func TestReadInfoSaysWhereAValueIsFrom(t *testing.T) {
+func TestReadInfoNamesTheTierOfAValue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
@@ -229,9 +229,9 @@ func TestReadInfoSaysWhereAValueIsFrom(t *testing.T) {
 	})
 }
 
-// TestAvailableMarksWhatMayHaveBeenDropped reads on while the bus is cut, and
+// TestAvailableMarksEntriesThatMayHaveBeenDropped reads on while the bus is cut, and
 // while L2 is down after the bus is back, so that it cannot confirm.
-func TestAvailableMarksWhatMayHaveBeenDropped(t *testing.T) {
+func TestAvailableMarksEntriesThatMayHaveBeenDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		ear := s.bus.Connect()
@@ -420,7 +420,7 @@ func TestHoldIsHeardWithoutATier(t *testing.T) {
 	})
 }
 
-func TestFloodOfInvalidateAllIsObeyedOnceASecondAndToItsEnd(t *testing.T) {
+func TestFloodOfInvalidateAllIsAppliedOnceASecondAndToItsEnd(t *testing.T) {
 	for _, soft := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			s := newShared()
