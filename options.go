@@ -247,9 +247,7 @@ type Limits struct {
 
 // Remote configures L2.
 type Remote[K comparable, V any] struct {
-	// Tier is the store that instances share. Nil means no L2. It must be a
-	// remote.AllDropper: entries that cannot be dropped key by key are dropped
-	// all together.
+	// Tier is the store that instances share. Nil means no L2.
 	Tier remote.Tier
 
 	// Bus tells instances of each other's invalidations. Without it an

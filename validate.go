@@ -47,7 +47,7 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	if o.Remote.used() {
 		errs = append(errs, o.Remote.fill()...)
 	}
-	if _, ok := o.Remote.Tier.(remote.Tagger); !ok && o.Remote.Tier != nil && o.Tags != nil {
+	if _, ok := remote.As[remote.Tagger](o.Remote.Tier); !ok && o.Remote.Tier != nil && o.Tags != nil {
 		errs = append(errs, errors.New("strata: options: Tags: the Tier has none (remote.Tagger)"))
 	}
 	return o, errors.Join(errs...)
@@ -169,9 +169,6 @@ func (r *Remote[K, V]) fill() (errs []error) {
 	}
 	if r.Codec == nil {
 		r.Codec = defaultCodec[V]()
-	}
-	if _, ok := r.Tier.(remote.AllDropper); !ok && r.Tier != nil {
-		errs = append(errs, errors.New("strata: options: Remote.Tier: cannot drop everything at once (remote.AllDropper)"))
 	}
 	if c, ok := r.Codec.(codec.Checker); ok {
 		if err := c.Check(); err != nil {

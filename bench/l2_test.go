@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/bench/internal/rig"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -144,7 +145,7 @@ func BenchmarkL2Server(b *testing.B) {
 		{"DEL", "del", func() error { return s.client.Do(s.ctx, "DEL", "server:"+strconv.Itoa(next)).Err() }},
 		{"acquire", "evalsha", func() error {
 			k := newKey()
-			_, l, err := s.tier.Acquire(s.ctx, k, 5*time.Second)
+			_, l, err := testkit.Acquire(s.ctx, s.tier, k, 5*time.Second)
 			leases = append(leases, remote.Put{Key: k, Data: s.value, Fresh: time.Minute, Left: time.Minute, Lease: l})
 			return err
 		}},
@@ -154,13 +155,13 @@ func BenchmarkL2Server(b *testing.B) {
 			return s.put([]remote.Put{p})
 		}},
 		{"acquirefresh", "evalsha", func() error {
-			_, _, err := s.tier.Acquire(s.ctx, "server:"+strconv.Itoa(next), 5*time.Second)
+			_, _, err := testkit.Acquire(s.ctx, s.tier, "server:"+strconv.Itoa(next), 5*time.Second)
 			return err
 		}},
 		{"refresh", "evalsha", func() error {
 			p := stored[0]
 			stored = stored[1:]
-			_, l, err := s.tier.(remote.Refresher).Refresh(s.ctx, p.Key, remote.ID(p.Lease.Token), 5*time.Second)
+			_, l, err := testkit.Refresh(s.ctx, s.tier, p.Key, remote.ID(p.Lease.Token), 5*time.Second)
 			if err == nil && l.Grant != remote.Granted {
 				return errRefused
 			}
@@ -353,7 +354,7 @@ func (s *l2) put(puts []remote.Put) error {
 
 // miss does with the bare tier what a cache does on a miss.
 func (s *l2) miss(key string) error {
-	_, lease, err := s.tier.Acquire(s.ctx, key, 5*time.Second)
+	_, lease, err := testkit.Acquire(s.ctx, s.tier, key, 5*time.Second)
 	if err != nil {
 		return err
 	}

@@ -9,22 +9,21 @@ import (
 )
 
 // Tier keeps a cache's entries in Redis. It is a [remote.Tier], shared by any
-// number of caches: each binds its own part by its name. It has the methods of all
-// optional abilities too, as package remote describes them:
+// number of caches: each binds its own part by its name. It has all abilities that
+// package remote describes:
 //
 //	Get, Tags                      one HMGET each
-//	Acquire, Refresh, Put, Drop,   one script for each key; a batch is one round
-//	Extend, Renew, Release,        trip to each server
-//	AcquireMany
+//	Acquire, Put, Drop, Extend,    one script for each key; a batch is one round
+//	Renew, Release                 trip to each server
 //	DropAll, DropTags              one script
 //	Position                       one MGET of the versions of all lanes
 //	Changes                        once in remote.ChangesAge, for all caches of the Tier
-//	Doubt, Lane, Announces,        no command; Announces is true: a drop and its
+//	Recheck, Lane, Announces,      no command; Announces is true: a drop and its
 //	Foreign                        announcement are one step
-//	Probe                          says what weakens the promises of a cache: scripts or
-//	                               PUBLISH that are not permitted, memory that may be
-//	                               taken from fences, a server that does not name itself;
-//	                               scripts are used again if they are permitted by now
+//	Probe                          warns of scripts or PUBLISH that are not permitted,
+//	                               memory that may be taken from fences, a server that
+//	                               does not name itself; scripts are used again if they
+//	                               are permitted by now
 //
 // An entry is a hash that holds the values of all types under a key with their
 // states. All changes are scripts, so what may be stored is decided where it is
@@ -73,20 +72,11 @@ type Tier struct {
 type base = tier.Tier
 
 var (
-	_ remote.Tier         = (*Tier)(nil)
-	_ remote.Binder       = (*Tier)(nil)
-	_ remote.AllDropper   = (*Tier)(nil)
-	_ remote.Tagger       = (*Tier)(nil)
-	_ remote.Positioner   = (*Tier)(nil)
-	_ remote.ChangeTeller = (*Tier)(nil)
-	_ remote.Doubter      = (*Tier)(nil)
-	_ remote.Releaser     = (*Tier)(nil)
-	_ remote.Renewer      = (*Tier)(nil)
-	_ remote.Refresher    = (*Tier)(nil)
-	_ remote.ManyAcquirer = (*Tier)(nil)
-	_ remote.Announcer    = (*Tier)(nil)
-	_ remote.Counter      = (*Tier)(nil)
-	_ remote.Prober       = (*Tier)(nil)
+	_ remote.Tier      = (*Tier)(nil)
+	_ remote.Binder    = (*Tier)(nil)
+	_ remote.Tagger    = (*Tier)(nil)
+	_ remote.Announcer = (*Tier)(nil)
+	_ remote.Prober    = (*Tier)(nil)
 )
 
 // NewTier returns a tier on c's server or cluster. The client stays the caller's

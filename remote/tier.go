@@ -32,18 +32,31 @@ var (
 // An error means that the outcome is unknown, never that a value is absent.
 // Data that the Tier cannot read, because it is damaged or was written by
 // another program, is reported as absent.
+//
+// Every Tier has all of these methods: any store with entries that expire and
+// with compare-and-set on one entry can offer them. In four abilities stores
+// differ. They are interfaces of their own, which a cache looks for with [As]:
+// [Binder], [Tagger], [Announcer] and [Prober].
 type Tier interface {
 	// Get reads values with their states in one round trip. The result has one
 	// Held per key; a Held without Data means absent.
 	Get(ctx context.Context, keys []string) ([]Held, error)
 
-	// Acquire requests the lease of key, for at most d. If the key holds a
-	// fresh value, Acquire returns the value and grants no lease. A stale value
-	// is returned with the lease; without a lease its Data may be missing. A
-	// Get before Acquire is not required. The store grants no lease, as far as
-	// it can tell, if it executes the request after the deadline of ctx: the
-	// caller has left, and other instances would wait for the lease in vain.
-	Acquire(ctx context.Context, key string, d time.Duration) (Held, Lease, error)
+	// Acquire requests the leases of keys, for at most d, in one round trip. If
+	// a key holds a fresh value, Acquire returns the value and grants no lease,
+	// unless the request replaces that value. A stale value, or one to be
+	// replaced, is returned with the lease; without a lease its Data may be
+	// missing. A Get before Acquire is not required. Of two requests for one key
+	// at most one is granted a lease.
+	//
+	// The store grants no lease, as far as it can tell, if it executes the
+	// request after the deadline of ctx: the caller has left, and other instances
+	// would wait for the lease in vain.
+	//
+	// An error concerns all requests. If only some fail, as those to one server
+	// of several, Acquire reports that in their results: a lease that was granted
+	// to another request would be lost otherwise.
+	Acquire(ctx context.Context, r []Request, d time.Duration) ([]Acquired, error)
 
 	// Put stores values, each under a lease, or under a token from Drop. It
 	// consumes the lease or token. Under a token, or with Drops, it voids all
@@ -56,7 +69,7 @@ type Tier interface {
 	// Drop makes keys absent, or stale if Soft, for all schemas, and voids
 	// every lease and token on them. A requested token is returned in the Lease
 	// of the same index. When Drop returns nil, the drop has taken effect, and
-	// has been announced if the Tier is an [Announcer].
+	// has been announced if the Tier is an [Announcer] that announces.
 	Drop(ctx context.Context, d []Drop) ([]Lease, error)
 
 	// Extend gives the held value of key a new life without sending the value
@@ -64,6 +77,47 @@ type Tier interface {
 	// of the value is the token of the lease, as after a Put. Extend is refused
 	// if the lease is void or the held value has another ID.
 	Extend(ctx context.Context, key string, fresh, left time.Duration, l Lease, id ID) (refused bool, err error)
+
+	// Release ends a lease on key before it runs out, so that no instance waits
+	// for a load that has failed. A lease that is void already is no error.
+	Release(ctx context.Context, key string, l Lease) error
+
+	// Renew lets a lease on key run for d from now, while a long load runs, and
+	// reports whether it did. False means that the lease is void, or that the
+	// store cannot prolong it: the cache does not ask again, the load goes on, and
+	// the store decides on its Put as on any other.
+	Renew(ctx context.Context, key string, l Lease, d time.Duration) (renewed bool, err error)
+
+	// DropAll makes all keys of the namespace absent, or stale if soft, for all
+	// schemas, and in constant time. Values that are stored later under a lease
+	// or token from before it are absent, or stale, too. When DropAll returns
+	// nil, it has taken effect for this instance; others may notice up to a
+	// second later, unless Recheck is called on their Tiers.
+	DropAll(ctx context.Context, soft bool) error
+
+	// Recheck tells a Tier that remembers the namespace state between operations
+	// that another instance may have changed it. Operations that begin after
+	// Recheck read the state again. Recheck sends no request.
+	Recheck()
+}
+
+// Request is a request for the lease of one key.
+type Request struct {
+	Key string
+	// Replace is the ID of a value that counts as stale although it is fresh. Of
+	// several instances that refresh the value early, one gets the lease;
+	// instances that ask after the value was replaced get the new value. Zero
+	// means none.
+	Replace ID
+}
+
+// Acquired is the result for one [Request].
+type Acquired struct {
+	Held  Held
+	Lease Lease
+	// Err means that the outcome of this request is unknown. It is nil unless
+	// only some requests of a call have failed.
+	Err error
 }
 
 // ID identifies one stored value of one key with its life. It is the token of
@@ -114,9 +168,9 @@ const (
 type Lease struct {
 	// Token identifies the lease in the Tier. Zero means none.
 	Token uint64
-	// Word is the namespace state from before the lease was granted, in a
+	// State is the namespace state from before the lease was granted, in a
 	// format of the Tier. The cache passes it back unread.
-	Word string
+	State string
 	// Clock is the tag clock of a [Tagger] from before the lease was granted.
 	Clock uint64
 	// Grant is the answer to the request.
@@ -169,22 +223,21 @@ type Space struct {
 }
 
 // Binder is a Tier that several caches can share. Bind returns the view of one
-// cache. A Tier that is no Binder must be used by one cache only.
+// instance of one cache. Callers use the function [Bind].
+//
+// Without it, the Tier belongs to one cache: every other cache needs a Tier, and
+// a part of the store, of its own.
 type Binder interface {
 	Bind(s Space) Tier
-}
-
-// AllDropper is a Tier that can make all keys of its namespace absent, or stale
-// if soft, in constant time and for all schemas. Other instances may notice up
-// to a second later, unless [Doubter.Doubt] is called on their Tiers.
-type AllDropper interface {
-	DropAll(ctx context.Context, soft bool) error
 }
 
 // Tagger is a Tier that can drop groups of entries in constant time. Dropping a
 // tag does not change the entries. Instead, a reader of an entry compares the
 // drops of its tags with the clock in the lease of its load. The clock counts
 // the drops of tags in the namespace; only the store advances it.
+//
+// Without it, calls with tags fail, and values that were loaded with tags are
+// returned but not stored.
 type Tagger interface {
 	// DropTags drops tags: entries with one of the tags and an older clock in
 	// their lease are absent from now on, or stale if soft.
@@ -201,28 +254,37 @@ type Tag struct {
 	Dropped, Expired uint64
 }
 
-// Positioner is a Tier that can return the position of its namespace. By it an
-// instance that may have missed messages finds the lanes with missed drops.
-type Positioner interface {
+// Announcer is a Tier that counts its drops, can return the position that they
+// have come to, and can announce them on the bus. By the position an instance
+// that may have missed messages finds the lanes with missed drops.
+//
+// Without it, the cache publishes its drops on the bus itself, a moment after
+// the tier has confirmed them; an instance that may have missed messages
+// confirms each of its entries with the tier; and reads that wait for the lease
+// of another instance ask again from time to time.
+type Announcer interface {
+	// Announces reports whether the Tier announces its drops on the bus, each in
+	// the same step as the drop, so that the cache does not publish them. Such a
+	// Tier also announces each Put under a token, or with Drops, as a drop of its
+	// key, because the values that other instances have loaded since the token
+	// was granted are older. It also announces that a lease has ended, by a Put,
+	// an Extend or a Release, if an instance got the answer Busy meanwhile.
+	Announces() bool
 	// Position asks the store. A lane that the store does not know, or has
 	// forgotten, gets a new lane version.
 	Position(ctx context.Context) (Position, error)
 	// Lane returns the lane of key. It sends no request.
 	Lane(key string) uint16
-}
-
-// ChangesAge is the greatest age of a result of [ChangeTeller.Changes].
-const ChangesAge = 2400 * time.Millisecond
-
-// ChangeTeller is a Positioner with a cheap way to report that nothing was
-// dropped. Then a cache need not read the position.
-type ChangeTeller interface {
 	// Changes returns a text that differs after any drop in the store, in any
 	// namespace, and after the store was set back. The text belongs to a time
-	// during the call, or up to ChangesAge before it. Empty means that the
-	// store cannot tell.
+	// during the call, or up to [ChangesAge] before it. While the text stays the
+	// same, a cache need not read the position. Empty means that the store cannot
+	// tell.
 	Changes(ctx context.Context) (string, error)
 }
+
+// ChangesAge is the greatest age of a result of [Announcer.Changes].
+const ChangesAge = 2400 * time.Millisecond
 
 // Position is the state of all drops of a namespace.
 type Position struct {
@@ -240,59 +302,16 @@ type Position struct {
 	Lanes []Word
 }
 
-// Doubter is a Tier that remembers the namespace state between operations.
-// Doubt marks that state as stale knowledge, because another instance may have
-// changed it. Operations that begin after Doubt read the state again.
-type Doubter interface {
-	Doubt()
-}
-
-// Releaser is a Tier that can release a lease before it runs out, so that no
-// instance waits for a load that has failed.
-type Releaser interface {
-	Release(ctx context.Context, key string, l Lease) error
-}
-
-// Renewer is a Tier that can prolong a lease while a long load runs. Renew
-// reports whether the lease was still valid.
-type Renewer interface {
-	Renew(ctx context.Context, key string, l Lease, d time.Duration) (bool, error)
-}
-
-// Refresher is a Tier that grants leases for values that are still fresh.
-// Refresh is Acquire with one difference: the value with this ID counts as
-// stale. Of several instances that refresh the value early, one gets the lease;
-// instances that ask after the value was replaced get the new value.
-type Refresher interface {
-	Refresh(ctx context.Context, key string, id ID, d time.Duration) (Held, Lease, error)
-}
-
-// ManyAcquirer is a Tier that can grant many leases in one round trip. Result i
-// belongs to key i, and is the result that Acquire would return.
-type ManyAcquirer interface {
-	AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]Held, []Lease, error)
-}
-
-// Announcer is a Tier that announces its drops on the bus itself, in the same
-// step, so that the cache does not publish them. It also announces each Put
-// under a token, or with Drops, as a drop of its key, because the values that
-// other instances have loaded since the token was granted are older. It also
-// announces that a lease has ended, by a Put, an Extend or a Release, if an
-// instance got the answer Busy meanwhile.
-type Announcer interface {
-	Announces() bool
-}
-
-// Counter is a Tier that counts the data that it reported as absent because it
-// could not read them.
-type Counter interface {
-	// Foreign returns the number of values that were unreadable or written by
-	// another program.
-	Foreign() uint64
-}
-
-// Prober is a Tier that can report properties of its store that weaken the
-// promises of a cache. Each string is a sentence for a log.
+// Prober is a Tier that can report the condition of its store.
+//
+// Without it, the log says nothing about settings of the server that weaken the
+// promises of a cache, and the count of unreadable values holds only those that
+// the cache itself could not open.
 type Prober interface {
+	// Probe looks for properties of the store that weaken the promises of a
+	// cache. Each warning is a sentence for a log.
 	Probe(ctx context.Context) (warnings []string, err error)
+	// Foreign returns the number of values that the Tier reported as absent
+	// because they were unreadable or written by another program.
+	Foreign() uint64
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest/internal/tierchecks"
 )
@@ -143,7 +144,7 @@ func endAnnouncements() []announcement {
 			with(t, key, func(r *record) { r.own().Awaited = false })
 		})}},
 		{name: "every end is told", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			with(t, key, func(r *record) { r.own().Awaited = true })
 			return h, l, err
 		}}},
@@ -156,7 +157,7 @@ func endAnnouncements() []announcement {
 		}), acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			var awaited bool
 			with(t, key, func(r *record) { awaited = r.own().Awaited })
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			if awaited {
 				with(t, key, func(r *record) { r.own().Awaited = true })
 			}

@@ -18,13 +18,13 @@ import (
 type Open func(t *testing.T) (tier remote.Tier, sleep func(time.Duration))
 
 // TestTier checks that a tier keeps the promises of [remote.Tier] and of those
-// optional abilities that it has; sub-tests of the others are skipped. Each
-// sub-test opens a tier of its own and runs in parallel with the others. Lives
-// may be as coarse as whole seconds.
+// abilities that it has; sub-tests of the others are skipped. Each sub-test opens
+// a tier of its own and runs in parallel with the others. Lives may be as coarse
+// as whole seconds.
 //
-// A tier can be checked for what holds when its store has lost something, as a
-// server does that is short of memory: give it the methods ForgetLane(key
-// string) and ForgetTags(), which take it away behind the tier's back.
+// Some sub-tests let the store lose lanes or tags, as a server does that is short
+// of memory. They need a tier with the methods ForgetLane(key string) and
+// ForgetTags(), which remove these from the store behind the tier's back.
 //
 // Keys have random names, so that tiers may share a server.
 func TestTier(t *testing.T, open Open) {

@@ -7,7 +7,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Fault decides what goes wrong with an operation: it is delayed, and then
+// Fault decides the fault of an operation: the operation is delayed, and then
 // fails if err is not nil, else it is carried out. op is the method's name; key
 // is the first key, or tag, of a batch, or empty. A Fault is called concurrently.
 type Fault func(op, key string) (delay time.Duration, err error)
@@ -16,39 +16,44 @@ type Fault func(op, key string) (delay time.Duration, err error)
 // ends early, with the context's error, when the context does; nothing has then
 // been carried out. fault must not be nil.
 //
-// If t has all optional abilities that a Tier of this package has, so has the
-// result, and its views are faulty too. Otherwise the result has none: bind t
-// before it is wrapped. What asks nobody, like Lane, has no faults.
-func FaultyTier(t remote.Tier, fault Fault) remote.Tier {
-	f := faulty{t, fault}
-	if w, ok := t.(whole); ok {
-		return faultyWhole{f, w}
-	}
-	return f
-}
-
-// whole is a tier with all abilities.
-type whole interface {
-	remote.Tier
-	remote.Binder
-	remote.AllDropper
-	remote.Tagger
-	remote.Positioner
-	remote.ChangeTeller
-	remote.Releaser
-	remote.Renewer
-	remote.Refresher
-	remote.ManyAcquirer
-	remote.Announcer
-	remote.Counter
-}
+// The result is a [remote.Wrapper]: it has the abilities of t, and its views are
+// faulty too. Methods that send no request, like Lane, have no faults.
+func FaultyTier(t remote.Tier, fault Fault) remote.Tier { return faulty{t, fault} }
 
 type faulty struct {
-	tier  remote.Tier
+	remote.Tier
 	fault Fault
 }
 
-// wait suffers the fault.
+// Unwrap implements [remote.Wrapper].
+func (f faulty) Unwrap() remote.Tier { return f.Tier }
+
+// Wrap implements [remote.Wrapper].
+func (f faulty) Wrap(inner remote.Tier) remote.Tier { return faulty{inner, f.fault} }
+
+// As gives faults to the abilities of the tier inside, as [remote.Wrapper] says.
+func (f faulty) As(target any) (ok bool) {
+	switch a := target.(type) {
+	case *remote.Tagger:
+		*a, ok = ability(f, func(inner remote.Tagger) remote.Tagger { return faultyTagger{inner, f} })
+	case *remote.Announcer:
+		*a, ok = ability(f, func(inner remote.Announcer) remote.Announcer { return faultyAnnouncer{inner, f} })
+	case *remote.Prober:
+		*a, ok = ability(f, func(inner remote.Prober) remote.Prober { return faultyProber{inner, f} })
+	}
+	return ok
+}
+
+// ability returns the ability T of the tier inside f as wrap changes it.
+func ability[T any](f faulty, wrap func(T) T) (T, bool) {
+	inner, ok := remote.As[T](f.Tier)
+	if ok {
+		inner = wrap(inner)
+	}
+	return inner, ok
+}
+
+// wait waits for the delay of an operation, and returns its error.
 func (f faulty) wait(ctx context.Context, op, key string) error {
 	delay, err := f.fault(op, key)
 	if delay <= 0 {
@@ -68,35 +73,56 @@ func (f faulty) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	if err := f.wait(ctx, "Get", first(keys, itself)); err != nil {
 		return nil, err
 	}
-	return f.tier.Get(ctx, keys)
+	return f.Tier.Get(ctx, keys)
 }
 
-func (f faulty) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	if err := f.wait(ctx, "Acquire", key); err != nil {
-		return remote.Held{}, remote.Lease{}, err
+func (f faulty) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	if err := f.wait(ctx, "Acquire", first(r, func(r remote.Request) string { return r.Key })); err != nil {
+		return nil, err
 	}
-	return f.tier.Acquire(ctx, key, d)
+	return f.Tier.Acquire(ctx, r, d)
 }
 
 func (f faulty) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 	if err := f.wait(ctx, "Put", first(p, func(p remote.Put) string { return p.Key })); err != nil {
 		return nil, err
 	}
-	return f.tier.Put(ctx, p)
+	return f.Tier.Put(ctx, p)
 }
 
 func (f faulty) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
 	if err := f.wait(ctx, "Drop", first(d, func(d remote.Drop) string { return d.Key })); err != nil {
 		return nil, err
 	}
-	return f.tier.Drop(ctx, d)
+	return f.Tier.Drop(ctx, d)
 }
 
 func (f faulty) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 	if err := f.wait(ctx, "Extend", key); err != nil {
 		return false, err
 	}
-	return f.tier.Extend(ctx, key, fresh, left, l, id)
+	return f.Tier.Extend(ctx, key, fresh, left, l, id)
+}
+
+func (f faulty) Release(ctx context.Context, key string, l remote.Lease) error {
+	if err := f.wait(ctx, "Release", key); err != nil {
+		return err
+	}
+	return f.Tier.Release(ctx, key, l)
+}
+
+func (f faulty) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
+	if err := f.wait(ctx, "Renew", key); err != nil {
+		return false, err
+	}
+	return f.Tier.Renew(ctx, key, l, d)
+}
+
+func (f faulty) DropAll(ctx context.Context, soft bool) error {
+	if err := f.wait(ctx, "DropAll", ""); err != nil {
+		return err
+	}
+	return f.Tier.DropAll(ctx, soft)
 }
 
 func first[T any](s []T, key func(T) string) string {
@@ -108,95 +134,52 @@ func first[T any](s []T, key func(T) string) string {
 
 func itself(s string) string { return s }
 
-// faultyWhole adds the abilities.
-type faultyWhole struct {
-	faulty
-	whole whole
+type faultyTagger struct {
+	remote.Tagger
+	f faulty
 }
 
-func (f faultyWhole) Bind(s remote.Space) remote.Tier { return FaultyTier(f.whole.Bind(s), f.fault) }
-func (f faultyWhole) Announces() bool                 { return f.whole.Announces() }
-func (f faultyWhole) Foreign() uint64                 { return f.whole.Foreign() }
-func (f faultyWhole) Lane(key string) uint16          { return f.whole.Lane(key) }
-
-// Doubt is for those tiers that remember something.
-func (f faultyWhole) Doubt() {
-	if d, ok := f.whole.(remote.Doubter); ok {
-		d.Doubt()
-	}
-}
-
-// Probe is for those tiers that know something to warn of.
-func (f faultyWhole) Probe(ctx context.Context) (warnings []string, err error) {
-	p, ok := f.whole.(remote.Prober)
-	if !ok {
-		return nil, nil
-	}
-	if err := f.wait(ctx, "Probe", ""); err != nil {
-		return nil, err
-	}
-	return p.Probe(ctx)
-}
-
-func (f faultyWhole) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-	if err := f.wait(ctx, "Refresh", key); err != nil {
-		return remote.Held{}, remote.Lease{}, err
-	}
-	return f.whole.Refresh(ctx, key, id, d)
-}
-
-func (f faultyWhole) DropAll(ctx context.Context, soft bool) error {
-	if err := f.wait(ctx, "DropAll", ""); err != nil {
+func (t faultyTagger) DropTags(ctx context.Context, tags []string, soft bool) error {
+	if err := t.f.wait(ctx, "DropTags", first(tags, itself)); err != nil {
 		return err
 	}
-	return f.whole.DropAll(ctx, soft)
+	return t.Tagger.DropTags(ctx, tags, soft)
 }
 
-func (f faultyWhole) DropTags(ctx context.Context, tags []string, soft bool) error {
-	if err := f.wait(ctx, "DropTags", first(tags, itself)); err != nil {
-		return err
-	}
-	return f.whole.DropTags(ctx, tags, soft)
-}
-
-func (f faultyWhole) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
-	if err := f.wait(ctx, "Tags", first(tags, itself)); err != nil {
+func (t faultyTagger) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	if err := t.f.wait(ctx, "Tags", first(tags, itself)); err != nil {
 		return nil, err
 	}
-	return f.whole.Tags(ctx, tags)
+	return t.Tagger.Tags(ctx, tags)
 }
 
-func (f faultyWhole) Position(ctx context.Context) (remote.Position, error) {
-	if err := f.wait(ctx, "Position", ""); err != nil {
+type faultyAnnouncer struct {
+	remote.Announcer
+	f faulty
+}
+
+func (a faultyAnnouncer) Position(ctx context.Context) (remote.Position, error) {
+	if err := a.f.wait(ctx, "Position", ""); err != nil {
 		return remote.Position{}, err
 	}
-	return f.whole.Position(ctx)
+	return a.Announcer.Position(ctx)
 }
 
-func (f faultyWhole) Changes(ctx context.Context) (string, error) {
-	if err := f.wait(ctx, "Changes", ""); err != nil {
+func (a faultyAnnouncer) Changes(ctx context.Context) (string, error) {
+	if err := a.f.wait(ctx, "Changes", ""); err != nil {
 		return "", err
 	}
-	return f.whole.Changes(ctx)
+	return a.Announcer.Changes(ctx)
 }
 
-func (f faultyWhole) Release(ctx context.Context, key string, l remote.Lease) error {
-	if err := f.wait(ctx, "Release", key); err != nil {
-		return err
-	}
-	return f.whole.Release(ctx, key, l)
+type faultyProber struct {
+	remote.Prober
+	f faulty
 }
 
-func (f faultyWhole) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
-	if err := f.wait(ctx, "Renew", key); err != nil {
-		return false, err
+func (p faultyProber) Probe(ctx context.Context) ([]string, error) {
+	if err := p.f.wait(ctx, "Probe", ""); err != nil {
+		return nil, err
 	}
-	return f.whole.Renew(ctx, key, l, d)
-}
-
-func (f faultyWhole) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-	if err := f.wait(ctx, "AcquireMany", first(keys, itself)); err != nil {
-		return nil, nil, err
-	}
-	return f.whole.AcquireMany(ctx, keys, d)
+	return p.Prober.Probe(ctx)
 }

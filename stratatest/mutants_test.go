@@ -15,11 +15,13 @@ import (
 
 // mutation is one way to break a Tier. Nil hooks leave the method as it is.
 type mutation struct {
-	name    string
-	check   string // that must find it
-	key     func(string) string
-	bind    func(remote.Space) remote.Space
-	get     func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error)
+	name  string
+	check string // that must find it
+	key   func(string) string
+	bind  func(remote.Space) remote.Space
+	get   func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error)
+	// acquire is called for one request, refresh for one that replaces a value,
+	// many for several.
 	acquire func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error)
 	put     func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error)
 	drop    func(t *Tier, ctx context.Context, d []remote.Drop) ([]remote.Lease, error)
@@ -68,29 +70,36 @@ func (x mutant) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	return x.Tier.Get(ctx, keys)
 }
 
-func (x mutant) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	if x.m.acquire != nil {
-		return x.m.acquire(x.Tier, ctx, x.k(key), d)
+func (x mutant) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	r = slices.Clone(r)
+	keys := make([]string, len(r))
+	for i := range r {
+		r[i].Key = x.k(r[i].Key)
+		keys[i] = r[i].Key
 	}
-	return x.Tier.Acquire(ctx, x.k(key), d)
+	switch {
+	case len(r) != 1 && x.m.many != nil:
+		return acquired(x.m.many(x.Tier, ctx, keys, d))
+	case len(r) == 1 && r[0].Replace == 0 && x.m.acquire != nil:
+		h, l, err := x.m.acquire(x.Tier, ctx, keys[0], d)
+		return acquired([]remote.Held{h}, []remote.Lease{l}, err)
+	case len(r) == 1 && x.m.refresh != nil:
+		h, l, err := x.m.refresh(x.Tier, ctx, keys[0], r[0].Replace, d)
+		return acquired([]remote.Held{h}, []remote.Lease{l}, err)
+	}
+	return x.Tier.Acquire(ctx, r, d)
 }
 
-func (x mutant) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-	if x.m.refresh != nil {
-		return x.m.refresh(x.Tier, ctx, x.k(key), id, d)
+// acquired joins the answers of a broken method.
+func acquired(held []remote.Held, leases []remote.Lease, err error) ([]remote.Acquired, error) {
+	if err != nil {
+		return nil, err
 	}
-	return x.Tier.Refresh(ctx, x.k(key), id, d)
-}
-
-func (x mutant) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-	keys = slices.Clone(keys)
-	for i := range keys {
-		keys[i] = x.k(keys[i])
+	all := make([]remote.Acquired, len(held))
+	for i := range all {
+		all[i] = remote.Acquired{Held: held[i], Lease: leases[i]}
 	}
-	if x.m.many != nil {
-		return x.m.many(x.Tier, ctx, keys, d)
-	}
-	return x.Tier.AcquireMany(ctx, keys, d)
+	return all, nil
 }
 
 func (x mutant) Put(ctx context.Context, p []remote.Put) ([]int, error) {

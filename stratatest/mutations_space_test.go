@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/entryrules"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -62,7 +63,7 @@ func dropAllMutations() []mutation {
 			return nil
 		}},
 		{name: "puts are stamped when they come", check: "DropAllFencesLeases", put: eachPut(func(t *Tier, p *remote.Put) {
-			with(t, p.Key, func(*record) { p.Lease.Word = t.own().state() })
+			with(t, p.Key, func(*record) { p.Lease.State = t.own().state() })
 		})},
 		{name: "soft is hard", check: "SoftDropAllKeepsValuesStale", dropAll: func(t *Tier, ctx context.Context, _ bool) error {
 			return t.DropAll(ctx, false)
@@ -82,13 +83,13 @@ func dropAllMutations() []mutation {
 					s.Value.Namespace = t.own().state()
 				}
 			})
-			return t.Acquire(ctx, key, d)
+			return testkit.Acquire(ctx, t, key, d)
 		}},
 		{name: "puts are stamped when they come", check: "SoftDropAllFencesLeases", put: eachPut(func(t *Tier, p *remote.Put) {
-			own(t, func(n *nameSpace) { p.Lease.Word = n.state() })
+			own(t, func(n *nameSpace) { p.Lease.State = n.state() })
 		})},
 		{name: "extensions are stamped when they come", check: "SoftDropAllFencesLeases", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
-			own(t, func(n *nameSpace) { l.Word = n.state() })
+			own(t, func(n *nameSpace) { l.State = n.state() })
 			return t.Extend(ctx, key, fresh, left, l, id)
 		}},
 	}
@@ -98,14 +99,14 @@ func extendAllMutations() []mutation {
 	return []mutation{
 		{name: "another word is another value", check: "ExtendFollowsASoftDropOfAll", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 			var other bool
-			with(t, key, func(r *record) { other = r.own().Value.Namespace != l.Word })
+			with(t, key, func(r *record) { other = r.own().Value.Namespace != l.State })
 			if other {
 				return true, nil
 			}
 			return t.Extend(ctx, key, fresh, left, l, id)
 		}},
 		{name: "absent values are revived", check: "ExtendFollowsASoftDropOfAll", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
-			with(t, key, func(r *record) { r.own().Value.Namespace = l.Word })
+			with(t, key, func(r *record) { r.own().Value.Namespace = l.State })
 			return t.Extend(ctx, key, fresh, left, l, id)
 		}},
 	}
@@ -127,7 +128,7 @@ func tagMutations() []mutation {
 			},
 		},
 		{name: "leases have no clock", check: "DroppedTagIsNewerThanOlderLeases", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			l.Clock = 0
 			return h, l, err
 		}},
@@ -139,7 +140,7 @@ func tagMutations() []mutation {
 			return leases, err
 		}},
 		{name: "the clock is ahead", check: "DroppedTagIsNewerThanOlderLeases", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			l.Clock++
 			return h, l, err
 		}},
@@ -154,7 +155,7 @@ func tagMutations() []mutation {
 			})
 			return t.Tags(ctx, tags)
 		}, acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			l.Clock--
 			return h, l, err
 		}},
@@ -250,7 +251,7 @@ func positionMutations() []mutation {
 				}
 			}),
 		},
-		{name: "contexts are ignored", check: "CancelledContextIsAnErrorOfAbilities", position: func(t *Tier, ctx context.Context) (remote.Position, error) {
+		{name: "contexts are ignored", check: "CancelledContextIsAnErrorOfEveryMethod", position: func(t *Tier, ctx context.Context) (remote.Position, error) {
 			return t.Position(context.WithoutCancel(ctx))
 		}},
 	}

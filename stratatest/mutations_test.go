@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/entryrules"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -15,14 +16,14 @@ func valueMutations() []mutation {
 	return []mutation{
 		{name: "absent has an id", check: "NothingIsAbsent", get: eachHeld(func(h *remote.Held) { h.ID = max(h.ID, 1) })},
 		{name: "leases are given to who has gone", check: "NoLeaseForWhoHasGivenUp", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(context.WithoutCancel(ctx), key, d)
+			h, l, err := testkit.Acquire(context.WithoutCancel(ctx), t, key, d)
 			if gone := ctx.Err(); gone != nil {
 				return h, l, gone
 			}
 			return h, l, err
 		}},
 		{name: "acquire stores", check: "NothingIsAbsent", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			with(t, key, func(r *record) {
 				r.own().Value.ID, r.own().Value.Namespace, r.own().Value.Left = 1, t.own().state(), r.end(d)
 			})
@@ -48,7 +49,7 @@ func valueMutations() []mutation {
 			if len(key) > 250 {
 				return remote.Held{}, remote.Lease{}, errMutant
 			}
-			return t.Acquire(ctx, key, d)
+			return testkit.Acquire(ctx, t, key, d)
 		}},
 		{name: "results are sorted", check: "ResultsLineUpWithArguments", get: func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error) {
 			slices.Sort(keys)
@@ -150,39 +151,39 @@ func rightMutations() []mutation {
 	return []mutation{
 		{name: "everybody is granted", check: "LeaseIsExclusive", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			with(t, key, func(r *record) { r.own().Lease = entryrules.Lease{} })
-			return t.Acquire(ctx, key, d)
+			return testkit.Acquire(ctx, t, key, d)
 		}},
 		{name: "waits are endless", check: "LeaseIsExclusive", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			l.Wait *= 2
 			return h, l, err
 		}},
 		{name: "fresh values are kept back", check: "FreshValueNeedsNoLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			h.Data = nil
 			return h, l, err
 		}},
 		{name: "stale state is kept back", check: "StaleStateIsReported", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			if h.Fresh <= 0 {
 				h = remote.Held{}
 			}
 			return h, l, err
 		}},
 		{name: "other bytes with the state", check: "StaleStateIsReported", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			h.Data = []byte("value of another")
 			return h, l, err
 		}},
 		{name: "stale value is kept back", check: "StaleValueComesWithTheLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			if h.Fresh <= 0 {
 				h.Data = nil
 			}
 			return h, l, err
 		}},
 		{name: "empty is nil", check: "StaleValueComesWithTheLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := t.Acquire(ctx, key, d)
+			h, l, err := testkit.Acquire(ctx, t, key, d)
 			h.Data = append([]byte(nil), h.Data...)
 			return h, l, err
 		}},
@@ -195,7 +196,7 @@ func rightMutations() []mutation {
 			with(t, p.Key, func(r *record) { p.Lease.Token = r.own().Lease.Token })
 		})},
 		{name: "leases never end", check: "LeaseExpires", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			return t.Acquire(ctx, key, d+long)
+			return testkit.Acquire(ctx, t, key, d+long)
 		}},
 		{name: "late holder may store", check: "LeaseExpires", put: eachPut(func(t *Tier, p *remote.Put) {
 			with(t, p.Key, func(r *record) { p.Lease.Token = r.own().Lease.Token })
@@ -280,7 +281,7 @@ func dropMutations() []mutation {
 		{name: "lease outlives token", check: "TokenWinsOverLease", put: tokenPut(func(r, before *record) { r.own().Lease = before.own().Lease })},
 		{name: "lease beats token", check: "TokenWinsOverLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			with(t, key, func(r *record) { r.Token = entryrules.Token{} })
-			return t.Acquire(ctx, key, d)
+			return testkit.Acquire(ctx, t, key, d)
 		}},
 		{name: "others' values stay", check: "TokenWinsOverOtherSchemas", put: tokenPut(func(r, before *record) {
 			for _, s := range before.Slots {
@@ -349,7 +350,7 @@ func dropMutations() []mutation {
 			time.Sleep(time.Millisecond) // in a bubble
 			with(t, p[0].Key, func(r *record) {
 				r.own().Value = entryrules.Value{
-					ID: p[0].Lease.Token, Fresh: r.end(p[0].Fresh), Left: r.end(p[0].Left), Namespace: p[0].Lease.Word, Data: p[0].Data,
+					ID: p[0].Lease.Token, Fresh: r.end(p[0].Fresh), Left: r.end(p[0].Left), Namespace: p[0].Lease.State, Data: p[0].Data,
 				}
 			})
 			return nil, nil

@@ -46,7 +46,7 @@ func (n *nameSpace) state() string { return fmt.Sprintf("%s.%d.%d", n.epoch, n.d
 // lease returns what every lease notes of the name space.
 func (n *nameSpace) lease() remote.Lease {
 	n.asked = true
-	return remote.Lease{Word: n.state(), Clock: n.clock}
+	return remote.Lease{State: n.state(), Clock: n.clock}
 }
 
 // move counts a drop in a lane.

@@ -13,9 +13,8 @@ import (
 // keys.
 const Lanes = 1024
 
-// Tier is an in-memory [remote.Tier] with all optional abilities but those of a
-// tier that remembers or weakens something. It decides as the Redis tier does,
-// without a server: values of several schemas side by side under a key, leases,
+// Tier is an in-memory [remote.Tier] with all abilities. It decides as the Redis
+// tier does, without a server: values of several schemas side by side under a key, leases,
 // tokens, holds, lanes, tags, and a namespace state per name.
 //
 // A Tier is one view; [Tier.Bind] makes others of the same store. What befalls
@@ -39,7 +38,13 @@ type store struct {
 	changes uint64 // counts drops, and whatever befalls the store
 }
 
-var _ whole = (*Tier)(nil)
+var (
+	_ remote.Tier      = (*Tier)(nil)
+	_ remote.Binder    = (*Tier)(nil)
+	_ remote.Tagger    = (*Tier)(nil)
+	_ remote.Announcer = (*Tier)(nil)
+	_ remote.Prober    = (*Tier)(nil)
+)
 
 // NewTier returns an empty tier that announces nothing.
 func NewTier() *Tier { return NewTierLanes(Lanes) }
@@ -97,48 +102,32 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	return held, nil
 }
 
-// Acquire implements [remote.Tier].
-func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	return t.Refresh(ctx, key, 0, d)
-}
-
-// Refresh is Acquire, but that the value with this ID counts as stale.
-func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
+// Acquire implements [remote.Tier]: requests are decided in order, at one moment.
+func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
 	if err := ctx.Err(); err != nil {
-		return remote.Held{}, remote.Lease{}, err
+		return nil, err
 	}
 	at, unlock := t.lock()
 	defer unlock()
-	held, lease := t.acquire(key, id, d, at)
-	return held, lease, nil
+	acquired := make([]remote.Acquired, len(r))
+	for i := range r {
+		acquired[i] = t.acquire(&r[i], d, at)
+	}
+	return acquired, nil
 }
 
-// AcquireMany is Acquire for many keys, in order, at one moment.
-func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	at, unlock := t.lock()
-	defer unlock()
-	held, leases := make([]remote.Held, len(keys)), make([]remote.Lease, len(keys))
-	for i, key := range keys {
-		held[i], leases[i] = t.acquire(key, 0, d, at)
-	}
-	return held, leases, nil
-}
-
-// acquire is Refresh. The store is locked.
-func (t *Tier) acquire(key string, id remote.ID, d time.Duration, at entryrules.Clock) (remote.Held, remote.Lease) {
+// acquire decides one request. The store is locked.
+func (t *Tier) acquire(r *remote.Request, d time.Duration, at entryrules.Clock) remote.Acquired {
 	lease := t.own().lease()
 	token := nonce()
-	a, _ := t.decide(key, entryrules.Acquire{
-		Schema: t.schema(), Token: token, Length: int64(d), Namespace: lease.Word, ID: uint64(id),
+	a, _ := t.decide(r.Key, entryrules.Acquire{
+		Schema: t.schema(), Token: token, Length: int64(d), Namespace: lease.State, ID: uint64(r.Replace),
 	}, at)
 	lease.Grant, lease.Wait = a.Grant, time.Duration(a.Wait)
 	if a.Grant == remote.Granted {
 		lease.Token = token
 	}
-	return t.read(a.Held, at), lease
+	return remote.Acquired{Held: t.read(a.Held, at), Lease: lease}
 }
 
 // Put implements [remote.Tier].
@@ -152,7 +141,7 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 	for i, put := range p {
 		a, m := t.decide(put.Key, entryrules.Put{
 			Schema: t.schema(), Token: put.Lease.Token, Fresh: int64(put.Fresh), Left: int64(put.Left),
-			Namespace: put.Lease.Word, Data: append([]byte{}, put.Data...), Drops: put.Drops,
+			Namespace: put.Lease.State, Data: append([]byte{}, put.Data...), Drops: put.Drops,
 		}, at)
 		if !a.Done {
 			refused = append(refused, i)
@@ -189,22 +178,27 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 // Extend implements [remote.Tier].
 func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
 	done, err := t.change(ctx, key, entryrules.Extend{
-		Schema: t.schema(), Token: l.Token, ID: uint64(id), Fresh: int64(fresh), Left: int64(left), Namespace: l.Word,
+		Schema: t.schema(), Token: l.Token, ID: uint64(id), Fresh: int64(fresh), Left: int64(left), Namespace: l.State,
 	})
 	return err == nil && !done, err
 }
 
-// Release gives a lease back. A lease that is gone is no error.
+// Release implements [remote.Tier].
 func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
 	_, err := t.change(ctx, key, entryrules.Release{Schema: t.schema(), Token: l.Token})
 	return err
 }
 
-// Renew lets a lease run for d from now, and reports whether it was still
-// there.
+// Renew implements [remote.Tier].
 func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
 	return t.change(ctx, key, entryrules.Renew{Schema: t.schema(), Token: l.Token, Length: int64(d)})
 }
+
+// Recheck does nothing: the tier remembers nothing between operations.
+func (t *Tier) Recheck() {}
+
+// Probe reports no warnings: nothing weakens the promises of a cache.
+func (t *Tier) Probe(context.Context) (warnings []string, err error) { return nil, nil }
 
 // change carries an operation on one key out, announces it, and reports whether
 // it was done.

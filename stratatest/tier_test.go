@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -51,19 +52,40 @@ func TestTierWithoutAbilitiesConforms(t *testing.T) {
 	})
 }
 
-func TestFaultyTierForwardsAbilitiesHonestly(t *testing.T) {
-	none := func(string, string) (time.Duration, error) { return 0, nil }
-	if f := stratatest.FaultyTier(stratatest.NewTier(), none); !isBinder(f) || !isBinder(f.(remote.Binder).Bind(remote.Space{})) {
-		t.Errorf("a faulty Tier is no Binder")
+func TestFaultyTierHasTheAbilitiesOfItsTier(t *testing.T) {
+	broken := errors.New("broken")
+	faulty := func(t remote.Tier) remote.Tier {
+		return stratatest.FaultyTier(t, func(string, string) (time.Duration, error) { return 0, broken })
 	}
-	if isBinder(stratatest.FaultyTier(bare{stratatest.NewTier()}, none)) {
-		t.Errorf("a faulty tier is a Binder; what it wraps is not")
+	view := faulty(stratatest.NewTier())
+	for range 2 {
+		var ok bool
+		if view, ok = remote.Bind(view, remote.Space{Name: "n"}); !ok {
+			t.Fatalf("a faulty tier is no Binder")
+		}
+		if _, err := view.Get(t.Context(), []string{"k"}); !errors.Is(err, broken) {
+			t.Errorf("Get of a view = %v; want the fault", err)
+		}
+	}
+	for name, tier := range map[string]remote.Tier{"bare": bare{stratatest.NewTier()}, "faulty": faulty(bare{stratatest.NewTier()})} {
+		if _, ok := remote.Bind(tier, remote.Space{}); ok || has[remote.Binder](tier) || has[remote.Tagger](tier) || has[remote.Announcer](tier) || has[remote.Prober](tier) {
+			t.Errorf("%s: a tier around one without abilities has some", name)
+		}
 	}
 }
 
-func isBinder(t remote.Tier) bool {
-	_, ok := t.(remote.Binder)
+func has[T any](t remote.Tier) bool {
+	_, ok := remote.As[T](t)
 	return ok
+}
+
+func get[T any](t *testing.T, tier remote.Tier) T {
+	t.Helper()
+	ability, ok := remote.As[T](tier)
+	if !ok {
+		t.Fatalf("not a %T", (*T)(nil))
+	}
+	return ability
 }
 
 func TestFaultyTierFailsAndDelays(t *testing.T) {
@@ -81,7 +103,7 @@ func TestFaultyTierFailsAndDelays(t *testing.T) {
 			t.Errorf("Get = %v; want the fault", err)
 		}
 		start := time.Now()
-		if _, lease, err := f.Acquire(t.Context(), "k", time.Hour); err != nil || lease.Grant != remote.Granted {
+		if _, lease, err := testkit.Acquire(t.Context(), f, "k", time.Hour); err != nil || lease.Grant != remote.Granted {
 			t.Errorf("Acquire = grant %d, %v; want it delayed, but done", lease.Grant, err)
 		}
 		if d := time.Since(start); d != time.Minute {
@@ -109,24 +131,26 @@ func TestFaultyTierAsksBeforeEveryAbility(t *testing.T) {
 		return 0, broken
 	})
 	ctx := t.Context()
-	_, tagsErr := f.(remote.Tagger).Tags(ctx, []string{"a", "b"})
-	_, positionErr := f.(remote.Positioner).Position(ctx)
-	_, changesErr := f.(remote.ChangeTeller).Changes(ctx)
-	_, renewErr := f.(remote.Renewer).Renew(ctx, "k", remote.Lease{}, time.Hour)
-	_, _, manyErr := f.(remote.ManyAcquirer).AcquireMany(ctx, []string{"m", "n"}, time.Hour)
-	_, _, refreshErr := f.(remote.Refresher).Refresh(ctx, "e", 1, time.Hour)
+	tagger, announcer := get[remote.Tagger](t, f), get[remote.Announcer](t, f)
+	_, tagsErr := tagger.Tags(ctx, []string{"a", "b"})
+	_, positionErr := announcer.Position(ctx)
+	_, changesErr := announcer.Changes(ctx)
+	_, renewErr := f.Renew(ctx, "k", remote.Lease{}, time.Hour)
+	_, manyErr := f.Acquire(ctx, testkit.Requests("m", "n"), time.Hour)
+	_, extendErr := f.Extend(ctx, "e", time.Hour, time.Hour, remote.Lease{}, 1)
+	_, putErr := f.Put(ctx, []remote.Put{{Key: "p"}, {Key: "q"}})
 	for i, err := range []error{
-		f.(remote.AllDropper).DropAll(ctx, true), f.(remote.Tagger).DropTags(ctx, []string{"t"}, false),
-		f.(remote.Releaser).Release(ctx, "r", remote.Lease{}), tagsErr, positionErr, changesErr, renewErr, manyErr, refreshErr,
+		f.DropAll(ctx, true), tagger.DropTags(ctx, []string{"t"}, false),
+		f.Release(ctx, "r", remote.Lease{}), tagsErr, positionErr, changesErr, renewErr, manyErr, extendErr, putErr,
 	} {
 		if !errors.Is(err, broken) {
 			t.Errorf("error %d is %v; want the fault", i, err)
 		}
 	}
-	if want := []string{"Tags a", "Position ", "Changes ", "Renew k", "AcquireMany m", "Refresh e", "DropAll ", "DropTags t", "Release r"}; !slices.Equal(ops, want) {
+	if want := []string{"Tags a", "Position ", "Changes ", "Renew k", "Acquire m", "Extend e", "Put p", "DropAll ", "DropTags t", "Release r"}; !slices.Equal(ops, want) {
 		t.Errorf("faults asked for %q; want %q", ops, want)
 	}
-	if lane := f.(remote.Positioner).Lane("k"); lane != stratatest.NewTier().Lane("k") {
+	if lane := announcer.Lane("k"); lane != stratatest.NewTier().Lane("k") {
 		t.Errorf("Lane = %d", lane)
 	}
 }
@@ -134,29 +158,29 @@ func TestFaultyTierAsksBeforeEveryAbility(t *testing.T) {
 // watchful is a tier that also remembers and warns.
 type watchful struct {
 	*stratatest.Tier
-	doubts *int
+	rechecks *int
 }
 
-func (w watchful) Doubt() { *w.doubts++ }
+func (w watchful) Recheck() { *w.rechecks++ }
 
 func (w watchful) Probe(context.Context) ([]string, error) { return []string{"beware"}, nil }
 
-func TestFaultyTierPassesDoubtsAndWarnings(t *testing.T) {
+func TestFaultyTierPassesRechecksAndWarnings(t *testing.T) {
 	var asked string
 	fault := func(op, _ string) (time.Duration, error) {
 		asked += op
 		return 0, nil
 	}
-	var doubts int
-	f := stratatest.FaultyTier(watchful{stratatest.NewTier(), &doubts}, fault)
-	f.(remote.Doubter).Doubt()
-	warnings, err := f.(remote.Prober).Probe(t.Context())
-	if doubts != 1 || !slices.Equal(warnings, []string{"beware"}) || err != nil || asked != "Probe" {
-		t.Errorf("%d doubts, warnings %q, %v; faults asked for %q", doubts, warnings, err, asked)
+	var rechecks int
+	f := stratatest.FaultyTier(watchful{stratatest.NewTier(), &rechecks}, fault)
+	f.Recheck()
+	warnings, err := get[remote.Prober](t, f).Probe(t.Context())
+	if rechecks != 1 || !slices.Equal(warnings, []string{"beware"}) || err != nil || asked != "Probe" {
+		t.Errorf("%d rechecks, warnings %q, %v; faults asked for %q", rechecks, warnings, err, asked)
 	}
 	f = stratatest.FaultyTier(stratatest.NewTier(), fault)
-	f.(remote.Doubter).Doubt()
-	if warnings, err := f.(remote.Prober).Probe(t.Context()); warnings != nil || err != nil {
+	f.Recheck()
+	if warnings, err := get[remote.Prober](t, f).Probe(t.Context()); warnings != nil || err != nil {
 		t.Errorf("a tier that knows nothing warns: %q, %v", warnings, err)
 	}
 }
@@ -165,7 +189,7 @@ func TestSpoiltValueIsAbsentAndCounted(t *testing.T) {
 	tier := stratatest.NewTier()
 	put := func() {
 		t.Helper()
-		_, lease, err := tier.Acquire(t.Context(), "k", time.Hour)
+		_, lease, err := testkit.Acquire(t.Context(), tier, "k", time.Hour)
 		if err != nil || lease.Grant != remote.Granted {
 			t.Fatalf("Acquire = grant %d, %v", lease.Grant, err)
 		}

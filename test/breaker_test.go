@@ -32,15 +32,9 @@ func (c countedTier) Get(ctx context.Context, keys []string) ([]remote.Held, err
 }
 
 // Acquire counts.
-func (c countedTier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+func (c countedTier) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
 	c.calls.Add(1)
-	return c.Tier.Acquire(ctx, key, d)
-}
-
-// Refresh counts.
-func (c countedTier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-	c.calls.Add(1)
-	return c.Tier.Refresh(ctx, key, id, d)
+	return c.Tier.Acquire(ctx, r, d)
 }
 
 // Put counts.

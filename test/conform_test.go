@@ -8,6 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -83,8 +84,8 @@ func TestRedisTierAnnouncesWithoutScripts(t *testing.T) {
 	})
 }
 
-// mixed is one store used by two tiers: one of them acquires and drops, the
-// other does the rest.
+// mixed is one store used by two tiers: one of them grants single leases and
+// drops, the other does the rest.
 type mixed struct{ a, b *redis.Tier }
 
 func (m mixed) Bind(s remote.Space) remote.Tier {
@@ -92,29 +93,25 @@ func (m mixed) Bind(s remote.Space) remote.Tier {
 }
 
 func (m mixed) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
-	m.b.Doubt()
+	m.b.Recheck()
 	return m.b.Get(ctx, keys)
 }
 
-func (m mixed) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	m.a.Doubt()
-	return m.a.Acquire(ctx, key, d)
+func (m mixed) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	t := m.b
+	if len(r) == 1 && r[0].Replace == 0 {
+		t = m.a
+	}
+	t.Recheck()
+	return t.Acquire(ctx, r, d)
 }
 
-func (m mixed) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-	m.b.Doubt()
-	return m.b.Refresh(ctx, key, id, d)
-}
-
-func (m mixed) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-	m.b.Doubt()
-	return m.b.AcquireMany(ctx, keys, d)
-}
+func (m mixed) Recheck() { m.a.Recheck(); m.b.Recheck() }
 
 func (m mixed) Put(ctx context.Context, p []remote.Put) ([]int, error) { return m.b.Put(ctx, p) }
 
 func (m mixed) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
-	m.a.Doubt()
+	m.a.Recheck()
 	return m.a.Drop(ctx, d)
 }
 
@@ -135,6 +132,10 @@ func (m mixed) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 func (m mixed) Position(ctx context.Context) (remote.Position, error) { return m.b.Position(ctx) }
 
 func (m mixed) Lane(key string) uint16 { return m.a.Lane(key) }
+
+func (m mixed) Announces() bool { return m.a.Announces() }
+
+func (m mixed) Changes(ctx context.Context) (string, error) { return m.b.Changes(ctx) }
 
 func (m mixed) Release(ctx context.Context, key string, l remote.Lease) error {
 	return m.b.Release(ctx, key, l)
@@ -212,7 +213,7 @@ func TestDropAllElsewhereIsSeenOnceKnowledgeIsStale(t *testing.T) {
 	space := remote.Space{Name: "n", Schema: 1, Instance: 1}
 	a := redis.NewTier(r.Client(t)).Bind(space)
 	b := redis.NewTier(r.Client(t)).Bind(space)
-	_, lease, err := a.Acquire(t.Context(), "k", time.Hour)
+	_, lease, err := testkit.Acquire(t.Context(), a, "k", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,10 +232,10 @@ func TestDropAllElsewhereIsSeenOnceKnowledgeIsStale(t *testing.T) {
 	if absent() {
 		t.Fatal("absent before it was dropped")
 	}
-	if err := a.(remote.AllDropper).DropAll(t.Context(), false); err != nil {
+	if err := a.DropAll(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	b.(remote.Doubter).Doubt()
+	b.Recheck()
 	if !absent() {
 		t.Error("still held after everything was dropped and doubted")
 	}

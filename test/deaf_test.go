@@ -16,6 +16,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	adapter "github.com/strata-cache/strata/contrib/goredis"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/test/internal/servers"
@@ -268,14 +269,14 @@ func TestServerThatTakesNoWritesIsNotBelieved(t *testing.T) {
 				tier := redis.NewTier(c).Bind(remote.Space{Name: "n", Schema: 1}).(*redis.Tier)
 				fill(t, tier, "k", "v", time.Hour)
 				mustDo(t, r.Client(t), deafen...)
-				tier.Doubt()
+				tier.Recheck()
 				if h, err := tier.Get(t.Context(), []string{"k"}); err == nil {
 					t.Errorf("Get: it holds %q", h[0].Data)
 				}
 				if p, err := tier.Position(t.Context()); err == nil {
 					t.Errorf("Position: %+v", p)
 				}
-				if h, l, err := tier.Acquire(t.Context(), "k", time.Minute); err == nil {
+				if h, l, err := testkit.Acquire(t.Context(), tier, "k", time.Minute); err == nil {
 					t.Errorf("Acquire: %+v, %+v", h, l)
 				}
 			})

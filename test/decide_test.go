@@ -12,6 +12,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/test/internal/servers"
@@ -48,19 +49,11 @@ func TestRedisDecidesAsEntryrules(t *testing.T) {
 	}
 }
 
-// whole is a tier with the methods that are compared.
-type whole interface {
-	remote.Tier
-	remote.Refresher
-	remote.Releaser
-	remote.Renewer
-}
-
 // workbench is one key, and a tier through which it is changed.
 type workbench struct {
 	*testing.T
 	root      *redis.Client
-	tier      whole
+	tier      remote.Tier
 	names     layout.Names
 	namespace string
 	answers   map[string]int
@@ -70,12 +63,12 @@ const workbenchKey = "k"
 
 func newWorkbench(t *testing.T, root, c *redis.Client) *workbench {
 	s := remote.Space{Name: fmt.Sprintf("decide-%x", rand.Uint64()), Schema: 1, Instance: 1}
-	b := &workbench{T: t, root: root, tier: redis.NewTier(c).Bind(s).(whole), names: layout.NewNames(s, 0), answers: map[string]int{}}
-	_, l, err := b.tier.Acquire(t.Context(), "another", time.Minute)
+	b := &workbench{T: t, root: root, tier: redis.NewTier(c).Bind(s), names: layout.NewNames(s, 0), answers: map[string]int{}}
+	_, l, err := testkit.Acquire(t.Context(), b.tier, "another", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.namespace = l.Word
+	b.namespace = l.State
 	return b
 }
 
@@ -328,13 +321,13 @@ func (b *workbench) carryOut(r *rand.Rand) (op entryrules.Operation, answer stri
 	b.Helper()
 	ctx := context.Background()
 	life := time.Duration(r.IntN(7))*time.Hour + 20*time.Minute
-	l := remote.Lease{Token: []uint64{5, 8, 77}[r.IntN(8)/3], Word: b.namespace}
+	l := remote.Lease{Token: []uint64{5, 8, 77}[r.IntN(8)/3], State: b.namespace}
 	id := []uint64{0, 6, 7}[r.IntN(3)]
 	ms := life.Milliseconds()
 	var err error
 	switch r.IntN(9) {
 	case 0, 1, 2:
-		h, l, err := b.tier.Refresh(ctx, workbenchKey, remote.ID(id), life)
+		h, l, err := testkit.Refresh(ctx, b.tier, workbenchKey, remote.ID(id), life)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -348,7 +341,7 @@ func (b *workbench) carryOut(r *rand.Rand) (op entryrules.Operation, answer stri
 		refused, failed := b.tier.Put(ctx, []remote.Put{{Key: workbenchKey, Data: []byte("new"), Fresh: left / 2, Left: left, Lease: l, Drops: drops}})
 		err, answer = failed, b.done(len(refused) == 0)
 		op = entryrules.Put{
-			Schema: "1", Token: l.Token, Fresh: left.Milliseconds() / 2, Left: left.Milliseconds(), Namespace: l.Word, Data: []byte("new"), Drops: drops,
+			Schema: "1", Token: l.Token, Fresh: left.Milliseconds() / 2, Left: left.Milliseconds(), Namespace: l.State, Data: []byte("new"), Drops: drops,
 		}
 	case 6:
 		d := remote.Drop{Key: workbenchKey, Soft: r.IntN(3) > 0}
@@ -364,7 +357,7 @@ func (b *workbench) carryOut(r *rand.Rand) (op entryrules.Operation, answer stri
 	case 7:
 		refused, failed := b.tier.Extend(ctx, workbenchKey, life/2, life, l, remote.ID(id))
 		err, answer = failed, b.done(!refused)
-		op = entryrules.Extend{Schema: "1", Token: l.Token, ID: id, Fresh: ms / 2, Left: ms, Namespace: l.Word}
+		op = entryrules.Extend{Schema: "1", Token: l.Token, ID: id, Fresh: ms / 2, Left: ms, Namespace: l.State}
 	default:
 		if r.IntN(2) == 0 {
 			kept, failed := b.tier.Renew(ctx, workbenchKey, l, life)

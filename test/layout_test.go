@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -27,7 +28,7 @@ func part(t *testing.T, schema uint64) (*redis.Client, *redis.Tier, *servers.Red
 
 func fill(t *testing.T, tier *redis.Tier, key, value string, left time.Duration) {
 	t.Helper()
-	_, l, err := tier.Acquire(t.Context(), key, time.Minute)
+	_, l, err := testkit.Acquire(t.Context(), tier, key, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestRedisThatWasSetBackIsNotBelieved(t *testing.T) {
 			fill(t, tier, "k", "new", time.Hour)
 			before := position(t, tier)
 			mustDo(t, c, "HSET", "strata:{n}word", field, value)
-			tier.Doubt()
+			tier.Recheck()
 			if v := held(t, tier, "k"); v != "" {
 				t.Errorf("%s set to %q: %q is believed", field, value, v)
 			}
@@ -136,7 +137,7 @@ func asked() map[string]func(*testing.T, *redis.Tier) string {
 	return map[string]func(*testing.T, *redis.Tier) string{
 		"Get": func(t *testing.T, tier *redis.Tier) string { return held(t, tier, "k") },
 		"Acquire": func(t *testing.T, tier *redis.Tier) string {
-			h, l, err := tier.Acquire(t.Context(), "k", time.Minute)
+			h, l, err := testkit.Acquire(t.Context(), tier, "k", time.Minute)
 			if err != nil || l.Grant != remote.Granted {
 				t.Fatalf("grant %d, %v; want a lease", l.Grant, err)
 			}
@@ -418,7 +419,7 @@ func TestEntryOfWhichAllIsOverStillEnds(t *testing.T) {
 		bind := func(schema uint64) *redis.Tier {
 			return all.Bind(remote.Space{Name: "n", Schema: schema}).(*redis.Tier)
 		}
-		_, l, err := bind(3).Acquire(t.Context(), "k", time.Hour)
+		_, l, err := testkit.Acquire(t.Context(), bind(3), "k", time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -468,7 +469,7 @@ func TestManyLeasesAreAnsweredLikeOneByOne(t *testing.T) {
 		fill(t, tier, "fresh", "f", time.Hour)
 		fill(t, tier, "stale", "s", time.Hour)
 		drop(t, tier, remote.Drop{Key: "stale", Soft: true})
-		if _, _, err := tier.Acquire(t.Context(), "busy", time.Hour); err != nil {
+		if _, _, err := testkit.Acquire(t.Context(), tier, "busy", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		drop(t, tier, remote.Drop{Key: "hold", Hold: time.Hour})
@@ -476,7 +477,7 @@ func TestManyLeasesAreAnsweredLikeOneByOne(t *testing.T) {
 
 		keys := []string{"absent", "fresh", "stale", "busy", "hold", "theirs", "absent"}
 		want := []remote.Grant{remote.Granted, remote.Free, remote.Granted, remote.Busy, remote.OnHold, remote.Granted, remote.Busy}
-		held, leases, err := tier.AcquireMany(t.Context(), keys, time.Minute)
+		held, leases, err := testkit.AcquireMany(t.Context(), tier, keys, time.Minute)
 		if err != nil || len(held) != len(keys) || len(leases) != len(keys) {
 			t.Fatalf("AcquireMany = %v, %v, %v", held, leases, err)
 		}
@@ -500,10 +501,10 @@ func TestManyLeasesAreAnsweredLikeOneByOne(t *testing.T) {
 		if v := allHeld(t, tier, "absent", "fresh", "theirs", "stale"); v != "a f c d" {
 			t.Errorf("without scripts %t: held %q", noScripts, v)
 		}
-		if _, _, err := tier.AcquireMany(t.Context(), []string{strings.Repeat("k", 1<<17)}, time.Minute); err != remote.ErrKeyTooLong {
+		if _, _, err := testkit.AcquireMany(t.Context(), tier, []string{strings.Repeat("k", 1<<17)}, time.Minute); err != remote.ErrKeyTooLong {
 			t.Errorf("too long a key: %v", err)
 		}
-		if h, l, err := tier.AcquireMany(t.Context(), nil, time.Minute); err != nil || len(h)+len(l) > 0 {
+		if h, l, err := testkit.AcquireMany(t.Context(), tier, nil, time.Minute); err != nil || len(h)+len(l) > 0 {
 			t.Errorf("no keys: %v, %v, %v", h, l, err)
 		}
 	}

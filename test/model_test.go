@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -312,7 +313,7 @@ func redisWorld(t *testing.T, root *redis.Client, clients []*redis.Client) world
 		return do("EVAL", ageScript, 0, d.Milliseconds(), "strata:{"+name+":*}=*")
 	}
 	w.forgetLane = func(key string) error {
-		return do("DEL", fmt.Sprintf("strata:{%s:%d}lane", name, w.views[0].(remote.Positioner).Lane(key)))
+		return do("DEL", fmt.Sprintf("strata:{%s:%d}lane", name, w.views[0].(remote.Announcer).Lane(key)))
 	}
 	w.forgetTags = func() error { return do("DEL", "strata:{"+name+"}tags") }
 	w.restart = func() error { return do("FLUSHALL") }
@@ -372,9 +373,7 @@ func play(t *testing.T, w world, late bool, steps []step) (lines []string) {
 	}
 	for _, s := range steps {
 		for _, v := range w.views {
-			if d, ok := v.(remote.Doubter); ok {
-				d.Doubt()
-			}
+			v.Recheck()
 		}
 		answer, err := p.do(s, w.views[s.view])
 		if err != nil {
@@ -396,14 +395,14 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 		}
 		return answer, err
 	case "acquire":
-		held, lease, err := v.Acquire(ctx, s.keys[0], s.left)
+		held, lease, err := testkit.Acquire(ctx, v, s.keys[0], s.left)
 		return p.acquired(s, held, lease, 0), err
 	case "refresh":
-		held, lease, err := v.(remote.Refresher).Refresh(ctx, s.keys[0], p.id(s), s.left)
+		held, lease, err := testkit.Refresh(ctx, v, s.keys[0], p.id(s), s.left)
 		early := lease.Grant == remote.Granted && held.Fresh > 0
 		return p.acquired(s, held, lease, 0) + either(early, " ahead of time", ""), err
 	case "acquire many":
-		held, leases, err := v.(remote.ManyAcquirer).AcquireMany(ctx, s.keys, s.left)
+		held, leases, err := testkit.AcquireMany(ctx, v, s.keys, s.left)
 		for i := range leases {
 			answer += p.acquired(s, held[i], leases[i], i) + "; "
 		}
@@ -417,15 +416,15 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 		return p.drop(ctx, s, v)
 	case "renew":
 		l := p.right(s, 0)
-		kept, err := v.(remote.Renewer).Renew(ctx, s.keys[0], l, s.left)
+		kept, err := v.Renew(ctx, s.keys[0], l, s.left)
 		if kept {
 			p.ends[l.Token] = p.now + s.left
 		}
 		return either(kept, "renewed", "lost"), err
 	case "release":
-		return "", v.(remote.Releaser).Release(ctx, s.keys[0], p.right(s, 0))
+		return "", v.Release(ctx, s.keys[0], p.right(s, 0))
 	case "drop all":
-		return "", v.(remote.AllDropper).DropAll(ctx, s.soft)
+		return "", v.DropAll(ctx, s.soft)
 	case "drop tags":
 		return "", v.(remote.Tagger).DropTags(ctx, s.keys, s.soft)
 	case "tags":
@@ -435,7 +434,7 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 		}
 		return answer, err
 	case "position":
-		position, err := v.(remote.Positioner).Position(ctx)
+		position, err := v.(remote.Announcer).Position(ctx)
 		return p.position(position), err
 	default:
 		return "", p.befall(s)
@@ -603,7 +602,7 @@ func (p *player) position(w remote.Position) string {
 	}
 	used := map[uint16]bool{}
 	for _, key := range modelKeys {
-		lane := p.views[0].(remote.Positioner).Lane(key)
+		lane := p.views[0].(remote.Announcer).Lane(key)
 		used[lane] = true
 		answer += fmt.Sprintf(", lane %d: %s", lane, p.word(w.Lanes[lane]))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -382,7 +383,7 @@ func TestScriptsAreCarriedOutWholeInASlotThatMoves(t *testing.T) {
 		return func() error { _, err := tier.Drop(t.Context(), []remote.Drop{d}); return err }
 	}
 	lease := func(key string) remote.Lease {
-		_, l, err := tier.Acquire(t.Context(), key, time.Hour)
+		_, l, err := testkit.Acquire(t.Context(), tier, key, time.Hour)
 		if err != nil || l.Token == 0 {
 			t.Fatalf("no lease: %+v, %v", l, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -108,7 +109,7 @@ func TestWhatMayHaveBeenDoneIsNotSentAgain(t *testing.T) {
 		tier := bind(t, rdb)
 		mustGet(t, tier)
 		s.Handle("EVALSHA", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
-		put := remote.Put{Key: "k", Left: time.Hour, Lease: remote.Lease{Token: 7, Word: "e.0.0"}}
+		put := remote.Put{Key: "k", Left: time.Hour, Lease: remote.Lease{Token: 7, State: "e.0.0"}}
 		before := s.Calls("EVALSHA")
 		if _, err := tier.Put(t.Context(), []remote.Put{put}); err == nil {
 			t.Error("a put without an answer returned nil")
@@ -181,10 +182,10 @@ func TestTalkIsWithOneServer(t *testing.T) {
 		tier := bind(t, rdb)
 		acquire := func() {
 			t.Helper()
-			tier.Doubt()
+			tier.Recheck()
 			time.Sleep(time.Millisecond)
 			asked, over = nil, nil
-			if _, _, err := tier.Acquire(t.Context(), "k", time.Minute); err != nil {
+			if _, _, err := testkit.Acquire(t.Context(), tier, "k", time.Minute); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -32,9 +32,9 @@ import (
 )
 
 // Tier keeps a cache's entries in Redis. It is a [remote.Tier], shared by any
-// number of caches: each binds its own part by its name. It has the methods of all
-// optional abilities too, as package remote describes them; the Tier of strata's
-// package redis says what each costs. Make it with [NewTier].
+// number of caches: each binds its own part by its name. It has all abilities that
+// package remote describes; the doc of the Tier of strata's package redis lists the
+// cost of each method. Make it with [NewTier].
 //
 // An error reply of the server is a [redis.Error] in the chain of the error that
 // is returned. The Tier works without scripts on a server that does not permit
@@ -49,20 +49,11 @@ type Tier struct {
 type base = tier.Tier
 
 var (
-	_ remote.Tier         = (*Tier)(nil)
-	_ remote.Binder       = (*Tier)(nil)
-	_ remote.AllDropper   = (*Tier)(nil)
-	_ remote.Tagger       = (*Tier)(nil)
-	_ remote.Positioner   = (*Tier)(nil)
-	_ remote.ChangeTeller = (*Tier)(nil)
-	_ remote.Doubter      = (*Tier)(nil)
-	_ remote.Releaser     = (*Tier)(nil)
-	_ remote.Renewer      = (*Tier)(nil)
-	_ remote.Refresher    = (*Tier)(nil)
-	_ remote.ManyAcquirer = (*Tier)(nil)
-	_ remote.Announcer    = (*Tier)(nil)
-	_ remote.Counter      = (*Tier)(nil)
-	_ remote.Prober       = (*Tier)(nil)
+	_ remote.Tier      = (*Tier)(nil)
+	_ remote.Binder    = (*Tier)(nil)
+	_ remote.Tagger    = (*Tier)(nil)
+	_ remote.Announcer = (*Tier)(nil)
+	_ remote.Prober    = (*Tier)(nil)
 )
 
 // NewTier returns a tier on rdb's server. It opens no connection. The client

@@ -12,6 +12,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -189,32 +190,23 @@ func (t *simTier) Get(ctx context.Context, keys []string) ([]remote.Held, error)
 	return held, nil
 }
 
-func (t *simTier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	var held remote.Held
-	var lease remote.Lease
-	err := t.do(ctx, "Acquire", key, func(ctx context.Context) (err error) {
-		at := t.s.rec.Now()
-		held, lease, err = t.tier.Acquire(ctx, key, d)
-		t.leased(lease, at, d)
-		t.held(at, []string{key}, []remote.Held{held})
-		return err
+func (t *simTier) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	return testkit.EachRequest(r, func(r remote.Request) (remote.Held, remote.Lease, error) {
+		return t.acquire(ctx, r, d)
 	})
-	if err != nil {
-		return remote.Held{}, remote.Lease{}, err
-	}
-	return held, lease, nil
 }
 
-func (t *simTier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
+// acquire is one request, with a fault of its own.
+func (t *simTier) acquire(ctx context.Context, r remote.Request, d time.Duration) (remote.Held, remote.Lease, error) {
 	var held remote.Held
 	var lease remote.Lease
-	err := t.do(ctx, "Refresh", key, func(ctx context.Context) (err error) {
+	err := t.do(ctx, "Acquire", r.Key, func(ctx context.Context) (err error) {
 		at := t.s.rec.Now()
-		held, lease, err = t.tier.Refresh(ctx, key, id, d)
+		held, lease, err = testkit.Refresh(ctx, t.tier, r.Key, r.Replace, d)
 		t.leased(lease, at, d)
-		t.held(at, []string{key}, []remote.Held{held})
-		if lease.Grant == remote.Granted {
-			t.excuse(key) // one more load is in order
+		t.held(at, []string{r.Key}, []remote.Held{held})
+		if r.Replace != 0 && lease.Grant == remote.Granted {
+			t.excuse(r.Key) // one more load is in order
 		}
 		return err
 	})
@@ -325,6 +317,13 @@ func (t *simTier) Position(ctx context.Context) (remote.Position, error) {
 }
 
 func (t *simTier) Lane(key string) uint16 { return t.tier.Lane(key) }
+func (t *simTier) Recheck()               { t.tier.Recheck() }
+
+// Changes cannot tell, so that instances read positions often.
+func (t *simTier) Changes(context.Context) (string, error) { return "", nil }
+
+// Probe knows of nothing to warn of.
+func (t *simTier) Probe(context.Context) (warnings []string, err error) { return nil, nil }
 
 func (t *simTier) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 	var refused bool

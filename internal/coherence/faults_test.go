@@ -47,11 +47,13 @@ func (n narrow) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	return n.Tier.Get(ctx, keys)
 }
 
-func (n narrow) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	if len(key) > 100 {
-		return remote.Held{}, remote.Lease{}, remote.ErrKeyTooLong
+func (n narrow) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	for i := range r {
+		if len(r[i].Key) > 100 {
+			return nil, remote.ErrKeyTooLong
+		}
 	}
-	return n.Tier.Acquire(ctx, key, d)
+	return n.Tier.Acquire(ctx, r, d)
 }
 
 func TestKeyThatL2CannotHoldIsDroppedOnOtherInstancesToo(t *testing.T) {
@@ -152,11 +154,19 @@ func TestValueThatL2CannotHoldLetsTheNextInstanceLoadAtOnce(t *testing.T) {
 	})
 }
 
-func TestTierThatCannotDropEverythingIsRefused(t *testing.T) {
-	plain := struct{ remote.Tier }{stratatest.NewTier()}
-	_, err := strata.New(strata.Options[string, int]{Name: "n", TTL: time.Minute, Remote: strata.Remote[string, int]{Tier: plain}})
-	if err == nil || !strings.Contains(err.Error(), "Remote.Tier:") {
-		t.Errorf("New: %v", err)
+func TestTagsOptionLooksForTagsThroughWrappers(t *testing.T) {
+	none := func(string, string) (time.Duration, error) { return 0, nil }
+	tags := func(string, int) []string { return nil }
+	for name, tier := range map[string]remote.Tier{"tags": stratatest.NewTier(), "no tags": struct{ remote.Tier }{stratatest.NewTier()}} {
+		c, err := strata.New(strata.Options[string, int]{
+			Name: "n", TTL: time.Minute, Tags: tags, Remote: strata.Remote[string, int]{Tier: stratatest.FaultyTier(tier, none)},
+		})
+		if err == nil {
+			c.Close(t.Context())
+		}
+		if refused := err != nil && strings.Contains(err.Error(), "remote.Tagger"); refused != (name == "no tags") {
+			t.Errorf("%s: New: %v", name, err)
+		}
 	}
 }
 

@@ -92,7 +92,7 @@ func TestFullL2IsAskedToStoreNoMoreAndUsedForAllElse(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var log logText
 				s := newShared()
-				p := &picky{refuses: []string{"Acquire", "Refresh", "AcquireMany", "Put", "Extend"}, with: errFull}
+				p := &picky{refuses: []string{"Acquire", "Put", "Extend"}, with: errFull}
 				if name == "values" {
 					p.refuses = []string{"Put", "Extend"}
 				}

@@ -254,7 +254,7 @@ func TestInstancesThatRefreshTogetherLoadOnce(t *testing.T) {
 func TestRefreshByATierWithoutRefresherIsNoLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
-		c := instance(t, s, refreshAt(0.75), func(o *strata.Options[string, int64]) { o.Remote.Tier = plainTier{s.tier} })
+		c := instance(t, s, refreshAt(0.75), func(o *strata.Options[string, int64]) { o.Remote.Tier = struct{ remote.Tier }{withoutRefresh(s.tier)} })
 		o := &origin{}
 		mustGet(t, c, "k", o.load)
 		time.Sleep(90 * time.Second)
@@ -265,31 +265,6 @@ func TestRefreshByATierWithoutRefresherIsNoLoad(t *testing.T) {
 		}
 	})
 }
-
-// plainTier is a tier that gives no lease for what is fresh.
-type plainTier struct{ tier *stratatest.Tier }
-
-func (p plainTier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
-	return p.tier.Get(ctx, keys)
-}
-
-func (p plainTier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	return p.tier.Acquire(ctx, key, d)
-}
-
-func (p plainTier) Put(ctx context.Context, puts []remote.Put) ([]int, error) {
-	return p.tier.Put(ctx, puts)
-}
-
-func (p plainTier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
-	return p.tier.Drop(ctx, d)
-}
-
-func (p plainTier) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
-	return p.tier.Extend(ctx, key, fresh, left, l, id)
-}
-
-func (p plainTier) DropAll(ctx context.Context, soft bool) error { return p.tier.DropAll(ctx, soft) }
 
 func TestRefreshThatFindsNothingRemovesTheValueEverywhere(t *testing.T) {
 	for name, ttl := range map[string]time.Duration{"remembered": 30 * time.Second, "not remembered": -1} {

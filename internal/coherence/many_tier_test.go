@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -54,11 +55,13 @@ func TestGetManyWithSkipReadCountsItsReads(t *testing.T) {
 	})
 }
 
-// leaser is a tier that is asked for one lease at a time.
-type leaser interface {
-	remote.Tier
-	remote.AllDropper
-	remote.Releaser
+// spread is a tier that keeps each key on a server of its own.
+type spread struct{ remote.Tier }
+
+func (s spread) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	return testkit.EachRequest(r, func(r remote.Request) (remote.Held, remote.Lease, error) {
+		return testkit.Refresh(ctx, s.Tier, r.Key, r.Replace, d)
+	})
 }
 
 func TestBatchGivesBackLeasesBesideOneThatFailed(t *testing.T) {
@@ -71,10 +74,8 @@ func TestBatchGivesBackLeasesBesideOneThatFailed(t *testing.T) {
 				return 0, errors.New("down")
 			}
 			return 0, nil
-		}).(leaser)
-		alone := func(o *strata.Options[int, int]) {
-			o.Remote.Tier = struct{ leaser }{faulty}
-		}
+		})
+		alone := func(o *strata.Options[int, int]) { o.Remote.Tier = spread{faulty} }
 		a, b := newCache(t, alone), newCache(t, alone)
 		no := errors.New("no")
 		_, err := a.GetMany(t.Context(), []int{1, 2, 3}, func(context.Context, []int) (map[int]int, error) { return nil, no })

@@ -510,7 +510,7 @@ func TestSkipReadWhileL2IsDownExpiresTheEntryOfL2WhenItIsBack(t *testing.T) {
 		s := newShared()
 		var down atomic.Bool
 		a := instance(t, s, func(o *strata.Options[string, int64]) {
-			o.Remote.Tier = failing(failing(failing(s.tier, "Refresh", &down), "Acquire", &down), "Drop", &down)
+			o.Remote.Tier = failing(failing(s.tier, "Acquire", &down), "Drop", &down)
 		})
 		b := instance[string, int64](t, s)
 		must(t, a.Set(t.Context(), "k", 1))

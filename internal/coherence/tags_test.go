@@ -130,19 +130,20 @@ func TestExpireTagsKeepsStaleValuesForFailures(t *testing.T) {
 	}
 }
 
-// unrefreshing is a tier that gives no leases for what is fresh.
-type unrefreshing struct {
-	remote.Tier
-	remote.AllDropper
-	remote.Tagger
-	remote.Announcer
-	whole *stratatest.Tier
-}
+// unrefreshing is a tier that grants no leases for values that are fresh.
+type unrefreshing struct{ remote.Tier }
 
-func withoutRefresh(t *stratatest.Tier) remote.Tier { return unrefreshing{t, t, t, t, t} }
+func withoutRefresh(t remote.Tier) remote.Tier { return unrefreshing{t} }
 
-func (u unrefreshing) Bind(s remote.Space) remote.Tier {
-	return withoutRefresh(u.whole.Bind(s).(*stratatest.Tier))
+func (u unrefreshing) Unwrap() remote.Tier                { return u.Tier }
+func (u unrefreshing) Wrap(inner remote.Tier) remote.Tier { return withoutRefresh(inner) }
+
+func (u unrefreshing) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	r = slices.Clone(r)
+	for i := range r {
+		r[i].Replace = 0
+	}
+	return u.Tier.Acquire(ctx, r, d)
 }
 
 func checkExpireTags(t *testing.T, tier func(*shared) remote.Tier) {
@@ -191,7 +192,7 @@ func TestLateReadOfAnEntryThatATagExpiredCostsNoLoad(t *testing.T) {
 		slow.Store(true)
 		a := instance[string, int64](t, s)
 		late := instance(t, s, func(o *strata.Options[string, int64]) {
-			o.Remote.Tier = stalling(stalling(s.tier, "Drop", 10*time.Millisecond, &slow), "Refresh", 10*time.Millisecond, &slow)
+			o.Remote.Tier = stalling(stalling(s.tier, "Drop", 10*time.Millisecond, &slow), "Acquire", 10*time.Millisecond, &slow)
 		})
 		must(t, a.Set(t.Context(), "k", 1, strata.WithTags("t")))
 		must(t, a.ExpireTags(t.Context(), "t"))
@@ -322,14 +323,10 @@ func TestTagsThatCannotBeAreRefused(t *testing.T) {
 }
 
 // tagless is a tier without tags. It is bound already.
-type tagless struct {
-	remote.Tier
-	remote.AllDropper
-}
+type tagless struct{ remote.Tier }
 
 func newTagless(s *shared) tagless {
-	t := s.tier.Bind(remote.Space{Name: "test", Schema: 1, Instance: 1}).(*stratatest.Tier)
-	return tagless{t, t}
+	return tagless{s.tier.Bind(remote.Space{Name: "test", Schema: 1, Instance: 1})}
 }
 
 func TestTagsWithATierThatHasNoneAreRefused(t *testing.T) {

@@ -726,12 +726,14 @@ func (s spoiling) Get(ctx context.Context, keys []string) ([]remote.Held, error)
 	return held, err
 }
 
-func (s spoiling) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	h, l, err := s.Tier.Acquire(ctx, key, d)
-	if len(h.Data) > 0 {
-		h.Data[len(h.Data)-1] ^= 1
+func (s spoiling) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	acquired, err := s.Tier.Acquire(ctx, r, d)
+	for i := range acquired {
+		if d := acquired[i].Held.Data; len(d) > 0 {
+			d[len(d)-1] ^= 1
+		}
 	}
-	return h, l, err
+	return acquired, err
 }
 
 func TestStatsAddUp(t *testing.T) {

@@ -94,17 +94,16 @@ func (w wire) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 	return drops, nil
 }
 
-func (w wire) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	var held remote.Held
-	var lease remote.Lease
+func (w wire) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	var acquired []remote.Acquired
 	err := w.carry(ctx, "Acquire", func(ctx context.Context) (err error) {
-		held, lease, err = w.Tier.Acquire(ctx, key, d)
+		acquired, err = w.Tier.Acquire(ctx, r, d)
 		return err
 	})
 	if err != nil {
-		return remote.Held{}, remote.Lease{}, err
+		return nil, err
 	}
-	return held, lease, nil
+	return acquired, nil
 }
 
 func (w wire) Put(ctx context.Context, p []remote.Put) ([]int, error) {

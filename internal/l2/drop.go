@@ -181,7 +181,7 @@ func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error,
 // dropAllOnce is one attempt at a drop of everything.
 func (s *Store) dropAllOnce(ctx context.Context, soft bool) error {
 	if s.tier != nil {
-		err := s.can.dropAll.DropAll(ctx, soft)
+		err := s.tier.DropAll(ctx, soft)
 		s.Report(ctx, "drop all", err, Probes{})
 		if err != nil {
 			s.applyOwn()
@@ -224,7 +224,7 @@ func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) erro
 
 // announces reports whether the cache announces drops: there is a bus, and the
 // tier does not announce them itself.
-func (s *Store) announces() bool { return s.o.Bus != nil && !s.can.announce }
+func (s *Store) announces() bool { return s.o.Bus != nil && !s.tierAnnounces }
 
 // Announce announces drops that a Put has made, unless the tier has done so. A
 // message that is not confirmed makes its drop pending; the error is that of the

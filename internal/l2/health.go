@@ -180,8 +180,8 @@ func (s *Store) Unreadable() { s.foreign.count.Add(1) }
 // Foreign returns the number of values in L2 that could not be read.
 func (s *Store) Foreign() uint64 {
 	n := s.foreign.count.Load()
-	if s.can.counter != nil {
-		n += s.can.counter.Foreign()
+	if s.can.probe != nil {
+		n += s.can.probe.Foreign()
 	}
 	return n
 }

@@ -113,12 +113,12 @@ func (x *Session) Expire(ctx, read context.Context, s *Store, left time.Duration
 // it. A lease of a read that was cancelled while it stored is given back, too: if
 // the value was stored all the same, there is no such lease.
 func (x *Session) Release(read context.Context, s *Store, l remote.Lease) {
-	if l.Token == 0 || x.Down && !x.Cancelled || s.can.release == nil {
+	if l.Token == 0 || x.Down && !x.Cancelled || s.tier == nil {
 		return
 	}
 	ctx, cancel := s.Bound(context.WithoutCancel(read))
 	defer cancel()
-	err := s.can.release.Release(ctx, x.Name, l)
+	err := s.tier.Release(ctx, x.Name, l)
 	x.Answered(read, s, "release", err)
 }
 

@@ -58,14 +58,16 @@ type Options struct {
 // it with [New]. It is safe for concurrent use. Without a tier and a bus it does
 // nothing.
 type Store struct {
-	o       Options
-	tier    remote.Tier // nil without L2
-	can     abilities
-	all     *limit.Breaker // of all that L2 is asked
-	stores  *limit.Breaker // of leases and values that are stored there
-	pending *retry.Queue   // drops that were not confirmed
-	waits   waits          // for leases of other instances
-	health  health
+	o    Options
+	tier remote.Tier // nil without L2
+	can  abilities
+	// tierAnnounces says that the tier announces its drops itself.
+	tierAnnounces bool
+	all           *limit.Breaker // of all that L2 is asked
+	stores        *limit.Breaker // of leases and values that are stored there
+	pending       *retry.Queue   // drops that were not confirmed
+	waits         waits          // for leases of other instances
+	health        health
 	// suspending is held while Options.Suspend is called.
 	suspending sync.Mutex
 	// ownUntil is until when this instance applies its own announcements: one of
@@ -77,20 +79,12 @@ type Store struct {
 	foreign foreignLog
 }
 
-// abilities are what the tier is able to do beyond remote.Tier.
+// abilities are the optional abilities of the tier. Each is nil if the tier, with
+// all tiers inside it, lacks the ability.
 type abilities struct {
-	dropAll  remote.AllDropper
-	release  remote.Releaser
-	renew    remote.Renewer
-	counter  remote.Counter
-	doubt    remote.Doubter
 	tag      remote.Tagger
-	position remote.Positioner
-	changes  remote.ChangeTeller
+	announce remote.Announcer
 	probe    remote.Prober
-	refresh  remote.Refresher
-	many     remote.ManyAcquirer
-	announce bool
 }
 
 // New returns a Store. It does not wait for the network.
@@ -111,26 +105,13 @@ func New(o Options) *Store {
 	return s
 }
 
-// bind takes this cache's part of the tier.
+// bind takes this cache's view of the tier, and finds the view's abilities.
 func (s *Store) bind(t remote.Tier) {
-	if b, ok := t.(remote.Binder); ok {
-		t = b.Bind(remote.Space{Name: s.o.Name, Schema: s.o.Schema, Instance: s.o.Instance})
-	}
-	s.tier = t
-	s.can.dropAll, _ = t.(remote.AllDropper)
-	s.can.release, _ = t.(remote.Releaser)
-	s.can.renew, _ = t.(remote.Renewer)
-	s.can.counter, _ = t.(remote.Counter)
-	s.can.doubt, _ = t.(remote.Doubter)
-	s.can.tag, _ = t.(remote.Tagger)
-	s.can.position, _ = t.(remote.Positioner)
-	s.can.changes, _ = t.(remote.ChangeTeller)
-	s.can.probe, _ = t.(remote.Prober)
-	s.can.refresh, _ = t.(remote.Refresher)
-	s.can.many, _ = t.(remote.ManyAcquirer)
-	if a, ok := t.(remote.Announcer); ok {
-		s.can.announce = a.Announces()
-	}
+	s.tier, _ = remote.Bind(t, remote.Space{Name: s.o.Name, Schema: s.o.Schema, Instance: s.o.Instance})
+	s.can.tag, _ = remote.As[remote.Tagger](s.tier)
+	s.can.announce, _ = remote.As[remote.Announcer](s.tier)
+	s.can.probe, _ = remote.As[remote.Prober](s.tier)
+	s.tierAnnounces = s.can.announce != nil && s.can.announce.Announces()
 }
 
 // Used reports whether instances share anything.
@@ -167,35 +148,35 @@ func (s *Store) Hurry() { s.pending.Hurry() }
 func (s *Store) Close(ctx context.Context) retry.Lost { return s.pending.Close(ctx) }
 
 // HasPositions reports whether L2 knows how far the drops of its space have come.
-func (s *Store) HasPositions() bool { return s.can.position != nil }
+func (s *Store) HasPositions() bool { return s.can.announce != nil }
 
 // Lane returns the lane of the key with that name. [Store.HasPositions] was true.
-func (s *Store) Lane(name string) uint16 { return s.can.position.Lane(name) }
+func (s *Store) Lane(name string) uint16 { return s.can.announce.Lane(name) }
 
 // Position asks L2 how far the drops of its space have come. An error is not
 // counted, and opens no breaker: reads of values do that.
 func (s *Store) Position(ctx context.Context) (remote.Position, error) {
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
-	p, err := s.can.position.Position(ctx)
+	p, err := s.can.announce.Position(ctx)
 	if err == nil {
 		s.report(nil, false)
 	}
 	return p, err
 }
 
-// Changes is that of a [remote.ChangeTeller]; nil if L2 is none.
+// Changes is that of the tier, which is a [remote.Announcer]; nil if it is none.
 func (s *Store) Changes() func(context.Context) (string, error) {
-	if s.can.changes == nil {
+	if s.can.announce == nil {
 		return nil
 	}
-	return s.can.changes.Changes
+	return s.can.announce.Changes
 }
 
-// Recheck makes the tier ask anew for what it remembers of its space.
+// Recheck makes the tier read again the namespace state that it remembers.
 func (s *Store) Recheck() {
-	if s.can.doubt != nil {
-		s.can.doubt.Doubt()
+	if s.tier != nil {
+		s.tier.Recheck()
 	}
 }
 
@@ -237,17 +218,14 @@ func (s *Store) LookedUp(found bool) { s.absence.add(!found) }
 func (s *Store) MostlyAbsent() bool { return s.absence.mostly() }
 
 // Renew prolongs l, the lease on the key with that name, every third of d, until
-// ctx ends or the lease is gone. It returns at once if L2 prolongs no leases.
+// ctx ends, or the lease is void or cannot be prolonged.
 func (s *Store) Renew(ctx context.Context, name string, l remote.Lease, d time.Duration) {
-	if s.can.renew == nil {
-		return
-	}
 	next := time.NewTimer(d / 3)
 	defer next.Stop()
 	for ctx.Err() == nil {
 		begun := time.Now()
 		op, cancel := s.Bound(ctx)
-		kept, err := s.can.renew.Renew(op, name, l, d)
+		kept, err := s.tier.Renew(op, name, l, d)
 		cancel()
 		if err == nil && !kept {
 			return
@@ -261,13 +239,13 @@ func (s *Store) Renew(ctx context.Context, name string, l remote.Lease, d time.D
 }
 
 // Renews reports whether L2 prolongs leases.
-func (s *Store) Renews() bool { return s.can.renew != nil }
+func (s *Store) Renews() bool { return s.tier != nil }
 
-// Replaces reports whether L2 gives leases for values that are fresh still.
-func (s *Store) Replaces() bool { return s.can.refresh != nil }
+// Replaces reports whether L2 grants leases for values that are still fresh.
+func (s *Store) Replaces() bool { return s.tier != nil }
 
 // TellsEnds reports whether the end of another instance's lease is announced here.
-func (s *Store) TellsEnds() bool { return s.can.announce }
+func (s *Store) TellsEnds() bool { return s.tierAnnounces }
 
 // Request asks for the lease on one key.
 type Request struct {
@@ -276,36 +254,32 @@ type Request struct {
 	Replace remote.ID
 }
 
+// remote is the request as the tier takes it.
+func (r Request) remote() remote.Request { return remote.Request{Key: r.Name, Replace: r.Replace} }
+
 // Acquire asks for a lease of at most d.
 func (s *Store) Acquire(ctx context.Context, r Request, d time.Duration) (remote.Held, remote.Lease, error) {
-	if r.Replace != 0 && s.can.refresh != nil {
-		return s.can.refresh.Refresh(ctx, r.Name, r.Replace, d)
+	acquired, err := s.tier.Acquire(ctx, []remote.Request{r.remote()}, d)
+	if err != nil {
+		return remote.Held{}, remote.Lease{}, err
 	}
-	return s.tier.Acquire(ctx, r.Name, d)
+	return acquired[0].Held, acquired[0].Lease, acquired[0].Err
 }
 
-// AcquireMany asks for many leases in one round trip. Leases to replace values,
-// or all if the tier is able to do no better, are asked for one by one, at once:
-// each has its own error.
+// AcquireMany asks for leases of at most d in one round trip. Each has its own
+// error.
 func (s *Store) AcquireMany(ctx context.Context, rs []Request, d time.Duration) (held []remote.Held, leases []remote.Lease, errs []error) {
-	errs = make([]error, len(rs))
-	names, plain := make([]string, len(rs)), s.can.many != nil
+	held, leases, errs = make([]remote.Held, len(rs)), make([]remote.Lease, len(rs)), make([]error, len(rs))
+	requests := make([]remote.Request, len(rs))
 	for i, r := range rs {
-		names[i], plain = r.Name, plain && r.Replace == 0
+		requests[i] = r.remote()
 	}
-	if plain {
-		held, leases, err := s.can.many.AcquireMany(ctx, names, d)
-		for i := range errs {
-			errs[i] = err
+	acquired, err := s.tier.Acquire(ctx, requests, d)
+	for i := range rs {
+		if errs[i] = err; err == nil {
+			held[i], leases[i], errs[i] = acquired[i].Held, acquired[i].Lease, acquired[i].Err
 		}
-		return held, leases, errs
 	}
-	held, leases = make([]remote.Held, len(rs)), make([]remote.Lease, len(rs))
-	var all sync.WaitGroup
-	for i, r := range rs {
-		all.Go(func() { held[i], leases[i], errs[i] = s.Acquire(ctx, r, d) })
-	}
-	all.Wait()
 	return held, leases, errs
 }
 

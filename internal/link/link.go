@@ -65,7 +65,7 @@ type Options struct {
 	// Position asks the tier how far drops have come; nil if it does not know.
 	Position func(ctx context.Context) (remote.Position, error)
 	// Changes tells whether anything was dropped since a position was asked
-	// for, as [remote.ChangeTeller] has it; nil if the tier cannot tell.
+	// for, as [remote.Announcer] has it; nil if the tier cannot tell.
 	Changes func(ctx context.Context) (string, error)
 	// Recheck makes the tier read its namespace state again. Optional.
 	Recheck func()

@@ -21,7 +21,6 @@ import (
 // exceptions allow what a rule forbids: "rule: path" or "rule: path: name", as
 // the rule reports it, and why it has to be so. Keep it short.
 var exceptions = map[string]string{ // read-only
-	"figures of the code: stratatest/internal/tierchecks/space.go": "its rules of an entry want to be one with those of redistier",
 	"package size: redis": "one server and a cluster, over one connection and many, behind one face: what knows no face is in internal/netpool, fleet, pubsub, slots, resp and redistier",
 }
 

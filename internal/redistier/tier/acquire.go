@@ -44,25 +44,50 @@ func (q *leaseRequest) latest(w *words.Word) int64 {
 // never is a time that no server's clock shows.
 const never = 1<<52 - 1
 
-// Acquire asks for the right to fill key.
-func (t *Tier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	return t.Refresh(ctx, key, 0, d)
-}
-
-// Refresh is Acquire, but that the value with this id counts as stale.
-func (t *Tier) Refresh(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-	if err := tooLong(key); err != nil {
-		return remote.Held{}, remote.Lease{}, err
+// Acquire requests leases. Where the store spans several servers, each result
+// has the error of its server.
+func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	for i := range r {
+		if err := tooLong(r[i].Key); err != nil {
+			return nil, err
+		}
 	}
-	q := leaseRequest{key: key, id: id, token: newLease(), d: d}
-	_, q.until = remote.Split(ctx)
-	h, l, err := t.request(ctx, q)
-	return h, l, t.explained(err)
+	if len(r) == 0 {
+		return nil, ctx.Err()
+	}
+	_, until := remote.Split(ctx)
+	request := func(i int) leaseRequest {
+		return leaseRequest{key: r[i].Key, id: r[i].Replace, token: newLease(), d: d, until: until}
+	}
+	acquired := make([]remote.Acquired, len(r))
+	if len(r) == 1 {
+		acquired[0] = t.request(ctx, request(0))
+	} else {
+		requests := make([]leaseRequest, len(r))
+		for i := range r {
+			requests[i] = request(i)
+		}
+		_ = t.each(len(r), func(i int) string { return t.names.Entry(r[i].Key) }, func(part []int) error {
+			t.acquireFrom(ctx, requests, part, acquired)
+			return nil
+		})
+	}
+	failed := 0
+	for i := range acquired {
+		if acquired[i].Err != nil {
+			acquired[i].Err = t.explained(acquired[i].Err)
+			failed++
+		}
+	}
+	if failed == len(acquired) {
+		return nil, acquired[0].Err
+	}
+	return acquired, nil
 }
 
-// request asks for a lease, and again when it has removed from the key what is
-// none of ours.
-func (t *Tier) request(ctx context.Context, q leaseRequest) (remote.Held, remote.Lease, error) {
+// request asks for a lease. If the key is of another type, request removes it
+// and asks again.
+func (t *Tier) request(ctx context.Context, q leaseRequest) remote.Acquired {
 	a, w, err := t.acquire(ctx, q)
 	if wrongType(err) {
 		t.foreign.Add(1)
@@ -71,19 +96,18 @@ func (t *Tier) request(ctx context.Context, q leaseRequest) (remote.Held, remote
 		}
 	}
 	if err != nil {
-		return remote.Held{}, remote.Lease{}, t.cleanWord(ctx, err)
+		return remote.Acquired{Err: t.cleanWord(ctx, err)}
 	}
-	h, l := t.granted(&a, q.token, w)
-	return h, l, nil
+	return t.granted(&a, q.token, w)
 }
 
-// granted is what is told of an answer that can be judged by w.
-func (t *Tier) granted(a *entryrules.Answer, token uint64, w *words.Word) (remote.Held, remote.Lease) {
-	l := remote.Lease{Word: w.Text, Clock: w.Clock, Grant: a.Grant, Wait: time.Duration(a.Wait) * time.Millisecond}
+// granted is the result for an answer that can be judged by w.
+func (t *Tier) granted(a *entryrules.Answer, token uint64, w *words.Word) remote.Acquired {
+	l := remote.Lease{State: w.Text, Clock: w.Clock, Grant: a.Grant, Wait: time.Duration(a.Wait) * time.Millisecond}
 	if a.Grant == remote.Granted {
 		l.Token, l.Wait = token, 0
 	}
-	return t.open(&a.Held, w), l
+	return remote.Acquired{Held: t.open(&a.Held, w), Lease: l}
 }
 
 // acquire asks for a lease. It returns a word by which the answer can be judged.
@@ -136,52 +160,32 @@ func (s *site) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer
 	return a, w, err
 }
 
-// AcquireMany is Acquire for many keys in one round trip.
-func (t *Tier) AcquireMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-	if err := tooLong(keys...); err != nil {
-		return nil, nil, err
-	}
-	if len(keys) == 0 {
-		return nil, nil, ctx.Err()
-	}
-	held, leases := make([]remote.Held, len(keys)), make([]remote.Lease, len(keys))
-	err := t.each(len(keys), func(i int) string { return t.names.Entry(keys[i]) }, func(part []int) error {
-		return t.acquireFrom(ctx, keys, part, d, held, leases)
-	})
-	if err != nil {
-		return nil, nil, t.explained(err)
-	}
-	return held, leases, nil
-}
-
-// acquireFrom asks one server for leases on a part of the keys.
-func (t *Tier) acquireFrom(ctx context.Context, keys []string, part []int, d time.Duration, held []remote.Held, leases []remote.Lease) error {
-	requests := make([]leaseRequest, len(part))
-	_, until := remote.Split(ctx)
-	for j, i := range part {
-		requests[j] = leaseRequest{key: keys[i], token: newLease(), d: d, until: until}
-	}
+// acquireFrom makes those requests whose indexes are in part, at one server.
+func (t *Tier) acquireFrom(ctx context.Context, requests []leaseRequest, part []int, acquired []remote.Acquired) {
+	some := pick(requests, part)
 	var w *words.Word
-	var answers []acquired
-	err := t.atKey(ctx, keys[part[0]], true, func(ctx context.Context, s *site) (err error) {
-		answers, w, err = s.acquireMany(ctx, requests)
+	var answers []acquireAnswer
+	err := t.atKey(ctx, some[0].key, true, func(ctx context.Context, s *site) (err error) {
+		answers, w, err = s.acquireMany(ctx, some)
 		return err
 	})
 	if err != nil {
-		return t.cleanWord(ctx, err)
+		err = t.cleanWord(ctx, err)
+		for _, i := range part {
+			acquired[i].Err = err
+		}
+		return
 	}
-	for j, a := range answers {
-		i := part[j]
-		if a.err == nil {
-			held[i], leases[i] = t.granted(&a.Answer, requests[j].token, w)
-		} else if held[i], leases[i], err = t.request(ctx, requests[j]); err != nil { // it cleans up, and follows
-			return err
+	for j, i := range part {
+		if answers[j].err == nil {
+			acquired[i] = t.granted(&answers[j].Answer, some[j].token, w)
+		} else {
+			acquired[i] = t.request(ctx, some[j]) // it cleans up, and follows
 		}
 	}
-	return nil
 }
 
-func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answers []acquired, w *words.Word, err error) {
+func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answers []acquireAnswer, w *words.Word, err error) {
 	ask, known := s.due(time.Now())
 	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
 		for w = known; ; ask = true {
@@ -205,19 +209,19 @@ func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answer
 	return answers, w, nil
 }
 
-func anyLate(answers []acquired) bool {
-	return slices.ContainsFunc(answers, func(a acquired) bool { return a.Late })
+func anyLate(answers []acquireAnswer) bool {
+	return slices.ContainsFunc(answers, func(a acquireAnswer) bool { return a.Late })
 }
 
-// acquired is the answer for one key of many.
-type acquired struct {
+// acquireAnswer is the answer for one key of many.
+type acquireAnswer struct {
 	entryrules.Answer
 	err error
 }
 
 // acquireAll asks for many leases. Its error is about the connection.
-func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, w *words.Word) ([]acquired, error) {
-	answers := make([]acquired, len(requests))
+func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, w *words.Word) ([]acquireAnswer, error) {
+	answers := make([]acquireAnswer, len(requests))
 	if s.scripted() {
 		replies, err := runAll(send, len(requests), func(dst []byte, head func(*script) string, i int) []byte {
 			return s.appendRequest(dst, head(s.scripts.acquire), &requests[i], w)

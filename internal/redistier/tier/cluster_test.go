@@ -15,6 +15,7 @@ import (
 	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/redistier/words"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -162,7 +163,7 @@ func TestValueFromAnotherLifeOfItsServerIsAbsent(t *testing.T) {
 		stored = "run10"
 		get("v run10")
 		c.all[1].run = "run11"
-		tr.Doubt()
+		tr.Recheck()
 		get("")
 
 		stored = "run11"
@@ -190,16 +191,16 @@ func TestLeaseNamesTheServerThatGaveIt(t *testing.T) {
 	}
 	tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	want := "e@" + words.Digest("run1r0") + ".0.0"
-	_, l, err := tr.Acquire(t.Context(), "k", time.Minute)
-	if err != nil || l.Word != want {
+	_, l, err := testkit.Acquire(t.Context(), tr, "k", time.Minute)
+	if err != nil || l.State != want {
 		t.Errorf("Acquire: %+v, %v; want the word %s", l, err, want)
 	}
-	_, ls, err := tr.AcquireMany(t.Context(), []string{"k", "l"}, time.Minute)
-	if err != nil || ls[0].Word != want || ls[1].Word != want {
+	_, ls, err := testkit.AcquireMany(t.Context(), tr, []string{"k", "l"}, time.Minute)
+	if err != nil || ls[0].State != want || ls[1].State != want {
 		t.Errorf("AcquireMany: %+v, %v", ls, err)
 	}
 	ls, err = tr.Drop(t.Context(), []remote.Drop{{Key: "k", Token: time.Minute}, {Key: "l", Token: time.Minute}})
-	if err != nil || ls[0].Word != want || ls[1].Word != want {
+	if err != nil || ls[0].State != want || ls[1].State != want {
 		t.Errorf("Drop: %+v, %v", ls, err)
 	}
 }
@@ -255,9 +256,9 @@ func TestBatchFollowsEachOfItsKeys(t *testing.T) {
 				}
 			}
 			at := func(i int, l remote.Lease) bool {
-				return l.Word == "e@"+words.Digest(fmt.Sprintf("run%dr0", home[keys[i]]))+".0.0" && l.Token != 0
+				return l.State == "e@"+words.Digest(fmt.Sprintf("run%dr0", home[keys[i]]))+".0.0" && l.Token != 0
 			}
-			_, leases, err := tr.AcquireMany(t.Context(), keys, time.Minute)
+			_, leases, err := testkit.AcquireMany(t.Context(), tr, keys, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -361,10 +362,10 @@ func FuzzAnswersOfACluster(f *testing.F) {
 		if h, err := tr.Get(ctx, keys); err == nil && len(h) != 3 {
 			t.Fatalf("%d results for three keys", len(h))
 		}
-		if h, l, err := tr.AcquireMany(ctx, keys, time.Minute); err == nil && (len(h) != 3 || len(l) != 3) {
+		if h, l, err := testkit.AcquireMany(ctx, tr, keys, time.Minute); err == nil && (len(h) != 3 || len(l) != 3) {
 			t.Fatalf("%d, %d results for three keys", len(h), len(l))
 		}
-		lease := remote.Lease{Token: 7, Word: "e.0.0"}
+		lease := remote.Lease{Token: 7, State: "e.0.0"}
 		if no, err := tr.Put(ctx, []remote.Put{{Key: "k", Left: 1, Lease: lease}, {Key: "ll", Left: 1, Lease: lease}}); err == nil && len(no) > 2 {
 			t.Fatalf("refused %v", no)
 		}

@@ -74,7 +74,7 @@ func (s *site) vouch(ctx context.Context, l *remote.Lease) error {
 	}
 	w, err := s.current(ctx)
 	if err == nil {
-		l.Word, l.Clock = w.Text, w.Clock
+		l.State, l.Clock = w.Text, w.Clock
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -56,13 +57,13 @@ func TestRequestThatIsCarriedOutLateGetsNoLease(t *testing.T) {
 					ctx, cancel := remote.WithTimeout(t.Context(), wait)
 					defer cancel()
 					if !many {
-						_, l, err := tr.Acquire(ctx, "k", time.Minute)
+						_, l, err := testkit.Acquire(ctx, tr, "k", time.Minute)
 						if err != nil {
 							t.Fatal(err)
 						}
 						return l
 					}
-					_, l, err := tr.AcquireMany(ctx, []string{"k", "l"}, time.Minute)
+					_, l, err := testkit.AcquireMany(ctx, tr, []string{"k", "l"}, time.Minute)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -79,7 +80,7 @@ func TestRequestThatIsCarriedOutLateGetsNoLease(t *testing.T) {
 					t.Errorf("scripts %t, many %t: %+v for somebody who waits", scripts, many, l)
 				}
 				stands = 0
-				if _, l, err := tr.Acquire(context.Background(), "k", time.Minute); err != nil || l.Grant != remote.Granted {
+				if _, l, err := testkit.Acquire(context.Background(), tr, "k", time.Minute); err != nil || l.Grant != remote.Granted {
 					t.Errorf("%+v, %v without a deadline", l, err)
 				}
 				// The clock is set: what is known of it is out of date.

@@ -81,7 +81,7 @@ func (t *Tier) put(ctx context.Context, p *remote.Put) (stored bool, err error) 
 func (t *Tier) putting(p *remote.Put) entryrules.Put {
 	return entryrules.Put{
 		Schema: t.names.Schema, Token: p.Lease.Token, Fresh: millis(p.Fresh), Left: millis(p.Left),
-		Namespace: p.Lease.Word, Data: p.Data, Drops: p.Drops,
+		Namespace: p.Lease.State, Data: p.Data, Drops: p.Drops,
 	}
 }
 
@@ -91,7 +91,7 @@ func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration
 		return false, err
 	}
 	done, err := t.change(ctx, key, entryrules.Extend{
-		Schema: t.names.Schema, Token: l.Token, ID: uint64(id), Fresh: millis(fresh), Left: millis(left), Namespace: l.Word,
+		Schema: t.names.Schema, Token: l.Token, ID: uint64(id), Fresh: millis(fresh), Left: millis(left), Namespace: l.State,
 	})
 	return err == nil && !done, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/internal/redistier/watch"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -62,16 +63,16 @@ func withoutEngine(text string, refused ...string) *stub {
 
 // operations are all that a tier can do.
 func operations() map[string]func(context.Context, *tier.Tier) error {
-	lease := remote.Lease{Token: 7, Word: "e.0.0"}
+	lease := remote.Lease{Token: 7, State: "e.0.0"}
 	put := remote.Put{Key: "k", Left: time.Minute, Lease: lease}
 	return map[string]func(context.Context, *tier.Tier) error{
 		"Get": func(ctx context.Context, t *tier.Tier) error { _, err := t.Get(ctx, []string{"k"}); return err },
 		"Acquire": func(ctx context.Context, t *tier.Tier) error {
-			_, _, err := t.Acquire(ctx, "k", time.Minute)
+			_, _, err := testkit.Acquire(ctx, t, "k", time.Minute)
 			return err
 		},
 		"Refresh": func(ctx context.Context, t *tier.Tier) error {
-			_, _, err := t.Refresh(ctx, "k", 7, time.Minute)
+			_, _, err := testkit.Refresh(ctx, t, "k", 7, time.Minute)
 			return err
 		},
 		"Put": func(ctx context.Context, t *tier.Tier) error { _, err := t.Put(ctx, []remote.Put{put}); return err },
@@ -101,7 +102,7 @@ func operations() map[string]func(context.Context, *tier.Tier) error {
 		"DropAll":  func(ctx context.Context, t *tier.Tier) error { return t.DropAll(ctx, false) },
 		"Position": func(ctx context.Context, t *tier.Tier) error { _, err := t.Position(ctx); return err },
 		"AcquireMany": func(ctx context.Context, t *tier.Tier) error {
-			_, _, err := t.AcquireMany(ctx, []string{"k", "l"}, time.Minute)
+			_, _, err := testkit.AcquireMany(ctx, t, []string{"k", "l"}, time.Minute)
 			return err
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -39,7 +40,7 @@ func TestNoMoreIsLeftThanWasAskedFor(t *testing.T) {
 			return answer(command)
 		}
 		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
-		_, l, err := tr.Acquire(t.Context(), "k", time.Minute)
+		_, l, err := testkit.Acquire(t.Context(), tr, "k", time.Minute)
 		if err != nil || l.Grant != c.grant || l.Wait != c.wait {
 			t.Errorf("%s: %+v, %v; want grant %d, wait %v", c.what, l, err, c.grant, c.wait)
 		}

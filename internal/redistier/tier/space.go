@@ -18,8 +18,8 @@ import (
 
 var errLost = errors.New("redis: tier: what is kept of a name space does not last")
 
-// Doubt makes all operations that begin from now on ask for the word anew.
-func (t *Tier) Doubt() { t.word.Doubt(time.Now()) }
+// Recheck makes all operations that begin from now on ask for the word anew.
+func (t *Tier) Recheck() { t.word.Doubt(time.Now()) }
 
 // question returns a word to be filled in by the answer to a question that is
 // sent now.

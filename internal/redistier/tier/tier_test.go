@@ -11,6 +11,7 @@ import (
 	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -142,8 +143,8 @@ func TestLeaseIsJudgedByAWordAskedAfterTheLastConnection(t *testing.T) {
 	}
 	tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	for i, want := range []string{"e.0.0", "f.0.0"} {
-		h, l, err := tr.Acquire(context.Background(), "k", time.Minute)
-		if err != nil || l.Word != want || h.Absent() == (i == 0) {
+		h, l, err := testkit.Acquire(context.Background(), tr, "k", time.Minute)
+		if err != nil || l.State != want || h.Absent() == (i == 0) {
 			t.Errorf("question %d: %+v, %+v, %v; want word %s", i, h, l, err, want)
 		}
 	}
@@ -215,7 +216,7 @@ func FuzzAnswers(f *testing.F) {
 		}}
 		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 		ctx := context.Background()
-		lease := remote.Lease{Token: 7, Word: "e.0.0"}
+		lease := remote.Lease{Token: 7, State: "e.0.0"}
 		if h, err := tr.Get(ctx, []string{"k"}); err == nil && len(h) != 1 {
 			t.Fatalf("%d results for a key", len(h))
 		}
@@ -223,7 +224,7 @@ func FuzzAnswers(f *testing.F) {
 			t.Fatalf("%d results for two keys", len(h))
 		}
 		for _, id := range []remote.ID{0, 7} {
-			h, l, err := tr.Refresh(ctx, "k", id, time.Minute)
+			h, l, err := testkit.Refresh(ctx, tr, "k", id, time.Minute)
 			if err == nil && ((l.Grant == remote.Granted) != (l.Token != 0) || l.Wait < 0 || h.Fresh < 0 || h.Left < 0) {
 				t.Fatalf("acquired %+v, %+v", h, l)
 			}

@@ -48,7 +48,7 @@ type announceView struct {
 
 func newAnnounceView(t testing.TB, tier remote.Tier, bus remote.Bus) *announceView {
 	v := newView(t, tier, nil)
-	a, ok := v.Tier.(remote.Announcer)
+	a, ok := remote.As[remote.Announcer](v.Tier)
 	if !ok || !a.Announces() {
 		t.Fatalf("the tier does not announce")
 	}
@@ -220,28 +220,22 @@ func checkEndIsAnnounced(v *announceView) {
 		v.waits("k", remote.Busy, long)
 		return lease
 	}
-	if _, ok := v.Tier.(remote.ManyAcquirer); ok {
-		_, leases := v.acquireMany(long, "k", "another", "k")
-		v.stores("k", "value", leases[0])
-		ended()
-		v.drop(remote.Drop{Key: "k"})
-		v.hears(remote.Dropped, "k")
-	}
-	if _, ok := v.Tier.(remote.Refresher); ok {
-		v.fill("k", "old")
-		id := v.holdsFresh("k", "old").ID
-		lease := v.refreshes("k", "old", id)
-		v.refresh("k", id, short)
-		v.stores("k", "new", lease)
-		ended()
-		v.drop(remote.Drop{Key: "k"})
-		v.hears(remote.Dropped, "k")
-	}
 	quiet := func() {
 		v.Helper()
 		v.drop(remote.Drop{Key: "k"})
 		v.hears(remote.Dropped, "k")
 	}
+	_, leases := v.acquireMany(long, "k", "another", "k")
+	v.stores("k", "value", leases[0])
+	ended()
+	quiet()
+	v.fill("k", "old")
+	id := v.holdsFresh("k", "old").ID
+	lease := v.refreshes("k", "old", id)
+	v.refresh("k", id, short)
+	v.stores("k", "new", lease)
+	ended()
+	quiet()
 	v.stores("k", "value", awaited())
 	ended()
 	quiet()
@@ -253,10 +247,9 @@ func checkEndIsAnnounced(v *announceView) {
 	v.refuses("k", "late", lost)
 	quiet()
 
-	r := ability[remote.Releaser](v.view)
 	release := func(l remote.Lease) {
 		v.Helper()
-		if err := r.Release(v.ctx, "k", l); err != nil {
+		if err := v.Release(v.ctx, "k", l); err != nil {
 			v.Fatalf("Release: %v", err)
 		}
 	}

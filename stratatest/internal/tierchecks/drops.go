@@ -330,7 +330,7 @@ func checkNoOlderValueSurvives(v *view) {
 
 // fillFrom stores what the origin holds, if a lease is to be had.
 func (v *view) fillFrom(key string, origin *atomic.Int64) error {
-	_, lease, err := v.Acquire(v.ctx, key, long)
+	_, lease, err := v.ask(v.ctx, key, 0, long)
 	if err != nil || lease.Grant != remote.Granted {
 		return err
 	}

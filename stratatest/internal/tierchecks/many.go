@@ -1,6 +1,8 @@
 package tierchecks
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -17,16 +19,39 @@ func manyChecks() []tierCheck {
 		{"ManyLeasesAreExclusive", checkManyAreExclusive},
 		{"ManyLeasesAreVoidedOneByOne", checkManyAreVoided},
 		{"ManyLeasesAreFencedWithTheName", checkManyAreFenced},
+		{"ManyLeasesReplaceTheirValues", checkManyReplace},
 	}
 }
 
 func (v *view) acquireMany(d time.Duration, keys ...string) ([]remote.Held, []remote.Lease) {
 	v.Helper()
-	held, leases, err := ability[remote.ManyAcquirer](v).AcquireMany(v.ctx, keys, d)
-	if err != nil || len(held) != len(keys) || len(leases) != len(keys) {
-		v.Fatalf("AcquireMany(%q) = %d held, %d leases, %v; want one each", keys, len(held), len(leases), err)
+	acquired, err := v.askMany(v.ctx, keys, d)
+	if err != nil {
+		v.Fatalf("Acquire(%q): %v", keys, err)
+	}
+	held, leases := make([]remote.Held, len(keys)), make([]remote.Lease, len(keys))
+	for i, a := range acquired {
+		held[i], leases[i] = a.Held, a.Lease
 	}
 	return held, leases
+}
+
+// askMany requests leases. One result with an error is an error.
+func (v *view) askMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Acquired, error) {
+	requests := make([]remote.Request, len(keys))
+	for i, key := range keys {
+		requests[i].Key = key
+	}
+	acquired, err := v.Acquire(ctx, requests, d)
+	if err == nil && len(acquired) != len(keys) {
+		err = fmt.Errorf("%d results for %d requests", len(acquired), len(keys))
+	}
+	for _, a := range acquired {
+		if err == nil {
+			err = a.Err
+		}
+	}
+	return acquired, err
 }
 
 // putMany stores each key's name under its lease and returns what was refused.
@@ -103,24 +128,24 @@ func checkManyLineUp(v *view) {
 // checkManyAreExclusive has callers ask for the same keys at once, each in
 // another order.
 func checkManyAreExclusive(v *view) {
-	many := ability[remote.ManyAcquirer](v)
 	keys := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 	asked := make([][]string, 20)
-	leases := make([][]remote.Lease, len(asked))
+	acquired := make([][]remote.Acquired, len(asked))
 	errs := make([]error, len(asked))
 	var wg sync.WaitGroup
 	for c := range asked {
 		first := c % len(keys)
 		asked[c] = slices.Concat(keys[first:], keys[:first])
-		wg.Go(func() { _, leases[c], errs[c] = many.AcquireMany(v.ctx, asked[c], long) })
+		wg.Go(func() { acquired[c], errs[c] = v.askMany(v.ctx, asked[c], long) })
 	}
 	wg.Wait()
 	granted := map[string]int{}
 	for c := range asked {
-		if errs[c] != nil || len(leases[c]) != len(keys) {
-			v.Fatalf("caller %d got %d leases, %v", c, len(leases[c]), errs[c])
+		if errs[c] != nil {
+			v.Fatalf("caller %d: %v", c, errs[c])
 		}
-		for i, l := range leases[c] {
+		for i, a := range acquired[c] {
+			l := a.Lease
 			if l.Grant == remote.Granted {
 				granted[asked[c][i]]++
 			} else if l.Grant != remote.Busy {
@@ -171,4 +196,29 @@ func checkManyAreFenced(v *view) {
 			v.Errorf("leases have clocks %d and %d before and after a drop of a tag at %d", before[i].Clock, after[i].Clock, dropped)
 		}
 	}
+}
+
+// checkManyReplace requests leases for fresh values of which some are to be
+// replaced.
+func checkManyReplace(v *view) {
+	keys := []string{"replaced", "kept", "another's", "absent"}
+	requests := make([]remote.Request, len(keys))
+	for i, key := range keys {
+		if requests[i].Key = key; key != "absent" {
+			v.fill(key, key)
+		}
+	}
+	requests[0].Replace = v.holdsFresh("replaced", "replaced").ID
+	requests[2].Replace = requests[0].Replace
+	acquired, err := v.Acquire(v.ctx, requests, long)
+	if err != nil || len(acquired) != len(keys) {
+		v.Fatalf("Acquire = %d results, %v; want %d", len(acquired), err, len(keys))
+	}
+	for i, grant := range []remote.Grant{remote.Granted, remote.Free, remote.Free, remote.Granted} {
+		a := acquired[i]
+		if a.Err != nil || a.Lease.Grant != grant || a.Held.Absent() != (keys[i] == "absent") || !a.Held.Absent() && string(a.Held.Data) != keys[i] {
+			v.Errorf("%q: %+v; want grant %d and the value that is held", keys[i], a, grant)
+		}
+	}
+	v.stores("replaced", "new", acquired[0].Lease)
 }

@@ -2,7 +2,6 @@ package tierchecks
 
 import (
 	"sync"
-	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
@@ -17,18 +16,6 @@ func refreshChecks() []tierCheck {
 		{"RefreshLeaseExtends", checkRefreshExtends},
 		{"RefreshTouchesOneSchema", checkRefreshOneSchema},
 	}
-}
-
-func (v *view) refresh(key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease) {
-	v.Helper()
-	held, lease, err := ability[remote.Refresher](v).Refresh(v.ctx, key, id, d)
-	if err != nil {
-		v.Fatalf("Refresh(%q): %v", key, err)
-	}
-	if (lease.Grant == remote.Granted) != (lease.Token != 0) {
-		v.Fatalf("Refresh(%q) = grant %d with token %d; a token comes with Granted only", key, lease.Grant, lease.Token)
-	}
-	return held, lease
 }
 
 // refreshes acquires a lease to replace a value that is held.
@@ -82,7 +69,6 @@ func checkRefresh(v *view) {
 }
 
 func checkRefreshIsExclusive(v *view) {
-	r := ability[remote.Refresher](v)
 	v.fill("k", "value")
 	id := v.holdsFresh("k", "value").ID
 	const callers = 50
@@ -90,7 +76,7 @@ func checkRefreshIsExclusive(v *view) {
 	errs := make([]error, callers)
 	var wg sync.WaitGroup
 	for i := range callers {
-		wg.Go(func() { _, leases[i], errs[i] = r.Refresh(v.ctx, "k", id, long) })
+		wg.Go(func() { _, leases[i], errs[i] = v.ask(v.ctx, "k", id, long) })
 	}
 	wg.Wait()
 	granted := 0
@@ -181,7 +167,6 @@ func checkRefreshExtends(v *view) {
 }
 
 func checkRefreshOneSchema(v *view) {
-	ability[remote.Refresher](v)
 	other := v.sibling()
 	other.fill("k", "theirs")
 	v.fill("k", "mine")

@@ -8,7 +8,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// rightChecks are the promises about leases and their optional abilities.
+// rightChecks are the promises about leases.
 func rightChecks() []tierCheck {
 	return []tierCheck{
 		{"LeaseIsExclusive", checkLeaseIsExclusive},
@@ -31,7 +31,7 @@ func checkLeaseIsExclusive(v *view) {
 	errs := make([]error, callers)
 	var wg sync.WaitGroup
 	for i := range callers {
-		wg.Go(func() { _, leases[i], errs[i] = v.Acquire(v.ctx, "k", long) })
+		wg.Go(func() { _, leases[i], errs[i] = v.ask(v.ctx, "k", 0, long) })
 	}
 	wg.Wait()
 	var granted []remote.Lease
@@ -113,7 +113,7 @@ func checkPutConsumesLease(v *view) {
 func checkPutNeedsARight(v *view) {
 	lease := v.granted("k", long)
 	v.refuses("k", "x", remote.Lease{})
-	v.refuses("k", "x", remote.Lease{Word: lease.Word})
+	v.refuses("k", "x", remote.Lease{State: lease.State})
 	guess := lease
 	guess.Token ^= 1
 	v.refuses("k", "x", guess)
@@ -144,7 +144,7 @@ func checkNoLeaseAfterTheDeadline(v *view) {
 			}
 		}
 		ctx, cancel := context.WithDeadline(v.ctx, time.Now().Add(-time.Millisecond))
-		_, l, err := v.Acquire(ctx, key, long)
+		_, l, err := v.ask(ctx, key, 0, long)
 		cancel()
 		if err == nil {
 			v.Errorf("Acquire of a %s key after the deadline = %+v; want an error", key, l)
@@ -154,10 +154,9 @@ func checkNoLeaseAfterTheDeadline(v *view) {
 }
 
 func checkRelease(v *view) {
-	r := ability[remote.Releaser](v)
 	release := func(l remote.Lease) {
 		v.Helper()
-		if err := r.Release(v.ctx, "k", l); err != nil {
+		if err := v.Release(v.ctx, "k", l); err != nil {
 			v.Fatalf("Release: %v", err)
 		}
 	}
@@ -173,9 +172,8 @@ func checkRelease(v *view) {
 }
 
 func checkRenew(v *view) {
-	r := ability[remote.Renewer](v)
 	lease := v.granted("k", short)
-	if held, err := r.Renew(v.ctx, "k", lease, long); err != nil || !held {
+	if held, err := v.Renew(v.ctx, "k", lease, long); err != nil || !held {
 		v.Fatalf("Renew of a held lease = %t, %v", held, err)
 	}
 	v.sleep(past)
@@ -184,10 +182,9 @@ func checkRenew(v *view) {
 }
 
 func checkRenewLost(v *view) {
-	r := ability[remote.Renewer](v)
 	lost := func(why string, l remote.Lease) {
 		v.Helper()
-		if held, err := r.Renew(v.ctx, "k", l, long); err != nil || held {
+		if held, err := v.Renew(v.ctx, "k", l, long); err != nil || held {
 			v.Errorf("Renew of a lease that was %s = %t, %v; want false", why, held, err)
 		}
 	}
@@ -257,7 +254,7 @@ func checkExtendNeedsLease(v *view) {
 	id, lease := v.stale("k", "value")
 	guess := lease
 	guess.Token ^= 1
-	for _, l := range []remote.Lease{{}, {Word: lease.Word}, guess} {
+	for _, l := range []remote.Lease{{}, {State: lease.State}, guess} {
 		if v.extend("k", l, id) {
 			v.Errorf("Extend with lease %+v was accepted", l)
 		}

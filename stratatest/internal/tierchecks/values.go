@@ -92,7 +92,7 @@ func checkHostileKeys(v *view) {
 func checkLongKeys(v *view) {
 	for _, n := range []int{199, 200, 249, 250, 251, 252, 1024, 1 << 16, 1 << 20} {
 		a, b := strings.Repeat("k", n-1)+"a", strings.Repeat("k", n-1)+"b"
-		_, lease, err := v.Acquire(v.ctx, a, long)
+		_, lease, err := v.ask(v.ctx, a, 0, long)
 		if err == nil {
 			v.stores(a, "a", lease)
 			v.fill(b, "b")
@@ -109,16 +109,11 @@ func checkLongKeys(v *view) {
 		_, putErr := v.Put(v.ctx, []remote.Put{{Key: a, Fresh: long, Left: long, Lease: remote.Lease{Token: 1}}})
 		_, dropErr := v.Drop(v.ctx, []remote.Drop{{Key: a}})
 		_, extendErr := v.Extend(v.ctx, a, long, long, remote.Lease{Token: 1}, 1)
-		errs := []error{err, getErr, putErr, dropErr, extendErr}
-		if m, ok := v.Tier.(remote.ManyAcquirer); ok {
-			_, _, manyErr := m.AcquireMany(v.ctx, []string{"short", a}, long)
-			errs = append(errs, manyErr)
-		}
-		if r, ok := v.Tier.(remote.Refresher); ok {
-			_, _, refreshErr := r.Refresh(v.ctx, a, 1, long)
-			errs = append(errs, refreshErr)
-		}
-		for _, err := range errs {
+		_, manyErr := v.askMany(v.ctx, []string{"short", a}, long)
+		_, _, refreshErr := v.ask(v.ctx, a, 1, long)
+		releaseErr := v.Release(v.ctx, a, remote.Lease{Token: 1})
+		_, renewErr := v.Renew(v.ctx, a, remote.Lease{Token: 1}, long)
+		for _, err := range []error{err, getErr, putErr, dropErr, extendErr, manyErr, refreshErr, releaseErr, renewErr} {
 			if !errors.Is(err, remote.ErrKeyTooLong) {
 				v.Errorf("key of %d bytes: error %v; want ErrKeyTooLong from every method", n, err)
 			}
@@ -263,7 +258,7 @@ func checkCancelled(v *view) {
 	ctx, cancel := context.WithCancel(v.ctx)
 	cancel()
 	_, getErr := v.Get(ctx, []string{"k"})
-	_, _, acquireErr := v.Acquire(ctx, "k", long)
+	_, _, acquireErr := v.ask(ctx, "k", 0, long)
 	_, putErr := v.Put(ctx, []remote.Put{{Key: "k", Fresh: long, Left: long, Lease: remote.Lease{Token: 1}}})
 	_, dropErr := v.Drop(ctx, []remote.Drop{{Key: "other"}})
 	_, extendErr := v.Extend(ctx, "k", long, long, remote.Lease{Token: 1}, id)

@@ -32,7 +32,7 @@ type TierFixture struct {
 
 // TierChecks returns the promises of a tier.
 func TierChecks() []Check[TierFixture] {
-	all := slices.Concat(valueChecks(), rightChecks(), manyChecks(), refreshChecks(), dropChecks(), extendChecks(), spaceChecks())
+	all := slices.Concat(valueChecks(), rightChecks(), manyChecks(), refreshChecks(), dropChecks(), extendChecks(), spaceChecks(), tagChecks(), positionChecks())
 	return checks(all, func(t testing.TB, f TierFixture) *view { return newView(t, f.Tier, f.Sleep) })
 }
 
@@ -81,10 +81,8 @@ func newView(t testing.TB, tier remote.Tier, sleep func(time.Duration)) *view {
 
 func (v *view) bind(s remote.Space) *view {
 	w := *v
-	w.space, w.Tier = s, v.root
-	if b, ok := v.root.(remote.Binder); ok {
-		w.Tier = b.Bind(s)
-	}
+	w.space = s
+	w.Tier, _ = remote.Bind(v.root, s)
 	return &w
 }
 
@@ -105,7 +103,7 @@ func (v *view) stranger() *view {
 
 func (v *view) another(s remote.Space) *view {
 	v.Helper()
-	if _, ok := v.root.(remote.Binder); !ok {
+	if _, ok := remote.As[remote.Binder](v.root); !ok {
 		v.Skip("not a remote.Binder")
 	}
 	return v.bind(s)
@@ -114,7 +112,7 @@ func (v *view) another(s remote.Space) *view {
 // ability returns the tier as a T, or skips the test.
 func ability[T any](v *view) T {
 	v.Helper()
-	a, ok := v.Tier.(T)
+	a, ok := remote.As[T](v.Tier)
 	if !ok {
 		v.Skipf("not a %T", (*T)(nil))
 	}
@@ -168,9 +166,27 @@ func (v *view) holdsStale(key, data string) remote.Held {
 	return h
 }
 
+// ask requests the lease of one key.
+func (v *view) ask(ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
+	acquired, err := v.Acquire(ctx, []remote.Request{{Key: key, Replace: id}}, d)
+	if err != nil {
+		return remote.Held{}, remote.Lease{}, err
+	}
+	if len(acquired) != 1 {
+		return remote.Held{}, remote.Lease{}, fmt.Errorf("%d results for one request", len(acquired))
+	}
+	return acquired[0].Held, acquired[0].Lease, acquired[0].Err
+}
+
 func (v *view) acquire(key string, d time.Duration) (remote.Held, remote.Lease) {
 	v.Helper()
-	held, lease, err := v.Acquire(v.ctx, key, d)
+	return v.refresh(key, 0, d)
+}
+
+// refresh requests a lease to replace the value with that ID.
+func (v *view) refresh(key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease) {
+	v.Helper()
+	held, lease, err := v.ask(v.ctx, key, id, d)
 	if err != nil {
 		v.Fatalf("Acquire(%q): %v", key, err)
 	}

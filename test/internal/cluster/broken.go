@@ -112,10 +112,12 @@ func (t freeTier) Bind(s remote.Space) remote.Tier {
 }
 
 // Acquire implements remote.Tier.
-func (t freeTier) Acquire(ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-	h, l, err := t.Tier.Acquire(ctx, key, d)
-	if l.Grant == remote.Busy {
-		l.Grant, l.Token = remote.Granted, 1
+func (t freeTier) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	acquired, err := t.Tier.Acquire(ctx, r, d)
+	for i := range acquired {
+		if l := &acquired[i].Lease; l.Grant == remote.Busy && r[i].Replace == 0 {
+			l.Grant, l.Token = remote.Granted, 1
+		}
 	}
-	return h, l, err
+	return acquired, err
 }

@@ -1,0 +1,226 @@
+package tierchecks
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest/internal/hostile"
+)
+
+// positionChecks are the promises of a [remote.Announcer] about positions.
+func positionChecks() []tierCheck {
+	return []tierCheck{
+		{"PositionIsStable", checkPositionIsStable},
+		{"ChangesTellOfDrops", checkChanges},
+		{"PositionIsTheSameForAllWhoAsk", checkPositionForAll},
+		{"DropMovesItsLaneAlone", checkDropMovesLane},
+		{"FillMovesNoLane", checkFillMovesNoLane},
+		{"PositionCountsDropsOfEverything", checkPositionCounts},
+		{"ForgottenLaneGetsAnotherWord", checkForgottenLane},
+	}
+}
+
+func (v *view) position() remote.Position {
+	v.Helper()
+	p, err := ability[remote.Announcer](v).Position(v.ctx)
+	if err != nil {
+		v.Fatalf("Position: %v", err)
+	}
+	return p
+}
+
+func (v *view) lane(key string) uint16 {
+	v.Helper()
+	return ability[remote.Announcer](v).Lane(key)
+}
+
+// same reports whether nothing happened between two positions.
+func same(a, b remote.Position) bool {
+	return a.Epoch == b.Epoch && a.Drops == b.Drops && a.Expiries == b.Expiries && a.Clock == b.Clock && slices.Equal(a.Lanes, b.Lanes)
+}
+
+func checkPositionIsStable(v *view) {
+	v.fill("k", "value")
+	p := v.position()
+	if len(p.Lanes) == 0 || p.Epoch == "" {
+		v.Fatalf("%d lanes, epoch %q", len(p.Lanes), p.Epoch)
+	}
+	if i := slices.Index(p.Lanes, remote.Word{}); i >= 0 {
+		v.Errorf("lane %d has no word", i)
+	}
+	if again := v.position(); !same(again, p) {
+		v.Errorf("position changed although nothing was dropped")
+	}
+	for _, key := range hostile.Keys() {
+		if lane := v.lane(key); int(lane) >= len(p.Lanes) || lane != v.lane(key) {
+			v.Errorf("key %q is in lane %d of %d, then in %d", key, lane, len(p.Lanes), v.lane(key))
+		}
+	}
+}
+
+// checkChanges: a text that stays the same says that nothing was dropped, by
+// whichever program.
+func checkChanges(v *view) {
+	teller := ability[remote.Announcer](v)
+	changes := func() string {
+		v.Helper()
+		v.sleep(remote.ChangesAge) // what was said before is over
+		text, err := teller.Changes(v.ctx)
+		if err != nil {
+			v.Fatalf("Changes: %v", err)
+		}
+		return text
+	}
+	before := changes()
+	if before == "" {
+		v.Skip("it cannot tell")
+	}
+	sibling := v.sibling()
+	for what, drop := range map[string]func(){
+		"a key":      func() { sibling.drop(remote.Drop{Key: "k"}) },
+		"everything": func() { sibling.dropAll(false) },
+		"a tag":      func() { sibling.dropTags(false, "t") },
+	} {
+		drop()
+		after := changes()
+		if after == before {
+			v.Errorf("%q before and after a drop of %s", before, what)
+		}
+		before = after
+	}
+}
+
+// checkPositionForAll: those who ask first, all at once, get the same words.
+func checkPositionForAll(v *view) {
+	const askers = 8
+	sibling := v.sibling()
+	p := ability[remote.Announcer](v)
+	q := ability[remote.Announcer](sibling)
+	positions := make([]remote.Position, askers)
+	errs := make([]error, askers)
+	var wg sync.WaitGroup
+	for i := range askers {
+		wg.Go(func() { positions[i], errs[i] = []remote.Announcer{p, q}[i%2].Position(v.ctx) })
+	}
+	wg.Wait()
+	for i := range askers {
+		if errs[i] != nil {
+			v.Fatalf("Position: %v", errs[i])
+		}
+		if !same(positions[i], positions[0]) {
+			v.Errorf("asker %d got another position than asker 0", i)
+		}
+	}
+	for _, key := range hostile.Keys() {
+		if p.Lane(key) != q.Lane(key) {
+			v.Errorf("key %q is in lane %d for one program and %d for another", key, p.Lane(key), q.Lane(key))
+		}
+	}
+	v.drop(remote.Drop{Key: "k"})
+	if !same(sibling.position(), v.position()) {
+		v.Errorf("two programs see different positions after a drop")
+	}
+	stranger := v.stranger()
+	theirs := stranger.position()
+	v.drop(remote.Drop{Key: "k"})
+	if !same(stranger.position(), theirs) {
+		v.Errorf("a drop moved the position of another name")
+	}
+}
+
+// moved fails unless the lane of key, and nothing else, went one on from p. The
+// new position is returned.
+func (v *view) moved(p remote.Position, key, by string) remote.Position {
+	v.Helper()
+	q := v.position()
+	lane := v.lane(key)
+	was, is := p.Lanes[lane], q.Lanes[lane]
+	if is.Count != was.Count+1 || is.Nonce == was.Nonce || is.Nonce == 0 {
+		v.Fatalf("lane of %q went from %+v to %+v by %s; want a count on and another nonce", key, was, is, by)
+	}
+	expected := p
+	expected.Lanes = slices.Clone(p.Lanes)
+	expected.Lanes[lane] = is
+	if !same(q, expected) {
+		v.Fatalf("%s of %q moved more than lane %d", by, key, lane)
+	}
+	return q
+}
+
+func checkDropMovesLane(v *view) {
+	p := v.position()
+	for _, key := range []string{"a", "b", "c"} {
+		v.drop(remote.Drop{Key: key})
+		p = v.moved(p, key, "a drop")
+		v.drop(remote.Drop{Key: key, Soft: true, Hold: short})
+		p = v.moved(p, key, "a soft drop")
+		token := v.drop(remote.Drop{Key: key, Token: long})
+		p = v.moved(p, key, "a drop with a token")
+		v.stores(key, "written", token)
+		p = v.moved(p, key, "a put by token")
+	}
+	v.putDrops("d", long, v.granted("d", long))
+	v.moved(p, "d", "a put that drops")
+}
+
+func checkFillMovesNoLane(v *view) {
+	id, lease := v.stale("extended", "value")
+	p := v.position()
+	v.fill("k", "value")
+	v.extends("extended", lease, id)
+	v.refuses("k", "late", lease)
+	if err := v.Release(v.ctx, "released", v.granted("released", long)); err != nil {
+		v.Fatalf("Release: %v", err)
+	}
+	if !same(v.position(), p) {
+		v.Errorf("the position moved although nothing was dropped")
+	}
+}
+
+func checkPositionCounts(v *view) {
+	p := v.position()
+	expect := func(what string, change func(p *remote.Position)) {
+		v.Helper()
+		change(&p)
+		if q := v.position(); !same(q, p) {
+			v.Fatalf("after %s: epoch %q, %d drops, %d expiries, clock %d; want %q, %d, %d, %d, and the same lanes",
+				what, q.Epoch, q.Drops, q.Expiries, q.Clock, p.Epoch, p.Drops, p.Expiries, p.Clock)
+		}
+	}
+	v.dropAll(false)
+	expect("a drop of all", func(p *remote.Position) { p.Drops++ })
+	v.dropAll(true)
+	expect("a soft drop of all", func(p *remote.Position) { p.Expiries++ })
+	tags := v.tags("a", "b")
+	p.Clock = max(p.Clock, tags[0].Dropped)
+	expect("a question", func(*remote.Position) {})
+	v.dropTags(false, "a", "b")
+	expect("a drop of two tags", func(p *remote.Position) { p.Clock += 2 })
+	v.dropTags(true, "a")
+	expect("a soft drop of a tag", func(p *remote.Position) { p.Clock++ })
+}
+
+func checkForgottenLane(v *view) {
+	store := ability[forgetful](v)
+	v.drop(remote.Drop{Key: "k"})
+	p := v.position()
+	lane := v.lane("k")
+	store.ForgetLane("k")
+	q := v.position()
+	if q.Lanes[lane] == p.Lanes[lane] || q.Lanes[lane] == (remote.Word{}) {
+		v.Fatalf("lane was %+v, was forgotten, and is %+v; want another word", p.Lanes[lane], q.Lanes[lane])
+	}
+	store.ForgetLane("k")
+	for range p.Lanes[lane].Count {
+		v.drop(remote.Drop{Key: "k"})
+	}
+	r := v.position()
+	if r.Lanes[lane] == p.Lanes[lane] {
+		v.Errorf("lane was %+v, was forgotten, and is the same again", p.Lanes[lane])
+	}
+	p.Lanes[lane] = r.Lanes[lane]
+	if !same(r, p) {
+		v.Errorf("more than the forgotten lane moved")
+	}
+}
