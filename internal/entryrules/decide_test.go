@@ -122,16 +122,24 @@ func TestAcquireGivesOneLeaseAndNoneDuringAHold(t *testing.T) {
 	check(t, []decision{
 		{"an unknown key", entryrules.State{}, acquire, becomes(until(1030), slot(given)), granted},
 		{"a fresh value", state(nil, slot(withValue)), acquire, nil, entryrules.Answer{Grant: remote.Free, Held: value()}},
-		{"a fresh value that is to be replaced", state(nil, slot(withValue)), refresh, becomes(nil, slot(both(withValue, given))),
-			entryrules.Answer{Grant: remote.Granted, Held: value()}},
-		{"a stale value", state(nil, slot(stale)), acquire, becomes(nil, slot(both(stale, given))),
-			entryrules.Answer{Grant: remote.Granted, Held: staleValue}},
+		{
+			"a fresh value that is to be replaced", state(nil, slot(withValue)), refresh, becomes(nil, slot(both(withValue, given))),
+			entryrules.Answer{Grant: remote.Granted, Held: value()},
+		},
+		{
+			"a stale value", state(nil, slot(stale)), acquire, becomes(nil, slot(both(stale, given))),
+			entryrules.Answer{Grant: remote.Granted, Held: staleValue},
+		},
 		{"another's value", state(nil, inB(slot(withValue))), acquire, becomes(nil, inB(slot(withValue)), slot(given)), granted},
-		{"a lease", state(nil, slot(both(stale, leased))), acquire, becomes(nil, slot(both(both(stale, leased), awaited))),
-			entryrules.Answer{Grant: remote.Busy, Wait: 50, Held: noData(staleValue)}},
+		{
+			"a lease", state(nil, slot(both(stale, leased))), acquire, becomes(nil, slot(both(both(stale, leased), awaited))),
+			entryrules.Answer{Grant: remote.Busy, Wait: 50, Held: noData(staleValue)},
+		},
 		{"another's lease", state(nil, inB(slot(leased))), acquire, becomes(nil, inB(slot(leased)), slot(given)), granted},
-		{"the same lease again", state(nil, slot(both(leased, awaited))), again,
-			becomes(nil, slot(both(awaited, func(s *entryrules.Slot) { s.Lease = entryrules.Lease{Token: 9, Until: 1030, Length: 30} }))), granted},
+		{
+			"the same lease again", state(nil, slot(both(leased, awaited))), again,
+			becomes(nil, slot(both(awaited, func(s *entryrules.Slot) { s.Lease = entryrules.Lease{Token: 9, Until: 1030, Length: 30} }))), granted,
+		},
 		{"a lease that has run out", state(nil, slot(both(awaited, func(s *entryrules.Slot) {
 			s.Lease = entryrules.Lease{Token: 9, Until: 1000, Length: 100}
 		}))), acquire, becomes(nil, slot(given)), granted},
@@ -141,16 +149,22 @@ func TestAcquireGivesOneLeaseAndNoneDuringAHold(t *testing.T) {
 		{"a lease of a clock one second ahead", state(nil, slot(func(s *entryrules.Slot) {
 			s.Lease, s.Awaited = entryrules.Lease{Token: 9, Until: 1101, Length: 100}, true
 		})), acquire, nil, entryrules.Answer{Grant: remote.Busy, Wait: 101}},
-		{"a hold", state(held(1050, 100), slot(withValue)), acquire, nil,
-			entryrules.Answer{Grant: remote.OnHold, Wait: 50, Held: noData(value())}},
+		{
+			"a hold", state(held(1050, 100), slot(withValue)), acquire, nil,
+			entryrules.Answer{Grant: remote.OnHold, Wait: 50, Held: noData(value())},
+		},
 		{"a hold that has run out", state(held(1000, 100)), acquire, becomes(held(1000, 100), slot(given)), granted},
-		{"a hold of a clock that was set back", state(held(1500, 100)), acquire, becomes(held(1100, 100)),
-			entryrules.Answer{Grant: remote.OnHold, Wait: 100}},
+		{
+			"a hold of a clock that was set back", state(held(1500, 100)), acquire, becomes(held(1100, 100)),
+			entryrules.Answer{Grant: remote.OnHold, Wait: 100},
+		},
 		{"a request that comes late", state(nil, slot(stale)), late, nil, entryrules.TooLate},
 		{"a key that is forgotten", state(until(1000), slot(leased)), acquire, becomes(until(1030), slot(given)), granted},
-		{"something unreadable", state(nil, slot(func(s *entryrules.Slot) { s.Value.Unreadable = true })), acquire,
+		{
+			"something unreadable", state(nil, slot(func(s *entryrules.Slot) { s.Value.Unreadable = true })), acquire,
 			becomes(nil, slot(both(given, func(s *entryrules.Slot) { s.Value.Unreadable = true }))),
-			entryrules.Answer{Grant: remote.Granted, Held: entryrules.Value{Unreadable: true}}},
+			entryrules.Answer{Grant: remote.Granted, Held: entryrules.Value{Unreadable: true}},
+		},
 	})
 }
 
@@ -183,17 +197,25 @@ func TestPutNeedsARightAndUsesItUp(t *testing.T) {
 		{"no right", state(nil, slot(stale)), none, nil, entryrules.Answer{}},
 		{"a lease during a hold", state(held(1050, 100), slot(leased)), put, nil, entryrules.Answer{}},
 		{"no life", state(nil, slot(both(leased, stale))), ended, gone(), done},
-		{"values of others that have run out", state(token(1500), slot(leased), inB(slot(over)), entryrules.Slot{Schema: "c", Value: value()}), put,
-			becomes(token(1500), slot(stored), entryrules.Slot{Schema: "c", Value: value()}), done},
-		{"few values of others that have run out", state(nil, slot(leased), inB(slot(over))), put,
-			becomes(nil, slot(stored), inB(slot(over))), done},
+		{
+			"values of others that have run out", state(token(1500), slot(leased), inB(slot(over)), entryrules.Slot{Schema: "c", Value: value()}), put,
+			becomes(token(1500), slot(stored), entryrules.Slot{Schema: "c", Value: value()}), done,
+		},
+		{
+			"few values of others that have run out", state(nil, slot(leased), inB(slot(over))), put,
+			becomes(nil, slot(stored), inB(slot(over))), done,
+		},
 		{"a token", state(token(1001), slot(both(leased, awaited)), inB(slot(both(stale, leased)))), byToken, becomes(until(1020), slot(storedByToken)), drop},
-		{"a token during a hold", state(func(s *entryrules.State) { token(1001)(s); held(1050, 100)(s) }), byToken,
-			becomes(func(s *entryrules.State) { held(1050, 50)(s); until(1050)(s) }, slot(storedByToken)), dropHeld},
+		{
+			"a token during a hold", state(func(s *entryrules.State) { token(1001)(s); held(1050, 100)(s) }), byToken,
+			becomes(func(s *entryrules.State) { held(1050, 50)(s); until(1050)(s) }, slot(storedByToken)), dropHeld,
+		},
 		{"a token that has run out", state(token(1000)), byToken, nil, entryrules.Answer{}},
 		{"a token that another drop has voided", state(nil, slot(stale)), byToken, nil, entryrules.Answer{}},
-		{"a drop under a lease", state(token(1050), slot(both(leased, awaited)), inB(slot(both(stale, leased)))), dropping,
-			becomes(func(s *entryrules.State) { token(1050)(s); until(1050)(s) }, slot(stored)), drop},
+		{
+			"a drop under a lease", state(token(1050), slot(both(leased, awaited)), inB(slot(both(stale, leased)))), dropping,
+			becomes(func(s *entryrules.State) { token(1050)(s); until(1050)(s) }, slot(stored)), drop,
+		},
 	})
 }
 
@@ -219,19 +241,32 @@ func TestDropVoidsAllRights(t *testing.T) {
 	}
 	check(t, []decision{
 		{"all", full(nothing), entryrules.Drop{}, gone(), answer(remote.Dropped, 0)},
-		{"a hold that lasts longer", full(held(1050, 100)), entryrules.Drop{Hold: 20},
-			becomes(func(s *entryrules.State) { held(1050, 50)(s); until(1050)(s) }), answer(remote.Dropped, 50)},
+		{
+			"a hold that lasts longer", full(held(1050, 100)),
+			entryrules.Drop{Hold: 20},
+			becomes(func(s *entryrules.State) { held(1050, 50)(s); until(1050)(s) }), answer(remote.Dropped, 50),
+		},
 		{"a hold that lasts less long", full(held(1010, 100)), entryrules.Drop{Hold: 20, Token: 4, Life: 40}, becomes(both(1020, 1040, 1040)), answer(remote.Dropped, 20)},
-		{"a hold of a clock that was set back", full(held(9000, 30)), entryrules.Drop{},
-			becomes(func(s *entryrules.State) { held(1030, 30)(s); until(1030)(s) }), answer(remote.Dropped, 30)},
+		{
+			"a hold of a clock that was set back", full(held(9000, 30)),
+			entryrules.Drop{},
+			becomes(func(s *entryrules.State) { held(1030, 30)(s); until(1030)(s) }), answer(remote.Dropped, 30),
+		},
 		{"a hold that has run out", state(held(1000, 100)), entryrules.Drop{Soft: true}, gone(), answer(remote.Expired, 0)},
 		{"values, softly", full(nothing), entryrules.Drop{Soft: true}, becomes(nil, softA, softB), answer(remote.Expired, 0)},
-		{"values, softly, with all that comes with it", full(nothing), entryrules.Drop{Soft: true, Hold: 3000, Token: 4, Life: 40},
-			becomes(both(4000, 1040, 4000), softA, softB), answer(remote.Expired, 3000)},
+		{
+			"values, softly, with all that comes with it", full(nothing),
+			entryrules.Drop{Soft: true, Hold: 3000, Token: 4, Life: 40},
+			becomes(both(4000, 1040, 4000), softA, softB), answer(remote.Expired, 3000),
+		},
 		{"values, softly, to be kept for less", full(nothing), entryrules.Drop{Soft: true, Left: 10}, becomes(until(1010), shortA, shortB), answer(remote.Expired, 0)},
 		{"rights, softly", state(token(1500), slot(leased)), entryrules.Drop{Soft: true, Left: 10}, gone(), answer(remote.Expired, 0)},
-		{"an unknown key", entryrules.State{}, entryrules.Drop{Soft: true, Token: 4, Life: 40},
-			becomes(func(s *entryrules.State) { s.Token, s.Until = entryrules.Token{Token: 4, Until: 1040}, 1040 }), answer(remote.Expired, 0)},
+		{
+			"an unknown key",
+			entryrules.State{},
+			entryrules.Drop{Soft: true, Token: 4, Life: 40},
+			becomes(func(s *entryrules.State) { s.Token, s.Until = entryrules.Token{Token: 4, Until: 1040}, 1040 }), answer(remote.Expired, 0),
+		},
 	})
 }
 
@@ -245,8 +280,10 @@ func TestExtendNeedsTheLeaseAndTheValue(t *testing.T) {
 	lease.Token, id.ID, none.ID, dropped.Namespace = 99, 9, 0, "e.1.0"
 	check(t, []decision{
 		{"a value made stale", state(nil, slot(both(soft, leased))), extend, becomes(until(5000), slot(longer)), entryrules.Answer{Done: true}},
-		{"a lease that somebody waits for", state(nil, slot(both(soft, both(leased, awaited)))), extend, becomes(until(5000), slot(longer)),
-			entryrules.Answer{Done: true, Announce: remote.Ended}},
+		{
+			"a lease that somebody waits for", state(nil, slot(both(soft, both(leased, awaited)))), extend, becomes(until(5000), slot(longer)),
+			entryrules.Answer{Done: true, Announce: remote.Ended},
+		},
 		{"another lease", state(nil, slot(both(soft, leased))), lease, nil, entryrules.Answer{}},
 		{"another value", state(nil, slot(both(soft, leased))), id, nil, entryrules.Answer{}},
 		{"no value", state(nil, slot(leased)), none, nil, entryrules.Answer{}},
@@ -266,8 +303,10 @@ func TestLeaseIsReleasedAndRenewedByItsHolder(t *testing.T) {
 	done := entryrules.Answer{Done: true}
 	check(t, []decision{
 		{"release", state(nil, slot(leased)), release, gone(), done},
-		{"release of what somebody waits for", state(nil, slot(both(stale, both(leased, awaited)))), release, becomes(nil, slot(stale)),
-			entryrules.Answer{Done: true, Announce: remote.Ended}},
+		{
+			"release of what somebody waits for", state(nil, slot(both(stale, both(leased, awaited)))), release, becomes(nil, slot(stale)),
+			entryrules.Answer{Done: true, Announce: remote.Ended},
+		},
 		{"release of another's", state(nil, inB(slot(leased))), release, nil, entryrules.Answer{}},
 		{"release of none", state(nil, slot(stale)), entryrules.Release{Schema: "a"}, nil, entryrules.Answer{}},
 		{"renewal", state(nil, slot(both(leased, awaited))), renew, becomes(until(3000), slot(both(renewed, awaited))), done},

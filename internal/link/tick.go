@@ -141,7 +141,7 @@ func (l *Link) join(ctx context.Context, subscription int) {
 		l.mu.Unlock()
 		return
 	}
-	since := l.state.joined(now)
+	since := l.joined(now)
 	l.delayHeartbeat(now)
 	l.rejoin(p, since)
 	l.settled = changes
