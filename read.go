@@ -177,7 +177,7 @@ func (g *reads[K, V]) begin(r *read[K, V], ctx context.Context, f *flight.Flight
 func (g *reads[K, V]) finish() {
 	defer g.apart.Wait()
 	defer g.landAll() // also when the Loader ends the goroutine
-	if !g.anyOpen((*read[K, V]).over) {
+	if !g.anyUnsettled((*read[K, V]).over) {
 		return
 	}
 	release, err := g.slot()
@@ -189,7 +189,7 @@ func (g *reads[K, V]) finish() {
 	}
 	defer release()
 	g.takeLeases()
-	if !g.anyOpen(func(r *read[K, V]) bool { return r.over() || r.ration() }) {
+	if !g.anyUnsettled(func(r *read[K, V]) bool { return r.over() || r.ration() }) {
 		return
 	}
 	if g.call.skipRead {
@@ -223,9 +223,9 @@ func where[E any](s []E, f func(E) bool) []E {
 	return s
 }
 
-// anyOpen calls settle for each unsettled read, and reports whether any is
+// anyUnsettled calls settle for each unsettled read, and reports whether any is
 // unsettled after that.
-func (g *reads[K, V]) anyOpen(settle func(*read[K, V]) bool) (some bool) {
+func (g *reads[K, V]) anyUnsettled(settle func(*read[K, V]) bool) (some bool) {
 	for _, r := range g.unsettled() {
 		some = !settle(r) || some
 	}

@@ -13,34 +13,26 @@ import (
 	"github.com/strata-cache/strata/internal/l1"
 )
 
-// landAll lands the reads at the end of their stages. After a panic, or if a
-// callback has ended the goroutine, those without a result get an error.
-func (g *reads[K, V]) landAll() {
-	p := recover()
-	for _, r := range g.all {
-		if r.outcome.landed {
-			continue
-		}
+// landAll lands the reads at the end of their stages.
+func (g *reads[K, V]) landAll() { g.landRest(recover()) }
+
+// landRest lands the reads that have not landed, and returns them. Those without a
+// result get an error: p, if that is not nil, is the value of a panic, else a
+// callback has ended the goroutine.
+func (g *reads[K, V]) landRest(p any) (landed []*read[K, V]) {
+	landed = where(g.all, func(r *read[K, V]) bool { return !r.outcome.landed })
+	for _, r := range landed {
 		switch o := &r.outcome; {
-		case p != nil && !o.settled:
+		case o.settled:
+		case p != nil:
 			r.panicked(p)
 		case !o.res.Found && o.res.Err == nil:
 			r.settle(flight.Result[V]{Err: ErrLoadExited})
 		}
 		r.land()
 	}
-}
-
-// landExited lands the reads after a callback has ended the goroutine in their
-// look-up.
-func (g *reads[K, V]) landExited() {
-	for _, r := range g.all {
-		if !r.outcome.settled {
-			r.settle(flight.Result[V]{Err: ErrLoadExited})
-		}
-		r.land()
-	}
 	g.all = nil
+	return landed
 }
 
 // land ends the flight of the read, unless that was done while the Loader ran.

@@ -25,8 +25,8 @@ import (
 func (g *reads[K, V]) lookUp() (landed []*read[K, V]) {
 	done := false
 	defer func() {
-		if !done { // a callback has ended the goroutine
-			g.landExited()
+		if !done { // a panic, or a callback has ended the goroutine
+			landed = g.landRest(recover())
 		}
 	}()
 	for _, r := range g.all {

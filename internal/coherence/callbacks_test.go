@@ -10,6 +10,8 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest"
 )
 
 // explosive is a Codec that panics while a switch is on.
@@ -76,6 +78,52 @@ func TestCodecThatPanicsIsNoFailureOfTheLoader(t *testing.T) {
 		}
 		if st := b.Stats(); st.L2.Foreign == 0 || st.CallbackPanics == 0 {
 			t.Errorf("stats %+v, want a foreign value and a panic", st)
+		}
+	})
+}
+
+// brittle is a Tier that panics in Get while a switch is on.
+type brittle struct {
+	*stratatest.Tier
+	on *atomic.Bool
+}
+
+func (b brittle) Bind(s remote.Space) remote.Tier {
+	return brittle{b.Tier.Bind(s).(*stratatest.Tier), b.on}
+}
+
+func (b brittle) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+	if b.on.Load() {
+		panic("tier")
+	}
+	return b.Tier.Get(ctx, keys)
+}
+
+func TestTierThatPanicsIsAnErrorOfEachKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var on atomic.Bool
+		on.Store(true)
+		s := newShared()
+		c := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = brittle{s.tier, &on} })
+		o := &origin{}
+		many := func(_ context.Context, keys []string) (map[string]int64, error) {
+			found := map[string]int64{}
+			for _, k := range keys {
+				found[k] = 1
+			}
+			return found, nil
+		}
+		if _, err := c.GetOrLoad(t.Context(), "k", o.load); !isLoadPanic(err) {
+			t.Errorf("GetOrLoad: %v, want a *LoadPanicError", err)
+		}
+		var partial *strata.PartialError[string]
+		if _, err := c.GetMany(t.Context(), []string{"x", "y"}, many); !errors.As(err, &partial) || len(partial.Failed) != 2 {
+			t.Errorf("GetMany: %v, want a *PartialError of both keys", err)
+		}
+		on.Store(false) // nothing is left behind: all keys can be loaded
+		found, err := c.GetMany(t.Context(), []string{"k", "x", "y"}, many)
+		if len(found) != 3 || err != nil {
+			t.Errorf("after the panics: %v, %v", found, err)
 		}
 	})
 }
