@@ -12,7 +12,7 @@ type Operation interface {
 	decide(s *State, at Clock) Answer
 }
 
-// Answer is what a caller is told of an operation, and what the store is to do
+// Answer is the result of an operation for its caller, and the work of the store
 // beside keeping the next State.
 type Answer struct {
 	// Done says that a Put has stored, that an Extend has extended, or that the
@@ -23,31 +23,31 @@ type Answer struct {
 	// hold, still lasts.
 	Grant remote.Grant
 	Wait  int64
-	// Late says that an Acquire came too late: nobody waits for its answer.
+	// Late says that an Acquire came too late: its caller does not wait any more.
 	Late bool
 	// Held is the value under the key, as it was before. It has no Data unless
 	// the grant is Free or Granted.
 	Held Value
 
-	// Announce is what instances are to be told, zero for nothing. A drop moves
-	// the key's lane on too.
+	// Announce is the kind of the message to all instances, zero for none. A drop
+	// also gives the key's lane a new version.
 	Announce remote.Kind
-	// Hold is what is left of the hold after a drop.
+	// Hold is the rest of the hold after a drop.
 	Hold int64
-	// Cleared says that nothing stays of what was there, but what the next State
-	// has: a store may remove all that it has under the key first.
+	// Cleared says that nothing of the earlier State stays unless the next State has
+	// it: a store may first remove everything under the key.
 	Cleared bool
 }
 
-// TooLate answers an Acquire that comes too late. A caller that gets it all the
-// same, because a clock was set, asks again.
+// TooLate answers an Acquire that comes too late. A caller that still waits and
+// gets it, because a clock was set, asks again.
 // It is read-only.
 var TooLate = Answer{Grant: remote.Busy, Wait: 1, Late: true}
 
 // Decide returns the state of a key after an operation, and the answer. It
-// changes nothing that s shares with others. A store need not know the slots of
-// other schemas than the operation's, for it to be right about that one, unless
-// the operation is a Put or a soft Drop.
+// changes nothing that s shares with other States. For the result to be right in
+// the operation's schema, s needs the slots of other schemas only if the operation
+// is a Put or a soft Drop.
 func Decide(s State, op Operation, at Clock) (State, Answer) {
 	if s.Until != 0 && s.Until <= at.Now {
 		s = State{}
@@ -66,12 +66,12 @@ type Acquire struct {
 	Token uint64
 	// Length is for how long the lease is to last.
 	Length int64
-	// Latest is until when it may be given: later nobody waits for the answer.
-	// Zero means always.
+	// Latest is the last time at which the lease may be given: after it the caller
+	// does not wait for the answer. Zero means always.
 	Latest int64
 	// Namespace is the namespace state that the caller knows.
 	Namespace string
-	// ID is that of a value that counts as stale although it is fresh, zero for
+	// ID is the ID of a value that counts as stale although it is fresh, zero for
 	// none.
 	ID uint64
 }
@@ -108,7 +108,7 @@ func (op Acquire) decide(s *State, at Clock) Answer {
 // Put stores a value under a right. Without time left it removes the value.
 type Put struct {
 	Schema string
-	// Token is that of a lease or of a drop.
+	// Token is the token of a lease or of a drop.
 	Token uint64
 	// Fresh and Left are how long the value is fresh, and kept.
 	Fresh, Left int64
@@ -116,12 +116,12 @@ type Put struct {
 	Namespace string
 	Data      []byte
 	// Drops says that the Put is a drop of the key too, as it always is under the
-	// token of a drop: what others have of the key is older, whatever its type.
+	// token of a drop: entries of the key on other instances, of any type, are older.
 	Drops bool
 }
 
-// roomy is how many fields of a key may hold values that have run out. They live
-// on with the key, so a Put removes them if there are more: looking for them
+// roomy is the number of fields of a key beyond which a Put looks for values that
+// have run out, and removes them. They would live on with the key; looking for them
 // takes time.
 const roomy = 3
 
@@ -162,7 +162,7 @@ func (op Put) decide(s *State, at Clock) Answer {
 type Drop struct {
 	// Soft keeps the values and makes them stale.
 	Soft bool
-	// Left is for how long a soft drop lets values be kept from then on, at most.
+	// Left is the longest time for which values are kept after a soft drop.
 	// Zero changes nothing.
 	Left int64
 	// Hold is how long no lease is given. A longer hold stays.
@@ -194,8 +194,7 @@ func (op Drop) decide(s *State, at Clock) Answer {
 	return a
 }
 
-// Extend gives the value that is stored new lives, and the token of the lease as
-// its ID.
+// Extend gives the stored value new lives, and the token of the lease as its ID.
 type Extend struct {
 	Schema string
 	// Token is that of the lease.
@@ -252,8 +251,8 @@ func (op Renew) decide(s *State, at Clock) Answer {
 	return Answer{Done: true}
 }
 
-// end removes the lease, and returns what is announced: something only if
-// somebody waits for that.
+// end removes the lease, and returns the message: its end is announced if a caller
+// waits for it.
 func (s *Slot) end() (announce remote.Kind) {
 	if s.Awaited {
 		announce = remote.Ended
@@ -262,9 +261,8 @@ func (s *Slot) end() (announce remote.Kind) {
 	return announce
 }
 
-// clear removes all but what is left of a hold, and the token if that is to
-// stay: what comes under the token of a drop is newer than what comes under a
-// lease.
+// clear removes everything except the rest of a hold, and except the token if
+// keepToken: a Put under the token of a drop is newer than a Put under a lease.
 func (s *State) clear(keepToken bool, hold, now int64) {
 	token := s.Token
 	*s = State{}

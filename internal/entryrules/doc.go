@@ -1,4 +1,4 @@
-// Package entryrules decides what may be stored under one key of a cache that
+// Package entryrules decides which stores are allowed under one key of a cache that
 // several instances share. [Decide] takes the [State] of the key, an
 // [Operation] and the time, and returns the next State and an [Answer]. It is
 // pure: it keeps nothing, does no I/O and reads no clock.
@@ -18,26 +18,26 @@
 //	part    while it lasts                            when it has run out
 //	value   fresh, then stale: by time, or by a       absent
 //	        soft drop of the key or of everything
-//	lease   its holder may store; others who ask      its holder may still store, and the
-//	        are told to wait                          next who asks takes it over
+//	lease   its holder may store; other callers       its holder may still store, and the
+//	        are told to wait                          next caller takes it over
 //	token   its holder may store, even during a hold  worth nothing
 //	hold    no lease is given                         leases are given
 //
-// The operations, by what they do to the slot of their own schema, to those of
-// the others, to the token and to the hold:
+// The effects of the operations on the slot of their own schema, on those of
+// the others, on the token and on the hold:
 //
 //	operation           own slot                others        token      hold     announced
 //	Acquire             lease given             –             –          –        –
-//	Put under a lease   value stored, lease     –             –          –        ended, if somebody waits
+//	Put under a lease   value stored, lease     –             –          –        ended, if awaited
 //	                    used up
 //	Put with Drops      the same                gone          –          –        dropped
 //	Put under a token   value stored, lease     gone          used up    –        dropped
 //	                    gone
-//	Extend              value with new lives,   –             –          –        ended, if somebody waits
+//	Extend              value with new lives,   –             –          –        ended, if awaited
 //	                    lease used up
 //	Drop                gone                    gone          gone, or   longer   dropped
 //	Drop, soft          value stale, lease gone like own      a new one  longer   expired
-//	Release             lease gone              –             –          –        ended, if somebody waits
+//	Release             lease gone              –             –          –        ended, if awaited
 //	Renew               lease longer            –             –          –        –
 //
 // # Invariant

@@ -19,8 +19,8 @@ type right struct {
 	used   bool
 }
 
-// judge watches a key whose clock is never set back, and knows nothing of how
-// decisions are made.
+// judge checks the decisions about a key, with a clock that is never set back. It
+// knows the promises, not the rules.
 type judge struct {
 	testing.TB
 	s      entryrules.State
@@ -33,7 +33,8 @@ type judge struct {
 	done   []string
 }
 
-// play carries out what a list of bytes means, and judges each decision.
+// play carries out the operations that a list of bytes encodes, and judges each
+// decision.
 func play(t testing.TB, list []byte) {
 	j := &judge{TB: t, now: 1000, rights: map[uint64]*right{}}
 	for len(list) >= 4 {
@@ -54,7 +55,7 @@ func (j *judge) bad(format string, args ...any) {
 	j.Fatalf(format, args...)
 }
 
-// operation is what four bytes mean.
+// operation decodes four bytes.
 func (j *judge) operation(b []byte) entryrules.Operation {
 	schema := string('a' + rune(b[1]%2))
 	life := int64(b[2] % 60)

@@ -18,12 +18,11 @@ type Clock struct {
 // Forever is a time that never comes, and a duration that leads there.
 const Forever int64 = math.MaxInt64
 
-// State is what a store knows of one key. The zero State is that of a key which
+// State is the state of one key in a store. The zero State is that of a key that
 // the store does not know. A State is not changed once it was passed to [Decide]
 // or returned by it, so copies may share its slots.
 type State struct {
-	// Slots are what the value types have under the key: one Slot for each at
-	// most, in any order.
+	// Slots has at most one Slot for each value type, in any order.
 	Slots []Slot
 	// Token is the right that the last drop gave.
 	Token Token
@@ -33,15 +32,15 @@ type State struct {
 	Until int64
 }
 
-// Slot is what one value type has under a key.
+// Slot is the part of a State for one value type.
 type Slot struct {
-	// Schema names the value type, in whatever way the store does.
+	// Schema is the store's name of the value type.
 	Schema string
 	// Value is the stored value.
 	Value Value
 	// Lease is the right to store one.
 	Lease Lease
-	// Awaited says that somebody was told that the lease is taken.
+	// Awaited says that a caller was told that the lease is taken.
 	Awaited bool
 }
 
@@ -50,14 +49,15 @@ type Value struct {
 	// ID is the token of the right under which the value was stored, or extended
 	// last. Zero means that there is none.
 	ID uint64
-	// Fresh and Left are until when the value is fresh, and kept.
+	// Fresh is the end of the time in which the value is fresh, Left the end of the
+	// time for which it is kept.
 	Fresh, Left int64
 	// Soft says that a soft drop has made the value stale.
 	Soft bool
 	// Namespace is the namespace state from when the right was given.
 	Namespace string
-	// Unreadable says that something is stored that is no value: another program
-	// wrote it. It counts as absent, and takes up room.
+	// Unreadable says that another program stored bytes that are no value. They count
+	// as absent, and take up room.
 	Unreadable bool
 	// Data is the sealed value, as far as the store has read it. Nothing is
 	// decided by it.
@@ -92,7 +92,7 @@ func after(now, d int64) int64 {
 	return now + d
 }
 
-// until returns what is left at the time now until end, zero if that has passed.
+// until returns the time from now to end, zero if end has passed.
 func until(end, now int64) int64 {
 	if end == Forever {
 		return Forever
@@ -101,11 +101,11 @@ func until(end, now int64) int64 {
 }
 
 // is reports whether the lease is there and has this token. A lease that has
-// run out is one until another takes its place.
+// run out stays until another replaces it.
 func (l Lease) is(token uint64) bool { return l.Token == token && token != 0 }
 
-// left returns what is left of the lease. A lease of which more is left than its
-// length, by more than a second, is over: the store's clock was set back since.
+// left returns the rest of the lease. If the rest is longer than the whole lease by
+// more than a second, the store's clock was set back, and the lease is over.
 func (l Lease) left(at Clock) int64 {
 	left := until(l.Until, at.Now)
 	if l.Token == 0 || left > after(l.Length, at.Second) {
@@ -122,7 +122,7 @@ func (t Token) is(token uint64, now int64) bool {
 // newHold returns a hold of length that begins now.
 func newHold(now, length int64) Hold { return Hold{after(now, length), length} }
 
-// Left returns what is left of the hold at the time now, at most its length.
+// Left returns the rest of the hold at the time now, at most its length.
 func (h Hold) Left(now int64) int64 { return min(until(h.Until, now), h.Length) }
 
 // setBack reports whether the store's clock was set back since the hold began:
@@ -198,8 +198,8 @@ func (s *State) tidy() {
 	}
 }
 
-// Reading is what a reader is told of a value. Fresh and Left are what is left
-// of its lives. The zero Reading means absent.
+// Reading is a value as a reader gets it. Fresh and Left are the rest of its lives.
+// The zero Reading means absent.
 type Reading struct {
 	ID          uint64
 	Fresh, Left int64
@@ -208,8 +208,8 @@ type Reading struct {
 	Soft, All bool
 }
 
-// Read returns what a reader is told at the time now who knows this namespace
-// state.
+// Read returns the value for a reader that knows this namespace state, at the time
+// now.
 func (v *Value) Read(namespace string, now int64) Reading {
 	same := v.Namespace == namespace
 	if v.ID == 0 || v.Left <= now || !same && BeforeExpiries(v.Namespace) != BeforeExpiries(namespace) {
@@ -222,9 +222,10 @@ func (v *Value) Read(namespace string, now int64) Reading {
 	return r
 }
 
-// BeforeExpiries is a namespace state, "epoch.drops.expiries", without the number
-// of its soft drops: a value whose state differs in more than that is absent,
-// and one whose state differs in that is stale.
+// BeforeExpiries returns a namespace state, "epoch.drops.expiries", without the
+// number of its soft drops. If the state of a value differs from the present one in
+// more than that number, the value is absent; if it differs in that number only, the
+// value is stale.
 func BeforeExpiries(namespace string) string {
 	return namespace[:max(0, strings.LastIndexByte(namespace, '.'))]
 }

@@ -35,18 +35,18 @@ const (
 	lineHeight  = 18
 )
 
-// state is what a tier holds for the key of the picture.
+// state is the state of a tier's value in the picture.
 type state string
 
 // The states of a value.
 const (
 	fresh   state = "fresh"   // it was there before
-	stored  state = "stored"  // the panel brings it
-	dropped state = "dropped" // the panel takes it away
+	stored  state = "stored"  // it is stored in the panel
+	dropped state = "dropped" // it is dropped in the panel
 	absent  state = "absent"
 )
 
-// load is what an instance does for the key.
+// load is the activity of an instance in the picture.
 type load string
 
 // The states of a load.
@@ -118,7 +118,7 @@ func (c *canvas) instance(x int, name string, s state) {
 	c.value(x+instanceWidth-22, l1Y+12, s)
 }
 
-// load draws what the instance at x does for the key.
+// load draws the activity of the instance at x.
 func (c *canvas) load(x int, doing string, l load) {
 	c.add(`<rect class="load %s" x="%d" y="%d" width="%d" height="22" rx="11"/>`, l, x+8, loadY, instanceWidth-16)
 	c.add(`<text class="load %s" x="%d" y="%d">%s</text>`, l, x+instanceWidth/2, loadY+15, doing)
@@ -137,7 +137,7 @@ func (c *canvas) origin() {
 	c.add(`<text class="name" x="12" y="%d">Origin <tspan class="quiet">your database or service</tspan></text>`, originY+23)
 }
 
-// value draws what a tier holds, with its centre at x and y.
+// value draws the value of a tier, with its centre at x and y.
 func (c *canvas) value(x, y int, s state) {
 	c.add(`<rect class="value %s" x="%d" y="%d" width="14" height="14" rx="3"/>`, s, x-7, y-7)
 	if s == dropped {
