@@ -47,12 +47,12 @@ type Body struct {
 	Size int64
 }
 
-// body is a Body whose first bytes were read.
+// body is a Body of which the first bytes were read.
 type body struct {
-	first []byte // in a piece of memory; nil if r hands over all it has
+	first []byte // in a piece of memory; nil if r hands over all its bytes
 	r     io.Reader
 	size  int64
-	spool *spool.Spool // what r is, if not nil
+	spool *spool.Spool // r, if not nil
 	later bool         // nothing was read: r may belong to one in front of it
 }
 
@@ -65,9 +65,9 @@ func hasBody(args []any) bool {
 	return false
 }
 
-// embody replaces each Body by what is to be sent: the bytes of one that is
-// small, a *body otherwise. large says that there are such. The caller must call
-// free when all is over.
+// embody replaces each Body by an argument that can be sent: the bytes of a small
+// Body, a *body otherwise. large says that there is a *body. The caller must call
+// free when the command has ended.
 func (c *Client) embody(ctx context.Context, args []any) (sent []any, large bool, free func(), err error) {
 	sent = slices.Clone(args)
 	var all []*body
@@ -141,8 +141,8 @@ func (b *body) start(s *resp.Steps) error {
 	return nil
 }
 
-// direct reports whether the reader hands over all it has from where it lies,
-// and that is what is to be sent.
+// direct reports whether the reader hands over all its bytes without a copy, and
+// these are exactly the bytes to be sent.
 func (b *body) direct() bool {
 	switch r := b.r.(type) {
 	case *bytes.Reader:
@@ -192,8 +192,8 @@ func (c *Client) doBodies(ctx context.Context, name string, args []any) (reply R
 	return reply
 }
 
-// once makes a call that cannot be repeated, because its arguments are gone
-// then, where its key is served.
+// once makes a call at the node that serves its key. The call cannot be repeated,
+// because its arguments are read only once.
 func (c *Client) once(ctx context.Context, name string, args []any, f func(route) error) error {
 	if c.cluster == nil {
 		return f(route{n: c.home})
@@ -267,8 +267,8 @@ func (h *held) send(args []any) error {
 	return h.flush()
 }
 
-// sendBody writes what is in the buffer and the bytes of b, but for the last
-// piece of them, which stays in the buffer.
+// sendBody writes the buffer and the bytes of b, but for the last piece of them,
+// which stays in the buffer.
 func (h *held) sendBody(b *body) error {
 	switch {
 	case b.later:
@@ -293,7 +293,7 @@ func (h *held) sendBody(b *body) error {
 	return nil
 }
 
-// sendDirect is sendBody for a reader that hands over all it has.
+// sendDirect is sendBody for a reader that hands over all its bytes.
 func (h *held) sendDirect(b *body) error {
 	w := handover{h: h}
 	n, err := b.r.(io.WriterTo).WriteTo(&w)
@@ -301,7 +301,7 @@ func (h *held) sendDirect(b *body) error {
 	case w.err != nil:
 		return w.err
 	case err == nil && n != b.size:
-		err = io.ErrUnexpectedEOF // somebody else reads from it
+		err = io.ErrUnexpectedEOF // another goroutine reads from it
 	}
 	if err != nil {
 		return sourceError(err)
@@ -309,7 +309,7 @@ func (h *held) sendDirect(b *body) error {
 	return nil
 }
 
-// handover writes to a connection what a reader hands over.
+// handover writes to a connection the bytes that a reader hands over.
 type handover struct {
 	h   *held
 	err error
@@ -335,8 +335,7 @@ func sourceError(err error) error {
 	return fmt.Errorf("redis: reading the value: %w", err)
 }
 
-// find returns where a call about a key that cannot be tried again is to be
-// made.
+// find returns the route for a call that cannot be repeated.
 func (k *cluster) find(ctx context.Context, name string, args []any) (at route, err error) {
 	slot, ask := slotOf(name, args), []any{"PING"}
 	if i := slots.FirstKey(name, len(args), func(i int) string { return argText(args[i]) }); i > 0 {

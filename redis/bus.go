@@ -12,15 +12,15 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Bus carries invalidations over Redis pub/sub. It is a [remote.Bus]. What a
-// [Tier] on the same server drops is announced by the Tier itself, to those who
-// follow the same database: each has channels of its own.
+// Bus carries invalidations over Redis pub/sub. It is a [remote.Bus]. A [Tier] on
+// the same server announces its drops itself, to the followers of the same
+// database: each database has channels of its own.
 //
 // All followers share one subscription, over one connection. It is a
 // [remote.Checker]: about once a second the Bus publishes to itself, over the
-// connections of the Client and only where writes are taken, and if nothing of
-// that comes back for three seconds there is a gap. So a server that was demoted,
-// or that min-replicas-to-write keeps from writing, does not pass for connected.
+// connections of the Client and only where writes are taken. If no such message
+// comes back for three seconds there is a gap. So a server that was demoted, or
+// that min-replicas-to-write keeps from writing, does not pass for connected.
 type Bus struct {
 	c *Client
 	b *bus.Bus
@@ -31,9 +31,8 @@ var (
 	_ remote.Explainer = (*Bus)(nil)
 )
 
-// NewBus returns a bus on c's server. It opens no connection before somebody
-// follows. The client stays the caller's to close, after the followers were
-// stopped.
+// NewBus returns a bus on c's server. It opens no connection before the first
+// Follow. The caller closes the client, after it has stopped the followers.
 func NewBus(c *Client) *Bus {
 	return &Bus{c: c, b: bus.New(bus.Config{
 		Channel:   func(name string) string { return layout.Channel(name, c.o.DB) },
@@ -91,7 +90,7 @@ func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 	return nil
 }
 
-// Follow calls f for everything that happens to the named cache. A lost
-// connection is a Gap, and replaced until stop is called. Of a client that is
-// closed nothing is ever told.
+// Follow calls f for every event of the named cache. A lost connection is a Gap,
+// and is replaced until stop is called. No event comes from a client that is
+// closed.
 func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) { return b.b.Follow(name, f) }

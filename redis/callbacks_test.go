@@ -79,9 +79,9 @@ type panickingCache struct{ tls.ClientSessionCache }
 
 func (panickingCache) Get(string) (*tls.ClientSessionState, bool) { panic("mine") }
 
-// TestCallbackThatPanicsLeavesNobodyWriting: the pipeline and the values in it
+// TestCallbackThatPanicsLeavesNoWriter: the pipeline and the values in it
 // are the caller's again.
-func TestCallbackThatPanicsLeavesNobodyWriting(t *testing.T) {
+func TestCallbackThatPanicsLeavesNoWriter(t *testing.T) {
 	change := func(s *fakeredis.Server, o *redis.Options) {
 		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			nc, err := s.Dial(ctx, network, addr)

@@ -1,14 +1,13 @@
-// Package redis is a client for Redis and servers that speak its protocol, and
-// what strata needs from it: [NewTier] and [NewBus] make a tier and a bus out
-// of a [Client].
+// Package redis is a client for Redis and servers that speak its protocol.
+// [NewTier] and [NewBus] make the tier and the bus of a cache out of a [Client].
 //
 // A Client is lazy: [New] opens nothing, so that a service starts while its
-// server is down. One Client serves all goroutines: what is small and quick
-// goes over one connection that its callers share, the rest over a pool. Every
-// call obeys its context while it waits for a connection, writes, and half-way
-// through a reply; without a deadline Options.Timeout bounds it. A connection
-// whose reply was not read to its end is closed, so no call ever sees another's
-// reply.
+// server is down. One Client serves all goroutines: small and quick commands go
+// over one connection that its callers share, the others over a pool. Every
+// call ends when its context ends, also while it waits for a connection, writes,
+// or is half-way through a reply; without a deadline Options.Timeout bounds it. A
+// connection is closed if a reply was not read to its end, so no call ever sees
+// the reply to another.
 //
 // # One command
 //
@@ -21,30 +20,30 @@
 // A [Pipeline] sends any number of commands in one round trip; with
 // [Pipeline.Get], [Pipeline.Set] and [Pipeline.Each], and with [Client.MGet],
 // nothing is allocated for small values. [Client.Multi] is a pipeline that the
-// server executes as a whole, and [Client.Watch] one that depends on what was
-// read before.
+// server executes as a whole, and [Client.Watch] one that depends on values read
+// before.
 //
 // # Large values
 //
 // [Client.GetTo] and [Client.Stream] read a value piece by piece,
 // [Client.SetFrom] and [Body] write one so, from a reader of known or unknown
-// length. A value is never half stored. Options.MaxValue bounds what is sent
-// and what is believed of a reply.
+// length. A value is never half stored. Options.MaxValue bounds values that are
+// sent, and the lengths that the client accepts in replies.
 //
 // # Messages
 //
-// [Client.Subscribe], [Client.PSubscribe] and [Client.SSubscribe] receive what
-// is published. A [Subscription] replaces its connection for as long as it
-// takes, and says with a [Gap] when messages may have been lost.
+// [Client.Subscribe], [Client.PSubscribe] and [Client.SSubscribe] receive
+// messages. A [Subscription] replaces its connection for as long as it takes,
+// and says with a [Gap] when messages may have been lost.
 //
 // # Clusters
 //
 // With [Options.Cluster] the same Client speaks to a Redis Cluster: each command
 // goes to the node that serves its key, many at once to many nodes, and follows
 // a slot that moves. A call that finds a node gone, or a slot without one, is
-// tried again within its time as long as it has had no effect or only reads, so
-// that a failover costs patience and no errors. What must be in one slot and is
-// not is [ErrCrossSlot]; a slot that nobody serves is [ErrNoNode].
+// repeated within its time as long as it has had no effect or only reads, so
+// that a failover costs time and no errors. Keys in several slots that must be in
+// one are [ErrCrossSlot]; a slot without a node is [ErrNoNode].
 //
 // # Errors
 //
@@ -105,8 +104,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes all connections and subscriptions and waits for what the client
-// has started. Calls that are running fail with ErrClosed, and so do all later
+// Close closes all connections and subscriptions and waits for the goroutines of
+// the client. Calls that are running fail with ErrClosed, and so do all later
 // ones. It can be called more than once; the error is always nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
@@ -131,15 +130,15 @@ func (c *Client) Close() error {
 // pool now; in a cluster, the sums of those of all nodes. Subscriptions are not
 // counted.
 type Stats struct {
-	// Reused calls found an idle connection; Waited calls did not, and Expired
-	// ones gave up waiting.
+	// Reused calls found an idle connection, Waited calls did not. Expired calls
+	// gave up waiting.
 	Reused, Waited, Expired uint64
 	// Dials counts attempts to open a connection, DialErrors the failed ones.
 	Dials, DialErrors uint64
 	// Stale counts connections that were found dead when they were to be used
 	// again, or were closed because another one was. Broken counts those
-	// closed because a call failed or was cancelled half-way, or because
-	// something had come that nobody asked for.
+	// closed because a call failed or was cancelled half-way, or because bytes
+	// had come that no call had asked for.
 	Stale, Broken uint64
 	// Retried counts calls that were sent again on another connection.
 	Retried uint64

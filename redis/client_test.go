@@ -438,7 +438,7 @@ func (h hooked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestCancelAfterTheLastByteHarmsNobody(t *testing.T) {
+func TestCancelAfterTheLastByteHarmsNoOtherCall(t *testing.T) {
 	after := func() {}
 	change := func(s *fakeredis.Server, o *redis.Options) {
 		o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {

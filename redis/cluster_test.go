@@ -446,7 +446,7 @@ func TestPipelineIsSplitByNodeAndItsRepliesKeepTheirOrder(t *testing.T) {
 	})
 }
 
-func TestPipelineGetsWhatItCanFromACluster(t *testing.T) {
+func TestPipelineGetsRepliesOfTheReachableNodes(t *testing.T) {
 	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
 		keys := keysOf(k)
 		for _, key := range keys {
@@ -498,7 +498,7 @@ func TestKeysInSeveralSlotsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	})
 }
 
-func TestSlotThatNobodyServesIsAnErrorInTime(t *testing.T) {
+func TestSlotWithoutANodeIsAnErrorInTime(t *testing.T) {
 	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
 		keys := keysOf(k)
 		k.Lose(0, 16383/3)

@@ -21,9 +21,10 @@ const (
 	vectorFrom = 16 << 10
 	// keepBuffer is the largest write buffer that a connection keeps.
 	keepBuffer = 64 << 10
-	// mostPushes is how often what has come unasked is read before a call.
+	// mostPushes is how often pushes are read before a call.
 	mostPushes = 8
-	// lastMoment is for how long a write over TLS goes on whose caller has left.
+	// lastMoment is the time for which a write over TLS goes on after its caller
+	// has left.
 	lastMoment = 10 * time.Millisecond
 )
 
@@ -32,30 +33,30 @@ type conn struct {
 	netpool.Slot
 	nc    net.Conn
 	r     *resp.Reader
-	peek  *netpool.Peeker // looks for what has come on nc
+	peek  *netpool.Peeker // looks for bytes on nc
 	wire  netpool.Wire    // nc, for several commands at once
 	out   sending         // them
 	steps *resp.Steps
 
-	// w holds what is to be written; vec, if not empty, what comes before
-	// w[mark:], with the arguments that were too large to copy.
+	// w holds the bytes to be written; vec, if not empty, holds those that come
+	// before w[mark:], with the arguments that were too large to copy.
 	w    []byte
 	vec  net.Buffers
 	mark int
 
 	// deadline is the one set on nc.
 	deadline time.Time
-	// unfit says that the server takes no writes, or does not know who asks.
+	// unfit says that the server takes no writes, or wants a new greeting.
 	unfit bool
-	// entered says that the server may have keys watched, or take what comes
-	// next for a part of a transaction.
+	// entered says that the server may have keys watched, or take the next
+	// command for a part of a transaction.
 	entered bool
 	// interrupt makes every operation on nc fail, now and later.
 	interrupt func()
 }
 
-// Close closes the connection. It does not wait, as that of TLS does until there
-// is room for a farewell.
+// Close closes the connection. It does not wait for room for a farewell, as the
+// Close of TLS does.
 func (c *conn) Close() error {
 	if t, ok := c.nc.(*tls.Conn); ok {
 		return t.NetConn().Close()
@@ -63,7 +64,8 @@ func (c *conn) Close() error {
 	return c.nc.Close()
 }
 
-// What follows makes a connection one that many callers can share.
+// The methods up to SetWriteDeadline implement mux.Line, so that callers can
+// share a connection.
 
 // Write writes commands.
 func (c *conn) Write(p []byte) (int, error) { return c.nc.Write(p) }
@@ -71,8 +73,8 @@ func (c *conn) Write(p []byte) (int, error) { return c.nc.Write(p) }
 // Fill waits for bytes and takes them in.
 func (c *conn) Fill() error { return c.r.Fill() }
 
-// Next returns the next reply that is complete. Pushes, which nobody asked
-// for, are dropped.
+// Next returns the next reply that is complete. Pushes are dropped: they are no
+// replies.
 func (c *conn) Next() ([]byte, error) {
 	for {
 		raw, err := c.r.Next()
@@ -98,8 +100,8 @@ func (c *conn) Quiet() bool {
 	return !bytes
 }
 
-// Look implements [mux.Line]: it looks for what has come although no reply
-// is owed, in every place where it may lie.
+// Look implements [mux.Line]: it looks for bytes that have come although no
+// reply is owed, in every place where they may lie.
 func (c *conn) Look(reads bool) error {
 	if reads && !c.Quiet() {
 		return netpool.ErrUnasked
@@ -117,12 +119,12 @@ func (c *conn) Look(reads bool) error {
 
 // SetReadDeadline sets the deadline of reads alone.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	c.deadline = time.Time{} // for the next who has the connection alone
+	c.deadline = time.Time{} // for the next call that has the connection alone
 	return c.nc.SetReadDeadline(t)
 }
 
 // SetWriteDeadline sets the deadline of writes alone. TLS does not outlive a write
-// that is interrupted: one that is under way may end within a moment.
+// that is interrupted, so a write that runs gets a moment to end.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.deadline = time.Time{}
 	if _, ok := c.nc.(*tls.Conn); ok && !t.IsZero() {
@@ -142,7 +144,8 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 		c.allow(now, timeout)
 	}
 	var stop func() bool
-	// The connection's deadline sees to the context's.
+	// The deadline of the connection is that of the context; a cancelled context
+	// needs the interrupt.
 	if caller, _ := remote.Split(ctx); caller.Done() != nil {
 		stop = context.AfterFunc(caller, c.interrupt)
 	}
@@ -196,7 +199,7 @@ func explain(ctx context.Context, bounded bool, err error) error {
 	return err
 }
 
-// cause is what an error of a connection comes from.
+// cause returns the reason behind an error of a connection.
 func cause(err error) error {
 	var broken *resp.ProtocolError
 	switch {
@@ -206,7 +209,7 @@ func cause(err error) error {
 	case errors.As(err, &broken):
 		return fmt.Errorf("%w: %s", ErrProtocol, broken.Reason)
 	case errors.Is(err, netpool.ErrUnasked):
-		return fmt.Errorf("%w: reply that nobody asked for", ErrProtocol)
+		return fmt.Errorf("%w: reply that no call has asked for", ErrProtocol)
 	case errors.Is(err, net.ErrClosed):
 		return ErrClosed
 	}
@@ -232,7 +235,7 @@ func (c *conn) command(args []any) error {
 	return nil
 }
 
-// bulk puts a string into what is to be written, a large one without copying
+// bulk puts a string behind the bytes to be written, a large one without copying
 // it.
 func (c *conn) bulk(b []byte) {
 	if len(b) < vectorFrom {
@@ -244,15 +247,14 @@ func (c *conn) bulk(b []byte) {
 	c.w = append(c.w, '\r', '\n')
 }
 
-// refer puts b behind what is in the buffer. It must stay as it is until flush
-// returns.
+// refer puts b behind the buffer. b must stay as it is until flush returns.
 func (c *conn) refer(b []byte) {
 	c.vec = append(c.vec, c.w[c.mark:], b)
 	c.mark = len(c.w)
 }
 
-// flush writes what commands have put into the buffer. single says that it is
-// one command, which a server executes only if it has all of it.
+// flush writes the buffer. single says that it is one command, which a server
+// executes only if it has all of it.
 func (c *conn) flush(single bool) (err error) {
 	if len(c.vec) == 0 {
 		var n int
@@ -284,7 +286,7 @@ func writeError(err error, n, total int64, single bool) error {
 	return &ConnError{Op: "write", Sent: n == total || n > 0 && !single, Err: err}
 }
 
-// read returns the next reply. Pushes, which nobody asked for, are dropped.
+// read returns the next reply. Pushes are dropped: they are no replies.
 func (c *conn) read() (v resp.Value, err error) {
 	for {
 		if v, err = c.r.Read(); err != nil {
@@ -311,7 +313,7 @@ func (c *conn) ask(put func(*conn) error) (reply Reply, err error) {
 	return newReply(v), err
 }
 
-// hear notes what a reply says about the connection.
+// hear notes whether a reply says that the connection is unfit.
 func (c *conn) hear(v resp.Value) {
 	if unfit(v) {
 		c.unfit = true
@@ -383,14 +385,14 @@ func (c *conn) bulkHeader() (n int64, v resp.Value, err error) {
 
 func readError(err error) error { return &ConnError{Op: "read", Sent: true, Err: err} }
 
-// lost reports whether err says that the peer has gone without a word.
+// lost reports whether err says that the peer has gone without a farewell.
 func lost(err error) bool {
 	var ce *ConnError
 	return errors.As(err, &ce) && gone(ce.Err)
 }
 
-// gone is lost for the reason itself: neither a passed deadline, nor broken
-// rules, nor our own doing.
+// gone is lost for the reason itself. The reason is not a passed deadline, nor a
+// broken protocol, nor a Close by this client.
 func gone(err error) bool {
 	var broken *resp.ProtocolError
 	if errors.As(err, &broken) {

@@ -16,20 +16,20 @@ import (
 // errEscaped stands for the error of a function of Options that did not return.
 var errEscaped = errors.New("redis: a function of Options has panicked or not returned")
 
-// patience is for how long a function of Options is waited for after its context
-// has ended.
+// patience is the time for which connect waits for a function of Options after
+// its context has ended.
 const patience = 100 * time.Millisecond
 
-// opened is what opening a connection has come to.
+// opened is the outcome of opening a connection.
 type opened struct {
 	cn  *conn
 	err error
 }
 
-// connect opens a connection and greets the server. What it calls is not ours,
-// and no call that would be ended by a panic: that is an error here. A function
-// that does not return when ctx has ended is left behind; what it opens is
-// closed.
+// connect opens a connection and greets the server. It calls functions of the
+// program; a panic in them is an error here, because no caller is there to
+// receive it. A function that does not return when ctx has ended is left behind,
+// and the connection that it opens is closed.
 func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	done, left := make(chan opened), make(chan struct{})
 	go func() { // a goroutine of its own can be ended by runtime.Goexit
@@ -116,21 +116,21 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 
 // broken reports whether a handshake has failed because the connection was lost.
 func broken(err error) bool {
-	var op *net.OpError // also made of what the peer says
+	var op *net.OpError // also made of messages of the peer
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.As(err, &op) && (op.Op == "read" || op.Op == "write") && !op.Timeout()
 }
 
-// cut reports whether an error of connect says that a server was there, and the
-// connection was lost before it had answered the greeting. The next one may well
-// be answered.
+// cut reports whether an error of connect says that the connection was lost
+// before the server had answered the greeting. The server may well answer the
+// next greeting.
 func cut(err error) bool {
 	var ce *ConnError
 	return errors.As(err, &ce) && ce.cut
 }
 
-// greet brings the connection into the wanted state. Nothing may lie behind what
-// the server answers, or the first call would get it.
+// greet brings the connection into the wanted state. No bytes may lie behind the
+// answer of the server, or the first call would get them.
 func (c *conn) greet(g resp.Greeting) error {
 	look := func() error {
 		if err := c.Look(true); err != nil {
@@ -159,7 +159,7 @@ func (c *conn) greet(g resp.Greeting) error {
 	return look()
 }
 
-// greeting returns what a new connection is greeted with.
+// greeting returns the greeting for a new connection.
 func (o *Options) greeting(ctx context.Context) (g resp.Greeting, err error) {
 	g = resp.Greeting{Username: o.Username, Password: o.Password, Name: o.ClientName, DB: o.DB, Protocol: o.Protocol}
 	if o.Credentials == nil {
@@ -174,7 +174,8 @@ func (o *Options) greeting(ctx context.Context) (g resp.Greeting, err error) {
 	return g, nil
 }
 
-// once asks one question outside of a pool. Errors of the server are errors.
+// once sends one command over a connection outside of a pool. An error reply is
+// an error.
 func (c *conn) once(ctx context.Context, timeout time.Duration, args ...any) (v resp.Value, err error) {
 	calm, err := c.exchange(ctx, time.Now(), timeout, func(c *conn) (err error) {
 		if err = c.Look(true); err != nil {

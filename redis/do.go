@@ -16,14 +16,13 @@ func (c *Client) Ping(ctx context.Context) error { return c.Do(ctx, "PING").Err(
 // changed after Do has returned. One larger than Options.MaxValue is
 // [ErrTooLarge]; nothing is sent then.
 //
-// Commands that change the connection for those who use it next, such as
+// Commands that change the connection for its next user, such as
 // SELECT, MULTI, SUBSCRIBE or CLIENT SETNAME, are refused.
 //
 // In a cluster a command goes to the node that serves its first key. MGET, DEL,
 // UNLINK, EXISTS, TOUCH and MSET with keys in several slots are split, and their
 // replies joined; if a part fails, others may have been carried out. Commands
-// without a key, such as SCAN, KEYS, DBSIZE or FLUSHALL, speak to one primary,
-// whichever it is.
+// without a key, such as SCAN, KEYS, DBSIZE or FLUSHALL, go to any one primary.
 func (c *Client) Do(ctx context.Context, args ...any) Reply {
 	name, err := c.o.checkCommand(args)
 	if err != nil {

@@ -105,7 +105,7 @@ func TestPipelineSetHasALife(t *testing.T) {
 	})
 }
 
-func TestPipelineRefusesWhatIsTooLarge(t *testing.T) {
+func TestPipelineRefusesLargeValues(t *testing.T) {
 	change := func(_ *fakeredis.Server, o *redis.Options) { o.MaxValue = 1000 }
 	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		ctx := t.Context()

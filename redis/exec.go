@@ -7,7 +7,7 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// Errors of transactions, in the chain of what a call returns.
+// Errors of transactions, in the chain of the error of a call.
 var (
 	// ErrChanged says that a key that [Client.Watch] was to watch has changed:
 	// nothing was executed.
@@ -53,7 +53,7 @@ func (c *conn) remains(v resp.Value) bool {
 	return true // old servers only refuse
 }
 
-// outcome returns what a transaction has come to.
+// outcome returns the replies of a transaction, or its error.
 func outcome(t *resp.Transaction) ([]Reply, error) {
 	switch t.Outcome {
 	case resp.Changed:

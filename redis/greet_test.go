@@ -231,9 +231,9 @@ func TestConnectionThatIsNotAuthenticatedIsGreetedAnew(t *testing.T) {
 	}
 }
 
-// TestGreetingThatIsCutTurnsNobodyAway: a server was there, and the next greeting
+// TestGreetingThatIsCutRefusesNoCall: a server was there, and the next greeting
 // may be answered.
-func TestGreetingThatIsCutTurnsNobodyAway(t *testing.T) {
+func TestGreetingThatIsCutRefusesNoCall(t *testing.T) {
 	for _, at := range []int{0, 3} { // before the answer, and in the middle of it
 		for _, in := range []int{2, 4} { // of so many connections one gets through
 			change := func(s *fakeredis.Server, _ *redis.Options) {

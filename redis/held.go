@@ -70,7 +70,7 @@ func (h *held) exchange(f func() error) error {
 	return nil
 }
 
-// flush writes what is in the buffer of the connection.
+// flush writes the buffer of the connection.
 func (h *held) flush() error {
 	err := h.arm()
 	if err != nil {

@@ -242,7 +242,7 @@ func judge(t *testing.T, s *fakeredis.Server, c *redis.Client, w way, name, repl
 	}
 }
 
-func TestHostileReplyFailsThoseWhoWaitBehindIt(t *testing.T) {
+func TestHostileReplyFailsTheCallsBehindIt(t *testing.T) {
 	for _, tc := range hostile {
 		if tc.verdict != broken {
 			continue

@@ -60,7 +60,7 @@ func (n *node) mget(ctx context.Context, keys []string, f func(i int, value []by
 }
 
 // values reads an array of n strings or nulls and calls f with each. answer is
-// what the server or f has against it, err is about the connection.
+// the error of the server or of f, err is about the connection.
 func (c *conn) values(n int, f func(i int, value []byte, found bool) error) (answer, err error) {
 	have, v, err := c.arrayHeader()
 	switch {

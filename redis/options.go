@@ -19,8 +19,8 @@ import (
 // localhost:6379.
 //
 // Options print and log without credentials, and so does all that is made of
-// them. But package fmt asks nobody how to print what is in an unexported field:
-// do not keep Options in one of a type that is printed.
+// them. But package fmt does not ask the value of an unexported field how to print
+// it: do not keep Options in such a field of a type that is printed.
 type Options struct {
 	// Network is tcp (the default), tcp4, tcp6 or unix.
 	Network string
@@ -57,21 +57,21 @@ type Options struct {
 	// server is reached is expected in its certificate.
 	TLS *tls.Config
 	// DialContext opens connections; TLS is put on top of them. It must return
-	// soon after its context has ended: if it does not, nobody waits for it, and
-	// what it opens is closed. The default is that of net.Dialer, but that of
+	// soon after its context has ended: if it does not, it is left behind, and
+	// the connection that it opens is closed. The default is that of net.Dialer, but that of
 	// all addresses of a name each gets a head start of 250 ms before the next
 	// is tried beside it. In a cluster it is called with the addresses by
 	// which the nodes know each other. A connection that wraps a socket should
 	// have a method NetConn() net.Conn that returns it, as that of TLS has:
-	// without, a reply that nobody asked for is not seen while it waits there.
+	// without, a reply that no call has asked for is not seen while it waits
+	// there.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// DialTimeout bounds the opening of one connection, greeting included.
 	// Default 5 s. A context that ends earlier ends its call, not the
 	// opening: the connection is kept for the next one.
 	DialTimeout time.Duration
-	// Timeout bounds a call whose context has no deadline, by up to an
-	// eighth more. Default 1 s.
+	// Timeout bounds a call without a deadline, by up to an eighth more. Default 1 s.
 	Timeout time.Duration
 
 	// MaxConns is the most connections open at once, subscriptions apart; in a
@@ -92,7 +92,7 @@ type Options struct {
 	MaxValue int
 	// MaxReply is the largest reply accepted, in bytes. Default 1 GiB. Besides,
 	// a reply has at most 1,048,576 elements, nested 32 deep, and lines of
-	// 64 KiB; what is larger is read in parts, with SCAN and its like.
+	// 64 KiB; larger collections are read in parts, with SCAN and its like.
 	MaxReply int
 }
 

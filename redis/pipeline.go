@@ -44,7 +44,7 @@ func (p *Pipeline) Len() int {
 }
 
 // Add queues a command. Arguments are copied; they and the commands allowed
-// are as for [Client.Do]. What is wrong with them is the error of Do.
+// are as for [Client.Do]. An error about them is the error of Do.
 func (p *Pipeline) Add(args ...any) {
 	name, err := p.c.o.checkCommand(args)
 	if err == nil {
@@ -104,14 +104,14 @@ func (p *Pipeline) note(reads bool, slot int) {
 	}
 }
 
-// fail notes what is wrong with an argument.
+// fail notes an error about an argument.
 func (p *Pipeline) fail(err error) {
 	if err != nil {
 		p.err = errors.Join(p.err, argError(err))
 	}
 }
 
-// Do sends what was queued and returns one reply for each command, in order.
+// Do sends the queued commands and returns one reply for each command, in order.
 // The error is about the connection, or about an argument, in which case
 // nothing was sent; errors of the server are in the replies. If the connection
 // fails in the middle, the replies that came are returned with it and the
@@ -150,7 +150,7 @@ func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 	return replies, err
 }
 
-// Each sends what was queued and calls f with the reply to each command, i
+// Each sends the queued commands and calls f with the reply to each command, i
 // being its position. A reply holds during the call only; so nothing is
 // allocated for strings of less than 64 KiB when a pipeline is used again. The
 // replies come in order, but for calls of scripts that the server did not know:

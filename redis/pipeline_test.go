@@ -81,7 +81,7 @@ func TestLargePipelineCannotDeadlock(t *testing.T) {
 	}
 }
 
-func TestLargePipelineThatFailsReturnsWhatCame(t *testing.T) {
+func TestLargePipelineThatFailsReturnsTheRepliesThatCame(t *testing.T) {
 	fake(t, func(s *fakeredis.Server, _ *redis.Options) { s.Window = 4096 }, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		s.Handle("LAST", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Status("bye")

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// The types of this package print and log themselves without credentials, whatever
-// the verb, and without looking into memory that other goroutines use.
+// The types of this package print and log themselves without credentials, for
+// every verb, and without looking into memory that other goroutines use.
 
 // Format implements [fmt.Formatter].
 func (o Options) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, o.String()) }

@@ -23,8 +23,9 @@ var (
 	// ErrProtocol is in the chain of an error when the server broke the
 	// protocol or a limit of Options. The connection was closed.
 	ErrProtocol = errors.New("redis: protocol broken")
-	// ErrType is in the chain of an error when a reply is sound but not what
-	// the caller has asked for, such as the integer of a text or of an array.
+	// ErrType is in the chain of an error when a reply is sound but not of the
+	// type that the caller asks for, such as the integer of a text or of an
+	// array.
 	ErrType = errors.New("redis: reply of another type")
 )
 
@@ -67,8 +68,8 @@ func serverError(text []byte) *Error {
 // be had in time. It wraps the reason, such as context.Canceled, io.EOF or
 // [ErrProtocol]. The connection is gone.
 type ConnError struct {
-	// Op is what was being done: wait, dial, greet, write or read; or route,
-	// finding the node of a cluster.
+	// Op is the operation: wait, dial, greet, write or read; or route, which is
+	// to find the node of a cluster.
 	Op string
 	// Sent says that the server may have executed a command of the call.
 	Sent bool
@@ -140,7 +141,7 @@ func (r Reply) Ok() error {
 	return r.err
 }
 
-// mismatch is the error for a reply that is not what was asked for.
+// mismatch is the error for a reply that is not of the wanted type.
 func (r Reply) mismatch(want string) error {
 	switch {
 	case r.err != nil:
@@ -166,7 +167,7 @@ func (r Reply) Bytes() ([]byte, error) {
 	return nil, r.mismatch("string")
 }
 
-// Append appends what Bytes returns to dst, without allocating if there is room.
+// Append appends the result of Bytes to dst, without allocating if there is room.
 // Null is ErrNil. On any error dst is returned as it was.
 func (r Reply) Append(dst []byte) ([]byte, error) {
 	if k := r.v.Kind(); r.err == nil && (k == resp.Int || k == resp.Bool || k == resp.Double) {
@@ -176,7 +177,7 @@ func (r Reply) Append(dst []byte) ([]byte, error) {
 	return append(dst, b...), err
 }
 
-// WriteTo implements io.WriterTo: it writes what Bytes returns to w.
+// WriteTo implements io.WriterTo: it writes the result of Bytes to w.
 // Null is ErrNil.
 func (r Reply) WriteTo(w io.Writer) (int64, error) {
 	b, err := r.Bytes()
@@ -288,8 +289,8 @@ func codeOf(v resp.Value) []byte {
 	return code
 }
 
-// unfit reports whether a reply says that the server takes no writes, or does not
-// know who asks.
+// unfit reports whether a reply says that the server takes no writes, or wants a
+// new greeting.
 func unfit(v resp.Value) bool {
 	if v.Kind() != resp.Error {
 		return false

@@ -57,8 +57,8 @@ func (c *Client) eval(ctx context.Context, name, script string, keys []string, a
 
 // Eval queues a call of a script. Arguments are copied. If the server does not
 // know the script, the call is repeated with the script's text after all other
-// commands of the pipeline; in a transaction the text is always sent. What
-// holds for the keys of [Client.Eval] in a cluster holds here.
+// commands of the pipeline; in a transaction the text is always sent. In a
+// cluster the keys are subject to the same rule as those of [Client.Eval].
 func (p *Pipeline) Eval(s *Script, keys []string, args ...any) {
 	slot := -1
 	err := p.c.o.checkSizes(args)

@@ -12,7 +12,7 @@ import (
 type sizes struct {
 	// any is set when there was a large reply: until then nothing is looked up.
 	any atomic.Bool
-	// keys holds digests of keys whose last reply was large.
+	// keys holds digests of the keys that had a large reply last.
 	keys [8192]atomic.Uint32
 	// names counts up with each large reply under a name, and down with each
 	// small one.
@@ -32,8 +32,8 @@ const (
 
 var sizeSeed = maphash.MakeSeed() // read-only
 
-// name is the slot of keys with the same name: what is in front of the last
-// colon, or of the digits at the end.
+// name is the slot of keys with the same name. The name of a key is the part in
+// front of the last colon, or of the digits at the end.
 func (s *sizes) name(key string) *atomic.Int32 {
 	if i := strings.LastIndexByte(key, ':'); i >= 0 {
 		key = key[:i]
@@ -43,7 +43,7 @@ func (s *sizes) name(key string) *atomic.Int32 {
 	return &s.names[maphash.String(sizeSeed, key)%uint64(len(s.names))]
 }
 
-// key is the slot of a key, and what is in it if its reply is large.
+// key is the slot of a key, and the digest that is in it if the reply is large.
 func (s *sizes) key(key string) (slot *atomic.Uint32, digest uint32) {
 	h := maphash.String(sizeSeed, key)
 	return &s.keys[h%uint64(len(s.keys))], uint32(h>>32) | 1

@@ -15,12 +15,12 @@ import (
 type Stream struct {
 	held
 	size, left int64
-	err        error // what reading has come to; io.EOF at the end
+	err        error // of reading; io.EOF at the end
 	closed     bool
 }
 
-// Stream sends a command, as [Client.Do] does, whose reply is one string, and
-// returns it as a stream. Null is [ErrNil]. The caller must Close it.
+// Stream sends a command, as [Client.Do] does, and returns its reply, which is one
+// string, as a stream. Null is [ErrNil]. The caller must Close it.
 func (c *Client) Stream(ctx context.Context, args ...any) (s *Stream, err error) {
 	name, err := c.o.checkCommand(args)
 	if err != nil {
@@ -86,7 +86,8 @@ func (r route) streamOf(ctx context.Context, args []any) (*Stream, error) {
 	return &Stream{held: s, size: size, left: size}, nil
 }
 
-// streamHeader reads the header of a string. answer is what came instead.
+// streamHeader reads the header of a string. answer is the error for a reply of
+// another type.
 func (c *conn) streamHeader() (size int64, answer, err error) {
 	size, v, err := c.bulkHeader()
 	if size < 0 && err == nil {
@@ -123,7 +124,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 }
 
 // portion is how much of a buffer of n bytes is filled: if the rest of the string
-// fits, its last bytes come later, together with what ends it.
+// fits, its last bytes come later, together with its end.
 func (s *Stream) portion(n int) int {
 	const tail = 4 << 10
 	if int64(n) >= s.left && s.left > 4*tail {
@@ -132,7 +133,7 @@ func (s *Stream) portion(n int) int {
 	return int(min(int64(n), s.left))
 }
 
-// finish reads what follows the last byte.
+// finish reads the end of the string, behind its last byte.
 func (s *Stream) finish() {
 	err := s.arm()
 	if err == nil {
@@ -220,8 +221,8 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (int64, err
 }
 
 // SetFrom sets key to the next n bytes of r, with a life of ttl (zero: for
-// ever; rounded up to whole milliseconds). r and n are as in [Body]: what is
-// said there of a reader that fails, and of a negative n, holds here. More than
+// ever; rounded up to whole milliseconds). r and n are the Reader and the Size of
+// a [Body], also if r fails or n is negative. More than
 // Options.MaxValue is [ErrTooLarge], and nothing is sent.
 //
 // In a cluster, a value that is longer than 64 KiB is sent to the node that has

@@ -11,12 +11,12 @@ import (
 	"github.com/strata-cache/strata/internal/slots"
 )
 
-// EventKind says what a subscription reports.
+// EventKind is the kind of an event of a subscription.
 type EventKind uint8
 
 const (
 	// Subscribed: the server has acknowledged all channels, for the first time
-	// or again; what is published from here on arrives.
+	// or again; messages that are published from here on arrive.
 	Subscribed = EventKind(pubsub.Subscribed)
 	// Received: a message.
 	Received = EventKind(pubsub.Received)
@@ -32,14 +32,14 @@ type Event struct {
 	// receiver.
 	Channel string
 	Payload []byte
-	// Pattern is what the channel has matched, if the subscription is one to
-	// patterns.
+	// Pattern is the pattern that the channel has matched, if the subscription is
+	// one to patterns.
 	Pattern string
 	// Err is the reason of a gap.
 	Err error
 }
 
-// Subscription receives what is published on channels. It has its own
+// Subscription receives the messages of channels. It has its own
 // connection and replaces it when it fails, for as long as it takes; each time
 // messages may have been lost it says so with a [Gap].
 //
@@ -57,8 +57,8 @@ var errNoChannels = errors.New("redis: subscription: channels missing")
 // ends, [Subscription.Close] is called or the client is closed.
 //
 // In a cluster it is at the node that serves the slot of the first channel, if
-// that can be reached, which is where [Client.Do] sends a PUBLISH on it; what is
-// published at other nodes arrives too.
+// that can be reached, which is where [Client.Do] sends a PUBLISH on it. Messages
+// that are published at other nodes arrive too.
 func (c *Client) Subscribe(ctx context.Context, channels ...string) (*Subscription, error) {
 	if len(channels) == 0 {
 		return nil, errNoChannels
@@ -73,8 +73,8 @@ func (c *Client) PSubscribe(ctx context.Context, patterns ...string) (*Subscript
 	return c.subscribe(ctx, "PSUBSCRIBE", -1, patterns, false)
 }
 
-// SSubscribe is Subscribe for sharded channels, of Redis 7 and later: what
-// SPUBLISH publishes stays within the nodes that serve the slot of the channel.
+// SSubscribe is Subscribe for sharded channels, of Redis 7 and later: messages of
+// SPUBLISH stay within the nodes that serve the slot of the channel.
 // All channels must be in one slot, or else the error is ErrCrossSlot. When the
 // slot moves there is a [Gap], and the subscription goes on at the other node.
 func (c *Client) SSubscribe(ctx context.Context, channels ...string) (*Subscription, error) {
@@ -149,8 +149,8 @@ func lostSubscription(ctx context.Context, err error) error {
 	return explain(ctx, false, err)
 }
 
-// subscriber returns what opens a connection for a subscription: in a cluster,
-// to the node that serves the slot, or after a failure to any unless it is bound
+// subscriber returns the function that opens a connection for a subscription: in
+// a cluster, to the node that serves the slot, or after a failure to any unless it is bound
 // to the slot.
 func (c *Client) subscriber(slot int, bound bool) func(context.Context) (pubsub.Conn, error) {
 	failed := false
@@ -166,7 +166,7 @@ func (c *Client) subscriber(slot int, bound bool) func(context.Context) (pubsub.
 		}
 		cn, err := connect(ctx, o, &c.steps)
 		if err != nil {
-			c.lookAgain()
+			c.refreshTopology()
 			return nil, err
 		}
 		failed = false
@@ -174,9 +174,9 @@ func (c *Client) subscriber(slot int, bound bool) func(context.Context) (pubsub.
 	}
 }
 
-// lookAgain has a cluster ask for its topology: where a subscription was may
-// not be where it is to be.
-func (c *Client) lookAgain() {
+// refreshTopology makes a cluster ask for its topology: the node of a subscription may
+// not be the right one any more.
+func (c *Client) refreshTopology() {
 	if c.cluster != nil {
 		c.cluster.fleet.Refresh("")
 	}
@@ -197,8 +197,8 @@ func (s subscriber) Send(args ...any) error {
 	return s.cn.flush(true)
 }
 
-// Wait implements pubsub.Conn. A node that is no part of its cluster any more may
-// live on, and hear nothing.
+// Wait implements pubsub.Conn. A node that is no longer part of its cluster may
+// live on, and receives no messages.
 func (s subscriber) Wait() error {
 	if k := s.c.cluster; k != nil {
 		if v := k.fleet.View(); v != nil && !v.Known(s.addr) {
@@ -225,7 +225,7 @@ func (s subscriber) SetDeadline(t time.Time) { s.cn.setDeadline(t) }
 
 // Close implements pubsub.Conn.
 func (s subscriber) Close() error {
-	s.c.lookAgain()
+	s.c.refreshTopology()
 	return s.cn.Close()
 }
 

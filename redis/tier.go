@@ -26,11 +26,11 @@ import (
 //	                               are permitted by now
 //
 // An entry is a hash that holds the values of all types under a key with their
-// states. All changes are scripts, so what may be stored is decided where it is
-// stored; internal/redistier/layout describes both.
+// states. All changes are scripts, so the server that stores a value decides
+// whether it may be stored; internal/redistier/layout describes both.
 //
-// An instance reads the namespace state, which says what every value in it is
-// worth, when its knowledge is a second old, together with the read that is due
+// An instance reads the namespace state, which decides whether a value in it is
+// valid, when its knowledge is a second old, together with the read that is due
 // then, and whenever a connection was opened since: a new connection may lead to
 // a server that has taken over, or has lost something. Values from before a
 // restart, a failover or the return to an older snapshot are absent.
@@ -62,7 +62,7 @@ import (
 // which of its lives: those from before a failover of that server, and those of
 // a slot that has moved, are absent. While a slot is being moved, drops of keys
 // in it that hold nothing wait until that is over. A [Bus] on the same cluster
-// hears of all drops from whichever node.
+// receives the drops of all nodes.
 type Tier struct {
 	*base
 }
@@ -79,8 +79,8 @@ var (
 	_ remote.Prober    = (*Tier)(nil)
 )
 
-// NewTier returns a tier on c's server or cluster. The client stays the caller's
-// to close.
+// NewTier returns a tier on c's server or cluster. The caller closes
+// the client.
 func NewTier(c *Client) *Tier {
 	if c.cluster != nil {
 		return &Tier{tier.NewOnCluster(tierCluster{c.cluster}, tierError)}

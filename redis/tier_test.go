@@ -12,9 +12,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// TestTierOnAServerOfAClusterSaysWhatToSet has a client without Cluster meet a
+// TestTierOnAServerOfAClusterNamesTheOptionToSet has a client without Cluster meet a
 // server that serves some of the slots only.
-func TestTierOnAServerOfAClusterSaysWhatToSet(t *testing.T) {
+func TestTierOnAServerOfAClusterNamesTheOptionToSet(t *testing.T) {
 	for _, text := range []string{"MOVED 3999 127.0.0.1:6381", "CROSSSLOT Keys in request don't hash to the same slot"} {
 		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 			for _, name := range []string{"EVAL", "EVALSHA", "HMGET", "MGET"} {

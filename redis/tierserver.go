@@ -135,7 +135,7 @@ type tierCluster struct{ k *cluster }
 
 // Follow implements tier.Cluster.
 func (c tierCluster) Follow(ctx context.Context, key string, twice bool, f func(context.Context, tier.Node) error) error {
-	var told, meant error // what f has returned, and what it means here
+	var told, meant error // the error of f, and the same error as follow understands it
 	err := c.k.follow(ctx, target{slot: slots.Of(key), repeatable: twice}, func(ctx context.Context, r route) error {
 		told = f(ctx, tierServer{r})
 		meant = tierError(told)
@@ -184,7 +184,7 @@ func (c tierCluster) Serving(ctx context.Context) (nodes []tier.Node, err error)
 // MaxValue implements tier.Cluster.
 func (c tierCluster) MaxValue() int { return int(c.k.o.maxValue()) }
 
-// tierError makes an [*Error] of what a server has refused.
+// tierError makes an [*Error] of a refusal by the server.
 func tierError(err error) error {
 	if err == nil {
 		return nil

@@ -114,7 +114,7 @@ func TestCallerThatLeavesInTheMiddleOfAWriteOverTLSDoesNotKeepOthers(t *testing.
 	})
 }
 
-func TestCallerThatLeavesAMomentTooEarlyOverTLSCostsNobodyElse(t *testing.T) {
+func TestCallerThatLeavesDuringAWriteOverTLSCostsNoOther(t *testing.T) {
 	encrypted(t, func(t *testing.T, c *redis.Client, stall func(bool)) {
 		mustSet(t, c, "k", "v")
 		stall(true)

@@ -32,7 +32,7 @@ func TestSeedThatKeepsSilentIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func TestClusterThatNobodyTellsOfIsAnErrorInTime(t *testing.T) {
+func TestClusterWithoutATopologyIsAnErrorInTime(t *testing.T) {
 	cluster(t, 0, func(k *fakeredis.Cluster, o *redis.Options) {
 		for _, s := range k.Servers {
 			s.Stop()

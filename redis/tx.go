@@ -7,9 +7,9 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// Multi returns an empty transaction: a pipeline whose commands the server
-// executes together, with those of nobody else in between, or not at all. It
-// takes one round trip.
+// Multi returns an empty transaction: a pipeline of commands that the server
+// executes together, with no commands of other clients in between, or not at
+// all. It takes one round trip.
 //
 // A command that the server refuses beforehand, because it does not know it or
 // does not permit it, aborts the transaction ([ErrAborted]), and the reply to
@@ -112,7 +112,7 @@ func (t *Tx) run(f func(*Tx) error) ([]Reply, error) {
 	return t.exec()
 }
 
-// exec sends what was queued.
+// exec sends the queued commands.
 func (t *Tx) exec() ([]Reply, error) {
 	e := &resp.Transaction{N: t.queue.exec()}
 	if t.err = t.talk(func(cn *conn) error { return cn.transact(&t.queue.b, e) }); t.err != nil {
@@ -125,12 +125,12 @@ func (t *Tx) exec() ([]Reply, error) {
 	return replies, err
 }
 
-// Queue is the pipeline of what is to be executed. Watch sends it; its Do and
+// Queue is the pipeline of the commands to be executed. Watch sends it; its Do and
 // Each only return an error.
 func (t *Tx) Queue() *Pipeline { return &t.queue }
 
 // Do sends a command at once, over the connection that watches: with it f reads
-// what its commands depend on. It is as [Client.Do] otherwise, under the
+// the values that its commands depend on. Otherwise it is [Client.Do], under the
 // context given to Watch.
 func (t *Tx) Do(args ...any) Reply {
 	if _, err := t.n.o.checkCommand(args); err != nil {

@@ -270,9 +270,9 @@ func fronted(t *testing.T, greets func(n int, out *outlet, reply []byte), f func
 	}
 }
 
-// TestReplyThatNobodyAskedForReachesNobody: whenever it comes after the last use
+// TestUnaskedReplyReachesNoCall: whenever it comes after the last use
 // of a connection, and whatever the next use is.
-func TestReplyThatNobodyAskedForReachesNobody(t *testing.T) {
+func TestUnaskedReplyReachesNoCall(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, s *front, c *redis.Client) {
 		for _, u := range uses() {
 			for _, pause := range []time.Duration{time.Millisecond, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
@@ -293,9 +293,9 @@ func TestReplyThatNobodyAskedForReachesNobody(t *testing.T) {
 	})
 }
 
-// TestReplyBehindTheGreetingReachesNobody: whether it comes in one piece with
+// TestReplyBehindTheGreetingReachesNoCall: whether it comes in one piece with
 // the greeting, in a record of its own, or in part.
-func TestReplyBehindTheGreetingReachesNobody(t *testing.T) {
+func TestReplyBehindTheGreetingReachesNoCall(t *testing.T) {
 	for name, greets := range map[string]func(n int, o *outlet, reply []byte){
 		"joined":  func(n int, o *outlet, reply []byte) { o.say(append(bytes.Clone(reply), foreign...)) },
 		"beside":  func(n int, o *outlet, reply []byte) { o.together(reply, []byte(foreign)) },
@@ -350,8 +350,8 @@ func TestForeignReplyBetweenTheCommandsOfATransactionEndsIt(t *testing.T) {
 	})
 }
 
-// TestForeignReplyReachesNobodyInACluster: nor behind ASKING.
-func TestForeignReplyReachesNobodyInACluster(t *testing.T) {
+// TestForeignReplyReachesNoCallInACluster: nor behind ASKING.
+func TestForeignReplyReachesNoCallInACluster(t *testing.T) {
 	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
 		for _, s := range k.Servers {
 			keep(s)
@@ -373,9 +373,9 @@ func TestForeignReplyReachesNobodyInACluster(t *testing.T) {
 	})
 }
 
-// TestForeignReplyReachesNobodyOfMany: many callers at once, and foreign replies
+// TestForeignReplyReachesNoneOfManyCalls: many callers at once, and foreign replies
 // whenever none of them waits.
-func TestForeignReplyReachesNobodyOfMany(t *testing.T) {
+func TestForeignReplyReachesNoneOfManyCalls(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, s *front, c *redis.Client) {
 		all := uses()
 		for range 20 {

@@ -50,9 +50,9 @@ func TestCallOfWhichAPartWasExecutedIsNotSafeToRetry(t *testing.T) {
 	})
 }
 
-// TestPipelineWhoseScriptsAreNotSentAgainIsNotSafeToRetry: the rest of it was
+// TestPipelineWithScriptsThatWereNotSentAgainIsNotSafeToRetry: the rest of it was
 // executed.
-func TestPipelineWhoseScriptsAreNotSentAgainIsNotSafeToRetry(t *testing.T) {
+func TestPipelineWithScriptsThatWereNotSentAgainIsNotSafeToRetry(t *testing.T) {
 	var down atomic.Bool
 	change := func(s *fakeredis.Server, o *redis.Options) {
 		o.MaxLifetime = time.Millisecond

@@ -111,7 +111,7 @@ func converse(t *testing.T, window int, eager, asks bool, c *lines) {
 	client.Close()
 }
 
-func TestConversationReadsWhatCameBeforeAFailure(t *testing.T) {
+func TestConversationReadsRepliesFromBeforeAFailure(t *testing.T) {
 	for _, window := range []int{4 << 10, 1 << 20} {
 		for _, asks := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestConversationOverARealSocket(t *testing.T) {
 	}
 }
 
-func TestConversationNeedsNoGoroutineForWhatFits(t *testing.T) {
+func TestConversationThatFitsNeedsNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, srv := netsim.Pair(1 << 20)
 		defer client.Close()

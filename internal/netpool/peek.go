@@ -9,7 +9,7 @@ import (
 )
 
 // ErrUnasked says that a reply has come that no call has asked for.
-var ErrUnasked = errors.New("netpool: reply that nobody asked for")
+var ErrUnasked = errors.New("netpool: reply that no call has asked for")
 
 // aPast is a deadline that has passed.
 var aPast = time.Unix(1, 0) // read-only

@@ -42,7 +42,7 @@ type wrapped struct{ net.Conn }
 
 func (w wrapped) NetConn() net.Conn { return w.Conn }
 
-func TestPeekerSeesWhatWaitsAtTheSocket(t *testing.T) {
+func TestPeekerSeesBytesAtTheSocket(t *testing.T) {
 	for network, addr := range map[string]string{"unix": filepath.Join(t.TempDir(), "s"), "tcp": "127.0.0.1:0"} {
 		a, b := sockets(t, network, addr)
 		bare, above := netpool.NewPeeker(a), netpool.NewPeeker(wrapped{wrapped{a}})
@@ -78,7 +78,7 @@ func TestPeekerSeesWhatWaitsAtTheSocket(t *testing.T) {
 	}
 }
 
-func TestPeekerTrustsWhatItCannotLookAt(t *testing.T) {
+func TestPeekerTrustsAnUnknownConnection(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
@@ -87,7 +87,7 @@ func TestPeekerTrustsWhatItCannotLookAt(t *testing.T) {
 	}
 }
 
-func TestPeekerSeesWhatWaitsInTheSimulation(t *testing.T) {
+func TestPeekerSeesBytesInTheSimulation(t *testing.T) {
 	a, b := netsim.Pair(0)
 	p := netpool.NewPeeker(a)
 	if err := p.Socket(); err != nil {
@@ -105,10 +105,10 @@ func TestPeekerSeesWhatWaitsInTheSimulation(t *testing.T) {
 	a.Close()
 }
 
-// TestPeekerSeesWhatTLSHolds: a record that was read together with the one in
+// TestPeekerSeesBytesThatTLSHolds: a record that was read together with the one in
 // front of it, the rest of one that was read in part, and one of which not all
 // has come.
-func TestPeekerSeesWhatTLSHolds(t *testing.T) {
+func TestPeekerSeesBytesThatTLSHolds(t *testing.T) {
 	config, err := fakeredis.TLS()
 	if err != nil {
 		t.Fatal(err)

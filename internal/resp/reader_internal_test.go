@@ -114,7 +114,7 @@ func (s *stalled) Read(p []byte) (int, error) {
 
 var errStalled = errors.New("stalled")
 
-func TestMemoryFollowsWhatArrives(t *testing.T) {
+func TestMemoryFollowsTheBytesThatArrive(t *testing.T) {
 	tests := []struct {
 		name, reply string
 		more        int // bytes reserved beyond the reply

@@ -307,9 +307,9 @@ func TestOneWriteCarriesTheCommandsOfManyCallers(t *testing.T) {
 	})
 }
 
-// TestThoseWhoseRepliesCameTogetherWriteTogether answers all callers at once.
+// TestCallersWithRepliesThatCameTogetherWriteTogether answers all callers at once.
 // One processor makes it certain who comes when.
-func TestThoseWhoseRepliesCameTogetherWriteTogether(t *testing.T) {
+func TestCallersWithRepliesThatCameTogetherWriteTogether(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const callers, rounds = 8, 20
 	var reads int
@@ -343,9 +343,9 @@ func TestThoseWhoseRepliesCameTogetherWriteTogether(t *testing.T) {
 	})
 }
 
-// TestCallerThatLeavesAfterItHasWrittenCostsNobodyAnythingOverTLS: a connection of
+// TestCallerThatLeavesAfterItsWriteCostsNoOtherOverTLS: a connection of
 // TLS does not outlive a write that was interrupted.
-func TestCallerThatLeavesAfterItHasWrittenCostsNobodyAnythingOverTLS(t *testing.T) {
+func TestCallerThatLeavesAfterItsWriteCostsNoOtherOverTLS(t *testing.T) {
 	leaving, leave := context.WithCancel(t.Context())
 	var dead error
 	s := &server{serve: echo(func(string) { time.Sleep(time.Millisecond) })} // in the bubble
@@ -372,7 +372,7 @@ func TestCallerThatLeavesAfterItHasWrittenCostsNobodyAnythingOverTLS(t *testing.
 	})
 }
 
-func TestStalledReplyEndsAtTheDeadlineAndCostsNobodyElse(t *testing.T) {
+func TestStalledReplyEndsAtTheDeadlineAndCostsNoOther(t *testing.T) {
 	s := &server{serve: echo(func(line string) {
 		if strings.HasPrefix(line, "slow") {
 			time.Sleep(500 * time.Millisecond) // in the bubble
@@ -551,7 +551,7 @@ func TestNamedReaderThatLeavesNamesAnother(t *testing.T) {
 	}
 }
 
-func TestCommandsThatNobodyWantsAreNotSent(t *testing.T) {
+func TestCommandsOfCallersThatLeftAreNotSent(t *testing.T) {
 	var seen atomic.Int32
 	s, open := gated(8, func(string) { seen.Add(1) })
 	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], _ *mux.Mux[*wire]) {
@@ -646,7 +646,7 @@ func TestLostConnectionFailsItsCallersAndNoOthers(t *testing.T) {
 	})
 }
 
-func TestReplyThatNobodyAskedForEndsTheConnection(t *testing.T) {
+func TestUnaskedReplyEndsTheConnection(t *testing.T) {
 	for _, what := range []string{"unasked\n", "!"} {
 		s := &server{}
 		s.serve = func(n int, nc *netsim.Conn) {
@@ -672,7 +672,7 @@ func TestReplyThatNobodyAskedForEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsBehindALargeReply(t *testing.T) {
+func TestNoCallWaitsBehindALargeReply(t *testing.T) {
 	const large = 1 << 20
 	s := &server{}
 	s.serve = func(n int, nc *netsim.Conn) {
@@ -717,7 +717,7 @@ func TestIdleConnectionIsLookedAtAndGrowsOld(t *testing.T) {
 	})
 }
 
-func TestCloseFailsAllWhoWait(t *testing.T) {
+func TestCloseFailsAllCallsThatWait(t *testing.T) {
 	s := &server{serve: func(_ int, nc *netsim.Conn) { io.Copy(io.Discard, nc) }}
 	muxed(t, s, func(ctx context.Context, do doer, _ *netpool.Pool[*wire], m *mux.Mux[*wire]) {
 		start := time.Now()
