@@ -8,7 +8,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/netpool/mux"
-	"github.com/strata-cache/strata/internal/redistier/words"
+	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -33,7 +33,7 @@ type node struct {
 	// serial is a number of its own in a cluster; home is a Tier's knowledge of
 	// the server there.
 	serial uint64
-	home   words.Home
+	home   namespace.Home
 	// opened counts connections that were opened to serve calls, before they
 	// are used. A failover shows in it: no connection survives a failover. In a
 	// cluster it also counts other events that may have changed the server's

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/slots"
 )
@@ -125,7 +125,7 @@ func (s tierServer) Opened() uint64 { return s.r.n.serial<<32 + s.r.n.opened.Loa
 func (s tierServer) MaxValue() int { return int(s.r.n.o.maxValue()) }
 
 // Home implements tier.Node.
-func (s tierServer) Home() *words.Home { return &s.r.n.home }
+func (s tierServer) Home() *namespace.Home { return &s.r.n.home }
 
 // Settled implements tier.Node.
 func (s tierServer) Settled() bool { return !s.r.asking }

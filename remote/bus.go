@@ -77,15 +77,15 @@ type Message struct {
 	// the Count of Is is the number of such drops. All three fields are zero
 	// for other kinds, and if the publisher has no lanes.
 	Lane    uint16
-	Was, Is Word
+	Was, Is LaneVersion
 	// Hold is the time for which values loaded for Key must not be stored.
 	Hold time.Duration
 }
 
-// Word is a lane version. Lane versions are compared by equality: a server that
-// was set back may count the same numbers again, but with another nonce. The
-// zero Word is no version.
-type Word struct {
+// LaneVersion is a state of a lane. Lane versions are compared by equality: a
+// server that was set back may count the same numbers again, but with another
+// nonce. The zero LaneVersion is no version.
+type LaneVersion struct {
 	// Count is the number of drops so far, and Nonce the random number of the
 	// last of them.
 	Count, Nonce uint64

@@ -299,7 +299,7 @@ type Position struct {
 	// not at one instant.
 	Spread bool
 	// Lanes are the lane versions of all lanes.
-	Lanes []Word
+	Lanes []LaneVersion
 }
 
 // Prober is a Tier that can report the condition of its store.

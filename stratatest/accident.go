@@ -47,7 +47,7 @@ func (t *Tier) ForgetLane(key string) {
 	_, unlock := t.lock()
 	defer unlock()
 	t.store.changes++
-	t.own().lanes[t.Lane(key)] = remote.Word{}
+	t.own().lanes[t.Lane(key)] = remote.LaneVersion{}
 }
 
 // ForgetTags makes the store forget what it knows of tags, as if a server that

@@ -92,7 +92,7 @@ func TestRestartEmptiesAllNamesAndChangesTheirEpochs(t *testing.T) {
 		t.Errorf("an epoch did not change")
 	}
 	for i := range after.Lanes {
-		if after.Lanes[i] == before.Lanes[i] || after.Lanes[i] == (remote.Word{}) {
+		if after.Lanes[i] == before.Lanes[i] || after.Lanes[i] == (remote.LaneVersion{}) {
 			t.Errorf("lane %d was %+v and is %+v", i, before.Lanes[i], after.Lanes[i])
 		}
 	}
@@ -102,7 +102,7 @@ func TestRestartEmptiesAllNamesAndChangesTheirEpochs(t *testing.T) {
 	}
 }
 
-func TestRestoreForgetsWhatCameLaterAndReadsNothingFromBefore(t *testing.T) {
+func TestRestoreForgetsLaterStoresAndReadsNothingFromBefore(t *testing.T) {
 	v := newAccidentView(t, 4)
 	v.fill("k", "old")
 	if _, err := v.tier.Tags(t.Context(), []string{"t"}); err != nil {

@@ -101,9 +101,9 @@ func dropAnnouncements() []announcement {
 		{name: "only the drop is told", check: "PutByTokenIsAnnounced", hear: onceEach},
 		{name: "a load drops nothing", check: "PutByTokenIsAnnounced", tier: mutation{put: eachPut(func(_ *Tier, p *remote.Put) { p.Drops = false })}},
 		{name: "announced first", check: "MessageMeansTheDropHasHappened", eager: true},
-		{name: "holes", check: "WordsOfALaneChain", hear: changed(func(m *remote.Message) { m.Is.Count++ })},
-		{name: "a lane per message", check: "WordsOfALaneChain", hear: changed(func(m *remote.Message) { m.Lane = uint16(m.Is.Nonce) })},
-		{name: "one lane, numbered apart", check: "WordsOfALaneChain", hear: changed(func(m *remote.Message) { m.Lane = 1 })},
+		{name: "holes", check: "VersionsOfALaneChain", hear: changed(func(m *remote.Message) { m.Is.Count++ })},
+		{name: "a lane per message", check: "VersionsOfALaneChain", hear: changed(func(m *remote.Message) { m.Lane = uint16(m.Is.Nonce) })},
+		{name: "one lane, numbered apart", check: "VersionsOfALaneChain", hear: changed(func(m *remote.Message) { m.Lane = 1 })},
 		{name: "drop all is not told", check: "DropAllIsAnnounced", hear: without(remote.AllDropped)},
 		{name: "drop all is hard", check: "DropAllIsAnnounced", hear: changed(func(m *remote.Message) { m.Kind = remote.AllDropped })},
 		{name: "drops of all are not counted", check: "DropAllIsAnnounced", hear: changed(func(m *remote.Message) { m.Is.Count = 0 })},
@@ -115,15 +115,15 @@ func dropAnnouncements() []announcement {
 
 func wordAnnouncements() []announcement {
 	return []announcement{
-		{name: "first words are unknown", check: "PositionIsTheLastWord", hear: changed(func(m *remote.Message) {
+		{name: "first words are unknown", check: "PositionIsTheLastVersion", hear: changed(func(m *remote.Message) {
 			if m.Was.Count == 0 {
-				m.Was = remote.Word{}
+				m.Was = remote.LaneVersion{}
 			}
 		})},
-		{name: "lanes of another", check: "PositionIsTheLastWord", hear: changed(func(m *remote.Message) { m.Lane++ })},
-		{name: "the position is of before", check: "PositionIsTheLastWord", tier: mutation{position: whereabouts(func(p *remote.Position) {
+		{name: "lanes of another", check: "PositionIsTheLastVersion", hear: changed(func(m *remote.Message) { m.Lane++ })},
+		{name: "the position is of before", check: "PositionIsTheLastVersion", tier: mutation{position: whereabouts(func(p *remote.Position) {
 			for i := range p.Lanes {
-				p.Lanes[i] = remote.Word{Nonce: 1}
+				p.Lanes[i] = remote.LaneVersion{Nonce: 1}
 			}
 		})}},
 		{name: "holds are not told", check: "HoldIsAnnounced", hear: changed(func(m *remote.Message) { m.Hold = 0 })},
@@ -138,17 +138,17 @@ func wordAnnouncements() []announcement {
 
 func endAnnouncements() []announcement {
 	return []announcement{
-		{name: "ends are not told", check: "EndIsAnnouncedToThoseWhoWait", hear: without(remote.Ended)},
-		{name: "ends are not told to those who asked for many", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{many: noneAwaited()}},
-		{name: "ends are not told to those who asked for a refresh", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{refresh: refreshed(func(t *Tier, key string, _ *remote.Held, _ *remote.Lease) {
+		{name: "ends are not told", check: "EndIsAnnouncedToInstancesThatWait", hear: without(remote.Ended)},
+		{name: "ends are not told to those who asked for many", check: "EndIsAnnouncedToInstancesThatWait", tier: mutation{many: noneAwaited()}},
+		{name: "ends are not told to those who asked for a refresh", check: "EndIsAnnouncedToInstancesThatWait", tier: mutation{refresh: refreshed(func(t *Tier, key string, _ *remote.Held, _ *remote.Lease) {
 			with(t, key, func(r *record) { r.own().Awaited = false })
 		})}},
-		{name: "every end is told", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+		{name: "every end is told", check: "EndIsAnnouncedToInstancesThatWait", tier: mutation{acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := testkit.Acquire(ctx, t, key, d)
 			with(t, key, func(r *record) { r.own().Awaited = true })
 			return h, l, err
 		}}},
-		{name: "waiting outlives the lease", check: "EndIsAnnouncedToThoseWhoWait", tier: mutation{drop: eachDrop(func(t *Tier, d *remote.Drop) func() {
+		{name: "waiting outlives the lease", check: "EndIsAnnouncedToInstancesThatWait", tier: mutation{drop: eachDrop(func(t *Tier, d *remote.Drop) func() {
 			var awaited bool
 			with(t, d.Key, func(r *record) { awaited = r.own().Awaited })
 			return func() {
@@ -163,7 +163,7 @@ func endAnnouncements() []announcement {
 			}
 			return h, l, err
 		}}},
-		{name: "ends are drops", check: "EndIsAnnouncedToThoseWhoWait", hear: changed(func(m *remote.Message) {
+		{name: "ends are drops", check: "EndIsAnnouncedToInstancesThatWait", hear: changed(func(m *remote.Message) {
 			if m.Kind == remote.Ended {
 				m.Is.Count++
 			}
@@ -171,8 +171,8 @@ func endAnnouncements() []announcement {
 	}
 }
 
-// TestAnnouncerKitFindsMutants proves that each check can fail.
-func TestAnnouncerKitFindsMutants(t *testing.T) {
+// TestAnnouncerChecksFindMutants proves that each check can fail.
+func TestAnnouncerChecksFindMutants(t *testing.T) {
 	var names []string
 	for _, m := range announcements() {
 		names = append(names, m.check)

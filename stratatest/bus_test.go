@@ -55,7 +55,7 @@ func publish(t *testing.T, b *Bus, seqs ...uint64) {
 	t.Helper()
 	var m []remote.Message
 	for _, seq := range seqs {
-		m = append(m, remote.Message{Name: "n", Is: remote.Word{Count: seq}})
+		m = append(m, remote.Message{Name: "n", Is: remote.LaneVersion{Count: seq}})
 	}
 	if err := b.Publish(t.Context(), m); err != nil {
 		t.Fatalf("Publish: %v", err)
@@ -202,7 +202,7 @@ func TestReorderSwapsTwoMessages(t *testing.T) {
 	})
 }
 
-func TestDelayKeepsOrderAndCutLosesWhatIsOnItsWay(t *testing.T) {
+func TestDelayKeepsOrderAndCutLosesMessagesOnTheirWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBus()
 		told := listen(t, b)
@@ -269,8 +269,8 @@ func eachMessage(f func(m *remote.Message)) func(*Bus, []remote.Message) []remot
 	}
 }
 
-// TestBusKitFindsMutants proves that each check can fail.
-func TestBusKitFindsMutants(t *testing.T) {
+// TestBusChecksFindMutants proves that each check can fail.
+func TestBusChecksFindMutants(t *testing.T) {
 	without := func(s remote.State) func(func(remote.Event)) func(remote.Event) {
 		return func(f func(remote.Event)) func(remote.Event) {
 			return func(e remote.Event) {

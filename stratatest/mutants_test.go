@@ -187,9 +187,9 @@ func (x mutant) Lane(key string) uint16 {
 	return x.Tier.Lane(key)
 }
 
-// TestTierKitFindsMutants proves that each check can fail: for every one there
+// TestTierChecksFindMutants proves that each check can fail: for every one there
 // is a mutation that it finds, and it does not fail without.
-func TestTierKitFindsMutants(t *testing.T) {
+func TestTierChecksFindMutants(t *testing.T) {
 	checks := tierchecks.TierChecks()
 	var names []string
 	for _, m := range mutations() {

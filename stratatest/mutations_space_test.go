@@ -200,22 +200,22 @@ func tagMutations() []mutation {
 func positionMutations() []mutation {
 	return []mutation{
 		{name: "changes are not told", check: "ChangesTellOfDrops", changes: func(*Tier, context.Context) (string, error) { return "0", nil }},
-		{name: "unknown lanes stay unknown", check: "PositionIsStable", position: whereabouts(func(p *remote.Position) { p.Lanes[0] = remote.Word{} })},
+		{name: "unknown lanes stay unknown", check: "PositionIsStable", position: whereabouts(func(p *remote.Position) { p.Lanes[0] = remote.LaneVersion{} })},
 		{name: "unknown lanes get a word each time", check: "PositionIsStable", position: whereabouts(func(p *remote.Position) { p.Lanes[0].Nonce = nonce() })},
 		{name: "an epoch each time", check: "PositionIsStable", position: whereabouts(func(p *remote.Position) { p.Epoch = newEpoch() })},
 		{name: "one lane is missing", check: "PositionIsStable", position: whereabouts(func(p *remote.Position) { p.Lanes = p.Lanes[:1] })},
-		{name: "each asks for itself", check: "PositionIsTheSameForAllWhoAsk", position: func(t *Tier, ctx context.Context) (remote.Position, error) {
+		{name: "each asks for itself", check: "PositionIsTheSameForAllInstances", position: func(t *Tier, ctx context.Context) (remote.Position, error) {
 			p, err := t.Position(ctx)
 			p.Lanes[0].Nonce += t.space.Instance
 			return p, err
 		}},
-		{name: "lanes of one's own", check: "PositionIsTheSameForAllWhoAsk", lane: func(t *Tier, key string) uint16 {
+		{name: "lanes of one's own", check: "PositionIsTheSameForAllInstances", lane: func(t *Tier, key string) uint16 {
 			return t.Lane(key) + uint16(t.space.Instance)
 		}},
-		{name: "names are one", check: "PositionIsTheSameForAllWhoAsk", bind: func(s remote.Space) remote.Space { s.Name = ""; return s }},
+		{name: "names are one", check: "PositionIsTheSameForAllInstances", bind: func(s remote.Space) remote.Space { s.Name = ""; return s }},
 		{name: "lanes do not move", check: "DropMovesItsLaneAlone", position: whereabouts(func(p *remote.Position) {
 			for i := range p.Lanes {
-				p.Lanes[i] = remote.Word{Nonce: 1}
+				p.Lanes[i] = remote.LaneVersion{Nonce: 1}
 			}
 		})},
 		{name: "counts only", check: "DropMovesItsLaneAlone", position: whereabouts(func(p *remote.Position) {
@@ -230,7 +230,7 @@ func positionMutations() []mutation {
 		})},
 		{name: "another lane moves", check: "DropMovesItsLaneAlone", lane: func(t *Tier, key string) uint16 { return t.Lane(key) ^ 1 }},
 		{name: "a put by token moves nothing", check: "DropMovesItsLaneAlone", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
-			var before []remote.Word
+			var before []remote.LaneVersion
 			own(t, func(n *nameSpace) { before = slices.Clone(n.lanes) })
 			refused, err := t.Put(ctx, p)
 			own(t, func(n *nameSpace) { n.lanes = before })
@@ -244,7 +244,7 @@ func positionMutations() []mutation {
 		{name: "the clock stands", check: "PositionCountsDropsOfEverything", position: whereabouts(func(p *remote.Position) { p.Clock = 0 })},
 		{name: "an epoch for each drop of all", check: "PositionCountsDropsOfEverything", position: whereabouts(func(p *remote.Position) { p.Epoch += string(rune('a' + p.Drops)) })},
 		{
-			name: "words are counts", check: "ForgottenLaneGetsAnotherWord",
+			name: "words are counts", check: "ForgottenLaneGetsAnotherVersion",
 			position: whereabouts(func(p *remote.Position) {
 				for i := range p.Lanes {
 					p.Lanes[i].Nonce = p.Lanes[i].Count + 1

@@ -15,7 +15,7 @@ import (
 func valueMutations() []mutation {
 	return []mutation{
 		{name: "absent has an id", check: "NothingIsAbsent", get: eachHeld(func(h *remote.Held) { h.ID = max(h.ID, 1) })},
-		{name: "leases are given to who has gone", check: "NoLeaseForWhoHasGivenUp", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+		{name: "leases are given to who has gone", check: "NoLeaseAfterTheDeadline", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := testkit.Acquire(context.WithoutCancel(ctx), t, key, d)
 			if gone := ctx.Err(); gone != nil {
 				return h, l, gone

@@ -17,7 +17,7 @@ type nameSpace struct {
 	epoch                  string
 	drops, expiries, clock uint64
 	tags                   *tagTable // nil until somebody asks, and when it was lost
-	lanes                  []remote.Word
+	lanes                  []remote.LaneVersion
 	entries                map[string]entryrules.State // of keys
 }
 
@@ -33,7 +33,7 @@ func newEpoch() string { return fmt.Sprintf("%x", nonce()) }
 func (t *Tier) own() *nameSpace {
 	n := t.store.names[t.space.Name]
 	if n == nil {
-		n = &nameSpace{epoch: newEpoch(), entries: map[string]entryrules.State{}, lanes: make([]remote.Word, t.store.lanes)}
+		n = &nameSpace{epoch: newEpoch(), entries: map[string]entryrules.State{}, lanes: make([]remote.LaneVersion, t.store.lanes)}
 		t.store.begin(n)
 		t.store.names[t.space.Name] = n
 	}
@@ -50,9 +50,9 @@ func (n *nameSpace) lease() remote.Lease {
 }
 
 // move counts a drop in a lane.
-func (n *nameSpace) move(lane uint16) (was, is remote.Word) {
+func (n *nameSpace) move(lane uint16) (was, is remote.LaneVersion) {
 	was = n.lanes[lane]
-	n.lanes[lane] = remote.Word{Count: was.Count + 1, Nonce: nonce()}
+	n.lanes[lane] = remote.LaneVersion{Count: was.Count + 1, Nonce: nonce()}
 	return was, n.lanes[lane]
 }
 
@@ -159,7 +159,7 @@ func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
 	n := t.own()
 	n.asked = true
 	for i := range n.lanes {
-		if n.lanes[i] == (remote.Word{}) {
+		if n.lanes[i] == (remote.LaneVersion{}) {
 			n.lanes[i].Nonce = nonce()
 		}
 	}

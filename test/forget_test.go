@@ -51,7 +51,7 @@ func forgetting(t *testing.T, r server) {
 	t.Helper()
 	ran := 0
 	for name, check := range stratatest.TierChecks() {
-		if name != "LostTagsCountAsDropped" && name != "ForgottenLaneGetsAnotherWord" {
+		if name != "LostTagsCountAsDropped" && name != "ForgottenLaneGetsAnotherVersion" {
 			continue
 		}
 		ran++

@@ -337,8 +337,8 @@ type player struct {
 	rights map[string][]remote.Lease // by key, in order
 	ids    map[place][]remote.ID     // of values put, in order
 	names  map[any]string
-	clock  *uint64       // from which others count
-	lanes  []remote.Word // of the last position
+	clock  *uint64              // from which others count
+	lanes  []remote.LaneVersion // of the last position
 	heard  chan remote.Message
 	beats  int
 	late   bool // use leases that have run out
@@ -541,8 +541,8 @@ func (p *player) name(kind string, n any) string {
 	return p.names[n]
 }
 
-func (p *player) word(w remote.Word) string {
-	if w == (remote.Word{}) {
+func (p *player) word(w remote.LaneVersion) string {
+	if w == (remote.LaneVersion{}) {
 		return "none"
 	}
 	return p.name("word ", w)
@@ -597,7 +597,7 @@ func (p *player) lease(key string, l remote.Lease) string {
 
 func (p *player) position(w remote.Position) string {
 	answer := fmt.Sprintf("%s, %d drops, %d expiries, clock %s, %d lanes", p.name("epoch ", w.Epoch), w.Drops, w.Expiries, p.at(w.Clock), len(w.Lanes))
-	if slices.Contains(w.Lanes, remote.Word{}) {
+	if slices.Contains(w.Lanes, remote.LaneVersion{}) {
 		answer += ", one unknown"
 	}
 	used := map[uint16]bool{}
@@ -646,7 +646,7 @@ func (p *player) message(m remote.Message) string {
 	case remote.AllDropped, remote.AllExpired:
 		text += fmt.Sprintf(", the %d.", m.Is.Count)
 	default:
-		if m.Was != (remote.Word{}) || m.Is != (remote.Word{}) {
+		if m.Was != (remote.LaneVersion{}) || m.Is != (remote.LaneVersion{}) {
 			text += " with words"
 		}
 	}

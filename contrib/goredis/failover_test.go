@@ -22,7 +22,7 @@ func TestFailoverIsNoticed(t *testing.T) {
 		second, sentinel := fakeredis.New(), fakeredis.New()
 		defer second.Close()
 		defer sentinel.Close()
-		second.Script(layout.Word(), func(ss *fakeredis.Session, _ [][]byte) {
+		second.Script(layout.Namespace(), func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Out = append(ss.Out, "*5\r\n$1\r\nf\r\n:0\r\n:0\r\n:0\r\n:1000\r\n"...)
 		})
 		second.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {

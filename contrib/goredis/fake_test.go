@@ -29,7 +29,7 @@ func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t
 		for _, text := range []string{layout.Drop, layout.Fill, layout.Put, layout.Release} {
 			s.Script(text, func(ss *fakeredis.Session, _ [][]byte) { ss.Int(1) })
 		}
-		s.Script(layout.Word(), word)
+		s.Script(layout.Namespace(), word)
 		s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Out = resp.AppendArray(ss.Out, 2)
 			ss.Bulk("value")

@@ -30,7 +30,7 @@ func silent(s *fakeredis.Server, names ...string) (answer func()) {
 	return func() { close(gate) }
 }
 
-func TestCallEndsWithItsContextWhateverGoRedisDoes(t *testing.T) {
+func TestCallEndsWithItsContextAlsoIfGoRedisGoesOn(t *testing.T) {
 	const deadline, left = 100 * time.Millisecond, 30 * time.Millisecond
 	for _, enabled := range []bool{false, true} {
 		fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.ContextTimeoutEnabled = enabled }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
@@ -104,7 +104,7 @@ func TestStalledServerHoldsNoMoreGoroutinesThanConnections(t *testing.T) {
 	})
 }
 
-func TestWhatMayHaveBeenDoneIsNotSentAgain(t *testing.T) {
+func TestCommandThatMayHaveBeenExecutedIsNotSentAgain(t *testing.T) {
 	fake(t, func(_ *fakeredis.Server, o *redis.Options) { o.MaxRetries = 5 }, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		mustGet(t, tier)
@@ -170,7 +170,7 @@ func TestTalkIsWithOneServer(t *testing.T) {
 		var asked []string
 		var over []*fakeredis.Session
 		meanwhile := func() {}
-		s.Script(layout.Word(), func(ss *fakeredis.Session, args [][]byte) {
+		s.Script(layout.Namespace(), func(ss *fakeredis.Session, args [][]byte) {
 			asked, over = append(asked, "word"), append(over, ss)
 			word(ss, args)
 			meanwhile()

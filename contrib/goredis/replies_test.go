@@ -166,7 +166,7 @@ func TestNewConnectionsAreCounted(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
 		words := 0
-		s.Script(layout.Word(), func(ss *fakeredis.Session, args [][]byte) {
+		s.Script(layout.Namespace(), func(ss *fakeredis.Session, args [][]byte) {
 			words++
 			word(ss, args)
 		})
@@ -185,7 +185,7 @@ func TestNewConnectionsAreCounted(t *testing.T) {
 	})
 }
 
-func TestClientWhoseConnectionsAreNotSeenIsReported(t *testing.T) {
+func TestClientWithUnseenConnectionsIsReported(t *testing.T) {
 	for _, derived := range []bool{false, true} {
 		fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 			for _, name := range []string{"INFO", "CONFIG"} {

@@ -22,7 +22,7 @@ const (
 
 func mixCount(which int, n uint64) uint64 { return mix(uint64(which), n, 0) }
 
-func mixVersion(lane int, w remote.Word) uint64 { return mix(uint64(lane), w.Count, w.Nonce) }
+func mixVersion(lane int, w remote.LaneVersion) uint64 { return mix(uint64(lane), w.Count, w.Nonce) }
 
 // mix is three rounds of the finalizer of SplitMix64, by Steele, Lea and Flood:
 // all instances must agree on it.

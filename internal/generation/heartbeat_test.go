@@ -109,7 +109,7 @@ func TestHeartbeatShowsAMessageThatDoesNotCome(t *testing.T) {
 		return generation.Heartbeat(p)
 	}
 	for name, change := range map[string]func(*remote.Position){
-		"a lane": func(p *remote.Position) { p.Lanes[1] = remote.Word{Count: 4, Nonce: 104} },
+		"a lane": func(p *remote.Position) { p.Lanes[1] = remote.LaneVersion{Count: 4, Nonce: 104} },
 		"drops":  func(p *remote.Position) { p.Drops++ }, "expiries": func(p *remote.Position) { p.Expiries++ },
 		"the clock": func(p *remote.Position) { p.Clock++ },
 	} {
@@ -128,9 +128,9 @@ func TestHeartbeatShowsAMessageThatDoesNotCome(t *testing.T) {
 		}
 		l.Compare(ahead(change))
 		l.Receive(move(1, 3, 4), 1)
-		l.Receive(&remote.Message{Kind: remote.AllDropped, Is: remote.Word{Count: 2}}, 1)
-		l.Receive(&remote.Message{Kind: remote.AllExpired, Is: remote.Word{Count: 2}}, 1)
-		l.Receive(&remote.Message{Kind: remote.TagDropped, Was: remote.Word{Count: 1}, Is: remote.Word{Count: 2}}, 1)
+		l.Receive(&remote.Message{Kind: remote.AllDropped, Is: remote.LaneVersion{Count: 2}}, 1)
+		l.Receive(&remote.Message{Kind: remote.AllExpired, Is: remote.LaneVersion{Count: 2}}, 1)
+		l.Receive(&remote.Message{Kind: remote.TagDropped, Was: remote.LaneVersion{Count: 1}, Is: remote.LaneVersion{Count: 2}}, 1)
 		if l.Overdue() {
 			t.Errorf("%s: overdue although it came", name)
 		}
@@ -167,9 +167,9 @@ func TestPositionBehindTheMessagesTakesNothingBack(t *testing.T) {
 		p.Drops, p.Expiries, p.Clock = 1, 1, 1
 		l := joined(p)
 		l.Receive(move(0, 1, 2), 1)
-		l.Receive(&remote.Message{Kind: remote.AllDropped, Is: remote.Word{Count: 2}}, 1)
-		l.Receive(&remote.Message{Kind: remote.AllExpired, Is: remote.Word{Count: 2}}, 1)
-		l.Receive(&remote.Message{Kind: remote.TagDropped, Was: remote.Word{Count: 1}, Is: remote.Word{Count: 2}}, 1)
+		l.Receive(&remote.Message{Kind: remote.AllDropped, Is: remote.LaneVersion{Count: 2}}, 1)
+		l.Receive(&remote.Message{Kind: remote.AllExpired, Is: remote.LaneVersion{Count: 2}}, 1)
+		l.Receive(&remote.Message{Kind: remote.TagDropped, Was: remote.LaneVersion{Count: 1}, Is: remote.LaneVersion{Count: 2}}, 1)
 		stamp, tagStamp := l.Watermark(), l.TagWatermark()
 		compare(l, p)
 		if v := judge(l, stamp, 0); v != generation.Valid {
@@ -178,7 +178,7 @@ func TestPositionBehindTheMessagesTakesNothingBack(t *testing.T) {
 		if v, _, _ := l.JudgeTags([]string{"t"}, tagStamp); v != generation.Valid {
 			t.Errorf("%s: entries with tags are %v", name, v)
 		}
-		if l.Receive(move(0, 2, 3), 1) || l.Receive(&remote.Message{Kind: remote.TagDropped, Was: remote.Word{Count: 2}, Is: remote.Word{Count: 3}}, 1) {
+		if l.Receive(move(0, 2, 3), 1) || l.Receive(&remote.Message{Kind: remote.TagDropped, Was: remote.LaneVersion{Count: 2}, Is: remote.LaneVersion{Count: 3}}, 1) {
 			t.Errorf("%s: the next message does not start from the known version", name)
 		}
 	}

@@ -55,7 +55,7 @@ func (h *history) hasMark(lane int, m uint32) bool {
 }
 
 // has reports whether a lane had this version earlier.
-func (h *history) has(lane int, version remote.Word) bool {
+func (h *history) has(lane int, version remote.LaneVersion) bool {
 	mixed := mixVersion(lane, version)
 	for c := range h.back {
 		if c.which == lane && c.was == mixed {

@@ -22,7 +22,7 @@ func judge(l *generation.Ledger, stamp uint64, lane uint16) generation.Verdict {
 func position(epoch string, counts ...uint64) remote.Position {
 	p := remote.Position{Epoch: epoch}
 	for _, n := range counts {
-		p.Lanes = append(p.Lanes, remote.Word{Count: n, Nonce: 100 + n})
+		p.Lanes = append(p.Lanes, remote.LaneVersion{Count: n, Nonce: 100 + n})
 	}
 	return p
 }
@@ -30,7 +30,7 @@ func position(epoch string, counts ...uint64) remote.Position {
 // move returns the message of a drop that has brought a lane from one count to
 // another.
 func move(lane uint16, was, is uint64) *remote.Message {
-	return &remote.Message{Kind: remote.Dropped, Lane: lane, Was: remote.Word{Count: was, Nonce: 100 + was}, Is: remote.Word{Count: is, Nonce: 100 + is}}
+	return &remote.Message{Kind: remote.Dropped, Lane: lane, Was: remote.LaneVersion{Count: was, Nonce: 100 + was}, Is: remote.LaneVersion{Count: is, Nonce: 100 + is}}
 }
 
 func joined(p remote.Position) *generation.Ledger {
@@ -212,7 +212,7 @@ func TestTagClockThatJumpsMakesEntriesWithTagsSuspect(t *testing.T) {
 	l := joined(position("e", 1))
 	stamp, tagStamp := l.Watermark(), l.TagWatermark()
 	tag := func(was, is uint64) *remote.Message {
-		return &remote.Message{Kind: remote.TagDropped, Key: "t", Was: remote.Word{Count: was}, Is: remote.Word{Count: is}}
+		return &remote.Message{Kind: remote.TagDropped, Key: "t", Was: remote.LaneVersion{Count: was}, Is: remote.LaneVersion{Count: is}}
 	}
 	if l.Receive(tag(0, 1), 1) || l.Receive(tag(1, 2), 1) || l.Receive(tag(1, 2), 1) {
 		t.Error("a loss was seen where there is none")
@@ -281,9 +281,9 @@ func TestDigestOfAnEarlierPositionIsReached(t *testing.T) {
 	}
 	all := position("e", 1, 5)
 	all.Drops, all.Expiries, all.Clock = 1, 2, 1
-	l.Receive(&remote.Message{Kind: remote.AllDropped, Is: remote.Word{Count: 1}}, 1)
-	l.Receive(&remote.Message{Kind: remote.AllExpired, Is: remote.Word{Count: 2}}, 1)
-	l.Receive(&remote.Message{Kind: remote.TagDropped, Is: remote.Word{Count: 1}}, 1)
+	l.Receive(&remote.Message{Kind: remote.AllDropped, Is: remote.LaneVersion{Count: 1}}, 1)
+	l.Receive(&remote.Message{Kind: remote.AllExpired, Is: remote.LaneVersion{Count: 2}}, 1)
+	l.Receive(&remote.Message{Kind: remote.TagDropped, Is: remote.LaneVersion{Count: 1}}, 1)
 	for i, d := range append(d, generation.Digest(all)) {
 		if l.Compare(strconv.FormatUint(d, 16)) != generation.Reached {
 			t.Errorf("position %d was here and is not known", i)

@@ -120,10 +120,10 @@ func (l *Ledger) Check(p remote.Position, now int64) (differs bool) {
 		l.count(countExpiries, &l.known.Expiries, p.Expiries)
 		l.expire(now)
 	}
-	l.pending = map[int]remote.Word{}
+	l.pending = map[int]remote.LaneVersion{}
 	for _, n := range differing(&l.known.Position, &p) {
 		if n == tagLane {
-			l.pending[n] = remote.Word{Count: p.Clock}
+			l.pending[n] = remote.LaneVersion{Count: p.Clock}
 		} else {
 			l.pending[n] = p.Lanes[n]
 		}

@@ -32,7 +32,7 @@ func (l *Ledger) Receive(m *remote.Message, now int64) (missed bool) {
 
 func (l *Ledger) receiveLane(m *remote.Message, now int64) (missed bool) {
 	n := int(m.Lane)
-	if m.Is == (remote.Word{}) || n >= len(l.known.Lanes) {
+	if m.Is == (remote.LaneVersion{}) || n >= len(l.known.Lanes) {
 		return false // the publisher knows no lanes
 	}
 	if p, ok := l.pending[n]; ok && (p == m.Was || p == m.Is) {
@@ -74,7 +74,7 @@ func (l *Ledger) receiveTag(m *remote.Message, now int64) (missed bool) {
 }
 
 // move makes version the known version of a lane.
-func (l *Ledger) move(lane int, version remote.Word) {
+func (l *Ledger) move(lane int, version remote.LaneVersion) {
 	l.note(lane, mixVersion(lane, l.known.Lanes[lane]), mixVersion(lane, version))
 	l.known.Lanes[lane] = version
 }

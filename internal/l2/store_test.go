@@ -171,7 +171,7 @@ func TestDropsOfATierThatAnnouncesNothingArePublished(t *testing.T) {
 		}
 		for _, want := range []remote.Kind{remote.Dropped, remote.AllExpired} {
 			m := <-heard
-			if m.Kind != want || m.From != 1 || (m.Is != remote.Word{}) != announces {
+			if m.Kind != want || m.From != 1 || (m.Is != remote.LaneVersion{}) != announces {
 				t.Errorf("the tier announces: %t: heard %+v; want kind %d", announces, m, want)
 			}
 		}

@@ -549,7 +549,7 @@ func TestHeartbeatThatOvertakesMessagesIsNoAlarm(t *testing.T) {
 			}
 			p.Spread = true
 			was := p.Lanes[3]
-			p.Lanes[3] = remote.Word{Count: was.Count + 1, Nonce: was.Nonce + 1}
+			p.Lanes[3] = remote.LaneVersion{Count: was.Count + 1, Nonce: was.Nonce + 1}
 			m := remote.Message{Name: "n", Kind: remote.Beat, Key: generation.Heartbeat(p)}
 			if err := bus.Publish(t.Context(), []remote.Message{m}); err != nil {
 				t.Fatal(err)

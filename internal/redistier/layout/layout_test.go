@@ -24,7 +24,7 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 	}
 	for _, cache := range []string{"", "a", "a:1", "a:1:2", "word", "lane", "tags"} {
 		n := layout.NewNames(remote.Space{Name: cache}, 0)
-		see("word of "+cache, n.Word)
+		see("word of "+cache, n.Namespace)
 		see("tags of "+cache, n.Tags)
 		for _, db := range []int{0, 1, 10} {
 			see(fmt.Sprintf("channel of %s in database %d", cache, db), layout.Channel(cache, db))
@@ -54,7 +54,7 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 	}
 }
 
-func TestStateReadsOnlyWhatTheScriptsWrite(t *testing.T) {
+func TestStateIsReadOnlyAsTheScriptsWriteIt(t *testing.T) {
 	for good, id := range map[string]uint64{
 		"1700000000000 1700000001000 ff 1a2b.3.4":               255,
 		"1700000000000 1700000001000 ffffffffffffffff 1a2b.3.4": math.MaxUint64,
@@ -70,7 +70,7 @@ func TestStateReadsOnlyWhatTheScriptsWrite(t *testing.T) {
 	}
 }
 
-func TestWordDecidesWhatIsHeld(t *testing.T) {
+func TestNamespaceStateDecidesWhetherAValueIsHeld(t *testing.T) {
 	const now = 1000
 	s := entryrules.Value{Fresh: 1500, Left: 3000, ID: 7, Namespace: "e.1.2"}
 	fresh := remote.Held{ID: 7, Fresh: 500 * time.Millisecond, Left: 2 * time.Second}
@@ -112,11 +112,11 @@ func TestWordDecidesWhatIsHeld(t *testing.T) {
 	}
 }
 
-func TestMessagesAreReadBackWhateverTheKey(t *testing.T) {
-	most := remote.Word{Count: 1<<64 - 1, Nonce: 1<<64 - 1}
+func TestMessagesAreReadBackForAnyKey(t *testing.T) {
+	most := remote.LaneVersion{Count: 1<<64 - 1, Nonce: 1<<64 - 1}
 	for _, key := range []string{"", "k", "a b  c", " ", "1 2 3", "a\r\nb\x00", strings.Repeat("k", 1<<16)} {
 		for k := remote.Dropped; k <= remote.Beat; k++ {
-			m := remote.Message{Name: "n", Kind: k, From: 1<<64 - 1, Key: key, Lane: 1<<16 - 1, Was: most, Is: remote.Word{Nonce: 1}, Hold: time.Hour}
+			m := remote.Message{Name: "n", Kind: k, From: 1<<64 - 1, Key: key, Lane: 1<<16 - 1, Was: most, Is: remote.LaneVersion{Nonce: 1}, Hold: time.Hour}
 			if got, ok := layout.ParseMessage("n", layout.Message(&m)); !ok || got != m {
 				t.Errorf("kind %d, key %q: got %+v, %v", k, key, got, ok)
 			}
@@ -140,17 +140,17 @@ func TestMessagesAreReadBackWhateverTheKey(t *testing.T) {
 func TestHeadsOfMessagesAreReadBack(t *testing.T) {
 	n := layout.NewNames(remote.Space{Name: "n", Instance: 0xab}, 0)
 	const words = "5.a1 6.b2 "
-	was, is := remote.Word{Count: 5, Nonce: 0xa1}, remote.Word{Count: 6, Nonce: 0xb2}
+	was, is := remote.LaneVersion{Count: 5, Nonce: 0xa1}, remote.LaneVersion{Count: 6, Nonce: 0xb2}
 	for _, key := range []string{"", "k", "user 1"} {
 		lane := layout.LaneOf(key)
 		for text, want := range map[string]remote.Message{
 			n.Dropped(key, false) + words + "250 " + key:  {Kind: remote.Dropped, Key: key, Lane: lane, Was: was, Is: is, Hold: 250 * time.Millisecond},
 			n.Dropped(key, true) + words + "0 " + key:     {Kind: remote.Expired, Key: key, Lane: lane, Was: was, Is: is},
-			n.TagDropped(false) + "5.0 6.0 0 " + key:      {Kind: remote.TagDropped, Key: key, Was: remote.Word{Count: 5}, Is: remote.Word{Count: 6}},
-			n.TagDropped(true) + "5.0 6.0 0 " + key:       {Kind: remote.TagExpired, Key: key, Was: remote.Word{Count: 5}, Is: remote.Word{Count: 6}},
+			n.TagDropped(false) + "5.0 6.0 0 " + key:      {Kind: remote.TagDropped, Key: key, Was: remote.LaneVersion{Count: 5}, Is: remote.LaneVersion{Count: 6}},
+			n.TagDropped(true) + "5.0 6.0 0 " + key:       {Kind: remote.TagExpired, Key: key, Was: remote.LaneVersion{Count: 5}, Is: remote.LaneVersion{Count: 6}},
 			n.Ended + key:                                 {Kind: remote.Ended, Key: key},
-			n.AllDropped(false) + "7" + layout.AfterCount: {Kind: remote.AllDropped, Is: remote.Word{Count: 7}},
-			n.AllDropped(true) + "8" + layout.AfterCount:  {Kind: remote.AllExpired, Is: remote.Word{Count: 8}},
+			n.AllDropped(false) + "7" + layout.AfterCount: {Kind: remote.AllDropped, Is: remote.LaneVersion{Count: 7}},
+			n.AllDropped(true) + "8" + layout.AfterCount:  {Kind: remote.AllExpired, Is: remote.LaneVersion{Count: 8}},
 		} {
 			want.Name, want.From = "n", 0xab
 			if got, ok := layout.ParseMessage("n", text); !ok || got != want {
@@ -175,7 +175,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-func TestStateWithAKnownWordAllocatesNothing(t *testing.T) {
+func TestStateOfAKnownNamespaceStateAllocatesNothing(t *testing.T) {
 	word := "123456789abcdef0.12345.678"
 	state := []byte("1700000000000 1700000001000 fedcba9876543210 " + word)
 	if n := testing.AllocsPerRun(100, func() {

@@ -60,7 +60,7 @@ func Message(m *remote.Message) string {
 	if m.Hold%time.Millisecond > 0 {
 		hold++
 	}
-	return head(m.Kind, Hex(m.From)) + strconv.Itoa(int(m.Lane)) + " " + LaneWord(m.Was) + " " + LaneWord(m.Is) + " " +
+	return head(m.Kind, Hex(m.From)) + strconv.Itoa(int(m.Lane)) + " " + LaneVersion(m.Was) + " " + LaneVersion(m.Is) + " " +
 		strconv.FormatInt(max(0, int64(hold)), 10) + " " + m.Key
 }
 
@@ -79,8 +79,8 @@ func ParseMessage(name, text string) (m remote.Message, ok bool) {
 	kind, err1 := strconv.ParseUint(field[1], 10, 8)
 	from, err2 := strconv.ParseUint(field[2], 16, 64)
 	lane, err3 := strconv.ParseUint(field[3], 10, 16)
-	was, ok1 := ParseLaneWord(field[4])
-	is, ok2 := ParseLaneWord(field[5])
+	was, ok1 := ParseLaneVersion(field[4])
+	is, ok2 := ParseLaneVersion(field[5])
 	hold, err4 := strconv.ParseInt(field[6], 10, 64)
 	if field[0] != "2" || err1 != nil || err2 != nil || err3 != nil || err4 != nil || !ok1 || !ok2 || hold < 0 || hold > maxHold {
 		return remote.Message{}, false
@@ -95,20 +95,20 @@ func ParseMessage(name, text string) (m remote.Message, ok bool) {
 	return m, true
 }
 
-// LaneWord is the word of a lane as text.
-func LaneWord(w remote.Word) string {
+// LaneVersion is the word of a lane as text.
+func LaneVersion(w remote.LaneVersion) string {
 	return strconv.FormatUint(w.Count, 10) + "." + Hex(w.Nonce)
 }
 
-// ParseLaneWord is the inverse of LaneWord. It reports false for everything
+// ParseLaneVersion is the inverse of LaneVersion. It reports false for everything
 // else.
-func ParseLaneWord(text string) (w remote.Word, ok bool) {
+func ParseLaneVersion(text string) (w remote.LaneVersion, ok bool) {
 	count, nonce, ok := strings.Cut(text, ".")
 	var err1, err2 error
 	w.Count, err1 = strconv.ParseUint(count, 10, 64)
 	w.Nonce, err2 = strconv.ParseUint(nonce, 16, 64)
 	if !ok || err1 != nil || err2 != nil {
-		return remote.Word{}, false
+		return remote.LaneVersion{}, false
 	}
 	return w, true
 }

@@ -58,7 +58,7 @@ const Lanes = 1024
 type Names struct {
 	// Word and Tags are the keys of the word and of the drops of tags, Channel
 	// the channel of the bus.
-	Word, Tags, Channel string
+	Namespace, Tags, Channel string
 	// Schema is the value type's part of field names. Value and State are the
 	// fields of a value, Lease and Awaited those of the lease on it.
 	Schema, Value, State, Lease, Awaited string
@@ -79,15 +79,15 @@ func NewNames(s remote.Space, db int) Names {
 		begin = "strata0:{0" + s.Name
 	}
 	n := Names{
-		Word:    begin + "}word",
-		Tags:    begin + "}tags",
-		Channel: Channel(s.Name, db),
-		Schema:  schema,
-		Value:   "v" + schema,
-		State:   "s" + schema,
-		Lease:   "l" + schema,
-		Awaited: "w" + schema,
-		lane:    begin + ":",
+		Namespace: begin + "}word",
+		Tags:      begin + "}tags",
+		Channel:   Channel(s.Name, db),
+		Schema:    schema,
+		Value:     "v" + schema,
+		State:     "s" + schema,
+		Lease:     "l" + schema,
+		Awaited:   "w" + schema,
+		lane:      begin + ":",
 	}
 	for k := range n.heads {
 		n.heads[k] = head(remote.Kind(k), Hex(s.Instance))

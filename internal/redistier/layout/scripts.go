@@ -26,16 +26,16 @@ var (
 
 	//go:embed lua/space.lua
 	space string
-	//go:embed lua/word.lua
-	word string
+	//go:embed lua/namespace.lua
+	namespace string
 	//go:embed lua/dropall.lua
 	dropAll string
 	//go:embed lua/droptags.lua
 	dropTags string
 )
 
-// Word is the script that reads the word of a name space.
-func Word() string { return space + word }
+// Namespace is the script that reads the namespace state.
+func Namespace() string { return space + namespace }
 
 // DropAll is the script that drops everything.
 func DropAll() string { return space + dropAll }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/entryrules"
+	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
@@ -24,21 +24,21 @@ type leaseRequest struct {
 	until time.Time
 }
 
-// operation is the request for those who know w.
-func (q *leaseRequest) operation(schema string, w *words.Word) entryrules.Acquire {
+// operation is the request for those who know ns.
+func (q *leaseRequest) operation(schema string, ns *namespace.State) entryrules.Acquire {
 	return entryrules.Acquire{
-		Schema: schema, Token: q.token, Length: millis(q.d), Latest: q.latest(w), Namespace: w.Text, ID: uint64(q.id),
+		Schema: schema, Token: q.token, Length: millis(q.d), Latest: q.latest(ns), Namespace: ns.Text, ID: uint64(q.id),
 	}
 }
 
 // latest is until when, in ms of the server's clock, a lease may be given: a
 // request that a server carries out later, because it stood still, would leave a
-// lease that nobody knows of. The clock that w tells is never behind.
-func (q *leaseRequest) latest(w *words.Word) int64 {
+// lease that nobody knows of. The clock that ns tells is never behind.
+func (q *leaseRequest) latest(ns *namespace.State) int64 {
 	if q.until.IsZero() {
 		return never
 	}
-	return w.Now(q.until)
+	return ns.Now(q.until)
 }
 
 // never is a time that no server's clock shows.
@@ -88,67 +88,67 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 // request asks for a lease. If the key is of another type, request removes it
 // and asks again.
 func (t *Tier) request(ctx context.Context, q leaseRequest) remote.Acquired {
-	a, w, err := t.acquire(ctx, q)
+	a, ns, err := t.acquire(ctx, q)
 	if wrongType(err) {
 		t.foreign.Add(1)
 		if err = t.clean(ctx, "hash", t.names.Entry(q.key)); err == nil {
-			a, w, err = t.acquire(ctx, q)
+			a, ns, err = t.acquire(ctx, q)
 		}
 	}
 	if err != nil {
-		return remote.Acquired{Err: t.cleanWord(ctx, err)}
+		return remote.Acquired{Err: t.cleanNamespace(ctx, err)}
 	}
-	return t.granted(&a, q.token, w)
+	return t.granted(&a, q.token, ns)
 }
 
-// granted is the result for an answer that can be judged by w.
-func (t *Tier) granted(a *entryrules.Answer, token uint64, w *words.Word) remote.Acquired {
-	l := remote.Lease{State: w.Text, Clock: w.Clock, Grant: a.Grant, Wait: time.Duration(a.Wait) * time.Millisecond}
+// granted is the result for an answer that can be judged by ns.
+func (t *Tier) granted(a *entryrules.Answer, token uint64, ns *namespace.State) remote.Acquired {
+	l := remote.Lease{State: ns.Text, Clock: ns.Clock, Grant: a.Grant, Wait: time.Duration(a.Wait) * time.Millisecond}
 	if a.Grant == remote.Granted {
 		l.Token, l.Wait = token, 0
 	}
-	return remote.Acquired{Held: t.open(&a.Held, w), Lease: l}
+	return remote.Acquired{Held: t.open(&a.Held, ns), Lease: l}
 }
 
 // acquire asks for a lease. It returns a word by which the answer can be judged.
-func (t *Tier) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, w *words.Word, err error) {
+func (t *Tier) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
 	if t.all == nil {
 		return t.one.acquire(ctx, q)
 	}
 	err = t.atKey(ctx, q.key, true, func(ctx context.Context, s *site) error {
-		a, w, err = s.acquire(ctx, q)
+		a, ns, err = s.acquire(ctx, q)
 		return err
 	})
-	return a, w, err
+	return a, ns, err
 }
 
 // acquire asks for a lease, and for the word before if it is due or a
 // connection was opened meanwhile.
-func (s *site) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, w *words.Word, err error) {
-	ask, w := s.due(time.Now())
+func (s *site) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
+	ask, ns := s.due(time.Now())
 	if !ask && s.scripted() {
 		v, err := s.run(ctx, s.scripts.acquire, func(dst []byte, head string) []byte {
-			return s.appendRequest(dst, head, &q, w)
+			return s.appendRequest(dst, head, &q, ns)
 		})
 		if err != nil {
-			return a, w, err
+			return a, ns, err
 		}
-		ask = !s.fits(w)
+		ask = !s.fits(ns)
 		if !ask && !s.forbids(v) {
-			if a, err = parseAcquired(v, w); !a.Late {
-				return a, w, err
+			if a, err = parseAcquired(v, ns); !a.Late {
+				return a, ns, err
 			}
-			ask = true // unless the clocks of w are out of date
+			ask = true // unless the clocks of ns are out of date
 		}
 	}
 	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
 		for {
 			if ask {
-				if w, err = s.askWord(send); err != nil {
+				if ns, err = s.askState(send); err != nil {
 					return err
 				}
 			}
-			if a, err = s.acquireOver(send, q, w); err != nil || ask || s.fits(w) && !a.Late {
+			if a, err = s.acquireOver(send, q, ns); err != nil || ask || s.fits(ns) && !a.Late {
 				return err
 			}
 			ask = true
@@ -157,20 +157,20 @@ func (s *site) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer
 	if err != nil {
 		s.gaveUp()
 	}
-	return a, w, err
+	return a, ns, err
 }
 
 // acquireFrom makes those requests whose indexes are in part, at one server.
 func (t *Tier) acquireFrom(ctx context.Context, requests []leaseRequest, part []int, acquired []remote.Acquired) {
 	some := pick(requests, part)
-	var w *words.Word
+	var ns *namespace.State
 	var answers []acquireAnswer
 	err := t.atKey(ctx, some[0].key, true, func(ctx context.Context, s *site) (err error) {
-		answers, w, err = s.acquireMany(ctx, some)
+		answers, ns, err = s.acquireMany(ctx, some)
 		return err
 	})
 	if err != nil {
-		err = t.cleanWord(ctx, err)
+		err = t.cleanNamespace(ctx, err)
 		for _, i := range part {
 			acquired[i].Err = err
 		}
@@ -178,23 +178,23 @@ func (t *Tier) acquireFrom(ctx context.Context, requests []leaseRequest, part []
 	}
 	for j, i := range part {
 		if answers[j].err == nil {
-			acquired[i] = t.granted(&answers[j].Answer, some[j].token, w)
+			acquired[i] = t.granted(&answers[j].Answer, some[j].token, ns)
 		} else {
 			acquired[i] = t.request(ctx, some[j]) // it cleans up, and follows
 		}
 	}
 }
 
-func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answers []acquireAnswer, w *words.Word, err error) {
+func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answers []acquireAnswer, ns *namespace.State, err error) {
 	ask, known := s.due(time.Now())
 	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
-		for w = known; ; ask = true {
+		for ns = known; ; ask = true {
 			if ask {
-				if w, err = s.askWord(send); err != nil {
+				if ns, err = s.askState(send); err != nil {
 					return err
 				}
 			}
-			if answers, err = s.acquireAll(send, requests, w); err != nil || ask || s.fits(w) && !anyLate(answers) {
+			if answers, err = s.acquireAll(send, requests, ns); err != nil || ask || s.fits(ns) && !anyLate(answers) {
 				return err
 			}
 		}
@@ -206,7 +206,7 @@ func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answer
 	if first := answers[0].err; s.elsewhere(first) { // and so may be all
 		return nil, nil, first
 	}
-	return answers, w, nil
+	return answers, ns, nil
 }
 
 func anyLate(answers []acquireAnswer) bool {
@@ -220,17 +220,17 @@ type acquireAnswer struct {
 }
 
 // acquireAll asks for many leases. Its error is about the connection.
-func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, w *words.Word) ([]acquireAnswer, error) {
+func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, ns *namespace.State) ([]acquireAnswer, error) {
 	answers := make([]acquireAnswer, len(requests))
 	if s.scripted() {
 		replies, err := runAll(send, len(requests), func(dst []byte, head func(*script) string, i int) []byte {
-			return s.appendRequest(dst, head(s.scripts.acquire), &requests[i], w)
+			return s.appendRequest(dst, head(s.scripts.acquire), &requests[i], ns)
 		})
 		if err != nil {
 			return nil, err
 		}
 		for i, v := range replies {
-			answers[i].Answer, answers[i].err = parseAcquired(v, w)
+			answers[i].Answer, answers[i].err = parseAcquired(v, ns)
 		}
 		if !s.forbids(replies[0]) {
 			return answers, nil
@@ -238,7 +238,7 @@ func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, w *words.Word
 	}
 	for i, q := range requests {
 		var err error
-		answers[i].Answer, err = s.acquireWatching(send, q, w)
+		answers[i].Answer, err = s.acquireWatching(send, q, ns)
 		var refused *watch.Refusal
 		if answers[i].err = err; err != nil && !errors.As(err, &refused) {
 			return nil, err
@@ -247,34 +247,34 @@ func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, w *words.Word
 	return answers, nil
 }
 
-func (t *Tier) acquireOver(send watch.Ask, q leaseRequest, w *words.Word) (entryrules.Answer, error) {
+func (t *Tier) acquireOver(send watch.Ask, q leaseRequest, ns *namespace.State) (entryrules.Answer, error) {
 	if t.scripted() {
 		v, err := runOver(send, t.scripts.acquire, func(dst []byte, head string) []byte {
-			return t.appendRequest(dst, head, &q, w)
+			return t.appendRequest(dst, head, &q, ns)
 		})
 		if err != nil {
 			return entryrules.Answer{}, err
 		}
 		if !t.forbids(v) {
-			return parseAcquired(v, w)
+			return parseAcquired(v, ns)
 		}
 	}
-	return t.acquireWatching(send, q, w)
+	return t.acquireWatching(send, q, ns)
 }
 
-func (t *Tier) acquireWatching(send watch.Ask, q leaseRequest, w *words.Word) (entryrules.Answer, error) {
-	return t.entry(send, q.key).Do(q.operation(t.names.Schema, w))
+func (t *Tier) acquireWatching(send watch.Ask, q leaseRequest, ns *namespace.State) (entryrules.Answer, error) {
+	return t.entry(send, q.key).Do(q.operation(t.names.Schema, ns))
 }
 
 // appendRequest appends a call of the script that gives leases.
-func (t *Tier) appendRequest(dst []byte, head string, q *leaseRequest, w *words.Word) []byte {
-	op := q.operation(t.names.Schema, w)
-	return t.appendAcquire(dst, head, q.key, &op, w)
+func (t *Tier) appendRequest(dst []byte, head string, q *leaseRequest, ns *namespace.State) []byte {
+	op := q.operation(t.names.Schema, ns)
+	return t.appendAcquire(dst, head, q.key, &op, ns)
 }
 
 // parseAcquired makes sense of what the acquire script returns to those who know
-// w.
-func parseAcquired(v resp.Value, w *words.Word) (a entryrules.Answer, err error) {
+// ns.
+func parseAcquired(v resp.Value, ns *namespace.State) (a entryrules.Answer, err error) {
 	if err := refusal(v); err != nil {
 		return a, err
 	}
@@ -289,7 +289,7 @@ func parseAcquired(v resp.Value, w *words.Word) (a entryrules.Answer, err error)
 		}
 		i++
 	}
-	a = entryrules.Answer{Wait: parts[1].Int(), Held: stored(parts[3], parts[2], w)}
+	a = entryrules.Answer{Wait: parts[1].Int(), Held: stored(parts[3], parts[2], ns)}
 	switch string(parts[0].Bytes()) {
 	case "granted":
 		a.Grant = remote.Granted

@@ -30,9 +30,9 @@ func counting(n int, plain bool, counts []int, epochs []int) *nodes {
 	})
 }
 
-// TestChangesOfAClusterAreThoseOfAllWhoServe has one server after the other change
+// TestChangesOfAClusterAreThoseOfAllServers has one server after the other change
 // something, or become another one.
-func TestChangesOfAClusterAreThoseOfAllWhoServe(t *testing.T) {
+func TestChangesOfAClusterAreThoseOfAllServers(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			counts, epochs := []int{5, 5, 5}, []int{1, 2, 3}
@@ -86,9 +86,9 @@ func TestChangesOfAClusterAreThoseOfAllWhoServe(t *testing.T) {
 	}
 }
 
-// TestWordsOfASlotOnItsWaySettleNothing: the server to which a slot moves need not
+// TestVersionsOfASlotOnItsWaySettleNothing: the server to which a slot moves need not
 // be known to serve anything, so that nobody asks it for its changes.
-func TestWordsOfASlotOnItsWaySettleNothing(t *testing.T) {
+func TestVersionsOfASlotOnItsWaySettleNothing(t *testing.T) {
 	for _, at := range []string{"word", "lane"} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newNodes(2, func(_ int, command string) string {

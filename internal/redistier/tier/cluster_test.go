@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 )
@@ -22,7 +22,7 @@ import (
 // node is a stub in a cluster.
 type node struct {
 	stub
-	home words.Home
+	home namespace.Home
 	run  string // what INFO says
 	info int    // how often it was asked
 	// epoch is what CLUSTER INFO says.
@@ -30,8 +30,8 @@ type node struct {
 	passing bool
 }
 
-func (n *node) Home() *words.Home { return &n.home }
-func (n *node) Settled() bool     { return !n.passing }
+func (n *node) Home() *namespace.Home { return &n.home }
+func (n *node) Settled() bool         { return !n.passing }
 
 // nodes are a cluster in which "MOVED i" leads to node i.
 type nodes struct {
@@ -99,8 +99,8 @@ func newNodes(n int, held func(at int, command string) string) *nodes {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case isWord(command):
-				return wordE
+			case isNamespace(command):
+				return stateE
 			case command == "INFO server":
 				d.info++
 				return bulk("run_id:" + d.run + "\r\n")
@@ -120,7 +120,7 @@ func newNodes(n int, held func(at int, command string) string) *nodes {
 
 // value is what a server holds that was put when a server said run of itself.
 func value(run string) string {
-	return "*2\r\n" + bulk("v "+run) + bulk("90000 90000 7 e@"+words.Digest(run+"r0")+".0.0")
+	return "*2\r\n" + bulk("v "+run) + bulk("90000 90000 7 e@"+namespace.Digest(run+"r0")+".0.0")
 }
 
 func TestValueFromAnotherLifeOfItsServerIsAbsent(t *testing.T) {
@@ -158,7 +158,7 @@ func TestValueFromAnotherLifeOfItsServerIsAbsent(t *testing.T) {
 		get("v run9")
 
 		c.all[1].run = "run10" // unheard
-		time.Sleep(words.Age)
+		time.Sleep(namespace.Age)
 		get("")
 		stored = "run10"
 		get("v run10")
@@ -190,7 +190,7 @@ func TestLeaseNamesTheServerThatGaveIt(t *testing.T) {
 		return 1
 	}
 	tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n", Schema: 1})
-	want := "e@" + words.Digest("run1r0") + ".0.0"
+	want := "e@" + namespace.Digest("run1r0") + ".0.0"
 	_, l, err := testkit.Acquire(t.Context(), tr, "k", time.Minute)
 	if err != nil || l.State != want {
 		t.Errorf("Acquire: %+v, %v; want the word %s", l, err, want)
@@ -256,7 +256,7 @@ func TestBatchFollowsEachOfItsKeys(t *testing.T) {
 				}
 			}
 			at := func(i int, l remote.Lease) bool {
-				return l.State == "e@"+words.Digest(fmt.Sprintf("run%dr0", home[keys[i]]))+".0.0" && l.Token != 0
+				return l.State == "e@"+namespace.Digest(fmt.Sprintf("run%dr0", home[keys[i]]))+".0.0" && l.Token != 0
 			}
 			_, leases, err := testkit.AcquireMany(t.Context(), tr, keys, time.Minute)
 			if err != nil {
@@ -285,7 +285,7 @@ func TestBatchFollowsEachOfItsKeys(t *testing.T) {
 	}
 }
 
-func TestPositionOfAClusterNamesAllWhoHoldLanes(t *testing.T) {
+func TestPositionOfAClusterNamesAllServersWithLanes(t *testing.T) {
 	made := map[string]string{}
 	c := newNodes(3, func(at int, command string) string {
 		f := strings.Fields(command)
@@ -299,8 +299,8 @@ func TestPositionOfAClusterNamesAllWhoHoldLanes(t *testing.T) {
 			made[f[1]] = f[2]
 			return "+OK\r\n"
 		case "GET":
-			if w, ok := made[f[1]]; ok {
-				return bulk(w)
+			if ns, ok := made[f[1]]; ok {
+				return bulk(ns)
 			}
 			return "$-1\r\n"
 		}
@@ -314,8 +314,8 @@ func TestPositionOfAClusterNamesAllWhoHoldLanes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for lane, w := range p.Lanes {
-			if got := fmt.Sprintf("%d.%x", w.Count, w.Nonce); got != made[fmt.Sprintf("strata:{n:%d}lane", lane)] {
+		for lane, ns := range p.Lanes {
+			if got := fmt.Sprintf("%d.%x", ns.Count, ns.Nonce); got != made[fmt.Sprintf("strata:{n:%d}lane", lane)] {
 				t.Fatalf("lane %d has %s", lane, got)
 			}
 		}
@@ -339,8 +339,8 @@ func TestPositionOfAClusterNamesAllWhoHoldLanes(t *testing.T) {
 
 // FuzzAnswersOfACluster lets servers answer whatever they like.
 func FuzzAnswersOfACluster(f *testing.F) {
-	f.Add(wordE, value("run1"), ok)
-	f.Add(wordE, "-MOVED 1\r\n", ok)
+	f.Add(stateE, value("run1"), ok)
+	f.Add(stateE, "-MOVED 1\r\n", ok)
 	f.Add("-MOVED 0\r\n", "-ASK 1\r\n", "-TRYAGAIN\r\n")
 	f.Fuzz(func(t *testing.T, a, b, c string) {
 		var n atomic.Int64

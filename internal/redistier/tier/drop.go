@@ -45,7 +45,7 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	if len(part) > 1 && t.scripted() {
 		err := t.atKey(ctx, drops[part[0]].Key, true, func(ctx context.Context, s *site) (err error) {
 			for _, i := range part {
-				if err := s.vouch(ctx, &leases[i]); err != nil {
+				if err := s.stamp(ctx, &leases[i]); err != nil {
 					return err
 				}
 			}
@@ -67,14 +67,14 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	return nil
 }
 
-// vouch completes the lease that comes of a drop, unless it is none.
-func (s *site) vouch(ctx context.Context, l *remote.Lease) error {
+// stamp completes the lease that comes of a drop, unless it is none.
+func (s *site) stamp(ctx context.Context, l *remote.Lease) error {
 	if l.Token == 0 {
 		return nil
 	}
-	w, err := s.current(ctx)
+	ns, err := s.current(ctx)
 	if err == nil {
-		l.State, l.Clock = w.Text, w.Clock
+		l.State, l.Clock = ns.Text, ns.Clock
 	}
 	return err
 }
@@ -101,7 +101,7 @@ func (t *Tier) dropped(ctx context.Context, d *remote.Drop, l *remote.Lease, v r
 
 func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error {
 	return t.atKey(ctx, d.Key, true, func(ctx context.Context, s *site) error {
-		if err := s.vouch(ctx, l); err != nil {
+		if err := s.stamp(ctx, l); err != nil {
 			return err
 		}
 		_, err := s.do(ctx, d.Key, dropping(d, l.Token))

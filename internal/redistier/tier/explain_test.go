@@ -31,8 +31,8 @@ func TestEveryErrorIsExplainedOnce(t *testing.T) {
 			switch {
 			case reply == "":
 				return ""
-			case isWord(command) && reply == "-WRONGTYPE no":
-				return wordE
+			case isNamespace(command) && reply == "-WRONGTYPE no":
+				return stateE
 			}
 			return reply + "\r\n"
 		}

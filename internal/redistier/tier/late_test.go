@@ -26,7 +26,7 @@ func clocked(scripts bool, shift *time.Duration) *stub {
 			return "*2\r\n" + bulk(sec) + bulk(usec)
 		case !scripts:
 			return plainly.answer(command)
-		case isWord(command):
+		case isNamespace(command):
 			return fmt.Sprintf("*5\r\n$1\r\ne\r\n:0\r\n:0\r\n:0\r\n:%d\r\n", now())
 		}
 		args := strings.Fields(command)
@@ -47,7 +47,7 @@ func TestRequestThatIsCarriedOutLateGetsNoLease(t *testing.T) {
 				s := clocked(scripts, &shift)
 				answer := s.answer
 				s.answer = func(command string) string {
-					if strings.HasPrefix(command, "EVALSHA") && !isWord(command) || strings.HasPrefix(command, "WATCH") {
+					if strings.HasPrefix(command, "EVALSHA") && !isNamespace(command) || strings.HasPrefix(command, "WATCH") {
 						time.Sleep(stands)
 					}
 					return answer(command)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -25,12 +25,12 @@ func (t *Tier) change(ctx context.Context, key string, op entryrules.Operation) 
 // script, or by WATCH and MULTI if the server runs no scripts.
 func (s *site) do(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
 	if s.scripted() {
-		w, err := s.clockOf(ctx, op)
+		ns, err := s.clockOf(ctx, op)
 		if err != nil {
 			return false, err
 		}
 		v, err := s.run(ctx, s.scriptOf(op), func(dst []byte, head string) []byte {
-			return s.appendOperation(dst, head, key, op, w)
+			return s.appendOperation(dst, head, key, op, ns)
 		})
 		if err != nil {
 			return false, err
@@ -52,14 +52,14 @@ func (s *site) do(ctx context.Context, key string, op entryrules.Operation) (don
 // twice.
 func (s *site) doAll(ctx context.Context, n int, twice bool, op func(i int) (key string, op entryrules.Operation)) (replies []resp.Value, err error) {
 	_, first := op(0)
-	w, err := s.clockOf(ctx, first)
+	ns, err := s.clockOf(ctx, first)
 	if err != nil {
 		return nil, err
 	}
 	err = s.srv.Together(ctx, twice, func(ask watch.Ask) (err error) {
 		replies, err = runAll(ask, n, func(dst []byte, head func(*script) string, i int) []byte {
 			key, op := op(i)
-			return s.appendOperation(dst, head(s.scriptOf(op)), key, op, w)
+			return s.appendOperation(dst, head(s.scriptOf(op)), key, op, ns)
 		})
 		return err
 	})
@@ -96,7 +96,7 @@ func (t *Tier) entry(ask watch.Ask, key string) watch.Entry {
 
 // clockOf returns what is known of the server's clock if the script of an
 // operation needs it: what is stored says when it ends.
-func (s *site) clockOf(ctx context.Context, op entryrules.Operation) (*words.Word, error) {
+func (s *site) clockOf(ctx context.Context, op entryrules.Operation) (*namespace.State, error) {
 	if _, ok := op.(entryrules.Put); ok {
 		return s.clock(ctx)
 	}
@@ -124,13 +124,13 @@ func (t *Tier) scriptOf(op entryrules.Operation) *script {
 }
 
 // appendOperation appends a call of the script that carries an operation out. What
-// w knows of the server's clock is needed for Acquire and Put.
-func (t *Tier) appendOperation(dst []byte, head, key string, op entryrules.Operation, w *words.Word) []byte {
+// ns knows of the server's clock is needed for Acquire and Put.
+func (t *Tier) appendOperation(dst []byte, head, key string, op entryrules.Operation, ns *namespace.State) []byte {
 	switch op := op.(type) {
 	case entryrules.Acquire:
-		return t.appendAcquire(dst, head, key, &op, w)
+		return t.appendAcquire(dst, head, key, &op, ns)
 	case entryrules.Put:
-		return t.appendPut(dst, head, key, &op, w)
+		return t.appendPut(dst, head, key, &op, ns)
 	case entryrules.Drop:
 		return t.appendDrop(dst, head, key, &op)
 	case entryrules.Extend:
@@ -151,14 +151,14 @@ func (t *Tier) appendLease(dst []byte, head string, args int, key string, token 
 	return appendHex(resp.AppendString(dst, t.names.Schema), token)
 }
 
-func (t *Tier) appendAcquire(dst []byte, head, key string, op *entryrules.Acquire, w *words.Word) []byte {
+func (t *Tier) appendAcquire(dst []byte, head, key string, op *entryrules.Acquire, ns *namespace.State) []byte {
 	args := 7
 	if op.ID != 0 {
 		args++
 	}
 	dst = t.appendLease(dst, head, args, key, op.Token)
 	dst = appendInt(dst, op.Length)
-	dst = appendInt(dst, w.Past(time.Now())+op.Length)
+	dst = appendInt(dst, ns.Past(time.Now())+op.Length)
 	dst = appendInt(resp.AppendString(dst, op.Namespace), op.Latest)
 	if op.ID != 0 {
 		dst = appendHex(dst, op.ID)
@@ -169,7 +169,7 @@ func (t *Tier) appendAcquire(dst []byte, head, key string, op *entryrules.Acquir
 // fills reports whether a Put is no drop.
 func fills(op *entryrules.Put) bool { return isLease(op.Token) && !op.Drops }
 
-func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, w *words.Word) []byte {
+func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *namespace.State) []byte {
 	if fills(op) {
 		dst = t.appendEntry(appendCall(dst, head, 8), key)
 	} else {
@@ -177,7 +177,7 @@ func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, w *wo
 		dst = resp.AppendString(dst, t.names.Lane(key))
 	}
 	dst = appendHex(resp.AppendString(dst, t.names.Schema), op.Token)
-	now := w.Past(time.Now())
+	now := ns.Past(time.Now())
 	var b [128]byte
 	dst = resp.AppendBulk(dst, layout.AppendState(b[:0], &entryrules.Value{
 		Fresh: now + op.Fresh, Left: now + op.Left, ID: op.Token, Namespace: op.Namespace,

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
@@ -25,15 +25,15 @@ func (t *Tier) Lane(key string) uint16 { return layout.LaneOf(key) }
 // moment; the epoch names all of them, and changes when one of them may have
 // lost something.
 func (t *Tier) Position(ctx context.Context) (p remote.Position, err error) {
-	var w *words.Word
+	var ns *namespace.State
 	err = t.onOne(ctx, func(s *site, ask watch.Ask) error {
-		if w, err = s.askWord(ask); err == nil && t.all == nil {
+		if ns, err = s.askState(ask); err == nil && t.all == nil {
 			p.Lanes, err = t.lanes(ask)
 		}
 		return err
 	})
 	if err == nil {
-		p.Epoch, p.Drops, p.Expiries, p.Clock = w.Epoch, w.Drops, w.Expiries, w.Clock
+		p.Epoch, p.Drops, p.Expiries, p.Clock = ns.Epoch, ns.Drops, ns.Expiries, ns.Clock
 		if t.all != nil {
 			p.Spread = true
 			var homes string
@@ -42,13 +42,13 @@ func (t *Tier) Position(ctx context.Context) (p remote.Position, err error) {
 		}
 	}
 	if err != nil {
-		return remote.Position{}, t.explained(t.cleanWord(ctx, err))
+		return remote.Position{}, t.explained(t.cleanNamespace(ctx, err))
 	}
 	return p, nil
 }
 
 // lanes returns the words of all lanes and gives one to those that have none.
-func (t *Tier) lanes(ask watch.Ask) ([]remote.Word, error) {
+func (t *Tier) lanes(ask watch.Ask) ([]remote.LaneVersion, error) {
 	mget := []any{"MGET"}
 	for lane := range uint16(layout.Lanes) {
 		mget = append(mget, t.names.LaneAt(lane))
@@ -70,10 +70,10 @@ func (t *Tier) lanes(ask watch.Ask) ([]remote.Word, error) {
 			return nil, errAnswer
 		}
 		b = watch.Batch{}
-		found := make([]remote.Word, 0, layout.Lanes)
+		found := make([]remote.LaneVersion, 0, layout.Lanes)
 		for e := range v.Elems() {
-			w, ok := layout.ParseLaneWord(string(e.Bytes()))
-			if found = append(found, w); !ok {
+			v, ok := layout.ParseLaneVersion(string(e.Bytes()))
+			if found = append(found, v); !ok {
 				t.makeLane(&b, t.names.LaneAt(uint16(len(found)-1)), e, try == 0)
 			}
 		}
@@ -86,7 +86,7 @@ func (t *Tier) lanes(ask watch.Ask) ([]remote.Word, error) {
 
 // makeLane queues what makes the word of a lane that has none, as v says.
 func (t *Tier) makeLane(b *watch.Batch, key string, v resp.Value, first bool) {
-	set := []any{"SET", key, layout.LaneWord(remote.Word{Nonce: nonce()})}
+	set := []any{"SET", key, layout.LaneVersion(remote.LaneVersion{Nonce: nonce()})}
 	if first && v.Kind() == resp.Null {
 		set = append(set, "NX") // another instance may be first
 	} else {
@@ -97,17 +97,17 @@ func (t *Tier) makeLane(b *watch.Batch, key string, v resp.Value, first bool) {
 
 // spreadLanes is lanes in a cluster. It returns also what names all servers that
 // hold lanes.
-func (t *Tier) spreadLanes(ctx context.Context) (found []remote.Word, homes string, err error) {
+func (t *Tier) spreadLanes(ctx context.Context) (found []remote.LaneVersion, homes string, err error) {
 	names := make([]string, layout.Lanes)
 	for i := range names {
 		names[i] = t.names.LaneAt(uint16(i))
 	}
-	found = make([]remote.Word, len(names))
+	found = make([]remote.LaneVersion, len(names))
 	ids := make([]string, len(names))
 	var mu sync.Mutex // guards found and ids
 	err = t.each(len(names), func(i int) string { return names[i] }, func(part []int) error {
 		for len(part) > 0 {
-			var some []remote.Word
+			var some []remote.LaneVersion
 			var id string
 			var again []int
 			err := t.at(ctx, names[part[0]], true, func(ctx context.Context, s *site) (err error) {
@@ -127,15 +127,15 @@ func (t *Tier) spreadLanes(ctx context.Context) (found []remote.Word, homes stri
 		return nil
 	})
 	slices.Sort(ids)
-	return found, words.Digest(strings.Join(slices.Compact(ids), " ")), err
+	return found, namespace.Digest(strings.Join(slices.Compact(ids), " ")), err
 }
 
 // someLanes returns the words of lanes that one server holds, gives one to those
 // that have none, and returns the id of the server. Those that are elsewhere
 // are to be asked for again; the first of them is an error.
-func (s *site) someLanes(ctx context.Context, names []string) (found []remote.Word, id string, again []int, err error) {
+func (s *site) someLanes(ctx context.Context, names []string) (found []remote.LaneVersion, id string, again []int, err error) {
 	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
-		found, again = make([]remote.Word, len(names)), nil
+		found, again = make([]remote.LaneVersion, len(names)), nil
 		var b watch.Batch // begins with commands that make words, from the second try on
 		home := s.askHome(&b)
 		todo := make([]int, len(names))
@@ -160,10 +160,10 @@ func (s *site) someLanes(ctx context.Context, names []string) (found []remote.Wo
 			missing := todo[:0]
 			for j, v := range replies[len(replies)-len(todo):] {
 				i := todo[j]
-				w, ok := layout.ParseLaneWord(string(v.Bytes()))
+				version, ok := layout.ParseLaneVersion(string(v.Bytes()))
 				switch err := refusal(v); {
 				case ok:
-					found[i] = w
+					found[i] = version
 				case i == 0 && s.elsewhere(err):
 					return err
 				case s.elsewhere(err):

@@ -34,25 +34,25 @@ const headArgs = 3
 // scripts are the layout's scripts.
 type scripts struct {
 	acquire, fill, put, drop, extend, release, renew, clean, changes *script
-	word, dropAll, dropTags                                          *script
+	namespace, dropAll, dropTags                                     *script
 	// forbidden says that the server has refused to run one.
 	forbidden atomic.Bool
 }
 
 func newScripts() *scripts {
 	return &scripts{
-		acquire:  newScript(layout.Acquire, 1),
-		fill:     newScript(layout.Fill, 1),
-		put:      newScript(layout.Put, 2),
-		drop:     newScript(layout.Drop, 2),
-		extend:   newScript(layout.Extend, 1),
-		release:  newScript(layout.Release, 1),
-		renew:    newScript(layout.Renew, 1),
-		clean:    newScript(layout.Clean, 1),
-		changes:  newScript(layout.Changes, 0),
-		word:     newScript(layout.Word(), 2),
-		dropAll:  newScript(layout.DropAll(), 2),
-		dropTags: newScript(layout.DropTags(), 2),
+		acquire:   newScript(layout.Acquire, 1),
+		fill:      newScript(layout.Fill, 1),
+		put:       newScript(layout.Put, 2),
+		drop:      newScript(layout.Drop, 2),
+		extend:    newScript(layout.Extend, 1),
+		release:   newScript(layout.Release, 1),
+		renew:     newScript(layout.Renew, 1),
+		clean:     newScript(layout.Clean, 1),
+		changes:   newScript(layout.Changes, 0),
+		namespace: newScript(layout.Namespace(), 2),
+		dropAll:   newScript(layout.DropAll(), 2),
+		dropTags:  newScript(layout.DropTags(), 2),
 	}
 }
 

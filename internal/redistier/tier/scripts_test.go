@@ -122,16 +122,16 @@ func TestServerWithoutAnEngineForScriptsIsUsedByTransactions(t *testing.T) {
 	}
 }
 
-// TestProbeDecidesByWhatTheSmallestScriptDoes has a server refuse scripts in words
+// TestProbeDecidesByTheSmallestScript has a server refuse scripts in words
 // that nobody knows.
-func TestProbeDecidesByWhatTheSmallestScriptDoes(t *testing.T) {
+func TestProbeDecidesByTheSmallestScript(t *testing.T) {
 	s := withoutEngine("ERR not on this plan")
 	tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	if err := tr.DropAll(t.Context(), false); err == nil {
 		t.Fatal("no error, though the tier cannot know what that means")
 	}
-	if w, err := tr.Probe(t.Context()); err != nil || len(w) != 2 || !strings.Contains(w[0], "scripts are not permitted") {
-		t.Errorf("Probe = %q, %v; want what is said of scripts and of INFO", w, err)
+	if ns, err := tr.Probe(t.Context()); err != nil || len(ns) != 2 || !strings.Contains(ns[0], "scripts are not permitted") {
+		t.Errorf("Probe = %q, %v; want what is said of scripts and of INFO", ns, err)
 	}
 	if err := tr.DropAll(t.Context(), false); err != nil {
 		t.Error(err)
@@ -142,8 +142,8 @@ func TestServerOnWhichNothingWorksIsOneSentence(t *testing.T) {
 	for _, refused := range []string{"WATCH", "MULTI", "EXEC"} {
 		s := withoutEngine("ERR unknown command 'EVAL'", refused)
 		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
-		if w, err := tr.Probe(t.Context()); err != nil || len(w) != 1 || !strings.Contains(w[0], "neither scripts nor WATCH") {
-			t.Errorf("without %s: Probe = %q, %v; want one sentence", refused, w, err)
+		if ns, err := tr.Probe(t.Context()); err != nil || len(ns) != 1 || !strings.Contains(ns[0], "neither scripts nor WATCH") {
+			t.Errorf("without %s: Probe = %q, %v; want one sentence", refused, ns, err)
 		}
 		for _, name := range []string{"Drop", "Acquire", "DropAll"} {
 			err := operations()[name](t.Context(), tr)

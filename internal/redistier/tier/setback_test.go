@@ -11,9 +11,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// TestNoMoreIsLeftThanWasAskedFor has a server, whose clock shows 1 s, answer with
+// TestNoMoreIsLeftThanWasRequested has a server, whose clock shows 1 s, answer with
 // a hold and with a lease that it has given when its clock showed an hour more.
-func TestNoMoreIsLeftThanWasAskedFor(t *testing.T) {
+func TestNoMoreIsLeftThanWasRequested(t *testing.T) {
 	null, ahead := "$-1\r\n", "3611000"
 	for _, c := range []struct {
 		what, lease, hold string

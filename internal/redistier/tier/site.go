@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -21,8 +21,8 @@ type site struct {
 	// home is what is known of a server that holds lanes, and space the word of
 	// the name space by which it is judged. Home is nil where the word itself
 	// is: on a server that is alone, and on that of the name space.
-	home  *words.Home
-	space *words.Word
+	home  *namespace.Home
+	space *namespace.State
 	// passing says that the slot is only just coming to the server.
 	passing bool
 }
@@ -34,13 +34,13 @@ func (t *Tier) at(ctx context.Context, key string, twice bool, f func(context.Co
 		return f(ctx, t.one)
 	}
 	return t.all.Follow(ctx, key, twice, func(ctx context.Context, n Node) error {
-		space, err := t.spaceWord(ctx)
+		space, err := t.spaceState(ctx)
 		if err != nil {
 			return err
 		}
 		s := &site{Tier: t, srv: n, home: n.Home(), space: space}
 		if !n.Settled() {
-			s.home, s.passing = &words.Home{}, true
+			s.home, s.passing = &namespace.Home{}, true
 			t.changes.moving.Add(1)
 		}
 		return f(ctx, s)
@@ -73,7 +73,7 @@ func (t *Tier) atSpace(ctx context.Context, f func(context.Context, *site) error
 	if t.all == nil {
 		return f(ctx, t.one)
 	}
-	return t.all.Follow(ctx, t.names.Word, true, func(ctx context.Context, n Node) error {
+	return t.all.Follow(ctx, t.names.Namespace, true, func(ctx context.Context, n Node) error {
 		if !n.Settled() {
 			t.changes.moving.Add(1)
 		}
@@ -81,50 +81,50 @@ func (t *Tier) atSpace(ctx context.Context, f func(context.Context, *site) error
 	})
 }
 
-// spaceWord returns the word of the name space, if that is young enough, and
+// spaceState returns the word of the name space, if that is young enough, and
 // asks for it if not.
-func (t *Tier) spaceWord(ctx context.Context) (w *words.Word, err error) {
+func (t *Tier) spaceState(ctx context.Context) (ns *namespace.State, err error) {
 	err = t.atSpace(ctx, func(ctx context.Context, s *site) error {
-		w, err = s.current(ctx)
+		ns, err = s.current(ctx)
 		return err
 	})
-	return w, err
+	return ns, err
 }
 
 // due returns the word by which what the server answers can be judged, and
 // whether the caller is to ask for it.
-func (s *site) due(now time.Time) (ask bool, w *words.Word) {
+func (s *site) due(now time.Time) (ask bool, ns *namespace.State) {
 	if s.home == nil {
-		return s.word.Due(now, s.srv.Opened())
+		return s.state.Due(now, s.srv.Opened())
 	}
-	return s.home.Due(now, s.srv.Opened(), s.word, s.space)
+	return s.home.Due(now, s.srv.Opened(), s.state, s.space)
 }
 
 // known is the word, however old it is, or nil.
-func (s *site) known() *words.Word {
+func (s *site) known() *namespace.State {
 	if s.home == nil {
-		return s.word.Known()
+		return s.state.Known()
 	}
-	return s.home.Known(s.word, s.space)
+	return s.home.Known(s.state, s.space)
 }
 
 // gaveUp ends a question that has got no answer.
 func (s *site) gaveUp() {
 	if s.home == nil {
-		s.word.Answered(nil)
+		s.state.Answered(nil)
 	} else {
-		s.home.Answered(nil, s.word, s.space)
+		s.home.Answered(nil, s.state, s.space)
 	}
 }
 
-// fits reports whether w was asked for after the last connection was opened, so
+// fits reports whether ns was asked for after the last connection was opened, so
 // that what has been read can be judged by it.
-func (s *site) fits(w *words.Word) bool { return w.Opened == s.srv.Opened() }
+func (s *site) fits(ns *namespace.State) bool { return ns.Opened == s.srv.Opened() }
 
-// askWord asks for the word, over one connection.
-func (s *site) askWord(send watch.Ask) (*words.Word, error) {
+// askState asks for the word, over one connection.
+func (s *site) askState(send watch.Ask) (*namespace.State, error) {
 	if s.home == nil {
-		return s.onSpace(send, s.scripts.word, nil, watch.Space.Look)
+		return s.onSpace(send, s.scripts.namespace, nil, watch.Space.Look)
 	}
 	var b watch.Batch
 	q := s.askHome(&b)
@@ -137,12 +137,12 @@ func (s *site) askWord(send watch.Ask) (*words.Word, error) {
 
 // askHome queues the questions that a server that holds lanes is asked about
 // itself.
-func (s *site) askHome(b *watch.Batch) *words.Server {
+func (s *site) askHome(b *watch.Batch) *namespace.Server {
 	b.Add("INFO", "server")
 	b.Add("INFO", "replication")
 	b.Add("CLUSTER", "INFO")
 	b.Add("TIME")
-	return &words.Server{Opened: s.srv.Opened(), Asked: time.Now()}
+	return &namespace.Server{Opened: s.srv.Opened(), Asked: time.Now()}
 }
 
 // homeReplies is how many replies askHome leads to.
@@ -153,61 +153,61 @@ const homeReplies = 4
 // when it takes over a slot that it has had before: values that come back with
 // the slot were elsewhere meanwhile, and may have been dropped there in vain.
 // Before it has taken over, what has come already is worth nothing either.
-func (s *site) answeredHome(q *words.Server, replies []resp.Value) (*words.Word, error) {
+func (s *site) answeredHome(q *namespace.Server, replies []resp.Value) (*namespace.State, error) {
 	if err := refusal(replies[3]); err != nil {
 		return nil, err
 	}
-	q.ID = words.Digest(watch.Authority(replies[0], replies[1]) + watch.ClusterEpoch(replies[2]))
+	q.ID = namespace.Digest(watch.Authority(replies[0], replies[1]) + watch.ClusterEpoch(replies[2]))
 	if s.passing {
 		q.ID = layout.Hex(nonce())
 	}
 	q.Clock, q.Heard = watch.Time(replies[3]), time.Now()
-	return s.home.Answered(q, s.word, s.space), nil
+	return s.home.Answered(q, s.state, s.space), nil
 }
 
 // clock returns a word that knows the server's clock, however old the rest is.
-func (s *site) clock(ctx context.Context) (*words.Word, error) {
+func (s *site) clock(ctx context.Context) (*namespace.State, error) {
 	const enough = time.Minute // clocks drift little in it
-	if w := s.known(); w != nil && s.fits(w) && time.Since(w.Heard) < enough {
-		return w, nil
+	if ns := s.known(); ns != nil && s.fits(ns) && time.Since(ns.Heard) < enough {
+		return ns, nil
 	}
 	return s.current(ctx)
 }
 
 // current returns a word that is young enough, asking for it if need be.
-func (s *site) current(ctx context.Context) (*words.Word, error) {
-	ask, w := s.due(time.Now())
+func (s *site) current(ctx context.Context) (*namespace.State, error) {
+	ask, ns := s.due(time.Now())
 	if !ask {
-		return w, nil
+		return ns, nil
 	}
-	_, w, err := s.read(ctx, true, w, func(*watch.Batch) {})
-	return w, err
+	_, ns, err := s.read(ctx, true, ns, func(*watch.Batch) {})
+	return ns, err
 }
 
 // read sends what add queues, which only reads, together with the question for
 // the word if ask is set or a connection is opened meanwhile. It returns a word
 // by which the replies can be judged.
-func (s *site) read(ctx context.Context, ask bool, w *words.Word, add func(*watch.Batch)) (replies []resp.Value, judge *words.Word, err error) {
+func (s *site) read(ctx context.Context, ask bool, ns *namespace.State, add func(*watch.Batch)) (replies []resp.Value, judge *namespace.State, err error) {
 	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
 		if !ask {
 			var b watch.Batch
 			add(&b)
-			if replies, err = send(&b); err != nil || s.fits(w) {
+			if replies, err = send(&b); err != nil || s.fits(ns) {
 				return err
 			}
 		}
-		replies, w, err = s.readWithWord(send, add)
+		replies, ns, err = s.readWithState(send, add)
 		return err
 	})
 	if err != nil {
 		s.gaveUp()
 	}
-	return replies, w, s.cleanWord(ctx, err)
+	return replies, ns, s.cleanNamespace(ctx, err)
 }
 
-// readWithWord asks for the word and sends what add queues, in one round trip
+// readWithState asks for the word and sends what add queues, in one round trip
 // if it is done by a script or needs none.
-func (s *site) readWithWord(send watch.Ask, add func(*watch.Batch)) ([]resp.Value, *words.Word, error) {
+func (s *site) readWithState(send watch.Ask, add func(*watch.Batch)) ([]resp.Value, *namespace.State, error) {
 	var b watch.Batch
 	switch {
 	case s.home != nil:
@@ -217,33 +217,33 @@ func (s *site) readWithWord(send watch.Ask, add func(*watch.Batch)) ([]resp.Valu
 		if err != nil {
 			return nil, nil, err
 		}
-		w, err := s.answeredHome(q, replies)
-		return replies[homeReplies:], w, err
+		ns, err := s.answeredHome(q, replies)
+		return replies[homeReplies:], ns, err
 	case s.scripted():
-		w := s.question()
+		ns := s.question()
 		// The text itself: were it not known by its digest, what was read would
 		// come before the word.
-		b.Text, b.N = s.appendSpace(nil, s.scripts.word.text), 1
+		b.Text, b.N = s.appendSpace(nil, s.scripts.namespace.text), 1
 		add(&b)
 		replies, err := send(&b)
 		if err != nil {
 			return nil, nil, err
 		}
 		if !s.forbids(replies[0]) {
-			w, err = s.answered(w, replies[0])
-			return replies[1:], w, err
+			ns, err = s.answered(ns, replies[0])
+			return replies[1:], ns, err
 		}
 		b = watch.Batch{}
 	}
-	w, err := s.askWord(send)
+	ns, err := s.askState(send)
 	if err != nil {
 		return nil, nil, err
 	}
 	if add(&b); b.N == 0 {
-		return nil, w, nil
+		return nil, ns, nil
 	}
 	replies, err := send(&b)
-	return replies, w, err
+	return replies, ns, err
 }
 
 // each calls f for parts of n keys, one at least, each with those that one

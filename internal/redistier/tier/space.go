@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
@@ -19,22 +19,22 @@ import (
 var errLost = errors.New("redis: tier: what is kept of a name space does not last")
 
 // Recheck makes all operations that begin from now on ask for the word anew.
-func (t *Tier) Recheck() { t.word.Doubt(time.Now()) }
+func (t *Tier) Recheck() { t.state.Recheck(time.Now()) }
 
 // question returns a word to be filled in by the answer to a question that is
 // sent now.
-func (s *site) question() *words.Word {
-	return &words.Word{Opened: s.srv.Opened(), Asked: time.Now()}
+func (s *site) question() *namespace.State {
+	return &namespace.State{Opened: s.srv.Opened(), Asked: time.Now()}
 }
 
 // appendSpace appends a call of a script about a name space, with further
 // arguments behind those that all of them have.
 func (t *Tier) appendSpace(dst []byte, head string, further ...string) []byte {
-	known := t.word.Known()
+	known := t.state.Known()
 	if known == nil {
-		known = &words.Word{}
+		known = &namespace.State{}
 	}
-	dst = appendStrings(appendCall(dst, head, 7+len(further)), t.names.Word, t.names.Tags)
+	dst = appendStrings(appendCall(dst, head, 7+len(further)), t.names.Namespace, t.names.Tags)
 	dst = resp.AppendString(appendHex(dst, nonce()), known.Epoch)
 	dst = appendUint(appendUint(dst, known.Drops), known.Expiries)
 	return appendStrings(appendUint(dst, known.Clock), further...)
@@ -42,8 +42,8 @@ func (t *Tier) appendSpace(dst []byte, head string, further ...string) []byte {
 
 // onSpace runs one of the scripts about a name space, or does the same without,
 // and returns the word from then.
-func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func(watch.Space, *words.Word) error) (*words.Word, error) {
-	w := s.question()
+func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func(watch.Space, *namespace.State) error) (*namespace.State, error) {
+	ns := s.question()
 	if s.scripted() {
 		v, err := runOver(ask, sc, func(dst []byte, head string) []byte {
 			return s.appendSpace(dst, head, further...)
@@ -52,27 +52,27 @@ func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func
 			return nil, err
 		}
 		if !s.forbids(v) {
-			return s.answered(w, v)
+			return s.answered(ns, v)
 		}
 	}
-	err := without(watch.Space{Ask: ask, Names: &s.names, Nonce: layout.Hex(nonce()), Known: s.word.Known()}, w)
+	err := without(watch.Space{Ask: ask, Names: &s.names, Nonce: layout.Hex(nonce()), Known: s.state.Known()}, ns)
 	if err != nil {
 		return nil, err
 	}
-	return s.keep(w), nil
+	return s.keep(ns), nil
 }
 
 // keep completes a word that was answered.
-func (t *Tier) keep(w *words.Word) *words.Word {
-	w.Heard = time.Now()
-	w.Spell()
-	t.word.Answered(w)
-	return w
+func (t *Tier) keep(ns *namespace.State) *namespace.State {
+	ns.Heard = time.Now()
+	ns.Spell()
+	t.state.Answered(ns)
+	return ns
 }
 
-// answered fills in w with what a script about a name space has answered, and
+// answered fills in ns with what a script about a name space has answered, and
 // keeps it.
-func (t *Tier) answered(w *words.Word, v resp.Value) (*words.Word, error) {
+func (t *Tier) answered(ns *namespace.State, v resp.Value) (*namespace.State, error) {
 	if err := refusal(v); err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (t *Tier) answered(w *words.Word, v resp.Value) (*words.Word, error) {
 	for e := range v.Elems() {
 		switch {
 		case i == 0:
-			w.Epoch = string(e.Bytes())
+			ns.Epoch = string(e.Bytes())
 		case i <= len(n) && e.Kind() == resp.Int && e.Int() >= 0:
 			n[i-1] = e.Int()
 		default:
@@ -89,19 +89,19 @@ func (t *Tier) answered(w *words.Word, v resp.Value) (*words.Word, error) {
 		}
 		i++
 	}
-	if i != 1+len(n) || w.Epoch == "" {
+	if i != 1+len(n) || ns.Epoch == "" {
 		return nil, errAnswer
 	}
-	w.Drops, w.Expiries, w.Clock, w.Server = uint64(n[0]), uint64(n[1]), uint64(n[2]), n[3]
-	return t.keep(w), nil
+	ns.Drops, ns.Expiries, ns.Clock, ns.Server = uint64(n[0]), uint64(n[1]), uint64(n[2]), n[3]
+	return t.keep(ns), nil
 }
 
-// cleanWord removes what is under the keys of the name space if err says that
+// cleanNamespace removes what is under the keys of the name space if err says that
 // it is somebody else's: the next question makes a new word. It returns err.
-func (t *Tier) cleanWord(ctx context.Context, err error) error {
+func (t *Tier) cleanNamespace(ctx context.Context, err error) error {
 	if wrongType(err) {
 		t.foreign.Add(1)
-		for _, k := range []string{t.names.Word, t.names.Tags} {
+		for _, k := range []string{t.names.Namespace, t.names.Tags} {
 			_ = t.clean(ctx, "hash", k) // if it fails the next question does too
 		}
 	}
@@ -116,7 +116,7 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	}
 	return t.insist(ctx, func(s *site, ask watch.Ask) error {
 		_, err := s.onSpace(ask, s.scripts.dropAll, []string{field, s.names.Channel, s.names.AllDropped(soft)},
-			func(p watch.Space, w *words.Word) error { return p.DropAll(w, soft) })
+			func(p watch.Space, ns *namespace.State) error { return p.DropAll(ns, soft) })
 		return err
 	})
 }
@@ -125,7 +125,7 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 // has put under the keys of the name space.
 func (t *Tier) insist(ctx context.Context, f func(*site, watch.Ask) error) error {
 	err := t.onOne(ctx, f)
-	if wrongType(t.cleanWord(ctx, err)) {
+	if wrongType(t.cleanNamespace(ctx, err)) {
 		err = t.onOne(ctx, f)
 	}
 	return t.explained(err)
@@ -156,7 +156,7 @@ func (s *site) dropTags(ask watch.Ask, tags []string, soft bool) error {
 		further[0] = "e:"
 	}
 	_, err := s.onSpace(ask, s.scripts.dropTags, append(further, tags...),
-		func(p watch.Space, w *words.Word) error { return p.DropTags(w, tags, soft) })
+		func(p watch.Space, ns *namespace.State) error { return p.DropTags(ns, tags, soft) })
 	return err
 }
 
@@ -173,7 +173,7 @@ func (t *Tier) Tags(ctx context.Context, tags []string) (known []remote.Tag, err
 		known, err = s.tags(ctx, tags)
 		return err
 	})
-	return known, t.explained(t.cleanWord(ctx, err))
+	return known, t.explained(t.cleanNamespace(ctx, err))
 }
 
 func (s *site) tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
@@ -182,8 +182,8 @@ func (s *site) tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 		hmget = append(hmget, "d:"+tag, "e:"+tag)
 	}
 	for range 3 {
-		due, w := s.due(time.Now())
-		replies, _, err := s.read(ctx, due, w, func(b *watch.Batch) { b.Add(hmget...) })
+		due, ns := s.due(time.Now())
+		replies, _, err := s.read(ctx, due, ns, func(b *watch.Batch) { b.Add(hmget...) })
 		if err == nil {
 			err = refusal(replies[0])
 		}
@@ -289,7 +289,7 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 			return err
 		}
 		if scripts = !s.noScripts(r[0]); !scripts {
-			err = watch.Transactions(ask, s.names.Word)
+			err = watch.Transactions(ask, s.names.Namespace)
 		}
 		return err
 	})

@@ -12,8 +12,8 @@ import (
 
 	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/redistier/words"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
 )
@@ -60,7 +60,7 @@ type Cluster interface {
 type Node interface {
 	Server
 	// Home is what is known of the server. It is the node's.
-	Home() *words.Home
+	Home() *namespace.Home
 	// Settled reports whether the node serves the slot, and not only keys of it
 	// that have come there before the others.
 	Settled() bool
@@ -74,11 +74,11 @@ type Tier struct {
 	all     Cluster // the servers, or nil
 	db      int     // of the server
 	scripts *scripts
-	words   *words.Holders
+	states  *namespace.Holders
 	changes *changes
 
 	names   layout.Names
-	word    *words.Holder
+	state   *namespace.Holder
 	foreign *atomic.Uint64
 	explain func(error) error
 	get     func(dst []byte, key string) []byte // appendGet, made once
@@ -88,13 +88,13 @@ type Tier struct {
 // refusal of the server is a [*watch.Refusal]; explain turns it into the error that
 // callers get, and nil leaves errors as they are.
 func New(srv Server, db int, explain func(error) error) *Tier {
-	t := &Tier{one: &site{srv: srv}, db: db, explain: explain, scripts: newScripts(), words: &words.Holders{}, changes: &changes{}}
+	t := &Tier{one: &site{srv: srv}, db: db, explain: explain, scripts: newScripts(), states: &namespace.Holders{}, changes: &changes{}}
 	return t.Bind(remote.Space{})
 }
 
 // NewOnCluster is New on a cluster.
 func NewOnCluster(all Cluster, explain func(error) error) *Tier {
-	t := &Tier{all: all, explain: explain, scripts: newScripts(), words: &words.Holders{}, changes: &changes{}}
+	t := &Tier{all: all, explain: explain, scripts: newScripts(), states: &namespace.Holders{}, changes: &changes{}}
 	return t.Bind(remote.Space{})
 }
 
@@ -102,7 +102,7 @@ func NewOnCluster(all Cluster, explain func(error) error) *Tier {
 func (t *Tier) Bind(s remote.Space) *Tier {
 	b := *t
 	b.foreign = new(atomic.Uint64)
-	b.word = t.words.Of(s.Name)
+	b.state = t.states.Of(s.Name)
 	b.names = layout.NewNames(s, t.db)
 	b.get = b.appendGet
 	if t.one != nil {
@@ -216,19 +216,19 @@ func (t *Tier) getFrom(ctx context.Context, keys []string) (held []remote.Held, 
 // again; the first of them is an error.
 func (s *site) getAll(ctx context.Context, keys []string) (held []remote.Held, again []int, err error) {
 	now := time.Now() // looked at seldom: it is 2 % of a read
-	ask, w := s.due(now)
+	ask, ns := s.due(now)
 	if len(keys) == 1 && !ask {
 		v, err := s.srv.Read(ctx, now, s.get, keys[0])
 		if err != nil {
 			return nil, nil, err
 		}
-		if s.fits(w) {
-			h, err := s.held(v, w)
+		if s.fits(ns) {
+			h, err := s.held(v, ns)
 			return []remote.Held{h}, nil, err
 		}
 		ask = true
 	}
-	replies, w, err := s.read(ctx, ask, w, func(b *watch.Batch) {
+	replies, ns, err := s.read(ctx, ask, ns, func(b *watch.Batch) {
 		for _, k := range keys {
 			b.Text, b.N = s.appendGet(b.Text, k), b.N+1
 		}
@@ -238,7 +238,7 @@ func (s *site) getAll(ctx context.Context, keys []string) (held []remote.Held, a
 	}
 	held = make([]remote.Held, len(keys))
 	for i, v := range replies {
-		held[i], err = s.held(v, w)
+		held[i], err = s.held(v, ns)
 		switch {
 		case i > 0 && s.elsewhere(err):
 			again = append(again, i)
@@ -257,7 +257,7 @@ func (t *Tier) appendGet(dst []byte, key string) []byte {
 }
 
 // held makes sense of a value with its state, as HMGET answers.
-func (t *Tier) held(v resp.Value, w *words.Word) (remote.Held, error) {
+func (t *Tier) held(v resp.Value, ns *namespace.State) (remote.Held, error) {
 	if err := refusal(v); err != nil {
 		if wrongType(err) {
 			t.foreign.Add(1)
@@ -276,22 +276,22 @@ func (t *Tier) held(v resp.Value, w *words.Word) (remote.Held, error) {
 		}
 		i++
 	}
-	found := stored(value, state, w)
-	return t.open(&found, w), nil
+	found := stored(value, state, ns)
+	return t.open(&found, ns), nil
 }
 
-// open says what a value is worth to those who know w.
-func (t *Tier) open(v *entryrules.Value, w *words.Word) remote.Held {
+// open says what a value is worth to those who know ns.
+func (t *Tier) open(v *entryrules.Value, ns *namespace.State) remote.Held {
 	if v.Unreadable {
 		t.foreign.Add(1)
 		return remote.Held{}
 	}
-	return layout.Held(v, w.Text, w.Now(time.Now()))
+	return layout.Held(v, ns.Text, ns.Now(time.Now()))
 }
 
 // stored is a value with its state, as they are stored.
-func stored(data, state resp.Value, w *words.Word) entryrules.Value {
-	v := watch.Value(state, w.Text)
+func stored(data, state resp.Value, ns *namespace.State) entryrules.Value {
+	v := watch.Value(state, ns.Text)
 	if data.Kind() == resp.Bulk {
 		v.Data = data.Bytes()
 	}

@@ -64,31 +64,31 @@ func (s *stub) ask(b *watch.Batch) (replies []resp.Value, err error) {
 
 const (
 	ok     = ":1\r\n"
-	wordE  = "*5\r\n$1\r\ne\r\n:0\r\n:0\r\n:0\r\n:1000\r\n"
-	wordF  = "*5\r\n$1\r\nf\r\n:0\r\n:0\r\n:0\r\n:1000\r\n"
+	stateE = "*5\r\n$1\r\ne\r\n:0\r\n:0\r\n:0\r\n:1000\r\n"
+	stateF = "*5\r\n$1\r\nf\r\n:0\r\n:0\r\n:0\r\n:1000\r\n"
 	heldE  = "*2\r\n$1\r\nv\r\n$17\r\n90000 90000 7 e.0\r\n"
-	stateE = "$19\r\n90000 90000 7 e.0.0\r\n"
+	entryE = "$19\r\n90000 90000 7 e.0.0\r\n"
 )
 
-func isWord(command string) bool {
+func isNamespace(command string) bool {
 	return strings.HasPrefix(command, "EVAL") && strings.Contains(command, "{n}word")
 }
 
-// TestReplyIsJudgedByAWordAskedAfterTheLastConnection lets a connection be
+// TestReplyIsJudgedByAStateReadAfterTheLastConnection lets a connection be
 // opened while a question is under way: the server behind it may be another
 // one, whose values are not what they were.
-func TestReplyIsJudgedByAWordAskedAfterTheLastConnection(t *testing.T) {
-	value := "*2\r\n$1\r\nv\r\n" + stateE
+func TestReplyIsJudgedByAStateReadAfterTheLastConnection(t *testing.T) {
+	value := "*2\r\n$1\r\nv\r\n" + entryE
 	s := &stub{}
 	words, reads := 0, 0
 	s.answer = func(command string) string {
 		switch {
-		case isWord(command):
+		case isNamespace(command):
 			words++
 			if words == 1 {
-				return wordE
+				return stateE
 			}
-			return wordF
+			return stateF
 		case strings.HasPrefix(command, "HMGET"):
 			reads++
 			if reads == 2 || reads == 4 {
@@ -96,7 +96,7 @@ func TestReplyIsJudgedByAWordAskedAfterTheLastConnection(t *testing.T) {
 			}
 			return value
 		}
-		return "*4\r\n$4\r\nfree\r\n:0\r\n" + stateE + "$1\r\nv\r\n"
+		return "*4\r\n$4\r\nfree\r\n:0\r\n" + entryE + "$1\r\nv\r\n"
 	}
 	one := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	get := func(keys ...string) remote.Held {
@@ -125,21 +125,21 @@ func TestReplyIsJudgedByAWordAskedAfterTheLastConnection(t *testing.T) {
 	}
 }
 
-// TestLeaseIsJudgedByAWordAskedAfterTheLastConnection is the same for Acquire.
-func TestLeaseIsJudgedByAWordAskedAfterTheLastConnection(t *testing.T) {
+// TestLeaseIsJudgedByAStateReadAfterTheLastConnection is the same for Acquire.
+func TestLeaseIsJudgedByAStateReadAfterTheLastConnection(t *testing.T) {
 	s := &stub{}
 	var asked []string
 	s.answer = func(command string) string {
-		if isWord(command) {
+		if isNamespace(command) {
 			asked = append(asked, "word")
-			return []string{wordE, wordF}[min(len(asked)/2, 1)]
+			return []string{stateE, stateF}[min(len(asked)/2, 1)]
 		}
 		args := strings.Fields(command)
 		asked = append(asked, args[len(args)-2]) // behind it is the latest time for a lease
 		if len(asked) == 3 {
 			s.opened++
 		}
-		return "*4\r\n$4\r\nfree\r\n:0\r\n" + stateE + "$1\r\nv\r\n"
+		return "*4\r\n$4\r\nfree\r\n:0\r\n" + entryE + "$1\r\nv\r\n"
 	}
 	tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	for i, want := range []string{"e.0.0", "f.0.0"} {
@@ -190,11 +190,11 @@ func TestScriptsAreGivenUpOnlyWhenTheyAreForbidden(t *testing.T) {
 
 // FuzzAnswers lets a server answer whatever it likes, with and without scripts.
 func FuzzAnswers(f *testing.F) {
-	f.Add(false, wordE, ok, heldE)
+	f.Add(false, stateE, ok, heldE)
 	f.Add(true, "*5\r\n$1\r\ne\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$0\r\n\r\n", "*2\r\n$1\r\n1\r\n$1\r\n1\r\n", "+OK\r\n")
 	f.Add(false, "*5\r\n$1\r\ne\r\n:-1\r\n:0\r\n:0\r\n:1000\r\n", "*0\r\n", "_\r\n")
 	f.Add(true, "%1\r\n+a\r\n:1\r\n", "-WRONGTYPE no\r\n", "$-1\r\n")
-	f.Add(false, wordE, "*4\r\n$7\r\ngranted\r\n:-5\r\n$1\r\nx\r\n:3\r\n", "*3\r\n$1\r\n1\r\n$-1\r\n$30\r\n999999999999999999999999999999\r\n")
+	f.Add(false, stateE, "*4\r\n$7\r\ngranted\r\n:-5\r\n$1\r\nx\r\n:3\r\n", "*3\r\n$1\r\n1\r\n$-1\r\n$30\r\n999999999999999999999999999999\r\n")
 	f.Fuzz(func(t *testing.T, plainly bool, a, b, c string) {
 		answers := []string{a, b, c}
 		n := 0
@@ -209,8 +209,8 @@ func FuzzAnswers(f *testing.F) {
 			if n > 500 {
 				return ""
 			}
-			if isWord(command) && n%2 == 0 {
-				return wordE
+			if isNamespace(command) && n%2 == 0 {
+				return stateE
 			}
 			return answers[n%3]
 		}}

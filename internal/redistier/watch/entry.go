@@ -87,7 +87,7 @@ func (e Entry) announce(t *tx, lane string, a entryrules.Answer) {
 		t.writes.Add("PUBLISH", e.Names.Channel, e.Names.Ended+e.Key)
 	case remote.Dropped, remote.Expired:
 		count, _, _ := strings.Cut(lane, ".")
-		was, ok := layout.ParseLaneWord(lane)
+		was, ok := layout.ParseLaneVersion(lane)
 		if !ok || len(count) > 13 {
 			lane, was.Count = "0.0", 0
 		}

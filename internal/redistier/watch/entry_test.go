@@ -223,9 +223,9 @@ func others(r *rand.Rand, now int64) entryrules.Slot {
 	return slot
 }
 
-// TestWhatIsWrittenIsWhatWasDecided plays random operations, and compares the
+// TestDecisionIsWrittenAsItWasMade plays random operations, and compares the
 // fields of the entry, its end and what was published with the decision.
-func TestWhatIsWrittenIsWhatWasDecided(t *testing.T) {
+func TestDecisionIsWrittenAsItWasMade(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	names := layout.NewNames(remote.Space{Name: "n", Schema: 1}, 0)
 	s := &server{now: 1_000_000, fields: map[string]string{}}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/words"
+	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -16,27 +16,27 @@ type Space struct {
 	// Nonce is the epoch of a word that has to be made; Known what the asker
 	// knows, or nil.
 	Nonce string
-	Known *words.Word
+	Known *namespace.State
 }
 
 // spaceTx is one try of an operation on a name space.
 type spaceTx struct {
 	*tx
 	names *layout.Names
-	word  *words.Word
+	state *namespace.State
 	fresh bool // the word was made anew, and what is known of tags
 }
 
-// do fills in w and then does what then queues.
-func (s Space) do(w *words.Word, then func(*spaceTx) error) error {
+// do fills in ns and then does what then queues.
+func (s Space) do(ns *namespace.State, then func(*spaceTx) error) error {
 	n := s.Names
-	return run(s.Ask, []string{n.Word, n.Tags}, func(t *tx) error {
+	return run(s.Ask, []string{n.Namespace, n.Tags}, func(t *tx) error {
 		r, err := t.look(func(b *Batch) {
-			b.Add("HMGET", n.Word, "epoch", "drops", "expiries", "clock", "authority")
+			b.Add("HMGET", n.Namespace, "epoch", "drops", "expiries", "clock", "authority")
 			b.Add("TIME")
 			b.Add("INFO", "server")
 			b.Add("INFO", "replication")
-			b.Add("PERSIST", n.Word) // changes nothing
+			b.Add("PERSIST", n.Namespace) // changes nothing
 		})
 		if err == nil {
 			err = check(r[0], r[1])
@@ -48,8 +48,8 @@ func (s Space) do(w *words.Word, then func(*spaceTx) error) error {
 			return err
 		}
 		f := fields(r[0], 5)
-		w.Server = Time(r[1])
-		st := &spaceTx{tx: t, names: n, word: w}
+		ns.Server = Time(r[1])
+		st := &spaceTx{tx: t, names: n, state: ns}
 		s.judge(st, f, Authority(r[2], r[3]))
 		return then(st)
 	})
@@ -58,20 +58,20 @@ func (s Space) do(w *words.Word, then func(*spaceTx) error) error {
 // judge takes the word over, or makes a new one if it is missing, damaged, less
 // than what the asker knows, or another authority's.
 func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
-	w := t.word
+	ns := t.state
 	good := true
-	w.Epoch = text(f[0])
-	_, err := strconv.ParseUint(w.Epoch, 16, 64)
-	for i, n := range []*uint64{&w.Drops, &w.Expiries, &w.Clock} {
+	ns.Epoch = text(f[0])
+	_, err := strconv.ParseUint(ns.Epoch, 16, 64)
+	for i, n := range []*uint64{&ns.Drops, &ns.Expiries, &ns.Clock} {
 		var bad error
 		*n, bad = strconv.ParseUint(text(f[i+1]), 10, 53)
 		good = good && bad == nil
 	}
 	good = good && err == nil
-	clock := w.Clock
+	clock := ns.Clock
 	if k := s.Known; k != nil {
-		behind := w.Drops < k.Drops || w.Expiries < k.Expiries || w.Clock < k.Clock
-		good = good && (w.Epoch != k.Epoch || !behind)
+		behind := ns.Drops < k.Drops || ns.Expiries < k.Expiries || ns.Clock < k.Clock
+		good = good && (ns.Epoch != k.Epoch || !behind)
 		clock = max(clock, k.Clock)
 	}
 	if good && (authority == "" || text(f[4]) == authority) {
@@ -79,10 +79,10 @@ func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
 	}
 	t.fresh = true
 	// What was loaded before is older than what is known of tags from here on.
-	clock = max(clock+1, uint64(max(0, w.Server))/1000*1000)
-	w.Epoch, w.Drops, w.Expiries, w.Clock = s.Nonce, 0, 0, clock
-	t.writes.Add("DEL", t.names.Word, t.names.Tags)
-	t.writes.Add("HSET", t.names.Word, "epoch", w.Epoch, "drops", 0, "expiries", 0, "clock", clock, "authority", authority)
+	clock = max(clock+1, uint64(max(0, ns.Server))/1000*1000)
+	ns.Epoch, ns.Drops, ns.Expiries, ns.Clock = s.Nonce, 0, 0, clock
+	t.writes.Add("DEL", t.names.Namespace, t.names.Tags)
+	t.writes.Add("HSET", t.names.Namespace, "epoch", ns.Epoch, "drops", 0, "expiries", 0, "clock", clock, "authority", authority)
 	t.writes.Add("HSET", t.names.Tags, "floor", clock)
 }
 
@@ -161,20 +161,20 @@ func infoField(info resp.Value, name string) string {
 	return ""
 }
 
-// Look reads the word into w.
-func (s Space) Look(w *words.Word) error {
-	return s.do(w, func(*spaceTx) error { return nil })
+// Look reads the word into ns.
+func (s Space) Look(ns *namespace.State) error {
+	return s.do(ns, func(*spaceTx) error { return nil })
 }
 
 // DropAll makes all values absent or stale.
-func (s Space) DropAll(w *words.Word, soft bool) error {
-	return s.do(w, func(t *spaceTx) error {
-		field, n := "drops", &w.Drops
+func (s Space) DropAll(ns *namespace.State, soft bool) error {
+	return s.do(ns, func(t *spaceTx) error {
+		field, n := "drops", &ns.Drops
 		if soft {
-			field, n = "expiries", &w.Expiries
+			field, n = "expiries", &ns.Expiries
 		}
 		*n++
-		t.writes.Add("HINCRBY", s.Names.Word, field, 1)
+		t.writes.Add("HINCRBY", s.Names.Namespace, field, 1)
 		t.writes.Add("PUBLISH", s.Names.Channel, s.Names.AllDropped(soft)+strconv.FormatUint(*n, 10)+layout.AfterCount)
 		return nil
 	})
@@ -182,9 +182,9 @@ func (s Space) DropAll(w *words.Word, soft bool) error {
 
 // DropTags notes the drops of tags at new clocks. What is known of tags is made
 // if it is missing.
-func (s Space) DropTags(w *words.Word, tags []string, soft bool) error {
+func (s Space) DropTags(ns *namespace.State, tags []string, soft bool) error {
 	n := s.Names
-	return s.do(w, func(t *spaceTx) error {
+	return s.do(ns, func(t *spaceTx) error {
 		r, err := t.read(func(b *Batch) {
 			b.Add("HLEN", n.Tags)
 			b.Add("HGET", n.Tags, "floor")
@@ -194,23 +194,23 @@ func (s Space) DropTags(w *words.Word, tags []string, soft bool) error {
 		}
 		_, bad := strconv.ParseUint(text(r[1]), 10, 53)
 		if !t.fresh && (r[0].Int() > layout.MaxTags || bad != nil) {
-			w.Clock++
+			ns.Clock++
 			t.writes.Add("DEL", n.Tags)
-			t.writes.Add("HSET", n.Tags, "floor", w.Clock)
+			t.writes.Add("HSET", n.Tags, "floor", ns.Clock)
 		}
 		field := "d:"
 		if soft {
 			field = "e:"
 		}
 		for _, tag := range tags {
-			was := strconv.FormatUint(w.Clock, 10)
-			w.Clock++
-			is := strconv.FormatUint(w.Clock, 10)
+			was := strconv.FormatUint(ns.Clock, 10)
+			ns.Clock++
+			is := strconv.FormatUint(ns.Clock, 10)
 			t.writes.Add("HSET", n.Tags, field+tag, is)
 			t.writes.Add("PUBLISH", n.Channel, n.TagDropped(soft)+was+".0 "+is+".0 0 "+tag)
 		}
 		if t.writes.N > 0 {
-			t.writes.Add("HSET", n.Word, "clock", w.Clock)
+			t.writes.Add("HSET", n.Namespace, "clock", ns.Clock)
 		}
 		return nil
 	})

@@ -164,7 +164,7 @@ func (v *view) publish(bus remote.Bus, m ...remote.Message) {
 func (v *view) message(n int) remote.Message {
 	return remote.Message{
 		Name: v.name, Kind: remote.Dropped, From: 7,
-		Key: fmt.Sprint("k", n), Lane: uint16(n % 1000), Was: remote.Word{Count: uint64(n), Nonce: 1}, Is: remote.Word{Count: uint64(n) + 1, Nonce: 2},
+		Key: fmt.Sprint("k", n), Lane: uint16(n % 1000), Was: remote.LaneVersion{Count: uint64(n), Nonce: 1}, Is: remote.LaneVersion{Count: uint64(n) + 1, Nonce: 2},
 	}
 }
 
@@ -223,7 +223,7 @@ func checkUnchanged(v *view) {
 		most := ^uint64(0) - uint64(i)
 		m := remote.Message{
 			Name: v.name, Kind: remote.Dropped + remote.Kind(i)%remote.Beat, From: most, Key: key, Lane: ^uint16(0) - uint16(i),
-			Was: remote.Word{Count: most, Nonce: most - 1}, Is: remote.Word{Count: most - 2, Nonce: most - 3},
+			Was: remote.LaneVersion{Count: most, Nonce: most - 1}, Is: remote.LaneVersion{Count: most - 2, Nonce: most - 3},
 			Hold: time.Duration(i) * time.Millisecond,
 		}
 		v.publish(v.Peer, m)

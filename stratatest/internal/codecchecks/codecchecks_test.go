@@ -41,8 +41,8 @@ func (c brokenCodec) Decode(data []byte) ([]byte, error) {
 	return bytes.Clone(data), nil
 }
 
-// TestCodecKitFindsMutants proves that each check can fail.
-func TestCodecKitFindsMutants(t *testing.T) {
+// TestCodecChecksFindMutants proves that each check can fail.
+func TestCodecChecksFindMutants(t *testing.T) {
 	var calls, running atomic.Int64
 	mutations := []struct {
 		name, check string

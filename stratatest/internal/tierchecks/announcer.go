@@ -32,10 +32,10 @@ func announceChecks() []announceCheck {
 		{"EveryDropIsAnnounced", checkDropIsAnnounced},
 		{"PutByTokenIsAnnounced", checkPutByTokenIsAnnounced},
 		{"MessageMeansTheDropHasHappened", checkMessageMeansDropped},
-		{"WordsOfALaneChain", checkWordsChain},
-		{"PositionIsTheLastWord", checkPositionIsTheLastWord},
+		{"VersionsOfALaneChain", checkVersionsChain},
+		{"PositionIsTheLastVersion", checkPositionIsTheLastVersion},
 		{"HoldIsAnnounced", checkHoldIsAnnounced},
-		{"EndIsAnnouncedToThoseWhoWait", checkEndIsAnnounced},
+		{"EndIsAnnouncedToInstancesThatWait", checkEndIsAnnounced},
 		{"DropAllIsAnnounced", checkDropAllIsAnnounced},
 		{"TagDropsAreAnnounced", checkTagDropsAreAnnounced},
 	}
@@ -127,7 +127,7 @@ func checkMessageMeansDropped(v *announceView) {
 	}
 }
 
-func checkWordsChain(v *announceView) {
+func checkVersionsChain(v *announceView) {
 	const droppers, each, keys = 4, 100, 7
 	sibling := v.sibling()
 	var wg sync.WaitGroup
@@ -142,7 +142,7 @@ func checkWordsChain(v *announceView) {
 		})
 	}
 	wg.Wait()
-	last := map[uint16]remote.Word{}
+	last := map[uint16]remote.LaneVersion{}
 	lane := map[string]uint16{}
 	for _, m := range v.ear.Messages(droppers * each) {
 		if was, ok := last[m.Lane]; ok && m.Was != was {
@@ -161,9 +161,9 @@ func checkWordsChain(v *announceView) {
 	}
 }
 
-// checkPositionIsTheLastWord: what a position says, the next message goes on
+// checkPositionIsTheLastVersion: what a position says, the next message goes on
 // from, also in a lane that nobody had used.
-func checkPositionIsTheLastWord(v *announceView) {
+func checkPositionIsTheLastVersion(v *announceView) {
 	for round := range 3 {
 		before := v.position()
 		for i := range 20 {
@@ -209,7 +209,7 @@ func checkEndIsAnnounced(v *announceView) {
 	ended := func() {
 		v.Helper()
 		m := v.hears(remote.Ended, "k")[0]
-		if m.Lane != 0 || m.Was != (remote.Word{}) || m.Is != (remote.Word{}) || m.Hold != 0 {
+		if m.Lane != 0 || m.Was != (remote.LaneVersion{}) || m.Is != (remote.LaneVersion{}) || m.Hold != 0 {
 			v.Errorf("%+v announces the end of a lease; nothing was dropped", m)
 		}
 	}

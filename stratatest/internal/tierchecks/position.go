@@ -13,11 +13,11 @@ func positionChecks() []tierCheck {
 	return []tierCheck{
 		{"PositionIsStable", checkPositionIsStable},
 		{"ChangesTellOfDrops", checkChanges},
-		{"PositionIsTheSameForAllWhoAsk", checkPositionForAll},
+		{"PositionIsTheSameForAllInstances", checkPositionForAll},
 		{"DropMovesItsLaneAlone", checkDropMovesLane},
 		{"FillMovesNoLane", checkFillMovesNoLane},
 		{"PositionCountsDropsOfEverything", checkPositionCounts},
-		{"ForgottenLaneGetsAnotherWord", checkForgottenLane},
+		{"ForgottenLaneGetsAnotherVersion", checkForgottenLane},
 	}
 }
 
@@ -46,7 +46,7 @@ func checkPositionIsStable(v *view) {
 	if len(p.Lanes) == 0 || p.Epoch == "" {
 		v.Fatalf("%d lanes, epoch %q", len(p.Lanes), p.Epoch)
 	}
-	if i := slices.Index(p.Lanes, remote.Word{}); i >= 0 {
+	if i := slices.Index(p.Lanes, remote.LaneVersion{}); i >= 0 {
 		v.Errorf("lane %d has no word", i)
 	}
 	if again := v.position(); !same(again, p) {
@@ -208,7 +208,7 @@ func checkForgottenLane(v *view) {
 	lane := v.lane("k")
 	store.ForgetLane("k")
 	q := v.position()
-	if q.Lanes[lane] == p.Lanes[lane] || q.Lanes[lane] == (remote.Word{}) {
+	if q.Lanes[lane] == p.Lanes[lane] || q.Lanes[lane] == (remote.LaneVersion{}) {
 		v.Fatalf("lane was %+v, was forgotten, and is %+v; want another word", p.Lanes[lane], q.Lanes[lane])
 	}
 	store.ForgetLane("k")

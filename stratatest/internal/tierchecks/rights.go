@@ -18,7 +18,7 @@ func rightChecks() []tierCheck {
 		{"PutConsumesLease", checkPutConsumesLease},
 		{"PutNeedsARight", checkPutNeedsARight},
 		{"LeaseExpires", checkLeaseExpires},
-		{"NoLeaseForWhoHasGivenUp", checkNoLeaseAfterTheDeadline},
+		{"NoLeaseAfterTheDeadline", checkNoLeaseAfterTheDeadline},
 		{"ReleaseLetsTheNextIn", checkRelease},
 		{"RenewProlongsLease", checkRenew},
 		{"RenewTellsOfALostLease", checkRenewLost},

@@ -1,0 +1,118 @@
+package namespace
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// In a cluster one server has the namespace state, and others have lanes. The
+// server of the namespace does not know of their restarts and failovers. So values
+// are judged by both: they carry the namespace state and the id of the server
+// that granted the lease.
+
+// Server is the report of a server with lanes about itself. It does not change
+// once it is in a [Home].
+type Server struct {
+	// ID is a digest of the run of the server and the history that it replicates;
+	// empty if the server does not report them.
+	ID string
+	// Clock is the server's clock in ms at some time between Asked, when the
+	// request was sent, and Heard, when the reply had arrived.
+	Clock        int64
+	Asked, Heard time.Time
+	// Opened is the number of connections that had been opened when the request
+	// was sent.
+	Opened uint64
+}
+
+// Home keeps the newest report of one server with lanes, for all namespaces. The
+// zero Home has none.
+type Home struct {
+	known  atomic.Pointer[Server]
+	asking atomic.Bool
+	judges sync.Map // of *Holder: *judge
+}
+
+// judge is the state that a namespace and a server with lanes make together.
+type judge struct {
+	space  *State
+	server *Server
+	state  State
+}
+
+// Due returns the state by which values on the server are judged, if space is the
+// state of their namespace and of its holder. ask reports whether the caller has
+// to ask the server for a report, as [Holder.Due] does, and then to call Answered.
+func (h *Home) Due(now time.Time, opened uint64, of *Holder, space *State) (ask bool, ns *State) {
+	s := h.known.Load()
+	if s == nil {
+		return true, nil
+	}
+	ns = h.judge(s, of, space)
+	if d := of.rechecks.Load(); s.Opened != opened || d != nil && !s.Asked.After(*d) {
+		return true, ns
+	}
+	age := now.Sub(s.Asked)
+	if age < Age {
+		return false, ns
+	}
+	return age > 2*Age || h.asking.CompareAndSwap(false, true), ns
+}
+
+// Known returns the state by which values on the server are judged, however old
+// the report is, or nil without a report.
+func (h *Home) Known(of *Holder, space *State) *State {
+	s := h.known.Load()
+	if s == nil {
+		return nil
+	}
+	return h.judge(s, of, space)
+}
+
+// Answered keeps a report, unless it is nil or a newer one is known, and returns
+// the state that it leads to.
+func (h *Home) Answered(s *Server, of *Holder, space *State) *State {
+	if s == nil {
+		h.asking.Store(false)
+		return nil
+	}
+	for {
+		old := h.known.Load()
+		if old != nil && s.Asked.Before(old.Asked) || h.known.CompareAndSwap(old, s) {
+			break
+		}
+	}
+	h.asking.Store(false)
+	return h.judge(s, of, space)
+}
+
+// judge returns the state that a server and a namespace make together. The last
+// one of each namespace is remembered.
+func (h *Home) judge(s *Server, of *Holder, space *State) *State {
+	if j, ok := h.judges.Load(of); ok {
+		if j := j.(*judge); j.space == space && j.server == s {
+			return &j.state
+		}
+	}
+	j := &judge{space: space, server: s, state: *space}
+	ns := &j.state
+	ns.Server, ns.Asked, ns.Heard, ns.Opened = s.Clock, s.Asked, s.Heard, s.Opened
+	ns.spell("@" + s.ID)
+	h.judges.Store(of, j)
+	return ns
+}
+
+// Digest is a short name for the authority that a server reports, or empty if
+// that is empty.
+func Digest(authority string) string {
+	if authority == "" {
+		return ""
+	}
+	h := uint64(14695981039346656037) // FNV-1a, by Fowler, Noll and Vo: all programs must agree on it
+	for i := range len(authority) {
+		h = (h ^ uint64(authority[i])) * 1099511628211
+	}
+	return strconv.FormatUint(h, 16)
+}

@@ -1,0 +1,161 @@
+// Package namespace keeps the knowledge of an instance about its namespaces: of
+// each the namespace state, by which values are absent or stale, the tag clock,
+// and the clock of the server, by which lives are judged.
+//
+// A [Holder] has the newest [State] of one namespace. A state is young for [Age];
+// then one caller reads it again while others go on with the old one. After twice
+// that age, after a reconnect and after Recheck it is stale knowledge: each caller
+// reads it again before it believes a value. In a cluster a [Home] does the same for each server with lanes.
+//
+// Invariant: within one epoch the counters of the state that a Holder returns
+// never go back.
+package namespace
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Age is the age at which an instance reads a namespace state again, and so the
+// longest time until it notices that another instance has dropped everything.
+const Age = time.Second
+
+// State is a namespace state as a server has reported it. It does not change
+// once it is in a [Holder].
+type State struct {
+	// Epoch, Drops, Expiries and Clock are those of the namespace.
+	Epoch                  string
+	Drops, Expiries, Clock uint64
+	// Text is the part that values carry.
+	Text string
+	// Server is the server's clock in ms at some time between Asked, when the
+	// request was sent, and Heard, when the reply had arrived.
+	Server       int64
+	Asked, Heard time.Time
+	// Opened is the number of connections that had been opened when the request
+	// was sent.
+	Opened uint64
+}
+
+// Spell sets Text.
+func (ns *State) Spell() { ns.spell("") }
+
+// spell sets Text, with an addition to the epoch.
+func (ns *State) spell(addition string) {
+	b := make([]byte, 0, len(ns.Epoch)+len(addition)+8)
+	b = append(append(append(b, ns.Epoch...), addition...), '.')
+	b = append(strconv.AppendUint(b, ns.Drops, 10), '.')
+	ns.Text = string(strconv.AppendUint(b, ns.Expiries, 10))
+}
+
+// Now is the server's clock in ms when the local one shows t. It is never
+// behind the real one by more than the clocks drift in [Age], and ahead of it
+// by no more than a round trip: lives end early rather than late.
+func (ns *State) Now(t time.Time) int64 {
+	return ns.Server + t.Sub(ns.Asked).Milliseconds() + 1
+}
+
+// Past is the server's clock in ms when the local one shows t, or a time before
+// it, by no more than a round trip. Ends that are computed from it are early
+// rather than late.
+func (ns *State) Past(t time.Time) int64 {
+	return ns.Server + t.Sub(ns.Heard).Milliseconds() - 1
+}
+
+// supersedes reports whether ns replaces old. The counters of a server only grow
+// within an epoch; of two epochs the one with the later request is kept.
+func (ns *State) supersedes(old *State) bool {
+	switch {
+	case old == nil:
+		return true
+	case ns.Epoch == old.Epoch && ns.Drops != old.Drops:
+		return ns.Drops > old.Drops
+	case ns.Epoch == old.Epoch && ns.Expiries != old.Expiries:
+		return ns.Expiries > old.Expiries
+	case ns.Epoch == old.Epoch && ns.Clock != old.Clock:
+		return ns.Clock > old.Clock
+	}
+	return !ns.Asked.Before(old.Asked)
+}
+
+// Holder keeps the newest state of one namespace, and has one caller at a time
+// read a newer one. The zero Holder has none.
+type Holder struct {
+	state    atomic.Pointer[State]
+	rechecks atomic.Pointer[time.Time] // states that were requested before it are not used
+	asking   atomic.Bool
+}
+
+// Known returns the state, or nil.
+func (h *Holder) Known() *State { return h.state.Load() }
+
+// Due returns the state, and whether the caller has to read it again and then
+// to call Answered. The caller has to if the state is old and no other caller
+// reads it, if there is none, or if it is much too old, and also if it was
+// requested before the last Recheck, or before the last of opened connections
+// was opened: that connection may lead to another server.
+func (h *Holder) Due(now time.Time, opened uint64) (ask bool, ns *State) {
+	ns = h.state.Load()
+	if ns == nil || ns.Opened != opened {
+		return true, ns
+	}
+	if d := h.rechecks.Load(); d != nil && !ns.Asked.After(*d) {
+		return true, ns
+	}
+	age := now.Sub(ns.Asked)
+	if age < Age {
+		return false, ns
+	}
+	return age > 2*Age || h.asking.CompareAndSwap(false, true), ns
+}
+
+// Answered keeps a state that was read, unless it is nil or a newer one is
+// known.
+func (h *Holder) Answered(ns *State) {
+	if ns != nil {
+		h.keep(ns)
+	}
+	h.asking.Store(false)
+}
+
+func (h *Holder) keep(ns *State) {
+	for {
+		old := h.state.Load()
+		if !ns.supersedes(old) || h.state.CompareAndSwap(old, ns) {
+			return
+		}
+	}
+}
+
+// Recheck makes each caller of Due after the time now read the state again.
+func (h *Holder) Recheck(now time.Time) {
+	for {
+		old := h.rechecks.Load()
+		if old != nil && old.After(now) || h.rechecks.CompareAndSwap(old, &now) {
+			return
+		}
+	}
+}
+
+// Holders are those of all namespaces that a process uses on one server.
+type Holders struct {
+	mu     sync.Mutex // guards below
+	byName map[string]*Holder
+}
+
+// Of returns the holder for a name.
+func (h *Holders) Of(name string) *Holder {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	holder := h.byName[name]
+	if holder == nil {
+		if h.byName == nil {
+			h.byName = map[string]*Holder{}
+		}
+		holder = &Holder{}
+		h.byName[name] = holder
+	}
+	return holder
+}
