@@ -33,7 +33,7 @@ func TestBodiesOfOneReaderAreReadInOrder(t *testing.T) {
 			for _, a := range args[1:] {
 				got = append(got, len(a))
 				if !strings.HasPrefix(at, string(a)) {
-					t.Errorf("argument %d is not what comes next", len(got))
+					t.Errorf("argument %d is not the next one", len(got))
 				}
 				at = at[min(len(at), len(a)):]
 			}
@@ -193,7 +193,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBrokenBodyStoresNothing: the connection goes, and the server keeps what
+// TestBrokenBodyStoresNothing: the connection goes, and the server keeps the value that
 // it had.
 func TestBrokenBodyStoresNothing(t *testing.T) {
 	var shrinks *bytes.Buffer

@@ -50,7 +50,7 @@ func listen(t *testing.T, b *redis.Bus, name string) *ear {
 	return e
 }
 
-// hears fails unless this is what the follower was told since it was asked last.
+// hears fails unless the follower has received exactly want since the last hears.
 func (e *ear) hears(when string, want ...string) {
 	e.t.Helper()
 	synctest.Wait()
@@ -66,8 +66,8 @@ func drop(s *fakeredis.Server, name, key string) {
 	s.Publish(layout.Channel(name, 0), layout.Message(&remote.Message{Name: name, Kind: remote.Dropped, Key: key}))
 }
 
-// TestBusIsConnectedWhileItHearsItself has a server whose connections are well,
-// and that takes no writes, or does not pass on what is published.
+// TestBusIsConnectedWhileItHearsItself has a server with sound connections that
+// takes no writes, or does not pass messages on.
 func TestBusIsConnectedWhileItHearsItself(t *testing.T) {
 	for name, refused := range map[string]string{
 		"a replica":         "READONLY You can't write against a read only replica.",
@@ -108,7 +108,7 @@ func TestBusIsConnectedWhileItHearsItself(t *testing.T) {
 	}
 }
 
-// gate has a server refuse writes with what text returns, unless that is empty.
+// gate makes a server refuse writes with the result of text, unless that is empty.
 func gate(s *fakeredis.Server, text func() string) {
 	s.Gate = func(ss *fakeredis.Session, name string, _ [][]byte) bool {
 		refused := text()
@@ -131,7 +131,7 @@ func TestServerWithAFullDiskIsNotDeaf(t *testing.T) {
 	}
 }
 
-// TestCachesOfABusShareOneConnection and get what is theirs, and no more.
+// TestCachesOfABusShareOneConnection and get their own messages, and no others.
 func TestCachesOfABusShareOneConnection(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		b := redis.NewBus(c)
@@ -161,7 +161,7 @@ func TestCachesOfABusShareOneConnection(t *testing.T) {
 			}
 		}
 		second.hears("the second of a name", "n0:k")
-		ears[7].hears("who has stopped")
+		ears[7].hears("the one that has stopped")
 		if n := s.Calls("UNSUBSCRIBE"); n != 1 {
 			t.Errorf("%d channels were left", n)
 		}

@@ -19,7 +19,7 @@ import (
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // TestFunctionsOfOptionsThatPanicOrExitAreAnError: they run on goroutines that
-// are no caller's. Nothing is blocked by them, whoever has them called.
+// are no caller's. They block nothing, for any call that makes them run.
 func TestFunctionsOfOptionsThatPanicOrExitAreAnError(t *testing.T) {
 	for name, bad := range map[string]dialFunc{
 		"panics":  func(context.Context, string, string) (net.Conn, error) { panic("hidden") },
@@ -123,7 +123,7 @@ func TestPanicLeavesNothingAtTheContext(t *testing.T) {
 	})
 }
 
-// counting counts what waits for the end of a context.
+// counting counts the functions that wait for the end of a context.
 type counting struct {
 	context.Context
 	done       chan struct{}
@@ -132,7 +132,7 @@ type counting struct {
 
 func (c *counting) Done() <-chan struct{} { return c.done }
 
-// AfterFunc is what package context calls.
+// AfterFunc is called by package context.
 func (c *counting) AfterFunc(func()) (stop func() bool) {
 	c.came++
 	c.left++

@@ -32,7 +32,7 @@ func worth(key string) string {
 	return strings.Repeat(key, 1+n%500)
 }
 
-// is reports what is wrong with a value.
+// is reports an error of a value.
 func is(key, got string, err error) error {
 	if err == nil && got != worth(key) {
 		return fmt.Errorf("%s got %.40q", key, got)
@@ -95,8 +95,8 @@ func ownCalls() []func(ctx context.Context, c *redis.Client, key string) error {
 	}
 }
 
-// cancelled runs calls calls by several callers, most of whom have little time,
-// and returns how many were cancelled.
+// cancelled makes calls by several callers, most of them with little time, and
+// returns how many were cancelled.
 func cancelled(t *testing.T, seed uint64, calls int, ways []func(ctx context.Context, c *redis.Client, key string) error) (cut, dials int) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	slow := time.Duration(1+rng.IntN(3000)) * time.Microsecond
@@ -187,7 +187,7 @@ func hurried(ctx context.Context, rng *rand.Rand, usual time.Duration, f func(co
 }
 
 // TestCancelledCallsNeverMixReplies: every reply is that of its own command,
-// whoever left before, and callers who share a connection do not lose it.
+// also after callers have left, and callers that share a connection keep it.
 func TestCancelledCallsNeverMixReplies(t *testing.T) {
 	const calls = 500
 	all := append(sharedCalls(), ownCalls()...)
@@ -195,7 +195,7 @@ func TestCancelledCallsNeverMixReplies(t *testing.T) {
 	for seed := uint64(1); total < *cancellations; seed++ {
 		ways, most := all, calls
 		if seed%2 == 0 {
-			// One for all, one for what is too large for it, and one in case.
+			// A shared one, one for large commands, and one in reserve.
 			ways, most = sharedCalls(), 3
 		}
 		cut, dials := cancelled(t, seed, calls, ways)

@@ -7,8 +7,8 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// TestConnectionLeftInATransactionIsNotUsedAgain: a server that refuses what
-// would end one leaves keys watched, or takes what comes next for a part of it.
+// TestConnectionLeftInATransactionIsNotUsedAgain: a server that refuses
+// the end of one leaves keys watched, or takes the next command for a part of it.
 func TestConnectionLeftInATransactionIsNotUsedAgain(t *testing.T) {
 	for _, refused := range []string{"UNWATCH", "MULTI", "EXEC"} {
 		t.Run(refused, func(t *testing.T) {

@@ -196,7 +196,7 @@ func TestGreeting(t *testing.T) {
 func TestGreetingErrorsHoldNoCredentials(t *testing.T) {
 	change := func(s *fakeredis.Server, o *redis.Options) {
 		o.Username, o.Password = "hiddenuser", "hiddenword"
-		repeat := func(ss *fakeredis.Session, args [][]byte) { ss.Error("ERR what is " + fmt.Sprintf("%s", args)) }
+		repeat := func(ss *fakeredis.Session, args [][]byte) { ss.Error("ERR unknown " + fmt.Sprintf("%s", args)) }
 		s.Handle("HELLO", repeat)
 		s.Handle("AUTH", repeat)
 	}
@@ -256,7 +256,7 @@ func TestMaxValue(t *testing.T) {
 	})
 }
 
-// converse calls everything once and compares what it gets.
+// converse calls everything once and checks the results.
 func converse(t *testing.T, c *redis.Client) (errs []error) {
 	t.Helper()
 	ctx := t.Context()
@@ -456,7 +456,7 @@ func TestCancelAfterTheLastByteHarmsNoOtherCall(t *testing.T) {
 				t.Errorf("the reply was there, but: %q, %v", v, err)
 			}
 			after = func() {}
-			synctest.Wait() // whatever the cancel has set off has happened
+			synctest.Wait() // all effects of the cancel have happened
 			if v, err := get(context.Background(), c, "k"); v != "v" || err != nil {
 				t.Errorf("the next call: %q, %v", v, err)
 			}

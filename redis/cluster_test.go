@@ -158,7 +158,7 @@ func TestKeyThatIsAskedForElsewhereChangesNoTopology(t *testing.T) {
 			t.Errorf("the topology was asked for %d times", n)
 		}
 		if k.Servers[1].Calls("ASKING") == 0 {
-			t.Error("nobody said ASKING")
+			t.Error("no ASKING was sent")
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestKilledPrimaryIsSurvived(t *testing.T) {
 					t.Errorf("read %q, %v", got, err)
 				}
 			})
-			wg.Go(func() { // nobody can be reached: nothing is sent
+			wg.Go(func() { // no node can be reached: nothing is sent
 				time.Sleep(10*time.Millisecond + time.Duration(i)*300*time.Millisecond)
 				if err := c.Do(within(t, 10*time.Second), "SET", key+"x{"+key+"}", i).Ok(); err != nil {
 					t.Errorf("write: %v", err)
@@ -339,7 +339,7 @@ func TestNoConnectionOutlivesTheRoleOfItsServer(t *testing.T) {
 			t.Error("connections to others were closed too")
 		}
 		dials := k.Servers[0].Dials()
-		k.Promote(0) // and back: what was opened in between is of no use
+		k.Promote(0) // and back: connections from in between are of no use
 		k.Servers[0].Handle("GET", func(ss *fakeredis.Session, _ [][]byte) { ss.Bulk("u") })
 		mustGet(t, c, keys[0], "u")
 		if k.Servers[0].Dials() == dials {

@@ -69,8 +69,8 @@ func ExampleClient_AppendGet() {
 	// b is missing
 }
 
-// What a server has refused, and a connection that has failed, are told apart;
-// so is what can be tried again without harm.
+// An error of the server and a failed connection are told apart, and so are calls
+// that can be repeated without harm.
 func ExampleSafeToRetry() {
 	c := connect()
 	defer c.Close()

@@ -31,7 +31,7 @@ func TestCredentialsAreAskedForEachConnection(t *testing.T) {
 			if err := c.Ping(t.Context()); err != nil || asked != 1 {
 				t.Errorf("%v, asked %d times", err, asked)
 			}
-			// They change, and what was opened before goes on.
+			// They change, and older connections stay in use.
 			s.Username, s.Password = "u2", "hidden2"
 			if err := c.Ping(t.Context()); err != nil || asked != 1 {
 				t.Errorf("%v, asked %d times", err, asked)
@@ -88,7 +88,7 @@ func TestProtocolIsSpokenAsWanted(t *testing.T) {
 	for _, tc := range []struct {
 		protocol int
 		old      bool
-		want     string // what is spoken; empty: an error
+		want     string // version of the protocol; empty: an error
 		hellos   int
 	}{
 		{0, false, "3", 1}, {0, true, "2", 1}, {2, false, "2", 0}, {2, true, "2", 0}, {3, false, "3", 1}, {3, true, "", 1},
@@ -117,7 +117,7 @@ func TestProtocolIsSpokenAsWanted(t *testing.T) {
 	}
 }
 
-// TestConnectionsToADeposedPrimaryAreLeft: whatever way a call has learned it,
+// TestConnectionsToADeposedPrimaryAreLeft: in each way in which a call learns it,
 // the next one reaches the server that has taken over.
 func TestConnectionsToADeposedPrimaryAreLeft(t *testing.T) {
 	for name, write := range map[string]func(ctx context.Context, c *redis.Client) error{
@@ -206,7 +206,7 @@ func TestServerThatStaysReadOnlyIsNotDialledAllTheTime(t *testing.T) {
 	})
 }
 
-// TestConnectionThatIsNotAuthenticatedIsGreetedAnew: whatever call learns of it.
+// TestConnectionThatIsNotAuthenticatedIsGreetedAnew: any kind of call may learn it.
 func TestConnectionThatIsNotAuthenticatedIsGreetedAnew(t *testing.T) {
 	for _, u := range uses() {
 		password := ""

@@ -17,14 +17,14 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// verdict is what a client has to think of a reply.
+// verdict is the right judgement of a client about a reply.
 type verdict int
 
 const (
 	broken verdict = iota // the protocol is broken: an error at once
 	stalls                // the reply is not complete: an error at the deadline
 	extra                 // the reply is sound, but there is more
-	sound                 // the connection stays in use, whatever the caller wanted
+	sound                 // the connection stays in use, also if the caller wanted another type
 )
 
 // hostile are replies that servers do not send.
@@ -215,12 +215,12 @@ func judge(t *testing.T, s *fakeredis.Server, c *redis.Client, w way, name, repl
 		if !errors.Is(err, redis.ErrProtocol) || !typed || took != 0 || redis.SafeToRetry(err) {
 			t.Errorf("%s: %v after %v", name, err, took)
 		}
-	case stalls: // what is taken for the rest of it breaks the protocol
+	case stalls: // the next reply, taken for the rest of it, breaks the protocol
 		timedOut := errors.Is(err, context.DeadlineExceeded) && took == 200*time.Millisecond
 		if !timedOut && !errors.Is(err, redis.ErrProtocol) || !typed || redis.SafeToRetry(err) {
 			t.Errorf("%s: %v after %v", name, err, took)
 		}
-		time.Sleep(time.Second) // those who share the connection have no patience either
+		time.Sleep(time.Second) // the other callers of the connection wait no longer either
 	default:
 		if typed && !(w.strict && errors.Is(err, redis.ErrProtocol)) && verdict == sound {
 			t.Errorf("%s: %v", name, err)
@@ -376,8 +376,8 @@ func (r *rubbish) SetReadDeadline(time.Time) error  { return nil }
 func (r *rubbish) SetWriteDeadline(time.Time) error { return nil }
 func (r *rubbish) Close() error                     { return nil }
 
-// TestHostileReplyTakesLittleMemory: whatever a reply announces, what is
-// allocated follows what has arrived.
+// TestHostileReplyTakesLittleMemory: memory follows the bytes that have arrived,
+// and not the lengths that a reply announces.
 func TestHostileReplyTakesLittleMemory(t *testing.T) {
 	endless := []struct {
 		name, reply string
@@ -401,7 +401,7 @@ func TestHostileReplyTakesLittleMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Ping(t.Context()); err == nil { // what a connection needs is there
+			if err := c.Ping(t.Context()); err == nil { // the memory of a connection is there
 				t.Errorf("%s: accepted", tc.name)
 			}
 			taken = 0

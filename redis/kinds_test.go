@@ -13,8 +13,8 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// TestStringIsUnderstoodInEveryWay: what a server says about a string, and a
-// string with a format, such as INFO is answered with, change nothing.
+// TestStringIsUnderstoodInEveryWay: attributes of a string change nothing, nor does
+// the format of a string such as the reply to INFO.
 func TestStringIsUnderstoodInEveryWay(t *testing.T) {
 	const about = "|1\r\n+ttl\r\n:3\r\n"
 	for _, conns := range []int{1, 8} { // one is not shared
@@ -58,8 +58,8 @@ func TestStringIsUnderstoodInEveryWay(t *testing.T) {
 	}
 }
 
-// TestNumbersReadTheSameInBothProtocols: which one a server speaks is not known
-// to those who call.
+// TestNumbersReadTheSameInBothProtocols: callers do not know which protocol a
+// server speaks.
 func TestNumbersReadTheSameInBothProtocols(t *testing.T) {
 	for _, tc := range []struct{ two, three string }{
 		{"$3\r\n1.5\r\n", ",1.5\r\n"},

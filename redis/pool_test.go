@@ -77,7 +77,7 @@ func TestPoolIsBounded(t *testing.T) {
 }
 
 // TestConnectionInUseIsReplacedAfterItsLifetime: also one that is never idle for
-// long, whoever has it.
+// long, shared or not.
 func TestConnectionInUseIsReplacedAfterItsLifetime(t *testing.T) {
 	for _, u := range uses() {
 		change := func(s *fakeredis.Server, o *redis.Options) {
@@ -137,7 +137,7 @@ func TestNoWaiterIsLost(t *testing.T) {
 			ss.Status("OK")
 			ss.Hangup()
 		})
-		// Every connection dies after one call; those who wait get new ones.
+		// Every connection dies after one call; calls that wait get new ones.
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {

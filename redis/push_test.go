@@ -10,7 +10,7 @@ import (
 const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"
 
 // TestPushBehindAReplyCostsNothing: it may come with the reply, before another
-// command is sent. What else comes then may be anything.
+// command is sent. Any other bytes at that time are foreign.
 func TestPushBehindAReplyCostsNothing(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) { ss.Out = append(ss.Out, push+"+PONG\r\n"+push+push...) })

@@ -15,7 +15,7 @@ import (
 
 var everyCut = flag.Bool("everycut", false, "cut and stall recorded conversations at every byte of long values too")
 
-// outcome is what a call came to, and how long it took.
+// outcome is the result of a call, and how long it took.
 type outcome struct {
 	result string
 	err    error

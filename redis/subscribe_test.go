@@ -252,7 +252,7 @@ func TestHostileMessagesEndTheConnectionOnly(t *testing.T) {
 			want(t, sub, redis.Subscribed, "")
 		})
 	}
-	// What is of no interest is let pass.
+	// Other replies are ignored.
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Out = append(ss.Out, ">2\r\n$10\r\ninvalidate\r\n*0\r\n:1\r\n"...) // a push, and some answer
@@ -316,7 +316,7 @@ func TestSubscriptionCutAnywhereComesBack(t *testing.T) {
 				s.Publish("a", fmt.Sprint(i))
 			}
 			synctest.Wait()
-			// What is received follows without a hole unless a gap was told.
+			// Messages follow each other without a hole unless there was a gap.
 			last := -1
 			for {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -352,8 +352,8 @@ func TestSubscriptionCutAnywhereComesBack(t *testing.T) {
 	}
 }
 
-// TestEventsThatWaitAreBoundedByAllTheyHold: names of channels count, and what a
-// server says about messages.
+// TestEventsThatWaitAreBoundedByAllTheyHold: names of channels count, and so do
+// attributes of messages.
 func TestEventsThatWaitAreBoundedByAllTheyHold(t *testing.T) {
 	long := fmt.Sprintf("$%d\r\n%s\r\n", 3<<20, strings.Repeat("x", 3<<20))
 	for name, message := range map[string]string{
@@ -381,7 +381,7 @@ func TestEventsThatWaitAreBoundedByAllTheyHold(t *testing.T) {
 			synctest.Wait()
 			runtime.GC()
 			runtime.ReadMemStats(&after)
-			// The model server itself holds what it has sent.
+			// The model server itself holds the messages that it has sent.
 			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 40<<20 {
 				t.Errorf("%s: %d MiB are held", name, grown>>20)
 			}
@@ -390,8 +390,8 @@ func TestEventsThatWaitAreBoundedByAllTheyHold(t *testing.T) {
 	}
 }
 
-// TestSubscriptionOutlivesARefusedPing: who may subscribe may not be allowed to
-// ping, and an answer is a sign of life whatever it says.
+// TestSubscriptionOutlivesARefusedPing: a user that may subscribe may have no right
+// to PING, and any answer proves that the connection works.
 func TestSubscriptionOutlivesARefusedPing(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		s.Handle("PING", func(ss *fakeredis.Session, _ [][]byte) {

@@ -27,7 +27,7 @@ func TestTierOnAServerOfAClusterNamesTheOptionToSet(t *testing.T) {
 			for _, err := range []error{err1, err2, err3, tier.DropAll(t.Context(), false)} {
 				var refused *redis.Error
 				if !errors.As(err, &refused) || !strings.Contains(err.Error(), "set redis.Options.Cluster") || !strings.Contains(err.Error(), text) {
-					t.Errorf("%v: does not say what to set", err)
+					t.Errorf("%v: does not name the option to set", err)
 				}
 			}
 		})

@@ -18,7 +18,7 @@ import (
 )
 
 // encrypted runs f in a bubble with a client that reaches a model server by TLS.
-// stall has what is sent to the server pile up until it is called with false.
+// stall makes bytes for the server pile up until it is called with false.
 func encrypted(t *testing.T, f func(t *testing.T, c *redis.Client, stall func(bool))) {
 	t.Helper()
 	config, err := fakeredis.TLS()

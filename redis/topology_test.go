@@ -22,7 +22,7 @@ import (
 func TestSeedThatKeepsSilentIsNotWaitedFor(t *testing.T) {
 	cluster(t, 0, func(k *fakeredis.Cluster, o *redis.Options) {
 		k.Servers[0].OnDial = func(_ int, client *netsim.Conn) { client.StallAfter(0) }
-		o.Addrs = []string{"10.0.0.9:1", k.Addr(1)} // nobody is at the first
+		o.Addrs = []string{"10.0.0.9:1", k.Addr(1)} // no server is at the first
 	}, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
 		start := time.Now()
 		mustSet(t, c, keysOf(k)[1], "v")

@@ -53,7 +53,7 @@ func TestTypedCallsReachTheNodesOfTheirKeys(t *testing.T) {
 }
 
 // moved has the client know where a key is served, and then lets it be served
-// elsewhere: at node 2, or only by those who ask for it.
+// elsewhere: at node 2, or only after ASKING.
 func moved(t *testing.T, k *fakeredis.Cluster, c *redis.Client, key string, ask bool) {
 	t.Helper()
 	mustSet(t, c, key, "0")

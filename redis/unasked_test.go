@@ -20,7 +20,7 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// foreign is a reply that nobody has asked for.
+// foreign is a reply that no call has asked for.
 const foreign = "$7\r\nforeign\r\n"
 
 // use is a way of reading a key. A use that reads no value returns "own".
@@ -125,7 +125,7 @@ type outlet struct {
 	mu sync.Mutex // one writer at a time
 }
 
-// held is a connection that can hold back what is written.
+// held is a connection that can hold back writes.
 type held struct {
 	net.Conn
 	hold bool
@@ -271,7 +271,7 @@ func fronted(t *testing.T, greets func(n int, out *outlet, reply []byte), f func
 }
 
 // TestUnaskedReplyReachesNoCall: whenever it comes after the last use
-// of a connection, and whatever the next use is.
+// of a connection, and for any next use.
 func TestUnaskedReplyReachesNoCall(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, s *front, c *redis.Client) {
 		for _, u := range uses() {
@@ -328,8 +328,8 @@ func TestReplyBehindTheGreetingReachesNoCall(t *testing.T) {
 	}
 }
 
-// TestForeignReplyBetweenTheCommandsOfATransactionEndsIt: nobody can tell it
-// from the reply to the next command.
+// TestForeignReplyBetweenTheCommandsOfATransactionEndsIt: it looks like the reply
+// to the next command.
 func TestForeignReplyBetweenTheCommandsOfATransactionEndsIt(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, s *front, c *redis.Client) {
 		_, err := c.Watch(t.Context(), []string{"k"}, func(tx *redis.Tx) error {
@@ -437,7 +437,7 @@ func TestPushesBetweenCallsCostNothing(t *testing.T) {
 				s.say(push)
 			}
 		}
-		// What TLS holds is not read to be judged: there a push costs a connection.
+		// Bytes in TLS are not read to be judged: there a push costs a connection.
 		if n := c.Stats().Dials; n != 2 && s.tls == nil {
 			t.Errorf("%d connections", n)
 		}

@@ -20,8 +20,8 @@ func bad(t *testing.T, err error) {
 	}
 }
 
-// TestCallOfWhichAPartWasExecutedIsNotSafeToRetry: who sends it once more
-// counts twice.
+// TestCallOfWhichAPartWasExecutedIsNotSafeToRetry: a second attempt would count
+// twice.
 func TestCallOfWhichAPartWasExecutedIsNotSafeToRetry(t *testing.T) {
 	cluster(t, 0, nil, func(t *testing.T, k *fakeredis.Cluster, c *redis.Client) {
 		keys := keysOf(k)

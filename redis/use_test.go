@@ -88,8 +88,8 @@ func TestReaderThatMakesNoProgressIsAnError(t *testing.T) {
 	})
 }
 
-// TestReaderThatLiesAboutItsCountIsAnError: what is behind its buffer is not the
-// value's.
+// TestReaderThatLiesAboutItsCountIsAnError: bytes behind its buffer are not part
+// of the value.
 func TestReaderThatLiesAboutItsCountIsAnError(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
 		mustSet(t, c, "k", "old")

@@ -8,6 +8,11 @@ import (
 	"github.com/strata-cache/strata/internal/slots"
 )
 
+// A refresh waits until it is due, asks servers one after the other, and adopts
+// the first topology. watch starts refreshes at regular times and when nodes are
+// silent. Invariant: one refresh runs at a time, and its channel is closed when it
+// has ended, with or without a topology.
+
 // Refresh starts a refresh of the topology, or joins the one that runs or
 // waits. Refreshes begin at least the time between apart, to bound the load on
 // servers. hint, if not empty, is the server to ask first. Refresh returns a

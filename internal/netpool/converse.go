@@ -8,6 +8,12 @@ import (
 	"sync"
 )
 
+// A conversation writes many commands on one connection and reads their
+// replies: in turn (everything is written first), by pieces (replies are read
+// between writes that do not wait), or at once (a goroutine writes while the
+// caller reads). Invariant: neither end waits for ever for the other one to
+// read, and when Converse returns no goroutine uses the commands.
+
 const (
 	// duplexFrom is the size from which commands are not simply written before
 	// replies are read: less than this fits between two ends that do not read.

@@ -159,7 +159,7 @@ func TestConversationReadsRepliesFromBeforeAFailure(t *testing.T) {
 func TestConversationEndsWhenAReplyIsWrong(t *testing.T) {
 	for _, asks := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			client, srv := netsim.Pair(1 << 10) // nobody reads
+			client, srv := netsim.Pair(1 << 10) // the other end does not read
 			defer client.Close()
 			defer srv.Close()
 			wire := netpool.Wire{Conn: client, Interrupt: func() { client.SetDeadline(time.Unix(1, 0)) }}
@@ -178,7 +178,7 @@ func TestConversationThatIsInterruptedReturns(t *testing.T) {
 	for _, asks := range []bool{true, false} {
 		for _, n := range []int{2, 5000} {
 			synctest.Test(t, func(t *testing.T) {
-				client, srv := netsim.Pair(1 << 10) // nobody reads
+				client, srv := netsim.Pair(1 << 10) // the other end does not read
 				defer client.Close()
 				defer srv.Close()
 				interrupt := func() { client.SetDeadline(time.Unix(1, 0)) }

@@ -8,6 +8,11 @@ import (
 	"time"
 )
 
+// A dial by name looks the name up and tries its addresses, each a head start
+// after the one before, until one dial succeeds or all have failed. Invariant:
+// when DialContext returns no dial runs, and no connection is open but the one
+// that it returns.
+
 const (
 	// headStart is how long a dial to one address of a name goes on before the
 	// next address is tried beside it, as in RFC 8305.

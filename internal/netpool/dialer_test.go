@@ -15,7 +15,7 @@ import (
 	"github.com/strata-cache/strata/internal/netsim"
 )
 
-// hosts are addresses and what becomes of a dial to each.
+// hosts are addresses with the outcome of a dial to each.
 type hosts struct {
 	names   []string
 	answers map[string]func(ctx context.Context) error

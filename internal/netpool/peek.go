@@ -8,6 +8,11 @@ import (
 	"time"
 )
 
+// Bytes that have arrived on a connection which owes no reply would be taken for
+// the reply to the next command. A Peeker finds them, in the socket and in TLS.
+// Invariant: to look never waits and takes nothing from the socket, so a
+// connection that was looked at can be used as before.
+
 // ErrUnasked says that a reply has come that no call has asked for.
 var ErrUnasked = errors.New("netpool: reply that no call has asked for")
 

@@ -37,7 +37,7 @@ func sockets(t *testing.T, network, addr string) (a, b net.Conn) {
 	return a, b
 }
 
-// wrapped is a connection that tells what it wraps.
+// wrapped is a connection that returns the one below it.
 type wrapped struct{ net.Conn }
 
 func (w wrapped) NetConn() net.Conn { return w.Conn }
@@ -142,7 +142,7 @@ func TestPeekerSeesBytesThatTLSHolds(t *testing.T) {
 			}
 		}
 		server.Write([]byte("one"))
-		read(3) // with what TLS itself has sent
+		read(3) // with the bytes of TLS itself
 		look(false)
 		look(false)
 		server.Write([]byte("one"))
@@ -160,11 +160,12 @@ func TestPeekerSeesBytesThatTLSHolds(t *testing.T) {
 		server.Write([]byte("two"))
 		slow.release(9)
 		read(3)
-		look(tapped) // nobody knows TLS from above
+		look(tapped) // TLS is not known from above
 	}
 }
 
-// held is a connection that sends all at once what is written while it is held.
+// held is a connection that sends everything at once that was written while it
+// was held.
 type held struct {
 	net.Conn
 	hold bool

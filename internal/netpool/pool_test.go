@@ -19,7 +19,7 @@ type conn struct {
 	id   int
 	shut atomic.Bool
 	dead atomic.Bool // the peer has gone
-	loud atomic.Bool // something has come that nobody asked for
+	loud atomic.Bool // bytes have come that no call asked for
 }
 
 func (c *conn) Close() error {
@@ -32,7 +32,7 @@ var (
 	errRefused = errors.New("refused")
 )
 
-// dialler counts what it opens.
+// dialler counts the connections that it opens.
 type dialler struct {
 	took  time.Duration
 	down  atomic.Bool
@@ -119,7 +119,7 @@ func TestDeadIdleConnectionIsNotGivenOut(t *testing.T) {
 }
 
 // TestConnectionThatSaysSomethingUnaskedIsNotGivenOut: whether it was idle, came
-// back for one who waits, or was just opened. It says nothing of the others.
+// back for a call that waits, or was just opened. The other connections stay.
 func TestConnectionThatSaysSomethingUnaskedIsNotGivenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &dialler{}
@@ -158,7 +158,7 @@ func TestLostConnectionsDoNotCostNewOnes(t *testing.T) {
 		p.Retry(a, time.Now())
 		fresh := take(t, p)
 		p.Put(fresh, true, time.Now())
-		p.Lost(b) // notices later what a has noticed
+		p.Lost(b) // notices later that the server has gone
 		p.Put(b, true, time.Now())
 		if fresh.shut.Load() || !a.shut.Load() || !b.shut.Load() {
 			t.Error("the new connection was closed, or an old one kept")

@@ -131,9 +131,6 @@ func AppendArray(dst []byte, n int) []byte { return appendHeader(dst, '*', int64
 // AppendMap appends the header of a map of n pairs, which follow.
 func AppendMap(dst []byte, n int) []byte { return appendHeader(dst, '%', int64(n)) }
 
-// AppendSet appends the header of a set of n elements, which follow.
-func AppendSet(dst []byte, n int) []byte { return appendHeader(dst, '~', int64(n)) }
-
 // AppendPush appends the header of a push of n elements, which follow.
 func AppendPush(dst []byte, n int) []byte { return appendHeader(dst, '>', int64(n)) }
 
@@ -171,22 +168,6 @@ func AppendBool(dst []byte, b bool) []byte {
 		return append(dst, "#t\r\n"...)
 	}
 	return append(dst, "#f\r\n"...)
-}
-
-// AppendDouble appends a double.
-func AppendDouble(dst []byte, f float64) []byte {
-	dst = append(dst, ',')
-	dst = appendFloat(dst, f, 64)
-	return append(dst, '\r', '\n')
-}
-
-// AppendVerbatim appends a verbatim string; format has three letters.
-func AppendVerbatim(dst []byte, format string, s []byte) []byte {
-	dst = appendHeader(dst, '=', int64(len(s)+4))
-	dst = append(dst, format...)
-	dst = append(dst, ':')
-	dst = append(dst, s...)
-	return append(dst, '\r', '\n')
 }
 
 // ReadCommand reads a command: an array of at least one string. The caller owns

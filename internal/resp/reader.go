@@ -429,9 +429,6 @@ func (s *sink) write(p []byte) {
 	}
 }
 
-// reserved returns the memory held, in bytes.
-func (s *sink) reserved() int { return len(s.full)*step + cap(s.cur) }
-
 // copyTo copies all bytes to p and empties the sink.
 func (s *sink) copyTo(p []byte) {
 	for _, b := range append(s.full, s.cur) {

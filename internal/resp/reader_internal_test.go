@@ -114,6 +114,9 @@ func (s *stalled) Read(p []byte) (int, error) {
 
 var errStalled = errors.New("stalled")
 
+// reserved returns the memory held, in bytes.
+func (s *sink) reserved() int { return len(s.full)*step + cap(s.cur) }
+
 func TestMemoryFollowsTheBytesThatArrive(t *testing.T) {
 	tests := []struct {
 		name, reply string

@@ -28,7 +28,7 @@ type wire struct {
 	*netsim.Conn
 	buf   []byte
 	taken int
-	// used is set while somebody reads: there must be one at a time. nap is how
+	// used is set while a caller reads: there must be one at a time. nap is how
 	// long it takes to look for a reply.
 	used  atomic.Bool
 	nap   time.Duration
@@ -43,7 +43,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// use panics if somebody reads beside the caller.
+// use panics if another goroutine reads.
 func (w *wire) use() (done func()) {
 	if !w.used.CompareAndSwap(false, true) {
 		panic("two readers at once")
@@ -94,7 +94,7 @@ func (w *wire) Look(reads bool) error {
 
 var (
 	errBroken = errors.New("broken protocol")
-	errDial   = errors.New("nobody answers")
+	errDial   = errors.New("no answer")
 )
 
 func TestCallerIsToldWhyADialFailed(t *testing.T) {
@@ -127,7 +127,7 @@ type server struct {
 	change func(n int, client *netsim.Conn)
 	nap    time.Duration
 	write  func(nc *netsim.Conn, p []byte) (int, error) // of the client's end
-	deaf   bool                                         // nobody answers a dial
+	deaf   bool                                         // no dial is answered
 	dials  atomic.Int32
 	wg     sync.WaitGroup
 }
@@ -165,7 +165,7 @@ func echo(f func(line string)) func(int, *netsim.Conn) {
 	}
 }
 
-// reply is what a caller gets.
+// reply is the ticket of a caller with its answer.
 type reply struct {
 	mux.Ticket
 	text string
@@ -235,8 +235,8 @@ func TestCallersShareAConnectionAndGetTheirOwnReplies(t *testing.T) {
 	})
 }
 
-// TestExtraReplyReachesNoCaller: neither who comes while the reply in front of it
-// is handed out, nor who comes later.
+// TestExtraReplyReachesNoCaller: neither a call that enters while the reply in front
+// of it is handed out, nor a later call.
 func TestExtraReplyReachesNoCaller(t *testing.T) {
 	for _, pause := range []time.Duration{-500 * time.Microsecond, 500 * time.Microsecond, 5 * time.Millisecond} {
 		s := &server{nap: time.Millisecond, serve: func(n int, nc *netsim.Conn) {
@@ -308,7 +308,7 @@ func TestOneWriteCarriesTheCommandsOfManyCallers(t *testing.T) {
 }
 
 // TestCallersWithRepliesThatCameTogetherWriteTogether answers all callers at once.
-// One processor makes it certain who comes when.
+// One processor makes the order of the callers certain.
 func TestCallersWithRepliesThatCameTogetherWriteTogether(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const callers, rounds = 8, 20
@@ -481,7 +481,7 @@ func TestReaderThatStopsReadsNoMore(t *testing.T) {
 	})
 }
 
-// pausing is a context that holds up those who ask for Done, or for Err, once its
+// pausing is a context that holds up calls of Done, or of Err, once its
 // caller has written, until resume is closed.
 type pausing struct {
 	context.Context

@@ -8,6 +8,11 @@ import (
 	"github.com/strata-cache/strata/internal/netpool"
 )
 
+// A caller is the reader from the moment at which push, name or write gives it
+// the role until it resigns or becomes the writer. Invariant: one goroutine reads
+// at a time; a reply belongs to the first call of the queue, which was sent before
+// the reply came, and a caller that has left gets no answer.
+
 // read reads the replies of all calls until t is settled, or has to write.
 func (ln *line[C]) read(t *Ticket) {
 	for sent := false; t.role.Load() == reading && ln.deliver(t) && t.is(waiting); {

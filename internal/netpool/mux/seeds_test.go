@@ -13,7 +13,7 @@ import (
 	"github.com/strata-cache/strata/internal/netsim"
 )
 
-// seeded is a run of callers who come and go, at a server that is slow and,
+// seeded is a run of callers that come and go, at a server that is slow and,
 // with every other seed, over connections that are cut or stall.
 type seeded struct {
 	t        *testing.T
@@ -43,7 +43,7 @@ func (r *seeded) fault(_ int, nc *netsim.Conn) {
 	}
 }
 
-// call makes one call, of a caller who waits, leaves or has a deadline.
+// call makes one call. Its caller waits, leaves or has a deadline.
 func (r *seeded) call(ctx context.Context, do doer, c string) {
 	cancel := context.CancelFunc(func() {})
 	kind, patience := r.roll(3), time.Duration(r.roll(r.patience))
@@ -75,7 +75,7 @@ func (r *seeded) call(ctx context.Context, do doer, c string) {
 	}
 }
 
-// run puts callers through what the seed says.
+// run makes the calls that the seed decides.
 func (r *seeded) run() {
 	delay := 1 + r.roll(int64(time.Millisecond))
 	window := 1 + int(r.roll(200))

@@ -5,6 +5,11 @@ import (
 	"time"
 )
 
+// One timer for each line ends calls at their deadlines. It also finds a line
+// stuck when the first call of the queue has waited for stuckAfter, and retires
+// the line after the whole timeout. Invariant: the timer goes off no later than
+// the first deadline in the queue.
+
 // setAlarm sets the timer. mu is held.
 func (ln *line[C]) setAlarm(at time.Time) {
 	ln.alarm.due = at

@@ -7,6 +7,12 @@ import (
 	"time"
 )
 
+// A caller is the writer from the moment at which push, name or readerWrites
+// gives it the role until write returns. While it writes, without mu, sending is
+// set; halted says that its write was interrupted. Invariant: one write runs at a
+// time, and commands are written whole and in the order of the queue: the rest of
+// an interrupted write goes first.
+
 // write writes the commands of all calls, until there are none or t is settled.
 // Then t's caller is no longer the writer.
 func (ln *line[C]) write(t *Ticket) {
