@@ -214,18 +214,3 @@ func defaultCodec[V any]() codec.Codec[V] {
 	}
 	return c.(codec.Codec[V])
 }
-
-// checkKey returns ErrKeyTooLong for a string that is longer than a key may be.
-// Keys of other types have a length only by their names; see nameOf.
-func (c *Cache[K, V]) checkKey(key K) error {
-	if c.tooLong(keyname.Length(key)) {
-		return ErrKeyTooLong
-	}
-	return nil
-}
-
-// tooLong reports whether a key or the name of one has too many bytes.
-func (c *Cache[K, V]) tooLong(n int) bool {
-	most := c.o.Limits.MaxKeyBytes
-	return most > 0 && n > most
-}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 
+	"github.com/strata-cache/strata/internal/keyname"
 	"github.com/strata-cache/strata/internal/l1"
 )
 
@@ -82,4 +83,19 @@ func (c *Cache[K, V]) nameOf(key K) (name string, err error) {
 		return "", ErrKeyTooLong
 	}
 	return name, nil
+}
+
+// checkKey returns ErrKeyTooLong for a string that is longer than a key may be.
+// Keys of other types have a length only by their names; see nameOf.
+func (c *Cache[K, V]) checkKey(key K) error {
+	if c.tooLong(keyname.Length(key)) {
+		return ErrKeyTooLong
+	}
+	return nil
+}
+
+// tooLong reports whether a key or the name of one has too many bytes.
+func (c *Cache[K, V]) tooLong(n int) bool {
+	most := c.o.Limits.MaxKeyBytes
+	return most > 0 && n > most
 }

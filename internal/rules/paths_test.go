@@ -38,6 +38,61 @@ func TestArchitectureNamesFunctionsThatExist(t *testing.T) {
 	}
 }
 
+// ways are the sections that list the functions of one call in their order, and the
+// largest numbers of files of the root and of packages in them.
+var ways = map[string]struct{ files, packages int }{ // read-only
+	"### A cold GetOrLoad that L2 answers": {7, 10},
+	"### An Invalidate of one key":         {4, 10},
+}
+
+func TestWaysOfCallsAreShort(t *testing.T) {
+	folder := func(p string) bool { return !strings.Contains(p, ".") }
+	limits := map[string]struct{ files, packages int }{"### A call": {1, 2}}
+	for text, good := range map[string]bool{
+		"### A call\n\n1. `get.go` `Get` → `internal/l1` `Get`\n":                true,
+		"### A call\n\n`get.go` `internal/l1` `memory` `Get`\n":                  false,
+		"### A call\n\n`get.go` `miss.go`\n":                                     false,
+		"### A call\n\n`get.go` `internal/l1/cache.go` `internal/l1/write.go`\n": true,
+		"### A call\n\n`get.go` `Get`\n\n### Another\n\n`miss.go` `set.go`\n":    true,
+		"### Another\n\n`get.go` `Get`\n":                                        false,
+		"### A call\n\nIt runs.\n":                                               false,
+	} {
+		if errs := checkWays(text, limits, folder); len(errs) == 0 != good {
+			t.Errorf("%q: %v", text, errs)
+		}
+	}
+	onDisk := func(p string) bool { i, err := os.Stat(p); return err == nil && i.IsDir() }
+	for _, err := range checkWays(readText(t, "docs/architecture.md"), ways, onDisk) {
+		t.Error("docs/architecture.md: " + err)
+	}
+}
+
+// checkWays counts the files of the root and the packages that sections of a page
+// name. The root counts as a package.
+func checkWays(text string, limits map[string]struct{ files, packages int }, folder func(string) bool) (errs []string) {
+	for title, most := range limits {
+		_, section, _ := strings.Cut("\n"+text, "\n"+title+"\n")
+		section, _, _ = strings.Cut(section, "\n#")
+		files, packages := map[string]bool{}, map[string]bool{}
+		for _, m := range regexp.MustCompile("`([\\w./]+)`").FindAllStringSubmatch(section, -1) {
+			switch name := m[1]; {
+			case strings.HasSuffix(name, ".go"):
+				packages[path.Dir(name)] = true
+				if path.Dir(name) == "." {
+					files[name] = true
+				}
+			case strings.ToLower(name) == name && folder(name):
+				packages[name] = true
+			}
+		}
+		if len(files) == 0 || len(files) > most.files || len(packages) > most.packages {
+			errs = append(errs, fmt.Sprintf("%q names %d files of the root and %d packages, at least 1 and at most %d and %d",
+				title, len(files), len(packages), most.files, most.packages))
+		}
+	}
+	return errs
+}
+
 // checkFunctions reads the sections "Life of …" of a page, in which a file or
 // folder is followed by the functions in it, all between backquotes.
 func checkFunctions(text string, files []source, exists func(string) bool) (errs []string) {
