@@ -65,10 +65,10 @@ func hasBody(args []any) bool {
 	return false
 }
 
-// embody replaces each Body by an argument that can be sent: the bytes of a small
+// prepareBodies replaces each Body by an argument that can be sent: the bytes of a small
 // Body, a *body otherwise. large says that there is a *body. The caller must call
 // free when the command has ended.
-func (c *Client) embody(ctx context.Context, args []any) (sent []any, large bool, free func(), err error) {
+func (c *Client) prepareBodies(ctx context.Context, args []any) (sent []any, large bool, free func(), err error) {
 	sent = slices.Clone(args)
 	var all []*body
 	giveBack := func() {
@@ -166,7 +166,7 @@ func (b *body) free(s *resp.Steps) {
 
 // doBodies is Do for a command with Bodies.
 func (c *Client) doBodies(ctx context.Context, name string, args []any) (reply Reply) {
-	args, large, free, err := c.embody(ctx, args)
+	args, large, free, err := c.prepareBodies(ctx, args)
 	if err != nil {
 		return Reply{err: err}
 	}

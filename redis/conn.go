@@ -293,7 +293,7 @@ func (c *conn) read() (v resp.Value, err error) {
 			return v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.hear(v)
+			c.noteUnfit(v)
 			return v, nil
 		}
 	}
@@ -313,8 +313,8 @@ func (c *conn) ask(put func(*conn) error) (reply Reply, err error) {
 	return newReply(v), err
 }
 
-// hear notes whether a reply says that the connection is unfit.
-func (c *conn) hear(v resp.Value) {
+// noteUnfit notes whether a reply says that the connection is unfit.
+func (c *conn) noteUnfit(v resp.Value) {
 	if unfit(v) {
 		c.unfit = true
 	}
@@ -327,7 +327,7 @@ func (c *conn) borrow() (v resp.Value, err error) {
 			return v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.hear(v)
+			c.noteUnfit(v)
 			return v, nil
 		}
 	}
@@ -363,7 +363,7 @@ func (c *conn) appendBulk(dst []byte) (out []byte, found bool, v resp.Value, err
 			return dst, false, v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.hear(v)
+			c.noteUnfit(v)
 			return out, found, v, nil
 		}
 	}
@@ -377,7 +377,7 @@ func (c *conn) bulkHeader() (n int64, v resp.Value, err error) {
 			return -1, v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.hear(v)
+			c.noteUnfit(v)
 			return n, v, nil
 		}
 	}

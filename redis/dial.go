@@ -13,12 +13,12 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// errEscaped stands for the error of a function of Options that did not return.
-var errEscaped = errors.New("redis: a function of Options has panicked or not returned")
+// errNotReturned stands for the error of a function of Options that did not return.
+var errNotReturned = errors.New("redis: a function of Options has panicked or not returned")
 
-// patience is the time for which connect waits for a function of Options after
+// leaveAfter is the time for which connect waits for a function of Options after
 // its context has ended.
-const patience = 100 * time.Millisecond
+const leaveAfter = 100 * time.Millisecond
 
 // opened is the outcome of opening a connection.
 type opened struct {
@@ -33,7 +33,7 @@ type opened struct {
 func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	done, left := make(chan opened), make(chan struct{})
 	go func() { // a goroutine of its own can be ended by runtime.Goexit
-		r := opened{err: &ConnError{Op: "dial", Err: errEscaped}}
+		r := opened{err: &ConnError{Op: "dial", Err: errNotReturned}}
 		defer func() {
 			_ = recover()
 			select {
@@ -51,7 +51,7 @@ func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) 
 		return r.cn, r.err
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(patience)
+	late := time.NewTimer(leaveAfter)
 	defer late.Stop()
 	select {
 	case r := <-done:

@@ -17,7 +17,7 @@ var (
 	ErrAborted = errors.New("redis: transaction: aborted")
 )
 
-// transact sends b and has t hear the replies.
+// transact sends b and gives the replies to t.
 func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
 	return c.converse(b, func() error {
 		read := c.borrow
@@ -29,7 +29,7 @@ func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
 			return err
 		}
 		if t.AtExec() {
-			c.entered = c.remains(v)
+			c.entered = c.staysEntered(v)
 		}
 		if err = t.Hear(v); err != nil {
 			return readError(err)
@@ -38,9 +38,9 @@ func (c *conn) transact(b *resp.Batch, t *resp.Transaction) error {
 	})
 }
 
-// remains reports whether the server may still be in a transaction, or watch
+// staysEntered reports whether the server may still be in a transaction, or watch
 // keys, after this reply to EXEC.
-func (c *conn) remains(v resp.Value) bool {
+func (c *conn) staysEntered(v resp.Value) bool {
 	if v.Kind() != resp.Error {
 		return false
 	}

@@ -149,7 +149,7 @@ func (k *cluster) judge(r route, repeatable bool, err error) (next route, v verd
 		k.fleet.Refresh("")
 		switch {
 		case errors.Is(err, ErrProtocol):
-		case errors.As(err, &refused) && !passes(refused): // nothing is opened here, or told
+		case errors.As(err, &refused) && !temporary(refused): // a refused greeting or topology stays refused
 		case SafeToRetry(err), repeatable && lost(err), errors.Is(err, ErrClosed) && (repeatable || !broken.Sent) && !k.closed():
 			return r, later
 		}
@@ -169,7 +169,7 @@ func (k *cluster) judgeRefusal(r route, refused *Error) (next route, v verdict) 
 	case "MOVED", "ASK":
 		return k.redirect(r, refused)
 	}
-	if !passes(refused) {
+	if !temporary(refused) {
 		return r, final
 	}
 	if refused.Code != "TRYAGAIN" {
@@ -197,9 +197,9 @@ func (k *cluster) redirect(r route, refused *Error) (next route, v verdict) {
 	return route{n: n, asking: to.Ask}, elsewhere
 }
 
-// passes reports whether a server has refused because of a state in which a
+// temporary reports whether a server has refused because of a state in which a
 // cluster is for a while: after a failover another server may serve the slot.
-func passes(refused *Error) bool {
+func temporary(refused *Error) bool {
 	switch refused.Code {
 	case "CLUSTERDOWN", "MASTERDOWN", "READONLY", "LOADING", "TRYAGAIN":
 		return true

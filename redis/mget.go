@@ -91,7 +91,7 @@ func (c *conn) arrayHeader() (n int, v resp.Value, err error) {
 			return -1, v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.hear(v)
+			c.noteUnfit(v)
 			return n, v, nil
 		}
 	}

@@ -109,12 +109,12 @@ func (n *node) run(ctx context.Context, name string, f func(*conn) error) error 
 	return err
 }
 
-// round sends commands and calls hear for the reply to each. name is a command
+// round sends commands and calls onReply for the reply to each. name is a command
 // that stands for all of them.
-func (n *node) round(ctx context.Context, name string, b *resp.Batch, hear func(*conn) error) error {
+func (n *node) round(ctx context.Context, name string, b *resp.Batch, onReply func(*conn) error) error {
 	return n.run(ctx, name, func(cn *conn) error {
 		defer cn.r.Release()
-		return cn.converse(b, func() error { return hear(cn) })
+		return cn.converse(b, func() error { return onReply(cn) })
 	})
 }
 

@@ -128,7 +128,7 @@ func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 		return p.scatter(ctx)
 	}
 	replies := make([]Reply, p.Len())
-	hear := func(cn *conn) error {
+	onReply := func(cn *conn) error {
 		v, err := cn.read()
 		if err == nil {
 			i, _ := p.calls.Hear(unknown(v))
@@ -136,16 +136,16 @@ func (p *Pipeline) Do(ctx context.Context) ([]Reply, error) {
 		}
 		return err
 	}
-	err = p.send(ctx, hear)
+	err = p.send(ctx, onReply)
 	for i := p.calls.Heard(); i < len(replies) && err != nil; i++ {
 		replies[i] = Reply{err: err}
 	}
 	if err == nil {
-		err = p.repeat(ctx, hear)
+		err = p.repeat(ctx, onReply)
 		for _, i := range p.calls.Late() {
 			replies[i] = Reply{err: err}
 		}
-		err = begun(err)
+		err = asSent(err)
 	}
 	return replies, err
 }
@@ -169,7 +169,7 @@ func (p *Pipeline) Each(ctx context.Context, f func(i int, r Reply) error) error
 		return err
 	}
 	var own error
-	hear := func(cn *conn) error {
+	onReply := func(cn *conn) error {
 		v, err := cn.borrow()
 		if err != nil {
 			return err
@@ -179,9 +179,9 @@ func (p *Pipeline) Each(ctx context.Context, f func(i int, r Reply) error) error
 		}
 		return nil
 	}
-	err := p.send(ctx, hear)
+	err := p.send(ctx, onReply)
 	if err == nil {
-		err = begun(p.repeat(ctx, hear))
+		err = asSent(p.repeat(ctx, onReply))
 	}
 	if own != nil {
 		return own
@@ -218,22 +218,22 @@ func (p *Pipeline) reset() {
 	}
 }
 
-// send sends all commands and calls hear for the reply to each.
-func (p *Pipeline) send(ctx context.Context, hear func(*conn) error) error {
+// send sends all commands and calls onReply for the reply to each.
+func (p *Pipeline) send(ctx context.Context, onReply func(*conn) error) error {
 	name := "EVAL"
 	if p.reads {
 		name = "GET"
 	}
-	return p.c.home.round(ctx, name, &p.b, hear)
+	return p.c.home.round(ctx, name, &p.b, onReply)
 }
 
 // repeat sends the calls of scripts that the server did not know once more.
-func (p *Pipeline) repeat(ctx context.Context, hear func(*conn) error) error {
+func (p *Pipeline) repeat(ctx context.Context, onReply func(*conn) error) error {
 	if !p.calls.Unknown() {
 		return nil
 	}
 	b := p.calls.Repeat(&p.b, false)
-	return p.c.home.round(ctx, "EVAL", &b, hear)
+	return p.c.home.round(ctx, "EVAL", &b, onReply)
 }
 
 // scatter is Do in a cluster.
@@ -259,7 +259,7 @@ func (p *Pipeline) scatter(ctx context.Context) ([]Reply, error) {
 	for j, i := range p.calls.Late() {
 		replies[i] = late[j]
 	}
-	return replies, begun(err)
+	return replies, asSent(err)
 }
 
 func (p *Pipeline) begin() {

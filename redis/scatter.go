@@ -82,7 +82,7 @@ func (k *cluster) split(ctx context.Context, name string, args []any, parts map[
 	}
 	for _, r := range replies {
 		if r.err != nil {
-			return Reply{err: partly(r.err, cmds, replies)}
+			return Reply{err: partError(r.err, cmds, replies)}
 		}
 	}
 	switch name {
@@ -183,25 +183,26 @@ func (k *cluster) scatter(ctx context.Context, b *resp.Batch, cmds []commandInfo
 	for _, r := range replies {
 		var broken *ConnError
 		if errors.As(r.err, &broken) || errors.Is(r.err, ErrClosed) {
-			return partly(r.err, cmds, replies)
+			return partError(r.err, cmds, replies)
 		}
 	}
 	return nil
 }
 
-// partly returns the error of a call in which a command failed with err, while
+// partError returns the error of a call in which a command failed with err, while
 // others may have been carried out.
-func partly(err error, cmds []commandInfo, replies []Reply) error {
+func partError(err error, cmds []commandInfo, replies []Reply) error {
 	for i, r := range replies {
 		if !cmds[i].reads && !SafeToRetry(r.err) {
-			return begun(err)
+			return asSent(err)
 		}
 	}
 	return err
 }
 
-// begun returns err, if there is one, as that of a call that may have had an effect.
-func begun(err error) error {
+// asSent returns err, if there is one, as that of a call that may have been
+// carried out.
+func asSent(err error) error {
 	if err == nil || !SafeToRetry(err) {
 		return err
 	}

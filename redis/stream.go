@@ -27,7 +27,7 @@ func (c *Client) Stream(ctx context.Context, args ...any) (s *Stream, err error)
 		return nil, err
 	}
 	if hasBody(args) {
-		sent, large, free, err := c.embody(ctx, args)
+		sent, large, free, err := c.prepareBodies(ctx, args)
 		if err != nil {
 			return nil, err
 		}

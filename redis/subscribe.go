@@ -160,7 +160,7 @@ func (c *Client) subscriber(slot int, bound bool) func(context.Context) (pubsub.
 			at = -1
 		}
 		failed = !failed
-		o, err := c.speaker(ctx, at)
+		o, err := c.subscribeOptions(ctx, at)
 		if err != nil {
 			return nil, err
 		}
@@ -229,9 +229,9 @@ func (s subscriber) Close() error {
 	return s.cn.Close()
 }
 
-// speaker returns the options for a server to subscribe at: the one that serves
+// subscribeOptions returns the options for a server to subscribe at: the one that serves
 // a slot, or any if slot is negative.
-func (c *Client) speaker(ctx context.Context, slot int) (*Options, error) {
+func (c *Client) subscribeOptions(ctx context.Context, slot int) (*Options, error) {
 	if c.cluster == nil {
 		return c.home.o, nil
 	}

@@ -135,14 +135,14 @@ type tierCluster struct{ k *cluster }
 
 // Follow implements tier.Cluster.
 func (c tierCluster) Follow(ctx context.Context, key string, twice bool, f func(context.Context, tier.Node) error) error {
-	var told, meant error // the error of f, and the same error as follow understands it
+	var returned, seen error // the error of f, and the form of it that follow understands
 	err := c.k.follow(ctx, target{slot: slots.Of(key), repeatable: twice}, func(ctx context.Context, r route) error {
-		told = f(ctx, tierServer{r})
-		meant = tierError(told)
-		return meant
+		returned = f(ctx, tierServer{r})
+		seen = tierError(returned)
+		return seen
 	})
-	if err == meant {
-		return told
+	if err == seen {
+		return returned
 	}
 	return err
 }
