@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/bench/internal/rig"
 	adapter "github.com/strata-cache/strata/contrib/goredis"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
@@ -68,13 +69,13 @@ func newPair(b *testing.B) *pair {
 		}
 	}
 	ctx := context.Background()
-	server, err := rig.StartRedis(ctx)
-	if errors.Is(err, rig.ErrNoRedis) {
+	server, err := servers.RunRedis()
+	if errors.Is(err, servers.ErrMissing) {
 		b.Skip(err)
 	}
 	must(err)
-	b.Cleanup(server.Stop)
-	client, err := server.Client()
+	b.Cleanup(server.Close)
+	client, err := server.Open()
 	must(err)
 	b.Cleanup(func() { client.Close() })
 	rdb := goredis.NewClient(&goredis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})

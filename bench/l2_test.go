@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/bench/internal/rig"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
@@ -280,13 +281,13 @@ func newL2(b testing.TB) *l2 {
 			b.Fatal(err)
 		}
 	}
-	server, err := rig.StartRedis(ctx)
-	if errors.Is(err, rig.ErrNoRedis) {
+	server, err := servers.RunRedis()
+	if errors.Is(err, servers.ErrMissing) {
 		b.Skip(err)
 	}
 	must(err)
-	b.Cleanup(server.Stop)
-	client, err := server.Client()
+	b.Cleanup(server.Close)
+	client, err := server.Open()
 	must(err)
 	b.Cleanup(func() { client.Close() })
 	tier := redis.NewTier(client)

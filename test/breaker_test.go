@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // countedTier counts what a cache asks of its tier for its callers.

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/internal/slots"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // TestChangesOfAClusterFollowItsSlots has an instance that asks for

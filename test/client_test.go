@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // refusal fails the test unless the server has answered with this code.

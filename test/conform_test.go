@@ -8,15 +8,21 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // pause lets time pass for a real server, which knows no bubble.
 func pause(d time.Duration) { time.Sleep(d) }
+
+// patience is the timeout of calls in tests that run beside others: no slow
+// machine makes them fail.
+const patience = 20 * time.Second
+
+func patiently(o *redis.Options) { o.Timeout = patience }
 
 func client(t testing.TB, o redis.Options) *redis.Client {
 	t.Helper()
@@ -32,7 +38,7 @@ func TestRedisTierConforms(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	r := servers.StartRedis(t)
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
-		return redis.NewTier(r.Client(t)), pause
+		return redis.NewTier(r.Client(t, patiently)), pause
 	})
 }
 
@@ -43,7 +49,7 @@ func TestRedisTierConformsOnAUnixSocket(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	r := servers.StartRedis(t)
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
-		return redis.NewTier(client(t, redis.Options{Network: "unix", Addr: r.Socket})), pause
+		return redis.NewTier(client(t, redis.Options{Network: "unix", Addr: r.Socket, Timeout: patience})), pause
 	})
 }
 
@@ -60,6 +66,7 @@ func withoutScripts(t testing.TB, r *servers.Redis) redis.Options {
 func TestRedisTierConformsWithoutScripts(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	o := withoutScripts(t, servers.StartRedis(t))
+	patiently(&o)
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
 		return redis.NewTier(client(t, o)), pause
 	})
@@ -71,8 +78,9 @@ func TestRedisTierConformsWithAndWithoutScripts(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	r := servers.StartRedis(t)
 	o := withoutScripts(t, r)
+	patiently(&o)
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
-		return mixed{redis.NewTier(r.Client(t)), redis.NewTier(client(t, o))}, pause
+		return mixed{redis.NewTier(r.Client(t, patiently)), redis.NewTier(client(t, o))}, pause
 	})
 }
 
@@ -151,7 +159,7 @@ func TestRedisTierConformsOnMiniredis(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
 		m := miniredis.RunT(t)
-		return redis.NewTier(client(t, redis.Options{Addr: m.Addr()})), func(d time.Duration) {
+		return redis.NewTier(client(t, redis.Options{Addr: m.Addr(), Timeout: patience})), func(d time.Duration) {
 			pause(d)
 			m.FastForward(d)
 		}

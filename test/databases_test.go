@@ -6,8 +6,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // inDatabase makes an instance use a database of r by the own client.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/strata-cache/strata"
 	adapter "github.com/strata-cache/strata/contrib/goredis"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // pair is a primary and a server that is about to take its place, each with a

@@ -12,10 +12,10 @@ import (
 
 	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // TestRedisDecidesAsEntryrules writes random states of an entry into a real

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // evicted is a tier on a server that can be made to forget what a server that

@@ -12,9 +12,9 @@ import (
 
 	"github.com/strata-cache/strata"
 	adapter "github.com/strata-cache/strata/contrib/goredis"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // goRedis returns a client of go-redis that is closed when the test ends.
@@ -47,7 +47,7 @@ func TestGoRedisTierConforms(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	r := servers.StartRedis(t)
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
-		return goRedisTier(t, goRedis(t, goredis.Options{Addr: r.Addr})), pause
+		return goRedisTier(t, goRedis(t, goredis.Options{Addr: r.Addr, ReadTimeout: patience})), pause
 	})
 }
 
@@ -58,6 +58,7 @@ func TestGoRedisTierConformsWithoutScripts(t *testing.T) {
 		rdb := goRedis(t, goredis.Options{
 			Addr: o.Addr, Username: o.Username, Password: o.Password,
 			ContextTimeoutEnabled: true,
+			ReadTimeout:           patience,
 			Protocol:              2, // see README.md of the adapter on what go-redis races for with 3
 		})
 		return goRedisTier(t, rdb), pause

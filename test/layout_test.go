@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // part is one cache's part of a tier on a real Redis, and the client beneath.

@@ -11,7 +11,8 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
-	"github.com/strata-cache/strata/test/internal/servers"
+	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/test/internal/postgres"
 )
 
 // TestStampedeOnARealDatabase asks a PostgreSQL that accepts few connections
@@ -22,7 +23,7 @@ func TestStampedeOnARealDatabase(t *testing.T) {
 		t.Skip("-short")
 	}
 	const conns, callers, names = 10, 300, 5
-	pg := servers.StartPostgres(t, conns)
+	pg := postgres.Start(t, conns)
 	r := servers.StartRedis(t)
 
 	open := func() (*origin.Origin, error) { return origin.Open(t.Context(), origin.Options{URL: pg.URL}) }

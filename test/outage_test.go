@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/test/internal/servers"
+	"github.com/strata-cache/strata/internal/servers"
 )
 
 func TestCacheStartsAndServesWhileRedisIsDown(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/fakeredis/recorded"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 var rerecord = flag.Bool("record", false, "write what a real server says to redis/testdata")

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/test/internal/servers"
+	"github.com/strata-cache/strata/internal/servers"
 )
 
 // TestEarlyRefreshIsOneLoadInTheCluster has all instances notice at once that a

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // TestClockThatWasSetBackProlongsNoHoldAndNoLease writes holds and leases as a

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 var soakFor = flag.Duration("soak", 0, "for how long the client is kept busy; TestSoak is skipped if it is zero")

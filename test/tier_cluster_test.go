@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/internal/slots"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // calmCluster starts a cluster of three for a test that runs beside others. None
@@ -31,7 +31,7 @@ func TestRedisTierConformsOnACluster(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	k := calmCluster(t, 0)
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
-		return redis.NewTier(k.Client(t)), pause
+		return redis.NewTier(k.Client(t, patiently)), pause
 	})
 }
 
@@ -42,7 +42,7 @@ func TestRedisTierConformsOnAClusterWithoutScripts(t *testing.T) {
 		mustDo(t, k.Raw(i), "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-@scripting")
 	}
 	stratatest.TestTier(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
-		return redis.NewTier(k.Client(t, func(o *redis.Options) { o.Username, o.Password = "plain", "secret" })), pause
+		return redis.NewTier(k.Client(t, func(o *redis.Options) { o.Username, o.Password, o.Timeout = "plain", "secret", patience })), pause
 	})
 }
 

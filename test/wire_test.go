@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // TestGreetingsThatAreKilledFailNoCall: for a second all connections are

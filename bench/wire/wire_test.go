@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/bench/internal/rig"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -44,7 +45,7 @@ func (t table) run(b *testing.B, network string) {
 	s := start(b, network)
 	where := "not pinned"
 	if t.pinned {
-		restore, err := rig.PinApart(s.server)
+		restore, err := rig.PinApart(s.server.Pid())
 		if err == nil {
 			where = "pinned"
 		} else {
@@ -110,22 +111,22 @@ func (t table) measure(b *testing.B, s *setting, c scenario, subjects []subject)
 
 // setting is a server, and a client that prepares it and looks at it.
 type setting struct {
-	server *rig.Redis
+	server *servers.RedisServer
 	client *redis.Client
 	at     endpoint
 }
 
 func start(tb testing.TB, network string) *setting {
 	tb.Helper()
-	server, err := rig.StartRedis(context.Background())
-	if errors.Is(err, rig.ErrNoRedis) {
+	server, err := servers.RunRedis()
+	if errors.Is(err, servers.ErrMissing) {
 		tb.Skip(err)
 	}
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(server.Stop)
-	client, err := server.Client()
+	tb.Cleanup(server.Close)
+	client, err := server.Open()
 	if err != nil {
 		tb.Fatal(err)
 	}

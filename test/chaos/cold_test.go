@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/test/internal/cluster"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // trio is three processes on one Redis and one origin, without clients of

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/test/internal/cluster"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 // Options say what is run.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/bench/internal/rig"
+	"github.com/strata-cache/strata/internal/servers"
 )
 
 // config says how much is measured.
@@ -37,11 +38,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	err := rig.InstallRedis(ctx)
-	if err == nil {
-		err = run(ctx, cfg, os.Stdout)
-	}
-	if err != nil {
+	if err := run(ctx, cfg, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		stop()
 		os.Exit(1)
@@ -49,12 +46,12 @@ func main() {
 }
 
 func run(ctx context.Context, cfg config, out io.Writer) error {
-	server, err := rig.StartRedis(ctx)
+	server, err := servers.RunRedis()
 	if err != nil {
 		return err
 	}
-	defer server.Stop()
-	client, err := server.Client()
+	defer server.Close()
+	client, err := server.Open()
 	if err != nil {
 		return err
 	}

@@ -6,19 +6,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/bench/internal/rig"
+	"github.com/strata-cache/strata/internal/servers"
 )
 
 func TestOneLoadForAllInstances(t *testing.T) {
-	server, err := rig.StartRedis(t.Context())
-	if errors.Is(err, rig.ErrNoRedis) {
+	server, err := servers.RunRedis()
+	if errors.Is(err, servers.ErrMissing) {
 		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Stop()
-	client, err := server.Client()
+	defer server.Close()
+	client, err := server.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestOneLoadForAllInstances(t *testing.T) {
 func TestTableHasEveryRow(t *testing.T) {
 	var out strings.Builder
 	err := run(t.Context(), config{rounds: 1, callers: 50, latency: time.Millisecond, atOnce: 5}, &out)
-	if errors.Is(err, rig.ErrNoRedis) {
+	if errors.Is(err, servers.ErrMissing) {
 		t.Skip(err)
 	}
 	if err != nil {

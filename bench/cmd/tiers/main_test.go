@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/bench/internal/rig"
+	"github.com/strata-cache/strata/internal/servers"
 )
 
 func TestTableHasEveryRow(t *testing.T) {
 	var out strings.Builder
 	err := run(t.Context(), config{rounds: 2, slice: 20 * time.Millisecond, goroutines: 10, keys: 500, skew: 1.01}, &out)
-	if errors.Is(err, rig.ErrNoRedis) {
+	if errors.Is(err, servers.ErrMissing) {
 		t.Skip(err)
 	}
 	if err != nil {

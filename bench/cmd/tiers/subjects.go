@@ -11,6 +11,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/bench/internal/rig"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -35,7 +36,7 @@ type cache = strata.Cache[string, rig.Profile]
 type subjects struct {
 	ctx    context.Context
 	cfg    config
-	server *rig.Redis
+	server *servers.RedisServer
 	client *redis.Client
 	peer   *goredis.Client
 	local  *cache
@@ -47,7 +48,7 @@ type subjects struct {
 
 func newSubjects(ctx context.Context, cfg config) (s *subjects, err error) {
 	s = &subjects{ctx: ctx, cfg: cfg, keys: rig.Keys(cfg.keys), draws: rig.Zipf(1<<18, cfg.keys, cfg.skew, 1)}
-	if s.server, err = rig.StartRedis(ctx); err != nil {
+	if s.server, err = servers.RunRedis(); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -55,7 +56,7 @@ func newSubjects(ctx context.Context, cfg config) (s *subjects, err error) {
 			s.close()
 		}
 	}()
-	if s.client, err = s.server.Client(); err != nil {
+	if s.client, err = s.server.Open(); err != nil {
 		return nil, err
 	}
 	s.peer = goredis.NewClient(&goredis.Options{Addr: s.server.Addr})
@@ -129,7 +130,7 @@ func (s *subjects) close() {
 	if s.client != nil {
 		s.client.Close()
 	}
-	s.server.Stop()
+	s.server.Close()
 }
 
 // key returns the key of call i of goroutine g: each walks the same draws from

@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PinApart gives the server one processor and this process another, so that
-// neither is moved and they do not take turns on one: what a round trip takes
-// depends on that more than on any client. restore undoes what it did to this
-// process. If there are no two processors, or the system does not allow it, it
-// changes nothing that matters and returns an error; restore is never nil.
-func PinApart(s *Redis) (restore func(), err error) {
+// PinApart gives a server, by the number of its process, one processor and this
+// process another, so that neither is moved and they do not take turns on one:
+// what a round trip takes depends on that more than on any client. restore
+// undoes what it did to this process. If there are no two processors, or the
+// system does not allow it, it changes nothing that matters and returns an
+// error; restore is never nil.
+func PinApart(server int) (restore func(), err error) {
 	none := func() {}
 	var all unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
@@ -33,7 +34,7 @@ func PinApart(s *Redis) (restore func(), err error) {
 		sets[i].Set(cpu)
 		cpu++
 	}
-	if err := pin(strconv.Itoa(s.cmd.Process.Pid), &sets[0]); err != nil {
+	if err := pin(strconv.Itoa(server), &sets[0]); err != nil {
 		return none, err
 	}
 	// Set by hand, so that the runtime does not follow the set of processors.

@@ -7,26 +7,28 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/strata-cache/strata/internal/servers"
 )
 
 func TestServerAndClientArePinnedApart(t *testing.T) {
-	s, err := StartRedis(t.Context())
-	if errors.Is(err, ErrNoRedis) {
+	s, err := servers.RunRedis()
+	if errors.Is(err, servers.ErrMissing) {
 		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Stop()
+	defer s.Close()
 	all := processors(t, "self")
 	if all.Count() < 2 {
 		t.Skip("one processor only")
 	}
-	restore, err := PinApart(s)
+	restore, err := PinApart(s.Pid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, client := processors(t, strconv.Itoa(s.cmd.Process.Pid)), processors(t, "self")
+	server, client := processors(t, strconv.Itoa(s.Pid())), processors(t, "self")
 	if server.Count() != 1 || client.Count() != 1 || server == client {
 		t.Errorf("the server has %d processors and the client %d, the same: %v", server.Count(), client.Count(), server == client)
 	}

@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"sync/atomic"
@@ -111,27 +110,5 @@ func TestNumbersAreReadable(t *testing.T) {
 	}
 	if got := Median([]float64{3, 1, 2}); got != 2 {
 		t.Errorf("%v", got)
-	}
-}
-
-func TestRedisStartsAndStops(t *testing.T) {
-	s, err := StartRedis(t.Context())
-	if errors.Is(err, ErrNoRedis) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := s.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if v := s.Version(t.Context(), c); v == "unknown" {
-		t.Error("no version")
-	}
-	s.Stop()
-	if err := c.Ping(context.Background()); err == nil {
-		t.Error("a stopped server answers")
 	}
 }

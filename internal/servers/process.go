@@ -1,24 +1,22 @@
-//go:build unix
-
 package servers
 
 import (
 	"bytes"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 )
 
 // startTimeout is how long a server may take to answer.
 const startTimeout = 30 * time.Second
 
-// process is a running server.
-type process struct {
-	t      testing.TB
+// Process is a running server. [Start] makes one. Its methods are safe for
+// concurrent use.
+type Process struct {
 	cmd    *exec.Cmd
 	log    *logBuffer
 	exited chan struct{} // closed when the process has ended and was waited for
@@ -46,9 +44,10 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// start runs cmd until kill is called.
-func start(t testing.TB, cmd *exec.Cmd) (*process, error) {
-	p := &process{t: t, cmd: cmd, log: &logBuffer{}, exited: make(chan struct{})}
+// Start runs cmd until Kill is called, or until this process ends where the
+// system can see to that.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	p := &Process{cmd: cmd, log: &logBuffer{}, exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -64,22 +63,21 @@ func start(t testing.TB, cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// kill ends the process at once and waits for its end. It may be called again.
-func (p *process) kill() {
+// Pid returns the number of the process.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Kill ends the process at once and waits for its end. It may be called again.
+func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
 
-// signal fails the test if the process is gone.
-func (p *process) signal(s syscall.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatalf("signal %v to %s: %v", s, p.cmd.Path, err)
-	}
-}
+// Signal sends a signal to the process.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// await calls ready until it returns nil.
-func (p *process) await(ready func() error) error {
+// Await calls ready until it returns nil. It gives up when the process has
+// ended, or after half a minute.
+func (p *Process) Await(ready func() error) error {
 	deadline := time.Now().Add(startTimeout)
 	for {
 		err := ready()
@@ -88,22 +86,22 @@ func (p *process) await(ready func() error) error {
 		}
 		select {
 		case <-p.exited:
-			return fmt.Errorf("%s has ended:\n%s", p.cmd.Path, p.log)
+			return fmt.Errorf("servers: %s has ended:\n%s", p.cmd.Path, p.log)
 		case <-time.After(10 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s does not answer: %w\n%s", p.cmd.Path, err, p.log)
+			return fmt.Errorf("servers: %s does not answer: %w\n%s", p.cmd.Path, err, p.log)
 		}
 	}
 }
 
-// freePort returns a loopback port that nobody uses right now.
-func freePort(t testing.TB) int {
-	t.Helper()
+// FreePort returns a loopback port that is free right now. Another process may
+// take it before it is used.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return 0, err
 	}
 	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -38,7 +38,11 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 	n := primaries * (1 + replicasEach)
 	ports := make([]string, n)
 	for i := range n {
-		ports[i] = strconv.Itoa(freePort(t))
+		port, err := FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = strconv.Itoa(port)
 		r := StartRedis(t, append([]string{
 			"--cluster-enabled", "yes", "--cluster-port", ports[i],
 			"--cluster-config-file", filepath.Join(t.TempDir(), "nodes"),

@@ -1,6 +1,7 @@
 //go:build unix
 
-package servers
+// Package postgres starts a real PostgreSQL for a test.
+package postgres
 
 import (
 	"context"
@@ -15,24 +16,29 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/strata-cache/strata/internal/servers"
 )
 
-// Postgres is a PostgreSQL server with an empty database.
-type Postgres struct {
+// Server is a PostgreSQL server with an empty database. [Start] makes one.
+type Server struct {
 	// URL is that of the database, for a superuser without a password.
 	URL string
 
 	t testing.TB
-	p *process
+	p *servers.Process
 }
 
-// StartPostgres starts a server that accepts maxConns connections, and waits
+// Start starts a server that accepts maxConns connections, and waits
 // until it answers. Run by root, it runs as an unprivileged user: PostgreSQL
 // refuses to run as root.
-func StartPostgres(t testing.TB, maxConns int) *Postgres {
+func Start(t testing.TB, maxConns int) *Server {
 	t.Helper()
 	const glob = "/usr/lib/postgresql/*/bin/"
-	server, err := filepath.EvalSymlinks(program(t, "postgres", "postgresql", glob+"postgres"))
+	server, err := servers.Program("postgres", "postgresql", glob+"postgres")
+	if err == nil {
+		server, err = filepath.EvalSymlinks(server)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +51,7 @@ func StartPostgres(t testing.TB, maxConns int) *Postgres {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
 	for range 5 { // another process may take the port first
-		pg := &Postgres{t: t}
+		pg := &Server{t: t}
 		if err = pg.start(server, data, maxConns, attr); err == nil {
 			return pg
 		}
@@ -54,21 +60,24 @@ func StartPostgres(t testing.TB, maxConns int) *Postgres {
 	return nil
 }
 
-func (pg *Postgres) start(server, data string, maxConns int, attr *syscall.SysProcAttr) error {
-	port := freePort(pg.t)
+func (pg *Server) start(server, data string, maxConns int, attr *syscall.SysProcAttr) error {
+	port, err := servers.FreePort()
+	if err != nil {
+		return err
+	}
 	pg.URL = fmt.Sprintf("postgres://strata@127.0.0.1:%d/postgres?sslmode=disable", port)
 	cmd := exec.Command(server, "-D", data, "-p", strconv.Itoa(port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
 		"-c", "max_connections="+strconv.Itoa(maxConns), "-c", "superuser_reserved_connections=0",
 		"-c", "shared_buffers=16MB", "-c", "fsync=off", "-c", "max_wal_senders=0", "-c", "autovacuum=off")
 	cmd.Dir, cmd.SysProcAttr = filepath.Dir(data), attr
-	p, err := start(pg.t, cmd)
+	p, err := servers.Start(cmd)
 	if err != nil {
 		return err
 	}
-	pg.t.Cleanup(p.kill)
+	pg.t.Cleanup(p.Kill)
 	pg.p = p
-	return p.await(func() error {
+	return p.Await(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		conn, err := pgx.Connect(ctx, pg.URL)
@@ -80,7 +89,7 @@ func (pg *Postgres) start(server, data string, maxConns int, attr *syscall.SysPr
 }
 
 // Kill ends the server at once.
-func (pg *Postgres) Kill() { pg.p.kill() }
+func (pg *Server) Kill() { pg.p.Kill() }
 
 // postgresDir returns a directory for the server's user, and the attributes of
 // a process that runs as that user. A test's own directories are closed to

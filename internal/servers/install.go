@@ -1,29 +1,32 @@
 package servers
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"testing"
 )
 
-// program returns the path of a server's program, which the Debian package pkg
+// ErrMissing is returned when the program of a server is not installed and
+// cannot be installed.
+var ErrMissing = errors.New("servers: a program is missing")
+
+// Program returns the path of a server's program, which the Debian package pkg
 // brings. Besides PATH it looks at globs of other places, newest first.
-func program(t testing.TB, name, pkg string, globs ...string) string {
-	t.Helper()
+func Program(name, pkg string, globs ...string) (string, error) {
 	if path, ok := find(name, globs); ok {
-		return path
+		return path, nil
 	}
 	if err := install(pkg); err != nil {
-		t.Fatalf("%s is not installed (Debian package %s): %v", name, pkg, err)
+		return "", fmt.Errorf("%w: %s of the Debian package %s: %w", ErrMissing, name, pkg, err)
 	}
 	path, ok := find(name, globs)
 	if !ok {
-		t.Fatalf("%s is still missing after its package %s was installed", name, pkg)
+		return "", fmt.Errorf("%w: %s, although its package %s was installed", ErrMissing, name, pkg)
 	}
-	return path
+	return path, nil
 }
 
 func find(name string, globs []string) (path string, ok bool) {
@@ -46,15 +49,15 @@ func find(name string, globs []string) (path string, ok bool) {
 	return found[0], true
 }
 
-// install installs a package, with a lock of apt's own against others who do
-// the same. No daemon is started.
+// install installs a package, with a lock of apt's own against other processes
+// that do the same. No daemon is started.
 func install(pkg string) error {
 	apt, err := exec.LookPath("apt-get")
 	if err != nil {
-		return fmt.Errorf("and it cannot be installed: no apt-get")
+		return errors.New("there is no apt-get to install it")
 	}
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("and it cannot be installed: not root")
+		return errors.New("only root can install it")
 	}
 	options := []string{"-o", "DPkg::Lock::Timeout=300", "-y", "--no-install-recommends"}
 	run := func(args ...string) ([]byte, error) {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package servers_test
+package test
 
 import (
 	"context"
@@ -8,10 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
-	"github.com/strata-cache/strata/test/internal/servers"
 )
 
 func ping(t testing.TB, c *redis.Client, d time.Duration) error {
@@ -84,30 +82,5 @@ func TestLineCountsAndCuts(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("a joined line carries nothing")
 		}
-	}
-}
-
-func TestPostgresRefusesMoreThanItsConnections(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short")
-	}
-	const most = 5
-	pg := servers.StartPostgres(t, most)
-	var open int
-	for range 2 * most {
-		conn, err := pgx.Connect(t.Context(), pg.URL)
-		if err != nil {
-			continue
-		}
-		defer conn.Close(context.WithoutCancel(t.Context()))
-		open++
-	}
-	if open > most || open == 0 {
-		t.Errorf("%d connections were accepted; want at most %d", open, most)
-	}
-	pg.Kill()
-	if conn, err := pgx.Connect(t.Context(), pg.URL); err == nil {
-		conn.Close(t.Context())
-		t.Error("a killed server accepted a connection")
 	}
 }
