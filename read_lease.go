@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -56,22 +55,22 @@ func (g *reads[K, V]) takeLeases() {
 func (g *reads[K, V]) askLeases(ask []*read[K, V]) {
 	ctx, cancel := g.c.l2.Bound(context.WithoutCancel(g.ctx))
 	defer cancel()
-	requests := make([]l2.Request, len(ask))
+	requests := make([]remote.Request, len(ask))
 	for i, r := range ask {
 		requests[i] = r.leaseRequest()
 	}
-	held, leases, errs := g.c.l2.AcquireMany(ctx, requests, g.c.o.Limits.Lease)
-	failed := max(0, slices.IndexFunc(errs, func(err error) bool { return err != nil }))
+	answers := g.c.l2.Acquire(ctx, requests, g.c.o.Limits.Lease)
+	failed := max(0, slices.IndexFunc(answers, func(a remote.Acquired) bool { return a.Err != nil }))
 	first := ask[failed]
 	first.l2.StandsInFor(&ask[0].l2)
-	first.answered("acquire", errs[failed])
+	first.answered("acquire", answers[failed].Err)
 	for i, r := range ask {
-		switch {
-		case errs[i] != nil:
-			r.l2.FailedAlone(&first.l2, errs[i])
-		case leases[i].Grant == remote.Granted, leases[i].Grant == remote.OnHold:
+		switch a := answers[i]; {
+		case a.Err != nil:
+			r.l2.FailedAlone(&first.l2, a.Err)
+		case a.Lease.Grant == remote.Granted, a.Lease.Grant == remote.OnHold:
 			r.safely(func(r *read[K, V]) bool {
-				settled, _ := r.useAnswer(ctx, held[i], leases[i])
+				settled, _ := r.useAnswer(ctx, a)
 				return settled
 			})
 		default: // another instance loads it, or has
@@ -147,17 +146,17 @@ func (r *read[K, V]) askLease() (settled bool, left time.Duration) {
 	// the callers of the read have left; they do not wait for it.
 	ctx, cancel := r.c.l2.Bound(context.WithoutCancel(r.ctx))
 	defer cancel()
-	h, l, err := r.c.l2.Acquire(ctx, r.leaseRequest(), r.c.o.Limits.Lease)
-	if !r.answered("acquire", err) {
+	a := r.c.l2.Acquire(ctx, []remote.Request{r.leaseRequest()}, r.c.o.Limits.Lease)[0]
+	if !r.answered("acquire", a.Err) {
 		return false, 0
 	}
-	return r.useAnswer(ctx, h, l)
+	return r.useAnswer(ctx, a)
 }
 
 // leaseRequest asks for the lease: to replace a stale value, or one that is fresh
 // and is to be replaced all the same.
-func (r *read[K, V]) leaseRequest() l2.Request {
-	q := l2.Request{Name: r.l2.Name, Replace: r.right.replaces}
+func (r *read[K, V]) leaseRequest() remote.Request {
+	q := remote.Request{Key: r.l2.Name, Replace: r.right.replaces}
 	if q.Replace == 0 && r.call.refresh {
 		q.Replace = r.candidate.id
 	}
@@ -165,37 +164,37 @@ func (r *read[K, V]) leaseRequest() l2.Request {
 }
 
 // useAnswer takes the answer to the question for the lease.
-func (r *read[K, V]) useAnswer(ctx context.Context, h remote.Held, l remote.Lease) (settled bool, left time.Duration) {
-	switch l.Grant {
+func (r *read[K, V]) useAnswer(ctx context.Context, a remote.Acquired) (settled bool, left time.Duration) {
+	switch a.Lease.Grant {
 	case remote.Busy:
 		if r.skippedGet && !r.pending && (r.get() || r.l2.Down) {
 			return !r.l2.Down, 0
 		}
-		return false, max(l.Wait, minPoll)
+		return false, max(a.Lease.Wait, minPoll)
 	case remote.OnHold:
 		r.right.noStore = true
 		return false, 0
 	case remote.Granted:
-		return r.granted(ctx, h, l), 0
+		return r.granted(ctx, a), 0
 	}
-	if r.useHeld(ctx, h) {
+	if r.useHeld(ctx, a.Held) {
 		return true, 0
 	}
 	if r.l2.Down {
 		return false, 0
 	}
-	if k := &r.candidate; r.call.refresh && k.value != nil && h.ID == k.id {
+	if k := &r.candidate; r.call.refresh && k.value != nil && a.Held.ID == k.id {
 		r.found(*k.value, k.tags, endL2) // the tier gives no leases for fresh values
 		return true, 0
 	}
-	return r.askToReplace(ctx, h)
+	return r.askToReplace(ctx, a.Held.ID)
 }
 
 // askToReplace asks for the lease on a value that L2 takes for fresh, and that is
 // to be replaced in any case, or cannot be read, or was dropped or expired by a tag.
-func (r *read[K, V]) askToReplace(ctx context.Context, h remote.Held) (settled bool, left time.Duration) {
-	if r.c.l2.Replaces() && r.right.replaces != h.ID {
-		r.right.replaces = h.ID
+func (r *read[K, V]) askToReplace(ctx context.Context, id remote.ID) (settled bool, left time.Duration) {
+	if r.right.replaces != id {
+		r.right.replaces = id
 		return r.askLease()
 	}
 	// Make it stale, so that a lease can be had, and no more than that, so that it
@@ -208,8 +207,8 @@ func (r *read[K, V]) askToReplace(ctx context.Context, h remote.Held) (settled b
 }
 
 // granted takes the lease, and the value that is held under it.
-func (r *read[K, V]) granted(ctx context.Context, h remote.Held, l remote.Lease) (settled bool) {
-	r.right.lease = l
+func (r *read[K, V]) granted(ctx context.Context, a remote.Acquired) (settled bool) {
+	r.right.lease = a.Lease
 	if !r.c.flights.Keep(r.f) {
 		r.settle(flight.Result[V]{Err: context.Canceled}) // no caller is there to read it
 		return true
@@ -219,7 +218,7 @@ func (r *read[K, V]) granted(ctx context.Context, h remote.Held, l remote.Lease)
 	}
 	if r.skippedGet {
 		r.skippedGet = false
-		return r.useHeld(ctx, h)
+		return r.useHeld(ctx, a.Held)
 	}
 	return false
 }
@@ -229,7 +228,7 @@ func (r *read[K, V]) granted(ctx context.Context, h remote.Held, l remote.Lease)
 // within a third of the lease costs a timer and no goroutine.
 func (r *read[K, V]) keepLease(ctx context.Context) (stop func()) {
 	l := r.right.lease
-	if l.Token == 0 || !r.c.l2.Renews() {
+	if l.Token == 0 {
 		return func() {}
 	}
 	c, name := r.c, r.l2.Name

@@ -10,12 +10,11 @@ package strata
 import (
 	"context"
 	"errors"
-	"time"
+	"slices"
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/remote"
 )
@@ -130,17 +129,56 @@ func (g *reads[K, V]) getSome(ctx context.Context, names []string, ask []*read[K
 		g.getSome(ctx, names[half:], ask[half:])
 		return
 	}
-	first := ask[0]
-	answered := first.answered("get", err)
+	if !g.answered("get", err, ask) {
+		for _, r := range ask {
+			r.outcome.settled = r.serveSuspect()
+		}
+		return
+	}
+	boxes := make([]sealed, len(ask))
 	for i, r := range ask {
-		if answered {
-			r.safely(func(*read[K, V]) bool { return r.useHeld(ctx, held[i]) })
-			continue
+		boxes[i] = r.unseal(held[i])
+	}
+	drops := g.tagDrops(ctx, ask, boxes)
+	for i, r := range ask {
+		r.safely(func(*read[K, V]) bool { return r.useSealed(boxes[i], drops) })
+	}
+}
+
+// tagDrops asks L2 for the drops of the tags of all boxes at once.
+func (g *reads[K, V]) tagDrops(ctx context.Context, ask []*read[K, V], boxes []sealed) map[string]remote.Tag {
+	var tags []string
+	var tagged []*read[K, V]
+	for i, r := range ask {
+		if len(boxes[i].tags) > 0 {
+			tags, tagged = append(tags, boxes[i].tags...), append(tagged, r)
 		}
-		if r != first {
-			r.l2.Failed(&first.l2)
-		}
-		r.outcome.settled = r.serveSuspect()
+	}
+	if len(tagged) == 0 {
+		return nil
+	}
+	slices.Sort(tags)
+	drops, ok := tagged[0].l2.TagDrops(ctx, g.ctx, g.c.l2, slices.Compact(tags))
+	if !ok {
+		g.failed(tagged)
+	}
+	return drops
+}
+
+// answered reports whether L2 has answered an operation for all of rs.
+func (g *reads[K, V]) answered(op string, err error, rs []*read[K, V]) bool {
+	ok := rs[0].answered(op, err)
+	if !ok {
+		g.failed(rs)
+	}
+	return ok
+}
+
+// failed notes that an operation for all of rs has failed, as the first of them
+// knows.
+func (g *reads[K, V]) failed(rs []*read[K, V]) {
+	for _, r := range rs[1:] {
+		r.l2.Failed(&rs[0].l2)
 	}
 }
 
@@ -183,14 +221,28 @@ func (r *read[K, V]) stopHere() (settled bool) {
 
 // useHeld takes the value that L2 holds. A fresh one settles the read.
 func (r *read[K, V]) useHeld(ctx context.Context, h remote.Held) (settled bool) {
+	box := r.unseal(h)
+	return r.useSealed(box, r.tagDrops(ctx, box))
+}
+
+// tagDrops asks L2 for the drops of the tags of one box.
+func (r *read[K, V]) tagDrops(ctx context.Context, box sealed) (drops map[string]remote.Tag) {
+	if len(box.tags) > 0 {
+		drops, _ = r.l2.TagDrops(ctx, r.ctx, r.c.l2, box.tags)
+	}
+	return drops
+}
+
+// useSealed is useHeld for a value that is unsealed, and the drops of its tags.
+func (r *read[K, V]) useSealed(box sealed, drops map[string]remote.Tag) (settled bool) {
 	if r.call.skipRead {
-		r.useHeldBefore(ctx, h)
+		r.useHeldBefore(box, drops)
 		return false
 	}
-	o := r.open(ctx, h)
+	h, o := box.held, r.open(box, drops)
 	r.c.l2.LogForeign()
 	same := r.call.refresh && r.candidate.value != nil && h.ID == r.candidate.id // the one to refresh
-	if r.l2.Down {                                                               // L2 has failed at a question about tags
+	if r.l2.Down {                                                               // L2 has failed at the question about tags
 		return r.serveSuspect()
 	}
 	r.c.l2.LookedUp(o.state != absent)
@@ -221,88 +273,6 @@ func (r *read[K, V]) keepHeld(o opened[V], h remote.Held) {
 	r.outcome.entry = e
 }
 
-// useStale makes a stale value of L2 the candidate. It settles the read if it may
-// be served while it is refreshed.
-func (r *read[K, V]) useStale(o opened[V], h remote.Held) (settled bool) {
-	c, now, window := r.c, r.c.memory.Now(), r.c.o.Stale.window()
-	age, expired, unbounded := c.staleSince(h, o.byTag, o.tags)
-	k := &r.candidate
-	if k.value == nil || k.id != h.ID { // L1 does not have it as well
-		k.note = noteL2
-	}
-	k.value, k.id, k.tags, k.until, k.unbounded = &o.value, h.ID, o.tags, 0, unbounded
-	if d := c.o.Stale.OnError - age; c.o.Stale.OnError > 0 && d > 0 {
-		k.until = l1.After(now, d)
-		r.offer()
-	}
-	e := c.entry(r.f.Key, o.value, -age, min(h.Left, window-age), r.stamps(o.tags), h.ID)
-	if expired {
-		e = c.expired(e, now)
-	}
-	k.entry = e
-	if expired || !r.loads || r.call.refresh || r.call.skipRead || age >= c.o.Stale.WhileRevalidate {
-		return false
-	}
-	r.found(o.value, o.tags, endL2)
-	r.outcome.res.Note |= noteStale | noteRevalidate
-	r.outcome.entry = e
-	c.stale(r.ctx, r.f.Key, o.value, nil)
-	return true
-}
-
-// staleSince returns the time since a stale value of L2 ended, and whether a caller
-// has expired it, so that it is not served while it is refreshed. A value that was
-// expired with everything ended then, as by its TTL. byTag says that one of tags
-// has expired it. unbounded says that L2 keeps it for as long as if it had not been
-// expired, because the time of that is not known here.
-func (c *Cache[K, V]) staleSince(h remote.Held, byTag bool, tags []string) (age time.Duration, expired, unbounded bool) {
-	window := c.o.Stale.window()
-	age, expired = max(0, window-h.Left), h.Soft || byTag
-	var since int64
-	var known bool
-	switch {
-	case !expired, h.Soft && !h.All: // the Expire of its key has left it no more than window
-		return age, expired, false
-	case byTag:
-		since, known = c.generation.TagsExpired(tags)
-	default:
-		since, known = c.generation.Expired()
-		expired = !known
-	}
-	if known {
-		age = max(age, time.Duration(c.memory.Now()-since))
-	}
-	return age, expired, !known && h.Left > window
-}
-
-// bound lets L2 keep the candidate for no longer than if it had been expired by
-// its key now, if the time of its expiry is not known here.
-func (r *read[K, V]) bound() {
-	if !r.candidate.unbounded || r.l2.Down {
-		return
-	}
-	r.candidate.unbounded = false
-	ctx, cancel := r.opContext()
-	defer cancel()
-	r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.o.Stale.window())
-}
-
-// serveCandidate makes the candidate the result instead of err, if it may be served
-// on error, and an entry for L1: as long as the failure is remembered, reads find
-// it there, and the next attempt asks L2 again.
-func (r *read[K, V]) serveCandidate(err error) bool {
-	k := &r.candidate
-	if k.value == nil || r.c.memory.Now() >= k.until {
-		return false
-	}
-	r.bound()
-	r.outcome.res = flight.Result[V]{Value: *k.value, Found: true, Note: k.note | noteStale, Tags: k.tags, Instead: err}
-	if k.entry != nil && !r.right.noStore {
-		r.outcome.entry = k.entry
-	}
-	return true
-}
-
 // serveSuspect settles the read with its suspect entry, if L2 fails to confirm
 // that and it may be used all the same.
 func (r *read[K, V]) serveSuspect() (settled bool) {
@@ -314,19 +284,6 @@ func (r *read[K, V]) serveSuspect() (settled bool) {
 	r.found(e.Value, tagsOf(e), endL1)
 	r.outcome.res.Note |= noteDegraded
 	return true
-}
-
-// offer makes the candidate the value for callers that wait for no longer than
-// Limits.SoftTimeout.
-func (r *read[K, V]) offer() {
-	k := &r.candidate
-	if r.pending {
-		return // it may have been dropped by the time that the load begins
-	}
-	if r.c.o.Limits.SoftTimeout > 0 && r.loads && k.until != 0 {
-		res := flight.Result[V]{Value: *k.value, Found: true, Note: k.note | noteStale, Tags: k.tags, TagWatermark: r.tagGeneration}
-		r.c.flights.Offer(r.f, res, k.until)
-	}
 }
 
 // opened is a value of L2 that was opened.
@@ -347,58 +304,75 @@ const (
 	notFound // an answer of the origin: it does not have the key
 )
 
-// open opens the value that L2 holds. One that cannot be read counts as absent;
+// sealed is a value that L2 holds, without its envelope.
+type sealed struct {
+	held    remote.Held
+	state   heldState // absent if it cannot be read
+	flags   envelope.Flags
+	payload []byte
+	tags    []string
+	clock   uint64 // of tags, from before its load
+}
+
+// unseal removes the envelope of a value. One that cannot be read counts as absent;
 // the next store replaces it.
-func (r *read[K, V]) open(ctx context.Context, h remote.Held) (o opened[V]) {
+func (r *read[K, V]) unseal(h remote.Held) (box sealed) {
+	box.held = h
 	if h.Absent() || h.Data == nil {
-		return o
+		return box
 	}
 	payload, flags, err := envelope.Open(h.Data, r.l2.Name, r.c.l2.Schema())
-	if o.state = stale; h.Fresh > 0 {
-		o.state = fresh
+	ok := err == nil
+	if ok && flags&envelope.Tagged != 0 {
+		box.clock, box.tags, payload, ok = envelope.CutTags(payload)
 	}
-	if err == nil && flags&envelope.Tagged != 0 {
-		if payload = r.openTags(ctx, payload, &o); o.state == absent {
-			return opened[V]{}
-		}
+	if !ok {
+		r.c.l2.Unreadable()
+		return sealed{held: h}
 	}
+	box.payload, box.flags = payload, flags
+	if box.state = stale; h.Fresh > 0 {
+		box.state = fresh
+	}
+	return box
+}
+
+// open decodes the value in box, unless the drops of its tags have made it absent.
+func (r *read[K, V]) open(box sealed, drops map[string]remote.Tag) (o opened[V]) {
+	o.state, o.tags = box.state, box.tags
+	if len(box.tags) > 0 {
+		o.state, o.byTag = r.afterDrops(box, drops)
+	}
+	isNotFound := box.flags&envelope.NotFound != 0
 	switch {
-	case err != nil:
-	case flags&envelope.NotFound != 0 && o.state != fresh:
+	case o.state == absent, isNotFound && o.state != fresh:
 		return opened[V]{}
-	case flags&envelope.NotFound != 0:
+	case isNotFound:
 		o.state = notFound
-	case r.suspect.entry != nil && remote.ID(r.suspect.entry.ID) == h.ID:
+		return o
+	case r.suspect.entry != nil && remote.ID(r.suspect.entry.ID) == box.held.ID:
 		r.c.counts.confirmed.Add(1)
 		o.value = r.suspect.entry.Value
-	default:
-		o.value, err = r.c.decode(payload)
+		return o
 	}
-	if err != nil {
+	var err error
+	if o.value, err = r.c.decode(box.payload); err != nil {
 		r.c.l2.Unreadable()
 		return opened[V]{}
 	}
 	return o
 }
 
-// openTags cuts the tags of o off its body, and changes the state of o to that in
-// which the drops of its tags have left it.
-func (r *read[K, V]) openTags(ctx context.Context, body []byte, o *opened[V]) (payload []byte) {
-	clock, tags, payload, ok := envelope.CutTags(body)
-	if !ok {
-		r.c.l2.Unreadable()
-		o.state = absent
-		return nil
-	}
-	o.tags = tags
-	drops, ok := r.l2.Tags(ctx, r.ctx, r.c.l2, tags)
+// afterDrops returns the state in which the drops of its tags have left a value.
+func (r *read[K, V]) afterDrops(box sealed, drops map[string]remote.Tag) (state heldState, byTag bool) {
+	latest, ok := r.l2.LatestDrop(r.c.l2, drops, box.tags)
 	switch {
-	case !ok, drops.Dropped > clock:
-		o.state = absent
-	case drops.Expired > clock:
-		o.state, o.byTag = stale, true
+	case !ok, latest.Dropped > box.clock, r.l2.Down:
+		return absent, false
+	case latest.Expired > box.clock:
+		return stale, true
 	}
-	return payload
+	return box.state, false
 }
 
 // opContext bounds one operation on L2.

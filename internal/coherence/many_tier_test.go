@@ -3,6 +3,8 @@ package coherence_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -89,6 +91,48 @@ func TestBatchGivesBackLeasesBesideOneThatFailed(t *testing.T) {
 		}
 		if took := time.Since(start); took > 0 {
 			t.Errorf("another instance waited %v for leases that nobody used", took)
+		}
+	})
+}
+
+// tagCounter counts questions about tags.
+type tagCounter struct {
+	*stratatest.Tier
+	asked *atomic.Int64
+}
+
+func (c tagCounter) Bind(s remote.Space) remote.Tier {
+	return tagCounter{c.Tier.Bind(s).(*stratatest.Tier), c.asked}
+}
+
+func (c tagCounter) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	c.asked.Add(1)
+	return c.Tier.Tags(ctx, tags)
+}
+
+func TestGetManyAsksForTheTagsOfAllItsValuesAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		var asked atomic.Int64
+		a := instance[string, int64](t, s)
+		b := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = tagCounter{s.tier, &asked} })
+		keys := []string{"a", "b", "c", "d", "plain"}
+		for i, k := range keys[:4] {
+			must(t, a.Set(t.Context(), k, 1, strata.WithTags("all", fmt.Sprint("tag ", i))))
+		}
+		must(t, a.Set(t.Context(), "plain", 1))
+		must(t, a.InvalidateTags(t.Context(), "tag 1"))
+		loaded := 0
+		got, err := b.GetMany(t.Context(), keys, func(_ context.Context, keys []string) (map[string]int64, error) {
+			loaded += len(keys)
+			return map[string]int64{keys[0]: 2}, nil
+		})
+		if want := map[string]int64{"a": 1, "b": 2, "c": 1, "d": 1, "plain": 1}; !maps.Equal(got, want) || err != nil || loaded != 1 {
+			t.Errorf("got %v, %v with %d loads; want %v and one load", got, err, loaded, want)
+		}
+		// One more question comes with the lease of the key whose tag was dropped.
+		if n := asked.Load(); n > 2 {
+			t.Errorf("asked %d times about tags, want one question for the values of all keys", n)
 		}
 	})
 }

@@ -227,6 +227,21 @@ func TestStaleValueOfL2IsServedAtOnceWithAnyInstanceLoading(t *testing.T) {
 	}
 }
 
+// leaseCounter counts requests for leases.
+type leaseCounter struct {
+	*stratatest.Tier
+	requests *atomic.Int64
+}
+
+func (c leaseCounter) Bind(s remote.Space) remote.Tier {
+	return leaseCounter{c.Tier.Bind(s).(*stratatest.Tier), c.requests}
+}
+
+func (c leaseCounter) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	c.requests.Add(int64(len(r)))
+	return c.Tier.Acquire(ctx, r, d)
+}
+
 func TestStaleValuesOfL2AreServedAtOnceHoweverManyThereAre(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, keys := newShared(), manyKeys(200)
@@ -236,7 +251,8 @@ func TestStaleValuesOfL2AreServedAtOnceHoweverManyThereAre(t *testing.T) {
 			mustGet(t, a, k, (&origin{}).load)
 		}
 		time.Sleep(2 * time.Minute)
-		b := instance(t, s, change)
+		var requests atomic.Int64
+		b := instance(t, s, change, func(o *strata.Options[string, int64]) { o.Remote.Tier = leaseCounter{s.tier, &requests} })
 		slow, begun := &origin{takes: time.Second}, time.Now()
 		for _, k := range keys {
 			mustGet(t, b, k, slow.load)
@@ -246,5 +262,8 @@ func TestStaleValuesOfL2AreServedAtOnceHoweverManyThereAre(t *testing.T) {
 			t.Errorf("200 stale values took %v", took)
 		}
 		time.Sleep(time.Second)
+		if n := requests.Load(); n != 200 {
+			t.Errorf("%d requests for leases, want one for the refresh of each value: a look-up takes none", n)
+		}
 	})
 }

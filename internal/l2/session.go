@@ -86,17 +86,32 @@ func (x *Session) FailedAlone(first *Session, err error) {
 // instead of first.
 func (x *Session) StandsInFor(first *Session) { x.probes.Stores = first.probes.Stores }
 
-// Tags returns the latest drops of any of tags. It reports false if what carries
-// them must not be used: a drop of one of them is pending, or L2 does not answer.
-func (x *Session) Tags(ctx, read context.Context, s *Store, tags []string) (latest remote.Tag, ok bool) {
-	if s.can.tag == nil || s.pending.BlocksTags(tags, x.collapses) {
-		return latest, false
+// TagDrops asks for the drops of tags, which values of several sessions have, and
+// returns them by tag. It reports false if L2 does not answer.
+func (x *Session) TagDrops(ctx, read context.Context, s *Store, tags []string) (drops map[string]remote.Tag, ok bool) {
+	if s.can.tag == nil {
+		return nil, true
 	}
 	known, err := s.can.tag.Tags(ctx, tags)
 	if !x.Answered(read, s, "tags", err) {
+		return nil, false
+	}
+	drops = make(map[string]remote.Tag, len(tags))
+	for i, t := range known {
+		drops[tags[i]] = t
+	}
+	return drops, true
+}
+
+// LatestDrop returns the latest drops of any of tags, which are in drops. It reports
+// false if a value with these tags must not be used: a drop of one of them is
+// pending, or L2 has no tags.
+func (x *Session) LatestDrop(s *Store, drops map[string]remote.Tag, tags []string) (latest remote.Tag, ok bool) {
+	if s.can.tag == nil || s.pending.BlocksTags(tags, x.collapses) {
 		return latest, false
 	}
-	for _, t := range known {
+	for _, tag := range tags {
+		t := drops[tag]
 		latest.Dropped = max(latest.Dropped, t.Dropped)
 		latest.Expired = max(latest.Expired, t.Expired)
 	}

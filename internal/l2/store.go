@@ -238,49 +238,20 @@ func (s *Store) Renew(ctx context.Context, name string, l remote.Lease, d time.D
 	}
 }
 
-// Renews reports whether L2 prolongs leases.
-func (s *Store) Renews() bool { return s.tier != nil }
-
-// Replaces reports whether L2 grants leases for values that are still fresh.
-func (s *Store) Replaces() bool { return s.tier != nil }
-
 // TellsEnds reports whether the end of another instance's lease is announced here.
 func (s *Store) TellsEnds() bool { return s.tierAnnounces }
 
-// Request asks for the lease on one key.
-type Request struct {
-	Name string
-	// Replace is the value that counts as stale although it is fresh. Zero: none.
-	Replace remote.ID
-}
-
-// remote is the request as the tier takes it.
-func (r Request) remote() remote.Request { return remote.Request{Key: r.Name, Replace: r.Replace} }
-
-// Acquire asks for a lease of at most d.
-func (s *Store) Acquire(ctx context.Context, r Request, d time.Duration) (remote.Held, remote.Lease, error) {
-	acquired, err := s.tier.Acquire(ctx, []remote.Request{r.remote()}, d)
-	if err != nil {
-		return remote.Held{}, remote.Lease{}, err
-	}
-	return acquired[0].Held, acquired[0].Lease, acquired[0].Err
-}
-
-// AcquireMany asks for leases of at most d in one round trip. Each has its own
+// Acquire asks for leases of at most d in one round trip. Each result has its own
 // error.
-func (s *Store) AcquireMany(ctx context.Context, rs []Request, d time.Duration) (held []remote.Held, leases []remote.Lease, errs []error) {
-	held, leases, errs = make([]remote.Held, len(rs)), make([]remote.Lease, len(rs)), make([]error, len(rs))
-	requests := make([]remote.Request, len(rs))
-	for i, r := range rs {
-		requests[i] = r.remote()
-	}
-	acquired, err := s.tier.Acquire(ctx, requests, d)
-	for i := range rs {
-		if errs[i] = err; err == nil {
-			held[i], leases[i], errs[i] = acquired[i].Held, acquired[i].Lease, acquired[i].Err
+func (s *Store) Acquire(ctx context.Context, rs []remote.Request, d time.Duration) []remote.Acquired {
+	acquired, err := s.tier.Acquire(ctx, rs, d)
+	if err != nil {
+		acquired = make([]remote.Acquired, len(rs))
+		for i := range acquired {
+			acquired[i].Err = err
 		}
 	}
-	return held, leases, errs
+	return acquired
 }
 
 // Put stores values under their leases. It does not report how that ended.

@@ -70,9 +70,8 @@ func TestCallsReachTheWrapperAroundTheView(t *testing.T) {
 	tier := stratatest.NewTier()
 	s := open(renamed{tier}, nil)
 	ctx := t.Context()
-	_, lease, err := s.Acquire(ctx, l2.Request{Name: "k"}, time.Hour)
-	if err != nil || lease.Grant != remote.Granted {
-		t.Fatalf("Acquire = %+v, %v", lease, err)
+	if a := s.Acquire(ctx, []remote.Request{{Key: "k"}}, time.Hour); a[0].Err != nil || a[0].Lease.Grant != remote.Granted {
+		t.Fatalf("Acquire = %+v", a)
 	}
 	own := tier.Bind(remote.Space{Name: "n", Schema: 1})
 	for key, want := range map[string]remote.Grant{"renamed k": remote.Busy, "k": remote.Granted} {
@@ -103,20 +102,19 @@ func (o oneDown) Acquire(ctx context.Context, r []remote.Request, d time.Duratio
 }
 
 func TestEachLeaseOfABatchHasItsError(t *testing.T) {
-	requests := []l2.Request{{Name: "a"}, {Name: "down"}, {Name: "b"}}
-	held, leases, errs := open(oneDown{stratatest.NewTier()}, nil).AcquireMany(t.Context(), requests, time.Hour)
-	for i, r := range requests {
-		down := r.Name == "down"
-		if errors.Is(errs[i], errDown) != down || (leases[i].Grant == remote.Granted) == down || !held[i].Absent() {
-			t.Errorf("%s: %+v, %v", r.Name, leases[i], errs[i])
+	requests := []remote.Request{{Key: "a"}, {Key: "down"}, {Key: "b"}}
+	answers := open(oneDown{stratatest.NewTier()}, nil).Acquire(t.Context(), requests, time.Hour)
+	for i, a := range answers {
+		down := requests[i].Key == "down"
+		if errors.Is(a.Err, errDown) != down || (a.Lease.Grant == remote.Granted) == down || !a.Held.Absent() {
+			t.Errorf("%s: %+v", requests[i].Key, a)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, leases, errs = open(stratatest.NewTier(), nil).AcquireMany(ctx, requests, time.Hour)
-	for i := range requests {
-		if !errors.Is(errs[i], context.Canceled) || leases[i] != (remote.Lease{}) {
-			t.Errorf("after a cancel: %+v, %v", leases[i], errs[i])
+	for _, a := range open(stratatest.NewTier(), nil).Acquire(ctx, requests, time.Hour) {
+		if !errors.Is(a.Err, context.Canceled) || a.Lease != (remote.Lease{}) {
+			t.Errorf("after a cancel: %+v", a)
 		}
 	}
 }
@@ -189,7 +187,8 @@ func TestTagsOfATierWithoutTags(t *testing.T) {
 		t.Errorf("Tags = %v, %v; want none", known, err)
 	}
 	var x l2.Session
-	if _, ok := x.Tags(t.Context(), t.Context(), s, []string{"t"}); ok || x.Down {
+	drops, answered := x.TagDrops(t.Context(), t.Context(), s, []string{"t"})
+	if _, ok := x.LatestDrop(s, drops, []string{"t"}); ok || x.Down || !answered {
 		t.Errorf("a session may use values with tags of a tier without tags: %t; down: %t", ok, x.Down)
 	}
 	if warnings, err := s.Probe(t.Context()); warnings != nil || err != nil || s.Foreign() != 0 {
