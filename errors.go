@@ -142,13 +142,8 @@ type loadError struct {
 
 // Error names the cache, the key if that is allowed, and the cause.
 func (e *loadError) Error() string {
-	where := ""
-	for _, name := range []string{e.cache, e.key} {
-		if name != "" {
-			where += " " + name
-		}
-	}
-	return fmt.Sprintf("strata: load%s: %v", where, e.err)
+	names := slices.DeleteFunc([]string{"strata: load", e.cache, e.key}, func(name string) bool { return name == "" })
+	return fmt.Sprintf("%s: %v", strings.Join(names, " "), e.err)
 }
 
 // Unwrap returns the cause.

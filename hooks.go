@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -72,10 +73,7 @@ func (c *Cache[K, V]) tell(hook func(Event), e Event) {
 		return
 	}
 	defer c.contain("Hooks")
-	e.Cache = c.o.Name
-	if e.Context == nil {
-		e.Context = context.Background()
-	}
+	e.Cache, e.Context = c.o.Name, cmp.Or(e.Context, context.Background())
 	hook(e)
 }
 

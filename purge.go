@@ -87,13 +87,7 @@ func (p *purger) close() {
 // purge removes the entries of L1 that drops of everything or of tags made absent.
 func (c *Cache[K, V]) purge() {
 	c.memory.DeleteFunc(func(e *l1.Entry[K, V]) bool {
-		if c.open.Err() != nil {
-			return false
-		}
-		if c.generation.Invalidates(e.Stamp) {
-			return true
-		}
-		return c.tagsDropped(e)
+		return c.open.Err() == nil && (c.generation.Invalidates(e.Stamp) || c.tagsDropped(e))
 	})
 }
 

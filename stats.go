@@ -184,14 +184,11 @@ func (h *histogram) add(d time.Duration) {
 
 // mean is the mean of all durations so far.
 func (h *histogram) mean() time.Duration {
-	var n uint64
-	for i := range h.buckets {
-		n += h.buckets[i].Load()
+	r := h.read()
+	if n := r.Count(); n > 0 {
+		return r.Sum / time.Duration(n)
 	}
-	if n == 0 {
-		return 0
-	}
-	return time.Duration(uint64(h.sum.Load()) / n)
+	return 0
 }
 
 func (h *histogram) read() (r Histogram) {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"iter"
 	"time"
 
@@ -23,11 +24,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	if err != nil {
 		return nil, err
 	}
-	ttl := o.TTL
-	if ttl == 0 {
-		ttl = NoExpiry
-	}
-	return &Cache[K, V]{engine: l1.New(config), weigh: o.Weigh, ttl: ttl}, nil
+	return &Cache[K, V]{engine: l1.New(config), weigh: o.Weigh, ttl: cmp.Or(o.TTL, NoExpiry)}, nil
 }
 
 // Get returns the value of key, and reports whether there is one.

@@ -158,11 +158,7 @@ func (s *scanner) count(size int) int {
 // concrete scans a value at the top or in an interface. There, every value but
 // a struct has a zero before it.
 func (s *scanner) concrete(n *node) {
-	if n == nil || n.kind == unknown {
-		s.fail(codec.ErrMalformed)
-		return
-	}
-	if n.kind != record && s.uint() != 0 {
+	if n == nil || n.kind == unknown || n.kind != record && s.uint() != 0 {
 		s.fail(codec.ErrMalformed)
 		return
 	}

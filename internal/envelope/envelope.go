@@ -84,10 +84,10 @@ func Open(b []byte, key string, schema uint64) (payload []byte, f Flags, err err
 	return b[Overhead:], Flags(b[2]), nil
 }
 
+// sum is the checksum of a value. A hash of schema and key length is its initial
+// state, so that another schema gives another sum. The length marks the border
+// between key and payload.
 func sum(b []byte, key string, schema uint64) uint32 {
-	// A hash of schema and key length is the initial state of the checksum, so
-	// that another schema gives another sum. The length marks the border
-	// between key and payload.
 	h := (schema ^ uint64(len(key))) * 0x9e3779b97f4a7c15
 	c := crc32.Update(uint32(h>>32), castagnoli, unsafe.Slice(unsafe.StringData(key), len(key)))
 	c = crc32.Update(c, castagnoli, b[:4])

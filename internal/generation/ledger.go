@@ -43,11 +43,10 @@ func (v Verdict) And(w Verdict) Verdict {
 // Both returns the verdict on an entry of which v and w are true, and since when
 // the entry is stale or suspect. Each of v and w has such a time.
 func Both(v Verdict, since int64, w Verdict, wSince int64) (Verdict, int64) {
-	switch {
-	case v == w:
-		since = min(since, wSince)
-	case w > v:
+	if w > v {
 		since = wSince
+	} else if v == w {
+		since = min(since, wSince)
 	}
 	return v.And(w), since
 }

@@ -118,10 +118,7 @@ type Removed[K comparable, V any] struct {
 // After returns the time d after now. The result is Forever instead of an
 // overflow; a negative d counts as zero.
 func After(now int64, d time.Duration) int64 {
-	if d <= 0 {
-		return now
-	}
-	if now > Forever-int64(d) {
+	if d = max(d, 0); now > Forever-int64(d) {
 		return Forever
 	}
 	return now + int64(d)

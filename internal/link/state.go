@@ -9,6 +9,7 @@
 package link
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 )
@@ -163,10 +164,7 @@ func (s *state) joinFailed(now int64, err error) {
 // joined enters the phase connected, and returns since when messages may have
 // been lost. Delayed drops of everything stay due.
 func (s *state) joined(now int64) (lostSince int64) {
-	lostSince = now
-	if s.lostAt != 0 {
-		lostSince = s.lostAt
-	}
+	lostSince = cmp.Or(s.lostAt, now)
 	s.phase, s.patient, s.verify = connected, false, false
 	s.lostAt, s.unknownAt = 0, 0
 	s.due = timers{heartbeat: s.due.heartbeat, drop: s.due.drop, expire: s.due.expire}

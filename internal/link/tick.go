@@ -81,9 +81,7 @@ func (l *Link) giveUp() {
 	l.mu.Lock()
 	l.patient = false
 	l.mu.Unlock()
-	if l.o.Strict {
-		l.mute.Store(true)
-	}
+	l.mute.Store(l.o.Strict)
 	l.o.Generation.InvalidateAll()
 	l.o.FenceAll()
 }

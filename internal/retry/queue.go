@@ -83,12 +83,8 @@ type life struct {
 
 // New returns an empty queue.
 func New(o Options) *Queue {
-	q := &Queue{
-		o:       o,
-		hurry:   make(chan struct{}, 1),
-		plan:    plan{batch: batch},
-		pending: pending{keys: make(map[string]*item), tags: make(map[string]*item)},
-	}
+	q := &Queue{o: o, hurry: make(chan struct{}, 1), plan: plan{batch: batch}}
+	q.pending.keys, q.pending.tags = make(map[string]*item), make(map[string]*item)
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	return q
 }

@@ -43,13 +43,12 @@ func FirstKey(name string, n int, arg func(i int) string) int {
 // counted returns the position after the number of keys at position at, or 0 if
 // that number is not positive.
 func counted(at, n int, arg func(int) string) int {
-	if at+1 >= n {
-		return 0
+	if at+1 < n {
+		if keys, err := strconv.Atoi(arg(at)); err == nil && keys > 0 {
+			return at + 1
+		}
 	}
-	if keys, err := strconv.Atoi(arg(at)); err != nil || keys <= 0 {
-		return 0
-	}
-	return at + 1
+	return 0
 }
 
 // behind returns the position after a word, or 0 if the word is missing.

@@ -5,6 +5,7 @@
 package origin
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"strings"
@@ -140,9 +141,7 @@ func (o *Origin) String() string { return o.name }
 func (o *Origin) Close() error {
 	err := o.db.Close()
 	if o.cleanup != nil {
-		if e := o.cleanup(); err == nil {
-			err = e
-		}
+		err = cmp.Or(err, o.cleanup())
 	}
 	return err
 }
