@@ -1,13 +1,17 @@
-// Package bus is what the buses over Redis have in common: one subscription
-// that all caches share, and the check that what is published arrives there.
+// Package bus is the common part of the buses over Redis: one subscription that
+// all caches share, and the proof that messages arrive on it.
 //
-// A subscription says nothing of its server: a primary that was demoted and has
-// lost its new primary keeps its subscribers, and so does one that was cut off
-// from its replicas. So a bus publishes on a channel of its own, about once a
-// second, in a transaction that only a server that takes writes carries out, and
-// over the connections that writes go over. A message that comes back proves that
-// those of others come too. Followers are connected from the first proof on; when
-// none has come for [SilentAfter] there is a gap, and another connection.
+// A subscription tells nothing about its server: a demoted primary that has
+// lost its new primary keeps its subscribers, and so does a primary that was
+// cut off from its replicas. So a bus publishes on a channel of its own, about
+// once a second, in a transaction that only a server that takes writes
+// executes, over the connections of writes. A message that comes back proves
+// that the messages of others come too. Followers are Connected from the first
+// proof on. When none has come for [SilentAfter], they get a Gap, and the bus
+// opens another connection.
+//
+// Invariant: a follower gets messages only between a Connected and the next
+// Gap.
 package bus
 
 import (
@@ -24,30 +28,30 @@ import (
 )
 
 const (
-	// proveEvery is how often a bus publishes to itself, or up to a tenth more
-	// often.
+	// proveEvery is the interval at which a bus publishes to itself, or up to a
+	// tenth more often.
 	proveEvery = time.Second
-	// SilentAfter is how long nothing of that comes back until the connection
-	// is given up.
+	// SilentAfter is the time without a message from itself after which a bus
+	// gives its connection up.
 	SilentAfter = 3 * time.Second
 )
 
-// errDeaf is why a connection is given up.
-var errDeaf = errors.New("redis: bus: what is published does not arrive: the server of the subscription takes no writes, or is cut off from the one that does")
+// errDeaf is the reason for giving a connection up.
+var errDeaf = errors.New("redis: bus: published messages do not arrive: the server of the subscription takes no writes, or is cut off from the one that does")
 
-// Config is how a [Bus] reaches its server.
+// Config is the way of a [Bus] to its server.
 type Config struct {
-	// Channel is that of a cache.
+	// Channel returns the channel of a cache.
 	Channel func(name string) string
-	// Subscribe begins a subscription to one channel, which further ones join.
-	// In a cluster it is where the slot of key is served.
+	// Subscribe begins a subscription to one channel; others join it later. In
+	// a cluster it goes to the server of key's slot.
 	Subscribe func(ctx context.Context, key, channel string) (*pubsub.Subscription, error)
 	// Prove publishes an empty message by [Prove].
 	Prove func(ctx context.Context, key, channel string) error
 }
 
-// Bus is one subscription that any number of followers share. It lives while
-// there are any.
+// Bus is one subscription that any number of followers share. It exists while
+// there are followers.
 type Bus struct {
 	o Config
 
@@ -62,20 +66,21 @@ func New(o Config) *Bus { return &Bus{o: o} }
 type life struct {
 	o      Config
 	key    string // the first channel that was followed
-	echo   string // the channel of its own
+	echo   string // the bus's own channel
 	sub    *pubsub.Subscription
 	cancel context.CancelFunc
 	runs   sync.WaitGroup
-	kick   chan struct{} // holds one
+	woken  chan struct{} // holds one
 
 	mu sync.Mutex // guards below
-	// followers are those of each channel. The slices are not changed.
+	// followers has the followers of each channel. Its slices are not changed.
 	followers map[string][]*follower
-	// subscribed says that the server has agreed, proven that since then
-	// something has come back, and heardAt when that, or else the first, was.
+	// subscribed says that the server has agreed to the subscription; proven,
+	// that a message of the bus to itself has come back since; heardAt is the
+	// time of that, or else of the agreement.
 	subscribed, proven bool
 	heardAt            time.Time
-	unproven           error // why nothing could be published to itself last
+	unproven           error // why the last attempt to publish to itself failed
 }
 
 // follower is one call of Follow.
@@ -85,12 +90,12 @@ type follower struct {
 	calls sync.WaitGroup
 
 	// Guarded by life.mu: the server has agreed to the channel; the follower
-	// knows; it was stopped.
+	// was told Connected; the follower was stopped.
 	acked, connected, stopped bool
 }
 
-// Follow calls f for everything that happens to the named cache, until stop is
-// called. If there can be no subscription, nothing ever happens.
+// Follow calls f for each event of the named cache, until stop is called.
+// Without a subscription there are no events.
 func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
 	fl := &follower{name: name, tell: f}
 	channel := b.o.Channel(name)
@@ -119,8 +124,8 @@ func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
 	})
 }
 
-// Err returns why nothing arrives at the moment, or nil if nothing is known to be
-// wrong.
+// Err returns the reason why no messages arrive at the moment, or nil if no
+// problem is known.
 func (b *Bus) Err() error {
 	b.mu.Lock()
 	l := b.life
@@ -140,7 +145,7 @@ func (b *Bus) Err() error {
 func begin(o Config, key string) (*life, error) {
 	l := &life{
 		o: o, key: key, echo: o.Channel("~" + layout.Hex(rand.Uint64())),
-		kick: make(chan struct{}, 1), followers: map[string][]*follower{},
+		woken: make(chan struct{}, 1), followers: map[string][]*follower{},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	sub, err := o.Subscribe(ctx, key, l.echo)
@@ -154,7 +159,7 @@ func begin(o Config, key string) (*life, error) {
 	return l, nil
 }
 
-// end ends the subscription, and waits until nothing of it runs.
+// end ends the subscription, and waits for its goroutines.
 func (l *life) end() {
 	l.cancel()
 	l.sub.Close()
@@ -165,7 +170,7 @@ func (l *life) add(channel string, fl *follower) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.followers[channel] = append(slices.Clip(l.followers[channel]), fl)
-	l.sub.Join(channel) // again, if another follows it: that is answered, too
+	l.sub.Join(channel) // again if another follower has it: the server answers that too
 }
 
 // remove reports whether the follower was the last.
@@ -182,7 +187,7 @@ func (l *life) remove(channel string, fl *follower) (last bool) {
 	return len(l.followers) == 0
 }
 
-// deliver passes on what happens, until the subscription ends.
+// deliver passes events on until the subscription ends.
 func (l *life) deliver(ctx context.Context) {
 	for {
 		e, err := l.sub.Next(ctx)
@@ -207,8 +212,8 @@ func (l *life) deliver(ctx context.Context) {
 	}
 }
 
-// lost notes that nothing arrives any more, and why.
-func (l *life) lost(why error) {
+// lost notes that messages may be lost from now on, and the cause.
+func (l *life) lost(cause error) {
 	var told []*follower
 	l.mu.Lock()
 	l.subscribed, l.proven = false, false
@@ -222,11 +227,12 @@ func (l *life) lost(why error) {
 	}
 	l.mu.Unlock()
 	for _, fl := range told {
-		l.call(fl, remote.Event{State: remote.Gap, Err: why})
+		l.call(fl, remote.Event{State: remote.Gap, Err: cause})
 	}
 }
 
-// begun notes that the server has agreed, which is to be proved.
+// begun notes that the server has agreed to the subscription, which is not
+// proved yet.
 func (l *life) begun() {
 	l.mu.Lock()
 	l.subscribed, l.heardAt = true, time.Now()
@@ -236,14 +242,14 @@ func (l *life) begun() {
 
 func (l *life) wake() {
 	select {
-	case l.kick <- struct{}{}:
+	case l.woken <- struct{}{}:
 	default:
 	}
 }
 
-// acknowledged notes that what is published on a channel arrives. Whoever knew
-// it has been moved to another server, unseen, or another one has joined: for
-// both it begins anew.
+// acknowledged notes that the server has agreed to a channel. Followers of the
+// channel that are not Connected yet are told so, if messages were proved to
+// arrive.
 func (l *life) acknowledged(channel string) {
 	var told []*follower
 	l.mu.Lock()
@@ -260,7 +266,7 @@ func (l *life) acknowledged(channel string) {
 	}
 }
 
-// proved notes that what was published has come back.
+// proved notes that a message of the bus to itself has come back.
 func (l *life) proved() {
 	var told, fresh []*follower
 	l.mu.Lock()
@@ -285,8 +291,7 @@ func (l *life) proved() {
 	}
 }
 
-// received passes on a message. Before Connected nothing was promised, so
-// nothing is delivered.
+// received passes a message on. Before Connected none is delivered.
 func (l *life) received(channel, text string) {
 	l.mu.Lock()
 	fls := l.followers[channel]
@@ -305,7 +310,7 @@ func (l *life) received(channel, text string) {
 	}
 }
 
-// call tells a follower, unless it was stopped.
+// call calls a follower, unless it was stopped.
 func (l *life) call(fl *follower, e remote.Event) {
 	l.mu.Lock()
 	if fl.stopped {
@@ -318,8 +323,8 @@ func (l *life) call(fl *follower, e remote.Event) {
 	fl.tell(e)
 }
 
-// prove publishes to itself until ctx ends, and gives the connection up when
-// nothing of that comes back.
+// prove publishes to itself until ctx ends, and gives the connection up when no
+// message comes back.
 func (l *life) prove(ctx context.Context) {
 	timer := time.NewTimer(proveEvery)
 	defer timer.Stop()
@@ -328,13 +333,13 @@ func (l *life) prove(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.kick:
+		case <-l.woken:
 		case <-timer.C:
 		}
 	}
 }
 
-// proveOnce does what is due, and returns when it is to be called again.
+// proveOnce publishes if that is due, and returns the time until the next call.
 func (l *life) proveOnce(ctx context.Context) (next time.Duration) {
 	l.mu.Lock()
 	subscribed, silentAt := l.subscribed, l.heardAt.Add(SilentAfter)
@@ -351,7 +356,8 @@ func (l *life) proveOnce(ctx context.Context) (next time.Duration) {
 		return SilentAfter
 	}
 	sending, cancel := context.WithDeadline(ctx, earlier(silentAt, begun.Add(proveEvery)))
-	// A transaction that is not carried out does not come back, and that is seen to.
+	// A transaction that is not executed sends no message, and its absence is
+	// noticed.
 	err := l.o.Prove(sending, l.key, l.echo)
 	cancel()
 	l.mu.Lock()

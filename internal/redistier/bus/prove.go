@@ -7,12 +7,13 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// Prove publishes an empty message on a channel, if the server takes writes:
-// PERSIST of a key that does not exist changes nothing and takes no memory, and a
-// server that takes no writes refuses it, and so all of the transaction.
+// Prove publishes an empty message on a channel, if the server takes writes.
+// The transaction begins with PERSIST of a key that does not exist, which
+// changes nothing and takes no memory. A server that takes no writes refuses
+// it, and with it the whole transaction.
 //
-// A server that refuses it for another reason, such as a disk that is full, is
-// believed without.
+// A server that refuses it for another reason, such as a full disk, is trusted
+// without.
 func Prove(ask watch.Ask, key, channel string) error {
 	var b watch.Batch
 	b.Add("MULTI")

@@ -13,16 +13,16 @@ import (
 //
 //	2 <kind> <instance, hex> <lane> <was> <is> <hold, ms> <key>
 //
-// where 2 is the version of this form, and was and is are words. The key is
-// last and ends with the message, so that any bytes can be in it.
+// where 2 is the version of this form, and was and is are lane versions. The key
+// is last and ends with the message, so it may have any bytes.
 
 // head is the beginning of a message, up to the lane.
 func head(k remote.Kind, from string) string {
 	return "2 " + strconv.Itoa(int(k)) + " " + from + " "
 }
 
-// Dropped is the beginning of the message about a drop of key, up to the
-// words, which the script adds, with the hold.
+// Dropped is the beginning of the message about a drop of key, up to the lane
+// versions. The script adds these, with the hold.
 func (n *Names) Dropped(key string, soft bool) string {
 	k := remote.Dropped
 	if soft {
@@ -32,7 +32,7 @@ func (n *Names) Dropped(key string, soft bool) string {
 }
 
 // AllDropped is the beginning of the message about a drop of everything, up to
-// the number of such drops, which the script adds with AfterCount.
+// the number of such drops. The script adds the number, with AfterCount.
 func (n *Names) AllDropped(soft bool) string {
 	k := remote.AllDropped
 	if soft {
@@ -41,11 +41,12 @@ func (n *Names) AllDropped(soft bool) string {
 	return n.heads[k] + "0 0.0 "
 }
 
-// AfterCount is what follows the number of drops in such a message.
+// AfterCount follows the number of drops in the message about a drop of
+// everything.
 const AfterCount = ".0 0 "
 
 // TagDropped is the beginning of the message about a drop of a tag, up to the
-// words, which the script adds.
+// tag clocks, which the script adds.
 func (n *Names) TagDropped(soft bool) string {
 	k := remote.TagDropped
 	if soft {
@@ -54,7 +55,7 @@ func (n *Names) TagDropped(soft bool) string {
 	return n.heads[k] + "0 "
 }
 
-// Message is m as text. What is left of a hold is rounded up.
+// Message is m as text. The rest of a hold is rounded up.
 func Message(m *remote.Message) string {
 	hold := m.Hold / time.Millisecond
 	if m.Hold%time.Millisecond > 0 {
@@ -67,8 +68,8 @@ func Message(m *remote.Message) string {
 // maxHold is the longest hold in ms that a duration can express.
 const maxHold = math.MaxInt64 / int64(time.Millisecond)
 
-// ParseMessage is the inverse of Message and of what the scripts publish, for
-// the cache of that name. It reports false for everything else.
+// ParseMessage parses a message for the cache of that name, from Message or
+// from a script. It reports false for everything else.
 func ParseMessage(name, text string) (m remote.Message, ok bool) {
 	var field [7]string
 	for i := range field {
@@ -95,20 +96,20 @@ func ParseMessage(name, text string) (m remote.Message, ok bool) {
 	return m, true
 }
 
-// LaneVersion is the word of a lane as text.
-func LaneVersion(w remote.LaneVersion) string {
-	return strconv.FormatUint(w.Count, 10) + "." + Hex(w.Nonce)
+// LaneVersion is the version of a lane as text.
+func LaneVersion(v remote.LaneVersion) string {
+	return strconv.FormatUint(v.Count, 10) + "." + Hex(v.Nonce)
 }
 
 // ParseLaneVersion is the inverse of LaneVersion. It reports false for everything
 // else.
-func ParseLaneVersion(text string) (w remote.LaneVersion, ok bool) {
+func ParseLaneVersion(text string) (v remote.LaneVersion, ok bool) {
 	count, nonce, ok := strings.Cut(text, ".")
 	var err1, err2 error
-	w.Count, err1 = strconv.ParseUint(count, 10, 64)
-	w.Nonce, err2 = strconv.ParseUint(nonce, 16, 64)
+	v.Count, err1 = strconv.ParseUint(count, 10, 64)
+	v.Nonce, err2 = strconv.ParseUint(nonce, 16, 64)
 	if !ok || err1 != nil || err2 != nil {
 		return remote.LaneVersion{}, false
 	}
-	return w, true
+	return v, true
 }

@@ -1,48 +1,45 @@
-// Package layout says what strata keeps in Redis and what it says there: the
-// names of keys, the fields of an entry, the messages on the bus, and the
-// scripts that decide what may be stored. It knows no connections.
+// Package layout is the form of everything that strata keeps in Redis or sends
+// there: the names of keys, the fields of an entry, the messages on the bus, and
+// the scripts that decide whether a value may be stored. It knows no connections.
 //
 // An entry is a hash, so that one command reads a value with its state, one
 // drop removes the values of all types, and a life can be changed without
 // sending the value again:
 //
 //	strata:{name:lane}=key    v<schema>  the sealed value
-//	                          s<schema>  fresh until, left until (ms of the server's clock), id, word
+//	                          s<schema>  fresh until, left until (ms of the server's clock), id, namespace state
 //	                          l<schema>  lease: token, until, length in ms
-//	                          w<schema>  somebody was told that the lease is taken
+//	                          w<schema>  another instance was told that the lease is taken
 //	                          t          token of the last drop: token, until
 //	                          h          hold: until, length in ms
-//	strata:{name:lane}lane    the lane's word: count.nonce (hex)
-//	strata:{name}word         epoch, drops, expiries, clock, authority
-//	strata:{name}tags         floor, d:<tag>, e:<tag>
+//	strata:{name:lane}lane    the lane version: count.nonce (hex)
+//	strata:{name}word         the namespace state: epoch, drops, expiries, clock, authority
+//	strata:{name}tags         the table of tags: floor, d:<tag>, e:<tag>
 //
 // The token of a lease is odd, that of a drop even: each has a script that
-// stores under it. The ends of leases and values are written by whoever asks,
-// who knows the server's clock from the word, and so that they come early
-// rather than late; what has ended is decided by the server's clock. Leases and
-// holds carry their length, so that no more is left of them than was asked for
-// when that clock is set back.
+// stores under it. The client writes the ends of leases and values. It knows the
+// server's clock from the namespace state, and errs towards early ends; the
+// server's clock decides whether something has ended. Leases and holds carry their
+// length, so that they get no longer when that clock is set back.
 //
-// A lane is a slice of a cache's keys in which drops have an order, and that
-// lives in one slot of a cluster. Each drop of a key gives its lane another
-// word.
+// A lane is a slice of a cache's keys in which drops have an order. It lives in
+// one slot of a cluster. Each drop of a key gives its lane another version.
 //
-// In a cluster the slot of {name:lane} is with one server and that of {name}
-// with another. (A name that is empty, or begins with a brace, has strata0:{0
-// in front of it, because empty braces do not keep keys together.)
+// In a cluster one server has the slot of {name:lane} and another that of {name}.
+// (A name that is empty, or begins with a brace, has strata0:{0 in front of it,
+// because empty braces do not keep keys together.)
 //
-// The word of a name space is "epoch.drops.expiries"; in a cluster values have
-// "epoch@server.drops.expiries", with the server that gave the lease. A value
-// whose state has
-// another epoch or number of drops is absent; one that has another number of
-// expiries is stale. The epoch changes when the server may have lost
-// something: its word is gone, counts less than somebody remembers, or was
-// written by another authority, which is the run of a server and the history
-// that it replicates.
+// The namespace state is "epoch.drops.expiries"; in a cluster values carry
+// "epoch@server.drops.expiries", with the server that granted the lease. A value
+// that carries another epoch or number of drops is absent; a value with another
+// number of expiries is stale. The epoch changes when the server may have lost
+// something: its namespace state is gone, counts less than a client remembers, or
+// was written by another authority. The authority is the run of a server and the
+// history that it replicates.
 //
-// The clock counts drops of tags. The hash of tags has the clock of the last
-// hard drop of a tag and of the last soft one; floor is the clock as of which
-// it was made, and what any tag's last drop may have been.
+// The clock counts drops of tags. The table of tags has the clock of the last
+// hard drop of each tag and of the last soft one. Its floor is the clock at which
+// the table was made: unknown tags count as dropped then.
 package layout
 
 import (
@@ -56,11 +53,11 @@ const Lanes = 1024
 
 // Names are the names that one instance of one cache uses.
 type Names struct {
-	// Word and Tags are the keys of the word and of the drops of tags, Channel
-	// the channel of the bus.
+	// Namespace and Tags are the keys of the namespace state and of the table
+	// of tags. Channel is the channel of the bus.
 	Namespace, Tags, Channel string
-	// Schema is the value type's part of field names. Value and State are the
-	// fields of a value, Lease and Awaited those of the lease on it.
+	// Schema is the part of field names for the value type. Value and State are
+	// the fields of a value, Lease and Awaited those of the lease on it.
 	Schema, Value, State, Lease, Awaited string
 
 	// Ended is the message that a lease has ended, up to the key.
@@ -98,7 +95,7 @@ func NewNames(s remote.Space, db int) Names {
 
 // Channel is the pub/sub channel of a cache. Channels belong to a whole server,
 // keys to one of its databases, so the name has the database in it, unless that
-// is 0. Braces are in no name of a cache.
+// is 0. No name of a cache has braces.
 func Channel(name string, db int) string {
 	if db == 0 {
 		return "strata:" + name
@@ -111,7 +108,7 @@ func (n *Names) Entry(key string) string {
 	return string(n.AppendEntry(make([]byte, 0, n.EntryLen(key)), key))
 }
 
-// AppendEntry appends what Entry returns.
+// AppendEntry appends the result of Entry.
 func (n *Names) AppendEntry(dst []byte, key string) []byte {
 	dst = append(dst, n.lane...)
 	dst = strconv.AppendInt(dst, int64(LaneOf(key)), 10)
@@ -119,7 +116,7 @@ func (n *Names) AppendEntry(dst []byte, key string) []byte {
 	return append(dst, key...)
 }
 
-// EntryLen is the length of what Entry returns.
+// EntryLen is the length of the result of Entry.
 func (n *Names) EntryLen(key string) int {
 	return len(n.lane) + digits(LaneOf(key)) + len("}=") + len(key)
 }
@@ -132,10 +129,10 @@ func digits(lane uint16) int {
 	return d
 }
 
-// Lane is the key of the word of key's lane, in the slot of the entry.
+// Lane is the key of the version of key's lane. It is in the slot of the entry.
 func (n *Names) Lane(key string) string { return n.LaneAt(LaneOf(key)) }
 
-// LaneAt is the key of the word of a lane.
+// LaneAt is the key of the version of a lane.
 func (n *Names) LaneAt(lane uint16) string {
 	return n.lane + strconv.Itoa(int(lane)) + "}lane"
 }
@@ -150,5 +147,5 @@ func LaneOf(key string) uint16 {
 	return uint16(h % Lanes)
 }
 
-// Hex is how tokens, ids and schemas are written.
+// Hex is the form of tokens, ids and schemas.
 func Hex(n uint64) string { return strconv.FormatUint(n, 16) }

@@ -2,8 +2,8 @@ package layout
 
 import _ "embed"
 
-// The scripts. Each runs on the keys of one slot, or on none; its text says what
-// it takes and returns.
+// The scripts. Each runs on the keys of one slot, or on none; its text lists its
+// arguments and results.
 var (
 	//go:embed lua/acquire.lua
 	Acquire string
@@ -40,8 +40,8 @@ func Namespace() string { return space + namespace }
 // DropAll is the script that drops everything.
 func DropAll() string { return space + dropAll }
 
-// DropTags is the script that drops tags, and makes what it keeps of them if
-// that is missing.
+// DropTags is the script that drops tags. It makes the table of tags if that is
+// missing.
 func DropTags() string { return space + dropTags }
 
 // MaxTags is the number of drops of tags that are kept. Beyond it all are

@@ -8,9 +8,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// ParseState reads the field of an entry that says what is known of a value, as
-// the scripts write it. It reports false for everything else. If the value has
-// the namespace state that is known nothing is allocated.
+// ParseState parses the field of an entry with the state of a value. It reports
+// false for everything that the scripts do not write. It allocates nothing if
+// the value has the namespace state known.
 func ParseState(s []byte, known string) (v entryrules.Value, ok bool) {
 	fresh, s := cutNumber(s, 10)
 	left, s := cutNumber(s, 10)
@@ -25,10 +25,10 @@ func ParseState(s []byte, known string) (v entryrules.Value, ok bool) {
 	return v, true
 }
 
-// maxNumber is well within what numbers in Lua hold.
+// maxNumber is far below the largest integer of Lua numbers.
 const maxNumber = 1<<52 - 1
 
-// digitOf is what a character stands for in a number, 255 if nothing; read-only.
+// digitOf is the value of a character as a digit, 255 if it is none; read-only.
 var digitOf = func() (of [256]uint8) {
 	for c := range of {
 		of[c] = 255
@@ -39,8 +39,8 @@ var digitOf = func() (of [256]uint8) {
 	return of
 }()
 
-// cutNumber reads a number of up to 16 digits and the space behind it. It takes
-// a sixth of the time that strconv does. rest is nil if there is no such thing.
+// cutNumber parses a number of up to 16 digits and the space behind it. It
+// takes a sixth of the time that strconv does. rest is nil for everything else.
 func cutNumber(s []byte, base uint64) (n uint64, rest []byte) {
 	for i, c := range s[:min(len(s), 17)] {
 		if d := uint64(digitOf[c]); d < base && i < 16 {
@@ -55,7 +55,7 @@ func cutNumber(s []byte, base uint64) (n uint64, rest []byte) {
 	return 0, nil
 }
 
-// AppendState appends the text that ParseState reads.
+// AppendState appends the text that ParseState parses.
 func AppendState(dst []byte, v *entryrules.Value) []byte {
 	fresh := v.Fresh
 	if v.Soft {
@@ -67,8 +67,8 @@ func AppendState(dst []byte, v *entryrules.Value) []byte {
 	return append(dst, v.Namespace...)
 }
 
-// Held is what a value is worth at the time now, in ms of the server's clock, for
-// a reader who knows this namespace state.
+// Held judges a value at the time now, in ms of the server's clock, by a
+// namespace state.
 func Held(v *entryrules.Value, namespace string, now int64) remote.Held {
 	r := v.Read(namespace, now)
 	if r.ID == 0 {

@@ -13,9 +13,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// leaseRequest asks for a lease on key, under token, for d. The value with that
-// id counts as stale; zero is none. Nobody waits for the answer after the time
-// until; zero is for ever.
+// leaseRequest is a request for a lease on key, under token, for d. The value
+// with that id counts as stale; a zero id is none. The caller stops waiting at
+// the time until; zero means never.
 type leaseRequest struct {
 	key   string
 	id    remote.ID
@@ -24,16 +24,17 @@ type leaseRequest struct {
 	until time.Time
 }
 
-// operation is the request for those who know ns.
+// operation is the request as a server decides it, with the namespace state ns.
 func (q *leaseRequest) operation(schema string, ns *namespace.State) entryrules.Acquire {
 	return entryrules.Acquire{
 		Schema: schema, Token: q.token, Length: millis(q.d), Latest: q.latest(ns), Namespace: ns.Text, ID: uint64(q.id),
 	}
 }
 
-// latest is until when, in ms of the server's clock, a lease may be given: a
-// request that a server carries out later, because it stood still, would leave a
-// lease that nobody knows of. The clock that ns tells is never behind.
+// latest is the last time, in ms of the server's clock, at which the lease may
+// be granted. A server that stood still and executes the request later would
+// grant a lease to a caller that has left. The clock that ns tells is never
+// behind.
 func (q *leaseRequest) latest(ns *namespace.State) int64 {
 	if q.until.IsZero() {
 		return never
@@ -101,7 +102,7 @@ func (t *Tier) request(ctx context.Context, q leaseRequest) remote.Acquired {
 	return t.granted(&a, q.token, ns)
 }
 
-// granted is the result for an answer that can be judged by ns.
+// granted is the result for an answer, judged by ns.
 func (t *Tier) granted(a *entryrules.Answer, token uint64, ns *namespace.State) remote.Acquired {
 	l := remote.Lease{State: ns.Text, Clock: ns.Clock, Grant: a.Grant, Wait: time.Duration(a.Wait) * time.Millisecond}
 	if a.Grant == remote.Granted {
@@ -110,7 +111,8 @@ func (t *Tier) granted(a *entryrules.Answer, token uint64, ns *namespace.State) 
 	return remote.Acquired{Held: t.open(&a.Held, ns), Lease: l}
 }
 
-// acquire asks for a lease. It returns a word by which the answer can be judged.
+// acquire requests a lease. It returns a state by which the answer can be
+// judged.
 func (t *Tier) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
 	if t.all == nil {
 		return t.one.acquire(ctx, q)
@@ -122,8 +124,8 @@ func (t *Tier) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer
 	return a, ns, err
 }
 
-// acquire asks for a lease, and for the word before if it is due or a
-// connection was opened meanwhile.
+// acquire requests a lease. It reads the namespace state before, if that is due
+// or a connection was opened meanwhile.
 func (s *site) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
 	ask, ns := s.due(time.Now())
 	if !ask && s.scripted() {
@@ -138,7 +140,7 @@ func (s *site) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer
 			if a, err = parseAcquired(v, ns); !a.Late {
 				return a, ns, err
 			}
-			ask = true // unless the clocks of ns are out of date
+			ask = true // late, unless the clock in ns is out of date
 		}
 	}
 	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
@@ -180,7 +182,7 @@ func (t *Tier) acquireFrom(ctx context.Context, requests []leaseRequest, part []
 		if answers[j].err == nil {
 			acquired[i] = t.granted(&answers[j].Answer, some[j].token, ns)
 		} else {
-			acquired[i] = t.request(ctx, some[j]) // it cleans up, and follows
+			acquired[i] = t.request(ctx, some[j]) // it removes other types, and follows redirections
 		}
 	}
 }
@@ -203,7 +205,7 @@ func (s *site) acquireMany(ctx context.Context, requests []leaseRequest) (answer
 		s.gaveUp()
 		return nil, nil, err
 	}
-	if first := answers[0].err; s.elsewhere(first) { // and so may be all
+	if first := answers[0].err; s.elsewhere(first) { // so all of them may be
 		return nil, nil, first
 	}
 	return answers, ns, nil
@@ -219,7 +221,7 @@ type acquireAnswer struct {
 	err error
 }
 
-// acquireAll asks for many leases. Its error is about the connection.
+// acquireAll requests many leases. Its error is about the connection.
 func (s *site) acquireAll(send watch.Ask, requests []leaseRequest, ns *namespace.State) ([]acquireAnswer, error) {
 	answers := make([]acquireAnswer, len(requests))
 	if s.scripted() {
@@ -266,14 +268,13 @@ func (t *Tier) acquireWatching(send watch.Ask, q leaseRequest, ns *namespace.Sta
 	return t.entry(send, q.key).Do(q.operation(t.names.Schema, ns))
 }
 
-// appendRequest appends a call of the script that gives leases.
+// appendRequest appends a call of the script that grants leases.
 func (t *Tier) appendRequest(dst []byte, head string, q *leaseRequest, ns *namespace.State) []byte {
 	op := q.operation(t.names.Schema, ns)
 	return t.appendAcquire(dst, head, q.key, &op, ns)
 }
 
-// parseAcquired makes sense of what the acquire script returns to those who know
-// ns.
+// parseAcquired parses the reply of the acquire script.
 func parseAcquired(v resp.Value, ns *namespace.State) (a entryrules.Answer, err error) {
 	if err := refusal(v); err != nil {
 		return a, err

@@ -16,22 +16,22 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// changes is how far the changes of the servers have come, for all name spaces.
+// changes is the last answer of Changes, for all namespaces.
 type changes struct {
-	// moving counts what was asked for in slots that were on their way to
-	// another server. Words of lanes that were read there settle nothing: that
-	// server may be one that nobody here knows to serve anything.
+	// moving counts operations in slots that were being moved to another
+	// server. Lane versions that were read there settle nothing: Changes may
+	// not have asked that server yet.
 	moving atomic.Uint64
 
 	mu     sync.Mutex // guards below
 	text   string
-	asked  time.Time     // when it was asked for
-	asking chan struct{} // closed when an answer is there; nil if nobody asks
+	asked  time.Time     // when the answer was requested
+	asking chan struct{} // closed when the answer has arrived; nil if no request is under way
 }
 
-// Changes returns a text that is another one once anything was written; all parts
-// of the tier share the answer for [remote.ChangesAge]. It is empty if a server
-// does not tell.
+// Changes returns a text that differs after any write. All views of the tier
+// share the answer for [remote.ChangesAge]. The text is empty if a server does
+// not report its changes.
 func (t *Tier) Changes(ctx context.Context) (string, error) {
 	c := t.changes
 	for {
@@ -56,7 +56,7 @@ func (t *Tier) Changes(ctx context.Context) (string, error) {
 	}
 }
 
-// answered keeps what was asked for at some time.
+// answered keeps the answer to a request that was made at the time at.
 func (c *changes) answered(text string, at time.Time, err error) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,8 +68,7 @@ func (c *changes) answered(text string, at time.Time, err error) (string, error)
 	return text, err
 }
 
-// askChanges asks all servers that serve slots, at the same time, or the only
-// one.
+// askChanges asks the only server, or all servers that serve slots, at once.
 func (t *Tier) askChanges(ctx context.Context, now time.Time) (text string, at time.Time, err error) {
 	if t.all == nil {
 		text, err = t.one.askChanges(ctx)
@@ -96,8 +95,8 @@ func (t *Tier) askChanges(ctx context.Context, now time.Time) (text string, at t
 	return strings.Join(texts, ", ") + ", " + strconv.FormatUint(moving, 10), now, nil
 }
 
-// askChanges asks one server. That another one has taken its place shows in the
-// connections that were opened.
+// askChanges asks one server. The number of opened connections shows when
+// another server may have taken its place.
 func (s *site) askChanges(ctx context.Context) (text string, err error) {
 	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
 		text, err = s.changesOver(ask)
@@ -109,8 +108,8 @@ func (s *site) askChanges(ctx context.Context) (text string, err error) {
 	return layout.Hex(s.srv.Opened()) + " " + text, nil
 }
 
-// changesOver asks by a script, whose answer is short, or for all that INFO says
-// where scripts do not run, or may not call it.
+// changesOver asks by a script, which has a short answer. Where scripts do not
+// run, or may not call INFO, it reads the whole reply of INFO.
 func (s *site) changesOver(ask watch.Ask) (string, error) {
 	clustered := s.all != nil
 	if s.scripted() {

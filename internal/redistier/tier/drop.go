@@ -67,7 +67,8 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	return nil
 }
 
-// stamp completes the lease that comes of a drop, unless it is none.
+// stamp completes the lease of a drop with the namespace state and the tag
+// clock. A lease without a token stays as it is.
 func (s *site) stamp(ctx context.Context, l *remote.Lease) error {
 	if l.Token == 0 {
 		return nil
@@ -79,8 +80,9 @@ func (s *site) stamp(ctx context.Context, l *remote.Lease) error {
 	return err
 }
 
-// dropped looks at the reply to one drop, and carries it out if there is none,
-// or if scripts or something foreign were in its way.
+// dropped handles the reply to one drop. It executes the drop alone if there is
+// no reply, if scripts are not permitted, or after it has removed a key of
+// another type.
 func (t *Tier) dropped(ctx context.Context, d *remote.Drop, l *remote.Lease, v resp.Value) error {
 	err := refusal(v)
 	if t.undone(v) {
@@ -109,7 +111,7 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error 
 	})
 }
 
-// dropping is the drop of one key, with a token unless that is zero.
+// dropping is the drop of one key, with a token unless token is zero.
 func dropping(d *remote.Drop, token uint64) entryrules.Drop {
 	return entryrules.Drop{Soft: d.Soft, Left: millis(d.Left), Hold: millis(d.Hold), Token: token, Life: millis(d.Token)}
 }

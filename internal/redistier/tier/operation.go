@@ -11,8 +11,8 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// change carries an operation on a key out where its slot is served, and reports
-// whether it was done. It asks for no namespace state.
+// change executes an operation on a key on the server of its slot, and reports
+// whether it was done. It reads no namespace state.
 func (t *Tier) change(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
 	err = t.atSlot(ctx, t.names.Entry(key), func(ctx context.Context, s *site) error {
 		done, err = s.do(ctx, key, op)
@@ -21,7 +21,7 @@ func (t *Tier) change(ctx context.Context, key string, op entryrules.Operation) 
 	return done, t.explained(err)
 }
 
-// do carries an operation on a key out, and reports whether it was done: by its
+// do executes an operation on a key, and reports whether it was done: by its
 // script, or by WATCH and MULTI if the server runs no scripts.
 func (s *site) do(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
 	if s.scripted() {
@@ -47,8 +47,8 @@ func (s *site) do(ctx context.Context, key string, op entryrules.Operation) (don
 	return done, err
 }
 
-// doAll carries operations out in one round trip, by their scripts, and returns
-// the replies. op returns the i-th of n. twice says that they may be carried out
+// doAll executes operations in one round trip, by their scripts, and returns
+// the replies. op returns the i-th of n. twice says that they may be executed
 // twice.
 func (s *site) doAll(ctx context.Context, n int, twice bool, op func(i int) (key string, op entryrules.Operation)) (replies []resp.Value, err error) {
 	_, first := op(0)
@@ -64,21 +64,21 @@ func (s *site) doAll(ctx context.Context, n int, twice bool, op func(i int) (key
 		return err
 	})
 	if err == nil {
-		if first := refusal(replies[0]); s.elsewhere(first) { // and so may be all
+		if first := refusal(replies[0]); s.elsewhere(first) { // so all of them may be
 			return nil, first
 		}
 	}
 	return replies, err
 }
 
-// undone reports whether the reply to one operation of many says that it is to be
-// carried out alone: there is none, or the server runs no scripts or does not
-// serve the key.
+// undone reports whether one operation of many has to be executed alone, by the
+// reply to it: there is none, or the server runs no scripts or does not serve
+// the key.
 func (t *Tier) undone(v resp.Value) bool {
 	return v.Kind() == resp.Null || t.forbids(v) || t.elsewhere(refusal(v))
 }
 
-// isDone makes sense of the reply of a script that answers with 1 or 0.
+// isDone parses the reply of a script that answers with 1 or 0.
 func isDone(v resp.Value) (bool, error) {
 	if err := refusal(v); err != nil {
 		return false, err
@@ -89,13 +89,13 @@ func isDone(v resp.Value) (bool, error) {
 	return v.Int() == 1, nil
 }
 
-// entry is a key for those who work without scripts.
+// entry is a key as transactions change it.
 func (t *Tier) entry(ask watch.Ask, key string) watch.Entry {
 	return watch.Entry{Ask: ask, Names: &t.names, Key: key, Nonce: layout.Hex(nonce())}
 }
 
-// clockOf returns what is known of the server's clock if the script of an
-// operation needs it: what is stored says when it ends.
+// clockOf returns a state with the server's clock if the script of an operation
+// needs it. A Put does: the ends of lives are stored as points in time.
 func (s *site) clockOf(ctx context.Context, op entryrules.Operation) (*namespace.State, error) {
 	if _, ok := op.(entryrules.Put); ok {
 		return s.clock(ctx)
@@ -103,7 +103,7 @@ func (s *site) clockOf(ctx context.Context, op entryrules.Operation) (*namespace
 	return nil, nil
 }
 
-// scriptOf is the script that carries an operation out.
+// scriptOf returns the script that executes an operation.
 func (t *Tier) scriptOf(op entryrules.Operation) *script {
 	switch op := op.(type) {
 	case entryrules.Acquire:
@@ -123,8 +123,8 @@ func (t *Tier) scriptOf(op entryrules.Operation) *script {
 	return t.scripts.renew
 }
 
-// appendOperation appends a call of the script that carries an operation out. What
-// ns knows of the server's clock is needed for Acquire and Put.
+// appendOperation appends a call of the script that executes an operation. ns
+// has the server's clock for Acquire and Put.
 func (t *Tier) appendOperation(dst []byte, head, key string, op entryrules.Operation, ns *namespace.State) []byte {
 	switch op := op.(type) {
 	case entryrules.Acquire:
@@ -145,7 +145,7 @@ func (t *Tier) appendOperation(dst []byte, head, key string, op entryrules.Opera
 }
 
 // appendLease appends the beginning of a call about a lease on a key, up to the
-// token. It has this number of arguments.
+// token. args is the number of its arguments.
 func (t *Tier) appendLease(dst []byte, head string, args int, key string, token uint64) []byte {
 	dst = t.appendEntry(appendCall(dst, head, args), key)
 	return appendHex(resp.AppendString(dst, t.names.Schema), token)

@@ -13,17 +13,18 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// laneTries is how often words of lanes are made and read back.
+// laneTries is the number of attempts to make missing lane versions and read
+// them back.
 const laneTries = 4
 
 // Lane returns the lane of key.
 func (t *Tier) Lane(key string) uint16 { return layout.LaneOf(key) }
 
-// Position asks for the word and for the words of all lanes.
+// Position reads the namespace state and the versions of all lanes.
 //
-// In a cluster the words of lanes come from all servers, and so from no one
-// moment; the epoch names all of them, and changes when one of them may have
-// lost something.
+// In a cluster the versions come from several servers, and so not from one
+// instant. The epoch names all of these servers, and changes when one of them
+// may have lost something.
 func (t *Tier) Position(ctx context.Context) (p remote.Position, err error) {
 	var ns *namespace.State
 	err = t.onOne(ctx, func(s *site, ask watch.Ask) error {
@@ -47,13 +48,14 @@ func (t *Tier) Position(ctx context.Context) (p remote.Position, err error) {
 	return p, nil
 }
 
-// lanes returns the words of all lanes and gives one to those that have none.
+// lanes returns the versions of all lanes, and gives a version to each lane
+// that has none.
 func (t *Tier) lanes(ask watch.Ask) ([]remote.LaneVersion, error) {
 	mget := []any{"MGET"}
 	for lane := range uint16(layout.Lanes) {
 		mget = append(mget, t.names.LaneAt(lane))
 	}
-	var b watch.Batch // begins with commands that make words, from the second try on
+	var b watch.Batch // from the second try on it begins with commands that make versions
 	for try := range laneTries {
 		b.Add(mget...)
 		replies, err := ask(&b)
@@ -84,19 +86,20 @@ func (t *Tier) lanes(ask watch.Ask) ([]remote.LaneVersion, error) {
 	return nil, errLost
 }
 
-// makeLane queues what makes the word of a lane that has none, as v says.
+// makeLane queues the command that makes the version of a lane. v is the reply
+// that has none.
 func (t *Tier) makeLane(b *watch.Batch, key string, v resp.Value, first bool) {
 	set := []any{"SET", key, layout.LaneVersion(remote.LaneVersion{Nonce: nonce()})}
 	if first && v.Kind() == resp.Null {
 		set = append(set, "NX") // another instance may be first
 	} else {
-		t.foreign.Add(1) // of another type, or no word
+		t.foreign.Add(1) // of another type, or no version
 	}
 	b.Add(set...)
 }
 
-// spreadLanes is lanes in a cluster. It returns also what names all servers that
-// hold lanes.
+// spreadLanes is lanes in a cluster. homes is a digest of the ids of all
+// servers with lanes.
 func (t *Tier) spreadLanes(ctx context.Context) (found []remote.LaneVersion, homes string, err error) {
 	names := make([]string, layout.Lanes)
 	for i := range names {
@@ -130,13 +133,14 @@ func (t *Tier) spreadLanes(ctx context.Context) (found []remote.LaneVersion, hom
 	return found, namespace.Digest(strings.Join(slices.Compact(ids), " ")), err
 }
 
-// someLanes returns the words of lanes that one server holds, gives one to those
-// that have none, and returns the id of the server. Those that are elsewhere
-// are to be asked for again; the first of them is an error.
+// someLanes returns the versions of lanes that one server has, gives a version
+// to each that has none, and returns the id of the server. again are the
+// indexes of lanes that another server has; if the first lane is one of them,
+// someLanes returns the error of that.
 func (s *site) someLanes(ctx context.Context, names []string) (found []remote.LaneVersion, id string, again []int, err error) {
 	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
 		found, again = make([]remote.LaneVersion, len(names)), nil
-		var b watch.Batch // begins with commands that make words, from the second try on
+		var b watch.Batch // from the second try on it begins with commands that make versions
 		home := s.askHome(&b)
 		todo := make([]int, len(names))
 		for i := range todo {

@@ -96,7 +96,7 @@ func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration
 	return err == nil && !done, err
 }
 
-// Release gives a lease back.
+// Release ends a lease.
 func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
 	if err := tooLong(key); err != nil {
 		return err

@@ -14,15 +14,15 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// script is a script with the beginnings of its call, by digest and by text,
-// from behind the number of arguments up to that of keys.
+// script is a script with two beginnings of its call, by digest and by text. A
+// beginning has the command, the script and the number of keys.
 type script struct{ digest, text string }
 
 func newScript(text string, keys int) *script {
-	// SHA-1 is a name here, prescribed by the protocol.
+	// The protocol identifies scripts by SHA-1.
 	sum := sha1.Sum([]byte(text))
-	head := func(how, what string) string {
-		b := resp.AppendString(resp.AppendString(nil, how), what)
+	head := func(command, script string) string {
+		b := resp.AppendString(resp.AppendString(nil, command), script)
 		return string(resp.AppendString(b, strconv.Itoa(keys)))
 	}
 	return &script{digest: head("EVALSHA", hex.EncodeToString(sum[:])), text: head("EVAL", text)}
@@ -35,7 +35,7 @@ const headArgs = 3
 type scripts struct {
 	acquire, fill, put, drop, extend, release, renew, clean, changes *script
 	namespace, dropAll, dropTags                                     *script
-	// forbidden says that the server has refused to run one.
+	// forbidden says that the server has refused to run scripts.
 	forbidden atomic.Bool
 }
 
@@ -56,11 +56,11 @@ func newScripts() *scripts {
 	}
 }
 
-// call appends a call of a script, of which head is one of the beginnings.
+// call appends a call of a script. head is one of its beginnings.
 type call func(dst []byte, head string) []byte
 
-// run calls a script on any connection. It is sent by its digest, and with its
-// text if the server does not know that.
+// run calls a script on any connection: by its digest, and then with its text
+// if the server does not know the digest.
 func (s *site) run(ctx context.Context, sc *script, c call) (resp.Value, error) {
 	v, err := s.srv.Send(ctx, func(dst []byte) []byte { return c(dst, sc.digest) })
 	if err == nil && unknownScript(v) {
@@ -94,7 +94,7 @@ func runAll(ask watch.Ask, n int, c func(dst []byte, head func(*script) string, 
 	var late watch.Batch
 	sent := map[*script]bool{}
 	for i, v := range replies {
-		if !unknownScript(v) { // it was carried out
+		if !unknownScript(v) { // it was executed
 			continue
 		}
 		again = append(again, i)
@@ -120,7 +120,7 @@ func unknownScript(v resp.Value) bool {
 	return v.Kind() == resp.Error && strings.HasPrefix(string(v.Bytes()), "NOSCRIPT ")
 }
 
-// scripted reports whether scripts are to be used.
+// scripted reports whether scripts are used.
 func (t *Tier) scripted() bool { return !t.scripts.forbidden.Load() }
 
 // forbids reports whether a reply says that the server does not run scripts, or
@@ -134,10 +134,10 @@ func (t *Tier) forbids(v resp.Value) bool {
 	return no || unknownScript(v) && !t.scripted()
 }
 
-// errAnswer is returned when a script answers what it cannot.
+// errAnswer is returned for a reply that no script gives.
 var errAnswer = errors.New("redis: tier: unknown answer of a script")
 
-// refusal is the error that a server answered with, or nil.
+// refusal returns the error reply of a server as an error, or nil.
 func refusal(v resp.Value) error {
 	if v.Kind() == resp.Error {
 		return &watch.Refusal{Text: string(v.Bytes())}
@@ -145,7 +145,7 @@ func refusal(v resp.Value) error {
 	return nil
 }
 
-// appendHex appends an argument as tokens are written.
+// appendHex appends an argument in the form of tokens.
 func appendHex(dst []byte, n uint64) []byte {
 	var b [16]byte
 	return resp.AppendBulk(dst, strconv.AppendUint(b[:0], n, 16))

@@ -18,17 +18,19 @@ import (
 type site struct {
 	*Tier
 	srv Server
-	// home is what is known of a server that holds lanes, and space the word of
-	// the name space by which it is judged. Home is nil where the word itself
-	// is: on a server that is alone, and on that of the name space.
+	// home has the last report of a server with lanes, and space the state of
+	// the namespace; together they judge values. Home is nil on the server that
+	// has the namespace state itself: the only server, or that of the
+	// namespace.
 	home  *namespace.Home
 	space *namespace.State
-	// passing says that the slot is only just coming to the server.
+	// passing says that the slot is being moved to the server.
 	passing bool
 }
 
-// at calls f for the server that serves a key, and again for another one if it
-// was the wrong one or has gone. twice says that f may be carried out twice.
+// at calls f for the server that serves a key. It calls f again, for another
+// server, if the first was the wrong one or is gone. twice says that f may be
+// executed twice.
 func (t *Tier) at(ctx context.Context, key string, twice bool, f func(context.Context, *site) error) error {
 	if t.all == nil {
 		return f(ctx, t.one)
@@ -56,7 +58,7 @@ func (t *Tier) atKey(ctx context.Context, key string, twice bool, f func(context
 }
 
 // atSlot calls f for the server that serves the slot of a key, and again if it
-// was the wrong one: f is not carried out twice. The site knows no namespace
+// was the wrong one. f is not executed twice. The site knows no namespace
 // state.
 func (t *Tier) atSlot(ctx context.Context, key string, f func(context.Context, *site) error) error {
 	if t.all == nil {
@@ -67,8 +69,8 @@ func (t *Tier) atSlot(ctx context.Context, key string, f func(context.Context, *
 	})
 }
 
-// atSpace is at for the server of the name space. All that is done there may be
-// done twice.
+// atSpace is at for the server of the namespace. All operations there may be
+// executed twice.
 func (t *Tier) atSpace(ctx context.Context, f func(context.Context, *site) error) error {
 	if t.all == nil {
 		return f(ctx, t.one)
@@ -81,8 +83,8 @@ func (t *Tier) atSpace(ctx context.Context, f func(context.Context, *site) error
 	})
 }
 
-// spaceState returns the word of the name space, if that is young enough, and
-// asks for it if not.
+// spaceState returns the namespace state, which it reads if the known one is
+// too old.
 func (t *Tier) spaceState(ctx context.Context) (ns *namespace.State, err error) {
 	err = t.atSpace(ctx, func(ctx context.Context, s *site) error {
 		ns, err = s.current(ctx)
@@ -91,8 +93,8 @@ func (t *Tier) spaceState(ctx context.Context) (ns *namespace.State, err error) 
 	return ns, err
 }
 
-// due returns the word by which what the server answers can be judged, and
-// whether the caller is to ask for it.
+// due returns the state by which replies of the server are judged, and whether
+// the caller has to read it again.
 func (s *site) due(now time.Time) (ask bool, ns *namespace.State) {
 	if s.home == nil {
 		return s.state.Due(now, s.srv.Opened())
@@ -100,7 +102,7 @@ func (s *site) due(now time.Time) (ask bool, ns *namespace.State) {
 	return s.home.Due(now, s.srv.Opened(), s.state, s.space)
 }
 
-// known is the word, however old it is, or nil.
+// known returns the state, however old it is, or nil.
 func (s *site) known() *namespace.State {
 	if s.home == nil {
 		return s.state.Known()
@@ -108,7 +110,7 @@ func (s *site) known() *namespace.State {
 	return s.home.Known(s.state, s.space)
 }
 
-// gaveUp ends a question that has got no answer.
+// gaveUp notes that a request for the state has failed.
 func (s *site) gaveUp() {
 	if s.home == nil {
 		s.state.Answered(nil)
@@ -117,11 +119,11 @@ func (s *site) gaveUp() {
 	}
 }
 
-// fits reports whether ns was asked for after the last connection was opened, so
-// that what has been read can be judged by it.
+// fits reports whether ns was requested after the last connection was opened,
+// so that replies can be judged by it.
 func (s *site) fits(ns *namespace.State) bool { return ns.Opened == s.srv.Opened() }
 
-// askState asks for the word, over one connection.
+// askState reads the state over one connection.
 func (s *site) askState(send watch.Ask) (*namespace.State, error) {
 	if s.home == nil {
 		return s.onSpace(send, s.scripts.namespace, nil, watch.Space.Look)
@@ -135,8 +137,7 @@ func (s *site) askState(send watch.Ask) (*namespace.State, error) {
 	return s.answeredHome(q, replies)
 }
 
-// askHome queues the questions that a server that holds lanes is asked about
-// itself.
+// askHome queues the commands that make a server with lanes report itself.
 func (s *site) askHome(b *watch.Batch) *namespace.Server {
 	b.Add("INFO", "server")
 	b.Add("INFO", "replication")
@@ -145,14 +146,15 @@ func (s *site) askHome(b *watch.Batch) *namespace.Server {
 	return &namespace.Server{Opened: s.srv.Opened(), Asked: time.Now()}
 }
 
-// homeReplies is how many replies askHome leads to.
+// homeReplies is the number of replies to the commands of askHome.
 const homeReplies = 4
 
-// answeredHome makes sense of the answers. The id of a server is its run, the
-// history that it replicates, and its epoch in the cluster, which is another one
-// when it takes over a slot that it has had before: values that come back with
-// the slot were elsewhere meanwhile, and may have been dropped there in vain.
-// Before it has taken over, what has come already is worth nothing either.
+// answeredHome parses the report of a server. Its id is made of its run, the
+// history that it replicates, and its epoch in the cluster. The epoch changes
+// when the server takes over a slot that it had before: values that come back
+// with the slot were elsewhere meanwhile, and drops of them there may have been
+// lost on the way. While a slot is still being moved here, the id is a random
+// number, so that no value that has arrived is believed.
 func (s *site) answeredHome(q *namespace.Server, replies []resp.Value) (*namespace.State, error) {
 	if err := refusal(replies[3]); err != nil {
 		return nil, err
@@ -165,16 +167,17 @@ func (s *site) answeredHome(q *namespace.Server, replies []resp.Value) (*namespa
 	return s.home.Answered(q, s.state, s.space), nil
 }
 
-// clock returns a word that knows the server's clock, however old the rest is.
+// clock returns a state with a usable clock of the server; the rest of it may
+// be old.
 func (s *site) clock(ctx context.Context) (*namespace.State, error) {
-	const enough = time.Minute // clocks drift little in it
+	const enough = time.Minute // clocks drift little in a minute
 	if ns := s.known(); ns != nil && s.fits(ns) && time.Since(ns.Heard) < enough {
 		return ns, nil
 	}
 	return s.current(ctx)
 }
 
-// current returns a word that is young enough, asking for it if need be.
+// current returns a state that is young enough, and reads it if necessary.
 func (s *site) current(ctx context.Context) (*namespace.State, error) {
 	ask, ns := s.due(time.Now())
 	if !ask {
@@ -184,9 +187,9 @@ func (s *site) current(ctx context.Context) (*namespace.State, error) {
 	return ns, err
 }
 
-// read sends what add queues, which only reads, together with the question for
-// the word if ask is set or a connection is opened meanwhile. It returns a word
-// by which the replies can be judged.
+// read sends the commands that add queues, which only read. It reads the state
+// with them if ask is set or a connection is opened meanwhile. It returns a
+// state by which the replies can be judged.
 func (s *site) read(ctx context.Context, ask bool, ns *namespace.State, add func(*watch.Batch)) (replies []resp.Value, judge *namespace.State, err error) {
 	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
 		if !ask {
@@ -205,8 +208,8 @@ func (s *site) read(ctx context.Context, ask bool, ns *namespace.State, add func
 	return replies, ns, s.cleanNamespace(ctx, err)
 }
 
-// readWithState asks for the word and sends what add queues, in one round trip
-// if it is done by a script or needs none.
+// readWithState reads the state and sends the commands that add queues: in one
+// round trip, unless the state needs a transaction.
 func (s *site) readWithState(send watch.Ask, add func(*watch.Batch)) ([]resp.Value, *namespace.State, error) {
 	var b watch.Batch
 	switch {
@@ -220,9 +223,9 @@ func (s *site) readWithState(send watch.Ask, add func(*watch.Batch)) ([]resp.Val
 		ns, err := s.answeredHome(q, replies)
 		return replies[homeReplies:], ns, err
 	case s.scripted():
-		ns := s.question()
-		// The text itself: were it not known by its digest, what was read would
-		// come before the word.
+		ns := s.newState()
+		// The script is sent with its text: if the server did not know its
+		// digest, the other replies would be older than the state.
 		b.Text, b.N = s.appendSpace(nil, s.scripts.namespace.text), 1
 		add(&b)
 		replies, err := send(&b)
@@ -246,8 +249,8 @@ func (s *site) readWithState(send watch.Ask, add func(*watch.Batch)) ([]resp.Val
 	return replies, ns, err
 }
 
-// each calls f for parts of n keys, one at least, each with those that one
-// server serves, at the same time. key returns a key.
+// each calls f for parts of n keys, at least one part, all at once. The keys of
+// a part are served by one server. key returns the i-th key.
 func (t *Tier) each(n int, key func(i int) string, f func(part []int) error) error {
 	if t.all == nil {
 		part := make([]int, n)
@@ -273,7 +276,8 @@ func (t *Tier) each(n int, key func(i int) string, f func(part []int) error) err
 }
 
 // elsewhere reports whether a server has refused one command of many because it
-// does not serve its key, or not now: alone, it is followed.
+// does not serve the key, or not now. The caller then sends that command alone,
+// so that the redirection is followed.
 func (t *Tier) elsewhere(err error) bool {
 	var refused *watch.Refusal
 	if t.all == nil || !errors.As(err, &refused) {

@@ -16,19 +16,19 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-var errLost = errors.New("redis: tier: what is kept of a name space does not last")
+var errLost = errors.New("redis: tier: the keys of the namespace disappear as soon as they are written")
 
-// Recheck makes all operations that begin from now on ask for the word anew.
+// Recheck makes all operations that begin from now on read the namespace state
+// again.
 func (t *Tier) Recheck() { t.state.Recheck(time.Now()) }
 
-// question returns a word to be filled in by the answer to a question that is
-// sent now.
-func (s *site) question() *namespace.State {
+// newState returns a state for the reply to a request that is sent now.
+func (s *site) newState() *namespace.State {
 	return &namespace.State{Opened: s.srv.Opened(), Asked: time.Now()}
 }
 
-// appendSpace appends a call of a script about a name space, with further
-// arguments behind those that all of them have.
+// appendSpace appends a call of a script on the namespace, with further
+// arguments after those of all such scripts.
 func (t *Tier) appendSpace(dst []byte, head string, further ...string) []byte {
 	known := t.state.Known()
 	if known == nil {
@@ -40,10 +40,10 @@ func (t *Tier) appendSpace(dst []byte, head string, further ...string) []byte {
 	return appendStrings(appendUint(dst, known.Clock), further...)
 }
 
-// onSpace runs one of the scripts about a name space, or does the same without,
-// and returns the word from then.
+// onSpace runs a script on the namespace, or without, which does the same by
+// transactions. It returns the state from then.
 func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func(watch.Space, *namespace.State) error) (*namespace.State, error) {
-	ns := s.question()
+	ns := s.newState()
 	if s.scripted() {
 		v, err := runOver(ask, sc, func(dst []byte, head string) []byte {
 			return s.appendSpace(dst, head, further...)
@@ -62,7 +62,7 @@ func (s *site) onSpace(ask watch.Ask, sc *script, further []string, without func
 	return s.keep(ns), nil
 }
 
-// keep completes a word that was answered.
+// keep completes a state that was read, and keeps it.
 func (t *Tier) keep(ns *namespace.State) *namespace.State {
 	ns.Heard = time.Now()
 	ns.Spell()
@@ -70,8 +70,8 @@ func (t *Tier) keep(ns *namespace.State) *namespace.State {
 	return ns
 }
 
-// answered fills in ns with what a script about a name space has answered, and
-// keeps it.
+// answered fills in ns with the reply of a script on the namespace, and keeps
+// it.
 func (t *Tier) answered(ns *namespace.State, v resp.Value) (*namespace.State, error) {
 	if err := refusal(v); err != nil {
 		return nil, err
@@ -96,19 +96,19 @@ func (t *Tier) answered(ns *namespace.State, v resp.Value) (*namespace.State, er
 	return t.keep(ns), nil
 }
 
-// cleanNamespace removes what is under the keys of the name space if err says that
-// it is somebody else's: the next question makes a new word. It returns err.
+// cleanNamespace removes the keys of the namespace if err says that another
+// program has written them; the next request makes a new state. It returns err.
 func (t *Tier) cleanNamespace(ctx context.Context, err error) error {
 	if wrongType(err) {
 		t.foreign.Add(1)
 		for _, k := range []string{t.names.Namespace, t.names.Tags} {
-			_ = t.clean(ctx, "hash", k) // if it fails the next question does too
+			_ = t.clean(ctx, "hash", k) // if this fails, the next request fails too
 		}
 	}
 	return err
 }
 
-// DropAll makes everything in the space absent, or stale if soft.
+// DropAll makes all keys of the namespace absent, or stale if soft.
 func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	field := "drops"
 	if soft {
@@ -121,8 +121,8 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	})
 }
 
-// insist is onOne for a drop, which is not to fail because of what somebody else
-// has put under the keys of the name space.
+// insist is onOne for a drop. The drop does not fail if another program has
+// written to the keys of the namespace.
 func (t *Tier) insist(ctx context.Context, f func(*site, watch.Ask) error) error {
 	err := t.onOne(ctx, f)
 	if wrongType(t.cleanNamespace(ctx, err)) {
@@ -131,7 +131,7 @@ func (t *Tier) insist(ctx context.Context, f func(*site, watch.Ask) error) error
 	return t.explained(err)
 }
 
-// onOne calls f for the server of the name space with one connection.
+// onOne calls f for the server of the namespace with one connection.
 func (t *Tier) onOne(ctx context.Context, f func(*site, watch.Ask) error) error {
 	return t.atSpace(ctx, func(ctx context.Context, s *site) error {
 		return s.srv.Together(ctx, true, func(ask watch.Ask) error { return f(s, ask) })
@@ -149,7 +149,8 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	return t.insist(ctx, func(s *site, ask watch.Ask) error { return s.dropTags(ask, tags, soft) })
 }
 
-// dropTags with no tags only makes what is kept of tags if it is missing.
+// dropTags drops tags. Without tags it only makes the table of tags if that is
+// missing.
 func (s *site) dropTags(ask watch.Ask, tags []string, soft bool) error {
 	further := []string{"d:", s.names.Channel, s.names.TagDropped(soft), strconv.Itoa(layout.MaxTags)}
 	if soft {
@@ -160,8 +161,8 @@ func (s *site) dropTags(ask watch.Ask, tags []string, soft bool) error {
 	return err
 }
 
-// Tags returns the drops of each tag. One that is not known counts as dropped
-// when what is known of tags begins.
+// Tags returns the drops of each tag. An unknown tag counts as dropped when the
+// table of tags was made.
 func (t *Tier) Tags(ctx context.Context, tags []string) (known []remote.Tag, err error) {
 	if err := tooLong(tags...); err != nil {
 		return nil, err
@@ -201,8 +202,8 @@ func (s *site) tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 	return nil, errLost
 }
 
-// parseTags makes sense of the floor and the drops of n tags. It reports false
-// if there is no floor. What is no number counts as missing.
+// parseTags parses the floor and the drops of n tags. It reports false if there
+// is no floor. Fields that are no number count as missing.
 func parseTags(v resp.Value, n int) (known []remote.Tag, ok bool) {
 	if v.Len() != 1+2*n {
 		return nil, false
@@ -227,8 +228,9 @@ func parseTags(v resp.Value, n int) (known []remote.Tag, ok bool) {
 	return known, true
 }
 
-// Probe looks for what weakens the promises of a cache, and uses scripts again
-// if they are permitted by now. In a cluster it asks all who hold lanes.
+// Probe looks for properties of the server that weaken the promises of a cache,
+// and uses scripts again if they are permitted by now. In a cluster it asks all
+// servers with lanes.
 func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 	if t.all == nil {
 		warnings, err = t.one.probe(ctx)
@@ -258,12 +260,12 @@ func denied(v resp.Value) bool {
 	return v.Kind() == resp.Error && code == "NOPERM"
 }
 
-// noWrites is all that is to be said of a server on which nothing works.
+// noWrites is the only warning about a server that permits no writes.
 const noWrites = "neither scripts nor WATCH, MULTI and EXEC are permitted: nothing can be stored or dropped in Redis, " +
 	"so the cache works as without L2, and Set and Invalidate return errors"
 
-// noScripts decides by the reply to the smallest script, whatever its text says,
-// whether scripts are to be used from now on.
+// noScripts decides by the reply to the smallest script whether scripts are
+// used from now on. Any error of the script counts as a refusal.
 func (s *site) noScripts(v resp.Value) bool {
 	code, _, _ := strings.Cut(string(v.Bytes()), " ")
 	no := s.forbids(v) || v.Kind() == resp.Error && code == "ERR"
@@ -301,7 +303,7 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 	}
 	switch err := refusal(r[0]); {
 	case !scripts:
-		warnings = append(warnings, "scripts are not permitted: what writes takes several round trips, and fails under much competition for one key")
+		warnings = append(warnings, "scripts are not permitted: each write takes several round trips, and fails under much competition for one key")
 	case err != nil:
 		return nil, err
 	}
@@ -313,13 +315,13 @@ func (s *site) probe(ctx context.Context) (warnings []string, err error) {
 		warnings = append(warnings, "INFO is not permitted or tells too little: a failover or restart that brings older data back is not always noticed")
 	}
 	if s.home != nil && watch.ClusterEpoch(r[5]) == "" {
-		warnings = append(warnings, "CLUSTER INFO is not permitted or tells too little: what comes back with a slot is not always noticed")
+		warnings = append(warnings, "CLUSTER INFO is not permitted or tells too little: older values that come back with a slot are not always noticed")
 	}
 	limit, policy := watch.Memory(r[3], r[4])
 	switch kind, _, _ := strings.Cut(policy, "-"); {
 	case limit <= 0:
 	case kind == "allkeys":
-		warnings = append(warnings, "maxmemory-policy "+policy+" may evict fences: a hold may be cut short, and everything may be doubted")
+		warnings = append(warnings, "maxmemory-policy "+policy+" may evict fences: a hold may be cut short, and all entries may become suspect")
 	case kind == "volatile":
 		warnings = append(warnings, "maxmemory-policy "+policy+" may evict fences: a hold may be cut short")
 	}

@@ -1,5 +1,14 @@
-// Package tier decides what is stored in Redis, and what is read from it is
-// worth: package redis has its face, package layout the forms.
+// Package tier is the Tier over Redis, for either client. It reads entries and
+// judges them by the namespace state, and has the server decide on changes: by
+// the scripts of package layout, or by the transactions of package watch.
+// Packages redis and contrib/goredis reach the servers for it.
+//
+// A [Tier] sends each operation to a site: the server that serves the slot of
+// the key. A site judges by a namespace state that is at most two seconds old
+// and was read after the last connection was opened.
+//
+// Invariant: no value is returned that carries another epoch, or fewer drops of
+// everything, than the state that judges it.
 package tier
 
 import (
@@ -18,12 +27,12 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// maxKey is the longest key or tag in bytes. Redis would take more; a key that
-// long is a value that went astray.
+// maxKey is the length in bytes of the longest key or tag. Redis would take
+// longer ones, but they are most likely values by mistake.
 const maxKey = 64 << 10
 
-// Server is how a [Tier] reaches its server. Errors are about connections; what
-// the server answers, errors too, is a reply.
+// Server is the way of a [Tier] to its server. Errors are about connections;
+// every answer of the server, also an error, is a reply.
 type Server interface {
 	// Send sends one command, which put appends, and returns the reply. If it
 	// may have been sent it is not sent again.
@@ -33,23 +42,25 @@ type Server interface {
 	// Together gives f one connection for several round trips. If twice is set
 	// and a connection was lost before its first reply, f gets another one.
 	Together(ctx context.Context, twice bool, f func(watch.Ask) error) error
-	// Opened is how many connections have been opened, before their first use.
+	// Opened returns the number of connections that have been opened. A
+	// connection counts before its first use.
 	Opened() uint64
 	// MaxValue is the size of the largest value that can be read.
 	MaxValue() int
 }
 
-// Cluster is how a [Tier] reaches servers of which each serves some slots.
+// Cluster is the way of a [Tier] to several servers, each of which serves some
+// slots.
 type Cluster interface {
-	// Follow gives f the node that serves a key, and again another one if f
-	// returns a [*watch.Refusal] that leads there, or if a node has gone and f
-	// has had no effect, or may be carried out twice.
+	// Follow gives f the node that serves a key. It calls f again, with another
+	// node, if f returns a [*watch.Refusal] that leads there, or if a node is
+	// gone and f has had no effect or may be executed twice.
 	Follow(ctx context.Context, key string, twice bool, f func(context.Context, Node) error) error
 	// Split returns the indexes of n keys in parts: each has those that one
 	// node serves, as far as that is known.
 	Split(n int, key func(i int) string) [][]int
-	// Serving returns the nodes that serve slots, one at least, as they were known
-	// when somebody last asked.
+	// Serving returns the nodes that serve slots, one at least, as of the last
+	// topology that was read.
 	Serving(ctx context.Context) ([]Node, error)
 	// MaxValue is the size of the largest value that can be read.
 	MaxValue() int
@@ -59,16 +70,16 @@ type Cluster interface {
 // role and has it again is another node.
 type Node interface {
 	Server
-	// Home is what is known of the server. It is the node's.
+	// Home is the last report of the server. It belongs to the node.
 	Home() *namespace.Home
-	// Settled reports whether the node serves the slot, and not only keys of it
-	// that have come there before the others.
+	// Settled reports whether the node serves the slot. It is false while the
+	// slot is being moved and the node has only some of its keys.
 	Settled() bool
 }
 
 // Tier is the part of a store that belongs to one instance of a cache. It is a
-// [remote.Tier] with all optional abilities. Clients embed it in the types that
-// they export, so all its exported methods are public.
+// [remote.Tier] with all abilities. Clients embed it in the types that they
+// export, so all its exported methods are public.
 type Tier struct {
 	one     *site   // the server, or nil
 	all     Cluster // the servers, or nil
@@ -84,9 +95,9 @@ type Tier struct {
 	get     func(dst []byte, key string) []byte // appendGet, made once
 }
 
-// New returns a tier on a database of one server, without a name. A
-// refusal of the server is a [*watch.Refusal]; explain turns it into the error that
-// callers get, and nil leaves errors as they are.
+// New returns a tier on a database of one server, without a name. An error
+// reply of the server is a [*watch.Refusal]; explain turns it into the error
+// that callers get, and a nil explain leaves errors as they are.
 func New(srv Server, db int, explain func(error) error) *Tier {
 	t := &Tier{one: &site{srv: srv}, db: db, explain: explain, scripts: newScripts(), states: &namespace.Holders{}, changes: &changes{}}
 	return t.Bind(remote.Space{})
@@ -118,7 +129,7 @@ func (t *Tier) maxValue() int {
 	return t.one.srv.MaxValue()
 }
 
-// explained is an error as callers get it.
+// explained returns an error as callers get it.
 func (t *Tier) explained(err error) error {
 	if err == nil || t.explain == nil {
 		return err
@@ -126,11 +137,12 @@ func (t *Tier) explained(err error) error {
 	return t.explain(err)
 }
 
-// Announces is true: a drop and its announcement are one step, and the end of
-// a lease is announced too if somebody was told that it was taken.
+// Announces is true: a drop and its announcement are one step. The end of a
+// lease is announced too if another instance was told that the lease is taken.
 func (t *Tier) Announces() bool { return true }
 
-// Foreign is the number of values that were unreadable or not ours.
+// Foreign returns the number of values that were unreadable or written by
+// another program.
 func (t *Tier) Foreign() uint64 { return t.foreign.Load() }
 
 func tooLong(keys ...string) error {
@@ -146,7 +158,7 @@ func tooLong(keys ...string) error {
 func nonce() uint64 { return rand.Uint64() | 2 }
 
 // newLease and newToken draw tokens for leases and for drops. The lowest bit
-// tells which, and so which script stores under them.
+// tells them apart, and so selects the script that stores under them.
 func newLease() uint64 { return nonce() | 1 }
 func newToken() uint64 { return nonce() &^ 1 }
 
@@ -186,7 +198,7 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	return held, nil
 }
 
-// pick returns some of all.
+// pick returns the elements of all with the indexes in some.
 func pick[T any](all []T, some []int) []T {
 	picked := make([]T, len(some))
 	for j, i := range some {
@@ -195,7 +207,7 @@ func pick[T any](all []T, some []int) []T {
 	return picked
 }
 
-// getFrom reads values that are thought to be with one server.
+// getFrom reads values that most likely are on one server.
 func (t *Tier) getFrom(ctx context.Context, keys []string) (held []remote.Held, err error) {
 	var again []int
 	err = t.atKey(ctx, keys[0], true, func(ctx context.Context, s *site) error {
@@ -212,10 +224,11 @@ func (t *Tier) getFrom(ctx context.Context, keys []string) (held []remote.Held, 
 	return held, err
 }
 
-// getAll reads values from one server. Those that are elsewhere are to be read
-// again; the first of them is an error.
+// getAll reads values from one server. again are the indexes of keys that
+// another server has; if the first key is one of them, getAll returns the error
+// of that.
 func (s *site) getAll(ctx context.Context, keys []string) (held []remote.Held, again []int, err error) {
-	now := time.Now() // looked at seldom: it is 2 % of a read
+	now := time.Now() // read once: the clock is 2 % of a read
 	ask, ns := s.due(now)
 	if len(keys) == 1 && !ask {
 		v, err := s.srv.Read(ctx, now, s.get, keys[0])
@@ -256,7 +269,7 @@ func (t *Tier) appendGet(dst []byte, key string) []byte {
 	return resp.AppendString(dst, t.names.State)
 }
 
-// held makes sense of a value with its state, as HMGET answers.
+// held parses a value with its state, the reply of HMGET.
 func (t *Tier) held(v resp.Value, ns *namespace.State) (remote.Held, error) {
 	if err := refusal(v); err != nil {
 		if wrongType(err) {
@@ -280,7 +293,7 @@ func (t *Tier) held(v resp.Value, ns *namespace.State) (remote.Held, error) {
 	return t.open(&found, ns), nil
 }
 
-// open says what a value is worth to those who know ns.
+// open judges a value by ns.
 func (t *Tier) open(v *entryrules.Value, ns *namespace.State) remote.Held {
 	if v.Unreadable {
 		t.foreign.Add(1)
@@ -289,7 +302,7 @@ func (t *Tier) open(v *entryrules.Value, ns *namespace.State) remote.Held {
 	return layout.Held(v, ns.Text, ns.Now(time.Now()))
 }
 
-// stored is a value with its state, as they are stored.
+// stored parses a value with its state.
 func stored(data, state resp.Value, ns *namespace.State) entryrules.Value {
 	v := watch.Value(state, ns.Text)
 	if data.Kind() == resp.Bulk {
@@ -298,8 +311,8 @@ func stored(data, state resp.Value, ns *namespace.State) entryrules.Value {
 	return v
 }
 
-// wrongType reports whether err says that there is something of another type
-// under a key. A script says it in its own words.
+// wrongType reports whether err says that a key is of another type. The error
+// of a script has such a text inside.
 func wrongType(err error) bool {
 	if err == nil {
 		return false
@@ -308,7 +321,8 @@ func wrongType(err error) bool {
 	return errors.As(err, &refused) && strings.Contains(refused.Text, "WRONGTYPE")
 }
 
-// clean removes from a key what is none of ours, because it is not of this type.
+// clean removes a key that another program has written, if it is not of this
+// type.
 func (t *Tier) clean(ctx context.Context, kind, key string) error {
 	return t.atSlot(ctx, key, func(ctx context.Context, s *site) error {
 		if s.scripted() {

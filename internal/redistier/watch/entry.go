@@ -10,7 +10,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Entry is one key of one cache, and how to reach the server.
+// Entry is one key of one cache, with the way to its server.
 type Entry struct {
 	Ask   Ask
 	Names *layout.Names
@@ -19,10 +19,10 @@ type Entry struct {
 	Nonce string
 }
 
-// Do carries an operation out: it reads the entry, lets entryrules decide, and
-// writes the difference. Times of the operation are in ms, and its schema is that
-// of Names. An Acquire that becomes late because the server stood still between
-// the read and the write gives a lease all the same.
+// Do executes an operation: it reads the entry, lets entryrules decide, and
+// writes the difference. Times of the operation are in ms, and its schema is
+// that of Names. An Acquire that becomes late because the server stood still
+// between the read and the write grants a lease all the same.
 func (e Entry) Do(op entryrules.Operation) (a entryrules.Answer, err error) {
 	keys := []string{e.Names.Entry(e.Key)}
 	if needs(op).lane {
@@ -80,7 +80,8 @@ func (e Entry) write(t *tx, was known, next entryrules.State, op entryrules.Oper
 	}
 }
 
-// announce queues what instances are told. A drop gives the lane another version.
+// announce queues the message of an answer. A drop gives the lane another
+// version.
 func (e Entry) announce(t *tx, lane string, a entryrules.Answer) {
 	switch a.Announce {
 	case remote.Ended:
@@ -98,7 +99,7 @@ func (e Entry) announce(t *tx, lane string, a entryrules.Answer) {
 	}
 }
 
-// Clean removes what is under a key if it is not of this type.
+// Clean removes a key if it is not of the type kind.
 func Clean(ask Ask, key, kind string) error {
 	return run(ask, []string{key}, func(t *tx) error {
 		r, err := t.read(func(b *Batch) { b.Add("TYPE", key) })

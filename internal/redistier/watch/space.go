@@ -9,25 +9,25 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// Space is the name space of a cache, and how to reach the server.
+// Space is the namespace of a cache, with the way to its server.
 type Space struct {
 	Ask   Ask
 	Names *layout.Names
-	// Nonce is the epoch of a word that has to be made; Known what the asker
-	// knows, or nil.
+	// Nonce is the epoch of a state that has to be made. Known is the state
+	// that the caller knows, or nil.
 	Nonce string
 	Known *namespace.State
 }
 
-// spaceTx is one try of an operation on a name space.
+// spaceTx is one attempt at an operation on a namespace.
 type spaceTx struct {
 	*tx
 	names *layout.Names
 	state *namespace.State
-	fresh bool // the word was made anew, and what is known of tags
+	fresh bool // the state was made anew, with the table of tags
 }
 
-// do fills in ns and then does what then queues.
+// do fills in ns, and writes the commands that then queues.
 func (s Space) do(ns *namespace.State, then func(*spaceTx) error) error {
 	n := s.Names
 	return run(s.Ask, []string{n.Namespace, n.Tags}, func(t *tx) error {
@@ -55,8 +55,9 @@ func (s Space) do(ns *namespace.State, then func(*spaceTx) error) error {
 	})
 }
 
-// judge takes the word over, or makes a new one if it is missing, damaged, less
-// than what the asker knows, or another authority's.
+// judge takes over the stored state. It makes a new one if that is missing or
+// damaged, if it counts less than the caller knows, or if another authority
+// wrote it.
 func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
 	ns := t.state
 	good := true
@@ -78,7 +79,7 @@ func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
 		return
 	}
 	t.fresh = true
-	// What was loaded before is older than what is known of tags from here on.
+	// The table of tags begins at a clock that no earlier load has.
 	clock = max(clock+1, uint64(max(0, ns.Server))/1000*1000)
 	ns.Epoch, ns.Drops, ns.Expiries, ns.Clock = s.Nonce, 0, 0, clock
 	t.writes.Add("DEL", t.names.Namespace, t.names.Tags)
@@ -86,9 +87,9 @@ func (s Space) judge(t *spaceTx, f []resp.Value, authority string) {
 	t.writes.Add("HSET", t.names.Tags, "floor", clock)
 }
 
-// Changes is what INFO says of how often the data of a server was changed: the
-// number since it was last saved, and when, and how often, that was. It is empty
-// if INFO does not say.
+// Changes returns the state of a server's data by the reply of INFO: the number
+// of changes since the data was last saved, and the time and number of saves.
+// It is empty if INFO has none of that.
 func Changes(info resp.Value) string {
 	n, saved := infoField(info, "rdb_changes_since_last_save"), infoField(info, "rdb_last_save_time")
 	if n == "" || saved == "" {
@@ -97,22 +98,23 @@ func Changes(info resp.Value) string {
 	return n + " " + saved + " " + infoField(info, "rdb_saves")
 }
 
-// ClusterState is what CLUSTER INFO says of whether a server serves, and of the
-// newest epoch that it has heard of and its own: one of them is another one soon
-// after a failover, or when a server has taken over its first slot since.
+// ClusterState returns the state of a server in its cluster by the reply of
+// CLUSTER INFO: whether it serves, the newest epoch that it has heard of, and
+// its own epoch. One of the epochs changes soon after a failover, or when a
+// server takes over a slot.
 func ClusterState(info resp.Value) string {
 	return infoField(info, "cluster_state") + " " + infoField(info, "cluster_current_epoch") + " " + ClusterEpoch(info)
 }
 
-// TakesNoWrites reports whether the text of an error says that the server was
-// demoted, or may have been: what it holds is not the newest then.
+// TakesNoWrites reports whether the text of an error means that the server was
+// demoted, or may have been. Its data is not the newest then.
 func TakesNoWrites(refused string) bool {
 	code, _, _ := strings.Cut(refused, " ")
 	return code == "READONLY" || code == "NOREPLICAS"
 }
 
-// Authority is the run of a server and the history that it replicates, by what
-// INFO says of them, or empty if that does not.
+// Authority returns the run of a server and the history that it replicates by
+// the replies of INFO. It is empty if they lack one of the two.
 func Authority(server, replication resp.Value) string {
 	run, replid := infoField(server, "run_id"), infoField(replication, "master_replid")
 	if run == "" || replid == "" {
@@ -121,15 +123,15 @@ func Authority(server, replication resp.Value) string {
 	return run + replid
 }
 
-// ClusterEpoch is the epoch of a server in its cluster, by what CLUSTER INFO says
-// of it, or empty if that does not. A server that takes over a slot, by a
-// failover or because the slot has moved there, has the highest of all, and a
-// new one if that is another server's.
+// ClusterEpoch returns the epoch of a server in its cluster by the reply of
+// CLUSTER INFO, or an empty text. A server that takes over a slot, by a
+// failover or because the slot has moved, gets the highest epoch of all, and a
+// new one if that belongs to another server.
 func ClusterEpoch(info resp.Value) string { return infoField(info, "cluster_my_epoch") }
 
-// Memory is how much memory a server may use, and what it does when it has
-// none left, by what INFO or CONFIG GET says. A limit of zero is none, or one
-// that it does not tell.
+// Memory returns the limit of a server's memory and its eviction policy by the
+// replies of INFO or CONFIG GET. A limit of zero means that there is none, or
+// that it is not reported.
 func Memory(info, config resp.Value) (limit int64, policy string) {
 	limit, policy = number(infoField(info, "maxmemory")), infoField(info, "maxmemory_policy")
 	if policy != "" {
@@ -148,7 +150,7 @@ func Memory(info, config resp.Value) (limit int64, policy string) {
 	return limit, policy
 }
 
-// infoField returns a field of what INFO says.
+// infoField returns a field of the reply of INFO.
 func infoField(info resp.Value, name string) string {
 	if info.Kind() == resp.Error {
 		return ""
@@ -161,7 +163,7 @@ func infoField(info resp.Value, name string) string {
 	return ""
 }
 
-// Look reads the word into ns.
+// Look reads the namespace state into ns.
 func (s Space) Look(ns *namespace.State) error {
 	return s.do(ns, func(*spaceTx) error { return nil })
 }
@@ -180,8 +182,8 @@ func (s Space) DropAll(ns *namespace.State, soft bool) error {
 	})
 }
 
-// DropTags notes the drops of tags at new clocks. What is known of tags is made
-// if it is missing.
+// DropTags notes the drops of tags at new clocks. It makes the table of tags if
+// that is missing.
 func (s Space) DropTags(ns *namespace.State, tags []string, soft bool) error {
 	n := s.Names
 	return s.do(ns, func(t *spaceTx) error {

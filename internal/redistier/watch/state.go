@@ -9,15 +9,16 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// known is what was read of an entry, at the time now in ms of the server's
-// clock.
+// known is the state of an entry as it was read at the time now, in ms of the
+// server's clock.
 type known struct {
 	entryrules.State
 	now  int64
 	lane string // its version, as it is stored
 }
 
-// need is what an operation has to know beside the state of its own value type.
+// need tells which data an operation reads besides the state of its own value
+// type.
 type need struct {
 	value  bool // the data of the value
 	others bool // the states of other types
@@ -36,8 +37,8 @@ func needs(op entryrules.Operation) need {
 	return need{}
 }
 
-// read reads the state of the entry, in one round trip, or in two if there are
-// values of other types that have to be known.
+// read reads the state of the entry: in one round trip, or in two if values of
+// other types count.
 func (e Entry) read(t *tx, w need) (k known, err error) {
 	n, entry := e.Names, e.Names.Entry(e.Key)
 	r, err := t.read(func(b *Batch) {
@@ -66,7 +67,7 @@ func (e Entry) read(t *tx, w need) (k known, err error) {
 	k.now = Time(r[2])
 	k.State = entryrules.State{Slots: []entryrules.Slot{own}, Hold: parseHold(text(f[2])), Token: parseToken(text(f[4]))}
 	if pttl := r[1].Int(); pttl >= 0 {
-		k.Until = k.now + max(1, pttl) // what the server still has is not forgotten
+		k.Until = k.now + max(1, pttl) // the server still has the entry
 	}
 	if w.lane {
 		k.lane = text(r[3])
@@ -111,8 +112,8 @@ func (t *tx) others(entry, own string, names resp.Value) (slots []entryrules.Slo
 // field is a field of an entry as it is stored.
 type field struct{ name, text string }
 
-// storedFields returns the fields of a state but for the data of values. A value
-// that is unreadable is written by nobody here.
+// storedFields returns the fields of a state without the data of values.
+// Unreadable values are not written.
 func storedFields(s entryrules.State) (all []field) {
 	for i := range s.Slots {
 		slot := &s.Slots[i]
@@ -149,15 +150,15 @@ func times(ms ...int64) string {
 	return string(b)
 }
 
-// parseSlot is what the fields of one value type say.
+// parseSlot parses the fields of one value type.
 func parseSlot(schema string, state, lease, awaited resp.Value) entryrules.Slot {
 	return entryrules.Slot{
 		Schema: schema, Value: Value(state, ""), Lease: parseLease(text(lease)), Awaited: awaited.Kind() != resp.Null,
 	}
 }
 
-// Value returns the value of which a field of an entry says this, without its
-// data. A value with the namespace state that is known costs no memory.
+// Value parses the field with the state of a value; it has no data. It
+// allocates nothing for a value with the namespace state known.
 func Value(state resp.Value, known string) entryrules.Value {
 	if state.Kind() == resp.Null {
 		return entryrules.Value{}
@@ -169,7 +170,8 @@ func Value(state resp.Value, known string) entryrules.Value {
 	return v
 }
 
-// parseLease reads a lease. What is none counts as missing, as in the scripts.
+// parseLease parses a lease. A damaged lease counts as missing, as in the
+// scripts.
 func parseLease(s string) (l entryrules.Lease) {
 	token, rest, _ := strings.Cut(s, " ")
 	till, length, _ := strings.Cut(rest, " ")
@@ -192,7 +194,7 @@ func parseHold(s string) entryrules.Hold {
 	return entryrules.Hold{Until: number(till), Length: number(length)}
 }
 
-// hex is a token, or zero.
+// hex parses a token; a damaged one is zero.
 func hex(s string) uint64 {
 	n, err := strconv.ParseUint(s, 16, 64)
 	if err != nil {

@@ -1,7 +1,11 @@
-// Package watch does with WATCH, MULTI and EXEC what the scripts of package
-// layout do, for servers that do not permit scripts: the server refuses what an
-// operation writes if a key that it has read was changed meanwhile. What is
-// stored is the same; an operation takes two round trips or three.
+// Package watch does the work of the scripts of package layout by WATCH, MULTI
+// and EXEC, for servers that do not permit scripts. An operation reads under
+// WATCH, decides by package entryrules, and writes by EXEC in two round trips
+// or three. The stored form is the same.
+//
+// Invariant: the server executes the writes of an operation only if no key that
+// the operation has read was changed meanwhile; else the operation is tried
+// again.
 package watch
 
 import (
@@ -13,29 +17,30 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// ErrContended is returned when others were faster too often.
+// ErrContended is returned when other writers of a key were faster too often.
 var ErrContended = errors.New("redis: tier: too many writers of one key without scripts")
 
-// ErrNoTransactions is returned where a server permits neither scripts nor what
-// this package needs in their place.
+// ErrNoTransactions is returned where a server permits neither scripts nor the
+// commands of this package.
 var ErrNoTransactions = errors.New("redis: tier: the server permits neither scripts nor WATCH, MULTI and EXEC: nothing can be stored or dropped")
 
-// maxTries is how often an operation is tried. Each time one of those who
-// compete for a key has its way.
+// maxTries is the number of attempts at an operation. In each round of attempts
+// at a key one of the writers succeeds.
 const maxTries = 256
 
-// Ask sends commands over one connection, always the same, in one round trip
+// Ask sends commands over one connection, always the same, in one round trip,
 // and returns their replies. Its errors are about the connection.
 type Ask func(*Batch) ([]resp.Value, error)
 
 // Batch collects commands.
 type Batch struct {
-	// Text is the commands as they are sent, N their number.
+	// Text has the commands in the form in which they are sent. N is their
+	// number.
 	Text []byte
 	N    int
 }
 
-// Add queues a command. Its arguments are such as resp.AppendArg takes.
+// Add queues a command. Its arguments have the types that resp.AppendArg takes.
 func (b *Batch) Add(args ...any) {
 	text, err := resp.AppendCommand(b.Text, args...)
 	if err != nil {
@@ -44,7 +49,7 @@ func (b *Batch) Add(args ...any) {
 	b.Text, b.N = text, b.N+1
 }
 
-// Refusal is an error that the server answered with.
+// Refusal is an error reply of the server.
 type Refusal struct {
 	// Text is the code and the message.
 	Text string
@@ -63,9 +68,9 @@ func check(replies ...resp.Value) error {
 	return nil
 }
 
-// Forbidden reports whether a reply says that a command is not known to the
-// server, or not permitted to the user. The name is in lower case, and may be
-// the beginning of several.
+// Forbidden reports whether a reply means that the server does not know a
+// command, or does not permit it to the user. command is in lower case, and may
+// be the beginning of several.
 func Forbidden(v resp.Value, command string) bool {
 	if v.Kind() != resp.Error {
 		return false
@@ -74,10 +79,11 @@ func Forbidden(v resp.Value, command string) bool {
 	return code == "noperm" && strings.Contains(text, "'"+command) || code == "err" && strings.HasPrefix(text, "unknown command")
 }
 
-// NoScripts reports whether a reply to a script says that the server runs none,
-// or none for this user. A server that has no engine for scripts says NOSCRIPT
-// to a digest, and only to a text "ERR Could not find scripting engine 'lua'"
-// (Valkey) or "ERR This instance has Lua scripting support disabled" (Garnet).
+// NoScripts reports whether a reply to a script means that the server runs no
+// scripts, or none for this user. A server without an engine for scripts
+// answers NOSCRIPT to a digest; to a text it answers "ERR Could not find
+// scripting engine 'lua'" (Valkey) or "ERR This instance has Lua scripting
+// support disabled" (Garnet).
 func NoScripts(v resp.Value) bool {
 	if Forbidden(v, "eval") {
 		return true
@@ -86,8 +92,8 @@ func NoScripts(v resp.Value) bool {
 	return v.Kind() == resp.Error && code == "ERR" && strings.Contains(text, "scripting")
 }
 
-// Transactions returns ErrNoTransactions if the server does not permit what
-// operations without scripts need. They are tried on key, which is not changed.
+// Transactions returns ErrNoTransactions if the server does not permit
+// transactions. They are tried on key, which is not changed.
 func Transactions(ask Ask, key string) error {
 	var b Batch
 	b.Add("WATCH", key)
@@ -103,16 +109,17 @@ func Transactions(ask Ask, key string) error {
 	return err
 }
 
-// tx is one try of an operation.
+// tx is one attempt at an operation.
 type tx struct {
 	ask     Ask
-	watch   []any // until it was sent
+	watch   []any // nil once it was sent
 	watched bool
 	writes  Batch
 }
 
-// run tries f, which reads and decides what to write, until nobody has changed
-// the keys in between. An f that queues no writes has only looked.
+// run tries f, which reads and queues writes, until the writes are executed:
+// until no other client has changed the keys in between. An f that queues no
+// writes only reads.
 func run(ask Ask, keys []string, f func(*tx) error) error {
 	watch := []any{"WATCH"}
 	for _, k := range keys {
@@ -135,7 +142,8 @@ func run(ask Ask, keys []string, f func(*tx) error) error {
 	return ErrContended
 }
 
-// read sends what add queues, which must not write, and returns the replies.
+// read sends the commands that add queues, which must not write, and returns
+// the replies.
 func (t *tx) read(add func(*Batch)) ([]resp.Value, error) {
 	replies, err := t.look(add)
 	if err == nil {
@@ -175,7 +183,7 @@ func (t *tx) unwatch() error {
 	return err
 }
 
-// exec carries out the writes, unless a key was changed since it was read.
+// exec executes the writes, unless a key was changed since it was read.
 func (t *tx) exec() (done bool, err error) {
 	var b Batch
 	b.Add("MULTI")
@@ -190,7 +198,7 @@ func (t *tx) exec() (done bool, err error) {
 		return false, ErrNoTransactions
 	}
 	if err := check(replies...); err != nil {
-		return false, err // of the first command that was refused: EXEC does nothing then
+		return false, err // that of the first refused command: EXEC does nothing then
 	}
 	for v := range results.Elems() {
 		if err := check(v); err != nil {
@@ -200,7 +208,7 @@ func (t *tx) exec() (done bool, err error) {
 	return results.Kind() == resp.Array, nil
 }
 
-// fields are the elements of a reply, as many as are asked for.
+// fields returns the first n elements of a reply.
 func fields(v resp.Value, n int) []resp.Value {
 	all := slices.AppendSeq(make([]resp.Value, 0, n), v.Elems())
 	for len(all) < n {
@@ -209,10 +217,10 @@ func fields(v resp.Value, n int) []resp.Value {
 	return all
 }
 
-// text is a string, or empty.
+// text is the text of a reply, or empty.
 func text(v resp.Value) string { return string(v.Bytes()) }
 
-// Clock is a tag clock as it is stored, and whether it is one.
+// Clock parses a tag clock. It reports false for everything else.
 func Clock(v resp.Value) (uint64, bool) {
 	n, err := strconv.ParseUint(string(v.Bytes()), 10, 53)
 	return n, err == nil
@@ -224,7 +232,8 @@ func Time(v resp.Value) int64 {
 	return number(text(f[0]))*1000 + number(text(f[1]))/1000
 }
 
-// number is a number of as many digits as Lua's numbers hold, or zero.
+// number parses a number of at most as many digits as Lua numbers hold;
+// everything else is zero.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 53)
 	if err != nil || n < 0 {

@@ -1,11 +1,11 @@
--- Asks for the right to fill a key.
+-- Grants a lease on a key.
 -- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 life of the lease in ms, 4 its end in ms of the server's
--- clock, 5 word, 6 until when in ms of that clock the asker waits for the answer, and if a fresh
--- value may have to be replaced, 7 its id: that value counts as stale.
--- Returns 1 if a lease was given and there is nothing, else
+-- clock, 5 namespace state, 6 the time in ms of that clock until which the caller waits, and to
+-- replace a fresh value, 7 its id: that value counts as stale.
+-- Returns 1 if a lease was granted and no value is held, else
 -- {grant, wait in ms, state or false, value or false}. A lease under the same
--- token is given again, so the question can be repeated. Nobody is given a lease
--- who does not wait for it any more.
+-- token is granted again, so the request can be repeated. A caller that does not
+-- wait any more gets no lease.
 local schema, token, life, word = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5]
 local ttl = redis.call('PTTL', KEYS[1])
 local state, value, awaited = false, false, false
@@ -35,9 +35,9 @@ if ttl ~= -2 then
     value = fresh and tonumber(left) > now and string.match(w, '^.*%.') == string.match(word, '^.*%.')
   end
   local holder, till, whole = string.match(f[2] or '', '^(%x+) (%d+) (%d+)$')
-  awaited = f[4] and holder ~= token -- by those who waited for another lease
+  awaited = f[4] and holder ~= token -- by callers that waited for another lease
   local left = tonumber(till or 0) - now
-  -- A lease of which more is left than was given, by more than a second, is over:
+  -- A lease of which more is left than was granted, by more than a second, is over:
   -- the clock was set back since.
   if holder and holder ~= token and left > 0 and left <= whole + 1000 then
     if not f[4] then

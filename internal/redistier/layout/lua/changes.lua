@@ -1,6 +1,5 @@
--- Says in short how far the changes of this server's data have come.
--- ARGV: 1 whether it is one of a cluster. Returns a text, or '' if INFO does
--- not say.
+-- Returns a short text that differs after any change of this server's data, or '' if INFO does
+-- not report changes. ARGV: 1 whether the server is part of a cluster.
 local function fields(info, names)
   local all = {}
   for i, name in ipairs(names) do

@@ -1,5 +1,5 @@
--- Removes what is not of the type that a key must have: somebody else wrote it.
--- KEYS: 1 key. ARGV: 1 type. Returns 1 if there was something to remove.
+-- Removes a key if it is not of the type that it must have: another program wrote it.
+-- KEYS: 1 key. ARGV: 1 type. Returns 1 if the key was removed.
 local t = redis.call('TYPE', KEYS[1])
 if type(t) == 'table' then
   t = t['ok']

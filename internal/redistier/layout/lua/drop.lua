@@ -1,13 +1,13 @@
--- Makes a key absent, or stale, for all schemas, voids every right to fill it,
--- gives its lane another word, and announces that.
--- KEYS: 1 entry, 2 lane. ARGV: 1 channel, 2 head of the message, 3 nonce, 4 key, and unless nothing
--- of it is wanted, 5 'soft' or 'hard', 6 token or '', 7 life of the token in ms, 8 hold in ms,
+-- Makes a key absent, or stale, for all schemas, voids its leases and token, gives its lane
+-- another version, and announces that.
+-- KEYS: 1 entry, 2 lane. ARGV: 1 channel, 2 head of the message, 3 nonce, 4 key, and unless all of
+-- them have no effect, 5 'soft' or 'hard', 6 token or '', 7 life of the token in ms, 8 hold in ms,
 -- 9 for how long values are kept after a soft drop in ms, 0 for as long as they were to be.
 -- Returns 1.
 local soft, token = ARGV[5] == 'soft', ARGV[6] or ''
 local held = redis.call('HGET', KEYS[1], 'h')
 
-local keep, need, rest = {}, 0, '0' -- what the entry is to have then, and for how long at least
+local keep, need, rest = {}, 0, '0' -- the fields that the entry has then, and their longest life
 local now
 if held or ARGV[5] then
   local t = redis.call('TIME')
@@ -29,9 +29,9 @@ end
 
 if soft or need > 0 then
   local fields, stays, cap = redis.call('HKEYS', KEYS[1]), false, tonumber(ARGV[9] or 0)
-  -- What takes no memory comes first: a server that has none left then allows
-  -- the rest. And what is to stay comes before what goes: a key that is gone in
-  -- between would count as one that has moved, in a slot that does.
+  -- The first write takes no memory: after it a server without memory left allows
+  -- the rest. Fields are written before others are removed: in a slot that is being
+  -- moved, a key that is gone in between would count as moved.
   redis.call('HDEL', KEYS[1], '')
   for _, field in ipairs({ 'h', 't' }) do
     if keep[field] then

@@ -1,4 +1,4 @@
--- Makes all values of a name space absent, or stale, by changing its word, and
+-- Makes all values of a namespace absent, or stale, by changing the namespace state, and
 -- announces that.
 -- ARGV: 6 'drops' or 'expiries', 7 channel, 8 head of the message.
 -- Returns {epoch, drops, expiries, clock, now in ms}.

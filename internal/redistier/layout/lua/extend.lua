@@ -1,8 +1,8 @@
--- Gives the value that is held a new life, and a new id, without sending it
--- again. The end of the lease is announced if somebody waits for it.
--- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 word, 4 fresh in ms, 5 left in ms, 6 id,
+-- Gives the held value a new life, and a new id, without sending it again. The end
+-- of the lease is announced if another instance waits for it.
+-- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 namespace state, 4 fresh in ms, 5 left in ms, 6 id,
 -- 7 channel, 8 message that the lease has ended.
--- Returns 1 if extended, 0 if the lease was gone or another value is held.
+-- Returns 1 if extended, 0 if the lease was void or another value is held.
 local schema, token, word = ARGV[1], ARGV[2], ARGV[3]
 local fresh, left, id = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local t = redis.call('TIME')

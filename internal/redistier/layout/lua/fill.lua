@@ -1,8 +1,8 @@
--- Stores a value under a lease, and announces the end of the lease if somebody
--- waits for it.
+-- Stores a value under a lease, and announces the end of the lease if another instance waits for
+-- it.
 -- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 state, 4 left in ms, 5 value, 6 channel,
 -- 7 message that the lease has ended.
--- Returns 1 if stored, 0 if the lease was gone.
+-- Returns 1 if stored, 0 if the lease was void.
 local schema, left = ARGV[1], tonumber(ARGV[4])
 local f = redis.call('HMGET', KEYS[1], 'l' .. schema, 'w' .. schema)
 if string.match(f[1] or '', '^(%x+) ') ~= ARGV[2] then
@@ -34,9 +34,9 @@ end
 if others > 0 then
   left = math.max(left, redis.call('PTTL', KEYS[1]))
 end
--- What takes no memory comes first: a server that has none left then allows the
--- rest. The lease goes last: a key that is gone in between would count as one
--- that has moved, in a slot that does.
+-- The first write takes no memory: after it a server without memory left allows the rest. The
+-- lease is removed last: in a slot that is being moved, a key that is gone in between would count
+-- as moved.
 redis.call('PEXPIRE', KEYS[1], left)
 redis.call('HSET', KEYS[1], 'v' .. schema, ARGV[5], 's' .. schema, ARGV[3])
 if f[2] then

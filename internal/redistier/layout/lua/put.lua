@@ -1,9 +1,9 @@
--- Stores a value under the token of a drop, or under a lease. That is a drop, in
--- the first case once more, and announced as one: what others have loaded since
--- the right was given is older, in whatever schema.
+-- Stores a value under the token of a drop, or under a lease, and drops the key: values that
+-- other instances have loaded since the token or lease was given are older, in all schemas. The
+-- drop is announced.
 -- KEYS: 1 entry, 2 lane. ARGV: 1 schema, 2 token, 3 state, 4 left in ms, 5 value, 6 channel,
--- 7 head of the message, 8 nonce, 9 key, 10 field of the right.
--- Returns 1 if stored, 0 if the right was gone.
+-- 7 head of the message, 8 nonce, 9 key, 10 field of the lease or token.
+-- Returns 1 if stored, 0 if the lease or token was void.
 local schema, left = ARGV[1], tonumber(ARGV[4])
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -25,14 +25,14 @@ redis.call('SET', KEYS[2], is)
 redis.call('PUBLISH', ARGV[6], ARGV[7] .. was .. ' ' .. is .. string.format(' %d ', rest) .. ARGV[9])
 
 local keep = { h = rest > 0 } -- a hold outlasts drops
-if ARGV[10] ~= 't' and f[3] then -- what comes under the token of a drop is newer than this
+if ARGV[10] ~= 't' and f[3] then -- a value under the token of a drop is newer than this
   local wait = (tonumber(string.match(f[3], ' (%d+)$') or 0) or 0) - now
   keep.t = wait > 0
   rest = math.max(rest, wait)
 end
 local fields = redis.call('HKEYS', KEYS[1])
--- A key that is gone in between would count as one that has moved, in a slot
--- that does: what is to stay comes first.
+-- In a slot that is being moved, a key that is gone in between would count as moved. So fields
+-- are written before others are removed.
 if left > 0 then
   redis.call('HSET', KEYS[1], 'v' .. schema, ARGV[5], 's' .. schema, ARGV[3])
   keep['v' .. schema], keep['s' .. schema] = true, true

@@ -1,6 +1,6 @@
--- Gives a lease back, and announces that if somebody waits for it.
+-- Ends a lease, and announces that if another instance waits for it.
 -- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 channel, 4 message that the lease
--- has ended. Returns 1 if it was still there.
+-- has ended. Returns 1 if it was valid.
 local f = redis.call('HMGET', KEYS[1], 'l' .. ARGV[1], 'w' .. ARGV[1])
 if string.match(f[1] or '', '^(%x+) ') ~= ARGV[2] then
   return 0

@@ -1,6 +1,6 @@
 -- Prolongs a lease.
 -- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 life in ms. Returns 1 if it was
--- still there.
+-- valid.
 local life = tonumber(ARGV[3])
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)

@@ -1,6 +1,6 @@
--- What the scripts on a whole name space have in common.
--- KEYS: 1 word, 2 tags. ARGV: 1 nonce, 2 epoch, 3 drops, 4 expiries and 5 clock
--- of the word that is known to the asker, or '' and zeros.
+-- The common part of the scripts on a namespace.
+-- KEYS: 1 namespace state, 2 tags. ARGV: 1 nonce, 2 epoch, 3 drops, 4 expiries and 5 clock
+-- of the state that the caller knows, or '' and zeros.
 
 -- The authority is the run of this server and the history that it replicates,
 -- or '' if that cannot be read.
@@ -19,13 +19,13 @@ end
 
 local function decimal(text) return string.format('%d', text) end
 
--- The word, which is made anew, with another epoch, if it is missing, damaged,
--- less than what the asker knows, or another authority's. Returns a table, or
--- nil and the error of a server that takes no writes: it was demoted, or may
--- have been, and what it holds is not the newest.
+-- Returns the state as a table. It is made anew, with another epoch, if it is missing or damaged,
+-- if it counts less than the caller knows, or if another authority wrote it. Returns nil and an
+-- error if the server takes no writes: it was demoted, or may have been, and its data is not the
+-- newest.
 local function space()
-  -- This changes nothing. A server without memory left allows what takes more
-  -- only after a write that takes none, and a drop must not be refused.
+  -- This changes nothing. A server without memory left allows writes that take more only after a
+  -- write that takes none, and a drop must not be refused.
   local writes = redis.pcall('PERSIST', KEYS[1])
   if type(writes) == 'table' and writes.err then
     local text = string.match(writes.err, '^%-?([^\r\n]*)')
@@ -43,8 +43,8 @@ local function space()
   end
   local mine = authority()
   if not good or mine ~= '' and f[5] ~= mine then
-    -- The clock goes on from what anybody here knows, or from the time if that
-    -- is more: what was loaded before is older than what is known of tags.
+    -- The clock goes on from the highest that is known, or from the time if that is more: every
+    -- earlier load is older than the table of tags.
     local clock = math.max(w.clock < 2 ^ 52 and w.clock or 0, tonumber(ARGV[5])) + 1
     clock = math.max(clock, tonumber(redis.call('TIME')[1]) * 1000)
     w = { epoch = ARGV[1], drops = 0, expiries = 0, clock = clock }
