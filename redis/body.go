@@ -15,6 +15,12 @@ import (
 	"github.com/strata-cache/strata/internal/spool"
 )
 
+// A Body is sent while it is read, in one of three ways: a small one as a plain
+// argument, one with a reader that hands over its bytes without a copy, any other one
+// piece by piece. Invariant: if the reader has fewer bytes than announced, the
+// connection is closed before the command is complete, so a server never stores a
+// part of a value.
+
 // pieceSize is the size of a piece of memory for a body.
 const pieceSize = 64 << 10
 

@@ -15,6 +15,12 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
+// A connection takes commands into its buffer, flushes them and reads replies. It
+// belongs to one call at a time, or to a mux, which shares it. It may be entered
+// (the server may watch keys, or be in a transaction) or unfit (the server takes
+// no writes, or wants a new greeting). Invariant: after an error of a write or a
+// read the connection is closed, so no call gets the reply to another.
+
 const (
 	// vectorFrom is the size from which a []byte argument is handed to the
 	// kernel as it is instead of being copied into the write buffer.

@@ -13,6 +13,11 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
+// connect runs the functions of Options, dials and greets the server, on a
+// goroutine of its own. Invariant: connect returns soon after its context has
+// ended; every connection that is opened is returned or closed; a connection that
+// is returned was greeted, and owes no reply.
+
 // errNotReturned stands for the error of a function of Options that did not return.
 var errNotReturned = errors.New("redis: a function of Options has panicked or not returned")
 

@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// A held connection serves one caller for several exchanges: a stream, a body or a
+// transaction. Invariant: the context of its call interrupts it at any time, each
+// piece has the timeout of its own, and release gives it back only if it is clean.
+
 // held is a connection that one caller keeps for several exchanges.
 type held struct {
 	n    *node

@@ -10,6 +10,12 @@ import (
 	"github.com/strata-cache/strata/internal/slots"
 )
 
+// scatter sends many commands to the nodes that serve their slots, all nodes at
+// once. A command is pending until it has a reply or a final error; after each
+// round, unfinished judges the errors as follow does. Invariant: the commands for
+// one node are sent in their order; an error says that nothing was sent only if no
+// command may have had an effect.
+
 // commandInfo is the knowledge about one of several commands that is needed to
 // send them to several nodes.
 type commandInfo struct {
