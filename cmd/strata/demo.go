@@ -147,11 +147,8 @@ func (d *demoCommand) phases() ([]phase, error) {
 func (d *demoCommand) options(addr net.Addr) load.Options {
 	return load.Options{
 		URL:         baseURL(addr) + "/hello?name=World{i}&locale=ru-RU",
-		Cardinality: d.Cardinality,
-		Group:       d.Group,
-		Rate:        d.Rate,
-		Concurrency: d.Concurrency,
-		Duration:    d.Duration,
+		Cardinality: d.Cardinality, Group: d.Group,
+		Rate: d.Rate, Concurrency: d.Concurrency, Duration: d.Duration,
 	}
 }
 
@@ -170,10 +167,7 @@ func (d *demoCommand) facts(db *origin.Origin, shared *l2) facts {
 	if d.OriginLatency > 0 {
 		latency = ", " + duration(d.OriginLatency) + " added to each query"
 	}
-	return facts{
-		{"origin", db.String() + latency},
-		{"L2", shared.name},
-	}
+	return facts{{"origin", db.String() + latency}, {"L2", shared.name}}
 }
 
 // serve runs the server and the comparison until the command is interrupted.

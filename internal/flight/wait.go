@@ -117,11 +117,8 @@ func (g *Group[K, V]) Keep(f *Flight[K, V]) bool {
 	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g.abandoned(f) {
-		return false
-	}
-	f.kept = true
-	return true
+	f.kept = !g.abandoned(f) // a kept flight is never abandoned
+	return f.kept
 }
 
 // Waiting returns how many callers wait for f. endless says that a caller has

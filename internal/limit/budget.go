@@ -48,15 +48,12 @@ func (b *Budget) Success() {
 // Retry reports whether an operation may be tried again at now. It takes a
 // token or, if there is none, one of the free retries of the current second.
 func (b *Budget) Retry(now int64) bool {
-	for {
-		have := b.fifths.Load()
-		if have < perRetry {
-			return b.withoutToken(now)
-		}
+	for have := b.fifths.Load(); have >= perRetry; have = b.fifths.Load() {
 		if b.fifths.CompareAndSwap(have, have-perRetry) {
 			return true
 		}
 	}
+	return b.withoutToken(now)
 }
 
 // withoutToken takes a free retry. There are freeRetries of them per second; a

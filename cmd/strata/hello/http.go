@@ -107,9 +107,7 @@ func (s *Service) deleteHello(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusServiceUnavailable, "not everything could be cleared")
 		return
 	}
-	writeJSON(w, http.StatusOK, struct {
-		Deleted int64 `json:"deleted"`
-	}{n})
+	writeJSON(w, http.StatusOK, map[string]int64{"deleted": n})
 }
 
 // modeAnswer is the answer to all requests for /mode.

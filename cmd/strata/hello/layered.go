@@ -45,12 +45,7 @@ func (l *layered) clear(ctx context.Context) error { return l.cache.InvalidateAl
 
 func (l *layered) counts() Counts {
 	s := l.cache.Stats()
-	return Counts{
-		L1Hits:  int64(s.L1.Hits),
-		L2Hits:  int64(s.L2.Hits),
-		Shared:  int64(s.Joins),
-		Entries: s.Entries,
-	}
+	return Counts{L1Hits: int64(s.L1.Hits), L2Hits: int64(s.L2.Hits), Shared: int64(s.Joins), Entries: s.Entries}
 }
 
 func (l *layered) close(ctx context.Context) error { return l.cache.Close(ctx) }

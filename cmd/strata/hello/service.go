@@ -183,12 +183,8 @@ type Stats struct {
 func (s *Service) Stats() Stats {
 	m := s.Mode()
 	return Stats{
-		Mode:     m,
-		Requests: s.requests.Load(),
-		Errors:   s.errors.Load(),
-		Queries:  s.origin.Queries(),
-		Failures: s.origin.Failures(),
-		Cache:    s.cache(m).counts(),
+		Mode: m, Requests: s.requests.Load(), Errors: s.errors.Load(),
+		Queries: s.origin.Queries(), Failures: s.origin.Failures(), Cache: s.cache(m).counts(),
 	}
 }
 
