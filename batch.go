@@ -60,9 +60,8 @@ func (b *batch[K, V]) lead(ctx context.Context, patience flight.Patience) {
 
 // begin makes the reads of the batch those of flights that begin now.
 func (b *batch[K, V]) begin(ctx context.Context, fs []*flight.Flight[K, V]) {
-	b.reads.ctx = ctx
 	all := make([]read[K, V], len(fs))
-	b.reads.all = make([]*read[K, V], len(fs))
+	b.reads.ctx, b.reads.all = ctx, make([]*read[K, V], len(fs))
 	for i, f := range fs {
 		b.reads.begin(&all[i], ctx, f)
 		b.reads.all[i] = &all[i]

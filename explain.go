@@ -196,8 +196,7 @@ func (c *Cache[K, V]) explainStale(h remote.Held, p *Place) {
 	}
 	age, soft, _ := c.staleSince(h, p.Expired, p.Tags)
 	p.Expired = soft
-	p.served = !soft && age < c.o.Stale.WhileRevalidate
-	p.fallback = age < c.o.Stale.OnError
+	p.served, p.fallback = !soft && age < c.o.Stale.WhileRevalidate, age < c.o.Stale.OnError
 }
 
 // explainTags takes the tags from body, and adds the effect of their drops on the

@@ -140,8 +140,7 @@ func (c *Cache[K, V]) leader(load Loader[K, V], o call) *leader[K, V] {
 func (l *leader[K, V]) First(ctx context.Context, f *flight.Flight[K, V]) (landed bool) {
 	l.reads.begin(&l.read, ctx, f)
 	l.read.beside = l.beside
-	l.one[0] = &l.read
-	l.reads.ctx, l.reads.all = ctx, l.one[:]
+	l.reads.ctx, l.reads.all = ctx, append(l.one[:0], &l.read)
 	landed = len(l.reads.lookUp()) > 0
 	l.again = !landed && l2.Over(ctx)
 	return landed
@@ -294,8 +293,7 @@ func (r *read[K, V]) lastFailure() error {
 // may be served, else with err.
 func (r *read[K, V]) fail(err error) {
 	r.outcome.how = endThrottled
-	if r.serveCandidate(err) {
-		r.outcome.settled = true
+	if r.outcome.settled = r.serveCandidate(err); r.outcome.settled {
 		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
 		return
 	}

@@ -111,22 +111,22 @@ func (r *read[K, V]) skipsGet() bool {
 
 // getAll asks L2 for the values of ask in one round trip.
 func (g *reads[K, V]) getAll(ask []*read[K, V]) {
+	ctx, cancel := g.c.l2.Bound(g.ctx)
+	defer cancel()
+	g.getSome(ctx, ask)
+}
+
+// getSome is getAll under ctx. If one key is too long L2 was sent nothing: halves
+// of the reads ask for themselves then.
+func (g *reads[K, V]) getSome(ctx context.Context, ask []*read[K, V]) {
 	names := make([]string, len(ask))
 	for i, r := range ask {
 		names[i] = r.l2.Name
 	}
-	ctx, cancel := g.c.l2.Bound(g.ctx)
-	defer cancel()
-	g.getSome(ctx, names, ask)
-}
-
-// getSome asks for the values with these names. A key that is too long keeps none
-// of the others: L2 was sent nothing then.
-func (g *reads[K, V]) getSome(ctx context.Context, names []string, ask []*read[K, V]) {
 	held, err := g.c.l2.Read(ctx, names)
-	if half := len(names) / 2; half > 0 && errors.Is(err, remote.ErrKeyTooLong) {
-		g.getSome(ctx, names[:half], ask[:half])
-		g.getSome(ctx, names[half:], ask[half:])
+	if half := len(ask) / 2; half > 0 && errors.Is(err, remote.ErrKeyTooLong) {
+		g.getSome(ctx, ask[:half])
+		g.getSome(ctx, ask[half:])
 		return
 	}
 	if !g.answered("get", err, ask) {

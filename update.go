@@ -78,12 +78,11 @@ type update[K comparable, V any] struct {
 
 // begin drops the key with a token that is good for as long as a load may
 // take.
-func (u *update[K, V]) begin(ctx context.Context) error {
+func (u *update[K, V]) begin(ctx context.Context) (err error) {
 	if !u.c.l2.Used() {
 		return nil
 	}
 	d := min(max(u.c.o.Limits.HardTimeout, DefaultHardTimeout), maxRemoteLife) + tokenLife
-	var err error
 	u.leases, err = u.c.l2.Drop(ctx, []remote.Drop{{Key: u.name, Token: d}})
 	return remoteError("update", err)
 }

@@ -44,12 +44,11 @@ func (l *liveLine) show(text string) {
 // clear empties the line.
 func (l *liveLine) clear() {
 	l.mu.Lock()
-	dirty := l.dirty
-	l.dirty = false
-	l.mu.Unlock()
-	if dirty {
+	defer l.mu.Unlock()
+	if l.dirty {
 		fmt.Fprint(l.w, "\r\x1b[K")
 	}
+	l.dirty = false
 }
 
 // progress returns the text for a running load.

@@ -17,8 +17,7 @@ func AppendTags(dst []byte, clock uint64, tags []string) []byte {
 	dst = binary.AppendUvarint(dst, clock)
 	dst = binary.AppendUvarint(dst, uint64(len(tags)))
 	for _, t := range tags {
-		dst = binary.AppendUvarint(dst, uint64(len(t)))
-		dst = append(dst, t...)
+		dst = append(binary.AppendUvarint(dst, uint64(len(t))), t...)
 	}
 	return dst
 }

@@ -11,7 +11,9 @@ package fleet
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -177,11 +179,7 @@ func (f *Fleet[N]) at(p place) N {
 func (f *Fleet[N]) Nodes() []N {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make([]N, 0, len(f.nodes))
-	for _, n := range f.nodes {
-		all = append(all, n)
-	}
-	return all
+	return slices.Collect(maps.Values(f.nodes))
 }
 
 // Err returns the error of the last refresh, or nil.

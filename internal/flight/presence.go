@@ -32,9 +32,8 @@ func (p *presence) add(n int) {
 // Gone returns a channel that receives true when no caller waits for f any more,
 // and false when a caller does again, as of the latest change.
 func (g *Group[K, V]) Gone(f *Flight[K, V]) <-chan bool {
-	s := f.home
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	f.home.mu.Lock()
+	defer f.home.mu.Unlock()
 	if f.presence == nil {
 		f.join(newPresence())
 	}

@@ -133,8 +133,7 @@ func (x *Session) Release(read context.Context, s *Store, l remote.Lease) {
 	}
 	ctx, cancel := s.Bound(context.WithoutCancel(read))
 	defer cancel()
-	err := s.tier.Release(ctx, x.Name, l)
-	x.Answered(read, s, "release", err)
+	x.Answered(read, s, "release", s.tier.Release(ctx, x.Name, l))
 }
 
 // Over reports whether ctx has ended or its deadline has passed: a connection
