@@ -10,8 +10,8 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-// How do I get many values with one query? What is cached is not asked for,
-// what does not exist is absent from the result.
+// How do I get many values with one query? Cached keys are not asked for, and keys
+// that do not exist are absent from the result.
 func ExampleCache_GetMany() {
 	ctx := context.Background()
 	origin := map[string]user{"ann": {Name: "Ann"}, "bob": {Name: "Bob"}}
@@ -43,8 +43,8 @@ func ExampleCache_GetMany() {
 	// Ann Bob 2 <nil>
 }
 
-// What if the query fails? What is there is returned all the same, and the
-// error names the rest.
+// What if the query fails? Cached values are returned all the same, and the error
+// names the other keys.
 func ExamplePartialError() {
 	ctx := context.Background()
 	users, err := strata.New(strata.Options[string, user]{TTL: 5 * time.Minute})

@@ -8,8 +8,8 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-// page is what an HTTP server has sent, with what is needed to ask it whether
-// that still holds.
+// page is the response of an HTTP server, with the ETag that a later request needs
+// to ask whether it is still current.
 type page struct {
 	Body, ETag string
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // How do I keep requests for what does not exist away from the origin? The
-// Loader says ErrNotFound, and the cache remembers that.
+// Loader returns ErrNotFound, and the cache keeps a negative entry.
 func ExampleOptions_negativeCaching() {
 	ctx := context.Background()
 	origin := map[string]user{"ann": {"Ann", "ann@example.org"}}

@@ -9,9 +9,9 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// How does a read know that other instances could not be heard? ReadInfo says
-// so. Whoever cannot live with such a value skips it, or sets Partition to
-// Strict.
+// How does a read know that messages of other instances do not arrive? ReadInfo
+// tells it. A caller that cannot use such a value loads with SkipRead, or the cache
+// has Partition set to Strict.
 func ExampleReadInfo() {
 	ctx := context.Background()
 	bus := stratatest.NewBus()

@@ -8,8 +8,8 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-// How does one call see what the origin says now? It skips what is cached, and
-// leaves what it has got to all others.
+// How does one call see what the origin says now? It skips the cache, and its value
+// is stored for all other callers.
 func ExampleSkipRead() {
 	ctx := context.Background()
 	price := 10
@@ -25,7 +25,7 @@ func ExampleSkipRead() {
 
 	p, _ := prices.GetOrLoad(ctx, "tea", nil)
 	fmt.Println(p)
-	price = 12 // the origin changes, and nobody tells the cache
+	price = 12 // the origin changes, and the cache is not told
 	p, _ = prices.GetOrLoad(ctx, "tea", nil)
 	fmt.Println("cached", p)
 	p, _ = prices.GetOrLoad(ctx, "tea", nil, strata.SkipRead())
@@ -39,8 +39,8 @@ func ExampleSkipRead() {
 	// cached 12
 }
 
-// How does a whole request see what the origin says, through functions that
-// know nothing of it? Its context says so, where caches listen to that.
+// How does a whole request see what the origin says, through functions without a
+// parameter for it? Its context tells the caches that have ContextControls.
 func ExampleSkipReadContext() {
 	ctx := context.Background()
 	loads := 0

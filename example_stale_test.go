@@ -9,8 +9,8 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-// What do callers get while the origin is down? The value that was there last,
-// for as long as Stale.OnError allows.
+// What do callers get while the origin is down? The last value, for as long as
+// Stale.OnError allows.
 func ExampleOptions_staleOnError() {
 	ctx := context.Background()
 	users, err := strata.New(strata.Options[string, user]{

@@ -8,8 +8,8 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-// How do I drop everything that depends on one thing? What depends on it
-// carries its tag.
+// How do I drop everything that depends on one thing? Entries that depend on it
+// carry its tag.
 func ExampleCache_InvalidateTags() {
 	ctx := context.Background()
 	pages, err := strata.New(strata.Options[string, string]{
@@ -38,8 +38,8 @@ func ExampleCache_InvalidateTags() {
 	// Output: false true
 }
 
-// How do I give the keys of a batch tags of their own? What the value says of
-// itself comes from Options.Tags, what only the query knows from LoadingKey.
+// How do I give the keys of a batch tags of their own? Options.Tags gives tags that
+// follow from the value, LoadingKey those that only the query knows.
 func ExampleLoadingKey() {
 	type page struct{ Text, Author, Shelf string }
 	ctx := context.Background()

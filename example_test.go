@@ -42,7 +42,7 @@ func Example() {
 	// true
 }
 
-// How do instances share what they have loaded? They get the same Tier; the
+// How do instances share loaded values? They get the same Tier; the
 // Bus tells them of each other's invalidations. Here both live in memory, as
 // in a test; a service uses redis.NewTier and redis.NewBus.
 func ExampleRemote() {

@@ -70,9 +70,9 @@ func ExampleOptions_choosingTTLs() {
 	ctx := context.Background()
 	users, err := strata.New(strata.Options[string, user]{
 		Name: "users",
-		TTL:  10 * time.Minute, // how long may a change go unseen if nobody invalidates?
+		TTL:  10 * time.Minute, // how long may a change go unseen without an Invalidate?
 
-		// Each of these lines says what a zero value means here.
+		// Each of these lines states the default of its field here.
 		Jitter:      0.1,
 		RefreshAt:   0.8,
 		Stale:       strata.Stale{WhileRevalidate: time.Minute, OnError: 10 * time.Minute},

@@ -107,7 +107,7 @@ func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *l1.Entry[K, V], no
 	if !stale {
 		return a
 	}
-	c.counts.overruled.Add(1)
+	c.counts.countedAsMiss.Add(1)
 	c.counts.remembered.Add(1)
 	return l1Answer[V]{value: c.shown(key, e), found: true, stale: true, due: due}
 }
@@ -203,6 +203,6 @@ func (c *Cache[K, V]) shown(key K, e *l1.Entry[K, V]) V {
 // cache must not serve.
 func (c *Cache[K, V]) countAsMiss(found bool) {
 	if found {
-		c.counts.overruled.Add(1)
+		c.counts.countedAsMiss.Add(1)
 	}
 }

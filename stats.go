@@ -199,23 +199,24 @@ func (h *histogram) read() (r Histogram) {
 	return r
 }
 
-// counts are the counters off the hit path.
+// counts are the counters off the hit path. countedAsMiss counts look-ups in which the
+// engine found an entry that the cache must not serve.
 type counts struct {
-	flights, joins, turnedAway, overruled atomic.Uint64
-	rechecked, absent, abandoned          atomic.Uint64
-	remoteHits, remoteMisses              atomic.Uint64
-	remoteRefused                         atomic.Uint64
-	loads                                 [outcomes]atomic.Uint64
-	waiters, maxWaiters                   atomic.Uint64
-	latency                               histogram
-	refused, leaseWaits                   atomic.Uint64
-	staleRevalidating, staleOnError       atomic.Uint64
-	remembered, throttled, budgetSpent    atomic.Uint64
-	refreshes, refreshesDropped           atomic.Uint64
-	overloaded, mutations                 atomic.Uint64
-	invalidations, heard, unheard         atomic.Uint64
-	encodeErrors, callbackPanics          atomic.Uint64
-	confirmed, degraded                   atomic.Uint64
+	flights, joins, turnedAway, countedAsMiss atomic.Uint64
+	rechecked, absent, abandoned              atomic.Uint64
+	remoteHits, remoteMisses                  atomic.Uint64
+	remoteRefused                             atomic.Uint64
+	loads                                     [outcomes]atomic.Uint64
+	waiters, maxWaiters                       atomic.Uint64
+	latency                                   histogram
+	refused, leaseWaits                       atomic.Uint64
+	staleRevalidating, staleOnError           atomic.Uint64
+	remembered, throttled, budgetSpent        atomic.Uint64
+	refreshes, refreshesDropped               atomic.Uint64
+	overloaded, mutations                     atomic.Uint64
+	invalidations, heard, unheard             atomic.Uint64
+	encodeErrors, callbackPanics              atomic.Uint64
+	confirmed, degraded                       atomic.Uint64
 }
 
 // mostWaiters keeps the largest n.
@@ -232,7 +233,7 @@ func (n *counts) mostWaiters(w uint64) {
 // takes no lock.
 func (c *Cache[K, V]) Stats() Stats {
 	n := &c.counts
-	overruled := n.overruled.Load() // before the engine's: it is part of them
+	asMisses := n.countedAsMiss.Load() // before the engine's: it is part of them
 	m, l := c.memory.Stats(), c.link.Stats()
 	s := Stats{
 		Name:              c.o.Name,
@@ -273,7 +274,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		EncodeErrors:      n.encodeErrors.Load(),
 		Loads:             n.loadStats(),
 	}
-	s.L1.Hits, s.L1.Misses = m.Hits-overruled, m.Misses+overruled
+	s.L1.Hits, s.L1.Misses = m.Hits-asMisses, m.Misses+asMisses
 	s.Reads = s.L1.Hits + s.L1.Misses
 	s.L2 = TierStats{
 		Hits:    n.remoteHits.Load(),
