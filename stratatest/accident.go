@@ -8,13 +8,13 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Snapshot is what a [Tier] held at some time. It can be restored any number of
-// times.
+// Snapshot is the data of a [Tier] at some time. It can be restored any number
+// of times.
 type Snapshot struct {
-	names map[string]*nameSpace
+	names map[string]*namespace
 }
 
-// Snapshot returns what the store holds, for all names.
+// Snapshot returns the data of the store, for all names.
 func (t *Tier) Snapshot() Snapshot {
 	_, unlock := t.lock()
 	defer unlock()
@@ -22,10 +22,10 @@ func (t *Tier) Snapshot() Snapshot {
 }
 
 // Restore sets the store back to s, as if a server had been restarted from an
-// old file, or another had taken over that had not heard of everything. That
-// is another authority, so the epochs change: no value from before is read, and
-// what was known of tags means nothing. Rights that are in s are good again.
-// Nobody is told.
+// old file, or another server had taken over without the last changes. That is
+// another authority, so the epochs change: no earlier value is read, and the
+// known drops of tags mean nothing. Leases and tokens in s are valid again.
+// Nothing is announced.
 func (t *Tier) Restore(s Snapshot) {
 	_, unlock := t.lock()
 	defer unlock()
@@ -38,11 +38,11 @@ func (t *Tier) Restore(s Snapshot) {
 }
 
 // Restart empties the store, as the restart of a server that keeps nothing on
-// disk: every name gets another epoch. Nobody is told.
+// disk: every name gets another epoch. Nothing is announced.
 func (t *Tier) Restart() { t.Restore(Snapshot{}) }
 
-// ForgetLane makes the store forget the lane of key, as if a server that is
-// short of memory had evicted it.
+// ForgetLane makes the store forget the version of key's lane, as if a server
+// that is short of memory had evicted it.
 func (t *Tier) ForgetLane(key string) {
 	_, unlock := t.lock()
 	defer unlock()
@@ -50,18 +50,18 @@ func (t *Tier) ForgetLane(key string) {
 	t.own().lanes[t.Lane(key)] = remote.LaneVersion{}
 }
 
-// ForgetTags makes the store forget what it knows of tags, as if a server that
-// is short of memory had evicted it. The tag clock is kept elsewhere.
+// ForgetTags makes the store forget the table of tags, as if a server that is
+// short of memory had evicted it. The tag clock is kept elsewhere.
 func (t *Tier) ForgetTags() {
 	_, unlock := t.lock()
 	defer unlock()
-	if n := t.own(); n.asked { // else it knows of none
+	if n := t.own(); n.asked { // else there is no table
 		n.tags = nil
 	}
 }
 
-// Spoil makes what is held under key unreadable, as if another program had
-// written to it. The next store repairs it.
+// Spoil makes the value under key unreadable, as if another program had written
+// to it. The next store repairs it.
 func (t *Tier) Spoil(key string) {
 	_, unlock := t.lock()
 	defer unlock()
@@ -78,10 +78,11 @@ func (t *Tier) Spoil(key string) {
 	t.own().entries[key] = s
 }
 
-// cloneNames copies all but the tables of tags, which no restored store keeps.
-// The states of entries are shared: they are replaced, not changed.
-func cloneNames(names map[string]*nameSpace) map[string]*nameSpace {
-	all := map[string]*nameSpace{}
+// cloneNames copies the names without the tables of tags, which no restored
+// store keeps. The states of entries are shared: they are replaced, not
+// changed.
+func cloneNames(names map[string]*namespace) map[string]*namespace {
+	all := map[string]*namespace{}
 	for name, n := range names {
 		c := *n
 		c.tags = nil

@@ -42,7 +42,7 @@ func (e eager) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 	return e.Tier.Drop(ctx, d)
 }
 
-// hearing changes what a follower is told.
+// hearing changes the events of a follower.
 type hearing func(func(remote.Event)) func(remote.Event)
 
 // without takes messages of a kind away.
@@ -80,8 +80,8 @@ func onceEach(f func(remote.Event)) func(remote.Event) {
 	}
 }
 
-// announcement is one way to break what a tier announces: what is heard of it,
-// or the tier itself.
+// announcement is one way to break the announcements of a tier: their way to
+// the follower, or the tier itself.
 type announcement struct {
 	name, check string
 	hear        hearing
@@ -139,8 +139,8 @@ func wordAnnouncements() []announcement {
 func endAnnouncements() []announcement {
 	return []announcement{
 		{name: "ends are not told", check: "EndIsAnnouncedToInstancesThatWait", hear: without(remote.Ended)},
-		{name: "ends are not told to those who asked for many", check: "EndIsAnnouncedToInstancesThatWait", tier: mutation{many: noneAwaited()}},
-		{name: "ends are not told to those who asked for a refresh", check: "EndIsAnnouncedToInstancesThatWait", tier: mutation{refresh: refreshed(func(t *Tier, key string, _ *remote.Held, _ *remote.Lease) {
+		{name: "ends of batches are not told", check: "EndIsAnnouncedToInstancesThatWait", tier: mutation{many: noneAwaited()}},
+		{name: "ends of refreshes are not told", check: "EndIsAnnouncedToInstancesThatWait", tier: mutation{refresh: refreshed(func(t *Tier, key string, _ *remote.Held, _ *remote.Lease) {
 			with(t, key, func(r *record) { r.own().Awaited = false })
 		})}},
 		{name: "every end is told", check: "EndIsAnnouncedToInstancesThatWait", tier: mutation{acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {

@@ -29,7 +29,7 @@ type Bus struct {
 	lose      int
 	duplicate int
 	reorder   bool
-	kept      []remote.Message // waits for the next to pass it
+	kept      []remote.Message // wait for the next message, which goes first
 	delay     time.Duration
 }
 
@@ -105,9 +105,9 @@ func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
 	})
 }
 
-// Cut disconnects this connection: what is on its way and what is sent while it
-// is cut is lost, its followers are told [remote.Gap], and Publish fails. What
-// was to go wrong with messages to come ends with it.
+// Cut disconnects this connection. Messages that are on their way, or are sent
+// meanwhile, are lost; its followers get [remote.Gap]; Publish fails. Faults
+// that were set for later messages end.
 func (b *Bus) Cut() {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()
@@ -122,7 +122,7 @@ func (b *Bus) Cut() {
 	}
 }
 
-// Join reconnects after [Bus.Cut]: followers are told [remote.Connected].
+// Join reconnects after [Bus.Cut]: followers get [remote.Connected].
 func (b *Bus) Join() {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()
@@ -135,17 +135,18 @@ func (b *Bus) Join() {
 	}
 }
 
-// Hush makes this connection deaf, or ends that: what is sent meanwhile is lost,
-// and nobody is told, as on a connection whose other end is gone. What was on
-// its way arrives, and Publish works: it goes another way.
+// Hush makes this connection deaf, or ends that, as a connection with a dead
+// other end. Messages that are sent meanwhile are lost, and followers get no
+// event. Messages that are already on their way arrive, and Publish works,
+// because it goes another way.
 func (b *Bus) Hush(deaf bool) {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()
 	b.hushed = deaf
 }
 
-// Lose makes this connection lose the next n messages without a word: only
-// their words can tell.
+// Lose makes this connection lose the next n messages without an event. Only
+// lane versions show the loss.
 func (b *Bus) Lose(n int) {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()
@@ -203,8 +204,7 @@ func (h *hub) sendLocked(m []remote.Message) {
 	}
 }
 
-// garble returns what arrives of messages that are sent: it loses, doubles and
-// swaps some.
+// garble returns the messages that arrive: it loses, doubles and swaps some.
 func (b *Bus) garble(m []remote.Message) (arriving []remote.Message) {
 	lost := min(b.lose, len(m))
 	b.lose -= lost
@@ -263,11 +263,11 @@ func (fl *follower) run(h *hub) {
 	}
 }
 
-// wait waits for something to do, for at most d unless that is zero, and reports
-// false when stop is called.
+// wait waits for an event, for at most d unless that is zero, and reports false
+// when stop is called.
 func (fl *follower) wait(d time.Duration) (more bool) {
-	// No timer that has run out is ever looked at: in a bubble several
-	// goroutines that do crash the race detector.
+	// No timer that has run out is read: in a bubble several goroutines that do
+	// crash the race detector.
 	var due <-chan time.Time
 	if d > 0 {
 		timer := time.NewTimer(d)
@@ -283,8 +283,8 @@ func (fl *follower) wait(d time.Duration) (more bool) {
 	return true
 }
 
-// next takes the next event that has arrived, or says how long that takes; zero
-// means that nothing is on its way.
+// next takes the next event that has arrived, or returns the time until one
+// arrives; zero means that none is on its way.
 func (fl *follower) next(h *hub) (e remote.Event, wait time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -31,7 +31,8 @@ func TestBusConformsInABubble(t *testing.T) {
 	}
 }
 
-// listen follows a bus in a bubble and returns what it was told when asked.
+// listen follows a bus in a bubble. The function that it returns has the events
+// so far.
 func listen(t *testing.T, b *Bus) (told func() []remote.Event) {
 	var mu sync.Mutex
 	var events []remote.Event
@@ -259,7 +260,7 @@ func (b brokenBus) Follow(name string, f func(remote.Event)) (stop func()) {
 	return func() { b.end(end) }
 }
 
-// eachMessage changes what is sent.
+// eachMessage changes the messages that are sent.
 func eachMessage(f func(m *remote.Message)) func(*Bus, []remote.Message) []remote.Message {
 	return func(_ *Bus, m []remote.Message) []remote.Message {
 		for i := range m {

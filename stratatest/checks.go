@@ -36,8 +36,8 @@ func TestTier(t *testing.T, open Open) {
 	}
 }
 
-// TierChecks yields the sub-tests of [TestTier] with their names, for those who
-// run each in a testing/synctest bubble or leave some out.
+// TierChecks yields the sub-tests of [TestTier] with their names, to run each
+// in a testing/synctest bubble or to leave some out.
 func TierChecks() iter.Seq2[string, func(*testing.T, Open)] {
 	return func(yield func(string, func(*testing.T, Open)) bool) {
 		for _, c := range tierchecks.TierChecks() {
@@ -56,7 +56,7 @@ func TierChecks() iter.Seq2[string, func(*testing.T, Open)] {
 type OpenAnnouncer func(t *testing.T) (remote.Tier, remote.Bus)
 
 // TestAnnouncer checks that a tier keeps the promises of [remote.Announcer] and
-// fills in its messages as [remote.Message] says.
+// fills in its messages as [remote.Message] requires.
 func TestAnnouncer(t *testing.T, open OpenAnnouncer) {
 	for _, c := range tierchecks.AnnouncerChecks() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestAnnouncer(t *testing.T, open OpenAnnouncer) {
 	}
 }
 
-// BusFixture is a bus to be tested.
+// BusFixture is a bus under test.
 type BusFixture struct {
 	// Bus is the bus under test.
 	Bus remote.Bus
@@ -74,7 +74,7 @@ type BusFixture struct {
 	// Nil means that Bus is used.
 	Peer remote.Bus
 	// Cut breaks the connection of Bus, but not of Peer, until join is called.
-	// Nil skips what needs it.
+	// Nil skips the sub-tests that need it.
 	Cut func() (join func())
 }
 

@@ -1,13 +1,13 @@
-// Package stratatest helps to test what is built on strata, and what strata is
-// built on.
+// Package stratatest helps to test programs that use strata, and the tiers,
+// buses and codecs that strata uses.
 //
 // [Tier] and [Bus] are an in-memory tier and bus that any number of caches in
 // one process share. They have no server, take no time, and work in a
-// testing/synctest bubble. [FaultyTier] makes any tier slow or broken; Tier can
-// be restarted, set back, and made to forget; Bus can be cut, delayed, and made
-// to lose, double and swap messages.
+// testing/synctest bubble. [FaultyTier] makes any tier slow or broken; a Tier
+// can be restarted, set back, and made to forget; a Bus can be cut, delayed,
+// and made to lose, double and swap messages.
 //
-// [TestTier], [TestBus], [TestAnnouncer] and [TestCodec] are conformance kits:
-// whoever implements one of these interfaces runs its kit and knows that a
-// cache can rely on it. Each sub-test is named after the promise it checks.
+// [TestTier], [TestBus], [TestAnnouncer] and [TestCodec] are conformance tests:
+// a cache can rely on an implementation that passes its test. Each sub-test is
+// named after the promise that it checks.
 package stratatest

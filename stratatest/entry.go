@@ -9,17 +9,17 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// lock locks the store and returns the time at which that happened.
+// lock locks the store and returns the time of that.
 func (t *Tier) lock() (at entryrules.Clock, unlock func()) {
 	t.store.mu.Lock()
 	return entryrules.Clock{Now: time.Now().UnixNano(), Second: int64(time.Second)}, t.store.mu.Unlock
 }
 
-// schema is how the view's value type is named in the states of entries.
+// schema is the name of the view's value type in the states of entries.
 func (t *Tier) schema() string { return strconv.FormatUint(t.space.Schema, 16) }
 
-// decide carries an operation on key out. It returns the answer and what is to be
-// announced, which is one message at most.
+// decide executes an operation on key. It returns the answer and the messages
+// to announce, at most one.
 func (t *Tier) decide(key string, op entryrules.Operation, at entryrules.Clock) (entryrules.Answer, []remote.Message) {
 	n := t.own()
 	next, a := entryrules.Decide(n.entries[key], op, at)
@@ -37,7 +37,7 @@ func (t *Tier) decide(key string, op entryrules.Operation, at entryrules.Clock) 
 	return a, nil
 }
 
-// read returns what the view is told of a value, and a copy of its data.
+// read judges a value for the view. It returns a copy of the data.
 func (t *Tier) read(v entryrules.Value, at entryrules.Clock) remote.Held {
 	if v.Unreadable {
 		t.store.foreign++

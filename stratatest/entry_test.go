@@ -39,8 +39,8 @@ func (r *record) all() []*entryrules.Slot {
 // end is a time d from now.
 func (r *record) end(d time.Duration) int64 { return r.now + int64(d) }
 
-// with runs f on the record of a key, with the store locked, and keeps what it
-// leaves there.
+// with runs f on the record of a key, with the store locked, and stores the
+// record.
 func with(t *Tier, key string, f func(r *record)) {
 	at, unlock := t.lock()
 	defer unlock()

@@ -234,7 +234,7 @@ func everyCheckIsProven[F any](t *testing.T, checks []tierchecks.Check[F], mutat
 // long is a life that does not end in a test.
 const long = time.Hour
 
-// eachHeld changes what Get returns.
+// eachHeld changes the results of Get.
 func eachHeld(f func(h *remote.Held)) func(*Tier, context.Context, []string) ([]remote.Held, error) {
 	return func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error) {
 		held, err := t.Get(ctx, keys)
@@ -245,7 +245,7 @@ func eachHeld(f func(h *remote.Held)) func(*Tier, context.Context, []string) ([]
 	}
 }
 
-// eachPut changes what Put is given.
+// eachPut changes the arguments of Put.
 func eachPut(f func(t *Tier, p *remote.Put)) func(*Tier, context.Context, []remote.Put) ([]int, error) {
 	return func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
 		for i := range p {
@@ -255,7 +255,7 @@ func eachPut(f func(t *Tier, p *remote.Put)) func(*Tier, context.Context, []remo
 	}
 }
 
-// eachDrop changes what Drop is given, and afterwards what it has done.
+// eachDrop changes the arguments of Drop, and calls after when it has returned.
 func eachDrop(f func(t *Tier, d *remote.Drop) (after func())) func(*Tier, context.Context, []remote.Drop) ([]remote.Lease, error) {
 	return func(t *Tier, ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
 		var after []func()

@@ -11,7 +11,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// acquireMany is AcquireMany, to be broken.
+// acquireMany is a batch of requests, to be broken.
 type acquireMany = func(*Tier, context.Context, []string, time.Duration) ([]remote.Held, []remote.Lease, error)
 
 // testkitMany requests leases to replace nothing.
@@ -19,7 +19,7 @@ func testkitMany(t *Tier, ctx context.Context, keys []string, d time.Duration) (
 	return testkit.AcquireMany(ctx, t, keys, d)
 }
 
-// eachOfMany changes what AcquireMany returns.
+// eachOfMany changes the results of a batch of requests.
 func eachOfMany(f func(t *Tier, key string, h *remote.Held, l *remote.Lease)) acquireMany {
 	return func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
 		held, leases, err := testkit.AcquireMany(ctx, t, keys, d)
@@ -179,7 +179,7 @@ func manyRightMutations() []mutation {
 			return testkit.AcquireMany(ctx, t, keys, d+long)
 		}},
 		{name: "puts are stamped when they come", check: "ManyLeasesAreFencedWithTheName", put: eachPut(func(t *Tier, p *remote.Put) {
-			own(t, func(n *nameSpace) { p.Lease.State = n.state() })
+			own(t, func(n *namespace) { p.Lease.State = n.state() })
 		})},
 		{name: "leases have no clock", check: "ManyLeasesAreFencedWithTheName", many: eachOfMany(func(_ *Tier, _ string, _ *remote.Held, l *remote.Lease) { l.Clock = 0 })},
 		{name: "only a single request replaces", check: "ManyLeasesReplaceTheirValues", many: testkitMany},

@@ -9,10 +9,10 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// refresh is Refresh, to be broken.
+// refresh is a request that replaces a value, to be broken.
 type refresh = func(*Tier, context.Context, string, remote.ID, time.Duration) (remote.Held, remote.Lease, error)
 
-// refreshed changes what Refresh returns.
+// refreshed changes the result of a request that replaces a value.
 func refreshed(f func(t *Tier, key string, h *remote.Held, l *remote.Lease)) refresh {
 	return func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
 		h, l, err := testkit.Refresh(ctx, t, key, id, d)
@@ -21,7 +21,7 @@ func refreshed(f func(t *Tier, key string, h *remote.Held, l *remote.Lease)) ref
 	}
 }
 
-// lawless forgets of a key what keeps others from refreshing it.
+// lawless clears the fields of a key that keep others from a refresh.
 func lawless(forget func(r *record, s *entryrules.Slot)) refresh {
 	return func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
 		with(t, key, func(r *record) { forget(r, r.own()) })
@@ -29,7 +29,7 @@ func lawless(forget func(r *record, s *entryrules.Slot)) refresh {
 	}
 }
 
-// anyFresh refreshes whatever is held if which allows it.
+// anyFresh refreshes the held value, also with another id, if which allows it.
 func anyFresh(which func(held, asked remote.ID) bool) refresh {
 	return func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
 		held, err := t.Get(ctx, []string{key})
@@ -63,7 +63,7 @@ func refreshMutations() []mutation {
 				*h = remote.Held{}
 			}
 		})},
-		{name: "what was replaced is replaced again", check: "RefreshGivesLeaseForAFreshValue", refresh: anyFresh(func(remote.ID, remote.ID) bool { return true })},
+		{name: "a replaced value is replaced again", check: "RefreshGivesLeaseForAFreshValue", refresh: anyFresh(func(remote.ID, remote.ID) bool { return true })},
 		{name: "everybody waits for a refresh", check: "RefreshGivesLeaseForAFreshValue", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := testkit.Acquire(ctx, t, key, d)
 			with(t, key, func(r *record) {

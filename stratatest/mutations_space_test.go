@@ -12,13 +12,13 @@ import (
 )
 
 // own runs f on the view's name space, with the store locked.
-func own(t *Tier, f func(n *nameSpace)) {
+func own(t *Tier, f func(n *namespace)) {
 	_, unlock := t.lock()
 	defer unlock()
 	f(t.own())
 }
 
-// eachTag changes what Tags returns.
+// eachTag changes the result of Tags.
 func eachTag(f func(t *remote.Tag)) func(*Tier, context.Context, []string) ([]remote.Tag, error) {
 	return func(t *Tier, ctx context.Context, tags []string) ([]remote.Tag, error) {
 		known, err := t.Tags(ctx, tags)
@@ -29,7 +29,7 @@ func eachTag(f func(t *remote.Tag)) func(*Tier, context.Context, []string) ([]re
 	}
 }
 
-// whereabouts changes what Position returns.
+// whereabouts changes the result of Position.
 func whereabouts(f func(p *remote.Position)) func(*Tier, context.Context) (remote.Position, error) {
 	return func(t *Tier, ctx context.Context) (remote.Position, error) {
 		p, err := t.Position(ctx)
@@ -42,7 +42,7 @@ func whereabouts(f func(p *remote.Position)) func(*Tier, context.Context) (remot
 
 // floorless lets a lost table of tags begin as if it had always been there.
 func floorless(t *Tier) {
-	own(t, func(n *nameSpace) {
+	own(t, func(n *namespace) {
 		if n.tags == nil {
 			n.table().floor = 0
 		}
@@ -86,10 +86,10 @@ func dropAllMutations() []mutation {
 			return testkit.Acquire(ctx, t, key, d)
 		}},
 		{name: "puts are stamped when they come", check: "SoftDropAllFencesLeases", put: eachPut(func(t *Tier, p *remote.Put) {
-			own(t, func(n *nameSpace) { p.Lease.State = n.state() })
+			own(t, func(n *namespace) { p.Lease.State = n.state() })
 		})},
 		{name: "extensions are stamped when they come", check: "SoftDropAllFencesLeases", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
-			own(t, func(n *nameSpace) { l.State = n.state() })
+			own(t, func(n *namespace) { l.State = n.state() })
 			return t.Extend(ctx, key, fresh, left, l, id)
 		}},
 	}
@@ -145,7 +145,7 @@ func tagMutations() []mutation {
 			return h, l, err
 		}},
 		{name: "a new tag counts as dropped", check: "DroppedTagIsNewerThanOlderLeases", tags: func(t *Tier, ctx context.Context, tags []string) ([]remote.Tag, error) {
-			own(t, func(n *nameSpace) {
+			own(t, func(n *namespace) {
 				for _, tag := range tags {
 					if table := n.table(); table.dropped[tag] == 0 {
 						n.clock++
@@ -159,11 +159,11 @@ func tagMutations() []mutation {
 			l.Clock--
 			return h, l, err
 		}},
-		{name: "soft is hard", check: "SoftTagDropIsApart", dropTags: func(t *Tier, ctx context.Context, tags []string, _ bool) error {
+		{name: "soft is hard", check: "SoftTagDropIsSeparate", dropTags: func(t *Tier, ctx context.Context, tags []string, _ bool) error {
 			return t.DropTags(ctx, tags, false)
 		}},
-		{name: "one clock for both", check: "SoftTagDropIsApart", tags: eachTag(func(t *remote.Tag) { t.Expired = max(t.Expired, t.Dropped) })},
-		{name: "hard takes the soft one away", check: "SoftTagDropIsApart", tags: eachTag(func(t *remote.Tag) {
+		{name: "one clock for both", check: "SoftTagDropIsSeparate", tags: eachTag(func(t *remote.Tag) { t.Expired = max(t.Expired, t.Dropped) })},
+		{name: "hard takes the soft one away", check: "SoftTagDropIsSeparate", tags: eachTag(func(t *remote.Tag) {
 			if t.Dropped > t.Expired {
 				t.Expired = 0
 			}
@@ -191,7 +191,7 @@ func tagMutations() []mutation {
 			return t.DropTags(ctx, tags, soft)
 		}},
 		{name: "a lost tag is dropped for ever", check: "LostTagsCountAsDropped", tags: eachTag(func(t *remote.Tag) { t.Dropped++ }), dropTags: func(t *Tier, ctx context.Context, tags []string, soft bool) error {
-			own(t, func(n *nameSpace) { n.clock++ })
+			own(t, func(n *namespace) { n.clock++ })
 			return t.DropTags(ctx, tags, soft)
 		}},
 	}
@@ -225,19 +225,19 @@ func positionMutations() []mutation {
 		})},
 		{name: "every lane moves", check: "DropMovesItsLaneAlone", drop: eachDrop(func(t *Tier, _ *remote.Drop) func() {
 			return func() {
-				own(t, func(n *nameSpace) { n.move(0) })
+				own(t, func(n *namespace) { n.move(0) })
 			}
 		})},
 		{name: "another lane moves", check: "DropMovesItsLaneAlone", lane: func(t *Tier, key string) uint16 { return t.Lane(key) ^ 1 }},
 		{name: "a put by token moves nothing", check: "DropMovesItsLaneAlone", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
 			var before []remote.LaneVersion
-			own(t, func(n *nameSpace) { before = slices.Clone(n.lanes) })
+			own(t, func(n *namespace) { before = slices.Clone(n.lanes) })
 			refused, err := t.Put(ctx, p)
-			own(t, func(n *nameSpace) { n.lanes = before })
+			own(t, func(n *namespace) { n.lanes = before })
 			return refused, err
 		}},
 		{name: "every put moves", check: "FillMovesNoLane", put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
-			own(t, func(n *nameSpace) { n.move(t.Lane(p[0].Key)) })
+			own(t, func(n *namespace) { n.move(t.Lane(p[0].Key)) })
 			return t.Put(ctx, p)
 		}},
 		{name: "one count for both", check: "PositionCountsDropsOfEverything", position: whereabouts(func(p *remote.Position) { p.Drops += p.Expiries })},

@@ -15,7 +15,7 @@ import (
 func valueMutations() []mutation {
 	return []mutation{
 		{name: "absent has an id", check: "NothingIsAbsent", get: eachHeld(func(h *remote.Held) { h.ID = max(h.ID, 1) })},
-		{name: "leases are given to who has gone", check: "NoLeaseAfterTheDeadline", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
+		{name: "leases are granted after the deadline", check: "NoLeaseAfterTheDeadline", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			h, l, err := testkit.Acquire(context.WithoutCancel(ctx), t, key, d)
 			if gone := ctx.Err(); gone != nil {
 				return h, l, gone
@@ -143,7 +143,7 @@ func lifeMutations() []mutation {
 			})
 			return t.Extend(ctx, key, fresh, left, l, id)
 		}},
-		{name: "names are one", check: "NamesAreApart", bind: func(s remote.Space) remote.Space { s.Name = ""; return s }},
+		{name: "names are one", check: "NamesAreSeparate", bind: func(s remote.Space) remote.Space { s.Name = ""; return s }},
 	}
 }
 
@@ -244,7 +244,7 @@ func ownSchemaOnly(t *Tier, d *remote.Drop) func() {
 	}
 }
 
-// tokenPut changes what is left after a put by token.
+// tokenPut changes the record of a key after a put by token.
 func tokenPut(change func(r, before *record)) func(*Tier, context.Context, []remote.Put) ([]int, error) {
 	return func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
 		var before record

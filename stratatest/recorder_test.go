@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// recorder is a testing.TB that notes what a check says about a broken
+// recorder is a testing.TB that records the failures of a check of a broken
 // implementation.
 type recorder struct {
 	testing.TB
@@ -20,7 +20,7 @@ type recorder struct {
 	cleanups []func()
 }
 
-// recorded runs f with a recorder and returns what it said.
+// recorded runs f with a recorder and returns that.
 func recorded(t testing.TB, f func(t testing.TB)) *recorder {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	defer cancel()

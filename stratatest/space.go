@@ -10,55 +10,55 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// nameSpace is what a store knows of one cache name. A store that has lost its
-// own draws another epoch for the new one.
-type nameSpace struct {
-	asked                  bool // somebody has asked for the state, so that it is kept
+// namespace is the state of one cache name. A store that has lost it draws
+// another epoch for the new one.
+type namespace struct {
+	asked                  bool // a view has read the state, so that it is kept
 	epoch                  string
 	drops, expiries, clock uint64
-	tags                   *tagTable // nil until somebody asks, and when it was lost
+	tags                   *tagTable // nil until a view asks for tags, and after a loss
 	lanes                  []remote.LaneVersion
 	entries                map[string]entryrules.State // of keys
 }
 
-// tagTable knows the clocks of the last drops of tags.
+// tagTable has the clocks of the last drops of tags.
 type tagTable struct {
-	floor            uint64 // the clock at which the table was made: what was before is not known
+	floor            uint64 // the clock at which the table was made: earlier drops are not known
 	dropped, expired map[string]uint64
 }
 
 func newEpoch() string { return fmt.Sprintf("%x", nonce()) }
 
-// own returns the view's name space.
-func (t *Tier) own() *nameSpace {
+// own returns the view's namespace.
+func (t *Tier) own() *namespace {
 	n := t.store.names[t.space.Name]
 	if n == nil {
-		n = &nameSpace{epoch: newEpoch(), entries: map[string]entryrules.State{}, lanes: make([]remote.LaneVersion, t.store.lanes)}
+		n = &namespace{epoch: newEpoch(), entries: map[string]entryrules.State{}, lanes: make([]remote.LaneVersion, t.store.lanes)}
 		t.store.begin(n)
 		t.store.names[t.space.Name] = n
 	}
 	return n
 }
 
-// state is the namespace state as it travels in leases.
-func (n *nameSpace) state() string { return fmt.Sprintf("%s.%d.%d", n.epoch, n.drops, n.expiries) }
+// state is the text of the namespace state that leases carry.
+func (n *namespace) state() string { return fmt.Sprintf("%s.%d.%d", n.epoch, n.drops, n.expiries) }
 
-// lease returns what every lease notes of the name space.
-func (n *nameSpace) lease() remote.Lease {
+// lease returns a lease with the state and the tag clock only.
+func (n *namespace) lease() remote.Lease {
 	n.asked = true
 	return remote.Lease{State: n.state(), Clock: n.clock}
 }
 
 // move counts a drop in a lane.
-func (n *nameSpace) move(lane uint16) (was, is remote.LaneVersion) {
+func (n *namespace) move(lane uint16) (was, is remote.LaneVersion) {
 	was = n.lanes[lane]
 	n.lanes[lane] = remote.LaneVersion{Count: was.Count + 1, Nonce: nonce()}
 	return was, n.lanes[lane]
 }
 
-// table returns the tag table. If there is none, it makes one as of a clock
+// table returns the table of tags. If there is none, it makes one at a clock
 // that no lease has yet.
-func (n *nameSpace) table() *tagTable {
+func (n *namespace) table() *tagTable {
 	n.asked = true
 	if n.tags == nil {
 		n.clock++
@@ -67,9 +67,9 @@ func (n *nameSpace) table() *tagTable {
 	return n.tags
 }
 
-// begin begins an epoch of n: what was loaded before is older than what is known
-// of tags from here on.
-func (s *store) begin(n *nameSpace) {
+// begin begins an epoch of n. The table of tags begins at a clock that no
+// earlier load has.
+func (s *store) begin(n *namespace) {
 	s.clock++
 	n.clock = max(n.clock+1, s.clock<<32)
 	n.tags = newTagTable(n.clock)
@@ -80,7 +80,7 @@ func newTagTable(floor uint64) *tagTable {
 }
 
 // DropAll makes everything with the view's name absent, or stale if soft, for
-// all schemas. What is stored under a lease from before it is so too.
+// all schemas. That includes later stores under a lease or token from before.
 func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	return nil
 }
 
-// DropTags counts the tag clock up for each tag and notes it with the tag.
+// DropTags increments the tag clock for each tag and notes it with the tag.
 func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -148,8 +148,8 @@ func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 	return known, nil
 }
 
-// Position returns how far the drops of the view's name have come. A lane that
-// is not known gets a version.
+// Position returns the position of the view's name. A lane without a version
+// gets one.
 func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
 	if err := ctx.Err(); err != nil {
 		return remote.Position{}, err
@@ -168,7 +168,8 @@ func (t *Tier) Position(ctx context.Context) (remote.Position, error) {
 	}, nil
 }
 
-// Changes tells of drops in all name spaces of the store, and of what befalls it.
+// Changes returns the number of drops in all namespaces of the store, and of
+// its losses.
 func (t *Tier) Changes(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err

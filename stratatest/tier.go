@@ -13,12 +13,13 @@ import (
 // keys.
 const Lanes = 1024
 
-// Tier is an in-memory [remote.Tier] with all abilities. It decides as the Redis
-// tier does, without a server: values of several schemas side by side under a key, leases,
-// tokens, holds, lanes, tags, and a namespace state per name.
+// Tier is an in-memory [remote.Tier] with all abilities. It decides as the
+// Redis tier does, without a server: values of several schemas side by side
+// under a key, leases, tokens, holds, lanes, tags, and a namespace state per
+// name.
 //
-// A Tier is one view; [Tier.Bind] makes others of the same store. What befalls
-// a store befalls all views: [Tier.Restart], [Tier.Restore], [Tier.ForgetLane],
+// A Tier is one view; [Tier.Bind] makes others of the same store. Losses of the
+// store concern all views: [Tier.Restart], [Tier.Restore], [Tier.ForgetLane],
 // [Tier.ForgetTags], [Tier.Spoil]. Its clock is time.Now. It starts no
 // goroutine and never forgets a key by itself, so it is for tests only. All
 // methods are safe for concurrent use. Use [NewTier] to make one.
@@ -27,15 +28,15 @@ type Tier struct {
 	space remote.Space
 }
 
-// store is what all views of a Tier share.
+// store is the data that all views of a Tier share.
 type store struct {
 	lanes   int
-	mu      sync.Mutex // guards all below, and all that hangs on them
-	names   map[string]*nameSpace
+	mu      sync.Mutex // guards below
+	names   map[string]*namespace
 	bus     *Bus
 	foreign uint64
 	clock   uint64 // counts epochs
-	changes uint64 // counts drops, and whatever befalls the store
+	changes uint64 // counts drops and losses
 }
 
 var (
@@ -49,17 +50,18 @@ var (
 // NewTier returns an empty tier that announces nothing.
 func NewTier() *Tier { return NewTierLanes(Lanes) }
 
-// NewTierLanes is [NewTier] with n lanes, from 1 to 65536. Few make positions
-// cheap, and let keys meet in one lane.
+// NewTierLanes is [NewTier] with n lanes, from 1 to 65536. With few lanes
+// positions are cheap, and keys share lanes.
 func NewTierLanes(n int) *Tier {
 	if n < 1 || n > 1<<16 {
 		panic("stratatest: NewTierLanes: not 1 to 65536 lanes")
 	}
-	return &Tier{store: &store{lanes: n, names: map[string]*nameSpace{}}}
+	return &Tier{store: &store{lanes: n, names: map[string]*namespace{}}}
 }
 
 // Announce makes the tier, with all its views, announce its drops on b. Call it
-// before the first cache uses the tier: a cache asks once. A nil b ends it.
+// before the first cache uses the tier, because a cache calls Announces once. A
+// nil b ends it.
 func (t *Tier) Announce(b *Bus) {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
@@ -73,13 +75,13 @@ func (t *Tier) Announces() bool {
 	return t.store.bus != nil
 }
 
-// Bind returns the view that the cache with the space s uses.
+// Bind returns the view of the instance with the space s.
 func (t *Tier) Bind(s remote.Space) remote.Tier { return t.bind(s) }
 
 func (t *Tier) bind(s remote.Space) *Tier { return &Tier{store: t.store, space: s} }
 
-// Foreign returns the number of reads that met a value made unreadable by
-// [Tier.Spoil].
+// Foreign returns the number of reads of a value that [Tier.Spoil] has made
+// unreadable.
 func (t *Tier) Foreign() uint64 {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
@@ -200,8 +202,8 @@ func (t *Tier) Recheck() {}
 // Probe reports no warnings: nothing weakens the promises of a cache.
 func (t *Tier) Probe(context.Context) (warnings []string, err error) { return nil, nil }
 
-// change carries an operation on one key out, announces it, and reports whether
-// it was done.
+// change executes an operation on one key, announces it, and reports whether it
+// was done.
 func (t *Tier) change(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -213,13 +215,13 @@ func (t *Tier) change(ctx context.Context, key string, op entryrules.Operation) 
 	return a.Done, nil
 }
 
-// message announces something about key, or about everything.
+// message is a message about key, or about everything.
 func (t *Tier) message(kind remote.Kind, key string) remote.Message {
 	return remote.Message{Name: t.space.Name, Kind: kind, From: t.space.Instance, Key: key}
 }
 
-// dropped announces a drop of key, after which a hold is left, and moves its lane
-// on.
+// dropped is the message about a drop of key, with the rest of a hold. It gives
+// the lane another version.
 func (t *Tier) dropped(kind remote.Kind, key string, hold int64) remote.Message {
 	t.store.changes++
 	m := t.message(kind, key)

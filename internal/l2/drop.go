@@ -10,8 +10,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// ownFor is how long a drop that has ended without an answer may still be
-// carried out.
+// ownFor is the time for which a drop that has ended without an answer may
+// still be executed.
 const ownFor = time.Minute
 
 var (
@@ -19,8 +19,8 @@ var (
 	errNotStored = errors.New("strata: L2 has refused to store too often and is not asked to")
 )
 
-// Unconfirmed is the error of a drop, or of a value that is stored, which L2 or
-// the bus has not confirmed.
+// Unconfirmed is the error of a drop or store that L2 or the bus has not
+// confirmed.
 type Unconfirmed struct {
 	// Pending is the number of drops that are pending.
 	Pending int
@@ -35,8 +35,8 @@ func (e *Unconfirmed) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Unconfirmed) Unwrap() error { return e.Err }
 
-// Unconfirmed returns the error of a call of which an operation under ctx has
-// failed with err.
+// Unconfirmed returns the error of a call after one of its operations, under
+// ctx, has failed with err.
 func (s *Store) Unconfirmed(ctx context.Context, err error) error {
 	if gone := CallerLeft(ctx); gone != nil && !errors.Is(err, gone) {
 		err = fmt.Errorf("%w: %w", gone, err)
@@ -44,9 +44,9 @@ func (s *Store) Unconfirmed(ctx context.Context, err error) error {
 	return &Unconfirmed{Pending: s.pending.Len(), Err: err}
 }
 
-// Drop carries out drops in L2 and announces them. A drop that is not confirmed
-// is tried again in the background; the error is an *Unconfirmed then. A key that
-// is too long for L2 is announced only: other instances may have loaded it.
+// Drop executes drops in L2 and announces them. A drop that is not confirmed is
+// retried in the background; the error is an *Unconfirmed then. A key that is
+// too long for L2 is announced only: other instances may have loaded it.
 func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
 	if !s.Used() {
 		return nil, nil
@@ -62,17 +62,16 @@ func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, 
 	case len(drops) > 1:
 		return s.dropEach(ctx, drops)
 	case s.o.Bus != nil:
-		// Nothing finds out later that this message is lost: other instances keep
-		// what L2 cannot hold for a short time only.
+		// A loss of this message is never detected. So instances keep values that L2
+		// cannot hold for a short time only.
 		_ = s.o.Bus.Publish(ctx, s.messages(drops))
 	}
 	return nil, s.Unconfirmed(ctx, err)
 }
 
 // makePending makes a drop pending that has failed with err under ctx, and
-// returns the error of its call. add adds the drop to those that are pending. A
-// drop whose caller has left is tried again at once, since nothing is known
-// against L2.
+// returns the error of its call. add adds the drop to the queue. If the caller
+// has left, L2 may be well, and the drop is retried at once.
 func (s *Store) makePending(ctx context.Context, err error, add func(retry.When) bool) error {
 	if !add(whenFailed(ctx)) {
 		err = fmt.Errorf("%w, and is not tried again: %w", err, s.o.Closed)
@@ -80,13 +79,14 @@ func (s *Store) makePending(ctx context.Context, err error, add func(retry.When)
 	return s.Unconfirmed(ctx, err)
 }
 
-// whenFailed is when to try again an operation that has failed under ctx.
+// whenFailed is the time of the first retry of an operation that has failed
+// under ctx.
 func whenFailed(ctx context.Context) retry.When { return retry.When(CallerLeft(ctx) != nil) }
 
-// DropSoon carries out drops in the background, at once.
+// DropSoon executes drops in the background, at once.
 func (s *Store) DropSoon(drops []remote.Drop) { s.pending.Add(drops, retry.AtOnce) }
 
-// dropGuarded is one attempt at drops, unless L2 is left alone.
+// dropGuarded is one attempt at drops, unless the breaker is open.
 func (s *Store) dropGuarded(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
 	if err := CallerLeft(ctx); err != nil {
 		return nil, err // the drops are sent in the background
@@ -101,8 +101,8 @@ func (s *Store) dropGuarded(ctx context.Context, drops []remote.Drop) ([]remote.
 	return s.dropOnce(ctx, drops, probe)
 }
 
-// dropEach drops one key at a time, so that a key that L2 cannot hold, and for
-// which there is nothing to try again, holds up no other.
+// dropEach drops one key at a time, so that a key that is too long for L2, for
+// which a retry is useless, does not hold up the others.
 func (s *Store) dropEach(ctx context.Context, drops []remote.Drop) (leases []remote.Lease, err error) {
 	leases = make([]remote.Lease, len(drops))
 	for i := range drops {
@@ -116,12 +116,12 @@ func (s *Store) dropEach(ctx context.Context, drops []remote.Drop) (leases []rem
 	return leases, err
 }
 
-// dropAgain is one more attempt at drops that are pending, whatever the breaker
-// says. A key that turns out to be too long for L2 is announced only.
+// dropAgain is one more attempt at pending drops, even while the breaker is
+// open. A key that is too long for L2 is announced only.
 func (s *Store) dropAgain(ctx context.Context, drops []remote.Drop) error {
 	_, err := s.dropOnce(ctx, drops, false)
 	if len(drops) > 1 || !errors.Is(err, remote.ErrKeyTooLong) {
-		return err // of several they are tried one by one in the end
+		return err // several keys are tried one by one later
 	}
 	if s.o.Bus != nil {
 		return s.o.Bus.Publish(ctx, s.messages(drops))
@@ -145,23 +145,23 @@ func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe bool) (
 	return leases, s.o.Bus.Publish(ctx, s.messages(drops))
 }
 
-// DropAll makes everything in the cache's space absent, or stale. The error is an
-// *Unconfirmed, and the drop pending, if that is not confirmed.
+// DropAll makes all keys of the cache's namespace absent, or stale. If that is
+// not confirmed, the error is an *Unconfirmed, and the drop is pending.
 func (s *Store) DropAll(ctx context.Context, soft bool) error {
 	return s.dropSpace(ctx,
 		func(ctx context.Context) error { return s.dropAllOnce(ctx, soft) },
 		func(when retry.When) bool { return s.pending.AddAll(soft, when) })
 }
 
-// DropTags makes everything with one of tags absent, or stale. Errors are those
-// of [Store.DropAll].
+// DropTags makes all entries with one of tags absent, or stale. Errors are
+// those of [Store.DropAll].
 func (s *Store) DropTags(ctx context.Context, tags []string, soft bool) error {
 	return s.dropSpace(ctx,
 		func(ctx context.Context) error { return s.dropTagsOnce(ctx, tags, soft) },
 		func(when retry.When) bool { return s.pending.AddTags(tags, soft, when) })
 }
 
-// dropSpace carries out a drop that concerns no single key.
+// dropSpace executes a drop that concerns no single key.
 func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error, add func(retry.When) bool) error {
 	if !s.Used() {
 		return nil
@@ -226,9 +226,8 @@ func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) erro
 // tier does not announce them itself.
 func (s *Store) announces() bool { return s.o.Bus != nil && !s.tierAnnounces }
 
-// Announce announces drops that a Put has made, unless the tier has done so. A
-// message that is not confirmed makes its drop pending; the error is that of the
-// bus.
+// Announce announces the drops of a Put, unless the tier has done so. A message
+// that is not confirmed makes its drop pending; the error is that of the bus.
 func (s *Store) Announce(ctx context.Context, drops []remote.Drop) error {
 	if !s.announces() {
 		return nil
@@ -240,7 +239,7 @@ func (s *Store) Announce(ctx context.Context, drops []remote.Drop) error {
 	return err
 }
 
-// Publish announces drops that L2 has no part in.
+// Publish announces drops that are not sent to L2.
 func (s *Store) Publish(ctx context.Context, drops []remote.Drop) {
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
@@ -259,11 +258,11 @@ func (s *Store) messages(drops []remote.Drop) []remote.Message {
 }
 
 // applyOwn makes this instance apply its own announcements for a while: one of
-// its drops has ended without an answer and may still be carried out.
+// its drops has ended without an answer and may still be executed.
 func (s *Store) applyOwn() { s.ownUntil.Store(s.o.Now() + int64(ownFor)) }
 
-// Mine reports whether m is from a call of this instance that has done what m
-// says, or is about to. A call that ended without an answer has not.
+// Mine reports whether m is from a call of this instance that carries m out
+// here itself. A call that ended without an answer does not.
 func (s *Store) Mine(m *remote.Message) bool {
 	return m.From == s.o.Instance && s.o.Now() >= s.ownUntil.Load()
 }

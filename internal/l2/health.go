@@ -12,11 +12,12 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// wellAfter is how long no operation of a kind has to fail until the log says
-// that L2 is well: an L2 that fails now and then answers in between.
+// wellAfter is the time without a failure of any operation of a kind after
+// which the log says that L2 is well. An L2 that fails now and then answers in
+// between.
 const wellAfter = time.Second
 
-// health is what the log was told of L2.
+// health is the state of L2 that the log has reported.
 type health struct {
 	silent  states.Record             // L2 does not answer
 	refuses [operations]states.Record // L2 refuses operations of a kind
@@ -24,23 +25,23 @@ type health struct {
 	full    states.Record             // nothing is stored in L2
 }
 
-// quiet reports whether an operation of a kind that L2 has answered is no news.
+// quiet reports whether a successful operation of a kind needs no log line.
 func (h *health) quiet(k operation) bool {
 	return h.silent.Quiet() && h.refuses[k].Quiet() && h.broken.Quiet() && h.full.Quiet()
 }
 
-// operation is a kind of operation on L2. A server may refuse one kind and carry
-// out the others: one without memory left refuses to store.
+// operation is a kind of operation on L2. A server may refuse one kind and
+// execute the others: without memory left it refuses to store.
 type operation uint8
 
 const (
 	reading  operation = iota
 	storing            // also leases
-	dropping           // also leases that are given back
+	dropping           // also releases of leases
 	operations
 )
 
-// operationOf is the kind of the operation with a name.
+// operationOf returns the kind of the operation with a name.
 func operationOf(op string) operation {
 	switch op {
 	case "get", "tags":
@@ -51,12 +52,13 @@ func operationOf(op string) operation {
 	return dropping
 }
 
-// Probes says which breakers the outcome of an operation decides on: the one of
-// everything that L2 is asked, and the one of what is stored there.
+// Probes tells which breakers the outcome of an operation decides on: All is
+// the breaker for all operations on L2, Stores the breaker for stores.
 type Probes struct{ All, Stores bool }
 
-// Report counts how an operation on L2 under ctx has ended, tells the breakers,
-// and logs changes. An operation whose caller has left says nothing about L2.
+// Report counts the outcome of an operation on L2 under ctx, tells the
+// breakers, and logs changes. An operation that its caller has cut short tells
+// nothing about L2.
 func (s *Store) Report(ctx context.Context, op string, err error, p Probes) {
 	if errors.Is(err, remote.ErrKeyTooLong) || errors.Is(err, remote.ErrValueTooLarge) {
 		return // nothing was sent
@@ -106,22 +108,23 @@ func (s *Store) well(k operation) {
 	}
 }
 
-// report tells the breaker how an operation on L2 has ended. While the breaker
-// is open, nothing is certain to tell this instance of what others drop.
+// report tells the breaker the outcome of an operation on L2. While the breaker
+// is open, this instance may miss the drops of others.
 func (s *Store) report(err error, probe bool) {
 	if err == nil && s.all.Calm() && s.health.broken.Quiet() {
 		return
 	}
 	if s.all.Report(s.o.Now(), probe, err != nil) {
-		s.suspending.Lock() // the last call tells the last state
+		s.suspending.Lock() // so that the last call has the last state
 		s.o.Suspend(s.all.State() != limit.Closed)
 		s.suspending.Unlock()
 	}
 	s.logBreaker(s.all, &s.health.broken, err, "strata: L2 is left alone", "strata: L2 is used again")
 }
 
-// reportStore tells the breaker of what is stored in L2. While it is open, loads
-// take no leases and store in L1 alone; drops are announced all the same.
+// reportStore tells the breaker for stores the outcome of an operation. While
+// it is open, loads take no leases and store in L1 only; drops are announced
+// all the same.
 func (s *Store) reportStore(err error, probe bool) {
 	if err == nil && s.stores.Calm() && s.health.full.Quiet() {
 		return
@@ -141,18 +144,17 @@ func (s *Store) logBreaker(b *limit.Breaker, r *states.Record, err error, opened
 	}
 }
 
-// LeftAlone reports whether L2 has failed too often and is not asked.
+// LeftAlone reports whether L2 has failed too often and gets no requests.
 func (s *Store) LeftAlone() bool { return s.all.State() != limit.Closed }
 
-// StoringStopped reports whether L2 has refused to store too often and is not
-// asked to.
+// StoringStopped reports whether L2 has refused stores too often and gets none.
 func (s *Store) StoringStopped() bool { return s.stores.State() != limit.Closed }
 
-// StoresFreely reports whether nothing is known against storing in L2.
+// StoresFreely reports whether no store has failed lately.
 func (s *Store) StoresFreely() bool { return s.stores.Calm() }
 
-// MayStore reports whether L2 is asked to store, and whether that is to find out
-// if it does again.
+// MayStore reports whether L2 gets stores, and whether the next one is a probe
+// of the breaker.
 func (s *Store) MayStore() (ok, probe bool) {
 	if s.stores.Calm() {
 		return true, false
@@ -160,18 +162,18 @@ func (s *Store) MayStore() (ok, probe bool) {
 	return s.stores.Allow(s.o.Now())
 }
 
-// Errors returns how many operations L2 has not carried out.
+// Errors returns the number of operations that L2 has not executed.
 func (s *Store) Errors() uint64 { return s.errors.Load() }
 
-// foreignEvery is the least time between two log lines that say how many values
-// of L2 cannot be read.
+// foreignEvery is the least time between two log lines about values in L2 that
+// cannot be read.
 const foreignEvery = time.Minute
 
 // foreignLog counts values in L2 that cannot be read.
 type foreignLog struct {
 	count atomic.Uint64
-	told  atomic.Uint64 // how many the log was told of
-	next  atomic.Int64  // when the log may be told again, in the time of L1
+	told  atomic.Uint64 // those that are in the log
+	next  atomic.Int64  // the earliest time of the next log line, by the clock of L1
 }
 
 // Unreadable counts a value in L2 that cannot be read.
@@ -186,7 +188,7 @@ func (s *Store) Foreign() uint64 {
 	return n
 }
 
-// LogForeign logs how many values in L2 could not be read since it last did.
+// LogForeign logs the number of unreadable values in L2 since its last line.
 func (s *Store) LogForeign() {
 	l, n := &s.foreign, s.Foreign()
 	told, now, next := l.told.Load(), s.o.Now(), l.next.Load()

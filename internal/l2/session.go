@@ -8,26 +8,26 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Session is what one read has learned of L2 so far. A dead L2 costs a read one
-// timeout, not one per step: after a failure the session leaves L2 alone. Its
-// zero value is that of a read which has not asked yet. It is not safe for
-// concurrent use.
+// Session is the knowledge of one read about L2. A dead L2 costs a read one
+// timeout, not one per step: after a failure the session sends no more
+// requests. The zero Session has sent none. It is not safe for concurrent use.
 type Session struct {
 	// Name is the key's name in L2.
 	Name string
-	// Down says that L2 has failed, or may not be asked, and is left alone.
+	// Down says that L2 has failed, or that the breaker is open, and that the
+	// session sends no more requests.
 	Down bool
 	// KeyTooLong says that L2 cannot hold the key.
 	KeyTooLong bool
-	// Cancelled says that L2 may take a lease back although it is Down: the read
-	// was cancelled, or L2 has refused an operation.
+	// Cancelled says that a lease is released although L2 is Down: the read was
+	// cancelled, or L2 has refused an operation.
 	Cancelled bool
 
-	probes    Probes // which breakers its operations decide on
-	collapses uint64 // of pending drops, from before L2 was asked
+	probes    Probes // the breakers that its operations decide on
+	collapses uint64 // of pending drops, from before the first request
 }
 
-// Allowed reports whether the breaker lets the session ask L2. If not, L2 is
+// Allowed reports whether the breaker lets the session use L2. If not, L2 is
 // Down for it.
 func (x *Session) Allowed(s *Store) bool {
 	if s.all.Calm() {
@@ -38,26 +38,26 @@ func (x *Session) Allowed(s *Store) bool {
 	return ok
 }
 
-// MayStore reports whether L2 is asked for leases, and to store.
+// MayStore reports whether L2 gets requests for leases, and stores.
 func (x *Session) MayStore(s *Store) (ok bool) {
 	ok, x.probes.Stores = s.MayStore()
 	return ok
 }
 
-// Probing reports whether the session's operations decide on the breaker of
-// everything that L2 is asked.
+// Probing reports whether the session's operations are probes of the breaker
+// for all operations.
 func (x *Session) Probing() bool { return x.probes.All }
 
-// PassesBy reports whether a drop of the key is pending, so that what L2 holds
-// must not be used. L2 is Down for the session then.
+// PassesBy reports whether a drop of the key is pending, so that the value in
+// L2 must not be used. L2 is Down for the session then.
 func (x *Session) PassesBy(s *Store) bool {
 	x.collapses = s.pending.Collapses()
 	x.Down = s.pending.Blocks(x.Name)
 	return x.Down
 }
 
-// Answered reports an operation of the session under ctx, which is the read's
-// context, and returns whether L2 has carried it out.
+// Answered reports the outcome of an operation under ctx, the context of the
+// read, and returns whether L2 has executed it.
 func (x *Session) Answered(ctx context.Context, s *Store, op string, err error) bool {
 	x.KeyTooLong = x.KeyTooLong || errors.Is(err, remote.ErrKeyTooLong)
 	if err != nil && Over(ctx) {
@@ -70,8 +70,8 @@ func (x *Session) Answered(ctx context.Context, s *Store, op string, err error) 
 	return err == nil
 }
 
-// Failed notes that an operation of several sessions has failed, which was
-// reported by the session first.
+// Failed notes the failure of an operation that several sessions share. The
+// session first has reported it.
 func (x *Session) Failed(first *Session) {
 	x.Down, x.KeyTooLong, x.Cancelled = true, first.KeyTooLong, first.Cancelled
 }
@@ -82,8 +82,8 @@ func (x *Session) FailedAlone(first *Session, err error) {
 	x.Down, x.KeyTooLong, x.Cancelled = true, errors.Is(err, remote.ErrKeyTooLong), first.Cancelled
 }
 
-// StandsInFor makes the session the one that decides on the breaker of stores
-// instead of first.
+// StandsInFor makes the session decide on the breaker for stores instead of
+// first.
 func (x *Session) StandsInFor(first *Session) { x.probes.Stores = first.probes.Stores }
 
 // TagDrops asks for the drops of tags, which values of several sessions have, and
@@ -124,9 +124,9 @@ func (x *Session) Expire(ctx, read context.Context, s *Store, left time.Duration
 	return x.Answered(read, s, "drop", err)
 }
 
-// Release gives a lease back that was not used, so that no instance waits for
-// it. A lease of a read that was cancelled while it stored is given back, too: if
-// the value was stored all the same, there is no such lease.
+// Release ends a lease that was not used, so that no instance waits for it. It
+// also ends the lease of a read that was cancelled while it stored: if the
+// value was stored all the same, the lease is void.
 func (x *Session) Release(read context.Context, s *Store, l remote.Lease) {
 	if l.Token == 0 || x.Down && !x.Cancelled || s.tier == nil {
 		return
@@ -143,10 +143,10 @@ func Over(ctx context.Context) bool {
 	return ctx.Err() != nil || bounded && !time.Now().Before(d)
 }
 
-// CallerLeft returns how the caller of an operation has left, if that ended the
-// operation: the error of the caller's context. It is nil if that has not ended,
-// and also if the operation has had all the time that L2 gets: then L2 has not
-// answered, whatever its caller did. ctx is the operation's.
+// CallerLeft returns the error of the caller's context if its end has ended an
+// operation. It is nil if that context has not ended, and also if the operation
+// has had all the time that L2 gets: then L2 has not answered in time. ctx is
+// the operation's.
 func CallerLeft(ctx context.Context) error {
 	caller, deadline := remote.Split(ctx)
 	theirs, bounded := caller.Deadline()
@@ -157,5 +157,5 @@ func CallerLeft(ctx context.Context) error {
 	if err := caller.Err(); err != nil {
 		return err
 	}
-	return context.DeadlineExceeded // which caller will say in a moment
+	return context.DeadlineExceeded // which caller.Err returns in a moment
 }

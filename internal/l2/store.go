@@ -1,15 +1,16 @@
-// Package l2 is a cache's side of what its instances share: the tier (L2), the
-// bus, or both. It knows names and sealed bytes, no keys and no values.
+// Package l2 is the way of one cache to the tier (L2), to the bus, or to both,
+// which its instances share. It knows names and sealed bytes, no keys and no
+// values.
 //
-// A [Store] resolves once what its tier is able to do. It has the two breakers
-// (of everything that L2 is asked, and of what is stored there), the queue of
-// drops that were not confirmed, the announcements on the bus, the log lines
-// about L2's health, and the waits for leases of other instances. A [Session] is
-// what one read has learned of L2 so far.
+// A [Store] looks up the abilities of its tier once. It has two breakers (one
+// for all operations on L2, one for stores), the queue of drops that were not
+// confirmed, the announcements on the bus, the log lines about L2's health, and
+// the waits for leases of other instances. A [Session] is the knowledge of one
+// read about L2.
 //
-// Invariant: a drop that a caller was not told to be confirmed is pending until
-// it is confirmed or the store is closed; while it is pending, reads of its key
-// go past L2.
+// Invariant: a drop that was not confirmed to its caller is pending until it is
+// confirmed or the store is closed; while it is pending, reads of its key go
+// past L2.
 package l2
 
 import (
@@ -31,7 +32,7 @@ type Options struct {
 	Instance uint64
 	// Schema is the fingerprint of the values' type and codec.
 	Schema uint64
-	// Tier and Bus are what instances share. Either may be nil.
+	// Tier and Bus are shared by the instances. Either may be nil.
 	Tier remote.Tier
 	Bus  remote.Bus
 	// Timeout bounds each operation on L2.
@@ -50,12 +51,12 @@ type Options struct {
 	Closed error
 	// Suspend is called when L2 is left alone (true) and when it is used again.
 	Suspend func(bool)
-	// Failed is called after each operation that L2 did not carry out.
+	// Failed is called after each operation that L2 did not execute.
 	Failed func(ctx context.Context, op string, err error)
 }
 
-// Store is what the instances of a cache share, as one of them uses it. Create
-// it with [New]. It is safe for concurrent use. Without a tier and a bus it does
+// Store is the tier and the bus as one instance uses them. Create it with
+// [New]. It is safe for concurrent use. Without a tier and a bus it does
 // nothing.
 type Store struct {
 	o    Options
@@ -63,15 +64,16 @@ type Store struct {
 	can  abilities
 	// tierAnnounces says that the tier announces its drops itself.
 	tierAnnounces bool
-	all           *limit.Breaker // of all that L2 is asked
-	stores        *limit.Breaker // of leases and values that are stored there
+	all           *limit.Breaker // for all operations on L2
+	stores        *limit.Breaker // for leases and stores
 	pending       *retry.Queue   // drops that were not confirmed
 	waits         waits          // for leases of other instances
 	health        health
 	// suspending is held while Options.Suspend is called.
 	suspending sync.Mutex
-	// ownUntil is until when this instance applies its own announcements: one of
-	// its drops has ended without an answer and may still be carried out.
+	// ownUntil is the time until which this instance applies its own
+	// announcements: one of its drops has ended without an answer and may still
+	// be executed.
 	ownUntil atomic.Int64
 	// absence is the share of look-ups that find nothing.
 	absence share
@@ -114,7 +116,7 @@ func (s *Store) bind(t remote.Tier) {
 	s.tierAnnounces = s.can.announce != nil && s.can.announce.Announces()
 }
 
-// Used reports whether instances share anything.
+// Used reports whether there is a tier or a bus.
 func (s *Store) Used() bool { return s.tier != nil || s.o.Bus != nil }
 
 // HasTier reports whether there is an L2.
@@ -144,17 +146,18 @@ func (s *Store) Pending() int { return s.pending.Len() }
 // Hurry makes the store try pending drops without long pauses, from now on.
 func (s *Store) Hurry() { s.pending.Hurry() }
 
-// Close tries what is pending until ctx ends, and returns what is lost.
+// Close tries pending drops until ctx ends, and returns the lost ones.
 func (s *Store) Close(ctx context.Context) retry.Lost { return s.pending.Close(ctx) }
 
-// HasPositions reports whether L2 knows how far the drops of its space have come.
+// HasPositions reports whether L2 has positions.
 func (s *Store) HasPositions() bool { return s.can.announce != nil }
 
-// Lane returns the lane of the key with that name. [Store.HasPositions] was true.
+// Lane returns the lane of the key with that name. [Store.HasPositions] must be
+// true.
 func (s *Store) Lane(name string) uint16 { return s.can.announce.Lane(name) }
 
-// Position asks L2 how far the drops of its space have come. An error is not
-// counted, and opens no breaker: reads of values do that.
+// Position asks L2 for the position of the namespace. Its errors are not
+// counted and open no breaker, since reads of values do that.
 func (s *Store) Position(ctx context.Context) (remote.Position, error) {
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
@@ -165,7 +168,8 @@ func (s *Store) Position(ctx context.Context) (remote.Position, error) {
 	return p, err
 }
 
-// Changes is that of the tier, which is a [remote.Announcer]; nil if it is none.
+// Changes returns the method of the tier if that is a [remote.Announcer], else
+// nil.
 func (s *Store) Changes() func(context.Context) (string, error) {
 	if s.can.announce == nil {
 		return nil
@@ -180,7 +184,8 @@ func (s *Store) Recheck() {
 	}
 }
 
-// Probe returns what about L2 weakens the promises of a cache.
+// Probe returns warnings about properties of L2 that weaken the promises of a
+// cache.
 func (s *Store) Probe(ctx context.Context) (warnings []string, err error) {
 	if s.can.probe == nil {
 		return nil, nil
@@ -190,14 +195,14 @@ func (s *Store) Probe(ctx context.Context) (warnings []string, err error) {
 	return s.can.probe.Probe(ctx)
 }
 
-// Read asks L2 for the values with these names, whatever the breaker says, and
-// does not report how that ended.
+// Read asks L2 for the values with these names, even while the breaker is open,
+// and does not report the outcome.
 func (s *Store) Read(ctx context.Context, names []string) ([]remote.Held, error) {
 	return s.tier.Get(ctx, names)
 }
 
-// Tags asks L2 for the drops of tags, and does not report how that ended. known
-// is nil if L2 has no tags.
+// Tags asks L2 for the drops of tags, and does not report the outcome. known is
+// nil if L2 has no tags.
 func (s *Store) Tags(ctx context.Context, tags []string) (known []remote.Tag, err error) {
 	if s.can.tag == nil {
 		return nil, nil
@@ -211,7 +216,7 @@ func (s *Store) Blocks(name string, tags []string) bool {
 	return s.pending.Blocks(name) || len(tags) > 0 && s.pending.BlocksTags(tags, s.pending.Collapses())
 }
 
-// LookedUp notes what a look-up of a value has found.
+// LookedUp notes whether a look-up has found a value.
 func (s *Store) LookedUp(found bool) { s.absence.add(!found) }
 
 // MostlyAbsent reports whether four of the last five look-ups found nothing.
@@ -254,12 +259,12 @@ func (s *Store) Acquire(ctx context.Context, rs []remote.Request, d time.Duratio
 	return acquired
 }
 
-// Put stores values under their leases. It does not report how that ended.
+// Put stores values under their leases. It does not report the outcome.
 func (s *Store) Put(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	return s.tier.Put(ctx, puts)
 }
 
-// Extend gives a value a new life. It does not report how that ended.
+// Extend gives a value a new life. It does not report the outcome.
 func (s *Store) Extend(ctx context.Context, name string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
 	return s.tier.Extend(ctx, name, fresh, left, l, id)
 }

@@ -17,9 +17,9 @@ type wait struct {
 	reads int
 }
 
-// Await returns a channel that is closed when the lease on the key with that name
-// ends or the key is dropped. leave is to be called when nothing waits for it any
-// more.
+// Await returns a channel that is closed when the lease on the key with that
+// name ends or the key is dropped. The caller calls leave when it stops
+// waiting.
 func (s *Store) Await(name string) (ended <-chan struct{}, leave func()) {
 	w := &s.waits
 	w.mu.Lock()
@@ -55,9 +55,8 @@ func (s *Store) LeaseEnded(name string) {
 	}
 }
 
-// share is the share of yeses among the last some dozens of answers. Of two
-// answers that are added at the same time one may be forgotten. The zero share is
-// none.
+// share is the share of yes among the last dozens of answers. Of two answers
+// that are added at the same time one may be forgotten. The zero share is none.
 type share struct{ parts atomic.Int32 }
 
 const (

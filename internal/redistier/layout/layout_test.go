@@ -41,7 +41,7 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 	}
 	n := layout.NewNames(remote.Space{Name: "a"}, 0)
 	for _, key := range []string{"", "k", "user:1", "\x00\xff"} {
-		h := fnv.New32a() // what other programs would use
+		h := fnv.New32a() // as other programs use it
 		h.Write([]byte(key))
 		if want := fmt.Sprintf("strata:{a:%d}=%s", h.Sum32()%layout.Lanes, key); n.Entry(key) != want {
 			t.Errorf("Entry(%q) = %q, want %q", key, n.Entry(key), want)

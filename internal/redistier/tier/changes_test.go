@@ -11,8 +11,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// counting is a cluster whose nodes tell of their changes, by a script or, if
-// plain is set, by INFO.
+// counting returns a cluster of nodes that report their changes: by a script
+// or, if plain is set, by INFO.
 func counting(n int, plain bool, counts []int, epochs []int) *nodes {
 	return newNodes(n, func(at int, command string) string {
 		name, _, _ := strings.Cut(command, " ")
@@ -26,7 +26,7 @@ func counting(n int, plain bool, counts []int, epochs []int) *nodes {
 		case name == "EVALSHA" && strings.HasSuffix(command, " 0 1"):
 			return bulk(fmt.Sprintf("%d 1700000000  ok %d %d", counts[at], epochs[at], epochs[at]))
 		}
-		return "-ERR what\r\n"
+		return "-ERR unknown\r\n"
 	})
 }
 
@@ -80,7 +80,7 @@ func TestChangesOfAClusterAreThoseOfAllServers(t *testing.T) {
 				t.Errorf("plain %v, a server is gone: %q", plain, text)
 			}
 			if text, err := tier.NewOnCluster(&nodes{}, nil).Changes(t.Context()); err == nil {
-				t.Errorf("plain %v, nobody is known: %q", plain, text)
+				t.Errorf("plain %v, no server is known: %q", plain, text)
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func TestVersionsOfASlotOnItsWaySettleNothing(t *testing.T) {
 				case strings.HasPrefix(command, "GET"):
 					return bulk("1.a")
 				}
-				return "-ERR what\r\n"
+				return "-ERR unknown\r\n"
 			})
 			c.thought = func(key string) int {
 				if strings.Contains(key, at) {

@@ -23,9 +23,9 @@ import (
 type node struct {
 	stub
 	home namespace.Home
-	run  string // what INFO says
+	run  string // as INFO reports it
 	info int    // how often it was asked
-	// epoch is what CLUSTER INFO says.
+	// epoch is that of CLUSTER INFO.
 	epoch   int
 	passing bool
 }
@@ -88,8 +88,8 @@ func (c *nodes) MaxValue() int { return 1 << 20 }
 
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 
-// newNodes returns a cluster of n nodes that has the word on the node 0. held
-// answers what is asked of keys.
+// newNodes returns a cluster of n nodes with the namespace state on node 0.
+// held answers commands about keys.
 func newNodes(n int, held func(at int, command string) string) *nodes {
 	c := &nodes{thought: func(string) int { return 0 }}
 	var mu sync.Mutex // nodes are asked at the same time
@@ -118,7 +118,7 @@ func newNodes(n int, held func(at int, command string) string) *nodes {
 	return c
 }
 
-// value is what a server holds that was put when a server said run of itself.
+// value is a value that was put when its server reported run as its run.
 func value(run string) string {
 	return "*2\r\n" + bulk("v "+run) + bulk("90000 90000 7 e@"+namespace.Digest(run+"r0")+".0.0")
 }
@@ -174,7 +174,7 @@ func TestValueFromAnotherLifeOfItsServerIsAbsent(t *testing.T) {
 		c.all[1].epoch--
 		c.all[1].opened++
 		get("v run11")
-		c.all[1].passing = true // what is said for one key alone
+		c.all[1].passing = true // as it is reported for one key alone
 		get("")
 		c.all[1].passing = false
 		get("v run11")
@@ -299,12 +299,12 @@ func TestPositionOfAClusterNamesAllServersWithLanes(t *testing.T) {
 			made[f[1]] = f[2]
 			return "+OK\r\n"
 		case "GET":
-			if ns, ok := made[f[1]]; ok {
-				return bulk(ns)
+			if text, ok := made[f[1]]; ok {
+				return bulk(text)
 			}
 			return "$-1\r\n"
 		}
-		return "-ERR what\r\n"
+		return "-ERR unknown\r\n"
 	})
 	c.thought = func(key string) int { return len(key) % 2 } // often wrong
 	tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n", Schema: 1})
@@ -314,8 +314,8 @@ func TestPositionOfAClusterNamesAllServersWithLanes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for lane, ns := range p.Lanes {
-			if got := fmt.Sprintf("%d.%x", ns.Count, ns.Nonce); got != made[fmt.Sprintf("strata:{n:%d}lane", lane)] {
+		for lane, version := range p.Lanes {
+			if got := fmt.Sprintf("%d.%x", version.Count, version.Nonce); got != made[fmt.Sprintf("strata:{n:%d}lane", lane)] {
 				t.Fatalf("lane %d has %s", lane, got)
 			}
 		}
@@ -337,7 +337,7 @@ func TestPositionOfAClusterNamesAllServersWithLanes(t *testing.T) {
 	}
 }
 
-// FuzzAnswersOfACluster lets servers answer whatever they like.
+// FuzzAnswersOfACluster lets servers answer anything.
 func FuzzAnswersOfACluster(f *testing.F) {
 	f.Add(stateE, value("run1"), ok)
 	f.Add(stateE, "-MOVED 1\r\n", ok)

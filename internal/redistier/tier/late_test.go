@@ -15,7 +15,7 @@ import (
 )
 
 // clocked is an empty server whose clock is shift away from the bubble's. It runs
-// acquire and the word of a name space as scripts, or neither.
+// the scripts that acquire and that read the namespace state, or neither.
 func clocked(scripts bool, shift *time.Duration) *stub {
 	plainly := withoutEngine("ERR unknown command 'EVAL'")
 	now := func() int64 { return time.Now().Add(*shift).UnixMilli() }
@@ -74,16 +74,16 @@ func TestRequestThatIsCarriedOutLateGetsNoLease(t *testing.T) {
 				}
 				stands = 300 * time.Millisecond
 				if l := ask(100 * time.Millisecond); l.Grant != remote.Busy || l.Token != 0 || l.Wait <= 0 {
-					t.Errorf("scripts %t, many %t: %+v for somebody who has gone", scripts, many, l)
+					t.Errorf("scripts %t, many %t: %+v for a caller that has left", scripts, many, l)
 				}
 				if l := ask(time.Minute); l.Grant != remote.Granted {
-					t.Errorf("scripts %t, many %t: %+v for somebody who waits", scripts, many, l)
+					t.Errorf("scripts %t, many %t: %+v for a caller that waits", scripts, many, l)
 				}
 				stands = 0
 				if _, l, err := testkit.Acquire(context.Background(), tr, "k", time.Minute); err != nil || l.Grant != remote.Granted {
 					t.Errorf("%+v, %v without a deadline", l, err)
 				}
-				// The clock is set: what is known of it is out of date.
+				// The clock is set: the known one is out of date.
 				shift = time.Hour
 				if l := ask(100 * time.Millisecond); l.Grant != remote.Granted {
 					t.Errorf("scripts %t, many %t: %+v when the server's clock was set", scripts, many, l)

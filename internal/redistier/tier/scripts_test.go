@@ -122,16 +122,16 @@ func TestServerWithoutAnEngineForScriptsIsUsedByTransactions(t *testing.T) {
 	}
 }
 
-// TestProbeDecidesByTheSmallestScript has a server refuse scripts in words
-// that nobody knows.
+// TestProbeDecidesByTheSmallestScript has a server refuse scripts by an unknown
+// text.
 func TestProbeDecidesByTheSmallestScript(t *testing.T) {
 	s := withoutEngine("ERR not on this plan")
 	tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 	if err := tr.DropAll(t.Context(), false); err == nil {
-		t.Fatal("no error, though the tier cannot know what that means")
+		t.Fatal("no error, though the tier does not know this reply")
 	}
-	if ns, err := tr.Probe(t.Context()); err != nil || len(ns) != 2 || !strings.Contains(ns[0], "scripts are not permitted") {
-		t.Errorf("Probe = %q, %v; want what is said of scripts and of INFO", ns, err)
+	if warnings, err := tr.Probe(t.Context()); err != nil || len(warnings) != 2 || !strings.Contains(warnings[0], "scripts are not permitted") {
+		t.Errorf("Probe = %q, %v; want warnings about scripts and INFO", warnings, err)
 	}
 	if err := tr.DropAll(t.Context(), false); err != nil {
 		t.Error(err)
@@ -142,12 +142,12 @@ func TestServerOnWhichNothingWorksIsOneSentence(t *testing.T) {
 	for _, refused := range []string{"WATCH", "MULTI", "EXEC"} {
 		s := withoutEngine("ERR unknown command 'EVAL'", refused)
 		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
-		if ns, err := tr.Probe(t.Context()); err != nil || len(ns) != 1 || !strings.Contains(ns[0], "neither scripts nor WATCH") {
-			t.Errorf("without %s: Probe = %q, %v; want one sentence", refused, ns, err)
+		if warnings, err := tr.Probe(t.Context()); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "neither scripts nor WATCH") {
+			t.Errorf("without %s: Probe = %q, %v; want one sentence", refused, warnings, err)
 		}
 		for _, name := range []string{"Drop", "Acquire", "DropAll"} {
 			err := operations()[name](t.Context(), tr)
-			looks := refused != "WATCH" && name == "Acquire" // the word is there, and a look at it writes nothing
+			looks := refused != "WATCH" && name == "Acquire" // the state is there, and reading it writes nothing
 			if !errors.Is(err, watch.ErrNoTransactions) && !looks {
 				t.Errorf("without %s: %s: %v; want %v", refused, name, err, watch.ErrNoTransactions)
 			}

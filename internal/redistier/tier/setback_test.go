@@ -11,12 +11,12 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// TestNoMoreIsLeftThanWasRequested has a server, whose clock shows 1 s, answer with
-// a hold and with a lease that it has given when its clock showed an hour more.
+// TestNoMoreIsLeftThanWasRequested has a server answer with a hold and with a lease
+// that it has granted when its clock showed an hour more. The clock shows 1 s.
 func TestNoMoreIsLeftThanWasRequested(t *testing.T) {
 	null, ahead := "$-1\r\n", "3611000"
 	for _, c := range []struct {
-		what, lease, hold string
+		name, lease, hold string
 		grant             remote.Grant
 		wait              time.Duration
 		writes            string
@@ -42,10 +42,10 @@ func TestNoMoreIsLeftThanWasRequested(t *testing.T) {
 		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 		_, l, err := testkit.Acquire(t.Context(), tr, "k", time.Minute)
 		if err != nil || l.Grant != c.grant || l.Wait != c.wait {
-			t.Errorf("%s: %+v, %v; want grant %d, wait %v", c.what, l, err, c.grant, c.wait)
+			t.Errorf("%s: %+v, %v; want grant %d, wait %v", c.name, l, err, c.grant, c.wait)
 		}
 		if got := strings.Join(wrote, "\n"); !strings.HasSuffix(got, c.writes) || c.writes == "" && got != "" {
-			t.Errorf("%s: wrote %q, want %q", c.what, got, c.writes)
+			t.Errorf("%s: wrote %q, want %q", c.name, got, c.writes)
 		}
 	}
 }

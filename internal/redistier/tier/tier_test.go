@@ -15,7 +15,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// stub answers every command with what answer returns for it, in RESP.
+// stub answers every command by the function answer, in RESP.
 type stub struct {
 	answer func(command string) string
 	opened uint64
@@ -76,7 +76,7 @@ func isNamespace(command string) bool {
 
 // TestReplyIsJudgedByAStateReadAfterTheLastConnection lets a connection be
 // opened while a question is under way: the server behind it may be another
-// one, whose values are not what they were.
+// one, with other values.
 func TestReplyIsJudgedByAStateReadAfterTheLastConnection(t *testing.T) {
 	value := "*2\r\n$1\r\nv\r\n" + entryE
 	s := &stub{}
@@ -188,7 +188,7 @@ func TestScriptsAreGivenUpOnlyWhenTheyAreForbidden(t *testing.T) {
 	}
 }
 
-// FuzzAnswers lets a server answer whatever it likes, with and without scripts.
+// FuzzAnswers lets a server answer anything, with and without scripts.
 func FuzzAnswers(f *testing.F) {
 	f.Add(false, stateE, ok, heldE)
 	f.Add(true, "*5\r\n$1\r\ne\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n0\r\n$0\r\n\r\n", "*2\r\n$1\r\n1\r\n$1\r\n1\r\n", "+OK\r\n")

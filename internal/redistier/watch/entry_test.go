@@ -224,7 +224,7 @@ func others(r *rand.Rand, now int64) entryrules.Slot {
 }
 
 // TestDecisionIsWrittenAsItWasMade plays random operations, and compares the
-// fields of the entry, its end and what was published with the decision.
+// fields of the entry, its end and the published message with the decision.
 func TestDecisionIsWrittenAsItWasMade(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	names := layout.NewNames(remote.Space{Name: "n", Schema: 1}, 0)
@@ -275,7 +275,8 @@ func (s *server) pass(ms int64) {
 	}
 }
 
-// announcement is what is to be published when a lane moves between versions.
+// announcement is the message that is published when a lane moves between
+// versions.
 func announcement(names *layout.Names, a entryrules.Answer, was, is string) string {
 	switch a.Announce {
 	case remote.Ended:

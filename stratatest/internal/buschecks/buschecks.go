@@ -15,7 +15,7 @@ import (
 	"github.com/strata-cache/strata/stratatest/internal/hostile"
 )
 
-// Fixture is what stratatest.BusFixture is.
+// Fixture is a stratatest.BusFixture.
 type Fixture struct {
 	// Bus is the bus under test.
 	Bus remote.Bus
@@ -23,16 +23,16 @@ type Fixture struct {
 	// Nil means that Bus is used.
 	Peer remote.Bus
 	// Cut breaks the connection of Bus, but not of Peer, until join is called.
-	// Nil skips what needs it.
+	// Nil skips the checks that need it.
 	Cut func() (join func())
 }
 
 // Check is one promise.
 type Check struct {
-	// Name says what is promised.
+	// Name is the promise.
 	Name string
 	// Run fails t if the promise is not kept, and skips it if the fixture
-	// cannot do what it takes.
+	// cannot do its part.
 	Run func(t testing.TB, f Fixture)
 }
 
@@ -65,7 +65,7 @@ func promises() []promise {
 	}
 }
 
-// watchdog is how long an event may take before a check gives up.
+// watchdog is the longest wait for an event.
 const watchdog = 20 * time.Second
 
 type view struct {
@@ -81,7 +81,7 @@ func newView(t testing.TB, f Fixture) *view {
 	return &view{t, f, fmt.Sprintf("kit-%x", rand.Uint64())}
 }
 
-// Ear is a follower that keeps what it is told.
+// Ear is a follower that keeps its events.
 type Ear struct {
 	t      testing.TB
 	events chan remote.Event
@@ -169,8 +169,8 @@ func (v *view) message(n int) remote.Message {
 }
 
 func checkConnectedFirst(v *view) {
-	// What is published after Connected must arrive, so one try per follower is
-	// enough to find one that speaks too early.
+	// Messages after Connected must arrive. So one try per follower is enough
+	// to find a bus that sends Connected too early.
 	for i := range 20 {
 		e := Follow(v, v.Bus, v.name)
 		v.publish(v.Peer, v.message(i))

@@ -21,7 +21,7 @@ func Checks[V any](c codec.Codec[V], values []V) []Check {
 
 // Check is one promise.
 type Check struct {
-	// Name says what is promised.
+	// Name is the promise.
 	Name string
 	// Run fails t if the promise is not kept.
 	Run func(t testing.TB)
@@ -125,7 +125,7 @@ func (v *view[V]) checkDistinct() {
 	}
 }
 
-// checkDamage decodes what no one wrote: it may fail, and then yields nothing.
+// checkDamage decodes damaged data: that may fail, and then yields nothing.
 func (v *view[V]) checkDamage() {
 	var zero V
 	try := func(data []byte) {

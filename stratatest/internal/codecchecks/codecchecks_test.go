@@ -101,7 +101,7 @@ func TestCodecChecksFindMutants(t *testing.T) {
 	}
 }
 
-// witness is a testing.TB that notes what a check says.
+// witness is a testing.TB that records the failures of a check.
 type witness struct {
 	testing.TB
 	mu   sync.Mutex

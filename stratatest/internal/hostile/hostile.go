@@ -1,8 +1,8 @@
 // Package hostile has keys that are hard to carry.
 package hostile
 
-// Keys returns keys that differ from each other by what a tier or a bus might
-// cut, fold, escape or take for a command.
+// Keys returns keys that differ from each other by bytes that a tier or a bus
+// might cut, fold, escape or take for a command.
 func Keys() []string {
 	return []string{
 		"", " ", "a", "A", "a ", " a", "a\x00", "a\x00b", "a\r\n", "a\r\nget b\r\n", "a\n", "a\tb", "a b", "a_b", "a-b", "a%20b", "a+b",

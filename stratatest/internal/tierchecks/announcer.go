@@ -55,8 +55,7 @@ func newAnnounceView(t testing.TB, tier remote.Tier, bus remote.Bus) *announceVi
 	return &announceView{v, buschecks.Follow(t, bus, v.space.Name)}
 }
 
-// hears fails unless the next messages announce kind for keys. They are
-// returned.
+// hears fails unless the next messages announce kind for keys. It returns them.
 func (v *announceView) hears(kind remote.Kind, keys ...string) []remote.Message {
 	v.Helper()
 	got := v.ear.Messages(len(keys))
@@ -95,8 +94,8 @@ func checkDropIsAnnounced(v *announceView) {
 	v.hears(remote.Dropped, "mine")
 }
 
-// checkPutByTokenIsAnnounced: what others have loaded between the drop and the
-// put must not stay in their L1.
+// checkPutByTokenIsAnnounced: values that other instances have loaded between
+// the drop and the put must not stay in their L1.
 func checkPutByTokenIsAnnounced(v *announceView) {
 	lease := v.drop(remote.Drop{Key: "k", Token: long})
 	v.hears(remote.Dropped, "k")
@@ -161,8 +160,8 @@ func checkVersionsChain(v *announceView) {
 	}
 }
 
-// checkPositionIsTheLastVersion: what a position says, the next message goes on
-// from, also in a lane that nobody had used.
+// checkPositionIsTheLastVersion: the next message begins at the lane version of
+// the position, also in an unused lane.
 func checkPositionIsTheLastVersion(v *announceView) {
 	for round := range 3 {
 		before := v.position()
@@ -179,12 +178,13 @@ func checkPositionIsTheLastVersion(v *announceView) {
 			before.Lanes[m.Lane] = m.Is
 		}
 		if !same(v.position(), before) {
-			v.Fatalf("a position differs from the one before and what was heard since")
+			v.Fatalf("a position differs from the one before with the messages since")
 		}
 	}
 }
 
-// checkHoldIsAnnounced: instances that keep nothing in L2 must know it too.
+// checkHoldIsAnnounced: instances that store nothing in L2 must know the hold
+// too.
 func checkHoldIsAnnounced(v *announceView) {
 	for _, soft := range []bool{false, true} {
 		kind := remote.Dropped
@@ -203,8 +203,8 @@ func checkHoldIsAnnounced(v *announceView) {
 	}
 }
 
-// checkEndIsAnnounced: who was told that a lease is taken hears when it is not
-// any more, and nobody is bothered else.
+// checkEndIsAnnounced: an instance that was told that a lease is taken gets a
+// message when the lease ends. Without such an instance there is no message.
 func checkEndIsAnnounced(v *announceView) {
 	ended := func() {
 		v.Helper()
@@ -243,7 +243,7 @@ func checkEndIsAnnounced(v *announceView) {
 	quiet()
 	lost := awaited()
 	quiet()
-	v.fill("k", "nobody waits for this one")
+	v.fill("k", "without waiting instances")
 	v.refuses("k", "late", lost)
 	quiet()
 

@@ -157,8 +157,8 @@ func checkTokenWins(v *view) {
 	v.holdsFresh("soft", "token")
 }
 
-// checkTokenWinsOverSchemas: what programs with other value types have loaded
-// since the drop is older than what is put.
+// checkTokenWinsOverSchemas: values that programs with other value types have
+// loaded since the drop are older than the value that is put.
 func checkTokenWinsOverSchemas(v *view) {
 	other := v.sibling()
 	for _, soft := range []bool{false, true} {
@@ -218,8 +218,8 @@ func checkTokenExpires(v *view) {
 	v.isAbsent("k")
 }
 
-// checkPutThatDrops: a load has found something out that makes old what others
-// hold, and fares with drops as any load does.
+// checkPutThatDrops: a load has a result that makes the values of other
+// instances old, and is subject to drops like any load.
 func checkPutThatDrops(v *view) {
 	other := v.sibling()
 	for key, left := range map[string]time.Duration{"value": long, "nothing": 0} {
@@ -328,7 +328,7 @@ func checkNoOlderValueSurvives(v *view) {
 	}
 }
 
-// fillFrom stores what the origin holds, if a lease is to be had.
+// fillFrom stores the value of the origin, if it gets a lease.
 func (v *view) fillFrom(key string, origin *atomic.Int64) error {
 	_, lease, err := v.ask(v.ctx, key, 0, long)
 	if err != nil || lease.Grant != remote.Granted {

@@ -36,7 +36,7 @@ func (v *view) acquireMany(d time.Duration, keys ...string) ([]remote.Held, []re
 	return held, leases
 }
 
-// askMany requests leases. One result with an error is an error.
+// askMany requests leases. The error of any result is an error.
 func (v *view) askMany(ctx context.Context, keys []string, d time.Duration) ([]remote.Acquired, error) {
 	requests := make([]remote.Request, len(keys))
 	for i, key := range keys {
@@ -54,7 +54,8 @@ func (v *view) askMany(ctx context.Context, keys []string, d time.Duration) ([]r
 	return acquired, err
 }
 
-// putMany stores each key's name under its lease and returns what was refused.
+// putMany stores each key's name under its lease and returns the refused
+// indexes.
 func (v *view) putMany(keys []string, leases []remote.Lease) (refused []int) {
 	v.Helper()
 	puts := make([]remote.Put, len(keys))
@@ -69,7 +70,7 @@ func (v *view) putMany(keys []string, leases []remote.Lease) (refused []int) {
 	return refused
 }
 
-// checkMany asks at once for keys about which Acquire says all that it can.
+// checkMany requests at once the leases of keys in every state.
 func checkMany(v *view) {
 	v.acquireMany(long) // none
 	v.fill("fresh", "f")
@@ -176,7 +177,7 @@ func checkManyAreVoided(v *view) {
 	v.stores("late", "new", next)
 }
 
-// checkManyAreFenced looks for what fences leases against drops of everything
+// checkManyAreFenced checks the fences of leases against drops of everything
 // and of tags.
 func checkManyAreFenced(v *view) {
 	keys := []string{"a", "b"}

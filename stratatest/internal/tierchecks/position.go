@@ -35,7 +35,7 @@ func (v *view) lane(key string) uint16 {
 	return ability[remote.Announcer](v).Lane(key)
 }
 
-// same reports whether nothing happened between two positions.
+// same reports whether two positions are equal.
 func same(a, b remote.Position) bool {
 	return a.Epoch == b.Epoch && a.Drops == b.Drops && a.Expiries == b.Expiries && a.Clock == b.Clock && slices.Equal(a.Lanes, b.Lanes)
 }
@@ -47,7 +47,7 @@ func checkPositionIsStable(v *view) {
 		v.Fatalf("%d lanes, epoch %q", len(p.Lanes), p.Epoch)
 	}
 	if i := slices.Index(p.Lanes, remote.LaneVersion{}); i >= 0 {
-		v.Errorf("lane %d has no word", i)
+		v.Errorf("lane %d has no version", i)
 	}
 	if again := v.position(); !same(again, p) {
 		v.Errorf("position changed although nothing was dropped")
@@ -59,13 +59,12 @@ func checkPositionIsStable(v *view) {
 	}
 }
 
-// checkChanges: a text that stays the same says that nothing was dropped, by
-// whichever program.
+// checkChanges: while the text stays the same, no program has dropped anything.
 func checkChanges(v *view) {
 	teller := ability[remote.Announcer](v)
 	changes := func() string {
 		v.Helper()
-		v.sleep(remote.ChangesAge) // what was said before is over
+		v.sleep(remote.ChangesAge) // the age of an earlier answer
 		text, err := teller.Changes(v.ctx)
 		if err != nil {
 			v.Fatalf("Changes: %v", err)
@@ -77,7 +76,7 @@ func checkChanges(v *view) {
 		v.Skip("it cannot tell")
 	}
 	sibling := v.sibling()
-	for what, drop := range map[string]func(){
+	for name, drop := range map[string]func(){
 		"a key":      func() { sibling.drop(remote.Drop{Key: "k"}) },
 		"everything": func() { sibling.dropAll(false) },
 		"a tag":      func() { sibling.dropTags(false, "t") },
@@ -85,13 +84,14 @@ func checkChanges(v *view) {
 		drop()
 		after := changes()
 		if after == before {
-			v.Errorf("%q before and after a drop of %s", before, what)
+			v.Errorf("%q before and after a drop of %s", before, name)
 		}
 		before = after
 	}
 }
 
-// checkPositionForAll: those who ask first, all at once, get the same words.
+// checkPositionForAll: the first instances that ask, all at once, get the same
+// lane versions.
 func checkPositionForAll(v *view) {
 	const askers = 8
 	sibling := v.sibling()
@@ -129,8 +129,8 @@ func checkPositionForAll(v *view) {
 	}
 }
 
-// moved fails unless the lane of key, and nothing else, went one on from p. The
-// new position is returned.
+// moved fails unless the lane of key has made one step from p, and nothing else
+// has changed. It returns the new position.
 func (v *view) moved(p remote.Position, key, by string) remote.Position {
 	v.Helper()
 	q := v.position()
@@ -180,12 +180,12 @@ func checkFillMovesNoLane(v *view) {
 
 func checkPositionCounts(v *view) {
 	p := v.position()
-	expect := func(what string, change func(p *remote.Position)) {
+	expect := func(event string, change func(p *remote.Position)) {
 		v.Helper()
 		change(&p)
 		if q := v.position(); !same(q, p) {
 			v.Fatalf("after %s: epoch %q, %d drops, %d expiries, clock %d; want %q, %d, %d, %d, and the same lanes",
-				what, q.Epoch, q.Drops, q.Expiries, q.Clock, p.Epoch, p.Drops, p.Expiries, p.Clock)
+				event, q.Epoch, q.Drops, q.Expiries, q.Clock, p.Epoch, p.Drops, p.Expiries, p.Clock)
 		}
 	}
 	v.dropAll(false)
@@ -209,7 +209,7 @@ func checkForgottenLane(v *view) {
 	store.ForgetLane("k")
 	q := v.position()
 	if q.Lanes[lane] == p.Lanes[lane] || q.Lanes[lane] == (remote.LaneVersion{}) {
-		v.Fatalf("lane was %+v, was forgotten, and is %+v; want another word", p.Lanes[lane], q.Lanes[lane])
+		v.Fatalf("lane was %+v, was forgotten, and is %+v; want another version", p.Lanes[lane], q.Lanes[lane])
 	}
 	store.ForgetLane("k")
 	for range p.Lanes[lane].Count {

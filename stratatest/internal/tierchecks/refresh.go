@@ -6,7 +6,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// refreshChecks are the promises about leases for values that are fresh still.
+// refreshChecks are the promises about leases for values that are still fresh.
 func refreshChecks() []tierCheck {
 	return []tierCheck{
 		{"RefreshGivesLeaseForAFreshValue", checkRefresh},
@@ -31,16 +31,16 @@ func (v *view) refreshes(key, data string, id remote.ID) remote.Lease {
 	return lease
 }
 
-// isFree fails unless a lease is not needed, because data is held.
-func (v *view) isFree(why string, held remote.Held, lease remote.Lease, data string) {
+// isFree fails unless no lease is needed, because data is held and fresh.
+func (v *view) isFree(event string, held remote.Held, lease remote.Lease, data string) {
 	v.Helper()
 	if lease.Grant != remote.Free || string(held.Data) != data || held.Fresh <= 0 {
-		v.Fatalf("%s: held %+v, grant %d; want %q, Free", why, held, lease.Grant, data)
+		v.Fatalf("%s: held %+v, grant %d; want %q, Free", event, held, lease.Grant, data)
 	}
 }
 
-// checkRefresh: while a fresh value is being replaced it is there for all
-// others, and afterwards the new one is.
+// checkRefresh: while a fresh value is being replaced, all others get it;
+// afterwards they get the new one.
 func checkRefresh(v *view) {
 	v.fill("k", "old")
 	id := v.holdsFresh("k", "old").ID
@@ -95,8 +95,8 @@ func checkRefreshIsExclusive(v *view) {
 	}
 }
 
-// checkRefreshOfAnother: a value with another ID, or none, is not to be
-// replaced ahead of time.
+// checkRefreshOfAnother: a value with another ID, or none, is not replaced
+// early.
 func checkRefreshOfAnother(v *view) {
 	v.fill("k", "value")
 	id := v.holdsFresh("k", "value").ID
@@ -152,8 +152,8 @@ func checkRefreshAfterDrop(v *view) {
 	v.stores("late", "new", next)
 }
 
-// checkRefreshExtends: of a value that is fresh still the origin may say that it
-// has not changed.
+// checkRefreshExtends: the origin may answer "not modified" for a value that is
+// still fresh.
 func checkRefreshExtends(v *view) {
 	v.fill("k", "value")
 	id := v.holdsFresh("k", "value").ID
@@ -161,7 +161,7 @@ func checkRefreshExtends(v *view) {
 	h := v.holdsFresh("k", "value")
 	v.lives(h, 3*long, 4*long)
 	if h, l := v.refresh("k", id, long); l.Grant == remote.Granted || h.Data == nil {
-		v.Errorf("a lease to refresh what was extended meanwhile: %+v, %+v", h, l)
+		v.Errorf("a lease to refresh a value that was extended meanwhile: %+v, %+v", h, l)
 	}
 	v.refreshes("k", "value", h.ID)
 }

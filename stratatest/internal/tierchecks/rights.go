@@ -83,8 +83,8 @@ func checkStaleStateIsReported(v *view) {
 	}
 }
 
-// checkStaleValueComesWithLease: who is to load a value needs no Get for the
-// one that is held.
+// checkStaleValueComesWithLease: the holder of a lease needs no Get for the
+// stale value.
 func checkStaleValueComesWithLease(v *view) {
 	v.fill("soft", "value")
 	v.drop(remote.Drop{Key: "soft", Soft: true})
@@ -182,10 +182,10 @@ func checkRenew(v *view) {
 }
 
 func checkRenewLost(v *view) {
-	lost := func(why string, l remote.Lease) {
+	lost := func(state string, l remote.Lease) {
 		v.Helper()
 		if held, err := v.Renew(v.ctx, "k", l, long); err != nil || held {
-			v.Errorf("Renew of a lease that was %s = %t, %v; want false", why, held, err)
+			v.Errorf("Renew of a lease that was %s = %t, %v; want false", state, held, err)
 		}
 	}
 	lost("never given", remote.Lease{Token: 1})
@@ -310,8 +310,8 @@ func checkExtendOneSchema(v *view) {
 	}
 }
 
-// checkExtendAfterSoftDropAll: a value is not sent again because everything was
-// made stale.
+// checkExtendAfterSoftDropAll: a soft drop of everything does not make an
+// instance send a value again.
 func checkExtendAfterSoftDropAll(v *view) {
 	v.fill("k", "value")
 	v.dropAll(true)
@@ -323,7 +323,7 @@ func checkExtendAfterSoftDropAll(v *view) {
 	id = v.holdsFresh("gone", "value").ID
 	v.dropAll(false)
 	if v.extend("gone", v.granted("gone", long), id) {
-		v.Errorf("Extend of what a drop of everything made absent was accepted")
+		v.Errorf("Extend of a value that a drop of everything made absent was accepted")
 	}
 	v.isAbsent("gone")
 }

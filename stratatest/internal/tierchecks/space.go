@@ -17,7 +17,7 @@ func spaceChecks() []tierCheck {
 	}
 }
 
-// forgetful is a tier whose store can be made to forget.
+// forgetful is a tier with a store that can be made to forget.
 type forgetful interface {
 	ForgetLane(key string)
 	ForgetTags()
@@ -93,8 +93,8 @@ func checkSoftDropAll(v *view) {
 	v.isAbsent("k")
 }
 
-// checkSoftDropAllFencesLeases: what was loaded before everything was made
-// stale is not fresh, however it is stored.
+// checkSoftDropAllFencesLeases: a value that was loaded before a soft drop of
+// everything is not fresh, whichever way it is stored.
 func checkSoftDropAllFencesLeases(v *view) {
 	lease := v.granted("k", long)
 	token := v.drop(remote.Drop{Key: "by token", Token: long})

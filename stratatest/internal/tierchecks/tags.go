@@ -9,7 +9,7 @@ import (
 func tagChecks() []tierCheck {
 	return []tierCheck{
 		{"DroppedTagIsNewerThanOlderLeases", checkDroppedTag},
-		{"SoftTagDropIsApart", checkSoftTagDrop},
+		{"SoftTagDropIsSeparate", checkSoftTagDrop},
 		{"TagsLineUpWithArguments", checkTagsLineUp},
 		{"TagsAreOfTheName", checkTagsAreOfTheName},
 		{"LostTagsCountAsDropped", checkLostTags},
@@ -41,14 +41,14 @@ func (v *view) clock() uint64 {
 	return lease.Clock
 }
 
-// checkDroppedTag: whoever compares the drops of a tag with the clock of a
-// lease knows which of the two came first.
+// checkDroppedTag: the drops of a tag and the clock of a lease tell which of
+// the two came first.
 func checkDroppedTag(v *view) {
 	v.tags("a", "b") // makes them known
 	before := v.clock()
 	for i, tag := range v.tags("a", "b") {
 		if tag.Dropped > before || tag.Expired != 0 {
-			v.Errorf("tag %d that nobody dropped is %+v at clock %d", i, tag, before)
+			v.Errorf("tag %d that was never dropped is %+v at clock %d", i, tag, before)
 		}
 	}
 	v.dropTags(false, "a")
@@ -121,7 +121,7 @@ func checkTagsAreOfTheName(v *view) {
 		v.Errorf("tag is %+v after another program dropped it; the lease had clock %d", tag, before)
 	}
 	if tag := stranger.tags("t")[0]; tag.Dropped > theirs {
-		v.Errorf("tag of another name is %+v; nobody dropped it since clock %d", tag, theirs)
+		v.Errorf("tag of another name is %+v; it was not dropped since clock %d", tag, theirs)
 	}
 }
 

@@ -32,7 +32,7 @@ func valueChecks() []tierCheck {
 		{"SchemasLiveSideBySide", checkSchemas},
 		{"SchemasHaveTheirOwnLives", checkSchemaLives},
 		{"SchemasHaveTheirOwnState", checkSchemaState},
-		{"NamesAreApart", checkNames},
+		{"NamesAreSeparate", checkNames},
 	}
 }
 

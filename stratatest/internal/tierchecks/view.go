@@ -13,16 +13,16 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Check is one promise of what a fixture holds.
+// Check is one promise of the implementation in a fixture.
 type Check[F any] struct {
-	// Name says what is promised.
+	// Name is the promise.
 	Name string
-	// Run fails t if the promise is not kept, and skips it if nothing of the
-	// kind is promised.
+	// Run fails t if the promise is not kept, and skips it if the
+	// implementation lacks the ability.
 	Run func(t testing.TB, f F)
 }
 
-// TierFixture is a tier to be tested.
+// TierFixture is a tier under test.
 type TierFixture struct {
 	// Tier is the tier under test.
 	Tier remote.Tier
@@ -36,7 +36,7 @@ func TierChecks() []Check[TierFixture] {
 	return checks(all, func(t testing.TB, f TierFixture) *view { return newView(t, f.Tier, f.Sleep) })
 }
 
-// check is a promise in terms of a view of the fixture.
+// check is a promise about a view of the fixture.
 type check[V any] struct {
 	name string
 	run  func(v V)
@@ -44,7 +44,7 @@ type check[V any] struct {
 
 type tierCheck = check[*view]
 
-// checks makes promises about views ones about fixtures.
+// checks turns promises about views into promises about fixtures.
 func checks[F, V any](all []check[V], view func(testing.TB, F) V) []Check[F] {
 	var made []Check[F]
 	for _, c := range all {
@@ -59,7 +59,7 @@ const (
 	long  = time.Hour
 	short = 2 * time.Second
 	past  = 3300 * time.Millisecond
-	// slack is how much of a long life a slow machine may use up.
+	// slack is the part of a long life that a slow machine may use up.
 	slack = 10 * time.Minute
 )
 
@@ -109,7 +109,7 @@ func (v *view) another(s remote.Space) *view {
 	return v.bind(s)
 }
 
-// ability returns the tier as a T, or skips the test.
+// ability returns the ability T of the tier, or skips the test.
 func ability[T any](v *view) T {
 	v.Helper()
 	a, ok := remote.As[T](v.Tier)
@@ -135,7 +135,7 @@ func (v *view) isAbsent(key string) {
 	}
 }
 
-// holds fails unless key holds data. The state is returned.
+// holds fails unless key holds data. It returns the state.
 func (v *view) holds(key, data string) remote.Held {
 	v.Helper()
 	h := v.held(key)
@@ -235,7 +235,7 @@ func (v *view) putLives(key, data string, fresh, left time.Duration, l remote.Le
 	return len(refused) == 0
 }
 
-// putDrops stores key's name as its value, as what drops the key.
+// putDrops stores key's name as its value, as a Put with Drops.
 func (v *view) putDrops(key string, left time.Duration, l remote.Lease) (stored bool) {
 	v.Helper()
 	refused, err := v.Put(v.ctx, []remote.Put{{Key: key, Data: []byte(key), Fresh: left, Left: left, Lease: l, Drops: true}})
@@ -295,7 +295,7 @@ func (v *view) extend(key string, l remote.Lease, id remote.ID) (done bool) {
 	return !refused
 }
 
-// lives fails unless h has the lives it was given up to slack ago.
+// lives fails unless h got these lives at most slack ago.
 func (v *view) lives(h remote.Held, fresh, left time.Duration) {
 	v.Helper()
 	near := func(got, want time.Duration) bool { return got <= want+time.Second && got > want-slack }
