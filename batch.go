@@ -104,7 +104,7 @@ func (b *batch[K, V]) then() {
 // has nothing, and nothing was written, dropped or put on hold since the batch
 // began. L2 was not asked whether a key is on hold, and has nothing to confirm the
 // value by after a message was lost, so that with an L2 it lives as without a bus.
-// said are the words of the Loader.
+// said has the settings of the Loader.
 func (g *reads[K, V]) keepExtras(values map[K]V, said *Load) {
 	asked := make(map[K]bool, len(g.all))
 	for _, r := range g.all {

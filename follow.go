@@ -69,12 +69,12 @@ func (c *Cache[K, V]) apply(m *remote.Message) {
 func (c *Cache[K, V]) applyKey(m *remote.Message) {
 	defer c.l2.LeaseEnded(m.Key)
 	if c.tooLong(len(m.Key)) {
-		c.counts.unheard.Add(1)
+		c.counts.unreadable.Add(1)
 		return // no entry here can have such a name
 	}
 	key, err := c.parseKey(m.Key)
 	if err != nil {
-		c.counts.unheard.Add(1)
+		c.counts.unreadable.Add(1)
 		return // this instance cannot have such a key
 	}
 	if m.From == c.l2.Instance() && c.flights.Writing(key) {

@@ -13,8 +13,8 @@ import (
 // first, but not that caller's cancellation: it is cancelled when
 // Limits.HardTimeout is over, and when the cache is closed; with
 // Limits.CancelAbandoned also when no caller waits any more and no other
-// instance does either. A Loader that returns after that has loaded for nobody:
-// its callers have got a stale value or an error already. Do not keep state of
+// instance does either. A Loader that returns after that has no callers left:
+// they have got a stale value or an error already. Do not keep state of
 // one request (a transaction, a user) in the value that it returns.
 //
 // A Loader that asks the same cache for another key hands its own context on:
@@ -23,10 +23,10 @@ import (
 // own key waits for itself until Limits.HardTimeout.
 //
 // It returns ErrNotFound if the origin has no such key, and may return
-// ErrNotModified if [Cache.Previous] has a value that still holds. Any other
-// value is a value, the zero value and nil pointers included; one beside an error is
-// none, and reaches nobody. The cache and all callers share the value: nobody may
-// change it afterwards.
+// ErrNotModified if the value of [Cache.Previous] is still current. Without an error
+// any value counts, the zero value and nil pointers included. A value beside an
+// error reaches no caller and no tier. The cache and all callers share the value,
+// which must not be changed afterwards.
 //
 // A panic becomes a *LoadPanicError for all callers.
 //
@@ -56,11 +56,11 @@ func Loading(ctx context.Context) *Load {
 	return &Load{}
 }
 
-// LoadingKey returns the Load of one of the keys that the [ManyLoader] is getting
-// that ctx belongs to, or of one that it brings unasked. Such a Load adds to, and
-// goes before, the settings of [Loading] for all keys of the batch, but NoStore of
-// either counts. K must be the type of the cache's keys: a Load for a key of another
-// type has no effect.
+// LoadingKey returns the Load of one key of the [ManyLoader] that ctx belongs to: of
+// a key that it was asked for, or of an extra key. Its TTL replaces that of
+// [Loading] for all keys of the batch, its tags are added to those, and NoStore of
+// either counts. K must be the type of the cache's keys; the Load of a key of
+// another type has no effect.
 func LoadingKey[K comparable](ctx context.Context, key K) *Load {
 	l := Loading(ctx)
 	l.mu.Lock()
@@ -162,9 +162,9 @@ func (l *loadContext) Value(key any) any {
 	return l.Context.Value(key)
 }
 
-// Previous returns the value that the cache held when the load that ctx
-// belongs to began, and whether there was one. A Loader uses it to ask the
-// origin whether the value has changed, and answers ErrNotModified if not.
+// Previous returns the value that the cache had when the load of ctx began, and
+// whether there was one. A Loader uses it to ask the origin whether the value has
+// changed, and returns ErrNotModified if not.
 func (c *Cache[K, V]) Previous(ctx context.Context) (V, bool) {
 	if p, _ := ctx.Value(previousKey{c}).(*V); p != nil {
 		return *p, true
@@ -174,9 +174,9 @@ func (c *Cache[K, V]) Previous(ctx context.Context) (V, bool) {
 }
 
 // ManyLoader gets the values of several keys from the origin at once. A key
-// that is absent from its result is one that the origin does not have. Values of
-// other keys that it returns are kept in L1 where L1 has nothing.
-// [Loading] speaks of all keys, [LoadingKey] of one.
-// It runs as a [Loader] does. An error beside values is that of the keys that have
-// none: those that have one are found. A panic is an error of all keys.
+// that is absent from its result does not exist in the origin. Values of extra keys,
+// which it was not asked for, are stored in L1 if L1 has no entry of them.
+// [Loading] controls the stores of all keys, [LoadingKey] that of one.
+// It runs as a [Loader] does. An error beside values applies to the keys without a
+// value. A panic is an error of all keys.
 type ManyLoader[K comparable, V any] func(ctx context.Context, keys []K) (map[K]V, error)

@@ -77,15 +77,15 @@ func (c *Cache[K, V]) softly(ctx context.Context) (soft context.Context, cancel 
 	return context.WithTimeout(ctx, c.o.Limits.SoftTimeout)
 }
 
-// patience is that of a caller that came when the watermark of tags was word: it
+// patience returns the patience of a caller that came at this watermark of tags: it
 // ends with soft, if that is not nil.
-func (c *Cache[K, V]) patience(soft context.Context, word uint64) (p flight.Patience) {
+func (c *Cache[K, V]) patience(soft context.Context, watermark uint64) (p flight.Patience) {
 	if soft == nil {
 		return p
 	}
 	p.Soft = soft
-	p.Good = func(until int64, tags []string, tagWord uint64) bool {
-		return c.memory.Now() < until && !c.droppedBetween(tags, tagWord, word)
+	p.Good = func(until int64, tags []string, read uint64) bool {
+		return c.memory.Now() < until && !c.droppedBetween(tags, read, watermark)
 	}
 	return p
 }
@@ -154,11 +154,11 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 		if err := ctx.Err(); err != nil {
 			return flight.Result[V]{}, flight.None, err
 		}
-		word := c.generation.TagWatermark()
-		patience := c.patience(soft, word)
+		watermark := c.generation.TagWatermark()
+		patience := c.patience(soft, watermark)
 		patience.Registered = o.registered
 		r, p, err = c.flights.DoSoftly(ctx, patience, key, kind, c.leader(load, o))
-		if p != flight.Joined || err != nil || !c.outdated(&r, word) {
+		if p != flight.Joined || err != nil || !c.outdated(&r, watermark) {
 			return r, p, err
 		}
 	}

@@ -214,7 +214,7 @@ type counts struct {
 	remembered, throttled, budgetSpent        atomic.Uint64
 	refreshes, refreshesDropped               atomic.Uint64
 	overloaded, mutations                     atomic.Uint64
-	invalidations, heard, unheard             atomic.Uint64
+	invalidations, heard, unreadable          atomic.Uint64
 	encodeErrors, callbackPanics              atomic.Uint64
 	confirmed, degraded                       atomic.Uint64
 }
