@@ -13,14 +13,14 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Bus carries invalidations over Redis pub/sub. It is a [remote.Bus]. What a
-// [Tier] on the same server drops is announced by the Tier itself, to those who
-// follow the same database: each has channels of its own. Make it with [NewBus].
+// Bus carries invalidations over Redis pub/sub. It is a [remote.Bus]. A [Tier]
+// on the same server announces its drops itself, to followers of the same
+// database: each database has channels of its own. Make it with [NewBus].
 //
-// All followers share one subscription. It is a [remote.Checker]: about once a
-// second the Bus publishes to itself, over the connections of the client and only
-// where writes are taken, and if nothing of that comes back for three seconds
-// there is a gap.
+// All followers share one subscription. The Bus is a [remote.Checker]: about
+// once a second it publishes to itself, over the connections of the client and
+// only on a server that takes writes. If none of these messages comes back for
+// three seconds, there is a gap.
 type Bus struct {
 	link link
 	b    *bus.Bus
@@ -31,9 +31,9 @@ var (
 	_ remote.Explainer = (*Bus)(nil)
 )
 
-// NewBus returns a bus on rdb's server. It opens no connection; all followers
-// together have one of their own, which counts against no limit of rdb. The
-// client stays the caller's to close, after the followers were stopped. Clients
+// NewBus returns a bus on rdb's server. It opens no connection. All followers
+// together have one connection of their own, which counts against no limit of
+// rdb. The caller closes the client, after the followers were stopped. Clients
 // other than *redis.Client are an error.
 func NewBus(rdb redis.UniversalClient) (*Bus, error) {
 	c, err := single(rdb)
@@ -54,7 +54,8 @@ func NewBus(rdb redis.UniversalClient) (*Bus, error) {
 // channel is the channel of a cache.
 func (b *Bus) channel(name string) string { return layout.Channel(name, b.link.rdb.Options().DB) }
 
-// prove publishes an empty message where writes go, and only if they are taken.
+// prove publishes an empty message over the connections of writes, if the
+// server takes writes.
 func (b *Bus) prove(ctx context.Context, key, channel string) error {
 	return bus.Prove(func(q *watch.Batch) ([]resp.Value, error) {
 		calls := newCalls(q.Text, q.N)
@@ -68,11 +69,12 @@ func (b *Bus) prove(ctx context.Context, key, channel string) error {
 // Checks is true: see [Bus].
 func (b *Bus) Checks() bool { return true }
 
-// Err returns why nothing arrives at the moment: see [remote.Explainer].
+// Err returns the reason why no messages arrive at the moment: see
+// [remote.Explainer].
 func (b *Bus) Err() error { return b.b.Err() }
 
-// Publish sends messages in one round trip. They are not sent again if it is
-// not known whether they arrived.
+// Publish sends messages in one round trip. It does not send them again if it
+// does not know whether they have arrived.
 func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 	calls := make([]call, len(ms))
 	for i := range ms {
@@ -91,8 +93,8 @@ func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 	return err
 }
 
-// Follow calls f for everything that happens to the named cache. A lost
-// connection is a Gap, and replaced until stop is called or the client is
-// closed. A stop of the last follower that falls into a dial waits for its end, at
+// Follow calls f for each event of the named cache. A lost connection is a Gap,
+// and is replaced until stop is called or the client is closed. If stop of the
+// last follower is called during a dial, it waits for the end of the dial, at
 // most for DialTimeout and ReadTimeout.
 func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) { return b.b.Follow(name, f) }

@@ -18,8 +18,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// follow follows the cache n on a new bus. told returns what it was told since
-// it was asked last.
+// follow follows the cache n on a new bus. told returns the events since its
+// last call.
 func follow(t *testing.T, rdb *redis.Client) (told func() []remote.State, stop func()) {
 	t.Helper()
 	bus, err := goredis.NewBus(rdb)

@@ -11,13 +11,13 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// call is a command and its reply, which is taken as it comes over the wire.
+// call is a command with its reply in the form of the protocol.
 type call struct {
 	args  []any
 	reply resp.Collector
 }
 
-// newCalls takes n commands apart that were appended by package resp. Their
+// newCalls splits n commands that were appended by package resp. Their
 // arguments share text.
 func newCalls(text []byte, n int) []call {
 	calls := make([]call, n)
@@ -31,15 +31,15 @@ func newCalls(text []byte, n int) []call {
 			args[j], text = text[:size:size], text[size+len("\r\n"):]
 		}
 		if name, ok := args[0].([]byte); ok {
-			args[0] = string(name) // hooks look at it
+			args[0] = string(name) // for hooks
 		}
 		calls[i].args = args
 	}
 	return calls
 }
 
-// header returns the number in the line at the start of text, and what follows
-// the line.
+// header returns the number in the first line of text, and the text after that
+// line.
 func header(text []byte) (n int, rest []byte) {
 	line, rest, _ := bytes.Cut(text, []byte("\r\n"))
 	n, err := strconv.Atoi(string(line[1:]))
@@ -56,7 +56,7 @@ func (c *call) Write(p []byte) (int, error) {
 		case bytes.HasPrefix(p, []byte("-READONLY ")):
 			return 0, errReadOnly
 		case bytes.HasPrefix(p, []byte("-NOREPLICAS ")):
-			return 0, errBereaved
+			return 0, errNoReplicas
 		}
 	}
 	return c.reply.Write(p)
@@ -65,14 +65,14 @@ func (c *call) Write(p []byte) (int, error) {
 // ReadFrom implements io.ReaderFrom for the reply.
 func (c *call) ReadFrom(src io.Reader) (int64, error) { return c.reply.ReadFrom(src) }
 
-// doer is what go-redis's clients and connections have in common.
+// doer is the common part of clients and connections of go-redis.
 type doer interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
 }
 
-// do makes calls in one round trip. What was sent is not sent again, whatever
-// the options of go-redis say.
+// do makes calls in one round trip. Commands that were sent are not sent again,
+// under any options of go-redis.
 func do(ctx context.Context, d doer, calls []call) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -17,12 +17,12 @@ import (
 )
 
 var (
-	errProtocol = errors.New("goredis: protocol broken")
-	errReadOnly = errors.New("READONLY the server is a replica")
-	errBereaved = errors.New("NOREPLICAS the server has too few replicas to take writes")
+	errProtocol   = errors.New("goredis: protocol broken")
+	errReadOnly   = errors.New("READONLY the server is a replica")
+	errNoReplicas = errors.New("NOREPLICAS the server has too few replicas to take writes")
 )
 
-// refusal is an error that the server answered with. It is a redis.Error.
+// refusal is an error reply of the server. It is a redis.Error.
 type refusal string
 
 var _ redis.Error = refusal("")
@@ -36,15 +36,15 @@ func (refusal) RedisError() {}
 // Is makes it a remote.ErrRefused.
 func (refusal) Is(target error) bool { return target == remote.ErrRefused }
 
-// newRefusal keeps the beginning of what a server says, without the arguments
-// that some repeat.
+// newRefusal keeps the beginning of an error reply, without the arguments of
+// the command that some replies repeat.
 func newRefusal(text string) error {
 	const longest = 512
 	text, _, _ = strings.Cut(text[:min(len(text), longest)], ", with args beginning with")
 	return fmt.Errorf("goredis: %w", refusal(text))
 }
 
-// tierError gives an error of the tier the form that the package promises.
+// tierError turns an error of the tier into one that the package promises.
 func tierError(err error) error {
 	var refused *watch.Refusal
 	if !errors.As(err, &refused) {
@@ -58,8 +58,8 @@ func tierError(err error) error {
 	return err
 }
 
-// failed is an error of go-redis as ours. Those that quote what was read are
-// replaced: it may be a value.
+// failed turns an error of go-redis into one of this package. It replaces
+// errors that quote the reply, which may be a value.
 func failed(err error) error {
 	var answer redis.Error
 	var broken *resp.ProtocolError
@@ -69,7 +69,7 @@ func failed(err error) error {
 	case strings.Contains(text, "redis: invalid"), strings.Contains(text, "redis: can't"):
 		return errProtocol
 	case errors.As(err, &answer):
-		// It is about the greeting, and may repeat credentials.
+		// The error is about the greeting, and may repeat credentials.
 		code, _, _ := strings.Cut(answer.Error(), " ")
 		return fmt.Errorf("goredis: greeting refused: %w", refusal(code))
 	default:
@@ -77,13 +77,13 @@ func failed(err error) error {
 	}
 }
 
-// lost reports whether err says that the peer has gone without a word.
+// lost reports whether err means that the peer is gone without a reply.
 func lost(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.As(err, &op) && op.Op != "dial" && !op.Timeout()
 }
 
-// gone is the error for a caller whose context has ended, or whose deadline has
+// gone is the error of a call after its context has ended or its deadline has
 // passed.
 func gone(ctx context.Context) error {
 	err := ctx.Err()

@@ -16,7 +16,7 @@ import (
 )
 
 // TestFailoverIsNoticed has sentinels name another server. Values that were put
-// under the word of the first are not believed to the second.
+// under the state of the first are not believed from the second.
 func TestFailoverIsNoticed(t *testing.T) {
 	fake(t, nil, func(t *testing.T, first *fakeredis.Server, _ *redis.Client) {
 		second, sentinel := fakeredis.New(), fakeredis.New()

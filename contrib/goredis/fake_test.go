@@ -18,9 +18,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// fake runs f in a bubble with a model server, which answers scripts with what
-// they answer when all is well, and a client for it. change, if not nil, alters
-// both before the client is made.
+// fake runs f in a bubble with a model server, on which all scripts succeed,
+// and a client for it. change, if not nil, alters both before the client is
+// made.
 func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t *testing.T, s *fakeredis.Server, rdb *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -29,7 +29,7 @@ func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t
 		for _, text := range []string{layout.Drop, layout.Fill, layout.Put, layout.Release} {
 			s.Script(text, func(ss *fakeredis.Session, _ [][]byte) { ss.Int(1) })
 		}
-		s.Script(layout.Namespace(), word)
+		s.Script(layout.Namespace(), namespaceState)
 		s.Handle("HMGET", func(ss *fakeredis.Session, _ [][]byte) {
 			ss.Out = resp.AppendArray(ss.Out, 2)
 			ss.Bulk("value")
@@ -48,8 +48,8 @@ func fake(t *testing.T, change func(*fakeredis.Server, *redis.Options), f func(t
 	})
 }
 
-// word answers as the script does that reads the word of a name space.
-func word(ss *fakeredis.Session, _ [][]byte) {
+// namespaceState answers as the script does that reads the namespaceState of a name space.
+func namespaceState(ss *fakeredis.Session, _ [][]byte) {
 	ss.Out = resp.AppendArray(ss.Out, 5)
 	ss.Bulk("e")
 	for _, n := range []int{0, 0, 0, 1000} {
@@ -98,8 +98,8 @@ func mustGet(t *testing.T, tier *goredis.Tier) {
 	}
 }
 
-// warm reads until go-redis has connections in both of its pools and the word
-// is known as of the last of them.
+// warm reads until go-redis has connections in both of its pools and the namespace state
+// was read over the last of them.
 func warm(t *testing.T, tier *goredis.Tier) {
 	t.Helper()
 	for range 4 {

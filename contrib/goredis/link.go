@@ -12,13 +12,13 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// link makes the calls of a client end with their context. go-redis looks at
-// deadlines only if ContextTimeoutEnabled is set, and at nothing else once it
-// writes or reads. Where that is too late it works in a goroutine of its own,
-// which the caller may leave behind.
+// link makes the calls of a client end with their context. go-redis obeys
+// deadlines only if ContextTimeoutEnabled is set, and does not notice a cancel
+// while it writes or reads. Where that is too late, it works in a goroutine of
+// its own, which the caller may leave behind.
 type link struct {
 	rdb *redis.Client
-	// prompt says that go-redis looks at deadlines.
+	// prompt says that go-redis obeys deadlines.
 	prompt bool
 	// slots holds a token for each such goroutine. There are as many as rdb has
 	// connections: one more would wait for a connection anyway.
@@ -30,7 +30,7 @@ func newLink(rdb *redis.Client) link {
 	return link{rdb, o.ContextTimeoutEnabled, make(chan struct{}, max(o.PoolSize, 1))}
 }
 
-// start runs f in a goroutine, once there is a slot for it.
+// start runs f in a goroutine, when there is a slot for it.
 func (l link) start(ctx context.Context, f func()) error {
 	select {
 	case l.slots <- struct{}{}:
@@ -44,8 +44,9 @@ func (l link) start(ctx context.Context, f func()) error {
 	return nil
 }
 
-// exchange makes calls over any connection, in one round trip. If the error is
-// none that lost knows, somebody may still write to calls.
+// exchange makes calls over any connection, in one round trip. If its error is
+// none that lost reports, a goroutine that was left behind may still write to
+// calls.
 func (l link) exchange(ctx context.Context, calls []call) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
@@ -61,7 +62,7 @@ func (l link) exchange(ctx context.Context, calls []call) error {
 	return await(ctx, done)
 }
 
-// await returns what do has returned, or earlier if ctx ends.
+// await returns the result of do, or an error when ctx ends earlier.
 func await(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
@@ -71,43 +72,43 @@ func await(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// result is what do has returned as an error of ours.
+// result turns the error of do into one of this package.
 func result(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	// go-redis has looked at the clock too.
+	// go-redis compares the deadline with the clock too.
 	if d, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(d) {
 		return gone(ctx)
 	}
 	return failed(err)
 }
 
-// talk is a conversation of several round trips. Any connections will do, until
-// it begins to watch keys: from then on it has one to itself.
+// talk is a conversation of several round trips. It uses any connections until
+// it begins to watch keys; from then on it has one connection for itself.
 type talk struct {
 	link
 	ctx context.Context
-	// asked counts round trips that came to something; alone says that all were
-	// over one connection.
+	// asked counts round trips that had an effect. alone says that all of them
+	// used one connection.
 	asked int
 	alone bool
-	// err is why the talk is over. heard says that the server had begun to
-	// answer.
+	// err is the reason for the end of the talk. heard says that the server had
+	// begun to answer.
 	err   error
 	heard bool
 
 	// asks goes to the goroutine that has the connection, if there is one, and
-	// done comes back. clean says that the connection watches nothing; it is set
-	// before asks is closed. ended is closed when the goroutine is done.
+	// done comes back. clean says that the connection watches nothing; it is
+	// set before asks is closed. ended is closed when the goroutine is done.
 	asks  chan []call
 	done  chan error
 	clean bool
 	ended chan struct{}
 }
 
-// talk lets f talk to the server, over one connection if alone is set. answer is
-// the error of f, which may be that of the talk.
+// talk lets f talk to the server, over one connection if alone is set. answer
+// is the error of f, which may be that of the talk.
 func (l link) talk(ctx context.Context, alone bool, f func(watch.Ask) error) (t *talk, answer error) {
 	t = &talk{link: l, ctx: ctx, alone: alone}
 	defer t.end()
@@ -116,8 +117,8 @@ func (l link) talk(ctx context.Context, alone bool, f func(watch.Ask) error) (t 
 	return t, answer
 }
 
-// end lets the connection go. One that is in order is back with the others when
-// end returns.
+// end releases the connection. When end returns, a usable connection is back in
+// the pool.
 func (t *talk) end() {
 	if t.asks == nil {
 		return
@@ -145,8 +146,7 @@ func (t *talk) ask(b *watch.Batch) (replies []resp.Value, err error) {
 }
 
 // notRun reports whether a script was not run, because the server does not know
-// it or runs none. It is sent again, or done without, as if it never had been
-// sent.
+// it or runs none. The round trip had no effect then.
 func notRun(v resp.Value) bool {
 	return v.Kind() == resp.Error && bytes.HasPrefix(v.Bytes(), []byte("NOSCRIPT ")) || watch.NoScripts(v)
 }
@@ -169,7 +169,7 @@ func (t *talk) exchange(calls []call) error {
 	return await(t.ctx, t.done)
 }
 
-// serve has a connection and does what is asked until nobody asks any more.
+// serve takes a connection and makes the calls from asks until that is closed.
 func (t *talk) serve() {
 	cn := t.rdb.Conn()
 	defer close(t.ended)
@@ -181,9 +181,10 @@ func (t *talk) serve() {
 		t.done <- err
 	}
 	if used && !t.clean {
-		// An answer may have come when nobody waited for it any more. Whoever
-		// gets the connection next must not inherit the keys that it watches.
-		// One that is broken is not used again, and go-redis says so at once.
+		// A reply may have come when no caller waited for it any more. The next
+		// user of the connection must not inherit the watched keys. If the
+		// connection is broken, go-redis does not use it again, and do returns
+		// at once.
 		_ = do(context.WithoutCancel(t.ctx), cn, newCalls([]byte("*1\r\n$7\r\nUNWATCH\r\n"), 1))
 	}
 }

@@ -164,15 +164,15 @@ func TestReadIsNotSentAgainAfterATimeout(t *testing.T) {
 
 // TestTalkIsWithOneServer has a connection opened, as after a failover, while
 // the first of two questions of one operation is answered. The second could go
-// to another server, whose answer must not be judged by that of the first.
+// to another server. Its reply must not be judged by the state of the first.
 func TestTalkIsWithOneServer(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		var asked []string
 		var over []*fakeredis.Session
 		meanwhile := func() {}
 		s.Script(layout.Namespace(), func(ss *fakeredis.Session, args [][]byte) {
-			asked, over = append(asked, "word"), append(over, ss)
-			word(ss, args)
+			asked, over = append(asked, "state"), append(over, ss)
+			namespaceState(ss, args)
 			meanwhile()
 		})
 		s.Script(layout.Acquire, func(ss *fakeredis.Session, _ [][]byte) {
@@ -191,12 +191,12 @@ func TestTalkIsWithOneServer(t *testing.T) {
 		}
 		acquire()
 		acquire()
-		if want := []string{"word", "lease"}; !slices.Equal(asked, want) {
+		if want := []string{"state", "lease"}; !slices.Equal(asked, want) {
 			t.Fatalf("asked for %v; want %v", asked, want)
 		}
 		meanwhile = func() { rdb.Ping(context.Background()) } // the only connection is taken
 		acquire()
-		if want := []string{"word", "lease", "word", "lease"}; !slices.Equal(asked, want) {
+		if want := []string{"state", "lease", "state", "lease"}; !slices.Equal(asked, want) {
 			t.Errorf("asked for %v; want %v", asked, want)
 		} else if over[2] != over[3] {
 			t.Error("the second time over two connections")
@@ -239,7 +239,7 @@ func TestScriptThatIsNotKnownIsRunOnce(t *testing.T) {
 		ran := 0
 		s.Script(layout.DropAll(), func(ss *fakeredis.Session, args [][]byte) {
 			ran++
-			word(ss, args)
+			namespaceState(ss, args)
 		})
 		if err := bind(t, rdb).DropAll(t.Context(), false); err != nil || ran != 1 {
 			t.Errorf("everything was dropped %d times, %v; want once", ran, err)
@@ -247,7 +247,8 @@ func TestScriptThatIsNotKnownIsRunOnce(t *testing.T) {
 	})
 }
 
-// TestConnectionOfATalkIsUsedAgain and not replaced by whoever comes next.
+// TestConnectionOfATalkIsUsedAgain checks that the next talk does not open
+// another one.
 func TestConnectionOfATalkIsUsedAgain(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		noScripts(s)

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// The types of this package print and log themselves without credentials, whatever
-// the verb, and without looking into memory that other goroutines use.
+// The types of this package print and log themselves without credentials, with any
+// verb, and without reading memory that other goroutines use.
 
 // where describes the server of a client without credentials.
 func (l *link) where() slog.Value {

@@ -160,27 +160,27 @@ func TestValuesOfManyKeysShareNoMemory(t *testing.T) {
 	})
 }
 
-// TestNewConnectionsAreCounted has a word asked for again whenever a connection
+// TestNewConnectionsAreCounted has the namespace state read again whenever a connection
 // was opened, as it may lead to a server that has taken over.
 func TestNewConnectionsAreCounted(t *testing.T) {
 	fake(t, nil, func(t *testing.T, s *fakeredis.Server, rdb *redis.Client) {
 		tier := bind(t, rdb)
-		words := 0
+		states := 0
 		s.Script(layout.Namespace(), func(ss *fakeredis.Session, args [][]byte) {
-			words++
-			word(ss, args)
+			states++
+			namespaceState(ss, args)
 		})
 		warm(t, tier)
-		words = 0
+		states = 0
 		mustGet(t, tier)
-		if words != 0 {
-			t.Fatalf("%d questions for the word on an old connection", words)
+		if states != 0 {
+			t.Fatalf("%d requests for the state on an old connection", states)
 		}
 		s.Drop()
 		time.Sleep(time.Millisecond)
 		mustGet(t, tier)
-		if words == 0 {
-			t.Error("no question for the word on a new connection")
+		if states == 0 {
+			t.Error("no request for the state on a new connection")
 		}
 	})
 }
@@ -245,7 +245,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 	})
 }
 
-// counts is a hook that counts what go-redis is asked for.
+// counts is a hook that counts the commands of go-redis.
 type counts struct{ n *int }
 
 func (counts) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -15,11 +15,11 @@ import (
 // maxValue is the largest value that Redis stores.
 const maxValue = 512 << 20
 
-// server is a client of go-redis as a tier sees it.
+// server is a client of go-redis as a server of a tier.
 type server struct {
 	link
 	opened *openings
-	missed uint32 // misses when opened began to count
+	missed uint32 // misses at the start of opened
 }
 
 // Send implements tier.Server.
@@ -46,9 +46,9 @@ func (s *server) Read(ctx context.Context, _ time.Time, put func([]byte, string)
 	}
 }
 
-// Together implements tier.Server. To have a connection to oneself is dear in
-// go-redis. Where none was opened meanwhile, all lead to the same server, and
-// several are as good as one; else f talks once more, over one.
+// Together implements tier.Server. A connection of one's own is expensive in
+// go-redis. While no connection is opened, all of them lead to the same server,
+// and several are as good as one; else f talks once more, over one.
 func (s *server) Together(ctx context.Context, twice bool, f func(watch.Ask) error) error {
 	before := s.Opened()
 	t, answer := s.talk(ctx, false, f)
@@ -70,11 +70,11 @@ func (s *server) Opened() uint64 { return s.opened.n.Load() }
 // MaxValue implements tier.Server.
 func (s *server) MaxValue() int { return maxValue }
 
-// blind reports whether connections were opened and not seen: the hooks of the
-// client are not those of its pool.
+// blind reports whether connections were opened that the hook has not seen: the
+// hooks of the client are not those of its pool.
 func (s *server) blind() bool { return !s.opened.asked.Load() && misses(s.rdb) != s.missed }
 
-// misses is how often a pool of rdb had no connection.
+// misses is the number of times that the pool of rdb had no connection.
 func misses(rdb *redis.Client) uint32 {
 	st := rdb.PoolStats()
 	n := st.Misses
@@ -87,7 +87,7 @@ func misses(rdb *redis.Client) uint32 {
 // openings is a hook of go-redis that counts connections.
 type openings struct {
 	n atomic.Uint64
-	// asked is set when somebody has wanted to open one.
+	// asked is set by the first dial.
 	asked atomic.Bool
 }
 

@@ -41,11 +41,11 @@ func subscribe(ctx context.Context, rdb *redis.Client, channel string) *pubsub.S
 	}, runs.Wait)
 }
 
-// subscriber is a connection as a subscription uses it. go-redis would replace
-// one that is lost by itself and say nothing, so each has a redis.PubSub of its
-// own, which ends with it. A goroutine reads, without deadlines: one could pass
-// in the middle of a message, and go-redis would take the rest of it for the
-// next.
+// subscriber is a connection of a subscription. go-redis would replace a lost
+// connection by itself without an event, so each connection has a redis.PubSub
+// of its own, which ends with it. A goroutine reads, without deadlines: a
+// deadline could pass in the middle of a message, and go-redis would take the
+// rest of it for the next message.
 type subscriber struct {
 	ctx   context.Context // of the subscription
 	spent context.Context // has ended: go-redis reads and writes, but opens no connection
@@ -55,7 +55,7 @@ type subscriber struct {
 	moved chan struct{} // holds one when the deadline has moved
 	done  chan struct{} // closed by Close
 
-	first *received // has arrived, and was not read
+	first *received // a message that has arrived and was not read
 
 	mu       sync.Mutex // guards below
 	open     bool       // a connection was opened
@@ -63,7 +63,7 @@ type subscriber struct {
 	deadline time.Time
 }
 
-// received is what go-redis has received.
+// received is one result of go-redis: a message or an error.
 type received struct {
 	m   any
 	err error
@@ -73,7 +73,7 @@ func newSubscriber(ctx context.Context, rdb *redis.Client, runs *sync.WaitGroup)
 	spent, cancel := context.WithCancel(ctx)
 	cancel()
 	return &subscriber{
-		ctx: ctx, spent: spent, ps: rdb.Subscribe(ctx), // to nothing yet, which opens no connection
+		ctx: ctx, spent: spent, ps: rdb.Subscribe(ctx), // without a channel it opens no connection
 		runs: runs, heard: make(chan received), moved: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
@@ -114,7 +114,7 @@ func (s *subscriber) Send(args ...any) (err error) {
 	return err
 }
 
-// receive begins to receive, unless the connection is closed.
+// receive starts to receive, unless the connection is closed.
 func (s *subscriber) receive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *subscriber) receive() {
 	})
 }
 
-// receive waits for what the server sends next.
+// receive waits for the next message of the server.
 func receive(ctx context.Context, ps *redis.PubSub) (m any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -146,7 +146,7 @@ func receive(ctx context.Context, ps *redis.PubSub) (m any, err error) {
 	return ps.Receive(ctx)
 }
 
-// answered reports whether an error is one that the server has sent.
+// answered reports whether an error is an error reply of the server.
 func answered(err error) bool {
 	var e redis.Error
 	return errors.As(err, &e)

@@ -1,24 +1,24 @@
-// Package goredis makes a tier and a bus for strata out of a client of
-// github.com/redis/go-redis/v9, for services that have one and want to keep it:
-// its connections, its credentials, its sentinels, its hooks.
+// Package goredis makes a tier and a bus for strata from a client of
+// github.com/redis/go-redis/v9. It is for services that have such a client and
+// want to keep its connections, credentials, sentinels and hooks.
 //
-// What is stored, and what is said on the bus, is that of strata's own package
-// redis: instances with one and instances with the other share entries and
-// obey each other's invalidations. That package needs no library, is faster,
-// and weathers worse servers; README.md has the details.
+// The form in Redis and on the bus is that of strata's own package redis:
+// instances with one and instances with the other share entries and carry out
+// each other's invalidations. That package needs no library, is faster, and
+// withstands worse servers; README.md has the details.
 //
 // # Options of go-redis that matter
 //
 // Set ContextTimeoutEnabled, which is off by default. With it a call ends at
-// the deadline of its context; that the context was cancelled before is seen at
-// that deadline, or at ReadTimeout if that is earlier. Without it calls end with
-// their context too, but go-redis works on for them until ReadTimeout, with a
-// connection and a goroutine each, at most PoolSize of both for a Tier and as
-// many for a Bus; and each call pays for that goroutine.
+// the deadline of its context; a cancel before that is noticed at the deadline,
+// or at ReadTimeout if that is earlier. Without it calls end with their context
+// too, but go-redis works on for them until ReadTimeout, with a connection and
+// a goroutine each, at most PoolSize of both for a Tier and as many for a Bus;
+// and each call pays for that goroutine.
 //
-// MaxRetries does not count: what may have been carried out is not sent again.
-// Reads and other commands that are harmless when they are done twice are sent
-// once more if the connection was lost before any answer came.
+// MaxRetries does not count: a command that may have been executed is not sent
+// again. Reads and other commands that are harmless when they are executed
+// twice are sent once more if the connection was lost before the reply began.
 package goredis
 
 import (
@@ -44,8 +44,8 @@ type Tier struct {
 	srv *server
 }
 
-// base has the methods that this package's tier shares with that of strata's
-// package redis.
+// base has the methods that this Tier shares with the Tier of strata's package
+// redis.
 type base = tier.Tier
 
 var (
@@ -56,17 +56,17 @@ var (
 	_ remote.Prober    = (*Tier)(nil)
 )
 
-// NewTier returns a tier on rdb's server. It opens no connection. The client
-// stays the caller's to close.
+// NewTier returns a tier on rdb's server. It opens no connection. The caller
+// closes the client.
 //
-// The client must be a *redis.Client, as NewClient and NewFailoverClient
-// return it. Of one that WithTimeout has returned, new connections are not
-// seen, and what a failover has changed is noticed a second later; [Tier.Probe]
-// warns of it. A hook is added to the client, so make one tier of it.
+// The client must be a *redis.Client, as NewClient and NewFailoverClient return
+// it. With a client from WithTimeout the tier does not see new connections, and
+// notices the effects of a failover a second later; [Tier.Probe] warns of it.
+// The tier adds a hook to the client, so make one tier of it.
 //
 // Clients for several servers are an error: a tier on a cluster has to know
-// which server has answered, and whether it has lost its role since, and
-// go-redis does not tell.
+// which server has answered, and whether that has lost its role since, and
+// go-redis does not report it.
 func NewTier(rdb redis.UniversalClient) (*Tier, error) {
 	c, err := single(rdb)
 	if err != nil {
@@ -80,14 +80,14 @@ func NewTier(rdb redis.UniversalClient) (*Tier, error) {
 // Bind returns the part of the tier that belongs to one instance of a cache.
 func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.base.Bind(s), t.srv} }
 
-// Probe looks for what weakens the promises of a cache: scripts that are not
-// permitted, memory that may be taken from fences, a server that does not say
-// which one it is, a client whose new connections are not seen. It also has the
-// Tier use scripts again if they are permitted by now.
+// Probe looks for properties that weaken the promises of a cache: scripts that
+// are not permitted, memory that may be taken from fences, a server that does
+// not name itself, a client with unseen new connections. It also makes the Tier
+// use scripts again if they are permitted by now.
 func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 	warnings, err = t.base.Probe(ctx)
 	if err == nil && t.srv.blind() {
-		warnings = append(warnings, "new connections of the go-redis client are not seen: give the tier the client itself, not what WithTimeout returns")
+		warnings = append(warnings, "new connections of the go-redis client are not seen: give the tier the client itself, not the result of WithTimeout")
 	}
 	return warnings, err
 }
@@ -97,5 +97,5 @@ func single(rdb redis.UniversalClient) (*redis.Client, error) {
 	if c, ok := rdb.(*redis.Client); ok && c != nil {
 		return c, nil
 	}
-	return nil, fmt.Errorf("goredis: a %T will not do: it takes a *redis.Client", rdb)
+	return nil, fmt.Errorf("goredis: a %T cannot be used: it takes a *redis.Client", rdb)
 }
