@@ -285,6 +285,39 @@ func TestBatchFollowsEachOfItsKeys(t *testing.T) {
 	}
 }
 
+// TestLeasesOfOneServerOutliveTheFailureOfAnother requests leases on three
+// servers, one of which refuses all commands about keys.
+func TestLeasesOfOneServerOutliveTheFailureOfAnother(t *testing.T) {
+	for name, down := range map[string]int{"the first": 0, "the second": 1, "the last": 2} {
+		c := newNodes(3, func(at int, command string) string {
+			if at == down {
+				return "-LOADING for the test\r\n"
+			}
+			return ok
+		})
+		c.thought = func(key string) int {
+			if i, err := strconv.Atoi(key[len(key)-1:]); err == nil {
+				return i % 3
+			}
+			return 0
+		}
+		tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n", Schema: 1})
+		acquired, err := tr.Acquire(t.Context(), testkit.Requests("0", "1", "2", "3", "4", "5"), time.Minute)
+		if err != nil || len(acquired) != 6 {
+			t.Fatalf("%s: Acquire = %d results, %v; want 6", name, len(acquired), err)
+		}
+		for i, a := range acquired {
+			if failed := i%3 == down; (a.Err != nil) != failed || (a.Lease.Token != 0) == failed {
+				t.Errorf("%s: key %d: %+v; want an error: %t", name, i, a, failed)
+			}
+		}
+		acquired, err = tr.Acquire(t.Context(), testkit.Requests(strconv.Itoa(down), strconv.Itoa(down+3)), time.Minute)
+		if err == nil || acquired != nil {
+			t.Errorf("%s: of that server alone: %v, %v; want one error", name, acquired, err)
+		}
+	}
+}
+
 func TestPositionOfAClusterNamesAllServersWithLanes(t *testing.T) {
 	made := map[string]string{}
 	c := newNodes(3, func(at int, command string) string {
