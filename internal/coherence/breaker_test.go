@@ -17,7 +17,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// patient is an L2 that can hang or fail, and counts what it is asked.
+// patient is an L2 that can hang or fail, and counts its operations.
 type patient struct {
 	hangs, fails atomic.Bool
 	asked        atomic.Int64

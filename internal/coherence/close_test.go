@@ -53,7 +53,7 @@ func TestInstanceThatIsClosedWhileItStoresLeavesNoLease(t *testing.T) {
 	}
 }
 
-// What is neither found nor failed is what the origin does not have.
+// A key that is neither found nor failed does not exist in the origin.
 func TestGetManyDuringCloseFailsTheKeysItDidNotGet(t *testing.T) {
 	keys := make([]string, 300)
 	for i := range keys {

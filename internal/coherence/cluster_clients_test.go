@@ -21,7 +21,7 @@ func (m *member) client(d *dice) {
 	for range m.s.o.steps {
 		time.Sleep(d.delay())
 		ctx, cancel := context.Background(), context.CancelFunc(func() {})
-		if d.chance(150) { // a caller who does not wait for ever
+		if d.chance(150) { // a caller that does not wait for ever
 			ctx, cancel = context.WithTimeout(ctx, d.delay())
 		}
 		m.step(ctx, d, m.s.o.keys[d.intn(len(m.s.o.keys))])
@@ -44,7 +44,7 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 		return
 	}
 	n, writes := d.intn(105), 500
-	if m.s.o.expiring && d.chance(900) { // so that what is held often still holds
+	if m.s.o.expiring && d.chance(900) { // so that an expired value is often still current
 		n, writes = []int{0, 0, 0, 90, 90, 84}[d.intn(6)], 300
 	}
 	if m.s.o.sweeping && d.chance(200) && m.sweeps.Add(1) <= 4 { // more are a flood, and put off
@@ -53,7 +53,7 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 	if m.s.o.failing && d.chance(800) {
 		n = m.stepFailing(d)
 	}
-	if m.s.o.silent && m.id == 0 && d.chance(m.s.o.reads) { // it is to serve what it has
+	if m.s.o.silent && m.id == 0 && d.chance(m.s.o.reads) { // it is to serve its own entries
 		n = 0
 	}
 	switch {
@@ -150,8 +150,8 @@ func (m *member) setMany(ctx context.Context, key string, think func()) {
 	}
 }
 
-// update makes an Update. What it promises is what an Invalidate would that is
-// called right after its write and returns when it does.
+// update makes an Update. Its promise is that of an Invalidate that is called right
+// after its write and returns when the Update does.
 func (m *member) update(ctx context.Context, key string, think func()) {
 	f := history.Fence{Instance: m.id, Key: key}
 	began := m.s.rec.Now()
@@ -184,8 +184,8 @@ func (m *member) fence(ctx context.Context, f history.Fence, call func(ctx conte
 	m.s.rec.Fence(f)
 }
 
-// verifyDrop checks the error of a call that drops, and notes that what it was to
-// drop is pending from then on: of a caller who had left, the tier was not asked.
+// verifyDrop checks the error of a call that drops, and notes that its drop is
+// pending from then on: the tier was not asked for the drop of a caller that had left.
 func (m *member) verifyDrop(err error, name string, began history.Time) {
 	if _, remote := errors.AsType[*strata.RemoteError](err); remote {
 		m.tier.pend(name, began)
@@ -230,7 +230,7 @@ func (m *member) rebuilds(now history.Time) bool {
 	return at != 0 && now < at+history.Time(m.s.o.ttl/10+strata.UnconfirmedTTL)+simSlack
 }
 
-// verify checks the error of a read, and notes callers who left if loads end with
+// verify checks the error of a read, and notes callers that left if loads end with
 // the last of them: such a load is not joined.
 func (m *member) verify(ctx context.Context, key string, err error) {
 	if m.s.o.cancels && ctx.Err() != nil {

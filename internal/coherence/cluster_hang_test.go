@@ -34,7 +34,7 @@ func (m *member) timesOut(key string, began history.Time) {
 }
 
 // hung notes that a load of key, which began at a time, has ended too late:
-// from its timeout on it kept nobody from loading.
+// from its timeout on it kept no caller from loading.
 func (m *member) hung(key string, began history.Time) {
 	m.s.rec.Excuse(history.Excuse{Instance: m.id, Key: key, From: began + history.Time(m.s.o.hard), To: m.s.rec.Now()})
 }

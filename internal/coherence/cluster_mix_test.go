@@ -11,17 +11,17 @@ import (
 )
 
 // Schedules in which callers also ask past the cache, for many keys at once with a
-// loader that brings all, update in vain, and put keys on hold; in which entries
-// have their tags from the load or from Options.Tags; and in which loads that
-// nobody waits for go on or not.
+// loader that returns all, make updates that fail, and put keys on hold; in which
+// entries have their tags from the load or from Options.Tags; and in which loads
+// without callers continue or not.
 
 // mixes makes o such a schedule.
 func (o *simOptions) mixes(d *dice) {
 	o.mixing = true
 	o.keys, o.steps = []string{"a", "b", "c"}, o.steps+2
 	o.tagged, o.cancels = d.chance(600), d.chance(300)
-	// An instance that has not heard of a hold, or an L2 that has forgotten it, may
-	// keep what is loaded meanwhile: see docs/decisions.md.
+	// An instance that has not been told of a hold, or an L2 that has lost it, may
+	// store loads during the hold: see docs/decisions.md.
 	o.holds = d.chance(600) && !o.silent
 	if o.holds {
 		o.cuts, o.accidents, o.garbled, o.breaker = 0, 0, false, false
@@ -56,8 +56,8 @@ func (m *member) stepMixed(ctx context.Context, d *dice, key string, think func(
 	return true
 }
 
-// readPast reads key past the cache. If L2 does not take what that brings, what L2
-// holds is expired later, and not used until then: it is not known here when.
+// readPast reads key past the cache. If L2 does not take the value, the entry of L2
+// is expired later, at a time that is not known here, and is not used until then.
 func (m *member) readPast(ctx context.Context, key string) {
 	r := history.Read{Instance: m.id, Key: key, Call: m.s.rec.Now(), Past: true}
 	ctx = context.WithValue(context.WithValue(ctx, sinceKey{}, r.Call), skipKey{}, true)
@@ -95,8 +95,8 @@ func (m *member) readMany(ctx context.Context, d *dice) {
 	}
 }
 
-// gotten records what a read has got, unless it was loaded during a hold: that is
-// for those who waited for the load only. A store that is refused takes its time.
+// gotten records the value of a read, unless it was loaded during a hold: then it is
+// for the callers of that load only. A store that is refused takes its time.
 func (m *member) gotten(r history.Read, value string) {
 	value, lagged := strings.CutSuffix(value, lagMark)
 	r.Of, r.Version = parseSimValue(value)
@@ -111,8 +111,9 @@ func (m *member) gotten(r history.Read, value string) {
 	}
 }
 
-// updateInVain makes an Update whose write happens and fails all the same. Whether
-// the drop after it was confirmed is not told: it binds the own instance.
+// updateInVain makes an Update with a write that happens and fails all the same. The
+// caller is not told whether the drop after it was confirmed: the drop binds its own
+// instance.
 func (m *member) updateInVain(ctx context.Context, key string, think func()) {
 	f := history.Fence{Instance: m.id, Key: key, Failed: true}
 	began := m.s.rec.Now()
@@ -147,15 +148,15 @@ func (m *member) hold(ctx context.Context, key string, d time.Duration, think fu
 		}
 		return err
 	})
-	// Nobody takes a lease, nor keeps what is loaded.
+	// No instance gets a lease or stores a load.
 	now := m.s.rec.Now()
 	m.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: now - history.Time(d), To: now + history.Time(d+2*m.s.o.delay) + simSlack})
 }
 
-// lagMark is at the end of what a replica says that lags behind.
+// lagMark ends a value of a replica that lags behind.
 const lagMark = "~"
 
-// replica reads the origin as loads do: what lags behind is marked.
+// replica reads the origin as loads do: a value that lags behind is marked.
 func (m *member) replica(key string) (version uint64, lags bool, done func()) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()

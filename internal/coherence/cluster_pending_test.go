@@ -18,7 +18,7 @@ func (o *simOptions) faultsOf(op string) int {
 	return o.faults
 }
 
-// stepFailing draws what a client does next in such a schedule.
+// stepFailing draws the next call of a client in such a schedule.
 func (m *member) stepFailing(d *dice) (n int) {
 	n = []int{0, 0, 0, 0, 85, 101, 101, 96}[d.intn(8)]
 	if n == 96 && !m.sweep() {

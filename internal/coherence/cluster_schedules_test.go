@@ -19,12 +19,12 @@ var (
 // TestClusterKeepsItsPromisesOnEverySchedule puts two or three instances on one
 // tier and bus through seeded schedules of calls, delays, failures, operations
 // that are carried out late, and cuts, each in a bubble of its own, and judges
-// what their clients saw by what docs/promises.md says under Agreement and, of
-// Loads, under L1 and L2.
+// the results of their clients by the promises of docs/promises.md under Agreement
+// and, for Loads, under L1 and L2.
 //
-// A schedule is repeated with -seed=N, exactly enough with GOMAXPROCS=1: what
-// happens at the same instant is ordered by the scheduler, and the cache itself
-// draws some waits. -seed=N -schedules=1000 goes on from there.
+// A schedule is repeated with -seed=N, exactly enough with GOMAXPROCS=1: the
+// scheduler orders events of the same instant, and the cache itself
+// draws some waits. -seed=N -schedules=1000 continues from there.
 func TestClusterKeepsItsPromisesOnEverySchedule(t *testing.T) {
 	count, first := *schedules, uint64(1)
 	if isFlagSet("seed") {
@@ -54,7 +54,7 @@ func TestClusterKeepsItsPromisesOnEverySchedule(t *testing.T) {
 	})
 }
 
-// judgeSchedule runs one schedule and reports what was broken.
+// judgeSchedule runs one schedule and reports broken promises.
 func judgeSchedule(t *testing.T, seed uint64) (kept bool) {
 	ended := false
 	defer func() {

@@ -8,9 +8,9 @@ import (
 	"github.com/strata-cache/strata/internal/history"
 )
 
-// Schedules in which the first instance hears nothing for long, and in which L2
-// does not answer it for long, at times that have nothing to do with each other:
-// minutes pass, of which nobody waits for any.
+// Schedules in which the first instance gets no message for long, and in which L2
+// does not answer it for long, at independent times. The minutes pass in a bubble:
+// no test waits for them.
 
 // silences makes o such a schedule.
 func (o *simOptions) silences(d *dice) {
@@ -25,7 +25,7 @@ func (o *simOptions) silences(d *dice) {
 	o.steady = []time.Duration{time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 }
 
-// long is a delay that is often longer than a silent bus is trusted.
+// long is a delay that is often longer than L1 is used with a silent bus.
 func (d *dice) long() time.Duration {
 	unit := 50 * time.Millisecond
 	if d.chance(300) {
@@ -56,15 +56,15 @@ func (m *member) fallSilent(d *dice) {
 		m.miss(d)
 		m.s.rec.Link(m.id, history.Connected)
 		m.bus.Join()
-		if d.chance(500) { // what was missed is known, and nobody can say more
+		if d.chance(500) { // the losses are known, and there are no more to find
 			time.Sleep(time.Duration(1+d.intn(1000)) * time.Millisecond)
 			m.starveFor(10*time.Second + d.long())
 		}
 	}
 }
 
-// miss, in the bubble, is the time that the instance is cut off. Somebody may drop
-// something meanwhile.
+// miss, in the bubble, waits while the instance is cut off. Another instance may drop
+// a key meanwhile.
 func (m *member) miss(d *dice) {
 	if d.chance(700) {
 		key := m.s.o.keys[d.intn(len(m.s.o.keys))]

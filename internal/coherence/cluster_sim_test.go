@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// simSlack is what the recorder's clock may be ahead of the bubble's, and
-	// what takes no time in a bubble but an event or two.
+	// simSlack bounds the difference of the recorder's clock from the bubble's, and
+	// the time of work that takes an event or two in a bubble.
 	simSlack = history.Time(20 * time.Microsecond)
-	// simQuiet is longer than what is left to do when faults have ended takes:
+	// simQuiet is longer than the work after the end of all faults takes:
 	// operations that are late, drops that are tried again.
 	simQuiet = 20 * time.Second
-	// simFound is longer than it takes to find out that a message was lost: a
-	// sign of life, and the time that messages get.
+	// simFound is longer than the time in which a lost message is found: a
+	// heartbeat, and the time that messages get.
 	simFound = 5 * time.Second
 	// simLag is longer than it takes to be connected: to ask the tier, which
 	// may fail some times.
 	simLag = 3 * time.Second
 )
 
-// simOptions are what a seed decides before anything runs.
+// simOptions are the decisions of a seed before the start.
 type simOptions struct {
 	instances, clients, steps int
 	keys                      []string
@@ -120,14 +120,14 @@ type sim struct {
 	t    *testing.T
 	seed uint64
 	o    simOptions
-	// traced says that somebody will read the trace.
+	// traced says that the trace will be read.
 	traced bool
 	rec    *history.Recorder
 
 	tier   *stratatest.Tier
 	bus    *stratatest.Bus
 	faulty atomic.Bool
-	// settled says that faults have ended, and what has failed was tried again.
+	// settled says that faults have ended, and failed drops were tried again.
 	settled atomic.Bool
 	// allExpired is when everything was expired last; zero if it never was.
 	allExpired atomic.Int64
@@ -150,7 +150,7 @@ type member struct {
 	tier  *simTier
 	bus   *stratatest.Bus
 	dice  *dice
-	// sweeps counts the drops of everything that are beyond what is usual.
+	// sweeps counts the drops of everything beyond the usual number.
 	sweeps atomic.Int64
 	// failed is when loads of a key have failed, guarded by mu.
 	mu     sync.Mutex
@@ -158,7 +158,7 @@ type member struct {
 }
 
 // runSchedule runs the schedule of a seed in a bubble of its own, and returns
-// what it is to be judged by and what happened.
+// the promises that it is judged by and its events.
 func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.History) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sim{
@@ -229,7 +229,7 @@ func (s *sim) member(id int) *member {
 		o.Remote.Bus = twoWays{m.bus, newDice(s.seed, uint64(5000+id), time.Nanosecond), s.o.delay}
 	}
 	if o.Remote.BreakAfter = -1; s.o.breaker {
-		// Who leaves L2 alone loads without it.
+		// An instance that leaves L2 alone loads without it.
 		o.Remote.BreakAfter, o.Remote.BreakFor = 3, 300*time.Millisecond
 		s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, To: history.Never})
 		s.rec.Excuse(history.Excuse{Instance: history.Shared, To: history.Never})
@@ -262,12 +262,12 @@ func (s *sim) run() {
 	wg.Wait()
 }
 
-// finish ends all faults, waits until what has failed was tried again, and asks
+// finish ends all faults, waits until failed drops were tried again, and asks
 // every instance for every key.
 func (s *sim) finish() {
 	s.faulty.Store(false)
 	time.Sleep(simQuiet) // in a bubble
-	synctest.Wait()      // nobody begins anything that is late
+	synctest.Wait()      // no late operation begins after this
 	s.late.Wait()
 	s.settled.Store(true)
 	for _, m := range s.members {
@@ -292,11 +292,11 @@ func (s *sim) finish() {
 		}
 		m.tier.unsettled()
 	}
-	s.late.Wait() // what Close has cut short
+	s.late.Wait() // for the operations that Close has cut short
 }
 
-// rewire, in the bubble, is what happens to the instance's connection to the bus: messages are
-// late, it is cut, or they are lost and it is cut when that is found out.
+// rewire, in the bubble, disturbs the instance's connection to the bus: messages are
+// late, it is cut, or they are lost and it is cut when that is noticed.
 func (m *member) rewire() {
 	d := newDice(m.s.seed, uint64(3000+m.id), m.s.o.steady...)
 	lag := func() { m.bus.Delay(time.Duration(d.intn(int(m.s.o.delay) + 1))) }
@@ -330,8 +330,8 @@ func (m *member) rewire() {
 	}
 }
 
-// garble, in the bubble, makes messages go astray without anybody being told:
-// nothing but what they say, and what others have heard, can tell.
+// garble, in the bubble, loses messages without a Gap: only their lane versions, and
+// the heartbeats of others, show it.
 func (m *member) garble(d *dice) {
 	m.s.rec.Link(m.id, history.Deaf)
 	switch d.intn(4) {
@@ -351,8 +351,8 @@ func (m *member) garble(d *dice) {
 	}
 }
 
-// suffer, in the bubble, is what happens to the tier itself. When it is
-// restarted, or set back, every connection to it breaks.
+// suffer, in the bubble, disturbs the tier itself. When it is restarted, or set back,
+// every connection to it breaks.
 func (s *sim) suffer() {
 	d := newDice(s.seed, 4000, s.o.steady...)
 	old := s.tier.Snapshot()
@@ -384,13 +384,13 @@ func (s *sim) suffer() {
 			s.tier.Restart()
 		case 4:
 			s.tier.Restore(old)
-		default: // one lane is lost while nobody listens
+		default: // one lane is lost while no instance is connected
 			s.view().ForgetLane(s.o.keys[0])
 		}
 		s.makeTags()
 		s.lose()
 		time.Sleep(d.delay())
-		// Who was asking the tier for a sign of life has seen it already.
+		// An instance that was asking the tier for a position has seen it already.
 		s.rec.Excuse(history.Excuse{Instance: history.Shared, From: down, To: s.rec.Now()})
 		for _, m := range s.members {
 			s.rec.Link(m.id, history.Connected)
@@ -399,27 +399,27 @@ func (s *sim) suffer() {
 	}
 }
 
-// view is a view of the tier as nobody uses it.
+// view is a view of the tier that no instance uses.
 func (s *sim) view() *stratatest.Tier {
 	return s.tier.Bind(remote.Space{Name: "sim"}).(*stratatest.Tier)
 }
 
-// makeTags lets the tier know that it has lost what it knew of tags.
+// makeTags tells the tier that it has lost its record of tags.
 func (s *sim) makeTags() {
 	if _, err := s.view().Tags(s.t.Context(), []string{"all"}); err != nil {
 		s.t.Error(err)
 	}
 }
 
-// lose notes that the tier has lost values and leases: each instance's answer
-// may be that it loads, and what was on its way then counts for nothing.
+// lose notes that the tier has lost values and leases: each instance may load in
+// answer, and operations that were on their way do not count.
 func (s *sim) lose() {
 	now := s.rec.Now()
 	s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, From: now, To: now + history.Time(simFound)})
 }
 
-// part notes that the tier has lost a word, so that instances take it that they
-// have missed something, and let nobody join what runs.
+// part notes that the tier has lost a lane version, so that instances assume a lost
+// message, and let no caller join running flights.
 func (s *sim) part() {
 	now := s.rec.Now()
 	s.rec.Excuse(history.Excuse{Instance: history.Shared, From: now, To: now + history.Time(simFound)})
@@ -488,15 +488,15 @@ func (m *member) fail(key string) {
 	m.failed[key] = append(m.failed[key], m.s.rec.Now())
 }
 
-// failedSince reports whether a load of key has failed since a time: what was
-// expired may have been served.
+// failedSince reports whether a load of key has failed since a time: an expired
+// value may have been served.
 func (m *member) failedSince(key string, since history.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(m.failed[key], func(at history.Time) bool { return at > since })
 }
 
-// notef notes what is not judged, for the trace of a schedule that is repeated.
+// notef notes an event that is not judged, for the trace of a repeated schedule.
 func (s *sim) notef(format string, args ...any) {
 	if s.traced {
 		s.rec.Note(fmt.Sprintf(format, args...))

@@ -8,9 +8,9 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// A tier that is spread over two places, as one on a Redis Cluster is: lanes of
-// odd numbers are in the second one. What is read of a position is of no one
-// moment, and messages of the two places overtake each other.
+// A tier that is spread over two servers, as a Redis Cluster is: lanes of odd numbers
+// are on the second. A position is not of one moment, and messages of the two
+// servers overtake each other.
 
 // spreadPosition is a position of which the lanes in the second place were read
 // later than the others.
@@ -34,7 +34,7 @@ type twoWays struct {
 // overtaken is a message on the longer way.
 type overtaken struct {
 	event remote.Event
-	life  int // what is from another life of the connection is lost
+	life  int // messages from another life of the connection are lost
 	due   time.Time
 }
 

@@ -47,14 +47,14 @@ func (d *dice) delay() time.Duration {
 // simTier is an instance's way to the tier that all share. Operations are
 // delayed before and after they are carried out; some fail, before or after;
 // and some are carried out when their caller has long given up. It records
-// what the tier held and when it dropped, at the very moment.
+// the values and the drops of the tier, at the very moment.
 type simTier struct {
 	*simTierView
 	tier   *stratatest.Tier
 	schema uint64
 }
 
-// simTierView is what all views of one instance's tier share.
+// simTierView is the part that all views of one instance's tier share.
 type simTierView struct {
 	s        *sim
 	instance int
@@ -79,8 +79,8 @@ func newSimTier(s *sim, instance int) *simTier {
 	}
 }
 
-// do carries out f with what goes wrong with it. f must keep its results to
-// itself until do has returned nil.
+// do carries out f with the faults of the schedule. The results of f must not be
+// used before do has returned nil.
 func (t *simTierView) do(ctx context.Context, op, key string, f func(ctx context.Context) error) error {
 	start := t.s.rec.Now()
 	err := t.suffer(ctx, t.s.o.faultsOf(op), func(ctx context.Context) error {
@@ -135,7 +135,7 @@ func (t *simTierView) suffer(ctx context.Context, faults int, f func(ctx context
 	return errInjected
 }
 
-// stall is an operation that is not answered: there is nobody, or nothing comes.
+// stall is an operation without an answer: the server is gone, or silent.
 func (t *simTierView) stall(ctx context.Context) error {
 	if t.dice.chance(500) {
 		return errInjected
@@ -223,7 +223,7 @@ func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 		for i := range p {
 			t.lost(p[i].Key, p[i].Lease)
 			if p[i].Drops || t.token(p[i].Lease) {
-				t.dropped(p[i].Key) // it takes the lease of whoever loads, and is announced like a drop
+				t.dropped(p[i].Key) // it voids the lease of a load, and is announced like a drop
 			}
 			t.look(ctx, p[i].Key)
 		}
@@ -336,8 +336,8 @@ func (t *simTier) Extend(ctx context.Context, key string, fresh, left time.Durat
 }
 
 func (t *simTier) Release(ctx context.Context, key string, l remote.Lease) error {
-	// Who joins a load that has failed, while its lease is given back, gets
-	// what its other callers get.
+	// A caller that joins a load that has failed, while its lease is given back, gets
+	// the result of its other callers.
 	defer t.s.members[t.instance].fail(key)
 	return t.do(ctx, "Release", key, func(ctx context.Context) error { return t.tier.Release(ctx, key, l) })
 }
@@ -364,15 +364,15 @@ func batchKey(n int, first string) string {
 	return first
 }
 
-// look records what the tier holds under key now.
+// look records the value of the tier under key now.
 func (t *simTier) look(ctx context.Context, key string) {
 	at := t.s.rec.Now()
 	held, _ := t.tier.Get(ctx, []string{key})
 	t.held(at, []string{key}, held)
 }
 
-// held records what the tier held. The look is dated before it was taken: what
-// had been dropped by then must be gone.
+// held records values of the tier. The look is dated before it was taken: values
+// that had been dropped by then must be gone.
 func (t *simTier) held(at history.Time, keys []string, held []remote.Held) {
 	for i, h := range held {
 		if h.Data == nil {
@@ -398,7 +398,7 @@ func (t *simTier) held(at history.Time, keys []string, held []remote.Held) {
 	}
 }
 
-// tagState is what the drops of its tags have made of a value.
+// tagState is the state of a value after the drops of its tags.
 type tagState uint8
 
 const (
@@ -407,8 +407,8 @@ const (
 	dropped
 )
 
-// decode is what data says, as whatever codec has written it, and what became
-// of it by its tags.
+// decode returns the value in data, of any codec, and its state after the drops of
+// its tags.
 func (t *simTier) decode(data []byte) (value string, state tagState) {
 	if t.s.o.tagged {
 		clock, tags, payload, ok := envelope.CutTags(data)
@@ -462,8 +462,8 @@ func (t *simTierView) token(l remote.Lease) bool {
 	return !lease
 }
 
-// lost excuses a load because a lease has run out before it was used: what was
-// to use it took too long to get here.
+// lost excuses a load because a lease has run out before it was used: the store
+// arrived too late.
 func (t *simTierView) lost(key string, l remote.Lease) {
 	t.mu.Lock()
 	end, ok := t.leases[l.Token]

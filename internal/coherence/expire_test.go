@@ -86,7 +86,7 @@ func TestExpiredValueWithoutExpiryIsNotServedForEver(t *testing.T) {
 				all := map[string]*strata.Cache[string, int64]{
 					"alone": newCache(t, change), "the caller": instance(t, s, change), "L1": instance(t, s, change), "L2": instance(t, s, change),
 				}
-				// What L2 holds is first asked for half an hour after it was expired.
+				// The entry of L2 is first read half an hour after it was expired.
 				s2 := newTagged(t)
 				other, late := instance(t, s2, change), instance(t, s2, change)
 				for _, c := range []*strata.Cache[string, int64]{all["alone"], all["the caller"], all["L1"], other} {

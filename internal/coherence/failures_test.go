@@ -125,7 +125,7 @@ func TestFailureIsRememberedByThisInstanceAlone(t *testing.T) {
 		if v := mustGet(t, b, "k", o.load); v != 1 || time.Since(start) > 100*time.Millisecond {
 			t.Errorf("the other instance got %d after %v", v, time.Since(start))
 		}
-		// What another instance has loaded is no attempt.
+		// A load by another instance is no attempt.
 		if v := mustGet(t, a, "k", o.load); v != 1 || o.loads.Load() != 2 {
 			t.Errorf("got %d after %d loads, want 1 after 2", v, o.loads.Load())
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// counted returns a tier that counts what is asked of t, by operation.
+// counted returns a tier that counts the operations of t.
 func counted(t remote.Tier) (remote.Tier, func(op string) int64) {
 	var mu sync.Mutex
 	asked := map[string]int64{}
@@ -104,8 +104,8 @@ func TestGapCostsALoadForADroppedKeyAndAReadForItsLane(t *testing.T) {
 	})
 }
 
-// TestStrictCountsL1AsEmptyAfterThreeSecondsOfSilence makes an instance deaf,
-// which nobody tells it.
+// TestStrictCountsL1AsEmptyAfterThreeSecondsOfSilence loses all messages to an
+// instance, without a Gap.
 func TestStrictCountsL1AsEmptyAfterThreeSecondsOfSilence(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
@@ -119,7 +119,7 @@ func TestStrictCountsL1AsEmptyAfterThreeSecondsOfSilence(t *testing.T) {
 		o := &origin{}
 		mustGet(t, b, "k", o.load)
 		mustGet(t, b, "other", o.load)
-		time.Sleep(time.Minute) // signs of life keep it connected
+		time.Sleep(time.Minute) // heartbeats keep it connected
 		if !b.Stats().Connected {
 			t.Fatal("not connected without any fault")
 		}
@@ -150,7 +150,7 @@ func TestStrictCountsL1AsEmptyAfterThreeSecondsOfSilence(t *testing.T) {
 		}
 
 		ear.Hush(false)
-		time.Sleep(2 * time.Second) // until the next sign of life
+		time.Sleep(2 * time.Second) // until the next heartbeat
 		if !b.Stats().Connected {
 			t.Fatal("not connected again")
 		}
@@ -443,9 +443,9 @@ func TestFloodOfInvalidateAllIsAppliedOnceASecondAndToItsEnd(t *testing.T) {
 				}
 				time.Sleep(pace)
 			}
-			// The loads of b refill L1 after each that is obeyed.
+			// The loads of b refill L1 after each one that is applied.
 			if most := 10 + int(flood*pace/time.Second) + 1; lost < 10 || lost > most {
-				t.Errorf("soft %v: %d of %d in %v were obeyed; want 10 to %d", soft, lost, flood, flood*pace, most)
+				t.Errorf("soft %v: %d of %d in %v were applied; want 10 to %d", soft, lost, flood, flood*pace, most)
 			}
 			time.Sleep(time.Second)
 			if v := mustGet(t, b, "k", o.load); v != flood {

@@ -17,7 +17,7 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// errFull is what a store says whose memory is full.
+// errFull is the error of a store without memory left.
 var errFull = fmt.Errorf("OOM command not allowed: %w", remote.ErrRefused)
 
 // picky is an L2 that refuses some operations, and counts those.
@@ -38,7 +38,7 @@ func (p *picky) over(t remote.Tier) remote.Tier {
 	})
 }
 
-// logText is what a logger has written. Caches log in the background too.
+// logText is the text of a logger. Caches log in the background too.
 type logText struct {
 	mu   sync.Mutex // guards below
 	text strings.Builder
@@ -51,7 +51,7 @@ func (l *logText) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// String returns what was written since the start, or the last Reset.
+// String returns the text since the start, or the last Reset.
 func (l *logText) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *logText) String() string {
 // Len is the length of String.
 func (l *logText) Len() int { return len(l.String()) }
 
-// Reset forgets what was written.
+// Reset empties the text.
 func (l *logText) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

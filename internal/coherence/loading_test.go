@@ -53,7 +53,7 @@ func TestLoaderSetsHowLongItsValueIsFresh(t *testing.T) {
 	}
 }
 
-// TestNoStoreRemovesTheEntryOfL1 also says that the lease is given back: nobody
+// TestNoStoreRemovesTheEntryOfL1 also checks that the lease is given back: no caller
 // waits for a value that is not stored.
 func TestNoStoreRemovesTheEntryOfL1(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 // negatives makes a cache remember for 20 seconds that there is no such key.
 func negatives(o *strata.Options[string, int64]) { o.NotFoundTTL = 20 * time.Second }
 
-// missing is an origin that has no keys, and counts who asks.
+// missing is an origin that has no keys, and counts its calls.
 type missing struct{ asked atomic.Int64 }
 
 func (m *missing) load(context.Context, string) (int64, error) {

@@ -21,7 +21,7 @@ const (
 	outageLoads = 32
 )
 
-// outage is an origin that is down for a while, and who asks it.
+// outage is an origin that is down for a while, with its callers.
 type outage struct {
 	busy
 	down     atomic.Bool

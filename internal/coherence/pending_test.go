@@ -59,7 +59,7 @@ func TestKeyThatL2CannotHoldIsNotPendingForEver(t *testing.T) {
 		s, p := newShared(), &patient{}
 		c := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = p.on(narrow{s.tier}) })
 		p.fails.Store(true)
-		misses(t, c, "a", 5) // L2 is left alone: nobody learns that the key is too long
+		misses(t, c, "a", 5) // L2 is left alone: the cache does not learn that the key is too long
 		_ = c.Invalidate(t.Context(), strings.Repeat("x", 101), "a", "b")
 		p.fails.Store(false)
 		time.Sleep(10 * time.Second)
@@ -129,7 +129,7 @@ func TestWriterThatLeavesIsNoFailureOfL2AndItsDropIsCarriedOutAtOnce(t *testing.
 	}
 }
 
-// tardy is a tier whose drops fail after 150 ms, whatever their context says.
+// tardy is a tier with drops that fail after 150 ms and ignore their context.
 type tardy struct{ *stratatest.Tier }
 
 func (d tardy) Bind(s remote.Space) remote.Tier { return tardy{d.Tier.Bind(s).(*stratatest.Tier)} }

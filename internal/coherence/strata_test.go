@@ -16,7 +16,7 @@ import (
 // changed by change. It is closed at the end of the test.
 func newCache[K comparable, V any](t *testing.T, change ...func(*strata.Options[K, V])) *strata.Cache[K, V] {
 	t.Helper()
-	// What makes lives less than plain is for those tests that are about it.
+	// Jitter and windows are left to the tests that are about them.
 	o := strata.Options[K, V]{
 		Name: "test", TTL: time.Minute, Jitter: -1, RefreshAt: -1, NotFoundTTL: -1, ErrorTTL: -1,
 		Stale: strata.Stale{WhileRevalidate: -1, OnError: time.Hour},

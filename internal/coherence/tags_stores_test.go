@@ -368,8 +368,8 @@ func TestWriteOfAnUpdateSpeaksOfItsOwnEntry(t *testing.T) {
 	})
 }
 
-// TestTagsThatPanicOrCannotBeKeepValuesFromBeingStored has Options.Tags fail: who
-// loads gets the value, who writes an error.
+// TestTagsThatPanicOrCannotBeKeepValuesFromBeingStored has Options.Tags fail: a
+// read gets the value, a write an error.
 func TestTagsThatPanicOrCannotBeKeepValuesFromBeingStored(t *testing.T) {
 	bad := map[string]func(string, int64) []string{
 		"panics":    func(string, int64) []string { panic("boom") },

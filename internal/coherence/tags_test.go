@@ -355,7 +355,7 @@ func TestTagsWithATierThatHasNoneAreRefused(t *testing.T) {
 		if v := mustGet(t, c, "k", load); v != 1 || o.loads.Load() != 0 {
 			t.Errorf("got %d, %d loads with tags that cannot be", v, o.loads.Load())
 		}
-		wantAbsent(t, "what has tags that nobody can drop is kept: the cache", c)
+		wantAbsent(t, "an entry with tags that cannot be dropped is kept: the cache", c)
 	})
 }
 

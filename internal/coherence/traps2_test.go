@@ -13,10 +13,10 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// TestTrap9InvalidIsNotSuspect is about a cache with one word for what must be
-// confirmed and what must never be served: after InvalidateAll a Loader or an
-// L2 that fails would bring the old value back. What was expired is a third
-// case: it may be served when a load fails, and only then.
+// TestTrap9InvalidIsNotSuspect is about a cache with one mark for entries that must
+// be confirmed and for entries that must never be served: after InvalidateAll a
+// Loader or an L2 that fails would bring the old value back. Expired entries are a
+// third case: they may be served when a load fails, and only then.
 func TestTrap9InvalidIsNotSuspect(t *testing.T) {
 	// warm returns two instances that have k, of which only the second loses
 	// L2 when down is set.
@@ -111,8 +111,8 @@ func TestTrap9InvalidIsNotSuspect(t *testing.T) {
 
 // TestTrap10TagsLearnedAfterTheLoadAreJudgedFromBefore is about a tag that is
 // dropped while a load runs which has not said yet that its value carries it.
-// What counts is the clock of tags from before the Loader began. A tag of which
-// L2 has forgotten when it was dropped counts as just dropped.
+// The tag clock from before the Loader began counts. If L2 has lost the time of a
+// tag's drop, the tag counts as just dropped.
 func TestTrap10TagsLearnedAfterTheLoadAreJudgedFromBefore(t *testing.T) {
 	for _, by := range []string{"the loader", "another instance"} {
 		t.Run("dropped by "+by, func(t *testing.T) {
@@ -276,8 +276,8 @@ func TestTrap12MessageBetweenTheCheckAndTheInsertIsApplied(t *testing.T) {
 
 // TestTrap13LateStoresAreRefusedAndNotKept is about stores that reach L2 after
 // something newer: with a queue of writes in the background they would be
-// common, and slow connections make them without one. Whatever the store is
-// from, L2 refuses it and L1 does not keep it, also of an instance that hears
+// common, and slow connections make them without one. L2 refuses such a store of
+// any kind, and L1 does not keep it, also on an instance that gets
 // no messages.
 func TestTrap13LateStoresAreRefusedAndNotKept(t *testing.T) {
 	stores := map[string]func(t *testing.T, c *strata.Cache[string, int64]){
@@ -325,7 +325,7 @@ func TestTrap13LateStoresAreRefusedAndNotKept(t *testing.T) {
 // attempt to drop again that would begin it anew.
 func TestTrap14HoldOutlivesDropsAndStoresDuringIt(t *testing.T) {
 	const hold = 10 * time.Second
-	// keeps reports whether what is loaded on a and b is kept anywhere.
+	// keeps reports whether loads on a and b are stored in any tier.
 	keeps := func(t *testing.T, s *shared, a, b *strata.Cache[string, int64]) (kept bool) {
 		t.Helper()
 		for _, c := range []*strata.Cache[string, int64]{a, b} {
@@ -434,8 +434,8 @@ func TestTrap15DroppedEntryIsNotReadByASilentInstance(t *testing.T) {
 }
 
 // TestTrap16PendingDropsBypassL2AndAreNeverForgotten is about drops that L2 has
-// not confirmed. Until it has, what it holds for the key is not used here, the
-// stale value neither, and too many of them become one drop of everything.
+// not confirmed. Until it has, its entry of the key is not used here, not even as a
+// stale value, and too many pending drops become one drop of everything.
 func TestTrap16PendingDropsBypassL2AndAreNeverForgotten(t *testing.T) {
 	t.Run("stale value in L2", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {

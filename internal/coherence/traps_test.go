@@ -21,7 +21,7 @@ type wire struct {
 	slow *slowness
 }
 
-// slowness is what happens to the next operation of each name.
+// slowness is the delay of the next operation of each name.
 type slowness struct {
 	mu   sync.Mutex // guards below
 	next map[string][2]time.Duration
@@ -249,7 +249,7 @@ func TestTrap2SetThatTimedOutIsNotExecutedLater(t *testing.T) {
 
 // TestTrap3SetOvertakenByAForeignMessageKeepsNothing is about a Set whose answer
 // comes after the message of a newer one: the older value must not enter L1
-// behind it, whoever the newer one is from.
+// behind it, on any instance.
 func TestTrap3SetOvertakenByAForeignMessageKeepsNothing(t *testing.T) {
 	for _, from := range []string{"another instance", "the same instance"} {
 		t.Run(from, func(t *testing.T) {
@@ -381,9 +381,9 @@ func TestTrap5ExtendNeedsALeaseAndTheValueItIsAbout(t *testing.T) {
 }
 
 // TestTrap6LanesThatRepeatTheirCountsAreNotTheSame is about a server that lost
-// its numbers: as many drops later it has the same counts, and nothing shows
-// unless words have a nonce and are compared by equality. One with lower counts
-// is to be obeyed too.
+// its counts: as many drops later it has the same counts, and the loss is only seen
+// because lane versions have a nonce and are compared by equality. A message with a
+// lower count is applied, too.
 func TestTrap6LanesThatRepeatTheirCountsAreNotTheSame(t *testing.T) {
 	accidents := map[string]func(t *testing.T, s *shared, a *strata.Cache[string, int64]){
 		"restarted empty, and dropped as often": func(t *testing.T, s *shared, a *strata.Cache[string, int64]) {
@@ -444,8 +444,8 @@ func TestTrap6LanesThatRepeatTheirCountsAreNotTheSame(t *testing.T) {
 	})
 }
 
-// view is the view that the caches of newCache have of a tier, as nobody uses
-// it.
+// view is a view of the tier like those of the caches of newCache, which no cache
+// uses.
 func view(s *shared) *stratatest.Tier {
 	return s.tier.Bind(remote.Space{Name: "test"}).(*stratatest.Tier)
 }
@@ -489,8 +489,8 @@ func TestTrap7ServerThatWasSetBackResurrectsNothing(t *testing.T) {
 	})
 }
 
-// TestTrap8EntryIsStampedWhenItsFlightBegins is about a flight during which the
-// trust in what is older is taken away: its value is older, whenever it is
+// TestTrap8EntryIsStampedWhenItsFlightBegins is about a watermark that is set while a
+// flight runs: the flight's value is older than the watermark, whenever it is
 // inserted.
 func TestTrap8EntryIsStampedWhenItsFlightBegins(t *testing.T) {
 	t.Run("gap during the flight", func(t *testing.T) {

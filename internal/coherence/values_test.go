@@ -208,7 +208,7 @@ func TestUnchangedValuesAreNotReportedAsChanged(t *testing.T) {
 	})
 }
 
-// tallied is a codec that counts what it encodes.
+// tallied is a codec that counts its encodings.
 type tallied struct {
 	codec.Codec[*item]
 	n *int
@@ -237,7 +237,7 @@ func TestValuesAreHashedOnlyIfChangesAreLookedFor(t *testing.T) {
 	}
 }
 
-// told notes what hooks are told.
+// told notes the events of hooks.
 type told struct {
 	mu     sync.Mutex
 	events []string
@@ -265,7 +265,7 @@ func (d *told) note(hook string) func(strata.Event) {
 	}
 }
 
-// take returns what was told since the last call.
+// take returns the events since the last call.
 func (d *told) take() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
