@@ -245,6 +245,6 @@ func TestDropAllElsewhereIsSeenOnceKnowledgeIsStale(t *testing.T) {
 	}
 	b.Recheck()
 	if !absent() {
-		t.Error("still held after everything was dropped and doubted")
+		t.Error("still held after everything was dropped and became suspect")
 	}
 }

@@ -55,7 +55,7 @@ func TestCachesInTwoDatabasesOfAServerDoNotDisturbEachOther(t *testing.T) {
 			if err := one.Invalidate(t.Context(), "k"); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "a cache of the same database obeys", func() bool { return mustGet(t, alike, "k", o.load) == 1 })
+			eventually(t, "a cache of the same database applies the drop", func() bool { return mustGet(t, alike, "k", o.load) == 1 })
 		})
 	}
 }

@@ -117,7 +117,7 @@ func TestInstancesOverGoRedisAndOverTheOwnClientAreOneCluster(t *testing.T) {
 		if err := pair.a.Invalidate(t.Context(), pair.name); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, pair.name+": the other instance obeys", func() bool { return mustGet(t, pair.b, pair.name, o.load) == 1 })
+		eventually(t, pair.name+": the other instance applies the drop", func() bool { return mustGet(t, pair.b, pair.name, o.load) == 1 })
 		if v := mustGet(t, pair.a, pair.name, o.load); v != 1 || o.loads.Load() != 2 {
 			t.Errorf("%s: read %d after %d loads; want 1, 2", pair.name, v, o.loads.Load())
 		}
@@ -125,7 +125,7 @@ func TestInstancesOverGoRedisAndOverTheOwnClientAreOneCluster(t *testing.T) {
 		if err := pair.a.InvalidateAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, pair.name+": the other instance obeys a drop of everything", func() bool { return mustGet(t, pair.b, pair.name, o.load) == 2 })
+		eventually(t, pair.name+": the other instance applies a drop of everything", func() bool { return mustGet(t, pair.b, pair.name, o.load) == 2 })
 	}
 }
 
@@ -164,7 +164,7 @@ func TestRestartOfRedisIsSurvivedOverGoRedis(t *testing.T) {
 	r.Restart()
 	eventually(t, "both are connected again", func() bool { return c.Stats().Connected && peer.Stats().Connected })
 	eventually(t, "the peer's invalidation is confirmed", func() bool { return peer.Invalidate(t.Context(), "k") == nil })
-	eventually(t, "the instance obeys again", func() bool { return mustGet(t, c, "k", o.load) == 1 })
+	eventually(t, "the instance applies drops again", func() bool { return mustGet(t, c, "k", o.load) == 1 })
 	eventually(t, "L2 is used again", func() bool {
 		if _, ok := peer.Get(t.Context(), "new"); ok {
 			return true

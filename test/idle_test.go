@@ -27,7 +27,7 @@ const (
 )
 
 // TestIdleCachesCostNextToNothing counts what two instances with any number of
-// caches each send and receive while nobody asks them for anything.
+// caches each send and receive while they are not used.
 func TestIdleCachesCostNextToNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")

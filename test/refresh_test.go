@@ -10,7 +10,7 @@ import (
 )
 
 // TestEarlyRefreshIsOneLoadInTheCluster has all instances notice at once that a
-// value is due, while it is fresh still and nobody waits.
+// value is due, while it is fresh still and no caller waits.
 func TestEarlyRefreshIsOneLoadInTheCluster(t *testing.T) {
 	r := servers.StartRedis(t)
 	const due = 2 * time.Second

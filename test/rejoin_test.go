@@ -15,7 +15,7 @@ import (
 )
 
 // traffic is an even stream of reads of entries that are warm, a hundredth of
-// them of keys that nobody has asked for before.
+// them of keys that were not read before.
 type traffic struct {
 	*testing.T
 	c      *strata.Cache[string, int64]

@@ -123,7 +123,7 @@ func (r *Report) Print(w io.Writer) {
 	line("bus found silent     %s", once(r.Noticed))
 	line("bus back             %s", once(r.Back))
 	share := func(n int) float64 { return 100 * float64(n) / float64(max(1, r.Reads)) }
-	line("reads                %.1f%% by instances that heard of drops, %.3f%% got what nobody had dropped", share(r.Heard), share(r.Current))
+	line("reads                %.1f%% by instances that got messages, %.3f%% got values that were not dropped", share(r.Heard), share(r.Current))
 	line("age, connected       %s", r.Connected)
 	line("age, cut off         %s", r.CutOff)
 	for _, p := range r.Problems {

@@ -29,7 +29,7 @@ func (r *run) gather() (h *history.History, logs []*cluster.Log) {
 		h.Loads = append(h.Loads, logs[i].Loads...)
 		h.Fences = append(h.Fences, ended(l, logs[i])...)
 		gaps := r.gaps(l)
-		r.doubt(l, logs[i], gaps)
+		r.markSuspect(l, logs[i], gaps)
 		h.Reads = append(h.Reads, logs[i].Reads...)
 		h.Links = append(h.Links, links(l, gaps, h)...)
 		r.excuseLoads(l, logs[i], h)
@@ -48,8 +48,8 @@ func (r *run) gather() (h *history.History, logs []*cluster.Log) {
 	return h, logs
 }
 
-// addStalls makes windows of the times in which processes did not run although
-// nobody had stopped them. The proxies are in this one.
+// addStalls makes windows of the times in which processes did not run although no
+// fault had stopped them. The proxies are in this process.
 func (r *run) addStalls(logs []*cluster.Log) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,8 +70,8 @@ func (r *run) addStalls(logs []*cluster.Log) {
 	}
 }
 
-// ended returns the fences of a life. What was called and has not returned has
-// failed. What has failed in a process that was killed nobody tries again.
+// ended returns the fences of a life. A call that has not returned has failed. A
+// failed call of a process that was killed is not tried again.
 func ended(l *life, log *cluster.Log) []history.Fence {
 	fences := log.Fences
 	for _, f := range log.Open {
@@ -131,10 +131,10 @@ func (r *run) gaps(l *life) (gaps []window) {
 	return gaps
 }
 
-// doubt marks the reads that may have got what their instance doubts, although
-// it is connected: what L1 holds since before a gap is confirmed when it is next
-// asked for, and if L2 does not answer then, it may be served as in the gap.
-func (r *run) doubt(l *life, log *cluster.Log, gaps []window) {
+// markSuspect marks the reads that may have got suspect entries, although their
+// instance is connected: an entry from before a gap is confirmed when it is next
+// read, and if L2 does not answer then, it may be served as in the gap.
+func (r *run) markSuspect(l *life, log *cluster.Log, gaps []window) {
 	slices.Sort(log.RemoteErrors)
 	for i := range log.Reads {
 		read := &log.Reads[i]

@@ -75,8 +75,8 @@ func TestReadsThatL2DidNotConfirmAreUncertainForAWhile(t *testing.T) {
 			Reads:        []history.Read{{Call: at(s), Return: at(s + 0.11)}},
 			RemoteErrors: []history.Time{at(70), at(35), at(9.05)},
 		}
-		if r.doubt(&life{}, log, gaps); log.Reads[0].Degraded != want {
-			t.Errorf("read at %v s: in doubt: %t", s, !want)
+		if r.markSuspect(&life{}, log, gaps); log.Reads[0].Degraded != want {
+			t.Errorf("read at %v s: suspect: %t", s, !want)
 		}
 	}
 }

@@ -15,13 +15,13 @@ import (
 // The ways in which [Config.Break] can have the promises broken, to see that
 // this is noticed.
 const (
-	// NoBus loses all messages of the bus but the signs of life.
+	// NoBus loses all messages of the bus except heartbeats.
 	NoBus = "nobus"
 	// LateBus delivers them after three seconds.
 	LateBus = "latebus"
-	// OldTier goes on for three seconds with what it has read of L2.
+	// OldTier answers for three seconds with earlier results of L2.
 	OldTier = "oldtier"
-	// NoLease grants each lease to everybody.
+	// NoLease grants each lease to every instance.
 	NoLease = "nolease"
 )
 

@@ -154,7 +154,7 @@ func (w *worker) tag(ctx context.Context, r *rand.Rand, key string) {
 	began := w.now()
 	w.fence(fences, func() error { return call(ctx, name) })
 	now := w.now()
-	w.rec.add(recLeft, allKeys, began, now) // nobody joins what may carry the tag
+	w.rec.add(recLeft, allKeys, began, now) // no caller joins a flight that may have the tag
 	for _, f := range fences {
 		// Who does not hear of it goes by an older clock for a second, and what
 		// it loads is no good to others.
@@ -289,7 +289,7 @@ func (w *worker) ask(ctx context.Context, key string) {
 	}
 }
 
-// left records that a caller has left: a load that everybody has left is not
+// left records that a caller has left: a load without callers is not
 // joined.
 func (w *worker) left(ctx context.Context, r *history.Read) {
 	r.Return = w.now()

@@ -182,7 +182,7 @@ func (c *originClient) read(ctx context.Context, key string) (uint64, error) {
 	return c.ask(ctx, "R", key)
 }
 
-// write is not given up: nobody would know whether it has happened.
+// write is not given up: its effect would be unknown.
 func (c *originClient) write(key string) (uint64, error) {
 	return c.ask(context.Background(), "W", key)
 }

@@ -56,9 +56,8 @@ func (p *Proxy) Aim(target string) {
 	p.target = target
 }
 
-// BlackHole stops all bytes that go way, without a word to anybody: what is
-// sent waits, and connections can be opened and stay open. A way of 0 lets
-// everything go on.
+// BlackHole stops all bytes that go way, without an error at either end: sent bytes
+// wait, and connections can be opened and stay open. A way of 0 lets all bytes pass.
 func (p *Proxy) BlackHole(way Way) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -109,7 +109,7 @@ func Work() {
 	if err == nil {
 		var w *worker
 		if w, err = newWorker(c); err == nil {
-			err = w.obey()
+			err = w.carryOut()
 		}
 	}
 	if err != nil {
@@ -179,8 +179,8 @@ func newWorker(c Config) (w *worker, err error) {
 
 func (w *worker) now() history.Time { return w.c.Clock.Now() }
 
-// obey carries out commands, one after the other.
-func (w *worker) obey() error {
+// carryOut carries out commands, one after the other.
+func (w *worker) carryOut() error {
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
 		var c Command
@@ -356,7 +356,7 @@ func (w *worker) sample() {
 	w.rec.add(recSample, w.now(), string(text))
 }
 
-// resident is the memory of this process, in bytes; 0 if nobody says.
+// resident is the memory of this process, in bytes; 0 if the system does not tell.
 func resident() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
