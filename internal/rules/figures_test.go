@@ -16,7 +16,7 @@ const (
 	maxProductFile  = 500
 	maxStructFields = 16
 	maxCacheFields  = 24
-	maxRiddles      = 30 // of comment lines in a thousand
+	maxRiddles      = 15 // of comment lines in a thousand
 )
 
 // wide are structs that may have more fields: options and counters are lists.
