@@ -182,18 +182,33 @@ func checkExpireTags(t *testing.T, tier func(*shared) remote.Tier) {
 	}
 }
 
+// slowReplacer is a tier that takes 10 ms for leases to replace values that are
+// fresh, and for drops, of the time of its bubble.
+type slowReplacer struct{ remote.Tier }
+
+func (r slowReplacer) Unwrap() remote.Tier                { return r.Tier }
+func (r slowReplacer) Wrap(inner remote.Tier) remote.Tier { return slowReplacer{inner} }
+
+func (r slowReplacer) Acquire(ctx context.Context, requests []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	if requests[0].Replace != 0 {
+		time.Sleep(10 * time.Millisecond) // of the bubble
+	}
+	return r.Tier.Acquire(ctx, requests, d)
+}
+
+func (r slowReplacer) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
+	time.Sleep(10 * time.Millisecond) // of the bubble
+	return r.Tier.Drop(ctx, d)
+}
+
 // TestLateReadOfAnEntryThatATagExpiredCostsNoLoad has an instance find a value that a
 // tag has expired, and be slow about what it does then: another has the lease by
 // that time.
 func TestLateReadOfAnEntryThatATagExpiredCostsNoLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newTagged(t)
-		var slow atomic.Bool
-		slow.Store(true)
 		a := instance[string, int64](t, s)
-		late := instance(t, s, func(o *strata.Options[string, int64]) {
-			o.Remote.Tier = stalling(stalling(s.tier, "Drop", 10*time.Millisecond, &slow), "Acquire", 10*time.Millisecond, &slow)
-		})
+		late := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = slowReplacer{s.tier} })
 		must(t, a.Set(t.Context(), "k", 1, strata.WithTags("t")))
 		must(t, a.ExpireTags(t.Context(), "t"))
 		synctest.Wait()
