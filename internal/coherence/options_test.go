@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,10 +241,11 @@ func TestHooksAreCalledForLoadsAndForL2(t *testing.T) {
 func TestL2ThatFailsAndComesBackIsLoggedOnceEach(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log logText
-		fails := true
+		var fails atomic.Bool
+		fails.Store(true)
 		c := newCache(t, func(o *strata.Options[string, int64]) {
 			o.Remote.Tier = stratatest.FaultyTier(stratatest.NewTier(), func(string, string) (time.Duration, error) {
-				if fails {
+				if fails.Load() {
 					return 0, errors.New("down")
 				}
 				return 0, nil
@@ -253,7 +255,7 @@ func TestL2ThatFailsAndComesBackIsLoggedOnceEach(t *testing.T) {
 		for _, k := range []string{"a", "b", "c"} {
 			mustGet(t, c, k, (&origin{}).load)
 		}
-		fails = false
+		fails.Store(false)
 		time.Sleep(time.Second)
 		for _, k := range []string{"d", "e"} {
 			mustGet(t, c, k, (&origin{}).load)
