@@ -17,4 +17,17 @@
 // Lives are passed as remaining durations, never as points in time, because
 // instances do not share a clock. A Tier judges lives by the clock of its
 // server.
+//
+// # Abilities
+//
+// Every Tier has all methods of [Tier]. Stores differ in four abilities, which
+// are interfaces of their own, each with a sentence on a cache without it:
+// [Binder] (shared by several caches), [Tagger] (drops of tags), [Announcer]
+// (positions, and drops that the store announces itself), [Prober] (warnings
+// about settings of the server).
+//
+// A cache looks for abilities once, with [As], and takes its part of the Tier
+// with [Bind]. Both see through a [Wrapper]: a Tier around a Tier that counts,
+// delays or traces operations. A wrapper embeds the Tier inside and has two
+// methods of one line, Unwrap and Wrap.
 package remote

@@ -215,7 +215,7 @@ func TestJSONConforms(t *testing.T) {
 }
 
 // TestDropAllElsewhereIsSeenOnceKnowledgeIsStale has two processes, so to speak: their
-// tiers share nothing but the server.
+// share nothing but the server.
 func TestDropAllElsewhereIsSeenOnceKnowledgeIsStale(t *testing.T) {
 	r := servers.StartRedis(t)
 	space := remote.Space{Name: "n", Schema: 1, Instance: 1}
