@@ -1,6 +1,8 @@
 package rules_test
 
 import (
+	"go/ast"
+	"go/token"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,7 +36,7 @@ func headerRules() []rule {
 		check: checkHeaders,
 		bad: []map[string]string{
 			one("internal/generation/a.go", "package generation"+long),
-			one("internal/link/a.go", "package link\n\n"+header+"type t int"+long),
+			one("internal/link/a.go", "package link\n\ntype t int\n\n"+header+"type u int"+long),
 			one("internal/retry/mux/a.go", "// Package mux shares.\npackage mux"+long),
 			one("internal/flight/a.go", "// Invariants hold.\n\npackage flight"+long),
 			one("internal/retry/a.go", strings.Repeat("// More.\n", maxHeaderLines)+header+"\npackage retry"+long),
@@ -43,6 +45,7 @@ func headerRules() []rule {
 			"read.go":                 header + "\npackage strata" + long,
 			"internal/link/a.go":      "// Package link is one.\n//\n" + header + "package link" + long,
 			"internal/link/b.go":      "package link",
+			"internal/link/d.go":      "package link\n\nimport \"time\"\n\n" + header + "\nvar t time.Time" + long,
 			"internal/link/c_test.go": "package link" + long,
 			"set.go":                  "package strata" + long,
 			"redis/a.go":              "package redis" + long,
@@ -50,16 +53,16 @@ func headerRules() []rule {
 	}}
 }
 
-// checkHeaders looks for a comment above the package clause, attached to it or not,
-// that tells the invariant of the file. Such a comment also tells the states, if
-// the file has any.
+// checkHeaders looks for a comment above the first declaration, imports aside, that
+// tells the invariant of the file. Such a comment also tells the states, if the file
+// has any.
 func checkHeaders(files []source) (all []finding) {
 	for _, s := range files {
 		if s.test() || s.lines < minHeaderFile || !s.guards() {
 			continue
 		}
 		if !hasHeader(s) {
-			all = append(all, found(s.path, "%s: a comment of at most %d lines above the package clause tells the purpose of the file, its states, and \"Invariant: …\"", s.path, maxHeaderLines))
+			all = append(all, found(s.path, "%s: a comment of at most %d lines above the first declaration tells the purpose of the file, its states, and \"Invariant: …\"", s.path, maxHeaderLines))
 		}
 	}
 	return all
@@ -80,11 +83,14 @@ func (s source) guards() bool {
 }
 
 func hasHeader(s source) bool {
-	for _, g := range s.file.Comments {
-		text := g.Text()
-		if g.End() < s.file.Package && s.span(g) <= maxHeaderLines && strings.Contains(text, "Invariant: ") {
-			return true
+	first := s.file.FileEnd
+	for _, d := range s.file.Decls {
+		if gen, ok := d.(*ast.GenDecl); !ok || gen.Tok != token.IMPORT {
+			first = d.Pos()
+			break
 		}
 	}
-	return false
+	return slices.ContainsFunc(s.file.Comments, func(g *ast.CommentGroup) bool {
+		return g.End() < first && s.span(g) <= maxHeaderLines && strings.Contains(g.Text(), "Invariant: ")
+	})
 }

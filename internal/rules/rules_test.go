@@ -21,7 +21,7 @@ import (
 // exceptions allow what a rule forbids: "rule: path" or "rule: path: name", as
 // the rule reports it, and why it has to be so. Keep it short.
 var exceptions = map[string]string{ // read-only
-	"package size: redis": "one server and a cluster, over one connection and many, behind one face: what knows no face is in internal/netpool, fleet, pubsub, slots, resp and redistier",
+	"package size: redis": "one server and a cluster, over one connection and many, behind one face: code that needs neither face is in internal/netpool, fleet, pubsub, slots, resp and redistier",
 }
 
 // goroutines names every file that may start goroutines, and who owns them: the
