@@ -9,9 +9,9 @@ import (
 )
 
 // A line ends in two steps. Under mu, one of the methods endIf… and endFailed
-// closes it and returns an *ending. A line is closed exactly once, so it has one
-// ending. Without mu, finish then carries it out: it gives the
-// connection back to the pool and fails the calls that waited.
+// closes it and returns an *ending. Without mu, finish then carries it out: it gives
+// the connection back to the pool and fails the calls that waited. Invariant: a line
+// is closed exactly once, so it has one ending.
 
 // ending is the work that is left when a line was closed. nil means that the
 // line goes on.

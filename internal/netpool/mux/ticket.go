@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A ticket is settled exactly once: the goroutine that moves it from waiting to
+// A ticket is the place of a call in the queue of a line; its states and roles are
+// below. Invariant: a ticket is settled exactly once. The goroutine that moves it from waiting to
 // claimed has the right to settle it, as answered, failed or left. Its caller
 // waits until then, and does the work of its role meanwhile.
 
