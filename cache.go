@@ -191,12 +191,3 @@ func (c *Cache[K, V]) closeRetry(ctx context.Context) error {
 	})
 	return c.lostError
 }
-
-// contain keeps a panic of a user's callback from ending the process or
-// leaving the cache in a state of its own.
-func (c *Cache[K, V]) contain(callback string) {
-	if p := recover(); p != nil {
-		c.counts.callbackPanics.Add(1)
-		c.o.Logger.Error("strata: callback panicked", slog.String("cache", c.o.Name), slog.String("callback", callback), slog.Any("panic", p))
-	}
-}

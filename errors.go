@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l2"
 )
 
@@ -205,14 +204,3 @@ func (e *PartialError[K]) Error() string {
 
 // Unwrap returns the errors of all keys.
 func (e *PartialError[K]) Unwrap() []error { return slices.Collect(maps.Values(e.Failed)) }
-
-// flightError converts an error of package flight.
-func (c *Cache[K, V]) flightError(err error) error {
-	switch {
-	case errors.Is(err, flight.ErrClosed):
-		return ErrClosed
-	case errors.Is(err, flight.ErrRecursive):
-		return ErrRecursiveLoad
-	}
-	return err
-}

@@ -206,3 +206,17 @@ func (c *Cache[K, V]) countAsMiss(found bool) {
 		c.counts.countedAsMiss.Add(1)
 	}
 }
+
+// tellMiss calls the hook for a read that L1 does not answer.
+func (c *Cache[K, V]) tellMiss(ctx context.Context, key K) {
+	if hook := c.o.Hooks.Miss; hook != nil {
+		c.tell(hook, Event{Context: ctx, Key: key})
+	}
+}
+
+// tellAbsent calls the hook for a read that L1 answers with a negative entry.
+func (c *Cache[K, V]) tellAbsent(ctx context.Context, key K) {
+	if hook := c.o.Hooks.Hit; hook != nil {
+		c.tell(hook, Event{Context: ctx, Key: key, Tier: "L1", Outcome: LoadNotFound})
+	}
+}

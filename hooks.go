@@ -77,20 +77,6 @@ func (c *Cache[K, V]) tell(hook func(Event), e Event) {
 	hook(e)
 }
 
-// tellMiss calls the hook for a read that L1 does not answer.
-func (c *Cache[K, V]) tellMiss(ctx context.Context, key K) {
-	if hook := c.o.Hooks.Miss; hook != nil {
-		c.tell(hook, Event{Context: ctx, Key: key})
-	}
-}
-
-// tellAbsent calls the hook for a read that L1 answers with a negative entry.
-func (c *Cache[K, V]) tellAbsent(ctx context.Context, key K) {
-	if hook := c.o.Hooks.Hit; hook != nil {
-		c.tell(hook, Event{Context: ctx, Key: key, Tier: "L1", Outcome: LoadNotFound})
-	}
-}
-
 // evicted returns the function that L1 calls for entries that leave it; nil if
 // there is no hook.
 func (c *Cache[K, V]) evicted() func(*l1.Entry[K, V], l1.Reason) {

@@ -3,6 +3,7 @@ package strata
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
@@ -178,4 +179,15 @@ func (c *Cache[K, V]) readBeside(ctx context.Context, key K) (r flight.Result[V]
 		return r, p, true, cmp.Or(err, ctx.Err())
 	}
 	return r, p, ok, nil
+}
+
+// flightError converts an error of package flight.
+func (c *Cache[K, V]) flightError(err error) error {
+	switch {
+	case errors.Is(err, flight.ErrClosed):
+		return ErrClosed
+	case errors.Is(err, flight.ErrRecursive):
+		return ErrRecursiveLoad
+	}
+	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/remote"
 )
 
 // landAll lands the reads at the end of their stages.
@@ -134,4 +135,10 @@ func (r *read[K, V]) count(stored bool, callers int) {
 			r.c.tell(hook, Event{Context: r.ctx, Key: r.f.Key, Tier: "L1"})
 		}
 	}
+}
+
+// release releases a lease that was not used, so that no instance waits for it.
+func (r *read[K, V]) release(l remote.Lease) {
+	defer r.c.contain("Tier.Release")
+	r.l2.Release(r.ctx, r.c.l2, l)
 }

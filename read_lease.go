@@ -246,9 +246,3 @@ func (r *read[K, V]) keepLease(ctx context.Context) (stop func()) {
 		}
 	}
 }
-
-// release releases a lease that was not used, so that no instance waits for it.
-func (r *read[K, V]) release(l remote.Lease) {
-	defer r.c.contain("Tier.Release")
-	r.l2.Release(r.ctx, r.c.l2, l)
-}

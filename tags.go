@@ -3,10 +3,6 @@ package strata
 import (
 	"context"
 	"slices"
-
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/l1"
 )
 
 // InvalidateTags makes every entry with one of tags absent, everywhere, if its load
@@ -68,31 +64,4 @@ func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
 	if !soft {
 		c.wakePurger()
 	}
-}
-
-// outdated reports whether a caller that has joined a flight must not be answered
-// with its result r, because a tag of r was dropped after r was read and before
-// the caller came. watermark is the generation of tags from before the caller joined.
-func (c *Cache[K, V]) outdated(r *flight.Result[V], watermark uint64) bool {
-	return c.droppedBetween(r.Tags, r.TagWatermark, watermark)
-}
-
-// droppedBetween reports whether any of tags may have been dropped, or expired,
-// while the generation of tags went from one to another.
-func (c *Cache[K, V]) droppedBetween(tags []string, from, to uint64) bool {
-	if len(tags) == 0 || from >= to {
-		return false
-	}
-	v, _, _ := c.generation.JudgeTags(tags, from)
-	return v != generation.Valid
-}
-
-// tagsDropped reports whether e, which is in L1 or on its way there, is absent
-// for every purpose because one of its tags was dropped since it was read.
-func (c *Cache[K, V]) tagsDropped(e *l1.Entry[K, V]) bool {
-	if e.Tags == nil {
-		return false
-	}
-	v, _, _ := c.generation.JudgeTags(e.Tags.Names, e.Tags.Seen.Load())
-	return v == generation.Invalid
 }

@@ -99,3 +99,12 @@ func (c *Cache[K, V]) tooLong(n int) bool {
 	most := c.o.Limits.MaxKeyBytes
 	return most > 0 && n > most
 }
+
+// contain keeps a panic of a user's callback from ending the process or
+// leaving the cache in a state of its own.
+func (c *Cache[K, V]) contain(callback string) {
+	if p := recover(); p != nil {
+		c.counts.callbackPanics.Add(1)
+		c.o.Logger.Error("strata: callback panicked", slog.String("cache", c.o.Name), slog.String("callback", callback), slog.Any("panic", p))
+	}
+}
