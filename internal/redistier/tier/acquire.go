@@ -162,7 +162,7 @@ func (s *site) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer
 	return a, ns, err
 }
 
-// acquireFrom makes those requests whose indexes are in part, at one server.
+// acquireFrom makes the requests with the indexes in part, at one server.
 func (t *Tier) acquireFrom(ctx context.Context, requests []leaseRequest, part []int, acquired []remote.Acquired) {
 	some := pick(requests, part)
 	var ns *namespace.State

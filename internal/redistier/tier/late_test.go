@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// clocked is an empty server whose clock is shift away from the bubble's. It runs
+// clocked is an empty server with a clock that is shift ahead of the bubble. It runs
 // the scripts that acquire and that read the namespace state, or neither.
 func clocked(scripts bool, shift *time.Duration) *stub {
 	plainly := withoutEngine("ERR unknown command 'EVAL'")
