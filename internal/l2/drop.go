@@ -1,3 +1,10 @@
+// Drops and values that callers write. A drop is sent (unless the breaker is open),
+// then either confirmed and announced, or pending: the queue tries it again until L2
+// confirms it. A drop of a caller that has left goes to the queue at once.
+// Invariant: a caller that gets no error knows that its drop is confirmed by L2 and
+// was announced. Any other drop is pending, unless L2 cannot hold its key or the
+// store is closed.
+
 package l2
 
 import (

@@ -1,3 +1,9 @@
+// The health of L2, for two breakers (all operations, stores only) and the log. Each
+// breaker is closed, open or half open; one operation at a time probes it then.
+// Invariant: an operation that its caller has cut short, or that was not sent, opens
+// and closes no breaker. A refusal counts as a failure of stores and of reads, not
+// as silence.
+
 package l2
 
 import (

@@ -1,3 +1,9 @@
+// The knowledge of one read about L2. A session is open at first, and Down after L2
+// has failed, while the breaker is open, or while a drop of its key is pending. It
+// stays Down until its read ends.
+// Invariant: a session that is Down sends no request but one: the release of a lease
+// that L2 may have granted.
+
 package l2
 
 import (

@@ -1,16 +1,11 @@
-// Package l2 is the way of one cache to the tier (L2), to the bus, or to both,
-// which its instances share. It knows names and sealed bytes, no keys and no
-// values.
-//
-// A [Store] looks up the abilities of its tier once. It has two breakers (one
-// for all operations on L2, one for stores), the queue of drops that were not
-// confirmed, the announcements on the bus, the log lines about L2's health, and
-// the waits for leases of other instances. A [Session] is the knowledge of one
+// Package l2 is the way of one cache to the tier (L2) and the bus that its instances
+// share. It knows names and sealed bytes, no keys and no values. A [Store] has the
+// abilities of its tier, two breakers, the queue of drops that were not confirmed,
+// and the waits for leases of other instances. A [Session] is the knowledge of one
 // read about L2.
 //
 // Invariant: a drop that was not confirmed to its caller is pending until it is
-// confirmed or the store is closed; while it is pending, reads of its key go
-// past L2.
+// confirmed or the store is closed; while it is pending, reads of its key go past L2.
 package l2
 
 import (
