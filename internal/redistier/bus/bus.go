@@ -27,6 +27,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
+// A follower is silent, Connected, or in a Gap. Invariant: it gets messages only
+// between a Connected and the next Gap.
+
 const (
 	// proveEvery is the interval at which a bus publishes to itself, or up to a
 	// tenth more often.

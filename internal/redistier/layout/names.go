@@ -48,6 +48,9 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
+// Invariant: a key has one name, one lane and one slot, which never change: they
+// depend on the name of the cache and on the key only.
+
 // Lanes is the number of lanes of a cache.
 const Lanes = 1024
 

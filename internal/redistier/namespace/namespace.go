@@ -1,14 +1,12 @@
-// Package namespace keeps the knowledge of an instance about its namespaces: of
-// each the namespace state, by which values are absent or stale, the tag clock,
-// and the clock of the server, by which lives are judged.
+// Package namespace keeps the knowledge of an instance about its namespaces: the
+// namespace state, by which values are absent or stale, the tag clock, and the clock
+// of the server, by which lives are judged. A [Holder] has the newest [State]. It is
+// young for [Age]; then one caller reads it again. After twice that age, after a
+// reconnect and after Recheck it is stale knowledge: each caller reads it again
+// before it believes a value. In a cluster a [Home] does the same for each server
+// with lanes.
 //
-// A [Holder] has the newest [State] of one namespace. A state is young for [Age];
-// then one caller reads it again while others go on with the old one. After twice
-// that age, after a reconnect and after Recheck it is stale knowledge: each caller
-// reads it again before it believes a value. In a cluster a [Home] does the same for each server with lanes.
-//
-// Invariant: within one epoch the counters of the state that a Holder returns
-// never go back.
+// Invariant: within one epoch the counters of a Holder's state never go back.
 package namespace
 
 import (

@@ -1,3 +1,10 @@
+// Requests for leases: one by one, or many in one round trip to each server. The
+// server answers a request with the value that is fresh, a lease, "busy" or "on
+// hold".
+// Invariant: a request that the server executes after its caller has left grants no
+// lease where scripts run. A lease that one server has granted is reported, although
+// another server has failed.
+
 package tier
 
 import (

@@ -1,3 +1,8 @@
+// The position of the namespace: its state and the versions of all lanes. A lane is
+// known, or missing: then it gets a new, random version.
+// Invariant: a lane that may have lost a drop never shows a version that it had
+// before, so an instance that has missed the drop sees another position.
+
 package tier
 
 import (

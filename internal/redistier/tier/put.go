@@ -1,3 +1,8 @@
+// Stores of values under leases and tokens, and the other uses of a lease: Extend,
+// Release and Renew.
+// Invariant: the server stores a value only while it holds that lease or token, in
+// the same step as it uses it up. A refused value is reported by its index.
+
 package tier
 
 import (

@@ -1,3 +1,9 @@
+// Calls of scripts: by digest at first, then with the text if the server does not
+// know the digest. Scripts are permitted, or forbidden after a server has said so;
+// [Tier.Probe] asks again.
+// Invariant: a call is repeated with its text only after a reply that the server
+// does not know the digest, so it is executed once.
+
 package tier
 
 import (

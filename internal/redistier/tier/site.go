@@ -1,3 +1,9 @@
+// A site is the tier at the server of one operation. Its namespace state is young,
+// due (one caller reads it again), or stale knowledge (each caller reads it first).
+// Invariant: replies are judged by a state that was requested after the last
+// connection to the server was opened, so that no value from before a restart or a
+// failover is believed.
+
 package tier
 
 import (

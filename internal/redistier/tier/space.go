@@ -1,3 +1,9 @@
+// Operations on the whole namespace: drops of everything and of tags, the table of
+// tags, and the look for weaknesses of the servers.
+// Invariant: a drop of everything and a drop of tags change the stored state in the
+// same step in which they are announced, and no drop is lost because another program
+// has written to the keys of the namespace.
+
 package tier
 
 import (

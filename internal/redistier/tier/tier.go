@@ -1,11 +1,9 @@
 // Package tier is the Tier over Redis, for either client. It reads entries and
 // judges them by the namespace state, and has the server decide on changes: by
-// the scripts of package layout, or by the transactions of package watch.
-// Packages redis and contrib/goredis reach the servers for it.
-//
-// A [Tier] sends each operation to a site: the server that serves the slot of
-// the key. A site judges by a namespace state that is at most two seconds old
-// and was read after the last connection was opened.
+// the scripts of package layout, or by the transactions of package watch. A [Tier]
+// sends each operation to a site: the server that serves the slot of the key. A site
+// judges by a namespace state that is at most two seconds old. Packages redis and
+// contrib/goredis reach the servers for it.
 //
 // Invariant: no value is returned that carries another epoch, or fewer drops of
 // everything, than the state that judges it.

@@ -1,3 +1,8 @@
+// The fields of an entry, parsed to the state on which entryrules decides and
+// written back. A field is missing, damaged or readable.
+// Invariant: a damaged field counts as missing, as in the scripts, so that both
+// forms decide alike on the same bytes.
+
 package watch
 
 import (
