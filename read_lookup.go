@@ -307,7 +307,7 @@ const (
 // sealed is a value that L2 holds, without its envelope.
 type sealed struct {
 	held    remote.Held
-	state   heldState // absent if it cannot be read
+	state   heldState // absent if it cannot be read, or must not be used
 	flags   envelope.Flags
 	payload []byte
 	tags    []string
@@ -326,8 +326,11 @@ func (r *read[K, V]) unseal(h remote.Held) (box sealed) {
 	if ok && flags&envelope.Tagged != 0 {
 		box.clock, box.tags, payload, ok = envelope.CutTags(payload)
 	}
-	if !ok {
+	switch {
+	case !ok:
 		r.c.l2.Unreadable()
+		return sealed{held: h}
+	case len(box.tags) > 0 && r.l2.BlocksTags(r.c.l2, box.tags): // before L2 is asked about them
 		return sealed{held: h}
 	}
 	box.payload, box.flags = payload, flags
@@ -365,9 +368,9 @@ func (r *read[K, V]) open(box sealed, drops map[string]remote.Tag) (o opened[V])
 
 // afterDrops returns the state in which the drops of its tags have left a value.
 func (r *read[K, V]) afterDrops(box sealed, drops map[string]remote.Tag) (state heldState, byTag bool) {
-	latest, ok := r.l2.LatestDrop(r.c.l2, drops, box.tags)
+	latest := l2.LatestDrop(drops, box.tags)
 	switch {
-	case !ok, latest.Dropped > box.clock, r.l2.Down:
+	case latest.Dropped > box.clock, r.l2.Down:
 		return absent, false
 	case latest.Expired > box.clock:
 		return stale, true

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest"
 )
 
 // changeOf changes the options of a cache that a test makes.
@@ -399,6 +402,59 @@ func TestInvalidateTagsOfNothingDoesNothing(t *testing.T) {
 		must(t, c.Close(t.Context()))
 		if err := c.InvalidateTags(t.Context()); !errors.Is(err, strata.ErrClosed) {
 			t.Errorf("a closed cache returned %v", err)
+		}
+	})
+}
+
+// lateAnswers is a tier that answers questions about tags a second late, and fails
+// drops of tags while a switch is on.
+type lateAnswers struct {
+	*stratatest.Tier
+	fails *atomic.Bool
+}
+
+func (l lateAnswers) Bind(s remote.Space) remote.Tier {
+	return lateAnswers{l.Tier.Bind(s).(*stratatest.Tier), l.fails}
+}
+
+func (l lateAnswers) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	known, err := l.Tier.Tags(ctx, tags)
+	time.Sleep(time.Second) // of the bubble
+	return known, err
+}
+
+func (l lateAnswers) DropTags(ctx context.Context, tags []string, soft bool) error {
+	if l.fails.Load() {
+		return errDown
+	}
+	return l.Tier.DropTags(ctx, tags, soft)
+}
+
+func TestDropOfATagThatIsConfirmedWhileL2IsAskedAboutItHolds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		var fails atomic.Bool
+		c := instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier, o.Remote.Timeout = lateAnswers{s.tier, &fails}, 10*time.Second
+		})
+		for _, k := range []string{"one", "two"} {
+			must(t, c.Set(t.Context(), k, 1, strata.WithTags("t")))
+		}
+		fails.Store(true)
+		if err := c.InvalidateTags(t.Context(), "t"); err == nil {
+			t.Fatal("the scenario does not come about: the drop is confirmed")
+		}
+		fails.Store(false) // it is confirmed by a retry, long before the answer comes
+		o := &origin{}
+		o.value.Store(2)
+		if v := mustGet(t, c, "one", o.load); v != 2 {
+			t.Errorf("GetOrLoad: got %d, from before the drop", v)
+		}
+		found, err := c.GetMany(t.Context(), []string{"one", "two"}, func(context.Context, []string) (map[string]int64, error) {
+			return map[string]int64{"two": 2}, nil
+		})
+		if found["two"] != 2 || err != nil {
+			t.Errorf("GetMany: got %v, %v; want what was loaded after the drop", found, err)
 		}
 	})
 }

@@ -109,19 +109,21 @@ func (x *Session) TagDrops(ctx, read context.Context, s *Store, tags []string) (
 	return drops, true
 }
 
-// LatestDrop returns the latest drops of any of tags, which are in drops. It reports
-// false if a value with these tags must not be used: a drop of one of them is
-// pending, or L2 has no tags.
-func (x *Session) LatestDrop(s *Store, drops map[string]remote.Tag, tags []string) (latest remote.Tag, ok bool) {
-	if s.can.tag == nil || s.pending.BlocksTags(tags, x.collapses) {
-		return latest, false
-	}
+// BlocksTags reports whether a value with these tags must not be used: L2 has no
+// tags, or a drop of one of them is pending. It is called before [Session.TagDrops]:
+// a drop that is pending now may be confirmed before an answer from before it comes.
+func (x *Session) BlocksTags(s *Store, tags []string) bool {
+	return s.can.tag == nil || s.pending.BlocksTags(tags, x.collapses)
+}
+
+// LatestDrop returns the latest drops of any of tags, which are in drops.
+func LatestDrop(drops map[string]remote.Tag, tags []string) (latest remote.Tag) {
 	for _, tag := range tags {
 		t := drops[tag]
 		latest.Dropped = max(latest.Dropped, t.Dropped)
 		latest.Expired = max(latest.Expired, t.Expired)
 	}
-	return latest, true
+	return latest
 }
 
 // Expire makes the session's key stale in L2, for at most left from now on.
