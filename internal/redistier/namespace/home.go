@@ -1,7 +1,8 @@
 // The reports of servers that have lanes of a namespace, in a cluster. A report is
 // young, due, or stale knowledge, as a namespace state is.
-// Invariant: values are judged by the namespace state and by the report of the
-// server that granted their lease, so that a restart of either makes them absent.
+// Invariant: a value is judged by the namespace state and by the report of the
+// server that serves it. It is absent if that server did not grant its lease in the
+// same run.
 
 package namespace
 

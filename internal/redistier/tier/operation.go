@@ -1,6 +1,6 @@
 // One operation of package entryrules on one key: by its script, or by WATCH and
 // MULTI on a server that runs no scripts. In a batch, an operation without a usable
-// reply is undone; it is executed alone then.
+// reply counts as not done; it is executed alone then.
 // Invariant: an operation that must not be executed twice is sent again only if the
 // server has not executed it.
 

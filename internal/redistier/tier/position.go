@@ -1,7 +1,8 @@
 // The position of the namespace: its state and the versions of all lanes. A lane is
 // known, or missing: then it gets a new, random version.
-// Invariant: a lane that may have lost a drop never shows a version that it had
-// before, so an instance that has missed the drop sees another position.
+// Invariant: after a drop may have been lost, the position differs from all earlier
+// ones: a missing lane gets a random version, and the epoch changes when a server
+// may have lost data, as far as servers report their authority.
 
 package tier
 

@@ -1,7 +1,7 @@
 // One key of a server that runs no scripts: the entry is watched and read,
 // entryrules decides, and a transaction writes the difference and the message.
 // Invariant: the transaction is executed only if the entry has not changed since it
-// was read, and fields that stay are written before others are removed.
+// was read, and new fields are written before others are removed.
 
 package watch
 

@@ -1,7 +1,7 @@
 // The fields of an entry, parsed to the state on which entryrules decides and
 // written back. A field is missing, damaged or readable.
-// Invariant: a damaged field counts as missing, as in the scripts, so that both
-// forms decide alike on the same bytes.
+// Invariant: a damaged lease, token or hold counts as missing. A damaged state of a
+// value is unreadable: the value is absent, and takes up room.
 
 package watch
 
