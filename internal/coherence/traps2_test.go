@@ -325,10 +325,11 @@ func TestTrap13LateStoresAreRefusedAndNotKept(t *testing.T) {
 // attempt to drop again that would begin it anew.
 func TestTrap14HoldOutlivesDropsAndStoresDuringIt(t *testing.T) {
 	const hold = 10 * time.Second
-	// keeps reports whether loads on a and b are stored in any tier.
+	// keeps reports whether loads on a and b, or on an instance that has not heard
+	// of the hold, are stored in any tier.
 	keeps := func(t *testing.T, s *shared, a, b *strata.Cache[string, int64]) (kept bool) {
 		t.Helper()
-		for _, c := range []*strata.Cache[string, int64]{a, b} {
+		for _, c := range []*strata.Cache[string, int64]{a, b, instance[string, int64](t, s)} {
 			mustGet(t, c, "k", (&origin{}).load)
 			_, ok := c.Get(t.Context(), "k")
 			_, inL2 := instance[string, int64](t, s).Get(t.Context(), "k")
