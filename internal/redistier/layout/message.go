@@ -1,5 +1,5 @@
-// The messages of the bus as text. Clients write the beginning, scripts add the lane
-// versions or the count.
+// The messages of the bus as text. Clients write them whole, or the beginning, to
+// which scripts add the lane versions or the count.
 // Invariant: a text that is no message of this version is refused whole; a key may
 // have any bytes.
 

@@ -1,7 +1,8 @@
 // A cheap answer to the question whether anything was dropped, for caches that have
 // heard nothing for a while: the counters that servers report of their data.
 // Invariant: two equal texts that are not empty mean that no drop was executed
-// between their requests on any server that serves slots.
+// between their requests on any server that was asked. In a cluster a failover shows
+// a little later.
 
 package tier
 

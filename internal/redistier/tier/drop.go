@@ -1,5 +1,5 @@
-// Drops of keys: each key in one script that makes its values absent or stale, gives
-// the lane another version and announces that. Keys are grouped by server.
+// Drops of keys: each key in one script, or one transaction, that makes its values
+// absent or stale, gives the lane another version and announces that. Keys are grouped by server.
 // Invariant: a nil error means that every drop was executed and announced by the
 // server that serves its key.
 

@@ -1,8 +1,8 @@
 // Calls of scripts: by digest at first, then with the text if the server does not
 // know the digest. Scripts are permitted, or forbidden after a server has said so;
 // [Tier.Probe] asks again.
-// Invariant: a call is repeated with its text only after a reply that the server
-// does not know the digest, so it is executed once.
+// Invariant: run and runAll repeat a call with its text only after the reply that the
+// server does not know the digest, so they execute it once.
 
 package tier
 

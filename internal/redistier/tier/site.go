@@ -1,8 +1,8 @@
 // A site is the tier at the server of one operation. Its namespace state is young,
 // due (one caller reads it again), or stale knowledge (each caller reads it first).
-// Invariant: replies are judged by a state that was requested after the last
-// connection to the server was opened, so that no value from before a restart or a
-// failover is believed.
+// Invariant: a reply is judged by a state that was requested after the connection of
+// the reply was opened, so that no value from before a restart or a failover is
+// believed, as far as the server reports its run.
 
 package tier
 

@@ -1,7 +1,8 @@
 // The namespace state of a server that runs no scripts, and the parsers of the
 // reports of servers. A stored state is taken over, or replaced by one with another
 // epoch: if it is missing, damaged, behind, or of another authority.
-// Invariant: within one epoch the stored counters never go back.
+// Invariant: a state that is behind the one that the caller knows is never taken
+// over in the same epoch.
 
 package watch
 
