@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/l2"
 )
 
@@ -136,7 +135,7 @@ func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 		return
 	}
 	c.mark(e)
-	var removed []l1.Removed[K, V]
+	var removed []removal[K, V]
 	g.batch.Fill(key, func() {
 		old, _ := c.memory.Peek(key)
 		known, _ := c.negatives.Peek(key)

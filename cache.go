@@ -26,7 +26,7 @@ import (
 type Cache[K comparable, V any] struct {
 	// The hit path reads these. An entry with a Stamp below the watermark of
 	// generation has to be judged before it is served.
-	memory     *l1.Cache[K, V]
+	memory     *l1.Cache[K, held[V]]
 	generation generation.Ledger
 	// look are the flags of every entry.
 	look     uint32
@@ -77,7 +77,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		return nil, err
 	}
 	c := &Cache[K, V]{o: o}
-	c.memory = l1.New(l1.Config[K, V]{
+	c.memory = l1.New(l1.Config[K, held[V]]{
 		MaxEntries: o.Memory.MaxEntries,
 		MaxWeight:  o.Memory.MaxWeight,
 		Notify:     c.evicted(),

@@ -2,6 +2,7 @@ package strata
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
@@ -17,43 +18,79 @@ type stamps struct {
 	tags                      []string
 }
 
+// lives is what L1 keeps with a value: the times of its life, the stamps that decide
+// whether it is valid, and its tags.
+type lives struct {
+	// soon is the time from which a hit has further work, such as starting a refresh.
+	// Before it a hit needs no other check. fresh is the time until which the value is
+	// fresh. Zero stands for a value that a caller has expired.
+	soon, fresh int64
+	// stamp is the generation when the load of the value was registered.
+	stamp uint64
+	// id is the identity of the value in L2; zero for none.
+	id remote.ID
+	// tags are the groups that the value belongs to; nil for none.
+	tags  *tagSet
+	flags uint32
+}
+
+// held is the value of an entry in L1.
+type held[V any] struct {
+	lives
+	value V
+}
+
+// entry is an entry of L1; removal is one that has left it.
+type (
+	entry[K comparable, V any]   = l1.Entry[K, held[V]]
+	removal[K comparable, V any] = l1.Removed[K, held[V]]
+)
+
+// tagSet is the tags of an entry.
+type tagSet struct {
+	// names is never changed.
+	names []string
+	// seen is the generation of tags when the tags were last judged.
+	seen atomic.Uint64
+}
+
 // judge returns whether e, the entry of key in L1, is valid, stale, suspect or
 // invalid, and the time since which it is suspect. A valid one gets the newest
 // stamp.
-func (c *Cache[K, V]) judge(key K, e *l1.Entry[K, V]) (v generation.Verdict, since int64) {
-	if e.Stamp < c.generation.Watermark() {
+func (c *Cache[K, V]) judge(key K, e *entry[K, V]) (v generation.Verdict, since int64) {
+	if e.Value.stamp < c.generation.Watermark() {
 		var next uint64
-		v, next, since = c.generation.Judge(e.Stamp, func() uint16 { return c.laneOf(key) })
+		v, next, since = c.generation.Judge(e.Value.stamp, func() uint16 { return c.laneOf(key) })
 		if v == generation.Valid {
 			c.memory.Swap(e, restamped(e, next))
 		}
 	}
-	if e.Tags == nil {
+	if e.Value.tags == nil {
 		return v, since
 	}
-	tv, ts := c.judgeTags(e.Tags)
+	tv, ts := c.judgeTags(e.Value.tags)
 	return generation.Both(v, since, tv, ts)
 }
 
 // judgeTags is judge for the tags t of an entry alone. If it is valid they get the
 // newest stamp.
-func (c *Cache[K, V]) judgeTags(t *l1.Tags) (v generation.Verdict, since int64) {
+func (c *Cache[K, V]) judgeTags(t *tagSet) (v generation.Verdict, since int64) {
 	if t == nil {
 		return generation.Valid, 0
 	}
-	v, next, since := c.generation.JudgeTags(t.Names, t.Seen.Load())
+	v, next, since := c.generation.JudgeTags(t.names, t.seen.Load())
 	if v == generation.Valid {
-		t.Seen.Store(next)
+		t.seen.Store(next)
 	}
 	return v, since
 }
 
 // tagsOf returns the tags of e.
-func tagsOf[K comparable, V any](e *l1.Entry[K, V]) []string {
-	if e.Tags == nil {
+func tagsOf[K comparable, V any](e *entry[K, V]) []string {
+	if e.Value.tags == nil {
 		return nil
 	}
-	return e.Tags.Names
+	return e.Value.tags.names
 }
 
 // laneOf returns the lane of key; one that does not exist, so that the entry is
@@ -70,18 +107,17 @@ func (c *Cache[K, V]) laneOf(key K) (lane uint16) {
 }
 
 // restamped returns a copy of e with a newer stamp.
-func restamped[K comparable, V any](e *l1.Entry[K, V], stamp uint64) *l1.Entry[K, V] {
-	return &l1.Entry[K, V]{
-		Key: e.Key, Value: e.Value, Soon: e.Soon, Fresh: e.Fresh, Dead: e.Dead,
-		Stamp: stamp, ID: e.ID, Flags: e.Flags, Tags: e.Tags,
-	}
+func restamped[K comparable, V any](e *entry[K, V], stamp uint64) *entry[K, V] {
+	s := &entry[K, V]{Key: e.Key, Value: e.Value, Dead: e.Dead}
+	s.Value.stamp = stamp
+	return s
 }
 
 // expired returns a copy of e that is not fresh any more since some time, for as
 // long as e may be served then if its load fails.
-func (c *Cache[K, V]) expired(e *l1.Entry[K, V], since int64) *l1.Entry[K, V] {
-	s := restamped(e, e.Stamp)
-	s.Soon, s.Fresh = 0, 0
+func (c *Cache[K, V]) expired(e *entry[K, V], since int64) *entry[K, V] {
+	s := restamped(e, e.Value.stamp)
+	s.Value.soon, s.Value.fresh = 0, 0
 	if until := c.onErrorUntil(e); until > 0 {
 		s.Dead = min(until, l1.After(since, c.o.Stale.OnError))
 	}
@@ -91,22 +127,22 @@ func (c *Cache[K, V]) expired(e *l1.Entry[K, V], since int64) *l1.Entry[K, V] {
 // aged returns e, or, if it was expired with others, the entry that L1 has instead
 // of it from now on. With everything: as if its TTL had ended then. By a tag: as one
 // that was expired by its key.
-func (c *Cache[K, V]) aged(key K, e *l1.Entry[K, V]) *l1.Entry[K, V] {
+func (c *Cache[K, V]) aged(key K, e *entry[K, V]) *entry[K, V] {
 	old, v := e, generation.Valid
-	if e.Stamp < c.generation.Watermark() {
+	if e.Value.stamp < c.generation.Watermark() {
 		var next uint64
 		var since int64
-		if v, next, since = c.generation.Judge(e.Stamp, func() uint16 { return c.laneOf(key) }); v == generation.Stale {
+		if v, next, since = c.generation.Judge(e.Value.stamp, func() uint16 { return c.laneOf(key) }); v == generation.Stale {
 			e = restamped(e, next)
-			e.Fresh = min(e.Fresh, since)
-			e.Soon, e.Dead = min(e.Soon, e.Fresh), min(e.Dead, l1.After(since, c.o.Stale.window()))
+			e.Value.fresh = min(e.Value.fresh, since)
+			e.Value.soon, e.Dead = min(e.Value.soon, e.Value.fresh), min(e.Dead, l1.After(since, c.o.Stale.window()))
 		}
 	}
-	if e.Tags != nil && v <= generation.Stale {
-		if v, next, since := c.generation.JudgeTags(e.Tags.Names, e.Tags.Seen.Load()); v == generation.Stale {
+	if e.Value.tags != nil && v <= generation.Stale {
+		if v, next, since := c.generation.JudgeTags(e.Value.tags.names, e.Value.tags.seen.Load()); v == generation.Stale {
 			e = c.expired(e, since)
-			e.Tags = &l1.Tags{Names: e.Tags.Names} // a reader that still has old judges it by its own
-			e.Tags.Seen.Store(next)
+			e.Value.tags = &tagSet{names: e.Value.tags.names} // a reader that still has old judges it by its own
+			e.Value.tags.seen.Store(next)
 		}
 	}
 	if e != old {
@@ -124,28 +160,28 @@ const (
 
 // entry returns an entry for L1 that is fresh for fresh, and kept for left, as
 // far as L1 may. Either may be over. stamps are from before the value was read.
-func (c *Cache[K, V]) entry(key K, v V, fresh, left time.Duration, s stamps, id remote.ID) *l1.Entry[K, V] {
+func (c *Cache[K, V]) entry(key K, v V, fresh, left time.Duration, s stamps, id remote.ID) *entry[K, V] {
 	now := c.memory.Now()
 	longest := l1.After(now, c.memoryTTL())
-	e := &l1.Entry[K, V]{
-		Key: key, Value: v, Fresh: min(longest, later(now, fresh)), Dead: min(longest, l1.After(now, left)),
-		Stamp: s.generation, ID: uint64(id), Flags: c.look,
+	about := lives{
+		fresh: min(longest, later(now, fresh)), stamp: s.generation, id: id,
+		tags: newTags(s.tags, s.tagGeneration), flags: c.look,
 	}
-	e.Soon = e.Fresh
-	if e.Tags = newTags(s.tags, s.tagGeneration); e.Tags != nil {
-		e.Flags |= closely
+	about.soon = about.fresh
+	if about.tags != nil {
+		about.flags |= closely
 	}
-	return e
+	return &entry[K, V]{Key: key, Value: held[V]{about, v}, Dead: min(longest, l1.After(now, left))}
 }
 
 // newTags returns tags in the form of an entry, with the stamp seen; nil if there
 // are none.
-func newTags(tags []string, seen uint64) *l1.Tags {
+func newTags(tags []string, seen uint64) *tagSet {
 	if len(tags) == 0 {
 		return nil
 	}
-	t := &l1.Tags{Names: tags}
-	t.Seen.Store(seen)
+	t := &tagSet{names: tags}
+	t.seen.Store(seen)
 	return t
 }
 
@@ -161,7 +197,7 @@ func later(now int64, d time.Duration) int64 {
 // ttl, the life of its value, or earlier at random. fresh is the rest of that life,
 // which L1 may have cut short. took is the duration of its load; zero if that is
 // not known.
-func (c *Cache[K, V]) refreshSoon(e *l1.Entry[K, V], fresh, ttl, took time.Duration) {
+func (c *Cache[K, V]) refreshSoon(e *entry[K, V], fresh, ttl, took time.Duration) {
 	if c.o.RefreshAt < 0 || ttl == NoExpiry || fresh <= 0 {
 		return
 	}
@@ -173,24 +209,24 @@ func (c *Cache[K, V]) refreshSoon(e *l1.Entry[K, V], fresh, ttl, took time.Durat
 		early := time.Duration(rand.ExpFloat64() * c.o.RefreshSpread * float64(took))
 		rest = max(rest, min(early, ttl/2))
 	}
-	e.Soon = min(e.Fresh, later(c.memory.Now(), fresh-rest))
+	e.Value.soon = min(e.Value.fresh, later(c.memory.Now(), fresh-rest))
 }
 
 // revalidates reports whether e, which is not fresh any more, may be served
 // while it is refreshed. One that a caller has expired may not.
-func (c *Cache[K, V]) revalidates(e *l1.Entry[K, V], now int64) bool {
-	return e.Fresh > 0 && now < l1.After(e.Fresh, c.o.Stale.WhileRevalidate)
+func (c *Cache[K, V]) revalidates(e *entry[K, V], now int64) bool {
+	return e.Value.fresh > 0 && now < l1.After(e.Value.fresh, c.o.Stale.WhileRevalidate)
 }
 
 // onErrorUntil is until when e may be served if its load fails.
-func (c *Cache[K, V]) onErrorUntil(e *l1.Entry[K, V]) int64 {
+func (c *Cache[K, V]) onErrorUntil(e *entry[K, V]) int64 {
 	if c.o.Stale.OnError == 0 {
 		return 0
 	}
-	if e.Fresh == 0 {
+	if e.Value.fresh == 0 {
 		return e.Dead
 	}
-	return min(e.Dead, l1.After(e.Fresh, c.o.Stale.OnError))
+	return min(e.Dead, l1.After(e.Value.fresh, c.o.Stale.OnError))
 }
 
 // life returns how long a value stored by o is to live. It is not positive if
@@ -270,10 +306,10 @@ func (c *Cache[K, V]) droppedBetween(tags []string, from, to uint64) bool {
 
 // tagsDropped reports whether e, which is in L1 or on its way there, is absent
 // for every purpose because one of its tags was dropped since it was read.
-func (c *Cache[K, V]) tagsDropped(e *l1.Entry[K, V]) bool {
-	if e.Tags == nil {
+func (c *Cache[K, V]) tagsDropped(e *entry[K, V]) bool {
+	if e.Value.tags == nil {
 		return false
 	}
-	v, _, _ := c.generation.JudgeTags(e.Tags.Names, e.Tags.Seen.Load())
+	v, _, _ := c.generation.JudgeTags(e.Value.tags.names, e.Value.tags.seen.Load())
 	return v == generation.Invalid
 }

@@ -111,7 +111,7 @@ func (c *Cache[K, V]) explainMemory(key K) Place {
 	p := Place{Used: true}
 	if e, now := c.negatives.Peek(key); e != nil && c.recall(key) == &e.Value && e.Value.notFound {
 		p.NotFound = true
-		p.Fresh, p.Left = until(e.Fresh, now), until(e.Dead, now)
+		p.Fresh, p.Left = until(e.Value.fresh, now), until(e.Dead, now)
 		return p
 	}
 	e, now := c.memory.Peek(key)
@@ -119,19 +119,19 @@ func (c *Cache[K, V]) explainMemory(key K) Place {
 		return p
 	}
 	e = c.aged(key, e)
-	if e.Tags != nil {
-		p.Tags = slices.Clone(e.Tags.Names)
-		v, _, _ := c.generation.JudgeTags(e.Tags.Names, e.Tags.Seen.Load())
+	if e.Value.tags != nil {
+		p.Tags = slices.Clone(e.Value.tags.names)
+		v, _, _ := c.generation.JudgeTags(e.Value.tags.names, e.Value.tags.seen.Load())
 		p.DroppedByTag = v == generation.Invalid
 	}
 	v, since := c.judge(key, e)
 	if p.Suspect = v == generation.Suspect; v >= generation.Suspect {
-		p.lasts = p.Suspect && now < e.Fresh && c.lasts(since)
+		p.lasts = p.Suspect && now < e.Value.fresh && c.lasts(since)
 		return p
 	}
 	p.Present = true
-	p.Fresh, p.Left = until(e.Fresh, now), until(e.Dead, now)
-	if p.Expired = e.Fresh == 0; p.Expired {
+	p.Fresh, p.Left = until(e.Value.fresh, now), until(e.Dead, now)
+	if p.Expired = e.Value.fresh == 0; p.Expired {
 		p.Fresh = 0
 	}
 	p.served = p.Fresh <= 0 && c.revalidates(e, now)
@@ -154,7 +154,7 @@ func (c *Cache[K, V]) explainFailures(key K, r *Report) {
 		return
 	}
 	r.Failures, r.Err = e.Value.failures, e.Value.err
-	r.RetryIn = max(0, until(e.Fresh, now))
+	r.RetryIn = max(0, until(e.Value.fresh, now))
 }
 
 // explainTier adds the entry of L2 under name.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/l1"
 )
 
 // GetOrLoad returns the value of key: from L1, else from L2, else by running
@@ -29,8 +28,8 @@ import (
 // A hit costs no allocation, no lock and no look at ctx.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], opts ...CallOption) (V, error) {
 	e, now := c.memory.Get(key)
-	if e != nil && now < e.Soon && e.Stamp >= c.generation.Watermark() && e.Flags == 0 && len(opts) == 0 {
-		return e.Value, nil
+	if e != nil && now < e.Value.soon && e.Value.stamp >= c.generation.Watermark() && e.Value.flags == 0 && len(opts) == 0 {
+		return e.Value.value, nil
 	}
 	return c.getSlow(ctx, key, e, now, load, opts)
 }
@@ -39,10 +38,10 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], o
 // reports false if there is no value, ctx ends, or the cache is closed.
 func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 	e, now := c.memory.Get(key)
-	if e != nil && now < e.Soon && e.Stamp >= c.generation.Watermark() && e.Flags == 0 {
-		return e.Value, true
+	if e != nil && now < e.Value.soon && e.Value.stamp >= c.generation.Watermark() && e.Value.flags == 0 {
+		return e.Value.value, true
 	}
-	if e != nil && now < e.Fresh && c.valid(key, e) {
+	if e != nil && now < e.Value.fresh && c.valid(key, e) {
 		return c.hit(ctx, key, e), true
 	}
 	if c.missed(ctx, key, e) != nil {
@@ -57,7 +56,7 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 
 // getSlow is GetOrLoad where more than a look at e, which the engine has found, is
 // needed.
-func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *l1.Entry[K, V], now int64, load Loader[K, V], opts []CallOption) (V, error) {
+func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *entry[K, V], now int64, load Loader[K, V], opts []CallOption) (V, error) {
 	o := callOf(opts)
 	if err := c.callError(o); err != nil {
 		c.countAsMiss(e != nil)
@@ -93,15 +92,15 @@ type l1Answer[V any] struct {
 // answerL1 answers a read from e, which the engine has found; nil: nothing. A stale
 // value is served while it is refreshed, or because its load has failed a moment
 // ago.
-func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *l1.Entry[K, V], now int64) (a l1Answer[V]) {
+func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *entry[K, V], now int64) (a l1Answer[V]) {
 	if e != nil {
 		e = c.aged(key, e)
 	}
 	if e == nil || !c.valid(key, e) {
 		return a
 	}
-	if now < e.Fresh {
-		return l1Answer[V]{value: c.hit(ctx, key, e), found: true, due: now >= e.Soon}
+	if now < e.Value.fresh {
+		return l1Answer[V]{value: c.hit(ctx, key, e), found: true, due: now >= e.Value.soon}
 	}
 	due, stale := c.servesStale(ctx, key, e, now)
 	if !stale {
@@ -114,7 +113,7 @@ func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *l1.Entry[K, V], no
 
 // missed counts a read for which L1 has no value to serve. If the key is known not
 // to exist it returns the negative entry of that, which is the answer.
-func (c *Cache[K, V]) missed(ctx context.Context, key K, e *l1.Entry[K, V]) *negative {
+func (c *Cache[K, V]) missed(ctx context.Context, key K, e *entry[K, V]) *negative {
 	c.countAsMiss(e != nil)
 	if m := c.recall(key); m != nil && m.notFound {
 		c.counts.remembered.Add(1)
@@ -126,16 +125,16 @@ func (c *Cache[K, V]) missed(ctx context.Context, key K, e *l1.Entry[K, V]) *neg
 }
 
 // valid reports whether nothing was dropped that concerns e.
-func (c *Cache[K, V]) valid(key K, e *l1.Entry[K, V]) bool {
+func (c *Cache[K, V]) valid(key K, e *entry[K, V]) bool {
 	v, _ := c.judge(key, e)
 	return v == generation.Valid
 }
 
 // servesStale reports whether e, which is not fresh any more, is to be served: while
 // it is refreshed, which is due then, or because its load has failed a moment ago.
-func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *l1.Entry[K, V], now int64) (due, stale bool) {
+func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *entry[K, V], now int64) (due, stale bool) {
 	if c.revalidates(e, now) {
-		c.stale(ctx, key, e.Value, nil)
+		c.stale(ctx, key, e.Value.value, nil)
 		return true, true
 	}
 	if now >= c.onErrorUntil(e) {
@@ -145,7 +144,7 @@ func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *l1.Entry[K, V],
 	if err == nil {
 		return false, false
 	}
-	c.stale(ctx, key, e.Value, err)
+	c.stale(ctx, key, e.Value.value, err)
 	return false, true
 }
 
@@ -184,19 +183,19 @@ func (c *Cache[K, V]) stale(ctx context.Context, key K, v V, err error) {
 }
 
 // hit returns e's value, which is fresh, for a caller.
-func (c *Cache[K, V]) hit(ctx context.Context, key K, e *l1.Entry[K, V]) V {
+func (c *Cache[K, V]) hit(ctx context.Context, key K, e *entry[K, V]) V {
 	if hook := c.o.Hooks.Hit; hook != nil {
-		c.tell(hook, Event{Context: ctx, Key: key, Value: e.Value, Tier: "L1"})
+		c.tell(hook, Event{Context: ctx, Key: key, Value: e.Value.value, Tier: "L1"})
 	}
 	return c.shown(key, e)
 }
 
 // shown returns e's value for a caller.
-func (c *Cache[K, V]) shown(key K, e *l1.Entry[K, V]) V {
+func (c *Cache[K, V]) shown(key K, e *entry[K, V]) V {
 	if c.o.Memory.DetectMutation {
 		c.inspect(key, e)
 	}
-	return c.clone(e.Value)
+	return c.clone(e.Value.value)
 }
 
 // countAsMiss counts, if found is set, a look-up that found an entry which the

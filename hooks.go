@@ -79,14 +79,14 @@ func (c *Cache[K, V]) tell(hook func(Event), e Event) {
 
 // evicted returns the function that L1 calls for entries that leave it; nil if
 // there is no hook.
-func (c *Cache[K, V]) evicted() func(*l1.Entry[K, V], l1.Reason) {
+func (c *Cache[K, V]) evicted() func(*entry[K, V], l1.Reason) {
 	hook := c.o.Hooks.Evict
 	if hook == nil {
 		return nil
 	}
-	return func(e *l1.Entry[K, V], why l1.Reason) {
+	return func(e *entry[K, V], why l1.Reason) {
 		if why != l1.Replaced {
-			c.tell(hook, Event{Key: e.Key, Value: e.Value, Tier: "L1", Reason: c.reason(why)})
+			c.tell(hook, Event{Key: e.Key, Value: e.Value.value, Tier: "L1", Reason: c.reason(why)})
 		}
 	}
 }

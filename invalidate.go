@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -111,14 +110,14 @@ func (c *Cache[K, V]) dropsOf(how remote.Drop, keys []K) (drops []remote.Drop, e
 // dropLocal makes key absent, or stale, in L1 and takes the right to store from
 // its flights and writes.
 func (c *Cache[K, V]) dropLocal(key K, soft bool) {
-	var removed []l1.Removed[K, V]
+	var removed []removal[K, V]
 	c.flights.Fence(key, func() {
 		if !soft {
 			removed = c.forget(key)
 			return
 		}
 		c.negatives.Delete(key)
-		if e, _ := c.memory.Peek(key); e != nil && e.Fresh > 0 {
+		if e, _ := c.memory.Peek(key); e != nil && e.Value.fresh > 0 {
 			c.memory.Swap(e, c.expired(e, c.memory.Now()))
 		}
 	})

@@ -7,7 +7,6 @@ import (
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/l1"
 )
 
 // miss answers a GetOrLoad that L1 could not: it joins the key's flight, or
@@ -44,7 +43,7 @@ func (c *Cache[K, V]) answer(key K, r flight.Result[V]) (V, error) {
 
 // fallback returns the entry that L1 has for when a load fails, or nil, and
 // until when it may be served.
-func (c *Cache[K, V]) fallback(key K) (e *l1.Entry[K, V], until int64) {
+func (c *Cache[K, V]) fallback(key K) (e *entry[K, V], until int64) {
 	e, _ = c.memory.Peek(key)
 	if e == nil {
 		return nil, 0
@@ -61,9 +60,9 @@ func (c *Cache[K, V]) overloaded(ctx context.Context, key K, o call) (V, error) 
 	c.counts.overloaded.Add(1)
 	if e, until := c.fallback(key); e != nil && c.memory.Now() < until {
 		c.counts.remembered.Add(1)
-		c.stale(ctx, key, e.Value, ErrOverloaded)
+		c.stale(ctx, key, e.Value.value, ErrOverloaded)
 		o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
-		return c.clone(e.Value), nil
+		return c.clone(e.Value.value), nil
 	}
 	c.counts.turnedAway.Add(1)
 	return *new(V), ErrOverloaded

@@ -13,6 +13,7 @@ import (
 // negative is the value of a negative entry: L1 remembers of a key without a value
 // that the origin does not have it, or that its load has failed.
 type negative struct {
+	lives
 	err error
 	// notFound says that err is the origin's answer.
 	notFound bool
@@ -41,15 +42,15 @@ func newNegatives[K comparable](entries, weight int64) *l1.Cache[K, negative] {
 // is remembered for longer than it holds, so that the next one counts.
 func (c *Cache[K, V]) recall(key K) *negative {
 	e, now := c.negatives.Peek(key)
-	if e == nil || now >= e.Fresh {
+	if e == nil || now >= e.Value.fresh {
 		return nil
 	}
-	if e.Value.notFound && e.Stamp < c.generation.Watermark() {
-		if v, _, _ := c.generation.Judge(e.Stamp, func() uint16 { return c.laneOf(key) }); v != generation.Valid {
+	if e.Value.notFound && e.Value.stamp < c.generation.Watermark() {
+		if v, _, _ := c.generation.Judge(e.Value.stamp, func() uint16 { return c.laneOf(key) }); v != generation.Valid {
 			return nil
 		}
 	}
-	if v, _ := c.judgeTags(e.Tags); v != generation.Valid {
+	if v, _ := c.judgeTags(e.Value.tags); v != generation.Valid {
 		return nil
 	}
 	return &e.Value
@@ -70,17 +71,15 @@ func (c *Cache[K, V]) failed(key K, err error) {
 	if base == 0 {
 		return
 	}
+	now := c.memory.Now()
 	m := negative{err: err, failures: 1}
 	if e, _ := c.negatives.Peek(key); e != nil && !e.Value.notFound {
 		m.failures = e.Value.failures + 1
 	}
 	holds := base * time.Duration(min(1<<min(m.failures-1, 10), maxBackoff))
 	holds -= time.Duration(rand.Float64() * float64(holds) / 5)
-	now := c.memory.Now()
-	c.negatives.Set(&l1.Entry[K, negative]{
-		Key: key, Value: m, Fresh: l1.After(now, holds), Soon: l1.After(now, holds),
-		Dead: l1.After(now, holds+2*maxBackoff*base),
-	}, 1)
+	m.fresh = l1.After(now, holds)
+	c.negatives.Set(&l1.Entry[K, negative]{Key: key, Value: m, Dead: l1.After(now, holds+2*maxBackoff*base)}, 1)
 }
 
 // failures is how often the load of key has failed in a row.
@@ -113,22 +112,20 @@ func (r *read[K, V]) remembers(err error) bool {
 func (r *read[K, V]) absent(err error, left time.Duration, tags []string) *l1.Entry[K, negative] {
 	left = min(left, r.c.memoryTTL())
 	dead := l1.After(r.c.memory.Now(), left)
-	return &l1.Entry[K, negative]{
-		Key: r.f.Key, Value: negative{err: err, notFound: true}, Soon: dead, Fresh: dead, Dead: dead,
-		Stamp: r.f.Stamp, Tags: newTags(tags, r.tagGeneration),
-	}
+	about := lives{fresh: dead, stamp: r.f.Stamp, tags: newTags(tags, r.tagGeneration)}
+	return &l1.Entry[K, negative]{Key: r.f.Key, Value: negative{lives: about, err: err, notFound: true}, Dead: dead}
 }
 
 // forget removes key from L1, and returns the removed entries for memory.Notify,
 // which is called once no lock is held. forget is called under the lock of the key's
 // flights.
-func (c *Cache[K, V]) forget(key K) []l1.Removed[K, V] {
+func (c *Cache[K, V]) forget(key K) []removal[K, V] {
 	c.negatives.Delete(key)
 	return c.forgetValue(key)
 }
 
 // forgetValue is forget, but the negative entry of the key stays.
-func (c *Cache[K, V]) forgetValue(key K) []l1.Removed[K, V] {
+func (c *Cache[K, V]) forgetValue(key K) []removal[K, V] {
 	e, alive := c.memory.Delete(key)
 	if e == nil || c.o.Hooks.Evict == nil {
 		return nil
@@ -137,13 +134,13 @@ func (c *Cache[K, V]) forgetValue(key K) []l1.Removed[K, V] {
 	if !alive {
 		why = l1.Expired
 	}
-	return []l1.Removed[K, V]{{Entry: e, Reason: why}}
+	return []removal[K, V]{{Entry: e, Reason: why}}
 }
 
 // unremember removes the negative entry of e's key when e is put into L1. A stale
 // value says nothing about a failure that still holds.
-func (c *Cache[K, V]) unremember(e *l1.Entry[K, V]) {
-	if m, now := c.negatives.Peek(e.Key); m != nil && (m.Value.notFound || now < e.Fresh) {
+func (c *Cache[K, V]) unremember(e *entry[K, V]) {
+	if m, now := c.negatives.Peek(e.Key); m != nil && (m.Value.notFound || now < e.Value.fresh) {
 		c.negatives.Delete(e.Key)
 	}
 }

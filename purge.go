@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/strata-cache/strata/internal/l1"
 )
 
 // purger frees the memory of entries that a drop of everything, or of a tag, has
@@ -86,8 +84,8 @@ func (p *purger) close() {
 
 // purge removes the entries of L1 that drops of everything or of tags made absent.
 func (c *Cache[K, V]) purge() {
-	c.memory.DeleteFunc(func(e *l1.Entry[K, V]) bool {
-		return c.open.Err() == nil && (c.generation.Invalidates(e.Stamp) || c.tagsDropped(e))
+	c.memory.DeleteFunc(func(e *entry[K, V]) bool {
+		return c.open.Err() == nil && (c.generation.Invalidates(e.Value.stamp) || c.tagsDropped(e))
 	})
 }
 

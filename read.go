@@ -58,12 +58,12 @@ type candidate[K comparable, V any] struct {
 	unbounded bool
 	// entry is the entry for L1 of a value that comes from L2. It is stored if the
 	// value is served and L1 has nothing fresh by then.
-	entry *l1.Entry[K, V]
+	entry *entry[K, V]
 }
 
 // suspect is an entry of L1 that L2 has to confirm.
 type suspect[K comparable, V any] struct {
-	entry *l1.Entry[K, V]
+	entry *entry[K, V]
 	since int64
 }
 
@@ -82,7 +82,7 @@ type outcome[K comparable, V any] struct {
 	landed   bool
 	how      end
 	res      flight.Result[V]
-	entry    *l1.Entry[K, V]        // for L1
+	entry    *entry[K, V]           // for L1
 	negative *l1.Entry[K, negative] // for L1, instead of an entry
 	took     time.Duration          // by the Loader
 	loaded   bool                   // the Loader has returned a value

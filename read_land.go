@@ -10,7 +10,6 @@ import (
 	"errors"
 
 	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -43,7 +42,7 @@ func (r *read[K, V]) land() {
 		return
 	}
 	o.landed = true
-	var removed []l1.Removed[K, V]
+	var removed []removal[K, V]
 	var insert func()
 	o.res.TagWatermark = r.tagGeneration
 	defer func() { // also when a callback panics or ends the goroutine
@@ -76,11 +75,11 @@ func (r *read[K, V]) land() {
 
 // insertEntry returns an insert that stores the entry in L1, unless it is a stale
 // one and L1 has got a fresh one since the flight began.
-func (r *read[K, V]) insertEntry(weight int64, removed *[]l1.Removed[K, V]) (insert func()) {
+func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert func()) {
 	c, e := r.c, r.outcome.entry
 	return func() {
 		if e == r.candidate.entry {
-			if newer, now := c.memory.Peek(r.f.Key); newer != nil && now < newer.Fresh && newer.Stamp >= r.f.Stamp {
+			if newer, now := c.memory.Peek(r.f.Key); newer != nil && now < newer.Value.fresh && newer.Value.stamp >= r.f.Stamp {
 				return
 			}
 		}
@@ -94,7 +93,7 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]l1.Removed[K, V]) (ins
 
 // insertNothing returns an insert that removes the key from L1, and keeps batches
 // that have begun before from storing it as an extra key.
-func (r *read[K, V]) insertNothing(removed *[]l1.Removed[K, V]) (insert func()) {
+func (r *read[K, V]) insertNothing(removed *[]removal[K, V]) (insert func()) {
 	return func() {
 		*removed = r.c.forget(r.f.Key)
 		r.c.flights.NotKept(r.f)

@@ -61,13 +61,13 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 	case v == generation.Suspect:
 		r.suspect = suspect[K, V]{entry: e, since: since}
 		return false
-	case v == generation.Stale, now >= e.Fresh, r.call.refresh && now >= e.Soon, r.call.skipRead:
-		r.candidate.value, r.candidate.note, r.candidate.until = &e.Value, noteL1, c.onErrorUntil(e)
-		r.candidate.id, r.candidate.tags = remote.ID(e.ID), tagsOf(e)
+	case v == generation.Stale, now >= e.Value.fresh, r.call.refresh && now >= e.Value.soon, r.call.skipRead:
+		r.candidate.value, r.candidate.note, r.candidate.until = &e.Value.value, noteL1, c.onErrorUntil(e)
+		r.candidate.id, r.candidate.tags = e.Value.id, tagsOf(e)
 		r.offer()
 		return false
 	}
-	r.found(e.Value, tagsOf(e), endL1)
+	r.found(e.Value.value, tagsOf(e), endL1)
 	return true
 }
 
@@ -277,11 +277,11 @@ func (r *read[K, V]) keepHeld(o opened[V], h remote.Held) {
 // that and it may be used all the same.
 func (r *read[K, V]) serveSuspect() (settled bool) {
 	e := r.suspect.entry
-	if e == nil || l2.Over(r.ctx) || r.c.memory.Now() >= e.Fresh || !r.c.lasts(r.suspect.since) {
+	if e == nil || l2.Over(r.ctx) || r.c.memory.Now() >= e.Value.fresh || !r.c.lasts(r.suspect.since) {
 		return false
 	}
 	r.c.counts.degraded.Add(1)
-	r.found(e.Value, tagsOf(e), endL1)
+	r.found(e.Value.value, tagsOf(e), endL1)
 	r.outcome.res.Note |= noteDegraded
 	return true
 }
@@ -355,7 +355,7 @@ func (r *read[K, V]) open(box sealed, drops map[string]remote.Tag) (o opened[V])
 		return o
 	case r.suspect.entry != nil && remote.ID(r.suspect.entry.ID) == box.held.ID:
 		r.c.counts.confirmed.Add(1)
-		o.value = r.suspect.entry.Value
+		o.value = r.suspect.entry.Value.value
 		return o
 	}
 	var err error

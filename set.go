@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -117,7 +116,7 @@ func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
 	for i := range ws {
 		w := &ws[i]
 		w.stamps = c.stamps(w.tags)
-		var removed []l1.Removed[K, V]
+		var removed []removal[K, V]
 		insert := func() { removed = c.forget(w.key) }
 		if w.keep {
 			e := c.written(w)
@@ -161,7 +160,7 @@ func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
 // finish ends the write of w in L1: its value replaces the entry of the key, or
 // the entry is removed.
 func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
-	var removed []l1.Removed[K, V]
+	var removed []removal[K, V]
 	drop := func() { removed = c.forget(w.key) }
 	var insert func()
 	if stored && w.keep {
@@ -174,7 +173,7 @@ func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
 }
 
 // written is the entry for L1 of a write.
-func (c *Cache[K, V]) written(w *write[K, V]) *l1.Entry[K, V] {
+func (c *Cache[K, V]) written(w *write[K, V]) *entry[K, V] {
 	e := c.entry(w.key, w.value, w.left, c.kept(w.left), w.stamps, w.id)
 	c.refreshSoon(e, w.left, w.left, 0)
 	c.mark(e)

@@ -25,23 +25,23 @@ func (c *Cache[K, V]) clone(v V) (copied V) {
 }
 
 // mark notes a hash of e's value in its flags, before it is stored.
-func (c *Cache[K, V]) mark(e *l1.Entry[K, V]) {
+func (c *Cache[K, V]) mark(e *entry[K, V]) {
 	if c.o.Memory.DetectMutation {
-		e.Flags |= c.hash(e.Value)
+		e.Value.flags |= c.hash(e.Value.value)
 	}
 }
 
 // inspect compares e's value with its hash now and then. An entry with a value that
 // has changed is dropped.
-func (c *Cache[K, V]) inspect(key K, e *l1.Entry[K, V]) {
-	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value) == e.Flags&^hashMask {
+func (c *Cache[K, V]) inspect(key K, e *entry[K, V]) {
+	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value.value) == e.Value.flags&^hashMask {
 		return
 	}
 	if c.memory.DeleteEntry(e) {
-		c.memory.Notify([]l1.Removed[K, V]{{Entry: e, Reason: l1.Deleted}})
+		c.memory.Notify([]removal[K, V]{{Entry: e, Reason: l1.Deleted}})
 	}
 	c.counts.mutations.Add(1)
-	about := []any{slog.String("cache", c.o.Name), slog.String("type", fmt.Sprintf("%T", e.Value))}
+	about := []any{slog.String("cache", c.o.Name), slog.String("type", fmt.Sprintf("%T", e.Value.value))}
 	if c.o.ShowKeys {
 		about = append(about, slog.Any("key", key))
 	}

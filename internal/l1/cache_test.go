@@ -11,12 +11,12 @@ import (
 
 // forever makes an entry that does not expire.
 func forever[K comparable, V any](key K, value V) *Entry[K, V] {
-	return &Entry[K, V]{Key: key, Value: value, Soon: Forever, Fresh: Forever, Dead: Forever}
+	return &Entry[K, V]{Key: key, Value: value, Dead: Forever}
 }
 
 // until makes an entry that is dead at the given time.
 func until[K comparable, V any](key K, value V, dead int64) *Entry[K, V] {
-	return &Entry[K, V]{Key: key, Value: value, Soon: dead, Fresh: dead, Dead: dead}
+	return &Entry[K, V]{Key: key, Value: value, Dead: dead}
 }
 
 // mustHold fails unless key holds e, or holds nothing for a nil e.

@@ -14,29 +14,14 @@ const Forever int64 = math.MaxInt64
 // once, in one cache, and never writes to it again; a change means storing
 // another entry. The exported fields may be read at any time.
 type Entry[K comparable, V any] struct {
-	// Soon is the time from which the reader of a hit has further work, such as
-	// starting a refresh. Before Soon a hit needs no other check. A cache
-	// without such work sets Soon to Dead.
-	Soon int64
 	// Dead is the time from which the entry is never served; Forever means no
 	// deadline.
 	Dead int64
-	// Stamp is the generation of the layer above when the load was registered.
-	Stamp uint64
-	// Flags has the meaning that the layer above gives it.
-	Flags uint32
 	// use counts recent hits up to maxUse. Readers write it.
 	use atomic.Uint32
 
 	Key   K
 	Value V
-
-	// Fresh is the time until which the value is fresh.
-	Fresh int64
-	// ID is the identity of the value in the remote tier; zero for none.
-	ID uint64
-	// Tags are the groups that the entry belongs to; nil for none.
-	Tags *Tags
 
 	// The fields below belong to the shard. hash and weight are set before the
 	// entry is published; the shard's mutex guards the links.
@@ -45,15 +30,6 @@ type Entry[K comparable, V any] struct {
 	prev, next *Entry[K, V]  // policy queue
 	wnext      *Entry[K, V]  // wheel slot, singly linked
 	wprev      **Entry[K, V] // the pointer that points here; nil when not in the wheel
-}
-
-// Tags are the groups that an entry belongs to.
-type Tags struct {
-	// Names is never changed.
-	Names []string
-	// Seen is the tag generation of the layer above when the tags were last
-	// judged.
-	Seen atomic.Uint64
 }
 
 // maxUse is the largest value of the use counter, which has two bits.

@@ -83,7 +83,7 @@ func (m *machine) entry(key, life byte) *Entry[uint8, int] {
 	if int(life) < 20*len(lives) {
 		dead = After(m.c.Now(), lives[int(life)%len(lives)])
 	}
-	return &Entry[uint8, int]{Key: key, Value: m.next, Soon: dead, Fresh: dead, Dead: dead}
+	return &Entry[uint8, int]{Key: key, Value: m.next, Dead: dead}
 }
 
 // step does one operation and then checks everything.
