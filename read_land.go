@@ -58,7 +58,7 @@ func (r *read[K, V]) land() {
 		if o.late = c.tagsDropped(o.entry); o.late {
 			break
 		}
-		if weight, ok := c.weigh(r.f.Key, o.entry.Value); ok {
+		if weight, ok := c.weigh(r.f.Key, o.entry.Value.value); ok {
 			c.mark(o.entry)
 			insert = r.insertEntry(weight, &removed)
 		}

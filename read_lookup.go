@@ -353,7 +353,7 @@ func (r *read[K, V]) open(box sealed, drops map[string]remote.Tag) (o opened[V])
 	case isNotFound:
 		o.state = notFound
 		return o
-	case r.suspect.entry != nil && remote.ID(r.suspect.entry.ID) == box.held.ID:
+	case r.suspect.entry != nil && r.suspect.entry.Value.id == box.held.ID:
 		r.c.counts.confirmed.Add(1)
 		o.value = r.suspect.entry.Value.value
 		return o
