@@ -4,6 +4,7 @@ package strata_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 )
 
@@ -16,6 +17,26 @@ func TestHitAllocatesNothing(t *testing.T) {
 	} {
 		if n := testing.AllocsPerRun(1000, get); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", name, n)
+		}
+	}
+}
+
+func TestMissWithoutL2AllocatesAtMostSixTimes(t *testing.T) {
+	ending, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for name, ctx := range map[string]context.Context{
+		"context without an end": context.Background(),
+		"context with an end":    ending,
+	} {
+		c := holding(t, "k")
+		key := 0
+		keys := make([]string, 2000)
+		for i := range keys {
+			keys[i] = "key " + strconv.Itoa(i)
+		}
+		miss := func() { key++; c.GetOrLoad(ctx, keys[key], plainLoad) }
+		if n := testing.AllocsPerRun(1000, miss); n > 6 {
+			t.Errorf("%s: %v allocations, want 6 at most", name, n)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/l2"
+	"github.com/strata-cache/strata/internal/lifetime"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/link"
 )
@@ -39,10 +40,7 @@ type Cache[K comparable, V any] struct {
 	l2      *l2.Store
 	link    *link.Link // nil without a bus
 
-	loads      *limit.Loads
-	budget     limit.Budget
-	failing    atomic.Int64 // loads that have failed since one has not
-	health     originHealth
+	loading
 	background *limit.Background // of refreshes
 	purger     purger
 	waiting    atomic.Int64 // callers that wait for loads
@@ -57,6 +55,16 @@ type Cache[K comparable, V any] struct {
 	// lost logs once the drops that Close has given up; lostError is its error.
 	lost      sync.Once
 	lostError error
+}
+
+// loading is the state that the loads of a cache share.
+type loading struct {
+	loads     *limit.Loads
+	deadlines *lifetime.Deadlines // of HardTimeout; nil without
+	leaders   sync.Pool           // of *leader[K, V]
+	budget    limit.Budget
+	failing   atomic.Int64 // loads that have failed since one has not
+	health    originHealth
 }
 
 const (
@@ -85,6 +93,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	c.negatives = newNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
 	c.background = limit.NewBackground(o.Limits.MaxRefreshes)
 	c.loads = limit.NewLoads(o.Limits.MaxLoads, o.Limits.HardTimeout)
+	c.deadlines = lifetime.NewDeadlines(o.Limits.HardTimeout)
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
 		c.encoding = defaultCodec[V]()
 	}
@@ -157,6 +166,7 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 	if lost := c.closeRetry(ctx); lost != nil {
 		err = errors.Join(err, lost)
 	}
+	c.deadlines.Close()
 	c.memory.Close()
 	c.negatives.Close()
 	return err

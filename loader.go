@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/strata-cache/strata/internal/lifetime"
 )
 
 // Loader gets the value of a key from the origin.
@@ -142,24 +144,51 @@ type (
 	previousKey struct{ cache any }
 )
 
-// loadContext is the context of a load.
-type loadContext struct {
-	context.Context
+// loadValues are the values that the context of a load, or of the write of an Update,
+// has for the functions of this package.
+type loadValues struct {
 	cache    any
 	previous any // a *V, which may be nil
 	load     Load
-	late     sync.WaitGroup // for the work that is done when the context ends first
 }
 
-// Value returns the load itself and the value before it, by their keys.
-func (l *loadContext) Value(key any) any {
+// value returns the load itself or the value before it, by their keys.
+func (l *loadValues) value(key any) (v any, ok bool) {
 	switch key {
 	case loadKey{}:
-		return &l.load
+		return &l.load, true
 	case previousKey{l.cache}:
-		return l.previous
+		return l.previous, true
 	}
-	return l.Context.Value(key)
+	return nil, false
+}
+
+// loadContext is the context of a Loader.
+type loadContext struct {
+	lifetime.Bound
+	loadValues
+}
+
+// Value returns a value of the load, or of the caller.
+func (l *loadContext) Value(key any) any {
+	if v, ok := l.value(key); ok {
+		return v
+	}
+	return l.Bound.Value(key)
+}
+
+// writeContext is the context of the write of an Update.
+type writeContext struct {
+	context.Context
+	loadValues
+}
+
+// Value returns a value of the write, or of the caller.
+func (w *writeContext) Value(key any) any {
+	if v, ok := w.value(key); ok {
+		return v
+	}
+	return w.Context.Value(key)
 }
 
 // Previous returns the value that the cache had when the load of ctx began, and

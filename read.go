@@ -21,6 +21,7 @@ import (
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/l2"
+	"github.com/strata-cache/strata/internal/lifetime"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/remote"
 )
@@ -112,6 +113,9 @@ type reads[K comparable, V any] struct {
 	load Loader[K, V]
 	many ManyLoader[K, V]
 	all  []*read[K, V]
+	run  loaderRun[K, V]
+	// within is the context of the Loader, if there is memory for it already.
+	within *loadContext
 
 	// batch, begun and apart are used with several reads only: begun are the
 	// stamps from before anything was read, apart counts the reads that wait for
@@ -123,6 +127,7 @@ type reads[K comparable, V any] struct {
 
 // leader leads the flight of a single read.
 type leader[K comparable, V any] struct {
+	trip   *trip[K, V]
 	reads  reads[K, V]
 	read   read[K, V]
 	one    [1]*read[K, V]
@@ -130,9 +135,37 @@ type leader[K comparable, V any] struct {
 	again  bool // the time of the caller ended in the look-up
 }
 
-// leader returns the leader of a read with that Loader, which may be nil.
+// trip is the part of a read that others may keep for as long as they like: callers
+// that have joined it keep the flight, Loaders their context.
+type trip[K comparable, V any] struct {
+	flight flight.Flight[K, V]
+	within loadContext
+}
+
+// leader returns the leader of a read with that Loader, which may be nil. Leaders are
+// used again: nobody else keeps one, and Release says when it is done.
 func (c *Cache[K, V]) leader(load Loader[K, V], o call) *leader[K, V] {
-	return &leader[K, V]{reads: reads[K, V]{c: c, call: o, load: load}}
+	l, _ := c.leaders.Get().(*leader[K, V])
+	if l == nil {
+		l = new(leader[K, V])
+	}
+	l.reads.c, l.reads.call, l.reads.load = c, o, load
+	return l
+}
+
+// Flight returns the flight of the read.
+func (l *leader[K, V]) Flight() *flight.Flight[K, V] {
+	l.trip = new(trip[K, V])
+	l.reads.within = &l.trip.within
+	return &l.trip.flight
+}
+
+// Release gives the leader back, unless its caller still looks at it.
+func (l *leader[K, V]) Release() {
+	if c := l.reads.c; !l.beside {
+		*l = leader[K, V]{}
+		c.leaders.Put(l)
+	}
 }
 
 // First looks up the key under the caller's own context. If the caller's time ends
@@ -164,12 +197,11 @@ func (l *leader[K, V]) Then(f *flight.Flight[K, V]) {
 	g.finish()
 }
 
-// begin makes r the read of f that begins now.
+// begin makes r, which is zero, the read of f that begins now.
 func (g *reads[K, V]) begin(r *read[K, V], ctx context.Context, f *flight.Flight[K, V]) {
-	*r = read[K, V]{
-		c: g.c, f: f, ctx: ctx, call: g.call, loads: g.load != nil || g.many != nil,
-		tagGeneration: g.c.generation.TagWatermark(), pending: g.call.skipRead,
-	}
+	r.c, r.f, r.ctx, r.call = g.c, f, ctx, g.call
+	r.loads, r.pending = g.load != nil || g.many != nil, g.call.skipRead
+	r.tagGeneration = g.c.generation.TagWatermark()
 }
 
 // finish takes the reads through the stages after the look-up.
@@ -229,6 +261,14 @@ func (g *reads[K, V]) anyUnsettled(settle func(*read[K, V]) bool) (some bool) {
 		some = !settle(r) || some
 	}
 	return some
+}
+
+// scope is the context of the flight, or of the batch, that the reads belong to.
+func (g *reads[K, V]) scope() *lifetime.Scope {
+	if g.batch != nil {
+		return g.batch.Context()
+	}
+	return g.all[0].f.Context()
 }
 
 // slot waits for one of Limits.MaxLoads.

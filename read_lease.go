@@ -223,14 +223,27 @@ func (r *read[K, V]) granted(ctx context.Context, a remote.Acquired) (settled bo
 	return false
 }
 
+// keepLeases renews the leases of the reads until all of stops are called.
+func (l *loaderRun[K, V]) keepLeases() (stops []func()) {
+	for _, r := range l.reads {
+		if r.right.lease.Token != 0 {
+			stops = append(stops, r.keepLease(l.within))
+		}
+	}
+	return stops
+}
+
+func stopAll(stops []func()) {
+	for _, stop := range stops {
+		stop()
+	}
+}
+
 // keepLease renews the lease until stop is called or ctx, the load's, has
 // ended: a Loader that hangs holds up this instance only. A load that is done
 // within a third of the lease costs a timer and no goroutine.
 func (r *read[K, V]) keepLease(ctx context.Context) (stop func()) {
 	l := r.right.lease
-	if l.Token == 0 {
-		return func() {}
-	}
 	c, name := r.c, r.l2.Name
 	renewing := make(chan func(), 1)
 	first := time.AfterFunc(c.o.Limits.Lease/3, func() {

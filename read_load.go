@@ -21,41 +21,46 @@ import (
 // Loader has returned before the context of the load ended. It does not return if
 // the Loader ends the goroutine.
 func (g *reads[K, V]) runLoader() (inTime bool) {
-	run := loaderRun[K, V]{g: g, reads: g.unsettled()}
-	run.within = loadContext{Context: g.ctx, cache: g.c}
-	if g.many == nil {
-		run.within.previous = run.reads[0].candidate.value
-	}
-	ctx, cancel := g.c.boundLoad(&run.within)
-	defer cancel()
+	run := &g.run
+	ctx := run.prepare(g)
 	for _, r := range run.reads {
 		r.loadBegins()
-		defer r.keepLease(ctx)()
 	}
-	start := time.Now()
-	run.within.late.Add(1)
-	stop := context.AfterFunc(ctx, func() {
-		defer run.within.late.Done()
-		run.cutShort(ctx, time.Since(start))
-	})
+	ctx.Begin(g.scope(), run, g.c.deadlines, errLoadTimeout)
+	defer ctx.End()
+	defer stopAll(run.keepLeases())
 	run.err = ErrLoadExited // stands if the Loader never comes back
 	defer func() {
 		if p := recover(); p != nil {
 			run.err = &LoadPanicError{Value: p, Stack: debug.Stack()}
 		}
-		if inTime = run.within.inTime(stop); inTime {
-			run.answer(ctx, time.Since(start))
+		if inTime = ctx.InTime(); inTime {
+			run.answer(ctx.Took())
 		}
 	}()
-	run.call(ctx)
+	run.call()
 	return inTime
+}
+
+// prepare makes l the run of the Loader for the unsettled reads of g, and returns the
+// context for it.
+func (l *loaderRun[K, V]) prepare(g *reads[K, V]) *loadContext {
+	l.g, l.reads = g, g.unsettled()
+	if l.within = g.within; l.within == nil {
+		l.within = new(loadContext)
+	}
+	l.within.cache = g.c
+	if g.many == nil {
+		l.within.previous = l.reads[0].candidate.value
+	}
+	return l.within
 }
 
 // loaderRun is one run of the Loader.
 type loaderRun[K comparable, V any] struct {
 	g      *reads[K, V]
 	reads  []*read[K, V]
-	within loadContext
+	within *loadContext
 
 	value  V       // of the Loader of a single read
 	values map[K]V // of a ManyLoader
@@ -63,7 +68,8 @@ type loaderRun[K comparable, V any] struct {
 }
 
 // call calls the Loader.
-func (l *loaderRun[K, V]) call(ctx context.Context) {
+func (l *loaderRun[K, V]) call() {
+	ctx := l.within
 	if l.g.many == nil {
 		l.value, l.err = l.g.load(ctx, l.reads[0].f.Key)
 		return
@@ -95,7 +101,8 @@ func (l *loaderRun[K, V]) of(key K) (v V, err error) {
 }
 
 // answer gives each read the Loader's answer.
-func (l *loaderRun[K, V]) answer(ctx context.Context, took time.Duration) {
+func (l *loaderRun[K, V]) answer(took time.Duration) {
+	ctx := l.within
 	for _, r := range l.reads {
 		o := &r.outcome
 		o.res.Value, o.res.Err = l.of(r.f.Key)
@@ -109,10 +116,11 @@ func (l *loaderRun[K, V]) answer(ctx context.Context, took time.Duration) {
 	}
 }
 
-// cutShort lands the reads of a Loader that has not returned when ctx, the load's,
-// has ended, and releases their leases after that: callers do not wait for L2. A
+// CutShort lands the reads of a Loader that has not returned when its context has
+// ended, and releases their leases after that: callers do not wait for L2. A
 // Loader that looks at its context is as late as one that does not.
-func (l *loaderRun[K, V]) cutShort(ctx context.Context, took time.Duration) {
+func (l *loaderRun[K, V]) CutShort() {
+	took := l.within.Took()
 	leases := make([]remote.Lease, len(l.reads))
 	for i, r := range l.reads {
 		leases[i], r.right.lease.Token = r.right.lease, 0
@@ -125,7 +133,7 @@ func (l *loaderRun[K, V]) cutShort(ctx context.Context, took time.Duration) {
 		}
 	}()
 	for _, r := range l.reads {
-		defer r.cutShort(ctx, took) // a hook that ends the goroutine holds up no other read
+		defer r.cutShort(l.within, took) // a hook that ends the goroutine holds up no other read
 	}
 }
 
@@ -151,25 +159,6 @@ func (r *read[K, V]) loadBegins() {
 	if r.candidate.value == nil {
 		r.tagGeneration = r.c.generation.TagWatermark()
 	}
-}
-
-// boundLoad bounds the context under which a Loader runs.
-func (c *Cache[K, V]) boundLoad(ctx context.Context) (context.Context, context.CancelFunc) {
-	if d := c.o.Limits.HardTimeout; d > 0 {
-		return context.WithTimeoutCause(ctx, d, errLoadTimeout)
-	}
-	return ctx, func() {}
-}
-
-// inTime reports whether a Loader has returned before the load's context ended.
-// stop is from the context.AfterFunc that lands the reads if not. If that has run,
-// inTime waits until it is done: so they never use the reads at the same time.
-func (l *loadContext) inTime(stop func() bool) bool {
-	if stop() {
-		return true
-	}
-	l.late.Wait()
-	return false
 }
 
 // endedLoad is the error of a load of f after its context, ctx, has ended.

@@ -27,7 +27,7 @@ func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.
 		return err
 	}
 	return u.run(ctx, key, func(ctx context.Context) (V, error) {
-		within := &loadContext{Context: ctx, cache: c}
+		within := &writeContext{Context: ctx, loadValues: loadValues{cache: c}}
 		v, err := write(within)
 		applyLoad(&within.load, &u.call, key)
 		return v, err

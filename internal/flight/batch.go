@@ -10,6 +10,7 @@ package flight
 
 import (
 	"context"
+	"github.com/strata-cache/strata/internal/lifetime"
 	"sync"
 	"sync/atomic"
 )
@@ -23,8 +24,9 @@ type Batch[K comparable, V any] struct {
 
 	g     *Group[K, V]
 	node  Node // of the leader's loads
-	ctx   context.Context
-	since uint64 // Group.revocations from before the batch began
+	scope lifetime.Scope
+	left  atomic.Int64 // flights whose contexts have not ended
+	since uint64       // Group.revocations from before the batch began
 
 	once     sync.Once
 	urgent   chan struct{}
@@ -36,8 +38,10 @@ type Batch[K comparable, V any] struct {
 // all, are refused if the group is closed, or ctx belongs to a load of theirs.
 func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, V] {
 	b := &Batch[K, V]{g: g, Refused: map[K]error{}, urgent: make(chan struct{}), since: g.revocations.Load(), presence: newPresence()}
+	c := caller{ctx, from(ctx)}
+	own := slab[K, V]{left: len(keys)}
 	for _, k := range keys {
-		f, p, err := g.register(ctx, k, kind)
+		f, p, err := g.register(c, k, kind, &own)
 		switch p {
 		case Led:
 			b.enlist(f)
@@ -49,6 +53,21 @@ func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, 
 		}
 	}
 	return b
+}
+
+// slab has the flights of a batch in one piece.
+type slab[K comparable, V any] struct {
+	left  int // at most so many are still needed
+	spare []Flight[K, V]
+}
+
+// Flight returns one of them.
+func (s *slab[K, V]) Flight() (f *Flight[K, V]) {
+	if s.spare == nil {
+		s.spare = make([]Flight[K, V], s.left)
+	}
+	f, s.spare = &s.spare[0], s.spare[1:]
+	return f
 }
 
 // enlist makes f one of the flights that the batch leads. Other callers may have
@@ -75,7 +94,7 @@ func (b *Batch[K, V]) Gone() <-chan bool { return b.presence.gone }
 
 // Context is the context of the work for all flights at once. It is cancelled when
 // the contexts of all flights are.
-func (b *Batch[K, V]) Context() context.Context { return b.ctx }
+func (b *Batch[K, V]) Context() *lifetime.Scope { return &b.scope }
 
 // Done says that so many flights, which the leader has landed, need no
 // [Batch.Launch].
@@ -84,34 +103,37 @@ func (b *Batch[K, V]) Done(landed int) { b.g.runs.Add(-landed) }
 // Launch calls then on a goroutine of its own, which lands the flights fs of the
 // batch. Each of them gets a context.
 func (b *Batch[K, V]) Launch(ctx context.Context, fs []*Flight[K, V], then func()) {
-	b.node.load, b.node.outer = b, from(ctx)
-	own, cancel := context.WithCancelCause(within(context.WithoutCancel(ctx), &b.node))
-	b.ctx = own
-	left := new(atomic.Int64)
-	left.Store(int64(len(fs)))
+	c := caller{ctx, from(ctx)}
+	b.node.load, b.node.outer = b, c.load
+	b.scope.Begin(ctx, nodeKey{}, &b.node)
+	b.left.Store(int64(len(fs)))
 	for _, f := range fs {
 		// A caller of f waits for every load that the leader waits for.
 		f.node.dependOn(&b.node)
-		b.g.equip(ctx, f)
-		context.AfterFunc(f.ctx, func() {
-			if left.Add(-1) == 0 {
-				cancel(context.Cause(f.ctx))
-			}
-		})
+		b.g.equip(c, f)
+		f.scope.Follow(b)
 	}
-	if from(ctx) != nil {
+	if c.load != nil {
 		b.urge()
 	}
-	go func() {
+	b.g.runners.all.Go(func() {
 		defer b.g.runs.Add(-len(fs))
 		defer func() {
 			for _, f := range fs {
-				f.cancel(nil)
+				f.scope.Finish()
 			}
-			cancel(nil)
+			b.scope.Finish()
 		}()
 		then()
-	}()
+	})
+}
+
+// Ended notes that the context of one more flight was cancelled. With the last one
+// that of the batch is.
+func (b *Batch[K, V]) Ended(cause error) {
+	if b.left.Add(-1) == 0 {
+		b.scope.End(cause)
+	}
 }
 
 // Wait waits for one of the batch's flights, as the callers of [Group.DoSoftly] do.

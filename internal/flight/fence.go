@@ -74,7 +74,7 @@ func (g *Group[K, V]) fenceAll(s *shard[K, V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.noteRevocation(s)
-	for f := range s.running {
+	for f := s.running; f != nil; f = f.next {
 		s.fenceFlight(f)
 	}
 	for _, ws := range s.writes {

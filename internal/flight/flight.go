@@ -12,6 +12,7 @@ package flight
 import (
 	"context"
 	"errors"
+	"github.com/strata-cache/strata/internal/lifetime"
 )
 
 // errAbandoned cancels the context of a flight without callers, with
@@ -72,6 +73,7 @@ type Flight[K comparable, V any] struct {
 	kind   Kind
 	fenced bool // has lost the right to store; guarded by the mutex of home
 	node   Node
+	place[K, V]
 	execution
 	outcome[V]
 	queue[K, V]
@@ -81,14 +83,23 @@ type Flight[K comparable, V any] struct {
 
 // execution is the context of a launched flight.
 type execution struct {
-	ctx    context.Context         // nil until launched
-	cancel context.CancelCauseFunc // guarded by the shard's mutex; nil until launched
+	scope    lifetime.Scope
+	launched bool // guarded by the shard's mutex
+}
+
+// place is the place of a flight among those of its shard that run. The shard's mutex
+// guards it.
+type place[K comparable, V any] struct {
+	next, previous *Flight[K, V]
 }
 
 // outcome is the way from a flight to its callers.
 type outcome[V any] struct {
-	done   chan struct{} // closed when landed; nil until a caller waits
-	result Result[V]     // written before done is closed
+	// done is closed when the flight has landed, or when the group is closed: then it
+	// is deserted, and its callers get no result. Nil until a caller waits.
+	done     chan struct{}
+	result   Result[V] // written before done is closed
+	deserted bool      // likewise
 
 	// Guarded by the shard's mutex.
 	offered *offer[V]     // nil if the flight offers nothing
@@ -138,7 +149,7 @@ const (
 // Context is the context for Then of the [Leader]. It carries the values of the
 // caller that leads, and is cancelled when the group is closed; with
 // CancelAbandoned also when every caller has left, unless the flight is kept.
-func (f *Flight[K, V]) Context() context.Context { return f.ctx }
+func (f *Flight[K, V]) Context() *lifetime.Scope { return &f.scope }
 
 // await makes the channel that callers wait for. The shard's mutex is held, and
 // the flight has not landed: it is joinable, or about to be launched.
@@ -150,7 +161,38 @@ func (f *Flight[K, V]) await() {
 
 // end cancels the flight's context, if it has one. The shard's mutex is held.
 func (f *Flight[K, V]) end(cause error) {
-	if f.cancel != nil {
-		f.cancel(cause)
+	if f.launched {
+		f.scope.End(cause)
 	}
+}
+
+// desert ends the flight, and the waiting of its callers, because the group is
+// closed. The shard's mutex is held, and the flight has not landed.
+func (f *Flight[K, V]) desert() {
+	f.end(ErrClosed)
+	if f.done != nil && !f.deserted {
+		f.deserted = true
+		close(f.done)
+	}
+}
+
+// enter makes f one of the flights that run. s.mu is held.
+func (s *shard[K, V]) enter(f *Flight[K, V]) {
+	if f.next = s.running; f.next != nil {
+		f.next.previous = f
+	}
+	s.running = f
+}
+
+// exit undoes enter. s.mu is held.
+func (s *shard[K, V]) exit(f *Flight[K, V]) {
+	if f.next != nil {
+		f.next.previous = f.previous
+	}
+	if f.previous != nil {
+		f.previous.next = f.next
+	} else {
+		s.running = f.next
+	}
+	f.next, f.previous = nil, nil
 }

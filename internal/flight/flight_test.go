@@ -18,7 +18,15 @@ type (
 	keyFlight = flight.Flight[string, int]
 )
 
-func newGroup() *group { return flight.NewGroup[string, int](func() uint64 { return 7 }) }
+func newGroup(t *testing.T) *group {
+	return closed(t, flight.NewGroup[string, int](func() uint64 { return 7 }))
+}
+
+// closed closes g at the end of the test: a group keeps goroutines until then.
+func closed(t *testing.T, g *group) *group {
+	t.Cleanup(func() { g.Close(context.Background()) })
+	return g
+}
 
 // bring returns a function that lands with v after d, unless its context ends
 // first. stored, if not nil, is set to whether the flight stored.
@@ -45,6 +53,8 @@ type lead struct {
 
 func (l lead) First(ctx context.Context, f *keyFlight) bool { return l.first != nil && l.first(ctx, f) }
 func (l lead) Then(f *keyFlight)                            { l.then(f) }
+func (l lead) Release()                                     {}
+func (l lead) Flight() *keyFlight                           { return new(keyFlight) }
 
 func get(ctx context.Context, g *group, key string, run func(*keyFlight)) (int, error) {
 	r, _, err := g.Do(ctx, key, flight.Load, lead{then: run})
@@ -61,7 +71,7 @@ func TestFlightThatALoadWaitsForIsUrgent(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		var inner *keyFlight
 		asked := make(chan struct{})
 		go get(t.Context(), g, "inner", func(f *keyFlight) {
@@ -98,7 +108,7 @@ func TestFlightThatALoadWaitsForIsUrgent(t *testing.T) {
 
 func TestCallersShareOneFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		runs := 0
 		var wg sync.WaitGroup
 		for range 1000 {
@@ -119,7 +129,7 @@ func TestCallersShareOneFlight(t *testing.T) {
 func TestFlightCarriesStampOfItsRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		generation := uint64(1)
-		g := flight.NewGroup[string, int](func() uint64 { return generation })
+		g := closed(t, flight.NewGroup[string, int](func() uint64 { return generation }))
 		get(t.Context(), g, "k", func(f *keyFlight) {
 			generation = 2
 			if f.Stamp != 1 {
@@ -132,7 +142,7 @@ func TestFlightCarriesStampOfItsRegistration(t *testing.T) {
 
 func TestLeaderThatLeavesTakesNothingFromTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		leader, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		go func() {
@@ -149,7 +159,7 @@ func TestLeaderThatLeavesTakesNothingFromTheOthers(t *testing.T) {
 
 func TestWaiterReturnsAtItsOwnDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		go get(t.Context(), g, "k", bring(g, 1, 800*time.Millisecond, nil))
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -165,7 +175,7 @@ func TestWaiterReturnsAtItsOwnDeadline(t *testing.T) {
 
 func TestAbandonedFlightIsCancelledAndNotJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		g.CancelAbandoned = true
 		var stored atomic.Bool
 		stored.Store(true)
@@ -193,7 +203,7 @@ func TestAbandonedFlightIsCancelledAndNotJoined(t *testing.T) {
 
 func TestAbandonedFlightGoesOnAndIsJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		var stored atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
 		go get(ctx, g, "k", bring(g, 1, time.Second, &stored))
@@ -212,7 +222,7 @@ func TestAbandonedFlightGoesOnAndIsJoined(t *testing.T) {
 
 func TestFlightTellsWhetherACallerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		gone := make(chan (<-chan bool), 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		go get(ctx, g, "k", func(f *keyFlight) {
@@ -247,7 +257,7 @@ func TestFlightTellsWhetherACallerWaits(t *testing.T) {
 
 func TestKeptFlightGoesOnWithoutCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		g.CancelAbandoned = true
 		var stored atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
@@ -268,7 +278,7 @@ func TestKeptFlightGoesOnWithoutCallers(t *testing.T) {
 
 func TestFenceTakesTheRightToStoreAndToBeJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		var stored atomic.Bool
 		stored.Store(true)
 		var wg sync.WaitGroup
@@ -293,7 +303,7 @@ func TestFenceTakesTheRightToStoreAndToBeJoined(t *testing.T) {
 
 func TestLandingUnregistersOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		go get(t.Context(), g, "k", bring(g, 1, time.Second, nil))
 		synctest.Wait()
 		g.Fence("k", func() {})
@@ -312,7 +322,7 @@ func TestLandingUnregistersOnlyItself(t *testing.T) {
 
 func TestFenceAllReachesEveryKeyAndWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		var stored [3]atomic.Bool
 		for i, k := range []string{"a", "b", "c"} {
 			stored[i].Store(true)
@@ -348,7 +358,7 @@ func TestRecursiveLoadsAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := newGroup()
+				g := newGroup(t)
 				var run func(*keyFlight)
 				run = func(f *keyFlight) {
 					time.Sleep(time.Second) // let the other chains start
@@ -371,7 +381,7 @@ func TestRecursiveLoadsAreRefused(t *testing.T) {
 
 func TestLoadThatHasLostItsRightsIsRecursiveAllTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, other := newGroup(), newGroup()
+		g, other := newGroup(t), newGroup(t)
 		one := func(f *keyFlight) { g.Land(f, flight.Result[int]{Value: 1}, nil) }
 		v, err := get(t.Context(), g, "k", func(f *keyFlight) {
 			g.Fence("k", func() {})
@@ -396,7 +406,7 @@ func TestLoadThatHasLostItsRightsIsRecursiveAllTheSame(t *testing.T) {
 
 func TestLoadsThatShareADependencyAreNotRecursive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		asks := func(f *keyFlight) {
 			v, err := get(f.Context(), g, "shared", bring(g, 5, time.Second, nil))
 			g.Land(f, flight.Result[int]{Value: v, Err: err}, nil)
@@ -415,7 +425,7 @@ func TestLoadsThatShareADependencyAreNotRecursive(t *testing.T) {
 
 func TestWaiterThatGaveUpLeavesNoEdgeBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		var wg sync.WaitGroup
 		// a asks for b, gives up, and goes on; then b asks for a.
 		wg.Go(func() {
@@ -444,7 +454,7 @@ func TestWaiterThatGaveUpLeavesNoEdgeBehind(t *testing.T) {
 
 func TestWriteWinsOverFlightsBeforeAndDuringIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		var before, during atomic.Bool
 		before.Store(true)
 		during.Store(true)
@@ -473,7 +483,7 @@ func TestWriteWinsOverFlightsBeforeAndDuringIt(t *testing.T) {
 }
 
 func TestLaterWriteTakesTheRightOfTheEarlier(t *testing.T) {
-	g := newGroup()
+	g := newGroup(t)
 	first, _ := g.Begin("k")
 	second, _ := g.Begin("k")
 	drops := 0
@@ -495,7 +505,7 @@ func TestLaterWriteTakesTheRightOfTheEarlier(t *testing.T) {
 
 func TestStoreFencesAndInsertsInOneStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		var stored atomic.Bool
 		stored.Store(true)
 		go get(t.Context(), g, "k", bring(g, 1, time.Second, &stored))
@@ -522,7 +532,7 @@ func TestStoreFencesAndInsertsInOneStep(t *testing.T) {
 
 func TestFlightOfAKeyOnHoldDoesNotStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		defer g.Close(t.Context())
 		stores := func() bool {
 			var stored atomic.Bool
@@ -554,7 +564,7 @@ func TestFlightOfAKeyOnHoldDoesNotStore(t *testing.T) {
 
 func TestCloseWakesCallersAndWaitsForFlights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		landed := false
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -584,7 +594,7 @@ func TestCloseWakesCallersAndWaitsForFlights(t *testing.T) {
 
 func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		go get(t.Context(), g, "k", func(f *keyFlight) {
 			time.Sleep(time.Minute) // does not look at its context
 			g.Land(f, flight.Result[int]{}, nil)
@@ -604,7 +614,7 @@ func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 func TestFlightKeepsValuesOfItsCallerButNotItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
-		g := newGroup()
+		g := newGroup(t)
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
 		get(ctx, g, "k", func(f *keyFlight) {
 			g.Keep(f)
@@ -619,7 +629,7 @@ func TestFlightKeepsValuesOfItsCallerButNotItsEnd(t *testing.T) {
 }
 
 func TestFirstLookNeedsNoGoroutine(t *testing.T) {
-	g := newGroup()
+	g := newGroup(t)
 	var goroutine bool
 	r, part, err := g.Do(t.Context(), "k", flight.Load, lead{
 		first: func(ctx context.Context, f *keyFlight) bool {
@@ -641,7 +651,7 @@ func TestFirstLookNeedsNoGoroutine(t *testing.T) {
 
 func TestLeaderThatLeavesDuringTheFirstLookHandsItOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var wg sync.WaitGroup
@@ -664,7 +674,7 @@ func TestLeaderThatLeavesDuringTheFirstLookHandsItOver(t *testing.T) {
 
 func TestCloseDuringTheFirstLookCancelsTheFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			_, _, err := g.Do(t.Context(), "k", flight.Load, lead{

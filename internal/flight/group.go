@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -34,11 +33,10 @@ type Group[K comparable, V any] struct {
 	// can be joined. It is set before the group is used.
 	CancelAbandoned bool
 
-	seed   maphash.Seed
-	stamp  func() uint64
-	closed chan struct{}
-	once   sync.Once
-	runs   sync.WaitGroup
+	seed    maphash.Seed
+	stamp   func() uint64
+	runs    sync.WaitGroup
+	runners runners[K, V]
 	// revocations counts the events that take rights to store: fences, writes, holds.
 	revocations atomic.Uint64
 	shards      [shards]shard[K, V]
@@ -49,7 +47,7 @@ type shard[K comparable, V any] struct {
 	mu       sync.Mutex
 	closed   bool
 	joinable [kinds]map[K]*Flight[K, V]
-	running  map[*Flight[K, V]]struct{} // joinable or not
+	running  *Flight[K, V] // the first of those that run, joinable or not
 	writes   map[K][]*Write[K]
 	holds    map[K]hold
 	holdAll  hold          // on all keys, when too many keys are on hold
@@ -59,13 +57,12 @@ type shard[K comparable, V any] struct {
 
 // NewGroup returns an empty group. stamp is called when a flight is registered.
 func NewGroup[K comparable, V any](stamp func() uint64) *Group[K, V] {
-	g := &Group[K, V]{seed: maphash.MakeSeed(), stamp: stamp, closed: make(chan struct{})}
+	g := &Group[K, V]{seed: maphash.MakeSeed(), stamp: stamp}
 	for i := range g.shards {
 		s := &g.shards[i]
 		for k := range s.joinable {
 			s.joinable[k] = make(map[K]*Flight[K, V])
 		}
-		s.running = make(map[*Flight[K, V]]struct{})
 		s.writes = make(map[K][]*Write[K])
 		s.holds = make(map[K]hold)
 		s.stamp = stamp
@@ -86,6 +83,9 @@ func (g *Group[K, V]) shard(key K) *shard[K, V] {
 
 // Leader is the work of the caller that registers a flight.
 type Leader[K comparable, V any] interface {
+	// Flight returns a zero Flight, which becomes that of the leader. It is called if
+	// no flight is under way, and holds a lock meanwhile.
+	Flight() *Flight[K, V]
 	// First runs on the caller's goroutine, under the caller's context. It
 	// reports whether it has landed the flight. If not, Then takes over. A Reload
 	// begins with Then.
@@ -93,6 +93,10 @@ type Leader[K comparable, V any] interface {
 	// Then runs on a goroutine of its own, under the flight's context, and
 	// lands the flight.
 	Then(f *Flight[K, V])
+	// Release is called when the group has no further use for the leader: it has not
+	// become one, or First has landed the flight, or Then has returned. It is not
+	// called if one of them panics or ends its goroutine.
+	Release()
 }
 
 // Part is the role of a caller in a flight.
@@ -120,7 +124,11 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) 
 
 // DoSoftly is Do for a caller with limited patience.
 func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, kind Kind, l Leader[K, V]) (r Result[V], p Part, err error) {
-	f, p, err := g.register(ctx, key, kind)
+	n := from(ctx)
+	f, p, err := g.register(caller{ctx, n}, key, kind, l)
+	if p != Led {
+		l.Release()
+	}
 	if err == nil && patience.Registered != nil {
 		patience.Registered()
 	}
@@ -128,13 +136,14 @@ func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, ki
 	case err != nil:
 		return r, None, err
 	case p == Led && kind != Reload && g.first(patience.soft(ctx), f, l):
+		l.Release()
 		return f.result, Led, nil
 	}
-	if n := from(ctx); n != nil {
+	if n != nil {
 		if err := n.waitFor(&f.node); err != nil {
 			if p == Led { // a reload in the queue: others may have joined it
 				g.refuse(f)
-				g.launch(ctx, f, l)
+				g.launch(caller{ctx, n}, f, l)
 				return r, None, err
 			}
 			g.leave(f)
@@ -144,7 +153,7 @@ func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, ki
 		g.urge(f)
 	}
 	if p == Led {
-		g.launch(ctx, f, l)
+		g.launch(caller{ctx, n}, f, l)
 	}
 	r, err = g.wait(ctx, patience, f)
 	return r, p, err
@@ -165,47 +174,56 @@ func (g *Group[K, V]) first(ctx context.Context, f *Flight[K, V], l Leader[K, V]
 }
 
 // launch runs Then of the leader, on a goroutine and a context of the flight's own.
-func (g *Group[K, V]) launch(ctx context.Context, f *Flight[K, V], l Leader[K, V]) {
-	g.equip(ctx, f)
-	go func() {
-		defer g.runs.Done()
-		defer f.cancel(nil)
-		growStack()
-		f.inTurn()
-		l.Then(f)
-	}()
+func (g *Group[K, V]) launch(c caller, f *Flight[K, V], l Leader[K, V]) {
+	g.equip(c, f)
+	g.runners.run(g, launch[K, V]{f, l})
 }
 
-// growStack makes the goroutine's stack grow at once to the 8 KiB that a load with
-// network calls needs, while the stack is nearly empty. Growth step by step on the
-// way down cost a tenth of a miss that L2 answers with a lease.
-//
-//go:noinline
-func growStack() { runtime.KeepAlive(&[6 << 10]byte{}) }
+// run runs Then of the leader, on a goroutine of the group.
+func (g *Group[K, V]) run(l launch[K, V]) {
+	defer g.runs.Done()
+	defer l.f.scope.Finish()
+	l.f.inTurn()
+	l.leader.Then(l.f)
+	l.leader.Release()
+}
 
 // equip gives f a context of its own, and the channel that callers wait for.
-func (g *Group[K, V]) equip(ctx context.Context, f *Flight[K, V]) {
-	f.node.load, f.node.outer = f, from(ctx)
-	own, cancel := context.WithCancelCause(within(context.WithoutCancel(ctx), &f.node))
+func (g *Group[K, V]) equip(c caller, f *Flight[K, V]) {
+	f.node.load, f.node.outer = f, c.load
+	f.scope.Begin(c.ctx, nodeKey{}, &f.node)
 	s := f.home
 	s.mu.Lock()
-	f.ctx, f.cancel = own, cancel
+	defer s.mu.Unlock()
+	f.launched = true
 	f.await()
-	closed, left := s.closed, g.abandoned(f)
-	s.mu.Unlock()
 	switch {
-	case closed:
-		cancel(ErrClosed)
-	case left:
-		cancel(errAbandoned)
+	case s.closed:
+		f.desert()
+	case g.abandoned(f):
+		f.end(errAbandoned)
 	}
 }
 
+// caller is the context of a caller, and the innermost load that it belongs to, or
+// nil.
+type caller struct {
+	ctx  context.Context
+	load *Node
+}
+
+// endless reports whether the caller belongs to no load and waits without end.
+func (c caller) endless() bool { return c.ctx.Done() == nil && c.load == nil }
+
+// memory has the Flight of a caller that leads one.
+type memory[K comparable, V any] interface{ Flight() *Flight[K, V] }
+
 // register makes the caller a waiter of key's flight, which it leads if there
-// was none. It returns ErrClosed, or ErrRecursive if ctx belongs to a load of key.
-func (g *Group[K, V]) register(ctx context.Context, key K, kind Kind) (f *Flight[K, V], p Part, err error) {
+// was none: then own has it. It returns ErrClosed, or ErrRecursive if the caller
+// belongs to a load of key.
+func (g *Group[K, V]) register(c caller, key K, kind Kind, own memory[K, V]) (f *Flight[K, V], p Part, err error) {
 	s := g.shard(key)
-	if kind != Read && inside(from(ctx), s, key) {
+	if kind != Read && inside(c.load, s, key) {
 		return nil, None, ErrRecursive
 	}
 	s.mu.Lock()
@@ -216,18 +234,20 @@ func (g *Group[K, V]) register(ctx context.Context, key K, kind Kind) (f *Flight
 	if f = s.joinable[kind][key]; f != nil {
 		f.count(1)
 		f.joined++
-		f.endless = f.endless || ctx.Done() == nil && from(ctx) == nil
+		f.endless = f.endless || c.endless()
 		f.await()
 		return f, Joined, nil
 	}
-	f = &Flight[K, V]{Key: key, Stamp: g.stamp(), home: s, kind: kind, fenced: s.held(key), audience: audience{waiters: 1, joined: 1}}
+	f = own.Flight()
+	f.Key, f.Stamp, f.home, f.kind, f.fenced = key, g.stamp(), s, kind, s.held(key)
+	f.waiters, f.joined = 1, 1
 	if findable(key) {
 		s.joinable[kind][key] = f
 	}
 	if kind == Reload {
 		s.enqueue(f)
 	}
-	s.running[f] = struct{}{}
+	s.enter(f)
 	g.runs.Add(1)
 	return f, Led, nil
 }
@@ -256,13 +276,14 @@ func (g *Group[K, V]) Reloading(key K) bool {
 // Close cancels all flights, makes their callers return with ErrClosed, and
 // waits until no flight runs or ctx ends. It may be called more than once.
 func (g *Group[K, V]) Close(ctx context.Context) error {
-	g.once.Do(func() { close(g.closed) })
 	for i := range g.shards {
 		g.shards[i].close()
 	}
+	g.runners.close()
 	idle := make(chan struct{})
 	go func() {
 		g.runs.Wait()
+		g.runners.all.Wait()
 		close(idle)
 	}()
 	select {
@@ -281,11 +302,11 @@ func (s *shard[K, V]) close() {
 		h.stop()
 	}
 	s.holdAll.stop()
-	for f := range s.running {
-		f.end(ErrClosed)
+	for f := s.running; f != nil; f = f.next {
+		f.desert()
 	}
 	// All have ended: a reload whose turn comes with the detaching does not begin.
-	for f := range s.running {
+	for f := s.running; f != nil; f = f.next {
 		s.detach(f)
 	}
 }

@@ -15,10 +15,10 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 		}
 	}
 	s.detach(f)
-	delete(s.running, f)
+	s.exit(f)
 	callers = f.joined
-	f.result = r
-	if f.done != nil {
+	f.result = r // also if it is deserted, for the caller that leads
+	if f.done != nil && !f.deserted {
 		close(f.done)
 	}
 	s.mu.Unlock()

@@ -42,7 +42,7 @@ func (f *Flight[K, V]) inTurn() {
 	}
 	select {
 	case <-f.turn:
-	case <-f.ctx.Done():
+	case <-f.scope.Done():
 	}
 	f.node.stopWaiting(f.behind)
 	f.behind, f.queued = nil, true

@@ -28,7 +28,7 @@ func reload(g *group, v int, prepares, takes time.Duration, stored *atomic.Int64
 
 func TestReloadIsJoinedUntilItsLoadBeginsAndThenTheNextOneIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		var stored atomic.Int64
 		var wg sync.WaitGroup
 		begin := time.Now()
@@ -52,7 +52,7 @@ func TestReloadIsJoinedUntilItsLoadBeginsAndThenTheNextOneIs(t *testing.T) {
 
 func TestReloadWaitsForTheLoadThatRunsAndTakesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		var older atomic.Bool
 		var stored atomic.Int64
 		go get(t.Context(), g, "k", bring(g, 1, time.Second, &older))
@@ -88,7 +88,7 @@ func TestFenceConcernsAReloadFromTheBeginOfItsLoad(t *testing.T) {
 		} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					g := newGroup()
+					g := newGroup(t)
 					go get(t.Context(), g, "k", bring(g, 1, time.Second, nil))
 					synctest.Wait()
 					begin := time.Now()
@@ -121,7 +121,7 @@ func TestFenceConcernsAReloadFromTheBeginOfItsLoad(t *testing.T) {
 
 func TestReloadWithoutCallersLeavesTheQueueFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup()
+		g := newGroup(t)
 		g.CancelAbandoned = true
 		go get(t.Context(), g, "k", bring(g, 1, 10*time.Second, nil))
 		synctest.Wait()

@@ -14,9 +14,14 @@ import "context"
 // wait returns the flight's result, or its offer if the caller's patience ends
 // first, or ctx's error if ctx does, or ErrClosed if the group is closed first.
 func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V]) (Result[V], error) {
+	gone := ctx.Done()
+	if gone == nil && p.Soft == nil {
+		<-f.done
+		return f.answer()
+	}
 	select {
 	case <-f.done:
-		return f.result, nil
+		return f.answer()
 	default:
 	}
 	var soft <-chan struct{}
@@ -26,12 +31,10 @@ func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V]) (Re
 	for {
 		select {
 		case <-f.done:
-			return f.result, nil
-		case <-ctx.Done():
+			return f.answer()
+		case <-gone:
 			g.leave(f)
 			return Result[V]{}, ctx.Err()
-		case <-g.closed:
-			return Result[V]{}, ErrClosed
 		case <-soft:
 			if ctx.Err() != nil {
 				soft = nil // it ends with ctx, which counts
@@ -44,6 +47,15 @@ func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V]) (Re
 			soft = next
 		}
 	}
+}
+
+// answer returns the result of f, or ErrClosed if the group was closed before it had
+// one. done is closed.
+func (f *Flight[K, V]) answer() (Result[V], error) {
+	if f.deserted {
+		return Result[V]{}, ErrClosed
+	}
+	return f.result, nil
 }
 
 // take returns the offer of f, and ends the caller's waiting: f continues all the

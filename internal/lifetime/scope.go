@@ -1,0 +1,128 @@
+package lifetime
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Scope is a context with the values of another, which it is not cancelled with. A
+// context of package context is made of it when its Done is asked for: work that does
+// not look at its end costs none. [Scope.Begin] is called before anything else.
+//
+// States: running, ended. Across these: made or not.
+//
+// Invariant: a Scope that has ended stays so, and its follower is told of an end with
+// a cause once, whether or not a context is made.
+type Scope struct {
+	values     context.Context // without their cancellation
+	key, value any             // one value more
+
+	mu       sync.Mutex // guards below
+	made     context.Context
+	cancel   context.CancelCauseFunc
+	ended    bool
+	cause    error // nil if the work was done
+	follower Follower
+}
+
+// Follower is told of the end of a [Scope], if the Scope has ended with a cause. Its
+// Ended must not wait: the caller of End may hold locks.
+type Follower interface{ Ended(cause error) }
+
+// Begin gives the Scope its values: those of ctx, and value under key.
+func (s *Scope) Begin(ctx context.Context, key, value any) {
+	s.values, s.key, s.value = apart(ctx), key, value
+}
+
+// apart returns the values of ctx without its cancellation.
+func apart(ctx context.Context) context.Context {
+	if ctx == context.Background() {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
+}
+
+// Follow makes f the follower. If the Scope has ended with a cause f is told at once.
+func (s *Scope) Follow(f Follower) {
+	s.mu.Lock()
+	s.follower = f
+	cause := s.cause
+	s.mu.Unlock()
+	if cause != nil {
+		f.Ended(cause)
+	}
+}
+
+// End cancels the Scope with a cause.
+func (s *Scope) End(cause error) {
+	if f := s.over(cause); f != nil {
+		f.Ended(cause)
+	}
+}
+
+// Finish ends the Scope after its work: its follower is not told.
+func (s *Scope) Finish() { s.over(nil) }
+
+// over ends the Scope unless it has ended, and returns its follower then.
+func (s *Scope) over(cause error) Follower {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return nil
+	}
+	s.ended, s.cause = true, cause
+	cancel, f := s.cancel, s.follower
+	s.mu.Unlock()
+	if cancel != nil {
+		cancel(cause)
+	}
+	return f
+}
+
+// context returns the context of package context, which it makes if there is none.
+func (s *Scope) context() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.made == nil {
+		s.made, s.cancel = context.WithCancelCause(s.values)
+		if s.ended {
+			s.cancel(s.cause)
+		}
+	}
+	return s.made
+}
+
+// Deadline reports that a Scope has none.
+func (s *Scope) Deadline() (deadline time.Time, ok bool) { return deadline, false }
+
+// Done returns a channel that is closed at the end of the Scope.
+func (s *Scope) Done() <-chan struct{} { return s.context().Done() }
+
+// Err returns context.Canceled once the Scope has ended.
+func (s *Scope) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Value returns a value of the Scope. The context of package context knows the cause of
+// the end, for which it is asked through Value.
+func (s *Scope) Value(key any) any {
+	if key == s.key {
+		return s.value
+	}
+	s.mu.Lock()
+	ended, made := s.ended, s.made
+	s.mu.Unlock()
+	switch {
+	case made != nil:
+		return made.Value(key)
+	case ended:
+		return s.context().Value(key)
+	}
+	return s.values.Value(key)
+}
