@@ -130,7 +130,7 @@ func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 	}
 	from := g.begun
 	from.tags = o.tags
-	e := c.entry(key, v, left, left, from, 0)
+	e := c.entry(c.memory.Now(), key, v, left, left, from, 0)
 	if c.tagsDropped(e) {
 		return
 	}

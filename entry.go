@@ -158,10 +158,10 @@ const (
 	closely uint32 = 1 << iota
 )
 
-// entry returns an entry for L1 that is fresh for fresh, and kept for left, as
-// far as L1 may. Either may be over. stamps are from before the value was read.
-func (c *Cache[K, V]) entry(key K, v V, fresh, left time.Duration, s stamps, id remote.ID) *entry[K, V] {
-	now := c.memory.Now()
+// entry returns an entry for L1 that from now on is fresh for fresh, and kept for
+// left, as far as L1 may. Either may be over. stamps are from before the value was
+// read.
+func (c *Cache[K, V]) entry(now int64, key K, v V, fresh, left time.Duration, s stamps, id remote.ID) *entry[K, V] {
 	longest := l1.After(now, c.memoryTTL())
 	about := lives{
 		fresh: min(longest, later(now, fresh)), stamp: s.generation, id: id,
@@ -195,9 +195,9 @@ func later(now int64, d time.Duration) int64 {
 
 // refreshSoon sets when a read of e is to start a refresh: after a share of
 // ttl, the life of its value, or earlier at random. fresh is the rest of that life,
-// which L1 may have cut short. took is the duration of its load; zero if that is
+// which L1 may have cut short, from now on. took is the duration of its load; zero if that is
 // not known.
-func (c *Cache[K, V]) refreshSoon(e *entry[K, V], fresh, ttl, took time.Duration) {
+func (c *Cache[K, V]) refreshSoon(e *entry[K, V], now int64, fresh, ttl, took time.Duration) {
 	if c.o.RefreshAt < 0 || ttl == NoExpiry || fresh <= 0 {
 		return
 	}
@@ -209,7 +209,7 @@ func (c *Cache[K, V]) refreshSoon(e *entry[K, V], fresh, ttl, took time.Duration
 		early := time.Duration(rand.ExpFloat64() * c.o.RefreshSpread * float64(took))
 		rest = max(rest, min(early, ttl/2))
 	}
-	e.Value.soon = min(e.Value.fresh, later(c.memory.Now(), fresh-rest))
+	e.Value.soon = min(e.Value.fresh, later(now, fresh-rest))
 }
 
 // revalidates reports whether e, which is not fresh any more, may be served

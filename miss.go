@@ -71,11 +71,14 @@ func (c *Cache[K, V]) overloaded(ctx context.Context, key K, o call) (V, error) 
 // softly is ctx until Limits.SoftTimeout is over, from when on a caller takes the
 // stale value of a flight; nil if there is no such limit.
 func (c *Cache[K, V]) softly(ctx context.Context) (soft context.Context, cancel context.CancelFunc) {
-	if c.o.Limits.SoftTimeout <= 0 {
-		return nil, func() {}
+	if c.o.Limits.SoftTimeout > 0 {
+		return context.WithTimeout(ctx, c.o.Limits.SoftTimeout)
 	}
-	return context.WithTimeout(ctx, c.o.Limits.SoftTimeout)
+	return nil, nothing
 }
+
+// nothing is not a literal in a method of a generic type, which is allocated.
+func nothing() {}
 
 // patience returns the patience of a caller that came at this watermark of tags: it
 // ends with soft, if that is not nil.

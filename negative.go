@@ -41,6 +41,9 @@ func newNegatives[K comparable](entries, weight int64) *l1.Cache[K, negative] {
 // recall returns the negative entry of key if it still holds, or nil. A failure
 // is remembered for longer than it holds, so that the next one counts.
 func (c *Cache[K, V]) recall(key K) *negative {
+	if c.negatives.Len() == 0 { // as in most caches
+		return nil
+	}
 	e, now := c.negatives.Peek(key)
 	if e == nil || now >= e.Value.fresh {
 		return nil
@@ -140,6 +143,9 @@ func (c *Cache[K, V]) forgetValue(key K) []removal[K, V] {
 // unremember removes the negative entry of e's key when e is put into L1. A stale
 // value says nothing about a failure that still holds.
 func (c *Cache[K, V]) unremember(e *entry[K, V]) {
+	if c.negatives.Len() == 0 {
+		return
+	}
 	if m, now := c.negatives.Peek(e.Key); m != nil && (m.Value.notFound || now < e.Value.fresh) {
 		c.negatives.Delete(e.Key)
 	}

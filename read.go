@@ -211,15 +211,14 @@ func (g *reads[K, V]) finish() {
 	if !g.anyUnsettled((*read[K, V]).over) {
 		return
 	}
-	release, err := g.slot()
-	if err != nil {
-		for _, r := range g.unsettled() {
-			r.noSlot(err)
-		}
+	release, ok := g.slot()
+	if !ok {
 		return
 	}
 	defer release()
-	g.takeLeases()
+	if g.c.l2.HasTier() {
+		g.takeLeases()
+	}
 	if !g.anyUnsettled(func(r *read[K, V]) bool { return r.over() || r.ration() }) {
 		return
 	}
@@ -271,17 +270,30 @@ func (g *reads[K, V]) scope() *lifetime.Scope {
 	return g.all[0].f.Context()
 }
 
-// slot waits for one of Limits.MaxLoads.
-func (g *reads[K, V]) slot() (release func(), err error) {
+// slot waits for one of Limits.MaxLoads, if there is such a limit. Without a slot it
+// settles the reads.
+func (g *reads[K, V]) slot() (release func(), ok bool) {
+	if g.c.o.Limits.MaxLoads <= 0 {
+		return nothing, true
+	}
+	release, err := g.queue()
+	if err != nil {
+		for _, r := range g.unsettled() {
+			r.noSlot(err)
+		}
+	}
+	return release, err == nil
+}
+
+// queue waits for a slot.
+func (g *reads[K, V]) queue() (release func(), err error) {
 	var urgent <-chan struct{}
 	var gone <-chan bool
-	switch c := g.c; {
-	case c.o.Limits.MaxLoads <= 0: // there is no queue
-	case g.batch != nil:
+	if g.batch != nil {
 		urgent, gone = g.batch.Urgent(), g.batch.Gone()
-	default:
+	} else {
 		f := g.all[0].f
-		urgent, gone = c.flights.Urgent(f), c.flights.Gone(f)
+		urgent, gone = g.c.flights.Urgent(f), g.c.flights.Gone(f)
 	}
 	return g.c.loads.Acquire(g.ctx, g.call.refresh, urgent, gone)
 }
@@ -298,11 +310,11 @@ func (r *read[K, V]) noSlot(err error) {
 
 // over settles the read if its flight was cancelled, and reports whether it was.
 func (r *read[K, V]) over() bool {
-	err := context.Cause(r.ctx)
-	if err != nil {
-		r.settle(flight.Result[V]{Err: r.c.flightError(err)})
+	if r.ctx.Err() == nil {
+		return false
 	}
-	return err != nil
+	r.settle(flight.Result[V]{Err: r.c.flightError(context.Cause(r.ctx))})
+	return true
 }
 
 // failingFrom is the number of loads that have to fail in a row for the origin

@@ -28,7 +28,7 @@ func (r *read[K, V]) useStale(o opened[V], h remote.Held) (settled bool) {
 		k.until = l1.After(now, d)
 		r.offer()
 	}
-	e := c.entry(r.f.Key, o.value, -age, min(h.Left, window-age), r.stamps(o.tags), h.ID)
+	e := c.entry(now, r.f.Key, o.value, -age, min(h.Left, window-age), r.stamps(o.tags), h.ID)
 	if expired {
 		e = c.expired(e, now)
 	}

@@ -37,7 +37,7 @@ const (
 // another instance go on by themselves.
 func (g *reads[K, V]) takeLeases() {
 	s := g.c.l2
-	ask := where(g.unsettled(), func(r *read[K, V]) bool { return s.HasTier() && !r.l2.Down })
+	ask := where(g.unsettled(), func(r *read[K, V]) bool { return !r.l2.Down })
 	switch {
 	case len(ask) == 0:
 	case !ask[0].l2.MayStore(s):

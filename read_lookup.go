@@ -265,11 +265,11 @@ func (r *read[K, V]) useSealed(box sealed, drops map[string]remote.Tag) (settled
 
 // keepHeld makes an entry for L1 of the value that L2 holds.
 func (r *read[K, V]) keepHeld(o opened[V], h remote.Held) {
-	left := min(h.Fresh, h.Left)
-	e := r.c.entry(r.f.Key, o.value, left, h.Left, r.stamps(o.tags), h.ID)
+	now, left := r.c.memory.Now(), min(h.Fresh, h.Left)
+	e := r.c.entry(now, r.f.Key, o.value, left, h.Left, r.stamps(o.tags), h.ID)
 	// L2 does not say how long the value's life was, only how much of it is left. If
 	// a short life were due at once, instances would take turns at refreshing it.
-	r.c.refreshSoon(e, left, min(r.c.o.TTL, left), 0)
+	r.c.refreshSoon(e, now, left, min(r.c.o.TTL, left), 0)
 	r.outcome.entry = e
 }
 

@@ -270,16 +270,16 @@ func (s *toStore[K, V]) keepNegative(err error) {
 	}
 }
 
-// keepLoaded makes v, which was loaded at some time, an entry for L1. A value that
+// keepLoaded makes v, which was loaded at some time, an entry for L1, whose life
+// began then. A value that
 // L2 cannot confirm after a message was lost lives as without a bus.
 func (r *read[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID) {
-	past := time.Duration(r.c.memory.Now() - loaded)
 	kept := r.c.kept(left)
 	if r.l2.KeyTooLong {
 		left, kept = min(left, UnconfirmedTTL), min(kept, UnconfirmedTTL)
 	}
-	e := r.c.entry(r.f.Key, v, left-past, kept-past, r.stamps(r.call.tags), id)
-	r.c.refreshSoon(e, left-past, left, r.outcome.took)
+	e := r.c.entry(loaded, r.f.Key, v, left, kept, r.stamps(r.call.tags), id)
+	r.c.refreshSoon(e, loaded, left, left, r.outcome.took)
 	r.outcome.entry = e
 }
 

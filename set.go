@@ -174,8 +174,9 @@ func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
 
 // written is the entry for L1 of a write.
 func (c *Cache[K, V]) written(w *write[K, V]) *entry[K, V] {
-	e := c.entry(w.key, w.value, w.left, c.kept(w.left), w.stamps, w.id)
-	c.refreshSoon(e, w.left, w.left, 0)
+	now := c.memory.Now()
+	e := c.entry(now, w.key, w.value, w.left, c.kept(w.left), w.stamps, w.id)
+	c.refreshSoon(e, now, w.left, w.left, 0)
 	c.mark(e)
 	return e
 }

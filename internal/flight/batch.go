@@ -110,7 +110,7 @@ func (b *Batch[K, V]) Launch(ctx context.Context, fs []*Flight[K, V], then func(
 	for _, f := range fs {
 		// A caller of f waits for every load that the leader waits for.
 		f.node.dependOn(&b.node)
-		b.g.equip(c, f)
+		b.g.equip(c, f, nil)
 		f.scope.Follow(b)
 	}
 	if c.load != nil {
@@ -146,7 +146,7 @@ func (b *Batch[K, V]) Wait(ctx context.Context, p Patience, f *Flight[K, V]) (Re
 		defer n.stopWaiting(&f.node)
 		b.g.urge(f)
 	}
-	return b.g.wait(ctx, p, f)
+	return b.g.wait(ctx, p, f, f.done)
 }
 
 // Fill calls insert for an extra key, under the lock that Fence takes, if a flight

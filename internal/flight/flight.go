@@ -96,8 +96,10 @@ type place[K comparable, V any] struct {
 // outcome is the way from a flight to its callers.
 type outcome[V any] struct {
 	// done is closed when the flight has landed, or when the group is closed: then it
-	// is deserted, and its callers get no result. Nil until a caller waits.
+	// is deserted, and its callers get no result. Nil until a caller has joined. The
+	// caller that leads has a bell instead, which is rung at the same time.
 	done     chan struct{}
+	bell     bell
 	result   Result[V] // written before done is closed
 	deserted bool      // likewise
 
@@ -105,6 +107,10 @@ type outcome[V any] struct {
 	offered *offer[V]     // nil if the flight offers nothing
 	offers  chan struct{} // closed by an offer; nil until a caller waits for one
 }
+
+// bell tells one caller that a flight has landed. It can be used again once the caller
+// has heard it.
+type bell chan struct{}
 
 // offer is a result for callers that do not wait until the flight lands.
 type offer[V any] struct {
@@ -170,9 +176,22 @@ func (f *Flight[K, V]) end(cause error) {
 // closed. The shard's mutex is held, and the flight has not landed.
 func (f *Flight[K, V]) desert() {
 	f.end(ErrClosed)
-	if f.done != nil && !f.deserted {
-		f.deserted = true
-		close(f.done)
+	if f.done != nil || f.bell != nil { // else it has none that waits
+		f.wake(true)
+	}
+}
+
+// wake ends the waiting of the callers, unless it has ended. The shard's mutex is held.
+func (f *Flight[K, V]) wake(deserted bool) {
+	if !f.deserted {
+		f.deserted = deserted
+		if f.done != nil {
+			close(f.done)
+		}
+	}
+	if f.bell != nil {
+		f.bell <- struct{}{}
+		f.bell = nil
 	}
 }
 

@@ -37,6 +37,7 @@ type Group[K comparable, V any] struct {
 	stamp   func() uint64
 	runs    sync.WaitGroup
 	runners runners[K, V]
+	bells   sync.Pool // of bell, which nothing rings any more
 	// revocations counts the events that take rights to store: fences, writes, holds.
 	revocations atomic.Uint64
 	shards      [shards]shard[K, V]
@@ -143,7 +144,7 @@ func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, ki
 		if err := n.waitFor(&f.node); err != nil {
 			if p == Led { // a reload in the queue: others may have joined it
 				g.refuse(f)
-				g.launch(caller{ctx, n}, f, l)
+				g.launch(caller{ctx, n}, f, l, nil)
 				return r, None, err
 			}
 			g.leave(f)
@@ -152,11 +153,25 @@ func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, ki
 		defer n.stopWaiting(&f.node)
 		g.urge(f)
 	}
-	if p == Led {
-		g.launch(caller{ctx, n}, f, l)
+	if p == Joined {
+		r, err = g.wait(ctx, patience, f, f.done)
+		return r, p, err
 	}
-	r, err = g.wait(ctx, patience, f)
+	b := g.bell()
+	g.launch(caller{ctx, n}, f, l, b)
+	r, err = g.wait(ctx, patience, f, b)
+	if err == nil && !r.Offered { // it was rung
+		g.bells.Put(b)
+	}
 	return r, p, err
+}
+
+// bell returns a bell for a caller that leads.
+func (g *Group[K, V]) bell() bell {
+	if b, _ := g.bells.Get().(bell); b != nil {
+		return b
+	}
+	return make(bell, 1)
 }
 
 // first runs First of the leader. Callers may have joined the flight already, but
@@ -174,8 +189,9 @@ func (g *Group[K, V]) first(ctx context.Context, f *Flight[K, V], l Leader[K, V]
 }
 
 // launch runs Then of the leader, on a goroutine and a context of the flight's own.
-func (g *Group[K, V]) launch(c caller, f *Flight[K, V], l Leader[K, V]) {
-	g.equip(c, f)
+// The bell, if it is not nil, is for the caller that leads.
+func (g *Group[K, V]) launch(c caller, f *Flight[K, V], l Leader[K, V], b bell) {
+	g.equip(c, f, b)
 	g.runners.run(g, launch[K, V]{f, l})
 }
 
@@ -188,15 +204,18 @@ func (g *Group[K, V]) run(l launch[K, V]) {
 	l.leader.Release()
 }
 
-// equip gives f a context of its own, and the channel that callers wait for.
-func (g *Group[K, V]) equip(c caller, f *Flight[K, V]) {
+// equip gives f a context of its own, and what the caller that leads waits for: its
+// bell, or the channel that others wait for, too.
+func (g *Group[K, V]) equip(c caller, f *Flight[K, V], b bell) {
 	f.node.load, f.node.outer = f, c.load
 	f.scope.Begin(c.ctx, nodeKey{}, &f.node)
 	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.launched = true
-	f.await()
+	if f.bell = b; b == nil {
+		f.await()
+	}
 	switch {
 	case s.closed:
 		f.desert()

@@ -18,9 +18,7 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 	s.exit(f)
 	callers = f.joined
 	f.result = r // also if it is deserted, for the caller that leads
-	if f.done != nil && !f.deserted {
-		close(f.done)
-	}
+	f.wake(false)
 	s.mu.Unlock()
 	return stored, callers
 }

@@ -39,13 +39,21 @@ func (r *runners[K, V]) run(g *Group[K, V], l launch[K, V]) {
 		idle <- l
 		return
 	}
+	r.start(g, l)
+}
+
+// start runs a flight on a new goroutine, and then others.
+func (r *runners[K, V]) start(g *Group[K, V], first launch[K, V]) {
 	r.all.Go(func() {
 		growStack()
+		g.run(first)
 		own := make(runner[K, V], 1)
-		for more := true; more; l, more = <-own {
-			if g.run(l); !r.keep(own) {
+		for r.keep(own) {
+			next, more := <-own
+			if !more {
 				return
 			}
+			g.run(next)
 		}
 	})
 }

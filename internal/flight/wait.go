@@ -11,16 +11,17 @@ package flight
 
 import "context"
 
-// wait returns the flight's result, or its offer if the caller's patience ends
+// wait waits for done, which is f's done or the bell of the caller. It returns the
+// flight's result, or its offer if the caller's patience ends
 // first, or ctx's error if ctx does, or ErrClosed if the group is closed first.
-func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V]) (Result[V], error) {
+func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V], done <-chan struct{}) (Result[V], error) {
 	gone := ctx.Done()
 	if gone == nil && p.Soft == nil {
-		<-f.done
+		<-done
 		return f.answer()
 	}
 	select {
-	case <-f.done:
+	case <-done:
 		return f.answer()
 	default:
 	}
@@ -30,7 +31,7 @@ func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V]) (Re
 	}
 	for {
 		select {
-		case <-f.done:
+		case <-done:
 			return f.answer()
 		case <-gone:
 			g.leave(f)
@@ -50,7 +51,7 @@ func (g *Group[K, V]) wait(ctx context.Context, p Patience, f *Flight[K, V]) (Re
 }
 
 // answer returns the result of f, or ErrClosed if the group was closed before it had
-// one. done is closed.
+// one. The caller was woken.
 func (f *Flight[K, V]) answer() (Result[V], error) {
 	if f.deserted {
 		return Result[V]{}, ErrClosed
