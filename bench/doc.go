@@ -6,6 +6,9 @@
 //	go run ./bench/cmd/matrix                  what libraries do when things go wrong
 //	go run ./bench/cmd/tiers                   Redis only, local only, tiered
 //	go run ./bench/cmd/stampede                1000 callers, one expired key
+//	go run ./bench/cmd/inproc hits             reads from in-process caches
+//	go run ./bench/cmd/inproc mix              reads and writes in them
+//	go run ./bench/cmd/inproc hitratio -traces DIR   their share of hits
 //	cd bench && go test -run '^$' -bench Hit   a hit of GetOrLoad
 //	cd bench && go test -run '^$' -bench L2 -benchtime 40x   what a tier adds to a GET
 //	cd bench && go test -run '^$' -bench Wire -benchtime 20x -timeout 1h ./wire   clients of Redis

@@ -54,6 +54,12 @@ func (c *Contest) Nanos(way int) []float64 {
 	return c.each(way, func(r Run) float64 { return 1e9 / r.PerSecond() })
 }
 
+// CPU returns the processor time of a call of a way in each round, in
+// nanoseconds; zeros unless the Load asks for it.
+func (c *Contest) CPU(way int) []float64 {
+	return c.each(way, func(r Run) float64 { return float64(r.Costs.CPU) / float64(r.Calls) })
+}
+
 // Ratios compares the times of two ways round by round.
 func (c *Contest) Ratios(a, b int) Ratios { return Compare(c.Nanos(a), c.Nanos(b)) }
 

@@ -23,14 +23,16 @@ type Load struct {
 	// Costs says that what the calls cost this process is measured too. The
 	// garbage of what ran before is collected first.
 	Costs bool
+	// CPU says that the processor time is measured, without the rest of Costs and
+	// without a collection.
+	CPU bool
 }
 
 // Run is what a Load has measured.
 type Run struct {
 	Calls int
 	Took  time.Duration
-	// Costs are those of all calls together, zero unless the Load asks for
-	// them.
+	// Costs are those of all calls together, as far as the Load asks for them.
 	Costs Costs
 	times []time.Duration // of the timed calls, sorted
 }
@@ -84,10 +86,13 @@ func (l Load) Run(call func(g, i int) error) (Run, error) {
 
 // spent returns what this process has spent, if the load is to tell.
 func (l Load) spent() Costs {
-	if !l.Costs {
-		return Costs{}
+	switch {
+	case l.Costs:
+		return spent()
+	case l.CPU:
+		return Costs{CPU: cpuTime()}
 	}
-	return spent()
+	return Costs{}
 }
 
 // worker is what one goroutine has measured.

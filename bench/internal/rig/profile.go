@@ -2,7 +2,9 @@ package rig
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"sort"
 	"strconv"
 )
 
@@ -47,11 +49,27 @@ func Keys(n int) []string {
 // order.
 func Zipf(n, keys int, s float64, seed uint64) []int32 {
 	r := rand.New(rand.NewPCG(seed, seed))
-	z := rand.NewZipf(r, s, 1, uint64(keys-1))
+	draw := zipf(r, keys, s)
 	place := r.Perm(keys)
 	draws := make([]int32, n)
 	for i := range draws {
-		draws[i] = int32(place[z.Uint64()])
+		draws[i] = int32(place[draw()])
 	}
 	return draws
+}
+
+// zipf returns a source of draws. That of the library needs an s above 1; for
+// others a draw is looked up among the sums of all chances.
+func zipf(r *rand.Rand, keys int, s float64) func() int {
+	if s > 1 {
+		z := rand.NewZipf(r, s, 1, uint64(keys-1))
+		return func() int { return int(z.Uint64()) }
+	}
+	sums := make([]float64, keys)
+	sum := 0.0
+	for k := range sums {
+		sum += math.Pow(float64(1+k), -s)
+		sums[k] = sum
+	}
+	return func() int { return min(sort.SearchFloat64s(sums, r.Float64()*sum), keys-1) }
 }

@@ -3,6 +3,8 @@ package rig
 import (
 	"encoding/json"
 	"errors"
+	"math"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -110,5 +112,43 @@ func TestNumbersAreReadable(t *testing.T) {
 	}
 	if got := Median([]float64{3, 1, 2}); got != 2 {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestZipfFollowsItsLaw compares the shares of the two most frequent keys, for an
+// s that the library does not have: the first is 2^s times the second.
+func TestZipfFollowsItsLaw(t *testing.T) {
+	const n, keys, s = 200_000, 1000, 0.99
+	counts := make([]int, keys)
+	for _, d := range Zipf(n, keys, s, 1) {
+		counts[d]++
+	}
+	slices.SortFunc(counts, func(a, b int) int { return b - a })
+	if r := float64(counts[0]) / float64(counts[1]); r < 1.9 || r > 2.1 {
+		t.Errorf("the first key comes %.2f times as often as the second", r)
+	}
+	if share := float64(counts[0]) / n; share < 0.12 || share > 0.14 {
+		t.Errorf("the first key has a share of %.3f", share)
+	}
+}
+
+func TestGeomeanIsTheRootOfTheProduct(t *testing.T) {
+	if got := Geomean([]float64{2, 4, 8}); math.Abs(got-4) > 1e-9 {
+		t.Errorf("%v", got)
+	}
+	if got := Geomean(nil); got != 0 {
+		t.Errorf("%v of none", got)
+	}
+}
+
+func TestProcessorTimeIsMeasuredAlone(t *testing.T) {
+	spin := func(int, int) error {
+		for start := time.Now(); time.Since(start) < 100*time.Microsecond; {
+		}
+		return nil
+	}
+	r, err := Load{Goroutines: 1, Calls: 100, CPU: true}.Run(spin)
+	if err != nil || cpuTime() > 0 && r.Costs.CPU < time.Millisecond || r.Costs.Bytes != 0 || r.Costs.Allocs != 0 {
+		t.Errorf("%+v, error %v", r.Costs, err)
 	}
 }

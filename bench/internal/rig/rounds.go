@@ -2,6 +2,7 @@ package rig
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -66,6 +67,18 @@ func (r Ratios) String() string {
 	low, high := r.Quartiles()
 	return fmt.Sprintf("%.2f (middle half %.2f to %.2f, all %.2f to %.2f, %d rounds)",
 		Median(r), low, high, slices.Min(r), slices.Max(r), len(r))
+}
+
+// Geomean returns the geometric mean of xs, 0 if there are none.
+func Geomean(xs []float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	sum := 0.0
+	for _, x := range xs {
+		sum += math.Log(x)
+	}
+	return math.Exp(sum / float64(len(xs)))
 }
 
 // Short writes a duration with three digits or a little more.

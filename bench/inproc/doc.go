@@ -1,0 +1,31 @@
+// Package inproc compares package memory, and strata.Cache without L2, with the
+// in-process caches of Go and with maps under locks. A table a command:
+//
+//	go run ./bench/cmd/inproc hits                   reads of what is there
+//	go run ./bench/cmd/inproc mix                    reads and writes, Zipf 0.99 over 1 M keys
+//	go run ./bench/cmd/inproc hitratio -traces DIR   the share of hits on traces
+//
+// With -short each is a quick look of less than half a minute; -rounds and
+// -slice say how much is measured, and -benchstat FILE writes each round as
+// lines that benchstat reads.
+//
+// # How it is measured
+//
+// All peers of a cell take turns of 40 ms, in rounds that begin with another one
+// each time, so that what disturbs the machine disturbs all. Tables have the
+// medians of the rounds; wall time is the time of a turn divided by its
+// operations, all goroutines together, and CPU is the time of the whole process,
+// with the background work of a cache and the collector, divided in the same
+// way. A spread is half of the middle half of the rounds. Ratios are those of
+// medians, strata divided by the peer: below 1 strata is ahead.
+//
+// Operations go through one interface, for a few hundred at a time; the loop
+// over them is in each adapter, with calls as a user would write them. Keys are
+// read in the order in which they lie in memory, and strings are not the same
+// memory as those in the cache, as with keys that come with requests.
+//
+// Maps have neither bound nor TTL; they are there as a floor. A cache is made
+// with the same capacity as all others, entries that weigh 1, and what its
+// manual recommends otherwise. "ttl" tables have a TTL of an hour that begins
+// with a write.
+package inproc

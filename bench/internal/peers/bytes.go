@@ -1,0 +1,202 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"math"
+	"time"
+
+	"github.com/VictoriaMetrics/fastcache"
+	"github.com/allegro/bigcache/v3"
+	"github.com/coocood/freecache"
+)
+
+// Codec writes values for caches of bytes and reads them.
+type Codec[V any] struct {
+	// Append appends the form of value to b.
+	Append func(b []byte, value V) []byte
+	// Decode is the inverse of Append. The value keeps nothing of b.
+	Decode func(b []byte) V
+	// Size is about how many bytes a key and its value take.
+	Size int
+}
+
+// Bytes returns the caches that keep bytes, with values written by a codec.
+// They have room for as many bytes as the entries may take, which is no bound on
+// their number.
+func Bytes[V any](codec Codec[V]) []Peer[string, V] {
+	return []Peer[string, V]{
+		{Name: "bigcache", Kind: Expires, Open: codec.openBig},
+		{Name: "freecache", Kind: Expires, Open: codec.openFree},
+		{Name: "fastcache", Kind: 0, Open: codec.openFast},
+	}
+}
+
+func (d Codec[V]) openBig(c Config) (Cache[string, V], error) {
+	o := bigcache.DefaultConfig(c.TTL)
+	if c.TTL == 0 {
+		o.LifeWindow, o.CleanWindow = math.MaxInt64, 0
+	}
+	o.MaxEntriesInWindow, o.MaxEntrySize = c.Capacity, d.Size
+	o.HardMaxCacheSize = 1 + c.Capacity*2*(d.Size+32)>>20
+	o.Verbose, o.Logger = false, log.New(io.Discard, "", 0)
+	m, err := bigcache.New(context.Background(), o)
+	return bigCache[V]{m, d}, err
+}
+
+type bigCache[V any] struct {
+	m *bigcache.BigCache
+	d Codec[V]
+}
+
+// Get implements Cache.
+func (c bigCache[V]) Get(key string) (value V, ok bool) {
+	b, err := c.m.Get(key)
+	if err != nil {
+		return value, false
+	}
+	return c.d.Decode(b), true
+}
+
+// Set implements Cache.
+func (c bigCache[V]) Set(key string, value V) {
+	if err := c.m.Set(key, c.d.Append(nil, value)); err != nil {
+		panic(fmt.Errorf("peers: bigcache: %w", err))
+	}
+}
+
+// Settle implements Cache: nothing is buffered.
+func (bigCache[V]) Settle() {}
+
+// Close implements Cache.
+func (c bigCache[V]) Close() { _ = c.m.Close() }
+
+// Hits implements Cache.
+func (c bigCache[V]) Hits(keys []string) (n int, last V) {
+	for _, k := range keys {
+		if v, ok := c.Get(k); ok {
+			last, n = v, n+1
+		}
+	}
+	return n, last
+}
+
+// Mix implements Cache.
+func (c bigCache[V]) Mix(keys []string, writes []bool, value V) (hits int) {
+	for i, k := range keys {
+		if !writes[i] {
+			if _, ok := c.Get(k); ok {
+				hits++
+				continue
+			}
+		}
+		c.Set(k, value)
+	}
+	return hits
+}
+
+func (d Codec[V]) openFree(c Config) (Cache[string, V], error) {
+	const header = 24
+	return freeCache[V]{m: freecache.NewCache(c.Capacity * 3 / 2 * (d.Size + header)), d: d, ttl: c.TTL}, nil
+}
+
+type freeCache[V any] struct {
+	idle
+	m   *freecache.Cache
+	d   Codec[V]
+	ttl time.Duration
+}
+
+// Get implements Cache.
+func (c freeCache[V]) Get(key string) (value V, ok bool) {
+	b, err := c.m.Get([]byte(key))
+	if err != nil {
+		return value, false
+	}
+	return c.d.Decode(b), true
+}
+
+// Set implements Cache.
+func (c freeCache[V]) Set(key string, value V) {
+	if err := c.m.Set([]byte(key), c.d.Append(nil, value), int(c.ttl/time.Second)); err != nil {
+		panic(fmt.Errorf("peers: freecache: %w", err))
+	}
+}
+
+// Hits implements Cache.
+func (c freeCache[V]) Hits(keys []string) (n int, last V) {
+	for _, k := range keys {
+		if v, ok := c.Get(k); ok {
+			last, n = v, n+1
+		}
+	}
+	return n, last
+}
+
+// Mix implements Cache.
+func (c freeCache[V]) Mix(keys []string, writes []bool, value V) (hits int) {
+	for i, k := range keys {
+		if !writes[i] {
+			if _, ok := c.Get(k); ok {
+				hits++
+				continue
+			}
+		}
+		c.Set(k, value)
+	}
+	return hits
+}
+
+func (d Codec[V]) openFast(c Config) (Cache[string, V], error) {
+	const header = 4
+	return fastCache[V]{m: fastcache.New(c.Capacity * 3 / 2 * (d.Size + header)), d: d}, nil
+}
+
+type fastCache[V any] struct {
+	m *fastcache.Cache
+	d Codec[V]
+}
+
+// Get implements Cache.
+func (c fastCache[V]) Get(key string) (value V, ok bool) {
+	b, ok := c.m.HasGet(nil, []byte(key))
+	if !ok {
+		return value, false
+	}
+	return c.d.Decode(b), true
+}
+
+// Set implements Cache.
+func (c fastCache[V]) Set(key string, value V) { c.m.Set([]byte(key), c.d.Append(nil, value)) }
+
+// Settle implements Cache: nothing is buffered.
+func (fastCache[V]) Settle() {}
+
+// Close implements Cache: fastcache keeps its memory outside of the heap.
+func (c fastCache[V]) Close() { c.m.Reset() }
+
+// Hits implements Cache.
+func (c fastCache[V]) Hits(keys []string) (n int, last V) {
+	for _, k := range keys {
+		if v, ok := c.Get(k); ok {
+			last, n = v, n+1
+		}
+	}
+	return n, last
+}
+
+// Mix implements Cache.
+func (c fastCache[V]) Mix(keys []string, writes []bool, value V) (hits int) {
+	for i, k := range keys {
+		if !writes[i] {
+			if _, ok := c.Get(k); ok {
+				hits++
+				continue
+			}
+		}
+		c.Set(k, value)
+	}
+	return hits
+}

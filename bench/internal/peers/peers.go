@@ -1,0 +1,115 @@
+// Package peers has the in-process caches of Go behind one interface: our own,
+// others, and maps with locks. All are made with the same capacity and the
+// defaults that their manuals recommend; each entry weighs 1.
+//
+// Calls through the interface are for whole slices of operations. The loop over
+// them is repeated in every adapter, so that the compiler sees which cache is
+// called and inlines what it would inline for a user; only Get and Set through
+// the interface, which no measured loop uses, cost a call more.
+package peers
+
+import "time"
+
+// Key is what all peers accept as a key.
+type Key interface{ uint64 | string }
+
+// Cache is a cache or a map for concurrent use.
+type Cache[K Key, V any] interface {
+	Get(key K) (V, bool)
+	Set(key K, value V)
+	// Hits reads keys in turn and returns how many were found, and the last
+	// value.
+	Hits(keys []K) (found int, last V)
+	// Mix goes through keys in turn: it writes those of writes and reads the
+	// others, and a read that finds nothing is followed by a write. It returns how
+	// many reads found something.
+	Mix(keys []K, writes []bool, value V) (hits int)
+	// Settle waits until all that was called has had its effect.
+	Settle()
+	Close()
+}
+
+// Config is what a cache is made with.
+type Config struct {
+	Capacity int           // in entries; maps have no bound
+	TTL      time.Duration // after a write; zero means none
+	// Synchronous says that a call has had its effect when it returns, where
+	// there is a choice.
+	Synchronous bool
+}
+
+// Kind says what a peer can do.
+type Kind uint8
+
+// What a peer can do.
+const (
+	Bounded Kind = 1 << iota // it keeps to its capacity
+	Expires                  // it can have a TTL
+	Coarse                   // it has a TTL only for the sake of its clock
+	Sharded                  // the parts of its capacity fill unevenly
+	Cached  = Bounded | Expires
+)
+
+// Is reports whether k includes all of what.
+func (k Kind) Is(what Kind) bool { return k&what == what }
+
+// Peer is one of those that are compared.
+type Peer[K Key, V any] struct {
+	Name string
+	Kind Kind
+	Open func(Config) (Cache[K, V], error)
+}
+
+// Names of peers that others are compared to.
+const (
+	Strata      = "strata memory"
+	StrataCache = "strata.Cache"
+	Otter       = "otter"
+	OtterCoarse = "otter, coarse clock"
+	Xsync       = "xsync.Map"
+	RWMutex     = "RWMutex map"
+	ShardedMap  = "128 RWMutex maps"
+)
+
+// All returns all peers that keep values as they are, our own first. Those that
+// take strings only are left out for other keys.
+func All[K Key, V any]() []Peer[K, V] {
+	peers := []Peer[K, V]{
+		{Strata, Cached, openMemory[K, V]},
+		{StrataCache, Cached, openCache[K, V]},
+		{Otter, Cached, openOtter[K, V]},
+		{OtterCoarse, Cached | Coarse, openCoarse[K, V]},
+		{"theine", Cached, openTheine[K, V]},
+		{"ristretto", Cached, openRistretto[K, V]},
+		{"golang-lru", Cached, openLRU[K, V]},
+		{"golang-lru 2Q", Bounded, openTwoQueue[K, V]},
+	}
+	if more, ok := any(texts[V]()).([]Peer[K, V]); ok {
+		peers = append(peers, more...)
+	}
+	return append(peers, []Peer[K, V]{
+		{Xsync, 0, openXsync[K, V]},
+		{"sync.Map", 0, openSyncMap[K, V]},
+		{"Mutex map", 0, openMutex[K, V]},
+		{RWMutex, 0, openRWMutex[K, V]},
+		{ShardedMap, 0, openSharded[K, V]},
+	}...)
+}
+
+// texts returns the peers whose keys are strings.
+func texts[V any]() []Peer[string, V] {
+	return []Peer[string, V]{
+		{"sturdyc", Cached | Sharded, openSturdyc[V]},
+		{"go-cache", Expires, openGoCache[V]},
+	}
+}
+
+// idle is what a peer without buffers and goroutines does to settle and to
+// close.
+type idle struct{}
+
+// Settle implements Cache.
+func (idle) Settle() {}
+
+// Close implements Cache.
+func (idle) Close() {}
