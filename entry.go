@@ -108,7 +108,7 @@ func (c *Cache[K, V]) laneOf(key K) (lane uint16) {
 
 // restamped returns a copy of e with a newer stamp.
 func restamped[K comparable, V any](e *entry[K, V], stamp uint64) *entry[K, V] {
-	s := &entry[K, V]{Key: e.Key, Value: e.Value, Dead: e.Dead}
+	s := l1.NewEntry(e.Key, e.Value, e.Dead)
 	s.Value.stamp = stamp
 	return s
 }
@@ -171,7 +171,7 @@ func (c *Cache[K, V]) entry(now int64, key K, v V, fresh, left time.Duration, s 
 	if about.tags != nil {
 		about.flags |= closely
 	}
-	return &entry[K, V]{Key: key, Value: held[V]{about, v}, Dead: min(longest, l1.After(now, left))}
+	return l1.NewEntry(key, held[V]{about, v}, min(longest, l1.After(now, left)))
 }
 
 // newTags returns tags in the form of an entry, with the stamp seen; nil if there

@@ -234,7 +234,7 @@ func (c *Cache[K, V]) entry(key K, value V, ttl time.Duration) *l1.Entry[K, V] {
 	if ttl != NoExpiry {
 		dead = l1.After(c.engine.Now(), ttl)
 	}
-	return &l1.Entry[K, V]{Key: key, Value: value, Dead: dead}
+	return l1.NewEntry(key, value, dead)
 }
 
 // Stats holds the present size of a cache, and its counts since it was made.

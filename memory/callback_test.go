@@ -35,7 +35,7 @@ func TestOnEvictHearsOfEveryWayOut(t *testing.T) {
 		}
 		c.Set("computed", 1)
 		c.Compute("computed", func(int, bool) (int, memory.Op) { return 0, memory.Remove })
-		for _, k := range []string{"evicted", "a", "b", "c", "d", "e"} {
+		for _, k := range []string{"a", "b", "c", "evicted", "d", "e"} {
 			c.Set(k, 1)
 		}
 		c.DeleteFunc(func(k string, _ int) bool { return k == "b" })

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"runtime"
 	"sync/atomic"
+	"unsafe"
 )
 
 // shardEntries is the least number of entries per shard. With fewer, splitting
@@ -42,19 +43,24 @@ type Config[K comparable, V any] struct {
 // Cache is a bounded map in which entries have lives. Make it with [New]. All
 // methods are safe for concurrent use.
 type Cache[K comparable, V any] struct {
+	core
+	seed maphash.Seed
+}
+
+// core is all of a cache that needs neither the type of keys nor that of values. It
+// is compiled once, however many types a program caches.
+type core struct {
 	// Written once.
-	seed   maphash.Seed
-	shards []shard[K, V]
+	shards []shard
 	shift  uint8
 	counts Striped
-	notify func(*Entry[K, V], Reason)
+	notify func(*head, Reason)
 
 	clock clock
 
 	maxEntries, maxWeight atomic.Int64
 	_                     [48]byte
-	// entries and weight are the totals of all shards. A writer adds to them
-	// while it holds the mutex of the shard that it has changed.
+	// entries and weight are the totals of all shards. See reserve.
 	entries, weight atomic.Int64
 	_               [48]byte
 
@@ -63,29 +69,51 @@ type Cache[K comparable, V any] struct {
 }
 
 // New makes an empty cache. With no positive bound it holds one entry.
-func New[K comparable, V any](c Config[K, V]) *Cache[K, V] {
-	if c.MaxEntries <= 0 && c.MaxWeight <= 0 {
-		c.MaxEntries = 1
+func New[K comparable, V any](o Config[K, V]) *Cache[K, V] {
+	if o.MaxEntries <= 0 && o.MaxWeight <= 0 {
+		o.MaxEntries = 1
 	}
-	bound := c.MaxEntries
+	c := &Cache[K, V]{seed: maphash.MakeSeed()}
+	c.init(o.MaxEntries, o.MaxWeight)
+	if o.Notify != nil {
+		c.notify = func(h *head, why Reason) { o.Notify(entryOf[K, V](h), why) }
+	}
+	return c
+}
+
+// init makes the shards.
+func (c *core) init(maxEntries, maxWeight int64) {
+	bound := maxEntries
 	if bound <= 0 {
-		bound = c.MaxWeight
+		bound = maxWeight
 	}
 	n := shardCount(bound)
-	cache := &Cache[K, V]{
-		seed:   maphash.MakeSeed(),
-		shards: make([]shard[K, V], n),
-		shift:  uint8(64 - bits.TrailingZeros(uint(n))),
-		counts: *NewStriped(),
-		notify: c.Notify,
+	c.shards = make([]shard, n)
+	c.shift = uint8(64 - bits.TrailingZeros(uint(n)))
+	c.counts = *NewStriped()
+	c.setBounds(maxEntries, maxWeight)
+	c.clock.init()
+	c.sweeper.init()
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.number = uint32(i)
+		s.table.Store(newTable(0))
+		s.policy.nodes = &s.nodes
+		s.policy.fit(c.share(), c.weighted())
 	}
-	cache.setBounds(c.MaxEntries, c.MaxWeight)
-	cache.clock.init()
-	cache.sweeper.init()
-	for i := range cache.shards {
-		cache.shards[i].table.Store(newTable[K, V](0))
+}
+
+// weighted reports whether the policy counts weights: the cache has a bound for
+// them.
+func (c *core) weighted() bool { return c.maxWeight.Load() < maxBound }
+
+// share returns the part of the bound that falls to each shard.
+func (c *core) share() int64 {
+	bound := c.maxEntries.Load()
+	if c.weighted() {
+		bound = c.maxWeight.Load()
 	}
-	return cache
+	return bound / int64(len(c.shards))
 }
 
 // shardCount returns the number of shards, a power of two: at least four times
@@ -99,7 +127,7 @@ func shardCount(bound int64) int {
 }
 
 // setBounds sets the bounds; zero or less means none.
-func (c *Cache[K, V]) setBounds(entries, weight int64) {
+func (c *core) setBounds(entries, weight int64) {
 	if entries <= 0 {
 		entries = Forever
 	}
@@ -110,9 +138,45 @@ func (c *Cache[K, V]) setBounds(entries, weight int64) {
 	c.maxWeight.Store(min(weight, maxBound))
 }
 
+// shardOf returns the shard that an entry was stored in; the first for one that
+// was not stored.
+func (c *core) shardOf(h *head) *shard { return &c.shards[min(h.shard(), len(c.shards)-1)] }
+
 // shard returns the shard of a hash.
-func (c *Cache[K, V]) shard(hash uint64) *shard[K, V] {
+func (c *core) shard(hash uint64) *shard {
 	return &c.shards[hash>>c.shift]
+}
+
+// hash returns the hash of a key. It panics, as a map does, when key holds
+// something that cannot be compared.
+func (c *Cache[K, V]) hash(key K) uint64 { return maphash.Comparable(c.seed, key) }
+
+// find returns the entry of key, dead or not, or nil. It takes no lock.
+//
+// It is written in one piece: in code that other packages instantiate, Go calls
+// the small functions that it inlines in this one.
+func (c *Cache[K, V]) find(hash uint64, key K) *Entry[K, V] {
+	groups := c.shards[hash>>c.shift].table.Load().groups
+	tag := max(1, hash&0xff) * lowBits
+	at := int(uint64(uint32(hash)) * uint64(len(groups)) >> 32)
+	for range groups {
+		g := &groups[at]
+		tags := g.tags.Load()
+		x := tags ^ tag
+		for m := (x - lowBits) &^ x & highBits; m != 0; m &= m - 1 {
+			e := (*Entry[K, V])(unsafe.Pointer(g.slots[bits.TrailingZeros64(m)>>3].Load()))
+			if e != nil && e.Key == key {
+				return e
+			}
+		}
+		if tags>>overShift == 0 {
+			return nil
+		}
+		if at++; at == len(groups) {
+			at = 0
+		}
+	}
+	return nil
 }
 
 // Get returns the living entry of key, or nil, and the time by which its life
@@ -121,8 +185,7 @@ func (c *Cache[K, V]) shard(hash uint64) *shard[K, V] {
 //
 // It panics, as a map does, when key holds something that cannot be compared.
 func (c *Cache[K, V]) Get(key K) (*Entry[K, V], int64) {
-	hash := maphash.Comparable(c.seed, key)
-	e := c.shard(hash).find(hash, key)
+	e := c.find(c.hash(key), key)
 	now := c.clock.now()
 	if e == nil || now >= e.Dead {
 		c.counts.Add(countMisses)
@@ -138,8 +201,7 @@ func (c *Cache[K, V]) Get(key K) (*Entry[K, V], int64) {
 // Peek is Get without any trace: the policy records no hit and nothing is
 // counted.
 func (c *Cache[K, V]) Peek(key K) (*Entry[K, V], int64) {
-	hash := maphash.Comparable(c.seed, key)
-	e := c.shard(hash).find(hash, key)
+	e := c.find(c.hash(key), key)
 	now := c.clock.now()
 	if e == nil || now >= e.Dead {
 		return nil, now
@@ -148,14 +210,14 @@ func (c *Cache[K, V]) Peek(key K) (*Entry[K, V], int64) {
 }
 
 // Now returns the exact time by the clock of this cache.
-func (c *Cache[K, V]) Now() int64 { return c.clock.exact() }
+func (c *core) Now() int64 { return c.clock.exact() }
 
 // Len returns the number of entries, including dead entries that are not swept
 // yet.
-func (c *Cache[K, V]) Len() int { return int(c.entries.Load()) }
+func (c *core) Len() int { return int(c.entries.Load()) }
 
 // Weight returns the sum of the entries' weights.
-func (c *Cache[K, V]) Weight() int64 { return c.weight.Load() }
+func (c *core) Weight() int64 { return c.weight.Load() }
 
 // All iterates over the living entries, in no order. It takes no lock and
 // copies nothing, so it is weakly consistent: an entry that stays in the cache
@@ -167,9 +229,10 @@ func (c *Cache[K, V]) All() iter.Seq[*Entry[K, V]] {
 		for i := range c.shards {
 			s := &c.shards[i]
 			t := s.table.Load()
-			whole := t.each(func(e *Entry[K, V]) bool {
+			whole := t.each(func(h *head) bool {
+				e := entryOf[K, V](h)
 				if s.table.Load() != t { // t was replaced: search the current table
-					e = s.find(e.hash, e.Key)
+					e = c.find(c.hash(e.Key), e.Key)
 				}
 				return e == nil || c.clock.now() >= e.Dead || yield(e)
 			})
@@ -186,15 +249,15 @@ func (c *Cache[K, V]) Hottest(n int) []*Entry[K, V] {
 	if n <= 0 {
 		return nil
 	}
-	var byUse [maxUse + 1][]*Entry[K, V]
+	var byUse [maxUses + 1][]*Entry[K, V]
 	for e := range c.All() {
-		u := e.use.Load()
+		u := e.uses()
 		if len(byUse[u]) < n {
 			byUse[u] = append(byUse[u], e)
 		}
 	}
 	var hottest []*Entry[K, V]
-	for u := maxUse; u >= 0; u-- {
+	for u := maxUses; u >= 0; u-- {
 		hottest = append(hottest, byUse[u]...)
 	}
 	return hottest[:min(n, len(hottest))]
@@ -214,7 +277,7 @@ type Stats struct {
 
 // Stats returns the counts. They are read one after the other, not at one
 // instant.
-func (c *Cache[K, V]) Stats() Stats {
+func (c *core) Stats() Stats {
 	st := Stats{
 		Entries:        c.entries.Load(),
 		Weight:         c.weight.Load(),

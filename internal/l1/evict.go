@@ -1,134 +1,222 @@
 package l1
 
-// change is the difference that a writer has made to its shard and not settled
-// yet.
+import "sync/atomic"
+
+// change is a difference of a shard, and of the cache.
 type change struct{ entries, weight int64 }
 
-// settle adds a change to the counts of the shard and of the cache. It needs
-// the shard's mutex. A writer settles once, after it has evicted: in a full
-// cache most changes sum to zero, and then the counts that all processors share
-// are not written to.
-func (c *Cache[K, V]) settle(s *shard[K, V], d change) {
+// reserve adds a change to the totals of the cache, unless that would exceed a
+// bound. It needs the mutex of the shard that changes.
+//
+// Invariant: the totals never exceed the bounds, and no table holds an entry that
+// the totals do not count. So an insertion reserves its room first, and the room
+// of an evicted entry is given up, or passed on, only after its removal.
+func (c *core) reserve(d change) bool {
+	if !raise(&c.entries, d.entries, c.maxEntries.Load()) {
+		return false
+	}
+	if !raise(&c.weight, d.weight, c.maxWeight.Load()) {
+		c.entries.Add(-max(0, d.entries))
+		return false
+	}
+	c.release(change{min(0, d.entries), min(0, d.weight)})
+	return true
+}
+
+// raise adds d to a total if d is positive; it reports false instead of exceeding
+// the bound.
+func raise(total *atomic.Int64, d, bound int64) bool {
+	for d > 0 {
+		n := total.Load()
+		if n > bound-d {
+			return false
+		}
+		if total.CompareAndSwap(n, n+d) {
+			return true
+		}
+	}
+	return true
+}
+
+// release adds a negative change to the totals. In a full cache most changes sum
+// to zero, and then the totals, which all processors share, are not written to.
+func (c *core) release(d change) {
 	if d.entries != 0 {
-		s.entries.Add(d.entries)
 		c.entries.Add(d.entries)
 	}
 	if d.weight != 0 {
-		s.weight.Add(d.weight)
 		c.weight.Add(d.weight)
 	}
 }
 
-// over reports whether a bound is exceeded, including d, the caller's unsettled
-// change.
-func (c *Cache[K, V]) over(d change) bool {
+// over reports whether a change would exceed a bound.
+func (c *core) over(d change) bool {
 	return c.entries.Load()+d.entries > c.maxEntries.Load() || c.weight.Load()+d.weight > c.maxWeight.Load()
 }
 
-// crowded reports whether a shard holds about its share, or more, of the
-// exceeded bound. Eviction from crowded shards alone keeps the shards even. The
-// slack of one eighth lets nearly all writers evict from the shard that they
-// have locked already.
-func (c *Cache[K, V]) crowded(s *shard[K, V], d change) bool {
+// crowded reports whether a shard holds about its share, or more, of the bound
+// that a change would exceed. Eviction from crowded shards alone keeps the shards
+// even. The slack of one eighth lets nearly all writers evict from the shard that
+// they have locked already.
+func (c *core) crowded(s *shard, d change) bool {
 	n := int64(len(c.shards))
 	if total := c.entries.Load() + d.entries; total > c.maxEntries.Load() {
-		return s.entries.Load()+d.entries >= (total-total/8)/n
+		return s.entries.Load() >= (total-total/8)/n
 	}
 	total := c.weight.Load() + d.weight
-	return s.weight.Load()+d.weight >= (total-total/8)/n
+	return s.weight.Load() >= (total-total/8)/n
 }
 
-// evict removes entries from a shard while the cache is over a bound and the
-// shard is crowded. If forced, it evicts from a shard that is not crowded too.
-// It spares keep, and returns the change for the caller to settle. It needs the
-// shard's mutex.
-func (c *Cache[K, V]) evict(s *shard[K, V], keep *Entry[K, V], forced bool, removed []Removed[K, V], d change) ([]Removed[K, V], change) {
-	for c.over(d) && (forced || c.crowded(s, d)) {
-		e := s.queue.victim(keep)
-		if e == nil {
-			break
+// room reserves d, the change of an insertion into a shard, and evicts from the
+// shard as long as the bounds need it. It fails if the shard is not crowded, unless
+// forced, or has nothing more to evict; what it has evicted is gone all the same.
+// It spares keep. It needs the shard's mutex.
+func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed, bool) {
+	var freed change
+	for !c.reserve(change{d.entries + freed.entries, d.weight + freed.weight}) {
+		if i := c.victim(s, d, how); i != 0 {
+			h := s.nodes.head(i)
+			freed.entries--
+			freed.weight -= s.nodes.weight(i)
+			gone = c.evict(s, h, how.now, gone)
+			continue
 		}
-		s.remove(e)
-		d.entries--
-		d.weight -= e.weight
-		removed = c.note(s, removed, e, Evicted)
+		c.release(freed)
+		return gone, false
 	}
-	return removed, d
+	return gone, true
 }
 
-// evictAround evicts until the cache is within its bounds: first from crowded
-// shards, beginning after the given one, then from all. The bounds hold when
-// the last of several writers returns: that writer sees the entries of all
-// others and spares only its own, which fits.
-func (c *Cache[K, V]) evictAround(own int, keep *Entry[K, V], removed []Removed[K, V]) []Removed[K, V] {
-	for _, forced := range []bool{false, true} {
+// eviction says how a shard makes room.
+type eviction struct {
+	promote bool   // the new entry goes to the policy's main queue
+	forced  bool   // also if the shard is not crowded
+	keep    uint32 // the node that stays
+	now     int64
+}
+
+// victim takes an entry out of a shard's policy; zero if there is none to evict.
+func (c *core) victim(s *shard, d change, how eviction) uint32 {
+	if !how.forced && !c.crowded(s, d) {
+		return 0
+	}
+	return s.policy.evict(how.promote, how.keep, how.now)
+}
+
+// evict takes an entry that the policy has given up out of the shard. It does not
+// change the totals of the cache.
+func (c *core) evict(s *shard, h *head, now int64, gone []removed) []removed {
+	s.entries.Add(-1)
+	s.weight.Add(-s.nodes.weight(h.node))
+	s.clear(h)
+	return c.note(s, gone, h, reasonAt(Evicted, h, now))
+}
+
+// evictAround evicts from all shards, beginning after the given one, until d fits:
+// first from crowded shards, then from any. Other writers may take the room before
+// the caller does.
+func (c *core) evictAround(own int, d change, now int64, gone []removed) []removed {
+	how := eviction{now: now}
+	for _, how.forced = range []bool{false, true} {
 		for i := range c.shards {
 			s := &c.shards[(own+1+i)%len(c.shards)]
-			if s.entries.Load() == 0 || !forced && !c.crowded(s, change{}) {
-				continue
+			if !c.over(d) {
+				return gone
 			}
-			s.mu.Lock()
-			var d change
-			removed, d = c.evict(s, keep, forced, removed, d)
-			c.settle(s, d)
-			s.mu.Unlock()
-			if !c.over(change{}) {
-				return removed
+			if s.entries.Load() > 0 && (how.forced || c.crowded(s, d)) {
+				gone = c.shrink(s, d, how, gone)
 			}
 		}
 	}
-	return removed
+	return gone
 }
 
-// Resize changes the bounds, evicts until the entries fit, and returns the
-// evicted entries for the caller to pass to Notify. Zero means that the other
-// bound holds alone; if neither is positive, nothing changes. The number of
-// shards stays the same.
-func (c *Cache[K, V]) Resize(maxEntries, maxWeight int64) []Removed[K, V] {
+// shrink evicts from one shard until d fits.
+func (c *core) shrink(s *shard, d change, how eviction, gone []removed) []removed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c.over(d) {
+		i := c.victim(s, d, how)
+		if i == 0 {
+			break
+		}
+		h, weight := s.nodes.head(i), s.nodes.weight(i)
+		gone = c.evict(s, h, how.now, gone)
+		c.release(change{-1, -weight})
+	}
+	return gone
+}
+
+// resize changes the bounds and evicts until the entries fit.
+func (c *core) resize(maxEntries, maxWeight int64) []removed {
 	if maxEntries <= 0 && maxWeight <= 0 {
 		return nil
 	}
 	c.setBounds(maxEntries, maxWeight)
-	if !c.over(change{}) {
-		return nil
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		s.policy.fit(c.share(), c.weighted())
+		s.mu.Unlock()
 	}
-	return c.evictAround(0, nil, nil)
-}
-
-// Clear removes all entries and calls Notify for each.
-func (c *Cache[K, V]) Clear() { c.clear(false) }
-
-// Close removes all entries, calls Notify for each, and ends the goroutines of
-// the cache. After Close, Get misses and Set stores nothing. A second Close
-// does no harm.
-func (c *Cache[K, V]) Close() {
-	c.clear(true)
-	c.sweeper.close()
-	c.clock.close()
+	return c.evictAround(0, change{}, c.clock.exact(), nil)
 }
 
 // clear empties the shards one after the other and, if closing, closes each.
-func (c *Cache[K, V]) clear(closing bool) {
+func (c *core) clear(closing bool) {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
 		s.closed = s.closed || closing
-		c.settle(s, change{-s.entries.Load(), -s.weight.Load()})
-		head := s.empty()
+		c.release(change{-s.entries.Swap(0), -s.weight.Swap(0)})
+		old := s.empty()
 		s.mu.Unlock()
-		c.unlink(head)
+		if c.notify != nil {
+			old.each(func(h *head) bool {
+				c.tellOne(removed{h, Cleared})
+				return true
+			})
+		}
 	}
 }
 
-// unlink separates a list of removed entries and calls Notify for each. A
-// pointer to one of them then does not keep the others in memory.
-func (c *Cache[K, V]) unlink(head *Entry[K, V]) {
-	for e := head; e != nil; {
-		next := e.next
-		e.prev, e.next, e.wnext, e.wprev = nil, nil, nil, nil
-		if c.notify != nil {
-			c.notifyOne(Removed[K, V]{e, Cleared})
-		}
-		e = next
+// note counts a removal and, if there is a Notify function, adds it to the
+// list. It needs the shard's mutex.
+func (c *core) note(s *shard, gone []removed, h *head, r Reason) []removed {
+	switch r {
+	case Evicted:
+		s.evicted++
+	case Expired:
+		s.expired++
 	}
+	if c.notify == nil {
+		return nil
+	}
+	return append(gone, removed{h, r})
+}
+
+// tell calls Config.Notify for each removed entry. The caller holds no lock.
+func (c *core) tell(gone []removed) {
+	for _, r := range gone {
+		c.tellOne(r)
+	}
+}
+
+// tellOne recovers from a panic of the callback, so that it does not stop the
+// rest of the list or the sweeper.
+func (c *core) tellOne(r removed) {
+	defer func() {
+		if recover() != nil {
+			c.panics.Add(1)
+		}
+	}()
+	c.notify(r.head, r.reason)
+}
+
+// reasonAt returns r, or Expired if the entry was dead at now.
+func reasonAt(r Reason, h *head, now int64) Reason {
+	if h.Dead <= now {
+		return Expired
+	}
+	return r
 }

@@ -1,84 +1,303 @@
 package l1
 
-// handSteps bounds the work of one eviction: after that many second chances the
-// oldest entry is the victim, whether used or not.
-const handSteps = 64
+import "math/bits"
 
-// queue is the eviction policy of one shard: CLOCK (Corbató, "A Paging
-// Experiment with the Multics System", 1968) with a two-bit counter, kept as a
-// queue instead of a ring: the hand is always at the head, and an entry that
-// has been used goes to the tail with its counter lowered by one. All methods
-// need the shard's mutex; readers only ever write the counter of an entry.
-type queue[K comparable, V any] struct {
-	head, tail *Entry[K, V] // head is the oldest
-	n          int
+const (
+	// leastSmall and mostSmall bound the share of the small queue, in percent.
+	leastSmall, mostSmall = 1, 90
+	// margin is the share of the capacity, in percent, by which a queue must have
+	// been too short for a returning key to lengthen it.
+	margin = 8
+	// promoteUses is the number of hits in the small queue that take an entry to
+	// the main queue.
+	promoteUses = 2
+	// handSteps bounds the work of one eviction: after that many second chances the
+	// oldest entry is the victim, whether used or not.
+	handSteps = 32
+	// clockBits is the number of bits that the capacity takes in a node's mark.
+	clockBits = 22
+)
+
+// The queue that a node is in: the low two bits of its mark.
+const (
+	inSmall   = 1
+	inMain    = 2
+	queueBits = 2
+	queueMask = 1<<queueBits - 1
+)
+
+// policy is the eviction policy of one shard: A3-FIFO, which is S3-FIFO (Yang,
+// Zhang, Qiu, Yue, Vinayak, "FIFO queues are all you need for cache eviction",
+// SOSP 2023) with three changes. A new entry goes to the small queue. At its head,
+// an entry that was hit goes on to the main queue, and another is evicted and
+// remembered among the ghosts. At the head of the main queue an entry that was hit
+// goes to the tail with its counter lowered by one.
+//
+//   - Fill rule: while main is below its target, the small queue overflows into
+//     main, so main is never empty.
+//   - Guarded promotion: a returning ghost enters main only if it was away for less
+//     time than main's victim was idle.
+//   - Adaptive small queue: a ghost that a slightly larger small queue would have
+//     kept makes it larger, one that a slightly larger main queue would have kept
+//     makes it smaller.
+//
+// All of this is work of misses. A hit adds one to a counter of two bits.
+//
+// Times are of two clocks: clock counts the sizes of inserted entries, mainClock
+// those that main has evicted. Sizes are weights, or one for each entry if only
+// their number is bounded. All methods need the shard's mutex.
+type policy struct {
+	nodes    *slab
+	weighted bool
+	// share is the shard's part of the bound.
+	share       int64
+	small, main list
+	// target is the size beyond which the small queue makes room.
+	target int64
+	clock  uint64
+	// mainClock is the sum of the sizes that main has evicted.
+	mainClock uint64
+	ghosts    ghosts
+	// shift is how many low bits of the clock are left out of a node's mark.
+	shift int
 }
 
-// add puts a new entry at the tail.
-func (q *queue[K, V]) add(e *Entry[K, V]) {
-	e.prev, e.next = q.tail, nil
-	if q.tail == nil {
-		q.head = e
-	} else {
-		q.tail.next = e
+// fit makes the policy ready for a share of the bound, and forgets the ghosts. The
+// sizes are summed anew: the bound may have been of another kind.
+func (p *policy) fit(share int64, weighted bool) {
+	p.share, p.weighted = max(1, share), weighted
+	p.shift = max(0, bits.Len64(uint64(p.share))-clockBits)
+	p.ghosts = ghosts{}
+	for _, l := range []*list{&p.small, &p.main} {
+		l.size = 0
+		for i := l.head; i != 0; i = p.nodes.node(i).next {
+			l.size += p.size(i)
+		}
 	}
-	q.tail = e
-	q.n++
+	p.setTarget(p.target)
 }
 
-// remove takes an entry out.
-func (q *queue[K, V]) remove(e *Entry[K, V]) {
-	if e.prev == nil {
-		q.head = e.next
-	} else {
-		e.prev.next = e.next
+// sizeOf returns the size of an entry of a given weight, size that of a node's
+// entry.
+func (p *policy) sizeOf(weight int64) int64 {
+	if p.weighted {
+		return weight
 	}
-	if e.next == nil {
-		q.tail = e.prev
-	} else {
-		e.next.prev = e.prev
-	}
-	e.prev, e.next = nil, nil
-	q.n--
+	return 1
 }
 
-// replace gives old's place to e.
-func (q *queue[K, V]) replace(old, e *Entry[K, V]) {
-	e.prev, e.next = old.prev, old.next
-	if e.prev == nil {
-		q.head = e
-	} else {
-		e.prev.next = e
-	}
-	if e.next == nil {
-		q.tail = e
-	} else {
-		e.next.prev = e
-	}
-	old.prev, old.next = nil, nil
+func (p *policy) size(i uint32) int64 { return p.sizeOf(p.nodes.weight(i)) }
+
+// total is the size of all entries, and capacity what the shard has room for: it
+// may hold more than its share while others hold less.
+func (p *policy) total() int64    { return p.small.size + p.main.size }
+func (p *policy) capacity() int64 { return max(p.share, p.total()) }
+
+// mainTarget is the size that main is filled to.
+func (p *policy) mainTarget() int64 { return p.capacity() - p.target }
+
+// mean is the mean size of an entry, at least one.
+func (p *policy) mean() int64 {
+	return max(1, p.total()/int64(max(1, p.small.n+p.main.n)))
 }
 
-// victim returns the entry to evict next, which is still in the queue. It never
-// returns keep, so that the writer of an entry can read it; nil means that
-// there is no other entry.
-func (q *queue[K, V]) victim(keep *Entry[K, V]) *Entry[K, V] {
-	if q.head == nil || q.head == keep && q.n == 1 {
-		return nil
+// setTarget sets the target of the small queue, within its bounds.
+func (p *policy) setTarget(target int64) {
+	c := p.capacity()
+	least := max(1, c*leastSmall/100)
+	if p.weighted {
+		least = min(max(least, 2*p.mean()), max(1, c/4))
+	}
+	p.target = max(least, min(target, c/100*mostSmall+c%100*mostSmall/100))
+}
+
+// idle returns for how long a node has been where it is.
+func (p *policy) idle(i uint32) int64 {
+	const wrap = 1<<(32-queueBits) - 1
+	return int64((uint32(p.clock>>p.shift)-p.nodes.node(i).mark>>queueBits)&wrap) << p.shift
+}
+
+// put adds a node to the tail of a queue and sets its mark to now.
+func (p *policy) put(i uint32, queue uint32) {
+	p.nodes.node(i).mark = uint32(p.clock>>p.shift)<<queueBits | queue
+	p.queue(queue).push(p.nodes, i, p.size(i))
+}
+
+// queue returns the list with a number.
+func (p *policy) queue(queue uint32) *list {
+	if queue == inMain {
+		return &p.main
+	}
+	return &p.small
+}
+
+// remove takes a node out of its queue.
+func (p *policy) remove(i uint32) {
+	p.queue(p.nodes.node(i).mark&queueMask).remove(p.nodes, i, p.size(i))
+}
+
+// resize corrects the sum of sizes when the weight of a node changes.
+func (p *policy) resize(i uint32, old, weight int64) {
+	if p.weighted {
+		p.queue(p.nodes.node(i).mark & queueMask).size += weight - old
+	}
+}
+
+// admit advances the clock for a new entry of the given hash and size, adapts the
+// queues if it is a returning ghost, and reports whether it is to enter main.
+func (p *policy) admit(hash uint32, size int64) (promote bool) {
+	p.clock += uint64(size)
+	g, ok := p.ghosts.take(hash, p.clock, p.mainClock)
+	if !ok {
+		return false
+	}
+	near := max(1, p.capacity()/100*margin+p.capacity()%100*margin/100)
+	if g.fromMain {
+		if g.age < near {
+			p.setTarget(p.target - p.mean())
+		}
+		return false
+	}
+	if g.age <= p.small.size+near {
+		p.setTarget(p.target + p.mean())
+	}
+	if p.main.size < p.mainTarget() {
+		return true
+	}
+	v := p.hand(0)
+	return v != 0 && float64(g.age)*float64(size) < float64(p.idle(v))*float64(p.size(v))
+}
+
+// insert adds the node of a new entry. evicted says that the cache was full.
+func (p *policy) insert(i uint32, promote, evicted bool) {
+	if promote {
+		p.put(i, inMain)
+		return
+	}
+	if x := p.small.head; !evicted && x != 0 && p.small.size >= p.target {
+		p.move(x)
+	}
+	p.put(i, inSmall)
+}
+
+// move takes a node from the small queue to main. Its mark stays: the entry has
+// not been proven since.
+func (p *policy) move(i uint32) {
+	p.small.remove(p.nodes, i, p.size(i))
+	x := p.nodes.node(i)
+	x.mark = x.mark&^queueMask | inMain
+	p.main.push(p.nodes, i, p.size(i))
+}
+
+// hand turns entries at main's head that were hit to the tail, and returns the
+// first that was not; zero if handSteps do not find one. It passes keep by.
+func (p *policy) hand(keep uint32) uint32 {
+	for range handSteps {
+		i := p.main.head
+		if i == 0 {
+			return 0
+		}
+		if i != keep {
+			h := p.nodes.head(i)
+			u := h.uses()
+			if u == 0 {
+				return i
+			}
+			h.setUses(u - 1)
+		}
+		p.main.remove(p.nodes, i, p.size(i))
+		p.put(i, inMain)
+	}
+	return 0
+}
+
+// evict takes an entry out of its queue and returns its node; zero if there is
+// none but keep. promote says that the new entry is to enter main. An entry that
+// is dead at now goes first, wherever the hands meet one, and leaves no ghost.
+func (p *policy) evict(promote bool, keep uint32, now int64) uint32 {
+	if total := p.total(); total < p.share-p.share/4 {
+		share := p.share // another bound is reached first
+		p.share = max(1, total)
+		p.setTarget(int64(float64(p.target) / float64(share) * float64(p.share)))
+	}
+	if promote && p.main.size >= p.mainTarget() {
+		if i := p.evictMain(keep, now); i != 0 {
+			return i
+		}
 	}
 	for range handSteps {
-		e := q.head
-		if e != keep {
-			u := e.use.Load()
-			if u == 0 {
-				return e
-			}
-			e.use.Store(u - 1)
+		i := p.small.head
+		if i == 0 || p.small.size < p.target && p.main.n > 0 {
+			break
 		}
-		q.remove(e)
-		q.add(e)
+		if i != keep && !p.passes(i, now) {
+			return p.drop(i, now)
+		}
+		p.nodes.head(i).setUses(0)
+		p.small.remove(p.nodes, i, p.size(i))
+		p.put(i, inMain)
+		if p.main.size > p.mainTarget() {
+			break
+		}
 	}
-	if q.head == keep {
-		return keep.next
+	if i := p.evictMain(keep, now); i != 0 {
+		return i
 	}
-	return q.head
+	return p.other(&p.small, keep, now)
+}
+
+// passes reports whether the entry at the head of the small queue goes on to main.
+func (p *policy) passes(i uint32, now int64) bool {
+	h := p.nodes.head(i)
+	u := h.uses()
+	return h.Dead > now && (u >= promoteUses || u > 0 && p.main.size < p.mainTarget())
+}
+
+// evictMain takes the first entry out of main that was not hit, or the oldest.
+func (p *policy) evictMain(keep uint32, now int64) uint32 {
+	if i := p.main.head; i != 0 && i != keep && p.nodes.head(i).Dead <= now {
+		return p.drop(i, now)
+	}
+	if i := p.hand(keep); i != 0 {
+		return p.drop(i, now)
+	}
+	return p.other(&p.main, keep, now)
+}
+
+// other takes the oldest entry but keep out of a list.
+func (p *policy) other(l *list, keep uint32, now int64) uint32 {
+	i := l.head
+	if i == keep && i != 0 {
+		i = p.nodes.node(i).next
+	}
+	if i == 0 {
+		return 0
+	}
+	return p.drop(i, now)
+}
+
+// drop takes a node out of its queue, remembers its key unless it is dead, and
+// returns it.
+func (p *policy) drop(i uint32, now int64) uint32 {
+	x := p.nodes.node(i)
+	fromMain := x.mark&queueMask == inMain
+	at := uint64(x.mark>>queueBits) << p.shift
+	if fromMain {
+		p.mainClock += uint64(p.size(i))
+		at = p.mainClock
+	}
+	p.remove(i)
+	if p.nodes.head(i).Dead > now {
+		p.remember(x.hash, fromMain, at)
+	}
+	return i
+}
+
+// remember adds a ghost. The history is made with the first one, and again when
+// the number of entries has doubled.
+func (p *policy) remember(hash uint32, fromMain bool, at uint64) {
+	if n := p.small.n + p.main.n + 1; n > 2*p.ghosts.room {
+		p.ghosts = newGhosts(n, p.capacity())
+	}
+	p.ghosts.add(hash, fromMain, at)
 }

@@ -2,6 +2,7 @@ package l1
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -83,7 +84,7 @@ func (m *machine) entry(key, life byte) *Entry[uint8, int] {
 	if int(life) < 20*len(lives) {
 		dead = After(m.c.Now(), lives[int(life)%len(lives)])
 	}
-	return &Entry[uint8, int]{Key: key, Value: m.next, Dead: dead}
+	return NewEntry(key, m.next, dead)
 }
 
 // step does one operation and then checks everything.
@@ -139,8 +140,8 @@ func (m *machine) set(e *Entry[uint8, int], weight int64) {
 
 // stored applies a store to the reference: old must be among the removed
 // entries.
-func (m *machine) stored(old, e *Entry[uint8, int], removed []Removed[uint8, int], ok bool) {
-	if old != nil && (len(removed) == 0 || removed[0].Entry != old) {
+func (m *machine) stored(old, e *Entry[uint8, int], gone []Removed[uint8, int], ok bool) {
+	if old != nil && (!slices.ContainsFunc(gone, func(r Removed[uint8, int]) bool { return r.Entry == old })) {
 		m.t.Fatalf("store over %v does not say that it left", old)
 	}
 	if ok {
@@ -148,8 +149,8 @@ func (m *machine) stored(old, e *Entry[uint8, int], removed []Removed[uint8, int
 	} else {
 		m.ref.forget(e.Key)
 	}
-	m.c.Notify(removed)
-	if got := m.c.shard(e.hash).find(e.hash, e.Key); ok && got != e {
+	m.c.Notify(gone)
+	if got := m.c.find(m.c.hash(e.Key), e.Key); ok && got != e {
 		m.t.Fatalf("key %d holds %v right after the store of %v", e.Key, got, e)
 	}
 }

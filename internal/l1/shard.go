@@ -7,78 +7,116 @@ import (
 
 // shard is a slice of the cache by hash. The table pointer has a cache line of
 // its own: readers load it on every Get, writers change it only when the table
-// grows. A shard is three cache lines.
-type shard[K comparable, V any] struct {
-	table atomic.Pointer[table[K, V]]
+// grows.
+type shard struct {
+	table atomic.Pointer[table]
 	_     [56]byte
 
-	// entries and weight change only under mu, through Cache.settle. Writers of
-	// other shards read them to find a shard that holds more than its share.
+	// entries and weight change only under mu, together with the totals of the
+	// cache. Writers of other shards read them to find a shard that holds more
+	// than its share.
 	entries, weight atomic.Int64
 
 	mu     sync.Mutex // guards all below, and changes to the table
-	queue  queue[K, V]
-	wheel  wheel[K, V]
+	nodes  slab
+	policy policy
+	wheel  wheel
 	closed bool
+	number uint32 // of the shard
 
 	evicted, expired, rejected uint64
+	_                          [48]byte
 }
 
-// find returns the entry of key, dead or not, or nil. It takes no lock.
-func (s *shard[K, V]) find(hash uint64, key K) *Entry[K, V] {
-	return s.table.Load().find(hash, key)
-}
+// len returns the number of entries in the policy's queues.
+func (s *shard) len() int { return s.policy.small.n + s.policy.main.n }
 
-// holds reports whether e itself is in the shard.
-func (s *shard[K, V]) holds(e *Entry[K, V]) bool {
-	g, _, _ := s.table.Load().locate(e)
-	return g != nil
-}
+// hashOf returns the hash of an entry that is in the shard.
+func (s *shard) hashOf(h *head) uint32 { return s.nodes.node(h.node).hash }
 
-// insert adds an entry; its key must be absent.
-func (s *shard[K, V]) insert(e *Entry[K, V]) {
+// insert adds an entry; its key must be absent. evicted says that the cache was
+// full, promote that the policy is to take the entry into its main queue.
+func (s *shard) insert(h *head, hash uint32, weight int64, promote, evicted bool) {
+	h.state.Store(s.number << usesBits)
+	s.nodes.add(h, hash, weight)
+	s.policy.insert(h.node, promote, evicted)
+	s.wheel.add(&s.nodes, h.node)
 	t := s.table.Load()
-	if n := s.queue.n; n == t.room() {
-		t = t.copied(2 * n)
-		t.insert(e)
+	if n := s.len(); n > t.room() {
+		t = s.rebuilt(s.grown(n))
+		t.insert(h, hash)
 		s.table.Store(t)
-	} else {
-		t.insert(e)
+		return
 	}
-	s.queue.add(e)
-	s.wheel.add(e)
+	t.insert(h, hash)
 }
 
-// replace puts e in the place of old, which is in the shard and has the same
-// key. e inherits the use counter and the queue position of old.
-func (s *shard[K, V]) replace(old, e *Entry[K, V]) {
-	if u := old.use.Load(); u != 0 {
-		e.use.Store(u)
+// grown returns for how many entries a full table of n entries is to be rebuilt:
+// twice as many, but little more than the shard's share, which most shards fill
+// and few exceed.
+func (s *shard) grown(n int) int {
+	if share := int(s.policy.share); !s.policy.weighted && share < 2*n {
+		return max(share, n) + max(share, n)/16
 	}
-	s.table.Load().replace(old, e)
-	s.queue.replace(old, e)
-	s.wheel.remove(old)
-	s.wheel.add(e)
+	return 2 * n
 }
 
-// remove takes out an entry that is in the shard. A table with less than an
-// eighth of its room in use is replaced by a smaller one.
-func (s *shard[K, V]) remove(e *Entry[K, V]) {
+// replace puts h in the place of old, which is in the shard and has the same key.
+// h inherits node, uses and place of old.
+func (s *shard) replace(old, h *head) {
+	hash := s.hashOf(old)
+	h.state.Store(old.state.Load())
+	s.nodes.replace(old, h)
+	s.table.Load().replace(old, h, hash)
+	if old.Dead != h.Dead {
+		s.wheel.move(&s.nodes, h.node)
+	}
+}
+
+// reweigh changes the weight of an entry that is in the shard.
+func (s *shard) reweigh(h *head, weight int64) {
+	old := s.nodes.weight(h.node)
+	s.nodes.setWeight(h.node, weight)
+	s.policy.resize(h.node, old, weight)
+}
+
+// remove takes out an entry that is in the shard.
+func (s *shard) remove(h *head) {
+	s.policy.remove(h.node)
+	s.clear(h)
+}
+
+// clear takes out an entry that the policy has given up already. A table with less
+// than an eighth of its room in use is replaced by a smaller one.
+func (s *shard) clear(h *head) {
 	t := s.table.Load()
-	t.remove(e)
-	s.queue.remove(e)
-	s.wheel.remove(e)
-	if n := s.queue.n; len(t.groups) > 1 && n < t.room()/8 {
-		s.table.Store(t.copied(2 * n))
+	t.remove(h, s.hashOf(h))
+	s.wheel.remove(&s.nodes, h.node)
+	s.nodes.remove(h.node)
+	if n := s.len(); len(t.groups) > 1 && n < t.room()/8 {
+		s.table.Store(s.rebuilt(2 * n))
 	}
 }
 
-// empty takes out all entries at once and returns them as a list linked by
-// next, which the caller owns.
-func (s *shard[K, V]) empty() (head *Entry[K, V]) {
-	head = s.queue.head
-	s.table.Store(newTable[K, V](0))
-	s.queue = queue[K, V]{}
-	s.wheel = wheel[K, V]{tick: s.wheel.tick}
-	return head
+// rebuilt returns a table of the same entries with room for n.
+func (s *shard) rebuilt(n int) *table {
+	t := newTable(n)
+	s.table.Load().each(func(h *head) bool {
+		t.insert(h, s.hashOf(h))
+		return true
+	})
+	return t
+}
+
+// empty takes out all entries at once, and returns the table that holds them.
+func (s *shard) empty() *table {
+	old := s.table.Load()
+	s.table.Store(newTable(0))
+	p := &s.policy
+	s.nodes = slab{}
+	share, weighted := p.share, p.weighted
+	*p = policy{nodes: p.nodes}
+	p.fit(share, weighted)
+	s.wheel = wheel{tick: s.wheel.tick}
+	return old
 }

@@ -69,7 +69,7 @@ func (w *sweeper) leave() bool {
 //
 // While the sweeper searches the wheels, next is never. So a deadline that it
 // may have missed wakes it.
-func (c *Cache[K, V]) wakeSweeper(dead int64) {
+func (c *core) wakeSweeper(dead int64) {
 	w := &c.sweeper
 	if tickOf(dead) >= w.next.Load() {
 		return
@@ -92,7 +92,7 @@ func (c *Cache[K, V]) wakeSweeper(dead int64) {
 
 // sweep removes dead entries until there are none with a deadline, or until
 // Close.
-func (c *Cache[K, V]) sweep() {
+func (c *core) sweep() {
 	w := &c.sweeper
 	ended := false
 	defer func() {
@@ -128,7 +128,7 @@ func (c *Cache[K, V]) sweep() {
 }
 
 // firstTick returns the first tick that has a deadline in any shard, or never.
-func (c *Cache[K, V]) firstTick() int64 {
+func (c *core) firstTick() int64 {
 	first := never
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -141,33 +141,34 @@ func (c *Cache[K, V]) firstTick() int64 {
 
 // removeDead removes the dead entries of all past ticks and calls Notify for
 // each.
-func (c *Cache[K, V]) removeDead() {
+func (c *core) removeDead() {
 	now := c.clock.exact()
 	for i := range c.shards {
 		for more := true; more; {
-			var dead []Removed[K, V]
+			var dead []removed
 			dead, more = c.sweepShard(&c.shards[i], now)
-			c.Notify(dead)
+			c.tell(dead)
 		}
 	}
 }
 
 // sweepShard checks one batch of a shard's entries, returns the dead ones,
 // which it has removed, and reports whether there are more to check.
-func (c *Cache[K, V]) sweepShard(s *shard[K, V], now int64) (dead []Removed[K, V], more bool) {
+func (c *core) sweepShard(s *shard, now int64) (dead []removed, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range sweepBatch {
-		e := s.wheel.pop(now / tickLength)
-		if e == nil {
+		i := s.wheel.pop(&s.nodes, now/tickLength)
+		if i == 0 {
 			return dead, false
 		}
-		if e.Dead > now {
-			s.wheel.add(e)
+		h := s.nodes.head(i)
+		if h.Dead > now {
+			s.wheel.add(&s.nodes, i)
 			continue
 		}
-		c.drop(s, e)
-		dead = c.note(s, dead, e, Expired)
+		c.drop(s, h)
+		dead = c.note(s, dead, h, Expired)
 	}
 	return dead, true
 }

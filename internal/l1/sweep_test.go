@@ -34,13 +34,12 @@ func TestExpiredMemoryIsFreedWithinTwoSeconds(t *testing.T) {
 			synctest.Wait()
 			validate(t, c)
 			for i := range c.shards {
-				c.shards[i].mu.Lock()
-				for e := c.shards[i].queue.head; e != nil; e = e.next {
-					if late := c.Now() - lives[e.Key]; late > int64(2*time.Second) {
-						t.Fatalf("key %d is still held %v after its death", e.Key, time.Duration(late))
+				c.shards[i].table.Load().each(func(h *head) bool {
+					if late := c.Now() - h.Dead; late > int64(2*time.Second) {
+						t.Fatalf("an entry is still held %v after its death", time.Duration(late))
 					}
-				}
-				c.shards[i].mu.Unlock()
+					return true
+				})
 			}
 		}
 		if st := c.Stats(); st.Expired != 3000 || st.Evicted != 0 {

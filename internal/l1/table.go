@@ -10,7 +10,7 @@ import (
 const groupSlots = 7
 
 // groupLoad is the number of entries per group beyond which a table grows.
-const groupLoad = 6
+const groupLoad = 5
 
 const (
 	lowBits   = 0x0001010101010101 // the lowest bit of every tag
@@ -28,9 +28,9 @@ const (
 // insertion raised, so there are no tombstones. A count that has reached
 // overMax stays there until the table is rebuilt, which costs searches one more
 // group.
-type group[K comparable, V any] struct {
+type group struct {
 	tags  atomic.Uint64
-	slots [groupSlots]atomic.Pointer[Entry[K, V]]
+	slots [groupSlots]atomic.Pointer[head]
 }
 
 // table is an open hash table of groups. Readers search it at any time; only
@@ -41,41 +41,37 @@ type group[K comparable, V any] struct {
 // The layout follows Swiss tables (Kulukundis, CppCon 2017) and F14 (Bronson
 // and Shi, 2019), from which the overflow count is taken.
 //
-// The gain, in ns per hit with Zipf keys on two processors: the engine's whole
-// Get, with clock, policy and counts, against the bare look-up in Go maps under
-// as many read-write mutexes (BenchmarkHit, BenchmarkLockedMapHit, the least of
-// three runs).
-//
-//	           int 1 goroutine   2    string 1   2
-//	engine             17        11         29   18
-//	locked maps        18        29         31   36
-type table[K comparable, V any] struct {
-	groups []group[K, V]
-	mask   uint64
+// The search by key is [Cache.find], which must be generic. Of a hash, the table
+// uses the low half.
+type table struct {
+	groups []group
 }
 
-// newTable makes a table that has room for n entries.
-func newTable[K comparable, V any](n int) *table[K, V] {
-	size := uint64(1)
-	for int(size)*groupLoad < n {
-		size *= 2
-	}
-	return &table[K, V]{groups: make([]group[K, V], size), mask: size - 1}
+// newTable makes a table that has room for n entries. The number of groups is no
+// power of two: a table of known size wastes nothing.
+func newTable(n int) *table {
+	return &table{groups: make([]group, max(1, (n+groupLoad-1)/groupLoad))}
 }
 
 // room returns the number of entries beyond which the table should grow.
-func (t *table[K, V]) room() int { return len(t.groups) * groupLoad }
+func (t *table) room() int { return len(t.groups) * groupLoad }
 
 // tagOf returns the tag of a hash: its low byte, or one if that is zero, since
 // a zero tag means an empty slot.
-func tagOf(hash uint64) uint64 {
-	return max(1, hash&0xff)
-}
+func tagOf(hash uint32) uint64 { return uint64(max(1, hash&0xff)) }
 
-// home returns the number of the group where the search for a hash begins. Its
-// bits are not those of the tag and, except in enormous tables, not those of
-// the shard number.
-func home(hash uint64) uint64 { return hash >> 8 }
+// home returns the number of the group where the search for a hash begins, which
+// is taken from its high bits: the multiplication of Lemire, "Fast random integer
+// generation in an interval" (2019).
+func (t *table) home(hash uint32) int { return int(uint64(hash) * uint64(len(t.groups)) >> 32) }
+
+// after returns the number of the group after a group.
+func (t *table) after(at int) int {
+	if at++; at == len(t.groups) {
+		return 0
+	}
+	return at
+}
 
 // matches marks the slots that may have the given tag: it sets the highest bit
 // of each such byte. It may also mark a wrong slot above a true match; callers
@@ -88,48 +84,30 @@ func matches(tags, tag uint64) uint64 {
 // slotOf returns the number of the lowest marked slot.
 func slotOf(marks uint64) int { return bits.TrailingZeros64(marks) >> 3 }
 
-// find returns the entry of key, or nil. It takes no lock.
-func (t *table[K, V]) find(hash uint64, key K) *Entry[K, V] {
-	tag, at := tagOf(hash), home(hash)
-	for range t.groups {
-		g := &t.groups[at&t.mask]
-		tags := g.tags.Load()
-		for m := matches(tags, tag); m != 0; m &= m - 1 {
-			if e := g.slots[slotOf(m)].Load(); e != nil && e.Key == key {
-				return e
-			}
-		}
-		if tags>>overShift == 0 {
-			return nil
-		}
-		at++
-	}
-	return nil
-}
-
-// locate returns the group and slot that hold e, and the number of groups that
+// locate returns the group and slot that hold h, and the number of groups that
 // the search passed before.
-func (t *table[K, V]) locate(e *Entry[K, V]) (g *group[K, V], slot int, passed uint64) {
-	tag, at := tagOf(e.hash), home(e.hash)
-	for passed = range uint64(len(t.groups)) {
-		g := &t.groups[(at+passed)&t.mask]
+func (t *table) locate(h *head, hash uint32) (g *group, slot, passed int) {
+	tag, at := tagOf(hash), t.home(hash)
+	for passed = range t.groups {
+		g := &t.groups[at]
 		tags := g.tags.Load()
 		for m := matches(tags, tag); m != 0; m &= m - 1 {
-			if slot := slotOf(m); g.slots[slot].Load() == e {
+			if slot := slotOf(m); g.slots[slot].Load() == h {
 				return g, slot, passed
 			}
 		}
 		if tags>>overShift == 0 {
 			break
 		}
+		at = t.after(at)
 	}
 	return nil, 0, 0
 }
 
-// insert adds e; its key must be absent, and there must be room.
-func (t *table[K, V]) insert(e *Entry[K, V]) {
-	for at := home(e.hash); ; at++ {
-		g := &t.groups[at&t.mask]
+// insert adds h; its key must be absent, and there must be room.
+func (t *table) insert(h *head, hash uint32) {
+	for at := t.home(hash); ; at = t.after(at) {
+		g := &t.groups[at]
 		tags := g.tags.Load()
 		free := matches(tags, 0)
 		if free == 0 {
@@ -139,59 +117,45 @@ func (t *table[K, V]) insert(e *Entry[K, V]) {
 			continue
 		}
 		slot := slotOf(free)
-		g.slots[slot].Store(e) // before the tag, so that a reader of the tag sees the entry
-		g.tags.Store(tags | tagOf(e.hash)<<(slot*8))
+		g.slots[slot].Store(h) // before the tag, so that a reader of the tag sees the entry
+		g.tags.Store(tags | tagOf(hash)<<(slot*8))
 		return
 	}
 }
 
-// replace puts e into the slot of old, which has the same key, and reports
-// whether old was in the table.
-func (t *table[K, V]) replace(old, e *Entry[K, V]) bool {
-	g, slot, _ := t.locate(old)
-	if g == nil {
-		return false
+// replace puts h into the slot of old, which has the same key.
+func (t *table) replace(old, h *head, hash uint32) {
+	if g, slot, _ := t.locate(old, hash); g != nil {
+		g.slots[slot].Store(h)
 	}
-	g.slots[slot].Store(e)
-	return true
 }
 
-// remove takes e out and reports whether e was in the table.
-func (t *table[K, V]) remove(e *Entry[K, V]) bool {
-	g, slot, passed := t.locate(e)
+// remove takes h out.
+func (t *table) remove(h *head, hash uint32) {
+	g, slot, passed := t.locate(h, hash)
 	if g == nil {
-		return false
+		return
 	}
 	g.slots[slot].Store(nil)
 	g.tags.Store(g.tags.Load() &^ (0xff << (slot * 8)))
-	for i := range passed {
-		p := &t.groups[(home(e.hash)+i)&t.mask]
+	for at := t.home(hash); passed > 0; passed-- {
+		p := &t.groups[at]
 		if tags := p.tags.Load(); tags>>overShift < overMax {
 			p.tags.Store(tags - overOne)
 		}
+		at = t.after(at)
 	}
-	return true
 }
 
 // each calls f for every entry until f returns false, and reports whether it
 // visited all entries.
-func (t *table[K, V]) each(f func(*Entry[K, V]) bool) bool {
+func (t *table) each(f func(*head) bool) bool {
 	for i := range t.groups {
 		for j := range t.groups[i].slots {
-			if e := t.groups[i].slots[j].Load(); e != nil && !f(e) {
+			if h := t.groups[i].slots[j].Load(); h != nil && !f(h) {
 				return false
 			}
 		}
 	}
 	return true
-}
-
-// copied returns a table with the same entries and room for n.
-func (t *table[K, V]) copied(n int) *table[K, V] {
-	bigger := newTable[K, V](n)
-	t.each(func(e *Entry[K, V]) bool {
-		bigger.insert(e)
-		return true
-	})
-	return bigger
 }

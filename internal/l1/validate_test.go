@@ -32,53 +32,59 @@ func validate[K comparable, V any](t *testing.T, c *Cache[K, V]) {
 
 func validateShard[K comparable, V any](c *Cache[K, V], i int) error {
 	s := &c.shards[i]
-	held, err := validateTable(s.table.Load())
+	held, err := validateTable(s.table.Load(), s.hashOf)
 	if err != nil {
 		return err
 	}
 	var weight int64
 	timed := 0
-	for e := range held {
-		if int(e.hash>>c.shift) != i {
-			return fmt.Errorf("%v belongs to shard %d", e.Key, e.hash>>c.shift)
+	for h := range held {
+		e := entryOf[K, V](h)
+		if h.shard() != i || !s.nodes.holds(h) {
+			return fmt.Errorf("%v says it is node %d of shard %d", e.Key, h.node, h.shard())
 		}
-		if got := s.find(e.hash, e.Key); e.Key == e.Key && got != e {
-			return fmt.Errorf("%v is in the table but the search finds %p", e.Key, got)
+		if e.Key == e.Key && (int(c.hash(e.Key)>>c.shift) != i || c.find(c.hash(e.Key), e.Key) != e) {
+			return fmt.Errorf("%v is in the table but the search does not find it", e.Key)
 		}
-		weight += e.weight
+		weight += s.nodes.weight(h.node)
 		if e.Dead != Forever {
 			timed++
 		}
 	}
-	if int64(len(held)) != s.entries.Load() || weight != s.weight.Load() {
+	if int64(len(held)) != s.entries.Load() || weight != s.weight.Load() || len(held) != s.len() {
 		return fmt.Errorf("table holds %d of weight %d, shard says %d of %d", len(held), weight, s.entries.Load(), s.weight.Load())
 	}
-	if err := validateQueue(&s.queue, held); err != nil {
+	for queue, l := range map[uint32]*list{inSmall: &s.policy.small, inMain: &s.policy.main} {
+		if err := validateList(s, l, queue, held); err != nil {
+			return err
+		}
+	}
+	if err := validateSlab(&s.nodes, held); err != nil {
 		return err
 	}
-	return validateWheel(&s.wheel, held, timed)
+	return validateWheel(s, held, timed)
 }
 
 // validateTable checks one table, and recounts the overflow count of each
 // group.
-func validateTable[K comparable, V any](t *table[K, V]) (map[*Entry[K, V]]bool, error) {
-	held := make(map[*Entry[K, V]]bool)
+func validateTable(t *table, hashOf func(*head) uint32) (map[*head]bool, error) {
+	held := make(map[*head]bool)
 	passed := make([]uint64, len(t.groups))
 	for i := range t.groups {
 		g := &t.groups[i]
 		for j := range g.slots {
-			e, tag := g.slots[j].Load(), g.tags.Load()>>(8*j)&0xff
-			if e == nil && tag == 0 {
+			h, tag := g.slots[j].Load(), g.tags.Load()>>(8*j)&0xff
+			if h == nil && tag == 0 {
 				continue
 			}
-			if e == nil || tag != tagOf(e.hash) {
-				return nil, fmt.Errorf("group %d slot %d has tag %x for %v", i, j, tag, e)
+			if h == nil || tag != tagOf(hashOf(h)) {
+				return nil, fmt.Errorf("group %d slot %d has tag %x for %v", i, j, tag, h)
 			}
-			if held[e] {
-				return nil, fmt.Errorf("%v is in the table twice", e.Key)
+			if held[h] {
+				return nil, fmt.Errorf("node %d is in the table twice", h.node)
 			}
-			held[e] = true
-			for at := home(e.hash) & t.mask; at != uint64(i); at = (at + 1) & t.mask {
+			held[h] = true
+			for at := t.home(hashOf(h)); at != i; at = t.after(at) {
 				passed[at]++
 			}
 		}
@@ -94,48 +100,64 @@ func validateTable[K comparable, V any](t *table[K, V]) (map[*Entry[K, V]]bool, 
 	return held, nil
 }
 
-func validateQueue[K comparable, V any](q *queue[K, V], held map[*Entry[K, V]]bool) error {
-	n := 0
-	var last *Entry[K, V]
-	for e := q.head; e != nil; last, e = e, e.next {
-		if !held[e] {
-			return fmt.Errorf("%v is in the queue but not in the table", e.Key)
+func validateList(s *shard, l *list, queue uint32, held map[*head]bool) error {
+	n, size := 0, int64(0)
+	var last uint32
+	for i := l.head; i != 0; last, i = i, s.nodes.node(i).next {
+		h := s.nodes.head(i)
+		if !held[h] {
+			return fmt.Errorf("node %d is in queue %d but not in the table", i, queue)
 		}
-		if e.prev != last {
-			return fmt.Errorf("%v does not link back in the queue", e.Key)
-		}
-		if e.use.Load() > maxUse {
-			return fmt.Errorf("%v has counter %d", e.Key, e.use.Load())
+		if x := s.nodes.node(i); x.prev != last || x.mark&queueMask != queue {
+			return fmt.Errorf("node %d does not link back in queue %d", i, queue)
 		}
 		n++
+		size += s.policy.size(i)
 	}
-	if q.tail != last || q.n != n || n != len(held) {
-		return fmt.Errorf("queue holds %d, says %d, table holds %d", n, q.n, len(held))
+	if l.tail != last || l.n != n || l.size != size {
+		return fmt.Errorf("queue %d holds %d of size %d, says %d of %d", queue, n, size, l.n, l.size)
 	}
 	return nil
 }
 
-func validateWheel[K comparable, V any](w *wheel[K, V], held map[*Entry[K, V]]bool, timed int) error {
+// validateSlab checks that every node is either free or that of an entry.
+func validateSlab(b *slab, held map[*head]bool) error {
+	free := 0
+	for i := b.free; i != 0; i = b.node(i).next {
+		if b.head(i) != nil {
+			return fmt.Errorf("free node %d has an entry", i)
+		}
+		free++
+	}
+	if free+len(held) != int(b.used) {
+		return fmt.Errorf("%d nodes are free and %d held of %d", free, len(held), b.used)
+	}
+	return nil
+}
+
+func validateWheel(s *shard, held map[*head]bool, timed int) error {
+	w := &s.wheel
 	n := 0
-	for i := range w.slots {
-		// next is the tick at which this slot is emptied.
-		turn := w.tick + (int64(i)-w.tick)&wheelMask
-		at := &w.slots[i]
-		for e := *at; e != nil; at, e = &e.wnext, e.wnext {
-			if !held[e] {
-				return fmt.Errorf("%v is in the wheel but not in the table", e.Key)
+	for slot, first := range w.slots {
+		// turn is the next tick at which this slot is emptied.
+		turn := w.tick + (int64(slot)-w.tick)&wheelMask
+		last := uint32(slot) | slotMark
+		for i := first; i != 0; last, i = i, s.nodes.timer(i).next {
+			h := s.nodes.head(i)
+			if !held[h] {
+				return fmt.Errorf("node %d is in the wheel but not in the table", i)
 			}
-			if e.wprev != at {
-				return fmt.Errorf("%v does not link back in the wheel", e.Key)
+			if s.nodes.timer(i).prev != last {
+				return fmt.Errorf("node %d does not link back in the wheel", i)
 			}
-			if turn > max(tickOf(e.Dead), w.tick) {
-				return fmt.Errorf("%v is dead in tick %d and looked at in tick %d", e.Key, tickOf(e.Dead), turn)
+			if turn > max(tickOf(h.Dead), w.tick) {
+				return fmt.Errorf("node %d is dead in tick %d and looked at in tick %d", i, tickOf(h.Dead), turn)
 			}
 			n++
 		}
 	}
-	if w.due != nil {
-		return fmt.Errorf("sweep left %v unfinished", w.due.Key)
+	if len(w.slots) > 0 && w.slots[dueSlot] != 0 {
+		return fmt.Errorf("sweep left node %d unfinished", w.slots[dueSlot])
 	}
 	if n != w.n || n != timed {
 		return fmt.Errorf("wheel holds %d, says %d, %d entries have a deadline", n, w.n, timed)

@@ -12,20 +12,27 @@ const (
 	// one turn of the wheel share the slots and are checked once per turn.
 	wheelSlots = 512
 	wheelMask  = wheelSlots - 1
+	// dueSlot is one more slot, for the rest of a slot that is being emptied.
+	dueSlot = wheelSlots
+	// slotMark tells the number of a slot from that of a node.
+	slotMark = 1 << 31
 	// never is the tick that stands for no deadline.
 	never int64 = math.MaxInt64
 )
 
+// timer links a node into a slot of the wheel. The prev of the first node of a slot
+// is the number of the slot with slotMark; a prev of zero means that the node is in
+// no slot.
+type timer struct{ prev, next uint32 }
+
 // wheel is a hashed timing wheel with unsorted slots (Varghese and Lauck,
 // "Hashed and Hierarchical Timing Wheels", 1987, scheme 6): the entries of one
 // shard that have a deadline. All methods need the shard's mutex.
-type wheel[K comparable, V any] struct {
-	slots []*Entry[K, V] // allocated with the first deadline
+type wheel struct {
+	slots []uint32 // the first node of each; allocated with the first deadline
 	// tick is the first tick that has not been emptied.
 	tick int64
-	// due holds the remaining entries of the slot that is being emptied.
-	due *Entry[K, V]
-	n   int
+	n    int
 }
 
 // tickOf returns the tick that a deadline falls into.
@@ -36,72 +43,85 @@ func tickOf(dead int64) int64 {
 	return dead / tickLength
 }
 
-// add puts an entry into the slot of its deadline, if it has one.
-func (w *wheel[K, V]) add(e *Entry[K, V]) {
-	if e.Dead == Forever {
+// add puts a node into the slot of its entry's deadline, if there is one.
+func (w *wheel) add(b *slab, i uint32) {
+	dead := b.head(i).Dead
+	if dead == Forever {
 		return
 	}
 	if w.slots == nil {
-		w.slots = make([]*Entry[K, V], wheelSlots)
+		w.slots = make([]uint32, wheelSlots+1)
 	}
-	push(&w.slots[max(tickOf(e.Dead), w.tick)&wheelMask], e)
+	slot := uint32(max(tickOf(dead), w.tick) & wheelMask)
+	t := b.timer(i)
+	t.prev, t.next = slot|slotMark, w.slots[slot]
+	if t.next != 0 {
+		b.timer(t.next).prev = i
+	}
+	w.slots[slot] = i
 	w.n++
 }
 
-// push links e at the head of a list.
-func push[K comparable, V any](list **Entry[K, V], e *Entry[K, V]) {
-	e.wnext, e.wprev = *list, list
-	if e.wnext != nil {
-		e.wnext.wprev = &e.wnext
-	}
-	*list = e
-}
-
-// remove takes an entry out; it does nothing if the entry is not in the wheel.
-func (w *wheel[K, V]) remove(e *Entry[K, V]) {
-	if e.wprev == nil {
+// remove takes a node out; it does nothing if the node is in no slot.
+func (w *wheel) remove(b *slab, i uint32) {
+	if !b.timed(i) {
 		return
 	}
-	*e.wprev = e.wnext
-	if e.wnext != nil {
-		e.wnext.wprev = e.wprev
+	t := b.timer(i)
+	switch {
+	case t.prev == 0:
+		return
+	case t.prev&slotMark != 0:
+		w.slots[t.prev&^slotMark] = t.next
+	default:
+		b.timer(t.prev).next = t.next
 	}
-	e.wnext, e.wprev = nil, nil
+	if t.next != 0 {
+		b.timer(t.next).prev = t.prev
+	}
+	*t = timer{}
 	w.n--
 }
 
-// pop takes out the next entry of the ticks before end, or returns nil if there
+// move puts a node into the slot of its entry's new deadline. Most entries of a
+// key are replaced by others that are dead in another tick.
+func (w *wheel) move(b *slab, i uint32) {
+	w.remove(b, i)
+	w.add(b, i)
+}
+
+// pop takes out the next node of the ticks before end, or returns zero if there
 // is none. A slot is shared by deadlines that are whole turns apart, so the
-// returned entry may still be alive; then the caller puts it back.
-func (w *wheel[K, V]) pop(end int64) *Entry[K, V] {
+// entry may still be alive; then the caller puts it back.
+func (w *wheel) pop(b *slab, end int64) uint32 {
 	w.tick = max(w.tick, end-wheelSlots) // one turn sees every slot
-	for w.due == nil {
+	for w.n == 0 || w.slots[dueSlot] == 0 {
 		if w.n == 0 {
 			w.tick = max(w.tick, end)
 		}
 		if w.tick >= end {
-			return nil
+			return 0
 		}
-		slot := &w.slots[w.tick&wheelMask]
-		if w.due = *slot; w.due != nil {
-			w.due.wprev = &w.due
-			*slot = nil
+		slot := w.tick & wheelMask
+		if i := w.slots[slot]; i != 0 {
+			b.timer(i).prev = dueSlot | slotMark
+			w.slots[dueSlot], w.slots[slot] = i, 0
 		}
 		w.tick++
 	}
-	e := w.due
-	w.remove(e)
-	return e
+	i := w.slots[dueSlot]
+	w.remove(b, i)
+	return i
 }
 
 // next returns the first tick that has a slot with entries, or never. It may be
-// called only after pop has returned nil.
-func (w *wheel[K, V]) next() int64 {
+// called only after pop has returned zero.
+func (w *wheel) next() int64 {
 	if w.n == 0 {
 		return never
 	}
 	t := w.tick
-	for w.slots[t&wheelMask] == nil {
+	for w.slots[t&wheelMask] == 0 {
 		t++
 	}
 	return t

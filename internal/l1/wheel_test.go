@@ -10,46 +10,50 @@ import (
 // in the first step that covers its tick.
 func TestWheelFindsEveryDeadlineInItsTick(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	var w wheel[int, int]
-	waiting := map[*Entry[int, int]]bool{}
+	var w wheel
+	var b slab
+	waiting := map[uint32]bool{}
 	var now int64
 	for range 2000 {
 		for range r.IntN(5) {
 			ahead := []int64{1, 30, wheelSlots - 1, wheelSlots, wheelSlots + 1, 5 * wheelSlots}[r.IntN(6)]
-			e := until(0, 0, now+r.Int64N(ahead*tickLength))
-			w.add(e)
-			waiting[e] = true
+			h := &head{Dead: now + r.Int64N(ahead*tickLength)}
+			b.add(h, 0, 1)
+			w.add(&b, h.node)
+			waiting[h.node] = true
 		}
-		for e := range waiting { // any entry
+		for i := range waiting { // any entry
 			if r.IntN(4) == 0 {
-				w.remove(e)
-				delete(waiting, e)
+				w.remove(&b, i)
+				b.remove(i)
+				delete(waiting, i)
 			}
 			break
 		}
 		if want := len(waiting) > 0; w.n != len(waiting) || want != (w.next() != never) {
 			t.Fatalf("wheel holds %d, next %d, want %d", w.n, w.next(), len(waiting))
 		}
-		for e := range waiting {
-			if w.next() > max(tickOf(e.Dead), w.tick) {
-				t.Fatalf("next is %d, a deadline is in %d", w.next(), tickOf(e.Dead))
+		for i := range waiting {
+			if w.next() > max(tickOf(b.head(i).Dead), w.tick) {
+				t.Fatalf("next is %d, a deadline is in %d", w.next(), tickOf(b.head(i).Dead))
 			}
 		}
 		now += r.Int64N([]int64{1, 1, 10, 2 * wheelSlots}[r.IntN(4)] * tickLength)
 		end := now / tickLength
-		for e := w.pop(end); e != nil; e = w.pop(end) {
-			if !waiting[e] {
+		for i := w.pop(&b, end); i != 0; i = w.pop(&b, end) {
+			if !waiting[i] {
 				t.Fatal("an entry came out twice")
 			}
-			if e.Dead > now {
-				w.add(e)
+			if b.head(i).Dead > now {
+				w.add(&b, i)
 				continue
 			}
-			delete(waiting, e)
+			b.remove(i)
+			delete(waiting, i)
 		}
-		for e := range waiting {
-			if tickOf(e.Dead) < end {
-				t.Fatalf("deadline in tick %d was overlooked, now %d", tickOf(e.Dead), end)
+		for i := range waiting {
+			if tickOf(b.head(i).Dead) < end {
+				t.Fatalf("deadline in tick %d was overlooked, now %d", tickOf(b.head(i).Dead), end)
 			}
 		}
 	}
@@ -59,12 +63,14 @@ func TestWheelFindsEveryDeadlineInItsTick(t *testing.T) {
 // an entry once for every turn it has missed.
 func TestWheelStridesOverIdleYears(t *testing.T) {
 	const years = 200 * 365 * 24 * 3600
-	var w wheel[int, int]
-	far := until(1, 1, (years+1000)*tickLength)
-	w.add(far)
+	var w wheel
+	var b slab
+	far := &head{Dead: (years + 1000) * tickLength}
+	b.add(far, 0, 1)
+	w.add(&b, far.node)
 	seen := 0
-	for e := w.pop(years); e != nil; e = w.pop(years) {
-		w.add(e)
+	for i := w.pop(&b, years); i != 0; i = w.pop(&b, years) {
+		w.add(&b, i)
 		if seen++; seen > 1 {
 			t.Fatal("looked at more than once")
 		}

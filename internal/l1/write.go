@@ -1,7 +1,5 @@
 package l1
 
-import "hash/maphash"
-
 // Outcome is the result of a store.
 type Outcome uint8
 
@@ -24,9 +22,9 @@ const (
 // than the bound; in the second case the entry that the key held is removed
 // too. The entry just stored is never evicted by its own Set. A negative weight
 // counts as zero.
-func (c *Cache[K, V]) Set(e *Entry[K, V], weight int64) (removed []Removed[K, V], ok bool) {
-	removed, o := c.store(e, weight, nil, false)
-	return removed, o == Stored
+func (c *Cache[K, V]) Set(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
+	gone, o := c.store(e, weight, nil, false)
+	return gone, o == Stored
 }
 
 // SetIf is Set on the condition that the key still holds old; nil stands for no
@@ -35,125 +33,87 @@ func (c *Cache[K, V]) SetIf(old, e *Entry[K, V], weight int64) ([]Removed[K, V],
 	return c.store(e, weight, old, true)
 }
 
-// store implements Set and SetIf.
+// store implements Set and SetIf. While the shard has no room and others hold more
+// than their share, it evicts from those, with no lock held.
 func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], conditional bool) ([]Removed[K, V], Outcome) {
-	e.hash, e.weight = maphash.Comparable(c.seed, e.Key), max(0, weight)
-	var now int64
-	if conditional || c.notify != nil {
-		now = c.clock.exact()
+	hash := c.hash(e.Key)
+	a := arrival{head: headOf(e), hash: uint32(hash), weight: max(0, weight)}
+	if conditional || c.notify != nil || e.Dead != Forever {
+		a.now = c.clock.exact()
 	}
-	own := int(e.hash >> c.shift)
-	s := &c.shards[own]
+	var gone []removed
+	for {
+		var o Outcome
+		gone, o = c.try(&a, hash, e.Key, headOf(old), conditional, gone)
+		if o == 0 {
+			gone = c.evictAround(int(hash>>c.shift), change{1, a.weight}, a.now, gone)
+			a.forced = true
+			continue
+		}
+		if o == Stored {
+			c.wakeSweeper(e.Dead)
+		}
+		return c.list(gone), o
+	}
+}
 
+// try stores an arrival, or returns zero if there is no room for it.
+func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *head, conditional bool, gone []removed) ([]removed, Outcome) {
+	s := c.shard(hash)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
-		s.mu.Unlock()
-		return nil, Closed
+		return gone, Closed
 	}
-	held := s.find(e.hash, e.Key)
-	if conditional && held != old && !(old == nil && held.Dead <= now) {
-		s.mu.Unlock()
-		return nil, Lost
+	held := headOf(c.find(hash, key))
+	if conditional && held != old && !(old == nil && held.Dead <= a.now) {
+		return gone, Lost
 	}
-	if e.weight > c.maxWeight.Load() {
-		s.rejected++
-		removed := c.withdraw(s, held, now)
-		s.mu.Unlock()
-		return removed, TooHeavy
+	if a.weight > c.maxWeight.Load() {
+		return append(gone, c.withdraw(s, held, a.now)...), TooHeavy
 	}
-	removed, d := c.place(s, held, e, now)
-	removed, d = c.evict(s, e, false, removed, d)
-	c.settle(s, d)
-	s.mu.Unlock()
-
-	if c.over(change{}) {
-		removed = c.evictAround(own, e, removed)
+	gone, ok := c.place(s, a, held, gone)
+	if !ok {
+		return gone, 0
 	}
-	c.wakeSweeper(e.Dead)
-	return removed, Stored
+	return gone, Stored
 }
 
-// place stores e instead of held, which may be nil. It needs the shard's mutex.
-func (c *Cache[K, V]) place(s *shard[K, V], held, e *Entry[K, V], now int64) ([]Removed[K, V], change) {
-	if held == nil {
-		s.insert(e)
-		return nil, change{1, e.weight}
-	}
-	s.replace(held, e)
-	return c.note(s, nil, held, reasonAt(Replaced, held, now)), change{0, e.weight - held.weight}
-}
-
-// withdraw removes held, the entry of a key that was set to an entry too heavy
-// to be kept. It needs the shard's mutex.
-func (c *Cache[K, V]) withdraw(s *shard[K, V], held *Entry[K, V], now int64) []Removed[K, V] {
-	if held == nil {
+// list gives removed entries their types back.
+func (c *Cache[K, V]) list(gone []removed) []Removed[K, V] {
+	if len(gone) == 0 {
 		return nil
 	}
-	c.drop(s, held)
-	return c.note(s, nil, held, reasonAt(Rejected, held, now))
-}
-
-// drop removes an entry from its shard and the totals. It needs the shard's
-// mutex.
-func (c *Cache[K, V]) drop(s *shard[K, V], e *Entry[K, V]) {
-	s.remove(e)
-	c.settle(s, change{-1, -e.weight})
-}
-
-// note counts a removal and, if there is a Notify function, adds it to the
-// list. It needs the shard's mutex.
-func (c *Cache[K, V]) note(s *shard[K, V], removed []Removed[K, V], e *Entry[K, V], r Reason) []Removed[K, V] {
-	switch r {
-	case Evicted:
-		s.evicted++
-	case Expired:
-		s.expired++
+	l := make([]Removed[K, V], len(gone))
+	for i, r := range gone {
+		l[i] = Removed[K, V]{entryOf[K, V](r.head), r.reason}
 	}
-	if c.notify == nil {
-		return nil
-	}
-	return append(removed, Removed[K, V]{e, r})
-}
-
-// reasonAt returns r, or Expired if the entry was dead at now.
-func reasonAt[K comparable, V any](r Reason, e *Entry[K, V], now int64) Reason {
-	if e.Dead <= now {
-		return Expired
-	}
-	return r
+	return l
 }
 
 // Swap puts e in the place of old if the key still holds old, and reports
 // whether it did. Both have the same key and the same value; only lives, stamp
 // and flags differ. So e inherits the weight of old, and Notify is not called.
 func (c *Cache[K, V]) Swap(old, e *Entry[K, V]) bool {
-	e.hash, e.weight = old.hash, old.weight
-	s := c.shard(e.hash)
-	s.mu.Lock()
-	if !s.holds(old) {
-		s.mu.Unlock()
-		return false
-	}
-	s.replace(old, e)
-	s.mu.Unlock()
-	c.wakeSweeper(e.Dead)
-	return true
+	return c.swap(headOf(old), headOf(e))
 }
 
 // Delete removes the entry of key and returns it for the caller to pass to
 // Notify. It reports whether the entry was alive; the reason for a dead one is
 // Expired.
 func (c *Cache[K, V]) Delete(key K) (e *Entry[K, V], alive bool) {
-	hash := maphash.Comparable(c.seed, key)
+	hash := c.hash(key)
 	s := c.shard(hash)
+	if c.find(hash, key) == nil {
+		return nil, false // a writer that is not done yet comes after this
+	}
 	now := c.clock.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e = s.find(hash, key)
-	if e == nil {
+	if e = c.find(hash, key); e == nil {
 		return nil, false
 	}
-	c.drop(s, e)
+	c.drop(s, headOf(e))
 	if now >= e.Dead {
 		s.expired++
 		return e, false
@@ -163,14 +123,7 @@ func (c *Cache[K, V]) Delete(key K) (e *Entry[K, V], alive bool) {
 
 // DeleteEntry removes e if its key still holds it, and reports whether it did.
 func (c *Cache[K, V]) DeleteEntry(e *Entry[K, V]) bool {
-	s := c.shard(e.hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.holds(e) {
-		return false
-	}
-	c.drop(s, e)
-	return true
+	return c.deleteHead(headOf(e))
 }
 
 // DeleteFunc removes the living entries for which f returns true, calls Notify
@@ -186,23 +139,32 @@ func (c *Cache[K, V]) DeleteFunc(f func(*Entry[K, V]) bool) (n int) {
 	return n
 }
 
+// Resize changes the bounds, evicts until the entries fit, and returns the
+// evicted entries for the caller to pass to Notify. Zero means that the other
+// bound holds alone; if neither is positive, nothing changes. The number of
+// shards stays the same.
+func (c *Cache[K, V]) Resize(maxEntries, maxWeight int64) []Removed[K, V] {
+	return c.list(c.resize(maxEntries, maxWeight))
+}
+
+// Clear removes all entries and calls Notify for each.
+func (c *Cache[K, V]) Clear() { c.clear(false) }
+
+// Close removes all entries, calls Notify for each, and ends the goroutines of
+// the cache. After Close, Get misses and Set stores nothing. A second Close
+// does no harm.
+func (c *Cache[K, V]) Close() {
+	c.clear(true)
+	c.sweeper.close()
+	c.clock.close()
+}
+
 // Notify calls Config.Notify for each removed entry. The caller holds no lock.
-func (c *Cache[K, V]) Notify(removed []Removed[K, V]) {
+func (c *Cache[K, V]) Notify(gone []Removed[K, V]) {
 	if c.notify == nil {
 		return
 	}
-	for _, r := range removed {
-		c.notifyOne(r)
+	for _, r := range gone {
+		c.tellOne(removed{headOf(r.Entry), r.Reason})
 	}
-}
-
-// notifyOne recovers from a panic of the callback, so that it does not stop the
-// rest of the list or the sweeper.
-func (c *Cache[K, V]) notifyOne(r Removed[K, V]) {
-	defer func() {
-		if recover() != nil {
-			c.panics.Add(1)
-		}
-	}()
-	c.notify(r.Entry, r.Reason)
 }

@@ -1,0 +1,102 @@
+package l1
+
+import "math/bits"
+
+const (
+	// bucketSlots is the number of records in a bucket, which is one cache line.
+	bucketSlots = 16
+	// historyShare is the number of records per entry that a history has room for.
+	historyShare = 3
+	// ageBits is the number of bits of a record's time, and ageUnits how many bits
+	// of it the capacity of the shard takes: a time wraps after 16 capacities.
+	ageBits  = 15
+	ageUnits = 10
+	ageMask  = 1<<ageBits - 1
+)
+
+// ghosts remembers keys that were evicted: 12 bytes per entry, in buckets of one
+// cache line, of which the oldest record makes room. A record is a fingerprint of
+// 16 bits, the queue that the entry was evicted from, and a time of 15 bits. The
+// zero ghosts remembers nothing and has no room. Two keys share a record with a
+// chance of one in 4096.
+type ghosts struct {
+	buckets [][bucketSlots]uint32
+	// room is the number of entries that the size is meant for.
+	room int
+	// shift is how many low bits of a time are left out of a record.
+	shift int
+}
+
+// ghost is the record of an evicted key.
+type ghost struct {
+	fromMain bool
+	// age is the time since, by the clock of the queue that it was evicted from.
+	age int64
+}
+
+// newGhosts makes an empty history for n entries in a shard of the given
+// capacity.
+func newGhosts(n int, capacity int64) ghosts {
+	return ghosts{
+		buckets: make([][bucketSlots]uint32, (historyShare*n+bucketSlots-1)/bucketSlots),
+		room:    n,
+		shift:   max(0, bits.Len64(uint64(capacity))-ageUnits),
+	}
+}
+
+// bucket returns the bucket of a hash. The multiplication mixes the bits, since
+// those of the fingerprint are among them.
+func (g *ghosts) bucket(hash uint32) *[bucketSlots]uint32 {
+	return &g.buckets[uint64(hash*0x9e3779b1)*uint64(len(g.buckets))>>32]
+}
+
+// record returns the record of a hash without its time. Zero stands for a free
+// slot, so a fingerprint is never zero.
+func record(hash uint32, fromMain bool) uint32 {
+	r := max(1, hash&0xffff) << 16
+	if fromMain {
+		r |= 1 << ageBits
+	}
+	return r
+}
+
+// add remembers a key that was evicted at a time of its queue's clock.
+func (g *ghosts) add(hash uint32, fromMain bool, at uint64) {
+	b := g.bucket(hash)
+	r := record(hash, fromMain) | uint32(at>>g.shift)&ageMask
+	last := bucketSlots - 1
+	for i, old := range b {
+		if old == 0 || old>>16 == r>>16 {
+			last = i
+			break
+		}
+	}
+	copy(b[1:last+1], b[:last])
+	b[0] = r
+}
+
+// take returns the record of a key, and forgets it. small and main are the present
+// times of the clocks.
+func (g *ghosts) take(hash uint32, small, main uint64) (x ghost, ok bool) {
+	if len(g.buckets) == 0 {
+		return ghost{}, false
+	}
+	b := g.bucket(hash)
+	for i, r := range b {
+		if r == 0 {
+			return ghost{}, false
+		}
+		if r>>16 != max(1, hash&0xffff) {
+			continue
+		}
+		copy(b[i:], b[i+1:])
+		b[bucketSlots-1] = 0
+		now := small
+		if x.fromMain = r>>ageBits&1 != 0; x.fromMain {
+			now = main
+		}
+		x.age = int64((uint32(now>>g.shift)-r)&ageMask) << g.shift
+		return x, true
+	}
+	return ghost{}, false
+}
