@@ -21,8 +21,26 @@
 //
 // A cache is always bounded, by a number of entries, by a weight, or by both.
 // The bound is exact for the cache as a whole: with MaxEntries 1000 a cache
-// keeps 1000 entries, for any set of keys. While writers run, the bound may be
-// exceeded by one entry per writer.
+// keeps 1000 entries, for any set of keys. It is never exceeded, not even for a
+// moment.
+//
+// # Eviction
+//
+// The policy is A3-FIFO. A new key enters a small queue. If it is hit there twice, it
+// goes on to the main queue; if not, it makes room for others, and is remembered. The
+// main queue gives an entry a second chance for each recent hit.
+//
+//	new key ──► small ──hit twice──► main ◄─┐ hit: to the tail again
+//	              │                   │     │
+//	        not hit                not hit──┘
+//	              ▼                   ▼
+//	            evicted, and the key remembered
+//
+// A remembered key that comes back sooner than the oldest of main was read goes to main
+// at once. Such keys also set the size of the small queue, between 1 and 90 percent. So
+// a scan passes through the small queue, and a loop that is larger than the cache is
+// hit in part. A hit costs the policy at most one write to a counter in the entry. An
+// entry that has expired is evicted before others.
 //
 // # Time
 //

@@ -74,7 +74,7 @@ func (o Options[K, V]) config() (l1.Config[K, V], error) {
 	if o.TTL < 0 {
 		err = errors.Join(err, errors.New("memory: TTL: negative"))
 	}
-	c := l1.Config[K, V]{MaxEntries: entries, MaxWeight: weight}
+	c := l1.Config[K, V]{MaxEntries: entries, MaxWeight: weight, Timeless: true}
 	if o.OnEvict != nil {
 		c.Notify = func(e *l1.Entry[K, V], why l1.Reason) { o.OnEvict(e.Key, e.Value, Reason(why)) }
 	}

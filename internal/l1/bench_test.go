@@ -193,6 +193,6 @@ func BenchmarkClock(b *testing.B) {
 
 // BenchmarkStriped measures one addition, for -cpu goroutines.
 func BenchmarkStriped(b *testing.B) {
-	s := NewStriped()
-	parallel(b, make([]int, 1), func(int) { s.Add(0) })
+	s := newStriped()
+	parallel(b, make([]int, 1), func(int) { s.add(0) })
 }

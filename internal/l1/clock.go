@@ -6,7 +6,14 @@ import (
 	"time"
 )
 
+// timeless is the published time of a clock that is not needed yet: before every
+// deadline.
+const timeless = 1
+
 const (
+	// paceReads is the number of hits on one stripe of counters after which a
+	// reader calls pace; a power of two.
+	paceReads = 64
 	// busyReads is the number of clock reads within busySpan from which a
 	// goroutine that publishes the time is cheaper: two wake-ups cost about as
 	// much as a hundred reads of the system's clock.
@@ -26,8 +33,8 @@ const (
 //
 // A published time is late by up to coarseTick plus the delay of the scheduler.
 // In a process that was stopped, or that has no idle processor, that delay is
-// long. Therefore readers publish too, through refresh, once per refreshEvery
-// hits of a stripe.
+// long. Therefore readers look at the system's clock once per paceReads hits, and
+// publish the time if it is late. As long as it is not, they write nothing.
 type clock struct {
 	start time.Time
 	// published is the published time; zero means that readers ask the system.
@@ -36,9 +43,9 @@ type clock struct {
 	used atomic.Uint32
 	_    [40]byte
 
-	// since and reads count the reads in the current busySpan. They are
+	// since and paces count the calls of pace in the current busySpan. They are
 	// approximate when readers race.
-	since, reads atomic.Int64
+	since, paces atomic.Int64
 
 	mu      sync.Mutex // guards running and closed
 	running bool
@@ -53,14 +60,15 @@ func (c *clock) init() {
 	c.done = make(chan struct{})
 }
 
-// exact returns the system's time. It is at least one: zero stands for no time.
-func (c *clock) exact() int64 { return int64(time.Since(c.start)) + 1 }
+// exact returns the system's time. It is at least two: zero stands for no time, and
+// one is timeless.
+func (c *clock) exact() int64 { return int64(time.Since(c.start)) + 2 }
 
 // now returns the published time, or the exact time if none is published.
 func (c *clock) now() int64 {
 	t := c.published.Load()
 	if t == 0 {
-		return c.idle()
+		return c.exact()
 	}
 	if c.used.Load() == 0 {
 		c.used.Store(1)
@@ -68,18 +76,30 @@ func (c *clock) now() int64 {
 	return t
 }
 
-// idle returns the exact time; many calls within busySpan start the goroutine.
-func (c *clock) idle() int64 {
+// pace is called by readers once per paceReads hits. Many calls within busySpan
+// start the goroutine. If it runs late, the reader publishes the time instead.
+func (c *clock) pace() {
 	t := c.exact()
+	if old := c.published.Load(); old != 0 {
+		if old != timeless && t-old > int64(2*coarseTick) {
+			c.refresh()
+		}
+		return
+	}
 	if t-c.since.Load() >= busySpan {
 		c.since.Store(t)
-		c.reads.Store(0)
-		return t
+		c.paces.Store(0)
 	}
-	if c.reads.Add(1) == busyReads {
+	if c.paces.Add(1) == busyReads/paceReads {
 		c.run()
 	}
-	return t
+}
+
+// need ends a timeless start: from now on reads look at the time.
+func (c *clock) need() {
+	if c.published.Load() == timeless {
+		c.published.CompareAndSwap(timeless, 0)
+	}
 }
 
 // run starts the goroutine unless it runs already.

@@ -70,9 +70,7 @@ func TestClockEndsByItselfWhenQuiet(t *testing.T) {
 		var c clock
 		c.init()
 		for range 5 {
-			for range 2 * busyReads {
-				c.now()
-			}
+			read(&c, 2*busyReads)
 			synctest.Wait()
 			if !c.runs() || c.published.Load() == 0 {
 				t.Fatal("many reads did not start it")
@@ -95,9 +93,7 @@ func TestFewReadsStartNoClock(t *testing.T) {
 		var c clock
 		c.init()
 		for range 1000 {
-			for range busyReads / 2 {
-				c.now()
-			}
+			read(&c, busyReads/2)
 			if c.published.Load() != 0 {
 				t.Fatal("few reads started it")
 			}
@@ -115,11 +111,11 @@ func TestReadersCorrectAnOldTime(t *testing.T) {
 	c.clock.close() // ends publication
 	dead := After(c.Now(), time.Microsecond)
 	c.Set(until(1, 1, dead), 1)
-	for c.Now() < dead {
+	for c.Now() < dead+int64(2*coarseTick) {
 		runtime.Gosched()
 	}
-	c.clock.published.Store(1)
-	for range refreshEvery {
+	c.clock.published.Store(timeless + 1)
+	for range paceReads {
 		c.Get(1)
 	}
 	if e, now := c.Get(1); e != nil || now < dead {
@@ -151,9 +147,7 @@ func TestClosedClockStartsNothing(t *testing.T) {
 	c.init()
 	c.close()
 	c.close()
-	for range 10 * busyReads {
-		c.now()
-	}
+	read(&c, 10*busyReads)
 	if c.runs() || c.published.Load() != 0 {
 		t.Fatal("a closed clock runs")
 	}
@@ -166,9 +160,7 @@ func TestClockKeepsGoingWhileRead(t *testing.T) {
 		var c clock
 		c.init()
 		defer c.close()
-		for range 2 * busyReads {
-			c.now()
-		}
+		read(&c, 2*busyReads)
 		for range 1000 {
 			time.Sleep(130 * time.Microsecond)
 			if c.published.Load() == 0 {
@@ -179,6 +171,16 @@ func TestClockKeepsGoingWhileRead(t *testing.T) {
 			}
 		}
 	})
+}
+
+// read reads the clock n times, as hits on one stripe do.
+func read(c *clock, n int) {
+	for i := range n {
+		c.now()
+		if i%paceReads == 0 {
+			c.pace()
+		}
+	}
 }
 
 // runs reports whether the clock has a goroutine.

@@ -6,13 +6,17 @@
 // # Structure
 //
 // The key's hash picks a shard. Each shard has a table that readers search
-// without a lock, and, under the shard's mutex, a policy queue and a timing
-// wheel that hold the same entries. An [Entry] is immutable and replaced by
-// pointer, so a reader that has found an entry needs no lock to use it.
+// without a lock, and, under the shard's mutex, the order in which entries leave
+// (package evict). An [Entry] is immutable and replaced by pointer, so a reader that
+// has found an entry needs no lock to use it.
 //
-// The bound holds for the whole cache and is exact: all shards share one count
-// and one weight. A writer that finds a bound exceeded evicts from its own
-// shard, or from another shard that holds more than its share.
+// The code is generic where keys are hashed and compared: [Cache] has a core that
+// knows entries by their heads, and is compiled once.
+//
+// The bound holds for the whole cache, exactly and at every moment: all shards share
+// one count and one weight, and a writer reserves its room there before it inserts. A
+// writer that finds no room evicts from its own shard, or from another shard that
+// holds more than its share.
 //
 // # Locks
 //

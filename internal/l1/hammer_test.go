@@ -201,19 +201,73 @@ func TestBoundHoldsAfterConcurrentInserts(t *testing.T) {
 	validate(t, c)
 }
 
-func TestStripedLosesNoCount(t *testing.T) {
-	s := NewStriped()
+func TestMissesAreCountedExactly(t *testing.T) {
+	s := newStriped()
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
 			for range 10_000 {
-				s.Add(3)
-				s.AddN(7, 2)
+				s.add(countMisses)
 			}
 		})
 	}
 	wg.Wait()
-	if s.Sum(3) != 160_000 || s.Sum(7) != 320_000 || s.Sum(0) != 0 {
-		t.Fatalf("%d, %d, %d", s.Sum(3), s.Sum(7), s.Sum(0))
+	if s.sum(countMisses) != 160_000 || s.sum(countHits) != 0 {
+		t.Fatalf("%d misses, %d hits", s.sum(countMisses), s.sum(countHits))
 	}
+}
+
+func TestHitsOfOneGoroutineAreCountedExactly(t *testing.T) {
+	c := New(Config[int, int]{MaxEntries: 10})
+	defer c.Close()
+	c.Set(forever(1, 1), 1)
+	for range 100_000 {
+		c.Get(1)
+	}
+	if n := c.Stats().Hits; n != 100_000 {
+		t.Fatalf("%d hits", n)
+	}
+}
+
+// TestBoundsHoldAtEveryMoment watches the totals while sixteen writers insert,
+// replace and delete entries of very different weights.
+func TestBoundsHoldAtEveryMoment(t *testing.T) {
+	const entries, weight = 2000, 20_000
+	c := New(Config[int, int]{MaxEntries: entries, MaxWeight: weight})
+	defer c.Close()
+	var writers, watcher sync.WaitGroup
+	done := make(chan struct{})
+	watcher.Go(func() {
+		for {
+			if n, w := c.Len(), c.Weight(); n > entries || w > weight {
+				t.Errorf("%d entries of weight %d", n, w)
+				return
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	for i := range 16 {
+		writers.Go(func() {
+			r := rand.New(rand.NewPCG(7, uint64(i)))
+			for range 5000 {
+				k := r.IntN(4000)
+				switch {
+				case r.IntN(20) == 0:
+					c.Delete(k)
+				case r.IntN(500) == 0:
+					c.Set(forever(k, 0), weight-r.Int64N(10))
+				default:
+					c.Set(forever(k, 0), 1+r.Int64N(40))
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(done)
+	watcher.Wait()
+	validate(t, c)
 }

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/strata-cache/strata/internal/evict"
 )
 
 // sweepBatch is the number of entries that are checked under one hold of a
@@ -33,7 +35,7 @@ type sweeper struct {
 
 // init makes a sweeper that does not run.
 func (w *sweeper) init() {
-	w.next.Store(never)
+	w.next.Store(evict.Never)
 	w.wake = make(chan struct{}, 1)
 	w.done = make(chan struct{})
 }
@@ -71,7 +73,7 @@ func (w *sweeper) leave() bool {
 // may have missed wakes it.
 func (c *core) wakeSweeper(dead int64) {
 	w := &c.sweeper
-	if tickOf(dead) >= w.next.Load() {
+	if evict.TickOf(dead) >= w.next.Load() {
 		return
 	}
 	w.mu.Lock()
@@ -105,10 +107,10 @@ func (c *core) sweep() {
 	timer := time.NewTimer(time.Hour) // reset before its channel is read
 	defer timer.Stop()
 	for {
-		w.next.Store(never)
+		w.next.Store(evict.Never)
 		c.removeDead()
 		at := c.firstTick()
-		if at == never {
+		if at == evict.Never {
 			if w.leave() {
 				ended = true
 				return
@@ -116,7 +118,7 @@ func (c *core) sweep() {
 			continue
 		}
 		w.next.Store(at)
-		timer.Reset(max(time.Duration((at+1)*tickLength-c.clock.exact()), 1))
+		timer.Reset(max(time.Duration((at+1)*evict.TickLength-c.clock.exact()), 1))
 		select {
 		case <-w.done:
 			ended = true
@@ -129,11 +131,11 @@ func (c *core) sweep() {
 
 // firstTick returns the first tick that has a deadline in any shard, or never.
 func (c *core) firstTick() int64 {
-	first := never
+	first := evict.Never
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
-		first = min(first, s.wheel.next())
+		first = min(first, s.order.NextTick())
 		s.mu.Unlock()
 	}
 	return first
@@ -158,13 +160,12 @@ func (c *core) sweepShard(s *shard, now int64) (dead []removed, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range sweepBatch {
-		i := s.wheel.pop(&s.nodes, now/tickLength)
-		if i == 0 {
+		h := s.order.Overdue(now)
+		if h == nil {
 			return dead, false
 		}
-		h := s.nodes.head(i)
 		if h.Dead > now {
-			s.wheel.add(&s.nodes, i)
+			s.order.Rearm(h)
 			continue
 		}
 		c.drop(s, h)

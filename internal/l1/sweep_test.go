@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/strata-cache/strata/internal/evict"
 )
 
 // sleepTo lets the bubble's time pass until the cache's clock shows t.
@@ -34,7 +36,7 @@ func TestExpiredMemoryIsFreedWithinTwoSeconds(t *testing.T) {
 			synctest.Wait()
 			validate(t, c)
 			for i := range c.shards {
-				c.shards[i].table.Load().each(func(h *head) bool {
+				c.shards[i].table.Load().each(func(h *evict.Head) bool {
 					if late := c.Now() - h.Dead; late > int64(2*time.Second) {
 						t.Fatalf("an entry is still held %v after its death", time.Duration(late))
 					}
@@ -116,7 +118,7 @@ func TestSweeperSleepsUntilItIsNeeded(t *testing.T) {
 				last = next
 			}
 		}
-		if turns := 24 * 3600 / wheelSlots; wakes > turns+2 {
+		if turns := 24 * 3600 / 512; wakes > turns+2 {
 			t.Fatalf("woke at %d minutes, want at most %d", wakes, turns+2)
 		}
 	})
@@ -169,7 +171,7 @@ func TestDeadOnArrivalIsSweptToo(t *testing.T) {
 		defer c.Close()
 		c.Set(until(0, 0, After(c.Now(), time.Hour)), 1)
 		time.Sleep(10 * time.Minute)
-		for i, dead := range []int64{math.MinInt64, -1, 0, 1, c.Now() - 5*tickLength, c.Now()} {
+		for i, dead := range []int64{math.MinInt64, -1, 0, 1, c.Now() - 5*evict.TickLength, c.Now()} {
 			c.Set(until(i+1, 0, dead), 1)
 			mustHold(t, c, i+1, nil)
 		}

@@ -3,6 +3,8 @@ package l1
 import (
 	"math/bits"
 	"sync/atomic"
+
+	"github.com/strata-cache/strata/internal/evict"
 )
 
 // groupSlots is the number of entries in a group. Seven pointers and the word
@@ -30,7 +32,7 @@ const (
 // group.
 type group struct {
 	tags  atomic.Uint64
-	slots [groupSlots]atomic.Pointer[head]
+	slots [groupSlots]atomic.Pointer[evict.Head]
 }
 
 // table is an open hash table of groups. Readers search it at any time; only
@@ -86,7 +88,7 @@ func slotOf(marks uint64) int { return bits.TrailingZeros64(marks) >> 3 }
 
 // locate returns the group and slot that hold h, and the number of groups that
 // the search passed before.
-func (t *table) locate(h *head, hash uint32) (g *group, slot, passed int) {
+func (t *table) locate(h *evict.Head, hash uint32) (g *group, slot, passed int) {
 	tag, at := tagOf(hash), t.home(hash)
 	for passed = range t.groups {
 		g := &t.groups[at]
@@ -105,7 +107,7 @@ func (t *table) locate(h *head, hash uint32) (g *group, slot, passed int) {
 }
 
 // insert adds h; its key must be absent, and there must be room.
-func (t *table) insert(h *head, hash uint32) {
+func (t *table) insert(h *evict.Head, hash uint32) {
 	for at := t.home(hash); ; at = t.after(at) {
 		g := &t.groups[at]
 		tags := g.tags.Load()
@@ -124,14 +126,14 @@ func (t *table) insert(h *head, hash uint32) {
 }
 
 // replace puts h into the slot of old, which has the same key.
-func (t *table) replace(old, h *head, hash uint32) {
+func (t *table) replace(old, h *evict.Head, hash uint32) {
 	if g, slot, _ := t.locate(old, hash); g != nil {
 		g.slots[slot].Store(h)
 	}
 }
 
 // remove takes h out.
-func (t *table) remove(h *head, hash uint32) {
+func (t *table) remove(h *evict.Head, hash uint32) {
 	g, slot, passed := t.locate(h, hash)
 	if g == nil {
 		return
@@ -149,7 +151,7 @@ func (t *table) remove(h *head, hash uint32) {
 
 // each calls f for every entry until f returns false, and reports whether it
 // visited all entries.
-func (t *table) each(f func(*head) bool) bool {
+func (t *table) each(f func(*evict.Head) bool) bool {
 	for i := range t.groups {
 		for j := range t.groups[i].slots {
 			if h := t.groups[i].slots[j].Load(); h != nil && !f(h) {

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/strata-cache/strata/internal/evict"
 )
 
 // TestMatchesNeverOverlooks checks the byte search against a loop. It may mark
@@ -50,16 +52,16 @@ func TestTableWithCollidingHashes(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, uint64(x.n)))
 			table := newTable(x.n)
-			in := map[int]*head{}
-			hashes := map[*head]uint32{}
-			hashOf := func(h *head) uint32 { return hashes[h] }
+			in := map[int]*evict.Head{}
+			hashes := map[*evict.Head]uint32{}
+			hashOf := func(h *evict.Head) uint32 { return hashes[h] }
 			for step := range 6 * x.n {
 				k := r.IntN(x.n)
 				if h := in[k]; h != nil {
 					table.remove(h, hashes[h])
 					delete(in, k)
 				} else {
-					h := &head{node: uint32(k)}
+					h := new(evict.Head)
 					hashes[h] = hashFor(table, len(table.groups)-1-int(uint64(k)%x.homes), uint32(uint64(k)%x.tags))
 					table.insert(h, hashes[h])
 					in[k] = h
@@ -82,7 +84,7 @@ func hashFor(t *table, home int, low uint32) uint32 {
 	return hash
 }
 
-func checkTable(t *testing.T, table *table, in map[int]*head, hashOf func(*head) uint32) {
+func checkTable(t *testing.T, table *table, in map[int]*evict.Head, hashOf func(*evict.Head) uint32) {
 	t.Helper()
 	if held, err := validateTable(table, hashOf); err != nil || len(held) != len(in) {
 		t.Fatalf("%d entries, want %d: %v", len(held), len(in), err)
@@ -131,8 +133,5 @@ func TestLayoutFillsCacheLines(t *testing.T) {
 	}
 	if n := unsafe.Sizeof(Entry[uint64, uint64]{}); n != 32 {
 		t.Errorf("an entry of two numbers has %d bytes", n)
-	}
-	if n := unsafe.Sizeof(node{}); n != 16 {
-		t.Errorf("a node has %d bytes", n)
 	}
 }

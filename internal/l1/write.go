@@ -1,5 +1,7 @@
 package l1
 
+import "github.com/strata-cache/strata/internal/evict"
+
 // Outcome is the result of a store.
 type Outcome uint8
 
@@ -38,6 +40,9 @@ func (c *Cache[K, V]) SetIf(old, e *Entry[K, V], weight int64) ([]Removed[K, V],
 func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], conditional bool) ([]Removed[K, V], Outcome) {
 	hash := c.hash(e.Key)
 	a := arrival{head: headOf(e), hash: uint32(hash), weight: max(0, weight)}
+	if e.Dead != Forever {
+		c.clock.need() // before the entry is published
+	}
 	if conditional || c.notify != nil || e.Dead != Forever {
 		a.now = c.clock.exact()
 	}
@@ -58,7 +63,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], cond
 }
 
 // try stores an arrival, or returns zero if there is no room for it.
-func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *head, conditional bool, gone []removed) ([]removed, Outcome) {
+func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *evict.Head, conditional bool, gone []removed) ([]removed, Outcome) {
 	s := c.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,6 +100,9 @@ func (c *Cache[K, V]) list(gone []removed) []Removed[K, V] {
 // whether it did. Both have the same key and the same value; only lives, stamp
 // and flags differ. So e inherits the weight of old, and Notify is not called.
 func (c *Cache[K, V]) Swap(old, e *Entry[K, V]) bool {
+	if e.Dead != Forever {
+		c.clock.need()
+	}
 	return c.swap(headOf(old), headOf(e))
 }
 
@@ -167,4 +175,91 @@ func (c *Cache[K, V]) Notify(gone []Removed[K, V]) {
 	for _, r := range gone {
 		c.tellOne(removed{headOf(r.Entry), r.Reason})
 	}
+}
+
+// arrival is an entry on its way into the cache.
+type arrival struct {
+	head   *evict.Head
+	hash   uint32
+	weight int64
+	now    int64
+	// admitted says that the policy has seen the arrival, and promote what it has
+	// decided. One arrival is shown to it once, also if it must wait for room.
+	admitted, promote bool
+	forced            bool
+}
+
+// place stores an arrival in its shard instead of held, which may be nil, and
+// reports false if there is no room. It needs the shard's mutex.
+func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
+	if held != nil {
+		return c.replace(s, a, held, gone)
+	}
+	if !a.admitted {
+		a.admitted = true
+		a.promote = s.order.Admit(a.hash, a.weight)
+	}
+	before := s.evicted + s.expired
+	gone, ok := c.room(s, change{1, a.weight}, eviction{a.promote, a.forced, nil, a.now}, gone)
+	if !ok {
+		return gone, false
+	}
+	s.insert(a.head, a.hash, a.weight, a.promote, s.evicted+s.expired != before)
+	return gone, true
+}
+
+// replace stores an arrival instead of held, which has the same key.
+func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
+	d := change{0, a.weight - s.order.Weight(held)}
+	gone, ok := c.room(s, d, eviction{false, a.forced, held, a.now}, gone)
+	if !ok {
+		return gone, false
+	}
+	s.replace(held, a.head, a.weight)
+	a.head.Touch()
+	return c.note(s, gone, held, reasonAt(Replaced, held, a.now)), true
+}
+
+// withdraw removes held, the entry of a key that was set to an entry too heavy
+// to be kept. It needs the shard's mutex.
+func (c *core) withdraw(s *shard, held *evict.Head, now int64) []removed {
+	s.rejected++
+	if held == nil {
+		return nil
+	}
+	c.drop(s, held)
+	return c.note(s, nil, held, reasonAt(Rejected, held, now))
+}
+
+// drop removes an entry from its shard and the totals. It needs the shard's
+// mutex.
+func (c *core) drop(s *shard, h *evict.Head) {
+	c.release(s.remove(h))
+}
+
+// swap puts h in the place of old if the shard still holds old, and reports
+// whether it did.
+func (c *core) swap(old, h *evict.Head) bool {
+	s := c.shardOf(old)
+	s.mu.Lock()
+	if !s.order.Holds(old) {
+		s.mu.Unlock()
+		return false
+	}
+	s.replace(old, h, s.order.Weight(old))
+	s.mu.Unlock()
+	c.wakeSweeper(h.Dead)
+	return true
+}
+
+// deleteHead removes h if the shard holds it, and reports whether it did.
+func (c *core) deleteHead(h *evict.Head) bool {
+	s := c.shardOf(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.order.Holds(h) {
+		return false
+	}
+	c.drop(s, h)
+	return true
 }

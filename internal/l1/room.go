@@ -1,6 +1,10 @@
 package l1
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/strata-cache/strata/internal/evict"
+)
 
 // change is a difference of a shard, and of the cache.
 type change struct{ entries, weight int64 }
@@ -70,46 +74,41 @@ func (c *core) crowded(s *shard, d change) bool {
 // room reserves d, the change of an insertion into a shard, and evicts from the
 // shard as long as the bounds need it. It fails if the shard is not crowded, unless
 // forced, or has nothing more to evict; what it has evicted is gone all the same.
-// It spares keep. It needs the shard's mutex.
+// It needs the shard's mutex.
 func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed, bool) {
 	var freed change
 	for !c.reserve(change{d.entries + freed.entries, d.weight + freed.weight}) {
-		if i := c.victim(s, d, how); i != 0 {
-			h := s.nodes.head(i)
-			freed.entries--
-			freed.weight -= s.nodes.weight(i)
-			gone = c.evict(s, h, how.now, gone)
-			continue
+		var less change
+		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
+			c.release(freed)
+			return gone, false
 		}
-		c.release(freed)
-		return gone, false
+		freed.entries += less.entries
+		freed.weight += less.weight
 	}
 	return gone, true
 }
 
 // eviction says how a shard makes room.
 type eviction struct {
-	promote bool   // the new entry goes to the policy's main queue
-	forced  bool   // also if the shard is not crowded
-	keep    uint32 // the node that stays
+	promote bool        // the new entry goes to the policy's main queue
+	forced  bool        // also if the shard is not crowded
+	keep    *evict.Head // stays
 	now     int64
 }
 
-// victim takes an entry out of a shard's policy; zero if there is none to evict.
-func (c *core) victim(s *shard, d change, how eviction) uint32 {
+// evictOne takes one entry out of a shard, and returns the change for the totals of
+// the cache; zero if there is no entry to evict.
+func (c *core) evictOne(s *shard, d change, how eviction, gone []removed) ([]removed, change) {
 	if !how.forced && !c.crowded(s, d) {
-		return 0
+		return gone, change{}
 	}
-	return s.policy.evict(how.promote, how.keep, how.now)
-}
-
-// evict takes an entry that the policy has given up out of the shard. It does not
-// change the totals of the cache.
-func (c *core) evict(s *shard, h *head, now int64, gone []removed) []removed {
-	s.entries.Add(-1)
-	s.weight.Add(-s.nodes.weight(h.node))
-	s.clear(h)
-	return c.note(s, gone, h, reasonAt(Evicted, h, now))
+	victim := s.order.Evict(how.promote, how.keep, how.now)
+	if victim.Head == nil {
+		return gone, change{}
+	}
+	less := s.left(victim)
+	return c.note(s, gone, victim.Head, reasonAt(Evicted, victim.Head, how.now)), less
 }
 
 // evictAround evicts from all shards, beginning after the given one, until d fits:
@@ -136,13 +135,11 @@ func (c *core) shrink(s *shard, d change, how eviction, gone []removed) []remove
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c.over(d) {
-		i := c.victim(s, d, how)
-		if i == 0 {
+		var less change
+		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
 			break
 		}
-		h, weight := s.nodes.head(i), s.nodes.weight(i)
-		gone = c.evict(s, h, how.now, gone)
-		c.release(change{-1, -weight})
+		c.release(less)
 	}
 	return gone
 }
@@ -156,7 +153,7 @@ func (c *core) resize(maxEntries, maxWeight int64) []removed {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
-		s.policy.fit(c.share(), c.weighted())
+		s.order.Fit(c.share(), c.weighted())
 		s.mu.Unlock()
 	}
 	return c.evictAround(0, change{}, c.clock.exact(), nil)
@@ -168,11 +165,11 @@ func (c *core) clear(closing bool) {
 		s := &c.shards[i]
 		s.mu.Lock()
 		s.closed = s.closed || closing
-		c.release(change{-s.entries.Swap(0), -s.weight.Swap(0)})
-		old := s.empty()
+		old, less := s.empty()
+		c.release(less)
 		s.mu.Unlock()
 		if c.notify != nil {
-			old.each(func(h *head) bool {
+			old.each(func(h *evict.Head) bool {
 				c.tellOne(removed{h, Cleared})
 				return true
 			})
@@ -182,7 +179,7 @@ func (c *core) clear(closing bool) {
 
 // note counts a removal and, if there is a Notify function, adds it to the
 // list. It needs the shard's mutex.
-func (c *core) note(s *shard, gone []removed, h *head, r Reason) []removed {
+func (c *core) note(s *shard, gone []removed, h *evict.Head, r Reason) []removed {
 	switch r {
 	case Evicted:
 		s.evicted++
@@ -214,7 +211,7 @@ func (c *core) tellOne(r removed) {
 }
 
 // reasonAt returns r, or Expired if the entry was dead at now.
-func reasonAt(r Reason, h *head, now int64) Reason {
+func reasonAt(r Reason, h *evict.Head, now int64) Reason {
 	if h.Dead <= now {
 		return Expired
 	}

@@ -1,4 +1,4 @@
-package l1
+package evict
 
 import (
 	"math"
@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// tickLength is the time span of one slot of the wheel.
-	tickLength = int64(time.Second)
+	// TickLength is the time span of one slot of the wheel.
+	TickLength = int64(time.Second)
 	// wheelSlots is the number of slots. Deadlines that are further away than
 	// one turn of the wheel share the slots and are checked once per turn.
 	wheelSlots = 512
@@ -16,8 +16,8 @@ const (
 	dueSlot = wheelSlots
 	// slotMark tells the number of a slot from that of a node.
 	slotMark = 1 << 31
-	// never is the tick that stands for no deadline.
-	never int64 = math.MaxInt64
+	// Never is the tick that stands for no deadline.
+	Never int64 = math.MaxInt64
 )
 
 // timer links a node into a slot of the wheel. The prev of the first node of a slot
@@ -35,12 +35,12 @@ type wheel struct {
 	n    int
 }
 
-// tickOf returns the tick that a deadline falls into.
-func tickOf(dead int64) int64 {
+// TickOf returns the tick that a deadline falls into.
+func TickOf(dead int64) int64 {
 	if dead == Forever {
-		return never
+		return Never
 	}
-	return dead / tickLength
+	return dead / TickLength
 }
 
 // add puts a node into the slot of its entry's deadline, if there is one.
@@ -52,7 +52,7 @@ func (w *wheel) add(b *slab, i uint32) {
 	if w.slots == nil {
 		w.slots = make([]uint32, wheelSlots+1)
 	}
-	slot := uint32(max(tickOf(dead), w.tick) & wheelMask)
+	slot := uint32(max(TickOf(dead), w.tick) & wheelMask)
 	t := b.timer(i)
 	t.prev, t.next = slot|slotMark, w.slots[slot]
 	if t.next != 0 {
@@ -83,13 +83,6 @@ func (w *wheel) remove(b *slab, i uint32) {
 	w.n--
 }
 
-// move puts a node into the slot of its entry's new deadline. Most entries of a
-// key are replaced by others that are dead in another tick.
-func (w *wheel) move(b *slab, i uint32) {
-	w.remove(b, i)
-	w.add(b, i)
-}
-
 // pop takes out the next node of the ticks before end, or returns zero if there
 // is none. A slot is shared by deadlines that are whole turns apart, so the
 // entry may still be alive; then the caller puts it back.
@@ -114,11 +107,11 @@ func (w *wheel) pop(b *slab, end int64) uint32 {
 	return i
 }
 
-// next returns the first tick that has a slot with entries, or never. It may be
+// next returns the first tick that has a slot with entries, or Never. It may be
 // called only after pop has returned zero.
 func (w *wheel) next() int64 {
 	if w.n == 0 {
-		return never
+		return Never
 	}
 	t := w.tick
 	for w.slots[t&wheelMask] == 0 {

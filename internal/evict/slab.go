@@ -1,4 +1,4 @@
-package l1
+package evict
 
 // chunkNodes is the number of nodes that a slab allocates at once; a power of
 // two.
@@ -25,7 +25,7 @@ type node struct {
 // chunk holds a number of nodes. All pointers come first: the collector stops
 // after the last one.
 type chunk struct {
-	heads   [chunkNodes]*head
+	heads   [chunkNodes]*Head
 	timers  *[chunkNodes]timer // nil until an entry of the chunk has a deadline
 	weights *[chunkNodes]int64 // nil while all entries of the chunk weigh one
 	nodes   [chunkNodes]node
@@ -45,13 +45,13 @@ type slab struct {
 func (b *slab) node(i uint32) *node { return &b.chunks[i>>chunkBits].nodes[i&chunkMask] }
 
 // head returns the entry of a node.
-func (b *slab) head(i uint32) *head { return b.chunks[i>>chunkBits].heads[i&chunkMask] }
+func (b *slab) head(i uint32) *Head { return b.chunks[i>>chunkBits].heads[i&chunkMask] }
 
 // holds reports whether h is the entry of its node.
-func (b *slab) holds(h *head) bool { return h.node != 0 && h.node <= b.used && b.head(h.node) == h }
+func (b *slab) holds(h *Head) bool { return h.node != 0 && h.node <= b.used && b.head(h.node) == h }
 
 // add gives an entry a node.
-func (b *slab) add(h *head, hash uint32, weight int64) {
+func (b *slab) add(h *Head, hash uint32, weight int64) {
 	i := b.free
 	if i != 0 {
 		b.free = b.node(i).next
@@ -69,7 +69,7 @@ func (b *slab) add(h *head, hash uint32, weight int64) {
 }
 
 // replace gives the node of old to h.
-func (b *slab) replace(old, h *head) {
+func (b *slab) replace(old, h *Head) {
 	i := old.node
 	h.node = i
 	b.chunks[i>>chunkBits].heads[i&chunkMask] = h

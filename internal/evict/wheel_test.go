@@ -1,4 +1,4 @@
-package l1
+package evict
 
 import (
 	"math/rand/v2"
@@ -17,7 +17,7 @@ func TestWheelFindsEveryDeadlineInItsTick(t *testing.T) {
 	for range 2000 {
 		for range r.IntN(5) {
 			ahead := []int64{1, 30, wheelSlots - 1, wheelSlots, wheelSlots + 1, 5 * wheelSlots}[r.IntN(6)]
-			h := &head{Dead: now + r.Int64N(ahead*tickLength)}
+			h := &Head{Dead: now + r.Int64N(ahead*TickLength)}
 			b.add(h, 0, 1)
 			w.add(&b, h.node)
 			waiting[h.node] = true
@@ -30,16 +30,16 @@ func TestWheelFindsEveryDeadlineInItsTick(t *testing.T) {
 			}
 			break
 		}
-		if want := len(waiting) > 0; w.n != len(waiting) || want != (w.next() != never) {
+		if want := len(waiting) > 0; w.n != len(waiting) || want != (w.next() != Never) {
 			t.Fatalf("wheel holds %d, next %d, want %d", w.n, w.next(), len(waiting))
 		}
 		for i := range waiting {
-			if w.next() > max(tickOf(b.head(i).Dead), w.tick) {
-				t.Fatalf("next is %d, a deadline is in %d", w.next(), tickOf(b.head(i).Dead))
+			if w.next() > max(TickOf(b.head(i).Dead), w.tick) {
+				t.Fatalf("next is %d, a deadline is in %d", w.next(), TickOf(b.head(i).Dead))
 			}
 		}
-		now += r.Int64N([]int64{1, 1, 10, 2 * wheelSlots}[r.IntN(4)] * tickLength)
-		end := now / tickLength
+		now += r.Int64N([]int64{1, 1, 10, 2 * wheelSlots}[r.IntN(4)] * TickLength)
+		end := now / TickLength
 		for i := w.pop(&b, end); i != 0; i = w.pop(&b, end) {
 			if !waiting[i] {
 				t.Fatal("an entry came out twice")
@@ -52,8 +52,8 @@ func TestWheelFindsEveryDeadlineInItsTick(t *testing.T) {
 			delete(waiting, i)
 		}
 		for i := range waiting {
-			if tickOf(b.head(i).Dead) < end {
-				t.Fatalf("deadline in tick %d was overlooked, now %d", tickOf(b.head(i).Dead), end)
+			if TickOf(b.head(i).Dead) < end {
+				t.Fatalf("deadline in tick %d was overlooked, now %d", TickOf(b.head(i).Dead), end)
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func TestWheelStridesOverIdleYears(t *testing.T) {
 	const years = 200 * 365 * 24 * 3600
 	var w wheel
 	var b slab
-	far := &head{Dead: (years + 1000) * tickLength}
+	far := &Head{Dead: (years + 1000) * TickLength}
 	b.add(far, 0, 1)
 	w.add(&b, far.node)
 	seen := 0

@@ -1,4 +1,4 @@
-package l1
+package evict
 
 import "math/bits"
 
@@ -26,22 +26,7 @@ const (
 	queueMask = 1<<queueBits - 1
 )
 
-// policy is the eviction policy of one shard: A3-FIFO, which is S3-FIFO (Yang,
-// Zhang, Qiu, Yue, Vinayak, "FIFO queues are all you need for cache eviction",
-// SOSP 2023) with three changes. A new entry goes to the small queue. At its head,
-// an entry that was hit goes on to the main queue, and another is evicted and
-// remembered among the ghosts. At the head of the main queue an entry that was hit
-// goes to the tail with its counter lowered by one.
-//
-//   - Fill rule: while main is below its target, the small queue overflows into
-//     main, so main is never empty.
-//   - Guarded promotion: a returning ghost enters main only if it was away for less
-//     time than main's victim was idle.
-//   - Adaptive small queue: a ghost that a slightly larger small queue would have
-//     kept makes it larger, one that a slightly larger main queue would have kept
-//     makes it smaller.
-//
-// All of this is work of misses. A hit adds one to a counter of two bits.
+// policy is A3-FIFO for one shard: see the documentation of the package.
 //
 // Times are of two clocks: clock counts the sizes of inserted entries, mainClock
 // those that main has evicted. Sizes are weights, or one for each entry if only
@@ -199,11 +184,11 @@ func (p *policy) hand(keep uint32) uint32 {
 		}
 		if i != keep {
 			h := p.nodes.head(i)
-			u := h.uses()
+			u := h.Uses()
 			if u == 0 {
 				return i
 			}
-			h.setUses(u - 1)
+			h.SetUses(u - 1)
 		}
 		p.main.remove(p.nodes, i, p.size(i))
 		p.put(i, inMain)
@@ -233,7 +218,7 @@ func (p *policy) evict(promote bool, keep uint32, now int64) uint32 {
 		if i != keep && !p.passes(i, now) {
 			return p.drop(i, now)
 		}
-		p.nodes.head(i).setUses(0)
+		p.nodes.head(i).SetUses(0)
 		p.small.remove(p.nodes, i, p.size(i))
 		p.put(i, inMain)
 		if p.main.size > p.mainTarget() {
@@ -249,7 +234,7 @@ func (p *policy) evict(promote bool, keep uint32, now int64) uint32 {
 // passes reports whether the entry at the head of the small queue goes on to main.
 func (p *policy) passes(i uint32, now int64) bool {
 	h := p.nodes.head(i)
-	u := h.uses()
+	u := h.Uses()
 	return h.Dead > now && (u >= promoteUses || u > 0 && p.main.size < p.mainTarget())
 }
 

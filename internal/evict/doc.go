@@ -1,0 +1,30 @@
+// Package evict decides which entries of a shard leave, and when: by the policy
+// A3-FIFO when room is needed, and by a timing wheel when their deadline has passed.
+// It knows entries by their heads, so that its code is compiled once for all types of
+// keys and values, and stores no entry itself.
+//
+// # The policy
+//
+//	new key ──► small ──hit twice──► main ◄─┐ hit: counter lowered, to the tail
+//	              │                   │     │
+//	        not hit                not hit──┘
+//	              ▼                   ▼
+//	           ghosts ◄───────────────┘      evicted; the key is remembered
+//	              │
+//	              └─ comes back sooner than main's victim was idle ──► main
+//
+// A3-FIFO is S3-FIFO (Yang, Zhang, Qiu, Yue, Vinayak, "FIFO queues are all you need
+// for cache eviction", SOSP 2023) with three changes:
+//
+//   - Fill rule: while main is below its target, the small queue overflows into main.
+//     Plain S3-FIFO starts as one queue, and stays so on loops and scans.
+//   - Guarded promotion: a key that comes back enters main only if it was away for a
+//     shorter time than main's victim was idle. LIRS and CLOCK-Pro compare the same
+//     times.
+//   - Adaptive small queue, from 1 to 90 percent: a key that comes back and that a
+//     slightly larger small queue would have kept makes it larger; a key that a
+//     slightly larger main queue would have kept makes it smaller.
+//
+// All of this is work of misses. A hit adds one to a counter of two bits, and nothing
+// once the counter is full.
+package evict

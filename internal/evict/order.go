@@ -1,0 +1,127 @@
+package evict
+
+// Order is the order in which the entries of one shard leave. Call Fit before any
+// other method. An Order is not safe for concurrent use: all methods need the shard's
+// mutex, while readers write the uses of heads at any time.
+//
+// Invariant: every entry that was added and not removed is in exactly one queue of
+// the policy and, if it has a deadline, in one slot of the wheel.
+type Order struct {
+	nodes  slab
+	policy policy
+	wheel  wheel
+}
+
+// Gone is an entry that has left an Order.
+type Gone struct {
+	Head   *Head
+	Hash   uint32
+	Weight int64
+}
+
+// Fit makes the order ready for a share of the cache's bound: a sum of weights if
+// weighted, or a number of entries. It forgets what was evicted, and takes time in
+// proportion to the entries.
+func (o *Order) Fit(share int64, weighted bool) {
+	o.policy.nodes = &o.nodes
+	o.policy.fit(share, weighted)
+}
+
+// Share returns the share that counts entries; zero if weights are counted.
+func (o *Order) Share() int64 {
+	if o.policy.weighted {
+		return 0
+	}
+	return o.policy.share
+}
+
+// Len returns the number of entries.
+func (o *Order) Len() int { return o.policy.small.n + o.policy.main.n }
+
+// Admit tells the policy of a new key before room is made for its entry, and reports
+// whether the entry is to be promoted to the main queue. Call it once per entry.
+func (o *Order) Admit(hash uint32, weight int64) (promote bool) {
+	return o.policy.admit(hash, o.policy.sizeOf(weight))
+}
+
+// Add adds an entry. evicted says that another had to leave for it.
+func (o *Order) Add(h *Head, hash uint32, weight int64, promote, evicted bool) {
+	o.nodes.add(h, hash, weight)
+	o.policy.insert(h.node, promote, evicted)
+	o.wheel.add(&o.nodes, h.node)
+}
+
+// Replace gives the place of old to h, an entry of the same key, with a new weight.
+func (o *Order) Replace(old, h *Head, weight int64) {
+	before := o.nodes.weight(old.node)
+	o.nodes.replace(old, h)
+	if old.Dead != h.Dead {
+		o.wheel.remove(&o.nodes, h.node)
+		o.wheel.add(&o.nodes, h.node)
+	}
+	if weight != before {
+		o.nodes.setWeight(h.node, weight)
+		o.policy.resize(h.node, before, weight)
+	}
+}
+
+// Remove takes an entry out.
+func (o *Order) Remove(h *Head) Gone {
+	o.policy.remove(h.node)
+	return o.clear(h.node)
+}
+
+// Evict takes out the entry that the policy gives up next; none, with a nil Head, if
+// there is no other than keep. An entry that is dead at now goes first where the
+// policy meets one.
+func (o *Order) Evict(promote bool, keep *Head, now int64) Gone {
+	var spared uint32
+	if keep != nil {
+		spared = keep.node
+	}
+	if i := o.policy.evict(promote, spared, now); i != 0 {
+		return o.clear(i)
+	}
+	return Gone{}
+}
+
+// clear frees a node that is in no queue any more.
+func (o *Order) clear(i uint32) Gone {
+	gone := Gone{o.nodes.head(i), o.nodes.node(i).hash, o.nodes.weight(i)}
+	o.wheel.remove(&o.nodes, i)
+	o.nodes.remove(i)
+	return gone
+}
+
+// Overdue takes the timer of an entry out of the wheel whose deadline may have passed
+// at now, in whole ticks; nil if there is none. An entry that is not dead yet must be
+// given to Rearm.
+func (o *Order) Overdue(now int64) *Head {
+	if i := o.wheel.pop(&o.nodes, now/TickLength); i != 0 {
+		return o.nodes.head(i)
+	}
+	return nil
+}
+
+// Rearm sets the timer of an entry again.
+func (o *Order) Rearm(h *Head) { o.wheel.add(&o.nodes, h.node) }
+
+// NextTick returns the first tick that has a timer, or Never. It may be called only
+// after Overdue has returned nil.
+func (o *Order) NextTick() int64 { return o.wheel.next() }
+
+// Empty takes out all entries at once.
+func (o *Order) Empty() {
+	share, weighted := o.policy.share, o.policy.weighted
+	*o = Order{wheel: wheel{tick: o.wheel.tick}}
+	o.Fit(share, weighted)
+}
+
+// Holds reports whether h is an entry of this order.
+func (o *Order) Holds(h *Head) bool { return o.nodes.holds(h) }
+
+// Hash returns the hash that an entry was added with.
+func (o *Order) Hash(h *Head) uint32 { return o.nodes.node(h.node).hash }
+
+// Weight returns the weight of an entry.
+func (o *Order) Weight(h *Head) int64 { return o.nodes.weight(h.node) }

@@ -1,0 +1,222 @@
+package evict
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// bed is a policy with entries that no table holds.
+type bed struct {
+	*policy
+	keys map[uint32]int // by node
+}
+
+func newBed(share int64, weighted bool) *bed {
+	b := &bed{policy: &policy{nodes: new(slab)}, keys: map[uint32]int{}}
+	b.fit(share, weighted)
+	return b
+}
+
+// add makes room for an entry of weight w with so many uses, and inserts it. It
+// returns the keys that were evicted.
+func (b *bed) add(key int, w int64, uses uint32) (gone []int) {
+	hash := uint32(key+1) * 0x9e3779b1
+	promote := b.admit(hash, b.sizeOf(w))
+	for b.total()+b.sizeOf(w) > b.share {
+		i := b.evict(promote, 0, 0)
+		if i == 0 {
+			panic("nothing to evict")
+		}
+		gone = append(gone, b.keys[i])
+		delete(b.keys, i)
+		b.nodes.remove(i)
+	}
+	h := &Head{Dead: Forever}
+	h.SetUses(uses)
+	b.nodes.add(h, hash, w)
+	b.keys[h.node] = key
+	b.insert(h.node, promote, len(gone) > 0)
+	return gone
+}
+
+// in returns the keys of a queue, the oldest first.
+func (b *bed) in(queue uint32) (keys []int) {
+	for i := b.queue(queue).head; i != 0; i = b.nodes.node(i).next {
+		keys = append(keys, b.keys[i])
+	}
+	return keys
+}
+
+func TestNewEntriesFillMainUntilTheCacheIsFull(t *testing.T) {
+	b := newBed(10, false)
+	for k := range 10 {
+		b.add(k, 1, 0)
+	}
+	if s, m := b.in(inSmall), b.in(inMain); !slices.Equal(s, []int{9}) || len(m) != 9 {
+		t.Fatalf("small %v, main %v", s, m)
+	}
+}
+
+func TestEntryThatWasNotHitMakesRoomFirst(t *testing.T) {
+	b := newBed(10, false)
+	for k := range 20 {
+		if gone := b.add(k, 1, 0); k >= 10 && !slices.Equal(gone, []int{k - 1}) {
+			t.Fatalf("key %d takes the place of %v", k, gone)
+		}
+	}
+}
+
+func TestTwoHitsTakeAnEntryToMain(t *testing.T) {
+	b := newBed(10, false)
+	for k := range 9 {
+		b.add(k, 1, 0)
+	}
+	b.add(9, 1, promoteUses)
+	gone := b.add(10, 1, 0)
+	if len(gone) != 1 || slices.Contains(b.in(inSmall), 9) || !slices.Contains(b.in(inMain), 9) {
+		t.Fatalf("evicts %v, small %v, main %v", gone, b.in(inSmall), b.in(inMain))
+	}
+}
+
+// TestReturningKeyEntersMainIfItWasAwayForLessTimeThanTheVictimWasIdle shows both
+// sides of the guard.
+func TestReturningKeyEntersMainIfItWasAwayForLessTimeThanTheVictimWasIdle(t *testing.T) {
+	for _, x := range []struct {
+		name string
+		used bool // main, just before the key comes back
+		want uint32
+	}{{"idle victim", false, inMain}, {"victim in use", true, inSmall}} {
+		t.Run(x.name, func(t *testing.T) {
+			b := newBed(100, false)
+			for k := range 200 {
+				b.add(k, 1, 0)
+			}
+			for k := 300; k < 310; k++ {
+				b.add(k, 1, 0)
+			}
+			if x.used {
+				for i := b.main.head; i != 0; i = b.nodes.node(i).next {
+					b.nodes.node(i).mark = uint32(b.clock)<<queueBits | inMain
+				}
+			}
+			b.add(300, 1, 0)
+			if !slices.Contains(b.in(x.want), 300) {
+				t.Fatalf("small %v, main %v", b.in(inSmall), b.in(inMain))
+			}
+		})
+	}
+}
+
+func TestSmallQueueGrowsForKeysThatItJustMissed(t *testing.T) {
+	b := newBed(1000, false)
+	for k := range 1000 {
+		b.add(k, 1, 0)
+	}
+	before := b.target
+	for k := range 400 { // until a target of forty, each key comes back twenty keys later
+		b.add(10_000+k, 1, 0)
+		b.add(10_000+k-20, 1, 0)
+	}
+	if b.target < before+25 {
+		t.Fatalf("target %d, was %d", b.target, before)
+	}
+}
+
+func TestSmallQueueShrinksForKeysThatMainJustMissed(t *testing.T) {
+	b := newBed(1000, false)
+	for k := range 1000 {
+		b.add(k, 1, 0)
+	}
+	b.setTarget(500)
+	for k := range 200 {
+		b.mainClock++
+		b.remember(uint32(20_000+k)*0x9e3779b1, true, b.mainClock)
+		b.add(20_000+k-1, 1, 0)
+	}
+	if b.target > 400 {
+		t.Fatalf("target %d, was 500", b.target)
+	}
+}
+
+// TestOneEvictionTakesBoundedWork: a walk over all of a shard would stop its
+// writers.
+func TestOneEvictionTakesBoundedWork(t *testing.T) {
+	b := newBed(10_000, false)
+	for k := range 10_000 {
+		b.add(k, 1, MaxUses)
+	}
+	first := b.in(inMain)[0]
+	gone := b.evict(true, 0, 0)
+	turned := 0
+	for i := b.main.head; i != 0; i = b.nodes.node(i).next {
+		if b.nodes.head(i).Uses() < MaxUses {
+			turned++
+		}
+	}
+	if turned > handSteps || b.keys[gone] != first+handSteps {
+		t.Fatalf("%d entries turned, key %d evicted", turned, b.keys[gone])
+	}
+}
+
+func TestDeadEntriesGoFirstAndLeaveNoGhost(t *testing.T) {
+	b := newBed(10, false)
+	for k := range 10 {
+		b.add(k, 1, MaxUses)
+	}
+	oldest := b.nodes.head(b.main.head)
+	oldest.Dead = 5
+	if i := b.evict(true, 0, 6); b.nodes.head(i) != oldest {
+		t.Fatalf("evicts %d", b.keys[i])
+	}
+	if len(b.ghosts.buckets) != 0 {
+		t.Fatal("a dead entry is remembered")
+	}
+}
+
+func TestSparedEntryIsNeverTheVictim(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		b := newBed(20, false)
+		for k := range 1 + r.IntN(20) {
+			b.add(k, 1, r.Uint32N(MaxUses+1))
+		}
+		for i := range b.keys { // any
+			for n := len(b.keys); n > 1; n-- {
+				if v := b.evict(r.IntN(2) == 0, i, 0); v == 0 || v == i {
+					t.Fatalf("evicts %d of %d with %d spared", v, n, i)
+				}
+			}
+			if v := b.evict(false, i, 0); v != 0 {
+				t.Fatalf("evicts %d although only %d is left", v, i)
+			}
+			break
+		}
+	}
+}
+
+func TestGhostsKeepTheNewestOfABucket(t *testing.T) {
+	g := newGhosts(1, 1000)
+	for k := range uint32(100) {
+		g.add(k+1, k%2 == 0, uint64(k))
+	}
+	for k := range uint32(100) {
+		x, ok := g.take(k+1, 99, 199)
+		if want := k >= 100-bucketSlots; ok != want {
+			t.Fatalf("ghost %d: %v", k, ok)
+		}
+		if !ok {
+			continue
+		}
+		if _, again := g.take(k+1, 99, 199); again {
+			t.Fatalf("ghost %d comes back twice", k)
+		}
+		age := int64(99 - k)
+		if k%2 == 0 {
+			age += 100
+		}
+		if x.fromMain != (k%2 == 0) || x.age != age {
+			t.Fatalf("ghost %d: %+v", k, x)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package evict
+
+import "fmt"
+
+// Validate checks the whole structure for tests: queues and wheel hold the given
+// entries, every link has its counterpart, and sums are the true ones.
+func (o *Order) Validate(entries map[*Head]bool) error {
+	if o.Len() != len(entries) {
+		return fmt.Errorf("%d entries, want %d", o.Len(), len(entries))
+	}
+	for _, queue := range []uint32{inSmall, inMain} {
+		if err := o.validateQueue(queue, entries); err != nil {
+			return err
+		}
+	}
+	if err := o.validateSlab(entries); err != nil {
+		return err
+	}
+	return o.validateWheel(entries)
+}
+
+func (o *Order) validateQueue(queue uint32, entries map[*Head]bool) error {
+	l := o.policy.queue(queue)
+	n, size := 0, int64(0)
+	var last uint32
+	for i := l.head; i != 0; last, i = i, o.nodes.node(i).next {
+		if !entries[o.nodes.head(i)] {
+			return fmt.Errorf("node %d is in queue %d but of no entry", i, queue)
+		}
+		if x := o.nodes.node(i); x.prev != last || x.mark&queueMask != queue {
+			return fmt.Errorf("node %d does not link back in queue %d", i, queue)
+		}
+		n++
+		size += o.policy.size(i)
+	}
+	if l.tail != last || l.n != n || l.size != size {
+		return fmt.Errorf("queue %d holds %d of size %d, says %d of %d", queue, n, size, l.n, l.size)
+	}
+	return nil
+}
+
+// validateSlab checks that every node is either free or that of an entry.
+func (o *Order) validateSlab(entries map[*Head]bool) error {
+	free := 0
+	for i := o.nodes.free; i != 0; i = o.nodes.node(i).next {
+		if o.nodes.head(i) != nil {
+			return fmt.Errorf("free node %d has an entry", i)
+		}
+		free++
+	}
+	if free+len(entries) != int(o.nodes.used) {
+		return fmt.Errorf("%d nodes are free and %d held of %d", free, len(entries), o.nodes.used)
+	}
+	return nil
+}
+
+func (o *Order) validateWheel(entries map[*Head]bool) error {
+	n, timed := 0, 0
+	for h := range entries {
+		if h.Dead != Forever {
+			timed++
+		}
+	}
+	for slot := range o.wheel.slots {
+		m, err := o.validateSlot(slot, entries)
+		if err != nil {
+			return err
+		}
+		n += m
+	}
+	if n != o.wheel.n || n != timed {
+		return fmt.Errorf("wheel holds %d, says %d, %d entries have a deadline", n, o.wheel.n, timed)
+	}
+	return nil
+}
+
+func (o *Order) validateSlot(slot int, entries map[*Head]bool) (n int, err error) {
+	w := &o.wheel
+	turn := w.tick + (int64(slot)-w.tick)&wheelMask // the next tick at which this slot is emptied
+	last := uint32(slot) | slotMark
+	for i := w.slots[slot]; i != 0; last, i = i, o.nodes.timer(i).next {
+		h := o.nodes.head(i)
+		switch {
+		case slot == dueSlot:
+			return 0, fmt.Errorf("sweep left node %d unfinished", i)
+		case !entries[h]:
+			return 0, fmt.Errorf("node %d is in the wheel but of no entry", i)
+		case o.nodes.timer(i).prev != last:
+			return 0, fmt.Errorf("node %d does not link back in the wheel", i)
+		case turn > max(TickOf(h.Dead), w.tick):
+			return 0, fmt.Errorf("node %d is dead in tick %d and looked at in tick %d", i, TickOf(h.Dead), turn)
+		}
+		n++
+	}
+	return n, nil
+}
