@@ -25,6 +25,8 @@ var levels = map[string]int{ // read-only
 	"internal/evict": 0,
 	// A command for the documents.
 	"internal/picture": 0,
+	// Simulated eviction policies, beside the engine.
+	"internal/sim": 0,
 	// 1: machinery that one side of the border uses.
 	"internal/lifetime": 0, "internal/l1": 1, "internal/flight": 1, "internal/retry": 1, "internal/link": 1, "internal/limit": 1, "internal/netpool": 1, "internal/fleet": 1, "internal/redistier": 1,
 	// 2: the cache's side of what instances share, made of the machinery.

@@ -1,0 +1,199 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// naiveA3 is A3FIFO with slices for queues and history, of the capacities at which
+// stamps are exact.
+type naiveA3 struct {
+	capacity, target int
+	small, main      []naiveEntry
+	history          map[int][]naiveRecord // by bucket, youngest first
+	clock, evictions int
+}
+
+type naiveEntry struct {
+	key          uint64
+	count, stamp int
+}
+
+type naiveRecord struct {
+	print    uint64
+	fromMain bool
+	stamp    int
+}
+
+func (p *naiveA3) share(percent int) int { return max(1, p.capacity*percent/100) }
+
+func (p *naiveA3) roomInMain() bool { return len(p.main) < p.capacity-p.target }
+
+func (p *naiveA3) full() bool { return len(p.small)+len(p.main) >= p.capacity }
+
+func (p *naiveA3) Access(key uint64) bool {
+	for _, queue := range [][]naiveEntry{p.small, p.main} {
+		for i := range queue {
+			if queue[i].key == key {
+				queue[i].count = min(3, queue[i].count+1)
+				return true
+			}
+		}
+	}
+	p.clock++
+	promote := p.recall(key)
+	switch {
+	case p.full() && promote && !p.roomInMain():
+		p.evictMain()
+	case p.full():
+		p.freeOne()
+	case !promote && len(p.small) >= p.target:
+		p.toMain(p.popSmall().key)
+	}
+	if promote {
+		p.toMain(key)
+	} else {
+		p.small = append(p.small, naiveEntry{key: key, stamp: p.clock})
+	}
+	return false
+}
+
+func (p *naiveA3) recall(key uint64) bool {
+	bucket, print := p.place(key)
+	at := slices.IndexFunc(p.history[bucket], func(r naiveRecord) bool { return r.print == print })
+	if at < 0 {
+		return false
+	}
+	r := p.history[bucket][at]
+	p.history[bucket] = slices.Delete(p.history[bucket], at, at+1)
+	if r.fromMain {
+		if p.evictions-r.stamp < p.share(8) {
+			p.target = max(p.share(1), p.target-1)
+		}
+		return false
+	}
+	distance := p.clock - r.stamp
+	if distance <= len(p.small)+p.share(8) {
+		p.target = min(p.share(90), p.target+1)
+	}
+	return p.roomInMain() || p.hand() && distance < p.clock-p.main[0].stamp
+}
+
+// hand reports whether the front of main is a victim.
+func (p *naiveA3) hand() bool {
+	for range 32 {
+		if len(p.main) == 0 {
+			return false
+		}
+		front := p.main[0]
+		if front.count == 0 {
+			return true
+		}
+		p.main = append(p.main[1:], naiveEntry{front.key, front.count - 1, p.clock})
+	}
+	return false
+}
+
+func (p *naiveA3) evictMain() {
+	p.hand()
+	p.evictions++
+	p.remember(p.main[0].key, true, p.evictions)
+	p.main = p.main[1:]
+}
+
+func (p *naiveA3) popSmall() naiveEntry {
+	front := p.small[0]
+	p.small = p.small[1:]
+	return front
+}
+
+func (p *naiveA3) toMain(key uint64) {
+	p.main = append(p.main, naiveEntry{key: key, stamp: p.clock})
+}
+
+func (p *naiveA3) freeOne() {
+	for p.full() {
+		if len(p.small) < p.target {
+			p.evictMain()
+			continue
+		}
+		x := p.popSmall()
+		if x.count >= 2 || x.count == 1 && p.roomInMain() {
+			p.toMain(x.key)
+			if len(p.main) > p.capacity-p.target {
+				p.evictMain()
+			}
+			continue
+		}
+		p.remember(x.key, false, x.stamp)
+	}
+}
+
+func (p *naiveA3) place(key uint64) (bucket int, print uint64) {
+	buckets := (3*p.capacity + 15) / 16
+	return int(mix(key) >> 32 * uint64(buckets) >> 32), max(1, mix(key)&0xffff)
+}
+
+func (p *naiveA3) remember(key uint64, fromMain bool, stamp int) {
+	bucket, print := p.place(key)
+	records := slices.DeleteFunc(p.history[bucket], func(r naiveRecord) bool { return r.print == print })
+	records = slices.Insert(records, 0, naiveRecord{print, fromMain, stamp})
+	p.history[bucket] = records[:min(16, len(records))]
+}
+
+func TestA3FIFOAgreesWithItsReference(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for round := range 400 {
+		capacity := 1 + random.IntN(60)
+		keys := 1 + random.Uint64N(uint64(6*capacity))
+		p := NewA3FIFO(capacity)
+		r := &naiveA3{capacity: capacity, target: 1, history: map[int][]naiveRecord{}}
+		for i := range 2000 {
+			key := random.Uint64N(keys)
+			switch {
+			case round%4 == 0:
+				key = uint64(i) % keys
+			case random.IntN(3) == 0:
+				key = random.Uint64N(1 + keys/5)
+			}
+			if got, want := p.Access(key), r.Access(key); got != want || p.Len() != len(r.small)+len(r.main) {
+				t.Fatalf("round %d, capacity %d: request %d for %d of %d keys: hit %t, the reference says %t", round, capacity, i, key, keys, got, want)
+			}
+		}
+	}
+}
+
+func TestCoarseStampsMeasureToWithinOneStep(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, capacity := range []int{1, 1023, 5000, 100_000} {
+		h := newHistory(capacity)
+		step := uint32(1) << h.coarse
+		for range 10_000 {
+			then, passed := random.Uint32(), random.Uint32N(uint32(16*capacity))
+			got := h.since(then+passed, then>>h.coarse&stampMask)
+			if got > passed+step || got+step < passed {
+				t.Fatalf("capacity %d: %d passed, the stamp says %d", capacity, passed, got)
+			}
+		}
+	}
+}
+
+func TestHistoryForgetsTheOldestOfABucket(t *testing.T) {
+	h := newHistory(1) // one bucket
+	for key := range uint64(historySlots + 1) {
+		h.put(key, fromSmall, uint32(key))
+	}
+	if _, _, ok := h.take(0); ok {
+		t.Error("the 17th record left the first in place")
+	}
+	h.put(3, fromMain, 99) // replaces its own record, not that of key 1
+	if from, stamp, ok := h.take(3); !ok || from != fromMain || stamp != 99 {
+		t.Errorf("a record put again is %d, %d, %t", from, stamp, ok)
+	}
+	for key := uint64(1); key <= historySlots; key++ {
+		if _, stamp, ok := h.take(key); ok == (key == 3) || ok && stamp != uint32(key) {
+			t.Errorf("record %d is %d, %t", key, stamp, ok)
+		}
+	}
+}
