@@ -79,7 +79,14 @@ var makers = []struct { // read-only
 	make func(capacity int, t *Trace) Policy
 }{
 	{"lru", func(c int, _ *Trace) Policy { return policy.NewLRU(c) }},
+	{"lfu", func(c int, _ *Trace) Policy { return policy.NewLFU(c) }},
 	{"fifo", func(c int, _ *Trace) Policy { return policy.NewFIFO(c) }},
+	{"random", func(c int, _ *Trace) Policy { return policy.NewRandom(c) }},
+	{"clock", func(c int, _ *Trace) Policy { return policy.NewClock(c) }},
+	{"sieve", func(c int, _ *Trace) Policy { return policy.NewSieve(c) }},
+	{"arc", func(c int, _ *Trace) Policy { return policy.NewARC(c) }},
+	{"lirs", func(c int, _ *Trace) Policy { return policy.NewLIRS(c) }},
+	{"s3fifo", func(c int, _ *Trace) Policy { return policy.NewS3FIFO(c) }},
 	{"tinylfu", func(c int, _ *Trace) Policy { return policy.NewTinyLFU(c) }},
 	{"a3fifo", func(c int, _ *Trace) Policy { return policy.NewA3FIFO(c) }},
 	{"belady", func(c int, t *Trace) Policy {

@@ -171,7 +171,9 @@ func count(set uint64) (n int) {
 
 func TestSomePoliciesKeepPartOfALoopThatIsTooLong(t *testing.T) {
 	tr := sim.NewTrace("loop", trace.Take(trace.Loop(1000), 100_000))
-	for name, least := range map[string]float64{"lru": 0, "fifo": 0, "a3fifo": 0.45, "tinylfu": 0.3, "belady": 0.49} {
+	for name, least := range map[string]float64{
+		"lru": 0, "fifo": 0, "clock": 0, "sieve": 0, "arc": 0, "lirs": 0.48, "s3fifo": 0, "a3fifo": 0.45, "tinylfu": 0.3, "belady": 0.49,
+	} {
 		got := ratio(t, name, 500, tr)
 		if got < least || least == 0 && got != 0 {
 			t.Errorf("%s: hit ratio %.3f, want at least %.2f, and 0 only if that is 0", name, got, least)
@@ -182,7 +184,7 @@ func TestSomePoliciesKeepPartOfALoopThatIsTooLong(t *testing.T) {
 func TestSomePoliciesKeepTheHotKeysDuringAScan(t *testing.T) {
 	tr := sim.NewTrace("scan", trace.Take(trace.ScanAndHot(1000, 0.6, 1), 100_000))
 	lru := ratio(t, "lru", 200, tr)
-	for _, name := range []string{"a3fifo", "tinylfu"} {
+	for _, name := range []string{"lfu", "sieve", "arc", "lirs", "s3fifo", "a3fifo", "tinylfu"} {
 		if got := ratio(t, name, 200, tr); got < lru+0.03 {
 			t.Errorf("%s: hit ratio %.3f, LRU has %.3f", name, got, lru)
 		}
@@ -216,7 +218,7 @@ func TestNewRefusesUnknownNamesAndNoCapacity(t *testing.T) {
 		capacity int
 		want     string
 	}{
-		{"mru", 1, `unknown policy "mru": there are lru, fifo`},
+		{"mru", 1, `unknown policy "mru": there are lru, lfu`},
 		{"lru", 0, "at least 1: 0"},
 	} {
 		if _, err := sim.New(c.name, c.capacity, tr); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -81,3 +81,87 @@ func TestFIFOAgreesWithItsReference(t *testing.T) {
 		return &naive{capacity: c, hit: func(*naive, int) {}, victim: first}
 	})
 }
+
+func TestLFUAgreesWithItsReference(t *testing.T) {
+	agree(t, func(c int) cache { return policy.NewLFU(c) }, func(c int) cache {
+		counts := map[uint64]int{}
+		return &naive{
+			capacity: c,
+			hit: func(n *naive, at int) {
+				counts[n.keys[at]]++
+				n.toBack(at)
+			},
+			victim: func(n *naive) (at int) {
+				for i, key := range n.keys {
+					if counts[key] < counts[n.keys[at]] {
+						at = i
+					}
+				}
+				return at
+			},
+			entered: func(_ *naive, key uint64) { counts[key]++ },
+		}
+	})
+}
+
+// TestClockAgreesWithItsReference has a reference that moves what the hand passes to
+// the back of a queue.
+func TestClockAgreesWithItsReference(t *testing.T) {
+	agree(t, func(c int) cache { return policy.NewClock(c) }, func(c int) cache {
+		counts := map[uint64]int{}
+		return &naive{
+			capacity: c,
+			hit:      func(n *naive, at int) { counts[n.keys[at]] = min(3, counts[n.keys[at]]+1) },
+			victim: func(n *naive) int {
+				for counts[n.keys[0]] > 0 {
+					counts[n.keys[0]]--
+					n.toBack(0)
+				}
+				return 0
+			},
+		}
+	})
+}
+
+func TestSieveAgreesWithItsReference(t *testing.T) {
+	agree(t, func(c int) cache { return policy.NewSieve(c) }, func(c int) cache {
+		visited := map[uint64]bool{}
+		hand := 0
+		return &naive{
+			capacity: c,
+			hit:      func(n *naive, at int) { visited[n.keys[at]] = true },
+			victim: func(n *naive) int {
+				for visited[n.keys[hand]] {
+					visited[n.keys[hand]] = false
+					hand = (hand + 1) % len(n.keys)
+				}
+				at := hand
+				if hand == len(n.keys)-1 {
+					hand = 0 // behind the youngest comes the oldest
+				}
+				return at
+			},
+		}
+	})
+}
+
+func TestRandomEvictsEachEntryAsOftenAsAnother(t *testing.T) {
+	const capacity, rounds = 4, 40_000
+	p := policy.NewRandom(capacity)
+	stayed := map[int]int{}
+	for key := range uint64(rounds) {
+		p.Access(key)
+		for age := range min(key, capacity) {
+			if p.Has(key - 1 - age) {
+				stayed[int(age)]++
+			}
+		}
+	}
+	want := 1.0
+	for age := range capacity {
+		want *= 1 - 1.0/capacity
+		if got := float64(stayed[age]) / rounds; got < want-0.02 || got > want+0.02 {
+			t.Errorf("%.3f of the entries outlive %d evictions, want %.3f", got, age+1, want)
+		}
+	}
+}

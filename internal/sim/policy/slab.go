@@ -28,6 +28,12 @@ func newSlab(n int) slab {
 	return s
 }
 
+// Has reports whether the slab has an entry for key.
+func (s *slab) Has(key uint64) bool {
+	_, ok := s.index[key]
+	return ok
+}
+
 // Len returns the number of entries in the slab.
 func (s *slab) Len() int { return len(s.index) }
 
