@@ -40,3 +40,34 @@ func TestMissWithoutL2AllocatesAtMostThreeTimes(t *testing.T) {
 		}
 	}
 }
+
+func TestGetManyOfMissesAllocatesLessThanTwicePerKey(t *testing.T) {
+	c := holding(t, "k")
+	key := 0
+	values := make(map[string]int64, 100)
+	load := func(_ context.Context, keys []string) (map[string]int64, error) {
+		for _, k := range keys {
+			values[k] = 1
+		}
+		return values, nil
+	}
+	all := make([]string, 12_000)
+	for i := range all {
+		all[i] = "key " + strconv.Itoa(i)
+	}
+	many := func() {
+		clear(values)
+		c.GetMany(context.Background(), all[key:key+100], load)
+		key += 100
+	}
+	if n := testing.AllocsPerRun(100, many); n >= 200 {
+		t.Errorf("%v allocations, want less than 200 for 100 keys", n)
+	}
+}
+
+func TestInvalidateOfAbsentKeyAllocatesNothing(t *testing.T) {
+	c := holding(t, "k")
+	if n := testing.AllocsPerRun(1000, func() { c.Invalidate(context.Background(), "absent") }); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}

@@ -12,7 +12,8 @@ type batch[K comparable, V any] struct {
 	*many[K, V]
 	flights *flight.Batch[K, V]
 	reads   reads[K, V]
-	again   bool // the time of the caller ended in the look-up
+	slab    *[]read[K, V] // has the reads
+	again   bool          // the time of the caller ended in the look-up
 }
 
 // batch registers the caller with the flights of keys.
@@ -41,6 +42,7 @@ func (b *batch[K, V]) lead(ctx context.Context, patience flight.Patience) {
 	}
 	b.refresh(ctx)
 	if len(b.reads.all) == 0 {
+		b.release()
 		return
 	}
 	fs := make([]*flight.Flight[K, V], len(b.reads.all))
@@ -49,7 +51,7 @@ func (b *batch[K, V]) lead(ctx context.Context, patience flight.Patience) {
 	}
 	b.again = l2.Over(soft)
 	led -= len(fs)
-	b.flights.Launch(ctx, fs, b.then)
+	b.flights.Launch(ctx, patience, fs, b.then)
 	for _, f := range fs {
 		r, err := b.flights.Wait(ctx, patience, f)
 		b.takeLed(f.Key, r, err)
@@ -59,13 +61,31 @@ func (b *batch[K, V]) lead(ctx context.Context, patience flight.Patience) {
 
 // begin makes the reads of the batch those of flights that begin now.
 func (b *batch[K, V]) begin(ctx context.Context, fs []*flight.Flight[K, V]) {
-	all := make([]read[K, V], len(fs))
+	b.slab, _ = b.c.slabs.Get().(*[]read[K, V])
+	if b.slab == nil || cap(*b.slab) < len(fs) {
+		all := make([]read[K, V], len(fs))
+		b.slab = &all
+	}
+	all := (*b.slab)[:len(fs)]
 	b.reads.ctx, b.reads.all = ctx, make([]*read[K, V], len(fs))
 	for i, f := range fs {
 		b.reads.begin(&all[i], ctx, f)
 		b.reads.all[i] = &all[i]
 	}
 }
+
+// release gives the reads back, so that the next batch need not allocate them: all have
+// landed, and only their flights are looked at from now on. Those of large batches are
+// left to the collector.
+func (b *batch[K, V]) release() {
+	if all := *b.slab; cap(all) <= maxSlab {
+		clear(all[:cap(all)])
+		b.c.slabs.Put(b.slab)
+	}
+}
+
+// maxSlab is the number of reads that are kept for the next batch.
+const maxSlab = 256
 
 // takeLed takes the result of a flight that the batch leads. A stale value of L2
 // that is served while it is refreshed is due for that.
@@ -97,6 +117,7 @@ func (b *batch[K, V]) then() {
 	if len(g.all) > 0 {
 		g.finish()
 	}
+	b.release()
 }
 
 // keepExtras keeps in L1 the values that a ManyLoader has brought unasked, where L1
@@ -105,6 +126,9 @@ func (b *batch[K, V]) then() {
 // value by after a message was lost, so that with an L2 it lives as without a bus.
 // said has the settings of the Loader.
 func (g *reads[K, V]) keepExtras(values map[K]V, said *Load) {
+	if !g.brings(values) {
+		return
+	}
 	asked := make(map[K]bool, len(g.all))
 	for _, r := range g.all {
 		asked[r.f.Key] = true
@@ -114,6 +138,17 @@ func (g *reads[K, V]) keepExtras(values map[K]V, said *Load) {
 			g.keepExtra(k, v, said)
 		}
 	}
+}
+
+// brings reports whether values has more than the keys of the reads.
+func (g *reads[K, V]) brings(values map[K]V) (extras bool) {
+	asked := 0
+	for _, r := range g.all {
+		if _, ok := values[r.f.Key]; ok {
+			asked++
+		}
+	}
+	return asked < len(values)
 }
 
 func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {

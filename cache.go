@@ -62,6 +62,7 @@ type loading struct {
 	loads     *limit.Loads
 	deadlines *lifetime.Deadlines // of HardTimeout; nil without
 	leaders   sync.Pool           // of *leader[K, V]
+	slabs     sync.Pool           // of *[]read[K, V], zero; for batches
 	budget    limit.Budget
 	failing   atomic.Int64 // loads that have failed since one has not
 	health    originHealth

@@ -3,7 +3,6 @@ package strata
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/remote"
@@ -60,10 +59,12 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop
 			return err
 		}
 	}
-	for part := range slices.Chunk(keys, maxBatch) {
+	for len(keys) > 0 {
+		part := keys[:min(len(keys), maxBatch)]
 		if e := c.invalidatePart(ctx, op, how, part); e != nil {
 			err = e // it counts the pending drops of the earlier parts, too
 		}
+		keys = keys[len(part):]
 	}
 	return err
 }

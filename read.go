@@ -14,6 +14,7 @@ package strata
 import (
 	"context"
 	"errors"
+	"iter"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -285,12 +286,23 @@ func (g *reads[K, V]) slot() (release func(), ok bool) {
 	return release, err == nil
 }
 
+// flights are those of the reads.
+func (g *reads[K, V]) flights() iter.Seq[*flight.Flight[K, V]] {
+	return func(yield func(*flight.Flight[K, V]) bool) {
+		for _, r := range g.all {
+			if !yield(r.f) {
+				return
+			}
+		}
+	}
+}
+
 // queue waits for a slot.
 func (g *reads[K, V]) queue() (release func(), err error) {
 	var urgent <-chan struct{}
 	var gone <-chan bool
 	if g.batch != nil {
-		urgent, gone = g.batch.Urgent(), g.batch.Gone()
+		urgent, gone = g.batch.Urgent(), g.batch.Gone(g.flights())
 	} else {
 		f := g.all[0].f
 		urgent, gone = g.c.flights.Urgent(f), g.c.flights.Gone(f)

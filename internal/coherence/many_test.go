@@ -74,6 +74,34 @@ func TestGetManyLoadsMissingKeysInOneCall(t *testing.T) {
 	}
 }
 
+// TestGetManyLoadsEachKeyOnceWhereverItIsRepeated asks for few keys and for many, with
+// one that comes twice, at any distance.
+func TestGetManyLoadsEachKeyOnceWhereverItIsRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, n := range []int{2, 3, 100, 128, 129, 300} {
+			for i := range n - 1 {
+				c := newCache[int, int](t)
+				keys := make([]int, n)
+				for k := range keys {
+					keys[k] = k
+				}
+				keys[n-1] = i
+				o := &manyOrigin{}
+				got, err := c.GetMany(t.Context(), keys, o.load)
+				if err != nil || len(got) != min(n-1, 100) || len(o.calls) != 1 || !slices.Equal(o.calls[0], keys[:n-1]) {
+					t.Fatalf("%d keys, of which the last is that at %d: %d values, %v, loads of %v", n, i, len(got), err, o.calls)
+				}
+				if joins := c.Stats().Joins; joins != 0 {
+					t.Fatalf("%d keys, of which the last is that at %d: it was asked for %d times more", n, i, joins)
+				}
+				if err := c.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
 func TestGetManyReturnsItsValuesBesideAnError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCache[int, int](t)

@@ -1,6 +1,8 @@
 // Batches: many flights that one leader leads, with one context and one goroutine.
 //
-// States of a batch: registered, launched; each of its flights lands by itself.
+// States of a batch: registered, launched; each of its flights lands by itself. The
+// caller that leads waits for each, or, if it has no other reason to stop than its own
+// context, for all at once.
 //
 // Invariant: each flight that the batch leads is landed by it, whichever keys are
 // refused. An extra key is inserted only if since the registration of the batch no
@@ -10,78 +12,74 @@ package flight
 
 import (
 	"context"
-	"github.com/strata-cache/strata/internal/lifetime"
+	"iter"
 	"sync"
 	"sync/atomic"
+
+	"github.com/strata-cache/strata/internal/lifetime"
 )
 
 // Batch is a number of flights that one leader leads. Each lands by itself.
 type Batch[K comparable, V any] struct {
 	// Led are the flights that the batch leads, Joined those that were under way.
 	Led, Joined []*Flight[K, V]
-	// Refused are the keys that have no flight, with ErrClosed or ErrRecursive.
+	// Refused are the keys that have no flight, with ErrClosed or ErrRecursive. Nil if
+	// there are none.
 	Refused map[K]error
 
 	g     *Group[K, V]
-	node  Node // of the leader's loads
+	spare []Flight[K, V] // for further flights, in one piece
+	node  Node           // of the leader's loads
 	scope lifetime.Scope
-	left  atomic.Int64 // flights whose contexts have not ended
+	open  atomic.Int64 // flights whose contexts have not ended
 	since uint64       // Group.revocations from before the batch began
 
-	once     sync.Once
-	urgent   chan struct{}
-	presence *presence
+	// all is closed when no launched flight has callers that wait. Nil if the caller
+	// that leads waits for each by itself.
+	all     chan struct{}
+	waiting atomic.Int64 // launched flights with callers that wait
+
+	once   sync.Once
+	urgent chan struct{}
 }
 
 // Batch registers the caller with the flights of keys, which are all different:
 // it leads those that are not under way, until each has landed. Some keys, or
 // all, are refused if the group is closed, or ctx belongs to a load of theirs.
 func (g *Group[K, V]) Batch(ctx context.Context, keys []K, kind Kind) *Batch[K, V] {
-	b := &Batch[K, V]{g: g, Refused: map[K]error{}, urgent: make(chan struct{}), since: g.revocations.Load(), presence: newPresence()}
+	b := &Batch[K, V]{
+		g: g, spare: make([]Flight[K, V], len(keys)), Led: make([]*Flight[K, V], 0, len(keys)),
+		urgent: make(chan struct{}), since: g.revocations.Load(),
+	}
 	c := caller{ctx, from(ctx)}
-	own := slab[K, V]{left: len(keys)}
 	for _, k := range keys {
-		f, p, err := g.register(c, k, kind, &own)
+		f, p, err := g.register(c, k, kind, b)
 		switch p {
 		case Led:
-			b.enlist(f)
+			b.Led = append(b.Led, f)
 		case Joined:
 			b.Joined = append(b.Joined, f)
 		default:
-			// The flights that the batch leads must land all the same.
-			b.Refused[k] = err
+			b.refused(k, err)
 		}
 	}
 	return b
 }
 
-// slab has the flights of a batch in one piece.
-type slab[K comparable, V any] struct {
-	left  int // at most so many are still needed
-	spare []Flight[K, V]
+// refused notes that a key has no flight. The flights that the batch leads must land
+// all the same.
+func (b *Batch[K, V]) refused(key K, err error) {
+	if b.Refused == nil {
+		b.Refused = make(map[K]error)
+	}
+	b.Refused[key] = err
 }
 
-// Flight returns one of them.
-func (s *slab[K, V]) Flight() (f *Flight[K, V]) {
-	if s.spare == nil {
-		s.spare = make([]Flight[K, V], s.left)
-	}
-	f, s.spare = &s.spare[0], s.spare[1:]
+// Flight returns a Flight that belongs to the batch.
+func (b *Batch[K, V]) Flight() (f *Flight[K, V]) {
+	f, b.spare = &b.spare[0], b.spare[1:]
+	f.batch = b
 	return f
-}
-
-// enlist makes f one of the flights that the batch leads. Other callers may have
-// joined it already.
-func (b *Batch[K, V]) enlist(f *Flight[K, V]) {
-	s := f.home
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f.batch = b.urge
-	if f.urged {
-		b.urge()
-	}
-	f.join(b.presence)
-	b.Led = append(b.Led, f)
 }
 
 func (b *Batch[K, V]) urge() { b.once.Do(func() { close(b.urgent) }) }
@@ -89,8 +87,16 @@ func (b *Batch[K, V]) urge() { b.once.Do(func() { close(b.urgent) }) }
 // Urgent is [Group.Urgent] for any of the batch's flights.
 func (b *Batch[K, V]) Urgent() <-chan struct{} { return b.urgent }
 
-// Gone is [Group.Gone] for all of the batch's flights together.
-func (b *Batch[K, V]) Gone() <-chan bool { return b.presence.gone }
+// Gone is [Group.Gone] for some of the batch's flights together, which have not landed.
+func (b *Batch[K, V]) Gone(fs iter.Seq[*Flight[K, V]]) <-chan bool {
+	p := newPresence()
+	for f := range fs {
+		f.home.mu.Lock()
+		f.join(p)
+		f.home.mu.Unlock()
+	}
+	return p.gone
+}
 
 // Context is the context of the work for all flights at once. It is cancelled when
 // the contexts of all flights are.
@@ -101,12 +107,16 @@ func (b *Batch[K, V]) Context() *lifetime.Scope { return &b.scope }
 func (b *Batch[K, V]) Done(landed int) { b.g.runs.Add(-landed) }
 
 // Launch calls then on a goroutine of its own, which lands the flights fs of the
-// batch. Each of them gets a context.
-func (b *Batch[K, V]) Launch(ctx context.Context, fs []*Flight[K, V], then func()) {
+// batch. Each of them gets a context. The caller, with patience p, waits for them then.
+func (b *Batch[K, V]) Launch(ctx context.Context, p Patience, fs []*Flight[K, V], then func()) {
 	c := caller{ctx, from(ctx)}
 	b.node.load, b.node.outer = b, c.load
 	b.scope.Begin(ctx, nodeKey{}, &b.node)
-	b.left.Store(int64(len(fs)))
+	b.open.Store(int64(len(fs)))
+	b.waiting.Store(int64(len(fs)))
+	if p.Soft == nil && c.load == nil {
+		b.all = make(chan struct{})
+	}
 	for _, f := range fs {
 		// A caller of f waits for every load that the leader waits for.
 		f.node.dependOn(&b.node)
@@ -131,13 +141,47 @@ func (b *Batch[K, V]) Launch(ctx context.Context, fs []*Flight[K, V], then func(
 // Ended notes that the context of one more flight was cancelled. With the last one
 // that of the batch is.
 func (b *Batch[K, V]) Ended(cause error) {
-	if b.left.Add(-1) == 0 {
+	if b.open.Add(-1) == 0 {
 		b.scope.End(cause)
 	}
 }
 
+// waitsForAll reports whether the caller that leads waits for all launched flights at
+// once. A nil batch does not.
+func (b *Batch[K, V]) waitsForAll() bool { return b != nil && b.all != nil }
+
+// woken notes that the callers of one launched flight more wait no longer.
+func (b *Batch[K, V]) woken() {
+	if b.waiting.Add(-1) == 0 && b.all != nil {
+		close(b.all)
+	}
+}
+
+// waitForAll is Wait for a launched flight of the batch, if the caller waits for all of
+// them at once.
+func (b *Batch[K, V]) waitForAll(ctx context.Context, f *Flight[K, V]) (Result[V], error) {
+	select {
+	case <-b.all:
+		return f.answer()
+	default:
+	}
+	select {
+	case <-b.all:
+		return f.answer()
+	case <-ctx.Done():
+	}
+	if f.isWoken() {
+		return f.answer()
+	}
+	b.g.leave(f)
+	return Result[V]{}, ctx.Err()
+}
+
 // Wait waits for one of the batch's flights, as the callers of [Group.DoSoftly] do.
 func (b *Batch[K, V]) Wait(ctx context.Context, p Patience, f *Flight[K, V]) (Result[V], error) {
+	if f.batch == b && b.waitsForAll() {
+		return b.waitForAll(ctx, f)
+	}
 	if n := from(ctx); n != nil {
 		if err := n.waitFor(&f.node); err != nil {
 			b.g.leave(f)

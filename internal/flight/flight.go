@@ -12,6 +12,7 @@ package flight
 import (
 	"context"
 	"errors"
+
 	"github.com/strata-cache/strata/internal/lifetime"
 )
 
@@ -73,6 +74,7 @@ type Flight[K comparable, V any] struct {
 	kind   Kind
 	fenced bool // has lost the right to store; guarded by the mutex of home
 	node   Node
+	batch  *Batch[K, V] // that the flight belongs to; nil if none
 	place[K, V]
 	execution
 	outcome[V]
@@ -85,6 +87,7 @@ type Flight[K comparable, V any] struct {
 type execution struct {
 	scope    lifetime.Scope
 	launched bool // guarded by the shard's mutex
+	counted  bool // likewise: its batch waits for it
 }
 
 // place is the place of a flight among those of its shard that run. The shard's mutex
@@ -102,6 +105,7 @@ type outcome[V any] struct {
 	bell     bell
 	result   Result[V] // written before done is closed
 	deserted bool      // likewise
+	woken    bool      // guarded by the shard's mutex: callers wait no longer
 
 	// Guarded by the shard's mutex.
 	offered *offer[V]     // nil if the flight offers nothing
@@ -132,7 +136,6 @@ type audience struct {
 // guards it.
 type urgency struct {
 	urgent chan struct{} // closed once urged; nil until it is asked for
-	batch  func()        // urges the batch that the flight belongs to; nil if none
 	urged  bool
 }
 
@@ -176,15 +179,15 @@ func (f *Flight[K, V]) end(cause error) {
 // closed. The shard's mutex is held, and the flight has not landed.
 func (f *Flight[K, V]) desert() {
 	f.end(ErrClosed)
-	if f.done != nil || f.bell != nil { // else it has none that waits
+	if f.launched || f.done != nil { // else no caller waits yet
 		f.wake(true)
 	}
 }
 
 // wake ends the waiting of the callers, unless it has ended. The shard's mutex is held.
 func (f *Flight[K, V]) wake(deserted bool) {
-	if !f.deserted {
-		f.deserted = deserted
+	if !f.woken {
+		f.woken, f.deserted = true, deserted
 		if f.done != nil {
 			close(f.done)
 		}
@@ -193,6 +196,17 @@ func (f *Flight[K, V]) wake(deserted bool) {
 		f.bell <- struct{}{}
 		f.bell = nil
 	}
+	if f.counted {
+		f.counted = false
+		f.batch.woken()
+	}
+}
+
+// isWoken reports whether the callers wait no longer.
+func (f *Flight[K, V]) isWoken() bool {
+	f.home.mu.Lock()
+	defer f.home.mu.Unlock()
+	return f.woken
 }
 
 // enter makes f one of the flights that run. s.mu is held.

@@ -23,6 +23,7 @@ var ErrRecursive = errors.New("flight: recursive load")
 type Node struct {
 	mu    sync.Mutex
 	waits map[*Node]int // flights that callers inside this load wait for
+	batch *Node         // that runs this load; nil if none does
 
 	// load is the *Flight or *Batch that the node belongs to, outer the load in which
 	// it was begun. Both are set before the load begins.
@@ -95,10 +96,7 @@ func (n *Node) waitFor(t *Node) error {
 func (n *Node) dependOn(t *Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.waits == nil {
-		n.waits = make(map[*Node]int)
-	}
-	n.waits[t]++
+	n.batch = t
 }
 
 // stopWaiting removes the edge that waitFor has added.
@@ -121,9 +119,12 @@ func (n *Node) reaches(goal *Node, seen map[*Node]bool) bool {
 	}
 	seen[n] = true
 	n.mu.Lock()
-	next := make([]*Node, 0, len(n.waits))
+	next := make([]*Node, 0, len(n.waits)+1)
 	for t := range n.waits {
 		next = append(next, t)
+	}
+	if n.batch != nil {
+		next = append(next, n.batch)
 	}
 	n.mu.Unlock()
 	for _, t := range next {

@@ -212,8 +212,8 @@ func (g *Group[K, V]) equip(c caller, f *Flight[K, V], b bell) {
 	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.launched = true
-	if f.bell = b; b == nil {
+	f.launched, f.counted = true, f.batch != nil
+	if f.bell = b; b == nil && !f.batch.waitsForAll() {
 		f.await()
 	}
 	switch {

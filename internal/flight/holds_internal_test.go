@@ -14,7 +14,7 @@ func TestHoldsAreBoundedAndHoldMoreNotLess(t *testing.T) {
 		defer g.Close(t.Context())
 		const keys = 10 * shards * maxHolds
 		stores := func(key int) bool {
-			f, part, _ := g.register(caller{ctx: t.Context()}, key, Load, &slab[int, int]{left: 1})
+			f, part, _ := g.register(caller{ctx: t.Context()}, key, Load, one[int, int]{})
 			if part != Led {
 				t.Fatalf("key %d: part %v", key, part)
 			}
@@ -26,7 +26,7 @@ func TestHoldsAreBoundedAndHoldMoreNotLess(t *testing.T) {
 		if !stores(keys) {
 			t.Fatal("nothing is on hold, and nothing is stored")
 		}
-		running, part, _ := g.register(caller{ctx: t.Context()}, keys, Load, &slab[int, int]{left: 1})
+		running, part, _ := g.register(caller{ctx: t.Context()}, keys, Load, one[int, int]{})
 		if part != Led {
 			t.Fatalf("part %v", part)
 		}

@@ -6,10 +6,15 @@ import (
 	"time"
 )
 
+// one is the memory of one flight.
+type one[K comparable, V any] struct{}
+
+func (one[K, V]) Flight() *Flight[K, V] { return new(Flight[K, V]) }
+
 func TestKeysThatDoNotEqualThemselvesLeaveNothingBehind(t *testing.T) {
 	g := NewGroup[float64, int](func() uint64 { return 0 })
 	for range 1000 {
-		f, part, _ := g.register(caller{ctx: t.Context()}, math.NaN(), Load, &slab[float64, int]{left: 1})
+		f, part, _ := g.register(caller{ctx: t.Context()}, math.NaN(), Load, one[float64, int]{})
 		if part != Led {
 			t.Fatalf("part %v", part)
 		}

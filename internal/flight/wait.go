@@ -169,7 +169,7 @@ func (g *Group[K, V]) urge(f *Flight[K, V]) {
 		}
 		f.urged = true
 		if f.batch != nil {
-			f.batch()
+			f.batch.urge()
 		}
 	}
 }
