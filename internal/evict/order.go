@@ -55,7 +55,9 @@ func (o *Order) Add(h *Head, hash uint32, weight int64, promote, evicted bool) {
 func (o *Order) Replace(old, h *Head, weight int64) {
 	before := o.nodes.weight(old.node)
 	o.nodes.replace(old, h)
-	if old.Dead != h.Dead {
+	// A timer may run out early: Overdue and Rearm then move it. So a key that is
+	// written again and again leaves the wheel alone.
+	if h.Dead < old.Dead || old.Dead != Forever && h.Dead == Forever {
 		o.wheel.remove(&o.nodes, h.node)
 		o.wheel.add(&o.nodes, h.node)
 	}

@@ -58,17 +58,17 @@ func (c *core) over(d change) bool {
 	return c.entries.Load()+d.entries > c.maxEntries.Load() || c.weight.Load()+d.weight > c.maxWeight.Load()
 }
 
-// crowded reports whether a shard holds about its share, or more, of the bound
+// crowded reports whether a shard that holds so much holds about its share, or more, of the bound
 // that a change would exceed. Eviction from crowded shards alone keeps the shards
 // even. The slack of one eighth lets nearly all writers evict from the shard that
 // they have locked already.
-func (c *core) crowded(s *shard, d change) bool {
+func (c *core) crowded(held, d change) bool {
 	n := int64(len(c.shards))
 	if total := c.entries.Load() + d.entries; total > c.maxEntries.Load() {
-		return s.entries.Load() >= (total-total/8)/n
+		return held.entries >= (total-total/8)/n
 	}
 	total := c.weight.Load() + d.weight
-	return s.weight.Load() >= (total-total/8)/n
+	return held.weight >= (total-total/8)/n
 }
 
 // room reserves d, the change of an insertion into a shard, and evicts from the
@@ -94,35 +94,36 @@ type eviction struct {
 	promote bool        // the new entry goes to the policy's main queue
 	forced  bool        // also if the shard is not crowded
 	keep    *evict.Head // stays
-	now     int64
 }
 
 // evictOne takes one entry out of a shard, and returns the change for the totals of
 // the cache; zero if there is no entry to evict.
 func (c *core) evictOne(s *shard, d change, how eviction, gone []removed) ([]removed, change) {
-	if !how.forced && !c.crowded(s, d) {
+	if !how.forced && !c.crowded(s.held, d) {
 		return gone, change{}
 	}
-	victim := s.order.Evict(how.promote, how.keep, how.now)
+	now := c.clock.now()
+	victim := s.order.Evict(how.promote, how.keep, now)
 	if victim.Head == nil {
 		return gone, change{}
 	}
 	less := s.left(victim)
-	return c.note(s, gone, victim.Head, reasonAt(Evicted, victim.Head, how.now)), less
+	return c.note(s, gone, victim.Head, reasonAt(Evicted, victim.Head, now)), less
 }
 
 // evictAround evicts from all shards, beginning after the given one, until d fits:
 // first from crowded shards, then from any. Other writers may take the room before
 // the caller does.
-func (c *core) evictAround(own int, d change, now int64, gone []removed) []removed {
-	how := eviction{now: now}
+func (c *core) evictAround(own int, d change, gone []removed) []removed {
+	var how eviction
 	for _, how.forced = range []bool{false, true} {
 		for i := range c.shards {
 			s := &c.shards[(own+1+i)%len(c.shards)]
 			if !c.over(d) {
 				return gone
 			}
-			if s.entries.Load() > 0 && (how.forced || c.crowded(s, d)) {
+			held := change{s.entries.Load(), s.weight.Load()}
+			if held.entries > 0 && (how.forced || c.crowded(held, d)) {
 				gone = c.shrink(s, d, how, gone)
 			}
 		}
@@ -133,7 +134,7 @@ func (c *core) evictAround(own int, d change, now int64, gone []removed) []remov
 // shrink evicts from one shard until d fits.
 func (c *core) shrink(s *shard, d change, how eviction, gone []removed) []removed {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for c.over(d) {
 		var less change
 		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
@@ -156,7 +157,7 @@ func (c *core) resize(maxEntries, maxWeight int64) []removed {
 		s.order.Fit(c.share(), c.weighted())
 		s.mu.Unlock()
 	}
-	return c.evictAround(0, change{}, c.clock.exact(), nil)
+	return c.evictAround(0, change{}, nil)
 }
 
 // clear empties the shards one after the other and, if closing, closes each.

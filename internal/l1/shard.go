@@ -14,18 +14,35 @@ type shard struct {
 	table atomic.Pointer[table]
 	_     [56]byte
 
-	// entries and weight change only under mu, together with the totals of the
-	// cache. Writers of other shards read them to find a shard that holds more
-	// than its share.
+	// entries and weight are published under mu when a writer is done. Writers of
+	// other shards read them to find a shard that holds more than its share.
 	entries, weight atomic.Int64
 
 	mu     sync.Mutex // guards all below, and changes to the table
+	held   change     // what the shard holds
 	order  evict.Order
 	closed bool
 	number uint32 // of the shard
 
 	evicted, expired, rejected uint64
-	_                          [48]byte
+	_                          [32]byte
+}
+
+// publish makes the counts known to other shards. Most writers of a full cache have
+// changed nothing, and write nothing.
+func (s *shard) publish() {
+	if s.entries.Load() != s.held.entries {
+		s.entries.Store(s.held.entries)
+	}
+	if s.weight.Load() != s.held.weight {
+		s.weight.Store(s.held.weight)
+	}
+}
+
+// unlock ends the work of a writer.
+func (s *shard) unlock() {
+	s.publish()
+	s.mu.Unlock()
 }
 
 // insert adds an entry; its key must be absent. evicted says that the cache was
@@ -33,8 +50,8 @@ type shard struct {
 func (s *shard) insert(h *evict.Head, hash uint32, weight int64, promote, evicted bool) {
 	h.State.Store(s.number << evict.UsesBits)
 	s.order.Add(h, hash, weight, promote, evicted)
-	s.entries.Add(1)
-	s.weight.Add(weight)
+	s.held.entries++
+	s.held.weight += weight
 	t := s.table.Load()
 	if n := s.order.Len(); n > t.room() {
 		t = s.rebuilt(s.grown(n))
@@ -60,7 +77,7 @@ func (s *shard) grown(n int) int {
 func (s *shard) replace(old, h *evict.Head, weight int64) {
 	hash := s.order.Hash(old)
 	h.State.Store(old.State.Load())
-	s.weight.Add(weight - s.order.Weight(old))
+	s.held.weight += weight - s.order.Weight(old)
 	s.order.Replace(old, h, weight)
 	s.table.Load().replace(old, h, hash)
 }
@@ -77,8 +94,8 @@ func (s *shard) left(gone evict.Gone) change {
 	if n := s.order.Len(); len(t.groups) > 1 && n < t.room()/8 {
 		s.table.Store(s.rebuilt(2 * n))
 	}
-	s.entries.Add(-1)
-	s.weight.Add(-gone.Weight)
+	s.held.entries--
+	s.held.weight -= gone.Weight
 	return change{-1, -gone.Weight}
 }
 
@@ -98,5 +115,8 @@ func (s *shard) empty() (*table, change) {
 	old := s.table.Load()
 	s.table.Store(newTable(0))
 	s.order.Empty()
-	return old, change{-s.entries.Swap(0), -s.weight.Swap(0)}
+	less := change{-s.held.entries, -s.held.weight}
+	s.held = change{}
+	s.publish()
+	return old, less
 }

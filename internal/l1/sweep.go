@@ -158,7 +158,7 @@ func (c *core) removeDead() {
 // which it has removed, and reports whether there are more to check.
 func (c *core) sweepShard(s *shard, now int64) (dead []removed, more bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for range sweepBatch {
 		h := s.order.Overdue(now)
 		if h == nil {

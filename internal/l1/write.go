@@ -39,11 +39,12 @@ func (c *Cache[K, V]) SetIf(old, e *Entry[K, V], weight int64) ([]Removed[K, V],
 // than their share, it evicts from those, with no lock held.
 func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], conditional bool) ([]Removed[K, V], Outcome) {
 	hash := c.hash(e.Key)
+	c.find(hash, e.Key) // brings what the writer needs into the processor's cache before it takes the lock
 	a := arrival{head: headOf(e), hash: uint32(hash), weight: max(0, weight)}
 	if e.Dead != Forever {
 		c.clock.need() // before the entry is published
 	}
-	if conditional || c.notify != nil || e.Dead != Forever {
+	if conditional || c.notify != nil {
 		a.now = c.clock.exact()
 	}
 	var gone []removed
@@ -51,7 +52,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], cond
 		var o Outcome
 		gone, o = c.try(&a, hash, e.Key, headOf(old), conditional, gone)
 		if o == 0 {
-			gone = c.evictAround(int(hash>>c.shift), change{1, a.weight}, a.now, gone)
+			gone = c.evictAround(int(hash>>c.shift), change{1, a.weight}, gone)
 			a.forced = true
 			continue
 		}
@@ -66,7 +67,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], cond
 func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *evict.Head, conditional bool, gone []removed) ([]removed, Outcome) {
 	s := c.shard(hash)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if s.closed {
 		return gone, Closed
 	}
@@ -117,7 +118,7 @@ func (c *Cache[K, V]) Delete(key K) (e *Entry[K, V], alive bool) {
 	}
 	now := c.clock.now()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if e = c.find(hash, key); e == nil {
 		return nil, false
 	}
@@ -200,7 +201,7 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 		a.promote = s.order.Admit(a.hash, a.weight)
 	}
 	before := s.evicted + s.expired
-	gone, ok := c.room(s, change{1, a.weight}, eviction{a.promote, a.forced, nil, a.now}, gone)
+	gone, ok := c.room(s, change{1, a.weight}, eviction{a.promote, a.forced, nil}, gone)
 	if !ok {
 		return gone, false
 	}
@@ -211,7 +212,7 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 // replace stores an arrival instead of held, which has the same key.
 func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
 	d := change{0, a.weight - s.order.Weight(held)}
-	gone, ok := c.room(s, d, eviction{false, a.forced, held, a.now}, gone)
+	gone, ok := c.room(s, d, eviction{false, a.forced, held}, gone)
 	if !ok {
 		return gone, false
 	}
@@ -247,7 +248,7 @@ func (c *core) swap(old, h *evict.Head) bool {
 		return false
 	}
 	s.replace(old, h, s.order.Weight(old))
-	s.mu.Unlock()
+	s.unlock()
 	c.wakeSweeper(h.Dead)
 	return true
 }
@@ -256,7 +257,7 @@ func (c *core) swap(old, h *evict.Head) bool {
 func (c *core) deleteHead(h *evict.Head) bool {
 	s := c.shardOf(h)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if !s.order.Holds(h) {
 		return false
 	}
