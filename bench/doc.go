@@ -8,7 +8,11 @@
 //	go run ./bench/cmd/stampede                1000 callers, one expired key
 //	go run ./bench/cmd/inproc hits             reads from in-process caches
 //	go run ./bench/cmd/inproc mix              reads and writes in them
+//	go run ./bench/cmd/inproc misses           loads, changes, many keys
+//	go run ./bench/cmd/inproc article          1 M structs: time and memory
 //	go run ./bench/cmd/inproc hitratio -traces DIR   their share of hits
+//	go run ./bench/cmd/inproc gc               the collector, bytes of an entry
+//	go run ./bench/cmd/inproc storm            hostile keys and crowds
 //	cd bench && go test -run '^$' -bench Hit   a hit of GetOrLoad
 //	cd bench && go test -run '^$' -bench L2 -benchtime 40x   what a tier adds to a GET
 //	cd bench && go test -run '^$' -bench Wire -benchtime 20x -timeout 1h ./wire   clients of Redis

@@ -3,11 +3,15 @@
 //
 //	go run ./bench/cmd/inproc hits                   reads of what is there
 //	go run ./bench/cmd/inproc mix                    reads and writes, Zipf 0.99 over 1 M keys
+//	go run ./bench/cmd/inproc misses                 loaders, many keys, updates, invalidations
+//	go run ./bench/cmd/inproc article                1 M structs, 10 % and 0.1 % writes, memory
 //	go run ./bench/cmd/inproc hitratio -traces DIR   the share of hits on traces
+//	go run ./bench/cmd/inproc gc                     the collector's time, bytes of an entry
+//	go run ./bench/cmd/inproc storm                  hostile keys and crowds against benign ones
 //
 // With -short each is a quick look of less than half a minute; -rounds and
 // -slice say how much is measured, and -benchstat FILE writes each round as
-// lines that benchstat reads.
+// lines that benchstat reads (not of hitratio and gc).
 //
 // # How it is measured
 //
@@ -28,4 +32,12 @@
 // with the same capacity as all others, entries that weigh 1, and what its
 // manual recommends otherwise. "ttl" tables have a TTL of an hour that begins
 // with a write.
+//
+// # What is missing
+//
+// The tables have what the module proxy lists. It does not list
+// github.com/elastic/go-freelru, github.com/scalalang2/golang-fifo,
+// github.com/bool64/cache, github.com/phuslu/lru and
+// github.com/karlseguin/ccache. In the table of the article, 128 maps of any
+// stand in for bool64/cache, which is that with more around it.
 package inproc

@@ -1,7 +1,9 @@
 package inproc
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"runtime"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/strata-cache/strata/bench/internal/peers"
+	"github.com/strata-cache/strata/internal/sim/trace"
 )
 
 // Sizes of the caches, in thousandths of the distinct keys of a trace. Sizes
@@ -100,13 +103,13 @@ type ratioRow struct {
 
 // HitRatio prints the shares of hits on the traces of a folder.
 func HitRatio(o Options) error {
-	paths, err := tracesIn(o.Traces)
+	paths, err := trace.Files(o.Traces)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, trace.ErrNoTraces) {
+		o.printf("hitratio: skipped, for there is no *%s in the folder of -traces:\n%q\n", trace.Suffix, o.Traces)
+		return nil
+	}
 	if err != nil {
 		return err
-	}
-	if len(paths) == 0 {
-		o.printf("hitratio: skipped, for there is no *%s in the folder of -traces:\n%q\n", traceSuffix, o.Traces)
-		return nil
 	}
 	all := players()
 	o.printf("# hitratio\nHits in %% of all requests; size: cache by distinct keys, in %%. One goroutine, except the last\n" +
@@ -116,17 +119,13 @@ func HitRatio(o Options) error {
 		names[i] = p.name
 	}
 	o.ratioHead(names)
-	limit := math.MaxInt
-	if o.Scale > 1 {
-		limit = o.scaled(5_000_000)
-	}
 	var rows []ratioRow
 	for _, path := range paths {
-		t, err := readTrace(path, limit)
+		keys, err := trace.ReadFile(path, 0)
 		if err != nil {
 			return err
 		}
-		more, err := playTrace(t, all)
+		more, err := playTrace(trace.Name(path), keys, all)
 		if err != nil {
 			return err
 		}
@@ -173,11 +172,12 @@ func (o Options) ratioLine(name, size string, hits []float64) {
 }
 
 // playTrace plays a trace at all sizes, several at a time: nothing is timed.
-func playTrace(t trace, all []player) ([]ratioRow, error) {
+func playTrace(name string, keys []uint64, all []player) ([]ratioRow, error) {
+	distinct := distinctOf(keys)
 	var rows []ratioRow
 	for _, size := range ratioSizes() {
-		if capacity := t.distinct * size / 1000; capacity >= leastSize {
-			rows = append(rows, ratioRow{t.name, size, capacity, make([]float64, len(all))})
+		if capacity := distinct * size / 1000; capacity >= leastSize {
+			rows = append(rows, ratioRow{name, size, capacity, make([]float64, len(all))})
 		}
 	}
 	var wg sync.WaitGroup
@@ -188,12 +188,12 @@ func playTrace(t trace, all []player) ([]ratioRow, error) {
 			turns <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-turns }()
-				hits, err := p.play(t.keys, rows[i].capacity)
+				hits, err := p.play(keys, rows[i].capacity)
 				if err != nil {
 					err = fmt.Errorf("inproc: %s: %w", p.name, err)
 					failed.Store(&err)
 				}
-				rows[i].hits[j] = 100 * float64(hits) / float64(len(t.keys))
+				rows[i].hits[j] = 100 * float64(hits) / float64(len(keys))
 			})
 		}
 	}
@@ -202,6 +202,14 @@ func playTrace(t trace, all []player) ([]ratioRow, error) {
 		return nil, *err
 	}
 	return rows, nil
+}
+
+func distinctOf(keys []uint64) int {
+	seen := make(map[uint64]struct{})
+	for _, k := range keys {
+		seen[k] = struct{}{}
+	}
+	return len(seen)
 }
 
 // ratioSummary prints means: of all rows, strata's advance, and the worst trace.

@@ -109,24 +109,10 @@ func hitCells[K peers.Key](o Options, entries int, ttl time.Duration) ([]cell, e
 	return cells, nil
 }
 
-// fill stores keys in all subjects. Some drop writes that come too fast, and
-// get them again.
+// fill stores keys in all subjects.
 func fill[K peers.Key](subjects []subject[K, uint64], keys []K) {
-	const tries = 10
 	for _, s := range subjects {
-		for range tries {
-			missing := 0
-			for i, k := range keys {
-				if _, ok := s.Get(k); !ok {
-					s.Set(k, uint64(i))
-					missing++
-				}
-			}
-			s.Settle()
-			if missing == 0 {
-				break
-			}
-		}
+		load(s, len(keys), func(i int) (K, uint64) { return keys[i], uint64(i) })
 	}
 }
 

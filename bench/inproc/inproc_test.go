@@ -51,6 +51,33 @@ func TestMixHasAllTables(t *testing.T) {
 	}
 }
 
+func TestMissesHaveAllRows(t *testing.T) {
+	out, lines := look(t, inproc.Misses, inproc.Options{})
+	has(t, out, "GetOrLoad, miss", "GetMany, 100 misses", "GetMany, 100 hits", "Set of an existing key", "Invalidate of an absent key")
+	has(t, lines, "BenchmarkMisses/op=GetMany-100-hits/lib=otter 1 ")
+}
+
+func TestArticleHasAllRows(t *testing.T) {
+	out, lines := look(t, inproc.Article, inproc.Options{})
+	for _, row := range []string{
+		"sync.Map", "128 maps of any", "Mutex map", "RWMutex map", "128 RWMutex maps", "ristretto",
+		"xsync.Map", "go-cache", "bigcache", "freecache", "fastcache", "strata memory", "otter",
+	} {
+		has(t, out, "\n"+row+" ")
+	}
+	has(t, lines, "BenchmarkArticle/permille=1/lib=fastcache 1 ")
+}
+
+func TestGCHasBothTables(t *testing.T) {
+	out, _ := look(t, inproc.GC, inproc.Options{Short: true})
+	has(t, out, "bytes/entry", "string, TTL", "\nsturdyc ")
+}
+
+func TestStormHasAllRows(t *testing.T) {
+	out, _ := look(t, inproc.Storm, inproc.Options{Short: true})
+	has(t, out, "equal low bits, read", "one hot key", "new keys, miss", "2x64", "writer of 100 hot keys")
+}
+
 func TestHitRatioIsSkippedWithoutTraces(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir(), filepath.Join(t.TempDir(), "none")} {
 		out, _ := look(t, inproc.HitRatio, inproc.Options{Traces: dir})
@@ -66,9 +93,9 @@ func TestHitRatioCountsHits(t *testing.T) {
 	for i := range uint64(3000) {
 		keys = binary.LittleEndian.AppendUint64(keys, i/3)
 	}
-	trace(t, filepath.Join(dir, "thrice.u64.gz"), keys)
+	write(t, filepath.Join(dir, "thrice.u64.gz"), keys)
 	out, _ := look(t, inproc.HitRatio, inproc.Options{Traces: dir})
-	has(t, out, "thrice          5.0     66.67     66.67     66.67")
+	has(t, out, "thrice          5.0     66.67     66.67")
 	if strings.Contains(out, "thrice          2.0") {
 		t.Error("a cache of 20 entries")
 	}
@@ -76,13 +103,13 @@ func TestHitRatioCountsHits(t *testing.T) {
 
 func TestHitRatioFailsOnBrokenTraces(t *testing.T) {
 	dir := t.TempDir()
-	trace(t, filepath.Join(dir, "cut.u64.gz"), []byte("0123456789"))
+	write(t, filepath.Join(dir, "cut.u64.gz"), []byte("0123456789"))
 	if err := inproc.HitRatio(inproc.Options{Traces: dir, Out: new(strings.Builder)}); err == nil {
 		t.Error("no error for a key that is cut")
 	}
 }
 
-func trace(t *testing.T, path string, keys []byte) {
+func write(t *testing.T, path string, keys []byte) {
 	t.Helper()
 	f, err := os.Create(path)
 	if err != nil {

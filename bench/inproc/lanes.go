@@ -90,6 +90,28 @@ func closeAll[K peers.Key, V any](all []subject[K, V]) {
 	runtime.GC()
 }
 
+// load stores n entries and returns how many are held. Some caches drop writes
+// that come too fast, and get them again until that no longer helps.
+func load[K peers.Key, V any](c peers.Cache[K, V], n int, entry func(int) (K, V)) (held int) {
+	for i := range n {
+		c.Set(entry(i))
+	}
+	c.Settle()
+	for before := -1; held > before && held < n; {
+		before, held = held, 0
+		for i := range n {
+			k, v := entry(i)
+			if _, ok := c.Get(k); ok {
+				held++
+			} else {
+				c.Set(k, v)
+			}
+		}
+		c.Settle()
+	}
+	return held
+}
+
 // suits says which peers take part with a TTL or without: maps always do.
 func suits(ttl bool) func(peers.Kind) bool {
 	return func(k peers.Kind) bool {

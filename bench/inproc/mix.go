@@ -86,15 +86,15 @@ func mixOf[K peers.Key](o Options) (most, others []cell, err error) {
 	for _, w := range []width{{1, 1}, {2, 2}, {2, 16}} {
 		runtime.GOMAXPROCS(w.procs)
 		var cells []cell
-		for _, reads := range mixReads() {
-			mark(writes, 100-reads)
-			name := fmt.Sprintf("Mix/keys=%s/procs=%d/goroutines=%d/reads=%d", kindOf[K](), w.procs, w.goroutines, reads)
+		for _, share := range mixReads() {
+			mark(writes, 10*(100-share))
+			name := fmt.Sprintf("Mix/keys=%s/procs=%d/goroutines=%d/reads=%d", kindOf[K](), w.procs, w.goroutines, share)
 			c, err := o.play(name, w.goroutines, mixBatch, mixers(subjects, stream, writes, w))
 			if err != nil {
 				return nil, nil, err
 			}
 			cells = append(cells, c)
-			if reads >= 75 {
+			if share >= 75 {
 				most = append(most, c)
 			} else {
 				others = append(others, c)
@@ -106,11 +106,11 @@ func mixOf[K peers.Key](o Options) (most, others []cell, err error) {
 }
 
 // mark makes a share of operations writes.
-func mark(writes []bool, percent int) {
+func mark(writes []bool, permille int) {
 	const seed = 7
-	r := rand.New(rand.NewPCG(seed, uint64(percent)))
+	r := rand.New(rand.NewPCG(seed, uint64(permille)))
 	for i := range writes {
-		writes[i] = r.IntN(100) < percent
+		writes[i] = r.IntN(1000) < permille
 	}
 }
 
@@ -123,11 +123,7 @@ func mixers[K peers.Key](subjects []subject[K, uint64], stream []K, writes []boo
 		all[i] = contestant{name: s.name, hits: l.share, call: func(g, _ int) error {
 			from, to := l[g].jump(mixBatch, len(stream))
 			l[g].hits += s.Mix(stream[from:to], writes[from:to], 1)
-			for _, w := range writes[from:to] {
-				if !w {
-					l[g].reads++
-				}
-			}
+			l[g].reads += reads(writes[from:to])
 			if w.goroutines > w.procs {
 				runtime.Gosched()
 			}

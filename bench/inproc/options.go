@@ -22,6 +22,8 @@ type Options struct {
 	// Scale divides numbers of keys and operations, and makes turns of two batches;
 	// 0 means 1. Only a test that looks whether all is played has another.
 	Scale int
+	// Short makes the largest caches smaller by ten.
+	Short bool
 	// Traces is the folder of the traces.
 	Traces string
 	// TTL of the caches of the mix; zero means none.
@@ -49,6 +51,14 @@ func (o Options) Validate() error {
 
 // scaled returns n, or the part of it that a test has.
 func (o Options) scaled(n int) int { return max(n/max(o.Scale, 1), 1) }
+
+// quick returns n, or a tenth for a quick look.
+func (o Options) quick(n int) int {
+	if o.Short {
+		return max(n/10, 1)
+	}
+	return n
+}
 
 func (o Options) printf(format string, args ...any) { fmt.Fprintf(o.Out, format, args...) }
 
@@ -86,6 +96,8 @@ type contestant struct {
 	name string
 	call func(g, i int) error
 	hits func() float64 // share of reads since the last call of it
+	// before prepares a turn. It may be nil.
+	before func()
 }
 
 // play gives all contestants their turns: a round to warm up, and those that
@@ -96,7 +108,11 @@ func (o Options) play(name string, goroutines, batch int, all []contestant) (cel
 		c.Load.Calls = 2
 	}
 	for _, one := range all {
-		c.Ways = append(c.Ways, rig.Way{Name: one.name, Call: one.call})
+		w := rig.Way{Name: one.name, Call: one.call}
+		if one.before != nil {
+			w.Before = func() error { one.before(); return nil }
+		}
+		c.Ways = append(c.Ways, w)
 	}
 	if err := c.Round(); err != nil {
 		return cell{}, fmt.Errorf("%s: %w", name, err)
@@ -131,12 +147,13 @@ func (c cell) write(w io.Writer) error {
 	if w == nil {
 		return nil
 	}
+	plain := strings.NewReplacer(" ", "-", ",", "")
 	for _, label := range c.labels {
 		s := c.rows[label]
-		name := strings.NewReplacer(" ", "-", ",", "").Replace(label)
+		name := plain.Replace(label)
 		for i := range s.wall {
 			if _, err := fmt.Fprintf(w, "Benchmark%s/lib=%s 1 %.2f ns/op %.2f cpu-ns/op %.2f hit-%%\n",
-				c.name, name, s.wall[i], s.cpu[i], 100*s.hits); err != nil {
+				plain.Replace(c.name), name, s.wall[i], s.cpu[min(i, len(s.cpu)-1)], 100*s.hits); err != nil {
 				return err
 			}
 		}

@@ -26,7 +26,11 @@ func tables() []table {
 	return []table{
 		{"hits", 15, inproc.Hits},
 		{"mix", 11, inproc.Mix},
+		{"misses", 31, inproc.Misses},
+		{"article", 31, inproc.Article},
 		{"hitratio", 1, inproc.HitRatio},
+		{"gc", 1, inproc.GC},
+		{"storm", 15, inproc.Storm},
 	}
 }
 
@@ -49,7 +53,7 @@ func run(args []string, out io.Writer) (err error) {
 	}
 	o := inproc.Options{Out: out}
 	f := flag.NewFlagSet("inproc "+t.name, flag.ContinueOnError)
-	quick := f.Bool("short", false, "a quick look: 3 rounds of 10 ms, unless told otherwise")
+	f.BoolVar(&o.Short, "short", false, "a quick look: 3 rounds of 10 ms, unless told otherwise, and a tenth of millions")
 	f.IntVar(&o.Rounds, "rounds", 0, fmt.Sprintf("number of interleaved `rounds` (default %d)", t.rounds))
 	f.DurationVar(&o.Slice, "slice", 0, "`time` for each row in each round (default 40ms)")
 	f.StringVar(&o.Traces, "traces", "", "`folder` with traces, files *.u64.gz (hitratio)")
@@ -61,7 +65,7 @@ func run(args []string, out io.Writer) (err error) {
 	if f.NArg() > 0 {
 		return fmt.Errorf("%s: unexpected argument %q", t.name, f.Arg(0))
 	}
-	defaults(&o, f, t, *quick)
+	defaults(&o, f, t)
 	if err := o.Validate(); err != nil {
 		return err
 	}
@@ -77,11 +81,11 @@ func run(args []string, out io.Writer) (err error) {
 }
 
 // defaults fills in what was not given.
-func defaults(o *inproc.Options, f *flag.FlagSet, t table, quick bool) {
+func defaults(o *inproc.Options, f *flag.FlagSet, t table) {
 	given := map[string]bool{}
 	f.Visit(func(g *flag.Flag) { given[g.Name] = true })
 	rounds, slice := t.rounds, 40*time.Millisecond
-	if quick {
+	if o.Short {
 		rounds, slice = min(rounds, 3), 10*time.Millisecond
 	}
 	if !given["rounds"] {

@@ -200,3 +200,10 @@ func (c fastCache[V]) Mix(keys []string, writes []bool, value V) (hits int) {
 	}
 	return hits
 }
+
+// OffHeap implements OffHeap.
+func (c fastCache[V]) OffHeap() uint64 {
+	var s fastcache.Stats
+	c.m.UpdateStats(&s)
+	return s.BytesSize
+}

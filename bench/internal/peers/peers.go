@@ -29,6 +29,12 @@ type Cache[K Key, V any] interface {
 	Close()
 }
 
+// OffHeap is a cache that keeps memory the collector does not see.
+type OffHeap interface {
+	// OffHeap returns the bytes of it in use.
+	OffHeap() uint64
+}
+
 // Config is what a cache is made with.
 type Config struct {
 	Capacity int           // in entries; maps have no bound
@@ -95,6 +101,10 @@ func All[K Key, V any]() []Peer[K, V] {
 		{ShardedMap, 0, openSharded[K, V]},
 	}...)
 }
+
+// Boxed returns a map in 128 parts whose values are interfaces, as before
+// generics.
+func Boxed[K Key, V any]() Peer[K, V] { return Peer[K, V]{"128 maps of any", 0, openBoxed[K, V]} }
 
 // texts returns the peers whose keys are strings.
 func texts[V any]() []Peer[string, V] {

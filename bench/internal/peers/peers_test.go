@@ -32,8 +32,8 @@ func contract[K peers.Key](t *testing.T, all []peers.Peer[K, uint64], key func(i
 				continue
 			}
 			t.Run(p.Name+"/"+ttl.String(), func(t *testing.T) {
-				for _, synchronous := range []bool{false, true} {
-					const capacity = 2000
+				for _, synchronous := range []bool{false, p.Name == peers.Otter} {
+					const capacity = 1000
 					c, err := p.Open(peers.Config{Capacity: capacity, TTL: ttl, Synchronous: synchronous})
 					if err != nil {
 						t.Fatal(err)
@@ -87,7 +87,7 @@ func returnsWhatWasSet[K peers.Key](t *testing.T, c peers.Cache[K, uint64], key 
 // parts that are full while others are not.
 func keepsToItsCapacity[K peers.Key](t *testing.T, c peers.Cache[K, uint64], key func(int) K, capacity int) {
 	t.Helper()
-	const times, batch = 10, 100
+	const times, batch = 5, 100
 	for i := range times * capacity {
 		c.Set(key(i), 1)
 		if i%batch == 0 {

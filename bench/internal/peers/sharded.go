@@ -80,3 +80,50 @@ func hash[K Key](seed maphash.Seed, key K) uint64 {
 	}
 	return 0
 }
+
+func openBoxed[K Key, V any](c Config) (Cache[K, V], error) {
+	m, err := openSharded[K, any](c)
+	return boxed[K, V]{m: m.(*shardedMap[K, any])}, err
+}
+
+// boxed is a shardedMap of interfaces.
+type boxed[K Key, V any] struct {
+	idle
+	m *shardedMap[K, any]
+}
+
+// Get implements Cache.
+func (c boxed[K, V]) Get(key K) (value V, ok bool) {
+	v, ok := c.m.Get(key)
+	if ok {
+		value, ok = v.(V)
+	}
+	return value, ok
+}
+
+// Set implements Cache.
+func (c boxed[K, V]) Set(key K, value V) { c.m.Set(key, value) }
+
+// Hits implements Cache.
+func (c boxed[K, V]) Hits(keys []K) (n int, last V) {
+	for _, k := range keys {
+		if v, ok := c.Get(k); ok {
+			last, n = v, n+1
+		}
+	}
+	return n, last
+}
+
+// Mix implements Cache.
+func (c boxed[K, V]) Mix(keys []K, writes []bool, value V) (hits int) {
+	for i, k := range keys {
+		if !writes[i] {
+			if _, ok := c.Get(k); ok {
+				hits++
+				continue
+			}
+		}
+		c.Set(k, value)
+	}
+	return hits
+}
