@@ -11,7 +11,10 @@ import (
 	"github.com/strata-cache/strata/internal/lifetime"
 )
 
-type key struct{}
+type (
+	key      struct{}
+	otherKey struct{}
+)
 
 var errCause = errors.New("cause")
 
@@ -28,14 +31,14 @@ func newScope(ctx context.Context) *lifetime.Scope {
 
 func TestScopeEndsWithItsOwnerAndNotWithItsCaller(t *testing.T) {
 	for _, made := range []bool{true, false} {
-		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), "other", 1))
+		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), otherKey{}, 1))
 		s := newScope(ctx)
 		if made {
 			s.Done()
 		}
 		cancel(errors.New("the caller has left"))
-		if s.Err() != nil || context.Cause(s) != nil || s.Value(key{}) != "value" || s.Value("other") != 1 {
-			t.Errorf("made %v: %v, %v, %v, %v while it runs", made, s.Err(), context.Cause(s), s.Value(key{}), s.Value("other"))
+		if s.Err() != nil || context.Cause(s) != nil || s.Value(key{}) != "value" || s.Value(otherKey{}) != 1 {
+			t.Errorf("made %v: %v, %v, %v, %v while it runs", made, s.Err(), context.Cause(s), s.Value(key{}), s.Value(otherKey{}))
 		}
 		s.End(errCause)
 		s.End(errors.New("a second end"))

@@ -19,7 +19,7 @@ const (
 // guardedRoot the files of the root package that do.
 var (
 	guarded = []string{ // read-only
-		"internal/flight", "internal/generation", "internal/l2", "internal/link", "internal/netpool", "internal/redistier", "internal/retry",
+		"internal/flight", "internal/lifetime", "internal/generation", "internal/l2", "internal/link", "internal/netpool", "internal/redistier", "internal/retry",
 	}
 	guardedRoot = regexp.MustCompile(`^read(_[a-z]+)?\.go$`) // read-only
 )
