@@ -223,35 +223,50 @@ func (r *read[K, V]) granted(ctx context.Context, a remote.Acquired) (settled bo
 	return false
 }
 
-// keepLeases renews the leases of the reads until all of stops are called.
-func (l *loaderRun[K, V]) keepLeases() (stops []func()) {
+// heldLease is a lease of a read that loads, and the name of its key.
+type heldLease struct {
+	name  string
+	lease remote.Lease
+}
+
+// leases are those of the reads. They are looked at before the load begins: from then
+// on it can be cut short, and its leases released.
+func (l *loaderRun[K, V]) leases() (held []heldLease) {
 	for _, r := range l.reads {
 		if r.right.lease.Token != 0 {
-			stops = append(stops, r.keepLease(l.within))
+			held = append(held, heldLease{r.l2.Name, r.right.lease})
 		}
 	}
-	return stops
+	return held
 }
 
-func stopAll(stops []func()) {
-	for _, stop := range stops {
-		stop()
+// keepLeases renews leases until stop is called.
+func (c *Cache[K, V]) keepLeases(ctx context.Context, held []heldLease) (stop func()) {
+	if len(held) == 0 {
+		return nothing
+	}
+	stops := make([]func(), len(held))
+	for i, h := range held {
+		stops[i] = c.keepLease(ctx, h)
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
 	}
 }
 
-// keepLease renews the lease until stop is called or ctx, the load's, has
+// keepLease renews a lease until stop is called or ctx, the load's, has
 // ended: a Loader that hangs holds up this instance only. A load that is done
 // within a third of the lease costs a timer and no goroutine.
-func (r *read[K, V]) keepLease(ctx context.Context) (stop func()) {
-	l := r.right.lease
-	c, name := r.c, r.l2.Name
+func (c *Cache[K, V]) keepLease(ctx context.Context, h heldLease) (stop func()) {
 	renewing := make(chan func(), 1)
 	first := time.AfterFunc(c.o.Limits.Lease/3, func() {
 		ctx, cancel := context.WithCancel(ctx)
 		ended := make(chan struct{})
 		defer close(ended)
 		renewing <- func() { cancel(); <-ended }
-		c.l2.Renew(ctx, name, l, c.o.Limits.Lease)
+		c.l2.Renew(ctx, h.name, h.lease, c.o.Limits.Lease)
 	})
 	return func() {
 		if !first.Stop() {

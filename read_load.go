@@ -26,9 +26,10 @@ func (g *reads[K, V]) runLoader() (inTime bool) {
 	for _, r := range run.reads {
 		r.loadBegins()
 	}
+	held := run.leases()
 	ctx.Begin(g.scope(), run, g.c.deadlines, errLoadTimeout)
 	defer ctx.End()
-	defer stopAll(run.keepLeases())
+	defer g.c.keepLeases(ctx, held)()
 	run.err = ErrLoadExited // stands if the Loader never comes back
 	defer func() {
 		if p := recover(); p != nil {
