@@ -12,7 +12,7 @@ import (
 // Sizes of the table of the collector.
 const (
 	gcEntries = 5_000_000
-	gcTimes   = 7 // collections of which the median is taken
+	gcTimes   = 5 // collections of which the median is taken
 )
 
 // GC prints how long a collection takes with many entries, and how many bytes
