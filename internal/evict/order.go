@@ -39,9 +39,10 @@ func (o *Order) Share() int64 {
 func (o *Order) Len() int { return o.policy.small.n + o.policy.main.n }
 
 // Admit tells the policy of a new key before room is made for its entry, and reports
-// whether the entry is to be promoted to the main queue. Call it once per entry.
-func (o *Order) Admit(hash uint32, weight int64) (promote bool) {
-	return o.policy.admit(hash, o.policy.sizeOf(weight))
+// whether the entry is to be promoted to the main queue. full says that the cache has
+// no room for it. Call Admit once per entry.
+func (o *Order) Admit(hash uint32, weight int64, full bool) (promote bool) {
+	return o.policy.admit(hash, o.policy.sizeOf(weight), full)
 }
 
 // Add adds an entry. evicted says that another had to leave for it.

@@ -34,6 +34,8 @@ const (
 type policy struct {
 	nodes    *slab
 	weighted bool
+	// full says that the cache had no room when the last entry was admitted.
+	full bool
 	// share is the shard's part of the bound.
 	share       int64
 	small, main list
@@ -73,10 +75,17 @@ func (p *policy) sizeOf(weight int64) int64 {
 
 func (p *policy) size(i uint32) int64 { return p.sizeOf(p.nodes.weight(i)) }
 
-// total is the size of all entries, and capacity what the shard has room for: it
-// may hold more than its share while others hold less.
-func (p *policy) total() int64    { return p.small.size + p.main.size }
-func (p *policy) capacity() int64 { return max(p.share, p.total()) }
+// total is the size of all entries.
+func (p *policy) total() int64 { return p.small.size + p.main.size }
+
+// capacity is what the shard has room for: what it holds if the cache is full, for
+// shards differ and the bound may be one of another kind, and else at least its share.
+func (p *policy) capacity() int64 {
+	if p.full {
+		return max(1, p.total())
+	}
+	return max(p.share, p.total())
+}
 
 // mainTarget is the size that main is filled to.
 func (p *policy) mainTarget() int64 { return p.capacity() - p.target }
@@ -129,8 +138,13 @@ func (p *policy) resize(i uint32, old, weight int64) {
 }
 
 // admit advances the clock for a new entry of the given hash and size, adapts the
-// queues if it is a returning ghost, and reports whether it is to enter main.
-func (p *policy) admit(hash uint32, size int64) (promote bool) {
+// queues if it is a returning ghost, and reports whether it is to enter main. full
+// says that the cache has no room for it.
+func (p *policy) admit(hash uint32, size int64, full bool) (promote bool) {
+	if p.full != full {
+		p.full = full
+		p.setTarget(p.target)
+	}
 	p.clock += uint64(size)
 	g, ok := p.ghosts.take(hash, p.clock, p.mainClock)
 	if !ok {
@@ -200,11 +214,6 @@ func (p *policy) hand(keep uint32) uint32 {
 // none but keep. promote says that the new entry is to enter main. An entry that
 // is dead at now goes first, wherever the hands meet one, and leaves no ghost.
 func (p *policy) evict(promote bool, keep uint32, now int64) uint32 {
-	if total := p.total(); total < p.share-p.share/4 {
-		share := p.share // another bound is reached first
-		p.share = max(1, total)
-		p.setTarget(int64(float64(p.target) / float64(share) * float64(p.share)))
-	}
 	if promote && p.main.size >= p.mainTarget() {
 		if i := p.evictMain(keep, now); i != 0 {
 			return i

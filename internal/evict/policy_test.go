@@ -22,7 +22,7 @@ func newBed(share int64, weighted bool) *bed {
 // returns the keys that were evicted.
 func (b *bed) add(key int, w int64, uses uint32) (gone []int) {
 	hash := uint32(key+1) * 0x9e3779b1
-	promote := b.admit(hash, b.sizeOf(w))
+	promote := b.admit(hash, b.sizeOf(w), b.total()+b.sizeOf(w) > b.share)
 	for b.total()+b.sizeOf(w) > b.share {
 		i := b.evict(promote, 0, 0)
 		if i == 0 {

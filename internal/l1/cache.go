@@ -14,8 +14,9 @@ import (
 )
 
 // shardEntries is the least number of entries per shard. With fewer, splitting
-// the policy's queue costs hits.
-const shardEntries = 256
+// the policy's queues costs hits: a loop over slightly more keys than a cache of 934
+// entries hits 91 % with one shard and 83 % with two.
+const shardEntries = 512
 
 // maxBound is the largest weight bound. It keeps sums of weights from
 // overflowing.

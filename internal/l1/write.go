@@ -198,7 +198,7 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 	}
 	if !a.admitted {
 		a.admitted = true
-		a.promote = s.order.Admit(a.hash, a.weight)
+		a.promote = s.order.Admit(a.hash, a.weight, c.over(change{1, a.weight}))
 	}
 	before := s.evicted + s.expired
 	gone, ok := c.room(s, change{1, a.weight}, eviction{a.promote, a.forced, nil}, gone)
