@@ -154,6 +154,8 @@ func TestA3FIFOAgreesWithItsReference(t *testing.T) {
 			switch {
 			case round%4 == 0:
 				key = uint64(i) % keys
+			case round%4 == 1: // forwards and backwards
+				key = min(uint64(i)%(2*keys), 2*keys-1-uint64(i)%(2*keys))
 			case random.IntN(3) == 0:
 				key = random.Uint64N(1 + keys/5)
 			}
