@@ -505,9 +505,13 @@ func (t *simTierView) settle(ctx context.Context, key string, start history.Time
 		if all, ok := t.pending[""]; ok {
 			t.pending[""] = pendingDrop{all.since, now}
 		}
-	case !called && err == nil && p.last < start:
-		delete(t.pending, key)
-		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: keyOf(key), From: p.since, To: now + simSlack})
+	case !called && err == nil:
+		since := start // a drop that is tried again is pending, whatever began it
+		if was && p.last < start {
+			delete(t.pending, key)
+			since = p.since
+		}
+		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: keyOf(key), From: since, To: now + simSlack})
 	}
 }
 
