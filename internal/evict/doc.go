@@ -14,7 +14,7 @@
 //	              └─ comes back sooner than main's victim was idle ──► main
 //
 // A3-FIFO is S3-FIFO (Yang, Zhang, Qiu, Yue, Vinayak, "FIFO queues are all you need
-// for cache eviction", SOSP 2023) with three changes:
+// for cache eviction", SOSP 2023) with four changes:
 //
 //   - Fill rule: while main is below its target, the small queue overflows into main.
 //     Plain S3-FIFO starts as one queue, and stays so on loops and scans.
@@ -24,6 +24,8 @@
 //   - Adaptive small queue, from 1 to 90 percent: a key that comes back and that a
 //     slightly larger small queue would have kept makes it larger; a key that a
 //     slightly larger main queue would have kept makes it smaller.
+//   - Brake: while four of five promoted entries leave main without a hit, and main's
+//     victims come back, one promotion in 64 passes. Sweeps back and forth are such.
 //
 // All of this is work of misses. A hit adds one to a counter of two bits, and nothing
 // once the counter is full.

@@ -38,17 +38,20 @@ func (o *Order) Share() int64 {
 // Len returns the number of entries.
 func (o *Order) Len() int { return o.policy.small.n + o.policy.main.n }
 
-// Admit tells the policy of a new key before room is made for its entry, and reports
-// whether the entry is to be promoted to the main queue. full says that the cache has
-// no room for it. Call Admit once per entry.
-func (o *Order) Admit(hash uint32, weight int64, full bool) (promote bool) {
-	return o.policy.admit(hash, o.policy.sizeOf(weight), full)
+// Standing is the decision of the policy where a new entry begins.
+type Standing struct{ queue uint32 }
+
+// Admit tells the policy of a new key before room is made for its entry. full says
+// that the cache has no room for it. Call Admit once per entry, and give the result to
+// Evict and Add.
+func (o *Order) Admit(hash uint32, weight int64, full bool) Standing {
+	return Standing{o.policy.admit(hash, o.policy.sizeOf(weight), full)}
 }
 
 // Add adds an entry. evicted says that another had to leave for it.
-func (o *Order) Add(h *Head, hash uint32, weight int64, promote, evicted bool) {
+func (o *Order) Add(h *Head, hash uint32, weight int64, at Standing, evicted bool) {
 	o.nodes.add(h, hash, weight)
-	o.policy.insert(h.node, promote, evicted)
+	o.policy.insert(h.node, at.queue, evicted)
 	o.wheel.add(&o.nodes, h.node)
 }
 
@@ -77,12 +80,12 @@ func (o *Order) Remove(h *Head) Gone {
 // Evict takes out the entry that the policy gives up next; none, with a nil Head, if
 // there is no other than keep. An entry that is dead at now goes first where the
 // policy meets one.
-func (o *Order) Evict(promote bool, keep *Head, now int64) Gone {
+func (o *Order) Evict(at Standing, keep *Head, now int64) Gone {
 	var spared uint32
 	if keep != nil {
 		spared = keep.node
 	}
-	if i := o.policy.evict(promote, spared, now); i != 0 {
+	if i := o.policy.evict(at.queue&inMain != 0, spared, now); i != 0 {
 		return o.clear(i)
 	}
 	return Gone{}

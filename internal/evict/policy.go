@@ -16,12 +16,20 @@ const (
 	handSteps = 32
 	// clockBits is the number of bits that the capacity takes in a node's mark.
 	clockBits = 22
+
+	// losing is the share of trials with a hit below which promotions do not pay, and
+	// missed the share of main's victims that come back from which they do harm.
+	losing, missed = 0.2, 0.1
+	// passing: one promotion in so many passes the brake, so that it can end.
+	passing = 64
 )
 
-// The queue that a node is in: the low two bits of its mark.
+// The queue that a node is in: the low two bits of its mark. An entry on trial is in
+// main: it was promoted in the place of another, and not seen to be hit since.
 const (
 	inSmall   = 1
 	inMain    = 2
+	onTrial   = 3
 	queueBits = 2
 	queueMask = 1<<queueBits - 1
 )
@@ -45,6 +53,7 @@ type policy struct {
 	// mainClock is the sum of the sizes that main has evicted.
 	mainClock uint64
 	ghosts    ghosts
+	brake     brake
 	// shift is how many low bits of the clock are left out of a node's mark.
 	shift int
 }
@@ -119,10 +128,10 @@ func (p *policy) put(i uint32, queue uint32) {
 
 // queue returns the list with a number.
 func (p *policy) queue(queue uint32) *list {
-	if queue == inMain {
-		return &p.main
+	if queue == inSmall {
+		return &p.small
 	}
-	return &p.small
+	return &p.main
 }
 
 // remove takes a node out of its queue.
@@ -138,9 +147,9 @@ func (p *policy) resize(i uint32, old, weight int64) {
 }
 
 // admit advances the clock for a new entry of the given hash and size, adapts the
-// queues if it is a returning ghost, and reports whether it is to enter main. full
+// queues if it is a returning ghost, and returns the queue that it is to enter. full
 // says that the cache has no room for it.
-func (p *policy) admit(hash uint32, size int64, full bool) (promote bool) {
+func (p *policy) admit(hash uint32, size int64, full bool) (queue uint32) {
 	if p.full != full {
 		p.full = full
 		p.setTarget(p.target)
@@ -148,35 +157,69 @@ func (p *policy) admit(hash uint32, size int64, full bool) (promote bool) {
 	p.clock += uint64(size)
 	g, ok := p.ghosts.take(hash, p.clock, p.mainClock)
 	if !ok {
-		return false
+		return inSmall
 	}
 	near := max(1, p.capacity()/100*margin+p.capacity()%100*margin/100)
 	if g.fromMain {
-		if g.age < near {
-			p.setTarget(p.target - p.mean())
-		}
-		return false
+		p.returned(g.age, near)
+		return inSmall
 	}
 	if g.age <= p.small.size+near {
 		p.setTarget(p.target + p.mean())
 	}
 	if p.main.size < p.mainTarget() {
-		return true
+		return inMain
 	}
 	v := p.hand(0)
-	return v != 0 && float64(g.age)*float64(size) < float64(p.idle(v))*float64(p.size(v))
+	if v == 0 || float64(g.age)*float64(size) >= float64(p.idle(v))*float64(p.size(v)) || p.brake.holds(hash, p.clock) {
+		return inSmall
+	}
+	return onTrial
 }
 
-// insert adds the node of a new entry. evicted says that the cache was full.
-func (p *policy) insert(i uint32, promote, evicted bool) {
-	if promote {
-		p.put(i, inMain)
-		return
+// returned learns from the return of a key that main has evicted.
+func (p *policy) returned(age, near int64) {
+	if age < near {
+		p.setTarget(p.target - p.mean())
 	}
-	if x := p.small.head; !evicted && x != 0 && p.small.size >= p.target {
+	if age < p.main.size {
+		p.brake.returns += p.brake.weight(p.main.n)
+	}
+}
+
+// brake holds promotions back while their entries leave main without a hit and main's
+// victims come back. Sweeps back and forth over more keys than fit do that.
+//
+// Both are moving means of events in main. The zero brake holds nothing back.
+type brake struct {
+	losses  float64 // share of trials without a hit
+	returns float64 // share of main's victims that came back within one length of main
+}
+
+// weight is that of one event, of the last thirty-second of main's length.
+func (b *brake) weight(n int) float64 { return 1 / max(32, float64(n)/32) }
+
+// judge ends a trial.
+func (b *brake) judge(hit bool, n int) {
+	loss := 1.0
+	if hit {
+		loss = 0
+	}
+	b.losses += (loss - b.losses) * b.weight(n)
+}
+
+// holds reports whether a promotion at a time is held back.
+func (b *brake) holds(hash uint32, clock uint64) bool {
+	return b.losses > 1-losing && b.returns >= missed && (hash^uint32(clock))*0x9e3779b1%passing != 0
+}
+
+// insert adds the node of a new entry to a queue. evicted says that the cache was full.
+func (p *policy) insert(i, queue uint32, evicted bool) {
+	x := p.small.head
+	if queue == inSmall && !evicted && x != 0 && p.small.size >= p.target {
 		p.move(x)
 	}
-	p.put(i, inSmall)
+	p.put(i, queue)
 }
 
 // move takes a node from the small queue to main. Its mark stays: the entry has
@@ -203,11 +246,19 @@ func (p *policy) hand(keep uint32) uint32 {
 				return i
 			}
 			h.SetUses(u - 1)
+			p.judge(i, true)
 		}
 		p.main.remove(p.nodes, i, p.size(i))
 		p.put(i, inMain)
 	}
 	return 0
+}
+
+// judge ends the trial of an entry, if it is on one.
+func (p *policy) judge(i uint32, hit bool) {
+	if p.nodes.node(i).mark&queueMask == onTrial {
+		p.brake.judge(hit, p.main.n)
+	}
 }
 
 // evict takes an entry out of its queue and returns its node; zero if there is
@@ -274,11 +325,13 @@ func (p *policy) other(l *list, keep uint32, now int64) uint32 {
 // returns it.
 func (p *policy) drop(i uint32, now int64) uint32 {
 	x := p.nodes.node(i)
-	fromMain := x.mark&queueMask == inMain
+	fromMain := x.mark&queueMask != inSmall
 	at := uint64(x.mark>>queueBits) << p.shift
 	if fromMain {
 		p.mainClock += uint64(p.size(i))
 		at = p.mainClock
+		p.brake.returns -= p.brake.returns * p.brake.weight(p.main.n)
+		p.judge(i, false)
 	}
 	p.remove(i)
 	if p.nodes.head(i).Dead > now {

@@ -22,9 +22,9 @@ func newBed(share int64, weighted bool) *bed {
 // returns the keys that were evicted.
 func (b *bed) add(key int, w int64, uses uint32) (gone []int) {
 	hash := uint32(key+1) * 0x9e3779b1
-	promote := b.admit(hash, b.sizeOf(w), b.total()+b.sizeOf(w) > b.share)
+	queue := b.admit(hash, b.sizeOf(w), b.total()+b.sizeOf(w) > b.share)
 	for b.total()+b.sizeOf(w) > b.share {
-		i := b.evict(promote, 0, 0)
+		i := b.evict(queue&inMain != 0, 0, 0)
 		if i == 0 {
 			panic("nothing to evict")
 		}
@@ -36,7 +36,7 @@ func (b *bed) add(key int, w int64, uses uint32) (gone []int) {
 	h.SetUses(uses)
 	b.nodes.add(h, hash, w)
 	b.keys[h.node] = key
-	b.insert(h.node, promote, len(gone) > 0)
+	b.insert(h.node, queue, len(gone) > 0)
 	return gone
 }
 

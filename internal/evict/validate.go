@@ -27,7 +27,7 @@ func (o *Order) validateQueue(queue uint32, entries map[*Head]bool) error {
 		if !entries[o.nodes.head(i)] {
 			return fmt.Errorf("node %d is in queue %d but of no entry", i, queue)
 		}
-		if x := o.nodes.node(i); x.prev != last || x.mark&queueMask != queue {
+		if x := o.nodes.node(i); x.prev != last || o.policy.queue(x.mark&queueMask) != l {
 			return fmt.Errorf("node %d does not link back in queue %d", i, queue)
 		}
 		n++

@@ -40,3 +40,26 @@ func TestScanDoesNotFlushWhatIsUsed(t *testing.T) {
 		t.Fatalf("%d of %d reads of hot keys hit", hits, reads)
 	}
 }
+
+// TestSweepBackAndForthIsHit reads more keys than fit in order, and then in the
+// opposite order: what was read last comes back first, and every promotion is wrong.
+func TestSweepBackAndForthIsHit(t *testing.T) {
+	const keys, bound = 1000, 400
+	c := New(Config[int, int]{MaxEntries: bound})
+	defer c.Close()
+	hits := 0
+	for i := range 200 * keys {
+		k := i % (2 * keys)
+		if k >= keys {
+			k = 2*keys - 1 - k
+		}
+		if e, _ := c.Get(k); e != nil {
+			hits++
+		} else {
+			c.Set(forever(k, 0), 1)
+		}
+	}
+	if share := 100 * hits / (200 * keys); share < 25 {
+		t.Fatalf("%d %% of the reads hit, LRU has 40", share)
+	}
+}

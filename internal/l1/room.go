@@ -91,9 +91,9 @@ func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed
 
 // eviction says how a shard makes room.
 type eviction struct {
-	promote bool        // the new entry goes to the policy's main queue
-	forced  bool        // also if the shard is not crowded
-	keep    *evict.Head // stays
+	at     evict.Standing // of the new entry
+	forced bool           // also if the shard is not crowded
+	keep   *evict.Head    // stays
 }
 
 // evictOne takes one entry out of a shard, and returns the change for the totals of
@@ -103,7 +103,7 @@ func (c *core) evictOne(s *shard, d change, how eviction, gone []removed) ([]rem
 		return gone, change{}
 	}
 	now := c.clock.now()
-	victim := s.order.Evict(how.promote, how.keep, now)
+	victim := s.order.Evict(how.at, how.keep, now)
 	if victim.Head == nil {
 		return gone, change{}
 	}

@@ -25,7 +25,7 @@ type shard struct {
 	number uint32 // of the shard
 
 	evicted, expired, rejected uint64
-	_                          [32]byte
+	_                          [16]byte
 }
 
 // publish makes the counts known to other shards. Most writers of a full cache have
@@ -45,11 +45,11 @@ func (s *shard) unlock() {
 	s.mu.Unlock()
 }
 
-// insert adds an entry; its key must be absent. evicted says that the cache was
-// full, promote that the policy is to take the entry into its main queue.
-func (s *shard) insert(h *evict.Head, hash uint32, weight int64, promote, evicted bool) {
+// insert adds an entry; its key must be absent. at is what the policy has
+// decided, and evicted says that the cache was full.
+func (s *shard) insert(h *evict.Head, hash uint32, weight int64, at evict.Standing, evicted bool) {
 	h.State.Store(s.number << evict.UsesBits)
-	s.order.Add(h, hash, weight, promote, evicted)
+	s.order.Add(h, hash, weight, at, evicted)
 	s.held.entries++
 	s.held.weight += weight
 	t := s.table.Load()

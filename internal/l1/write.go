@@ -184,10 +184,11 @@ type arrival struct {
 	hash   uint32
 	weight int64
 	now    int64
-	// admitted says that the policy has seen the arrival, and promote what it has
-	// decided. One arrival is shown to it once, also if it must wait for room.
-	admitted, promote bool
-	forced            bool
+	// admitted says that the policy has seen the arrival, and at what it has decided.
+	// One arrival is shown to it once, also if it must wait for room.
+	admitted bool
+	at       evict.Standing
+	forced   bool
 }
 
 // place stores an arrival in its shard instead of held, which may be nil, and
@@ -198,21 +199,21 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 	}
 	if !a.admitted {
 		a.admitted = true
-		a.promote = s.order.Admit(a.hash, a.weight, c.over(change{1, a.weight}))
+		a.at = s.order.Admit(a.hash, a.weight, c.over(change{1, a.weight}))
 	}
 	before := s.evicted + s.expired
-	gone, ok := c.room(s, change{1, a.weight}, eviction{a.promote, a.forced, nil}, gone)
+	gone, ok := c.room(s, change{1, a.weight}, eviction{a.at, a.forced, nil}, gone)
 	if !ok {
 		return gone, false
 	}
-	s.insert(a.head, a.hash, a.weight, a.promote, s.evicted+s.expired != before)
+	s.insert(a.head, a.hash, a.weight, a.at, s.evicted+s.expired != before)
 	return gone, true
 }
 
 // replace stores an arrival instead of held, which has the same key.
 func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
 	d := change{0, a.weight - s.order.Weight(held)}
-	gone, ok := c.room(s, d, eviction{false, a.forced, held}, gone)
+	gone, ok := c.room(s, d, eviction{evict.Standing{}, a.forced, held}, gone)
 	if !ok {
 		return gone, false
 	}

@@ -12,19 +12,22 @@ const (
 	a3Marginal = 8  // percent of the capacity: by how much a queue was too small
 )
 
-// A3FIFO is S3-FIFO (see S3FIFO) with three changes. While main is below its target,
+// A3FIFO is S3-FIFO (see S3FIFO) with four changes. While main is below its target,
 // the overflow of the small queue fills it. A key that returns from the history
 // enters main only if its reuse distance is shorter than the time for which the
 // victim of main has been idle, as in LIRS (see LIRS). And the small queue grows by
 // one for each returned key that a somewhat longer small queue would have kept, and
 // shrinks by one for each that a somewhat longer main would have kept, as in ARC
-// (see ARC). A hit increments a saturating counter and does nothing else.
+// (see ARC). A brake holds back promotions that do not pay. A hit increments a
+// saturating counter and does nothing else.
 type A3FIFO struct {
 	slab
 	small, main list
 	count       []uint8  // hits since the last move, at most a3MaxCount
 	stamp       []uint32 // insert clock at the last move
+	trial       []bool   // promoted from the history, and not hit in main since
 	history     history
+	brake       a3Brake
 	sizes       a3Sizes
 	clock       uint32 // counts inserts
 	evictions   uint32 // counts evictions from main
@@ -53,7 +56,8 @@ func NewA3FIFO(capacity int) *A3FIFO {
 	return &A3FIFO{
 		slab: newSlab(capacity), small: newList(links), main: newList(links),
 		count: make([]uint8, capacity), stamp: make([]uint32, capacity),
-		history: newHistory(capacity), sizes: newA3Sizes(capacity),
+		trial: make([]bool, capacity), history: newHistory(capacity), brake: newA3Brake(capacity),
+		sizes: newA3Sizes(capacity),
 	}
 }
 
@@ -69,7 +73,7 @@ func (p *A3FIFO) Access(key uint64) bool {
 
 func (p *A3FIFO) insert(key uint64) {
 	p.clock++
-	promote := p.recall(key)
+	promote, trial := p.recall(key)
 	switch full := p.small.n+p.main.n >= p.sizes.capacity; {
 	case full && promote && p.mainFull():
 		p.evictMain()
@@ -81,6 +85,7 @@ func (p *A3FIFO) insert(key uint64) {
 	i := p.add(key)
 	if promote {
 		p.enterMain(i)
+		p.trial[i] = trial
 		return
 	}
 	p.count[i], p.stamp[i] = 0, p.clock
@@ -92,32 +97,41 @@ func (p *A3FIFO) mainFull() bool { return p.main.n >= p.sizes.capacity-p.sizes.s
 
 // enterMain appends an entry that is in no queue to main.
 func (p *A3FIFO) enterMain(i uint32) {
-	p.count[i], p.stamp[i] = 0, p.clock
+	p.count[i], p.stamp[i], p.trial[i] = 0, p.clock, false
 	p.main.pushBack(i)
 }
 
 // recall takes key out of the history, adapts the sizes of the queues, and reports
-// whether key enters main.
-func (p *A3FIFO) recall(key uint64) (promote bool) {
+// whether key enters main, and whether it does so in the place of another.
+func (p *A3FIFO) recall(key uint64) (promote, trial bool) {
 	from, stamp, ok := p.history.take(key)
 	if !ok {
-		return false
+		return false, false
 	}
 	if from == fromMain {
-		if p.history.since(p.evictions, stamp) < uint32(p.sizes.marginally) {
-			p.sizes.small = max(p.sizes.least, p.sizes.small-1)
-		}
-		return false
+		p.returned(p.history.since(p.evictions, stamp))
+		return false, false
 	}
 	distance := p.history.since(p.clock, stamp)
 	if distance <= uint32(p.small.n+p.sizes.marginally) {
 		p.sizes.small = min(p.sizes.most, p.sizes.small+1)
 	}
 	if !p.mainFull() {
-		return true
+		return true, false
 	}
 	victim := p.hand()
-	return victim != none && distance < p.clock-p.stamp[victim]
+	promote = victim != none && distance < p.clock-p.stamp[victim] && !p.brake.holds(p.clock)
+	return promote, promote
+}
+
+// returned learns from the return of a key that main evicted age evictions ago.
+func (p *A3FIFO) returned(age uint32) {
+	if age < uint32(p.sizes.marginally) {
+		p.sizes.small = max(p.sizes.least, p.sizes.small-1)
+	}
+	if age < uint32(p.main.n) {
+		p.brake.returns += p.brake.weight
+	}
 }
 
 // hand moves entries with hits from the front of main to its back until the front
@@ -130,6 +144,10 @@ func (p *A3FIFO) hand() uint32 {
 		}
 		p.count[i]--
 		p.stamp[i] = p.clock
+		if p.trial[i] {
+			p.brake.judge(1)
+			p.trial[i] = false
+		}
 		p.main.moveToBack(i)
 	}
 	return none
@@ -143,6 +161,10 @@ func (p *A3FIFO) evictMain() {
 	}
 	p.main.remove(i)
 	p.evictions++
+	p.brake.returns -= p.brake.returns * p.brake.weight
+	if p.trial[i] {
+		p.brake.judge(0)
+	}
 	p.history.put(p.keys[i], fromMain, p.evictions)
 	p.drop(i)
 }
@@ -166,6 +188,33 @@ func (p *A3FIFO) freeOne() {
 			p.evictMain()
 		}
 	}
+}
+
+// Constants of the brake of A3-FIFO.
+const (
+	a3Losing  = 0.2 // share of trials with a hit below which promotions do not pay
+	a3Missed  = 0.1 // share of main's victims that return soon from which they harm
+	a3Passing = 64  // one promotion in so many passes the brake
+)
+
+// a3Brake holds promotions back while both their entries leave main without a hit and
+// the victims of main return. Sweeps back and forth over more keys than fit do that.
+type a3Brake struct {
+	weight  float64 // of one event in the moving means below
+	wins    float64 // share of promoted entries that had a hit in main
+	returns float64 // share of main's victims that came back within one length of main
+}
+
+func newA3Brake(capacity int) a3Brake {
+	return a3Brake{weight: 1 / max(32, float64(capacity)/32), wins: 1}
+}
+
+// judge ends the trial of a promoted entry: 1 is a hit in main, 0 is none.
+func (b *a3Brake) judge(hit float64) { b.wins += (hit - b.wins) * b.weight }
+
+// holds reports whether the promotion at an insert is held back.
+func (b *a3Brake) holds(clock uint32) bool {
+	return b.wins < a3Losing && b.returns >= a3Missed && mix(uint64(clock))%a3Passing != 0
 }
 
 // Forms of a history: buckets of one cache line, three slots per entry of the cache.

@@ -13,6 +13,8 @@ type naiveA3 struct {
 	small, main      []naiveEntry
 	history          map[int][]naiveRecord // by bucket, youngest first
 	clock, evictions int
+	trials           map[uint64]bool
+	wins, returns    float64
 }
 
 type naiveEntry struct {
@@ -42,7 +44,7 @@ func (p *naiveA3) Access(key uint64) bool {
 		}
 	}
 	p.clock++
-	promote := p.recall(key)
+	promote, trial := p.recall(key)
 	switch {
 	case p.full() && promote && !p.roomInMain():
 		p.evictMain()
@@ -53,17 +55,18 @@ func (p *naiveA3) Access(key uint64) bool {
 	}
 	if promote {
 		p.toMain(key)
+		p.trials[key] = trial
 	} else {
 		p.small = append(p.small, naiveEntry{key: key, stamp: p.clock})
 	}
 	return false
 }
 
-func (p *naiveA3) recall(key uint64) bool {
+func (p *naiveA3) recall(key uint64) (promote, trial bool) {
 	bucket, print := p.place(key)
 	at := slices.IndexFunc(p.history[bucket], func(r naiveRecord) bool { return r.print == print })
 	if at < 0 {
-		return false
+		return false, false
 	}
 	r := p.history[bucket][at]
 	p.history[bucket] = slices.Delete(p.history[bucket], at, at+1)
@@ -71,13 +74,23 @@ func (p *naiveA3) recall(key uint64) bool {
 		if p.evictions-r.stamp < p.share(8) {
 			p.target = max(p.share(1), p.target-1)
 		}
-		return false
+		if p.evictions-r.stamp < len(p.main) {
+			p.returns += 1.0 / 32
+		}
+		return false, false
 	}
 	distance := p.clock - r.stamp
 	if distance <= len(p.small)+p.share(8) {
 		p.target = min(p.share(90), p.target+1)
 	}
-	return p.roomInMain() || p.hand() && distance < p.clock-p.main[0].stamp
+	if p.roomInMain() {
+		return true, false
+	}
+	promote = p.hand() && distance < p.clock-p.main[0].stamp
+	if p.wins < 0.2 && p.returns >= 0.1 && mix(uint64(p.clock))%64 != 0 {
+		promote = false
+	}
+	return promote, promote
 }
 
 // hand reports whether the front of main is a victim.
@@ -90,6 +103,7 @@ func (p *naiveA3) hand() bool {
 		if front.count == 0 {
 			return true
 		}
+		p.judge(front.key, 1)
 		p.main = append(p.main[1:], naiveEntry{front.key, front.count - 1, p.clock})
 	}
 	return false
@@ -98,8 +112,18 @@ func (p *naiveA3) hand() bool {
 func (p *naiveA3) evictMain() {
 	p.hand()
 	p.evictions++
+	p.returns -= p.returns * (1.0 / 32)
+	p.judge(p.main[0].key, 0)
 	p.remember(p.main[0].key, true, p.evictions)
 	p.main = p.main[1:]
+}
+
+// judge ends the trial of a key, if it is on one.
+func (p *naiveA3) judge(key uint64, hit float64) {
+	if p.trials[key] {
+		p.wins += (hit - p.wins) * (1.0 / 32)
+	}
+	delete(p.trials, key)
 }
 
 func (p *naiveA3) popSmall() naiveEntry {
@@ -148,7 +172,7 @@ func TestA3FIFOAgreesWithItsReference(t *testing.T) {
 		capacity := 1 + random.IntN(60)
 		keys := 1 + random.Uint64N(uint64(6*capacity))
 		p := NewA3FIFO(capacity)
-		r := &naiveA3{capacity: capacity, target: 1, history: map[int][]naiveRecord{}}
+		r := &naiveA3{capacity: capacity, target: 1, history: map[int][]naiveRecord{}, trials: map[uint64]bool{}, wins: 1}
 		for i := range 2000 {
 			key := random.Uint64N(keys)
 			switch {
