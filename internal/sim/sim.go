@@ -80,6 +80,7 @@ var makers = []struct { // read-only
 }{
 	{"lru", func(c int, _ *Trace) Policy { return policy.NewLRU(c) }},
 	{"lfu", func(c int, _ *Trace) Policy { return policy.NewLFU(c) }},
+	{"cachelfu", func(c int, _ *Trace) Policy { return policy.NewCacheLFU(c) }},
 	{"fifo", func(c int, _ *Trace) Policy { return policy.NewFIFO(c) }},
 	{"random", func(c int, _ *Trace) Policy { return policy.NewRandom(c) }},
 	{"clock", func(c int, _ *Trace) Policy { return policy.NewClock(c) }},

@@ -83,25 +83,35 @@ func TestFIFOAgreesWithItsReference(t *testing.T) {
 }
 
 func TestLFUAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewLFU(c) }, func(c int) cache {
-		counts := map[uint64]int{}
-		return &naive{
-			capacity: c,
-			hit: func(n *naive, at int) {
-				counts[n.keys[at]]++
-				n.toBack(at)
-			},
-			victim: func(n *naive) (at int) {
-				for i, key := range n.keys {
-					if counts[key] < counts[n.keys[at]] {
-						at = i
-					}
+	agree(t, func(c int) cache { return policy.NewLFU(c) }, func(c int) cache { return naiveLFU(c, false) })
+}
+
+func TestCacheLFUAgreesWithItsReference(t *testing.T) {
+	agree(t, func(c int) cache { return policy.NewCacheLFU(c) }, func(c int) cache { return naiveLFU(c, true) })
+}
+
+// naiveLFU is LFU, which may forget the counts of keys that it evicts.
+func naiveLFU(capacity int, forgets bool) *naive {
+	counts := map[uint64]int{}
+	return &naive{
+		capacity: capacity,
+		hit: func(n *naive, at int) {
+			counts[n.keys[at]]++
+			n.toBack(at)
+		},
+		victim: func(n *naive) (at int) {
+			for i, key := range n.keys {
+				if counts[key] < counts[n.keys[at]] {
+					at = i
 				}
-				return at
-			},
-			entered: func(_ *naive, key uint64) { counts[key]++ },
-		}
-	})
+			}
+			if forgets {
+				delete(counts, n.keys[at])
+			}
+			return at
+		},
+		entered: func(_ *naive, key uint64) { counts[key]++ },
+	}
 }
 
 // TestClockAgreesWithItsReference has a reference that moves what the hand passes to
