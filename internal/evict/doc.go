@@ -1,9 +1,9 @@
-// Package evict decides which entries of a shard leave, and when: by the policy
-// A3-FIFO when room is needed, and by a timing wheel when their deadline has passed.
+// Package evict decides which entries of a shard leave, and when: by a policy when
+// room is needed, by default A3-FIFO, and by a timing wheel when their deadline has passed.
 // It knows entries by their heads, so that its code is compiled once for all types of
 // keys and values, and stores no entry itself.
 //
-// # The policy
+// # A3-FIFO
 //
 //	new key ──► small ──hit twice──► main ◄─┐ hit: counter lowered, to the tail
 //	              │                   │     │
@@ -29,4 +29,10 @@
 //
 // All of this is work of misses. A hit adds one to a counter of two bits, and nothing
 // once the counter is full.
+//
+// # Other policies
+//
+// FIFO and random ignore hits. LRU and LFU listen: each hit must reach their lists at
+// once, under the shard's mutex, so the counters of their entries stay at zero. They evict
+// in their order, whether an entry is dead or not.
 package evict

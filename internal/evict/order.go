@@ -1,15 +1,21 @@
 package evict
 
 // Order is the order in which the entries of one shard leave. Call Fit before any
-// other method. An Order is not safe for concurrent use: all methods need the shard's
-// mutex, while readers write the uses of heads at any time.
+// other method, and do not copy an Order. It is not safe for concurrent use: all
+// methods need the shard's mutex, while readers write the uses of heads at any time.
 //
 // Invariant: every entry that was added and not removed is in exactly one queue of
 // the policy and, if it has a deadline, in one slot of the wheel.
 type Order struct {
-	nodes  slab
-	policy policy
-	wheel  wheel
+	nodes    slab
+	n        int
+	share    int64
+	weighted bool
+	kind     Policy
+	policy   policy
+	listener listener // the policy, if it must be told of hits; else nil
+	a3fifo   a3fifo   // the policy, if it is the default: next to what it uses
+	wheel    wheel
 }
 
 // Gone is an entry that has left an Order.
@@ -21,22 +27,25 @@ type Gone struct {
 
 // Fit makes the order ready for a share of the cache's bound: a sum of weights if
 // weighted, or a number of entries. It forgets what was evicted, and takes time in
-// proportion to the entries.
-func (o *Order) Fit(share int64, weighted bool) {
-	o.policy.nodes = &o.nodes
+// proportion to the entries. The policy is that of the first call.
+func (o *Order) Fit(p Policy, share int64, weighted bool) {
+	if o.policy == nil {
+		o.use(p)
+	}
+	o.share, o.weighted = share, weighted
 	o.policy.fit(share, weighted)
 }
 
 // Share returns the share that counts entries; zero if weights are counted.
 func (o *Order) Share() int64 {
-	if o.policy.weighted {
+	if o.weighted {
 		return 0
 	}
-	return o.policy.share
+	return max(1, o.share)
 }
 
 // Len returns the number of entries.
-func (o *Order) Len() int { return o.policy.small.n + o.policy.main.n }
+func (o *Order) Len() int { return o.n }
 
 // Standing is the decision of the policy where a new entry begins.
 type Standing struct{ queue uint32 }
@@ -45,12 +54,13 @@ type Standing struct{ queue uint32 }
 // that the cache has no room for it. Call Admit once per entry, and give the result to
 // Evict and Add.
 func (o *Order) Admit(hash uint32, weight int64, full bool) Standing {
-	return Standing{o.policy.admit(hash, o.policy.sizeOf(weight), full)}
+	return Standing{o.policy.admit(hash, weight, full)}
 }
 
 // Add adds an entry. evicted says that another had to leave for it.
 func (o *Order) Add(h *Head, hash uint32, weight int64, at Standing, evicted bool) {
 	o.nodes.add(h, hash, weight)
+	o.n++
 	o.policy.insert(h.node, at.queue, evicted)
 	o.wheel.add(&o.nodes, h.node)
 }
@@ -85,7 +95,7 @@ func (o *Order) Evict(at Standing, keep *Head, now int64) Gone {
 	if keep != nil {
 		spared = keep.node
 	}
-	if i := o.policy.evict(at.queue&inMain != 0, spared, now); i != 0 {
+	if i := o.policy.evict(at.queue, spared, now); i != 0 {
 		return o.clear(i)
 	}
 	return Gone{}
@@ -96,7 +106,38 @@ func (o *Order) clear(i uint32) Gone {
 	gone := Gone{o.nodes.head(i), o.nodes.node(i).hash, o.nodes.weight(i)}
 	o.wheel.remove(&o.nodes, i)
 	o.nodes.remove(i)
+	o.n--
 	return gone
+}
+
+// Hit records the hit of an entry.
+func (o *Order) Hit(h *Head) {
+	if o.listener == nil {
+		h.Touch()
+		return
+	}
+	o.listener.hit(h.node)
+}
+
+// Ranked is an entry with its rank: the larger, the more it is used.
+type Ranked struct {
+	Head *Head
+	Rank uint64
+}
+
+// Hottest returns up to n entries that are not dead at now, the last one to be evicted
+// first, with ranks that fall; none if the policy does not listen.
+func (o *Order) Hottest(n int, now int64) (all []Ranked) {
+	if o.listener == nil || n <= 0 {
+		return nil
+	}
+	o.listener.hottest(func(i uint32, rank uint64) bool {
+		if h := o.nodes.head(i); h.Dead > now {
+			all = append(all, Ranked{h, rank})
+		}
+		return len(all) < n
+	})
+	return all
 }
 
 // Overdue takes the timer of an entry out of the wheel whose deadline may have passed
@@ -118,9 +159,9 @@ func (o *Order) NextTick() int64 { return o.wheel.next() }
 
 // Empty takes out all entries at once.
 func (o *Order) Empty() {
-	share, weighted := o.policy.share, o.policy.weighted
+	kind, share, weighted := o.kind, o.share, o.weighted
 	*o = Order{wheel: wheel{tick: o.wheel.tick}}
-	o.Fit(share, weighted)
+	o.Fit(kind, share, weighted)
 }
 
 // Holds reports whether h is an entry of this order.

@@ -18,7 +18,7 @@ type node struct {
 	// in its table and in the history.
 	hash uint32
 	// mark is the time of the policy's insert clock, and in its low bits the
-	// queue. See policy.
+	// queue. See a3fifo.
 	mark uint32
 }
 

@@ -8,10 +8,8 @@ func (o *Order) Validate(entries map[*Head]bool) error {
 	if o.Len() != len(entries) {
 		return fmt.Errorf("%d entries, want %d", o.Len(), len(entries))
 	}
-	for _, queue := range []uint32{inSmall, inMain} {
-		if err := o.validateQueue(queue, entries); err != nil {
-			return err
-		}
+	if err := o.policy.validate(entries); err != nil {
+		return err
 	}
 	if err := o.validateSlab(entries); err != nil {
 		return err
@@ -19,22 +17,40 @@ func (o *Order) Validate(entries map[*Head]bool) error {
 	return o.validateWheel(entries)
 }
 
-func (o *Order) validateQueue(queue uint32, entries map[*Head]bool) error {
-	l := o.policy.queue(queue)
+func (p *a3fifo) validate(entries map[*Head]bool) error {
+	for _, queue := range []uint32{inSmall, inMain} {
+		l := p.queue(queue)
+		if err := l.validate(p.nodes, entries, p.size); err != nil {
+			return fmt.Errorf("queue %d: %w", queue, err)
+		}
+		for i := l.head; i != 0; i = p.nodes.node(i).next {
+			if p.queue(p.nodes.node(i).mark&queueMask) != l {
+				return fmt.Errorf("node %d is in queue %d and says another", i, queue)
+			}
+		}
+	}
+	if n := p.small.n + p.main.n; n != len(entries) {
+		return fmt.Errorf("queues hold %d, want %d", n, len(entries))
+	}
+	return nil
+}
+
+// validate checks a list of nodes whose sizes are given. All are of entries.
+func (l *list) validate(b *slab, entries map[*Head]bool, sizeOf func(i uint32) int64) error {
 	n, size := 0, int64(0)
 	var last uint32
-	for i := l.head; i != 0; last, i = i, o.nodes.node(i).next {
-		if !entries[o.nodes.head(i)] {
-			return fmt.Errorf("node %d is in queue %d but of no entry", i, queue)
+	for i := l.head; i != 0; last, i = i, b.node(i).next {
+		if !entries[b.head(i)] {
+			return fmt.Errorf("node %d is of no entry", i)
 		}
-		if x := o.nodes.node(i); x.prev != last || o.policy.queue(x.mark&queueMask) != l {
-			return fmt.Errorf("node %d does not link back in queue %d", i, queue)
+		if b.node(i).prev != last {
+			return fmt.Errorf("node %d does not link back", i)
 		}
 		n++
-		size += o.policy.size(i)
+		size += sizeOf(i)
 	}
 	if l.tail != last || l.n != n || l.size != size {
-		return fmt.Errorf("queue %d holds %d of size %d, says %d of %d", queue, n, size, l.n, l.size)
+		return fmt.Errorf("list holds %d of size %d, says %d of %d", n, size, l.n, l.size)
 	}
 	return nil
 }

@@ -20,7 +20,8 @@
 //
 // # Locks
 //
-// At most one shard mutex is held at a time. The mutexes of the sweeper and the
+// Get takes no lock, except that a hit takes the shard's mutex if the policy listens,
+// which LRU and LFU do. At most one shard mutex is held at a time. The mutexes of the sweeper and the
 // clock are taken with no other lock held; they guard only starting and
 // stopping. No mutex is held over a callback, a channel or a timer.
 //

@@ -1,11 +1,14 @@
 package l1
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/strata-cache/strata/internal/evict"
 )
 
 // TestConcurrentWritersKeepTheStructure runs all operations from many
@@ -232,8 +235,16 @@ func TestHitsOfOneGoroutineAreCountedExactly(t *testing.T) {
 // TestBoundsHoldAtEveryMoment watches the totals while sixteen writers insert,
 // replace and delete entries of very different weights.
 func TestBoundsHoldAtEveryMoment(t *testing.T) {
+	for _, p := range policies {
+		for _, share := range []float64{0, 0.1} {
+			t.Run(fmt.Sprint(p, " ", share), func(t *testing.T) { watchBounds(t, p, share) })
+		}
+	}
+}
+
+func watchBounds(t *testing.T, p evict.Policy, share float64) {
 	const entries, weight = 2000, 20_000
-	c := New(Config[int, int]{MaxEntries: entries, MaxWeight: weight})
+	c := New(Config[int, int]{MaxEntries: entries, MaxWeight: weight, Policy: p, EvictShare: share})
 	defer c.Close()
 	var writers, watcher sync.WaitGroup
 	done := make(chan struct{})
@@ -253,9 +264,11 @@ func TestBoundsHoldAtEveryMoment(t *testing.T) {
 	for i := range 16 {
 		writers.Go(func() {
 			r := rand.New(rand.NewPCG(7, uint64(i)))
-			for range 5000 {
+			for range 2000 {
 				k := r.IntN(4000)
 				switch {
+				case r.IntN(3) == 0:
+					c.Get(k)
 				case r.IntN(20) == 0:
 					c.Delete(k)
 				case r.IntN(500) == 0:

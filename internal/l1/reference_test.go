@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/strata-cache/strata/internal/evict"
 )
 
 // reference is the obviously right cache: a mutex and a map. It does not choose
@@ -66,11 +68,19 @@ type machine struct {
 	c    *Cache[uint8, int]
 	ref  *reference
 	next int
+	// equal says that all entries weigh one, and undying that none has a deadline.
+	equal, undying bool
+	// bound says which bounds Resize sets.
+	bound kinds
 }
 
-func newMachine(t *testing.T, maxEntries, maxWeight int64) *machine {
-	m := &machine{t: t, ref: &reference{t: t, m: map[uint8]*Entry[uint8, int]{}}}
-	m.c = New(Config[uint8, int]{MaxEntries: maxEntries, MaxWeight: maxWeight, Notify: m.ref.left})
+// kinds says which bounds a cache has.
+type kinds struct{ entries, weight bool }
+
+func newMachine(t *testing.T, o Config[uint8, int]) *machine {
+	m := &machine{t: t, ref: &reference{t: t, m: map[uint8]*Entry[uint8, int]{}}, bound: kinds{true, true}}
+	o.Notify = m.ref.left
+	m.c = New(o)
 	m.ref.now = m.c.Now
 	return m
 }
@@ -81,7 +91,7 @@ func (m *machine) entry(key, life byte) *Entry[uint8, int] {
 	m.next++
 	lives := []time.Duration{1, time.Millisecond, 300 * time.Millisecond, time.Second, 5 * time.Second, 511 * time.Second, 513 * time.Second, time.Hour}
 	dead := Forever
-	if int(life) < 20*len(lives) {
+	if int(life) < 20*len(lives) && !m.undying {
 		dead = After(m.c.Now(), lives[int(life)%len(lives)])
 	}
 	return NewEntry(key, m.next, dead)
@@ -130,6 +140,9 @@ func (m *machine) step(op, key, arg byte) {
 }
 
 func (m *machine) set(e *Entry[uint8, int], weight int64) {
+	if m.equal {
+		weight = 1
+	}
 	old := m.ref.get(e.Key)
 	removed, ok := m.c.Set(e, weight)
 	if ok != (weight <= m.c.maxWeight.Load()) {
@@ -203,9 +216,18 @@ func (m *machine) bulk(key, arg byte) {
 	case 0:
 		m.c.Clear()
 	case 1:
-		m.c.Notify(m.c.Resize(int64(arg), int64(arg)*3))
+		entries, weight := int64(arg), int64(arg)*3
+		if !m.bound.entries {
+			entries = 0
+		}
+		if !m.bound.weight {
+			weight = 0
+		}
+		m.c.Notify(m.c.Resize(entries, weight))
 	case 2:
-		m.c.Notify(m.c.Resize(int64(arg)+1, 0))
+		if m.bound.entries {
+			m.c.Notify(m.c.Resize(int64(arg)+1, 0))
+		}
 	default:
 		if n := len(m.c.Hottest(int(arg))); n > min(int(arg), len(m.ref.m)) {
 			m.t.Fatalf("Hottest(%d) has %d of %d", arg, n, len(m.ref.m))
@@ -254,7 +276,7 @@ func TestAgreesWithReference(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMachine(t, c.entries, c.weight)
+				m := newMachine(t, Config[uint8, int]{MaxEntries: c.entries, MaxWeight: c.weight})
 				defer m.c.Close()
 				r := rand.New(rand.NewPCG(uint64(c.entries), uint64(c.weight)))
 				for range c.operation {
@@ -267,18 +289,21 @@ func TestAgreesWithReference(t *testing.T) {
 }
 
 // FuzzOps runs operations that the fuzzer chooses; three bytes each, after two
-// for the bounds.
+// for the bounds and one for the policy and what it evicts at once.
 func FuzzOps(f *testing.F) {
-	f.Add([]byte{10, 0, 0, 1, 2, 5, 1, 255, 14, 0, 6, 5, 1, 0})
-	f.Add([]byte{0, 50, 3, 1, 6, 3, 2, 6, 3, 3, 6, 8, 1, 4, 13, 1, 2, 14, 0, 4, 10, 3, 0})
+	f.Add([]byte{10, 0, 0, 0, 1, 2, 5, 1, 255, 14, 0, 6, 5, 1, 0})
+	f.Add([]byte{0, 50, 12, 3, 1, 6, 3, 2, 6, 3, 3, 6, 8, 1, 4, 13, 1, 2, 14, 0, 4, 10, 3, 0})
 	f.Fuzz(func(t *testing.T, program []byte) {
-		if len(program) < 2 || len(program) > 600 {
+		if len(program) < 3 || len(program) > 600 {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
-			m := newMachine(t, int64(program[0]), int64(program[1]))
+			m := newMachine(t, Config[uint8, int]{
+				MaxEntries: int64(program[0]), MaxWeight: int64(program[1]),
+				Policy: evict.Policy(program[2] % 5), EvictShare: float64(program[2]/5) / 100,
+			})
 			defer m.c.Close()
-			for p := program[2:]; len(p) >= 3; p = p[3:] {
+			for p := program[3:]; len(p) >= 3; p = p[3:] {
 				m.step(p[0], p[1], p[2])
 			}
 		})

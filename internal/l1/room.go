@@ -1,6 +1,8 @@
 package l1
 
 import (
+	"cmp"
+	"slices"
 	"sync/atomic"
 
 	"github.com/strata-cache/strata/internal/evict"
@@ -71,13 +73,55 @@ func (c *core) crowded(held, d change) bool {
 	return held.weight >= (total-total/8)/n
 }
 
+// million is the unit of core.evictPPM.
+const million = 1_000_000
+
+// surplus returns how much a shard evicts at least once it evicts for d: its part of
+// the share evictPPM of each bound that d would exceed, rounded down. It is nothing for
+// a zero d, that of resize.
+func (c *core) surplus(d change) (least change) {
+	if c.evictPPM == 0 || d == (change{}) {
+		return change{}
+	}
+	part := func(bound int64) int64 {
+		bound = min(bound, maxBound)
+		return (bound/million*c.evictPPM + bound%million*c.evictPPM/million) / int64(len(c.shards))
+	}
+	if bound := c.maxEntries.Load(); c.entries.Load()+d.entries > bound {
+		least.entries = part(bound)
+	}
+	if bound := c.maxWeight.Load(); c.weight.Load()+d.weight > bound {
+		least.weight = part(bound)
+	}
+	return least
+}
+
+// thin evicts from a shard that has evicted already until least is gone in all. freed
+// is what is gone, as a negative change. It needs the shard's mutex.
+func (c *core) thin(s *shard, least, freed change, how eviction, gone []removed) []removed {
+	how.forced = true
+	for -freed.entries < least.entries || -freed.weight < least.weight {
+		var less change
+		if gone, less = c.evictOne(s, change{}, how, gone); less.entries == 0 {
+			break
+		}
+		c.release(less)
+		freed.entries += less.entries
+		freed.weight += less.weight
+	}
+	return gone
+}
+
 // room reserves d, the change of an insertion into a shard, and evicts from the
-// shard as long as the bounds need it. It fails if the shard is not crowded, unless
+// shard as long as the bounds need it, and then the surplus. It fails if the shard is not crowded, unless
 // forced, or has nothing more to evict; what it has evicted is gone all the same.
 // It needs the shard's mutex.
 func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed, bool) {
-	var freed change
+	var freed, least change
 	for !c.reserve(change{d.entries + freed.entries, d.weight + freed.weight}) {
+		if freed == (change{}) {
+			least = c.surplus(d)
+		}
 		var less change
 		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
 			c.release(freed)
@@ -85,6 +129,9 @@ func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed
 		}
 		freed.entries += less.entries
 		freed.weight += less.weight
+	}
+	if freed != (change{}) {
+		gone = c.thin(s, least, freed, how, gone)
 	}
 	return gone, true
 }
@@ -131,18 +178,22 @@ func (c *core) evictAround(own int, d change, gone []removed) []removed {
 	return gone
 }
 
-// shrink evicts from one shard until d fits.
+// shrink evicts from one shard until d fits, and then the surplus.
 func (c *core) shrink(s *shard, d change, how eviction, gone []removed) []removed {
 	s.mu.Lock()
 	defer s.unlock()
+	var freed change
+	least := c.surplus(d)
 	for c.over(d) {
 		var less change
 		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
-			break
+			return gone
 		}
 		c.release(less)
+		freed.entries += less.entries
+		freed.weight += less.weight
 	}
-	return gone
+	return c.thin(s, least, freed, how, gone)
 }
 
 // resize changes the bounds and evicts until the entries fit.
@@ -154,10 +205,22 @@ func (c *core) resize(maxEntries, maxWeight int64) []removed {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
-		s.order.Fit(c.share(), c.weighted())
+		s.order.Fit(c.policy, c.share(), c.weighted())
 		s.mu.Unlock()
 	}
 	return c.evictAround(0, change{}, nil)
+}
+
+// hit tells a policy that listens of a hit.
+func (c *core) hit(h *evict.Head) { c.shardOf(h).hit(h) }
+
+// hottest returns up to n living entries in descending order of their ranks.
+func (c *core) hottest(n int) (all []evict.Ranked) {
+	for i := range c.shards {
+		all = append(all, c.shards[i].hottest(n, c.clock.now())...)
+	}
+	slices.SortStableFunc(all, func(a, b evict.Ranked) int { return cmp.Compare(b.Rank, a.Rank) })
+	return all[:min(n, len(all))]
 }
 
 // clear empties the shards one after the other and, if closing, closes each.

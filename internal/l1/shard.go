@@ -25,7 +25,23 @@ type shard struct {
 	number uint32 // of the shard
 
 	evicted, expired, rejected uint64
-	_                          [16]byte
+	_                          [24]byte
+}
+
+// hit tells a policy that listens of a hit.
+func (s *shard) hit(h *evict.Head) {
+	s.mu.Lock()
+	if s.order.Holds(h) { // else it has left since it was found
+		s.order.Hit(h)
+	}
+	s.mu.Unlock()
+}
+
+// hottest returns the last n entries that the shard would evict, the hottest first.
+func (s *shard) hottest(n int, now int64) []evict.Ranked {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.order.Hottest(n, now)
 }
 
 // publish makes the counts known to other shards. Most writers of a full cache have

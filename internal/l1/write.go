@@ -218,7 +218,7 @@ func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) (
 		return gone, false
 	}
 	s.replace(held, a.head, a.weight)
-	a.head.Touch()
+	s.order.Hit(a.head)
 	return c.note(s, gone, held, reasonAt(Replaced, held, a.now)), true
 }
 

@@ -34,12 +34,12 @@ const (
 	queueMask = 1<<queueBits - 1
 )
 
-// policy is A3-FIFO for one shard: see the documentation of the package.
+// a3fifo is the policy A3-FIFO for one shard: see the documentation of the package.
 //
 // Times are of two clocks: clock counts the sizes of inserted entries, mainClock
 // those that main has evicted. Sizes are weights, or one for each entry if only
 // their number is bounded. All methods need the shard's mutex.
-type policy struct {
+type a3fifo struct {
 	nodes    *slab
 	weighted bool
 	// full says that the cache had no room when the last entry was admitted.
@@ -60,7 +60,7 @@ type policy struct {
 
 // fit makes the policy ready for a share of the bound, and forgets the ghosts. The
 // sizes are summed anew: the bound may have been of another kind.
-func (p *policy) fit(share int64, weighted bool) {
+func (p *a3fifo) fit(share int64, weighted bool) {
 	p.share, p.weighted = max(1, share), weighted
 	p.shift = max(0, bits.Len64(uint64(p.share))-clockBits)
 	p.ghosts = ghosts{}
@@ -75,21 +75,21 @@ func (p *policy) fit(share int64, weighted bool) {
 
 // sizeOf returns the size of an entry of a given weight, size that of a node's
 // entry.
-func (p *policy) sizeOf(weight int64) int64 {
+func (p *a3fifo) sizeOf(weight int64) int64 {
 	if p.weighted {
 		return weight
 	}
 	return 1
 }
 
-func (p *policy) size(i uint32) int64 { return p.sizeOf(p.nodes.weight(i)) }
+func (p *a3fifo) size(i uint32) int64 { return p.sizeOf(p.nodes.weight(i)) }
 
 // total is the size of all entries.
-func (p *policy) total() int64 { return p.small.size + p.main.size }
+func (p *a3fifo) total() int64 { return p.small.size + p.main.size }
 
 // capacity is what the shard has room for: what it holds if the cache is full, for
 // shards differ and the bound may be one of another kind, and else at least its share.
-func (p *policy) capacity() int64 {
+func (p *a3fifo) capacity() int64 {
 	if p.full {
 		return max(1, p.total())
 	}
@@ -97,15 +97,15 @@ func (p *policy) capacity() int64 {
 }
 
 // mainTarget is the size that main is filled to.
-func (p *policy) mainTarget() int64 { return p.capacity() - p.target }
+func (p *a3fifo) mainTarget() int64 { return p.capacity() - p.target }
 
 // mean is the mean size of an entry, at least one.
-func (p *policy) mean() int64 {
+func (p *a3fifo) mean() int64 {
 	return max(1, p.total()/int64(max(1, p.small.n+p.main.n)))
 }
 
 // setTarget sets the target of the small queue, within its bounds.
-func (p *policy) setTarget(target int64) {
+func (p *a3fifo) setTarget(target int64) {
 	c := p.capacity()
 	least := max(1, c*leastSmall/100)
 	if p.weighted {
@@ -115,19 +115,19 @@ func (p *policy) setTarget(target int64) {
 }
 
 // idle returns for how long a node has been where it is.
-func (p *policy) idle(i uint32) int64 {
+func (p *a3fifo) idle(i uint32) int64 {
 	const wrap = 1<<(32-queueBits) - 1
 	return int64((uint32(p.clock>>p.shift)-p.nodes.node(i).mark>>queueBits)&wrap) << p.shift
 }
 
 // put adds a node to the tail of a queue and sets its mark to now.
-func (p *policy) put(i uint32, queue uint32) {
+func (p *a3fifo) put(i uint32, queue uint32) {
 	p.nodes.node(i).mark = uint32(p.clock>>p.shift)<<queueBits | queue
 	p.queue(queue).push(p.nodes, i, p.size(i))
 }
 
 // queue returns the list with a number.
-func (p *policy) queue(queue uint32) *list {
+func (p *a3fifo) queue(queue uint32) *list {
 	if queue == inSmall {
 		return &p.small
 	}
@@ -135,21 +135,22 @@ func (p *policy) queue(queue uint32) *list {
 }
 
 // remove takes a node out of its queue.
-func (p *policy) remove(i uint32) {
+func (p *a3fifo) remove(i uint32) {
 	p.queue(p.nodes.node(i).mark&queueMask).remove(p.nodes, i, p.size(i))
 }
 
 // resize corrects the sum of sizes when the weight of a node changes.
-func (p *policy) resize(i uint32, old, weight int64) {
+func (p *a3fifo) resize(i uint32, old, weight int64) {
 	if p.weighted {
 		p.queue(p.nodes.node(i).mark & queueMask).size += weight - old
 	}
 }
 
-// admit advances the clock for a new entry of the given hash and size, adapts the
+// admit advances the clock for a new entry of the given hash and weight, adapts the
 // queues if it is a returning ghost, and returns the queue that it is to enter. full
 // says that the cache has no room for it.
-func (p *policy) admit(hash uint32, size int64, full bool) (queue uint32) {
+func (p *a3fifo) admit(hash uint32, weight int64, full bool) (queue uint32) {
+	size := p.sizeOf(weight)
 	if p.full != full {
 		p.full = full
 		p.setTarget(p.target)
@@ -178,7 +179,7 @@ func (p *policy) admit(hash uint32, size int64, full bool) (queue uint32) {
 }
 
 // returned learns from the return of a key that main has evicted.
-func (p *policy) returned(age, near int64) {
+func (p *a3fifo) returned(age, near int64) {
 	if age < near {
 		p.setTarget(p.target - p.mean())
 	}
@@ -214,7 +215,7 @@ func (b *brake) holds(hash uint32, clock uint64) bool {
 }
 
 // insert adds the node of a new entry to a queue. evicted says that the cache was full.
-func (p *policy) insert(i, queue uint32, evicted bool) {
+func (p *a3fifo) insert(i, queue uint32, evicted bool) {
 	x := p.small.head
 	if queue == inSmall && !evicted && x != 0 && p.small.size >= p.target {
 		p.move(x)
@@ -224,7 +225,7 @@ func (p *policy) insert(i, queue uint32, evicted bool) {
 
 // move takes a node from the small queue to main. Its mark stays: the entry has
 // not been proven since.
-func (p *policy) move(i uint32) {
+func (p *a3fifo) move(i uint32) {
 	p.small.remove(p.nodes, i, p.size(i))
 	x := p.nodes.node(i)
 	x.mark = x.mark&^queueMask | inMain
@@ -233,7 +234,7 @@ func (p *policy) move(i uint32) {
 
 // hand turns entries at main's head that were hit to the tail, and returns the
 // first that was not; zero if handSteps do not find one. It passes keep by.
-func (p *policy) hand(keep uint32) uint32 {
+func (p *a3fifo) hand(keep uint32) uint32 {
 	for range handSteps {
 		i := p.main.head
 		if i == 0 {
@@ -255,17 +256,17 @@ func (p *policy) hand(keep uint32) uint32 {
 }
 
 // judge ends the trial of an entry, if it is on one.
-func (p *policy) judge(i uint32, hit bool) {
+func (p *a3fifo) judge(i uint32, hit bool) {
 	if p.nodes.node(i).mark&queueMask == onTrial {
 		p.brake.judge(hit, p.main.n)
 	}
 }
 
 // evict takes an entry out of its queue and returns its node; zero if there is
-// none but keep. promote says that the new entry is to enter main. An entry that
+// none but keep. queue is the one that the new entry is to enter. An entry that
 // is dead at now goes first, wherever the hands meet one, and leaves no ghost.
-func (p *policy) evict(promote bool, keep uint32, now int64) uint32 {
-	if promote && p.main.size >= p.mainTarget() {
+func (p *a3fifo) evict(queue, keep uint32, now int64) uint32 {
+	if queue&inMain != 0 && p.main.size >= p.mainTarget() {
 		if i := p.evictMain(keep, now); i != 0 {
 			return i
 		}
@@ -292,14 +293,14 @@ func (p *policy) evict(promote bool, keep uint32, now int64) uint32 {
 }
 
 // passes reports whether the entry at the head of the small queue goes on to main.
-func (p *policy) passes(i uint32, now int64) bool {
+func (p *a3fifo) passes(i uint32, now int64) bool {
 	h := p.nodes.head(i)
 	u := h.Uses()
 	return h.Dead > now && (u >= promoteUses || u > 0 && p.main.size < p.mainTarget())
 }
 
 // evictMain takes the first entry out of main that was not hit, or the oldest.
-func (p *policy) evictMain(keep uint32, now int64) uint32 {
+func (p *a3fifo) evictMain(keep uint32, now int64) uint32 {
 	if i := p.main.head; i != 0 && i != keep && p.nodes.head(i).Dead <= now {
 		return p.drop(i, now)
 	}
@@ -310,7 +311,7 @@ func (p *policy) evictMain(keep uint32, now int64) uint32 {
 }
 
 // other takes the oldest entry but keep out of a list.
-func (p *policy) other(l *list, keep uint32, now int64) uint32 {
+func (p *a3fifo) other(l *list, keep uint32, now int64) uint32 {
 	i := l.head
 	if i == keep && i != 0 {
 		i = p.nodes.node(i).next
@@ -323,7 +324,7 @@ func (p *policy) other(l *list, keep uint32, now int64) uint32 {
 
 // drop takes a node out of its queue, remembers its key unless it is dead, and
 // returns it.
-func (p *policy) drop(i uint32, now int64) uint32 {
+func (p *a3fifo) drop(i uint32, now int64) uint32 {
 	x := p.nodes.node(i)
 	fromMain := x.mark&queueMask != inSmall
 	at := uint64(x.mark>>queueBits) << p.shift
@@ -342,7 +343,7 @@ func (p *policy) drop(i uint32, now int64) uint32 {
 
 // remember adds a ghost. The history is made with the first one, and again when
 // the number of entries has doubled.
-func (p *policy) remember(hash uint32, fromMain bool, at uint64) {
+func (p *a3fifo) remember(hash uint32, fromMain bool, at uint64) {
 	if n := p.small.n + p.main.n + 1; n > 2*p.ghosts.room {
 		p.ghosts = newGhosts(n, p.capacity())
 	}

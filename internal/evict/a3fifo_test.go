@@ -8,12 +8,12 @@ import (
 
 // bed is a policy with entries that no table holds.
 type bed struct {
-	*policy
+	*a3fifo
 	keys map[uint32]int // by node
 }
 
 func newBed(share int64, weighted bool) *bed {
-	b := &bed{policy: &policy{nodes: new(slab)}, keys: map[uint32]int{}}
+	b := &bed{a3fifo: &a3fifo{nodes: new(slab)}, keys: map[uint32]int{}}
 	b.fit(share, weighted)
 	return b
 }
@@ -22,9 +22,9 @@ func newBed(share int64, weighted bool) *bed {
 // returns the keys that were evicted.
 func (b *bed) add(key int, w int64, uses uint32) (gone []int) {
 	hash := uint32(key+1) * 0x9e3779b1
-	queue := b.admit(hash, b.sizeOf(w), b.total()+b.sizeOf(w) > b.share)
+	queue := b.admit(hash, w, b.total()+b.sizeOf(w) > b.share)
 	for b.total()+b.sizeOf(w) > b.share {
-		i := b.evict(queue&inMain != 0, 0, 0)
+		i := b.evict(queue, 0, 0)
 		if i == 0 {
 			panic("nothing to evict")
 		}
@@ -147,7 +147,7 @@ func TestOneEvictionTakesBoundedWork(t *testing.T) {
 		b.add(k, 1, MaxUses)
 	}
 	first := b.in(inMain)[0]
-	gone := b.evict(true, 0, 0)
+	gone := b.evict(inMain, 0, 0)
 	turned := 0
 	for i := b.main.head; i != 0; i = b.nodes.node(i).next {
 		if b.nodes.head(i).Uses() < MaxUses {
@@ -166,7 +166,7 @@ func TestDeadEntriesGoFirstAndLeaveNoGhost(t *testing.T) {
 	}
 	oldest := b.nodes.head(b.main.head)
 	oldest.Dead = 5
-	if i := b.evict(true, 0, 6); b.nodes.head(i) != oldest {
+	if i := b.evict(inMain, 0, 6); b.nodes.head(i) != oldest {
 		t.Fatalf("evicts %d", b.keys[i])
 	}
 	if len(b.ghosts.buckets) != 0 {
@@ -183,11 +183,11 @@ func TestSparedEntryIsNeverTheVictim(t *testing.T) {
 		}
 		for i := range b.keys { // any
 			for n := len(b.keys); n > 1; n-- {
-				if v := b.evict(r.IntN(2) == 0, i, 0); v == 0 || v == i {
+				if v := b.evict(inSmall+r.Uint32N(2), i, 0); v == 0 || v == i {
 					t.Fatalf("evicts %d of %d with %d spared", v, n, i)
 				}
 			}
-			if v := b.evict(false, i, 0); v != 0 {
+			if v := b.evict(inSmall, i, 0); v != 0 {
 				t.Fatalf("evicts %d although only %d is left", v, i)
 			}
 			break

@@ -1,0 +1,275 @@
+package l1
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/strata-cache/strata/internal/evict"
+)
+
+var policies = []evict.Policy{evict.A3FIFO, evict.LRU, evict.LFU, evict.FIFO, evict.Random} // read-only
+
+// TestAgreesWithReferenceInEveryCombination runs random operations of all kinds on a
+// cache of each kind: bounds, weights, lives, policy, shards, and what is evicted at
+// once.
+func TestAgreesWithReferenceInEveryCombination(t *testing.T) {
+	kind := func(n *int, kinds int) (k int) {
+		*n, k = *n/kinds, *n%kinds
+		return k
+	}
+	for seed := range 3 * len(policies) * 2 * 2 * 2 * 2 {
+		n := seed
+		x := combination{
+			bound:   []kinds{{true, false}, {false, true}, {true, true}}[kind(&n, 3)],
+			policy:  policies[kind(&n, len(policies))],
+			share:   []float64{0, 0.1}[kind(&n, 2)],
+			several: kind(&n, 2) == 1,
+			equal:   kind(&n, 2) == 1,
+			undying: kind(&n, 2) == 1,
+		}
+		t.Run(fmt.Sprintf("%+v", x), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { x.run(t, rand.New(rand.NewPCG(uint64(seed), 0))) })
+		})
+	}
+}
+
+// combination is a kind of cache.
+type combination struct {
+	bound          kinds
+	policy         evict.Policy
+	several        bool
+	share          float64
+	equal, undying bool
+}
+
+func (x combination) run(t *testing.T, r *rand.Rand) {
+	o := Config[uint8, int]{Policy: x.policy, EvictShare: x.share}
+	entries, weight := int64(0), int64(0)
+	if x.bound.entries {
+		entries, o.MaxEntries = 40, 2048 // four shards
+	}
+	if x.bound.weight {
+		weight, o.MaxWeight = 90, 2048
+	}
+	if !x.several {
+		o.MaxEntries, o.MaxWeight = entries, weight
+	}
+	m := newMachine(t, o)
+	defer m.c.Close()
+	if (len(m.c.shards) > 1) != x.several {
+		t.Fatalf("%d shards", len(m.c.shards))
+	}
+	m.bound, m.equal, m.undying = x.bound, x.equal, x.undying
+	m.c.Resize(entries, weight)
+	for k := range byte(100) {
+		m.set(m.entry(k, byte(r.Uint32())), 1)
+	}
+	for range 200 {
+		x := r.Uint32()
+		m.step(byte(x), byte(x>>8), byte(x>>16))
+	}
+	if evicted := m.c.Stats().Evicted; evicted == 0 {
+		t.Error("nothing was evicted")
+	}
+}
+
+// TestEvictShareIsEvictedAtOnce fills a cache with one shard, and stores one more.
+func TestEvictShareIsEvictedAtOnce(t *testing.T) {
+	for _, x := range []struct {
+		entries, weight int64 // bounds
+		share           float64
+		each            int64 // weight of each entry
+		fill            int   // entries that fit
+		want            int   // evictions for one more
+	}{
+		{100, 0, 0, 1, 100, 1},
+		{100, 0, 0.005, 1, 100, 1}, // less than one entry
+		{100, 0, 0.1, 1, 100, 10},
+		{100, 0, 0.29, 1, 100, 29}, // 0.29*100 is less than 29 in floating point
+		{109, 0, 0.1, 1, 109, 10},
+		{1000, 0, 0.5, 1, 1000, 500},
+		{0, 100, 0.1, 1, 100, 10},
+		{0, 100, 0.1, 4, 25, 3}, // 12 of weight are the first sum that is not below 10
+		{50, 1000, 0.1, 4, 50, 5},
+		{50, 100, 0.2, 4, 25, 5}, // the bound of weights is met first
+	} {
+		for _, p := range policies {
+			t.Run(fmt.Sprintf("%+v %v", x, p), func(t *testing.T) {
+				heard := 0
+				c := New(Config[int, int]{
+					MaxEntries: x.entries, MaxWeight: x.weight, Policy: p, EvictShare: x.share,
+					Notify: func(_ *Entry[int, int], why Reason) {
+						if why == Evicted {
+							heard++
+						}
+					},
+				})
+				defer c.Close()
+				set := func(k int) (gone int) {
+					t.Helper()
+					removed, ok := c.Set(forever(k, 0), x.each)
+					if e, _ := c.Peek(k); !ok || e == nil {
+						t.Fatalf("key %d was not stored", k)
+					}
+					c.Notify(removed)
+					validate(t, c)
+					return len(removed)
+				}
+				for k := range x.fill {
+					if n := set(k); n != 0 {
+						t.Fatalf("key %d evicts %d", k, n)
+					}
+				}
+				if n := set(x.fill); n != x.want || heard != x.want {
+					t.Fatalf("%d evicted, %d heard of, want %d", n, heard, x.want)
+				}
+				for k := range x.want - 1 {
+					if n := set(x.fill + 1 + k); n != 0 {
+						t.Fatalf("write %d after evicts %d", k, n)
+					}
+				}
+				if n := set(-1); n != x.want {
+					t.Fatalf("the next full cache evicts %d, want %d", n, x.want)
+				}
+			})
+		}
+	}
+}
+
+// TestEvictShareOfShardsIsThatOfEach fills a cache with several shards: every writer
+// that evicts does so from one of them.
+func TestEvictShareOfShardsIsThatOfEach(t *testing.T) {
+	const bound, share = 2048, 0.25
+	for _, p := range policies {
+		c := New(Config[int, int]{MaxEntries: bound, Policy: p, EvictShare: share})
+		want := int(share * bound / float64(len(c.shards)))
+		var sizes []int
+		for k := range 4 * bound {
+			before := c.Stats().Evicted
+			c.Set(forever(k, 0), 1)
+			if n := int(c.Stats().Evicted - before); n > 0 {
+				sizes = append(sizes, n)
+			}
+		}
+		if len(c.shards) < 2 || len(sizes) == 0 || slices.ContainsFunc(sizes, func(n int) bool { return n != want }) {
+			t.Errorf("%v: %d shards, evictions %v, want %d each", p, len(c.shards), sizes, want)
+		}
+		validate(t, c)
+		c.Close()
+	}
+}
+
+func TestResizeEvictsNoShareBeyondTheBound(t *testing.T) {
+	c := New(Config[int, int]{MaxEntries: 100, EvictShare: 0.5})
+	defer c.Close()
+	for k := range 100 {
+		c.Set(forever(k, 0), 1)
+	}
+	if gone := c.Resize(90, 0); len(gone) != 0 || c.Len() != 90 {
+		t.Fatalf("%d are left of 90", c.Len())
+	}
+}
+
+// TestReplacementIsAUse stores a key again: the policy sees it as it sees a hit.
+func TestReplacementIsAUse(t *testing.T) {
+	for _, x := range []struct {
+		policy evict.Policy
+		want   int // the first to leave
+	}{{evict.LRU, 1}, {evict.LFU, 1}, {evict.FIFO, 0}} {
+		c := New(Config[int, int]{MaxEntries: 3, Policy: x.policy})
+		for k := range 3 {
+			c.Set(forever(k, 0), 1)
+		}
+		c.Set(forever(0, 1), 1)
+		c.Set(forever(9, 0), 1)
+		for k := range 3 {
+			if e, _ := c.Peek(k); (e == nil) != (k == x.want) {
+				t.Errorf("%v: key %d: %v", x.policy, k, e)
+			}
+		}
+		c.Close()
+	}
+}
+
+func TestHottestFollowsThePolicy(t *testing.T) {
+	for p, want := range map[evict.Policy][]int{
+		evict.LRU: {1, 3, 2, 9, 8},
+		evict.LFU: {2, 1, 3, 9, 8},
+	} {
+		c := New(Config[int, int]{MaxEntries: 100, Policy: p})
+		for k := range 10 {
+			c.Set(forever(k, 0), 1)
+		}
+		for _, k := range []int{2, 1, 2, 2, 3, 1} {
+			c.Get(k)
+		}
+		var got []int
+		for _, e := range c.Hottest(5) {
+			got = append(got, e.Key)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v: hottest %v, want %v", p, got, want)
+		}
+		c.Close()
+	}
+}
+
+// TestHottestMergesShards asks for more than any shard has.
+func TestHottestMergesShards(t *testing.T) {
+	c := New(Config[int, int]{MaxEntries: 4096, Policy: evict.LFU})
+	defer c.Close()
+	for k := range 100 {
+		c.Set(forever(k, 0), 1)
+		for range k {
+			c.Get(k)
+		}
+	}
+	hottest := c.Hottest(60)
+	if len(c.shards) < 2 || len(hottest) != 60 {
+		t.Fatalf("%d hottest of %d shards", len(hottest), len(c.shards))
+	}
+	for i, e := range hottest {
+		if e.Key != 99-i {
+			t.Fatalf("place %d has key %d", i, e.Key)
+		}
+	}
+}
+
+// TestHitsRaceWithRemovals reads keys that others store, replace and delete.
+func TestHitsRaceWithRemovals(t *testing.T) {
+	for _, p := range policies {
+		c := New(Config[int, int]{MaxEntries: 2048, Policy: p})
+		var all sync.WaitGroup
+		for g := range uint64(4) {
+			all.Go(func() { hammer(c, rand.New(rand.NewPCG(g, 3)), 5000) })
+			all.Go(func() {
+				r := rand.New(rand.NewPCG(g, 4))
+				for range 5000 {
+					c.Get(r.IntN(6000))
+				}
+			})
+		}
+		all.Wait()
+		c.sweeper.close()
+		validate(t, c)
+		c.Close()
+	}
+}
+
+func TestHitsAllocateNothing(t *testing.T) {
+	for _, p := range policies {
+		c := New(Config[int, int]{MaxEntries: 100, Policy: p})
+		for k := range 100 {
+			c.Set(forever(k, 0), 1)
+		}
+		k := 0
+		if n := testing.AllocsPerRun(1000, func() { c.Get(k % 100); k += 7 }); n != 0 {
+			t.Errorf("%v: a hit allocates %v times", p, n)
+		}
+		c.Close()
+	}
+}
