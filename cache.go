@@ -89,6 +89,8 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	c.memory = l1.New(l1.Config[K, held[V]]{
 		MaxEntries: o.Memory.MaxEntries,
 		MaxWeight:  o.Memory.MaxWeight,
+		Policy:     o.Memory.Policy,
+		EvictShare: o.Memory.EvictShare,
 		Notify:     c.evicted(),
 	})
 	c.negatives = newNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight)

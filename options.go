@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/evict"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -158,6 +159,9 @@ type Stale struct {
 	OnError time.Duration
 }
 
+// Policy is an eviction policy. It is the same type as memory.Policy.
+type Policy = evict.Policy
+
 // Memory configures L1.
 type Memory[K comparable, V any] struct {
 	// MaxEntries bounds the number of entries. 0 means DefaultMaxEntries,
@@ -172,6 +176,16 @@ type Memory[K comparable, V any] struct {
 	// L1 if Weigh panics or returns less than 1 or more than MaxWeight. Nil means
 	// that each entry weighs 1.
 	Weigh func(key K, value V) int64
+
+	// Policy decides which entries make room for others: one of the constants of
+	// package memory, which describes them. The zero value is memory.A3FIFO. Negative
+	// entries are evicted by A3FIFO.
+	Policy Policy
+
+	// EvictShare is the share of the bound that is evicted at once when an entry
+	// needs room, between 0 and 0.5; see memory.Options. 0 means only what the entry
+	// needs.
+	EvictShare float64
 
 	// Clone, if set, copies a value each time it is returned, so that callers may
 	// change it. Values of Set and Update are not copied when they are stored.

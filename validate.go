@@ -110,20 +110,8 @@ func (o *Options[K, V]) problems() []error {
 			bad(field, "%v is negative", d)
 		}
 	}
-	m := &o.Memory
-	if m.MaxEntries < 0 {
-		bad("Memory.MaxEntries", "%d is negative", m.MaxEntries)
-	}
-	if m.MaxWeight < 0 {
-		bad("Memory.MaxWeight", "%d is negative", m.MaxWeight)
-	}
-	if m.MaxWeight > 0 && m.Weigh == nil {
-		bad("Memory.Weigh", "required with MaxWeight")
-	}
-	if m.Weigh != nil && m.MaxWeight == 0 {
-		bad("Memory.MaxWeight", "required with Weigh")
-	}
-	notNegative("Memory.TTL", m.TTL)
+	o.Memory.problems(bad)
+	notNegative("Memory.TTL", o.Memory.TTL)
 	if l := o.Limits.Lease; l < 0 || l > 0 && l < 100*time.Millisecond {
 		bad("Limits.Lease", "%v is less than 100ms", l)
 	}
@@ -146,6 +134,28 @@ func (o *Options[K, V]) problems() []error {
 		bad("Remote.Key", "Key and ParseKey are required together")
 	}
 	return errs
+}
+
+// problems calls bad for every field that is wrong by itself, but TTL.
+func (m *Memory[K, V]) problems(bad func(field, format string, args ...any)) {
+	if m.MaxEntries < 0 {
+		bad("Memory.MaxEntries", "%d is negative", m.MaxEntries)
+	}
+	if m.MaxWeight < 0 {
+		bad("Memory.MaxWeight", "%d is negative", m.MaxWeight)
+	}
+	if m.MaxWeight > 0 && m.Weigh == nil {
+		bad("Memory.Weigh", "required with MaxWeight")
+	}
+	if m.Weigh != nil && m.MaxWeight == 0 {
+		bad("Memory.MaxWeight", "required with Weigh")
+	}
+	if !m.Policy.Known() {
+		bad("Memory.Policy", "%d is unknown", m.Policy)
+	}
+	if s := m.EvictShare; math.IsNaN(s) || s < 0 || s > 0.5 {
+		bad("Memory.EvictShare", "%v is not between 0 and 0.5", s)
+	}
 }
 
 // badName returns the reason why a cache cannot have a name; empty if it can.

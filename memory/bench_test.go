@@ -39,6 +39,28 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
+// BenchmarkGetByPolicy is BenchmarkGet for each policy.
+func BenchmarkGetByPolicy(b *testing.B) {
+	keys := benchOrder()
+	for _, p := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+		b.Run(p.String(), func(b *testing.B) {
+			c := mustNew(b, memory.Options[string, int]{MaxEntries: 2 * benchKeys, TTL: time.Hour, Policy: p})
+			for i, k := range keys {
+				c.Set(k, i)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				for i := rand.Int(); pb.Next(); i++ {
+					if _, ok := c.Get(keys[i&(len(keys)-1)]); !ok {
+						panic("missed")
+					}
+				}
+			})
+		})
+	}
+}
+
 // BenchmarkSet measures a Set with a TTL; half of the keys are present.
 func BenchmarkSet(b *testing.B) {
 	c := mustNew(b, memory.Options[int, int]{MaxEntries: benchKeys, TTL: time.Hour})

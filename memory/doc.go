@@ -13,8 +13,8 @@
 //
 // # Reads
 //
-// Get takes no lock, allocates nothing, and, while reads are frequent, makes no
-// system call for the time. It returns the stored value, not a copy: all
+// Get takes no lock (with LRU and LFU one per hit), allocates nothing, and, while reads
+// are frequent, makes no system call for the time. It returns the stored value, not a copy: all
 // readers share the memory that a value points to, and must not write to it.
 //
 // # Bounds
@@ -26,7 +26,16 @@
 //
 // # Eviction
 //
-// The policy is A3-FIFO. A new key enters a small queue. If it is hit there twice, it
+// Options.Policy is one of
+//
+//	         a hit takes  evicts first
+//	A3FIFO   no lock      what is neither used often nor soon again
+//	LRU      a lock       what was last used the longest ago
+//	LFU      a lock       what was used the fewest times since it came
+//	FIFO     no lock      what came first
+//	Random   no lock      any entry
+//
+// The default is A3-FIFO. A new key enters a small queue. If it is hit there twice, it
 // goes on to the main queue; if not, it makes room for others, and is remembered. The
 // main queue gives an entry a second chance for each recent hit.
 //
@@ -41,6 +50,9 @@
 // a scan passes through the small queue, and a loop that is larger than the cache is
 // hit in part. A hit costs the policy at most one write to a counter in the entry. An
 // entry that has expired is evicted before others.
+//
+// By default a Set that needs room evicts what it needs. Options.EvictShare makes it
+// evict a share of the cache at once, and the following ones nothing.
 //
 // # Time
 //

@@ -51,6 +51,30 @@ func ExampleNew_weight() {
 	// b cleared
 }
 
+// Keep what was used last, and make room for ten percent at once.
+func ExamplePolicy() {
+	cache, err := memory.New(memory.Options[int, string]{
+		MaxEntries: 20,
+		Policy:     memory.LRU,
+		EvictShare: 0.1,
+		OnEvict:    func(key int, _ string, why memory.Reason) { fmt.Println(key, why) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for key := range 20 {
+		cache.Set(key, "value")
+	}
+	cache.Get(0)
+	cache.Set(20, "value")
+	fmt.Println(cache.Len())
+	// Output:
+	// 1 evicted
+	// 2 evicted
+	// 19
+}
+
 // Count in a cache without losing an update to another goroutine.
 func ExampleCache_Compute() {
 	visits, err := memory.New(memory.Options[string, int]{})

@@ -32,6 +32,19 @@ type Options[K comparable, V any] struct {
 	// A weight below 1 counts as 1.
 	Weigh func(key K, value V) int64
 
+	// Policy decides which entries make room for others. The zero value is A3FIFO.
+	Policy Policy
+
+	// EvictShare is the share of the bound that is evicted at once when an entry
+	// needs room, between 0 and 0.5, in millionths. A cache is divided into up to
+	// 4 parts per processor, rounded up to a power of two, of at least 512 entries
+	// (or units of MaxWeight). A Set that finds the cache full evicts, from one
+	// part, EvictShare × MaxEntries / parts entries, rounded down, or their weight
+	// in the same way if MaxWeight is what it would exceed, and at least what it
+	// needs. So one Set takes longer, and the next ones evict nothing. 0 means that
+	// each Set evicts only what it needs, which keeps the cache full.
+	EvictShare float64
+
 	// TTL is the time to live of an entry after it was stored. Zero means
 	// NoExpiry.
 	TTL time.Duration
@@ -67,6 +80,9 @@ const (
 // String returns the reason as a lower-case word.
 func (r Reason) String() string { return l1.Reason(r).String() }
 
+// maxEvictShare is the largest EvictShare.
+const maxEvictShare = 0.5
+
 // config checks the options and converts them to those of the engine. It
 // returns all errors, joined.
 func (o Options[K, V]) config() (l1.Config[K, V], error) {
@@ -74,7 +90,13 @@ func (o Options[K, V]) config() (l1.Config[K, V], error) {
 	if o.TTL < 0 {
 		err = errors.Join(err, errors.New("memory: TTL: negative"))
 	}
-	c := l1.Config[K, V]{MaxEntries: entries, MaxWeight: weight, Timeless: true}
+	if !o.Policy.Known() {
+		err = errors.Join(err, errors.New("memory: Policy: unknown"))
+	}
+	if !(o.EvictShare >= 0 && o.EvictShare <= maxEvictShare) { // true for NaN
+		err = errors.Join(err, errors.New("memory: EvictShare: not between 0 and 0.5"))
+	}
+	c := l1.Config[K, V]{MaxEntries: entries, MaxWeight: weight, Policy: o.Policy, EvictShare: o.EvictShare, Timeless: true}
 	if o.OnEvict != nil {
 		c.Notify = func(e *l1.Entry[K, V], why l1.Reason) { o.OnEvict(e.Key, e.Value, Reason(why)) }
 	}

@@ -1,9 +1,11 @@
 package memory_test
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/strata-cache/strata/internal/sim"
@@ -24,9 +26,8 @@ func (c readThrough) Access(key uint64) bool {
 	return false
 }
 
-// TestHitRatioIsThatOfTheSimulatedPolicy compares the engine, with its shards and
-// its hash table, with a simulator of one queue.
-func TestHitRatioIsThatOfTheSimulatedPolicy(t *testing.T) {
+// traces returns traces of n requests each.
+func traces(n int) (all []*sim.Trace) {
 	for name, keys := range map[string]iter.Seq[uint64]{
 		"zipf":  trace.Zipf(20_000, 0.9, 1),
 		"loop":  trace.Loop(3000),
@@ -34,9 +35,17 @@ func TestHitRatioIsThatOfTheSimulatedPolicy(t *testing.T) {
 		"shift": trace.Shift(5000, 10_000, 3),
 		"mixed": trace.Phases(10_000, trace.Loop(900), trace.Zipf(10_000, 1.1, 4)),
 	} {
-		tr := sim.NewTrace(name, trace.Take(keys, 100_000))
+		all = append(all, sim.NewTrace(name, trace.Take(keys, n)))
+	}
+	return all
+}
+
+// TestHitRatioIsThatOfTheSimulatedPolicy compares the engine, with its shards and
+// its hash table, with a simulator of one queue.
+func TestHitRatioIsThatOfTheSimulatedPolicy(t *testing.T) {
+	for _, tr := range traces(100_000) {
 		for _, n := range []int{50, 1000, 4000} {
-			t.Run(fmt.Sprint(name, " ", n), func(t *testing.T) {
+			t.Run(fmt.Sprint(tr.Name, " ", n), func(t *testing.T) {
 				c := mustNew(t, memory.Options[uint64, uint64]{MaxEntries: n})
 				p, err := sim.New("a3fifo", n, tr)
 				if err != nil {
@@ -47,6 +56,89 @@ func TestHitRatioIsThatOfTheSimulatedPolicy(t *testing.T) {
 					t.Fatalf("hit ratio %.2f %%, simulated %.2f %%", got, want)
 				}
 			})
+		}
+	}
+}
+
+// TestPoliciesHitWhatTheirSimulatorsHit compares single requests: caches with one
+// shard decide exactly as the simulators do.
+func TestPoliciesHitWhatTheirSimulatorsHit(t *testing.T) {
+	for policy, name := range map[memory.Policy]string{memory.LRU: "lru", memory.LFU: "cachelfu", memory.FIFO: "fifo"} {
+		for _, tr := range traces(30_000) {
+			for _, n := range []int{1, 2, 50, 1000} {
+				t.Run(fmt.Sprint(policy, " ", tr.Name, " ", n), func(t *testing.T) { agree(t, policy, name, n, tr) })
+			}
+		}
+	}
+}
+
+// agree runs a trace on a cache of n entries and on the named simulator.
+func agree(t *testing.T, policy memory.Policy, name string, n int, tr *sim.Trace) {
+	c := readThrough{mustNew(t, memory.Options[uint64, uint64]{MaxEntries: n, Policy: policy})}
+	p, err := sim.New(name, n, tr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, key := range tr.Keys {
+		if got, want := c.Access(key), p.Access(key); got != want {
+			t.Fatalf("request %d for %d: hit %t, simulated %t", i, key, got, want)
+		}
+	}
+}
+
+func TestRandomHitsAsOftenAsItsSimulator(t *testing.T) {
+	for _, tr := range traces(50_000) {
+		for _, n := range []int{50, 1000, 4000} {
+			c := mustNew(t, memory.Options[uint64, uint64]{MaxEntries: n, Policy: memory.Random})
+			p, err := sim.New("random", n, tr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, want := 100*sim.Run(readThrough{c}, tr.Keys).Ratio(), 100*sim.Run(p, tr.Keys).Ratio()
+			if math.Abs(got-want) > 1.5 {
+				t.Errorf("%s, %d entries: hit ratio %.2f %%, simulated %.2f %%", tr.Name, n, got, want)
+			}
+		}
+	}
+}
+
+// TestOnEvictHearsOfAllThatIsEvictedAtOnce stores one entry more than fit.
+func TestOnEvictHearsOfAllThatIsEvictedAtOnce(t *testing.T) {
+	var gone []int
+	c := mustNew(t, memory.Options[int, int]{
+		MaxEntries: 50, Policy: memory.FIFO, EvictShare: 0.1,
+		OnEvict: func(k, _ int, why memory.Reason) {
+			if why == memory.Evicted {
+				gone = append(gone, k)
+			}
+		},
+	})
+	for k := range 51 {
+		c.Set(k, k)
+	}
+	if !slices.Equal(gone, []int{0, 1, 2, 3, 4}) || c.Len() != 46 {
+		t.Fatalf("evicted %v, %d entries are left", gone, c.Len())
+	}
+}
+
+func TestInvalidPoliciesAndSharesAreRefused(t *testing.T) {
+	for _, x := range []struct {
+		policy memory.Policy
+		share  float64
+		want   string
+	}{
+		{memory.Random, 0.5, ""},
+		{memory.Random + 1, 0, "memory: Policy: unknown"},
+		{0, 0.51, "memory: EvictShare: not between 0 and 0.5"},
+		{0, -0.01, "memory: EvictShare: not between 0 and 0.5"},
+		{255, math.NaN(), "memory: Policy: unknown\nmemory: EvictShare: not between 0 and 0.5"},
+	} {
+		c, err := memory.New(memory.Options[int, int]{Policy: x.policy, EvictShare: x.share})
+		if fmt.Sprint(err) != cmp.Or(x.want, "<nil>") {
+			t.Errorf("%v, %v: %v, want %q", x.policy, x.share, err, x.want)
+		}
+		if err == nil {
+			c.Close()
 		}
 	}
 }

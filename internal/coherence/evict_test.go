@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/memory"
 )
 
 // left are the keys that have left L1, by the reason that a hook was told.
@@ -130,6 +131,43 @@ func TestEvictIsCalledForEveryWayOut(t *testing.T) {
 			t.Errorf("told of %v, want %v", told, want)
 		}
 	})
+}
+
+// TestMemoryPolicyDecidesWhatLeavesL1 reads the oldest of ten keys, the next one twice,
+// and stores one more.
+func TestMemoryPolicyDecidesWhatLeavesL1(t *testing.T) {
+	for _, x := range []struct {
+		policy strata.Policy
+		share  float64
+		want   string
+	}{
+		{memory.FIFO, 0, "[0]"},
+		{memory.FIFO, 0.3, "[0 1 2]"},
+		{memory.LRU, 0, "[2]"},
+		{memory.LRU, 0.3, "[2 3 4]"},
+		{memory.LFU, 0.5, "[2 3 4 5 6]"},
+	} {
+		bubble(t, func(t *testing.T) {
+			told := left{}
+			c := newCache(t, forever, func(o *strata.Options[string, int64]) {
+				o.Hooks = told.hooks()
+				o.Memory.MaxEntries, o.Memory.Policy, o.Memory.EvictShare = 10, x.policy, x.share
+			})
+			for i := range 10 {
+				must(t, c.Set(t.Context(), fmt.Sprint(i), 1))
+			}
+			for _, k := range []string{"1", "0", "1"} {
+				if _, ok := c.Get(t.Context(), k); !ok {
+					t.Fatalf("%s is missed", k)
+				}
+			}
+			must(t, c.Set(t.Context(), "new", 1))
+			synctest.Wait()
+			if got := fmt.Sprint(told["evicted"]); got != x.want {
+				t.Errorf("%v, %v: evicts %s, want %s", x.policy, x.share, got, x.want)
+			}
+		})
+	}
 }
 
 type requestKey struct{}

@@ -60,6 +60,9 @@ func TestEachBadOptionIsRefused(t *testing.T) {
 		{"weight without a bound", "Memory.MaxWeight", func(o *strata.Options[string, int]) {
 			o.Memory.Weigh = func(string, int) int64 { return 1 }
 		}},
+		{"policy that there is not", "Memory.Policy", func(o *strata.Options[string, int]) { o.Memory.Policy = 99 }},
+		{"share above a half", "Memory.EvictShare", func(o *strata.Options[string, int]) { o.Memory.EvictShare = 0.6 }},
+		{"share that is no number", "Memory.EvictShare", func(o *strata.Options[string, int]) { o.Memory.EvictShare = math.NaN() }},
 		{"parse without name of key", "Remote.Key", func(o *strata.Options[string, int]) {
 			o.Remote.ParseKey = func(s string) (string, error) { return s, nil }
 		}},
