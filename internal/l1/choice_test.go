@@ -239,6 +239,33 @@ func TestHottestMergesShards(t *testing.T) {
 	}
 }
 
+// TestHitOnAnEntryThatHasLeftChangesNothing is a reader that finds an entry, and
+// reaches the policy after another goroutine has removed it.
+func TestHitOnAnEntryThatHasLeftChangesNothing(t *testing.T) {
+	for _, p := range []evict.Policy{evict.LRU, evict.LFU} {
+		c := New(Config[int, int]{MaxEntries: 3, Policy: p})
+		for k := range 3 {
+			c.Set(forever(k, 0), 1)
+		}
+		e, _ := c.Delete(0)
+		c.hit(headOf(e))
+		validate(t, c)
+		c.Set(forever(3, 0), 1) // in the node of the entry that has left
+		c.Get(1)
+		c.Get(2)
+		c.hit(headOf(e))
+		c.Set(forever(4, 0), 1)
+		if e, _ := c.Peek(3); e != nil {
+			t.Errorf("%v evicts another entry than the least used", p)
+		}
+		validate(t, c)
+		c.Clear()
+		c.hit(headOf(e))
+		validate(t, c)
+		c.Close()
+	}
+}
+
 // TestHitsRaceWithRemovals reads keys that others store, replace and delete.
 func TestHitsRaceWithRemovals(t *testing.T) {
 	for _, p := range policies {
