@@ -113,9 +113,9 @@ func (c *core) thin(s *shard, least, freed change, how eviction, gone []removed)
 }
 
 // room reserves d, the change of an insertion into a shard, and evicts from the
-// shard as long as the bounds need it, and then the surplus. It fails if the shard is not crowded, unless
-// forced, or has nothing more to evict; what it has evicted is gone all the same.
-// It needs the shard's mutex.
+// shard as long as the bounds need it, and then the surplus. It fails if the shard is
+// not crowded, unless forced, or has nothing more to evict; what it has evicted is
+// gone all the same. It needs the shard's mutex.
 func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed, bool) {
 	var freed, least change
 	for !c.reserve(change{d.entries + freed.entries, d.weight + freed.weight}) {
