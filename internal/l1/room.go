@@ -80,7 +80,7 @@ const million = 1_000_000
 // the share evictPPM of each bound that d would exceed, rounded down. It is nothing for
 // a zero d, that of resize.
 func (c *core) surplus(d change) (least change) {
-	if c.evictPPM == 0 || d == (change{}) {
+	if d == (change{}) {
 		return change{}
 	}
 	part := func(bound int64) int64 {
@@ -119,7 +119,7 @@ func (c *core) thin(s *shard, least, freed change, how eviction, gone []removed)
 func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed, bool) {
 	var freed, least change
 	for !c.reserve(change{d.entries + freed.entries, d.weight + freed.weight}) {
-		if freed == (change{}) {
+		if c.evictPPM > 0 && freed == (change{}) {
 			least = c.surplus(d)
 		}
 		var less change
@@ -130,7 +130,7 @@ func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed
 		freed.entries += less.entries
 		freed.weight += less.weight
 	}
-	if freed != (change{}) {
+	if least != (change{}) {
 		gone = c.thin(s, least, freed, how, gone)
 	}
 	return gone, true
