@@ -195,6 +195,27 @@ func TestReplacementIsAUse(t *testing.T) {
 	}
 }
 
+// TestEntryIsNotEvictedForItsSuccessor replaces the oldest entry by one that is so much
+// heavier that its shard, by its share, has nothing to give.
+func TestEntryIsNotEvictedForItsSuccessor(t *testing.T) {
+	for _, p := range policies {
+		for range 50 { // the random policy may be lucky
+			c := New(Config[int, int]{MaxWeight: 18, Policy: p, Notify: func(*Entry[int, int], Reason) {}})
+			first := forever(0, 0)
+			c.Set(first, 1)
+			for k := range 2 {
+				c.Set(forever(k+1, 0), 7)
+			}
+			gone, _ := c.Set(forever(0, 1), 11)
+			if i := slices.IndexFunc(gone, func(r Removed[int, int]) bool { return r.Entry == first }); len(gone) != 2 || gone[i].Reason != Replaced {
+				t.Fatalf("%v: %v", p, gone)
+			}
+			validate(t, c)
+			c.Close()
+		}
+	}
+}
+
 func TestHottestFollowsThePolicy(t *testing.T) {
 	for p, want := range map[evict.Policy][]int{
 		evict.LRU: {1, 3, 2, 9, 8},

@@ -293,6 +293,7 @@ func TestAgreesWithReference(t *testing.T) {
 func FuzzOps(f *testing.F) {
 	f.Add([]byte{10, 0, 0, 0, 1, 2, 5, 1, 255, 14, 0, 6, 5, 1, 0})
 	f.Add([]byte{0, 50, 12, 3, 1, 6, 3, 2, 6, 3, 3, 6, 8, 1, 4, 13, 1, 2, 14, 0, 4, 10, 3, 0})
+	f.Add([]byte("0\x12118X200\"B0071B7!179"))
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) < 3 || len(program) > 600 {
 			return

@@ -160,9 +160,9 @@ func (c *core) evictOne(s *shard, d change, how eviction, gone []removed) ([]rem
 
 // evictAround evicts from all shards, beginning after the given one, until d fits:
 // first from crowded shards, then from any. Other writers may take the room before
-// the caller does.
-func (c *core) evictAround(own int, d change, gone []removed) []removed {
-	var how eviction
+// the caller does. keep stays, if there is one.
+func (c *core) evictAround(own int, d change, keep *evict.Head, gone []removed) []removed {
+	how := eviction{keep: keep}
 	for _, how.forced = range []bool{false, true} {
 		for i := range c.shards {
 			s := &c.shards[(own+1+i)%len(c.shards)]
@@ -208,7 +208,7 @@ func (c *core) resize(maxEntries, maxWeight int64) []removed {
 		s.order.Fit(c.policy, c.share(), c.weighted())
 		s.mu.Unlock()
 	}
-	return c.evictAround(0, change{}, nil)
+	return c.evictAround(0, change{}, nil, nil)
 }
 
 // hit tells a policy that listens of a hit.

@@ -52,7 +52,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], cond
 		var o Outcome
 		gone, o = c.try(&a, hash, e.Key, headOf(old), conditional, gone)
 		if o == 0 {
-			gone = c.evictAround(int(hash>>c.shift), change{1, a.weight}, gone)
+			gone = c.evictAround(int(hash>>c.shift), a.need, a.held, gone)
 			a.forced = true
 			continue
 		}
@@ -189,6 +189,9 @@ type arrival struct {
 	admitted bool
 	at       evict.Standing
 	forced   bool
+	// need is the change that found no room, and held the entry to be replaced, if any.
+	need change
+	held *evict.Head
 }
 
 // place stores an arrival in its shard instead of held, which may be nil, and
@@ -202,7 +205,8 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 		a.at = s.order.Admit(a.hash, a.weight, c.over(change{1, a.weight}))
 	}
 	before := s.evicted + s.expired
-	gone, ok := c.room(s, change{1, a.weight}, eviction{a.at, a.forced, nil}, gone)
+	a.need, a.held = change{1, a.weight}, nil
+	gone, ok := c.room(s, a.need, eviction{a.at, a.forced, nil}, gone)
 	if !ok {
 		return gone, false
 	}
@@ -212,8 +216,8 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 
 // replace stores an arrival instead of held, which has the same key.
 func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
-	d := change{0, a.weight - s.order.Weight(held)}
-	gone, ok := c.room(s, d, eviction{evict.Standing{}, a.forced, held}, gone)
+	a.need, a.held = change{0, a.weight - s.order.Weight(held)}, held
+	gone, ok := c.room(s, a.need, eviction{evict.Standing{}, a.forced, held}, gone)
 	if !ok {
 		return gone, false
 	}
