@@ -63,8 +63,9 @@ func TestHitRatioIsThatOfTheSimulatedPolicy(t *testing.T) {
 // TestPoliciesHitWhatTheirSimulatorsHit compares single requests: caches with one
 // shard decide exactly as the simulators do.
 func TestPoliciesHitWhatTheirSimulatorsHit(t *testing.T) {
+	all := traces(15_000)
 	for policy, name := range map[memory.Policy]string{memory.LRU: "lru", memory.LFU: "cachelfu", memory.FIFO: "fifo"} {
-		for _, tr := range traces(30_000) {
+		for _, tr := range all {
 			for _, n := range []int{1, 2, 50, 1000} {
 				t.Run(fmt.Sprint(policy, " ", tr.Name, " ", n), func(t *testing.T) { agree(t, policy, name, n, tr) })
 			}
