@@ -88,8 +88,8 @@ func (o *Order) Remove(h *Head) Gone {
 }
 
 // Evict takes out the entry that the policy gives up next; none, with a nil Head, if
-// there is no other than keep, which may be no entry of this order. An entry that is dead at now goes first where the
-// policy meets one.
+// there is no other than keep, which may be no entry of this order. An entry that is
+// dead at now goes first where the policy meets one.
 func (o *Order) Evict(at Standing, keep *Head, now int64) Gone {
 	var spared uint32
 	if keep != nil && o.Holds(keep) {
