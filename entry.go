@@ -195,8 +195,8 @@ func later(now int64, d time.Duration) int64 {
 
 // refreshSoon sets when a read of e is to start a refresh: after a share of
 // ttl, the life of its value, or earlier at random. fresh is the rest of that life,
-// which L1 may have cut short, from now on. took is the duration of its load; zero if that is
-// not known.
+// which L1 may have cut short, from now on. took is the duration of its load; zero if
+// that is not known.
 func (c *Cache[K, V]) refreshSoon(e *entry[K, V], now int64, fresh, ttl, took time.Duration) {
 	if c.o.RefreshAt < 0 || ttl == NoExpiry || fresh <= 0 {
 		return

@@ -1,6 +1,6 @@
 // Package sim simulates eviction policies on traces of requests and compares their
-// hit ratios. What runs on a trace is anything with the one method of Policy, so an
-// engine can stand beside the simulator of its policy.
+// hit ratios. A trace runs on anything with the one method of Policy, so an engine can
+// stand beside the simulator of its policy.
 package sim
 
 import (

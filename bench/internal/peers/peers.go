@@ -47,7 +47,7 @@ type Config struct {
 // Kind says what a peer can do.
 type Kind uint8
 
-// What a peer can do.
+// The abilities of a peer.
 const (
 	Bounded Kind = 1 << iota // it keeps to its capacity
 	Expires                  // it can have a TTL
