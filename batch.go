@@ -155,12 +155,12 @@ func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 	c, o := g.c, g.call
 	applyLoad(said, &o, key)
 	c.nameTags(&o, key, v)
-	left := c.life(o)
+	left := c.life(&o)
 	if c.l2.HasTier() {
 		left = min(left, c.jittered(UnconfirmedTTL))
 	}
 	weight, ok := c.weigh(key, v)
-	if !ok || c.checkKey(key) != nil || left <= 0 || c.callError(o) != nil {
+	if !ok || c.checkKey(key) != nil || left <= 0 || c.callError(&o) != nil {
 		return
 	}
 	from := g.begun

@@ -13,6 +13,7 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
+	"github.com/strata-cache/strata/internal/keyname"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/internal/lifetime"
@@ -66,6 +67,7 @@ type loading struct {
 	budget    limit.Budget
 	failing   atomic.Int64 // loads that have failed since one has not
 	health    originHealth
+	texts     bool // keys are strings
 }
 
 const (
@@ -93,6 +95,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		EvictShare: o.Memory.EvictShare,
 		Notify:     c.evicted(),
 	})
+	c.texts = keyname.IsString[K]()
 	c.negatives = newNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
 	c.background = limit.NewBackground(o.Limits.MaxRefreshes)
 	c.loads = limit.NewLoads(o.Limits.MaxLoads, o.Limits.HardTimeout)

@@ -231,7 +231,7 @@ func (c *Cache[K, V]) onErrorUntil(e *entry[K, V]) int64 {
 
 // life returns how long a value stored by o is to live. It is not positive if
 // the value is not to be stored.
-func (c *Cache[K, V]) life(o call) time.Duration {
+func (c *Cache[K, V]) life(o *call) time.Duration {
 	if o.ttl == 0 {
 		return c.jittered(c.o.TTL)
 	}

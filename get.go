@@ -47,7 +47,7 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 	if c.missed(ctx, key, e) != nil {
 		return *new(V), false
 	}
-	r, err := c.fly(ctx, key, flight.Read, nil, call{})
+	r, err := c.fly(ctx, key, flight.Read, nil, &call{})
 	if err != nil || r.Err != nil || !r.Found {
 		return *new(V), false
 	}
@@ -58,18 +58,18 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 // needed.
 func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *entry[K, V], now int64, load Loader[K, V], opts []CallOption) (V, error) {
 	o := callOf(opts)
-	if err := c.callError(o); err != nil {
+	if err := c.callError(&o); err != nil {
 		c.countAsMiss(e != nil)
 		c.counts.turnedAway.Add(1)
 		return *new(V), err
 	}
 	if o.skipRead || c.o.ContextControls && skipsRead(ctx) {
 		c.countAsMiss(e != nil)
-		return c.reload(ctx, key, load, o)
+		return c.reload(ctx, key, load, &o)
 	}
 	if a := c.answerL1(ctx, key, e, now); a.found {
 		if a.due {
-			c.refresh(ctx, key, load, o)
+			c.refresh(ctx, key, load, &o)
 		}
 		o.inform(Info{Tier: "L1", Stale: a.stale, Degraded: c.degraded()})
 		return a.value, nil
@@ -77,7 +77,7 @@ func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *entry[K, V], now in
 	if m := c.missed(ctx, key, e); m != nil {
 		return *new(V), c.wrap(key, m.err)
 	}
-	return c.miss(ctx, key, load, o)
+	return c.miss(ctx, key, load, &o)
 }
 
 // l1Answer is the answer of L1 to a read that may load. Unless found is set, L1 has
@@ -150,19 +150,20 @@ func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *entry[K, V], no
 
 // refresh loads key in the background, unless that is under way, has failed a
 // moment ago, or too much is.
-func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], o call) {
+func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], from *call) {
 	if load == nil {
 		load = c.o.Loader
 	}
 	if _, running := c.flights.Running(key); running || load == nil || c.throttled(key) != nil {
 		return
 	}
+	o := *from
 	o.refresh, o.info = true, nil
 	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
 	fly := func(found func()) {
 		// From then on its flight says that it runs, unless that is obsolete.
 		o.registered = found
-		_, _ = c.fly(ctx, key, flight.Load, load, o)
+		_, _ = c.fly(ctx, key, flight.Load, load, &o)
 	}
 	if !c.background.Run(key, fly) {
 		c.counts.refreshesDropped.Add(1)

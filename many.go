@@ -22,7 +22,7 @@ import (
 func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, V], opts ...CallOption) (map[K]V, error) {
 	o := callOf(opts)
 	o.info = nil
-	if err := c.callError(o); err != nil {
+	if err := c.callError(&o); err != nil {
 		return nil, err
 	}
 	if load == nil {
@@ -183,7 +183,7 @@ func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 	for i, k := range keys {
 		e, _ := m.c.memory.Get(k) // it counts as a read
 		m.c.countAsMiss(e != nil)
-		all.Go(func() { values[i], errs[i] = m.c.reload(ctx, k, m.one, m.call) })
+		all.Go(func() { values[i], errs[i] = m.c.reload(ctx, k, m.one, &m.call) })
 	}
 	all.Wait()
 	for i, k := range keys {
@@ -232,7 +232,7 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 		defer c.waiting.Add(-1)
 		if c.waiting.Add(1) > int64(n) {
 			for _, k := range keys {
-				v, err := c.overloaded(m.ctx, k, m.call)
+				v, err := c.overloaded(m.ctx, k, &m.call)
 				m.take(k, flight.Result[V]{Value: v}, err)
 			}
 			return

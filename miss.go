@@ -11,7 +11,7 @@ import (
 
 // miss answers a GetOrLoad that L1 could not: it joins the key's flight, or
 // starts it, and waits under the caller's own context.
-func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o call) (V, error) {
+func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o *call) (V, error) {
 	if load == nil {
 		load = c.o.Loader
 	}
@@ -56,7 +56,7 @@ func (c *Cache[K, V]) fallback(key K) (e *entry[K, V], until int64) {
 }
 
 // overloaded is the answer to a caller that would be one too many.
-func (c *Cache[K, V]) overloaded(ctx context.Context, key K, o call) (V, error) {
+func (c *Cache[K, V]) overloaded(ctx context.Context, key K, o *call) (V, error) {
 	c.counts.overloaded.Add(1)
 	if e, until := c.fallback(key); e != nil && c.memory.Now() < until {
 		c.counts.remembered.Add(1)
@@ -94,7 +94,7 @@ func (c *Cache[K, V]) patience(soft context.Context, watermark uint64) (p flight
 }
 
 // fly gets key through a flight of that kind.
-func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o call) (flight.Result[V], error) {
+func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (flight.Result[V], error) {
 	if kind == flight.Read && !c.l2.HasTier() && ctx.Err() == nil {
 		c.counts.turnedAway.Add(1)
 		return flight.Result[V]{}, nil
@@ -147,7 +147,7 @@ func (c *Cache[K, V]) countPart(part flight.Part) {
 
 // flyUntilCurrent leads or joins a flight of key, and another one each time that
 // a flight which it has joined turns out to be outdated.
-func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind flight.Kind, load Loader[K, V], o call) (r flight.Result[V], p flight.Part, err error) {
+func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (r flight.Result[V], p flight.Part, err error) {
 	if kind == flight.Load && c.l2.HasTier() && c.flights.Reloading(key) {
 		if r, p, ok, err := c.readBeside(ctx, key); ok {
 			return r, p, err
@@ -171,7 +171,7 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 // that asked for a reload wait for it, others are served from the cache. ok is false
 // if L2 has no fresh value.
 func (c *Cache[K, V]) readBeside(ctx context.Context, key K) (r flight.Result[V], p flight.Part, ok bool, err error) {
-	l := c.leader(nil, call{})
+	l := c.leader(nil, &call{})
 	l.beside = true
 	since := c.generation.TagWatermark()
 	r, p, err = c.flights.Do(ctx, key, flight.Read, l)

@@ -145,12 +145,12 @@ type trip[K comparable, V any] struct {
 
 // leader returns the leader of a read with that Loader, which may be nil. Leaders are
 // used again: nobody else keeps one, and Release says when it is done.
-func (c *Cache[K, V]) leader(load Loader[K, V], o call) *leader[K, V] {
+func (c *Cache[K, V]) leader(load Loader[K, V], o *call) *leader[K, V] {
 	l, _ := c.leaders.Get().(*leader[K, V])
 	if l == nil {
 		l = new(leader[K, V])
 	}
-	l.reads.c, l.reads.call, l.reads.load = c, o, load
+	l.reads.c, l.reads.call, l.reads.load = c, *o, load
 	return l
 }
 
@@ -209,15 +209,15 @@ func (g *reads[K, V]) begin(r *read[K, V], ctx context.Context, f *flight.Flight
 func (g *reads[K, V]) finish() {
 	defer g.apart.Wait()
 	defer g.landAll() // also when the Loader ends the goroutine
-	if !g.anyUnsettled((*read[K, V]).over) {
-		return
-	}
-	release, ok := g.slot()
-	if !ok {
-		return
-	}
-	defer release()
-	if g.c.l2.HasTier() {
+	if g.c.l2.HasTier() || g.c.o.Limits.MaxLoads > 0 {
+		if !g.anyUnsettled((*read[K, V]).over) {
+			return
+		}
+		release, ok := g.slot()
+		if !ok {
+			return
+		}
+		defer release()
 		g.takeLeases()
 	}
 	if !g.anyUnsettled(func(r *read[K, V]) bool { return r.over() || r.ration() }) {
@@ -257,8 +257,10 @@ func where[E any](s []E, f func(E) bool) []E {
 // anyUnsettled calls settle for each unsettled read, and reports whether any is
 // unsettled after that.
 func (g *reads[K, V]) anyUnsettled(settle func(*read[K, V]) bool) (some bool) {
-	for _, r := range g.unsettled() {
-		some = !settle(r) || some
+	for _, r := range g.all {
+		if !r.outcome.settled {
+			some = !settle(r) || some
+		}
 	}
 	return some
 }

@@ -37,6 +37,9 @@ const (
 // another instance go on by themselves.
 func (g *reads[K, V]) takeLeases() {
 	s := g.c.l2
+	if !s.HasTier() {
+		return
+	}
 	ask := where(g.unsettled(), func(r *read[K, V]) bool { return !r.l2.Down })
 	switch {
 	case len(ask) == 0:

@@ -34,14 +34,19 @@ func (g *reads[K, V]) lookUp() (landed []*read[K, V]) {
 	if g.c.l2.HasTier() {
 		g.askTier()
 	}
-	for _, r := range g.unsettled() {
-		r.safely((*read[K, V]).stopHere)
+	for _, r := range g.all {
+		if !r.outcome.settled && !r.goesOn() {
+			r.safely((*read[K, V]).stopHere)
+		}
 	}
-	landed = where(g.all, func(r *read[K, V]) bool { return r.outcome.settled })
-	for _, r := range landed {
-		r.land()
+	rest := g.unsettled()
+	if len(rest) < len(g.all) {
+		landed = where(g.all, func(r *read[K, V]) bool { return r.outcome.settled })
+		for _, r := range landed {
+			r.land()
+		}
 	}
-	g.all, done = g.unsettled(), true
+	g.all, done = rest, true
 	return landed
 }
 
@@ -193,6 +198,9 @@ func (r *read[K, V]) get() (settled bool) {
 	}
 	return r.useHeld(ctx, held[0])
 }
+
+// goesOn reports whether stopHere has nothing to do, as in most cases.
+func (r *read[K, V]) goesOn() bool { return r.loads && r.c.negatives.Len() == 0 }
 
 // stopHere settles a read that may not go on to its load: nobody has given a
 // Loader, or the last load has failed a moment ago.

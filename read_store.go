@@ -69,7 +69,7 @@ func (r *read[K, V]) label() {
 		return
 	}
 	o.res.Tags = r.call.tags
-	if r.c.callError(r.call) != nil {
+	if r.c.callError(&r.call) != nil {
 		r.c.counts.encodeErrors.Add(1) // tags that cannot be
 		r.call.ttl = noLife
 	}
@@ -112,7 +112,7 @@ func (r *read[K, V]) loadFailed(err error) {
 // keepValue makes v an entry for L1, or returns how it is to be stored in L2
 // before that.
 func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
-	s = toStore[K, V]{r: r, left: r.c.life(r.call), loaded: r.c.memory.Now()}
+	s = toStore[K, V]{r: r, left: r.c.life(&r.call), loaded: r.c.memory.Now()}
 	if r.right.noStore || s.left <= 0 {
 		return s, false
 	}
@@ -168,7 +168,7 @@ func (r *read[K, V]) keepNotFound(err error) (s toStore[K, V], ok bool) {
 // it holds that very value.
 func (r *read[K, V]) keepCandidate() (s toStore[K, V], ok bool) {
 	k := &r.candidate
-	left := r.c.life(r.call)
+	left := r.c.life(&r.call)
 	if r.right.noStore || left <= 0 {
 		return s, false
 	}

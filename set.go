@@ -135,10 +135,10 @@ func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
 	if err := c.checkKey(w.key); err != nil {
 		return err
 	}
-	if w.left = c.life(o); w.left > 0 {
+	if w.left = c.life(&o); w.left > 0 {
 		c.nameTags(&o, w.key, w.value)
 	}
-	if err := c.callError(o); err != nil {
+	if err := c.callError(&o); err != nil {
 		return err
 	}
 	w.tags = o.tags

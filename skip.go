@@ -11,7 +11,7 @@ import (
 // reload loads key although it may be cached, through a flight with a load that
 // begins after the call. Callers of normal reads are served from the cache
 // meanwhile, or join that flight.
-func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o call) (v V, err error) {
+func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], from *call) (v V, err error) {
 	if load == nil {
 		load = c.o.Loader
 	}
@@ -27,8 +27,9 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], o ca
 			return v, ErrOverloaded
 		}
 	}
+	o := *from
 	o.skipRead = true
-	r, err := c.fly(ctx, key, flight.Reload, load, o)
+	r, err := c.fly(ctx, key, flight.Reload, load, &o)
 	if err != nil {
 		return v, err
 	}

@@ -23,7 +23,7 @@ func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.
 		return ErrClosed
 	}
 	u := &update[K, V]{c: c, call: callOf(opts)}
-	if err := c.callError(u.call); err != nil {
+	if err := c.callError(&u.call); err != nil {
 		return err
 	}
 	return u.run(ctx, key, func(ctx context.Context) (V, error) {

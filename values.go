@@ -88,7 +88,7 @@ func (c *Cache[K, V]) nameOf(key K) (name string, err error) {
 // checkKey returns ErrKeyTooLong for a string that is longer than a key may be.
 // Keys of other types have a length only by their names; see nameOf.
 func (c *Cache[K, V]) checkKey(key K) error {
-	if c.tooLong(keyname.Length(key)) {
+	if c.texts && c.tooLong(keyname.Length(key)) {
 		return ErrKeyTooLong
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"unsafe"
 )
 
 // Default returns the conversion between keys of a string or integer type
@@ -54,14 +55,8 @@ func parseKey[K comparable](t reflect.Type, s string) (key K, err error) {
 	return key, nil
 }
 
-// Length is the number of bytes of a key that is a string, and zero for other
-// types.
-func Length[K comparable](key K) int {
-	if s, ok := any(key).(string); ok {
-		return len(s)
-	}
-	if reflect.TypeFor[K]().Kind() == reflect.String {
-		return reflect.ValueOf(key).Len()
-	}
-	return 0
-}
+// IsString reports whether keys of type K are strings.
+func IsString[K comparable]() bool { return reflect.TypeFor[K]().Kind() == reflect.String }
+
+// Length is the number of bytes of a key, whose type [IsString].
+func Length[K comparable](key K) int { return len(*(*string)(unsafe.Pointer(&key))) }

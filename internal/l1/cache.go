@@ -225,7 +225,7 @@ func (c *Cache[K, V]) find(hash uint64, key K) *Entry[K, V] {
 }
 
 // Get returns the living entry of key, or nil, and the time by which its life
-// was judged. It allocates nothing, and takes no lock unless the policy listens. The
+// was judged; zero if there was no entry to judge. It allocates nothing, and takes no lock unless the policy listens. The
 // policy records the hit; hits and misses are counted. A hit on an entry that is hit
 // often executes no locked instruction.
 //
@@ -293,7 +293,7 @@ func (c *Cache[K, V]) Get(key K) (*Entry[K, V], int64) {
 			at = 0
 		}
 	}
-	return c.missed(c.clock.now())
+	return c.missed(0)
 }
 
 // missed counts a miss.
@@ -306,8 +306,11 @@ func (c *Cache[K, V]) missed(now int64) (*Entry[K, V], int64) {
 // counted.
 func (c *Cache[K, V]) Peek(key K) (*Entry[K, V], int64) {
 	e := c.find(c.hash(key), key)
+	if e == nil {
+		return nil, 0
+	}
 	now := c.clock.now()
-	if e == nil || now >= e.Dead {
+	if now >= e.Dead {
 		return nil, now
 	}
 	return e, now
