@@ -113,7 +113,7 @@ func HitRatio(o Options) error {
 	}
 	all := players()
 	o.printf("# hitratio\nHits in %% of all requests; size: cache by distinct keys, in %%. One goroutine, except the last\n" +
-		"column: strata with 16 that share one cursor. LRU and 2Q are golang-lru's.\n\n")
+		"column: strata with 16 that share one cursor. LRU and 2Q are golang-lru's,\nS3-FIFO and SIEVE golang-fifo's.\n\n")
 	names := make([]string, len(all))
 	for i, p := range all {
 		names[i] = p.name
@@ -145,10 +145,16 @@ func short(name string) string {
 	switch name {
 	case peers.Strata:
 		return "strata"
+	case "ristretto":
+		return "ristr."
 	case "golang-lru":
 		return "LRU"
 	case "golang-lru 2Q":
 		return "2Q"
+	case "S3-FIFO, g.-fifo":
+		return "S3-FIFO"
+	case "SIEVE, g.-fifo":
+		return "SIEVE"
 	case sharedLabel:
 		return "16 g."
 	}
@@ -156,17 +162,17 @@ func short(name string) string {
 }
 
 func (o Options) ratioHead(names []string) {
-	o.printf("%-14s%5s", "", "size")
+	o.printf("%-13s%4s", "", "size")
 	for _, n := range names {
-		o.printf("%10s", short(n))
+		o.printf("%9s", short(n))
 	}
 	o.printf("\n")
 }
 
 func (o Options) ratioLine(name, size string, hits []float64) {
-	o.printf("%-14s%5s", name, size)
+	o.printf("%-13s%4s", name, size)
 	for _, h := range hits {
-		o.printf("%10.2f", h)
+		o.printf("%9.2f", h)
 	}
 	o.printf("\n")
 }

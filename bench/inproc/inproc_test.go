@@ -95,8 +95,8 @@ func TestHitRatioCountsHits(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "thrice.u64.gz"), keys)
 	out, _ := look(t, inproc.HitRatio, inproc.Options{Traces: dir})
-	has(t, out, "thrice          5.0     66.67     66.67")
-	if strings.Contains(out, "thrice          2.0") {
+	has(t, out, "thrice        5.0    66.67    66.67")
+	if strings.Contains(out, "thrice        2.0") {
 		t.Error("a cache of 20 entries")
 	}
 }

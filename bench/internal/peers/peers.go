@@ -89,6 +89,10 @@ func All[K Key, V any]() []Peer[K, V] {
 		{"ristretto", Cached, openRistretto[K, V]},
 		{"golang-lru", Cached, openLRU[K, V]},
 		{"golang-lru 2Q", Bounded, openTwoQueue[K, V]},
+		{"freelru", Cached | Sharded, openFreeLRU[K, V]},
+		{"phuslu/lru", Cached | Sharded, openPhuslu[K, V]},
+		{"S3-FIFO, g.-fifo", Cached, openS3FIFO[K, V]},
+		{"SIEVE, g.-fifo", Cached, openSieve[K, V]},
 	}
 	if more, ok := any(texts[V]()).([]Peer[K, V]); ok {
 		peers = append(peers, more...)
