@@ -4,8 +4,59 @@ import (
 	"math"
 	"time"
 
+	gocache "github.com/patrickmn/go-cache"
 	"github.com/viccon/sturdyc"
 )
+
+func openGoCache[V any](c Config) (Cache[string, V], error) {
+	ttl := c.TTL
+	if ttl == 0 {
+		ttl = gocache.NoExpiration
+	}
+	return patrickmn[V]{m: gocache.New(ttl, time.Minute)}, nil
+}
+
+// patrickmn is go-cache: without a bound, with values in interfaces.
+type patrickmn[V any] struct {
+	idle
+	m *gocache.Cache
+}
+
+// Get implements Cache.
+func (c patrickmn[V]) Get(key string) (value V, ok bool) {
+	v, ok := c.m.Get(key)
+	if ok {
+		value, ok = v.(V)
+	}
+	return value, ok
+}
+
+// Set implements Cache.
+func (c patrickmn[V]) Set(key string, value V) { c.m.SetDefault(key, value) }
+
+// Hits implements Cache.
+func (c patrickmn[V]) Hits(keys []string) (n int, last V) {
+	for _, k := range keys {
+		if v, ok := c.Get(k); ok {
+			last, n = v, n+1
+		}
+	}
+	return n, last
+}
+
+// Mix implements Cache.
+func (c patrickmn[V]) Mix(keys []string, writes []bool, value V) (hits int) {
+	for i, k := range keys {
+		if !writes[i] {
+			if _, ok := c.Get(k); ok {
+				hits++
+				continue
+			}
+		}
+		c.Set(k, value)
+	}
+	return hits
+}
 
 // openSturdyc has 64 shards, of which a full one evicts a tenth.
 func openSturdyc[V any](c Config) (Cache[string, V], error) {
