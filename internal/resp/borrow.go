@@ -1,11 +1,5 @@
 package resp
 
-const (
-	// widenFrom is the size of a string from which Borrow uses a larger buffer.
-	// A larger buffer is moved to its beginning less often.
-	widenFrom = 4 << 10
-)
-
 // Borrow is [Reader.Read] with one difference: the Reader owns the value, which
 // is valid until the next call of a method. Values of less than 32 KiB and
 // strings of less than 64 KiB need no allocation. Call [Reader.Release] after
@@ -14,10 +8,10 @@ func (r *Reader) Borrow() (Value, error) {
 	if err := r.Wait(); err != nil {
 		return Value{}, err
 	}
-	p := r.buf[r.pos:r.end]
+	p := r.Buf[r.Pos:r.End]
 	if p[0] == '$' {
 		if body, size := r.shortBulk(p); size > 0 {
-			r.pos += size
+			r.Pos += size
 			return Value{kind: Bulk, body: body}, nil
 		}
 		n, _, err := r.bulkHeader(Value{})
@@ -28,7 +22,7 @@ func (r *Reader) Borrow() (Value, error) {
 		return Value{kind: Bulk, body: body}, err
 	}
 	if len(p) >= 5 && string(p[:5]) == "+OK\r\n" {
-		r.pos += 5
+		r.Pos += 5
 		return Value{kind: Status, n: 1}, nil
 	}
 	raw, err := r.borrowWhole()
@@ -45,10 +39,10 @@ func (r *Reader) BorrowString() (s []byte, found bool, err error) {
 	if err := r.Wait(); err != nil {
 		return nil, false, err
 	}
-	switch p := r.buf[r.pos:r.end]; p[0] {
+	switch p := r.Buf[r.Pos:r.End]; p[0] {
 	case '$':
 		if body, size := r.shortBulk(p); size > 0 {
-			r.pos += size
+			r.Pos += size
 			return body, true, nil
 		}
 	case '_', '|':
@@ -62,41 +56,6 @@ func (r *Reader) BorrowString() (s []byte, found bool, err error) {
 	return v.body, v.kind == Bulk, err
 }
 
-// Some returns the next 1 to n bytes of a string after its header. They are
-// valid until the next call of a method. Call Release after the last of them.
-func (r *Reader) Some(n int64) ([]byte, error) {
-	if r.pos == r.end {
-		if r.narrow == nil && n >= widenFrom {
-			r.widen()
-		}
-		if err := r.more(); err != nil {
-			return nil, err
-		}
-	}
-	p := r.buf[r.pos:r.end]
-	p = p[:min(int64(len(p)), n)]
-	r.pos += len(p)
-	return p, nil
-}
-
-// Release gives back the larger buffer of Borrow and Some.
-func (r *Reader) Release() {
-	if r.narrow == nil || r.end-r.pos > len(r.narrow) {
-		return
-	}
-	wide := r.buf
-	r.end = copy(r.narrow, wide[r.pos:r.end])
-	r.pos, r.buf, r.narrow = 0, r.narrow, nil
-	r.sink.steps.Put(wide)
-}
-
-// widen makes the Reader use a larger buffer of one step.
-func (r *Reader) widen() {
-	wide := r.sink.steps.Get()[:step]
-	r.end = copy(wide, r.buf[r.pos:r.end])
-	r.pos, r.buf, r.narrow = 0, wide, r.buf
-}
-
 // ArrayHeader reads the header of the next value if it is an array, and returns
 // the number of its elements. The caller then reads them one by one; limits
 // apply to each of them. If the value is null or of another kind, n is -1 and v
@@ -105,7 +64,7 @@ func (r *Reader) ArrayHeader() (n int, v Value, err error) {
 	if err = r.begin(); err != nil {
 		return -1, v, err
 	}
-	if r.buf[r.pos] != '*' {
+	if r.Buf[r.Pos] != '*' {
 		v, err = r.Read()
 		return -1, v, err
 	}
@@ -132,39 +91,10 @@ func (r *Reader) shortBulk(p []byte) (body []byte, size int) {
 
 // borrowBulk reads the n bytes of a string and its CRLF.
 func (r *Reader) borrowBulk(n int) (body []byte, err error) {
-	if n >= widenFrom && r.narrow == nil && r.end-r.pos < n+2 {
-		r.widen()
-	}
-	if n+2 > len(r.buf) {
-		body, err = r.large(nil, n)
-	} else if err = r.gather(n + 2); err == nil {
-		body = r.buf[r.pos : r.pos+n : r.pos+n]
-		r.pos += n
-	}
-	if err == nil {
+	if body, err = r.Buffer.Borrow(n); err == nil {
 		err = r.EndBulk()
 	}
 	return body, err
-}
-
-// gather reads until the next n bytes are in the buffer, which has room for
-// them.
-func (r *Reader) gather(n int) error {
-	if r.pos+n > len(r.buf) {
-		r.shift()
-	}
-	for r.end-r.pos < n {
-		if err := r.more(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// shift moves the unused bytes to the beginning of the buffer.
-func (r *Reader) shift() {
-	r.end = copy(r.buf, r.buf[r.pos:r.end])
-	r.pos = 0
 }
 
 // borrowWhole is whole for a borrowed value: the value stays in the buffer if
@@ -172,20 +102,20 @@ func (r *Reader) shift() {
 func (r *Reader) borrowWhole() ([]byte, error) {
 	r.scan.reset(&r.lim)
 	for seen := 0; ; {
-		n, err := r.scan.feed(r.buf[r.pos+seen : r.end])
+		n, err := r.scan.Feed(r.Buf[r.Pos+seen : r.End])
 		if err != nil {
 			return nil, err
 		}
 		seen += n
-		if r.scan.done() {
-			raw := r.buf[r.pos : r.pos+seen]
-			r.pos += seen
+		if r.scan.Done() {
+			raw := r.Buf[r.Pos : r.Pos+seen]
+			r.Pos += seen
 			return raw, nil
 		}
-		if r.end-r.pos > len(r.buf)-headerMax {
-			return r.rest(seen)
+		if r.End-r.Pos > len(r.Buf)-headerMax {
+			return r.Rest(&r.scan, seen)
 		}
-		if err := r.more(); err != nil {
+		if err := r.More(); err != nil {
 			return nil, err
 		}
 	}
@@ -193,10 +123,10 @@ func (r *Reader) borrowWhole() ([]byte, error) {
 
 // begin waits for the next value and skips the attributes before it.
 func (r *Reader) begin() error {
-	if err := r.Wait(); err != nil || r.buf[r.pos] != '|' {
+	if err := r.Wait(); err != nil || r.Buf[r.Pos] != '|' {
 		return err
 	}
-	for all := int64(0); r.buf[r.pos] == '|'; {
+	for all := int64(0); r.Buf[r.Pos] == '|'; {
 		h, err := r.header()
 		if err != nil {
 			return err
@@ -218,17 +148,17 @@ func (r *Reader) begin() error {
 // skipScanned skips the elements that are left in r.scan, unless empty, and
 // waits for the first byte after them.
 func (r *Reader) skipScanned(empty bool) error {
-	for !empty && !r.scan.done() {
-		used, err := r.scan.feed(r.buf[r.pos:r.end])
-		if r.pos += used; err == nil && !r.scan.done() {
-			err = r.more()
+	for !empty && !r.scan.Done() {
+		used, err := r.scan.Feed(r.Buf[r.Pos:r.End])
+		if r.Pos += used; err == nil && !r.scan.Done() {
+			err = r.More()
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if r.pos == r.end {
-		return r.more()
+	if r.Pos == r.End {
+		return r.More()
 	}
 	return nil
 }

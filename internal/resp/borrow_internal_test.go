@@ -8,11 +8,13 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/strata-cache/strata/internal/inbuf"
 )
 
 // rows returns a stream of values of all sizes around the sizes of the buffers.
 func rows() (wire []byte, want []string) {
-	for i, n := range []int{0, 1, 9, 10, 99, 100, widenFrom - 1, widenFrom, 16384, 16384, 16384, bufSize - 10, bufSize - 1, bufSize, bufSize + 1, step - 20, step - 2, step - 1, step, step + 1, 3 * step, 5, 100_000} {
+	for i, n := range []int{0, 1, 9, 10, 99, 100, inbuf.WidenFrom - 1, inbuf.WidenFrom, 16384, 16384, 16384, bufSize - 10, bufSize - 1, bufSize, bufSize + 1, step - 20, step - 2, step - 1, step, step + 1, 3 * step, 5, 100_000} {
 		text := strings.Repeat(string(rune('a'+i)), n)
 		wire = AppendString(wire, text)
 		want = append(want, "string "+text)
@@ -110,19 +112,19 @@ func TestReleaseGivesTheLargeBufferBack(t *testing.T) {
 	if _, err := r.Borrow(); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.buf) != step {
-		t.Fatalf("buffer of %d bytes", len(r.buf))
+	if len(r.Buf) != step {
+		t.Fatalf("buffer of %d bytes", len(r.Buf))
 	}
 	for range 20 { // until the small buffer has room for the received bytes
-		if r.Release(); len(r.buf) == bufSize {
+		if r.Release(); len(r.Buf) == bufSize {
 			break
 		}
 		if _, err := r.Borrow(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(r.buf) != bufSize || r.narrow != nil {
-		t.Errorf("buffer of %d bytes", len(r.buf))
+	if len(r.Buf) != bufSize || !r.Narrow() {
+		t.Errorf("buffer of %d bytes", len(r.Buf))
 	}
 }
 
@@ -155,7 +157,7 @@ func TestArrayHeader(t *testing.T) {
 }
 
 func TestSomeReadsAllOfAString(t *testing.T) {
-	for _, n := range []int{1, 100, widenFrom - 1, widenFrom, bufSize, step, step + 1, 5*step + 7} {
+	for _, n := range []int{1, 100, inbuf.WidenFrom - 1, inbuf.WidenFrom, bufSize, step, step + 1, 5*step + 7} {
 		want := bytes.Repeat([]byte("abc"), n/3+1)[:n]
 		wire := append(AppendBulk(nil, want), ":7\r\n"...)
 		for _, src := range []io.Reader{bytes.NewReader(wire), iotest.HalfReader(bytes.NewReader(wire))} {
@@ -176,8 +178,8 @@ func TestSomeReadsAllOfAString(t *testing.T) {
 				t.Errorf("%d bytes: %v", n, err)
 			}
 			r.Release()
-			if v, err := r.Read(); v.Int() != 7 || err != nil || len(r.buf) != bufSize {
-				t.Errorf("behind %d bytes: %v, %v, buffer of %d", n, v.Int(), err, len(r.buf))
+			if v, err := r.Read(); v.Int() != 7 || err != nil || len(r.Buf) != bufSize {
+				t.Errorf("behind %d bytes: %v, %v, buffer of %d", n, v.Int(), err, len(r.Buf))
 			}
 		}
 	}
@@ -216,7 +218,7 @@ func TestBorrowAfterFill(t *testing.T) {
 			r.Release()
 		}
 	}
-	if _, err := r.Borrow(); err != io.EOF || len(r.buf) > step {
-		t.Errorf("%v, and a buffer of %d bytes", err, len(r.buf))
+	if _, err := r.Borrow(); err != io.EOF || len(r.Buf) > step {
+		t.Errorf("%v, and a buffer of %d bytes", err, len(r.Buf))
 	}
 }

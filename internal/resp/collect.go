@@ -88,9 +88,9 @@ func (c *Collector) check() error {
 		c.scan.open = c.open[:0]
 		c.scan.reset(&c.Limits)
 	}
-	n, err := c.scan.feed(c.raw[c.seen:])
+	n, err := c.scan.Feed(c.raw[c.seen:])
 	c.seen += n
-	if err == nil && c.scan.done() && c.seen < len(c.raw) {
+	if err == nil && c.scan.Done() && c.seen < len(c.raw) {
 		err = broken("more than one value")
 	}
 	c.err = err
@@ -104,7 +104,7 @@ func (c *Collector) Value() (Value, error) {
 	switch {
 	case c.err != nil:
 		return Value{}, c.err
-	case c.scan.lim == nil || !c.scan.done():
+	case c.scan.lim == nil || !c.scan.Done():
 		return Value{}, io.ErrUnexpectedEOF
 	}
 	v, _ := parse(c.raw)

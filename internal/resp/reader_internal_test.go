@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/strata-cache/strata/internal/inbuf"
 )
 
 // hostile are replies that must end in an error. wait marks incomplete replies:
@@ -114,9 +116,6 @@ func (s *stalled) Read(p []byte) (int, error) {
 
 var errStalled = errors.New("stalled")
 
-// reserved returns the memory held, in bytes.
-func (s *sink) reserved() int { return len(s.full)*step + cap(s.cur) }
-
 func TestMemoryFollowsTheBytesThatArrive(t *testing.T) {
 	tests := []struct {
 		name, reply string
@@ -165,8 +164,8 @@ type measured struct {
 }
 
 func (m *measured) Read(p []byte) (int, error) {
-	if got, most := m.r.sink.reserved(), int(m.r.received)+step; got > most {
-		m.t.Errorf("%d bytes reserved after %d received", got, m.r.received)
+	if got, most := m.r.Sink.Reserved(), int(m.r.Received())+step; got > most {
+		m.t.Errorf("%d bytes reserved after %d received", got, m.r.Received())
 	}
 	return m.src.Read(p)
 }
@@ -323,7 +322,7 @@ func TestElementsCanBeLeftEarly(t *testing.T) {
 }
 
 func TestLargeStringsOfAllSizes(t *testing.T) {
-	for _, n := range []int{0, 1, tail, direct - 1, direct, direct + 1, bufSize, step - 1, step, step + 1, 3*step + 7, 1 << 20} {
+	for _, n := range []int{0, 1, inbuf.Tail, inbuf.Direct - 1, inbuf.Direct, inbuf.Direct + 1, bufSize, step - 1, step, step + 1, 3*step + 7, 1 << 20} {
 		want := bytes.Repeat([]byte{'a', 'b', 'c'}, n/3+1)[:n]
 		wire := AppendBulk(nil, want)
 		for _, dst := range [][]byte{nil, []byte("head"), make([]byte, 4, n+4)} {

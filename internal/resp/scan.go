@@ -197,6 +197,20 @@ type scanner struct {
 	size  int64
 }
 
+// Plain implements [inbuf.Scanner].
+func (s *scanner) Plain() int64 {
+	if s.mode != inBulk {
+		return 0
+	}
+	return s.rest
+}
+
+// Skip implements [inbuf.Scanner].
+func (s *scanner) Skip(n int64) {
+	s.rest -= n
+	s.size += n
+}
+
 type frame struct {
 	left int64
 	attr bool
@@ -214,13 +228,13 @@ func (s *scanner) reset(lim *Limits) {
 	*s = scanner{lim: lim, open: append(s.open[:0], frame{left: 1})}
 }
 
-func (s *scanner) done() bool { return len(s.open) == 0 }
+func (s *scanner) Done() bool { return len(s.open) == 0 }
 
-// feed consumes the bytes of p that belong to the value, and returns their
+// Feed consumes the bytes of p that belong to the value, and returns their
 // number. If the value is not done, the caller passes the rest again, with more
 // bytes after it.
-func (s *scanner) feed(p []byte) (n int, err error) {
-	for !s.done() {
+func (s *scanner) Feed(p []byte) (n int, err error) {
+	for !s.Done() {
 		var used int
 		switch s.mode {
 		case atHeader:

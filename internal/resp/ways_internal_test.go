@@ -168,7 +168,7 @@ func TestLimitsWithoutBoundDoNotOverflow(t *testing.T) {
 func TestNextCollectsRepliesThatDoNotFit(t *testing.T) {
 	var wire []byte
 	var want []string
-	for i, n := range []int{1, 100, collectFrom - 10, collectFrom, bufSize - 4, bufSize, 3, step, step + 1, 5, 300_000, 0, 70_000, 1 << 20, 2} {
+	for i, n := range []int{1, 100, bufSize/2 - 10, bufSize / 2, bufSize - 4, bufSize, 3, step, step + 1, 5, 300_000, 0, 70_000, 1 << 20, 2} {
 		at := len(wire)
 		s := []byte(strings.Repeat(string(rune('a'+i)), n))
 		switch i % 3 {
@@ -201,8 +201,8 @@ func TestNextCollectsRepliesThatDoNotFit(t *testing.T) {
 			if err != nil {
 				t.Fatalf("pieces of %d, reply %d: %v", most, i, err)
 			}
-			if len(r.buf) > bufSize {
-				t.Fatalf("a buffer of %d bytes", len(r.buf))
+			if len(r.Buf) > bufSize {
+				t.Fatalf("a buffer of %d bytes", len(r.Buf))
 			}
 		}
 		if n := r.Buffered(); n != 0 {
