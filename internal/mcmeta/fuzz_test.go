@@ -1,0 +1,98 @@
+package mcmeta_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/strata-cache/strata/internal/mcmeta"
+)
+
+// FuzzReply compares the ways to read replies: whole, in pieces, line by line.
+func FuzzReply(f *testing.F) {
+	for _, rec := range recorded {
+		f.Add([]byte(rec.raw))
+	}
+	f.Add([]byte("VALUE a 0 1\r\nx\r\nEND\r\nVA 3 O1\r\nabc\r\nMN\r\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		lim := mcmeta.Limits{Value: 1 << 16, Reply: 1 << 17}
+		r, pieces := mcmeta.NewReader(bytes.NewReader(data), lim), mcmeta.NewReader(iotest.OneByteReader(bytes.NewReader(data)), lim)
+		lines := mcmeta.NewReader(bytes.NewReader(data), lim)
+		for total := 0; ; {
+			raw, err := next(r)
+			part, err2 := next(pieces)
+			if !bytes.Equal(raw, part) || kind(err) != kind(err2) {
+				t.Fatalf("%q, %v at once; %q, %v by pieces", raw, err, part, err2)
+			}
+			if err != nil {
+				return
+			}
+			if total += len(raw); !bytes.HasPrefix(data[total-len(raw):], raw) {
+				t.Fatalf("%q is not what was sent", raw)
+			}
+			for rest := raw; len(rest) > 0; {
+				var want mcmeta.Reply
+				want, rest = mcmeta.Parse(rest)
+				got, err := lines.Read()
+				if err != nil || got.Kind != want.Kind || got.Size != want.Size || !bytes.Equal(got.Flags, want.Flags) {
+					t.Fatalf("%q: %+v, %v by lines", raw, got, err)
+				}
+				if got.Size >= 0 {
+					if value, err := lines.Append(nil, got.Size); err != nil || !bytes.Equal(value, want.Data) {
+						t.Fatalf("%q: %q, %v by lines", raw, value, err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// kind is how a stream ends.
+func kind(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, new(*mcmeta.ProtocolError)):
+		return "broken"
+	case errors.Is(err, io.EOF):
+		return "end"
+	}
+	return err.Error()
+}
+
+// FuzzCommand reads any bytes as commands. A command with any key and value is read
+// as it was written.
+func FuzzCommand(f *testing.F) {
+	f.Add([]byte("mg a v O1\r\nms a 2 T0\r\nhi\r\n"), "a key", []byte("value"))
+	f.Add([]byte("set a 0 0 2 noreply\r\nhi\r\nget a b\r\n"), "\r\n", []byte{})
+	f.Add([]byte("cas a 0 0 2 7\r\nhix\r\ngat 1 a\r\nincr a 1\r\n"), "", []byte("\r\n"))
+	f.Fuzz(func(t *testing.T, data []byte, key string, value []byte) {
+		r := mcmeta.NewReader(bytes.NewReader(data), mcmeta.Limits{Value: 1 << 16})
+		for {
+			c, err := r.ReadCommand()
+			if err != nil {
+				break
+			}
+			for _, k := range c.Args {
+				if len(k) == 0 {
+					t.Fatalf("%q has an empty word", data)
+				}
+			}
+		}
+		if len(key) == 0 || len(key) > mcmeta.MaxBinaryKey || len(value) > 1<<16 {
+			return
+		}
+		wire := mcmeta.AppendUint(mcmeta.AppendBinaryHead(nil, "ms", key), uint64(len(value)))
+		wire = mcmeta.AppendBlock(mcmeta.AppendEnd(mcmeta.AppendWords(wire, " b")), value)
+		r = mcmeta.NewReader(bytes.NewReader(append(wire, mcmeta.NoOp...)), mcmeta.Limits{})
+		c, err := r.ReadCommand()
+		if err != nil || c.Refusal != "" || string(c.Key) != key || !bytes.Equal(c.Data, value) {
+			t.Fatalf("%q: %+v, %v", wire, c, err)
+		}
+		if c, err := r.ReadCommand(); c.Name != "mn" || err != nil {
+			t.Fatalf("behind %q: %+v, %v", wire, c, err)
+		}
+	})
+}
