@@ -1,0 +1,214 @@
+package ring
+
+import (
+	"bufio"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// lines returns the lines of a file of testdata, without comments.
+func lines(t *testing.T, name string) []string {
+	t.Helper()
+	f, err := os.Open("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var all []string
+	for in := bufio.NewScanner(f); in.Scan(); {
+		if line := in.Text(); line != "" && !strings.HasPrefix(line, "# ") {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+func mustNew(t *testing.T, mode Mode, servers []Server) *Ring {
+	t.Helper()
+	r, err := New(mode, servers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestKetamaPlacesKeysAsTheTestsOfLibmemcached compares with the tables that
+// libmemcached is tested with.
+func TestKetamaPlacesKeysAsTheTestsOfLibmemcached(t *testing.T) {
+	var servers []Server
+	for i, weight := range []int{600, 300, 200, 350, 1000, 800, 950, 100} {
+		servers = append(servers, Server{fmt.Sprintf("10.0.1.%d:11211", i+1), weight})
+	}
+	weighted, spy := mustNew(t, Ketama, servers), mustNew(t, KetamaSpy, servers)
+	rows := lines(t, "libmemcached.txt")
+	if len(rows) != 99 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		parts := strings.Fields(row)
+		key := parts[0]
+		if got := strconv.FormatUint(uint64(keyPoint(key)), 10); got != parts[1] {
+			t.Errorf("place of %q is %s, not %s", key, got, parts[1])
+		}
+		if got := servers[weighted.Pick(key)].Address; got != parts[2]+":11211" {
+			t.Errorf("ketama: %q on %s, not %s", key, got, parts[2])
+		}
+		if got := servers[spy.Pick(key)].Address; got != parts[3]+":11211" {
+			t.Errorf("ketama-spy: %q on %s, not %s", key, got, parts[3])
+		}
+	}
+}
+
+// TestKeysBehindTheLastPointBelongToTheFirst has a key that libmemcached's tests use
+// for it.
+func TestKeysBehindTheLastPointBelongToTheFirst(t *testing.T) {
+	r := mustNew(t, Ketama, []Server{{Address: "a"}, {Address: "b"}, {Address: "c"}})
+	last, first := r.points[len(r.points)-1], r.points[0]
+	if last.server == first.server {
+		t.Fatal("the fleet is badly chosen: first and last point are of one server")
+	}
+	if got := r.at(last.place); got != last.server {
+		t.Errorf("the place of the last point is of server %d", got)
+	}
+	if got := r.at(last.place + 1); got != first.server {
+		t.Errorf("the place behind the last point is of server %d, not %d", got, first.server)
+	}
+	if got := r.at(math.MaxUint32); got != first.server {
+		t.Errorf("the last place is of server %d, not %d", got, first.server)
+	}
+}
+
+// TestKeysAreWhereOtherClientsPutThem compares 10 000 keys of each block.
+func TestKeysAreWhereOtherClientsPutThem(t *testing.T) {
+	rows := lines(t, "picks.txt")
+	blocks := 0
+	for ; len(rows) > 0; blocks++ {
+		name, by, _ := strings.Cut(rows[0], " ")
+		var servers []Server
+		for parts := range slices.Chunk(strings.Fields(rows[1]), 2) {
+			weight, err := strconv.Atoi(parts[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			servers = append(servers, Server{parts[0], weight})
+		}
+		picks := strings.Join(rows[2:102], "")
+		rows = rows[102:]
+		t.Run(fmt.Sprint(name, "/", blocks), func(t *testing.T) {
+			r := mustNew(t, modeOf(t, name), servers)
+			for i := range picks {
+				key := fmt.Sprintf("key:%d", i)
+				if i%100 == 0 && strings.HasPrefix(by, "github.com/") {
+					key += "/a longer key, of more than the 32 bytes of a stripe, " + key
+				}
+				if got, want := r.Pick(key), int(picks[i]-'a'); got != want {
+					t.Fatalf("%q is on %s; %s puts it on %s", key, servers[got].Address, by, servers[want].Address)
+				}
+			}
+		})
+	}
+	if blocks != 6 {
+		t.Errorf("%d blocks", blocks)
+	}
+}
+
+func modeOf(t *testing.T, name string) Mode {
+	t.Helper()
+	for m := Ketama; m <= Jump; m++ {
+		if m.String() == name {
+			return m
+		}
+	}
+	t.Fatalf("no mode %q", name)
+	return 0
+}
+
+// TestALostServerMovesOnlyItsKeys checks that the rings of ketama are consistent.
+// Servers keep most of their points: their share grows, so some points are new.
+func TestALostServerMovesOnlyItsKeys(t *testing.T) {
+	var servers []Server
+	for i := range 10 {
+		servers = append(servers, Server{Address: fmt.Sprintf("10.1.0.%d:11211", i)})
+	}
+	for _, mode := range []Mode{Ketama, KetamaSpy} {
+		whole, less := mustNew(t, mode, servers), mustNew(t, mode, servers[:9])
+		for i := range 10_000 {
+			key := fmt.Sprint("user:", i)
+			was, is := whole.Pick(key), less.Pick(key)
+			if was != 9 && was != is {
+				t.Fatalf("%v: %q moved from %d to %d", mode, key, was, is)
+			}
+		}
+	}
+	// Jump is consistent where the end of the order is lost.
+	whole, less := mustNew(t, Jump, servers), mustNew(t, Jump, servers[:9])
+	for i := range 10_000 {
+		key := fmt.Sprint("user:", i)
+		if was, is := whole.Pick(key), less.Pick(key); was != 9 && was != is {
+			t.Fatalf("jump: %q moved from %d to %d", key, was, is)
+		}
+	}
+}
+
+func TestBadFleetsAreRefused(t *testing.T) {
+	many := make([]Server, MaxServers+1)
+	for i := range many {
+		many[i].Address = strconv.Itoa(i)
+	}
+	for name, c := range map[string]struct {
+		mode    Mode
+		servers []Server
+	}{
+		"no mode":         {Jump + 1, []Server{{Address: "a"}}},
+		"no servers":      {Ketama, nil},
+		"many":            {Ketama, many},
+		"no address":      {Ketama, []Server{{Address: "a"}, {}}},
+		"twice":           {Modula, []Server{{Address: "a"}, {Address: "a"}}},
+		"negative weight": {Ketama, []Server{{Address: "a", Weight: -1}}},
+		"huge weight":     {Ketama, []Server{{Address: "a", Weight: math.MaxInt}}},
+		"weight, modula":  {Modula, []Server{{Address: "a", Weight: 2}}},
+		"weight, jump":    {Jump, []Server{{Address: "a", Weight: 2}}},
+		// Of two servers, the lighter would have less than a digest.
+		"no point": {Ketama, []Server{{Address: "a", Weight: 1}, {Address: "b", Weight: maxWeight}}},
+	} {
+		if r, err := New(c.mode, c.servers); err == nil || r != nil {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+}
+
+func TestNumbersInAddressesAreSortedAsNumbers(t *testing.T) {
+	want := []string{"", "1", "2", "10", "a", "a1", "a01b", "a2", "a10", "a10.1", "a10.a", "a99999999999999999998", "a99999999999999999999", "b1"}
+	for i, a := range want {
+		for j, b := range want {
+			got := natural(a, b)
+			if i < j && got >= 0 || i > j && got <= 0 || i == j && got != 0 {
+				t.Errorf("%q against %q: %d", a, b, got)
+			}
+		}
+	}
+}
+
+func TestPickAllocatesNothing(t *testing.T) {
+	servers := []Server{{Address: "10.0.0.1:11211"}, {Address: "10.0.0.2:11211"}, {Address: "10.0.0.3:11211"}}
+	for mode := Ketama; mode <= Jump; mode++ {
+		r := mustNew(t, mode, servers)
+		for _, key := range []string{"k", strings.Repeat("long", 60)} {
+			if n := testing.AllocsPerRun(100, func() { r.Pick(key) }); n != 0 {
+				t.Errorf("%v: %v allocations for %d bytes", mode, n, len(key))
+			}
+		}
+	}
+}
+
+func TestModesHaveNames(t *testing.T) {
+	got := fmt.Sprint(Ketama, KetamaSpy, Modula, Jump, Mode(9))
+	if want := "ketama ketama-spy modula jump Mode(9)"; got != want {
+		t.Errorf("%q", got)
+	}
+}
