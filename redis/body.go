@@ -233,7 +233,7 @@ func (r route) open(ctx context.Context, args []any) (s held, err error) {
 		}
 	}()
 	if r.asking {
-		cn.w = append(cn.w, asking...)
+		cn.W = append(cn.W, asking...)
 		if err = s.flush(); err == nil {
 			_, err = s.reply()
 		}
@@ -251,18 +251,18 @@ func (r route) open(ctx context.Context, args []any) (s held, err error) {
 // send sends a command with bodies.
 func (h *held) send(args []any) error {
 	cn := h.cn
-	cn.w = resp.AppendArray(cn.w[:0], len(args))
+	cn.W = resp.AppendArray(cn.W[:0], len(args))
 	for _, a := range args {
 		var err error
 		switch v := a.(type) {
 		case *body:
-			cn.w = resp.AppendBulkHeader(cn.w, v.size)
+			cn.W = resp.AppendBulkHeader(cn.W, v.size)
 			err = h.sendBody(v)
-			cn.w = append(cn.w, '\r', '\n')
+			cn.W = append(cn.W, '\r', '\n')
 		case []byte:
 			cn.bulk(v)
 		default:
-			if cn.w, err = resp.AppendArg(cn.w, a); err != nil {
+			if cn.W, err = resp.AppendArg(cn.W, a); err != nil {
 				err = argError(err)
 			}
 		}
@@ -285,7 +285,7 @@ func (h *held) sendBody(b *body) error {
 		return h.sendDirect(b)
 	}
 	for left := b.size - int64(len(b.first)); left > 0; {
-		h.cn.refer(b.first)
+		h.cn.Refer(b.first)
 		if err := h.flush(); err != nil {
 			return err
 		}
@@ -295,7 +295,7 @@ func (h *held) sendBody(b *body) error {
 		}
 		left -= int64(len(b.first))
 	}
-	h.cn.refer(b.first)
+	h.cn.Refer(b.first)
 	return nil
 }
 
@@ -325,7 +325,7 @@ type handover struct {
 func (w *handover) Write(p []byte) (n int, err error) {
 	for n < len(p) && w.err == nil {
 		part := p[n:min(len(p), n+largestWrite)]
-		w.h.cn.refer(part)
+		w.h.cn.Refer(part)
 		if w.err = w.h.flush(); w.err == nil {
 			n += len(part)
 		}

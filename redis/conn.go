@@ -2,17 +2,14 @@ package redis
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/remote"
 )
 
 // A connection takes commands into its buffer, flushes them and reads replies. It
@@ -21,60 +18,30 @@ import (
 // no writes, or wants a new greeting). Invariant: after an error of a write or a
 // read the connection is closed, so no call gets the reply to another.
 
-const (
-	// vectorFrom is the size from which a []byte argument is handed to the
-	// kernel as it is instead of being copied into the write buffer.
-	vectorFrom = 16 << 10
-	// keepBuffer is the largest write buffer that a connection keeps.
-	keepBuffer = 64 << 10
-	// mostPushes is how often pushes are read before a call.
-	mostPushes = 8
-	// lastMoment is the time for which a write over TLS goes on after its caller
-	// has left.
-	lastMoment = 10 * time.Millisecond
-)
+// mostPushes is how often pushes are read before a call.
+const mostPushes = 8
 
 // conn is one connection. It is used by one call at a time.
 type conn struct {
 	netpool.Slot
-	nc    net.Conn
+	netpool.Socket
 	r     *resp.Reader
-	peek  *netpool.Peeker // looks for bytes on nc
-	wire  netpool.Wire    // nc, for several commands at once
-	out   sending         // them
+	wire  netpool.Wire // for several commands at once
+	out   sending      // them
 	steps *resp.Steps
 
-	// w holds the bytes to be written; vec, if not empty, holds those that come
-	// before w[mark:], with the arguments that were too large to copy.
-	w    []byte
-	vec  net.Buffers
-	mark int
-
-	// deadline is the one set on nc.
-	deadline time.Time
 	// unfit says that the server takes no writes, or wants a new greeting.
 	unfit bool
 	// entered says that the server may have keys watched, or take the next
 	// command for a part of a transaction.
 	entered bool
-	// interrupt makes every operation on nc fail, now and later.
-	interrupt func()
 }
 
-// Close closes the connection. It does not wait for room for a farewell, as the
-// Close of TLS does.
-func (c *conn) Close() error {
-	if t, ok := c.nc.(*tls.Conn); ok {
-		return t.NetConn().Close()
-	}
-	return c.nc.Close()
-}
+// Received is the number of bytes that have come.
+func (c *conn) Received() uint64 { return c.r.Received() }
 
-// The methods up to SetWriteDeadline implement mux.Line, so that callers can
-// share a connection.
-
-// Write writes commands.
-func (c *conn) Write(p []byte) (int, error) { return c.nc.Write(p) }
+// The methods up to Look implement mux.Line, with those of Socket, so that callers
+// can share a connection.
 
 // Fill waits for bytes and takes them in.
 func (c *conn) Fill() error { return c.r.Fill() }
@@ -99,11 +66,7 @@ func (c *conn) Quiet() bool {
 	if raw != nil || err != nil || c.r.Buffered() > 0 {
 		return false
 	}
-	bytes, moved := c.peek.Held()
-	if moved {
-		c.deadline = time.Time{}
-	}
-	return !bytes
+	return c.Silent()
 }
 
 // Look implements [mux.Line]: it looks for bytes that have come although no
@@ -112,59 +75,24 @@ func (c *conn) Look(reads bool) error {
 	if reads && !c.Quiet() {
 		return netpool.ErrUnasked
 	}
-	err := c.peek.Socket()
-	for n := 0; err == netpool.ErrUnasked && reads && n < mostPushes && !c.peek.Layered(); n++ {
+	err := c.Peek.Socket()
+	for n := 0; err == netpool.ErrUnasked && reads && n < mostPushes && !c.Peek.Layered(); n++ {
 		// Pushes may come at any time. Those that are there are read without waiting.
 		if c.SetReadDeadline(time.Time{}) != nil || c.Fill() != nil || !c.Quiet() {
 			return err
 		}
-		err = c.peek.Socket()
+		err = c.Peek.Socket()
 	}
 	return err
-}
-
-// SetReadDeadline sets the deadline of reads alone.
-func (c *conn) SetReadDeadline(t time.Time) error {
-	c.deadline = time.Time{} // for the next call that has the connection alone
-	return c.nc.SetReadDeadline(t)
-}
-
-// SetWriteDeadline sets the deadline of writes alone. TLS does not outlive a write
-// that is interrupted, so a write that runs gets a moment to end.
-func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.deadline = time.Time{}
-	if _, ok := c.nc.(*tls.Conn); ok && !t.IsZero() {
-		t = time.Now().Add(lastMoment)
-	}
-	return c.nc.SetWriteDeadline(t)
 }
 
 // exchange runs f, which writes and reads, under the context and its deadline,
 // or the timeout if it has none. calm says that nothing can disturb the
 // connection later.
 func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duration, f func(*conn) error) (calm bool, err error) {
-	deadline, bounded := ctx.Deadline()
-	if bounded {
-		c.setDeadline(deadline)
-	} else {
-		c.allow(now, timeout)
-	}
-	var stop func() bool
-	// The deadline of the connection is that of the context; a cancelled context
-	// needs the interrupt.
-	if caller, _ := remote.Split(ctx); caller.Done() != nil {
-		stop = context.AfterFunc(caller, c.interrupt)
-	}
-	defer func() {
-		if stop != nil { // f panics: the context may live for long
-			stop()
-		}
-	}()
-	err = f(c)
-	// If it is too late to stop the interrupt, it may come at any time.
-	calm = stop == nil || stop()
-	stop = nil
+	calm, err = netpool.Exchange(ctx, &c.Socket, now, timeout, c, f)
 	if err != nil {
+		_, bounded := ctx.Deadline()
 		err = explain(ctx, bounded, err)
 	}
 	return calm, err
@@ -174,34 +102,13 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 // well.
 func (c *conn) clean() bool { return !c.entered && c.Quiet() }
 
-// allow lets operations take until the timeout, or up to an eighth more: moving
-// the deadline costs more than comparing it.
-func (c *conn) allow(now time.Time, timeout time.Duration) {
-	if left := c.deadline.Sub(now); left < timeout || left > timeout+timeout/8 {
-		c.setDeadline(now.Add(timeout + timeout/8))
-	}
-}
-
-func (c *conn) setDeadline(t time.Time) {
-	c.deadline = t
-	// If it fails the connection is closed, and the next operation says so.
-	_ = c.nc.SetDeadline(t)
-}
-
 // explain replaces the symptom on the connection by its cause.
 func explain(ctx context.Context, bounded bool, err error) error {
 	var ce *ConnError
 	if !errors.As(err, &ce) {
 		return err
 	}
-	switch {
-	case ctx.Err() != nil:
-		ce.Err = ctx.Err()
-	case bounded && errors.Is(ce.Err, os.ErrDeadlineExceeded):
-		ce.Err = context.DeadlineExceeded
-	default:
-		ce.Err = cause(ce.Err)
-	}
+	ce.Err = cause(netpool.Cause(ctx, bounded, ce.Err))
 	return err
 }
 
@@ -209,7 +116,7 @@ func explain(ctx context.Context, bounded bool, err error) error {
 func cause(err error) error {
 	var broken *resp.ProtocolError
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return os.ErrDeadlineExceeded
 	case errors.As(err, &broken):
@@ -226,15 +133,15 @@ func cause(err error) error {
 // copied: they must stay as they are until flush returns. An error is about an
 // argument; nothing of the command remains then.
 func (c *conn) command(args []any) error {
-	c.w = resp.AppendArray(c.w[:0], len(args))
+	c.W = resp.AppendArray(c.W[:0], len(args))
 	for _, a := range args {
 		if b, ok := a.([]byte); ok {
 			c.bulk(b)
 			continue
 		}
 		var err error
-		if c.w, err = resp.AppendArg(c.w, a); err != nil {
-			c.w, c.vec, c.mark = c.w[:0], c.vec[:0], 0
+		if c.W, err = resp.AppendArg(c.W, a); err != nil {
+			c.Forget()
 			return argError(err)
 		}
 	}
@@ -244,45 +151,16 @@ func (c *conn) command(args []any) error {
 // bulk puts a string behind the bytes to be written, a large one without copying
 // it.
 func (c *conn) bulk(b []byte) {
-	if len(b) < vectorFrom {
-		c.w = resp.AppendBulk(c.w, b)
-		return
-	}
-	c.w = resp.AppendBulkHeader(c.w, int64(len(b)))
-	c.refer(b)
-	c.w = append(c.w, '\r', '\n')
-}
-
-// refer puts b behind the buffer. b must stay as it is until flush returns.
-func (c *conn) refer(b []byte) {
-	c.vec = append(c.vec, c.w[c.mark:], b)
-	c.mark = len(c.w)
+	c.W = resp.AppendBulkHeader(c.W, int64(len(b)))
+	c.Bulk(b)
+	c.W = append(c.W, '\r', '\n')
 }
 
 // flush writes the buffer. single says that it is one command, which a server
 // executes only if it has all of it.
-func (c *conn) flush(single bool) (err error) {
-	if len(c.vec) == 0 {
-		var n int
-		n, err = c.nc.Write(c.w)
-		err = writeError(err, int64(n), int64(len(c.w)), single)
-	} else {
-		c.vec = append(c.vec, c.w[c.mark:])
-		var n, total int64
-		for _, b := range c.vec {
-			total += int64(len(b))
-		}
-		all := c.vec
-		n, err = c.vec.WriteTo(c.nc)
-		clear(all) // the arguments are the caller's
-		c.vec, c.mark = all[:0], 0
-		err = writeError(err, n, total, single)
-	}
-	c.w = c.w[:0]
-	if cap(c.w) > keepBuffer {
-		c.w = nil
-	}
-	return err
+func (c *conn) flush(single bool) error {
+	n, total, err := c.Flush()
+	return writeError(err, n, total, single)
 }
 
 func writeError(err error, n, total int64, single bool) error {
@@ -404,13 +282,5 @@ func gone(err error) bool {
 	if errors.As(err, &broken) {
 		return false
 	}
-	for _, other := range []error{
-		context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded,
-		ErrProtocol, netpool.ErrUnasked, ErrClosed, net.ErrClosed, io.ErrUnexpectedEOF,
-	} {
-		if errors.Is(err, other) {
-			return false
-		}
-	}
-	return true
+	return netpool.Gone(err) && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrClosed)
 }

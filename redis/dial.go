@@ -2,11 +2,9 @@ package redis
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
@@ -18,53 +16,10 @@ import (
 // ended; every connection that is opened is returned or closed; a connection that
 // is returned was greeted, and owes no reply.
 
-// errNotReturned stands for the error of a function of Options that did not return.
-var errNotReturned = errors.New("redis: a function of Options has panicked or not returned")
-
-// leaveAfter is the time for which connect waits for a function of Options after
-// its context has ended.
-const leaveAfter = 100 * time.Millisecond
-
-// opened is the outcome of opening a connection.
-type opened struct {
-	cn  *conn
-	err error
-}
-
-// connect opens a connection and greets the server. It calls functions of the
-// program; a panic in them is an error here, because no caller is there to
-// receive it. A function that does not return when ctx has ended is left behind,
-// and the connection that it opens is closed.
+// connect opens a connection and greets the server.
 func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
-	done, left := make(chan opened), make(chan struct{})
-	go func() { // a goroutine of its own can be ended by runtime.Goexit
-		r := opened{err: &ConnError{Op: "dial", Err: errNotReturned}}
-		defer func() {
-			_ = recover()
-			select {
-			case done <- r:
-			case <-left:
-				if r.cn != nil {
-					r.cn.Close()
-				}
-			}
-		}()
-		r.cn, r.err = open(ctx, o, steps)
-	}()
-	select {
-	case r := <-done:
-		return r.cn, r.err
-	case <-ctx.Done():
-	}
-	late := time.NewTimer(leaveAfter)
-	defer late.Stop()
-	select {
-	case r := <-done:
-		return r.cn, r.err
-	case <-late.C:
-		close(left)
-		return nil, &ConnError{Op: "dial", Err: ctx.Err()}
-	}
+	return netpool.Open(ctx, func(ctx context.Context) (*conn, error) { return open(ctx, o, steps) },
+		func(err error) error { return &ConnError{Op: "dial", Err: err} })
 }
 
 // open does the work of connect.
@@ -87,21 +42,19 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 		}
 	}()
 	if o.TLS != nil {
-		tc := tls.Client(netpool.NewTap(nc), o.TLS)
-		if err := tc.HandshakeContext(ctx); err != nil {
-			return nil, &ConnError{Op: "greet", Err: err, cut: ctx.Err() == nil && broken(err)}
+		tc, cut, err := netpool.Secure(ctx, nc, o.TLS)
+		if err != nil {
+			return nil, &ConnError{Op: "greet", Err: err, cut: cut}
 		}
 		nc = tc
 	}
 	c := &conn{
-		nc:    nc,
-		r:     resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
-		peek:  netpool.NewPeeker(nc),
-		steps: steps,
+		Socket: netpool.NewSocket(nc),
+		r:      resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
+		steps:  steps,
 	}
 	c.r.Share(steps)
-	c.interrupt = func() { nc.SetDeadline(time.Unix(1, 0)) }
-	c.wire = netpool.Wire{Conn: nc, Try: netpool.NewTrier(nc), Interrupt: c.interrupt}
+	c.wire = c.Wire()
 	calm, err := c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(g) })
 	if err == nil && !calm {
 		err = ctx.Err()
@@ -117,13 +70,6 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	}
 	greeted = true
 	return c, nil
-}
-
-// broken reports whether a handshake has failed because the connection was lost.
-func broken(err error) bool {
-	var op *net.OpError // also made of messages of the peer
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.As(err, &op) && (op.Op == "read" || op.Op == "write") && !op.Timeout()
 }
 
 // cut reports whether an error of connect says that the connection was lost

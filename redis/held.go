@@ -20,7 +20,7 @@ type held struct {
 func (n *node) hold(ctx context.Context, cn *conn) held {
 	h := held{n: n, cn: cn, ctx: ctx}
 	if ctx.Done() != nil {
-		h.stop = context.AfterFunc(ctx, cn.interrupt)
+		h.stop = context.AfterFunc(ctx, cn.Interrupt)
 	}
 	return h
 }
@@ -53,7 +53,7 @@ func (r route) take(attempt, ctx context.Context, name string, f func(*conn) (an
 // arm gives the next piece its time. An interrupt that came before, such as that
 // of the context, is not undone by it: the context is looked at afterwards.
 func (h *held) arm() error {
-	h.cn.allow(time.Now(), h.n.o.Timeout)
+	h.cn.Allow(time.Now(), h.n.o.Timeout)
 	return h.ctx.Err()
 }
 

@@ -42,10 +42,10 @@ func (c *Client) MGet(ctx context.Context, keys []string, f func(i int, value []
 func (n *node) mget(ctx context.Context, keys []string, f func(i int, value []byte, found bool) error) error {
 	var answer error
 	err := n.run(ctx, "MGET", func(cn *conn) (err error) {
-		cn.w = resp.AppendArray(cn.w[:0], len(keys)+1)
-		cn.w = append(cn.w, "$4\r\nMGET\r\n"...)
+		cn.W = resp.AppendArray(cn.W[:0], len(keys)+1)
+		cn.W = append(cn.W, "$4\r\nMGET\r\n"...)
 		for _, k := range keys {
-			cn.w = resp.AppendString(cn.w, k)
+			cn.W = resp.AppendString(cn.W, k)
 		}
 		if err = cn.flush(true); err == nil {
 			defer cn.r.Release()

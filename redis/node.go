@@ -10,6 +10,7 @@ import (
 	"github.com/strata-cache/strata/internal/netpool/mux"
 	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/sizes"
 )
 
 // A node is one server with its pool of connections. run gives a call a
@@ -21,15 +22,11 @@ import (
 type node struct {
 	o    *Options // with its address
 	pool *netpool.Pool[*conn]
-	// mux shares a connection for small and quick commands; sizes knows which
+	// lines shares a connection for small and quick commands; sizes knows which
 	// replies are large.
-	mux *mux.Mux[*conn]
-	// bypass is for commands that only read while mux is stuck, bypassed says
-	// that it was used since.
-	bypass   *mux.Mux[*conn]
-	bypassed atomic.Bool
+	lines    *mux.Pair[*conn]
 	commands sync.Pool // of *command
-	sizes    sizes
+	sizes    sizes.Sizes
 	// serial is a number of its own in a cluster; home is a Tier's knowledge of
 	// the server there.
 	serial uint64
@@ -71,7 +68,7 @@ func newNode(o Options, steps *resp.Steps, greet func(context.Context, *conn) er
 		Look:        func(cn *conn) error { return cn.Look(true) },
 		Closed:      ErrClosed,
 	})
-	shared := mux.Config{
+	n.lines = mux.NewPair(n.pool, mux.Config{
 		Timeout: o.Timeout,
 		Fail: func(op string, sent bool, err error) error {
 			return &ConnError{Op: op, Sent: sent, Err: cause(err)}
@@ -79,8 +76,7 @@ func newNode(o Options, steps *resp.Steps, greet func(context.Context, *conn) er
 		Lost:        gone,
 		DialTimeout: o.DialTimeout,
 		Closed:      ErrClosed,
-	}
-	n.mux, n.bypass = mux.New(n.pool, shared), mux.New(n.pool, shared)
+	})
 	return n
 }
 
@@ -89,14 +85,13 @@ func (n *node) changed() { n.opened.Add(1) }
 
 // close closes all connections and waits for the goroutines of the node.
 func (n *node) close() {
-	n.mux.Close()
-	n.bypass.Close()
+	n.lines.Close()
 	n.pool.Close()
 }
 
 // silent returns for how long calls have waited without the end of any call.
 func (n *node) silent(now time.Time) time.Duration {
-	return max(n.mux.Silent(now), n.bypass.Silent(now), n.pool.Silent(now))
+	return max(n.lines.Silent(now), n.pool.Silent(now))
 }
 
 // run gives f a connection and takes it back.
@@ -123,35 +118,12 @@ func (n *node) round(ctx context.Context, name string, b *resp.Batch, onReply fu
 // more on another one. An error of f is about the connection. The caller must
 // put back the connection that it gets.
 func (n *node) attempt(ctx context.Context, now time.Time, name string, f func(*conn) error) (cn *conn, calm bool, err error) {
-	for again := false; ; again = true {
-		if cn, err = n.pool.Get(ctx, now); err != nil {
-			return nil, false, err
-		}
-		before := cn.r.Received()
-		calm, err = n.exchange(ctx, now, cn, f)
-		if err == nil || !cn.Reused() || cn.r.Received() != before || !lost(err) {
-			return cn, calm, err
-		}
-		n.pool.Lost(cn)
-		if again || !SafeToRetry(err) && !resp.ReadsOnly(name) {
-			return cn, calm, err
-		}
-		n.pool.Retry(cn, now)
+	once := func(cn *conn) (bool, error) {
+		calm, err := cn.exchange(ctx, now, n.o.Timeout, f)
+		n.renewIfUnfit(cn)
+		return calm, err
 	}
-}
-
-// exchange gives f a connection, which is closed if f does not return.
-func (n *node) exchange(ctx context.Context, now time.Time, cn *conn, f func(*conn) error) (calm bool, err error) {
-	returned := false
-	defer func() {
-		if !returned {
-			n.pool.Put(cn, false, now)
-		}
-	}()
-	calm, err = cn.exchange(ctx, now, n.o.Timeout, f)
-	returned = true
-	n.renewIfUnfit(cn)
-	return calm, err
+	return netpool.Attempt(ctx, n.pool, now, once, lost, func(err error) bool { return SafeToRetry(err) || resp.ReadsOnly(name) })
 }
 
 // renewIfUnfit renews all connections if the server has said over cn that they
@@ -168,7 +140,6 @@ func (n *node) renewIfUnfit(cn *conn) {
 // server has to be opened anew. In the second case only a new greeting helps.
 func (n *node) renew() {
 	if n.pool.Renew(time.Now()) {
-		n.mux.Renew()
-		n.bypass.Renew()
+		n.lines.Renew()
 	}
 }

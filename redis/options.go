@@ -133,11 +133,8 @@ func (o Options) withDefaults() Options {
 // at returns the options for the server at addr.
 func (o Options) at(addr string) Options {
 	o.Addr = addr
-	if o.TLS != nil && o.TLS.ServerName == "" && o.Network != "unix" {
-		if host, _, err := net.SplitHostPort(addr); err == nil {
-			o.TLS = o.TLS.Clone()
-			o.TLS.ServerName = host
-		}
+	if o.Network != "unix" {
+		o.TLS = netpool.ServerName(o.TLS, addr)
 	}
 	return o
 }

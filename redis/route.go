@@ -46,7 +46,7 @@ func (r route) getAlone(ctx context.Context, dst []byte, key string) ([]byte, er
 	out := dst
 	var answer error
 	err := r.run(ctx, "GET", func(cn *conn) error {
-		cn.w = resp.AppendGet(cn.w, key)
+		cn.W = resp.AppendGet(cn.W, key)
 		if err := cn.flush(true); err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (r route) getAlone(ctx context.Context, dst []byte, key string) ([]byte, er
 	if err != nil {
 		return dst, err
 	}
-	r.n.sizes.note(key, len(out)-len(dst))
+	r.n.sizes.Note(key, len(out)-len(dst))
 	return out, nil
 }
 
@@ -82,9 +82,9 @@ func (r route) set(ctx context.Context, key string, value []byte, ttl time.Durat
 		}
 	}
 	return r.ask(ctx, "SET", func(cn *conn) error {
-		cn.w = resp.AppendSetHead(cn.w[:0], key, ttl)
+		cn.W = resp.AppendSetHead(cn.W[:0], key, ttl)
 		cn.bulk(value)
-		cn.w = resp.AppendLife(cn.w, ttl)
+		cn.W = resp.AppendLife(cn.W, ttl)
 		return nil
 	}).Ok()
 }
@@ -106,7 +106,7 @@ func (r route) do(ctx context.Context, name string, args []any) Reply {
 		}
 	}
 	reply := r.ask(ctx, name, func(cn *conn) error { return cn.command(args) })
-	r.n.sizes.note(key, reply.size())
+	r.n.sizes.Note(key, reply.size())
 	return reply
 }
 
@@ -127,7 +127,7 @@ func (r route) eval(ctx context.Context, name string, weight int, put func([]byt
 	}
 	return r.ask(ctx, name, func(cn *conn) error {
 		var err error
-		if cn.w, err = put(cn.w); err != nil {
+		if cn.W, err = put(cn.W); err != nil {
 			return argError(err)
 		}
 		return nil
@@ -176,7 +176,7 @@ func (r route) afterAsking(f func(*conn) error) func(*conn) error {
 		return f
 	}
 	return func(cn *conn) error {
-		cn.w = append(cn.w, asking...)
+		cn.W = append(cn.W, asking...)
 		if err := cn.flush(true); err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ var errElsewhere = errors.New("redis: not over the shared connection")
 // newCommand returns a command without text, or nil if it has to go over a
 // connection of its own: its reply is expected to be large.
 func (n *node) newCommand(key string) *command {
-	if n.o.MaxConns < 2 || n.sizes.large(key) {
+	if n.o.MaxConns < 2 || n.sizes.Large(key) {
 		return nil
 	}
 	c, _ := n.commands.Get().(*command)
@@ -88,12 +88,8 @@ func (n *node) share(ctx context.Context, name string, c *command, now time.Time
 	reads := resp.ReadsOnly(name)
 	for again := false; ; again = true {
 		c.Repeatable = reads && !again
-		line := n.line(reads)
-		out, err := line.Do(ctx, now, &c.Ticket, c.text, c)
+		out, err := n.lines.Do(ctx, now, reads, &c.Ticket, c.text, c)
 		if err == nil {
-			if line == n.bypass {
-				n.mux.Reroute(time.Now()) // the server answers
-			}
 			return n.accept(c, out.Kept), nil
 		}
 		repeat := out.Lost && !again && (SafeToRetry(err) || reads)
@@ -124,7 +120,7 @@ func (n *node) accept(c *command, kept bool) answer {
 		c.take(c.raw)
 	}
 	a := c.answer
-	n.sizes.note(c.key, a.size)
+	n.sizes.Note(c.key, a.size)
 	if !kept {
 		n.free(c)
 	}
@@ -137,13 +133,14 @@ func (n *node) accept(c *command, kept bool) answer {
 // Answer implements mux.Answerer. The reader of the connection only copies a
 // reply that needs new memory: to take it apart and to reserve that memory is
 // left to the command's caller.
-func (c *command) Answer(reply []byte) {
+func (c *command) Answer(reply []byte) bool {
 	c.size = len(reply)
 	if c.get && cap(c.dst)-len(c.dst) >= len(reply) || len(reply) > lent {
 		c.take(reply)
-		return
+		return true
 	}
 	c.raw = append(c.raw[:0], reply...)
+	return true
 }
 
 // take makes the answer of a reply.
@@ -157,19 +154,4 @@ func (c *command) take(reply []byte) {
 	if c.dst = append(c.dst, v.Bytes()...); c.dst == nil {
 		c.dst = []byte{} // there is a string, if an empty one
 	}
-}
-
-// line returns the shared connection for a command. A command that only reads
-// goes past a connection that is stuck, as it is behind a command that the
-// server holds back.
-func (n *node) line(reads bool) *mux.Mux[*conn] {
-	switch {
-	case !reads:
-	case n.mux.Stuck():
-		n.bypassed.Store(true)
-		return n.bypass
-	case n.bypassed.Load() && n.bypassed.CompareAndSwap(true, false):
-		n.bypass.Renew() // the pool may have the connection
-	}
-	return n.mux
 }

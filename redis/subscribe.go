@@ -221,7 +221,7 @@ func (s subscriber) Read() (pubsub.Heard, error) {
 func (s subscriber) Buffered() int { return s.cn.r.Buffered() }
 
 // SetDeadline implements pubsub.Conn.
-func (s subscriber) SetDeadline(t time.Time) { s.cn.setDeadline(t) }
+func (s subscriber) SetDeadline(t time.Time) { s.cn.SetDeadline(t) }
 
 // Close implements pubsub.Conn.
 func (s subscriber) Close() error {

@@ -45,14 +45,14 @@ func (s tierServer) Read(ctx context.Context, now time.Time, put func([]byte, st
 // alone sends the command that put appends over a connection of its own.
 func (s tierServer) alone(ctx context.Context, name, key string, put func([]byte) []byte) (v resp.Value, err error) {
 	err = s.r.run(ctx, name, func(cn *conn) error {
-		cn.w = put(cn.w[:0])
+		cn.W = put(cn.W[:0])
 		err := cn.flush(true)
 		if err == nil {
 			v, err = cn.read()
 		}
 		return err
 	})
-	s.r.n.sizes.note(key, v.Size())
+	s.r.n.sizes.Note(key, v.Size())
 	return v, err
 }
 

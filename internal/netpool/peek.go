@@ -16,6 +16,9 @@ import (
 // ErrUnasked says that a reply has come that no call has asked for.
 var ErrUnasked = errors.New("netpool: reply that no call has asked for")
 
+// ErrForeign says that a reply has come that belongs to another command.
+var ErrForeign = errors.New("netpool: reply to another command")
+
 // aPast is a deadline that has passed.
 var aPast = time.Unix(1, 0) // read-only
 

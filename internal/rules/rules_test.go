@@ -31,7 +31,7 @@ var goroutines = map[string]string{ // read-only
 	"internal/flight/group.go":    "flight.Group: Close waits for running loads",
 	"contrib/goredis/link.go":     "goredis.link: ends with its call of go-redis, as many as that has connections; closing the client ends them",
 	"stratatest/bus.go":           "stratatest.Bus: stop waits for the follower's goroutine",
-	"redis/dial.go":               "connect: waits until 0.1 s after the context; a function of Options that goes on is left behind, and what it opens is closed",
+	"internal/netpool/open.go":    "Open: waits until 0.1 s after the context; a function of the program that goes on is left behind, and what it opens is closed",
 	"internal/servers/process.go": "servers.Process: Kill waits until the process has ended",
 	"cmd/strata/demo.go":          "demoCommand.serve receives from the server before it returns",
 }

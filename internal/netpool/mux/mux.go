@@ -49,10 +49,11 @@ type Line interface {
 
 // Answerer takes a reply.
 type Answerer interface {
-	// Answer takes the reply, which is valid until it returns. It is called at
-	// most once, on the goroutine of any caller, and never after Do has
-	// returned. It must not wait.
-	Answer(reply []byte)
+	// Answer takes the reply, which is valid until it returns, and reports whether
+	// it can be the reply to the command: if not, the connection has failed, and so
+	// have the calls that wait at it. It is called at most once, on the goroutine
+	// of any caller, and never after Do has returned. It must not wait.
+	Answer(reply []byte) (fits bool)
 }
 
 // Config says how a Mux shares its connection. All fields are required.

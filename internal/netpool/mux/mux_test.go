@@ -173,11 +173,15 @@ type reply struct {
 	t    *testing.T
 }
 
-func (r *reply) Answer(p []byte) {
+func (r *reply) Answer(p []byte) bool {
 	if r.late.Load() {
 		r.t.Error("an answer after Do has returned")
 	}
+	if string(p) == "re misfit" {
+		return false
+	}
 	r.text = string(p)
+	return true
 }
 
 // muxed runs f in a bubble with a Mux on s.

@@ -59,7 +59,10 @@ func (ln *line[C]) deliver(t *Ticket) bool {
 		ln.mu.Unlock()
 		if wanted {
 			ln.served.Store(true)
-			to.to.Answer(reply)
+			if !to.to.Answer(reply) {
+				ln.misfit(to, e)
+				return false
+			}
 			to.state.Store(answered)
 			if to != t {
 				to.notify()
@@ -69,6 +72,20 @@ func (ln *line[C]) deliver(t *Ticket) bool {
 			return false
 		}
 	}
+}
+
+// misfit ends the line, unless e has done so already, after a reply that cannot be
+// that of the call whose turn it was. The call, which is claimed, fails.
+func (ln *line[C]) misfit(to *Ticket, e *ending) {
+	if e == nil {
+		ln.mu.Lock()
+		e = ln.endFailed("read", netpool.ErrForeign)
+		ln.mu.Unlock()
+	}
+	to.err = ln.m.o.Fail("read", true, netpool.ErrForeign)
+	to.state.Store(failed)
+	to.notify()
+	ln.finish(e)
 }
 
 // takeReply takes the call out of the queue to which the next reply belongs, and

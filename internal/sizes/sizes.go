@@ -1,4 +1,6 @@
-package redis
+// Package sizes remembers which keys have large values, so that calls for them do
+// not keep others waiting on a shared connection.
+package sizes
 
 import (
 	"hash/maphash"
@@ -6,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// sizes remembers which keys have large replies, and under which names most of
+// Sizes remembers which keys have large replies, and under which names most of
 // them are large, so that they do not keep others waiting. It takes 40 KiB and
 // may mistake one for another.
-type sizes struct {
+type Sizes struct {
 	// any is set when there was a large reply: until then nothing is looked up.
 	any atomic.Bool
 	// keys holds digests of the keys that had a large reply last.
@@ -34,7 +36,7 @@ var sizeSeed = maphash.MakeSeed() // read-only
 
 // name is the slot of keys with the same name. The name of a key is the part in
 // front of the last colon, or of the digits at the end.
-func (s *sizes) name(key string) *atomic.Int32 {
+func (s *Sizes) name(key string) *atomic.Int32 {
 	if i := strings.LastIndexByte(key, ':'); i >= 0 {
 		key = key[:i]
 	} else {
@@ -44,13 +46,13 @@ func (s *sizes) name(key string) *atomic.Int32 {
 }
 
 // key is the slot of a key, and the digest that is in it if the reply is large.
-func (s *sizes) key(key string) (slot *atomic.Uint32, digest uint32) {
+func (s *Sizes) key(key string) (slot *atomic.Uint32, digest uint32) {
 	h := maphash.String(sizeSeed, key)
 	return &s.keys[h%uint64(len(s.keys))], uint32(h>>32) | 1
 }
 
-// large reports whether the reply for a key is expected to be large.
-func (s *sizes) large(key string) bool {
+// Large reports whether the reply for a key is expected to be large.
+func (s *Sizes) Large(key string) bool {
 	if !s.any.Load() {
 		return false
 	}
@@ -61,8 +63,8 @@ func (s *sizes) large(key string) bool {
 	return slot.Load() == digest
 }
 
-// note learns from the size of a reply.
-func (s *sizes) note(key string, size int) {
+// Note learns from the size of a reply.
+func (s *Sizes) Note(key string, size int) {
 	switch {
 	case size > smallReply:
 		s.any.Store(true)
