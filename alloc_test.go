@@ -4,8 +4,12 @@ package strata_test
 
 import (
 	"context"
+	"runtime"
 	"strconv"
 	"testing"
+	"time"
+
+	"github.com/strata-cache/strata"
 )
 
 func TestHitAllocatesNothing(t *testing.T) {
@@ -69,5 +73,34 @@ func TestInvalidateOfAbsentKeyAllocatesNothing(t *testing.T) {
 	c := holding(t, "k")
 	if n := testing.AllocsPerRun(1000, func() { c.Invalidate(context.Background(), "absent") }); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+// heap returns the bytes that the collector keeps.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestEntryOfTwoWordsAllocatesLessThan100Bytes(t *testing.T) {
+	const n = 100_000
+	c, err := strata.New(strata.Options[uint64, uint64]{TTL: time.Hour, Memory: strata.Memory[uint64, uint64]{MaxEntries: n}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	before := heap()
+	for i := range uint64(n) {
+		if err := c.Set(t.Context(), i, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if each := float64(heap()-before) / n; each >= 100 {
+		t.Errorf("%.0f bytes per entry, want less than 100: 48 for the entry, 24 to find it, 24 for its order", each)
+	}
+	if held := c.Len(); held != n {
+		t.Errorf("%d entries of %d", held, n)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/strata-cache/strata/internal/lifetime"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/link"
+	"github.com/strata-cache/strata/internal/lives"
 )
 
 // Cache answers reads from L1, the memory of this process, else from L2, a
@@ -31,7 +32,7 @@ type Cache[K comparable, V any] struct {
 	memory     *l1.Cache[K, held[V]]
 	generation generation.Ledger
 	// look are the flags of every entry.
-	look     uint32
+	look     uint64
 	encoding codec.Codec[V] // that of L2, or the one that it would have
 	// negatives are about keys that have no value.
 	negatives *l1.Cache[K, negative]
@@ -104,7 +105,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		c.encoding = defaultCodec[V]()
 	}
 	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
-		c.look = closely
+		c.look = lives.Closely
 	}
 	c.open, c.end = context.WithCancel(context.Background())
 	c.generation.OnInvalidateAll = c.wakePurger

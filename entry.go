@@ -8,6 +8,7 @@ import (
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/lives"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -18,26 +19,28 @@ type stamps struct {
 	tags                      []string
 }
 
-// lives is what L1 keeps with a value: the times of its life, the stamps that decide
-// whether it is valid, and its tags.
-type lives struct {
-	// soon is the time from which a hit has further work, such as starting a refresh.
-	// Before it a hit needs no other check. fresh is the time until which the value is
-	// fresh. Zero stands for a value that a caller has expired.
-	soon, fresh int64
-	// stamp is the generation when the load of the value was registered.
-	stamp uint64
+// held is the value of an entry in L1, with the times of its life and the stamp that
+// decides whether it is valid.
+type held[V any] struct {
+	lives.Lives
+	value V
+}
+
+// plain reports whether a hit on an entry that ends at dead needs no other check than
+// that of the time and the generation. It is Lives.SoonAt and Lives.Stamp written out:
+// in code that other packages instantiate, Go calls functions of internal/lives.
+func (h *held[V]) plain(now, dead int64, generation uint64) bool {
+	return now < dead-int64(h.Soon&lives.SpanMask)*lives.Units[h.Soon>>lives.SpanBits] &&
+		h.State>>lives.StampShift >= generation && h.State&lives.Closely == 0
+}
+
+// record is what an entry has behind it if its value has an identity in L2 or tags.
+// Other entries do without the memory, and without pointers for the collector.
+type record struct {
 	// id is the identity of the value in L2; zero for none.
 	id remote.ID
 	// tags are the groups that the value belongs to; nil for none.
-	tags  *tagSet
-	flags uint32
-}
-
-// held is the value of an entry in L1.
-type held[V any] struct {
-	lives
-	value V
+	tags *tagSet
 }
 
 // entry is an entry of L1; removal is one that has left it.
@@ -54,21 +57,39 @@ type tagSet struct {
 	seen atomic.Uint64
 }
 
+// newEntry returns an entry for L1.
+func newEntry[K comparable, V any](key K, value held[V], dead int64, r record) *entry[K, V] {
+	if r == (record{}) {
+		return l1.NewEntry(key, value, dead)
+	}
+	value.State |= lives.Recorded
+	return l1.NewEntryWith(key, value, dead, r)
+}
+
+// recordOf returns the record of e; the zero record if it has none.
+func recordOf[K comparable, V any](e *entry[K, V]) record {
+	if e.Value.State&lives.Recorded == 0 {
+		return record{}
+	}
+	return *l1.Behind[record](e)
+}
+
 // judge returns whether e, the entry of key in L1, is valid, stale, suspect or
 // invalid, and the time since which it is suspect. A valid one gets the newest
 // stamp.
 func (c *Cache[K, V]) judge(key K, e *entry[K, V]) (v generation.Verdict, since int64) {
-	if e.Value.stamp < c.generation.Watermark() {
+	if stamp := e.Value.Stamp(); stamp < c.generation.Watermark() {
 		var next uint64
-		v, next, since = c.generation.Judge(e.Value.stamp, func() uint16 { return c.laneOf(key) })
+		v, next, since = c.generation.Judge(stamp, func() uint16 { return c.laneOf(key) })
 		if v == generation.Valid {
 			c.memory.Swap(e, restamped(e, next))
 		}
 	}
-	if e.Value.tags == nil {
+	tags := recordOf(e).tags
+	if tags == nil {
 		return v, since
 	}
-	tv, ts := c.judgeTags(e.Value.tags)
+	tv, ts := c.judgeTags(tags)
 	return generation.Both(v, since, tv, ts)
 }
 
@@ -85,12 +106,12 @@ func (c *Cache[K, V]) judgeTags(t *tagSet) (v generation.Verdict, since int64) {
 	return v, since
 }
 
-// tagsOf returns the tags of e.
-func tagsOf[K comparable, V any](e *entry[K, V]) []string {
-	if e.Value.tags == nil {
+// all returns the tags in t, which may be nil.
+func (t *tagSet) all() []string {
+	if t == nil {
 		return nil
 	}
-	return e.Value.tags.names
+	return t.names
 }
 
 // laneOf returns the lane of key; one that does not exist, so that the entry is
@@ -108,16 +129,16 @@ func (c *Cache[K, V]) laneOf(key K) (lane uint16) {
 
 // restamped returns a copy of e with a newer stamp.
 func restamped[K comparable, V any](e *entry[K, V], stamp uint64) *entry[K, V] {
-	s := l1.NewEntry(e.Key, e.Value, e.Dead)
-	s.Value.stamp = stamp
+	s := newEntry(e.Key, e.Value, e.Dead, recordOf(e))
+	s.Value.Restamp(stamp)
 	return s
 }
 
 // expired returns a copy of e that is not fresh any more since some time, for as
 // long as e may be served then if its load fails.
 func (c *Cache[K, V]) expired(e *entry[K, V], since int64) *entry[K, V] {
-	s := restamped(e, e.Value.stamp)
-	s.Value.soon, s.Value.fresh = 0, 0
+	s := restamped(e, e.Value.Stamp())
+	s.Value.Expire()
 	if until := c.onErrorUntil(e); until > 0 {
 		s.Dead = min(until, l1.After(since, c.o.Stale.OnError))
 	}
@@ -129,20 +150,20 @@ func (c *Cache[K, V]) expired(e *entry[K, V], since int64) *entry[K, V] {
 // that was expired by its key.
 func (c *Cache[K, V]) aged(key K, e *entry[K, V]) *entry[K, V] {
 	old, v := e, generation.Valid
-	if e.Value.stamp < c.generation.Watermark() {
+	if stamp := e.Value.Stamp(); stamp < c.generation.Watermark() {
 		var next uint64
 		var since int64
-		if v, next, since = c.generation.Judge(e.Value.stamp, func() uint16 { return c.laneOf(key) }); v == generation.Stale {
+		if v, next, since = c.generation.Judge(stamp, func() uint16 { return c.laneOf(key) }); v == generation.Stale {
 			e = restamped(e, next)
-			e.Value.fresh = min(e.Value.fresh, since)
-			e.Value.soon, e.Dead = min(e.Value.soon, e.Value.fresh), min(e.Dead, l1.After(since, c.o.Stale.window()))
+			fresh, soon := min(e.Value.FreshUntil(e.Dead), since), e.Value.SoonAt(e.Dead)
+			e.Dead = e.Value.End(fresh, min(e.Dead, l1.After(since, c.o.Stale.window())))
+			e.Value.SetSoon(soon, e.Dead)
 		}
 	}
-	if e.Value.tags != nil && v <= generation.Stale {
-		if v, next, since := c.generation.JudgeTags(e.Value.tags.names, e.Value.tags.seen.Load()); v == generation.Stale {
+	if tags := recordOf(e).tags; tags != nil && v <= generation.Stale {
+		if v, next, since := c.generation.JudgeTags(tags.names, tags.seen.Load()); v == generation.Stale {
 			e = c.expired(e, since)
-			e.Value.tags = &tagSet{names: e.Value.tags.names} // a reader that still has old judges it by its own
-			e.Value.tags.seen.Store(next)
+			l1.Behind[record](e).tags = newTags(tags.names, next) // a reader that still has old judges it by its own
 		}
 	}
 	if e != old {
@@ -151,27 +172,18 @@ func (c *Cache[K, V]) aged(key K, e *entry[K, V]) *entry[K, V] {
 	return e
 }
 
-// Flags of entries in L1.
-const (
-	// closely makes every hit look at the entry more closely: it has tags, or
-	// the cache has a Clone, a hook for hits and the like.
-	closely uint32 = 1 << iota
-)
-
 // entry returns an entry for L1 that from now on is fresh for fresh, and kept for
 // left, as far as L1 may. Either may be over. stamps are from before the value was
 // read.
 func (c *Cache[K, V]) entry(now int64, key K, v V, fresh, left time.Duration, s stamps, id remote.ID) *entry[K, V] {
+	r := record{id: id, tags: newTags(s.tags, s.tagGeneration)}
+	flags := c.look
+	if r.tags != nil {
+		flags |= lives.Closely
+	}
 	longest := l1.After(now, c.memoryTTL())
-	about := lives{
-		fresh: min(longest, later(now, fresh)), stamp: s.generation, id: id,
-		tags: newTags(s.tags, s.tagGeneration), flags: c.look,
-	}
-	about.soon = about.fresh
-	if about.tags != nil {
-		about.flags |= closely
-	}
-	return l1.NewEntry(key, held[V]{about, v}, min(longest, l1.After(now, left)))
+	about, dead := lives.New(s.generation, flags, min(longest, later(now, fresh)), min(longest, l1.After(now, left)))
+	return newEntry(key, held[V]{about, v}, dead, r)
 }
 
 // newTags returns tags in the form of an entry, with the stamp seen; nil if there
@@ -209,13 +221,13 @@ func (c *Cache[K, V]) refreshSoon(e *entry[K, V], now int64, fresh, ttl, took ti
 		early := time.Duration(rand.ExpFloat64() * c.o.RefreshSpread * float64(took))
 		rest = max(rest, min(early, ttl/2))
 	}
-	e.Value.soon = min(e.Value.fresh, later(now, fresh-rest))
+	e.Value.SetSoon(later(now, fresh-rest), e.Dead)
 }
 
 // revalidates reports whether e, which is not fresh any more, may be served
 // while it is refreshed. One that a caller has expired may not.
 func (c *Cache[K, V]) revalidates(e *entry[K, V], now int64) bool {
-	return e.Value.fresh > 0 && now < l1.After(e.Value.fresh, c.o.Stale.WhileRevalidate)
+	return !e.Value.Expired() && now < l1.After(e.Value.FreshUntil(e.Dead), c.o.Stale.WhileRevalidate)
 }
 
 // onErrorUntil is until when e may be served if its load fails.
@@ -223,10 +235,10 @@ func (c *Cache[K, V]) onErrorUntil(e *entry[K, V]) int64 {
 	if c.o.Stale.OnError == 0 {
 		return 0
 	}
-	if e.Value.fresh == 0 {
+	if e.Value.Expired() {
 		return e.Dead
 	}
-	return min(e.Dead, l1.After(e.Value.fresh, c.o.Stale.OnError))
+	return min(e.Dead, l1.After(e.Value.FreshUntil(e.Dead), c.o.Stale.OnError))
 }
 
 // life returns how long a value stored by o is to live. It is not positive if
@@ -307,9 +319,10 @@ func (c *Cache[K, V]) droppedBetween(tags []string, from, to uint64) bool {
 // tagsDropped reports whether e, which is in L1 or on its way there, is absent
 // for every purpose because one of its tags was dropped since it was read.
 func (c *Cache[K, V]) tagsDropped(e *entry[K, V]) bool {
-	if e.Value.tags == nil {
+	tags := recordOf(e).tags
+	if tags == nil {
 		return false
 	}
-	v, _, _ := c.generation.JudgeTags(e.Value.tags.names, e.Value.tags.seen.Load())
+	v, _, _ := c.generation.JudgeTags(tags.names, tags.seen.Load())
 	return v == generation.Invalid
 }

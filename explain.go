@@ -119,19 +119,15 @@ func (c *Cache[K, V]) explainMemory(key K) Place {
 		return p
 	}
 	e = c.aged(key, e)
-	if e.Value.tags != nil {
-		p.Tags = slices.Clone(e.Value.tags.names)
-		v, _, _ := c.generation.JudgeTags(e.Value.tags.names, e.Value.tags.seen.Load())
-		p.DroppedByTag = v == generation.Invalid
-	}
+	p.Tags, p.DroppedByTag = slices.Clone(recordOf(e).tags.all()), c.tagsDropped(e)
 	v, since := c.judge(key, e)
 	if p.Suspect = v == generation.Suspect; v >= generation.Suspect {
-		p.lasts = p.Suspect && now < e.Value.fresh && c.lasts(since)
+		p.lasts = p.Suspect && now < e.Value.FreshUntil(e.Dead) && c.lasts(since)
 		return p
 	}
 	p.Present = true
-	p.Fresh, p.Left = until(e.Value.fresh, now), until(e.Dead, now)
-	if p.Expired = e.Value.fresh == 0; p.Expired {
+	p.Fresh, p.Left = until(e.Value.FreshUntil(e.Dead), now), until(e.Dead, now)
+	if p.Expired = e.Value.Expired(); p.Expired {
 		p.Fresh = 0
 	}
 	p.served = p.Fresh <= 0 && c.revalidates(e, now)
@@ -153,7 +149,7 @@ func (c *Cache[K, V]) explainFailures(key K, r *Report) {
 	if e == nil || e.Value.notFound {
 		return
 	}
-	r.Failures, r.Err = e.Value.failures, e.Value.err
+	r.Failures, r.Err = int(e.Value.failures), e.Value.err
 	r.RetryIn = max(0, until(e.Value.fresh, now))
 }
 

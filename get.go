@@ -28,7 +28,7 @@ import (
 // A hit costs no allocation, no lock and no look at ctx.
 func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], opts ...CallOption) (V, error) {
 	e, now := c.memory.Get(key)
-	if e != nil && now < e.Value.soon && e.Value.stamp >= c.generation.Watermark() && e.Value.flags == 0 && len(opts) == 0 {
+	if e != nil && e.Value.plain(now, e.Dead, c.generation.Generation.Load()) && len(opts) == 0 {
 		return e.Value.value, nil
 	}
 	return c.getSlow(ctx, key, e, now, load, opts)
@@ -38,10 +38,10 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], o
 // reports false if there is no value, ctx ends, or the cache is closed.
 func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
 	e, now := c.memory.Get(key)
-	if e != nil && now < e.Value.soon && e.Value.stamp >= c.generation.Watermark() && e.Value.flags == 0 {
+	if e != nil && e.Value.plain(now, e.Dead, c.generation.Generation.Load()) {
 		return e.Value.value, true
 	}
-	if e != nil && now < e.Value.fresh && c.valid(key, e) {
+	if e != nil && now < e.Value.FreshUntil(e.Dead) && c.valid(key, e) {
 		return c.hit(ctx, key, e), true
 	}
 	if c.missed(ctx, key, e) != nil {
@@ -99,8 +99,8 @@ func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *entry[K, V], now i
 	if e == nil || !c.valid(key, e) {
 		return a
 	}
-	if now < e.Value.fresh {
-		return l1Answer[V]{value: c.hit(ctx, key, e), found: true, due: now >= e.Value.soon}
+	if now < e.Value.FreshUntil(e.Dead) {
+		return l1Answer[V]{value: c.hit(ctx, key, e), found: true, due: now >= e.Value.SoonAt(e.Dead)}
 	}
 	due, stale := c.servesStale(ctx, key, e, now)
 	if !stale {

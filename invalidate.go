@@ -118,7 +118,7 @@ func (c *Cache[K, V]) dropLocal(key K, soft bool) {
 			return
 		}
 		c.negatives.Delete(key)
-		if e, _ := c.memory.Peek(key); e != nil && e.Value.fresh > 0 {
+		if e, _ := c.memory.Peek(key); e != nil && !e.Value.Expired() {
 			c.memory.Swap(e, c.expired(e, c.memory.Now()))
 		}
 	})

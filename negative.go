@@ -13,12 +13,16 @@ import (
 // negative is the value of a negative entry: L1 remembers of a key without a value
 // that the origin does not have it, or that its load has failed.
 type negative struct {
-	lives
 	err error
+	// fresh is the time until which it holds.
+	fresh int64
+	// stamp and tags decide whether it is valid, as those of an entry with a value.
+	stamp uint64
+	tags  *tagSet
+	// failures is how often the load has failed in a row.
+	failures int32
 	// notFound says that err is the origin's answer.
 	notFound bool
-	// failures is how often the load has failed in a row.
-	failures int
 }
 
 const (
@@ -88,7 +92,7 @@ func (c *Cache[K, V]) failed(key K, err error) {
 // failures is how often the load of key has failed in a row.
 func (c *Cache[K, V]) failures(key K) int {
 	if e, _ := c.negatives.Peek(key); e != nil {
-		return e.Value.failures
+		return int(e.Value.failures)
 	}
 	return 0
 }
@@ -115,8 +119,8 @@ func (r *read[K, V]) remembers(err error) bool {
 func (r *read[K, V]) absent(err error, left time.Duration, tags []string) *l1.Entry[K, negative] {
 	left = min(left, r.c.memoryTTL())
 	dead := l1.After(r.c.memory.Now(), left)
-	about := lives{fresh: dead, stamp: r.f.Stamp, tags: newTags(tags, r.tagGeneration)}
-	return l1.NewEntry(r.f.Key, negative{lives: about, err: err, notFound: true}, dead)
+	n := negative{err: err, notFound: true, fresh: dead, stamp: r.f.Stamp, tags: newTags(tags, r.tagGeneration)}
+	return l1.NewEntry(r.f.Key, n, dead)
 }
 
 // forget removes key from L1, and returns the removed entries for memory.Notify,
@@ -146,7 +150,7 @@ func (c *Cache[K, V]) unremember(e *entry[K, V]) {
 	if c.negatives.Len() == 0 {
 		return
 	}
-	if m, now := c.negatives.Peek(e.Key); m != nil && (m.Value.notFound || now < e.Value.fresh) {
+	if m, now := c.negatives.Peek(e.Key); m != nil && (m.Value.notFound || now < e.Value.FreshUntil(e.Dead)) {
 		c.negatives.Delete(e.Key)
 	}
 }

@@ -85,7 +85,7 @@ func (p *purger) close() {
 // purge removes the entries of L1 that drops of everything or of tags made absent.
 func (c *Cache[K, V]) purge() {
 	c.memory.DeleteFunc(func(e *entry[K, V]) bool {
-		return c.open.Err() == nil && (c.generation.Invalidates(e.Value.stamp) || c.tagsDropped(e))
+		return c.open.Err() == nil && (c.generation.Invalidates(e.Value.Stamp()) || c.tagsDropped(e))
 	})
 }
 

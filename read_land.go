@@ -79,7 +79,7 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 	c, e := r.c, r.outcome.entry
 	return func() {
 		if e == r.candidate.entry {
-			if newer, now := c.memory.Peek(r.f.Key); newer != nil && now < newer.Value.fresh && newer.Value.stamp >= r.f.Stamp {
+			if newer, now := c.memory.Peek(r.f.Key); newer != nil && now < newer.Value.FreshUntil(newer.Dead) && newer.Value.Stamp() >= r.f.Stamp {
 				return
 			}
 		}

@@ -66,13 +66,14 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 	case v == generation.Suspect:
 		r.suspect = suspect[K, V]{entry: e, since: since}
 		return false
-	case v == generation.Stale, now >= e.Value.fresh, r.call.refresh && now >= e.Value.soon, r.call.skipRead:
+	case v == generation.Stale, now >= e.Value.FreshUntil(e.Dead), r.call.refresh && now >= e.Value.SoonAt(e.Dead), r.call.skipRead:
 		r.candidate.value, r.candidate.note, r.candidate.until = &e.Value.value, noteL1, c.onErrorUntil(e)
-		r.candidate.id, r.candidate.tags = e.Value.id, tagsOf(e)
+		about := recordOf(e)
+		r.candidate.id, r.candidate.tags = about.id, about.tags.all()
 		r.offer()
 		return false
 	}
-	r.found(e.Value.value, tagsOf(e), endL1)
+	r.found(e.Value.value, recordOf(e).tags.all(), endL1)
 	return true
 }
 
@@ -285,11 +286,11 @@ func (r *read[K, V]) keepHeld(o opened[V], h remote.Held) {
 // that and it may be used all the same.
 func (r *read[K, V]) serveSuspect() (settled bool) {
 	e := r.suspect.entry
-	if e == nil || l2.Over(r.ctx) || r.c.memory.Now() >= e.Value.fresh || !r.c.lasts(r.suspect.since) {
+	if e == nil || l2.Over(r.ctx) || r.c.memory.Now() >= e.Value.FreshUntil(e.Dead) || !r.c.lasts(r.suspect.since) {
 		return false
 	}
 	r.c.counts.degraded.Add(1)
-	r.found(e.Value.value, tagsOf(e), endL1)
+	r.found(e.Value.value, recordOf(e).tags.all(), endL1)
 	r.outcome.res.Note |= noteDegraded
 	return true
 }
@@ -361,7 +362,7 @@ func (r *read[K, V]) open(box sealed, drops map[string]remote.Tag) (o opened[V])
 	case isNotFound:
 		o.state = notFound
 		return o
-	case r.suspect.entry != nil && r.suspect.entry.Value.id == box.held.ID:
+	case r.suspect.entry != nil && recordOf(r.suspect.entry).id == box.held.ID:
 		r.c.counts.confirmed.Add(1)
 		o.value = r.suspect.entry.Value.value
 		return o

@@ -60,7 +60,7 @@ func (r *read[K, V]) prepareReload() {
 	r.l2.Allowed(r.c.l2)
 	r.skippedGet = true
 	if e, _ := r.c.memory.Peek(r.f.Key); e != nil {
-		r.right.replaces = e.Value.id // most likely the value that L2 holds
+		r.right.replaces = recordOf(e).id // most likely the value that L2 holds
 	}
 }
 

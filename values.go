@@ -8,6 +8,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/keyname"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/lives"
 )
 
 // inspectOneIn is the number of hits of which one is compared with the hash
@@ -24,17 +25,17 @@ func (c *Cache[K, V]) clone(v V) (copied V) {
 	return c.o.Memory.Clone(v)
 }
 
-// mark notes a hash of e's value in its flags, before it is stored.
+// mark notes a hash of e's value in its lives, before it is stored.
 func (c *Cache[K, V]) mark(e *entry[K, V]) {
 	if c.o.Memory.DetectMutation {
-		e.Value.flags |= c.hash(e.Value.value)
+		e.Value.State |= c.hash(e.Value.value)
 	}
 }
 
 // inspect compares e's value with its hash now and then. An entry with a value that
 // has changed is dropped.
 func (c *Cache[K, V]) inspect(key K, e *entry[K, V]) {
-	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value.value) == e.Value.flags&^hashMask {
+	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value.value) == e.Value.State&lives.HashMask {
 		return
 	}
 	if c.memory.DeleteEntry(e) {
@@ -48,17 +49,15 @@ func (c *Cache[K, V]) inspect(key K, e *entry[K, V]) {
 	c.o.Logger.Error("strata: a cached value was changed by a caller", about...)
 }
 
-// hashMask are the bits of an entry's flags that are none of the hash.
-const hashMask = 0xff
-
-// hash is a hash of how v is encoded, or zero if it cannot be.
-func (c *Cache[K, V]) hash(v V) (h uint32) {
+// hash is a hash of how v is encoded, in the bits of lives.HashMask, or zero if it
+// cannot be.
+func (c *Cache[K, V]) hash(v V) (h uint64) {
 	defer c.contain("Codec")
 	b, err := c.encoding.Append(nil, v)
 	if err != nil {
 		return 0
 	}
-	return crc32.ChecksumIEEE(b) &^ hashMask
+	return uint64(crc32.ChecksumIEEE(b)) & lives.HashMask
 }
 
 // encode appends v as the Codec has it. A panic of the Codec is an error.

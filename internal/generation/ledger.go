@@ -59,7 +59,10 @@ type Ledger struct {
 	// the ledger is used.
 	OnInvalidateAll func()
 
-	generation atomic.Uint64
+	// Generation counts events; see Watermark, which reads it. It is exported for code
+	// that other packages instantiate: Go calls Watermark there. Only the Ledger writes
+	// it.
+	Generation atomic.Uint64
 
 	// Watermarks: they concern entries with a lower stamp.
 	invalidated        atomic.Uint64
@@ -86,13 +89,13 @@ type lanes struct {
 // Watermark returns the generation, which no watermark exceeds: an entry with a
 // lower stamp has to be judged. It is also the stamp of a flight that is registered
 // now.
-func (l *Ledger) Watermark() uint64 { return l.generation.Load() }
+func (l *Ledger) Watermark() uint64 { return l.Generation.Load() }
 
 // Judge says how an entry with this stamp may be used, its tags apart, and since
 // when it is stale or suspect. A valid entry may be given the stamp next. laneOf is
 // asked for the entry's lane if the verdict depends on it.
 func (l *Ledger) Judge(stamp uint64, laneOf func() uint16) (v Verdict, next uint64, since int64) {
-	next = l.generation.Load() // before the watermarks, which are set first
+	next = l.Generation.Load() // before the watermarks, which are set first
 	if l.Invalidates(stamp) {
 		return Invalid, next, 0
 	}
@@ -137,8 +140,8 @@ func (l *Ledger) SuspectAll(now int64) {
 // invalidateAll, expire, suspectAll and suspect are called with mu held. Each sets
 // its watermark before it raises the generation.
 func (l *Ledger) invalidateAll() {
-	l.invalidated.Store(l.generation.Load() + 1)
-	l.generation.Add(1)
+	l.invalidated.Store(l.Generation.Load() + 1)
+	l.Generation.Add(1)
 	if l.OnInvalidateAll != nil {
 		l.OnInvalidateAll()
 	}
@@ -149,8 +152,8 @@ func (l *Ledger) invalidateAll() {
 func (l *Ledger) Invalidates(stamp uint64) bool { return stamp < l.invalidated.Load() }
 
 func (l *Ledger) expire(now int64) {
-	l.expired.set(l.generation.Load()+1, now)
-	l.generation.Add(1)
+	l.expired.set(l.Generation.Load()+1, now)
+	l.Generation.Add(1)
 }
 
 // Expired returns when everything was last made stale, and false if no such
@@ -160,8 +163,8 @@ func (l *Ledger) Expired() (since int64, ever bool) {
 }
 
 func (l *Ledger) suspectAll(now int64) {
-	l.suspected.set(l.generation.Load()+1, now)
-	l.generation.Add(1)
+	l.suspected.set(l.Generation.Load()+1, now)
+	l.Generation.Add(1)
 }
 
 func (l *Ledger) suspect(now int64, which ...int) {
@@ -169,7 +172,7 @@ func (l *Ledger) suspect(now int64, which ...int) {
 	if ls == nil || len(which) == 0 {
 		return
 	}
-	next := l.generation.Load() + 1
+	next := l.Generation.Load() + 1
 	for _, n := range which {
 		if n == tagLane {
 			l.tags.suspect(now)
@@ -178,5 +181,5 @@ func (l *Ledger) suspect(now int64, which ...int) {
 		ls.of[n].set(next, now)
 		ls.highest.Store(next)
 	}
-	l.generation.Add(1)
+	l.Generation.Add(1)
 }

@@ -3,6 +3,7 @@ package l1
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -448,5 +449,23 @@ func noAllocs[K comparable](t *testing.T, key K) {
 		c.Peek(key)
 	}); n != 0 {
 		t.Fatalf("%v allocations", n)
+	}
+}
+
+func TestWhatLiesBehindAnEntryStaysThere(t *testing.T) {
+	type record struct {
+		id   uint64
+		tags []string
+	}
+	c := New(Config[string, byte]{MaxEntries: 10})
+	c.Set(NewEntryWith("a", byte(1), Forever, record{7, []string{"x"}}), 1)
+	c.Set(forever("b", byte(2)), 1)
+	runtime.GC()
+	e, _ := c.Get("a")
+	if e == nil || e.Value != 1 {
+		t.Fatalf("found %v", e)
+	}
+	if r := Behind[record](e); r.id != 7 || len(r.tags) != 1 || r.tags[0] != "x" {
+		t.Errorf("%+v", r)
 	}
 }

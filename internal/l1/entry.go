@@ -30,6 +30,26 @@ func NewEntry[K comparable, V any](key K, value V, dead int64) *Entry[K, V] {
 	return &Entry[K, V]{Head: evict.Head{Dead: dead}, Key: key, Value: value}
 }
 
+// entryWith is an entry with something behind it, of a type that its user knows.
+type entryWith[K comparable, V, X any] struct {
+	Entry[K, V]
+	behind X
+}
+
+// NewEntryWith is [NewEntry] for an entry that has something behind it, which only
+// such entries pay for; see [Behind].
+func NewEntryWith[K comparable, V, X any](key K, value V, dead int64, behind X) *Entry[K, V] {
+	e := &entryWith[K, V, X]{behind: behind}
+	e.Key, e.Value, e.Dead = key, value, dead
+	return &e.Entry
+}
+
+// Behind returns what e has behind it. The caller knows that e was made by
+// [NewEntryWith] with an X, and writes to it only before e is stored.
+func Behind[X any, K comparable, V any](e *Entry[K, V]) *X {
+	return &(*entryWith[K, V, X])(unsafe.Pointer(e)).behind
+}
+
 // entryOf returns the entry that begins with h; nil for nil.
 func entryOf[K comparable, V any](h *evict.Head) *Entry[K, V] {
 	return (*Entry[K, V])(unsafe.Pointer(h))

@@ -23,6 +23,8 @@ var levels = map[string]int{ // read-only
 	"internal/entryrules": 0, "internal/envelope": 0, "internal/health": 0, "internal/keyname": 0, "internal/mcmeta": 0, "internal/generation": 0, "internal/inbuf": 0, "internal/resp": 0, "internal/ring": 0, "internal/sizes": 0, "internal/slots": 0, "internal/spool": 0, "internal/pubsub": 0,
 	// The eviction policy, below the engine.
 	"internal/evict": 0,
+	// The times of an entry, beside its value.
+	"internal/lives": 0,
 	// A command for the documents.
 	"internal/picture": 0,
 	// Simulated eviction policies, beside the engine.
