@@ -4,9 +4,9 @@ import (
 	"errors"
 	"net"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
+
+	"github.com/strata-cache/strata/internal/endpoint"
 )
 
 // Endpoint is the content of a URL: a server, and the options of its client.
@@ -27,39 +27,27 @@ type Endpoint struct {
 	Protocol int
 	// Name is the name of the connections.
 	Name string
-	Pool
-}
-
-// Pool is the options of a pool of connections. Fields that the URL does not
-// have are zero.
-type Pool struct {
-	Timeout, DialTimeout  time.Duration
-	IdleTimeout, Lifetime time.Duration
-	MaxConns, MaxIdle     int
+	endpoint.Pool
 }
 
 // ParseURL parses a URL of scheme redis, rediss or unix. Errors contain no part
 // of the URL except known names of parameters.
 func ParseURL(s string) (Endpoint, error) {
-	s, others := cutHosts(s)
+	s, others := endpoint.CutHosts(s)
 	u, err := url.Parse(s)
 	if err != nil || strings.HasPrefix(u.Scheme, "redis") && u.Opaque != "" { // no slashes, no host
 		// The parser's own error contains the URL, and with it the password.
 		return Endpoint{}, errors.New("cannot be parsed (special characters in user and password are written as %XX)")
 	}
 	var e Endpoint
-	if u.User != nil {
-		e.Username = u.User.Username()
-		e.Password, _ = u.User.Password()
-		if e.Username != "" && e.Password == "" {
-			return Endpoint{}, errors.New("user without password")
-		}
+	if e.Username, e.Password, err = endpoint.Credentials(u); err != nil {
+		return Endpoint{}, err
 	}
 	db := ""
 	switch u.Scheme {
 	case "redis", "rediss":
 		e.TLS = u.Scheme == "rediss"
-		if e.Host, e.Port, err = hostPort(u); err != nil {
+		if e.Host, e.Port, err = endpoint.HostPort(u, "6379"); err != nil {
 			return Endpoint{}, err
 		}
 		for _, host := range others {
@@ -67,7 +55,7 @@ func ParseURL(s string) (Endpoint, error) {
 			if err != nil || o.Host != host || host == "" {
 				return Endpoint{}, errors.New("list of hosts cannot be parsed")
 			}
-			name, port, err := hostPort(o)
+			name, port, err := endpoint.HostPort(o, "6379")
 			if err != nil {
 				return Endpoint{}, err
 			}
@@ -91,37 +79,6 @@ func ParseURL(s string) (Endpoint, error) {
 	return e, nil
 }
 
-// cutHosts removes all hosts but the first from a URL and returns them. They
-// are separated by commas; package url supports only one.
-func cutHosts(s string) (one string, others []string) {
-	begin := strings.Index(s, "://") + len("://")
-	if begin < len("://") {
-		return s, nil
-	}
-	end := len(s)
-	if i := strings.IndexAny(s[begin:], "/?#"); i >= 0 {
-		end = begin + i
-	}
-	begin += strings.LastIndexByte(s[begin:end], '@') + 1
-	hosts := strings.Split(s[begin:end], ",")
-	return s[:begin] + hosts[0] + s[end:], hosts[1:]
-}
-
-// hostPort returns the host and the port of a server, with defaults.
-func hostPort(u *url.URL) (host, port string, err error) {
-	host, port = u.Hostname(), u.Port()
-	if host == "" {
-		host = "localhost"
-	}
-	if port == "" {
-		port = "6379"
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", "", errors.New("port is not a number from 1 to 65535")
-	}
-	return host, port, nil
-}
-
 // query parses the parameters, and the number of the database, which is given
 // by the path or by ?db=.
 func (e *Endpoint) query(db string, u *url.URL) error {
@@ -132,20 +89,7 @@ func (e *Endpoint) query(db string, u *url.URL) error {
 	if db != "" {
 		query["db"] = append(query["db"], db)
 	}
-	for name, values := range query {
-		known, ok := e.parameter(name, values[0])
-		switch {
-		case !known && plain(name):
-			return errors.New("unknown parameter " + name)
-		case !known:
-			return errors.New("unknown parameter")
-		case len(values) > 1:
-			return errors.New(name + " given twice")
-		case !ok:
-			return errors.New("bad value of " + name)
-		}
-	}
-	return nil
+	return endpoint.Check(query, e.parameter)
 }
 
 // parameter parses one parameter. It reports whether the name is known, and
@@ -153,54 +97,15 @@ func (e *Endpoint) query(db string, u *url.URL) error {
 func (e *Endpoint) parameter(name, value string) (known, ok bool) {
 	switch name {
 	case "db":
-		ok = number(&e.DB, value, 0)
+		ok = endpoint.Number(&e.DB, value, 0)
 	case "cluster":
 		e.Cluster, ok = value == "true", value == "true" || value == "false"
 	case "protocol":
-		ok = number(&e.Protocol, value, 2) && e.Protocol <= 3
+		ok = endpoint.Number(&e.Protocol, value, 2) && e.Protocol <= 3
 	case "client_name":
 		e.Name, ok = value, value != ""
-	case "timeout":
-		ok = duration(&e.Timeout, value)
-	case "dial_timeout":
-		ok = duration(&e.DialTimeout, value)
-	case "conn_max_idle_time":
-		ok = duration(&e.IdleTimeout, value)
-	case "conn_max_lifetime":
-		ok = duration(&e.Lifetime, value)
-	case "pool_size":
-		ok = number(&e.MaxConns, value, 1)
-	case "max_idle_conns":
-		ok = number(&e.MaxIdle, value, 1)
 	default:
-		return false, false
+		return e.Set(name, value)
 	}
 	return true, ok
-}
-
-// plain reports whether a name may appear in an error. Such a name cannot forge
-// a log line, and is unlikely to be part of a password.
-func plain(name string) bool {
-	for _, c := range name {
-		if (c < 'a' || c > 'z') && c != '_' {
-			return false
-		}
-	}
-	return len(name) > 0 && len(name) <= 30
-}
-
-func number(to *int, s string, least int) bool {
-	n, err := strconv.ParseUint(s, 10, 31)
-	*to = int(n)
-	return err == nil && *to >= least
-}
-
-// duration parses a duration such as 1500ms, or a number of seconds.
-func duration(to *time.Duration, s string) bool {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		d, err = time.ParseDuration(s + "s")
-	}
-	*to = d
-	return err == nil && d > 0
 }

@@ -20,7 +20,7 @@ const modulePath = "github.com/strata-cache/strata"
 var levels = map[string]int{ // read-only
 	// 0: forms and data structures. They know no cache and no network.
 	"codec": 0, "codec/gob": 0, "remote": 0,
-	"internal/entryrules": 0, "internal/envelope": 0, "internal/health": 0, "internal/keyname": 0, "internal/mcmeta": 0, "internal/generation": 0, "internal/inbuf": 0, "internal/resp": 0, "internal/ring": 0, "internal/sizes": 0, "internal/slots": 0, "internal/spool": 0, "internal/pubsub": 0,
+	"internal/endpoint": 0, "internal/entryrules": 0, "internal/envelope": 0, "internal/health": 0, "internal/keyname": 0, "internal/mcmeta": 0, "internal/generation": 0, "internal/inbuf": 0, "internal/resp": 0, "internal/ring": 0, "internal/sizes": 0, "internal/slots": 0, "internal/spool": 0, "internal/pubsub": 0,
 	// The eviction policy, below the engine.
 	"internal/evict": 0,
 	// The times of an entry, beside its value.
@@ -35,7 +35,7 @@ var levels = map[string]int{ // read-only
 	"internal/l2": 2,
 	// 3: the cache, and beside it the clients. A client knows what a tier is
 	// but not what a cache is, so each can be used without the other.
-	".": 3, "memory": 3, "redis": 3,
+	".": 3, "memory": 3, "redis": 3, "memcached": 3,
 	// 4: what is built around a cache.
 	"stratahttp": 4, "stratatest": 4,
 	// 5: modules of their own.
@@ -44,7 +44,7 @@ var levels = map[string]int{ // read-only
 
 // testOnly are packages that exist for tests, and for commands that simulate.
 var testOnly = []string{ // read-only
-	"internal/netsim", "internal/fakeredis", "internal/history", "internal/servers", "internal/rules", "internal/coherence", "internal/testkit",
+	"internal/netsim", "internal/fakeredis", "internal/fakememcached", "internal/history", "internal/servers", "internal/rules", "internal/coherence", "internal/testkit",
 }
 
 // forbidden are imports that a package must not bring into a program, directly

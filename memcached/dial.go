@@ -1,0 +1,243 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/netpool"
+)
+
+// A connection is opened in steps: dial, TLS, credentials, and a probe that finds the
+// abilities of the server by their effect. Invariant: a connection that is returned
+// owes no reply, and its dialer knows the abilities of its server.
+
+// Abilities are those of a server, found by trying: a version number says nothing
+// about a proxy.
+type Abilities struct {
+	// Meta says that meta commands are used; otherwise the client is in classic
+	// mode.
+	Meta bool
+	// OwnCAS says that an item can be stored with a CAS number of the client's
+	// choice, and that a delete can leave a marked item without a value, as from
+	// 1.6.27 on.
+	OwnCAS bool
+	// IfChanged says that a read can ask for a value only if it has another CAS
+	// number, as from 1.6.40 on.
+	IfChanged bool
+}
+
+// probeKey is a key that no program uses.
+const probeKey = "stratas/probe/1="
+
+// metaProbe asks for four replies of one line each, and changes nothing. The flag b
+// came with the present form of the meta commands, in 1.6.10; x and E in 1.6.27.
+const metaProbe = "mg c3RyYXRhcHJvYmU= b\r\nmd " + probeKey + " x\r\nmd " + probeKey + " E1\r\n" + mcmeta.NoOp
+
+// classicProbe works with every server and proxy.
+const classicProbe = "get " + probeKey + "\r\n"
+
+// errHungUp says that a server has closed the connection in answer to the probe.
+var errHungUp = errors.New("memcached: the server closes the connection on meta commands")
+
+// dialer opens the connections of one server.
+type dialer struct {
+	o     *Options
+	addr  string
+	steps *mcmeta.Steps
+	// able is what the server could do when a connection was opened last; nil
+	// before the first. refused is when it last closed connections on meta
+	// commands, in nanoseconds, or zero.
+	able    atomic.Pointer[Abilities]
+	refused atomic.Int64
+}
+
+// note notes what the server can do.
+func (d *dialer) note(able Abilities) {
+	if old := d.able.Load(); old == nil || old.Meta != able.Meta || old.OwnCAS != able.OwnCAS {
+		d.able.Store(&able)
+	}
+}
+
+// open opens a connection and finds out what its server can do.
+func (d *dialer) open(ctx context.Context) (*conn, error) {
+	switch {
+	case d.o.Protocol == Classic, d.o.Protocol == Auto && d.refusesMeta(time.Now()):
+		return d.openAs(ctx, false)
+	case d.o.Protocol == Meta:
+		return d.openAs(ctx, true)
+	}
+	cn, err := d.openAs(ctx, true)
+	if !errors.Is(err, errHungUp) {
+		return cn, err
+	}
+	// A proxy without meta commands, or a server that has just died.
+	classic, err := d.openAs(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	if cn, err = d.openAs(ctx, true); errors.Is(err, errHungUp) {
+		d.refused.Store(time.Now().UnixNano())
+		d.able.Store(&Abilities{})
+		return classic, nil
+	}
+	classic.Close()
+	return cn, err
+}
+
+// refusedFor is how long a server without meta commands is not asked again.
+const refusedFor = time.Minute
+
+// refusesMeta reports whether the server has lately closed connections on meta
+// commands.
+func (d *dialer) refusesMeta(now time.Time) bool {
+	at := d.refused.Load()
+	return at != 0 && now.Sub(time.Unix(0, at)) < refusedFor
+}
+
+// openAs opens a connection and greets the server, with meta commands if meta is
+// set.
+func (d *dialer) openAs(ctx context.Context, meta bool) (*conn, error) {
+	nc, err := d.o.DialContext(ctx, network(d.addr), d.addr)
+	if err != nil {
+		return nil, &ConnError{Op: "dial", Err: err}
+	}
+	if nc == nil {
+		return nil, &ConnError{Op: "dial", Err: errors.New("memcached: DialContext returned no connection")}
+	}
+	raw, greeted := nc, false
+	defer func() {
+		if !greeted { // also if a callback of TLS panics
+			raw.Close()
+		}
+	}()
+	if d.o.TLS != nil {
+		tc, cut, err := netpool.Secure(ctx, nc, d.o.TLS)
+		if err != nil {
+			return nil, &ConnError{Op: "greet", Err: err, cut: cut}
+		}
+		nc = tc
+	}
+	c := &conn{Socket: netpool.NewSocket(nc), r: mcmeta.NewReader(nc, d.o.limits())}
+	c.r.Share(d.steps)
+	calm, err := c.exchange(ctx, time.Now(), d.o.DialTimeout, func(c *conn) error { return d.greet(c, meta) })
+	if err == nil && !calm {
+		err = ctx.Err()
+	}
+	if err != nil {
+		var ce *ConnError
+		cut := errors.As(err, &ce)
+		if cut {
+			err = ce.Err
+			cut = err != errHungUp && (gone(err) || errors.Is(err, io.ErrUnexpectedEOF))
+		}
+		return nil, &ConnError{Op: "greet", Err: err, cut: cut}
+	}
+	greeted = true
+	return c, nil
+}
+
+// greet sends the credentials and the probe. No bytes may lie behind the last
+// answer, or the first call would get them.
+func (d *dialer) greet(c *conn, meta bool) error {
+	if d.o.Password != "" {
+		if err := d.authenticate(c); err != nil {
+			return err
+		}
+	}
+	probe := c.probeClassic
+	if meta {
+		probe = c.probeMeta
+	}
+	able, err := probe()
+	switch {
+	case err != nil:
+		return err
+	case d.o.Protocol == Meta && !able.Meta:
+		return ErrClassic
+	}
+	if err := c.Look(true); err != nil {
+		return readError(err)
+	}
+	d.note(able)
+	return nil
+}
+
+// authenticate sends the credentials: the value of a set, under any key.
+func (d *dialer) authenticate(c *conn) error {
+	value := d.o.Username + " " + d.o.Password
+	c.W = mcmeta.AppendNumber(append(c.W, "set auth 0 0"...), int64(len(value)))
+	c.W = mcmeta.AppendBlock(mcmeta.AppendEnd(c.W), []byte(value))
+	if err := c.flush(true); err != nil {
+		return err
+	}
+	r, err := c.read()
+	switch {
+	case err != nil:
+		return err
+	case r.Kind == mcmeta.Error:
+		return serverError(r)
+	case r.Kind != mcmeta.Stored:
+		return errForeign()
+	}
+	return nil
+}
+
+// probeClassic finds out whether the server answers.
+func (c *conn) probeClassic() (able Abilities, err error) {
+	c.W = append(c.W, classicProbe...)
+	if err := c.flush(true); err != nil {
+		return able, err
+	}
+	r, err := c.read()
+	switch {
+	case err != nil:
+		return able, err
+	case r.Kind == mcmeta.Error:
+		return able, serverError(r)
+	case r.Kind != mcmeta.End:
+		return able, errForeign()
+	}
+	return able, nil
+}
+
+// probeMeta finds out what the server can do, by four commands.
+func (c *conn) probeMeta() (able Abilities, err error) {
+	before := c.r.Received()
+	c.W = append(c.W, metaProbe...)
+	if err := c.flush(false); err != nil {
+		return able, err
+	}
+	var kinds [4]mcmeta.Kind
+	for i := range kinds {
+		r, err := c.read()
+		var ce *ConnError
+		switch {
+		case errors.As(err, &ce) && c.r.Received() == before && gone(ce.Err):
+			ce.Err = errHungUp
+			return able, err
+		case err != nil:
+			return able, err
+		case r.Code == "CLIENT_ERROR" && string(r.Text) == "unauthenticated":
+			return able, serverError(r)
+		case r.Size >= 0:
+			return able, errForeign()
+		}
+		kinds[i] = r.Kind
+	}
+	// The commands have no value, so after an error the stream goes on.
+	c.spoilt = false
+	able.Meta = (kinds[0] == mcmeta.EN || kinds[0] == mcmeta.HD) && kinds[3] == mcmeta.MN
+	able.OwnCAS = able.Meta && kinds[1] == mcmeta.NF && kinds[2] == mcmeta.NF
+	return able, nil
+}
+
+// cut reports whether an error of open says that the connection was lost before the
+// server had answered the greeting. The server may well answer the next one.
+func cut(err error) bool {
+	var ce *ConnError
+	return errors.As(err, &ce) && ce.cut
+}

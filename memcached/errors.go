@@ -1,0 +1,192 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/remote"
+)
+
+// Errors that callers tell apart.
+var (
+	// ErrMiss is returned when the server has no item under the key. An empty
+	// value is no error.
+	ErrMiss = errors.New("memcached: no such key")
+	// ErrConflict is returned by CompareAndSwap when the item has changed since it
+	// was read.
+	ErrConflict = errors.New("memcached: the item has changed")
+	// ErrNotStored is returned by Add when there is an item already, and by
+	// Replace when there is none.
+	ErrNotStored = errors.New("memcached: not stored")
+	// ErrTooLarge is in the chain of an error when a value is larger than
+	// Options.MaxValue, or than the server takes.
+	ErrTooLarge = errors.New("memcached: value too large")
+	// ErrBadKey is in the chain of an error when a key cannot be sent, under the
+	// Options.Keys of the client. Nothing was sent, also of a batch.
+	ErrBadKey = errors.New("memcached: bad key")
+	// ErrClosed is returned by everything that is used after Close.
+	ErrClosed = errors.New("memcached: closed")
+	// ErrProtocol is in the chain of an error when the server broke the protocol
+	// or a limit of Options, or answered another command. The connection was
+	// closed.
+	ErrProtocol = errors.New("memcached: protocol broken")
+	// ErrClassic is returned by a call that needs meta commands, with a server
+	// that has none.
+	ErrClassic = errors.New("memcached: the server has no meta commands")
+)
+
+// ServerError is an error that the server answered with.
+type ServerError struct {
+	// Code is ERROR, CLIENT_ERROR or SERVER_ERROR. After the first two the
+	// connection is closed, but for a number that is none.
+	Code string
+	// Message is the rest, at most 512 bytes of it.
+	Message string
+}
+
+// Error implements error.
+func (e *ServerError) Error() string {
+	return strings.TrimSuffix("memcached: "+e.Code+" "+e.Message, " ")
+}
+
+// Is makes it a [remote.ErrRefused], and an [ErrTooLarge] if it says so.
+func (e *ServerError) Is(target error) bool {
+	return target == remote.ErrRefused || target == ErrTooLarge && strings.HasPrefix(e.Message, "object too large")
+}
+
+// serverError is the error of an error reply.
+func serverError(r mcmeta.Reply) *ServerError {
+	const longest = 512
+	return &ServerError{Code: r.Code, Message: string(r.Text[:min(len(r.Text), longest)])}
+}
+
+// ConnError says that a connection failed, could not be opened, or could not
+// be had in time. It wraps the reason, such as context.Canceled, io.EOF or
+// [ErrProtocol]. The connection is gone.
+type ConnError struct {
+	// Op is the operation: wait, dial, greet, write or read.
+	Op string
+	// Sent says that the server may have carried out the command.
+	Sent bool
+	// Err is the reason.
+	Err error
+	// cut says that the connection was lost before the server had answered the
+	// greeting.
+	cut bool
+}
+
+// Error implements error.
+func (e *ConnError) Error() string {
+	return "memcached: " + e.Op + ": " + strings.TrimPrefix(e.Err.Error(), "memcached: ")
+}
+
+// Unwrap returns the reason.
+func (e *ConnError) Unwrap() error { return e.Err }
+
+// SafeToRetry reports whether the call that returned err certainly had no effect on
+// the server: nothing was sent whole.
+func SafeToRetry(err error) bool {
+	var ce *ConnError
+	return errors.As(err, &ce) && !ce.Sent && !errors.Is(err, ErrClosed)
+}
+
+// PartialError is returned by calls for many keys beside what went well.
+type PartialError struct {
+	// Failed has the error of each key that failed. An item of SetMany whose
+	// error is a [*ServerError] or a [*ConnError] may have been stored.
+	Failed map[string]error
+}
+
+// Error implements error.
+func (e *PartialError) Error() string {
+	for _, err := range e.Failed {
+		return "memcached: " + strconv.Itoa(len(e.Failed)) + " keys failed, one of them: " + strings.TrimPrefix(err.Error(), "memcached: ")
+	}
+	return "memcached: no key failed"
+}
+
+// Unwrap returns the errors of the keys.
+func (e *PartialError) Unwrap() []error {
+	all := make([]error, 0, len(e.Failed))
+	for _, err := range e.Failed {
+		all = append(all, err)
+	}
+	return all
+}
+
+// fail notes the error of a key.
+func (e *PartialError) fail(key string, err error) {
+	if e.Failed == nil {
+		e.Failed = map[string]error{}
+	}
+	e.Failed[key] = err
+}
+
+// orNil is e, if a key has failed.
+func (e *PartialError) orNil() error {
+	if len(e.Failed) == 0 {
+		return nil
+	}
+	return e
+}
+
+func readError(err error) error { return &ConnError{Op: "read", Sent: true, Err: err} }
+
+// writeError is the error of a write of n bytes out of total. single says that they
+// are one command, which a server carries out only if it has all of it.
+func writeError(err error, n, total int64, single bool) error {
+	if err == nil {
+		return nil
+	}
+	return &ConnError{Op: "write", Sent: n == total || n > 0 && !single, Err: err}
+}
+
+// errForeign is the error for a reply that belongs to another command.
+func errForeign() error { return readError(netpool.ErrForeign) }
+
+// explain replaces the symptom on the connection by its cause.
+func explain(ctx context.Context, bounded bool, err error) error {
+	var ce *ConnError
+	if errors.As(err, &ce) {
+		ce.Err = cause(netpool.Cause(ctx, bounded, ce.Err))
+	}
+	return err
+}
+
+// cause returns the reason behind an error of a connection.
+func cause(err error) error {
+	var broken *mcmeta.ProtocolError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return os.ErrDeadlineExceeded
+	case errors.As(err, &broken):
+		return fmt.Errorf("%w: %s", ErrProtocol, broken.Reason)
+	case errors.Is(err, netpool.ErrForeign):
+		return fmt.Errorf("%w: reply to another command", ErrProtocol)
+	case errors.Is(err, netpool.ErrUnasked):
+		return fmt.Errorf("%w: reply that no call has asked for", ErrProtocol)
+	case errors.Is(err, net.ErrClosed):
+		return ErrClosed
+	}
+	return err
+}
+
+// lost reports whether err says that the peer has gone without a farewell.
+func lost(err error) bool {
+	var ce *ConnError
+	return errors.As(err, &ce) && gone(ce.Err)
+}
+
+// gone is lost for the reason itself.
+func gone(err error) bool {
+	var broken *mcmeta.ProtocolError
+	return !errors.As(err, &broken) && netpool.Gone(err) && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrClosed)
+}

@@ -1,0 +1,154 @@
+package memcached
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Item is a value under a key, as it is stored or was read.
+type Item struct {
+	// Key is the key; see Options.Keys.
+	Key string
+	// Value is the value. It belongs to the caller; a call does not change it, and
+	// it may be changed once the call has returned.
+	Value []byte
+	// Flags are a number of the program's choice, which other clients use for the
+	// kind of a value.
+	Flags uint32
+	// TTL is how long the item lives, rounded up to whole seconds; zero means for
+	// ever. It is not set in an item that was read.
+	TTL time.Duration
+	// CAS is a number that changes with each change of the item. It is set by Get
+	// and GetAndTouch, and looked at by CompareAndSwap.
+	CAS uint64
+}
+
+// Get reads the item of a key. A missing one is [ErrMiss].
+func (c *Client) Get(ctx context.Context, key string) (Item, error) {
+	return c.item(ctx, key, request{op: opGets})
+}
+
+// GetAndTouch reads the item of a key, and gives it a new life of ttl (zero: for
+// ever). A missing one is [ErrMiss].
+func (c *Client) GetAndTouch(ctx context.Context, key string, ttl time.Duration) (Item, error) {
+	at, err := expiry(ttl)
+	if err != nil {
+		return Item{}, err
+	}
+	return c.item(ctx, key, request{op: opGat, expiry: at})
+}
+
+func (c *Client) item(ctx context.Context, key string, q request) (Item, error) {
+	a, err := c.do(ctx, key, q, nil)
+	if err != nil {
+		return Item{}, err
+	}
+	return Item{Key: key, Value: a.value, Flags: a.flags, CAS: a.cas}, nil
+}
+
+// AppendGet appends the value of key to dst and returns the longer slice. If dst has
+// room for it, nothing is allocated. A missing key is [ErrMiss]; on any error dst is
+// returned with its old length, but bytes behind it may have been overwritten.
+func (c *Client) AppendGet(ctx context.Context, dst []byte, key string) ([]byte, error) {
+	a, err := c.do(ctx, key, request{op: opGet}, dst)
+	if err != nil {
+		return dst, err
+	}
+	return a.value, nil
+}
+
+// Touch gives the item of a key a new life of ttl (zero: for ever). A missing one is
+// [ErrMiss].
+func (c *Client) Touch(ctx context.Context, key string, ttl time.Duration) error {
+	at, err := expiry(ttl)
+	if err != nil {
+		return err
+	}
+	_, err = c.do(ctx, key, request{op: opTouch, expiry: at}, nil)
+	return err
+}
+
+// Set stores an item, whatever is there. A value larger than Options.MaxValue is
+// [ErrTooLarge], and nothing is sent; so is one that the server refuses for its size,
+// which removes the item that was there.
+func (c *Client) Set(ctx context.Context, item Item) error { return c.store(ctx, opSet, item) }
+
+// Add stores an item if there is none under its key; otherwise it returns
+// [ErrNotStored].
+func (c *Client) Add(ctx context.Context, item Item) error { return c.store(ctx, opAdd, item) }
+
+// Replace stores an item if there is one under its key; otherwise it returns
+// [ErrNotStored].
+func (c *Client) Replace(ctx context.Context, item Item) error {
+	return c.store(ctx, opReplace, item)
+}
+
+// CompareAndSwap stores an item if that under its key still has the number
+// item.CAS: if it has changed the error is [ErrConflict], if it is missing
+// [ErrMiss].
+func (c *Client) CompareAndSwap(ctx context.Context, item Item) error {
+	return c.store(ctx, opCAS, item)
+}
+
+func (c *Client) store(ctx context.Context, o op, item Item) error {
+	q, err := c.storing(o, item)
+	if err != nil {
+		return err
+	}
+	_, err = c.do(ctx, item.Key, q, nil)
+	return err
+}
+
+// storing returns the request that stores an item, but for its key.
+func (c *Client) storing(o op, item Item) (request, error) {
+	if len(item.Value) > c.o.MaxValue {
+		return request{}, tooLarge(int64(len(item.Value)))
+	}
+	at, err := expiry(item.TTL)
+	return request{op: o, flags: item.Flags, expiry: at, cas: item.CAS, value: item.Value}, err
+}
+
+// tooLarge is the error for a value that is not sent.
+func tooLarge(size int64) error { return fmt.Errorf("%w: %d bytes", ErrTooLarge, size) }
+
+// Delete removes the item of a key. A missing one is [ErrMiss].
+func (c *Client) Delete(ctx context.Context, key string) error {
+	_, err := c.do(ctx, key, request{op: opDelete}, nil)
+	return err
+}
+
+// Increment adds delta to the decimal number that is the value of key, and returns
+// the sum. Beyond 64 bits it begins again at zero. A missing key is [ErrMiss], a
+// value that is no number a [*ServerError].
+func (c *Client) Increment(ctx context.Context, key string, delta uint64) (uint64, error) {
+	return c.count(ctx, opIncr, key, delta)
+}
+
+// Decrement subtracts delta from the decimal number that is the value of key, and
+// returns the difference, at least zero. A missing key is [ErrMiss], a value that is
+// no number a [*ServerError].
+func (c *Client) Decrement(ctx context.Context, key string, delta uint64) (uint64, error) {
+	return c.count(ctx, opDecr, key, delta)
+}
+
+func (c *Client) count(ctx context.Context, o op, key string, delta uint64) (uint64, error) {
+	k, err := c.o.Keys.wire(key)
+	switch {
+	case err != nil:
+		return 0, err
+	case k.full != "": // the value has the key in front
+		return 0, badKey(key)
+	}
+	a, err := c.do(ctx, key, request{op: o, delta: delta}, make([]byte, 0, len(strconv.Itoa(math.MaxInt))+1))
+	if err != nil || a.value == nil {
+		return a.number, err
+	}
+	n, err := strconv.ParseUint(string(a.value), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: result is no number", ErrProtocol)
+	}
+	return n, nil
+}

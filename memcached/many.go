@@ -1,0 +1,334 @@
+package memcached
+
+import (
+	"context"
+
+	"github.com/strata-cache/strata/internal/mcmeta"
+)
+
+// Calls for many keys send rounds over a connection of their own: get with many keys;
+// quiet meta commands, which answer only if something is to be said, and mn behind
+// them; or commands with a reply each. Invariant: all keys and values are checked
+// before a byte is sent; an item is reported as stored only if the server has said so,
+// or has said nothing about a quiet command before it answered mn.
+
+const (
+	// mostKeys is how many bytes of keys one get has.
+	mostKeys = 8 << 10
+	// mostRound is about how many bytes of commands are sent before their replies
+	// are read.
+	mostRound = 64 << 10
+	// quietValue is the largest value, in bytes, that is set by a quiet command: an
+	// error for its size does not say which item it is about.
+	quietValue = 16 << 10
+)
+
+// batch is a call for many keys at one server.
+type batch struct {
+	n    *node
+	keys []string
+	wire []wireKey
+	// at are the places of the keys that belong to the server.
+	at   []int
+	meta bool
+	// failed has the error of each key that failed.
+	failed PartialError
+}
+
+// batches splits keys by their servers, after all were checked. of returns the i-th
+// of n keys.
+func (c *Client) batches(n int, of func(i int) string) ([]*batch, error) {
+	keys, wire := make([]string, n), make([]wireKey, n)
+	for i := range keys {
+		keys[i] = of(i)
+		var err error
+		if wire[i], err = c.o.Keys.wire(keys[i]); err != nil {
+			return nil, err
+		}
+	}
+	var all []*batch
+	byNode := map[*node]*batch{}
+	for i := range wire {
+		server := c.node(wire[i].text)
+		b := byNode[server]
+		if b == nil {
+			b = &batch{n: server, keys: keys, wire: wire, at: make([]int, 0, n)}
+			byNode[server] = b
+			all = append(all, b)
+		}
+		b.at = append(b.at, i)
+	}
+	return all, nil
+}
+
+// begin finds out how to speak to the server.
+func (b *batch) begin(ctx context.Context) error {
+	able, err := b.n.ready(ctx)
+	b.meta = able.Meta
+	return err
+}
+
+// failAll notes err for those keys at places that have no error yet.
+func (b *batch) failAll(places []int, err error) {
+	for _, i := range places {
+		if _, ok := b.failed.Failed[b.keys[i]]; !ok {
+			b.failed.fail(b.keys[i], err)
+		}
+	}
+}
+
+// merge returns the errors of all keys.
+func merge(all []*batch) error {
+	var failed PartialError
+	for _, b := range all {
+		for key, err := range b.failed.Failed {
+			failed.fail(key, err)
+		}
+	}
+	return failed.orNil()
+}
+
+// GetMany reads the items of keys in few round trips. Missing keys are not in the
+// map; items have no CAS. If a server fails, the error is a [*PartialError] with its
+// keys that were not read, and the map has the others.
+func (c *Client) GetMany(ctx context.Context, keys []string) (map[string]Item, error) {
+	all, err := c.batches(len(keys), func(i int) string { return keys[i] })
+	if err != nil {
+		return nil, err
+	}
+	items := make(map[string]Item, len(keys))
+	for _, b := range all {
+		b.get(ctx, items)
+	}
+	return items, merge(all)
+}
+
+// get reads the items at b.at, in rounds.
+func (b *batch) get(ctx context.Context, items map[string]Item) {
+	rest := b.at
+	err := b.begin(ctx)
+	for len(rest) > 0 && err == nil {
+		var round []int
+		round, rest = b.nextGet(rest)
+		switch {
+		case !b.wire[round[0]].binary:
+			err = b.n.run(ctx, true, func(cn *conn) error { return b.getRound(cn, round, items) })
+		case !b.meta:
+			err = ErrClassic
+		default:
+			err = b.n.run(ctx, true, func(cn *conn) error { return b.getQuietly(cn, round, items) })
+		}
+		if err != nil {
+			rest = append(append([]int{}, round...), rest...)
+		}
+	}
+	for _, i := range rest {
+		if _, ok := items[b.keys[i]]; !ok {
+			b.failed.fail(b.keys[i], err)
+		}
+	}
+}
+
+// nextGet cuts the places of the next round off: keys that are sent in the same way.
+func (b *batch) nextGet(places []int) (round, rest []int) {
+	binary, size := b.wire[places[0]].binary, 0
+	for n, i := range places {
+		k := &b.wire[i]
+		if size += len(k.text) + 1; n > 0 && (k.binary != binary || size > mostKeys) {
+			return places[:n], places[n:]
+		}
+	}
+	return places, nil
+}
+
+// getRound reads items by one get. The server answers in the order of the keys.
+func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
+	cn.W = append(cn.W, "get"...)
+	for _, i := range round {
+		cn.W = append(append(cn.W, ' '), b.wire[i].text...)
+	}
+	cn.W = mcmeta.AppendEnd(cn.W)
+	if err := cn.flush(true); err != nil {
+		return err
+	}
+	for {
+		r, err := cn.read()
+		switch {
+		case err != nil:
+			return err
+		case r.Kind == mcmeta.End:
+			return nil
+		case r.Kind == mcmeta.Error:
+			return readError(serverError(r))
+		case r.Kind != mcmeta.Item:
+			return errForeign()
+		}
+		for len(round) > 0 && b.wire[round[0]].text != string(r.Key) {
+			round = round[1:]
+		}
+		if len(round) == 0 {
+			return errForeign()
+		}
+		if err := b.accept(cn, r, round[0], r.ClientFlags, items); err != nil {
+			return err
+		}
+		round = round[1:]
+	}
+}
+
+// getQuietly reads items by quiet meta commands.
+func (b *batch) getQuietly(cn *conn, round []int, items map[string]Item) error {
+	first := b.n.opaque.Add(uint32(len(round))) - uint32(len(round)) + 1
+	for n, i := range round {
+		q := request{op: opGets, key: b.wire[i], meta: true, opaque: first + uint32(n), quiet: true}
+		cn.W = q.appendHead(cn.W, 0)
+	}
+	return b.untilNoOp(cn, func(r mcmeta.Reply) error {
+		at, ok := r.Flags.Uint('O')
+		if n := uint32(at) - first; ok && at < 1<<32 && n < uint32(len(round)) && r.Kind == mcmeta.VA {
+			flags, _ := r.Flags.Uint('f')
+			return b.accept(cn, r, round[n], uint32(flags), items)
+		}
+		if r.Kind == mcmeta.Error {
+			return readError(serverError(r))
+		}
+		return errForeign()
+	})
+}
+
+// untilNoOp sends the commands in the buffer and mn, and hands over the replies that
+// come before that to it.
+func (b *batch) untilNoOp(cn *conn, hear func(mcmeta.Reply) error) error {
+	cn.W = append(cn.W, mcmeta.NoOp...)
+	if err := cn.flush(false); err != nil {
+		return err
+	}
+	for {
+		r, err := cn.read()
+		switch {
+		case err != nil:
+			return err
+		case r.Kind == mcmeta.MN:
+			return nil
+		case r.Fatal():
+			return readError(serverError(r))
+		}
+		if err := hear(r); err != nil {
+			return err
+		}
+	}
+}
+
+// accept reads the value behind r, which is that of the key at place i.
+func (b *batch) accept(cn *conn, r mcmeta.Reply, i int, flags uint32, items map[string]Item) error {
+	data, err := cn.value(nil, r)
+	if err != nil {
+		return err
+	}
+	if value, ok := b.wire[i].open(data); ok {
+		items[b.keys[i]] = Item{Key: b.keys[i], Value: value, Flags: flags}
+	}
+	return nil
+}
+
+// SetMany stores items, as Set does, in few round trips. If a key or a value cannot be
+// sent, nothing is. If items fail, the error is a [*PartialError] with their keys; if
+// a server does not say which of several items it has refused, it has all of them.
+func (c *Client) SetMany(ctx context.Context, items []Item) error {
+	requests := make([]request, len(items))
+	for i := range items {
+		var err error
+		if requests[i], err = c.storing(opSet, items[i]); err != nil {
+			return err
+		}
+	}
+	all, err := c.batches(len(items), func(i int) string { return items[i].Key })
+	if err != nil {
+		return err
+	}
+	for _, b := range all {
+		b.set(ctx, requests)
+	}
+	return merge(all)
+}
+
+// set stores the items at b.at, in rounds.
+func (b *batch) set(ctx context.Context, requests []request) {
+	rest := b.at
+	err := b.begin(ctx)
+	for len(rest) > 0 && err == nil {
+		var round []int
+		var quiet bool
+		round, rest, quiet = b.nextSet(rest, requests)
+		if !b.meta && b.wire[round[0]].binary {
+			err = ErrClassic
+		} else {
+			err = b.n.run(ctx, false, func(cn *conn) error { return b.setRound(cn, round, requests, quiet) })
+		}
+		if err != nil {
+			b.failAll(round, err)
+		}
+	}
+	b.failAll(rest, err)
+}
+
+// nextSet cuts the places of the next round off: items that are set in the same way.
+func (b *batch) nextSet(places []int, requests []request) (round, rest []int, quiet bool) {
+	isQuiet := func(i int) bool { return b.meta && len(requests[i].value) <= quietValue }
+	quiet = isQuiet(places[0])
+	size := 0
+	for n, i := range places {
+		size += mcmeta.MaxKey + len(b.wire[i].full) + len(requests[i].value)
+		if n > 0 && (size > mostRound || isQuiet(i) != quiet) {
+			return places[:n], places[n:], quiet
+		}
+	}
+	return places, nil, quiet
+}
+
+// setRound stores items.
+func (b *batch) setRound(cn *conn, round []int, requests []request, quiet bool) error {
+	first := b.n.opaque.Add(uint32(len(round))) - uint32(len(round)) + 1
+	for n, i := range round {
+		q := &requests[i]
+		q.key, q.meta, q.opaque, q.quiet = b.wire[i], b.meta, first+uint32(n), quiet
+		q.put(cn)
+	}
+	if quiet {
+		return b.untilNoOp(cn, func(r mcmeta.Reply) error { return b.refused(r, round, first) })
+	}
+	if err := cn.flush(false); err != nil {
+		return err
+	}
+	for _, i := range round {
+		r, err := cn.read()
+		switch {
+		case err != nil:
+			return err
+		case !requests[i].fits(&r):
+			return errForeign()
+		case r.Fatal():
+			return readError(serverError(r))
+		}
+		if err := verdict(&r); err != nil {
+			b.failed.fail(b.keys[i], err)
+		}
+	}
+	return nil
+}
+
+// refused notes the reply to a quiet command, which has failed.
+func (b *batch) refused(r mcmeta.Reply, round []int, first uint32) error {
+	if r.Kind == mcmeta.Error { // without an opaque
+		b.failAll(round, serverError(r))
+		return nil
+	}
+	at, ok := r.Flags.Uint('O')
+	n := uint32(at) - first
+	err := verdict(&r)
+	if !ok || at >= 1<<32 || n >= uint32(len(round)) || err == nil || r.Size >= 0 {
+		return errForeign()
+	}
+	b.failed.fail(b.keys[round[n]], err)
+	return nil
+}

@@ -1,0 +1,288 @@
+package memcached
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/netpool/mux"
+	"github.com/strata-cache/strata/internal/sizes"
+)
+
+// A node is one server with its pool of connections. do sends a request over the
+// connection that calls share, if its command and reply are expected to be small, and
+// otherwise over one of its own. Invariant: a connection that run takes from the pool
+// goes back, and only a clean one is used again; while a request is shared, the
+// reader of the connection writes to its call, and afterwards only the caller does.
+
+const (
+	// small is the size, in bytes, up to which commands are sent over the shared
+	// connection: others wait behind them.
+	small = 16 << 10
+	// lent is the size, in bytes, up to which the reader copies a reply and
+	// leaves it to the caller to reserve memory for the value.
+	lent = 16 << 10
+)
+
+// node is one server as a client uses it.
+type node struct {
+	dialer
+	pool *netpool.Pool[*conn]
+	// lines shares a connection for small commands; sizes knows which keys have
+	// large values.
+	lines  *mux.Pair[*conn]
+	sizes  sizes.Sizes
+	calls  sync.Pool // of *call
+	opaque atomic.Uint32
+}
+
+// newNode returns a node with no connection.
+func newNode(o *Options, addr string, steps *mcmeta.Steps) *node {
+	n := &node{dialer: dialer{o: o, addr: addr, steps: steps}}
+	n.pool = netpool.New(netpool.Config[*conn]{
+		Dial: func(ctx context.Context) (*conn, error) {
+			return netpool.Open(ctx, n.open, func(err error) error { return &ConnError{Op: "dial", Err: err} })
+		},
+		Again:       cut,
+		DialTimeout: o.DialTimeout,
+		Timeout:     o.Timeout,
+		MaxConns:    o.MaxConns,
+		MaxIdle:     o.MaxIdle,
+		IdleTimeout: o.IdleTimeout,
+		MaxLifetime: o.MaxLifetime,
+		Fail:        func(op string, err error) error { return &ConnError{Op: op, Err: err} },
+		Look:        func(cn *conn) error { return cn.Look(true) },
+		Closed:      ErrClosed,
+	})
+	n.lines = mux.NewPair(n.pool, mux.Config{
+		Timeout: o.Timeout,
+		Fail: func(op string, sent bool, err error) error {
+			return &ConnError{Op: op, Sent: sent, Err: cause(err)}
+		},
+		Lost:        gone,
+		DialTimeout: o.DialTimeout,
+		Closed:      ErrClosed,
+	})
+	return n
+}
+
+// close closes all connections and waits for the goroutines of the node.
+func (n *node) close() {
+	n.lines.Close()
+	n.pool.Close()
+}
+
+// ready returns what the server can do. It opens a connection if there was none.
+func (n *node) ready(ctx context.Context) (Abilities, error) {
+	if able := n.able.Load(); able != nil {
+		return *able, nil
+	}
+	now := time.Now()
+	cn, err := n.pool.Get(ctx, now)
+	if err != nil {
+		return Abilities{}, err
+	}
+	n.pool.Put(cn, true, now)
+	return *n.able.Load(), nil
+}
+
+// do carries out a request: it appends the value, if there is one, to dst.
+func (n *node) do(ctx context.Context, q request, dst []byte) (answer, error) {
+	able, err := n.ready(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	if q.meta = able.Meta; !q.meta && q.key.binary {
+		return answer{}, ErrClassic
+	}
+	q.opaque = n.opaque.Add(1)
+	if c := n.share(&q); c != nil {
+		a, err := n.send(ctx, c, dst)
+		if err != errElsewhere {
+			return a, err
+		}
+	}
+	return n.alone(ctx, &q, dst)
+}
+
+// call is a request on the shared connection.
+type call struct {
+	mux.Ticket
+	request
+	// text is the command as it is sent, raw a reply that was not taken apart
+	// yet.
+	text, raw []byte
+	// dst is where the value goes.
+	dst []byte
+	answer
+}
+
+// errElsewhere is returned when a command has to go over a connection of its
+// own. Nothing was sent.
+var errElsewhere = errors.New("memcached: not over the shared connection")
+
+// share returns a call for the shared connection, or nil if the request has to go
+// over a connection of its own.
+func (n *node) share(q *request) *call {
+	if n.o.MaxConns < 2 || len(q.value)+len(q.key.full) > small || n.sizes.Large(q.key.text) {
+		return nil
+	}
+	c, _ := n.calls.Get().(*call)
+	if c == nil {
+		c = &call{}
+	}
+	c.request = *q
+	c.text = c.appendAll(c.text[:0])
+	c.request.value = nil // the caller's, and copied
+	return c
+}
+
+// free lets c be used again.
+func (n *node) free(c *call) {
+	c.request, c.dst, c.answer = request{}, nil, answer{}
+	if c.raw = c.raw[:0]; cap(c.text) > 2*small {
+		c.text = nil
+	}
+	n.calls.Put(c)
+}
+
+// send sends c over the shared connection. If that was found dead before the
+// reply came, and the command either was not sent or only reads, it is sent once
+// more. c belongs to send.
+func (n *node) send(ctx context.Context, c *call, dst []byte) (answer, error) {
+	reads := c.op.reads()
+	c.dst = dst
+	for again := false; ; again = true {
+		c.Repeatable = reads && !again
+		out, err := n.lines.Do(ctx, time.Now(), reads, &c.Ticket, c.text, c)
+		if err == nil {
+			a := c.accept()
+			n.sizes.Note(c.key.text, a.size)
+			if !out.Kept {
+				n.free(c)
+			}
+			return a, a.err
+		}
+		repeat := out.Lost && !again && (SafeToRetry(err) || reads)
+		switch {
+		case repeat && out.Kept:
+			c = &call{request: c.request, text: bytes.Clone(c.text), dst: dst}
+		case !repeat && !out.Kept:
+			n.free(c)
+		}
+		switch {
+		case errors.Is(err, mux.ErrBusy):
+			return answer{}, errElsewhere
+		case !repeat:
+			return answer{}, err
+		}
+		n.pool.Retried()
+	}
+}
+
+// Answer implements mux.Answerer. The reader of the connection only copies a
+// value that needs new memory: to reserve that memory is left to the caller.
+func (c *call) Answer(reply []byte) bool {
+	r, _ := mcmeta.Parse(reply)
+	if !c.fits(&r) {
+		return false
+	}
+	if r.Size < 0 || cap(c.dst)-len(c.dst) >= len(r.Data) || len(reply) > lent {
+		c.finish(&r)
+		return true
+	}
+	c.raw = append(c.raw[:0], reply...)
+	return true
+}
+
+// accept returns the answer.
+func (c *call) accept() answer {
+	if len(c.raw) > 0 {
+		r, _ := mcmeta.Parse(c.raw)
+		c.finish(&r)
+	}
+	return c.answer
+}
+
+// finish makes the answer of a fitting reply.
+func (c *call) finish(r *mcmeta.Reply) {
+	c.take(r)
+	if r.Size >= 0 && c.err == nil {
+		c.takeValue(&c.request, c.dst, r.Data)
+	}
+}
+
+// alone carries out a request over a connection of its own: a value is read straight
+// into dst if it has room.
+func (n *node) alone(ctx context.Context, q *request, dst []byte) (a answer, err error) {
+	err = n.run(ctx, q.op.reads(), func(cn *conn) error {
+		q.put(cn)
+		err := cn.flush(true)
+		if err != nil {
+			return err
+		}
+		a, err = cn.answer(q, dst)
+		return err
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	n.sizes.Note(q.key.text, a.size)
+	return a, a.err
+}
+
+// answer reads the reply to a request.
+func (c *conn) answer(q *request, dst []byte) (a answer, err error) {
+	r, err := c.read()
+	switch {
+	case err != nil:
+		return a, err
+	case !q.fits(&r):
+		return a, errForeign()
+	}
+	a.take(&r)
+	if r.Size < 0 {
+		return a, nil
+	}
+	item := r.Kind == mcmeta.Item
+	data, err := c.value(dst, r)
+	if err == nil && item {
+		err = c.end()
+	}
+	if err != nil {
+		return a, err
+	}
+	a.value = data
+	if q.key.full != "" {
+		a.takeValue(q, dst, data[len(dst):])
+	}
+	return a, nil
+}
+
+// run gives f a connection and takes it back. If the connection was found dead
+// before any byte of a reply came, and the command either was not sent or only
+// reads, f runs once more on another one. An error of f is about the connection.
+func (n *node) run(ctx context.Context, reads bool, f func(*conn) error) error {
+	return n.attempt(ctx, func(err error) bool { return SafeToRetry(err) || reads }, f)
+}
+
+// runOnce is run for an f that cannot run twice.
+func (n *node) runOnce(ctx context.Context, f func(*conn) error) error {
+	return n.attempt(ctx, func(error) bool { return false }, f)
+}
+
+// attempt is run with a choice of the errors after which f runs again.
+func (n *node) attempt(ctx context.Context, repeat func(error) bool, f func(*conn) error) error {
+	now := time.Now()
+	once := func(cn *conn) (bool, error) { return cn.exchange(ctx, now, n.o.Timeout, f) }
+	cn, calm, err := netpool.Attempt(ctx, n.pool, now, once, lost, repeat)
+	if cn != nil {
+		n.pool.Put(cn, calm && err == nil && cn.Quiet(), now)
+	}
+	return err
+}
