@@ -29,8 +29,8 @@ import (
 type Cache[K comparable, V any] struct {
 	// The hit path reads these. An entry with a Stamp below the watermark of
 	// generation has to be judged before it is served.
-	memory     *l1.Cache[K, held[V]]
-	generation generation.Ledger
+	memory *l1.Cache[K, held[V]]
+	core
 	// look are the flags of every entry.
 	look     uint64
 	encoding codec.Codec[V] // that of L2, or the one that it would have
@@ -39,8 +39,16 @@ type Cache[K comparable, V any] struct {
 
 	flights *flight.Group[K, V]
 	o       Options[K, V]
-	l2      *l2.Store
-	link    *link.Link // nil without a bus
+}
+
+// core is all of a cache that needs neither the type of keys nor that of values. It is
+// compiled once, however many types a program caches.
+type core struct {
+	generation generation.Ledger
+	settings   *settings
+	now        func() int64 // of L1's clock
+	l2         *l2.Store
+	link       *link.Link // nil without a bus
 
 	loading
 	background *limit.Background // of refreshes
@@ -49,7 +57,11 @@ type Cache[K comparable, V any] struct {
 
 	counts counts
 	probes sync.WaitGroup
+	ending
+}
 
+// ending is the state of the end of a cache.
+type ending struct {
 	open   context.Context // ends with Close
 	end    context.CancelFunc
 	closed atomic.Bool
@@ -84,11 +96,12 @@ const (
 // every field that is wrong. It does not wait for the network: an instance
 // starts while L2 is down.
 func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
-	o, err := o.withDefaults()
+	o, s, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	c := &Cache[K, V]{o: o}
+	c.settings = &s
 	c.memory = l1.New(l1.Config[K, held[V]]{
 		MaxEntries: o.Memory.MaxEntries,
 		MaxWeight:  o.Memory.MaxWeight,
@@ -98,42 +111,52 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	})
 	c.texts = keyname.IsString[K]()
 	c.negatives = newNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
-	c.background = limit.NewBackground(o.Limits.MaxRefreshes)
-	c.loads = limit.NewLoads(o.Limits.MaxLoads, o.Limits.HardTimeout)
-	c.deadlines = lifetime.NewDeadlines(o.Limits.HardTimeout)
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
 		c.encoding = defaultCodec[V]()
 	}
 	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
 		c.look = lives.Closely
 	}
-	c.open, c.end = context.WithCancel(context.Background())
-	c.generation.OnInvalidateAll = c.wakePurger
 	c.flights = flight.NewGroup[K, V](c.generation.Watermark)
 	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
-	c.l2 = l2.New(c.l2Options())
-	for _, what := range o.advice() {
-		o.Logger.Warn("strata: options: "+what, slog.String("cache", o.Name))
+	c.purger.pass = c.purge
+	var schema uint64
+	if o.Remote.Tier != nil {
+		schema = codec.Fingerprint(o.Remote.Codec)
 	}
+	c.start(c.memory.Now, schema)
 	c.startLink()
 	return c, nil
 }
 
+// start makes what the cache has beside L1 and flights. now is the clock of L1, schema
+// the fingerprint of the values in L2.
+func (c *core) start(now func() int64, schema uint64) {
+	s := c.settings
+	c.now = now
+	c.background = limit.NewBackground(s.Limits.MaxRefreshes)
+	c.loads = limit.NewLoads(s.Limits.MaxLoads, s.Limits.HardTimeout)
+	c.deadlines = lifetime.NewDeadlines(s.Limits.HardTimeout)
+	c.open, c.end = context.WithCancel(context.Background())
+	c.generation.OnInvalidateAll = c.wakePurger
+	c.l2 = l2.New(c.l2Options(schema))
+	for _, what := range advice(s) {
+		s.Logger.Warn("strata: options: "+what, slog.String("cache", s.Name))
+	}
+}
+
 // l2Options configure the store that the cache shares with other instances.
-func (c *Cache[K, V]) l2Options() l2.Options {
-	o := l2.Options{
-		Name: c.o.Name, Instance: rand.Uint64(), Tier: c.o.Remote.Tier, Bus: c.o.Remote.Bus,
-		Timeout: c.o.Remote.Timeout, BreakAfter: c.o.Remote.BreakAfter, BreakFor: c.o.Remote.BreakFor,
-		MaxPending: maxPending, Logger: c.o.Logger, Now: c.memory.Now, Closed: ErrClosed,
+func (c *core) l2Options(schema uint64) l2.Options {
+	s := c.settings
+	return l2.Options{
+		Name: s.Name, Instance: rand.Uint64(), Tier: s.Remote.Tier, Bus: s.Remote.Bus,
+		Timeout: s.Remote.Timeout, BreakAfter: s.Remote.BreakAfter, BreakFor: s.Remote.BreakFor,
+		MaxPending: maxPending, Logger: s.Logger, Now: c.now, Closed: ErrClosed, Schema: schema,
 		Suspend: func(alone bool) { c.link.Suspend(alone) },
 		Failed: func(ctx context.Context, op string, err error) {
-			c.tell(c.o.Hooks.RemoteError, Event{Context: ctx, Tier: "L2", Op: op, Err: err})
+			c.tell(s.Hooks.RemoteError, Event{Context: ctx, Tier: "L2", Op: op, Err: err})
 		},
 	}
-	if o.Tier != nil {
-		o.Schema = codec.Fingerprint(c.o.Remote.Codec)
-	}
-	return o
 }
 
 // Name returns Options.Name.
@@ -181,7 +204,7 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 
 // closeRetry tries the pending drops until ctx ends, and logs and returns how many
 // are lost.
-func (c *Cache[K, V]) closeRetry(ctx context.Context) error {
+func (c *core) closeRetry(ctx context.Context) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, closeWithin)
@@ -198,13 +221,13 @@ func (c *Cache[K, V]) closeRetry(ctx context.Context) error {
 		}
 		c.lostError = &RemoteError{Op: opClose, Pending: l.Drops(), Err: cause}
 		about := []any{
-			slog.String("cache", c.o.Name), slog.Int("keys", l.Keys), slog.Int("tags", l.Tags),
+			slog.String("cache", c.settings.Name), slog.Int("keys", l.Keys), slog.Int("tags", l.Tags),
 			slog.Bool("all", l.All), slog.Any("error", cause),
 		}
-		if c.o.ShowKeys {
+		if c.settings.ShowKeys {
 			about = append(about, slog.Any("names", l.Names))
 		}
-		c.o.Logger.Error("strata: closed with invalidations that are not confirmed: they are lost", about...)
+		c.settings.Logger.Error("strata: closed with invalidations that are not confirmed: they are lost", about...)
 	})
 	return c.lostError
 }

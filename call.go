@@ -142,7 +142,7 @@ func checkTag(tag string) error {
 }
 
 // callError returns the error of the options of a call.
-func (c *Cache[K, V]) callError(o *call) error {
+func (c *core) callError(o *call) error {
 	if o.err == nil && len(o.tags) > 0 && c.l2.LacksTags() {
 		return errNoTags
 	}

@@ -95,7 +95,7 @@ func (c *Cache[K, V]) judge(key K, e *entry[K, V]) (v generation.Verdict, since 
 
 // judgeTags is judge for the tags t of an entry alone. If it is valid they get the
 // newest stamp.
-func (c *Cache[K, V]) judgeTags(t *tagSet) (v generation.Verdict, since int64) {
+func (c *core) judgeTags(t *tagSet) (v generation.Verdict, since int64) {
 	if t == nil {
 		return generation.Valid, 0
 	}
@@ -243,24 +243,24 @@ func (c *Cache[K, V]) onErrorUntil(e *entry[K, V]) int64 {
 
 // life returns how long a value stored by o is to live. It is not positive if
 // the value is not to be stored.
-func (c *Cache[K, V]) life(o *call) time.Duration {
+func (c *core) life(o *call) time.Duration {
 	if o.ttl == 0 {
-		return c.jittered(c.o.TTL)
+		return c.jittered(c.settings.TTL)
 	}
 	return c.jittered(o.ttl)
 }
 
 // kept is how long a value is kept that is fresh for left.
-func (c *Cache[K, V]) kept(left time.Duration) time.Duration {
-	if left > NoExpiry-c.o.Stale.window() {
+func (c *core) kept(left time.Duration) time.Duration {
+	if left > NoExpiry-c.settings.Stale.window() {
 		return NoExpiry
 	}
-	return left + c.o.Stale.window()
+	return left + c.settings.Stale.window()
 }
 
 // memoryTTL is the longest life that an entry may have in L1 now.
-func (c *Cache[K, V]) memoryTTL() time.Duration {
-	ttl := c.o.Memory.TTL
+func (c *core) memoryTTL() time.Duration {
+	ttl := c.settings.Memory.TTL
 	if ttl == 0 {
 		ttl = NoExpiry
 	}
@@ -275,11 +275,11 @@ func (c *Cache[K, V]) memoryTTL() time.Duration {
 
 // jittered shortens ttl at random by up to the share that Options.Jitter
 // names. The TTL stays an upper bound.
-func (c *Cache[K, V]) jittered(ttl time.Duration) time.Duration {
-	if ttl == NoExpiry || c.o.Jitter == 0 {
+func (c *core) jittered(ttl time.Duration) time.Duration {
+	if ttl == NoExpiry || c.settings.Jitter == 0 {
 		return ttl
 	}
-	return ttl - time.Duration(rand.Float64()*c.o.Jitter*float64(ttl))
+	return ttl - time.Duration(rand.Float64()*c.settings.Jitter*float64(ttl))
 }
 
 // weigh returns the weight of an entry, and false if the entry must not be
@@ -295,8 +295,8 @@ func (c *Cache[K, V]) weigh(key K, v V) (weight int64, ok bool) {
 
 // lasts reports whether a suspect entry may be served while L2 does not answer:
 // UnconfirmedTTL after it was last confirmed at most, and never under Strict.
-func (c *Cache[K, V]) lasts(since int64) bool {
-	return c.o.Remote.Partition == Available && c.memory.Now() < l1.After(since, UnconfirmedTTL)
+func (c *core) lasts(since int64) bool {
+	return c.settings.Remote.Partition == Available && c.now() < l1.After(since, UnconfirmedTTL)
 }
 
 // outdated reports whether a caller that has joined a flight must not be answered
@@ -308,7 +308,7 @@ func (c *Cache[K, V]) outdated(r *flight.Result[V], watermark uint64) bool {
 
 // droppedBetween reports whether any of tags may have been dropped, or expired,
 // while the generation of tags went from one to another.
-func (c *Cache[K, V]) droppedBetween(tags []string, from, to uint64) bool {
+func (c *core) droppedBetween(tags []string, from, to uint64) bool {
 	if len(tags) == 0 || from >= to {
 		return false
 	}

@@ -150,7 +150,7 @@ func (e *loadError) Unwrap() error { return e.err }
 
 // wrap adds the names of the cache and the key to the error of a load. Errors of
 // this package itself have none.
-func (c *Cache[K, V]) wrap(key K, err error) error {
+func (c *core) wrap(key any, err error) error {
 	var p *LoadPanicError
 	for _, own := range []error{ErrClosed, ErrRecursiveLoad, ErrLoadExited, ErrNoLoader, ErrOverloaded, ErrKeyTooLong} {
 		if errors.Is(err, own) {
@@ -160,8 +160,8 @@ func (c *Cache[K, V]) wrap(key K, err error) error {
 	if err == nil || errors.As(err, &p) {
 		return err
 	}
-	e := &loadError{cache: c.o.Name, err: err}
-	if c.o.ShowKeys {
+	e := &loadError{cache: c.settings.Name, err: err}
+	if c.settings.ShowKeys {
 		e.key = fmt.Sprintf("%q", fmt.Sprint(key))
 	}
 	return e

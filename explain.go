@@ -197,7 +197,7 @@ func (c *Cache[K, V]) explainStale(h remote.Held, p *Place) {
 
 // explainTags takes the tags from body, and adds the effect of their drops on the
 // entry.
-func (c *Cache[K, V]) explainTags(ctx context.Context, body []byte, p *Place) (payload []byte, err error) {
+func (c *core) explainTags(ctx context.Context, body []byte, p *Place) (payload []byte, err error) {
 	clock, tags, payload, ok := envelope.CutTags(body)
 	if p.Tags = tags; !ok {
 		return nil, errTag
@@ -221,7 +221,7 @@ func (c *Cache[K, V]) explainTags(ctx context.Context, body []byte, p *Place) (p
 
 // verdict returns a sentence about the result of a GetOrLoad of key now. The order
 // of the cases is that of a read.
-func (c *Cache[K, V]) verdict(key K, r *Report) string {
+func (c *core) verdict(key any, r *Report) string {
 	switch {
 	case c.closed.Load():
 		return "The cache is closed."
@@ -250,7 +250,7 @@ func (c *Cache[K, V]) verdict(key K, r *Report) string {
 
 // verdictOfTier returns a sentence about the part of L2 in a read that L1 does not
 // answer, and whether L2 answers the read.
-func (c *Cache[K, V]) verdictOfTier(r *Report) (sentence string, stop bool) {
+func (c *core) verdictOfTier(r *Report) (sentence string, stop bool) {
 	p := &r.L2
 	switch {
 	case !p.Used:
@@ -280,7 +280,7 @@ func (c *Cache[K, V]) verdictOfTier(r *Report) (sentence string, stop bool) {
 }
 
 // verdictOfLoad returns a sentence about a load that nothing prevents.
-func (c *Cache[K, V]) verdictOfLoad(r *Report) string {
+func (c *core) verdictOfLoad(r *Report) string {
 	if r.Hold > 0 {
 		return fmt.Sprintf("The Loader runs; its value is stored nowhere, because the key is on hold for another %v.", r.Hold)
 	}
@@ -306,4 +306,4 @@ func degradedNote(r *Report) string {
 }
 
 // degraded reports whether drops by other instances do not reach this one now.
-func (c *Cache[K, V]) degraded() bool { return c.l2.HasBus() && !c.link.Connected() }
+func (c *core) degraded() bool { return c.l2.HasBus() && !c.link.Connected() }

@@ -38,7 +38,7 @@ func (c *Cache[K, V]) startLink() {
 }
 
 // stopLink ends what startLink has begun, when c.open has ended.
-func (c *Cache[K, V]) stopLink() {
+func (c *core) stopLink() {
 	if c.link != nil {
 		c.link.Stop()
 	}
@@ -101,12 +101,12 @@ const (
 
 // probe asks the tier, until it answers, for settings that weaken the promises of the
 // cache, and logs them.
-func (c *Cache[K, V]) probe(ctx context.Context) {
+func (c *core) probe(ctx context.Context) {
 	for pause := firstProbe; ; pause = min(2*pause, lastProbe) {
 		warnings, err := c.l2.Probe(ctx)
 		if err == nil {
 			for _, w := range warnings {
-				c.o.Logger.Warn("strata: "+w, slog.String("cache", c.o.Name))
+				c.settings.Logger.Warn("strata: "+w, slog.String("cache", c.settings.Name))
 			}
 			return
 		}

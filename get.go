@@ -201,7 +201,7 @@ func (c *Cache[K, V]) shown(key K, e *entry[K, V]) V {
 
 // countAsMiss counts, if found is set, a look-up that found an entry which the
 // cache must not serve.
-func (c *Cache[K, V]) countAsMiss(found bool) {
+func (c *core) countAsMiss(found bool) {
 	if found {
 		c.counts.countedAsMiss.Add(1)
 	}

@@ -21,21 +21,21 @@ type originHealth struct {
 
 // originFailed notes that a load has failed, and logs it if no load has failed
 // lately.
-func (c *Cache[K, V]) originFailed(key K, err error) {
+func (c *core) originFailed(key any, err error) {
 	c.failing.Add(1)
-	if c.health.fails.Failed(c.memory.Now()) {
-		c.o.Logger.Warn("strata: loads fail", c.about(key, slog.Any("error", err))...)
+	if c.health.fails.Failed(c.now()) {
+		c.settings.Logger.Warn("strata: loads fail", c.about(key, slog.Any("error", err))...)
 	}
 }
 
 // succeeded notes that the origin has answered.
-func (c *Cache[K, V]) succeeded() {
+func (c *core) succeeded() {
 	if c.failing.Load() != 0 {
 		c.failing.Store(0)
 	}
 	c.budget.Success()
-	if !c.health.fails.Quiet() && c.health.fails.Well(c.memory.Now(), originWellAfter) {
-		c.o.Logger.Info("strata: loads succeed again", slog.String("cache", c.o.Name))
+	if !c.health.fails.Quiet() && c.health.fails.Well(c.now(), originWellAfter) {
+		c.settings.Logger.Info("strata: loads succeed again", slog.String("cache", c.settings.Name))
 	}
 }
 
@@ -44,8 +44,8 @@ const maxStack = 8 << 10
 
 // logPanic logs that a Loader has panicked, or has ended its goroutine. A refresh
 // has no caller that would get the error.
-func (c *Cache[K, V]) logPanic(key K, err error) {
-	ok, skipped := c.health.panics.Allow(c.memory.Now())
+func (c *core) logPanic(key any, err error) {
+	ok, skipped := c.health.panics.Allow(c.now())
 	if !ok {
 		return
 	}
@@ -54,13 +54,13 @@ func (c *Cache[K, V]) logPanic(key K, err error) {
 	if errors.As(err, &p) {
 		about = append(about, slog.String("stack", string(p.Stack[:min(len(p.Stack), maxStack)])))
 	}
-	c.o.Logger.Error("strata: loader panicked", about...)
+	c.settings.Logger.Error("strata: loader panicked", about...)
 }
 
 // about returns the attributes of a line in the log about key.
-func (c *Cache[K, V]) about(key K, more ...any) []any {
-	all := []any{slog.String("cache", c.o.Name)}
-	if c.o.ShowKeys {
+func (c *core) about(key any, more ...any) []any {
+	all := []any{slog.String("cache", c.settings.Name)}
+	if c.settings.ShowKeys {
 		all = append(all, slog.Any("key", key))
 	}
 	return append(all, more...)

@@ -68,12 +68,12 @@ type Event struct {
 }
 
 // tell calls hook, if there is one, with e about this cache.
-func (c *Cache[K, V]) tell(hook func(Event), e Event) {
+func (c *core) tell(hook func(Event), e Event) {
 	if hook == nil {
 		return
 	}
 	defer c.contain("Hooks")
-	e.Cache, e.Context = c.o.Name, cmp.Or(e.Context, context.Background())
+	e.Cache, e.Context = c.settings.Name, cmp.Or(e.Context, context.Background())
 	hook(e)
 }
 
@@ -92,7 +92,7 @@ func (c *Cache[K, V]) evicted() func(*entry[K, V], l1.Reason) {
 }
 
 // reason returns the reason why an entry left L1, as [Event] names it.
-func (c *Cache[K, V]) reason(why l1.Reason) string {
+func (c *core) reason(why l1.Reason) string {
 	switch {
 	case why == l1.Deleted, why == l1.Cleared && !c.closed.Load():
 		return "invalidated"

@@ -70,9 +70,9 @@ func (c *Cache[K, V]) overloaded(ctx context.Context, key K, o *call) (V, error)
 
 // softly is ctx until Limits.SoftTimeout is over, from when on a caller takes the
 // stale value of a flight; nil if there is no such limit.
-func (c *Cache[K, V]) softly(ctx context.Context) (soft context.Context, cancel context.CancelFunc) {
-	if c.o.Limits.SoftTimeout > 0 {
-		return context.WithTimeout(ctx, c.o.Limits.SoftTimeout)
+func (c *core) softly(ctx context.Context) (soft context.Context, cancel context.CancelFunc) {
+	if c.settings.Limits.SoftTimeout > 0 {
+		return context.WithTimeout(ctx, c.settings.Limits.SoftTimeout)
 	}
 	return nil, nothing
 }
@@ -82,13 +82,13 @@ func nothing() {}
 
 // patience returns the patience of a caller that came at this watermark of tags: it
 // ends with soft, if that is not nil.
-func (c *Cache[K, V]) patience(soft context.Context, watermark uint64) (p flight.Patience) {
+func (c *core) patience(soft context.Context, watermark uint64) (p flight.Patience) {
 	if soft == nil {
 		return p
 	}
 	p.Soft = soft
 	p.Good = func(until int64, tags []string, read uint64) bool {
-		return c.memory.Now() < until && !c.droppedBetween(tags, read, watermark)
+		return c.now() < until && !c.droppedBetween(tags, read, watermark)
 	}
 	return p
 }
@@ -134,7 +134,7 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 }
 
 // countPart counts the part of a caller in a flight.
-func (c *Cache[K, V]) countPart(part flight.Part) {
+func (c *core) countPart(part flight.Part) {
 	switch part {
 	case flight.Joined:
 		c.counts.joins.Add(1)
@@ -184,7 +184,7 @@ func (c *Cache[K, V]) readBeside(ctx context.Context, key K) (r flight.Result[V]
 }
 
 // flightError converts an error of package flight.
-func (c *Cache[K, V]) flightError(err error) error {
+func (c *core) flightError(err error) error {
 	switch {
 	case errors.Is(err, flight.ErrClosed):
 		return ErrClosed

@@ -9,8 +9,10 @@ import (
 // purger frees the memory of entries that a drop of everything, or of a tag, has
 // made absent. Such a drop sets a watermark and looks at no entry, so that it takes
 // no time. Without the purger its entries would keep their room until they are
-// read, expire or are evicted. The zero purger is ready.
+// read, expire or are evicted. With its pass it is ready.
 type purger struct {
+	pass func() // removes those entries; written once
+
 	mu      sync.Mutex // guards below
 	running bool
 	again   bool // a drop came during a pass
@@ -30,18 +32,18 @@ const (
 
 // wake starts passes. If passes are running, one more follows. Passes end when ctx
 // does. It does not block.
-func (p *purger) wake(ctx context.Context, pass func()) {
+func (p *purger) wake(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.again = true; p.running || p.closed {
 		return
 	}
 	p.running = true
-	p.passes.Go(func() { p.run(ctx, pass) })
+	p.passes.Go(func() { p.run(ctx) })
 }
 
 // run makes passes until no drop has come since the last pass began.
-func (p *purger) run(ctx context.Context, pass func()) {
+func (p *purger) run(ctx context.Context) {
 	pause := purgeDelay
 	for p.next() {
 		t := time.NewTimer(pause)
@@ -53,7 +55,7 @@ func (p *purger) run(ctx context.Context, pass func()) {
 		}
 		p.begin()
 		start := time.Now()
-		pass()
+		p.pass()
 		pause = max(purgeDelay, purgeShare*time.Since(start))
 	}
 }
@@ -90,4 +92,4 @@ func (c *Cache[K, V]) purge() {
 }
 
 // wakePurger starts a purge of L1.
-func (c *Cache[K, V]) wakePurger() { c.purger.wake(c.open, c.purge) }
+func (c *core) wakePurger() { c.purger.wake(c.open) }

@@ -48,8 +48,8 @@ func (r *read[K, V]) useStale(o opened[V], h remote.Held) (settled bool) {
 // expired with everything ended then, as by its TTL. byTag says that one of tags
 // has expired it. unbounded says that L2 keeps it for as long as if it had not been
 // expired, because the time of that is not known here.
-func (c *Cache[K, V]) staleSince(h remote.Held, byTag bool, tags []string) (age time.Duration, expired, unbounded bool) {
-	window := c.o.Stale.window()
+func (c *core) staleSince(h remote.Held, byTag bool, tags []string) (age time.Duration, expired, unbounded bool) {
+	window := c.settings.Stale.window()
 	age, expired = max(0, window-h.Left), h.Soft || byTag
 	var since int64
 	var known bool
@@ -63,7 +63,7 @@ func (c *Cache[K, V]) staleSince(h remote.Held, byTag bool, tags []string) (age 
 		expired = !known
 	}
 	if known {
-		age = max(age, time.Duration(c.memory.Now()-since))
+		age = max(age, time.Duration(c.now()-since))
 	}
 	return age, expired, !known && h.Left > window
 }

@@ -134,7 +134,7 @@ func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
 
 // remoteLives returns for how long a value that is fresh for left is fresh in L2,
 // and for how long it is kept there.
-func (c *Cache[K, V]) remoteLives(left time.Duration) (fresh, kept time.Duration) {
+func (c *core) remoteLives(left time.Duration) (fresh, kept time.Duration) {
 	return min(left, maxRemoteLife), min(c.kept(left), maxRemoteLife)
 }
 
@@ -293,7 +293,7 @@ func (c *Cache[K, V]) refusedRemote(ctx context.Context, key K) {
 
 // sealAbsent returns the value by which L2 remembers that the origin does not have
 // a key, with the tags of that answer.
-func (c *Cache[K, V]) sealAbsent(name string, tags []string, clock uint64) []byte {
+func (c *core) sealAbsent(name string, tags []string, clock uint64) []byte {
 	b, flags := begin(tags, clock)
 	envelope.Seal(b, name, c.l2.Schema(), flags|envelope.NotFound)
 	return b

@@ -13,10 +13,61 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// withDefaults returns o with every zero value replaced by its default, and all
-// problems of o as one error.
-func (o Options[K, V]) withDefaults() (Options[K, V], error) {
-	errs := o.problems()
+// settings are Options without the types of keys and values, so that the code which
+// checks and reads them is compiled once, however many types a program caches. Functions
+// in them tell only whether the Options have one.
+type settings = Options[none, none]
+
+// none stands for the types of keys and values.
+type none struct{}
+
+// settings returns what o has beside functions for its types.
+func (o *Options[K, V]) settings() settings {
+	m, r := &o.Memory, &o.Remote
+	s := settings{
+		Name: o.Name, TTL: o.TTL, Jitter: o.Jitter, RefreshAt: o.RefreshAt, RefreshSpread: o.RefreshSpread, Stale: o.Stale,
+		NotFoundTTL: o.NotFoundTTL, ErrorTTL: o.ErrorTTL, Limits: o.Limits, ContextControls: o.ContextControls,
+		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Logger: o.Logger,
+		Memory: Memory[none, none]{
+			MaxEntries: m.MaxEntries, MaxWeight: m.MaxWeight, Policy: m.Policy, EvictShare: m.EvictShare,
+			DetectMutation: m.DetectMutation, TTL: m.TTL,
+		},
+		Remote: Remote[none, none]{
+			Tier: r.Tier, Bus: r.Bus, Partition: r.Partition, Timeout: r.Timeout, BreakAfter: r.BreakAfter, BreakFor: r.BreakFor,
+		},
+	}
+	if m.Weigh != nil {
+		s.Memory.Weigh = func(none, none) int64 { return 0 }
+	}
+	if o.Tags != nil {
+		s.Tags = func(none, none) []string { return nil }
+	}
+	if r.Key != nil {
+		s.Remote.Key = func(none) string { return "" }
+	}
+	if r.ParseKey != nil {
+		s.Remote.ParseKey = func(string) (none, error) { return none{}, nil }
+	}
+	return s
+}
+
+// withDefaults returns o with every zero value replaced by its default, its settings,
+// and all problems of o as one error.
+func (o Options[K, V]) withDefaults() (Options[K, V], settings, error) {
+	s := o.settings()
+	errs := problems(&s)
+	fill(&s)
+	o.Jitter, o.RefreshAt, o.Stale, o.NotFoundTTL, o.ErrorTTL = s.Jitter, s.RefreshAt, s.Stale, s.NotFoundTTL, s.ErrorTTL
+	o.Limits, o.Logger, o.Hooks, o.Memory.MaxEntries = s.Limits, s.Logger, s.Hooks, s.Memory.MaxEntries
+	o.Remote.Timeout, o.Remote.BreakFor, o.Remote.BreakAfter = s.Remote.Timeout, s.Remote.BreakFor, s.Remote.BreakAfter
+	if o.Remote.used() {
+		errs = append(errs, o.Remote.fill()...)
+	}
+	return o, s, errors.Join(errs...)
+}
+
+// fill replaces every zero value of o by its default.
+func fill(o *settings) {
 	if o.Jitter == 0 {
 		o.Jitter = DefaultJitter
 	}
@@ -34,7 +85,7 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	if o.Remote.BreakAfter == 0 {
 		o.Remote.BreakAfter = DefaultBreakAfter
 	}
-	o.fillLives()
+	fillLives(o)
 	if o.Limits.MaxKeyBytes == 0 {
 		o.Limits.MaxKeyBytes = DefaultMaxKeyBytes
 	}
@@ -44,17 +95,10 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	if o.Hooks == nil {
 		o.Hooks = &Hooks{}
 	}
-	if o.Remote.used() {
-		errs = append(errs, o.Remote.fill()...)
-	}
-	if _, ok := remote.As[remote.Tagger](o.Remote.Tier); !ok && o.Remote.Tier != nil && o.Tags != nil {
-		errs = append(errs, errors.New("strata: options: Tags: the Tier has none (remote.Tagger)"))
-	}
-	return o, errors.Join(errs...)
 }
 
 // fillLives sets the defaults that depend on TTL.
-func (o *Options[K, V]) fillLives() {
+func fillLives(o *settings) {
 	ttl := o.TTL
 	if ttl == NoExpiry {
 		ttl = time.Hour
@@ -77,7 +121,7 @@ func orDefault(d, def time.Duration) time.Duration {
 }
 
 // problems returns an error for every field that is wrong by itself.
-func (o *Options[K, V]) problems() []error {
+func problems(o *settings) []error {
 	var errs []error
 	bad := func(field, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("strata: options: %s: "+format, append([]any{field}, args...)...))
@@ -110,7 +154,7 @@ func (o *Options[K, V]) problems() []error {
 			bad(field, "%v is negative", d)
 		}
 	}
-	o.Memory.problems(bad)
+	problemsOfMemory(&o.Memory, bad)
 	notNegative("Memory.TTL", o.Memory.TTL)
 	if l := o.Limits.Lease; l < 0 || l > 0 && l < 100*time.Millisecond {
 		bad("Limits.Lease", "%v is less than 100ms", l)
@@ -133,11 +177,14 @@ func (o *Options[K, V]) problems() []error {
 	if (o.Remote.Key == nil) != (o.Remote.ParseKey == nil) {
 		bad("Remote.Key", "Key and ParseKey are required together")
 	}
+	if _, ok := remote.As[remote.Tagger](o.Remote.Tier); !ok && o.Remote.Tier != nil && o.Tags != nil {
+		bad("Tags", "the Tier has none (remote.Tagger)")
+	}
 	return errs
 }
 
-// problems calls bad for every field that is wrong by itself, but TTL.
-func (m *Memory[K, V]) problems(bad func(field, format string, args ...any)) {
+// problemsOfMemory calls bad for every field that is wrong by itself, but TTL.
+func problemsOfMemory(m *Memory[none, none], bad func(field, format string, args ...any)) {
 	if m.MaxEntries < 0 {
 		bad("Memory.MaxEntries", "%d is negative", m.MaxEntries)
 	}
@@ -180,17 +227,25 @@ func (r *Remote[K, V]) fill() (errs []error) {
 	if r.Codec == nil {
 		r.Codec = defaultCodec[V]()
 	}
-	if c, ok := r.Codec.(codec.Checker); ok {
-		if err := c.Check(); err != nil {
-			errs = append(errs, fmt.Errorf("strata: options: Remote.Codec: %w", err))
-		}
+	if err := checkCodec(r.Codec); err != nil {
+		errs = append(errs, err)
 	}
 	return errs
 }
 
+// checkCodec returns the error of a Codec that can be asked whether it is usable.
+func checkCodec(c any) error {
+	if c, ok := c.(codec.Checker); ok {
+		if err := c.Check(); err != nil {
+			return fmt.Errorf("strata: options: Remote.Codec: %w", err)
+		}
+	}
+	return nil
+}
+
 // advice returns a sentence for each surprising effect of the options. The options
 // have their defaults.
-func (o *Options[K, V]) advice() (all []string) {
+func advice(o *settings) (all []string) {
 	say := func(when bool, sentence string) {
 		if when {
 			all = append(all, sentence)

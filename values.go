@@ -94,16 +94,16 @@ func (c *Cache[K, V]) checkKey(key K) error {
 }
 
 // tooLong reports whether a key or the name of one has too many bytes.
-func (c *Cache[K, V]) tooLong(n int) bool {
-	most := c.o.Limits.MaxKeyBytes
+func (c *core) tooLong(n int) bool {
+	most := c.settings.Limits.MaxKeyBytes
 	return most > 0 && n > most
 }
 
 // contain keeps a panic of a user's callback from ending the process or
 // leaving the cache in a state of its own.
-func (c *Cache[K, V]) contain(callback string) {
+func (c *core) contain(callback string) {
 	if p := recover(); p != nil {
 		c.counts.callbackPanics.Add(1)
-		c.o.Logger.Error("strata: callback panicked", slog.String("cache", c.o.Name), slog.String("callback", callback), slog.Any("panic", p))
+		c.settings.Logger.Error("strata: callback panicked", slog.String("cache", c.settings.Name), slog.String("callback", callback), slog.Any("panic", p))
 	}
 }
