@@ -96,12 +96,12 @@ const (
 // every field that is wrong. It does not wait for the network: an instance
 // starts while L2 is down.
 func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
-	o, s, err := o.withDefaults()
+	s, err := o.setDefaults()
 	if err != nil {
 		return nil, err
 	}
 	c := &Cache[K, V]{o: o}
-	c.settings = &s
+	c.settings = s
 	c.memory = l1.New(l1.Config[K, held[V]]{
 		MaxEntries: o.Memory.MaxEntries,
 		MaxWeight:  o.Memory.MaxWeight,
@@ -183,13 +183,26 @@ func (c *Cache[K, V]) Len() int { return c.memory.Len() }
 // A Loader or hook must not call Close: it would wait for itself until ctx
 // ends.
 func (c *Cache[K, V]) Close(ctx context.Context) error {
+	c.stop()
+	err := c.stopped(ctx, c.flights.Close(ctx))
+	c.memory.Close()
+	c.negatives.Close()
+	return err
+}
+
+// stop ends what works for the cache beside its flights.
+func (c *core) stop() {
 	c.closed.Store(true)
 	c.end()
 	c.once.Do(c.stopLink)
 	c.background.Close()
 	c.purger.close()
 	c.l2.Hurry() // it goes on while flights end
-	err := c.flights.Close(ctx)
+}
+
+// stopped ends the rest, when the flights have ended or have failed to with err, and
+// returns the error of Close.
+func (c *core) stopped(ctx context.Context, err error) error {
 	if err == nil {
 		c.background.Wait() // their flights have ended
 	}
@@ -197,8 +210,6 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 		err = errors.Join(err, lost)
 	}
 	c.deadlines.Close()
-	c.memory.Close()
-	c.negatives.Close()
 	return err
 }
 

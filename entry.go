@@ -210,18 +210,24 @@ func later(now int64, d time.Duration) int64 {
 // which L1 may have cut short, from now on. took is the duration of its load; zero if
 // that is not known.
 func (c *Cache[K, V]) refreshSoon(e *entry[K, V], now int64, fresh, ttl, took time.Duration) {
-	if c.o.RefreshAt < 0 || ttl == NoExpiry || fresh <= 0 {
-		return
+	e.Value.SetSoon(c.dueAt(now, fresh, ttl, took), e.Dead)
+}
+
+// dueAt returns the time that refreshSoon sets; l1.Forever for none.
+func (c *core) dueAt(now int64, fresh, ttl, took time.Duration) int64 {
+	s := c.settings
+	if s.RefreshAt < 0 || ttl == NoExpiry || fresh <= 0 {
+		return l1.Forever
 	}
-	rest := time.Duration(float64(ttl) * (1 - c.o.RefreshAt))
-	if c.o.RefreshSpread > 0 {
+	rest := time.Duration(float64(ttl) * (1 - s.RefreshAt))
+	if s.RefreshSpread > 0 {
 		if took == 0 {
 			took = c.counts.latency.mean()
 		}
-		early := time.Duration(rand.ExpFloat64() * c.o.RefreshSpread * float64(took))
+		early := time.Duration(rand.ExpFloat64() * s.RefreshSpread * float64(took))
 		rest = max(rest, min(early, ttl/2))
 	}
-	e.Value.SetSoon(later(now, fresh-rest), e.Dead)
+	return later(now, fresh-rest)
 }
 
 // revalidates reports whether e, which is not fresh any more, may be served

@@ -15,19 +15,24 @@ var errParseKey = errors.New("strata: ParseKey panicked")
 
 // startLink begins to follow the bus, and probes the tier.
 func (c *Cache[K, V]) startLink() {
+	c.startCore(link.Options{
+		FenceAll: c.flights.FenceAll, Apply: c.apply, DropAll: c.dropAllLocal,
+		Hits: func() uint64 { return c.memory.Stats().Hits },
+	})
+}
+
+// startCore is startLink with the options of the link that depend on types.
+func (c *core) startCore(o link.Options) {
 	if c.l2.HasTier() {
 		c.probes.Go(func() { c.probe(c.open) })
 	}
 	if !c.l2.HasBus() {
 		return
 	}
-	o := link.Options{
-		Name: c.o.Name, Instance: c.l2.Instance(), Bus: c.o.Remote.Bus, Logger: c.o.Logger, Generation: &c.generation,
-		Confirms: c.l2.HasTier(), FenceAll: c.flights.FenceAll, Apply: c.apply, Mine: c.l2.Mine, DropAll: c.dropAllLocal,
-		Now: c.memory.Now, Hits: func() uint64 { return c.memory.Stats().Hits },
-		Patience: UnconfirmedTTL, Timeout: c.o.Remote.Timeout,
-	}
-	if c.o.Remote.Partition == Strict {
+	s := c.settings
+	o.Name, o.Instance, o.Bus, o.Logger, o.Generation = s.Name, c.l2.Instance(), s.Remote.Bus, s.Logger, &c.generation
+	o.Confirms, o.Mine, o.Now, o.Patience, o.Timeout = c.l2.HasTier(), c.l2.Mine, c.now, UnconfirmedTTL, s.Remote.Timeout
+	if s.Remote.Partition == Strict {
 		o.Strict, o.Patience = true, link.SilentAfter
 	}
 	if c.l2.HasPositions() {

@@ -179,14 +179,14 @@ func (c *Cache[K, V]) stale(ctx context.Context, key K, v V, err error) {
 		c.counts.staleRevalidating.Add(1)
 	}
 	if hook := c.o.Hooks.Stale; hook != nil {
-		c.tell(hook, Event{Context: ctx, Key: key, Value: v, Tier: "L1", Err: err})
+		c.tellL1(ctx, hook, key, v, err)
 	}
 }
 
 // hit returns e's value, which is fresh, for a caller.
 func (c *Cache[K, V]) hit(ctx context.Context, key K, e *entry[K, V]) V {
 	if hook := c.o.Hooks.Hit; hook != nil {
-		c.tell(hook, Event{Context: ctx, Key: key, Value: e.Value.value, Tier: "L1"})
+		c.tellL1(ctx, hook, key, e.Value.value, nil)
 	}
 	return c.shown(key, e)
 }

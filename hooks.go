@@ -77,6 +77,11 @@ func (c *core) tell(hook func(Event), e Event) {
 	hook(e)
 }
 
+// tellL1 is tell for a value of L1, with the reason why a stale one is served.
+func (c *core) tellL1(ctx context.Context, hook func(Event), key, value any, err error) {
+	c.tell(hook, Event{Context: ctx, Key: key, Value: value, Tier: "L1", Err: err})
+}
+
 // evicted returns the function that L1 calls for entries that leave it; nil if
 // there is no hook.
 func (c *Cache[K, V]) evicted() func(*entry[K, V], l1.Reason) {

@@ -244,7 +244,7 @@ func (l *loaderRun[K, V]) leases() (held []heldLease) {
 }
 
 // keepLeases renews leases until stop is called.
-func (c *Cache[K, V]) keepLeases(ctx context.Context, held []heldLease) (stop func()) {
+func (c *core) keepLeases(ctx context.Context, held []heldLease) (stop func()) {
 	if len(held) == 0 {
 		return nothing
 	}
@@ -262,14 +262,14 @@ func (c *Cache[K, V]) keepLeases(ctx context.Context, held []heldLease) (stop fu
 // keepLease renews a lease until stop is called or ctx, the load's, has
 // ended: a Loader that hangs holds up this instance only. A load that is done
 // within a third of the lease costs a timer and no goroutine.
-func (c *Cache[K, V]) keepLease(ctx context.Context, h heldLease) (stop func()) {
+func (c *core) keepLease(ctx context.Context, h heldLease) (stop func()) {
 	renewing := make(chan func(), 1)
-	first := time.AfterFunc(c.o.Limits.Lease/3, func() {
+	first := time.AfterFunc(c.settings.Limits.Lease/3, func() {
 		ctx, cancel := context.WithCancel(ctx)
 		ended := make(chan struct{})
 		defer close(ended)
 		renewing <- func() { cancel(); <-ended }
-		c.l2.Renew(ctx, h.name, h.lease, c.o.Limits.Lease)
+		c.l2.Renew(ctx, h.name, h.lease, c.settings.Limits.Lease)
 	})
 	return func() {
 		if !first.Stop() {

@@ -22,9 +22,9 @@ type settings = Options[none, none]
 type none struct{}
 
 // settings returns what o has beside functions for its types.
-func (o *Options[K, V]) settings() settings {
+func (o *Options[K, V]) settings() *settings {
 	m, r := &o.Memory, &o.Remote
-	s := settings{
+	s := &settings{
 		Name: o.Name, TTL: o.TTL, Jitter: o.Jitter, RefreshAt: o.RefreshAt, RefreshSpread: o.RefreshSpread, Stale: o.Stale,
 		NotFoundTTL: o.NotFoundTTL, ErrorTTL: o.ErrorTTL, Limits: o.Limits, ContextControls: o.ContextControls,
 		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Logger: o.Logger,
@@ -51,19 +51,19 @@ func (o *Options[K, V]) settings() settings {
 	return s
 }
 
-// withDefaults returns o with every zero value replaced by its default, its settings,
-// and all problems of o as one error.
-func (o Options[K, V]) withDefaults() (Options[K, V], settings, error) {
+// setDefaults replaces every zero value of o by its default, and returns its settings and
+// all problems of o as one error.
+func (o *Options[K, V]) setDefaults() (*settings, error) {
 	s := o.settings()
-	errs := problems(&s)
-	fill(&s)
+	errs := problems(s)
+	fill(s)
 	o.Jitter, o.RefreshAt, o.Stale, o.NotFoundTTL, o.ErrorTTL = s.Jitter, s.RefreshAt, s.Stale, s.NotFoundTTL, s.ErrorTTL
 	o.Limits, o.Logger, o.Hooks, o.Memory.MaxEntries = s.Limits, s.Logger, s.Hooks, s.Memory.MaxEntries
 	o.Remote.Timeout, o.Remote.BreakFor, o.Remote.BreakAfter = s.Remote.Timeout, s.Remote.BreakFor, s.Remote.BreakAfter
 	if o.Remote.used() {
 		errs = append(errs, o.Remote.fill()...)
 	}
-	return o, s, errors.Join(errs...)
+	return s, errors.Join(errs...)
 }
 
 // fill replaces every zero value of o by its default.

@@ -41,12 +41,14 @@ func (c *Cache[K, V]) inspect(key K, e *entry[K, V]) {
 	if c.memory.DeleteEntry(e) {
 		c.memory.Notify([]removal[K, V]{{Entry: e, Reason: l1.Deleted}})
 	}
+	c.mutated(key, e.Value.value)
+}
+
+// mutated counts and logs that the value of key was changed.
+func (c *core) mutated(key, value any) {
 	c.counts.mutations.Add(1)
-	about := []any{slog.String("cache", c.o.Name), slog.String("type", fmt.Sprintf("%T", e.Value.value))}
-	if c.o.ShowKeys {
-		about = append(about, slog.Any("key", key))
-	}
-	c.o.Logger.Error("strata: a cached value was changed by a caller", about...)
+	about := c.about(key, slog.String("type", fmt.Sprintf("%T", value)))
+	c.settings.Logger.Error("strata: a cached value was changed by a caller", about...)
 }
 
 // hash is a hash of how v is encoded, in the bits of lives.HashMask, or zero if it
