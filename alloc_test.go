@@ -4,12 +4,15 @@ package strata_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest"
 )
 
 func TestHitAllocatesNothing(t *testing.T) {
@@ -42,6 +45,67 @@ func TestMissWithoutL2AllocatesAtMostThreeTimes(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, miss); n > 3 {
 			t.Errorf("%s: %v allocations, want 3 at most", name, n)
 		}
+	}
+}
+
+// remembering is a tier whose Read allocates nothing: it repeats what it has read
+// before.
+type remembering struct {
+	*stratatest.Tier
+	held map[string]remote.Held
+}
+
+func (r remembering) Bind(s remote.Space) remote.Tier {
+	return remembering{r.Tier.Bind(s).(*stratatest.Tier), r.held}
+}
+
+func (r remembering) Self() remote.Tier { return r }
+
+func (r remembering) Read(ctx context.Context, timeout time.Duration, key string, dst []byte) (remote.Held, error) {
+	h, ok := r.held[key]
+	if !ok {
+		var err error
+		if h, err = r.Tier.Read(ctx, timeout, key, nil); err != nil {
+			return h, err
+		}
+		r.held[key] = h
+	}
+	h.Data = append(dst[:0], h.Data...)
+	return h, nil
+}
+
+// TestHitInL2AllocatesTheValueAndTheEntry reads two keys in turn with room for one of
+// them in L1.
+func TestHitInL2AllocatesTheValueAndTheEntry(t *testing.T) {
+	o := strata.Options[string, []byte]{Name: "c", TTL: time.Hour, Memory: strata.Memory[string, []byte]{MaxEntries: 1}}
+	o.Remote.Tier = remembering{stratatest.NewTier(), map[string]remote.Held{}}
+	c, err := strata.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ending, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer c.Close(ending)
+	keys := []string{"a", "b"}
+	for _, k := range keys {
+		if err := c.Set(ending, k, []byte("the value of "+k)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load := func(context.Context, string) ([]byte, error) { return nil, errors.New("not in L2") }
+	i := 0
+	hit := func() {
+		k := keys[i%2]
+		if v, err := c.GetOrLoad(ending, k, load); err != nil || string(v) != "the value of "+k {
+			t.Fatalf("%q: %q, %v", k, v, err)
+		}
+		i++
+	}
+	if n := testing.AllocsPerRun(1000, hit); n > 2 {
+		t.Errorf("%v allocations, want 2 at most", n)
+	}
+	if st := c.Stats(); st.L2.Hits < 1000 {
+		t.Errorf("%d hits in L2, want all", st.L2.Hits)
 	}
 }
 

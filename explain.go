@@ -190,7 +190,7 @@ func (c *Cache[K, V]) explainStale(h remote.Held, p *Place) {
 	if p.Fresh > 0 {
 		return
 	}
-	age, soft, _ := c.staleSince(h, p.Expired, p.Tags)
+	age, soft, _ := c.staleSince(&h, p.Expired, p.Tags)
 	p.Expired = soft
 	p.served, p.fallback = !soft && age < c.o.Stale.WhileRevalidate, age < c.o.Stale.OnError
 }

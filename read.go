@@ -40,6 +40,8 @@ type read[K comparable, V any] struct {
 	skippedGet    bool // the question for the lease is the first one to L2
 	beside        bool // the caller waits for a reload if L2 has nothing
 	pending       bool // a reload whose load has not begun
+	// buffer is memory for the value of L2, which is used up when it is decoded.
+	buffer []byte
 
 	candidate candidate[K, V]
 	suspect   suspect[K, V]
@@ -128,7 +130,8 @@ type reads[K comparable, V any] struct {
 
 // leader leads the flight of a single read.
 type leader[K comparable, V any] struct {
-	trip   *trip[K, V]
+	trip   *trip[K, V] // nil unless it leads
+	spare  *trip[K, V] // memory for the next trip; nil: none
 	reads  reads[K, V]
 	read   read[K, V]
 	one    [1]*read[K, V]
@@ -137,7 +140,8 @@ type leader[K comparable, V any] struct {
 }
 
 // trip is the part of a read that others may keep for as long as they like: callers
-// that have joined it keep the flight, Loaders their context.
+// that have joined it keep the flight, Loaders their context. One that nobody else has
+// come to know is used again.
 type trip[K comparable, V any] struct {
 	flight flight.Flight[K, V]
 	within loadContext
@@ -156,7 +160,9 @@ func (c *Cache[K, V]) leader(load Loader[K, V], o *call) *leader[K, V] {
 
 // Flight returns the flight of the read.
 func (l *leader[K, V]) Flight() *flight.Flight[K, V] {
-	l.trip = new(trip[K, V])
+	if l.trip, l.spare = l.spare, nil; l.trip == nil {
+		l.trip = new(trip[K, V])
+	}
 	l.reads.within = &l.trip.within
 	return &l.trip.flight
 }
@@ -164,7 +170,13 @@ func (l *leader[K, V]) Flight() *flight.Flight[K, V] {
 // Release gives the leader back, unless its caller still looks at it.
 func (l *leader[K, V]) Release() {
 	if c := l.reads.c; !l.beside {
-		*l = leader[K, V]{}
+		spare, buffer := l.spare, l.read.buffer
+		if l.trip != nil && l.trip.flight.Alone() {
+			spare = l.trip
+			*spare = trip[K, V]{}
+		}
+		*l = leader[K, V]{spare: spare}
+		l.read.buffer = buffer
 		c.leaders.Put(l)
 	}
 }

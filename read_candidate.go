@@ -16,7 +16,7 @@ import (
 
 // useStale makes a stale value of L2 the candidate. It settles the read if it may
 // be served while it is refreshed.
-func (r *read[K, V]) useStale(o opened[V], h remote.Held) (settled bool) {
+func (r *read[K, V]) useStale(o opened[V], h *remote.Held) (settled bool) {
 	c, now, window := r.c, r.c.memory.Now(), r.c.o.Stale.window()
 	age, expired, unbounded := c.staleSince(h, o.byTag, o.tags)
 	k := &r.candidate
@@ -48,7 +48,7 @@ func (r *read[K, V]) useStale(o opened[V], h remote.Held) (settled bool) {
 // expired with everything ended then, as by its TTL. byTag says that one of tags
 // has expired it. unbounded says that L2 keeps it for as long as if it had not been
 // expired, because the time of that is not known here.
-func (c *core) staleSince(h remote.Held, byTag bool, tags []string) (age time.Duration, expired, unbounded bool) {
+func (c *core) staleSince(h *remote.Held, byTag bool, tags []string) (age time.Duration, expired, unbounded bool) {
 	window := c.settings.Stale.window()
 	age, expired = max(0, window-h.Left), h.Soft || byTag
 	var since int64

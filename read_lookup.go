@@ -90,6 +90,8 @@ func (g *reads[K, V]) askTier() {
 		}
 	case len(g.all) == 1 && g.all[0].skipsGet():
 		g.all[0].skippedGet = true
+	case len(ask) == 1:
+		ask[0].safely((*read[K, V]).get)
 	default:
 		g.getAll(ask)
 	}
@@ -143,11 +145,11 @@ func (g *reads[K, V]) getSome(ctx context.Context, ask []*read[K, V]) {
 	}
 	boxes := make([]sealed, len(ask))
 	for i, r := range ask {
-		boxes[i] = r.unseal(held[i])
+		r.unseal(&boxes[i], &held[i])
 	}
 	drops := g.tagDrops(ctx, ask, boxes)
 	for i, r := range ask {
-		r.safely(func(*read[K, V]) bool { return r.useSealed(boxes[i], drops) })
+		r.safely(func(*read[K, V]) bool { return r.useSealed(&boxes[i], drops) })
 	}
 }
 
@@ -191,13 +193,17 @@ func (g *reads[K, V]) failed(rs []*read[K, V]) {
 // get looks at the value that L2 holds, and reports whether it settles the read.
 func (r *read[K, V]) get() (settled bool) {
 	r.skippedGet = false
-	ctx, cancel := r.opContext()
-	defer cancel()
-	held, err := r.c.l2.Read(ctx, []string{r.l2.Name})
+	held, err := r.c.l2.ReadOne(r.ctx, r.l2.Name, &r.buffer)
 	if !r.answered("get", err) {
 		return r.serveSuspect()
 	}
-	return r.useHeld(ctx, held[0])
+	var box sealed
+	if r.unseal(&box, &held); len(box.tags) == 0 {
+		return r.useSealed(&box, nil)
+	}
+	ctx, cancel := r.opContext()
+	defer cancel()
+	return r.useSealed(&box, r.tagDrops(ctx, &box))
 }
 
 // goesOn reports whether stopHere has nothing to do, as in most cases.
@@ -230,12 +236,13 @@ func (r *read[K, V]) stopHere() (settled bool) {
 
 // useHeld takes the value that L2 holds. A fresh one settles the read.
 func (r *read[K, V]) useHeld(ctx context.Context, h remote.Held) (settled bool) {
-	box := r.unseal(h)
-	return r.useSealed(box, r.tagDrops(ctx, box))
+	var box sealed
+	r.unseal(&box, &h)
+	return r.useSealed(&box, r.tagDrops(ctx, &box))
 }
 
 // tagDrops asks L2 for the drops of the tags of one box.
-func (r *read[K, V]) tagDrops(ctx context.Context, box sealed) (drops map[string]remote.Tag) {
+func (r *read[K, V]) tagDrops(ctx context.Context, box *sealed) (drops map[string]remote.Tag) {
 	if len(box.tags) > 0 {
 		drops, _ = r.l2.TagDrops(ctx, r.ctx, r.c.l2, box.tags)
 	}
@@ -243,12 +250,12 @@ func (r *read[K, V]) tagDrops(ctx context.Context, box sealed) (drops map[string
 }
 
 // useSealed is useHeld for a value that is unsealed, and the drops of its tags.
-func (r *read[K, V]) useSealed(box sealed, drops map[string]remote.Tag) (settled bool) {
+func (r *read[K, V]) useSealed(box *sealed, drops map[string]remote.Tag) (settled bool) {
 	if r.call.skipRead {
 		r.useHeldBefore(box, drops)
 		return false
 	}
-	h, o := box.held, r.open(box, drops)
+	h, o := &box.held, r.open(box, drops)
 	r.c.l2.LogForeign()
 	same := r.call.refresh && r.candidate.value != nil && h.ID == r.candidate.id // the one to refresh
 	if r.l2.Down {                                                               // L2 has failed at the question about tags
@@ -263,7 +270,7 @@ func (r *read[K, V]) useSealed(box sealed, drops map[string]remote.Tag) (settled
 		return true
 	case o.state == fresh && !same:
 		r.found(o.value, o.tags, endL2)
-		r.keepHeld(o, h)
+		r.keepHeld(&o, h)
 		return true
 	case same:
 		return false
@@ -273,7 +280,7 @@ func (r *read[K, V]) useSealed(box sealed, drops map[string]remote.Tag) (settled
 }
 
 // keepHeld makes an entry for L1 of the value that L2 holds.
-func (r *read[K, V]) keepHeld(o opened[V], h remote.Held) {
+func (r *read[K, V]) keepHeld(o *opened[V], h *remote.Held) {
 	now, left := r.c.memory.Now(), min(h.Fresh, h.Left)
 	e := r.c.entry(now, r.f.Key, o.value, left, h.Left, r.stamps(o.tags), h.ID)
 	// L2 does not say how long the value's life was, only how much of it is left. If
@@ -323,12 +330,11 @@ type sealed struct {
 	clock   uint64 // of tags, from before its load
 }
 
-// unseal removes the envelope of a value. One that cannot be read counts as absent;
+// unseal removes the envelope of a value into box, which is zero. One that cannot be read counts as absent;
 // the next store replaces it.
-func (r *read[K, V]) unseal(h remote.Held) (box sealed) {
-	box.held = h
-	if h.Absent() || h.Data == nil {
-		return box
+func (r *read[K, V]) unseal(box *sealed, h *remote.Held) {
+	if box.held = *h; h.Absent() || h.Data == nil {
+		return
 	}
 	payload, flags, err := envelope.Open(h.Data, r.l2.Name, r.c.l2.Schema())
 	ok := err == nil
@@ -338,19 +344,20 @@ func (r *read[K, V]) unseal(h remote.Held) (box sealed) {
 	switch {
 	case !ok:
 		r.c.l2.Unreadable()
-		return sealed{held: h}
+		*box = sealed{held: *h}
+		return
 	case len(box.tags) > 0 && r.l2.BlocksTags(r.c.l2, box.tags): // before L2 is asked about them
-		return sealed{held: h}
+		*box = sealed{held: *h}
+		return
 	}
 	box.payload, box.flags = payload, flags
 	if box.state = stale; h.Fresh > 0 {
 		box.state = fresh
 	}
-	return box
 }
 
 // open decodes the value in box, unless the drops of its tags have made it absent.
-func (r *read[K, V]) open(box sealed, drops map[string]remote.Tag) (o opened[V]) {
+func (r *read[K, V]) open(box *sealed, drops map[string]remote.Tag) (o opened[V]) {
 	o.state, o.tags = box.state, box.tags
 	if len(box.tags) > 0 {
 		o.state, o.byTag = r.afterDrops(box, drops)
@@ -376,7 +383,7 @@ func (r *read[K, V]) open(box sealed, drops map[string]remote.Tag) (o opened[V])
 }
 
 // afterDrops returns the state in which the drops of its tags have left a value.
-func (r *read[K, V]) afterDrops(box sealed, drops map[string]remote.Tag) (state heldState, byTag bool) {
+func (r *read[K, V]) afterDrops(box *sealed, drops map[string]remote.Tag) (state heldState, byTag bool) {
 	latest := l2.LatestDrop(drops, box.tags)
 	switch {
 	case latest.Dropped > box.clock, r.l2.Down:

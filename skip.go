@@ -81,9 +81,9 @@ func (r *read[K, V]) startReload() {
 
 // useHeldBefore makes the value that L2 holds the candidate of a read that loads
 // in any case.
-func (r *read[K, V]) useHeldBefore(box sealed, drops map[string]remote.Tag) {
+func (r *read[K, V]) useHeldBefore(box *sealed, drops map[string]remote.Tag) {
 	if o := r.open(box, drops); o.state == stale || o.state == fresh {
-		r.useStale(o, box.held)
+		r.useStale(o, &box.held)
 		r.candidate.entry = nil // if the load fails, L1 keeps its own
 	}
 }

@@ -210,12 +210,8 @@ func (e *entryEcho) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestTierAllocatesWhatItReturns: the result of a read and the bytes of its
-// value.
-func TestTierAllocatesWhatItReturns(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
+// entryTier is a tier whose server answers at once, from memory.
+func entryTier(t testing.TB) *redis.Tier {
 	c, err := redis.New(redis.Options{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return &entryEcho{echo: echo{reply: []byte("*2\r\n$5\r\nhello\r\n$34\r\n90000 90000 fedcba9876543210 e.0.0\r\n")}}, nil
 	}})
@@ -223,7 +219,16 @@ func TestTierAllocatesWhatItReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	tier := redis.NewTier(c).Bind(remote.Space{Name: "n"})
+	return redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
+}
+
+// TestTierAllocatesWhatItReturns: the result of a read and the bytes of its
+// value.
+func TestTierAllocatesWhatItReturns(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	tier := entryTier(t)
 	ctx, keys := context.Background(), []string{"some key"}
 	if n := testing.AllocsPerRun(100, func() {
 		if h, err := tier.Get(ctx, keys); err != nil || string(h[0].Data) != "hello" {
@@ -231,6 +236,28 @@ func TestTierAllocatesWhatItReturns(t *testing.T) {
 		}
 	}); n != 2 {
 		t.Errorf("%v allocations; want 2", n)
+	}
+}
+
+func TestTierReadsIntoTheMemoryOfItsCaller(t *testing.T) {
+	tier := entryTier(t)
+	ctx, memory := context.Background(), []byte("something longer")
+	read := func() {
+		if h, err := tier.Read(ctx, time.Minute, "some key", memory); err != nil || string(h.Data) != "hello" || &h.Data[0] != &memory[0] {
+			t.Fatalf("%q, %v", h.Data, err)
+		}
+	}
+	if _, err := tier.Get(ctx, []string{"some key"}); err != nil { // reads the state of the namespace too
+		t.Fatal(err)
+	}
+	if read(); raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	if n := testing.AllocsPerRun(100, read); n != 0 {
+		t.Errorf("%v allocations; want none", n)
+	}
+	if h, err := tier.Read(ctx, 0, "some key", memory[:0:2]); err != nil || string(h.Data) != "hello" || string(memory) != "hellohing longer" {
+		t.Errorf("with too little memory: %q, %v, memory %q", h.Data, err, memory)
 	}
 }
 

@@ -35,8 +35,10 @@ type command struct {
 	// text is the command as it is sent, raw a reply that was not taken apart
 	// yet.
 	text, raw []byte
-	// get says that a string is appended to dst.
-	get bool
+	// get says that a string is appended to dst, lend that the answer may share the
+	// memory of raw.
+	get, lend bool
+	node      *node
 	answer
 }
 
@@ -48,7 +50,12 @@ type answer struct {
 	dst   []byte
 	value resp.Value
 	size  int
+	// loan is the command whose memory value shares; nil: value has its own.
+	loan *command
 }
+
+// Free ends the loan of an answer: its value must not be used any more.
+func (c *command) Free() { c.node.free(c) }
 
 // errElsewhere is returned when a command has to go over a connection of its
 // own. Nothing was sent.
@@ -62,7 +69,7 @@ func (n *node) newCommand(key string) *command {
 	}
 	c, _ := n.commands.Get().(*command)
 	if c == nil {
-		c = &command{}
+		c = &command{node: n}
 	}
 	c.key = key
 	return c
@@ -70,7 +77,7 @@ func (n *node) newCommand(key string) *command {
 
 // free lets c be used again.
 func (n *node) free(c *command) {
-	c.key, c.get, c.answer = "", false, answer{}
+	c.key, c.get, c.lend, c.Until, c.answer = "", false, false, time.Time{}, answer{}
 	if c.text, c.raw = c.text[:0], c.raw[:0]; cap(c.text) > 2*small {
 		c.text = nil
 	}
@@ -111,17 +118,28 @@ func (n *node) share(ctx context.Context, name string, c *command, now time.Time
 
 // copy returns a command that is to be sent instead of c.
 func (c *command) copy() *command {
-	return &command{key: c.key, text: bytes.Clone(c.text), get: c.get, answer: answer{dst: c.dst}}
+	d := &command{key: c.key, text: bytes.Clone(c.text), get: c.get, lend: c.lend, node: c.node, answer: answer{dst: c.dst}}
+	d.Until = c.Until
+	return d
 }
 
-// accept returns the answer of c, learns from it, and frees c unless it is kept.
+// accept returns the answer of c, learns from it, and frees c unless it is kept or
+// lent.
 func (n *node) accept(c *command, kept bool) answer {
-	if len(c.raw) > 0 {
+	lends := c.lend && len(c.raw) > 0
+	switch {
+	case lends:
+		c.value = resp.Parse(c.raw)
+	case len(c.raw) > 0:
 		c.take(c.raw)
 	}
 	a := c.answer
 	n.sizes.Note(c.key, a.size)
-	if !kept {
+	switch {
+	case kept: // its memory is never used again
+	case lends:
+		a.loan = c
+	default:
 		n.free(c)
 	}
 	if unfit(a.value) {

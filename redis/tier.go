@@ -73,6 +73,7 @@ type base = tier.Tier
 
 var (
 	_ remote.Tier      = (*Tier)(nil)
+	_ remote.Reader    = (*Tier)(nil)
 	_ remote.Binder    = (*Tier)(nil)
 	_ remote.Tagger    = (*Tier)(nil)
 	_ remote.Announcer = (*Tier)(nil)
@@ -90,6 +91,9 @@ func NewTier(c *Client) *Tier {
 
 // Bind returns the part of the tier that belongs to one instance of a cache.
 func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.base.Bind(s)} }
+
+// Self implements [remote.Reader].
+func (t *Tier) Self() remote.Tier { return t }
 
 // loneError is tierError for a client of one server, which may be part of a
 // cluster.

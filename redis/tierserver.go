@@ -10,6 +10,7 @@ import (
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/remote"
 )
 
 // tierServer is a server as a tier sees it. It is a tier.Server and, in a
@@ -30,16 +31,25 @@ func (s tierServer) Send(ctx context.Context, put func([]byte) []byte) (resp.Val
 }
 
 // Read implements tier.Server.
-func (s tierServer) Read(ctx context.Context, now time.Time, put func([]byte, string) []byte, key string) (resp.Value, error) {
+func (s tierServer) Read(ctx context.Context, timeout time.Duration, now time.Time, put func([]byte, string) []byte, key string) (resp.Value, tier.Loan, error) {
 	const name = "HMGET"
 	if c := s.r.shared(key); c != nil {
-		c.text = put(c.text, key)
+		c.text, c.lend = put(c.text, key), true
+		if timeout > 0 {
+			c.Until = now.Add(timeout)
+		}
 		a, err := s.r.n.share(ctx, name, c, now)
-		if err != errElsewhere {
-			return a.value, err
+		switch {
+		case a.loan != nil:
+			return a.value, a.loan, err
+		case err != errElsewhere:
+			return a.value, nil, err
 		}
 	}
-	return s.alone(ctx, name, key, func(dst []byte) []byte { return put(dst, key) })
+	ctx, cancel := remote.Within(ctx, timeout)
+	defer cancel()
+	v, err := s.alone(ctx, name, key, func(dst []byte) []byte { return put(dst, key) })
+	return v, nil, err
 }
 
 // alone sends the command that put appends over a connection of its own.

@@ -101,6 +101,19 @@ type Tier interface {
 	Recheck()
 }
 
+// Reader is a Tier that reads one value into memory of its caller. It is no ability:
+// Read does what Get does, with fewer allocations. A cache calls it instead of Get
+// for single keys if [AsReader] finds it. A [Wrapper] without it gets calls of Get.
+type Reader interface {
+	// Read returns what Get returns for key. Data is in the memory of dst if there
+	// is enough, whatever that holds. The Tier keeps neither dst nor Data after the
+	// call. The call ends when ctx ends, or after the timeout, unless that is zero.
+	Read(ctx context.Context, timeout time.Duration, key string, dst []byte) (Held, error)
+	// Self returns the receiver. A Tier that embeds a Reader has its methods, too, and
+	// is no Reader by that: its Get may do more.
+	Self() Tier
+}
+
 // Request is a request for the lease of one key.
 type Request struct {
 	Key string

@@ -21,6 +21,16 @@ func WithTimeout(parent context.Context, d time.Duration) (context.Context, cont
 	return t, t.stop
 }
 
+// Within is [WithTimeout], or the parent itself if d is zero.
+func Within(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d == 0 {
+		return parent, nothing
+	}
+	return WithTimeout(parent, d)
+}
+
+func nothing() {}
+
 // Split returns a context that ends when the caller of an operation gives up,
 // and the deadline of the operation, zero if there is none. The context may
 // also end at the deadline.

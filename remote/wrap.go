@@ -1,5 +1,7 @@
 package remote
 
+import "reflect"
+
 // Wrapper is a Tier that passes operations on to another Tier, with something
 // added: it counts them, delays them, or gives them spans of a trace. A wrapper
 // embeds the Tier inside and has two more methods; then a cache finds all
@@ -62,4 +64,10 @@ func Bind(t Tier, s Space) (view Tier, ok bool) {
 		}
 	}
 	return t, false
+}
+
+// AsReader returns t as a [Reader]. It returns false if t is none, or only embeds one.
+func AsReader(t Tier) (r Reader, ok bool) {
+	r, ok = t.(Reader)
+	return r, ok && reflect.TypeOf(r.Self()) == reflect.TypeOf(t)
 }

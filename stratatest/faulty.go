@@ -76,6 +76,26 @@ func (f faulty) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	return f.Tier.Get(ctx, keys)
 }
 
+// Read implements [remote.Reader], also for a tier that does not.
+func (f faulty) Read(ctx context.Context, timeout time.Duration, key string, dst []byte) (remote.Held, error) {
+	ctx, cancel := remote.Within(ctx, timeout)
+	defer cancel()
+	if err := f.wait(ctx, "Get", key); err != nil {
+		return remote.Held{}, err
+	}
+	if r, ok := remote.AsReader(f.Tier); ok {
+		return r.Read(ctx, 0, key, dst)
+	}
+	held, err := f.Tier.Get(ctx, []string{key})
+	if err != nil {
+		return remote.Held{}, err
+	}
+	return held[0], nil // the caller owns its Data
+}
+
+// Self implements [remote.Reader].
+func (f faulty) Self() remote.Tier { return f }
+
 func (f faulty) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
 	if err := f.wait(ctx, "Acquire", first(r, func(r remote.Request) string { return r.Key })); err != nil {
 		return nil, err

@@ -41,6 +41,7 @@ type store struct {
 
 var (
 	_ remote.Tier      = (*Tier)(nil)
+	_ remote.Reader    = (*Tier)(nil)
 	_ remote.Binder    = (*Tier)(nil)
 	_ remote.Tagger    = (*Tier)(nil)
 	_ remote.Announcer = (*Tier)(nil)
@@ -103,6 +104,24 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	}
 	return held, nil
 }
+
+// Read implements [remote.Reader].
+func (t *Tier) Read(ctx context.Context, timeout time.Duration, key string, dst []byte) (remote.Held, error) {
+	ctx, cancel := remote.Within(ctx, timeout)
+	defer cancel()
+	held, err := t.Get(ctx, []string{key})
+	if err != nil {
+		return remote.Held{}, err
+	}
+	if h := held[0]; h.Data == nil || cap(dst) < len(h.Data) {
+		return h, nil
+	}
+	held[0].Data = append(dst[:0], held[0].Data...)
+	return held[0], nil
+}
+
+// Self implements [remote.Reader].
+func (t *Tier) Self() remote.Tier { return t }
 
 // Acquire implements [remote.Tier]: requests are decided in order, at one moment.
 func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {

@@ -8,8 +8,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/remote"
 )
 
 // maxValue is the largest value that Redis stores.
@@ -32,16 +34,19 @@ func (s *server) Send(ctx context.Context, put func([]byte) []byte) (resp.Value,
 }
 
 // Read implements tier.Server.
-func (s *server) Read(ctx context.Context, _ time.Time, put func([]byte, string) []byte, key string) (resp.Value, error) {
+func (s *server) Read(ctx context.Context, timeout time.Duration, _ time.Time, put func([]byte, string) []byte, key string) (resp.Value, tier.Loan, error) {
+	ctx, cancel := remote.Within(ctx, timeout)
+	defer cancel()
 	text := put(nil, key)
 	for again := false; ; again = true {
 		calls := newCalls(text, 1)
 		err := s.exchange(ctx, calls)
 		if err == nil {
-			return calls[0].reply.Value()
+			v, err := calls[0].reply.Value()
+			return v, nil, err
 		}
 		if again || !lost(err) || heard(calls) {
-			return resp.Value{}, err
+			return resp.Value{}, nil, err
 		}
 	}
 }

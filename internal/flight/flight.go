@@ -160,6 +160,10 @@ const (
 // CancelAbandoned also when every caller has left, unless the flight is kept.
 func (f *Flight[K, V]) Context() *lifetime.Scope { return &f.scope }
 
+// Alone reports, once First of the [Leader] has landed f, whether nobody else has come
+// to know f. Then the leader may use its memory again after Release.
+func (f *Flight[K, V]) Alone() bool { return f.joined == 1 && !f.followed && !f.launched }
+
 // await makes the channel that callers wait for. The shard's mutex is held, and
 // the flight has not landed: it is joinable, or about to be launched.
 func (f *Flight[K, V]) await() {

@@ -38,6 +38,8 @@ type Group[K comparable, V any] struct {
 	runs    sync.WaitGroup
 	runners runners[K, V]
 	bells   sync.Pool // of bell, which nothing rings any more
+	// reloads counts the reloads that run.
+	reloads atomic.Int64
 	// revocations counts the events that take rights to store: fences, writes, holds.
 	revocations atomic.Uint64
 	shards      [shards]shard[K, V]
@@ -137,8 +139,9 @@ func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, ki
 	case err != nil:
 		return r, None, err
 	case p == Led && kind != Reload && g.first(patience.soft(ctx), f, l):
+		r = f.result
 		l.Release()
-		return f.result, Led, nil
+		return r, Led, nil
 	}
 	if n != nil {
 		if err := n.waitFor(&f.node); err != nil {
@@ -264,6 +267,7 @@ func (g *Group[K, V]) register(c caller, key K, kind Kind, own memory[K, V]) (f 
 		s.joinable[kind][key] = f
 	}
 	if kind == Reload {
+		g.reloads.Add(1)
 		s.enqueue(f)
 	}
 	s.enter(f)
@@ -285,6 +289,9 @@ func (g *Group[K, V]) Running(key K) (waiters int, running bool) {
 
 // Reloading reports whether the flight that a Load of key would join is a Reload.
 func (g *Group[K, V]) Reloading(key K) bool {
+	if g.reloads.Load() == 0 {
+		return false
+	}
 	s := g.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,6 +16,9 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 	}
 	s.detach(f)
 	s.exit(f)
+	if f.kind == Reload {
+		g.reloads.Add(-1)
+	}
 	callers = f.joined
 	f.result = r // also if it is deserted, for the caller that leads
 	f.wake(false)

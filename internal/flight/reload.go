@@ -1,15 +1,16 @@
 package flight
 
 // queue is the place of a reload behind the load of its key that runs. Other
-// flights do not use it.
+// flights have only followed.
 type queue[K comparable, V any] struct {
 	turn   chan struct{} // closed when it is the reload's turn
 	behind *Node         // of the load that the reload has to wait for; nil if none
 	queued bool          // see Flight.Queued
 
 	// Guarded by the shard's mutex.
-	pending bool          // the load has not begun: fences do not detach the reload
-	after   *Flight[K, V] // the load that the reload waits for; nil from its turn on
+	pending  bool          // the load has not begun: fences do not detach the reload
+	after    *Flight[K, V] // the load that the reload waits for; nil from its turn on
+	followed bool          // a reload has come to wait for this flight
 }
 
 // enqueue makes f, a reload, wait until no older load of its key can be joined.
@@ -21,7 +22,7 @@ func (s *shard[K, V]) enqueue(f *Flight[K, V]) {
 		s.promote(f)
 		return
 	}
-	f.after, f.behind = older, &older.node
+	f.after, f.behind, older.followed = older, &older.node, true
 	f.node.waits = map[*Node]int{f.behind: 1} // no other goroutine knows f yet
 }
 

@@ -197,8 +197,12 @@ func (s *Store) Foreign() uint64 {
 // LogForeign logs the number of unreadable values in L2 since its last line.
 func (s *Store) LogForeign() {
 	l, n := &s.foreign, s.Foreign()
-	told, now, next := l.told.Load(), s.o.Now(), l.next.Load()
-	if n == told || now < next || !l.next.CompareAndSwap(next, now+int64(foreignEvery)) {
+	told, next := l.told.Load(), l.next.Load()
+	if n == told {
+		return
+	}
+	now := s.o.Now()
+	if now < next || !l.next.CompareAndSwap(next, now+int64(foreignEvery)) {
 		return
 	}
 	l.told.Store(n)

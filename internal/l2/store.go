@@ -55,7 +55,8 @@ type Options struct {
 // nothing.
 type Store struct {
 	o    Options
-	tier remote.Tier // nil without L2
+	tier remote.Tier   // nil without L2
+	one  remote.Reader // nil if the tier is none
 	can  abilities
 	// tierAnnounces says that the tier announces its drops itself.
 	tierAnnounces bool
@@ -105,6 +106,9 @@ func New(o Options) *Store {
 // bind takes this cache's view of the tier, and finds the view's abilities.
 func (s *Store) bind(t remote.Tier) {
 	s.tier, _ = remote.Bind(t, remote.Space{Name: s.o.Name, Schema: s.o.Schema, Instance: s.o.Instance})
+	if r, ok := remote.AsReader(s.tier); ok {
+		s.one = r
+	}
 	s.can.tag, _ = remote.As[remote.Tagger](s.tier)
 	s.can.announce, _ = remote.As[remote.Announcer](s.tier)
 	s.can.probe, _ = remote.As[remote.Prober](s.tier)
@@ -194,6 +198,33 @@ func (s *Store) Probe(ctx context.Context) (warnings []string, err error) {
 // and does not report the outcome.
 func (s *Store) Read(ctx context.Context, names []string) ([]remote.Held, error) {
 	return s.tier.Get(ctx, names)
+}
+
+// ReadOne is [Store.Read] of one value, in the time of one operation. The value may be
+// in the memory of b, which has it for the next value then.
+func (s *Store) ReadOne(ctx context.Context, name string, b *[]byte) (h remote.Held, err error) {
+	if s.one == nil {
+		return s.readOne(ctx, name)
+	}
+	h, err = s.one.Read(ctx, s.o.Timeout, name, *b)
+	if n := cap(h.Data); n > cap(*b) && n <= maxBuffer {
+		*b = h.Data[:0]
+	}
+	return h, err
+}
+
+// maxBuffer is the capacity in bytes from which a buffer is not used again.
+const maxBuffer = 64 << 10
+
+// readOne is ReadOne for a tier that is no [remote.Reader].
+func (s *Store) readOne(ctx context.Context, name string) (h remote.Held, err error) {
+	ctx, cancel := s.Bound(ctx)
+	defer cancel()
+	held, err := s.tier.Get(ctx, []string{name})
+	if err != nil {
+		return h, err
+	}
+	return held[0], nil
 }
 
 // Tags asks L2 for the drops of tags, and does not report the outcome. known is

@@ -138,7 +138,10 @@ func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byt
 	if err := ctx.Err(); err != nil {
 		return Outcome{}, m.o.Fail("wait", false, err)
 	}
-	caller, deadline := remote.Split(ctx)
+	caller, deadline := ctx, t.Until
+	if deadline.IsZero() {
+		caller, deadline = remote.Split(ctx)
+	}
 	expired := context.DeadlineExceeded
 	if deadline.IsZero() {
 		deadline, expired = now.Add(m.o.Timeout), os.ErrDeadlineExceeded

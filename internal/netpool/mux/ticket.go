@@ -33,6 +33,9 @@ type Ticket struct {
 	// Repeatable says that the call may be made once more on another connection,
 	// although it was sent. It is set before Do.
 	Repeatable bool
+	// Until, unless it is zero, is the deadline of the call, and then the context is
+	// not asked for one. It is set before Do.
+	Until time.Time
 
 	state atomic.Uint32
 	role  atomic.Uint32

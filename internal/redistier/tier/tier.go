@@ -35,8 +35,10 @@ type Server interface {
 	// Send sends one command, which put appends, and returns the reply. If it
 	// may have been sent it is not sent again.
 	Send(ctx context.Context, put func([]byte) []byte) (resp.Value, error)
-	// Read is Send at the time now, for a command about key that may be sent twice.
-	Read(ctx context.Context, now time.Time, put func(dst []byte, key string) []byte, key string) (resp.Value, error)
+	// Read is Send at the time now, for a command about key that may be sent twice. It
+	// ends after the timeout, unless that is zero. If there is a Loan the reply is valid
+	// until it is freed.
+	Read(ctx context.Context, timeout time.Duration, now time.Time, put func(dst []byte, key string) []byte, key string) (resp.Value, Loan, error)
 	// Together gives f one connection for several round trips. If twice is set
 	// and a connection was lost before its first reply, f gets another one.
 	Together(ctx context.Context, twice bool, f func(watch.Ask) error) error
@@ -45,6 +47,12 @@ type Server interface {
 	Opened() uint64
 	// MaxValue is the size of the largest value that can be read.
 	MaxValue() int
+}
+
+// Loan is the memory of a reply.
+type Loan interface {
+	// Free lets the memory be used again.
+	Free()
 }
 
 // Cluster is the way of a [Tier] to several servers, each of which serves some
@@ -196,6 +204,42 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	return held, nil
 }
 
+// Read reads one value into the memory of dst.
+func (t *Tier) Read(ctx context.Context, timeout time.Duration, key string, dst []byte) (h remote.Held, err error) {
+	if len(key) > maxKey {
+		return h, remote.ErrKeyTooLong
+	}
+	if t.all == nil {
+		h, err = t.one.readOne(ctx, timeout, key, dst)
+		return h, t.explained(err)
+	}
+	ctx, cancel := remote.Within(ctx, timeout)
+	defer cancel()
+	held, err := t.getFrom(ctx, []string{key})
+	if err != nil {
+		return h, t.explained(err)
+	}
+	return held[0], nil
+}
+
+func (s *site) readOne(ctx context.Context, timeout time.Duration, key string, dst []byte) (h remote.Held, err error) {
+	now := time.Now()
+	ask, ns := s.due(now)
+	if !ask {
+		h, ok, err := s.getOne(ctx, timeout, now, ns, key, dst)
+		if ok || err != nil {
+			return h, err
+		}
+	}
+	ctx, cancel := remote.Within(ctx, timeout)
+	defer cancel()
+	held, _, err := s.getSome(ctx, true, ns, []string{key})
+	if err != nil {
+		return h, err
+	}
+	return held[0], nil
+}
+
 // pick returns the elements of all with the indexes in some.
 func pick[T any](all []T, some []int) []T {
 	picked := make([]T, len(some))
@@ -229,16 +273,42 @@ func (s *site) getAll(ctx context.Context, keys []string) (held []remote.Held, a
 	now := time.Now() // read once: the clock is 2 % of a read
 	ask, ns := s.due(now)
 	if len(keys) == 1 && !ask {
-		v, err := s.srv.Read(ctx, now, s.get, keys[0])
-		if err != nil {
-			return nil, nil, err
-		}
-		if s.fits(ns) {
-			h, err := s.held(v, ns)
+		h, ok, err := s.getOne(ctx, 0, now, ns, keys[0], nil)
+		if ok || err != nil {
 			return []remote.Held{h}, nil, err
 		}
 		ask = true
 	}
+	return s.getSome(ctx, ask, ns, keys)
+}
+
+// getOne reads one value, and judges it by ns, which was young before. ok is false if
+// it is not any more.
+func (s *site) getOne(ctx context.Context, timeout time.Duration, now time.Time, ns *namespace.State, key string, dst []byte) (h remote.Held, ok bool, err error) {
+	v, loan, err := s.srv.Read(ctx, timeout, now, s.get, key)
+	if loan != nil {
+		defer loan.Free()
+	}
+	if err != nil || !s.fits(ns) {
+		return h, false, err
+	}
+	h, err = s.held(v, ns)
+	if loan != nil && h.Data != nil {
+		h.Data = copyTo(dst, h.Data)
+	}
+	return h, err == nil, err
+}
+
+// copyTo copies data, to the memory of dst if there is enough.
+func copyTo(dst, data []byte) []byte {
+	if cap(dst) < len(data) || dst == nil {
+		dst = make([]byte, len(data))
+	}
+	return append(dst[:0], data...)
+}
+
+// getSome is getAll with a state that is read again if ask is set.
+func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys []string) (held []remote.Held, again []int, err error) {
 	replies, ns, err := s.read(ctx, ask, ns, func(b *watch.Batch) {
 		for _, k := range keys {
 			b.Text, b.N = s.appendGet(b.Text, k), b.N+1

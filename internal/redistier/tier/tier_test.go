@@ -30,8 +30,9 @@ func (s *stub) Send(_ context.Context, put func([]byte) []byte) (resp.Value, err
 	return v[0], nil
 }
 
-func (s *stub) Read(ctx context.Context, _ time.Time, put func([]byte, string) []byte, key string) (resp.Value, error) {
-	return s.Send(ctx, func(dst []byte) []byte { return put(dst, key) })
+func (s *stub) Read(ctx context.Context, _ time.Duration, _ time.Time, put func([]byte, string) []byte, key string) (resp.Value, tier.Loan, error) {
+	v, err := s.Send(ctx, func(dst []byte) []byte { return put(dst, key) })
+	return v, nil, err
 }
 
 func (s *stub) Together(_ context.Context, _ bool, f func(watch.Ask) error) error { return f(s.ask) }
