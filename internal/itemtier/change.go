@@ -1,0 +1,221 @@
+package itemtier
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/internal/entryrules"
+	"github.com/strata-cache/strata/remote"
+)
+
+// maxTurns bounds how often a change begins again because others were first. Each time
+// another change of the key has succeeded.
+const maxTurns = 1000
+
+// errContended means that a change was overtaken too often.
+var errContended = errors.New("itemtier: too many changes of one key at once")
+
+// change is an operation on the entry of one key, on its way.
+type change struct {
+	key string
+	op  func(namespace string) entryrules.Operation
+	// early says that the operation is decided at the earliest time that it can be, else
+	// at the latest. So lives end early rather than late, and holds late: a Put and an
+	// Acquire are early, a Drop is late, and values are read at the latest time. An
+	// Acquire whose value is fresh at the early time only is decided at the latest.
+	early bool
+
+	item, name string // the key of the item, and the name inside it if that is a hash
+	server     int
+	state      string // the namespace state from before the operation
+	late       int64  // the latest time that it could be when the item was decided on
+	answer     entryrules.Answer
+	done       bool
+	err        error
+}
+
+// apply executes changes, those of each server side by side. Changes of one key are
+// executed in order. The error of each is in it.
+func (t *Tier) apply(ctx context.Context, all []*change) {
+	byServer := map[int][]*change{}
+	for _, c := range all {
+		c.item, c.name = t.entry(c.key)
+		c.server = t.store.Home(c.item)
+		byServer[c.server] = append(byServer[c.server], c)
+	}
+	each(byServer, func(server int, some []*change) {
+		if err := t.applyOn(ctx, server, some); err != nil {
+			for _, c := range some {
+				if !c.done {
+					c.err = err
+				}
+			}
+		}
+	})
+}
+
+// each calls f for each server, at once if there are several.
+func each[T any](byServer map[int]T, f func(server int, of T)) {
+	if len(byServer) == 1 {
+		for server, of := range byServer {
+			f(server, of)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	for server, of := range byServer {
+		wg.Go(func() { f(server, of) })
+	}
+	wg.Wait()
+}
+
+// applyOn executes the changes of one server in turns: each reads what is left, decides
+// and writes.
+func (t *Tier) applyOn(ctx context.Context, server int, some []*change) error {
+	for range maxTurns {
+		some = pending(some)
+		if len(some) == 0 {
+			return nil
+		}
+		if err := t.turn(ctx, server, firsts(some)); err != nil {
+			return err
+		}
+	}
+	return errContended
+}
+
+// pending returns the changes that are not done.
+func pending(some []*change) (left []*change) {
+	for _, c := range some {
+		if !c.done {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// firsts returns the first change of each key.
+func firsts(some []*change) (first []*change) {
+	seen := make(map[string]bool, len(some))
+	for _, c := range some {
+		if !seen[c.item] {
+			seen[c.item] = true
+			first = append(first, c)
+		}
+	}
+	return first
+}
+
+// turn reads, decides and writes once. Changes that another client has overtaken are
+// not done afterwards.
+func (t *Tier) turn(ctx context.Context, server int, some []*change) error {
+	at, err := t.now(ctx, server)
+	if err != nil {
+		return err
+	}
+	r := t.names.ask(server, time.Now())
+	ops := r.ops(t.names)
+	for _, c := range some {
+		ops = append(ops, Op{Kind: Read, Key: c.item})
+	}
+	results, err := t.store.Do(ctx, server, ops)
+	if err != nil {
+		return err
+	}
+	if results, err = r.answer(t.names, results); err != nil {
+		return err
+	}
+	var writes []Op
+	var written []*change
+	for i, c := range some {
+		if op, needed := t.decide(c, results[i], r.state, at); needed {
+			writes, written = append(writes, op), append(written, c)
+		}
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	results, err = t.store.Do(ctx, server, writes)
+	if err != nil {
+		return err
+	}
+	for i, c := range written {
+		c.done, c.err = results[i].Done || results[i].Err != nil, results[i].Err
+	}
+	return nil
+}
+
+// decide decides c on an item that was read, and returns the operation that writes
+// the result. If nothing changes, c is done, and no operation is needed.
+func (t *Tier) decide(c *change, read Result, state string, at instant) (write Op, needed bool) {
+	if read.Err != nil {
+		c.done, c.err = true, read.Err
+		return Op{}, false
+	}
+	var s entryrules.State
+	if read.Done {
+		s = t.open(read.Data, c.name)
+	}
+	c.late, c.state = at.late, state
+	now := at.late
+	if c.early {
+		now = at.early
+	}
+	op := c.op(state)
+	next, a := entryrules.Decide(s, op, entryrules.Clock{Now: now, Second: second})
+	if _, acquires := op.(entryrules.Acquire); acquires && a.Grant == remote.Free && a.Held.Read(state, at.late).Fresh <= 0 {
+		next, a = entryrules.Decide(s, op, entryrules.Clock{Now: at.late, Second: second})
+	}
+	c.answer = a
+	item := encodeEntry(c.name, next)
+	switch {
+	case next.Empty() && !read.Done, !next.Empty() && bytes.Equal(item, read.Data):
+		c.done = true
+		return Op{}, false
+	case next.Empty():
+		return Op{Kind: Remove, Key: c.item, Version: read.Version}, true
+	}
+	return Op{Kind: Write, Key: c.item, Data: item, Version: read.Version, Life: life(next.Until, at)}, true
+}
+
+// life returns for how many seconds a server keeps an item that is needed until then.
+func life(until int64, at instant) int64 {
+	if until == 0 || until == entryrules.Forever {
+		return 0
+	}
+	return max(0, until-at.early)/second + 2
+}
+
+// open returns the state in an item. An item that is not of this tier is reported as
+// empty, and counted.
+func (t *Tier) open(item []byte, name string) entryrules.State {
+	s, err := decodeEntry(item, name)
+	if err != nil {
+		t.foreign.Add(1)
+	}
+	return s
+}
+
+// entry returns the key of an entry's item, and the name that the item holds.
+func (t *Tier) entry(key string) (item, name string) {
+	item, hashed := itemKey(t.names.prefix, entryItem, hashedEntry, key)
+	if hashed {
+		name = key
+	}
+	return item, name
+}
+
+// held returns a value as it is read under a namespace state, at the latest time that
+// it can be.
+func held(v entryrules.Value, state string, at int64) remote.Held {
+	r := v.Read(state, at)
+	if r.ID == 0 {
+		return remote.Held{}
+	}
+	return remote.Held{
+		Data: v.Data, ID: remote.ID(r.ID), Fresh: duration(r.Fresh), Left: duration(r.Left), Soft: r.Soft, All: r.All,
+	}
+}

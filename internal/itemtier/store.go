@@ -1,0 +1,68 @@
+package itemtier
+
+import "context"
+
+// Store is a fleet of servers with items.
+type Store interface {
+	// Servers returns the number of servers, which never changes.
+	Servers() int
+	// Home returns the server of a key, which never changes.
+	Home(key string) int
+	// Do executes operations on one server in their order, and returns a Result for
+	// each. An error means that the outcome of all is unknown.
+	Do(ctx context.Context, server int, ops []Op) ([]Result, error)
+	// Seconds returns the time of a server in whole seconds since 1970.
+	Seconds(ctx context.Context, server int) (int64, error)
+}
+
+// Kind is what an [Op] does.
+type Kind uint8
+
+// The kinds of operations.
+const (
+	// Read returns an item.
+	Read Kind = iota
+	// Write stores Data if the item has Version, or, for the zero Version, if there is
+	// no item.
+	Write
+	// Remove removes the item if it has Version.
+	Remove
+	// Count adds Delta to a counter and returns it. A counter that is not there begins
+	// at First instead.
+	Count
+)
+
+// Op is one operation on one item.
+type Op struct {
+	Kind Kind
+	// Key has 1 to 250 bytes, none of them a space or a control character.
+	Key     string
+	Data    []byte
+	Version Version
+	// Life is after how many seconds the server forgets the item that it writes; 0
+	// means never.
+	Life         int64
+	Delta, First uint64
+}
+
+// Result is the result of one [Op].
+type Result struct {
+	// Done says that a Read has found an item, that a Write has written, or that a
+	// Remove has removed.
+	Done    bool
+	Data    []byte
+	Version Version
+	Count   uint64
+	// Err says that the server has refused the operation.
+	Err error
+}
+
+// Version identifies what an item holds at one time. The zero Version is that of no
+// item.
+type Version struct {
+	// CAS is the number that the server gave.
+	CAS uint64
+	// Connection is that of the connection, if numbers begin again with a server that
+	// restarts: a Write on another connection is not done.
+	Connection uint64
+}
