@@ -73,14 +73,15 @@ func each[T any](byServer map[int]T, f func(server int, of T)) {
 }
 
 // applyOn executes the changes of one server in turns: each reads what is left, decides
-// and writes.
+// and writes. Of several changes of one key, the first succeeds in each turn: the
+// others have read a version that is replaced then.
 func (t *Tier) applyOn(ctx context.Context, server int, some []*change) error {
 	for range maxTurns {
 		some = pending(some)
 		if len(some) == 0 {
 			return nil
 		}
-		if err := t.turn(ctx, server, firsts(some)); err != nil {
+		if err := t.turn(ctx, server, some); err != nil {
 			return err
 		}
 	}
@@ -95,18 +96,6 @@ func pending(some []*change) (left []*change) {
 		}
 	}
 	return left
-}
-
-// firsts returns the first change of each key.
-func firsts(some []*change) (first []*change) {
-	seen := make(map[string]bool, len(some))
-	for _, c := range some {
-		if !seen[c.item] {
-			seen[c.item] = true
-			first = append(first, c)
-		}
-	}
-	return first
 }
 
 // turn reads, decides and writes once. Changes that another client has overtaken are

@@ -21,7 +21,9 @@ type memory struct {
 	dead    map[int]bool
 	// between runs before each Do that writes, while nothing is locked.
 	between func(server int, ops []itemtier.Op)
-	trips   int
+	// after runs after each Do, while nothing is locked.
+	after func(ops []itemtier.Op)
+	trips int
 }
 
 type item struct {
@@ -63,6 +65,9 @@ func (m *memory) Seconds(ctx context.Context, server int) (int64, error) {
 func (m *memory) Do(ctx context.Context, server int, ops []itemtier.Op) ([]itemtier.Result, error) {
 	if m.between != nil && ops[len(ops)-1].Kind != itemtier.Read {
 		m.between(server, ops)
+	}
+	if m.after != nil {
+		defer func() { m.after(ops) }()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
