@@ -24,7 +24,9 @@
 //   - Counters of drops that are lost come back at random numbers, and no value has those.
 //   - A tag that is lost counts as dropped now.
 //   - A clock that is lost comes back at the server's time in ms, times 2²². No lease
-//     has a later one: that would take 2²² drops of tags in a ms.
+//     has a later one: that would take 2²² drops of tags in a ms. The time is known to
+//     two seconds at worst; a clock that is lost twice within them may come back too
+//     early, unless an instance that has seen it counts first.
 //
 // The server of a key never changes, so the drop of a key reaches the one server that
 // may have a value of it, or fails and is tried again. If keys moved away from a server

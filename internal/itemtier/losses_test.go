@@ -136,7 +136,7 @@ func TestTagsThatAreLostCountAsDropped(t *testing.T) {
 					m.lose(lost)
 					if name == "all" { // an instance that knows nothing of before
 						tier = itemtier.New(m).Bind(remote.Space{Name: "users"}).(*itemtier.Tier)
-						time.Sleep(time.Millisecond) // in the bubble's time
+						time.Sleep(2 * time.Second) // in the bubble's time
 					}
 					if name == "clock" {
 						if err := tier.DropTags(t.Context(), []string{"u"}, false); err != nil {
