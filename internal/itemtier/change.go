@@ -161,11 +161,12 @@ func (t *Tier) decide(c *change, read Result, state string, at instant) (write O
 	c.answer = a
 	item := encodeEntry(c.name, next)
 	switch {
-	case next.Empty() && !read.Done, !next.Empty() && bytes.Equal(item, read.Data):
+	case next.Empty() && !read.Done, bytes.Equal(item, read.Data):
 		c.done = true
 		return Op{}, false
 	case next.Empty():
-		return Op{Kind: Remove, Key: c.item, Version: read.Version}, true
+		// It is written, so that it needs the version, and the server forgets it soon.
+		return Op{Kind: Write, Key: c.item, Data: item, Version: read.Version, Life: 1}, true
 	}
 	return Op{Kind: Write, Key: c.item, Data: item, Version: read.Version, Life: life(next.Until, at)}, true
 }

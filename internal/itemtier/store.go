@@ -25,8 +25,6 @@ const (
 	// Write stores Data if the item has Version, or, for the zero Version, if there is
 	// no item.
 	Write
-	// Remove removes the item if it has Version.
-	Remove
 	// Count adds Delta to a counter and returns it. A counter that is not there begins
 	// at First instead.
 	Count
@@ -47,8 +45,7 @@ type Op struct {
 
 // Result is the result of one [Op].
 type Result struct {
-	// Done says that a Read has found an item, that a Write has written, or that a
-	// Remove has removed.
+	// Done says that a Read has found an item, or that a Write has written.
 	Done    bool
 	Data    []byte
 	Version Version

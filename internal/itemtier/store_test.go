@@ -99,19 +99,16 @@ func (m *memory) one(server int, op itemtier.Op) itemtier.Result {
 	switch op.Kind {
 	case itemtier.Read:
 		return itemtier.Result{Done: ok, Data: append([]byte{}, is.data...), Version: version}
-	case itemtier.Write, itemtier.Remove:
+	case itemtier.Write:
 		if version != op.Version {
 			return itemtier.Result{}
 		}
-		delete(items, op.Key)
-		if op.Kind == itemtier.Write {
-			m.cas++
-			is = item{data: append([]byte{}, op.Data...), cas: m.cas}
-			if op.Life > 0 {
-				is.until = time.Now().Add(time.Duration(op.Life) * time.Second)
-			}
-			items[op.Key] = is
+		m.cas++
+		is = item{data: append([]byte{}, op.Data...), cas: m.cas}
+		if op.Life > 0 {
+			is.until = time.Now().Add(time.Duration(op.Life) * time.Second)
 		}
+		items[op.Key] = is
 		return itemtier.Result{Done: true}
 	default:
 		m.cas++
