@@ -68,10 +68,15 @@ func (c *Cache[K, V]) try(a *arrival, hash uint64, key K, old *evict.Head, condi
 	s := c.shard(hash)
 	s.mu.Lock()
 	defer s.unlock()
+	return c.tryOver(s, a, headOf(c.find(hash, key)), old, conditional, gone)
+}
+
+// tryOver is try for an arrival with the key of held, which is nil if the shard has no
+// entry of it. It needs the shard's mutex.
+func (c *core) tryOver(s *shard, a *arrival, held, old *evict.Head, conditional bool, gone []removed) ([]removed, Outcome) {
 	if s.closed {
 		return gone, Closed
 	}
-	held := headOf(c.find(hash, key))
 	if conditional && held != old && !(old == nil && held.Dead <= a.now) {
 		return gone, Lost
 	}
@@ -122,12 +127,18 @@ func (c *Cache[K, V]) Delete(key K) (e *Entry[K, V], alive bool) {
 	if e = c.find(hash, key); e == nil {
 		return nil, false
 	}
-	c.drop(s, headOf(e))
-	if now >= e.Dead {
+	return e, c.dropAt(s, headOf(e), now)
+}
+
+// dropAt removes an entry from its shard, and reports whether it was alive. It needs the
+// shard's mutex.
+func (c *core) dropAt(s *shard, h *evict.Head, now int64) (alive bool) {
+	c.drop(s, h)
+	if now >= h.Dead {
 		s.expired++
-		return e, false
+		return false
 	}
-	return e, true
+	return true
 }
 
 // DeleteEntry removes e if its key still holds it, and reports whether it did.
