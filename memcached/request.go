@@ -29,7 +29,7 @@ const (
 )
 
 // reads reports whether a command can be sent again without harm.
-func (o op) reads() bool { return o <= opGets }
+func (o op) reads() bool { return o <= opTouch }
 
 // stores reports whether a value follows the command.
 func (o op) stores() bool { return o >= opSet && o <= opCAS }
