@@ -3,7 +3,6 @@ package memcached_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -419,6 +418,6 @@ func TestDeadServerFailsAllKeysOfABatch(t *testing.T) {
 		}
 		s.Start()
 		time.Sleep(time.Second) // in the bubble
-		mustSet(t, c, "a", fmt.Sprint("own"))
+		mustSet(t, c, "a", "own")
 	})
 }
