@@ -10,7 +10,7 @@ import (
 
 // A connection takes commands into its buffer, flushes them and reads replies. It
 // belongs to one call at a time, or to a mux, which shares it. It is spoilt after an
-// error of the server that leaves in doubt where the next reply begins. Invariant:
+// error of the server behind which the next reply may begin anywhere. Invariant:
 // after an error of a write or a read, and once spoilt, the connection is closed, so
 // no call gets the reply to another.
 

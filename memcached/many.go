@@ -2,6 +2,7 @@ package memcached
 
 import (
 	"context"
+	"slices"
 
 	"github.com/strata-cache/strata/internal/mcmeta"
 )
@@ -31,6 +32,8 @@ type batch struct {
 	// at are the places of the keys that belong to the server.
 	at   []int
 	meta bool
+	// block is memory for small values.
+	block []byte
 	// failed has the error of each key that failed.
 	failed PartialError
 }
@@ -47,16 +50,14 @@ func (c *Client) batches(n int, of func(i int) string) ([]*batch, error) {
 		}
 	}
 	var all []*batch
-	byNode := map[*node]*batch{}
 	for i := range wire {
 		server := c.node(wire[i].text)
-		b := byNode[server]
-		if b == nil {
-			b = &batch{n: server, keys: keys, wire: wire, at: make([]int, 0, n)}
-			byNode[server] = b
-			all = append(all, b)
+		at := slices.IndexFunc(all, func(b *batch) bool { return b.n == server })
+		if at < 0 {
+			at = len(all)
+			all = append(all, &batch{n: server, keys: keys, wire: wire, at: make([]int, 0, n)})
 		}
-		b.at = append(b.at, i)
+		all[at].at = append(all[at].at, i)
 	}
 	return all, nil
 }
@@ -89,7 +90,7 @@ func merge(all []*batch) error {
 }
 
 // GetMany reads the items of keys in few round trips. Missing keys are not in the
-// map; items have no CAS. If a server fails, the error is a [*PartialError] with its
+// map; items have no CAS, and small values share blocks of 4 KiB. If a server fails, the error is a [*PartialError] with its
 // keys that were not read, and the map has the others.
 func (c *Client) GetMany(ctx context.Context, keys []string) (map[string]Item, error) {
 	all, err := c.batches(len(keys), func(i int) string { return keys[i] })
@@ -219,9 +220,30 @@ func (b *batch) untilNoOp(cn *conn, hear func(mcmeta.Reply) error) error {
 	}
 }
 
+const (
+	// blockSize is the size, in bytes, of the memory that small values share, and
+	// sharedValue that of the largest of them.
+	blockSize   = 4 << 10
+	sharedValue = 512
+)
+
+// room returns memory for a small value, and nil for others.
+func (b *batch) room(size int64) []byte {
+	if size > sharedValue {
+		return nil
+	}
+	n := int(size)
+	if cap(b.block)-len(b.block) < n || b.block == nil {
+		b.block = make([]byte, 0, max(min(blockSize, n*len(b.at)), n, 1))
+	}
+	at := len(b.block)
+	b.block = b.block[:at+n]
+	return b.block[at : at : at+n]
+}
+
 // accept reads the value behind r, which is that of the key at place i.
 func (b *batch) accept(cn *conn, r mcmeta.Reply, i int, flags uint32, items map[string]Item) error {
-	data, err := cn.value(nil, r)
+	data, err := cn.value(b.room(r.Size), r)
 	if err != nil {
 		return err
 	}
