@@ -45,6 +45,10 @@
 // them, such as twemproxy, it works in classic mode. It finds out by trying;
 // [Client.Abilities] tells.
 //
+// # As the shared tier of a cache
+//
+// [NewTier] makes a Tier, which is the L2 of caches of strata.
+//
 // # Errors
 //
 // A missing key is [ErrMiss], a lost race of CompareAndSwap [ErrConflict], an Add or
@@ -66,13 +70,14 @@ import (
 
 // The files of this package, from the ground up; none uses a file of a later group:
 //
-//	errors, options, key       the values that go in and out
-//	request                    one command and its reply, in both modes
+//	errors, options            the values that go in and out
+//	request                    keys, one command and its reply, in both modes
 //	conn                       one connection
 //	dial                       its opening
 //	node                       one server
 //	client                     the Client, before its calls
 //	item, many, stream, admin
+//	tier                       the Tier of a cache
 
 // Client talks to one server over a pool of connections. It is safe for concurrent
 // use. Make it with [New].

@@ -42,6 +42,7 @@ func (s *Server) classic(ss *Session, c *mcmeta.Command) {
 	case "stats":
 		ss.Line("STAT curr_items " + strconv.Itoa(len(s.items)))
 		ss.Line("STAT version 1.6.99-fake")
+		ss.Line("STAT time " + strconv.FormatInt(time.Now().Unix(), 10))
 		ss.Line("END")
 	default:
 		ss.Line("ERROR")

@@ -28,13 +28,13 @@ type change struct {
 	// Acquire whose value is fresh at the early time only is decided at the latest.
 	early bool
 
-	item, name string // the key of the item, and the name inside it if that is a hash
-	server     int
-	state      string // the namespace state from before the operation
-	late       int64  // the latest time that it could be when the item was decided on
-	answer     entryrules.Answer
-	done       bool
-	err        error
+	place
+	server int
+	state  string // the namespace state from before the operation
+	late   int64  // the latest time that it could be when the item was decided on
+	answer entryrules.Answer
+	done   bool
+	err    error
 }
 
 // apply executes changes, those of each server side by side. Changes of one key are
@@ -73,15 +73,14 @@ func each[T any](byServer map[int]T, f func(server int, of T)) {
 }
 
 // applyOn executes the changes of one server in turns: each reads what is left, decides
-// and writes. Of several changes of one key, the first succeeds in each turn: the
-// others have read a version that is replaced then.
+// and writes. Of several changes of one key, each turn takes the first.
 func (t *Tier) applyOn(ctx context.Context, server int, some []*change) error {
 	for range maxTurns {
 		some = pending(some)
 		if len(some) == 0 {
 			return nil
 		}
-		if err := t.turn(ctx, server, some); err != nil {
+		if err := t.turn(ctx, server, firsts(some)); err != nil {
 			return err
 		}
 	}
@@ -96,6 +95,27 @@ func pending(some []*change) (left []*change) {
 		}
 	}
 	return left
+}
+
+// place is where a change takes place: the key of an item, and the name inside it if
+// the key is its hash.
+type place struct{ item, name string }
+
+func (p place) at() string { return p.item }
+
+// firsts returns the first change of each item.
+func firsts[C interface{ at() string }](some []C) (first []C) {
+	if len(some) == 1 {
+		return some
+	}
+	seen := make(map[string]bool, len(some))
+	for _, c := range some {
+		if !seen[c.at()] {
+			seen[c.at()] = true
+			first = append(first, c)
+		}
+	}
+	return first
 }
 
 // turn reads, decides and writes once. Changes that another client has overtaken are

@@ -3,10 +3,25 @@ package itemtier
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
+
+	"github.com/strata-cache/strata/remote"
 )
 
 // maxKey is the most bytes that a key of a store may have.
 const maxKey = 250
+
+// maxName is the most bytes that a key or a tag of a cache may have. An item with a hashed
+// key has room for it beside a value.
+const maxName = 64 << 10
+
+// checkName returns an error if a key or tag is too long.
+func checkName(name string) error {
+	if len(name) > maxName {
+		return fmt.Errorf("%w: %d bytes, at most %d", remote.ErrKeyTooLong, len(name), maxName)
+	}
+	return nil
+}
 
 // The kinds of items, as the character before the name in their keys. A hashed key has
 // a kind of its own, so that it never meets a key that looks like it.

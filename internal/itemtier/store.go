@@ -8,8 +8,9 @@ type Store interface {
 	Servers() int
 	// Home returns the server of a key, which never changes.
 	Home(key string) int
-	// Do executes operations on one server in their order, and returns a Result for
-	// each. An error means that the outcome of all is unknown.
+	// Do executes operations on one server in any order, and returns a Result for each.
+	// Only Looks have a key in common. An error means that the outcome of all is
+	// unknown.
 	Do(ctx context.Context, server int, ops []Op) ([]Result, error)
 	// Seconds returns the time of a server in whole seconds since 1970.
 	Seconds(ctx context.Context, server int) (int64, error)
@@ -20,8 +21,10 @@ type Kind uint8
 
 // The kinds of operations.
 const (
-	// Read returns an item.
-	Read Kind = iota
+	// Look returns an item without its version.
+	Look Kind = iota
+	// Read returns an item with its version.
+	Read
 	// Write stores Data if the item has Version, or, for the zero Version, if there is
 	// no item.
 	Write
@@ -45,7 +48,7 @@ type Op struct {
 
 // Result is the result of one [Op].
 type Result struct {
-	// Done says that a Read has found an item, or that a Write has written.
+	// Done says that a Look or a Read has found an item, or that a Write has written.
 	Done    bool
 	Data    []byte
 	Version Version

@@ -63,7 +63,7 @@ func (m *memory) Seconds(ctx context.Context, server int) (int64, error) {
 }
 
 func (m *memory) Do(ctx context.Context, server int, ops []itemtier.Op) ([]itemtier.Result, error) {
-	if m.between != nil && ops[len(ops)-1].Kind != itemtier.Read {
+	if m.between != nil && ops[len(ops)-1].Kind > itemtier.Read {
 		m.between(server, ops)
 	}
 	if m.after != nil {
@@ -79,7 +79,12 @@ func (m *memory) Do(ctx context.Context, server int, ops []itemtier.Op) ([]itemt
 	}
 	m.trips++
 	results := make([]itemtier.Result, len(ops))
+	seen := map[string]bool{}
 	for i, op := range ops {
+		if seen[op.Key] && op.Kind != itemtier.Look {
+			m.t.Errorf("%q is there twice", op.Key)
+		}
+		seen[op.Key] = true
 		if len(op.Key) == 0 || len(op.Key) > 250 || strings.ContainsFunc(op.Key, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 			m.t.Errorf("bad key %q", op.Key)
 		}
@@ -97,7 +102,7 @@ func (m *memory) one(server int, op itemtier.Op) itemtier.Result {
 	}
 	version := itemtier.Version{CAS: is.cas}
 	switch op.Kind {
-	case itemtier.Read:
+	case itemtier.Look, itemtier.Read:
 		return itemtier.Result{Done: ok, Data: append([]byte{}, is.data...), Version: version}
 	case itemtier.Write:
 		if version != op.Version {

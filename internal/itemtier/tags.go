@@ -2,14 +2,15 @@ package itemtier
 
 import (
 	"context"
+	"slices"
 
 	"github.com/strata-cache/strata/remote"
 )
 
 // tagChange is a tag on its way: the place of its item, and what it holds.
 type tagChange struct {
-	item, name string
-	server     int
+	place
+	server int
 	// drop changes the state of the tag; known says whether there was one.
 	drop func(t *tag, known bool)
 	is   tag
@@ -21,6 +22,9 @@ type tagChange struct {
 func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	if len(tags) == 0 {
 		return nil
+	}
+	if err := checkNames(tags); err != nil {
+		return err
 	}
 	clock, err := t.countTags(ctx, uint64(len(tags)))
 	if err != nil {
@@ -42,9 +46,21 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	return tagErrors(all)
 }
 
+func checkNames(tags []string) error {
+	for _, name := range tags {
+		if err := checkName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Tags implements [remote.Tagger]. A tag that the store does not know counts as
 // dropped now, and is known from then on.
 func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	if err := checkNames(tags); err != nil {
+		return nil, err
+	}
 	all := make([]*tagChange, len(tags))
 	for i, name := range tags {
 		all[i] = t.tagChange(name, nil)
@@ -89,7 +105,7 @@ func (t *Tier) makeKnown(ctx context.Context, all []*tagChange) error {
 
 func (t *Tier) tagChange(name string, drop func(*tag, bool)) *tagChange {
 	item, hashed := itemKey(t.names.prefix, tagItem, hashedTag, name)
-	c := &tagChange{item: item, server: t.store.Home(item), drop: drop}
+	c := &tagChange{place: place{item: item}, server: t.store.Home(item), drop: drop}
 	if hashed {
 		c.name = name
 	}
@@ -123,44 +139,50 @@ func (t *Tier) applyTags(ctx context.Context, all []*tagChange) {
 	})
 }
 
-// applyTagsOn reads the tags of one server and writes those that change, again if
-// another client was first.
+// applyTagsOn changes the tags of one server in turns, as applyOn does.
 func (t *Tier) applyTagsOn(ctx context.Context, server int, some []*tagChange) error {
 	for range maxTurns {
-		reads := make([]Op, len(some))
-		for i, c := range some {
-			reads[i] = Op{Kind: Read, Key: c.item}
-		}
-		results, err := t.store.Do(ctx, server, reads)
-		if err != nil {
-			return err
-		}
-		var writes []Op
-		var written []*tagChange
-		for i, c := range some {
-			if op, needed := c.decide(results[i]); needed {
-				writes, written = append(writes, op), append(written, c)
-			}
-		}
-		if len(writes) == 0 {
-			return nil
-		}
-		if results, err = t.store.Do(ctx, server, writes); err != nil {
-			return err
-		}
-		some = nil
-		for i, c := range written {
-			if c.err = results[i].Err; c.err != nil || results[i].Done {
-				c.done = true
-			} else {
-				some = append(some, c)
-			}
-		}
+		some = slices.DeleteFunc(slices.Clone(some), func(c *tagChange) bool { return c.done })
 		if len(some) == 0 {
 			return nil
 		}
+		if err := t.turnTags(ctx, server, firsts(some)); err != nil {
+			return err
+		}
 	}
 	return errContended
+}
+
+// turnTags reads, decides and writes once.
+func (t *Tier) turnTags(ctx context.Context, server int, some []*tagChange) error {
+	reads := make([]Op, len(some))
+	for i, c := range some {
+		reads[i] = Op{Kind: Read, Key: c.item}
+		if c.drop == nil {
+			reads[i].Kind = Look
+		}
+	}
+	results, err := t.store.Do(ctx, server, reads)
+	if err != nil {
+		return err
+	}
+	var writes []Op
+	var written []*tagChange
+	for i, c := range some {
+		if op, needed := c.decide(results[i]); needed {
+			writes, written = append(writes, op), append(written, c)
+		}
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	if results, err = t.store.Do(ctx, server, writes); err != nil {
+		return err
+	}
+	for i, c := range written {
+		c.done, c.err = results[i].Done || results[i].Err != nil, results[i].Err
+	}
+	return nil
 }
 
 // decide changes the tag that was read, and returns the operation that writes it. If

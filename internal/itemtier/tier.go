@@ -77,6 +77,9 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	all := make([]remote.Held, len(keys))
 	byServer := map[int][]int{}
 	for i, key := range keys {
+		if err := checkName(key); err != nil {
+			return nil, err
+		}
 		item, _ := t.entry(key)
 		home := t.store.Home(item)
 		byServer[home] = append(byServer[home], i)
@@ -103,7 +106,7 @@ func (t *Tier) read(ctx context.Context, server int, keys []string, some []int, 
 	ops := r.ops(t.names)
 	for _, i := range some {
 		item, _ := t.entry(keys[i])
-		ops = append(ops, Op{Kind: Read, Key: item})
+		ops = append(ops, Op{Kind: Look, Key: item})
 	}
 	results, err := t.store.Do(ctx, server, ops)
 	if err != nil {
@@ -126,10 +129,12 @@ func (t *Tier) read(ctx context.Context, server int, keys []string, some []int, 
 
 // Acquire implements [remote.Tier].
 func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
-	clock := t.tagClock(ctx)
 	all := make([]*change, len(r))
 	tokens := make([]uint64, len(r))
 	for i, request := range r {
+		if err := checkName(request.Key); err != nil {
+			return nil, err
+		}
 		tokens[i] = nonce()
 		all[i] = &change{key: request.Key, early: true, op: func(namespace string) entryrules.Operation {
 			return entryrules.Acquire{
@@ -137,6 +142,7 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 			}
 		}}
 	}
+	clock := t.tagClock(ctx)
 	t.apply(ctx, all)
 	if err := wholly(ctx, all); err != nil {
 		return nil, err
@@ -190,8 +196,8 @@ func partly(all []*change) error {
 func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err error) {
 	all := make([]*change, len(p))
 	for i, put := range p {
-		if put.Left > 0 && put.Left < time.Second {
-			return nil, errShort
+		if err := checkPut(put.Key, put.Left); err != nil {
+			return nil, err
 		}
 		all[i] = &change{key: put.Key, early: true, op: func(string) entryrules.Operation {
 			return entryrules.Put{
@@ -209,12 +215,23 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 	return refused, partly(all)
 }
 
+// checkPut returns the reason why no value can be kept under key for left.
+func checkPut(key string, left time.Duration) error {
+	if left > 0 && left < time.Second {
+		return errShort
+	}
+	return checkName(key)
+}
+
 // Drop implements [remote.Tier].
 func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
 	var clock uint64
 	all := make([]*change, len(d))
 	tokens := make([]uint64, len(d))
 	for i, drop := range d {
+		if err := checkName(drop.Key); err != nil {
+			return nil, err
+		}
 		if drop.Token > 0 {
 			tokens[i] = nonce()
 		}
@@ -240,8 +257,8 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 
 // Extend implements [remote.Tier].
 func (t *Tier) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
-	if left > 0 && left < time.Second {
-		return false, errShort
+	if err := checkPut(key, left); err != nil {
+		return false, err
 	}
 	done, err := t.one(ctx, key, true, entryrules.Extend{
 		Schema: t.schema, Token: l.Token, ID: uint64(id), Fresh: fresh.Milliseconds(), Left: left.Milliseconds(), Namespace: l.State,
@@ -262,6 +279,9 @@ func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Dur
 
 // one executes one operation on one key.
 func (t *Tier) one(ctx context.Context, key string, early bool, op entryrules.Operation) (done bool, err error) {
+	if err := checkName(key); err != nil {
+		return false, err
+	}
 	c := &change{key: key, early: early, op: func(string) entryrules.Operation { return op }}
 	t.apply(ctx, []*change{c})
 	return c.err == nil && c.answer.Done, c.err

@@ -1,0 +1,248 @@
+package memcached
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/internal/itemtier"
+	"github.com/strata-cache/strata/remote"
+)
+
+// Tier keeps a cache's entries in memcached. It is a [remote.Tier] that any number of
+// caches share: each binds its own part by its name. It is also a [remote.Tagger] and
+// a [remote.Prober]. It announces nothing: the cache publishes its drops on a bus of
+// another kind, or has a short Memory.TTL.
+//
+// An entry is one item with the values, leases and fences of a key. A change reads the
+// item, decides, and writes it by compare-and-swap; so the server decides which of two
+// changes was first:
+//
+//	Get, Tags                    one round trip
+//	Acquire, Put, Drop, Extend,  two, and two more for each time that another client
+//	Renew, Release               was first
+//	DropAll                      one
+//
+// Each instance reads the counts of DropAll again when its knowledge is a second old.
+//
+// Values are kept for whole seconds: a Put of one that is kept for less is refused, with
+// an error that matches [remote.ErrRefused]. The server's clock shows whole seconds,
+// too; an instance comes to know it better from reading to reading. A life ends up to
+// two seconds early, and never late.
+//
+// # Losses
+//
+// memcached may evict anything, and has nothing after a restart. An item that is lost
+// takes its rights with it, so a late value is refused; a lost count of DropAll makes
+// values absent; a lost tag counts as dropped.
+//
+// CAS numbers begin again when a server restarts. So a change is written only if the
+// client has opened no connection since it read the item. What remains is a restart
+// between that look and the arrival of the write, over a connection that is opened in
+// this instant, to an item that by chance has the very number.
+//
+// A server without meta commands, or a proxy, is refused with [ErrClassic].
+type Tier struct{ *itemtier.Tier }
+
+var (
+	_ remote.Tier   = (*Tier)(nil)
+	_ remote.Binder = (*Tier)(nil)
+	_ remote.Tagger = (*Tier)(nil)
+	_ remote.Prober = (*Tier)(nil)
+)
+
+// NewTier returns a Tier over c, which it does not close.
+func NewTier(c *Client) *Tier { return &Tier{itemtier.New(items{c})} }
+
+// Bind returns the view of the instance with the space s.
+func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.Tier.Bind(s).(*itemtier.Tier)} }
+
+// Probe implements [remote.Prober]. It reports nothing: no setting of memcached weakens
+// the promises of a cache. It fails with [ErrClassic] if the server cannot hold
+// entries.
+func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
+	_, err = t.Get(ctx, []string{"probe"})
+	return nil, err
+}
+
+// items is the itemtier.Store of a client.
+type items struct{ c *Client }
+
+// Servers implements itemtier.Store.
+func (s items) Servers() int { return 1 }
+
+// Home implements itemtier.Store.
+func (s items) Home(string) int { return 0 }
+
+// Seconds implements itemtier.Store.
+func (s items) Seconds(ctx context.Context, _ int) (int64, error) {
+	if err := s.able(ctx); err != nil {
+		return 0, err
+	}
+	all, err := s.c.Stats(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	for _, stats := range all {
+		n, err := strconv.ParseInt(stats["time"], 10, 64)
+		if err != nil || n <= 0 {
+			return 0, fmt.Errorf("%w: time %q", ErrProtocol, stats["time"])
+		}
+		return n, nil
+	}
+	return 0, ErrProtocol
+}
+
+// able returns ErrClassic if the server has no meta commands.
+func (s items) able(ctx context.Context) error {
+	for n := range s.c.nodes() {
+		able, err := n.ready(ctx)
+		if err == nil && !able.Meta {
+			err = ErrClassic
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// opened returns a number that changes with each connection that is opened.
+func (s items) opened() uint64 { return s.c.PoolStats().Dials }
+
+// parallel is how many operations of a call are on their way at once. They go over the
+// connection that callers share, so few round trips hold them all.
+const parallel = 64
+
+// Do implements itemtier.Store.
+func (s items) Do(ctx context.Context, _ int, ops []itemtier.Op) ([]itemtier.Result, error) {
+	if err := s.able(ctx); err != nil {
+		return nil, err
+	}
+	results := make([]itemtier.Result, len(ops))
+	if len(ops) == 1 {
+		results[0] = s.one(ctx, &ops[0])
+	} else {
+		s.all(ctx, ops, results)
+	}
+	for i := range results {
+		if err := results[i].Err; err != nil && !refused(err) {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// all executes several operations at once. They have different keys, so their order
+// does not matter.
+func (s items) all(ctx context.Context, ops []itemtier.Op, results []itemtier.Result) {
+	looks := s.looks(ctx, ops, results)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for i := range ops {
+		if looks && ops[i].Kind == itemtier.Look {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			results[i] = s.one(ctx, &ops[i])
+			<-slots
+		})
+	}
+	wg.Wait()
+}
+
+// looks executes all Looks as one call, and reports whether there were enough of them
+// for that.
+func (s items) looks(ctx context.Context, ops []itemtier.Op, results []itemtier.Result) bool {
+	var keys []string
+	for i := range ops {
+		if ops[i].Kind == itemtier.Look {
+			keys = append(keys, ops[i].Key)
+		}
+	}
+	if len(keys) < 2 {
+		return false
+	}
+	found, err := s.c.GetMany(ctx, keys)
+	taken := map[string]bool{}
+	for i := range ops {
+		if ops[i].Kind != itemtier.Look {
+			continue
+		}
+		item, ok := found[ops[i].Key]
+		if taken[ops[i].Key] { // a key may be there twice, but its value has one owner
+			item.Value = bytes.Clone(item.Value)
+		}
+		taken[ops[i].Key] = true
+		results[i] = itemtier.Result{Done: ok, Data: item.Value, Err: err}
+	}
+	return true
+}
+
+// refused reports whether an error is the server's answer to one operation.
+func refused(err error) bool {
+	return errors.Is(err, remote.ErrRefused) || errors.Is(err, ErrTooLarge)
+}
+
+// one executes one operation.
+func (s items) one(ctx context.Context, op *itemtier.Op) itemtier.Result {
+	switch op.Kind {
+	case itemtier.Look, itemtier.Read:
+		return s.read(ctx, op)
+	case itemtier.Write:
+		return s.write(ctx, op)
+	default:
+		return s.count(ctx, op)
+	}
+}
+
+func (s items) read(ctx context.Context, op *itemtier.Op) itemtier.Result {
+	opened := s.opened()
+	item, err := s.c.Get(ctx, op.Key)
+	if errors.Is(err, ErrMiss) {
+		return itemtier.Result{}
+	}
+	return itemtier.Result{
+		Done: err == nil, Data: item.Value, Version: itemtier.Version{CAS: item.CAS, Connection: opened}, Err: err,
+	}
+}
+
+func (s items) write(ctx context.Context, op *itemtier.Op) itemtier.Result {
+	item := Item{Key: op.Key, Value: op.Data, TTL: time.Duration(op.Life) * time.Second, CAS: op.Version.CAS}
+	var err error
+	switch {
+	case item.CAS == 0:
+		err = s.c.Add(ctx, item)
+	case op.Version.Connection != s.opened():
+		return itemtier.Result{}
+	default:
+		err = s.c.CompareAndSwap(ctx, item)
+	}
+	switch {
+	case errors.Is(err, ErrNotStored), errors.Is(err, ErrConflict), errors.Is(err, ErrMiss):
+		return itemtier.Result{}
+	case errors.Is(err, ErrTooLarge):
+		err = fmt.Errorf("%w: %w", remote.ErrValueTooLarge, err)
+	}
+	return itemtier.Result{Done: err == nil, Err: err}
+}
+
+// count adds to a counter. A counter that is not there is made; if another client does
+// so first, the addition is tried again.
+func (s items) count(ctx context.Context, op *itemtier.Op) itemtier.Result {
+	for {
+		n, err := s.c.Increment(ctx, op.Key, op.Delta)
+		if !errors.Is(err, ErrMiss) {
+			return itemtier.Result{Count: n, Err: err}
+		}
+		err = s.c.Add(ctx, Item{Key: op.Key, Value: strconv.AppendUint(nil, op.First, 10)})
+		if !errors.Is(err, ErrNotStored) {
+			return itemtier.Result{Count: op.First, Err: err}
+		}
+	}
+}
