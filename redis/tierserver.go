@@ -18,16 +18,16 @@ import (
 type tierServer struct{ r route }
 
 // Send implements tier.Server.
-func (s tierServer) Send(ctx context.Context, put func([]byte) []byte) (resp.Value, error) {
+func (s tierServer) Send(ctx context.Context, put func([]byte, string) []byte, head string) (resp.Value, error) {
 	const name = "EVAL"
 	if c := s.r.shared(name); c != nil {
-		c.text = put(c.text)
+		c.text = put(c.text, head)
 		a, err := s.r.n.share(ctx, name, c, time.Now())
 		if err != errElsewhere {
 			return a.value, err
 		}
 	}
-	return s.alone(ctx, name, name, put)
+	return s.alone(ctx, name, name, func(dst []byte) []byte { return put(dst, head) })
 }
 
 // Read implements tier.Server.

@@ -25,8 +25,8 @@ type server struct {
 }
 
 // Send implements tier.Server.
-func (s *server) Send(ctx context.Context, put func([]byte) []byte) (resp.Value, error) {
-	calls := newCalls(put(nil), 1)
+func (s *server) Send(ctx context.Context, put func([]byte, string) []byte, head string) (resp.Value, error) {
+	calls := newCalls(put(nil, head), 1)
 	if err := s.exchange(ctx, calls); err != nil {
 		return resp.Value{}, err
 	}

@@ -29,11 +29,17 @@ func head(k remote.Kind, from string) string {
 // Dropped is the beginning of the message about a drop of key, up to the lane
 // versions. The script adds these, with the hold.
 func (n *Names) Dropped(key string, soft bool) string {
+	return string(n.AppendDropped(nil, key, soft))
+}
+
+// AppendDropped appends the result of Dropped.
+func (n *Names) AppendDropped(dst []byte, key string, soft bool) []byte {
 	k := remote.Dropped
 	if soft {
 		k = remote.Expired
 	}
-	return n.heads[k] + strconv.Itoa(int(LaneOf(key))) + " "
+	dst = strconv.AppendInt(append(dst, n.heads[k]...), int64(LaneOf(key)), 10)
+	return append(dst, ' ')
 }
 
 // AllDropped is the beginning of the message about a drop of everything, up to

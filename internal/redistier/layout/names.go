@@ -137,7 +137,13 @@ func (n *Names) Lane(key string) string { return n.LaneAt(LaneOf(key)) }
 
 // LaneAt is the key of the version of a lane.
 func (n *Names) LaneAt(lane uint16) string {
-	return n.lane + strconv.Itoa(int(lane)) + "}lane"
+	return string(n.AppendLane(make([]byte, 0, len(n.lane)+len("1023}lane")), lane))
+}
+
+// AppendLane appends the result of LaneAt.
+func (n *Names) AppendLane(dst []byte, lane uint16) []byte {
+	dst = strconv.AppendInt(append(dst, n.lane...), int64(lane), 10)
+	return append(dst, "}lane"...)
 }
 
 // LaneOf is FNV-1a, by Fowler, Noll and Vo, over the lanes: all programs must

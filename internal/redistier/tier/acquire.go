@@ -122,10 +122,15 @@ func (t *Tier) granted(a *entryrules.Answer, token uint64, ns *namespace.State) 
 // judged.
 func (t *Tier) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
 	if t.all == nil {
-		return t.one.acquire(ctx, q)
+		return t.one.acquire(ctx, &q)
 	}
+	return t.acquireThere(ctx, q)
+}
+
+// acquireThere is acquire in a cluster.
+func (t *Tier) acquireThere(ctx context.Context, q leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
 	err = t.atKey(ctx, q.key, true, func(ctx context.Context, s *site) error {
-		a, ns, err = s.acquire(ctx, q)
+		a, ns, err = s.acquire(ctx, &q)
 		return err
 	})
 	return a, ns, err
@@ -133,12 +138,10 @@ func (t *Tier) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer
 
 // acquire requests a lease. It reads the namespace state before, if that is due
 // or a connection was opened meanwhile.
-func (s *site) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
+func (s *site) acquire(ctx context.Context, q *leaseRequest) (a entryrules.Answer, ns *namespace.State, err error) {
 	ask, ns := s.due(time.Now())
 	if !ask && s.scripted() {
-		v, err := s.run(ctx, s.scripts.acquire, func(dst []byte, head string) []byte {
-			return s.appendRequest(dst, head, &q, ns)
-		})
+		v, err := s.request(ctx, q, ns)
 		if err != nil {
 			return a, ns, err
 		}
@@ -150,6 +153,19 @@ func (s *site) acquire(ctx context.Context, q leaseRequest) (a entryrules.Answer
 			ask = true // late, unless the clock in ns is out of date
 		}
 	}
+	return s.acquireAlone(ctx, *q, ask, ns)
+}
+
+// request calls the script that grants leases.
+func (s *site) request(ctx context.Context, q *leaseRequest, ns *namespace.State) (resp.Value, error) {
+	return s.run(ctx, s.scripts.acquire, func(dst []byte, head string) []byte {
+		return s.appendRequest(dst, head, q, ns)
+	})
+}
+
+// acquireAlone is acquire over a connection of its own. It reads the namespace state
+// before if ask is set.
+func (s *site) acquireAlone(ctx context.Context, q leaseRequest, ask bool, ns *namespace.State) (a entryrules.Answer, known *namespace.State, err error) {
 	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
 		for {
 			if ask {

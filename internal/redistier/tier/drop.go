@@ -107,13 +107,18 @@ func (t *Tier) dropped(ctx context.Context, d *remote.Drop, l *remote.Lease, v r
 }
 
 func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error {
-	return t.atKey(ctx, d.Key, true, func(ctx context.Context, s *site) error {
-		if err := s.stamp(ctx, l); err != nil {
-			return err
-		}
-		_, err := s.do(ctx, d.Key, dropping(d, l.Token))
-		return err
-	})
+	if t.all == nil {
+		return t.one.drop(ctx, d, l)
+	}
+	return t.atKey(ctx, d.Key, true, func(ctx context.Context, s *site) error { return s.drop(ctx, d, l) })
+}
+
+func (s *site) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error {
+	err := s.stamp(ctx, l)
+	if err == nil {
+		_, err = s.do(ctx, d.Key, dropping(d, l.Token))
+	}
+	return err
 }
 
 // dropping is the drop of one key, with a token unless token is zero.

@@ -45,6 +45,11 @@ func (s *site) do(ctx context.Context, key string, op entryrules.Operation) (don
 			return isDone(v)
 		}
 	}
+	return s.doWatching(ctx, key, op)
+}
+
+// doWatching executes an operation by WATCH and MULTI.
+func (s *site) doWatching(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
 	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
 		a, err := s.entry(ask, key).Do(op)
 		done = a.Done
@@ -180,7 +185,7 @@ func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *n
 		dst = t.appendEntry(appendCall(dst, head, 8), key)
 	} else {
 		dst = t.appendEntry(appendCall(dst, head, 12), key)
-		dst = resp.AppendString(dst, t.names.Lane(key))
+		dst = t.appendLane(dst, key)
 	}
 	dst = appendHex(resp.AppendString(dst, t.names.Schema), op.Token)
 	now := ns.Past(time.Now())
@@ -194,7 +199,7 @@ func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *n
 	if fills(op) {
 		return t.appendEnded(dst, key)
 	}
-	dst = resp.AppendString(dst, t.names.Dropped(key, false))
+	dst = t.appendDropped(dst, key, false)
 	dst = resp.AppendString(appendHex(dst, nonce()), key)
 	if isLease(op.Token) {
 		return resp.AppendString(dst, t.names.Lease)
@@ -210,7 +215,8 @@ func (t *Tier) appendDrop(dst []byte, head, key string, op *entryrules.Drop) []b
 		dst = appendCall(dst, head, 11)
 	}
 	dst = t.appendEntry(dst, key)
-	dst = appendStrings(dst, t.names.Lane(key), t.names.Channel, t.names.Dropped(key, op.Soft))
+	dst = resp.AppendString(t.appendLane(dst, key), t.names.Channel)
+	dst = t.appendDropped(dst, key, op.Soft)
 	dst = resp.AppendString(appendHex(dst, nonce()), key)
 	switch {
 	case usual:
@@ -234,6 +240,18 @@ func (t *Tier) appendExtend(dst []byte, head, key string, op *entryrules.Extend)
 	dst = appendInt(appendInt(dst, op.Fresh), op.Left)
 	dst = resp.AppendString(appendHex(dst, op.ID), t.names.Channel)
 	return t.appendEnded(dst, key)
+}
+
+// appendLane appends the key of the version of key's lane.
+func (t *Tier) appendLane(dst []byte, key string) []byte {
+	var b [128]byte
+	return resp.AppendBulk(dst, t.names.AppendLane(b[:0], layout.LaneOf(key)))
+}
+
+// appendDropped appends the beginning of the message about a drop of key.
+func (t *Tier) appendDropped(dst []byte, key string, soft bool) []byte {
+	var b [64]byte
+	return resp.AppendBulk(dst, t.names.AppendDropped(b[:0], key, soft))
 }
 
 // appendEnded appends the message that a lease on key has ended.

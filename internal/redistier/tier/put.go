@@ -75,6 +75,14 @@ func (t *Tier) putTo(ctx context.Context, puts []remote.Put, part []int, stored 
 }
 
 func (t *Tier) put(ctx context.Context, p *remote.Put) (stored bool, err error) {
+	if t.all == nil {
+		return t.one.do(ctx, p.Key, t.putting(p))
+	}
+	return t.putThere(ctx, p)
+}
+
+// putThere is put in a cluster.
+func (t *Tier) putThere(ctx context.Context, p *remote.Put) (stored bool, err error) {
 	err = t.atKey(ctx, p.Key, false, func(ctx context.Context, s *site) error {
 		stored, err = s.do(ctx, p.Key, t.putting(p))
 		return err

@@ -68,9 +68,9 @@ type call func(dst []byte, head string) []byte
 // run calls a script on any connection: by its digest, and then with its text
 // if the server does not know the digest.
 func (s *site) run(ctx context.Context, sc *script, c call) (resp.Value, error) {
-	v, err := s.srv.Send(ctx, func(dst []byte) []byte { return c(dst, sc.digest) })
+	v, err := s.srv.Send(ctx, c, sc.digest)
 	if err == nil && unknownScript(v) {
-		v, err = s.srv.Send(ctx, func(dst []byte) []byte { return c(dst, sc.text) })
+		v, err = s.srv.Send(ctx, c, sc.text)
 	}
 	return v, err
 }

@@ -33,8 +33,8 @@ const maxKey = 64 << 10
 // every answer of the server, also an error, is a reply.
 type Server interface {
 	// Send sends one command, which put appends, and returns the reply. If it
-	// may have been sent it is not sent again.
-	Send(ctx context.Context, put func([]byte) []byte) (resp.Value, error)
+	// may have been sent it is not sent again. Put is given head.
+	Send(ctx context.Context, put func(dst []byte, head string) []byte, head string) (resp.Value, error)
 	// Read is Send at the time now, for a command about key that may be sent twice. It
 	// ends after the timeout, unless that is zero. If there is a Loan the reply is valid
 	// until it is freed.

@@ -22,8 +22,8 @@ type stub struct {
 	sent   []string // the names of scripts and commands
 }
 
-func (s *stub) Send(_ context.Context, put func([]byte) []byte) (resp.Value, error) {
-	v, err := s.ask(&watch.Batch{Text: put(nil), N: 1})
+func (s *stub) Send(_ context.Context, put func([]byte, string) []byte, head string) (resp.Value, error) {
+	v, err := s.ask(&watch.Batch{Text: put(nil, head), N: 1})
 	if err != nil {
 		return resp.Value{}, err
 	}
@@ -31,7 +31,7 @@ func (s *stub) Send(_ context.Context, put func([]byte) []byte) (resp.Value, err
 }
 
 func (s *stub) Read(ctx context.Context, _ time.Duration, _ time.Time, put func([]byte, string) []byte, key string) (resp.Value, tier.Loan, error) {
-	v, err := s.Send(ctx, func(dst []byte) []byte { return put(dst, key) })
+	v, err := s.Send(ctx, put, key)
 	return v, nil, err
 }
 
