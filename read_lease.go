@@ -94,15 +94,15 @@ func (g *reads[K, V]) goApart(r *read[K, V]) {
 // no caller waits any more.
 func (r *read[K, V]) awaitLease() (settled bool) {
 	for begun := time.Now(); ; {
-		ended, leave := r.c.l2.Await(r.l2.Name) // before the question: an end that follows it is seen
+		end := r.c.l2.Await(r.l2.Name) // before the question: an end that follows it is seen
 		settled, left := r.askLease()
 		if left == 0 {
-			leave()
+			end.Leave()
 			return settled
 		}
 		r.c.counts.leaseWaits.Add(1)
-		settled, again := r.pause(ended, time.Since(begun), left)
-		if leave(); !again {
+		settled, again := r.pause(end.Ended(), time.Since(begun), left)
+		if end.Leave(); !again {
 			return settled
 		}
 	}
@@ -232,9 +232,9 @@ type heldLease struct {
 	lease remote.Lease
 }
 
-// leases are those of the reads. They are looked at before the load begins: from then
-// on it can be cut short, and its leases released.
-func (l *loaderRun[K, V]) leases() (held []heldLease) {
+// leases appends those of the reads to held. They are looked at before the load begins:
+// from then on it can be cut short, and its leases released.
+func (l *loaderRun[K, V]) leases(held []heldLease) []heldLease {
 	for _, r := range l.reads {
 		if r.right.lease.Token != 0 {
 			held = append(held, heldLease{r.l2.Name, r.right.lease})
@@ -245,8 +245,11 @@ func (l *loaderRun[K, V]) leases() (held []heldLease) {
 
 // keepLeases renews leases until stop is called.
 func (c *core) keepLeases(ctx context.Context, held []heldLease) (stop func()) {
-	if len(held) == 0 {
+	switch len(held) {
+	case 0:
 		return nothing
+	case 1:
+		return c.keepLease(ctx, held[0])
 	}
 	stops := make([]func(), len(held))
 	for i, h := range held {

@@ -26,7 +26,8 @@ func (g *reads[K, V]) runLoader() (inTime bool) {
 	for _, r := range run.reads {
 		r.loadBegins()
 	}
-	held := run.leases()
+	var one [1]heldLease
+	held := run.leases(one[:0])
 	ctx.Begin(g.scope(), run, g.c.deadlines, errLoadTimeout)
 	defer ctx.End()
 	defer g.c.keepLeases(ctx, held)()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -121,7 +122,10 @@ func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
 		r.keepLoaded(v, s.left, s.loaded, 0)
 		return s, false
 	}
-	data, err := r.c.seal(r.l2.Name, v, r.call.tags, lease.Clock)
+	data, err := r.c.seal(r.buffer[:0], r.l2.Name, v, r.call.tags, lease.Clock)
+	if cap(data) > cap(r.buffer) && cap(data) <= l2.MaxBuffer {
+		r.buffer = data
+	}
 	if err != nil {
 		r.c.counts.encodeErrors.Add(1)
 		r.keepLoaded(v, s.left, s.loaded, remote.ID(lease.Token))
@@ -294,14 +298,15 @@ func (c *Cache[K, V]) refusedRemote(ctx context.Context, key K) {
 // sealAbsent returns the value by which L2 remembers that the origin does not have
 // a key, with the tags of that answer.
 func (c *core) sealAbsent(name string, tags []string, clock uint64) []byte {
-	b, flags := begin(tags, clock)
+	b, flags := begin(nil, tags, clock)
 	envelope.Seal(b, name, c.l2.Schema(), flags|envelope.NotFound)
 	return b
 }
 
-// seal encodes v for L2, with its tags and the clock under which it was loaded.
-func (c *Cache[K, V]) seal(name string, v V, tags []string, clock uint64) ([]byte, error) {
-	b, flags := begin(tags, clock)
+// seal appends v to b as L2 has it, with its tags and the clock under which it was
+// loaded. b is empty.
+func (c *Cache[K, V]) seal(b []byte, name string, v V, tags []string, clock uint64) ([]byte, error) {
+	b, flags := begin(b, tags, clock)
 	b, err := c.encode(b, v)
 	if err != nil {
 		return nil, err
@@ -310,9 +315,9 @@ func (c *Cache[K, V]) seal(name string, v V, tags []string, clock uint64) ([]byt
 	return b, nil
 }
 
-// begin begins an envelope with tags.
-func begin(tags []string, clock uint64) (b []byte, f envelope.Flags) {
-	b = envelope.Begin(nil)
+// begin begins an envelope with tags, in the memory of dst.
+func begin(dst []byte, tags []string, clock uint64) (b []byte, f envelope.Flags) {
+	b = envelope.Begin(dst)
 	if len(tags) == 0 {
 		return b, 0
 	}

@@ -152,7 +152,7 @@ func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
 	}
 	if c.l2.HasTier() {
 		// With tags it is sealed again, with the tag clock of its token.
-		w.data, err = c.seal(w.name, w.value, w.tags, 0)
+		w.data, err = c.seal(nil, w.name, w.value, w.tags, 0)
 	}
 	return err
 }
@@ -207,7 +207,7 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 		w := &ws[i]
 		if len(w.tags) > 0 {
 			var err error
-			if w.data, err = c.seal(w.name, w.value, w.tags, leases[i].Clock); err != nil {
+			if w.data, err = c.seal(nil, w.name, w.value, w.tags, leases[i].Clock); err != nil {
 				return err
 			}
 		}

@@ -207,14 +207,14 @@ func (s *Store) ReadOne(ctx context.Context, name string, b *[]byte) (h remote.H
 		return s.readOne(ctx, name)
 	}
 	h, err = s.one.Read(ctx, s.o.Timeout, name, *b)
-	if n := cap(h.Data); n > cap(*b) && n <= maxBuffer {
+	if n := cap(h.Data); n > cap(*b) && n <= MaxBuffer {
 		*b = h.Data[:0]
 	}
 	return h, err
 }
 
-// maxBuffer is the capacity in bytes from which a buffer is not used again.
-const maxBuffer = 64 << 10
+// MaxBuffer is the capacity in bytes from which a buffer is not used again.
+const MaxBuffer = 64 << 10
 
 // readOne is ReadOne for a tier that is no [remote.Reader].
 func (s *Store) readOne(ctx context.Context, name string) (h remote.Held, err error) {

@@ -8,39 +8,56 @@ import (
 // waits are the reads that wait for leases of other instances, by the names of
 // their keys. The zero waits has none.
 type waits struct {
-	mu sync.Mutex // guards below
-	of map[string]*wait
+	mu sync.Mutex // guards below, and each Wait
+	of map[string]*Wait
 }
 
-type wait struct {
-	ended chan struct{}
+// Wait is the wait of reads for the end of the lease on one key.
+type Wait struct {
+	at    *waits
+	name  string
 	reads int
+	over  bool
+	ended chan struct{} // nil until it is asked for
 }
 
-// Await returns a channel that is closed when the lease on the key with that
-// name ends or the key is dropped. The caller calls leave when it stops
-// waiting.
-func (s *Store) Await(name string) (ended <-chan struct{}, leave func()) {
+// Await begins a wait for the end of the lease on the key with that name, or for a
+// drop of the key. The caller calls Leave when it stops waiting.
+func (s *Store) Await(name string) *Wait {
 	w := &s.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.of == nil {
-		w.of = map[string]*wait{}
+		w.of = map[string]*Wait{}
 	}
 	mine := w.of[name]
 	if mine == nil {
-		mine = &wait{ended: make(chan struct{})}
+		mine = &Wait{at: w, name: name}
 		w.of[name] = mine
 	}
 	mine.reads++
-	return mine.ended, func() { w.leave(name, mine) }
+	return mine
 }
 
-func (w *waits) leave(name string, mine *wait) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if mine.reads--; mine.reads == 0 && w.of[name] == mine {
-		delete(w.of, name)
+// Ended returns a channel that is closed when the lease has ended since Await.
+func (w *Wait) Ended() <-chan struct{} {
+	w.at.mu.Lock()
+	defer w.at.mu.Unlock()
+	if w.ended == nil {
+		w.ended = make(chan struct{})
+		if w.over {
+			close(w.ended)
+		}
+	}
+	return w.ended
+}
+
+// Leave ends the wait of one read.
+func (w *Wait) Leave() {
+	w.at.mu.Lock()
+	defer w.at.mu.Unlock()
+	if w.reads--; w.reads == 0 && w.at.of[w.name] == w {
+		delete(w.at.of, w.name)
 	}
 }
 
@@ -49,10 +66,14 @@ func (s *Store) LeaseEnded(name string) {
 	w := &s.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if mine := w.of[name]; mine != nil {
-		close(mine.ended)
-		delete(w.of, name)
+	mine := w.of[name]
+	if mine == nil {
+		return
 	}
+	if mine.over = true; mine.ended != nil {
+		close(mine.ended)
+	}
+	delete(w.of, name)
 }
 
 // share is the share of yes among the last dozens of answers. Of two answers
