@@ -40,8 +40,7 @@ type read[K comparable, V any] struct {
 	skippedGet    bool // the question for the lease is the first one to L2
 	beside        bool // the caller waits for a reload if L2 has nothing
 	pending       bool // a reload whose load has not begun
-	// buffer is memory for a value of L2, which is used up when it is decoded, and for
-	// one that is stored there.
+	// buffer is memory for a value of L2, until it is decoded or copied.
 	buffer []byte
 
 	candidate candidate[K, V]

@@ -8,6 +8,7 @@
 package strata
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -122,10 +123,7 @@ func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
 		r.keepLoaded(v, s.left, s.loaded, 0)
 		return s, false
 	}
-	data, err := r.c.seal(r.buffer[:0], r.l2.Name, v, r.call.tags, lease.Clock)
-	if cap(data) > cap(r.buffer) && cap(data) <= l2.MaxBuffer {
-		r.buffer = data
-	}
+	data, err := r.seal(v, lease.Clock)
 	if err != nil {
 		r.c.counts.encodeErrors.Add(1)
 		r.keepLoaded(v, s.left, s.loaded, remote.ID(lease.Token))
@@ -313,6 +311,20 @@ func (c *Cache[K, V]) seal(b []byte, name string, v V, tags []string, clock uint
 	}
 	envelope.Seal(b, name, c.l2.Schema(), flags)
 	return b, nil
+}
+
+// seal is seal in memory of the right size: the value is encoded in the buffer, and
+// copied, since a tier may send it after its caller has left.
+func (r *read[K, V]) seal(v V, clock uint64) ([]byte, error) {
+	b, err := r.c.seal(r.buffer[:0], r.l2.Name, v, r.call.tags, clock)
+	switch {
+	case err != nil:
+		return nil, err
+	case cap(b) > l2.MaxBuffer:
+		return b, nil
+	}
+	r.buffer = b
+	return bytes.Clone(b), nil
 }
 
 // begin begins an envelope with tags, in the memory of dst.
