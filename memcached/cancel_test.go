@@ -17,7 +17,7 @@ import (
 	"github.com/strata-cache/strata/memcached"
 )
 
-var cancellations = flag.Int("cancellations", 3000, "how many calls are cancelled, at least")
+var cancellations = flag.Int("cancellations", 1000, "how many calls are cancelled, at least")
 
 // worth is the value of a key: it names it. Some are large.
 func worth(key string) string {

@@ -101,28 +101,18 @@ func (d *dialer) refusesMeta(now time.Time) bool {
 // openAs opens a connection and greets the server, with meta commands if meta is
 // set.
 func (d *dialer) openAs(ctx context.Context, meta bool) (*conn, error) {
-	nc, err := d.o.DialContext(ctx, network(d.addr), d.addr)
-	if err != nil {
-		return nil, &ConnError{Op: "dial", Err: err}
-	}
-	if nc == nil {
-		return nil, &ConnError{Op: "dial", Err: errors.New("memcached: DialContext returned no connection")}
-	}
-	raw, greeted := nc, false
-	defer func() {
-		if !greeted { // also if a callback of TLS panics
-			raw.Close()
-		}
-	}()
-	if d.o.TLS != nil {
-		tc, cut, err := netpool.Secure(ctx, nc, d.o.TLS)
-		if err != nil {
-			return nil, &ConnError{Op: "greet", Err: err, cut: cut}
-		}
-		nc = tc
+	nc, failed := netpool.Connect(ctx, d.o.DialContext, network(d.addr), d.addr, d.o.TLS)
+	if failed != nil {
+		return nil, &ConnError{Op: failed.Op, Err: failed.Err, cut: failed.Cut}
 	}
 	c := &conn{Socket: netpool.NewSocket(nc), r: mcmeta.NewReader(nc, d.o.limits())}
 	c.r.Share(d.steps)
+	greeted := false
+	defer func() {
+		if !greeted { // also if the greeting panics
+			c.Close()
+		}
+	}()
 	calm, err := c.exchange(ctx, time.Now(), d.o.DialTimeout, func(c *conn) error { return d.greet(c, meta) })
 	if err == nil && !calm {
 		err = ctx.Err()

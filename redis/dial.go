@@ -28,25 +28,9 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	if err != nil {
 		return nil, &ConnError{Op: "greet", Err: err}
 	}
-	nc, err := o.DialContext(ctx, o.Network, o.Addr)
-	if err != nil {
-		return nil, &ConnError{Op: "dial", Err: err}
-	}
-	if nc == nil {
-		return nil, &ConnError{Op: "dial", Err: errors.New("redis: DialContext returned no connection")}
-	}
-	raw, greeted := nc, false
-	defer func() {
-		if !greeted { // also if a callback of TLS panics
-			raw.Close()
-		}
-	}()
-	if o.TLS != nil {
-		tc, cut, err := netpool.Secure(ctx, nc, o.TLS)
-		if err != nil {
-			return nil, &ConnError{Op: "greet", Err: err, cut: cut}
-		}
-		nc = tc
+	nc, failed := netpool.Connect(ctx, o.DialContext, o.Network, o.Addr, o.TLS)
+	if failed != nil {
+		return nil, &ConnError{Op: failed.Op, Err: failed.Err, cut: failed.Cut}
 	}
 	c := &conn{
 		Socket: netpool.NewSocket(nc),
@@ -55,6 +39,12 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	}
 	c.r.Share(steps)
 	c.wire = c.Wire()
+	greeted := false
+	defer func() {
+		if !greeted { // also if the greeting panics
+			c.Close()
+		}
+	}()
 	calm, err := c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(g) })
 	if err == nil && !calm {
 		err = ctx.Err()

@@ -65,14 +65,43 @@ func Open[C Conn](ctx context.Context, open func(context.Context) (C, error), fa
 	}
 }
 
-// Secure puts TLS on top of nc. cut says that the connection was lost during the
-// handshake.
-func Secure(ctx context.Context, nc net.Conn, config *tls.Config) (tc net.Conn, cut bool, err error) {
+// Failure says why a connection could not be opened.
+type Failure struct {
+	// Op is dial or greet.
+	Op string
+	// Cut says that the connection was lost during the handshake of TLS.
+	Cut bool
+	// Err is the reason.
+	Err error
+}
+
+// ErrNoConn says that a dial has returned neither a connection nor an error.
+var ErrNoConn = errors.New("DialContext returned no connection")
+
+// Connect opens a connection by dial, and puts TLS on top of it unless config is nil.
+func Connect(ctx context.Context, dial func(ctx context.Context, network, addr string) (net.Conn, error), network, addr string, config *tls.Config) (net.Conn, *Failure) {
+	nc, err := dial(ctx, network, addr)
+	if err == nil && nc == nil {
+		err = ErrNoConn
+	}
+	switch {
+	case err != nil:
+		return nil, &Failure{Op: "dial", Err: err}
+	case config == nil:
+		return nc, nil
+	}
+	secured := false
+	defer func() {
+		if !secured { // also if a callback of TLS panics
+			nc.Close()
+		}
+	}()
 	c := tls.Client(NewTap(nc), config)
 	if err := c.HandshakeContext(ctx); err != nil {
-		return nil, ctx.Err() == nil && broken(err), err
+		return nil, &Failure{Op: "greet", Cut: ctx.Err() == nil && broken(err), Err: err}
 	}
-	return c, false, nil
+	secured = true
+	return c, nil
 }
 
 // broken reports whether a handshake has failed because the connection was lost.
