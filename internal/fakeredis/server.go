@@ -9,11 +9,8 @@
 package fakeredis
 
 import (
-	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"errors"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -23,28 +20,22 @@ import (
 )
 
 // ErrRefused is returned by Dial while the server is down.
-var ErrRefused = errors.New("fakeredis: connection refused")
+var ErrRefused = netsim.ErrRefused // read-only
 
 // Handler executes one command and appends the reply to s.Out.
 type Handler func(s *Session, args [][]byte)
 
 // Server is a model server. Its exported fields are set before the first Dial.
 type Server struct {
+	netsim.Host
 	// Old makes the server reply to HELLO with an error, like a server that has
 	// only RESP2.
 	Old bool
 	// Username and Password are required from clients if Password is set.
 	Username, Password string
-	// Window is the window of the connections; see netsim.Pair.
-	Window int
-	// OnDial, if set, is called with the client's end of the n-th connection,
-	// counted from zero, before anything is sent. It can set faults.
-	OnDial func(n int, client *netsim.Conn)
 	// Gate, if set, is called before each command. It reports whether it has
 	// replied to the command itself.
 	Gate func(s *Session, name string, args [][]byte) bool
-
-	sessions sync.WaitGroup
 
 	mu       sync.Mutex // guards below
 	handlers map[string]Handler
@@ -52,8 +43,6 @@ type Server struct {
 	known    map[string]Handler // by digest
 	open     map[*Session]struct{}
 	dbs      map[int]map[string]entry
-	dials    int
-	down     bool
 	calls    map[string]int
 }
 
@@ -72,6 +61,7 @@ func New() *Server {
 		dbs:      map[int]map[string]entry{},
 		calls:    map[string]int{},
 	}
+	s.Serve = s.serve
 	s.addCommands()
 	return s
 }
@@ -95,76 +85,11 @@ func (s *Server) Script(text string, h Handler) {
 	s.scripts[text] = h
 }
 
-// Dials returns the number of calls of Dial so far, including refused ones.
-func (s *Server) Dials() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.dials
-}
-
 // Calls returns the number of calls of a command.
 func (s *Server) Calls(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[name]
-}
-
-// Open returns the number of open connections.
-func (s *Server) Open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.open)
-}
-
-// Dial opens a connection. It has the form of redis.Options.DialContext.
-func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	client, server := netsim.Pair(s.Window)
-	ss := &Session{srv: s, conn: server, writing: make(chan struct{}, 1), subs: map[string]bool{}}
-	s.mu.Lock()
-	n := s.dials
-	s.dials++
-	if s.down {
-		s.mu.Unlock()
-		return nil, ErrRefused
-	}
-	s.open[ss] = struct{}{}
-	s.sessions.Go(ss.serve)
-	s.mu.Unlock()
-	if s.OnDial != nil {
-		s.OnDial(n, client)
-	}
-	return client, nil
-}
-
-// Stop resets all connections and refuses new ones until Start.
-func (s *Server) Stop() {
-	s.mu.Lock()
-	s.down = true
-	s.mu.Unlock()
-	s.Drop()
-}
-
-// Start accepts connections again.
-func (s *Server) Start() {
-	s.mu.Lock()
-	s.down = false
-	s.mu.Unlock()
-}
-
-// Drop resets all connections.
-func (s *Server) Drop() {
-	s.mu.Lock()
-	var all []*Session
-	for ss := range s.open {
-		all = append(all, ss)
-	}
-	s.mu.Unlock()
-	for _, ss := range all {
-		ss.conn.Reset()
-	}
 }
 
 // Say sends bytes over all connections, without a command.
@@ -178,12 +103,6 @@ func (s *Server) Say(raw string) {
 	for _, ss := range all {
 		_ = ss.send([]byte(raw))
 	}
-}
-
-// Close stops the server and waits for its goroutines.
-func (s *Server) Close() {
-	s.Stop()
-	s.sessions.Wait()
 }
 
 func digest(text string) string {
@@ -251,14 +170,22 @@ func (s *Session) Bulk(text string) { s.Out = resp.AppendString(s.Out, text) }
 // Int appends an integer.
 func (s *Session) Int(n int) { s.Out = resp.AppendInt(s.Out, int64(n)) }
 
+// serve serves a connection.
+func (s *Server) serve(conn *netsim.Conn) {
+	ss := &Session{srv: s, conn: conn, writing: make(chan struct{}, 1), subs: map[string]bool{}}
+	s.mu.Lock()
+	s.open[ss] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.open, ss)
+		s.mu.Unlock()
+	}()
+	ss.serve()
+}
+
 // serve executes commands until the connection ends.
 func (s *Session) serve() {
-	defer func() {
-		s.srv.mu.Lock()
-		delete(s.srv.open, s)
-		s.srv.mu.Unlock()
-		s.conn.Close()
-	}()
 	r := resp.NewReader(s.conn, resp.Limits{})
 	for !s.quit {
 		args, err := r.ReadCommand()
