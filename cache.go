@@ -136,7 +136,7 @@ func (c *core) start(now func() int64, schema uint64) {
 	c.now = now
 	c.background = limit.NewBackground(s.Limits.MaxRefreshes)
 	c.loads = limit.NewLoads(s.Limits.MaxLoads, s.Limits.HardTimeout)
-	c.deadlines = lifetime.NewDeadlines(s.Limits.HardTimeout)
+	c.deadlines = lifetime.NewDeadlines(s.Limits.HardTimeout, errLoadTimeout, now)
 	c.open, c.end = context.WithCancel(context.Background())
 	c.generation.OnInvalidateAll = c.wakePurger
 	c.l2 = l2.New(c.l2Options(schema))

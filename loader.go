@@ -3,6 +3,7 @@ package strata
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/lifetime"
@@ -105,8 +106,12 @@ func (l *Load) NoStore() {
 	l.none = true
 }
 
-// applyLoad adds the settings of a Loader for key to the options of its call.
+// applyLoad adds the settings of a Loader for key to the options of its call. A nil l
+// has none.
 func applyLoad[K comparable](l *Load, o *call, key K) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.apply(o)
@@ -148,15 +153,18 @@ type (
 // has for the functions of this package.
 type loadValues struct {
 	cache    any
-	previous any // a *V, which may be nil
-	load     Load
+	previous any                  // a *V, which may be nil
+	load     atomic.Pointer[Load] // nil until it is asked for
 }
 
 // value returns the load itself or the value before it, by their keys.
 func (l *loadValues) value(key any) (v any, ok bool) {
 	switch key {
 	case loadKey{}:
-		return &l.load, true
+		if l.load.Load() == nil {
+			l.load.CompareAndSwap(nil, new(Load))
+		}
+		return l.load.Load(), true
 	case previousKey{l.cache}:
 		return l.previous, true
 	}
@@ -167,6 +175,7 @@ func (l *loadValues) value(key any) (v any, ok bool) {
 type loadContext struct {
 	lifetime.Bound
 	loadValues
+	flight lifetime.Scope // of a single read: the context of the flight
 }
 
 // Value returns a value of the load, or of the caller.

@@ -89,6 +89,7 @@ type outcome[K comparable, V any] struct {
 	entry    *entry[K, V]           // for L1
 	negative *l1.Entry[K, negative] // for L1, instead of an entry
 	took     time.Duration          // by the Loader
+	ended    int64                  // when the Loader has returned
 	loaded   bool                   // the Loader has returned a value
 	late     bool                   // a tag of entry was dropped meanwhile
 }
@@ -130,21 +131,12 @@ type reads[K comparable, V any] struct {
 
 // leader leads the flight of a single read.
 type leader[K comparable, V any] struct {
-	trip   *trip[K, V] // nil unless it leads
-	spare  *trip[K, V] // memory for the next trip; nil: none
+	flight *flight.Flight[K, V] // nil until one is needed
 	reads  reads[K, V]
 	read   read[K, V]
 	one    [1]*read[K, V]
 	beside bool
 	again  bool // the time of the caller ended in the look-up
-}
-
-// trip is the part of a read that others may keep for as long as they like: callers
-// that have joined it keep the flight, Loaders their context. One that nobody else has
-// come to know is used again.
-type trip[K comparable, V any] struct {
-	flight flight.Flight[K, V]
-	within loadContext
 }
 
 // leader returns the leader of a read with that Loader, which may be nil. Leaders are
@@ -160,25 +152,31 @@ func (c *Cache[K, V]) leader(load Loader[K, V], o *call) *leader[K, V] {
 
 // Flight returns the flight of the read.
 func (l *leader[K, V]) Flight() *flight.Flight[K, V] {
-	if l.trip, l.spare = l.spare, nil; l.trip == nil {
-		l.trip = new(trip[K, V])
+	if l.flight == nil {
+		l.flight = new(flight.Flight[K, V])
 	}
-	l.reads.within = &l.trip.within
-	return &l.trip.flight
+	return l.flight
 }
 
-// Release gives the leader back, unless its caller still looks at it.
+// Scope returns the context of the flight, which is one piece with that of the Loader.
+func (l *leader[K, V]) Scope() *lifetime.Scope {
+	l.reads.within = new(loadContext)
+	return &l.reads.within.flight
+}
+
+// Release gives the leader back, unless its caller still looks at it, and its flight,
+// unless others do.
 func (l *leader[K, V]) Release() {
-	if c := l.reads.c; !l.beside {
-		spare, buffer := l.spare, l.read.buffer
-		if l.trip != nil && l.trip.flight.Alone() {
-			spare = l.trip
-			*spare = trip[K, V]{}
-		}
-		*l = leader[K, V]{spare: spare}
-		l.read.buffer = buffer
-		c.leaders.Put(l)
+	c, f, buffer := l.reads.c, l.flight, l.read.buffer
+	if l.beside {
+		return
 	}
+	if f != nil && !f.Reuse() {
+		f = nil
+	}
+	*l = leader[K, V]{flight: f}
+	l.read.buffer = buffer
+	c.leaders.Put(l)
 }
 
 // First looks up the key under the caller's own context. If the caller's time ends

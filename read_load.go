@@ -28,7 +28,7 @@ func (g *reads[K, V]) runLoader() (inTime bool) {
 	}
 	var one [1]heldLease
 	held := run.leases(one[:0])
-	ctx.Begin(g.scope(), run, g.c.deadlines, errLoadTimeout)
+	ctx.Begin(g.scope(), run, g.c.deadlines, g.c.memory.Now())
 	defer ctx.End()
 	defer g.c.keepLeases(ctx, held)()
 	run.err = ErrLoadExited // stands if the Loader never comes back
@@ -37,7 +37,7 @@ func (g *reads[K, V]) runLoader() (inTime bool) {
 			run.err = &LoadPanicError{Value: p, Stack: debug.Stack()}
 		}
 		if inTime = ctx.InTime(); inTime {
-			run.answer(ctx.Took())
+			run.answer(g.c.memory.Now())
 		}
 	}()
 	run.call()
@@ -102,27 +102,31 @@ func (l *loaderRun[K, V]) of(key K) (v V, err error) {
 	return *new(V), l.err
 }
 
-// answer gives each read the Loader's answer.
-func (l *loaderRun[K, V]) answer(took time.Duration) {
-	ctx := l.within
+// answer gives each read the Loader's answer, which has come at some time.
+func (l *loaderRun[K, V]) answer(at int64) {
+	ctx, took := l.within, l.took(at)
+	said := ctx.load.Load()
 	for _, r := range l.reads {
 		o := &r.outcome
 		o.res.Value, o.res.Err = l.of(r.f.Key)
-		o.res.Found, o.took = o.res.Err == nil, took
-		applyLoad(&l.within.load, &r.call, r.f.Key)
+		o.res.Found, o.took, o.ended = o.res.Err == nil, took, at
+		applyLoad(said, &r.call, r.f.Key)
 		out := outcomeOf(o.res.Err, r.candidate.value != nil)
 		r.c.loaded(ctx, r.f.Key, o.res.Value, out, took, o.res.Err)
 	}
 	if l.g.many != nil && l.err == nil {
-		l.g.keepExtras(l.values, &l.within.load)
+		l.g.keepExtras(l.values, said)
 	}
 }
+
+// took returns the time since the Loader began.
+func (l *loaderRun[K, V]) took(now int64) time.Duration { return time.Duration(now - l.within.Begun()) }
 
 // CutShort lands the reads of a Loader that has not returned when its context has
 // ended, and releases their leases after that: callers do not wait for L2. A
 // Loader that looks at its context is as late as one that does not.
 func (l *loaderRun[K, V]) CutShort() {
-	took := l.within.Took()
+	took := l.took(l.g.c.memory.Now())
 	leases := make([]remote.Lease, len(l.reads))
 	for i, r := range l.reads {
 		leases[i], r.right.lease.Token = r.right.lease, 0

@@ -114,7 +114,7 @@ func (r *read[K, V]) loadFailed(err error) {
 // keepValue makes v an entry for L1, or returns how it is to be stored in L2
 // before that.
 func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
-	s = toStore[K, V]{r: r, left: r.c.life(&r.call), loaded: r.c.memory.Now()}
+	s = toStore[K, V]{r: r, left: r.c.life(&r.call), loaded: r.outcome.ended}
 	if r.right.noStore || s.left <= 0 {
 		return s, false
 	}
@@ -178,7 +178,7 @@ func (r *read[K, V]) keepCandidate() (s toStore[K, V], ok bool) {
 	if r.right.lease.Token == 0 || k.id == 0 || len(r.call.tags) > 0 {
 		return r.keepValue(*k.value)
 	}
-	loaded := r.c.memory.Now()
+	loaded := r.outcome.ended
 	ctx, cancel := r.opContext()
 	defer cancel()
 	fresh, kept := r.c.remoteLives(left)

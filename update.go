@@ -29,7 +29,7 @@ func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.
 	return u.run(ctx, key, func(ctx context.Context) (V, error) {
 		within := &writeContext{Context: ctx, loadValues: loadValues{cache: c}}
 		v, err := write(within)
-		applyLoad(&within.load, &u.call, key)
+		applyLoad(within.load.Load(), &u.call, key)
 		return v, err
 	})
 }

@@ -29,7 +29,7 @@ func TestFlightIsAloneUnlessAnotherCallerHasSeenIt(t *testing.T) {
 				go g.Do(context.Background(), c.key, c.kind, lead{then: land})
 				time.Sleep(time.Second)
 				land(f)
-				alone = f.Alone()
+				alone = f.Reuse()
 				return true
 			}
 			_, _, err := g.Do(t.Context(), "k", flight.Load, lead{first: first})

@@ -111,16 +111,17 @@ func (b *Batch[K, V]) Done(landed int) { b.g.runs.Add(-landed) }
 func (b *Batch[K, V]) Launch(ctx context.Context, p Patience, fs []*Flight[K, V], then func()) {
 	c := caller{ctx, from(ctx)}
 	b.node.load, b.node.outer = b, c.load
-	b.scope.Begin(ctx, nodeKey{}, &b.node)
+	b.scope.Begin(ctx, &b.node)
 	b.open.Store(int64(len(fs)))
 	b.waiting.Store(int64(len(fs)))
 	if p.Soft == nil && c.load == nil {
 		b.all = make(chan struct{})
 	}
-	for _, f := range fs {
+	scopes := make([]lifetime.Scope, len(fs))
+	for i, f := range fs {
 		// A caller of f waits for every load that the leader waits for.
 		f.node.dependOn(&b.node)
-		b.g.equip(c, f, nil)
+		b.g.equip(c, f, &scopes[i], false)
 		f.scope.Follow(b)
 	}
 	if c.load != nil {

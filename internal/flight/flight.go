@@ -12,6 +12,7 @@ package flight
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/strata-cache/strata/internal/lifetime"
 )
@@ -83,11 +84,18 @@ type Flight[K comparable, V any] struct {
 	urgency
 }
 
-// execution is the context of a launched flight.
+// execution is the context of a launched flight, and whether others may keep it.
 type execution struct {
-	scope    lifetime.Scope
-	launched bool // guarded by the shard's mutex
-	counted  bool // likewise: its batch waits for it
+	// scope is the context; nil until the flight is launched. Guarded by the shard's
+	// mutex before.
+	scope   *lifetime.Scope
+	counted bool // its batch waits for it; guarded by the shard's mutex
+	// shared says that others than its leader know the flight. It is guarded by the
+	// shard's mutex until the flight has landed.
+	shared bool
+	// users are the goroutines that look at the flight: that of the caller that leads,
+	// and that on which it runs. Zero until it is launched.
+	users atomic.Int32
 }
 
 // place is the place of a flight among those of its shard that run. The shard's mutex
@@ -102,7 +110,8 @@ type outcome[V any] struct {
 	// is deserted, and its callers get no result. Nil until a caller has joined. The
 	// caller that leads has a bell instead, which is rung at the same time.
 	done     chan struct{}
-	bell     bell
+	bell     bell      // nil until the flight was launched for the first time
+	listens  bool      // a caller waits for the bell; guarded by the shard's mutex
 	result   Result[V] // written before done is closed
 	deserted bool      // likewise
 	woken    bool      // guarded by the shard's mutex: callers wait no longer
@@ -112,8 +121,8 @@ type outcome[V any] struct {
 	offers  chan struct{} // closed by an offer; nil until a caller waits for one
 }
 
-// bell tells one caller that a flight has landed. It can be used again once the caller
-// has heard it.
+// bell tells the caller that leads that a flight has landed. It stays with the memory
+// of the flight; see [Flight.Reuse].
 type bell chan struct{}
 
 // offer is a result for callers that do not wait until the flight lands.
@@ -158,11 +167,7 @@ const (
 // Context is the context for Then of the [Leader]. It carries the values of the
 // caller that leads, and is cancelled when the group is closed; with
 // CancelAbandoned also when every caller has left, unless the flight is kept.
-func (f *Flight[K, V]) Context() *lifetime.Scope { return &f.scope }
-
-// Alone reports, once First of the [Leader] has landed f, whether nobody else has come
-// to know f. Then the leader may use its memory again after Release.
-func (f *Flight[K, V]) Alone() bool { return f.joined == 1 && !f.followed && !f.launched }
+func (f *Flight[K, V]) Context() *lifetime.Scope { return f.scope }
 
 // await makes the channel that callers wait for. The shard's mutex is held, and
 // the flight has not landed: it is joinable, or about to be launched.
@@ -174,7 +179,7 @@ func (f *Flight[K, V]) await() {
 
 // end cancels the flight's context, if it has one. The shard's mutex is held.
 func (f *Flight[K, V]) end(cause error) {
-	if f.launched {
+	if f.scope != nil {
 		f.scope.End(cause)
 	}
 }
@@ -183,7 +188,7 @@ func (f *Flight[K, V]) end(cause error) {
 // closed. The shard's mutex is held, and the flight has not landed.
 func (f *Flight[K, V]) desert() {
 	f.end(ErrClosed)
-	if f.launched || f.done != nil { // else no caller waits yet
+	if f.scope != nil || f.done != nil { // else no caller waits yet
 		f.wake(true)
 	}
 }
@@ -196,14 +201,32 @@ func (f *Flight[K, V]) wake(deserted bool) {
 			close(f.done)
 		}
 	}
-	if f.bell != nil {
+	if f.listens {
 		f.bell <- struct{}{}
-		f.bell = nil
+		f.listens = false
 	}
 	if f.counted {
 		f.counted = false
 		f.batch.woken()
 	}
+}
+
+// leave notes that one of the flight's users looks at it no longer, and reports whether
+// it was the last.
+func (f *Flight[K, V]) leave() (last bool) { return f.users.Add(-1) == 0 }
+
+// Reuse makes f a zero Flight again, which can become another, and reports true, unless
+// others may keep it. No user looks at it any more: f has landed, or was never led.
+func (f *Flight[K, V]) Reuse() bool {
+	if f.shared {
+		return false
+	}
+	select {
+	case <-f.bell: // a caller that has left has not heard it
+	default:
+	}
+	*f = Flight[K, V]{outcome: outcome[V]{bell: f.bell}}
+	return true
 }
 
 // isWoken reports whether the callers wait no longer.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/lifetime"
 )
 
 type (
@@ -55,6 +56,7 @@ func (l lead) First(ctx context.Context, f *keyFlight) bool { return l.first != 
 func (l lead) Then(f *keyFlight)                            { l.then(f) }
 func (l lead) Release()                                     {}
 func (l lead) Flight() *keyFlight                           { return new(keyFlight) }
+func (l lead) Scope() *lifetime.Scope                       { return new(lifetime.Scope) }
 
 func get(ctx context.Context, g *group, key string, run func(*keyFlight)) (int, error) {
 	r, _, err := g.Do(ctx, key, flight.Load, lead{then: run})

@@ -12,6 +12,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/strata-cache/strata/internal/lifetime"
 )
 
 // ErrRecursive is returned when a caller inside a load asks for a flight that
@@ -31,17 +33,15 @@ type Node struct {
 	outer *Node
 }
 
-type nodeKey struct{}
-
 // within returns a context for the load of n, by which callers are recognised as
 // callers inside that load.
 func within(ctx context.Context, n *Node) context.Context {
-	return context.WithValue(ctx, nodeKey{}, n)
+	return context.WithValue(ctx, lifetime.Own{}, n)
 }
 
 // from returns the innermost load that ctx belongs to, or nil.
 func from(ctx context.Context) *Node {
-	n, _ := ctx.Value(nodeKey{}).(*Node)
+	n, _ := ctx.Value(lifetime.Own{}).(*Node)
 	return n
 }
 

@@ -15,6 +15,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+
+	"github.com/strata-cache/strata/internal/lifetime"
 )
 
 // ErrClosed is returned to callers when the group is closed.
@@ -37,7 +39,6 @@ type Group[K comparable, V any] struct {
 	stamp   func() uint64
 	runs    sync.WaitGroup
 	runners runners[K, V]
-	bells   sync.Pool // of bell, which nothing rings any more
 	// reloads counts the reloads that run.
 	reloads atomic.Int64
 	// revocations counts the events that take rights to store: fences, writes, holds.
@@ -86,9 +87,10 @@ func (g *Group[K, V]) shard(key K) *shard[K, V] {
 
 // Leader is the work of the caller that registers a flight.
 type Leader[K comparable, V any] interface {
-	// Flight returns a zero Flight, which becomes that of the leader. It is called if
-	// no flight is under way, and holds a lock meanwhile.
-	Flight() *Flight[K, V]
+	memory[K, V]
+	// Scope returns the memory for the context of Then. It must be new: whatever runs
+	// in that context may keep it.
+	Scope() *lifetime.Scope
 	// First runs on the caller's goroutine, under the caller's context. It
 	// reports whether it has landed the flight. If not, Then takes over. A Reload
 	// begins with Then.
@@ -96,10 +98,17 @@ type Leader[K comparable, V any] interface {
 	// Then runs on a goroutine of its own, under the flight's context, and
 	// lands the flight.
 	Then(f *Flight[K, V])
-	// Release is called when the group has no further use for the leader: it has not
-	// become one, or First has landed the flight, or Then has returned. It is not
-	// called if one of them panics or ends its goroutine.
+	// Release is called when the group has no further use for the leader and its flight:
+	// it has not become one, or First has landed the flight, or Then and the wait of
+	// the caller are over. It is not called if one of them panics or ends its goroutine.
 	Release()
+}
+
+// memory has the Flight of a caller that leads one.
+type memory[K comparable, V any] interface {
+	// Flight returns a zero Flight, which becomes that of the leader. It is called if
+	// no flight is under way, and holds a lock meanwhile.
+	Flight() *Flight[K, V]
 }
 
 // Part is the role of a caller in a flight.
@@ -147,7 +156,7 @@ func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, ki
 		if err := n.waitFor(&f.node); err != nil {
 			if p == Led { // a reload in the queue: others may have joined it
 				g.refuse(f)
-				g.launch(caller{ctx, n}, f, l, nil)
+				g.launch(caller{ctx, n}, f, l, false)
 				return r, None, err
 			}
 			g.leave(f)
@@ -160,21 +169,12 @@ func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, ki
 		r, err = g.wait(ctx, patience, f, f.done)
 		return r, p, err
 	}
-	b := g.bell()
-	g.launch(caller{ctx, n}, f, l, b)
-	r, err = g.wait(ctx, patience, f, b)
-	if err == nil && !r.Offered { // it was rung
-		g.bells.Put(b)
+	g.launch(caller{ctx, n}, f, l, true)
+	r, err = g.wait(ctx, patience, f, f.bell)
+	if f.leave() {
+		l.Release()
 	}
 	return r, p, err
-}
-
-// bell returns a bell for a caller that leads.
-func (g *Group[K, V]) bell() bell {
-	if b, _ := g.bells.Get().(bell); b != nil {
-		return b
-	}
-	return make(bell, 1)
 }
 
 // first runs First of the leader. Callers may have joined the flight already, but
@@ -192,31 +192,50 @@ func (g *Group[K, V]) first(ctx context.Context, f *Flight[K, V], l Leader[K, V]
 }
 
 // launch runs Then of the leader, on a goroutine and a context of the flight's own.
-// The bell, if it is not nil, is for the caller that leads.
-func (g *Group[K, V]) launch(c caller, f *Flight[K, V], l Leader[K, V], b bell) {
-	g.equip(c, f, b)
+// stays says that the caller that leads waits for the bell.
+func (g *Group[K, V]) launch(c caller, f *Flight[K, V], l Leader[K, V], stays bool) {
+	users := int32(1)
+	if stays {
+		users = 2
+	}
+	f.users.Store(users)
+	g.equip(c, f, l.Scope(), stays)
 	g.runners.run(g, launch[K, V]{f, l})
 }
 
 // run runs Then of the leader, on a goroutine of the group.
 func (g *Group[K, V]) run(l launch[K, V]) {
 	defer g.runs.Done()
-	defer l.f.scope.Finish()
+	scope, returned := l.f.scope, false
+	defer func() {
+		if !returned {
+			scope.Finish()
+		}
+	}()
 	l.f.inTurn()
 	l.leader.Then(l.f)
-	l.leader.Release()
+	returned = true
+	if scope.Finish() {
+		l.f.shared = true
+	}
+	if l.f.leave() {
+		l.leader.Release()
+	}
 }
 
 // equip gives f a context of its own, and what the caller that leads waits for: its
 // bell, or the channel that others wait for, too.
-func (g *Group[K, V]) equip(c caller, f *Flight[K, V], b bell) {
+func (g *Group[K, V]) equip(c caller, f *Flight[K, V], scope *lifetime.Scope, bell bool) {
 	f.node.load, f.node.outer = f, c.load
-	f.scope.Begin(c.ctx, nodeKey{}, &f.node)
+	scope.Begin(c.ctx, &f.node)
+	if bell && f.bell == nil {
+		f.bell = make(chan struct{}, 1)
+	}
 	s := f.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.launched, f.counted = true, f.batch != nil
-	if f.bell = b; b == nil && !f.batch.waitsForAll() {
+	f.scope, f.counted, f.listens = scope, f.batch != nil, bell
+	if !bell && !f.batch.waitsForAll() {
 		f.await()
 	}
 	switch {
@@ -237,9 +256,6 @@ type caller struct {
 // endless reports whether the caller belongs to no load and waits without end.
 func (c caller) endless() bool { return c.ctx.Done() == nil && c.load == nil }
 
-// memory has the Flight of a caller that leads one.
-type memory[K comparable, V any] interface{ Flight() *Flight[K, V] }
-
 // register makes the caller a waiter of key's flight, which it leads if there
 // was none: then own has it. It returns ErrClosed, or ErrRecursive if the caller
 // belongs to a load of key.
@@ -256,13 +272,14 @@ func (g *Group[K, V]) register(c caller, key K, kind Kind, own memory[K, V]) (f 
 	if f = s.joinable[kind][key]; f != nil {
 		f.count(1)
 		f.joined++
+		f.shared = true
 		f.endless = f.endless || c.endless()
 		f.await()
 		return f, Joined, nil
 	}
 	f = own.Flight()
 	f.Key, f.Stamp, f.home, f.kind, f.fenced = key, g.stamp(), s, kind, s.held(key)
-	f.waiters, f.joined = 1, 1
+	f.waiters, f.joined, f.shared = 1, 1, c.load != nil
 	if findable(key) {
 		s.joinable[kind][key] = f
 	}

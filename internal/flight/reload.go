@@ -1,16 +1,15 @@
 package flight
 
 // queue is the place of a reload behind the load of its key that runs. Other
-// flights have only followed.
+// flights do not use it.
 type queue[K comparable, V any] struct {
 	turn   chan struct{} // closed when it is the reload's turn
 	behind *Node         // of the load that the reload has to wait for; nil if none
 	queued bool          // see Flight.Queued
 
 	// Guarded by the shard's mutex.
-	pending  bool          // the load has not begun: fences do not detach the reload
-	after    *Flight[K, V] // the load that the reload waits for; nil from its turn on
-	followed bool          // a reload has come to wait for this flight
+	pending bool          // the load has not begun: fences do not detach the reload
+	after   *Flight[K, V] // the load that the reload waits for; nil from its turn on
 }
 
 // enqueue makes f, a reload, wait until no older load of its key can be joined.
@@ -22,7 +21,7 @@ func (s *shard[K, V]) enqueue(f *Flight[K, V]) {
 		s.promote(f)
 		return
 	}
-	f.after, f.behind, older.followed = older, &older.node, true
+	f.after, f.behind, older.shared = older, &older.node, true
 	f.node.waits = map[*Node]int{f.behind: 1} // no other goroutine knows f yet
 }
 

@@ -19,10 +19,9 @@ import (
 type Bound struct {
 	scope     *Scope
 	work      Work
-	begun     time.Time
+	begun     int64      // by the clock of deadlines
 	deadlines *Deadlines // nil: no time
-	deadline  Deadline
-	cause     error // of the end of the time
+	deadline
 
 	mu       sync.Mutex // guards below
 	returned bool
@@ -41,19 +40,18 @@ type made struct {
 	late   sync.WaitGroup
 }
 
-// Begin begins the work, in s and for as long as d allows; nil: without end. The cause
-// of the end is then cause.
-func (b *Bound) Begin(s *Scope, w Work, d *Deadlines, cause error) {
-	b.scope, b.work, b.deadlines, b.cause = s, w, d, cause
-	b.begun = time.Now()
+// Begin begins the work, in s and for as long as d allows; nil: without end. The time
+// is now, by the clock of d.
+func (b *Bound) Begin(s *Scope, w Work, d *Deadlines, now int64) {
+	b.scope, b.work, b.deadlines, b.begun = s, w, d, now
 	if d != nil {
-		d.add(&b.deadline, b)
+		d.add(b)
 	}
 	s.Follow(b)
 }
 
-// Took returns the time since the begin.
-func (b *Bound) Took() time.Duration { return time.Since(b.begun) }
+// Begun returns the time of the begin.
+func (b *Bound) Begun() int64 { return b.begun }
 
 // Ended ends the work with the Scope.
 func (b *Bound) Ended(error) { b.context() }
@@ -76,7 +74,7 @@ func (b *Bound) context() *made {
 func (b *Bound) make() *made {
 	m := new(made)
 	if b.deadlines != nil {
-		m.Context, m.cancel = context.WithDeadlineCause(b.scope, b.begun.Add(b.deadlines.after), b.cause)
+		m.Context, m.cancel = context.WithDeadlineCause(b.scope, b.deadlines.end(b), b.deadlines.cause)
 	} else {
 		m.Context, m.cancel = context.WithCancel(b.scope)
 	}
@@ -110,7 +108,7 @@ func (b *Bound) InTime() bool {
 // End ends the context after the work.
 func (b *Bound) End() {
 	if b.deadlines != nil {
-		b.deadlines.remove(&b.deadline)
+		b.deadlines.remove(b)
 	}
 	b.mu.Lock()
 	b.ended = true
@@ -126,7 +124,7 @@ func (b *Bound) Deadline() (deadline time.Time, ok bool) {
 	if b.deadlines == nil {
 		return deadline, false
 	}
-	return b.begun.Add(b.deadlines.after), true
+	return b.deadlines.end(b), true
 }
 
 // Done returns a channel that is closed at the end.

@@ -9,72 +9,80 @@ import (
 // that they end in the order of their begin: a list, and one timer for its first,
 // which is set anew only when it has fired.
 //
-// States of a Deadline: outside, in the list.
+// States of a Bound: outside, in the list.
 //
 // Invariant: while the list is not empty the timer runs, until the end of its first
 // at the latest. Use [NewDeadlines] to make one.
 type Deadlines struct {
 	after time.Duration
+	cause error
+	now   func() int64
+	// start is the time at which the clock showed zero.
+	start time.Time
 
-	mu          sync.Mutex // guards below, and the Deadlines in the list
-	first, last *Deadline
+	mu          sync.Mutex // guards below, and the deadlines of Bounds
+	first, last *Bound
 	timer       *time.Timer // nil while it does not run
 }
 
-// Deadline is the place of a Bound in the list. The zero Deadline is outside.
-type Deadline struct {
-	next, previous *Deadline
-	of             *Bound // nil: outside
+// deadline is the place of a Bound in the list.
+type deadline struct {
+	next, previous *Bound
+	listed         bool
 }
 
-// NewDeadlines returns the ends of Bounds that end so long after their begin; nil,
-// which is no end, if after is not positive.
-func NewDeadlines(after time.Duration) *Deadlines {
+// NewDeadlines returns the ends of Bounds that end so long after their begin, with a
+// cause; nil, which is no end, if after is not positive. now is a clock that shows
+// nanoseconds.
+func NewDeadlines(after time.Duration, cause error, now func() int64) *Deadlines {
 	if after <= 0 {
 		return nil
 	}
-	return &Deadlines{after: after}
+	return &Deadlines{after: after, cause: cause, now: now, start: time.Now().Add(-time.Duration(now()))}
 }
 
-// add adds d, which is outside, for b, which began a moment ago.
-func (l *Deadlines) add(d *Deadline, b *Bound) {
+// end returns the end of b.
+func (l *Deadlines) end(b *Bound) time.Time { return l.start.Add(time.Duration(b.begun) + l.after) }
+
+// add adds b, which is outside, and began a moment ago.
+func (l *Deadlines) add(b *Bound) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d.of = b
-	if d.previous = l.last; l.last != nil {
-		l.last.next = d
+	b.listed = true
+	if b.previous = l.last; l.last != nil {
+		l.last.next = b
 	} else {
-		l.first = d
+		l.first = b
 	}
-	l.last = d
+	l.last = b
 	if l.timer == nil {
 		l.timer = time.AfterFunc(l.after, l.fire)
 	}
 }
 
-// remove takes d out of the list if it is there. Its Bound may be ended at the same time.
-func (l *Deadlines) remove(d *Deadline) {
+// remove takes b out of the list if it is there. It may be ended at the same time.
+func (l *Deadlines) remove(b *Bound) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unlink(d)
+	l.unlink(b)
 }
 
 // unlink is remove. l.mu is held.
-func (l *Deadlines) unlink(d *Deadline) {
-	if d.of == nil {
+func (l *Deadlines) unlink(b *Bound) {
+	if !b.listed {
 		return
 	}
-	if d.previous != nil {
-		d.previous.next = d.next
+	if b.previous != nil {
+		b.previous.next = b.next
 	} else {
-		l.first = d.next
+		l.first = b.next
 	}
-	if d.next != nil {
-		d.next.previous = d.previous
+	if b.next != nil {
+		b.next.previous = b.previous
 	} else {
-		l.last = d.previous
+		l.last = b.previous
 	}
-	*d = Deadline{}
+	b.deadline = deadline{}
 }
 
 // fire ends those whose time is over, and sets the timer for the first of the others.
@@ -84,22 +92,21 @@ func (l *Deadlines) fire() {
 	}
 }
 
-// next removes the first if its time is over, and returns its Bound. If there is none it
-// sets the timer.
+// next removes the first if its time is over, and returns it. If there is none it sets
+// the timer.
 func (l *Deadlines) next() *Bound {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.first
-	if d == nil {
+	b := l.first
+	if b == nil {
 		l.timer = nil
 		return nil
 	}
-	b := d.of
-	if left := l.after - b.Took(); left > 0 {
+	if left := l.after - time.Duration(l.now()-b.begun); left > 0 {
 		l.timer = time.AfterFunc(left, l.fire)
 		return nil
 	}
-	l.unlink(d)
+	l.unlink(b)
 	return b
 }
 

@@ -11,10 +11,7 @@ import (
 	"github.com/strata-cache/strata/internal/lifetime"
 )
 
-type (
-	key      struct{}
-	otherKey struct{}
-)
+type otherKey struct{}
 
 var errCause = errors.New("cause")
 
@@ -25,9 +22,17 @@ func (c *cut) CutShort() { c.times.Add(1) }
 
 func newScope(ctx context.Context) *lifetime.Scope {
 	s := new(lifetime.Scope)
-	s.Begin(ctx, key{}, "value")
+	s.Begin(ctx, "value")
 	return s
 }
+
+// newDeadlines returns the ends of Bounds that may take a minute by clock.
+func newDeadlines() *lifetime.Deadlines {
+	return lifetime.NewDeadlines(time.Minute, errCause, clock)
+}
+
+// clock shows the nanoseconds since 1970.
+func clock() int64 { return time.Now().UnixNano() }
 
 func TestScopeEndsWithItsOwnerAndNotWithItsCaller(t *testing.T) {
 	for _, made := range []bool{true, false} {
@@ -37,16 +42,30 @@ func TestScopeEndsWithItsOwnerAndNotWithItsCaller(t *testing.T) {
 			s.Done()
 		}
 		cancel(errors.New("the caller has left"))
-		if s.Err() != nil || context.Cause(s) != nil || s.Value(key{}) != "value" || s.Value(otherKey{}) != 1 {
-			t.Errorf("made %v: %v, %v, %v, %v while it runs", made, s.Err(), context.Cause(s), s.Value(key{}), s.Value(otherKey{}))
+		if s.Err() != nil || context.Cause(s) != nil || s.Value(lifetime.Own{}) != "value" || s.Value(otherKey{}) != 1 {
+			t.Errorf("made %v: %v, %v, %v, %v while it runs", made, s.Err(), context.Cause(s), s.Value(lifetime.Own{}), s.Value(otherKey{}))
 		}
 		s.End(errCause)
 		s.End(errors.New("a second end"))
-		s.Finish()
-		if s.Err() != context.Canceled || context.Cause(s) != errCause || s.Value(key{}) != "value" {
-			t.Errorf("made %v: %v, %v, %v after its end", made, s.Err(), context.Cause(s), s.Value(key{}))
+		if !s.Finish() {
+			t.Errorf("made %v: the owner's value is said to be unknown, after it was read", made)
+		}
+		if s.Err() != context.Canceled || context.Cause(s) != errCause || s.Value(lifetime.Own{}) != "value" {
+			t.Errorf("made %v: %v, %v, %v after its end", made, s.Err(), context.Cause(s), s.Value(lifetime.Own{}))
 		}
 		<-s.Done()
+	}
+}
+
+// TestScopeForgetsAValueOfItsOwnerThatNobodyKnows says when its owner may use the value
+// for something else.
+func TestScopeForgetsAValueOfItsOwnerThatNobodyKnows(t *testing.T) {
+	s := newScope(context.WithValue(t.Context(), otherKey{}, 1))
+	if s.Value(otherKey{}) != 1 || s.Finish() || s.Value(lifetime.Own{}) != nil || s.Finish() {
+		t.Error("a value that was not asked for is said to be known, or is still there")
+	}
+	if s.Value(otherKey{}) != 1 || s.Err() != context.Canceled {
+		t.Errorf("%v, %v after the work", s.Value(otherKey{}), s.Err())
 	}
 }
 
@@ -69,12 +88,12 @@ func TestBoundThatIsNotDoneInTimeIsCutShortOnce(t *testing.T) {
 	for name, asks := range map[string]bool{"work that asks for its end": true, "work that does not": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := lifetime.NewDeadlines(time.Minute)
+				d := newDeadlines()
 				defer d.Close()
 				var b lifetime.Bound
 				var w cut
 				begun := time.Now()
-				b.Begin(newScope(t.Context()), &w, d, errCause)
+				b.Begin(newScope(t.Context()), &w, d, clock())
 				if end, ok := b.Deadline(); !ok || end.Sub(begun) != time.Minute {
 					t.Errorf("deadline after %v, %v", end.Sub(begun), ok)
 				}
@@ -105,7 +124,7 @@ func TestBoundEndsWithItsScope(t *testing.T) {
 				s := newScope(t.Context())
 				var b lifetime.Bound
 				var w cut
-				b.Begin(s, &w, nil, errCause)
+				b.Begin(s, &w, nil, 0)
 				if asks {
 					b.Done()
 				}
@@ -116,7 +135,7 @@ func TestBoundEndsWithItsScope(t *testing.T) {
 					t.Errorf("%d times; %v, %v", w.times.Load(), b.Err(), context.Cause(&b))
 				}
 				var late lifetime.Bound
-				late.Begin(s, &w, nil, errCause)
+				late.Begin(s, &w, nil, 0)
 				if late.InTime() || late.Err() == nil {
 					t.Error("work that begins after the end of its Scope is in time")
 				}
@@ -129,12 +148,12 @@ func TestBoundThatIsDoneInTimeIsNotCutShort(t *testing.T) {
 	for name, asks := range map[string]bool{"work that asks for its end": true, "work that does not": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := lifetime.NewDeadlines(time.Minute)
+				d := newDeadlines()
 				defer d.Close()
 				s := newScope(t.Context())
 				var b lifetime.Bound
 				var w cut
-				b.Begin(s, &w, d, errCause)
+				b.Begin(s, &w, d, clock())
 				if asks {
 					b.Done()
 				}
@@ -159,11 +178,11 @@ func TestBoundThatIsDoneInTimeIsNotCutShort(t *testing.T) {
 func TestDeadlinesEndEachBoundAtItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bounds = 100
-		d := lifetime.NewDeadlines(time.Minute)
+		d := newDeadlines()
 		defer d.Close()
 		works, all := make([]cut, bounds), make([]lifetime.Bound, bounds)
 		for i := range all {
-			all[i].Begin(newScope(t.Context()), &works[i], d, errCause)
+			all[i].Begin(newScope(t.Context()), &works[i], d, clock())
 			time.Sleep(time.Second)
 		}
 		for i := range all {

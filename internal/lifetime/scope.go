@@ -6,34 +6,42 @@ import (
 	"time"
 )
 
-// Scope is a context with the values of another, which it is not cancelled with. A
-// context of package context is made of it when its Done is asked for: work that does
-// not look at its end costs none. [Scope.Begin] is called before anything else.
+// Own is the key under which a [Scope] has the value of its owner.
+type Own struct{}
+
+// Scope is a context with the values of another, which it is not cancelled with, and
+// one of its owner under [Own]. A context of package context is made of it when its
+// Done is asked for: work that does not look at its end costs none. [Scope.Begin] is
+// called before anything else.
 //
 // States: running, ended. Across these: made or not.
 //
 // Invariant: a Scope that has ended stays so, and its follower is told of an end with
 // a cause once, whether or not a context is made.
 type Scope struct {
-	values     context.Context // without their cancellation
-	key, value any             // one value more
+	values context.Context // whose cancellation does not count
 
 	mu       sync.Mutex // guards below
-	made     context.Context
-	cancel   context.CancelCauseFunc
 	ended    bool
+	known    bool  // own has been asked for
+	own      any   // nil if there is none, or from Finish on unless it is known
 	cause    error // nil if the work was done
+	made     *madeScope
 	follower Follower
+}
+
+// madeScope is the context of package context of a Scope.
+type madeScope struct {
+	context.Context
+	cancel context.CancelCauseFunc
 }
 
 // Follower is told of the end of a [Scope], if the Scope has ended with a cause. Its
 // Ended must not wait: the caller of End may hold locks.
 type Follower interface{ Ended(cause error) }
 
-// Begin gives the Scope its values: those of ctx, and value under key.
-func (s *Scope) Begin(ctx context.Context, key, value any) {
-	s.values, s.key, s.value = apart(ctx), key, value
-}
+// Begin gives the Scope its values: those of ctx, and own, which is not nil.
+func (s *Scope) Begin(ctx context.Context, own any) { s.values, s.own = ctx, own }
 
 // apart returns the values of ctx without its cancellation.
 func apart(ctx context.Context) context.Context {
@@ -61,8 +69,17 @@ func (s *Scope) End(cause error) {
 	}
 }
 
-// Finish ends the Scope after its work: its follower is not told.
-func (s *Scope) Finish() { s.over(nil) }
+// Finish ends the Scope after its work: its follower is not told. It reports whether
+// the owner's value is known to others. If not, it is gone from the Scope.
+func (s *Scope) Finish() (known bool) {
+	s.over(nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known {
+		s.own = nil
+	}
+	return s.known
+}
 
 // over ends the Scope unless it has ended, and returns its follower then.
 func (s *Scope) over(cause error) Follower {
@@ -72,10 +89,10 @@ func (s *Scope) over(cause error) Follower {
 		return nil
 	}
 	s.ended, s.cause = true, cause
-	cancel, f := s.cancel, s.follower
+	m, f := s.made, s.follower
 	s.mu.Unlock()
-	if cancel != nil {
-		cancel(cause)
+	if m != nil {
+		m.cancel(cause)
 	}
 	return f
 }
@@ -85,12 +102,13 @@ func (s *Scope) context() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.made == nil {
-		s.made, s.cancel = context.WithCancelCause(s.values)
+		s.made = new(madeScope)
+		s.made.Context, s.made.cancel = context.WithCancelCause(apart(s.values))
 		if s.ended {
-			s.cancel(s.cause)
+			s.made.cancel(s.cause)
 		}
 	}
-	return s.made
+	return s.made.Context
 }
 
 // Deadline reports that a Scope has none.
@@ -112,10 +130,12 @@ func (s *Scope) Err() error {
 // Value returns a value of the Scope. The context of package context knows the cause of
 // the end, for which it is asked through Value.
 func (s *Scope) Value(key any) any {
-	if key == s.key {
-		return s.value
-	}
 	s.mu.Lock()
+	if key == any(Own{}) {
+		defer s.mu.Unlock()
+		s.known = s.known || s.own != nil
+		return s.own
+	}
 	ended, made := s.ended, s.made
 	s.mu.Unlock()
 	switch {
@@ -124,5 +144,5 @@ func (s *Scope) Value(key any) any {
 	case ended:
 		return s.context().Value(key)
 	}
-	return s.values.Value(key)
+	return apart(s.values).Value(key)
 }
