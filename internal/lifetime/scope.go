@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// Own is the key under which a [Scope] has the value of its owner.
-type Own struct{}
-
 // Scope is a context with the values of another, which it is not cancelled with, and
 // one of its owner under [Own]. A context of package context is made of it when its
 // Done is asked for: work that does not look at its end costs none. [Scope.Begin] is
@@ -29,6 +26,9 @@ type Scope struct {
 	made     *madeScope
 	follower Follower
 }
+
+// Own is the key under which a [Scope] has the value of its owner.
+type Own struct{}
 
 // madeScope is the context of package context of a Scope.
 type madeScope struct {
