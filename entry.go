@@ -296,7 +296,7 @@ func (c *Cache[K, V]) weigh(key K, v V) (weight int64, ok bool) {
 	}
 	defer c.contain("Memory.Weigh")
 	weight = c.o.Memory.Weigh(key, v)
-	return weight, weight >= 1
+	return weight, weight >= 1 || weight == Pinned
 }
 
 // lasts reports whether a suspect entry may be served while L2 does not answer:

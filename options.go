@@ -162,6 +162,11 @@ type Stale struct {
 // Policy is an eviction policy. It is the same type as memory.Policy.
 type Policy = evict.Policy
 
+// Pinned is a weight, as a result of Memory.Weigh, of an entry that is never evicted from
+// L1; otherwise it is like others. It counts as 1. If pinned entries leave no room for a
+// new entry, that is not kept in L1.
+const Pinned = evict.Pinned
+
 // Memory configures L1.
 type Memory[K comparable, V any] struct {
 	// MaxEntries bounds the number of entries. 0 means DefaultMaxEntries,
@@ -172,9 +177,9 @@ type Memory[K comparable, V any] struct {
 	MaxWeight int64
 
 	// Weigh returns the weight of an entry, in the unit of MaxWeight, at
-	// least 1. It runs once per store, never under a lock. An entry is not kept in
-	// L1 if Weigh panics or returns less than 1 or more than MaxWeight. Nil means
-	// that each entry weighs 1.
+	// least 1, or Pinned. It runs once per store, never under a lock. An entry is
+	// not kept in L1 if Weigh panics or returns another weight below 1, or more than
+	// MaxWeight. Nil means that each entry weighs 1.
 	Weigh func(key K, value V) int64
 
 	// Policy decides which entries make room for others: one of the constants of

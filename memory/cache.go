@@ -47,8 +47,9 @@ func (c *Cache[K, V]) Peek(key K) (V, bool) {
 }
 
 // Set stores a value for Options.TTL. It reports false if the value was not
-// stored, because the cache is closed or because the value alone is heavier
-// than MaxWeight; in the second case the key is removed.
+// stored, because the cache is closed or because the value is heavier than
+// MaxWeight, or than what pinned entries leave of it; in these cases the key is
+// removed.
 func (c *Cache[K, V]) Set(key K, value V) bool { return c.SetTTL(key, value, c.ttl) }
 
 // SetTTL is Set with a given time to live. NoExpiry means that the entry does
@@ -184,7 +185,8 @@ func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 
 // Hottest iterates over up to n keys and values, the most used first, as of the
 // call of Hottest: with LRU the last used first, with LFU by the number of uses, and else
-// by the number of recent uses, up to three. Use it to transfer the hot part of a cache to a new process.
+// by the number of recent uses, up to three. With LRU and LFU pinned entries are left out.
+// Use it to transfer the hot part of a cache to a new process.
 func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {
 	hottest := c.engine.Hottest(n)
 	return func(yield func(K, V) bool) {
@@ -226,7 +228,11 @@ func (c *Cache[K, V]) weight(key K, value V) int64 {
 	if c.weigh == nil {
 		return 1
 	}
-	return max(1, c.weigh(key, value))
+	w := c.weigh(key, value)
+	if w == Pinned {
+		return w
+	}
+	return max(1, w)
 }
 
 // entry makes an entry that lives for ttl from now.

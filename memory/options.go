@@ -29,7 +29,7 @@ type Options[K comparable, V any] struct {
 	// Weigh returns the weight of an entry; nil means that each entry weighs 1.
 	// The storing method calls it before it changes the cache. If Weigh panics,
 	// the panic reaches the caller of that method, and the cache is unchanged.
-	// A weight below 1 counts as 1.
+	// A weight below 1 counts as 1, unless it is Pinned.
 	Weigh func(key K, value V) int64
 
 	// Policy decides which entries make room for others. The zero value is A3FIFO.
@@ -71,7 +71,8 @@ const (
 	Replaced = Reason(l1.Replaced)
 	// Deleted: removed by Delete, DeleteFunc or Compute.
 	Deleted = Reason(l1.Deleted)
-	// Rejected: its key was set to a value that is heavier than MaxWeight.
+	// Rejected: its key was set to a value that is heavier than MaxWeight, or than what
+	// pinned entries leave of it.
 	Rejected = Reason(l1.Rejected)
 	// Cleared: removed by Clear or Close.
 	Cleared = Reason(l1.Cleared)

@@ -30,3 +30,9 @@ const (
 	// no lock.
 	Random = evict.Random
 )
+
+// Pinned is a weight, as a result of Options.Weigh, of an entry that is never evicted: it
+// stays until it expires, or its key is deleted or set again. It counts as 1, so pinned
+// entries are bounded as all others. If they leave no room for a new entry, that is not
+// stored. A Resize to less than their number lets them be evicted.
+const Pinned = evict.Pinned

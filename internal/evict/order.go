@@ -5,7 +5,8 @@ package evict
 // methods need the shard's mutex, while readers write the uses of heads at any time.
 //
 // Invariant: every entry that was added and not removed is in exactly one queue of
-// the policy and, if it has a deadline, in one slot of the wheel.
+// the policy, or in none if it is pinned, and, if it has a deadline, in one slot of the
+// wheel.
 type Order struct {
 	nodes    slab
 	n        int
@@ -18,10 +19,22 @@ type Order struct {
 	wheel    wheel
 }
 
+// Pinned is the weight of an entry that is never evicted. It counts as one.
+const Pinned = -1
+
+// Counted returns what an entry of a weight counts.
+func Counted(weight int64) int64 {
+	if weight == Pinned {
+		return 1
+	}
+	return weight
+}
+
 // Gone is an entry that has left an Order.
 type Gone struct {
-	Head   *Head
-	Hash   uint32
+	Head *Head
+	Hash uint32
+	// Weight is as counted.
 	Weight int64
 }
 
@@ -61,7 +74,9 @@ func (o *Order) Admit(hash uint32, weight int64, full bool) Standing {
 func (o *Order) Add(h *Head, hash uint32, weight int64, at Standing, evicted bool) {
 	o.nodes.add(h, hash, weight)
 	o.n++
-	o.policy.insert(h.node, at.queue, evicted)
+	if weight != Pinned {
+		o.policy.insert(h.node, at.queue, evicted)
+	}
 	o.wheel.add(&o.nodes, h.node)
 }
 
@@ -76,14 +91,45 @@ func (o *Order) Replace(old, h *Head, weight int64) {
 		o.wheel.add(&o.nodes, h.node)
 	}
 	if weight != before {
-		o.nodes.setWeight(h.node, weight)
-		o.policy.resize(h.node, before, weight)
+		o.reweigh(h.node, before, weight)
 	}
+}
+
+// reweigh changes the weight of a node. One that is pinned leaves its queue; one that is
+// pinned no longer enters as a new entry does.
+func (o *Order) reweigh(i uint32, before, weight int64) {
+	if weight == Pinned {
+		o.policy.remove(i)
+	}
+	o.nodes.setWeight(i, weight)
+	switch {
+	case before == Pinned:
+		o.policy.insert(i, o.policy.admit(o.nodes.node(i).hash, weight, false), false)
+	case weight != Pinned:
+		o.policy.resize(i, before, weight)
+	}
+}
+
+// Pinned reports whether h, an entry of this order, is pinned.
+func (o *Order) Pinned(h *Head) bool { return o.nodes.weight(h.node) == Pinned }
+
+// Unpin makes all pinned entries ordinary ones of weight one, and returns their number.
+// It takes time in proportion to the entries.
+func (o *Order) Unpin() (n int) {
+	for i := uint32(1); i <= o.nodes.used; i++ {
+		if o.nodes.head(i) != nil && o.nodes.weight(i) == Pinned {
+			o.reweigh(i, Pinned, 1)
+			n++
+		}
+	}
+	return n
 }
 
 // Remove takes an entry out.
 func (o *Order) Remove(h *Head) Gone {
-	o.policy.remove(h.node)
+	if !o.Pinned(h) {
+		o.policy.remove(h.node)
+	}
 	return o.clear(h.node)
 }
 
@@ -103,7 +149,7 @@ func (o *Order) Evict(at Standing, keep *Head, now int64) Gone {
 
 // clear frees a node that is in no queue any more.
 func (o *Order) clear(i uint32) Gone {
-	gone := Gone{o.nodes.head(i), o.nodes.node(i).hash, o.nodes.weight(i)}
+	gone := Gone{o.nodes.head(i), o.nodes.node(i).hash, Counted(o.nodes.weight(i))}
 	o.wheel.remove(&o.nodes, i)
 	o.nodes.remove(i)
 	o.n--
@@ -112,7 +158,7 @@ func (o *Order) clear(i uint32) Gone {
 
 // Hit records the hit of an entry.
 func (o *Order) Hit(h *Head) {
-	if o.listener == nil {
+	if o.listener == nil || o.Pinned(h) {
 		h.Touch()
 		return
 	}
@@ -170,5 +216,5 @@ func (o *Order) Holds(h *Head) bool { return o.nodes.holds(h) }
 // Hash returns the hash that an entry was added with.
 func (o *Order) Hash(h *Head) uint32 { return o.nodes.node(h.node).hash }
 
-// Weight returns the weight of an entry.
+// Weight returns the weight of an entry, which may be Pinned.
 func (o *Order) Weight(h *Head) int64 { return o.nodes.weight(h.node) }

@@ -92,7 +92,10 @@ type core struct {
 	_                     [48]byte
 	// entries and weight are the totals of all shards. See reserve.
 	entries, weight atomic.Int64
-	_               [48]byte
+	// pinned is the number of pinned entries, each of which counts as one. It is written
+	// under the mutex of a shard.
+	pinned atomic.Int64
+	_      [40]byte
 
 	sweeper sweeper
 	panics  atomic.Uint64

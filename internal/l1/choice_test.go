@@ -14,14 +14,14 @@ import (
 var policies = []evict.Policy{evict.A3FIFO, evict.LRU, evict.LFU, evict.FIFO, evict.Random} // read-only
 
 // TestAgreesWithReferenceInEveryCombination runs random operations of all kinds on a
-// cache of each kind: bounds, weights, lives, policy, shards, and what is evicted at
-// once.
+// cache of each kind: bounds, weights, lives, policy, shards, pinned entries, and what is
+// evicted at once.
 func TestAgreesWithReferenceInEveryCombination(t *testing.T) {
 	kind := func(n *int, kinds int) (k int) {
 		*n, k = *n/kinds, *n%kinds
 		return k
 	}
-	for seed := range 3 * len(policies) * 2 * 2 * 2 * 2 {
+	for seed := range 3 * len(policies) * 2 * 2 * 2 * 2 * 2 {
 		n := seed
 		x := combination{
 			bound:   []kinds{{true, false}, {false, true}, {true, true}}[kind(&n, 3)],
@@ -30,6 +30,7 @@ func TestAgreesWithReferenceInEveryCombination(t *testing.T) {
 			several: kind(&n, 2) == 1,
 			equal:   kind(&n, 2) == 1,
 			undying: kind(&n, 2) == 1,
+			pins:    kind(&n, 2) == 1,
 		}
 		t.Run(fmt.Sprintf("%+v", x), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { x.run(t, rand.New(rand.NewPCG(uint64(seed), 0))) })
@@ -44,6 +45,7 @@ type combination struct {
 	several        bool
 	share          float64
 	equal, undying bool
+	pins           bool
 }
 
 func (x combination) run(t *testing.T, r *rand.Rand) {
@@ -63,7 +65,7 @@ func (x combination) run(t *testing.T, r *rand.Rand) {
 	if (len(m.c.shards) > 1) != x.several {
 		t.Fatalf("%d shards", len(m.c.shards))
 	}
-	m.bound, m.equal, m.undying = x.bound, x.equal, x.undying
+	m.bound, m.equal, m.undying, m.pins = x.bound, x.equal, x.undying, x.pins
 	m.c.Resize(entries, weight)
 	for k := range byte(100) {
 		m.set(m.entry(k, byte(r.Uint32())), 1)

@@ -273,6 +273,8 @@ func watchBounds(t *testing.T, p evict.Policy, share float64) {
 					c.Delete(k)
 				case r.IntN(500) == 0:
 					c.Set(forever(k, 0), weight-r.Int64N(10))
+				case r.IntN(50) == 0:
+					c.Set(forever(k, 0), evict.Pinned)
 				default:
 					c.Set(forever(k, 0), 1+r.Int64N(40))
 				}

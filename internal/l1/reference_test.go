@@ -17,6 +17,8 @@ type reference struct {
 	t  *testing.T
 	mu sync.Mutex
 	m  map[uint8]*Entry[uint8, int]
+	// pinned has the keys whose entries must not be evicted.
+	pinned map[uint8]bool
 	// now is the exact time at which Notify may run.
 	now func() int64
 }
@@ -27,6 +29,8 @@ func (r *reference) left(e *Entry[uint8, int], why Reason) {
 	defer r.mu.Unlock()
 	dead := e.Dead <= r.now()
 	switch {
+	case why == Evicted && r.pinned[e.Key] && r.m[e.Key] == e:
+		r.t.Errorf("key %d was evicted although it is pinned", e.Key)
 	case why == Expired && !dead:
 		r.t.Errorf("key %d expired %d ns early", e.Key, e.Dead-r.now())
 	case why == Replaced || why == Rejected:
@@ -37,6 +41,7 @@ func (r *reference) left(e *Entry[uint8, int], why Reason) {
 	}
 	if r.m[e.Key] == e {
 		delete(r.m, e.Key)
+		delete(r.pinned, e.Key)
 	} else if why != Expired {
 		r.t.Errorf("key %d was %v but did not hold that entry", e.Key, why)
 	}
@@ -60,6 +65,34 @@ func (r *reference) forget(key uint8) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.m, key)
+	delete(r.pinned, key)
+}
+
+// fits reports whether an entry of a weight fits beside the pinned ones of other keys.
+func (r *reference) fits(c *Cache[uint8, int], key uint8, weight int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others := int64(len(r.pinned))
+	if r.pinned[key] {
+		others--
+	}
+	return evict.Counted(weight) <= c.maxWeight.Load()-others && others < c.maxEntries.Load()
+}
+
+// pin notes whether the entry of key is pinned.
+func (r *reference) pin(key uint8, weight int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.pinned, key); weight == evict.Pinned {
+		r.pinned[key] = true
+	}
+}
+
+// unpin is for a cache whose bounds have become smaller than its pinned entries.
+func (r *reference) unpin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.pinned)
 }
 
 // machine runs operations, each decoded from three bytes, on both caches.
@@ -70,6 +103,8 @@ type machine struct {
 	next int
 	// equal says that all entries weigh one, and undying that none has a deadline.
 	equal, undying bool
+	// pins says that some entries are pinned.
+	pins bool
 	// bound says which bounds Resize sets.
 	bound kinds
 }
@@ -78,7 +113,7 @@ type machine struct {
 type kinds struct{ entries, weight bool }
 
 func newMachine(t *testing.T, o Config[uint8, int]) *machine {
-	m := &machine{t: t, ref: &reference{t: t, m: map[uint8]*Entry[uint8, int]{}}, bound: kinds{true, true}}
+	m := &machine{t: t, ref: &reference{t: t, m: map[uint8]*Entry[uint8, int]{}, pinned: map[uint8]bool{}}, bound: kinds{true, true}}
 	o.Notify = m.ref.left
 	m.c = New(o)
 	m.ref.now = m.c.Now
@@ -143,10 +178,16 @@ func (m *machine) set(e *Entry[uint8, int], weight int64) {
 	if m.equal {
 		weight = 1
 	}
-	old := m.ref.get(e.Key)
+	if m.pins && m.next%5 == 0 {
+		weight = evict.Pinned
+	}
+	old, fits := m.ref.get(e.Key), m.ref.fits(m.c, e.Key, weight)
 	removed, ok := m.c.Set(e, weight)
-	if ok != (weight <= m.c.maxWeight.Load()) {
-		m.t.Fatalf("Set of weight %d reports %v", weight, ok)
+	if ok != fits {
+		m.t.Fatalf("Set of weight %d reports %v beside %d pinned entries", weight, ok, len(m.ref.pinned))
+	}
+	if ok {
+		m.ref.pin(e.Key, weight)
 	}
 	m.stored(old, e, removed, ok)
 }
@@ -196,6 +237,9 @@ func (m *machine) swap(held, e *Entry[uint8, int]) {
 
 func (m *machine) setIf(held, e *Entry[uint8, int], right bool) {
 	expect, want := held, Stored
+	if !m.ref.fits(m.c, e.Key, 1) {
+		want = TooHeavy
+	}
 	if !right {
 		expect = nil
 		if held != nil && m.c.Now() < held.Dead {
@@ -207,7 +251,10 @@ func (m *machine) setIf(held, e *Entry[uint8, int], right bool) {
 		m.t.Fatalf("SetIf = %d, want %d", outcome, want)
 	}
 	if outcome == Stored {
-		m.stored(held, e, removed, true)
+		m.ref.pin(e.Key, 1)
+	}
+	if outcome != Lost {
+		m.stored(held, e, removed, outcome == Stored)
 	}
 }
 
@@ -223,16 +270,25 @@ func (m *machine) bulk(key, arg byte) {
 		if !m.bound.weight {
 			weight = 0
 		}
-		m.c.Notify(m.c.Resize(entries, weight))
+		m.resize(entries, weight)
 	case 2:
 		if m.bound.entries {
-			m.c.Notify(m.c.Resize(int64(arg)+1, 0))
+			m.resize(int64(arg)+1, 0)
 		}
 	default:
 		if n := len(m.c.Hottest(int(arg))); n > min(int(arg), len(m.ref.m)) {
 			m.t.Fatalf("Hottest(%d) has %d of %d", arg, n, len(m.ref.m))
 		}
 	}
+}
+
+// resize changes the bounds. If the pinned entries do not fit any more, none is pinned.
+func (m *machine) resize(entries, weight int64) {
+	gone := m.c.Resize(entries, weight)
+	if n := int64(len(m.ref.pinned)); n > m.c.maxEntries.Load() || n > m.c.maxWeight.Load() {
+		m.ref.unpin()
+	}
+	m.c.Notify(gone)
 }
 
 // compare reads every key in both caches.
@@ -304,6 +360,7 @@ func FuzzOps(f *testing.F) {
 				Policy: evict.Policy(program[2] % 5), EvictShare: float64(program[2]/5) / 100,
 			})
 			defer m.c.Close()
+			m.pins = program[2] > 200
 			for p := program[3:]; len(p) >= 3; p = p[3:] {
 				m.step(p[0], p[1], p[2])
 			}

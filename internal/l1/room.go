@@ -208,7 +208,22 @@ func (c *core) resize(maxEntries, maxWeight int64) []removed {
 		s.order.Fit(c.policy, c.share(), c.weighted())
 		s.mu.Unlock()
 	}
-	return c.evictAround(0, change{}, nil, nil)
+	gone := c.evictAround(0, change{}, nil, nil)
+	if c.over(change{}) {
+		c.unpin()
+		gone = c.evictAround(0, change{}, nil, gone)
+	}
+	return gone
+}
+
+// unpin makes all pinned entries ordinary ones: together they exceed the bounds.
+func (c *core) unpin() {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		c.pinned.Add(-int64(s.order.Unpin()))
+		s.mu.Unlock()
+	}
 }
 
 // hit tells a policy that listens of a hit.
@@ -229,6 +244,7 @@ func (c *core) clear(closing bool) {
 		s := &c.shards[i]
 		s.mu.Lock()
 		s.closed = s.closed || closing
+		c.pinned.Add(-int64(s.order.Unpin()))
 		old, less := s.empty()
 		c.release(less)
 		s.mu.Unlock()

@@ -67,7 +67,7 @@ func (s *shard) insert(h *evict.Head, hash uint32, weight int64, at evict.Standi
 	h.State.Store(s.number << evict.UsesBits)
 	s.order.Add(h, hash, weight, at, evicted)
 	s.held.entries++
-	s.held.weight += weight
+	s.held.weight += evict.Counted(weight)
 	t := s.table.Load()
 	if n := s.order.Len(); n > t.room() {
 		t = s.rebuilt(s.grown(n))
@@ -93,7 +93,7 @@ func (s *shard) grown(n int) int {
 func (s *shard) replace(old, h *evict.Head, weight int64) {
 	hash := s.order.Hash(old)
 	h.State.Store(old.State.Load())
-	s.held.weight += weight - s.order.Weight(old)
+	s.held.weight += evict.Counted(weight) - evict.Counted(s.order.Weight(old))
 	s.order.Replace(old, h, weight)
 	s.table.Load().replace(old, h, hash)
 }

@@ -12,11 +12,12 @@ import (
 // the true sums. No writer may run at the same time.
 func validate[K comparable, V any](t *testing.T, c *Cache[K, V]) {
 	t.Helper()
-	var entries, weight int64
+	var entries, weight, pinned int64
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
 		err := validateShard(c, i)
+		pinned += pinnedIn(s)
 		s.mu.Unlock()
 		if err != nil {
 			t.Fatalf("shard %d: %v", i, err)
@@ -27,9 +28,23 @@ func validate[K comparable, V any](t *testing.T, c *Cache[K, V]) {
 	if entries != c.entries.Load() || weight != c.weight.Load() {
 		t.Fatalf("shards hold %d entries of weight %d, the cache says %d of %d", entries, weight, c.entries.Load(), c.weight.Load())
 	}
+	if pinned != c.pinned.Load() {
+		t.Fatalf("%d entries are pinned, the cache says %d", pinned, c.pinned.Load())
+	}
 	if c.over(change{}) {
 		t.Fatalf("%d entries of weight %d exceed the bounds %d and %d", entries, weight, c.maxEntries.Load(), c.maxWeight.Load())
 	}
+}
+
+// pinnedIn returns the number of pinned entries of a shard.
+func pinnedIn(s *shard) (n int64) {
+	s.table.Load().each(func(h *evict.Head) bool {
+		if s.order.Pinned(h) {
+			n++
+		}
+		return true
+	})
+	return n
 }
 
 func validateShard[K comparable, V any](c *Cache[K, V], i int) error {
@@ -47,7 +62,7 @@ func validateShard[K comparable, V any](c *Cache[K, V], i int) error {
 		if e.Key == e.Key && (int(c.hash(e.Key)>>c.shift) != i || c.find(c.hash(e.Key), e.Key) != e) {
 			return fmt.Errorf("%v is in the table but the search does not find it", e.Key)
 		}
-		weight += s.order.Weight(h)
+		weight += evict.Counted(s.order.Weight(h))
 	}
 	if int64(len(held)) != s.entries.Load() || weight != s.weight.Load() {
 		return fmt.Errorf("table holds %d of weight %d, shard says %d of %d", len(held), weight, s.entries.Load(), s.weight.Load())

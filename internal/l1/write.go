@@ -11,8 +11,8 @@ const (
 	Stored Outcome = iota + 1
 	// Lost: the key does not hold the expected entry. Nothing was changed.
 	Lost
-	// TooHeavy: the entry can never fit. The entry that the key held is
-	// removed.
+	// TooHeavy: the entry does not fit even if all others go that are not pinned. The
+	// entry that the key held is removed.
 	TooHeavy
 	// Closed: the cache is closed.
 	Closed
@@ -22,8 +22,8 @@ const (
 // to pass to Notify once it holds no lock. It reports false if the entry was
 // not stored, because the cache is closed or because the entry alone is heavier
 // than the bound; in the second case the entry that the key held is removed
-// too. The entry just stored is never evicted by its own Set. A negative weight
-// counts as zero.
+// too. The entry just stored is never evicted by its own Set. An entry of weight Pinned
+// is never evicted, and counts as one; another negative weight counts as zero.
 func (c *Cache[K, V]) Set(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
 	gone, o := c.store(e, weight, nil, false)
 	return gone, o == Stored
@@ -40,7 +40,10 @@ func (c *Cache[K, V]) SetIf(old, e *Entry[K, V], weight int64) ([]Removed[K, V],
 func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], conditional bool) ([]Removed[K, V], Outcome) {
 	hash := c.hash(e.Key)
 	c.find(hash, e.Key) // brings what the writer needs into the processor's cache before it takes the lock
-	a := arrival{head: headOf(e), hash: uint32(hash), weight: max(0, weight)}
+	a := arrival{head: headOf(e), hash: uint32(hash), weight: weight}
+	if weight < 0 && weight != evict.Pinned {
+		a.weight = 0
+	}
 	if e.Dead != Forever {
 		c.clock.need() // before the entry is published
 	}
@@ -80,7 +83,7 @@ func (c *core) tryOver(s *shard, a *arrival, held, old *evict.Head, conditional 
 	if conditional && held != old && !(old == nil && held.Dead <= a.now) {
 		return gone, Lost
 	}
-	if a.weight > c.maxWeight.Load() {
+	if c.pinnedOut(s, a, held) {
 		return append(gone, c.withdraw(s, held, a.now)...), TooHeavy
 	}
 	gone, ok := c.place(s, a, held, gone)
@@ -205,6 +208,31 @@ type arrival struct {
 	held *evict.Head
 }
 
+// counted is the weight as it counts.
+func (a *arrival) counted() int64 { return evict.Counted(a.weight) }
+
+// change is that of an arrival with a new key.
+func (a *arrival) change() change { return change{1, a.counted()} }
+
+// pinnedOut reports whether an arrival would not fit even if all entries went that are
+// not pinned. held is the entry of its key, if there is one: it goes in any case.
+func (c *core) pinnedOut(s *shard, a *arrival, held *evict.Head) bool {
+	pinned := c.pinned.Load()
+	if held != nil && s.order.Pinned(held) {
+		pinned--
+	}
+	return a.counted() > c.maxWeight.Load()-pinned 
+}
+
+// repin counts pinned entries when one of a weight replaces another.
+func (c *core) repin(before, weight int64) {
+	if was, is := before == evict.Pinned, weight == evict.Pinned; was && !is {
+		c.pinned.Add(-1)
+	} else if is && !was {
+		c.pinned.Add(1)
+	}
+}
+
 // place stores an arrival in its shard instead of held, which may be nil, and
 // reports false if there is no room. It needs the shard's mutex.
 func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
@@ -213,13 +241,16 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 	}
 	if !a.admitted {
 		a.admitted = true
-		a.at = s.order.Admit(a.hash, a.weight, c.over(change{1, a.weight}))
+		a.at = s.order.Admit(a.hash, a.weight, c.over(a.change()))
 	}
 	before := s.evicted + s.expired
-	a.need, a.held = change{1, a.weight}, nil
+	a.need, a.held = a.change(), nil
 	gone, ok := c.room(s, a.need, eviction{a.at, a.forced, nil}, gone)
 	if !ok {
 		return gone, false
+	}
+	if a.weight == evict.Pinned {
+		c.pinned.Add(1)
 	}
 	s.insert(a.head, a.hash, a.weight, a.at, s.evicted+s.expired != before)
 	return gone, true
@@ -227,11 +258,12 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 
 // replace stores an arrival instead of held, which has the same key.
 func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) ([]removed, bool) {
-	a.need, a.held = change{0, a.weight - s.order.Weight(held)}, held
+	a.need, a.held = change{0, a.counted() - evict.Counted(s.order.Weight(held))}, held
 	gone, ok := c.room(s, a.need, eviction{evict.Standing{}, a.forced, held}, gone)
 	if !ok {
 		return gone, false
 	}
+	c.repin(s.order.Weight(held), a.weight)
 	s.replace(held, a.head, a.weight)
 	s.order.Hit(a.head)
 	return c.note(s, gone, held, reasonAt(Replaced, held, a.now)), true
@@ -251,6 +283,9 @@ func (c *core) withdraw(s *shard, held *evict.Head, now int64) []removed {
 // drop removes an entry from its shard and the totals. It needs the shard's
 // mutex.
 func (c *core) drop(s *shard, h *evict.Head) {
+	if s.order.Pinned(h) {
+		c.pinned.Add(-1)
+	}
 	c.release(s.remove(h))
 }
 
