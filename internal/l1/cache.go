@@ -72,6 +72,14 @@ func (s *secret) hash(word uint64) uint64 {
 	return hi ^ lo
 }
 
+// totals are those of all shards; see core.reserve.
+type totals struct {
+	entries, weight atomic.Int64
+	// pinned is the number of pinned entries, each of which counts as one. It is written
+	// under the mutex of a shard.
+	pinned atomic.Int64
+}
+
 // core is all of a cache that needs neither the type of keys nor that of values. It
 // is compiled once, however many types a program caches.
 type core struct {
@@ -90,12 +98,8 @@ type core struct {
 
 	maxEntries, maxWeight atomic.Int64
 	_                     [48]byte
-	// entries and weight are the totals of all shards. See reserve.
-	entries, weight atomic.Int64
-	// pinned is the number of pinned entries, each of which counts as one. It is written
-	// under the mutex of a shard.
-	pinned atomic.Int64
-	_      [40]byte
+	totals
+	_ [40]byte
 
 	sweeper sweeper
 	panics  atomic.Uint64

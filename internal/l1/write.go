@@ -221,7 +221,7 @@ func (c *core) pinnedOut(s *shard, a *arrival, held *evict.Head) bool {
 	if held != nil && s.order.Pinned(held) {
 		pinned--
 	}
-	return a.counted() > c.maxWeight.Load()-pinned
+	return a.counted() > c.maxWeight.Load()-pinned || pinned >= c.maxEntries.Load()
 }
 
 // repin counts pinned entries when one of a weight replaces another.
