@@ -24,6 +24,10 @@
 // keeps 1000 entries, for any set of keys. It is never exceeded, not even for a
 // moment.
 //
+// An entry whose weight is Pinned is never evicted, but expires as any other. Pinned
+// entries count against the bounds, and an entry that does not fit beside them is not
+// stored.
+//
 // # Eviction
 //
 // Options.Policy is one of
