@@ -53,23 +53,24 @@ func TestCommandsAreReadAsTheyWereAppended(t *testing.T) {
 
 // TestRefusedCommandsLeaveTheStreamInStep: the next command is read as such.
 func TestRefusedCommandsLeaveTheStreamInStep(t *testing.T) {
+	longGet := "get " + strings.Repeat("k", 251) + "\r\n"
 	for wire, want := range map[string]string{
-		"mg\r\n":                                   "CLIENT_ERROR bad",
-		"mg a v v\r\n":                             "CLIENT_ERROR invalid or dup",
-		"mg !!! b\r\n":                             "CLIENT_ERROR bad",
-		"ms a x\r\n":                               "CLIENT_ERROR bad",
-		"ms a 2 T T\r\nhi\r\n":                     "CLIENT_ERROR invalid or dup",
-		"ms a 11\r\n01234567890\r\n":               "SERVER_ERROR object too large",
-		"ms a 2\r\nhello\r\n":                      "CLIENT_ERROR bad data chunk",
-		"set a 0 0 11\r\n01234567890\r\n":          "SERVER_ERROR object too large",
-		"set a 0 0\r\n":                            "CLIENT_ERROR bad",
-		"set a 0 0 -1\r\n":                         "CLIENT_ERROR bad",
-		"set a 0 99999999999 1\r\nx\r\n":           "CLIENT_ERROR bad",
-		"get\r\n":                                  "CLIENT_ERROR bad",
-		"get " + strings.Repeat("k", 251) + "\r\n": "CLIENT_ERROR bad",
-		"get a\x00b\r\n":                           "CLIENT_ERROR bad",
-		"incr a x\r\n":                             "CLIENT_ERROR invalid numeric",
-		"touch a\r\n":                              "CLIENT_ERROR bad",
+		"mg\r\n":                          "CLIENT_ERROR bad",
+		"mg a v v\r\n":                    "CLIENT_ERROR invalid or dup",
+		"mg !!! b\r\n":                    "CLIENT_ERROR bad",
+		"ms a x\r\n":                      "CLIENT_ERROR bad",
+		"ms a 2 T T\r\nhi\r\n":            "CLIENT_ERROR invalid or dup",
+		"ms a 11\r\n01234567890\r\n":      "SERVER_ERROR object too large",
+		"ms a 2\r\nhello\r\n":             "CLIENT_ERROR bad data chunk",
+		"set a 0 0 11\r\n01234567890\r\n": "SERVER_ERROR object too large",
+		"set a 0 0\r\n":                   "CLIENT_ERROR bad",
+		"set a 0 0 -1\r\n":                "CLIENT_ERROR bad",
+		"set a 0 99999999999 1\r\nx\r\n":  "CLIENT_ERROR bad",
+		"get\r\n":                         "CLIENT_ERROR bad",
+		longGet:                           "CLIENT_ERROR bad",
+		"get a\x00b\r\n":                  "CLIENT_ERROR bad",
+		"incr a x\r\n":                    "CLIENT_ERROR invalid numeric",
+		"touch a\r\n":                     "CLIENT_ERROR bad",
 	} {
 		r := mcmeta.NewReader(strings.NewReader(wire+"get next\r\n"), mcmeta.Limits{Value: 10})
 		if c, err := r.ReadCommand(); err != nil || !strings.HasPrefix(c.Refusal, want) {
