@@ -41,9 +41,10 @@ import (
 // values absent; a lost tag counts as dropped.
 //
 // CAS numbers begin again when a server restarts. So a change is written only if the
-// client has opened no connection since it read the item. What remains is a restart
-// between that look and the arrival of the write, over a connection that is opened in
-// this instant, to an item that by chance has the very number.
+// client has opened no connection since it read the item. A stale write can still succeed
+// if the server restarts between that look and the arrival of the write, over a
+// connection that is opened in this instant, to an item that by chance has the very
+// number.
 //
 // A server without meta commands, or a proxy, is refused with [ErrClassic].
 type Tier struct{ *itemtier.Tier }
