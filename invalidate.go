@@ -27,10 +27,10 @@ func (c *Cache[K, V]) Invalidate(ctx context.Context, keys ...K) error {
 
 // InvalidateHold is Invalidate for an origin that is read from lagging replicas:
 // for d afterwards callers get the values that they load, but no tier stores
-// them. A Set is stored, and does not end the hold. Without an L2
-// and a bus the hold applies to this instance alone. d must be positive, and MaxHold
-// at most. With more than some 10 000 keys on hold at once, other keys are put on
-// hold with them.
+// them. A Set is stored, and does not end the hold. An instance that hears of the
+// hold late keeps it for d from then on. Without an L2 and a bus the hold applies to
+// this instance alone. d must be positive, and MaxHold at most. With more than some
+// 10 000 keys on hold at once, other keys are put on hold with them.
 func (c *Cache[K, V]) InvalidateHold(ctx context.Context, d time.Duration, keys ...K) error {
 	if d <= 0 {
 		return fmt.Errorf("strata: invalidate: hold of %v is not positive", d)

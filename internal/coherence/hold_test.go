@@ -96,3 +96,23 @@ func TestHoldThatL2HasLostAppliesOnInstancesThatReceivedIt(t *testing.T) {
 		})
 	}
 }
+
+func TestHoldLastsLongerWhereItIsHeardOfLater(t *testing.T) {
+	const hold, late = 100 * time.Millisecond, 70 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		line := s.bus.Connect()
+		slow := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Bus = line })
+		other := instance[string, int64](t, s)
+		line.Delay(late)
+		must(t, other.InvalidateHold(t.Context(), hold, "k"))
+		time.Sleep(hold + late/2)
+		mustGet(t, slow, "k", (&origin{}).load)
+		if p := other.Explain(t.Context(), "k").L2; p.Present {
+			t.Errorf("an instance has stored in L2 during the hold that it has heard of: %+v", p)
+		}
+		time.Sleep(late)
+		mustGet(t, slow, "k", (&origin{}).load)
+		wantHeld(t, "the hold is over: an instance", other, 0)
+	})
+}

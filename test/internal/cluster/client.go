@@ -129,7 +129,9 @@ func (w *worker) hold(ctx context.Context, key string) {
 	}
 	began := w.now()
 	w.fence([]history.Fence{{Key: key}}, func() error { return w.cache.InvalidateHold(ctx, d, key) })
-	w.rec.add(recDropped, key, began, w.now()+history.Time(d))
+	// On an instance that hears of it late, the hold begins then: loads of that
+	// instance are of no use to others until it ends.
+	w.rec.add(recDropped, key, began, w.now()+history.Time(d+time.Second))
 }
 
 // tag drops or expires all that carries the tag of key, if key has one.
