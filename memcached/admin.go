@@ -2,113 +2,105 @@ package memcached
 
 import (
 	"context"
+	"errors"
+	"strings"
+	"sync"
 
 	"github.com/strata-cache/strata/internal/mcmeta"
 )
 
-// Ping asks every server for a sign of life.
+// everyServer calls f for all servers at once, also for those that are left alone, and
+// returns the errors, in a fleet with the names of their servers.
+func (c *Client) everyServer(f func(*node) error) error {
+	if len(c.all) == 1 {
+		return f(c.all[0])
+	}
+	errs := make([]error, len(c.all))
+	var wg sync.WaitGroup
+	for i, n := range c.all {
+		wg.Go(func() {
+			if err := f(n); err != nil {
+				errs[i] = &serverFailure{n.addr, err}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// serverFailure is the error of one server of a fleet.
+type serverFailure struct {
+	server string
+	err    error
+}
+
+func (e *serverFailure) Error() string {
+	return "memcached: " + e.server + ": " + strings.TrimPrefix(e.err.Error(), "memcached: ")
+}
+
+func (e *serverFailure) Unwrap() error { return e.err }
+
+// ofServers calls f for all servers at once, and returns the answers by the names of the
+// servers that gave one.
+func ofServers[T any](c *Client, f func(*node) (T, error)) (map[string]T, error) {
+	var mu sync.Mutex // guards all
+	all := map[string]T{}
+	err := c.everyServer(func(n *node) error {
+		answer, err := f(n)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all[n.addr] = answer
+		return nil
+	})
+	return all, err
+}
+
+// Ping asks every server for a sign of life, also those that are ejected. The error is
+// that of all servers that gave none.
 func (c *Client) Ping(ctx context.Context) error {
-	for n := range c.nodes() {
-		able, err := n.ready(ctx)
-		if err != nil {
-			return err
-		}
-		command, want := classicProbe, mcmeta.End
-		if able.Meta {
-			command, want = mcmeta.NoOp, mcmeta.MN
-		}
-		if err := n.ask(ctx, true, command, want, nil); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.everyServer(func(n *node) error { return n.ping(ctx) })
 }
 
-// Version returns the version of each server, by its name in Options.Servers.
+// Version returns the version of each server, by its name in Options.Servers. If some do
+// not answer, it returns those of the others beside the error.
 func (c *Client) Version(ctx context.Context) (map[string]string, error) {
-	all := map[string]string{}
-	for n := range c.nodes() {
-		err := n.ask(ctx, true, "version\r\n", mcmeta.Version, func(r mcmeta.Reply) { all[n.addr] = string(r.Text) })
-		if err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return ofServers(c, func(n *node) (version string, err error) {
+		err = n.ask(ctx, true, "version\r\n", mcmeta.Version, func(r mcmeta.Reply) { version = string(r.Text) })
+		return version, err
+	})
 }
 
-// FlushAll removes all items of every server.
+// FlushAll removes all items of every server, also if others fail. The error is that of
+// all servers that failed.
 func (c *Client) FlushAll(ctx context.Context) error {
-	for n := range c.nodes() {
-		if err := n.ask(ctx, false, "flush_all\r\n", mcmeta.OK, nil); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.everyServer(func(n *node) error { return n.ask(ctx, false, "flush_all\r\n", mcmeta.OK, nil) })
 }
 
 // Stats returns the statistics of each server, by its name in Options.Servers: those
-// of a section such as settings, items or slabs, or the general ones if it is empty.
+// of a section such as settings, items or slabs, or the general ones if it is empty. If
+// some servers do not answer, it returns those of the others beside the error.
 func (c *Client) Stats(ctx context.Context, section string) (map[string]map[string]string, error) {
-	command := "stats\r\n"
-	if section != "" {
-		if !mcmeta.PlainKey(section) {
-			return nil, badKey(section)
-		}
-		command = "stats " + section + "\r\n"
+	if section != "" && !mcmeta.PlainKey(section) {
+		return nil, badKey(section)
 	}
-	all := map[string]map[string]string{}
-	for n := range c.nodes() {
-		stats := map[string]string{}
-		err := n.ask(ctx, true, command, mcmeta.End, func(r mcmeta.Reply) {
-			if r.Kind == mcmeta.Stat {
-				stats[string(r.Key)] = string(r.Text)
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-		all[n.addr] = stats
-	}
-	return all, nil
+	return ofServers(c, func(n *node) (map[string]string, error) { return n.stats(ctx, section) })
 }
 
-// mostStats is how many lines of statistics are read.
-const mostStats = 100_000
-
-// ask sends a command and reads lines up to one of kind last, and statistics before
-// it. hear, if not nil, gets each.
-func (n *node) ask(ctx context.Context, reads bool, command string, last mcmeta.Kind, hear func(mcmeta.Reply)) error {
-	var answer error
-	err := n.run(ctx, reads, func(cn *conn) error {
-		answer = nil
-		cn.W = append(cn.W, command...)
-		if err := cn.flush(true); err != nil {
-			return err
-		}
-		for range mostStats {
-			r, err := cn.read()
-			switch {
-			case err != nil:
-				return err
-			case r.Kind == mcmeta.Error:
-				answer = serverError(r)
-				return nil
-			case r.Kind != last && (last != mcmeta.End || r.Kind != mcmeta.Stat):
-				return errForeign()
-			}
-			if hear != nil {
-				hear(r)
-			}
-			if r.Kind == last {
-				return nil
-			}
-		}
-		return readError(&mcmeta.ProtocolError{Reason: "too many statistics"})
-	})
-	if err == nil {
-		err = answer
+func (n *node) stats(ctx context.Context, section string) (map[string]string, error) {
+	command := "stats\r\n"
+	if section != "" {
+		command = "stats " + section + "\r\n"
 	}
-	return err
+	stats := map[string]string{}
+	err := n.ask(ctx, true, command, mcmeta.End, func(r mcmeta.Reply) {
+		if r.Kind == mcmeta.Stat {
+			stats[string(r.Key)] = string(r.Text)
+		}
+	})
+	return stats, err
 }
 
 // changedProbe stores an item with a CAS number of the client's choice, and asks for
@@ -116,17 +108,21 @@ func (n *node) ask(ctx context.Context, reads bool, command string, last mcmeta.
 const changedProbe = "ms " + probeKey + "c 1 T5 E7\r\nx\r\nmg " + probeKey + "c v C7\r\n"
 
 // Abilities returns those that all servers have. It opens a connection to each, if
-// there was none, and may store an item that lives for seconds.
+// there was none, and may store an item that lives for seconds. Without an answer of
+// every server it fails.
 func (c *Client) Abilities(ctx context.Context) (Abilities, error) {
-	all := Abilities{Meta: true, OwnCAS: true, IfChanged: true}
-	for n := range c.nodes() {
+	each, err := ofServers(c, func(n *node) (Abilities, error) {
 		able, err := n.ready(ctx)
 		if err == nil && able.OwnCAS {
 			able.IfChanged, err = n.probeIfChanged(ctx)
 		}
-		if err != nil {
-			return Abilities{}, err
-		}
+		return able, err
+	})
+	if err != nil {
+		return Abilities{}, err
+	}
+	all := Abilities{Meta: true, OwnCAS: true, IfChanged: true}
+	for _, able := range each {
 		all.Meta = all.Meta && able.Meta
 		all.OwnCAS = all.OwnCAS && able.OwnCAS
 		all.IfChanged = all.IfChanged && able.IfChanged

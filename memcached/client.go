@@ -45,6 +45,12 @@
 // them, such as twemproxy, it works in classic mode. It finds out by trying;
 // [Client.Abilities] tells.
 //
+// # A fleet
+//
+// Several servers share the keys, as [Fleet] says: by a [Placement] that other clients
+// know, with an error, a miss or another server for the keys of one that is dead. The
+// other servers are not disturbed by it.
+//
 // # As the shared tier of a cache
 //
 // [NewTier] makes a Tier, which is the L2 of caches of strata.
@@ -59,13 +65,18 @@ package memcached
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/mcmeta"
 	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/ring"
 )
 
 // The files of this package, from the ground up; none uses a file of a later group:
@@ -79,12 +90,23 @@ import (
 //	item, many, stream, admin
 //	tier                       the Tier of a cache
 
-// Client talks to one server over a pool of connections. It is safe for concurrent
-// use. Make it with [New].
+// Client talks to one server, or to a fleet of them that share the keys, over a pool of
+// connections to each. It is safe for concurrent use. Make it with [New].
 type Client struct {
-	o     *Options // printed, a pointer says nothing
-	home  *node
-	steps mcmeta.Steps
+	o *Options // printed, a pointer says nothing
+	*fleet
+	dead Dead
+}
+
+// fleet are the servers of a client, and those that are left alone. Views of a client
+// share it.
+type fleet struct {
+	all    []*node // as in Options.Servers
+	ring   *ring.Ring
+	steps  mcmeta.Steps
+	trials *limit.Background // of servers that are left alone; ctx ends them
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 // New returns a client. It opens no connection. The error names every field of
@@ -94,11 +116,16 @@ func New(o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	if addr := o.Servers[0]; network(addr) == "tcp" {
-		o.TLS = netpool.ServerName(o.TLS, addr)
+	r, err := o.ring()
+	if err != nil {
+		return nil, err
 	}
-	c := &Client{o: &o}
-	c.home = newNode(c.o, o.Servers[0], &c.steps)
+	f := &fleet{ring: r, trials: limit.NewBackground(len(o.Servers))}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	c := &Client{o: &o, fleet: f, dead: o.Fleet.Dead}
+	for _, addr := range o.Servers {
+		f.all = append(f.all, newNode(c.o, addr, &f.steps))
+	}
 	return c, nil
 }
 
@@ -106,18 +133,79 @@ func New(o Options) (*Client, error) {
 // that are running fail with ErrClosed, and so do all later ones. It can be called
 // more than once; the error is always nil.
 func (c *Client) Close() error {
+	c.cancel()
+	c.trials.Close()
 	for n := range c.nodes() {
 		n.close()
 	}
+	c.trials.Wait()
 	return nil
 }
 
-// node returns the server of a key.
-func (c *Client) node(string) *node { return c.home }
+// home returns the position of the server of a key, as it is sent.
+func (c *Client) home(key string) int {
+	if len(c.all) == 1 {
+		return 0
+	}
+	return c.ring.Pick(key)
+}
+
+// node returns the server for a key, or the server and an error if the server is left
+// alone. A single server never is.
+func (c *Client) node(key string) (*node, error) {
+	n, err := c.inService(c.home(key))
+	if err != nil && c.dead == DeadMoves {
+		if other := c.all[c.ring.PickFrom(key, c.out)]; !other.record.Out() {
+			return other, nil
+		}
+	}
+	return n, err
+}
+
+// inService returns a server, and an error if it is left alone. If a trial of it is due,
+// that begins.
+func (c *Client) inService(server int) (*node, error) {
+	n := c.all[server]
+	if len(c.all) == 1 || !n.record.Out() {
+		return n, nil
+	}
+	if n.record.Due(time.Now()) {
+		c.trials.Run(n, func(func()) { _ = n.ping(c.ctx) })
+	}
+	last := n.record.Last()
+	if last == nil { // it has just come back
+		return n, nil
+	}
+	// The error is that of another call, so its chain says nothing about this one.
+	return n, &ConnError{Op: "ejected", Err: errors.New(last.Error())}
+}
+
+// out reports whether a server is left alone.
+func (c *Client) out(server int) bool { return c.all[server].record.Out() }
 
 // nodes yields all servers.
-func (c *Client) nodes() func(yield func(*node) bool) {
-	return func(yield func(*node) bool) { yield(c.home) }
+func (c *Client) nodes() iter.Seq[*node] { return slices.Values(c.all) }
+
+// Ejected returns the names in Options.Servers of the servers that are left alone now,
+// since they do not answer; see [Fleet].
+func (c *Client) Ejected() []string {
+	var names []string
+	for n := range c.nodes() {
+		if len(c.all) > 1 && n.record.Out() {
+			names = append(names, n.addr)
+		}
+	}
+	return names
+}
+
+// pinned returns a view of c with its servers and connections, in which every key stays
+// with its server, also if that is left alone: then a call fails.
+func (c *Client) pinned() *Client { return &Client{o: c.o, fleet: c.fleet, dead: DeadFails} }
+
+// misses reports whether a read of a dead server is a miss. A call that has run out of
+// time fails nevertheless.
+func (c *Client) misses(ctx context.Context) bool {
+	return c.dead == DeadMisses && ctx.Err() == nil
 }
 
 // do carries out a request at the server of its key.
@@ -126,7 +214,15 @@ func (c *Client) do(ctx context.Context, key string, q request, dst []byte) (ans
 	if q.key, err = c.o.Keys.wire(key); err != nil {
 		return answer{}, err
 	}
-	return c.node(q.key.text).do(ctx, q, dst)
+	n, err := c.node(q.key.text)
+	var a answer
+	if err == nil {
+		a, err = n.do(ctx, q, dst)
+	}
+	if err != nil && q.op.reads() && c.misses(ctx) && dead(err) {
+		return answer{}, ErrMiss
+	}
+	return a, err
 }
 
 // expiry checks a life, and converts it to what the server wants.
@@ -137,8 +233,8 @@ func expiry(life time.Duration) (int64, error) {
 	return expiryOf(life, time.Now()), nil
 }
 
-// PoolStats are counters of the pool of a [Client] since it was made, and its state
-// now.
+// PoolStats are counters of the pools of a [Client] since it was made, and their state
+// now, over all servers.
 type PoolStats struct {
 	// Reused calls found an idle connection, Waited calls did not. Expired calls
 	// gave up waiting.
@@ -156,7 +252,7 @@ type PoolStats struct {
 	Open, Idle, Waiting int
 }
 
-// PoolStats returns the counters and the state of the pool.
+// PoolStats returns the counters and the state of the pools.
 func (c *Client) PoolStats() PoolStats {
 	var all netpool.Stats
 	for n := range c.nodes() {

@@ -2,6 +2,7 @@ package memcached
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"sync/atomic"
@@ -47,6 +48,7 @@ var errHungUp = errors.New("memcached: the server closes the connection on meta 
 type dialer struct {
 	o     *Options
 	addr  string
+	tls   *tls.Config // nil without encryption
 	steps *mcmeta.Steps
 	// able is what the server could do when a connection was opened last; nil
 	// before the first. refused is when it last closed connections on meta
@@ -101,7 +103,7 @@ func (d *dialer) refusesMeta(now time.Time) bool {
 // openAs opens a connection and greets the server, with meta commands if meta is
 // set.
 func (d *dialer) openAs(ctx context.Context, meta bool) (*conn, error) {
-	nc, failed := netpool.Connect(ctx, d.o.DialContext, network(d.addr), d.addr, d.o.TLS)
+	nc, failed := netpool.Connect(ctx, d.o.DialContext, network(d.addr), d.addr, d.tls)
 	if failed != nil {
 		return nil, &ConnError{Op: failed.Op, Err: failed.Err, cut: failed.Cut}
 	}

@@ -71,7 +71,8 @@ func serverError(r mcmeta.Reply) *ServerError {
 // be had in time. It wraps the reason, such as context.Canceled, io.EOF or
 // [ErrProtocol]. The connection is gone.
 type ConnError struct {
-	// Op is the operation: wait, dial, greet, write or read.
+	// Op is the operation: wait, dial, greet, write or read; or ejected, if the
+	// server was not asked because it has not answered lately.
 	Op string
 	// Sent says that the server may have carried out the command.
 	Sent bool
@@ -177,6 +178,21 @@ func cause(err error) error {
 		return ErrClosed
 	}
 	return err
+}
+
+// dead reports whether err says that a server does not answer. An error of the server
+// or of the protocol does not, nor do the end of the client or a cancelled call.
+func dead(err error) bool {
+	var ce *ConnError
+	if !errors.As(err, &ce) {
+		return false
+	}
+	for _, other := range []error{context.Canceled, ErrClosed, ErrProtocol, ErrClassic, remote.ErrRefused} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return true
 }
 
 // lost reports whether err says that the peer has gone without a farewell.

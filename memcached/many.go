@@ -2,7 +2,9 @@ package memcached
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync"
 
 	"github.com/strata-cache/strata/internal/mcmeta"
 )
@@ -11,7 +13,8 @@ import (
 // quiet meta commands, which answer only if something is to be said, and mn behind
 // them; or commands with a reply each. Invariant: all keys and values are checked
 // before a byte is sent; an item is reported as stored only if the server has said so,
-// or has said nothing about a quiet command before it answered mn.
+// or has said nothing about a quiet command before it answered mn; batches of several
+// servers share nothing but the request of each place, which is of one batch.
 
 const (
 	// mostKeys is how many bytes of keys one get has.
@@ -26,9 +29,11 @@ const (
 
 // batch is a call for many keys at one server.
 type batch struct {
-	n    *node
-	keys []string
-	wire []wireKey
+	n *node
+	// ejected is the error if the server is left alone.
+	ejected error
+	keys    []string
+	wire    []wireKey
 	// at are the places of the keys that belong to the server.
 	at   []int
 	meta bool
@@ -51,11 +56,11 @@ func (c *Client) batches(n int, of func(i int) string) ([]*batch, error) {
 	}
 	var all []*batch
 	for i := range wire {
-		server := c.node(wire[i].text)
+		server, ejected := c.node(wire[i].text)
 		at := slices.IndexFunc(all, func(b *batch) bool { return b.n == server })
 		if at < 0 {
 			at = len(all)
-			all = append(all, &batch{n: server, keys: keys, wire: wire, at: make([]int, 0, n)})
+			all = append(all, &batch{n: server, ejected: ejected, keys: keys, wire: wire, at: make([]int, 0, n)})
 		}
 		all[at].at = append(all[at].at, i)
 	}
@@ -64,6 +69,9 @@ func (c *Client) batches(n int, of func(i int) string) ([]*batch, error) {
 
 // begin finds out how to speak to the server.
 func (b *batch) begin(ctx context.Context) error {
+	if b.ejected != nil {
+		return b.ejected
+	}
 	able, err := b.n.ready(ctx)
 	b.meta = able.Meta
 	return err
@@ -90,18 +98,42 @@ func merge(all []*batch) error {
 }
 
 // GetMany reads the items of keys in few round trips. Missing keys are not in the
-// map; items have no CAS, and small values share blocks of 4 KiB. If a server fails, the error is a [*PartialError] with its
-// keys that were not read, and the map has the others.
+// map; items have no CAS, and small values share blocks of 4 KiB. Servers are asked at
+// once. If one fails, the error is a [*PartialError] with its keys that were not read,
+// and the map has the others.
 func (c *Client) GetMany(ctx context.Context, keys []string) (map[string]Item, error) {
 	all, err := c.batches(len(keys), func(i int) string { return keys[i] })
 	if err != nil {
 		return nil, err
 	}
 	items := make(map[string]Item, len(keys))
-	for _, b := range all {
-		b.get(ctx, items)
+	if len(all) == 1 {
+		all[0].get(ctx, items)
+	} else {
+		var mu sync.Mutex // guards items
+		atOnce(all, func(b *batch) {
+			some := make(map[string]Item, len(b.at))
+			b.get(ctx, some)
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(items, some)
+		})
+	}
+	if c.misses(ctx) {
+		for _, b := range all {
+			maps.DeleteFunc(b.failed.Failed, func(_ string, err error) bool { return dead(err) })
+		}
 	}
 	return items, merge(all)
+}
+
+// atOnce calls f for all batches at once.
+func atOnce(all []*batch, f func(*batch)) {
+	var wg sync.WaitGroup
+	for _, b := range all {
+		wg.Go(func() { f(b) })
+	}
+	wg.Wait()
 }
 
 // get reads the items at b.at, in rounds.
@@ -254,8 +286,9 @@ func (b *batch) accept(cn *conn, r mcmeta.Reply, i int, flags uint32, items map[
 }
 
 // SetMany stores items, as Set does, in few round trips. If a key or a value cannot be
-// sent, nothing is. If items fail, the error is a [*PartialError] with their keys; if
-// a server does not say which of several items it has refused, it has all of them.
+// sent, nothing is. Servers are sent their items at once. If items fail, the error is a
+// [*PartialError] with their keys; if a server does not say which of several items it
+// has refused, it has all of them.
 func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	requests := make([]request, len(items))
 	for i := range items {
@@ -268,8 +301,10 @@ func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	if err != nil {
 		return err
 	}
-	for _, b := range all {
-		b.set(ctx, requests)
+	if len(all) == 1 {
+		all[0].set(ctx, requests)
+	} else {
+		atOnce(all, func(b *batch) { b.set(ctx, requests) })
 	}
 	return merge(all)
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/eject"
 	"github.com/strata-cache/strata/internal/mcmeta"
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/netpool/mux"
@@ -19,6 +20,7 @@ import (
 // otherwise over one of its own. Invariant: a connection that run takes from the pool
 // goes back, and only a clean one is used again; while a request is shared, the
 // reader of the connection writes to its call, and afterwards only the caller does.
+// Each outcome of a call is noted in the server's record.
 
 const (
 	// small is the size, in bytes, up to which commands are sent over the shared
@@ -39,11 +41,15 @@ type node struct {
 	sizes  sizes.Sizes
 	calls  sync.Pool // of *call
 	opaque atomic.Uint32
+	record *eject.Server
 }
 
 // newNode returns a node with no connection.
 func newNode(o *Options, addr string, steps *mcmeta.Steps) *node {
-	n := &node{dialer: dialer{o: o, addr: addr, steps: steps}}
+	n := &node{dialer: dialer{o: o, addr: addr, steps: steps, tls: o.TLS}, record: eject.NewServer(o.Fleet.EjectAfter)}
+	if network(addr) == "tcp" {
+		n.tls = netpool.ServerName(o.TLS, addr)
+	}
 	n.pool = netpool.New(netpool.Config[*conn]{
 		Dial: func(ctx context.Context) (*conn, error) {
 			return netpool.Open(ctx, n.open, func(err error) error { return &ConnError{Op: "dial", Err: err} })
@@ -85,10 +91,21 @@ func (n *node) ready(ctx context.Context) (Abilities, error) {
 	now := time.Now()
 	cn, err := n.pool.Get(ctx, now)
 	if err != nil {
+		n.heard(err)
 		return Abilities{}, err
 	}
 	n.pool.Put(cn, true, now)
 	return *n.able.Load(), nil
+}
+
+// heard notes whether the server has answered a call that ended with err.
+func (n *node) heard(err error) {
+	switch {
+	case err == nil:
+		n.record.Answered()
+	case dead(err):
+		n.record.Failed(time.Now(), err)
+	}
 }
 
 // do carries out a request: it appends the value, if there is one, to dst.
@@ -163,6 +180,7 @@ func (n *node) send(ctx context.Context, c *call, dst []byte) (answer, error) {
 		if err == nil {
 			a := c.accept()
 			n.sizes.Note(c.key.text, a.size)
+			n.heard(nil)
 			if !out.Kept {
 				n.free(c)
 			}
@@ -179,6 +197,7 @@ func (n *node) send(ctx context.Context, c *call, dst []byte) (answer, error) {
 		case errors.Is(err, mux.ErrBusy):
 			return answer{}, errElsewhere
 		case !repeat:
+			n.heard(err)
 			return answer{}, err
 		}
 		n.pool.Retried()
@@ -283,6 +302,59 @@ func (n *node) attempt(ctx context.Context, repeat func(error) bool, f func(*con
 	cn, calm, err := netpool.Attempt(ctx, n.pool, now, once, lost, repeat)
 	if cn != nil {
 		n.pool.Put(cn, calm && err == nil && cn.Quiet(), now)
+	}
+	n.heard(err)
+	return err
+}
+
+// ping asks the server for a sign of life.
+func (n *node) ping(ctx context.Context) error {
+	able, err := n.ready(ctx)
+	if err != nil {
+		return err
+	}
+	command, want := classicProbe, mcmeta.End
+	if able.Meta {
+		command, want = mcmeta.NoOp, mcmeta.MN
+	}
+	return n.ask(ctx, true, command, want, nil)
+}
+
+// mostStats is how many lines of statistics are read.
+const mostStats = 100_000
+
+// ask sends a command and reads lines up to one of kind last, and statistics before
+// it. hear, if not nil, gets each.
+func (n *node) ask(ctx context.Context, reads bool, command string, last mcmeta.Kind, hear func(mcmeta.Reply)) error {
+	var answer error
+	err := n.run(ctx, reads, func(cn *conn) error {
+		answer = nil
+		cn.W = append(cn.W, command...)
+		if err := cn.flush(true); err != nil {
+			return err
+		}
+		for range mostStats {
+			r, err := cn.read()
+			switch {
+			case err != nil:
+				return err
+			case r.Kind == mcmeta.Error:
+				answer = serverError(r)
+				return nil
+			case r.Kind != last && (last != mcmeta.End || r.Kind != mcmeta.Stat):
+				return errForeign()
+			}
+			if hear != nil {
+				hear(r)
+			}
+			if r.Kind == last {
+				return nil
+			}
+		}
+		return readError(&mcmeta.ProtocolError{Reason: "too many statistics"})
+	})
+	if err == nil {
+		err = answer
 	}
 	return err
 }

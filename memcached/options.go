@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/url"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/strata-cache/strata/internal/endpoint"
 	"github.com/strata-cache/strata/internal/mcmeta"
 	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/ring"
 )
 
 // Protocol is the set of commands that a client uses.
@@ -31,16 +33,83 @@ const (
 	Classic
 )
 
-// Options say how a [Client] reaches its server. The zero Options reach
+// Placement is a way to say which server of a fleet a key belongs to. All clients of a
+// fleet need the same one, the same texts of the servers, since two names of a host are
+// two servers, and with Modula the same order.
+type Placement uint8
+
+// The placements.
+const (
+	// Ketama places keys as libmemcached and what is made of it (pylibmc, the
+	// extension memcached of PHP) do with KETAMA_WEIGHTED, which is compatible with
+	// libketama. With plain KETAMA they place keys otherwise. A fleet that grows from
+	// n servers moves one key in n+1.
+	Ketama Placement = iota
+	// KetamaSpy places keys as spymemcached does with its KetamaConnectionFactory,
+	// and libmemcached with the distribution CONSISTENT_KETAMA_SPY.
+	KetamaSpy
+	// Modula places keys as gomemcache does with its ServerList: by the remainder of a
+	// checksum. A fleet that grows moves almost all keys.
+	Modula
+	// Jump places keys as the package dskit of Mimir, Loki and Tempo does: by jump
+	// hash over the servers sorted by name, numbers in it by value. A fleet that grows
+	// at the end of that order moves one key in n+1; elsewhere it moves many.
+	Jump
+)
+
+// String returns the name of p, such as ketama-spy, by which URLs call it.
+func (p Placement) String() string { return ring.Mode(p).String() }
+
+// Dead says what becomes of calls for the keys of a server that does not answer.
+type Dead uint8
+
+// The treatments of such calls.
+const (
+	// DeadFails lets them fail with a [*ConnError].
+	DeadFails Dead = iota
+	// DeadMisses lets calls that read or touch miss, as if the server had no items;
+	// others fail.
+	DeadMisses
+	// DeadMoves gives the keys of an ejected server to the others, until it answers
+	// again. Then it has the items that it had, although they may have been changed
+	// or deleted elsewhere meanwhile; and clients do not agree on when it went and
+	// came. So it is for values that may be old until their TTL ends.
+	DeadMoves
+)
+
+// Fleet says how several servers share the keys. The zero Fleet is a fine one.
+//
+// A server is ejected when its calls have failed for EjectAfter, and at least three in
+// a row: its calls do not wait for it any longer. While calls ask for its keys, it is
+// tried beside them, after 1 s first, then after ever longer pauses of up to 18 s.
+// With its first answer it is back. A single server is never ejected.
+type Fleet struct {
+	// Placement says which server a key belongs to. Default Ketama.
+	Placement Placement
+	// Weights are the shares of the servers, in the order of Options.Servers, in
+	// proportion to each other. Default, and instead of zero, 1. Modula and Jump
+	// know no other.
+	Weights []int
+	// Dead says what becomes of calls for the keys of a server that does not answer.
+	// Default DeadFails.
+	Dead Dead
+	// EjectAfter is how long calls to a server fail before it is ejected. Default
+	// 1 s. With math.MaxInt64 none is.
+	EjectAfter time.Duration
+}
+
+// Options say how a [Client] reaches its servers. The zero Options reach
 // localhost:11211.
 //
 // Options print and log without credentials, and so does all that is made of
 // them. But package fmt does not ask the value of an unexported field how to print
 // it: do not keep Options in such a field of a type that is printed.
 type Options struct {
-	// Servers has the server: host:port, or the path of a unix socket, which
-	// begins with a slash. Default localhost:11211. So far there can be one.
+	// Servers are host:port, or the path of a unix socket, which begins with a
+	// slash. Default localhost:11211. No server is there twice.
 	Servers []string
+	// Fleet says how several servers share the keys.
+	Fleet Fleet
 	// Username and Password are sent on every new connection, as a server wants
 	// them that was started with -Y.
 	Username, Password string
@@ -69,10 +138,10 @@ type Options struct {
 	// Timeout bounds a call without a deadline, by up to an eighth more. Default 1 s.
 	Timeout time.Duration
 
-	// MaxConns is the most connections open at once. Calls beyond it wait. Default
-	// 8 for each processor, at least 16.
+	// MaxConns is the most connections open to a server at once. Calls beyond it
+	// wait. Default 8 for each processor, at least 16.
 	MaxConns int
-	// MaxIdle is the most connections kept while unused. Default MaxConns.
+	// MaxIdle is the most connections to a server kept while unused. Default MaxConns.
 	MaxIdle int
 	// IdleTimeout is how long a connection is kept unused, at least; it is looked
 	// at when the pool is used. Default 5 min.
@@ -95,10 +164,11 @@ func (o Options) withDefaults() Options {
 	if len(o.Servers) == 0 {
 		o.Servers = []string{net.JoinHostPort("localhost", defaultPort)}
 	}
+	o.Servers, o.Fleet.Weights = slices.Clone(o.Servers), slices.Clone(o.Fleet.Weights)
 	if o.DialContext == nil {
 		o.DialContext = netpool.Dialer{}.DialContext
 	}
-	for d, def := range map[*time.Duration]time.Duration{&o.DialTimeout: 5 * time.Second, &o.Timeout: time.Second, &o.IdleTimeout: 5 * time.Minute} {
+	for d, def := range map[*time.Duration]time.Duration{&o.DialTimeout: 5 * time.Second, &o.Timeout: time.Second, &o.IdleTimeout: 5 * time.Minute, &o.Fleet.EjectAfter: time.Second} {
 		if *d == 0 {
 			*d = def
 		}
@@ -124,11 +194,15 @@ func (o Options) validate() error {
 			errs = append(errs, fmt.Errorf("memcached: Options.%s: %s", field, text))
 		}
 	}
-	bad(len(o.Servers) > 1, "Servers", "more than one")
-	for _, s := range o.Servers {
+	for i, s := range o.Servers { // one that is wrong may hold a password
 		_, port, err := net.SplitHostPort(s)
-		bad(network(s) == "tcp" && (err != nil || port == ""), "Servers", "neither host:port nor a path")
+		bad(network(s) == "tcp" && (err != nil || port == ""), "Servers", fmt.Sprintf("server %d of %d is neither host:port nor a path", i+1, len(o.Servers)))
 	}
+	weights := len(o.Fleet.Weights)
+	bad(weights > 0 && weights != len(o.Servers), "Fleet.Weights", fmt.Sprintf("%d weights for %d servers", weights, len(o.Servers)))
+	bad(o.Fleet.Placement > Jump, "Fleet.Placement", "unknown")
+	bad(o.Fleet.Dead > DeadMoves, "Fleet.Dead", "unknown")
+	bad(o.Fleet.EjectAfter < 0, "Fleet.EjectAfter", "negative")
 	bad((o.Username == "") != (o.Password == ""), "Username", "goes with Password")
 	bad(strings.ContainsAny(o.Username, " \r\n") || strings.ContainsAny(o.Password, "\r\n"), "Username", "holds a space or a line end")
 	bad(o.Protocol > Classic, "Protocol", "unknown")
@@ -143,6 +217,21 @@ func (o Options) validate() error {
 	bad(o.MaxLifetime < 0, "MaxLifetime", "negative")
 	bad(o.MaxValue < 0, "MaxValue", "negative")
 	return errors.Join(errs...)
+}
+
+// ring returns the placement of keys on the servers of valid Options.
+func (o Options) ring() (*ring.Ring, error) {
+	servers := make([]ring.Server, len(o.Servers))
+	for i, s := range o.Servers {
+		if servers[i].Address = s; len(o.Fleet.Weights) > 0 {
+			servers[i].Weight = o.Fleet.Weights[i]
+		}
+	}
+	r, err := ring.New(ring.Mode(o.Fleet.Placement), servers)
+	if err != nil {
+		return nil, fmt.Errorf("memcached: Options.Servers: %s", strings.TrimPrefix(err.Error(), "ring: "))
+	}
+	return r, nil
 }
 
 // network returns the network of a server.
@@ -160,6 +249,7 @@ func (o *Options) limits() mcmeta.Limits { return mcmeta.Limits{Value: o.MaxValu
 func (o Options) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("servers", strings.Join(o.Servers, ",")),
+		slog.String("placement", o.Fleet.Placement.String()),
 		slog.Bool("auth", o.Password != ""),
 		slog.Bool("tls", o.TLS != nil),
 	)
@@ -177,6 +267,7 @@ func (o Options) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, o.String
 // ParseURL reads options from a URL:
 //
 //	memcached://user:password@host:port
+//	memcached://host:port,host:port          a fleet
 //	memcacheds://user:password@host:port     with TLS
 //	unix:///path/to.sock
 //
@@ -184,9 +275,9 @@ func (o Options) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, o.String
 // characters in user and password are written as %XX. Errors never repeat the URL;
 // they name the parameter that is not known or has a bad value.
 //
-// The parameters are timeout and dial_timeout; pool_size for MaxConns,
-// max_idle_conns for MaxIdle, conn_max_idle_time for IdleTimeout and
-// conn_max_lifetime for MaxLifetime. Times are written as 1500ms or 2s, or in
+// The parameters are placement, by its name, such as modula; timeout and dial_timeout;
+// pool_size for MaxConns, max_idle_conns for MaxIdle, conn_max_idle_time for IdleTimeout
+// and conn_max_lifetime for MaxLifetime. Times are written as 1500ms or 2s, or in
 // seconds.
 func ParseURL(s string) (Options, error) {
 	o, err := parseURL(s)
@@ -196,7 +287,18 @@ func ParseURL(s string) (Options, error) {
 	return o, nil
 }
 
+// set sets p by its name, and reports whether there is one of that name.
+func (p *Placement) set(name string) bool {
+	for *p = Ketama; *p <= Jump; *p++ {
+		if p.String() == name {
+			return true
+		}
+	}
+	return false
+}
+
 func parseURL(s string) (o Options, err error) {
+	s, others := endpoint.CutHosts(s)
 	u, err := url.Parse(s)
 	if err != nil || u.Opaque != "" {
 		// The parser's own error contains the URL, and with it the password.
@@ -214,12 +316,19 @@ func parseURL(s string) (o Options, err error) {
 		case u.Path != "" && u.Path != "/":
 			return o, errors.New("path behind a host")
 		}
-		o.Servers = []string{net.JoinHostPort(host, port)}
+		more, err := endpoint.Servers(others, defaultPort)
+		if err != nil {
+			return o, err
+		}
+		o.Servers = append([]string{net.JoinHostPort(host, port)}, more...)
 		if u.Scheme == "memcacheds" {
-			o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+			o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+			if len(more) == 0 { // in a fleet each server has its own
+				o.TLS.ServerName = host
+			}
 		}
 	case "unix":
-		if u.Host != "" || u.Path == "" {
+		if u.Host != "" || u.Path == "" || len(others) > 0 {
 			return o, errors.New("unix needs an absolute path, as in unix:///run/memcached.sock")
 		}
 		o.Servers = []string{u.Path}
@@ -231,7 +340,12 @@ func parseURL(s string) (o Options, err error) {
 		return o, errors.New("bad query")
 	}
 	var p endpoint.Pool
-	if err := endpoint.Check(query, p.Set); err != nil {
+	if err := endpoint.Check(query, func(name, value string) (known, ok bool) {
+		if name == "placement" {
+			return true, o.Fleet.Placement.set(value)
+		}
+		return p.Set(name, value)
+	}); err != nil {
 		return o, err
 	}
 	o.Timeout, o.DialTimeout, o.IdleTimeout, o.MaxLifetime = p.Timeout, p.DialTimeout, p.IdleTimeout, p.Lifetime

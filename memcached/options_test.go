@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,11 @@ import (
 
 func TestURLsBecomeOptions(t *testing.T) {
 	for s, want := range map[string]memcached.Options{
-		"memcached://":                               {Servers: []string{"localhost:11211"}},
-		"memcached://user:p%40ss@[::1]:22/":          {Servers: []string{"[::1]:22"}, Username: "user", Password: "p@ss"},
+		"memcached://":                      {Servers: []string{"localhost:11211"}},
+		"memcached://user:p%40ss@[::1]:22/": {Servers: []string{"[::1]:22"}, Username: "user", Password: "p@ss"},
+		"memcached://u:p@a,[::1]:1,b:2?placement=modula": {
+			Servers: []string{"a:11211", "[::1]:1", "b:2"}, Username: "u", Password: "p", Fleet: memcached.Fleet{Placement: memcached.Modula},
+		},
 		"unix:///run/s?pool_size=3&max_idle_conns=2": {Servers: []string{"/run/s"}, MaxConns: 3, MaxIdle: 2},
 		"memcached://h?timeout=1500ms&dial_timeout=2&conn_max_idle_time=3s&conn_max_lifetime=4m": {
 			Servers: []string{"h:11211"}, Timeout: 1500 * time.Millisecond, DialTimeout: 2 * time.Second, IdleTimeout: 3 * time.Second, MaxLifetime: 4 * time.Minute,
@@ -31,7 +35,7 @@ func TestURLsBecomeOptions(t *testing.T) {
 	}
 	for _, s := range []string{
 		"", "localhost", "redis://h", "memcached:h", "memcached://h/1", "memcached://h:0", "memcached://h:x", "memcached://user@h", "unix://h", "unix://h/p",
-		"memcached://h?S3cret=1", "memcached://h?timeout=S3cret", "memcached://h?timeout=1&timeout=2", "memcached://h#S3cret", "memcached://u:S3cret%zz@h",
+		"memcached://h?S3cret=1", "memcached://h?timeout=S3cret", "memcached://h?timeout=1&timeout=2", "memcached://h#S3cret", "memcached://h,", "memcached://a,b:x", "memcached://h?placement=S3cret", "memcached://u:S3cret%zz@h",
 	} {
 		if o, err := memcached.ParseURL(s); err == nil || strings.Contains(err.Error(), "S3cret") {
 			t.Errorf("%s: %v, %v", s, o, err)
@@ -51,7 +55,7 @@ func FuzzParseURL(f *testing.F) {
 			}
 			return
 		}
-		if len(o.Servers) != 1 || o.Servers[0] == "" || (o.Username != "") && o.Password == "" {
+		if len(o.Servers) == 0 || slices.Contains(o.Servers, "") || (o.Username != "") && o.Password == "" {
 			t.Errorf("%q is %+v", s, o.Servers)
 		}
 	})
@@ -59,9 +63,9 @@ func FuzzParseURL(f *testing.F) {
 
 func TestEveryWrongOptionIsNamed(t *testing.T) {
 	_, err := memcached.New(memcached.Options{
-		Servers: []string{"a", "b:1"}, Username: "u", Protocol: 9, Keys: 9, DialTimeout: -1, Timeout: -1, MaxConns: 1, MaxIdle: 2, IdleTimeout: -1, MaxLifetime: -1, MaxValue: -1,
+		Servers: []string{"a", "b:1"}, Fleet: memcached.Fleet{Placement: 9, Weights: []int{1}, Dead: 9, EjectAfter: -1}, Username: "u", Protocol: 9, Keys: 9, DialTimeout: -1, Timeout: -1, MaxConns: 1, MaxIdle: 2, IdleTimeout: -1, MaxLifetime: -1, MaxValue: -1,
 	})
-	for _, field := range []string{"Servers: more", "Servers: neither", "Username", "Protocol", "Keys", "DialTimeout", "Timeout", "MaxIdle", "IdleTimeout", "MaxLifetime", "MaxValue"} {
+	for _, field := range []string{"Servers: server 1 of 2 is neither", "Fleet.Weights: 1 weights for 2 servers", "Fleet.Placement", "Fleet.Dead", "Fleet.EjectAfter", "Username", "Protocol", "Keys", "DialTimeout", "Timeout", "MaxIdle", "IdleTimeout", "MaxLifetime", "MaxValue"} {
 		if err == nil || !strings.Contains(err.Error(), "Options."+field) {
 			t.Errorf("%s is not named: %v", field, err)
 		}

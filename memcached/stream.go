@@ -33,7 +33,18 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (total int6
 	if q.key, err = c.o.Keys.wire(key); err != nil {
 		return 0, err
 	}
-	n := c.node(q.key.text)
+	n, err := c.node(q.key.text)
+	if err == nil {
+		total, err = n.getTo(ctx, &q, w)
+	}
+	if total == 0 && dead(err) && c.misses(ctx) {
+		err = ErrMiss
+	}
+	return total, err
+}
+
+// getTo is GetTo for a request.
+func (n *node) getTo(ctx context.Context, q *request, w io.Writer) (total int64, err error) {
 	able, err := n.ready(ctx)
 	if err != nil {
 		return 0, err
@@ -48,7 +59,7 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (total int6
 		if err := cn.flush(true); err != nil {
 			return err
 		}
-		answer, err = n.copyValue(ctx, cn, &q, &total, w)
+		answer, err = n.copyValue(ctx, cn, q, &total, w)
 		return err
 	})
 	if err == nil {
@@ -162,7 +173,11 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 		_, err = c.do(ctx, item.Key, q, nil)
 		return err
 	}
-	return c.node(q.key.text).setFrom(ctx, &q, r, size)
+	n, err := c.node(q.key.text)
+	if err != nil {
+		return err
+	}
+	return n.setFrom(ctx, &q, r, size)
 }
 
 // spoolError is the error of a reader of unknown size.

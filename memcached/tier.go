@@ -57,7 +57,9 @@ var (
 )
 
 // NewTier returns a Tier over c, which it does not close.
-func NewTier(c *Client) *Tier { return &Tier{itemtier.New(items{c})} }
+// A key never moves to another server, whatever Fleet.Dead says: the keys of a server
+// that does not answer are errors, and those of the others are not affected.
+func NewTier(c *Client) *Tier { return &Tier{itemtier.New(items{c.pinned()})} }
 
 // Bind returns the view of the instance with the space s.
 func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.Tier.Bind(s).(*itemtier.Tier)} }
@@ -70,58 +72,62 @@ func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 	return nil, err
 }
 
-// items is the itemtier.Store of a client.
+// items is the itemtier.Store of a client, which is pinned.
 type items struct{ c *Client }
 
 // Servers implements itemtier.Store.
-func (s items) Servers() int { return 1 }
+func (s items) Servers() int { return len(s.c.all) }
 
 // Home implements itemtier.Store.
-func (s items) Home(string) int { return 0 }
+func (s items) Home(key string) int {
+	k, err := s.c.o.Keys.wire(key)
+	if err != nil {
+		return 0 // each operation on the key fails
+	}
+	return s.c.home(k.text)
+}
 
 // Seconds implements itemtier.Store.
-func (s items) Seconds(ctx context.Context, _ int) (int64, error) {
-	if err := s.able(ctx); err != nil {
+func (s items) Seconds(ctx context.Context, server int) (int64, error) {
+	if err := s.able(ctx, server); err != nil {
 		return 0, err
 	}
-	all, err := s.c.Stats(ctx, "")
+	stats, err := s.c.all[server].stats(ctx, "")
 	if err != nil {
 		return 0, err
 	}
-	for _, stats := range all {
-		n, err := strconv.ParseInt(stats["time"], 10, 64)
-		if err != nil || n <= 0 {
-			return 0, fmt.Errorf("%w: time %q", ErrProtocol, stats["time"])
-		}
-		return n, nil
+	n, err := strconv.ParseInt(stats["time"], 10, 64)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("%w: time %q", ErrProtocol, stats["time"])
 	}
-	return 0, ErrProtocol
+	return n, nil
 }
 
-// able returns ErrClassic if the server has no meta commands.
-func (s items) able(ctx context.Context) error {
-	for n := range s.c.nodes() {
-		able, err := n.ready(ctx)
-		if err == nil && !able.Meta {
-			err = ErrClassic
-		}
-		if err != nil {
-			return err
-		}
+// able returns ErrClassic if a server has no meta commands, and the error of one that is
+// left alone.
+func (s items) able(ctx context.Context, server int) error {
+	n, err := s.c.inService(server)
+	if err != nil {
+		return err
 	}
-	return nil
+	able, err := n.ready(ctx)
+	if err == nil && !able.Meta {
+		err = ErrClassic
+	}
+	return err
 }
 
-// opened returns a number that changes with each connection that is opened.
-func (s items) opened() uint64 { return s.c.PoolStats().Dials }
+// opened returns a number that changes with each connection that is opened to the server
+// of a key.
+func (s items) opened(key string) uint64 { return s.c.all[s.Home(key)].pool.Stats().Dials }
 
 // parallel is how many operations of a call are on their way at once. They go over the
 // connection that callers share, so few round trips hold them all.
 const parallel = 64
 
 // Do implements itemtier.Store.
-func (s items) Do(ctx context.Context, _ int, ops []itemtier.Op) ([]itemtier.Result, error) {
-	if err := s.able(ctx); err != nil {
+func (s items) Do(ctx context.Context, server int, ops []itemtier.Op) ([]itemtier.Result, error) {
+	if err := s.able(ctx, server); err != nil {
 		return nil, err
 	}
 	results := make([]itemtier.Result, len(ops))
@@ -203,7 +209,7 @@ func (s items) one(ctx context.Context, op *itemtier.Op) itemtier.Result {
 }
 
 func (s items) read(ctx context.Context, op *itemtier.Op) itemtier.Result {
-	opened := s.opened()
+	opened := s.opened(op.Key)
 	item, err := s.c.Get(ctx, op.Key)
 	if errors.Is(err, ErrMiss) {
 		return itemtier.Result{}
@@ -219,7 +225,7 @@ func (s items) write(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	switch {
 	case item.CAS == 0:
 		err = s.c.Add(ctx, item)
-	case op.Version.Connection != s.opened():
+	case op.Version.Connection != s.opened(op.Key):
 		return itemtier.Result{}
 	default:
 		err = s.c.CompareAndSwap(ctx, item)

@@ -5,6 +5,7 @@ package endpoint
 
 import (
 	"errors"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -87,6 +88,22 @@ func CutHosts(s string) (one string, others []string) {
 	begin += strings.LastIndexByte(s[begin:end], '@') + 1
 	hosts := strings.Split(s[begin:end], ",")
 	return s[:begin] + hosts[0] + s[end:], hosts[1:]
+}
+
+// Servers returns hosts that CutHosts has removed, each as host:port.
+func Servers(hosts []string, defaultPort string) (all []string, err error) {
+	for _, host := range hosts {
+		u, err := url.Parse("tcp://" + host)
+		if err != nil || u.Host != host || host == "" {
+			return nil, errors.New("list of hosts cannot be parsed")
+		}
+		name, port, err := HostPort(u, defaultPort)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, net.JoinHostPort(name, port))
+	}
+	return all, nil
 }
 
 // HostPort returns the host and the port of a server, with defaults.

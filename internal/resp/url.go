@@ -2,7 +2,6 @@ package resp
 
 import (
 	"errors"
-	"net"
 	"net/url"
 	"strings"
 
@@ -50,16 +49,8 @@ func ParseURL(s string) (Endpoint, error) {
 		if e.Host, e.Port, err = endpoint.HostPort(u, "6379"); err != nil {
 			return Endpoint{}, err
 		}
-		for _, host := range others {
-			o, err := url.Parse("redis://" + host)
-			if err != nil || o.Host != host || host == "" {
-				return Endpoint{}, errors.New("list of hosts cannot be parsed")
-			}
-			name, port, err := endpoint.HostPort(o, "6379")
-			if err != nil {
-				return Endpoint{}, err
-			}
-			e.Others = append(e.Others, net.JoinHostPort(name, port))
+		if e.Others, err = endpoint.Servers(others, "6379"); err != nil {
+			return Endpoint{}, err
 		}
 		db = strings.TrimPrefix(u.Path, "/")
 	case "unix":

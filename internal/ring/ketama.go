@@ -63,12 +63,15 @@ func pointsOf(servers []Server, name func(string) string) ([]point, error) {
 }
 
 // at returns the server of the first point that is not before place.
-func (r *Ring) at(place uint32) int {
+func (r *Ring) at(place uint32) int { return r.points[r.index(place)].server }
+
+// index returns the index of the first point that is not before place.
+func (r *Ring) index(place uint32) int {
 	i := sort.Search(len(r.points), func(i int) bool { return r.points[i].place >= place })
 	if i == len(r.points) {
 		i = 0
 	}
-	return r.points[i].server
+	return i
 }
 
 // keyPoint returns the place of key on the circle.

@@ -132,6 +132,45 @@ func (r *Ring) Pick(key string) int {
 	}
 }
 
+// PickFrom is Pick, but if the key's server is out, the key belongs to another one that
+// is not: to that of the next point on the circle, or in the other modes to one that is
+// picked among those that are not out. Keys of servers that are not out stay where they
+// are. If all servers are out, it is Pick. out is called with positions as New got them.
+func (r *Ring) PickFrom(key string, out func(server int) bool) int {
+	home := r.Pick(key)
+	if !out(home) {
+		return home
+	}
+	switch r.mode {
+	case Modula:
+		return r.inService(home, out, func(n int) int { return int(checksum(key) % uint32(n)) })
+	case Jump:
+		return r.inService(home, out, func(n int) int { return jump(xxhash64(key), n) })
+	default:
+		begin := r.index(keyPoint(key))
+		for i := range r.points {
+			if s := r.points[(begin+i)%len(r.points)].server; !out(s) {
+				return s
+			}
+		}
+		return home
+	}
+}
+
+// inService picks one of the servers that are not out, or home if there is none.
+func (r *Ring) inService(home int, out func(server int) bool, pick func(n int) int) int {
+	in := make([]int, 0, len(r.order))
+	for _, s := range r.order {
+		if !out(s) {
+			in = append(in, s)
+		}
+	}
+	if len(in) == 0 {
+		return home
+	}
+	return in[pick(len(in))]
+}
+
 // checksum is CRC-32 (IEEE) of key. It goes byte by byte, since a call of
 // crc32.ChecksumIEEE needs a slice that escapes.
 func checksum(key string) uint32 {

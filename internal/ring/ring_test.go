@@ -212,3 +212,51 @@ func TestModesHaveNames(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestKeysOfAServerThatIsOutGoToTheOthers looks at every set of servers that are out:
+// each key that has to move goes to one that is in, and no other key moves.
+func TestKeysOfAServerThatIsOutGoToTheOthers(t *testing.T) {
+	const n = 4
+	var servers []Server
+	for i := range n {
+		servers = append(servers, Server{Address: fmt.Sprintf("10.1.0.%d:11211", i)})
+	}
+	for mode := Ketama; mode <= Jump; mode++ {
+		r := mustNew(t, mode, servers)
+		for set := range 1 << n {
+			out := func(i int) bool { return set>>i&1 == 1 }
+			share := make([]int, n)
+			for i := range 2000 {
+				key := fmt.Sprint("user:", i)
+				home, got := r.Pick(key), r.PickFrom(key, out)
+				share[got]++
+				if all := set == 1<<n-1; got != home && (!out(home) || all) || out(got) && !all {
+					t.Fatalf("%v, out %04b: %q of %d is on %d", mode, set, key, home, got)
+				}
+			}
+			for i, k := range share {
+				if !out(i) && k < 200 {
+					t.Errorf("%v, out %04b: server %d has %d of 2000 keys", mode, set, i, k)
+				}
+			}
+		}
+	}
+}
+
+// TestAServerThatIsOutIsAsOneThatIsGone compares with a circle without the server, where
+// all have the same number of points.
+func TestAServerThatIsOutIsAsOneThatIsGone(t *testing.T) {
+	var servers []Server
+	for i := range 5 {
+		servers = append(servers, Server{Address: fmt.Sprintf("10.1.0.%d:11211", i)})
+	}
+	for _, mode := range []Mode{Ketama, KetamaSpy} {
+		whole, less := mustNew(t, mode, servers), mustNew(t, mode, servers[:4])
+		for i := range 10_000 {
+			key := fmt.Sprint("user:", i)
+			if got, want := whole.PickFrom(key, func(s int) bool { return s == 4 }), less.Pick(key); got != want {
+				t.Fatalf("%v: %q on %d, not %d", mode, key, got, want)
+			}
+		}
+	}
+}
