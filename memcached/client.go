@@ -205,7 +205,11 @@ func (c *Client) pinned() *Client { return &Client{o: c.o, fleet: c.fleet, dead:
 // misses reports whether a read of a dead server is a miss. A call that has run out of
 // time fails nevertheless.
 func (c *Client) misses(ctx context.Context) bool {
-	return c.dead == DeadMisses && ctx.Err() == nil
+	if c.dead != DeadMisses || ctx.Err() != nil {
+		return false
+	}
+	end, bounded := ctx.Deadline() // the connection may notice it before the context
+	return !bounded || time.Now().Before(end)
 }
 
 // do carries out a request at the server of its key.

@@ -65,6 +65,17 @@ func New() *Server {
 	return s
 }
 
+// Restart ends all connections, and begins again without items, and with its first CAS
+// number.
+func (s *Server) Restart() {
+	s.Stop()
+	s.mu.Lock()
+	clear(s.items)
+	s.cas = 0
+	s.mu.Unlock()
+	s.Start()
+}
+
 // Calls returns the number of calls of a command.
 func (s *Server) Calls(name string) int {
 	s.mu.Lock()
