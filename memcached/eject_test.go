@@ -132,7 +132,7 @@ func TestOnlySilenceEjects(t *testing.T) {
 	repeat := func(f func()) {
 		for range 300 {
 			f()
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // in a bubble
 		}
 	}
 	never := func(o *memcached.Options) { o.Fleet.EjectAfter = math.MaxInt64 }

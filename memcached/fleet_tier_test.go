@@ -1,14 +1,30 @@
 package memcached_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest"
 )
+
+// TestTierOverAFleetConforms runs the checks of every Tier on three servers.
+func TestTierOverAFleetConforms(t *testing.T) {
+	for name, check := range stratatest.TierChecks() {
+		t.Run(name, func(t *testing.T) {
+			three(t, nil, func(t *testing.T, _ *squad, c *memcached.Client) {
+				check(t, func(*testing.T) (remote.Tier, func(time.Duration)) { return memcached.NewTier(c), time.Sleep })
+			})
+		})
+	}
+}
 
 // TestTheTierNeverMovesAKey: whatever the client does with the keys of a dead server.
 func TestTheTierNeverMovesAKey(t *testing.T) {
@@ -56,4 +72,120 @@ func keeps(t *testing.T, tier remote.Tier, key string) bool {
 		t.Fatalf("%v, %v", refused, err)
 	}
 	return true
+}
+
+// absences are ways for a server to be away, and to come back.
+var absences = map[string]struct{ leave, comeBack func(*member) }{ // read-only
+	"with its items": {func(m *member) { m.Stop() }, func(m *member) { m.Start() }},
+	"from a pause":   {func(m *member) { m.pause() }, func(m *member) { m.resume() }},
+	"empty":          {func(m *member) { m.Stop() }, func(m *member) { m.Restart() }},
+	"after a reset":  {func(m *member) { m.pause() }, func(m *member) { m.Drop(); m.resume() }},
+}
+
+// drops are ways to drop keys. The error is that of the drops that L2 has not confirmed.
+var drops = map[string]func(ctx context.Context, c *strata.Cache[string, int64], keys []string) error{ // read-only
+	"one by one": func(ctx context.Context, c *strata.Cache[string, int64], keys []string) error {
+		var errs []error
+		for _, key := range keys {
+			errs = append(errs, c.Invalidate(ctx, key))
+		}
+		return errors.Join(errs...)
+	},
+	"by their tag": func(ctx context.Context, c *strata.Cache[string, int64], _ []string) error {
+		return c.InvalidateTags(ctx, "a", "b", "c", "d")
+	},
+	"all": func(ctx context.Context, c *strata.Cache[string, int64], _ []string) error {
+		return c.InvalidateAll(ctx)
+	},
+}
+
+// TestServerThatComesBackBringsNoOldValue drops values while one of three servers is
+// away. The instance that drops never reads an old value afterwards, and other instances
+// do not once Stats.Pending says that the drop is confirmed.
+func TestServerThatComesBackBringsNoOldValue(t *testing.T) {
+	for absence, way := range absences {
+		for name, drop := range drops {
+			for d := memcached.DeadFails; d <= memcached.DeadMoves; d++ {
+				t.Run(fmt.Sprint(absence, "/", name, "/", d), func(t *testing.T) {
+					three(t, treating(d), func(t *testing.T, q *squad, c *memcached.Client) {
+						o := &old{t: t, bus: stratatest.NewBus(), tier: memcached.NewTier(c)}
+						o.run(q.members[1], way.leave, way.comeBack, drop)
+					})
+				})
+			}
+		}
+	}
+}
+
+// old is a run with instances that must not read a value from before a drop.
+type old struct {
+	t       *testing.T
+	bus     *stratatest.Bus
+	tier    remote.Tier
+	version atomic.Int64 // the origin's value of all keys
+	keys    []string
+}
+
+// instance returns an instance of the cache.
+func (o *old) instance() *strata.Cache[string, int64] {
+	tags := []string{"a", "b", "c", "d"}
+	c, err := strata.New(strata.Options[string, int64]{
+		Name: "numbers", TTL: time.Hour,
+		Tags:   func(key string, _ int64) []string { return tags[len(key)%4 : len(key)%4+1] },
+		Loader: func(context.Context, string) (int64, error) { return o.version.Load(), nil },
+		Memory: strata.Memory[string, int64]{MaxEntries: 1000},
+		Remote: strata.Remote[string, int64]{Tier: o.tier, Bus: o.bus.Connect(), Timeout: 2 * time.Second},
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return c
+}
+
+// reads checks what an instance reads.
+func (o *old) reads(who string, c *strata.Cache[string, int64], want int64) {
+	o.t.Helper()
+	for _, key := range o.keys {
+		if v, err := c.GetOrLoad(o.t.Context(), key, nil); v != want || err != nil {
+			o.t.Fatalf("%s reads %s: %d, not %d, %v", who, key, v, want, err)
+		}
+	}
+}
+
+func (o *old) run(m *member, leave, comeBack func(*member), drop func(context.Context, *strata.Cache[string, int64], []string) error) {
+	t, ctx := o.t, o.t.Context()
+	for i := range 24 {
+		o.keys = append(o.keys, fmt.Sprintf("%0*d", 1+i/4, i))
+	}
+	one, other := o.instance(), o.instance()
+	defer one.Close(context.Background())
+	defer other.Close(context.Background())
+	o.version.Store(1)
+	o.reads("the first instance", one, 1)
+	o.reads("the other instance", other, 1)
+
+	leave(m)
+	o.version.Store(2)
+	var remote *strata.RemoteError
+	if err := drop(ctx, one, o.keys); !errors.As(err, &remote) || one.Stats().Pending == 0 {
+		t.Fatalf("a drop without the server: %v, %d pending", err, one.Stats().Pending)
+	}
+	o.reads("without the server, the instance that dropped", one, 2)
+	comeBack(m)
+	for i := 0; one.Stats().Pending > 0; i++ {
+		if i > 120 {
+			t.Fatalf("%d drops are not confirmed after a minute", one.Stats().Pending)
+		}
+		o.reads("before it is confirmed, the instance that dropped", one, 2)
+		time.Sleep(500 * time.Millisecond)
+	}
+	synctest.Wait() // the bus has delivered
+	late := o.instance()
+	defer late.Close(context.Background())
+	for range 3 {
+		o.reads("the instance that dropped", one, 2)
+		o.reads("the other instance", other, 2)
+		o.reads("a new instance", late, 2)
+		time.Sleep(40 * time.Second)
+	}
 }
