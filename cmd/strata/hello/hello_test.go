@@ -169,6 +169,27 @@ func TestInstancesShareLoadsThroughL2(t *testing.T) {
 	}
 }
 
+// Without a bus an instance does not hear of a deletion by another one.
+func TestMemoryWithoutABusIsAsOldAsItsOptionSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		options := hello.Options{Origin: &slowOrigin{}, Tier: stratatest.NewTier(), MemoryTTL: 2 * time.Second}
+		one, other := newService(t, options), newService(t, options)
+		ask := func() string { return request(one, "GET", "/hello?name=Ann&locale=en").Body.String() }
+
+		before := ask()
+		if w := request(other, "DELETE", "/hello"); w.Code != http.StatusOK {
+			t.Fatalf("status %d: %s", w.Code, w.Body)
+		}
+		if got := ask(); got != before {
+			t.Errorf("at once: %s; want %s, which shows that there is no bus", got, before)
+		}
+		time.Sleep(2 * time.Second) // in the bubble's time
+		if got := ask(); got == before {
+			t.Errorf("after 2s: %s, which was deleted", got)
+		}
+	})
+}
+
 func TestRestartedInstanceFindsItsEntriesInL2(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

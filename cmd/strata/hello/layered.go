@@ -17,7 +17,7 @@ func newLayered(load loader, o Options) (*layered, error) {
 	so := strata.Options[Key, origin.Greeting]{
 		Name:   "hello",
 		TTL:    o.TTL,
-		Memory: strata.Memory[Key, origin.Greeting]{MaxEntries: int64(o.MaxEntries)},
+		Memory: strata.Memory[Key, origin.Greeting]{MaxEntries: int64(o.MaxEntries), TTL: o.MemoryTTL},
 		Loader: strata.Loader[Key, origin.Greeting](load),
 		Logger: o.Logger,
 	}

@@ -71,6 +71,9 @@ type Options struct {
 	// does not close them. A nil Tier means none.
 	Tier remote.Tier
 	Bus  remote.Bus
+	// MemoryTTL caps the time for which the memory of the mode strata keeps
+	// greetings. 0 means the default of strata.
+	MemoryTTL time.Duration
 	// Mode is the first mode. Empty means strata.
 	Mode Mode
 	// Logger is the logger of the cache. Nil means no log.

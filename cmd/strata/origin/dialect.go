@@ -28,16 +28,27 @@ func (d dialect) rewrite(statement string) string {
 	return strings.NewReplacer("?", d.placeholder, "BIGINT", d.bigint).Replace(statement)
 }
 
-// connect opens a pool. It does not connect yet.
-func connect(o Options) (*Origin, error) {
-	scheme, rest, _ := strings.Cut(o.URL, ":")
+// CheckURL returns the error of Open, which wraps ErrURL, for a URL that is not that of
+// a database. It opens nothing.
+func CheckURL(raw string) error {
+	_, err := opener(raw)
+	return err
+}
+
+// opener returns the function that opens the pool of a URL. The pool connects later.
+func opener(raw string) (open func() (*Origin, error), err error) {
+	scheme, rest, _ := strings.Cut(raw, ":")
 	switch {
-	case o.URL == "" || o.URL == "sqlite":
-		return temporarySQLite()
+	case raw == "" || raw == "sqlite":
+		return temporarySQLite, nil
 	case scheme == "sqlite" && rest != "":
-		return openSQLite(strings.TrimPrefix(rest, "//"))
+		return func() (*Origin, error) { return openSQLite(strings.TrimPrefix(rest, "//")) }, nil
 	case scheme == "postgres" || scheme == "postgresql":
-		return openPostgres(o.URL)
+		config, err := parsePostgres(raw)
+		if err != nil {
+			return nil, err
+		}
+		return func() (*Origin, error) { return openPostgres(config), nil }, nil
 	}
 	return nil, fmt.Errorf("%w: want sqlite, sqlite:PATH or postgres://HOST/DATABASE", ErrURL)
 }
@@ -70,9 +81,9 @@ func openSQLite(path string) (*Origin, error) {
 	return &Origin{db: db, dialect: dialect{"?", "INTEGER", 1}, name: "SQLite, a file (WAL, synchronous=FULL)"}, nil
 }
 
-func openPostgres(raw string) (*Origin, error) {
-	// The URL is parsed here first, because the errors of pgx may contain the
-	// password.
+// parsePostgres parses a URL. The parser of net/url is asked first, because the errors
+// of pgx may contain the password.
+func parsePostgres(raw string) (*pgx.ConnConfig, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" && u.Query().Get("host") == "" {
 		return nil, fmt.Errorf("%w: not a valid postgres:// URL", ErrURL)
@@ -81,12 +92,16 @@ func openPostgres(raw string) (*Origin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: not a valid postgres:// URL", ErrURL)
 	}
+	return config, nil
+}
+
+func openPostgres(config *pgx.ConnConfig) *Origin {
 	address := net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))
 	return &Origin{
 		db:      stdlib.OpenDB(*config),
 		dialect: dialect{"$", "BIGINT", 0},
 		name:    "PostgreSQL at " + address,
-	}, nil
+	}
 }
 
 // greetSQL composes a greeting and records the request. Parameters: name,

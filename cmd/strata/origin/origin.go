@@ -56,7 +56,11 @@ type Origin struct {
 // Open connects to a database and creates its tables. An error that wraps
 // ErrURL is caused by o, any other error by the database.
 func Open(ctx context.Context, o Options) (*Origin, error) {
-	or, err := connect(o)
+	open, err := opener(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	or, err := open()
 	if err != nil {
 		return nil, err
 	}
