@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"runtime"
+	"runtime/debug"
+	"slices"
 
 	"github.com/alecthomas/kong"
 )
@@ -16,8 +20,49 @@ type environment struct {
 
 // grammar is the command line.
 type grammar struct {
-	Demo demoCommand `cmd:"" help:"Run a small service without a cache, with a naive one and with strata, under the same load, and compare."`
-	Load loadCommand `cmd:"" help:"Send requests to a URL on a schedule and measure how long they take."`
+	Demo    demoCommand    `cmd:"" help:"Run a small service without a cache, with a naive one and with strata, under the same load, and compare."`
+	Load    loadCommand    `cmd:"" help:"Send requests to a URL on a schedule and measure how long they take."`
+	Version versionCommand `cmd:"" help:"Print the version of this command, of Go and of the platform."`
+	Help    helpCommand    `cmd:"" help:"Print what the commands do, or the flags of one."`
+}
+
+// helpCommand is `strata help`.
+type helpCommand struct {
+	Command []string `arg:"" optional:"" help:"Command."`
+}
+
+// Run runs the command.
+func (h *helpCommand) Run(e *environment) error {
+	return execute(e, append(slices.Clone(h.Command), "--help"))
+}
+
+// versionCommand is `strata version`.
+type versionCommand struct{}
+
+// Run runs the command.
+func (versionCommand) Run(e *environment) error {
+	info, _ := debug.ReadBuildInfo()
+	_, err := fmt.Fprintln(e.stdout, version(info))
+	return err
+}
+
+// version describes a build, which is nil if it is not known: the version of the module
+// and the commit, if one is recorded.
+func version(info *debug.BuildInfo) string {
+	text := "strata"
+	if info != nil && info.Main.Version != "" {
+		text += " " + info.Main.Version
+	} else {
+		text += " (unknown version)"
+	}
+	if info != nil {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				text += ", commit " + s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("%s, %s %s/%s", text, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // usageError is an error in the arguments of the command.

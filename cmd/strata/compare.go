@@ -121,23 +121,23 @@ func (c *comparison) write(w io.Writer, rows []row) error {
 		[2]string{"shared", "requests that joined the load of another"},
 	)
 	if slices.Contains(c.phases, restarted) {
-		f = append(f, [2]string{string(restarted), "strata in an instance that has just started: its memory is empty, L2 is not"})
+		f = append(f, [2]string{string(restarted), "strata in a new instance: its memory is empty, L2 is not"})
 	}
 	if err := f.write(w); err != nil {
 		return err
 	}
-	t := table{head: []string{"mode", "requests/s", "p50", "p95", "p99", "origin queries", "L1 hits", "L2 hits", "shared", "errors"}}
+	t := table{head: []string{"\nmode", "requests\nper s", "\np50", "\np99", "origin\nqueries", "L1\nhits", "L2\nhits", "\nshared", "\nerrors"}}
 	for _, r := range rows {
 		l := r.result.Latency
-		t.add(string(r.phase), rate(r.result.Rate()), duration(l.P50), duration(l.P95), duration(l.P99),
-			count(r.queries), count(r.cache.L1Hits), count(r.cache.L2Hits), count(r.cache.Shared),
-			count(r.result.Failed()+r.result.Refused()))
+		t.add(string(r.phase), rate(r.result.Rate()), duration(l.P50), duration(l.P99),
+			short(r.queries), short(r.cache.L1Hits), short(r.cache.L2Hits), short(r.cache.Shared),
+			short(r.result.Failed()+r.result.Refused()))
 	}
 	fmt.Fprintln(w)
 	if err := t.write(w); err != nil {
 		return err
 	}
-	return writeNotes(w, rows)
+	return writeNotes(w, append(c.factor(rows), notes(rows)...))
 }
 
 // conditions returns the text on how to read the latencies.
@@ -146,25 +146,46 @@ func (c *comparison) conditions() string {
 	if c.load.Rate > 0 {
 		from = "the intended start"
 	}
-	return fmt.Sprintf("latency counts from %s; client and service share %s",
+	return fmt.Sprintf("latency from %s; client and service share %s",
 		from, plural(int64(runtime.GOMAXPROCS(0)), "CPU", "CPUs"))
 }
 
-// writeNotes explains the rows that need it.
-func writeNotes(w io.Writer, rows []row) error {
-	var b strings.Builder
+// factor compares the modes strata and none, if no rate has bounded them.
+func (c *comparison) factor(rows []row) []string {
+	rates := map[phase]float64{}
+	for _, r := range rows {
+		rates[r.phase] = r.result.Rate()
+	}
+	with, without := rates[phase(hello.Strata)], rates[phase(hello.None)]
+	if c.load.Rate > 0 || with == 0 || without == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s answered %s times as many requests/s as %s", hello.Strata, digits(with/without), hello.None)}
+}
+
+// notes explains the rows that need it.
+func notes(rows []row) (lines []string) {
 	for _, r := range rows {
 		// Late timers cause a few.
 		if n := r.result.Unsent; n > r.result.Done/1000 {
-			fmt.Fprintf(&b, "%s could not keep up: %s of the schedule not sent\n", r.phase, plural(n, "request", "requests"))
+			lines = append(lines, fmt.Sprintf("%s could not keep up: %s of the schedule not sent", r.phase, plural(n, "request", "requests")))
 		}
 		if text := describeErrors(r.result); text != "" {
-			fmt.Fprintf(&b, "%s: %s\n", r.phase, text)
+			lines = append(lines, fmt.Sprintf("%s: %s", r.phase, text))
 		}
 	}
-	if b.Len() == 0 {
+	return lines
+}
+
+// writeNotes writes lines below a table.
+func writeNotes(w io.Writer, lines []string) error {
+	if len(lines) == 0 {
 		return nil
 	}
-	_, err := io.WriteString(w, "\n"+b.String())
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString("\n" + strings.Join(wrap(l, screen), "\n"))
+	}
+	_, err := io.WriteString(w, b.String()+"\n")
 	return err
 }

@@ -28,13 +28,13 @@ type demoCommand struct {
 	Origin        string        `default:"sqlite" help:"Database: sqlite (a temporary file), sqlite:PATH or postgres://..." placeholder:"URL"`
 	OriginConns   int           `help:"Largest number of connections to the database, -1 for no bound. The default is 1 for SQLite and no bound for PostgreSQL." placeholder:"N"`
 	OriginLatency time.Duration `default:"0s" help:"Time added to each query (${default})." placeholder:"TIME"`
-	L2            string        `name:"l2" default:"embedded" help:"Store that instances share: embedded, none or redis://... (${default})." placeholder:"URL"`
+	L2            string        `name:"l2" default:"embedded" help:"Store that instances share: embedded (a Redis in this process), none, redis://HOST:PORT or memcached://HOST:PORT,... (${default})." placeholder:"URL"`
 	TTL           time.Duration `name:"ttl" default:"3m" help:"Time for which greetings are fresh (${default})." placeholder:"TIME"`
 	MaxEntries    int           `default:"10000" help:"Largest number of greetings in the memory of strata (${default})." placeholder:"N"`
 
 	Cardinality int           `default:"10000" help:"Number of different URLs (${default})." placeholder:"N"`
 	Group       int           `default:"100" help:"Requests for the same URL that start at once (${default}). With 1 no loads are shared, and each first read costs a look-up in L2." placeholder:"N"`
-	Rate        float64       `default:"5000" help:"Requests per second, 0 for as many as the service answers (${default})." placeholder:"N"`
+	Rate        float64       `default:"5000" help:"Requests per second, 0 for as many as the service answers (${default}). With 0, the factor between none and strata is shown below the table." placeholder:"N"`
 	Concurrency int           `default:"200" help:"Largest number of running requests (${default})." placeholder:"N"`
 	Duration    time.Duration `default:"5s" help:"Time of load in each mode (${default})." placeholder:"TIME"`
 }
@@ -47,76 +47,107 @@ The table is written to standard output. After it the service runs until it is i
 
 // Run runs the command.
 func (d *demoCommand) Run(e *environment) error {
-	phases, err := d.check()
+	p, err := d.check()
 	if err != nil {
 		return usageError{err}
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(e.ctx, "tcp", d.Addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%s is in use; choose another address with --addr", d.Addr)
-	}
+	listener, err := d.listen(e.ctx)
 	if err != nil {
-		return fmt.Errorf("--addr: %w", err)
+		return err
 	}
 	defer listener.Close()
 
 	db, err := origin.Open(e.ctx, origin.Options{URL: d.Origin, MaxConns: d.OriginConns, Latency: d.OriginLatency})
-	if errors.Is(err, origin.ErrURL) {
-		return usageError{fmt.Errorf("--origin: %w", err)}
-	}
 	if err != nil {
 		return orInterrupted(e.ctx, fmt.Errorf("--origin: %w", err))
 	}
 	defer db.Close()
-	shared, err := openL2(e.ctx, d.L2)
+	shared, err := p.openL2(e.ctx)
 	if err != nil {
 		return orInterrupted(e.ctx, err)
 	}
 	defer shared.close()
 
 	service, err := hello.New(hello.Options{
-		Origin: db, TTL: d.TTL, MaxEntries: d.MaxEntries, Tier: shared.tier, Bus: shared.bus, Mode: phases[len(phases)-1].mode(),
+		Origin: db, TTL: d.TTL, MaxEntries: d.MaxEntries,
+		Tier: shared.tier, Bus: shared.bus, MemoryTTL: shared.memoryTTL, Mode: p.phases[len(p.phases)-1].mode(),
 	})
 	if err != nil {
 		return err
 	}
 	defer closeService(service)
 	return d.serve(e, listener, service, &comparison{
-		load: d.options(listener.Addr()), phases: phases, service: service,
-		facts: d.facts(db, shared),
+		load: d.options(listener.Addr()), phases: p.phases, service: service,
+		facts: append(d.facts(db), shared.facts()...),
 	})
 }
 
-// check checks the flags beyond the grammar, and returns the phases.
-func (d *demoCommand) check() ([]phase, error) {
-	if d.Exit && d.Serve {
-		return nil, errors.New("--exit and --serve exclude each other")
+// listen binds the address.
+func (d *demoCommand) listen(ctx context.Context) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", d.Addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s is in use; choose another address with --addr", d.Addr)
 	}
-	_, port, err := net.SplitHostPort(d.Addr)
 	if err != nil {
-		return nil, errors.New("--addr: want HOST:PORT")
+		return nil, fmt.Errorf("--addr: %w", err)
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return nil, errors.New("--addr: the port is not a number from 0 to 65535")
+	return listener, nil
+}
+
+// plan is the meaning of the flags that are more than a value.
+type plan struct {
+	phases []phase
+	openL2 opener
+}
+
+// check checks the flags beyond the grammar, before anything is opened.
+func (d *demoCommand) check() (p plan, err error) {
+	if d.Exit && d.Serve {
+		return p, errors.New("--exit and --serve exclude each other")
 	}
-	if d.OriginLatency < 0 || d.TTL <= 0 || d.MaxEntries <= 0 {
-		return nil, errors.New("--origin-latency must not be negative, --ttl and --max-entries must be positive")
+	if err := d.checkAddr(); err != nil {
+		return p, err
+	}
+	if d.OriginLatency < 0 || d.TTL < time.Millisecond || d.MaxEntries <= 0 {
+		return p, errors.New("--origin-latency must not be negative, --ttl must be 1ms or more, and --max-entries must be positive")
 	}
 	if d.OriginConns < -1 {
-		return nil, errors.New("--origin-conns must not be smaller than -1")
+		return p, errors.New("--origin-conns must not be smaller than -1")
 	}
-	phases, err := d.phases()
+	if err := origin.CheckURL(d.Origin); err != nil {
+		return p, fmt.Errorf("--origin: %w", err)
+	}
+	if p.openL2, err = parseL2(d.L2); err != nil {
+		return p, fmt.Errorf("--l2: %w", err)
+	}
+	if p.phases, err = d.phases(); err != nil {
+		return p, fmt.Errorf("--modes: %w", err)
+	}
+	return p, d.checkLoad()
+}
+
+// checkAddr checks --addr.
+func (d *demoCommand) checkAddr() error {
+	_, port, err := net.SplitHostPort(d.Addr)
 	if err != nil {
-		return nil, fmt.Errorf("--modes: %w", err)
+		return errors.New("--addr: want HOST:PORT")
 	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return errors.New("--addr: the port is not a number from 0 to 65535")
+	}
+	return nil
+}
+
+// checkLoad checks the flags of the load.
+func (d *demoCommand) checkLoad() error {
 	if err := d.options(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}).Validate(); err != nil {
-		return nil, err
+		return err
 	}
 	if d.Cardinality == 0 || d.Group == 0 || d.Concurrency == 0 { // zero means a default in load.Options
-		return nil, errors.New("--cardinality, --group and --concurrency must be positive")
+		return errors.New("--cardinality, --group and --concurrency must be positive")
 	}
-	return phases, nil
+	return nil
 }
 
 // phases parses --modes. Without L2 it omits the phase restarted, which would
@@ -161,13 +192,13 @@ func baseURL(addr net.Addr) string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// facts returns the origin and the store of the measurement.
-func (d *demoCommand) facts(db *origin.Origin, shared *l2) facts {
+// facts returns the origin of the measurement.
+func (d *demoCommand) facts(db *origin.Origin) facts {
 	latency := ""
 	if d.OriginLatency > 0 {
 		latency = ", " + duration(d.OriginLatency) + " added to each query"
 	}
-	return facts{{"origin", db.String() + latency}, {"L2", shared.name}}
+	return facts{{"origin", db.String() + latency}}
 }
 
 // serve runs the server and the comparison until the command is interrupted.

@@ -16,6 +16,14 @@ func count(n int64) string {
 	return s
 }
 
+// short formats an integer in at most seven columns.
+func short(n int64) string {
+	if n < 999_950 {
+		return count(n)
+	}
+	return digits(float64(n)/1e6) + " M"
+}
+
 // rate formats requests per second: whole numbers unless they are small.
 func rate(r float64) string {
 	if r != 0 && r < 10 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -20,40 +21,102 @@ type l2 struct {
 	tier  remote.Tier
 	bus   remote.Bus
 	close func()
+	// memoryTTL caps the lives in the memory of an instance. It is set if there is no
+	// bus that would tell the instance of changes by others.
+	memoryTTL time.Duration
 }
 
-// openL2 opens the store of a flag: "embedded", "none" or a Redis URL.
-func openL2(ctx context.Context, flag string) (*l2, error) {
+// withoutBus is the memoryTTL of a store that has no bus.
+const withoutBus = 2 * time.Second
+
+// opener connects to a store.
+type opener func(ctx context.Context) (*l2, error)
+
+// parseL2 checks a flag: "embedded", "none", or a URL. The store is opened later.
+func parseL2(flag string) (opener, error) {
+	scheme, _, isURL := strings.Cut(flag, "://")
 	switch {
 	case flag == "none":
-		return &l2{name: "none", close: func() {}}, nil
+		return func(context.Context) (*l2, error) { return &l2{name: "none", close: func() {}}, nil }, nil
 	case flag == "embedded":
-		return embeddedL2(ctx)
-	case strings.Contains(flag, "://"):
-		return dialL2(ctx, flag, "Redis at ")
+		return embeddedL2, nil
+	case isURL && (scheme == "redis" || scheme == "rediss" || scheme == "unix"):
+		return parseRedis(flag, "Redis at ")
+	case isURL && (scheme == "memcached" || scheme == "memcacheds"):
+		return parseMemcached(flag)
 	}
-	return nil, usageError{errors.New("--l2: want embedded, none or redis://HOST:PORT")}
+	return nil, errors.New("want embedded, none, redis://HOST:PORT or memcached://HOST:PORT,HOST:PORT...")
 }
 
-// dialL2 connects to a server and checks that it answers. It appends the
-// address to the name.
-func dialL2(ctx context.Context, rawURL, name string) (*l2, error) {
+// parseRedis returns the opener of a Redis. It appends the address to the name.
+func parseRedis(rawURL, name string) (opener, error) {
 	o, err := redis.ParseURL(rawURL)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--l2: %w", err)}
+		return nil, err
 	}
-	client, err := redis.New(o)
+	client, err := redis.New(o) // opens no connection yet
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--l2: %w", err)}
+		return nil, err
 	}
-	closeClient := func() { client.Close() }
+	return func(ctx context.Context) (*l2, error) {
+		if err := answers(ctx, client.Ping); err != nil {
+			client.Close()
+			return nil, fmt.Errorf("--l2: %s: %w", o.Addr, err)
+		}
+		return &l2{
+			name: name + o.Addr, tier: redis.NewTier(client), bus: redis.NewBus(client),
+			close: func() { client.Close() },
+		}, nil
+	}, nil
+}
+
+// parseMemcached returns the opener of a memcached, or of a fleet of them.
+func parseMemcached(rawURL string) (opener, error) {
+	o, err := memcached.ParseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	client, err := memcached.New(o) // opens no connection yet
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (*l2, error) {
+		servers := strings.Join(o.Servers, ", ")
+		if err := answers(ctx, func(ctx context.Context) error { return holdsEntries(ctx, client) }); err != nil {
+			client.Close()
+			return nil, fmt.Errorf("--l2: %s: %w", servers, err)
+		}
+		return &l2{
+			name: "memcached at " + servers, tier: memcached.NewTier(client), memoryTTL: withoutBus,
+			close: func() { client.Close() },
+		}, nil
+	}, nil
+}
+
+// holdsEntries returns an error unless all servers answer and have the commands of a
+// tier.
+func holdsEntries(ctx context.Context, client *memcached.Client) error {
+	able, err := client.Abilities(ctx)
+	if err == nil && !able.Meta {
+		err = memcached.ErrClassic
+	}
+	return err
+}
+
+// answers waits up to five seconds for a server.
+func answers(ctx context.Context, ping func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := client.Ping(ctx); err != nil {
-		closeClient()
-		return nil, fmt.Errorf("--l2: %s: %w", o.Addr, err)
+	return ping(ctx)
+}
+
+// facts describe the store.
+func (l *l2) facts() facts {
+	f := facts{{"L2", l.name}}
+	if l.memoryTTL > 0 {
+		f = append(f, [2]string{"bus", "none with memcached: changes by other instances show within " + seconds(l.memoryTTL) + ", since L1 keeps no entry longer"})
 	}
-	return &l2{name: name + o.Addr, tier: redis.NewTier(client), bus: redis.NewBus(client), close: closeClient}, nil
+	return f
 }
 
 // embeddedL2 runs a server inside this process and connects to it over
@@ -68,7 +131,11 @@ func embeddedL2(ctx context.Context) (*l2, error) {
 		stopClock()
 		server.Close()
 	}
-	l, err := dialL2(ctx, "redis://"+server.Addr(), "embedded in this process (slower than a real Redis), on ")
+	var l *l2
+	open, err := parseRedis("redis://"+server.Addr(), "embedded, slower than a real Redis, on ")
+	if err == nil {
+		l, err = open(ctx)
+	}
 	if err != nil {
 		stop()
 		return nil, err

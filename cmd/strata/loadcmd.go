@@ -39,7 +39,9 @@ Without {i}, they are appended to the query parameter name, or become a query pa
 is requested --group times at once, then the next one follows.
 
 With --rate, latency counts from the scheduled start of a request, so that it includes the time for
-which requests wait while the target stalls.`
+which requests wait while the target stalls.
+
+The exit status is 1 if every answer is an error.`
 }
 
 // Run runs the command.
@@ -61,10 +63,22 @@ func (l *loadCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
+	report := writeReport
 	if l.JSON {
-		return writeJSON(e.stdout, o, result)
+		report = writeJSON
 	}
-	return writeReport(e.stdout, o, result)
+	if err := report(e.stdout, o, result); err != nil {
+		return err
+	}
+	return failure(result)
+}
+
+// failure returns an error if there were answers, and every one was an error.
+func failure(r *load.Result) error {
+	if r.Done == 0 || r.Failed()+r.Refused() < r.Done {
+		return nil
+	}
+	return fmt.Errorf("load: no request succeeded: %s", describeErrors(r))
 }
 
 // options converts the flags to load.Options.

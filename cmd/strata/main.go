@@ -2,9 +2,12 @@
 //
 //	strata demo       a service with and without a cache, under load
 //	strata load URL   a load generator for any URL
+//	strata version    the version of the command
+//	strata help       the commands, or with the name of a command its flags
 //
 // The exit status is 0 after success or an interruption, 2 after an error in
-// the arguments, and 1 after any other error. Results are written to standard
+// the arguments, and 1 after any other error, also if every answer that a load
+// got was one. Results are written to standard
 // output, all other text to standard error.
 package main
 

@@ -10,9 +10,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,7 +74,7 @@ func TestMistakesAreOneLine(t *testing.T) {
 		status int
 		text   string
 	}{
-		{"no command", "", 2, `expected one of "demo", "load"`},
+		{"no command", "", 2, `expected one of "demo", "load", "version", "help"`},
 		{"unknown command", "dmeo", 2, "unexpected argument dmeo"},
 		{"unknown flag", "demo --grop 5", 2, "unknown flag --grop"},
 		{"not a number", "demo --group ten", 2, "--group"},
@@ -91,6 +94,14 @@ func TestMistakesAreOneLine(t *testing.T) {
 		{"L2 port out of range", "demo --addr 127.0.0.1:0 --l2 redis://localhost:99999", 2, "--l2"},
 		{"no keys at all", "demo --addr 127.0.0.1:0 --cardinality 0", 2, "--cardinality"},
 		{"load's port out of range", "load http://127.0.0.1:99999", 2, "port"},
+		{"help with an unknown command", "help dmeo", 2, "unexpected argument dmeo"},
+		{"version of something", "version demo", 2, "unexpected argument demo"},
+		{"bad memcached URL", "demo --l2 memcached://u:secret@h:port", 2, "--l2"},
+		{"path of a memcached", "demo --l2 memcached://127.0.0.1/secret", 2, "path behind a host"},
+		{"the same memcached twice", "demo --l2 memcached://127.0.0.1:1,127.0.0.1:1", 2, "--l2"},
+		{"unknown parameter of a memcached", "demo --l2 memcached://127.0.0.1:1?colour=secret", 2, "--l2"},
+		{"another L2", "demo --l2 etcd://127.0.0.1:1", 2, "memcached://HOST:PORT,HOST:PORT"},
+		{"memcached away", "demo --addr 127.0.0.1:0 --l2 memcached://127.0.0.1:1", 1, "127.0.0.1:1"},
 		{"bad L2 URL", "demo --addr 127.0.0.1:0 --l2 redis://u:secret@h:port", 2, "--l2"},
 		{"exit and serve", "demo --exit --serve", 2, "exclude each other"},
 		{"port taken", "demo --addr " + taken, 1, taken + " is in use; choose another address with --addr"},
@@ -121,6 +132,22 @@ func TestMistakesAreOneLine(t *testing.T) {
 	}
 }
 
+// TestFlagsAreCheckedBeforeAPortIsBound names an address that is in use with each flag
+// that is wrong: the error is about the flag.
+func TestFlagsAreCheckedBeforeAPortIsBound(t *testing.T) {
+	taken := listen(t)
+	for _, wrong := range []string{
+		"--modes fast", "--modes ", "--origin mysql://h/db", "--origin postgres://h:port/db", "--origin-conns=-2", "--origin-latency=-1s",
+		"--l2 memory", "--l2 redis://h:port", "--l2 redis://h/x", "--l2 memcached://h:port", "--l2 memcached://h/x",
+		"--ttl 1ns", "--max-entries 0", "--cardinality 0", "--group 0", "--rate=-1", "--concurrency 0", "--duration 0s",
+	} {
+		status, stdout, stderr := call(t.Context(), append([]string{"demo", "--addr", taken}, words(wrong)...)...)
+		if status != 2 || stdout != "" || strings.Contains(stderr, "is in use") {
+			t.Errorf("%s: status %d, stdout %q, stderr %q", wrong, status, stdout, stderr)
+		}
+	}
+}
+
 // words splits at single spaces, so that a word may have a line feed.
 func words(s string) []string {
 	if s == "" {
@@ -130,19 +157,52 @@ func words(s string) []string {
 }
 
 func TestHelpFitsTheScreen(t *testing.T) {
-	t.Setenv("COLUMNS", "100")
-	for _, args := range [][]string{{"--help"}, {"demo", "--help"}, {"load", "-h"}} {
+	t.Setenv("COLUMNS", "80")
+	for _, args := range [][]string{{"--help"}, {"demo", "--help"}, {"load", "-h"}, {"help"}, {"help", "demo"}, {"help", "help"}, {"version", "-h"}} {
 		status, stdout, stderr := call(t.Context(), args...)
 		if status != 0 || stderr != "" || !strings.Contains(stdout, "Usage: strata") {
 			t.Errorf("%v: status %d, %q, %q", args, status, stdout, stderr)
 		}
 		for line := range strings.Lines(stdout) {
-			if len(line) > 101 {
+			if len(line) > 81 {
 				t.Errorf("%v: line of %d columns: %s", args, len(line), line)
 			}
 		}
 	}
 }
+
+func TestHelpOfACommandIsThatOfItsFlag(t *testing.T) {
+	for _, command := range []string{"", "demo", "load", "version", "help"} {
+		_, flag, _ := call(t.Context(), append(words(command), "--help")...)
+		status, help, stderr := call(t.Context(), append([]string{"help"}, words(command)...)...)
+		if status != 0 || stderr != "" || help != flag {
+			t.Errorf("help %s: status %d, stderr %q, stdout\n%s\nwant\n%s", command, status, stderr, help, flag)
+		}
+	}
+}
+
+func TestVersionNamesBuildAndPlatform(t *testing.T) {
+	status, stdout, stderr := call(t.Context(), "version")
+	if status != 0 || stderr != "" || !strings.HasPrefix(stdout, "strata ") || !strings.HasSuffix(stdout, ", "+platform+"\n") {
+		t.Errorf("status %d, stderr %q, stdout %q", status, stderr, stdout)
+	}
+	commit := []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}}
+	for _, tt := range []struct {
+		info *debug.BuildInfo
+		want string
+	}{
+		{nil, "strata (unknown version), " + platform},
+		{&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "strata v1.2.3, " + platform},
+		{&debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: commit}, "strata (devel), commit abc, " + platform},
+	} {
+		if got := version(tt.info); got != tt.want {
+			t.Errorf("version is %q; want %q", got, tt.want)
+		}
+	}
+}
+
+// platform is what every version ends with.
+var platform = runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH // read-only
 
 // The whole command with a small load: real HTTP, a real database and a real L2
 // protocol.
@@ -155,13 +215,13 @@ func TestDemoComparesAndExits(t *testing.T) {
 	checkWidth(t, stdout)
 	rows := map[string][]string{}
 	for line := range strings.Lines(stdout) {
-		if f := strings.Fields(line); len(f) == 13 { // three durations have a space before the unit
+		if f := strings.Fields(line); len(f) == 11 { // two durations have a space before the unit
 			rows[f[0]] = f
 		}
 	}
 	// 100 requests for 4 keys. On a busy machine the end of the schedule may be
 	// missed, and L2 may time out.
-	const queries, l1Hits, l2Hits, shared, errors = 8, 9, 10, 11, 12
+	const queries, l1Hits, l2Hits, shared, errors = 6, 7, 8, 9, 10
 	for _, tt := range []struct {
 		phase       string
 		cell        int
@@ -287,7 +347,9 @@ func TestLoadReportsInJSON(t *testing.T) {
 		mu.Lock()
 		got[fmt.Sprint(r.Method, r.URL, r.Header.Get("Accept"), r.Header.Get("X-A"), string(body))]++
 		mu.Unlock()
-		w.WriteHeader(http.StatusTeapot)
+		if !strings.HasSuffix(r.URL.RawQuery, "0") {
+			w.WriteHeader(http.StatusTeapot)
+		}
 	}))
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "body")
@@ -311,12 +373,49 @@ func TestLoadReportsInJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Requests != 20 || r.Status["418"] != 20 || len(r.Errors) != 0 || r.Intended.P99 <= 0 {
+	if r.Requests != 20 || r.Status["200"] != 10 || r.Status["418"] != 10 || len(r.Errors) != 0 || r.Intended.P99 <= 0 {
 		t.Errorf("report is %s", stdout)
 	}
 	for _, key := range []string{"0", "1"} {
 		if want := "PUT/p?name=W" + key + "text/plain, */*" + "b:c" + "line 1\nline 2"; got[want] != 10 {
 			t.Errorf("no 10 × %q in %v", want, got)
+		}
+	}
+}
+
+// A script notices by the exit status that a load has measured only errors. The report
+// is written all the same.
+func TestLoadFailsIfEveryAnswerIsAnError(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		answer http.HandlerFunc
+		status int
+		text   string
+	}{
+		{"all refused", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, 1, "503 Service Unavailable"},
+		{"none complete", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 1, "connection closed"},
+		{"one success", oneSuccess(), 0, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := httptest.NewServer(tt.answer)
+			defer server.Close()
+			for _, format := range []string{"", "--json"} {
+				args := append([]string{"load", server.URL, "--rate", "10", "--duration", "500ms"}, strings.Fields(format)...)
+				status, stdout, stderr := call(t.Context(), args...)
+				if status != tt.status || !strings.Contains(stderr, tt.text) || (stderr == "") != (tt.text == "") || stdout == "" {
+					t.Errorf("%s: status %d, stderr %q, stdout\n%s", format, status, stderr, stdout)
+				}
+			}
+		})
+	}
+}
+
+// oneSuccess answers every second request with an error.
+func oneSuccess() http.HandlerFunc {
+	var n atomic.Int64
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1)%2 == 0 {
+			w.WriteHeader(http.StatusNotFound)
 		}
 	}
 }

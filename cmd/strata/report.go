@@ -106,7 +106,7 @@ func writeReport(w io.Writer, o load.Options, r *load.Result) error {
 }
 
 func latencyTable(o load.Options, r *load.Result) *table {
-	t := &table{head: []string{"latency", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"}}
+	t := &table{head: []string{"latency from", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"}}
 	add := func(name string, l load.Latencies) {
 		t.add(name, duration(l.Mean), duration(l.P50), duration(l.P90), duration(l.P95), duration(l.P99), duration(l.P999), duration(l.Max))
 	}
@@ -114,9 +114,9 @@ func latencyTable(o load.Options, r *load.Result) *table {
 		return t
 	}
 	if o.Rate > 0 {
-		add("from the intended start", r.Latency)
+		add("intended start", r.Latency)
 	}
-	add("from the sending", r.Service)
+	add("sending", r.Service)
 	return t
 }
 

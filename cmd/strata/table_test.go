@@ -34,6 +34,9 @@ func TestNumbersAreReadable(t *testing.T) {
 		{"bytes", bytes(999), "999 B"},
 		{"kilobytes", bytes(1234), "1.23 kB"},
 		{"gigabytes", bytes(12_345_678_901), "12.3 GB"},
+		{"most digits", short(999_949), "999,949"},
+		{"nearly a million", short(999_950), "1.00 M"},
+		{"millions", short(345_678_901), "346 M"},
 		{"one thing", plural(1, "URL", "URLs"), "1 URL"},
 		{"things", plural(1000, "URL", "URLs"), "1,000 URLs"},
 	} {
@@ -47,14 +50,16 @@ func TestNumbersAreReadable(t *testing.T) {
 
 const comparisonText = `origin     SQLite
 L2         embedded
-load       each mode: 5,000 requests/s for 5 s, 10,000 URLs in groups of 100, up to 200 at once
-           latency counts from the intended start; client and service share CPUs
+load       each mode: 5,000 requests/s for 5 s, 10,000 URLs in groups of 100, up
+           to 200 at once
+           latency from the intended start; client and service share CPUs
 shared     requests that joined the load of another
-restarted  strata in an instance that has just started: its memory is empty, L2 is not
+restarted  strata in a new instance: its memory is empty, L2 is not
 
-mode       requests/s      p50      p95      p99  origin queries  L1 hits  L2 hits  shared  errors
-none              680   1.88 s   3.34 s   3.42 s           8,398        0        0       0   1,002
-restarted       5,000  4.56 ms  7.10 ms  9.81 ms               0    4,542      250  20,208       0
+           requests                     origin     L1    L2
+mode          per s      p50      p99  queries   hits  hits  shared  errors
+none            680   1.88 s   3.42 s    8,398      0     0       0   1,002
+restarted       800  4.56 ms  9.81 ms        0  4,542   250  12.3 M       0
 
 none could not keep up: 16,602 requests of the schedule not sent
 none: 1,000 × 503 Service Unavailable, 2 × timeout
@@ -72,8 +77,8 @@ func TestComparisonIsATable(t *testing.T) {
 			Status: map[int]int64{200: 2398, 503: 1000}, Errors: map[load.Kind]int64{load.Timeout: 2},
 			Latency: load.Latencies{P50: 1880 * time.Millisecond, P95: 3340 * time.Millisecond, P99: 3420 * time.Millisecond},
 		}},
-		{phase: restarted, cache: hello.Counts{L1Hits: 4542, L2Hits: 250, Shared: 20_208}, result: &load.Result{
-			Elapsed: 5 * time.Second, Done: 25_000, Status: map[int]int64{200: 25_000},
+		{phase: restarted, cache: hello.Counts{L1Hits: 4542, L2Hits: 250, Shared: 12_300_000}, result: &load.Result{
+			Elapsed: 5 * time.Second, Done: 4_000, Status: map[int]int64{200: 4_000},
 			Latency: load.Latencies{P50: 4560 * time.Microsecond, P95: 7100 * time.Microsecond, P99: 9810 * time.Microsecond},
 		}},
 	}
@@ -83,8 +88,8 @@ func TestComparisonIsATable(t *testing.T) {
 	}
 	// The number of processors depends on the machine.
 	lines := strings.Split(b.String(), "\n")
-	if i := strings.Index(lines[3], "share "); i >= 0 {
-		lines[3] = lines[3][:i] + "share CPUs"
+	if i := strings.Index(lines[4], "share "); i >= 0 {
+		lines[4] = lines[4][:i] + "share CPUs"
 	}
 	compare(t, strings.Join(lines, "\n"), comparisonText)
 
@@ -93,7 +98,7 @@ func TestComparisonIsATable(t *testing.T) {
 	if err := c.write(&b, rows); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "unlimited requests/s") || !strings.Contains(b.String(), "counts from the sending") {
+	if !strings.Contains(b.String(), "unlimited requests/s") || !strings.Contains(b.String(), "from the sending") {
 		t.Errorf("load without a rate is described as\n%s", b.String())
 	}
 	checkWidth(t, b.String())
@@ -105,9 +110,9 @@ done      1,000 requests in 10.0 s (interrupted): 100 requests/s
 received  1.23 MB
 unsent    1 request of the schedule: the target could not keep up
 
-latency                     mean      p50      p90      p95      p99    p99.9      max
-from the intended start  2.00 ms  1.00 ms  3.00 ms  4.00 ms  5.00 ms  6.00 ms  7.00 ms
-from the sending         1.00 ms   500 µs  1.50 ms  2.00 ms  2.50 ms  3.00 ms  3.50 ms
+latency from       mean      p50      p90      p95      p99    p99.9      max
+intended start  2.00 ms  1.00 ms  3.00 ms  4.00 ms  5.00 ms  6.00 ms  7.00 ms
+sending         1.00 ms   500 µs  1.50 ms  2.00 ms  2.50 ms  3.00 ms  3.50 ms
 
 status                   answers    share
 200 OK                       897  89.70 %
@@ -136,6 +141,52 @@ func TestReportIsComplete(t *testing.T) {
 	compare(t, b.String(), reportText)
 }
 
+// The factor is not bounded by a rate, and needs both rows.
+func TestUnlimitedDemoShowsTheFactorBetweenNoneAndStrata(t *testing.T) {
+	done := func(p phase, n int64) row {
+		return row{phase: p, result: &load.Result{Elapsed: time.Second, Done: n, Status: map[int]int64{200: n}}}
+	}
+	both := []row{done(phase(hello.None), 1000), done(phase(hello.Strata), 60_400), done(restarted, 5)}
+	for _, tt := range []struct {
+		name string
+		rate float64
+		rows []row
+		want string
+	}{
+		{"unlimited", 0, both, "\n\nstrata answered 60.4 times as many requests/s as none\n"},
+		{"with a rate", 100, both, ""},
+		{"without none", 0, both[1:], ""},
+		{"without strata", 0, both[:1], ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &comparison{load: load.Options{Rate: tt.rate, Duration: time.Second, Cardinality: 1, Group: 1, Concurrency: 1}}
+			var b strings.Builder
+			if err := c.write(&b, tt.rows); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.String(); !strings.HasSuffix(got, tt.want) || tt.want == "" && strings.Contains(got, "times as many") {
+				t.Errorf("got\n%s\nwant at the end %q", got, tt.want)
+			}
+			checkWidth(t, b.String())
+		})
+	}
+}
+
+func TestLongTextsKeepToTheScreen(t *testing.T) {
+	word := strings.Repeat("x", 90)
+	for _, tt := range []struct{ text, want string }{
+		{"", ""},
+		{"a b", "a b"},
+		{strings.Repeat("ä", 40) + " " + strings.Repeat("ö", 39), strings.Repeat("ä", 40) + " " + strings.Repeat("ö", 39)},
+		{strings.Repeat("ä", 40) + " " + strings.Repeat("ö", 40), strings.Repeat("ä", 40) + "|" + strings.Repeat("ö", 40)},
+		{"a " + word + " b", "a|" + word + "|b"},
+	} {
+		if got := strings.Join(wrap(tt.text, screen), "|"); got != tt.want {
+			t.Errorf("%q is split into %q; want %q", tt.text, got, tt.want)
+		}
+	}
+}
+
 func TestReportOfNothingIsShort(t *testing.T) {
 	var b strings.Builder
 	o := load.Options{URL: "http://127.0.0.1/", Duration: time.Second, Concurrency: 1}
@@ -157,12 +208,12 @@ func compare(t *testing.T, got, want string) {
 	checkWidth(t, got)
 }
 
-// checkWidth checks that no line wraps on a terminal of 100 columns.
+// checkWidth checks that no line wraps on a terminal of 80 columns.
 func checkWidth(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		if n := utf8.RuneCountInString(line); n > 100 {
+		if n := utf8.RuneCountInString(line); n > 80 {
 			t.Errorf("line of %d columns: %s", n, line)
 		}
 		if strings.TrimRight(line, " ") != line {

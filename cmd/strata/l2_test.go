@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/strata-cache/strata/internal/fakememcached"
+)
+
+// serveMemcached returns the address of a model of a memcached.
+func serveMemcached(t *testing.T, g fakememcached.Generation) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := fakememcached.New()
+	server.Generation = g
+	t.Cleanup(func() { l.Close(); server.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go join(conn, server)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// join joins a connection with one to the model.
+func join(conn net.Conn, server *fakememcached.Server) {
+	defer conn.Close()
+	model, err := server.Dial(context.Background(), "tcp", "")
+	if err != nil {
+		return
+	}
+	go func() {
+		defer model.Close()
+		_, _ = io.Copy(model, conn)
+	}()
+	_, _ = io.Copy(conn, model)
+}
+
+// TestDemoOnMemcachedSaysThatItHasNoBus plays the demo on a fleet of two servers. The
+// instance that has restarted finds the greetings in L2.
+func TestDemoOnMemcachedSaysThatItHasNoBus(t *testing.T) {
+	fleet := serveMemcached(t, fakememcached.V1618) + "," + serveMemcached(t, fakememcached.V1638)
+	status, stdout, stderr := call(t.Context(), append(strings.Fields(
+		"demo --exit --addr 127.0.0.1:0 --rate 100 --group 25 --cardinality 100 --concurrency 50 --duration 1s --modes strata,restarted --l2"), "memcached://"+fleet)...)
+	if status != 0 || stderr != "" {
+		t.Fatalf("status %d, stderr %q", status, stderr)
+	}
+	checkWidth(t, stdout)
+	for _, want := range []string{
+		"memcached at " + strings.ReplaceAll(fleet, ",", ", "),
+		"none with memcached: changes by other instances show within 2 s",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+	_, row, _ := strings.Cut(stdout, "\nrestarted    ")
+	cells := strings.Fields(row)
+	if len(cells) < 10 || cells[5] != "0" || cells[7] != "4" {
+		t.Errorf("the instance that has restarted did not find the 4 greetings in L2:\n%s", stdout)
+	}
+}
+
+func TestMemcachedThatCannotHoldEntriesIsRefused(t *testing.T) {
+	for g, addr := range map[fakememcached.Generation]string{
+		fakememcached.Old:   serveMemcached(t, fakememcached.V1618) + "," + serveMemcached(t, fakememcached.Old),
+		fakememcached.Proxy: serveMemcached(t, fakememcached.Proxy),
+	} {
+		status, stdout, stderr := call(t.Context(), "demo", "--addr", "127.0.0.1:0", "--exit", "--l2", "memcached://"+addr)
+		if status != 1 || stdout != "" || !strings.Contains(stderr, strings.ReplaceAll(addr, ",", ", ")) || !strings.Contains(stderr, "no meta commands") {
+			t.Errorf("generation %d: status %d, stdout %q, stderr %q", g, status, stdout, stderr)
+		}
+	}
+}
