@@ -7,6 +7,10 @@
 // can be restarted, set back, and made to forget; a Bus can be cut, delayed,
 // and made to lose, double and swap messages.
 //
+// [Pair] makes two connected instances of a cache for a test, and [Plain] takes
+// chance, refreshes and stale values out of the options of one. The program in
+// examples/service is tested with both.
+//
 // [TestTier], [TestBus], [TestAnnouncer] and [TestCodec] are conformance tests:
 // a cache can rely on an implementation that passes its test. Each sub-test is
 // named after the promise that it checks.
