@@ -38,8 +38,8 @@ var levels = map[string]int{ // read-only
 	".": 3, "memory": 3, "redis": 3, "memcached": 3,
 	// 4: what is built around a cache.
 	"stratahttp": 4, "stratatest": 4,
-	// 5: modules of their own.
-	"cmd/strata": 5, "contrib/goredis": 5, "bench": 5, "test": 5,
+	// 5: programs, most of them in modules of their own.
+	"examples/service": 5, "cmd/strata": 5, "contrib/goredis": 5, "bench": 5, "test": 5,
 }
 
 // testOnly are packages that exist for tests, and for commands that simulate.
