@@ -117,6 +117,9 @@ func (n *node) do(ctx context.Context, q request, dst []byte) (answer, error) {
 	if q.meta = able.Meta; !q.meta && q.key.binary {
 		return answer{}, ErrClassic
 	}
+	if !able.OwnCAS {
+		q.own = 0
+	}
 	q.opaque = n.opaque.Add(1)
 	if c := n.share(&q); c != nil {
 		a, err := n.send(ctx, c, dst)

@@ -52,7 +52,10 @@ type request struct {
 	// expiry is a time of expiry as the server wants it.
 	expiry     int64
 	cas, delta uint64
-	value      []byte
+	// own is the number that a stored item gets, if the server lets clients choose it;
+	// zero leaves it to the server.
+	own   uint64
+	value []byte
 }
 
 // appendHead appends the command without its value, of which size is the length with
@@ -96,6 +99,9 @@ func (q *request) appendMeta(dst []byte, size int64) []byte {
 		}
 		if q.op == opCAS {
 			dst = mcmeta.AppendFlag(dst, 'C', q.cas)
+		}
+		if q.own != 0 {
+			dst = mcmeta.AppendFlag(dst, 'E', q.own)
 		}
 	case q.op == opIncr, q.op == opDecr:
 		dst = mcmeta.AppendFlag(dst, 'D', q.delta)

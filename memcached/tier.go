@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -40,9 +41,13 @@ import (
 // takes its rights with it, so a late value is refused; a lost count of DropAll makes
 // values absent; a lost tag counts as dropped.
 //
-// CAS numbers begin again when a server restarts. So a change is written only if the
-// client has opened no connection since it read the item. A stale write can still succeed
-// if the server restarts between that look and the arrival of the write, over a
+// CAS numbers of a server begin again when it restarts. So a Tier gives each item a
+// random number of its own, if the server lets it ([Abilities].OwnCAS, from 1.6.27 on):
+// no write meets the number of another item.
+//
+// A server that gives the numbers itself promises less. There a change is written only
+// if the client has opened no connection since it read the item. A stale write can still
+// succeed if the server restarts between that look and the arrival of the write, over a
 // connection that is opened in this instant, to an item that by chance has the very
 // number.
 //
@@ -214,21 +219,31 @@ func (s items) read(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	if errors.Is(err, ErrMiss) {
 		return itemtier.Result{}
 	}
-	return itemtier.Result{
-		Done: err == nil, Data: item.Value, Version: itemtier.Version{CAS: item.CAS, Connection: opened}, Err: err,
+	v := itemtier.Version{CAS: item.CAS}
+	if v.CAS < ownFrom {
+		v.Connection = opened
 	}
+	return itemtier.Result{Done: err == nil, Data: item.Value, Version: v, Err: err}
 }
 
+// ownFrom is the least CAS number that a Tier gives to an item. No server counts so far.
+const ownFrom = 1 << 63
+
+// own returns a random CAS number, which no other item has had.
+func own() uint64 { return ownFrom | rand.Uint64() }
+
 func (s items) write(ctx context.Context, op *itemtier.Op) itemtier.Result {
-	item := Item{Key: op.Key, Value: op.Data, TTL: time.Duration(op.Life) * time.Second, CAS: op.Version.CAS}
-	var err error
-	switch {
-	case item.CAS == 0:
-		err = s.c.Add(ctx, item)
-	case op.Version.Connection != s.opened(op.Key):
-		return itemtier.Result{}
-	default:
-		err = s.c.CompareAndSwap(ctx, item)
+	how := opCAS
+	if op.Version.CAS == 0 {
+		how = opAdd
+	}
+	q, err := s.c.storing(how, Item{Value: op.Data, TTL: time.Duration(op.Life) * time.Second, CAS: op.Version.CAS})
+	if err == nil {
+		if c := op.Version.Connection; c != 0 && c != s.opened(op.Key) {
+			return itemtier.Result{}
+		}
+		q.own = own()
+		_, err = s.c.do(ctx, op.Key, q, nil)
 	}
 	switch {
 	case errors.Is(err, ErrNotStored), errors.Is(err, ErrConflict), errors.Is(err, ErrMiss):

@@ -83,6 +83,15 @@ func (s *Server) Calls(name string) int {
 	return s.calls[name]
 }
 
+// Restart makes the server empty, and lets its CAS numbers begin again. Connections stay
+// open.
+func (s *Server) Restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.items)
+	s.cas = 0
+}
+
 // Session is the server's side of one connection.
 type Session struct {
 	// Out holds the replies that will be sent next.

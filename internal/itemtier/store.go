@@ -60,9 +60,9 @@ type Result struct {
 // Version identifies what an item holds at one time. The zero Version is that of no
 // item.
 type Version struct {
-	// CAS is the number that the server gave.
+	// CAS is the number of the item.
 	CAS uint64
-	// Connection is that of the connection, if numbers begin again with a server that
-	// restarts: a Write on another connection is not done.
+	// Connection is that of the connection, if such numbers begin again with a server
+	// that restarts: a Write on another connection is not done. Else it is zero.
 	Connection uint64
 }
