@@ -150,7 +150,7 @@ func (m *member) hold(ctx context.Context, key string, d time.Duration, think fu
 	})
 	// No instance gets a lease or stores a load.
 	now := m.s.rec.Now()
-	m.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: now - history.Time(d), To: now + history.Time(d+2*m.s.o.delay) + simSlack})
+	m.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: now - history.Time(d), To: now + history.Time(d+m.s.early()+2*m.s.o.delay) + simSlack})
 }
 
 // lagMark ends a value of a replica that lags behind.

@@ -25,13 +25,19 @@ var (
 // A schedule is repeated with -seed=N, exactly enough with GOMAXPROCS=1: the
 // scheduler orders events of the same instant, and the cache itself
 // draws some waits. -seed=N -schedules=1000 continues from there.
-func TestClusterKeepsItsPromisesOnEverySchedule(t *testing.T) {
+func TestClusterKeepsItsPromisesOnEverySchedule(t *testing.T) { runSchedules(t, announced) }
+
+// runSchedules runs and judges as many schedules as the flags say.
+func runSchedules(t *testing.T, shares sharing) {
 	count, first := *schedules, uint64(1)
 	if isFlagSet("seed") {
 		first = *seed
 		if !isFlagSet("schedules") {
 			count = 1
 		}
+	}
+	if shares != announced && !isFlagSet("schedules") && !isFlagSet("seed") {
+		count /= 4
 	}
 	if testing.Short() {
 		count = min(count, 200)
@@ -42,7 +48,7 @@ func TestClusterKeepsItsPromisesOnEverySchedule(t *testing.T) {
 		t.Run(fmt.Sprint("worker ", w), func(t *testing.T) {
 			t.Parallel()
 			for n := next.Add(1); n <= uint64(count) && broken.Load() < 5; n = next.Add(1) {
-				if !judgeSchedule(t, first+n-1) {
+				if !judgeSchedule(t, shares, first+n-1) {
 					broken.Add(1)
 				}
 			}
@@ -55,14 +61,14 @@ func TestClusterKeepsItsPromisesOnEverySchedule(t *testing.T) {
 }
 
 // judgeSchedule runs one schedule and reports broken promises.
-func judgeSchedule(t *testing.T, seed uint64) (kept bool) {
+func judgeSchedule(t *testing.T, shares sharing, seed uint64) (kept bool) {
 	ended := false
 	defer func() {
 		if !ended { // the bubble panicked, and takes the test with it
 			fmt.Fprintf(os.Stderr, "-seed=%d did not end\n", seed)
 		}
 	}()
-	p, h := runSchedule(t, seed)
+	p, h := runSchedule(t, shares, seed)
 	ended = true
 	violations := h.Judge(p)
 	for i, v := range violations {

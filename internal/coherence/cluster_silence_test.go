@@ -39,14 +39,14 @@ func (d *dice) long() time.Duration {
 func (m *member) fallSilent(d *dice) {
 	for range 1 + d.intn(4) {
 		time.Sleep(d.long())
-		switch d.intn(5) {
-		case 0:
+		switch n := d.intn(5); {
+		case n == 0:
 			m.s.rec.Link(m.id, history.Deaf)
 			m.bus.Hush(true)
-			time.Sleep(d.long())
+			time.Sleep(d.long() + m.s.silence())
 			m.bus.Hush(false)
 			continue
-		case 1:
+		case n == 1 && m.s.shares == announced:
 			m.s.rec.Link(m.id, history.Deaf)
 			m.bus.Lose(1 + d.intn(3))
 			continue

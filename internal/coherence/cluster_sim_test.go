@@ -15,6 +15,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/itemtier/model"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -61,6 +62,7 @@ type simOptions struct {
 	cancels                   bool          // Limits.CancelAbandoned
 	mixing                    bool          // there are calls of all kinds
 	holds                     bool          // keys are put on hold
+	memory                    time.Duration // Memory.TTL
 }
 
 // tags are those of an entry.
@@ -124,7 +126,9 @@ type sim struct {
 	traced bool
 	rec    *history.Recorder
 
-	tier   *stratatest.Tier
+	shares sharing
+	tier   *stratatest.Tier // if shares is announced, else nil
+	items  *model.Store     // else
 	bus    *stratatest.Bus
 	faulty atomic.Bool
 	// settled says that faults have ended, and failed drops were tried again.
@@ -159,11 +163,11 @@ type member struct {
 
 // runSchedule runs the schedule of a seed in a bubble of its own, and returns
 // the promises that it is judged by and its events.
-func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.History) {
+func runSchedule(t *testing.T, shares sharing, seed uint64) (p history.Promise, h *history.History) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sim{
-			t: t, seed: seed, traced: isFlagSet("seed"), o: drawOptions(newDice(seed, 0)), rec: history.NewRecorder(),
-			tier: stratatest.NewTierLanes(4), bus: stratatest.NewBus(), origin: map[string]uint64{},
+			t: t, seed: seed, shares: shares, traced: isFlagSet("seed"), o: drawOptions(newDice(seed, 0)), rec: history.NewRecorder(),
+			bus: stratatest.NewBus(), origin: map[string]uint64{},
 			held: map[string]time.Time{}, lagging: map[string]int{}, lagged: map[string]history.Time{},
 		}
 		s.o.spread = seed%4 == 3
@@ -179,7 +183,7 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 		if seed%16 == 2 || seed%16 == 12 {
 			s.o.mixes(newDice(seed, 7000))
 		}
-		s.tier.Announce(s.bus)
+		s.makeTier()
 		s.makeTags()
 		for i := range s.o.instances {
 			s.members = append(s.members, s.member(i))
@@ -195,6 +199,7 @@ func runSchedule(t *testing.T, seed uint64) (p history.Promise, h *history.Histo
 		if s.o.spread {
 			p.Delay *= 2
 		}
+		s.bounds(&p)
 		if s.o.partition == strata.Strict {
 			p.Unconfirmed = 3 * time.Second
 		}
@@ -210,10 +215,11 @@ func (s *sim) member(id int) *member {
 	m.tier = newSimTier(s, id)
 	o := strata.Options[string, string]{
 		Name: "sim", TTL: s.o.ttl, Jitter: -1, Loader: m.load,
-		Memory: strata.Memory[string, string]{MaxEntries: 64},
+		Memory: strata.Memory[string, string]{MaxEntries: 64, TTL: s.o.memory},
 		Limits: strata.Limits{Lease: s.o.lease, HardTimeout: s.o.hard, CancelAbandoned: s.o.cancels},
-		Remote: strata.Remote[string, string]{Tier: m.tier, Bus: m.bus, Partition: s.o.partition},
+		Remote: strata.Remote[string, string]{Tier: m.tier.shown(), Bus: m.bus, Partition: s.o.partition},
 	}
+	s.connect(m, &o)
 	if s.o.mixing {
 		o.Tags = func(key, _ string) []string { return s.o.tags(key)[:s.o.half()] }
 	}
@@ -253,7 +259,9 @@ func (s *sim) run() {
 		wg.Go(func() { m.starve(newDice(s.seed, 6001)) })
 	}
 	for _, m := range s.members {
-		wg.Go(m.rewire)
+		if s.shares != itemsAlone {
+			wg.Go(m.rewire)
+		}
 		for c := range s.o.clients {
 			d := newDice(s.seed, uint64(100*m.id+c+1), s.o.steady...)
 			wg.Go(func() { m.client(d) })
@@ -276,7 +284,7 @@ func (s *sim) finish() {
 		}
 	}
 	for _, m := range s.members {
-		if !m.cache.Stats().Connected {
+		if !m.cache.Stats().Connected && s.shares != itemsAlone {
 			s.t.Errorf("seed %d: instance %d is not connected after %v without faults", s.seed, m.id, simQuiet)
 		}
 		for _, key := range s.o.keys {
@@ -334,16 +342,17 @@ func (m *member) rewire() {
 // the heartbeats of others, show it.
 func (m *member) garble(d *dice) {
 	m.s.rec.Link(m.id, history.Deaf)
-	switch d.intn(4) {
-	case 0:
+	n := d.intn(4)
+	switch {
+	case n == 0 && m.s.shares == announced: // else no instance would find out
 		m.bus.Lose(1 + d.intn(2))
-	case 1:
+	case n == 1:
 		m.bus.Duplicate(1 + d.intn(3))
-	case 2:
+	case n == 2:
 		m.bus.Reorder()
 	default:
 		m.bus.Hush(true)
-		time.Sleep(d.delay())
+		time.Sleep(d.delay() + m.s.silence())
 		if d.chance(100) {
 			time.Sleep(10 * time.Second)
 		}
@@ -355,6 +364,10 @@ func (m *member) garble(d *dice) {
 // every connection to it breaks.
 func (s *sim) suffer() {
 	d := newDice(s.seed, 4000, s.o.steady...)
+	if s.shares != announced {
+		s.sufferItems(d)
+		return
+	}
 	old := s.tier.Snapshot()
 	for range s.o.accidents {
 		time.Sleep(d.delay())
@@ -406,7 +419,7 @@ func (s *sim) view() *stratatest.Tier {
 
 // makeTags tells the tier that it has lost its record of tags.
 func (s *sim) makeTags() {
-	if _, err := s.view().Tags(s.t.Context(), []string{"all"}); err != nil {
+	if _, err := s.witness(remote.Space{Name: "sim"}).Tags(s.t.Context(), []string{"all", "of a", "of b", "of c"}); err != nil {
 		s.t.Error(err)
 	}
 }

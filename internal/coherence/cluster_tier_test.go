@@ -12,6 +12,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/itemtier/model"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -50,8 +51,10 @@ func (d *dice) delay() time.Duration {
 // the values and the drops of the tier, at the very moment.
 type simTier struct {
 	*simTierView
-	tier   *stratatest.Tier
+	tier   simStore
 	schema uint64
+	// truth shows what the tier holds, at the very moment.
+	truth simStore
 }
 
 // simTierView is the part that all views of one instance's tier share.
@@ -70,13 +73,11 @@ type simTierView struct {
 type pendingDrop struct{ since, last history.Time }
 
 func newSimTier(s *sim, instance int) *simTier {
-	return &simTier{
-		simTierView: &simTierView{
-			s: s, instance: instance, dice: newDice(s.seed, uint64(1000+instance), s.o.units...),
-			pending: map[string]pendingDrop{}, leases: map[uint64]history.Time{},
-		},
-		tier: s.tier,
+	v := &simTierView{
+		s: s, instance: instance, dice: newDice(s.seed, uint64(1000+instance), s.o.units...),
+		pending: map[string]pendingDrop{}, leases: map[uint64]history.Time{},
 	}
+	return &simTier{simTierView: v, tier: s.storeOf(v)}
 }
 
 // do carries out f with the faults of the schedule. The results of f must not be
@@ -169,11 +170,10 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func (t *simTier) Bind(s remote.Space) remote.Tier {
-	t.bound = &simTier{t.simTierView, t.tier.Bind(s).(*stratatest.Tier), s.Schema}
-	return t.bound
+	t.bound = &simTier{t.simTierView, t.tier.Bind(s).(simStore), s.Schema, t.s.witness(s)}
+	return t.bound.shown()
 }
 
-func (t *simTier) Announces() bool { return t.tier.Announces() }
 func (t *simTier) Foreign() uint64 { return t.tier.Foreign() }
 
 func (t *simTier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
@@ -181,7 +181,7 @@ func (t *simTier) Get(ctx context.Context, keys []string) ([]remote.Held, error)
 	err := t.do(ctx, "Get", batchKey(len(keys), keys[0]), func(ctx context.Context) (err error) {
 		at := t.s.rec.Now()
 		held, err = t.tier.Get(ctx, keys)
-		t.held(at, keys, held)
+		t.answered(ctx, at, keys, held)
 		return err
 	})
 	if err != nil {
@@ -204,7 +204,7 @@ func (t *simTier) acquire(ctx context.Context, r remote.Request, d time.Duration
 		at := t.s.rec.Now()
 		held, lease, err = testkit.Refresh(ctx, t.tier, r.Key, r.Replace, d)
 		t.leased(lease, at, d)
-		t.held(at, []string{r.Key}, []remote.Held{held})
+		t.answered(ctx, at, []string{r.Key}, []remote.Held{held})
 		if r.Replace != 0 && lease.Grant == remote.Granted {
 			t.excuse(r.Key) // one more load is in order
 		}
@@ -219,11 +219,12 @@ func (t *simTier) acquire(ctx context.Context, r remote.Request, d time.Duration
 func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 	var refused []int
 	err := t.do(ctx, "Put", batchKey(len(p), p[0].Key), func(ctx context.Context) (err error) {
+		at := t.s.rec.Now()
 		refused, err = t.tier.Put(ctx, p)
 		for i := range p {
 			t.lost(p[i].Key, p[i].Lease)
 			if p[i].Drops || t.token(p[i].Lease) {
-				t.dropped(p[i].Key) // it voids the lease of a load, and is announced like a drop
+				t.dropped(p[i].Key, at) // it voids the lease of a load, and is announced like a drop
 			}
 			t.look(ctx, p[i].Key)
 		}
@@ -239,9 +240,10 @@ func (t *simTier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, er
 	var leases []remote.Lease
 	start := t.s.rec.Now()
 	err := t.do(ctx, "Drop", batchKey(len(d), d[0].Key), func(ctx context.Context) (err error) {
+		at := t.s.rec.Now()
 		leases, err = t.tier.Drop(ctx, d)
 		for i := range d {
-			t.dropped(d[i].Key)
+			t.dropped(d[i].Key, at)
 			t.onHold(d[i])
 		}
 		return err
@@ -260,14 +262,14 @@ func (t *simTier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, er
 func (t *simTier) onHold(d remote.Drop) {
 	if d.Hold > 0 {
 		now := t.s.rec.Now()
-		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: d.Key, From: now, To: now + history.Time(d.Hold) + simSlack})
+		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: d.Key, From: now, To: now + history.Time(d.Hold+t.s.early()) + simSlack})
 	}
 }
 
 func (t *simTier) DropAll(ctx context.Context, soft bool) error {
 	start := t.s.rec.Now()
 	err := t.do(ctx, "DropAll", "", func(ctx context.Context) error {
-		defer t.dropped("")
+		defer t.dropped("", t.s.rec.Now())
 		return t.tier.DropAll(ctx, soft)
 	})
 	t.settle(ctx, "", start, err)
@@ -277,7 +279,7 @@ func (t *simTier) DropAll(ctx context.Context, soft bool) error {
 func (t *simTier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	start := t.s.rec.Now()
 	err := t.do(ctx, "DropTags", "", func(ctx context.Context) error {
-		defer t.dropped("")
+		defer t.dropped("", t.s.rec.Now())
 		return t.tier.DropTags(ctx, tags, soft)
 	})
 	for _, tag := range tags {
@@ -298,15 +300,23 @@ func (t *simTier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error)
 	return known, nil
 }
 
-func (t *simTier) Position(ctx context.Context) (remote.Position, error) {
+// announcingTier is a simTier that announces its drops.
+type announcingTier struct {
+	*simTier
+	lanes *stratatest.Tier
+}
+
+func (t announcingTier) Announces() bool { return t.lanes.Announces() }
+
+func (t announcingTier) Position(ctx context.Context) (remote.Position, error) {
 	var p remote.Position
 	err := t.do(ctx, "Position", "-", func(ctx context.Context) (err error) {
-		p, err = t.tier.Position(ctx)
+		p, err = t.lanes.Position(ctx)
 		if err != nil || !t.s.o.spread {
 			return err
 		}
 		_ = pause(ctx, t.dice.delay())
-		later, err := t.tier.Position(ctx)
+		later, err := t.lanes.Position(ctx)
 		p = spreadPosition(p, later)
 		return err
 	})
@@ -316,11 +326,11 @@ func (t *simTier) Position(ctx context.Context) (remote.Position, error) {
 	return p, nil
 }
 
-func (t *simTier) Lane(key string) uint16 { return t.tier.Lane(key) }
-func (t *simTier) Recheck()               { t.tier.Recheck() }
+func (t announcingTier) Lane(key string) uint16 { return t.lanes.Lane(key) }
+func (t *simTier) Recheck()                      { t.tier.Recheck() }
 
 // Changes cannot tell, so that instances read positions often.
-func (t *simTier) Changes(context.Context) (string, error) { return "", nil }
+func (t announcingTier) Changes(context.Context) (string, error) { return "", nil }
 
 // Probe knows of nothing to warn of.
 func (t *simTier) Probe(context.Context) (warnings []string, err error) { return nil, nil }
@@ -367,7 +377,7 @@ func batchKey(n int, first string) string {
 // look records the value of the tier under key now.
 func (t *simTier) look(ctx context.Context, key string) {
 	at := t.s.rec.Now()
-	held, _ := t.tier.Get(ctx, []string{key})
+	held, _ := t.truth.Get(ctx, []string{key})
 	t.held(at, []string{key}, held)
 }
 
@@ -412,7 +422,10 @@ const (
 func (t *simTier) decode(data []byte) (value string, state tagState) {
 	if t.s.o.tagged {
 		clock, tags, payload, ok := envelope.CutTags(data)
-		drops, err := t.tier.Tags(context.Background(), tags)
+		drops, err := t.truth.Tags(context.Background(), tags)
+		if errors.Is(err, model.ErrDead) {
+			return "", dropped // as no instance can be served it
+		}
 		if !ok || err != nil {
 			t.s.t.Errorf("seed %d: L2 holds tags that cannot be read: %v", t.s.seed, err)
 		}
@@ -429,10 +442,20 @@ func (t *simTier) decode(data []byte) (value string, state tagState) {
 	return strings.Trim(string(data), `"`), state
 }
 
-// dropped records that a key, or everything, was dropped: one more load is in
-// order, and all instances will hear of it.
-func (t *simTierView) dropped(key string) {
-	now, heard := t.excuse(key), t.s.o.delay
+// dropped records that a key, or everything, was dropped since a time: one more load is
+// in order, and all instances will hear of it.
+func (t *simTierView) dropped(key string, since history.Time) {
+	if t.s.shares != announced {
+		t.droppedItem(key, since)
+		return
+	}
+	t.excuse(key)
+	t.told(key)
+}
+
+// told says that all instances will hear of a drop of key.
+func (t *simTierView) told(key string) {
+	now, heard := t.s.rec.Now(), t.s.o.delay
 	if t.s.o.spread {
 		heard *= 2 // by the longer way
 	}
@@ -450,7 +473,7 @@ func (t *simTierView) excuse(key string) (now history.Time) {
 func (t *simTierView) leased(l remote.Lease, at history.Time, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.leases[l.Token] = at + history.Time(d)
+	t.leases[l.Token] = at + history.Time(d-t.s.early())
 }
 
 // token reports whether l is the token of a drop: of a Set, an Update, or a load

@@ -157,6 +157,11 @@ func (t *Tier) turn(ctx context.Context, server int, some []*change) error {
 	return nil
 }
 
+// unsure is how much longer a hold may seem than it was asked for, in ms. It began at the
+// latest time that one instance knew, and is looked at from the earliest of another. What
+// seems longer still is of a server whose clock was set back, and begins anew.
+const unsure = 5 * second
+
 // decide decides c on an item that was read, and returns the operation that writes
 // the result. If nothing changes, c is done, and no operation is needed.
 func (t *Tier) decide(c *change, read Result, state string, at instant) (write Op, needed bool) {
@@ -177,6 +182,12 @@ func (t *Tier) decide(c *change, read Result, state string, at instant) (write O
 	next, a := entryrules.Decide(s, op, entryrules.Clock{Now: now, Second: second})
 	if _, acquires := op.(entryrules.Acquire); acquires && a.Grant == remote.Free && a.Held.Read(state, at.late).Fresh <= 0 {
 		next, a = entryrules.Decide(s, op, entryrules.Clock{Now: at.late, Second: second})
+	}
+	if next.Hold != s.Hold && next.Hold.Length > 0 {
+		next.Hold.Length += unsure
+	}
+	if a.Grant == remote.OnHold {
+		a.Wait = min(a.Wait, next.Hold.Length-unsure)
 	}
 	c.answer = a
 	item := encodeEntry(c.name, next)

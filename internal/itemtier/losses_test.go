@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/itemtier"
+	"github.com/strata-cache/strata/internal/itemtier/model"
 	"github.com/strata-cache/strata/remote"
 )
 
 // open returns a Tier over n servers in memory.
-func open(t *testing.T, n int) (*memory, *itemtier.Tier) {
-	m := newMemory(t, n)
+func open(t *testing.T, n int) (*model.Store, *itemtier.Tier) {
+	m := model.New(t, n)
 	return m, itemtier.New(m).Bind(remote.Space{Name: "users", Schema: 7, Instance: 1}).(*itemtier.Tier)
 }
 
@@ -83,7 +84,7 @@ func losesAndDrops(t *testing.T, lost func(string) bool, before, all bool) {
 	}
 	late := acquireStale(t, tier, "ada")
 	if before {
-		m.lose(lost)
+		m.Lose(lost)
 	}
 	if all {
 		if err := tier.DropAll(t.Context(), false); err != nil {
@@ -93,7 +94,7 @@ func losesAndDrops(t *testing.T, lost func(string) bool, before, all bool) {
 		drop(t, tier, remote.Drop{Key: "ada"})
 	}
 	if !before {
-		m.lose(lost)
+		m.Lose(lost)
 	}
 	tier.Recheck()
 	put(t, tier, "ada", "late", late)
@@ -138,13 +139,13 @@ func losesTags(t *testing.T, name string, lost func(string) bool) {
 	switch name {
 	case "clock": // a drop before the loss stays one
 		dropTags(t, tier, false, "t")
-		m.lose(lost)
+		m.Lose(lost)
 		dropTags(t, tier, false, "u")
 	case "tags": // a soft drop of a tag that is not known is no weaker
-		m.lose(lost)
+		m.Lose(lost)
 		dropTags(t, tier, true, "t")
 	case "all": // an instance that knows nothing of before
-		m.lose(lost)
+		m.Lose(lost)
 		tier = itemtier.New(m).Bind(remote.Space{Name: "users"}).(*itemtier.Tier)
 		time.Sleep(2 * time.Second) // in the bubble's time
 	}
@@ -180,7 +181,7 @@ func TestUnknownTagsCountAsDropped(t *testing.T) {
 		m, tier := open(t, 1)
 		tagsOf(t, tier, "t")
 		before := acquire(t, tier, "any").Lease.Clock
-		m.lose(func(key string) bool { return strings.Contains(key[8:], ":t") })
+		m.Lose(func(key string) bool { return strings.Contains(key[8:], ":t") })
 		if known := tagsOf(t, tier, "t"); known.Dropped <= before {
 			t.Errorf("the tag was dropped at %d, a lease from before has clock %d", known.Dropped, before)
 		}
@@ -200,7 +201,7 @@ func TestADeadServerHarmsOnlyItsKeys(t *testing.T) {
 				t.Fatal("refused")
 			}
 		}
-		m.kill(1, true)
+		m.Kill(1, true)
 		held, err := tier.Get(t.Context(), keys)
 		if err != nil {
 			t.Fatal(err)
@@ -212,7 +213,7 @@ func TestADeadServerHarmsOnlyItsKeys(t *testing.T) {
 		alive := 0
 		for i := range keys {
 			ok := string(held[i].Data) == "v" && acquired[i].Err == nil && acquired[i].Lease.Grant == remote.Free
-			gone := held[i].Absent() && errors.Is(acquired[i].Err, errDead)
+			gone := held[i].Absent() && errors.Is(acquired[i].Err, model.ErrDead)
 			if !ok && !gone {
 				t.Errorf("%s: %+v, %+v", keys[i], held[i], acquired[i])
 			}
@@ -230,7 +231,7 @@ func TestADeadServerHarmsOnlyItsKeys(t *testing.T) {
 				return err
 			},
 		} {
-			if err := call(); !errors.Is(err, errDead) {
+			if err := call(); !errors.Is(err, model.ErrDead) {
 				t.Errorf("%s with a dead server: %v", what, err)
 			}
 		}
@@ -243,14 +244,14 @@ func TestAServerThatComesBackRevivesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tier := open(t, 1)
 		put(t, tier, "ada", "old", acquire(t, tier, "ada").Lease)
-		m.kill(0, true)
-		if _, err := tier.Drop(t.Context(), []remote.Drop{{Key: "ada"}}); !errors.Is(err, errDead) {
+		m.Kill(0, true)
+		if _, err := tier.Drop(t.Context(), []remote.Drop{{Key: "ada"}}); !errors.Is(err, model.ErrDead) {
 			t.Fatalf("Drop: %v", err)
 		}
-		if _, err := tier.Get(t.Context(), []string{"ada"}); !errors.Is(err, errDead) {
+		if _, err := tier.Get(t.Context(), []string{"ada"}); !errors.Is(err, model.ErrDead) {
 			t.Fatalf("Get: %v", err)
 		}
-		m.kill(0, false)
+		m.Kill(0, false)
 		drop(t, tier, remote.Drop{Key: "ada"})
 		if held := get(t, tier, "ada"); held.Data != nil {
 			t.Errorf("holds %q", held.Data)
@@ -268,10 +269,10 @@ func TestALateStoreIsNeverStored(t *testing.T) {
 			key := fmt.Sprint("key", i%7)
 			lease := acquire(t, tier, key).Lease
 			var once sync.Once
-			m.between = func(_ int, ops []itemtier.Op) {
+			m.Between = func(_ int, ops []itemtier.Op) {
 				if ops[0].Kind != itemtier.Count {
 					once.Do(func() {
-						m.between = nil
+						m.Between = nil
 						drop(t, other, remote.Drop{Key: key, Soft: i%2 == 0})
 					})
 				}
@@ -300,7 +301,7 @@ func TestEvictionAtAnyTimeServesNothingDropped(t *testing.T) {
 				drop(t, tier, remote.Drop{Key: "k", Soft: rand.IntN(3) == 0, Token: time.Duration(rand.IntN(2)) * time.Minute})
 				leases = nil // they may still be used, but must not store what follows
 			case 1:
-				m.evict(3)
+				m.Evict(3)
 			case 2:
 				if a := acquire(t, tier, "k"); a.Lease.Grant == remote.Granted {
 					leases = append(leases, a.Lease)
@@ -345,14 +346,11 @@ func TestForeignItemsAreAbsentAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tier := open(t, 1)
 		put(t, tier, "k", "v", acquire(t, tier, "k").Lease)
-		m.mu.Lock()
-		for key, is := range m.servers[0] {
+		m.Each(0, func(key string, is *model.Item) {
 			if strings.HasSuffix(key, "kk") {
-				is.data = []byte("something else")
-				m.servers[0][key] = is
+				is.Data = []byte("something else")
 			}
-		}
-		m.mu.Unlock()
+		})
 		if held := get(t, tier, "k"); !held.Absent() || tier.Foreign() != 1 {
 			t.Errorf("%+v, %d foreign", held, tier.Foreign())
 		}
@@ -370,9 +368,10 @@ func TestAReadTakesOneTripAndAStoreTwo(t *testing.T) {
 		get(t, tier, "warm")
 		acquire(t, tier, "warm")
 		trips := func(want int, what string, f func()) {
-			m.trips = 0
-			if f(); m.trips != want {
-				t.Errorf("%s: %d trips, not %d", what, m.trips, want)
+			m.Trips()
+			f()
+			if n := m.Trips(); n != want {
+				t.Errorf("%s: %d trips, not %d", what, n, want)
 			}
 		}
 		var l remote.Lease
@@ -388,7 +387,7 @@ func TestAReadTakesOneTripAndAStoreTwo(t *testing.T) {
 // TestOneOfManyInstancesLoads has 1000 callers on three instances ask for one key.
 func TestOneOfManyInstancesLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory(t, 3)
+		m := model.New(t, 3)
 		var granted sync.Map
 		var wg sync.WaitGroup
 		for i := range 3 {

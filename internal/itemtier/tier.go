@@ -138,7 +138,7 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 		tokens[i] = nonce()
 		all[i] = &change{key: request.Key, early: true, op: func(namespace string) entryrules.Operation {
 			return entryrules.Acquire{
-				Schema: t.schema, Token: tokens[i], Length: d.Milliseconds(), Namespace: namespace, ID: uint64(request.Replace),
+				Schema: t.schema, Token: tokens[i], Length: up(d), Namespace: namespace, ID: uint64(request.Replace),
 			}
 		}}
 	}
@@ -237,8 +237,8 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 		}
 		all[i] = &change{key: drop.Key, op: func(string) entryrules.Operation {
 			return entryrules.Drop{
-				Soft: drop.Soft, Left: drop.Left.Milliseconds(), Hold: drop.Hold.Milliseconds(),
-				Token: tokens[i], Life: drop.Token.Milliseconds(),
+				Soft: drop.Soft, Left: drop.Left.Milliseconds(), Hold: up(drop.Hold),
+				Token: tokens[i], Life: up(drop.Token),
 			}
 		}}
 		if drop.Token > 0 && clock == 0 {
@@ -274,7 +274,7 @@ func (t *Tier) Release(ctx context.Context, key string, l remote.Lease) error {
 
 // Renew implements [remote.Tier].
 func (t *Tier) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (renewed bool, err error) {
-	return t.one(ctx, key, false, entryrules.Renew{Schema: t.schema, Token: l.Token, Length: d.Milliseconds()})
+	return t.one(ctx, key, false, entryrules.Renew{Schema: t.schema, Token: l.Token, Length: up(d)})
 }
 
 // one executes one operation on one key.
@@ -305,6 +305,16 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 	})
 	t.names.recheck()
 	return failed.join(nil)
+}
+
+// up returns a Duration in ms, rounded up: a hold or a lease is not shorter than it was
+// asked for.
+func up(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d > time.Duration(ms)*time.Millisecond {
+		ms++
+	}
+	return ms
 }
 
 // duration returns a number of ms as a Duration, at most the longest.

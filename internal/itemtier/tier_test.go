@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/itemtier"
+	"github.com/strata-cache/strata/internal/itemtier/model"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -14,7 +15,7 @@ import (
 // forgetful lets its store lose tags, as the checks of tags need it.
 type forgetful struct {
 	*itemtier.Tier
-	store *memory
+	store *model.Store
 }
 
 func (f forgetful) Bind(s remote.Space) remote.Tier {
@@ -22,7 +23,7 @@ func (f forgetful) Bind(s remote.Space) remote.Tier {
 }
 
 func (f forgetful) ForgetTags() {
-	f.store.lose(func(key string) bool { return strings.Contains(key, ":t") || strings.Contains(key, ":T") })
+	f.store.Lose(func(key string) bool { return strings.Contains(key, ":t") || strings.Contains(key, ":T") })
 }
 
 func (f forgetful) ForgetLane(string) {}
@@ -34,7 +35,7 @@ func TestTierConforms(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					check(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
-						m := newMemory(t, servers)
+						m := model.New(t, servers)
 						return forgetful{itemtier.New(m), m}, time.Sleep
 					})
 				})
