@@ -33,7 +33,7 @@ func TestTierStoresNothingByANumberThatBeganAgain(t *testing.T) {
 				late := memcached.NewTier(c).Bind(remote.Space{Name: "n", Instance: 1})
 				lease := acquire(t, late)
 				restart := func() {
-					s.Restart()
+					s.Forget()
 					other, err := memcached.New(memcached.Options{DialContext: s.Dial})
 					if err != nil {
 						t.Error(err)

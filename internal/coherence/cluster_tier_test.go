@@ -327,7 +327,7 @@ func (t announcingTier) Position(ctx context.Context) (remote.Position, error) {
 }
 
 func (t announcingTier) Lane(key string) uint16 { return t.lanes.Lane(key) }
-func (t *simTier) Recheck()                      { t.tier.Recheck() }
+func (t *simTier) Recheck()                     { t.tier.Recheck() }
 
 // Changes cannot tell, so that instances read positions often.
 func (t announcingTier) Changes(context.Context) (string, error) { return "", nil }

@@ -69,10 +69,7 @@ func New() *Server {
 // number.
 func (s *Server) Restart() {
 	s.Stop()
-	s.mu.Lock()
-	clear(s.items)
-	s.cas = 0
-	s.mu.Unlock()
+	s.Forget()
 	s.Start()
 }
 
@@ -83,9 +80,8 @@ func (s *Server) Calls(name string) int {
 	return s.calls[name]
 }
 
-// Restart makes the server empty, and lets its CAS numbers begin again. Connections stay
-// open.
-func (s *Server) Restart() {
+// Forget is Restart, but connections stay open.
+func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.items)
