@@ -58,12 +58,12 @@ type tagSet struct {
 }
 
 // newEntry returns an entry for L1.
-func newEntry[K comparable, V any](key K, value held[V], dead int64, r record) *entry[K, V] {
+func newEntry[K comparable, V any](c *l1.Cache[K, held[V]], key K, value held[V], dead int64, r record) *entry[K, V] {
 	if r == (record{}) {
-		return l1.NewEntry(key, value, dead)
+		return l1.NewEntry(c, key, value, dead)
 	}
 	value.State |= lives.Recorded
-	return l1.NewEntryWith(key, value, dead, r)
+	return l1.NewEntryWith(c, key, value, dead, r)
 }
 
 // recordOf returns the record of e; the zero record if it has none.
@@ -82,7 +82,7 @@ func (c *Cache[K, V]) judge(key K, e *entry[K, V]) (v generation.Verdict, since 
 		var next uint64
 		v, next, since = c.generation.Judge(stamp, func() uint16 { return c.laneOf(key) })
 		if v == generation.Valid {
-			c.memory.Swap(e, restamped(e, next))
+			c.memory.Swap(e, c.restamped(e, next))
 		}
 	}
 	tags := recordOf(e).tags
@@ -128,8 +128,8 @@ func (c *Cache[K, V]) laneOf(key K) (lane uint16) {
 }
 
 // restamped returns a copy of e with a newer stamp.
-func restamped[K comparable, V any](e *entry[K, V], stamp uint64) *entry[K, V] {
-	s := newEntry(e.Key, e.Value, e.Dead, recordOf(e))
+func (c *Cache[K, V]) restamped(e *entry[K, V], stamp uint64) *entry[K, V] {
+	s := newEntry(c.memory, e.Key, e.Value, e.Dead, recordOf(e))
 	s.Value.Restamp(stamp)
 	return s
 }
@@ -137,7 +137,7 @@ func restamped[K comparable, V any](e *entry[K, V], stamp uint64) *entry[K, V] {
 // expired returns a copy of e that is not fresh any more since some time, for as
 // long as e may be served then if its load fails.
 func (c *Cache[K, V]) expired(e *entry[K, V], since int64) *entry[K, V] {
-	s := restamped(e, e.Value.Stamp())
+	s := c.restamped(e, e.Value.Stamp())
 	s.Value.Expire()
 	if until := c.onErrorUntil(e); until > 0 {
 		s.Dead = min(until, l1.After(since, c.o.Stale.OnError))
@@ -154,7 +154,7 @@ func (c *Cache[K, V]) aged(key K, e *entry[K, V]) *entry[K, V] {
 		var next uint64
 		var since int64
 		if v, next, since = c.generation.Judge(stamp, func() uint16 { return c.laneOf(key) }); v == generation.Stale {
-			e = restamped(e, next)
+			e = c.restamped(e, next)
 			fresh, soon := min(e.Value.FreshUntil(e.Dead), since), e.Value.SoonAt(e.Dead)
 			e.Dead = e.Value.End(fresh, min(e.Dead, l1.After(since, c.o.Stale.window())))
 			e.Value.SetSoon(soon, e.Dead)
@@ -183,7 +183,7 @@ func (c *Cache[K, V]) entry(now int64, key K, v V, fresh, left time.Duration, s 
 	}
 	longest := l1.After(now, c.memoryTTL())
 	about, dead := lives.New(s.generation, flags, min(longest, later(now, fresh)), min(longest, l1.After(now, left)))
-	return newEntry(key, held[V]{about, v}, dead, r)
+	return newEntry(c.memory, key, held[V]{about, v}, dead, r)
 }
 
 // newTags returns tags in the form of an entry, with the stamp seen; nil if there

@@ -86,7 +86,7 @@ func (c *Cache[K, V]) failed(key K, err error) {
 	holds := base * time.Duration(min(1<<min(m.failures-1, 10), maxBackoff))
 	holds -= time.Duration(rand.Float64() * float64(holds) / 5)
 	m.fresh = l1.After(now, holds)
-	c.negatives.Set(l1.NewEntry(key, m, l1.After(now, holds+2*maxBackoff*base)), 1)
+	c.negatives.Set(l1.NewEntry(c.negatives, key, m, l1.After(now, holds+2*maxBackoff*base)), 1)
 }
 
 // failures is how often the load of key has failed in a row.
@@ -120,7 +120,7 @@ func (r *read[K, V]) absent(err error, left time.Duration, tags []string) *l1.En
 	left = min(left, r.c.memoryTTL())
 	dead := l1.After(r.c.memory.Now(), left)
 	n := negative{err: err, notFound: true, fresh: dead, stamp: r.f.Stamp, tags: newTags(tags, r.tagGeneration)}
-	return l1.NewEntry(r.f.Key, n, dead)
+	return l1.NewEntry(r.c.negatives, r.f.Key, n, dead)
 }
 
 // forget removes key from L1, and returns the removed entries for memory.Notify,

@@ -241,7 +241,7 @@ func (c *Cache[K, V]) entry(key K, value V, ttl time.Duration) *l1.Entry[K, V] {
 	if ttl != NoExpiry {
 		dead = l1.After(c.engine.Now(), ttl)
 	}
-	return l1.NewEntry(key, value, dead)
+	return l1.NewEntry(c.engine, key, value, dead)
 }
 
 // Stats holds the present size of a cache, and its counts since it was made.

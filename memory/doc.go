@@ -76,6 +76,10 @@
 // Close the cache when it is no longer needed: while it contains entries with a
 // deadline, a goroutine keeps it alive.
 //
+// A string key of up to 32 bytes is copied into its entry. A program that keeps such
+// a key from OnEvict or from an iteration keeps the value in memory with it, unless
+// it clones the key.
+//
 // This package has no loading, and so no protection from many callers that miss
 // the same key at once. strata.Cache provides both.
 package memory

@@ -58,6 +58,8 @@ type Cache[K comparable, V any] struct {
 	// words says that keys are integers of 64 bits, which secret hashes.
 	words  bool
 	secret secret
+	// texts says that keys are strings; see [NewEntry].
+	texts bool
 }
 
 // secret hashes 64 bits by two multiplications of 128 bits, as wyhash does (Wang Yi,
@@ -116,6 +118,8 @@ func New[K comparable, V any](o Config[K, V]) *Cache[K, V] {
 		c.words = bits.UintSize == 64
 	case reflect.Int64, reflect.Uint64:
 		c.words = true
+	case reflect.String:
+		c.texts = true
 	}
 	c.policy, c.listens = o.Policy, o.Policy.Listens()
 	c.evictPPM = int64(math.Round(o.EvictShare * million))

@@ -8,16 +8,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
+
+	"github.com/strata-cache/strata/internal/evict"
 )
 
 // forever makes an entry that does not expire.
 func forever[K comparable, V any](key K, value V) *Entry[K, V] {
-	return NewEntry(key, value, Forever)
+	return until(key, value, Forever)
 }
 
 // until makes an entry that is dead at the given time.
 func until[K comparable, V any](key K, value V, dead int64) *Entry[K, V] {
-	return NewEntry(key, value, dead)
+	return &Entry[K, V]{Head: evict.Head{Dead: dead}, Key: key, Value: value}
 }
 
 // mustHold fails unless key holds e, or holds nothing for a nil e.
@@ -452,13 +455,51 @@ func noAllocs[K comparable](t *testing.T, key K) {
 	}
 }
 
+func TestShortStringKeyLiesBehindItsEntry(t *testing.T) {
+	type name string
+	type record struct{ id *int }
+	c := New(Config[name, byte]{MaxEntries: 10})
+	text := strings.Repeat("k", maxText+1)
+	for n := range len(text) + 1 {
+		id := new(int)
+		key := name(text[:n])
+		for i, e := range []*Entry[name, byte]{NewEntry(c, key, 1, Forever), NewEntryWith(c, key, 1, Forever, record{id})} {
+			if e.Key != key || e.Value != 1 || e.Dead != Forever {
+				t.Fatalf("%d bytes: %+v", n, e)
+			}
+			if i == 1 && Behind[record](e).id != id {
+				t.Errorf("%d bytes: the key lies where the record should be", n)
+			}
+			from, at := uintptr(unsafe.Pointer(e)), uintptr(unsafe.Pointer(unsafe.StringData(string(e.Key))))
+			behind := at > from && at-from <= unsafe.Sizeof(*e)+unsafe.Sizeof(record{})
+			if want := 0 < n && n <= maxText; behind != want {
+				t.Errorf("%d bytes, %d: the key lies behind its entry: %t, want %t", n, i, behind, want)
+			}
+			c.Set(e, 1)
+			runtime.GC()
+			if got, _ := c.Get(key); got != e {
+				t.Errorf("%d bytes: got %v", n, got)
+			}
+		}
+	}
+}
+
+func TestKeysThatAreNoStringsStayInTheirEntries(t *testing.T) {
+	type pair struct{ a, b string }
+	c := New(Config[pair, byte]{MaxEntries: 10})
+	key := pair{"a", "b"}
+	if e := NewEntry(c, key, 1, Forever); e.Key != key || unsafe.StringData(e.Key.a) != unsafe.StringData(key.a) {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestWhatLiesBehindAnEntryStaysThere(t *testing.T) {
 	type record struct {
 		id   uint64
 		tags []string
 	}
 	c := New(Config[string, byte]{MaxEntries: 10})
-	c.Set(NewEntryWith("a", byte(1), Forever, record{7, []string{"x"}}), 1)
+	c.Set(NewEntryWith(c, "a", byte(1), Forever, record{7, []string{"x"}}), 1)
 	c.Set(forever("b", byte(2)), 1)
 	runtime.GC()
 	e, _ := c.Get("a")

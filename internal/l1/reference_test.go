@@ -129,7 +129,7 @@ func (m *machine) entry(key, life byte) *Entry[uint8, int] {
 	if int(life) < 20*len(lives) && !m.undying {
 		dead = After(m.c.Now(), lives[int(life)%len(lives)])
 	}
-	return NewEntry(key, m.next, dead)
+	return NewEntry(m.c, key, m.next, dead)
 }
 
 // step does one operation and then checks everything.
