@@ -9,6 +9,13 @@
 // closed if a reply was not read to its end, or does not belong to its command, so
 // no call ever sees the value of another.
 //
+//	c, err := memcached.New(memcached.Options{Servers: []string{"localhost:11211"}})
+//	...
+//	err = c.Set(ctx, memcached.Item{Key: "greeting", Value: []byte("hello"), TTL: time.Minute})
+//	...
+//	item, err := c.Get(ctx, "greeting")
+//	if errors.Is(err, memcached.ErrMiss) {
+//
 // # One key
 //
 // [Client.Get] reads an [Item], [Client.AppendGet] its value into memory of the
@@ -53,7 +60,10 @@
 //
 // # As the shared tier of a cache
 //
-// [NewTier] makes a Tier, which is the L2 of caches of strata.
+// [NewTier] makes a Tier, which is the L2 of caches of strata. memcached carries no
+// messages, so the cache has a Bus from elsewhere, such as that of package redis, or a
+// short Memory.TTL, after which an instance sees the changes of others. The page
+// docs/guide/redis-or-memcached.md compares the choices.
 //
 // # Errors
 //
