@@ -45,6 +45,15 @@
 // that a failover costs time and no errors. Keys in several slots that must be in
 // one are [ErrCrossSlot]; a slot without a node is [ErrNoNode].
 //
+// # Sentinel
+//
+// With [Options.Sentinel] the same Client speaks to the primary that sentinels
+// name. It listens to all sentinels of the Options, and follows a failover when
+// one of them tells of it: all connections to the old primary are closed at once.
+// A server that is not a primary by its own account is not used; [ErrNoPrimary]
+// says so. Reads that were waiting are repeated at the new primary, other calls
+// that were sent fail.
+//
 // # Errors
 //
 // An error reply of the server is an [*Error] and costs nothing. A failure of a
@@ -67,8 +76,9 @@ import (
 // group:
 //
 //	options, reply, argument, sizes    the values that go in and out
-//	conn, dial, exec                   one connection
+//	term, conn, dial, exec, listen     one connection
 //	node, shared, route                one server
+//	sentinel, primary                  the server that sentinels name
 //	cluster, follow, scatter           many servers
 //	client, held                       the Client, before its calls
 //	body, do, mget, stream, pipeline, script, tx, subscribe, tierserver, tier, bus, print
@@ -80,6 +90,7 @@ import (
 type Client struct {
 	o       *Options // printed, a pointer says nothing
 	home    *node    // the server; nil in a cluster
+	primary *primary // the server that sentinels name; nil without them
 	cluster *cluster // nil without one
 	steps   resp.Steps
 
@@ -96,10 +107,14 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{o: &o, subs: map[*pubsub.Subscription]struct{}{}}
-	if o.Cluster {
+	switch {
+	case o.Cluster:
 		c.cluster = newCluster(c.o, &c.steps)
-	} else {
-		c.home = newNode(o.at(o.Addr), &c.steps, nil)
+	case o.Sentinel.Primary != "":
+		c.primary = newPrimary(c.o, &c.steps, func() { c.home.changed() })
+		c.home = newNode(o, c.primary.dial)
+	default:
+		c.home = newNode(o.at(o.Addr), c.dial)
 	}
 	return c, nil
 }
@@ -115,9 +130,13 @@ func (c *Client) Close() error {
 		subs = append(subs, s)
 	}
 	c.mu.Unlock()
-	if c.cluster != nil {
+	switch {
+	case c.cluster != nil:
 		c.cluster.fleet.Close()
-	} else {
+	case c.primary != nil:
+		c.primary.close()
+		fallthrough
+	default:
 		c.home.close()
 	}
 	for _, s := range subs {
@@ -127,8 +146,8 @@ func (c *Client) Close() error {
 }
 
 // Stats are counters of a [Client] since it was made, and the state of its
-// pool now; in a cluster, the sums of those of all nodes. Subscriptions are not
-// counted.
+// pool now; in a cluster, the sums of those of all nodes. Subscriptions and
+// connections to sentinels are not counted.
 type Stats struct {
 	// Reused calls found an idle connection, Waited calls did not. Expired calls
 	// gave up waiting.
@@ -152,6 +171,11 @@ func (c *Client) Stats() Stats {
 		return Stats(c.cluster.stats())
 	}
 	return Stats(c.home.pool.Stats())
+}
+
+// dial opens a connection to the only server.
+func (c *Client) dial(ctx context.Context, o *Options) (*conn, error) {
+	return connect(ctx, o, &c.steps)
 }
 
 // do is Do for a command without a Body.

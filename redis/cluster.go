@@ -55,14 +55,17 @@ func newCluster(o *Options, steps *resp.Steps) *cluster {
 
 // open makes a node.
 func (k *cluster) open(addr string, replica bool) *node {
-	var greet func(context.Context, *conn) error
-	if replica {
-		greet = func(ctx context.Context, cn *conn) error {
-			_, err := cn.once(ctx, k.o.DialTimeout, "READONLY")
-			return err
+	n := newNode(k.o.at(addr), func(ctx context.Context, o *Options) (*conn, error) {
+		cn, err := connect(ctx, o, k.steps)
+		if err != nil || !replica {
+			return cn, err
 		}
-	}
-	n := newNode(k.o.at(addr), k.steps, greet)
+		if _, err = cn.once(ctx, k.o.DialTimeout, "READONLY"); err != nil {
+			cn.Close()
+			return nil, err
+		}
+		return cn, nil
+	})
 	n.serial = k.made.Add(1)
 	return n
 }

@@ -35,6 +35,24 @@ type conn struct {
 	// entered says that the server may have keys watched, or take the next
 	// command for a part of a transaction.
 	entered bool
+	// term is the time for which the server is the primary that sentinels name, and
+	// leave makes the connection outlive it. Both are nil without sentinels.
+	term  *term
+	leave func() bool
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	if c.leave != nil {
+		c.leave()
+	}
+	return c.Socket.Close()
+}
+
+// belong makes the end of a term the end of a connection.
+func (c *conn) belong(t *term) {
+	c.term = t
+	c.leave = context.AfterFunc(t.ctx, func() { c.Socket.Close() })
 }
 
 // Received is the number of bytes that have come.
@@ -44,7 +62,13 @@ func (c *conn) Received() uint64 { return c.r.Received() }
 // can share a connection.
 
 // Fill waits for bytes and takes them in.
-func (c *conn) Fill() error { return c.r.Fill() }
+func (c *conn) Fill() error { return c.term.reason(c.r.Fill()) }
+
+// Write writes commands.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Socket.Write(p)
+	return n, c.term.reason(err)
+}
 
 // Next returns the next reply that is complete. Pushes are dropped: they are no
 // replies.
@@ -72,6 +96,9 @@ func (c *conn) Quiet() bool {
 // Look implements [mux.Line]: it looks for bytes that have come although no
 // reply is owed, in every place where they may lie.
 func (c *conn) Look(reads bool) error {
+	if c.term.over() {
+		return errDeposed
+	}
 	if reads && !c.Quiet() {
 		return netpool.ErrUnasked
 	}
@@ -93,7 +120,7 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 	calm, err = netpool.Exchange(ctx, &c.Socket, now, timeout, c, f)
 	if err != nil {
 		_, bounded := ctx.Deadline()
-		err = explain(ctx, bounded, err)
+		err = c.explain(ctx, bounded, err)
 	}
 	return calm, err
 }
@@ -101,6 +128,15 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 // clean reports whether others can use the connection, after a call that went
 // well.
 func (c *conn) clean() bool { return !c.entered && c.Quiet() }
+
+// explain is [explain] for an error of this connection.
+func (c *conn) explain(ctx context.Context, bounded bool, err error) error {
+	var ce *ConnError
+	if errors.As(err, &ce) {
+		ce.Err = c.term.reason(ce.Err)
+	}
+	return explain(ctx, bounded, err)
+}
 
 // explain replaces the symptom on the connection by its cause.
 func explain(ctx context.Context, bounded bool, err error) error {

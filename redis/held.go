@@ -108,7 +108,7 @@ func (h *held) reply() (Reply, error) {
 // fail completes an error of the connection.
 func (h *held) fail(err error) error {
 	d, bounded := h.ctx.Deadline()
-	err = explain(h.ctx, bounded && !time.Now().Before(d), err)
+	err = h.cn.explain(h.ctx, bounded && !time.Now().Before(d), err)
 	if h.cn.Reused() && lost(err) {
 		h.n.pool.Lost(h.cn)
 	}

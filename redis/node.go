@@ -38,24 +38,17 @@ type node struct {
 	opened atomic.Uint64
 }
 
-// newNode returns a node with no connection. steps are the buffers that all
-// nodes of a client share. greet, if not nil, follows the greeting on every
-// connection.
-func newNode(o Options, steps *resp.Steps, greet func(context.Context, *conn) error) *node {
+// newNode returns a node with no connection. dial opens one with the options of
+// the node.
+func newNode(o Options, dial func(context.Context, *Options) (*conn, error)) *node {
 	n := &node{o: &o}
 	n.pool = netpool.New(netpool.Config[*conn]{
 		Dial: func(ctx context.Context) (*conn, error) {
-			cn, err := connect(ctx, n.o, steps)
-			if err == nil && greet != nil {
-				if err = greet(ctx, cn); err != nil {
-					cn.Close()
-				}
+			cn, err := dial(ctx, n.o)
+			if err == nil {
+				n.opened.Add(1)
 			}
-			if err != nil {
-				return nil, err
-			}
-			n.opened.Add(1)
-			return cn, nil
+			return cn, err
 		},
 		Again:       cut,
 		DialTimeout: o.DialTimeout,

@@ -31,8 +31,13 @@ type Options struct {
 	// that serves their key, and follow it where it goes. Network must be tcp
 	// and DB zero.
 	Cluster bool
-	// Addrs are further nodes of the cluster, each host:port. They are asked
-	// for the others when Addr does not answer.
+	// Sentinel, if its Primary is set, says that Addr and Addrs are sentinels,
+	// and which primary they are asked for. Network must be tcp, and Addr is
+	// localhost:26379 by default. All other fields are about the primary.
+	Sentinel Sentinel
+	// Addrs are further nodes of the cluster, or further sentinels, each
+	// host:port. Nodes are asked for the others when Addr does not answer;
+	// sentinels are all asked at once.
 	Addrs []string
 	// ReplicaReads has commands that only read answered by replicas, which may
 	// be behind their primary. It is for a Cluster. A [Tier] never reads from
@@ -96,6 +101,21 @@ type Options struct {
 	MaxReply int
 }
 
+// Sentinel says which primary sentinels are asked for, and how they are reached.
+// The zero Sentinel has no name: then Addr is no sentinel. It prints and logs
+// without credentials.
+type Sentinel struct {
+	// Primary is the name under which the sentinels watch the primary, such as
+	// mymaster.
+	Primary string
+	// Username and Password are those of the sentinels. The servers have their
+	// own in [Options].
+	Username, Password string
+	// TLS switches encryption to the sentinels on, as Options.TLS does to the
+	// servers.
+	TLS *tls.Config
+}
+
 // forever is the longest of all times: those of a century can be added.
 const forever = 100 * 365 * 24 * time.Hour
 
@@ -105,6 +125,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Addr == "" && o.Network != "unix" {
 		o.Addr = "localhost:6379"
+		if o.Sentinel.Primary != "" {
+			o.Addr = "localhost:26379"
+		}
 		if len(o.Addrs) > 0 {
 			o.Addr = o.Addrs[0]
 		}
@@ -160,9 +183,13 @@ func (o Options) validate() error {
 		_, port, err := net.SplitHostPort(addr)
 		bad(err != nil || port == "", "Addrs", "not host:port")
 	}
-	bad(len(o.Addrs) > 0 && !o.Cluster, "Addrs", "given without Cluster")
+	sentinel := o.Sentinel.Primary != ""
+	bad(len(o.Addrs) > 0 && !o.Cluster && !sentinel, "Addrs", "given without Cluster or Sentinel")
 	bad(o.ReplicaReads && !o.Cluster, "ReplicaReads", "given without Cluster")
 	bad(o.Cluster && o.Network == "unix", "Cluster", "cannot be reached over a unix socket")
+	o.Sentinel.check(bad)
+	bad(sentinel && o.Cluster, "Sentinel", "given with Cluster")
+	bad(sentinel && o.Network == "unix", "Sentinel", "cannot be reached over a unix socket")
 	bad(o.Cluster && o.DB != 0, "DB", "a cluster has no other than 0")
 	bad(o.Username != "" && o.Password == "", "Username", "given without Password")
 	bad(o.Credentials != nil && o.Username+o.Password != "", "Credentials", "given with Username or Password")
@@ -184,14 +211,18 @@ func (o Options) validate() error {
 
 // LogValue implements slog.LogValuer. It leaves credentials out.
 func (o Options) LogValue() slog.Value {
-	return slog.GroupValue(
+	attrs := []slog.Attr{
 		slog.String("network", o.Network),
 		slog.String("addr", o.Addr),
 		slog.Int("db", o.DB),
 		slog.Bool("cluster", o.Cluster),
 		slog.Bool("auth", o.Password != "" || o.Credentials != nil),
 		slog.Bool("tls", o.TLS != nil),
-	)
+	}
+	if o.Sentinel != (Sentinel{}) {
+		attrs = append(attrs, slog.Any("sentinel", o.Sentinel))
+	}
+	return slog.GroupValue(attrs...)
 }
 
 // String describes the options without credentials.
@@ -200,19 +231,43 @@ func (o Options) String() string { return "redis.Options" + o.LogValue().String(
 // GoString is String.
 func (o Options) GoString() string { return o.String() }
 
+// check reports the mistakes in s.
+func (s Sentinel) check(bad func(wrong bool, field, text string)) {
+	bad(strings.ContainsFunc(s.Primary, func(r rune) bool { return r <= ' ' || r == 0x7f }),
+		"Sentinel.Primary", "holds a space or a control character")
+	bad(s.Primary == "" && s != Sentinel{}, "Sentinel.Primary", "missing")
+	bad(s.Username != "" && s.Password == "", "Sentinel.Username", "given without Password")
+}
+
+// LogValue implements slog.LogValuer. It leaves credentials out.
+func (s Sentinel) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.String("primary", s.Primary), slog.Bool("auth", s.Password != ""), slog.Bool("tls", s.TLS != nil),
+	)
+}
+
+// String describes the sentinels without credentials.
+func (s Sentinel) String() string { return "redis.Sentinel" + s.LogValue().String() }
+
+// GoString is String.
+func (s Sentinel) GoString() string { return s.String() }
+
 // ParseURL reads options from a URL:
 //
 //	redis://user:password@host:port/db
 //	rediss://user:password@host:port/db     with TLS
 //	unix://user:password@/path/to.sock?db=n
 //	redis://host1:port1,host2:port2/?cluster=true
+//	redis://host1:port1,host2:port2/db?sentinel=name
 //
 // Every part but the scheme, and the path for unix, may be left out. Special
 // characters in user and password are written as %XX. Errors never repeat the
 // URL; they name the parameter that is not known or has a bad value.
 //
 // The parameters are db; cluster=true, with hosts that are some of the nodes of
-// a cluster; protocol (2 or 3); client_name; timeout and dial_timeout; pool_size
+// a cluster; sentinel=name, with hosts that are sentinels, which name the primary
+// that they watch under that name, with sentinel_username and sentinel_password
+// for them, and with TLS to all or none; protocol (2 or 3); client_name; timeout and dial_timeout; pool_size
 // for MaxConns, max_idle_conns for MaxIdle, conn_max_idle_time for IdleTimeout
 // and conn_max_lifetime for MaxLifetime. Times are written as 1500ms or 2s, or in
 // seconds.
@@ -227,12 +282,16 @@ func ParseURL(s string) (Options, error) {
 		Timeout: e.Timeout, DialTimeout: e.DialTimeout, IdleTimeout: e.IdleTimeout, MaxLifetime: e.Lifetime,
 		MaxConns: e.MaxConns, MaxIdle: e.MaxIdle,
 	}
+	o.Sentinel = Sentinel{Primary: e.Sentinel, Username: e.SentinelUsername, Password: e.SentinelPassword}
 	if e.Path != "" {
 		o.Network, o.Addr = "unix", e.Path
 	}
 	if e.TLS {
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // each node has a name of its own
-		if !e.Cluster {
+		switch {
+		case e.Sentinel != "":
+			o.Sentinel.TLS = o.TLS.Clone()
+		case !e.Cluster:
 			o.TLS.ServerName = e.Host
 		}
 	}

@@ -45,6 +45,15 @@ func TestParseURL(t *testing.T) {
 		{name: "no cluster", url: "redis://a?cluster=false", want: redis.Options{Network: "tcp", Addr: "a:6379"}},
 		{name: "commas in the path", url: "redis://a/?cluster=true,secret", err: "bad value of cluster"},
 
+		{name: "sentinels", url: "redis://me:pw@a:1,b,[::1]/2?sentinel=mymaster&sentinel_username=su&sentinel_password=sp", want: redis.Options{
+			Network: "tcp", Addr: "a:1", Addrs: []string{"b:26379", "[::1]:26379"}, Username: "me", Password: "pw", DB: 2,
+			Sentinel: redis.Sentinel{Primary: "mymaster", Username: "su", Password: "sp"},
+		}},
+		{name: "sentinels with TLS", url: "rediss://a?sentinel=m", want: redis.Options{Network: "tcp", Addr: "a:26379", Sentinel: redis.Sentinel{Primary: "m"}}, tls: " "},
+		{name: "one sentinel", url: "redis://a?sentinel=mymaster", want: redis.Options{Network: "tcp", Addr: "a:26379", Sentinel: redis.Sentinel{Primary: "mymaster"}}},
+		{name: "sentinel without a name", url: "redis://a?sentinel=", err: "bad value of sentinel"},
+		{name: "sentinel password empty", url: "redis://a?sentinel=m&sentinel_password=", err: "bad value of sentinel_password"},
+
 		{name: "hosts without cluster", url: "redis://a,secret", err: "without cluster"},
 		{name: "empty host in a list", url: "redis://a,,b?cluster=true", err: "list of hosts"},
 		{name: "bad port in a list", url: "redis://a,secret:0?cluster=true", err: "port"},
@@ -103,6 +112,10 @@ func TestParseURL(t *testing.T) {
 				t.Errorf("TLS for %q, want %q", name, tc.tls)
 			}
 			rest := got
+			if (got.TLS != nil && got.Sentinel.Primary != "") != (got.Sentinel.TLS != nil) {
+				t.Error("TLS to all, or to none")
+			}
+			rest.Sentinel.TLS = nil
 			if rest.TLS = nil; !reflect.DeepEqual(rest, tc.want) {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
@@ -142,7 +155,12 @@ func TestNewNamesEveryBadField(t *testing.T) {
 			t.Errorf("%s is not named in: %v", field, err)
 		}
 	}
-	for _, o := range []redis.Options{{Addr: "h"}, {Addr: "h:"}, {Network: "unix"}, {MaxConns: 2, MaxIdle: 3}} {
+	for _, o := range []redis.Options{
+		{Addr: "h"}, {Addr: "h:"}, {Network: "unix"}, {MaxConns: 2, MaxIdle: 3}, {Addrs: []string{"h:1"}},
+		{Sentinel: redis.Sentinel{Primary: "m"}, Cluster: true}, {Sentinel: redis.Sentinel{Primary: "m"}, Network: "unix", Addr: "/s"},
+		{Sentinel: redis.Sentinel{Primary: "a b"}}, {Sentinel: redis.Sentinel{Password: "p"}},
+		{Sentinel: redis.Sentinel{Primary: "m", Username: "u"}}, {Sentinel: redis.Sentinel{Primary: "m"}, Addrs: []string{"h"}},
+	} {
 		if _, err := redis.New(o); err == nil {
 			t.Errorf("%v accepted", o)
 		}
@@ -156,6 +174,10 @@ func TestNewNamesEveryBadField(t *testing.T) {
 
 func TestOptionsPrintWithoutCredentials(t *testing.T) {
 	o := redis.Options{Addr: "h:1", Username: "secretuser", Password: "secretword", TLS: &tls.Config{}, Timeout: time.Second}
+	o.Sentinel = redis.Sentinel{Primary: "main", Username: "secretwatcher", Password: "secretword"}
+	if text := fmt.Sprintf("%v %+v %#v %s", o.Sentinel, o.Sentinel, &o.Sentinel, o.Sentinel); strings.Contains(text, "secret") || !strings.Contains(text, "main") {
+		t.Errorf("printed as %s", text)
+	}
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("options", "o", o)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("options", "o", &o)

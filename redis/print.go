@@ -12,6 +12,9 @@ import (
 // Format implements [fmt.Formatter].
 func (o Options) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, o.String()) }
 
+// Format implements [fmt.Formatter] by String.
+func (s Sentinel) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
+
 // String describes the client without credentials.
 func (c *Client) String() string { return "redis.Client" + c.o.LogValue().String() }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
-	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/slots"
 )
@@ -99,21 +97,9 @@ func (c *Client) subscribe(ctx context.Context, command string, slot int, channe
 		return nil, ErrClosed
 	}
 	s := &Subscription{}
-	s.s = pubsub.New(ctx, pubsub.Config{
-		Command:     command,
-		Channels:    slices.Clone(channels),
-		Joins:       joins,
-		Connect:     c.subscriber(slot, command == "SSUBSCRIBE"),
-		DialTimeout: c.o.DialTimeout,
-		Backoff:     netpool.Backoff,
-		Refused:     func(text []byte) error { return serverError(text) },
-		Broken:      lostSubscription,
-		Unasked:     netpool.ErrUnasked,
-		Closed:      ErrClosed,
-		Overflow:    errors.New("redis: subscription: events were not taken in time"),
-		Connecting:  errors.New("redis: subscription: connecting"),
-		Ended:       errors.New("redis: subscription: ended by the server"),
-	}, func() {
+	config := c.o.listening(command, slices.Clone(channels), c.subscriber(slot, command == "SSUBSCRIBE"))
+	config.Joins = joins
+	s.s = pubsub.New(ctx, config, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.subs, s.s)
@@ -141,14 +127,6 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	return Event{Kind: EventKind(e.Kind), Channel: e.Channel, Payload: e.Payload, Pattern: e.Pattern, Err: e.Err}, err
 }
 
-// lostSubscription is the error for the end of a subscription's connection.
-func lostSubscription(ctx context.Context, err error) error {
-	if !errors.As(err, new(*ConnError)) {
-		err = readError(err)
-	}
-	return explain(ctx, false, err)
-}
-
 // subscriber returns the function that opens a connection for a subscription: in
 // a cluster, to the node that serves the slot, or after a failure to any unless it is bound
 // to the slot.
@@ -164,14 +142,22 @@ func (c *Client) subscriber(slot int, bound bool) func(context.Context) (pubsub.
 		if err != nil {
 			return nil, err
 		}
-		cn, err := connect(ctx, o, &c.steps)
+		cn, err := c.dialSubscriber(ctx, o)
 		if err != nil {
 			c.refreshTopology()
 			return nil, err
 		}
 		failed = false
-		return subscriber{cn, c, o.Addr}, nil
+		return subscriber{hearing{cn}, c, o.Addr}, nil
 	}
+}
+
+// dialSubscriber opens a connection for a subscription.
+func (c *Client) dialSubscriber(ctx context.Context, o *Options) (*conn, error) {
+	if c.primary != nil {
+		return c.primary.dial(ctx, o)
+	}
+	return c.dial(ctx, o)
 }
 
 // refreshTopology makes a cluster ask for its topology: the node of a subscription may
@@ -182,19 +168,11 @@ func (c *Client) refreshTopology() {
 	}
 }
 
-// subscriber is a connection as a subscription uses it.
+// subscriber is the connection of a subscription of a Client.
 type subscriber struct {
-	cn   *conn
+	hearing
 	c    *Client
 	addr string
-}
-
-// Send implements pubsub.Conn.
-func (s subscriber) Send(args ...any) error {
-	if err := s.cn.command(args); err != nil {
-		return err
-	}
-	return s.cn.flush(true)
 }
 
 // Wait implements pubsub.Conn. A node that is no longer part of its cluster may
@@ -205,28 +183,13 @@ func (s subscriber) Wait() error {
 			return errDismissed
 		}
 	}
-	return s.cn.r.Wait()
+	return s.hearing.Wait()
 }
-
-// Read implements pubsub.Conn.
-func (s subscriber) Read() (pubsub.Heard, error) {
-	v, err := s.cn.r.Read()
-	if err != nil {
-		return pubsub.Heard{}, err
-	}
-	return pubsub.Hear(v)
-}
-
-// Buffered implements pubsub.Conn.
-func (s subscriber) Buffered() int { return s.cn.r.Buffered() }
-
-// SetDeadline implements pubsub.Conn.
-func (s subscriber) SetDeadline(t time.Time) { s.cn.SetDeadline(t) }
 
 // Close implements pubsub.Conn.
 func (s subscriber) Close() error {
 	s.c.refreshTopology()
-	return s.cn.Close()
+	return s.hearing.Close()
 }
 
 // subscribeOptions returns the options for a server to subscribe at: the one that serves

@@ -14,7 +14,8 @@ type Endpoint struct {
 	// it is set, Host and Port are empty, otherwise they are not.
 	TLS        bool
 	Host, Port string
-	// Others are further servers of the same cluster, as host:port.
+	// Others are further servers of the same cluster, or further sentinels, as
+	// host:port.
 	Others []string
 	Path   string
 	// Username is never set without Password.
@@ -22,6 +23,9 @@ type Endpoint struct {
 	DB                 int
 	// Cluster is set if the servers are nodes of a cluster.
 	Cluster bool
+	// Sentinel is the name of a primary if the servers are sentinels, with
+	// their own credentials.
+	Sentinel, SentinelUsername, SentinelPassword string
 	// Protocol is 2 or 3, or zero if the URL has none.
 	Protocol int
 	// Name is the name of the connections.
@@ -46,10 +50,7 @@ func ParseURL(s string) (Endpoint, error) {
 	switch u.Scheme {
 	case "redis", "rediss":
 		e.TLS = u.Scheme == "rediss"
-		if e.Host, e.Port, err = endpoint.HostPort(u, "6379"); err != nil {
-			return Endpoint{}, err
-		}
-		if e.Others, err = endpoint.Servers(others, "6379"); err != nil {
+		if err := e.hosts(u, others); err != nil {
 			return Endpoint{}, err
 		}
 		db = strings.TrimPrefix(u.Path, "/")
@@ -64,10 +65,23 @@ func ParseURL(s string) (Endpoint, error) {
 	if err := e.query(db, u); err != nil {
 		return Endpoint{}, err
 	}
-	if len(e.Others) > 0 && !e.Cluster {
-		return Endpoint{}, errors.New("several hosts without cluster=true")
+	if len(e.Others) > 0 && !e.Cluster && e.Sentinel == "" {
+		return Endpoint{}, errors.New("several hosts without cluster=true or sentinel=name")
 	}
 	return e, nil
+}
+
+// hosts parses the host of a URL, and the others that were cut from it.
+func (e *Endpoint) hosts(u *url.URL, others []string) (err error) {
+	port := "6379"
+	if u.Query().Has("sentinel") {
+		port = "26379"
+	}
+	if e.Host, e.Port, err = endpoint.HostPort(u, port); err != nil {
+		return err
+	}
+	e.Others, err = endpoint.Servers(others, port)
+	return err
 }
 
 // query parses the parameters, and the number of the database, which is given
@@ -91,6 +105,12 @@ func (e *Endpoint) parameter(name, value string) (known, ok bool) {
 		ok = endpoint.Number(&e.DB, value, 0)
 	case "cluster":
 		e.Cluster, ok = value == "true", value == "true" || value == "false"
+	case "sentinel":
+		e.Sentinel, ok = value, value != ""
+	case "sentinel_username":
+		e.SentinelUsername, ok = value, value != ""
+	case "sentinel_password":
+		e.SentinelPassword, ok = value, value != ""
 	case "protocol":
 		ok = endpoint.Number(&e.Protocol, value, 2) && e.Protocol <= 3
 	case "client_name":

@@ -1,0 +1,68 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/pubsub"
+)
+
+// hearing is a connection as a subscription uses it. It is a pubsub.Conn.
+type hearing struct{ cn *conn }
+
+// Send implements pubsub.Conn.
+func (h hearing) Send(args ...any) error {
+	if err := h.cn.command(args); err != nil {
+		return err
+	}
+	return h.cn.flush(true)
+}
+
+// Wait implements pubsub.Conn.
+func (h hearing) Wait() error { return h.cn.term.reason(h.cn.r.Wait()) }
+
+// Read implements pubsub.Conn.
+func (h hearing) Read() (pubsub.Heard, error) {
+	v, err := h.cn.r.Read()
+	if err != nil {
+		return pubsub.Heard{}, h.cn.term.reason(err)
+	}
+	return pubsub.Hear(v)
+}
+
+// Buffered implements pubsub.Conn.
+func (h hearing) Buffered() int { return h.cn.r.Buffered() }
+
+// SetDeadline implements pubsub.Conn.
+func (h hearing) SetDeadline(t time.Time) { h.cn.SetDeadline(t) }
+
+// Close implements pubsub.Conn.
+func (h hearing) Close() error { return h.cn.Close() }
+
+// listening returns the Config of a subscription. connect opens a connection for it.
+func (o *Options) listening(command string, channels []string, connect func(context.Context) (pubsub.Conn, error)) pubsub.Config {
+	return pubsub.Config{
+		Command:     command,
+		Channels:    channels,
+		Connect:     connect,
+		DialTimeout: o.DialTimeout,
+		Backoff:     netpool.Backoff,
+		Refused:     func(text []byte) error { return serverError(text) },
+		Broken:      lostSubscription,
+		Unasked:     netpool.ErrUnasked,
+		Closed:      ErrClosed,
+		Overflow:    errors.New("redis: subscription: events were not taken in time"),
+		Connecting:  errors.New("redis: subscription: connecting"),
+		Ended:       errors.New("redis: subscription: ended by the server"),
+	}
+}
+
+// lostSubscription is the error for the end of a subscription's connection.
+func lostSubscription(ctx context.Context, err error) error {
+	if !errors.As(err, new(*ConnError)) {
+		err = readError(err)
+	}
+	return explain(ctx, false, err)
+}
