@@ -111,7 +111,7 @@ func New(o Options) (*Client, error) {
 	case o.Cluster:
 		c.cluster = newCluster(c.o, &c.steps)
 	case o.Sentinel.Primary != "":
-		c.primary = newPrimary(c.o, &c.steps, func() { c.home.changed() })
+		c.primary = newPrimary(c.o, &c.steps)
 		c.home = newNode(o, c.primary.dial)
 	default:
 		c.home = newNode(o.at(o.Addr), c.dial)

@@ -31,12 +31,8 @@ const (
 
 // primary is the server that sentinels name.
 type primary struct {
-	o     *Options
-	steps *resp.Steps
-	// moved is called when another term begins, before the old one is over. It must
-	// not wait.
-	moved func()
-
+	o      *Options
+	steps  *resp.Steps
 	ctx    context.Context // ends when the client is closed
 	cancel context.CancelFunc
 	runs   sync.WaitGroup
@@ -52,8 +48,8 @@ type primary struct {
 	err     error         // of the last round
 }
 
-func newPrimary(o *Options, steps *resp.Steps, moved func()) *primary {
-	p := &primary{o: o, steps: steps, moved: moved, due: make(chan struct{}, 1), round: make(chan struct{})}
+func newPrimary(o *Options, steps *resp.Steps) *primary {
+	p := &primary{o: o, steps: steps, due: make(chan struct{}, 1), round: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -265,7 +261,6 @@ func (p *primary) conclude(answers []told, err error) {
 	p.round = make(chan struct{})
 	p.mu.Unlock()
 	if changed && old != nil {
-		p.moved()
 		old.end()
 	}
 }

@@ -1,0 +1,239 @@
+//go:build unix
+
+package servers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/redis"
+)
+
+// DownAfter is after how long sentinels take a primary for dead. A failover begins
+// up to a second later.
+const DownAfter = time.Second
+
+// PrimaryName is the name under which sentinels watch.
+const PrimaryName = "mymaster"
+
+// Watched are servers that sentinels watch: a primary and its replicas. Its methods
+// are for one goroutine at a time.
+type Watched struct {
+	// Servers are the primary, as it was at first, and its replicas.
+	Servers []*Redis
+
+	t         testing.TB
+	sentinels []*sentinel
+}
+
+// sentinel is one process.
+type sentinel struct {
+	addr string
+	p    *Process
+}
+
+// StartWatched starts a primary with replicas, and three sentinels that watch them,
+// and waits until all know each other. Arguments are those of the servers.
+func StartWatched(t testing.TB, replicas int, args ...string) *Watched {
+	t.Helper()
+	w := &Watched{t: t}
+	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	for i := range 1 + replicas {
+		w.Servers = append(w.Servers, StartRedis(t, args...))
+		if i > 0 {
+			host, port, _ := net.SplitHostPort(w.Servers[0].Addr)
+			w.must(w.Servers[i].Addr, "REPLICAOF", host, port)
+		}
+	}
+	w.await("replicas follow", func() bool {
+		return strings.Count(w.must(w.Servers[0].Addr, "INFO", "replication"), "state=online") == replicas
+	})
+	for range 3 {
+		w.sentinels = append(w.sentinels, w.startSentinel())
+	}
+	w.await("sentinels know all", func() bool {
+		for _, s := range w.sentinels {
+			m := w.master(s.addr)
+			if m["num-slaves"] != strconv.Itoa(replicas) || m["num-other-sentinels"] != "2" {
+				return false
+			}
+		}
+		return true
+	})
+	return w
+}
+
+// startSentinel starts a sentinel.
+func (w *Watched) startSentinel() *sentinel {
+	w.t.Helper()
+	program, err := Program("redis-server", "redis-server")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	port, err := FreePort()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	dir := w.t.TempDir()
+	host, primary, _ := net.SplitHostPort(w.Servers[0].Addr)
+	text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\n", port, dir) +
+		fmt.Sprintf("sentinel monitor %s %s %s 2\n", PrimaryName, host, primary) +
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d\n", PrimaryName, DownAfter.Milliseconds()) +
+		fmt.Sprintf("sentinel failover-timeout %s 4000\n", PrimaryName)
+	path := filepath.Join(dir, "sentinel.conf")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	s := &sentinel{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	if s.p, err = Start(exec.Command(program, path, "--sentinel")); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(s.p.Kill)
+	if err := s.p.Await(func() error { return w.ping(s.addr) }); err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+func (w *Watched) ping(addr string) error {
+	_, err := w.ask(addr, "PING")
+	return err
+}
+
+// Client returns a client of the primary that is closed when the test ends.
+func (w *Watched) Client(t testing.TB, changes ...func(*redis.Options)) *redis.Client {
+	t.Helper()
+	return w.Servers[0].Client(t, append([]func(*redis.Options){w.Reach}, changes...)...)
+}
+
+// Reach makes options those of a client of the primary.
+func (w *Watched) Reach(o *redis.Options) {
+	o.Sentinel.Primary, o.Addr, o.Addrs = PrimaryName, w.sentinels[0].addr, nil
+	for _, s := range w.sentinels[1:] {
+		o.Addrs = append(o.Addrs, s.addr)
+	}
+}
+
+// Primary returns the server that a sentinel names.
+func (w *Watched) Primary(sentinel int) int {
+	w.t.Helper()
+	m := w.master(w.sentinels[sentinel].addr)
+	for i, s := range w.Servers {
+		if s.Addr == net.JoinHostPort(m["ip"], m["port"]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// AwaitPrimary waits until all sentinels that run name one primary that is not the
+// one given, and returns it.
+func (w *Watched) AwaitPrimary(not int, sentinels ...int) (is int) {
+	w.t.Helper()
+	w.await("sentinels name another primary", func() bool {
+		is = w.Primary(sentinels[0])
+		for _, i := range sentinels {
+			if p := w.Primary(i); p == not || p != is {
+				return false
+			}
+		}
+		return strings.Contains(w.must(w.Servers[is].Addr, "INFO", "replication"), "role:master")
+	})
+	return is
+}
+
+// Failover makes the sentinels promote a replica while the primary is well.
+func (w *Watched) Failover() {
+	w.t.Helper()
+	w.must(w.sentinels[0].addr, "SENTINEL", "FAILOVER", PrimaryName)
+}
+
+// StopSentinel pauses a sentinel, until ContinueSentinel is called.
+func (w *Watched) StopSentinel(i int) { w.signal(i, syscall.SIGSTOP) }
+
+// ContinueSentinel ends a pause.
+func (w *Watched) ContinueSentinel(i int) { w.signal(i, syscall.SIGCONT) }
+
+func (w *Watched) signal(i int, s syscall.Signal) {
+	w.t.Helper()
+	if err := w.sentinels[i].p.Signal(s); err != nil {
+		w.t.Fatalf("signal %v to a sentinel: %v", s, err)
+	}
+}
+
+// KillSentinel ends a sentinel.
+func (w *Watched) KillSentinel(i int) { w.sentinels[i].p.Kill() }
+
+// Deafen keeps what is written to a server from now on from its replicas.
+func (w *Watched) Deafen(i int) {
+	w.t.Helper()
+	w.must(w.Servers[i].Addr, "ACL", "SETUSER", "default", "-psync", "-sync")
+	w.must(w.Servers[i].Addr, "CLIENT", "KILL", "TYPE", "replica")
+}
+
+// master is what a sentinel tells of the primary.
+func (w *Watched) master(addr string) map[string]string {
+	w.t.Helper()
+	words := strings.Split(w.must(addr, "SENTINEL", "MASTER", PrimaryName), "\n")
+	m := map[string]string{}
+	for i := 0; i+1 < len(words); i += 2 {
+		m[words[i]] = words[i+1]
+	}
+	return m
+}
+
+// must asks a server or a sentinel, and returns the text of the reply, with a line
+// for each element of an array.
+func (w *Watched) must(addr string, args ...any) string {
+	w.t.Helper()
+	text, err := w.ask(addr, args...)
+	if err != nil {
+		w.t.Fatalf("%v: %v", args[:min(3, len(args))], err)
+	}
+	return text
+}
+
+// ask is must with an error.
+func (w *Watched) ask(addr string, args ...any) (string, error) {
+	c, err := redis.New(redis.Options{Addr: addr, Protocol: 2, Timeout: 10 * time.Second})
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	reply := c.Do(context.Background(), args...)
+	if err := reply.Err(); err != nil {
+		return "", err
+	}
+	var words []string
+	for _, e := range reply.All() {
+		word, _ := e.String() // of elements that are no strings none is asked for
+		words = append(words, word)
+	}
+	if len(words) > 0 {
+		return strings.Join(words, "\n"), nil
+	}
+	text, err := reply.String()
+	if err != nil {
+		return "", nil // an integer
+	}
+	return text, nil
+}
+
+// await waits until ok returns true.
+func (w *Watched) await(what string, ok func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(startTimeout); !ok(); <-time.After(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
