@@ -51,8 +51,8 @@ real: ## everything that needs real servers
 	cd test && go test $(RACE) -count=1 -timeout 20m ./...
 
 .PHONY: chaos
-chaos: ## ten minutes (or CHAOS) of faults on a cluster of processes and real Redis servers
-	cd test && go test -count=1 -v -run 'Broken|ColdKey|Holder|Chaos' -timeout 0 ./chaos -for $(or $(CHAOS),10m) $(if $(SEED),-seed $(SEED))
+chaos: ## ten minutes (or CHAOS) of faults on processes and real Redis servers, with SENTINEL=1 on sentinels
+	cd test && go test -count=1 -v -run 'Broken|ColdKey|Holder|Chaos' -timeout 0 ./chaos -for $(or $(CHAOS),10m) $(if $(SEED),-seed $(SEED)) $(if $(SENTINEL),-sentinel)
 
 .PHONY: soak
 soak: ## the Redis client in all ways, with its connections cut, for ten minutes (or SOAK)

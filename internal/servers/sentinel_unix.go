@@ -152,9 +152,28 @@ func (w *Watched) AwaitPrimary(not int, sentinels ...int) (is int) {
 }
 
 // Failover makes the sentinels promote a replica while the primary is well.
-func (w *Watched) Failover() {
+func (w *Watched) Failover() error {
+	_, err := w.ask(w.sentinels[0].addr, "SENTINEL", "FAILOVER", PrimaryName)
+	return err
+}
+
+// Settled reports whether the first sentinel names a primary that has all its
+// replicas, and returns it.
+func (w *Watched) Settled() (primary int, ok bool) {
 	w.t.Helper()
-	w.must(w.sentinels[0].addr, "SENTINEL", "FAILOVER", PrimaryName)
+	if primary = w.Primary(0); primary < 0 || w.master(w.sentinels[0].addr)["flags"] != "master" {
+		return primary, false
+	}
+	text, err := w.ask(w.Servers[primary].Addr, "INFO", "replication")
+	return primary, err == nil && strings.Contains(text, "role:master") && strings.Count(text, "state=online") == len(w.Servers)-1
+}
+
+// Sentinels are the addresses of the sentinels.
+func (w *Watched) Sentinels() (all []string) {
+	for _, s := range w.sentinels {
+		all = append(all, s.addr)
+	}
+	return all
 }
 
 // StopSentinel pauses a sentinel, until ContinueSentinel is called.

@@ -8,12 +8,15 @@
 //	go test ./chaos -run TestChaos -v -for 10m
 //	go test ./chaos -run TestChaos -v -for 1m -seed 7 -only promote,kill -every 2s
 //	go test ./chaos -run TestChaos -v -for 5s -every 0 -break nobus
+//	go test ./chaos -run TestChaos -v -for 3m -sentinel
 //
 // The flags: -for is how long faults are injected, -every the mean time between
 // them (0 for none), -only their kinds by the names in faults.go, -seed what
 // decides which come when, -rate the calls of each process in a second, -strict
 // the policy for a silent bus, and -break a way to break the cache, to see that
-// it is found out.
+// it is found out. With -sentinel the processes find Redis by three sentinels, and
+// the faults are those in sentinel.go: of processes, of Redis and of a sentinel,
+// but not of connections.
 //
 // The report says how old values were that had been dropped when they were
 // read: by instances that heard of drops, which must be less than a second, and

@@ -124,6 +124,10 @@ func (r *run) heal(f *fault) {
 
 func (r *run) draw() *fault {
 	total := 0
+	kinds := kinds
+	if r.watched != nil {
+		kinds = sentinelKinds
+	}
 	for _, k := range kinds {
 		total += k.weight
 	}

@@ -36,6 +36,9 @@ type Options struct {
 	Only string
 	// Strict lets instances serve nothing from L1 while their bus is silent.
 	Strict bool
+	// Sentinel lets instances find Redis by sentinels, which fail over by
+	// themselves. Then no faults are about connections.
+	Sentinel bool
 	// Break is how the cache is broken; see [cluster.Config].
 	Break string
 	// Log is told what happens.
@@ -82,6 +85,7 @@ type run struct {
 
 	primary, replica *servers.Redis
 	replication      *cluster.Proxy
+	watched          *servers.Watched // with sentinels; then there are no proxies
 
 	slots    []*slot
 	lives    []*life
@@ -170,6 +174,10 @@ func (r *run) start() {
 	r.origin, err = cluster.StartOrigin(r.dir, r.clock)
 	r.must(err)
 	r.t.Cleanup(r.origin.Close)
+	if r.o.Sentinel {
+		r.startWatched()
+		return
+	}
 	r.primary = servers.StartRedis(r.t, "--repl-diskless-sync-delay", "0")
 	r.replica = servers.StartRedis(r.t, "--repl-diskless-sync-delay", "0")
 	r.replication = r.proxy()
@@ -195,12 +203,21 @@ func (r *run) birth(s *slot) {
 	r.lives = append(r.lives, s.life)
 	var err error
 	s.life.born = r.clock.Now()
+	tier, bus, sentinels := s.ways(r.watched)
 	s.p, err = cluster.Start(cluster.Config{
-		Instance: n, Clock: r.clock, Origin: r.origin.Path, Records: s.life.path, Tier: s.tier.Addr, Bus: s.bus.Addr, Break: r.o.Break, Strict: r.o.Strict,
+		Instance: n, Clock: r.clock, Origin: r.origin.Path, Records: s.life.path, Tier: tier, Bus: bus, Sentinels: sentinels, Break: r.o.Break, Strict: r.o.Strict,
 		TTL: longTTL, Short: shortTTL, Lease: lease, Clients: max(1, int(r.o.Rate)/500) * clients, Keys: keys, Rate: r.o.Rate, Seed: r.o.Seed,
 	})
 	r.must(err)
 	r.t.Cleanup(s.p.Kill)
+}
+
+// ways are the addresses by which a worker reaches Redis.
+func (s *slot) ways(w *servers.Watched) (tier, bus string, sentinels []string) {
+	if w != nil {
+		return "", "", w.Sentinels()
+	}
+	return s.tier.Addr, s.bus.Addr, nil
 }
 
 // do lets a worker carry out a command.

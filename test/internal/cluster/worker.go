@@ -18,6 +18,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -31,6 +32,8 @@ type Config struct {
 	// Origin is the origin's socket, Records the file for what is recorded,
 	// Tier and Bus the addresses of Redis for either purpose.
 	Origin, Records, Tier, Bus string
+	// Sentinels, if there are any, are asked for Redis instead.
+	Sentinels []string
 	// Strict is the policy for when the bus is silent.
 	Strict bool
 	// Break names a way in which the cache is made to break its promises;
@@ -138,15 +141,23 @@ type worker struct {
 	failed map[string]history.Time // when a load of a key failed last
 }
 
+// server returns the options of a client for Redis at addr.
+func (c Config) server(addr string) redis.Options {
+	if len(c.Sentinels) == 0 {
+		return redis.Options{Addr: addr}
+	}
+	return redis.Options{Sentinel: redis.Sentinel{Primary: servers.PrimaryName}, Addr: c.Sentinels[0], Addrs: c.Sentinels[1:]}
+}
+
 func newWorker(c Config) (w *worker, err error) {
 	w = &worker{c: c, origin: &originClient{path: c.Origin}, stop: func() {}, failed: map[string]history.Time{}}
 	if w.rec, err = newRecorder(c.Records, c.Clock); err != nil {
 		return nil, err
 	}
-	if w.tier, err = redis.New(redis.Options{Addr: c.Tier}); err != nil {
+	if w.tier, err = redis.New(c.server(c.Tier)); err != nil {
 		return nil, err
 	}
-	if w.bus, err = redis.New(redis.Options{Addr: c.Bus}); err != nil {
+	if w.bus, err = redis.New(c.server(c.Bus)); err != nil {
 		return nil, err
 	}
 	o := strata.Options[string, string]{

@@ -1,0 +1,98 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/servers"
+)
+
+// sentinelKinds are the faults of a run with sentinels. The table is read-only.
+var sentinelKinds = []kind{
+	{"kill", 4, (*run).killWorker},
+	{"stop", 4, (*run).stopWorker},
+	{"killprimary", 6, (*run).killPrimary},
+	{"pauseprimary", 6, (*run).pausePrimary},
+	{"demote", 4, (*run).demote},
+	{"sentinelstop", 4, (*run).stopSentinel},
+}
+
+// failover is the shortest life of a fault that makes sentinels promote a replica.
+const failover = 5 * time.Second
+
+// patient is the sentinel that is paused. It is always the same one: after a pause
+// a sentinel takes no part in failovers for half a minute.
+const patient = 2
+
+// startWatched starts servers that sentinels watch, and the workers.
+func (r *run) startWatched() {
+	r.watched = servers.StartWatched(r.t, 1)
+	for i := range r.o.Workers {
+		s := &slot{index: i}
+		r.slots = append(r.slots, s)
+		r.birth(s)
+	}
+}
+
+// depose is a fault that makes sentinels promote the replica, or nil if it has not
+// caught up. begin gets the primary, and end the same one, when another one has
+// taken its place.
+func (r *run) depose(lasts time.Duration, name string, begin, end func(primary int)) *fault {
+	primary, ok := r.watched.Settled()
+	if !ok {
+		return nil
+	}
+	f := r.about(max(lasts, failover), name)
+	f.silent = false // for how long is up to the sentinels
+	loss := history.Loss{}
+	f.begin = func() {
+		loss.From = r.clock.Now()
+		loss.Since = loss.From - history.Time(500*time.Millisecond) // what was on its way
+		begin(primary)
+	}
+	f.end = func() {
+		is := r.watched.AwaitPrimary(primary, 0, 1)
+		loss.To = r.clock.Now() + history.Time(rejoin)
+		r.losses = append(r.losses, loss)
+		r.logf("the primary is server %d", is)
+		end(primary)
+	}
+	return f
+}
+
+// killPrimary kills the primary. It comes back empty, as a primary by its own
+// account.
+func (r *run) killPrimary(lasts time.Duration) *fault {
+	return r.depose(lasts, "kill the primary",
+		func(i int) { r.watched.Servers[i].Kill() },
+		func(i int) { r.watched.Servers[i].Restart() })
+}
+
+// pausePrimary pauses the primary. It comes back as it was, as a primary by its own
+// account.
+func (r *run) pausePrimary(lasts time.Duration) *fault {
+	return r.depose(lasts, "pause the primary",
+		func(i int) { r.watched.Servers[i].Stop() },
+		func(i int) { r.watched.Servers[i].Continue() })
+}
+
+// demote lets the sentinels promote the replica while the primary is well.
+func (r *run) demote(time.Duration) *fault {
+	return r.depose(0, "demote the primary", func(int) {
+		if err := r.watched.Failover(); err != nil {
+			r.problem("SENTINEL FAILOVER: %v", err)
+		}
+	}, func(int) {})
+}
+
+// stopSentinel pauses a sentinel.
+func (r *run) stopSentinel(lasts time.Duration) *fault {
+	f := &fault{lasts: lasts, uses: []string{"sentinel"}}
+	f.name = fmt.Sprintf("stop sentinel %d", patient)
+	f.begin = func() { r.watched.StopSentinel(patient) }
+	f.end = func() { r.watched.ContinueSentinel(patient) }
+	return f
+}
