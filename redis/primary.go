@@ -42,10 +42,10 @@ type primary struct {
 	begun bool
 	term  *term // nil before the first answer
 	epoch int64 // the number of the configuration that has named it
-	// doubted says that a connection could not be opened since the last answer.
-	doubted bool
-	round   chan struct{} // closed when the next round of questions has ended
-	err     error         // of the last round
+	// unreachable says that a connection could not be opened since the last answer.
+	unreachable bool
+	round       chan struct{} // closed when the next round of questions has ended
+	err         error         // of the last round
 }
 
 func newPrimary(o *Options, steps *resp.Steps) *primary {
@@ -77,7 +77,7 @@ func (p *primary) dial(ctx context.Context, _ *Options) (*conn, error) {
 	case err != nil && t.over(): // the next dial leads to another server
 		return nil, &ConnError{Op: "dial", Err: errDeposed, cut: true}
 	case err != nil:
-		p.doubt(t)
+		p.unreached(t)
 		return nil, err
 	}
 	return cn, nil
@@ -99,11 +99,11 @@ func (p *primary) open(ctx context.Context, t *term) (*conn, error) {
 }
 
 // locate returns the present term. It waits for the answers of sentinels if there
-// is none, or if it is doubted. The old term is returned if no sentinel answers.
+// is none, or if it is unreachable. The old term is returned if no sentinel answers.
 func (p *primary) locate(ctx context.Context) (*term, error) {
 	p.mu.Lock()
 	p.begin()
-	t, round, wait := p.term, p.round, p.term == nil || p.doubted
+	t, round, wait := p.term, p.round, p.term == nil || p.unreachable
 	p.mu.Unlock()
 	if !wait {
 		return t, nil
@@ -147,11 +147,11 @@ func (p *primary) ask() {
 	}
 }
 
-// doubt makes the sentinels be asked before the next connection is opened.
-func (p *primary) doubt(t *term) {
+// unreached makes the sentinels be asked before the next connection is opened.
+func (p *primary) unreached(t *term) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.doubted = p.doubted || p.term == t
+	p.unreachable = p.unreachable || p.term == t
 }
 
 // follow asks the sentinels whenever that is due.
@@ -254,7 +254,7 @@ func (p *primary) conclude(answers []told, err error) {
 	p.err = err
 	if err == nil {
 		p.heed(newest(answers), len(answers))
-		p.doubted = false
+		p.unreachable = false
 	}
 	changed := p.term != old
 	close(p.round)
@@ -270,7 +270,7 @@ func (p *primary) conclude(answers []told, err error) {
 // not heeded, unless more than half of the sentinels have nothing newer, or no
 // connection can be opened. mu is held.
 func (p *primary) heed(best told, answers int) {
-	if best.epoch < p.epoch && !p.doubted && answers <= len(p.sentinels())/2 {
+	if best.epoch < p.epoch && !p.unreachable && answers <= len(p.sentinels())/2 {
 		return
 	}
 	p.epoch = best.epoch
