@@ -54,6 +54,10 @@ real: ## everything that needs real servers
 chaos: ## ten minutes (or CHAOS) of faults on processes and real Redis servers, with SENTINEL=1 on sentinels
 	cd test && go test -count=1 -v -run 'Broken|ColdKey|Holder|Chaos' -timeout 0 ./chaos -for $(or $(CHAOS),10m) $(if $(SEED),-seed $(SEED)) $(if $(SENTINEL),-sentinel)
 
+.PHONY: chaosmemcached
+chaosmemcached: ## the same with three servers of memcached as L2, with the bus of Redis and without a bus
+	cd test && go test -count=1 -v -run ChaosOverMemcached -timeout 0 ./chaos -for $(or $(CHAOS),10m) $(if $(SEED),-seed $(SEED))
+
 .PHONY: soak
 soak: ## the Redis client in all ways, with its connections cut, for ten minutes (or SOAK)
 	cd test && go test -count=1 -v -run TestSoak -timeout 0 . -soak $(or $(SOAK),10m)

@@ -94,6 +94,18 @@ func TestHoldsEndLateRatherThanEarly(t *testing.T) {
 	}
 }
 
+// TestHoldOfMicrosecondsHolds puts a key on hold for less than the unit of time.
+func TestHoldOfMicrosecondsHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, one, other := pair(t)
+		drop(t, one, remote.Drop{Key: "k", Hold: 900 * time.Microsecond})
+		time.Sleep(899 * time.Microsecond) // in the bubble's time
+		if got := acquire(t, other, "k").Lease; got.Grant != remote.OnHold {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 // TestAFreeValueIsFresh asks for leases about the end of a value's freshness.
 func TestAFreeValueIsFresh(t *testing.T) {
 	for range 300 {

@@ -56,6 +56,28 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 	}
 }
 
+// TestChaosOverMemcachedBreaksNoPromise has three servers of memcached as L2, with Redis
+// as the bus, and without a bus.
+func TestChaosOverMemcachedBreaksNoPromise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
+	for name, alone := range map[string]bool{"bus": false, "alone": true} {
+		t.Run(name, func(t *testing.T) {
+			o := options()
+			o.Memcached, o.Alone = 3, alone
+			r := chaos.Run(t, o)
+			r.Print(os.Stdout)
+			if !r.Good() {
+				t.Errorf("-seed=%d: %d violations, %d problems", r.Seed, len(r.Violations), len(r.Problems))
+			}
+			if len(r.Connected)+len(r.CutOff) == 0 || r.Loads == 0 {
+				t.Error("nothing was ever old, or loaded: the run proves nothing")
+			}
+		})
+	}
+}
+
 func TestBrokenCachesAreFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")

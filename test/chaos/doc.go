@@ -1,5 +1,5 @@
 // Package chaos runs a cluster of caches, each in a process of its own, on real
-// Redis servers while processes are killed and stopped, connections are cut,
+// Redis servers, or memcached, while processes are killed and stopped, connections are cut,
 // slowed down and swallowed, and Redis pauses, restarts empty or is replaced by
 // a replica that lacks the last writes. What all callers saw is judged
 // afterwards by the promises of docs/promises.md; internal/history has the
@@ -9,6 +9,10 @@
 //	go test ./chaos -run TestChaos -v -for 1m -seed 7 -only promote,kill -every 2s
 //	go test ./chaos -run TestChaos -v -for 5s -every 0 -break nobus
 //	go test ./chaos -run TestChaos -v -for 3m -sentinel
+//
+// TestChaosOverMemcached has three servers of memcached as L2 in place of Redis, which are
+// killed and stopped. It runs once with the bus of Redis and once without a bus, where an
+// instance may serve what others have dropped until Memory.TTL ends.
 //
 // The flags: -for is how long faults are injected, -every the mean time between
 // them (0 for none), -only their kinds by the names in faults.go, -seed what

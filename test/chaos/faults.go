@@ -52,6 +52,8 @@ var kinds = []kind{
 	{"redisstop", 2, (*run).stopRedis},
 	{"redisempty", 3, (*run).restartRedis},
 	{"promote", 3, (*run).promote},
+	{"mcstop", 5, (*run).stopMemcached},
+	{"mckill", 5, (*run).killMemcached},
 }
 
 // shake injects faults until the time is over, at most two at once, and ends
@@ -119,6 +121,7 @@ func (r *run) strike(active []*fault) []*fault {
 func (r *run) heal(f *fault) {
 	f.end()
 	f.to = r.clock.Now()
+	r.linger(f)
 	r.windows = append(r.windows, f.window)
 }
 
@@ -138,6 +141,9 @@ func (r *run) draw() *fault {
 			if r.o.Only != "" && !slices.Contains(strings.Split(r.o.Only, ","), k.name) {
 				return nil
 			}
+			if !r.has(k.name) {
+				return nil
+			}
 			return k.draw(r, lasts)
 		}
 	}
@@ -155,7 +161,7 @@ func (r *run) pick(lasts time.Duration, name string) (*slot, *fault) {
 // about is a fault of Redis itself, and of all who use it.
 func (r *run) about(lasts time.Duration, name string) *fault {
 	f := &fault{lasts: lasts, uses: []string{"redis"}, begin: func() {}, end: func() {}}
-	f.name, f.bus, f.tier, f.silent = name, true, true, true
+	f.name, f.bus, f.tier, f.silent = name, true, r.o.Memcached == 0, true
 	for i := range r.slots {
 		f.slots = append(f.slots, i)
 	}
@@ -191,20 +197,24 @@ func (r *run) stopWorker(lasts time.Duration) *fault {
 
 // lines draws which of a slot's proxies a fault is about.
 func (r *run) lines(s *slot, f *fault) []*cluster.Proxy {
-	switch r.rand.IntN(3) {
-	case 0:
+	n := r.rand.IntN(3)
+	switch {
+	case n == 0 || r.o.Alone:
 		f.tier = true
 		f.name += ", tier"
-		return []*cluster.Proxy{s.tier}
-	case 1:
+		return s.tier
+	case n == 1:
 		f.bus = true
 		f.name += ", bus"
 		return []*cluster.Proxy{s.bus}
 	}
 	f.tier, f.bus = true, true
 	f.name += ", tier and bus"
-	return []*cluster.Proxy{s.tier, s.bus}
+	return s.lines()
 }
+
+// lines are all proxies of a slot.
+func (s *slot) lines() []*cluster.Proxy { return append(slices.Clone(s.tier), s.bus) }
 
 // blackHole lets bytes disappear, without an end of the connection.
 func (r *run) blackHole(lasts time.Duration) *fault {
@@ -305,13 +315,12 @@ func (r *run) promote(lasts time.Duration) *fault {
 		_, err := r.admin(r.primary, "REPLICAOF", "NO", "ONE")
 		r.must(err)
 		for _, s := range r.slots {
-			for _, p := range []*cluster.Proxy{s.tier, s.bus} {
-				p.Aim(r.primary.Addr)
-				p.Reset()
-			}
+			r.aim(s)
 		}
 		loss.To = r.clock.Now() + history.Time(rejoin)
-		r.losses = append(r.losses, loss)
+		if r.o.Memcached == 0 {
+			r.losses = append(r.losses, loss)
+		}
 		r.replication.BlackHole(0)
 		r.replica.Restart()
 		r.follow(r.replica)

@@ -57,14 +57,14 @@ type Ages map[time.Duration]int
 func (r *run) report(answers []cluster.Answer) *Report {
 	h, logs := r.gather()
 	rep := &Report{Seed: r.o.Seed, Faults: map[string]int{}, Connected: Ages{}, CutOff: Ages{}, h: h, took: r.o.For}
-	rep.Violations = judge(h, r.o.Strict)
+	rep.Violations = r.judge(h)
 	rep.Fences, rep.Loads = len(h.Fences), len(h.Loads)
 	for _, f := range h.Fences {
 		if f.Failed {
 			rep.Failed++
 		}
 	}
-	h.Ages(promise(longTTL, r.o.Strict), func(read *history.Read, old time.Duration, connected bool) {
+	h.Ages(r.promise(longTTL), func(read *history.Read, old time.Duration, connected bool) {
 		n := 1 + read.More
 		rep.Reads += n
 		if connected {
@@ -100,8 +100,10 @@ func (r *run) report(answers []cluster.Answer) *Report {
 			}
 		}
 	}
-	rep.Noticed, rep.Back = r.opinions(logs)
-	r.unmarked(h, logs)
+	if !r.o.Alone {
+		rep.Noticed, rep.Back = r.opinions(logs)
+		r.unmarked(h, logs)
+	}
 	rep.Problems = r.problems
 	return rep
 }

@@ -39,6 +39,10 @@ type Options struct {
 	// Sentinel lets instances find Redis by sentinels, which fail over by
 	// themselves. Then no faults are about connections.
 	Sentinel bool
+	// Memcached is the number of servers that are L2 in place of Redis, if any.
+	Memcached int
+	// Alone is without a bus: Memory.TTL bounds what L1 has.
+	Alone bool
 	// Break is how the cache is broken; see [cluster.Config].
 	Break string
 	// Log is told what happens.
@@ -70,8 +74,14 @@ const (
 	lease    = 2 * time.Second
 	longTTL  = time.Hour
 	shortTTL = 2 * time.Second
-	clients  = 8 // for each 500 calls a second
-	keys     = 200
+	// early is how much earlier lives and leases may end in memcached.
+	early = 2 * time.Second
+	// aloneTTL is Memory.TTL without a bus, and countsAge how long a drop of everything
+	// may not be known then.
+	aloneTTL  = 2 * time.Second
+	countsAge = time.Second
+	clients   = 8 // for each 500 calls a second
+	keys      = 200
 )
 
 // run is a cluster and what happens to it.
@@ -86,6 +96,7 @@ type run struct {
 	primary, replica *servers.Redis
 	replication      *cluster.Proxy
 	watched          *servers.Watched // with sentinels; then there are no proxies
+	memcached        []*servers.Memcached
 
 	slots    []*slot
 	lives    []*life
@@ -99,10 +110,11 @@ type run struct {
 
 // slot is the place of a worker: its proxies stay when it is replaced.
 type slot struct {
-	index     int
-	tier, bus *cluster.Proxy
-	p         *cluster.Process
-	life      *life
+	index int
+	tier  []*cluster.Proxy // of each server
+	bus   *cluster.Proxy
+	p     *cluster.Process
+	life  *life
 }
 
 // life is that of one worker.
@@ -180,17 +192,26 @@ func (r *run) start() {
 	}
 	r.primary = servers.StartRedis(r.t, "--repl-diskless-sync-delay", "0")
 	r.replica = servers.StartRedis(r.t, "--repl-diskless-sync-delay", "0")
-	r.replication = r.proxy()
+	r.replication = r.proxy(r.primary.Addr)
 	r.follow(r.replica)
+	for range r.o.Memcached {
+		r.memcached = append(r.memcached, servers.StartMemcached(r.t))
+	}
 	for i := range r.o.Workers {
-		s := &slot{index: i, tier: r.proxy(), bus: r.proxy()}
+		s := &slot{index: i, bus: r.proxy(r.primary.Addr)}
+		for _, m := range r.memcached {
+			s.tier = append(s.tier, r.proxy(m.Addr))
+		}
+		if len(s.tier) == 0 {
+			s.tier = append(s.tier, r.proxy(r.primary.Addr))
+		}
 		r.slots = append(r.slots, s)
 		r.birth(s)
 	}
 }
 
-func (r *run) proxy() *cluster.Proxy {
-	p, err := cluster.StartProxy(r.primary.Addr)
+func (r *run) proxy(to string) *cluster.Proxy {
+	p, err := cluster.StartProxy(to)
 	r.must(err)
 	r.t.Cleanup(p.Close)
 	return p
@@ -204,10 +225,12 @@ func (r *run) birth(s *slot) {
 	var err error
 	s.life.born = r.clock.Now()
 	tier, bus, sentinels := s.ways(r.watched)
-	s.p, err = cluster.Start(cluster.Config{
+	c := cluster.Config{
 		Instance: n, Clock: r.clock, Origin: r.origin.Path, Records: s.life.path, Tier: tier, Bus: bus, Sentinels: sentinels, Break: r.o.Break, Strict: r.o.Strict,
 		TTL: longTTL, Short: shortTTL, Lease: lease, Clients: max(1, int(r.o.Rate)/500) * clients, Keys: keys, Rate: r.o.Rate, Seed: r.o.Seed,
-	})
+	}
+	r.overMemcached(s, &c)
+	s.p, err = cluster.Start(c)
 	r.must(err)
 	r.t.Cleanup(s.p.Kill)
 }
@@ -217,7 +240,7 @@ func (s *slot) ways(w *servers.Watched) (tier, bus string, sentinels []string) {
 	if w != nil {
 		return "", "", w.Sentinels()
 	}
-	return s.tier.Addr, s.bus.Addr, nil
+	return s.tier[0].Addr, s.bus.Addr, nil
 }
 
 // do lets a worker carry out a command.
@@ -273,7 +296,7 @@ func (r *run) finish() []cluster.Answer {
 		r.do(s, cluster.Command{Op: "settle", Within: settle})
 	}
 	r.logf("nothing is pending")
-	<-time.After(delay)
+	<-time.After(delay + r.unheard())
 	var stats []cluster.Answer
 	for _, s := range r.slots {
 		r.do(s, cluster.Command{Op: "final"})

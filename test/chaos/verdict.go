@@ -24,14 +24,18 @@ func (r *run) gather() (h *history.History, logs []*cluster.Log) {
 		}
 	}
 	r.addStalls(logs)
-	h = &history.History{Writes: r.origin.Writes(), Losses: r.losses}
+	h = &history.History{Writes: r.origin.Writes(), Losses: r.losses, Excuses: r.excuseTags()}
 	for i, l := range r.lives {
 		h.Loads = append(h.Loads, logs[i].Loads...)
 		h.Fences = append(h.Fences, ended(l, logs[i])...)
 		gaps := r.gaps(l)
 		r.markSuspect(l, logs[i], gaps)
 		h.Reads = append(h.Reads, logs[i].Reads...)
-		h.Links = append(h.Links, links(l, gaps, h)...)
+		if r.o.Alone {
+			h.Links = append(h.Links, history.Link{Instance: l.instance, At: l.born, State: history.Down})
+		} else {
+			h.Links = append(h.Links, links(l, gaps, h)...)
+		}
 		r.excuseLoads(l, logs[i], h)
 	}
 	for i := range h.Fences {
@@ -212,7 +216,7 @@ func (r *run) excuseDrop(key string, from, to history.Time, h *history.History) 
 }
 
 // promise is what histories of keys with that TTL are judged by.
-func promise(ttl time.Duration, strict bool) history.Promise {
+func (r *run) promise(ttl time.Duration) history.Promise {
 	p := history.Promise{
 		// An instance that joins may still miss what is on its way, so the
 		// delay counts as what it may take to notice a change.
@@ -220,14 +224,20 @@ func promise(ttl time.Duration, strict bool) history.Promise {
 		// Until it is refreshed, less what goes by on the way.
 		TTL: ttl*8/10 - 100*time.Millisecond,
 	}
-	if strict {
+	if r.o.Strict {
 		p.Unconfirmed = 0
+	}
+	if r.o.Memcached > 0 {
+		p.TTL = min(p.TTL, max(ttl-early-slow, 1))
+	}
+	if r.o.Alone { // what a load has brought is as old as its longest load
+		p.Unconfirmed, p.Slow = r.unheard(), slow+(lease+early)*3/2
 	}
 	return p
 }
 
 // judge judges h, the keys with a short TTL apart.
-func judge(h *history.History, strict bool) []history.Violation {
+func (r *run) judge(h *history.History) []history.Violation {
 	var all []history.Violation
 	for _, c := range []struct {
 		short bool
@@ -236,7 +246,7 @@ func judge(h *history.History, strict bool) []history.Violation {
 		part := *h
 		part.Reads = keep(h.Reads, func(r *history.Read) bool { return cluster.Short(r.Key) == c.short })
 		part.Loads = keep(h.Loads, func(l *history.Load) bool { return cluster.Short(l.Key) == c.short })
-		all = append(all, part.Judge(promise(c.ttl, strict))...)
+		all = append(all, part.Judge(r.promise(c.ttl))...)
 	}
 	slices.SortFunc(all, func(a, b history.Violation) int { return int(a.At - b.At) })
 	return all
@@ -306,7 +316,7 @@ func (r *run) unmarked(h *history.History, logs []*cluster.Log) {
 			}
 		}
 	}
-	part.Ages(promise(longTTL, false), func(a *history.Read, age time.Duration, connected bool) {
+	part.Ages((&run{}).promise(longTTL), func(a *history.Read, age time.Duration, connected bool) {
 		if age > time.Duration(old) && !connected {
 			r.problem("instance %d: read of %s at %v got a value dropped %v before, and does not say that it is degraded", a.Instance, a.Key, time.Duration(a.Call), age)
 		}

@@ -105,7 +105,7 @@ func TestShortAndLongLivedKeysAreJudgedApart(t *testing.T) {
 		return history.Load{Key: key, Since: at(s), Call: at(s), Return: at(s), OK: true}
 	}
 	h := &history.History{Loads: []history.Load{load("k3", 1), load("k3", 4), load("k4", 1), load("k4", 4)}}
-	got := judge(h, false)
+	got := (&run{}).judge(h)
 	if len(got) != 1 || got[0].Rule != history.OneClusterLoad || got[0].Key != "k4" {
 		t.Errorf("violations %v; want one of k4, whose entry lives for an hour", got)
 	}

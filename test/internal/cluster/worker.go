@@ -18,8 +18,6 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/history"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/redis"
 )
 
 // variable is the environment variable that makes a process a worker.
@@ -30,10 +28,16 @@ type Config struct {
 	Instance int
 	Clock    Clock
 	// Origin is the origin's socket, Records the file for what is recorded,
-	// Tier and Bus the addresses of Redis for either purpose.
+	// Tier and Bus the addresses of Redis for either purpose. Without Bus there is
+	// none.
 	Origin, Records, Tier, Bus string
 	// Sentinels, if there are any, are asked for Redis instead.
 	Sentinels []string
+	// Memcached are the servers of L2 in place of Redis, if there are any, and
+	// Through the addresses at which they are reached.
+	Memcached, Through []string
+	// Memory is Memory.TTL.
+	Memory time.Duration
 	// Strict is the policy for when the bus is silent.
 	Strict bool
 	// Break names a way in which the cache is made to break its promises;
@@ -127,8 +131,7 @@ type worker struct {
 	c      Config
 	rec    *recorder
 	origin *originClient
-	tier   *redis.Client
-	bus    *redis.Client
+	closes []func() error
 	cache  *strata.Cache[string, string]
 
 	stop    context.CancelFunc // ends the clients
@@ -141,23 +144,9 @@ type worker struct {
 	failed map[string]history.Time // when a load of a key failed last
 }
 
-// server returns the options of a client for Redis at addr.
-func (c Config) server(addr string) redis.Options {
-	if len(c.Sentinels) == 0 {
-		return redis.Options{Addr: addr}
-	}
-	return redis.Options{Sentinel: redis.Sentinel{Primary: servers.PrimaryName}, Addr: c.Sentinels[0], Addrs: c.Sentinels[1:]}
-}
-
 func newWorker(c Config) (w *worker, err error) {
 	w = &worker{c: c, origin: &originClient{path: c.Origin}, stop: func() {}, failed: map[string]history.Time{}}
 	if w.rec, err = newRecorder(c.Records, c.Clock); err != nil {
-		return nil, err
-	}
-	if w.tier, err = redis.New(c.server(c.Tier)); err != nil {
-		return nil, err
-	}
-	if w.bus, err = redis.New(c.server(c.Bus)); err != nil {
 		return nil, err
 	}
 	o := strata.Options[string, string]{
@@ -169,14 +158,14 @@ func newWorker(c Config) (w *worker, err error) {
 	}
 	o.Memory.MaxEntries = max(1, int64(c.Keys)*3/4)             // so that some reads go to L2
 	o.NotFoundTTL, o.Remote.BreakFor = time.Second, time.Second // so that clients see much in a short time
-	o.Remote.Timeout = c.Timeout
+	o.Remote.Timeout, o.Memory.TTL = c.Timeout, c.Memory
 	// ExpireAll is judged as Expire: readers wait. The seeded schedules judge what
 	// is served meanwhile without this.
 	o.Stale.WhileRevalidate = -1
 	if c.Strict {
 		o.Remote.Partition = strata.Strict
 	}
-	if o.Remote.Tier, o.Remote.Bus, err = broken(c.Break, redis.NewTier(w.tier), redis.NewBus(w.bus)); err != nil {
+	if err := w.connect(&o.Remote); err != nil {
 		return nil, err
 	}
 	if w.cache, err = strata.New(o); err != nil {
@@ -239,7 +228,7 @@ func (w *worker) settle(within time.Duration) (problem string) {
 	for deadline := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
 		s := w.cache.Stats()
 		switch {
-		case s.Pending == 0 && s.Connected:
+		case s.Pending == 0 && (s.Connected || w.c.Bus == ""):
 			return ""
 		case time.Now().After(deadline):
 			return fmt.Sprintf("after %v without faults %d drops are pending, and connected is %t", within, s.Pending, s.Connected)
@@ -301,7 +290,11 @@ func (w *worker) close() (a Answer) {
 	w.others.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := errors.Join(w.cache.Close(ctx), w.tier.Close(), w.bus.Close()); err != nil {
+	err := w.cache.Close(ctx)
+	for _, f := range w.closes {
+		err = errors.Join(err, f())
+	}
+	if err != nil {
 		a.Error = err.Error()
 	}
 	for range 100 { // the last ones are on their way out
