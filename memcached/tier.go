@@ -39,7 +39,8 @@ import (
 //
 // memcached may evict anything, and has nothing after a restart. An item that is lost
 // takes its rights with it, so a late value is refused; a lost count of DropAll makes
-// values absent; a lost tag counts as dropped.
+// values absent; a lost tag counts as dropped, and so does one that was never used, when
+// it is first asked for.
 //
 // CAS numbers of a server begin again when it restarts. So a Tier gives each item a
 // random number of its own, if the server lets it ([Abilities].OwnCAS, from 1.6.27 on):

@@ -64,3 +64,30 @@ func acquire(t *testing.T, tier remote.Tier) remote.Lease {
 	}
 	return a[0].Lease
 }
+
+// TestOwnNumbersAreKnownByTheirSize looks at the numbers that are sent. A smaller one would
+// count as one of the server's, and be bound to the connections of its reader.
+func TestOwnNumbersAreKnownByTheirSize(t *testing.T) {
+	var sent, small atomic.Int64
+	change := func(s *fakememcached.Server, _ *memcached.Options) {
+		s.Generation = fakememcached.V1638
+		s.Gate = func(_ *fakememcached.Session, c *mcmeta.Command) bool {
+			if n, ok := c.Flags.Uint('E'); ok && c.Name == "ms" {
+				if sent.Add(1); n < 1<<63 {
+					small.Add(1)
+				}
+			}
+			return false
+		}
+	}
+	fake(t, change, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+		tier := memcached.NewTier(c).Bind(remote.Space{Name: "n", Instance: 1})
+		put := []remote.Put{{Key: "k", Data: []byte("v"), Fresh: time.Hour, Left: time.Hour, Lease: acquire(t, tier)}}
+		if refused, err := tier.Put(t.Context(), put); err != nil || len(refused) > 0 {
+			t.Fatalf("refused %v, %v", refused, err)
+		}
+	})
+	if sent.Load() != 2 || small.Load() > 0 {
+		t.Errorf("%d of %d own numbers are small", small.Load(), sent.Load())
+	}
+}

@@ -194,8 +194,7 @@ func (s *sim) sufferItems(d *dice) {
 		time.Sleep(d.delay())
 		n, server := d.intn(4), d.intn(s.items.Servers())
 		s.notef("accident %d on server %d", n, server)
-		// Each instance that asks later may load again what was lost.
-		s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, From: s.rec.Now(), To: history.Never})
+		began := s.rec.Now()
 		switch n {
 		case 0:
 			s.items.Evict(2)
@@ -209,6 +208,8 @@ func (s *sim) sufferItems(d *dice) {
 			}
 			s.items.Kill(server, false)
 		}
+		// Of what was loaded before, each may be loaded again once.
+		s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, From: began, To: s.rec.Now() + history.Time(simFound)})
 	}
 }
 
