@@ -252,7 +252,8 @@ func advice(o *settings) (all []string) {
 		}
 	}
 	l, s, r := &o.Limits, &o.Stale, &o.Remote
-	say(r.Tier != nil && r.Bus == nil, "a Tier without a Bus: L1 serves an entry for up to 30s after another instance has invalidated it")
+	say(r.Tier != nil && r.Bus == nil && (o.Memory.TTL == 0 || o.Memory.TTL >= UnconfirmedTTL),
+		"a Tier without a Bus, and without a short Memory.TTL: L1 serves an entry for up to 30s after another instance has invalidated it")
 	say(r.Partition == Strict && r.Bus == nil, "Remote.Partition: Strict has no effect without a Bus")
 	say(r.used() && o.TTL == NoExpiry, "TTL: NoExpiry with a Tier or Bus: a lost invalidation is never corrected by expiry")
 	say(o.NotFoundTTL > o.TTL, "NotFoundTTL is longer than TTL: a key that appears is missed for longer than one that changes")

@@ -27,7 +27,12 @@ var memcachedModes = map[string]func(*memcached.Options){ // read-only
 }
 
 func TestMemcachedItemsAreReadAsTheyWereStored(t *testing.T) {
-	m := servers.StartMemcached(t)
+	itemsOfMemcached(t, servers.StartMemcached(t))
+}
+
+// itemsOfMemcached changes items in every way, in every mode of a client.
+func itemsOfMemcached(t *testing.T, m *servers.Memcached) {
+	t.Helper()
 	for name, change := range memcachedModes {
 		c := m.Client(t, change)
 		keys := []string{name}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,6 +21,7 @@ type MemcachedServer struct {
 	// Dir is a directory of its own, which is removed by Close.
 	Dir string
 
+	line []string // the program, and what comes before args
 	args []string
 	port string
 	p    *Process
@@ -28,11 +30,29 @@ type MemcachedServer struct {
 // RunMemcached starts a memcached with further arguments, and waits until it
 // answers. Close ends it.
 func RunMemcached(args ...string) (*MemcachedServer, error) {
+	program, err := Program("memcached", "memcached")
+	if err != nil {
+		return nil, err
+	}
+	return runMemcached([]string{program}, args)
+}
+
+// RunNewerMemcached is RunMemcached for the memcached of a newer Debian release than that
+// of the machine. It returns ErrNoNewer if that cannot be had.
+func RunNewerMemcached(args ...string) (*MemcachedServer, error) {
+	line, err := newerMemcached()
+	if err != nil {
+		return nil, err
+	}
+	return runMemcached(line, args)
+}
+
+func runMemcached(line, args []string) (*MemcachedServer, error) {
 	dir, err := os.MkdirTemp("", "strata-memcached-")
 	if err != nil {
 		return nil, err
 	}
-	s := &MemcachedServer{args: args, Dir: dir}
+	s := &MemcachedServer{line: line, args: args, Dir: dir}
 	for range 5 { // another process may take the port first
 		var port int
 		if port, err = FreePort(); err != nil {
@@ -51,17 +71,15 @@ func RunMemcached(args ...string) (*MemcachedServer, error) {
 // Restart ends the server, if it runs, and starts it again, empty, at the same
 // address.
 func (s *MemcachedServer) Restart() error {
-	program, err := Program("memcached", "memcached")
-	if err != nil {
-		return err
-	}
 	s.Kill()
 	args := []string{"-l", "127.0.0.1", "-p", s.port, "-U", "0"}
 	if os.Geteuid() == 0 { // it refuses to run as root
 		args = append(args, "-u", "root")
 	}
-	cmd := exec.Command(program, append(args, s.args...)...)
+	args = slices.Concat(s.line[1:], args, s.args)
+	cmd := exec.Command(s.line[0], args...)
 	cmd.Dir = s.Dir
+	var err error
 	if s.p, err = Start(cmd); err != nil {
 		return err
 	}

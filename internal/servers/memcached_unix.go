@@ -3,6 +3,7 @@
 package servers
 
 import (
+	"errors"
 	"syscall"
 	"testing"
 
@@ -21,6 +22,21 @@ func StartMemcached(t testing.TB, args ...string) *Memcached {
 	t.Helper()
 	s, err := RunMemcached(args...)
 	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return &Memcached{s, t}
+}
+
+// StartNewerMemcached is StartMemcached with the memcached of a newer Debian release. It
+// skips the test if that cannot be had.
+func StartNewerMemcached(t testing.TB, args ...string) *Memcached {
+	t.Helper()
+	s, err := RunNewerMemcached(args...)
+	switch {
+	case errors.Is(err, ErrNoNewer):
+		t.Skip(err)
+	case err != nil:
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
