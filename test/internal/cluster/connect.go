@@ -15,6 +15,9 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
+// alone reports whether a worker has no bus.
+func (c Config) alone() bool { return len(c.Memcached) > 0 && c.Bus == "" }
+
 // connect makes L2 and the bus of a worker.
 func (w *worker) connect(o *strata.Remote[string, string]) error {
 	if len(w.c.Memcached) > 0 {
@@ -53,7 +56,7 @@ func (w *worker) connectMemcached(o *strata.Remote[string, string]) error {
 	}
 	w.closes = append(w.closes, c.Close)
 	o.Tier = memcached.NewTier(c)
-	if w.c.Bus == "" {
+	if w.c.alone() {
 		return nil
 	}
 	bus, err := w.redis(w.c.Bus)

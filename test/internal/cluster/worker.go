@@ -28,8 +28,8 @@ type Config struct {
 	Instance int
 	Clock    Clock
 	// Origin is the origin's socket, Records the file for what is recorded,
-	// Tier and Bus the addresses of Redis for either purpose. Without Bus there is
-	// none.
+	// Tier and Bus the addresses of Redis for either purpose. With Memcached and
+	// without Bus there is no bus.
 	Origin, Records, Tier, Bus string
 	// Sentinels, if there are any, are asked for Redis instead.
 	Sentinels []string
@@ -228,7 +228,7 @@ func (w *worker) settle(within time.Duration) (problem string) {
 	for deadline := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
 		s := w.cache.Stats()
 		switch {
-		case s.Pending == 0 && (s.Connected || w.c.Bus == ""):
+		case s.Pending == 0 && (s.Connected || w.c.alone()):
 			return ""
 		case time.Now().After(deadline):
 			return fmt.Sprintf("after %v without faults %d drops are pending, and connected is %t", within, s.Pending, s.Connected)
