@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/strata-cache/strata/internal/servers/newer"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -38,9 +39,9 @@ func RunMemcached(args ...string) (*MemcachedServer, error) {
 }
 
 // RunNewerMemcached is RunMemcached for the memcached of a newer Debian release than that
-// of the machine. It returns ErrNoNewer if that cannot be had.
+// of the machine. It returns newer.ErrMissing if that cannot be had.
 func RunNewerMemcached(args ...string) (*MemcachedServer, error) {
-	line, err := newerMemcached()
+	line, err := newer.Memcached()
 	if err != nil {
 		return nil, err
 	}

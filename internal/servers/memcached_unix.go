@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/strata-cache/strata/internal/servers/newer"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -34,7 +35,7 @@ func StartNewerMemcached(t testing.TB, args ...string) *Memcached {
 	t.Helper()
 	s, err := RunNewerMemcached(args...)
 	switch {
-	case errors.Is(err, ErrNoNewer):
+	case errors.Is(err, newer.ErrMissing):
 		t.Skip(err)
 	case err != nil:
 		t.Fatal(err)

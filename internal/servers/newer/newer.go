@@ -1,4 +1,5 @@
-package servers
+// Package newer brings servers of a newer Debian release than that of the machine.
+package newer
 
 import (
 	"errors"
@@ -11,32 +12,33 @@ import (
 	"strings"
 )
 
-// ErrNoNewer is returned when a newer memcached cannot be had.
-var ErrNoNewer = errors.New("servers: no newer memcached")
+// ErrMissing is returned when a newer server cannot be had.
+var ErrMissing = errors.New("newer: no newer memcached can be had")
 
-// newerRelease is the Debian release with the newer memcached.
-const newerRelease = "trixie"
+// release is the Debian release with the newer memcached.
+const release = "trixie"
 
-// newerLibraries begin the names of the packages that memcached needs, beside its own.
-var newerLibraries = []string{"memcached_", "libc6_", "libevent-", "libsasl2-2_", "libssl", "libdb5", "zlib1g_", "libzstd1_"} // read-only
+// libraries begin the names of the packages that memcached needs, beside its own.
+var libraries = []string{"memcached_", "libc6_", "libevent-", "libsasl2-2_", "libssl", "libdb5", "zlib1g_", "libzstd1_"} // read-only
 
-// newerMemcached returns the command line of the memcached of a newer Debian release. Its
+// Memcached returns the command line of the memcached of a newer Debian release. Its
 // packages are unpacked in the user's cache directory, once, and the program runs with
-// the loader and the libraries beside it. Nothing is installed.
-func newerMemcached() (line []string, err error) {
+// the loader and the libraries beside it. Nothing is installed. The error matches
+// ErrMissing.
+func Memcached() (line []string, err error) {
 	if runtime.GOOS != "linux" {
-		return nil, fmt.Errorf("%w: Debian's packages are for Linux", ErrNoNewer)
+		return nil, fmt.Errorf("%w: Debian's packages are for Linux", ErrMissing)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoNewer, err)
+		return nil, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
-	home := filepath.Join(cache, "strata-servers", newerRelease)
+	home := filepath.Join(cache, "strata-servers", release)
 	if line, err = unpacked(home); err == nil {
 		return line, nil
 	}
 	if err = unpack(home); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoNewer, err)
+		return nil, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
 	return unpacked(home)
 }
@@ -45,11 +47,11 @@ func newerMemcached() (line []string, err error) {
 func unpacked(home string) ([]string, error) {
 	loaders, err := filepath.Glob(filepath.Join(home, "usr/lib/*/ld-linux-*.so.*"))
 	if err != nil || len(loaders) == 0 {
-		return nil, fmt.Errorf("%w: no loader in %s", ErrNoNewer, home)
+		return nil, fmt.Errorf("%w: no loader in %s", ErrMissing, home)
 	}
 	program := filepath.Join(home, "usr/bin/memcached")
 	if _, err := os.Stat(program); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoNewer, err)
+		return nil, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
 	return []string{loaders[0], "--library-path", filepath.Dir(loaders[0]), program}, nil
 }
@@ -90,7 +92,7 @@ func fetch(work string) (packages []string, err error) {
 			return nil, err
 		}
 	}
-	source := "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian " + newerRelease + " main\n"
+	source := "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian " + release + " main\n"
 	for name, text := range map[string]string{"sources.list": source, "status": ""} {
 		if err := os.WriteFile(filepath.Join(work, name), []byte(text), 0o600); err != nil {
 			return nil, err
@@ -113,6 +115,6 @@ func fetch(work string) (packages []string, err error) {
 	}
 	all, err := filepath.Glob(filepath.Join(work, "archives", "*.deb"))
 	return slices.DeleteFunc(all, func(path string) bool {
-		return !slices.ContainsFunc(newerLibraries, func(begin string) bool { return strings.HasPrefix(filepath.Base(path), begin) })
+		return !slices.ContainsFunc(libraries, func(begin string) bool { return strings.HasPrefix(filepath.Base(path), begin) })
 	}), err
 }
