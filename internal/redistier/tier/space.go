@@ -260,10 +260,11 @@ func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
 	return slices.Compact(warnings), nil
 }
 
-// denied reports whether v says that a command or its channel is not permitted.
+// denied reports whether v says that a command or its channel is not permitted, or
+// that the command was renamed away.
 func denied(v resp.Value) bool {
-	code, _, _ := strings.Cut(string(v.Bytes()), " ")
-	return v.Kind() == resp.Error && code == "NOPERM"
+	text := string(v.Bytes())
+	return v.Kind() == resp.Error && (strings.HasPrefix(text, "NOPERM ") || strings.HasPrefix(text, "ERR unknown command"))
 }
 
 // noWrites is the only warning about a server that permits no writes.
