@@ -58,7 +58,7 @@ func TestEjectedServerIsTriedAgainBesideTheCalls(t *testing.T) {
 						time.Sleep(10 * time.Millisecond)
 					}
 				})
-				if back > 20*time.Second || len(c.Ejected()) > 0 {
+				if back > 5*time.Second || len(c.Ejected()) > 0 {
 					t.Errorf("back after %v, ejected: %v", back, c.Ejected())
 				}
 			})

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/fakememcached"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -72,6 +74,26 @@ func keeps(t *testing.T, tier remote.Tier, key string) bool {
 		t.Fatalf("%v, %v", refused, err)
 	}
 	return true
+}
+
+// TestProbeAsksAllServers: one that cannot hold entries, or is gone, is named.
+func TestProbeAsksAllServers(t *testing.T) {
+	three(t, nil, func(t *testing.T, q *squad, c *memcached.Client) {
+		tier := memcached.NewTier(c)
+		if _, err := tier.Probe(t.Context()); err != nil {
+			t.Error(err)
+		}
+		q.members[2].Stop()
+		if _, err := tier.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), q.servers[2]) {
+			t.Errorf("a server that is gone: %v", err)
+		}
+	})
+	three(t, nil, func(t *testing.T, q *squad, c *memcached.Client) {
+		q.members[1].Generation = fakememcached.Old
+		if _, err := memcached.NewTier(c).Probe(t.Context()); !errors.Is(err, memcached.ErrClassic) || !strings.Contains(err.Error(), q.servers[1]) {
+			t.Errorf("a server without meta commands: %v", err)
+		}
+	})
 }
 
 // absences are ways for a server to be away, and to come back.

@@ -13,6 +13,7 @@ import (
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/netpool/mux"
 	"github.com/strata-cache/strata/internal/sizes"
+	"github.com/strata-cache/strata/remote"
 )
 
 // A node is one server with its pool of connections. do sends a request over the
@@ -101,7 +102,7 @@ func (n *node) ready(ctx context.Context) (Abilities, error) {
 // heard notes whether the server has answered a call that ended with err.
 func (n *node) heard(err error) {
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, remote.ErrRefused):
 		n.record.Answered()
 	case dead(err):
 		n.record.Failed(time.Now(), err)

@@ -81,7 +81,7 @@ const (
 //
 // A server is ejected when its calls have failed for EjectAfter, and at least three in
 // a row: its calls do not wait for it any longer. While calls ask for its keys, it is
-// tried beside them, after 1 s first, then after ever longer pauses of up to 18 s.
+// tried beside them, after 1 s first, then after longer pauses of up to 4.5 s.
 // With its first answer it is back. A single server is never ejected.
 type Fleet struct {
 	// Placement says which server a key belongs to. Default Ketama.

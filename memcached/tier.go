@@ -53,7 +53,10 @@ import (
 // number.
 //
 // A server without meta commands, or a proxy, is refused with [ErrClassic].
-type Tier struct{ *itemtier.Tier }
+type Tier struct {
+	*itemtier.Tier
+	items items
+}
 
 var (
 	_ remote.Tier   = (*Tier)(nil)
@@ -65,17 +68,34 @@ var (
 // NewTier returns a Tier over c, which it does not close.
 // A key never moves to another server, whatever Fleet.Dead says: the keys of a server
 // that does not answer are errors, and those of the others are not affected.
-func NewTier(c *Client) *Tier { return &Tier{itemtier.New(items{c.pinned()})} }
+func NewTier(c *Client) *Tier { return newTier(items{c.pinned()}) }
+
+func newTier(s items) *Tier { return &Tier{itemtier.New(s), s} }
 
 // Bind returns the view of the instance with the space s.
-func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.Tier.Bind(s).(*itemtier.Tier)} }
+func (t *Tier) Bind(s remote.Space) remote.Tier {
+	return &Tier{t.Tier.Bind(s).(*itemtier.Tier), t.items}
+}
 
 // Probe implements [remote.Prober]. It reports nothing: no setting of memcached weakens
-// the promises of a cache. It fails with [ErrClassic] if the server cannot hold
-// entries.
+// the promises of a cache. It fails if a server does not answer, and with [ErrClassic] if
+// one cannot hold entries.
 func (t *Tier) Probe(ctx context.Context) (warnings []string, err error) {
-	_, err = t.Get(ctx, []string{"probe"})
-	return nil, err
+	return nil, t.items.c.everyServer(func(n *node) error {
+		if err := n.ping(ctx); err != nil {
+			return err
+		}
+		return n.canHold(ctx)
+	})
+}
+
+// canHold returns ErrClassic if a server has no meta commands.
+func (n *node) canHold(ctx context.Context) error {
+	able, err := n.ready(ctx)
+	if err == nil && !able.Meta {
+		err = ErrClassic
+	}
+	return err
 }
 
 // items is the itemtier.Store of a client, which is pinned.
@@ -116,11 +136,7 @@ func (s items) able(ctx context.Context, server int) error {
 	if err != nil {
 		return err
 	}
-	able, err := n.ready(ctx)
-	if err == nil && !able.Meta {
-		err = ErrClassic
-	}
-	return err
+	return n.canHold(ctx)
 }
 
 // opened returns a number that changes with each connection that is opened to the server

@@ -23,7 +23,7 @@ const (
 	// that clients do not try at the same time.
 	FirstPause = time.Second
 	// LongestPause is the longest pause.
-	LongestPause = 16 * time.Second
+	LongestPause = 4 * time.Second
 )
 
 // Server is the record of one server. [NewServer] makes one that is in service. Its
