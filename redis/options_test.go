@@ -156,10 +156,17 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		}
 	}
 	for _, o := range []redis.Options{
-		{Addr: "h"}, {Addr: "h:"}, {Network: "unix"}, {MaxConns: 2, MaxIdle: 3}, {Addrs: []string{"h:1"}},
-		{Sentinel: redis.Sentinel{Primary: "m"}, Cluster: true}, {Sentinel: redis.Sentinel{Primary: "m"}, Network: "unix", Addr: "/s"},
-		{Sentinel: redis.Sentinel{Primary: "a b"}}, {Sentinel: redis.Sentinel{Password: "p"}},
-		{Sentinel: redis.Sentinel{Primary: "m", Username: "u"}}, {Sentinel: redis.Sentinel{Primary: "m"}, Addrs: []string{"h"}},
+		{Addr: "h"},
+		{Addr: "h:"},
+		{Network: "unix"},
+		{MaxConns: 2, MaxIdle: 3},
+		{Addrs: []string{"h:1"}},
+		{Sentinel: redis.Sentinel{Primary: "m"}, Cluster: true},
+		{Sentinel: redis.Sentinel{Primary: "m"}, Network: "unix", Addr: "/s"},
+		{Sentinel: redis.Sentinel{Primary: "a b"}},
+		{Sentinel: redis.Sentinel{Password: "p"}},
+		{Sentinel: redis.Sentinel{Primary: "m", Username: "u"}},
+		{Sentinel: redis.Sentinel{Primary: "m"}, Addrs: []string{"h"}},
 	} {
 		if _, err := redis.New(o); err == nil {
 			t.Errorf("%v accepted", o)

@@ -346,6 +346,30 @@ func TestGarbageOfSentinelsIsATypedErrorAndBounded(t *testing.T) {
 	}
 }
 
+func FuzzAnswersOfSentinels(f *testing.F) {
+	f.Add("*4\r\n$4\r\nname\r\n$1\r\nm\r\n$12\r\nconfig-epoch\r\n$1\r\n7\r\n", "*2\r\n$1\r\na\r\n$4\r\n6379\r\n")
+	f.Add("-ERR No such master with that name\r\n", "*-1\r\n")
+	f.Add("*1\r\n$12\r\nconfig-epoch\r\n", "*2\r\n:1\r\n_\r\n")
+	f.Fuzz(func(t *testing.T, master, addr string) {
+		watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
+			w.Answer = func(_ int, s *fakeredis.Session, args [][]byte) bool {
+				if strings.EqualFold(string(args[1]), "MASTER") {
+					s.Out = append(s.Out, master...)
+				} else {
+					s.Out = append(s.Out, addr...)
+				}
+				return true
+			}
+		}, func(t *testing.T, _ *fakeredis.Watched, c *redis.Client) {
+			begun := time.Now()
+			_, err := get(t.Context(), c, "k")
+			if took := time.Since(begun); took > 2*time.Second {
+				t.Errorf("%v after %v", err, took)
+			}
+		})
+	})
+}
+
 // TestFloodOfMessagesIsBounded: messages and answers that change all the time.
 func TestFloodOfMessagesIsBounded(t *testing.T) {
 	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
