@@ -183,6 +183,10 @@ func (t *Tier) decide(c *change, read Result, state string, at instant) (write O
 	if _, acquires := op.(entryrules.Acquire); acquires && a.Grant == remote.Free && a.Held.Read(state, at.late).Fresh <= 0 {
 		next, a = entryrules.Decide(s, op, entryrules.Clock{Now: at.late, Second: second})
 	}
+	if _, drops := op.(entryrules.Drop); drops && s.Hold.Until > max(at.early, next.Hold.Until) {
+		next.Hold = s.Hold // at the latest time it seems over, or shorter
+		next.Until = max(next.Until, s.Hold.Until)
+	}
 	if next.Hold != s.Hold && next.Hold.Length > 0 {
 		next.Hold.Length += unsure
 	}

@@ -81,8 +81,10 @@ func TestHoldsEndLateRatherThanEarly(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, one, other := pair(t)
 			drop(t, one, remote.Drop{Key: "k", Hold: life})
-			acquire(t, one, "k")                // must not let the hold begin anew
-			time.Sleep(life - time.Millisecond) // in the bubble's time
+			acquire(t, one, "k")                  // must not let the hold begin anew
+			time.Sleep(life - 2*time.Millisecond) // in the bubble's time
+			drop(t, other, remote.Drop{Key: "k"}) // must not end it
+			time.Sleep(time.Millisecond)          // in the bubble's time
 			if got := acquire(t, other, "k").Lease; got.Grant != remote.OnHold {
 				t.Errorf("before its end: %+v", got)
 			}
