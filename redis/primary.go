@@ -200,8 +200,12 @@ func (p *primary) listen(addr string) {
 }
 
 // askAll asks all sentinels at once. It waits only a while for the others when one
-// has answered. Without an answer it returns an error.
+// has answered that is not behind the present term. Without an answer it returns an
+// error.
 func (p *primary) askAll() (answers []told, err error) {
+	p.mu.Lock()
+	known := p.epoch
+	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(p.ctx, p.o.DialTimeout/2)
 	defer cancel()
 	type outcome struct {
@@ -224,7 +228,7 @@ func (p *primary) askAll() (answers []told, err error) {
 			case o.err != nil:
 				err = telling(err, o.err)
 				continue
-			case late == nil:
+			case late == nil && o.epoch >= known:
 				late = time.After(askLate)
 			}
 			answers = append(answers, o.told)

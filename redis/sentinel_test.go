@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,6 +239,36 @@ func TestAnswerOfAnOldConfigurationIsNotHeeded(t *testing.T) {
 		time.Sleep(time.Minute)
 		if _, err := get(t.Context(), c, "k"); !errors.Is(err, redis.ErrNil) {
 			t.Errorf("sentinels that were set up anew are not heeded: %v", err)
+		}
+	})
+}
+
+// TestSlowAnswersAreWaitedForIfTheFastOneIsOld: a primary that cannot be reached for
+// a moment is not left for the one before it.
+func TestSlowAnswersAreWaitedForIfTheFastOneIsOld(t *testing.T) {
+	var slow atomic.Bool
+	watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
+		w.Answer = func(i int, _ *fakeredis.Session, _ [][]byte) bool {
+			if slow.Load() {
+				time.Sleep(time.Duration(i) * 250 * time.Millisecond) // in the bubble
+			}
+			return false
+		}
+	}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+		setAt(t, w.Servers[1], "k", "new")
+		w.Role(1, "master")
+		w.Name(1, 1, 2)
+		w.Name(2, 1, 2)
+		if v := read(t, c, "k", time.Second); v != "new" {
+			t.Fatalf("%q", v)
+		}
+		slow.Store(true)
+		w.Servers[1].Stop()
+		time.AfterFunc(300*time.Millisecond, w.Servers[1].Start)
+		for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+			if v, err := get(t.Context(), c, "k"); err == nil && v != "new" || errors.Is(err, redis.ErrNil) {
+				t.Fatalf("%q, %v from the primary before", v, err)
+			}
 		}
 	})
 }
