@@ -68,10 +68,7 @@ func (d *demoCommand) Run(e *environment) error {
 	}
 	defer shared.close()
 
-	service, err := hello.New(hello.Options{
-		Origin: db, TTL: d.TTL, MaxEntries: d.MaxEntries,
-		Tier: shared.tier, Bus: shared.bus, MemoryTTL: shared.memoryTTL, Mode: p.phases[len(p.phases)-1].mode(),
-	})
+	service, err := hello.New(d.service(p, db, shared))
 	if err != nil {
 		return err
 	}
@@ -80,6 +77,14 @@ func (d *demoCommand) Run(e *environment) error {
 		load: d.options(listener.Addr()), phases: p.phases, service: service,
 		facts: append(d.facts(db), shared.facts()...),
 	})
+}
+
+// service returns the options of the service.
+func (d *demoCommand) service(p plan, db *origin.Origin, shared *l2) hello.Options {
+	return hello.Options{
+		Origin: db, TTL: d.TTL, MaxEntries: d.MaxEntries,
+		Tier: shared.tier, Bus: shared.bus, MemoryTTL: shared.memoryTTL, Mode: p.phases[len(p.phases)-1].mode(),
+	}
 }
 
 // listen binds the address.

@@ -45,7 +45,7 @@ func parseL2(flag string) (opener, error) {
 	case isURL && (scheme == "memcached" || scheme == "memcacheds"):
 		return parseMemcached(flag)
 	}
-	return nil, errors.New("want embedded, none, redis://HOST:PORT or memcached://HOST:PORT,HOST:PORT...")
+	return nil, errors.New("want embedded, none, redis://HOST:PORT or memcached://HOST:PORT,HOST:PORT")
 }
 
 // parseRedis returns the opener of a Redis. It appends the address to the name.

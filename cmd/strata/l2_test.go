@@ -71,6 +71,27 @@ func TestDemoOnMemcachedSaysThatItHasNoBus(t *testing.T) {
 	}
 }
 
+// The cap of lives in L1 is that of the header. Package hello tests its effect.
+func TestDemoCapsLivesInL1WithoutABus(t *testing.T) {
+	d := &demoCommand{L2: "memcached://" + serveMemcached(t, fakememcached.V1618), Modes: []string{"strata"}}
+	open, err := parseL2(d.L2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, err := open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shared.close()
+	phases, err := d.phases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := d.service(plan{phases: phases}, nil, shared); o.Bus != nil || o.Tier == nil || o.MemoryTTL != withoutBus {
+		t.Errorf("bus %v, tier %v, a life of %v in L1; want none, one, %v", o.Bus, o.Tier, o.MemoryTTL, withoutBus)
+	}
+}
+
 func TestMemcachedThatCannotHoldEntriesIsRefused(t *testing.T) {
 	for g, addr := range map[fakememcached.Generation]string{
 		fakememcached.Old:   serveMemcached(t, fakememcached.V1618) + "," + serveMemcached(t, fakememcached.Old),
