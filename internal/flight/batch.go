@@ -103,8 +103,13 @@ func (b *Batch[K, V]) Gone(fs iter.Seq[*Flight[K, V]]) <-chan bool {
 func (b *Batch[K, V]) Context() *lifetime.Scope { return &b.scope }
 
 // Done says that so many flights, which the leader has landed, need no
-// [Batch.Launch].
-func (b *Batch[K, V]) Done(landed int) { b.g.runs.Add(-landed) }
+// [Batch.Launch]. Without any the group may have ended its wait in Close, so its
+// count is left alone: an Add of zero would wake that wait a second time.
+func (b *Batch[K, V]) Done(landed int) {
+	if landed > 0 {
+		b.g.runs.Add(-landed)
+	}
+}
 
 // Launch calls then on a goroutine of its own, which lands the flights fs of the
 // batch. Each of them gets a context. The caller, with patience p, waits for them then.

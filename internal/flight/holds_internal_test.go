@@ -1,6 +1,8 @@
 package flight
 
 import (
+	"reflect"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +66,17 @@ func TestHoldsAreBoundedAndHoldMoreNotLess(t *testing.T) {
 			if g.HoldLeft(key) > 0 || !stores(key) {
 				t.Errorf("key %d is not stored when all holds are over", key)
 			}
+		}
+	})
+}
+
+func TestBatchThatHasLandedNothingLeavesTheCountAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group[string, int]
+		b := &Batch[string, int]{g: &g}
+		b.Done(0) // an Add in a bubble leaves a mark
+		if !reflect.DeepEqual(&g.runs, &sync.WaitGroup{}) {
+			t.Error("a batch that has landed nothing has changed the count of flights")
 		}
 	})
 }
