@@ -34,6 +34,7 @@ type Cache[K comparable, V any] struct {
 	// look are the flags of every entry.
 	look     uint64
 	encoding codec.Codec[V] // that of L2, or the one that it would have
+	names    keyname.Names[K]
 	// negatives are about keys that have no value.
 	negatives *l1.Cache[K, negative]
 
@@ -109,7 +110,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		EvictShare: o.Memory.EvictShare,
 		Notify:     c.evicted(),
 	})
-	c.texts = keyname.IsString[K]()
+	c.texts, c.names = keyname.IsString[K](), o.Remote.names()
 	c.negatives = newNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
 		c.encoding = defaultCodec[V]()

@@ -49,7 +49,7 @@ var (
 	ErrKeyTooLong = errors.New("strata: key is longer than Limits.MaxKeyBytes")
 
 	errCodecPanicked = errors.New("strata: Remote.Codec panicked")
-	errKeyPanicked   = errors.New("strata: Remote.Key panicked")
+	errKeyPanicked   = errors.New("strata: Remote.Key, or a method of the key, panicked")
 
 	errSoftTimeout = errors.New("strata: load took longer than Limits.SoftTimeout")
 	errLoadTimeout = fmt.Errorf("strata: load took longer than Limits.HardTimeout: %w", context.DeadlineExceeded)

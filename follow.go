@@ -11,7 +11,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-var errParseKey = errors.New("strata: ParseKey panicked")
+var errParseKey = errors.New("strata: ParseKey, or a method of the key, panicked")
 
 // startLink begins to follow the bus, and probes the tier.
 func (c *Cache[K, V]) startLink() {
@@ -91,11 +91,12 @@ func (c *Cache[K, V]) applyKey(m *remote.Message) {
 	c.dropLocal(key, m.Kind == remote.Expired)
 }
 
-// parseKey calls the program's ParseKey. A panic of it must not end the bus.
+// parseKey calls the program's ParseKey, or a method of the key. A panic must not end
+// the bus.
 func (c *Cache[K, V]) parseKey(name string) (key K, err error) {
 	err = errParseKey // stands if it panics
 	defer c.contain("Remote.ParseKey")
-	return c.o.Remote.ParseKey(name)
+	return c.names.Parse(name)
 }
 
 // The pauses between attempts to probe the tier.

@@ -280,9 +280,19 @@ type Remote[K comparable, V any] struct {
 	// codec.String for string, and codec.JSON otherwise.
 	Codec codec.Codec[V]
 
-	// Key returns the name of a key in L2; different keys need different
-	// names. ParseKey is its inverse, and is only used with a Bus. Both have
-	// defaults for strings and integers and are required together otherwise.
+	// Key returns the name of a key in L2; different keys need different names.
+	// ParseKey is its inverse. With a Bus it is required beside Key, because messages
+	// name keys; with a Tier alone Key is enough.
+	//
+	// Nil means: the key itself if its type is a string or integer type, and else its
+	// text, if its type has the methods of encoding.TextMarshaler and its pointer
+	// those of encoding.TextUnmarshaler, as UUIDs and netip.Addr have. Of string and
+	// integer types these methods are not used. For other types Key is required.
+	//
+	// A text must be parsed to a key that is equal to the first. A call with a key for
+	// which that is not so, or whose MarshalText fails, returns an error and does
+	// nothing: a type that gives two keys one text is at fault. So times as keys must
+	// be rounded by t.UTC().Round(0), which leaves nothing that the text lacks.
 	Key      func(K) string
 	ParseKey func(string) (K, error)
 

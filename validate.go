@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
 	"strings"
 	"time"
 
@@ -174,8 +175,11 @@ func problems(o *settings) []error {
 	if p := o.Remote.Partition; p > Strict {
 		bad("Remote.Partition", "%d is unknown", p)
 	}
-	if (o.Remote.Key == nil) != (o.Remote.ParseKey == nil) {
-		bad("Remote.Key", "Key and ParseKey are required together")
+	switch r := &o.Remote; {
+	case r.Key == nil && r.ParseKey != nil:
+		bad("Remote.Key", "required with ParseKey")
+	case r.Key != nil && r.ParseKey == nil && r.Bus != nil:
+		bad("Remote.ParseKey", "required with Key and a Bus, whose messages name keys (not with a Tier alone)")
 	}
 	if _, ok := remote.As[remote.Tagger](o.Remote.Tier); !ok && o.Remote.Tier != nil && o.Tags != nil {
 		bad("Tags", "the Tier has none (remote.Tagger)")
@@ -218,11 +222,9 @@ func badName(name string) string {
 
 // fill sets the defaults that depend on the types.
 func (r *Remote[K, V]) fill() (errs []error) {
-	if r.Key == nil && r.ParseKey == nil {
-		var ok bool
-		if r.Key, r.ParseKey, ok = keyname.Default[K](); !ok {
-			errs = append(errs, fmt.Errorf("strata: options: Remote.Key: Key and ParseKey are required for keys of type %T", *new(K)))
-		}
+	if r.Key == nil && r.ParseKey == nil && r.names().Of == nil {
+		errs = append(errs, fmt.Errorf("strata: options: Remote.Key: required, with a Bus ParseKey too, for keys of type %v: "+
+			"no string, no integer, and without MarshalText or UnmarshalText", reflect.TypeFor[K]()))
 	}
 	if r.Codec == nil {
 		r.Codec = defaultCodec[V]()
@@ -231,6 +233,15 @@ func (r *Remote[K, V]) fill() (errs []error) {
 		errs = append(errs, err)
 	}
 	return errs
+}
+
+// names returns the conversions between keys and names. They are zero if there are none.
+func (r *Remote[K, V]) names() keyname.Names[K] {
+	if r.Key != nil {
+		return keyname.Given(r.Key, r.ParseKey)
+	}
+	n, _ := keyname.Default[K]()
+	return n
 }
 
 // checkCodec returns the error of a Codec that can be asked whether it is usable.

@@ -76,14 +76,15 @@ func (c *Cache[K, V]) decode(b []byte) (v V, err error) {
 	return c.o.Remote.Codec.Decode(b)
 }
 
-// nameOf returns the name of key in L2. A panic of the user's Key is an error.
+// nameOf returns the name of key in L2. A panic of the user's Key, or of a method of
+// the key, is an error.
 func (c *Cache[K, V]) nameOf(key K) (name string, err error) {
 	err = errKeyPanicked // stands if it panics
 	defer c.contain("Remote.Key")
-	if name = c.o.Remote.Key(key); c.tooLong(len(name)) {
+	if name, err = c.names.Of(key); err == nil && c.tooLong(len(name)) {
 		return "", ErrKeyTooLong
 	}
-	return name, nil
+	return name, err
 }
 
 // checkKey returns ErrKeyTooLong for a string that is longer than a key may be.

@@ -25,9 +25,9 @@ func TestBadOptionsAreOneErrorThatNamesEveryField(t *testing.T) {
 		Memory: strata.Memory[key, int]{MaxEntries: -1, MaxWeight: 5, TTL: -1},
 		Limits: strata.Limits{Lease: time.Millisecond},
 		Remote: strata.Remote[key, int]{
-			Tier:    stratatest.NewTier(),
-			Key:     func(key) string { return "" },
-			Timeout: -1,
+			Tier:     stratatest.NewTier(),
+			ParseKey: func(string) (k key, err error) { return k, nil },
+			Timeout:  -1,
 		},
 	})
 	if err == nil {

@@ -1,5 +1,4 @@
-// Package keyname has the names that keys of string and integer types have in
-// L2 when the user gives no functions for that.
+// Package keyname has the names that keys have in L2.
 package keyname
 
 import (
@@ -9,27 +8,43 @@ import (
 	"unsafe"
 )
 
-// Default returns the conversion between keys of a string or integer type
-// and their names in L2. ok is false for other types.
-func Default[K comparable]() (name func(K) string, parse func(string) (K, error), ok bool) {
+// Names are the conversions between keys and their names in L2.
+type Names[K comparable] struct {
+	// Of returns the name of a key. Its error quotes no part of the key.
+	Of func(K) (string, error)
+	// Parse is the inverse of Of. It is nil if the program has given Of alone.
+	Parse func(string) (K, error)
+}
+
+// Given returns the conversions of the program. parse may be nil.
+func Given[K comparable](name func(K) string, parse func(string) (K, error)) Names[K] {
+	return Names[K]{Of: func(k K) (string, error) { return name(k), nil }, Parse: parse}
+}
+
+// Default returns the conversions for keys of a string or integer type, and of
+// other types that have a text. ok is false for the rest. Methods of string and
+// integer types do not count, as in a map that encoding/json encodes: those names
+// differ for different keys, whatever the methods do.
+func Default[K comparable]() (n Names[K], ok bool) {
 	var zero K
 	if _, plain := any(zero).(string); plain {
-		name = func(k K) string { return any(k).(string) }
-		parse = func(s string) (K, error) { return any(s).(K), nil }
-		return name, parse, true
+		n.Of = func(k K) (string, error) { return any(k).(string), nil }
+		n.Parse = func(s string) (K, error) { return any(s).(K), nil }
+		return n, true
 	}
 	t := reflect.TypeFor[K]()
 	switch t.Kind() {
 	case reflect.String:
-		name = func(k K) string { return reflect.ValueOf(k).String() }
+		n.Of = func(k K) (string, error) { return reflect.ValueOf(k).String(), nil }
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		name = func(k K) string { return strconv.FormatInt(reflect.ValueOf(k).Int(), 10) }
+		n.Of = func(k K) (string, error) { return strconv.FormatInt(reflect.ValueOf(k).Int(), 10), nil }
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		name = func(k K) string { return strconv.FormatUint(reflect.ValueOf(k).Uint(), 10) }
+		n.Of = func(k K) (string, error) { return strconv.FormatUint(reflect.ValueOf(k).Uint(), 10), nil }
 	default:
-		return nil, nil, false
+		return texts[K]()
 	}
-	return name, func(s string) (K, error) { return parseKey[K](t, s) }, true
+	n.Parse = func(s string) (K, error) { return parseKey[K](t, s) }
+	return n, true
 }
 
 // parseKey is the inverse of the names that Default gives to keys of type t.
