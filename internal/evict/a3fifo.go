@@ -294,14 +294,13 @@ func (p *a3fifo) evict(queue, keep uint32, now int64) uint32 {
 
 // passes reports whether the entry at the head of the small queue goes on to main.
 func (p *a3fifo) passes(i uint32, now int64) bool {
-	h := p.nodes.head(i)
-	u := h.Uses()
-	return h.Dead > now && (u >= promoteUses || u > 0 && p.main.size < p.mainTarget())
+	u := p.nodes.head(i).Uses()
+	return !p.nodes.over(i, now) && (u >= promoteUses || u > 0 && p.main.size < p.mainTarget())
 }
 
 // evictMain takes the first entry out of main that was not hit, or the oldest.
 func (p *a3fifo) evictMain(keep uint32, now int64) uint32 {
-	if i := p.main.head; i != 0 && i != keep && p.nodes.head(i).Dead <= now {
+	if i := p.main.head; i != 0 && i != keep && p.nodes.over(i, now) {
 		return p.drop(i, now)
 	}
 	if i := p.hand(keep); i != 0 {
@@ -335,7 +334,7 @@ func (p *a3fifo) drop(i uint32, now int64) uint32 {
 		p.judge(i, false)
 	}
 	p.remove(i)
-	if p.nodes.head(i).Dead > now {
+	if !p.nodes.over(i, now) {
 		p.remember(x.hash, fromMain, at)
 	}
 	return i

@@ -26,7 +26,7 @@ func newRow(t *testing.T, p Policy, n int) *row {
 func (r *row) add() {
 	h := &Head{Dead: Forever}
 	hash := uint32(len(r.heads)+1) * 0x9e3779b1
-	r.Add(h, hash, 1, r.Admit(hash, 1, false), false)
+	r.Add(h, hash, 1, r.Admit(hash, 1, false), false, 0)
 	r.keys[h] = len(r.heads)
 	r.heads = append(r.heads, h)
 }
@@ -52,7 +52,7 @@ func (r *row) check() {
 	for h := range r.keys {
 		held[h] = true
 	}
-	if err := r.Validate(held); err != nil {
+	if err := r.Validate(held, 0); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -169,7 +169,7 @@ func TestEachPolicyKeepsItsStructure(t *testing.T) {
 				delete(r.keys, h)
 			case op < 85:
 				x := &Head{Dead: Forever}
-				r.Replace(h, x, rnd.Int64N(9))
+				r.Replace(h, x, rnd.Int64N(9), 0)
 				r.keys[x] = r.keys[h]
 				delete(r.keys, h)
 			case op < 99:

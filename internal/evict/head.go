@@ -23,7 +23,8 @@ type Head struct {
 	// Dead is the time from which the entry is never served.
 	Dead int64
 	// State is, in its low bits, the number of recent hits up to MaxUses, which
-	// readers write, and above them the number of the entry's shard.
+	// readers write, above them the number of the entry's shard, and above that the time
+	// of the last read, if reads matter to its life; see Idle.
 	State atomic.Uint32
 	// node is the entry's number in the slab of its Order. It is set before the
 	// entry is published; zero before that.
@@ -33,17 +34,19 @@ type Head struct {
 // Uses returns the number of recent hits.
 func (h *Head) Uses() uint32 { return h.State.Load() & MaxUses }
 
-// SetUses changes the number of hits. A hit at the same moment may be lost.
-func (h *Head) SetUses(n uint32) { h.State.Store(h.State.Load()&^MaxUses | n) }
+// SetUses changes the number of hits.
+func (h *Head) SetUses(n uint32) {
+	for u := h.State.Load(); !h.State.CompareAndSwap(u, u&^MaxUses|n); u = h.State.Load() {
+	}
+}
 
-// Touch records a hit. A lost update between two readers is harmless, so Touch does
-// no atomic read-modify-write and never writes the cache line of an entry with a full
-// counter.
+// Touch records a hit. It never writes the cache line of an entry with a full counter.
+// The hit of one of two readers may be lost, which is harmless; a later stamp is not.
 func (h *Head) Touch() {
 	if u := h.State.Load(); u&MaxUses < MaxUses {
-		h.State.Store(u + 1)
+		h.State.CompareAndSwap(u, u+1)
 	}
 }
 
 // Shard returns the number of the entry's shard.
-func (h *Head) Shard() int { return int(h.State.Load() >> UsesBits) }
+func (h *Head) Shard() int { return int(h.State.Load() >> UsesBits & (1<<ShardBits - 1)) }

@@ -5,8 +5,8 @@ package evict
 // methods need the shard's mutex, while readers write the uses of heads at any time.
 //
 // Invariant: every entry that was added and not removed is in exactly one queue of
-// the policy, or in none if it is pinned, and, if it has a deadline, in one slot of the
-// wheel.
+// the policy, or in none if it is pinned, and, if it has an end, in one slot of the
+// wheel: that of the end or an earlier one.
 type Order struct {
 	nodes    slab
 	n        int
@@ -49,6 +49,10 @@ func (o *Order) Fit(p Policy, share int64, weighted bool) {
 	o.policy.fit(share, weighted)
 }
 
+// SetIdle says how long entries live without being read. It may be called once, before
+// an entry is added.
+func (o *Order) SetIdle(i Idle) { o.nodes.idle = i }
+
 // Share returns the share that counts entries; zero if weights are counted.
 func (o *Order) Share() int64 {
 	if o.weighted {
@@ -70,25 +74,26 @@ func (o *Order) Admit(hash uint32, weight int64, full bool) Standing {
 	return Standing{o.policy.admit(hash, weight, full)}
 }
 
-// Add adds an entry. evicted says that another had to leave for it.
-func (o *Order) Add(h *Head, hash uint32, weight int64, at Standing, evicted bool) {
+// Add adds an entry at now. evicted says that another had to leave for it.
+func (o *Order) Add(h *Head, hash uint32, weight int64, at Standing, evicted bool, now int64) {
 	o.nodes.add(h, hash, weight)
 	o.n++
 	if weight != Pinned {
 		o.policy.insert(h.node, at.queue, evicted)
 	}
-	o.wheel.add(&o.nodes, h.node)
+	o.wheel.add(&o.nodes, h.node, now)
 }
 
-// Replace gives the place of old to h, an entry of the same key, with a new weight.
-func (o *Order) Replace(old, h *Head, weight int64) {
+// Replace gives the place of old to h, an entry of the same key, with a new weight, at
+// now. The stamp of h is not earlier than that of old.
+func (o *Order) Replace(old, h *Head, weight, now int64) {
 	before := o.nodes.weight(old.node)
 	o.nodes.replace(old, h)
 	// A timer may run out early: Overdue and Rearm then move it. So a key that is
 	// written again and again leaves the wheel alone.
 	if h.Dead < old.Dead || old.Dead != Forever && h.Dead == Forever {
 		o.wheel.remove(&o.nodes, h.node)
-		o.wheel.add(&o.nodes, h.node)
+		o.wheel.add(&o.nodes, h.node, now)
 	}
 	if weight != before {
 		o.reweigh(h.node, before, weight)
@@ -178,17 +183,17 @@ func (o *Order) Hottest(n int, now int64) (all []Ranked) {
 		return nil
 	}
 	o.listener.hottest(func(i uint32, rank uint64) bool {
-		if h := o.nodes.head(i); h.Dead > now {
-			all = append(all, Ranked{h, rank})
+		if !o.nodes.over(i, now) {
+			all = append(all, Ranked{o.nodes.head(i), rank})
 		}
 		return len(all) < n
 	})
 	return all
 }
 
-// Overdue takes the timer of an entry out of the wheel whose deadline may have passed
-// at now, in whole ticks; nil if there is none. An entry that is not dead yet must be
-// given to Rearm.
+// Overdue takes the timer of an entry out of the wheel whose end may have passed
+// at now, in whole ticks; nil if there is none. An entry that has not ended, because it
+// was read or its end is turns of the wheel away, must be given to Rearm.
 func (o *Order) Overdue(now int64) *Head {
 	if i := o.wheel.pop(&o.nodes, now/TickLength); i != 0 {
 		return o.nodes.head(i)
@@ -196,8 +201,8 @@ func (o *Order) Overdue(now int64) *Head {
 	return nil
 }
 
-// Rearm sets the timer of an entry again.
-func (o *Order) Rearm(h *Head) { o.wheel.add(&o.nodes, h.node) }
+// Rearm sets the timer of an entry again, at now.
+func (o *Order) Rearm(h *Head, now int64) { o.wheel.add(&o.nodes, h.node, now) }
 
 // NextTick returns the first tick that has a timer, or Never. It may be called only
 // after Overdue has returned nil.
@@ -206,7 +211,7 @@ func (o *Order) NextTick() int64 { return o.wheel.next() }
 // Empty takes out all entries at once.
 func (o *Order) Empty() {
 	kind, share, weighted := o.kind, o.share, o.weighted
-	*o = Order{wheel: wheel{tick: o.wheel.tick}}
+	*o = Order{nodes: slab{idle: o.nodes.idle}, wheel: wheel{tick: o.wheel.tick}}
 	o.Fit(kind, share, weighted)
 }
 

@@ -36,6 +36,7 @@ type chunk struct {
 // its largest size until the shard is emptied: 24 bytes an entry, 32 with
 // deadlines.
 type slab struct {
+	idle   Idle
 	chunks []*chunk
 	free   uint32 // the first of the free nodes, which are linked by next
 	used   uint32 // all nodes up to this number have been used
@@ -46,6 +47,9 @@ func (b *slab) node(i uint32) *node { return &b.chunks[i>>chunkBits].nodes[i&chu
 
 // head returns the entry of a node.
 func (b *slab) head(i uint32) *Head { return b.chunks[i>>chunkBits].heads[i&chunkMask] }
+
+// over reports whether the entry of a node has ended at now.
+func (b *slab) over(i uint32, now int64) bool { return b.idle.Over(b.head(i), now) }
 
 // holds reports whether h is the entry of its node.
 func (b *slab) holds(h *Head) bool { return h.node != 0 && h.node <= b.used && b.head(h.node) == h }

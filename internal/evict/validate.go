@@ -6,8 +6,8 @@ import (
 )
 
 // Validate checks the whole structure for tests: queues and wheel hold the given
-// entries, every link has its counterpart, and sums are the true ones.
-func (o *Order) Validate(entries map[*Head]bool) error {
+// entries, every link has its counterpart, and sums are the true ones at now.
+func (o *Order) Validate(entries map[*Head]bool, now int64) error {
 	if o.Len() != len(entries) {
 		return fmt.Errorf("%d entries, want %d", o.Len(), len(entries))
 	}
@@ -19,7 +19,7 @@ func (o *Order) Validate(entries map[*Head]bool) error {
 	if err := o.validateSlab(entries); err != nil {
 		return err
 	}
-	return o.validateWheel(entries)
+	return o.validateWheel(entries, now)
 }
 
 func (p *a3fifo) validate(entries map[*Head]bool) error {
@@ -75,15 +75,15 @@ func (o *Order) validateSlab(entries map[*Head]bool) error {
 	return nil
 }
 
-func (o *Order) validateWheel(entries map[*Head]bool) error {
+func (o *Order) validateWheel(entries map[*Head]bool, now int64) error {
 	n, timed := 0, 0
 	for h := range entries {
-		if h.Dead != Forever {
+		if o.nodes.idle.End(h, now) != Forever {
 			timed++
 		}
 	}
 	for slot := range o.wheel.slots {
-		m, err := o.validateSlot(slot, entries)
+		m, err := o.validateSlot(slot, entries, now)
 		if err != nil {
 			return err
 		}
@@ -95,12 +95,13 @@ func (o *Order) validateWheel(entries map[*Head]bool) error {
 	return nil
 }
 
-func (o *Order) validateSlot(slot int, entries map[*Head]bool) (n int, err error) {
+func (o *Order) validateSlot(slot int, entries map[*Head]bool, now int64) (n int, err error) {
 	w := &o.wheel
 	turn := w.tick + (int64(slot)-w.tick)&wheelMask // the next tick at which this slot is emptied
 	last := uint32(slot) | slotMark
 	for i := w.slots[slot]; i != 0; last, i = i, o.nodes.timer(i).next {
 		h := o.nodes.head(i)
+		end := TickOf(o.nodes.idle.End(h, now))
 		switch {
 		case slot == dueSlot:
 			return 0, fmt.Errorf("sweep left node %d unfinished", i)
@@ -108,8 +109,8 @@ func (o *Order) validateSlot(slot int, entries map[*Head]bool) (n int, err error
 			return 0, fmt.Errorf("node %d is in the wheel but of no entry", i)
 		case o.nodes.timer(i).prev != last:
 			return 0, fmt.Errorf("node %d does not link back in the wheel", i)
-		case turn > max(TickOf(h.Dead), w.tick):
-			return 0, fmt.Errorf("node %d is dead in tick %d and looked at in tick %d", i, TickOf(h.Dead), turn)
+		case turn > max(end, w.tick):
+			return 0, fmt.Errorf("node %d ends in tick %d and is looked at in tick %d", i, end, turn)
 		}
 		n++
 	}

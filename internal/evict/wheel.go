@@ -43,9 +43,9 @@ func TickOf(dead int64) int64 {
 	return dead / TickLength
 }
 
-// add puts a node into the slot of its entry's deadline, if there is one.
-func (w *wheel) add(b *slab, i uint32) {
-	dead := b.head(i).Dead
+// add puts a node into the slot of the end of its entry at now, if there is one.
+func (w *wheel) add(b *slab, i uint32, now int64) {
+	dead := b.idle.End(b.head(i), now)
 	if dead == Forever {
 		return
 	}

@@ -19,7 +19,7 @@ func TestWheelFindsEveryDeadlineInItsTick(t *testing.T) {
 			ahead := []int64{1, 30, wheelSlots - 1, wheelSlots, wheelSlots + 1, 5 * wheelSlots}[r.IntN(6)]
 			h := &Head{Dead: now + r.Int64N(ahead*TickLength)}
 			b.add(h, 0, 1)
-			w.add(&b, h.node)
+			w.add(&b, h.node, now)
 			waiting[h.node] = true
 		}
 		for i := range waiting { // any entry
@@ -45,7 +45,7 @@ func TestWheelFindsEveryDeadlineInItsTick(t *testing.T) {
 				t.Fatal("an entry came out twice")
 			}
 			if b.head(i).Dead > now {
-				w.add(&b, i)
+				w.add(&b, i, now)
 				continue
 			}
 			b.remove(i)
@@ -67,10 +67,10 @@ func TestWheelStridesOverIdleYears(t *testing.T) {
 	var b slab
 	far := &Head{Dead: (years + 1000) * TickLength}
 	b.add(far, 0, 1)
-	w.add(&b, far.node)
+	w.add(&b, far.node, 0)
 	seen := 0
 	for i := w.pop(&b, years); i != 0; i = w.pop(&b, years) {
-		w.add(&b, i)
+		w.add(&b, i, 0)
 		if seen++; seen > 1 {
 			t.Fatal("looked at more than once")
 		}

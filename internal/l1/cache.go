@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"runtime"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/strata-cache/strata/internal/evict"
@@ -39,8 +40,12 @@ type Config[K comparable, V any] struct {
 	// EvictShare is the share of a shard's part of the bound that is evicted at once
 	// when room is needed, 0 to 1, in whole millionths. See surplus.
 	EvictShare float64
+	// IdleTTL is how long an entry lives that is not read; see evict.Idle. Zero means
+	// that reads do not matter.
+	IdleTTL time.Duration
 	// Timeless says that the time Get returns is of no use until an entry with a
-	// deadline was stored. Then reads do not look at any clock.
+	// deadline was stored. Then reads do not look at any clock. With an IdleTTL it has
+	// no effect.
 	Timeless bool
 	// Notify is called with each entry that left the cache: by the sweeper for
 	// expired entries, and by the methods that document it. No lock is held
@@ -93,6 +98,7 @@ type core struct {
 	policy evict.Policy
 	// listens says that the policy must be told of each hit.
 	listens bool
+	idle    evict.Idle
 	// evictPPM is Config.EvictShare in millionths.
 	evictPPM int64
 
@@ -123,8 +129,9 @@ func New[K comparable, V any](o Config[K, V]) *Cache[K, V] {
 	}
 	c.policy, c.listens = o.Policy, o.Policy.Listens()
 	c.evictPPM = int64(math.Round(o.EvictShare * million))
+	c.idle = evict.NewIdle(o.IdleTTL)
 	c.init(o.MaxEntries, o.MaxWeight)
-	if o.Timeless {
+	if o.Timeless && c.idle.Life == 0 {
 		c.clock.published.Store(timeless)
 	}
 	if o.Notify != nil {
@@ -150,6 +157,7 @@ func (c *core) init(maxEntries, maxWeight int64) {
 		s := &c.shards[i]
 		s.number = uint32(i)
 		s.table.Store(newTable(0))
+		s.order.SetIdle(c.idle)
 		s.order.Fit(c.policy, c.share(), c.weighted())
 	}
 }
@@ -238,7 +246,7 @@ func (c *Cache[K, V]) find(hash uint64, key K) *Entry[K, V] {
 // Get returns the living entry of key, or nil, and the time by which its life
 // was judged; zero if there was no entry to judge. It allocates nothing, and takes no lock unless the policy listens. The
 // policy records the hit; hits and misses are counted. A hit on an entry that is hit
-// often executes no locked instruction.
+// often executes no locked instruction, unless it is the first in a unit of evict.Idle.
 //
 // It panics, as a map does, when key holds something that cannot be compared.
 //
@@ -276,11 +284,18 @@ func (c *Cache[K, V]) Get(key K) (*Entry[K, V], int64) {
 			if now >= e.Dead {
 				return c.missed(now)
 			}
-			if u := e.State.Load(); u&evict.MaxUses < evict.MaxUses {
+			u := e.State.Load()
+			if c.idle.Life != 0 && (uint32(now>>(c.idle.Shift&63))<<evict.StampShift^u)>>evict.StampShift != 0 {
+				if !c.renew(e, hash, now) {
+					return c.missed(now)
+				}
+				u = e.State.Load()
+			}
+			if u&evict.MaxUses < evict.MaxUses {
 				if c.listens {
 					c.hit(&e.Head)
 				} else {
-					e.State.Store(u + 1)
+					e.State.CompareAndSwap(u, u+1)
 				}
 			}
 			var here byte
@@ -313,19 +328,54 @@ func (c *Cache[K, V]) missed(now int64) (*Entry[K, V], int64) {
 	return nil, now
 }
 
-// Peek is Get without any trace: the policy records no hit and nothing is
-// counted.
+// renew records a read of e at now for its idle life, and reports whether e lived until
+// then. If e was replaced meanwhile, its successor was read; see swap.
+func (c *Cache[K, V]) renew(e *Entry[K, V], hash uint64, now int64) (alive bool) {
+	if !c.idle.Read(&e.Head, now) {
+		return false
+	}
+	if successor := c.find(hash, e.Key); successor != nil && successor != e {
+		c.idle.Read(&successor.Head, now)
+	}
+	return true
+}
+
+// Touch is Get without the value, and is not counted. It reports whether there is a
+// living entry.
+func (c *Cache[K, V]) Touch(key K) bool {
+	hash := c.hash(key)
+	e := c.find(hash, key)
+	if e == nil {
+		return false
+	}
+	now := c.clock.now()
+	if now >= e.Dead || c.idle.Life != 0 && !c.renew(e, hash, now) {
+		return false
+	}
+	if c.listens {
+		c.hit(&e.Head)
+	} else {
+		e.Head.Touch()
+	}
+	return true
+}
+
+// Peek is Get without any trace: the policy records no hit, the idle life goes on, and
+// nothing is counted.
 func (c *Cache[K, V]) Peek(key K) (*Entry[K, V], int64) {
 	e := c.find(c.hash(key), key)
 	if e == nil {
 		return nil, 0
 	}
 	now := c.clock.now()
-	if now >= e.Dead {
+	if c.idle.Over(&e.Head, now) {
 		return nil, now
 	}
 	return e, now
 }
+
+// End returns the time from which e is not served any more, unless a read comes before.
+func (c *Cache[K, V]) End(e *Entry[K, V]) int64 { return c.idle.End(&e.Head, c.clock.now()) }
 
 // Now returns the exact time by the clock of this cache.
 func (c *core) Now() int64 { return c.clock.exact() }
@@ -352,7 +402,7 @@ func (c *Cache[K, V]) All() iter.Seq[*Entry[K, V]] {
 				if s.table.Load() != t { // t was replaced: search the current table
 					e = c.find(c.hash(e.Key), e.Key)
 				}
-				return e == nil || c.clock.now() >= e.Dead || yield(e)
+				return e == nil || c.idle.Over(&e.Head, c.clock.now()) || yield(e)
 			})
 			if !whole {
 				return

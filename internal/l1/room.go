@@ -155,7 +155,7 @@ func (c *core) evictOne(s *shard, d change, how eviction, gone []removed) ([]rem
 		return gone, change{}
 	}
 	less := s.left(victim)
-	return c.note(s, gone, victim.Head, reasonAt(Evicted, victim.Head, now)), less
+	return c.note(s, gone, victim.Head, c.reasonAt(Evicted, victim.Head, now)), less
 }
 
 // evictAround evicts from all shards, beginning after the given one, until d fits:
@@ -291,8 +291,8 @@ func (c *core) tellOne(r removed) {
 }
 
 // reasonAt returns r, or Expired if the entry was dead at now.
-func reasonAt(r Reason, h *evict.Head, now int64) Reason {
-	if h.Dead <= now {
+func (c *core) reasonAt(r Reason, h *evict.Head, now int64) Reason {
+	if c.idle.Over(h, now) {
 		return Expired
 	}
 	return r

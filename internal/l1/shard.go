@@ -25,7 +25,7 @@ type shard struct {
 	number uint32 // of the shard
 
 	evicted, expired, rejected uint64
-	_                          [24]byte
+	_                          [8]byte
 }
 
 // hit tells a policy that listens of a hit.
@@ -61,13 +61,14 @@ func (s *shard) unlock() {
 	s.mu.Unlock()
 }
 
-// insert adds an entry; its key must be absent. at is what the policy has
-// decided, and evicted says that the cache was full.
-func (s *shard) insert(h *evict.Head, hash uint32, weight int64, at evict.Standing, evicted bool) {
-	h.State.Store(s.number << evict.UsesBits)
-	s.order.Add(h, hash, weight, at, evicted)
+// insert adds an entry, with a stamp in its State; its key must be absent. evicted says
+// that the cache was full.
+func (s *shard) insert(a *arrival, stamp uint32, evicted bool) {
+	h, hash := a.head, a.hash
+	h.State.Store(stamp | s.number<<evict.UsesBits)
+	s.order.Add(h, hash, a.weight, a.at, evicted, a.now)
 	s.held.entries++
-	s.held.weight += evict.Counted(weight)
+	s.held.weight += a.counted()
 	t := s.table.Load()
 	if n := s.order.Len(); n > t.room() {
 		t = s.rebuilt(s.grown(n))
@@ -88,13 +89,13 @@ func (s *shard) grown(n int) int {
 	return 2 * n
 }
 
-// replace puts h in the place of old, which is in the shard and has the same key.
-// h inherits the uses and the standing of old.
-func (s *shard) replace(old, h *evict.Head, weight int64) {
+// replace puts h, with a State, in the place of old, which is in the shard and has the
+// same key. h inherits the standing of old.
+func (s *shard) replace(old, h *evict.Head, state uint32, weight, now int64) {
 	hash := s.order.Hash(old)
-	h.State.Store(old.State.Load())
+	h.State.Store(state)
 	s.held.weight += evict.Counted(weight) - evict.Counted(s.order.Weight(old))
-	s.order.Replace(old, h, weight)
+	s.order.Replace(old, h, weight, now)
 	s.table.Load().replace(old, h, hash)
 }
 

@@ -164,8 +164,8 @@ func (c *core) sweepShard(s *shard, now int64) (dead []removed, more bool) {
 		if h == nil {
 			return dead, false
 		}
-		if h.Dead > now {
-			s.order.Rearm(h)
+		if !c.idle.Over(h, now) {
+			s.order.Rearm(h, now)
 			continue
 		}
 		c.drop(s, h)

@@ -67,7 +67,7 @@ func validateShard[K comparable, V any](c *Cache[K, V], i int) error {
 	if int64(len(held)) != s.entries.Load() || weight != s.weight.Load() {
 		return fmt.Errorf("table holds %d of weight %d, shard says %d of %d", len(held), weight, s.entries.Load(), s.weight.Load())
 	}
-	return s.order.Validate(held)
+	return s.order.Validate(held, c.clock.exact())
 }
 
 // validateTable checks one table, and recounts the overflow count of each

@@ -47,7 +47,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], cond
 	if e.Dead != Forever {
 		c.clock.need() // before the entry is published
 	}
-	if conditional || c.notify != nil {
+	if conditional || c.notify != nil || c.idle.Life != 0 {
 		a.now = c.clock.exact()
 	}
 	var gone []removed
@@ -60,7 +60,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], cond
 			continue
 		}
 		if o == Stored {
-			c.wakeSweeper(e.Dead)
+			c.wakeSweeper(c.idle.End(&e.Head, a.now))
 		}
 		return c.list(gone), o
 	}
@@ -80,7 +80,7 @@ func (c *core) tryOver(s *shard, a *arrival, held, old *evict.Head, conditional 
 	if s.closed {
 		return gone, Closed
 	}
-	if conditional && held != old && !(old == nil && held.Dead <= a.now) {
+	if conditional && held != old && !(old == nil && c.idle.Over(held, a.now)) {
 		return gone, Lost
 	}
 	if c.pinnedOut(s, a, held) {
@@ -107,7 +107,8 @@ func (c *Cache[K, V]) list(gone []removed) []Removed[K, V] {
 
 // Swap puts e in the place of old if the key still holds old, and reports
 // whether it did. Both have the same key and the same value; only lives, stamp
-// and flags differ. So e inherits the weight of old, and Notify is not called.
+// and flags differ. So e inherits the weight and the idle life of old, and Notify is not
+// called.
 func (c *Cache[K, V]) Swap(old, e *Entry[K, V]) bool {
 	if e.Dead != Forever {
 		c.clock.need()
@@ -137,7 +138,7 @@ func (c *Cache[K, V]) Delete(key K) (e *Entry[K, V], alive bool) {
 // shard's mutex.
 func (c *core) dropAt(s *shard, h *evict.Head, now int64) (alive bool) {
 	c.drop(s, h)
-	if now >= h.Dead {
+	if c.idle.Over(h, now) {
 		s.expired++
 		return false
 	}
@@ -252,7 +253,7 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 	if a.weight == evict.Pinned {
 		c.pinned.Add(1)
 	}
-	s.insert(a.head, a.hash, a.weight, a.at, s.evicted+s.expired != before)
+	s.insert(a, c.idle.Stamp(a.now), s.evicted+s.expired != before)
 	return gone, true
 }
 
@@ -264,9 +265,9 @@ func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) (
 		return gone, false
 	}
 	c.repin(s.order.Weight(held), a.weight)
-	s.replace(held, a.head, a.weight)
+	s.replace(held, a.head, held.State.Load()&(1<<evict.StampShift-1)|c.idle.Stamp(a.now), a.weight, a.now)
 	s.order.Hit(a.head)
-	return c.note(s, gone, held, reasonAt(Replaced, held, a.now)), true
+	return c.note(s, gone, held, c.reasonAt(Replaced, held, a.now)), true
 }
 
 // withdraw removes held, the entry of a key that was set to an entry too heavy
@@ -277,7 +278,7 @@ func (c *core) withdraw(s *shard, held *evict.Head, now int64) []removed {
 		return nil
 	}
 	c.drop(s, held)
-	return c.note(s, nil, held, reasonAt(Rejected, held, now))
+	return c.note(s, nil, held, c.reasonAt(Rejected, held, now))
 }
 
 // drop removes an entry from its shard and the totals. It needs the shard's
@@ -292,15 +293,22 @@ func (c *core) drop(s *shard, h *evict.Head) {
 // swap puts h in the place of old if the shard still holds old, and reports
 // whether it did.
 func (c *core) swap(old, h *evict.Head) bool {
+	var now int64
+	if c.idle.Life != 0 {
+		now = c.clock.now()
+	}
 	s := c.shardOf(old)
 	s.mu.Lock()
 	if !s.order.Holds(old) {
 		s.mu.Unlock()
 		return false
 	}
-	s.replace(old, h, s.order.Weight(old))
+	s.replace(old, h, old.State.Load(), s.order.Weight(old), now)
+	if c.idle.Life != 0 {
+		c.idle.Inherit(old, h) // a reader that has found old later finds h as well
+	}
 	s.unlock()
-	c.wakeSweeper(h.Dead)
+	c.wakeSweeper(c.idle.End(h, now))
 	return true
 }
 
