@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -108,6 +109,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		MaxWeight:  o.Memory.MaxWeight,
 		Policy:     o.Memory.Policy,
 		EvictShare: o.Memory.EvictShare,
+		IdleTTL:    o.IdleTTL,
 		Notify:     c.evicted(),
 	})
 	c.texts, c.names = keyname.IsString[K](), o.Remote.names()
@@ -166,6 +168,98 @@ func (c *Cache[K, V]) Name() string { return c.o.Name }
 // Len returns the number of entries in L1, expired ones that were not swept
 // yet included.
 func (c *Cache[K, V]) Len() int { return c.memory.Len() }
+
+// All iterates over the keys and values that L1 would serve as fresh, in no order: no
+// stale, expired or negative entries, and none that was dropped or that L2 has to confirm
+// first. Each pair is what a Get would find in L1 at the moment it is yielded; with
+// Memory.Clone the value is a copy.
+//
+// The cache may be used and changed meanwhile, also by the body of the loop: the iteration
+// waits for nothing and holds nothing up. An entry that stays in L1 is seen once; an entry
+// that is added, removed or replaced may be seen or not. It is no read: it is not counted,
+// tells no hook, starts no refresh, and prolongs no idle life. It does not look at L2. A
+// closed cache has no entries.
+func (c *Cache[K, V]) All() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for e := range c.fresh() {
+			if !yield(e.Key, c.clone(e.Value.value)) {
+				return
+			}
+		}
+	}
+}
+
+// Keys iterates over the keys of [Cache.All], without the values.
+func (c *Cache[K, V]) Keys() iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for e := range c.fresh() {
+			if !yield(e.Key) {
+				return
+			}
+		}
+	}
+}
+
+// Hottest iterates over up to n of the entries of [Cache.All], the most used first, as
+// of the begin of the iteration: with memory.LRU the last used first, with memory.LFU by
+// the number of uses, and else by the number of recent uses, up to three. With LRU and LFU
+// pinned entries are left out. Use it to load the hot part of a cache in a new process.
+func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, e := range c.hottest(n) {
+			// The entry may have been dropped or replaced since.
+			if now, _ := c.memory.Peek(e.Key); now != nil && c.isFresh(now) && !yield(now.Key, c.clone(now.Value.value)) {
+				return
+			}
+		}
+	}
+}
+
+// hottest returns up to n fresh entries, the most used first.
+func (c *Cache[K, V]) hottest(n int) (fresh []*entry[K, V]) {
+	for want := n; n > 0; want *= 2 {
+		all := c.memory.Hottest(want)
+		fresh = fresh[:0]
+		for _, e := range all {
+			if len(fresh) < n && c.isFresh(e) {
+				fresh = append(fresh, e)
+			}
+		}
+		if len(fresh) == n || len(all) < want {
+			break
+		}
+	}
+	return fresh
+}
+
+// fresh iterates over the fresh entries.
+func (c *Cache[K, V]) fresh() iter.Seq[*entry[K, V]] {
+	return func(yield func(*entry[K, V]) bool) {
+		for e := range c.memory.All() {
+			if c.isFresh(e) && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// isFresh reports whether a Get would serve e, which L1 has now, at once.
+func (c *Cache[K, V]) isFresh(e *entry[K, V]) bool {
+	return c.now() < e.Value.FreshUntil(e.Dead) && c.verdictOn(e) == generation.Valid
+}
+
+// Touch counts as a read of keys for Options.IdleTTL and for the eviction policy of L1,
+// without values. It returns the number of keys of which L1 has a value, fresh or stale.
+// It renews no TTL, does not look at L2, starts no refresh, and is not counted in Stats.
+func (c *Cache[K, V]) Touch(keys ...K) (n int) {
+	for _, k := range keys {
+		e, _ := c.memory.Peek(k)
+		if e != nil && c.verdictOn(e) <= generation.Stale && c.memory.Touch(k) {
+			n++
+		}
+	}
+	return n
+}
 
 // Close ends the cache: running loads are cancelled, their callers get
 // ErrClosed, and the entries of L1 are gone. It waits until every goroutine of the

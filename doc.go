@@ -27,6 +27,7 @@
 //   - [Cache.GetOrLoad]: one value; run the Loader if no tier has it
 //   - [Cache.Get]: one value, if a tier has it
 //   - [Cache.GetMany]: many values, in one read of L2 and one call of a [ManyLoader]
+//   - [Cache.All], [Cache.Keys], [Cache.Hottest]: the fresh entries of L1
 //   - [SkipRead], [SkipReadContext]: a value that was loaded after the call began
 //   - [ReadInfo]: the tier of a value, and whether it is stale, shared or degraded
 //
@@ -44,6 +45,7 @@
 //
 // Control one entry:
 //   - [WithTTL], [Load.SetTTL]: its TTL, set by the call or by the Loader
+//   - [Cache.Touch]: count as a read for Options.IdleTTL
 //   - [Load.NoStore]: return a value without storing it
 //   - [Loading], [LoadingKey]: the [Load] of a Loader, and of one key of a ManyLoader
 //   - [Cache.Previous] with [ErrNotModified]: keep the old value, and send nothing again

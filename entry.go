@@ -93,6 +93,18 @@ func (c *Cache[K, V]) judge(key K, e *entry[K, V]) (v generation.Verdict, since 
 	return generation.Both(v, since, tv, ts)
 }
 
+// verdictOn is judge for a look that changes nothing.
+func (c *Cache[K, V]) verdictOn(e *entry[K, V]) (v generation.Verdict) {
+	if stamp := e.Value.Stamp(); stamp < c.generation.Watermark() {
+		v, _, _ = c.generation.Judge(stamp, func() uint16 { return c.laneOf(e.Key) })
+	}
+	if t := recordOf(e).tags; t != nil {
+		of, _, _ := c.generation.JudgeTags(t.names, t.seen.Load())
+		v = v.And(of)
+	}
+	return v
+}
+
 // judgeTags is judge for the tags t of an entry alone. If it is valid they get the
 // newest stamp.
 func (c *core) judgeTags(t *tagSet) (v generation.Verdict, since int64) {

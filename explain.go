@@ -66,7 +66,8 @@ type Place struct {
 	// Fresh is for how long the value is fresh: not positive if it is stale.
 	// NoExpiry if it does not expire.
 	Fresh time.Duration
-	// Left is the rest of the life of the value. NoExpiry if it has no end.
+	// Left is the rest of the life of the value; of that in L1, if it is not read (see
+	// Options.IdleTTL). NoExpiry if it has no end.
 	Left time.Duration
 	// Size is the length of the encoded value in bytes. Zero for L1, which
 	// does not encode.
@@ -126,7 +127,7 @@ func (c *Cache[K, V]) explainMemory(key K) Place {
 		return p
 	}
 	p.Present = true
-	p.Fresh, p.Left = until(e.Value.FreshUntil(e.Dead), now), until(e.Dead, now)
+	p.Fresh, p.Left = until(e.Value.FreshUntil(e.Dead), now), until(c.memory.End(e), now)
 	if p.Expired = e.Value.Expired(); p.Expired {
 		p.Fresh = 0
 	}

@@ -69,6 +69,14 @@ type Options[K comparable, V any] struct {
 	// Required; at least 1 ms; NoExpiry for ever.
 	TTL time.Duration
 
+	// IdleTTL is how long an entry of L1 lives that is not read: a value, fresh or
+	// stale, is gone from L1 between 7/8 of IdleTTL and IdleTTL after the last call that
+	// found it there, after the last Touch, or after its store. TTL and Stale remain the
+	// upper bounds. L2 keeps a value for TTL and Stale, so that the next read may bring
+	// it back. Negative entries live for NotFoundTTL. 0 means that reads do not matter;
+	// at least 1 ms.
+	IdleTTL time.Duration
+
 	// Jitter is the share by which each TTL is shortened at random, so that
 	// entries of the same age do not expire together. 0 means
 	// DefaultJitter, a negative value none; at most 0.9.

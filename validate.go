@@ -26,7 +26,7 @@ type none struct{}
 func (o *Options[K, V]) settings() *settings {
 	m, r := &o.Memory, &o.Remote
 	s := &settings{
-		Name: o.Name, TTL: o.TTL, Jitter: o.Jitter, RefreshAt: o.RefreshAt, RefreshSpread: o.RefreshSpread, Stale: o.Stale,
+		Name: o.Name, TTL: o.TTL, IdleTTL: o.IdleTTL, Jitter: o.Jitter, RefreshAt: o.RefreshAt, RefreshSpread: o.RefreshSpread, Stale: o.Stale,
 		NotFoundTTL: o.NotFoundTTL, ErrorTTL: o.ErrorTTL, Limits: o.Limits, ContextControls: o.ContextControls,
 		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Logger: o.Logger,
 		Memory: Memory[none, none]{
@@ -134,6 +134,9 @@ func problems(o *settings) []error {
 		bad("TTL", "%v is negative", o.TTL)
 	case o.TTL < minTTL:
 		bad("TTL", "%v is less than %v: write a unit, as in %d*time.Second", o.TTL, minTTL, int64(o.TTL))
+	}
+	if d := o.IdleTTL; d != 0 && d < minTTL {
+		bad("IdleTTL", "%v is less than %v", d, minTTL)
 	}
 	if math.IsNaN(o.Jitter) || o.Jitter > 0.9 {
 		bad("Jitter", "%v is not at most 0.9", o.Jitter)
@@ -268,6 +271,7 @@ func advice(o *settings) (all []string) {
 	say(r.Partition == Strict && r.Bus == nil, "Remote.Partition: Strict has no effect without a Bus")
 	say(r.used() && o.TTL == NoExpiry, "TTL: NoExpiry with a Tier or Bus: a lost invalidation is never corrected by expiry")
 	say(o.NotFoundTTL > o.TTL, "NotFoundTTL is longer than TTL: a key that appears is missed for longer than one that changes")
+	say(o.IdleTTL > 0 && o.TTL != NoExpiry && o.IdleTTL-s.window() >= o.TTL, "IdleTTL is not less than TTL and Stale together: it has no effect")
 	say(s.WhileRevalidate > o.TTL, "Stale.WhileRevalidate is longer than TTL: most values that are served are stale")
 	say(s.OnError > 0 && s.OnError < o.ErrorTTL, "Stale.OnError is shorter than ErrorTTL: one failure uses it up")
 	say(l.SoftTimeout > 0 && s.OnError == 0, "Limits.SoftTimeout without Stale.OnError: there is no stale value to serve instead")

@@ -36,8 +36,13 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return none, false
 }
 
-// Peek is Get without side effects: it is not counted in Stats, and not
-// recorded as a use for the eviction policy.
+// Touch is Get without the value: a use for Options.IdleTTL and for the eviction policy.
+// It does not prolong the time to live, and is not counted in Stats. It reports whether
+// the key has a value.
+func (c *Cache[K, V]) Touch(key K) bool { return c.engine.Touch(key) }
+
+// Peek is Get without side effects: it is not counted in Stats, not recorded as a
+// use for the eviction policy, and does not prolong the idle life of the entry.
 func (c *Cache[K, V]) Peek(key K) (V, bool) {
 	if e, _ := c.engine.Peek(key); e != nil {
 		return e.Value, true
@@ -251,7 +256,7 @@ type Stats struct {
 	Hits           uint64 // Gets that found a value
 	Misses         uint64 // Gets that found none
 	Evicted        uint64 // entries removed to make room
-	Expired        uint64 // entries removed after their deadline
+	Expired        uint64 // entries removed after their deadline or idle life
 	Rejected       uint64 // values refused as too heavy
 	CallbackPanics uint64 // panics caught in OnEvict
 }

@@ -63,7 +63,8 @@
 // An entry is never served at or after its deadline, by the monotonic clock;
 // while reads are frequent, the clock may be up to a millisecond late. The
 // memory of an entry is freed within two seconds after the deadline. A change
-// of the wall clock has no effect.
+// of the wall clock has no effect. With Options.IdleTTL an entry that is not read has an
+// earlier deadline, which every read defers.
 //
 // # Callbacks
 //

@@ -49,6 +49,12 @@ type Options[K comparable, V any] struct {
 	// NoExpiry.
 	TTL time.Duration
 
+	// IdleTTL is how long an entry lives that is not read: it ends between 7/8 of IdleTTL
+	// and IdleTTL after it was stored or last found by Get or Touch, or when its time to
+	// live ends, if that is sooner. OnEvict hears of it as Expired. Zero means that reads
+	// do not matter; at least 1 ms. A hit writes to its entry once in IdleTTL/16 at most.
+	IdleTTL time.Duration
+
 	// OnEvict, if not nil, is called once for every value that leaves the
 	// cache, after its removal, with the reason. It runs in the method that
 	// removed the value, or in the background for an expired value, and so in
@@ -65,7 +71,7 @@ type Reason uint8
 const (
 	// Evicted: removed to make room.
 	Evicted = Reason(l1.Evicted)
-	// Expired: the value was past its deadline.
+	// Expired: the value was past its deadline, or was not read for IdleTTL.
 	Expired = Reason(l1.Expired)
 	// Replaced: another value was stored under its key.
 	Replaced = Reason(l1.Replaced)
@@ -81,8 +87,12 @@ const (
 // String returns the reason as a lower-case word.
 func (r Reason) String() string { return l1.Reason(r).String() }
 
-// maxEvictShare is the largest EvictShare.
-const maxEvictShare = 0.5
+const (
+	// maxEvictShare is the largest EvictShare.
+	maxEvictShare = 0.5
+	// minIdleTTL is the resolution of a busy clock.
+	minIdleTTL = time.Millisecond
+)
 
 // config checks the options and converts them to those of the engine. It
 // returns all errors, joined.
@@ -91,13 +101,16 @@ func (o Options[K, V]) config() (l1.Config[K, V], error) {
 	if o.TTL < 0 {
 		err = errors.Join(err, errors.New("memory: TTL: negative"))
 	}
+	if o.IdleTTL != 0 && o.IdleTTL < minIdleTTL {
+		err = errors.Join(err, errors.New("memory: IdleTTL: less than 1ms"))
+	}
 	if !o.Policy.Known() {
 		err = errors.Join(err, errors.New("memory: Policy: unknown"))
 	}
 	if !(o.EvictShare >= 0 && o.EvictShare <= maxEvictShare) { // true for NaN
 		err = errors.Join(err, errors.New("memory: EvictShare: not between 0 and 0.5"))
 	}
-	c := l1.Config[K, V]{MaxEntries: entries, MaxWeight: weight, Policy: o.Policy, EvictShare: o.EvictShare, Timeless: true}
+	c := l1.Config[K, V]{MaxEntries: entries, MaxWeight: weight, Policy: o.Policy, EvictShare: o.EvictShare, IdleTTL: o.IdleTTL, Timeless: true}
 	if o.OnEvict != nil {
 		c.Notify = func(e *l1.Entry[K, V], why l1.Reason) { o.OnEvict(e.Key, e.Value, Reason(why)) }
 	}

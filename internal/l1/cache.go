@@ -93,19 +93,19 @@ type core struct {
 	// Written once.
 	shards []shard
 	shift  uint8
-	counts striped
-	notify func(*evict.Head, Reason)
 	policy evict.Policy
 	// listens says that the policy must be told of each hit.
 	listens bool
+	counts  striped
+	notify  func(*evict.Head, Reason)
 	idle    evict.Idle
-	// evictPPM is Config.EvictShare in millionths.
-	evictPPM int64
 
 	clock clock
 
 	maxEntries, maxWeight atomic.Int64
-	_                     [48]byte
+	// evictPPM is Config.EvictShare in millionths. It is written once.
+	evictPPM int64
+	_        [40]byte
 	totals
 	_ [40]byte
 
@@ -182,7 +182,7 @@ func shardCount(bound int64) int {
 	if small := bound / shardEntries; small < int64(n) {
 		n = 1 << max(0, bits.Len64(uint64(small))-1)
 	}
-	return n
+	return min(n, evict.MaxShards)
 }
 
 // setBounds sets the bounds; zero or less means none.
@@ -284,19 +284,8 @@ func (c *Cache[K, V]) Get(key K) (*Entry[K, V], int64) {
 			if now >= e.Dead {
 				return c.missed(now)
 			}
-			u := e.State.Load()
-			if c.idle.Life != 0 && (uint32(now>>(c.idle.Shift&63))<<evict.StampShift^u)>>evict.StampShift != 0 {
-				if !c.renew(e, hash, now) {
-					return c.missed(now)
-				}
-				u = e.State.Load()
-			}
-			if u&evict.MaxUses < evict.MaxUses {
-				if c.listens {
-					c.hit(&e.Head)
-				} else {
-					e.State.CompareAndSwap(u, u+1)
-				}
+			if u := e.State.Load(); u&evict.SettledBits != evict.MaxUses && !c.used(&e.Head, u, now) {
+				return c.missed(now)
 			}
 			var here byte
 			n := &c.counts.stripes[uint64(uintptr(unsafe.Pointer(&here))>>stackBits)*stackMix>>c.counts.shift][countHits]
@@ -328,36 +317,15 @@ func (c *Cache[K, V]) missed(now int64) (*Entry[K, V], int64) {
 	return nil, now
 }
 
-// renew records a read of e at now for its idle life, and reports whether e lived until
-// then. If e was replaced meanwhile, its successor was read; see swap.
-func (c *Cache[K, V]) renew(e *Entry[K, V], hash uint64, now int64) (alive bool) {
-	if !c.idle.Read(&e.Head, now) {
-		return false
-	}
-	if successor := c.find(hash, e.Key); successor != nil && successor != e {
-		c.idle.Read(&successor.Head, now)
-	}
-	return true
-}
-
 // Touch is Get without the value, and is not counted. It reports whether there is a
 // living entry.
 func (c *Cache[K, V]) Touch(key K) bool {
-	hash := c.hash(key)
-	e := c.find(hash, key)
+	e := c.find(c.hash(key), key)
 	if e == nil {
 		return false
 	}
 	now := c.clock.now()
-	if now >= e.Dead || c.idle.Life != 0 && !c.renew(e, hash, now) {
-		return false
-	}
-	if c.listens {
-		c.hit(&e.Head)
-	} else {
-		e.Head.Touch()
-	}
-	return true
+	return now < e.Dead && c.used(&e.Head, e.State.Load(), now)
 }
 
 // Peek is Get without any trace: the policy records no hit, the idle life goes on, and

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/strata-cache/strata/internal/evict"
 )
@@ -14,14 +15,14 @@ import (
 var policies = []evict.Policy{evict.A3FIFO, evict.LRU, evict.LFU, evict.FIFO, evict.Random} // read-only
 
 // TestAgreesWithReferenceInEveryCombination runs random operations of all kinds on a
-// cache of each kind: bounds, weights, lives, policy, shards, pinned entries, and what is
-// evicted at once.
+// cache of each kind: bounds, weights, lives, idle lives, policy, shards, pinned entries,
+// and what is evicted at once.
 func TestAgreesWithReferenceInEveryCombination(t *testing.T) {
 	kind := func(n *int, kinds int) (k int) {
 		*n, k = *n/kinds, *n%kinds
 		return k
 	}
-	for seed := range 3 * len(policies) * 2 * 2 * 2 * 2 * 2 {
+	for seed := range 3 * len(policies) * 2 * 2 * 2 * 2 * 2 * 3 {
 		n := seed
 		x := combination{
 			bound:   []kinds{{true, false}, {false, true}, {true, true}}[kind(&n, 3)],
@@ -31,6 +32,7 @@ func TestAgreesWithReferenceInEveryCombination(t *testing.T) {
 			equal:   kind(&n, 2) == 1,
 			undying: kind(&n, 2) == 1,
 			pins:    kind(&n, 2) == 1,
+			idle:    []time.Duration{0, 100 * time.Millisecond, 5 * time.Second}[kind(&n, 3)],
 		}
 		t.Run(fmt.Sprintf("%+v", x), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { x.run(t, rand.New(rand.NewPCG(uint64(seed), 0))) })
@@ -46,10 +48,11 @@ type combination struct {
 	share          float64
 	equal, undying bool
 	pins           bool
+	idle           time.Duration
 }
 
 func (x combination) run(t *testing.T, r *rand.Rand) {
-	o := Config[uint8, int]{Policy: x.policy, EvictShare: x.share}
+	o := Config[uint8, int]{Policy: x.policy, EvictShare: x.share, IdleTTL: x.idle}
 	entries, weight := int64(0), int64(0)
 	if x.bound.entries {
 		entries, o.MaxEntries = 40, 2048 // four shards

@@ -18,15 +18,20 @@ func TestConcurrentWritersKeepTheStructure(t *testing.T) {
 	for _, x := range []struct {
 		name            string
 		entries, weight int64
+		idle            time.Duration
 	}{
-		{"one shard", 50, 0},
-		{"shards", 3000, 0},
-		{"by weight", 0, 5000},
-		{"both bounds", 2000, 4000},
+		{"one shard", 50, 0, 0},
+		{"shards", 3000, 0, 0},
+		{"by weight", 0, 5000, 0},
+		{"both bounds", 2000, 4000, 0},
+		{"idle", 6000, 0, 3 * time.Millisecond},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			var stored, left atomic.Int64
-			c := New(Config[int, int]{MaxEntries: x.entries, MaxWeight: x.weight, Notify: func(*Entry[int, int], Reason) { left.Add(1) }})
+			c := New(Config[int, int]{
+				MaxEntries: x.entries, MaxWeight: x.weight, IdleTTL: x.idle,
+				Notify: func(*Entry[int, int], Reason) { left.Add(1) },
+			})
 			var wg sync.WaitGroup
 			for g := range uint64(6) {
 				wg.Go(func() { stored.Add(hammer(c, rand.New(rand.NewPCG(g, 9)), 20_000)) })

@@ -19,20 +19,52 @@ type reference struct {
 	m  map[uint8]*Entry[uint8, int]
 	// pinned has the keys whose entries must not be evicted.
 	pinned map[uint8]bool
+	// idle is Config.IdleTTL, and read has the times of the last reads, or the stores.
+	idle time.Duration
+	read map[*Entry[uint8, int]]int64
 	// now is the exact time at which Notify may run.
 	now func() int64
+}
+
+// lateness bounds how late the published time is.
+const lateness = int64(time.Millisecond)
+
+// ends returns the bounds of the time at which an entry ends. It needs the lock.
+func (r *reference) ends(e *Entry[uint8, int]) (first, last int64) {
+	if r.idle == 0 {
+		return e.Dead, e.Dead
+	}
+	read := r.read[e]
+	return min(e.Dead, After(read, r.idle/8*7)-lateness), min(e.Dead, After(read, r.idle))
+}
+
+// lives returns the same for an entry that may be nil.
+func (r *reference) lives(e *Entry[uint8, int]) (first, last int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e == nil {
+		return 0, 0
+	}
+	return r.ends(e)
+}
+
+// used notes a read of e.
+func (r *reference) used(e *Entry[uint8, int]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read[e] = r.now()
 }
 
 // left is Config.Notify. It also receives the lists that methods return.
 func (r *reference) left(e *Entry[uint8, int], why Reason) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	dead := e.Dead <= r.now()
+	first, _ := r.ends(e)
 	switch {
 	case why == Evicted && r.pinned[e.Key] && r.m[e.Key] == e:
 		r.t.Errorf("key %d was evicted although it is pinned", e.Key)
-	case why == Expired && !dead:
-		r.t.Errorf("key %d expired %d ns early", e.Key, e.Dead-r.now())
+	case why == Expired && r.now() < first:
+		r.t.Errorf("key %d expired %d ns early", e.Key, first-r.now())
 	case why == Replaced || why == Rejected:
 		if r.m[e.Key] == e {
 			r.t.Errorf("key %d is %v but was not set", e.Key, why)
@@ -113,7 +145,9 @@ type machine struct {
 type kinds struct{ entries, weight bool }
 
 func newMachine(t *testing.T, o Config[uint8, int]) *machine {
-	m := &machine{t: t, ref: &reference{t: t, m: map[uint8]*Entry[uint8, int]{}, pinned: map[uint8]bool{}}, bound: kinds{true, true}}
+	m := &machine{t: t, ref: &reference{
+		t: t, m: map[uint8]*Entry[uint8, int]{}, pinned: map[uint8]bool{}, idle: o.IdleTTL, read: map[*Entry[uint8, int]]int64{},
+	}, bound: kinds{true, true}}
 	o.Notify = m.ref.left
 	m.c = New(o)
 	m.ref.now = m.c.Now
@@ -129,7 +163,9 @@ func (m *machine) entry(key, life byte) *Entry[uint8, int] {
 	if int(life) < 20*len(lives) && !m.undying {
 		dead = After(m.c.Now(), lives[int(life)%len(lives)])
 	}
-	return NewEntry(m.c, key, m.next, dead)
+	e := NewEntry(m.c, key, m.next, dead)
+	m.ref.used(e)
+	return e
 }
 
 // step does one operation and then checks everything.
@@ -140,10 +176,12 @@ func (m *machine) step(op, key, arg byte) {
 		m.set(m.entry(key, arg), int64(arg%7))
 	case 4:
 		m.set(m.entry(key, arg), 1000)
-	case 5, 6, 7:
+	case 5, 6:
 		for range 1 + int(arg) { // many make the clock coarse
 			m.get(key)
 		}
+	case 7:
+		m.touch(key)
 	case 8:
 		m.swap(held, m.entry(key, arg))
 	case 9:
@@ -211,14 +249,34 @@ func (m *machine) stored(old, e *Entry[uint8, int], gone []Removed[uint8, int], 
 
 func (m *machine) get(key byte) {
 	e, _ := m.c.Get(key)
-	want, now := m.ref.get(key), m.c.Now()
-	switch {
-	case e == nil && want != nil && now < want.Dead:
-		m.t.Fatalf("Get(%d) misses an entry with %d ns to live", key, want.Dead-now)
-	case e != nil && e != want:
+	if want := m.ref.get(key); e != nil && e != want {
 		m.t.Fatalf("Get(%d) = %v, want %v", key, e, want)
-	case e != nil && now-int64(time.Millisecond) > e.Dead:
-		m.t.Fatalf("Get(%d) serves an entry %d ns dead", key, now-e.Dead)
+	}
+	m.judge("Get", key, e != nil)
+}
+
+// touch reads a key without its value, and asks for its end.
+func (m *machine) touch(key byte) {
+	if e, _ := m.c.Peek(key); e != nil {
+		first, last := m.ref.lives(e)
+		if end := m.c.End(e); end < first || end > last {
+			m.t.Fatalf("key %d ends at %d, want %d to %d", key, end, first, last)
+		}
+	}
+	m.judge("Touch", key, m.c.Touch(key))
+}
+
+// judge checks whether a read of key has rightly found its entry.
+func (m *machine) judge(op string, key byte, found bool) {
+	want, now := m.ref.get(key), m.c.Now()
+	first, last := m.ref.lives(want)
+	switch {
+	case !found && now < first:
+		m.t.Fatalf("%s(%d) misses an entry with %d ns to live", op, key, first-now)
+	case found && now-lateness > last:
+		m.t.Fatalf("%s(%d) finds an entry %d ns dead", op, key, now-last)
+	case found:
+		m.ref.used(want)
 	}
 }
 
@@ -232,6 +290,9 @@ func (m *machine) swap(held, e *Entry[uint8, int]) {
 	if !m.c.Swap(held, e) || m.c.Swap(held, e) {
 		m.t.Fatal("Swap does not take its entry exactly once")
 	}
+	m.ref.mu.Lock()
+	m.ref.read[e] = m.ref.read[held]
+	m.ref.mu.Unlock()
 	m.ref.set(e)
 }
 
@@ -242,12 +303,13 @@ func (m *machine) setIf(held, e *Entry[uint8, int], right bool) {
 	}
 	if !right {
 		expect = nil
-		if held != nil && m.c.Now() < held.Dead {
+		if first, _ := m.ref.lives(held); m.c.Now() < first {
 			want = Lost
 		}
 	}
+	_, last := m.ref.lives(held)
 	removed, outcome := m.c.SetIf(expect, e, 1)
-	if outcome != want {
+	if outcome != want && (outcome != Lost || right || m.c.Now() >= last) {
 		m.t.Fatalf("SetIf = %d, want %d", outcome, want)
 	}
 	if outcome == Stored {
@@ -299,16 +361,20 @@ func (m *machine) compare() {
 		m.t.Fatalf("%d entries, want %d", m.c.Len(), len(m.ref.m))
 	}
 	seen := 0
+	now := m.c.Now()
 	for e := range m.c.All() {
-		if m.ref.m[e.Key] != e {
+		if _, last := m.ref.ends(e); m.ref.m[e.Key] != e || now-lateness > last {
 			m.t.Fatalf("All has %v, want %v", e, m.ref.m[e.Key])
 		}
 		seen++
 	}
-	now := m.c.Now()
 	for _, e := range m.ref.m {
-		if now < e.Dead {
+		first, last := m.ref.ends(e)
+		if now < first {
 			seen--
+		}
+		if late := now - last; late > int64(2*time.Second) {
+			m.t.Fatalf("key %d is held for %v after its end", e.Key, time.Duration(late))
 		}
 	}
 	if seen < 0 {
@@ -319,20 +385,24 @@ func (m *machine) compare() {
 // TestAgreesWithReference runs random operations of all kinds.
 func TestAgreesWithReference(t *testing.T) {
 	for _, c := range []struct {
-		name              string
-		entries, weight   int64
-		shards, operation int
+		name            string
+		entries, weight int64
+		idle            time.Duration
+		operation       int
 	}{
-		{"one entry", 1, 0, 1, 1000},
-		{"few entries", 20, 0, 1, 3000},
-		{"by weight", 0, 100, 1, 3000},
-		{"both bounds", 60, 150, 1, 3000},
-		{"never full", 1000, 0, 2, 3000},
-		{"shards", 2048, 90, 8, 3000},
+		{"one entry", 1, 0, 0, 1000},
+		{"few entries", 20, 0, 0, 3000},
+		{"by weight", 0, 100, 0, 3000},
+		{"both bounds", 60, 150, 0, 3000},
+		{"never full", 1000, 0, 0, 3000},
+		{"shards", 2048, 90, 0, 3000},
+		{"idle for a moment", 1000, 0, 60 * time.Millisecond, 5000},
+		{"idle for seconds", 1000, 0, 7 * time.Second, 5000},
+		{"idle for long", 1000, 0, time.Hour, 5000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMachine(t, Config[uint8, int]{MaxEntries: c.entries, MaxWeight: c.weight})
+				m := newMachine(t, Config[uint8, int]{MaxEntries: c.entries, MaxWeight: c.weight, IdleTTL: c.idle})
 				defer m.c.Close()
 				r := rand.New(rand.NewPCG(uint64(c.entries), uint64(c.weight)))
 				for range c.operation {
@@ -345,23 +415,25 @@ func TestAgreesWithReference(t *testing.T) {
 }
 
 // FuzzOps runs operations that the fuzzer chooses; three bytes each, after two
-// for the bounds and one for the policy and what it evicts at once.
+// for the bounds, one for the policy and what it evicts at once, and one for the idle
+// life.
 func FuzzOps(f *testing.F) {
-	f.Add([]byte{10, 0, 0, 0, 1, 2, 5, 1, 255, 14, 0, 6, 5, 1, 0})
-	f.Add([]byte{0, 50, 12, 3, 1, 6, 3, 2, 6, 3, 3, 6, 8, 1, 4, 13, 1, 2, 14, 0, 4, 10, 3, 0})
+	f.Add([]byte{10, 0, 0, 0, 0, 1, 2, 5, 1, 255, 14, 0, 6, 5, 1, 0})
+	f.Add([]byte{0, 50, 12, 3, 3, 1, 6, 3, 2, 6, 3, 3, 6, 8, 1, 4, 13, 1, 2, 14, 0, 4, 10, 3, 0})
 	f.Add([]byte("0\x12118X200\"B0071B7!179"))
 	f.Fuzz(func(t *testing.T, program []byte) {
-		if len(program) < 3 || len(program) > 600 {
+		if len(program) < 4 || len(program) > 600 {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
 			m := newMachine(t, Config[uint8, int]{
 				MaxEntries: int64(program[0]), MaxWeight: int64(program[1]),
 				Policy: evict.Policy(program[2] % 5), EvictShare: float64(program[2]/5) / 100,
+				IdleTTL: []time.Duration{0, time.Millisecond, 100 * time.Millisecond, 5 * time.Second, 10 * time.Minute}[program[3]%5],
 			})
 			defer m.c.Close()
 			m.pins = program[2] > 200
-			for p := program[3:]; len(p) >= 3; p = p[3:] {
+			for p := program[4:]; len(p) >= 3; p = p[3:] {
 				m.step(p[0], p[1], p[2])
 			}
 		})

@@ -226,6 +226,24 @@ func (c *core) unpin() {
 	}
 }
 
+// used records the hit of an entry that has a State and has not reached its deadline at
+// now, and reports whether its idle life has not ended either.
+func (c *core) used(h *evict.Head, state uint32, now int64) (alive bool) {
+	switch {
+	case c.idle.Life == 0:
+	case c.idle.Settled(state, now):
+		return true
+	case !c.idle.Read(h, now):
+		return false
+	}
+	if c.listens {
+		c.hit(h)
+	} else {
+		h.Touch()
+	}
+	return true
+}
+
 // hit tells a policy that listens of a hit.
 func (c *core) hit(h *evict.Head) { c.shardOf(h).hit(h) }
 

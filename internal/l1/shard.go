@@ -65,7 +65,7 @@ func (s *shard) unlock() {
 // that the cache was full.
 func (s *shard) insert(a *arrival, stamp uint32, evicted bool) {
 	h, hash := a.head, a.hash
-	h.State.Store(stamp | s.number<<evict.UsesBits)
+	h.State.Store(stamp | evict.InShard(s.number))
 	s.order.Add(h, hash, a.weight, a.at, evicted, a.now)
 	s.held.entries++
 	s.held.weight += a.counted()

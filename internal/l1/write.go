@@ -304,9 +304,6 @@ func (c *core) swap(old, h *evict.Head) bool {
 		return false
 	}
 	s.replace(old, h, old.State.Load(), s.order.Weight(old), now)
-	if c.idle.Life != 0 {
-		c.idle.Inherit(old, h) // a reader that has found old later finds h as well
-	}
 	s.unlock()
 	c.wakeSweeper(c.idle.End(h, now))
 	return true

@@ -1,0 +1,96 @@
+package evict
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestIdleEndLiesBetweenSevenEighthsAndAllOfTheLife(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 100_000 {
+		life := 8 + r.Int64N(1<<(4+r.UintN(50)))
+		i := NewIdle(time.Duration(life))
+		if unit := int64(1) << i.Shift; unit > life/8 || unit*16 <= life-16 {
+			t.Fatalf("the unit of %d is %d", life, unit)
+		}
+		h := &Head{Dead: Forever}
+		read := r.Int64N(1 << 60)
+		h.State.Store(i.Stamp(read))
+		now := read + r.Int64N(life)
+		if end := i.End(h, now); end <= read+life-life/8-1 || end > read+life {
+			t.Fatalf("of a life of %d from %d, the end at %d is %d", life, read, now, end)
+		}
+		if now := read - r.Int64N(ahead)<<i.Shift; now > 0 && i.Over(h, now) {
+			t.Fatalf("a reader whose time %d is before that of the stamp, %d, finds the end", now, read)
+		}
+	}
+}
+
+// TestIdleEntryDoesNotComeBack: stamps begin again from zero after 2^18 units.
+func TestIdleEntryDoesNotComeBack(t *testing.T) {
+	i := NewIdle(time.Second)
+	h := &Head{Dead: Forever}
+	h.State.Store(i.Stamp(5 * int64(time.Second)))
+	for now := 6 * int64(time.Second); now>>i.Shift < stampMask-ahead; now += int64(200 * time.Millisecond) {
+		if !i.Over(h, now) || i.Read(h, now) {
+			t.Fatalf("it lives again after %v", time.Duration(now))
+		}
+	}
+}
+
+func TestReadWritesOnceInAUnit(t *testing.T) {
+	i := NewIdle(time.Minute)
+	h := &Head{Dead: Forever}
+	h.State.Store(i.Stamp(0))
+	writes := 0
+	for now := int64(0); now < int64(time.Hour); now += int64(100 * time.Millisecond) {
+		before := h.State.Load()
+		if !i.Read(h, now) {
+			t.Fatal("it has ended")
+		}
+		if h.State.Load() != before {
+			writes++
+		}
+	}
+	if most := int(int64(time.Hour)>>i.Shift) + 1; writes > most || most > 60*16+1 {
+		t.Fatalf("%d writes, want at most %d", writes, most)
+	}
+}
+
+func TestIdleLeavesUsesAndShardAlone(t *testing.T) {
+	i := NewIdle(time.Minute)
+	h := &Head{Dead: Forever}
+	h.State.Store(i.Stamp(0) | InShard(MaxShards-1))
+	h.SetUses(2)
+	for now := int64(1); now < int64(30*time.Minute); now += int64(30 * time.Second) {
+		if !i.Read(h, now) || h.Uses() != 2 || h.Shard() != MaxShards-1 || h.State.Load()&Idles == 0 {
+			t.Fatalf("%x", h.State.Load())
+		}
+	}
+}
+
+// TestNoReadIsLostToOtherWriters has readers and a policy write one State.
+func TestNoReadIsLostToOtherWriters(t *testing.T) {
+	const reads = 20_000
+	i := Idle{Life: 1 << 50, Shift: 0}
+	h := &Head{Dead: Forever}
+	h.State.Store(i.Stamp(0))
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for n := range uint32(reads) {
+				h.SetUses(n % MaxUses)
+				h.Touch()
+			}
+		})
+	}
+	for now := range int64(reads) {
+		if i.Read(h, now); int64(h.State.Load()>>StampShift) != now {
+			t.Errorf("the stamp is %d right after a read at %d", h.State.Load()>>StampShift, now)
+			break
+		}
+	}
+	all.Wait()
+}
