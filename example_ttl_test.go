@@ -93,3 +93,57 @@ func ExampleOptions_choosingTTLs() {
 	// true true
 	// 10m0s
 }
+
+// How are entries that are not used kept out of L1, and how are the others listed?
+func ExampleCache_Hottest() {
+	ctx := context.Background()
+	sessions, err := strata.New(strata.Options[string, string]{
+		TTL:     12 * time.Hour,
+		IdleTTL: 30 * time.Minute,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sessions.Close(ctx)
+
+	for _, id := range []string{"4711", "4712", "4714"} {
+		_ = sessions.Set(ctx, id, "session "+id)
+	}
+	sessions.Get(ctx, "4712")
+	sessions.Get(ctx, "4712")
+	sessions.Get(ctx, "4714")
+
+	for id, name := range sessions.Hottest(2) {
+		fmt.Println("hot:", id, name)
+	}
+	fmt.Println(sessions.Touch("4711", "4712", "4713"), "of 3 are kept")
+	// Output:
+	// hot: 4712 session 4712
+	// hot: 4714 session 4714
+	// 2 of 3 are kept
+}
+
+// Which keys does L1 have?
+func ExampleCache_All() {
+	ctx := context.Background()
+	users, err := strata.New(strata.Options[string, user]{TTL: time.Minute})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer users.Close(ctx)
+
+	_ = users.Set(ctx, "ann", user{Name: "Ann"})
+	_ = users.Set(ctx, "bob", user{Name: "Bob"})
+	_ = users.Expire(ctx, "bob") // stale
+	for id, u := range users.All() {
+		fmt.Println(id, u.Name)
+	}
+	for id := range users.Keys() {
+		fmt.Println(id)
+	}
+	// Output:
+	// ann Ann
+	// ann
+}

@@ -19,6 +19,8 @@ func TestLivesAndLimitsThatCannotBeAreRefused(t *testing.T) {
 		{"TTL", func(o *strata.Options[string, int64]) { o.TTL = -time.Second }},
 		{"TTL", func(o *strata.Options[string, int64]) { o.TTL = 60 }}, // 60 ns
 		{"TTL", func(o *strata.Options[string, int64]) { o.TTL = time.Millisecond - 1 }},
+		{"IdleTTL", func(o *strata.Options[string, int64]) { o.IdleTTL = -1 }},
+		{"IdleTTL", func(o *strata.Options[string, int64]) { o.IdleTTL = time.Millisecond - 1 }},
 		{"RefreshAt", func(o *strata.Options[string, int64]) { o.RefreshAt = 1 }},
 		{"RefreshAt", func(o *strata.Options[string, int64]) { o.RefreshAt = math.NaN() }},
 		{"RefreshAt", func(o *strata.Options[string, int64]) { o.RefreshAt = math.Inf(1) }},

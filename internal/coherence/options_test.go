@@ -379,6 +379,7 @@ func TestOptionsThatMaySurpriseAreLogged(t *testing.T) {
 	}{
 		"plain":            {func(*strata.Options[string, int64]) {}, ""},
 		"not found":        {func(o *strata.Options[string, int64]) { o.NotFoundTTL = time.Hour }, "NotFoundTTL"},
+		"idle for nothing": {func(o *strata.Options[string, int64]) { o.IdleTTL = 2 * time.Hour }, "IdleTTL"},
 		"stale for long":   {func(o *strata.Options[string, int64]) { o.Stale.WhileRevalidate = time.Hour }, "WhileRevalidate"},
 		"soft for nothing": {func(o *strata.Options[string, int64]) { o.Limits.SoftTimeout, o.Stale.OnError = 1, -1 }, "SoftTimeout"},
 		"soft not less":    {func(o *strata.Options[string, int64]) { o.Limits.SoftTimeout = time.Hour }, "HardTimeout"},
