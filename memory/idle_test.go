@@ -25,6 +25,7 @@ func TestEntryThatIsNotReadIsGoneWithinIdleTTL(t *testing.T) {
 			c.Peek("peeked")
 		}
 		synctest.Wait()
+		slices.Sort(heard.m[memory.Expired])
 		heard.want(t, map[memory.Reason][]string{memory.Expired: {"left", "peeked"}})
 		if n := c.Len(); n != 2 || c.Touch("left") || c.Touch("none") {
 			t.Fatalf("%d entries, want 2", n)
