@@ -5,33 +5,53 @@ import (
 	"context"
 	"io"
 	"net"
-	"strconv"
 )
 
 // bare is the floor: connections without a client. It writes commands that
 // were built before and reads as many bytes as the replies have, which it
 // knows; it looks at the first of them, for an error instead of a value.
-type bare struct{ conns []net.Conn }
+type bare struct {
+	dialect
+	conns []net.Conn
+}
+
+// dialect is how a floor speaks to a server. A value in a reply stands between its
+// head and CRLF, and so does a value that is sent.
+type dialect struct {
+	get  func(key string) []byte
+	head func(size int) []byte
+	put  func(key string, size int) []byte
+	ok   string // the reply to put
+	// getMany and putMany are the commands for all keys of a job, how the reply
+	// begins, and how many bytes it has.
+	getMany, putMany func(j *job) (commands, head []byte, n int)
+}
 
 // pieceSize is the size of the buffer for what is larger than one value.
 const pieceSize = 64 << 10
 
-func openFloor(at endpoint) (family, error) {
-	f := &bare{}
-	for range maxGoroutines {
-		c, err := net.Dial(at.network, at.addr)
-		if err != nil {
-			f.close()
-			return family{}, err
+func openFloor(d dialect) func(endpoint) (family, error) {
+	return func(at endpoint) (family, error) {
+		f := &bare{dialect: d}
+		for range maxGoroutines {
+			c, err := net.Dial(at.network, at.addr)
+			if err != nil {
+				f.close()
+				return family{}, err
+			}
+			f.conns = append(f.conns, c)
 		}
-		f.conns = append(f.conns, c)
+		return family{close: f.close, subjects: []subject{{
+			name: "floor", kind: floor,
+			get: f.getOne, set: f.setOne,
+			getAll: f.getAll, setAll: f.setAll, mget: f.mget,
+			getTo: f.getTo, setFrom: f.setFrom,
+			setGet: both(f.setOne, f.getOne),
+		}, {
+			name: "floor-one-write", kind: aside,
+			setGet: f.setGet,
+		}}}, nil
 	}
-	return family{close: f.close, subjects: []subject{{
-		name: "floor", kind: floor,
-		get: f.get, set: f.set,
-		getAll: f.getAll, setAll: f.setAll, mget: f.mget,
-		getTo: f.getTo, setFrom: f.setFrom,
-	}}}, nil
 }
 
 func (f *bare) close() {
@@ -55,12 +75,25 @@ func (f *bare) ask(g int, command, buf, head []byte) (int, error) {
 	return n, err
 }
 
-func (f *bare) get(j *job) call {
+func (f *bare) getOne(j *job) call {
 	commands := make([][]byte, len(j.keys))
 	for k, key := range j.keys {
-		commands[k] = command("GET", key)
+		commands[k] = f.get(key)
 	}
-	head := header(j.size)
+	return f.answers(j, commands, f.head(j.size))
+}
+
+// setGet writes both commands at once.
+func (f *bare) setGet(j *job) call {
+	commands := make([][]byte, len(j.keys))
+	for k, key := range j.keys {
+		commands[k] = append(f.set(j, k), f.get(key)...)
+	}
+	return f.answers(j, commands, append([]byte(f.ok), f.head(j.size)...))
+}
+
+// answers writes commands whose replies are head and a value.
+func (f *bare) answers(j *job, commands [][]byte, head []byte) call {
 	n := len(head) + j.size + 2
 	var bufs scratch
 	return func(_ context.Context, g, i int) error {
@@ -77,23 +110,29 @@ func (f *bare) get(j *job) call {
 	}
 }
 
-func (f *bare) set(j *job) call {
+// set is the command for key k of a job, with its value.
+func (f *bare) set(j *job, k int) []byte { return f.command(j.keys[k], j.value(k)) }
+
+// command is put with its value.
+func (d *dialect) command(key string, value []byte) []byte {
+	return append(append(d.put(key, len(value)), value...), "\r\n"...)
+}
+
+func (f *bare) setOne(j *job) call {
 	commands := make([][]byte, len(j.keys))
-	for k, key := range j.keys {
-		commands[k] = command("SET", key, string(j.value(k)))
+	for k := range j.keys {
+		commands[k] = f.set(j, k)
 	}
 	var bufs [maxGoroutines][64]byte
 	return func(_ context.Context, g, i int) error {
-		return f.acknowledge(g, commands[j.index(g, i)], bufs[g][:len(ok)])
+		return f.acknowledge(g, commands[j.index(g, i)], bufs[g][:len(f.ok)])
 	}
 }
 
-const ok = "+OK\r\n"
-
-// acknowledge is ask for a command that is answered with OK. buf has room for
+// acknowledge is ask for a command that is answered with ok. buf has room for
 // no more.
 func (f *bare) acknowledge(g int, command, buf []byte) error {
-	n, err := f.ask(g, command, buf, []byte(ok))
+	n, err := f.ask(g, command, buf, []byte(f.ok))
 	if err == nil {
 		_, err = io.ReadFull(f.conns[g], buf[n:])
 	}
@@ -103,26 +142,14 @@ func (f *bare) acknowledge(g int, command, buf []byte) error {
 func (f *bare) getAll(j *job) call {
 	var commands []byte
 	for _, key := range j.keys {
-		commands = append(commands, command("GET", key)...)
+		commands = append(commands, f.get(key)...)
 	}
-	head := header(j.size)
+	head := f.head(j.size)
 	return f.all(commands, head, len(j.keys)*(len(head)+j.size+2))
 }
 
-func (f *bare) setAll(j *job) call {
-	var commands []byte
-	for k, key := range j.keys {
-		commands = append(commands, command("SET", key, string(j.value(k)))...)
-	}
-	return f.all(commands, []byte(ok), len(j.keys)*len(ok))
-}
-
-func (f *bare) mget(j *job) call {
-	one := header(j.size)
-	head := append([]byte("*"+strconv.Itoa(len(j.keys))+"\r\n"), one...)
-	n := len(head) - len(one) + len(j.keys)*(len(one)+j.size+2)
-	return f.all(command(append([]string{"MGET"}, j.keys...)...), head, n)
-}
+func (f *bare) setAll(j *job) call { return f.all(f.putMany(j)) }
+func (f *bare) mget(j *job) call   { return f.all(f.getMany(j)) }
 
 // all writes commands in one piece and then reads n bytes.
 func (f *bare) all(commands, head []byte, n int) call {
@@ -138,7 +165,7 @@ func (f *bare) all(commands, head []byte, n int) call {
 
 // getTo is for jobs with one key, and so is setFrom.
 func (f *bare) getTo(j *job) call {
-	ask, head, buf := command("GET", j.keys[0]), header(j.size), make([]byte, pieceSize)
+	ask, head, buf := f.get(j.keys[0]), f.head(j.size), make([]byte, pieceSize)
 	return streams(func(_ context.Context, _ string, w io.Writer) error {
 		left := j.size + len("\r\n")
 		n, err := f.ask(0, ask, buf[:min(len(buf), len(head)+left)], head)
@@ -158,7 +185,7 @@ func (f *bare) getTo(j *job) call {
 }
 
 func (f *bare) setFrom(j *job) call {
-	head := append([]byte("*3\r\n$3\r\nSET\r\n"+bulk(j.keys[0])), header(j.size)...)
+	head := f.put(j.keys[0], j.size)
 	buf := make([]byte, 0, pieceSize+len("\r\n"))
 	return sources(func(_ context.Context, _ string, r io.Reader, n int64) error {
 		buf = append(buf[:0], head...)
@@ -171,7 +198,7 @@ func (f *bare) setFrom(j *job) call {
 			buf = buf[:len(buf)+m]
 			if left -= m; left == 0 {
 				buf = append(buf, "\r\n"...)
-				return f.acknowledge(0, buf, buf[:len(ok)])
+				return f.acknowledge(0, buf, buf[:len(f.ok)])
 			}
 			if _, err := f.conns[0].Write(buf); err != nil {
 				return err
@@ -180,17 +207,3 @@ func (f *bare) setFrom(j *job) call {
 		}
 	})(j)
 }
-
-// command is the bytes of a command.
-func command(args ...string) []byte {
-	b := []byte("*" + strconv.Itoa(len(args)) + "\r\n")
-	for _, a := range args {
-		b = append(b, bulk(a)...)
-	}
-	return b
-}
-
-func bulk(s string) string { return string(header(len(s))) + s + "\r\n" }
-
-// header is what goes before a string of n bytes.
-func header(n int) []byte { return []byte("$" + strconv.Itoa(n) + "\r\n") }

@@ -19,6 +19,7 @@ import (
 const growthVariable = "STRATA_WIRE_GROWTH"
 
 type growthTask struct {
+	System        string
 	Network, Addr string
 	Subject       string
 	Stores        bool
@@ -30,11 +31,11 @@ type growthTask struct {
 // grows is not what any use would cost.
 func (s *setting) growth(name string, c scenario) (uint64, error) {
 	warm := newJob(1, 1, 64)
-	if err := s.client.Do(context.Background(), "SET", warm.keys[0], warm.value(0)).Ok(); err != nil {
+	if err := s.server.set(context.Background(), warm.keys[0], warm.value(0)); err != nil {
 		return 0, err
 	}
 	task, err := json.Marshal(growthTask{
-		Network: s.at.network, Addr: s.at.addr, Subject: name, Stores: c.stores, Size: c.size,
+		System: s.system.name, Network: s.at.network, Addr: s.at.addr, Subject: name, Stores: c.stores, Size: c.size,
 	})
 	if err != nil {
 		return 0, err
@@ -105,7 +106,7 @@ func (t growthTask) do() error {
 
 // open opens the subject and nothing else, if its family allows it.
 func (t growthTask) open() (subject, func(), error) {
-	for _, open := range openers() {
+	for _, open := range systemOf(t.System).openers {
 		f, err := open(endpoint{t.Network, t.Addr})
 		if err != nil {
 			return subject{}, nil, err

@@ -17,15 +17,24 @@ import (
 // times, over TCP and a unix socket. Every byte that is read must be right,
 // and everything written must be on the server afterwards.
 func TestEverySubjectDoesTheWorkThatIsCompared(t *testing.T) {
-	for _, network := range networks() {
+	playAll(t, redisSystem, redisTables(10, 2000))
+}
+
+// TestEverySubjectDoesTheWorkThatIsComparedOnMemcached is the same for memcached.
+func TestEverySubjectDoesTheWorkThatIsComparedOnMemcached(t *testing.T) {
+	playAll(t, memcachedSystem, memcachedTables())
+}
+
+func playAll(t *testing.T, of *system, tables []table) {
+	for _, network := range of.networks {
 		t.Run(network, func(t *testing.T) {
-			s := start(t, network)
-			subjects, end, err := openAll(s.at)
+			s := of.start(t, network)
+			subjects, end, err := of.openAll(s.at)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer end()
-			for _, table := range tables(10, 2000) {
+			for _, table := range tables {
 				for _, c := range table.cases {
 					t.Run(table.path+"/"+c.name, func(t *testing.T) { play(t, s, table, c, subjects) })
 				}
@@ -46,11 +55,11 @@ func play(t *testing.T, s *setting, table table, c scenario, subjects []subject)
 	}
 	part, ways, end := table.ways(c, j, subjects)
 	defer end()
-	kinds := map[kind]int{}
-	for i, w := range ways {
-		kinds[part[i].kind]++
+	for _, w := range ways {
 		if c.stores {
-			s.empty(t)
+			if err := s.server.empty(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if _, err := (rig.Load{Goroutines: table.goroutines, Calls: calls}).Run(w.Call); err != nil {
 			t.Errorf("%s: %v", w.Name, err)
@@ -61,22 +70,15 @@ func play(t *testing.T, s *setting, table table, c scenario, subjects []subject)
 			}
 		}
 	}
-	if kinds[floor] != 1 || kinds[own] == 0 || kinds[peer]+kinds[whole] == 0 {
+	if kinds := kindsOf(part); kinds[floor] != 1 || kinds[own] == 0 || kinds[peer]+kinds[whole] == 0 {
 		t.Errorf("%d floors, %d of our own, %d peers", kinds[floor], kinds[own], kinds[peer]+kinds[whole])
-	}
-}
-
-func (s *setting) empty(t *testing.T) {
-	t.Helper()
-	if err := s.client.Do(context.Background(), "FLUSHALL").Ok(); err != nil {
-		t.Fatal(err)
 	}
 }
 
 // holds looks whether the server has every key of a job.
 func (s *setting) holds(j *job) error {
 	for k, key := range j.keys {
-		v, err := s.client.Do(context.Background(), "GET", key).Bytes()
+		v, err := s.server.get(context.Background(), key)
 		if err := j.check(k, v, err); err != nil {
 			return fmt.Errorf("key %d of %d: %w", k, len(j.keys), err)
 		}
@@ -126,7 +128,7 @@ func text(w io.Writer, s string) error {
 // TestGrowthIsThatOfTheSubject knows by how much the floor and a client that
 // has all of a value in memory must grow.
 func TestGrowthIsThatOfTheSubject(t *testing.T) {
-	s := start(t, "tcp")
+	s := redisSystem.start(t, "tcp")
 	c := scenario{op: getTo, size: 4 << 20, each: 1}
 	if err := s.store(newJob(1, 1, c.size)); err != nil {
 		t.Fatal(err)

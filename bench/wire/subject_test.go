@@ -20,6 +20,7 @@ type subject struct {
 	getAll, setAll op // a pipeline of all keys
 	mget           op // one command for all keys
 	getTo, setFrom op // to an io.Writer, from an io.Reader
+	setGet         op // one command, and then one that reads what it wrote
 }
 
 type kind int
@@ -29,6 +30,7 @@ const (
 	own
 	peer
 	whole // a peer that needs all of a value in memory where others stream
+	aside // another floor, with which nothing is compared
 )
 
 // family is what one library offers.
@@ -39,13 +41,6 @@ type family struct {
 
 // endpoint is where the server listens.
 type endpoint struct{ network, addr string }
-
-// openers returns what opens each family, in the order of the rows.
-func openers() []func(endpoint) (family, error) {
-	return []func(endpoint) (family, error){
-		openFloor, openStrata, openGoRedis, openGoRedisDuplex, openRueidis, openValkey, openRedigo,
-	}
-}
 
 // op prepares a call that does what a job asks for.
 type op func(*job) call
@@ -127,10 +122,30 @@ func reads(get func(ctx context.Context, g int, key string) ([]byte, error)) op 
 }
 
 func writes(set func(ctx context.Context, key string, value []byte) error) op {
+	return writesBy(func(ctx context.Context, _ int, key string, value []byte) error {
+		return set(ctx, key, value)
+	})
+}
+
+// writesBy is writes for a function that is told the goroutine.
+func writesBy(set func(ctx context.Context, g int, key string, value []byte) error) op {
 	return func(j *job) call {
 		return func(ctx context.Context, g, i int) error {
 			k := j.index(g, i)
-			return set(ctx, j.keys[k], j.value(k))
+			return set(ctx, g, j.keys[k], j.value(k))
+		}
+	}
+}
+
+// both makes a setGet of a set and a get.
+func both(set, get op) op {
+	return func(j *job) call {
+		set, get := set(j), get(j)
+		return func(ctx context.Context, g, i int) error {
+			if err := set(ctx, g, i); err != nil {
+				return err
+			}
+			return get(ctx, g, i)
 		}
 	}
 }

@@ -39,9 +39,10 @@ func setAll(s subject) op  { return s.setAll }
 func mget(s subject) op    { return s.mget }
 func getTo(s subject) op   { return s.getTo }
 func setFrom(s subject) op { return s.setFrom }
+func setGet(s subject) op  { return s.setGet }
 
-// tables returns all tables. depths are those of redjet's pipelines.
-func tables(depths ...int) []table {
+// redisTables returns all tables of Redis. depths are those of redjet's pipelines.
+func redisTables(depths ...int) []table {
 	all := []table{{
 		path: "sequential", title: "one goroutine, server and client on a processor each",
 		goroutines: 1, pinned: true,
@@ -89,7 +90,11 @@ func tables(depths ...int) []table {
 		name := "N" + strconv.Itoa(n) + "-"
 		redjet.cases = append(redjet.cases, scenario{name: name, op: getAll, each: n, size: 1 << 10, per: n})
 	}
-	all = append(all, redjet)
+	return complete(append(all, redjet))
+}
+
+// complete names the cases of tables by the size of their values.
+func complete(all []table) []table {
 	for _, t := range all {
 		for i := range t.cases {
 			t.cases[i].name += sizeName(t.cases[i].size)
@@ -180,11 +185,11 @@ func (t table) ways(s scenario, j *job, subjects []subject) (part []subject, way
 	return part, ways, func() { each(ends) }
 }
 
-// openAll opens every subject.
-func openAll(at endpoint) (subjects []subject, end func(), err error) {
+// openAll opens every subject of a system.
+func (s *system) openAll(at endpoint) (subjects []subject, end func(), err error) {
 	var ends []func()
 	end = func() { each(ends) }
-	for _, open := range openers() {
+	for _, open := range s.openers {
 		f, err := open(at)
 		if err != nil {
 			end()

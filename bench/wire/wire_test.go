@@ -2,15 +2,12 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/strata-cache/strata/bench/internal/rig"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/redis"
 )
 
 // turn is how long each subject has in each round.
@@ -30,22 +27,26 @@ func TestMain(m *testing.M) {
 // quartiles, each ratio taken within a round, and prints all subjects in a
 // table behind its cases. The time of a call is that of the whole turn divided
 // by its calls: its inverse is the throughput.
-func BenchmarkWire(b *testing.B) {
-	for _, network := range networks() {
-		for _, t := range tables(1000, 100_000) {
-			b.Run(t.path+"/"+network, func(b *testing.B) { t.run(b, network) })
+func BenchmarkWire(b *testing.B) { redisSystem.run(b, redisTables(1000, 100_000)) }
+
+// BenchmarkMemcached is BenchmarkWire for clients of memcached.
+func BenchmarkMemcached(b *testing.B) { memcachedSystem.run(b, memcachedTables()) }
+
+// run measures tables over each network.
+func (s *system) run(b *testing.B, tables []table) {
+	for _, network := range s.networks {
+		for _, t := range tables {
+			b.Run(t.path+"/"+network, func(b *testing.B) { t.run(b, s, network) })
 		}
 	}
 }
 
-func networks() []string { return []string{"tcp", "unix"} }
-
 // run measures the table on a server of its own.
-func (t table) run(b *testing.B, network string) {
-	s := start(b, network)
+func (t table) run(b *testing.B, of *system, network string) {
+	s := of.start(b, network)
 	where := "not pinned"
 	if t.pinned {
-		restore, err := rig.PinApart(s.server.Pid())
+		restore, err := rig.PinApart(s.server.pid())
 		if err == nil {
 			where = "pinned"
 		} else {
@@ -53,7 +54,7 @@ func (t table) run(b *testing.B, network string) {
 		}
 		b.Cleanup(restore)
 	}
-	subjects, end, err := openAll(s.at)
+	subjects, end, err := of.openAll(s.at)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -69,9 +70,8 @@ func (t table) run(b *testing.B, network string) {
 	if len(columns) == 0 {
 		return
 	}
-	version := s.server.Version(context.Background(), s.client)
-	fmt.Printf("\n%s, %s\n%s, Redis %s, %s, %d rounds of %v each\n",
-		t.title, network, rig.Machine(), version, where, columns[0].rounds(), turn)
+	fmt.Printf("\n%s, %s\n%s, %s %s, %s, %d rounds of %v each\n",
+		t.title, network, rig.Machine(), of.name, s.server.version(context.Background()), where, columns[0].rounds(), turn)
 	printTable(os.Stdout, columns)
 }
 
@@ -107,47 +107,4 @@ func (t table) measure(b *testing.B, s *setting, c scenario, subjects []subject)
 		}
 	}
 	return col
-}
-
-// setting is a server, and a client that prepares it and looks at it.
-type setting struct {
-	server *servers.RedisServer
-	client *redis.Client
-	at     endpoint
-}
-
-func start(tb testing.TB, network string) *setting {
-	tb.Helper()
-	server, err := servers.RunRedis()
-	if errors.Is(err, servers.ErrMissing) {
-		tb.Skip(err)
-	}
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(server.Close)
-	client, err := server.Open()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { client.Close() })
-	at := endpoint{network, server.Addr}
-	if network == "unix" {
-		at.addr = server.Socket
-	}
-	return &setting{server: server, client: client, at: at}
-}
-
-// store empties the server and stores all that a job may read.
-func (s *setting) store(j *job) error {
-	ctx := context.Background()
-	if err := s.client.Do(ctx, "FLUSHALL").Ok(); err != nil {
-		return err
-	}
-	for k := range min(len(j.keys), stored) {
-		if err := s.client.Do(ctx, "SET", j.keys[k], j.value(k)).Ok(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -128,5 +128,8 @@ func (s *MemcachedServer) Version(ctx context.Context, c *memcached.Client) stri
 	return all[s.Addr]
 }
 
+// Pid is the number of the server's process.
+func (s *MemcachedServer) Pid() int { return s.p.Pid() }
+
 // Path returns the path of a file in the server's directory.
 func (s *MemcachedServer) Path(name string) string { return filepath.Join(s.Dir, name) }
