@@ -143,7 +143,7 @@ func (n *node) probeIfChanged(ctx context.Context) (can bool, err error) {
 		}
 		r, err := cn.read()
 		if err == nil && r.Size >= 0 {
-			_, err = cn.value(nil, r)
+			_, err = cn.value(nil, r.Size)
 		}
 		can = stored.Kind == mcmeta.HD && r.Size < 0 && r.Kind != mcmeta.EN && r.Kind != mcmeta.Error
 		return err

@@ -244,7 +244,7 @@ func expiry(life time.Duration) (int64, error) {
 	if life < 0 {
 		return 0, fmt.Errorf("memcached: negative life: %v", life)
 	}
-	return expiryOf(life, time.Now()), nil
+	return expiryOf(life, time.Now), nil
 }
 
 // PoolStats are counters of the pools of a [Client] since it was made, and their state

@@ -103,9 +103,9 @@ func (c *conn) read() (mcmeta.Reply, error) {
 	return r, nil
 }
 
-// value reads the value behind r, and appends it to dst.
-func (c *conn) value(dst []byte, r mcmeta.Reply) ([]byte, error) {
-	out, err := c.r.Append(dst, r.Size)
+// value reads a value of size bytes, and appends it to dst.
+func (c *conn) value(dst []byte, size int64) ([]byte, error) {
+	out, err := c.r.Append(dst, size)
 	if err != nil {
 		return dst, readError(err)
 	}

@@ -33,34 +33,62 @@ type batch struct {
 	// ejected is the error if the server is left alone.
 	ejected error
 	keys    []string
-	wire    []wireKey
+	// wire are the keys as they are sent, and nil if that is how they are.
+	wire []wireKey
 	// at are the places of the keys that belong to the server.
 	at   []int
 	meta bool
-	// block is memory for small values.
+	// block is memory for small values, of which about left are to come.
 	block []byte
+	left  int
 	// failed has the error of each key that failed.
 	failed PartialError
 }
 
-// batches splits keys by their servers, after all were checked. of returns the i-th
-// of n keys.
-func (c *Client) batches(n int, of func(i int) string) ([]*batch, error) {
-	keys, wire := make([]string, n), make([]wireKey, n)
-	for i := range keys {
-		keys[i] = of(i)
-		var err error
-		if wire[i], err = c.o.Keys.wire(keys[i]); err != nil {
-			return nil, err
-		}
+// key returns the key at place i as it is sent.
+func (b *batch) key(i int) wireKey {
+	if b.wire == nil {
+		return wireKey{text: b.keys[i]}
 	}
+	return b.wire[i]
+}
+
+// wires checks keys, and returns them as they are sent, or nil if they are sent as they
+// are.
+func (k Keys) wires(keys []string) ([]wireKey, error) {
+	var wire []wireKey
+	for i, key := range keys {
+		one, err := k.wire(key)
+		switch {
+		case err != nil:
+			return nil, err
+		case wire == nil && !one.binary && one.full == "":
+			continue
+		case wire == nil:
+			wire = make([]wireKey, len(keys))
+			for j, plain := range keys[:i] {
+				wire[j].text = plain
+			}
+		}
+		wire[i] = one
+	}
+	return wire, nil
+}
+
+// batches splits keys by their servers, after all were checked.
+func (c *Client) batches(keys []string) ([]*batch, error) {
+	wire, err := c.o.Keys.wires(keys)
+	if err != nil {
+		return nil, err
+	}
+	whole := batch{keys: keys, wire: wire}
 	var all []*batch
-	for i := range wire {
-		server, ejected := c.node(wire[i].text)
+	for i := range keys {
+		server, ejected := c.node(whole.key(i).text)
 		at := slices.IndexFunc(all, func(b *batch) bool { return b.n == server })
 		if at < 0 {
 			at = len(all)
-			all = append(all, &batch{n: server, ejected: ejected, keys: keys, wire: wire, at: make([]int, 0, n)})
+			all = append(all, &batch{n: server, ejected: ejected, keys: keys, wire: wire, at: make([]int, 0, len(keys))})
 		}
 		all[at].at = append(all[at].at, i)
 	}
@@ -102,7 +130,7 @@ func merge(all []*batch) error {
 // once. If one fails, the error is a [*PartialError] with its keys that were not read,
 // and the map has the others.
 func (c *Client) GetMany(ctx context.Context, keys []string) (map[string]Item, error) {
-	all, err := c.batches(len(keys), func(i int) string { return keys[i] })
+	all, err := c.batches(keys)
 	if err != nil {
 		return nil, err
 	}
@@ -139,12 +167,13 @@ func atOnce(all []*batch, f func(*batch)) {
 // get reads the items at b.at, in rounds.
 func (b *batch) get(ctx context.Context, items map[string]Item) {
 	rest := b.at
+	b.left = len(rest)
 	err := b.begin(ctx)
 	for len(rest) > 0 && err == nil {
 		var round []int
 		round, rest = b.nextGet(rest)
 		switch {
-		case !b.wire[round[0]].binary:
+		case !b.key(round[0]).binary:
 			err = b.n.run(ctx, true, func(cn *conn) error { return b.getRound(cn, round, items) })
 		case !b.meta:
 			err = ErrClassic
@@ -164,9 +193,9 @@ func (b *batch) get(ctx context.Context, items map[string]Item) {
 
 // nextGet cuts the places of the next round off: keys that are sent in the same way.
 func (b *batch) nextGet(places []int) (round, rest []int) {
-	binary, size := b.wire[places[0]].binary, 0
+	binary, size := b.key(places[0]).binary, 0
 	for n, i := range places {
-		k := &b.wire[i]
+		k := b.key(i)
 		if size += len(k.text) + 1; n > 0 && (k.binary != binary || size > mostKeys) {
 			return places[:n], places[n:]
 		}
@@ -178,13 +207,22 @@ func (b *batch) nextGet(places []int) (round, rest []int) {
 func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
 	cn.W = append(cn.W, "get"...)
 	for _, i := range round {
-		cn.W = append(append(cn.W, ' '), b.wire[i].text...)
+		cn.W = append(append(cn.W, ' '), b.key(i).text...)
 	}
 	cn.W = mcmeta.AppendEnd(cn.W)
 	if err := cn.flush(true); err != nil {
 		return err
 	}
 	for {
+		if len(round) > 0 { // most often the next value is that of the next key
+			if flags, size, ok := cn.r.TakeItem(b.key(round[0]).text); ok {
+				if err := b.accept(cn, size, round[0], flags, items); err != nil {
+					return err
+				}
+				round = round[1:]
+				continue
+			}
+		}
 		r, err := cn.read()
 		switch {
 		case err != nil:
@@ -196,13 +234,13 @@ func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
 		case r.Kind != mcmeta.Item:
 			return errForeign()
 		}
-		for len(round) > 0 && b.wire[round[0]].text != string(r.Key) {
+		for len(round) > 0 && b.key(round[0]).text != string(r.Key) {
 			round = round[1:]
 		}
 		if len(round) == 0 {
 			return errForeign()
 		}
-		if err := b.accept(cn, r, round[0], r.ClientFlags, items); err != nil {
+		if err := b.accept(cn, r.Size, round[0], r.ClientFlags, items); err != nil {
 			return err
 		}
 		round = round[1:]
@@ -213,14 +251,14 @@ func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
 func (b *batch) getQuietly(cn *conn, round []int, items map[string]Item) error {
 	first := b.n.opaque.Add(uint32(len(round))) - uint32(len(round)) + 1
 	for n, i := range round {
-		q := request{op: opGets, key: b.wire[i], meta: true, opaque: first + uint32(n), quiet: true}
+		q := request{op: opGets, key: b.key(i), meta: true, opaque: first + uint32(n), quiet: true}
 		cn.W = q.appendHead(cn.W, 0)
 	}
 	return b.untilNoOp(cn, func(r mcmeta.Reply) error {
 		at, ok := r.Flags.Uint('O')
 		if n := uint32(at) - first; ok && at < 1<<32 && n < uint32(len(round)) && r.Kind == mcmeta.VA {
 			flags, _ := r.Flags.Uint('f')
-			return b.accept(cn, r, round[n], uint32(flags), items)
+			return b.accept(cn, r.Size, round[n], uint32(flags), items)
 		}
 		if r.Kind == mcmeta.Error {
 			return readError(serverError(r))
@@ -266,20 +304,22 @@ func (b *batch) room(size int64) []byte {
 	}
 	n := int(size)
 	if cap(b.block)-len(b.block) < n || b.block == nil {
-		b.block = make([]byte, 0, max(min(blockSize, n*len(b.at)), n, 1))
+		b.block = make([]byte, 0, max(min(blockSize, n*b.left), n, 1))
 	}
 	at := len(b.block)
 	b.block = b.block[:at+n]
 	return b.block[at : at : at+n]
 }
 
-// accept reads the value behind r, which is that of the key at place i.
-func (b *batch) accept(cn *conn, r mcmeta.Reply, i int, flags uint32, items map[string]Item) error {
-	data, err := cn.value(b.room(r.Size), r)
+// accept reads the value of the key at place i, whose length has come.
+func (b *batch) accept(cn *conn, size int64, i int, flags uint32, items map[string]Item) error {
+	data, err := cn.value(b.room(size), size)
 	if err != nil {
 		return err
 	}
-	if value, ok := b.wire[i].open(data); ok {
+	b.left--
+	key := b.key(i)
+	if value, ok := key.open(data); ok {
 		items[b.keys[i]] = Item{Key: b.keys[i], Value: value, Flags: flags}
 	}
 	return nil
@@ -290,37 +330,37 @@ func (b *batch) accept(cn *conn, r mcmeta.Reply, i int, flags uint32, items map[
 // [*PartialError] with their keys; if a server does not say which of several items it
 // has refused, it has all of them.
 func (c *Client) SetMany(ctx context.Context, items []Item) error {
-	requests := make([]request, len(items))
+	keys := make([]string, len(items))
 	for i := range items {
-		var err error
-		if requests[i], err = c.storing(opSet, items[i]); err != nil {
+		if err := c.storable(&items[i]); err != nil {
 			return err
 		}
+		keys[i] = items[i].Key
 	}
-	all, err := c.batches(len(items), func(i int) string { return items[i].Key })
+	all, err := c.batches(keys)
 	if err != nil {
 		return err
 	}
 	if len(all) == 1 {
-		all[0].set(ctx, requests)
+		all[0].set(ctx, items)
 	} else {
-		atOnce(all, func(b *batch) { b.set(ctx, requests) })
+		atOnce(all, func(b *batch) { b.set(ctx, items) })
 	}
 	return merge(all)
 }
 
 // set stores the items at b.at, in rounds.
-func (b *batch) set(ctx context.Context, requests []request) {
+func (b *batch) set(ctx context.Context, items []Item) {
 	rest := b.at
 	err := b.begin(ctx)
 	for len(rest) > 0 && err == nil {
 		var round []int
 		var quiet bool
-		round, rest, quiet = b.nextSet(rest, requests)
-		if !b.meta && b.wire[round[0]].binary {
+		round, rest, quiet = b.nextSet(rest, items)
+		if !b.meta && b.key(round[0]).binary {
 			err = ErrClassic
 		} else {
-			err = b.n.run(ctx, false, func(cn *conn) error { return b.setRound(cn, round, requests, quiet) })
+			err = b.n.run(ctx, false, func(cn *conn) error { return b.setRound(cn, round, items, quiet) })
 		}
 		if err != nil {
 			b.failAll(round, err)
@@ -330,12 +370,12 @@ func (b *batch) set(ctx context.Context, requests []request) {
 }
 
 // nextSet cuts the places of the next round off: items that are set in the same way.
-func (b *batch) nextSet(places []int, requests []request) (round, rest []int, quiet bool) {
-	isQuiet := func(i int) bool { return b.meta && len(requests[i].value) <= quietValue }
+func (b *batch) nextSet(places []int, items []Item) (round, rest []int, quiet bool) {
+	isQuiet := func(i int) bool { return b.meta && len(items[i].Value) <= quietValue }
 	quiet = isQuiet(places[0])
 	size := 0
 	for n, i := range places {
-		size += mcmeta.MaxKey + len(b.wire[i].full) + len(requests[i].value)
+		size += mcmeta.MaxKey + len(b.key(i).full) + len(items[i].Value)
 		if n > 0 && (size > mostRound || isQuiet(i) != quiet) {
 			return places[:n], places[n:], quiet
 		}
@@ -344,11 +384,11 @@ func (b *batch) nextSet(places []int, requests []request) (round, rest []int, qu
 }
 
 // setRound stores items.
-func (b *batch) setRound(cn *conn, round []int, requests []request, quiet bool) error {
+func (b *batch) setRound(cn *conn, round []int, items []Item, quiet bool) error {
 	first := b.n.opaque.Add(uint32(len(round))) - uint32(len(round)) + 1
 	for n, i := range round {
-		q := &requests[i]
-		q.key, q.meta, q.opaque, q.quiet = b.wire[i], b.meta, first+uint32(n), quiet
+		q := storing(opSet, &items[i])
+		q.key, q.meta, q.opaque, q.quiet = b.key(i), b.meta, first+uint32(n), quiet
 		q.put(cn)
 	}
 	if quiet {
@@ -357,12 +397,13 @@ func (b *batch) setRound(cn *conn, round []int, requests []request, quiet bool) 
 	if err := cn.flush(false); err != nil {
 		return err
 	}
-	for _, i := range round {
+	for n, i := range round {
 		r, err := cn.read()
+		q := request{op: opSet, key: b.key(i), meta: b.meta, opaque: first + uint32(n)}
 		switch {
 		case err != nil:
 			return err
-		case !requests[i].fits(&r):
+		case !q.fits(&r):
 			return errForeign()
 		case r.Fatal():
 			return readError(serverError(r))

@@ -47,7 +47,7 @@ type node struct {
 
 // newNode returns a node with no connection.
 func newNode(o *Options, addr string, steps *mcmeta.Steps) *node {
-	n := &node{dialer: dialer{o: o, addr: addr, steps: steps, tls: o.TLS}, record: eject.NewServer(o.Fleet.EjectAfter)}
+	n := &node{sizes: sizes.Sizes{Small: small}, dialer: dialer{o: o, addr: addr, steps: steps, tls: o.TLS}, record: eject.NewServer(o.Fleet.EjectAfter)}
 	if network(addr) == "tcp" {
 		n.tls = netpool.ServerName(o.TLS, addr)
 	}
@@ -273,7 +273,7 @@ func (c *conn) answer(q *request, dst []byte) (a answer, err error) {
 		return a, nil
 	}
 	item := r.Kind == mcmeta.Item
-	data, err := c.value(dst, r)
+	data, err := c.value(dst, r.Size)
 	if err == nil && item {
 		err = c.end()
 	}

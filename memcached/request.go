@@ -253,7 +253,7 @@ func (a *answer) takeValue(q *request, dst, data []byte) {
 
 // expiry converts a life to what the server wants: whole seconds, and a time of day
 // if there are many. The server counts up to 2038.
-func expiryOf(life time.Duration, now time.Time) int64 {
+func expiryOf(life time.Duration, now func() time.Time) int64 {
 	if life <= 0 {
 		return 0
 	}
@@ -262,7 +262,7 @@ func expiryOf(life time.Duration, now time.Time) int64 {
 	if seconds <= mcmeta.MaxRelative {
 		return seconds
 	}
-	return max(min(now.Unix()+seconds, last), mcmeta.MaxRelative)
+	return max(min(now().Unix()+seconds, last), mcmeta.MaxRelative)
 }
 
 // Keys says what becomes of keys that cannot be sent as they are: empty ones, those

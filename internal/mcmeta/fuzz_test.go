@@ -19,7 +19,7 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lim := mcmeta.Limits{Value: 1 << 16, Reply: 1 << 17}
 		r, pieces := mcmeta.NewReader(bytes.NewReader(data), lim), mcmeta.NewReader(iotest.OneByteReader(bytes.NewReader(data)), lim)
-		lines := mcmeta.NewReader(bytes.NewReader(data), lim)
+		lines, short := mcmeta.NewReader(bytes.NewReader(data), lim), mcmeta.NewReader(bytes.NewReader(data), lim)
 		for total := 0; ; {
 			raw, err := next(r)
 			part, err2 := next(pieces)
@@ -44,9 +44,34 @@ func FuzzReply(f *testing.F) {
 						t.Fatalf("%q: %q, %v by lines", raw, value, err)
 					}
 				}
+				sameByItems(t, short, &want)
 			}
 		}
 	})
+}
+
+// sameByItems reads what was read as want, by TakeItem if that takes it.
+func sameByItems(t *testing.T, r *mcmeta.Reader, want *mcmeta.Reply) {
+	t.Helper()
+	if r.Buffered() == 0 {
+		if err := r.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flags, size, ok := r.TakeItem(string(want.Key))
+	switch {
+	case ok && (want.Kind != mcmeta.Item || flags != want.ClientFlags || size != want.Size || want.Number != 0):
+		t.Fatalf("%+v: an item of %d bytes with flags %d was taken", want, size, flags)
+	case !ok:
+		if _, err := r.Read(); err != nil {
+			t.Fatalf("%+v: %v", want, err)
+		}
+	}
+	if want.Size >= 0 {
+		if value, err := r.Append(nil, want.Size); err != nil || !bytes.Equal(value, want.Data) {
+			t.Fatalf("%+v: value %q, %v", want, value, err)
+		}
+	}
 }
 
 // kind is how a stream ends.

@@ -102,6 +102,19 @@ func number(p []byte) (n uint64, ok bool) {
 	return n, true
 }
 
+// digits cuts a decimal number of few digits off p, and the byte end behind it.
+func digits(p []byte, end byte) (n uint64, rest []byte, ok bool) {
+	const most = 18 // fit in any case
+	for i, c := range p[:min(len(p), most+1)] {
+		d := uint64(c - '0')
+		if d > 9 {
+			return n, p[i+1:], i > 0 && c == end
+		}
+		n = n*10 + d
+	}
+	return 0, nil, false
+}
+
 // word cuts the first word off a line. Words are separated by single spaces; some
 // servers write one more at the end.
 func word(line []byte) (first, rest []byte) {

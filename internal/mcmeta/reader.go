@@ -2,6 +2,7 @@ package mcmeta
 
 import (
 	"io"
+	"math"
 
 	"github.com/strata-cache/strata/internal/inbuf"
 )
@@ -65,6 +66,28 @@ func (r *Reader) Read() (Reply, error) {
 		err = broken("value over the limit")
 	}
 	return reply, err
+}
+
+// TakeItem takes the next line if it has come and is that of the value of key, without
+// a CAS token. Otherwise it takes nothing, and Read tells what there is. It is a short
+// way to read one of many values; as with Read, the caller reads the value.
+func (r *Reader) TakeItem(key string) (flags uint32, size int64, ok bool) {
+	const name = "VALUE "
+	p := r.Unread()
+	head := len(name) + len(key)
+	if len(p) <= head || p[head] != ' ' || string(p[:len(name)]) != name || string(p[len(name):head]) != key {
+		return 0, 0, false
+	}
+	n, rest, ok := digits(p[head+1:], ' ')
+	if !ok || n > math.MaxUint32 {
+		return 0, 0, false
+	}
+	m, rest, ok := digits(rest, '\r')
+	if !ok || m > uint64(min(r.lim.Value, r.lim.Reply)) || len(rest) == 0 || rest[0] != '\n' {
+		return 0, 0, false
+	}
+	r.Take(len(p) - len(rest) + 1)
+	return uint32(n), int64(m), true
 }
 
 // line reads a line, and returns it without its end.

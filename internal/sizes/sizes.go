@@ -3,6 +3,7 @@
 package sizes
 
 import (
+	"cmp"
 	"hash/maphash"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,8 @@ import (
 // them are large, so that they do not keep others waiting. It takes 40 KiB and
 // may mistake one for another.
 type Sizes struct {
+	// Small is the size, in bytes, up to which replies are small. Zero means 64 KiB.
+	Small int
 	// any is set when there was a large reply: until then nothing is looked up.
 	any atomic.Bool
 	// keys holds digests of the keys that had a large reply last.
@@ -22,7 +25,7 @@ type Sizes struct {
 }
 
 const (
-	// smallReply is the size, in bytes, up to which replies are small.
+	// smallReply is the default of Small.
 	smallReply = 64 << 10
 	// largeCounts is how much a large reply counts for its name: names of which
 	// more than one reply in five is large are avoided.
@@ -65,8 +68,9 @@ func (s *Sizes) Large(key string) bool {
 
 // Note learns from the size of a reply.
 func (s *Sizes) Note(key string, size int) {
+	large := size > cmp.Or(s.Small, smallReply)
 	switch {
-	case size > smallReply:
+	case large:
 		s.any.Store(true)
 	case !s.any.Load():
 		return
@@ -74,7 +78,7 @@ func (s *Sizes) Note(key string, size int) {
 	slot, digest := s.key(key)
 	name := s.name(key)
 	n := name.Load()
-	if size > smallReply {
+	if large {
 		slot.Store(digest)
 		name.CompareAndSwap(n, min(n+largeCounts, most))
 		return

@@ -1,0 +1,42 @@
+package mcmeta_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/strata-cache/strata/internal/mcmeta"
+)
+
+func TestOnlyTheWholeLineOfTheItemThatIsWantedIsTaken(t *testing.T) {
+	const line, value = "VALUE key 7 3\r\n", "abc\r\n"
+	for _, sent := range []string{
+		"", "VALUE", "VALUE ke", "VALUE key", "VALUE key 7", "VALUE key 7 3", "VALUE key 7 3\r", // cut
+		"VALUE kex 7 3\r\n", "VALUE keyy 7 3\r\n", "VALUE key:7 3\r\n", "VALUX key 7 3\r\n", "END\r\n", "ERROR\r\n", // other lines
+		"VALUE key 7 3 9\r\n", "VALUE key 7 3 \r\n", "VALUE key 7\r\n", "VALUE key  3\r\n", "VALUE key 7 \r\n",
+		"VALUE key -7 3\r\n", "VALUE key 7 3x\r\n", "VALUE key 7 3\n", "VALUE key 7 3\r\r\n",
+		"VALUE key 4294967296 3\r\n", "VALUE key 7 65\r\n", "VALUE key 7 18446744073709551619\r\n",
+	} {
+		r := reader(sent)
+		if _, _, ok := r.TakeItem("key"); ok || r.Buffered() != len(sent) {
+			t.Errorf("%q was taken, with %d bytes left", sent, r.Buffered())
+		}
+	}
+	r := reader(line + value + "END\r\n")
+	flags, size, ok := r.TakeItem("key")
+	if !ok || flags != 7 || size != 3 {
+		t.Fatalf("flags %d, size %d, %v", flags, size, ok)
+	}
+	if got, err := r.Append(nil, size); string(got) != "abc" || err != nil {
+		t.Errorf("value %q, %v", got, err)
+	}
+	if end, err := r.Read(); end.Kind != mcmeta.End || err != nil {
+		t.Errorf("%+v, %v behind the value", end, err)
+	}
+}
+
+// reader has received all of text.
+func reader(text string) *mcmeta.Reader {
+	r := mcmeta.NewReader(strings.NewReader(text), mcmeta.Limits{Value: 64})
+	_ = r.Wait()
+	return r
+}
