@@ -16,6 +16,7 @@
 //	cd bench && go test -run '^$' -bench Hit   a hit of GetOrLoad
 //	cd bench && go test -run '^$' -bench L2 -benchtime 40x   what a tier adds to a GET
 //	cd bench && go test -run '^$' -bench Wire -benchtime 20x -timeout 1h ./wire   clients of Redis
+//	cd bench && go test -run '^$' -bench Memcached -benchtime 20x -timeout 1h ./wire   clients of memcached
 //
-// Those that need a Redis server start one of their own and stop it.
+// Those that need a Redis server or memcached start one of their own and stop it.
 package bench

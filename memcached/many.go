@@ -294,7 +294,7 @@ const (
 	// blockSize is the size, in bytes, of the memory that small values share, and
 	// sharedValue that of the largest of them.
 	blockSize   = 4 << 10
-	sharedValue = 512
+	sharedValue = 1 << 10
 )
 
 // room returns memory for a small value, and nil for others.

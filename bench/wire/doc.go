@@ -1,5 +1,5 @@
-// Package wire compares clients of Redis: our own, its peers, and a floor,
-// which is a connection without a client that knows every byte that comes. All
+// Package wire compares clients of Redis, and clients of memcached: our own, its peers,
+// and a floor, which is a connection without a client that knows every byte that comes. All
 // take turns in short slices on a server that the benchmark starts, in rounds
 // that begin with another one each time; ratios are taken within a round, and
 // medians are given with their quartiles. A table a command:
@@ -9,8 +9,13 @@
 //	go test -run '^$' -bench Wire/pipeline -benchtime 20x ./wire
 //	go test -run '^$' -bench Wire/stream -benchtime 20x ./wire
 //	go test -run '^$' -bench Wire/redjet -benchtime 20x ./wire
+//	go test -run '^$' -bench Memcached/sequential -benchtime 20x ./wire
+//	go test -run '^$' -bench Memcached/parallel -benchtime 20x ./wire
+//	go test -run '^$' -bench Memcached/many -benchtime 20x ./wire
+//	go test -run '^$' -bench Memcached/stream -benchtime 20x ./wire
+//	go test -run '^$' -bench Memcached/article -benchtime 20x ./wire
 //
-// Each covers TCP and a unix socket; a part of one is named by its path, such
+// Those of Redis cover TCP and a unix socket, those of memcached TCP; a part of one is named by its path, such
 // as Wire/parallel/64/background/unix/GET-64B. The lines of the benchmark have
 // the ratios of our own client to the floor and to the best peer; the tables
 // that follow them have all subjects.
@@ -29,7 +34,7 @@
 // where the system allows it (the line above the table says so): without that,
 // where the two happen to run decides more than the client does.
 //
-// Parallel tables come with three kinds of context: context.Background; fresh,
+// Parallel tables of Redis come with three kinds of context: context.Background; fresh,
 // a context.WithTimeout for each call, as handlers have it, whose own cost is
 // in all rows, the floor's too; and held, a cancellable context with a deadline
 // for each goroutine that lasts for all its calls.
@@ -49,4 +54,16 @@
 // and github.com/coadler/redjet. Its published method is played by all others: a
 // pipeline of N GETs of 1 KiB whose values are discarded. The floor follows it
 // to the letter, and writes all of it before it reads.
+//
+// Of the clients of memcached only our own knows contexts, and all have a long timeout.
+// gomemcache keeps two idle connections by default; -tuned keeps one for each goroutine,
+// and so do grafana, which is the fork by Grafana, and rainycape. couchbase, of the
+// binary protocol, and by-hand, which is written as programs write such a client for
+// themselves, have a connection for each goroutine. None of them has a bulk set: those
+// of -tuned, grafana and rainycape are shared by eight goroutines, gomemcache sets one
+// key after the other, couchbase sends quiet commands. None streams.
+//
+// The article's table times a Set and a Get of one key. floor-one-write sends both
+// commands at once. strata-two is called by two goroutines, of which one sets and the
+// other gets.
 package wire

@@ -167,4 +167,3 @@ func kindsOf(part []subject) map[kind]int {
 	}
 	return n
 }
-
