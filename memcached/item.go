@@ -94,7 +94,7 @@ func (c *Client) CompareAndSwap(ctx context.Context, item Item) error {
 }
 
 func (c *Client) store(ctx context.Context, o op, item Item) error {
-	q, err := c.storing(o, &item)
+	q, err := c.o.storing(o, &item)
 	if err != nil {
 		return err
 	}
@@ -103,25 +103,12 @@ func (c *Client) store(ctx context.Context, o op, item Item) error {
 }
 
 // storing returns the request that stores an item, but for its key.
-func (c *Client) storing(o op, item *Item) (request, error) {
-	if err := c.storable(item); err != nil {
-		return request{}, err
+func (o *Options) storing(how op, item *Item) (request, error) {
+	if len(item.Value) > o.MaxValue {
+		return request{}, tooLarge(int64(len(item.Value)))
 	}
-	return storing(o, item), nil
-}
-
-// storable returns the error for an item whose value or life cannot be sent.
-func (c *Client) storable(item *Item) error {
-	if len(item.Value) > c.o.MaxValue {
-		return tooLarge(int64(len(item.Value)))
-	}
-	_, err := expiry(item.TTL)
-	return err
-}
-
-// storing is Client.storing for an item that was checked.
-func storing(o op, item *Item) request {
-	return request{op: o, flags: item.Flags, expiry: expiryOf(item.TTL, time.Now), cas: item.CAS, value: item.Value}
+	at, err := expiry(item.TTL)
+	return request{op: how, flags: item.Flags, expiry: at, cas: item.CAS, value: item.Value}, err
 }
 
 // tooLarge is the error for a value that is not sent.

@@ -332,7 +332,7 @@ func (b *batch) accept(cn *conn, size int64, i int, flags uint32, items map[stri
 func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	keys := make([]string, len(items))
 	for i := range items {
-		if err := c.storable(&items[i]); err != nil {
+		if _, err := c.o.storing(opSet, &items[i]); err != nil {
 			return err
 		}
 		keys[i] = items[i].Key
@@ -387,7 +387,7 @@ func (b *batch) nextSet(places []int, items []Item) (round, rest []int, quiet bo
 func (b *batch) setRound(cn *conn, round []int, items []Item, quiet bool) error {
 	first := b.n.opaque.Add(uint32(len(round))) - uint32(len(round)) + 1
 	for n, i := range round {
-		q := storing(opSet, &items[i])
+		q, _ := b.n.o.storing(opSet, &items[i]) // it was checked
 		q.key, q.meta, q.opaque, q.quiet = b.key(i), b.meta, first+uint32(n), quiet
 		q.put(cn)
 	}

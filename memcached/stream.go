@@ -147,7 +147,7 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 		return &ConnError{Op: "wait", Err: err}
 	}
 	item.Value = nil
-	q, err := c.storing(opSet, &item)
+	q, err := c.o.storing(opSet, &item)
 	if err != nil {
 		return err
 	}

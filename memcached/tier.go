@@ -254,7 +254,7 @@ func (s items) write(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	if op.Version.CAS == 0 {
 		how = opAdd
 	}
-	q, err := s.c.storing(how, &Item{Value: op.Data, TTL: time.Duration(op.Life) * time.Second, CAS: op.Version.CAS})
+	q, err := s.c.o.storing(how, &Item{Value: op.Data, TTL: time.Duration(op.Life) * time.Second, CAS: op.Version.CAS})
 	if err == nil {
 		if c := op.Version.Connection; c != 0 && c != s.opened(op.Key) {
 			return itemtier.Result{}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-var redisDialect = dialect{
+var redisDialect = dialect{ // read-only
 	get:  func(key string) []byte { return command("GET", key) },
 	head: header,
 	put: func(key string, size int) []byte {
@@ -44,7 +44,7 @@ func header(n int) []byte { return []byte("$" + strconv.Itoa(n) + "\r\n") }
 
 // memcachedDialect uses what is fastest for the server: meta commands, a get of many
 // keys, and quiet commands.
-var memcachedDialect = dialect{
+var memcachedDialect = dialect{ // read-only
 	get:  func(key string) []byte { return []byte("mg " + key + " v\r\n") },
 	head: func(size int) []byte { return fmt.Appendf(nil, "VA %d\r\n", size) },
 	put:  func(key string, size int) []byte { return fmt.Appendf(nil, "ms %s %d\r\n", key, size) },

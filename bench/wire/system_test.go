@@ -21,13 +21,13 @@ type system struct {
 }
 
 var (
-	redisSystem = &system{
+	redisSystem = &system{ // read-only
 		name: "Redis", networks: []string{"tcp", "unix"}, launch: launchRedis,
 		openers: []func(endpoint) (family, error){
 			openFloor(redisDialect), openStrata, openGoRedis, openGoRedisDuplex, openRueidis, openValkey, openRedigo,
 		},
 	}
-	memcachedSystem = &system{
+	memcachedSystem = &system{ // read-only
 		name: "memcached", networks: []string{"tcp"}, launch: launchMemcached,
 		openers: []func(endpoint) (family, error){
 			openFloor(memcachedDialect), openStrataMemcached, openGomemcache, openGrafana, openRainycape, openCouchbase, openByHand,
