@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/gather"
 	"github.com/strata-cache/strata/internal/l2"
 )
 
@@ -118,6 +119,48 @@ func (b *batch[K, V]) then() {
 		g.finish()
 	}
 	b.release()
+}
+
+// gathered is the loads of single keys by Options.ManyLoader. A read comes here after its
+// look-up, and has no slot and no lease yet.
+type gathered[K comparable, V any] struct {
+	reads *gather.Gatherer[*read[K, V]]
+	one   Loader[K, V] // the ManyLoader with one key; nil if there is none
+}
+
+func (c *Cache[K, V]) startGathering() {
+	if c.o.ManyLoader == nil {
+		return
+	}
+	c.gathered.one = (&many[K, V]{load: c.o.ManyLoader}).one
+	c.gathered.reads = gather.New(c.o.BatchSize, c.o.BatchWait, c.open.Done(), c.together)
+}
+
+// gather takes r through the stages after its look-up, together with others. A load
+// inside a load goes alone: so loads wait for each other in a circle only if they ask
+// for their own keys.
+func (c *Cache[K, V]) gather(r *read[K, V]) {
+	if r.f.Inside() {
+		c.together([]*read[K, V]{r})
+		return
+	}
+	c.gathered.reads.Join(r)
+}
+
+// together takes reads of single keys through the stages after their look-ups, as one
+// batch: it is a refresh if all are.
+func (c *Cache[K, V]) together(all []*read[K, V]) {
+	g := &reads[K, V]{c: c, load: c.gathered.one, many: c.o.ManyLoader, all: all, begun: c.stamps(nil)}
+	fs := make([]*flight.Flight[K, V], len(all))
+	g.call.refresh = true
+	for i, r := range all {
+		fs[i] = r.f
+		g.call.refresh = g.call.refresh && r.call.refresh
+	}
+	g.batch = c.flights.Gather(fs)
+	defer g.batch.Context().Finish()
+	g.ctx = g.batch.Context()
+	g.finish()
 }
 
 // keepExtras keeps in L1 the values that a ManyLoader has brought unasked, where L1

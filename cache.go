@@ -39,8 +39,9 @@ type Cache[K comparable, V any] struct {
 	// negatives are about keys that have no value.
 	negatives *l1.Cache[K, negative]
 
-	flights *flight.Group[K, V]
-	o       Options[K, V]
+	flights  *flight.Group[K, V]
+	gathered gathered[K, V]
+	o        Options[K, V]
 }
 
 // core is all of a cache that needs neither the type of keys nor that of values. It is
@@ -128,6 +129,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		schema = codec.Fingerprint(o.Remote.Codec)
 	}
 	c.start(c.memory.Now, schema)
+	c.startGathering()
 	c.startLink()
 	return c, nil
 }

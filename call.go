@@ -22,6 +22,7 @@ type call struct {
 
 	skipRead bool
 	refresh  bool // in the background, of an entry that can be served
+	gathers  bool // the Loader is Options.ManyLoader
 	// registered is called when a refresh leads a flight or has joined one. Nil:
 	// never.
 	registered func()

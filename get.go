@@ -9,7 +9,7 @@ import (
 
 // GetOrLoad returns the value of key: from L1, else from L2, else by running
 // load once for all callers that ask at the same time. A nil load means
-// Options.Loader. Callers may pass different Loaders for one key; the one of
+// Options.Loader, else Options.ManyLoader. Callers may pass different Loaders for one key; the one of
 // the caller that came first runs.
 //
 // Late in its TTL a value is refreshed in the background, and for a while after
@@ -151,13 +151,11 @@ func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *entry[K, V], no
 // refresh loads key in the background, unless that is under way, has failed a
 // moment ago, or too much is.
 func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], from *call) {
-	if load == nil {
-		load = c.o.Loader
-	}
+	o := *from
+	load = c.loader(load, &o)
 	if _, running := c.flights.Running(key); running || load == nil || c.throttled(key) != nil {
 		return
 	}
-	o := *from
 	o.refresh, o.info = true, nil
 	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
 	fly := func(found func()) {

@@ -13,7 +13,7 @@ import (
 // GetMany is GetOrLoad for several keys: those that L1 does not have are looked up
 // in L2 in one round trip, and those missing there are loaded in one call of load.
 // GetMany waits for loads of its keys that are under way, in another batch or
-// alone. A nil load means Options.Loader, one key after the other.
+// alone. A nil load means Options.ManyLoader, else Options.Loader, one key after the other.
 //
 // The result has the keys that have a value: those that the origin does not have
 // are absent from it, and no error. If other keys fail it returns *PartialError
@@ -24,6 +24,9 @@ func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, 
 	o.info = nil
 	if err := c.callError(&o); err != nil {
 		return nil, err
+	}
+	if load == nil {
+		load = c.o.ManyLoader
 	}
 	if load == nil {
 		load = c.eachOf(c.o.Loader)

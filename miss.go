@@ -12,10 +12,7 @@ import (
 // miss answers a GetOrLoad that L1 could not: it joins the key's flight, or
 // starts it, and waits under the caller's own context.
 func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o *call) (V, error) {
-	if load == nil {
-		load = c.o.Loader
-	}
-	if load == nil {
+	if load = c.loader(load, o); load == nil {
 		c.counts.turnedAway.Add(1)
 		var zero V
 		return zero, ErrNoLoader
@@ -31,6 +28,19 @@ func (c *Cache[K, V]) miss(ctx context.Context, key K, load Loader[K, V], o *cal
 		return r.Value, err
 	}
 	return c.answer(key, r)
+}
+
+// loader returns load, or that of the Options if load is nil, and notes in o if that is
+// the ManyLoader.
+func (c *Cache[K, V]) loader(load Loader[K, V], o *call) Loader[K, V] {
+	if load == nil {
+		load = c.o.Loader
+	}
+	if load == nil && c.o.ManyLoader != nil {
+		o.gathers = true
+		return c.gathered.one
+	}
+	return load
 }
 
 // answer returns a flight's result as callers get it.

@@ -29,6 +29,9 @@ const (
 	// DefaultRefreshAt is the share of its TTL after which an entry that is
 	// read is refreshed.
 	DefaultRefreshAt = 0.8
+	// DefaultBatchSize is the number of keys at which a batch of single loads waits for
+	// no others.
+	DefaultBatchSize = 100
 	// DefaultMaxRefreshes is the number of refreshes that run at once.
 	DefaultMaxRefreshes = 256
 	// DefaultErrorTTL is for how long the first failure of a load is
@@ -55,6 +58,8 @@ const (
 	// minTTL is the resolution of a busy clock. A TTL below it is most often a
 	// number without a unit: 60 is 60 ns.
 	minTTL = time.Millisecond
+	// maxBatchWait bounds the time by which BatchWait delays a load.
+	maxBatchWait = time.Second
 )
 
 // Options configure a Cache. TTL is the only field that must be set.
@@ -121,6 +126,23 @@ type Options[K comparable, V any] struct {
 
 	// Loader is used by a GetOrLoad without a Loader.
 	Loader Loader[K, V]
+
+	// ManyLoader is used by a GetMany without a ManyLoader and, if Loader is nil, by a
+	// GetOrLoad without a Loader, with one key.
+	ManyLoader ManyLoader[K, V]
+
+	// BatchWait makes such loads of single keys, refreshes included, wait for each
+	// other: those that begin within BatchWait of the first are one call of ManyLoader.
+	// Values that L1 or L2 has do not wait, nor do loads inside loads and SkipReads. Each
+	// key keeps its callers, its lease, its call options, its result and its error. The
+	// call has the context values of the caller that came first, and counts as one load
+	// for Limits.MaxLoads; Limits.HardTimeout begins with it. 0 means off; at most a
+	// second. It needs ManyLoader, and no Loader.
+	BatchWait time.Duration
+
+	// BatchSize is the number of keys with which a call of ManyLoader waits for no
+	// others. 0 means DefaultBatchSize; at most 500. It needs BatchWait.
+	BatchSize int
 
 	// Tags returns the tags of a value that was loaded or written, in addition to
 	// those of [WithTags] and [Load.SetTags]. It is called once for each store, in

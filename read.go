@@ -205,6 +205,10 @@ func (l *leader[K, V]) Then(f *flight.Flight[K, V]) {
 	} else if l.again && len(g.lookUp()) > 0 {
 		return
 	}
+	if g.call.gathers && !g.call.skipRead {
+		g.c.gather(r)
+		return
+	}
 	g.finish()
 }
 

@@ -113,7 +113,7 @@ func (r *read[K, V]) named() (ok bool) {
 // only for values.
 func (r *read[K, V]) skipsGet() bool {
 	s := r.c.l2
-	return r.loads && r.suspect.entry == nil && r.candidate.value == nil && r.c.o.Limits.MaxLoads == 0 &&
+	return r.loads && r.suspect.entry == nil && r.candidate.value == nil && r.c.o.Limits.MaxLoads == 0 && r.c.o.BatchWait == 0 &&
 		s.MostlyAbsent() && !r.l2.Probing() && s.StoresFreely()
 }
 

@@ -12,10 +12,8 @@ import (
 // begins after the call. Callers of normal reads are served from the cache
 // meanwhile, or join that flight.
 func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], from *call) (v V, err error) {
-	if load == nil {
-		load = c.o.Loader
-	}
-	if load == nil {
+	o := *from
+	if load = c.loader(load, &o); load == nil {
 		c.counts.turnedAway.Add(1)
 		return v, ErrNoLoader
 	}
@@ -27,7 +25,6 @@ func (c *Cache[K, V]) reload(ctx context.Context, key K, load Loader[K, V], from
 			return v, ErrOverloaded
 		}
 	}
-	o := *from
 	o.skipRead = true
 	r, err := c.fly(ctx, key, flight.Reload, load, &o)
 	if err != nil {

@@ -1,6 +1,7 @@
 package strata
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,7 +29,7 @@ func (o *Options[K, V]) settings() *settings {
 	s := &settings{
 		Name: o.Name, TTL: o.TTL, IdleTTL: o.IdleTTL, Jitter: o.Jitter, RefreshAt: o.RefreshAt, RefreshSpread: o.RefreshSpread, Stale: o.Stale,
 		NotFoundTTL: o.NotFoundTTL, ErrorTTL: o.ErrorTTL, Limits: o.Limits, ContextControls: o.ContextControls,
-		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Logger: o.Logger,
+		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Logger: o.Logger, BatchWait: o.BatchWait, BatchSize: o.BatchSize,
 		Memory: Memory[none, none]{
 			MaxEntries: m.MaxEntries, MaxWeight: m.MaxWeight, Policy: m.Policy, EvictShare: m.EvictShare,
 			DetectMutation: m.DetectMutation, TTL: m.TTL,
@@ -39,6 +40,12 @@ func (o *Options[K, V]) settings() *settings {
 	}
 	if m.Weigh != nil {
 		s.Memory.Weigh = func(none, none) int64 { return 0 }
+	}
+	if o.Loader != nil {
+		s.Loader = func(context.Context, none) (none, error) { return none{}, nil }
+	}
+	if o.ManyLoader != nil {
+		s.ManyLoader = func(context.Context, []none) (map[none]none, error) { return nil, nil }
 	}
 	if o.Tags != nil {
 		s.Tags = func(none, none) []string { return nil }
@@ -59,7 +66,7 @@ func (o *Options[K, V]) setDefaults() (*settings, error) {
 	errs := problems(s)
 	fill(s)
 	o.Jitter, o.RefreshAt, o.Stale, o.NotFoundTTL, o.ErrorTTL = s.Jitter, s.RefreshAt, s.Stale, s.NotFoundTTL, s.ErrorTTL
-	o.Limits, o.Logger, o.Hooks, o.Memory.MaxEntries = s.Limits, s.Logger, s.Hooks, s.Memory.MaxEntries
+	o.Limits, o.Logger, o.Hooks, o.Memory.MaxEntries, o.BatchSize = s.Limits, s.Logger, s.Hooks, s.Memory.MaxEntries, s.BatchSize
 	o.Remote.Timeout, o.Remote.BreakFor, o.Remote.BreakAfter = s.Remote.Timeout, s.Remote.BreakFor, s.Remote.BreakAfter
 	if o.Remote.used() {
 		errs = append(errs, o.Remote.fill()...)
@@ -87,6 +94,9 @@ func fill(o *settings) {
 		o.Remote.BreakAfter = DefaultBreakAfter
 	}
 	fillLives(o)
+	if o.BatchSize == 0 {
+		o.BatchSize = DefaultBatchSize
+	}
 	if o.Limits.MaxKeyBytes == 0 {
 		o.Limits.MaxKeyBytes = DefaultMaxKeyBytes
 	}
@@ -159,6 +169,7 @@ func problems(o *settings) []error {
 		}
 	}
 	problemsOfMemory(&o.Memory, bad)
+	problemsOfBatches(o, bad)
 	notNegative("Memory.TTL", o.Memory.TTL)
 	if l := o.Limits.Lease; l < 0 || l > 0 && l < 100*time.Millisecond {
 		bad("Limits.Lease", "%v is less than 100ms", l)
@@ -188,6 +199,22 @@ func problems(o *settings) []error {
 		bad("Tags", "the Tier has none (remote.Tagger)")
 	}
 	return errs
+}
+
+// problemsOfBatches calls bad for every field that is wrong about loads by ManyLoader.
+func problemsOfBatches(o *settings, bad func(field, format string, args ...any)) {
+	if o.BatchWait < 0 || o.BatchWait > maxBatchWait {
+		bad("BatchWait", "%v is not between 0 and %v", o.BatchWait, maxBatchWait)
+	}
+	if o.BatchWait != 0 && (o.ManyLoader == nil || o.Loader != nil) {
+		bad("BatchWait", "needs a ManyLoader, and no Loader")
+	}
+	if o.BatchSize < 0 || o.BatchSize > maxBatch {
+		bad("BatchSize", "%d is not between 0 and %d", o.BatchSize, maxBatch)
+	}
+	if o.BatchSize != 0 && o.BatchWait == 0 {
+		bad("BatchSize", "needs BatchWait")
+	}
 }
 
 // problemsOfMemory calls bad for every field that is wrong by itself, but TTL.

@@ -2,7 +2,7 @@
 //
 // States of a batch: registered, launched; each of its flights lands by itself. The
 // caller that leads waits for each, or, if it has no other reason to stop than its own
-// context, for all at once.
+// context, for all at once. Flights of a gathered batch stay on their own goroutines.
 //
 // Invariant: each flight that the batch leads is landed by it, whichever keys are
 // refused. An extra key is inserted only if since the registration of the batch no
@@ -73,6 +73,34 @@ func (b *Batch[K, V]) refused(key K, err error) {
 		b.Refused = make(map[K]error)
 	}
 	b.Refused[key] = err
+}
+
+// Gather returns a Batch of fs, flights that were launched each by itself: they have one
+// load from now on, in the Context of the Batch, which the caller finishes after that.
+// It has the values of the first flight, and is cancelled when the contexts of all are.
+// The goroutines of the flights wait for that load.
+func (g *Group[K, V]) Gather(fs []*Flight[K, V]) *Batch[K, V] {
+	b := &Batch[K, V]{g: g, Led: fs, urgent: make(chan struct{}), since: g.revocations.Load()}
+	b.node.load, b.node.outer = b, fs[0].node.outer
+	b.scope.Begin(fs[0].scope, &b.node)
+	b.open.Store(int64(len(fs)))
+	for _, f := range fs {
+		f.node.dependOn(&b.node)
+		if b.gather(f) {
+			b.urge()
+		}
+		f.scope.Follow(b)
+	}
+	return b
+}
+
+// gather makes f, which was launched, a flight of the batch, and reports whether it is
+// urgent. It is not used again after it has landed: the context of the batch knows it.
+func (b *Batch[K, V]) gather(f *Flight[K, V]) (urgent bool) {
+	f.home.mu.Lock()
+	defer f.home.mu.Unlock()
+	f.shared, f.gathered = true, b
+	return f.urged
 }
 
 // Flight returns a Flight that belongs to the batch.

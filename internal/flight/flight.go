@@ -76,6 +76,9 @@ type Flight[K comparable, V any] struct {
 	fenced bool // has lost the right to store; guarded by the mutex of home
 	node   Node
 	batch  *Batch[K, V] // that the flight belongs to; nil if none
+	// gathered is the batch that runs the load of a flight which was launched by itself;
+	// nil if none does. Guarded by the mutex of home.
+	gathered *Batch[K, V]
 	place[K, V]
 	execution
 	outcome[V]
@@ -168,6 +171,9 @@ const (
 // caller that leads, and is cancelled when the group is closed; with
 // CancelAbandoned also when every caller has left, unless the flight is kept.
 func (f *Flight[K, V]) Context() *lifetime.Scope { return f.scope }
+
+// Inside reports whether the flight, which was launched, was begun inside a load.
+func (f *Flight[K, V]) Inside() bool { return f.node.outer != nil }
 
 // await makes the channel that callers wait for. The shard's mutex is held, and
 // the flight has not landed: it is joinable, or about to be launched.

@@ -171,5 +171,8 @@ func (g *Group[K, V]) urge(f *Flight[K, V]) {
 		if f.batch != nil {
 			f.batch.urge()
 		}
+		if f.gathered != nil {
+			f.gathered.urge()
+		}
 	}
 }
