@@ -28,6 +28,7 @@
 //   - [Cache.Get]: one value, if a tier has it
 //   - [Cache.GetMany]: many values, in one read of L2 and one call of a [ManyLoader]
 //   - [Cache.All], [Cache.Keys], [Cache.Hottest]: the fresh entries of L1
+//   - Options.BatchWait: loads of single keys that come together are one call
 //   - [SkipRead], [SkipReadContext]: a value that was loaded after the call began
 //   - [ReadInfo]: the tier of a value, and whether it is stale, shared or degraded
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/strata-cache/strata"
@@ -67,4 +68,36 @@ func ExamplePartialError() {
 	// Output:
 	// Ann 1
 	// strata: load: connection refused
+}
+
+// How do I make one query of reads of single keys that come at the same time? Each
+// waits for a few milliseconds if no tier has its value.
+func ExampleOptions_batchWait() {
+	ctx := context.Background()
+	loadUsers := func(_ context.Context, ids []string) (map[string]user, error) {
+		fmt.Println("query for", slices.Sorted(slices.Values(ids)))
+		found := make(map[string]user)
+		for _, id := range ids { // SELECT … WHERE id IN (…)
+			found[id] = user{Name: "user " + id}
+		}
+		return found, nil
+	}
+	users, err := strata.New(strata.Options[string, user]{
+		TTL: 5 * time.Minute, ManyLoader: loadUsers, BatchWait: 50 * time.Millisecond, BatchSize: 3,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer users.Close(ctx)
+	var requests sync.WaitGroup
+	for _, id := range []string{"7", "8", "9"} {
+		requests.Go(func() { _, _ = users.GetOrLoad(ctx, id, nil) })
+	}
+	requests.Wait()
+	u, err := users.GetOrLoad(ctx, "8", nil)
+	fmt.Println(u.Name, err)
+	// Output:
+	// query for [7 8 9]
+	// user 8 <nil>
 }

@@ -34,6 +34,13 @@ func TestLivesAndLimitsThatCannotBeAreRefused(t *testing.T) {
 		{"Memory.TTL", func(o *strata.Options[string, int64]) { o.Memory.TTL = -1 }},
 		{"Remote.BreakFor", func(o *strata.Options[string, int64]) { o.Remote.BreakFor = -1 }},
 		{"Remote.Timeout", func(o *strata.Options[string, int64]) { o.Remote.Timeout = -1 }},
+		{"BatchWait", func(o *strata.Options[string, int64]) { o.ManyLoader, o.BatchWait = noKeys, -1 }},
+		{"BatchWait", func(o *strata.Options[string, int64]) { o.ManyLoader, o.BatchWait = noKeys, time.Second+1 }},
+		{"BatchWait", func(o *strata.Options[string, int64]) { o.BatchWait = 1 }},
+		{"BatchWait", func(o *strata.Options[string, int64]) { o.Loader, o.ManyLoader, o.BatchWait = plainLoad, noKeys, 1 }},
+		{"BatchSize", func(o *strata.Options[string, int64]) { o.ManyLoader, o.BatchWait, o.BatchSize = noKeys, 1, -1 }},
+		{"BatchSize", func(o *strata.Options[string, int64]) { o.ManyLoader, o.BatchWait, o.BatchSize = noKeys, 1, 501 }},
+		{"BatchSize", func(o *strata.Options[string, int64]) { o.ManyLoader, o.BatchSize = noKeys, 1 }},
 	} {
 		o := strata.Options[string, int64]{TTL: time.Minute}
 		tt.change(&o)

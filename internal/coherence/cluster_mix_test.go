@@ -13,7 +13,7 @@ import (
 // Schedules in which callers also ask past the cache, for many keys at once with a
 // loader that returns all, make updates that fail, and put keys on hold; in which
 // entries have their tags from the load or from Options.Tags; and in which loads
-// without callers continue or not.
+// without callers continue or not, and those of single keys wait for each other or not.
 
 // mixes makes o such a schedule.
 func (o *simOptions) mixes(d *dice) {
@@ -26,6 +26,19 @@ func (o *simOptions) mixes(d *dice) {
 	if o.holds {
 		o.cuts, o.accidents, o.garbled, o.breaker = 0, 0, false, false
 	}
+	if d.chance(400) {
+		o.gathers = []time.Duration{time.Nanosecond, 10 * time.Microsecond, time.Millisecond}[d.intn(3)]
+	}
+}
+
+// loader gives the cache of a member its Loader. In schedules that gather loads it is a
+// ManyLoader, of two keys at most when they wait long enough for others.
+func (m *member) loader(o *strata.Options[string, string]) {
+	if m.s.o.gathers == 0 {
+		o.Loader = m.load
+		return
+	}
+	o.ManyLoader, o.BatchWait, o.BatchSize = m.loadMany, m.s.o.gathers, 2
 }
 
 // skipKey marks the contexts of calls that ask past the cache, manyKey those of
@@ -174,7 +187,8 @@ func (m *member) replica(key string) (version uint64, lags bool, done func()) {
 	}
 }
 
-// loadMany is the ManyLoader of readMany: it brings all keys.
+// loadMany is the ManyLoader of readMany, and of schedules that gather loads: it brings
+// all keys.
 func (m *member) loadMany(ctx context.Context, keys []string) (map[string]string, error) {
 	since, _ := ctx.Value(sinceKey{}).(history.Time)
 	found := map[string]string{}

@@ -62,6 +62,7 @@ type simOptions struct {
 	cancels                   bool          // Limits.CancelAbandoned
 	mixing                    bool          // there are calls of all kinds
 	holds                     bool          // keys are put on hold
+	gathers                   time.Duration // BatchWait; 0 for a Loader of single keys
 	memory                    time.Duration // Memory.TTL
 }
 
@@ -214,11 +215,12 @@ func (s *sim) member(id int) *member {
 	m := &member{s: s, id: id, bus: s.bus.Connect(), dice: newDice(s.seed, uint64(2000+id), s.o.loading...), failed: map[string][]history.Time{}}
 	m.tier = newSimTier(s, id)
 	o := strata.Options[string, string]{
-		Name: "sim", TTL: s.o.ttl, Jitter: -1, Loader: m.load,
+		Name: "sim", TTL: s.o.ttl, Jitter: -1,
 		Memory: strata.Memory[string, string]{MaxEntries: 64, TTL: s.o.memory},
 		Limits: strata.Limits{Lease: s.o.lease, HardTimeout: s.o.hard, CancelAbandoned: s.o.cancels},
 		Remote: strata.Remote[string, string]{Tier: m.tier.shown(), Bus: m.bus, Partition: s.o.partition},
 	}
+	m.loader(&o)
 	s.connect(m, &o)
 	if s.o.mixing {
 		o.Tags = func(key, _ string) []string { return s.o.tags(key)[:s.o.half()] }

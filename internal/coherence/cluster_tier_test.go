@@ -95,7 +95,7 @@ func (t *simTierView) do(ctx context.Context, op, key string, f func(ctx context
 		if ctx.Value(skipKey{}) != nil { // see readPast
 			to = history.Never
 		}
-		if ctx.Value(manyKey{}) != nil {
+		if ctx.Value(manyKey{}) != nil || t.s.o.gathers > 0 {
 			about = "" // the batch does without L2, for all of its keys
 		}
 		t.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: about, From: start, To: to})
