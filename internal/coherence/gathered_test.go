@@ -203,7 +203,7 @@ func TestRefreshesThatComeTogetherAreOneCall(t *testing.T) {
 		if a := getsEach(t.Context(), c, "a", "b")["a"]; a.value != 1 || a.took != 0 {
 			t.Errorf("%+v, want 1 at once", a)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // in a bubble
 		if asked := o.asked(); asked != "[[a b c] [a b]]" {
 			t.Errorf("asked for %s", asked)
 		}
@@ -416,7 +416,7 @@ func TestInvalidateDuringAGatheredLoadFencesItsKeyOnly(t *testing.T) {
 	both(t, gathers(o), func(t *testing.T, c *strata.Cache[string, int64]) {
 		var all sync.WaitGroup
 		all.Go(func() { getsEach(t.Context(), c, "a", "b") })
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // in a bubble
 		must(t, c.Invalidate(t.Context(), "a"))
 		all.Wait()
 		for k, want := range map[string]bool{"a": false, "b": true} {
