@@ -152,7 +152,7 @@ func (c *Cache[K, V]) gather(r *read[K, V]) {
 func (c *Cache[K, V]) together(all []*read[K, V]) {
 	g := &reads[K, V]{c: c, load: c.gathered.one, many: c.o.ManyLoader, all: all, begun: c.stamps(nil)}
 	fs := make([]*flight.Flight[K, V], len(all))
-	g.call.refresh = true
+	g.call.refresh, g.call.gathers = true, true
 	for i, r := range all {
 		fs[i] = r.f
 		g.call.refresh = g.call.refresh && r.call.refresh

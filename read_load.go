@@ -80,6 +80,9 @@ func (l *loaderRun[K, V]) call() {
 	for i, r := range l.reads {
 		keys[i] = r.f.Key
 	}
+	if l.g.call.gathers && len(keys) > 1 {
+		keys = distinct(keys) // a fence has come between two reads of one key
+	}
 	l.values, l.err = l.g.many(ctx, keys)
 }
 
