@@ -28,31 +28,23 @@ type Checker interface {
 	Check() error
 }
 
+// Lossy is a Codec that leaves fields of values out.
+type Lossy interface {
+	// Lost returns the paths of the fields that Append leaves out or refuses, such as
+	// "Home.street" or "Items[].n", or nil. A type that encodes itself loses nothing.
+	Lost() []string
+}
+
 // WithName returns c with another name. Values written under the old name are
 // not read any more. Change the name when the meaning of a type changes and its
 // shape does not.
 func WithName[V any](c Codec[V], name string) Codec[V] {
-	return named[V]{Codec: c, name: name}
+	return named[V]{wrapped: wrapped[V]{c}, name: name}
 }
 
 type named[V any] struct {
-	Codec[V]
+	wrapped[V]
 	name string
 }
 
 func (n named[V]) Name() string { return n.name }
-
-// Check calls the Check method of the renamed codec, if it has one.
-func (n named[V]) Check() error {
-	if c, ok := n.Codec.(Checker); ok {
-		return c.Check()
-	}
-	return nil
-}
-
-func (n named[V]) tagKey() string {
-	if t, ok := n.Codec.(tagged); ok {
-		return t.tagKey()
-	}
-	return ""
-}

@@ -2,10 +2,13 @@ package codec
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"reflect"
 	"strconv"
+
+	"github.com/strata-cache/strata/internal/lossy"
 )
 
 // JSON returns a codec that writes values as encoding/json does, without
@@ -56,6 +59,16 @@ func (jsonCodec[V]) Check() (err error) {
 		return jsonError[V]("encode", err)
 	}
 	return nil
+}
+
+// Lost implements [Lossy].
+func (jsonCodec[V]) Lost() []string {
+	return lossy.Fields(reflect.TypeFor[V](), lossy.Format{
+		Self:     []reflect.Type{reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler]()},
+		Kinds:    []reflect.Kind{reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer},
+		Tag:      jsonName,
+		Promotes: true,
+	})
 }
 
 func (c jsonCodec[V]) Decode(data []byte) (v V, err error) {

@@ -2,6 +2,7 @@ package gob
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/binary"
 	"encoding/gob"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/lossy"
 )
 
 // MaxDepth is the largest nesting depth of a value, for example the length of a
@@ -55,6 +57,14 @@ func (*gobCodec[V]) Name() string { return name }
 
 // Check implements [codec.Checker].
 func (c *gobCodec[V]) Check() error { return c.err }
+
+// Lost implements [codec.Lossy].
+func (*gobCodec[V]) Lost() []string {
+	return lossy.Fields(reflect.TypeFor[V](), lossy.Format{
+		Self:  []reflect.Type{reflect.TypeFor[gob.GobEncoder](), reflect.TypeFor[encoding.BinaryMarshaler]()},
+		Kinds: []reflect.Kind{reflect.Chan, reflect.Func},
+	})
+}
 
 // prime computes the description of V by gob.
 func (c *gobCodec[V]) prime() (err error) {
