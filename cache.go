@@ -36,6 +36,7 @@ type Cache[K comparable, V any] struct {
 	look     uint64
 	encoding codec.Codec[V] // that of L2, or the one that it would have
 	names    keyname.Names[K]
+	older    []codec.Older[V] // how L2 is read beside encoding
 	// negatives are about keys that have no value.
 	negatives *l1.Cache[K, negative]
 
@@ -124,19 +125,19 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	c.flights = flight.NewGroup[K, V](c.generation.Watermark)
 	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
 	c.purger.pass = c.purge
-	var schema uint64
+	var f format
 	if o.Remote.Tier != nil {
-		schema = codec.Fingerprint(o.Remote.Codec)
+		f, c.older = o.Remote.format()
 	}
-	c.start(c.memory.Now, schema)
+	c.start(c.memory.Now, f)
 	c.startGathering()
 	c.startLink()
 	return c, nil
 }
 
-// start makes what the cache has beside L1 and flights. now is the clock of L1, schema
-// the fingerprint of the values in L2.
-func (c *core) start(now func() int64, schema uint64) {
+// start makes what the cache has beside L1 and flights. now is the clock of L1, f
+// that of the values in L2.
+func (c *core) start(now func() int64, f format) {
 	s := c.settings
 	c.now = now
 	c.background = limit.NewBackground(s.Limits.MaxRefreshes)
@@ -144,19 +145,19 @@ func (c *core) start(now func() int64, schema uint64) {
 	c.deadlines = lifetime.NewDeadlines(s.Limits.HardTimeout, errLoadTimeout, now)
 	c.open, c.end = context.WithCancel(context.Background())
 	c.generation.OnInvalidateAll = c.wakePurger
-	c.l2 = l2.New(c.l2Options(schema))
-	for _, what := range advice(s) {
+	c.l2 = l2.New(c.l2Options(&f))
+	for _, what := range append(advice(s), f.advice()...) {
 		s.Logger.Warn("strata: options: "+what, slog.String("cache", s.Name))
 	}
 }
 
 // l2Options configure the store that the cache shares with other instances.
-func (c *core) l2Options(schema uint64) l2.Options {
+func (c *core) l2Options(f *format) l2.Options {
 	s := c.settings
 	return l2.Options{
 		Name: s.Name, Instance: rand.Uint64(), Tier: s.Remote.Tier, Bus: s.Remote.Bus,
 		Timeout: s.Remote.Timeout, BreakAfter: s.Remote.BreakAfter, BreakFor: s.Remote.BreakFor,
-		MaxPending: maxPending, Logger: s.Logger, Now: c.now, Closed: ErrClosed, Schema: schema,
+		MaxPending: maxPending, Logger: s.Logger, Now: c.now, Closed: ErrClosed, Schema: f.schema, Older: f.older,
 		Suspend: func(alone bool) { c.link.Suspend(alone) },
 		Failed: func(ctx context.Context, op string, err error) {
 			c.tell(s.Hooks.RemoteError, Event{Context: ctx, Tier: "L2", Op: op, Err: err})

@@ -158,16 +158,15 @@ func (c *Cache[K, V]) explainFailures(key K, r *Report) {
 func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *Place) {
 	ctx, cancel := remote.WithTimeout(ctx, c.o.Remote.Timeout)
 	defer cancel()
-	held, err := c.l2.Read(ctx, []string{name})
+	h, err := c.readAny(ctx, name)
 	if err != nil {
 		p.Err, p.silent = err, true
 		return
 	}
-	h := held[0]
 	if h.Absent() || h.Data == nil {
 		return
 	}
-	payload, flags, err := envelope.Open(h.Data, name, c.l2.Schema())
+	payload, flags, version, err := c.openEnvelope(h.Data, name)
 	if err != nil {
 		p.Err = err
 		return
@@ -181,7 +180,7 @@ func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *Place) {
 	}
 	p.Present, p.NotFound = flags&envelope.NotFound == 0, flags&envelope.NotFound != 0
 	if p.Size = len(payload); p.Present {
-		_, p.Err = c.decode(payload)
+		_, p.Err = c.decode(payload, version)
 		c.explainStale(h, p)
 	}
 }

@@ -3,7 +3,8 @@
 // a stale one that may be served while it is refreshed, or with "not found". Any
 // other stale value becomes the candidate of the read.
 // Invariant: an entry that a message has made suspect, or a drop that is pending
-// concerns, settles no read that L2 could answer.
+// concerns, settles no read that L2 could answer; a value of L2 is decoded by the
+// version of the program whose fingerprint has sealed it.
 
 package strata
 
@@ -114,7 +115,7 @@ func (r *read[K, V]) named() (ok bool) {
 func (r *read[K, V]) skipsGet() bool {
 	s := r.c.l2
 	return r.loads && r.suspect.entry == nil && r.candidate.value == nil && r.c.o.Limits.MaxLoads == 0 && r.c.o.BatchWait == 0 &&
-		s.MostlyAbsent() && !r.l2.Probing() && s.StoresFreely()
+		s.MostlyAbsent() && s.Elders() == 0 && !r.l2.Probing() && s.StoresFreely()
 }
 
 // getAll asks L2 for the values of ask in one round trip.
@@ -147,6 +148,7 @@ func (g *reads[K, V]) getSome(ctx context.Context, ask []*read[K, V]) {
 	for i, r := range ask {
 		r.unseal(&boxes[i], &held[i])
 	}
+	g.getOlder(ctx, ask, boxes)
 	drops := g.tagDrops(ctx, ask, boxes)
 	for i, r := range ask {
 		r.safely(func(*read[K, V]) bool { return r.useSealed(&boxes[i], drops) })
@@ -198,12 +200,66 @@ func (r *read[K, V]) get() (settled bool) {
 		return r.serveSuspect()
 	}
 	var box sealed
-	if r.unseal(&box, &held); len(box.tags) == 0 {
+	if r.unseal(&box, &held); !r.getOlder(&box) {
+		return r.serveSuspect()
+	}
+	if len(box.tags) == 0 {
 		return r.useSealed(&box, nil)
 	}
 	ctx, cancel := r.opContext()
 	defer cancel()
 	return r.useSealed(&box, r.tagDrops(ctx, &box))
+}
+
+// getOlder looks for the value of an older version, until box has one, and reports
+// whether L2 has answered.
+func (r *read[K, V]) getOlder(box *sealed) (answered bool) {
+	for i := range r.c.l2.Elders() {
+		if box.state != absent {
+			break
+		}
+		ctx, cancel := r.opContext()
+		held, err := r.c.l2.ReadOlder(ctx, i, []string{r.l2.Name})
+		cancel()
+		if !r.answered("get", err) {
+			return false
+		}
+		r.unsealOlder(box, &held[0])
+	}
+	return true
+}
+
+// unsealOlder is unseal, into a box without a value, of one that may be absent.
+func (r *read[K, V]) unsealOlder(box *sealed, h *remote.Held) {
+	var older sealed
+	if r.unseal(&older, h); older.state != absent {
+		*box = older
+	}
+}
+
+// getOlder is getOlder of the reads of ask whose boxes have no value, in one round trip
+// for each version.
+func (g *reads[K, V]) getOlder(ctx context.Context, ask []*read[K, V], boxes []sealed) (answered bool) {
+	for i := range g.c.l2.Elders() {
+		var rest []int
+		var names []string
+		for k, r := range ask {
+			if boxes[k].state == absent {
+				rest, names = append(rest, k), append(names, r.l2.Name)
+			}
+		}
+		if len(rest) == 0 {
+			break
+		}
+		held, err := g.c.l2.ReadOlder(ctx, i, names)
+		if !g.answered("get", err, ask) {
+			return false
+		}
+		for j, k := range rest {
+			ask[k].unsealOlder(&boxes[k], &held[j])
+		}
+	}
+	return true
 }
 
 // goesOn reports whether stopHere has nothing to do, as in most cases.
@@ -326,6 +382,7 @@ type sealed struct {
 	state   heldState // absent if it cannot be read, or must not be used
 	flags   envelope.Flags
 	payload []byte
+	version int // of the program that has sealed it: 0 is this one
 	tags    []string
 	clock   uint64 // of tags, from before its load
 }
@@ -336,7 +393,7 @@ func (r *read[K, V]) unseal(box *sealed, h *remote.Held) {
 	if box.held = *h; h.Absent() || h.Data == nil {
 		return
 	}
-	payload, flags, err := envelope.Open(h.Data, r.l2.Name, r.c.l2.Schema())
+	payload, flags, version, err := r.c.openEnvelope(h.Data, r.l2.Name)
 	ok := err == nil
 	if ok && flags&envelope.Tagged != 0 {
 		box.clock, box.tags, payload, ok = envelope.CutTags(payload)
@@ -350,7 +407,7 @@ func (r *read[K, V]) unseal(box *sealed, h *remote.Held) {
 		*box = sealed{held: *h}
 		return
 	}
-	box.payload, box.flags = payload, flags
+	box.payload, box.flags, box.version = payload, flags, version
 	if box.state = stale; h.Fresh > 0 {
 		box.state = fresh
 	}
@@ -375,7 +432,7 @@ func (r *read[K, V]) open(box *sealed, drops map[string]remote.Tag) (o opened[V]
 		return o
 	}
 	var err error
-	if o.value, err = r.c.decode(box.payload); err != nil {
+	if o.value, err = r.c.decode(box.payload, box.version); err != nil {
 		r.c.l2.Unreadable()
 		return opened[V]{}
 	}

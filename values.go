@@ -1,14 +1,20 @@
 package strata
 
 import (
+	"context"
 	"fmt"
 	"hash/crc32"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
 
+	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/keyname"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/lives"
+	"github.com/strata-cache/strata/internal/lossy"
+	"github.com/strata-cache/strata/remote"
 )
 
 // inspectOneIn is the number of hits of which one is compared with the hash
@@ -69,11 +75,38 @@ func (c *Cache[K, V]) encode(b []byte, v V) (all []byte, err error) {
 	return c.o.Remote.Codec.Append(b, v)
 }
 
-// decode is the opposite of encode.
-func (c *Cache[K, V]) decode(b []byte) (v V, err error) {
+// decode is the opposite of encode, for a value of this version of the program (0) or
+// an older one.
+func (c *Cache[K, V]) decode(b []byte, version int) (v V, err error) {
 	err = errCodecPanicked // stands if it panics
 	defer c.contain("Remote.Codec")
+	if version > 0 {
+		return c.older[version-1].Decode(b)
+	}
 	return c.o.Remote.Codec.Decode(b)
+}
+
+// openEnvelope removes the envelope of data, and returns the version whose fingerprint has
+// sealed it: 0 for this one.
+func (c *core) openEnvelope(data []byte, name string) (payload []byte, flags envelope.Flags, version int, err error) {
+	for version, schema := range c.l2.Schemas() {
+		if payload, flags, err = envelope.Open(data, name, schema); err == nil {
+			return payload, flags, version, nil
+		}
+	}
+	return nil, 0, 0, err
+}
+
+// readAny asks L2 for the value under name, of this version or an older one.
+func (c *core) readAny(ctx context.Context, name string) (remote.Held, error) {
+	held, err := c.l2.Read(ctx, []string{name})
+	for i := 0; err == nil && held[0].Data == nil && i < c.l2.Elders(); i++ {
+		held, err = c.l2.ReadOlder(ctx, i, []string{name})
+	}
+	if err != nil {
+		return remote.Held{}, err
+	}
+	return held[0], nil
 }
 
 // nameOf returns the name of key in L2. A panic of the user's Key, or of a method of
@@ -109,4 +142,40 @@ func (c *core) contain(callback string) {
 		c.counts.callbackPanics.Add(1)
 		c.settings.Logger.Error("strata: callback panicked", slog.String("cache", c.settings.Name), slog.String("callback", callback), slog.Any("panic", p))
 	}
+}
+
+// format is the form of the values in L2.
+type format struct {
+	// schema is the fingerprint of values that are stored, older are those of others
+	// that can be read.
+	schema uint64
+	older  []uint64
+	// lost says which fields L2 does not keep; empty if it keeps all.
+	lost string
+}
+
+// format returns the form of the values in L2, and how those of older versions of the
+// program are read.
+func (r *Remote[K, V]) format() (f format, older []codec.Older[V]) {
+	f.schema = codec.Fingerprint(r.Codec)
+	if c, ok := r.Codec.(codec.Upgrader[V]); ok {
+		older = c.Older()
+	}
+	for _, o := range older {
+		f.older = append(f.older, o.Fingerprint)
+	}
+	if c, ok := r.Codec.(codec.Lossy); ok {
+		if lost := c.Lost(); len(lost) > 0 {
+			f.lost = fmt.Sprintf("%s has no place for fields of %v: %s", r.Codec.Name(), reflect.TypeFor[V](), lossy.Text(lost))
+		}
+	}
+	return f, older
+}
+
+// advice returns a sentence about fields that L2 does not keep.
+func (f *format) advice() []string {
+	if f.lost == "" {
+		return nil
+	}
+	return []string{"Remote.Codec: " + f.lost + ": values that come from L2 lack them"}
 }

@@ -25,8 +25,10 @@ type Options struct {
 	// Name is the cache's name, Instance the number of this instance of it.
 	Name     string
 	Instance uint64
-	// Schema is the fingerprint of the values' type and codec.
+	// Schema is the fingerprint of the values' type and codec, Older are those of
+	// older versions of the program whose values can be read.
 	Schema uint64
+	Older  []uint64
 	// Tier and Bus are shared by the instances. Either may be nil.
 	Tier remote.Tier
 	Bus  remote.Bus
@@ -54,10 +56,11 @@ type Options struct {
 // [New]. It is safe for concurrent use. Without a tier and a bus it does
 // nothing.
 type Store struct {
-	o    Options
-	tier remote.Tier   // nil without L2
-	one  remote.Reader // nil if the tier is none
-	can  abilities
+	o        Options
+	tier     remote.Tier   // nil without L2
+	one      remote.Reader // nil if the tier is none
+	versions versions
+	can      abilities
 	// tierAnnounces says that the tier announces its drops itself.
 	tierAnnounces bool
 	all           *limit.Breaker // for all operations on L2
@@ -77,6 +80,15 @@ type Store struct {
 	foreign foreignLog
 }
 
+// versions are those of the program whose values are read.
+type versions struct {
+	// schemas are Options.Schema and Options.Older.
+	schemas []uint64
+	// older are the views of the tier with the values of older versions. A tier with
+	// one view has all values in that.
+	older []remote.Tier
+}
+
 // abilities are the optional abilities of the tier. Each is nil if the tier, with
 // all tiers inside it, lacks the ability.
 type abilities struct {
@@ -88,6 +100,7 @@ type abilities struct {
 // New returns a Store. It does not wait for the network.
 func New(o Options) *Store {
 	s := &Store{o: o}
+	s.versions.schemas = append([]uint64{o.Schema}, o.Older...)
 	s.all = limit.NewBreaker(max(0, o.BreakAfter), o.BreakFor)
 	s.stores = limit.NewBreaker(max(0, o.BreakAfter), o.BreakFor)
 	if o.Tier != nil {
@@ -105,7 +118,13 @@ func New(o Options) *Store {
 
 // bind takes this cache's view of the tier, and finds the view's abilities.
 func (s *Store) bind(t remote.Tier) {
-	s.tier, _ = remote.Bind(t, remote.Space{Name: s.o.Name, Schema: s.o.Schema, Instance: s.o.Instance})
+	space := remote.Space{Name: s.o.Name, Schema: s.o.Schema, Instance: s.o.Instance}
+	s.tier, _ = remote.Bind(t, space)
+	for _, space.Schema = range s.o.Older {
+		if view, bound := remote.Bind(t, space); bound {
+			s.versions.older = append(s.versions.older, view)
+		}
+	}
 	if r, ok := remote.AsReader(s.tier); ok {
 		s.one = r
 	}
@@ -129,6 +148,18 @@ func (s *Store) LacksTags() bool { return s.tier != nil && s.can.tag == nil }
 
 // Schema returns Options.Schema.
 func (s *Store) Schema() uint64 { return s.o.Schema }
+
+// Schemas returns Options.Schema and Options.Older.
+func (s *Store) Schemas() []uint64 { return s.versions.schemas }
+
+// Elders returns the number of questions by which values of older versions are found;
+// see [Store.ReadOlder].
+func (s *Store) Elders() int { return len(s.versions.older) }
+
+// ReadOlder is [Store.Read] of the values of an older version, from 0 to Elders.
+func (s *Store) ReadOlder(ctx context.Context, version int, names []string) ([]remote.Held, error) {
+	return s.versions.older[version].Get(ctx, names)
+}
 
 // Instance returns Options.Instance.
 func (s *Store) Instance() uint64 { return s.o.Instance }

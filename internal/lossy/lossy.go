@@ -88,10 +88,10 @@ func deref(t reflect.Type) reflect.Type {
 	return t
 }
 
-// Text joins the first paths, and the number of the others, for a sentence.
+// Text names the first of the paths, for a sentence.
 func Text(paths []string) string {
 	const most = 5
-	if more := len(paths) - most; more > 0 {
+	if len(paths) > most {
 		return strings.Join(paths[:most], ", ") + ", and others"
 	}
 	return strings.Join(paths, ", ")
