@@ -307,7 +307,8 @@ type Remote[K comparable, V any] struct {
 	Bus remote.Bus
 
 	// Codec encodes values for L2. Nil means codec.Bytes for []byte,
-	// codec.String for string, and codec.JSON otherwise.
+	// codec.String for string, and codec.JSON otherwise. With codec.Versioned values
+	// of older versions of the program are read, too.
 	Codec codec.Codec[V]
 
 	// Key returns the name of a key in L2; different keys need different names.

@@ -14,6 +14,10 @@
 // instance decodes a value with another fingerprint than its own. Therefore a
 // codec may refuse foreign input; it need not read it.
 //
+// So a change of a type empties L2 for the new version of a program. [Versioned]
+// makes a codec that also names older fingerprints, and how a value of this version is
+// made of the bytes under each.
+//
 // # Input is not trusted
 //
 // Decode returns a value or an error for any input. It does not panic. It
