@@ -114,8 +114,8 @@ func TestRefreshOfAnOlderValueIsOneLoad(t *testing.T) {
 				t.Errorf("program %d has %d after the refresh", i, n)
 			}
 		}
-		if p.loads["k"] != 2 {
-			t.Errorf("%d loads, want 2", p.loads["k"])
+		if n := p.v1().get("k"); n != 0 || p.loads["k"] != 2 {
+			t.Errorf("the old version has %d after %d loads, want its own value and 2 loads", n, p.loads["k"])
 		}
 	})
 }
