@@ -22,7 +22,7 @@ type (
 	}
 )
 
-// How does a new version of a program read what the old one has stored? It names the
+// How does a new version of a program read the values of the old one? It names the
 // old type, and how to make a new value of an old one.
 func ExampleRemote_versions() {
 	ctx := context.Background()

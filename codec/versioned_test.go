@@ -119,7 +119,6 @@ func TestJSONNamesTheFieldsThatItLoses(t *testing.T) {
 		By     map[string]*inner
 		At     time.Time
 		Secret string `json:"-"`
-		Dash   string `json:"-,"`
 		Hook   func()
 		Any    any
 		_      int
