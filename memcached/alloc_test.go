@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,10 +12,11 @@ import (
 	"github.com/strata-cache/strata/memcached"
 )
 
-// echo is a connection that answers the probe, and then each command with the value
-// "hello" and its opaque.
+// echo is a connection that answers the probe, and then each command with a value and
+// its opaque.
 type echo struct {
 	net.Conn
+	value     []byte
 	out, rest []byte
 	classic   bool
 }
@@ -27,24 +29,22 @@ func (e *echo) Write(p []byte) (int, error) {
 	case bytes.HasPrefix(p, []byte("get stratas/")):
 		e.out = append(e.out, "END\r\n"...)
 	case e.classic && p[0] == 'g':
-		e.out = append(e.out, "VALUE key 0 5\r\nhello\r\nEND\r\n"...)
+		e.out = strconv.AppendInt(append(e.out, "VALUE key 0 "...), int64(len(e.value)), 10)
+		e.out = append(append(append(e.out, "\r\n"...), e.value...), "\r\nEND\r\n"...)
 	case e.classic:
 		e.out = append(e.out, "STORED\r\n"...)
 	default:
-		e.out = append(e.out, choose(p[1] == 'g', "VA 5", "HD")...)
 		opaque := p[bytes.LastIndex(p[:bytes.IndexByte(p, '\r')], []byte(" O")):]
-		e.out = append(e.out, opaque[:bytes.IndexByte(opaque, '\n')+1]...)
-		e.out = append(e.out, choose(p[1] == 'g', "hello\r\n", "")...)
+		opaque = opaque[:bytes.IndexByte(opaque, '\n')+1]
+		if p[1] != 'g' {
+			e.out = append(append(e.out, "HD"...), opaque...)
+			break
+		}
+		e.out = strconv.AppendInt(append(e.out, "VA "...), int64(len(e.value)), 10)
+		e.out = append(append(append(e.out, opaque...), e.value...), "\r\n"...)
 	}
 	e.rest = e.out
 	return len(p), nil
-}
-
-func choose(first bool, a, b string) string {
-	if first {
-		return a
-	}
-	return b
 }
 
 func (e *echo) Read(p []byte) (int, error) {
@@ -64,8 +64,9 @@ func TestAppendGetAndSetDoNotAllocate(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	for _, mode := range []memcached.Protocol{memcached.Meta, memcached.Classic} {
+		value := []byte("hello")
 		c, err := memcached.New(memcached.Options{Protocol: mode, DialContext: func(context.Context, string, string) (net.Conn, error) {
-			return &echo{classic: mode == memcached.Classic}, nil
+			return &echo{classic: mode == memcached.Classic, value: value}, nil
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -88,5 +89,27 @@ func TestAppendGetAndSetDoNotAllocate(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("Set, mode %d: %v allocations", mode, n)
 		}
+	}
+}
+
+func TestAppendGetOfALargeValueDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	value := bytes.Repeat([]byte("large"), 8<<10)
+	c, err := memcached.New(memcached.Options{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return &echo{value: value}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	dst, ctx := make([]byte, 0, len(value)), context.Background()
+	if n := testing.AllocsPerRun(100, func() {
+		if v, err := c.AppendGet(ctx, dst, "key"); !bytes.Equal(v, value) || err != nil {
+			t.Fatal(len(v), err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

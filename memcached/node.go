@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/eject"
+	"github.com/strata-cache/strata/internal/inbuf"
 	"github.com/strata-cache/strata/internal/mcmeta"
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/netpool/mux"
@@ -27,6 +28,9 @@ const (
 	// small is the size, in bytes, up to which commands are sent over the shared
 	// connection: others wait behind them.
 	small = 16 << 10
+	// smallReply is the size, in bytes, up to which values are read over the shared
+	// connection: with its line it fits into the buffer, and a larger one is collected.
+	smallReply = inbuf.Size - 2<<10
 	// lent is the size, in bytes, up to which the reader copies a reply and
 	// leaves it to the caller to reserve memory for the value.
 	lent = 16 << 10
@@ -47,7 +51,7 @@ type node struct {
 
 // newNode returns a node with no connection.
 func newNode(o *Options, addr string, steps *mcmeta.Steps) *node {
-	n := &node{sizes: sizes.Sizes{Small: small}, dialer: dialer{o: o, addr: addr, steps: steps, tls: o.TLS}, record: eject.NewServer(o.Fleet.EjectAfter)}
+	n := &node{sizes: sizes.Sizes{Small: smallReply}, dialer: dialer{o: o, addr: addr, steps: steps, tls: o.TLS}, record: eject.NewServer(o.Fleet.EjectAfter)}
 	if network(addr) == "tcp" {
 		n.tls = netpool.ServerName(o.TLS, addr)
 	}
