@@ -64,6 +64,7 @@ type simOptions struct {
 	holds                     bool          // keys are put on hold
 	gathers                   time.Duration // BatchWait; 0 for a Loader of single keys
 	memory                    time.Duration // Memory.TTL
+	idle                      time.Duration // IdleTTL
 }
 
 // tags are those of an entry.
@@ -184,6 +185,9 @@ func runSchedule(t *testing.T, shares sharing, seed uint64) (p history.Promise, 
 		if seed%16 == 2 || seed%16 == 12 {
 			s.o.mixes(newDice(seed, 7000))
 		}
+		if seed%16 == 5 || seed%16 == 9 {
+			s.o.idles(newDice(seed, 8000))
+		}
 		s.makeTier()
 		s.makeTags()
 		for i := range s.o.instances {
@@ -215,7 +219,7 @@ func (s *sim) member(id int) *member {
 	m := &member{s: s, id: id, bus: s.bus.Connect(), dice: newDice(s.seed, uint64(2000+id), s.o.loading...), failed: map[string][]history.Time{}}
 	m.tier = newSimTier(s, id)
 	o := strata.Options[string, string]{
-		Name: "sim", TTL: s.o.ttl, Jitter: -1,
+		Name: "sim", TTL: s.o.ttl, IdleTTL: s.o.idle, Jitter: -1,
 		Memory: strata.Memory[string, string]{MaxEntries: 64, TTL: s.o.memory},
 		Limits: strata.Limits{Lease: s.o.lease, HardTimeout: s.o.hard, CancelAbandoned: s.o.cancels},
 		Remote: strata.Remote[string, string]{Tier: m.tier.shown(), Bus: m.bus, Partition: s.o.partition},
