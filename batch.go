@@ -169,7 +169,7 @@ func (c *Cache[K, V]) together(all []*read[K, V]) {
 // value by after a message was lost, so that with an L2 it lives as without a bus.
 // said has the settings of the Loader.
 func (g *reads[K, V]) keepExtras(values map[K]V, said *Load) {
-	if !g.brings(values) {
+	if g.c.passesMemory(&g.call) || !g.brings(values) {
 		return
 	}
 	asked := make(map[K]bool, len(g.all))
@@ -208,7 +208,8 @@ func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 	}
 	from := g.begun
 	from.tags = o.tags
-	e := c.entry(c.memory.Now(), key, v, left, left, from, 0)
+	now := c.memory.Now()
+	e := c.entry(now, key, v, left, left, from, record{born: now})
 	if c.tagsDropped(e) {
 		return
 	}

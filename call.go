@@ -20,9 +20,12 @@ type call struct {
 	info *Info
 	err  error // an option is wrong
 
-	skipRead bool
-	refresh  bool // in the background, of an entry that can be served
-	gathers  bool // the Loader is Options.ManyLoader
+	skipRead   bool
+	allowStale bool
+	noMemory   bool
+	noRemote   bool
+	refresh    bool // in the background, of an entry that can be served
+	gathers    bool // the Loader is Options.ManyLoader
 	// registered is called when a refresh leads a flight or has joined one. Nil:
 	// never.
 	registered func()
@@ -55,6 +58,31 @@ func lifeOrNone(d time.Duration) time.Duration {
 // should be able to use it: each such read can cost the origin a load.
 func SkipRead() CallOption {
 	return func(c *call) { c.skipRead = true }
+}
+
+// AllowStale makes Get return a stale value if there is no fresh one: a value that is
+// past its TTL, or that Expire, ExpireTags or ExpireAll has made stale, and that one of
+// the tiers still keeps; see [Stale]. A value that was invalidated is not returned. It
+// has no effect on calls that may load: Options.Stale says what these return.
+func AllowStale() CallOption {
+	return func(c *call) { c.allowStale = true }
+}
+
+// NoMemory makes a call pass L1 by: a read does not look in L1, and what the call loads
+// or stores is kept in L2 only. L1 then drops the entry of a key that was loaded or
+// stored. Callers that share a flight share its options; a caller with NoMemory takes
+// from others no value of L1.
+func NoMemory() CallOption {
+	return func(c *call) { c.noMemory = true }
+}
+
+// NoRemote makes a call pass L2 by: a read does not ask L2, a load needs no lease, and
+// what the call loads or stores is kept in L1 only. After a Set with NoRemote the other
+// instances and L2 keep what they have. Callers that share a flight share its options:
+// one that joins a flight of another caller may get a value of L2. It has no effect on
+// Update.
+func NoRemote() CallOption {
+	return func(c *call) { c.noRemote = true }
 }
 
 // skipReadKey is the key in a context under which SkipReadContext leaves its
@@ -148,42 +176,4 @@ func (c *core) callError(o *call) error {
 		return errNoTags
 	}
 	return o.err
-}
-
-// Info is about one read; see [ReadInfo]. The zero Info means that there was no
-// value.
-type Info struct {
-	// Tier is the source of the value: "L1", "L2", or "origin".
-	Tier string
-	// Stale says that the value is past its TTL or was expired: it was served while
-	// it is refreshed, or because a load has failed or takes long.
-	Stale bool
-	// Shared says that the caller joined the flight of another caller.
-	Shared bool
-	// Degraded says that the value comes from L1 while the bus is silent, or
-	// that L2 could not confirm it: another instance may have invalidated it.
-	Degraded bool
-}
-
-// ReadInfo makes GetOrLoad write information about the value to to, before it
-// returns and unless it returns an error.
-func ReadInfo(to *Info) CallOption {
-	return func(c *call) { c.info = to }
-}
-
-// infoOf returns the information in the note of a flight's result.
-func infoOf(note uint8, shared bool) Info {
-	return Info{
-		Tier:     [...]string{"", "L1", "L2", "origin"}[note&noteTier],
-		Stale:    note&noteStale != 0,
-		Shared:   shared,
-		Degraded: note&noteDegraded != 0,
-	}
-}
-
-// inform writes i to the place that ReadInfo named.
-func (o *call) inform(i Info) {
-	if o.info != nil {
-		*o.info = i
-	}
 }

@@ -34,13 +34,16 @@ func (h *held[V]) plain(now, dead int64, generation uint64) bool {
 		h.State>>lives.StampShift >= generation && h.State&lives.Closely == 0
 }
 
-// record is what an entry has behind it if its value has an identity in L2 or tags.
-// Other entries do without the memory, and without pointers for the collector.
+// record is what an entry has behind it if its value has an identity in L2, tags, or
+// a life that is not that of the Options. Other entries do without the memory, and
+// without pointers for the collector.
 type record struct {
 	// id is the identity of the value in L2; zero for none.
 	id remote.ID
 	// tags are the groups that the value belongs to; nil for none.
 	tags *tagSet
+	// born is the time at which the value was loaded; zero if it is not known.
+	born int64
 }
 
 // entry is an entry of L1; removal is one that has left it.
@@ -146,10 +149,20 @@ func (c *Cache[K, V]) restamped(e *entry[K, V], stamp uint64) *entry[K, V] {
 	return s
 }
 
+// relived is restamped for a copy that is to get other times: the time of birth,
+// which follows from the times of most entries, is written down.
+func (c *Cache[K, V]) relived(e *entry[K, V], stamp uint64) *entry[K, V] {
+	r := recordOf(e)
+	r.born = c.born(e)
+	s := newEntry(c.memory, e.Key, e.Value, e.Dead, r)
+	s.Value.Restamp(stamp)
+	return s
+}
+
 // expired returns a copy of e that is not fresh any more since some time, for as
 // long as e may be served then if its load fails.
 func (c *Cache[K, V]) expired(e *entry[K, V], since int64) *entry[K, V] {
-	s := c.restamped(e, e.Value.Stamp())
+	s := c.relived(e, e.Value.Stamp())
 	s.Value.Expire()
 	if until := c.onErrorUntil(e); until > 0 {
 		s.Dead = min(until, l1.After(since, c.o.Stale.OnError))
@@ -166,7 +179,7 @@ func (c *Cache[K, V]) aged(key K, e *entry[K, V]) *entry[K, V] {
 		var next uint64
 		var since int64
 		if v, next, since = c.generation.Judge(stamp, func() uint16 { return c.laneOf(key) }); v == generation.Stale {
-			e = c.restamped(e, next)
+			e = c.relived(e, next)
 			fresh, soon := min(e.Value.FreshUntil(e.Dead), since), e.Value.SoonAt(e.Dead)
 			e.Dead = e.Value.End(fresh, min(e.Dead, l1.After(since, c.o.Stale.window())))
 			e.Value.SetSoon(soon, e.Dead)
@@ -186,15 +199,20 @@ func (c *Cache[K, V]) aged(key K, e *entry[K, V]) *entry[K, V] {
 
 // entry returns an entry for L1 that from now on is fresh for fresh, and kept for
 // left, as far as L1 may. Either may be over. stamps are from before the value was
-// read.
-func (c *Cache[K, V]) entry(now int64, key K, v V, fresh, left time.Duration, s stamps, id remote.ID) *entry[K, V] {
-	r := record{id: id, tags: newTags(s.tags, s.tagGeneration)}
+// read. r has the identity and the birth of the value.
+func (c *Cache[K, V]) entry(now int64, key K, v V, fresh, left time.Duration, s stamps, r record) *entry[K, V] {
+	r.tags = newTags(s.tags, s.tagGeneration)
 	flags := c.look
 	if r.tags != nil {
 		flags |= lives.Closely
 	}
 	longest := l1.After(now, c.memoryTTL())
 	about, dead := lives.New(s.generation, flags, min(longest, later(now, fresh)), min(longest, l1.After(now, left)))
+	if r.id == 0 && r.tags == nil {
+		if bits, ok := c.implies(r.born, about.FreshUntil(dead)); ok {
+			about.State, r.born = about.State|bits, 0
+		}
+	}
 	return newEntry(c.memory, key, held[V]{about, v}, dead, r)
 }
 
@@ -268,6 +286,9 @@ func (c *core) life(o *call) time.Duration {
 	return c.jittered(o.ttl)
 }
 
+// passesMemory reports whether a call keeps nothing in L1.
+func (c *core) passesMemory(o *call) bool { return o.noMemory || c.settings.Memory.Off }
+
 // kept is how long a value is kept that is fresh for left.
 func (c *core) kept(left time.Duration) time.Duration {
 	if left > NoExpiry-c.settings.Stale.window() {
@@ -289,15 +310,6 @@ func (c *core) memoryTTL() time.Duration {
 		ttl = min(ttl, UnconfirmedTTL)
 	}
 	return c.jittered(ttl)
-}
-
-// jittered shortens ttl at random by up to the share that Options.Jitter
-// names. The TTL stays an upper bound.
-func (c *core) jittered(ttl time.Duration) time.Duration {
-	if ttl == NoExpiry || c.settings.Jitter == 0 {
-		return ttl
-	}
-	return ttl - time.Duration(rand.Float64()*c.settings.Jitter*float64(ttl))
 }
 
 // weigh returns the weight of an entry, and false if the entry must not be

@@ -14,8 +14,8 @@ import (
 
 var (
 	// ErrNotFound is returned by a Loader, alone or wrapped, if the origin has no
-	// such key. Callers of that load get the Loader's error. An entry of the key is
-	// dropped.
+	// such key; see also Options.IsNotFound. Callers of that load get the Loader's
+	// error, and it wraps ErrNotFound. An entry of the key is dropped.
 	ErrNotFound = errors.New("strata: not found")
 
 	// ErrNotModified is returned by a Loader, alone or wrapped, if the value of

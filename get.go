@@ -34,24 +34,60 @@ func (c *Cache[K, V]) GetOrLoad(ctx context.Context, key K, load Loader[K, V], o
 	return c.getSlow(ctx, key, e, now, load, opts)
 }
 
-// Get returns the value of key if it is fresh in L1 or L2. It never loads. It
-// reports false if there is no value, ctx ends, or the cache is closed.
-func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, bool) {
+// Get returns the value of key if it is fresh in L1 or L2, or with [AllowStale] if it is
+// there at all. It never loads. It reports false if there is no value, ctx ends, or the
+// cache is closed. Of the options, AllowStale, [NoMemory], [NoRemote] and [ReadInfo] have
+// an effect.
+func (c *Cache[K, V]) Get(ctx context.Context, key K, opts ...CallOption) (V, bool) {
 	e, now := c.memory.Get(key)
-	if e != nil && e.Value.plain(now, e.Dead, c.generation.Generation.Load()) {
+	if e != nil && e.Value.plain(now, e.Dead, c.generation.Generation.Load()) && len(opts) == 0 {
 		return e.Value.value, true
 	}
-	if e != nil && now < e.Value.FreshUntil(e.Dead) && c.valid(key, e) {
-		return c.hit(ctx, key, e), true
+	return c.getOnly(ctx, key, e, now, opts)
+}
+
+// getOnly is Get where more than a look at e, which the engine has found, is needed.
+func (c *Cache[K, V]) getOnly(ctx context.Context, key K, e *entry[K, V], now int64, opts []CallOption) (V, bool) {
+	o := callOf(opts)
+	if o.noMemory {
+		c.countAsMiss(e != nil)
+		c.tellMiss(ctx, key)
+	} else {
+		if e != nil && now < e.Value.FreshUntil(e.Dead) && c.valid(key, e) {
+			c.informOfEntry(&o, e, nil)
+			return c.hit(ctx, key, e), true
+		}
+		if c.missed(ctx, key, e) != nil {
+			return *new(V), false
+		}
+		if o.allowStale && !c.asks(&o) {
+			return c.getStale(ctx, key, &o)
+		}
 	}
-	if c.missed(ctx, key, e) != nil {
-		return *new(V), false
-	}
-	r, err := c.fly(ctx, key, flight.Read, nil, &call{})
+	r, err := c.fly(ctx, key, flight.Read, nil, &o)
 	if err != nil || r.Err != nil || !r.Found {
 		return *new(V), false
 	}
+	if r.Note&noteStale != 0 {
+		c.allowed(ctx, key, r.Value)
+	}
 	return c.clone(r.Value), true
+}
+
+// asks reports whether a read with the options o asks L2.
+func (c *core) asks(o *call) bool { return c.l2.HasTier() && !o.noRemote }
+
+// getStale returns the stale value that L1 has of key.
+func (c *Cache[K, V]) getStale(ctx context.Context, key K, o *call) (V, bool) {
+	e, _ := c.fallback(key)
+	if e == nil {
+		c.counts.turnedAway.Add(1)
+		return *new(V), false
+	}
+	c.counts.remembered.Add(1)
+	c.allowed(ctx, key, e.Value.value)
+	c.informOfEntry(o, e, nil)
+	return c.shown(key, e), true
 }
 
 // getSlow is GetOrLoad where more than a look at e, which the engine has found, is
@@ -67,11 +103,16 @@ func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *entry[K, V], now in
 		c.countAsMiss(e != nil)
 		return c.reload(ctx, key, load, &o)
 	}
-	if a := c.answerL1(ctx, key, e, now); a.found {
+	if o.noMemory {
+		c.countAsMiss(e != nil)
+		c.tellMiss(ctx, key)
+		return c.miss(ctx, key, load, &o)
+	}
+	if a := c.answerL1(ctx, key, e, now); a.entry != nil {
 		if a.due {
 			c.refresh(ctx, key, load, &o)
 		}
-		o.inform(Info{Tier: "L1", Stale: a.stale, Degraded: c.degraded()})
+		c.informOfEntry(&o, a.entry, a.err)
 		return a.value, nil
 	}
 	if m := c.missed(ctx, key, e); m != nil {
@@ -80,19 +121,18 @@ func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *entry[K, V], now in
 	return c.miss(ctx, key, load, &o)
 }
 
-// l1Answer is the answer of L1 to a read that may load. Unless found is set, L1 has
-// no value to serve.
-type l1Answer[V any] struct {
+// l1Answer is the answer of L1 to a read that may load.
+type l1Answer[K comparable, V any] struct {
+	entry *entry[K, V] // nil: L1 has no value to serve
 	value V
-	found bool
-	stale bool
-	due   bool // a refresh is due
+	err   error // because of which a stale value is served
+	due   bool  // a refresh is due
 }
 
 // answerL1 answers a read from e, which the engine has found; nil: nothing. A stale
 // value is served while it is refreshed, or because its load has failed a moment
 // ago.
-func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *entry[K, V], now int64) (a l1Answer[V]) {
+func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *entry[K, V], now int64) (a l1Answer[K, V]) {
 	if e != nil {
 		e = c.aged(key, e)
 	}
@@ -100,15 +140,15 @@ func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *entry[K, V], now i
 		return a
 	}
 	if now < e.Value.FreshUntil(e.Dead) {
-		return l1Answer[V]{value: c.hit(ctx, key, e), found: true, due: now >= e.Value.SoonAt(e.Dead)}
+		return l1Answer[K, V]{entry: e, value: c.hit(ctx, key, e), due: now >= e.Value.SoonAt(e.Dead)}
 	}
-	due, stale := c.servesStale(ctx, key, e, now)
+	stale, err := c.servesStale(ctx, key, e, now)
 	if !stale {
 		return a
 	}
 	c.counts.countedAsMiss.Add(1)
 	c.counts.remembered.Add(1)
-	return l1Answer[V]{value: c.shown(key, e), found: true, stale: true, due: due}
+	return l1Answer[K, V]{entry: e, value: c.shown(key, e), err: err, due: err == nil}
 }
 
 // missed counts a read for which L1 has no value to serve. If the key is known not
@@ -131,21 +171,19 @@ func (c *Cache[K, V]) valid(key K, e *entry[K, V]) bool {
 }
 
 // servesStale reports whether e, which is not fresh any more, is to be served: while
-// it is refreshed, which is due then, or because its load has failed a moment ago.
-func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *entry[K, V], now int64) (due, stale bool) {
-	if c.revalidates(e, now) {
-		c.stale(ctx, key, e.Value.value, nil)
-		return true, true
-	}
-	if now >= c.onErrorUntil(e) {
-		return false, false
-	}
-	err := c.throttled(key)
-	if err == nil {
-		return false, false
+// it is refreshed, which is due then, or because its load has failed a moment ago with
+// err.
+func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *entry[K, V], now int64) (stale bool, err error) {
+	if !c.revalidates(e, now) {
+		if now >= c.onErrorUntil(e) {
+			return false, nil
+		}
+		if err = c.throttled(key); err == nil {
+			return false, nil
+		}
 	}
 	c.stale(ctx, key, e.Value.value, err)
-	return false, true
+	return true, err
 }
 
 // refresh loads key in the background, unless that is under way, has failed a
@@ -178,6 +216,14 @@ func (c *Cache[K, V]) stale(ctx context.Context, key K, v V, err error) {
 	}
 	if hook := c.o.Hooks.Stale; hook != nil {
 		c.tellL1(ctx, hook, key, v, err)
+	}
+}
+
+// allowed counts v, a stale value that is served because the caller allows it.
+func (c *Cache[K, V]) allowed(ctx context.Context, key K, v V) {
+	c.counts.staleAllowed.Add(1)
+	if hook := c.o.Hooks.Stale; hook != nil {
+		c.tellL1(ctx, hook, key, v, nil)
 	}
 }
 

@@ -24,7 +24,7 @@ type Hooks struct {
 	// when the Loader has returned, or when Limits.HardTimeout is over.
 	Load func(Event)
 	// Stale is called when a stale value is served. Err is the reason, or nil while
-	// the value is refreshed.
+	// the value is refreshed, or if the caller allows stale values.
 	Stale func(Event)
 	// Refused is called when a value came too late to be stored in Tier: its
 	// key was invalidated or set while it was on its way.

@@ -98,7 +98,7 @@ func (c *Cache[K, V]) eachOf(load Loader[K, V]) ManyLoader[K, V] {
 			switch {
 			case err == nil:
 				found[k] = v
-			case !errors.Is(err, ErrNotFound):
+			case !errors.Is(c.asNotFound(err), ErrNotFound):
 				return found, err
 			}
 		}
@@ -215,7 +215,12 @@ func (m *many[K, V]) refresh(ctx context.Context) {
 // have takes key from L1, if L1 has an answer.
 func (m *many[K, V]) have(key K) bool {
 	e, now := m.c.memory.Get(key)
-	if a := m.c.answerL1(m.ctx, key, e, now); a.found {
+	if m.call.noMemory {
+		m.c.countAsMiss(e != nil)
+		m.c.tellMiss(m.ctx, key)
+		return false
+	}
+	if a := m.c.answerL1(m.ctx, key, e, now); a.entry != nil {
 		if a.due {
 			m.due = append(m.due, key)
 		}
@@ -264,7 +269,7 @@ func (m *many[K, V]) fly(ctx context.Context, keys []K) {
 // the others, and those of which L2 has nothing fresh: they wait for the load.
 func (m *many[K, V]) besideReloads(ctx context.Context, keys []K) (rest []K) {
 	c := m.c
-	if !c.l2.HasTier() || !slices.ContainsFunc(keys, c.flights.Reloading) {
+	if !c.asks(&m.call) || !slices.ContainsFunc(keys, c.flights.Reloading) {
 		return keys
 	}
 	type read struct {
@@ -277,7 +282,7 @@ func (m *many[K, V]) besideReloads(ctx context.Context, keys []K) (rest []K) {
 	var all sync.WaitGroup
 	for i, k := range keys {
 		if c.flights.Reloading(k) {
-			all.Go(func() { reads[i].r, reads[i].p, reads[i].ok, reads[i].err = c.readBeside(ctx, k) })
+			all.Go(func() { reads[i].r, reads[i].p, reads[i].ok, reads[i].err = c.readBeside(ctx, k, &m.call) })
 		}
 	}
 	all.Wait()

@@ -68,10 +68,10 @@ func (c *Cache[K, V]) fallback(key K) (e *entry[K, V], until int64) {
 // overloaded is the answer to a caller that would be one too many.
 func (c *Cache[K, V]) overloaded(ctx context.Context, key K, o *call) (V, error) {
 	c.counts.overloaded.Add(1)
-	if e, until := c.fallback(key); e != nil && c.memory.Now() < until {
+	if e, until := c.fallback(key); e != nil && c.memory.Now() < until && !o.noMemory {
 		c.counts.remembered.Add(1)
 		c.stale(ctx, key, e.Value.value, ErrOverloaded)
-		o.inform(Info{Tier: "L1", Stale: true, Degraded: c.degraded()})
+		c.informOfEntry(o, e, ErrOverloaded)
 		return c.clone(e.Value.value), nil
 	}
 	c.counts.turnedAway.Add(1)
@@ -105,7 +105,7 @@ func (c *core) patience(soft context.Context, watermark uint64) (p flight.Patien
 
 // fly gets key through a flight of that kind.
 func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (flight.Result[V], error) {
-	if kind == flight.Read && !c.l2.HasTier() && ctx.Err() == nil {
+	if kind == flight.Read && !c.asks(o) && ctx.Err() == nil {
 		c.counts.turnedAway.Add(1)
 		return flight.Result[V]{}, nil
 	}
@@ -127,15 +127,18 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 	err = c.flightError(err)
 	if r.Offered {
 		c.stale(ctx, key, r.Value, errSoftTimeout)
-		info := infoOf(r.Note, false)
-		info.Degraded = info.Tier == "L1" && c.degraded()
-		o.inform(info)
+		r.Instead = errSoftTimeout
+		if c.degraded() && r.Note&noteTier == noteL1 {
+			r.Note |= noteDegraded
+		}
+		c.informOf(o, &r, false)
 		return r, nil
 	}
-	if err == nil && r.Err == nil {
-		if o.info != nil {
-			*o.info = infoOf(r.Note, part == flight.Joined)
-		}
+	if kind == flight.Read && r.Note&noteStale != 0 && !o.allowStale {
+		return flight.Result[V]{}, err
+	}
+	if err == nil && r.Err == nil && r.Found {
+		c.informOf(o, &r, part == flight.Joined)
 		if r.Note&noteRevalidate != 0 && part == flight.Led {
 			c.refresh(ctx, key, load, o)
 		}
@@ -158,8 +161,8 @@ func (c *core) countPart(part flight.Part) {
 // flyUntilCurrent leads or joins a flight of key, and another one each time that
 // a flight which it has joined turns out to be outdated.
 func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (r flight.Result[V], p flight.Part, err error) {
-	if kind == flight.Load && c.l2.HasTier() && c.flights.Reloading(key) {
-		if r, p, ok, err := c.readBeside(ctx, key); ok {
+	if kind == flight.Load && c.asks(o) && c.flights.Reloading(key) {
+		if r, p, ok, err := c.readBeside(ctx, key, o); ok {
 			return r, p, err
 		}
 	}
@@ -171,7 +174,8 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 		patience := c.patience(soft, watermark)
 		patience.Registered = o.registered
 		r, p, err = c.flights.DoSoftly(ctx, patience, key, kind, c.leader(load, o))
-		if p != flight.Joined || err != nil || !c.outdated(&r, watermark) {
+		ofL1 := o.noMemory && r.Note&noteTier == noteL1
+		if p != flight.Joined || err != nil || !ofL1 && !c.outdated(&r, watermark) {
 			return r, p, err
 		}
 	}
@@ -180,12 +184,12 @@ func (c *Cache[K, V]) flyUntilCurrent(ctx, soft context.Context, key K, kind fli
 // readBeside returns the value that L2 has of a key while a reload loads it: callers
 // that asked for a reload wait for it, others are served from the cache. ok is false
 // if L2 has no fresh value.
-func (c *Cache[K, V]) readBeside(ctx context.Context, key K) (r flight.Result[V], p flight.Part, ok bool, err error) {
-	l := c.leader(nil, &call{})
+func (c *Cache[K, V]) readBeside(ctx context.Context, key K, o *call) (r flight.Result[V], p flight.Part, ok bool, err error) {
+	l := c.leader(nil, &call{noMemory: o.noMemory})
 	l.beside = true
 	since := c.generation.TagWatermark()
 	r, p, err = c.flights.Do(ctx, key, flight.Read, l)
-	ok = err == nil && (r.Found || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(&r, since))
+	ok = err == nil && (r.Found && r.Note&noteStale == 0 || isAnswer(r.Err, ErrNotFound)) && (p == flight.Led || !c.outdated(&r, since))
 	if p == flight.Led && l.again && !ok {
 		<-ctx.Done() // its time is over: the connection may have seen that first
 		return r, p, true, cmp.Or(err, ctx.Err())

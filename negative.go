@@ -2,6 +2,7 @@ package strata
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -117,11 +118,71 @@ func (r *read[K, V]) remembers(err error) bool {
 // absent is the negative entry of a key that the origin does not have, for left. tags are
 // those of that answer.
 func (r *read[K, V]) absent(err error, left time.Duration, tags []string) *l1.Entry[K, negative] {
-	left = min(left, r.c.memoryTTL())
-	dead := l1.After(r.c.memory.Now(), left)
-	n := negative{err: err, notFound: true, fresh: dead, stamp: r.f.Stamp, tags: newTags(tags, r.tagGeneration)}
-	return l1.NewEntry(r.c.negatives, r.f.Key, n, dead)
+	return r.c.negativeEntry(r.f.Key, err, left, r.stamps(tags))
 }
+
+// negativeEntry is the negative entry of a key that the origin does not have, for left.
+// s is from before the origin said so.
+func (c *Cache[K, V]) negativeEntry(key K, err error, left time.Duration, s stamps) *l1.Entry[K, negative] {
+	dead := l1.After(c.memory.Now(), min(left, c.memoryTTL()))
+	n := negative{err: err, notFound: true, fresh: dead, stamp: s.generation, tags: newTags(s.tags, s.tagGeneration)}
+	return l1.NewEntry(c.negatives, key, n, dead)
+}
+
+// lifeOfAbsent returns for how long it is remembered that the origin does not have a
+// key: for as long as the call or the load has said, or else for NotFoundTTL. If that is
+// not positive it is not remembered.
+func (c *core) lifeOfAbsent(o *call) time.Duration {
+	if o.ttl != 0 {
+		return c.jittered(o.ttl)
+	}
+	return c.jittered(c.settings.NotFoundTTL)
+}
+
+// IsNotFound reports whether err says that the origin has no such key: whether it is or
+// wraps ErrNotFound, sql.ErrNoRows, or the error of go-redis for a missing key, or an
+// error with a method NotFound() bool that returns true. It is the default of
+// Options.IsNotFound.
+func IsNotFound(err error) bool {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, sql.ErrNoRows) {
+		return true
+	}
+	var reply interface {
+		error
+		RedisError()
+	}
+	if errors.As(err, &reply) && reply.Error() == "redis: nil" {
+		return true
+	}
+	var missing interface {
+		error
+		NotFound() bool
+	}
+	return errors.As(err, &missing) && missing.NotFound()
+}
+
+// asNotFound returns err, an error of a Loader, so that it wraps ErrNotFound if
+// Options.IsNotFound says that it stands for that.
+func (c *core) asNotFound(err error) error {
+	if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrLoadExited) || isPanic(err) || !c.saysNotFound(err) {
+		return err
+	}
+	return &notFoundError{err}
+}
+
+// saysNotFound is Options.IsNotFound. A panic of it means no.
+func (c *core) saysNotFound(err error) (is bool) {
+	defer c.contain("IsNotFound")
+	return c.settings.IsNotFound(err)
+}
+
+// notFoundError is an error of a Loader that stands for ErrNotFound.
+type notFoundError struct{ err error }
+
+func (e *notFoundError) Error() string { return e.err.Error() }
+
+// Unwrap returns ErrNotFound and the error of the Loader.
+func (e *notFoundError) Unwrap() []error { return []error{ErrNotFound, e.err} }
 
 // forget removes key from L1, and returns the removed entries for memory.Notify,
 // which is called once no lock is held. forget is called under the lock of the key's

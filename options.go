@@ -107,6 +107,12 @@ type Options[K comparable, V any] struct {
 	// MaxNotFoundTTL; a negative value means none.
 	NotFoundTTL time.Duration
 
+	// IsNotFound reports whether an error of a Loader says that the origin has no such
+	// key: it is then remembered for NotFoundTTL, and callers get an error that wraps
+	// ErrNotFound as well. ErrNotFound itself needs no function. Nil means the function
+	// IsNotFound of this package. If it panics the error is like any other.
+	IsNotFound func(err error) bool
+
 	// ErrorTTL is for how long this instance remembers the failure of a load:
 	// callers get the error, or a stale value, and the key is not loaded. It doubles
 	// with each further failure of the key, up to ten times
@@ -222,8 +228,14 @@ type Memory[K comparable, V any] struct {
 	// needs.
 	EvictShare float64
 
-	// Clone, if set, copies a value each time it is returned, so that callers may
-	// change it. Values of Set and Update are not copied when they are stored.
+	// Off makes L1 keep nothing: every read asks L2, and one load at a time still
+	// serves all callers of a key. What failed loads have returned is remembered all the
+	// same; see ErrorTTL. The other fields, but Clone, have no effect then.
+	Off bool
+
+	// Clone, if set, copies a value each time it is returned, and when Set or Update
+	// stores it, so that callers may change it. The value of a Loader belongs to the
+	// cache.
 	Clone func(value V) V
 
 	// DetectMutation looks for callers that change shared values: values are

@@ -53,8 +53,10 @@ type read[K comparable, V any] struct {
 // load may confirm. Its zero value is none.
 type candidate[K comparable, V any] struct {
 	value *V
-	note  uint8     // the tier that it comes from
-	until int64     // the end of the time in which it may be served on error
+	note  uint8 // the tier that it comes from
+	until int64 // the end of the time in which it may be served on error
+	kept  int64 // the end of the time in which a tier keeps it
+	times flight.Times
 	id    remote.ID // zero if L2 does not hold it
 	tags  []string
 	// unbounded says that it was expired in L2 at a time that is unknown here, so

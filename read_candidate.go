@@ -20,24 +20,30 @@ func (r *read[K, V]) useStale(o opened[V], h *remote.Held) (settled bool) {
 	c, now, window := r.c, r.c.memory.Now(), r.c.o.Stale.window()
 	age, expired, unbounded := c.staleSince(h, o.byTag, o.tags)
 	k := &r.candidate
+	born := k.times.Born
 	if k.value == nil || k.id != h.ID { // L1 does not have it as well
 		k.note = noteL2
+		if born = 0; !expired {
+			born = c.bornBefore(now, -age)
+		}
 	}
 	k.value, k.id, k.tags, k.until, k.unbounded = &o.value, h.ID, o.tags, 0, unbounded
+	k.kept = l1.After(now, min(h.Left, window-age))
+	e := c.entry(now, r.f.Key, o.value, -age, min(h.Left, window-age), r.stamps(o.tags), record{id: h.ID, born: born})
+	if expired {
+		e = c.expired(e, now)
+	}
+	k.entry, k.times = e, c.timesOf(e)
 	if d := c.o.Stale.OnError - age; c.o.Stale.OnError > 0 && d > 0 {
 		k.until = l1.After(now, d)
 		r.offer()
 	}
-	e := c.entry(now, r.f.Key, o.value, -age, min(h.Left, window-age), r.stamps(o.tags), h.ID)
-	if expired {
-		e = c.expired(e, now)
-	}
-	k.entry = e
 	if expired || !r.loads || r.call.refresh || r.call.skipRead || age >= c.o.Stale.WhileRevalidate {
 		return false
 	}
 	r.found(o.value, o.tags, endL2)
 	r.outcome.res.Note |= noteStale | noteRevalidate
+	r.outcome.res.Times = k.times
 	r.outcome.entry = e
 	c.stale(r.ctx, r.f.Key, o.value, nil)
 	return true
@@ -89,7 +95,8 @@ func (r *read[K, V]) serveCandidate(err error) bool {
 		return false
 	}
 	r.bound()
-	r.outcome.res = flight.Result[V]{Value: *k.value, Found: true, Note: k.note | noteStale, Tags: k.tags, Instead: err}
+	r.outcome.res = r.stale()
+	r.outcome.res.Instead = err
 	if k.entry != nil && !r.right.noStore {
 		r.outcome.entry = k.entry
 	}
@@ -104,7 +111,14 @@ func (r *read[K, V]) offer() {
 		return // it may have been dropped by the time that the load begins
 	}
 	if r.c.o.Limits.SoftTimeout > 0 && r.loads && k.until != 0 {
-		res := flight.Result[V]{Value: *k.value, Found: true, Note: k.note | noteStale, Tags: k.tags, TagWatermark: r.tagGeneration}
+		res := r.stale()
+		res.TagWatermark = r.tagGeneration
 		r.c.flights.Offer(r.f, res, k.until)
 	}
+}
+
+// stale returns the candidate as a result.
+func (r *read[K, V]) stale() flight.Result[V] {
+	k := &r.candidate
+	return flight.Result[V]{Value: *k.value, Found: true, Note: k.note | noteStale, Tags: k.tags, Times: k.times}
 }

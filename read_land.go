@@ -52,6 +52,9 @@ func (r *read[K, V]) land() {
 	}()
 	defer c.contain("Tier.Release")
 	r.release(r.right.lease)
+	if c.passesMemory(&r.call) {
+		o.entry, o.negative = nil, nil
+	}
 	switch {
 	case o.entry != nil:
 		insert = r.insertNothing(&removed) // unless it can be weighed
@@ -103,8 +106,13 @@ func (r *read[K, V]) insertNothing(removed *[]removal[K, V]) (insert func()) {
 // isAnswer reports whether err is the Loader's answer target. A panic is no
 // answer, even if it wraps target.
 func isAnswer(err, target error) bool {
+	return errors.Is(err, target) && !isPanic(err)
+}
+
+// isPanic reports whether err is that of a Loader that panicked.
+func isPanic(err error) bool {
 	var p *LoadPanicError
-	return errors.Is(err, target) && !errors.As(err, &p)
+	return errors.As(err, &p)
 }
 
 // count adds the flight to the numbers.

@@ -112,6 +112,7 @@ func (l *loaderRun[K, V]) answer(at int64) {
 	for _, r := range l.reads {
 		o := &r.outcome
 		o.res.Value, o.res.Err = l.of(r.f.Key)
+		o.res.Err = r.c.asNotFound(o.res.Err)
 		o.res.Found, o.took, o.ended = o.res.Err == nil, took, at
 		applyLoad(said, &r.call, r.f.Key)
 		out := outcomeOf(o.res.Err, r.candidate.value != nil)

@@ -55,6 +55,9 @@ func (g *reads[K, V]) lookUp() (landed []*read[K, V]) {
 // stale one becomes the candidate.
 func (r *read[K, V]) lookAgain() (settled bool) {
 	c := r.c
+	if r.call.noMemory {
+		return false
+	}
 	e, now := c.memory.Peek(r.f.Key)
 	if e == nil {
 		return false
@@ -71,10 +74,11 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 		r.candidate.value, r.candidate.note, r.candidate.until = &e.Value.value, noteL1, c.onErrorUntil(e)
 		about := recordOf(e)
 		r.candidate.id, r.candidate.tags = about.id, about.tags.all()
+		r.candidate.times, r.candidate.kept = c.timesOf(e), e.Dead
 		r.offer()
 		return false
 	}
-	r.found(e.Value.value, recordOf(e).tags.all(), endL1)
+	r.foundEntry(e)
 	return true
 }
 
@@ -84,7 +88,7 @@ func (g *reads[K, V]) askTier() {
 	ask := where(g.unsettled(), func(r *read[K, V]) bool { return r.named() && !r.l2.PassesBy(s) })
 	switch {
 	case len(ask) == 0:
-	case !ask[0].l2.Allowed(s):
+	case g.call.noRemote, !ask[0].l2.Allowed(s):
 		for _, r := range ask {
 			r.l2.Down = true
 			r.outcome.settled = r.serveSuspect()
@@ -273,6 +277,9 @@ func (r *read[K, V]) stopHere() (settled bool) {
 	}
 	if !r.loads {
 		r.outcome.how = endAbsent
+		if k := &r.candidate; k.value != nil && r.c.memory.Now() < k.kept {
+			r.settle(r.stale())
+		}
 		return true
 	}
 	err := r.c.throttled(r.f.Key)
@@ -327,6 +334,7 @@ func (r *read[K, V]) useSealed(box *sealed, drops map[string]remote.Tag) (settle
 	case o.state == fresh && !same:
 		r.found(o.value, o.tags, endL2)
 		r.keepHeld(&o, h)
+		r.outcome.res.Times = r.c.timesOf(r.outcome.entry)
 		return true
 	case same:
 		return false
@@ -338,7 +346,11 @@ func (r *read[K, V]) useSealed(box *sealed, drops map[string]remote.Tag) (settle
 // keepHeld makes an entry for L1 of the value that L2 holds.
 func (r *read[K, V]) keepHeld(o *opened[V], h *remote.Held) {
 	now, left := r.c.memory.Now(), min(h.Fresh, h.Left)
-	e := r.c.entry(now, r.f.Key, o.value, left, h.Left, r.stamps(o.tags), h.ID)
+	born := r.c.bornBefore(now, left)
+	if s := r.suspect.entry; s != nil && recordOf(s).id == h.ID {
+		born = recordOf(s).born
+	}
+	e := r.c.entry(now, r.f.Key, o.value, left, h.Left, r.stamps(o.tags), record{id: h.ID, born: born})
 	// L2 does not say how long the value's life was, only how much of it is left. If
 	// a short life were due at once, instances would take turns at refreshing it.
 	r.c.refreshSoon(e, now, left, min(r.c.o.TTL, left), 0)
@@ -353,7 +365,7 @@ func (r *read[K, V]) serveSuspect() (settled bool) {
 		return false
 	}
 	r.c.counts.degraded.Add(1)
-	r.found(e.Value.value, recordOf(e).tags.all(), endL1)
+	r.foundEntry(e)
 	r.outcome.res.Note |= noteDegraded
 	return true
 }
@@ -473,6 +485,12 @@ const (
 	// noteRevalidate asks the leader to start a refresh.
 	noteRevalidate = 16
 )
+
+// foundEntry settles the read with an entry of L1.
+func (r *read[K, V]) foundEntry(e *entry[K, V]) {
+	r.found(e.Value.value, recordOf(e).tags.all(), endL1)
+	r.outcome.res.Times = r.c.timesOf(e)
+}
 
 // found settles the read with v, which has these tags.
 func (r *read[K, V]) found(v V, tags []string, how end) {

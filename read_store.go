@@ -144,11 +144,7 @@ func (c *core) remoteLives(left time.Duration) (fresh, kept time.Duration) {
 // or the load has said, or else for NotFoundTTL; or returns how L2 is to be told
 // before that. L2 drops the value that it holds then.
 func (r *read[K, V]) keepNotFound(err error) (s toStore[K, V], ok bool) {
-	left := r.c.o.NotFoundTTL
-	if r.call.ttl != 0 {
-		left = r.call.ttl
-	}
-	left = r.c.jittered(left)
+	left := r.c.lifeOfAbsent(&r.call)
 	if r.right.noStore {
 		return s, false
 	}
@@ -280,9 +276,9 @@ func (r *read[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote
 	if r.l2.KeyTooLong {
 		left, kept = min(left, UnconfirmedTTL), min(kept, UnconfirmedTTL)
 	}
-	e := r.c.entry(loaded, r.f.Key, v, left, kept, r.stamps(r.call.tags), id)
+	e := r.c.entry(loaded, r.f.Key, v, left, kept, r.stamps(r.call.tags), record{id: id, born: loaded})
 	r.c.refreshSoon(e, loaded, left, left, r.outcome.took)
-	r.outcome.entry = e
+	r.outcome.entry, r.outcome.res.Times = e, r.c.timesOf(e)
 }
 
 // refusedRemote counts a value that L2 has refused.

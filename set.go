@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -48,6 +49,13 @@ func (c *Cache[K, V]) SetMany(ctx context.Context, values map[K]V, opts ...CallO
 	return nil
 }
 
+// SetNotFound is [Cache.Set] for the answer that the origin has no such key: callers of
+// the key get ErrNotFound for Options.NotFoundTTL, or for as long as [WithTTL] says. If
+// that is not positive it drops the key, as Invalidate does.
+func (c *Cache[K, V]) SetNotFound(ctx context.Context, key K, opts ...CallOption) error {
+	return c.set(ctx, []write[K, V]{{key: key, absent: true}}, callOf(opts))
+}
+
 // maxBatch is the number of keys in one operation on L2. It is bounded so that the
 // timeout of the operation does not depend on the size of the call.
 const maxBatch = 500
@@ -61,6 +69,7 @@ type write[K comparable, V any] struct {
 	left   time.Duration
 	weight int64
 	keep   bool      // in L1
+	absent bool      // the origin has no value
 	late   bool      // L2 has refused it: there was a later write
 	id     remote.ID // of its value in L2
 	tags   []string
@@ -79,7 +88,7 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 			return err
 		}
 	}
-	if !c.l2.Used() {
+	if !c.l2.Used() || o.noRemote {
 		return c.setMemory(ws)
 	}
 	begun := 0
@@ -117,10 +126,9 @@ func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
 		w := &ws[i]
 		w.stamps = c.stamps(w.tags)
 		var removed []removal[K, V]
-		insert := func() { removed = c.forget(w.key) }
-		if w.keep {
-			e := c.written(w)
-			insert = func() { removed, _ = c.memory.Set(e, w.weight); c.negatives.Delete(w.key) }
+		insert := c.insertWritten(w, &removed)
+		if insert == nil {
+			insert = func() { removed = c.forget(w.key) }
 		}
 		if err := c.flights.Store(w.key, insert); err != nil {
 			return ErrClosed
@@ -135,25 +143,41 @@ func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
 	if err := c.checkKey(w.key); err != nil {
 		return err
 	}
-	if w.left = c.life(&o); w.left > 0 {
-		c.nameTags(&o, w.key, w.value)
+	switch {
+	case w.absent:
+		w.left, w.keep = c.lifeOfAbsent(&o), true
+	default:
+		if w.left = c.life(&o); w.left > 0 {
+			c.nameTags(&o, w.key, w.value)
+		}
+		if w.weight, w.keep = c.weigh(w.key, w.value); w.keep {
+			w.value = c.clone(w.value)
+		}
 	}
 	if err := c.callError(&o); err != nil {
 		return err
 	}
 	w.tags = o.tags
-	if w.weight, w.keep = c.weigh(w.key, w.value); w.left <= 0 {
-		w.keep = false
-	}
-	if c.l2.Used() {
+	w.keep = w.keep && w.left > 0 && !c.passesMemory(&o)
+	if c.l2.Used() && !o.noRemote {
 		if w.name, err = c.nameOf(w.key); err != nil {
 			return err
 		}
 	}
-	if c.l2.HasTier() {
+	if c.asks(&o) {
 		// With tags it is sealed again, with the tag clock of its token.
-		w.data, err = c.seal(nil, w.name, w.value, w.tags, 0)
+		err = c.sealWrite(w, 0)
 	}
+	return err
+}
+
+// sealWrite makes the data of a write for L2.
+func (c *Cache[K, V]) sealWrite(w *write[K, V], clock uint64) (err error) {
+	if w.absent {
+		w.data = c.sealAbsent(w.name, w.tags, clock)
+		return nil
+	}
+	w.data, err = c.seal(nil, w.name, w.value, w.tags, clock)
 	return err
 }
 
@@ -163,19 +187,42 @@ func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
 	var removed []removal[K, V]
 	drop := func() { removed = c.forget(w.key) }
 	var insert func()
-	if stored && w.keep {
-		if e := c.written(w); !c.tagsDropped(e) {
-			insert = func() { removed, _ = c.memory.Set(e, w.weight); c.negatives.Delete(w.key) }
-		}
+	if stored {
+		insert = c.insertWritten(w, &removed)
 	}
 	c.flights.End(w.right, insert, drop)
 	c.memory.Notify(removed)
 }
 
+// insertWritten returns the insertion of a write into L1; nil if L1 keeps nothing of it.
+func (c *Cache[K, V]) insertWritten(w *write[K, V], removed *[]removal[K, V]) (insert func()) {
+	switch {
+	case !w.keep:
+		return nil
+	case w.absent:
+		n := c.negativeEntry(w.key, ErrNotFound, w.left, w.stamps)
+		if v, _ := c.judgeTags(n.Value.tags); v != generation.Valid {
+			return nil
+		}
+		return func() {
+			*removed = c.forgetValue(w.key)
+			c.negatives.Set(n, 1)
+		}
+	}
+	e := c.written(w)
+	if c.tagsDropped(e) {
+		return nil
+	}
+	return func() {
+		*removed, _ = c.memory.Set(e, w.weight)
+		c.negatives.Delete(w.key)
+	}
+}
+
 // written is the entry for L1 of a write.
 func (c *Cache[K, V]) written(w *write[K, V]) *entry[K, V] {
 	now := c.memory.Now()
-	e := c.entry(now, w.key, w.value, w.left, c.kept(w.left), w.stamps, w.id)
+	e := c.entry(now, w.key, w.value, w.left, c.kept(w.left), w.stamps, record{id: w.id, born: now})
 	c.refreshSoon(e, now, w.left, w.left, 0)
 	c.mark(e)
 	return e
@@ -206,13 +253,15 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 	for i := range ws {
 		w := &ws[i]
 		if len(w.tags) > 0 {
-			var err error
-			if w.data, err = c.seal(nil, w.name, w.value, w.tags, leases[i].Clock); err != nil {
+			if err := c.sealWrite(w, leases[i].Clock); err != nil {
 				return err
 			}
 		}
 		if w.left > 0 {
-			fresh, left := min(w.left, maxRemoteLife), min(c.kept(w.left), maxRemoteLife)
+			fresh, left := c.remoteLives(w.left)
+			if w.absent {
+				left = fresh
+			}
 			puts = append(puts, remote.Put{Key: w.name, Data: w.data, Fresh: fresh, Left: left, Lease: leases[i]})
 			at = append(at, i)
 			w.id = remote.ID(leases[i].Token)

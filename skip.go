@@ -51,6 +51,10 @@ func (r *read[K, V]) prepareReload() {
 		case <-r.ctx.Done():
 		}
 	}
+	if r.call.noRemote {
+		r.l2.Down = true
+		return
+	}
 	if !r.named() || r.l2.PassesBy(r.c.l2) {
 		return
 	}
@@ -90,7 +94,7 @@ func (r *read[K, V]) useHeldBefore(box *sealed, drops map[string]remote.Tag) {
 func (r *read[K, V]) supersede() {
 	res := &r.outcome.res
 	answer := res.Err == nil && res.Instead == nil || isAnswer(res.Err, ErrNotFound)
-	if !r.call.skipRead || !answer || r.right.used || r.right.noStore || !r.c.l2.Used() {
+	if !r.call.skipRead || !answer || r.right.used || r.right.noStore || !r.c.l2.Used() || r.call.noRemote {
 		return
 	}
 	if r.l2.Name == "" {

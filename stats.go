@@ -48,10 +48,11 @@ type Stats struct {
 	// entry could be served; RefreshesDropped counts reads that started none,
 	// because Limits.MaxRefreshes were running.
 	Refreshes, RefreshesDropped uint64
-	// StaleRevalidating and StaleOnError count stale values that were served:
-	// while they were refreshed, and because a load had failed, took longer
-	// than Limits.SoftTimeout, or could not be waited for.
-	StaleRevalidating, StaleOnError uint64
+	// StaleRevalidating, StaleOnError and StaleAllowed count stale values that were
+	// served: while they were refreshed; because a load had failed, took longer
+	// than Limits.SoftTimeout, or could not be waited for; and because the caller
+	// allows it.
+	StaleRevalidating, StaleOnError, StaleAllowed uint64
 	// Remembered counts misses that L1 answered: with a stale value, or with a
 	// negative entry. Throttled counts flights that did not load, because a load of
 	// the key had failed a moment before, or no slot of Limits.MaxLoads came free.
@@ -211,6 +212,7 @@ type counts struct {
 	latency                                   histogram
 	refused, leaseWaits                       atomic.Uint64
 	staleRevalidating, staleOnError           atomic.Uint64
+	staleAllowed                              atomic.Uint64
 	remembered, throttled, budgetSpent        atomic.Uint64
 	refreshes, refreshesDropped               atomic.Uint64
 	overloaded, mutations                     atomic.Uint64
@@ -247,6 +249,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		RefreshesDropped:  n.refreshesDropped.Load(),
 		StaleRevalidating: n.staleRevalidating.Load(),
 		StaleOnError:      n.staleOnError.Load(),
+		StaleAllowed:      n.staleAllowed.Load(),
 		Remembered:        n.remembered.Load(),
 		Throttled:         n.throttled.Load(),
 		BudgetSpent:       n.budgetSpent.Load(),

@@ -23,6 +23,7 @@ func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.
 		return ErrClosed
 	}
 	u := &update[K, V]{c: c, call: callOf(opts)}
+	u.call.noRemote = false // others would not hear of the write
 	if err := c.callError(&u.call); err != nil {
 		return err
 	}

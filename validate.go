@@ -28,11 +28,11 @@ func (o *Options[K, V]) settings() *settings {
 	m, r := &o.Memory, &o.Remote
 	s := &settings{
 		Name: o.Name, TTL: o.TTL, IdleTTL: o.IdleTTL, Jitter: o.Jitter, RefreshAt: o.RefreshAt, RefreshSpread: o.RefreshSpread, Stale: o.Stale,
-		NotFoundTTL: o.NotFoundTTL, ErrorTTL: o.ErrorTTL, Limits: o.Limits, ContextControls: o.ContextControls,
+		NotFoundTTL: o.NotFoundTTL, IsNotFound: o.IsNotFound, ErrorTTL: o.ErrorTTL, Limits: o.Limits, ContextControls: o.ContextControls,
 		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Logger: o.Logger, BatchWait: o.BatchWait, BatchSize: o.BatchSize,
 		Memory: Memory[none, none]{
 			MaxEntries: m.MaxEntries, MaxWeight: m.MaxWeight, Policy: m.Policy, EvictShare: m.EvictShare,
-			DetectMutation: m.DetectMutation, TTL: m.TTL,
+			DetectMutation: m.DetectMutation, TTL: m.TTL, Off: m.Off,
 		},
 		Remote: Remote[none, none]{
 			Tier: r.Tier, Bus: r.Bus, Partition: r.Partition, Timeout: r.Timeout, BreakAfter: r.BreakAfter, BreakFor: r.BreakFor,
@@ -122,6 +122,9 @@ func fillLives(o *settings) {
 	o.Stale.OnError = max(0, orDefault(o.Stale.OnError, min(max(ttl, time.Minute), time.Hour)))
 	o.NotFoundTTL = max(0, orDefault(o.NotFoundTTL, min(ttl/4, MaxNotFoundTTL)))
 	o.ErrorTTL = max(0, orDefault(o.ErrorTTL, DefaultErrorTTL))
+	if o.IsNotFound == nil {
+		o.IsNotFound = IsNotFound
+	}
 }
 
 func orDefault(d, def time.Duration) time.Duration {
@@ -307,6 +310,7 @@ func advice(o *settings) (all []string) {
 	say(r.Tier != nil && l.HardTimeout > 0 && r.Timeout >= l.HardTimeout, "Remote.Timeout is not less than Limits.HardTimeout")
 	say(o.Memory.TTL > 0 && o.RefreshAt > 0 && float64(o.Memory.TTL) < o.RefreshAt*float64(o.TTL),
 		"Memory.TTL ends before RefreshAt: L1 never starts a refresh")
+	say(o.Memory.Off && r.Tier == nil, "Memory.Off without a Tier: nothing is kept but failures")
 	say(o.Memory.DetectMutation, "Memory.DetectMutation makes hits slower: leave it to tests and staging")
 	return all
 }

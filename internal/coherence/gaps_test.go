@@ -203,7 +203,7 @@ func TestReadInfoNamesTheTierOfAValue(t *testing.T) {
 		read := func(c *strata.Cache[string, int64], load strata.Loader[string, int64], want strata.Info) {
 			t.Helper()
 			got := strata.Info{Tier: "not written"}
-			if _, err := c.GetOrLoad(t.Context(), "k", load, strata.ReadInfo(&got)); err != nil || got != want {
+			if _, err := c.GetOrLoad(t.Context(), "k", load, strata.ReadInfo(&got)); err != nil || source(got) != want {
 				t.Errorf("%+v, %v; want %+v", got, err, want)
 			}
 		}

@@ -3,6 +3,8 @@ package coherence_test
 import (
 	"context"
 	"runtime"
+
+	"github.com/strata-cache/strata"
 )
 
 func plainLoad(context.Context, string) (int64, error) { return 1, nil }
@@ -12,3 +14,10 @@ func noKeys(context.Context, []string) (map[string]int64, error) { return nil, n
 // exitGoroutine is what testing.T.FailNow does, in words that vet does not
 // take for unreachable code.
 func exitGoroutine() { runtime.Goexit() }
+
+// source is what i says of the source of a value, without its times and the error that
+// it replaces.
+func source(i strata.Info) strata.Info {
+	i.Age, i.TTL, i.Err = 0, 0, nil
+	return i
+}

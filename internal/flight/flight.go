@@ -38,6 +38,15 @@ type Result[V any] struct {
 	TagWatermark uint64
 	// Instead is the error that a stale Value replaces, if it does.
 	Instead error
+	// Times are those of the value.
+	Times Times
+}
+
+// Times are points of time in the life of a value, for the callers of a flight.
+type Times struct {
+	// Fresh is the time until which the value is fresh, Born the time at which it was
+	// loaded. Zero if they are not known.
+	Fresh, Born int64
 }
 
 // Patience limits the time that a caller waits for a flight that has made an offer.

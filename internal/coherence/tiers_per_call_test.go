@@ -1,0 +1,227 @@
+package coherence_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/stratatest"
+)
+
+// inL1 reports whether L1 of c has a value of k, stale or not, and its negative entry.
+func inL1(t *testing.T, c *strata.Cache[string, int64]) (value, notFound bool) {
+	t.Helper()
+	p := c.Explain(t.Context(), "k").L1
+	return p.Present, p.NotFound
+}
+
+func inL2(t *testing.T, c *strata.Cache[string, int64]) bool {
+	t.Helper()
+	return c.Explain(t.Context(), "k").L2.Present
+}
+
+// off makes a cache keep nothing in L1.
+func off(o *strata.Options[string, int64]) { o.Memory.Off = true }
+
+func TestCacheWithoutMemoryReadsL2EachTimeAndKeepsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a, b := instance(t, s, off, negatives), instance(t, s, negatives)
+		o := &origin{}
+		for range 3 {
+			mustGet(t, a, "k", o.load)
+			findsIt(t, a, 0)
+		}
+		if st := a.Stats(); o.loads.Load() != 1 || st.L2.Hits != 5 || st.Entries != 0 || st.L1.Hits != 0 {
+			t.Errorf("%d loads, %+v", o.loads.Load(), st)
+		}
+		must(t, b.Set(t.Context(), "k", 2))
+		synctest.Wait()
+		findsIt(t, a, 2)
+		must(t, a.Set(t.Context(), "k", 3))
+		synctest.Wait()
+		findsIt(t, b, 3)
+		must(t, a.SetNotFound(t.Context(), "k"))
+		findsNothing(t, a, o.load)
+		if value, notFound := inL1(t, a); value || notFound {
+			t.Errorf("L1 has a value %v, a negative entry %v", value, notFound)
+		}
+	})
+}
+
+func TestCacheWithoutAnyTierStillLoadsOnceForAllCallers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCache(t, off)
+		o := &origin{takes: time.Second}
+		for range 100 {
+			go c.GetOrLoad(t.Context(), "k", o.load)
+		}
+		synctest.Wait()
+		mustGet(t, c, "k", o.load)
+		if n := o.loads.Load(); n != 1 {
+			t.Errorf("%d loads, want 1", n)
+		}
+		mustGet(t, c, "k", o.load)
+		if n := o.loads.Load(); n != 2 {
+			t.Errorf("%d loads, want 2: nothing is kept", n)
+		}
+	})
+}
+
+func TestCallWithNoMemoryReadsAndKeepsInL2Only(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := instance(t, newShared(), negatives)
+		o := &origin{}
+		past := strata.NoMemory()
+		read := func(want int64, tier string) {
+			t.Helper()
+			var info strata.Info
+			v, err := c.GetOrLoad(t.Context(), "k", o.load, past, strata.ReadInfo(&info))
+			if v != want || err != nil || info.Tier != tier {
+				t.Errorf("%d, %v, %+v; want %d of %s", v, err, info, want, tier)
+			}
+		}
+		read(0, "origin")
+		if value, _ := inL1(t, c); value {
+			t.Error("L1 keeps what was loaded")
+		}
+		read(0, "L2")
+		findsIt(t, c, 0, past)
+		if all, err := c.GetMany(t.Context(), []string{"k"}, nil, past); err == nil {
+			t.Errorf("GetMany without a Loader: %v", all)
+		}
+		all, err := c.GetMany(t.Context(), []string{"k", "l"}, eachOf(o.load), past)
+		if value, _ := inL1(t, c); value || err != nil || len(all) != 2 {
+			t.Errorf("GetMany: %v, %v; in L1 %v", all, err, value)
+		}
+		findsIt(t, c, 0) // by L1
+		must(t, c.Set(t.Context(), "k", 1, past))
+		if value, _ := inL1(t, c); value {
+			t.Error("L1 keeps what was set, or the entry from before")
+		}
+		read(1, "L2")
+		must(t, c.Update(t.Context(), "k", func(context.Context) (int64, error) { return 2, nil }, past))
+		if value, _ := inL1(t, c); value {
+			t.Error("L1 keeps what was updated")
+		}
+		findsIt(t, c, 2)
+		must(t, c.Invalidate(t.Context(), "k"))
+		m := &missing{}
+		if _, err := c.GetOrLoad(t.Context(), "k", m.load, past); err == nil {
+			t.Error("found")
+		}
+		if _, notFound := inL1(t, c); notFound {
+			t.Error("L1 remembers that there is no such key")
+		}
+	})
+}
+
+func TestCallWithNoRemoteReadsAndKeepsInL1Only(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		var calls atomic.Int64
+		a, b := instance(t, s, negatives, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = stratatest.FaultyTier(s.tier, func(string, string) (time.Duration, error) {
+				calls.Add(1)
+				return 0, nil
+			})
+		}), instance(t, s, negatives)
+		past := strata.NoRemote()
+		o := &origin{}
+		must(t, b.Set(t.Context(), "k", 5))
+		synctest.Wait()
+		before := calls.Load()
+		findsNone(t, a, past)
+		if v, err := a.GetOrLoad(t.Context(), "k", o.load, past); v != 0 || err != nil {
+			t.Errorf("%d, %v; want 0 of the origin", v, err)
+		}
+		findsIt(t, a, 0, past)
+		findsIt(t, b, 5)
+		must(t, a.Set(t.Context(), "k", 1, past))
+		findsIt(t, a, 1)
+		if _, err := a.GetMany(t.Context(), []string{"l", "m"}, eachOf(o.load), past); err != nil {
+			t.Error(err)
+		}
+		if _, err := a.GetOrLoad(t.Context(), "n", o.load, past, strata.SkipRead()); err != nil {
+			t.Error(err)
+		}
+		must(t, a.SetNotFound(t.Context(), "k", past))
+		findsNothing(t, a, o.load)
+		if n := calls.Load(); n != before {
+			t.Errorf("%d calls of L2", n-before)
+		}
+		if !inL2(t, b) {
+			t.Error("L2 has lost its value")
+		}
+		must(t, b.Invalidate(t.Context(), "k"))
+		synctest.Wait()
+		if value, notFound := inL1(t, a); value || notFound {
+			t.Error("L1 has kept it after an Invalidate of another instance")
+		}
+	})
+}
+
+func TestLoadWithNoRemoteIsFencedByAnInvalidateOfAnotherInstance(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
+		o := &origin{takes: time.Second}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.GetOrLoad(t.Context(), "k", o.load, strata.NoRemote())
+		}()
+		time.Sleep(time.Millisecond)
+		must(t, b.Invalidate(t.Context(), "k"))
+		<-done
+		if value, _ := inL1(t, a); value {
+			t.Error("L1 has kept what was loaded before the Invalidate")
+		}
+	})
+}
+
+func TestCallWithNoMemoryJoinsNoAnswerOfL1(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		c := instance[string, int64](t, s)
+		must(t, c.Set(t.Context(), "k", 1))
+		for range 100 {
+			var info strata.Info
+			if _, err := c.GetOrLoad(t.Context(), "k", nil, strata.NoMemory(), strata.ReadInfo(&info)); err == nil {
+				t.Fatal("no Loader, and no error")
+			}
+			if v, err := c.GetOrLoad(t.Context(), "k", plainLoad, strata.NoMemory(), strata.ReadInfo(&info)); v != 1 || err != nil || info.Tier != "L2" {
+				t.Fatalf("%d, %v, %+v", v, err, info)
+			}
+		}
+	})
+}
+
+func TestValuesThatAreSetAreCloned(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for name, open := range map[string]func(...func(*strata.Options[string, []int])) *strata.Cache[string, []int]{
+			"without L2": func(change ...func(*strata.Options[string, []int])) *strata.Cache[string, []int] {
+				return newCache(t, change...)
+			},
+			"with L2": func(change ...func(*strata.Options[string, []int])) *strata.Cache[string, []int] {
+				return instance(t, newShared(), change...)
+			},
+		} {
+			c := open(func(o *strata.Options[string, []int]) { o.Memory.Clone = slices.Clone[[]int] })
+			mine := []int{1, 2}
+			must(t, c.Set(t.Context(), "set", mine))
+			must(t, c.SetMany(t.Context(), map[string][]int{"many": mine}))
+			must(t, c.Update(t.Context(), "update", func(context.Context) ([]int, error) { return mine, nil }))
+			mine[0] = 9
+			for _, k := range []string{"set", "many", "update"} {
+				if v, ok := c.Get(t.Context(), k); !ok || v[0] != 1 {
+					t.Errorf("%s, %s: %v, %v", name, k, v, ok)
+				}
+			}
+		}
+	})
+}
