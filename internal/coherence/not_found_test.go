@@ -162,7 +162,7 @@ func TestSetNotFoundReturnsTheErrorOfL2(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		var down atomic.Bool
-		c := instance(t, s, negatives, func(o *strata.Options[string, int64]) { o.Remote.Tier = failing(s.tier, "drop", &down) })
+		c := instance(t, s, negatives, func(o *strata.Options[string, int64]) { o.Remote.Tier = failing(s.tier, "Drop", &down) })
 		must(t, c.Set(t.Context(), "k", 1))
 		down.Store(true)
 		var unconfirmed *strata.RemoteError
