@@ -112,7 +112,9 @@ func TestStaleValueOfL1IsAllowedWhileL2IsDown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		var down atomic.Bool
-		c := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = failing(failing(s.tier, "Get", &down), "Read", &down) })
+		c := instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = failing(failing(s.tier, "Get", &down), "Read", &down)
+		})
 		must(t, c.Set(t.Context(), "k", 7))
 		time.Sleep(2 * time.Minute)
 		down.Store(true)

@@ -10,8 +10,9 @@ import (
 	"github.com/strata-cache/strata/internal/history"
 )
 
-// Schedules in which callers also ask past the cache, for many keys at once with a
-// loader that returns all, make updates that fail, and put keys on hold; in which
+// Schedules in which callers also ask past the cache or one of its tiers, for stale
+// values, for many keys at once with a loader that returns all, make updates that fail,
+// store "not found", and put keys on hold; in which
 // entries have their tags from the load or from Options.Tags; and in which loads
 // without callers continue or not, and those of single keys wait for each other or not.
 
@@ -63,6 +64,20 @@ func (m *member) stepMixed(ctx context.Context, d *dice, key string, think func(
 		m.updateInVain(marked, key, think)
 	case n < 12 && m.s.o.holds:
 		m.hold(marked, key, d.delay(), think)
+	case n == 12:
+		m.readOnly(ctx, key, strata.AllowStale())
+	case n == 13:
+		m.readOnly(ctx, key, strata.AllowStale(), strata.NoRemote())
+	case n == 14:
+		m.passTier(ctx, key, strata.NoMemory())
+	case n == 15:
+		m.passTier(ctx, key, strata.NoRemote())
+	case n == 16:
+		m.s.write(key)
+		think()
+		m.fence(ctx, history.Fence{Key: key}, func(ctx context.Context) error {
+			return m.cache.SetNotFound(ctx, key, strata.WithTTL(max(1, d.delay())), strata.WithTags(m.s.o.tags(key)...))
+		})
 	default:
 		return false
 	}
@@ -78,6 +93,38 @@ func (m *member) readPast(ctx context.Context, key string) {
 	if m.verify(ctx, key, err); err == nil {
 		m.gotten(r, value)
 	}
+}
+
+// readOnly reads key without a load, also what is stale.
+func (m *member) readOnly(ctx context.Context, key string, opts ...strata.CallOption) {
+	r := history.Read{Instance: m.id, Key: key, Call: m.s.rec.Now()}
+	var info strata.Info
+	before := m.cache.Stats()
+	value, ok := m.cache.Get(ctx, key, append(opts, strata.ReadInfo(&info))...)
+	after := m.cache.Stats()
+	if !ok {
+		return
+	}
+	r.Degraded = info.Degraded || !before.Connected || !after.Connected || before.Degraded != after.Degraded
+	r.Stale = info.Stale
+	m.gotten(r, value)
+}
+
+// passTier gets key from one tier or the origin. The load may be needless, since
+// the other tier may have the value, and the other tier may not get what it brings.
+func (m *member) passTier(ctx context.Context, key string, past strata.CallOption) {
+	r := history.Read{Instance: m.id, Key: key, Call: m.s.rec.Now()}
+	var info strata.Info
+	before := m.cache.Stats()
+	value, err := m.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, r.Call), key, nil, past, strata.ReadInfo(&info))
+	after := m.cache.Stats()
+	m.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: r.Call, To: m.s.rec.Now()})
+	if m.verify(ctx, key, err); err != nil {
+		return
+	}
+	r.Degraded = info.Degraded || !before.Connected || !after.Connected
+	r.Stale = info.Stale && (m.failedSince(key, r.Call-history.Time(11*time.Second)) || m.rebuilds(r.Call))
+	m.gotten(r, value)
 }
 
 // readMany reads some keys at once, with a loader that brings all.
