@@ -34,7 +34,7 @@ const (
 
 // subject is a cache whose histories are judged.
 type subject interface {
-	Get(ctx context.Context, key string) (int64, bool)
+	Get(ctx context.Context, key string, opts ...strata.CallOption) (int64, bool)
 	GetOrLoad(ctx context.Context, key string, load strata.Loader[string, int64], opts ...strata.CallOption) (int64, error)
 	Set(ctx context.Context, key string, v int64, opts ...strata.CallOption) error
 	Update(ctx context.Context, key string, write func(context.Context) (int64, error), opts ...strata.CallOption) error
