@@ -30,7 +30,9 @@
 //   - [Cache.All], [Cache.Keys], [Cache.Hottest]: the fresh entries of L1
 //   - Options.BatchWait: loads of single keys that come together are one call
 //   - [SkipRead], [SkipReadContext]: a value that was loaded after the call began
-//   - [ReadInfo]: the tier of a value, and whether it is stale, shared or degraded
+//   - [AllowStale]: what Get returns may be stale
+//   - [NoMemory], [NoRemote]: pass one tier by
+//   - [ReadInfo]: the tier and the age of a value, and whether it is stale, shared or degraded
 //
 // Write:
 //   - [Cache.Invalidate]: drop keys on all instances, after a write to the origin
@@ -50,7 +52,7 @@
 //   - [Load.NoStore]: return a value without storing it
 //   - [Loading], [LoadingKey]: the [Load] of a Loader, and of one key of a ManyLoader
 //   - [Cache.Previous] with [ErrNotModified]: keep the old value, and send nothing again
-//   - [ErrNotFound]: cache that the origin has no such key
+//   - [ErrNotFound], [IsNotFound], [Cache.SetNotFound]: cache that the origin has no such key
 //
 // Observe:
 //   - [Cache.Stats]: counters; [Histogram.Quantile] reads latencies

@@ -2,6 +2,7 @@ package strata_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -45,4 +46,56 @@ func ExampleOptions_negativeCaching() {
 	// Output:
 	// true 1
 	// Bob <nil> 2
+}
+
+var errNoUser = errors.New("no such user")
+
+// How does the cache know the errors of my database for "not found"? It knows that of
+// database/sql. A function names others.
+func ExampleIsNotFound() {
+	ctx := context.Background()
+	queries := 0
+	users, err := strata.New(strata.Options[string, user]{
+		TTL: 5 * time.Minute,
+		IsNotFound: func(err error) bool {
+			return errors.Is(err, errNoUser) || strata.IsNotFound(err)
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer users.Close(ctx)
+
+	for _, answer := range []error{sql.ErrNoRows, errNoUser} {
+		for range 3 {
+			_, err = users.GetOrLoad(ctx, answer.Error(), func(context.Context, string) (user, error) {
+				queries++
+				return user{}, answer
+			})
+		}
+		fmt.Println(errors.Is(err, strata.ErrNotFound), errors.Is(err, answer), queries)
+	}
+	// Output:
+	// true true 1
+	// true true 2
+}
+
+// How does code that deletes a row tell the cache that it is gone? SetNotFound saves the
+// load that an Invalidate would cost.
+func ExampleCache_SetNotFound() {
+	ctx := context.Background()
+	users, err := strata.New(strata.Options[string, user]{TTL: 5 * time.Minute, Loader: loadUser})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer users.Close(ctx)
+
+	_, _ = users.GetOrLoad(ctx, "ann", nil)
+	_ = users.SetNotFound(ctx, "ann") // after the origin has deleted it
+	_, err = users.GetOrLoad(ctx, "ann", nil)
+	fmt.Println(errors.Is(err, strata.ErrNotFound), users.Stats().Loads.Total())
+	// Output:
+	// true 1
 }

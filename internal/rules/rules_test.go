@@ -46,7 +46,7 @@ const (
 	maxPackageFiles  = 12
 	maxRootFiles     = 32
 	maxPackageLines  = 3200
-	maxRootLines     = 7400 // it may have twice the files, and is the product
+	maxRootLines     = 7700 // it may have twice the files, and is the product
 	maxExportedTypes = 25   // of the root package
 	maxInterfaces    = 6    // of the root package
 	maxOptionsFields = 25
