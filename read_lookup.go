@@ -473,30 +473,3 @@ func (r *read[K, V]) opContext() (context.Context, context.CancelFunc) {
 func (r *read[K, V]) answered(op string, err error) bool {
 	return r.l2.Answered(r.ctx, r.c.l2, op, err)
 }
-
-// The note of a result describes its value.
-const (
-	noteTier     = 3 // mask of: noteL1, noteL2, noteOrigin
-	noteL1       = 1
-	noteL2       = 2
-	noteOrigin   = 3
-	noteStale    = 4
-	noteDegraded = 8
-	// noteRevalidate asks the leader to start a refresh.
-	noteRevalidate = 16
-)
-
-// foundEntry settles the read with an entry of L1.
-func (r *read[K, V]) foundEntry(e *entry[K, V]) {
-	r.found(e.Value.value, recordOf(e).tags.all(), endL1)
-	r.outcome.res.Times = r.c.timesOf(e)
-}
-
-// found settles the read with v, which has these tags.
-func (r *read[K, V]) found(v V, tags []string, how end) {
-	r.outcome.how = how
-	r.settle(flight.Result[V]{Value: v, Found: true, Note: noteL1, Tags: tags})
-	if how == endL2 {
-		r.outcome.res.Note = noteL2
-	}
-}
