@@ -227,6 +227,7 @@ type point struct {
 
 func TestCodecsConform(t *testing.T) {
 	t.Run("JSON", func(t *testing.T) {
+		stratatest.TestCodec(t, codec.Versioned(codec.JSON[point]()), point{}, point{X: 1})
 		stratatest.TestCodec(t, codec.JSON[point](), point{}, point{X: 1, Y: -1}, point{Tags: []string{"a", "\r\n"}})
 	})
 	t.Run("Bytes", func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/servers"
 	"github.com/strata-cache/strata/redis"
 )
@@ -152,6 +153,32 @@ func otherTypes(t *testing.T, r server) {
 	eventually(t, "the new value is served", func() bool { return mustGet(t, b, "k", o.load) == 1 })
 	if n := o.loads.Load(); n != 2 {
 		t.Errorf("%d loads; want 2", n)
+	}
+}
+
+func TestNewVersionReadsOlderValuesOfRedis(t *testing.T) { olderValues(t, servers.StartRedis(t)) }
+
+// olderValues stores a value as one version of a program does, reads it as the next
+// one does, and drops it.
+func olderValues(t *testing.T, r server) {
+	now := codec.Versioned(codec.JSON[string](), codec.From(codec.JSON[int64](), func(n int64) (string, error) { return fmt.Sprint(n), nil }))
+	a, _ := instance[string, int64](t, r)
+	b, _ := instance(t, r, func(o *strata.Options[string, string]) { o.Remote.Codec = now })
+	joined(t, "warm", a, b)
+	loads := 0
+	load := func(context.Context, string) (string, error) { loads++; return "new", nil }
+	if err := a.Set(t.Context(), "k", 7); err != nil {
+		t.Fatal(err)
+	}
+	if s := mustGet(t, b, "k", load); s != "7" || loads != 0 {
+		t.Errorf("the new version has %q after %d loads, want 7 after none", s, loads)
+	}
+	if err := a.Invalidate(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the older value is gone", func() bool { return mustGet(t, b, "k", load) == "new" })
+	if n, ok := a.Get(t.Context(), "k"); ok || a.Stats().L2.Foreign+b.Stats().L2.Foreign != 0 {
+		t.Errorf("the old version reads %d of the new one, or a value was not read", n)
 	}
 }
 

@@ -157,7 +157,7 @@ func mustInt(t *testing.T, r redis.Reply) int64 {
 func TestCachesAgreeOnACluster(t *testing.T) {
 	k := servers.StartCluster(t, 3, 0)
 	for name, try := range map[string]func(*testing.T, server){
-		"a stampede": stampede, "other types": otherTypes, "struct keys": structKeys, "a load begun before": loadBegunBefore,
+		"a stampede": stampede, "other types": otherTypes, "older values": olderValues, "struct keys": structKeys, "a load begun before": loadBegunBefore,
 		"no payload": noPayload,
 	} {
 		for i := range k.Nodes {
