@@ -27,6 +27,7 @@ type call struct {
 	noMemory   bool
 	noRemote   bool
 	refresh    bool // in the background, of an entry that can be served
+	ahead      bool // a refresh of an entry that may not be due
 	gathers    bool // the Loader is Options.ManyLoader
 	// registered is called when a refresh leads a flight or has joined one. Nil:
 	// never.

@@ -28,6 +28,7 @@
 //   - [Cache.Get]: one value, if a tier has it
 //   - [Cache.GetMany]: many values, in one read of L2 and one call of a [ManyLoader]
 //   - [Cache.All], [Cache.Keys], [Cache.Hottest]: the fresh entries of L1
+//   - [Cache.Refresh], Options.RefreshEvery: load keys in the background
 //   - Options.BatchWait: loads of single keys that come together are one call
 //   - [SkipRead], [SkipReadContext]: a value that was loaded after the call began
 //   - [AllowStale]: what Get returns may be stale

@@ -101,3 +101,34 @@ func ExampleOptions_batchWait() {
 	// query for [7 8 9]
 	// user 8 <nil>
 }
+
+// How do I load values again that I know to have changed, or that are needed soon?
+// Refresh returns at once, and reads are served meanwhile.
+func ExampleCache_Refresh() {
+	ctx := context.Background()
+	queried := make(chan []string, 1)
+	users, err := strata.New(strata.Options[string, user]{
+		TTL: 5 * time.Minute,
+		ManyLoader: func(_ context.Context, ids []string) (map[string]user, error) {
+			found := make(map[string]user)
+			for _, id := range ids {
+				found[id] = user{Name: "user " + id}
+			}
+			queried <- ids
+			return found, nil
+		},
+		// The hottest users are loaded again before they expire, without Refresh.
+		RefreshEvery: time.Minute,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer users.Close(ctx)
+	_ = users.Set(ctx, "7", user{Name: "old"})
+	fmt.Println(users.Refresh(ctx, "7", "8"))
+	fmt.Println(len(<-queried), "keys in one query")
+	// Output:
+	// <nil>
+	// 2 keys in one query
+}

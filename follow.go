@@ -13,8 +13,11 @@ import (
 
 var errParseKey = errors.New("strata: ParseKey, or a method of the key, panicked")
 
-// startLink begins to follow the bus, and probes the tier.
+// startLink begins to follow the bus, probes the tier, and keeps hot entries fresh.
 func (c *Cache[K, V]) startLink() {
+	if c.o.RefreshEvery > 0 {
+		c.probes.Go(c.keepHot)
+	}
 	c.startCore(link.Options{
 		FenceAll: c.flights.FenceAll, Apply: c.apply, DropAll: c.dropAllLocal,
 		Hits: func() uint64 { return c.memory.Stats().Hits },

@@ -2,6 +2,9 @@ package strata
 
 import (
 	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
@@ -186,13 +189,13 @@ func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *entry[K, V], no
 	return true, err
 }
 
-// refresh loads key in the background, unless that is under way, has failed a
-// moment ago, or too much is.
-func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], from *call) {
+// refresh loads key in the background, unless that is under way, or has failed a
+// moment ago. It reports false if there is no room for that.
+func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], from *call) (room bool) {
 	o := *from
 	load = c.loader(load, &o)
 	if _, running := c.flights.Running(key); running || load == nil || c.throttled(key) != nil {
-		return
+		return true
 	}
 	o.refresh, o.info = true, nil
 	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
@@ -201,9 +204,101 @@ func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], fro
 		o.registered = found
 		_, _ = c.fly(ctx, key, flight.Load, load, &o)
 	}
-	if !c.background.Run(key, fly) {
+	room = c.background.Run(key, fly)
+	if !room {
 		c.counts.refreshesDropped.Add(1)
 	}
+	return room
+}
+
+// Refresh loads keys in the background, by Options.ManyLoader in calls for up to 500
+// keys, else by Options.Loader for each key, although L1 may have fresh entries of them.
+// It returns before the loads end: its error is about the request, while the failure of a
+// load is that of a refresh, which Stats and Hooks.Load tell, and Options.ErrorTTL
+// remembers. The loads are those that reads start late in a TTL: reads that miss join
+// them, entries are served meanwhile, and with an L2 one instance loads. A value of L2
+// that is not that of L1 is taken instead of a load. For Options.IdleTTL and the eviction
+// policy they are no reads. [SkipRead] brings a value that was
+// loaded after the call.
+//
+// A key that is being loaded, or has failed a moment ago, is left alone. If
+// Limits.MaxRefreshes leaves no room for some keys, or they are too long, the others are
+// loaded, and the error is a *PartialError that has ErrOverloaded or ErrKeyTooLong for
+// them. Other errors are ErrNoLoader, ErrClosed, and that of ctx, whose values the loads
+// have.
+func (c *Cache[K, V]) Refresh(ctx context.Context, keys ...K) error {
+	switch {
+	case c.closed.Load():
+		return ErrClosed
+	case c.o.Loader == nil && c.o.ManyLoader == nil:
+		return ErrNoLoader
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	failed := make(map[K]error)
+	fit := make([]K, 0, len(keys))
+	for _, k := range distinct(keys) {
+		if err := c.checkKey(k); err != nil {
+			failed[k] = err
+			continue
+		}
+		fit = append(fit, k)
+	}
+	for _, k := range c.refreshNow(ctx, fit) {
+		failed[k] = ErrOverloaded
+	}
+	if len(failed) > 0 {
+		return &PartialError[K]{failed}
+	}
+	return nil
+}
+
+// refreshNow starts refreshes of keys, which need not be due, by a loader of the
+// Options. It returns those for which there is no room.
+func (c *Cache[K, V]) refreshNow(ctx context.Context, keys []K) (left []K) {
+	if c.o.ManyLoader != nil {
+		for part := range slices.Chunk(keys, maxBatch) {
+			m := many[K, V]{c: c, load: c.o.ManyLoader, call: call{ahead: true}, due: slices.Clone(part)}
+			left = append(left, m.refresh(ctx)...)
+		}
+		return left
+	}
+	for _, k := range keys {
+		if !c.refresh(ctx, k, nil, &call{ahead: true}) {
+			left = append(left, k)
+		}
+	}
+	return left
+}
+
+// keepHot refreshes the hottest entries of L1 again and again, until Close.
+func (c *Cache[K, V]) keepHot() {
+	every := c.o.RefreshEvery
+	for {
+		t := time.NewTimer(every - rand.N(every/10))
+		select {
+		case <-c.open.Done():
+			t.Stop()
+			return
+		case <-t.C:
+			c.refreshNow(c.open, c.hotAndDue())
+		}
+	}
+}
+
+// hotAndDue returns the hottest keys of L1 that are due before the next time, and were
+// read: each time costs an entry one of its uses. An entry that L1 ends before it is due
+// in L2 is read from there again.
+func (c *Cache[K, V]) hotAndDue() (due []K) {
+	next := c.memory.Now() + int64(c.o.RefreshEvery)
+	tells := c.o.RefreshAt > 0 || c.o.Stale.window() > 0 // else it is due at its end
+	for _, e := range c.memory.Hottest(c.o.Limits.MaxRefreshes) {
+		soon := e.Value.SoonAt(e.Dead)
+		if capped := tells && soon == e.Dead && c.l2.HasTier(); !capped && soon <= next && c.memory.Cool(&e.Head) {
+			due = append(due, e.Key)
+		}
+	}
+	return due
 }
 
 // stale counts v, a stale value that is served, because of err or while it is

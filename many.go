@@ -194,22 +194,25 @@ func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 	}
 }
 
-// refresh loads the keys that are due in the background, as one batch.
-func (m *many[K, V]) refresh(ctx context.Context) {
+// refresh loads the keys that are due in the background, as one batch. It returns those
+// of them for which there is no room.
+func (m *many[K, V]) refresh(ctx context.Context) (left []K) {
 	due := slices.DeleteFunc(m.due, func(k K) bool {
 		_, running := m.c.flights.Running(k)
 		return running || m.c.throttled(k) != nil
 	})
 	m.due = nil
 	if len(due) == 0 {
-		return
+		return nil
 	}
 	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
 	r := many[K, V]{c: m.c, load: m.load, call: m.call, found: make(map[K]V), ctx: ctx}
 	r.call.refresh = true
 	if !m.c.background.Run(&r, func(func()) { r.fly(ctx, due) }) {
 		m.c.counts.refreshesDropped.Add(uint64(len(due)))
+		return due
 	}
+	return nil
 }
 
 // have takes key from L1, if L1 has an answer.

@@ -87,7 +87,12 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 			}
 		}
 		var kept bool
-		if *removed, kept = c.memory.Set(e, weight); !kept {
+		if r.call.ahead {
+			*removed, kept = c.memory.Renew(e, weight)
+		} else {
+			*removed, kept = c.memory.Set(e, weight)
+		}
+		if !kept {
 			c.flights.NotKept(r.f)
 		}
 		c.unremember(e)

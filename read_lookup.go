@@ -70,7 +70,7 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 	case v == generation.Suspect:
 		r.suspect = suspect[K, V]{entry: e, since: since}
 		return false
-	case v == generation.Stale, now >= e.Value.FreshUntil(e.Dead), r.call.refresh && now >= e.Value.SoonAt(e.Dead), r.call.skipRead:
+	case v == generation.Stale, now >= e.Value.FreshUntil(e.Dead), r.call.refresh && (r.call.ahead || now >= e.Value.SoonAt(e.Dead)), r.call.skipRead:
 		r.candidate.value, r.candidate.note, r.candidate.until = &e.Value.value, noteL1, c.onErrorUntil(e)
 		about := recordOf(e)
 		r.candidate.id, r.candidate.tags = about.id, about.tags.all()

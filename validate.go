@@ -27,7 +27,7 @@ type none struct{}
 func (o *Options[K, V]) settings() *settings {
 	m, r := &o.Memory, &o.Remote
 	s := &settings{
-		Name: o.Name, TTL: o.TTL, IdleTTL: o.IdleTTL, Jitter: o.Jitter, RefreshAt: o.RefreshAt, RefreshSpread: o.RefreshSpread, Stale: o.Stale,
+		Name: o.Name, TTL: o.TTL, IdleTTL: o.IdleTTL, Jitter: o.Jitter, RefreshAt: o.RefreshAt, RefreshSpread: o.RefreshSpread, RefreshEvery: o.RefreshEvery, Stale: o.Stale,
 		NotFoundTTL: o.NotFoundTTL, IsNotFound: o.IsNotFound, ErrorTTL: o.ErrorTTL, Limits: o.Limits, ContextControls: o.ContextControls,
 		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Logger: o.Logger, BatchWait: o.BatchWait, BatchSize: o.BatchSize,
 		Memory: Memory[none, none]{
@@ -204,8 +204,14 @@ func problems(o *settings) []error {
 	return errs
 }
 
-// problemsOfBatches calls bad for every field that is wrong about loads by ManyLoader.
+// problemsOfBatches calls bad for every field that is wrong about the loaders of o.
 func problemsOfBatches(o *settings, bad func(field, format string, args ...any)) {
+	if every := o.RefreshEvery; every < 0 || every > 0 && every < minTTL {
+		bad("RefreshEvery", "%v is less than %v", every, minTTL)
+	}
+	if o.RefreshEvery > 0 && o.Loader == nil && o.ManyLoader == nil {
+		bad("RefreshEvery", "needs a Loader or ManyLoader")
+	}
 	if o.BatchWait < 0 || o.BatchWait > maxBatchWait {
 		bad("BatchWait", "%v is not between 0 and %v", o.BatchWait, maxBatchWait)
 	}
@@ -311,6 +317,7 @@ func advice(o *settings) (all []string) {
 	say(o.Memory.TTL > 0 && o.RefreshAt > 0 && float64(o.Memory.TTL) < o.RefreshAt*float64(o.TTL),
 		"Memory.TTL ends before RefreshAt: L1 never starts a refresh")
 	say(o.Memory.Off && r.Tier == nil, "Memory.Off without a Tier: nothing is kept but failures")
+	say(o.RefreshEvery > 0 && o.TTL == NoExpiry, "RefreshEvery with NoExpiry: entries are never due")
 	say(o.Memory.DetectMutation, "Memory.DetectMutation makes hits slower: leave it to tests and staging")
 	return all
 }

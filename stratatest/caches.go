@@ -15,7 +15,7 @@ import (
 // tiers and negative entries are kept as o says. Fields that a test is about are set in
 // the result.
 func Plain[K comparable, V any](o strata.Options[K, V]) strata.Options[K, V] {
-	o.Jitter, o.RefreshAt, o.RefreshSpread = -1, -1, 0
+	o.Jitter, o.RefreshAt, o.RefreshSpread, o.RefreshEvery = -1, -1, 0, 0
 	o.Stale = strata.Stale{WhileRevalidate: -1, OnError: -1}
 	o.ErrorTTL = -1
 	return o

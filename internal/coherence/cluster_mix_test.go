@@ -78,6 +78,8 @@ func (m *member) stepMixed(ctx context.Context, d *dice, key string, think func(
 		m.fence(ctx, history.Fence{Key: key}, func(ctx context.Context) error {
 			return m.cache.SetNotFound(ctx, key, strata.WithTTL(max(1, d.delay())), strata.WithTags(m.s.o.tags(key)...))
 		})
+	case n == 17:
+		m.refresh(ctx, d)
 	default:
 		return false
 	}
@@ -168,6 +170,14 @@ func (m *member) gotten(r history.Read, value string) {
 	defer m.s.mu.Unlock()
 	if last := m.s.lagged[r.Key] + history.Time(3*time.Second); r.Call > last && m.s.lagging[r.Key] == 0 {
 		m.s.t.Errorf("seed %d: instance %d: read of %s called at %v got what was loaded during a hold", m.s.seed, m.id, r.Key, time.Duration(r.Call))
+	}
+}
+
+// refresh starts refreshes of some keys, whose loads go on when it has returned.
+func (m *member) refresh(ctx context.Context, d *dice) {
+	ctx = context.WithValue(context.WithValue(ctx, sinceKey{}, m.s.rec.Now()), manyKey{}, true)
+	if err := m.cache.Refresh(ctx, m.s.o.keys[:1+d.intn(len(m.s.o.keys))]...); err != nil && ctx.Err() == nil {
+		m.s.t.Errorf("seed %d: Refresh: %v", m.s.seed, err)
 	}
 }
 

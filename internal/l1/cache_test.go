@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -268,6 +269,60 @@ func TestResizeKeepsTheEntriesThatFit(t *testing.T) {
 	if c.Len() != 1 {
 		t.Fatal("a Resize without a bound took the bound away")
 	}
+}
+
+// TestEntryThatIsCooledAndNotReadHasNoUsesLeft renews it each time, which is no use.
+func TestEntryThatIsCooledAndNotReadHasNoUsesLeft(t *testing.T) {
+	for _, policy := range []evict.Policy{evict.A3FIFO, evict.LRU, evict.LFU, evict.FIFO, evict.Random} {
+		c := New(Config[int, int]{MaxEntries: 100, Policy: policy})
+		c.Set(forever(1, 1), 1)
+		if e, _ := c.Peek(1); c.Cool(&e.Head) {
+			t.Errorf("%v: an entry that was never read has uses", policy)
+		}
+		for range 5 {
+			c.Get(1)
+		}
+		cooled := 0
+		for range 5 {
+			e, _ := c.Peek(1)
+			if c.Cool(&e.Head) {
+				cooled++
+			}
+			if _, ok := c.Renew(forever(1, 1), 1); !ok {
+				t.Errorf("%v: not stored", policy)
+			}
+		}
+		if cooled < 1 || cooled > evict.MaxUses {
+			t.Errorf("%v: %d uses", policy, cooled)
+		}
+		c.Get(1)
+		if e, _ := c.Peek(1); !c.Cool(&e.Head) {
+			t.Errorf("%v: a read is not counted", policy)
+		}
+		c.Close()
+	}
+}
+
+// TestRenewDoesNotProlongTheIdleLife stores again and again what nothing reads.
+func TestRenewDoesNotProlongTheIdleLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config[int, int]{MaxEntries: 100, IdleTTL: time.Minute})
+		defer c.Close()
+		c.Set(forever(1, 1), 1)
+		for range 12 {
+			time.Sleep(6 * time.Second)
+			if e, _ := c.Peek(1); e != nil {
+				c.Renew(forever(1, 1), 1)
+			}
+		}
+		if e, _ := c.Peek(1); e != nil {
+			t.Error("an entry that was not read for a minute is there")
+		}
+		c.Renew(forever(1, 2), 1)
+		if e, _ := c.Peek(1); e == nil {
+			t.Error("an entry that is new has no idle life of its own")
+		}
+	})
 }
 
 func TestHottestComesFirst(t *testing.T) {

@@ -247,6 +247,17 @@ func (c *core) used(h *evict.Head, state uint32, now int64) (alive bool) {
 // hit tells a policy that listens of a hit.
 func (c *core) hit(h *evict.Head) { c.shardOf(h).hit(h) }
 
+// Cool takes one of the uses that h counts, and reports whether there was one: an entry
+// that is cooled again and again, and is not read, has none after MaxUses times, with a
+// policy that listens after the first.
+func (c *core) Cool(h *evict.Head) bool {
+	n := h.Uses()
+	if n > 0 {
+		h.SetUses(n - 1)
+	}
+	return n > 0
+}
+
 // hottest returns up to n living entries in descending order of their ranks.
 func (c *core) hottest(n int) (all []evict.Ranked) {
 	for i := range c.shards {

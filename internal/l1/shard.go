@@ -28,11 +28,14 @@ type shard struct {
 	_                          [8]byte
 }
 
-// hit tells a policy that listens of a hit.
+// hit tells a policy that listens of a hit, and notes that there was one.
 func (s *shard) hit(h *evict.Head) {
 	s.mu.Lock()
 	if s.order.Holds(h) { // else it has left since it was found
 		s.order.Hit(h)
+		if h.Uses() == 0 {
+			h.SetUses(1)
+		}
 	}
 	s.mu.Unlock()
 }

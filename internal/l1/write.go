@@ -25,23 +25,30 @@ const (
 // too. The entry just stored is never evicted by its own Set. An entry of weight Pinned
 // is never evicted, and counts as one; another negative weight counts as zero.
 func (c *Cache[K, V]) Set(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
-	gone, o := c.store(e, weight, nil, false)
+	gone, o := c.store(e, arrival{weight: weight}, nil, false)
+	return gone, o == Stored
+}
+
+// Renew is Set where the store is no use of the key: to the policy and for the idle life
+// the entry is the one that the key held, if that lives.
+func (c *Cache[K, V]) Renew(e *Entry[K, V], weight int64) (gone []Removed[K, V], ok bool) {
+	gone, o := c.store(e, arrival{weight: weight, unused: true}, nil, false)
 	return gone, o == Stored
 }
 
 // SetIf is Set on the condition that the key still holds old; nil stands for no
 // living entry.
 func (c *Cache[K, V]) SetIf(old, e *Entry[K, V], weight int64) ([]Removed[K, V], Outcome) {
-	return c.store(e, weight, old, true)
+	return c.store(e, arrival{weight: weight}, old, true)
 }
 
-// store implements Set and SetIf. While the shard has no room and others hold more
+// store implements Set, Renew and SetIf: a has the weight. While the shard has no room and others hold more
 // than their share, it evicts from those, with no lock held.
-func (c *Cache[K, V]) store(e *Entry[K, V], weight int64, old *Entry[K, V], conditional bool) ([]Removed[K, V], Outcome) {
+func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditional bool) ([]Removed[K, V], Outcome) {
 	hash := c.hash(e.Key)
 	c.find(hash, e.Key) // brings what the writer needs into the processor's cache before it takes the lock
-	a := arrival{head: headOf(e), hash: uint32(hash), weight: weight}
-	if weight < 0 && weight != evict.Pinned {
+	a.head, a.hash = headOf(e), uint32(hash)
+	if a.weight < 0 && a.weight != evict.Pinned {
 		a.weight = 0
 	}
 	if e.Dead != Forever {
@@ -204,6 +211,7 @@ type arrival struct {
 	admitted bool
 	at       evict.Standing
 	forced   bool
+	unused   bool // see Renew
 	// need is the change that found no room, and held the entry to be replaced, if any.
 	need change
 	held *evict.Head
@@ -265,8 +273,14 @@ func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) (
 		return gone, false
 	}
 	c.repin(s.order.Weight(held), a.weight)
-	s.replace(held, a.head, held.State.Load()&(1<<evict.StampShift-1)|c.idle.Stamp(a.now), a.weight, a.now)
-	s.order.Hit(a.head)
+	state := held.State.Load()
+	if !a.unused || c.idle.Over(held, a.now) {
+		state = state&(1<<evict.StampShift-1) | c.idle.Stamp(a.now)
+	}
+	s.replace(held, a.head, state, a.weight, a.now)
+	if !a.unused {
+		s.order.Hit(a.head)
+	}
 	return c.note(s, gone, held, c.reasonAt(Replaced, held, a.now)), true
 }
 

@@ -1,0 +1,294 @@
+package coherence_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/memory"
+)
+
+// loadsBy makes load the Loader of the Options.
+func loadsBy(load strata.Loader[string, int64]) func(*strata.Options[string, int64]) {
+	return func(o *strata.Options[string, int64]) { o.Loader = load }
+}
+
+func TestRefreshLoadsInTheBackgroundThoughEntriesAreFresh(t *testing.T) {
+	o := &origin{takes: time.Second}
+	both(t, loadsBy(o.load), func(t *testing.T, c *strata.Cache[string, int64]) {
+		must(t, c.Set(t.Context(), "a", 1))
+		o.value.Store(2)
+		o.loads.Store(0)
+		ctx, cancel := context.WithCancel(t.Context())
+		begun := time.Now()
+		must(t, c.Refresh(ctx, "a", "b", "a"))
+		cancel()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("Refresh took %v", took)
+		}
+		time.Sleep(time.Second / 2)
+		if v, took := mustGet(t, c, "a", nil), time.Since(begun); v != 1 || took != time.Second/2 {
+			t.Errorf("meanwhile a is %d after %v, want 1 at once", v, took)
+		}
+		if v, took := mustGet(t, c, "b", nil), time.Since(begun); v != 2 || took != time.Second {
+			t.Errorf("b is %d after %v, want 2 when it is loaded", v, took)
+		}
+		synctest.Wait()
+		if v := mustGet(t, c, "a", nil); v != 2 || o.loads.Load() != 2 {
+			t.Errorf("after that a is %d, %d loads; want 2, 2", v, o.loads.Load())
+		}
+		if r := c.Explain(t.Context(), "a"); r.L1.Fresh != time.Minute || r.L2.Used && r.L2.Fresh != time.Minute {
+			t.Errorf("%+v; %+v", r.L1, r.L2)
+		}
+	})
+}
+
+func TestRefreshOfManyKeysIsOneCallOfTheManyLoader(t *testing.T) {
+	o := abc()
+	both(t, func(opts *strata.Options[string, int64]) { opts.ManyLoader = o.load }, func(t *testing.T, c *strata.Cache[string, int64]) {
+		must(t, c.Set(t.Context(), "a", 0))
+		must(t, c.Refresh(t.Context(), "a", "b", "c", "d"))
+		synctest.Wait()
+		for k, want := range map[string]int64{"a": 1, "b": 2, "c": 3} {
+			if v, ok := c.Get(t.Context(), k); v != want || !ok {
+				t.Errorf("%s is %d, %v", k, v, ok)
+			}
+		}
+		if asked := o.asked(); asked != "[[a b c d]]" {
+			t.Errorf("asked for %s", asked)
+		}
+	})
+}
+
+func TestRefreshSaysWhatItDoesNotRefresh(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		if err := newCache[string, int64](t).Refresh(t.Context(), "a"); !errors.Is(err, strata.ErrNoLoader) {
+			t.Errorf("without a loader: %v", err)
+		}
+		for name, many := range map[string]bool{"one by one": false, "many": true} {
+			o, b := &origin{takes: time.Second}, abc()
+			b.takes = time.Second
+			c := newCache(t, func(opts *strata.Options[string, int64]) {
+				opts.Limits.MaxRefreshes, opts.Limits.MaxKeyBytes = 2, 3
+				if opts.Loader = o.load; many {
+					opts.ManyLoader = b.load
+				}
+			})
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := c.Refresh(ended, "a"); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: with a context that has ended: %v", name, err)
+			}
+			err := c.Refresh(t.Context(), "long", "a", "b")
+			p, ok := errors.AsType[*strata.PartialError[string]](err)
+			if !ok || len(p.Failed) != 1 || !errors.Is(p.Failed["long"], strata.ErrKeyTooLong) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if many {
+				must(t, c.Refresh(t.Context(), "x"))
+			}
+			err = c.Refresh(t.Context(), "c", "d")
+			p, ok = errors.AsType[*strata.PartialError[string]](err)
+			if !ok || len(p.Failed) != 2 || !errors.Is(p.Failed["c"], strata.ErrOverloaded) {
+				t.Errorf("%s: beyond MaxRefreshes: %v", name, err)
+			}
+			synctest.Wait()
+			must(t, c.Refresh(t.Context(), "a")) // is loading
+			time.Sleep(time.Second)
+			synctest.Wait()
+			must(t, c.Refresh(t.Context(), "c"))
+			must(t, c.Close(t.Context()))
+			if err := c.Refresh(t.Context(), "a"); !errors.Is(err, strata.ErrClosed) {
+				t.Errorf("%s: after Close: %v", name, err)
+			}
+		}
+	})
+}
+
+func TestRefreshLeavesAKeyAloneThatHasFailedAMomentAgo(t *testing.T) {
+	o := &fallible{}
+	both(t, func(opts *strata.Options[string, int64]) { opts.Loader, opts.ErrorTTL = o.load, time.Second }, func(t *testing.T, c *strata.Cache[string, int64]) {
+		must(t, c.Set(t.Context(), "k", 7))
+		o.fail(errDown)
+		o.loads.Store(0)
+		for range 3 {
+			must(t, c.Refresh(t.Context(), "k"))
+			synctest.Wait()
+		}
+		if v := mustGet(t, c, "k", nil); v != 7 || o.loads.Load() != 1 {
+			t.Errorf("%d, %d loads; want 7, 1", v, o.loads.Load())
+		}
+	})
+}
+
+func TestInstancesThatRefreshTheSameKeyLoadItOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, o := newShared(), &origin{takes: time.Second}
+		a, b := instance(t, s, loadsBy(o.load)), instance(t, s, loadsBy(o.load))
+		must(t, a.Set(t.Context(), "k", 1))
+		synctest.Wait() // b has heard of it
+		if v, _ := b.Get(t.Context(), "k"); v != 1 {
+			t.Fatalf("%d", v)
+		}
+		o.value.Store(2)
+		must(t, errors.Join(a.Refresh(t.Context(), "k"), b.Refresh(t.Context(), "k")))
+		time.Sleep(2 * time.Second)
+		for name, c := range map[string]*strata.Cache[string, int64]{"a": a, "b": b} {
+			if v, ok := c.Get(t.Context(), "k"); v != 2 || !ok || o.loads.Load() != 1 {
+				t.Errorf("%s: %d, %v, %d loads", name, v, ok, o.loads.Load())
+			}
+		}
+	})
+}
+
+// TestInvalidateDuringARefreshOnDemandWins fences its load as any other.
+func TestInvalidateDuringARefreshOnDemandWins(t *testing.T) {
+	o := &origin{takes: time.Second}
+	both(t, loadsBy(o.load), func(t *testing.T, c *strata.Cache[string, int64]) {
+		must(t, c.Refresh(t.Context(), "k"))
+		time.Sleep(time.Second / 2)
+		must(t, c.Invalidate(t.Context(), "k"))
+		time.Sleep(time.Second)
+		if r := c.Explain(t.Context(), "k"); r.L1.Present || r.L2.Present {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// everySeconds makes a cache with a TTL of 100 seconds keep its hottest keys.
+func everySeconds(n int, load strata.Loader[string, int64]) func(*strata.Options[string, int64]) {
+	return func(o *strata.Options[string, int64]) {
+		o.TTL, o.RefreshAt, o.Loader, o.RefreshEvery = 100*time.Second, 0.8, load, time.Duration(n)*time.Second
+	}
+}
+
+// TestHotKeysDoNotExpireWithRefreshEvery reads by Get, which starts no refresh.
+func TestHotKeysDoNotExpireWithRefreshEvery(t *testing.T) {
+	for _, every := range []int{7, 30, 90} {
+		o := &origin{takes: time.Second}
+		both(t, everySeconds(every, o.load), func(t *testing.T, c *strata.Cache[string, int64]) {
+			o.loads.Store(0)
+			mustGet(t, c, "k", nil)
+			for range 100 {
+				time.Sleep(10 * time.Second)
+				if _, ok := c.Get(t.Context(), "k"); !ok || !c.Explain(t.Context(), "k").L1.Present {
+					t.Fatalf("every %ds: the key has expired", every)
+				}
+			}
+			if n := o.loads.Load(); n < 10 || n > 40 {
+				t.Errorf("every %ds: %d loads in ten lives", every, n)
+			}
+		})
+	}
+}
+
+func TestKeyThatIsNotReadAnyMoreDiesDespiteRefreshEvery(t *testing.T) {
+	for _, policy := range []strata.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+		bubble(t, func(t *testing.T) {
+			o := &origin{}
+			c := newCache(t, everySeconds(30, o.load), func(o *strata.Options[string, int64]) {
+				o.Memory.Policy, o.Stale.OnError = policy, -1
+			})
+			for _, k := range []string{"once", "often"} {
+				mustGet(t, c, k, nil)
+			}
+			for range 20 {
+				time.Sleep(10 * time.Second)
+				c.Get(t.Context(), "often")
+			}
+			if r := c.Explain(t.Context(), "once"); r.L1.Present {
+				t.Errorf("%v: a key that was loaded and never read is kept: %v", policy, r)
+			}
+			read := o.loads.Load()
+			time.Sleep(1000 * time.Second)
+			if n := o.loads.Load() - read; c.Len() != 0 || n < 1 || n > 3 {
+				t.Errorf("%v: %d entries are left, %d loads after the last read", policy, c.Len(), n)
+			}
+		})
+	}
+}
+
+func TestRefreshEveryKeepsNoMoreKeysThanMaxRefreshes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		o, b := &origin{}, &busy{takes: 100 * time.Millisecond}
+		c := newCache(t, everySeconds(30, b.load), func(o *strata.Options[string, int64]) { o.Limits.MaxRefreshes = 3 })
+		keys := manyKeys(10)
+		for _, k := range keys {
+			mustGet(t, c, k, o.load)
+		}
+		for range 9 {
+			for _, k := range keys {
+				c.Get(t.Context(), k)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		if b.most.Load() != 3 || b.total.Load() != 3 {
+			t.Errorf("%d refreshes, %d at once; want 3", b.total.Load(), b.most.Load())
+		}
+	})
+}
+
+func TestRefreshEveryUsesTheManyLoaderAndEndsWithClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		o := abc()
+		c := newCache(t, everySeconds(30, nil), func(opts *strata.Options[string, int64]) { opts.ManyLoader = o.load })
+		read := func() {
+			for range 9 {
+				_, _ = c.GetMany(t.Context(), []string{"a", "b"}, nil)
+				time.Sleep(10 * time.Second)
+			}
+		}
+		if read(); o.asked() != "[[a b] [a b]]" {
+			t.Error("the hottest keys were not loaded together, or not once")
+		}
+		must(t, c.Close(t.Context()))
+		if read(); o.asked() != "[]" {
+			t.Error("loads after Close")
+		}
+	})
+}
+
+// TestRefreshEveryLoadsNothingThatL2HasFresh has entries that L1 keeps for 30 seconds
+// and L2 for an hour.
+func TestRefreshEveryLoadsNothingThatL2HasFresh(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		o := &origin{}
+		c := instance(t, newShared(), everySeconds(7, o.load), func(o *strata.Options[string, int64]) {
+			o.TTL, o.Memory.TTL = time.Hour, 30*time.Second
+		})
+		for range 100 {
+			mustGet(t, c, "k", nil)
+			time.Sleep(10 * time.Second)
+		}
+		if n := o.loads.Load(); n != 1 {
+			t.Errorf("%d loads in a quarter of the TTL, want 1", n)
+		}
+	})
+}
+
+// TestRefreshEveryOfTwoInstancesLoadsAKeyOnceInALife lets both keep the same key.
+func TestRefreshEveryOfTwoInstancesLoadsAKeyOnceInALife(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var loads atomic.Int64
+		s, load := newShared(), func(context.Context, string) (int64, error) { return loads.Add(1), nil }
+		a, b := instance(t, s, everySeconds(10, load)), instance(t, s, everySeconds(10, load))
+		for i := range 100 {
+			for name, c := range map[string]*strata.Cache[string, int64]{"a": a, "b": b} {
+				if i == 0 {
+					mustGet(t, c, "k", nil)
+				}
+				if _, ok := c.Get(t.Context(), "k"); !ok {
+					t.Fatalf("%s: the key has expired", name)
+				}
+			}
+			time.Sleep(10 * time.Second)
+		}
+		if n := loads.Load(); n < 10 || n > 16 {
+			t.Errorf("%d loads in ten lives", n)
+		}
+	})
+}
