@@ -150,9 +150,9 @@ func TestInvalidateDuringARefreshOnDemandWins(t *testing.T) {
 	o := &origin{takes: time.Second}
 	both(t, loadsBy(o.load), func(t *testing.T, c *strata.Cache[string, int64]) {
 		must(t, c.Refresh(t.Context(), "k"))
-		time.Sleep(time.Second / 2)
+		time.Sleep(time.Second / 2) // in a bubble
 		must(t, c.Invalidate(t.Context(), "k"))
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // in a bubble
 		if r := c.Explain(t.Context(), "k"); r.L1.Present || r.L2.Present {
 			t.Errorf("%+v", r)
 		}
@@ -174,7 +174,7 @@ func TestHotKeysDoNotExpireWithRefreshEvery(t *testing.T) {
 			o.loads.Store(0)
 			mustGet(t, c, "k", nil)
 			for range 100 {
-				time.Sleep(10 * time.Second)
+				time.Sleep(10 * time.Second) // in a bubble
 				if _, ok := c.Get(t.Context(), "k"); !ok || !c.Explain(t.Context(), "k").L1.Present {
 					t.Fatalf("every %ds: the key has expired", every)
 				}
