@@ -85,7 +85,10 @@ func (c *Client) batches(keys []string) ([]*batch, error) {
 	var all []*batch
 	for i := range keys {
 		server, ejected := c.node(whole.key(i).text)
-		at := slices.IndexFunc(all, func(b *batch) bool { return b.n == server })
+		at := 0 // most often there is one server
+		if len(all) == 0 || all[0].n != server {
+			at = slices.IndexFunc(all, func(b *batch) bool { return b.n == server })
+		}
 		if at < 0 {
 			at = len(all)
 			all = append(all, &batch{n: server, ejected: ejected, keys: keys, wire: wire, at: make([]int, 0, len(keys))})
