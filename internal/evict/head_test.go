@@ -2,7 +2,9 @@ package evict
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -40,6 +42,19 @@ func TestIdleEntryDoesNotComeBack(t *testing.T) {
 	}
 }
 
+// TestReaderWithAnOlderTimeTakesNoLifeAway: the published time is late, and a reader may
+// have waited since it read the time.
+func TestReaderWithAnOlderTimeTakesNoLifeAway(t *testing.T) {
+	i := NewIdle(time.Second)
+	h := &Head{Dead: Forever}
+	h.State.Store(i.Stamp(int64(10 * time.Second)))
+	for _, late := range []time.Duration{1, time.Millisecond, time.Second, time.Minute} {
+		if !i.Read(h, int64(10*time.Second-min(late, 9*time.Second))) || i.Over(h, int64(10*time.Second+875*time.Millisecond)) {
+			t.Errorf("a reader that is %v late takes life away", late)
+		}
+	}
+}
+
 func TestReadWritesOnceInAUnit(t *testing.T) {
 	i := NewIdle(time.Minute)
 	h := &Head{Dead: Forever}
@@ -71,26 +86,34 @@ func TestIdleLeavesUsesAndShardAlone(t *testing.T) {
 	}
 }
 
-// TestNoReadIsLostToOtherWriters has readers and a policy write one State.
+// TestNoReadIsLostToOtherWriters has readers and a policy write one State, for as long
+// as another reader reads.
 func TestNoReadIsLostToOtherWriters(t *testing.T) {
-	const reads = 20_000
 	i := Idle{Life: 1 << 50, Shift: 0}
 	h := &Head{Dead: Forever}
 	h.State.Store(i.Stamp(0))
-	var all sync.WaitGroup
+	var done atomic.Bool
+	var all, started sync.WaitGroup
 	for range 2 {
+		started.Add(1)
 		all.Go(func() {
-			for n := range uint32(reads) {
+			started.Done()
+			for n := uint32(0); !done.Load(); n++ {
 				h.SetUses(n % MaxUses)
 				h.Touch()
 			}
 		})
 	}
-	for now := range int64(reads) {
+	started.Wait()
+	for now := range int64(30_000) {
 		if i.Read(h, now); int64(h.State.Load()>>StampShift) != now {
 			t.Errorf("the stamp is %d right after a read at %d", h.State.Load()>>StampShift, now)
 			break
 		}
+		if now%1000 == 0 {
+			runtime.Gosched() // if there is one processor
+		}
 	}
+	done.Store(true)
 	all.Wait()
 }

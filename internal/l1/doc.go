@@ -35,4 +35,8 @@
 //
 // All times are nanoseconds of the engine's own monotonic clock, which starts
 // at one when the engine is made. Zero is before every time.
+//
+// With an idle life an entry ends earlier than its deadline if it is not read. The end
+// moves with each read, and is computed from the stamp in its head (see evict.Idle). Its
+// timer runs out at an end that was known, and is set anew if the entry was read since.
 package l1
