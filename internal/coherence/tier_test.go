@@ -344,6 +344,33 @@ func TestInvalidateDropsL2BeforeL1(t *testing.T) {
 	})
 }
 
+// TestInstanceHearsOfADropOnceItIsDone reads on another instance while a tier that
+// announces nothing carries out the drop: L2 still has the old value then.
+func TestInstanceHearsOfADropOnceItIsDone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &shared{tier: stratatest.NewTier(), bus: stratatest.NewBus()}
+		var stall atomic.Bool
+		a := instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Remote.Tier = stalling(s.tier, "Drop", 50*time.Millisecond, &stall)
+		})
+		b := instance[string, int64](t, s)
+		must(t, a.Set(t.Context(), "k", 1))
+		findsIt(t, b, 1)
+		stall.Store(true)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := a.Invalidate(t.Context(), "k"); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(10 * time.Millisecond)
+		findsIt(t, b, 1)
+		wg.Wait()
+		synctest.Wait()
+		findsNone(t, b)
+	})
+}
+
 func TestSetManyStoresEverything(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newShared()
