@@ -168,7 +168,7 @@ func everySeconds(n int, load strata.Loader[string, int64]) func(*strata.Options
 
 // TestHotKeysDoNotExpireWithRefreshEvery reads by Get, which starts no refresh.
 func TestHotKeysDoNotExpireWithRefreshEvery(t *testing.T) {
-	for _, every := range []int{7, 30, 90} {
+	for _, every := range []int{7, 30, 65, 90} {
 		o := &origin{takes: time.Second}
 		both(t, everySeconds(every, o.load), func(t *testing.T, c *strata.Cache[string, int64]) {
 			o.loads.Store(0)
