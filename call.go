@@ -216,13 +216,6 @@ func ReadInfo(to *Info) CallOption {
 	return func(c *call) { c.info = to }
 }
 
-// inform writes i to the place that ReadInfo named.
-func (o *call) inform(i Info) {
-	if o.info != nil {
-		*o.info = i
-	}
-}
-
 // informOf writes the information about a flight's result to the place that ReadInfo
 // named.
 func (c *Cache[K, V]) informOf(o *call, r *flight.Result[V], shared bool) {
