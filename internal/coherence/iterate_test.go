@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -109,7 +110,7 @@ func TestHottestYieldsTheMostUsedFirst(t *testing.T) {
 		if !slices.Equal(got, []string{"5", "3"}) {
 			t.Errorf("%v: got %v", policy, got)
 		}
-		for n, want := range map[int]int{-1: 0, 0: 0, 1: 1, 19: 19, 20: 19, 1 << 62: 19} {
+		for n, want := range map[int]int{-1: 0, 0: 0, 1: 1, 19: 19, 20: 19, math.MaxInt: 19} {
 			if m := len(maps.Collect(c.Hottest(n))); m != want {
 				t.Errorf("%v: Hottest(%d) has %d", policy, n, m)
 			}
