@@ -128,6 +128,27 @@ func modeOf(t *testing.T, name string) Mode {
 	return 0
 }
 
+// TestServersHaveThePointsThatCouchbaseLists compares with the list that Couchbase's
+// clients are tested with. They write an address as it is.
+func TestServersHaveThePointsThatCouchbaseLists(t *testing.T) {
+	var servers []Server
+	for i := range 4 {
+		servers = append(servers, Server{Address: fmt.Sprintf("192.168.1.10%d:11210", i+1)})
+	}
+	points, err := pointsOf(servers, func(address string) string { return address })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range points {
+		got = append(got, fmt.Sprintf("%d/%d", p.place, p.server+1))
+	}
+	want := strings.Fields(strings.Join(lines(t, "couchbase.txt"), " "))
+	if len(want) != 640 || !slices.Equal(got, want) {
+		t.Errorf("%d points, not the %d of the list: %v", len(got), len(want), got)
+	}
+}
+
 // TestALostServerMovesOnlyItsKeys checks that the rings of ketama are consistent.
 // Servers keep most of their points: their share grows, so some points are new.
 func TestALostServerMovesOnlyItsKeys(t *testing.T) {
