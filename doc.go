@@ -1,7 +1,7 @@
 // Package strata is a cache layer for services. A read is answered from the
-// memory of the process (L1), else from Redis (L2, shared by all instances),
-// else by one run of a Loader for all callers and instances that wait for the
-// key.
+// memory of the process (L1), else from Redis or memcached (L2, shared by all
+// instances), else by one run of a Loader for all callers and instances that wait
+// for the key.
 //
 //	users, err := strata.New(strata.Options[string, User]{
 //		Name:   "users",
