@@ -73,17 +73,25 @@ func (m *member) stepMixed(ctx context.Context, d *dice, key string, think func(
 	case n == 15:
 		m.passTier(ctx, key, strata.NoRemote())
 	case n == 16:
-		m.s.write(key)
-		think()
-		m.fence(ctx, history.Fence{Key: key}, func(ctx context.Context) error {
-			return m.cache.SetNotFound(ctx, key, strata.WithTTL(max(1, d.delay())), strata.WithTags(m.s.o.tags(key)...))
-		})
+		m.setNotFound(ctx, d, key, think)
 	case n == 17:
 		m.refresh(ctx, d)
 	default:
 		return false
 	}
 	return true
+}
+
+// setNotFound stores for a short time that key has no value. It replaces a value that was
+// loaded meanwhile, so that the key is loaded again at the end of that time.
+func (m *member) setNotFound(ctx context.Context, d *dice, key string, think func()) {
+	m.s.write(key)
+	think()
+	began := m.s.rec.Now()
+	m.fence(ctx, history.Fence{Key: key}, func(ctx context.Context) error {
+		return m.cache.SetNotFound(ctx, key, strata.WithTTL(max(1, d.delay())), strata.WithTags(m.s.o.tags(key)...))
+	})
+	m.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: began, To: m.s.rec.Now()})
 }
 
 // readPast reads key past the cache. If L2 does not take the value, the entry of L2
