@@ -95,11 +95,16 @@ func (m *member) setNotFound(ctx context.Context, d *dice, key string, think fun
 }
 
 // readPast reads key past the cache. If L2 does not take the value, the entry of L2
-// is expired later, at a time that is not known here, and is not used until then.
+// is expired later, at a time that is not known here, and is not used until then. It is
+// not even asked if a drop of the key is pending.
 func (m *member) readPast(ctx context.Context, key string) {
 	r := history.Read{Instance: m.id, Key: key, Call: m.s.rec.Now(), Past: true}
 	ctx = context.WithValue(context.WithValue(ctx, sinceKey{}, r.Call), skipKey{}, true)
+	pending := m.cache.Stats().Pending
 	value, err := m.cache.GetOrLoad(ctx, key, nil, strata.SkipRead())
+	if pending+m.cache.Stats().Pending > 0 {
+		m.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: r.Call, To: history.Never})
+	}
 	if m.verify(ctx, key, err); err == nil {
 		m.gotten(r, value)
 	}
@@ -181,11 +186,17 @@ func (m *member) gotten(r history.Read, value string) {
 	}
 }
 
-// refresh starts refreshes of some keys, whose loads go on when it has returned.
+// refresh starts refreshes of some keys, whose loads go on when it has returned. They
+// are not needless, though the values are fresh.
 func (m *member) refresh(ctx context.Context, d *dice) {
-	ctx = context.WithValue(context.WithValue(ctx, sinceKey{}, m.s.rec.Now()), manyKey{}, true)
-	if err := m.cache.Refresh(ctx, m.s.o.keys[:1+d.intn(len(m.s.o.keys))]...); err != nil && ctx.Err() == nil {
+	began := m.s.rec.Now()
+	ctx = context.WithValue(context.WithValue(ctx, sinceKey{}, began), manyKey{}, true)
+	keys := m.s.o.keys[:1+d.intn(len(m.s.o.keys))]
+	if err := m.cache.Refresh(ctx, keys...); err != nil && ctx.Err() == nil {
 		m.s.t.Errorf("seed %d: Refresh: %v", m.s.seed, err)
+	}
+	for _, key := range keys {
+		m.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: began, To: m.s.rec.Now()})
 	}
 }
 
