@@ -109,7 +109,7 @@ func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
 }
 
 func (c *Cache[K, V]) explainMemory(key K) Place {
-	p := Place{Used: true}
+	p := Place{Used: !c.o.Memory.Off}
 	if e, now := c.negatives.Peek(key); e != nil && c.recall(key) == &e.Value && e.Value.notFound {
 		p.NotFound = true
 		p.Fresh, p.Left = until(e.Value.fresh, now), until(e.Dead, now)

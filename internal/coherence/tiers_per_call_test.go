@@ -50,6 +50,9 @@ func TestCacheWithoutMemoryReadsL2EachTimeAndKeepsNothing(t *testing.T) {
 		if value, notFound := inL1(t, a); value || notFound {
 			t.Errorf("L1 has a value %v, a negative entry %v", value, notFound)
 		}
+		if r := a.Explain(t.Context(), "k"); r.L1.Used || !r.L2.Used || !r.L2.NotFound {
+			t.Errorf("%+v", r)
+		}
 	})
 }
 
