@@ -206,8 +206,9 @@ func (c *Cache[K, V]) Keys() iter.Seq[K] {
 // Hottest iterates over up to n of the entries of [Cache.All], the most used first, as
 // of the begin of the iteration: with memory.LRU by the place in the order of eviction,
 // with memory.LFU by the number of uses, and else by the number of recent uses, up to
-// three. With LRU and LFU pinned entries are left out. Use it to load the hot part of a
-// cache in a new process.
+// three. The order is that of each shard of L1; between entries of different shards it is
+// approximate. With LRU and LFU pinned entries are left out. Use it to load the hot part
+// of a cache in a new process.
 func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, e := range c.hottest(n) {

@@ -190,7 +190,8 @@ func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 
 // Hottest iterates over up to n keys and values, the most used first, as of the
 // call of Hottest: with LRU the last used first, with LFU by the number of uses, and else
-// by the number of recent uses, up to three. With LRU and LFU pinned entries are left out.
+// by the number of recent uses, up to three. The order is that of each shard; between
+// entries of different shards it is approximate. With LRU and LFU pinned entries are left out.
 // Use it to transfer the hot part of a cache to a new process.
 func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {
 	hottest := c.engine.Hottest(n)
