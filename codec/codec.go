@@ -35,6 +35,16 @@ type Lossy interface {
 	Lost() []string
 }
 
+// Aliaser is a Codec that can decode without copying. It is for data that its holder
+// keeps unchanged anyway, such as a frame of a snapshot.
+type Aliaser[V any] interface {
+	// DecodeAlias is like Decode, but strings and byte slices of the value may refer to
+	// data. So data must never change afterwards, nor may the elements of byte slices
+	// of the value; appending to such a slice copies it. A value keeps all of data in
+	// memory, even if it refers to a few bytes only.
+	DecodeAlias(data []byte) (V, error)
+}
+
 // WithName returns c with another name. Values written under the old name are
 // not read any more. Change the name when the meaning of a type changes and its
 // shape does not.

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/strata-cache/strata/codec"
 )
@@ -166,6 +167,38 @@ func TestDecodedBytesAreACopy(t *testing.T) {
 		if string(v) != "value" {
 			t.Errorf("%s: value changed with the buffer: %q", c.Name(), v)
 		}
+	}
+}
+
+func TestAliasedValuesReferToTheInput(t *testing.T) {
+	data := []byte("valueTAIL")
+	for _, c := range []codec.Codec[[]byte]{codec.Bytes(), codec.WithName(codec.Bytes(), "n"), codec.Versioned(codec.Bytes())} {
+		v, err := c.(codec.Aliaser[[]byte]).DecodeAlias(data[:5])
+		if err != nil || &v[0] != &data[0] || len(v) != 5 || cap(v) != 5 {
+			t.Errorf("%T: %q with capacity %d, %v; want a part of the input", c, v, cap(v), err)
+		}
+	}
+	for _, c := range []codec.Codec[string]{codec.String(), codec.WithName(codec.String(), "n")} {
+		s, err := c.(codec.Aliaser[string]).DecodeAlias(data[:5])
+		if err != nil || s != "value" || unsafe.StringData(s) != &data[0] {
+			t.Errorf("%T: %q, %v; want a part of the input", c, s, err)
+		}
+	}
+	if v, err := codec.Bytes().(codec.Aliaser[[]byte]).DecodeAlias(nil); v == nil || err != nil {
+		t.Errorf("%v, %v; want an empty slice", v, err)
+	}
+	if s, err := codec.String().(codec.Aliaser[string]).DecodeAlias(nil); s != "" || err != nil {
+		t.Errorf("%q, %v; want an empty string", s, err)
+	}
+}
+
+func TestCodecWithoutAliasesIsCopiedFromBehindAnother(t *testing.T) {
+	c := codec.WithName(codec.JSON[user](), "n")
+	data, _ := c.Append(nil, sampleUser())
+	v, err := c.(codec.Aliaser[user]).DecodeAlias(data)
+	clear(data)
+	if err != nil || !reflect.DeepEqual(v, sampleUser()) {
+		t.Errorf("%+v, %v", v, err)
 	}
 }
 

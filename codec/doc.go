@@ -3,8 +3,12 @@
 //
 // [JSON] is for almost any type, and other programs can read it. [Bytes] and
 // [String] are for values that are bytes already, [Integer] is for numbers.
-// Package codec/gob is for Go types and needs fewer bytes than JSON. It is a
-// separate package because it links encoding/gob.
+// Package codec/compact is for Go types without interfaces: the fastest, with the fewest
+// bytes. Package codec/gob is for Go types with interfaces. It is a separate package
+// because it links encoding/gob.
+//
+// [Compressed] makes a codec that compresses large values, in a format such as that of
+// package codec/flate.
 //
 // # Fingerprints
 //
@@ -22,7 +26,8 @@
 //
 // Decode returns a value or an error for any input. It does not panic. It
 // allocates memory in proportion to the length of the input, not to lengths
-// that the input claims. Methods of the value type, such as UnmarshalJSON or
+// that the input claims; compressed input may hold the hundredfold of its length, or 64
+// KiB. Methods of the value type, such as UnmarshalJSON or
 // GobDecode, are code of the caller: a panic in one is returned as a
 // [PanicError], and their allocations are not bounded.
 package codec

@@ -19,6 +19,9 @@ var (
 	// ErrForeign is returned when the value was written for another type or by
 	// another codec.
 	ErrForeign = errors.New("written for another type")
+	// ErrTooLarge is returned when compressed input claims to hold more bytes than
+	// are accepted for its length.
+	ErrTooLarge = errors.New("too large when decompressed")
 )
 
 // Error is the type of the errors of Append and Decode. Its text contains no

@@ -1,5 +1,7 @@
 package codec
 
+import "unsafe"
+
 // Bytes returns the codec for values that are bytes already. Decode returns a
 // copy: the caller owns the slice, and it does not alias the input. No input is
 // refused. A nil slice is decoded as an empty one.
@@ -17,6 +19,14 @@ func (bytesCodec) Decode(data []byte) ([]byte, error) {
 	return v, nil
 }
 
+// DecodeAlias implements [Aliaser].
+func (bytesCodec) DecodeAlias(data []byte) ([]byte, error) {
+	if data == nil {
+		return []byte{}, nil
+	}
+	return data[:len(data):len(data)], nil
+}
+
 // String returns the codec for strings. No input is refused, valid UTF-8 or
 // not.
 func String() Codec[string] { return stringCodec{} }
@@ -28,3 +38,8 @@ func (stringCodec) Name() string { return "string" }
 func (stringCodec) Append(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil }
 
 func (stringCodec) Decode(data []byte) (string, error) { return string(data), nil }
+
+// DecodeAlias implements [Aliaser].
+func (stringCodec) DecodeAlias(data []byte) (string, error) {
+	return unsafe.String(unsafe.SliceData(data), len(data)), nil
+}

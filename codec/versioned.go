@@ -106,6 +106,14 @@ func (w wrapped[V]) Older() []Older[V] {
 	return nil
 }
 
+// DecodeAlias calls the DecodeAlias method of the codec if it has one, else Decode.
+func (w wrapped[V]) DecodeAlias(data []byte) (V, error) {
+	if c, ok := w.Codec.(Aliaser[V]); ok {
+		return c.DecodeAlias(data)
+	}
+	return w.Decode(data)
+}
+
 // Lost calls the Lost method of the codec, if it has one.
 func (w wrapped[V]) Lost() []string {
 	if c, ok := w.Codec.(Lossy); ok {

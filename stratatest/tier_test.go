@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/codec/flate"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -229,6 +230,11 @@ func TestCodecsConform(t *testing.T) {
 	t.Run("JSON", func(t *testing.T) {
 		stratatest.TestCodec(t, codec.Versioned(codec.JSON[point]()), point{}, point{X: 1})
 		stratatest.TestCodec(t, codec.JSON[point](), point{}, point{X: 1, Y: -1}, point{Tags: []string{"a", "\r\n"}})
+	})
+	t.Run("Compressed", func(t *testing.T) {
+		all := []point{{}, {X: 1}, {Tags: slices.Repeat([]string{"a long tag"}, 50)}, {X: 2, Tags: slices.Repeat([]string{"ab"}, 500)}}
+		stratatest.TestCodec(t, codec.Compressed(codec.JSON[point](), 0, flate.New()), all...)
+		stratatest.TestCodec(t, codec.Compressed(codec.JSON[point](), 100, flate.New()), all...)
 	})
 	t.Run("Bytes", func(t *testing.T) {
 		stratatest.TestCodec(t, codec.Bytes(), nil, []byte{0}, []byte("value"), make([]byte, 10_000))

@@ -44,6 +44,7 @@ func promises[V any]() []promise[V] {
 		{"ValuesComeBack", (*view[V]).checkRoundTrip},
 		{"AppendAppends", (*view[V]).checkAppend},
 		{"MemoryIsNotShared", (*view[V]).checkMemory},
+		{"AliasesAreTheSameValues", (*view[V]).checkAliases},
 		{"DifferentValuesDiffer", (*view[V]).checkDistinct},
 		{"DamagedInputIsHarmless", (*view[V]).checkDamage},
 		{"ConcurrentUseIsSafe", (*view[V]).checkConcurrent},
@@ -112,6 +113,31 @@ func (v *view[V]) checkMemory() {
 			v.Errorf("a decoded value or its origin shares memory with encoded bytes: %+v; want %+v", got, value)
 		}
 		v.yields(v.encode(value), got)
+	}
+}
+
+// checkAliases is about codecs with DecodeAlias: it agrees with Decode on every input.
+func (v *view[V]) checkAliases() {
+	a, ok := v.codec.(codec.Aliaser[V])
+	if !ok {
+		return
+	}
+	for _, value := range v.values {
+		data := v.encode(value)
+		kept := bytes.Clone(data)
+		if got, err := a.DecodeAlias(data); err != nil || !sameValue(got, value) {
+			v.Fatalf("DecodeAlias gave %+v, %v; want %+v", got, err, value)
+		}
+		if !bytes.Equal(data, kept) {
+			v.Errorf("DecodeAlias of %+v has changed its input", value)
+		}
+		for n := 0; n < len(data); n += max(1, len(data)/512) {
+			want, refused := v.codec.Decode(data[:n:n])
+			got, err := a.DecodeAlias(data[:n:n])
+			if (err == nil) != (refused == nil) || !sameValue(got, want) {
+				v.Errorf("DecodeAlias gave %+v, %v for the first %d bytes of %+v; Decode %+v, %v", got, err, n, value, want, refused)
+			}
+		}
 	}
 }
 

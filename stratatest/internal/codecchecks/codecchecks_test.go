@@ -18,6 +18,7 @@ type brokenCodec struct {
 	name func() string
 	app  func(dst, v []byte) ([]byte, error)
 	dec  func(data []byte) ([]byte, error)
+	lend func(data []byte) ([]byte, error)
 }
 
 func (c brokenCodec) Name() string {
@@ -41,6 +42,13 @@ func (c brokenCodec) Decode(data []byte) ([]byte, error) {
 	return bytes.Clone(data), nil
 }
 
+func (c brokenCodec) DecodeAlias(data []byte) ([]byte, error) {
+	if c.lend != nil {
+		return c.lend(data)
+	}
+	return data[:len(data):len(data)], nil
+}
+
 // TestCodecChecksFindMutants proves that each check can fail.
 func TestCodecChecksFindMutants(t *testing.T) {
 	var calls, running atomic.Int64
@@ -60,6 +68,18 @@ func TestCodecChecksFindMutants(t *testing.T) {
 				return v, nil
 			}
 			return append(dst, v...), nil
+		}}},
+		{"lends too little", "AliasesAreTheSameValues", brokenCodec{lend: func(d []byte) ([]byte, error) { return d[:max(0, len(d)-1)], nil }}},
+		{"accepts what Decode refuses", "AliasesAreTheSameValues", brokenCodec{dec: func(d []byte) ([]byte, error) {
+			if len(d) < 7 {
+				return nil, errors.New("short")
+			}
+			return bytes.Clone(d), nil
+		}}},
+		{"decodes in its input", "AliasesAreTheSameValues", brokenCodec{lend: func(d []byte) ([]byte, error) {
+			v := bytes.Clone(d)
+			clear(d)
+			return v, nil
 		}}},
 		{"all the same", "DifferentValuesDiffer", brokenCodec{app: func(dst, _ []byte) ([]byte, error) { return append(dst, 'x'), nil }}},
 		{"panics when short", "DamagedInputIsHarmless", brokenCodec{dec: func(d []byte) ([]byte, error) { return bytes.Clone(d[:5]), nil }}},

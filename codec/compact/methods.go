@@ -1,0 +1,93 @@
+package compact
+
+import (
+	"encoding"
+	"errors"
+	"reflect"
+	"unsafe"
+
+	"github.com/strata-cache/strata/codec"
+)
+
+// binaryMethods are the methods of a type that encodes itself.
+type binaryMethods interface {
+	encoding.BinaryMarshaler
+	encoding.BinaryUnmarshaler
+}
+
+// gobMethods are those for encoding/gob, which is not imported.
+type gobMethods interface {
+	GobEncode() ([]byte, error)
+	GobDecode(data []byte) error
+}
+
+// methods are how a type encodes itself.
+type methods struct {
+	all    reflect.Type // an interface
+	put    func(v any) ([]byte, error)
+	get    func(v any, data []byte) error
+	called [2]string // for errors
+}
+
+// methodsOf returns the methods by which the type encodes itself, or nil. A struct that
+// embeds such a type has its methods, but they know nothing of the other fields: it is
+// encoded by its fields.
+func methodsOf(t reflect.Type) *methods {
+	ways := [...]methods{{
+		all:    reflect.TypeFor[binaryMethods](),
+		put:    func(v any) ([]byte, error) { return v.(binaryMethods).MarshalBinary() },
+		get:    func(v any, data []byte) error { return v.(binaryMethods).UnmarshalBinary(data) },
+		called: [...]string{"MarshalBinary", "UnmarshalBinary"},
+	}, {
+		all:    reflect.TypeFor[gobMethods](),
+		put:    func(v any) ([]byte, error) { return v.(gobMethods).GobEncode() },
+		get:    func(v any, data []byte) error { return v.(gobMethods).GobDecode(data) },
+		called: [...]string{"GobEncode", "GobDecode"},
+	}}
+	for i := range ways {
+		if ways[i].are(t) && !ways[i].embedded(t) {
+			return &ways[i]
+		}
+	}
+	return nil
+}
+
+// are reports whether t, which is no pointer or interface, has the methods.
+func (m *methods) are(t reflect.Type) bool {
+	return t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface && reflect.PointerTo(t).Implements(m.all)
+}
+
+// embedded reports whether a struct may have the methods from a field.
+func (m *methods) embedded(t reflect.Type) bool {
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	for f := range t.Fields() {
+		if f.Anonymous && (f.Type.Implements(m.all) || reflect.PointerTo(f.Type).Implements(m.all)) {
+			return true
+		}
+	}
+	return false
+}
+
+// build makes n the node of a type with the methods: a length, and what they return.
+func (m *methods) build(n *node, t reflect.Type) {
+	n.least, n.methods = 1, true
+	n.encode = func(e *encoder, b []byte, p unsafe.Pointer) []byte {
+		data, err := m.put(reflect.NewAt(t, p).Interface())
+		if err != nil {
+			e.refuse("refused by "+m.called[0]+" of "+t.String(), err)
+			return b
+		}
+		return append(appendUint(b, uint64(len(data))), data...)
+	}
+	n.decode = func(d *decoder, p unsafe.Pointer) {
+		data := d.bytes(d.uint())
+		if d.err != nil {
+			return
+		}
+		if err := m.get(reflect.NewAt(t, p).Interface(), data); err != nil {
+			d.refuse("refused by "+m.called[1]+" of "+t.String(), errors.Join(codec.ErrMalformed, err))
+		}
+	}
+}
