@@ -20,8 +20,11 @@ type batch[K comparable, V any] struct {
 // batch registers the caller with the flights of keys.
 func (m *many[K, V]) batch(ctx context.Context, keys []K) *batch[K, V] {
 	begun := m.c.stamps(nil)
-	b := &batch[K, V]{many: m, flights: m.c.flights.Batch(ctx, keys, flight.Load)}
-	b.reads = reads[K, V]{c: m.c, call: m.call, load: m.one, many: m.load, batch: b.flights, begun: begun}
+	b := &batch[K, V]{many: m, flights: m.c.flights.Batch(ctx, keys, m.kind())}
+	b.reads = reads[K, V]{c: m.c, call: m.call, batch: b.flights, begun: begun}
+	if !m.warm {
+		b.reads.load, b.reads.many = m.one, m.load
+	}
 	return b
 }
 

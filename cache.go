@@ -14,6 +14,7 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
+	"github.com/strata-cache/strata/internal/grace"
 	"github.com/strata-cache/strata/internal/keyname"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/l2"
@@ -56,6 +57,7 @@ type core struct {
 
 	loading
 	background *limit.Background // of refreshes
+	dropping   grace.Period      // calls that drop entries in L2 and then here
 	purger     purger
 	waiting    atomic.Int64 // callers that wait for loads
 

@@ -42,6 +42,10 @@
 //   - [Cache.Set], [Cache.SetMany]: cache known values
 //   - [Cache.Expire]: make keys stale, and keep the old values for failed loads
 //
+// Start warm:
+//   - [Cache.Warm]: read keys from L2 into L1, before the first callers come
+//   - [Cache.Source]: the cache for package snapshot
+//
 // Write groups of entries:
 //   - [WithTags], [Load.SetTags], Options.Tags: give an entry tags
 //   - [Cache.InvalidateTags], [Cache.ExpireTags]: drop or expire all entries with a tag

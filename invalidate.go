@@ -3,6 +3,7 @@ package strata
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/remote"
@@ -70,6 +71,7 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop
 }
 
 func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.Drop, keys []K) error {
+	defer c.dropping.Leave(c.dropping.Enter())
 	drops, err := c.dropsOf(how, keys)
 	if len(drops) > 0 {
 		// L2 first: a reader between the two drops would bring the old value
@@ -155,6 +157,7 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	if c.closed.Load() {
 		return ErrClosed
 	}
+	defer c.dropping.Leave(c.dropping.Enter())
 	err := remoteError(op, c.l2.DropAll(ctx, soft))
 	c.dropAllLocal(soft)
 	c.negatives.Clear()
@@ -183,4 +186,66 @@ func (c *Cache[K, V]) dropAllLocal(soft bool) {
 func (c *Cache[K, V]) invalidateAllLocal() {
 	c.generation.InvalidateAll()
 	c.flights.FenceAll()
+}
+
+// InvalidateTags makes every entry with one of tags absent, everywhere, if its load
+// or write began before the call. The time that it takes depends on the number of
+// tags, not on the number of entries. Other instances drop the entries of L1 when
+// the bus has told them, and serve none of them from L2 any more. Loads and writes
+// that run meanwhile, and end without one of the tags, are stored. Errors are as for
+// [Cache.Invalidate]. An empty or overlong tag is an error too, and then nothing was
+// done.
+//
+// Entries get their tags from [WithTags], [Load.SetTags] and Options.Tags. Negative
+// entries are dropped, too, if their load has named a tag.
+func (c *Cache[K, V]) InvalidateTags(ctx context.Context, tags ...string) error {
+	return c.dropTags(ctx, "invalidate tags", tags, false)
+}
+
+// ExpireTags makes every entry with one of tags stale, everywhere, as
+// [Cache.Expire] does. In all else it is like InvalidateTags.
+func (c *Cache[K, V]) ExpireTags(ctx context.Context, tags ...string) error {
+	return c.dropTags(ctx, "expire tags", tags, true)
+}
+
+func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, soft bool) error {
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	for _, t := range tags {
+		if err := checkTag(t); err != nil {
+			return err
+		}
+	}
+	if len(tags) == 0 {
+		return nil
+	}
+	if c.l2.LacksTags() {
+		return errNoTags
+	}
+	defer c.dropping.Leave(c.dropping.Enter())
+	var err error
+	for part := range slices.Chunk(tags, maxBatch) {
+		if e := c.l2.DropTags(ctx, part, soft); e != nil {
+			err = remoteError(op, e)
+		}
+	}
+	c.dropTagsLocal(tags, soft)
+	c.counts.invalidations.Add(uint64(len(tags)))
+	return err
+}
+
+// dropTagsLocal makes the entries with tags absent, or stale, in L1. Loads and
+// writes that run now continue, and may be joined, because their tags are known only
+// at their end. Their entries are judged by their stamps whenever they are read, and
+// [Cache.outdated] judges their result for callers that join from now on.
+func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
+	c.l2.Recheck() // the clock has moved
+	now := c.memory.Now()
+	for _, t := range tags {
+		c.generation.DropTag(t, soft, now)
+	}
+	if !soft {
+		c.wakePurger()
+	}
 }

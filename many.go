@@ -115,6 +115,7 @@ type many[K comparable, V any] struct {
 	failed map[K]error
 	due    []K             // to be refreshed
 	ctx    context.Context // of the call, for hooks
+	warm   bool            // it looks at L2 and loads nothing
 }
 
 func (m *many[K, V]) fail(key K, err error) {
@@ -133,6 +134,10 @@ func (m *many[K, V]) take(key K, r flight.Result[V], err error) {
 		m.c.stale(m.ctx, key, r.Value, errSoftTimeout)
 	}
 	switch {
+	case m.warm:
+		if err == nil && r.Found && r.Note&noteStale == 0 {
+			m.found[key] = *new(V)
+		}
 	case err == nil:
 		m.found[key] = m.c.clone(r.Value)
 	case !isAnswer(err, ErrNotFound):

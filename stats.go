@@ -12,7 +12,7 @@ import (
 // these sums hold:
 //
 //	Reads   = L1.Hits + L1.Misses
-//	L1.Misses + Refreshes = Flights + Joins + TurnedAway + Remembered
+//	L1.Misses + Refreshes + Warmed = Flights + Joins + TurnedAway + Remembered
 //	Flights = Rechecked + L2.Hits + Absent + Abandoned + Throttled + Loads.Total()
 type Stats struct {
 	// Name is the cache's name.
@@ -48,6 +48,8 @@ type Stats struct {
 	// entry could be served; RefreshesDropped counts reads that started none,
 	// because Limits.MaxRefreshes were running.
 	Refreshes, RefreshesDropped uint64
+	// Warmed counts keys that [Cache.Warm] looked up in L2.
+	Warmed uint64
 	// StaleRevalidating, StaleOnError and StaleAllowed count stale values that were
 	// served: while they were refreshed; because a load had failed, took longer
 	// than Limits.SoftTimeout, or could not be waited for; and because the caller
@@ -214,7 +216,7 @@ type counts struct {
 	staleRevalidating, staleOnError           atomic.Uint64
 	staleAllowed                              atomic.Uint64
 	remembered, throttled, budgetSpent        atomic.Uint64
-	refreshes, refreshesDropped               atomic.Uint64
+	refreshes, refreshesDropped, warmed       atomic.Uint64
 	overloaded, mutations                     atomic.Uint64
 	invalidations, heard, unreadable          atomic.Uint64
 	encodeErrors, callbackPanics              atomic.Uint64
@@ -247,6 +249,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		Abandoned:         n.abandoned.Load(),
 		Refreshes:         n.refreshes.Load(),
 		RefreshesDropped:  n.refreshesDropped.Load(),
+		Warmed:            n.warmed.Load(),
 		StaleRevalidating: n.staleRevalidating.Load(),
 		StaleOnError:      n.staleOnError.Load(),
 		StaleAllowed:      n.staleAllowed.Load(),

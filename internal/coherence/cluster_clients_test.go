@@ -40,7 +40,7 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 			time.Sleep(d.delay())
 		}
 	}
-	if m.stepMixed(ctx, d, key, think) || m.stepIdle(d) {
+	if m.stepMixed(ctx, d, key, think) || m.stepIdle(d) || m.stepMoves(ctx, d) {
 		return
 	}
 	n, writes := d.intn(105), 500

@@ -16,6 +16,7 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/history"
 	"github.com/strata-cache/strata/internal/itemtier/model"
+	"github.com/strata-cache/strata/internal/transfer"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -65,6 +66,7 @@ type simOptions struct {
 	gathers                   time.Duration // BatchWait; 0 for a Loader of single keys
 	memory                    time.Duration // Memory.TTL
 	idle                      time.Duration // IdleTTL
+	moving                    bool          // instances take in entries of each other
 }
 
 // tags are those of an entry.
@@ -146,6 +148,7 @@ type sim struct {
 	lagged  map[string]history.Time // when the last such load ended
 
 	members []*member
+	moved   [transfer.Outcomes]atomic.Uint64 // entries that instances took in, by their fate
 }
 
 // member is one instance.
@@ -187,6 +190,9 @@ func runSchedule(t *testing.T, shares sharing, seed uint64) (p history.Promise, 
 		}
 		if seed%16 == 5 || seed%16 == 9 {
 			s.o.idles(newDice(seed, 8000))
+		}
+		if seed%16 == 1 || seed%16 == 8 {
+			s.o.moves(newDice(seed, 9000))
 		}
 		s.makeTier()
 		s.makeTags()

@@ -236,13 +236,9 @@ func (b *Batch[K, V]) Fill(key K, insert func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, held := s.holds[key] // the end of a hold may not be among the revocations yet
-	if s.closed || s.revoked > b.since || held || s.holdAll.timer != nil || len(s.writes[key]) > 0 {
+	if s.closed || s.revoked > b.since || held || s.holdAll.timer != nil || s.busy(key) {
 		return
 	}
-	for _, m := range s.joinable {
-		if m[key] != nil {
-			return
-		}
-	}
 	insert()
+	b.g.watches.changed(key, false)
 }

@@ -31,6 +31,7 @@ func (g *Group[K, V]) Fence(key K, drop func()) {
 // fence takes the right of all flights and writes of key. s.mu is held.
 func (g *Group[K, V]) fence(s *shard[K, V], key K) {
 	g.noteRevocation(s)
+	g.watches.changed(key, true)
 	s.fenceFlights(key)
 	s.fenceWrites(key, nil)
 }
@@ -112,6 +113,7 @@ func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.noteRevocation(s)
+	g.watches.changed(w.key, true)
 	s.fenceFlights(w.key)
 	s.fenceWrites(w.key, w)
 	if stored = insert != nil && !w.fenced; stored {

@@ -43,6 +43,7 @@ type Group[K comparable, V any] struct {
 	reloads atomic.Int64
 	// revocations counts the events that take rights to store: fences, writes, holds.
 	revocations atomic.Uint64
+	watches     watches[K]
 	shards      [shards]shard[K, V]
 }
 
@@ -62,6 +63,7 @@ type shard[K comparable, V any] struct {
 // NewGroup returns an empty group. stamp is called when a flight is registered.
 func NewGroup[K comparable, V any](stamp func() uint64) *Group[K, V] {
 	g := &Group[K, V]{seed: maphash.MakeSeed(), stamp: stamp}
+	g.watches.seed = g.seed
 	for i := range g.shards {
 		s := &g.shards[i]
 		for k := range s.joinable {

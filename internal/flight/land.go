@@ -9,6 +9,7 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 	s.mu.Lock()
 	if stored = insert != nil && !f.fenced; stored {
 		insert()
+		g.watches.changed(f.Key, false)
 		if f.kind == Reload { // values that others have read meanwhile are older
 			g.noteRevocation(s)
 			s.fenceFlights(f.Key)

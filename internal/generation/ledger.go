@@ -76,8 +76,9 @@ type Ledger struct {
 	past  history // of known
 	// pending are lanes that have another version in the tier than here. Their
 	// messages may be on their way.
-	pending map[int]remote.LaneVersion
-	awaited *laneMarks // nil if no heartbeat is ahead of this instance
+	pending   map[int]remote.LaneVersion
+	awaited   *laneMarks // nil if no heartbeat is ahead of this instance
+	witnesses []*Witness
 }
 
 // lanes are the watermarks of all lanes.

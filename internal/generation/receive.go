@@ -77,6 +77,7 @@ func (l *Ledger) receiveTag(m *remote.Message, now int64) (missed bool) {
 func (l *Ledger) move(lane int, version remote.LaneVersion) {
 	l.note(lane, mixVersion(lane, l.known.Lanes[lane]), mixVersion(lane, version))
 	l.known.Lanes[lane] = version
+	l.saw(lane, version)
 }
 
 // count makes n the value of one of the known counts.

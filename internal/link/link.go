@@ -110,6 +110,9 @@ type Link struct {
 	// empty. Only run's goroutine uses it.
 	settled string
 
+	// following is held while an event is handled.
+	following sync.Mutex
+
 	mu sync.Mutex // guards below
 	state
 }
@@ -150,6 +153,22 @@ func (l *Link) Stop() {
 // Connected reports whether drops of other instances are announced here. The Link
 // of an instance without a bus is nil: it is not connected, and not mute.
 func (l *Link) Connected() bool { return l != nil && l.connected.Load() }
+
+// Known calls f between two events, with the position that this instance has come to:
+// each message up to it has been applied. ok is false if the link is not connected, or a
+// drop of everything is delayed. f must not wait. Known does not call f of a nil Link.
+func (l *Link) Known(f func(p remote.Position, ok bool)) {
+	if l == nil {
+		return
+	}
+	l.following.Lock()
+	defer l.following.Unlock()
+	p, ok := l.o.Generation.Known()
+	l.mu.Lock()
+	ok = ok && l.phase == connected && l.due.drop == 0 && l.due.expire == 0
+	l.mu.Unlock()
+	f(p, ok)
+}
 
 // Mute reports whether L1 counts as empty.
 func (l *Link) Mute() bool { return l != nil && l.mute.Load() }

@@ -15,6 +15,8 @@ import (
 
 // follow handles the events of the bus, one at a time, without waiting.
 func (l *Link) follow(e remote.Event) {
+	l.following.Lock()
+	defer l.following.Unlock()
 	now := l.o.Now()
 	switch e.State {
 	case remote.Connected:

@@ -1,0 +1,112 @@
+package coherence_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata"
+)
+
+// numbered are the keys from 0 to n.
+func numbered(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, strconv.Itoa(i))
+	}
+	return keys
+}
+
+func TestWarmInstanceAnswersFromL1WithoutALoad(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		first, second := instance[string, int64](t, s), instance[string, int64](t, s)
+		keys := numbered(1200)
+		for i, k := range keys {
+			must(t, first.Set(t.Context(), k, int64(i)))
+		}
+		mustGet(t, second, "7", plainLoad)
+		var steps []strata.Warmed
+		w, err := second.Warm(t.Context(), slices.Values(append(keys, "none", "8")), strata.WarmOptions{Progress: func(w strata.Warmed) { steps = append(steps, w) }})
+		if want := (strata.Warmed{Keys: 1202, Present: 2, Found: 1199, Absent: 1}); w != want || err != nil {
+			t.Errorf("%+v, %v, want %+v", w, err, want)
+		}
+		if len(steps) != 3 || steps[2] != w || steps[0].Keys != 500 {
+			t.Errorf("told of %+v", steps)
+		}
+		for i, k := range keys {
+			if v := mustGet(t, second, k, func(context.Context, string) (int64, error) { return -1, nil }); v != int64(i) {
+				t.Fatalf("%s is %d", k, v)
+			}
+		}
+		st := second.Stats()
+		if st.Warmed != 1200 || st.L1.Misses != 1 || st.L1.Misses+st.Refreshes+st.Warmed != st.Flights+st.Joins+st.TurnedAway+st.Remembered {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestWarmEndsWhenL1IsFull(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		first := instance[string, int64](t, s)
+		small := instance(t, s, func(o *strata.Options[string, int64]) { o.Memory.MaxEntries = 200 })
+		keys := numbered(1000)
+		for _, k := range keys {
+			must(t, first.Set(t.Context(), k, 1))
+		}
+		w, err := small.Warm(t.Context(), slices.Values(keys), strata.WarmOptions{})
+		if w.Found < 200 || w.Found > 220 || err != nil || small.Len() < 180 || small.Stats().Evicted > 20 { // the bound of a shard may come first
+			t.Errorf("%+v, %v; %d entries", w, err, small.Len())
+		}
+		if w, err = small.Warm(t.Context(), slices.Values(keys), strata.WarmOptions{}); w.Found > 20 || err != nil {
+			t.Errorf("%+v, %v in a full cache", w, err)
+		}
+	})
+}
+
+func TestWarmKeepsToItsRateAndItsTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		first, second := instance[string, int64](t, s), instance[string, int64](t, s)
+		keys := numbered(1000)
+		for _, k := range keys {
+			must(t, first.Set(t.Context(), k, 1))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 4950*time.Millisecond)
+		defer cancel()
+		w, err := second.Warm(ctx, slices.Values(keys), strata.WarmOptions{PerSecond: 100})
+		if !errors.Is(err, context.DeadlineExceeded) || w.Keys != 500 || w.Found != 500 {
+			t.Errorf("%+v, %v after 4.95 s of 100 keys a second, ten at a time", w, err)
+		}
+	})
+}
+
+func TestWarmTellsWhyItCannot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var down atomic.Bool
+		s := newShared()
+		c := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = failing(o.Remote.Tier, "Get", &down) })
+		down.Store(true)
+		keys := slices.Values(numbered(2000))
+		if w, err := c.Warm(t.Context(), keys, strata.WarmOptions{}); err == nil || w.Keys != 500 {
+			t.Errorf("%+v, %v while L2 is down", w, err)
+		}
+		if _, err := c.Warm(t.Context(), keys, strata.WarmOptions{PerSecond: -1}); err == nil {
+			t.Error("a negative rate is accepted")
+		}
+		if _, err := newCache[string, int64](t).Warm(t.Context(), keys, strata.WarmOptions{}); err == nil {
+			t.Error("a cache without L2 is warmed")
+		}
+		must(t, c.Close(t.Context()))
+		for _, keys := range []iter.Seq[string]{keys, slices.Values[[]string](nil)} {
+			if _, err := c.Warm(t.Context(), keys, strata.WarmOptions{}); !errors.Is(err, strata.ErrClosed) {
+				t.Errorf("%v after Close", err)
+			}
+		}
+	})
+}

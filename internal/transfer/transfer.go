@@ -1,0 +1,121 @@
+// Package transfer is what package snapshot needs of a cache: its entries on their way
+// out of one process and into another, without the types of keys and values.
+package transfer
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"time"
+)
+
+// Source is a cache.
+type Source interface {
+	Name() string
+	// Format returns the name and the fingerprint of the codec of values.
+	Format() (codec string, fingerprint uint64)
+	// HasTier reports whether there is an L2 that can confirm entries.
+	HasTier() bool
+	Logger() *slog.Logger
+	// CheckKeys returns an error if keys have no names, or the names no keys.
+	CheckKeys() error
+	// Dump begins to give away entries: the share of them with the number part of
+	// parts shares.
+	Dump(ctx context.Context, part, parts int) (Dump, error)
+	// Restore begins to take in entries.
+	Restore(ctx context.Context) (Restore, error)
+	// Hot iterates over the names of up to n keys that L1 has, the hottest first.
+	Hot(n int) iter.Seq[string]
+	// Warm is Cache.Warm for keys with these names. Names that are none are passed over.
+	Warm(ctx context.Context, names iter.Seq[string], perSecond int, progress func(Warmed)) (Warmed, error)
+}
+
+// Warmed counts keys of a Warm.
+type Warmed struct {
+	// Keys is the number of keys so far. Present is the number of those that L1 had,
+	// Found of those that L2 had, and Absent of the others.
+	Keys, Present, Found, Absent int
+}
+
+// Entry is an entry on its way.
+type Entry struct {
+	// Key is the name of the key.
+	Key []byte
+	// Value is the encoded value, of an Entry that comes in.
+	Value []byte
+	// Fresh and Left are for how long the entry is fresh, and served at all, counted
+	// from the begin of the dump; strata.NoExpiry for ever. Fresh may be over.
+	Fresh, Left time.Duration
+	// Age is how old the value was at the begin of the dump; negative if that is not
+	// known.
+	Age time.Duration
+	// Expired says that a caller has expired the entry; NotFound that it is the answer of
+	// the origin that it has no such key, without a value.
+	Expired, NotFound bool
+	// ID is the identity of the value in L2, zero for none.
+	ID   uint64
+	Tags []string
+	// Weight is that in L1; zero stands for one. Uses is about how often the entry was
+	// used lately, from 0 to 3.
+	Weight int64
+	Uses   int
+}
+
+// Dump gives away entries. It is not safe for concurrent use.
+type Dump interface {
+	// Position is the position in the drops of the shared tier from which on later drops
+	// concern the entries; nil if it is not known.
+	Position() []byte
+	// Entries iterates over the entries, the hottest first. Entry and its slices are
+	// valid during one step. value appends the encoded value of the entry.
+	Entries() iter.Seq2[*Entry, func(dst []byte) ([]byte, error)]
+	// Dropped returns the names of keys that were dropped since the last call, of a cache
+	// whose drops no bus announces. all says that it may be any key.
+	Dropped() (names []string, all bool)
+	// Close ends the dump.
+	Close()
+}
+
+// Restore takes in entries. It is not safe for concurrent use.
+type Restore interface {
+	// Cover learns the position of the entries that follow, which may be nil. It waits
+	// up to a second for messages that the other instance has had already. It reports
+	// whether every entry can be taken in without a question to L2.
+	Cover(ctx context.Context, position []byte) (whole bool)
+	// Entry takes in e, of a dump that began so long ago. keep says that nobody writes to
+	// the memory of e any more, so that the value may refer to it.
+	Entry(e *Entry, ago time.Duration, keep bool) Outcome
+	// Drop makes a key absent; DropAll makes everything absent that was taken in.
+	Drop(name []byte)
+	DropAll()
+	// Close ends the restore.
+	Close()
+}
+
+// Outcome is the fate of an entry that comes in.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Stored: the entry is in L1.
+	Stored Outcome = iota
+	// Present: L1 has an entry of the key already.
+	Present
+	// Changed: the key was dropped, written or loaded since the restore began.
+	Changed
+	// Unconfirmed: a drop of the key may have been missed. L2 has to be asked.
+	Unconfirmed
+	// Over: the life of the entry is over.
+	Over
+	// Full: L1 has no room without an eviction.
+	Full
+	// Unusable: the key, the tags or the value cannot be used.
+	Unusable
+	// Outcomes is the number of outcomes.
+	Outcomes
+)
+
+// String returns the outcome in words, for a log.
+func (o Outcome) String() string {
+	return [Outcomes]string{"stored", "present", "changed", "unconfirmed", "over", "full", "unusable"}[o]
+}

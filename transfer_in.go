@@ -1,0 +1,250 @@
+// Entries of another process come into L1 if nothing has happened to their keys that
+// would make them older than their readers may see.
+//
+// States of such an entry: covered, if every drop that it does not know of was carried
+// out after the restore began; not covered, so that L2 has to be asked.
+//
+// Invariant: an entry goes into L1 under the lock of its key's flights, with the stamp
+// from the begin of the restore, and only if its key is untouched since then. So it is
+// judged by every drop that was heard of, or lost, since the restore began.
+
+package strata
+
+import (
+	"context"
+	"time"
+
+	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/generation"
+	"github.com/strata-cache/strata/internal/transfer"
+	"github.com/strata-cache/strata/remote"
+)
+
+// Restore begins a restore.
+func (s source[K, V]) Restore(ctx context.Context) (transfer.Restore, error) {
+	if s.c.closed.Load() {
+		return nil, ErrClosed
+	}
+	if err := s.CheckKeys(); err != nil {
+		return nil, err
+	}
+	r := &restore[K, V]{c: s.c, alone: !s.c.l2.Used()}
+	r.aliaser, _ = s.c.encoding.(codec.Aliaser[V])
+	r.watch = s.c.flights.Watch(nil)
+	r.stamps = s.c.stamps(nil)
+	if s.c.l2.HasBus() && s.c.l2.HasPositions() {
+		r.witness = s.c.generation.Witness()
+		// The drops up to now, also those of this instance whose messages are on their way.
+		r.tier, _ = s.c.l2.Position(ctx)
+	}
+	return r, nil
+}
+
+// restore is the entries of another process on their way into L1.
+type restore[K comparable, V any] struct {
+	c       *Cache[K, V]
+	watch   *flight.Watch[K]
+	witness *generation.Witness // nil if no drops are known
+	tier    remote.Position     // after the begin of witness; without lanes if it is not known
+	covered generation.Coverage
+	stamps  stamps
+	alone   bool             // no other instance can drop anything
+	aliaser codec.Aliaser[V] // nil if the codec is none
+}
+
+func (r *restore[K, V]) Close() {
+	r.c.flights.Unwatch(r.watch)
+	if r.witness != nil {
+		r.c.generation.Dismiss(r.witness)
+	}
+}
+
+const (
+	// coverWithin is the time for messages to arrive that another instance has had.
+	coverWithin = time.Second
+	coverPoll   = 10 * time.Millisecond
+)
+
+func (r *restore[K, V]) Cover(ctx context.Context, position []byte) (whole bool) {
+	if r.alone {
+		return true
+	}
+	r.covered = generation.Coverage{}
+	if r.witness == nil || position == nil {
+		return false
+	}
+	p, err := transfer.ParsePosition(position)
+	if err != nil {
+		return false
+	}
+	for deadline := time.Now().Add(coverWithin); ; {
+		r.covered = r.witness.Covers(&r.tier, &p)
+		if !r.covered.Awaits || !time.Now().Before(deadline) || wait(ctx, coverPoll) != nil {
+			return r.covered.Whole()
+		}
+	}
+}
+
+// Entry takes in e.
+func (r *restore[K, V]) Entry(e *transfer.Entry, ago time.Duration, keep bool) transfer.Outcome {
+	c := r.c
+	if c.closed.Load() || c.o.Memory.Off {
+		return transfer.Full
+	}
+	key, err := c.parseKey(string(e.Key))
+	if err != nil || c.tooLong(len(e.Key)) || !usableTags(e.Tags) {
+		return transfer.Unusable
+	}
+	name := string(e.Key)
+	if !r.covers(name, len(e.Tags) > 0) {
+		return transfer.Unconfirmed
+	}
+	if c.l2.Used() && c.l2.Blocks(name, e.Tags) {
+		return transfer.Changed
+	}
+	fresh, left := r.rest(e.Fresh, ago), r.rest(e.Left, ago)
+	if left <= 0 || e.NotFound && fresh <= 0 {
+		return transfer.Over
+	}
+	if e.NotFound {
+		return r.absent(key, e, fresh)
+	}
+	v, ok := r.decode(e.Value, keep)
+	if !ok {
+		return transfer.Unusable
+	}
+	return r.insert(key, v, e, fresh, min(left, c.kept(max(fresh, 0))), ago)
+}
+
+// covers reports whether the key with that name is covered. While the bus is silent none
+// is.
+func (r *restore[K, V]) covers(name string, tagged bool) bool {
+	if r.alone {
+		return true
+	}
+	return len(r.covered.Lanes) > 0 && r.c.link.Connected() && r.covered.Covers(r.c.l2.Lane(name), tagged)
+}
+
+// rest is what remains of a life after some time.
+func (r *restore[K, V]) rest(life, ago time.Duration) time.Duration {
+	if life == NoExpiry {
+		return life
+	}
+	return life - max(ago, 0)
+}
+
+func usableTags(tags []string) bool {
+	for _, t := range tags {
+		if checkTag(t) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// decode is the value of an entry.
+func (r *restore[K, V]) decode(b []byte, keep bool) (v V, ok bool) {
+	defer r.c.contain("Remote.Codec")
+	var err error
+	if keep && r.aliaser != nil {
+		v, err = r.aliaser.DecodeAlias(b)
+	} else {
+		v, err = r.c.encoding.Decode(b)
+	}
+	return v, err == nil
+}
+
+// absent takes in a negative entry.
+func (r *restore[K, V]) absent(key K, e *transfer.Entry, fresh time.Duration) (o transfer.Outcome) {
+	c := r.c
+	n := c.negativeEntry(key, ErrNotFound, fresh, r.stampsOf(e))
+	if v, _ := c.judgeTags(n.Value.tags); v != generation.Valid {
+		return transfer.Changed
+	}
+	o = transfer.Changed
+	c.flights.Restore(r.watch, key, func() {
+		if o = transfer.Present; !r.has(key) {
+			o = transfer.Stored
+			c.negatives.Set(n, 1)
+		}
+	})
+	return o
+}
+
+// stampsOf are the stamps of the entry that is made of e.
+func (r *restore[K, V]) stampsOf(e *transfer.Entry) stamps {
+	s := r.stamps
+	s.tags = e.Tags
+	return s
+}
+
+// has reports whether L1 has an answer for key. The lock of its flights is held.
+func (r *restore[K, V]) has(key K) bool {
+	if e, now := r.c.memory.Peek(key); e != nil && now < e.Dead {
+		return true
+	}
+	return r.c.recall(key) != nil
+}
+
+// insert puts v into L1 as the entry of key.
+func (r *restore[K, V]) insert(key K, v V, from *transfer.Entry, fresh, left, ago time.Duration) (o transfer.Outcome) {
+	c := r.c
+	weight, ok := c.weigh(key, v)
+	if !ok {
+		return transfer.Unusable
+	}
+	now := c.now()
+	about := record{id: remote.ID(from.ID)}
+	if from.Age >= 0 {
+		about.born = now - int64(from.Age) - int64(ago)
+	}
+	e := c.entry(now, key, v, fresh, left, r.stampsOf(from), about)
+	if c.tagsDropped(e) {
+		return transfer.Changed
+	}
+	if from.Expired {
+		e.Value.Expire()
+	}
+	c.refreshSoon(e, now, fresh, r.life(from, fresh, ago), 0)
+	c.mark(e)
+	var removed []removal[K, V]
+	o = transfer.Changed
+	c.flights.Restore(r.watch, key, func() {
+		switch {
+		case r.has(key):
+			o = transfer.Present
+		case c.roomLeft() == 0:
+			o = transfer.Full
+		default:
+			o = transfer.Full
+			if removed, ok = c.memory.Set(e, weight); ok {
+				o = transfer.Stored
+			}
+		}
+	})
+	c.memory.Notify(removed)
+	if o == transfer.Stored && from.Uses > 0 {
+		c.memory.Touch(key)
+	}
+	return o
+}
+
+// life is the whole life of a value, of which fresh is left.
+func (r *restore[K, V]) life(from *transfer.Entry, fresh, ago time.Duration) time.Duration {
+	if from.Age < 0 || fresh == NoExpiry || fresh <= 0 {
+		return fresh
+	}
+	return fresh + from.Age + ago
+}
+
+func (r *restore[K, V]) Drop(name []byte) {
+	if key, err := r.c.parseKey(string(name)); err == nil {
+		r.c.dropLocal(key, false)
+	}
+}
+
+func (r *restore[K, V]) DropAll() {
+	r.c.invalidateAllLocal()
+	r.c.negatives.Clear()
+}

@@ -1,0 +1,199 @@
+package strata
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/transfer"
+)
+
+var (
+	errWarmAlone   = errors.New("strata: warm: the cache has no Tier to read from; SetMany stores values of a source")
+	errWarmRefused = errors.New("strata: warm: L2 does not answer")
+)
+
+// WarmOptions configure [Cache.Warm]. The zero WarmOptions set no limit.
+type WarmOptions struct {
+	// PerSecond is the number of keys that are read from L2 in a second at most. 0 means
+	// as many as L2 answers. A negative number is an error.
+	PerSecond int
+	// Progress, if set, is called after each batch of up to 500 keys.
+	Progress func(Warmed)
+}
+
+// Warmed is the result of [Cache.Warm], or how far it is.
+type Warmed struct {
+	// Keys is the number of keys so far. Present is the number of those that L1 had
+	// already, Found of those that L2 had, and Absent of those that neither had.
+	Keys, Present, Found, Absent int
+}
+
+// Warm reads keys from L2 into L1, so that the first callers of a new instance find them
+// there. Keys should come in the order of their use, the hottest first, as package snapshot
+// saves them: Warm ends when L1 is full, since each entry more would push one out. It reads
+// in batches of up to 500 keys in one round trip each, one batch at a time.
+//
+// Warm stores nothing that a read would not store, so it brings back no value that was
+// dropped. It runs no Loader: keys that L2 does not have are left to their readers. It is
+// no read: Stats counts it as Warmed, and no hook for hits and misses is called.
+//
+// It returns ctx's error if ctx ends first, so ctx carries the limit of its time, and an
+// error if L2 does not answer, the cache has no Tier, or is closed. The keys so far are
+// warm all the same.
+func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions) (Warmed, error) {
+	switch {
+	case o.PerSecond < 0:
+		return Warmed{}, errors.New("strata: warm: PerSecond is negative")
+	case !c.l2.HasTier():
+		return Warmed{}, errWarmAlone
+	}
+	w := warming[K, V]{c: c, o: o, start: time.Now()}
+	batch := make([]K, 0, maxBatch)
+	for k := range keys {
+		if batch = append(batch, k); len(batch) < w.room() {
+			continue
+		}
+		if err := w.batch(ctx, batch); err != nil {
+			return w.so, err
+		}
+		if batch = batch[:0]; w.room() == 0 {
+			return w.so, nil
+		}
+	}
+	if len(batch) == 0 {
+		return w.so, c.warmable(ctx)
+	}
+	return w.so, w.batch(ctx, batch)
+}
+
+// warmable returns the error for which no key can be warmed.
+func (c *core) warmable(ctx context.Context) error {
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	return ctx.Err()
+}
+
+// warming is one Warm on its way.
+type warming[K comparable, V any] struct {
+	c     *Cache[K, V]
+	o     WarmOptions
+	start time.Time
+	so    Warmed
+}
+
+// room is the number of keys of the next batch.
+func (w *warming[K, V]) room() int {
+	n := maxBatch
+	if w.o.PerSecond > 0 {
+		n = min(n, max(1, w.o.PerSecond/10))
+	}
+	return min(n, w.c.roomLeft())
+}
+
+// roomLeft is about the number of entries for which L1 has room without an eviction.
+func (c *Cache[K, V]) roomLeft() int {
+	m, n, left := &c.o.Memory, int64(c.memory.Len()), int64(maxBatch)
+	if m.MaxEntries > 0 {
+		left = min(left, m.MaxEntries-n)
+	}
+	if m.MaxWeight > 0 {
+		each := max(1, c.memory.Weight()/max(1, n))
+		left = min(left, (m.MaxWeight-c.memory.Weight())/each)
+	}
+	return int(max(0, left))
+}
+
+// batch looks up keys, in its turn.
+func (w *warming[K, V]) batch(ctx context.Context, keys []K) error {
+	if err := w.pace(ctx); err != nil {
+		return err
+	}
+	c := w.c
+	var missing []K
+	for _, k := range distinct(keys) {
+		if e, _ := c.memory.Peek(k); e != nil && c.isFresh(e) {
+			w.so.Present++
+		} else if c.checkKey(k) == nil {
+			missing = append(missing, k)
+		}
+	}
+	w.so.Keys += len(keys)
+	var err error
+	if len(missing) > 0 {
+		err = w.lookUp(ctx, missing)
+	}
+	w.so.Absent = w.so.Keys - w.so.Present - w.so.Found
+	if w.o.Progress != nil {
+		w.o.Progress(w.so)
+	}
+	return err
+}
+
+// lookUp gets keys from L2 into L1.
+func (w *warming[K, V]) lookUp(ctx context.Context, keys []K) error {
+	c, failed := w.c, w.c.l2.Errors()
+	m := many[K, V]{c: c, ctx: ctx, warm: true, found: make(map[K]V, len(keys))}
+	c.counts.warmed.Add(uint64(len(keys)))
+	m.flyOnce(ctx, nil, keys)
+	w.so.Found += len(m.found)
+	switch err := c.warmable(ctx); {
+	case err != nil:
+		return err
+	case len(m.found) == 0 && (c.l2.Errors() != failed || c.l2.LeftAlone()):
+		return errWarmRefused
+	}
+	return nil
+}
+
+// kind is the kind of flights for the keys of a batch.
+func (m *many[K, V]) kind() flight.Kind {
+	if m.warm {
+		return flight.Read
+	}
+	return flight.Load
+}
+
+// pace waits until WarmOptions.PerSecond allows the next batch.
+func (w *warming[K, V]) pace(ctx context.Context) error {
+	if err := w.c.warmable(ctx); err != nil || w.o.PerSecond == 0 {
+		return err
+	}
+	due := time.Duration(float64(w.so.Keys) / float64(w.o.PerSecond) * float64(time.Second))
+	return wait(ctx, time.Until(w.start.Add(due)))
+}
+
+// wait waits for d, or until ctx ends, whose error it returns.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Warm is [Cache.Warm] for package snapshot.
+func (s source[K, V]) Warm(ctx context.Context, names iter.Seq[string], perSecond int, progress func(transfer.Warmed)) (transfer.Warmed, error) {
+	keys := func(yield func(K) bool) {
+		for name := range names {
+			if key, err := s.c.parseKey(name); err == nil && !yield(key) {
+				return
+			}
+		}
+	}
+	o := WarmOptions{PerSecond: perSecond}
+	if progress != nil {
+		o.Progress = func(w Warmed) { progress(transfer.Warmed(w)) }
+	}
+	w, err := s.c.Warm(ctx, keys, o)
+	return transfer.Warmed(w), err
+}
