@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/dump"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/transfer"
@@ -29,7 +30,7 @@ func (s source[K, V]) Restore(ctx context.Context) (transfer.Restore, error) {
 	if err := s.CheckKeys(); err != nil {
 		return nil, err
 	}
-	r := &restore[K, V]{c: s.c, alone: !s.c.l2.Used()}
+	r := &incoming[K, V]{c: s.c, alone: !s.c.l2.Used()}
 	r.aliaser, _ = s.c.encoding.(codec.Aliaser[V])
 	r.watch = s.c.flights.Watch(nil)
 	r.stamps = s.c.stamps(nil)
@@ -41,8 +42,8 @@ func (s source[K, V]) Restore(ctx context.Context) (transfer.Restore, error) {
 	return r, nil
 }
 
-// restore is the entries of another process on their way into L1.
-type restore[K comparable, V any] struct {
+// incoming is the entries of another process on their way into L1.
+type incoming[K comparable, V any] struct {
 	c       *Cache[K, V]
 	watch   *flight.Watch[K]
 	witness *generation.Witness // nil if no drops are known
@@ -53,7 +54,7 @@ type restore[K comparable, V any] struct {
 	aliaser codec.Aliaser[V] // nil if the codec is none
 }
 
-func (r *restore[K, V]) Close() {
+func (r *incoming[K, V]) Close() {
 	r.c.flights.Unwatch(r.watch)
 	if r.witness != nil {
 		r.c.generation.Dismiss(r.witness)
@@ -66,7 +67,7 @@ const (
 	coverPoll   = 10 * time.Millisecond
 )
 
-func (r *restore[K, V]) Cover(ctx context.Context, position []byte) (whole bool) {
+func (r *incoming[K, V]) Cover(ctx context.Context, position []byte) (whole bool) {
 	if r.alone {
 		return true
 	}
@@ -87,7 +88,7 @@ func (r *restore[K, V]) Cover(ctx context.Context, position []byte) (whole bool)
 }
 
 // Entry takes in e.
-func (r *restore[K, V]) Entry(e *transfer.Entry, ago time.Duration, keep bool) transfer.Outcome {
+func (r *incoming[K, V]) Entry(e *dump.Entry, ago time.Duration, keep bool) transfer.Outcome {
 	c := r.c
 	if c.closed.Load() || c.o.Memory.Off {
 		return transfer.Full
@@ -119,7 +120,7 @@ func (r *restore[K, V]) Entry(e *transfer.Entry, ago time.Duration, keep bool) t
 
 // covers reports whether the key with that name is covered. While the bus is silent none
 // is.
-func (r *restore[K, V]) covers(name string, tagged bool) bool {
+func (r *incoming[K, V]) covers(name string, tagged bool) bool {
 	if r.alone {
 		return true
 	}
@@ -127,8 +128,8 @@ func (r *restore[K, V]) covers(name string, tagged bool) bool {
 }
 
 // rest is what remains of a life after some time.
-func (r *restore[K, V]) rest(life, ago time.Duration) time.Duration {
-	if life == NoExpiry {
+func (r *incoming[K, V]) rest(life, ago time.Duration) time.Duration {
+	if life == dump.Forever {
 		return life
 	}
 	return life - max(ago, 0)
@@ -144,7 +145,7 @@ func usableTags(tags []string) bool {
 }
 
 // decode is the value of an entry.
-func (r *restore[K, V]) decode(b []byte, keep bool) (v V, ok bool) {
+func (r *incoming[K, V]) decode(b []byte, keep bool) (v V, ok bool) {
 	defer r.c.contain("Remote.Codec")
 	var err error
 	if keep && r.aliaser != nil {
@@ -156,7 +157,7 @@ func (r *restore[K, V]) decode(b []byte, keep bool) (v V, ok bool) {
 }
 
 // absent takes in a negative entry.
-func (r *restore[K, V]) absent(key K, e *transfer.Entry, fresh time.Duration) (o transfer.Outcome) {
+func (r *incoming[K, V]) absent(key K, e *dump.Entry, fresh time.Duration) (o transfer.Outcome) {
 	c := r.c
 	n := c.negativeEntry(key, ErrNotFound, fresh, r.stampsOf(e))
 	if v, _ := c.judgeTags(n.Value.tags); v != generation.Valid {
@@ -173,14 +174,14 @@ func (r *restore[K, V]) absent(key K, e *transfer.Entry, fresh time.Duration) (o
 }
 
 // stampsOf are the stamps of the entry that is made of e.
-func (r *restore[K, V]) stampsOf(e *transfer.Entry) stamps {
+func (r *incoming[K, V]) stampsOf(e *dump.Entry) stamps {
 	s := r.stamps
 	s.tags = e.Tags
 	return s
 }
 
 // has reports whether L1 has an answer for key. The lock of its flights is held.
-func (r *restore[K, V]) has(key K) bool {
+func (r *incoming[K, V]) has(key K) bool {
 	if e, now := r.c.memory.Peek(key); e != nil && now < e.Dead {
 		return true
 	}
@@ -188,7 +189,7 @@ func (r *restore[K, V]) has(key K) bool {
 }
 
 // insert puts v into L1 as the entry of key.
-func (r *restore[K, V]) insert(key K, v V, from *transfer.Entry, fresh, left, ago time.Duration) (o transfer.Outcome) {
+func (r *incoming[K, V]) insert(key K, v V, from *dump.Entry, fresh, left, ago time.Duration) (o transfer.Outcome) {
 	c := r.c
 	weight, ok := c.weigh(key, v)
 	if !ok {
@@ -231,20 +232,20 @@ func (r *restore[K, V]) insert(key K, v V, from *transfer.Entry, fresh, left, ag
 }
 
 // life is the whole life of a value, of which fresh is left.
-func (r *restore[K, V]) life(from *transfer.Entry, fresh, ago time.Duration) time.Duration {
-	if from.Age < 0 || fresh == NoExpiry || fresh <= 0 {
+func (r *incoming[K, V]) life(from *dump.Entry, fresh, ago time.Duration) time.Duration {
+	if from.Age < 0 || fresh == dump.Forever || fresh <= 0 {
 		return fresh
 	}
 	return fresh + from.Age + ago
 }
 
-func (r *restore[K, V]) Drop(name []byte) {
+func (r *incoming[K, V]) Drop(name []byte) {
 	if key, err := r.c.parseKey(string(name)); err == nil {
 		r.c.dropLocal(key, false)
 	}
 }
 
-func (r *restore[K, V]) DropAll() {
+func (r *incoming[K, V]) DropAll() {
 	r.c.invalidateAllLocal()
 	r.c.negatives.Clear()
 }

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/dump"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/transfer"
-	"github.com/strata-cache/strata/remote"
 )
 
 // Source returns the cache without its types of keys and values, for package snapshot.
@@ -65,15 +65,13 @@ func (s source[K, V]) Dump(ctx context.Context, part, parts int) (transfer.Dump,
 	if err := s.CheckKeys(); err != nil {
 		return nil, err
 	}
-	d := &dump[K, V]{c: c, part: part, parts: parts, begun: c.now(), seen: c.stamps(nil)}
+	d := &outgoing[K, V]{c: c, part: part, parts: parts, begun: c.now(), seen: c.stamps(nil)}
 	if !c.l2.HasBus() {
 		d.watch = c.flights.Watch(d.drops.add)
 	}
-	c.link.Known(func(p remote.Position, ok bool) {
-		if ok && c.l2.HasPositions() {
-			d.position = transfer.AppendPosition(nil, &p)
-		}
-	})
+	if p, ok := c.link.Known(); ok && c.l2.HasPositions() {
+		d.position = transfer.AppendPosition(nil, &p)
+	}
 	// The messages of calls of this instance may have come before the calls have ended.
 	ctx, cancel := context.WithTimeout(ctx, ownDropsWithin)
 	defer cancel()
@@ -83,13 +81,13 @@ func (s source[K, V]) Dump(ctx context.Context, part, parts int) (transfer.Dump,
 	return d, nil
 }
 
-// dump is the entries of a cache on their way out.
-type dump[K comparable, V any] struct {
+// outgoing is the entries of a cache on their way out.
+type outgoing[K comparable, V any] struct {
 	c           *Cache[K, V]
 	part, parts int
 	begun       int64
 	position    []byte
-	now         transfer.Entry // the step of Entries
+	now         dump.Entry // the step of Entries
 	value       V              // of now
 
 	watch *flight.Watch[K] // of a cache without a bus
@@ -97,9 +95,9 @@ type dump[K comparable, V any] struct {
 	seen  stamps // from the last look at drops that concern many entries
 }
 
-func (d *dump[K, V]) Position() []byte { return d.position }
+func (d *outgoing[K, V]) Position() []byte { return d.position }
 
-func (d *dump[K, V]) Close() {
+func (d *outgoing[K, V]) Close() {
 	if d.watch != nil {
 		d.c.flights.Unwatch(d.watch)
 	}
@@ -107,8 +105,8 @@ func (d *dump[K, V]) Close() {
 
 // Entries goes through the entries with a value, the hottest first, and then through the
 // negative entries.
-func (d *dump[K, V]) Entries() iter.Seq2[*transfer.Entry, func([]byte) ([]byte, error)] {
-	return func(yield func(*transfer.Entry, func([]byte) ([]byte, error)) bool) {
+func (d *outgoing[K, V]) Entries() iter.Seq2[*dump.Entry, func([]byte) ([]byte, error)] {
+	return func(yield func(*dump.Entry, func([]byte) ([]byte, error)) bool) {
 		c := d.c
 		for _, e := range c.memory.Hottest(c.memory.Len()) {
 			if d.mine(e.Key) && d.take(e.Key) && !yield(&d.now, d.append) {
@@ -124,12 +122,12 @@ func (d *dump[K, V]) Entries() iter.Seq2[*transfer.Entry, func([]byte) ([]byte, 
 }
 
 // mine reports whether key belongs to the share of the dump.
-func (d *dump[K, V]) mine(key K) bool {
+func (d *outgoing[K, V]) mine(key K) bool {
 	return d.parts <= 1 || maphash.Comparable(fewSeed, key)%uint64(d.parts) == uint64(d.part)
 }
 
 // append is the value of the step. A panic of the Codec is an error.
-func (d *dump[K, V]) append(b []byte) (all []byte, err error) {
+func (d *outgoing[K, V]) append(b []byte) (all []byte, err error) {
 	if d.now.NotFound {
 		return b, nil
 	}
@@ -141,7 +139,7 @@ func (d *dump[K, V]) append(b []byte) (all []byte, err error) {
 // take makes the step of the entry that L1 has of key now, and reports whether there is
 // one to give away. A key with a write or a load under way has none: the drop of these may
 // be among those that the position counts.
-func (d *dump[K, V]) take(key K) bool {
+func (d *outgoing[K, V]) take(key K) bool {
 	c := d.c
 	if c.flights.Busy(key) {
 		return false
@@ -151,7 +149,7 @@ func (d *dump[K, V]) take(key K) bool {
 		return false
 	}
 	about := recordOf(e)
-	d.now.Fresh, d.now.Left, d.now.Age = d.until(e.Value.FreshUntil(e.Dead)), d.until(e.Dead), -1
+	d.now.Fresh, d.now.Left, d.now.Age = d.until(e.Value.FreshUntil(e.Dead)), d.until(e.Dead), dump.Unknown
 	if born := c.born(e); born != 0 {
 		d.now.Age = time.Duration(d.begun - born)
 	}
@@ -165,7 +163,7 @@ func (d *dump[K, V]) take(key K) bool {
 }
 
 // takeNegative is take for a negative entry.
-func (d *dump[K, V]) takeNegative(e *l1.Entry[K, negative]) bool {
+func (d *outgoing[K, V]) takeNegative(e *l1.Entry[K, negative]) bool {
 	if d.c.flights.Busy(e.Key) {
 		return false
 	}
@@ -174,29 +172,29 @@ func (d *dump[K, V]) takeNegative(e *l1.Entry[K, negative]) bool {
 		return false
 	}
 	left := d.until(n.fresh)
-	d.now = transfer.Entry{Key: d.now.Key, Fresh: left, Left: left, Age: -1, NotFound: true, Tags: n.tags.all()}
+	d.now = dump.Entry{Key: d.now.Key, Fresh: left, Left: left, Age: dump.Unknown, NotFound: true, Tags: n.tags.all()}
 	d.value = *new(V)
 	return true
 }
 
 // name makes the key of the step.
-func (d *dump[K, V]) name(key K) bool {
+func (d *outgoing[K, V]) name(key K) bool {
 	name, err := d.c.nameOf(key)
 	d.now.Key = append(d.now.Key[:0], name...)
 	return err == nil
 }
 
 // until is the time from the begin of the dump to some time.
-func (d *dump[K, V]) until(at int64) time.Duration {
+func (d *outgoing[K, V]) until(at int64) time.Duration {
 	if at == l1.Forever {
-		return NoExpiry
+		return dump.Forever
 	}
 	return time.Duration(at - d.begun)
 }
 
 // Dropped returns the drops since the last call, of a cache without a bus: others tell
 // each instance.
-func (d *dump[K, V]) Dropped() (names []string, all bool) {
+func (d *outgoing[K, V]) Dropped() (names []string, all bool) {
 	if d.watch == nil {
 		return nil, false
 	}

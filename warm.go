@@ -12,6 +12,7 @@ import (
 
 var (
 	errWarmAlone   = errors.New("strata: warm: the cache has no Tier to read from; SetMany stores values of a source")
+	errWarmOff     = errors.New("strata: warm: Memory.Off leaves no place for entries")
 	errWarmRefused = errors.New("strata: warm: L2 does not answer")
 )
 
@@ -41,16 +42,23 @@ type Warmed struct {
 // no read: Stats counts it as Warmed, and no hook for hits and misses is called.
 //
 // It returns ctx's error if ctx ends first, so ctx carries the limit of its time, and an
-// error if L2 does not answer, the cache has no Tier, or is closed. The keys so far are
-// warm all the same.
+// error if L2 does not answer, the cache has no Tier or Memory.Off, or is closed. The keys
+// so far are warm all the same.
 func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions) (Warmed, error) {
-	switch {
+	switch err := c.warmable(ctx); {
+	case err != nil:
+		return Warmed{}, err
 	case o.PerSecond < 0:
 		return Warmed{}, errors.New("strata: warm: PerSecond is negative")
+	case c.o.Memory.Off:
+		return Warmed{}, errWarmOff
 	case !c.l2.HasTier():
 		return Warmed{}, errWarmAlone
 	}
 	w := warming[K, V]{c: c, o: o, start: time.Now()}
+	if w.room() == 0 {
+		return w.so, nil
+	}
 	batch := make([]K, 0, maxBatch)
 	for k := range keys {
 		if batch = append(batch, k); len(batch) < w.room() {
@@ -64,7 +72,7 @@ func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions)
 		}
 	}
 	if len(batch) == 0 {
-		return w.so, c.warmable(ctx)
+		return w.so, nil
 	}
 	return w.so, w.batch(ctx, batch)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/dump"
 	"github.com/strata-cache/strata/internal/transfer"
 )
 
@@ -80,7 +81,7 @@ func (d *dice) sometimes() {
 type given struct {
 	format   uint64
 	position []byte
-	entries  []transfer.Entry
+	entries  []dump.Entry
 }
 
 // giveAway collects the entries of the instance, in some time.

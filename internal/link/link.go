@@ -154,20 +154,19 @@ func (l *Link) Stop() {
 // of an instance without a bus is nil: it is not connected, and not mute.
 func (l *Link) Connected() bool { return l != nil && l.connected.Load() }
 
-// Known calls f between two events, with the position that this instance has come to:
-// each message up to it has been applied. ok is false if the link is not connected, or a
-// drop of everything is delayed. f must not wait. Known does not call f of a nil Link.
-func (l *Link) Known(f func(p remote.Position, ok bool)) {
+// Known returns the position that this instance has come to: each message up to it has
+// been applied. ok is false if the link is not connected, or a drop of everything is
+// delayed, or l is nil.
+func (l *Link) Known() (p remote.Position, ok bool) {
 	if l == nil {
-		return
+		return p, false
 	}
 	l.following.Lock()
 	defer l.following.Unlock()
-	p, ok := l.o.Generation.Known()
+	p, ok = l.o.Generation.Known()
 	l.mu.Lock()
-	ok = ok && l.phase == connected && l.due.drop == 0 && l.due.expire == 0
-	l.mu.Unlock()
-	f(p, ok)
+	defer l.mu.Unlock()
+	return p, ok && l.phase == connected && l.due.drop == 0 && l.due.expire == 0
 }
 
 // Mute reports whether L1 counts as empty.

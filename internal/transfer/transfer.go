@@ -7,6 +7,8 @@ import (
 	"iter"
 	"log/slog"
 	"time"
+
+	"github.com/strata-cache/strata/internal/dump"
 )
 
 // Source is a cache.
@@ -37,38 +39,15 @@ type Warmed struct {
 	Keys, Present, Found, Absent int
 }
 
-// Entry is an entry on its way.
-type Entry struct {
-	// Key is the name of the key.
-	Key []byte
-	// Value is the encoded value, of an Entry that comes in.
-	Value []byte
-	// Fresh and Left are for how long the entry is fresh, and served at all, counted
-	// from the begin of the dump; strata.NoExpiry for ever. Fresh may be over.
-	Fresh, Left time.Duration
-	// Age is how old the value was at the begin of the dump; negative if that is not
-	// known.
-	Age time.Duration
-	// Expired says that a caller has expired the entry; NotFound that it is the answer of
-	// the origin that it has no such key, without a value.
-	Expired, NotFound bool
-	// ID is the identity of the value in L2, zero for none.
-	ID   uint64
-	Tags []string
-	// Weight is that in L1; zero stands for one. Uses is about how often the entry was
-	// used lately, from 0 to 3.
-	Weight int64
-	Uses   int
-}
-
 // Dump gives away entries. It is not safe for concurrent use.
 type Dump interface {
 	// Position is the position in the drops of the shared tier from which on later drops
 	// concern the entries; nil if it is not known.
 	Position() []byte
-	// Entries iterates over the entries, the hottest first. Entry and its slices are
-	// valid during one step. value appends the encoded value of the entry.
-	Entries() iter.Seq2[*Entry, func(dst []byte) ([]byte, error)]
+	// Entries iterates over the entries, the hottest first. An entry and its slices are
+	// valid during one step. Its Value is empty: the function appends the encoded value.
+	// The times of entries are counted from the begin of the dump.
+	Entries() iter.Seq2[*dump.Entry, func(dst []byte) ([]byte, error)]
 	// Dropped returns the names of keys that were dropped since the last call, of a cache
 	// whose drops no bus announces. all says that it may be any key.
 	Dropped() (names []string, all bool)
@@ -83,8 +62,9 @@ type Restore interface {
 	// whether every entry can be taken in without a question to L2.
 	Cover(ctx context.Context, position []byte) (whole bool)
 	// Entry takes in e, of a dump that began so long ago. keep says that nobody writes to
-	// the memory of e any more, so that the value may refer to it.
-	Entry(e *Entry, ago time.Duration, keep bool) Outcome
+	// the memory of e any more, so that the value may refer to it. A time of e that is
+	// dump.Forever has no end.
+	Entry(e *dump.Entry, ago time.Duration, keep bool) Outcome
 	// Drop makes a key absent; DropAll makes everything absent that was taken in.
 	Drop(name []byte)
 	DropAll()
