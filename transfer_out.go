@@ -32,6 +32,7 @@ func (s source[K, V]) Format() (name string, fingerprint uint64) {
 }
 
 func (s source[K, V]) HasTier() bool        { return s.c.l2.HasTier() }
+func (s source[K, V]) Len() int             { return s.c.Len() }
 func (s source[K, V]) Logger() *slog.Logger { return s.c.o.Logger }
 
 func (s source[K, V]) CheckKeys() error {
@@ -88,7 +89,7 @@ type outgoing[K comparable, V any] struct {
 	begun       int64
 	position    []byte
 	now         dump.Entry // the step of Entries
-	value       V              // of now
+	value       V          // of now
 
 	watch *flight.Watch[K] // of a cache without a bus
 	drops dropLog[K]

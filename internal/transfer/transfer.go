@@ -18,6 +18,8 @@ type Source interface {
 	Format() (codec string, fingerprint uint64)
 	// HasTier reports whether there is an L2 that can confirm entries.
 	HasTier() bool
+	// Len is the number of entries with a value in L1.
+	Len() int
 	Logger() *slog.Logger
 	// CheckKeys returns an error if keys have no names, or the names no keys.
 	CheckKeys() error

@@ -1,0 +1,248 @@
+package atomicfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var errFault = errors.New("fault")
+
+// faulty is a disk of which the operation number at fails. It notes all operations.
+type faulty struct {
+	disk
+	at  int
+	did []string
+}
+
+// step counts an operation, and returns its error.
+func (f *faulty) step(op string) error {
+	f.did = append(f.did, op)
+	if len(f.did)-1 == f.at {
+		return errFault
+	}
+	return nil
+}
+
+func (f *faulty) create(path string, perm fs.FileMode) (file, error) {
+	if err := f.step("create"); err != nil {
+		return nil, err
+	}
+	one, err := f.disk.create(path, perm)
+	return &faultyFile{one, f}, err
+}
+
+func (f *faulty) rename(from, to string) error {
+	if err := f.step("rename"); err != nil {
+		return err
+	}
+	return f.disk.rename(from, to)
+}
+
+func (f *faulty) remove(path string) error {
+	if err := f.step("remove"); err != nil {
+		return err
+	}
+	return f.disk.remove(path)
+}
+
+func (f *faulty) syncDir(path string) error {
+	if err := f.step("syncDir"); err != nil {
+		return err
+	}
+	return f.disk.syncDir(path)
+}
+
+type faultyFile struct {
+	file
+	of *faulty
+}
+
+func (f *faultyFile) Write(b []byte) (int, error) {
+	if err := f.of.step("write"); err != nil {
+		n, _ := f.file.Write(b[:len(b)/2]) // as a full disk does
+		return n, err
+	}
+	return f.file.Write(b)
+}
+
+func (f *faultyFile) Sync() error {
+	if err := f.of.step("sync"); err != nil {
+		return err
+	}
+	return f.file.Sync()
+}
+
+func (f *faultyFile) Close() error {
+	return errors.Join(f.of.step("close"), f.file.Close())
+}
+
+// content is what the directory of the file holds, by name.
+func content(t *testing.T, path string) map[string]string {
+	t.Helper()
+	all, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]string)
+	for _, e := range all {
+		b, err := os.ReadFile(filepath.Join(filepath.Dir(path), e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[e.Name()] = string(b)
+	}
+	return names
+}
+
+func threeTimes(text string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		for range 3 {
+			if _, err := io.WriteString(w, text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func TestAnyFailureLeavesTheOldFileWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	order := []string{"create", "write", "write", "write", "sync", "close", "rename", "syncDir"}
+	for at := range len(order) + 1 {
+		if err := Write(path, 0o600, threeTimes("old ")); err != nil {
+			t.Fatal(err)
+		}
+		on := &faulty{at: at}
+		err := replace(on, path, 0o600, threeTimes("new "))
+		want := "old old old "
+		if at >= len(order)-1 { // the rename was done
+			want = "new new new "
+		}
+		if got := content(t, path); len(got) != 1 || got["file"] != want {
+			t.Errorf("operation %d fails, the directory has %q", at, got)
+		}
+		if at < len(order) && !errors.Is(err, errFault) || at == len(order) && err != nil || err != nil && !strings.Contains(err.Error(), path) {
+			t.Errorf("operation %d fails: %v", at, err)
+		}
+		if did, plan := fmt.Sprint(on.did), fmt.Sprint(order[:min(at+1, len(order))]); !strings.HasPrefix(did, plan[:len(plan)-1]) {
+			t.Errorf("operations are %s, want %s", did, plan)
+		}
+	}
+}
+
+func TestFailedRemovalIsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	on := &faulty{at: 3} // create, close and remove after the failure of write
+	err := replace(on, path, 0o600, func(io.Writer) error { return io.ErrClosedPipe })
+	if !errors.Is(err, io.ErrClosedPipe) {
+		t.Error(err)
+	}
+	on = &faulty{at: 2}
+	if err = replace(on, path, 0o600, func(io.Writer) error { return io.ErrClosedPipe }); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, errFault) {
+		t.Errorf("%v after %v", err, on.did)
+	}
+}
+
+func TestPanicOfTheCallerLeavesTheOldFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := Write(path, 0o600, threeTimes("old ")); err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_ = Write(path, 0o600, func(w io.Writer) error {
+			_, _ = io.WriteString(w, "new")
+			panic("in the middle")
+		})
+		t.Error("the panic is lost")
+	}()
+	if got := content(t, path); len(got) != 1 || got["file"] != "old old old " {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestFileHasItsRightsAndItsLink(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "file"), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip(err)
+	}
+	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(link, 0o600, threeTimes("new ")); err != nil {
+		t.Fatal(err)
+	}
+	about, err := os.Stat(path)
+	if err != nil || about.Mode().Perm() != 0o600 || about.Size() != 12 {
+		t.Errorf("%v %v %d", err, about.Mode(), about.Size())
+	}
+	if at, err := os.Readlink(link); at != path || err != nil {
+		t.Errorf("the link is %q, %v", at, err)
+	}
+}
+
+func TestPathThatCannotBeAFileIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	touched := func(io.Writer) error { t.Error("write is called"); return nil }
+	if err := Write(dir, 0o600, touched); err == nil || !strings.Contains(err.Error(), "directory") {
+		t.Error(err)
+	}
+	if err := Write(filepath.Join(dir, "no", "file"), 0o600, touched); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if got := content(t, filepath.Join(dir, "x")); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestOnlyAbandonedFilesOfThePathAreRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	hourAgo := time.Now().Add(-61 * time.Minute)
+	for name, old := range map[string]bool{".file.a.tmp": true, ".file.b.tmp": false, ".files.c.tmp": true, "file.d.tmp": true, ".file.e": true} {
+		one := filepath.Join(filepath.Dir(path), name)
+		if err := os.WriteFile(one, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if old {
+			if err := os.Chtimes(one, hourAgo, hourAgo); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := Write(path, 0o600, threeTimes("new ")); err != nil {
+		t.Fatal(err)
+	}
+	got := content(t, path)
+	if _, stays := got[".file.a.tmp"]; stays || len(got) != 5 {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWritersAtOnceLeaveAWholeFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 20 {
+				if err := Write(path, 0o600, threeTimes(strings.Repeat(fmt.Sprint(i), 10_000))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	got := content(t, path)
+	if b := []byte(got["file"]); len(got) != 1 || len(b) != 30_000 || bytes.Count(b, b[:1]) != len(b) {
+		t.Errorf("%d files, %d bytes", len(got), len(b))
+	}
+}

@@ -1,0 +1,79 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/strata-cache/strata/internal/atomicfile"
+	"github.com/strata-cache/strata/internal/dump"
+)
+
+// filePerm are the rights of a snapshot's file: its content is that of the caches.
+const filePerm = 0o600
+
+// Save writes the entries of caches to a file, the most used ones first, with their values
+// and lives. Only the user of the process may read it. The file takes its name when it is
+// whole and on disk: if Save fails or the process is killed, an older file stays as it was.
+//
+// It returns an error of the file system, of ctx, and of a cache that is closed, has no
+// name, or has keys without names. Entries that the codec cannot encode are left out and
+// counted in the [Report].
+func Save(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {
+	return save(ctx, path, o, dump.Values, caches)
+}
+
+// SaveKeys writes the keys of the entries of caches to a file, the hottest first, for
+// [WarmKeys]. Names of keys are in it, but no values. Its errors are those of Save.
+func SaveKeys(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {
+	return save(ctx, path, o, dump.Keys, caches)
+}
+
+func save(ctx context.Context, path string, o Options, mode dump.Mode, caches []Cache) (r Report, err error) {
+	all, err := sources(caches)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := o.check(); err != nil {
+		return Report{}, err
+	}
+	err = atomicfile.Write(path, filePerm, func(w io.Writer) (err error) {
+		r, err = write(ctx, w, o, mode, caches)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("snapshot: %w", err)
+	}
+	r.log(o.logger(all), "snapshot is saved", "snapshot is not saved", err)
+	return r, err
+}
+
+// Load fills caches from a file of [Save]. The entries are as much older as the wall clock
+// says. Load can run while the caches are in use: it replaces no entry.
+//
+// It returns an error of the file or of ctx, and one of this package for a snapshot that
+// is none, is damaged or cut. The entries before an error are in use.
+func Load(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {
+	return load(ctx, path, o, dump.Values, caches)
+}
+
+// WarmKeys reads the keys in a file of [SaveKeys], or of [Save], from L2, so that they are
+// in L1 with the values that L2 has now. It runs no Loader. Caches need an L2. It returns
+// the errors of Load, and one if L2 does not answer.
+func WarmKeys(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {
+	return load(ctx, path, o, dump.Keys, caches)
+}
+
+func load(ctx context.Context, path string, o Options, mode dump.Mode, caches []Cache) (Report, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Report{}, fmt.Errorf("snapshot: %w", err)
+	}
+	defer f.Close()
+	about, err := f.Stat()
+	if err != nil {
+		return Report{}, fmt.Errorf("snapshot: %w", err)
+	}
+	return read(ctx, f, o, mode, about.Size(), caches)
+}

@@ -1,0 +1,151 @@
+package snapshot
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+)
+
+// pacer limits a rate over all that share it. A nil pacer has no limit.
+type pacer struct {
+	perSecond float64
+	mu        sync.Mutex
+	due       time.Time // when the bytes so far are through
+}
+
+// paceBurst is how far bytes may be ahead of their time, so that no timer is needed for
+// each of them.
+const paceBurst = 2 * time.Millisecond
+
+func newPacer(perSecond int64) *pacer {
+	if perSecond <= 0 {
+		return nil
+	}
+	return &pacer{perSecond: float64(perSecond)}
+}
+
+// wait waits until n bytes more are in their time, or ctx ends, whose cause it returns.
+func (p *pacer) wait(ctx context.Context, n int) error {
+	if p == nil {
+		return context.Cause(ctx)
+	}
+	p.mu.Lock()
+	now := time.Now()
+	if p.due.Before(now) {
+		p.due = now
+	}
+	p.due = p.due.Add(time.Duration(float64(n) / p.perSecond * float64(time.Second)))
+	ahead := p.due.Sub(now)
+	p.mu.Unlock()
+	if ahead <= paceBurst {
+		return context.Cause(ctx)
+	}
+	t := time.NewTimer(ahead)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
+}
+
+// meter counts entries and bytes of all streams of a call, and tells its progress.
+type meter struct {
+	begun time.Time
+	tell  func(Progress) // nil for nobody
+
+	mu   sync.Mutex
+	told time.Time
+	so   Progress
+}
+
+// tellEvery is the time between two calls of Options.Progress.
+const tellEvery = 100 * time.Millisecond
+
+func newMeter(tell func(Progress)) *meter {
+	now := time.Now()
+	return &meter{begun: now, told: now, tell: tell}
+}
+
+// add counts, and tells the progress if it is time.
+func (m *meter) add(entries int, bytes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.so.Entries += int64(entries)
+	m.so.Bytes += int64(bytes)
+	if now := time.Now(); m.tell != nil && now.Sub(m.told) >= tellEvery {
+		m.told = now
+		m.so.Elapsed = now.Sub(m.begun)
+		m.tell(m.so)
+	}
+}
+
+// expect adds to the totals.
+func (m *meter) expect(entries, bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.so.TotalEntries += max(entries, 0)
+	m.so.TotalBytes += max(bytes, 0)
+}
+
+// end tells the progress for the last time, and returns the bytes and the time.
+func (m *meter) end() (bytes int64, took time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.so.Elapsed = time.Since(m.begun)
+	if m.tell != nil {
+		m.tell(m.so)
+	}
+	return m.so.Bytes, m.so.Elapsed
+}
+
+// pipe is a stream whose bytes are counted, and come or go in their time.
+type pipe struct {
+	ctx   context.Context
+	pace  *pacer
+	meter *meter
+	// before, if set, is called before each read or write, for its deadline.
+	before func()
+	// flush, if set, sends what the writer holds back.
+	flush   func()
+	entries int // since the last read or write
+	r       io.Reader
+	w       io.Writer
+}
+
+func (p *pipe) Write(b []byte) (n int, err error) {
+	if err := p.pace.wait(p.ctx, len(b)); err != nil {
+		return 0, err
+	}
+	if p.before != nil {
+		p.before()
+	}
+	n, err = p.w.Write(b)
+	p.count(n)
+	return n, err
+}
+
+func (p *pipe) Read(b []byte) (n int, err error) {
+	if err := context.Cause(p.ctx); err != nil {
+		return 0, err
+	}
+	if p.before != nil {
+		p.before()
+	}
+	n, err = p.r.Read(b)
+	if cause := context.Cause(p.ctx); err != nil && err != io.EOF && cause != nil {
+		err = cause
+	}
+	p.count(n)
+	if wait := p.pace.wait(p.ctx, n); err == nil {
+		err = wait
+	}
+	return n, err
+}
+
+// count tells the meter.
+func (p *pipe) count(bytes int) {
+	p.meter.add(p.entries, bytes)
+	p.entries = 0
+}

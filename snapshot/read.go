@@ -1,0 +1,317 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/transfer"
+)
+
+// Read fills caches from a snapshot of values, as [Load] does from a file.
+func Read(ctx context.Context, r io.Reader, o Options, caches ...Cache) (Report, error) {
+	return read(ctx, r, o, dump.Values, 0, caches)
+}
+
+// read fills caches from one stream of so many bytes, if that is known.
+func read(ctx context.Context, r io.Reader, o Options, mode dump.Mode, length int64, caches []Cache) (Report, error) {
+	rd, err := newReading(ctx, o, mode, caches)
+	if err != nil {
+		return Report{}, err
+	}
+	defer rd.cancel()
+	rd.meter.expect(0, length)
+	in, err := rd.begin()
+	if err != nil {
+		return Report{}, err
+	}
+	defer in.close()
+	err = in.stream(&pipe{ctx: rd.ctx, pace: rd.pace, meter: rd.meter, r: r}, sinceCreation)
+	return rd.end("snapshot is loaded", "snapshot is loaded in part", err)
+}
+
+// reading is a snapshot on its way into caches, by one stream or several.
+type reading struct {
+	o      Options
+	ctx    context.Context
+	cancel context.CancelFunc
+	mode   dump.Mode
+	all    []transfer.Source
+	pace   *pacer
+	meter  *meter
+
+	mu      sync.Mutex
+	report  Report
+	warmers map[string]*warmer // by the names of caches
+}
+
+func newReading(ctx context.Context, o Options, mode dump.Mode, caches []Cache) (*reading, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	all, err := sources(caches)
+	if err != nil {
+		return nil, err
+	}
+	rd := &reading{o: o, mode: mode, all: all, pace: newPacer(o.BytesPerSecond), meter: newMeter(o.Progress), warmers: make(map[string]*warmer)}
+	rd.ctx, rd.cancel = o.within(ctx)
+	return rd, nil
+}
+
+// end waits for the reads from L2, and is the result of the call.
+func (rd *reading) end(done, failed string, err error) (Report, error) {
+	for i := range rd.report.Caches {
+		c := &rd.report.Caches[i]
+		if w := rd.warmers[c.Name]; w != nil {
+			if warm := w.end(c); err == nil && warm != nil {
+				err = fmt.Errorf("snapshot: cache %q: %w", c.Name, warm)
+			}
+		}
+	}
+	r := rd.report
+	r.Bytes, r.Took = rd.meter.end()
+	r.log(rd.o.logger(rd.all), done, failed, err)
+	return r, err
+}
+
+// clock tells, for the snapshot with a header, how long ago it was begun.
+type clock func(dump.Header) (ago func() time.Duration, err error)
+
+// maxAhead is how far the creation of a snapshot may be in the future.
+const maxAhead = time.Minute
+
+// sinceCreation is the clock of files: that of the wall.
+func sinceCreation(h dump.Header) (ago func() time.Duration, err error) {
+	created := h.Created
+	if ahead := time.Until(created); ahead > maxAhead {
+		return nil, fmt.Errorf("%w by %v", ErrFuture, ahead.Round(time.Second))
+	}
+	return func() time.Duration { return time.Since(created) }, nil
+}
+
+// section is a section of a stream on its way into a cache.
+type section struct {
+	source  transfer.Source  // nil if it is passed over
+	restore transfer.Restore // nil for keys, and if it is passed over
+	report  CacheReport
+	fates   outcomes
+	full    int // consecutive entries for which L1 had no room
+}
+
+// fullAfter is the number of entries in a row for which L1 has no room after which it is
+// full. One alone may have come to a full part of L1.
+const fullAfter = 1000
+
+// incoming is one stream on its way in.
+type incoming struct {
+	rd       *reading
+	p        *pipe
+	ago      func() time.Duration
+	begun    map[string]transfer.Restore
+	sections []section
+	usable   int // sections that are not passed over
+	filled   int // those of them for which L1 is full
+}
+
+// begin begins to take in entries of all caches by one stream: drops from now on are seen.
+func (rd *reading) begin() (*incoming, error) {
+	in := &incoming{rd: rd, begun: make(map[string]transfer.Restore)}
+	if rd.mode == dump.Keys {
+		return in, nil
+	}
+	for _, s := range rd.all {
+		r, err := s.Restore(rd.ctx)
+		if err != nil {
+			in.close()
+			return nil, fmt.Errorf("snapshot: cache %q: %w", s.Name(), err)
+		}
+		in.begun[s.Name()] = r
+	}
+	return in, nil
+}
+
+// stream fills caches from p. The entries before an error are in use.
+func (in *incoming) stream(p *pipe, c clock) error {
+	in.p = p
+	err := in.from(dump.NewReader(p, dump.Limits{Keep: in.rd.o.Alias}), c)
+	in.rd.take(in.sections)
+	p.count(0)
+	if err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	return nil
+}
+
+func (in *incoming) close() {
+	for _, r := range in.begun {
+		r.Close()
+	}
+}
+
+// from reads the header and all records.
+func (in *incoming) from(r *dump.Reader, c clock) error {
+	h, err := r.Header()
+	if err != nil {
+		return err
+	}
+	if err := sameMode(h.Mode, in.rd.mode); err != nil {
+		return err
+	}
+	if in.ago, err = c(h); err != nil {
+		return err
+	}
+	for !in.full() {
+		rec, err := r.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = in.record(&rec)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameMode returns an error if a snapshot has another mode than is wanted. The keys of a
+// snapshot with values are as good as those of one without.
+func sameMode(is, want dump.Mode) error {
+	if is == dump.Keys && want == dump.Values {
+		return ErrKeysOnly
+	}
+	return nil
+}
+
+// full reports whether no cache has room for more.
+func (in *incoming) full() bool { return in.filled > 0 && in.filled == in.usable }
+
+func (in *incoming) record(rec *dump.Record) error {
+	switch rec.Kind {
+	case dump.KindSection:
+		in.bind(rec.Section)
+	case dump.KindKey:
+		in.key(&in.sections[rec.Index], rec.Key)
+	case dump.KindEntry:
+		in.entry(&in.sections[rec.Index], rec.Entry)
+	case dump.KindDrop:
+		in.drop(&in.sections[rec.Index], rec.Drop)
+	case dump.KindSectionEnd:
+		in.sections[rec.Index].report.Skipped = int(rec.Counts.Skipped)
+	case dump.KindAbort:
+		return fmt.Errorf("%w: %q", dump.ErrAborted, rec.Reason)
+	}
+	return nil
+}
+
+// bind looks for the cache of a section, and learns how far its entries can be trusted.
+func (in *incoming) bind(s *dump.Section) {
+	b := section{report: CacheReport{Name: s.Name}}
+	for _, source := range in.rd.all {
+		if source.Name() == s.Name {
+			b.source = source
+		}
+	}
+	if why := in.refuse(b.source, s); why != "" {
+		b.source, b.report.Refused = nil, why
+	} else if in.usable++; in.rd.mode == dump.Values {
+		b.restore = in.begun[s.Name]
+		b.restore.Cover(in.rd.ctx, s.Position)
+	}
+	in.sections = append(in.sections, b)
+}
+
+// refuse returns why the entries of s cannot go into the cache of source.
+func (in *incoming) refuse(source transfer.Source, s *dump.Section) string {
+	if source == nil {
+		return "no cache here has this name"
+	}
+	for i := range in.sections {
+		if in.sections[i].report.Name == s.Name {
+			return "the snapshot has an earlier section of this name"
+		}
+	}
+	if in.rd.mode == dump.Keys {
+		if !source.HasTier() {
+			return "the cache has no L2 to read keys from"
+		}
+		return ""
+	}
+	switch codec, fingerprint := source.Format(); {
+	case codec != s.Codec:
+		return fmt.Sprintf("its values have the codec %.64q, the cache has %q", s.Codec, codec)
+	case fingerprint != s.Fingerprint:
+		return fmt.Sprintf("its values have another type: fingerprint %016x, the cache has %016x", s.Fingerprint, fingerprint)
+	}
+	return ""
+}
+
+// key takes in the key of an entry.
+func (in *incoming) key(s *section, name []byte) {
+	in.p.entries++
+	switch {
+	case s.source == nil:
+		s.report.Entries++
+		s.report.Passed++
+	case !in.rd.warm(s.source, bytes.Clone(name)):
+		s.fates[transfer.Unconfirmed]++
+	}
+}
+
+// entry takes in an entry.
+func (in *incoming) entry(s *section, e *dump.Entry) {
+	if s.restore == nil {
+		in.key(s, e.Key)
+		return
+	}
+	in.p.entries++
+	o := s.restore.Entry(e, in.ago(), in.rd.o.Alias)
+	if o == transfer.Unconfirmed && s.source.HasTier() && in.rd.warm(s.source, bytes.Clone(e.Key)) {
+		return // its warmer counts it
+	}
+	s.fates[o]++
+	if o == transfer.Stored {
+		s.full = 0
+	} else if o == transfer.Full {
+		if s.full++; s.full == fullAfter {
+			in.filled++
+		}
+	}
+}
+
+// drop makes a key absent, or all of them, of what the snapshot has stored here.
+func (in *incoming) drop(s *section, d dump.Drop) {
+	switch {
+	case s.restore == nil:
+	case d.All:
+		s.restore.DropAll()
+	default:
+		s.restore.Drop(d.Name)
+	}
+}
+
+// take adds the counts of a stream.
+func (rd *reading) take(sections []section) {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	for i := range sections {
+		sections[i].report.add(&sections[i].fates)
+		rd.merge(&sections[i].report)
+	}
+}
+
+// merge adds c to the report. mu is held.
+func (rd *reading) merge(c *CacheReport) {
+	for i := range rd.report.Caches {
+		if rd.report.Caches[i].Name == c.Name {
+			rd.report.Caches[i].merge(c)
+			return
+		}
+	}
+	rd.report.Caches = append(rd.report.Caches, *c)
+}

@@ -1,0 +1,125 @@
+package snapshot
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/strata-cache/strata/internal/transfer"
+)
+
+// Report is the result of a call. It is valid beside an error, too.
+type Report struct {
+	// Caches has one element for each cache of the snapshot, in its order.
+	Caches []CacheReport
+	// Bytes is the length of the snapshot, or of the part that was read.
+	Bytes int64
+	// Took is the time of the call.
+	Took time.Duration
+}
+
+// CacheReport is the part of a [Report] about one cache. Entries that were read are
+// counted by what became of them, so that Entries is the sum of the fields below it.
+type CacheReport struct {
+	// Name is Options.Name of the cache.
+	Name string
+	// Refused is the reason for which the cache was passed over. It is empty for others.
+	Refused string `json:",omitempty"`
+	// Skipped is the number of entries that the writer could not encode.
+	Skipped int
+	// Entries is the number of entries that were written or read.
+	Entries int
+	// Stored is the number of values that are in L1 now, Confirmed that of keys whose
+	// values were read from L2 instead.
+	Stored, Confirmed int
+	// Present is the number of keys that L1 had already, and Changed that of keys that
+	// were dropped, written or loaded meanwhile.
+	Present, Changed int
+	// Absent is the number of keys that a drop may concern, and that L2 does not have or
+	// was not asked for. Their first readers load them.
+	Absent int
+	// Over is the number of entries whose lives were over, Full of those for which L1
+	// had no room, Unusable of those with a key or value that cannot be used, and Passed
+	// of those of a refused cache.
+	Over, Full, Unusable, Passed int
+}
+
+// outcomes counts the fates of entries.
+type outcomes [transfer.Outcomes]int
+
+// add adds the fates of entries.
+func (c *CacheReport) add(n *outcomes) {
+	for _, one := range n {
+		c.Entries += one
+	}
+	c.Stored += n[transfer.Stored]
+	c.Present += n[transfer.Present]
+	c.Changed += n[transfer.Changed]
+	c.Absent += n[transfer.Unconfirmed]
+	c.Over += n[transfer.Over]
+	c.Full += n[transfer.Full]
+	c.Unusable += n[transfer.Unusable]
+}
+
+// merge adds the counts of another stream.
+func (c *CacheReport) merge(o *CacheReport) {
+	if c.Refused == "" {
+		c.Refused = o.Refused
+	}
+	c.Skipped += o.Skipped
+	c.Entries += o.Entries
+	c.Stored += o.Stored
+	c.Confirmed += o.Confirmed
+	c.Present += o.Present
+	c.Changed += o.Changed
+	c.Absent += o.Absent
+	c.Over += o.Over
+	c.Full += o.Full
+	c.Unusable += o.Unusable
+	c.Passed += o.Passed
+}
+
+// Entries is the number of entries of all caches.
+func (r *Report) Entries() int {
+	return r.sum(func(c *CacheReport) int { return c.Entries })
+}
+
+// Warm is the number of entries of all caches that came into L1.
+func (r *Report) Warm() int {
+	return r.sum(func(c *CacheReport) int { return c.Stored + c.Confirmed })
+}
+
+func (r *Report) sum(of func(*CacheReport) int) (n int) {
+	for i := range r.Caches {
+		n += of(&r.Caches[i])
+	}
+	return n
+}
+
+// MBPerSecond is the rate in megabytes (10⁶ bytes) of the snapshot in a second.
+func (r *Report) MBPerSecond() float64 {
+	return float64(r.Bytes) / 1e6 / max(r.Took.Seconds(), 1e-9)
+}
+
+// log writes the line about a call, and a line about each cache that was passed over.
+func (r *Report) log(to *slog.Logger, done, failed string, err error) {
+	for _, c := range r.Caches {
+		if c.Refused != "" {
+			to.Warn("strata: snapshot: cache is passed over", slog.String("cache", c.Name), slog.String("why", c.Refused), slog.Int("entries", c.Entries))
+		}
+	}
+	names := make([]string, len(r.Caches))
+	for i, c := range r.Caches {
+		names[i] = c.Name
+	}
+	about := []slog.Attr{
+		slog.Any("caches", names), slog.Int("entries", r.Entries()), slog.Int("warm", r.Warm()), slog.Int64("bytes", r.Bytes),
+		slog.Float64("seconds", float64(r.Took.Round(time.Millisecond))/1e9), slog.Float64("mb_per_second", float64(int(r.MBPerSecond()*10))/10),
+	}
+	level, what := slog.LevelInfo, done
+	if err != nil {
+		level, what, about = slog.LevelWarn, failed, append(about, slog.Any("error", err))
+	}
+	to.LogAttrs(context.Background(), level, "strata: "+what, slices.Clip(about)...)
+}

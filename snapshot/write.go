@@ -1,0 +1,280 @@
+package snapshot
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/transfer"
+)
+
+// Write writes a snapshot of the values of caches to w, as [Save] does to a file.
+func Write(ctx context.Context, w io.Writer, o Options, caches ...Cache) (Report, error) {
+	return write(ctx, w, o, dump.Values, caches)
+}
+
+// write writes a snapshot as one stream.
+func write(ctx context.Context, w io.Writer, o Options, mode dump.Mode, caches []Cache) (Report, error) {
+	if err := o.check(); err != nil {
+		return Report{}, err
+	}
+	all, err := sources(caches)
+	if err != nil {
+		return Report{}, err
+	}
+	m := newMeter(o.Progress)
+	out := &writing{o: &o, mode: mode, all: all, header: dump.Header{Mode: mode, Streams: 1}}
+	_, _ = rand.Read(out.header.ID[:]) // does not fail
+	m.expect(out.total(), 0)
+	r, err := out.stream(&pipe{ctx: ctx, pace: newPacer(o.BytesPerSecond), meter: m, w: w})
+	r.Bytes, r.Took = m.end()
+	return r, err
+}
+
+// writing is one stream on its way out.
+type writing struct {
+	o      *Options
+	mode   dump.Mode
+	all    []transfer.Source
+	header dump.Header
+
+	w      *dump.Writer
+	p      *pipe
+	dumps  []transfer.Dump // of the mode Values
+	report Report
+}
+
+// total is about the number of entries of the stream.
+func (w *writing) total() (n int64) {
+	for _, s := range w.all {
+		one := int64(s.Len())
+		if w.o.MaxEntries > 0 {
+			one = min(one, int64(w.o.MaxEntries))
+		}
+		n += one / int64(w.header.Streams)
+	}
+	return n
+}
+
+// stream writes to p. If it fails, it tries to tell the reader why.
+func (w *writing) stream(p *pipe) (Report, error) {
+	w.p = p
+	w.header.Created = time.Now()
+	w.w = dump.NewWriter(p, w.header)
+	defer func() {
+		for _, d := range w.dumps {
+			d.Close()
+		}
+	}()
+	err := w.begin()
+	if err == nil {
+		err = w.w.Flush()
+	}
+	if err == nil && p.flush != nil {
+		p.flush() // the reader learns that there is a snapshot
+	}
+	if err == nil && w.mode == dump.Keys {
+		err = w.keys()
+	} else if err == nil {
+		err = w.values()
+	}
+	if err == nil {
+		err = w.w.Close()
+	}
+	if err != nil {
+		err = fmt.Errorf("snapshot: %w", err)
+		_ = w.w.Abort(err.Error())
+	}
+	return w.report, err
+}
+
+// dumpsWithin is the time for calls of this instance to end before the entries are taken.
+const dumpsWithin = 3 * time.Second
+
+// begin writes the sections. Dumps begin after the time of creation, so that entries seem
+// older than they are, not younger.
+func (w *writing) begin() error {
+	ctx, cancel := context.WithTimeout(w.p.ctx, dumpsWithin)
+	defer cancel()
+	for _, s := range w.all {
+		about := dump.Section{Name: s.Name()}
+		about.Codec, about.Fingerprint = s.Format()
+		if s.HasTier() {
+			about.Space = s.Name()
+		}
+		if w.mode == dump.Values {
+			d, err := s.Dump(ctx, w.header.Stream, w.header.Streams)
+			if err != nil {
+				return fmt.Errorf("cache %q: %w", s.Name(), err)
+			}
+			w.dumps = append(w.dumps, d)
+			about.Position = d.Position()
+		}
+		if _, err := w.w.Section(about); err != nil {
+			return fmt.Errorf("cache %q: %w", s.Name(), err)
+		}
+		w.report.Caches = append(w.report.Caches, CacheReport{Name: s.Name()})
+	}
+	return nil
+}
+
+// keys writes the names of keys, in turn one of each cache.
+func (w *writing) keys() error {
+	lists := make([]iter.Seq[string], len(w.all))
+	for i, s := range w.all {
+		n := s.Len()
+		if w.o.MaxEntries > 0 {
+			n = min(n, w.o.MaxEntries)
+		}
+		lists[i] = s.Hot(n)
+	}
+	return inTurn(lists, func(string) int { return 0 }, func(i int, name string) error {
+		return w.count(i, w.w.Key(i, name))
+	})
+}
+
+// given is an entry that a cache gives away.
+type given struct {
+	entry *dump.Entry
+	value func(dst []byte) ([]byte, error)
+}
+
+// lookEvery is the number of entries between two looks at the drops.
+const lookEvery = 1024
+
+// values writes entries, and the drops of caches whose drops nobody else tells.
+func (w *writing) values() error {
+	lists := make([]iter.Seq[given], len(w.all))
+	for i, d := range w.dumps {
+		lists[i] = w.hottest(d)
+	}
+	n, uses := 0, math.MaxInt
+	err := inTurn(lists, func(g given) int { return g.entry.Uses }, func(i int, g given) error {
+		var err error
+		switch n++; {
+		case g.entry.Uses < uses: // the more used ones of small caches may wait for a full frame
+			uses, err = g.entry.Uses, w.w.Flush()
+		case n%lookEvery == 0:
+			err = w.drops()
+		}
+		if err != nil {
+			return err
+		}
+		return w.count(i, w.w.Entry(i, g.entry, g.value))
+	})
+	if err != nil {
+		return err
+	}
+	return w.drops()
+}
+
+// hottest iterates over the entries of d, up to those that Options.MaxEntries allows.
+func (w *writing) hottest(d transfer.Dump) iter.Seq[given] {
+	most := (w.o.MaxEntries + w.header.Streams - 1) / w.header.Streams
+	return func(yield func(given) bool) {
+		n := 0
+		for e, value := range d.Entries() {
+			if !yield(given{e, value}) {
+				return
+			}
+			if n++; n == most {
+				return
+			}
+		}
+	}
+}
+
+// count counts the record that was just written, or left out, in section i.
+func (w *writing) count(i int, err error) error {
+	c := &w.report.Caches[i]
+	var skip *dump.SkipError
+	switch {
+	case err == nil:
+		c.Entries++
+		w.p.entries++
+	case errors.As(err, &skip):
+		c.Skipped++
+		err = nil
+	}
+	return err
+}
+
+// inTurn calls do with the elements of all lists, each with the number of its list: those
+// with more uses first, and of equal ones in turn one of each list.
+func inTurn[T any](lists []iter.Seq[T], uses func(T) int, do func(list int, one T) error) error {
+	if len(lists) == 1 { // without the cost of iter.Pull
+		for one := range lists[0] {
+			if err := do(0, one); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	heads := make([]head[T], 0, len(lists))
+	for i, l := range lists {
+		next, stop := iter.Pull(l)
+		defer stop()
+		if one, ok := next(); ok {
+			heads = append(heads, head[T]{list: i, one: one, next: next})
+		}
+	}
+	for at := -1; len(heads) > 0; {
+		at = nextTurn(heads, at, uses)
+		h := &heads[at]
+		if err := do(h.list, h.one); err != nil {
+			return err
+		}
+		var ok bool
+		if h.one, ok = h.next(); !ok {
+			heads = slices.Delete(heads, at, at+1)
+			at--
+		}
+	}
+	return nil
+}
+
+// head is the first element that is left of a list.
+type head[T any] struct {
+	list int
+	one  T
+	next func() (T, bool)
+}
+
+// nextTurn returns the index of the most used head, the first of them behind last.
+func nextTurn[T any](heads []head[T], last int, uses func(T) int) int {
+	best, most := 0, -1
+	for k := 1; k <= len(heads); k++ {
+		i := (last + k) % len(heads)
+		if n := uses(heads[i].one); n > most {
+			best, most = i, n
+		}
+	}
+	return best
+}
+
+// drops writes the drops since the last call.
+func (w *writing) drops() error {
+	for i, d := range w.dumps {
+		names, all := d.Dropped()
+		for _, name := range names {
+			err := w.w.Drop(i, name, false)
+			if all = all || errors.Is(err, dump.ErrTooLarge); err != nil && !all {
+				return err
+			}
+		}
+		if !all {
+			continue
+		}
+		if err := w.w.DropAll(i, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
