@@ -30,6 +30,9 @@ func (s source[K, V]) Restore(ctx context.Context) (transfer.Restore, error) {
 	if err := s.CheckKeys(); err != nil {
 		return nil, err
 	}
+	if err := s.c.joinBus(ctx); err != nil {
+		return nil, err
+	}
 	r := &incoming[K, V]{c: s.c, alone: !s.c.l2.Used()}
 	r.aliaser, _ = s.c.encoding.(codec.Aliaser[V])
 	r.watch = s.c.flights.Watch(nil)

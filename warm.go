@@ -37,6 +37,9 @@ type Warmed struct {
 // saves them: Warm ends when L1 is full, since each entry more would push one out. It reads
 // in batches of up to 500 keys in one round trip each, one batch at a time.
 //
+// With a Bus that is not connected yet, Warm waits for it, up to three seconds, so that the
+// entries are not in doubt later.
+//
 // Warm stores nothing that a read would not store, so it brings back no value that was
 // dropped. It runs no Loader: keys that L2 does not have are left to their readers. It is
 // no read: Stats counts it as Warmed, and no hook for hits and misses is called.
@@ -59,6 +62,9 @@ func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions)
 	if w.room() == 0 {
 		return w.so, nil
 	}
+	if err := c.joinBus(ctx); err != nil {
+		return w.so, err
+	}
 	batch := make([]K, 0, maxBatch)
 	for k := range keys {
 		if batch = append(batch, k); len(batch) < w.room() {
@@ -75,6 +81,21 @@ func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions)
 		return w.so, nil
 	}
 	return w.so, w.batch(ctx, batch)
+}
+
+// joinWithin is how long Warm and a restore wait for the bus of a new instance. Entries
+// from before it is connected are in doubt once it is.
+const joinWithin = 3 * time.Second
+
+// joinBus waits until the bus is connected, or its time is over, or ctx ends, whose error
+// it returns.
+func (c *core) joinBus(ctx context.Context) error {
+	for deadline := time.Now().Add(joinWithin); c.l2.HasBus() && !c.link.Connected() && time.Now().Before(deadline); {
+		if err := wait(ctx, coverPoll); err != nil {
+			return err
+		}
+	}
+	return c.warmable(ctx)
 }
 
 // warmable returns the error for which no key can be warmed.

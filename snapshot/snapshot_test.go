@@ -366,3 +366,34 @@ func ExampleSave() {
 	fmt.Println(report.Warm(), err, age)
 	// Output: 1 <nil> 31
 }
+
+func TestInstanceThatWasJustMadeKeepsItsEntriesWhenItsBusConnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tier, bus, path := stratatest.NewTier(), stratatest.NewBus(), filepath.Join(t.TempDir(), "keys")
+		first, _ := shared(t, tier, bus)
+		fill(t, first, 500)
+		synctest.Wait()
+		var file bytes.Buffer
+		_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, first)
+		must(t, err)
+		_, err = snapshot.SaveKeys(t.Context(), path, snapshot.Options{}, first)
+		must(t, err)
+		for _, start := range []func(c *strata.Cache[string, string]) (snapshot.Report, error){
+			func(c *strata.Cache[string, string]) (snapshot.Report, error) {
+				return snapshot.WarmKeys(t.Context(), path, snapshot.Options{}, c)
+			},
+			func(c *strata.Cache[string, string]) (snapshot.Report, error) {
+				return snapshot.Read(t.Context(), bytes.NewReader(file.Bytes()), snapshot.Options{}, c)
+			},
+		} {
+			c := alone(t, "users", 0, func(o *strata.Options[string, string]) { o.Remote.Tier, o.Remote.Bus = tier, bus.Connect() })
+			if r, err := start(c); err != nil || r.Warm() != 500 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			time.Sleep(5 * time.Second) // in the bubble: the bus has told all that it has
+			if n := holds(t, c, 500); n != 500 || c.Stats().L1.Hits != 500 {
+				t.Errorf("%d entries, %d of them from L1", n, c.Stats().L1.Hits)
+			}
+		}
+	})
+}
