@@ -27,6 +27,9 @@ var (
 	// ErrFuture: the snapshot was made in the future, so that the ages of its entries are
 	// not known. A clock is wrong.
 	ErrFuture = errors.New("snapshot is ahead of the clock")
+	// ErrRefused: all caches of the snapshot were passed over. The error has the reason for
+	// the first one, the Report those for all.
+	ErrRefused = errors.New("snapshot: no cache of the snapshot fits")
 	// ErrTime: the time of Options.Within was over.
 	ErrTime = errors.New("the time is over")
 	// ErrStalled: no bytes came for the time of Options.Stall.

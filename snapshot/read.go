@@ -73,6 +73,9 @@ func (rd *reading) end(done, failed string, err error) (Report, error) {
 		}
 	}
 	r := rd.report
+	if why := r.refused(); err == nil && why != "" {
+		err = fmt.Errorf("%w: %s", ErrRefused, why)
+	}
 	r.Bytes, r.Took = rd.meter.end()
 	r.log(rd.o.logger(rd.all), done, failed, err)
 	return r, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/strata-cache/strata/internal/transfer"
@@ -88,6 +89,19 @@ func (r *Report) Entries() int {
 // Warm is the number of entries of all caches that came into L1.
 func (r *Report) Warm() int {
 	return r.sum(func(c *CacheReport) int { return c.Stored + c.Confirmed })
+}
+
+// refused is the reason for which the first cache was passed over, if all were.
+func (r *Report) refused() (why string) {
+	for i := range r.Caches {
+		if r.Caches[i].Refused == "" {
+			return ""
+		}
+		if why == "" {
+			why = strconv.Quote(r.Caches[i].Name) + ": " + r.Caches[i].Refused
+		}
+	}
+	return why
 }
 
 func (r *Report) sum(of func(*CacheReport) int) (n int) {

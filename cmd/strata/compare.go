@@ -9,6 +9,7 @@ import (
 
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/load"
+	"github.com/strata-cache/strata/snapshot"
 )
 
 // comparison runs the same load on one service in several phases.
@@ -17,31 +18,41 @@ type comparison struct {
 	phases  []phase
 	service *hello.Service
 	facts   facts
+	asked   int // the number of URLs that the phase strata has asked for
 }
 
 // phase is one row of the comparison: a mode with empty caches and an empty
 // database, or restarted.
 type phase string
 
-// restarted is the mode strata in an instance that has just started: its memory
-// is empty, and database and L2 keep the data of the phase before.
-const restarted phase = "restarted"
+// Phases with the mode strata in an instance that has just started. Database and L2 keep
+// the data of the phase before.
+const (
+	restarted    phase = "restarted"
+	warmKeys     phase = "warm-keys"
+	warmTransfer phase = "warm-transfer"
+)
+
+// starts are the starts of instances in such phases.
+var starts = map[phase]hello.Start{ // read-only
+	restarted: hello.Cold, warmKeys: hello.ByKeys, warmTransfer: hello.ByTransfer,
+}
 
 // parsePhase returns the phase with a name.
 func parsePhase(s string) (phase, error) {
-	if phase(s) == restarted {
-		return restarted, nil
+	if _, ok := starts[phase(s)]; ok {
+		return phase(s), nil
 	}
 	m, err := hello.ParseMode(s)
 	if err != nil {
-		return "", fmt.Errorf("%w, %s", err, restarted)
+		return "", fmt.Errorf("%w, %s, %s, %s", err, restarted, warmKeys, warmTransfer)
 	}
 	return phase(m), nil
 }
 
 // mode is the mode of the service in this phase.
 func (p phase) mode() hello.Mode {
-	if p == restarted {
+	if _, ok := starts[p]; ok {
 		return hello.Strata
 	}
 	return hello.Mode(p)
@@ -53,6 +64,10 @@ type row struct {
 	result  *load.Result
 	queries int64
 	cache   hello.Counts
+	// start is what a new instance did before the load, and hits the requests that hit
+	// L1 in each step of it, in percent.
+	start snapshot.Report
+	hits  []float64
 }
 
 // run measures all phases and writes the table. After an interruption the table
@@ -81,36 +96,53 @@ func (c *comparison) run(e *environment) error {
 // measure runs one phase.
 func (c *comparison) measure(e *environment, p phase, line *liveLine) (row, error) {
 	line.show(fmt.Sprintf("%-9s", p))
-	if err := c.prepare(e, p); err != nil {
+	start, err := c.prepare(e, p)
+	if err != nil {
 		return row{}, err
 	}
 	before := c.service.Stats()
 	o := c.load
-	o.Progress = func(now load.Progress) { line.show(fmt.Sprintf("%-9s  %s", p, progress(now))) }
+	var curve hitCurve
+	if _, ok := starts[p]; ok {
+		o = c.afterStart(o)
+		curve.last = before
+	}
+	o.Progress = func(now load.Progress) {
+		line.show(fmt.Sprintf("%-9s  %s", p, progress(now)))
+		curve.step(c.service.Stats(), o.Steps)
+	}
 	result, err := load.Run(e.ctx, o)
 	if err != nil {
 		return row{}, err
 	}
 	after := c.service.Stats()
-	return row{phase: p, result: result, queries: after.Queries - before.Queries, cache: hello.Counts{
+	if p == phase(hello.Strata) {
+		c.asked = int((result.Done + int64(o.Group) - 1) / int64(o.Group))
+	}
+	curve.step(after, o.Steps)
+	return row{phase: p, result: result, start: start, hits: curve.hits, queries: after.Queries - before.Queries, cache: hello.Counts{
 		L1Hits: after.Cache.L1Hits - before.Cache.L1Hits,
 		L2Hits: after.Cache.L2Hits - before.Cache.L2Hits,
 		Shared: after.Cache.Shared - before.Cache.Shared,
 	}}, nil
 }
 
-// prepare puts the service into the state for the beginning of a phase.
-func (c *comparison) prepare(e *environment, p phase) error {
+// prepare puts the service into the state for the beginning of a phase. The report is that
+// of the start of a new instance.
+func (c *comparison) prepare(e *environment, p phase) (r snapshot.Report, err error) {
 	if err := c.service.SetMode(p.mode()); err != nil {
-		return err
+		return r, err
 	}
-	if p == restarted {
-		return c.service.Restart(e.ctx)
+	if start, ok := starts[p]; ok {
+		if r, err = c.service.Restart(e.ctx, start); err != nil {
+			err = fmt.Errorf("%s: %w", p, err)
+		}
+		return r, err
 	}
 	if _, err := c.service.Clear(e.ctx); err != nil {
-		return fmt.Errorf("clear: %w", err)
+		return r, fmt.Errorf("clear: %w", err)
 	}
-	return nil
+	return r, nil
 }
 
 // write writes the facts about the measurement and the table.
@@ -120,9 +152,7 @@ func (c *comparison) write(w io.Writer, rows []row) error {
 		[2]string{"", c.conditions()},
 		[2]string{"shared", "requests that joined the load of another"},
 	)
-	if slices.Contains(c.phases, restarted) {
-		f = append(f, [2]string{string(restarted), "strata in a new instance: its memory is empty, L2 is not"})
-	}
+	f = append(f, c.startFacts()...)
 	if err := f.write(w); err != nil {
 		return err
 	}
@@ -137,7 +167,10 @@ func (c *comparison) write(w io.Writer, rows []row) error {
 	if err := t.write(w); err != nil {
 		return err
 	}
-	return writeNotes(w, append(c.factor(rows), notes(rows)...))
+	if err := writeCurves(w, rows); err != nil {
+		return err
+	}
+	return writeNotes(w, slices.Concat(c.factor(rows), startNotes(rows), notes(rows)))
 }
 
 // conditions returns the text on how to read the latencies.

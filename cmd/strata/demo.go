@@ -21,7 +21,7 @@ import (
 // demoCommand is `strata demo`.
 type demoCommand struct {
 	Addr  string   `default:"127.0.0.1:8008" help:"Address to serve on (${default})." placeholder:"HOST:PORT"`
-	Modes []string `default:"none,naive,strata,restarted" help:"Modes to compare, in this order (${default}); the service stays in the last one." placeholder:"MODES"`
+	Modes []string `default:"none,naive,strata,restarted,warm-keys,warm-transfer" help:"Modes to compare, in this order; without the flag none, naive, strata, restarted, warm-keys and warm-transfer. The service stays in the last one." placeholder:"MODES"`
 	Exit  bool     `help:"Exit after the comparison."`
 	Serve bool     `help:"Serve without a comparison."`
 
@@ -155,20 +155,20 @@ func (d *demoCommand) checkLoad() error {
 	return nil
 }
 
-// phases parses --modes. Without L2 it omits the phase restarted, which would
-// show nothing.
+// phases parses --modes. Without L2 it omits the phase warm-keys, which would show nothing.
 func (d *demoCommand) phases() ([]phase, error) {
 	var phases []phase
 	for _, name := range d.Modes {
 		p, err := parsePhase(name)
+		_, isStart := starts[p]
 		switch {
 		case err != nil:
 			return nil, err
 		case slices.Contains(phases, p):
 			return nil, fmt.Errorf("%s is named twice", p)
-		case p == restarted && !slices.Contains(phases, phase(hello.Strata)):
+		case isStart && !slices.Contains(phases, phase(hello.Strata)):
 			return nil, fmt.Errorf("%s must come after %s", p, hello.Strata)
-		case p == restarted && d.L2 == "none":
+		case p == warmKeys && d.L2 == "none":
 			continue
 		}
 		phases = append(phases, p)
@@ -251,6 +251,7 @@ serving %[1]s in mode %[2]s until Ctrl-C; try
   curl -X PUT '%[1]s/mode?mode=%[3]s'
   curl %[1]s/stats
   curl -X DELETE %[1]s/hello
+  strata snapshot inspect %[1]s/snapshot
 `, base, c.service.Mode(), otherMode(c.service.Mode()))
 	return nil
 }

@@ -84,7 +84,7 @@ func TestMistakesAreOneLine(t *testing.T) {
 		{"several at once", "demo --rate=-1 --concurrency 0", 2, "rate"},
 		{"address without port", "demo --addr localhost", 2, "--addr"},
 		{"bad port", "demo --addr 127.0.0.1:http2", 2, "--addr"},
-		{"unknown mode", "demo --modes fast", 2, "none, naive, strata, restarted"},
+		{"unknown mode", "demo --modes fast", 2, "none, naive, strata, restarted, warm-keys, warm-transfer"},
 		{"mode twice", "demo --modes none,none", 2, "none is named twice"},
 		{"restarted before strata", "demo --modes restarted,strata", 2, "must come after"},
 		{"no ttl", "demo --ttl 0s", 2, "--ttl"},
@@ -241,6 +241,10 @@ func TestDemoComparesAndExits(t *testing.T) {
 		{"restarted", queries, 0, 2},
 		{"restarted", l2Hits, 2, 8},
 		{"restarted", errors, 0, 0},
+		{"warm-keys", queries, 0, 2},
+		{"warm-keys", errors, 0, 0},
+		{"warm-transfer", queries, 0, 2},
+		{"warm-transfer", errors, 0, 0},
 	} {
 		if rows[tt.phase] == nil {
 			t.Fatalf("no row %s:\n%s", tt.phase, stdout)

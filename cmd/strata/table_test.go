@@ -8,6 +8,7 @@ import (
 
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/load"
+	"github.com/strata-cache/strata/snapshot"
 )
 
 func TestNumbersAreReadable(t *testing.T) {
@@ -54,13 +55,24 @@ load       each mode: 5,000 requests/s for 5 s, 10,000 URLs in groups of 100, up
            to 200 at once
            latency from the intended start; client and service share CPUs
 shared     requests that joined the load of another
-restarted  strata in a new instance: its memory is empty, L2 is not
+restarted  strata in a new instance, for 10 s: its memory is empty, L2 is not
 
            requests                     origin     L1    L2
 mode          per s      p50      p99  queries   hits  hits  shared  errors
 none            680   1.88 s   3.42 s    8,398      0     0       0   1,002
 restarted       800  4.56 ms  9.81 ms        0  4,542   250  12.3 M       0
 
+requests that hit L1 in %, in steps of 0.5 s after the start of an instance
+
+            1   2   3   4   5   6   7   8   9   10
+restarted  12  22  32  42  52  62  72  82  92  100  ▁▂▃▃▄▅▆▇▇█
+
+p99 in ms, in the same steps
+
+             1    2   3   4   5    6    7    8    9   10
+restarted  720  360  80  26  11  5.7  3.3  2.1  1.4  1.0  █▄▁
+
+restarted: 240 of 250 entries in 12.0 ms, before the first request
 none could not keep up: 16,602 requests of the schedule not sent
 none: 1,000 × 503 Service Unavailable, 2 × timeout
 `
@@ -82,6 +94,11 @@ func TestComparisonIsATable(t *testing.T) {
 			Latency: load.Latencies{P50: 4560 * time.Microsecond, P95: 7100 * time.Microsecond, P99: 9810 * time.Microsecond},
 		}},
 	}
+	for i := range steps {
+		rows[1].hits = append(rows[1].hits, min(100, float64(12+10*i)))
+		rows[1].result.Steps = append(rows[1].result.Steps, load.Latencies{P99: 720 * time.Millisecond / time.Duration(i*i*i+1)})
+	}
+	rows[1].start = snapshot.Report{Took: 12 * time.Millisecond, Caches: []snapshot.CacheReport{{Entries: 250, Stored: 200, Confirmed: 40}}}
 	var b strings.Builder
 	if err := c.write(&b, rows); err != nil {
 		t.Fatal(err)

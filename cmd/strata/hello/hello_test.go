@@ -190,34 +190,79 @@ func TestMemoryWithoutABusIsAsOldAsItsOptionSays(t *testing.T) {
 	})
 }
 
-func TestRestartedInstanceFindsItsEntriesInL2(t *testing.T) {
+func TestRestartedInstanceFindsItsEntries(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		o       hello.Options
-		queries int64 // total
-		l2Hits  int64 // since the restart
+		name           string
+		o              hello.Options
+		start          hello.Start
+		queries        int64 // total
+		l2Hits, l1Hits int64 // since the restart, also those before the first request
 	}{
 		// No bus: after a bus connects, L2 must confirm the entries of L1.
-		{"with L2", hello.Options{Tier: stratatest.NewTier()}, 1, 1},
-		{"without", hello.Options{}, 2, 0},
+		{"with L2", hello.Options{Tier: stratatest.NewTier()}, hello.Cold, 1, 1, 1},
+		{"without", hello.Options{}, hello.Cold, 2, 0, 1},
+		{"by keys", hello.Options{Tier: stratatest.NewTier()}, hello.ByKeys, 1, 1, 2},
+		{"by transfer", hello.Options{Tier: stratatest.NewTier()}, hello.ByTransfer, 1, 1, 2},
+		{"by transfer without L2", hello.Options{}, hello.ByTransfer, 1, 0, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := &slowOrigin{}
 			tt.o.Origin = o
 			s := newService(t, tt.o)
 			request(s, "GET", "/hello?name=Ann&locale=en")
-			if err := s.Restart(t.Context()); err != nil {
-				t.Fatal(err)
+			if r, err := s.Restart(t.Context(), tt.start); err != nil || r.Warm() != int(tt.l1Hits-1) {
+				t.Fatalf("%+v, %v", r, err)
 			}
 			for range 2 {
 				if w := request(s, "GET", "/hello?name=Ann&locale=en"); w.Code != http.StatusOK {
 					t.Fatalf("status %d: %s", w.Code, w.Body)
 				}
 			}
-			if c := s.Stats().Cache; o.Queries() != tt.queries || c.L2Hits != tt.l2Hits || c.L1Hits != 1 {
+			if c := s.Stats().Cache; o.Queries() != tt.queries || c.L2Hits != tt.l2Hits || c.L1Hits != tt.l1Hits {
 				t.Errorf("%d queries, %+v", o.Queries(), c)
 			}
 		})
+	}
+}
+
+func TestInstanceThatCannotStartLeavesTheOldOne(t *testing.T) {
+	o := &slowOrigin{}
+	s := newService(t, hello.Options{Origin: o})
+	request(s, "GET", "/hello?name=Ann&locale=en")
+	if _, err := s.Restart(t.Context(), "slowly"); err == nil {
+		t.Error("a start that there is not is no error")
+	}
+	if _, err := s.Restart(t.Context(), hello.ByKeys); err == nil {
+		t.Error("keys are read without L2")
+	}
+	request(s, "GET", "/hello?name=Ann&locale=en")
+	if c := s.Stats().Cache; o.Queries() != 1 || c.L1Hits != 1 {
+		t.Errorf("%d queries, %+v", o.Queries(), c)
+	}
+}
+
+func TestSnapshotIsForThisMachineOnly(t *testing.T) {
+	s := newService(t, hello.Options{Origin: &slowOrigin{}})
+	request(s, "GET", "/hello?name=Ann&locale=en")
+	for _, tt := range []struct {
+		peer, host string
+		want       int
+	}{
+		{"127.0.0.1:4000", "127.0.0.1:8008", http.StatusOK},
+		{"[::1]:4000", "[::1]", http.StatusOK},
+		{"127.0.0.1:4000", "localhost:8008", http.StatusOK},
+		{"10.0.0.1:4000", "localhost:8008", http.StatusForbidden},
+		{"127.0.0.1:4000", "evil.example:8008", http.StatusForbidden},
+		{"127.0.0.1:4000", "127.0.0.1.evil.example", http.StatusForbidden},
+		{"", "", http.StatusForbidden},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/snapshot", nil)
+		r.RemoteAddr, r.Host = tt.peer, tt.host
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code != tt.want || strings.Contains(w.Body.String(), "Ann") != (tt.want == http.StatusOK) {
+			t.Errorf("from %q at %q: %d %q", tt.peer, tt.host, w.Code, w.Body)
+		}
 	}
 }
 
@@ -284,7 +329,7 @@ func TestBadRequestsAreAnsweredInJSON(t *testing.T) {
 		{"wrong method for mode", "DELETE", "/mode", 405, "method not allowed", "GET, PUT"},
 		{"wrong method for stats", "PUT", "/stats", 405, "method not allowed", "GET"},
 		{"no such mode", "PUT", "/mode?mode=x", 400, "mode must be one of none, naive, strata", ""},
-		{"no such path", "GET", "/helo", 404, "no such path; there are /hello, /mode and /stats", ""},
+		{"no such path", "GET", "/helo", 404, "no such path; there are /hello, /mode, /stats and /snapshot", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := request(s, tt.method, tt.target)

@@ -46,8 +46,9 @@ func (s *Service) routes() *http.ServeMux {
 	mux.Handle("/hello", methods{http.MethodGet: s.getHello, http.MethodDelete: s.deleteHello})
 	mux.Handle("/mode", methods{http.MethodGet: s.getMode, http.MethodPut: s.putMode})
 	mux.Handle("/stats", methods{http.MethodGet: s.getStats})
+	mux.HandleFunc("/snapshot", func(w http.ResponseWriter, r *http.Request) { s.layered.Load().snapshot.ServeHTTP(w, r) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		writeError(w, http.StatusNotFound, "no such path; there are /hello, /mode and /stats")
+		writeError(w, http.StatusNotFound, "no such path; there are /hello, /mode, /stats and /snapshot")
 	})
 	return mux
 }

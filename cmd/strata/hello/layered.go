@@ -2,15 +2,20 @@ package hello
 
 import (
 	"context"
+	"net"
+	"net/http"
+	"strings"
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/snapshot"
 )
 
 // layered is a strata cache.
 type layered struct {
-	cache *strata.Cache[Key, origin.Greeting]
+	cache    *strata.Cache[Key, origin.Greeting]
+	snapshot http.Handler // of its entries
 }
 
 func newLayered(load loader, o Options) (*layered, error) {
@@ -20,21 +25,36 @@ func newLayered(load loader, o Options) (*layered, error) {
 		Memory: strata.Memory[Key, origin.Greeting]{MaxEntries: int64(o.MaxEntries), TTL: o.MemoryTTL},
 		Loader: strata.Loader[Key, origin.Greeting](load),
 		Logger: o.Logger,
-	}
-	if o.Tier != nil {
-		so.Remote = strata.Remote[Key, origin.Greeting]{
+		Remote: strata.Remote[Key, origin.Greeting]{
 			Tier:     o.Tier,
 			Bus:      o.Bus,
 			Codec:    codec.JSON[origin.Greeting](),
 			Key:      Key.String,
 			ParseKey: parseKey,
-		}
+		},
 	}
 	c, err := strata.New(so)
 	if err != nil {
 		return nil, err
 	}
-	return &layered{c}, nil
+	return &layered{cache: c, snapshot: snapshot.Handler(snapshot.HandlerOptions{Authorize: isLocal, AllowPut: true, Logger: o.Logger}, c)}, nil
+}
+
+// isLocal reports whether a request comes from this machine by a name of this machine, so
+// that no page in a browser has another name for it. This is enough for a demo on a
+// machine with one user, and for nothing else.
+func isLocal(r *http.Request) bool {
+	return isLoopback(r.RemoteAddr) && isLoopback(r.Host)
+}
+
+// isLoopback reports whether an address, with or without a port, is of this machine.
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		host = addr
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (l *layered) get(ctx context.Context, key Key) (origin.Greeting, error) {

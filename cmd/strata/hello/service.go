@@ -146,17 +146,6 @@ func (s *Service) cache(m Mode) cache {
 	return s.layered.Load()
 }
 
-// Restart replaces the cache of the mode strata by an empty one, like a restart
-// of the process. The shared tier keeps its entries. Requests that wait for a
-// load of the old cache fail.
-func (s *Service) Restart(ctx context.Context) error {
-	l, err := newLayered(s.load, s.options)
-	if err != nil {
-		return err
-	}
-	return s.layered.Swap(l).close(ctx)
-}
-
 // Clear deletes all greetings: first those of the origin, then those of every
 // mode, so that no cache loads a deleted greeting again.
 func (s *Service) Clear(ctx context.Context) (int64, error) {

@@ -16,6 +16,7 @@ const (
 	MaxCardinality = 1_000_000_000
 	MaxGroup       = 1_000_000
 	MaxRate        = 1_000_000
+	MaxSteps       = 100
 )
 
 // DefaultTimeout is the default of Options.Timeout.
@@ -48,6 +49,10 @@ type Options struct {
 	// Timeout ends a request. 0 means DefaultTimeout.
 	Timeout time.Duration
 
+	// Steps, if positive, is the number of equal parts of Duration for each of which the
+	// Result has the latencies of the requests that were to start in it.
+	Steps int
+
 	// Transport sends the requests. Redirects are not followed: a 302 is an
 	// answer. Nil means a new transport with one connection per running
 	// request, which the run closes at its end.
@@ -76,6 +81,7 @@ func (o Options) withDefaults() (Options, error) {
 		within("cardinality", o.Cardinality, MaxCardinality),
 		within("group", o.Group, MaxGroup),
 		within("concurrency", o.Concurrency, MaxConcurrency),
+		within("steps", o.Steps+1, MaxSteps+1),
 		positive("duration", o.Duration),
 		positive("timeout", o.Timeout),
 		positive("progress interval", o.Every),

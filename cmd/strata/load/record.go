@@ -18,6 +18,7 @@ type recorder struct {
 	mu      sync.Mutex // guards below
 	latency *hdrhistogram.Histogram
 	service *hdrhistogram.Histogram
+	steps   []*hdrhistogram.Histogram
 	status  map[int]int64
 	errors  map[Kind]int64
 	example string
@@ -29,16 +30,21 @@ type recorder struct {
 // outcome is the result of one request.
 type outcome struct {
 	intended, sent, end time.Time
+	step                int // of the run, by the intended start
 	status              int
 	bytes               int64
 	err                 error
 }
 
-func newRecorder() *recorder {
+func newRecorder(steps int) *recorder {
 	h := func() *hdrhistogram.Histogram {
 		return hdrhistogram.New(1, slowest.Microseconds(), 3)
 	}
-	return &recorder{latency: h(), service: h(), status: map[int]int64{}, errors: map[Kind]int64{}}
+	r := &recorder{latency: h(), service: h(), status: map[int]int64{}, errors: map[Kind]int64{}}
+	for range steps {
+		r.steps = append(r.steps, h())
+	}
+	return r
 }
 
 // add counts one request. The time until a timeout is a lower bound of the
@@ -67,6 +73,9 @@ func (r *recorder) add(o outcome) {
 	if o.err == nil || kind == Timeout {
 		record(r.latency, o.end.Sub(o.intended))
 		record(r.service, o.end.Sub(o.sent))
+		if o.step < len(r.steps) {
+			record(r.steps[o.step], o.end.Sub(o.intended))
+		}
 	}
 }
 
@@ -99,7 +108,7 @@ func (r *recorder) progress(elapsed time.Duration, before Progress) Progress {
 func (r *recorder) result() *Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return &Result{
+	res := &Result{
 		Done:         r.done,
 		Bytes:        r.bytes,
 		Status:       maps.Clone(r.status),
@@ -108,6 +117,10 @@ func (r *recorder) result() *Result {
 		Latency:      latencies(r.latency),
 		Service:      latencies(r.service),
 	}
+	for _, h := range r.steps {
+		res.Steps = append(res.Steps, latencies(h))
+	}
+	return res
 }
 
 func latencies(h *hdrhistogram.Histogram) Latencies {

@@ -36,6 +36,8 @@ type Result struct {
 	// Latency is measured from the intended start, Service from the sending.
 	// They are equal without a rate.
 	Latency, Service Latencies
+	// Steps has the Latency of each of Options.Steps parts of the run.
+	Steps []Latencies
 }
 
 // Rate returns the number of completed requests per second.

@@ -36,7 +36,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		defer own.CloseIdleConnections()
 		o.Transport = own
 	}
-	r := &run{o: o, template: t, rec: newRecorder(), start: time.Now()}
+	r := &run{o: o, template: t, rec: newRecorder(o.Steps), start: time.Now()}
 	stopWatch := r.watch()
 	var workers sync.WaitGroup
 	for range o.Concurrency {
@@ -101,6 +101,7 @@ func (r *run) work(ctx context.Context) {
 		if now.Sub(r.start) >= r.o.Duration && (r.o.Rate == 0 || now.Sub(o.intended) > lateness) {
 			return
 		}
+		o.step = int(o.intended.Sub(r.start) * time.Duration(r.o.Steps) / r.o.Duration)
 		r.sent.Add(1)
 		r.send(ctx, r.key(n), buf, &o)
 		if ctx.Err() != nil {

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/strata-cache/strata/cmd/strata/hello"
+	"github.com/strata-cache/strata/cmd/strata/load"
+)
+
+// steps is the number of parts in which the begin of a new instance is shown.
+const steps = 10
+
+// afterStart is the load on a new instance: twice as long as the others, and twice over
+// the URLs that these have asked for, so that it ends warm in any case.
+func (c *comparison) afterStart(o load.Options) load.Options {
+	if c.asked > 0 {
+		o.Cardinality = min(o.Cardinality, c.asked)
+	}
+	o.Duration *= 2
+	o.Steps, o.Every = steps, o.Duration/steps
+	return o
+}
+
+// hitCurve collects the requests that hit L1 in each step of a load.
+type hitCurve struct {
+	last hello.Stats
+	hits []float64 // percent
+}
+
+// step ends a step, if it is one of most.
+func (h *hitCurve) step(now hello.Stats, most int) {
+	if len(h.hits) >= most {
+		return
+	}
+	hits := now.Cache.L1Hits - h.last.Cache.L1Hits
+	h.hits = append(h.hits, 100*float64(hits)/float64(max(1, now.Requests-h.last.Requests)))
+	h.last = now
+}
+
+// startFacts explains the phases with a new instance.
+func (c *comparison) startFacts() (f facts) {
+	for _, one := range []struct {
+		phase phase
+		text  string
+	}{
+		{restarted, "strata in a new instance, for " + seconds(2*c.load.Duration) + ": its memory is empty, L2 is not"},
+		{warmKeys, "the same, but it has read the keys of the old instance from L2"},
+		{warmTransfer, "the same, but it has taken over the entries of the old instance"},
+	} {
+		if slices.Contains(c.phases, one.phase) {
+			f = append(f, [2]string{string(one.phase), one.text})
+		}
+	}
+	return f
+}
+
+// writeCurves writes how new instances begin: their hits and latencies in steps, as
+// numbers and as a chart.
+func writeCurves(w io.Writer, rows []row) error {
+	hits, late, step := curveTable(), curveTable(), time.Duration(0)
+	slowest := time.Duration(0)
+	for _, r := range rows {
+		for _, s := range r.result.Steps {
+			slowest = max(slowest, s.P99)
+		}
+	}
+	for _, r := range rows {
+		if len(r.result.Steps) != steps || len(r.hits) != steps {
+			continue
+		}
+		step = r.result.Elapsed / steps
+		ofHits, ofLate := []string{string(r.phase)}, []string{string(r.phase)}
+		barsOfHits, barsOfLate := "", ""
+		for i, s := range r.result.Steps {
+			ofHits = append(ofHits, strconv.Itoa(int(r.hits[i])))
+			ofLate = append(ofLate, milliseconds(s.P99))
+			barsOfHits += bar(r.hits[i] / 100)
+			barsOfLate += bar(float64(s.P99) / float64(max(1, slowest)))
+		}
+		hits.add(append(ofHits, barsOfHits)...)
+		late.add(append(ofLate, barsOfLate)...)
+	}
+	if step == 0 {
+		return nil
+	}
+	fmt.Fprintf(w, "\nrequests that hit L1 in %%, in steps of %s after the start of an instance\n\n", seconds(step))
+	if err := hits.write(w); err != nil {
+		return err
+	}
+	fmt.Fprint(w, "\np99 in ms, in the same steps\n\n")
+	return late.write(w)
+}
+
+// curveTable is a table with a column for each step and one for the chart.
+func curveTable() table {
+	t := table{head: make([]string, steps+2)}
+	for i := range steps {
+		t.head[i+1] = strconv.Itoa(i + 1)
+	}
+	return t
+}
+
+// bar is a column of a chart for a value from 0 to 1.
+func bar(v float64) string {
+	bars := []rune(" ▁▂▃▄▅▆▇█")
+	return string(bars[min(len(bars)-1, max(0, int(v*float64(len(bars)-1)+0.5)))])
+}
+
+// milliseconds is d with up to three digits.
+func milliseconds(d time.Duration) string {
+	ms := float64(d) / float64(time.Millisecond)
+	if ms < 9.95 {
+		return strconv.FormatFloat(ms, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(ms, 'f', 0, 64)
+}
+
+// startNotes tells what new instances have done before their first request.
+func startNotes(rows []row) (lines []string) {
+	for _, r := range rows {
+		if n := r.start.Entries(); n > 0 {
+			lines = append(lines, fmt.Sprintf("%s: %s of %s in %s, before the first request",
+				r.phase, count(int64(r.start.Warm())), plural(int64(n), "entry", "entries"), duration(r.start.Took)))
+		}
+	}
+	return lines
+}
