@@ -34,6 +34,7 @@ var goroutines = map[string]string{ // read-only
 	"stratatest/bus.go":           "stratatest.Bus: stop waits for the follower's goroutine",
 	"internal/netpool/open.go":    "Open: waits until 0.1 s after the context; a function of the program that goes on is left behind, and what it opens is closed",
 	"internal/servers/process.go": "servers.Process: Kill waits until the process has ended",
+	"cmd/strata/hello/restart.go": "warmByTransfer receives from the server before it returns",
 	"cmd/strata/demo.go":          "demoCommand.serve receives from the server before it returns",
 }
 
