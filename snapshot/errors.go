@@ -3,6 +3,7 @@ package snapshot
 import (
 	"errors"
 
+	"github.com/strata-cache/strata/internal/download"
 	"github.com/strata-cache/strata/internal/dump"
 )
 
@@ -33,7 +34,7 @@ var (
 	// ErrTime: the time of Options.Within was over.
 	ErrTime = errors.New("the time is over")
 	// ErrStalled: no bytes came for the time of Options.Stall.
-	ErrStalled = errors.New("no bytes have come")
+	ErrStalled = download.ErrStalled // read-only
 )
 
 // Error is the error of a snapshot that was damaged or cut: the number of the frame in

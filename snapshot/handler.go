@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/strata-cache/strata/internal/download"
 	"github.com/strata-cache/strata/internal/dump"
 	"github.com/strata-cache/strata/internal/transfer"
 )
@@ -22,9 +23,6 @@ const (
 	frameWithin = 30 * time.Second
 	// maxAnswers is the number of requests that a Handler serves at once.
 	maxAnswers = 2 * maxStreams
-
-	contentType   = "application/vnd.strata.snapshot"
-	headerEntries = "Strata-Snapshot-Entries"
 )
 
 // HandlerOptions configure [Handler]. Authorize is required.
@@ -111,8 +109,8 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set(headerEntries, strconv.FormatInt(out.total(), 10))
+	w.Header().Set("Content-Type", download.ContentType)
+	w.Header().Set(download.EntriesHeader, strconv.FormatInt(out.total(), 10))
 	to := http.NewResponseController(w)
 	m := newMeter(nil)
 	p := &pipe{ctx: r.Context(), pace: h.pace, meter: m, w: w, before: func() {

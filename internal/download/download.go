@@ -1,0 +1,138 @@
+// Package download asks the handler of another instance for a snapshot.
+package download
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// ContentType is the type of an answer that is a snapshot, and EntriesHeader its
+	// header with about the number of its entries.
+	ContentType   = "application/vnd.strata.snapshot"
+	EntriesHeader = "Strata-Snapshot-Entries"
+)
+
+// ErrStalled: no bytes came for the time of Request.Stall.
+var ErrStalled = errors.New("no bytes have come")
+
+// Parse returns the URL of a handler.
+func Parse(from string) (*url.URL, error) {
+	u, err := url.Parse(from)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return nil, fmt.Errorf("%q is not the URL of a handler: it has no host, or begins with neither http:// nor https://", u.Redacted())
+	}
+	return u, nil
+}
+
+// NewClient returns a client for snapshots. It follows no redirect, which would send the
+// header of a request elsewhere.
+func NewClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 5 * time.Second,
+			DisableCompression:  true,
+			ReadBufferSize:      128 << 10,
+			WriteBufferSize:     128 << 10,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Request is a question for a snapshot.
+type Request struct {
+	Client *http.Client
+	URL    *url.URL
+	Header http.Header
+	// Stall is how long bytes may not come.
+	Stall time.Duration
+}
+
+// Answer is the snapshot that comes. It is not safe for concurrent use.
+type Answer struct {
+	// Entries is about the number of its entries; zero if the handler does not say.
+	Entries int64
+
+	body   io.ReadCloser
+	within time.Duration
+	ctx    context.Context //nolint:containedctx // the life of the answer, as in net/http
+	cancel context.CancelCauseFunc
+}
+
+// Begin sends the request. The error quotes the begin of an answer that is no snapshot.
+func Begin(ctx context.Context, r Request) (*Answer, error) {
+	a := &Answer{within: r.Stall}
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	req, err := http.NewRequestWithContext(a.ctx, http.MethodGet, r.URL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range r.Header {
+		req.Header[name] = values
+	}
+	var answer *http.Response
+	a.guard(func() { answer, err = r.Client.Do(req) })
+	if err != nil {
+		return nil, a.cause(err)
+	}
+	a.body = answer.Body
+	if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); answer.StatusCode != http.StatusOK || kind != ContentType {
+		defer a.Close()
+		return nil, fmt.Errorf("%s answers with status %s: %q", r.URL.Host, answer.Status, a.text())
+	}
+	a.Entries, _ = strconv.ParseInt(answer.Header.Get(EntriesHeader), 10, 64) // for the progress only
+	return a, nil
+}
+
+// maxText is the length of the text that an error quotes, in bytes.
+const maxText = 256
+
+// text is the begin of the body.
+func (a *Answer) text() string {
+	b, _ := io.ReadAll(io.LimitReader(a, maxText)) // as much as there is
+	return strings.TrimSpace(string(b))
+}
+
+// Read implements [io.Reader]. Its error wraps [ErrStalled] if no bytes came in time.
+func (a *Answer) Read(b []byte) (n int, err error) {
+	a.guard(func() { n, err = a.body.Read(b) })
+	if err != nil && err != io.EOF {
+		err = a.cause(err)
+	}
+	return n, err
+}
+
+// Close ends the answer.
+func (a *Answer) Close() error {
+	a.cancel(nil)
+	return a.body.Close()
+}
+
+// guard runs f with the limit of the time without bytes.
+func (a *Answer) guard(f func()) {
+	t := time.AfterFunc(a.within, func() { a.cancel(fmt.Errorf("%w for %v", ErrStalled, a.within)) })
+	defer t.Stop()
+	f()
+}
+
+// cause is the reason for which the context has ended, if it has, and err otherwise.
+func (a *Answer) cause(err error) error {
+	if why := context.Cause(a.ctx); why != nil {
+		return why
+	}
+	return err
+}
