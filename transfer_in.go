@@ -70,24 +70,35 @@ const (
 	coverPoll   = 10 * time.Millisecond
 )
 
-func (r *incoming[K, V]) Cover(ctx context.Context, position []byte) (whole bool) {
-	if r.alone {
-		return true
-	}
+func (r *incoming[K, V]) Cover(ctx context.Context, position []byte) (doubt string) {
 	r.covered = generation.Coverage{}
-	if r.witness == nil || position == nil {
-		return false
+	switch {
+	case r.alone:
+		return ""
+	case r.witness == nil:
+		return "the drops of this cache have no positions, as those of memcached"
+	case position == nil:
+		return "the snapshot has no position: its cache had no L2 with positions, or its bus was silent"
 	}
 	p, err := transfer.ParsePosition(position)
-	if err != nil {
-		return false
+	switch {
+	case err != nil:
+		return err.Error()
+	case !r.c.link.Connected() || len(r.tier.Lanes) == 0:
+		return "the bus of this instance is silent"
+	case p.Epoch != r.tier.Epoch:
+		return "the snapshot comes from instances with another L2, or from before L2 lost its data"
 	}
 	for deadline := time.Now().Add(coverWithin); ; {
 		r.covered = r.witness.Covers(&r.tier, &p)
 		if !r.covered.Awaits || !time.Now().Before(deadline) || wait(ctx, coverPoll) != nil {
-			return r.covered.Whole()
+			break
 		}
 	}
+	if !r.covered.Whole() {
+		return "keys were dropped since the snapshot"
+	}
+	return ""
 }
 
 // Entry takes in e.

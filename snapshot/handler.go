@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -147,6 +148,7 @@ func (h *handler) ask(q url.Values) (*writing, error) {
 	out.o.MaxEntries = number("max", 0, 1, 1<<40)
 	out.header.Mode, out.header.Streams = out.mode, number("of", 1, 1, maxStreams)
 	out.header.Stream = number("stream", 0, 0, max(0, out.header.Streams-1))
+	_, _ = rand.Read(out.header.ID[:]) // does not fail
 	if id := q.Get("id"); id != "" {
 		if b, bad := hex.DecodeString(id); bad != nil || copy(out.header.ID[:], b) != len(out.header.ID) || len(b) != len(out.header.ID) {
 			return nil, fmt.Errorf("snapshot: id is %.64q, and not 32 hexadecimal digits", id)

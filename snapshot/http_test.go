@@ -359,10 +359,10 @@ func TestPutFillsTheCaches(t *testing.T) {
 
 func TestHandlerKeepsToItsRateOverAllAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := serve(t, snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone, BytesPerSecond: 200_000}, alone(t, "users", 25_000)))
+		client := serve(t, snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone, BytesPerSecond: 100_000}, alone(t, "users", 15_000)))
 		c := alone(t, "users", 0)
 		r, err := snapshot.Pull(t.Context(), at, snapshot.Options{Client: client, Streams: 4}, c)
-		want := time.Duration(r.Bytes) * time.Second / 200_000
+		want := time.Duration(r.Bytes) * time.Second / 100_000
 		if err != nil || r.Took < want*8/10 || r.Took > want*11/10 {
 			t.Errorf("%v for %d bytes, %v", r.Took, r.Bytes, err)
 		}

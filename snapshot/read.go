@@ -102,7 +102,8 @@ type section struct {
 	restore transfer.Restore // nil for keys, and if it is passed over
 	report  CacheReport
 	fates   outcomes
-	full    int // consecutive entries for which L1 had no room
+	doubt   string // the doubt about entries that need a question to L2
+	full    int    // consecutive entries for which L1 had no room
 }
 
 // fullAfter is the number of entries in a row for which L1 has no room after which it is
@@ -224,7 +225,7 @@ func (in *incoming) bind(s *dump.Section) {
 		b.source, b.report.Refused = nil, why
 	} else if in.usable++; in.rd.mode == dump.Values {
 		b.restore = in.begun[s.Name]
-		b.restore.Cover(in.rd.ctx, s.Position)
+		b.doubt = b.restore.Cover(in.rd.ctx, s.Position)
 	}
 	in.sections = append(in.sections, b)
 }
@@ -274,8 +275,11 @@ func (in *incoming) entry(s *section, e *dump.Entry) {
 	}
 	in.p.entries++
 	o := s.restore.Entry(e, in.ago(), in.rd.o.Alias)
-	if o == transfer.Unconfirmed && s.source.HasTier() && in.rd.warm(s.source, bytes.Clone(e.Key)) {
-		return // its warmer counts it
+	if o == transfer.Unconfirmed {
+		s.report.Doubt = s.doubt
+		if s.source.HasTier() && in.rd.warm(s.source, bytes.Clone(e.Key)) {
+			return // its warmer counts it
+		}
 	}
 	s.fates[o]++
 	if o == transfer.Stored {

@@ -1,9 +1,9 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"strconv"
 	"time"
 
@@ -27,6 +27,9 @@ type CacheReport struct {
 	Name string
 	// Refused is the reason for which the cache was passed over. It is empty for others.
 	Refused string `json:",omitempty"`
+	// Doubt is why some entries were not taken in as they were: a drop may concern them.
+	// They were read from L2, or are absent. It is empty if there are none.
+	Doubt string `json:",omitempty"`
 	// Skipped is the number of entries that the writer could not encode.
 	Skipped int
 	// Entries is the number of entries that were written or read.
@@ -67,6 +70,9 @@ func (c *CacheReport) add(n *outcomes) {
 func (c *CacheReport) merge(o *CacheReport) {
 	if c.Refused == "" {
 		c.Refused = o.Refused
+	}
+	if c.Doubt == "" {
+		c.Doubt = o.Doubt
 	}
 	c.Skipped += o.Skipped
 	c.Entries += o.Entries
@@ -123,17 +129,20 @@ func (r *Report) log(to *slog.Logger, done, failed string, err error) {
 			to.Warn("strata: snapshot: cache is passed over", slog.String("cache", c.Name), slog.String("why", c.Refused), slog.Int("entries", c.Entries))
 		}
 	}
-	names := make([]string, len(r.Caches))
+	names, doubt := make([]string, len(r.Caches)), ""
 	for i, c := range r.Caches {
-		names[i] = c.Name
+		names[i], doubt = c.Name, cmp.Or(doubt, c.Doubt)
 	}
 	about := []slog.Attr{
 		slog.Any("caches", names), slog.Int("entries", r.Entries()), slog.Int("warm", r.Warm()), slog.Int64("bytes", r.Bytes),
 		slog.Float64("seconds", float64(r.Took.Round(time.Millisecond))/1e9), slog.Float64("mb_per_second", float64(int(r.MBPerSecond()*10))/10),
 	}
+	if doubt != "" {
+		about = append(about, slog.String("doubt", doubt))
+	}
 	level, what := slog.LevelInfo, done
 	if err != nil {
 		level, what, about = slog.LevelWarn, failed, append(about, slog.Any("error", err))
 	}
-	to.LogAttrs(context.Background(), level, "strata: "+what, slices.Clip(about)...)
+	to.LogAttrs(context.Background(), level, "strata: "+what, about...)
 }

@@ -246,7 +246,7 @@ func TestValuesThatADropMayConcernAreReadFromL2(t *testing.T) {
 		must(t, first.Set(t.Context(), "k4", "new"))
 		second, cut := shared(t, tier, bus)
 		r, err := snapshot.Read(t.Context(), bytes.NewReader(file.Bytes()), snapshot.Options{}, second)
-		if c := r.Caches[0]; err != nil || c.Stored+c.Confirmed != 499 || c.Confirmed == 0 || c.Stored < 400 || c.Absent != 1 || c.Entries != 500 {
+		if c := r.Caches[0]; err != nil || c.Stored+c.Confirmed != 499 || c.Confirmed == 0 || c.Stored < 400 || c.Absent != 1 || c.Entries != 500 || !strings.Contains(c.Doubt, "dropped since") {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if v, ok := second.Get(t.Context(), "k4"); v != "new" || !ok {
@@ -257,37 +257,41 @@ func TestValuesThatADropMayConcernAreReadFromL2(t *testing.T) {
 		}
 		must(t, second.InvalidateAll(t.Context()))
 		fill(t, first, 500)
+		other, _ := shared(t, stratatest.NewTier(), stratatest.NewBus())
+		if r, err = snapshot.Read(t.Context(), bytes.NewReader(file.Bytes()), snapshot.Options{}, other); err != nil || r.Caches[0].Absent != 500 || !strings.Contains(r.Caches[0].Doubt, "another L2") {
+			t.Errorf("on another L2: %+v, %v", r, err)
+		}
 		cut.Cut()
 		time.Sleep(5 * time.Second) // in the bubble, until the bus counts as silent
-		if r, err = snapshot.Read(t.Context(), &file, snapshot.Options{}, second); err != nil || r.Caches[0].Stored != 0 {
+		if r, err = snapshot.Read(t.Context(), &file, snapshot.Options{}, second); err != nil || r.Caches[0].Stored != 0 || !strings.Contains(r.Caches[0].Doubt, "silent") {
 			t.Errorf("without the bus: %+v, %v", r, err)
 		}
 	})
 }
 
 func TestReadEndsWhenL1IsFull(t *testing.T) {
-	c := alone(t, "users", 50_000)
+	c := alone(t, "users", 20_000)
 	var file bytes.Buffer
 	_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, c)
 	must(t, err)
 	small := alone(t, "users", 0, func(o *strata.Options[string, string]) { o.Memory.MaxEntries = 1000 })
 	all := int64(file.Len())
 	r, err := snapshot.Read(t.Context(), &file, snapshot.Options{}, small)
-	if err != nil || r.Caches[0].Stored < 900 || r.Caches[0].Full < 1000 || r.Bytes > all/5 || small.Stats().Evicted > 0 {
+	if err != nil || r.Caches[0].Stored < 900 || r.Caches[0].Full < 1000 || r.Bytes > all/3 || small.Stats().Evicted > 0 {
 		t.Errorf("%+v of %d bytes, %v; evicted %d", r, all, err, small.Stats().Evicted)
 	}
 }
 
 func TestTimeOfReadingIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := alone(t, "users", 50_000)
+		c := alone(t, "users", 20_000)
 		var file bytes.Buffer
 		_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, c)
 		must(t, err)
 		c2, begun := alone(t, "users", 0), time.Now()
 		o := snapshot.Options{BytesPerSecond: int64(file.Len() / 10), Within: 5 * time.Second}
 		r, err := snapshot.Read(t.Context(), &file, o, c2)
-		if !errors.Is(err, snapshot.ErrTime) || time.Since(begun) != 5*time.Second || r.Warm() < 20_000 || r.Warm() > 30_000 || c2.Len() != r.Warm() {
+		if !errors.Is(err, snapshot.ErrTime) || time.Since(begun) != 5*time.Second || r.Warm() < 7000 || r.Warm() > 13_000 || c2.Len() != r.Warm() {
 			t.Errorf("%+v, %v after %v", r, err, time.Since(begun))
 		}
 	})
@@ -295,11 +299,11 @@ func TestTimeOfReadingIsLimited(t *testing.T) {
 
 func TestWriteKeepsToItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, begun := alone(t, "users", 50_000), time.Now()
+		c, begun := alone(t, "users", 15_000), time.Now()
 		var told int
 		r, err := snapshot.Write(t.Context(), new(bytes.Buffer), snapshot.Options{BytesPerSecond: 100_000, Progress: func(snapshot.Progress) { told++ }}, c)
 		want := time.Duration(r.Bytes) * time.Second / 100_000
-		if took := time.Since(begun); err != nil || took < want*9/10 || took > want*11/10 || told < 10 {
+		if took := time.Since(begun); err != nil || took < want*9/10 || took > want*11/10 || told < 5 {
 			t.Errorf("%v for %d bytes, %v; told %d times", took, r.Bytes, err, told)
 		}
 	})

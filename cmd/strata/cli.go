@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/strata-cache/strata/cmd/strata/snapshotcmd"
 )
 
 // environment is the context and the streams of a command.
@@ -20,10 +22,11 @@ type environment struct {
 
 // grammar is the command line.
 type grammar struct {
-	Demo    demoCommand    `cmd:"" help:"Run a small service without a cache, with a naive one and with strata, under the same load, and compare."`
-	Load    loadCommand    `cmd:"" help:"Send requests to a URL on a schedule and measure how long they take."`
-	Version versionCommand `cmd:"" help:"Print the version of this command, of Go and of the platform."`
-	Help    helpCommand    `cmd:"" help:"Print what the commands do, or the flags of one."`
+	Demo     demoCommand         `cmd:"" help:"Run a small service without a cache, with a naive one and with strata, under the same load, and compare."`
+	Load     loadCommand         `cmd:"" help:"Send requests to a URL on a schedule and measure how long they take."`
+	Snapshot snapshotcmd.Command `cmd:"" help:"Move the entries of caches between instances and files, and look into them."`
+	Version  versionCommand      `cmd:"" help:"Print the version of this command, of Go and of the platform."`
+	Help     helpCommand         `cmd:"" help:"Print what the commands do, or the flags of one."`
 }
 
 // helpCommand is `strata help`.
@@ -96,5 +99,5 @@ func execute(e *environment, args []string) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
-	return parsed.Run(e)
+	return parsed.Run(e, &snapshotcmd.Streams{Ctx: e.ctx, In: e.stdin, Out: e.stdout, Err: e.stderr})
 }

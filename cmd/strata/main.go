@@ -2,6 +2,7 @@
 //
 //	strata demo       a service with and without a cache, under load
 //	strata load URL   a load generator for any URL
+//	strata snapshot   moves entries between instances and files, and shows them
 //	strata version    the version of the command
 //	strata help       the commands, or with the name of a command its flags
 //
@@ -20,6 +21,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/strata-cache/strata/cmd/strata/snapshotcmd"
 )
 
 func main() {
@@ -36,7 +39,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 0
 	}
 	fmt.Fprintln(stderr, "strata: "+oneLine(err))
-	if _, ok := errors.AsType[usageError](err); ok {
+	_, ours := errors.AsType[usageError](err)
+	_, theirs := errors.AsType[snapshotcmd.UsageError](err)
+	if ours || theirs {
 		return 2
 	}
 	return 1

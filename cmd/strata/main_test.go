@@ -74,8 +74,9 @@ func TestMistakesAreOneLine(t *testing.T) {
 		status int
 		text   string
 	}{
-		{"no command", "", 2, `expected one of "demo", "load", "version", "help"`},
+		{"no command", "", 2, `expected one of "demo", "load", "snapshot", "version", "help"`},
 		{"unknown command", "dmeo", 2, "unexpected argument dmeo"},
+		{"snapshot of no URL", "snapshot get host:80", 2, "http://"},
 		{"unknown flag", "demo --grop 5", 2, "unknown flag --grop"},
 		{"not a number", "demo --group ten", 2, "--group"},
 		{"not a time", "demo --duration 5", 2, "--duration"},

@@ -111,11 +111,11 @@ func (m *member) takeIn(d *dice, in transfer.Restore, g given, began time.Time) 
 	if _, format := m.cache.Source().Format(); format != g.format {
 		return // another version of the program
 	}
-	whole := in.Cover(m.s.t.Context(), g.position)
+	doubt := in.Cover(m.s.t.Context(), g.position)
 	for i := range g.entries {
 		d.sometimes()
 		o := in.Entry(&g.entries[i], time.Since(began), false)
 		m.s.moved[o].Add(1)
-		m.s.notef("instance %d takes in %s=%s, all covered %v: %v", m.id, g.entries[i].Key, g.entries[i].Value, whole, o)
+		m.s.notef("instance %d takes in %s=%s, doubt %q: %v", m.id, g.entries[i].Key, g.entries[i].Value, doubt, o)
 	}
 }

@@ -15,12 +15,11 @@ import (
 	"time"
 )
 
-const (
-	// ContentType is the type of an answer that is a snapshot, and EntriesHeader its
-	// header with about the number of its entries.
-	ContentType   = "application/vnd.strata.snapshot"
-	EntriesHeader = "Strata-Snapshot-Entries"
-)
+// ContentType is the type of an answer that is a snapshot.
+const ContentType = "application/vnd.strata.snapshot"
+
+// EntriesHeader is the header of an answer with about the number of its entries.
+const EntriesHeader = "Strata-Snapshot-Entries"
 
 // ErrStalled: no bytes came for the time of Request.Stall.
 var ErrStalled = errors.New("no bytes have come")

@@ -60,9 +60,9 @@ type Dump interface {
 // Restore takes in entries. It is not safe for concurrent use.
 type Restore interface {
 	// Cover learns the position of the entries that follow, which may be nil. It waits
-	// up to a second for messages that the other instance has had already. It reports
-	// whether every entry can be taken in without a question to L2.
-	Cover(ctx context.Context, position []byte) (whole bool)
+	// up to a second for messages that the other instance has had already. doubt is why
+	// not every entry can be taken in without a question to L2; it is empty if all can.
+	Cover(ctx context.Context, position []byte) (doubt string)
 	// Entry takes in e, of a dump that began so long ago. keep says that nobody writes to
 	// the memory of e any more, so that the value may refer to it. A time of e that is
 	// dump.Forever has no end.
