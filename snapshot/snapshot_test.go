@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -351,24 +350,6 @@ func TestWrongUseIsAnError(t *testing.T) {
 	if _, err := snapshot.Load(t.Context(), t.TempDir(), snapshot.Options{}, c); err == nil {
 		t.Error("a directory is loaded")
 	}
-}
-
-func ExampleSave() {
-	dir, _ := os.MkdirTemp("", "")
-	defer os.RemoveAll(dir)
-	path, ctx := filepath.Join(dir, "users.snapshot"), context.Background()
-
-	old, _ := strata.New(strata.Options[string, int]{Name: "users", TTL: time.Hour})
-	_ = old.Set(ctx, "ann", 31)
-	if _, err := snapshot.Save(ctx, path, snapshot.Options{}, old); err != nil {
-		fmt.Println(err)
-	}
-
-	fresh, _ := strata.New(strata.Options[string, int]{Name: "users", TTL: time.Hour})
-	report, err := snapshot.Load(ctx, path, snapshot.Options{}, fresh)
-	age, _ := fresh.Get(ctx, "ann")
-	fmt.Println(report.Warm(), err, age)
-	// Output: 1 <nil> 31
 }
 
 func TestInstanceThatWasJustMadeKeepsItsEntriesWhenItsBusConnects(t *testing.T) {
