@@ -7,26 +7,20 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
-	"time"
 )
-
-// abandonedAfter is the time after which a temporary file without changes is taken for
-// that of a process that was killed.
-const abandonedAfter = time.Hour
 
 // Write replaces the file at path by what write writes. The new file is written beside it
 // under another name, synced and renamed, and the directory is synced. If any step before
 // the rename fails or write panics, the old file stays as it was, and the new one is
 // removed. An error of the last step says so: the new file is in place, but a failure of
-// power may bring the old one back.
+// power may bring the old one back. A Write to the Writer that fails is an error even if
+// write returns none. The Writer is for one goroutine at a time.
 //
 // The file has the rights perm, less those that the process masks. A symbolic link stays:
-// the file that it names is replaced. A process that is killed leaves the temporary file,
-// which a later Write of the same path removes once it is an hour old. Of Writes at the
-// same time the last rename wins.
+// the file that it names is replaced, or made if there is none. A path that names a
+// directory, a device, a pipe or a socket is an error. A process that is killed leaves the
+// temporary file, which a later Write of the same path removes. Of Writes at the same time
+// the last rename wins.
 func Write(path string, perm fs.FileMode, write func(io.Writer) error) error {
 	return replace(disk{}, path, perm, write)
 }
@@ -57,11 +51,12 @@ func replace(on filesystem, path string, perm fs.FileMode, write func(io.Writer)
 	if err != nil {
 		return fmt.Errorf("create a file beside %s: %w", path, err)
 	}
-	removeAbandoned(path, f.Name())
+	removeAbandoned(path)
 	if err := fillAndRename(on, f, path, write); err != nil {
 		return err
 	}
-	if err := on.syncDir(filepath.Dir(path)); err != nil {
+	dir, _ := split(path)
+	if err := on.syncDir(dir); err != nil {
 		return fmt.Errorf("%s is replaced, but may come back after a failure of power: sync of its directory: %w", path, err)
 	}
 	return nil
@@ -76,7 +71,12 @@ func fillAndRename(on filesystem, f file, path string, write func(io.Writer) err
 			err = errors.Join(err, on.remove(f.Name()))
 		}
 	}()
-	if err := write(f); err != nil {
+	to := &writer{to: f}
+	err = write(to)
+	if err == nil {
+		err = to.err
+	}
+	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := f.Sync(); err != nil {
@@ -92,42 +92,22 @@ func fillAndRename(on filesystem, f file, path string, write func(io.Writer) err
 	return nil
 }
 
-// target is the file that path names, behind symbolic links.
-func target(path string) (string, error) {
-	real, err := filepath.EvalSymlinks(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return path, nil
-	}
-	if err != nil {
-		return "", err
-	}
-	about, err := os.Stat(real)
-	if err == nil && about.IsDir() {
-		err = fmt.Errorf("%s is a directory", path)
-	}
-	return real, err
+// writer writes to a file until an error, which it keeps.
+type writer struct {
+	to  io.Writer
+	err error
 }
 
-// prefix and suffix are around the random part of a temporary file's name.
-func prefix(path string) string { return "." + filepath.Base(path) + "." }
-
-const suffix = ".tmp"
-
-// removeAbandoned removes the temporary files for path that no process writes any more,
-// but not the one that is in use. Files that cannot be removed stay.
-func removeAbandoned(path, inUse string) {
-	dir := filepath.Dir(path)
-	all, err := os.ReadDir(dir)
-	if err != nil {
-		return
+// Write writes b, or returns the error of an earlier Write: bytes behind a hole are of no
+// use.
+func (w *writer) Write(b []byte) (n int, err error) {
+	if w.err != nil {
+		return 0, w.err
 	}
-	for _, e := range all {
-		name := e.Name()
-		if !strings.HasPrefix(name, prefix(path)) || !strings.HasSuffix(name, suffix) || name == filepath.Base(inUse) {
-			continue
-		}
-		if about, err := e.Info(); err == nil && about.Mode().IsRegular() && time.Since(about.ModTime()) > abandonedAfter {
-			_ = os.Remove(filepath.Join(dir, name))
-		}
+	n, err = w.to.Write(b)
+	if n < len(b) && err == nil {
+		err = io.ErrShortWrite
 	}
+	w.err = err
+	return n, err
 }

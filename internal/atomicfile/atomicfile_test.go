@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
-	"time"
 )
 
 var errFault = errors.New("fault")
@@ -19,8 +19,9 @@ var errFault = errors.New("fault")
 // faulty is a disk of which the operation number at fails. It notes all operations.
 type faulty struct {
 	disk
-	at  int
-	did []string
+	at    int
+	did   []string
+	short bool // a write that fails returns no error
 }
 
 // step counts an operation, and returns its error.
@@ -69,6 +70,9 @@ type faultyFile struct {
 func (f *faultyFile) Write(b []byte) (int, error) {
 	if err := f.of.step("write"); err != nil {
 		n, _ := f.file.Write(b[:len(b)/2]) // as a full disk does
+		if f.of.short {
+			err = nil
+		}
 		return n, err
 	}
 	return f.file.Write(b)
@@ -139,6 +143,33 @@ func TestAnyFailureLeavesTheOldFileWhole(t *testing.T) {
 	}
 }
 
+func TestAWriteThatFailsCountsEvenIfItsErrorIsLost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := Write(path, 0o600, threeTimes("old ")); err != nil {
+		t.Fatal(err)
+	}
+	for at := 1; at <= 3; at++ {
+		for _, short := range []bool{false, true} {
+			on, want := &faulty{at: at, short: short}, errFault
+			if short {
+				want = io.ErrShortWrite
+			}
+			err := replace(on, path, 0o600, func(w io.Writer) error {
+				for range 3 {
+					_, _ = io.WriteString(w, "new ")
+				}
+				return nil
+			})
+			if got := content(t, path); len(got) != 1 || got["file"] != "old old old " || !errors.Is(err, want) {
+				t.Errorf("write %d fails, short %v: %v, the directory has %q", at, short, err, got)
+			}
+			if did := fmt.Sprint(on.did[at:]); did != "[write close remove]" {
+				t.Errorf("after write %d: %s", at, did)
+			}
+		}
+	}
+}
+
 func TestFailedRemovalIsTold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	on := &faulty{at: 3} // create, close and remove after the failure of write
@@ -205,26 +236,62 @@ func TestPathThatCannotBeAFileIsAnError(t *testing.T) {
 	}
 }
 
-func TestOnlyAbandonedFilesOfThePathAreRemoved(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	hourAgo := time.Now().Add(-61 * time.Minute)
-	for name, old := range map[string]bool{".file.a.tmp": true, ".file.b.tmp": false, ".files.c.tmp": true, "file.d.tmp": true, ".file.e": true} {
-		one := filepath.Join(filepath.Dir(path), name)
-		if err := os.WriteFile(one, nil, 0o600); err != nil {
+func TestOnlyRegularFilesAreReplaced(t *testing.T) {
+	dir := t.TempDir()
+	loop := filepath.Join(dir, "loop")
+	if err := os.Symlink("loop", loop); err != nil {
+		t.Skip(err)
+	}
+	touched := func(io.Writer) error { t.Error("write is called"); return nil }
+	for path, text := range map[string]string{os.DevNull: "not a regular file", loop: "too many", dir + string(filepath.Separator): "directory", "": "directory"} {
+		if err := Write(path, 0o600, touched); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
+		t.Errorf("%v %v", all, err)
+	}
+}
+
+func TestLinksStayAndLeadToTheirFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700), os.Symlink(filepath.Join("a", "b"), filepath.Join(dir, "short")),
+		os.Symlink(filepath.Join("..", "file"), filepath.Join(dir, "a", "b", "link")), os.Symlink(filepath.Join("short", "link"), filepath.Join(dir, "link"))); err != nil {
+		t.Skip(err)
+	}
+	for _, text := range []string{"first ", "second "} { // at first the file is missing
+		if err := Write(filepath.Join(dir, "link"), 0o600, threeTimes(text)); err != nil {
 			t.Fatal(err)
 		}
-		if old {
-			if err := os.Chtimes(one, hourAgo, hourAgo); err != nil {
-				t.Fatal(err)
-			}
+		got, err := os.ReadFile(filepath.Join(dir, "a", "file"))
+		if string(got) != strings.Repeat(text, 3) || err != nil {
+			t.Errorf("%q %v", got, err)
 		}
 	}
-	if err := Write(path, 0o600, threeTimes("new ")); err != nil {
-		t.Fatal(err)
+	for _, link := range []string{"link", filepath.Join("a", "b", "link")} {
+		if about, err := os.Lstat(filepath.Join(dir, link)); err != nil || about.Mode()&fs.ModeSymlink == 0 {
+			t.Errorf("%s: %v", link, err)
+		}
 	}
-	got := content(t, path)
-	if _, stays := got[".file.a.tmp"]; stays || len(got) != 5 {
-		t.Errorf("%q", got)
+}
+
+func TestNamesOfAnyLengthAreReplaced(t *testing.T) {
+	for _, n := range []int{1, maxBase, maxBase + 1, 255} {
+		path := filepath.Join(t.TempDir(), strings.Repeat("n", n))
+		if err := Write(path, 0o600, threeTimes("new ")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDirectoriesWithoutSyncAreNoFailure(t *testing.T) {
+	for _, err := range []error{nil, syscall.EINVAL, errors.ErrUnsupported} {
+		if got := supported(err); got != nil {
+			t.Error(got)
+		}
+	}
+	if err := supported(syscall.EIO); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
 	}
 }
 

@@ -1,0 +1,32 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package atomicfile
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// lockFlags open nothing but a file, and wait for nobody.
+const lockFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+// lock takes the lock of f until f is closed or the process ends. It does not wait: if
+// the lock is taken, it returns errLocked. Other errors say that the file system has no
+// locks.
+func lock(f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var result error
+	err = raw.Control(func(fd uintptr) {
+		for result = syscall.EINTR; result == syscall.EINTR; {
+			result = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB)
+		}
+	})
+	if errors.Is(result, syscall.EWOULDBLOCK) {
+		result = errLocked
+	}
+	return errors.Join(err, result)
+}
