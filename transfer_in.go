@@ -107,11 +107,11 @@ func (r *incoming[K, V]) Entry(e *dump.Entry, ago time.Duration, keep bool) tran
 	if c.closed.Load() || c.o.Memory.Off {
 		return transfer.Full
 	}
-	key, err := c.parseKey(string(e.Key))
-	if err != nil || c.tooLong(len(e.Key)) || !usableTags(e.Tags) {
+	name := string(e.Key)
+	key, err := c.parseKey(name)
+	if err != nil || c.tooLong(len(name)) || !usableTags(e.Tags) {
 		return transfer.Unusable
 	}
-	name := string(e.Key)
 	if !r.covers(name, len(e.Tags) > 0) {
 		return transfer.Unconfirmed
 	}
