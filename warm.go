@@ -112,6 +112,7 @@ type warming[K comparable, V any] struct {
 	o     WarmOptions
 	start time.Time
 	so    Warmed
+	asked int // keys that L2 was asked for
 }
 
 // room is the number of keys of the next batch.
@@ -167,6 +168,7 @@ func (w *warming[K, V]) lookUp(ctx context.Context, keys []K) error {
 	c, failed := w.c, w.c.l2.Errors()
 	m := many[K, V]{c: c, ctx: ctx, warm: true, found: make(map[K]V, len(keys))}
 	c.counts.warmed.Add(uint64(len(keys)))
+	w.asked += len(keys)
 	m.flyOnce(ctx, nil, keys)
 	w.so.Found += len(m.found)
 	switch err := c.warmable(ctx); {
@@ -191,7 +193,7 @@ func (w *warming[K, V]) pace(ctx context.Context) error {
 	if err := w.c.warmable(ctx); err != nil || w.o.PerSecond == 0 {
 		return err
 	}
-	due := time.Duration(float64(w.so.Keys) / float64(w.o.PerSecond) * float64(time.Second))
+	due := time.Duration(float64(w.asked) / float64(w.o.PerSecond) * float64(time.Second))
 	return wait(ctx, time.Until(w.start.Add(due)))
 }
 

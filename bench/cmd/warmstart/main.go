@@ -1,7 +1,7 @@
 // Command warmstart measures how a new instance begins on a Redis that has all its values:
 // cold, and warm by the hottest keys of an instance before it. Both get the same reads. It
-// prints the hits of L1 and the commands that Redis carries out, second by second. It
-// starts a Redis server of its own on the loopback interface.
+// prints the hits of L1, the commands that Redis carries out and the reads from sockets that
+// bring them, second by second. It starts a Redis server of its own on the loopback interface.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +33,7 @@ import (
 type config struct {
 	keys    int
 	rate    int // reads of the callers in a second
+	callers int
 	warm    int // keys in a second that the warm instance reads from L2; 0 for no limit
 	seconds int
 	skew    float64 // s of the Zipf distribution
@@ -41,6 +43,7 @@ func main() {
 	cfg := config{skew: 1.01}
 	flag.IntVar(&cfg.keys, "keys", 1_000_000, "number of entries")
 	flag.IntVar(&cfg.rate, "rate", 20_000, "reads of the callers in a second")
+	flag.IntVar(&cfg.callers, "callers", 64, "goroutines that read")
 	flag.IntVar(&cfg.warm, "warm", 0, "keys in a second that the warm instance reads from L2, 0 for no limit")
 	flag.IntVar(&cfg.seconds, "seconds", 10, "seconds after the start")
 	flag.Parse()
@@ -60,6 +63,7 @@ type bench struct {
 	client *redis.Client
 	draws  []int32 // of keys
 	names  []string
+	loads  atomic.Int64
 }
 
 func run(ctx context.Context, cfg config, out io.Writer) error {
@@ -105,7 +109,11 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 func (b *bench) instance() (*strata.Cache[string, string], error) {
 	c, err := strata.New(strata.Options[string, string]{
 		Name: "warmstart", TTL: time.Hour, Memory: strata.Memory[string, string]{MaxEntries: int64(b.keys) * 11 / 10},
-		Loader: func(context.Context, string) (string, error) { return "", errors.New("everything is in L2") },
+		Loader: func(_ context.Context, name string) (string, error) { // if a busy Redis does not answer
+			b.loads.Add(1)
+			time.Sleep(5 * time.Millisecond)
+			return "value of " + name, nil
+		},
 		Remote: strata.Remote[string, string]{Tier: redis.NewTier(b.client), Bus: redis.NewBus(b.client), Codec: codec.String()},
 	})
 	if err != nil {
@@ -150,12 +158,11 @@ func (b *bench) donor(path string) (share float64, bytes int64, err error) {
 
 // read lets callers read for some time, at the rate of the config.
 func (b *bench) read(c *strata.Cache[string, string], d time.Duration) error {
-	const callers = 16
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var all sync.WaitGroup
 	begun := time.Now()
-	for range callers {
+	for range b.callers {
 		all.Go(func() {
 			for {
 				n := next.Add(1) - 1
@@ -180,7 +187,7 @@ func (b *bench) read(c *strata.Cache[string, string], d time.Duration) error {
 }
 
 // second is one second after a start.
-type second struct{ hits, commands, inserted float64 }
+type second struct{ hits, commands, packets, inserted float64 }
 
 // start starts an instance, lets callers read, and samples it.
 func (b *bench) start(warm func(*strata.Cache[string, string]) error) (curve []second, err error) {
@@ -191,7 +198,7 @@ func (b *bench) start(warm func(*strata.Cache[string, string]) error) (curve []s
 	defer c.Close(b.ctx)
 	var both sync.WaitGroup
 	var readErr, warmErr error
-	commands, err := b.commands()
+	before, err := b.server()
 	if err != nil {
 		return nil, err
 	}
@@ -202,43 +209,50 @@ func (b *bench) start(warm func(*strata.Cache[string, string]) error) (curve []s
 	}
 	for s := 1; s <= b.seconds; s++ {
 		time.Sleep(time.Until(begun.Add(time.Duration(s) * time.Second)))
-		now, err := b.commands()
+		now, err := b.server()
 		if err != nil {
 			return nil, err
 		}
 		st := c.Stats()
 		hits, misses := st.L1.Hits-stats.L1.Hits, st.L1.Misses-stats.L1.Misses
-		curve = append(curve, second{hits: 100 * float64(hits) / float64(max(1, hits+misses)), commands: now - commands, inserted: float64(st.Entries)})
-		commands, stats = now, st
+		curve = append(curve, second{hits: 100 * float64(hits) / float64(max(1, hits+misses)), commands: now[0] - before[0], packets: now[1] - before[1], inserted: float64(st.Entries)})
+		before, stats = now, st
 	}
 	both.Wait()
+	if st, loads := c.Stats(), b.loads.Swap(0); st.Gaps > 0 || st.L2.Errors > 0 || loads > 0 {
+		fmt.Fprintf(os.Stderr, "the instance had %d gaps of the bus, %d errors of L2 and %d loads\n", st.Gaps, st.L2.Errors, loads)
+	}
 	return curve, errors.Join(readErr, warmErr)
 }
 
-// commands is the number of commands that the server has carried out, but for this one.
-func (b *bench) commands() (float64, error) {
-	reply := b.client.Do(b.ctx, "INFO", "stats")
-	text, err := reply.String()
+// server is the number of commands that the server has carried out, and the number of times
+// that it has read from a connection, which is that of round trips at least.
+func (b *bench) server() (n [2]float64, err error) {
+	text, err := b.client.Do(b.ctx, "INFO", "stats").String()
 	if err != nil {
-		return 0, err
+		return n, err
 	}
 	for line := range strings.Lines(text) {
-		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "total_commands_processed:"); ok {
-			return strconv.ParseFloat(n, 64)
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if i := slices.Index([]string{"total_commands_processed", "total_reads_processed"}, name); i >= 0 {
+			if n[i], err = strconv.ParseFloat(value, 64); err != nil {
+				return n, err
+			}
 		}
 	}
-	return 0, errors.New("INFO has no total_commands_processed")
+	return n, nil
 }
 
 // write writes both curves.
 func write(out io.Writer, cold, warm []second) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "second\tcold: hits %\tcommands\tentries\twarm: hits %\tcommands\tentries\tcommands, warm / cold\t")
-	var a, b float64
-	for i := range cold {
-		a, b = a+cold[i].commands, b+warm[i].commands
-		fmt.Fprintf(t, "%d\t%.1f\t%.0f\t%.0f\t%.1f\t%.0f\t%.0f\t%.2f\t\n", i+1, cold[i].hits, cold[i].commands, cold[i].inserted, warm[i].hits, warm[i].commands, warm[i].inserted, warm[i].commands/max(1, cold[i].commands))
+	fmt.Fprintln(t, "cold:\thits %\tcommands\treads\tentries\twarm: hits %\tcommands\treads\tentries\t")
+	var a, b second
+	for i, c := range cold {
+		w := warm[i]
+		a.commands, a.packets, b.commands, b.packets = a.commands+c.commands, a.packets+c.packets, b.commands+w.commands, b.packets+w.packets
+		fmt.Fprintf(t, "%d s\t%.1f\t%.0f\t%.0f\t%.0f\t%.1f\t%.0f\t%.0f\t%.0f\t\n", i+1, c.hits, c.commands, c.packets, c.inserted, w.hits, w.commands, w.packets, w.inserted)
 	}
-	fmt.Fprintf(t, "all\t\t%.0f\t\t\t%.0f\t\t%.2f\t\n", a, b, b/max(1, a))
+	fmt.Fprintf(t, "all\t\t%.0f\t%.0f\t\t\t%.0f\t%.0f\t\t\n", a.commands, a.packets, b.commands, b.packets)
 	return t.Flush()
 }
