@@ -125,6 +125,9 @@ func (b *bench) instance() (*strata.Cache[string, string], error) {
 	return c, nil
 }
 
+// donorReads is how long the instance before is read, by other draws than the later ones.
+const donorReads = 10 * time.Second
+
 // donor fills L2, lets callers read, and saves the keys. It returns the hits of L1.
 func (b *bench) donor(path string) (share float64, bytes int64, err error) {
 	c, err := b.instance()
@@ -147,7 +150,7 @@ func (b *bench) donor(path string) (share float64, bytes int64, err error) {
 	}
 	time.Sleep(3 * time.Second) // the last messages of the bus
 	before := c.Stats().L1
-	if err := b.read(c, 3*time.Second); err != nil {
+	if err := b.read(c, int64(len(b.draws))/2, donorReads); err != nil {
 		return 0, 0, err
 	}
 	after := c.Stats().L1
@@ -156,8 +159,8 @@ func (b *bench) donor(path string) (share float64, bytes int64, err error) {
 	return share, report.Bytes, errors.Join(err, c.Close(b.ctx))
 }
 
-// read lets callers read for some time, at the rate of the config.
-func (b *bench) read(c *strata.Cache[string, string], d time.Duration) error {
+// read lets callers read for some time, at the rate of the config, from one of the draws on.
+func (b *bench) read(c *strata.Cache[string, string], first int64, d time.Duration) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var all sync.WaitGroup
@@ -173,7 +176,7 @@ func (b *bench) read(c *strata.Cache[string, string], d time.Duration) error {
 				if wait := time.Until(due); wait > 0 {
 					time.Sleep(wait)
 				}
-				if _, err := c.GetOrLoad(b.ctx, b.names[b.draws[n%int64(len(b.draws))]], nil); err != nil {
+				if _, err := c.GetOrLoad(b.ctx, b.names[b.draws[(first+n)%int64(len(b.draws))]], nil); err != nil {
 					failed.Store(&err)
 				}
 			}
@@ -203,7 +206,7 @@ func (b *bench) start(warm func(*strata.Cache[string, string]) error) (curve []s
 		return nil, err
 	}
 	stats, begun := c.Stats(), time.Now()
-	both.Go(func() { readErr = b.read(c, time.Duration(b.seconds)*time.Second) })
+	both.Go(func() { readErr = b.read(c, 0, time.Duration(b.seconds)*time.Second) })
 	if warm != nil {
 		both.Go(func() { warmErr = warm(c) })
 	}
