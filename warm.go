@@ -45,7 +45,7 @@ type Warmed struct {
 // no read: Stats counts it as Warmed, and no hook for hits and misses is called.
 //
 // It returns ctx's error if ctx ends first, so ctx carries the limit of its time, and an
-// error if L2 does not answer, the cache has no Tier or Memory.Off, or is closed. The keys
+// error if L2 does not answer three batches in a row, the cache has no Tier or Memory.Off, or is closed. The keys
 // so far are warm all the same.
 func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions) (Warmed, error) {
 	switch err := c.warmable(ctx); {
@@ -113,7 +113,16 @@ type warming[K comparable, V any] struct {
 	start time.Time
 	so    Warmed
 	asked int // keys that L2 was asked for
+	// refused is the number of batches in a row that L2 did not answer.
+	refused int
 }
+
+// mostRefused is the number of batches in a row that L2 may not answer, and refusedPause
+// the pause after each: a busy server misses the time of a batch now and then.
+const (
+	mostRefused  = 3
+	refusedPause = 100 * time.Millisecond
+)
 
 // room is the number of keys of the next batch.
 func (w *warming[K, V]) room() int {
@@ -174,10 +183,14 @@ func (w *warming[K, V]) lookUp(ctx context.Context, keys []K) error {
 	switch err := c.warmable(ctx); {
 	case err != nil:
 		return err
-	case len(m.found) == 0 && (c.l2.Errors() != failed || c.l2.LeftAlone()):
+	case len(m.found) > 0 || c.l2.Errors() == failed && !c.l2.LeftAlone():
+		w.refused = 0
+		return nil
+	}
+	if w.refused++; w.refused == mostRefused {
 		return errWarmRefused
 	}
-	return nil
+	return wait(ctx, refusedPause)
 }
 
 // kind is the kind of flights for the keys of a batch.

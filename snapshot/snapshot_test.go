@@ -168,14 +168,21 @@ func TestMaxEntriesAreTheHottest(t *testing.T) {
 
 func TestCacheOfAnotherTypeIsPassedOverAndTheOthersAreLoaded(t *testing.T) {
 	users, products := alone(t, "users", 500), alone(t, "products", 700)
+	type price struct{ Cents int }
+	prices, err := strata.New(strata.Options[string, price]{Name: "prices", TTL: time.Hour})
+	must(t, err)
+	must(t, prices.Set(t.Context(), "k", price{7}))
 	var file bytes.Buffer
-	_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, users, products, alone(t, "orders", 40))
+	_, err = snapshot.Write(t.Context(), &file, snapshot.Options{}, users, products, alone(t, "orders", 40), prices)
+	must(t, err)
+	type changed struct{ Cents string }
+	prices2, err := strata.New(strata.Options[string, changed]{Name: "prices", TTL: time.Hour})
 	must(t, err)
 	numbers, err := strata.New(strata.Options[string, int64]{Name: "users", TTL: time.Hour})
 	must(t, err)
 	products2 := alone(t, "products", 0)
-	r, err := snapshot.Read(t.Context(), &file, snapshot.Options{}, numbers, products2)
-	if err != nil || len(r.Caches) != 3 {
+	r, err := snapshot.Read(t.Context(), &file, snapshot.Options{}, numbers, products2, prices2)
+	if err != nil || len(r.Caches) != 4 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if c := r.Caches[0]; c.Refused == "" || c.Entries != 500 || c.Passed != 500 || numbers.Len() != 0 {
@@ -183,6 +190,9 @@ func TestCacheOfAnotherTypeIsPassedOverAndTheOthersAreLoaded(t *testing.T) {
 	}
 	if c := r.Caches[1]; c.Refused != "" || c.Stored != 700 || holds(t, products2, 700) != 700 {
 		t.Errorf("the cache beside it: %+v", c)
+	}
+	if c := r.Caches[3]; !strings.Contains(c.Refused, "fingerprint") || c.Passed != 1 {
+		t.Errorf("a type that has changed: %+v", c)
 	}
 	if c := r.Caches[2]; !strings.Contains(c.Refused, "name") || c.Passed != 40 {
 		t.Errorf("a cache that is not here: %+v", c)
@@ -371,7 +381,10 @@ func TestInstanceThatWasJustMadeKeepsItsEntriesWhenItsBusConnects(t *testing.T) 
 				return snapshot.Read(t.Context(), bytes.NewReader(file.Bytes()), snapshot.Options{}, c)
 			},
 		} {
-			c := alone(t, "users", 0, func(o *strata.Options[string, string]) { o.Remote.Tier, o.Remote.Bus = tier, bus.Connect() })
+			own := bus.Connect()
+			own.Cut() // until half a second after New
+			time.AfterFunc(500*time.Millisecond, own.Join)
+			c := alone(t, "users", 0, func(o *strata.Options[string, string]) { o.Remote.Tier, o.Remote.Bus = tier, own })
 			if r, err := start(c); err != nil || r.Warm() != 500 {
 				t.Errorf("%+v, %v", r, err)
 			}

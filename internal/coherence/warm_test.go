@@ -95,7 +95,7 @@ func TestWarmTellsWhyItCannot(t *testing.T) {
 		c := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = failing(o.Remote.Tier, "Get", &down) })
 		down.Store(true)
 		keys := slices.Values(numbered(2000))
-		if w, err := c.Warm(t.Context(), keys, strata.WarmOptions{}); err == nil || w.Keys != 500 {
+		if w, err := c.Warm(t.Context(), keys, strata.WarmOptions{}); err == nil || w.Keys != 1500 {
 			t.Errorf("%+v, %v while L2 is down", w, err)
 		}
 		if _, err := c.Warm(t.Context(), keys, strata.WarmOptions{PerSecond: -1}); err == nil {
