@@ -373,7 +373,7 @@ func TestInstanceThatWasJustMadeKeepsItsEntriesWhenItsBusConnects(t *testing.T) 
 		must(t, err)
 		_, err = snapshot.SaveKeys(t.Context(), path, snapshot.Options{}, first)
 		must(t, err)
-		for _, start := range []func(c *strata.Cache[string, string]) (snapshot.Report, error){
+		for i, start := range []func(c *strata.Cache[string, string]) (snapshot.Report, error){
 			func(c *strata.Cache[string, string]) (snapshot.Report, error) {
 				return snapshot.WarmKeys(t.Context(), path, snapshot.Options{}, c)
 			},
@@ -385,7 +385,7 @@ func TestInstanceThatWasJustMadeKeepsItsEntriesWhenItsBusConnects(t *testing.T) 
 			own.Cut() // until half a second after New
 			time.AfterFunc(500*time.Millisecond, own.Join)
 			c := alone(t, "users", 0, func(o *strata.Options[string, string]) { o.Remote.Tier, o.Remote.Bus = tier, own })
-			if r, err := start(c); err != nil || r.Warm() != 500 {
+			if r, err := start(c); err != nil || r.Warm() != 500 || r.Caches[0].Stored != 500*i {
 				t.Errorf("%+v, %v", r, err)
 			}
 			time.Sleep(5 * time.Second) // in the bubble: the bus has told all that it has
