@@ -28,7 +28,7 @@ import (
 )
 
 // sizes are the lengths of the values in the caches of byte slices.
-var sizes = []int{1 << 10, 4 << 10, 64 << 10}
+var sizes = []int{1 << 10, 4 << 10, 64 << 10} // read-only
 
 // chunk is the size of the writes and reads of the plain socket, that of a frame.
 const chunk = 64 << 10

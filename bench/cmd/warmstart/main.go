@@ -77,7 +77,7 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 		return err
 	}
 	defer client.Close()
-	b := &bench{config: cfg, ctx: ctx, client: client, names: rig.Keys(cfg.keys), draws: rig.Zipf(1<<20, cfg.keys, cfg.skew, 1)}
+	b := &bench{config: cfg, ctx: ctx, client: client, names: rig.Keys(cfg.keys), draws: rig.Zipf(1<<22, cfg.keys, cfg.skew, 1)}
 	dir, err := os.MkdirTemp("", "warmstart-")
 	if err != nil {
 		return err
@@ -125,8 +125,12 @@ func (b *bench) instance() (*strata.Cache[string, string], error) {
 	return c, nil
 }
 
-// donorReads is how long the instance before is read, by other draws than the later ones.
-const donorReads = 10 * time.Second
+// The instance before is read for donorReads, at donorRate times the rate, as one that has
+// run for longer, and by other draws than the later ones.
+const (
+	donorReads = 10 * time.Second
+	donorRate  = 10
+)
 
 // donor fills L2, lets callers read, and saves the keys. It returns the hits of L1.
 func (b *bench) donor(path string) (share float64, bytes int64, err error) {
@@ -150,7 +154,7 @@ func (b *bench) donor(path string) (share float64, bytes int64, err error) {
 	}
 	time.Sleep(3 * time.Second) // the last messages of the bus
 	before := c.Stats().L1
-	if err := b.read(c, int64(len(b.draws))/2, donorReads); err != nil {
+	if err := b.read(c, int64(len(b.draws))/2, donorRate*b.rate, donorReads); err != nil {
 		return 0, 0, err
 	}
 	after := c.Stats().L1
@@ -159,8 +163,8 @@ func (b *bench) donor(path string) (share float64, bytes int64, err error) {
 	return share, report.Bytes, errors.Join(err, c.Close(b.ctx))
 }
 
-// read lets callers read for some time, at the rate of the config, from one of the draws on.
-func (b *bench) read(c *strata.Cache[string, string], first int64, d time.Duration) error {
+// read lets callers read for some time, at a rate, from one of the draws on.
+func (b *bench) read(c *strata.Cache[string, string], first int64, rate int, d time.Duration) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var all sync.WaitGroup
@@ -169,7 +173,7 @@ func (b *bench) read(c *strata.Cache[string, string], first int64, d time.Durati
 		all.Go(func() {
 			for {
 				n := next.Add(1) - 1
-				due := begun.Add(time.Duration(float64(n) / float64(b.rate) * float64(time.Second)))
+				due := begun.Add(time.Duration(float64(n) / float64(rate) * float64(time.Second)))
 				if due.Sub(begun) >= d || b.ctx.Err() != nil || failed.Load() != nil {
 					return
 				}
@@ -206,7 +210,7 @@ func (b *bench) start(warm func(*strata.Cache[string, string]) error) (curve []s
 		return nil, err
 	}
 	stats, begun := c.Stats(), time.Now()
-	both.Go(func() { readErr = b.read(c, 0, time.Duration(b.seconds)*time.Second) })
+	both.Go(func() { readErr = b.read(c, 0, b.rate, time.Duration(b.seconds)*time.Second) })
 	if warm != nil {
 		both.Go(func() { warmErr = warm(c) })
 	}
