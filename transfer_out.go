@@ -227,11 +227,9 @@ type dropLog[K comparable] struct {
 func (l *dropLog[K]) add(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.keys) < maxDropped {
-		l.keys = append(l.keys, key)
-		return
+	if l.keys = append(l.keys, key); len(l.keys) > maxDropped {
+		l.keys, l.all = nil, true
 	}
-	l.keys, l.all = nil, true
 }
 
 func (l *dropLog[K]) take() (keys []K, all bool) {

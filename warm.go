@@ -59,10 +59,7 @@ func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions)
 		return Warmed{}, errWarmAlone
 	}
 	w := warming[K, V]{c: c, o: o, start: time.Now()}
-	if w.room() == 0 {
-		return w.so, nil
-	}
-	if err := c.joinBus(ctx); err != nil {
+	if err := c.joinBus(ctx); err != nil || w.room() == 0 {
 		return w.so, err
 	}
 	batch := make([]K, 0, maxBatch)
@@ -117,12 +114,8 @@ type warming[K comparable, V any] struct {
 	refused int
 }
 
-// mostRefused is the number of batches in a row that L2 may not answer, and refusedPause
-// the pause after each: a busy server misses the time of a batch now and then.
-const (
-	mostRefused  = 3
-	refusedPause = 100 * time.Millisecond
-)
+// mostRefused is the number of batches in a row that end a Warm if L2 does not answer.
+const mostRefused = 3
 
 // room is the number of keys of the next batch.
 func (w *warming[K, V]) room() int {
@@ -190,7 +183,7 @@ func (w *warming[K, V]) lookUp(ctx context.Context, keys []K) error {
 	if w.refused++; w.refused == mostRefused {
 		return errWarmRefused
 	}
-	return wait(ctx, refusedPause)
+	return wait(ctx, 100*time.Millisecond) // a busy server
 }
 
 // kind is the kind of flights for the keys of a batch.
@@ -219,10 +212,9 @@ func wait(ctx context.Context, d time.Duration) error {
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return ctx.Err()
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // Warm is [Cache.Warm] for package snapshot.
