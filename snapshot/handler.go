@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -145,7 +146,7 @@ func (h *handler) ask(q url.Values) (*writing, error) {
 		}
 		return n
 	}
-	out.o.MaxEntries = number("max", 0, 1, 1<<40)
+	out.o.MaxEntries = number("max", 0, 1, math.MaxInt32)
 	out.header.Mode, out.header.Streams = out.mode, number("of", 1, 1, maxStreams)
 	out.header.Stream = number("stream", 0, 0, max(0, out.header.Streams-1))
 	_, _ = rand.Read(out.header.ID[:]) // does not fail
