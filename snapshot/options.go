@@ -81,8 +81,11 @@ func (o *Options) check() error {
 		name  string
 		value int64
 	}{
-		{"BytesPerSecond", o.BytesPerSecond}, {"KeysPerSecond", int64(o.KeysPerSecond)},
-		{"MaxEntries", int64(o.MaxEntries)}, {"Streams", int64(o.Streams)}, {"Stall", int64(o.Stall)},
+		{"BytesPerSecond", o.BytesPerSecond},
+		{"KeysPerSecond", int64(o.KeysPerSecond)},
+		{"MaxEntries", int64(o.MaxEntries)},
+		{"Streams", int64(o.Streams)},
+		{"Stall", int64(o.Stall)},
 	} {
 		if x.value < 0 {
 			return fmt.Errorf("snapshot: Options.%s is negative: %d", x.name, x.value)

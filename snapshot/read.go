@@ -282,9 +282,10 @@ func (in *incoming) entry(s *section, e *dump.Entry) {
 		}
 	}
 	s.fates[o]++
-	if o == transfer.Stored {
+	switch o {
+	case transfer.Stored:
 		s.full = 0
-	} else if o == transfer.Full {
+	case transfer.Full:
 		if s.full++; s.full == fullAfter {
 			in.filled++
 		}

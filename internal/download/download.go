@@ -21,7 +21,7 @@ const ContentType = "application/vnd.strata.snapshot"
 // EntriesHeader is the header of an answer with about the number of its entries.
 const EntriesHeader = "Strata-Snapshot-Entries"
 
-// ErrStalled: no bytes came for the time of Request.Stall.
+// ErrStalled says that no bytes came for the time of Request.Stall.
 var ErrStalled = errors.New("no bytes have come")
 
 // Parse returns the URL of a handler.
@@ -84,7 +84,7 @@ func Begin(ctx context.Context, r Request) (*Answer, error) {
 		req.Header[name] = values
 	}
 	var answer *http.Response
-	a.guard(func() { answer, err = r.Client.Do(req) })
+	a.guard(func() { answer, err = r.Client.Do(req) }) //nolint:bodyclose // Close closes it
 	if err != nil {
 		return nil, a.cause(err)
 	}

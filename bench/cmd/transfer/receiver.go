@@ -61,21 +61,21 @@ func (r *receiver) measure(ways []*way) error {
 	return rig.Interleave(r.cfg.rounds, steps...)
 }
 
-// table prints rates, and ratios of the time of a way to those of the others.
-func table(out io.Writer, head, against string, ways []*way, base int) {
+// table prints rates, and how many times as fast as the first way each one is.
+func table(out io.Writer, head, against string, ways []*way) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "%s\tMB\ts\tMB/s\t%s\t\n", head, against)
 	for _, w := range ways {
 		s := rig.Median(w.seconds)
 		ratios := make([]float64, len(w.seconds))
 		for i := range ratios {
-			ratios[i] = ways[base].seconds[i] / w.seconds[i]
+			ratios[i] = ways[0].seconds[i] / w.seconds[i]
 		}
 		slices.Sort(ratios)
 		fmt.Fprintf(t, "%s\t%.0f\t%.3f\t%.0f\t%.2f (%.2f-%.2f)\t\n", w.name, float64(w.bytes)/1e6, s, float64(w.bytes)/1e6/s,
 			rig.Median(ratios), ratios[len(ratios)/4], ratios[len(ratios)*3/4])
 	}
-	t.Flush()
+	return t.Flush()
 }
 
 // bytes moves caches of byte slices.
@@ -100,7 +100,9 @@ func (r *receiver) bytes(out io.Writer) error {
 			return err
 		}
 		fmt.Fprintln(out)
-		table(out, fmt.Sprintf("[]byte of %d B", size), "of the copy", ways, 0)
+		if err := table(out, fmt.Sprintf("[]byte of %d B", size), "of the copy", ways); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -193,8 +195,7 @@ func (r *receiver) structs(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(out)
-	table(out, fmt.Sprintf("%d structs", n), "times the gob stream", ways, 0)
-	return nil
+	return table(out, fmt.Sprintf("%d structs", n), "times the gob stream", ways)
 }
 
 func all(got, want int) error {
@@ -381,6 +382,5 @@ func (r *receiver) files(out io.Writer) error {
 		}
 	}
 	fmt.Fprintln(out)
-	table(out, fmt.Sprintf("file of %d small entries", n), "times otter's save", ways, 0)
-	return from.Close(r.ctx)
+	return errors.Join(table(out, fmt.Sprintf("file of %d small entries", n), "times otter's save", ways), from.Close(r.ctx))
 }

@@ -194,9 +194,21 @@ func TestJSONLHasALineForEachEntry(t *testing.T) {
 func TestWrongArgumentsAreErrors(t *testing.T) {
 	_, from := instance(t, 1)
 	for _, args := range [][]string{
-		{"get"}, {"get", "file"}, {"get", "ftp://x"}, {"get", from, "--max=-1"}, {"get", from, "--stall=0s"}, {"get", from, "--header=nothing"}, {"get", from, "--header=a: b\r\nc: d"},
-		{"put", "-"}, {"put", "-", "host:80"}, {"put", "/no/such/file", from}, {"put", "-", from, "--from-header=x"},
-		{"inspect"}, {"inspect", "/no/such/file"}, {"inspect", t.TempDir()}, {"jsonl", from},
+		{"get"},
+		{"get", "file"},
+		{"get", "ftp://x"},
+		{"get", from, "--max=-1"},
+		{"get", from, "--stall=0s"},
+		{"get", from, "--header=nothing"},
+		{"get", from, "--header=a: b\r\nc: d"},
+		{"put", "-"},
+		{"put", "-", "host:80"},
+		{"put", "/no/such/file", from},
+		{"put", "-", from, "--from-header=x"},
+		{"inspect"},
+		{"inspect", "/no/such/file"},
+		{"inspect", t.TempDir()},
+		{"jsonl", from},
 	} {
 		if out, _, err := call(t, "", args...); err == nil || out != "" {
 			t.Errorf("%q: %v, %q", args, err, out)
