@@ -84,7 +84,10 @@ func (r *receiver) bytes(out io.Writer) error {
 		n := r.cfg.bytes / size
 		ways := []*way{{name: "socket copy", move: func() (int64, error) { return r.copy(int64(n * size)) }}}
 		for _, o := range []snapshot.Options{{Streams: 1}, {Streams: 2}, {Streams: 1, Alias: true}, {Streams: 2, Alias: true}} {
-			name := fmt.Sprintf("strata, %d streams", o.Streams)
+			name := fmt.Sprintf("strata, %d stream", o.Streams)
+			if o.Streams > 1 {
+				name += "s"
+			}
 			if o.Alias {
 				name += ", aliased"
 			}
