@@ -6,10 +6,10 @@
 //	strata version    the version of the command
 //	strata help       the commands, or with the name of a command its flags
 //
-// The exit status is 0 after success or an interruption, 2 after an error in
-// the arguments, and 1 after any other error, also if every answer that a load
-// got was one. Results are written to standard
-// output, all other text to standard error.
+// The exit status is 0 after success or an interruption of a demo or a load, 2 after an
+// error in the arguments, and 1 after any other error: also if every answer that a load got
+// was one, and if a snapshot was interrupted, cut or damaged. Results are written to
+// standard output, all other text to standard error.
 package main
 
 import (
@@ -19,8 +19,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/strata-cache/strata/cmd/strata/snapshotcmd"
 )
@@ -47,7 +49,17 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return 1
 }
 
-// oneLine returns the text of an error, which may be joined, in one line.
+// oneLine returns the text of an error, which may be joined, in one line. Characters that
+// a terminal may obey are escaped, since some texts are those of other machines.
 func oneLine(err error) string {
-	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsGraphic(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
 }

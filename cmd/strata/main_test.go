@@ -77,6 +77,11 @@ func TestMistakesAreOneLine(t *testing.T) {
 		{"no command", "", 2, `expected one of "demo", "load", "snapshot", "version", "help"`},
 		{"unknown command", "dmeo", 2, "unexpected argument dmeo"},
 		{"snapshot of no URL", "snapshot get host:80", 2, "http://"},
+		{"snapshot of a bad URL", "snapshot get http://u:secret@127.0.0.1:port/", 2, "port"},
+		{"snapshot to a bad URL", "snapshot put - http://u:secret@127.0.0.1:port/", 2, "port"},
+		{"snapshot with a bad header", "snapshot get http://127.0.0.1:1/ --header secret", 2, "--header"},
+		{"snapshot with a bad rate", "snapshot get http://127.0.0.1:1/ --rate fast", 2, "--rate"},
+		{"snapshot without a server", "snapshot get http://u:secret@127.0.0.1:1/", 1, "127.0.0.1:1: connect: connection refused"},
 		{"unknown flag", "demo --grop 5", 2, "unknown flag --grop"},
 		{"not a number", "demo --group ten", 2, "--group"},
 		{"not a time", "demo --duration 5", 2, "--duration"},
@@ -159,7 +164,7 @@ func words(s string) []string {
 
 func TestHelpFitsTheScreen(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
-	for _, args := range [][]string{{"--help"}, {"demo", "--help"}, {"load", "-h"}, {"help"}, {"help", "demo"}, {"help", "help"}, {"version", "-h"}} {
+	for _, args := range [][]string{{"--help"}, {"demo", "--help"}, {"load", "-h"}, {"help"}, {"snapshot", "-h"}, {"help", "snapshot", "get"}, {"help", "snapshot", "put"}, {"help", "snapshot", "inspect"}, {"help", "snapshot", "jsonl"}, {"help", "demo"}, {"help", "help"}, {"version", "-h"}} {
 		status, stdout, stderr := call(t.Context(), args...)
 		if status != 0 || stderr != "" || !strings.Contains(stdout, "Usage: strata") {
 			t.Errorf("%v: status %d, %q, %q", args, status, stdout, stderr)

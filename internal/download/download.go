@@ -24,9 +24,12 @@ const EntriesHeader = "Strata-Snapshot-Entries"
 // ErrStalled says that no bytes came for the time of Request.Stall.
 var ErrStalled = errors.New("no bytes have come")
 
-// Parse returns the URL of a handler.
+// Parse returns the URL of a handler. Its errors have no password of the URL.
 func Parse(from string) (*url.URL, error) {
 	u, err := url.Parse(from)
+	if bad, ok := errors.AsType[*url.Error](err); ok {
+		err = fmt.Errorf("the URL of a handler: %w", bad.Err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -44,9 +47,11 @@ func NewClient() *http.Client {
 			Proxy:               http.ProxyFromEnvironment,
 			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 			TLSHandshakeTimeout: 5 * time.Second,
-			DisableCompression:  true,
-			ReadBufferSize:      128 << 10,
-			WriteBufferSize:     128 << 10,
+			// A handler that refuses a snapshot says so before it is sent.
+			ExpectContinueTimeout: 2 * time.Second,
+			DisableCompression:    true,
+			ReadBufferSize:        128 << 10,
+			WriteBufferSize:       128 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -28,14 +28,15 @@ var exceptions = map[string]string{ // read-only
 // owner's Close or end waits for them. Tests and the modules bench and test,
 // where goroutines are what is tried, need no entry.
 var goroutines = map[string]string{ // read-only
-	"snapshot/warm.go":            "reading.end, which waits for it",
-	"internal/flight/group.go":    "flight.Group: Close waits for running loads",
-	"contrib/goredis/link.go":     "goredis.link: ends with its call of go-redis, as many as that has connections; closing the client ends them",
-	"stratatest/bus.go":           "stratatest.Bus: stop waits for the follower's goroutine",
-	"internal/netpool/open.go":    "Open: waits until 0.1 s after the context; a function of the program that goes on is left behind, and what it opens is closed",
-	"internal/servers/process.go": "servers.Process: Kill waits until the process has ended",
-	"cmd/strata/hello/restart.go": "warmByTransfer receives from the server before it returns",
-	"cmd/strata/demo.go":          "demoCommand.serve receives from the server before it returns",
+	"snapshot/warm.go":                 "reading.end, which waits for it",
+	"internal/flight/group.go":         "flight.Group: Close waits for running loads",
+	"contrib/goredis/link.go":          "goredis.link: ends with its call of go-redis, as many as that has connections; closing the client ends them",
+	"stratatest/bus.go":                "stratatest.Bus: stop waits for the follower's goroutine",
+	"internal/netpool/open.go":         "Open: waits until 0.1 s after the context; a function of the program that goes on is left behind, and what it opens is closed",
+	"internal/servers/process.go":      "servers.Process: Kill waits until the process has ended",
+	"cmd/strata/hello/restart.go":      "warmByTransfer receives from the server before it returns",
+	"cmd/strata/snapshotcmd/source.go": "a read of the standard input has no other end than that of the process",
+	"cmd/strata/demo.go":               "demoCommand.serve receives from the server before it returns",
 }
 
 // Size limits. A file, function or package that outgrows its limit wants to be

@@ -1,8 +1,10 @@
 package snapshotcmd
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -27,7 +29,7 @@ const barEvery = 100 * time.Millisecond
 
 func newBar(to io.Writer, of *source) *bar {
 	b := &bar{to: to, begun: time.Now(), byBytes: of.bytes > 0 || of.entries <= 0}
-	if !isTerminal(to) {
+	if !isTerminal(to) || os.Getenv("TERM") == "dumb" {
 		return b
 	}
 	most := of.bytes
@@ -38,7 +40,7 @@ func newBar(to io.Writer, of *source) *bar {
 		most = -1 // a spinner
 	}
 	b.shown = progressbar.NewOptions64(most,
-		progressbar.OptionSetWriter(to), progressbar.OptionSetWidth(30), progressbar.OptionSetElapsedTime(false),
+		progressbar.OptionSetWriter(to), progressbar.OptionSetWidth(25), progressbar.OptionSetElapsedTime(false),
 		progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription(b.rate()),
 	)
 	return b
@@ -70,10 +72,16 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 // record counts a record.
-func (b *bar) record(r *dump.Record) {
+func (b *bar) record(r *dump.Record) error {
 	if r.Kind == dump.KindEntry || r.Kind == dump.KindKey {
 		b.entries++
 	}
+	return nil
+}
+
+// check reads a whole snapshot, and shows how far it is.
+func (b *bar) check(ctx context.Context, r io.Reader) error {
+	return walk(ctx, r, func(dump.Header) {}, b.record)
 }
 
 // move moves the bar, if it is time.
@@ -95,11 +103,18 @@ func (b *bar) move() {
 
 // end removes the bar, and writes the last line.
 func (b *bar) end() {
-	if b.shown != nil {
-		_ = b.shown.Finish()
-	}
+	b.remove()
 	if b.bytes == 0 {
 		return // the error says it all
 	}
 	fmt.Fprintf(b.to, "%s in %s\n", b.rate(), time.Since(b.begun).Round(time.Millisecond))
+}
+
+// remove removes the bar. An interruption may have left its character behind it.
+func (b *bar) remove() {
+	if b.shown == nil {
+		return
+	}
+	_ = b.shown.Finish()
+	fmt.Fprint(b.to, "\r\x1b[K")
 }

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/mattn/go-isatty"
 
-	"github.com/strata-cache/strata/internal/download"
 	"github.com/strata-cache/strata/internal/dump"
 )
 
@@ -42,15 +42,32 @@ func (u UsageError) Unwrap() error { return u.error }
 // asking are the flags of commands that send requests.
 type asking struct {
 	Header []string      `help:"Header of the request, for example to authorise it. It can be repeated." placeholder:"'NAME: VALUE'" sep:"none"`
-	Stall  time.Duration `default:"10s" help:"Time without a byte after which the source counts as dead (${default})." placeholder:"TIME"`
+	Stall  time.Duration `default:"10s" help:"Time without a byte after which an instance counts as dead (${default})." placeholder:"TIME"`
+	Rate   string        `help:"Largest number of bytes in a second, such as 50MB." placeholder:"BYTES"`
 }
 
-// check returns the header of the flags.
-func (a *asking) check() (http.Header, error) {
+// request is the meaning of the flags.
+type request struct {
+	header http.Header
+	stall  time.Duration
+	rate   float64 // in bytes per second, zero for no limit
+}
+
+// check returns the meaning of the flags.
+func (a *asking) check() (r request, err error) {
 	if a.Stall <= 0 {
-		return nil, UsageError{errors.New("--stall must be positive")}
+		return r, UsageError{errors.New("--stall must be positive")}
 	}
-	return parseHeader("--header", a.Header)
+	if a.Rate != "" {
+		n, err := humanize.ParseBytes(a.Rate)
+		if err != nil || n == 0 {
+			return r, UsageError{fmt.Errorf("--rate: %q is not a number of bytes such as 50MB", a.Rate)}
+		}
+		r.rate = float64(n)
+	}
+	r.stall = a.Stall
+	r.header, err = parseHeader("--header", a.Header)
+	return r, err
 }
 
 // parseHeader parses flags of the form 'Name: value'.
@@ -58,53 +75,23 @@ func parseHeader(flag string, lines []string) (http.Header, error) {
 	h := make(http.Header)
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(line, "\r\n") {
+		value = strings.TrimSpace(value)
+		if !ok || !isToken(name) || strings.ContainsFunc(value, isControl) {
 			return nil, UsageError{fmt.Errorf("%s: want 'NAME: VALUE'", flag)}
 		}
-		h.Add(name, strings.TrimSpace(value))
+		h.Add(name, value)
 	}
 	return h, nil
 }
 
-// isURL reports whether a source is an instance.
-func isURL(from string) bool {
-	return strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://")
+// isToken reports whether s can be the name of a header.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
 }
 
-// source is a snapshot that is read.
-type source struct {
-	io.Reader
-	io.Closer
-	// bytes and entries are the lengths, zero if they are not known.
-	bytes, entries int64
-}
-
-// open opens a file, "-" for the standard input, or the URL of a handler.
-func open(s *Streams, from string, h http.Header, stall time.Duration) (*source, error) {
-	switch {
-	case from == "-":
-		return &source{Reader: s.In, Closer: io.NopCloser(nil)}, nil
-	case isURL(from):
-		at, err := download.Parse(from)
-		if err != nil {
-			return nil, UsageError{err}
-		}
-		a, err := download.Begin(s.Ctx, download.Request{Client: download.NewClient(), URL: at, Header: h, Stall: stall})
-		if err != nil {
-			return nil, err
-		}
-		return &source{Reader: a, Closer: a, entries: a.Entries}, nil
-	}
-	f, err := os.Open(from)
-	if err != nil {
-		return nil, err
-	}
-	about, err := f.Stat()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return &source{Reader: f, Closer: f, bytes: about.Size()}, nil
-}
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // walk reads a whole snapshot from r, and calls f with each record.
 func walk(ctx context.Context, r io.Reader, header func(dump.Header), f func(*dump.Record) error) error {
@@ -132,8 +119,16 @@ func walk(ctx context.Context, r io.Reader, header func(dump.Header), f func(*du
 	}
 }
 
-// isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// orInterrupted is err, or after an interruption an error that says what is left.
+func (s *Streams) orInterrupted(err error, left string) error {
+	if err == nil || s.Ctx.Err() == nil {
+		return err
+	}
+	return errors.New("interrupted: " + left)
+}
+
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }

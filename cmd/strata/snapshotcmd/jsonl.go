@@ -2,8 +2,14 @@ package snapshotcmd
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
 	"time"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/strata-cache/strata/internal/dump"
@@ -19,8 +25,8 @@ type jsonlCommand struct {
 type line struct {
 	Cache string `json:"cache"`
 	// Key is the name of the key, or KeyBytes if that is no text.
-	Key      string `json:"key,omitempty"`
-	KeyBytes []byte `json:"key_base64,omitempty"`
+	Key      *string `json:"key,omitempty"`
+	KeyBytes []byte  `json:"key_base64,omitempty"`
 	// Value is a value that is JSON or a text, ValueBytes any other one.
 	Value      any    `json:"value,omitempty"`
 	ValueBytes []byte `json:"value_base64,omitempty"`
@@ -29,11 +35,13 @@ type line struct {
 	FreshSeconds *float64 `json:"fresh_s,omitempty"`
 	LeftSeconds  *float64 `json:"left_s,omitempty"`
 	AgeSeconds   *float64 `json:"age_s,omitempty"`
-	Tags         []string `json:"tags,omitempty"`
-	NotFound     bool     `json:"not_found,omitempty"`
-	Expired      bool     `json:"expired,omitempty"`
-	Weight       int64    `json:"weight,omitempty"`
-	Uses         int      `json:"uses,omitempty"`
+	// Tags are the tags, or TagsBytes if one of them is no text.
+	Tags      []string `json:"tags,omitempty"`
+	TagsBytes [][]byte `json:"tags_base64,omitempty"`
+	NotFound  bool     `json:"not_found,omitempty"`
+	Expired   bool     `json:"expired,omitempty"`
+	Weight    int64    `json:"weight,omitempty"`
+	Uses      int      `json:"uses,omitempty"`
 	// Dropped says that the key, or with All every key of the cache, was dropped while
 	// the snapshot was written.
 	Dropped bool `json:"dropped,omitempty"`
@@ -42,25 +50,32 @@ type line struct {
 
 // Run runs the command.
 func (c *jsonlCommand) Run(s *Streams) error {
-	h, err := c.check()
+	r, err := c.check()
 	if err != nil {
 		return err
 	}
-	in, err := open(s, c.From, h, c.Stall)
+	in, err := open(s, c.From, r)
 	if err != nil {
-		return err
+		return s.orInterrupted(err, "nothing has come")
 	}
 	defer in.Close()
+	log := s.Err
+	if isTerminal(s.Out) {
+		log = io.Discard // a bar would stand between the lines
+	}
+	bar := newBar(log, in)
+	defer bar.remove()
 	out := bufio.NewWriter(s.Out)
-	to := json.NewEncoder(out)
+	to := json.NewEncoder(&escaping{out})
 	to.SetEscapeHTML(false)
 	var sections []dump.Section
-	failed := walk(s.Ctx, in, func(dump.Header) {}, func(r *dump.Record) error {
-		if r.Kind == dump.KindSection {
-			sections = append(sections, *r.Section)
+	failed := walk(s.Ctx, bar.read(in), func(dump.Header) {}, func(r *dump.Record) error {
+		_ = bar.record(r) // it returns nil
+		switch r.Kind {
+		case dump.KindSection:
+			sections = append(sections, dump.Section{Name: r.Section.Name, Codec: r.Section.Codec})
 			return nil
-		}
-		if r.Kind == dump.KindSectionEnd {
+		case dump.KindSectionEnd:
 			return nil
 		}
 		return to.Encode(lineOf(&sections[r.Index], r))
@@ -68,8 +83,37 @@ func (c *jsonlCommand) Run(s *Streams) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	return failed
+	return s.orInterrupted(failed, "a part was written")
 }
+
+// escaping is a writer of JSON that escapes the characters that a terminal may obey.
+type escaping struct{ to *bufio.Writer }
+
+func (e *escaping) Write(b []byte) (int, error) {
+	rest := b
+	for len(rest) > 0 {
+		n := bytes.IndexFunc(rest, isUnsafe)
+		if n < 0 {
+			n = len(rest)
+		}
+		_, _ = e.to.Write(rest[:n]) // Flush returns the error
+		if rest = rest[n:]; len(rest) == 0 {
+			break
+		}
+		r, width := utf8.DecodeRune(rest)
+		rest = rest[width:]
+		if r <= 0xffff {
+			fmt.Fprintf(e.to, `\u%04x`, r)
+			continue
+		}
+		high, low := utf16.EncodeRune(r)
+		fmt.Fprintf(e.to, `\u%04x\u%04x`, high, low)
+	}
+	return len(b), nil
+}
+
+// isUnsafe reports whether r, which stands in a text of JSON, is better escaped.
+func isUnsafe(r rune) bool { return r >= 0x7f && !unicode.IsPrint(r) }
 
 // lineOf is the line of a record.
 func lineOf(of *dump.Section, r *dump.Record) *line {
@@ -79,7 +123,9 @@ func lineOf(of *dump.Section, r *dump.Record) *line {
 		l.setKey(r.Key)
 	case dump.KindDrop:
 		l.Dropped, l.All = true, r.Drop.All
-		l.setKey(r.Drop.Name)
+		if !l.All {
+			l.setKey(r.Drop.Name)
+		}
 	case dump.KindEntry:
 		e := r.Entry
 		l.setKey(e.Key)
@@ -88,16 +134,28 @@ func lineOf(of *dump.Section, r *dump.Record) *line {
 		if e.Age >= 0 {
 			l.AgeSeconds = lasting(e.Age)
 		}
-		l.Tags, l.NotFound, l.Expired, l.Weight, l.Uses = e.Tags, e.NotFound, e.Expired, e.Weight, e.Uses
+		l.setTags(e.Tags)
+		l.NotFound, l.Expired, l.Weight, l.Uses = e.NotFound, e.Expired, e.Weight, e.Uses
 	}
 	return l
 }
 
 func (l *line) setKey(key []byte) {
 	if utf8.Valid(key) {
-		l.Key = string(key)
+		text := string(key)
+		l.Key = &text
 	} else {
 		l.KeyBytes = key
+	}
+}
+
+func (l *line) setTags(tags []string) {
+	if !slices.ContainsFunc(tags, func(t string) bool { return !utf8.ValidString(t) }) {
+		l.Tags = tags
+		return
+	}
+	for _, t := range tags {
+		l.TagsBytes = append(l.TagsBytes, []byte(t))
 	}
 }
 
@@ -105,7 +163,7 @@ func (l *line) setKey(key []byte) {
 func (l *line) setValue(codec string, e *dump.Entry) {
 	switch {
 	case e.NotFound:
-	case codec == "json" && json.Valid(e.Value):
+	case codec == "json" && utf8.Valid(e.Value) && json.Valid(e.Value):
 		l.Value = json.RawMessage(e.Value)
 	case codec == "string" && utf8.Valid(e.Value):
 		l.Value = string(e.Value)

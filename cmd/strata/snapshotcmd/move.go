@@ -2,6 +2,7 @@ package snapshotcmd
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,14 +10,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/strata-cache/strata/internal/atomicfile"
 	"github.com/strata-cache/strata/internal/download"
-	"github.com/strata-cache/strata/internal/dump"
 	"github.com/strata-cache/strata/snapshot"
 )
 
@@ -31,7 +31,7 @@ type getCommand struct {
 
 // Run runs the command.
 func (g *getCommand) Run(s *Streams) error {
-	h, err := g.check()
+	r, err := g.check()
 	if err != nil {
 		return err
 	}
@@ -42,17 +42,20 @@ func (g *getCommand) Run(s *Streams) error {
 	if g.File == "-" && isTerminal(s.Out) {
 		return UsageError{errors.New("a snapshot is no text for a terminal: name a file")}
 	}
-	in, err := open(s, from, h, g.Stall)
+	in, err := open(s, from, r)
 	if err != nil {
-		return err
+		return s.orInterrupted(err, "nothing has come")
 	}
 	defer in.Close()
 	bar := newBar(s.Err, in)
 	defer bar.end()
+	// The snapshot is checked on its way, so that one that was cut or damaged replaces
+	// no file.
+	fetch := func(w io.Writer) error { return bar.check(s.Ctx, io.TeeReader(bar.read(in), w)) }
 	if g.File == "-" {
-		return fetch(s, in, bar, s.Out)
+		return s.orInterrupted(fetch(s.Out), "a part was written")
 	}
-	return atomicfile.Write(g.File, 0o600, func(w io.Writer) error { return fetch(s, in, bar, w) })
+	return s.orInterrupted(atomicfile.Write(g.File, 0o600, fetch), "no file was written or changed")
 }
 
 // from is the URL with the query of the flags.
@@ -75,15 +78,6 @@ func (g *getCommand) from() (string, error) {
 	return at.String(), nil
 }
 
-// fetch copies a snapshot to w and checks it on the way, so that a file that was cut or
-// damaged replaces none.
-func fetch(s *Streams, in *source, bar *bar, w io.Writer) error {
-	return walk(s.Ctx, io.TeeReader(bar.read(in), w), func(dump.Header) {}, func(r *dump.Record) error {
-		bar.record(r)
-		return nil
-	})
-}
-
 // putCommand is `strata snapshot put`.
 type putCommand struct {
 	From       string   `arg:"" help:"File, - for the standard input, or URL of the snapshot handler of an instance."`
@@ -94,36 +88,93 @@ type putCommand struct {
 
 // Run runs the command.
 func (p *putCommand) Run(s *Streams) error {
-	h, err := p.check()
+	r, err := p.check()
 	if err != nil {
 		return err
 	}
-	fromHeader, err := parseHeader("--from-header", p.FromHeader)
-	if err != nil {
+	from := r
+	if from.header, err = parseHeader("--from-header", p.FromHeader); err != nil {
 		return err
 	}
 	to, err := download.Parse(p.URL)
 	if err != nil {
 		return UsageError{err}
 	}
-	in, err := open(s, p.From, fromHeader, p.Stall)
+	in, err := open(s, p.From, from)
 	if err != nil {
-		return err
+		return s.orInterrupted(err, "nothing was sent")
 	}
 	defer in.Close()
-	bar := newBar(s.Err, in)
-	answer, err := send(s, bar.read(in), to, h)
-	bar.end()
+	a, failed, err := forward(s, in, to, r)
 	if err != nil {
-		return err
+		return s.orInterrupted(err, "the entries that were sent may be in use")
 	}
-	if err := writeReport(s.Out, &answer.Report); err != nil {
-		return err
+	if len(a.Caches) > 0 {
+		if err := writeReport(s.Out, &a.Report); err != nil {
+			return err
+		}
 	}
-	if answer.Error != "" {
-		return errors.New(answer.Error)
+	if failed == nil && a.Error != "" {
+		failed = fmt.Errorf("%s: %s", to.Host, sentence(a.Error))
 	}
-	return nil
+	return failed
+}
+
+// forward sends a snapshot from one place to another one. If its source fails, or is
+// damaged, it sends what comes before that, so that the instance reports it as usable, and
+// returns the failure beside the answer.
+func forward(s *Streams, in *source, to *url.URL, r request) (a *answer, failed, err error) {
+	ctx, cancel := context.WithCancelCause(s.Ctx)
+	defer cancel(nil)
+	body, sent := io.Pipe()
+	bar := newBar(s.Err, in)
+	var (
+		reading  sync.WaitGroup
+		answered atomic.Bool
+	)
+	reading.Go(func() {
+		out := &guarded{Writer: sent, within: r.stall, cancel: cancel}
+		err := bar.check(ctx, io.TeeReader(bar.read(in), out))
+		if !answered.Load() && !errors.Is(err, io.ErrClosedPipe) {
+			failed = err
+		}
+		_ = sent.CloseWithError(ctx.Err()) // it returns nil
+		out.within += answerWithin
+		out.guard(func() { <-ctx.Done() })
+	})
+	a, err = send(ctx, body, to, r.header)
+	answered.Store(true)
+	if why := context.Cause(ctx); err != nil && why != nil {
+		err = fmt.Errorf("%s: %w", to.Host, why)
+	}
+	cancel(nil)
+	_ = body.Close()
+	_ = in.Close() // a read that still waits ends: the instance may have enough before the end
+	reading.Wait()
+	bar.end()
+	return a, failed, err
+}
+
+// answerWithin is the time beyond --stall that an instance has to read the last entries
+// from L2 before it answers.
+const answerWithin = time.Minute
+
+// guarded is a writer with a limit of the time for which it takes no bytes.
+type guarded struct {
+	io.Writer
+	within time.Duration
+	cancel context.CancelCauseFunc
+}
+
+func (g *guarded) Write(b []byte) (n int, err error) {
+	g.guard(func() { n, err = g.Writer.Write(b) })
+	return n, err
+}
+
+func (g *guarded) guard(f func()) {
+	t := time.AfterFunc(g.within, func() { g.cancel(fmt.Errorf("no sign of life for %v", g.within)) })
+	defer t.Stop()
+	f()
 }
 
 // answer is the answer of an instance to a PUT.
@@ -135,13 +186,15 @@ type answer struct {
 // maxAnswer is the greatest length of an answer in bytes.
 const maxAnswer = 8 << 20
 
-// send sends a snapshot.
-func send(s *Streams, body io.Reader, to *url.URL, h http.Header) (*answer, error) {
-	req, err := http.NewRequestWithContext(s.Ctx, http.MethodPut, to.String(), body)
+// send sends a snapshot, once the instance is willing to take it.
+func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, to.String(), body)
 	if err != nil {
 		return nil, err
 	}
-	req.Header = h
+	req.Header = h.Clone()
+	req.Header.Set("Content-Type", download.ContentType)
+	req.Header.Set("Expect", "100-continue")
 	client := download.NewClient()
 	defer client.CloseIdleConnections()
 	r, err := client.Do(req)
@@ -167,38 +220,19 @@ func writeReport(w io.Writer, r *snapshot.Report) error {
 	for _, c := range r.Caches {
 		other := c.Changed + c.Over + c.Full + c.Unusable + c.Passed
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n",
-			number(c.Entries), number(c.Stored), number(c.Confirmed), number(c.Present), number(c.Absent), number(other), shown(c.Name))
+			number(c.Entries), number(c.Stored), number(c.Confirmed), number(c.Present), number(c.Absent), number(other), shown(c.Name, 20))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	for _, c := range r.Caches {
 		if c.Refused != "" {
-			fmt.Fprintf(w, "%s was passed over: %s\n", shown(c.Name), c.Refused)
+			writeFact(w, shown(c.Name, 20), "was passed over: "+sentence(c.Refused))
 		}
 		if c.Doubt != "" {
-			fmt.Fprintf(w, "%s, in doubt: %s\n", shown(c.Name), c.Doubt)
+			writeFact(w, shown(c.Name, 20)+",", "in doubt: "+sentence(c.Doubt))
 		}
 	}
 	_, err := fmt.Fprintf(w, "%s in %s, %.1f MB/s\n", size(r.Bytes), r.Took.Round(time.Millisecond), r.MBPerSecond())
 	return err
-}
-
-func number(n int) string { return humanize.Comma(int64(n)) }
-
-func size(n int64) string { return humanize.Bytes(uint64(max(0, n))) }
-
-// maxShown is the number of characters of a name that are shown.
-const maxShown = 60
-
-// shown is a text from a snapshot for a terminal: without control characters, and short.
-func shown(text string) string {
-	quoted := strconv.QuoteToGraphic(text)
-	if plain := quoted[1 : len(quoted)-1]; plain == text {
-		quoted = text
-	}
-	if r := []rune(quoted); len(r) > maxShown {
-		quoted = string(r[:maxShown-1]) + "…"
-	}
-	return quoted
 }

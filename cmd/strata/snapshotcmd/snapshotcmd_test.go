@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -47,6 +48,12 @@ const authorised = "--header=Authorization: Bearer t"
 // call runs the command.
 func call(t *testing.T, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
+	return callWith(t, t.Context(), strings.NewReader(stdin), args...)
+}
+
+// callWith runs the command with a context.
+func callWith(t *testing.T, ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
 	var g snapshotcmd.Command
 	p, err := kong.New(&g)
 	if err != nil {
@@ -57,7 +64,7 @@ func call(t *testing.T, stdin string, args ...string) (stdout, stderr string, er
 		return "", "", err
 	}
 	var out, log bytes.Buffer
-	err = parsed.Run(&snapshotcmd.Streams{Ctx: t.Context(), In: strings.NewReader(stdin), Out: &out, Err: &log})
+	err = parsed.Run(&snapshotcmd.Streams{Ctx: ctx, In: stdin, Out: &out, Err: &log})
 	for _, text := range []string{out.String(), log.String()} {
 		for line := range strings.Lines(text) {
 			if n := utf8.RuneCountInString(line); n > 81 && args[0] != "jsonl" && args[0] != "get" {

@@ -1,0 +1,100 @@
+package snapshotcmd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/strata-cache/strata/internal/download"
+)
+
+// source is a snapshot that is read.
+type source struct {
+	io.Reader
+	io.Closer
+	// bytes and entries are the lengths, zero if they are not known.
+	bytes, entries int64
+}
+
+// isURL reports whether a source is an instance.
+func isURL(from string) bool {
+	return strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://")
+}
+
+// open opens a file, "-" for the standard input, or the URL of a handler.
+func open(s *Streams, from string, r request) (*source, error) {
+	of, err := openAny(s, from, r)
+	if err == nil && r.rate > 0 {
+		of.Reader = &paced{Reader: of.Reader, ctx: s.Ctx, rate: r.rate}
+	}
+	return of, err
+}
+
+func openAny(s *Streams, from string, r request) (*source, error) {
+	switch {
+	case from == "-" && isTerminal(s.In):
+		return nil, UsageError{errors.New("the standard input is a terminal: name a file or a URL")}
+	case from == "-":
+		in := interruptible(s)
+		return &source{Reader: in, Closer: in}, nil
+	case isURL(from):
+		at, err := download.Parse(from)
+		if err != nil {
+			return nil, UsageError{err}
+		}
+		a, err := download.Begin(s.Ctx, download.Request{Client: download.NewClient(), URL: at, Header: r.header, Stall: r.stall})
+		if err != nil {
+			return nil, err
+		}
+		return &source{Reader: a, Closer: a, entries: a.Entries}, nil
+	}
+	f, err := os.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	about, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &source{Reader: f, Closer: f, bytes: about.Size()}, nil
+}
+
+// interruptible is the standard input with reads that end with the context. The system's
+// read of a terminal or a pipe does not.
+func interruptible(s *Streams) io.ReadCloser {
+	out, in := io.Pipe()
+	go func() {
+		_, err := io.Copy(in, s.In)
+		_ = in.CloseWithError(err) // it returns nil
+	}()
+	context.AfterFunc(s.Ctx, func() { _ = out.CloseWithError(context.Cause(s.Ctx)) })
+	return out
+}
+
+// paced is a reader with a limit of its rate.
+type paced struct {
+	io.Reader
+	ctx  context.Context //nolint:containedctx // the life of the reader
+	rate float64
+	due  time.Time // when the bytes so far are through
+}
+
+// Read reads as much as is due in a tenth of a second, and waits until it is.
+func (p *paced) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b[:min(len(b), 1+int(min(p.rate/10, 1<<30)))])
+	if now := time.Now(); p.due.Before(now) {
+		p.due = now
+	}
+	p.due = p.due.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
+	t := time.NewTimer(time.Until(p.due))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-p.ctx.Done():
+		return n, context.Cause(p.ctx)
+	}
+	return n, err
+}

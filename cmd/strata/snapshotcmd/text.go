@@ -1,0 +1,56 @@
+package snapshotcmd
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+)
+
+// columns is the width that texts keep to.
+const columns = 80
+
+func number(n int) string { return humanize.Comma(int64(n)) }
+
+func size(n int64) string { return humanize.Bytes(uint64(max(0, n))) }
+
+// shown is a text of another machine for a terminal: without control characters, and cut
+// to a width.
+func shown(text string, width int) string {
+	if len(text) > 4*width {
+		text = text[:4*width] // enough of it: no character has more than four bytes
+	}
+	quoted := strconv.QuoteToGraphic(text)
+	if plain := quoted[1 : len(quoted)-1]; plain == text && strings.TrimSpace(text) == text && text != "" {
+		quoted = text
+	}
+	if utf8.RuneCountInString(quoted) > width {
+		quoted = string([]rune(quoted)[:width-1]) + "…"
+	}
+	return quoted
+}
+
+// maxSentence is the length of a sentence of another machine that is shown.
+const maxSentence = 500
+
+// sentence is a sentence of another machine without control characters.
+func sentence(text string) string {
+	quoted := strconv.QuoteToGraphic(text[:min(len(text), maxSentence)])
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
+
+// writeFact writes a title and a text, which is indented if it has several lines.
+func writeFact(w io.Writer, title, text string) {
+	line := title
+	for word := range strings.FieldsSeq(text) {
+		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
+			fmt.Fprintln(w, line)
+			line = "   "
+		}
+		line += " " + word
+	}
+	fmt.Fprintln(w, line)
+}
