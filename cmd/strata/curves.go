@@ -47,7 +47,7 @@ func (c *comparison) startFacts() (f facts) {
 		phase phase
 		text  string
 	}{
-		{restarted, "strata in a new instance, for " + seconds(2*c.load.Duration) + ": its memory is empty, L2 is not"},
+		{restarted, "a new instance of strata, for " + seconds(2*c.load.Duration) + ": memory is empty, L2 is not"},
 		{warmKeys, "the same, but it has read the keys of the old instance from L2"},
 		{warmTransfer, "the same, but it has taken over the entries of the old instance"},
 	} {

@@ -55,7 +55,7 @@ load       each mode: 5,000 requests/s for 5 s, 10,000 URLs in groups of 100, up
            to 200 at once
            latency from the intended start; client and service share CPUs
 shared     requests that joined the load of another
-restarted  strata in a new instance, for 10 s: its memory is empty, L2 is not
+restarted  a new instance of strata, for 10 s: memory is empty, L2 is not
 
            requests                     origin     L1    L2
 mode          per s      p50      p99  queries   hits  hits  shared  errors
