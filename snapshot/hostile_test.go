@@ -78,8 +78,8 @@ func TestFlippedBitsAreFoundAndNothingBehindThemIsUsed(t *testing.T) {
 	}
 }
 
-// FuzzRead reads anything into caches that hold entries. None of these may change.
-func FuzzRead(f *testing.F) {
+// FuzzRestore reads anything into caches that hold entries. None of these may change.
+func FuzzRestore(f *testing.F) {
 	f.Add(small(f, 10))
 	users, products := alone(f, "users", 1000), alone(f, "products", 10)
 	f.Fuzz(func(t *testing.T, file []byte) {
