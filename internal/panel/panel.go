@@ -1,0 +1,138 @@
+// Package panel has the methods of a cache that package admin needs beside its public
+// methods: keys as text, the options that are in force, the last events, the hottest keys,
+// and a key on every instance. It knows no types of keys and values.
+package panel
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrNoText is the error of calls with a key as text, of a cache whose keys have no text:
+// Remote.Key and Remote.ParseKey are missing.
+var ErrNoText = errors.New("strata: keys of this type need Remote.Key and Remote.ParseKey to be written as text")
+
+// Panel is one cache. All methods may be called at the same time, and after the end of the
+// cache.
+type Panel interface {
+	// Info describes the parts of the cache.
+	Info() Info
+	// Settings returns the effective options, in the order of their declaration. Functions,
+	// codecs and clients are named by their types; no setting has a password or a value.
+	Settings() []Setting
+	// Events returns the events that have a number above after, the oldest first; the last
+	// 100 are kept.
+	Events(after uint64) []Event
+	// Hot returns the hottest keys, up to 20 of each kind. Counting begins with the first call
+	// and ends when no call has come for a minute.
+	Hot() Hot
+	// Explain returns the state of the key with this text on every instance: this one first,
+	// then those that have answered over the bus, by name, then those that are known and have
+	// not answered within a second (or until ctx ends). Errors: ErrNoText; the error of a text
+	// that is no key; that of a closed cache.
+	Explain(ctx context.Context, key string) ([]Explanation, error)
+	// Invalidate makes the key with this text absent everywhere, or stale if soft. The error
+	// is that of Cache.Invalidate, ErrNoText, or that of a text that is no key.
+	Invalidate(ctx context.Context, key string, soft bool) error
+	// InvalidateTags and InvalidateAll are the methods of the cache of these names, or, if
+	// soft, its ExpireTags and ExpireAll.
+	InvalidateTags(ctx context.Context, tags []string, soft bool) error
+	InvalidateAll(ctx context.Context, soft bool) error
+}
+
+// Info describes the parts of a cache.
+type Info struct {
+	// Name is the name of the cache. Instance is that of this instance: host name, number of
+	// the process, and a random number in hexadecimal digits.
+	Name, Instance string
+	// Version is the version of the module strata in this program, or "unknown". Schema is the
+	// name of the codec with the fingerprint of the type of values. L2 and Bus are the Go types of the
+	// tier and the bus, or empty.
+	Version, Schema, L2, Bus string
+	// Partition is "available" or "strict".
+	Partition string
+	// ShowKeys allows keys to be shown as they are. Else Hot has hashes.
+	ShowKeys bool
+	// TextKeys says that keys can be given as text.
+	TextKeys bool
+}
+
+// Setting is one option.
+type Setting struct {
+	// Name is the name of the option, such as "Stale.OnError".
+	Name string
+	// Value is its effective value as text: "1m0s", "10000", "none".
+	Value string
+	// Default says that the value is the one of a program that does not set the option.
+	Default bool
+	// Tuned says that the value was changed at run time.
+	Tuned bool
+}
+
+// Event is a change of state, or an invalidation.
+type Event struct {
+	// Number counts the events of the cache from 1.
+	Number uint64
+	At     time.Time
+	// Level is "info", "warn" or "error".
+	Level string
+	// Text is one line, without control characters, of 500 bytes at most: the message with its
+	// attributes.
+	Text string
+}
+
+// Hot are the hottest keys since counting began.
+type Hot struct {
+	// Since is the begin of counting. Sampled is the number of reads that were looked at: one
+	// in Every. LoadTime is the duration of all loads since then.
+	Since    time.Time
+	Sampled  uint64
+	Every    int
+	LoadTime time.Duration
+	// ByReads are the keys with the most reads, ByLoadTime those whose loads have taken
+	// longest, the highest first.
+	ByReads, ByLoadTime []HotKey
+}
+
+// HotKey is one of the hottest keys.
+type HotKey struct {
+	// Key is the text of the key, of 200 bytes at most, or, without ShowKeys, a hash in
+	// hexadecimal digits that begins with "#".
+	Key string
+	// Reads is the number of reads, estimated from the sample, Loads and LoadTime those of its
+	// loads. The true numbers are lower by Over at most (reads, or nanoseconds of loads).
+	Reads    uint64
+	Loads    uint64
+	LoadTime time.Duration
+	Over     uint64
+}
+
+// Explanation is the state of a key on one instance.
+type Explanation struct {
+	// Instance is the name of the instance, as Info has it.
+	Instance string
+	// Here says that it is the instance that was asked. Answered is false if it has not
+	// answered in time; then the other fields are empty.
+	Here, Answered bool
+	// Took is the time until the answer.
+	Took time.Duration
+	// Verdict is one sentence about the result of a read of the key.
+	Verdict string
+	// L1 and L2 are the states of the key there: "absent", "fresh", "stale", "negative",
+	// "suspect", "unknown", or "none" without the tier. L1Fresh and L2Fresh say for how long
+	// the value is fresh: not positive if it is stale, math.MaxInt64 if it does not expire.
+	L1, L2           string
+	L1Fresh, L2Fresh time.Duration
+	// L2Size is the length of the value in L2 in bytes. Tags are the tags of the entry, up to
+	// ten.
+	L2Size int
+	Tags   []string
+	// Loading, Waiters: a load of the key runs there, for which callers wait.
+	Loading bool
+	Waiters int
+	// Failures, RetryIn, Err: loads of the key have failed, and are not tried for RetryIn.
+	Failures int
+	RetryIn  time.Duration
+	Err      string
+}
