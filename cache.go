@@ -61,6 +61,7 @@ type core struct {
 	purger     purger
 	waiting    atomic.Int64 // callers that wait for loads
 
+	parts  Parts
 	counts counts
 	probes sync.WaitGroup
 	ending
@@ -132,6 +133,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		f, c.older = o.Remote.format()
 	}
 	c.start(c.memory.Now, f)
+	c.parts = c.describe(c.encoding.Name())
 	c.startGathering()
 	c.startLink()
 	return c, nil

@@ -252,7 +252,7 @@ func (c *core) dueAt(now int64, fresh, ttl, took time.Duration) int64 {
 	rest := time.Duration(float64(ttl) * (1 - s.RefreshAt))
 	if s.RefreshSpread > 0 {
 		if took == 0 {
-			took = c.counts.latency.mean()
+			took = c.counts.latency.Mean()
 		}
 		early := time.Duration(rand.ExpFloat64() * s.RefreshSpread * float64(took))
 		rest = max(rest, min(early, ttl/2))

@@ -386,6 +386,14 @@ const (
 	Strict
 )
 
+// String returns "available" or "strict".
+func (p Partition) String() string {
+	if p == Strict {
+		return "strict"
+	}
+	return "available"
+}
+
 // window is how long an entry is kept after its TTL.
 func (s Stale) window() time.Duration { return max(s.WhileRevalidate, s.OnError) }
 

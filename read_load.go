@@ -26,6 +26,8 @@ func (g *reads[K, V]) runLoader() (inTime bool) {
 	for _, r := range run.reads {
 		r.loadBegins()
 	}
+	g.c.counts.running.Add(int64(len(run.reads)))
+	defer g.c.counts.running.Add(-int64(len(run.reads)))
 	var one [1]heldLease
 	held := run.leases(one[:0])
 	ctx.Begin(g.scope(), run, g.c.deadlines, g.c.memory.Now())
@@ -184,7 +186,7 @@ func (c *Cache[K, V]) endedLoad(ctx context.Context, f *flight.Flight[K, V]) err
 // loaded counts a load and calls the hook for loads.
 func (c *Cache[K, V]) loaded(ctx context.Context, key K, v V, out Outcome, took time.Duration, err error) {
 	c.counts.loads[out].Add(1)
-	c.counts.latency.add(took)
+	c.counts.latency.Add(took)
 	if out == LoadPanic {
 		c.logPanic(key, err)
 	}

@@ -1,10 +1,10 @@
 package strata
 
 import (
-	"math"
-	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/strata-cache/strata/internal/measure"
 )
 
 // Stats are the numbers of a Cache since it was made, unless a field says
@@ -15,8 +15,9 @@ import (
 //	L1.Misses + Refreshes + Warmed = Flights + Joins + TurnedAway + Remembered
 //	Flights = Rechecked + L2.Hits + Absent + Abandoned + Throttled + Loads.Total()
 type Stats struct {
-	// Name is the cache's name.
-	Name string
+	// Name is the cache's name, Parts describe its make.
+	Name  string
+	Parts Parts
 
 	// Reads counts calls of Get and GetOrLoad.
 	Reads uint64
@@ -43,6 +44,9 @@ type Stats struct {
 
 	// Loads is about runs of the Loader.
 	Loads LoadStats
+	// Saved estimates the time that callers did not wait for the origin: for each read that
+	// ran no load, the mean duration of loads at the time of the next call of Stats.
+	Saved time.Duration
 
 	// Refreshes counts loads that were started in the background, while the
 	// entry could be served; RefreshesDropped counts reads that started none,
@@ -66,6 +70,14 @@ type Stats struct {
 	// BreakerOpen is whether L2 is left alone, StoringStopped whether no value is
 	// stored there, because it has refused to store too often.
 	BreakerOpen, StoringStopped bool
+	// BreakerChanges counts the times at which L2 was left alone, or used again.
+	BreakerChanges uint64
+	// Operations are the durations of operations on L2, by operation and result; those that
+	// have not happened are left out.
+	Operations []OperationStats
+	// ReadBytes and WrittenBytes are the sizes of encoded values that came from L2 and that
+	// were sent to it.
+	ReadBytes, WrittenBytes SizeHistogram
 	// Refused counts values that came too late to be stored in L1: their key
 	// was invalidated or set while they were on their way.
 	Refused uint64
@@ -90,6 +102,11 @@ type Stats struct {
 	// silent, other instances' invalidations do not reach L1, and no entry
 	// lives there for more than UnconfirmedTTL without being confirmed.
 	Connected bool
+	// BusSilence is the time since the bus last delivered something; zero without a bus.
+	// BusEcho is how long heartbeats of this instance take until they come back: as late are
+	// the messages of others. A quiet cache may send none.
+	BusSilence time.Duration
+	BusEcho    Histogram
 
 	// Pending is the number of drops that L2 or the bus has not confirmed yet.
 	Pending int
@@ -98,9 +115,14 @@ type Stats struct {
 	// swept after their life, Rejected those that L1 did not take because of their
 	// weight.
 	Evicted, Expired, Rejected uint64
+	// EvictionAge is for how long values were in L1 that left to make room, of a sample of one
+	// in 64. Ages far below the TTL say that L1 is too small.
+	EvictionAge Histogram
 	// Entries and Weight are the number and the weight of the entries in L1 now.
 	Entries int64
 	Weight  int64
+	// MaxEntries and MaxWeight are the bounds of L1; 0 for none.
+	MaxEntries, MaxWeight int64
 
 	// Mutations counts entries that callers have changed, as far as
 	// Memory.DetectMutation has found them.
@@ -130,6 +152,9 @@ type LoadStats struct {
 	// OK, NotFound, NotModified, Errors and Panics count loads by their outcomes.
 	// Loaders that exited their goroutine count as panics.
 	OK, NotFound, NotModified, Errors, Panics uint64
+	// Running is the number of loads that run now. A load of several keys counts as one
+	// for each.
+	Running int64
 	// Waiters is the number of callers that shared a load that another caller had
 	// started, MostWaiters the most of a single load.
 	Waiters, MostWaiters uint64
@@ -142,66 +167,6 @@ func (l LoadStats) Total() uint64 {
 	return l.OK + l.NotFound + l.NotModified + l.Errors + l.Panics
 }
 
-// Histogram counts durations in buckets of doubling width.
-type Histogram struct {
-	// Buckets[i] counts durations below 2^i microseconds that no lower bucket
-	// counts; the last one counts all that is longer.
-	Buckets [32]uint64
-	// Sum is the sum of all durations.
-	Sum time.Duration
-}
-
-// Count is the number of durations.
-func (h Histogram) Count() (n uint64) {
-	for _, b := range h.Buckets {
-		n += b
-	}
-	return n
-}
-
-// Quantile returns a duration that a share q (0 to 1) of all durations does
-// not exceed: the upper end of its bucket, so up to twice the exact one. It is
-// zero for an empty histogram.
-func (h Histogram) Quantile(q float64) time.Duration {
-	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(h.Count())))
-	var seen uint64
-	for i, b := range h.Buckets {
-		if seen += b; b > 0 && seen >= rank {
-			return time.Microsecond << i
-		}
-	}
-	return 0
-}
-
-// histogram is a Histogram that is being written.
-type histogram struct {
-	buckets [32]atomic.Uint64
-	sum     atomic.Int64
-}
-
-func (h *histogram) add(d time.Duration) {
-	us := uint64(max(d, 0) / time.Microsecond)
-	h.buckets[min(bits.Len64(us), len(h.buckets)-1)].Add(1)
-	h.sum.Add(int64(d))
-}
-
-// mean is the mean of all durations so far.
-func (h *histogram) mean() time.Duration {
-	r := h.read()
-	if n := r.Count(); n > 0 {
-		return r.Sum / time.Duration(n)
-	}
-	return 0
-}
-
-func (h *histogram) read() (r Histogram) {
-	for i := range h.buckets {
-		r.Buckets[i] = h.buckets[i].Load()
-	}
-	r.Sum = time.Duration(h.sum.Load())
-	return r
-}
-
 // counts are the counters off the hit path. countedAsMiss counts look-ups in which the
 // engine found an entry that the cache must not serve.
 type counts struct {
@@ -211,7 +176,9 @@ type counts struct {
 	remoteRefused                             atomic.Uint64
 	loads                                     [outcomes]atomic.Uint64
 	waiters, maxWaiters                       atomic.Uint64
-	latency                                   histogram
+	latency                                   measure.Durations
+	running                                   atomic.Int64
+	saved                                     saving
 	refused, leaseWaits                       atomic.Uint64
 	staleRevalidating, staleOnError           atomic.Uint64
 	staleAllowed                              atomic.Uint64
@@ -233,14 +200,15 @@ func (n *counts) mostWaiters(w uint64) {
 	}
 }
 
-// Stats returns the cache's numbers. It reads some dozens of counters and
-// takes no lock.
+// Stats returns the cache's numbers. It reads some hundreds of counters, and takes each lock
+// of L1 and of the bus for a moment; it does not wait for the network.
 func (c *Cache[K, V]) Stats() Stats {
 	n := &c.counts
 	asMisses := n.countedAsMiss.Load() // before the engine's: it is part of them
 	m, l := c.memory.Stats(), c.link.Stats()
 	s := Stats{
 		Name:              c.o.Name,
+		Parts:             c.parts,
 		Flights:           n.flights.Load(),
 		Joins:             n.joins.Load(),
 		TurnedAway:        n.turnedAway.Load(),
@@ -258,6 +226,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		BudgetSpent:       n.budgetSpent.Load(),
 		Overloaded:        n.overloaded.Load(),
 		BreakerOpen:       c.l2.LeftAlone(),
+		BreakerChanges:    c.l2.BreakerChanges(),
 		StoringStopped:    c.l2.StoringStopped(),
 		Mutations:         n.mutations.Load(),
 		Refused:           n.refused.Load(),
@@ -270,10 +239,13 @@ func (c *Cache[K, V]) Stats() Stats {
 		Confirmed:         n.confirmed.Load(),
 		Degraded:          n.degraded.Load() + l.Degraded,
 		Connected:         c.link.Connected(),
+		BusSilence:        c.link.Silence(),
+		BusEcho:           durations(c.link.Echo()),
 		Pending:           c.l2.Pending(),
 		Evicted:           m.Evicted,
 		Expired:           m.Expired,
 		Rejected:          m.Rejected,
+		EvictionAge:       durations(c.memory.Ages()),
 		Entries:           m.Entries,
 		Weight:            m.Weight,
 		CallbackPanics:    n.callbackPanics.Load(),
@@ -282,6 +254,9 @@ func (c *Cache[K, V]) Stats() Stats {
 	}
 	s.L1.Hits, s.L1.Misses = m.Hits-asMisses, m.Misses+asMisses
 	s.Reads = s.L1.Hits + s.L1.Misses
+	s.MaxEntries, s.MaxWeight = c.memory.Bounds()
+	s.Saved = n.saved.upTo(answered(&s), n.latency.Mean())
+	c.addOperations(&s)
 	s.L2 = TierStats{
 		Hits:    n.remoteHits.Load(),
 		Misses:  n.remoteMisses.Load(),
@@ -300,6 +275,7 @@ func (n *counts) loadStats() LoadStats {
 		Panics:      n.loads[LoadPanic].Load(),
 		Waiters:     n.waiters.Load(),
 		MostWaiters: n.maxWaiters.Load(),
-		Latency:     n.latency.read(),
+		Running:     n.running.Load(),
+		Latency:     durations(&n.latency),
 	}
 }

@@ -57,7 +57,7 @@ const (
 	// Ended: a lease on Key has ended. Instances that wait for it may ask
 	// again. Nothing was dropped.
 	Ended Kind = 7
-	// Beat: a heartbeat. Key has a format of the cache.
+	// Beat: a heartbeat. Key has a format of the cache, Is.Count is its number.
 	Beat Kind = 8
 )
 

@@ -36,6 +36,8 @@ type Gone struct {
 	Hash uint32
 	// Weight is as counted.
 	Weight int64
+	// Born is the time of Store for the entry; zero if that is not in the sample.
+	Born int64
 }
 
 // Fit makes the order ready for a share of the cache's bound: a sum of weights if
@@ -115,6 +117,13 @@ func (o *Order) reweigh(i uint32, before, weight int64) {
 	}
 }
 
+// Sampled reports whether h, an entry of this order, is in the sample of one in 64 of which
+// the order keeps the time of the store.
+func (o *Order) Sampled(h *Head) bool { return sampled(h.node) }
+
+// Stored notes that h, an entry of this order that is in the sample, was stored at now.
+func (o *Order) Stored(h *Head, now int64) { *o.nodes.bornAt(h.node) = now }
+
 // Pinned reports whether h, an entry of this order, is pinned.
 func (o *Order) Pinned(h *Head) bool { return o.nodes.weight(h.node) == Pinned }
 
@@ -154,7 +163,10 @@ func (o *Order) Evict(at Standing, keep *Head, now int64) Gone {
 
 // clear frees a node that is in no queue any more.
 func (o *Order) clear(i uint32) Gone {
-	gone := Gone{o.nodes.head(i), o.nodes.node(i).hash, Counted(o.nodes.weight(i))}
+	gone := Gone{Head: o.nodes.head(i), Hash: o.nodes.node(i).hash, Weight: Counted(o.nodes.weight(i))}
+	if sampled(i) {
+		gone.Born = *o.nodes.bornAt(i)
+	}
 	o.wheel.remove(&o.nodes, i)
 	o.nodes.remove(i)
 	o.n--

@@ -28,6 +28,7 @@ type chunk struct {
 	heads   [chunkNodes]*Head
 	timers  *[chunkNodes]timer // nil until an entry of the chunk has a deadline
 	weights *[chunkNodes]int64 // nil while all entries of the chunk weigh one
+	born    [chunkNodes >> sampleBits]int64
 	nodes   [chunkNodes]node
 }
 
@@ -53,6 +54,21 @@ func (b *slab) over(i uint32, now int64) bool { return b.idle.Over(b.head(i), no
 
 // holds reports whether h is the entry of its node.
 func (b *slab) holds(h *Head) bool { return h.node != 0 && h.node <= b.used && b.head(h.node) == h }
+
+// sampleBits says that one node in 2^sampleBits keeps the time at which its value was stored.
+// Nodes are given to entries without regard to their keys, so these are a sample.
+const (
+	sampleBits = 6
+	sampleMask = 1<<sampleBits - 1
+)
+
+// sampled reports whether a node keeps the time at which its value was stored.
+func sampled(i uint32) bool { return i&sampleMask == 0 }
+
+// bornAt returns the place of that time, of a sampled node.
+func (b *slab) bornAt(i uint32) *int64 {
+	return &b.chunks[i>>chunkBits].born[i&chunkMask>>sampleBits]
+}
 
 // add gives an entry a node.
 func (b *slab) add(h *Head, hash uint32, weight int64) {

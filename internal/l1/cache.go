@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/strata-cache/strata/internal/evict"
+	"github.com/strata-cache/strata/internal/measure"
 )
 
 // shardEntries is the least number of entries per shard. With fewer, splitting
@@ -110,7 +111,13 @@ type core struct {
 	_ [40]byte
 
 	sweeper sweeper
-	panics  atomic.Uint64
+	tally
+}
+
+// tally counts rare events.
+type tally struct {
+	panics atomic.Uint64     // of Config.Notify
+	ages   measure.Durations // of entries that left to make room
 }
 
 // New makes an empty cache. With no positive bound it holds one entry.
@@ -423,6 +430,21 @@ type Stats struct {
 	Rejected       uint64 // Sets refused as too heavy
 	CallbackPanics uint64 // panics caught in Config.Notify
 }
+
+// Bounds returns the bounds of the number of entries and of their weight; 0 for none.
+func (c *core) Bounds() (entries, weight int64) {
+	bound := func(n int64) int64 {
+		if n >= maxBound {
+			return 0
+		}
+		return n
+	}
+	return bound(c.maxEntries.Load()), bound(c.maxWeight.Load())
+}
+
+// Ages are the times for which entries were held before they left to make room, from the
+// store of their values on, of one in 64 of them.
+func (c *core) Ages() *measure.Durations { return &c.ages }
 
 // Stats returns the counts. They are read one after the other, not at one
 // instant.

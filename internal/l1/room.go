@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/strata-cache/strata/internal/evict"
 )
@@ -155,6 +156,9 @@ func (c *core) evictOne(s *shard, d change, how eviction, gone []removed) ([]rem
 		return gone, change{}
 	}
 	less := s.left(victim)
+	if victim.Born != 0 {
+		c.ages.Add(time.Duration(c.clock.exact() - victim.Born))
+	}
 	return c.note(s, gone, victim.Head, c.reasonAt(Evicted, victim.Head, now)), less
 }
 

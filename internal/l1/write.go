@@ -262,7 +262,15 @@ func (c *core) place(s *shard, a *arrival, held *evict.Head, gone []removed) ([]
 		c.pinned.Add(1)
 	}
 	s.insert(a, c.idle.Stamp(a.now), s.evicted+s.expired != before)
+	c.stored(s, a)
 	return gone, true
+}
+
+// stored keeps the time of the store, if the arrival is in the sample.
+func (c *core) stored(s *shard, a *arrival) {
+	if s.order.Sampled(a.head) {
+		s.order.Stored(a.head, c.clock.exact())
+	}
 }
 
 // replace stores an arrival instead of held, which has the same key.
@@ -278,6 +286,7 @@ func (c *core) replace(s *shard, a *arrival, held *evict.Head, gone []removed) (
 		state = state&(1<<evict.StampShift-1) | c.idle.Stamp(a.now)
 	}
 	s.replace(held, a.head, state, a.weight, a.now)
+	c.stored(s, a)
 	if !a.unused {
 		s.order.Hit(a.head)
 	}

@@ -139,7 +139,7 @@ func (s *Store) dropAgain(ctx context.Context, drops []remote.Drop) error {
 // dropOnce is one attempt at drops.
 func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe bool) (leases []remote.Lease, err error) {
 	if s.tier != nil {
-		leases, err = s.tier.Drop(ctx, drops)
+		leases, err = s.drop(ctx, drops)
 		s.Report(ctx, "drop", err, Probes{All: probe})
 		if err != nil {
 			s.applyOwn()
@@ -188,7 +188,8 @@ func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error,
 // dropAllOnce is one attempt at a drop of everything.
 func (s *Store) dropAllOnce(ctx context.Context, soft bool) error {
 	if s.tier != nil {
-		err := s.tier.DropAll(ctx, soft)
+		begun := time.Now()
+		err := s.meter.end(ctx, DropAll, begun, s.tier.DropAll(ctx, soft))
 		s.Report(ctx, "drop all", err, Probes{})
 		if err != nil {
 			s.applyOwn()
@@ -208,7 +209,8 @@ func (s *Store) dropAllOnce(ctx context.Context, soft bool) error {
 // dropTagsOnce is one attempt at a drop of tags.
 func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) error {
 	if s.tier != nil {
-		err := s.can.tag.DropTags(ctx, tags, soft)
+		begun := time.Now()
+		err := s.meter.end(ctx, DropTags, begun, s.can.tag.DropTags(ctx, tags, soft))
 		s.Report(ctx, "drop tags", err, Probes{})
 		if err != nil {
 			s.applyOwn()
@@ -281,7 +283,7 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 	if !ok {
 		return nil, s.Unconfirmed(ctx, errNotStored)
 	}
-	refused, err = s.tier.Put(ctx, puts)
+	refused, err = s.put(ctx, puts)
 	s.Report(ctx, "put", err, Probes{Stores: probe})
 	if err != nil {
 		return nil, s.Unconfirmed(ctx, err)

@@ -25,6 +25,8 @@ const wellAfter = time.Second
 
 // health is the state of L2 that the log has reported.
 type health struct {
+	errors  atomic.Uint64             // operations that were not executed
+	changes atomic.Uint64             // of the breaker for all operations
 	silent  states.Record             // L2 does not answer
 	refuses [operations]states.Record // L2 refuses operations of a kind
 	broken  states.Record             // L2 is left alone
@@ -83,7 +85,7 @@ func (s *Store) Report(ctx context.Context, op string, err error, p Probes) {
 		s.well(k)
 		return
 	}
-	s.errors.Add(1)
+	s.health.errors.Add(1)
 	s.failed(op, k, err)
 	s.o.Failed(ctx, op, err)
 }
@@ -121,6 +123,7 @@ func (s *Store) report(err error, probe bool) {
 		return
 	}
 	if s.all.Report(s.o.Now(), probe, err != nil) {
+		s.health.changes.Add(1)
 		s.suspending.Lock() // so that the last call has the last state
 		s.o.Suspend(s.all.State() != limit.Closed)
 		s.suspending.Unlock()
@@ -153,6 +156,9 @@ func (s *Store) logBreaker(b *limit.Breaker, r *states.Record, err error, opened
 // LeftAlone reports whether L2 has failed too often and gets no requests.
 func (s *Store) LeftAlone() bool { return s.all.State() != limit.Closed }
 
+// BreakerChanges returns how often L2 was left alone or used again.
+func (s *Store) BreakerChanges() uint64 { return s.health.changes.Load() }
+
 // StoringStopped reports whether L2 has refused stores too often and gets none.
 func (s *Store) StoringStopped() bool { return s.stores.State() != limit.Closed }
 
@@ -169,7 +175,7 @@ func (s *Store) MayStore() (ok, probe bool) {
 }
 
 // Errors returns the number of operations that L2 has not executed.
-func (s *Store) Errors() uint64 { return s.errors.Load() }
+func (s *Store) Errors() uint64 { return s.health.errors.Load() }
 
 // foreignEvery is the least time between two log lines about values in L2 that
 // cannot be read.

@@ -98,7 +98,7 @@ func (x *Session) TagDrops(ctx, read context.Context, s *Store, tags []string) (
 	if s.can.tag == nil {
 		return nil, true
 	}
-	known, err := s.can.tag.Tags(ctx, tags)
+	known, err := s.tags(ctx, tags)
 	if !x.Answered(read, s, "tags", err) {
 		return nil, false
 	}
@@ -128,7 +128,7 @@ func LatestDrop(drops map[string]remote.Tag, tags []string) (latest remote.Tag) 
 
 // Expire makes the session's key stale in L2, for at most left from now on.
 func (x *Session) Expire(ctx, read context.Context, s *Store, left time.Duration) bool {
-	_, err := s.tier.Drop(ctx, []remote.Drop{{Key: x.Name, Soft: true, Left: left}})
+	_, err := s.drop(ctx, []remote.Drop{{Key: x.Name, Soft: true, Left: left}})
 	return x.Answered(read, s, "drop", err)
 }
 
@@ -141,7 +141,8 @@ func (x *Session) Release(read context.Context, s *Store, l remote.Lease) {
 	}
 	ctx, cancel := s.Bound(context.WithoutCancel(read))
 	defer cancel()
-	x.Answered(read, s, "release", s.tier.Release(ctx, x.Name, l))
+	begun := time.Now()
+	x.Answered(read, s, "release", s.meter.end(ctx, Release, begun, s.tier.Release(ctx, x.Name, l)))
 }
 
 // Over reports whether ctx has ended or its deadline has passed: a connection

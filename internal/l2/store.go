@@ -76,8 +76,8 @@ type Store struct {
 	ownUntil atomic.Int64
 	// absence is the share of look-ups that find nothing.
 	absence share
-	errors  atomic.Uint64
 	foreign foreignLog
+	meter   *Meter // nil without a tier
 }
 
 // versions are those of the program whose values are read.
@@ -120,6 +120,7 @@ func New(o Options) *Store {
 func (s *Store) bind(t remote.Tier) {
 	space := remote.Space{Name: s.o.Name, Schema: s.o.Schema, Instance: s.o.Instance}
 	s.tier, _ = remote.Bind(t, space)
+	s.meter = new(Meter)
 	for _, space.Schema = range s.o.Older {
 		if view, bound := remote.Bind(t, space); bound {
 			s.versions.older = append(s.versions.older, view)
@@ -158,7 +159,7 @@ func (s *Store) Elders() int { return len(s.versions.older) }
 
 // ReadOlder is [Store.Read] of the values of an older version, from 0 to Elders.
 func (s *Store) ReadOlder(ctx context.Context, version int, names []string) ([]remote.Held, error) {
-	return s.versions.older[version].Get(ctx, names)
+	return s.get(ctx, s.versions.older[version], names)
 }
 
 // Instance returns Options.Instance.
@@ -228,7 +229,7 @@ func (s *Store) Probe(ctx context.Context) (warnings []string, err error) {
 // Read asks L2 for the values with these names, even while the breaker is open,
 // and does not report the outcome.
 func (s *Store) Read(ctx context.Context, names []string) ([]remote.Held, error) {
-	return s.tier.Get(ctx, names)
+	return s.get(ctx, s.tier, names)
 }
 
 // ReadOne is [Store.Read] of one value, in the time of one operation. The value may be
@@ -237,7 +238,10 @@ func (s *Store) ReadOne(ctx context.Context, name string, b *[]byte) (h remote.H
 	if s.one == nil {
 		return s.readOne(ctx, name)
 	}
+	begun := time.Now()
 	h, err = s.one.Read(ctx, s.o.Timeout, name, *b)
+	s.meter.held(h)
+	_ = s.meter.end(ctx, Get, begun, err)
 	if n := cap(h.Data); n > cap(*b) && n <= MaxBuffer {
 		*b = h.Data[:0]
 	}
@@ -251,7 +255,7 @@ const MaxBuffer = 64 << 10
 func (s *Store) readOne(ctx context.Context, name string) (h remote.Held, err error) {
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
-	held, err := s.tier.Get(ctx, []string{name})
+	held, err := s.get(ctx, s.tier, []string{name})
 	if err != nil {
 		return h, err
 	}
@@ -264,7 +268,7 @@ func (s *Store) Tags(ctx context.Context, tags []string) (known []remote.Tag, er
 	if s.can.tag == nil {
 		return nil, nil
 	}
-	return s.can.tag.Tags(ctx, tags)
+	return s.tags(ctx, tags)
 }
 
 // Blocks reports whether a drop that is pending concerns the key with that name,
@@ -288,6 +292,7 @@ func (s *Store) Renew(ctx context.Context, name string, l remote.Lease, d time.D
 		begun := time.Now()
 		op, cancel := s.Bound(ctx)
 		kept, err := s.tier.Renew(op, name, l, d)
+		_ = s.meter.end(op, Renew, begun, err)
 		cancel()
 		if err == nil && !kept {
 			return
@@ -306,8 +311,12 @@ func (s *Store) TellsEnds() bool { return s.tierAnnounces }
 // Acquire asks for leases of at most d in one round trip. Each result has its own
 // error.
 func (s *Store) Acquire(ctx context.Context, rs []remote.Request, d time.Duration) []remote.Acquired {
+	begun := time.Now()
 	acquired, err := s.tier.Acquire(ctx, rs, d)
-	if err != nil {
+	for i := range acquired {
+		s.meter.held(acquired[i].Held)
+	}
+	if s.meter.end(ctx, Acquire, begun, err) != nil {
 		acquired = make([]remote.Acquired, len(rs))
 		for i := range acquired {
 			acquired[i].Err = err
@@ -318,10 +327,12 @@ func (s *Store) Acquire(ctx context.Context, rs []remote.Request, d time.Duratio
 
 // Put stores values under their leases. It does not report the outcome.
 func (s *Store) Put(ctx context.Context, puts []remote.Put) (refused []int, err error) {
-	return s.tier.Put(ctx, puts)
+	return s.put(ctx, puts)
 }
 
 // Extend gives a value a new life. It does not report the outcome.
 func (s *Store) Extend(ctx context.Context, name string, fresh, left time.Duration, l remote.Lease, id remote.ID) (refused bool, err error) {
-	return s.tier.Extend(ctx, name, fresh, left, l, id)
+	begun := time.Now()
+	refused, err = s.tier.Extend(ctx, name, fresh, left, l, id)
+	return refused, s.meter.end(ctx, Extend, begun, err)
 }

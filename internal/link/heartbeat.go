@@ -12,8 +12,11 @@ package link
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/strata-cache/strata/internal/generation"
+	"github.com/strata-cache/strata/internal/measure"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -35,6 +38,7 @@ func (l *Link) heartbeat(ctx context.Context, connected bool) {
 	if !l.checks || m.Key != "" {
 		ctx, cancel := remote.WithTimeout(ctx, l.o.Timeout)
 		defer cancel()
+		m.Is.Count = l.sends(l.o.Now())
 		// If the heartbeat fails, its absence ends the phase connected.
 		_ = l.o.Bus.Publish(ctx, []remote.Message{m})
 	}
@@ -44,6 +48,38 @@ func (l *Link) heartbeat(ctx context.Context, connected bool) {
 	l.delayHeartbeat(now)
 	if l.checks && idle {
 		l.due.heartbeat = now + int64(changesEvery)
+	}
+}
+
+// echoes measures how late messages are: the times that heartbeats of this instance take
+// from Publish until they arrive here, by one clock.
+type echoes struct {
+	echo measure.Durations
+	mine sync.Mutex // guards below
+	// count numbers the heartbeats from 1, sent has the times of the last ones; 0 for a
+	// heartbeat that has come back.
+	count uint64
+	sent  [16]int64
+}
+
+// sends numbers a heartbeat that is sent at now.
+func (e *echoes) sends(now int64) (number uint64) {
+	e.mine.Lock()
+	defer e.mine.Unlock()
+	e.count++
+	e.sent[e.count%uint64(len(e.sent))] = now
+	return e.count
+}
+
+// came measures a heartbeat of this instance that has come back at now. The time of a
+// heartbeat that is older than the last ones is not known any more.
+func (e *echoes) came(number uint64, now int64) {
+	e.mine.Lock()
+	defer e.mine.Unlock()
+	n := uint64(len(e.sent))
+	if sent := e.sent[number%n]; sent != 0 && number <= e.count && number+n > e.count {
+		e.sent[number%n] = 0
+		e.echo.Add(time.Duration(now - sent))
 	}
 }
 

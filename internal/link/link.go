@@ -19,6 +19,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/health"
+	"github.com/strata-cache/strata/internal/measure"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -124,6 +125,7 @@ type counters struct {
 	// ended. degradedFrom is 1 + the count of all hits at the begin of the present
 	// period, or 0.
 	degraded, degradedFrom atomic.Uint64
+	echoes
 }
 
 // Start begins to follow the bus.
@@ -181,6 +183,25 @@ type Stats struct {
 	Alls uint64
 	// Degraded counts hits while the link was not connected.
 	Degraded uint64
+}
+
+// Silence returns the time since the bus last delivered something, or since the start; zero
+// for a nil Link.
+func (l *Link) Silence() time.Duration {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Duration(max(0, l.o.Now()-l.arrivedAt))
+}
+
+// Echo has the times that heartbeats of this instance took to come back; nil for a nil Link.
+func (l *Link) Echo() *measure.Durations {
+	if l == nil {
+		return nil
+	}
+	return &l.echo
 }
 
 // Stats returns the counters, of a nil Link too.

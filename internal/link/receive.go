@@ -91,6 +91,9 @@ func (l *Link) receiveAll(m *remote.Message, now int64) {
 // receiveHeartbeat handles a heartbeat. An unknown digest leads to a comparison
 // with the tier.
 func (l *Link) receiveHeartbeat(m *remote.Message, now int64) {
+	if m.From == l.o.Instance {
+		l.came(m.Is.Count, now)
+	}
 	result := generation.Reached
 	if l.o.Position != nil {
 		result = l.o.Generation.Compare(m.Key)
