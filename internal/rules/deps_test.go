@@ -25,6 +25,8 @@ var levels = map[string]int{ // read-only
 	"internal/evict": 0,
 	// The times of an entry, beside its value.
 	"internal/lives": 0,
+	// What all pages have in common, without a cache.
+	"internal/page": 0,
 	// A command for the documents.
 	"internal/picture": 0,
 	// Simulated eviction policies, beside the engine.

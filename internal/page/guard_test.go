@@ -1,0 +1,255 @@
+package page
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// answer is a handler that counts its requests and reads their bodies.
+type answer struct {
+	requests int
+	read     int
+	err      error
+}
+
+func (a *answer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	a.requests++
+	body, err := io.ReadAll(r.Body)
+	a.read, a.err = len(body), err
+}
+
+// local returns a request as a browser on this machine sends it.
+func local(method string, change func(*http.Request)) *http.Request {
+	r := httptest.NewRequest(method, "http://localhost:8080/debug/strata/", nil)
+	r.RemoteAddr = "127.0.0.1:50000"
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+// send returns the status that a guarded page answers with, and whether the page has seen
+// the request.
+func send(o Options, r *http.Request) (status int, passed bool) {
+	a := &answer{}
+	w := httptest.NewRecorder()
+	Guard(a, o).ServeHTTP(w, r)
+	return w.Code, a.requests == 1
+}
+
+func header(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+func all(changes ...func(*http.Request)) func(*http.Request) {
+	return func(r *http.Request) {
+		for _, c := range changes {
+			c(r)
+		}
+	}
+}
+
+func peer(a string) func(*http.Request) { return func(r *http.Request) { r.RemoteAddr = a } }
+func host(h string) func(*http.Request) { return func(r *http.Request) { r.Host = h } }
+
+func TestRequestsFromElsewhereAreRefusedByDefault(t *testing.T) {
+	for name, change := range map[string]func(*http.Request){
+		"peer in the network":     peer("192.168.1.7:50000"),
+		"peer in the network, v6": peer("[2001:db8::1]:50000"),
+		"peer unspecified":        peer("0.0.0.0:1"),
+		"peer of a unix socket":   peer("@"),
+		"peer unknown":            peer(""),
+		"host of another site":    host("evil.example"),
+		"host that begins so":     host("localhost.evil.example"),
+		"host that begins so, v4": host("127.0.0.1.evil.example:8080"),
+		"host in the network":     host("192.168.1.7:8080"),
+		"host with user":          host("localhost:80@evil.example"),
+		"host missing":            host(""),
+		"host with odd port":      host("localhost:80x"),
+		"host half open":          host("[::1"),
+		"host with zone":          host("[::1%25eth0]:8080"),
+		"host unspecified":        host("0.0.0.0:8080"),
+		"Forwarded":               header("Forwarded", "for=192.0.2.1"),
+		"X-Forwarded-For":         header("X-Forwarded-For", "127.0.0.1"),
+		"X-Forwarded-For, empty":  header("X-Forwarded-For", ""),
+		"X-Forwarded-Host":        header("X-Forwarded-Host", "localhost"),
+		"X-Forwarded-Proto":       header("x-forwarded-proto", "https"),
+		"X-Forwarded":             header("X-Forwarded", "yes"),
+		"X-Real-IP":               header("X-Real-IP", "127.0.0.1"),
+		"Via":                     header("Via", "1.1 proxy"),
+		"CF-Connecting-IP":        header("CF-Connecting-IP", "192.0.2.1"),
+		"HTTP/1.0 of a proxy":     func(r *http.Request) { r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.0", 1, 0 },
+	} {
+		if status, passed := send(Options{}, local("GET", change)); status != 403 || passed {
+			t.Errorf("%s: status %d, passed %v", name, status, passed)
+		}
+	}
+}
+
+func TestRequestsOfTheMachineItselfAreAnswered(t *testing.T) {
+	for name, change := range map[string]func(*http.Request){
+		"localhost":           nil,
+		"upper case":          host("LOCALHOST:8080"),
+		"without port":        host("localhost"),
+		"v4":                  host("127.0.0.1:8080"),
+		"v4 without port":     host("127.1.2.3"),
+		"v6":                  all(host("[::1]:8080"), peer("[::1]:50000")),
+		"v6 without port":     host("[::1]"),
+		"v6 without brackets": host("::1"),
+		"v4 in v6":            peer("[::ffff:127.0.0.1]:50000"),
+	} {
+		if status, passed := send(Options{}, local("GET", change)); status != 200 || !passed {
+			t.Errorf("%s: status %d, passed %v", name, status, passed)
+		}
+	}
+}
+
+func TestAuthorizeReplacesTheDefault(t *testing.T) {
+	o := Options{Authorize: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer x" }}
+	away := all(peer("192.0.2.1:1"), host("admin.example"), header("X-Forwarded-For", "192.0.2.9"))
+	if status, passed := send(o, local("GET", all(away, header("Authorization", "Bearer x")))); status != 200 || !passed {
+		t.Errorf("authorised: %d, passed %v", status, passed)
+	}
+	for name, change := range map[string]func(*http.Request){"away": away, "local": nil} {
+		if status, passed := send(o, local("GET", change)); status != 403 || passed {
+			t.Errorf("%s without the header: %d, passed %v", name, status, passed)
+		}
+	}
+}
+
+func TestOnlyGetHeadAndPostAreAnswered(t *testing.T) {
+	for _, m := range []string{"GET", "HEAD", "POST"} {
+		if status, passed := send(Options{}, local(m, nil)); status != 200 || !passed {
+			t.Errorf("%s: %d, passed %v", m, status, passed)
+		}
+	}
+	for _, m := range []string{"PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "get"} {
+		w := httptest.NewRecorder()
+		a := &answer{}
+		Guard(a, Options{}).ServeHTTP(w, local(m, nil))
+		if w.Code != 405 || a.requests != 0 || w.Header().Get("Allow") != "GET, HEAD, POST" {
+			t.Errorf("%s: %d, passed %d, Allow %q", m, w.Code, a.requests, w.Header().Get("Allow"))
+		}
+	}
+}
+
+func TestOtherSitesCannotPost(t *testing.T) {
+	for name, change := range map[string]func(*http.Request){
+		"cross-site":               header("Sec-Fetch-Site", "cross-site"),
+		"same-site, other port":    header("Sec-Fetch-Site", "same-site"),
+		"no page at all":           header("Sec-Fetch-Site", "none"),
+		"unknown word":             header("Sec-Fetch-Site", "sideways"),
+		"origin elsewhere":         header("Origin", "http://evil.example"),
+		"origin of other port":     header("Origin", "http://localhost:9090"),
+		"origin null":              header("Origin", "null"),
+		"origin of other scheme":   header("Origin", "ftp://localhost:8080"),
+		"origin that is none":      header("Origin", "http://[::1"),
+		"origin and link":          all(header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", "navigate"), header("Sec-Fetch-Dest", "document")),
+		"origin right, site wrong": all(header("Origin", "http://localhost:8080"), header("Sec-Fetch-Site", "cross-site")),
+	} {
+		if status, passed := send(Options{}, local("POST", change)); status != 403 || passed {
+			t.Errorf("%s: status %d, passed %v", name, status, passed)
+		}
+	}
+	for name, change := range map[string]func(*http.Request){
+		"no browser":  nil,
+		"browser":     all(header("Sec-Fetch-Site", "same-origin"), header("Origin", "http://localhost:8080")),
+		"old browser": header("Origin", "http://localhost:8080"),
+	} {
+		if status, passed := send(Options{}, local("POST", change)); status != 200 || !passed {
+			t.Errorf("%s: status %d, passed %v", name, status, passed)
+		}
+	}
+}
+
+func TestOtherSitesCannotEmbedAnswers(t *testing.T) {
+	for name, change := range map[string]func(*http.Request){
+		"image":    all(header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", "no-cors"), header("Sec-Fetch-Dest", "image")),
+		"fetch":    all(header("Sec-Fetch-Site", "same-site"), header("Sec-Fetch-Mode", "cors"), header("Sec-Fetch-Dest", "empty")),
+		"frame":    all(header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", "navigate"), header("Sec-Fetch-Dest", "iframe")),
+		"unstated": header("Sec-Fetch-Site", "cross-site"),
+	} {
+		if status, passed := send(Options{}, local("GET", change)); status != 403 || passed {
+			t.Errorf("%s: status %d, passed %v", name, status, passed)
+		}
+	}
+	for name, change := range map[string]func(*http.Request){
+		"link of another site": all(header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", "navigate"), header("Sec-Fetch-Dest", "document")),
+		"typed address":        header("Sec-Fetch-Site", "none"),
+		"own script":           all(header("Sec-Fetch-Site", "same-origin"), header("Sec-Fetch-Mode", "cors")),
+	} {
+		if status, passed := send(Options{}, local("GET", change)); status != 200 || !passed {
+			t.Errorf("%s: status %d, passed %v", name, status, passed)
+		}
+	}
+}
+
+func TestReadOnlyRefusesPosts(t *testing.T) {
+	if status, passed := send(Options{ReadOnly: true}, local("POST", nil)); status != 403 || passed {
+		t.Errorf("POST: %d, passed %v", status, passed)
+	}
+	if status, passed := send(Options{ReadOnly: true}, local("GET", nil)); status != 200 || !passed {
+		t.Errorf("GET: %d, passed %v", status, passed)
+	}
+}
+
+func TestEveryAnswerHasTheHeaders(t *testing.T) {
+	want := map[string]string{
+		"X-Content-Type-Options":       "nosniff",
+		"X-Frame-Options":              "DENY",
+		"Referrer-Policy":              "no-referrer",
+		"Cache-Control":                "no-store",
+		"Cross-Origin-Opener-Policy":   "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin",
+		"X-Accel-Buffering":            "no",
+	}
+	directives := []string{
+		"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'", "base-uri 'none'",
+		"form-action 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
+	}
+	for name, r := range map[string]*http.Request{
+		"answered":     local("GET", nil),
+		"refused":      local("GET", peer("192.0.2.1:1")),
+		"method":       local("PUT", nil),
+		"other site":   local("POST", header("Sec-Fetch-Site", "cross-site")),
+		"long address": httptest.NewRequest("GET", "http://localhost/?"+strings.Repeat("a", maxTarget), nil),
+	} {
+		w := httptest.NewRecorder()
+		Guard(&answer{}, Options{}).ServeHTTP(w, r)
+		sent := sentHeader(w)
+		for h, v := range want {
+			if got := sent.Get(h); got != v {
+				t.Errorf("%s: %s is %q, want %q", name, h, got, v)
+			}
+		}
+		csp := strings.Split(sent.Get("Content-Security-Policy"), "; ")
+		if strings.Join(csp, "|") != strings.Join(directives, "|") {
+			t.Errorf("%s: policy %q", name, csp)
+		}
+	}
+}
+
+// sentHeader returns the header as it was when the answer began.
+func sentHeader(w *httptest.ResponseRecorder) http.Header {
+	resp := w.Result()
+	resp.Body.Close()
+	return resp.Header
+}
+
+func TestBodyAndAddressAreBounded(t *testing.T) {
+	for size, ok := range map[int]bool{maxBody: true, maxBody + 1: false, 10 << 20: false} {
+		r := local("POST", func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat("a", size))) })
+		a := &answer{}
+		Guard(a, Options{}).ServeHTTP(httptest.NewRecorder(), r)
+		if (a.err == nil) != ok || a.read > maxBody {
+			t.Errorf("%d bytes: read %d, %v", size, a.read, a.err)
+		}
+	}
+	long := local("GET", func(r *http.Request) { r.RequestURI = "/?" + strings.Repeat("a", maxTarget) })
+	if status, passed := send(Options{}, long); status != 414 || passed {
+		t.Errorf("long address: %d, passed %v", status, passed)
+	}
+}
