@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata"
@@ -17,8 +18,14 @@ import (
 // TestCallsOfOtherLibrariesHaveTheirCounterparts runs the code of the page
 // docs/guide/coming-from.md.
 func TestCallsOfOtherLibrariesHaveTheirCounterparts(t *testing.T) {
+	synctest.Test(t, callsOfOtherLibraries)
+}
+
+func callsOfOtherLibraries(t *testing.T) {
 	ctx := t.Context()
-	tier, bus := stratatest.NewTier(), stratatest.NewBus().Connect()
+	tier, hub := stratatest.NewTier(), stratatest.NewBus()
+	tier.Announce(hub)
+	bus := hub.Connect()
 	loadMany := func(_ context.Context, ids []int64) (map[int64]string, error) {
 		names := make(map[int64]string, len(ids))
 		for _, id := range ids {
@@ -59,6 +66,7 @@ func TestCallsOfOtherLibrariesHaveTheirCounterparts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(ctx)
+	synctest.Wait() // the bus is connected
 
 	load := func(ctx context.Context, id int64) (string, error) {
 		if id < 0 {
