@@ -64,6 +64,7 @@
 //   - [Cache.Explain]: the state of one key, and the effect of its next read
 //   - [Cache.Len], [Cache.Name]: the number of entries in L1, the name of the cache
 //   - [Hooks]: functions that are called for hits, misses, loads, evictions and errors
+//   - [Tracer]: is told of loads, misses and invalidations as spans of traces
 //   - Options.Logger: changes of health, with their causes
 //
 // Handle errors:

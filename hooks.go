@@ -126,9 +126,9 @@ func (o Outcome) String() string {
 	case LoadOK:
 		return "ok"
 	case LoadNotFound:
-		return "not found"
+		return "not_found"
 	case LoadNotModified:
-		return "not modified"
+		return "not_modified"
 	case LoadPanic:
 		return "panic"
 	default:

@@ -60,6 +60,9 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop
 			return err
 		}
 	}
+	outer := ctx
+	ctx, span := c.begin(ctx, Span{Name: SpanInvalidate, Keys: len(keys), Soft: how.Soft})
+	defer func() { span.wrote(outer, err) }()
 	for len(keys) > 0 {
 		part := keys[:min(len(keys), maxBatch)]
 		if e := c.invalidatePart(ctx, op, how, part); e != nil {
@@ -158,7 +161,9 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 		return ErrClosed
 	}
 	defer c.dropping.Leave(c.dropping.Enter())
-	err := remoteError(op, c.l2.DropAll(ctx, soft))
+	within, span := c.begin(ctx, Span{Name: SpanInvalidate, Soft: soft})
+	err := remoteError(op, c.l2.DropAll(within, soft))
+	defer span.wrote(ctx, err)
 	c.dropAllLocal(soft)
 	c.negatives.Clear()
 	if !soft {
@@ -224,12 +229,14 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 		return errNoTags
 	}
 	defer c.dropping.Leave(c.dropping.Enter())
+	within, span := c.begin(ctx, Span{Name: SpanInvalidate, Tags: len(tags), Soft: soft})
 	var err error
 	for part := range slices.Chunk(tags, maxBatch) {
-		if e := c.l2.DropTags(ctx, part, soft); e != nil {
+		if e := c.l2.DropTags(within, part, soft); e != nil {
 			err = remoteError(op, e)
 		}
 	}
+	defer span.wrote(ctx, err)
 	c.dropTagsLocal(tags, soft)
 	c.counts.invalidations.Add(uint64(len(tags)))
 	return err

@@ -113,9 +113,10 @@ type many[K comparable, V any] struct {
 	call   call
 	found  map[K]V
 	failed map[K]error
-	due    []K             // to be refreshed
-	ctx    context.Context // of the call, for hooks
-	warm   bool            // it looks at L2 and loads nothing
+	loads  []context.Context // that are shared with other callers, for the span
+	due    []K               // to be refreshed
+	ctx    context.Context   // of the call, for hooks
+	warm   bool              // it looks at L2 and loads nothing
 }
 
 func (m *many[K, V]) fail(key K, err error) {
@@ -181,7 +182,25 @@ func (m *many[K, V]) get(ctx context.Context, keys []K) {
 	if len(missing) == 0 {
 		return
 	}
-	m.fly(ctx, missing)
+	if m.warm {
+		m.fly(ctx, missing)
+		return
+	}
+	within, span := c.begin(ctx, Span{Name: SpanGet, Keys: len(missing)})
+	m.fly(within, missing)
+	span.finish(m.end(ctx))
+}
+
+// end describes the end of the span of a GetMany under ctx.
+func (m *many[K, V]) end(ctx context.Context) SpanEnd {
+	e := SpanEnd{Result: "many", Loads: m.loads}
+	for _, err := range m.failed {
+		if e.Err = failure(ctx, err); e.Err != nil {
+			e.Result = "error"
+			break
+		}
+	}
+	return e
 }
 
 // reload loads keys although they may be cached, each by itself and all at once.
@@ -324,6 +343,9 @@ func (m *many[K, V]) flyOnce(ctx, soft context.Context, keys []K) (again []K) {
 			continue
 		}
 		c.counts.joins.Add(1)
+		if r.Load != nil && len(m.loads) < maxLoadLinks && !slices.Contains(m.loads, r.Load) {
+			m.loads = append(m.loads, r.Load)
+		}
 		m.take(f.Key, r, err)
 	}
 	return again

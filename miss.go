@@ -103,15 +103,26 @@ func (c *core) patience(soft context.Context, watermark uint64) (p flight.Patien
 	return p
 }
 
-// fly gets key through a flight of that kind.
+// fly gets key through a flight of that kind, within a span of its own if it is no refresh.
 func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (flight.Result[V], error) {
+	if c.o.Tracer == nil || o.refresh {
+		r, _, err := c.flyUntraced(ctx, key, kind, load, o)
+		return r, err
+	}
+	within, span := c.begin(ctx, Span{Name: SpanGet, Key: c.keyOf(key), Keys: 1})
+	r, part, err := c.flyUntraced(within, key, kind, load, o)
+	span.finish(readEnd(ctx, &r, part == flight.Joined, err))
+	return r, err
+}
+
+func (c *Cache[K, V]) flyUntraced(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (r flight.Result[V], part flight.Part, err error) {
 	if kind == flight.Read && !c.asks(o) && ctx.Err() == nil {
 		c.counts.turnedAway.Add(1)
-		return flight.Result[V]{}, nil
+		return r, part, nil
 	}
 	if err := c.checkKey(key); err != nil {
 		c.counts.turnedAway.Add(1)
-		return flight.Result[V]{}, err
+		return r, part, err
 	}
 	if o.refresh {
 		c.counts.refreshes.Add(1)
@@ -122,7 +133,7 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 		soft, cancel = c.softly(ctx)
 		defer cancel()
 	}
-	r, part, err := c.flyUntilCurrent(ctx, soft, key, kind, load, o)
+	r, part, err = c.flyUntilCurrent(ctx, soft, key, kind, load, o)
 	c.countPart(part)
 	err = c.flightError(err)
 	if r.Offered {
@@ -132,10 +143,10 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 			r.Note |= noteDegraded
 		}
 		c.informOf(o, &r, false)
-		return r, nil
+		return r, part, nil
 	}
 	if kind == flight.Read && r.Note&noteStale != 0 && !o.allowStale {
-		return flight.Result[V]{}, err
+		return flight.Result[V]{}, part, err
 	}
 	if err == nil && r.Err == nil && r.Found {
 		c.informOf(o, &r, part == flight.Joined)
@@ -143,7 +154,7 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 			c.refresh(ctx, key, load, o)
 		}
 	}
-	return r, err
+	return r, part, err
 }
 
 // countPart counts the part of a caller in a flight.

@@ -179,6 +179,10 @@ type Options[K comparable, V any] struct {
 	// Hooks are functions that are called for events. Nil costs nothing.
 	Hooks *Hooks
 
+	// Tracer is told of loads, invalidations, and reads that L1 does not answer, as spans.
+	// Nil costs nothing.
+	Tracer Tracer
+
 	// Logger gets the changes in the health of L2, bus and origin with their
 	// causes, panics of Loaders and callbacks, invalidations that Close has lost,
 	// and, when the cache is made, advice about surprising Options. The begin of a

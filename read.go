@@ -94,6 +94,7 @@ type outcome[K comparable, V any] struct {
 	ended    int64                  // when the Loader has returned
 	loaded   bool                   // the Loader has returned a value
 	late     bool                   // a tag of entry was dropped meanwhile
+	load     context.Context        // within the span of the load; nil without one
 }
 
 // end is the way in which a flight got its result.

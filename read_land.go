@@ -44,7 +44,7 @@ func (r *read[K, V]) land() {
 	o.landed = true
 	var removed []removal[K, V]
 	var insert func()
-	o.res.TagWatermark = r.tagGeneration
+	o.res.TagWatermark, o.res.Load = r.tagGeneration, o.load
 	defer func() { // also when a callback panics or ends the goroutine
 		stored, callers := c.flights.Land(r.f, o.res, insert)
 		defer r.count(stored, callers)

@@ -41,8 +41,9 @@ func (g *reads[K, V]) runLoader() (inTime bool) {
 		if inTime = ctx.InTime(); inTime {
 			run.answer(g.c.memory.Now())
 		}
+		run.endLoad(inTime)
 	}()
-	run.call()
+	run.call(run.beginLoad())
 	return inTime
 }
 
@@ -69,11 +70,11 @@ type loaderRun[K comparable, V any] struct {
 	value  V       // of the Loader of a single read
 	values map[K]V // of a ManyLoader
 	err    error
+	span   *span
 }
 
 // call calls the Loader.
-func (l *loaderRun[K, V]) call() {
-	ctx := l.within
+func (l *loaderRun[K, V]) call(ctx context.Context) {
 	if l.g.many == nil {
 		l.value, l.err = l.g.load(ctx, l.reads[0].f.Key)
 		return

@@ -107,11 +107,11 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 		}
 		begun++
 	}
-	if err := c.setTier(ctx, ws); err != nil {
-		return err
-	}
-	stored = true
-	return nil
+	within, span := c.begin(ctx, Span{Name: SpanSet, Keys: len(ws)})
+	err := c.setTier(within, ws)
+	span.wrote(ctx, err)
+	stored = err == nil
+	return err
 }
 
 // stamps returns the stamps of an entry that is written now.

@@ -27,6 +27,12 @@ func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.
 	if err := c.callError(&u.call); err != nil {
 		return err
 	}
+	if c.l2.Used() {
+		outer := ctx
+		var span *span
+		ctx, span = c.begin(ctx, Span{Name: SpanSet, Key: c.keyOf(key), Keys: 1})
+		defer func() { span.wrote(outer, err) }()
+	}
 	return u.run(ctx, key, func(ctx context.Context) (V, error) {
 		within := &writeContext{Context: ctx, loadValues: loadValues{cache: c}}
 		v, err := write(within)

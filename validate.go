@@ -29,7 +29,7 @@ func (o *Options[K, V]) settings() *settings {
 	s := &settings{
 		Name: o.Name, TTL: o.TTL, IdleTTL: o.IdleTTL, Jitter: o.Jitter, RefreshAt: o.RefreshAt, RefreshSpread: o.RefreshSpread, RefreshEvery: o.RefreshEvery, Stale: o.Stale,
 		NotFoundTTL: o.NotFoundTTL, IsNotFound: o.IsNotFound, ErrorTTL: o.ErrorTTL, Limits: o.Limits, ContextControls: o.ContextControls,
-		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Logger: o.Logger, BatchWait: o.BatchWait, BatchSize: o.BatchSize,
+		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Tracer: o.Tracer, Logger: o.Logger, BatchWait: o.BatchWait, BatchSize: o.BatchSize,
 		Memory: Memory[none, none]{
 			MaxEntries: m.MaxEntries, MaxWeight: m.MaxWeight, Policy: m.Policy, EvictShare: m.EvictShare,
 			DetectMutation: m.DetectMutation, TTL: m.TTL, Off: m.Off,

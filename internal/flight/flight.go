@@ -40,6 +40,9 @@ type Result[V any] struct {
 	Instead error
 	// Times are those of the value.
 	Times Times
+	// Load is the context of the load that has brought the result, for traces; nil if there was
+	// none, or it is not traced.
+	Load context.Context
 }
 
 // Times are points of time in the life of a value, for the callers of a flight.

@@ -1,0 +1,260 @@
+package coherence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+)
+
+// recorder is a Tracer that keeps all spans.
+type recorder struct {
+	mu    sync.Mutex
+	spans []*recorded
+}
+
+// recorded is one span. Its id is the place in which it began.
+type recorded struct {
+	strata.Span
+	strata.SpanEnd
+	id, parent int // from 1
+	ended      bool
+	links      []int
+}
+
+type spanKey struct{}
+
+// idIn returns the id of the span that ctx is within; 0 for none.
+func idIn(ctx context.Context) int {
+	id, _ := ctx.Value(spanKey{}).(int)
+	return id
+}
+
+func (r *recorder) Start(ctx context.Context, s strata.Span) (context.Context, func(strata.SpanEnd)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := &recorded{Span: s, id: len(r.spans) + 1, parent: idIn(ctx)}
+	r.spans = append(r.spans, one)
+	return context.WithValue(ctx, spanKey{}, one.id), func(e strata.SpanEnd) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if one.ended {
+			panic("a span has ended twice")
+		}
+		one.SpanEnd, one.ended = e, true
+		for _, l := range e.Loads {
+			one.links = append(one.links, idIn(l))
+		}
+	}
+}
+
+// text describes all spans, one in a line.
+func (r *recorder) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lines []string
+	for _, s := range r.spans {
+		line := fmt.Sprintf("%d %s in %d", s.id, s.Name, s.parent)
+		if s.Apart {
+			line = fmt.Sprintf("%d %s apart from %d", s.id, s.Name, s.parent)
+		}
+		if s.Reason != "" {
+			line += " because of a " + s.Reason
+		}
+		if !s.ended {
+			lines = append(lines, line+": running")
+			continue
+		}
+		line += ": " + s.Result
+		if s.Waiters > 0 {
+			line += fmt.Sprintf(", %d waiters", s.Waiters)
+		}
+		if len(s.links) > 0 {
+			line += fmt.Sprint(", linked to ", s.links)
+		}
+		if s.Err != nil {
+			line += ", error"
+		}
+		if s.Pending > 0 {
+			line += fmt.Sprintf(", %d pending", s.Pending)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (r *recorder) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if got := r.text(); got != strings.Join(want, "\n") {
+		t.Errorf("got spans\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+func traced(r *recorder) func(*strata.Options[string, int64]) {
+	return func(o *strata.Options[string, int64]) {
+		o.Tracer, o.Jitter, o.RefreshAt, o.TTL = r, -1, 0.8, time.Minute
+	}
+}
+
+func TestTraceOfAMissWithFiveWaitersARefreshAndAnInvalidate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := &recorder{}
+		c := instance(t, newShared(), traced(r))
+		o := &origin{takes: time.Second}
+		var inLoad atomic.Int64
+		load := func(ctx context.Context, key string) (int64, error) {
+			inLoad.Store(int64(idIn(ctx)))
+			return o.load(ctx, key)
+		}
+		var calls sync.WaitGroup
+		calls.Go(func() { mustGet(t, c, "k", load) })
+		synctest.Wait()
+		for range 5 {
+			calls.Go(func() { mustGet(t, c, "k", load) })
+		}
+		calls.Wait()
+		r.expect(t, "1 get in 0: loaded", "2 load in 1 because of a miss: ok, 6 waiters",
+			"3 get in 0: joined, linked to [2]", "4 get in 0: joined, linked to [2]", "5 get in 0: joined, linked to [2]",
+			"6 get in 0: joined, linked to [2]", "7 get in 0: joined, linked to [2]")
+		if inLoad.Load() != 2 {
+			t.Errorf("the Loader ran within span %d, want 2", inLoad.Load())
+		}
+		r.spans = nil
+		mustGet(t, c, "k", load)
+		r.expect(t) // nothing: a hit asks no Tracer
+		time.Sleep(55 * time.Second)
+		mustGet(t, c, "k", load)
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		r.expect(t, "1 load apart from 0 because of a refresh: ok")
+		r.spans = nil
+		if err := c.Invalidate(context.WithValue(t.Context(), spanKey{}, 99), "k"); err != nil {
+			t.Fatal(err)
+		}
+		r.expect(t, "1 invalidate in 99: ok")
+	})
+}
+
+func TestRefreshIsLinkedToTheReadThatCausedIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := &recorder{}
+		c := newCache(t, traced(r))
+		o := &origin{}
+		mustGet(t, c, "k", o.load)
+		r.spans = nil
+		time.Sleep(55 * time.Second)
+		if _, err := c.GetOrLoad(context.WithValue(t.Context(), spanKey{}, 77), "k", o.load); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r.expect(t, "1 load apart from 77 because of a refresh: ok")
+	})
+}
+
+func TestSpansTellErrorsThatTheCallerGets(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := &recorder{}
+		c := newCache(t, traced(r))
+		fails := func(context.Context, string) (int64, error) { return 0, errors.New("down") }
+		none := func(context.Context, string) (int64, error) { return 0, strata.ErrNotFound }
+		_, _ = c.GetOrLoad(t.Context(), "a", fails)
+		_, _ = c.GetOrLoad(t.Context(), "b", none)
+		_, _ = c.GetOrLoad(t.Context(), "c", func(context.Context, string) (int64, error) { panic("no") })
+		r.expect(t, "1 get in 0: error, error", "2 load in 1 because of a miss: error, 1 waiters, error",
+			"3 get in 0: not_found", "4 load in 3 because of a miss: not_found, 1 waiters",
+			"5 get in 0: error, error", "6 load in 5 because of a miss: panic, 1 waiters, error")
+		r.spans = nil
+		ctx, leave := context.WithCancel(t.Context())
+		go func() {
+			time.Sleep(time.Second)
+			leave()
+		}()
+		_, _ = c.GetOrLoad(ctx, "d", (&origin{takes: time.Minute / 2}).load)
+		time.Sleep(time.Minute)
+		r.expect(t, "1 get in 0: left", "2 load in 1 because of a miss: ok")
+	})
+}
+
+func TestSpansOfBatchesAndWrites(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, r := newShared(), &recorder{}
+		var down atomic.Bool
+		c := instance(t, s, traced(r), func(o *strata.Options[string, int64]) { o.Remote.Tier = failing(s.tier, "Drop", &down) })
+		load := eachOf((&origin{takes: time.Second}).load)
+		var calls sync.WaitGroup
+		calls.Go(func() { _, _ = c.GetMany(t.Context(), []string{"a", "b"}, load) })
+		time.Sleep(time.Second / 2)
+		calls.Go(func() { _, _ = c.GetMany(t.Context(), []string{"b", "x"}, load) })
+		calls.Wait()
+		r.expect(t, "1 get in 0: many", "2 load in 1 because of a miss: ok, 3 waiters",
+			"3 get in 0: many, linked to [2]", "4 load in 3 because of a miss: ok, 1 waiters")
+		if keys := []int{r.spans[0].Keys, r.spans[1].Keys, r.spans[2].Keys, r.spans[3].Keys}; !slices.Equal(keys, []int{2, 2, 2, 1}) {
+			t.Errorf("spans of %v keys", keys)
+		}
+		r.spans = nil
+		_ = c.Set(t.Context(), "a", 7)
+		_ = c.InvalidateTags(t.Context(), "t", "u")
+		_ = c.ExpireAll(t.Context())
+		down.Store(true)
+		_ = c.Invalidate(t.Context(), "a", "b")
+		r.expect(t, "1 set in 0: ok", "2 invalidate in 0: ok", "3 invalidate in 0: ok", "4 invalidate in 0: error, error, 2 pending")
+		if r.spans[1].Tags != 2 || !r.spans[2].Soft || r.spans[3].Keys != 2 || !r.spans[2].Confirmed || r.spans[3].Confirmed {
+			t.Errorf("got %+v", r.spans)
+		}
+		down.Store(false)
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestKeysAreInSpansOnlyWithShowKeys(t *testing.T) {
+	for _, show := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			r := &recorder{}
+			c := newCache(t, traced(r), func(o *strata.Options[string, int64]) { o.ShowKeys = show })
+			mustGet(t, c, "k", (&origin{}).load)
+			for _, s := range r.spans {
+				if (s.Key == "k") != show || !show && s.Key != nil {
+					t.Errorf("ShowKeys %v: the key of %s is %v", show, s.Name, s.Key)
+				}
+			}
+		})
+	}
+}
+
+// brokenTracer is a Tracer that panics when a span begins, or ends, or that returns nothing.
+type brokenTracer string
+
+func (b brokenTracer) Start(ctx context.Context, _ strata.Span) (context.Context, func(strata.SpanEnd)) {
+	switch b {
+	case "begin":
+		panic("begin")
+	case "nil":
+		return nil, nil
+	}
+	return ctx, func(strata.SpanEnd) { panic("end") }
+}
+
+func TestTracerThatPanicsChangesNothingElse(t *testing.T) {
+	for _, b := range []brokenTracer{"begin", "end", "nil"} {
+		bubble(t, func(t *testing.T) {
+			c := instance(t, newShared(), func(o *strata.Options[string, int64]) { o.Tracer = b })
+			if v := mustGet(t, c, "k", plainLoad); v != 1 {
+				t.Errorf("%s: got %d", b, v)
+			}
+			if err := errors.Join(c.Set(t.Context(), "k", 2), c.Invalidate(t.Context(), "k")); err != nil {
+				t.Errorf("%s: %v", b, err)
+			}
+			if n := c.Stats().CallbackPanics; (n == 0) != (b == "nil") {
+				t.Errorf("%s: %d panics are counted", b, n)
+			}
+		})
+	}
+}
