@@ -1,0 +1,154 @@
+package strataprom
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/strata-cache/strata"
+)
+
+// kind is the type of a family.
+type kind uint8
+
+const (
+	counter kind = iota
+	gauge
+	histogram
+)
+
+// metric is a [prometheus.Metric] with a constant value. Those of package prometheus hold
+// either classic buckets or native ones, and sort their labels anew for each scrape.
+type metric struct {
+	desc   *prometheus.Desc
+	labels []*dto.LabelPair
+	kind   kind
+	number float64        // of a counter or gauge
+	counts *dto.Histogram // of a histogram
+}
+
+// Desc returns the description.
+func (m *metric) Desc() *prometheus.Desc { return m.desc }
+
+// Write writes the metric to out.
+func (m *metric) Write(out *dto.Metric) error {
+	out.Label = m.labels
+	switch m.kind {
+	case counter:
+		out.Counter = &dto.Counter{Value: &m.number}
+	case gauge:
+		out.Gauge = &dto.Gauge{Value: &m.number}
+	case histogram:
+		out.Histogram = m.counts
+	}
+	return nil
+}
+
+// bounds are the upper bounds of the classic buckets of a histogram: 2^lowest, 2^(lowest+1)
+// and so on.
+type bounds struct {
+	lowest int
+	upper  []float64
+}
+
+func newBounds(lowest, highest int) bounds {
+	b := bounds{lowest: lowest}
+	for e := lowest; e <= highest; e++ {
+		b.upper = append(b.upper, math.Ldexp(1, e))
+	}
+	return b
+}
+
+// The bounds of what is measured, read-only. Each histogram has 18 series: these, +Inf, sum and
+// count.
+var (
+	loadBounds   = newBounds(-10, 4) // 1 ms to 16 s
+	remoteBounds = newBounds(-14, 0) // 61 µs to 1 s
+	echoBounds   = newBounds(-13, 1) // 122 µs to 2 s
+	ageBounds    = newBounds(0, 14)  // 1 s to 4.6 h
+	sizeBounds   = newBounds(6, 20)  // 64 B to 1 MiB
+)
+
+// durationUnit is the exponent of the lowest bucket of a [strata.Histogram], in seconds.
+const durationUnit = -20
+
+func ofDurations(h *strata.Histogram, b bounds) metric {
+	return metric{counts: doubling(h.Buckets[:], durationUnit, h.Sum.Seconds(), b)}
+}
+
+func ofSizes(h *strata.SizeHistogram, b bounds) metric {
+	return metric{counts: doubling(h.Buckets[:], 0, float64(h.Sum), b)}
+}
+
+// doubling returns a histogram of which bucket i ends at 2^(lowest+i), which belongs to it.
+// It is a native histogram with all of them, and a classic one with the bounds b. Of the native
+// one the lowest bucket is the zero bucket, and the last one, which has no end in strata, ends
+// at 2^(lowest+i), too.
+func doubling(buckets []uint64, lowest int, sum float64, b bounds) *dto.Histogram {
+	h := &dto.Histogram{
+		SampleSum: &sum, SampleCount: new(uint64(0)),
+		Schema: new(int32(0)), ZeroThreshold: new(math.Ldexp(1, lowest)), ZeroCount: &buckets[0],
+	}
+	// In one piece each, because a scrape makes many.
+	classic, pointers, seen := make([]dto.Bucket, len(b.upper)), make([]*dto.Bucket, len(b.upper)), make([]uint64, len(b.upper))
+	for i, n := range buckets {
+		*h.SampleCount += n
+		if k := lowest + i - b.lowest; k >= 0 && k < len(classic) {
+			seen[k], pointers[k] = *h.SampleCount, &classic[k]
+			classic[k].UpperBound, classic[k].CumulativeCount = &b.upper[k], &seen[k]
+		}
+	}
+	h.Bucket = pointers
+	h.PositiveSpan, h.PositiveDelta = spans(buckets[1:], lowest+1)
+	return h
+}
+
+// spans returns the counts as a native histogram has them: spans of buckets that are not
+// empty, each with the distance from the one before, and differences of neighbours. The first
+// bucket ends at 2^lowest.
+func spans(buckets []uint64, lowest int) (spans []*dto.BucketSpan, deltas []int64) {
+	at, before := 0, int64(0) // where the last span ends, and the count before
+	for i, n := range buckets {
+		if n == 0 {
+			continue
+		}
+		if e := lowest + i; len(spans) == 0 || e != at {
+			spans = append(spans, &dto.BucketSpan{Offset: new(int32(e - at)), Length: new(uint32(0))})
+			at = e
+		}
+		*spans[len(spans)-1].Length++
+		deltas = append(deltas, int64(n)-before)
+		at, before = at+1, int64(n)
+	}
+	return spans, deltas
+}
+
+// disjoint takes foreign values out of the misses that they are, too. A Tier counts a foreign
+// value before its cache counts the miss, so the difference of the two numbers might fall. The
+// parts here never do.
+type disjoint struct {
+	mu              sync.Mutex
+	misses, foreign uint64 // so far; foreign is a part of misses
+}
+
+// split returns the misses without foreign values, and those with one.
+func (d *disjoint) split(misses, foreign uint64) (rest, counted uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	misses, foreign = max(misses, d.misses), max(foreign, d.foreign)
+	d.foreign += min(foreign-d.foreign, misses-d.misses)
+	d.misses = misses
+	return misses - d.foreign, d.foreign
+}
+
+func seconds(d time.Duration) float64 { return d.Seconds() }
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

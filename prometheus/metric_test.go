@@ -1,0 +1,112 @@
+package strataprom
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/strata-cache/strata"
+)
+
+// native returns the counts of a native histogram by the exponents of their upper bounds.
+func native(h *dto.Histogram) map[int]uint64 {
+	counts, at, n, i := map[int]uint64{}, 0, int64(0), 0
+	for _, span := range h.PositiveSpan {
+		at += int(span.GetOffset())
+		for range span.GetLength() {
+			n += h.PositiveDelta[i]
+			counts[at] = uint64(n)
+			at, i = at+1, i+1
+		}
+	}
+	return counts
+}
+
+// checkCounts compares a histogram with the buckets that it was made of.
+func checkCounts(t *testing.T, h *dto.Histogram, buckets []uint64, lowest int) {
+	t.Helper()
+	counts, total := native(h), uint64(0)
+	for i, n := range buckets {
+		total += n
+		got := counts[lowest+i]
+		if i == 0 {
+			got = h.GetZeroCount()
+		}
+		if got != n {
+			t.Errorf("native bucket %d has %d of %d", i, got, n)
+		}
+	}
+	if h.GetSampleCount() != total || h.GetSchema() != 0 || h.GetZeroThreshold() != math.Ldexp(1, lowest) {
+		t.Errorf("count %d of %d, schema %d, zero up to %v", h.GetSampleCount(), total, h.GetSchema(), h.GetZeroThreshold())
+	}
+	for _, b := range h.Bucket {
+		want := uint64(0)
+		for i, n := range buckets {
+			if math.Ldexp(1, lowest+i) <= b.GetUpperBound() {
+				want += n
+			}
+		}
+		if b.GetCumulativeCount() != want {
+			t.Errorf("%d values up to %v, want %d", b.GetCumulativeCount(), b.GetUpperBound(), want)
+		}
+	}
+}
+
+func TestHistogramsLoseNoBucket(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		var d strata.Histogram
+		var s strata.SizeHistogram
+		for range r.IntN(8) {
+			d.Buckets[r.IntN(len(d.Buckets))] = r.Uint64N(1 << 40)
+			s.Buckets[r.IntN(len(s.Buckets))] = r.Uint64N(1 << 40)
+		}
+		d.Sum, s.Sum = 1500*time.Millisecond, 77
+		for _, b := range []bounds{loadBounds, remoteBounds, echoBounds, ageBounds} {
+			h := ofDurations(&d, b).counts
+			checkCounts(t, h, d.Buckets[:], durationUnit)
+			if h.GetSampleSum() != 1.5 || len(h.Bucket) != 15 {
+				t.Errorf("sum %v, %d bounds", h.GetSampleSum(), len(h.Bucket))
+			}
+		}
+		h := ofSizes(&s, sizeBounds).counts
+		checkCounts(t, h, s.Buckets[:], 0)
+		if h.GetSampleSum() != 77 {
+			t.Errorf("sum %v", h.GetSampleSum())
+		}
+	}
+}
+
+// The bounds of strata are rounded down to a nanosecond; those of a metric are exact.
+func TestBoundsOfMetricsAreThoseOfStrata(t *testing.T) {
+	var h strata.Histogram
+	for i := range len(h.Buckets) - 1 {
+		exact := math.Ldexp(1, durationUnit+i)
+		if d := h.Bound(i).Seconds(); d > exact || exact-d >= 1e-9 {
+			t.Errorf("bucket %d ends at %v here and %v there", i, d, exact)
+		}
+	}
+}
+
+func TestMissesAndForeignValuesAreDisjointAndNeverFall(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		var d disjoint
+		var misses, foreign, rest, counted uint64
+		for range 50 {
+			before, beforeCounted := rest, counted
+			misses, foreign = misses+r.Uint64N(4), foreign+r.Uint64N(3)
+			seen := misses - min(misses, r.Uint64N(2)) // a scrape that was overtaken
+			rest, counted = d.split(seen, foreign)
+			if rest < before || counted < beforeCounted || rest+counted > misses || rest+counted < seen || counted > foreign {
+				t.Fatalf("%d misses and %d foreign values: from %d, %d to %d, %d", misses, foreign, before, beforeCounted, rest, counted)
+			}
+		}
+		if rest, counted = d.split(misses+foreign, foreign); counted != foreign || rest != misses {
+			t.Fatalf("%d of %d foreign values are counted, %d other misses of %d", counted, foreign, rest, misses)
+		}
+	}
+}
