@@ -26,7 +26,7 @@ require (
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
 	modernc.org/libc v1.79.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
@@ -37,6 +37,7 @@ replace (
 	github.com/strata-cache/strata => ..
 	github.com/strata-cache/strata/cmd/strata => ../cmd/strata
 	github.com/strata-cache/strata/contrib/goredis => ../contrib/goredis
+	github.com/strata-cache/strata/prometheus => ../prometheus
 )
 
 // Only tests of dependencies want this module, and this version of it cannot be

@@ -250,6 +250,7 @@ serving %[1]s in mode %[2]s until Ctrl-C; try
   curl '%[1]s/hello?name=World&locale=ru-RU'
   curl -X PUT '%[1]s/mode?mode=%[3]s'
   curl %[1]s/stats
+  curl %[1]s/metrics
   curl -X DELETE %[1]s/hello
   strata snapshot inspect %[1]s/snapshot
 `, base, c.service.Mode(), otherMode(c.service.Mode()))

@@ -77,7 +77,7 @@ func (s source) span(n ast.Node) int {
 }
 
 // nestedModules are the folders with a go.mod of their own. They may require
-// what they need; nothing imports them.
+// what they need; the root module imports none of them.
 func nestedModules() []string {
 	return []string{"cmd/strata", "contrib/goredis", "contrib/zstd", "prometheus", "bench", "test"}
 }

@@ -6,8 +6,9 @@
 //	GET    /mode                            the mode and its alternatives
 //	PUT    /mode?mode=none|naive|strata     switch
 //	GET    /stats                           numbers of the mode and the origin
+//	GET    /metrics                         the numbers of strata, for Prometheus
 //	GET    /snapshot                        the entries of strata, for this machine only
 //	PUT    /snapshot                        take in such entries
 //
-// Errors, but for those of /snapshot, are JSON objects with the one member "error".
+// Errors, but for those of /metrics and /snapshot, are JSON objects with the one member "error".
 package hello

@@ -329,7 +329,7 @@ func TestBadRequestsAreAnsweredInJSON(t *testing.T) {
 		{"wrong method for mode", "DELETE", "/mode", 405, "method not allowed", "GET, PUT"},
 		{"wrong method for stats", "PUT", "/stats", 405, "method not allowed", "GET"},
 		{"no such mode", "PUT", "/mode?mode=x", 400, "mode must be one of none, naive, strata", ""},
-		{"no such path", "GET", "/helo", 404, "no such path; there are /hello, /mode, /stats and /snapshot", ""},
+		{"no such path", "GET", "/helo", 404, "no such path; there are /hello, /mode, /stats, /metrics and /snapshot", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := request(s, tt.method, tt.target)
@@ -444,4 +444,23 @@ func FuzzRequest(f *testing.F) {
 			t.Errorf("body %q", w.Body)
 		}
 	})
+}
+
+func TestMetricsAreThoseOfTheCacheThatServes(t *testing.T) {
+	s := newService(t, hello.Options{Origin: &slowOrigin{}})
+	request(s, "GET", "/hello?name=Ann&locale=en")
+	hit := func(want string) {
+		t.Helper()
+		request(s, "GET", "/hello?name=Ann&locale=en")
+		line := `strata_tier_requests_total{cache="hello",result="hit",tier="L1"} ` + want + "\n"
+		if w := request(s, "GET", "/metrics"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), line) || strings.Contains(w.Body.String(), "Ann") {
+			t.Errorf("status %d, want the line %s and no key in\n%s", w.Code, line, w.Body)
+		}
+	}
+	hit("1")
+	if _, err := s.Restart(t.Context(), hello.Cold); err != nil {
+		t.Fatal(err)
+	}
+	request(s, "GET", "/hello?name=Ann&locale=en")
+	hit("1")
 }

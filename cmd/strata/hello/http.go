@@ -46,9 +46,10 @@ func (s *Service) routes() *http.ServeMux {
 	mux.Handle("/hello", methods{http.MethodGet: s.getHello, http.MethodDelete: s.deleteHello})
 	mux.Handle("/mode", methods{http.MethodGet: s.getMode, http.MethodPut: s.putMode})
 	mux.Handle("/stats", methods{http.MethodGet: s.getStats})
+	mux.Handle("/metrics", methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { s.layered.Load().metrics.ServeHTTP(w, r) }})
 	mux.HandleFunc("/snapshot", func(w http.ResponseWriter, r *http.Request) { s.layered.Load().snapshot.ServeHTTP(w, r) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		writeError(w, http.StatusNotFound, "no such path; there are /hello, /mode, /stats and /snapshot")
+		writeError(w, http.StatusNotFound, "no such path; there are /hello, /mode, /stats, /metrics and /snapshot")
 	})
 	return mux
 }

@@ -6,9 +6,13 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/codec"
+	strataprom "github.com/strata-cache/strata/prometheus"
 	"github.com/strata-cache/strata/snapshot"
 )
 
@@ -16,6 +20,7 @@ import (
 type layered struct {
 	cache    *strata.Cache[Key, origin.Greeting]
 	snapshot http.Handler // of its entries
+	metrics  http.Handler // of its numbers
 }
 
 func newLayered(load loader, o Options) (*layered, error) {
@@ -37,7 +42,13 @@ func newLayered(load loader, o Options) (*layered, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &layered{cache: c, snapshot: snapshot.Handler(snapshot.HandlerOptions{Authorize: isLocal, AllowPut: true, Logger: o.Logger}, c)}, nil
+	numbers := prometheus.NewRegistry()
+	numbers.MustRegister(strataprom.NewCollector(c))
+	return &layered{
+		cache:    c,
+		snapshot: snapshot.Handler(snapshot.HandlerOptions{Authorize: isLocal, AllowPut: true, Logger: o.Logger}, c),
+		metrics:  promhttp.HandlerFor(numbers, promhttp.HandlerOpts{}),
+	}, nil
 }
 
 // isLocal reports whether a request comes from this machine by a name of this machine, so
