@@ -1,5 +1,5 @@
-// Package page is what all pages of strata have in common: which requests they answer,
-// streams of events, bounds of everything in a request, and the files of which they are
+// Package page has the common parts of all pages of strata: the choice of requests that they
+// answer, streams of events, bounds of everything in a request, and the files of which they are
 // made. It knows no cache.
 package page
 

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,16 +61,28 @@ func (q Query) Number(name string, least, most, missing int64) (int64, error) {
 	return n, nil
 }
 
-// ReadJSON decodes the body of r into v. Unknown fields, and anything after the value, are
-// errors.
+// ReadJSON decodes the body of r into v, as DecodeJSON does.
 func ReadJSON(r *http.Request, v any) error {
-	d := json.NewDecoder(r.Body)
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return fmt.Errorf("strata: the body of the request cannot be read: %w", err)
+	}
+	return DecodeJSON(body, v)
+}
+
+// DecodeJSON decodes body into v. Unknown fields, texts that are not UTF-8, and anything after
+// the value are errors.
+func DecodeJSON(body []byte, v any) error {
+	if !utf8.Valid(body) {
+		return errors.New("strata: the body of the request is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
 		return fmt.Errorf("strata: the body of the request cannot be read: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return fmt.Errorf("strata: the body of the request has more than one value: %w", err)
+		return errors.New("strata: the body of the request has more than one value")
 	}
 	return nil
 }

@@ -126,11 +126,16 @@ func TestCloseEndsStreams(t *testing.T) {
 }
 
 // TestStalledClientLosesItsStream has a client that reads nothing: the buffers of the
-// connection fill up, and an event cannot be written.
+// connection fill up, and a later event cannot be written.
 func TestStalledClientLosesItsStream(t *testing.T) {
 	big := strings.Repeat("a", 8<<20)
 	var events atomic.Int64
-	s, url := served(t, time.Millisecond, func(context.Context) any { events.Add(1); return big })
+	s, url := served(t, time.Millisecond, func(context.Context) any {
+		if events.Add(1) == 1 {
+			return "small"
+		}
+		return big
+	})
 	s.timeout = 100 * time.Millisecond
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
@@ -138,7 +143,7 @@ func TestStalledClientLosesItsStream(t *testing.T) {
 	}
 	defer conn.Close()
 	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	until(t, "the stream begins", func() bool { return events.Load() > 0 })
+	until(t, "the stream begins", func() bool { return events.Load() > 1 })
 	until(t, "the stream ends", func() bool { return s.Open() == 0 })
 }
 

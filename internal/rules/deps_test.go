@@ -25,8 +25,8 @@ var levels = map[string]int{ // read-only
 	"internal/evict": 0,
 	// The times of an entry, beside its value.
 	"internal/lives": 0,
-	// What all pages have in common, without a cache.
-	"internal/page": 0,
+	// What all pages have in common, without a cache; the JSON of one of them.
+	"internal/page": 0, "internal/adminapi": 0,
 	// A command for the documents.
 	"internal/picture": 0,
 	// Simulated eviction policies, beside the engine.
@@ -39,7 +39,7 @@ var levels = map[string]int{ // read-only
 	// but not what a cache is, so each can be used without the other.
 	".": 3, "memory": 3, "redis": 3, "memcached": 3,
 	// 4: what is built around a cache.
-	"snapshot": 2, "stratahttp": 4, "stratatest": 4, "prometheus": 4,
+	"snapshot": 2, "admin": 4, "stratahttp": 4, "stratatest": 4, "prometheus": 4,
 	// 5: programs, most of them in modules of their own.
 	"examples/service": 5, "cmd/strata": 5, "contrib/goredis": 5, "contrib/zstd": 5, "bench": 5, "test": 5,
 }

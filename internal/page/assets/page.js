@@ -72,6 +72,12 @@ export function duration(ns) {
   return sign + Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
 }
 
+// span is a duration at an axis: short, and in one unit.
+export function span(ns) {
+  const a = Math.abs(ns), three = v => String(Number(v.toPrecision(3)));
+  return a === 0 ? "0" : a < 1e3 ? three(ns) + " ns" : a < 1e6 ? three(ns / 1e3) + " µs" : a < 1e9 ? three(ns / 1e6) + " ms" : a < 1e13 ? three(ns / 1e9) + " s" : three(ns / 3600e9) + " h";
+}
+
 export function clock(when) { return new Date(when).toLocaleTimeString([], { hour12: false }); }
 
 // call sends a request and returns the answer; the error of a refusal has the server's text.
@@ -133,7 +139,8 @@ const colour = name => getComputedStyle(document.documentElement).getPropertyVal
 
 // chart draws lines over time, or areas on top of each other, and returns a function that
 // sets the data: times in seconds, and one array of numbers for each series. Options:
-// title, series: [{label, c: 1 to 8}], stacked, format: number → text, marks: () => [{at, label}].
+// title, series: [{label, c: 1 to 8}], stacked, format: number → text, axis: the same for the axis, least: the seconds that
+// are shown at least, marks: () => [{at, label}].
 export function chart(host, o) {
   const values = o.series.map(() => el("b", null, "–"));
   const plot = el("div", { class: "plot", "aria-hidden": "true" });
@@ -179,10 +186,10 @@ export function chart(host, o) {
     u = new uPlot({
       width: plot.clientWidth, height: plot.clientHeight, legend: { show: false }, padding: [o.marks ? 16 : 8, 8, 0, 0],
       cursor: { y: false, drag: { x: false, y: false }, points: { show: !o.stacked } },
-      scales: { x: { time: true }, y: { range: (_, _lo, hi) => [0, hi > 0 ? hi * 1.05 : 1] } },
+      scales: { x: { time: true, range: (_, lo, hi) => [Math.min(lo, hi - (o.least || 0)), hi] }, y: { range: (_, _lo, hi) => [0, hi > 0 ? hi * 1.05 : 1] } },
       axes: [
-        { ...axis, space: 70, size: 28, values: "{HH}:{mm}:{ss}" },
-        { ...axis, size: 58, space: 32, values: (_, ticks) => ticks.map(o.format) },
+        { ...axis, space: 52, size: 28, values: (_, ticks, _axis, _space, step) => ticks.map(t => step < 60 ? clock(t * 1000) : clock(t * 1000).slice(0, 5)) },
+        { ...axis, size: 58, space: 32, values: (_, ticks) => ticks.map(o.axis || o.format) },
       ],
       series: [{}, ...order.map(k => {
         const c = colour("--c" + o.series[k].c);
@@ -202,11 +209,19 @@ export function chart(host, o) {
   };
 }
 
-// spark returns a small picture of numbers, from 0 to their maximum.
+// spark returns a small picture of numbers, from 0 to their maximum. It leaves a gap where a
+// number is null.
 export function spark(numbers, label) {
-  const top = Math.max(1e-9, ...numbers), n = Math.max(numbers.length - 1, 1);
-  const points = numbers.map((y, i) => `${(100 * i / n).toFixed(1)},${(32 - 30 * y / top).toFixed(1)}`);
-  const line = points.length > 1 ? "M" + points.join("L") : "M0,32L100,32";
+  const top = Math.max(1e-9, ...numbers), step = 100 / Math.max(numbers.length - 1, 1);
+  let line = "", area = "", begun = -1;
+  numbers.forEach((y, i) => {
+    if (y === null) { begun = -1; return; }
+    const x = (i * step).toFixed(1), at = `${x},${(32 - 30 * y / top).toFixed(1)}`;
+    line += (begun < 0 ? "M" : "L") + at;
+    area += begun < 0 ? `M${x},34L${at}` : `L${at}`;
+    if (begun < 0) begun = i;
+    if (i === numbers.length - 1 || numbers[i + 1] === null) area += `L${x},34Z`;
+  });
   return svg("svg", { class: "spark", viewBox: "0 0 100 34", preserveAspectRatio: "none", role: "img", "aria-label": label },
-    svg("path", { class: "area", d: line + "L100,34L0,34Z" }), svg("path", { d: line }));
+    svg("path", { class: "area", d: area }), svg("path", { d: line }));
 }

@@ -1,0 +1,245 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/internal/adminapi"
+	"github.com/strata-cache/strata/internal/panel"
+)
+
+func post(target, body string) *http.Request { return local("POST", target, body) }
+
+func form(target string, v url.Values) *http.Request {
+	r := local("POST", target, v.Encode())
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
+	return r
+}
+
+func TestActionsReachTheCache(t *testing.T) {
+	for want, r := range map[string]*http.Request{
+		"invalidate key a:1":      post("/api/invalidate", `{"name":"users","key":"a:1"}`),
+		"expire key a:1":          post("/api/invalidate", `{"name":"users","key":"a:1","soft":true}`),
+		"invalidate tags x|y":     post("/api/tags", `{"name":"users","tags":["x","y"]}`),
+		"expire tags x":           post("/api/tags", `{"name":"users","tags":["x"],"soft":true}`),
+		"invalidate all":          post("/api/all", `{"name":"users"}`),
+		"expire all":              post("/api/all", `{"name":"users","soft":true}`),
+		"invalidate key <ü&=>":    form("/api/invalidate", url.Values{"name": {"users"}, "key": {"<ü&=>"}}),
+		"expire key 7":            form("/api/invalidate", url.Values{"name": {"users"}, "key": {"7"}, "soft": {"true"}}),
+		"invalidate tags a,b|c":   form("/api/tags", url.Values{"name": {"users"}, "tags": {"a,b", "c"}, "soft": {"false"}}),
+		"invalidate key true":     form("/api/invalidate", url.Values{"name": {"users"}, "key": {"true"}}),
+		"invalidate key ":         post("/api/invalidate", `{"name":"users","key":""}`),
+		"invalidate key \u2028\"": post("/api/invalidate", "{\"name\":\"users\",\"key\":\"\u2028\\\"\"}"),
+	} {
+		f, other := &fake{name: "users"}, &fake{name: "other"}
+		o := answer[adminapi.Outcome](t, pageOf(t, Options{}, other, f), r)
+		if got := f.called(); !slices.Equal(got, []string{want}) || len(other.called()) != 0 {
+			t.Errorf("%s: calls %q, of the other %q", want, got, other.called())
+		}
+		if !o.OK || o.Did == "" || o.Error != "" || strings.Contains(o.Did, "expired") != strings.HasPrefix(want, "expire") {
+			t.Errorf("%s: %+v", want, o)
+		}
+	}
+}
+
+func TestOutcomeSaysWhatL2AndTheBusDid(t *testing.T) {
+	f := &fake{name: "users", info: panel.Info{L2: "*redis.Tier", Bus: "*redis.Bus"}, err: errors.New("strata: users: L2 has not confirmed")}
+	f.stats.Pending, f.stats.BreakerOpen, f.stats.Connected = 4, true, false
+	p := pageOf(t, Options{}, f)
+	o := answer[adminapi.Outcome](t, p, post("/api/all", `{"name":"users"}`))
+	if o.OK || o.Did != "" || o.Error != f.err.Error() || !o.HasL2 || !o.HasBus || o.Connected || !o.BreakerOpen || o.Pending != 4 {
+		t.Errorf("%+v", o)
+	}
+	f.with(func(f *fake) { f.err, f.stats.Pending, f.stats.BreakerOpen, f.stats.Connected = nil, 0, false, true })
+	o = answer[adminapi.Outcome](t, p, post("/api/all", `{"name":"users"}`))
+	if !o.OK || o.Error != "" || !o.Connected || o.BreakerOpen || o.Pending != 0 {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestBadActionsChangeNothing(t *testing.T) {
+	f := &fake{name: "users"}
+	p := pageOf(t, Options{}, f)
+	many := `["` + strings.Repeat(`a","`, adminapi.MaxTags) + `a"]`
+	for name, c := range map[string]struct {
+		r    *http.Request
+		want int
+	}{
+		"no body":            {post("/api/all", ""), 400},
+		"empty":              {post("/api/all", " "), 400},
+		"no JSON":            {post("/api/all", "name=users"), 400},
+		"unknown field":      {post("/api/all", `{"name":"users","all":true}`), 400},
+		"key for all":        {post("/api/all", `{"name":"users","key":"k"}`), 400},
+		"two values":         {post("/api/all", `{"name":"users"}{}`), 400},
+		"no UTF-8":           {post("/api/invalidate", "{\"name\":\"users\",\"key\":\"\xff\"}"), 400},
+		"key is a number":    {post("/api/invalidate", `{"name":"users","key":7}`), 400},
+		"long key":           {post("/api/invalidate", `{"name":"users","key":"`+strings.Repeat("a", adminapi.MaxKey+1)+`"}`), 400},
+		"soft is a word":     {post("/api/invalidate", `{"name":"users","key":"k","soft":"yes"}`), 400},
+		"no tags":            {post("/api/tags", `{"name":"users"}`), 400},
+		"empty tag":          {post("/api/tags", `{"name":"users","tags":[""]}`), 400},
+		"many tags":          {post("/api/tags", `{"name":"users","tags":`+many+`}`), 400},
+		"long tag":           {post("/api/tags", `{"name":"users","tags":["`+strings.Repeat("a", adminapi.MaxKey+1)+`"]}`), 400},
+		"large body":         {post("/api/invalidate", `{"name":"users","key":"`+strings.Repeat("a", 1<<20)+`"}`), 413},
+		"large form":         {form("/api/invalidate", url.Values{"key": {strings.Repeat("a", 1<<20)}}), 413},
+		"form: twice":        {form("/api/invalidate", url.Values{"name": {"users"}, "key": {"a", "b"}}), 400},
+		"form: no UTF-8":     {form("/api/invalidate", url.Values{"name": {"users"}, "key": {"\xff"}}), 400},
+		"form: soft":         {form("/api/all", url.Values{"name": {"users"}, "soft": {`true,"key":"x"`}}), 400},
+		"form: unknown":      {form("/api/all", url.Values{"name": {"users"}, "x": {"y"}}), 400},
+		"form: half a byte":  {local("POST", "/api/all", "name=%"), 400},
+		"another type":       {typed("text/plain"), 400},
+		"no type":            {typed(""), 400},
+		"several parts":      {typed("multipart/form-data; boundary=x"), 400},
+		"name of no cache":   {post("/api/all", `{"name":"Users"}`), 404},
+		"name in the query":  {post("/api/all?name=users", `{}`), 404},
+		"deep JSON":          {post("/api/all", strings.Repeat("[", 60000)), 400},
+		"array":              {post("/api/all", `[]`), 400},
+		"null is no cache":   {post("/api/all", `null`), 404},
+		"form to other site": {crossSite(), 403},
+	} {
+		if status, body := ask(p, c.r); status != c.want || !strings.HasPrefix(body, `{"error":"`) {
+			t.Errorf("%s: %d %.100s, want %d", name, status, body, c.want)
+		}
+	}
+	if got := f.called(); len(got) != 0 {
+		t.Errorf("calls %q", got)
+	}
+}
+
+func typed(kind string) *http.Request {
+	r := post("/api/all", `{"name":"users"}`)
+	r.Header.Set("Content-Type", kind)
+	return r
+}
+
+func crossSite() *http.Request {
+	r := form("/api/all", url.Values{"name": {"users"}})
+	r.Header.Set("Origin", "http://evil.example")
+	return r
+}
+
+func TestReadOnlyPageDoesNothing(t *testing.T) {
+	f := &fake{name: "users"}
+	p := pageOf(t, Options{ReadOnly: true}, f)
+	for path, body := range map[string]string{
+		"/api/all": `{"name":"users"}`, "/api/invalidate": `{"name":"users","key":"k"}`, "/api/tags": `{"name":"users","tags":["x"]}`,
+	} {
+		if status, answer := ask(p, post(path, body)); status != 403 || !strings.Contains(answer, "read-only") {
+			t.Errorf("%s: %d %s", path, status, answer)
+		}
+	}
+	if got := f.called(); len(got) != 0 {
+		t.Errorf("calls %q", got)
+	}
+	if o := answer[adminapi.Overview](t, p, local("GET", "/api/caches", "")); !o.ReadOnly {
+		t.Error("the answer does not say that the page is read-only")
+	}
+}
+
+// TestOnlyThisMachineByDefault looks at the page with its default options, and at each kind
+// of address.
+func TestOnlyThisMachineByDefault(t *testing.T) {
+	f := &fake{name: "users"}
+	p := Handler(f)
+	defer p.Close()
+	targets := []*http.Request{
+		local("GET", "/", ""), local("GET", "/x", ""), local("GET", "/assets/page.css", ""), local("GET", "/api/caches", ""), local("GET", "/api/cache?name=users", ""),
+		local("GET", "/api/stream", ""), local("GET", "/api/explain?name=users&key=k", ""), post("/api/all", `{"name":"users"}`),
+		post("/api/invalidate", `{"name":"users","key":"k"}`), post("/api/tags", `{"name":"users","tags":["x"]}`),
+	}
+	for _, r := range targets {
+		for name, change := range map[string]func(*http.Request){
+			"peer":  func(r *http.Request) { r.RemoteAddr = "192.0.2.1:1" },
+			"host":  func(r *http.Request) { r.Host = "rebound.example" },
+			"proxy": func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") },
+		} {
+			r := r.Clone(t.Context())
+			change(r)
+			if status, body := ask(p, r); status != 403 || !strings.Contains(body, "Authorize") {
+				t.Errorf("%s, %s: %d %s", r.URL, name, status, body)
+			}
+		}
+	}
+	if got := f.called(); len(got) != 0 {
+		t.Errorf("calls %q", got)
+	}
+	open := pageOf(t, Options{Authorize: func(r *http.Request) bool { return r.Header.Get("Token") == "right" }}, f)
+	r := local("GET", "/api/caches", "")
+	r.RemoteAddr, r.Host = "192.0.2.1:1", "admin.example"
+	if status, _ := ask(open, r); status != 403 {
+		t.Errorf("without a token: %d", status)
+	}
+	r.Header.Set("Token", "right")
+	if status, _ := ask(open, r); status != 200 {
+		t.Errorf("with the token: %d", status)
+	}
+}
+
+func TestExplainNamesInstancesThatDoNotAnswer(t *testing.T) {
+	f := &fake{name: "users", answers: []panel.Explanation{
+		{Instance: "one", Here: true, Answered: true, Verdict: "L1 answers.", L1: "fresh", L1Fresh: time.Second, L2: "none", Tags: []string{"t"}},
+		{Instance: "two", Took: time.Second},
+	}}
+	p := pageOf(t, Options{}, f)
+	x := answer[adminapi.Explained](t, p, local("GET", "/api/explain?name=users&key="+url.QueryEscape("a b<"), ""))
+	if x.Key != "a b<" || x.Error != "" || len(x.Instances) != 2 || x.Instances[1].Answered || x.Instances[1].Instance != "two" || x.Instances[0].L1Fresh != time.Second || x.Instances[1].Tags == nil {
+		t.Errorf("%+v", x)
+	}
+	if got := f.called(); !slices.Equal(got, []string{"explain a b<"}) {
+		t.Errorf("calls %q", got)
+	}
+	f.with(func(f *fake) { f.err, f.answers = panel.ErrNoText, nil })
+	if x := answer[adminapi.Explained](t, p, local("GET", "/api/explain?name=users&key=k", "")); x.Error != panel.ErrNoText.Error() || x.Instances == nil {
+		t.Errorf("%+v", x)
+	}
+}
+
+func TestExplanationsAtTheSameTimeAreBounded(t *testing.T) {
+	f := &fake{name: "users", hold: make(chan struct{})}
+	p := pageOf(t, Options{}, f)
+	var all sync.WaitGroup
+	for range maxActions {
+		all.Go(func() { ask(p, local("GET", "/api/explain?name=users&key=k", "")) })
+	}
+	for len(p.actions) < maxActions {
+		<-time.After(time.Millisecond)
+	}
+	if status, _ := ask(p, local("GET", "/api/explain?name=users&key=k", "")); status != 503 {
+		t.Errorf("one more explanation: %d", status)
+	}
+	if status, _ := ask(p, post("/api/all", `{"name":"users"}`)); status != 503 || len(f.called()) > 0 {
+		t.Errorf("one more action: %d, %q", status, f.called())
+	}
+	close(f.hold)
+	all.Wait()
+	if status, _ := ask(p, local("GET", "/api/explain?name=users&key=k", "")); status != 200 {
+		t.Errorf("when they have ended: %d", status)
+	}
+}
+
+func TestQueriesAreBounded(t *testing.T) {
+	p := pageOf(t, Options{}, &fake{name: "users"})
+	for _, q := range []string{
+		"samples=-1", "samples=301", "samples=x", "samples=1e2", "samples=1&samples=2", "after=-1", "after=9007199254740993", "after=99999999999999999999", "samples=%zz",
+	} {
+		if status, body := ask(p, local("GET", "/api/cache?name=users&"+q, "")); status != 400 {
+			t.Errorf("%s: %d %s", q, status, body)
+		}
+	}
+	for _, target := range []string{
+		"/api/explain?name=users&key=" + strings.Repeat("a", adminapi.MaxKey+1), "/api/explain?name=users&key=%ff", "/api/explain?name=users&key=a&key=b",
+		"/api/cache?name=" + strings.Repeat("a", maxName+1), "/api/cache?name=users&name=users", "/api/stream?name=%ff",
+	} {
+		if status, body := ask(p, local("GET", target, "")); status != 400 {
+			t.Errorf("%.60s: %d %s", target, status, body)
+		}
+	}
+	if status, _ := ask(p, local("GET", "/api/explain?name=users&key="+strings.Repeat("%61", 1<<14), "")); status != 414 {
+		t.Errorf("long address: %d", status)
+	}
+}

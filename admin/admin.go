@@ -1,0 +1,222 @@
+// Package admin draws caches on a page: the sources of answers, the duration of loads, the
+// state of L2 and of the bus, the hottest keys, the last events, the effective options, and the state of
+// one key on every instance. The page also invalidates, and changes bounds and TTLs while the
+// program runs.
+//
+//	mux.Handle("/debug/strata/", admin.Handler(users, products))
+//
+// The page works below any prefix. Importing this package opens no port: the handler is part
+// of a server of the program. Unless [Options].Authorize says otherwise, it answers only
+// requests from the machine that it runs on. It never shows values, and shows keys only of
+// caches whose options allow that.
+//
+// Beside the page there is JSON for programs: api/caches, api/cache?name=, api/stream?name=
+// and api/explain?name=&key=; and api/invalidate, api/tags, api/all and api/tune, which want
+// a POST.
+package admin
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/page"
+	"github.com/strata-cache/strata/internal/panel"
+)
+
+// Cache is a cache that the page shows. A *[strata.Cache] of any types is one; other
+// implementations are for tests of this module.
+type Cache interface {
+	// Name is the name of the cache.
+	Name() string
+	// Stats returns its numbers.
+	Stats() strata.Stats
+	// Panel has the rest.
+	Panel() panel.Panel
+}
+
+// Options are the options of New. The zero Options are those of Handler.
+type Options struct {
+	// Authorize decides which requests are answered; the others get status 403. It is called
+	// for every request, at the same time, and may look at a session, a token or an address.
+	//
+	// Without it, only requests are answered that come from this machine: the address of the
+	// peer is a loopback address, so is the Host, and no header tells of a proxy. A proxy on
+	// this machine that adds no such header makes all its clients local: then set Authorize.
+	Authorize func(*http.Request) bool
+	// ReadOnly refuses all actions.
+	ReadOnly bool
+}
+
+// Page is an http.Handler for the page of some caches. All methods may be called at the same
+// time.
+type Page struct {
+	caches  []*shown
+	o       Options
+	handler http.Handler
+	assets  *page.Assets
+	streams page.Streams
+	history history
+	actions chan struct{} // holds one for each call of a cache that runs
+}
+
+// shown is a cache with its name on the page.
+type shown struct {
+	name  string
+	cache Cache
+	panel panel.Panel
+}
+
+// maxActions is the number of explanations and actions of a page that run at the same time.
+const maxActions = 8
+
+// files are the page itself, its script and its style.
+//
+//go:embed assets
+var files embed.FS
+
+// Handler returns a page with the default options.
+func Handler(caches ...Cache) *Page { return New(Options{}, caches...) }
+
+// New returns a page of these caches, in this order. On the page, a cache without a name is
+// called "cache", and one with the name of an earlier cache gets a number behind it. A nil
+// cache is a mistake of the program, for which New panics.
+//
+// The page keeps ten minutes of numbers, which it takes while there are requests, and until a
+// minute after the last one. Close it before the server that it is a part of: a server waits for streams
+// to end.
+func New(o Options, caches ...Cache) *Page {
+	p := &Page{o: o, actions: make(chan struct{}, maxActions)}
+	taken := map[string]bool{}
+	for i, c := range caches {
+		if c == nil {
+			panic(fmt.Sprintf("admin: cache %d of %d is nil", i+1, len(caches)))
+		}
+		name := c.Name()
+		if name == "" {
+			name = "cache"
+		}
+		for n, first := 2, name; taken[name]; n++ {
+			name = fmt.Sprintf("%s (%d)", first, n)
+		}
+		taken[name] = true
+		p.caches = append(p.caches, &shown{name, c, c.Panel()})
+	}
+	own, err := fs.Sub(files, "assets")
+	if err == nil {
+		p.assets, err = page.NewAssets(own)
+	}
+	if err != nil {
+		panic(err) // a file that is part of the program is missing
+	}
+	p.history.start(p.caches)
+	p.handler = page.Guard(http.HandlerFunc(p.route), page.Options{Authorize: o.Authorize, ReadOnly: o.ReadOnly})
+	return p
+}
+
+// Close ends all streams of the page, and the collection of numbers. Later streams are
+// refused. It returns nil, and does not close the caches.
+func (p *Page) Close() error {
+	p.streams.Close()
+	p.history.close()
+	return nil
+}
+
+// ServeHTTP answers a request for the page, for one of its files, or for JSON.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
+
+// Errors of requests.
+var (
+	errNotFound = errors.New("admin: there is no such page")
+	errPost     = errors.New("admin: an action wants a POST")
+	errGet      = errors.New("admin: only actions are posted")
+	errBusy     = errors.New("admin: too many actions run at the moment; try again later")
+)
+
+// route decides by the end of the path of a request: the page knows no prefix.
+func (p *Page) route(w http.ResponseWriter, r *http.Request) {
+	dir, name := path.Split(r.URL.Path)
+	folder := path.Base(dir)
+	switch {
+	case folder == "api" && name != "":
+		p.api(w, r, name)
+	case r.Method == http.MethodPost:
+		page.Fail(w, http.StatusMethodNotAllowed, errGet)
+	case folder == "assets" && name != "":
+		p.assets.Serve(w, name)
+	case name == "" && strings.HasSuffix(r.URL.Path, "/"):
+		p.assets.Serve(w, "index.html")
+	case !strings.Contains(name, "."):
+		p.toSlash(w, r)
+	default:
+		page.Fail(w, http.StatusNotFound, errNotFound)
+	}
+}
+
+// toSlash leads to the page from its address without a slash. The address is relative:
+// a proxy or a handler may have removed a prefix.
+func (p *Page) toSlash(w http.ResponseWriter, r *http.Request) {
+	name := path.Base(r.URL.Path)
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		name = path.Base(u.Path)
+	}
+	if name == "/" || name == "." {
+		page.Fail(w, http.StatusNotFound, errNotFound)
+		return
+	}
+	w.Header().Set("Location", "./"+url.PathEscape(name)+"/")
+	w.WriteHeader(http.StatusTemporaryRedirect)
+}
+
+// api answers a request for JSON.
+func (p *Page) api(w http.ResponseWriter, r *http.Request, name string) {
+	queries := map[string]http.HandlerFunc{
+		"caches": p.serveCaches, "cache": p.serveCache, "stream": p.serveStream, "explain": p.serveExplain,
+	}
+	actions := map[string]http.HandlerFunc{
+		"invalidate": p.invalidate, "tags": p.tags, "all": p.all,
+	}
+	post := r.Method == http.MethodPost
+	query, isQuery := queries[name]
+	action, isAction := actions[name]
+	switch {
+	case isQuery && !post:
+		query(w, r)
+	case isAction && post:
+		action(w, r)
+	case isQuery:
+		w.Header().Set("Allow", "GET, HEAD")
+		page.Fail(w, http.StatusMethodNotAllowed, errGet)
+	case isAction:
+		w.Header().Set("Allow", "POST")
+		page.Fail(w, http.StatusMethodNotAllowed, errPost)
+	default:
+		page.Fail(w, http.StatusNotFound, errNotFound)
+	}
+}
+
+// find returns the cache with this name on the page.
+func (p *Page) find(name string) (*shown, int, error) {
+	for i, c := range p.caches {
+		if c.name == name {
+			return c, i, nil
+		}
+	}
+	return nil, 0, fmt.Errorf("admin: there is no cache %q on this page", name)
+}
+
+// begin counts a call of a cache that may take its time; nil if too many run.
+func (p *Page) begin() (end func()) {
+	select {
+	case p.actions <- struct{}{}:
+		return func() { <-p.actions }
+	default:
+		return nil
+	}
+}

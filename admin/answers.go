@@ -1,0 +1,191 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/adminapi"
+	"github.com/strata-cache/strata/internal/page"
+)
+
+// maxName is the length of a name of a cache in a query.
+const maxName = 200
+
+func (p *Page) serveCaches(w http.ResponseWriter, _ *http.Request) {
+	p.history.touch()
+	page.Write(w, p.overview())
+}
+
+func (p *Page) serveCache(w http.ResponseWriter, r *http.Request) {
+	q := page.QueryOf(r)
+	_, i, err := p.named(q)
+	if err != nil {
+		page.Fail(w, statusOf(err), err)
+		return
+	}
+	most, err := q.Number("samples", 0, adminapi.MaxSamples, adminapi.MaxSamples)
+	if err != nil {
+		page.Fail(w, http.StatusBadRequest, err)
+		return
+	}
+	after, err := q.Number("after", 0, 1<<53, 0)
+	if err != nil {
+		page.Fail(w, http.StatusBadRequest, err)
+		return
+	}
+	p.history.touch()
+	page.Write(w, p.detail(i, int(most), 0, uint64(after)))
+}
+
+// serveStream streams the overview, or one cache if the query has a name. An event repeats
+// no samples and no events of the cache.
+func (p *Page) serveStream(w http.ResponseWriter, r *http.Request) {
+	q := page.QueryOf(r)
+	next := func(context.Context) any { return p.overview() }
+	if len(r.URL.Query()["name"]) > 0 {
+		_, i, err := p.named(q)
+		if err != nil {
+			page.Fail(w, statusOf(err), err)
+			return
+		}
+		var sample int64
+		var event uint64
+		next = func(context.Context) any {
+			d := p.detail(i, adminapi.MaxSamples, sample, event)
+			if n := len(d.Samples); n > 0 {
+				sample = d.Samples[n-1].At
+			}
+			if n := len(d.Events); n > 0 {
+				event = d.Events[n-1].Number
+			}
+			return d
+		}
+	}
+	p.streams.Serve(w, r, adminapi.Interval, func(ctx context.Context) any {
+		p.history.touch()
+		return next(ctx)
+	})
+}
+
+// unknown is the error of a name that no cache has.
+type unknown struct{ error }
+
+func statusOf(err error) int {
+	if errors.As(err, new(unknown)) {
+		return http.StatusNotFound
+	}
+	return http.StatusBadRequest
+}
+
+// named returns the cache that a query names.
+func (p *Page) named(q page.Query) (*shown, int, error) {
+	name, err := q.Text("name", maxName)
+	if err != nil {
+		return nil, 0, err
+	}
+	c, i, err := p.find(name)
+	if err != nil {
+		return nil, 0, unknown{err}
+	}
+	return c, i, nil
+}
+
+func (p *Page) overview() adminapi.Overview {
+	now := time.Now()
+	o := adminapi.Overview{Time: now.UnixMilli(), ReadOnly: p.o.ReadOnly, Caches: []adminapi.Summary{}}
+	for i, c := range p.caches {
+		samples := p.history.of(i, adminapi.MaxSamples, 0)
+		s := adminapi.Summary{Name: c.name, Info: c.info(), Numbers: numbersOf(c.cache.Stats()), Spark: spark(samples, now)}
+		if n := len(samples); n > 0 {
+			s.Latest = &samples[n-1]
+		}
+		o.Caches = append(o.Caches, s)
+	}
+	return o
+}
+
+// detail returns everything about one cache: samples after a time, events after a number.
+func (p *Page) detail(i, most int, sample int64, event uint64) adminapi.Detail {
+	c := p.caches[i]
+	d := adminapi.Detail{
+		Time: time.Now().UnixMilli(), ReadOnly: p.o.ReadOnly, Name: c.name, Info: c.info(),
+		Numbers: numbersOf(c.cache.Stats()), Samples: p.history.of(i, most, sample),
+		Events: []adminapi.Event{}, Settings: []adminapi.Setting{}, Hot: c.hot(),
+	}
+	for _, e := range c.panel.Events(event) {
+		d.Events = append(d.Events, adminapi.Event{Number: e.Number, At: e.At.UnixMilli(), Level: e.Level, Text: e.Text})
+	}
+	for _, s := range c.panel.Settings() {
+		d.Settings = append(d.Settings, adminapi.Setting(s))
+	}
+	return d
+}
+
+// millis is the time in milliseconds since 1970; 0 for the zero time.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func (c *shown) info() adminapi.Info { return adminapi.Info(c.panel.Info()) }
+
+func (c *shown) hot() adminapi.Hot {
+	h := c.panel.Hot()
+	a := adminapi.Hot{
+		Since: millis(h.Since), Sampled: h.Sampled, Every: h.Every, LoadTime: h.LoadTime,
+		ByReads: []adminapi.HotKey{}, ByLoadTime: []adminapi.HotKey{},
+	}
+	for _, k := range h.ByReads {
+		a.ByReads = append(a.ByReads, adminapi.HotKey(k))
+	}
+	for _, k := range h.ByLoadTime {
+		a.ByLoadTime = append(a.ByLoadTime, adminapi.HotKey(k))
+	}
+	return a
+}
+
+func numbersOf(s strata.Stats) adminapi.Numbers {
+	l := &s.Loads
+	return adminapi.Numbers{
+		Reads: adminapi.Reads{
+			Total: s.Reads, L1: s.L1.Hits, Joined: s.Joins, Remembered: s.Remembered, Throttled: s.Throttled,
+			Stale:      s.StaleRevalidating + s.StaleOnError + s.StaleAllowed,
+			StaleError: s.StaleOnError, Overloaded: s.Overloaded, TurnedAway: s.TurnedAway, Degraded: s.Degraded,
+		},
+		Loads: adminapi.Loads{
+			OK: l.OK, NotFound: l.NotFound, NotModified: l.NotModified, Errors: l.Errors, Panics: l.Panics,
+			Running: l.Running, Waiters: l.Waiters, MostWaiters: l.MostWaiters,
+			Refreshes: s.Refreshes, RefreshesDropped: s.RefreshesDropped,
+			P50: l.Latency.Quantile(0.5), P99: l.Latency.Quantile(0.99), Saved: s.Saved,
+		},
+		Memory: adminapi.Memory{
+			Entries: s.Entries, MaxEntries: s.MaxEntries, Weight: s.Weight, MaxWeight: s.MaxWeight,
+			Evicted: s.Evicted, Expired: s.Expired, Rejected: s.Rejected, EvictionAgeP50: s.EvictionAge.Quantile(0.5),
+			Refused: s.Refused, Mutations: s.Mutations, CallbackPanics: s.CallbackPanics,
+		},
+		Remote: adminapi.Remote{
+			Hits: s.L2.Hits, Misses: s.L2.Misses, Errors: s.L2.Errors, Foreign: s.L2.Foreign, Refused: s.RemoteRefused,
+			EncodeErrors: s.EncodeErrors, LeaseWaits: s.LeaseWaits, BreakerOpen: s.BreakerOpen,
+			BreakerChanges: s.BreakerChanges, StoringStopped: s.StoringStopped, P99: readP99(s.Operations),
+		},
+		Bus: adminapi.Bus{
+			Connected: s.Connected, Silence: s.BusSilence, EchoP99: s.BusEcho.Quantile(0.99), Pending: s.Pending,
+			Invalidations: s.Invalidations, Heard: s.Heard, Gaps: s.Gaps, Missed: s.Missed, Confirmed: s.Confirmed,
+		},
+	}
+}
+
+// readP99 is the duration that one in a hundred reads of L2 exceeds.
+func readP99(all []strata.OperationStats) time.Duration {
+	for _, o := range all {
+		if o.Operation == "get" && o.Result == "ok" {
+			return o.Latency.Quantile(0.99)
+		}
+	}
+	return 0
+}
