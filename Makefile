@@ -1,5 +1,5 @@
 # What to run, and how, in every module of the repository.
-MODULES  := . cmd/strata contrib/goredis contrib/zstd prometheus test bench
+MODULES  := . cmd/strata contrib/goredis contrib/zstd otel prometheus test bench
 FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 6

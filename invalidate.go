@@ -61,7 +61,11 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, op string, how remote.Drop
 		}
 	}
 	outer := ctx
-	ctx, span := c.begin(ctx, Span{Name: SpanInvalidate, Keys: len(keys), Soft: how.Soft})
+	s := Span{Name: SpanInvalidate, Keys: len(keys), Soft: how.Soft}
+	if len(keys) == 1 {
+		s.Key = keyOf(&c.core, keys[0])
+	}
+	ctx, span := c.begin(ctx, s)
 	defer func() { span.wrote(outer, err) }()
 	for len(keys) > 0 {
 		part := keys[:min(len(keys), maxBatch)]

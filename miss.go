@@ -109,7 +109,7 @@ func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loa
 		r, _, err := c.flyUntraced(ctx, key, kind, load, o)
 		return r, err
 	}
-	within, span := c.begin(ctx, Span{Name: SpanGet, Key: c.keyOf(key), Keys: 1})
+	within, span := c.begin(ctx, Span{Name: SpanGet, Key: keyOf(&c.core, key), Keys: 1})
 	r, part, err := c.flyUntraced(within, key, kind, load, o)
 	span.finish(readEnd(ctx, &r, part == flight.Joined, err))
 	return r, err

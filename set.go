@@ -107,7 +107,11 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 		}
 		begun++
 	}
-	within, span := c.begin(ctx, Span{Name: SpanSet, Keys: len(ws)})
+	s := Span{Name: SpanSet, Keys: len(ws)}
+	if len(ws) == 1 {
+		s.Key = keyOf(&c.core, ws[0].key)
+	}
+	within, span := c.begin(ctx, s)
 	err := c.setTier(within, ws)
 	span.wrote(ctx, err)
 	stored = err == nil

@@ -97,7 +97,7 @@ func (c *core) beginTraced(ctx context.Context, s Span) (within context.Context,
 }
 
 // keyOf is key, if it may be shown.
-func (c *core) keyOf(key any) any {
+func keyOf[K comparable](c *core, key K) any {
 	if c.settings.ShowKeys {
 		return key
 	}
@@ -183,7 +183,7 @@ func (l *loaderRun[K, V]) beginLoad() (ctx context.Context) {
 		s.Reason = "reload"
 	}
 	if len(l.reads) == 1 {
-		s.Key = c.keyOf(l.reads[0].f.Key)
+		s.Key = keyOf(&c.core, l.reads[0].f.Key)
 	}
 	ctx, l.span = c.begin(l.within, s)
 	for _, r := range l.reads {

@@ -30,7 +30,7 @@ func (c *Cache[K, V]) Update(ctx context.Context, key K, write func(ctx context.
 	if c.l2.Used() {
 		outer := ctx
 		var span *span
-		ctx, span = c.begin(ctx, Span{Name: SpanSet, Key: c.keyOf(key), Keys: 1})
+		ctx, span = c.begin(ctx, Span{Name: SpanSet, Key: keyOf(&c.core, key), Keys: 1})
 		defer func() { span.wrote(outer, err) }()
 	}
 	return u.run(ctx, key, func(ctx context.Context) (V, error) {

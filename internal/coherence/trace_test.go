@@ -218,8 +218,10 @@ func TestKeysAreInSpansOnlyWithShowKeys(t *testing.T) {
 	for _, show := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			r := &recorder{}
-			c := newCache(t, traced(r), func(o *strata.Options[string, int64]) { o.ShowKeys = show })
+			c := instance(t, newShared(), traced(r), func(o *strata.Options[string, int64]) { o.ShowKeys = show })
 			mustGet(t, c, "k", (&origin{}).load)
+			_ = c.Set(t.Context(), "k", 2)
+			_ = c.Invalidate(t.Context(), "k")
 			for _, s := range r.spans {
 				if (s.Key == "k") != show || !show && s.Key != nil {
 					t.Errorf("ShowKeys %v: the key of %s is %v", show, s.Name, s.Key)

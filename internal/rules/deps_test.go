@@ -39,7 +39,7 @@ var levels = map[string]int{ // read-only
 	// but not what a cache is, so each can be used without the other.
 	".": 3, "memory": 3, "redis": 3, "memcached": 3,
 	// 4: what is built around a cache.
-	"snapshot": 2, "admin": 4, "stratahttp": 4, "stratatest": 4, "prometheus": 4,
+	"snapshot": 2, "admin": 4, "stratahttp": 4, "stratatest": 4, "otel": 4, "prometheus": 4,
 	// 5: programs, most of them in modules of their own.
 	"examples/service": 5, "cmd/strata": 5, "contrib/goredis": 5, "contrib/zstd": 5, "bench": 5, "test": 5,
 }

@@ -79,7 +79,7 @@ func (s source) span(n ast.Node) int {
 // nestedModules are the folders with a go.mod of their own. They may require
 // what they need; the root module imports none of them.
 func nestedModules() []string {
-	return []string{"cmd/strata", "contrib/goredis", "contrib/zstd", "prometheus", "bench", "test"}
+	return []string{"cmd/strata", "contrib/goredis", "contrib/zstd", "otel", "prometheus", "bench", "test"}
 }
 
 // module returns the nested module that p lies in, or "" for the root module.

@@ -1,0 +1,19 @@
+// Package strataotel reports the work of caches to OpenTelemetry.
+//
+//	strata.Options[string, User]{Name: "users", TTL: time.Minute, Tracer: strataotel.NewTracer(nil)}
+//
+// Nil stands for the global provider.
+//
+// # Spans
+//
+// Reads that L1 answers have no span. "get users" is any other read of the cache users, and
+// "load users" a run of its Loader: within the read that leads it, or for a refresh a trace of
+// its own, linked to the read that has caused it. A read that has shared the load of another
+// caller is linked to that load. "set users" and "invalidate users" are writes and drops. All are
+// of kind internal.
+//
+// A span has the status error only if the caller gets an error, and never because the caller
+// itself has left. No key, no tag and no text of an error is in a span, since texts may hold
+// keys or credentials: error.type has the kind of the error. A cache with Options.ShowKeys
+// gives its keys; [WithErrorText] adds texts.
+package strataotel
