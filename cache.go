@@ -62,6 +62,7 @@ type core struct {
 	waiting    atomic.Int64 // callers that wait for loads
 
 	parts  Parts
+	tuned  tuned
 	counts counts
 	probes sync.WaitGroup
 	ending
@@ -109,6 +110,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	}
 	c := &Cache[K, V]{o: o}
 	c.settings = s
+	c.tuned.lives.Store(&tunedLives{s.TTL, s.Stale})
 	c.memory = l1.New(l1.Config[K, held[V]]{
 		MaxEntries: o.Memory.MaxEntries,
 		MaxWeight:  o.Memory.MaxWeight,

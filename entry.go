@@ -165,7 +165,7 @@ func (c *Cache[K, V]) expired(e *entry[K, V], since int64) *entry[K, V] {
 	s := c.relived(e, e.Value.Stamp())
 	s.Value.Expire()
 	if until := c.onErrorUntil(e); until > 0 {
-		s.Dead = min(until, l1.After(since, c.o.Stale.OnError))
+		s.Dead = min(until, l1.After(since, c.tuned.stale().OnError))
 	}
 	return s
 }
@@ -181,7 +181,7 @@ func (c *Cache[K, V]) aged(key K, e *entry[K, V]) *entry[K, V] {
 		if v, next, since = c.generation.Judge(stamp, func() uint16 { return c.laneOf(key) }); v == generation.Stale {
 			e = c.relived(e, next)
 			fresh, soon := min(e.Value.FreshUntil(e.Dead), since), e.Value.SoonAt(e.Dead)
-			e.Dead = e.Value.End(fresh, min(e.Dead, l1.After(since, c.o.Stale.window())))
+			e.Dead = e.Value.End(fresh, min(e.Dead, l1.After(since, c.tuned.stale().window())))
 			e.Value.SetSoon(soon, e.Dead)
 		}
 	}
@@ -263,38 +263,40 @@ func (c *core) dueAt(now int64, fresh, ttl, took time.Duration) int64 {
 // revalidates reports whether e, which is not fresh any more, may be served
 // while it is refreshed. One that a caller has expired may not.
 func (c *Cache[K, V]) revalidates(e *entry[K, V], now int64) bool {
-	return !e.Value.Expired() && now < l1.After(e.Value.FreshUntil(e.Dead), c.o.Stale.WhileRevalidate)
+	return !e.Value.Expired() && now < l1.After(e.Value.FreshUntil(e.Dead), c.tuned.stale().WhileRevalidate)
 }
 
 // onErrorUntil is until when e may be served if its load fails.
 func (c *Cache[K, V]) onErrorUntil(e *entry[K, V]) int64 {
-	if c.o.Stale.OnError == 0 {
+	if c.tuned.stale().OnError == 0 {
 		return 0
 	}
 	if e.Value.Expired() {
 		return e.Dead
 	}
-	return min(e.Dead, l1.After(e.Value.FreshUntil(e.Dead), c.o.Stale.OnError))
+	return min(e.Dead, l1.After(e.Value.FreshUntil(e.Dead), c.tuned.stale().OnError))
 }
 
 // life returns how long a value stored by o is to live. It is not positive if
 // the value is not to be stored.
 func (c *core) life(o *call) time.Duration {
 	if o.ttl == 0 {
-		return c.jittered(c.settings.TTL)
+		return c.jittered(c.tuned.ttl())
 	}
 	return c.jittered(o.ttl)
 }
 
 // passesMemory reports whether a call keeps nothing in L1.
-func (c *core) passesMemory(o *call) bool { return o.noMemory || c.settings.Memory.Off }
+func (c *core) passesMemory(o *call) bool {
+	return o.noMemory || c.settings.Memory.Off || c.tuned.off.Load()
+}
 
 // kept is how long a value is kept that is fresh for left.
 func (c *core) kept(left time.Duration) time.Duration {
-	if left > NoExpiry-c.settings.Stale.window() {
+	if left > NoExpiry-c.tuned.stale().window() {
 		return NoExpiry
 	}
-	return left + c.settings.Stale.window()
+	return left + c.tuned.stale().window()
 }
 
 // memoryTTL is the longest life that an entry may have in L1 now.

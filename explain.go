@@ -109,7 +109,7 @@ func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
 }
 
 func (c *Cache[K, V]) explainMemory(key K) Place {
-	p := Place{Used: !c.o.Memory.Off}
+	p := Place{Used: !c.passesMemory(&call{})}
 	if e, now := c.negatives.Peek(key); e != nil && c.recall(key) == &e.Value && e.Value.notFound {
 		p.NotFound = true
 		p.Fresh, p.Left = until(e.Value.fresh, now), until(e.Dead, now)
@@ -192,7 +192,7 @@ func (c *Cache[K, V]) explainStale(h remote.Held, p *Place) {
 	}
 	age, soft, _ := c.staleSince(&h, p.Expired, p.Tags)
 	p.Expired = soft
-	p.served, p.fallback = !soft && age < c.o.Stale.WhileRevalidate, age < c.o.Stale.OnError
+	p.served, p.fallback = !soft && age < c.tuned.stale().WhileRevalidate, age < c.tuned.stale().OnError
 }
 
 // explainTags takes the tags from body, and adds the effect of their drops on the
@@ -225,6 +225,8 @@ func (c *core) verdict(key any, r *Report) string {
 	switch {
 	case c.closed.Load():
 		return "The cache is closed."
+	case c.tuned.off.Load():
+		return "The Loader runs: the cache is turned off on this instance."
 	case r.L1.NotFound:
 		return "L1 answers that the origin does not have the key" + lasting(r.L1.Fresh) + "."
 	case r.L1.Present && r.L1.Fresh > 0:

@@ -52,6 +52,7 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K, opts ...CallOption) (V, bo
 // getOnly is Get where more than a look at e, which the engine has found, is needed.
 func (c *Cache[K, V]) getOnly(ctx context.Context, key K, e *entry[K, V], now int64, opts []CallOption) (V, bool) {
 	o := callOf(opts)
+	c.tuned.apply(&o)
 	if o.noMemory {
 		c.countAsMiss(e != nil)
 		c.tellMiss(ctx, key)
@@ -97,6 +98,7 @@ func (c *Cache[K, V]) getStale(ctx context.Context, key K, o *call) (V, bool) {
 // needed.
 func (c *Cache[K, V]) getSlow(ctx context.Context, key K, e *entry[K, V], now int64, load Loader[K, V], opts []CallOption) (V, error) {
 	o := callOf(opts)
+	c.tuned.apply(&o)
 	if err := c.callError(&o); err != nil {
 		c.countAsMiss(e != nil)
 		c.counts.turnedAway.Add(1)
@@ -193,6 +195,7 @@ func (c *Cache[K, V]) servesStale(ctx context.Context, key K, e *entry[K, V], no
 // moment ago. It reports false if there is no room for that.
 func (c *Cache[K, V]) refresh(ctx context.Context, key K, load Loader[K, V], from *call) (room bool) {
 	o := *from
+	c.tuned.apply(&o)
 	load = c.loader(load, &o)
 	if _, running := c.flights.Running(key); running || load == nil || c.throttled(key) != nil {
 		return true
@@ -259,6 +262,7 @@ func (c *Cache[K, V]) refreshNow(ctx context.Context, keys []K) (left []K) {
 	if c.o.ManyLoader != nil {
 		for part := range slices.Chunk(keys, maxBatch) {
 			m := many[K, V]{c: c, load: c.o.ManyLoader, call: call{ahead: true}, due: slices.Clone(part)}
+			c.tuned.apply(&m.call)
 			left = append(left, m.refresh(ctx)...)
 		}
 		return left
@@ -291,7 +295,7 @@ func (c *Cache[K, V]) keepHot() {
 // in L2 is read from there again.
 func (c *Cache[K, V]) hotAndDue() (due []K) {
 	next := c.memory.Now() + int64(c.o.RefreshEvery)
-	tells := c.o.RefreshAt > 0 || c.o.Stale.window() > 0 // else it is due at its end
+	tells := c.o.RefreshAt > 0 || c.tuned.stale().window() > 0 // else it is due at its end
 	for _, e := range c.memory.Hottest(c.o.Limits.MaxRefreshes) {
 		soon := e.Value.SoonAt(e.Dead)
 		if capped := tells && soon == e.Dead && c.l2.HasTier(); !capped && soon <= next && c.memory.Cool(&e.Head) {

@@ -47,7 +47,7 @@ func (c *Cache[K, V]) InvalidateHold(ctx context.Context, d time.Duration, keys 
 // stale value is served, for Stale.OnError since the Expire and no longer than
 // without it. Get does not return stale values. Errors are as for Invalidate.
 func (c *Cache[K, V]) Expire(ctx context.Context, keys ...K) error {
-	return c.invalidate(ctx, "expire", remote.Drop{Soft: true, Left: c.o.Stale.window()}, keys)
+	return c.invalidate(ctx, "expire", remote.Drop{Soft: true, Left: c.tuned.stale().window()}, keys)
 }
 
 // invalidate makes a drop of the kind how for each of keys, also after an error.

@@ -21,6 +21,7 @@ import (
 // called for each key by itself, for all at once.
 func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, V], opts ...CallOption) (map[K]V, error) {
 	o := callOf(opts)
+	c.tuned.apply(&o)
 	o.info = nil
 	if err := c.callError(&o); err != nil {
 		return nil, err

@@ -36,11 +36,15 @@ const (
 
 // newNegatives makes the store of negatives.
 func newNegatives[K comparable](entries, weight int64) *l1.Cache[K, negative] {
-	bound := entries
-	if bound == 0 {
-		bound = min(weight, DefaultMaxEntries)
+	return l1.New(l1.Config[K, negative]{MaxEntries: negativeBound(entries, weight)})
+}
+
+// negativeBound is the bound of the number of negatives for these bounds of L1.
+func negativeBound(entries, weight int64) int64 {
+	if entries == 0 {
+		entries = min(weight, DefaultMaxEntries)
 	}
-	return l1.New(l1.Config[K, negative]{MaxEntries: max(1, bound/negativeShare)})
+	return max(1, entries/negativeShare)
 }
 
 // recall returns the negative entry of key if it still holds, or nil. A failure

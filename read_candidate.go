@@ -17,7 +17,7 @@ import (
 // useStale makes a stale value of L2 the candidate. It settles the read if it may
 // be served while it is refreshed.
 func (r *read[K, V]) useStale(o opened[V], h *remote.Held) (settled bool) {
-	c, now, window := r.c, r.c.memory.Now(), r.c.o.Stale.window()
+	c, now, window := r.c, r.c.memory.Now(), r.c.tuned.stale().window()
 	age, expired, unbounded := c.staleSince(h, o.byTag, o.tags)
 	k := &r.candidate
 	born := k.times.Born
@@ -34,11 +34,11 @@ func (r *read[K, V]) useStale(o opened[V], h *remote.Held) (settled bool) {
 		e = c.expired(e, now)
 	}
 	k.entry, k.times = e, c.timesOf(e)
-	if d := c.o.Stale.OnError - age; c.o.Stale.OnError > 0 && d > 0 {
+	if d := c.tuned.stale().OnError - age; c.tuned.stale().OnError > 0 && d > 0 {
 		k.until = l1.After(now, d)
 		r.offer()
 	}
-	if expired || !r.loads || r.call.refresh || r.call.skipRead || age >= c.o.Stale.WhileRevalidate {
+	if expired || !r.loads || r.call.refresh || r.call.skipRead || age >= c.tuned.stale().WhileRevalidate {
 		return false
 	}
 	r.found(o.value, o.tags, endL2)
@@ -55,7 +55,7 @@ func (r *read[K, V]) useStale(o opened[V], h *remote.Held) (settled bool) {
 // has expired it. unbounded says that L2 keeps it for as long as if it had not been
 // expired, because the time of that is not known here.
 func (c *core) staleSince(h *remote.Held, byTag bool, tags []string) (age time.Duration, expired, unbounded bool) {
-	window := c.settings.Stale.window()
+	window := c.tuned.stale().window()
 	age, expired = max(0, window-h.Left), h.Soft || byTag
 	var since int64
 	var known bool
@@ -83,7 +83,7 @@ func (r *read[K, V]) bound() {
 	r.candidate.unbounded = false
 	ctx, cancel := r.opContext()
 	defer cancel()
-	r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.o.Stale.window())
+	r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.tuned.stale().window())
 }
 
 // serveCandidate makes the candidate the result instead of err, if it may be served

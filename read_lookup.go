@@ -353,7 +353,7 @@ func (r *read[K, V]) keepHeld(o *opened[V], h *remote.Held) {
 	e := r.c.entry(now, r.f.Key, o.value, left, h.Left, r.stamps(o.tags), record{id: h.ID, born: born})
 	// L2 does not say how long the value's life was, only how much of it is left. If
 	// a short life were due at once, instances would take turns at refreshing it.
-	r.c.refreshSoon(e, now, left, min(r.c.o.TTL, left), 0)
+	r.c.refreshSoon(e, now, left, min(r.c.tuned.ttl(), left), 0)
 	r.outcome.entry = e
 }
 

@@ -201,7 +201,7 @@ func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
 // insertWritten returns the insertion of a write into L1; nil if L1 keeps nothing of it.
 func (c *Cache[K, V]) insertWritten(w *write[K, V], removed *[]removal[K, V]) (insert func()) {
 	switch {
-	case !w.keep:
+	case !w.keep, c.tuned.off.Load(): // looked at after the stamps were taken; see Tune
 		return nil
 	case w.absent:
 		n := c.negativeEntry(w.key, ErrNotFound, w.left, w.stamps)

@@ -102,7 +102,7 @@ func (r *read[K, V]) supersede() {
 			return
 		}
 	}
-	drops := []remote.Drop{{Key: r.l2.Name, Soft: res.Err == nil, Left: r.c.o.Stale.window()}}
+	drops := []remote.Drop{{Key: r.l2.Name, Soft: res.Err == nil, Left: r.c.tuned.stale().window()}}
 	switch {
 	case r.c.l2.HasTier() && !r.l2.KeyTooLong:
 		r.c.l2.DropSoon(drops)

@@ -124,6 +124,11 @@ type Stats struct {
 	// MaxEntries and MaxWeight are the bounds of L1; 0 for none.
 	MaxEntries, MaxWeight int64
 
+	// TuneRefused counts calls of [Cache.Tune] with an invalid value. Off says that this
+	// instance of the cache is turned off.
+	TuneRefused uint64
+	Off         bool
+
 	// Mutations counts entries that callers have changed, as far as
 	// Memory.DetectMutation has found them.
 	Mutations uint64
@@ -242,6 +247,8 @@ func (c *Cache[K, V]) Stats() Stats {
 		BusSilence:        c.link.Silence(),
 		BusEcho:           durations(c.link.Echo()),
 		Pending:           c.l2.Pending(),
+		TuneRefused:       c.tuned.refused.Load(),
+		Off:               c.tuned.off.Load(),
 		Evicted:           m.Evicted,
 		Expired:           m.Expired,
 		Rejected:          m.Rejected,

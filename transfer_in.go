@@ -104,7 +104,7 @@ func (r *incoming[K, V]) Cover(ctx context.Context, position []byte) (doubt stri
 // Entry takes in e.
 func (r *incoming[K, V]) Entry(e *dump.Entry, ago time.Duration, keep bool) transfer.Outcome {
 	c := r.c
-	if c.closed.Load() || c.o.Memory.Off {
+	if c.closed.Load() || c.passesMemory(&call{}) {
 		return transfer.Full
 	}
 	name := string(e.Key)

@@ -53,7 +53,7 @@ func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions)
 		return Warmed{}, err
 	case o.PerSecond < 0:
 		return Warmed{}, errors.New("strata: warm: PerSecond is negative")
-	case c.o.Memory.Off:
+	case c.passesMemory(&call{}):
 		return Warmed{}, errWarmOff
 	case !c.l2.HasTier():
 		return Warmed{}, errWarmAlone

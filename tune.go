@@ -1,0 +1,139 @@
+package strata
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Tuning are changes of Options of a cache that is in use, for [Cache.Tune]. A nil field
+// changes nothing. new(5*time.Minute) is a pointer to a value.
+type Tuning struct {
+	// MaxEntries and MaxWeight replace the bounds of L1: at least 1; MaxWeight needs
+	// Memory.Weigh. A smaller bound evicts at once.
+	MaxEntries, MaxWeight *int64
+	// TTL replaces Options.TTL for values that are stored from now on: at least 1 ms, or
+	// NoExpiry.
+	TTL *time.Duration
+	// StaleWhileRevalidate and StaleOnError replace the windows of Options.Stale, for values
+	// in L1 at once; 0 or less for none. A value is kept for no longer than the windows
+	// said when it was stored.
+	StaleWhileRevalidate, StaleOnError *time.Duration
+	// Off turns this instance of the cache off, or on again: while it is off, no read looks
+	// into L1 or L2, and no load is stored. Callers still share loads and failures, and
+	// invalidations and writes reach L2 and the other instances. L1 is empty when it is turned
+	// on again.
+	Off *bool
+}
+
+// Tune changes Options of this instance while the cache is in use. It changes all that t names, or,
+// if a value is invalid or the cache is closed, nothing; then it counts in Stats.TuneRefused
+// and returns an error that names every field that is wrong. The log gets a line for each
+// change. Other instances are not told.
+func (c *Cache[K, V]) Tune(t Tuning) error {
+	c.tuned.mu.Lock()
+	defer c.tuned.mu.Unlock()
+	if err := c.checkTuning(&t); err != nil {
+		c.tuned.refused.Add(1)
+		return err
+	}
+	if said := t.String(); said != "" {
+		c.settings.Logger.Info("strata: options are changed: "+said, slog.String("cache", c.o.Name))
+	}
+	if t.MaxEntries != nil || t.MaxWeight != nil {
+		entries, weight := c.memory.Bounds()
+		entries, weight = orElse(t.MaxEntries, entries), orElse(t.MaxWeight, weight)
+		c.memory.Notify(c.memory.Resize(entries, weight))
+		c.negatives.Resize(negativeBound(entries, weight), 0)
+	}
+	next := *c.tuned.lives.Load()
+	next.ttl = orElse(t.TTL, next.ttl)
+	next.stale.WhileRevalidate = max(0, orElse(t.StaleWhileRevalidate, next.stale.WhileRevalidate))
+	next.stale.OnError = max(0, orElse(t.StaleOnError, next.stale.OnError))
+	c.tuned.lives.Store(&next)
+	if off := orElse(t.Off, c.tuned.off.Load()); off != c.tuned.off.Swap(off) && off {
+		// What is stored from now on has looked at off; all else is older than this.
+		c.invalidateAllLocal()
+		c.memory.Clear()
+	}
+	return nil
+}
+
+// orElse returns the value that p points to, or else v.
+func orElse[T any](p *T, v T) T {
+	if p != nil {
+		return *p
+	}
+	return v
+}
+
+// tuned are the Options that Tune changes, as they are now.
+type tuned struct {
+	lives   atomic.Pointer[tunedLives]
+	off     atomic.Bool
+	refused atomic.Uint64
+	mu      sync.Mutex // one Tune at a time
+}
+
+type tunedLives struct {
+	ttl   time.Duration
+	stale Stale
+}
+
+// ttl is Options.TTL as it is now.
+func (t *tuned) ttl() time.Duration { return t.lives.Load().ttl }
+
+// stale is Options.Stale as it is now.
+func (t *tuned) stale() Stale { return t.lives.Load().stale }
+
+// apply adds the state of the switch to the options of a call that reads.
+func (t *tuned) apply(o *call) {
+	if t.off.Load() {
+		o.noMemory, o.noRemote = true, true
+	}
+}
+
+// checkTuning returns an error for every field of t that is wrong.
+func (c *core) checkTuning(t *Tuning) error {
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("strata: tune: %s: "+format, append([]any{field}, args...)...))
+	}
+	if n := t.MaxEntries; n != nil && *n < 1 {
+		bad("MaxEntries", "%d is less than 1", *n)
+	}
+	if n := t.MaxWeight; n != nil && *n < 1 {
+		bad("MaxWeight", "%d is less than 1", *n)
+	}
+	if t.MaxWeight != nil && c.settings.Memory.Weigh == nil {
+		bad("MaxWeight", "needs Memory.Weigh")
+	}
+	if d := t.TTL; d != nil && *d < minTTL {
+		bad("TTL", "%v is less than %v", *d, minTTL)
+	}
+	return errors.Join(errs...)
+}
+
+// String names the changes, as "TTL=1m0s Off=true"; empty for none.
+func (t Tuning) String() string {
+	var all []string
+	say := func(named bool, name string, value func() any) {
+		if named {
+			all = append(all, fmt.Sprintf("%s=%v", name, value()))
+		}
+	}
+	say(t.MaxEntries != nil, "MaxEntries", func() any { return *t.MaxEntries })
+	say(t.MaxWeight != nil, "MaxWeight", func() any { return *t.MaxWeight })
+	say(t.TTL != nil, "TTL", func() any { return *t.TTL })
+	say(t.StaleWhileRevalidate != nil, "Stale.WhileRevalidate", func() any { return *t.StaleWhileRevalidate })
+	say(t.StaleOnError != nil, "Stale.OnError", func() any { return *t.StaleOnError })
+	say(t.Off != nil, "Off", func() any { return *t.Off })
+	return strings.Join(all, " ")
+}
