@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/asking"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/grace"
+	"github.com/strata-cache/strata/internal/journal"
 	"github.com/strata-cache/strata/internal/keyname"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/l2"
@@ -43,6 +45,7 @@ type Cache[K comparable, V any] struct {
 
 	flights  *flight.Group[K, V]
 	gathered gathered[K, V]
+	hot      hot[K]
 	o        Options[K, V]
 }
 
@@ -61,11 +64,20 @@ type core struct {
 	purger     purger
 	waiting    atomic.Int64 // callers that wait for loads
 
-	parts  Parts
-	tuned  tuned
+	parts Parts
+	tuned tuned
+	watched
 	counts counts
 	probes sync.WaitGroup
 	ending
+}
+
+// watched is the state of a cache for package admin.
+type watched struct {
+	given   *settings // the options before defaults were set
+	bounds  func() (entries, weight int64)
+	journal journal.Journal
+	asker   asking.Asker
 }
 
 // ending is the state of the end of a cache.
@@ -104,12 +116,14 @@ const (
 // every field that is wrong. It does not wait for the network: an instance
 // starts while L2 is down.
 func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
+	given := o.settings()
 	s, err := o.setDefaults()
 	if err != nil {
 		return nil, err
 	}
 	c := &Cache[K, V]{o: o}
-	c.settings = s
+	s.Logger = slog.New(c.journal.Handler(s.Logger.Handler()))
+	c.settings, c.given, c.o.Logger = s, given, s.Logger
 	c.tuned.lives.Store(&tunedLives{s.TTL, s.Stale})
 	c.memory = l1.New(l1.Config[K, held[V]]{
 		MaxEntries: o.Memory.MaxEntries,
@@ -119,6 +133,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		IdleTTL:    o.IdleTTL,
 		Notify:     c.evicted(),
 	})
+	c.bounds = c.memory.Bounds
 	c.texts, c.names = keyname.IsString[K](), o.Remote.names()
 	c.negatives = newNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
 	if c.encoding = o.Remote.Codec; c.encoding == nil {

@@ -62,6 +62,8 @@
 // Observe:
 //   - [Cache.Stats]: counters; [Histogram.Quantile] reads latencies
 //   - [Cache.Explain]: the state of one key, and the effect of its next read
+//   - [Cache.Tune]: change options at run time
+//   - [Cache.Panel]: the cache for package admin
 //   - [Cache.Len], [Cache.Name]: the number of entries in L1, the name of the cache
 //   - [Hooks]: functions that are called for hits, misses, loads, evictions and errors
 //   - [Tracer]: is told of loads, misses and invalidations as spans of traces

@@ -18,9 +18,11 @@ func (c *Cache[K, V]) startLink() {
 	if c.o.RefreshEvery > 0 {
 		c.probes.Go(c.keepHot)
 	}
+	c.asker.Explain, c.asker.Usable = c.explainHere, func(name string) bool { return !c.tooLong(len(name)) }
 	c.startCore(link.Options{
-		FenceAll: c.flights.FenceAll, Apply: c.apply, DropAll: c.dropAllLocal,
+		FenceAll: c.flights.FenceAll, Apply: c.apply, DropAll: c.heardAll,
 		Hits: func() uint64 { return c.memory.Stats().Hits },
+		Seen: c.asker.Seen,
 	})
 }
 
@@ -32,6 +34,7 @@ func (c *core) startCore(o link.Options) {
 	if !c.l2.HasBus() {
 		return
 	}
+	c.asker.Instance, c.asker.Open, c.asker.Publish, c.asker.Go = c.l2.Instance(), c.open, c.publish, c.probes.Go
 	s := c.settings
 	o.Name, o.Instance, o.Bus, o.Logger, o.Generation = s.Name, c.l2.Instance(), s.Remote.Bus, s.Logger, &c.generation
 	o.Confirms, o.Mine, o.Now, o.Patience, o.Timeout = c.l2.HasTier(), c.l2.Mine, c.now, UnconfirmedTTL, s.Remote.Timeout
@@ -43,6 +46,13 @@ func (c *core) startCore(o link.Options) {
 	}
 	o.Recheck = c.l2.Recheck
 	c.link = link.Start(o)
+}
+
+// publish sends a message that is about no drop to all instances. It may be lost.
+func (c *core) publish(k remote.Kind, key string) {
+	ctx, cancel := c.l2.Bound(c.open)
+	defer cancel()
+	_ = c.settings.Remote.Bus.Publish(ctx, []remote.Message{{Name: c.settings.Name, Kind: k, From: c.l2.Instance(), Key: key}})
 }
 
 // stopLink ends what startLink has begun, when c.open has ended.
@@ -57,11 +67,16 @@ func (c *core) stopLink() {
 // read from now on are newer than the drop, and entries that were read before it
 // are removed from L1.
 func (c *Cache[K, V]) apply(m *remote.Message) {
+	if m.Kind == remote.Asked || m.Kind == remote.Answered {
+		c.asker.Receive(m)
+		return
+	}
 	if m.Kind == remote.Ended || c.l2.Mine(m) {
 		c.l2.LeaseEnded(m.Key)
 		return
 	}
 	c.counts.heard.Add(1)
+	c.noteEvent(keysHeard, false, 1)
 	switch m.Kind {
 	case remote.Dropped, remote.Expired:
 		c.applyKey(m)
@@ -71,6 +86,12 @@ func (c *Cache[K, V]) apply(m *remote.Message) {
 		}
 		c.dropTagsLocal([]string{m.Key}, m.Kind == remote.TagExpired)
 	}
+}
+
+// heardAll applies a drop of everything by another instance.
+func (c *Cache[K, V]) heardAll(soft bool) {
+	c.noteEvent(allHeard, soft, 1)
+	c.dropAllLocal(soft)
 }
 
 // applyKey applies a drop of one key.

@@ -93,8 +93,38 @@ func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.
 		}
 		c.dropLocal(k, how.Soft)
 	}
-	c.counts.invalidations.Add(uint64(len(keys)))
+	c.noteDrops(keysInvalidated, how.Soft, len(keys))
 	return err
+}
+
+// The events of drops.
+const (
+	keysInvalidated = iota
+	tagsInvalidated
+	allInvalidated
+	keysHeard
+	allHeard
+)
+
+// noteDrops counts drops by callers of this instance, and notes them as an event.
+func (c *core) noteDrops(what int, soft bool, n int) {
+	c.counts.invalidations.Add(uint64(n))
+	c.noteEvent(what, soft, n)
+}
+
+// noteEvent notes drops as an event.
+func (c *core) noteEvent(what int, soft bool, n int) {
+	hard := [...]string{
+		"keys invalidated: %d", "tags invalidated: %d", "everything invalidated, times: %d",
+		"drops heard from other instances: %d", "everything invalidated by another instance, times: %d",
+	}
+	if soft {
+		hard = [...]string{
+			"keys expired: %d", "tags expired: %d", "everything expired, times: %d",
+			"drops heard from other instances: %d", "everything expired by another instance, times: %d",
+		}
+	}
+	c.journal.Count(hard[what], n)
 }
 
 // dropsOf returns the drops of keys for L2: none without an L2 and a bus. A key
@@ -173,7 +203,7 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	if !soft {
 		c.memory.Clear()
 	}
-	c.counts.invalidations.Add(1)
+	c.noteDrops(allInvalidated, soft, 1)
 	return err
 }
 
@@ -242,7 +272,7 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 	}
 	defer span.wrote(ctx, err)
 	c.dropTagsLocal(tags, soft)
-	c.counts.invalidations.Add(uint64(len(tags)))
+	c.noteDrops(tagsInvalidated, soft, len(tags))
 	return err
 }
 

@@ -56,7 +56,7 @@ func (c *Cache[K, V]) Tune(t Tuning) error {
 	next.stale.OnError = max(0, orElse(t.StaleOnError, next.stale.OnError))
 	c.tuned.lives.Store(&next)
 	if off := orElse(t.Off, c.tuned.off.Load()); off != c.tuned.off.Swap(off) && off {
-		// What is stored from now on has looked at off; all else is older than this.
+		// Stores from now on have looked at off; all others are older than this.
 		c.invalidateAllLocal()
 		c.memory.Clear()
 	}

@@ -59,6 +59,10 @@ const (
 	Ended Kind = 7
 	// Beat: a heartbeat. Key has a format of the cache, Is.Count is its number.
 	Beat Kind = 8
+	// Asked: an instance asks for the state of a key, Answered: another one answers. Key
+	// has a format of the cache. Nothing was dropped.
+	Asked    Kind = 9
+	Answered Kind = 10
 )
 
 // Message announces a change in the tier.

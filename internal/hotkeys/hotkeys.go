@@ -70,6 +70,14 @@ func (s *Sketch[K]) Top(n int) []Counter[K] {
 	return all[:min(max(n, 0), len(all))]
 }
 
+// Of returns a copy of the counter of a key; zero if it is not in the sketch.
+func (s *Sketch[K]) Of(key K) (c Counter[K]) {
+	if found := s.at[key]; found != nil {
+		c = *found
+	}
+	return c
+}
+
 // up moves a counter towards the lightest.
 func (s *Sketch[K]) up(c *Counter[K]) {
 	for c.place > 0 {

@@ -65,7 +65,8 @@ type Cache[K comparable, V any] struct {
 	words  bool
 	secret secret
 	// texts says that keys are strings; see [NewEntry].
-	texts bool
+	texts  bool
+	sample atomic.Pointer[func(K, uint64)] // see Sample
 }
 
 // secret hashes 64 bits by two multiplications of 128 bits, as wyhash does (Wang Yi,
@@ -304,7 +305,7 @@ func (c *Cache[K, V]) Get(key K) (*Entry[K, V], int64) {
 				*n = hits
 			}
 			if hits%paceReads == 0 {
-				c.clock.pace()
+				c.paced(e, hits)
 			}
 			return e, now
 		}
@@ -316,6 +317,25 @@ func (c *Cache[K, V]) Get(key K) (*Entry[K, V], int64) {
 		}
 	}
 	return c.missed(0)
+}
+
+// paced is called once per paceReads hits of a goroutine: it keeps the time, and
+// gives e to the function of Sample.
+func (c *Cache[K, V]) paced(e *Entry[K, V], hits uint64) {
+	c.clock.pace()
+	if f := c.sample.Load(); f != nil {
+		(*f)(e.Key, hits)
+	}
+}
+
+// Sample makes f be called for one in 64 hits, with the key and a number: that of the hits of
+// the goroutine, or of several. f must not wait. Nil ends it. A hit pays nothing for it.
+func (c *Cache[K, V]) Sample(f func(key K, hits uint64)) {
+	if f == nil {
+		c.sample.Store(nil)
+		return
+	}
+	c.sample.Store(&f)
 }
 
 // missed counts a miss.

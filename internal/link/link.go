@@ -72,11 +72,13 @@ type Options struct {
 	Recheck func()
 	// FenceAll keeps running loads from being joined or stored.
 	FenceAll func()
-	// Apply carries out a message, other than a drop of everything, in L1.
+	// Apply carries out a message, other than a drop of everything, in L1, or answers it.
 	Apply func(m *remote.Message)
 	// Mine reports whether a message is of this instance and its own call has carried
 	// it out.
 	Mine func(m *remote.Message) bool
+	// Seen is told of each heartbeat of another instance. Optional.
+	Seen func(instance uint64)
 	// DropAll makes everything absent, or stale if soft.
 	DropAll func(soft bool)
 	// Now returns the time, Hits the number of hits so far.

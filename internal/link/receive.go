@@ -52,7 +52,7 @@ func (l *Link) receive(m *remote.Message, now int64) {
 	case remote.Beat:
 		l.receiveHeartbeat(m, now)
 		return
-	case remote.Ended:
+	case remote.Ended, remote.Asked, remote.Answered:
 		l.o.Apply(m)
 		return
 	}
@@ -93,6 +93,8 @@ func (l *Link) receiveAll(m *remote.Message, now int64) {
 func (l *Link) receiveHeartbeat(m *remote.Message, now int64) {
 	if m.From == l.o.Instance {
 		l.came(m.Is.Count, now)
+	} else if l.o.Seen != nil {
+		l.o.Seen(m.From)
 	}
 	result := generation.Reached
 	if l.o.Position != nil {

@@ -101,7 +101,7 @@ func ParseMessage(name, text string) (m remote.Message, ok bool) {
 		Name: name, Kind: remote.Kind(kind), From: from, Key: text,
 		Lane: uint16(lane), Was: was, Is: is, Hold: time.Duration(hold) * time.Millisecond,
 	}
-	if m.Kind < remote.Dropped || m.Kind > remote.Beat {
+	if m.Kind < remote.Dropped || m.Kind > remote.Answered {
 		return remote.Message{}, false
 	}
 	return m, true

@@ -67,7 +67,7 @@ type Names struct {
 	Ended string
 
 	lane  string
-	heads [remote.Beat + 1]string // of messages, up to the lane
+	heads [remote.Answered + 1]string // of messages, up to the lane
 }
 
 // NewNames returns the names for a space in a database of its server.

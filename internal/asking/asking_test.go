@@ -1,0 +1,178 @@
+package asking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/panel"
+	"github.com/strata-cache/strata/remote"
+)
+
+// team are instances on one bus, each with a delay of its answers.
+type team struct {
+	all []*Asker
+	mu  sync.Mutex
+	cut map[uint64]bool // instances that hear nothing
+}
+
+func newTeam(t *testing.T, delays ...time.Duration) *team {
+	g := &team{cut: map[uint64]bool{}}
+	var runs sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for i, d := range delays {
+		id := uint64(i + 1)
+		g.all = append(g.all, &Asker{
+			Instance: id, Open: ctx, Go: runs.Go,
+			Usable: func(name string) bool { return len(name) < 100 },
+			Explain: func(ctx context.Context, name string) (panel.Explanation, error) {
+				e := panel.Explanation{Instance: fmt.Sprint("host/", id), Here: true, Answered: true}
+				select {
+				case <-time.After(d):
+				case <-ctx.Done():
+				}
+				if name == "bad" {
+					return e, errors.New("no key")
+				}
+				e.Verdict = name + " is fresh"
+				return e, nil
+			},
+			Publish: func(k remote.Kind, key string) { g.publish(&remote.Message{Kind: k, From: id, Key: key}) },
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		runs.Wait()
+	})
+	return g
+}
+
+func (g *team) publish(m *remote.Message) {
+	for _, a := range g.all {
+		g.mu.Lock()
+		cut := g.cut[a.Instance]
+		g.mu.Unlock()
+		if !cut {
+			a.Receive(m)
+		}
+	}
+}
+
+// ask asks by the first instance.
+func (g *team) ask(t *testing.T, name string) (text string, took time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	all, err := g.all[0].Ask(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range all {
+		if e.Here != (i == 0) {
+			t.Errorf("answer %d: here is %v", i, e.Here)
+		}
+		text += fmt.Sprintf("%s %v %s; ", e.Instance, e.Answered, e.Verdict)
+	}
+	return text, time.Since(begun)
+}
+
+func TestEveryInstanceAnswersAndSilentOnesAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTeam(t, 0, 10*time.Millisecond, 300*time.Millisecond, time.Minute)
+		text, took := g.ask(t, "k")
+		if text != "host/1 true k is fresh; host/2 true k is fresh; host/3 true k is fresh; host/4 true k is fresh; " || took != 800*time.Millisecond {
+			t.Errorf("after %v: %s", took, text)
+		}
+		g.cut[3] = true
+		if text, took = g.ask(t, "k"); !strings.HasSuffix(text, "host/4 true k is fresh; host/3 false ; ") || took != time.Second {
+			t.Errorf("after %v: %s", took, text)
+		}
+		time.Sleep(11 * time.Minute)
+		g.cut[4] = true
+		if text, took = g.ask(t, "k"); text != "host/1 true k is fresh; host/2 true k is fresh; " {
+			t.Errorf("instances that are long gone are named, after %v: %s", took, text)
+		}
+	})
+}
+
+func TestInstanceThatWasHeardOfIsNamedByItsNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTeam(t, 0)
+		g.all[0].Seen(0xabc)
+		if text, took := g.ask(t, "k"); !strings.Contains(text, "instance 0000000000000abc false") || took != time.Second {
+			t.Errorf("after %v: %s", took, text)
+		}
+	})
+}
+
+func TestErrorOfAnotherInstanceIsItsVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTeam(t, 0, 0)
+		if _, err := g.all[0].Ask(t.Context(), "bad"); err == nil {
+			t.Error("the error of this instance is lost")
+		}
+		explain := g.all[1].Explain
+		g.all[1].Explain = func(ctx context.Context, _ string) (panel.Explanation, error) { return explain(ctx, "bad") }
+		if text, _ := g.ask(t, "k"); !strings.Contains(text, "host/2 true no key") {
+			t.Errorf("got %s", text)
+		}
+	})
+}
+
+func TestFewQuestionsAreAnsweredAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTeam(t, time.Second/2)
+		var answers atomic.Int64
+		publish := g.all[0].Publish
+		g.all[0].Publish = func(k remote.Kind, key string) {
+			answers.Add(1)
+			publish(k, key)
+		}
+		for i := range 1000 {
+			g.all[0].Receive(&remote.Message{Kind: remote.Asked, From: 77, Key: fmt.Sprintf("%x k", i)})
+		}
+		time.Sleep(time.Minute)
+		if n := answers.Load(); n != maxAnswers {
+			t.Errorf("%d of 1000 questions at once are answered, want %d", n, maxAnswers)
+		}
+	})
+}
+
+func TestInstancesThatAreRememberedAreBounded(t *testing.T) {
+	a := &Asker{}
+	for i := range 3 * maxInstances {
+		a.Seen(uint64(i + 1))
+	}
+	if n := len(a.others()); n != maxInstances {
+		t.Errorf("%d instances are remembered", n)
+	}
+}
+
+func FuzzReceive(f *testing.F) {
+	f.Add(byte(9), "1f k")
+	f.Add(byte(10), `1 1 {"Instance":"a\u001b","Tags":["x"],"Took":5}`)
+	f.Add(byte(10), `1 ffffffffffffffff {"L1Fresh":9223372036854775807}`)
+	f.Fuzz(func(t *testing.T, kind byte, key string) {
+		a := &Asker{
+			Instance: 1, Open: t.Context(), Go: func(f func()) { f() },
+			Usable:  func(string) bool { return true },
+			Publish: func(remote.Kind, string) {},
+			Explain: func(context.Context, string) (panel.Explanation, error) { return panel.Explanation{}, nil },
+		}
+		answers := make(chan answer, 1)
+		a.await(1, answers)
+		a.Receive(&remote.Message{Kind: remote.Kind(kind%2) + remote.Asked, From: 2, Key: key})
+		select {
+		case got := <-answers:
+			if len(got.Verdict) > 500 || len(got.Tags) > 10 || strings.ContainsAny(got.Instance+got.Verdict+got.Err, "\x1b\n") {
+				t.Errorf("unclean answer %+v", got)
+			}
+		default:
+		}
+	})
+}
