@@ -27,8 +27,9 @@ import (
 
 const (
 	// askFor is for how long answers of other instances are awaited, and askAtLeast for how
-	// long if all known ones have answered.
+	// long if all known ones have answered, and all were looked for within the time countEvery.
 	askFor, askAtLeast = time.Second, 200 * time.Millisecond
+	countEvery         = time.Minute
 	// answerWithin is how long an instance looks at a key before it answers.
 	answerWithin = 800 * time.Millisecond
 	// maxAnswers is the most questions that an instance answers at once; others are left.
@@ -63,6 +64,8 @@ type Asker struct {
 	mu    sync.Mutex // guards below
 	open  map[uint64]chan<- answer
 	known map[uint64]known // other instances
+	// counted is when answers were last awaited for all of askFor.
+	counted time.Time
 }
 
 // answer is the answer of an instance.
@@ -216,6 +219,9 @@ func (a *Asker) await(number uint64, answers chan<- answer) {
 // collect waits for the answers to a question that was asked at begun.
 func (a *Asker) collect(ctx context.Context, begun time.Time, answers <-chan answer) (all []panel.Explanation) {
 	missing, had := a.others(), map[uint64]bool{}
+	a.mu.Lock()
+	counted := time.Since(a.counted) < countEvery
+	a.mu.Unlock()
 	last, least := time.NewTimer(askFor), time.NewTimer(askAtLeast)
 	defer last.Stop()
 	defer least.Stop()
@@ -227,9 +233,12 @@ func (a *Asker) collect(ctx context.Context, begun time.Time, answers <-chan ans
 				all = append(all, got.Explanation)
 			}
 		case <-least.C:
-			early = true
+			early = counted
 		case <-last.C:
 			over = true
+			a.mu.Lock()
+			a.counted = time.Now()
+			a.mu.Unlock()
 		case <-ctx.Done():
 			over = true
 		}

@@ -64,6 +64,15 @@ func (g *team) publish(m *remote.Message) {
 	}
 }
 
+// lose makes instances hear nothing.
+func (g *team) lose(ids ...uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, id := range ids {
+		g.cut[id] = true
+	}
+}
+
 // ask asks by the first instance.
 func (g *team) ask(t *testing.T, name string) (text string, took time.Duration) {
 	t.Helper()
@@ -85,15 +94,18 @@ func TestEveryInstanceAnswersAndSilentOnesAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTeam(t, 0, 10*time.Millisecond, 300*time.Millisecond, time.Minute)
 		text, took := g.ask(t, "k")
-		if text != "host/1 true k is fresh; host/2 true k is fresh; host/3 true k is fresh; host/4 true k is fresh; " || took != 800*time.Millisecond {
+		if text != "host/1 true k is fresh; host/2 true k is fresh; host/3 true k is fresh; host/4 true k is fresh; " || took != time.Second {
 			t.Errorf("after %v: %s", took, text)
 		}
-		g.cut[3] = true
+		if _, took = g.ask(t, "k"); took != 800*time.Millisecond {
+			t.Errorf("all known instances have answered after %v", took)
+		}
+		g.lose(3)
 		if text, took = g.ask(t, "k"); !strings.HasSuffix(text, "host/4 true k is fresh; host/3 false ; ") || took != time.Second {
 			t.Errorf("after %v: %s", took, text)
 		}
 		time.Sleep(11 * time.Minute)
-		g.cut[4] = true
+		g.lose(3, 4)
 		if text, took = g.ask(t, "k"); text != "host/1 true k is fresh; host/2 true k is fresh; " {
 			t.Errorf("instances that are long gone are named, after %v: %s", took, text)
 		}

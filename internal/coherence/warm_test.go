@@ -29,6 +29,7 @@ func TestWarmInstanceAnswersFromL1WithoutALoad(t *testing.T) {
 		for i, k := range keys {
 			must(t, first.Set(t.Context(), k, int64(i)))
 		}
+		synctest.Wait() // the second instance has heard of them
 		mustGet(t, second, "7", plainLoad)
 		var steps []strata.Warmed
 		w, err := second.Warm(t.Context(), slices.Values(append(keys, "none", "8")), strata.WarmOptions{Progress: func(w strata.Warmed) { steps = append(steps, w) }})
