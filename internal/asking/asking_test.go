@@ -128,6 +128,7 @@ func TestErrorOfAnotherInstanceIsItsVerdict(t *testing.T) {
 		if _, err := g.all[0].Ask(t.Context(), "bad"); err == nil {
 			t.Error("the error of this instance is lost")
 		}
+		synctest.Wait() // the other one has answered
 		explain := g.all[1].Explain
 		g.all[1].Explain = func(ctx context.Context, _ string) (panel.Explanation, error) { return explain(ctx, "bad") }
 		if text, _ := g.ask(t, "k"); !strings.Contains(text, "host/2 true no key") {
