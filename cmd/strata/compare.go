@@ -64,7 +64,7 @@ type row struct {
 	result  *load.Result
 	queries int64
 	cache   hello.Counts
-	// start is what a new instance did before the load, and hits the requests that hit
+	// start is the work of a new instance before the load, and hits the requests that hit
 	// L1 in each step of it, in percent.
 	start snapshot.Report
 	hits  []float64

@@ -119,7 +119,7 @@ func milliseconds(d time.Duration) string {
 	return strconv.FormatFloat(ms, 'f', 0, 64)
 }
 
-// startNotes tells what new instances have done before their first request.
+// startNotes tells the work of new instances before their first request.
 func startNotes(rows []row) (lines []string) {
 	for _, r := range rows {
 		if n := r.start.Entries(); n > 0 {

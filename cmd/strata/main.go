@@ -52,7 +52,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // oneLine returns the text of an error, which may be joined, in one line. Characters that
 // a terminal may obey are escaped, since some texts are those of other machines.
 func oneLine(err error) string {
-	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return graphic(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+}
+
+// graphic returns text with escapes for all characters that are not graphic.
+func graphic(text string) string {
 	var b strings.Builder
 	for _, r := range text {
 		if unicode.IsGraphic(r) {

@@ -15,11 +15,7 @@ import (
 
 // describeLoad describes the options of a load in one line.
 func describeLoad(o load.Options) string {
-	text := "unlimited requests/s"
-	if o.Rate > 0 {
-		text = rate(o.Rate) + " requests/s"
-	}
-	text += " for " + seconds(o.Duration)
+	text := describeRate(o) + " for " + seconds(o.Duration)
 	if o.Cardinality > 1 || o.Group > 1 {
 		text += ", " + plural(int64(o.Cardinality), "URL", "URLs")
 	}
@@ -27,6 +23,24 @@ func describeLoad(o load.Options) string {
 		text += " in groups of " + count(int64(o.Group))
 	}
 	return text + ", up to " + count(int64(o.Concurrency)) + " at once"
+}
+
+// describeChanges describes the changes of a running load in one line.
+func describeChanges(r *load.Result) string {
+	o := load.Options{Rate: r.Settings.Rate, Concurrency: r.Settings.Concurrency}
+	text := plural(int64(r.Changes), "time", "times") + " while it ran, to " + describeRate(o) + ", up to " + count(int64(o.Concurrency)) + " at once"
+	if r.Settings.Paused {
+		text += ", paused"
+	}
+	return text
+}
+
+// describeRate describes a rate.
+func describeRate(o load.Options) string {
+	if o.Rate > 0 {
+		return rate(o.Rate) + " requests/s"
+	}
+	return "unlimited requests/s"
 }
 
 // describeErrors lists the errors in one line, the most frequent first.
@@ -66,13 +80,13 @@ func status(code int) string {
 	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
 
-// target returns the URL without its password.
+// target returns the URL without its password, as text that a terminal does not obey.
 func target(o load.Options) string {
 	u, err := load.ParseURL(o.URL)
 	if err != nil || u.User == nil {
-		return o.URL
+		return graphic(o.URL)
 	}
-	return strings.ReplaceAll(u.Redacted(), "%7Bi%7D", "{i}")
+	return graphic(strings.ReplaceAll(u.Redacted(), "%7Bi%7D", "{i}"))
 }
 
 // writeReport writes a result for people.
@@ -86,6 +100,9 @@ func writeReport(w io.Writer, o load.Options, r *load.Result) error {
 		{"load", describeLoad(o)},
 		{"done", fmt.Sprintf("%s in %s%s: %s requests/s", plural(r.Done, "request", "requests"), duration(r.Elapsed), ended, rate(r.Rate()))},
 		{"received", bytes(r.Bytes)},
+	}
+	if r.Changes > 0 {
+		f = append(f, [2]string{"changed", describeChanges(r)})
 	}
 	if r.Unsent > 0 {
 		f = append(f, [2]string{"unsent", plural(r.Unsent, "request", "requests") + " of the schedule: the target could not keep up"})
@@ -113,7 +130,7 @@ func latencyTable(o load.Options, r *load.Result) *table {
 	if r.Latency.Count == 0 {
 		return t
 	}
-	if o.Rate > 0 {
+	if o.Rate > 0 || r.Latency != r.Service { // the rate may have been set while it ran
 		add("intended start", r.Latency)
 	}
 	add("sending", r.Service)
@@ -153,6 +170,7 @@ type report struct {
 	RequestsPerSec  float64             `json:"requests_per_second"`
 	Unsent          int64               `json:"unsent"`
 	ReceivedBytes   int64               `json:"received_bytes"`
+	Changes         int                 `json:"changes_while_running,omitempty"`
 	Status          map[int]int64       `json:"status"`
 	Errors          map[load.Kind]int64 `json:"errors"`
 	ErrorExample    string              `json:"error_example,omitempty"`
@@ -182,6 +200,7 @@ func newReport(o load.Options, r *load.Result) report {
 		RequestsPerSec:  r.Rate(),
 		Unsent:          r.Unsent,
 		ReceivedBytes:   r.Bytes,
+		Changes:         r.Changes,
 		Status:          r.Status,
 		Errors:          r.Errors,
 		ErrorExample:    r.ErrorExample,

@@ -217,6 +217,29 @@ received  0 B
 `)
 }
 
+func TestReportTellsChangesAndEscapesTheTarget(t *testing.T) {
+	var b strings.Builder
+	o := load.Options{URL: "http://127.0.0.1/\u009b2J\u202e", Duration: time.Second, Concurrency: 1}
+	r := &load.Result{
+		Done: 1, Elapsed: time.Second, Changes: 3, Settings: load.Settings{Rate: 1500, Concurrency: 20, Paused: true},
+		Latency: load.Latencies{Count: 1, Max: 2 * time.Second},
+		Service: load.Latencies{Count: 1, Max: time.Second},
+	}
+	if err := writeReport(&b, o, r); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, b.String(), `target    http://127.0.0.1/\u009b2J\u202e
+load      unlimited requests/s for 1 s, up to 1 at once
+done      1 request in 1.00 s: 1.00 requests/s
+received  0 B
+changed   3 times while it ran, to 1,500 requests/s, up to 20 at once, paused
+
+latency from    mean  p50  p90  p95  p99  p99.9     max
+intended start     -    -    -    -    -      -  2.00 s
+sending            -    -    -    -    -      -  1.00 s
+`)
+}
+
 func compare(t *testing.T, got, want string) {
 	t.Helper()
 	if got != want {

@@ -53,7 +53,7 @@ func (l *liveLine) clear() {
 
 // progress returns the text for a running load.
 func progress(p load.Progress) string {
-	text := fmt.Sprintf("%4.1f s  %s requests/s  p50 %s  p99 %s", p.Elapsed.Seconds(), rate(p.Rate), duration(p.P50), duration(p.P99))
+	text := fmt.Sprintf("%4.1f s  %s requests/s  p50 %s  p99 %s", p.Elapsed.Seconds(), rate(p.Rate), duration(p.Latency.P50), duration(p.Latency.P99))
 	if p.Errors > 0 {
 		text += "  " + plural(p.Errors, "error", "errors")
 	}

@@ -13,6 +13,13 @@
 // Without a rate the load is a closed model: Concurrency requests run at any
 // time, and the latency counts from the sending.
 //
+// # Changes
+//
+// [Running.Set] changes rate and concurrency of a running load. The requests that
+// were due before the change keep their intended start, so a change hides no wait.
+// The other requests follow at the new rate. A pause stops the schedule: time that
+// is paused makes no request due.
+//
 // # Keys
 //
 // Requests come in groups that start at the same moment and have the same key,

@@ -39,10 +39,10 @@ type Options struct {
 	// means 1.
 	Group int
 	// Rate is the number of requests per second over all keys. 0 means no
-	// limit: each answer starts the next request.
+	// limit: each answer starts the next request. Running.Set changes it.
 	Rate float64
 	// Concurrency is the largest number of running requests, and the number of
-	// goroutines that send them.
+	// goroutines that send them. Running.Set changes it.
 	Concurrency int
 	// Duration is the time during which requests are started.
 	Duration time.Duration

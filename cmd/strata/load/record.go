@@ -2,8 +2,11 @@ package load
 
 import (
 	"maps"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -18,6 +21,8 @@ type recorder struct {
 	mu      sync.Mutex // guards below
 	latency *hdrhistogram.Histogram
 	service *hdrhistogram.Histogram
+	recent  *hdrhistogram.Histogram // of latencies since the previous progress
+	buckets []int64                 // as bounds
 	steps   []*hdrhistogram.Histogram
 	status  map[int]int64
 	errors  map[Kind]int64
@@ -25,6 +30,13 @@ type recorder struct {
 	bytes   int64
 	done    int64
 	last    time.Time
+	before  moment // of the previous progress
+}
+
+// moment is a number of requests at a time since the start.
+type moment struct {
+	elapsed time.Duration
+	done    int64
 }
 
 // outcome is the result of one request.
@@ -36,11 +48,13 @@ type outcome struct {
 	err                 error
 }
 
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, slowest.Microseconds(), 3)
+}
+
 func newRecorder(steps int) *recorder {
-	h := func() *hdrhistogram.Histogram {
-		return hdrhistogram.New(1, slowest.Microseconds(), 3)
-	}
-	r := &recorder{latency: h(), service: h(), status: map[int]int64{}, errors: map[Kind]int64{}}
+	h := newHistogram
+	r := &recorder{latency: h(), service: h(), recent: h(), buckets: make([]int64, len(bounds)+1), status: map[int]int64{}, errors: map[Kind]int64{}}
 	for range steps {
 		r.steps = append(r.steps, h())
 	}
@@ -72,6 +86,8 @@ func (r *recorder) add(o outcome) {
 	}
 	if o.err == nil || kind == Timeout {
 		record(r.latency, o.end.Sub(o.intended))
+		record(r.recent, o.end.Sub(o.intended))
+		r.buckets[bucketOf(o.end.Sub(o.intended))]++
 		record(r.service, o.end.Sub(o.sent))
 		if o.step < len(r.steps) {
 			record(r.steps[o.step], o.end.Sub(o.intended))
@@ -84,22 +100,46 @@ func record(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(min(max(d, time.Microsecond), slowest).Microseconds())
 }
 
-// clip bounds the text of an error.
+// clip bounds the text of an error. Some texts are those of other machines, so characters
+// that a terminal may obey are escaped.
 func clip(s string) string {
 	const most = 200
-	if len(s) > most {
-		return s[:most] + "..."
+	var b strings.Builder
+	for _, r := range s {
+		if b.Len() >= most {
+			b.WriteString("...")
+			break
+		}
+		if unicode.IsGraphic(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
 	}
-	return s
+	return b.String()
 }
 
-// progress returns the state after elapsed. before is the previous state.
-func (r *recorder) progress(elapsed time.Duration, before Progress) Progress {
+// progress returns the state after elapsed. The histograms
+// are read after the lock is free, so that no request waits for that.
+func (r *recorder) progress(elapsed time.Duration) Progress {
+	empty := newHistogram()
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := Progress{Elapsed: elapsed, Done: r.done, Errors: total(r.errors), P50: at(r.latency, 50), P99: at(r.latency, 99)}
-	if d := elapsed - before.Elapsed; d > 0 {
-		p.Rate = float64(r.done-before.Done) / d.Seconds()
+	all, recent := r.latency.Export(), r.recent
+	r.recent = empty
+	p := Progress{
+		Elapsed:  elapsed,
+		Done:     r.done,
+		Errors:   total(r.errors),
+		Buckets:  filled(r.buckets),
+		Status:   maps.Clone(r.status),
+		Failures: maps.Clone(r.errors),
+	}
+	since, done := elapsed-r.before.elapsed, r.done-r.before.done
+	r.before = moment{elapsed, r.done}
+	r.mu.Unlock()
+	p.Latency, p.Recent = latencies(hdrhistogram.Import(all)), latencies(recent)
+	if since > 0 {
+		p.Rate = float64(done) / since.Seconds()
 	}
 	return p
 }

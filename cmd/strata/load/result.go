@@ -26,6 +26,10 @@ type Result struct {
 	// Bytes is the sum of the bodies received.
 	Bytes int64
 
+	// Changes is the number of changes by Running.Set, and Settings are the last ones.
+	Changes  int
+	Settings Settings
+
 	// Status counts answers by status code.
 	Status map[int]int64
 	// Errors counts requests without a complete answer.
@@ -74,12 +78,24 @@ type Latencies struct {
 type Progress struct {
 	// Elapsed is the time since the start.
 	Elapsed time.Duration
+	// Settings are those in force.
+	Settings Settings
 	// Rate is the number of requests per second since the previous call.
 	Rate float64
 	// Done and Errors count since the start.
 	Done, Errors int64
-	// P50 and P99 are latencies since the start.
-	P50, P99 time.Duration
+	// Running is the number of requests that are sent and not answered. Behind is the
+	// number of requests whose intended start is over, and that wait to be sent.
+	Running, Behind int64
+
+	// Latency are the latencies since the start, Recent those since the previous call.
+	Latency, Recent Latencies
+	// Buckets count the latencies since the start.
+	Buckets []Bucket
+	// Status counts answers by status code since the start.
+	Status map[int]int64
+	// Failures counts requests without a complete answer since the start.
+	Failures map[Kind]int64
 }
 
 // Kind is the reason why a request has no complete answer.

@@ -5,8 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -23,92 +21,48 @@ const lateness = 5 * time.Millisecond
 // requests, does not count them, and returns the measurements so far. An error
 // is caused by o; then no request was sent.
 func Run(ctx context.Context, o Options) (*Result, error) {
-	o, err := o.withDefaults()
+	r, err := Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	t, err := newTemplate(o)
-	if err != nil {
-		return nil, err
-	}
-	if o.Transport == nil {
-		own := newTransport(o.Concurrency)
-		defer own.CloseIdleConnections()
-		o.Transport = own
-	}
-	r := &run{o: o, template: t, rec: newRecorder(o.Steps), start: time.Now()}
-	stopWatch := r.watch()
-	var workers sync.WaitGroup
-	for range o.Concurrency {
-		workers.Go(func() { r.work(ctx) })
-	}
-	workers.Wait()
-	stopWatch()
-	return r.result(ctx), nil
+	return r.Wait(), nil
 }
 
-// newTransport returns a transport that keeps one connection per worker.
-func newTransport(concurrency int) *http.Transport {
+// newTransport returns a transport that keeps one connection per running request.
+func newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: DefaultTimeout}).DialContext,
-		MaxIdleConns:        concurrency,
-		MaxIdleConnsPerHost: concurrency,
+		MaxIdleConns:        MaxConcurrency,
+		MaxIdleConnsPerHost: MaxConcurrency,
 		DisableCompression:  true,
 	}
 }
 
-// run is one call of Run.
-type run struct {
-	o        Options
-	template *template
-	rec      *recorder
-	start    time.Time
-	next     atomic.Int64 // number of the next request
-	sent     atomic.Int64
-}
-
-// offset returns the intended start of request n, from the start of the run. It
-// is the same for all requests of a group.
-func (r *run) offset(n int64) time.Duration {
-	if r.o.Rate == 0 {
-		return 0
-	}
-	first := n - n%int64(r.o.Group)
-	return time.Duration(float64(first) / r.o.Rate * float64(time.Second))
-}
-
 // key returns the key of request n.
-func (r *run) key(n int64) int {
+func (r *Running) key(n int64) int {
 	return int(n / int64(r.o.Group) % int64(r.o.Cardinality))
 }
 
 // work sends requests of the schedule one after the other.
-func (r *run) work(ctx context.Context) {
+func (r *Running) work(ctx context.Context) {
 	buf := make([]byte, 16<<10)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		n := r.next.Add(1) - 1
-		offset := r.offset(n)
-		if offset >= r.o.Duration || !sleepUntil(ctx, timer, r.start.Add(offset)) {
+		next, ok := r.await(ctx, timer)
+		if !ok {
 			return
 		}
-		now := time.Now()
-		o := outcome{sent: now, intended: now}
-		if r.o.Rate > 0 {
-			o.intended = r.start.Add(offset)
-		}
-		if now.Sub(r.start) >= r.o.Duration && (r.o.Rate == 0 || now.Sub(o.intended) > lateness) {
-			return
-		}
+		o := outcome{sent: next.now, intended: next.intended}
 		o.step = int(o.intended.Sub(r.start) * time.Duration(r.o.Steps) / r.o.Duration)
-		r.sent.Add(1)
-		r.send(ctx, r.key(n), buf, &o)
+		r.send(ctx, r.key(next.n), buf, &o)
 		if ctx.Err() != nil {
+			r.leave()
 			return
 		}
 		r.rec.add(o)
-		if o.err != nil && r.o.Rate == 0 && !sleepUntil(ctx, timer, time.Now().Add(pause)) {
+		if o.err != nil && next.mode == unlimited && !sleepUntil(ctx, timer, time.Now().Add(pause)) {
+			r.leave()
 			return
 		}
 	}
@@ -130,7 +84,7 @@ func sleepUntil(ctx context.Context, timer *time.Timer, t time.Time) bool {
 }
 
 // send sends one request and reads its answer to the end.
-func (r *run) send(ctx context.Context, key int, buf []byte, o *outcome) {
+func (r *Running) send(ctx context.Context, key int, buf []byte, o *outcome) {
 	defer func() { o.end = time.Now() }()
 	ctx, cancel := context.WithDeadline(ctx, o.sent.Add(r.o.Timeout))
 	defer cancel()
@@ -162,56 +116,4 @@ func drain(body io.ReadCloser, buf []byte) (int64, error) {
 			return total, err
 		}
 	}
-}
-
-// watch calls Progress until stop is called. stop waits for the last call to
-// return.
-func (r *run) watch() (stop func()) {
-	if r.o.Progress == nil {
-		return func() {}
-	}
-	done := make(chan struct{})
-	var watcher sync.WaitGroup
-	watcher.Go(func() {
-		tick := time.NewTicker(r.o.Every)
-		defer tick.Stop()
-		var p Progress
-		for {
-			select {
-			case <-tick.C:
-				p = r.rec.progress(time.Since(r.start), p)
-				r.o.Progress(p)
-			case <-done:
-				return
-			}
-		}
-	})
-	return func() { close(done); watcher.Wait() }
-}
-
-// result returns the counts of the recorder with the fields of the run.
-func (r *run) result(ctx context.Context) *Result {
-	res := r.rec.result()
-	res.Interrupted = ctx.Err() != nil
-	until := min(time.Since(r.start), r.o.Duration)
-	res.Elapsed = r.rec.last.Sub(r.start)
-	if !res.Interrupted {
-		res.Elapsed = max(res.Elapsed, r.o.Duration)
-	} else {
-		res.Elapsed = time.Since(r.start)
-	}
-	if r.o.Rate > 0 {
-		res.Unsent = max(0, r.due(until)-r.sent.Load())
-	}
-	return res
-}
-
-// due returns the number of requests with an intended start before elapsed.
-func (r *run) due(elapsed time.Duration) int64 {
-	group := int64(r.o.Group)
-	n := int64(elapsed.Seconds()*r.o.Rate)/group*group + 2*group
-	for n > 0 && r.offset(n-1) >= elapsed {
-		n -= group
-	}
-	return n
 }
