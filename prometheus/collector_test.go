@@ -152,6 +152,28 @@ func TestEveryNumberOfStatsHasAMetric(t *testing.T) {
 	}
 }
 
+func TestEverySwitchOfStatsHasAMetric(t *testing.T) {
+	gauges := func(s fixed) (on float64) {
+		for _, f := range gather(t, registry(t, s)) {
+			if f.GetType() == dto.MetricType_GAUGE {
+				on += sum(f)
+			}
+		}
+		return on
+	}
+	source, _ := numbered("users")
+	v, all := reflect.ValueOf(&source).Elem(), gauges(source)
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Bool {
+			f.SetBool(false)
+			if n := gauges(source); n != all-1 {
+				t.Errorf("Stats.%s changes the gauges from %v to %v", v.Type().Field(i).Name, all, n)
+			}
+			f.SetBool(true)
+		}
+	}
+}
+
 func TestTwoCachesOfOneNameAreAnErrorOfRegister(t *testing.T) {
 	a, b := fixed{Name: "users"}, fixed{Name: "users"}
 	register := func(caches ...strataprom.Source) error {

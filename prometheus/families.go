@@ -252,9 +252,13 @@ func memory() []family {
 	}
 }
 
-// mishaps are mistakes in the program around the cache, and the make of the cache.
+// mishaps are mistakes in the program around the cache, its switch, and the make of the cache.
 func mishaps() []family {
 	return []family{
+		of(gauge, "strata_off", "1 while this instance of the cache is turned off by Tune, else 0.", nil,
+			func(r *reading) float64 { return oneIf(r.Off) }),
+		of(counter, "strata_tune_refused_total", "Calls of Tune with an invalid value, which changed nothing.", nil,
+			func(r *reading) float64 { return float64(r.TuneRefused) }),
 		of(counter, "strata_callback_panics_total", "Panics of hooks and weighers.", nil,
 			func(r *reading) float64 { return float64(r.CallbackPanics) }),
 		of(counter, "strata_mutations_total", "Entries that callers have changed, as far as Memory.DetectMutation has found them.", nil,
