@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/adminapi"
 	"github.com/strata-cache/strata/internal/panel"
 )
@@ -24,18 +25,22 @@ func form(target string, v url.Values) *http.Request {
 
 func TestActionsReachTheCache(t *testing.T) {
 	for want, r := range map[string]*http.Request{
-		"invalidate key a:1":      post("/api/invalidate", `{"name":"users","key":"a:1"}`),
-		"expire key a:1":          post("/api/invalidate", `{"name":"users","key":"a:1","soft":true}`),
-		"invalidate tags x|y":     post("/api/tags", `{"name":"users","tags":["x","y"]}`),
-		"expire tags x":           post("/api/tags", `{"name":"users","tags":["x"],"soft":true}`),
-		"invalidate all":          post("/api/all", `{"name":"users"}`),
-		"expire all":              post("/api/all", `{"name":"users","soft":true}`),
-		"invalidate key <ü&=>":    form("/api/invalidate", url.Values{"name": {"users"}, "key": {"<ü&=>"}}),
-		"expire key 7":            form("/api/invalidate", url.Values{"name": {"users"}, "key": {"7"}, "soft": {"true"}}),
-		"invalidate tags a,b|c":   form("/api/tags", url.Values{"name": {"users"}, "tags": {"a,b", "c"}, "soft": {"false"}}),
-		"invalidate key true":     form("/api/invalidate", url.Values{"name": {"users"}, "key": {"true"}}),
-		"invalidate key ":         post("/api/invalidate", `{"name":"users","key":""}`),
-		"invalidate key \u2028\"": post("/api/invalidate", "{\"name\":\"users\",\"key\":\"\u2028\\\"\"}"),
+		"invalidate key a:1":    post("/api/invalidate", `{"name":"users","key":"a:1"}`),
+		"expire key a:1":        post("/api/invalidate", `{"name":"users","key":"a:1","soft":true}`),
+		"invalidate tags x|y":   post("/api/tags", `{"name":"users","tags":["x","y"]}`),
+		"expire tags x":         post("/api/tags", `{"name":"users","tags":["x"],"soft":true}`),
+		"invalidate all":        post("/api/all", `{"name":"users"}`),
+		"expire all":            post("/api/all", `{"name":"users","soft":true}`),
+		"invalidate key <ü&=>":  form("/api/invalidate", url.Values{"name": {"users"}, "key": {"<ü&=>"}}),
+		"expire key 7":          form("/api/invalidate", url.Values{"name": {"users"}, "key": {"7"}, "soft": {"true"}}),
+		"invalidate tags a,b|c": form("/api/tags", url.Values{"name": {"users"}, "tags": {"a,b", "c"}, "soft": {"false"}}),
+		"invalidate key true":   form("/api/invalidate", url.Values{"name": {"users"}, "key": {"true"}}),
+		"tune MaxEntries=5 MaxWeight=9 TTL=1m30s Stale.WhileRevalidate=1s Stale.OnError=0s Off=true": post("/api/tune",
+			`{"name":"users","maxEntries":5,"maxWeight":9,"ttl":"1m30s","staleWhileRevalidate":"1s","staleOnError":"none","off":true}`),
+		"tune TTL=" + strata.NoExpiry.String(): post("/api/tune", `{"name":"users","ttl":"none"}`),
+		"tune MaxEntries=7 Off=false":          form("/api/tune", url.Values{"name": {"users"}, "maxEntries": {"7"}, "off": {"false"}}),
+		"invalidate key ":                      post("/api/invalidate", `{"name":"users","key":""}`),
+		"invalidate key \u2028\"":              post("/api/invalidate", "{\"name\":\"users\",\"key\":\"\u2028\\\"\"}"),
 	} {
 		f, other := &fake{name: "users"}, &fake{name: "other"}
 		o := answer[adminapi.Outcome](t, pageOf(t, Options{}, other, f), r)
@@ -98,6 +103,10 @@ func TestBadActionsChangeNothing(t *testing.T) {
 		"name of no cache":   {post("/api/all", `{"name":"Users"}`), 404},
 		"name in the query":  {post("/api/all?name=users", `{}`), 404},
 		"deep JSON":          {post("/api/all", strings.Repeat("[", 60000)), 400},
+		"tune: text":         {post("/api/tune", `{"name":"users","maxEntries":"5"}`), 400},
+		"tune: fraction":     {post("/api/tune", `{"name":"users","maxEntries":1.5}`), 400},
+		"tune: large":        {post("/api/tune", `{"name":"users","maxEntries":9223372036854775808}`), 400},
+		"tune: unknown":      {post("/api/tune", `{"name":"users","entries":5}`), 400},
 		"array":              {post("/api/all", `[]`), 400},
 		"null is no cache":   {post("/api/all", `null`), 404},
 		"form to other site": {crossSite(), 403},
@@ -128,6 +137,7 @@ func TestReadOnlyPageDoesNothing(t *testing.T) {
 	p := pageOf(t, Options{ReadOnly: true}, f)
 	for path, body := range map[string]string{
 		"/api/all": `{"name":"users"}`, "/api/invalidate": `{"name":"users","key":"k"}`, "/api/tags": `{"name":"users","tags":["x"]}`,
+		"/api/tune": `{"name":"users","off":true}`,
 	} {
 		if status, answer := ask(p, post(path, body)); status != 403 || !strings.Contains(answer, "read-only") {
 			t.Errorf("%s: %d %s", path, status, answer)
@@ -150,7 +160,7 @@ func TestOnlyThisMachineByDefault(t *testing.T) {
 	targets := []*http.Request{
 		local("GET", "/", ""), local("GET", "/x", ""), local("GET", "/assets/page.css", ""), local("GET", "/api/caches", ""), local("GET", "/api/cache?name=users", ""),
 		local("GET", "/api/stream", ""), local("GET", "/api/explain?name=users&key=k", ""), post("/api/all", `{"name":"users"}`),
-		post("/api/invalidate", `{"name":"users","key":"k"}`), post("/api/tags", `{"name":"users","tags":["x"]}`),
+		post("/api/tune", `{"name":"users","off":true}`), post("/api/invalidate", `{"name":"users","key":"k"}`), post("/api/tags", `{"name":"users","tags":["x"]}`),
 	}
 	for _, r := range targets {
 		for name, change := range map[string]func(*http.Request){
@@ -177,6 +187,28 @@ func TestOnlyThisMachineByDefault(t *testing.T) {
 	r.Header.Set("Token", "right")
 	if status, _ := ask(open, r); status != 200 {
 		t.Errorf("with the token: %d", status)
+	}
+}
+
+// TestRefusedTuningIsAnOutcome has values that the page or the cache refuses: the answer is
+// that of an action that was tried.
+func TestRefusedTuningIsAnOutcome(t *testing.T) {
+	f := &fake{name: "users"}
+	p := pageOf(t, Options{}, f)
+	for body, want := range map[string]string{
+		`{"name":"users"}`: "no option", `{"name":"users","ttl":"soon"}`: "ttl is a duration",
+		`{"name":"users","off":true,"staleOnError":"","staleWhileRevalidate":"5"}`: "staleWhileRevalidate is a duration",
+	} {
+		if o := answer[adminapi.Outcome](t, p, post("/api/tune", body)); o.OK || !strings.Contains(o.Error, want) {
+			t.Errorf("%s: %+v", body, o)
+		}
+	}
+	if got := f.called(); len(got) != 0 {
+		t.Errorf("calls %q", got)
+	}
+	f.err = errors.New("strata: tune: TTL: 1ns is less than 1ms")
+	if o := answer[adminapi.Outcome](t, p, post("/api/tune", `{"name":"users","ttl":"1ns"}`)); o.OK || o.Error != f.err.Error() {
+		t.Errorf("%+v", o)
 	}
 }
 

@@ -37,6 +37,8 @@ type Cache interface {
 	Name() string
 	// Stats returns its numbers.
 	Stats() strata.Stats
+	// Tune changes options of it while it is in use.
+	Tune(strata.Tuning) error
 	// Panel has the rest.
 	Panel() panel.Panel
 }
@@ -180,7 +182,7 @@ func (p *Page) api(w http.ResponseWriter, r *http.Request, name string) {
 		"caches": p.serveCaches, "cache": p.serveCache, "stream": p.serveStream, "explain": p.serveExplain,
 	}
 	actions := map[string]http.HandlerFunc{
-		"invalidate": p.invalidate, "tags": p.tags, "all": p.all,
+		"invalidate": p.invalidate, "tags": p.tags, "all": p.all, "tune": p.tune,
 	}
 	post := r.Method == http.MethodPost
 	query, isQuery := queries[name]

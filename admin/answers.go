@@ -167,6 +167,7 @@ func numbersOf(s strata.Stats) adminapi.Numbers {
 			Entries: s.Entries, MaxEntries: s.MaxEntries, Weight: s.Weight, MaxWeight: s.MaxWeight,
 			Evicted: s.Evicted, Expired: s.Expired, Rejected: s.Rejected, EvictionAgeP50: s.EvictionAge.Quantile(0.5),
 			Refused: s.Refused, Mutations: s.Mutations, CallbackPanics: s.CallbackPanics,
+			Off: s.Off, TuneRefused: s.TuneRefused,
 		},
 		Remote: adminapi.Remote{
 			Hits: s.L2.Hits, Misses: s.L2.Misses, Errors: s.L2.Errors, Foreign: s.L2.Foreign, Refused: s.RemoteRefused,

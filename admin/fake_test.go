@@ -87,6 +87,8 @@ func (f *fake) InvalidateTags(_ context.Context, tags []string, soft bool) error
 	return f.call(word(soft, "tags "+strings.Join(tags, "|")))
 }
 
+func (f *fake) Tune(t strata.Tuning) error { return f.call("tune " + t.String()) }
+
 func (f *fake) InvalidateAll(_ context.Context, soft bool) error { return f.call(word(soft, "all")) }
 
 func word(soft bool, text string) string {
@@ -191,7 +193,7 @@ func TestOtherAddressesAreNotFound(t *testing.T) {
 	for target, want := range map[string]int{
 		"/favicon.ico": 404, "/api/nothing": 404, "/api/../x.go": 404, "/assets/none.js": 404, "/assets/..%2fadmin.go": 404, "/debug/strata/admin.go": 404,
 		"/api/cache?name=nobody": 404, "/api/explain?name=nobody&key=k": 404, "/api/stream?name=nobody": 404, "/api/cache": 404, "/api/stream?name=": 404,
-		"/api/all": 405, "/api/invalidate": 405, "/api/tags": 405,
+		"/api/all": 405, "/api/tune": 405, "/api/invalidate": 405, "/api/tags": 405,
 	} {
 		if status, body := ask(p, local("GET", target, "")); status != want || !strings.Contains(body, `{"error":"`) {
 			t.Errorf("GET %s: %d %s, want %d", target, status, body, want)

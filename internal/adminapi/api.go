@@ -303,7 +303,7 @@ type All struct {
 }
 
 // Tune is the body of api/tune. A field that is missing changes nothing. Durations are in the
-// form of Go, such as "1m30s".
+// form of Go, such as "1m30s"; "none" is no expiry, or no stale values.
 type Tune struct {
 	Name                 string  `json:"name"`
 	MaxEntries           *int64  `json:"maxEntries,omitempty"`

@@ -184,11 +184,11 @@ export function chart(host, o) {
     if (!(plot.clientWidth > 0)) return;
     const axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     u = new uPlot({
-      width: plot.clientWidth, height: plot.clientHeight, legend: { show: false }, padding: [o.marks ? 16 : 8, 8, 0, 0],
+      width: plot.clientWidth, height: plot.clientHeight, legend: { show: false }, padding: [o.marks ? 16 : 8, 18, 0, 0],
       cursor: { y: false, drag: { x: false, y: false }, points: { show: !o.stacked } },
       scales: { x: { time: true, range: (_, lo, hi) => [Math.min(lo, hi - (o.least || 0)), hi] }, y: { range: (_, _lo, hi) => [0, hi > 0 ? hi * 1.05 : 1] } },
       axes: [
-        { ...axis, space: 52, size: 28, values: (_, ticks, _axis, _space, step) => ticks.map(t => step < 60 ? clock(t * 1000) : clock(t * 1000).slice(0, 5)) },
+        { ...axis, space: 58, size: 28, values: (_, ticks, _axis, _space, step) => ticks.map(t => step < 60 ? clock(t * 1000) : clock(t * 1000).slice(0, 5)) },
         { ...axis, size: 58, space: 32, values: (_, ticks) => ticks.map(o.axis || o.format) },
       ],
       series: [{}, ...order.map(k => {
