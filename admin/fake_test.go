@@ -32,6 +32,8 @@ type fake struct {
 	hold     chan struct{} // not nil: Explain waits for it
 }
 
+var _ Cache = (*strata.Cache[string, int])(nil)
+
 // with changes the cache.
 func (f *fake) with(change func(*fake)) {
 	f.mu.Lock()

@@ -56,9 +56,10 @@ func tuningOf(b *adminapi.Tune) (strata.Tuning, error) {
 	return t, errors.Join(errs...)
 }
 
-// durationOf returns the duration of a text, or none for "none".
+// durationOf returns the duration of a text, or none for "none", and for "no end", as settings
+// have it.
 func durationOf(text string, none time.Duration) (time.Duration, error) {
-	if text == "none" {
+	if text == "none" || text == "no end" {
 		return none, nil
 	}
 	return time.ParseDuration(text)
