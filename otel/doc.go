@@ -16,4 +16,13 @@
 // itself has left. No key, no tag and no text of an error is in a span, since texts may hold
 // keys or credentials: error.type has the kind of the error. A cache with Options.ShowKeys
 // gives its keys; [WithErrorText] adds texts.
+//
+// # Metrics
+//
+//	stop, err := strataotel.RegisterMetrics(nil, users, products)
+//
+// Counters and gauges of caches have the names of package prometheus, with dots, and without the
+// unit and _total: strata.tier.requests. The attribute strata.cache.name is the name of the cache,
+// others are strata. and the label: strata.tier. No attribute is a key or a tag. Histograms come
+// from package producer, which needs the SDK.
 package strataotel

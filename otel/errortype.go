@@ -13,7 +13,7 @@ import (
 var wrappers = map[string]bool{"*fmt.wrapError": true, "*strata.loadError": true, "*strata.RemoteError": true} // read-only
 
 // typeOf returns the value of error.type for err: a word for errors of package strata and of
-// contexts, what a method ErrorType in the chain says, or the Go type of the error. It never
+// contexts, the word of a method ErrorType in the chain, or the Go type of the error. It never
 // holds a part of the text.
 func typeOf(err error) string {
 	var own interface{ ErrorType() string }

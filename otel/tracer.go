@@ -12,7 +12,7 @@ import (
 	"github.com/strata-cache/strata"
 )
 
-// scope is the name of what reports.
+// scope is the name under which this package reports.
 const scope = "github.com/strata-cache/strata/otel"
 
 // The attributes of spans and metrics.

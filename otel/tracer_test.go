@@ -190,7 +190,7 @@ func TestSpansTellHowReadsAndWritesEnd(t *testing.T) {
 	})
 }
 
-// secret is an error whose text must not be told.
+// secret is an error with a text that must not be told.
 type secret struct{}
 
 func (secret) Error() string { return "no user ann at postgres://strata:password@db/users" }

@@ -11,6 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/measure"
 )
 
 // Source is a cache of any types, a [strata.Cache].
@@ -80,7 +81,7 @@ type exporter struct {
 	source   Source
 	name     string
 	families []described
-	misses   disjoint
+	misses   measure.Disjoint
 }
 
 // described is a family with its description for one cache, and the labels of its rows.
@@ -112,7 +113,7 @@ func newExporter(source Source) *exporter {
 // out: those of L2 if it has none, and the like.
 func (e *exporter) collect(to chan<- prometheus.Metric) {
 	r := &reading{Stats: e.source.Stats()}
-	r.remoteMisses, r.remoteForeign = e.misses.split(r.L2.Misses, r.L2.Foreign)
+	r.remoteMisses, r.remoteForeign = e.misses.Split(r.L2.Misses, r.L2.Foreign)
 	for i := range e.families {
 		d := &e.families[i]
 		if d.has != nil && !d.has(r) {

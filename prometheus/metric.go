@@ -2,7 +2,6 @@ package strataprom
 
 import (
 	"math"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -124,24 +123,6 @@ func spans(buckets []uint64, lowest int) (spans []*dto.BucketSpan, deltas []int6
 		at, before = at+1, int64(n)
 	}
 	return spans, deltas
-}
-
-// disjoint takes foreign values out of the misses that they are, too. A Tier counts a foreign
-// value before its cache counts the miss, so the difference of the two numbers might fall. The
-// parts here never do.
-type disjoint struct {
-	mu              sync.Mutex
-	misses, foreign uint64 // so far; foreign is a part of misses
-}
-
-// split returns the misses without foreign values, and those with one.
-func (d *disjoint) split(misses, foreign uint64) (rest, counted uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	misses, foreign = max(misses, d.misses), max(foreign, d.foreign)
-	d.foreign += min(foreign-d.foreign, misses-d.misses)
-	d.misses = misses
-	return misses - d.foreign, d.foreign
 }
 
 func seconds(d time.Duration) float64 { return d.Seconds() }

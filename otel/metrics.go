@@ -1,0 +1,146 @@
+package strataotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/measure"
+)
+
+// Source is a cache of any types, a [strata.Cache].
+type Source interface {
+	Stats() strata.Stats
+}
+
+// RegisterMetrics has a provider observe counters and gauges of caches, and returns a function
+// that ends this. Nil stands for the global provider. Each collection calls Stats once for each
+// cache. The caches may be closed, before or after.
+//
+// Each cache is an attribute, so names must differ. Two caches of one name, no cache at all, and
+// a nil cache are errors, and then nothing is registered. Caches of one name in two calls take
+// turns under it, which nothing notices.
+func RegisterMetrics(provider metric.MeterProvider, caches ...Source) (unregister func() error, err error) {
+	if provider == nil {
+		provider = otel.GetMeterProvider()
+	}
+	if len(caches) == 0 {
+		err = errors.New("strataotel: RegisterMetrics was given no cache")
+	}
+	var names []string
+	for i, c := range caches {
+		if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+			err = errors.Join(err, fmt.Errorf("strataotel: cache %d of %d is nil", i+1, len(caches)))
+			continue
+		}
+		name := c.Stats().Name
+		if slices.Contains(names, name) {
+			err = errors.Join(err, fmt.Errorf("strataotel: two caches have the name %q, which is their attribute: give them names that differ", name))
+		}
+		names = append(names, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	meter, all := provider.Meter(scope), families()
+	instruments, err := newInstruments(meter, all)
+	if err != nil {
+		return nil, err
+	}
+	var observers []*observer
+	for _, c := range caches {
+		observers = append(observers, newObserver(c, instruments, all))
+	}
+	handle, err := meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		for _, o := range observers {
+			o.observe(to)
+		}
+		return nil
+	}, instruments...)
+	if err != nil {
+		return nil, fmt.Errorf("strataotel: registering metrics: %w", err)
+	}
+	return handle.Unregister, nil
+}
+
+// newInstruments returns one for each family, in order.
+func newInstruments(meter metric.Meter, all []family) (instruments []metric.Observable, err error) {
+	for _, f := range all {
+		var i metric.Observable
+		var failed error
+		switch f.kind {
+		case counter:
+			i, failed = meter.Int64ObservableCounter(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.help))
+		case gauge:
+			i, failed = meter.Int64ObservableGauge(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.help))
+		case secondsCounter:
+			i, failed = meter.Float64ObservableCounter(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.help))
+		case secondsGauge:
+			i, failed = meter.Float64ObservableGauge(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.help))
+		}
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("strataotel: %s: %w", f.name, failed))
+		}
+		instruments = append(instruments, i)
+	}
+	return instruments, err
+}
+
+// observer tells the numbers of one cache.
+type observer struct {
+	source Source
+	misses measure.Disjoint
+	rows   []observed
+}
+
+// observed is a row with its instrument and its attributes.
+type observed struct {
+	row
+	instrument metric.Observable
+	attributes metric.ObserveOption
+}
+
+// newObserver returns one for a cache. The parts of a cache do not change, so its rows are known
+// at once.
+func newObserver(source Source, instruments []metric.Observable, all []family) *observer {
+	o := &observer{source: source}
+	s := source.Stats()
+	for i, f := range all {
+		if f.has != nil && !f.has(&s) {
+			continue
+		}
+		for _, r := range f.rows {
+			if r.has != nil && !r.has(&s) {
+				continue
+			}
+			attributes := []attribute.KeyValue{cacheName.String(s.Name)}
+			if r.describe != nil {
+				attributes = append(attributes, r.describe(&s)...)
+			}
+			attributes = append(attributes, r.attributes...)
+			o.rows = append(o.rows, observed{r, instruments[i], metric.WithAttributeSet(attribute.NewSet(attributes...))})
+		}
+	}
+	return o
+}
+
+// observe tells the numbers that the cache has now.
+func (o *observer) observe(to metric.Observer) {
+	r := &reading{Stats: o.source.Stats()}
+	r.remoteMisses, r.remoteForeign = o.misses.Split(r.L2.Misses, r.L2.Foreign)
+	for _, row := range o.rows {
+		switch i := row.instrument.(type) {
+		case metric.Int64Observable:
+			to.ObserveInt64(i, row.value(r), row.attributes)
+		case metric.Float64Observable:
+			to.ObserveFloat64(i, float64(row.value(r))/1e9, row.attributes)
+		}
+	}
+}
