@@ -7,6 +7,7 @@ require (
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
 	github.com/strata-cache/strata v0.0.0
+	go.yaml.in/yaml/v2 v2.4.4
 )
 
 require (
