@@ -1,6 +1,6 @@
 // The page of caches: an overview, and one cache with its charts, tables and actions. The
 // part of the address behind # says which.
-import { el, fill, byId, count, percent, duration, clock, call, post, stream, confirm, chart, spark, span } from "./page.js";
+import { el, fill, byId, bytes, count, percent, duration, clock, call, post, stream, confirm, chart, spark, span } from "./page.js";
 
 const forever = 9.2e18;
 const api = path => "api/" + path;
@@ -167,7 +167,7 @@ function drawHot(d) {
       [["key"], ["reads", "num"], ["loads", "num"], ["load time", "num"], ["share", "num"]],
       rows.map(k => el("tr", null,
         el("td", { class: "key" }, d.info.showKeys && d.info.textKeys ? el("button", { type: "button", class: "link", click: () => use(k.key) }, k.key) : k.key),
-        el("td", { class: "num" }, count(k.reads)), el("td", { class: "num" }, count(k.loads)), el("td", { class: "num" }, duration(k.loadTime)),
+        el("td", { class: "num" }, k.reads || hot.every < 2 ? count(k.reads) : "< " + hot.every), el("td", { class: "num" }, count(k.loads)), el("td", { class: "num" }, duration(k.loadTime)),
         el("td", { class: "num" }, percent(hotOrder === "byReads" ? k.reads : k.loadTime, all)))));
   });
 }
@@ -236,7 +236,7 @@ function drawInstance(x) {
   const row = (k, v) => [el("dt", null, k), el("dd", null, v)];
   if (!x.answered) return el("div", { class: "instance" }, el("h3", null, x.instance, " ", badge("warn", "no answer")), el("p", { class: "small" }, `This instance has not answered within ${duration(x.took)}.`));
   return el("div", { class: "instance" }, el("h3", null, x.instance, " ", x.here ? badge("ok", "here") : null), el("p", null, x.verdict),
-    el("dl", null, row("L1", place(x.l1, x.l1Fresh)), row("L2", place(x.l2, x.l2Fresh) + (x.l2Size ? `, ${count(x.l2Size)} bytes` : "")),
+    el("dl", null, row("L1", place(x.l1, x.l1Fresh)), row("L2", place(x.l2, x.l2Fresh) + (x.l2Size ? ", " + bytes(x.l2Size) : "")),
       x.tags && x.tags.length ? row("tags", x.tags.join(", ")) : null,
       x.loading ? row("load", `runs, ${count(x.waiters)} callers wait`) : null,
       x.failures ? row("failures", `${count(x.failures)} in a row, next load in ${duration(x.retryIn)}`) : null,

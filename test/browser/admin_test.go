@@ -1,0 +1,311 @@
+//go:build unix
+
+package browser_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/admin"
+	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/redis"
+	"github.com/strata-cache/strata/test/browser"
+)
+
+var shots = flag.String("shots", "", "write pictures of the pages to this folder")
+
+// payloads are keys that become code in a page that takes them for markup.
+var payloads = []string{ // read-only
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'><svg/onload=alert(1)>`, `</script><script>alert(1)</script>`,
+	`javascript:alert(1)`, `<iframe srcdoc="<script>alert(1)</script>">`, `{{constructor.constructor('alert(1)')()}}`,
+	`<!--<img src="--><img src=x onerror=alert(1)//">`, `&lt;img src=x onerror=alert(1)&gt;`, `";alert(1)//\`,
+}
+
+// stage are two instances of a cache over one Redis, of which the page shows the first, and
+// a cache without a tier whose keys are hostile.
+type stage struct {
+	redis   *servers.Redis
+	users   [2]*strata.Cache[string, int64]
+	texts   *strata.Cache[string, string]
+	url     string
+	streams atomic.Int64 // that are open
+}
+
+func newStage(t *testing.T, o admin.Options) *stage {
+	s := &stage{redis: servers.StartRedis(t)}
+	load := func(ctx context.Context, key string) (int64, error) {
+		strata.Loading(ctx).SetTags("team:" + key[len(key)-1:])
+		if rand.IntN(20) == 0 {
+			return 0, errors.New("the origin is tired")
+		}
+		return int64(len(key)), nil
+	}
+	for i := range s.users {
+		c, err := strata.New(strata.Options[string, int64]{
+			Name: "users", TTL: time.Minute, Loader: load, ShowKeys: true,
+			Stale:  strata.Stale{OnError: time.Hour},
+			Memory: strata.Memory[string, int64]{MaxEntries: 400},
+			Remote: strata.Remote[string, int64]{Tier: redis.NewTier(s.redis.Client(t)), Bus: redis.NewBus(s.redis.Client(t))},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close(context.Background()) })
+		s.users[i] = c
+	}
+	var err error
+	s.texts, err = strata.New(strata.Options[string, string]{
+		Name: "<b>texts</b>", TTL: time.Minute, ShowKeys: true,
+		Loader: func(_ context.Context, key string) (string, error) { return key, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.texts.Close(context.Background()) })
+	page := admin.New(o, s.users[0], s.texts)
+	mux := http.NewServeMux()
+	mux.Handle("/debug/strata/", page)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/api/stream") {
+			s.streams.Add(1)
+			defer s.streams.Add(-1)
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { page.Close() })
+	s.url = server.URL + "/debug/strata"
+	s.traffic(t)
+	return s
+}
+
+// traffic reads keys until the test ends.
+func (s *stage) traffic(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	t.Cleanup(func() { cancel(); all.Wait() })
+	all.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			_, _ = s.users[n%2].GetOrLoad(ctx, fmt.Sprint("user:", rand.IntN(500)), nil)
+			_, _ = s.texts.GetOrLoad(ctx, payloads[n%len(payloads)], nil)
+			if n%20 == 0 {
+				<-time.After(time.Millisecond)
+			}
+		}
+	})
+}
+
+// do performs an action: a click at a button, and the answer to the question.
+func do(b *browser.Tab, button, verb string) {
+	b.Click(button)
+	b.WaitText("dialog button[type=submit]", verb)
+	b.Click("dialog button[type=submit]")
+	b.Wait("!document.querySelector('dialog')")
+}
+
+// widths are those of a desktop and of a phone.
+var widths = map[string]int64{"desktop": 1280, "phone": 390} // read-only
+
+func TestPageOfCachesPerformsEveryAction(t *testing.T) {
+	chromium := browser.Start(t)
+	for name, width := range widths {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, admin.Options{})
+			b := chromium.Open(t, s.url, width, name == "phone")
+			b.WaitText("#state", "live")
+			b.Wait("document.querySelectorAll('.cache').length === 2")
+			b.Fits()
+			b.Click(".cache")
+			b.WaitText("#name", "users")
+			moves(b)
+			explains(t, b, s)
+			drops(t, b, s)
+			tunes(t, b, s)
+			b.Fits()
+			if *shots != "" {
+				b.Shot(filepath.Join(*shots, "caches-"+name+".png"))
+			}
+		})
+	}
+}
+
+// moves waits until numbers and charts have changed.
+func moves(b *browser.Tab) {
+	const picture = "[...document.querySelectorAll('canvas')].map(c => c.toDataURL()).join()"
+	b.WaitText("#chart-answers .legend", "L1 ")
+	b.Wait("document.querySelectorAll('canvas').length === 7 && " + picture)
+	browser.Eval[bool](b, "window.before = ["+picture+", document.getElementById('facts').textContent], true")
+	b.Wait(picture + " !== before[0] && document.getElementById('facts').textContent !== before[1]")
+	b.WaitText("#facts", "connected")
+	b.WaitText("#badges", "L2")
+	b.WaitText("#settings", "Stale.OnError")
+	b.WaitText("#hot", "user:")
+	b.Click("#hot-order button[value=byLoadTime]")
+	b.WaitText("#hot", "user:")
+}
+
+// explains asks for a key by the keyboard, and by a click at one of the hottest.
+func explains(t *testing.T, b *browser.Tab, s *stage) {
+	b.Type("#explain-key", "user:7"+kb.Enter)
+	b.Wait("document.querySelectorAll('.instance').length === 2")
+	for _, c := range s.users {
+		b.WaitText("#explained", c.Panel().Info().Instance)
+	}
+	b.WaitText("#explained", "here")
+	b.Click("#hot button.link")
+	b.Wait("document.getElementById('explain-key').value !== 'user:7'")
+	b.WaitText("#explained", browser.Eval[string](b, "JSON.stringify(document.getElementById('explain-key').value)"))
+	b.Wait("document.querySelectorAll('.instance').length === 2")
+	if n := browser.Eval[float64](b, "document.querySelectorAll('.instance .badge.warn').length"); n != 0 {
+		t.Errorf("%v instances have not answered", n)
+	}
+}
+
+// drops performs all actions, and looks at the cache.
+func drops(t *testing.T, b *browser.Tab, s *stage) {
+	for _, soft := range []bool{false, true} {
+		verb := "Invalidate"
+		if soft {
+			verb = "Expire"
+			b.Click("input[name=soft][value=yes]")
+		}
+		for _, a := range []struct{ field, text, button, verb string }{
+			{"#act-key-text", "user:8", "#act-key button", verb + " key"},
+			{"#act-tags-text", "team:1, team:2", "#act-tags button", verb + " tags"},
+			{"", "", "#act-all", verb + " all"},
+		} {
+			if a.field != "" {
+				b.Type(a.field, a.text)
+			}
+			before := s.users[0].Stats().Invalidations
+			browser.Eval[bool](b, "document.getElementById('outcomes').replaceChildren(), true")
+			do(b, a.button, a.verb)
+			b.WaitText("#outcomes", "Done.")
+			if got := b.Text("#outcomes"); !strings.Contains(got, "L2 has answered") || !strings.Contains(got, "bus is connected") {
+				t.Errorf("%s: %s", a.verb, got)
+			}
+			if s.users[0].Stats().Invalidations == before {
+				t.Errorf("%s: the cache has dropped nothing", a.verb)
+			}
+		}
+	}
+	before := s.users[0].Stats().Invalidations
+	b.Click("#act-all")
+	b.WaitText("dialog", "everything")
+	b.Press(kb.Escape)
+	b.Wait("!document.querySelector('dialog')")
+	b.Click("#act-all")
+	b.Wait("document.activeElement.textContent === 'Cancel'")
+	b.Press(kb.Enter)
+	b.Wait("!document.querySelector('dialog')")
+	if n := s.users[0].Stats().Invalidations; n != before {
+		t.Errorf("a question that was not answered with yes has dropped %d", n-before)
+	}
+}
+
+// tunes changes options, and looks at the cache.
+func tunes(t *testing.T, b *browser.Tab, s *stage) {
+	b.Type("#tune-ttl", "1ns")
+	do(b, "#tune button", "Apply")
+	b.WaitText("#tuned", "An error.")
+	b.Type("#tune-maxEntries", "50")
+	b.Type("#tune-ttl", "30s")
+	do(b, "#tune button", "Apply")
+	b.WaitText("#tuned", "Done.")
+	if n := s.users[0].Stats().MaxEntries; n != 50 {
+		t.Errorf("the bound is %d", n)
+	}
+	b.WaitText("#settings", "tuned")
+	b.Wait("document.getElementById('tune-ttl').placeholder === '30s'")
+	browser.Eval[bool](b, "document.getElementById('tune-off').value = 'yes', true")
+	do(b, "#tune button", "Apply")
+	b.WaitText("#badges", "off")
+	if !s.users[0].Stats().Off || s.users[1].Stats().Off {
+		t.Error("the cache is not off, or another instance is")
+	}
+	b.Type("#tune-maxEntries", "-5")
+	b.Click("#tune button")
+	b.WaitText("#tuned", "is not a whole number")
+}
+
+func TestHostileKeysAreTextOnThePage(t *testing.T) {
+	chromium := browser.Start(t)
+	s := newStage(t, admin.Options{})
+	b := chromium.Open(t, s.url+"/#cache="+"%3Cb%3Etexts%3C%2Fb%3E", 390, false)
+	b.WaitText("#name", "<b>texts</b>")
+	b.Wait("document.querySelectorAll('#hot tbody tr').length === 10")
+	shown := browser.Eval[string](b, "[...document.querySelectorAll('#hot td.key')].map(k => k.textContent).join('\\n')")
+	for _, x := range payloads {
+		if !strings.Contains(shown, x) {
+			t.Errorf("%q is not among the hottest keys:\n%s", x, shown)
+		}
+		browser.Eval[bool](b, fmt.Sprintf("document.getElementById('act-key-text').value = %q, true", x))
+		do(b, "#act-key button", "Invalidate key")
+		b.WaitText("#outcomes", "Done.")
+	}
+	if n := browser.Eval[float64](b, "document.querySelectorAll('main img, main iframe, main script, main b:not(.legend b)').length"); n != 0 {
+		t.Errorf("the page has %v elements of the texts", n)
+	}
+	b.Fits()
+}
+
+func TestReadOnlyPageHasNoActions(t *testing.T) {
+	chromium := browser.Start(t)
+	s := newStage(t, admin.Options{ReadOnly: true})
+	b := chromium.Open(t, s.url+"/#cache=users", 1280, false)
+	b.WaitText("#settings", "TTL")
+	if n := browser.Eval[float64](b, "[...document.querySelectorAll('#actions, #tune-card')].filter(e => e.offsetParent).length"); n != 0 {
+		t.Errorf("%v cards with actions are shown", n)
+	}
+}
+
+// TestHiddenTabHasNoStream pretends that a tab is hidden, and shown again.
+func TestHiddenTabHasNoStream(t *testing.T) {
+	chromium := browser.Start(t)
+	s := newStage(t, admin.Options{})
+	b := chromium.Open(t, s.url, 1280, false)
+	b.WaitText("#state", "live")
+	for _, hidden := range []bool{true, false} {
+		browser.Eval[bool](b, fmt.Sprintf("Object.defineProperty(document, 'hidden', {value: %v, configurable: true}), document.dispatchEvent(new Event('visibilitychange'))", hidden))
+		want := int64(1)
+		if hidden {
+			want = 0
+		}
+		for end := time.Now().Add(30 * time.Second); s.streams.Load() != want; <-time.After(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("hidden %v: %d streams, want %d", hidden, s.streams.Load(), want)
+			}
+		}
+	}
+}
+
+func TestPageTellsOfBrokenL2(t *testing.T) {
+	chromium := browser.Start(t)
+	s := newStage(t, admin.Options{})
+	b := chromium.Open(t, s.url+"/#cache=users", 390, true)
+	b.WaitText("#facts", "connected")
+	s.redis.Kill()
+	b.WaitText("#badges", "bus silent")
+	do(b, "#act-all", "Invalidate all")
+	b.WaitText("#outcomes", "An error.")
+	b.WaitText("#outcomes", "pending")
+	b.WaitText("#badges", "pending")
+	b.WaitText("#events", "warn")
+	s.redis.Restart()
+	b.Wait("!document.getElementById('badges').textContent.includes('pending')")
+	b.Wait("!document.querySelector('#badges .bad')")
+}
