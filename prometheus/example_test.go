@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/admin"
 	strataprom "github.com/strata-cache/strata/prometheus"
 )
 
@@ -27,9 +28,9 @@ func ExampleNewCollector() {
 	}
 	mux := http.NewServeMux()
 
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(strataprom.NewCollector(users, products))
-	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	prometheus.MustRegister(strataprom.NewCollector(users, products))
+	mux.Handle("/metrics", promhttp.Handler())
+	mux.Handle("/debug/strata/", admin.Handler(users, products))
 
 	for range 3 {
 		_, _ = users.GetOrLoad(context.Background(), "ann", func(context.Context, string) (int, error) { return 1, nil })

@@ -211,7 +211,7 @@ func agreement() []family {
 		},
 		of(gauge, "strata_invalidations_pending", "Drops that L2 or the bus has not confirmed yet.", nil,
 			func(r *reading) float64 { return float64(r.Pending) }),
-		of(gauge, "strata_bus_connected", "1 while the bus is connected, else 0.", hasBus,
+		of(gauge, "strata_bus_connected", "1 while the bus is connected and L2 is not left alone, else 0.", hasBus,
 			func(r *reading) float64 { return oneIf(r.Connected) }),
 		of(gauge, "strata_bus_silence_seconds", "Time since the bus last delivered something.", hasBus,
 			func(r *reading) float64 { return seconds(r.BusSilence) }),
