@@ -30,6 +30,8 @@ type Counts struct {
 type cache interface {
 	get(ctx context.Context, key Key) (origin.Greeting, error)
 	clear(ctx context.Context) error
+	look(ctx context.Context, key Key) Sight
+	drop(ctx context.Context, key Key, all bool) error
 	counts() Counts
 	close(ctx context.Context) error
 }

@@ -1,0 +1,121 @@
+package hello
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/cmd/strata/origin"
+	"github.com/strata-cache/strata/internal/panel"
+)
+
+// NewKey returns the key of a greeting. The error names the parameter that cannot be used.
+func NewKey(name, locale string) (Key, error) {
+	q := map[string][]string{"name": {name}, "locale": {locale}}
+	n, err := parameter(q, "name", maxName)
+	if err != nil {
+		return Key{}, err
+	}
+	if locale, err = parameter(q, "locale", maxLocale); err == nil {
+		locale, err = canonical(locale)
+	}
+	return Key{Name: n, Locale: locale}, err
+}
+
+// Greet returns a greeting in the present mode, as a request for it does.
+func (s *Service) Greet(ctx context.Context, key Key) (origin.Greeting, error) {
+	s.requests.Add(1)
+	g, err := s.cache(s.Mode()).get(ctx, key)
+	if err != nil {
+		s.errors.Add(1)
+	}
+	return g, err
+}
+
+// Sight is the greeting that the memory of one instance has.
+type Sight struct {
+	// Found says that there is one. Else the other fields are zero.
+	Found bool
+	Value origin.Greeting
+	// Age is the time since it was loaded, Fresh for how long it is fresh: not positive if it
+	// is stale.
+	Age, Fresh time.Duration
+}
+
+// Look returns the greeting that the memory of the present mode has. It loads nothing.
+func (s *Service) Look(ctx context.Context, key Key) Sight { return s.cache(s.Mode()).look(ctx, key) }
+
+// Drop makes one greeting of the present mode absent, or, with all, expires all of them. The mode
+// naive drops in this instance only: it cannot tell others.
+func (s *Service) Drop(ctx context.Context, key Key, all bool) error {
+	return s.cache(s.Mode()).drop(ctx, key, all)
+}
+
+// Cache is the cache of the mode strata under another name, for a page that shows several
+// instances. It follows restarts.
+func (s *Service) Cache(name string) Watched { return Watched{s, name} }
+
+// Watched is the cache of a Service; see [Service.Cache].
+type Watched struct {
+	service *Service
+	name    string
+}
+
+// Name returns the name that Cache was given.
+func (w Watched) Name() string { return w.name }
+
+// Stats returns the numbers of the present cache.
+func (w Watched) Stats() strata.Stats { return w.service.layered.Load().cache.Stats() }
+
+// Panel returns the rest of the present cache.
+func (w Watched) Panel() panel.Panel { return w.service.layered.Load().cache.Panel() }
+
+// Tune changes options of the present cache.
+func (w Watched) Tune(t strata.Tuning) error { return w.service.layered.Load().cache.Tune(t) }
+
+func (direct) look(context.Context, Key) Sight       { return Sight{} }
+func (direct) drop(context.Context, Key, bool) error { return nil }
+
+func (n *naive) look(_ context.Context, key Key) Sight {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e, ok := n.entries[key]
+	if !ok {
+		return Sight{}
+	}
+	left := time.Until(e.deadline)
+	return Sight{Found: true, Value: e.value, Age: n.ttl - left, Fresh: left}
+}
+
+func (n *naive) drop(ctx context.Context, key Key, all bool) error {
+	if all {
+		return n.clear(ctx)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.entries, key)
+	return nil
+}
+
+func (l *layered) look(ctx context.Context, key Key) Sight {
+	var i strata.Info
+	v, ok := l.cache.Get(ctx, key, strata.AllowStale(), strata.NoRemote(), strata.ReadInfo(&i))
+	if !ok {
+		return Sight{}
+	}
+	return Sight{Found: true, Value: v, Age: i.Age, Fresh: i.TTL}
+}
+
+func (l *layered) drop(ctx context.Context, key Key, all bool) error {
+	err := error(nil)
+	if all {
+		err = l.cache.ExpireAll(ctx)
+	} else {
+		err = l.cache.Invalidate(ctx, key)
+	}
+	if r, ok := errors.AsType[*strata.RemoteError](err); ok {
+		return errors.New("done on this instance; " + r.Error())
+	}
+	return err
+}

@@ -1,0 +1,122 @@
+// The page of the stage: buttons that post actions, one greeting on all instances, and charts
+// in which each action is a mark.
+import { el, fill, byId, count, duration, clock, post, stream, chart, span } from "./page.js";
+
+const shown = 300; // samples
+let samples = [], marks = [], watched = "", broken = {};
+
+const series = [
+  ["memory", "memory", 1], ["stale", "stale", 5], ["l2", "L2", 2], ["shared", "shared a load", 4], ["loaded", "waited for the origin", 3],
+];
+
+const charts = {};
+
+function makeCharts() {
+  const marked = () => marks.map(m => ({ at: m.at / 1000, label: m.text }));
+  const make = (id, title, format, lines, more) => chart(byId("chart-" + id), { title, format, axis: format === duration ? span : format, series: lines, least: 120, marks: marked, ...more });
+  charts.answers = make("answers", "Answers by source, per second", count, series.map(([, label, c]) => ({ label, c })), { stacked: true });
+  charts.queries = make("queries", "Queries of the origin, per second", count, [{ label: "queries", c: 3 }]);
+  charts.latency = make("latency", "Latency of requests", duration, [{ label: "p50", c: 2 }, { label: "p99", c: 4 }]);
+  charts.errors = make("errors", "Failed requests, per second", count, [{ label: "failures", c: 5 }]);
+}
+
+// sources makes the parts of a sample add up to its requests.
+function sources(x) {
+  const parts = { memory: x.memory, stale: x.stale, l2: x.l2, shared: x.shared };
+  const rest = x.requests - x.memory - x.stale - x.l2 - x.shared - x.errors;
+  return { ...parts, loaded: Math.max(0, rest) };
+}
+
+function drawCharts() {
+  const times = samples.map(x => x.at / 1000), by = samples.map(sources);
+  charts.answers(times, series.map(([field]) => by.map(x => x[field])));
+  charts.queries(times, [samples.map(x => x.queries)]);
+  charts.latency(times, [samples.map(x => x.p50), samples.map(x => x.p99)]);
+  charts.errors(times, [samples.map(x => x.errors)]);
+}
+
+function drawSeen(s) {
+  fill(byId("seen"), s.seen.map((x, i) => {
+    const here = s.instances[i];
+    const words = { fresh: `fresh for ${duration(x.fresh)}`, stale: "stale", old: `old: ${x.number} of ${s.newest}`, absent: "not in memory" };
+    return el("div", { class: "place " + x.state, "data-state": x.state },
+      el("h3", null, "Instance " + x.instance, el("span", { class: "row" }, health(s, here))),
+      el("p", { class: "value" }, x.state === "absent" ? "–" : x.text),
+      el("p", { class: "dim" }, x.state === "absent" ? "" : `number ${x.number}, ${duration(x.age)} old, `, words[x.state]),
+      el("p", { class: "dim small" }, `${count(here.entries)} greetings in memory`));
+  }));
+}
+
+function health(s, x) {
+  if (s.mode !== "strata") return [];
+  const badge = (kind, text) => el("span", { class: "badge " + kind }, text);
+  return [
+    x.leftAlone ? badge("bad", "L2 left alone") : badge("ok", "L2"),
+    x.connected ? badge("ok", "bus") : badge("bad", "bus silent"),
+    x.pending ? badge("warn", `${x.pending} pending`) : null,
+  ];
+}
+
+function drawMarks() {
+  fill(byId("marks"), marks.slice().reverse().map(m => el("li", null, el("span", { class: "dim" }, clock(m.at), " "), el("b", null, m.text), ": ", m.said)));
+}
+
+function setSelect(id, value) {
+  const s = byId(id);
+  if (document.activeElement === s) return;
+  if (![...s.options].some(o => o.value === value)) s.append(el("option", { value }, value));
+  s.value = value;
+}
+
+function draw(s) {
+  for (const x of s.samples || []) if (!samples.length || x.at > samples[samples.length - 1].at) samples.push(x);
+  samples = samples.slice(-shown);
+  const had = marks.length;
+  for (const m of s.marks || []) if (!marks.length || m.number > marks[marks.length - 1].number) marks.push(m);
+  marks = marks.slice(-100);
+  if (had !== marks.length || s.samples) drawCharts();
+  if (had !== marks.length) drawMarks();
+  for (const b of byId("modes").children) b.setAttribute("aria-pressed", String(b.dataset.do === "mode " + s.mode));
+  broken = s.broken;
+  const names = { l2: "L2", bus: "bus", origin: "origin" };
+  for (const b of byId("parts").children) {
+    b.setAttribute("aria-pressed", String(broken[b.dataset.part]));
+    b.textContent = names[b.dataset.part] + (broken[b.dataset.part] ? " is broken" : " works");
+  }
+  setSelect("rate", String(s.rate));
+  setSelect("slow", milliseconds(s.latency));
+  if (s.watched !== watched) { watched = s.watched; byId("name").value = watched; }
+  drawSeen(s);
+}
+
+function milliseconds(ns) { return ns === 0 ? "0s" : ns % 1e9 === 0 ? ns / 1e9 + "s" : Math.round(ns / 1e6) + "ms"; }
+
+async function act(action) {
+  const said = byId("said");
+  said.className = "note";
+  said.textContent = action + " …";
+  try {
+    const r = await post("api/do", { action });
+    said.className = "note " + (r.ok ? "ok" : "bad");
+    said.textContent = r.said;
+  } catch (e) {
+    said.className = "note bad";
+    said.textContent = e.message;
+  }
+}
+
+for (const b of document.querySelectorAll("[data-do]")) b.addEventListener("click", () => act(b.dataset.do));
+for (const b of document.querySelectorAll("[data-part]")) b.addEventListener("click", () => act((broken[b.dataset.part] ? "mend " : "break ") + b.dataset.part));
+for (const b of document.querySelectorAll("[data-start]")) b.addEventListener("click", () => act(`restart ${byId("which").value} ${b.dataset.start}`));
+byId("slow").addEventListener("change", e => act("slow " + e.target.value));
+byId("rate").addEventListener("change", e => act("rate " + e.target.value));
+byId("invalidate").addEventListener("click", () => act("invalidate " + watched));
+byId("watch").addEventListener("submit", e => { e.preventDefault(); act("watch " + byId("name").value.trim()); });
+
+makeCharts();
+const words = { live: ["ok", "live"], polling: ["warn", "polling"], away: ["bad", "no answer"] };
+stream("api/stream", "api/state", draw, s => {
+  const [kind, text] = words[s];
+  byId("state").className = "badge " + kind;
+  byId("state").textContent = text;
+});

@@ -1,0 +1,216 @@
+package stage
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/cmd/strata/hello"
+)
+
+const (
+	// kept is the number of samples that are kept: five minutes.
+	kept = 300
+	// keptMarks is the number of actions that are kept.
+	keptMarks = 100
+)
+
+// Sample has the numbers of one second, of both instances together.
+type Sample struct {
+	At int64 `json:"at"` // its end, in milliseconds of Unix time
+	// Requests were answered, Errors are those that failed or found no worker.
+	Requests int64 `json:"requests"`
+	Errors   int64 `json:"errors"`
+	// Memory counts answers of L1, or of the map of the mode naive; Stale stale values of L1;
+	// L2 values of L2; Shared requests that joined a load of another.
+	Memory int64 `json:"memory"`
+	Stale  int64 `json:"stale"`
+	L2     int64 `json:"l2"`
+	Shared int64 `json:"shared"`
+	// Queries counts queries of the origin.
+	Queries int64 `json:"queries"`
+	// P50 and P99 are latencies of requests, in nanoseconds.
+	P50 int64 `json:"p50"`
+	P99 int64 `json:"p99"`
+}
+
+// Mark is an action in the charts.
+type Mark struct {
+	Number int64  `json:"number"`
+	At     int64  `json:"at"`
+	Text   string `json:"text"`
+	// Said is the result.
+	Said string `json:"said"`
+}
+
+// Seen is the watched greeting on one instance.
+type Seen struct {
+	Instance string `json:"instance"`
+	// State is "fresh", "stale", "old" (another instance has a newer one) or "absent".
+	State string `json:"state"`
+	Text  string `json:"text"`
+	// Number counts the queries for the greeting: a newer value has a higher one.
+	Number int64 `json:"number"`
+	Age    int64 `json:"age"`   // in nanoseconds
+	Fresh  int64 `json:"fresh"` // for how long, in nanoseconds
+}
+
+// Instance is the state of one instance.
+type Instance struct {
+	Name      string `json:"name"`
+	Entries   int64  `json:"entries"`
+	Connected bool   `json:"connected"`
+	LeftAlone bool   `json:"leftAlone"`
+	Pending   int    `json:"pending"`
+}
+
+// State is the stage at one moment.
+type State struct {
+	At        int64           `json:"at"`
+	Mode      hello.Mode      `json:"mode"`
+	Rate      int64           `json:"rate"`
+	Latency   int64           `json:"latency"` // of the origin, in nanoseconds
+	Broken    map[string]bool `json:"broken"`  // by "l2", "bus" and "origin"
+	Watched   string          `json:"watched"`
+	Newest    int64           `json:"newest"` // the number of the newest value of the watched greeting
+	Seen      []Seen          `json:"seen"`
+	Instances []Instance      `json:"instances"`
+	Samples   []Sample        `json:"samples"`
+	Marks     []Mark          `json:"marks"`
+}
+
+// history has the samples and marks.
+type history struct {
+	mu      sync.Mutex // guards below
+	samples []Sample
+	marks   []Mark
+	marked  int64
+	last    []counted
+	queries int64
+}
+
+// counted are the counters of an instance at the last sample.
+type counted struct{ memory, stale, l2, shared int64 }
+
+// mark notes an action.
+func (h *history) mark(text, said string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.marked++
+	h.marks = append(h.marks, Mark{h.marked, time.Now().UnixMilli(), text, said})
+	h.marks = h.marks[max(0, len(h.marks)-keptMarks):]
+}
+
+// forget makes the counters of an instance begin at zero: it has restarted.
+func (h *history) forget(instance int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last[instance] = counted{}
+}
+
+// sampleUntil takes a sample each second.
+func (s *Stage) sampleUntil(ctx context.Context) {
+	s.mu.Lock()
+	s.last = make([]counted, len(s.instances))
+	s.mu.Unlock()
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			s.sample()
+		}
+	}
+}
+
+// count returns the counters of an instance in its present mode.
+func count(i *hello.Service) counted {
+	if i.Mode() != hello.Strata {
+		c := i.Stats().Cache
+		return counted{memory: c.L1Hits}
+	}
+	n := i.Cache("").Stats()
+	return counted{
+		memory: int64(n.L1.Hits), stale: int64(n.StaleRevalidating + n.StaleOnError),
+		l2: int64(n.L2.Hits), shared: int64(n.Joins),
+	}
+}
+
+func (s *Stage) sample() {
+	done, failed, latency := s.load.second()
+	x := Sample{
+		At: time.Now().UnixMilli(), Requests: done, Errors: failed,
+		P50: latency.ValueAtQuantile(50) * int64(time.Microsecond), P99: latency.ValueAtQuantile(99) * int64(time.Microsecond),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, service := range s.instances {
+		now, before := count(service), s.last[i]
+		s.last[i] = now
+		// After a change of the mode, or a restart, the counters are others.
+		x.Memory += max(0, now.memory-before.memory)
+		x.Stale += max(0, now.stale-before.stale)
+		x.L2 += max(0, now.l2-before.l2)
+		x.Shared += max(0, now.shared-before.shared)
+	}
+	queries := s.origin.queries.Load()
+	x.Queries, s.queries = queries-s.queries, queries
+	s.samples = append(s.samples, x)
+	s.samples = s.samples[max(0, len(s.samples)-kept):]
+}
+
+// State returns the present state, with the samples and marks that are newer than after, in
+// milliseconds of Unix time.
+func (s *Stage) State(ctx context.Context, after int64) State {
+	key, newest := s.origin.watched()
+	st := State{
+		At: time.Now().UnixMilli(), Mode: s.instances[0].Mode(), Rate: s.load.rate.Load(), Latency: s.origin.latency.Load(),
+		Broken:  map[string]bool{"l2": s.l2.isBroken(), "bus": s.bus.isBroken(), "origin": s.origin.broken.Load()},
+		Watched: key.Name,
+	}
+	for i, service := range s.instances {
+		g := service.Look(ctx, key)
+		newest = max(newest, g.Value.Asked)
+		st.Seen = append(st.Seen, Seen{
+			Instance: instanceNames[i], Text: g.Value.Text, Number: g.Value.Asked,
+			State: stateOf(g), Age: int64(g.Age), Fresh: int64(g.Fresh),
+		})
+		n := service.Cache("").Stats()
+		x := Instance{Name: instanceNames[i], Entries: service.Stats().Cache.Entries}
+		if st.Mode == hello.Strata {
+			x.Connected, x.LeftAlone, x.Pending = n.Connected, n.BreakerOpen, n.Pending
+		}
+		st.Instances = append(st.Instances, x)
+	}
+	st.Newest = newest
+	for i := range st.Seen {
+		if x := &st.Seen[i]; x.State == "fresh" && x.Number < newest {
+			x.State = "old"
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.samples {
+		if x.At > after {
+			st.Samples = append(st.Samples, x)
+		}
+	}
+	for _, m := range s.marks {
+		if m.At > after {
+			st.Marks = append(st.Marks, m)
+		}
+	}
+	return st
+}
+
+func stateOf(g hello.Sight) string {
+	switch {
+	case !g.Found:
+		return "absent"
+	case g.Fresh > 0:
+		return "fresh"
+	}
+	return "stale"
+}

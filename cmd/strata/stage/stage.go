@@ -1,0 +1,161 @@
+package stage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/cmd/strata/hello"
+	"github.com/strata-cache/strata/cmd/strata/origin"
+	"github.com/strata-cache/strata/redis"
+)
+
+// The defaults of Options.
+const (
+	// DefaultTTL is short, so that a person sees greetings become stale.
+	DefaultTTL  = 30 * time.Second
+	DefaultRate = 500
+	// DefaultLatency is that of an origin in the same data centre, over a few hops.
+	DefaultLatency = 20 * time.Millisecond
+)
+
+// Options configure a Stage.
+type Options struct {
+	// TTL is the time for which greetings are fresh. 0 means DefaultTTL.
+	TTL time.Duration
+	// Rate is the number of requests per second at the begin, from 1 to 5000. 0 means
+	// DefaultRate.
+	Rate int
+	// Latency is added to each query of the origin at the begin. 0 means DefaultLatency, a negative
+	// value none.
+	Latency time.Duration
+	// Redis is the address of a Redis. Empty means a redis-server that New starts, or, if the
+	// machine has none, one inside this process.
+	Redis string
+	// Origin is the URL of the database. Empty means SQLite in a temporary file.
+	Origin string
+}
+
+// Stage is the whole of the demo. Its methods are safe for concurrent use. Create it with [New].
+type Stage struct {
+	o         Options
+	db        *origin.Origin
+	origin    *moody
+	store     *store
+	l2, bus   *proxy
+	clients   []*redis.Client
+	instances []*hello.Service
+	load      *generator
+
+	end  context.CancelFunc
+	runs sync.WaitGroup
+	one  sync.Mutex // one action at a time
+
+	history
+}
+
+// instanceNames are the names of the instances.
+var instanceNames = []string{"A", "B"} // read-only
+
+// New opens all parts and begins the load. The caller closes the Stage.
+func New(ctx context.Context, o Options) (s *Stage, err error) {
+	o.TTL, o.Rate, o.Latency = cmp.Or(o.TTL, DefaultTTL), cmp.Or(o.Rate, DefaultRate), cmp.Or(o.Latency, DefaultLatency)
+	if o.Rate < 1 || o.Rate > maxRate || o.TTL < time.Millisecond {
+		return nil, fmt.Errorf("stage: the rate must be from 1 to %d, and the TTL 1ms or more", maxRate)
+	}
+	s = &Stage{o: o, load: newGenerator(int64(o.Rate))}
+	running, end := context.WithCancel(context.Background())
+	s.end = end
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if err := s.open(ctx); err != nil {
+		return s, err
+	}
+	if err := s.openInstances(); err != nil {
+		return s, err
+	}
+	s.runs.Go(func() { s.load.run(running, s.instances) })
+	s.runs.Go(func() { s.sampleUntil(running) })
+	return s, nil
+}
+
+// open opens the origin, L2, and the ways to it.
+func (s *Stage) open(ctx context.Context) (err error) {
+	if s.db, err = origin.Open(ctx, origin.Options{URL: s.o.Origin}); err != nil {
+		return err
+	}
+	s.origin = &moody{Origin: s.db}
+	s.origin.latency.Store(int64(max(0, s.o.Latency)))
+	s.origin.watch(hello.Key{Name: nameOf(0), Locale: locale})
+	if s.store, err = openStore(ctx, s.o.Redis); err != nil {
+		return err
+	}
+	if s.l2, err = newProxy(ctx, s.store.addr); err != nil {
+		return err
+	}
+	s.bus, err = newProxy(ctx, s.store.addr)
+	return err
+}
+
+// openInstances makes the instances, each with clients of its own.
+func (s *Stage) openInstances() error {
+	for range instanceNames {
+		tier, err := redis.New(redis.Options{Addr: s.l2.addr()})
+		if err != nil {
+			return err
+		}
+		s.clients = append(s.clients, tier)
+		bus, err := redis.New(redis.Options{Addr: s.bus.addr()})
+		if err != nil {
+			return err
+		}
+		s.clients = append(s.clients, bus)
+		i, err := hello.New(hello.Options{Origin: s.origin, TTL: s.o.TTL, Tier: redis.NewTier(tier), Bus: redis.NewBus(bus)})
+		if err != nil {
+			return err
+		}
+		s.instances = append(s.instances, i)
+	}
+	return nil
+}
+
+// Close ends the load and closes all parts.
+func (s *Stage) Close() error {
+	s.end()
+	s.runs.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var errs []error
+	for _, i := range s.instances {
+		_ = i.Close(ctx) // drops that a broken L2 has not confirmed are lost
+	}
+	for _, c := range s.clients {
+		errs = append(errs, c.Close())
+	}
+	for _, p := range []*proxy{s.l2, s.bus} {
+		if p != nil {
+			p.close()
+		}
+	}
+	if s.store != nil {
+		s.store.close()
+	}
+	if s.db != nil {
+		errs = append(errs, s.db.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Facts describe the origin and L2.
+func (s *Stage) Facts() (origin, l2 string) { return s.db.String(), s.store.name }
+
+// Instances are the services of the stage, in the order of their names.
+func (s *Stage) Instances() (names []string, services []*hello.Service) {
+	return instanceNames, s.instances
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/strata-cache/strata/admin"
+	"github.com/strata-cache/strata/cmd/strata/hello"
+	"github.com/strata-cache/strata/cmd/strata/stage"
+	"github.com/strata-cache/strata/redis"
+)
+
+// runStage is `strata demo` with --ui or --script.
+func (d *demoCommand) runStage(e *environment) error {
+	o, script, err := d.stageOptions()
+	if err != nil {
+		return usageError{err}
+	}
+	var listener net.Listener
+	if d.UI {
+		if listener, err = d.listen(e.ctx); err != nil {
+			return err
+		}
+		defer listener.Close()
+	}
+	s, err := stage.New(e.ctx, o)
+	if err != nil {
+		return orInterrupted(e.ctx, err)
+	}
+	defer s.Close()
+	if !d.UI {
+		return s.Play(e.ctx, script, e.stdout)
+	}
+	return d.serveStage(e, listener, s, script)
+}
+
+// maxScriptBytes is a little more than the longest script.
+const maxScriptBytes = 1 << 20
+
+// stageOptions checks the flags of the stage and reads its script.
+func (d *demoCommand) stageOptions() (o stage.Options, script stage.Script, err error) {
+	o = stage.Options{Origin: d.Origin, TTL: d.TTL, Latency: d.OriginLatency}
+	if d.TTL == hello.DefaultTTL { // nobody waits three minutes for a stale greeting
+		o.TTL = stage.DefaultTTL
+	}
+	switch {
+	case d.L2 == "embedded":
+	case strings.HasPrefix(d.L2, "redis://"):
+		r, err := redis.ParseURL(d.L2)
+		if err != nil {
+			return o, script, fmt.Errorf("--l2: %w", err)
+		}
+		o.Redis = r.Addr
+	default:
+		return o, script, errors.New("--l2: the stage wants embedded or redis://HOST:PORT, which it can cut off")
+	}
+	if d.Script == "" {
+		return o, script, nil
+	}
+	f, err := os.Open(d.Script)
+	if err != nil {
+		return o, script, fmt.Errorf("--script: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxScriptBytes))
+	if err == nil {
+		script, err = stage.ParseScript(text)
+	}
+	if err != nil {
+		err = fmt.Errorf("--script: %w", err)
+	}
+	return o, script, err
+}
+
+// serveStage serves the pages of the stage until the command is interrupted, or the script
+// says that it ends.
+func (d *demoCommand) serveStage(e *environment, listener net.Listener, s *stage.Stage, script stage.Script) error {
+	page, err := s.Page()
+	if err != nil {
+		return err
+	}
+	names, services := s.Instances()
+	caches := make([]admin.Cache, len(names))
+	mux := http.NewServeMux()
+	for i, name := range names {
+		caches[i] = services[i].Cache("hello on " + name)
+		prefix := "/" + strings.ToLower(name)
+		mux.Handle(prefix+"/", http.StripPrefix(prefix, services[i]))
+	}
+	inside := admin.Handler(caches...)
+	mux.Handle("/debug/strata/", inside)
+	mux.Handle("/", page)
+	server := hello.NewServer(mux, log.New(io.Discard, "", 0))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+
+	db, l2 := s.Facts()
+	fmt.Fprintf(e.stderr, `origin  %s
+L2      %s
+stage   %[3]s/
+caches  %[3]s/debug/strata/
+until Ctrl-C
+`, db, l2, baseURL(listener.Addr()))
+	err = d.playOn(e, s, script, served)
+	page.Close()
+	inside.Close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), 2*time.Second)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		server.Close()
+	}
+	return err
+}
+
+// playOn plays the script, if there is one, and waits for the end.
+func (d *demoCommand) playOn(e *environment, s *stage.Stage, script stage.Script, served <-chan error) error {
+	if d.Script != "" {
+		if err := s.Play(e.ctx, script, e.stdout); err != nil || script.HasEnd {
+			return err
+		}
+	}
+	select {
+	case <-e.ctx.Done():
+		if isTerminal(e.stderr) {
+			fmt.Fprintln(e.stderr) // after the ^C
+		}
+		return nil
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	}
+}
