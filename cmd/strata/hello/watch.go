@@ -68,11 +68,36 @@ func (w Watched) Name() string { return w.name }
 // Stats returns the numbers of the present cache.
 func (w Watched) Stats() strata.Stats { return w.service.layered.Load().cache.Stats() }
 
-// Panel returns the rest of the present cache.
-func (w Watched) Panel() panel.Panel { return w.service.layered.Load().cache.Panel() }
+// Panel returns the rest of the cache. It follows restarts, too.
+func (w Watched) Panel() panel.Panel { return following{w.service} }
 
 // Tune changes options of the present cache.
 func (w Watched) Tune(t strata.Tuning) error { return w.service.layered.Load().cache.Tune(t) }
+
+// following is the panel.Panel of the present cache at the time of each call.
+type following struct{ service *Service }
+
+func (f following) panel() panel.Panel            { return f.service.layered.Load().cache.Panel() }
+func (f following) Info() panel.Info              { return f.panel().Info() }
+func (f following) Settings() []panel.Setting     { return f.panel().Settings() }
+func (f following) Hot() panel.Hot                { return f.panel().Hot() }
+func (f following) Events(n uint64) []panel.Event { return f.panel().Events(n) }
+
+func (f following) Explain(ctx context.Context, key string) ([]panel.Explanation, error) {
+	return f.panel().Explain(ctx, key)
+}
+
+func (f following) Invalidate(ctx context.Context, key string, soft bool) error {
+	return f.panel().Invalidate(ctx, key, soft)
+}
+
+func (f following) InvalidateTags(ctx context.Context, tags []string, soft bool) error {
+	return f.panel().InvalidateTags(ctx, tags, soft)
+}
+
+func (f following) InvalidateAll(ctx context.Context, soft bool) error {
+	return f.panel().InvalidateAll(ctx, soft)
+}
 
 func (direct) look(context.Context, Key) Sight       { return Sight{} }
 func (direct) drop(context.Context, Key, bool) error { return nil }
