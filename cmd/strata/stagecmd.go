@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/strata-cache/strata/admin"
@@ -100,7 +101,9 @@ func (d *demoCommand) serveStage(e *environment, listener net.Listener, s *stage
 	mux.Handle("/", page)
 	server := hello.NewServer(mux, log.New(io.Discard, "", 0))
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	var serving sync.WaitGroup
+	serving.Go(func() { served <- server.Serve(listener) })
+	defer serving.Wait()
 
 	db, l2 := s.Facts()
 	fmt.Fprintf(e.stderr, `origin  %s

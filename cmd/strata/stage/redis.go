@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -79,14 +80,11 @@ func embedded() (*store, error) {
 		return nil, err
 	}
 	done := make(chan struct{})
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		runClock(done, m)
-	}()
+	var clock sync.WaitGroup
+	clock.Go(func() { runClock(done, m) })
 	return &store{addr: m.Addr(), name: "a Redis in this process, slower than a real one", close: func() {
 		close(done)
-		<-stopped
+		clock.Wait()
 		m.Close()
 	}}, nil
 }
