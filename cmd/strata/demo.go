@@ -25,8 +25,7 @@ type demoCommand struct {
 	Exit  bool     `help:"Exit after the comparison."`
 	Serve bool     `help:"Serve without a comparison."`
 
-	UI     bool   `name:"ui" help:"Instead of a comparison, show two instances, the origin and L2 under load on one page, to break, mend and restart them. Prints its URL."`
-	Script string `help:"Replay actions from a file on that stage, and print a line each second; with --ui on its page, too." placeholder:"FILE" type:"existingfile"`
+	Stage stageFlags `embed:""`
 
 	Origin        string        `default:"sqlite" help:"Database: sqlite (a temporary file), sqlite:PATH or postgres://..." placeholder:"URL"`
 	OriginConns   int           `help:"Largest number of connections to the database, -1 for no bound. The default is 1 for SQLite and no bound for PostgreSQL." placeholder:"N"`
@@ -54,7 +53,7 @@ func (d *demoCommand) Run(e *environment) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if d.UI || d.Script != "" {
+	if d.Stage.UI || d.Stage.Script != "" {
 		return d.runStage(e)
 	}
 	listener, err := d.listen(e.ctx)
@@ -117,7 +116,7 @@ func (d *demoCommand) check() (p plan, err error) {
 	if d.Exit && d.Serve {
 		return p, errors.New("--exit and --serve exclude each other")
 	}
-	if (d.UI || d.Script != "") && (d.Exit || d.Serve) {
+	if (d.Stage.UI || d.Stage.Script != "") && (d.Exit || d.Serve) {
 		return p, errors.New("--ui and --script exclude --exit and --serve")
 	}
 	if err := d.checkAddr(); err != nil {

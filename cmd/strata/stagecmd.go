@@ -19,6 +19,12 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
+// stageFlags are the flags of `strata demo` for the stage.
+type stageFlags struct {
+	UI     bool   `name:"ui" help:"Instead of a comparison, show two instances, the origin and L2 under load on one page, to break, mend and restart them. Prints its URL."`
+	Script string `help:"Replay actions from a file on that stage, and print a line each second; with --ui on its page, too." placeholder:"FILE" type:"existingfile"`
+}
+
 // runStage is `strata demo` with --ui or --script.
 func (d *demoCommand) runStage(e *environment) error {
 	o, script, err := d.stageOptions()
@@ -26,7 +32,7 @@ func (d *demoCommand) runStage(e *environment) error {
 		return usageError{err}
 	}
 	var listener net.Listener
-	if d.UI {
+	if d.Stage.UI {
 		if listener, err = d.listen(e.ctx); err != nil {
 			return err
 		}
@@ -37,7 +43,7 @@ func (d *demoCommand) runStage(e *environment) error {
 		return orInterrupted(e.ctx, err)
 	}
 	defer s.Close()
-	if !d.UI {
+	if !d.Stage.UI {
 		return s.Play(e.ctx, script, e.stdout)
 	}
 	return d.serveStage(e, listener, s, script)
@@ -63,10 +69,10 @@ func (d *demoCommand) stageOptions() (o stage.Options, script stage.Script, err 
 	default:
 		return o, script, errors.New("--l2: the stage wants embedded or redis://HOST:PORT, which it can cut off")
 	}
-	if d.Script == "" {
+	if d.Stage.Script == "" {
 		return o, script, nil
 	}
-	f, err := os.Open(d.Script)
+	f, err := os.Open(d.Stage.Script)
 	if err != nil {
 		return o, script, fmt.Errorf("--script: %w", err)
 	}
@@ -125,7 +131,7 @@ until Ctrl-C
 
 // playOn plays the script, if there is one, and waits for the end.
 func (d *demoCommand) playOn(e *environment, s *stage.Stage, script stage.Script, served <-chan error) error {
-	if d.Script != "" {
+	if d.Stage.Script != "" {
 		if err := s.Play(e.ctx, script, e.stdout); err != nil || script.HasEnd {
 			return err
 		}
