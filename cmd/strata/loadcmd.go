@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/cmd/strata/load"
+	"github.com/strata-cache/strata/cmd/strata/loadview"
 )
 
 // loadCommand is `strata load`.
@@ -30,6 +31,7 @@ type loadCommand struct {
 	Duration    time.Duration `default:"10s" help:"Time during which requests are started (${default})." placeholder:"TIME"`
 	Timeout     time.Duration `default:"10s" help:"Time after which a request fails (${default})." placeholder:"TIME"`
 	JSON        bool          `name:"json" help:"Write the result as JSON."`
+	Plain       bool          `help:"Write a line each second instead of the live view."`
 }
 
 // Help is the text above the flags.
@@ -40,6 +42,11 @@ is requested --group times at once, then the next one follows.
 
 With --rate, latency counts from the scheduled start of a request, so that it includes the time for
 which requests wait while the target stalls.
+
+On a terminal, a live view shows latencies, answers and errors while the load runs. The keys up and
+down change the rate, right and left the concurrency, with shift twofold; 0 removes the limit of the
+rate, p pauses, and q ends the load. Requests that were due before a change keep their scheduled
+start, and those that were due before a pause are still sent; a pause does not extend the duration.
 
 The exit status is 1 if every answer is an error.`
 }
@@ -56,10 +63,7 @@ func (l *loadCommand) Run(e *environment) error {
 	if err := l.reach(e, o.URL); err != nil {
 		return orInterrupted(e.ctx, err)
 	}
-	line := newLiveLine(e.stderr)
-	o.Progress = func(p load.Progress) { line.show(progress(p)) }
-	result, err := load.Run(e.ctx, o)
-	line.clear()
+	result, err := l.measure(e, o)
 	if err != nil {
 		return err
 	}
@@ -71,6 +75,27 @@ func (l *loadCommand) Run(e *environment) error {
 		return err
 	}
 	return failure(result)
+}
+
+// measure runs the load. It shows the live view if there is a terminal for it, and else
+// how far the load is.
+func (l *loadCommand) measure(e *environment, o load.Options) (*load.Result, error) {
+	switch {
+	case l.Plain:
+		o.Every = time.Second
+		o.Progress = func(p load.Progress) { fmt.Fprintln(e.stderr, progress(p)) }
+		return load.Run(e.ctx, o)
+	case isTerminal(e.stdout) && isTerminal(e.stdin) && os.Getenv("TERM") != "dumb":
+		return loadview.Run(e.ctx, o, loadview.Options{
+			Target:  target(o),
+			Colours: os.Getenv("NO_COLOR") == "", //nolint:misspell // the name is that of no-color.org
+			In:      e.stdin, Out: e.stdout, Err: e.stderr,
+		})
+	}
+	line := newLiveLine(e.stderr)
+	defer line.clear()
+	o.Progress = func(p load.Progress) { line.show(progress(p)) }
+	return load.Run(e.ctx, o)
 }
 
 // failure returns an error if there were answers, and every one was an error.

@@ -430,6 +430,18 @@ func oneSuccess() http.HandlerFunc {
 	}
 }
 
+func TestPlainLoadWritesALineEachSecond(t *testing.T) {
+	server := httptest.NewServer(oneSuccess())
+	defer server.Close()
+	status, stdout, stderr := call(t.Context(), "load", server.URL, "--plain", "--rate", "50", "--duration", "1500ms")
+	if status != 0 || !strings.Contains(stdout, "latency from") {
+		t.Errorf("status %d, stdout\n%s", status, stdout)
+	}
+	if strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "requests/s  p50 ") || strings.Contains(stderr, "\x1b") {
+		t.Errorf("stderr is %q", stderr)
+	}
+}
+
 func TestInterruptedLoadReportsItsMeasurements(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()

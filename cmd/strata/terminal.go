@@ -25,8 +25,9 @@ func newLiveLine(w io.Writer) *liveLine {
 	return &liveLine{w: w, on: isTerminal(w) && os.Getenv("TERM") != "dumb"}
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
