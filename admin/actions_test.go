@@ -275,3 +275,33 @@ func TestQueriesAreBounded(t *testing.T) {
 		t.Errorf("long address: %d", status)
 	}
 }
+
+// FuzzForm compares a form with its values: an action gets those, or none.
+func FuzzForm(f *testing.F) {
+	for _, text := range []string{"name=users&key=k", "key=a&key=b", "soft=true", "soft=true,%22key%22:%22x%22", "tags=a", "%", "key=%ff", "NAME=x&name=y", "soft=null"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r := post("/", text)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		var b adminapi.Key
+		if read(r, &b) != nil {
+			return
+		}
+		values, err := url.ParseQuery(text)
+		if err != nil {
+			t.Fatalf("%q is accepted: %v", text, err)
+		}
+		folded := map[string]string{}
+		for name, all := range values {
+			name = strings.ToLower(name)
+			if _, twice := folded[name]; twice || len(all) != 1 {
+				return // which of two names counts is of no matter
+			}
+			folded[name] = all[0]
+		}
+		if b.Name != folded["name"] || b.Key != folded["key"] || b.Soft && strings.TrimSpace(folded["soft"]) != "true" {
+			t.Fatalf("%q becomes %+v", text, b)
+		}
+	})
+}

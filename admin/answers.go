@@ -97,11 +97,8 @@ func (p *Page) overview() adminapi.Overview {
 	now := time.Now()
 	o := adminapi.Overview{Time: now.UnixMilli(), ReadOnly: p.o.ReadOnly, Caches: []adminapi.Summary{}}
 	for i, c := range p.caches {
-		samples := p.history.of(i, adminapi.MaxSamples, 0)
-		s := adminapi.Summary{Name: c.name, Info: c.info(), Numbers: numbersOf(c.cache.Stats()), Spark: spark(samples, now)}
-		if n := len(samples); n > 0 {
-			s.Latest = &samples[n-1]
-		}
+		s := adminapi.Summary{Name: c.name, Info: c.info(), Numbers: numbersOf(c.cache.Stats())}
+		s.Latest, s.Spark = p.history.summary(i, now)
 		o.Caches = append(o.Caches, s)
 	}
 	return o

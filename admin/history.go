@@ -103,6 +103,18 @@ func (h *history) sample() bool {
 	return true
 }
 
+// summary returns the last sample of a cache, if there is one, and its spark.
+func (h *history) summary(cache int, now time.Time) (*adminapi.Sample, []*float64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := h.caches[cache].samples
+	if len(all) == 0 || now.Sub(time.UnixMilli(all[len(all)-1].At)) > adminapi.MaxSamples*adminapi.Interval {
+		return nil, spark(nil, now)
+	}
+	latest := all[len(all)-1]
+	return &latest, spark(all, now)
+}
+
 // of returns up to most samples of a cache that are younger than the ten minutes that are
 // kept, and later than after.
 func (h *history) of(cache, most int, after int64) []adminapi.Sample {

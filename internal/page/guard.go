@@ -4,12 +4,16 @@
 package page
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // Limits of requests. maxTarget is the greatest length of a path with its query.
@@ -17,6 +21,9 @@ const (
 	maxBody   = 64 << 10
 	maxTarget = 16 << 10
 )
+
+// bodyTimeout is the time that a client has to send a body, unless a test sets another.
+const bodyTimeout = 10 * time.Second
 
 // policy permits nothing but files and answers of the page itself. A script cannot turn
 // text into markup or into code.
@@ -34,16 +41,17 @@ type Options struct {
 }
 
 // Guard returns a handler that passes requests on to next only if they are authorised,
-// are a GET, HEAD or POST, and do not come from another site. It bounds the body and
-// sets the headers of every answer.
+// are a GET, HEAD or POST, and do not come from another site. It reads the body of a POST,
+// whose length and time are bounded, and sets the headers of every answer.
 func Guard(next http.Handler, o Options) http.Handler {
-	return &guard{next: next, o: o}
+	return &guard{next: next, o: o, timeout: bodyTimeout}
 }
 
 type guard struct {
-	next http.Handler
-	o    Options
-	csrf http.CrossOriginProtection
+	next    http.Handler
+	o       Options
+	csrf    http.CrossOriginProtection
+	timeout time.Duration
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -72,8 +80,25 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Fail(w, http.StatusForbidden, err)
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if err := g.readBody(w, r); err != nil {
+		Fail(w, http.StatusBadRequest, fmt.Errorf("strata: the body of the request cannot be read: %w", err))
+		return
+	}
 	g.next.ServeHTTP(w, r)
+}
+
+// readBody replaces the body of a POST by one that has come, and that of other requests by
+// none. The deadline ends with the body. One that a wrapper of w does not allow is left to the
+// server.
+func (g *guard) readBody(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		r.Body = http.NoBody
+		return nil
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.timeout))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return err
 }
 
 var (

@@ -1,11 +1,17 @@
 package page
 
 import (
+	"bufio"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 // answer is a handler that counts its requests and reads their bodies.
@@ -240,16 +246,83 @@ func sentHeader(w *httptest.ResponseRecorder) http.Header {
 }
 
 func TestBodyAndAddressAreBounded(t *testing.T) {
-	for size, ok := range map[int]bool{maxBody: true, maxBody + 1: false, 10 << 20: false} {
+	for size, ok := range map[int]bool{0: true, maxBody: true, maxBody + 1: false, 10 << 20: false} {
 		r := local("POST", func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat("a", size))) })
 		a := &answer{}
-		Guard(a, Options{}).ServeHTTP(httptest.NewRecorder(), r)
-		if (a.err == nil) != ok || a.read > maxBody {
-			t.Errorf("%d bytes: read %d, %v", size, a.read, a.err)
+		w := httptest.NewRecorder()
+		Guard(a, Options{}).ServeHTTP(w, r)
+		if ok && (a.requests != 1 || a.read != size || a.err != nil) || !ok && (a.requests != 0 || w.Code != 413) {
+			t.Errorf("%d bytes: %d, %d requests, read %d, %v", size, w.Code, a.requests, a.read, a.err)
 		}
+	}
+	a := &answer{}
+	Guard(a, Options{}).ServeHTTP(httptest.NewRecorder(), local("GET", func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader("body")) }))
+	if a.read != 0 || a.err != nil {
+		t.Errorf("the body of a GET: read %d, %v", a.read, a.err)
 	}
 	long := local("GET", func(r *http.Request) { r.RequestURI = "/?" + strings.Repeat("a", maxTarget) })
 	if status, passed := send(Options{}, long); status != 414 || passed {
 		t.Errorf("long address: %d, passed %v", status, passed)
 	}
+}
+
+// TestBodyThatDoesNotComeIsNotWaitedFor sends a part of a body, and then nothing. The deadline
+// of a body that has come ends no action that takes longer.
+func TestBodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
+	a := &answer{}
+	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-r.Context().Done():
+			t.Error("the context of the action has ended")
+		}
+		a.ServeHTTP(w, r)
+	})
+	server := httptest.NewServer(&guard{next: long, timeout: 200 * time.Millisecond})
+	defer server.Close()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	status := func() string {
+		line, err := answers.ReadString('\n')
+		for l := line; err == nil && l != "\r\n"; {
+			l, err = answers.ReadString('\n')
+		}
+		return line
+	}
+	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\na")
+	fmt.Fprint(conn, "b")
+	if got := status(); !strings.Contains(got, " 200 ") {
+		t.Fatalf("a body in two parts: %q", got)
+	}
+	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\na")
+	if got := status(); !strings.Contains(got, " 408 ") || a.requests != 1 {
+		t.Errorf("half a body: %q, %d requests", got, a.requests)
+	}
+}
+
+// FuzzLoopbackHost compares with the URL that a browser would have for the host.
+func FuzzLoopbackHost(f *testing.F) {
+	for _, h := range []string{"localhost", "127.0.0.1:80", "[::1]:80", "::1", "localhost:80@x", "[::1", "127.0.0.1.x", "localhost:", "[::ffff:127.0.0.1]"} {
+		f.Add(h)
+	}
+	f.Fuzz(func(t *testing.T, h string) {
+		if !loopbackHost(h) {
+			return
+		}
+		u, err := url.Parse("http://" + h + "/")
+		if a, err := netip.ParseAddr(h); err == nil && a.Is6() {
+			return // without the brackets it is no part of a URL
+		}
+		if err != nil || u.User != nil {
+			t.Fatalf("%q is accepted: %v", h, err)
+		}
+		a, err := netip.ParseAddr(u.Hostname())
+		if !strings.EqualFold(u.Hostname(), "localhost") && (err != nil || !a.Unmap().IsLoopback()) {
+			t.Fatalf("%q is accepted, and is %q in a URL", h, u.Hostname())
+		}
+	})
 }

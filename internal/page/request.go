@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"unicode/utf8"
 )
@@ -105,11 +106,13 @@ type Failure struct {
 	Error string `json:"error"`
 }
 
-// Fail answers with a status and an error, as JSON. The error of a body that is too large
-// has a status of its own.
+// Fail answers with a status and an error, as JSON. The errors of a body that is too large,
+// or that does not come, have statuses of their own.
 func Fail(w http.ResponseWriter, status int, err error) {
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		status = http.StatusRequestEntityTooLarge
+	} else if errors.Is(err, os.ErrDeadlineExceeded) {
+		status = http.StatusRequestTimeout
 	}
 	body, _ := json.Marshal(Failure{err.Error()})
 	w.Header().Set("Content-Type", "application/json")
