@@ -109,7 +109,7 @@ func (m *model) stepRate(rate float64, step func(float64) float64) float64 {
 			m.note = "there is no limit to raise"
 			return 0
 		}
-		rate = m.now.Rate
+		rate = m.past.rate()
 	}
 	return min(max(step(rate), leastRate), load.MaxRate)
 }

@@ -80,7 +80,7 @@ func TestKeysChangeRateAndConcurrency(t *testing.T) {
 		{"space", load.Settings{Rate: 1, Concurrency: 1, Paused: true}, load.Settings{Rate: 1, Concurrency: 1}},
 		{"x", load.Settings{Rate: 1, Concurrency: 1}, load.Settings{Rate: 1, Concurrency: 1}},
 	} {
-		f := &fake{settings: tt.from, progress: load.Progress{Rate: 234}}
+		f := &fake{settings: tt.from, progress: load.Progress{Elapsed: time.Second, Done: 234}}
 		m := newModel(f, "http://target/", time.Minute, true)
 		m.Update(tickMsg{})
 		_, cmd := m.Update(key(tt.key))

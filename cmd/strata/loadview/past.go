@@ -10,6 +10,7 @@ import (
 
 const (
 	window     = 20  // looks in the histogram
+	rateWindow = 4   // looks in the rate of now
 	maxColumns = 300 // of a chart
 	perColumn  = 2   // looks in a column
 )
@@ -23,10 +24,10 @@ const (
 
 // past is the part of the past that the view shows.
 type past struct {
-	buckets [][]load.Bucket // of the last looks
+	looks   []load.Progress // the last ones
 	columns []column        // of the last seconds
-	looks   int
-	before  load.Progress // at the end of the last column
+	looked  int             // looks since the start
+	before  load.Progress   // at the end of the last column
 }
 
 // column has the answers per second by status code, and the failures, of one second.
@@ -34,9 +35,9 @@ type column map[int]float64
 
 // add adds a look.
 func (h *past) add(p load.Progress) {
-	h.buckets = append(h.buckets, p.Buckets)
-	h.buckets = h.buckets[max(0, len(h.buckets)-window-1):]
-	if h.looks++; h.looks%perColumn != 0 {
+	h.looks = append(h.looks, p)
+	h.looks = h.looks[max(0, len(h.looks)-window-1):]
+	if h.looked++; h.looked%perColumn != 0 {
 		return
 	}
 	seconds := max((p.Elapsed - h.before.Elapsed).Seconds(), 1e-3)
@@ -53,21 +54,39 @@ func (h *past) add(p load.Progress) {
 }
 
 // full reports whether the histogram leaves out the begin of the run.
-func (h *past) full() bool { return len(h.buckets) > window }
+func (h *past) full() bool { return len(h.looks) > window }
 
 // histogram returns the counts of the last looks.
 func (h *past) histogram() []load.Bucket {
-	if len(h.buckets) == 0 {
+	if len(h.looks) == 0 {
 		return nil
 	}
-	counts := slices.Clone(h.buckets[len(h.buckets)-1])
+	counts := slices.Clone(h.looks[len(h.looks)-1].Buckets)
 	if !h.full() {
 		return counts // since the start
 	}
-	for i, b := range h.buckets[0] {
+	for i, b := range h.looks[0].Buckets {
 		counts[i].Count -= b.Count
 	}
 	return counts
+}
+
+// rate returns the requests per second in the last looks, which are more than one for the
+// sake of small rates.
+func (h *past) rate() float64 {
+	n := len(h.looks)
+	if n == 0 {
+		return 0
+	}
+	last, first := &h.looks[n-1], load.Progress{}
+	if n > rateWindow {
+		first = h.looks[n-1-rateWindow]
+	}
+	seconds := (last.Elapsed - first.Elapsed).Seconds()
+	if seconds <= 0 {
+		return 0
+	}
+	return float64(last.Done-first.Done) / seconds
 }
 
 // series is one line of a chart.

@@ -97,7 +97,7 @@ func (m *model) facts() []line {
 	if m.width < narrow {
 		return []line{
 			title, m.time(),
-			{{"rate ", l.faint}, {perSecond, l.title}, {", now " + rate(p.Rate), l.plain}},
+			{{"rate ", l.faint}, {perSecond, l.title}, {", now " + rate(m.past.rate()), l.plain}},
 			{{"at once ", l.faint}, {count(int64(s.Concurrency)), l.title}, {", now " + count(p.Running), l.plain}, {behind(p, ", "), l.bad}},
 			{{"done ", l.faint}, {count(p.Done), l.plain}, {failed(p, ", "), l.worse}},
 		}
@@ -105,7 +105,7 @@ func (m *model) facts() []line {
 	const column = 25
 	return []line{
 		title, m.time(),
-		{{"rate     ", l.faint}, {left(perSecond, column), l.title}, {"now " + rate(p.Rate) + " requests/s", l.plain}},
+		{{"rate     ", l.faint}, {left(perSecond, column), l.title}, {"now " + rate(m.past.rate()) + " requests/s", l.plain}},
 		{
 			{"at once  ", l.faint},
 			{left("up to "+count(int64(s.Concurrency)), column), l.title},

@@ -144,6 +144,21 @@ none yet
 ↑↓ rate  ←→ at once  shift: twice, half  0 no limit  p pause  q quit
 `
 
+func TestRateOfNowSmoothsASlowRate(t *testing.T) {
+	f := &fake{settings: load.Settings{Rate: 1, Concurrency: 1}}
+	m := newModel(f, "http://target/", time.Minute, false)
+	for i := range int64(20) {
+		f.progress = load.Progress{Elapsed: time.Duration(i+1) * every, Done: (i + 2) / 2}
+		m.Update(tickMsg{})
+		if i < rateWindow {
+			continue
+		}
+		if s := text(m); !strings.Contains(s, "now 1 requests/s") {
+			t.Fatalf("the screen is\n%s", s)
+		}
+	}
+}
+
 func TestPauseAndEndAreShown(t *testing.T) {
 	m, f := running()
 	m.Update(key("p"))
