@@ -65,7 +65,10 @@ func (d *demoCommand) stageOptions() (o stage.Options, script stage.Script, err 
 		if err != nil {
 			return o, script, fmt.Errorf("--l2: %w", err)
 		}
-		o.Redis = r.Addr
+		if r.Cluster || r.Sentinel.Primary != "" || len(r.Addrs) > 0 {
+			return o, script, errors.New("--l2: the stage wants one Redis, not a cluster or sentinels")
+		}
+		o.Redis = r
 	default:
 		return o, script, errors.New("--l2: the stage wants embedded or redis://HOST:PORT, which it can cut off")
 	}

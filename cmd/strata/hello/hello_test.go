@@ -225,6 +225,31 @@ func TestRestartedInstanceFindsItsEntries(t *testing.T) {
 	}
 }
 
+func TestAnswersAreCountedInAllModesAndOverRestarts(t *testing.T) {
+	s := newService(t, hello.Options{Origin: &slowOrigin{}, Tier: stratatest.NewTier()})
+	for _, mode := range []hello.Mode{hello.Strata, hello.Naive} {
+		if err := s.SetMode(mode); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 { // a load, and two answers of the memory
+			request(s, "GET", "/hello?name=Ann&locale=en")
+		}
+	}
+	if a := s.Answers(); a != (hello.Answers{Memory: 4}) {
+		t.Errorf("%+v before", a)
+	}
+	if err := s.SetMode(hello.Strata); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Restart(t.Context(), hello.Cold); err != nil {
+		t.Fatal(err)
+	}
+	request(s, "GET", "/hello?name=Ann&locale=en")
+	if a := s.Answers(); a != (hello.Answers{Memory: 4, L2: 1}) {
+		t.Errorf("%+v after", a)
+	}
+}
+
 func TestInstanceThatCannotStartLeavesTheOldOne(t *testing.T) {
 	o := &slowOrigin{}
 	s := newService(t, hello.Options{Origin: o})

@@ -47,7 +47,7 @@ func (s *Service) Restart(ctx context.Context, start Start) (r snapshot.Report, 
 	if err != nil {
 		return r, errors.Join(err, fresh.close(ctx))
 	}
-	return r, s.layered.Swap(fresh).close(ctx)
+	return r, s.retire(fresh).close(ctx)
 }
 
 // warmByKeys lets the old instance save its keys, as it would at its end, and the new one

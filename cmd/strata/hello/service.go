@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -92,6 +93,9 @@ type Service struct {
 	mux     *http.ServeMux
 
 	requests, errors atomic.Int64
+
+	mu      sync.Mutex // guards retired
+	retired Answers    // of caches before the present one
 }
 
 // New returns a service.

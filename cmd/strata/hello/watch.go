@@ -33,6 +33,51 @@ func (s *Service) Greet(ctx context.Context, key Key) (origin.Greeting, error) {
 	return g, err
 }
 
+// Answers count how requests were answered since the service was made, in all modes and also
+// before restarts.
+type Answers struct {
+	// Memory counts fresh values of L1 and of the map of the mode naive, Stale stale ones of
+	// L1, L2 values of L2, and Shared requests that joined the load of another.
+	Memory, Stale, L2, Shared int64
+}
+
+// Add adds b.
+func (a *Answers) Add(b Answers) {
+	a.Memory += b.Memory
+	a.Stale += b.Stale
+	a.L2 += b.L2
+	a.Shared += b.Shared
+}
+
+// Answers returns the present counts.
+func (s *Service) Answers() Answers {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.retired
+	a.Add(s.layered.Load().answers())
+	a.Memory += s.naive.hits.Load()
+	return a
+}
+
+// retire replaces the cache of the mode strata, and returns the one before, of which the
+// answers stay counted.
+func (s *Service) retire(fresh *layered) (old *layered) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old = s.layered.Swap(fresh)
+	s.retired.Add(old.answers())
+	return old
+}
+
+// answers counts the answers of one cache.
+func (l *layered) answers() Answers {
+	n := l.cache.Stats()
+	return Answers{
+		Memory: int64(n.L1.Hits), Stale: int64(n.StaleRevalidating + n.StaleOnError),
+		L2: int64(n.L2.Hits), Shared: int64(n.Joins),
+	}
+}
+
 // Sight is the greeting that the memory of one instance has.
 type Sight struct {
 	// Found says that there is one. Else the other fields are zero.

@@ -120,13 +120,10 @@ func (s *Stage) Do(ctx context.Context, text string) (said string, err error) {
 }
 
 func (s *Stage) changeMode(_ context.Context, args []string) (string, error) {
-	for i, service := range s.instances {
+	for _, service := range s.instances {
 		if err := service.SetMode(hello.Mode(args[0])); err != nil {
 			return "", err
 		}
-		s.mu.Lock()
-		s.last[i] = count(service)
-		s.mu.Unlock()
 	}
 	return map[string]string{
 		"none":   "Each request is a query of the origin.",
@@ -214,7 +211,6 @@ func (s *Stage) restart(ctx context.Context, args []string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("instance %s: %w", name, err)
 	}
-	s.forget(i)
 	if hello.Start(args[1]) == hello.Cold {
 		return "Instance " + name + " has restarted with an empty memory.", nil
 	}

@@ -68,7 +68,7 @@ func (p *proxy) leave(c net.Conn) {
 // pass copies in both directions until one end is closed.
 func (p *proxy) pass(c net.Conn) {
 	defer p.leave(c)
-	s, err := net.DialTimeout("tcp", p.to, 2*time.Second)
+	s, err := dial(context.Background(), p.to)
 	if err != nil {
 		return
 	}
@@ -84,6 +84,12 @@ func (p *proxy) pass(c net.Conn) {
 	_, _ = io.Copy(s, c)
 	s.Close()
 	back.Wait()
+}
+
+// dial connects to a server that is near.
+func dial(ctx context.Context, addr string) (net.Conn, error) {
+	d := net.Dialer{Timeout: 2 * time.Second}
+	return d.DialContext(ctx, "tcp", addr)
 }
 
 // set breaks or mends the proxy.

@@ -23,6 +23,11 @@ type store struct {
 // this machine has none, one inside this process, which is slower.
 func openStore(ctx context.Context, addr string) (*store, error) {
 	if addr != "" {
+		c, err := dial(ctx, addr)
+		if err != nil {
+			return nil, fmt.Errorf("stage: Redis: %w", err)
+		}
+		c.Close()
 		return &store{addr: addr, name: "Redis at " + addr, close: func() {}}, nil
 	}
 	if path, err := exec.LookPath("redis-server"); err == nil {
@@ -47,7 +52,7 @@ func startRedis(ctx context.Context, path string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", dir) //nolint:gosec // the server of this machine
+	c := exec.CommandContext(context.WithoutCancel(ctx), path, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", dir) //nolint:gosec // the server of this machine
 	if err = c.Start(); err != nil {
 		os.RemoveAll(dir)
 		return nil, err
@@ -58,7 +63,7 @@ func startRedis(ctx context.Context, path string) (*store, error) {
 		os.RemoveAll(dir)
 	}}
 	for range 100 {
-		if conn, e := net.DialTimeout("tcp", addr, time.Second); e == nil {
+		if conn, e := dial(ctx, addr); e == nil {
 			conn.Close()
 			return s, nil
 		}

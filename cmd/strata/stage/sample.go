@@ -85,12 +85,9 @@ type history struct {
 	samples []Sample
 	marks   []Mark
 	marked  int64
-	last    []counted
+	last    hello.Answers // of all instances, at the last sample
 	queries int64
 }
-
-// counted are the counters of an instance at the last sample.
-type counted struct{ memory, stale, l2, shared int64 }
 
 // mark notes an action.
 func (h *history) mark(text, said string) {
@@ -101,18 +98,8 @@ func (h *history) mark(text, said string) {
 	h.marks = h.marks[max(0, len(h.marks)-keptMarks):]
 }
 
-// forget makes the counters of an instance begin at zero: it has restarted.
-func (h *history) forget(instance int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.last[instance] = counted{}
-}
-
 // sampleUntil takes a sample each second.
 func (s *Stage) sampleUntil(ctx context.Context) {
-	s.mu.Lock()
-	s.last = make([]counted, len(s.instances))
-	s.mu.Unlock()
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
@@ -125,19 +112,6 @@ func (s *Stage) sampleUntil(ctx context.Context) {
 	}
 }
 
-// count returns the counters of an instance in its present mode.
-func count(i *hello.Service) counted {
-	if i.Mode() != hello.Strata {
-		c := i.Stats().Cache
-		return counted{memory: c.L1Hits}
-	}
-	n := i.Cache("").Stats()
-	return counted{
-		memory: int64(n.L1.Hits), stale: int64(n.StaleRevalidating + n.StaleOnError),
-		l2: int64(n.L2.Hits), shared: int64(n.Joins),
-	}
-}
-
 func (s *Stage) sample() {
 	done, failed, latency := s.load.second()
 	x := Sample{
@@ -146,15 +120,13 @@ func (s *Stage) sample() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, service := range s.instances {
-		now, before := count(service), s.last[i]
-		s.last[i] = now
-		// After a change of the mode, or a restart, the counters are others.
-		x.Memory += max(0, now.memory-before.memory)
-		x.Stale += max(0, now.stale-before.stale)
-		x.L2 += max(0, now.l2-before.l2)
-		x.Shared += max(0, now.shared-before.shared)
+	var now hello.Answers
+	for _, service := range s.instances {
+		now.Add(service.Answers())
 	}
+	x.Memory, x.Stale = now.Memory-s.last.Memory, now.Stale-s.last.Stale
+	x.L2, x.Shared = now.L2-s.last.L2, now.Shared-s.last.Shared
+	s.last = now
 	queries := s.origin.queries.Load()
 	x.Queries, s.queries = queries-s.queries, queries
 	s.samples = append(s.samples, x)

@@ -36,8 +36,9 @@ type Step struct {
 //
 //	at TIME ACTION
 //
-// Times do not go back, and are an hour at most. "at TIME end" is the last line; without it the script ends 5
-// seconds after its last action. Errors name the line.
+// with any spaces between the words. Times do not go back, and are an hour at most. The last
+// line is "at TIME end"; without it the script ends 5 seconds after its last action. Errors name
+// the line.
 func ParseScript(text []byte) (s Script, err error) {
 	if len(text) > maxScript {
 		return s, fmt.Errorf("script: longer than %d bytes", maxScript)
@@ -72,8 +73,8 @@ func ParseScript(text []byte) (s Script, err error) {
 
 // parseStep parses a line that is not earlier than last.
 func parseStep(line string, last time.Duration) (s Step, err error) {
-	words := strings.SplitN(line, " ", 3)
-	if len(words) != 3 || words[0] != "at" {
+	words := strings.Fields(line)
+	if len(words) < 3 || words[0] != "at" {
 		return s, fmt.Errorf("want: at TIME ACTION, such as: at 5s break l2")
 	}
 	if s.At, err = time.ParseDuration(words[1]); err != nil || s.At < 0 || s.At > maxLength {
@@ -82,7 +83,7 @@ func parseStep(line string, last time.Duration) (s Step, err error) {
 	if s.At < last {
 		return s, fmt.Errorf("%v is before %v", s.At, last)
 	}
-	if s.Action = strings.TrimSpace(words[2]); s.Action != "end" {
+	if s.Action = strings.Join(words[2:], " "); s.Action != "end" {
 		_, _, err = parse(s.Action)
 	}
 	return s, err

@@ -32,9 +32,10 @@ type Options struct {
 	// Latency is added to each query of the origin at the begin. 0 means DefaultLatency, a negative
 	// value none.
 	Latency time.Duration
-	// Redis is the address of a Redis. Empty means a redis-server that New starts, or, if the
-	// machine has none, one inside this process.
-	Redis string
+	// Redis are the options of a Redis, of which connections are neither encrypted nor to a unix
+	// socket. Without an Addr it is a redis-server that New starts, or, if the machine has none,
+	// one inside this process.
+	Redis redis.Options
 	// Origin is the URL of the database. Empty means SQLite in a temporary file.
 	Origin string
 }
@@ -93,7 +94,7 @@ func (s *Stage) open(ctx context.Context) (err error) {
 	s.origin = &moody{Origin: s.db}
 	s.origin.latency.Store(int64(max(0, s.o.Latency)))
 	s.origin.watch(hello.Key{Name: nameOf(0), Locale: locale})
-	if s.store, err = openStore(ctx, s.o.Redis); err != nil {
+	if s.store, err = openStore(ctx, s.o.Redis.Addr); err != nil {
 		return err
 	}
 	if s.l2, err = newProxy(ctx, s.store.addr); err != nil {
@@ -106,12 +107,15 @@ func (s *Stage) open(ctx context.Context) (err error) {
 // openInstances makes the instances, each with clients of its own.
 func (s *Stage) openInstances() error {
 	for range instanceNames {
-		tier, err := redis.New(redis.Options{Addr: s.l2.addr()})
+		o := s.o.Redis
+		o.Addr = s.l2.addr()
+		tier, err := redis.New(o)
 		if err != nil {
 			return err
 		}
 		s.clients = append(s.clients, tier)
-		bus, err := redis.New(redis.Options{Addr: s.bus.addr()})
+		o.Addr = s.bus.addr()
+		bus, err := redis.New(o)
 		if err != nil {
 			return err
 		}
