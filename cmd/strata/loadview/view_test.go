@@ -63,10 +63,8 @@ func TestViewEndsWithTheLoad(t *testing.T) {
 func TestKeysChangeAndEndARunningLoad(t *testing.T) {
 	in, keys := io.Pipe()
 	var typing sync.WaitGroup
-	press := func(text string) func() {
-		return func() { typing.Go(func() { io.WriteString(keys, text) }) }
-	}
-	out := &output{then: map[string]func(){"p50": press("\x1b[A\x1b[C"), "110": press("q")}}
+	press := func() { typing.Go(func() { io.WriteString(keys, "\x1b[A\x1b[Cq") }) }
+	out := &output{then: map[string]func(){"p50": press}}
 	res := show(t, t.Context(), time.Minute, in, out)
 	typing.Wait()
 	if want := (load.Settings{Rate: 110, Concurrency: 3}); !res.Interrupted || res.Changes != 2 || res.Settings != want {
