@@ -2,24 +2,17 @@ package strataprom_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/servers/scraper"
 	strataprom "github.com/strata-cache/strata/prometheus"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -103,108 +96,6 @@ func (f *fleet) stop() {
 	}
 }
 
-// server is a process of Prometheus.
-type server struct{ url string }
-
-// startPrometheus starts a Prometheus that scrapes addr five times a second. Alerts that are
-// true for a second fire, in place of the times in alerts.yml.
-func startPrometheus(t *testing.T, addr string, flags ...string) *server {
-	path, dir := program(t, "prometheus"), t.TempDir()
-	rules := regexp.MustCompile(`(?m)^( +)for: .*$`).ReplaceAll(readFile(t, "alerts.yml"), []byte("${1}for: 1s"))
-	config := fmt.Sprintf(`
-global: {scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms}
-rule_files: [alerts.yml]
-scrape_configs: [{job_name: test, static_configs: [{targets: [%q]}]}]
-`, addr)
-	for name, data := range map[string]string{"alerts.yml": string(rules), "prometheus.yml": config} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	listen := l.Addr().String()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, append(flags, "--config.file", filepath.Join(dir, "prometheus.yml"),
-		"--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", listen)...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{}
-	servers.DieWithParent(cmd.SysProcAttr)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		if data, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
-			t.Logf("%s", data)
-		}
-		log.Close()
-	})
-	return &server{"http://" + listen}
-}
-
-// get asks the server, and reports whether it has answered.
-func (s *server) get(ctx context.Context, path string, v any) (ok bool) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
-	if err != nil {
-		return false
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return false
-	}
-	defer answer.Body.Close()
-	return answer.StatusCode == http.StatusOK && json.NewDecoder(answer.Body).Decode(v) == nil
-}
-
-// has reports whether the answer to a query has a number.
-func (s *server) has(ctx context.Context, expr string) bool {
-	var answer struct {
-		Data struct {
-			Result []struct {
-				Value     [2]any
-				Histogram []any
-			}
-		}
-	}
-	if !s.get(ctx, "/api/v1/query?query="+url.QueryEscape(expr), &answer) {
-		return false
-	}
-	for _, r := range answer.Data.Result {
-		if n, ok := r.Value[1].(string); ok && n != "NaN" || r.Histogram != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// firing returns the alerts that fire.
-func (s *server) firing(ctx context.Context) map[string]bool {
-	var answer struct {
-		Data struct {
-			Alerts []struct {
-				Labels map[string]string
-				State  string
-			}
-		}
-	}
-	all := map[string]bool{}
-	s.get(ctx, "/api/v1/alerts", &answer)
-	for _, a := range answer.Data.Alerts {
-		if a.State == "firing" {
-			all[a.Labels["alertname"]] = true
-		}
-	}
-	return all
-}
-
 // await waits until ok, for half a minute.
 func await(t *testing.T, ok func() bool) bool {
 	t.Helper()
@@ -222,7 +113,6 @@ func await(t *testing.T, ok func() bool) bool {
 // gives classic histograms, and once native ones. Without prometheus, which is in Debian's
 // package of that name, it is skipped.
 func TestPanelsAndAlertsInARealPrometheus(t *testing.T) {
-	program(t, "prometheus")
 	f := startFleet(t)
 	defer f.stop()
 	mux := http.NewServeMux()
@@ -232,16 +122,16 @@ func TestPanelsAndAlertsInARealPrometheus(t *testing.T) {
 	target := httptest.NewServer(mux)
 	defer target.Close()
 	addr := strings.TrimPrefix(target.URL, "http://")
-	classic := startPrometheus(t, addr)
-	native := startPrometheus(t, addr, "--enable-feature=native-histograms")
+	classic := scraper.Start(t, filepath.Join(dashboards, "alerts.yml"), addr)
+	native := scraper.Start(t, filepath.Join(dashboards, "alerts.yml"), addr, "--enable-feature=native-histograms")
 
 	for _, p := range readPanels(t) {
 		for _, q := range p.Targets {
 			expr := strings.NewReplacer("$__rate_interval", "5s", "$__range", "10s", "$job", ".*", "$instance", ".*", "$cache", ".*").Replace(q.Expr)
-			if !await(t, func() bool { return classic.has(t.Context(), expr) }) {
+			if !await(t, func() bool { return classic.Has(t.Context(), expr) }) {
 				t.Errorf("%s: no data from classic histograms for\n%s", p.Title, expr)
 			}
-			if !await(t, func() bool { return native.has(t.Context(), expr) }) {
+			if !await(t, func() bool { return native.Has(t.Context(), expr) }) {
 				t.Errorf("%s: no data from native histograms for\n%s", p.Title, expr)
 			}
 			if t.Failed() {
@@ -249,14 +139,14 @@ func TestPanelsAndAlertsInARealPrometheus(t *testing.T) {
 			}
 		}
 	}
-	if !native.has(t.Context(), "histogram_count(strata_load_duration_seconds) > 0") || classic.has(t.Context(), "histogram_count(strata_load_duration_seconds)") {
+	if !native.Has(t.Context(), "histogram_count(strata_load_duration_seconds) > 0") || classic.Has(t.Context(), "histogram_count(strata_load_duration_seconds)") {
 		t.Error("the histograms are not native in one server and classic in the other")
 	}
 
 	fires := func(name string, want bool) {
 		t.Helper()
-		if !await(t, func() bool { return classic.firing(t.Context())[name] == want }) {
-			t.Errorf("%s fires: %v; all that fire: %v", name, !want, slices.Collect(maps.Keys(classic.firing(t.Context()))))
+		if !await(t, func() bool { return classic.Firing(t.Context())[name] == want }) {
+			t.Errorf("%s fires: %v; all that fire: %v", name, !want, slices.Collect(maps.Keys(classic.Firing(t.Context()))))
 		}
 	}
 	fires("StrataL2BreakerOpen", false)

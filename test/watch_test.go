@@ -1,0 +1,95 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/cmd/strata/hello"
+	"github.com/strata-cache/strata/cmd/strata/origin"
+	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/servers/scraper"
+	"github.com/strata-cache/strata/redis"
+)
+
+// TestAlertsFireWhenTheRedisOfTheDemoDies has a real Prometheus scrape the demo, kills its Redis,
+// and starts it again. The alerts have the times of dashboards/alerts.yml, but for the one for
+// which they are pending: that is a second.
+func TestAlertsFireWhenTheRedisOfTheDemoDies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the module prometheus has a shorter test without a server")
+	}
+	server := servers.StartRedis(t)
+	client := server.Client(t)
+	db, err := origin.Open(t.Context(), origin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	demo, err := hello.New(hello.Options{Origin: db, TTL: time.Second, MaxEntries: 50, Tier: redis.NewTier(client), Bus: redis.NewBus(client)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(demo)
+	prometheus := scraper.Start(t, "../dashboards/alerts.yml", strings.TrimPrefix(web.URL, "http://"))
+
+	ctx, end := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	defer func() {
+		end()
+		readers.Wait()
+		web.Close()
+		_ = demo.Close(context.Background())
+	}()
+	for range 4 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				url := fmt.Sprintf("%s/hello?name=World%d&locale=en-GB", web.URL, rand.IntN(200))
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if answer, err := http.DefaultClient.Do(r); err == nil {
+					answer.Body.Close()
+				}
+			}
+		})
+	}
+
+	await := func(what string, ok func() bool) {
+		t.Helper()
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for end := time.Now().Add(time.Minute); !ok(); <-tick.C {
+			if time.Now().After(end) {
+				t.Fatalf("not within a minute: %s", what)
+			}
+		}
+	}
+	fires := func(name string, want bool) {
+		t.Helper()
+		await(fmt.Sprintf("%s fires: %v", name, want), func() bool { return prometheus.Firing(ctx)[name] == want })
+	}
+	await("the demo is scraped", func() bool {
+		return prometheus.Has(ctx, "rate(strata_remote_duration_seconds_count[5s]) > 0") && prometheus.Has(ctx, "strata_bus_connected == 1")
+	})
+	outage := []string{"StrataL2BreakerOpen", "StrataBusDown"}
+	for _, name := range outage {
+		fires(name, false)
+	}
+	server.Kill()
+	for _, name := range outage {
+		fires(name, true)
+	}
+	server.Restart()
+	for _, name := range outage {
+		fires(name, false)
+	}
+}
