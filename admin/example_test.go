@@ -38,3 +38,33 @@ func ExampleHandler() {
 	fmt.Println(answer.Status)
 	// Output: 200 OK
 }
+
+// How do operators on other machines get the page, and no others? Authorize decides.
+func ExampleOptions() {
+	users, err := strata.New(strata.Options[string, int]{Name: "users", TTL: time.Minute})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer users.Close(context.Background())
+	isOperator := func(r *http.Request) bool {
+		name, password, ok := r.BasicAuth()
+		return ok && name == "operator" && password == "of the example"
+	}
+
+	page := admin.New(admin.Options{Authorize: isOperator, ReadOnly: true}, users)
+	defer page.Close()
+
+	ask := func(password string) {
+		r := httptest.NewRequest(http.MethodGet, "https://admin.example/debug/strata/", nil)
+		r.SetBasicAuth("operator", password)
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	ask("guessed")
+	ask("of the example")
+	// Output:
+	// 403
+	// 200
+}
