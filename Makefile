@@ -62,6 +62,10 @@ chaosmemcached: ## the same with three servers of memcached as L2, with the bus 
 soak: ## the Redis client in all ways, with its connections cut, for ten minutes (or SOAK)
 	cd test && go test -count=1 -v -run TestSoak -timeout 0 . -soak $(or $(SOAK),10m)
 
+.PHONY: pictures
+pictures: ## the pictures of the stage in README.md, in a minute and a half
+	cd test && go test -count=1 -run TestPicturesOfTheReadme ./browser -shots $(CURDIR)/docs
+
 cover: ## share of statements that the root module's tests reach
 	go test -coverpkg=./... -coverprofile=cover.out ./...
 	@go tool cover -func=cover.out | tail -n 1
