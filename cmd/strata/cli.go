@@ -24,6 +24,7 @@ type environment struct {
 type grammar struct {
 	Demo     demoCommand         `cmd:"" help:"Run a small service without a cache, with a naive one and with strata, under the same load, and compare."`
 	Load     loadCommand         `cmd:"" help:"Send requests to a URL on a schedule and measure how long they take."`
+	Top      topCommand          `cmd:"" help:"Show the caches of a program in the terminal, from its page of package admin."`
 	Snapshot snapshotcmd.Command `cmd:"" help:"Move the entries of caches between instances and files, and look into them."`
 	Version  versionCommand      `cmd:"" help:"Print the version of this command, of Go and of the platform."`
 	Help     helpCommand         `cmd:"" help:"Print what the commands do, or the flags of one."`

@@ -2,6 +2,7 @@
 //
 //	strata demo       a service with and without a cache, under load
 //	strata load URL   a load generator for any URL
+//	strata top URL    the caches of a program, in a terminal
 //	strata snapshot   moves entries between instances and files, and shows them
 //	strata version    the version of the command
 //	strata help       the commands, or with the name of a command its flags

@@ -141,7 +141,7 @@ func TestPicturesOfTheReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := chromium.Open(t, demo(t, "--script", script), 1100, false)
+	b := chromium.Open(t, demo(t, "--script", script), 1280, false)
 	end, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for _, p := range []struct{ mark, file string }{{"mend origin", "stage-outage.png"}, {"rate 501", "stage-restart.png"}} {

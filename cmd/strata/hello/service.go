@@ -77,6 +77,8 @@ type Options struct {
 	MemoryTTL time.Duration
 	// Mode is the first mode. Empty means strata.
 	Mode Mode
+	// ShowKeys shows names on pages, in logs and in spans.
+	ShowKeys bool
 	// Logger is the logger of the cache. Nil means no log.
 	Logger *slog.Logger
 }

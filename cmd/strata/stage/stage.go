@@ -120,7 +120,7 @@ func (s *Stage) openInstances() error {
 			return err
 		}
 		s.clients = append(s.clients, bus)
-		i, err := hello.New(hello.Options{Origin: s.origin, TTL: s.o.TTL, Tier: redis.NewTier(tier), Bus: redis.NewBus(bus)})
+		i, err := hello.New(hello.Options{Origin: s.origin, TTL: s.o.TTL, Tier: redis.NewTier(tier), Bus: redis.NewBus(bus), ShowKeys: true})
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,233 @@
+package top
+
+import (
+	"context"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/strata-cache/strata/internal/adminapi"
+)
+
+// every is the time between two questions.
+const every = time.Second
+
+// screen is the part that is shown.
+type screen int
+
+const (
+	list screen = iota
+	detail
+	asking // for a key
+	explained
+)
+
+// model is the state of the view.
+type model struct {
+	client *client
+	ctx    context.Context
+	styles styles
+
+	width, height int
+	screen        screen
+	overview      adminapi.Overview
+	detail        adminapi.Detail
+	explained     adminapi.Explained
+	chosen        string // the name of a cache
+	by            int    // the column that sorts
+	reverse       bool
+	typed         string // a key
+	scroll        int
+	problem       string // of the last question
+	seen          bool   // there was an answer
+}
+
+func newModel(ctx context.Context, c *client, s styles) *model {
+	return &model{client: c, ctx: ctx, styles: s, width: 80, height: 24}
+}
+
+// The answers to questions, and the time for the next.
+type (
+	tickMsg     struct{}
+	overviewMsg struct {
+		o   adminapi.Overview
+		err error
+	}
+	detailMsg struct {
+		d   adminapi.Detail
+		err error
+	}
+	explainedMsg struct {
+		e   adminapi.Explained
+		err error
+	}
+)
+
+// Init asks for the first time.
+func (m *model) Init() tea.Cmd { return m.ask() }
+
+// ask asks for all that is shown.
+func (m *model) ask() tea.Cmd {
+	c, ctx, name := m.client, m.ctx, m.chosen
+	overview := func() tea.Msg {
+		o, err := c.overview(ctx)
+		return overviewMsg{o, err}
+	}
+	if m.screen != detail {
+		return overview
+	}
+	return tea.Batch(overview, func() tea.Msg {
+		d, err := c.detail(ctx, name)
+		return detailMsg{d, err}
+	})
+}
+
+// Update handles a key, a new size, an answer, or the time for a question.
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tickMsg:
+		return m, m.ask()
+	case overviewMsg:
+		if m.failed(msg.err); msg.err == nil {
+			m.overview, m.seen = msg.o, true
+			if m.chosen == "" && len(msg.o.Caches) > 0 {
+				m.chosen = m.rows()[0].Name
+			}
+		}
+		return m, tea.Tick(every, func(time.Time) tea.Msg { return tickMsg{} })
+	case detailMsg:
+		if m.failed(msg.err); msg.err == nil {
+			m.detail = msg.d
+		}
+	case explainedMsg:
+		if m.failed(msg.err); msg.err == nil {
+			m.explained = msg.e
+		}
+	case tea.KeyPressMsg:
+		if m.screen == asking {
+			return m, m.write(msg)
+		}
+		return m, m.press(msg.String())
+	}
+	return m, nil
+}
+
+// failed notes the error of a question, or that there was none.
+func (m *model) failed(err error) {
+	m.problem = ""
+	if err != nil {
+		m.problem = err.Error()
+	}
+}
+
+// rows are the caches in their order.
+func (m *model) rows() []adminapi.Summary { return sorted(m.overview.Caches, m.by, m.reverse) }
+
+// press handles a key, unless a text is typed.
+func (m *model) press(key string) tea.Cmd {
+	switch key {
+	case "q", "Q", "ctrl+c":
+		return tea.Quit
+	case "e", "E":
+		if m.chosen != "" {
+			m.screen, m.typed = asking, ""
+		}
+		return nil
+	}
+	if m.screen != list {
+		return m.pressInside(key)
+	}
+	switch key {
+	case "up", "k":
+		m.move(-1)
+	case "down", "j":
+		m.move(1)
+	case "left", "h":
+		m.by = max(-1, m.by-1)
+	case "right", "l":
+		m.by = min(len(fit(m.width).columns)-1, m.by+1)
+	case "r", "R":
+		m.reverse = !m.reverse
+	case "enter":
+		if m.chosen != "" {
+			m.screen, m.scroll, m.detail = detail, 0, adminapi.Detail{}
+			return m.askDetail()
+		}
+	}
+	return nil
+}
+
+// pressInside handles a key in the detail of a cache.
+func (m *model) pressInside(key string) tea.Cmd {
+	switch key {
+	case "esc", "backspace", "left":
+		if m.screen == explained {
+			m.screen = detail
+			m.scroll = 0
+			return m.askDetail()
+		}
+		m.screen = list
+	case "up", "k":
+		m.scroll = max(0, m.scroll-1)
+	case "down", "j":
+		m.scroll++
+	case "pgup":
+		m.scroll = max(0, m.scroll-10)
+	case "pgdown", "space":
+		m.scroll += 10
+	}
+	return nil
+}
+
+func (m *model) askDetail() tea.Cmd {
+	c, ctx, name := m.client, m.ctx, m.chosen
+	return func() tea.Msg {
+		d, err := c.detail(ctx, name)
+		return detailMsg{d, err}
+	}
+}
+
+// move chooses another cache.
+func (m *model) move(by int) {
+	rows := m.rows()
+	for i := range rows {
+		if rows[i].Name == m.chosen {
+			m.chosen = rows[min(max(i+by, 0), len(rows)-1)].Name
+			return
+		}
+	}
+	if len(rows) > 0 {
+		m.chosen = rows[0].Name
+	}
+}
+
+// write handles a key while the name of a key is typed.
+func (m *model) write(key tea.KeyPressMsg) tea.Cmd {
+	switch key.String() {
+	case "ctrl+c":
+		return tea.Quit
+	case "esc":
+		m.screen = list
+	case "backspace":
+		if r := []rune(m.typed); len(r) > 0 {
+			m.typed = string(r[:len(r)-1])
+		}
+	case "enter":
+		if m.typed == "" {
+			return nil
+		}
+		m.screen, m.scroll, m.explained = explained, 0, adminapi.Explained{}
+		c, ctx, name, typed := m.client, m.ctx, m.chosen, m.typed
+		return func() tea.Msg {
+			e, err := c.explain(ctx, name, typed)
+			return explainedMsg{e, err}
+		}
+	default:
+		if len(m.typed)+len(key.Text) <= adminapi.MaxKey {
+			m.typed += key.Text
+		}
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/strata-cache/strata/internal/adminapi"
+)
+
+// column is one number of the table.
+type column struct {
+	head  string
+	width int
+	value func(*adminapi.Summary) float64 // NaN if it is not known
+	text  func(float64) string
+}
+
+// columns are those of the table, behind the name.
+func columns() []column {
+	perSecond := func(f func(adminapi.Answers) float64) func(*adminapi.Summary) float64 {
+		return func(s *adminapi.Summary) float64 {
+			if s.Latest == nil {
+				return math.NaN()
+			}
+			return f(s.Latest.Answers)
+		}
+	}
+	share := func(f func(adminapi.Answers) float64) func(*adminapi.Summary) float64 {
+		return perSecond(func(a adminapi.Answers) float64 { return 100 * f(a) / a.Total() })
+	}
+	return []column{
+		{"reads/s", 8, perSecond(adminapi.Answers.Total), number},
+		{"L1 %", 6, share(func(a adminapi.Answers) float64 { return a.L1 }), percent},
+		{"L2 %", 6, share(func(a adminapi.Answers) float64 { return a.L2 }), percent},
+		{"loads/s", 8, perSecond(func(a adminapi.Answers) float64 { return a.Loaded }), number},
+		{"p99", 8, func(s *adminapi.Summary) float64 { return known(float64(s.Numbers.Loads.P99)) }, span},
+		{"shared", 7, func(s *adminapi.Summary) float64 {
+			l := &s.Numbers.Loads
+			return 100 * float64(l.Waiters) / float64(l.Waiters+l.OK+l.NotFound+l.NotModified+l.Errors+l.Panics)
+		}, percent},
+		{"entries", 8, func(s *adminapi.Summary) float64 { return float64(s.Numbers.Memory.Entries) }, number},
+		{"full %", 7, func(s *adminapi.Summary) float64 { return full(&s.Numbers.Memory) }, percent},
+		{"saved/s", 9, func(s *adminapi.Summary) float64 {
+			if s.Latest == nil {
+				return math.NaN()
+			}
+			return float64(s.Latest.Saved) / adminapi.Interval.Seconds()
+		}, span},
+	}
+}
+
+// full is how full L1 is, in percent of the bound that is nearer.
+func full(m *adminapi.Memory) float64 {
+	share := math.NaN()
+	if m.MaxEntries > 0 {
+		share = 100 * float64(m.Entries) / float64(m.MaxEntries)
+	}
+	if m.MaxWeight > 0 {
+		weight := 100 * float64(m.Weight) / float64(m.MaxWeight)
+		if math.IsNaN(share) || weight > share {
+			share = weight
+		}
+	}
+	return share
+}
+
+// known is a duration, or NaN for none.
+func known(ns float64) float64 {
+	if ns == 0 {
+		return math.NaN()
+	}
+	return ns
+}
+
+// health is a short text about the state of L2 and the bus: "ok", or what is wrong.
+func health(s *adminapi.Summary) string {
+	n := &s.Numbers
+	var all []string
+	if n.Memory.Off {
+		all = append(all, "off")
+	}
+	if n.Remote.BreakerOpen {
+		all = append(all, "L2 alone")
+	}
+	if s.Info.Bus != "" && !n.Bus.Connected {
+		all = append(all, "bus silent")
+	}
+	if n.Bus.Pending > 0 {
+		all = append(all, fmt.Sprintf("%d pending", n.Bus.Pending))
+	}
+	if len(all) == 0 {
+		return "ok"
+	}
+	return strings.Join(all, ", ")
+}
+
+// sorted returns the caches in the order of a column; -1 is the name. Numbers are in
+// descending order, those that are not known last.
+func sorted(all []adminapi.Summary, by int, reverse bool) []adminapi.Summary {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b adminapi.Summary) int {
+		if by < 0 {
+			return cmp.Compare(a.Name, b.Name)
+		}
+		value := columns()[by].value
+		return cmp.Compare(value(&b), value(&a)) // NaN is less than all
+	})
+	if reverse {
+		slices.Reverse(all)
+	}
+	return all
+}
+
+// number is a number in three digits.
+func number(n float64) string {
+	switch a := math.Abs(n); {
+	case math.IsNaN(n) || math.IsInf(n, 0):
+		return "–"
+	case a >= 1e9:
+		return fmt.Sprintf("%.3gG", n/1e9)
+	case a >= 1e6:
+		return fmt.Sprintf("%.3gM", n/1e6)
+	case a >= 1e4:
+		return fmt.Sprintf("%.3gk", n/1e3)
+	case a >= 100:
+		return fmt.Sprintf("%.0f", n)
+	default:
+		return fmt.Sprintf("%.3g", n)
+	}
+}
+
+func percent(n float64) string {
+	switch {
+	case math.IsNaN(n) || math.IsInf(n, 0):
+		return "–"
+	case n > 99.9 && n < 100:
+		return "99.9"
+	}
+	return fmt.Sprintf("%.3g", n)
+}
+
+// span is a duration in three digits, given in nanoseconds.
+func span(ns float64) string {
+	switch a := math.Abs(ns); {
+	case math.IsNaN(ns) || math.IsInf(ns, 0):
+		return "–"
+	case a == 0:
+		return "0 s"
+	case a < 1e6:
+		return fmt.Sprintf("%.3g µs", ns/1e3)
+	case a < 1e9:
+		return fmt.Sprintf("%.3g ms", ns/1e6)
+	case a < 100e9:
+		return fmt.Sprintf("%.3g s", ns/1e9)
+	case a < 100*60e9:
+		return fmt.Sprintf("%.3g min", ns/60e9)
+	case a < 9e18:
+		return fmt.Sprintf("%.3g h", ns/3600e9)
+	}
+	return "no end"
+}
+
+// clock is a time in milliseconds since 1970 as the time of the day.
+func clock(ms int64) string { return time.UnixMilli(ms).Format("15:04:05") }
+
+// clean is a text of another machine without characters that a terminal may obey, or that are
+// not one column wide, cut to a width.
+func clean(text string, width int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n >= width {
+			break
+		}
+		if !unicode.IsGraphic(r) || unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r) || wide(r) || r == utf8.RuneError {
+			r = '?'
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return b.String()
+}
+
+// wide reports whether a terminal may draw a character in two columns.
+func wide(r rune) bool {
+	return r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 || r >= 0xf900 && r <= 0xfaff ||
+		r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0xffe0 && r <= 0xffe6 || r >= 0x1f000)
+}
+
+// left is a text in a column of a width, right the same at its right edge.
+func left(text string, width int) string {
+	text = clean(text, width)
+	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
+}
+
+func right(text string, width int) string {
+	text = clean(text, width)
+	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text))) + text
+}
