@@ -1,6 +1,6 @@
 // The page of caches: an overview, and one cache with its charts, tables and actions. The
 // part of the address behind # says which.
-import { el, fill, byId, bytes, count, percent, duration, clock, call, post, stream, confirm, chart, spark, span } from "./page.js";
+import { el, fill, byId, busy, bytes, count, percent, duration, clock, call, post, stream, confirm, chart, spark, span } from "./page.js";
 
 const forever = 9.2e18;
 const api = path => "api/" + path;
@@ -63,6 +63,7 @@ function learn(all) {
 
 function drawOverview(o) {
   learn(o.caches.map(c => c.name));
+  if (busy(byId("cards"))) return;
   const focus = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.cache : undefined;
   if (!o.caches.length) {
     fill(byId("cards"), el("p", { class: "card" }, "The program has given no caches to this page."));
@@ -150,10 +151,10 @@ function table(caption, heads, rows) {
     el("tbody", null, rows));
 }
 
-// refill draws into a box, unless nothing is new or the reader is at a button in it.
+// refill draws into a box, unless nothing is new or the reader uses it.
 function refill(box, state, draw) {
   const text = JSON.stringify(state);
-  if (box.dataset.state === text || box.contains(document.activeElement) && box !== document.activeElement) return;
+  if (box.dataset.state === text || busy(box) || box.contains(document.activeElement) && box !== document.activeElement) return;
   box.dataset.state = text;
   fill(box, draw());
 }

@@ -242,6 +242,21 @@ func tunes(t *testing.T, b *browser.Tab, s *stage) {
 	b.WaitText("#tuned", "is not a whole number")
 }
 
+// TestPressedCardIsNotDrawnAnew presses at a card for longer than the numbers stay the same.
+func TestPressedCardIsNotDrawnAnew(t *testing.T) {
+	chromium := browser.Start(t)
+	s := newStage(t, admin.Options{})
+	b := chromium.Open(t, s.url, 1280, false)
+	b.Wait("document.querySelectorAll('.cache').length === 2")
+	const press = "card = document.querySelector('.cache'), card.dispatchEvent(new PointerEvent('pointerdown', {bubbles: true})), at = document.querySelector('#cards').textContent, true"
+	const stays = "new Promise(done => setTimeout(() => done(card.isConnected), 2500))"
+	if browser.Eval[bool](b, "var card, at; "+press); !browser.Eval[bool](b, stays) {
+		t.Error("the card has gone while it was pressed")
+	}
+	browser.Eval[bool](b, "card.dispatchEvent(new PointerEvent('pointerup', {bubbles: true})), true")
+	b.Wait("document.querySelector('#cards').textContent !== at")
+}
+
 func TestHostileKeysAreTextOnThePage(t *testing.T) {
 	chromium := browser.Start(t)
 	s := newStage(t, admin.Options{})

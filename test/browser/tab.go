@@ -155,10 +155,21 @@ func (b *Tab) WaitText(selector, text string) {
 	}
 }
 
-// Click clicks at the first element that a selector finds, once it is visible.
+// Click clicks at the first element that a selector finds, once it is visible. A page that
+// draws a part of itself anew takes the element away now and then: then it is looked for again.
 func (b *Tab) Click(selector string) {
 	b.t.Helper()
-	b.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	for {
+		err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			b.t.Fatalf("click at %s: %v", selector, err)
+		}
+	}
 }
 
 // Type replaces the text of a field by keys.

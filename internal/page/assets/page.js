@@ -32,6 +32,16 @@ export function fill(node, ...children) { node.replaceChildren(); add(node, chil
 // byId returns the element of the page with an id.
 export function byId(id) { return document.getElementById(id); }
 
+// busy reports that the reader presses or selects something in a node. A part that is drawn
+// anew meanwhile would lose the click, or the selection.
+let pressed = 0;
+addEventListener("pointerdown", () => { pressed = Date.now(); }, true);
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { pressed = 0; }, true);
+export function busy(node) {
+  const s = getSelection();
+  return Date.now() - pressed < 3000 || Boolean(s && !s.isCollapsed && node.contains(s.anchorNode));
+}
+
 // Numbers as text. Durations are nanoseconds, as Go has them.
 export function count(n) {
   if (!Number.isFinite(n)) return "–";
