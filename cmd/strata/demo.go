@@ -16,6 +16,7 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/load"
 	"github.com/strata-cache/strata/cmd/strata/origin"
+	"github.com/strata-cache/strata/cmd/strata/telemetry"
 )
 
 // demoCommand is `strata demo`.
@@ -73,11 +74,21 @@ func (d *demoCommand) Run(e *environment) error {
 	}
 	defer shared.close()
 
-	service, err := hello.New(d.service(p, db, shared))
+	sent, err := d.openTelemetry(e)
+	if err != nil {
+		return err
+	}
+	defer sent.close(e)
+	o := d.service(p, db, shared)
+	o.Tracer = sent.tracer()
+	service, err := hello.New(o)
 	if err != nil {
 		return err
 	}
 	defer closeService(service)
+	if err := sent.watch(e.ctx, service.Cache("hello")); err != nil {
+		return err
+	}
 	return d.serve(e, listener, service, &comparison{
 		load: d.options(listener.Addr()), phases: p.phases, service: service,
 		facts: append(d.facts(db), shared.facts()...),
@@ -127,6 +138,11 @@ func (d *demoCommand) check() (p plan, err error) {
 	}
 	if d.OriginConns < -1 {
 		return p, errors.New("--origin-conns must not be smaller than -1")
+	}
+	if d.Stage.OTLP != "" {
+		if err := telemetry.Check(d.Stage.OTLP); err != nil {
+			return p, fmt.Errorf("--otlp: %w", err)
+		}
 	}
 	if err := origin.CheckURL(d.Origin); err != nil {
 		return p, fmt.Errorf("--origin: %w", err)

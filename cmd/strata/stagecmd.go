@@ -13,14 +13,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin"
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/stage"
+	"github.com/strata-cache/strata/cmd/strata/telemetry"
 	"github.com/strata-cache/strata/redis"
 )
 
-// stageFlags are the flags of `strata demo` for the stage.
+// stageFlags are the flags of `strata demo` for the stage, and for those who watch.
 type stageFlags struct {
+	OTLP   string `name:"otlp" help:"Send spans and metrics of the caches to a collector, by OTLP over HTTP, such as http://127.0.0.1:4318." placeholder:"URL"`
 	UI     bool   `name:"ui" help:"Instead of a comparison, show two instances, the origin and L2 under load on one page, to break, mend and restart them. Prints its URL."`
 	Script string `help:"Replay actions from a file on that stage, and print a line each second; with --ui on its page, too." placeholder:"FILE" type:"existingfile"`
 }
@@ -38,11 +41,25 @@ func (d *demoCommand) runStage(e *environment) error {
 		}
 		defer listener.Close()
 	}
+	sent, err := d.openTelemetry(e)
+	if err != nil {
+		return err
+	}
+	defer sent.close(e)
+	o.Tracer = sent.tracer()
 	s, err := stage.New(e.ctx, o)
 	if err != nil {
 		return orInterrupted(e.ctx, err)
 	}
 	defer s.Close()
+	names, services := s.Instances()
+	var caches []telemetry.Source
+	for i, name := range names {
+		caches = append(caches, services[i].Cache("hello on "+name))
+	}
+	if err := sent.watch(e.ctx, caches...); err != nil {
+		return err
+	}
 	if !d.Stage.UI {
 		return s.Play(e.ctx, script, e.stdout)
 	}
@@ -147,5 +164,40 @@ func (d *demoCommand) playOn(e *environment, s *stage.Stage, script stage.Script
 		return nil
 	case err := <-served:
 		return fmt.Errorf("serve: %w", err)
+	}
+}
+
+// sending is the telemetry of a demo; its zero value sends nothing.
+type sending struct{ to *telemetry.Telemetry }
+
+// openTelemetry begins to send, if the flags name a collector.
+func (d *demoCommand) openTelemetry(e *environment) (s sending, err error) {
+	if d.Stage.OTLP != "" {
+		s.to, err = telemetry.New(e.ctx, d.Stage.OTLP)
+	}
+	return s, err
+}
+
+func (s sending) tracer() strata.Tracer {
+	if s.to == nil {
+		return nil
+	}
+	return s.to.Tracer()
+}
+
+func (s sending) watch(ctx context.Context, caches ...telemetry.Source) error {
+	if s.to == nil {
+		return nil
+	}
+	return s.to.Watch(ctx, caches...)
+}
+
+// close sends the rest.
+func (s sending) close(e *environment) {
+	if s.to == nil {
+		return
+	}
+	if err := s.to.Close(); err != nil {
+		fmt.Fprintln(e.stderr, "strata: the collector did not take everything: "+oneLine(err))
 	}
 }

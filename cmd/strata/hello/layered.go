@@ -29,7 +29,7 @@ func newLayered(load loader, o Options) (*layered, error) {
 		TTL:    o.TTL,
 		Memory: strata.Memory[Key, origin.Greeting]{MaxEntries: int64(o.MaxEntries), TTL: o.MemoryTTL},
 		Loader: strata.Loader[Key, origin.Greeting](load),
-		Logger: o.Logger, ShowKeys: o.ShowKeys,
+		Logger: o.Logger, ShowKeys: o.ShowKeys, Tracer: o.Tracer,
 		Remote: strata.Remote[Key, origin.Greeting]{
 			Tier:     o.Tier,
 			Bus:      o.Bus,

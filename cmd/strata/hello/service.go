@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/remote"
 )
@@ -79,6 +80,8 @@ type Options struct {
 	Mode Mode
 	// ShowKeys shows names on pages, in logs and in spans.
 	ShowKeys bool
+	// Tracer is told of the work of the cache as spans. Nil means no traces.
+	Tracer strata.Tracer
 	// Logger is the logger of the cache. Nil means no log.
 	Logger *slog.Logger
 }

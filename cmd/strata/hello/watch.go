@@ -110,8 +110,12 @@ type Watched struct {
 // Name returns the name that Cache was given.
 func (w Watched) Name() string { return w.name }
 
-// Stats returns the numbers of the present cache.
-func (w Watched) Stats() strata.Stats { return w.service.layered.Load().cache.Stats() }
+// Stats returns the numbers of the present cache, under the name.
+func (w Watched) Stats() strata.Stats {
+	s := w.service.layered.Load().cache.Stats()
+	s.Name = w.name
+	return s
+}
 
 // Panel returns the rest of the cache. It follows restarts, too.
 func (w Watched) Panel() panel.Panel { return following{w.service} }

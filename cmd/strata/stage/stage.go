@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/redis"
@@ -36,6 +37,8 @@ type Options struct {
 	// socket. Without an Addr it is a redis-server that New starts, or, if the machine has none,
 	// one inside this process.
 	Redis redis.Options
+	// Tracer is told of the work of the caches as spans. Nil means no traces.
+	Tracer strata.Tracer
 	// Origin is the URL of the database. Empty means SQLite in a temporary file.
 	Origin string
 }
@@ -120,7 +123,7 @@ func (s *Stage) openInstances() error {
 			return err
 		}
 		s.clients = append(s.clients, bus)
-		i, err := hello.New(hello.Options{Origin: s.origin, TTL: s.o.TTL, Tier: redis.NewTier(tier), Bus: redis.NewBus(bus), ShowKeys: true})
+		i, err := hello.New(hello.Options{Origin: s.origin, TTL: s.o.TTL, Tier: redis.NewTier(tier), Bus: redis.NewBus(bus), ShowKeys: true, Tracer: s.o.Tracer})
 		if err != nil {
 			return err
 		}
