@@ -64,7 +64,7 @@ export function bytes(n) {
 export function percent(part, whole) {
   if (!(whole > 0)) return "–";
   const p = 100 * part / whole;
-  return (p > 99.9 && p < 100 ? "> 99.9" : p < 0.1 && p > 0 ? "< 0.1" : p >= 99.95 || p < 10 && p > 0 ? p.toFixed(1) : p.toFixed(p % 1 ? 1 : 0)) + " %";
+  return (p > 99.9 && p < 100 ? "> 99.9" : p < 0.1 && p > 0 ? "< 0.1" : p.toFixed(p % 1 ? 1 : 0)) + " %";
 }
 
 export function duration(ns) {
@@ -222,15 +222,14 @@ export function chart(host, o) {
 // spark returns a small picture of numbers, from 0 to their maximum. It leaves a gap where a
 // number is null.
 export function spark(numbers, label) {
-  const top = Math.max(1e-9, ...numbers), step = 100 / Math.max(numbers.length - 1, 1);
-  let line = "", area = "", begun = -1;
+  const top = Math.max(1e-9, ...numbers), step = 100 / Math.max(numbers.length, 1);
+  let line = "", area = "";
   numbers.forEach((y, i) => {
-    if (y === null) { begun = -1; return; }
-    const x = (i * step).toFixed(1), at = `${x},${(32 - 30 * y / top).toFixed(1)}`;
-    line += (begun < 0 ? "M" : "L") + at;
-    area += begun < 0 ? `M${x},34L${at}` : `L${at}`;
-    if (begun < 0) begun = i;
-    if (i === numbers.length - 1 || numbers[i + 1] === null) area += `L${x},34Z`;
+    if (y === null) return;
+    const begins = i === 0 || numbers[i - 1] === null, ends = i === numbers.length - 1 || numbers[i + 1] === null;
+    const left = (i * step).toFixed(1), right = ((i + 1) * step).toFixed(1), at = (32 - 30 * y / top).toFixed(1);
+    line += `${begins ? "M" : "L"}${left},${at}H${right}`;
+    area += `${begins ? `M${left},34` : ""}L${left},${at}H${right}${ends ? "V34Z" : ""}`;
   });
   return svg("svg", { class: "spark", viewBox: "0 0 100 34", preserveAspectRatio: "none", role: "img", "aria-label": label },
     svg("path", { class: "area", d: area }), svg("path", { d: line }));
