@@ -22,7 +22,8 @@ type Sample struct {
 	Requests int64 `json:"requests"`
 	Errors   int64 `json:"errors"`
 	// Memory counts answers of L1, or of the map of the mode naive; Stale stale values of L1;
-	// L2 values of L2; Shared requests that joined a load of another.
+	// L2 values of L2, also those that refreshed a stale value; Shared requests that joined a load
+	// of another.
 	Memory int64 `json:"memory"`
 	Stale  int64 `json:"stale"`
 	L2     int64 `json:"l2"`

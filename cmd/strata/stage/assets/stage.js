@@ -20,11 +20,10 @@ function makeCharts() {
   charts.errors = make("errors", "Failed requests, per second", count, [{ label: "failures", c: 5 }]);
 }
 
-// sources makes the parts of a sample add up to its requests.
+// sources makes the parts of a sample add up to its requests. Refreshes read L2, too, but answer none.
 function sources(x) {
-  const parts = { memory: x.memory, stale: x.stale, l2: x.l2, shared: x.shared };
-  const rest = x.requests - x.memory - x.stale - x.l2 - x.shared - x.errors;
-  return { ...parts, loaded: Math.max(0, rest) };
+  const rest = Math.max(0, x.requests - x.memory - x.stale - x.shared - x.errors), l2 = Math.min(x.l2, rest);
+  return { memory: x.memory, stale: x.stale, l2, shared: x.shared, loaded: rest - l2 };
 }
 
 function drawCharts() {
