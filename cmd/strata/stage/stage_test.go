@@ -93,6 +93,11 @@ func TestEveryActionHasItsEffect(t *testing.T) {
 		x := st.Samples[len(st.Samples)-1]
 		return st.Mode == hello.Naive && x.Memory > 0 && x.Errors == 0
 	})
+	until(t, s, "the watched greeting in both maps", func(st State) bool { return st.Seen[0].Number > 0 && st.Seen[1].Number > 0 })
+	do(t, s, "invalidate World1")
+	until(t, s, "an old value on the instance that is not told", func(st State) bool {
+		return st.Seen[0].State == "fresh" && st.Seen[1].State == "old"
+	})
 	do(t, s, "expire")
 	do(t, s, "mode strata")
 
