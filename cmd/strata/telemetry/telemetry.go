@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -58,6 +59,8 @@ func New(ctx context.Context, address string) (*Telemetry, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A collector may be away, or take spans and no metrics. Close reports the last error.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.JoinPath("v1/traces").String()))
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
