@@ -100,7 +100,7 @@ func (t *topCommand) Run(e *environment) error {
 	}
 	err := top.Run(e.ctx, top.Options{
 		URL: t.URL, Once: t.Once, Plain: t.Plain || !isTerminal(e.stdout) || !isTerminal(e.stdin), Every: t.Every,
-		Colours: os.Getenv("NO_COLOR") == "",
+		Colours: os.Getenv("NO_COLOR") == "", //nolint:misspell // its name
 		In:      e.stdin, Out: e.stdout, Err: e.stderr,
 	})
 	if _, ok := errors.AsType[top.URLError](err); ok {
