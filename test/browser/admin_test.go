@@ -117,12 +117,17 @@ func do(b *browser.Tab, button, verb string) {
 	b.Wait("!document.querySelector('dialog')")
 }
 
-// widths are those of a desktop and of a phone.
-var widths = map[string]int64{"desktop": 1280, "phone": 390} // read-only
+// widths are those of a desktop and of a phone; with -short that of a phone.
+func widths() map[string]int64 {
+	if testing.Short() {
+		return map[string]int64{"phone": 390}
+	}
+	return map[string]int64{"desktop": 1280, "phone": 390}
+}
 
 func TestPageOfCachesPerformsEveryAction(t *testing.T) {
 	chromium := browser.Start(t)
-	for name, width := range widths {
+	for name, width := range widths() {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, admin.Options{})
 			b := chromium.Open(t, s.url, width, name == "phone")

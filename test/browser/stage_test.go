@@ -61,7 +61,7 @@ func marked(b *browser.Tab, action, result string) {
 func TestStagePerformsEveryAction(t *testing.T) {
 	chromium := browser.Start(t)
 	url := demo(t, "--origin-latency", "5ms")
-	for name, width := range widths {
+	for name, width := range widths() {
 		t.Run(name, func(t *testing.T) {
 			b := chromium.Open(t, url, width, name == "phone")
 			b.WaitText("#state", "live")
