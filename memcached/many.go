@@ -177,11 +177,15 @@ func (b *batch) get(ctx context.Context, items map[string]Item) {
 		round, rest = b.nextGet(rest)
 		switch {
 		case !b.key(round[0]).binary:
-			err = b.n.run(ctx, true, func(cn *conn) error { return b.getRound(cn, round, items) })
+			err = b.n.traced(ctx, "get", 1, func() error {
+				return b.n.run(ctx, true, func(cn *conn) error { return b.getRound(cn, round, items) })
+			})
 		case !b.meta:
 			err = ErrClassic
 		default:
-			err = b.n.run(ctx, true, func(cn *conn) error { return b.getQuietly(cn, round, items) })
+			err = b.n.traced(ctx, b.n.name(opGets), len(round), func() error {
+				return b.n.run(ctx, true, func(cn *conn) error { return b.getQuietly(cn, round, items) })
+			})
 		}
 		if err != nil {
 			rest = append(append([]int{}, round...), rest...)
@@ -363,7 +367,9 @@ func (b *batch) set(ctx context.Context, items []Item) {
 		if !b.meta && b.key(round[0]).binary {
 			err = ErrClassic
 		} else {
-			err = b.n.run(ctx, false, func(cn *conn) error { return b.setRound(cn, round, items, quiet) })
+			err = b.n.traced(ctx, b.n.name(opSet), len(round), func() error {
+				return b.n.run(ctx, false, func(cn *conn) error { return b.setRound(cn, round, items, quiet) })
+			})
 		}
 		if err != nil {
 			b.failAll(round, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/netpool/mux"
 	"github.com/strata-cache/strata/internal/sizes"
+	"github.com/strata-cache/strata/internal/traced"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -114,7 +116,19 @@ func (n *node) heard(err error) {
 }
 
 // do carries out a request: it appends the value, if there is one, to dst.
-func (n *node) do(ctx context.Context, q request, dst []byte) (answer, error) {
+func (n *node) do(ctx context.Context, q request, dst []byte) (a answer, err error) {
+	if n.o.Trace == nil {
+		return n.doEither(ctx, q, dst)
+	}
+	_ = n.traced(ctx, n.name(q.op), 1, func() error {
+		a, err = n.doEither(ctx, q, dst)
+		return err
+	})
+	return a, err
+}
+
+// doEither is do over the shared connection, or one of its own.
+func (n *node) doEither(ctx context.Context, q request, dst []byte) (answer, error) {
 	able, err := n.ready(ctx)
 	if err != nil {
 		return answer{}, err
@@ -334,6 +348,10 @@ const mostStats = 100_000
 // ask sends a command and reads lines up to one of kind last, and statistics before
 // it. hear, if not nil, gets each.
 func (n *node) ask(ctx context.Context, reads bool, command string, last mcmeta.Kind, hear func(mcmeta.Reply)) error {
+	return n.traced(ctx, strings.Fields(command)[0], 1, func() error { return n.askAlone(ctx, reads, command, last, hear) })
+}
+
+func (n *node) askAlone(ctx context.Context, reads bool, command string, last mcmeta.Kind, hear func(mcmeta.Reply)) error {
 	var answer error
 	err := n.run(ctx, reads, func(cn *conn) error {
 		answer = nil
@@ -365,4 +383,34 @@ func (n *node) ask(ctx context.Context, reads bool, command string, last mcmeta.
 		err = answer
 	}
 	return err
+}
+
+// traced runs f, which sends n commands of a name to the server, and tells Options.Trace of it.
+func (n *node) traced(ctx context.Context, name string, batch int, f func() error) error {
+	if n.o.Trace == nil {
+		return f()
+	}
+	c := remote.Command{System: "memcached", Name: name, Network: network(n.addr), Addr: n.addr}
+	if batch > 1 {
+		c.Name, c.Batch = "PIPELINE "+name, batch
+	}
+	return traced.Run(ctx, n.o.Trace, c, f, status)
+}
+
+// name returns that of a command. As long as it is not known whether the server has meta commands,
+// it is thought to have them.
+func (n *node) name(o op) string {
+	if able := n.able.Load(); n.o.Protocol == Classic || able != nil && !able.Meta {
+		return names[o]
+	}
+	return metaNames[o]
+}
+
+// status returns the code of the error reply in err, and whether it is about the state of an item.
+func status(err error) (code string, answer bool) {
+	var refused *ServerError
+	if errors.As(err, &refused) {
+		code = refused.Code
+	}
+	return code, errors.Is(err, ErrMiss) || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotStored)
 }

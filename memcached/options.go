@@ -18,6 +18,7 @@ import (
 	"github.com/strata-cache/strata/internal/mcmeta"
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/ring"
+	"github.com/strata-cache/strata/remote"
 )
 
 // Protocol is the set of commands that a client uses.
@@ -130,6 +131,10 @@ type Options struct {
 	// TLS has: without, a reply that no call has asked for is not seen while it
 	// waits there.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// Trace, if set, is told of each command, but not of greetings. Package otel of this
+	// repository has one for OpenTelemetry.
+	Trace remote.Trace
 
 	// DialTimeout bounds the opening of one connection, greeting included. Default
 	// 5 s. A context that ends earlier ends its call, not the opening: the

@@ -35,7 +35,7 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (total int6
 	}
 	n, err := c.node(q.key.text)
 	if err == nil {
-		total, err = n.getTo(ctx, &q, w)
+		err = n.traced(ctx, n.name(q.op), 1, func() error { total, err = n.getTo(ctx, &q, w); return err })
 	}
 	if total == 0 && dead(err) && c.misses(ctx) {
 		err = ErrMiss
@@ -177,7 +177,7 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 	if err != nil {
 		return err
 	}
-	return n.setFrom(ctx, &q, r, size)
+	return n.traced(ctx, n.name(q.op), 1, func() error { return n.setFrom(ctx, &q, r, size) })
 }
 
 // spoolError is the error of a reader of unknown size.

@@ -202,13 +202,13 @@ func (c *Client) doBodies(ctx context.Context, name string, args []any) (reply R
 // because its arguments are read only once.
 func (c *Client) once(ctx context.Context, name string, args []any, f func(route) error) error {
 	if c.cluster == nil {
-		return f(route{n: c.home})
+		return c.home.traced(ctx, single(name), func() error { return f(route{n: c.home}) })
 	}
 	at, err := c.cluster.find(ctx, name, args)
 	if err != nil {
 		return err
 	}
-	err = f(at)
+	err = at.n.traced(ctx, single(name), func() error { return f(at) })
 	var refused *Error
 	if errors.As(err, &refused) {
 		if _, v := c.cluster.judge(at, false, err); v != final {

@@ -113,6 +113,7 @@ func New(o Options) (*Client, error) {
 	case o.Sentinel.Primary != "":
 		c.primary = newPrimary(c.o, &c.steps)
 		c.home = newNode(o, c.primary.dial)
+		c.home.addr = c.primary.addr
 	default:
 		c.home = newNode(o.at(o.Addr), c.dial)
 	}

@@ -40,6 +40,13 @@ func (c *Client) MGet(ctx context.Context, keys []string, f func(i int, value []
 }
 
 func (n *node) mget(ctx context.Context, keys []string, f func(i int, value []byte, found bool) error) error {
+	if n.o.Trace == nil {
+		return n.mgetAlone(ctx, keys, f)
+	}
+	return n.traced(ctx, single("MGET"), func() error { return n.mgetAlone(ctx, keys, f) })
+}
+
+func (n *node) mgetAlone(ctx context.Context, keys []string, f func(i int, value []byte, found bool) error) error {
 	var answer error
 	err := n.run(ctx, "MGET", func(cn *conn) (err error) {
 		cn.W = resp.AppendArray(cn.W[:0], len(keys)+1)

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/sizes"
+	"github.com/strata-cache/strata/internal/traced"
+	"github.com/strata-cache/strata/remote"
 )
 
 // A node is one server with its pool of connections. run gives a call a
@@ -20,7 +23,8 @@ import (
 
 // node is one server as a client uses it.
 type node struct {
-	o    *Options // with its address
+	o    *Options      // with its address
+	addr func() string // that of the server; nil: in o
 	pool *netpool.Pool[*conn]
 	// lines shares a connection for small and quick commands; sizes knows which
 	// replies are large.
@@ -100,6 +104,13 @@ func (n *node) run(ctx context.Context, name string, f func(*conn) error) error 
 // round sends commands and calls onReply for the reply to each. name is a command
 // that stands for all of them.
 func (n *node) round(ctx context.Context, name string, b *resp.Batch, onReply func(*conn) error) error {
+	if n.o.Trace == nil {
+		return n.roundAlone(ctx, name, b, onReply)
+	}
+	return n.traced(ctx, remote.Command{Name: "PIPELINE", Batch: b.Len()}, func() error { return n.roundAlone(ctx, name, b, onReply) })
+}
+
+func (n *node) roundAlone(ctx context.Context, name string, b *resp.Batch, onReply func(*conn) error) error {
 	return n.run(ctx, name, func(cn *conn) error {
 		defer cn.r.Release()
 		return cn.converse(b, func() error { return onReply(cn) })
@@ -136,3 +147,28 @@ func (n *node) renew() {
 		n.lines.Renew()
 	}
 }
+
+// traced runs f, which sends the command c to the server, and tells Options.Trace of it. The calls
+// that are to cost nothing look for a Trace before.
+func (n *node) traced(ctx context.Context, c remote.Command, f func() error) error {
+	if n.o.Trace == nil {
+		return f()
+	}
+	c.System, c.Network, c.Addr, c.DB = "redis", n.o.Network, n.o.Addr, n.o.DB
+	if n.addr != nil {
+		c.Addr = n.addr()
+	}
+	return traced.Run(ctx, n.o.Trace, c, f, status)
+}
+
+// status returns the code of the error reply in err, and whether it is about a missing key.
+func status(err error) (code string, missing bool) {
+	var refused *Error
+	if errors.As(err, &refused) {
+		code = refused.Code
+	}
+	return code, errors.Is(err, ErrNil)
+}
+
+// single describes one command.
+func single(name string) remote.Command { return remote.Command{Name: name} }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/remote"
 )
 
 // Options say how a [Client] reaches its server. The zero Options reach
@@ -71,6 +72,11 @@ type Options struct {
 	// without, a reply that no call has asked for is not seen while it waits
 	// there.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// Trace, if set, is told of each command, and again of one that is repeated elsewhere
+	// in a cluster. It is not told of subscriptions, and of greetings. Package otel of this
+	// repository has one for OpenTelemetry.
+	Trace remote.Trace
 
 	// DialTimeout bounds the opening of one connection, greeting included.
 	// Default 5 s. A context that ends earlier ends its call, not the

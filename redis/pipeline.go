@@ -7,6 +7,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/remote"
 )
 
 // Pipeline collects commands and sends them together: they take one round trip
@@ -277,11 +278,13 @@ func (p *Pipeline) transact(ctx context.Context) (replies []Reply, err error) {
 	n := p.exec()
 	err = p.c.follow(ctx, "EXEC", slot, func(ctx context.Context, r route) error {
 		t := &resp.Transaction{N: n}
-		err := r.run(ctx, "EXEC", func(cn *conn) error { return cn.transact(&p.b, t) })
-		if err == nil {
-			replies, err = outcome(t)
-		}
-		return err
+		return r.n.traced(ctx, remote.Command{Name: "MULTI", Batch: n}, func() error {
+			err := r.run(ctx, "EXEC", func(cn *conn) error { return cn.transact(&p.b, t) })
+			if err == nil {
+				replies, err = outcome(t)
+			}
+			return err
+		})
 	})
 	return replies, err
 }

@@ -63,6 +63,16 @@ func (p *primary) close() {
 	p.runs.Wait()
 }
 
+// addr returns the address of the primary, if it is known.
+func (p *primary) addr() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.term == nil {
+		return ""
+	}
+	return p.term.addr
+}
+
 // dial opens a connection to the primary. Options are those of the client.
 func (p *primary) dial(ctx context.Context, _ *Options) (*conn, error) {
 	t, err := p.locate(ctx)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/remote"
 )
 
 // A route carries one command to one server: get, set, do and eval choose
@@ -21,7 +22,19 @@ type route struct {
 const asking = "*1\r\n$6\r\nASKING\r\n"
 
 // get is Client.AppendGet.
-func (r route) get(ctx context.Context, dst []byte, key string) ([]byte, error) {
+func (r route) get(ctx context.Context, dst []byte, key string) (out []byte, err error) {
+	if r.n.o.Trace == nil {
+		return r.getEither(ctx, dst, key)
+	}
+	err = r.n.traced(ctx, single("GET"), func() error {
+		out, err = r.getEither(ctx, dst, key)
+		return err
+	})
+	return out, err
+}
+
+// getEither is get over the shared connection, or one of its own.
+func (r route) getEither(ctx context.Context, dst []byte, key string) ([]byte, error) {
 	c := r.shared(key)
 	if c == nil {
 		return r.getAlone(ctx, dst, key)
@@ -71,6 +84,14 @@ func (r route) getAlone(ctx context.Context, dst []byte, key string) ([]byte, er
 
 // set is Client.Set.
 func (r route) set(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if r.n.o.Trace == nil {
+		return r.setEither(ctx, key, value, ttl)
+	}
+	return r.n.traced(ctx, single("SET"), func() error { return r.setEither(ctx, key, value, ttl) })
+}
+
+// setEither is set over the shared connection, or one of its own.
+func (r route) setEither(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	if len(value) <= small {
 		if c := r.shared(key); c != nil {
 			c.text = resp.AppendBulk(resp.AppendSetHead(c.text, key, ttl), value)
@@ -90,7 +111,19 @@ func (r route) set(ctx context.Context, key string, value []byte, ttl time.Durat
 }
 
 // do is Client.Do for a command without a Body.
-func (r route) do(ctx context.Context, name string, args []any) Reply {
+func (r route) do(ctx context.Context, name string, args []any) (reply Reply) {
+	if r.n.o.Trace == nil {
+		return r.doEither(ctx, name, args)
+	}
+	_ = r.n.traced(ctx, single(name), func() error {
+		reply = r.doEither(ctx, name, args)
+		return reply.err
+	})
+	return reply
+}
+
+// doEither is do over the shared connection, or one of its own.
+func (r route) doEither(ctx context.Context, name string, args []any) Reply {
 	key := keyOf(args)
 	if resp.Quick(name) && weight(args) <= small {
 		if c := r.shared(key); c != nil {
@@ -110,8 +143,20 @@ func (r route) do(ctx context.Context, name string, args []any) Reply {
 	return reply
 }
 
-// eval is Client.Eval. weight is that of the arguments.
-func (r route) eval(ctx context.Context, name string, weight int, put func([]byte) ([]byte, error)) Reply {
+// eval is Client.Eval of a script with this digest. weight is that of the arguments.
+func (r route) eval(ctx context.Context, name, digest string, weight int, put func([]byte) ([]byte, error)) (reply Reply) {
+	if r.n.o.Trace == nil {
+		return r.evalEither(ctx, name, weight, put)
+	}
+	_ = r.n.traced(ctx, remote.Command{Name: name, Script: digest}, func() error {
+		reply = r.evalEither(ctx, name, weight, put)
+		return reply.err
+	})
+	return reply
+}
+
+// evalEither is eval over the shared connection, or one of its own.
+func (r route) evalEither(ctx context.Context, name string, weight int, put func([]byte) ([]byte, error)) Reply {
 	if weight <= small {
 		if c := r.shared(name); c != nil {
 			var err error

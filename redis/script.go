@@ -30,22 +30,22 @@ func (c *Client) Eval(ctx context.Context, s *Script, keys []string, args ...any
 	if err := c.o.checkSizes(args); err != nil {
 		return Reply{err: err}
 	}
-	reply := c.eval(ctx, "EVALSHA", s.digest, keys, args)
+	reply := c.eval(ctx, "EVALSHA", s.digest, s.digest, keys, args)
 	if unknownScript(reply.err) {
-		reply = c.eval(ctx, "EVAL", s.text, keys, args)
+		reply = c.eval(ctx, "EVAL", s.digest, s.text, keys, args)
 	}
 	return reply
 }
 
-func (c *Client) eval(ctx context.Context, name, script string, keys []string, args []any) (reply Reply) {
+func (c *Client) eval(ctx context.Context, name, digest, script string, keys []string, args []any) (reply Reply) {
 	put := func(dst []byte) ([]byte, error) { return resp.AppendEval(dst, name, script, keys, args) }
 	if c.cluster == nil {
-		return route{n: c.home}.eval(ctx, name, weight(args), put)
+		return route{n: c.home}.eval(ctx, name, digest, weight(args), put)
 	}
 	slot, err := sameSlot(keys)
 	if err == nil {
 		err = c.cluster.follow(ctx, c.cluster.target(name, slot), func(ctx context.Context, r route) error {
-			reply = r.eval(ctx, name, weight(args), put)
+			reply = r.eval(ctx, name, digest, weight(args), put)
 			return reply.err
 		})
 	}

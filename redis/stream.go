@@ -45,8 +45,10 @@ func (c *Client) Stream(ctx context.Context, args ...any) (s *Stream, err error)
 		slot = slotOf(name, args)
 	}
 	err = c.follow(ctx, name, slot, func(attempt context.Context, r route) error {
-		s, err = r.stream(attempt, ctx, name, args)
-		return err
+		return r.n.traced(ctx, single(name), func() error {
+			s, err = r.stream(attempt, ctx, name, args)
+			return err
+		})
 	})
 	return s, err
 }

@@ -18,7 +18,27 @@ import (
 type tierServer struct{ r route }
 
 // Send implements tier.Server.
-func (s tierServer) Send(ctx context.Context, put func([]byte, string) []byte, head string) (resp.Value, error) {
+func (s tierServer) Send(ctx context.Context, put func([]byte, string) []byte, head string) (v resp.Value, err error) {
+	if s.r.n.o.Trace == nil {
+		return s.send(ctx, put, head)
+	}
+	name, script := tier.ScriptOf(head)
+	_ = s.r.n.traced(ctx, remote.Command{Name: name, Script: script}, func() error {
+		v, err = s.send(ctx, put, head)
+		return failed(v, err)
+	})
+	return v, err
+}
+
+// failed is err, or the error that a reply is.
+func failed(v resp.Value, err error) error {
+	if err == nil && v.Kind() == resp.Error {
+		return serverError(v.Bytes())
+	}
+	return err
+}
+
+func (s tierServer) send(ctx context.Context, put func([]byte, string) []byte, head string) (resp.Value, error) {
 	const name = "EVAL"
 	if c := s.r.shared(name); c != nil {
 		c.text = put(c.text, head)
@@ -31,7 +51,18 @@ func (s tierServer) Send(ctx context.Context, put func([]byte, string) []byte, h
 }
 
 // Read implements tier.Server.
-func (s tierServer) Read(ctx context.Context, timeout time.Duration, now time.Time, put func([]byte, string) []byte, key string) (resp.Value, tier.Loan, error) {
+func (s tierServer) Read(ctx context.Context, timeout time.Duration, now time.Time, put func([]byte, string) []byte, key string) (v resp.Value, loan tier.Loan, err error) {
+	if s.r.n.o.Trace == nil {
+		return s.read(ctx, timeout, now, put, key)
+	}
+	_ = s.r.n.traced(ctx, single("HMGET"), func() error {
+		v, loan, err = s.read(ctx, timeout, now, put, key)
+		return failed(v, err)
+	})
+	return v, loan, err
+}
+
+func (s tierServer) read(ctx context.Context, timeout time.Duration, now time.Time, put func([]byte, string) []byte, key string) (resp.Value, tier.Loan, error) {
 	const name = "HMGET"
 	if c := s.r.shared(key); c != nil {
 		c.text, c.lend = put(c.text, key), true
@@ -81,6 +112,9 @@ func (s tierServer) Together(ctx context.Context, twice bool, f func(watch.Ask) 
 		if s.r.asking {
 			ask = asked(ask)
 		}
+		if s.r.n.o.Trace != nil {
+			ask = s.r.n.tracedAsk(ctx, ask)
+		}
 		answer = f(ask)
 		return broken
 	})
@@ -126,6 +160,37 @@ func asked(ask watch.Ask) watch.Ask {
 		}
 		return replies[:len(replies)/2], err
 	}
+}
+
+// tracedAsk returns ask, with the Trace told of each round trip.
+func (n *node) tracedAsk(ctx context.Context, ask watch.Ask) watch.Ask {
+	return func(b *watch.Batch) (replies []resp.Value, err error) {
+		_ = n.traced(ctx, several(b.Text, b.N), func() error {
+			if replies, err = ask(b); b.N == 1 && len(replies) == 1 {
+				return failed(replies[0], err)
+			}
+			return err
+		})
+		return replies, err
+	}
+}
+
+// several describes n commands.
+func several(text []byte, n int) remote.Command {
+	all := ""
+	for rest := text; len(rest) > 0; {
+		var one []byte
+		var name string
+		one, name, rest = resp.CutCommand(rest)
+		switch {
+		case n == 1:
+			return remote.Command{Name: name, Script: tier.ScriptIn(one)}
+		case all != "" && all != name:
+			return remote.Command{Name: "PIPELINE", Batch: n}
+		}
+		all = name
+	}
+	return remote.Command{Name: "PIPELINE " + all, Batch: n}
 }
 
 // Opened implements tier.Server. No two nodes have the same numbers.

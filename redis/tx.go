@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/remote"
 )
 
 // Multi returns an empty transaction: a pipeline of commands that the server
@@ -56,8 +57,10 @@ func (c *Client) Watch(ctx context.Context, keys []string, f func(*Tx) error) ([
 	t := &Tx{slot: slot, queue: Pipeline{c: c, multi: true, watch: true}}
 	err := c.follow(ctx, "WATCH", slot, func(attempt context.Context, r route) (err error) {
 		t.at = r
-		t.held, err = r.watch(attempt, ctx, keys)
-		return err
+		return r.n.traced(ctx, single("WATCH"), func() error {
+			t.held, err = r.watch(attempt, ctx, keys)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -115,10 +118,17 @@ func (t *Tx) run(f func(*Tx) error) ([]Reply, error) {
 // exec sends the queued commands.
 func (t *Tx) exec() ([]Reply, error) {
 	e := &resp.Transaction{N: t.queue.exec()}
-	if t.err = t.talk(func(cn *conn) error { return cn.transact(&t.queue.b, e) }); t.err != nil {
+	var replies []Reply
+	err := t.n.traced(t.ctx, remote.Command{Name: "MULTI", Batch: e.N}, func() (err error) {
+		if t.err = t.talk(func(cn *conn) error { return cn.transact(&t.queue.b, e) }); t.err != nil {
+			return t.err
+		}
+		replies, err = outcome(e)
+		return err
+	})
+	if t.err != nil {
 		return nil, t.err
 	}
-	replies, err := outcome(e)
 	if k := t.queue.c.cluster; k != nil && err != nil {
 		k.judge(t.at, false, err) // the next one may have to go elsewhere
 	}
@@ -133,10 +143,16 @@ func (t *Tx) Queue() *Pipeline { return &t.queue }
 // the values that its commands depend on. Otherwise it is [Client.Do], under the
 // context given to Watch.
 func (t *Tx) Do(args ...any) Reply {
-	if _, err := t.n.o.checkCommand(args); err != nil {
+	name, err := t.n.o.checkCommand(args)
+	if err != nil {
 		return Reply{err: err}
 	}
-	return t.ask(args...)
+	var reply Reply
+	_ = t.n.traced(t.ctx, single(name), func() error {
+		reply = t.ask(args...)
+		return reply.err
+	})
+	return reply
 }
 
 func (t *Tx) ask(args ...any) Reply {

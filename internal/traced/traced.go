@@ -1,0 +1,33 @@
+// Package traced runs commands of clients within a [remote.Trace].
+package traced
+
+import (
+	"context"
+	"errors"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// ErrPanicked is the error of a call in which a function of the caller has panicked.
+var ErrPanicked = errors.New("a function of the caller has panicked")
+
+// Run runs f, which sends the command c, and tells t of it. read returns the status of the reply
+// behind an error of f, and whether it is the answer that there is no value, which is no failure.
+func Run(ctx context.Context, t remote.Trace, c remote.Command, f func() error, read func(error) (status string, answer bool)) error {
+	end := t(ctx, c)
+	if end == nil {
+		return f()
+	}
+	e := remote.CommandEnd{Err: ErrPanicked}
+	defer func() { end(e) }() // also if a callback of f panics
+	err := f()
+	e.Err = nil
+	if err == nil {
+		return nil
+	}
+	var answer bool
+	if e.Status, answer = read(err); !answer {
+		e.Err = err
+	}
+	return err
+}

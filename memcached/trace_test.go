@@ -1,0 +1,101 @@
+package memcached_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/strata-cache/strata/internal/fakememcached"
+	"github.com/strata-cache/strata/memcached"
+	"github.com/strata-cache/strata/remote"
+)
+
+// traces are the commands of which a Trace was told, one in a line.
+type traces struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (r *traces) trace(_ context.Context, c remote.Command) func(remote.CommandEnd) {
+	line := c.Name
+	if c.Batch > 0 {
+		line += fmt.Sprintf(", %d together", c.Batch)
+	}
+	if c.System != "memcached" || c.Network != "tcp" || c.Addr != "localhost:11211" {
+		line += fmt.Sprint(" of ", c)
+	}
+	return func(e remote.CommandEnd) {
+		if e.Status != "" {
+			line += ", " + e.Status
+		}
+		if e.Err != nil {
+			line += ", error"
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.lines = append(r.lines, line)
+	}
+}
+
+// expect compares all lines, and forgets them.
+func (r *traces) expect(t *testing.T, want ...string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Equal(r.lines, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(r.lines, "\n"), strings.Join(want, "\n"))
+	}
+	r.lines = nil
+}
+
+func TestTraceIsToldOfEachCommand(t *testing.T) {
+	for _, protocol := range []memcached.Protocol{memcached.Auto, memcached.Classic} {
+		r := &traces{}
+		fake(t, func(_ *fakememcached.Server, o *memcached.Options) { o.Trace, o.Protocol = r.trace, protocol },
+			func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+				ctx := t.Context()
+				mustSet(t, c, "key", "value")
+				_, _ = c.Get(ctx, "key")
+				_, _ = c.Get(ctx, "no key at all")
+				_, _ = c.Get(ctx, "missing")
+				_ = c.Add(ctx, memcached.Item{Key: "key"})
+				_ = c.Delete(ctx, "key")
+				_, _ = c.GetMany(ctx, []string{"key", "missing"})
+				_ = c.SetMany(ctx, []memcached.Item{{Key: "a"}, {Key: "b"}})
+				_ = c.SetMany(ctx, []memcached.Item{{Key: "a"}})
+				_, _ = c.GetTo(ctx, "a", &bytes.Buffer{})
+				_ = c.SetFrom(ctx, memcached.Item{Key: "large"}, strings.NewReader(strings.Repeat("x", 100_000)), 100_000)
+				_ = c.Ping(ctx)
+				_, _ = c.Stats(ctx, "items")
+				if protocol == memcached.Classic {
+					r.expect(t, "set", "gets", "gets", "add", "delete", "get", "PIPELINE set, 2 together", "set", "get", "set", "get", "stats")
+				} else {
+					r.expect(t, "ms", "mg", "mg", "ms", "md", "get", "PIPELINE ms, 2 together", "ms", "mg", "ms", "mn", "stats")
+				}
+			})
+	}
+}
+
+func TestTraceIsToldHowCommandsEnd(t *testing.T) {
+	r := &traces{}
+	fake(t, func(s *fakememcached.Server, o *memcached.Options) {
+		o.Trace = r.trace
+		o.MaxValue = 2 << 20
+	}, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
+		if err := c.Set(t.Context(), memcached.Item{Key: "large", Value: make([]byte, 3<<19)}); err == nil {
+			t.Error("the server has stored too much")
+		}
+		r.expect(t, "ms, SERVER_ERROR, error")
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := c.Get(ctx, "key"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		r.expect(t, "mg, error")
+	})
+}
