@@ -25,4 +25,13 @@
 // unit and _total: strata.tier.requests. The attribute strata.cache.name is the name of the cache,
 // others are strata. and the label: strata.tier. No attribute is a key or a tag. Histograms come
 // from package producer, which needs the SDK.
+//
+// # Clients
+//
+// The clients redis and memcached have an Options.Trace. [NewTrace] makes each command a span of
+// kind client and a record of db.client.operation.duration; [RegisterPool] observes connections.
+//
+//	trace, err := strataotel.NewTrace(nil, nil)
+//	client, err := redis.New(redis.Options{Addr: addr, Trace: trace})
+//	stop, err := strataotel.RegisterPool(nil, "redis", client.Stats)
 package strataotel

@@ -36,7 +36,7 @@ type family struct {
 type row struct {
 	attributes []attribute.KeyValue
 	value      func(*reading) int64
-	has        func(*strata.Stats) bool // nil for all
+	has        func(*strata.Stats) bool // nil: that of the family
 	describe   func(*strata.Stats) []attribute.KeyValue
 }
 
@@ -253,9 +253,15 @@ func memory() []family {
 	}}
 }
 
-// mishaps are mistakes in the program around the cache, and the make of the cache.
+// mishaps are mistakes in the program around the cache, its switch, and the make of the cache.
 func mishaps() []family {
 	return []family{{
+		name: "strata.off", unit: "1", kind: gauge, help: "1 while this instance of the cache is turned off by Tune, else 0.",
+		rows: number(func(r *reading) int64 { return oneIf(r.Off) }),
+	}, {
+		name: "strata.tune.refused", unit: "{call}", help: "Calls of Tune with an invalid value, which changed nothing.",
+		rows: []row{count(func(r *reading) uint64 { return r.TuneRefused })},
+	}, {
 		name: "strata.callback.panics", unit: "{panic}", help: "Panics of hooks and weighers.",
 		rows: []row{count(func(r *reading) uint64 { return r.CallbackPanics })},
 	}, {

@@ -107,18 +107,14 @@ type observed struct {
 	attributes metric.ObserveOption
 }
 
-// newObserver returns one for a cache. The parts of a cache do not change, so its rows are known
-// at once.
+// newObserver returns one for a cache. The name and the parts of a cache do not change.
 func newObserver(source Source, instruments []metric.Observable, all []family) *observer {
 	o := &observer{source: source}
 	s := source.Stats()
 	for i, f := range all {
-		if f.has != nil && !f.has(&s) {
-			continue
-		}
 		for _, r := range f.rows {
-			if r.has != nil && !r.has(&s) {
-				continue
+			if r.has == nil {
+				r.has = f.has
 			}
 			attributes := []attribute.KeyValue{cacheName.String(s.Name)}
 			if r.describe != nil {
@@ -136,6 +132,9 @@ func (o *observer) observe(to metric.Observer) {
 	r := &reading{Stats: o.source.Stats()}
 	r.remoteMisses, r.remoteForeign = o.misses.Split(r.L2.Misses, r.L2.Foreign)
 	for _, row := range o.rows {
+		if row.has != nil && !row.has(&r.Stats) {
+			continue
+		}
 		switch i := row.instrument.(type) {
 		case metric.Int64Observable:
 			to.ObserveInt64(i, row.value(r), row.attributes)

@@ -1,0 +1,126 @@
+package strataotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// The attributes of commands, from the semantic conventions of OpenTelemetry.
+const (
+	dbSystem        = attribute.Key("db.system.name")
+	dbOperation     = attribute.Key("db.operation.name")
+	dbBatchSize     = attribute.Key("db.operation.batch.size")
+	dbNamespace     = attribute.Key("db.namespace")
+	dbStatus        = attribute.Key("db.response.status_code")
+	dbProcedure     = attribute.Key("db.stored_procedure.name")
+	serverAddress   = attribute.Key("server.address")
+	serverPort      = attribute.Key("server.port")
+	durationName    = "db.client.operation.duration"
+	durationMeaning = "Duration of database client operations."
+)
+
+// durationBounds returns the buckets that the conventions advise, in seconds.
+func durationBounds() []float64 { return []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10} }
+
+// NewTrace returns a Trace for Options.Trace of clients of redis and memcached. Each command is a
+// span of kind client and a record of the histogram db.client.operation.duration. Nil stands for
+// the global provider; a provider of package noop leaves one of the two out.
+//
+// Neither has a key, a value, or the text of an error: error.type is the status of the server's
+// reply, or the kind of the error. A missing key is no error, nor is a caller that leaves. The
+// replies that a server does not know a script and that another node has the key are none either:
+// the client goes on.
+func NewTrace(spans trace.TracerProvider, metrics metric.MeterProvider) (remote.Trace, error) {
+	if spans == nil {
+		spans = otel.GetTracerProvider()
+	}
+	if metrics == nil {
+		metrics = otel.GetMeterProvider()
+	}
+	took, err := metrics.Meter(scope).Float64Histogram(durationName,
+		metric.WithUnit("s"), metric.WithDescription(durationMeaning), metric.WithExplicitBucketBoundaries(durationBounds()...))
+	if err != nil {
+		return nil, fmt.Errorf("strataotel: %s: %w", durationName, err)
+	}
+	tracer := spans.Tracer(scope)
+	return func(ctx context.Context, c remote.Command) func(remote.CommandEnd) {
+		all := commandAttributes(c)
+		within, span := tracer.Start(ctx, c.Name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(all...))
+		if span.IsRecording() {
+			span.SetAttributes(spanOnly(c)...)
+		}
+		begun := time.Now()
+		return func(e remote.CommandEnd) {
+			seconds := time.Since(begun).Seconds()
+			failed := failureOf(ctx, e)
+			if e.Status != "" {
+				all = append(all, dbStatus.String(e.Status))
+				span.SetAttributes(dbStatus.String(e.Status))
+			}
+			if failed != "" {
+				all = append(all, errorType.String(failed))
+				span.SetAttributes(errorType.String(failed))
+				span.SetStatus(codes.Error, "")
+			}
+			took.Record(within, seconds, metric.WithAttributes(all...)) // an exemplar is of the span
+			span.End()
+		}
+	}, nil
+}
+
+// commandAttributes are those of a command that its span and its duration have.
+func commandAttributes(c remote.Command) []attribute.KeyValue {
+	all := append(make([]attribute.KeyValue, 0, 8), dbSystem.String(c.System), dbOperation.String(c.Name))
+	if c.System == "redis" {
+		all = append(all, dbNamespace.String(strconv.Itoa(c.DB)))
+	}
+	host, port, err := net.SplitHostPort(c.Addr)
+	if err != nil { // a unix socket
+		host = c.Addr
+	}
+	if host != "" {
+		all = append(all, serverAddress.String(host))
+	}
+	if n, err := strconv.Atoi(port); err == nil {
+		all = append(all, serverPort.Int(n))
+	}
+	return all
+}
+
+// spanOnly are the attributes of a command with too many values for a metric.
+func spanOnly(c remote.Command) (all []attribute.KeyValue) {
+	if c.Script != "" {
+		all = append(all, dbProcedure.String(c.Script))
+	}
+	if c.Batch > 1 {
+		all = append(all, dbBatchSize.Int(c.Batch))
+	}
+	return all
+}
+
+// failureOf returns the error.type of a command under ctx, or nothing if it has not failed.
+func failureOf(ctx context.Context, e remote.CommandEnd) string {
+	switch e.Status {
+	case "NOSCRIPT", "MOVED", "ASK":
+		return ""
+	}
+	if caller, _ := remote.Split(ctx); e.Err == nil || caller.Err() != nil && errors.Is(e.Err, context.Canceled) {
+		return ""
+	}
+	if e.Status != "" {
+		return e.Status
+	}
+	return typeOf(e.Err)
+}
