@@ -74,7 +74,7 @@ func TestMistakesAreOneLine(t *testing.T) {
 		status int
 		text   string
 	}{
-		{"no command", "", 2, `expected one of "demo", "load", "snapshot", "version", "help"`},
+		{"no command", "", 2, `expected one of "demo", "load", "top", "snapshot", "version", ...`},
 		{"unknown command", "dmeo", 2, "unexpected argument dmeo"},
 		{"snapshot of no URL", "snapshot get host:80", 2, "http://"},
 		{"snapshot of a bad URL", "snapshot get http://u:secret@127.0.0.1:port/", 2, "port"},
