@@ -126,7 +126,7 @@ func TestOutageOfTheOriginFailsNoRead(t *testing.T) {
 }
 
 func TestJitterSpreadsEntriesThatWereLoadedTogether(t *testing.T) {
-	const keys, ttl = 10_000, 180 * time.Second
+	const keys, ttl = 3_000, 180 * time.Second
 	peaks := map[float64]int64{}
 	for _, jitter := range []float64{-1, 0.1} {
 		bubble(t, func(t *testing.T) {
