@@ -304,6 +304,8 @@ func (c *Cache[K, V]) Touch(keys ...K) (n int) {
 // A Loader or hook must not call Close: it would wait for itself until ctx
 // ends.
 func (c *Cache[K, V]) Close(ctx context.Context) error {
+	c.closed.Store(true)
+	c.flights.Stop() // first, so that a batch that stops gathering does not load
 	c.stop()
 	err := c.stopped(ctx, c.flights.Close(ctx))
 	c.memory.Close()
@@ -313,7 +315,6 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 
 // stop ends what works for the cache beside its flights.
 func (c *core) stop() {
-	c.closed.Store(true)
 	c.end()
 	c.once.Do(c.stopLink)
 	c.background.Close()

@@ -318,13 +318,19 @@ func (g *Group[K, V]) Reloading(key K) bool {
 	return f != nil && f.kind == Reload
 }
 
-// Close cancels all flights, makes their callers return with ErrClosed, and
-// waits until no flight runs or ctx ends. It may be called more than once.
-func (g *Group[K, V]) Close(ctx context.Context) error {
+// Stop closes the group: it cancels all flights, and makes their callers return with
+// ErrClosed. It does not wait for the flights. It may be called more than once.
+func (g *Group[K, V]) Stop() {
 	for i := range g.shards {
 		g.shards[i].close()
 	}
 	g.runners.close()
+}
+
+// Close stops the group, and waits until no flight runs or ctx ends. It may be called
+// more than once.
+func (g *Group[K, V]) Close(ctx context.Context) error {
+	g.Stop()
 	idle := make(chan struct{})
 	go func() {
 		g.runs.Wait()
