@@ -78,6 +78,7 @@ var (
 	_ remote.Tagger    = (*Tier)(nil)
 	_ remote.Announcer = (*Tier)(nil)
 	_ remote.Prober    = (*Tier)(nil)
+	_ remote.Mover     = (*Tier)(nil)
 )
 
 // NewTier returns a tier on c's server or cluster. The caller closes

@@ -17,6 +17,10 @@ var (
 	// ErrKeyTooLong is returned when a key is longer than the tier can store.
 	// Nothing was sent.
 	ErrKeyTooLong = errors.New("remote: key too long")
+	// ErrMoved is matched, by errors.Is, by the error of a Tier if a server has
+	// executed the operation, or refused it, whose place another server has taken,
+	// or may have taken. The cache sends a drop again then.
+	ErrMoved = errors.New("remote: another server has taken over")
 	// ErrValueTooLarge is returned when a value is larger than the tier can
 	// store. Nothing was sent.
 	ErrValueTooLarge = errors.New("remote: value too large")
@@ -34,9 +38,9 @@ var (
 // another program, is reported as absent.
 //
 // Every Tier has all of these methods: any store with entries that expire and
-// with compare-and-set on one entry can offer them. In four abilities stores
+// with compare-and-set on one entry can offer them. In five abilities stores
 // differ. They are interfaces of their own, which a cache looks for with [As]:
-// [Binder], [Tagger], [Announcer] and [Prober].
+// [Binder], [Tagger], [Announcer], [Mover] and [Prober].
 type Tier interface {
 	// Get reads values with their states in one round trip. The result has one
 	// Held per key; a Held without Data means absent.
@@ -313,6 +317,19 @@ type Position struct {
 	Spread bool
 	// Lanes are the lane versions of all lanes.
 	Lanes []LaneVersion
+}
+
+// Mover is a Tier that notices when another server than before answers, or another
+// life of the same server. An operation that the old server has confirmed a moment
+// ago may be unknown to the new one.
+//
+// Without it, a cache does not repeat the drops that were confirmed lately. It is
+// for stores whose servers can take over from each other.
+type Mover interface {
+	// Moves returns the number of times that the Tier has learned of another
+	// server. It is counted before a value from that server is returned. Moves sends
+	// no request.
+	Moves() uint64
 }
 
 // Prober is a Tier that can report the condition of its store.

@@ -3,7 +3,8 @@
 // confirms it. A drop of a caller that has left goes to the queue at once.
 // Invariant: a caller that gets no error knows that its drop is confirmed by L2 and
 // was announced. Any other drop is pending, unless L2 cannot hold its key or the
-// store is closed.
+// store is closed. A confirmed drop is noted before its caller returns, so that it is
+// repeated if another server had taken over.
 
 package l2
 
@@ -139,7 +140,10 @@ func (s *Store) dropAgain(ctx context.Context, drops []remote.Drop) error {
 // dropOnce is one attempt at drops.
 func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe bool) (leases []remote.Lease, err error) {
 	if s.tier != nil {
-		leases, err = s.drop(ctx, drops)
+		err = s.confirmed(func() error {
+			leases, err = s.drop(ctx, drops)
+			return err
+		}, func() { s.pending.Confirmed(drops) })
 		s.Report(ctx, "drop", err, Probes{All: probe})
 		if err != nil {
 			s.applyOwn()
@@ -188,8 +192,10 @@ func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error,
 // dropAllOnce is one attempt at a drop of everything.
 func (s *Store) dropAllOnce(ctx context.Context, soft bool) error {
 	if s.tier != nil {
-		begun := time.Now()
-		err := s.meter.end(ctx, DropAll, begun, s.tier.DropAll(ctx, soft))
+		err := s.confirmed(func() error {
+			begun := time.Now()
+			return s.meter.end(ctx, DropAll, begun, s.tier.DropAll(ctx, soft))
+		}, func() { s.pending.ConfirmedAll(soft) })
 		s.Report(ctx, "drop all", err, Probes{})
 		if err != nil {
 			s.applyOwn()
@@ -209,8 +215,10 @@ func (s *Store) dropAllOnce(ctx context.Context, soft bool) error {
 // dropTagsOnce is one attempt at a drop of tags.
 func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) error {
 	if s.tier != nil {
-		begun := time.Now()
-		err := s.meter.end(ctx, DropTags, begun, s.can.tag.DropTags(ctx, tags, soft))
+		err := s.confirmed(func() error {
+			begun := time.Now()
+			return s.meter.end(ctx, DropTags, begun, s.can.tag.DropTags(ctx, tags, soft))
+		}, func() { s.pending.ConfirmedTags(tags, soft) })
 		s.Report(ctx, "drop tags", err, Probes{})
 		if err != nil {
 			s.applyOwn()
@@ -277,7 +285,9 @@ func (s *Store) Mine(m *remote.Message) bool {
 }
 
 // PutWritten stores values that were written, under the tokens of their drops.
-// The error is an *Unconfirmed; nothing is tried again.
+// The error is an *Unconfirmed. If the way to L2 has broken, the drops are pending
+// again: the server that has confirmed them may be gone, and another one may hold
+// older values. Values are not sent again.
 func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	ok, probe := s.MayStore()
 	if !ok {
@@ -285,10 +295,32 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 	}
 	refused, err = s.put(ctx, puts)
 	s.Report(ctx, "put", err, Probes{Stores: probe})
-	if err != nil {
+	switch {
+	case err == nil:
+		return refused, nil
+	case !broken(err):
 		return nil, s.Unconfirmed(ctx, err)
 	}
-	return refused, nil
+	drops := make([]remote.Drop, len(puts))
+	for i := range puts {
+		drops[i].Key = puts[i].Key
+	}
+	return nil, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(drops, when) })
+}
+
+// broken reports whether an error means that the server of the operation before may
+// be gone. A server that refuses is there, unless it has lost its place. So is one that
+// is slow, and a drop in the background could take a later write of another instance.
+func broken(err error) bool {
+	if errors.Is(err, remote.ErrRefused) {
+		return errors.Is(err, remote.ErrMoved)
+	}
+	for _, harmless := range []error{remote.ErrValueTooLarge, remote.ErrKeyTooLong, context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, harmless) {
+			return false
+		}
+	}
+	return true
 }
 
 // AnnounceWritten is [Store.Announce] for values that were written. The error is

@@ -31,6 +31,7 @@ type Session struct {
 
 	probes    Probes // the breakers that its operations decide on
 	collapses uint64 // of pending drops, from before the first request
+	repeats   uint64 // of confirmed drops, from before the first request
 }
 
 // Allowed reports whether the breaker lets the session use L2. If not, L2 is
@@ -57,13 +58,13 @@ func (x *Session) Probing() bool { return x.probes.All }
 // PassesBy reports whether a drop of the key is pending, so that the value in
 // L2 must not be used. L2 is Down for the session then.
 func (x *Session) PassesBy(s *Store) bool {
-	x.collapses = s.pending.Collapses()
+	x.collapses, x.repeats = s.pending.Collapses(), s.moves.repeats.Load()
 	x.Down = s.pending.Blocks(x.Name)
 	return x.Down
 }
 
 // Answered reports the outcome of an operation under ctx, the context of the
-// read, and returns whether L2 has executed it.
+// read, and returns whether L2 has executed it, and its answer can be used.
 func (x *Session) Answered(ctx context.Context, s *Store, op string, err error) bool {
 	x.KeyTooLong = x.KeyTooLong || errors.Is(err, remote.ErrKeyTooLong)
 	if err != nil && Over(ctx) {
@@ -73,6 +74,11 @@ func (x *Session) Answered(ctx context.Context, s *Store, op string, err error) 
 	s.Report(ctx, op, err, x.probes)
 	x.Down = x.Down || err != nil
 	x.Cancelled = x.Cancelled || errors.Is(err, remote.ErrRefused)
+	if s.repeat(); err == nil && x.repeats != s.moves.repeats.Load() {
+		// The answer may be from a server that has not heard of a drop yet.
+		x.Down, x.Cancelled = true, true
+		return false
+	}
 	return err == nil
 }
 

@@ -66,7 +66,8 @@ type Store struct {
 	all           *limit.Breaker // for all operations on L2
 	stores        *limit.Breaker // for leases and stores
 	pending       *retry.Queue   // drops that were not confirmed
-	waits         waits          // for leases of other instances
+	moves         moves
+	waits         waits // for leases of other instances
 	health        health
 	// suspending is held while Options.Suspend is called.
 	suspending sync.Mutex
@@ -132,6 +133,7 @@ func (s *Store) bind(t remote.Tier) {
 	s.can.tag, _ = remote.As[remote.Tagger](s.tier)
 	s.can.announce, _ = remote.As[remote.Announcer](s.tier)
 	s.can.probe, _ = remote.As[remote.Prober](s.tier)
+	s.moves.tier, _ = remote.As[remote.Mover](s.tier)
 	s.tierAnnounces = s.can.announce != nil && s.can.announce.Announces()
 }
 
@@ -196,6 +198,7 @@ func (s *Store) Position(ctx context.Context) (remote.Position, error) {
 	if err == nil {
 		s.report(nil, false)
 	}
+	s.repeat()
 	return p, err
 }
 

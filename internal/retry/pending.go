@@ -11,6 +11,7 @@ package retry
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/remote"
@@ -32,6 +33,10 @@ type item struct {
 	failures int
 }
 
+func newPending() pending {
+	return pending{keys: make(map[string]*item), tags: make(map[string]*item)}
+}
+
 // len returns the number of drops.
 func (p *pending) len() int {
 	n := len(p.keys) + len(p.tags)
@@ -39,6 +44,29 @@ func (p *pending) len() int {
 		n++
 	}
 	return n
+}
+
+// many reports whether the drops of more than most keys and tags are in the set.
+func (p *pending) many(most int) bool { return len(p.keys)+len(p.tags) > most }
+
+// addKeys adds drops of keys. A drop of everything takes in those without a hold.
+func (p *pending) addKeys(drops []remote.Drop, now time.Time) {
+	covered := p.coverByAll(!slices.ContainsFunc(drops, func(d remote.Drop) bool { return !d.Soft || d.Hold > 0 }))
+	for i := range drops {
+		if d := &drops[i]; !covered || d.Hold > 0 {
+			p.addKey(d, now)
+		}
+	}
+}
+
+// addTags adds drops of tags, unless a drop of everything takes them in.
+func (p *pending) addTags(tags []string, soft bool) {
+	if p.coverByAll(soft) {
+		return
+	}
+	for _, t := range tags {
+		p.addTag(t, soft)
+	}
 }
 
 // addKey adds a drop of a key, merged with the pending drop of the same key.

@@ -60,6 +60,7 @@ type Queue struct {
 	collapses atomic.Uint64 // see Collapses
 	hurry     chan struct{} // ends a pause; capacity one
 	plan      plan          // the goroutine's own
+	confirmed confirmed     // lately
 
 	mu      sync.Mutex // guards below
 	pending pending
@@ -84,7 +85,8 @@ type life struct {
 // New returns an empty queue.
 func New(o Options) *Queue {
 	q := &Queue{o: o, hurry: make(chan struct{}, 1), plan: plan{batch: batch}}
-	q.pending.keys, q.pending.tags = make(map[string]*item), make(map[string]*item)
+	q.pending = newPending()
+	q.confirmed = confirmed{max: o.MaxKeys, young: newPending(), old: newPending()}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	return q
 }
@@ -145,14 +147,7 @@ func (q *Queue) Add(drops []remote.Drop, when When) bool {
 	if q.life.closed {
 		return false
 	}
-	covered := q.pending.coverByAll(!slices.ContainsFunc(drops, func(d remote.Drop) bool { return !d.Soft || d.Hold > 0 }))
-	for i := range drops {
-		d := &drops[i]
-		if covered && d.Hold <= 0 {
-			continue
-		}
-		q.pending.addKey(d, now)
-	}
+	q.pending.addKeys(drops, now)
 	q.bound(now)
 	q.start(when)
 	return true
@@ -163,12 +158,10 @@ func (q *Queue) Add(drops []remote.Drop, when When) bool {
 func (q *Queue) AddTags(tags []string, soft bool, when When) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.life.closed || q.pending.coverByAll(soft) {
-		return !q.life.closed
+	if q.life.closed {
+		return false
 	}
-	for _, t := range tags {
-		q.pending.addTag(t, soft)
-	}
+	q.pending.addTags(tags, soft)
 	q.bound(time.Now())
 	q.start(when)
 	return true
@@ -177,7 +170,7 @@ func (q *Queue) AddTags(tags []string, soft bool, when When) bool {
 // bound replaces the pending drops by a drop of everything if there are too
 // many. q.mu is held.
 func (q *Queue) bound(now time.Time) {
-	if len(q.pending.keys)+len(q.pending.tags) > q.o.MaxKeys {
+	if q.pending.many(q.o.MaxKeys) {
 		q.collapse(now)
 	}
 }

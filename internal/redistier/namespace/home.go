@@ -97,10 +97,14 @@ func (h *Home) Answered(s *Server, of *Holder, space *State) *State {
 // judge returns the state that a server and a namespace make together. The last
 // one of each namespace is remembered.
 func (h *Home) judge(s *Server, of *Holder, space *State) *State {
-	if j, ok := h.judges.Load(of); ok {
-		if j := j.(*judge); j.space == space && j.server == s {
+	last, known := h.judges.Load(of)
+	if known {
+		if j := last.(*judge); j.space == space && j.server == s {
 			return &j.state
 		}
+	}
+	if !known || last.(*judge).server.ID != s.ID {
+		of.moves.Add(1) // before a caller finds the judge
 	}
 	j := &judge{space: space, server: s, state: *space}
 	ns := &j.state

@@ -84,7 +84,12 @@ type Holder struct {
 	state    atomic.Pointer[State]
 	rechecks atomic.Pointer[time.Time] // states that were requested before it are not used
 	asking   atomic.Bool
+	moves    atomic.Uint64
 }
+
+// Moves returns how often another epoch, or in a cluster another server with lanes or
+// another life of one, has become known: before values are judged by that.
+func (h *Holder) Moves() uint64 { return h.moves.Load() }
 
 // Known returns the state, or nil.
 func (h *Holder) Known() *State { return h.state.Load() }
@@ -121,7 +126,13 @@ func (h *Holder) Answered(ns *State) {
 func (h *Holder) keep(ns *State) {
 	for {
 		old := h.state.Load()
-		if !ns.supersedes(old) || h.state.CompareAndSwap(old, ns) {
+		if !ns.supersedes(old) {
+			return
+		}
+		if old != nil && old.Epoch != ns.Epoch {
+			h.moves.Add(1) // before a caller finds the state
+		}
+		if h.state.CompareAndSwap(old, ns) {
 			return
 		}
 	}

@@ -49,6 +49,7 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	replies := make([]resp.Value, len(part)) // null: not done yet
 	if len(part) > 1 && t.scripted() {
 		err := t.atKey(ctx, drops[part[0]].Key, true, func(ctx context.Context, s *site) (err error) {
+			s.meet(ctx)
 			for _, i := range part {
 				if err := s.stamp(ctx, &leases[i]); err != nil {
 					return err
@@ -58,6 +59,9 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 				i := part[j]
 				return drops[i].Key, dropping(&drops[i], leases[i].Token)
 			})
+			if err == nil {
+				s.meet(ctx)
+			}
 			return err
 		})
 		if err != nil {
@@ -70,6 +74,16 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 		}
 	}
 	return nil
+}
+
+// meet reads the namespace state if none is known, or if a connection was opened since.
+// It is called before a drop and after it: an instance that only drops learns by that
+// of another server, to which it has to repeat its drops. The drop does not fail if the
+// state cannot be read.
+func (s *site) meet(ctx context.Context) {
+	if ns := s.known(); ns == nil || !s.fits(ns) {
+		_, _ = s.current(ctx)
+	}
 }
 
 // stamp completes the lease of a drop with the namespace state and the tag
@@ -114,9 +128,13 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error 
 }
 
 func (s *site) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error {
+	s.meet(ctx)
 	err := s.stamp(ctx, l)
 	if err == nil {
 		_, err = s.do(ctx, d.Key, dropping(d, l.Token))
+	}
+	if err == nil {
+		s.meet(ctx)
 	}
 	return err
 }

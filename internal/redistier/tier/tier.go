@@ -147,6 +147,10 @@ func (t *Tier) explained(err error) error {
 // lease is announced too if another instance was told that the lease is taken.
 func (t *Tier) Announces() bool { return true }
 
+// Moves returns the number of times that another epoch, or another server with
+// lanes, has become known.
+func (t *Tier) Moves() uint64 { return t.state.Moves() }
+
 // Foreign returns the number of values that were unreadable or written by
 // another program.
 func (t *Tier) Foreign() uint64 { return t.foreign.Load() }

@@ -1,0 +1,112 @@
+// Drops that the tier has confirmed lately. An old primary may have confirmed them
+// after another server had taken its place, and then no server but the old one knows
+// them. So they are repeated when the tier has learned of another server.
+//
+// States of a drop: young, old (half of its time is over), forgotten; or taken by
+// Repeat, and pending from then on.
+//
+// Invariant: a confirmed drop is remembered for rememberFor at least, by itself or by
+// a drop of everything that has taken the place of too many of them.
+
+package retry
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// rememberFor is the least time for which a confirmed drop is remembered. It is
+// longer than the time in which a client hears of another primary: the answer of a
+// sentinel that was paused, or the end of a connection to a server that has gone.
+const rememberFor = 40 * time.Second
+
+// confirmed are the drops that were confirmed lately.
+type confirmed struct {
+	max int // of keys and tags in each of the two
+
+	mu         sync.Mutex // guards below
+	young, old pending
+	since      time.Time // young has no drops from before it
+}
+
+// note adds drops to the young ones by add, and bounds their number.
+func (c *confirmed) note(add func(*pending, time.Time)) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Sub(c.since) >= rememberFor {
+		c.old, c.young, c.since = c.young, newPending(), now
+	}
+	if add(&c.young, now); c.young.many(c.max) {
+		c.young.collapse(now, c.max/2)
+	}
+}
+
+// take returns all drops that are remembered, and forgets them.
+func (c *confirmed) take() (all [2]pending) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.since) >= 2*rememberFor {
+		c.young, c.old = newPending(), newPending()
+	}
+	all = [2]pending{c.old, c.young}
+	c.old, c.young = newPending(), newPending()
+	return all
+}
+
+// Confirmed notes drops that the tier has confirmed.
+func (q *Queue) Confirmed(drops []remote.Drop) {
+	q.confirmed.note(func(p *pending, now time.Time) { p.addKeys(drops, now) })
+}
+
+// ConfirmedTags notes drops of tags that the tier has confirmed.
+func (q *Queue) ConfirmedTags(tags []string, soft bool) {
+	q.confirmed.note(func(p *pending, _ time.Time) { p.addTags(tags, soft) })
+}
+
+// ConfirmedAll notes a drop of everything that the tier has confirmed.
+func (q *Queue) ConfirmedAll(soft bool) {
+	q.confirmed.note(func(p *pending, now time.Time) {
+		if !soft {
+			p.collapse(now, q.o.MaxKeys/2)
+		} else if !p.coverByAll(true) {
+			p.all = &item{soft: true}
+		}
+	})
+}
+
+// Repeat makes the drops pending that were confirmed lately, and reports whether
+// there were any. It is called when another server than the one that has confirmed
+// them may answer from now on.
+func (q *Queue) Repeat() (any bool) {
+	for _, p := range q.confirmed.take() {
+		any = any || p.len() > 0
+		q.again(&p)
+	}
+	return any
+}
+
+// again makes the drops of p pending, with what is left of their holds.
+func (q *Queue) again(p *pending) {
+	now := time.Now()
+	if drops := p.takeKeys(len(p.keys), now).drops; len(drops) > 0 {
+		q.Add(drops, AtOnce)
+	}
+	for _, soft := range []bool{false, true} {
+		var tags []string
+		for t, it := range p.tags {
+			if it.soft == soft {
+				tags = append(tags, t)
+			}
+		}
+		if slices.Sort(tags); len(tags) > 0 {
+			q.AddTags(tags, soft, AtOnce)
+		}
+	}
+	if p.all != nil {
+		q.AddAll(p.all.soft, AtOnce)
+	}
+}
