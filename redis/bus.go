@@ -2,12 +2,14 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/redistier/bus"
 	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/internal/redistier/watch"
+	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/slots"
 	"github.com/strata-cache/strata/remote"
 )
@@ -20,7 +22,9 @@ import (
 // [remote.Checker]: about once a second the Bus publishes to itself, over the
 // connections of the Client and only where writes are taken. If no such message
 // comes back for three seconds there is a gap. So a server that was demoted, or
-// that min-replicas-to-write keeps from writing, does not pass for connected.
+// that min-replicas-to-write keeps from writing, does not pass for connected, nor one
+// that has lost its place: each third message goes over a connection that is opened for
+// it, and with sentinels only if most of them confirm the primary.
 type Bus struct {
 	c *Client
 	b *bus.Bus
@@ -34,11 +38,16 @@ var (
 // NewBus returns a bus on c's server. It opens no connection before the first
 // Follow. The caller closes the client, after it has stopped the followers.
 func NewBus(c *Client) *Bus {
-	return &Bus{c: c, b: bus.New(bus.Config{
+	c.identifies.Store(true)
+	o := bus.Config{
 		Channel:   func(name string) string { return layout.Channel(name, c.o.DB) },
 		Subscribe: c.joinable,
 		Prove:     c.prove,
-	})}
+	}
+	if c.cluster == nil && c.primary == nil {
+		o.Fresh, o.Astray = c.proveAnew, func() { c.terms.begin(c.o.Addr) }
+	}
+	return &Bus{c: c, b: bus.New(o)}
 }
 
 // joinable begins a subscription that further channels can join, in a cluster
@@ -51,15 +60,39 @@ func (c *Client) joinable(ctx context.Context, key, channel string) (*pubsub.Sub
 	return s.s, nil
 }
 
-// prove publishes an empty message where writes go, and only if they are taken.
-func (c *Client) prove(ctx context.Context, key, channel string) error {
+// prove publishes a message where writes go, and only if they are taken. With sentinels
+// it is sent only if they confirm the primary: else the messages of other instances may
+// go elsewhere.
+func (c *Client) prove(ctx context.Context, key, channel, text string) error {
 	over := func(srv tier.Server) error {
-		return srv.Together(ctx, true, func(ask watch.Ask) error { return bus.Prove(ask, key, channel) })
+		return srv.Together(ctx, true, func(ask watch.Ask) error { return bus.Prove(ask, key, channel, text) })
 	}
-	if c.cluster == nil {
-		return over(tierServer{route{n: c.home}})
+	if c.cluster != nil {
+		return tierCluster{c.cluster}.Follow(ctx, key, true, func(_ context.Context, n tier.Node) error { return over(n) })
 	}
-	return tierCluster{c.cluster}.Follow(ctx, key, true, func(_ context.Context, n tier.Node) error { return over(n) })
+	if c.primary != nil {
+		if _, err := c.primary.locate(ctx); err != nil {
+			return err
+		}
+		if err := c.primary.holds(ctx, c.primary.number()); err != nil {
+			return err
+		}
+	}
+	return over(tierServer{route{n: c.home}})
+}
+
+// proveAnew is prove over a connection that is opened for it. If that leads to another
+// server than the others, these are closed.
+func (c *Client) proveAnew(ctx context.Context, key, channel, text string) error {
+	cn, err := c.dial(ctx, c.home.o)
+	if err != nil {
+		return err
+	}
+	defer cn.Close()
+	_, err = cn.exchange(ctx, time.Now(), c.o.Timeout, func(cn *conn) error {
+		return bus.Prove(func(b *watch.Batch) ([]resp.Value, error) { return cn.askAll(b.Text, b.N) }, key, channel, text)
+	})
+	return err
 }
 
 // Checks is true: see [Bus].

@@ -67,6 +67,8 @@ package redis
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/resp"
@@ -78,7 +80,7 @@ import (
 //	options, reply, argument, sizes    the values that go in and out
 //	term, conn, dial, exec, listen     one connection
 //	node, shared, route                one server
-//	sentinel, primary                  the server that sentinels name
+//	sentinel, primary, round           the server that sentinels name
 //	cluster, follow, scatter           many servers
 //	client, held                       the Client, before its calls
 //	body, do, mget, stream, pipeline, script, tx, subscribe, tierserver, tier, bus, print
@@ -93,6 +95,10 @@ type Client struct {
 	primary *primary // the server that sentinels name; nil without them
 	cluster *cluster // nil without one
 	steps   resp.Steps
+	terms   terms // of the server; none in a cluster
+	// identifies says that the server of each new connection is asked for its run: a
+	// Tier or Bus uses the client.
+	identifies atomic.Bool
 
 	mu     sync.Mutex // guards below
 	subs   map[*pubsub.Subscription]struct{}
@@ -111,11 +117,12 @@ func New(o Options) (*Client, error) {
 	case o.Cluster:
 		c.cluster = newCluster(c.o, &c.steps)
 	case o.Sentinel.Primary != "":
-		c.primary = newPrimary(c.o, &c.steps)
+		c.primary = newPrimary(c.o, &c.steps, &c.terms)
 		c.home = newNode(o, c.primary.dial)
-		c.home.addr = c.primary.addr
+		c.home.addr, c.home.terms = c.primary.addr, c.primary
 	default:
 		c.home = newNode(o.at(o.Addr), c.dial)
+		c.home.terms = &c.terms
 	}
 	return c, nil
 }
@@ -174,9 +181,41 @@ func (c *Client) Stats() Stats {
 	return Stats(c.home.pool.Stats())
 }
 
-// dial opens a connection to the only server.
+// dial opens a connection to the only server, or for a subscription to a node of a
+// cluster.
 func (c *Client) dial(ctx context.Context, o *Options) (*conn, error) {
-	return connect(ctx, o, &c.steps)
+	if c.cluster != nil {
+		return connect(ctx, o, &c.steps)
+	}
+	began := time.Now()
+	cn, err := connect(ctx, o, &c.steps)
+	if err != nil {
+		return nil, err
+	}
+	t := c.terms.first(o.Addr)
+	if c.identifies.Load() {
+		t, err = c.meet(ctx, cn, began)
+	}
+	if err != nil {
+		cn.Close()
+		return nil, err
+	}
+	cn.belong(t)
+	return cn, nil
+}
+
+// meet returns the term of a connection that was dialled at a time. If it leads to
+// another server than the connections before, all of them are closed.
+func (c *Client) meet(ctx context.Context, cn *conn, dialled time.Time) (*term, error) {
+	run, err := cn.serverRun(ctx, c.o.DialTimeout)
+	if err != nil {
+		return nil, err
+	}
+	t := c.terms.meet(dialled, run)
+	if t == nil {
+		return nil, &ConnError{Op: "dial", Err: errDeposed, cut: true}
+	}
+	return t, nil
 }
 
 // do is Do for a command without a Body.

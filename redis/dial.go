@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 )
 
@@ -113,6 +114,26 @@ func (o *Options) greeting(ctx context.Context) (g resp.Greeting, err error) {
 		return g, errors.New("redis: credentials: user without password")
 	}
 	return g, nil
+}
+
+// runScript is the script that answers with the run id of the server: INFO is long.
+const runScript = `return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')`
+
+// serverRun asks the server of a connection for its run id. It is empty if the server
+// does not tell it.
+func (c *conn) serverRun(ctx context.Context, timeout time.Duration) (string, error) {
+	var refused *Error
+	v, err := c.once(ctx, timeout, "EVAL", runScript, 0)
+	if err == nil {
+		return string(v.Bytes()), nil
+	}
+	if !errors.As(err, &refused) {
+		return "", err
+	}
+	if v, err = c.once(ctx, timeout, "INFO", "server"); errors.As(err, &refused) {
+		return "", nil
+	}
+	return watch.Run(v), err
 }
 
 // once sends one command over a connection outside of a pool. An error reply is

@@ -25,6 +25,11 @@ import (
 type node struct {
 	o    *Options      // with its address
 	addr func() string // that of the server; nil: in o
+	// terms are those of the server, or nil if it has none, as in a cluster.
+	terms interface {
+		number() uint64
+		holds(ctx context.Context, number uint64) error
+	}
 	pool *netpool.Pool[*conn]
 	// lines shares a connection for small and quick commands; sizes knows which
 	// replies are large.

@@ -94,8 +94,10 @@ type Options struct {
 	// IdleTimeout is how long a connection is kept unused, at least; it is
 	// looked at when the pool is used. Default 5 min.
 	IdleTimeout time.Duration
-	// MaxLifetime is how long a connection is used before another replaces
-	// it. Zero means no limit.
+	// MaxLifetime is how long a connection is used before another replaces it: by
+	// default a minute with one address, where only a new connection shows that
+	// another server has taken it over, and without a limit in a Cluster and with a
+	// Sentinel.
 	MaxLifetime time.Duration
 
 	// MaxValue is the largest string sent as an argument or accepted from the
@@ -150,6 +152,9 @@ func (o Options) withDefaults() Options {
 	durations(&o.DialTimeout, 5*time.Second)
 	durations(&o.Timeout, time.Second)
 	durations(&o.IdleTimeout, 5*time.Minute)
+	if !o.Cluster && o.Sentinel.Primary == "" {
+		durations(&o.MaxLifetime, time.Minute)
+	}
 	if o.MaxConns == 0 {
 		o.MaxConns = max(16, 8*runtime.GOMAXPROCS(0))
 	}

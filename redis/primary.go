@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,12 +13,12 @@ import (
 )
 
 // A primary follows the server that sentinels name. It subscribes to the failovers
-// at each sentinel. It asks all sentinels when one of them tells of a failover, when
-// a subscription begins, when a connection cannot be opened, and every askEvery.
+// at each sentinel. It asks all sentinels, in a round, when one of them tells of a
+// failover, when a subscription begins, when a connection cannot be opened, when an
+// operation has to know that its server is still the primary, and every askEvery.
 //
-// A term is the time for which one server is the primary: it is running or over.
-// Invariant: one term runs at a time; a connection belongs to the term in which it
-// was opened, and is closed when that is over; no call begins on it then.
+// Invariant: the first answer of a newer configuration begins another term at once.
+// A term is proven by a round in which most sentinels have named its server.
 
 const (
 	// askEvery is the time after which sentinels are asked without a reason, and
@@ -27,29 +28,50 @@ const (
 	// askLate is the time for which the answers of other sentinels are waited for
 	// after the first one.
 	askLate = 200 * time.Millisecond
+	// provenFor is how old a round may be that proves a term. A server that lost its
+	// place later may confirm drops that no other server hears of; an instance that
+	// lives on repeats them.
+	provenFor = 300 * time.Millisecond
 )
+
+// errSentinels is the reason when most sentinels do not confirm a term.
+var errSentinels = errors.New("redis: most sentinels do not confirm that the server is the primary")
 
 // primary is the server that sentinels name.
 type primary struct {
-	o      *Options
-	steps  *resp.Steps
-	ctx    context.Context // ends when the client is closed
-	cancel context.CancelFunc
-	runs   sync.WaitGroup
-	due    chan struct{} // holds one
+	o       *Options
+	steps   *resp.Steps
+	terms   *terms
+	ctx     context.Context // ends when the client is closed
+	cancel  context.CancelFunc
+	runs    sync.WaitGroup
+	due     chan struct{} // holds one
+	askers  []*sentinel
+	answers chan answered
 
 	mu    sync.Mutex // guards below
 	begun bool
-	term  *term // nil before the first answer
-	epoch int64 // the number of the configuration that has named it
+	epoch int64 // the number of the configuration that has named the primary
 	// unreachable says that a connection could not be opened since the last answer.
 	unreachable bool
 	round       chan struct{} // closed when the next round of questions has ended
 	err         error         // of the last round
+	// provenAt is when the last round began that has proven the present term.
+	provenAt time.Time
 }
 
-func newPrimary(o *Options, steps *resp.Steps) *primary {
-	p := &primary{o: o, steps: steps, due: make(chan struct{}, 1), round: make(chan struct{})}
+// answered is the outcome of a question to one sentinel, which was sent at a time.
+type answered struct {
+	told
+	at  time.Time
+	err error
+}
+
+func newPrimary(o *Options, steps *resp.Steps, terms *terms) *primary {
+	p := &primary{o: o, steps: steps, terms: terms, due: make(chan struct{}, 1), round: make(chan struct{}), answers: make(chan answered)}
+	for _, addr := range append([]string{o.Addr}, o.Addrs...) {
+		p.askers = append(p.askers, &sentinel{o: o, steps: steps, addr: addr, due: make(chan struct{}, 1)})
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -65,12 +87,10 @@ func (p *primary) close() {
 
 // addr returns the address of the primary, if it is known.
 func (p *primary) addr() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.term == nil {
-		return ""
+	if t := p.terms.present(); t != nil {
+		return t.addr
 	}
-	return p.term.addr
+	return ""
 }
 
 // dial opens a connection to the primary. Options are those of the client.
@@ -113,25 +133,69 @@ func (p *primary) open(ctx context.Context, t *term) (*conn, error) {
 func (p *primary) locate(ctx context.Context) (*term, error) {
 	p.mu.Lock()
 	p.begin()
-	t, round, wait := p.term, p.round, p.term == nil || p.unreachable
+	round, unreachable := p.round, p.unreachable
 	p.mu.Unlock()
-	if !wait {
+	if t := p.terms.present(); t != nil && !unreachable {
 		return t, nil
 	}
-	p.ask()
-	select {
-	case <-round:
-	case <-p.ctx.Done():
-		return nil, ErrClosed
-	case <-ctx.Done():
-		return nil, &ConnError{Op: "route", Err: ctx.Err()}
+	if err := p.await(ctx, round); err != nil {
+		return nil, err
+	}
+	if t := p.terms.present(); t != nil {
+		return t, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.term == nil {
-		return nil, p.err
+	return nil, p.err
+}
+
+// await asks the sentinels, and waits for the end of a round.
+func (p *primary) await(ctx context.Context, round <-chan struct{}) error {
+	p.ask()
+	select {
+	case <-round:
+		return nil
+	case <-p.ctx.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return &ConnError{Op: "route", Err: ctx.Err()}
 	}
-	return p.term, nil
+}
+
+// number returns the number of the present term, and sees to it that a proof of it is
+// on its way.
+func (p *primary) number() uint64 {
+	p.mu.Lock()
+	old := time.Since(p.provenAt) > provenFor/2
+	p.mu.Unlock()
+	if old {
+		p.ask()
+	}
+	return p.terms.number()
+}
+
+// holds returns nil if the term with a number is proven by a round that began no longer
+// ago than provenFor, or by the next one. Else its error is a remote.ErrMoved.
+func (p *primary) holds(ctx context.Context, number uint64) error {
+	for try := 0; ; try++ {
+		p.mu.Lock()
+		proven, round, err := time.Since(p.provenAt) < provenFor, p.round, p.err
+		p.mu.Unlock()
+		switch over := p.terms.holds(ctx, number); {
+		case over != nil:
+			return over
+		case proven:
+			return nil
+		case try == 2: // the first round may have begun long before
+			if err == nil {
+				err = errSentinels
+			}
+			return unproven(err)
+		}
+		if err := p.await(ctx, round); err != nil {
+			return unproven(fmt.Errorf("%w: %w", errSentinels, err))
+		}
+	}
 }
 
 // begin begins to listen to the sentinels. mu is held.
@@ -141,13 +205,11 @@ func (p *primary) begin() {
 	}
 	p.begun = true
 	p.runs.Go(p.follow)
-	for _, addr := range p.sentinels() {
-		p.runs.Go(func() { p.listen(addr) })
+	for _, s := range p.askers {
+		p.runs.Go(func() { p.listen(s.addr) })
+		p.runs.Go(func() { p.serve(s) })
 	}
 }
-
-// sentinels are the addresses of the sentinels.
-func (p *primary) sentinels() []string { return append([]string{p.o.Addr}, p.o.Addrs...) }
 
 // ask makes the next round of questions due.
 func (p *primary) ask() {
@@ -159,30 +221,38 @@ func (p *primary) ask() {
 
 // unreached makes the sentinels be asked before the next connection is opened.
 func (p *primary) unreached(t *term) {
+	present := p.terms.present()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.unreachable = p.unreachable || p.term == t
+	p.unreachable = p.unreachable || present == t
 }
 
-// follow asks the sentinels whenever that is due.
-func (p *primary) follow() {
-	timer := time.NewTimer(askEvery)
-	defer timer.Stop()
+// known returns the last answer that was heeded.
+func (p *primary) known() told {
+	addr := p.addr()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return told{addr: addr, epoch: p.epoch}
+}
+
+// serve asks one sentinel whenever that is due.
+func (p *primary) serve(s *sentinel) {
+	defer s.close()
 	for {
 		select {
-		case <-p.due:
-		case <-timer.C:
+		case <-s.due:
 		case <-p.ctx.Done():
 			return
 		}
-		p.conclude(p.askAll())
-		timer.Reset(askPause)
+		at := time.Now()
+		ctx, cancel := context.WithTimeout(p.ctx, p.o.DialTimeout/2)
+		t, err := s.ask(ctx, p.known())
+		cancel()
 		select {
-		case <-timer.C:
+		case p.answers <- answered{t, at, err}:
 		case <-p.ctx.Done():
 			return
 		}
-		timer.Reset(askEvery)
 	}
 }
 
@@ -207,105 +277,4 @@ func (p *primary) listen(addr string) {
 			p.ask()
 		}
 	}
-}
-
-// askAll asks all sentinels at once. It waits only a while for the others when one
-// has answered that is not behind the present term. Without an answer it returns an
-// error.
-func (p *primary) askAll() (answers []told, err error) {
-	p.mu.Lock()
-	known := p.epoch
-	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(p.ctx, p.o.DialTimeout/2)
-	defer cancel()
-	type outcome struct {
-		told
-		err error
-	}
-	all := p.sentinels()
-	outcomes := make(chan outcome, len(all))
-	for _, addr := range all {
-		p.runs.Go(func() {
-			t, err := askSentinel(ctx, p.o, p.steps, addr)
-			outcomes <- outcome{t, err}
-		})
-	}
-	var late <-chan time.Time
-	for range all {
-		select {
-		case o := <-outcomes:
-			switch {
-			case o.err != nil:
-				err = telling(err, o.err)
-				continue
-			case late == nil && o.epoch >= known:
-				late = time.After(askLate)
-			}
-			answers = append(answers, o.told)
-		case <-late:
-			return answers, nil
-		}
-	}
-	if len(answers) > 0 {
-		return answers, nil
-	}
-	return nil, &ConnError{Op: "route", Err: err}
-}
-
-// telling returns the error of two sentinels that says more: an answer that is of
-// no use says more than none.
-func telling(a, b error) error {
-	if a == nil || errors.Is(b, ErrNoPrimary) || !errors.Is(a, ErrNoPrimary) && errors.Is(b, ErrProtocol) {
-		return b
-	}
-	return a
-}
-
-// conclude begins another term if the answers of sentinels call for it.
-func (p *primary) conclude(answers []told, err error) {
-	p.mu.Lock()
-	old := p.term
-	p.err = err
-	if err == nil {
-		p.heed(newest(answers), len(answers))
-		p.unreachable = false
-	}
-	changed := p.term != old
-	close(p.round)
-	p.round = make(chan struct{})
-	p.mu.Unlock()
-	if changed && old != nil {
-		old.end()
-	}
-}
-
-// heed begins a term if best, the newest of a number of answers, names another
-// server. An answer that is older than the one that began the present term is
-// not heeded, unless more than half of the sentinels have nothing newer, or no
-// connection can be opened. mu is held.
-func (p *primary) heed(best told, answers int) {
-	if best.epoch < p.epoch && !p.unreachable && answers <= len(p.sentinels())/2 {
-		return
-	}
-	p.epoch = best.epoch
-	if p.term != nil && best.addr == p.term.addr {
-		return
-	}
-	p.term = &term{addr: best.addr}
-	p.term.ctx, p.term.end = context.WithCancel(context.Background())
-}
-
-// newest returns the answer of the newest configuration, and of these the most
-// frequent.
-func newest(answers []told) (best told) {
-	votes := map[told]int{}
-	for _, a := range answers {
-		votes[a]++
-	}
-	for _, a := range answers {
-		if best.addr == "" || a.epoch > best.epoch || a.epoch == best.epoch && votes[a] > votes[best] {
-			best = a
-		}
-	}
-	return best
 }

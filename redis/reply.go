@@ -54,8 +54,11 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return "redis: " + e.Code + " " + e.Message }
 
-// Is makes it a [remote.ErrRefused].
-func (*Error) Is(target error) bool { return target == remote.ErrRefused }
+// Is makes it a [remote.ErrRefused], and a [remote.ErrMoved] if the server is a replica
+// by now.
+func (e *Error) Is(target error) bool {
+	return target == remote.ErrRefused || target == remote.ErrMoved && e.Code == "READONLY"
+}
 
 func serverError(text []byte) *Error {
 	const longest = 512

@@ -12,8 +12,8 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// A sentinel is asked over a connection of its own, which is closed afterwards.
-// Its answer is an address and the number of a configuration: of two answers, the
+// A sentinel is asked over a connection of its own, which is kept for the next
+// question. Its answer is an address and the number of a configuration: of two answers, the
 // one with the higher number is newer. primary.go decides between the answers of
 // several sentinels.
 
@@ -46,17 +46,44 @@ type told struct {
 	epoch int64
 }
 
-// askSentinel asks the sentinel at addr for the primary. The number is asked for
-// before the address: if a failover comes in between, the address is newer than
-// its number, which is harmless.
-func askSentinel(ctx context.Context, o *Options, steps *resp.Steps, addr string) (t told, err error) {
-	at := o.sentinelAt(addr)
-	cn, err := connect(ctx, &at, steps)
-	if err != nil {
-		return told{}, err
+// sentinel is one sentinel, which is asked over a connection that is kept.
+type sentinel struct {
+	o     *Options
+	steps *resp.Steps
+	addr  string
+	cn    *conn         // nil without one
+	due   chan struct{} // holds one question
+}
+
+// close closes the connection.
+func (s *sentinel) close() {
+	if s.cn != nil {
+		s.cn.Close()
+		s.cn = nil
 	}
-	defer cn.Close()
-	v, err := cn.once(ctx, o.DialTimeout, "SENTINEL", "MASTER", o.Sentinel.Primary)
+}
+
+// ask asks for the primary. known is the last answer of all sentinels: one that
+// repeats its address has its number. A connection that was kept may have died long
+// ago, so that the question is asked again over another one.
+func (s *sentinel) ask(ctx context.Context, known told) (told, error) {
+	kept := s.cn != nil
+	t, err := s.askOnce(ctx, known)
+	if err != nil && kept && s.cn == nil && ctx.Err() == nil {
+		t, err = s.askOnce(ctx, known)
+	}
+	return t, err
+}
+
+// askOnce asks for the address, and if that is another one for the number and then for
+// the address again: if a failover comes in between, the address is newer than its
+// number, which is harmless.
+func (s *sentinel) askOnce(ctx context.Context, known told) (t told, err error) {
+	if t.addr, err = s.address(ctx); err != nil || t.addr == known.addr {
+		t.epoch = known.epoch
+		return t, err
+	}
+	v, err := s.send(ctx, "MASTER")
 	var refused *Error
 	switch {
 	case err == nil:
@@ -64,12 +91,34 @@ func askSentinel(ctx context.Context, o *Options, steps *resp.Steps, addr string
 	case !errors.As(err, &refused): // a refusal may be for want of a right
 		return told{}, err
 	}
-	v, err = cn.once(ctx, o.DialTimeout, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", o.Sentinel.Primary)
-	if err != nil {
-		return told{}, err
-	}
-	t.addr, err = primaryAddr(v)
+	t.addr, err = s.address(ctx)
 	return t, err
+}
+
+func (s *sentinel) address(ctx context.Context) (string, error) {
+	v, err := s.send(ctx, "GET-MASTER-ADDR-BY-NAME")
+	if err != nil {
+		return "", err
+	}
+	return primaryAddr(v)
+}
+
+// send sends a command about the primary. After an error of the connection there is
+// none.
+func (s *sentinel) send(ctx context.Context, command string) (v resp.Value, err error) {
+	if s.cn == nil {
+		at := s.o.sentinelAt(s.addr)
+		if s.cn, err = connect(ctx, &at, s.steps); err != nil {
+			s.cn = nil
+			return v, err
+		}
+	}
+	v, err = s.cn.once(ctx, s.o.DialTimeout, "SENTINEL", command, s.o.Sentinel.Primary)
+	var refused *Error
+	if err != nil && !errors.As(err, &refused) {
+		s.close()
+	}
+	return v, err
 }
 
 // epochOf returns the number of the configuration in the reply to SENTINEL

@@ -4,17 +4,31 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
 )
 
-// errDeposed is the reason when a connection was closed because the sentinels have
-// named another primary.
-var errDeposed = errors.New("redis: the sentinels have named another primary")
+// A term is the time for which one server answers for an address, or is the primary
+// that sentinels name. It is running or over. Invariant: one term runs at a time; a
+// connection belongs to the term in which it was opened, and is closed when that is
+// over; no call begins on it then. So no two connections lead to two servers, as far
+// as servers tell their run.
 
-// term is the time for which one server is the primary.
+// errDeposed is the reason when a connection was closed because another server has
+// taken over.
+var errDeposed = errors.New("redis: another primary has taken over")
+
+// term is the time for which one server is the right one.
 type term struct {
-	addr string
-	ctx  context.Context // ends with the term
-	end  context.CancelFunc
+	addr   string
+	number uint64
+	began  time.Time
+	ctx    context.Context // ends with the term
+	end    context.CancelFunc
+	// run is the run id of the server, or empty if it is not known. terms.mu guards it.
+	run string
 }
 
 // over reports whether the term is over. A connection without a term has none that
@@ -27,4 +41,98 @@ func (t *term) reason(err error) error {
 		return errDeposed
 	}
 	return err
+}
+
+// terms are the terms of one address, or of one name that sentinels know. The zero
+// value has had none.
+type terms struct {
+	mu  sync.Mutex // guards below
+	now *term      // nil before the first
+}
+
+// present returns the term that runs, or nil.
+func (s *terms) present() *term {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// number returns the number of the term that runs, or zero.
+func (s *terms) number() uint64 {
+	if t := s.present(); t != nil {
+		return t.number
+	}
+	return 0
+}
+
+// begin begins a term, and ends the one before.
+func (s *terms) begin(addr string) *term {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.beginLocked(addr)
+}
+
+func (s *terms) beginLocked(addr string) *term {
+	t := &term{addr: addr, number: 1, began: time.Now()}
+	t.ctx, t.end = context.WithCancel(context.Background())
+	if old := s.now; old != nil {
+		t.number = old.number + 1
+		defer old.end()
+	}
+	s.now = t
+	return t
+}
+
+// first returns the term that runs, or begins the first one.
+func (s *terms) first(addr string) *term {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		s.beginLocked(addr)
+	}
+	return s.now
+}
+
+// meet returns the term to which a connection belongs that was dialled at a time, to a
+// server with that run: the present one, or a new one if it is another server. Without
+// a run it is the present one. It returns nil if the dial was begun in a term that is
+// over, and may lead to the server from before.
+func (s *terms) meet(dialled time.Time, run string) *term {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.now
+	switch {
+	case run == "" || run == t.run:
+	case t.run == "":
+		t.run = run
+	case dialled.Before(t.began):
+		return nil
+	default:
+		t = s.beginLocked(t.addr)
+		t.run = run
+	}
+	return t
+}
+
+// errUnproven says that the server which has confirmed an operation may have lost its
+// place. It is a [remote.ErrMoved], and as good as a refusal.
+type errUnproven struct{ error }
+
+func (e errUnproven) Unwrap() error { return e.error }
+
+// Is makes it both.
+func (errUnproven) Is(target error) bool {
+	return target == remote.ErrMoved || target == remote.ErrRefused
+}
+
+// unproven is the error of an operation that was confirmed in a term which is over, or
+// may be.
+func unproven(err error) error { return &ConnError{Op: "read", Sent: true, Err: errUnproven{err}} }
+
+// holds returns an error if the term with a number is over.
+func (s *terms) holds(_ context.Context, number uint64) error {
+	if s.number() != number {
+		return unproven(errDeposed)
+	}
+	return nil
 }

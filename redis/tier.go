@@ -87,6 +87,7 @@ func NewTier(c *Client) *Tier {
 	if c.cluster != nil {
 		return &Tier{tier.NewOnCluster(tierCluster{c.cluster}, tierError)}
 	}
+	c.identifies.Store(true)
 	return &Tier{tier.New(tierServer{route{n: c.home}}, c.o.DB, loneError)}
 }
 

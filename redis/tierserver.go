@@ -196,6 +196,14 @@ func several(text []byte, n int) remote.Command {
 // Opened implements tier.Server. No two nodes have the same numbers.
 func (s tierServer) Opened() uint64 { return s.r.n.serial<<32 + s.r.n.opened.Load() }
 
+// Term implements tier.Terms.
+func (s tierServer) Term() uint64 { return s.r.n.terms.number() }
+
+// Holds implements tier.Terms.
+func (s tierServer) Holds(ctx context.Context, term uint64) error {
+	return s.r.n.terms.holds(ctx, term)
+}
+
 // MaxValue implements tier.Server.
 func (s tierServer) MaxValue() int { return int(s.r.n.o.maxValue()) }
 
@@ -253,6 +261,13 @@ func (c tierCluster) Serving(ctx context.Context) (nodes []tier.Node, err error)
 		if _, err = c.k.pick(-1, false); c.k.closed() || !c.k.pause(ctx, n) {
 			return nil, err
 		}
+	}
+}
+
+// Refresh implements tier.Cluster.
+func (c tierCluster) Refresh(n tier.Node) {
+	if s, ok := n.(tierServer); ok {
+		c.k.fleet.Refresh(s.r.n.o.Addr)
 	}
 }
 

@@ -54,16 +54,16 @@ func NewBus(rdb redis.UniversalClient) (*Bus, error) {
 // channel is the channel of a cache.
 func (b *Bus) channel(name string) string { return layout.Channel(name, b.link.rdb.Options().DB) }
 
-// prove publishes an empty message over the connections of writes, if the
+// prove publishes a message over the connections of writes, if the
 // server takes writes.
-func (b *Bus) prove(ctx context.Context, key, channel string) error {
+func (b *Bus) prove(ctx context.Context, key, channel, text string) error {
 	return bus.Prove(func(q *watch.Batch) ([]resp.Value, error) {
 		calls := newCalls(q.Text, q.N)
 		if err := b.link.exchange(ctx, calls); err != nil {
 			return nil, err
 		}
 		return values(calls)
-	}, key, channel)
+	}, key, channel, text)
 }
 
 // Checks is true: see [Bus].

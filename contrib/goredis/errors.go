@@ -33,8 +33,11 @@ func (r refusal) Error() string { return string(r) }
 // RedisError implements redis.Error.
 func (refusal) RedisError() {}
 
-// Is makes it a remote.ErrRefused.
-func (refusal) Is(target error) bool { return target == remote.ErrRefused }
+// Is makes it a remote.ErrRefused, and a remote.ErrMoved if the server is a replica by
+// now.
+func (r refusal) Is(target error) bool {
+	return target == remote.ErrRefused || target == remote.ErrMoved && strings.HasPrefix(r.Error(), "READONLY ")
+}
 
 // newRefusal keeps the beginning of an error reply, without the arguments of
 // the command that some replies repeat.

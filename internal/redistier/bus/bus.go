@@ -10,6 +10,10 @@
 // proof on. When none has come for [SilentAfter], they get a Gap, and the bus
 // opens another connection.
 //
+// The connections of writes and of the subscription may lead to a server that is
+// no longer behind its address. So each third message goes over a connection that
+// was opened for it, if the client can do that.
+//
 // Invariant: a follower gets messages only between a Connected and the next
 // Gap.
 package bus
@@ -37,10 +41,15 @@ const (
 	// SilentAfter is the time without a message from itself after which a bus
 	// gives its connection up.
 	SilentAfter = 3 * time.Second
+	// freshly is how many proofs are made until one goes over a new connection.
+	freshly = 3
 )
 
 // errDeaf is the reason for giving a connection up.
 var errDeaf = errors.New("redis: bus: published messages do not arrive: the server of the subscription takes no writes, or is cut off from the one that does")
+
+// errAstray is the reason for giving all connections up.
+var errAstray = errors.New("redis: bus: messages over new connections do not arrive: the address leads to another server")
 
 // Config is the way of a [Bus] to its server.
 type Config struct {
@@ -49,8 +58,12 @@ type Config struct {
 	// Subscribe begins a subscription to one channel; others join it later. In
 	// a cluster it goes to the server of key's slot.
 	Subscribe func(ctx context.Context, key, channel string) (*pubsub.Subscription, error)
-	// Prove publishes an empty message by [Prove].
-	Prove func(ctx context.Context, key, channel string) error
+	// Prove publishes a message by [Prove], with its text.
+	Prove func(ctx context.Context, key, channel, text string) error
+	// Fresh, if set, is Prove over a connection that is opened for it, and Astray is
+	// called if such messages do not arrive: it gives up the connections of writes.
+	Fresh  func(ctx context.Context, key, channel, text string) error
+	Astray func()
 }
 
 // Bus is one subscription that any number of followers share. It exists while
@@ -84,6 +97,10 @@ type life struct {
 	subscribed, proven bool
 	heardAt            time.Time
 	unproven           error // why the last attempt to publish to itself failed
+	// freshAt is when the first message was sent over a new connection of which none
+	// has come back since; zero if there is none.
+	freshAt time.Time
+	proofs  int // messages to itself that were sent
 }
 
 // follower is one call of Follow.
@@ -208,7 +225,7 @@ func (l *life) deliver(ctx context.Context) {
 		case e.Kind == pubsub.Subscribed:
 			l.acknowledged(e.Channel)
 		case e.Channel == l.echo:
-			l.proved()
+			l.proved(string(e.Payload) == fresh)
 		default:
 			l.received(e.Channel, string(e.Payload))
 		}
@@ -238,7 +255,7 @@ func (l *life) lost(cause error) {
 // proved yet.
 func (l *life) begun() {
 	l.mu.Lock()
-	l.subscribed, l.heardAt = true, time.Now()
+	l.subscribed, l.heardAt, l.freshAt = true, time.Now(), time.Time{}
 	l.mu.Unlock()
 	l.wake()
 }
@@ -269,11 +286,17 @@ func (l *life) acknowledged(channel string) {
 	}
 }
 
+// fresh is the text of a message over a new connection.
+const fresh = "new"
+
 // proved notes that a message of the bus to itself has come back.
-func (l *life) proved() {
-	var told, fresh []*follower
+func (l *life) proved(fresh bool) {
+	var told, found []*follower
 	l.mu.Lock()
 	l.proven, l.heardAt = l.subscribed, time.Now()
+	if fresh {
+		l.freshAt = time.Time{}
+	}
 	for _, fls := range l.followers {
 		for _, fl := range fls {
 			switch {
@@ -281,7 +304,7 @@ func (l *life) proved() {
 				told = append(told, fl)
 			case fl.acked:
 				fl.connected = true
-				fresh = append(fresh, fl)
+				found = append(found, fl)
 			}
 		}
 	}
@@ -289,7 +312,7 @@ func (l *life) proved() {
 	for _, fl := range told {
 		l.call(fl, remote.Event{})
 	}
-	for _, fl := range fresh {
+	for _, fl := range found {
 		l.call(fl, remote.Event{State: remote.Connected})
 	}
 }
@@ -344,30 +367,56 @@ func (l *life) prove(ctx context.Context) {
 
 // proveOnce publishes if that is due, and returns the time until the next call.
 func (l *life) proveOnce(ctx context.Context) (next time.Duration) {
+	begun := time.Now()
 	l.mu.Lock()
 	subscribed, silentAt := l.subscribed, l.heardAt.Add(SilentAfter)
+	astray := !l.freshAt.IsZero() && begun.Sub(l.freshAt) >= SilentAfter
 	l.mu.Unlock()
-	begun := time.Now()
-	if !subscribed {
+	switch {
+	case !subscribed:
 		return SilentAfter // or earlier, when it is
-	}
-	if !begun.Before(silentAt) {
-		l.mu.Lock()
-		l.subscribed = false
-		l.mu.Unlock()
-		l.sub.Renew(errDeaf)
+	case astray:
+		l.o.Astray()
+		l.giveUp(errAstray)
+		return SilentAfter
+	case !begun.Before(silentAt):
+		l.giveUp(errDeaf)
 		return SilentAfter
 	}
 	sending, cancel := context.WithDeadline(ctx, earlier(silentAt, begun.Add(proveEvery)))
-	// A transaction that is not executed sends no message, and its absence is
-	// noticed.
-	err := l.o.Prove(sending, l.key, l.echo)
-	cancel()
+	defer cancel()
+	l.publish(sending, begun)
+	due := begun.Add(proveEvery - rand.N(proveEvery/10))
+	return time.Until(earlier(due, silentAt))
+}
+
+// giveUp opens another connection because of err.
+func (l *life) giveUp(err error) {
+	l.mu.Lock()
+	l.subscribed, l.freshAt = false, time.Time{}
+	l.mu.Unlock()
+	l.sub.Renew(err)
+}
+
+// publish publishes to itself. A transaction that is not executed sends no message,
+// and its absence is noticed. If no new connection can be opened, the present ones may
+// be as good as before.
+func (l *life) publish(ctx context.Context, now time.Time) {
+	l.proofs++
+	if l.o.Fresh != nil && l.proofs%freshly == 0 {
+		if l.o.Fresh(ctx, l.key, l.echo, fresh) == nil {
+			l.mu.Lock()
+			if l.freshAt.IsZero() && l.heardAt.Before(now) {
+				l.freshAt = now
+			}
+			l.mu.Unlock()
+			return
+		}
+	}
+	err := l.o.Prove(ctx, l.key, l.echo, "")
 	l.mu.Lock()
 	l.unproven = err
 	l.mu.Unlock()
-	due := begun.Add(proveEvery - rand.N(proveEvery/10))
-	return time.Until(earlier(due, silentAt))
 }
 
 func earlier(a, b time.Time) time.Time {

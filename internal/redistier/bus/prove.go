@@ -7,18 +7,18 @@ import (
 	"github.com/strata-cache/strata/internal/resp"
 )
 
-// Prove publishes an empty message on a channel, if the server takes writes.
+// Prove publishes a message on a channel, if the server takes writes.
 // The transaction begins with PERSIST of a key that does not exist, which
 // changes nothing and takes no memory. A server that takes no writes refuses
 // it, and with it the whole transaction.
 //
 // A server that refuses it for another reason, such as a full disk, is trusted
 // without.
-func Prove(ask watch.Ask, key, channel string) error {
+func Prove(ask watch.Ask, key, channel, text string) error {
 	var b watch.Batch
 	b.Add("MULTI")
 	b.Add("PERSIST", key)
-	b.Add("PUBLISH", channel, "")
+	b.Add("PUBLISH", channel, text)
 	b.Add("EXEC")
 	replies, err := ask(&b)
 	if err != nil {
@@ -29,7 +29,7 @@ func Prove(ask watch.Ask, key, channel string) error {
 		return refusal(refused)
 	}
 	b = watch.Batch{}
-	b.Add("PUBLISH", channel, "")
+	b.Add("PUBLISH", channel, text)
 	if replies, err = ask(&b); err != nil {
 		return err
 	}

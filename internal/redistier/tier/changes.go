@@ -97,8 +97,36 @@ func (t *Tier) askChanges(ctx context.Context, now time.Time) (text string, at t
 	if slices.Contains(texts, "") {
 		return "", now, nil
 	}
+	if ahead := newest(texts); ahead >= 0 {
+		t.all.Refresh(nodes[ahead])
+	}
 	slices.Sort(texts)
 	return strings.Join(texts, ", ") + ", " + strconv.FormatUint(moving, 10), now, nil
+}
+
+// newest returns the index of the text with the highest epoch of a cluster, or -1 if
+// all are at the same. A node that is behind may have lost its place, and may not have
+// heard of that.
+func newest(texts []string) int {
+	at, most, same := -1, int64(-1), true
+	for i, text := range texts {
+		f := strings.Fields(text)
+		if len(f) < 2 {
+			return -1
+		}
+		epoch, err := strconv.ParseInt(f[len(f)-2], 10, 64) // the node's own epoch is the last one
+		if err != nil {
+			return -1
+		}
+		same = same && (i == 0 || epoch == most)
+		if epoch > most {
+			at, most = i, epoch
+		}
+	}
+	if same {
+		return -1
+	}
+	return at
 }
 
 // askChanges asks one server. The number of opened connections shows when

@@ -135,3 +135,33 @@ func TestVersionsOfASlotOnItsWaySettleNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestNodeThatIsBehindItsClusterIsNoticed: a node that has lost its place answers as
+// before until it hears of that. The others know a newer configuration.
+func TestNodeThatIsBehindItsClusterIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counts := []int{5, 5, 5}
+		own, current := []int{1, 2, 3}, []int{3, 3, 3}
+		c := newNodes(3, func(at int, command string) string {
+			if strings.HasSuffix(command, " 0 1") {
+				return bulk(fmt.Sprintf("%d 1700000000 0 ok %d %d", counts[at], current[at], own[at]))
+			}
+			return "-ERR unknown\r\n"
+		})
+		tr := tier.NewOnCluster(c, nil)
+		ask := func() {
+			t.Helper()
+			time.Sleep(remote.ChangesAge)
+			if text, err := tr.Changes(t.Context()); text == "" || err != nil {
+				t.Fatalf("%q, %v", text, err)
+			}
+		}
+		if ask(); len(c.refreshed) != 0 {
+			t.Error("the topology was asked for although all nodes are at the same epoch")
+		}
+		current[0], current[2] = 4, 4
+		if ask(); len(c.refreshed) != 1 || c.refreshed[0] != tier.Node(c.all[0]) {
+			t.Errorf("asked %d nodes for the topology; want one that has heard of the newest", len(c.refreshed))
+		}
+	})
+}

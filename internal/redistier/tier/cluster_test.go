@@ -37,6 +37,8 @@ func (n *node) Settled() bool         { return !n.passing }
 type nodes struct {
 	all     []*node
 	thought func(key string) int // where a key is thought to be
+	// refreshed are the nodes that the topology was asked of again.
+	refreshed []tier.Node
 }
 
 func (c *nodes) Follow(ctx context.Context, key string, _ bool, f func(context.Context, tier.Node) error) error {
@@ -85,6 +87,8 @@ func (c *nodes) Serving(context.Context) (all []tier.Node, err error) {
 }
 
 func (c *nodes) MaxValue() int { return 1 << 20 }
+
+func (c *nodes) Refresh(n tier.Node) { c.refreshed = append(c.refreshed, n) }
 
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 

@@ -1,7 +1,8 @@
 // Drops of keys: each key in one script, or one transaction, that makes its values
 // absent or stale, gives the lane another version and announces that. Keys are grouped by server.
 // Invariant: a nil error means that every drop was executed and announced by the
-// server that serves its key.
+// server that serves its key, and that this server was the right one afterwards, as far
+// as its client can tell.
 
 package tier
 
@@ -29,19 +30,41 @@ func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, e
 			leases[i] = remote.Lease{Token: newToken(), Grant: remote.Granted}
 		}
 	}
-	if len(drops) == 1 {
-		if err := t.dropped(ctx, &drops[0], &leases[0], resp.Value{}); err != nil {
-			return nil, t.explained(err)
-		}
-		return leases, nil
+	term := t.term()
+	err := t.dropAll(ctx, drops, leases)
+	if err == nil {
+		err = t.holds(ctx, term)
 	}
-	err := t.each(len(drops), func(i int) string { return t.names.Entry(drops[i].Key) }, func(part []int) error {
-		return t.dropFrom(ctx, drops, part, leases)
-	})
 	if err != nil {
 		return nil, t.explained(err)
 	}
 	return leases, nil
+}
+
+func (t *Tier) dropAll(ctx context.Context, drops []remote.Drop, leases []remote.Lease) error {
+	if len(drops) == 1 {
+		return t.dropped(ctx, &drops[0], &leases[0], resp.Value{})
+	}
+	return t.each(len(drops), func(i int) string { return t.names.Entry(drops[i].Key) }, func(part []int) error {
+		return t.dropFrom(ctx, drops, part, leases)
+	})
+}
+
+// term returns the number of the present term, for holds.
+func (t *Tier) term() uint64 {
+	if t.terms == nil {
+		return 0
+	}
+	return t.terms.Term()
+}
+
+// holds returns an error if the server that has confirmed an operation of a term may
+// have lost its place: then no other server may ever hear of it.
+func (t *Tier) holds(ctx context.Context, term uint64) error {
+	if t.terms == nil {
+		return nil
+	}
+	return t.terms.Holds(ctx, term)
 }
 
 // dropFrom drops a part of the keys from one server.

@@ -7,6 +7,7 @@ package tier
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/internal/entryrules"
@@ -24,26 +25,41 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 			return nil, remote.ErrValueTooLarge
 		}
 	}
-	switch len(puts) {
-	case 0:
+	if len(puts) == 0 {
 		return nil, ctx.Err()
-	case 1:
+	}
+	term := t.term()
+	refused, err = t.putAll(ctx, puts)
+	if err == nil && slices.ContainsFunc(puts, drops) {
+		err = t.holds(ctx, term)
+	}
+	if err != nil {
+		return nil, t.explained(err)
+	}
+	return refused, nil
+}
+
+// drops reports whether a value replaces those that other instances have.
+func drops(p remote.Put) bool { return p.Drops || !isLease(p.Lease.Token) }
+
+func (t *Tier) putAll(ctx context.Context, puts []remote.Put) (refused []int, err error) {
+	if len(puts) == 1 {
 		stored, err := t.put(ctx, &puts[0])
-		if err == nil && !stored {
+		if !stored {
 			refused = []int{0}
 		}
-		return refused, t.explained(err)
+		return refused, err
 	}
 	stored := make([]bool, len(puts))
 	err = t.each(len(puts), func(i int) string { return t.names.Entry(puts[i].Key) }, func(part []int) error {
 		return t.putTo(ctx, puts, part, stored)
 	})
 	for i, ok := range stored {
-		if err == nil && !ok {
+		if !ok {
 			refused = append(refused, i)
 		}
 	}
-	return refused, t.explained(err)
+	return refused, err
 }
 
 // putTo stores a part of the values with one server.

@@ -130,9 +130,13 @@ func (t *Tier) DropAll(ctx context.Context, soft bool) error {
 // insist is onOne for a drop. The drop does not fail if another program has
 // written to the keys of the namespace.
 func (t *Tier) insist(ctx context.Context, f func(*site, watch.Ask) error) error {
+	term := t.term()
 	err := t.onOne(ctx, f)
 	if wrongType(t.cleanNamespace(ctx, err)) {
 		err = t.onOne(ctx, f)
+	}
+	if err == nil {
+		err = t.holds(ctx, term)
 	}
 	return t.explained(err)
 }

@@ -49,6 +49,16 @@ type Server interface {
 	MaxValue() int
 }
 
+// Terms is a [Server] that can tell whether another server has taken its place since a
+// reply. The number of a term belongs to the time in which one server is the right one.
+type Terms interface {
+	// Term returns the number of the present term, without waiting.
+	Term() uint64
+	// Holds returns an error, which is a [remote.ErrMoved], if the term with that number
+	// is over, or may be. It may ask for that.
+	Holds(ctx context.Context, term uint64) error
+}
+
 // Loan is the memory of a reply.
 type Loan interface {
 	// Free lets the memory be used again.
@@ -68,6 +78,9 @@ type Cluster interface {
 	// Serving returns the nodes that serve slots, one at least, as of the last
 	// topology that was read.
 	Serving(ctx context.Context) ([]Node, error)
+	// Refresh reads the topology again, from n if that answers: another node has not
+	// heard of the newest one yet.
+	Refresh(n Node)
 	// MaxValue is the size of the largest value that can be read.
 	MaxValue() int
 }
@@ -89,6 +102,7 @@ type Node interface {
 type Tier struct {
 	one     *site   // the server, or nil
 	all     Cluster // the servers, or nil
+	terms   Terms   // those of the server, or nil
 	db      int     // of the server
 	scripts *scripts
 	states  *namespace.Holders
@@ -106,6 +120,7 @@ type Tier struct {
 // that callers get, and a nil explain leaves errors as they are.
 func New(srv Server, db int, explain func(error) error) *Tier {
 	t := &Tier{one: &site{srv: srv}, db: db, explain: explain, scripts: newScripts(), states: &namespace.Holders{}, changes: &changes{}}
+	t.terms, _ = srv.(Terms)
 	return t.Bind(remote.Space{})
 }
 

@@ -119,10 +119,13 @@ func TakesNoWrites(refused string) bool {
 	return code == "READONLY" || code == "NOREPLICAS"
 }
 
+// Run returns the run id of a server by the reply of INFO, or an empty text.
+func Run(server resp.Value) string { return infoField(server, "run_id") }
+
 // Authority returns the run of a server and the history that it replicates by
 // the replies of INFO. It is empty if they lack one of the two.
 func Authority(server, replication resp.Value) string {
-	run, replid := infoField(server, "run_id"), infoField(replication, "master_replid")
+	run, replid := Run(server), infoField(replication, "master_replid")
 	if run == "" || replid == "" {
 		return ""
 	}
