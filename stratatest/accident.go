@@ -31,6 +31,7 @@ func (t *Tier) Restore(s Snapshot) {
 	defer unlock()
 	t.store.names = cloneNames(s.names)
 	t.store.changes++
+	t.store.moves.Add(1)
 	for _, n := range t.store.names {
 		n.epoch = newEpoch()
 		t.store.begin(n)

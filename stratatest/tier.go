@@ -3,6 +3,7 @@ package stratatest
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/entryrules"
@@ -37,6 +38,7 @@ type store struct {
 	foreign uint64
 	clock   uint64 // counts epochs
 	changes uint64 // counts drops and losses
+	moves   atomic.Uint64
 }
 
 var (
@@ -45,6 +47,7 @@ var (
 	_ remote.Binder    = (*Tier)(nil)
 	_ remote.Tagger    = (*Tier)(nil)
 	_ remote.Announcer = (*Tier)(nil)
+	_ remote.Mover     = (*Tier)(nil)
 	_ remote.Prober    = (*Tier)(nil)
 )
 
@@ -80,6 +83,10 @@ func (t *Tier) Announces() bool {
 func (t *Tier) Bind(s remote.Space) remote.Tier { return t.bind(s) }
 
 func (t *Tier) bind(s remote.Space) *Tier { return &Tier{store: t.store, space: s} }
+
+// Moves returns the number of calls of [Tier.Restart] and [Tier.Restore]: all views
+// learn of them at once.
+func (t *Tier) Moves() uint64 { return t.store.moves.Load() }
 
 // Foreign returns the number of reads of a value that [Tier.Spoil] has made
 // unreadable.

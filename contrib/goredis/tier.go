@@ -53,6 +53,7 @@ var (
 	_ remote.Binder    = (*Tier)(nil)
 	_ remote.Tagger    = (*Tier)(nil)
 	_ remote.Announcer = (*Tier)(nil)
+	_ remote.Mover     = (*Tier)(nil)
 	_ remote.Prober    = (*Tier)(nil)
 )
 

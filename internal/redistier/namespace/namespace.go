@@ -85,6 +85,15 @@ type Holder struct {
 	rechecks atomic.Pointer[time.Time] // states that were requested before it are not used
 	asking   atomic.Bool
 	moves    atomic.Uint64
+	met      atomic.Uint64 // 1 + the number of connections at the last Meet, or 0
+}
+
+// Meet is called at a drop, and reports whether another connection was opened since the
+// last call: it may lead to another server. From a drop on that came before the first
+// state, that state may be of another server, too.
+func (h *Holder) Meet(opened uint64) bool {
+	last := h.met.Swap(opened + 1)
+	return last > 1 && last != opened+1 // 1: no connection was open
 }
 
 // Moves returns how often another epoch, or in a cluster another server with lanes or
@@ -129,7 +138,7 @@ func (h *Holder) keep(ns *State) {
 		if !ns.supersedes(old) {
 			return
 		}
-		if old != nil && old.Epoch != ns.Epoch {
+		if old == nil && h.met.Load() != 0 || old != nil && old.Epoch != ns.Epoch {
 			h.moves.Add(1) // before a caller finds the state
 		}
 		if h.state.CompareAndSwap(old, ns) {

@@ -99,12 +99,12 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	return nil
 }
 
-// meet reads the namespace state if none is known, or if a connection was opened since.
-// It is called before a drop and after it: an instance that only drops learns by that
-// of another server, to which it has to repeat its drops. The drop does not fail if the
-// state cannot be read.
+// meet reads the namespace state if a connection was opened since the last drop and no
+// state was read since. It is called before a drop and after it: an instance that only
+// drops learns by that of another server, to which it has to repeat its drops. The drop
+// does not fail if the state cannot be read, which is tried once for each connection.
 func (s *site) meet(ctx context.Context) {
-	if ns := s.known(); ns == nil || !s.fits(ns) {
+	if ns := s.known(); (ns == nil || !s.fits(ns)) && s.state.Meet(s.srv.Opened()) {
 		_, _ = s.current(ctx)
 	}
 }

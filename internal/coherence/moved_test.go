@@ -1,0 +1,359 @@
+package coherence_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/stratatest"
+)
+
+// succession is two servers with a tier and a bus each. The second has taken the place
+// of the first, which lives on and answers instances that have not heard of that.
+type succession struct{ old, new *shared }
+
+func newSuccession() succession { return succession{newShared(), newShared()} }
+
+// successor is the way of one instance to the servers. It is a Tier and a Bus.
+type successor struct {
+	*stratatest.Tier
+	way *way
+}
+
+// way is what the views of a successor share.
+type way struct {
+	s     succession
+	moved atomic.Bool
+
+	mu        sync.Mutex // guards below
+	followers []*following
+}
+
+// following is one call of Follow.
+type following struct {
+	name string
+	f    func(remote.Event)
+	stop func()
+}
+
+// join makes an instance that uses the old server until it is told.
+func (s succession) join(t *testing.T, change ...func(*strata.Options[string, int64])) (*strata.Cache[string, int64], *way) {
+	w := &way{s: s}
+	c := newCache(t, append([]func(*strata.Options[string, int64]){func(o *strata.Options[string, int64]) {
+		o.Remote.Tier, o.Remote.Bus = successor{Tier: s.old.tier, way: w}, successorBus{w}
+	}}, change...)...)
+	synctest.Wait()
+	return c, w
+}
+
+// hear makes the instance use the new server from now on.
+func (w *way) hear() {
+	w.moved.Store(true)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, fl := range w.followers {
+		fl.stop()
+		fl.f(remote.Event{State: remote.Gap})
+		fl.stop = w.s.new.bus.Connect().Follow(fl.name, fl.f)
+	}
+}
+
+// Bind implements remote.Binder.
+func (m successor) Bind(s remote.Space) remote.Tier {
+	old, _ := remote.Bind(m.way.s.old.tier, s)
+	succ, _ := remote.Bind(m.way.s.new.tier, s)
+	return successorView{old, succ, m.way}
+}
+
+// successorView is the view of one instance. Its abilities are those of both tiers.
+type successorView struct {
+	old, new remote.Tier
+	way      *way
+}
+
+func (v successorView) at() *stratatest.Tier {
+	if v.way.moved.Load() {
+		return v.new.(*stratatest.Tier)
+	}
+	return v.old.(*stratatest.Tier)
+}
+
+func (v successorView) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+	return v.at().Get(ctx, keys)
+}
+
+func (v successorView) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	return v.at().Acquire(ctx, r, d)
+}
+
+func (v successorView) Put(ctx context.Context, p []remote.Put) ([]int, error) { return v.at().Put(ctx, p) }
+
+func (v successorView) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
+	return v.at().Drop(ctx, d)
+}
+
+func (v successorView) Extend(ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
+	return v.at().Extend(ctx, key, fresh, left, l, id)
+}
+
+func (v successorView) Release(ctx context.Context, key string, l remote.Lease) error {
+	return v.at().Release(ctx, key, l)
+}
+
+func (v successorView) Renew(ctx context.Context, key string, l remote.Lease, d time.Duration) (bool, error) {
+	return v.at().Renew(ctx, key, l, d)
+}
+
+func (v successorView) DropAll(ctx context.Context, soft bool) error { return v.at().DropAll(ctx, soft) }
+func (v successorView) Recheck()                                     {}
+
+func (v successorView) DropTags(ctx context.Context, tags []string, soft bool) error {
+	return v.at().DropTags(ctx, tags, soft)
+}
+
+func (v successorView) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	return v.at().Tags(ctx, tags)
+}
+
+func (v successorView) Announces() bool        { return true }
+func (v successorView) Lane(key string) uint16 { return v.at().Lane(key) }
+
+func (v successorView) Position(ctx context.Context) (remote.Position, error) {
+	return v.at().Position(ctx)
+}
+
+func (v successorView) Changes(ctx context.Context) (string, error) { return v.at().Changes(ctx) }
+
+// Moves implements remote.Mover.
+func (v successorView) Moves() uint64 {
+	if v.way.moved.Load() {
+		return 1
+	}
+	return 0
+}
+
+// successorBus is the bus of one instance.
+type successorBus struct{ way *way }
+
+func (b successorBus) Publish(context.Context, []remote.Message) error { return nil }
+
+func (b successorBus) Follow(name string, f func(remote.Event)) (stop func()) {
+	w := b.way
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fl := &following{name: name, f: f, stop: w.s.old.bus.Connect().Follow(name, f)}
+	w.followers = append(w.followers, fl)
+	return func() {
+		w.mu.Lock()
+		stop := fl.stop
+		w.mu.Unlock()
+		stop()
+	}
+}
+
+// deposed has a reader bring value 1 of the keys to the new server, and a writer that
+// has not heard of it drop them at the old one, which confirms it. The origin has 2
+// then. after is called when the writer has heard.
+func deposed(t *testing.T, drop func(t *testing.T, w *strata.Cache[string, int64]) error, after func(t *testing.T, w, r *strata.Cache[string, int64], o *origin)) {
+	t.Helper()
+	bubble(t, func(t *testing.T) {
+		s, o := newSuccession(), &origin{}
+		o.value.Store(1)
+		tagged := func(o *strata.Options[string, int64]) {
+			o.Tags = func(string, int64) []string { return []string{"t"} }
+		}
+		reader, way := s.join(t, tagged)
+		way.hear()
+		writer, late := s.join(t, tagged)
+		synctest.Wait()
+		for i := range 3 {
+			mustGet(t, reader, fmt.Sprint("k", i), o.load)
+		}
+		o.value.Store(2)
+		if err := drop(t, writer); err != nil {
+			t.Fatalf("the old server does not confirm: %v", err)
+		}
+		late.hear()
+		after(t, writer, reader, o)
+	})
+}
+
+// drops are the ways to drop k0, k1 and k2.
+var drops = map[string]func(t *testing.T, w *strata.Cache[string, int64]) error{
+	"Invalidate": func(t *testing.T, w *strata.Cache[string, int64]) error {
+		return w.Invalidate(t.Context(), "k0", "k1", "k2")
+	},
+	"one by one": func(t *testing.T, w *strata.Cache[string, int64]) error {
+		for i := range 3 {
+			if err := w.Invalidate(t.Context(), fmt.Sprint("k", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"InvalidateTags": func(t *testing.T, w *strata.Cache[string, int64]) error {
+		return w.InvalidateTags(t.Context(), "t")
+	},
+	"InvalidateAll": func(t *testing.T, w *strata.Cache[string, int64]) error { return w.InvalidateAll(t.Context()) },
+	"SetMany": func(t *testing.T, w *strata.Cache[string, int64]) error {
+		return w.SetMany(t.Context(), map[string]int64{"k0": 2, "k1": 2, "k2": 2})
+	},
+	"Update": func(t *testing.T, w *strata.Cache[string, int64]) error {
+		for i := range 3 {
+			if err := w.Update(t.Context(), fmt.Sprint("k", i), func(context.Context) (int64, error) { return 2, nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+// TestDropThatADeposedServerHasConfirmedIsRepeated: the instance that has dropped never
+// gets the older value, and others lose it.
+func TestDropThatADeposedServerHasConfirmedIsRepeated(t *testing.T) {
+	for name, drop := range drops {
+		t.Run(name, func(t *testing.T) {
+			deposed(t, drop, func(t *testing.T, w, r *strata.Cache[string, int64], o *origin) {
+				for i := range 3 {
+					if v := mustGet(t, w, fmt.Sprint("k", i), o.load); v != 2 {
+						t.Errorf("the instance that has dropped gets %d", v)
+					}
+				}
+				time.Sleep(time.Second)
+				for i := range 3 {
+					if v := mustGet(t, r, fmt.Sprint("k", i), o.load); v != 2 {
+						t.Errorf("a second later another instance gets %d", v)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestBatchAfterAChangeOfServerHasNoValueFromBeforeADrop(t *testing.T) {
+	deposed(t, func(t *testing.T, w *strata.Cache[string, int64]) error { return w.Invalidate(t.Context(), "k1") },
+		func(t *testing.T, w, _ *strata.Cache[string, int64], o *origin) {
+			got, err := w.GetMany(t.Context(), []string{"k0", "k1", "k2"}, func(ctx context.Context, keys []string) (map[string]int64, error) {
+				all := map[string]int64{}
+				for _, k := range keys {
+					all[k], _ = o.load(ctx, k)
+				}
+				return all, nil
+			})
+			if err != nil || got["k1"] != 2 || len(got) != 3 {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+}
+
+// TestIdleInstanceRepeatsItsDrops: without a call, when its bus has joined again.
+func TestIdleInstanceRepeatsItsDrops(t *testing.T) {
+	for name, drop := range drops {
+		t.Run(name, func(t *testing.T) {
+			deposed(t, drop, func(t *testing.T, _, r *strata.Cache[string, int64], o *origin) {
+				time.Sleep(time.Second)
+				for i := range 3 {
+					if v := mustGet(t, r, fmt.Sprint("k", i), o.load); v != 2 {
+						t.Errorf("a second later another instance gets %d", v)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestHoldIsRepeatedWithItsRest: no load is kept until it has ended.
+func TestHoldIsRepeatedWithItsRest(t *testing.T) {
+	hold := func(t *testing.T, w *strata.Cache[string, int64]) error {
+		err := w.InvalidateHold(t.Context(), 10*time.Second, "k0")
+		time.Sleep(4 * time.Second)
+		return err
+	}
+	deposed(t, hold, func(t *testing.T, _, r *strata.Cache[string, int64], o *origin) {
+		time.Sleep(time.Second)
+		for range 2 {
+			mustGet(t, r, "k0", o.load)
+		}
+		if n := o.loads.Load(); n != 5 {
+			t.Errorf("%d loads during the hold; want each read to load: 2 beside the first 3", n-3)
+		}
+		time.Sleep(5 * time.Second)
+		for range 3 {
+			mustGet(t, r, "k0", o.load)
+		}
+		if n := o.loads.Load(); n != 6 {
+			t.Errorf("%d loads after the hold; want 1", n-5)
+		}
+	})
+}
+
+// TestSoftDropIsRepeatedAsASoftOne: the value is stale, and not absent.
+func TestSoftDropIsRepeatedAsASoftOne(t *testing.T) {
+	deposed(t, func(t *testing.T, w *strata.Cache[string, int64]) error { return w.Expire(t.Context(), "k0") },
+		func(t *testing.T, _, r *strata.Cache[string, int64], o *origin) {
+			time.Sleep(time.Second)
+			if h := r.Explain(t.Context(), "k0").L2; !h.Present || h.Fresh > 0 {
+				t.Errorf("after a soft drop: %+v", h)
+			}
+			if v := mustGet(t, r, "k1", o.load); v != 1 {
+				t.Errorf("a key that was not dropped: %d", v)
+			}
+		})
+}
+
+// TestManyDropsAreRepeatedAsOneOfEverything bounds what an instance remembers.
+func TestManyDropsAreRepeatedAsOneOfEverything(t *testing.T) {
+	many := func(t *testing.T, w *strata.Cache[string, int64]) error {
+		keys := make([]string, 25_000)
+		for i := range keys {
+			keys[i] = fmt.Sprint("k", i)
+		}
+		return w.Invalidate(t.Context(), keys...)
+	}
+	deposed(t, many, func(t *testing.T, w, r *strata.Cache[string, int64], o *origin) {
+		if v := mustGet(t, w, "k0", o.load); v != 2 {
+			t.Errorf("%d", v)
+		}
+		time.Sleep(5 * time.Second)
+		for i := range 3 {
+			if v := mustGet(t, r, fmt.Sprint("k", i), o.load); v != 2 {
+				t.Errorf("another instance: %d", v)
+			}
+		}
+	})
+}
+
+// TestDropIsForgottenWhenNoServerCanHaveMissedIt: later changes of server cost nothing.
+func TestDropIsForgottenWhenNoServerCanHaveMissedIt(t *testing.T) {
+	late := func(t *testing.T, w *strata.Cache[string, int64]) error {
+		err := w.Invalidate(t.Context(), "k0")
+		time.Sleep(2 * time.Minute)
+		return err
+	}
+	deposed(t, late, func(t *testing.T, w, _ *strata.Cache[string, int64], _ *origin) {
+		time.Sleep(time.Second)
+		if n := w.Stats().Pending; n != 0 {
+			t.Errorf("%d pending drops", n)
+		}
+	})
+}
+
+// TestCloseCarriesOutRepeatedDrops: a program that ends at once after the change.
+func TestCloseCarriesOutRepeatedDrops(t *testing.T) {
+	deposed(t, drops["Invalidate"], func(t *testing.T, w, r *strata.Cache[string, int64], o *origin) {
+		mustGet(t, w, "other", o.load)
+		must(t, w.Close(t.Context()))
+		synctest.Wait()
+		for i := range 3 {
+			if v := mustGet(t, r, fmt.Sprint("k", i), o.load); v != 2 {
+				t.Errorf("another instance gets %d", v)
+			}
+		}
+	})
+}
