@@ -25,6 +25,9 @@ const (
 	// askPause the least time between two rounds of questions.
 	askEvery = 30 * time.Second
 	askPause = 100 * time.Millisecond
+	// askLeast is the least time between two questions outside of rounds to a sentinel
+	// because of its messages.
+	askLeast = time.Second
 	// askLate is the time for which the answers of other sentinels are waited for
 	// after the first one.
 	askLate = 200 * time.Millisecond
@@ -206,7 +209,7 @@ func (p *primary) begin() {
 	p.begun = true
 	p.runs.Go(p.follow)
 	for _, s := range p.askers {
-		p.runs.Go(func() { p.listen(s.addr) })
+		p.runs.Go(func() { p.listen(s) })
 		p.runs.Go(func() { p.serve(s) })
 	}
 }
@@ -256,24 +259,30 @@ func (p *primary) serve(s *sentinel) {
 	}
 }
 
-// listen asks the sentinels whenever the one at addr tells of a failover, and when
-// it begins to tell of them.
-func (p *primary) listen(addr string) {
-	o := p.o.sentinelAt(addr)
-	s := pubsub.New(p.ctx, o.listening("SUBSCRIBE", []string{switched}, func(ctx context.Context) (pubsub.Conn, error) {
+// listen asks the sentinels whenever s tells of a failover, and when it begins to tell of
+// them. s itself is asked at once, and the others with the next round.
+func (p *primary) listen(s *sentinel) {
+	o := p.o.sentinelAt(s.addr)
+	sub := pubsub.New(p.ctx, o.listening("SUBSCRIBE", []string{switched}, func(ctx context.Context) (pubsub.Conn, error) {
 		cn, err := connect(ctx, &o, p.steps)
 		if err != nil {
 			return nil, err
 		}
 		return hearing{cn}, nil
 	}), func() {})
-	defer s.Close()
+	defer sub.Close()
+	var asked time.Time
 	for {
-		e, err := s.Next(p.ctx)
+		e, err := sub.Next(p.ctx)
 		if err != nil {
 			return
 		}
-		if e.Kind == pubsub.Subscribed || e.Kind == pubsub.Received && bytes.HasPrefix(e.Payload, []byte(p.o.Sentinel.Primary+" ")) {
+		tells := e.Kind == pubsub.Received && bytes.HasPrefix(e.Payload, []byte(p.o.Sentinel.Primary+" "))
+		if now := time.Now(); tells && now.Sub(asked) >= askLeast {
+			asked = now
+			s.askSoon()
+		}
+		if tells || e.Kind == pubsub.Subscribed {
 			p.ask()
 		}
 	}

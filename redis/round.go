@@ -59,10 +59,7 @@ func (p *primary) follow() {
 // when it has.
 func (p *primary) beginRound() round {
 	for _, s := range p.askers {
-		select {
-		case s.due <- struct{}{}:
-		default:
-		}
+		s.askSoon()
 	}
 	return round{running: true, begun: time.Now(), late: time.After(p.o.DialTimeout / 2)}
 }

@@ -55,6 +55,14 @@ type sentinel struct {
 	due   chan struct{} // holds one question
 }
 
+// askSoon makes a question due.
+func (s *sentinel) askSoon() {
+	select {
+	case s.due <- struct{}{}:
+	default:
+	}
+}
+
 // close closes the connection.
 func (s *sentinel) close() {
 	if s.cn != nil {

@@ -17,8 +17,13 @@ import (
 // as servers tell their run.
 
 // errDeposed is the reason when a connection was closed because another server has
-// taken over.
-var errDeposed = errors.New("redis: another primary has taken over")
+// taken over. It is a [remote.ErrMoved].
+var errDeposed error = deposed{}
+
+type deposed struct{}
+
+func (deposed) Error() string        { return "redis: another primary has taken over" }
+func (deposed) Is(target error) bool { return target == remote.ErrMoved }
 
 // term is the time for which one server is the right one.
 type term struct {
@@ -129,9 +134,10 @@ func (errUnproven) Is(target error) bool {
 // may be.
 func unproven(err error) error { return &ConnError{Op: "read", Sent: true, Err: errUnproven{err}} }
 
-// holds returns an error if the term with a number is over.
+// holds returns an error if the term with a number is over. Zero is the time before the
+// first one.
 func (s *terms) holds(_ context.Context, number uint64) error {
-	if s.number() != number {
+	if s.number() != max(number, 1) {
 		return unproven(errDeposed)
 	}
 	return nil
