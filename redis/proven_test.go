@@ -87,6 +87,7 @@ func TestNewerAnswerIsHeededAtOnce(t *testing.T) {
 		if err := dropAt(t, tier); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Second) // the sentinels are subscribed to
 		slow.Store(true)
 		w.Role(1, "master")
 		w.Tell(0, 1, 2)
