@@ -223,6 +223,9 @@ func TestAnswerOfAnOldConfigurationIsNotHeeded(t *testing.T) {
 		if v := read(t, c, "k", time.Second); v != "new" {
 			t.Fatalf("%q: the older answer was heeded", v)
 		}
+		if n := w.Servers[0].Dials(); n != 0 {
+			t.Errorf("%d connections to the server of the older answer", n)
+		}
 		w.Sentinels[1].Stop()
 		w.Sentinels[2].Stop()
 		w.Tell(0, 0, 1) // it was cut off, and tells of the past
