@@ -176,7 +176,7 @@ func (r *read[K, V]) useAnswer(ctx context.Context, a remote.Acquired) (settled 
 		}
 		return false, max(a.Lease.Wait, minPoll)
 	case remote.OnHold:
-		r.right.noStore = true
+		r.onHold(a.Lease.Wait)
 		return false, 0
 	case remote.Granted:
 		return r.granted(ctx, a), 0
@@ -193,6 +193,18 @@ func (r *read[K, V]) useAnswer(ctx context.Context, a remote.Acquired) (settled 
 		return true, 0
 	}
 	return r.askToReplace(ctx, a.Held.ID)
+}
+
+// onHold applies a hold of which L2 has told, and which lasts for another left. The
+// message about it may be late, lost, or from before this instance has begun: if the
+// hold is news here, so is the drop.
+func (r *read[K, V]) onHold(left time.Duration) {
+	r.right.noStore = true
+	var removed []removal[K, V]
+	if r.c.flights.Learn(r.f.Key, min(left, MaxHold), func() { removed = r.c.forget(r.f.Key) }) {
+		r.candidate = candidate[K, V]{} // it may be older than the drop
+		r.c.memory.Notify(removed)
+	}
 }
 
 // askToReplace asks for the lease on a value that L2 takes for fresh, and that is

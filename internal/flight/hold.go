@@ -25,21 +25,52 @@ func (h hold) stop() {
 // that begin within d, or before the end of a longer hold. Writes may store.
 func (g *Group[K, V]) Hold(key K, d time.Duration) {
 	s := g.shard(key)
-	until := time.Now().Add(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if g.hold(s, key, d) {
+		s.fenceFlights(key)
+	}
+}
+
+// Learn is Hold for a hold of which L2 has told, in its answer to a flight of key: the
+// flights stay joinable, because their loads are still to begin, or run into the message
+// about the hold. If no hold of key was known to last until now, Learn calls drop
+// under the same lock, which must not wait or call back, and returns true.
+func (g *Group[K, V]) Learn(key K, d time.Duration, drop func()) (news bool) {
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !g.hold(s, key, d) {
+		return false
+	}
+	for _, m := range s.joinable {
+		if f := m[key]; f != nil {
+			f.fenced = true
+		}
+	}
+	g.watches.changed(key, true)
+	drop()
+	return true
+}
+
+// hold puts key on hold for d, or until the end of a longer hold, and reports whether
+// that is news: the flights of key have the right to store so far. s.mu is held.
+func (g *Group[K, V]) hold(s *shard[K, V], key K, d time.Duration) (news bool) {
+	until := time.Now().Add(d)
 	old, known := s.holds[key]
 	if s.closed || !findable(key) || !until.After(old.until) {
-		return
+		return false
 	}
-	g.noteRevocation(s)
+	if news = !s.held(key); news {
+		g.noteRevocation(s)
+	}
 	if !known && len(s.holds) >= maxHolds {
 		g.holdShard(s, until, d)
-		return
+		return news
 	}
 	old.stop()
 	s.holds[key] = hold{until, time.AfterFunc(d, func() { g.release(s, key, until) })}
-	s.fenceFlights(key)
+	return news
 }
 
 // holdShard puts all keys of s on hold, for a key that finds no room. s.mu is held.
