@@ -92,7 +92,7 @@ type outcome[K comparable, V any] struct {
 	negative *l1.Entry[K, negative] // for L1, instead of an entry
 	took     time.Duration          // by the Loader
 	ended    int64                  // when the Loader has returned
-	loaded   bool                   // the Loader has returned a value
+	loaded   bool                   // the Loader has returned a value, or L2 has refused the answer
 	late     bool                   // a tag of entry was dropped meanwhile
 	load     context.Context        // within the span of the load; nil without one
 }

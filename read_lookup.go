@@ -337,10 +337,20 @@ func (r *read[K, V]) useSealed(box *sealed, drops map[string]remote.Tag) (settle
 		r.outcome.res.Times = r.c.timesOf(r.outcome.entry)
 		return true
 	case same:
+		r.c.expiredRemote(r.f.Key, &o, h)
 		return false
 	}
 	r.c.counts.remoteMisses.Add(1)
 	return o.state == stale && r.useStale(o, h)
+}
+
+// expiredRemote makes the entry of key stale in L1 if L2 holds the same value, and a
+// caller has expired that: the message about it may be late or lost.
+func (c *Cache[K, V]) expiredRemote(key K, o *opened[V], h *remote.Held) {
+	_, expired, _ := c.staleSince(h, o.byTag, o.tags)
+	if e, now := c.memory.Peek(key); expired && e != nil && recordOf(e).id == h.ID && !e.Value.Expired() {
+		c.memory.Swap(e, c.expired(e, now))
+	}
 }
 
 // keepHeld makes an entry for L1 of the value that L2 holds.

@@ -245,9 +245,11 @@ func (s *toStore[K, V]) stored(ctx context.Context) {
 	}
 }
 
-// refused notes that L2 has refused an answer: L1 keeps nothing of it.
+// refused notes that L2 has refused an answer: L1 keeps nothing of it, nor the entry
+// that it has, since the key was dropped during the load.
 func (s *toStore[K, V]) refused() {
 	r := s.r
+	r.outcome.loaded = true
 	r.right.lease.Token, r.right.used = 0, true
 	r.right.noStore = r.right.noStore || s.negative
 	r.c.refusedRemote(r.ctx, r.f.Key)

@@ -1,3 +1,10 @@
+// Holds: they keep loads of a key from storing until some time. They are the one place
+// that knows them: a message, a call here, and an answer of L2 each put a key on hold,
+// and flights, extra keys of batches and restores look here before they store.
+//
+// Invariant: a hold never ends early. Beyond maxHolds a shard holds more keys, not
+// fewer.
+
 package flight
 
 import "time"
