@@ -176,7 +176,7 @@ func (c *core) start(now func() int64, f format) {
 func (c *core) l2Options(f *format) l2.Options {
 	s := c.settings
 	return l2.Options{
-		Name: s.Name, Instance: rand.Uint64(), Tier: s.Remote.Tier, Bus: s.Remote.Bus,
+		Name: s.Name, Service: s.Service, Instance: rand.Uint64(), Tier: s.Remote.Tier, Bus: s.Remote.Bus,
 		Timeout: s.Remote.Timeout, BreakAfter: s.Remote.BreakAfter, BreakFor: s.Remote.BreakFor,
 		MaxPending: maxPending, Logger: s.Logger, Now: c.now, Closed: ErrClosed, Schema: f.schema, Older: f.older,
 		Suspend: func(alone bool) { c.link.Suspend(alone) },

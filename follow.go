@@ -8,6 +8,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/link"
+	"github.com/strata-cache/strata/internal/program"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -22,7 +23,7 @@ func (c *Cache[K, V]) startLink() {
 	c.startCore(link.Options{
 		FenceAll: c.flights.FenceAll, Apply: c.apply, DropAll: c.heardAll,
 		Hits: func() uint64 { return c.memory.Stats().Hits },
-		Seen: c.asker.Seen,
+		Seen: c.asker.Seen, Joined: c.asker.Announce,
 	})
 }
 
@@ -36,7 +37,11 @@ func (c *core) startCore(o link.Options) {
 	}
 	c.asker.Instance, c.asker.Open, c.asker.Publish, c.asker.Go = c.l2.Instance(), c.open, c.publish, c.probes.Go
 	s := c.settings
-	o.Name, o.Instance, o.Bus, o.Logger, o.Generation = s.Name, c.l2.Instance(), s.Remote.Bus, s.Logger, &c.generation
+	c.asker.Program, c.asker.Stranger = program.Main(), func(other string) {
+		s.Logger.Warn("strata: another program has a cache of this name here: they share entries, unless each sets Options.Service",
+			slog.String("cache", s.Name), slog.String("program", c.asker.Program), slog.String("other", other))
+	}
+	o.Name, o.Space, o.Instance, o.Bus, o.Logger, o.Generation = s.Name, c.l2.Space(), c.l2.Instance(), s.Remote.Bus, s.Logger, &c.generation
 	o.Confirms, o.Mine, o.Now, o.Patience, o.Timeout = c.l2.HasTier(), c.l2.Mine, c.now, UnconfirmedTTL, s.Remote.Timeout
 	if s.Remote.Partition == Strict {
 		o.Strict, o.Patience = true, link.SilentAfter
@@ -52,7 +57,7 @@ func (c *core) startCore(o link.Options) {
 func (c *core) publish(k remote.Kind, key string) {
 	ctx, cancel := c.l2.Bound(c.open)
 	defer cancel()
-	_ = c.settings.Remote.Bus.Publish(ctx, []remote.Message{{Name: c.settings.Name, Kind: k, From: c.l2.Instance(), Key: key}})
+	_ = c.settings.Remote.Bus.Publish(ctx, []remote.Message{{Name: c.l2.Space(), Kind: k, From: c.l2.Instance(), Key: key}})
 }
 
 // stopLink ends what startLink has begun, when c.open has ended.

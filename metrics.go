@@ -3,18 +3,19 @@ package strata
 import (
 	"fmt"
 	"math"
-	"os"
 	"reflect"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/internal/measure"
+	"github.com/strata-cache/strata/internal/program"
 )
 
 // Parts describe the make of a cache. They do not change.
 type Parts struct {
+	// Service is Options.Service.
+	Service string
 	// Version is the version of this module in the program, or "unknown".
 	Version string
 	// Schema is the name of the codec, with the fingerprint of the type of values in
@@ -145,30 +146,10 @@ func answered(s *Stats) uint64 {
 	return s.Reads - min(s.Reads, loads-min(loads, s.Refreshes))
 }
 
-// moduleVersion is the version of this module in the program.
-var moduleVersion = sync.OnceValue(func() string { // read-only
-	const path = "github.com/strata-cache/strata"
-	b, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, m := range append(b.Deps, &b.Main) {
-		if m.Path == path && m.Version != "" {
-			return m.Version
-		}
-	}
-	return "unknown"
-})
-
 // describe returns the parts of the cache. encoding is the name of its codec.
 func (c *core) describe(encoding string) Parts {
 	r := &c.settings.Remote
-	i := Parts{Version: moduleVersion(), Partition: r.Partition.String()}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	i.Instance = fmt.Sprintf("%s/%d/%016x", host, os.Getpid(), c.l2.Instance())
+	i := Parts{Service: c.settings.Service, Version: program.Version(), Partition: r.Partition.String(), Instance: c.l2.InstanceName()}
 	if r.Tier != nil {
 		i.L2, i.Schema = reflect.TypeOf(r.Tier).String(), fmt.Sprintf("%s %016x", encoding, c.l2.Schema())
 	}

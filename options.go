@@ -54,7 +54,6 @@ const (
 )
 
 const (
-	maxName = 128 // bytes
 	// minTTL is the resolution of a busy clock. A TTL below it is most often a
 	// number without a unit: 60 is 60 ns.
 	minTTL = time.Millisecond
@@ -69,6 +68,12 @@ type Options[K comparable, V any] struct {
 	// share entries. Required with a Tier or Bus; at most 128 bytes, without
 	// spaces, control characters and braces.
 	Name string
+
+	// Service is the name of the program, or of the group of programs, to which the
+	// entries belong: caches of two services share nothing, not even with the same Name
+	// on one Tier and Bus. It is a label of metrics. Empty is a service of its own. At
+	// most 64 bytes; in all else as Name.
+	Service string
 
 	// TTL is how long an entry is fresh, counted from the end of its load.
 	// Required; at least 1 ms; NoExpiry for ever.

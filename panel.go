@@ -20,7 +20,7 @@ type view[K comparable, V any] struct{ c *Cache[K, V] }
 func (p view[K, V]) Info() panel.Info {
 	c := p.c
 	return panel.Info{
-		Name: c.o.Name, Instance: c.parts.Instance, Version: c.parts.Version, Schema: c.parts.Schema,
+		Name: c.o.Name, Service: c.parts.Service, Instance: c.parts.Instance, Version: c.parts.Version, Schema: c.parts.Schema,
 		L2: c.parts.L2, Bus: c.parts.Bus, Partition: c.parts.Partition,
 		ShowKeys: c.o.ShowKeys, TextKeys: c.names.Parse != nil,
 	}

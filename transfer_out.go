@@ -25,7 +25,8 @@ type source[K comparable, V any] struct{ c *Cache[K, V] }
 
 var errKeysUnnamed = errors.New("strata: keys of this type need Remote.Key and Remote.ParseKey to leave the process")
 
-func (s source[K, V]) Name() string { return s.c.o.Name }
+func (s source[K, V]) Name() string  { return s.c.o.Name }
+func (s source[K, V]) Space() string { return s.c.l2.Space() }
 
 func (s source[K, V]) Format() (name string, fingerprint uint64) {
 	return s.c.encoding.Name(), codec.Fingerprint(s.c.encoding)

@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"math"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/keyname"
+	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -27,7 +27,7 @@ type none struct{}
 func (o *Options[K, V]) settings() *settings {
 	m, r := &o.Memory, &o.Remote
 	s := &settings{
-		Name: o.Name, TTL: o.TTL, IdleTTL: o.IdleTTL, Jitter: o.Jitter, RefreshAt: o.RefreshAt, RefreshSpread: o.RefreshSpread, RefreshEvery: o.RefreshEvery, Stale: o.Stale,
+		Name: o.Name, Service: o.Service, TTL: o.TTL, IdleTTL: o.IdleTTL, Jitter: o.Jitter, RefreshAt: o.RefreshAt, RefreshSpread: o.RefreshSpread, RefreshEvery: o.RefreshEvery, Stale: o.Stale,
 		NotFoundTTL: o.NotFoundTTL, IsNotFound: o.IsNotFound, ErrorTTL: o.ErrorTTL, Limits: o.Limits, ContextControls: o.ContextControls,
 		ShowKeys: o.ShowKeys, Hooks: o.Hooks, Tracer: o.Tracer, Logger: o.Logger, BatchWait: o.BatchWait, BatchSize: o.BatchSize,
 		Memory: Memory[none, none]{
@@ -160,8 +160,10 @@ func problems(o *settings) []error {
 	if s := o.RefreshSpread; math.IsNaN(s) || s < 0 || s > 100 {
 		bad("RefreshSpread", "%v is not between 0 and 100", s)
 	}
-	if why := badName(o.Name); why != "" {
-		bad("Name", "%s", why)
+	for _, n := range [...][2]string{{"Name", l2.BadName(o.Name)}, {"Service", l2.BadService(o.Service)}} {
+		if n[1] != "" {
+			bad(n[0], "%s", n[1])
+		}
 	}
 	if o.Name == "" && o.Remote.used() {
 		bad("Name", "required with a Tier or Bus")
@@ -246,17 +248,6 @@ func problemsOfMemory(m *Memory[none, none], bad func(field, format string, args
 	if s := m.EvictShare; math.IsNaN(s) || s < 0 || s > 0.5 {
 		bad("Memory.EvictShare", "%v is not between 0 and 0.5", s)
 	}
-}
-
-// badName returns the reason why a cache cannot have a name; empty if it can.
-func badName(name string) string {
-	if len(name) > maxName {
-		return fmt.Sprintf("%d bytes is longer than %d", len(name), maxName)
-	}
-	if i := strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '{' || r == '}' }); i >= 0 {
-		return fmt.Sprintf("%q has a space, control character or brace", name)
-	}
-	return ""
 }
 
 // fill sets the defaults that depend on the types.

@@ -240,7 +240,7 @@ func TestDetailHasEverything(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_123)
 	f := &fake{
 		name:     "users",
-		info:     panel.Info{Name: "users", Instance: "i", Version: "v1", Schema: "json 1", L2: "*redis.Tier", Bus: "*redis.Bus", Partition: "strict", ShowKeys: true, TextKeys: true},
+		info:     panel.Info{Name: "users", Service: "shop", Instance: "i", Version: "v1", Schema: "json 1", L2: "*redis.Tier", Bus: "*redis.Bus", Partition: "strict", ShowKeys: true, TextKeys: true},
 		settings: []panel.Setting{{Name: "TTL", Value: "1m0s", Tuned: true}, {Name: "Jitter", Value: "0.1", Default: true}},
 		events:   []panel.Event{{Number: 7, At: at, Level: "warn", Text: "L2 is left alone"}, {Number: 8, At: at, Level: "info", Text: "again"}},
 		hot: panel.Hot{

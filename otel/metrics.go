@@ -117,6 +117,9 @@ func newObserver(source Source, instruments []metric.Observable, all []family) *
 				r.has = f.has
 			}
 			attributes := []attribute.KeyValue{cacheName.String(s.Name)}
+			if s.Parts.Service != "" {
+				attributes = append(attributes, cacheService.String(s.Parts.Service))
+			}
 			if r.describe != nil {
 				attributes = append(attributes, r.describe(&s)...)
 			}

@@ -240,11 +240,15 @@ func TestNamesAreThoseOfPackagePrometheusWithDots(t *testing.T) {
 
 func TestAttributesOfMetricsAreNamesOfStrata(t *testing.T) {
 	source, _ := numbered("users")
-	allowed := strings.Fields("cache.name tier result outcome reason origin op direction version schema l2 bus partition")
+	source.Parts.Service = "shop"
+	allowed := strings.Fields("cache.name cache.service tier result outcome reason origin op direction version schema l2 bus partition")
 	for name, m := range metricsOf(t, source) {
 		for _, p := range m.points {
 			if v, _ := p.attributes.Value("strata.cache.name"); v.AsString() != "users" {
 				t.Errorf("%s is of the cache %q", name, v.AsString())
+			}
+			if v, _ := p.attributes.Value("strata.cache.service"); v.AsString() != "shop" {
+				t.Errorf("%s is of the service %q", name, v.AsString())
 			}
 			for _, a := range p.attributes.ToSlice() {
 				if !slices.Contains(allowed, strings.TrimPrefix(string(a.Key), "strata.")) {

@@ -17,10 +17,11 @@ const scope = "github.com/strata-cache/strata/otel"
 
 // The attributes of spans and metrics.
 const (
-	cacheName = attribute.Key("strata.cache.name")
-	cacheKey  = attribute.Key("strata.cache.key")
-	cacheHit  = attribute.Key("cache.hit")
-	errorType = attribute.Key("error.type")
+	cacheName    = attribute.Key("strata.cache.name")
+	cacheService = attribute.Key("strata.cache.service")
+	cacheKey     = attribute.Key("strata.cache.key")
+	cacheHit     = attribute.Key("cache.hit")
+	errorType    = attribute.Key("error.type")
 
 	spanKeys      = attribute.Key("strata.keys")
 	spanTags      = attribute.Key("strata.tags")

@@ -97,7 +97,7 @@ func newExporter(source Source) *exporter {
 	e := &exporter{source: source, name: s.Name}
 	for _, f := range families() {
 		slices.SortFunc(f.rows, func(a, b row) int { return slices.Compare(a.labels, b.labels) })
-		d := described{family: &f, desc: prometheus.NewDesc(f.name, f.help, f.labels, prometheus.Labels{"cache": s.Name})}
+		d := described{family: &f, desc: prometheus.NewDesc(f.name, f.help, f.labels, prometheus.Labels{"cache": s.Name, "cache_service": s.Parts.Service})}
 		if len(f.labels) == 0 {
 			d.plain = prometheus.MakeLabelPairs(d.desc, nil)
 		}

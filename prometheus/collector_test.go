@@ -359,6 +359,24 @@ func TestClosedCacheCanBeScraped(t *testing.T) {
 	}
 }
 
+// TestEveryMetricNamesTheService registers a cache with a service and one without in one
+// registry: their label names must agree.
+func TestEveryMetricNamesTheService(t *testing.T) {
+	reg := registry(t, fixed{Name: "a", Parts: strata.Parts{Service: "shop"}})
+	reg.MustRegister(strataprom.NewCollector(fixed{Name: "b"}))
+	for name, f := range gather(t, reg) {
+		for _, m := range f.Metric {
+			labels := map[string]string{}
+			for _, l := range m.Label {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if want := map[string]string{"a": "shop", "b": ""}[labels["cache"]]; labels["cache_service"] != want {
+				t.Errorf("%s of %q has the service %q", name, labels["cache"], labels["cache_service"])
+			}
+		}
+	}
+}
+
 func TestCacheWithoutL2AndBusHasNoMetricsOfThem(t *testing.T) {
 	all := gather(t, registry(t, fixed{Name: "lone"}))
 	for name, f := range all {

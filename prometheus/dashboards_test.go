@@ -243,7 +243,7 @@ func TestGuideExplainsEveryMetric(t *testing.T) {
 			t.Errorf("the page does not explain %s", name)
 		}
 		for _, l := range f.Metric[0].Label {
-			if n := l.GetName(); n != "cache" && n != "pool" && !regexp.MustCompile("(?m)^.*`"+name+"`.*\\b"+n+"\\b.*$").Match(page) {
+			if n := l.GetName(); n != "cache" && n != "cache_service" && n != "pool" && !regexp.MustCompile("(?m)^.*`"+name+"`.*\\b"+n+"\\b.*$").Match(page) {
 				t.Errorf("the page does not name the label %s of %s", n, name)
 			}
 		}

@@ -18,11 +18,11 @@ import (
 )
 
 func ExampleNewCollector() {
-	users, err := strata.New(strata.Options[string, int]{Name: "users", TTL: time.Minute})
+	users, err := strata.New(strata.Options[string, int]{Service: "shop", Name: "users", TTL: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}
-	products, err := strata.New(strata.Options[string, int]{Name: "products", TTL: time.Hour})
+	products, err := strata.New(strata.Options[string, int]{Service: "shop", Name: "products", TTL: time.Hour})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,8 +43,8 @@ func ExampleNewCollector() {
 		}
 	}
 	// Output:
-	// strata_tier_requests_total{cache="products",result="hit",tier="L1"} 0
-	// strata_tier_requests_total{cache="products",result="miss",tier="L1"} 0
-	// strata_tier_requests_total{cache="users",result="hit",tier="L1"} 2
-	// strata_tier_requests_total{cache="users",result="miss",tier="L1"} 1
+	// strata_tier_requests_total{cache="products",cache_service="shop",result="hit",tier="L1"} 0
+	// strata_tier_requests_total{cache="products",cache_service="shop",result="miss",tier="L1"} 0
+	// strata_tier_requests_total{cache="users",cache_service="shop",result="hit",tier="L1"} 2
+	// strata_tier_requests_total{cache="users",cache_service="shop",result="miss",tier="L1"} 1
 }

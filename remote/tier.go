@@ -229,7 +229,9 @@ type Drop struct {
 
 // Space is the part of a Tier that belongs to one instance of one cache.
 type Space struct {
-	// Name is the cache's name. Instances with the same name share entries.
+	// Name is the cache's name, or [SpaceName] of its service and its name. Instances with
+	// the same Name share entries. It has up to 193 bytes, and no spaces, control characters
+	// and closing braces.
 	Name string
 	// Schema is the fingerprint of the value type and its codec. Values of
 	// different schemas are stored side by side under the same key; a drop
@@ -237,6 +239,16 @@ type Space struct {
 	Schema uint64
 	// Instance identifies this instance in messages.
 	Instance uint64
+}
+
+// SpaceName returns the name under which caches of a service have their part of a Tier and
+// a Bus: the service, an opening brace, and the name of the cache. Neither of them may have a
+// brace, so that each pair has a name of its own. Without a service it is the name alone.
+func SpaceName(service, name string) string {
+	if service == "" {
+		return name
+	}
+	return service + "{" + name
 }
 
 // Binder is a Tier that several caches can share. Bind returns the view of one

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -239,6 +240,9 @@ func (in *incoming) refuse(source transfer.Source, s *dump.Section) string {
 		if in.sections[i].report.Name == s.Name {
 			return "the snapshot has an earlier section of this name"
 		}
+	}
+	if space := cmp.Or(s.Space, s.Name); space != source.Space() {
+		return fmt.Sprintf("it is of another service: its namespace is %.200q, that of the cache %q", space, source.Space())
 	}
 	if in.rd.mode == dump.Keys {
 		if !source.HasTier() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -394,4 +395,32 @@ func TestInstanceThatWasJustMadeKeepsItsEntriesWhenItsBusConnects(t *testing.T) 
 			}
 		}
 	})
+}
+
+func TestSnapshotOfAnotherServiceIsRefused(t *testing.T) {
+	of := func(service string, tier *stratatest.Tier) *strata.Cache[string, string] {
+		return alone(t, "users", 0, func(o *strata.Options[string, string]) {
+			if o.Service = service; tier != nil {
+				o.Remote.Tier, o.Memory.TTL = tier, time.Minute
+			}
+		})
+	}
+	for _, tier := range []*stratatest.Tier{nil, stratatest.NewTier()} {
+		for _, from := range []string{"", "shop", "bank"} {
+			source := of(from, tier)
+			must(t, source.Set(t.Context(), "k", "of "+from))
+			var file bytes.Buffer
+			_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, source)
+			must(t, err)
+			for _, to := range []string{"", "shop", "bank"} {
+				target := of(to, nil)
+				report, err := snapshot.Read(t.Context(), bytes.NewReader(file.Bytes()), snapshot.Options{}, target)
+				_, refused := target.Get(t.Context(), "k")
+				refused = !refused
+				if refused != (from != to) || refused != strings.Contains(fmt.Sprint(report, err), "another service") {
+					t.Errorf("from %q to %q: refused %v: %+v, %v", from, to, refused, report, err)
+				}
+			}
+		}
+	}
 }

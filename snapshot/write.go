@@ -106,8 +106,8 @@ func (w *writing) begin() error {
 	for _, s := range w.all {
 		about := dump.Section{Name: s.Name()}
 		about.Codec, about.Fingerprint = s.Format()
-		if s.HasTier() {
-			about.Space = s.Name()
+		if s.HasTier() || s.Space() != s.Name() {
+			about.Space = s.Space()
 		}
 		if w.mode == dump.Values {
 			d, err := s.Dump(ctx, w.header.Stream, w.header.Streams)

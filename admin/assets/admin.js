@@ -72,7 +72,7 @@ function drawOverview(o) {
   fill(byId("cards"), o.caches.map(c => {
     const n = c.numbers, now = c.latest, total = now ? sum(now.answers) : NaN;
     return el("a", { class: "card cache", href: hashOf(c.name), "data-cache": c.name },
-      el("div", { class: "row ends" }, el("h2", null, c.name), el("span", { class: "row" }, health(n, c.info))),
+      el("div", { class: "row ends" }, el("h2", null, c.info.service ? c.info.service + " / " + c.name : c.name), el("span", { class: "row" }, health(n, c.info))),
       spark(c.spark, `Reads per second in the last ten minutes, at most ${count(Math.max(0, ...c.spark))}`),
       el("dl", { class: "facts" },
         fact("reads", now ? rate(total) : "–", count(n.reads.total) + " in all"),
@@ -211,7 +211,7 @@ function drawDetail(d) {
   byId("name").textContent = d.name;
   fill(byId("badges"), health(d.numbers, d.info));
   const i = d.info;
-  byId("info").textContent = [["instance", i.instance], ["version", i.version], ["codec", i.schema], ["L2", i.l2], ["bus", i.bus], ["partition", i.l2 || i.bus ? i.partition : ""]]
+  byId("info").textContent = [["service", i.service], ["instance", i.instance], ["version", i.version], ["codec", i.schema], ["L2", i.l2], ["bus", i.bus], ["partition", i.l2 || i.bus ? i.partition : ""]]
     .filter(([, v]) => v).map(([k, v]) => k + " " + v).join(" · ");
   byId("actions").classList.toggle("hidden", d.readOnly);
   byId("tune-card").classList.toggle("hidden", d.readOnly);

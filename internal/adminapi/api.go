@@ -72,8 +72,10 @@ type Detail struct {
 
 // Info describes the parts of a cache.
 type Info struct {
-	// Name is the name that the cache itself has, Instance that of this instance.
+	// Name is the name that the cache itself has, Service that of its service, Instance that
+	// of this instance.
 	Name      string `json:"name"`
+	Service   string `json:"service"` // empty without one
 	Instance  string `json:"instance"`
 	Version   string `json:"version"`
 	Schema    string `json:"schema"`

@@ -54,6 +54,10 @@ type Asker struct {
 	Publish func(k remote.Kind, key string)
 	// Explain returns the state of the key with a name on this instance.
 	Explain func(ctx context.Context, name string) (panel.Explanation, error)
+	// Program is the main module of this program. If it is empty, programs are not compared.
+	Program string
+	// Stranger is called once for each other program that has an instance. It does not wait.
+	Stranger func(program string)
 	// Usable reports whether a name may be that of a key.
 	Usable func(name string) bool
 	// Go runs a function on a goroutine that the end of the cache waits for.
@@ -64,6 +68,7 @@ type Asker struct {
 	mu    sync.Mutex // guards below
 	open  map[uint64]chan<- answer
 	known map[uint64]known // other instances
+	programs
 	// counted is when answers were last awaited for all of askFor.
 	counted time.Time
 }
@@ -163,6 +168,9 @@ func (a *Asker) receiveAnswer(m *remote.Message) {
 	}
 	clean(&got.Explanation)
 	a.seen(m.From, got.Instance)
+	if to == 0 {
+		a.receiveProgram(part[1], part[2])
+	}
 	if to != a.Instance {
 		return
 	}

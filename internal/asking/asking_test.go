@@ -189,3 +189,105 @@ func FuzzReceive(f *testing.F) {
 		}
 	})
 }
+
+// programmed makes the instances of a team those of programs, and returns what each has
+// been told of strangers and how many announcements were published.
+func (g *team) programmed(names ...string) (told [][]string, published *atomic.Int64) {
+	told, published = make([][]string, len(names)), new(atomic.Int64)
+	for i, a := range g.all {
+		a.Program = names[i]
+		a.Stranger = func(p string) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			told[i] = append(told[i], p)
+		}
+		publish := a.Publish
+		a.Publish = func(k remote.Kind, key string) { published.Add(1); publish(k, key) }
+	}
+	return told, published
+}
+
+func TestInstancesOfTwoProgramsTellBothSidesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTeam(t, make([]time.Duration, 40)...)
+		names := make([]string, 40)
+		for i := range names {
+			names[i] = "example.com/shop"
+		}
+		names[7], names[39] = "", "example.com/bank" // 7 is a test
+		told, published := g.programmed(names...)
+		for range 3 { // each joins, and joins again
+			for _, a := range g.all {
+				a.Announce()
+			}
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		for i := range names {
+			want := "[example.com/bank]"
+			switch i {
+			case 7:
+				want = "[]"
+			case 39:
+				want = "[example.com/shop]"
+			}
+			if got := fmt.Sprint(told[i]); got != want {
+				t.Errorf("instance %d was told of %s, want %s", i, got, want)
+			}
+		}
+		if n := published.Load(); n < 40 || n > 60 {
+			t.Errorf("%d announcements of 39 instances", n)
+		}
+	})
+}
+
+func TestProgramThatHasJoinedEarlierIsToldOfByItsReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTeam(t, 0, 0, 0)
+		told, published := g.programmed("a", "a", "b")
+		g.lose(3)
+		g.all[0].Announce()
+		g.all[1].Announce()
+		g.lose()
+		g.mu.Lock()
+		g.cut = map[uint64]bool{}
+		g.mu.Unlock()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := published.Load(); n != 2 {
+			t.Errorf("%d announcements of instances that are idle, want 2", n)
+		}
+		g.all[2].Announce()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if fmt.Sprint(told) != "[[b] [b] [a]]" {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
+func TestOneProgramAndHostileAnnouncementsTellNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTeam(t, 0, 0)
+		told, _ := g.programmed("a", "a")
+		for _, a := range g.all {
+			a.Announce()
+		}
+		for _, text := range []string{"", "0 0 ", "0 0 {", `0 0 {"Main":7}`, `0 0 {"Main":""}`, "0 0 " + strings.Repeat("x", 1<<20)} {
+			g.publish(&remote.Message{Kind: remote.Answered, From: 99, Key: text})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if fmt.Sprint(told) != "[[] []]" {
+			t.Errorf("told %q", told)
+		}
+		for i := range 1000 {
+			g.publish(&remote.Message{Kind: remote.Answered, From: 99, Key: fmt.Sprintf(`0 0 {"Main":"x%d\n%s"}`, i, strings.Repeat("y", 1000))})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(told[0]); n != maxPrograms || len(told[0][0]) > maxText || strings.Contains(told[0][0], "\n") {
+			t.Errorf("told of %d programs, the first one %.300q", n, told[0])
+		}
+	})
+}

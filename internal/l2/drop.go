@@ -205,7 +205,7 @@ func (s *Store) dropAllOnce(ctx context.Context, soft bool) error {
 	if !s.announces() {
 		return nil
 	}
-	m := remote.Message{Name: s.o.Name, Kind: remote.AllDropped, From: s.o.Instance}
+	m := remote.Message{Name: s.Space(), Kind: remote.AllDropped, From: s.o.Instance}
 	if soft {
 		m.Kind = remote.AllExpired
 	}
@@ -234,7 +234,7 @@ func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) erro
 	}
 	ms := make([]remote.Message, len(tags))
 	for i, t := range tags {
-		ms[i] = remote.Message{Name: s.o.Name, Kind: kind, From: s.o.Instance, Key: t}
+		ms[i] = remote.Message{Name: s.Space(), Kind: kind, From: s.o.Instance, Key: t}
 	}
 	return s.o.Bus.Publish(ctx, ms)
 }
@@ -266,7 +266,7 @@ func (s *Store) Publish(ctx context.Context, drops []remote.Drop) {
 func (s *Store) messages(drops []remote.Drop) []remote.Message {
 	ms := make([]remote.Message, len(drops))
 	for i, d := range drops {
-		ms[i] = remote.Message{Name: s.o.Name, Kind: remote.Dropped, From: s.o.Instance, Key: d.Key, Hold: d.Hold}
+		ms[i] = remote.Message{Name: s.Space(), Kind: remote.Dropped, From: s.o.Instance, Key: d.Key, Hold: d.Hold}
 		if d.Soft {
 			ms[i].Kind = remote.Expired
 		}

@@ -10,7 +10,9 @@ package l2
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +27,8 @@ type Options struct {
 	// Name is the cache's name, Instance the number of this instance of it.
 	Name     string
 	Instance uint64
+	// Service is the name of the service whose caches share the tier and the bus, or empty.
+	Service string
 	// Schema is the fingerprint of the values' type and codec, Older are those of
 	// older versions of the program whose values can be read.
 	Schema uint64
@@ -119,7 +123,7 @@ func New(o Options) *Store {
 
 // bind takes this cache's view of the tier, and finds the view's abilities.
 func (s *Store) bind(t remote.Tier) {
-	space := remote.Space{Name: s.o.Name, Schema: s.o.Schema, Instance: s.o.Instance}
+	space := remote.Space{Name: s.Space(), Schema: s.o.Schema, Instance: s.o.Instance}
 	s.tier, _ = remote.Bind(t, space)
 	s.meter = new(Meter)
 	for _, space.Schema = range s.o.Older {
@@ -135,6 +139,18 @@ func (s *Store) bind(t remote.Tier) {
 	s.can.probe, _ = remote.As[remote.Prober](s.tier)
 	s.moves.tier, _ = remote.As[remote.Mover](s.tier)
 	s.tierAnnounces = s.can.announce != nil && s.can.announce.Announces()
+}
+
+// Space is the name of the cache in the tier and on the bus.
+func (s *Store) Space() string { return remote.SpaceName(s.o.Service, s.o.Name) }
+
+// InstanceName is the name of this instance for people.
+func (s *Store) InstanceName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d/%016x", host, os.Getpid(), s.o.Instance)
 }
 
 // Used reports whether there is a tier or a bus.

@@ -24,7 +24,7 @@ import (
 // dropped since the position was last compared. Over a bus that checks itself, a
 // heartbeat without a digest is not sent.
 func (l *Link) heartbeat(ctx context.Context, connected bool) {
-	m := remote.Message{Name: l.o.Name, Kind: remote.Beat, From: l.o.Instance}
+	m := remote.Message{Name: l.o.Space, Kind: remote.Beat, From: l.o.Instance}
 	idle := false
 	if connected && l.o.Position != nil {
 		var changes string

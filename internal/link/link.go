@@ -55,10 +55,11 @@ const (
 // Options connect a Link with its cache. Fields are required unless they say
 // otherwise. The functions do not wait, except Position and Changes.
 type Options struct {
-	Name     string
-	Instance uint64
-	Bus      remote.Bus
-	Logger   *slog.Logger
+	// Name is the cache's name, for the log, Space the name that it has on the bus.
+	Name, Space string
+	Instance    uint64
+	Bus         remote.Bus
+	Logger      *slog.Logger
 	// Generation records the messages that arrive and those that were missed.
 	Generation *generation.Ledger
 	// Confirms says that the cache has a tier, which confirms suspect entries.
@@ -77,6 +78,9 @@ type Options struct {
 	// Mine reports whether a message is of this instance and its own call has carried
 	// it out.
 	Mine func(m *remote.Message) bool
+	// Joined is called when the link has become connected. Optional; it may wait for as long
+	// as a request.
+	Joined func()
 	// Seen is told of each heartbeat of another instance. Optional.
 	Seen func(instance uint64)
 	// DropAll makes everything absent, or stale if soft.
@@ -142,7 +146,7 @@ func Start(o Options) *Link {
 	l.due.logUnconnected = l.arrivedAt + int64(SilentAfter)
 	l.degradedFrom.Store(o.Hits() + 1)
 	l.runs.Go(func() { l.run(ctx) })
-	l.unfollow = o.Bus.Follow(o.Name, l.follow)
+	l.unfollow = o.Bus.Follow(o.Space, l.follow)
 	return l
 }
 

@@ -46,7 +46,7 @@ func start(t *testing.T, tier *stratatest.Tier, bus *stratatest.Bus, change ...f
 	e := &end{t: t, tier: tier.Bind(remote.Space{Name: "n"}).(*stratatest.Tier), bus: bus}
 	begun := time.Now()
 	o := link.Options{
-		Name: "n", Instance: 1, Bus: bus, Logger: slog.New(slog.DiscardHandler), Generation: &e.generation, Confirms: true,
+		Name: "n", Space: "n", Instance: 1, Bus: bus, Logger: slog.New(slog.DiscardHandler), Generation: &e.generation, Confirms: true,
 		Position: func(ctx context.Context) (remote.Position, error) {
 			e.asked.Add(1)
 			if e.down.Load() {

@@ -150,6 +150,9 @@ func (l *Link) join(ctx context.Context, subscription int) {
 	l.mu.Unlock()
 	l.mute.Store(false)
 	l.report()
+	if l.o.Joined != nil {
+		l.o.Joined()
+	}
 }
 
 // rejoin makes the entries suspect whose drops may have been missed since some time.

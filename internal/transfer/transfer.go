@@ -14,6 +14,8 @@ import (
 // Source is a cache.
 type Source interface {
 	Name() string
+	// Space is the name of the cache among those of all services.
+	Space() string
 	// Format returns the name and the fingerprint of the codec of values.
 	Format() (codec string, fingerprint uint64)
 	// HasTier reports whether there is an L2 that can confirm entries.

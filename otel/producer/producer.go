@@ -10,7 +10,7 @@
 //
 // The metrics are strata.load.duration, strata.bus.echo, strata.eviction.age, and
 // strata.remote.duration, with the attributes strata.op and strata.result, in seconds, and
-// strata.remote.value, with strata.direction, in bytes. All have strata.cache.name. Those of L2
+// strata.remote.value, with strata.direction, in bytes. All have strata.cache.name, and strata.cache.service if there is one. Those of L2
 // and the bus are of caches that have these.
 package producer
 
@@ -77,7 +77,11 @@ func (p *Producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	for _, c := range p.caches {
 		s := c.Stats()
 		of := func(to *points, point metricdata.ExponentialHistogramDataPoint[float64], attributes ...attribute.KeyValue) {
-			point.Attributes = attribute.NewSet(append(attributes, attribute.String("strata.cache.name", s.Name))...)
+			attributes = append(attributes, attribute.String("strata.cache.name", s.Name))
+			if s.Parts.Service != "" {
+				attributes = append(attributes, attribute.String("strata.cache.service", s.Parts.Service))
+			}
+			point.Attributes = attribute.NewSet(attributes...)
 			point.StartTime, point.Time = p.begun, now
 			to.all = append(to.all, point)
 		}

@@ -138,7 +138,7 @@ func (m *model) drawDetail() (all []line) {
 	}
 	n := &d.Numbers
 	all = append(all,
-		line{}, line{d.Name + "  " + d.Info.Instance, m.styles.title},
+		line{}, line{titled(&d.Info, d.Name) + "  " + d.Info.Instance, m.styles.title},
 		m.fact("reads", "%s, %s from L1, %s stale, %s joined a load", number(float64(n.Reads.Total)), number(float64(n.Reads.L1)), number(float64(n.Reads.Stale)), number(float64(n.Reads.Joined))),
 		m.fact("loads", "%s ok, %s not found, %s failed, %d running, p50 %s, p99 %s", number(float64(n.Loads.OK)), number(float64(n.Loads.NotFound)),
 			number(float64(n.Loads.Errors+n.Loads.Panics)), n.Loads.Running, span(known(float64(n.Loads.P50))), span(known(float64(n.Loads.P99)))),

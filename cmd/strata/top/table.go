@@ -55,10 +55,18 @@ func (l *layout) head(by int, reverse bool) string {
 	return b.String() + " " + left("state", l.health)
 }
 
+// titled is the name of a cache, behind that of its service if it has one.
+func titled(i *adminapi.Info, name string) string {
+	if i.Service == "" {
+		return name
+	}
+	return i.Service + "/" + name
+}
+
 // row is the line of a cache.
 func (l *layout) row(s *adminapi.Summary) string {
 	var b strings.Builder
-	b.WriteString(left(s.Name, l.name))
+	b.WriteString(left(titled(&s.Info, s.Name), l.name))
 	for _, c := range l.columns {
 		b.WriteString(" " + right(c.text(c.value(s)), c.width))
 	}

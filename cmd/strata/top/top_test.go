@@ -75,10 +75,12 @@ func checkFits(t *testing.T, m *model) {
 }
 
 func TestTableHasARowForEachCache(t *testing.T) {
-	m := view(t, summary("users", 1000, 990), summary("products", 20, 5))
+	users := summary("users", 1000, 990)
+	users.Info.Service = "shop"
+	m := view(t, users, summary("products", 20, 5))
 	m.Update(tea.WindowSizeMsg{Width: 110, Height: 24})
 	text := m.draw()
-	for _, want := range []string{"users", "1000", "99", "products", "20", "25", "20 ms", "75", "50", "2 s", "ok", "reads/s▾"} {
+	for _, want := range []string{"shop/users", "1000", "99", "products", "20", "25", "20 ms", "75", "50", "2 s", "ok", "reads/s▾"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -1,0 +1,41 @@
+// Package program tells which program this is, and of which version the module strata in it.
+package program
+
+import (
+	"runtime/debug"
+	"strings"
+	"sync"
+)
+
+// Version is the version of the module strata in this program, or "unknown".
+var Version = sync.OnceValue(func() string { // read-only
+	const path = "github.com/strata-cache/strata"
+	b, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, m := range append(b.Deps, &b.Main) {
+		if m.Path == path && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "unknown"
+})
+
+// Main is the path of the main module of this program. It is empty if that is not known, and
+// for a test: then nothing follows from it.
+func Main() string {
+	b, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	return mainOf(b)
+}
+
+// mainOf is Main for a build.
+func mainOf(b *debug.BuildInfo) string {
+	if strings.HasSuffix(b.Path, ".test") {
+		return ""
+	}
+	return b.Main.Path
+}
