@@ -477,7 +477,7 @@ func TestMetricsAreThoseOfTheCacheThatServes(t *testing.T) {
 	hit := func(want string) {
 		t.Helper()
 		request(s, "GET", "/hello?name=Ann&locale=en")
-		line := `strata_tier_requests_total{cache="hello",result="hit",tier="L1"} ` + want + "\n"
+		line := `strata_tier_requests_total{cache="hello",cache_service="",result="hit",tier="L1"} ` + want + "\n"
 		if w := request(s, "GET", "/metrics"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), line) || strings.Contains(w.Body.String(), "Ann") {
 			t.Errorf("status %d, want the line %s and no key in\n%s", w.Code, line, w.Body)
 		}
