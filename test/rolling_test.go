@@ -1,0 +1,198 @@
+package test
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/internal/servers"
+)
+
+// earlier is the last commit without services and announcements of programs.
+const earlier = "9167122"
+
+// treeOf writes the root module at a commit to a folder, and returns that.
+func treeOf(t *testing.T, commit string) string {
+	t.Helper()
+	if exec.CommandContext(t.Context(), "git", "cat-file", "-e", commit+"^{commit}").Run() != nil {
+		t.Skipf("the history has no commit %s", commit)
+	}
+	packed, err := exec.CommandContext(t.Context(), "git", "-C", "..", "archive", commit).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for r := tar.NewReader(bytes.NewReader(packed)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return dir
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag != tar.TypeReg || !strings.HasSuffix(h.Name, ".go") && h.Name != "go.mod" && !strings.HasSuffix(h.Name, ".lua") {
+			continue
+		}
+		to := filepath.Join(dir, filepath.FromSlash(h.Name))
+		text, err := io.ReadAll(r)
+		if err = errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// program builds testdata/rolling as the main module with that path, on strata in a folder.
+func program(t *testing.T, module, strata string, services bool) (path string) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/rolling/main.go.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if services {
+		text = bytes.Replace(text, []byte("//SERVICE "), nil, 1)
+	}
+	dir := t.TempDir()
+	mod := "module " + module + "\n\ngo 1.26\n\nrequire github.com/strata-cache/strata v0.0.0\n\nreplace github.com/strata-cache/strata => " + strata + "\n"
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "main.go"), text, 0o600), os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(dir, "program")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// process is a program that runs.
+type process struct {
+	t  *testing.T
+	in io.Writer
+
+	answers chan string
+	mu      sync.Mutex
+	logged  []string
+}
+
+// run starts a program on a Redis, for a service, and waits until its bus is connected.
+func run(t *testing.T, program, addr, service string) *process {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, addr, service)
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, in: in, answers: make(chan string, 1)}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if text, ok := strings.CutPrefix(lines.Text(), "log "); ok {
+				p.mu.Lock()
+				p.logged = append(p.logged, text)
+				p.mu.Unlock()
+				continue
+			}
+			p.answers <- lines.Text()
+		}
+	})
+	t.Cleanup(func() {
+		_ = in.Close()
+		reading.Wait()
+		_ = cmd.Wait()
+	})
+	eventually(t, "connected", func() bool { return p.do("connected") == "true" })
+	return p
+}
+
+// do sends a line, and returns the answer.
+func (p *process) do(line string) string {
+	p.t.Helper()
+	if _, err := fmt.Fprintln(p.in, line); err != nil {
+		p.t.Fatal(err)
+	}
+	select {
+	case a := <-p.answers:
+		return a
+	case <-time.After(20 * time.Second):
+		p.t.Fatalf("no answer to %q", line)
+	}
+	return ""
+}
+
+func (p *process) wants(line, want string) {
+	p.t.Helper()
+	if got := p.do(line); got != want {
+		p.t.Errorf("%s: %q, want %q", line, got, want)
+	}
+}
+
+// told is what was logged.
+func (p *process) told() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.logged, "\n")
+}
+
+// TestEarlierVersionSharesEntriesWithACacheWithoutAService rolls a program from the earlier
+// version to this one, on one Redis, and back.
+func TestEarlierVersionSharesEntriesWithACacheWithoutAService(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds three programs")
+	}
+	here, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := program(t, "example.com/shop", treeOf(t, earlier), false)
+	now := program(t, "example.com/shop", here, true)
+	other := program(t, "example.com/bank", here, true)
+	r := servers.StartRedis(t)
+	old, shop := run(t, before, r.Addr, ""), run(t, now, r.Addr, "")
+	pairs := [][2]*process{{old, shop}, {shop, old}}
+	for i, p := range pairs {
+		k := fmt.Sprint("k", i)
+		p[0].wants("set "+k+" 1", "<nil>")
+		p[1].wants("get "+k, "1 <nil>")
+		p[0].wants("set "+k+" 2", "<nil>")
+		eventually(t, "told of a Set", func() bool { return p[1].do("get "+k) == "2 <nil>" })
+		p[0].wants("invalidate "+k, "<nil>")
+		eventually(t, "told of a drop", func() bool { return p[1].do("get "+k) == "loaded <nil>" })
+		p[0].wants("hold "+k, "<nil>")
+	}
+	// A program of another service, and one that mixes in.
+	apart := run(t, other, r.Addr, "bank")
+	old.wants("set k 1", "<nil>")
+	apart.wants("get k", "loaded <nil>")
+	apart.wants("invalidate k", "<nil>")
+	for _, p := range []*process{old, shop} {
+		p.wants("get k", "1 <nil>")
+		if text := p.told(); text != "" {
+			t.Errorf("logged beside another service: %s", text)
+		}
+	}
+	mixed := run(t, other, r.Addr, "")
+	mixed.wants("get k", "1 <nil>")
+	eventually(t, "told of another program", func() bool {
+		return strings.Contains(shop.told(), "example.com/bank") && strings.Contains(mixed.told(), "example.com/shop")
+	})
+	if a, b := shop.told(), mixed.told(); strings.Count(a+b, "\n") > 0 || old.told() != "" || apart.told() != "" {
+		t.Errorf("logged: %q, %q, %q by the earlier version, %q by another service", a, b, old.told(), apart.told())
+	}
+	for name, p := range map[string]*process{"earlier": old, "now": shop, "mixed": mixed, "apart": apart} {
+		if s := p.do("stats"); !strings.HasPrefix(s, "0 0 0 0 ") {
+			t.Errorf("%s: foreign values, errors, gaps, lost messages, drops heard: %s", name, s)
+		}
+	}
+}
