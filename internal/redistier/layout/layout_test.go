@@ -11,6 +11,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/slots"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -22,7 +23,7 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 		}
 		seen[name] = what
 	}
-	for _, cache := range []string{"", "a", "a:1", "a:1:2", "word", "lane", "tags"} {
+	for _, cache := range []string{"", "a", "a:1", "a:1:2", "word", "lane", "tags", "a{1", "a{1:2", "a:1{2", "1{a"} {
 		n := layout.NewNames(remote.Space{Name: cache}, 0)
 		see("word of "+cache, n.Namespace)
 		see("tags of "+cache, n.Tags)
@@ -37,6 +38,9 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 			if !strings.HasPrefix(n.Lane(key), n.Entry(key)[:strings.Index(n.Entry(key), "}")+1]) {
 				t.Errorf("entry %q and lane %q are not in one slot", n.Entry(key), n.Lane(key))
 			}
+			if slots.Of(n.Entry(key)) != slots.Of(n.Lane(key)) {
+				t.Errorf("entry %q and lane %q have different slots", n.Entry(key), n.Lane(key))
+			}
 		}
 	}
 	n := layout.NewNames(remote.Space{Name: "a"}, 0)
@@ -50,6 +54,20 @@ func TestNamesOfDifferentCachesAndKeysNeverMeet(t *testing.T) {
 	for _, key := range []string{"k", "l", "m", "n"} {
 		if strings.Contains(n.Lane(key), "=") {
 			t.Errorf("lane %q looks like an entry", n.Lane(key))
+		}
+	}
+}
+
+// TestNamesOfACacheWithoutAServiceStayTheSame has names that earlier versions have written.
+func TestNamesOfACacheWithoutAServiceStayTheSame(t *testing.T) {
+	for service, want := range map[string][4]string{
+		"":     {"strata:{users:234}=k", "strata:{users}word", "strata:users", "strata:{3}users"},
+		"shop": {"strata:{shop{users:234}=k", "strata:{shop{users}word", "strata:shop{users", "strata:{3}shop{users"},
+	} {
+		name := remote.SpaceName(service, "users")
+		n := layout.NewNames(remote.Space{Name: name}, 0)
+		if got := [4]string{n.Entry("k"), n.Namespace, n.Channel, layout.Channel(name, 3)}; got != want {
+			t.Errorf("%q: %q, want %q", service, got, want)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func checkOwnMessages(v *view) {
 }
 
 func checkRouting(v *view) {
-	names := []string{v.name, v.name + "-other", v.name + ":", v.name + "*", "[" + v.name + "]", v.name + " x\r\n\x00"}
+	names := []string{v.name, v.name + "-other", v.name + ":", v.name + "{x", v.name + "*", "[" + v.name + "]", v.name + " x\r\n\x00"}
 	var ears []*Ear
 	var all []remote.Message
 	for i, name := range names {

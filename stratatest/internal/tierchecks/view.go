@@ -77,7 +77,7 @@ type view struct {
 
 func newView(t testing.TB, tier remote.Tier, sleep func(time.Duration)) *view {
 	v := &view{TB: t, ctx: t.Context(), root: tier, sleep: sleep}
-	return v.bind(remote.Space{Name: fmt.Sprintf("checks-%x", rand.Uint64()), Schema: 1, Instance: 1})
+	return v.bind(remote.Space{Name: remote.SpaceName("checks", fmt.Sprintf("%x", rand.Uint64())), Schema: 1, Instance: 1})
 }
 
 func (v *view) bind(s remote.Space) *view {
