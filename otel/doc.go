@@ -22,7 +22,8 @@
 //	stop, err := strataotel.RegisterMetrics(nil, users, products)
 //
 // Counters and gauges of caches have the names of package prometheus, with dots, and without the
-// unit and _total: strata.tier.requests. The attribute strata.cache.name is the name of the cache,
+// unit and _total: strata.tier.requests. The attribute strata.cache.service is its service, if there
+// is one, and strata.cache.name is the name of the cache,
 // others are strata. and the label: strata.tier. No attribute is a key or a tag. Histograms come
 // from package producer, which needs the SDK.
 //

@@ -15,8 +15,8 @@ type Bus interface {
 	// Publish sends messages to all followers of their names, including those
 	// in this process.
 	Publish(ctx context.Context, m []Message) error
-	// Follow calls f for every event of the named cache, one call at a time,
-	// until stop is called. stop waits for a running call. f must not block.
+	// Follow calls f for every event of the cache with a name, that of its [Space], one
+	// call at a time, until stop is called. stop waits for a running call. f must not block.
 	Follow(name string, f func(Event)) (stop func())
 }
 

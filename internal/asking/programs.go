@@ -15,11 +15,11 @@ import (
 //	Answered  key: 0 <0, or 1 for a reply> {"Main": <the path of the main module>}
 //
 // An instance that hears another program join replies with its own after a random time,
-// unless another instance of its program has done so meanwhile. Nobody replies to a reply. So
+// unless another instance of its program has done so meanwhile. No instance replies to a reply. So
 // both sides know of each other, and an idle bus carries nothing.
 
 const (
-	// announceEvery is the least time between two announcements that nobody has caused.
+	// announceEvery is the least time between two announcements without a cause.
 	announceEvery = 10 * time.Minute
 	// replyWithin is the longest time until an announcement that another program has caused.
 	replyWithin = 5 * time.Second
