@@ -80,7 +80,7 @@ import (
 //	options, reply, argument, sizes    the values that go in and out
 //	term, conn, dial, exec, listen     one connection
 //	node, shared, route                one server
-//	sentinel, primary, round           the server that sentinels name
+//	sentinel, round, primary           the server that sentinels name
 //	cluster, follow, scatter           many servers
 //	client, held                       the Client, before its calls
 //	body, do, mget, stream, pipeline, script, tx, subscribe, tierserver, tier, bus, print

@@ -18,7 +18,8 @@ import (
 // operation has to know that its server is still the primary, and every askEvery.
 //
 // Invariant: the first answer of a newer configuration begins another term at once.
-// A term is proven by a round in which most sentinels have named its server.
+// A term is proven by a round in which most sentinels have named its server. One round
+// runs at a time; an answer to a question from before it proves nothing.
 
 const (
 	// askEvery is the time after which sentinels are asked without a reason, and
@@ -28,9 +29,6 @@ const (
 	// askLeast is the least time between two questions outside of rounds to a sentinel
 	// because of its messages.
 	askLeast = time.Second
-	// askLate is the time for which the answers of other sentinels are waited for
-	// after the first one.
-	askLate = 200 * time.Millisecond
 	// provenFor is how old a round may be that proves a term. A server that lost its
 	// place later may confirm drops that no other server hears of; an instance that
 	// lives on repeats them.
@@ -61,13 +59,6 @@ type primary struct {
 	err         error         // of the last round
 	// provenAt is when the last round began that has proven the present term.
 	provenAt time.Time
-}
-
-// answered is the outcome of a question to one sentinel, which was sent at a time.
-type answered struct {
-	told
-	at  time.Time
-	err error
 }
 
 func newPrimary(o *Options, steps *resp.Steps, terms *terms) *primary {
@@ -285,5 +276,105 @@ func (p *primary) listen(s *sentinel) {
 		if tells || e.Kind == pubsub.Subscribed {
 			p.ask()
 		}
+	}
+}
+
+// follow asks the sentinels whenever that is due, and decides by their answers.
+func (p *primary) follow() {
+	next := time.NewTimer(askEvery)
+	defer next.Stop()
+	var r round
+	pausing := false
+	for {
+		due := p.due
+		if r.running || pausing {
+			due = nil
+		}
+		select {
+		case <-due:
+			r = p.beginRound()
+		case <-next.C:
+			if !pausing && !r.running {
+				r = p.beginRound()
+			}
+			pausing = false
+			next.Reset(askEvery)
+		case <-r.late:
+			r.failed = len(p.askers) - len(r.answers)
+		case a := <-p.answers:
+			p.hear(&r, a)
+		case <-p.ctx.Done():
+			return
+		}
+		if r.running && r.complete(len(p.askers), p.addr()) {
+			p.conclude(&r)
+			r, pausing = round{}, true
+			next.Reset(askPause)
+		}
+	}
+}
+
+// beginRound asks all sentinels. One that has not answered the last question is asked
+// when it has.
+func (p *primary) beginRound() round {
+	for _, s := range p.askers {
+		s.askSoon()
+	}
+	return round{running: true, begun: time.Now(), late: time.After(p.o.DialTimeout / 2)}
+}
+
+// hear takes an answer in. One that is newer is heeded at once.
+func (p *primary) hear(r *round, a answered) {
+	known := p.known()
+	switch newer := a.err == nil && known.addr != "" && a.epoch > known.epoch && a.addr != known.addr; {
+	case newer:
+		p.mu.Lock()
+		p.heed(a.told, 1)
+		p.unreachable = false
+		p.mu.Unlock()
+		p.ask() // the new term is to be proven
+	case !r.running || a.at.Before(r.begun):
+		return
+	}
+	r.add(a, known)
+}
+
+// conclude ends a round: its answers may begin another term, and may prove the present
+// one.
+func (p *primary) conclude(r *round) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case len(r.answers) > 0:
+		p.err = nil
+		p.heed(newest(r.answers), len(r.answers))
+		p.unreachable = false
+	case r.err == nil:
+		p.err = &ConnError{Op: "route", Err: errSilent}
+	default:
+		p.err = &ConnError{Op: "route", Err: r.err}
+	}
+	if r.most(len(p.askers), p.addr()) {
+		p.provenAt = r.begun
+	}
+	close(p.round)
+	p.round = make(chan struct{})
+}
+
+// errSilent is the reason when no sentinel has answered in time.
+var errSilent = errors.New("redis: no sentinel answers")
+
+// heed begins a term if best, the newest of a number of answers, names another
+// server. An answer that is older than the one that began the present term is
+// not heeded, unless more than half of the sentinels have nothing newer, or no
+// connection can be opened. mu is held.
+func (p *primary) heed(best told, answers int) {
+	if best.epoch < p.epoch && !p.unreachable && answers <= len(p.askers)/2 {
+		return
+	}
+	p.epoch = best.epoch
+	if t := p.terms.present(); t == nil || best.addr != t.addr {
+		p.terms.begin(best.addr)
+		p.provenAt = time.Time{}
 	}
 }

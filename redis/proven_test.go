@@ -40,22 +40,20 @@ func dropAt(t *testing.T, tier *redis.Tier) error {
 	return err
 }
 
-// dropping is watched for a tier.
-func dropping(t *testing.T, change func(*fakeredis.Watched, *redis.Options), f func(t *testing.T, w *fakeredis.Watched, tier *redis.Tier, at []*atomic.Int64)) {
-	t.Helper()
-	watched(t, change, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
-		var at []*atomic.Int64
-		for _, s := range w.Servers {
-			at = append(at, drops(s))
-		}
-		f(t, w, redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier), at)
-	})
+// dropsAt makes the servers carry out drops, and returns a tier and the number of drops
+// at each.
+func dropsAt(w *fakeredis.Watched, c *redis.Client) (tier *redis.Tier, at []*atomic.Int64) {
+	for _, s := range w.Servers {
+		at = append(at, drops(s))
+	}
+	return redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier), at
 }
 
 // TestDropIsConfirmedOnlyByThePrimaryThatMostSentinelsName: the old one lives on, and
 // the messages of the sentinels are lost.
 func TestDropIsConfirmedOnlyByThePrimaryThatMostSentinelsName(t *testing.T) {
-	dropping(t, nil, func(t *testing.T, w *fakeredis.Watched, tier *redis.Tier, at []*atomic.Int64) {
+	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+		tier, at := dropsAt(w, c)
 		if err := dropAt(t, tier); err != nil || at[0].Load() == 0 {
 			t.Fatalf("%v, %d drops", err, at[0].Load())
 		}
@@ -76,14 +74,15 @@ func TestDropIsConfirmedOnlyByThePrimaryThatMostSentinelsName(t *testing.T) {
 // TestNewerAnswerIsHeededAtOnce although other sentinels are slow or behind.
 func TestNewerAnswerIsHeededAtOnce(t *testing.T) {
 	var slow atomic.Bool
-	dropping(t, func(w *fakeredis.Watched, _ *redis.Options) {
+	watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
 		w.Answer = func(i int, _ *fakeredis.Session, _ [][]byte) bool {
 			if slow.Load() && i > 0 {
 				time.Sleep(time.Hour) // in the bubble
 			}
 			return false
 		}
-	}, func(t *testing.T, w *fakeredis.Watched, tier *redis.Tier, at []*atomic.Int64) {
+	}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+		tier, at := dropsAt(w, c)
 		if err := dropAt(t, tier); err != nil {
 			t.Fatal(err)
 		}
@@ -104,10 +103,7 @@ func TestNewerAnswerIsHeededAtOnce(t *testing.T) {
 // primary long ago. Reads go on.
 func TestDropIsNotConfirmedWhileMostSentinelsAreSilent(t *testing.T) {
 	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
-		for _, s := range w.Servers {
-			drops(s)
-		}
-		tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
+		tier, _ := dropsAt(w, c)
 		if err := dropAt(t, tier); err != nil {
 			t.Fatal(err)
 		}
@@ -139,13 +135,14 @@ func TestDropIsNotConfirmedWhileMostSentinelsAreSilent(t *testing.T) {
 func TestSilentSentinelDelaysNoDrop(t *testing.T) {
 	var mu sync.Mutex // guards conns
 	var conns []*netsim.Conn
-	dropping(t, func(w *fakeredis.Watched, _ *redis.Options) {
+	watched(t, func(w *fakeredis.Watched, _ *redis.Options) {
 		w.Sentinels[0].OnDial = func(_ int, c *netsim.Conn) {
 			mu.Lock()
 			defer mu.Unlock()
 			conns = append(conns, c)
 		}
-	}, func(t *testing.T, w *fakeredis.Watched, tier *redis.Tier, _ []*atomic.Int64) {
+	}, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+		tier, _ := dropsAt(w, c)
 		if err := dropAt(t, tier); err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +168,8 @@ func TestSilentSentinelDelaysNoDrop(t *testing.T) {
 // TestDropsShareTheQuestionsToSentinels: a drop in each millisecond asks no more often
 // than some.
 func TestDropsShareTheQuestionsToSentinels(t *testing.T) {
-	dropping(t, nil, func(t *testing.T, w *fakeredis.Watched, tier *redis.Tier, _ []*atomic.Int64) {
+	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+		tier, _ := dropsAt(w, c)
 		for range 3000 {
 			if err := dropAt(t, tier); err != nil {
 				t.Fatal(err)
@@ -195,7 +193,8 @@ func TestDropsShareTheQuestionsToSentinels(t *testing.T) {
 // TestSentinelThatLiesConfirmsNothing: it insists on a primary that the others have
 // replaced, by a number that they do not know.
 func TestSentinelThatLiesConfirmsNothing(t *testing.T) {
-	dropping(t, nil, func(t *testing.T, w *fakeredis.Watched, tier *redis.Tier, _ []*atomic.Int64) {
+	watched(t, nil, func(t *testing.T, w *fakeredis.Watched, c *redis.Client) {
+		tier, _ := dropsAt(w, c)
 		if err := dropAt(t, tier); err != nil {
 			t.Fatal(err)
 		}

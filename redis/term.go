@@ -17,7 +17,7 @@ import (
 // as servers tell their run.
 
 // errDeposed is the reason when a connection was closed because another server has
-// taken over. It is a [remote.ErrMoved].
+// taken over. It is a [remote.ErrMoved], and read-only.
 var errDeposed error = deposed{}
 
 type deposed struct{}

@@ -162,7 +162,7 @@ func (b successorBus) Follow(name string, f func(remote.Event)) (stop func()) {
 // then. after is called when the writer has heard.
 func deposed(t *testing.T, drop func(t *testing.T, w *strata.Cache[string, int64]) error, after func(t *testing.T, w, r *strata.Cache[string, int64], o *origin)) {
 	t.Helper()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s, o := newSuccession(), &origin{}
 		o.value.Store(1)
 		tagged := func(o *strata.Options[string, int64]) {
@@ -184,7 +184,7 @@ func deposed(t *testing.T, drop func(t *testing.T, w *strata.Cache[string, int64
 	})
 }
 
-// drops are the ways to drop k0, k1 and k2.
+// drops are the ways to drop k0, k1 and k2. It is read-only.
 var drops = map[string]func(t *testing.T, w *strata.Cache[string, int64]) error{
 	"Invalidate": func(t *testing.T, w *strata.Cache[string, int64]) error {
 		return w.Invalidate(t.Context(), "k0", "k1", "k2")
@@ -272,7 +272,7 @@ func TestIdleInstanceRepeatsItsDrops(t *testing.T) {
 func TestHoldIsRepeatedWithItsRest(t *testing.T) {
 	hold := func(t *testing.T, w *strata.Cache[string, int64]) error {
 		err := w.InvalidateHold(t.Context(), 10*time.Second, "k0")
-		time.Sleep(4 * time.Second)
+		time.Sleep(4 * time.Second) // in the bubble
 		return err
 	}
 	deposed(t, hold, func(t *testing.T, _, r *strata.Cache[string, int64], o *origin) {
@@ -333,7 +333,7 @@ func TestManyDropsAreRepeatedAsOneOfEverything(t *testing.T) {
 func TestDropIsForgottenWhenNoServerCanHaveMissedIt(t *testing.T) {
 	late := func(t *testing.T, w *strata.Cache[string, int64]) error {
 		err := w.Invalidate(t.Context(), "k0")
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * time.Minute) // in the bubble
 		return err
 	}
 	deposed(t, late, func(t *testing.T, w, _ *strata.Cache[string, int64], _ *origin) {

@@ -25,6 +25,7 @@ const wellAfter = time.Second
 
 // health is the state of L2 that the log has reported.
 type health struct {
+	foreign foreignLog                // values that cannot be read
 	errors  atomic.Uint64             // operations that were not executed
 	changes atomic.Uint64             // of the breaker for all operations
 	silent  states.Record             // L2 does not answer
@@ -189,11 +190,11 @@ type foreignLog struct {
 }
 
 // Unreadable counts a value in L2 that cannot be read.
-func (s *Store) Unreadable() { s.foreign.count.Add(1) }
+func (s *Store) Unreadable() { s.health.foreign.count.Add(1) }
 
 // Foreign returns the number of values in L2 that could not be read.
 func (s *Store) Foreign() uint64 {
-	n := s.foreign.count.Load()
+	n := s.health.foreign.count.Load()
 	if s.can.probe != nil {
 		n += s.can.probe.Foreign()
 	}
@@ -202,7 +203,7 @@ func (s *Store) Foreign() uint64 {
 
 // LogForeign logs the number of unreadable values in L2 since its last line.
 func (s *Store) LogForeign() {
-	l, n := &s.foreign, s.Foreign()
+	l, n := &s.health.foreign, s.Foreign()
 	told, next := l.told.Load(), l.next.Load()
 	if n == told {
 		return

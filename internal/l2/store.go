@@ -81,7 +81,6 @@ type Store struct {
 	ownUntil atomic.Int64
 	// absence is the share of look-ups that find nothing.
 	absence share
-	foreign foreignLog
 	meter   *Meter // nil without a tier
 }
 
