@@ -86,6 +86,7 @@ import (
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/mcmeta"
 	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/overdue"
 	"github.com/strata-cache/strata/internal/ring"
 )
 
@@ -215,11 +216,7 @@ func (c *Client) pinned() *Client { return &Client{o: c.o, fleet: c.fleet, dead:
 // misses reports whether a read of a dead server is a miss. A call that has run out of
 // time fails nevertheless.
 func (c *Client) misses(ctx context.Context) bool {
-	if c.dead != DeadMisses || ctx.Err() != nil {
-		return false
-	}
-	end, bounded := ctx.Deadline() // the connection may notice it before the context
-	return !bounded || time.Now().Before(end)
+	return c.dead == DeadMisses && overdue.Err(ctx) == nil
 }
 
 // do carries out a request at the server of its key.

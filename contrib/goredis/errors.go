@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/strata-cache/strata/internal/overdue"
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/remote"
@@ -89,11 +90,7 @@ func lost(err error) bool {
 // gone is the error of a call after its context has ended or its deadline has
 // passed.
 func gone(ctx context.Context) error {
-	err := ctx.Err()
-	if err == nil {
-		err = context.DeadlineExceeded
-	}
-	return fmt.Errorf("goredis: %w", err)
+	return fmt.Errorf("goredis: %w", overdue.Reason(ctx, context.DeadlineExceeded))
 }
 
 // panicked is the error for a panic in go-redis, or in a hook.

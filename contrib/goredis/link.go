@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/strata-cache/strata/internal/overdue"
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 )
@@ -77,8 +77,7 @@ func result(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	// go-redis compares the deadline with the clock too.
-	if d, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(d) {
+	if overdue.Err(ctx) != nil { // go-redis compares the deadline with the clock too
 		return gone(ctx)
 	}
 	return failed(err)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/strata-cache/strata/internal/overdue"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -153,10 +154,7 @@ func (x *Session) Release(read context.Context, s *Store, l remote.Lease) {
 
 // Over reports whether ctx has ended or its deadline has passed: a connection
 // may notice that first.
-func Over(ctx context.Context) bool {
-	d, bounded := ctx.Deadline()
-	return ctx.Err() != nil || bounded && !time.Now().Before(d)
-}
+func Over(ctx context.Context) bool { return overdue.Err(ctx) != nil }
 
 // CallerLeft returns the error of the caller's context if its end has ended an
 // operation. It is nil if that context has not ended, and also if the operation
@@ -166,11 +164,8 @@ func CallerLeft(ctx context.Context) error {
 	caller, deadline := remote.Split(ctx)
 	theirs, bounded := caller.Deadline()
 	ours := !deadline.IsZero() && (!bounded || deadline.Before(theirs))
-	if !Over(caller) || ours && !time.Now().Before(deadline) {
+	if ours && !time.Now().Before(deadline) {
 		return nil
 	}
-	if err := caller.Err(); err != nil {
-		return err
-	}
-	return context.DeadlineExceeded // which caller.Err returns in a moment
+	return overdue.Err(caller)
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/strata-cache/strata/internal/overdue"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -220,7 +221,12 @@ func (p *Pool[C]) wait(ctx context.Context, now time.Time, ch chan grant[C], pla
 	err := context.DeadlineExceeded
 	select {
 	case g := <-ch:
-		return g.cn, g.err
+		if g.err == nil {
+			return g.cn, nil
+		}
+		if err = overdue.Err(ctx); err == nil {
+			return none, g.err
+		}
 	case <-caller.Done():
 		err = caller.Err()
 	case <-timeout.C:

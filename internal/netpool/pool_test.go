@@ -240,6 +240,36 @@ func TestWaiterThatGaveUpLosesNoConnection(t *testing.T) {
 	})
 }
 
+func TestDialThatFailsAtTheDeadlineOfAWaiterIsNotItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &dialler{took: time.Second}
+		d.down.Store(true)
+		p := newPool(d)
+		defer p.Close()
+		_, err := p.Get(hasty{t.Context(), time.Now().Add(time.Second)}, time.Now())
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errRefused) {
+			t.Error(err)
+		}
+		if st := p.Stats(); st.Expired != 1 || st.Waiting != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// hasty is a context whose deadline seems far until it has passed: it stands for a call that
+// runs late, after an event of the same instant.
+type hasty struct {
+	context.Context
+	until time.Time
+}
+
+func (h hasty) Deadline() (time.Time, bool) {
+	if time.Now().Before(h.until) {
+		return h.until.Add(time.Hour), true
+	}
+	return h.until, true
+}
+
 func TestBackoffGrowsToItsBound(t *testing.T) {
 	for n, most := range map[int]time.Duration{1: 50 * time.Millisecond, 3: 200 * time.Millisecond, 6: time.Second, 1000: time.Second} {
 		for range 100 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/strata-cache/strata/internal/overdue"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -186,13 +187,10 @@ func (s *Socket) Flush() (n, total int64, err error) {
 // Cause returns the reason behind the error of an operation under ctx, of which
 // bounded says that it has a deadline.
 func Cause(ctx context.Context, bounded bool, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case bounded && errors.Is(err, os.ErrDeadlineExceeded):
-		return context.DeadlineExceeded
+	if bounded && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = context.DeadlineExceeded // the clock may have been set back
 	}
-	return err
+	return overdue.Reason(ctx, err)
 }
 
 // Gone reports whether err says that the peer has gone without a farewell. It is

@@ -52,14 +52,15 @@ func (ln *line[C]) endIfOver() *ending {
 	return &ending{kind: drained, clean: ln.nothingOwed() && ln.cn.Buffered() == 0}
 }
 
-// endIfOld retires a line that is too old, and ends it if it owes nothing. mu is
-// held.
+// endIfOld retires a line that is too old or silent, and ends it if it owes nothing.
+// mu is held.
 func (ln *line[C]) endIfOld(now time.Time) *ending {
 	switch {
 	case ln.state != open:
 		return nil
 	case ln.calls.size > 0:
-		if !ln.m.pool.Outlived(ln.cn, now) {
+		// The timer may be about to find it silent.
+		if !ln.m.pool.Outlived(ln.cn, now) && now.Before(ln.silentAt()) {
 			return nil
 		}
 		ln.state = retired
@@ -116,7 +117,7 @@ func (ln *line[C]) settleFailed(e *ending) (lost bool) {
 	}
 	for _, t := range e.failed {
 		t.lost = lost && !t.begun || !e.owed && e.err == netpool.ErrUnasked
-		t.err = ln.m.o.Fail(e.op, t.sent, e.err)
+		t.op, t.err = e.op, e.err
 		t.state.Store(failed)
 		t.notify()
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/strata-cache/strata/internal/overdue"
 )
 
 // A line is a connection and the calls that wait at it. It is open, then
@@ -152,8 +154,8 @@ func (ln *line[C]) push(t *Ticket, command []byte) {
 	}
 }
 
-// serve does the work of t's role until t is settled.
-func (ln *line[C]) serve(caller context.Context, t *Ticket) (Outcome, error) {
+// serve does the work of t's role until t is settled. caller is that of ctx.
+func (ln *line[C]) serve(ctx, caller context.Context, t *Ticket) (Outcome, error) {
 	var out Outcome
 	var stop func() bool
 	for !t.settled() {
@@ -179,7 +181,7 @@ func (ln *line[C]) serve(caller context.Context, t *Ticket) (Outcome, error) {
 	}
 	out.Lost = t.lost
 	out.Kept = out.Kept || t.is(left)
-	return out, t.err
+	return out, ln.m.o.Fail(t.op, t.sent, overdue.Reason(ctx, t.err))
 }
 
 // wait waits until t is settled or has a role.
@@ -234,7 +236,7 @@ func (ln *line[C]) release(t *Ticket) bool {
 
 // settleLeft settles a claimed ticket after its caller has left.
 func (ln *line[C]) settleLeft(t *Ticket, err error) {
-	t.err = ln.m.o.Fail("read", t.sent, err)
+	t.op, t.err = "read", err
 	t.state.Store(left)
 	t.notify()
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/overdue"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -150,7 +151,7 @@ func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byt
 	for {
 		ln := m.current.Load()
 		if ln == nil {
-			if err := m.open(caller, deadline); err != nil {
+			if err := m.open(ctx, caller, deadline); err != nil {
 				return Outcome{}, err
 			}
 			continue
@@ -159,28 +160,34 @@ func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byt
 		case err != nil:
 			return Outcome{}, err
 		case entered:
-			return ln.serve(caller, t)
+			return ln.serve(ctx, caller, t)
 		}
 		m.replace(ln)
 	}
 }
 
-// open waits until there is a connection.
-func (m *Mux[C]) open(caller context.Context, deadline time.Time) error {
+// open waits until there is a connection. caller and deadline are those of ctx.
+func (m *Mux[C]) open(ctx, caller context.Context, deadline time.Time) error {
 	o, err := m.startOpening()
 	if o == nil {
 		return err
 	}
 	timeout := time.NewTimer(time.Until(deadline))
 	defer timeout.Stop()
+	late := context.DeadlineExceeded
 	select {
 	case <-o.done:
-		return o.err
+		if o.err == nil {
+			return nil
+		}
+		if late = overdue.Err(ctx); late == nil {
+			return o.err
+		}
 	case <-caller.Done():
-		return m.o.Fail("wait", false, caller.Err())
+		late = caller.Err()
 	case <-timeout.C:
-		return m.o.Fail("wait", false, context.DeadlineExceeded)
 	}
+	return m.o.Fail("wait", false, late)
 }
 
 // startOpening begins to open a connection, or joins the opening that runs. It

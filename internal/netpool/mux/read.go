@@ -82,7 +82,7 @@ func (ln *line[C]) misfit(to *Ticket, e *ending) {
 		e = ln.endFailed("read", netpool.ErrForeign)
 		ln.mu.Unlock()
 	}
-	to.err = ln.m.o.Fail("read", true, netpool.ErrForeign)
+	to.op, to.err = "read", netpool.ErrForeign
 	to.state.Store(failed)
 	to.notify()
 	ln.finish(e)

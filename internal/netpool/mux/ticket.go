@@ -47,8 +47,9 @@ type Ticket struct {
 	start    time.Time
 	deadline time.Time
 	expired  error // the error for a passed deadline
-	// err is the error in states failed and left, lost whether the connection
-	// was found dead.
+	// op and err say what has failed, and why, in states failed and left; lost says
+	// that the connection was found dead.
+	op     string
 	err    error
 	lost   bool
 	cancel cancel

@@ -84,7 +84,7 @@ func (ln *line[C]) checkStuck(now time.Time) (first *Ticket) {
 	since := ln.calls.at(0).start
 	next := since.Add(ln.m.stuckAfter())
 	if !next.After(now) {
-		next = since.Add(ln.m.o.Timeout)
+		next = ln.silentAt()
 		if ln.m.stuck.CompareAndSwap(false, true) {
 			if all := ln.releaseRepeatable(1); len(all) > 0 {
 				first = all[0]
@@ -98,6 +98,9 @@ func (ln *line[C]) checkStuck(now time.Time) (first *Ticket) {
 	}
 	return first
 }
+
+// silentAt is when a line is retired that has not sent the next reply. mu is held.
+func (ln *line[C]) silentAt() time.Time { return ln.calls.at(0).start.Add(ln.m.o.Timeout) }
 
 // releaseRepeatable claims the first calls, at most that many, that may be made
 // on another connection. mu is held.

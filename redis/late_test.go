@@ -1,0 +1,108 @@
+package redis_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/internal/fakeredis"
+	"github.com/strata-cache/strata/redis"
+)
+
+// overdue are calls over the shared connection, over one of their own and over a held one.
+var overdue = map[string]func(context.Context, *redis.Client) error{ // read-only
+	"AppendGet": func(ctx context.Context, c *redis.Client) error { _, err := get(ctx, c, "key"); return err },
+	"Do":        func(ctx context.Context, c *redis.Client) error { return c.Do(ctx, "GET", "key").Err() },
+	"SET":       func(ctx context.Context, c *redis.Client) error { return c.Set(ctx, "key", []byte("v"), 0) },
+	"GetTo": func(ctx context.Context, c *redis.Client) error {
+		_, err := c.GetTo(ctx, "key", &bytes.Buffer{})
+		return err
+	},
+	"SetFrom": func(ctx context.Context, c *redis.Client) error {
+		return c.SetFrom(ctx, "key", strings.NewReader(strings.Repeat("x", 100_000)), 100_000, 0)
+	},
+	"Pipeline": func(ctx context.Context, c *redis.Client) error {
+		p := c.Pipeline()
+		p.Get("key")
+		_, err := p.Do(ctx)
+		return err
+	},
+}
+
+// TestErrorAfterTheDeadlineIsThatOfTheContext has all limits of a client end, and its
+// connections fail, at the instant of the deadline of its caller.
+func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
+	silent := func(s *fakeredis.Server) {
+		s.Handle("GET", func(*fakeredis.Session, [][]byte) {})
+		s.Handle("SET", func(*fakeredis.Session, [][]byte) {})
+	}
+	for event, change := range map[string]func(*fakeredis.Server, *redis.Options){
+		"no reply": func(s *fakeredis.Server, _ *redis.Options) { silent(s) },
+		"no connection": func(_ *fakeredis.Server, o *redis.Options) {
+			o.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-ctx.Done()
+				return nil, errors.New("no route to the host")
+			}
+		},
+		"connection lost": func(s *fakeredis.Server, o *redis.Options) {
+			silent(s)
+			dial := o.DialContext
+			o.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				nc, err := dial(ctx, network, addr)
+				if err == nil {
+					time.AfterFunc(time.Second, func() { nc.Close() })
+				}
+				return mute{nc}, err
+			}
+		},
+	} {
+		for name, call := range overdue {
+			t.Run(event+"/"+name, func(t *testing.T) {
+				for range 20 { // the timer that runs first is chosen at random
+					fake(t, func(s *fakeredis.Server, o *redis.Options) {
+						o.Timeout, o.DialTimeout = time.Second, time.Second
+						change(s, o)
+					}, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+						ctx := within(t, time.Second)
+						if event != "no reply" {
+							ctx = hasty{t.Context(), time.Now().Add(time.Second)}
+						}
+						if err := call(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
+							t.Error(err)
+						}
+					})
+				}
+			})
+		}
+	}
+}
+
+// hasty is a context whose deadline seems far until it has passed: it stands for a call that
+// runs late, after an event of the same instant.
+type hasty struct {
+	context.Context
+	until time.Time
+}
+
+func (h hasty) Deadline() (time.Time, bool) {
+	if time.Now().Before(h.until) {
+		return h.until.Add(time.Hour), true
+	}
+	return h.until, true
+}
+
+// mute is a connection that fails as one that the peer has closed.
+type mute struct{ net.Conn }
+
+func (m mute) Read(p []byte) (int, error) {
+	n, err := m.Conn.Read(p)
+	if errors.Is(err, net.ErrClosed) {
+		err = io.EOF
+	}
+	return n, err
+}
