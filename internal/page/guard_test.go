@@ -4,13 +4,13 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -268,7 +268,9 @@ func TestBodyAndAddressAreBounded(t *testing.T) {
 
 // TestBodyThatDoesNotComeIsNotWaitedFor sends a part of a body, and then nothing. The deadline
 // of a body that has come ends no action that takes longer.
-func TestBodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
+func TestBodyThatDoesNotComeIsNotWaitedFor(t *testing.T) { synctest.Test(t, waitForNoBody) }
+
+func waitForNoBody(t *testing.T) {
 	a := &answer{}
 	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -278,9 +280,11 @@ func TestBodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 		}
 		a.ServeHTTP(w, r)
 	})
-	server := httptest.NewServer(&guard{next: long, timeout: 200 * time.Millisecond})
+	l := newSimulated()
+	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: &guard{next: long, timeout: 200 * time.Millisecond}}}
+	server.Start()
 	defer server.Close()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	conn, err := l.dial(t.Context(), "tcp", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -151,23 +152,30 @@ func TestStalledClientLosesItsStream(t *testing.T) {
 // server and of an event: over HTTP/2, a deadline ends a stream on which nothing is written.
 func TestStreamOutlivesDeadlines(t *testing.T) {
 	for name, two := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
-		t.Run(name, func(t *testing.T) {
-			s := &Streams{timeout: 50 * time.Millisecond}
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				s.Serve(w, r, 80*time.Millisecond, func(context.Context) any { return r.ProtoMajor })
-			}))
-			server.EnableHTTP2 = two
-			server.Config.WriteTimeout = 50 * time.Millisecond
-			server.StartTLS()
-			defer server.Close()
-			defer s.Close()
-			lines := bufio.NewScanner(open(t, t.Context(), server.Client(), server.URL).body)
-			for i := range 20 {
-				if !lines.Scan() {
-					t.Fatalf("the stream has ended after %d lines: %v", i, lines.Err())
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { outliveDeadlines(t, two) }) })
+	}
+}
+
+func outliveDeadlines(t *testing.T, two bool) {
+	s, l := &Streams{timeout: 50 * time.Millisecond}, newSimulated()
+	server := &httptest.Server{Listener: l, EnableHTTP2: two, Config: &http.Server{
+		WriteTimeout: 50 * time.Millisecond,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.Serve(w, r, 80*time.Millisecond, func(context.Context) any { return r.ProtoMajor })
+		}),
+	}}
+	server.StartTLS()
+	defer server.Close()
+	defer s.Close()
+	transport := server.Client().Transport.(*http.Transport)
+	transport.DialContext = l.dial
+	defer transport.CloseIdleConnections()
+	stream := open(t, t.Context(), server.Client(), server.URL)
+	lines := bufio.NewScanner(stream.body)
+	for i := range 20 {
+		if want := map[bool]string{false: "data: 1", true: "data: 2"}[two]; !lines.Scan() || lines.Text() != want || !lines.Scan() {
+			t.Fatalf("the stream has ended after %d events: %q, %v", i, lines.Text(), lines.Err())
+		}
 	}
 }
 
