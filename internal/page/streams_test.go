@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -129,23 +128,30 @@ func TestCloseEndsStreams(t *testing.T) {
 // TestStalledClientLosesItsStream has a client that reads nothing: the buffers of the
 // connection fill up, and a later event cannot be written.
 func TestStalledClientLosesItsStream(t *testing.T) {
-	big := strings.Repeat("a", 8<<20)
-	var events atomic.Int64
-	s, url := served(t, time.Millisecond, func(context.Context) any {
-		if events.Add(1) == 1 {
-			return "small"
+	synctest.Test(t, func(t *testing.T) {
+		big := strings.Repeat("a", 8<<20)
+		var events atomic.Int64
+		s, l := &Streams{timeout: 100 * time.Millisecond}, newSimulated()
+		server := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.Serve(w, r, time.Millisecond, func(context.Context) any {
+				if events.Add(1) == 1 {
+					return "small"
+				}
+				return big
+			})
+		})}}
+		server.Start()
+		defer server.Close()
+		defer s.Close()
+		conn, err := l.dial(t.Context(), "tcp", "")
+		if err != nil {
+			t.Fatal(err)
 		}
-		return big
+		defer conn.Close()
+		fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		until(t, "the stream begins", func() bool { return events.Load() > 1 })
+		until(t, "the stream ends", func() bool { return s.Open() == 0 })
 	})
-	s.timeout = 100 * time.Millisecond
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	until(t, "the stream begins", func() bool { return events.Load() > 1 })
-	until(t, "the stream ends", func() bool { return s.Open() == 0 })
 }
 
 // TestStreamOutlivesDeadlines has longer pauses between events than the deadlines of a
