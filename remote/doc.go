@@ -20,11 +20,11 @@
 //
 // # Abilities
 //
-// Every Tier has all methods of [Tier]. Stores differ in four abilities, which
+// Every Tier has all methods of [Tier]. Stores differ in five abilities, which
 // are interfaces of their own, each with a sentence on a cache without it:
 // [Binder] (shared by several caches), [Tagger] (drops of tags), [Announcer]
-// (positions, and drops that the store announces itself), [Prober] (warnings
-// about settings of the server).
+// (positions, and drops that the store announces itself), [Mover] (servers that
+// take over from each other), [Prober] (warnings about settings of the server).
 //
 // A cache looks for abilities once, with [As], and takes its part of the Tier
 // with [Bind]. Both see through a [Wrapper]: a Tier around a Tier that counts,

@@ -333,7 +333,7 @@ func TestManyDropsAreRepeatedAsOneOfEverything(t *testing.T) {
 func TestDropIsForgottenWhenNoServerCanHaveMissedIt(t *testing.T) {
 	late := func(t *testing.T, w *strata.Cache[string, int64]) error {
 		err := w.Invalidate(t.Context(), "k0")
-		time.Sleep(2 * time.Minute) // in the bubble
+		time.Sleep(4 * time.Minute) // in the bubble
 		return err
 	}
 	deposed(t, late, func(t *testing.T, w, _ *strata.Cache[string, int64], _ *origin) {

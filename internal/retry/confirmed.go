@@ -19,9 +19,9 @@ import (
 )
 
 // rememberFor is the least time for which a confirmed drop is remembered. It is
-// longer than the time in which a client hears of another primary: the answer of a
-// sentinel that was paused, or the end of a connection to a server that has gone.
-const rememberFor = 40 * time.Second
+// longer than the time in which a client hears of another server: without a bus and
+// with one address that is the life of a connection, a minute.
+const rememberFor = 90 * time.Second
 
 // confirmed are the drops that were confirmed lately.
 type confirmed struct {

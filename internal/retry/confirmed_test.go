@@ -56,14 +56,14 @@ func TestConfirmedDropsAreRepeatedByTheirKinds(t *testing.T) {
 	}
 }
 
-func TestConfirmedDropIsRememberedForFortySeconds(t *testing.T) {
+func TestConfirmedDropIsRememberedForNinetySeconds(t *testing.T) {
 	for _, tt := range []struct {
 		before, after time.Duration
 		want          bool
 	}{
-		{0, 39 * time.Second, true},
-		{39 * time.Second, 39 * time.Second, true}, // it came late among the young ones
-		{0, 2 * time.Minute, false},
+		{0, 89 * time.Second, true},
+		{89 * time.Second, 89 * time.Second, true}, // it came late among the young ones
+		{0, 4 * time.Minute, false},
 	} {
 		_, any := repeated(t, func(q *retry.Queue) {
 			q.Confirmed([]remote.Drop{{Key: "first", Soft: true}})
@@ -87,8 +87,8 @@ func TestOldConfirmedDropsMakeWay(t *testing.T) {
 		}
 		q.Confirmed([]remote.Drop{{Key: "k"}})
 	})
-	if n := len(s.drops); n < 40 || n > 100 {
-		t.Errorf("%d drops were repeated; want those of 40 to 80 seconds", n)
+	if n := len(s.drops); n < 90 || n > 200 {
+		t.Errorf("%d drops were repeated; want those of 90 to 180 seconds", n)
 	}
 }
 
