@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/asking"
+	"github.com/strata-cache/strata/internal/drops"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/grace"
@@ -42,6 +43,7 @@ type Cache[K comparable, V any] struct {
 	older    []codec.Older[V] // how L2 is read beside encoding
 	// negatives are about keys that have no value.
 	negatives *l1.Cache[K, negative]
+	drops     *drops.Log // of a cache without a bus; nil with one
 
 	flights  *flight.Group[K, V]
 	gathered gathered[K, V]
@@ -150,6 +152,10 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		f, c.older = o.Remote.format()
 	}
 	c.start(c.memory.Now, f)
+	if !c.l2.HasBus() && c.names.Of != nil { // else others tell of drops
+		c.drops = drops.New(c.l2.Instance(), c.memory.Now)
+		c.flights.Hash, c.flights.Note = drops.Hasher(c.nameOf), c.drops.Note
+	}
 	c.parts = c.describe(c.encoding.Name())
 	c.startGathering()
 	c.startLink()

@@ -198,7 +198,7 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	within, span := c.begin(ctx, Span{Name: SpanInvalidate, Soft: soft})
 	err := remoteError(op, c.l2.DropAll(within, soft))
 	defer span.wrote(ctx, err)
-	c.dropAllLocal(soft)
+	c.drops.Around(func() { c.dropAllLocal(soft) })
 	c.negatives.Clear()
 	if !soft {
 		c.memory.Clear()
@@ -283,9 +283,11 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
 	c.l2.Recheck() // the clock has moved
 	now := c.memory.Now()
-	for _, t := range tags {
-		c.generation.DropTag(t, soft, now)
-	}
+	c.drops.Around(func() {
+		for _, t := range tags {
+			c.generation.DropTag(t, soft, now)
+		}
+	}, tags...)
 	if !soft {
 		c.wakePurger()
 	}

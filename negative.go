@@ -22,8 +22,8 @@ type negative struct {
 	tags  *tagSet
 	// failures is how often the load has failed in a row.
 	failures int32
-	// notFound says that err is the origin's answer.
-	notFound bool
+	// notFound says that err is the origin's answer, taken that it came from a snapshot.
+	notFound, taken bool
 }
 
 const (

@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/drops"
 	"github.com/strata-cache/strata/internal/dump"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
+	"github.com/strata-cache/strata/internal/lives"
 	"github.com/strata-cache/strata/internal/transfer"
 	"github.com/strata-cache/strata/remote"
 )
@@ -33,14 +35,15 @@ func (s source[K, V]) Restore(ctx context.Context) (transfer.Restore, error) {
 	if err := s.c.joinBus(ctx); err != nil {
 		return nil, err
 	}
-	r := &incoming[K, V]{c: s.c, alone: !s.c.l2.Used()}
+	r := &incoming[K, V]{c: s.c, cover: transfer.Cover{Alone: !s.c.l2.Used(), Connected: s.c.link.Connected}}
 	r.aliaser, _ = s.c.encoding.(codec.Aliaser[V])
+	r.Learner = drops.NewLearner(s.c.drops, r.withdraw)
 	r.watch = s.c.flights.Watch(nil)
 	r.stamps = s.c.stamps(nil)
 	if s.c.l2.HasBus() && s.c.l2.HasPositions() {
-		r.witness = s.c.generation.Witness()
+		r.cover.Witness = s.c.generation.Witness()
 		// The drops up to now, also those of this instance whose messages are on their way.
-		r.tier, _ = s.c.l2.Position(ctx)
+		r.cover.Tier, _ = s.c.l2.Position(ctx)
 	}
 	return r, nil
 }
@@ -49,56 +52,22 @@ func (s source[K, V]) Restore(ctx context.Context) (transfer.Restore, error) {
 type incoming[K comparable, V any] struct {
 	c       *Cache[K, V]
 	watch   *flight.Watch[K]
-	witness *generation.Witness // nil if no drops are known
-	tier    remote.Position     // after the begin of witness; without lanes if it is not known
-	covered generation.Coverage
+	cover   transfer.Cover
 	stamps  stamps
-	alone   bool             // no other instance can drop anything
 	aliaser codec.Aliaser[V] // nil if the codec is none
+	drops.Learner
 }
 
 func (r *incoming[K, V]) Close() {
+	r.End() // the stream may have ended early
 	r.c.flights.Unwatch(r.watch)
-	if r.witness != nil {
-		r.c.generation.Dismiss(r.witness)
+	if w := r.cover.Witness; w != nil {
+		r.c.generation.Dismiss(w)
 	}
 }
 
-const (
-	// coverWithin is the time for messages to arrive that another instance has had.
-	coverWithin = time.Second
-	coverPoll   = 10 * time.Millisecond
-)
-
 func (r *incoming[K, V]) Cover(ctx context.Context, position []byte) (doubt string) {
-	r.covered = generation.Coverage{}
-	switch {
-	case r.alone:
-		return ""
-	case r.witness == nil:
-		return "the drops of this cache have no positions, as those of memcached"
-	case position == nil:
-		return "the snapshot has no position: its cache had no L2 with positions, or its bus was silent"
-	}
-	p, err := transfer.ParsePosition(position)
-	switch {
-	case err != nil:
-		return err.Error()
-	case !r.c.link.Connected() || len(r.tier.Lanes) == 0:
-		return "the bus of this instance is silent"
-	case p.Epoch != r.tier.Epoch:
-		return "the snapshot comes from instances with another L2, or from before L2 lost its data"
-	}
-	for deadline := time.Now().Add(coverWithin); ; {
-		r.covered = r.witness.Covers(&r.tier, &p)
-		if !r.covered.Awaits || !time.Now().Before(deadline) || wait(ctx, coverPoll) != nil {
-			break
-		}
-	}
-	if !r.covered.Whole() {
-		return "keys were dropped since the snapshot"
-	}
-	return ""
+	return r.cover.Learn(ctx, position)
 }
 
 // Entry takes in e.
@@ -112,13 +81,19 @@ func (r *incoming[K, V]) Entry(e *dump.Entry, ago time.Duration, keep bool) tran
 	if err != nil || c.tooLong(len(name)) || !usableTags(e.Tags) {
 		return transfer.Unusable
 	}
-	if !r.covers(name, len(e.Tags) > 0) {
+	if !r.cover.Covers(c.l2.Lane, name, len(e.Tags) > 0) {
 		return transfer.Unconfirmed
 	}
 	if c.l2.Used() && c.l2.Blocks(name, e.Tags) {
 		return transfer.Changed
 	}
-	fresh, left := r.rest(e.Fresh, ago), r.rest(e.Left, ago)
+	ago = max(ago, 0)
+	age := e.Age
+	if age >= 0 {
+		age += ago
+	}
+	r.Ask(c.flights.HashOf(key), e.Tags, age)
+	fresh, left := transfer.Rest(e.Fresh, ago), transfer.Rest(e.Left, ago)
 	if left <= 0 || e.NotFound && fresh <= 0 {
 		return transfer.Over
 	}
@@ -130,23 +105,6 @@ func (r *incoming[K, V]) Entry(e *dump.Entry, ago time.Duration, keep bool) tran
 		return transfer.Unusable
 	}
 	return r.insert(key, v, e, fresh, min(left, c.kept(max(fresh, 0))), ago)
-}
-
-// covers reports whether the key with that name is covered. While the bus is silent none
-// is.
-func (r *incoming[K, V]) covers(name string, tagged bool) bool {
-	if r.alone {
-		return true
-	}
-	return len(r.covered.Lanes) > 0 && r.c.link.Connected() && r.covered.Covers(r.c.l2.Lane(name), tagged)
-}
-
-// rest is what remains of a life after some time.
-func (r *incoming[K, V]) rest(life, ago time.Duration) time.Duration {
-	if life == dump.Forever {
-		return life
-	}
-	return life - max(ago, 0)
 }
 
 func usableTags(tags []string) bool {
@@ -177,11 +135,13 @@ func (r *incoming[K, V]) absent(key K, e *dump.Entry, fresh time.Duration) (o tr
 	if v, _ := c.judgeTags(n.Value.tags); v != generation.Valid {
 		return transfer.Changed
 	}
+	n.Value.taken = true
 	o = transfer.Changed
 	c.flights.Restore(r.watch, key, func() {
-		if o = transfer.Present; !r.has(key) {
+		if r.has(key) {
+			o = transfer.Present
+		} else if r.Admit(func() { c.negatives.Set(n, 1) }) {
 			o = transfer.Stored
-			c.negatives.Set(n, 1)
 		}
 	})
 	return o
@@ -196,7 +156,7 @@ func (r *incoming[K, V]) stampsOf(e *dump.Entry) stamps {
 
 // has reports whether L1 has an answer for key. The lock of its flights is held.
 func (r *incoming[K, V]) has(key K) bool {
-	if e, now := r.c.memory.Peek(key); e != nil && now < e.Dead {
+	if e, now := r.c.memory.Peek(key); e != nil && now < e.Dead && !r.c.generation.Invalidates(e.Value.Stamp()) && !r.c.tagsDropped(e) {
 		return true
 	}
 	return r.c.recall(key) != nil
@@ -221,22 +181,24 @@ func (r *incoming[K, V]) insert(key K, v V, from *dump.Entry, fresh, left, ago t
 	if from.Expired {
 		e.Value.Expire()
 	}
-	c.refreshSoon(e, now, fresh, r.life(from, fresh, ago), 0)
+	c.refreshSoon(e, now, fresh, transfer.Life(from, fresh, ago), 0)
 	c.mark(e)
+	e.Value.State |= lives.Taken
 	var removed []removal[K, V]
 	o = transfer.Changed
 	c.flights.Restore(r.watch, key, func() {
-		switch {
-		case r.has(key):
+		if r.has(key) {
 			o = transfer.Present
-		case c.roomLeft() == 0:
-			o = transfer.Full
-		default:
-			o = transfer.Full
-			if removed, ok = c.memory.Set(e, weight); ok {
-				o = transfer.Stored
-			}
+			return
 		}
+		r.Admit(func() {
+			o = transfer.Full
+			if c.roomLeft() > 0 {
+				if removed, ok = c.memory.Set(e, weight); ok {
+					o = transfer.Stored
+				}
+			}
+		})
 	})
 	c.memory.Notify(removed)
 	if o == transfer.Stored && from.Uses > 0 {
@@ -245,21 +207,36 @@ func (r *incoming[K, V]) insert(key K, v V, from *dump.Entry, fresh, left, ago t
 	return o
 }
 
-// life is the whole life of a value, of which fresh is left.
-func (r *incoming[K, V]) life(from *dump.Entry, fresh, ago time.Duration) time.Duration {
-	if from.Age < 0 || fresh == dump.Forever || fresh <= 0 {
-		return fresh
+// withdraw removes the entries of L1 that old reports.
+func (r *incoming[K, V]) withdraw(old func(*drops.Aged) bool) {
+	for e := range r.c.memory.All() {
+		r.withdrawKey(e.Key, false, old)
 	}
-	return fresh + from.Age + ago
+	for n := range r.c.negatives.All() {
+		r.withdrawKey(n.Key, false, old)
+	}
 }
 
-func (r *incoming[K, V]) Drop(name []byte) {
+// withdrawKey is withdraw for one key. With lasting no entry of it is taken in any more.
+func (r *incoming[K, V]) withdrawKey(key K, lasting bool, old func(*drops.Aged) bool) {
+	c, hash := r.c, r.c.flights.HashOf(key)
+	var removed []removal[K, V]
+	c.flights.Withdraw(key, lasting, func() (gone bool) {
+		if e, _ := c.memory.Peek(key); e != nil && old(&drops.Aged{Hash: hash, Tags: recordOf(e).tags.all(), Taken: e.Value.State&lives.Taken != 0, Born: c.born(e)}) {
+			removed, gone = c.forgetValue(key), true
+		}
+		if n, _ := c.negatives.Peek(key); n != nil && n.Value.notFound && old(&drops.Aged{Hash: hash, Tags: n.Value.tags.all(), Taken: n.Value.taken}) {
+			c.negatives.Delete(key)
+			gone = true
+		}
+		return gone
+	})
+	c.memory.Notify(removed)
+}
+
+func (r *incoming[K, V]) Drop(name []byte, ago time.Duration) {
 	if key, err := r.c.parseKey(string(name)); err == nil {
-		r.c.dropLocal(key, false)
+		began := r.c.now() - int64(ago)
+		r.withdrawKey(key, true, func(e *drops.Aged) bool { return e.Taken || e.Born != 0 && e.Born < began })
 	}
-}
-
-func (r *incoming[K, V]) DropAll() {
-	r.c.invalidateAllLocal()
-	r.c.negatives.Clear()
 }

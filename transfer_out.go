@@ -6,10 +6,11 @@ import (
 	"hash/maphash"
 	"iter"
 	"log/slog"
-	"sync"
+	"math"
 	"time"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/drops"
 	"github.com/strata-cache/strata/internal/dump"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
@@ -43,10 +44,14 @@ func (s source[K, V]) CheckKeys() error {
 	return nil
 }
 
-func (s source[K, V]) Hot(n int) iter.Seq[string] {
+func (s source[K, V]) Hot(n int, left *dump.Left) iter.Seq[string] {
+	hot := s.c.hottest(math.MaxInt)
+	left.Beyond += uint64(max(0, len(hot)-n))
 	return func(yield func(string) bool) {
-		for _, e := range s.c.hottest(min(n, s.c.Len())) {
-			if name, err := s.c.nameOf(e.Key); err == nil && !yield(name) {
+		for _, e := range hot[:min(n, len(hot))] {
+			if name, err := s.c.nameOf(e.Key); err != nil {
+				left.Gone++
+			} else if !yield(name) {
 				return
 			}
 		}
@@ -67,9 +72,9 @@ func (s source[K, V]) Dump(ctx context.Context, part, parts int) (transfer.Dump,
 	if err := s.CheckKeys(); err != nil {
 		return nil, err
 	}
-	d := &outgoing[K, V]{c: c, part: part, parts: parts, begun: c.now(), seen: c.stamps(nil)}
+	d := &outgoing[K, V]{c: c, part: part, parts: parts, begun: c.now(), seen: c.stamps(nil), Teller: drops.Teller{Log: c.drops}}
 	if !c.l2.HasBus() {
-		d.watch = c.flights.Watch(d.drops.add)
+		d.watch = c.flights.Watch(d.names.Add)
 	}
 	if p, ok := c.link.Known(); ok && c.l2.HasPositions() {
 		d.position = transfer.AppendPosition(nil, &p)
@@ -92,9 +97,11 @@ type outgoing[K comparable, V any] struct {
 	now         dump.Entry // the step of Entries
 	value       V          // of now
 
+	drops.Teller
 	watch *flight.Watch[K] // of a cache without a bus
-	drops dropLog[K]
+	names transfer.Dropped[K]
 	seen  stamps // from the last look at drops that concern many entries
+	left  dump.Left
 }
 
 func (d *outgoing[K, V]) Position() []byte { return d.position }
@@ -110,8 +117,10 @@ func (d *outgoing[K, V]) Close() {
 func (d *outgoing[K, V]) Entries() iter.Seq2[*dump.Entry, func([]byte) ([]byte, error)] {
 	return func(yield func(*dump.Entry, func([]byte) ([]byte, error)) bool) {
 		c := d.c
-		for _, e := range c.memory.Hottest(c.memory.Len()) {
+		all := c.memory.Hottest(math.MaxInt) // not Len: entries that come meanwhile push out none
+		for i, e := range all {
 			if d.mine(e.Key) && d.take(e.Key) && !yield(&d.now, d.append) {
+				d.left.Beyond += uint64((len(all) - i - 1 + c.negatives.Len()) / max(1, d.parts))
 				return
 			}
 		}
@@ -144,10 +153,12 @@ func (d *outgoing[K, V]) append(b []byte) (all []byte, err error) {
 func (d *outgoing[K, V]) take(key K) bool {
 	c := d.c
 	if c.flights.Busy(key) {
+		d.left.Busy++
 		return false
 	}
 	e, now := c.memory.Peek(key) // after Busy
 	if e == nil || now >= e.Dead || c.verdictOn(e) != generation.Valid || !d.name(key) {
+		d.left.Gone++
 		return false
 	}
 	about := recordOf(e)
@@ -158,7 +169,8 @@ func (d *outgoing[K, V]) take(key K) bool {
 	d.now.Expired, d.now.NotFound, d.now.ID, d.now.Tags = e.Value.Expired(), false, uint64(about.id), about.tags.all()
 	d.now.Uses, d.now.Weight = int(e.Uses()), 1
 	if c.o.Memory.Weigh != nil {
-		d.now.Weight, _ = c.weigh(key, e.Value.value)
+		w, _ := c.weigh(key, e.Value.value)
+		d.now.Weight = max(1, w) // the reader weighs anew, and pins for itself
 	}
 	d.value = e.Value.value
 	return true
@@ -167,6 +179,7 @@ func (d *outgoing[K, V]) take(key K) bool {
 // takeNegative is take for a negative entry.
 func (d *outgoing[K, V]) takeNegative(e *l1.Entry[K, negative]) bool {
 	if d.c.flights.Busy(e.Key) {
+		d.left.Busy++
 		return false
 	}
 	n := d.c.recall(e.Key)
@@ -200,7 +213,7 @@ func (d *outgoing[K, V]) Dropped() (names []string, all bool) {
 	if d.watch == nil {
 		return nil, false
 	}
-	keys, all := d.drops.take()
+	keys, all := d.names.Take()
 	now := d.c.stamps(nil)
 	all = all || now.generation != d.seen.generation || now.tagGeneration != d.seen.tagGeneration
 	d.seen = now
@@ -215,28 +228,7 @@ func (d *outgoing[K, V]) Dropped() (names []string, all bool) {
 	return names, false
 }
 
-// maxDropped is the number of drops that a dropLog holds.
-const maxDropped = 10_000
-
-// dropLog holds the keys that were dropped since a look at it.
-type dropLog[K comparable] struct {
-	mu   sync.Mutex
-	keys []K
-	all  bool // there were more
-}
-
-func (l *dropLog[K]) add(key K) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.keys = append(l.keys, key); len(l.keys) > maxDropped {
-		l.keys, l.all = nil, true
-	}
-}
-
-func (l *dropLog[K]) take() (keys []K, all bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	keys, all = l.keys, l.all
-	l.keys, l.all = nil, false
-	return keys, all
+func (d *outgoing[K, V]) Left() dump.Left {
+	d.left.Coarse = d.c.drops.Coarse()
+	return d.left
 }

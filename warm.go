@@ -82,13 +82,16 @@ func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions)
 
 // joinWithin is how long Warm and a restore wait for the bus of a new instance. Entries
 // from before it is connected are in doubt once it is.
-const joinWithin = 3 * time.Second
+const (
+	joinWithin = 3 * time.Second
+	joinPoll   = 10 * time.Millisecond
+)
 
 // joinBus waits until the bus is connected, or its time is over, or ctx ends, whose error
 // it returns.
 func (c *core) joinBus(ctx context.Context) error {
 	for deadline := time.Now().Add(joinWithin); c.l2.HasBus() && !c.link.Connected() && time.Now().Before(deadline); {
-		if err := wait(ctx, coverPoll); err != nil {
+		if err := wait(ctx, joinPoll); err != nil {
 			return err
 		}
 	}

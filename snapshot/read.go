@@ -104,6 +104,7 @@ type section struct {
 	report  CacheReport
 	fates   outcomes
 	doubt   string // the doubt about entries that need a question to L2
+	told    bool   // the drops are told by logs, in place of drops of everything
 	full    int    // consecutive entries for which L1 had no room
 }
 
@@ -169,7 +170,11 @@ func (in *incoming) from(r *dump.Reader, c clock) error {
 	if in.ago, err = c(h); err != nil {
 		return err
 	}
-	for !in.full() {
+	for {
+		if in.full() {
+			in.rd.partly("L1 is full")
+			return nil
+		}
 		rec, err := r.Next()
 		if err == io.EOF {
 			return nil
@@ -181,7 +186,13 @@ func (in *incoming) from(r *dump.Reader, c clock) error {
 			return err
 		}
 	}
-	return nil
+}
+
+// partly notes why a stream was not read to its end.
+func (rd *reading) partly(why string) {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	rd.report.Rest = why
 }
 
 // sameMode returns an error if a snapshot has another mode than is wanted. The keys of a
@@ -206,6 +217,10 @@ func (in *incoming) record(rec *dump.Record) error {
 		in.entry(&in.sections[rec.Index], rec.Entry)
 	case dump.KindDrop:
 		in.drop(&in.sections[rec.Index], rec.Drop)
+	case dump.KindLog:
+		return in.learn(&in.sections[rec.Index], rec.Log)
+	case dump.KindLeft:
+		in.sections[rec.Index].report.miss(&rec.Left)
 	case dump.KindSectionEnd:
 		in.sections[rec.Index].report.Skipped = int(rec.Counts.Skipped)
 	case dump.KindAbort:
@@ -300,11 +315,24 @@ func (in *incoming) entry(s *section, e *dump.Entry) {
 func (in *incoming) drop(s *section, d dump.Drop) {
 	switch {
 	case s.restore == nil:
-	case d.All:
+	case !d.All:
+		s.restore.Drop(d.Name, in.ago())
+	case !s.told:
 		s.restore.DropAll()
-	default:
-		s.restore.Drop(d.Name)
 	}
+}
+
+// learn takes in a piece of the drops that the other cache knows.
+func (in *incoming) learn(s *section, piece []byte) error {
+	if s.restore == nil {
+		return nil
+	}
+	told, err := s.restore.Learn(piece)
+	s.told = told
+	if err != nil {
+		return fmt.Errorf("%w: %w", dump.ErrCorrupt, err)
+	}
+	return nil
 }
 
 // take adds the counts of a stream.
@@ -312,7 +340,9 @@ func (rd *reading) take(sections []section) {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
 	for i := range sections {
-		sections[i].report.add(&sections[i].fates)
+		s := &sections[i]
+		s.report.add(&s.fates)
+		s.report.Coarse = s.report.Coarse || s.restore != nil && s.restore.Coarse()
 		rd.merge(&sections[i].report)
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"strconv"
 	"time"
 
+	"github.com/strata-cache/strata/internal/dump"
 	"github.com/strata-cache/strata/internal/transfer"
 )
 
@@ -14,6 +16,9 @@ import (
 type Report struct {
 	// Caches has one element for each cache of the snapshot, in its order.
 	Caches []CacheReport
+	// Rest is why the end of a snapshot was not read, though no error happened: L1 is full.
+	// Entries that were not read are not counted. It is empty if all was read.
+	Rest string `json:",omitempty"`
 	// Bytes is the length of the snapshot, or of the part that was read.
 	Bytes int64
 	// Took is the time of the call.
@@ -32,13 +37,15 @@ type CacheReport struct {
 	Doubt string `json:",omitempty"`
 	// Skipped is the number of entries that the writer could not encode.
 	Skipped int
+	// Missing counts the others that the writer had and that the snapshot does not have.
+	Missing
 	// Entries is the number of entries that were written or read.
 	Entries int
 	// Stored is the number of values that are in L1 now, Confirmed that of keys whose
 	// values were read from L2 instead.
 	Stored, Confirmed int
 	// Present is the number of keys that L1 had already, and Changed that of keys that
-	// were dropped, written or loaded meanwhile.
+	// were dropped or written since their values were read, or loaded meanwhile.
 	Present, Changed int
 	// Absent is the number of keys that a drop may concern, and that L2 does not have or
 	// was not asked for. Their first readers load them.
@@ -48,6 +55,26 @@ type CacheReport struct {
 	// of those of a refused cache.
 	Over, Full, Unusable, Passed int
 }
+
+// Missing counts entries that the writer of a snapshot had in L1 when it began and that the
+// snapshot does not have.
+type Missing struct {
+	// Busy entries had a write or a load of their key under way. Gone ones had ended, were
+	// dropped, or were not to be trusted when their turn came, or have a key without a name.
+	// Beyond ones are more than Options.MaxEntries.
+	Busy, Gone, Beyond int
+	// Coarse says that the writer or the reader has seen more drops than it remembers one by
+	// one, so that some keys that were not dropped may be among CacheReport.Changed.
+	Coarse bool `json:",omitempty"`
+}
+
+// miss sets the numbers of entries that the snapshot does not have.
+func (c *CacheReport) miss(l *dump.Left) {
+	c.Busy, c.Gone, c.Beyond, c.Coarse = count(l.Busy), count(l.Gone), count(l.Beyond), l.Coarse
+}
+
+// count is a number of a snapshot, which may be any.
+func count(n uint64) int { return int(min(n, math.MaxInt)) }
 
 // outcomes counts the fates of entries.
 type outcomes [transfer.Outcomes]int
@@ -74,7 +101,11 @@ func (c *CacheReport) merge(o *CacheReport) {
 	if c.Doubt == "" {
 		c.Doubt = o.Doubt
 	}
+	c.Coarse = c.Coarse || o.Coarse
 	c.Skipped += o.Skipped
+	c.Busy += o.Busy
+	c.Gone += o.Gone
+	c.Beyond += o.Beyond
 	c.Entries += o.Entries
 	c.Stored += o.Stored
 	c.Confirmed += o.Confirmed
@@ -90,6 +121,12 @@ func (c *CacheReport) merge(o *CacheReport) {
 // Entries is the number of entries of all caches.
 func (r *Report) Entries() int {
 	return r.sum(func(c *CacheReport) int { return c.Entries })
+}
+
+// Missing is the number of entries of all caches that the writer had and that the snapshot
+// does not have.
+func (r *Report) Missing() int {
+	return r.sum(func(c *CacheReport) int { return c.Skipped + c.Busy + c.Gone + c.Beyond })
 }
 
 // Warm is the number of entries of all caches that came into L1.
@@ -136,6 +173,12 @@ func (r *Report) log(to *slog.Logger, done, failed string, err error) {
 	about := []slog.Attr{
 		slog.Any("caches", names), slog.Int("entries", r.Entries()), slog.Int("warm", r.Warm()), slog.Int64("bytes", r.Bytes),
 		slog.Float64("seconds", float64(r.Took.Round(time.Millisecond))/1e9), slog.Float64("mb_per_second", float64(int(r.MBPerSecond()*10))/10),
+	}
+	if n := r.Missing(); n > 0 {
+		about = append(about, slog.Int("missing", n))
+	}
+	if r.Rest != "" {
+		about = append(about, slog.String("rest", r.Rest))
 	}
 	if doubt != "" {
 		about = append(about, slog.String("doubt", doubt))

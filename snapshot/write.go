@@ -48,6 +48,7 @@ type writing struct {
 	w      *dump.Writer
 	p      *pipe
 	dumps  []transfer.Dump // of the mode Values
+	left   []dump.Left     // for each cache
 	report Report
 }
 
@@ -122,6 +123,24 @@ func (w *writing) begin() error {
 		}
 		w.report.Caches = append(w.report.Caches, CacheReport{Name: s.Name()})
 	}
+	w.left = make([]dump.Left, len(w.all))
+	for i, d := range w.dumps { // after all sections
+		if piece := d.Know(); piece != nil {
+			if err := w.w.Log(i, piece); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tell writes drops that the cache of section i knows.
+func (w *writing) tell(i int, all bool) error {
+	for _, piece := range w.dumps[i].Tell(all) {
+		if err := w.w.Log(i, piece); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -129,15 +148,36 @@ func (w *writing) begin() error {
 func (w *writing) keys() error {
 	lists := make([]iter.Seq[string], len(w.all))
 	for i, s := range w.all {
-		n := s.Len()
+		n := math.MaxInt
 		if w.o.MaxEntries > 0 {
-			n = min(n, w.o.MaxEntries)
+			n = w.o.MaxEntries
 		}
-		lists[i] = s.Hot(n)
+		lists[i] = s.Hot(n, &w.left[i])
 	}
-	return inTurn(lists, func(string) int { return 0 }, func(i int, name string) error {
+	err := inTurn(lists, func(string) int { return 0 }, func(i int, name string) error {
 		return w.count(i, w.w.Key(i, name))
 	})
+	if err != nil {
+		return err
+	}
+	return w.missing()
+}
+
+// missing writes and reports the numbers of entries that are missing.
+func (w *writing) missing() error {
+	for i, d := range w.dumps {
+		w.left[i] = d.Left()
+	}
+	for i, l := range w.left {
+		w.report.Caches[i].miss(&l)
+		if l == (dump.Left{}) {
+			continue
+		}
+		if err := w.w.Left(i, l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // given is an entry that a cache gives away.
@@ -169,10 +209,18 @@ func (w *writing) values() error {
 		}
 		return w.count(i, w.w.Entry(i, g.entry, g.value))
 	})
+	if err == nil {
+		err = w.drops()
+	}
+	for i := range w.dumps {
+		if err == nil {
+			err = w.tell(i, true)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	return w.drops()
+	return w.missing()
 }
 
 // hottest iterates over the entries of d, up to those that Options.MaxEntries allows.
@@ -271,6 +319,10 @@ func (w *writing) drops() error {
 		}
 		if !all {
 			continue
+		}
+		// Readers of earlier versions know nothing but a drop of everything.
+		if err := w.tell(i, false); err != nil {
+			return err
 		}
 		if err := w.w.DropAll(i, false); err != nil {
 			return err

@@ -38,6 +38,8 @@ const (
 	// MaxName is the largest length of a section's name, namespace and codec in bytes,
 	// each.
 	MaxName = 4 << 10
+	// MaxLog is the largest length of a piece of a log of drops in bytes.
+	MaxLog = MaxPayload - 2
 	// MaxReason is the largest length of the reason of an Abort in bytes.
 	MaxReason = 1 << 10
 )
@@ -142,6 +144,17 @@ func (c *Counts) add(d Counts) {
 	c.Skipped += d.Skipped
 }
 
+// Left is the numbers of entries that the cache of a section had, and that are not in the
+// stream.
+type Left struct {
+	// Busy entries had a write or load of their key under way. Gone ones had ended, were
+	// dropped, or were not to be trusted when their turn came, or have a key without a name. Beyond is the number of
+	// those above the bound that the caller has set.
+	Busy, Gone, Beyond uint64
+	// Coarse says that the cache remembers some drops by marks that keys share.
+	Coarse bool
+}
+
 // Kind tells what a Record is.
 type Kind uint8
 
@@ -157,6 +170,10 @@ const (
 	KindDrop
 	// KindSectionEnd: a section has ended, and its counts are right.
 	KindSectionEnd
+	// KindLog: a piece of the drops that the cache of a section knows.
+	KindLog
+	// KindLeft: the numbers of entries that are missing.
+	KindLeft
 	// KindAbort: the writer has given up. The records before it are usable.
 	KindAbort
 )
@@ -176,6 +193,10 @@ type Record struct {
 	Entry *Entry
 	// Drop is set for KindDrop.
 	Drop Drop
+	// Log is set for KindLog. It may be empty.
+	Log []byte
+	// Left is set for KindLeft.
+	Left Left
 	// Counts are set for KindSectionEnd.
 	Counts Counts
 	// Reason is set for KindAbort. It is the writer's text, not to be trusted.

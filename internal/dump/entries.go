@@ -43,6 +43,35 @@ func (w *Writer) DropAll(section int, expire bool) error {
 	return w.drop(section, "", expire, true)
 }
 
+// Log writes a piece of the drops that the cache of a section knows, in a form of its own. It returns ErrTooLarge, and goes on, if the piece is longer than MaxLog.
+func (w *Writer) Log(section int, piece []byte) error {
+	s, err := w.section(section)
+	if err != nil {
+		return err
+	}
+	if len(piece) > MaxLog {
+		return fmt.Errorf("dump: log of drops: %w", ErrTooLarge)
+	}
+	w.flush(s)
+	w.control(frameLog, append(binary.AppendUvarint(w.out[:atPayload], uint64(section)), piece...))
+	return w.err
+}
+
+// Left writes the numbers of entries of a section that are missing.
+func (w *Writer) Left(section int, l Left) error {
+	s, err := w.section(section)
+	if err != nil {
+		return err
+	}
+	w.flush(s)
+	b := binary.AppendUvarint(w.out[:atPayload], uint64(section))
+	for _, n := range [...]uint64{l.Busy, l.Gone, l.Beyond, uint64(flag(1, l.Coarse))} {
+		b = binary.AppendUvarint(b, n)
+	}
+	w.control(frameLeft, b)
+	return w.err
+}
+
 func (w *Writer) drop(section int, name string, expire, all bool) error {
 	s, err := w.open(section, frameDrops)
 	if err != nil {

@@ -21,6 +21,10 @@ const (
 	frameAbort    = 9
 	// frameSkipped is the lowest kind that readers skip if they do not know it.
 	frameSkipped = 128
+	// frameLog is a piece of the drops that the cache of a section knows.
+	frameLog = 129
+	// frameLeft has the numbers of entries of a section that are missing.
+	frameLeft = 130
 )
 
 // The parts of a frame in memory, in this order: 4 bytes of seed and 8 of the frame's

@@ -166,6 +166,10 @@ func (r *Reader) frame(rec *Record) error {
 		return r.trailer(&c)
 	case frameAbort:
 		return r.abort(payload, rec)
+	case frameLog:
+		return r.log(&c, rec)
+	case frameLeft:
+		return r.left(&c, rec)
 	case 0, frameHeader, framePosition:
 		return corrupt(fmt.Sprintf("unexpected frame of kind %d", kind))
 	}

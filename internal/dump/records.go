@@ -186,6 +186,28 @@ func (r *Reader) trailer(c *cutter) error {
 	return r.frames.finish()
 }
 
+// log reads a piece of a log of drops.
+func (r *Reader) log(c *cutter, rec *Record) error {
+	if err := r.inside(c); err != nil {
+		return err
+	}
+	rec.Kind, rec.Index, rec.Log = KindLog, r.at, c.b
+	return nil
+}
+
+// left reads the numbers of entries that are missing.
+func (r *Reader) left(c *cutter, rec *Record) error {
+	if err := r.inside(c); err != nil {
+		return err
+	}
+	rec.Kind, rec.Index = KindLeft, r.at
+	rec.Left = Left{Busy: c.number(), Gone: c.number(), Beyond: c.number(), Coarse: c.upTo(1) == 1}
+	if c.bad {
+		return corrupt("malformed numbers of missing entries")
+	}
+	return nil
+}
+
 func (r *Reader) abort(payload []byte, rec *Record) error {
 	if len(payload) > MaxReason {
 		return corrupt("reason that is too long")

@@ -13,6 +13,7 @@ package flight
 // store of its own, which any fence of its key from elsewhere takes.
 type Write[K comparable] struct {
 	key    K
+	hash   uint64
 	fenced bool // guarded by the mutex of the key's shard
 }
 
@@ -21,17 +22,17 @@ type Write[K comparable] struct {
 // not wait or call back. Callers of the fenced flights still get their
 // results: they asked before the fence.
 func (g *Group[K, V]) Fence(key K, drop func()) {
-	s := g.shard(key)
+	s, hash := g.shard(key), g.HashOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.fence(s, key)
+	g.fence(s, key, hash)
 	drop()
 }
 
 // fence takes the right of all flights and writes of key. s.mu is held.
-func (g *Group[K, V]) fence(s *shard[K, V], key K) {
+func (g *Group[K, V]) fence(s *shard[K, V], key K, hash uint64) {
 	g.noteRevocation(s)
-	g.watches.changed(key, true)
+	g.dropped(key, hash)
 	s.fenceFlights(key)
 	s.fenceWrites(key, nil)
 }
@@ -89,14 +90,14 @@ func (g *Group[K, V]) fenceAll(s *shard[K, V]) {
 // lose their right to store. Each Begin needs one End. It returns ErrClosed after
 // Close.
 func (g *Group[K, V]) Begin(key K) (*Write[K], error) {
-	s := g.shard(key)
+	s, hash := g.shard(key), g.HashOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}
-	g.fence(s, key)
-	w := &Write[K]{key: key}
+	g.fence(s, key, hash)
+	w := &Write[K]{key: key, hash: hash}
 	if findable(key) {
 		s.writes[key] = append(s.writes[key], w)
 	}
@@ -113,7 +114,7 @@ func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.noteRevocation(s)
-	g.watches.changed(w.key, true)
+	g.dropped(w.key, w.hash)
 	s.fenceFlights(w.key)
 	s.fenceWrites(w.key, w)
 	if stored = insert != nil && !w.fenced; stored {
@@ -129,13 +130,13 @@ func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
 // no other write can come in between and cost either its entry. It returns
 // ErrClosed after Close.
 func (g *Group[K, V]) Store(key K, insert func()) error {
-	s := g.shard(key)
+	s, hash := g.shard(key), g.HashOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return ErrClosed
 	}
-	g.fence(s, key)
+	g.fence(s, key, hash)
 	insert()
 	return nil
 }

@@ -86,8 +86,10 @@ type Flight[K comparable, V any] struct {
 	home   *shard[K, V] // kept here because a NaN hashes to another shard each time
 	kind   Kind
 	fenced bool // has lost the right to store; guarded by the mutex of home
-	node   Node
-	batch  *Batch[K, V] // that the flight belongs to; nil if none
+	// notKept says that its result is in no tier; written by the insert of Land.
+	notKept bool
+	node    Node
+	batch   *Batch[K, V] // that the flight belongs to; nil if none
 	// gathered is the batch that runs the load of a flight which was launched by itself;
 	// nil if none does. Guarded by the mutex of home.
 	gathered *Batch[K, V]

@@ -34,6 +34,12 @@ type Group[K comparable, V any] struct {
 	// kept; from then on it cannot be joined. Otherwise such a flight continues, and
 	// can be joined. It is set before the group is used.
 	CancelAbandoned bool
+	// Hash and Note, if set, are called for each key that is dropped or written, or
+	// for which a load brings nothing to keep: Hash before the lock of its flights is taken, and Note
+	// with the hash under that lock: it must not wait or call back. They are set before the
+	// group is used.
+	Hash func(K) uint64
+	Note func(hash uint64)
 
 	seed    maphash.Seed
 	stamp   func() uint64

@@ -5,11 +5,18 @@ package flight
 // wait or call back. Land reports whether insert was called, and how many
 // callers f had.
 func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored bool, callers int) {
-	s := f.home
+	s, hash := f.home, uint64(0)
+	if insert != nil {
+		hash = g.HashOf(f.Key)
+	}
 	s.mu.Lock()
 	if stored = insert != nil && !f.fenced; stored {
 		insert()
-		g.watches.changed(f.Key, false)
+		if f.notKept || r.Err != nil {
+			g.dropped(f.Key, hash) // an older value has gone, and nothing newer shows it
+		} else {
+			g.watches.changed(f.Key, false)
+		}
 		if f.kind == Reload { // values that others have read meanwhile are older
 			g.noteRevocation(s)
 			s.fenceFlights(f.Key)
@@ -30,7 +37,10 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 // NotKept notes that the result of f is stored in no tier, so that no entry shows
 // it: an extra key of a batch that began earlier may be older. It is called by an
 // insert of [Group.Land].
-func (g *Group[K, V]) NotKept(f *Flight[K, V]) { g.noteRevocation(f.home) }
+func (g *Group[K, V]) NotKept(f *Flight[K, V]) {
+	f.notKept = true
+	g.noteRevocation(f.home)
+}
 
 // detach makes f unjoinable and takes its right to store. Only f itself is
 // removed: its key may belong to a newer flight. If a reload waits for f it is its

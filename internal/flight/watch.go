@@ -83,6 +83,53 @@ func (ws *watches[K]) changed(key K, drop bool) {
 	}
 }
 
+// HashOf returns the hash of key for Note; zero without one.
+func (g *Group[K, V]) HashOf(key K) uint64 {
+	if g.Note == nil {
+		return 0
+	}
+	return g.Hash(key)
+}
+
+// dropped notes that the entry of key was dropped or written. The lock of the key's shard
+// is held.
+func (g *Group[K, V]) dropped(key K, hash uint64) {
+	g.watches.changed(key, true)
+	if g.Note != nil {
+		g.Note(hash)
+	}
+}
+
+// Withdraw calls drop under the lock that Fence takes: it must not wait or call back, and
+// reports whether it has removed the entry of key, which came from elsewhere than a load or
+// a write. Flights and writes keep their rights. With lasting no [Group.Restore] of a watch
+// that has begun inserts an entry of key from now on.
+func (g *Group[K, V]) Withdraw(key K, lasting bool, drop func() bool) {
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if gone := drop(); gone || lasting {
+		g.watches.withdrawn(key, gone, lasting)
+	}
+}
+
+// withdrawn tells the watches that the entry of a key has gone, and marks it with lasting.
+func (ws *watches[K]) withdrawn(key K, gone, lasting bool) {
+	all := ws.begun.Load()
+	if all == nil {
+		return
+	}
+	word, bit := ws.mark(key)
+	for _, w := range *all {
+		if lasting {
+			w.bits[word].Or(bit)
+		}
+		if gone && w.dropped != nil {
+			w.dropped(key)
+		}
+	}
+}
+
 // mark returns the place of the mark of key.
 func (ws *watches[K]) mark(key K) (word, bit uint64) {
 	h := maphash.Comparable(ws.seed, key) % marks

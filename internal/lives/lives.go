@@ -20,9 +20,11 @@ const (
 const (
 	// HashMask are the bits of Lives.State for a hash of the value.
 	HashMask uint64 = 0xfff8
-	// StampShift is the number of the bits below the stamp. The 48 bits above them are
-	// enough for nine years of one event a microsecond.
-	StampShift = 16
+	// Taken is a flag of an entry that came from a snapshot.
+	Taken uint64 = 1 << 16
+	// StampShift is the number of the bits below the stamp. The 47 bits above them are
+	// enough for four years of one event a microsecond.
+	StampShift = 17
 )
 
 // Lives are the times of an entry's life and its stamp. The zero Lives are those of

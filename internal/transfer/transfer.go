@@ -30,8 +30,9 @@ type Source interface {
 	Dump(ctx context.Context, part, parts int) (Dump, error)
 	// Restore begins to take in entries.
 	Restore(ctx context.Context) (Restore, error)
-	// Hot iterates over the names of up to n keys that L1 has, the hottest first.
-	Hot(n int) iter.Seq[string]
+	// Hot iterates over the names of up to n keys that L1 has, the hottest first. It adds
+	// the number of the others to left.
+	Hot(n int, left *dump.Left) iter.Seq[string]
 	// Warm is Cache.Warm for keys with these names. Names that are none are passed over.
 	Warm(ctx context.Context, names iter.Seq[string], perSecond int, progress func(Warmed)) (Warmed, error)
 }
@@ -55,6 +56,13 @@ type Dump interface {
 	// Dropped returns the names of keys that were dropped since the last call, of a cache
 	// whose drops no bus announces. all says that it may be any key.
 	Dropped() (names []string, all bool)
+	// Know returns a piece that says up to which moments the cache knows all drops, before
+	// Entries; nil if it remembers no drops. Tell returns the drops since then by callers of
+	// this cache, in pieces, or with all every drop that it knows.
+	Know() []byte
+	Tell(all bool) (pieces [][]byte)
+	// Left is the numbers of entries that Entries has left out so far.
+	Left() dump.Left
 	// Close ends the dump.
 	Close()
 }
@@ -69,8 +77,14 @@ type Restore interface {
 	// the memory of e any more, so that the value may refer to it. A time of e that is
 	// dump.Forever has no end.
 	Entry(e *dump.Entry, ago time.Duration, keep bool) Outcome
-	// Drop makes a key absent; DropAll makes everything absent that was taken in.
-	Drop(name []byte)
+	// Learn takes in a piece that Know or Tell of the dump has made. told is false if this cache
+	// remembers no drops.
+	Learn(piece []byte) (told bool, err error)
+	// Coarse reports whether the cache remembers some drops by marks that keys share.
+	Coarse() bool
+	// Drop makes a key absent that was taken in, or read before the dump began so long ago.
+	// DropAll makes everything absent that was taken in.
+	Drop(name []byte, ago time.Duration)
 	DropAll()
 	// Close ends the restore.
 	Close()
@@ -85,7 +99,8 @@ const (
 	Stored Outcome = iota
 	// Present: L1 has an entry of the key already.
 	Present
-	// Changed: the key was dropped, written or loaded since the restore began.
+	// Changed: the key was dropped or written since the value was read, or loaded since the
+	// restore began.
 	Changed
 	// Unconfirmed: a drop of the key may have been missed. L2 has to be asked.
 	Unconfirmed

@@ -1,0 +1,175 @@
+package drops
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"sync"
+)
+
+const (
+	// fewMarks and manyMarks are the sizes of a slice of marks, as powers of two: 128 KiB,
+	// and 512 KiB once the cache gives or takes snapshots, and for other origins.
+	fewMarks, manyMarks = 20, 22
+	// maxSlices is the number of slices.
+	maxSlices = 3
+)
+
+// marks are the drops that are not remembered one by one. A mark is the highest bits of a
+// hash. The marks of drops before a snapshot, and those of later ones, are in slices of their
+// own, so that the later ones are not about the keys of the former. The zero marks with a
+// size are empty. They are safe for concurrent use.
+type marks struct {
+	size uint
+
+	mu      sync.Mutex // guards below
+	slices  []slice    // in the order of their ends
+	horizon int64      // stamp of drops that have no mark any more
+}
+
+// slice is the marks of drops with stamps up to an end.
+type slice struct {
+	size   uint // number of bits of a hash
+	end    int64
+	latest int64 // the highest stamp
+	set    int   // number of marks
+	bits   []uint64
+}
+
+// add adds the drop of all hashes that begin with some bits, size of them, and reports
+// whether it is new.
+func (m *marks) add(begin uint64, size uint, stamp int64) (fresh bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.begin()
+	i := slices.IndexFunc(m.slices, func(s slice) bool { return stamp <= s.end })
+	fresh = m.slices[i].add(begin, size, stamp, m.size)
+	if s := &m.slices[i]; s.set > 1<<s.size/2 {
+		m.horizon = max(m.horizon, s.latest)
+		for j := range m.slices[:i+1] {
+			m.slices[j] = slice{end: m.slices[j].end}
+		}
+	}
+	return fresh
+}
+
+// begin makes the first slice. mu is held.
+func (m *marks) begin() {
+	if len(m.slices) == 0 {
+		m.slices = []slice{{end: math.MaxInt64}}
+	}
+}
+
+// add is marks.add for a slice, which gets a size if it is empty.
+func (s *slice) add(begin uint64, size uint, stamp int64, newSize uint) (fresh bool) {
+	if s.bits == nil {
+		s.size, s.bits = newSize, make([]uint64, 1<<newSize/64)
+	}
+	n := uint64(1)
+	if size > s.size {
+		begin >>= size - s.size
+	} else {
+		begin, n = begin<<(s.size-size), 1<<(s.size-size)
+	}
+	for at := begin; at < begin+n; at++ {
+		if s.bits[at/64]&(1<<(at%64)) == 0 {
+			s.bits[at/64] |= 1 << (at % 64)
+			s.set++
+			fresh = true
+		}
+	}
+	s.latest = max(s.latest, stamp)
+	return fresh
+}
+
+// cut begins a slice for stamps above end. If there are too many, the two oldest become one.
+func (m *marks) cut(end int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.begin()
+	i := slices.IndexFunc(m.slices, func(s slice) bool { return end <= s.end })
+	if m.slices[i].end == end {
+		return
+	}
+	first := m.slices[i] // a stamp above end that is in it already stays there
+	m.slices[i] = slice{end: m.slices[i].end}
+	if first.end = end; first.latest > end {
+		m.slices[i].size, m.slices[i].latest, m.slices[i].set, m.slices[i].bits = first.size, first.latest, first.set, slices.Clone(first.bits)
+	}
+	if m.slices = slices.Insert(m.slices, i, first); len(m.slices) > maxSlices {
+		m.merge()
+	}
+}
+
+// merge makes the two oldest slices one. mu is held.
+func (m *marks) merge() {
+	older, newer := m.slices[0], m.slices[1]
+	m.slices = slices.Delete(m.slices, 0, 1)
+	if older.bits == nil {
+		return
+	}
+	older.end = newer.end
+	newer.each(func(at uint64) { older.add(at, newer.size, newer.latest, 0) })
+	m.slices[0] = older
+}
+
+// last returns a stamp that is not lower than that of the last drop of a hash; zero if there
+// was none.
+func (m *marks) last(hash uint64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range slices.Backward(m.slices) {
+		at := hash >> (64 - s.size)
+		if s.bits != nil && s.bits[at/64]&(1<<(at%64)) != 0 {
+			return max(s.latest, m.horizon)
+		}
+	}
+	return m.horizon
+}
+
+// stamp returns the stamp of the last of all drops.
+func (m *marks) stamp() (last int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last = m.horizon
+	for _, s := range m.slices {
+		last = max(last, s.latest)
+	}
+	return last
+}
+
+// ended returns the stamp of the drops that have no mark any more.
+func (m *marks) ended() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.horizon
+}
+
+// widen makes the size of slices larger that are made from now on.
+func (m *marks) widen(size uint) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.size = size
+}
+
+// each calls f with each mark in order.
+func (s *slice) each(f func(at uint64)) {
+	for i, word := range s.bits {
+		for ; word != 0; word &= word - 1 {
+			f(uint64(i)*64 + uint64(bits.TrailingZeros64(word)))
+		}
+	}
+}
+
+// ends returns the ends of the slices, the last of which is that of all time.
+func (m *marks) ends() (all []int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.slices {
+		all = append(all, s.end)
+	}
+	if len(all) == 0 {
+		all = []int64{math.MaxInt64}
+	}
+	return all
+}

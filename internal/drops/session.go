@@ -1,0 +1,132 @@
+package drops
+
+import "time"
+
+// Teller tells of drops in one snapshot on its way out. Without a Log it tells nothing.
+type Teller struct {
+	Log   *Log
+	known int64 // the moment that Know has told
+}
+
+// Know returns the piece of [Log.Know].
+func (t *Teller) Know() (piece []byte) {
+	if t.Log == nil {
+		return nil
+	}
+	var k Knowledge
+	piece, k = t.Log.Know()
+	t.known = k[0].At
+	return piece
+}
+
+// Tell returns the drops by this cache since Know, or with all every drop that it knows.
+func (t *Teller) Tell(all bool) (pieces [][]byte) {
+	switch {
+	case t.Log == nil:
+		return nil
+	case all:
+		return t.Log.TellAll()
+	}
+	return t.Log.Tell(t.known)
+}
+
+// Learner learns of drops from one snapshot on its way in. Without a Log it learns
+// nothing, and admits all. Make it with [NewLearner]. It is not safe for concurrent use.
+type Learner struct {
+	log *Log
+	// withdraw removes the entries of the cache that old reports.
+	withdraw func(old func(*Aged) bool)
+	lesson   Lesson
+	query    Query
+	begun    bool // an entry was asked for
+}
+
+// Aged describes an entry of a cache by all that decides about it.
+type Aged struct {
+	// Hash is that of the key.
+	Hash uint64
+	Tags []string
+	// Taken says that the entry came from a snapshot.
+	Taken bool
+	// Born is the time of the clock at which the value was read; zero if it is not known.
+	Born int64
+}
+
+// NewLearner returns a Learner. withdraw removes the entries of the cache that old reports.
+func NewLearner(log *Log, withdraw func(old func(*Aged) bool)) Learner {
+	l := Learner{log: log, withdraw: withdraw}
+	if log != nil {
+		log.Use()
+		l.query.Cut = log.Cut()
+	}
+	return l
+}
+
+// Learn takes in a piece. told is false without a Log.
+func (l *Learner) Learn(piece []byte) (told bool, err error) {
+	if l.log == nil {
+		return false, nil
+	}
+	if err = l.log.Learn(piece, &l.lesson); l.lesson.whole {
+		l.End()
+	}
+	return true, err
+}
+
+// End makes entries absent that are older than the drops that were told.
+func (l *Learner) End() {
+	if l.log == nil {
+		return
+	}
+	if l.lesson.News() {
+		var q Query
+		l.withdraw(func(e *Aged) bool {
+			q.Born, q.Hashes = 0, hashes(q.Hashes, e.Hash, e.Tags)
+			if e.Born != 0 {
+				q.Born = l.log.Stamp(e.Born)
+			}
+			return !l.log.Outlives(&l.lesson, &q, e.Taken)
+		})
+	}
+	l.log.Learned(&l.lesson)
+}
+
+func hashes(b []uint64, key uint64, tags []string) []uint64 {
+	b = append(b[:0], key)
+	for _, t := range tags {
+		b = append(b, Tag(t))
+	}
+	return b
+}
+
+// Ask makes an entry of the snapshot the one that Admit is about: the hash of its key, its
+// tags, and the age of its value, which is negative if it is not known.
+func (l *Learner) Ask(key uint64, tags []string, age time.Duration) {
+	if l.log == nil {
+		return
+	}
+	if !l.begun {
+		l.begun = true
+		l.log.Begin(&l.lesson)
+	}
+	l.query.Knows, l.query.Born = l.lesson.Knows, 0
+	l.query.Hashes = hashes(l.query.Hashes, key, tags)
+	if age >= 0 {
+		l.query.Born = l.log.Stamp(l.log.now()) - int64(age)
+	}
+}
+
+// Admit is [Log.Admit] for that entry.
+func (l *Learner) Admit(insert func()) bool { return l.log.Admit(&l.query, insert) }
+
+// DropAll makes all entries absent that came from snapshots, and admits no more of any
+// restore that has begun.
+func (l *Learner) DropAll() {
+	if l.log != nil {
+		l.log.CutAll()
+	}
+	l.withdraw(func(e *Aged) bool { return e.Taken })
+}
+
+// Coarse is [Log.Coarse].
+func (l *Learner) Coarse() bool { return l.log.Coarse() }

@@ -1,0 +1,206 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/snapshot"
+)
+
+type users = *strata.Cache[string, string]
+
+// waysToDrop are the ways in which a caller makes k1, which has the tag t, absent or stale.
+func waysToDrop() map[string]func(t *testing.T, c users) {
+	failed := errors.New("failed")
+	return map[string]func(t *testing.T, c users){
+		"Invalidate":     func(t *testing.T, c users) { must(t, c.Invalidate(t.Context(), "k1")) },
+		"InvalidateHold": func(t *testing.T, c users) { must(t, c.InvalidateHold(t.Context(), time.Second, "k1")) },
+		"InvalidateAll":  func(t *testing.T, c users) { must(t, c.InvalidateAll(t.Context())) },
+		"Update that fails": func(t *testing.T, c users) {
+			if err := c.Update(t.Context(), "k1", func(context.Context) (string, error) { return "", failed }); !errors.Is(err, failed) {
+				t.Error(err)
+			}
+		},
+		"Set and Invalidate": func(t *testing.T, c users) {
+			must(t, c.Set(t.Context(), "k1", "newer"))
+			must(t, c.Invalidate(t.Context(), "k1"))
+		},
+		"Set that is not kept": func(t *testing.T, c users) {
+			must(t, c.Set(t.Context(), "k1", "newer", strata.WithTTL(-1)))
+		},
+		"Set that has ended": func(t *testing.T, c users) {
+			must(t, c.Set(t.Context(), "k1", "newer", strata.WithTTL(time.Second)))
+		},
+		"SetNotFound that has ended": func(t *testing.T, c users) {
+			must(t, c.SetNotFound(t.Context(), "k1", strata.WithTTL(time.Second)))
+		},
+		"load that finds nothing": func(t *testing.T, c users) {
+			absent := func(context.Context, string) (string, error) { return "", strata.ErrNotFound }
+			if _, err := c.GetOrLoad(t.Context(), "k1", absent, strata.SkipRead(), strata.WithTTL(time.Second)); !strata.IsNotFound(err) {
+				t.Error(err)
+			}
+		},
+		"load that is not kept": func(t *testing.T, c users) {
+			load := func(context.Context, string) (string, error) { return "newer", nil }
+			if _, err := c.GetOrLoad(t.Context(), "k1", load, strata.SkipRead(), strata.WithTTL(-1)); err != nil {
+				t.Error(err)
+			}
+		},
+		"InvalidateTags": func(t *testing.T, c users) { must(t, c.InvalidateTags(t.Context(), "t")) },
+		"ExpireTags":     func(t *testing.T, c users) { must(t, c.ExpireTags(t.Context(), "t")) },
+		"Expire":         func(t *testing.T, c users) { must(t, c.Expire(t.Context(), "k1")) },
+		"ExpireAll":      func(t *testing.T, c users) { must(t, c.ExpireAll(t.Context())) },
+	}
+}
+
+// saved returns the bytes of a snapshot of c.
+func saved(t testing.TB, c users) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	_, err := snapshot.Write(t.Context(), &file, snapshot.Options{}, c)
+	must(t, err)
+	return file.Bytes()
+}
+
+func loaded(t testing.TB, file []byte, c users) snapshot.CacheReport {
+	t.Helper()
+	r, err := snapshot.Read(t.Context(), bytes.NewReader(file), snapshot.Options{}, c)
+	if err != nil || len(r.Caches) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	return r.Caches[0]
+}
+
+// tagged returns a cache with 50 entries, of which k1 has the tag t.
+func tagged(t testing.TB) users {
+	t.Helper()
+	c := alone(t, "users", 50)
+	must(t, c.Set(t.Context(), "k1", "v1", strata.WithTags("t")))
+	return c
+}
+
+// absent fails if c serves k1.
+func absent(t *testing.T, c users, after string) {
+	t.Helper()
+	if v, ok := c.Get(t.Context(), "k1"); ok {
+		t.Errorf("%s: k1 is back as %q", after, v)
+	}
+}
+
+// pushOut fills c until k1 has no room, so that nothing in L1 tells of it any more.
+func pushOut(t *testing.T, c users) {
+	t.Helper()
+	must(t, c.Tune(strata.Tuning{MaxEntries: new(int64(1))}))
+	must(t, c.Set(t.Context(), "other", "v"))
+	must(t, c.Tune(strata.Tuning{MaxEntries: new(int64(100_000))}))
+}
+
+func TestSnapshotBringsBackNothingThatWasDroppedSinceItWasMade(t *testing.T) {
+	for way, drop := range waysToDrop() {
+		t.Run(way, func(t *testing.T) {
+			for _, gone := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					c := tagged(t)
+					older := saved(t, c)
+					drop(t, c)
+					time.Sleep(2 * time.Second) // in the bubble, until negative entries and purges are over
+					if gone {
+						pushOut(t, c)
+					}
+					newer := saved(t, c)
+					for _, file := range [][]byte{older, newer, older, older} {
+						loaded(t, file, c)
+						absent(t, c, "the same cache")
+					}
+					for _, order := range [][][]byte{{newer, older, older}, {older, newer}, {older, newer, older}, {newer, older, newer}} {
+						restarted := alone(t, "users", 0)
+						for _, file := range order {
+							loaded(t, file, restarted)
+						}
+						absent(t, restarted, "another cache")
+						again := saved(t, restarted) // it passes on what it has learned
+						third := alone(t, "users", 0)
+						loaded(t, again, third)
+						loaded(t, older, third)
+						absent(t, third, "the cache after that")
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestDropBeforeALoadCountsWhereverTheFileComesFrom(t *testing.T) {
+	for way, drop := range waysToDrop() {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				other := tagged(t)
+				time.Sleep(5 * time.Minute) // in the bubble
+				c := alone(t, "users", 0)
+				drop(t, c)
+				time.Sleep(5 * time.Minute) // in the bubble
+				if r := loaded(t, saved(t, other), c); strings.HasSuffix(way, "All") != (r.Stored == 0) || !strings.HasSuffix(way, "All") && r.Stored != 49 {
+					t.Errorf("%+v", r)
+				}
+				absent(t, c, "a value that was loaded before the drop")
+			})
+		})
+	}
+}
+
+func TestKeysThatWereWrittenBeforeASnapshotComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := alone(t, "users", 2000)
+		must(t, c.InvalidateAll(t.Context()))
+		must(t, c.InvalidateTags(t.Context(), "t"))
+		fill(t, c, 2000)
+		file := saved(t, c)
+		must(t, c.Tune(strata.Tuning{Off: new(true)}))
+		must(t, c.Tune(strata.Tuning{Off: new(false)}))
+		for i, to := range []users{c, alone(t, "users", 0)} {
+			for range 2 {
+				loaded(t, file, to)
+				if n := holds(t, to, 2000); n != 2000 {
+					t.Errorf("cache %d: %d of 2000", i, n)
+				}
+			}
+		}
+	})
+}
+
+func TestManyDropsOfOtherKeysCostASnapshotLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct{ drops, least int }{{11_000, 2000}, {30_000, 1980}, {300_000, 1800}} {
+			c := alone(t, "users", 2000)
+			file := saved(t, c)
+			must(t, c.Invalidate(t.Context(), "k1"))
+			for i := range tt.drops {
+				must(t, c.Invalidate(t.Context(), fmt.Sprint("other", i)))
+			}
+			newer := saved(t, c)
+			must(t, c.Tune(strata.Tuning{Off: new(true)})) // empties L1
+			must(t, c.Tune(strata.Tuning{Off: new(false)}))
+			restarted := alone(t, "users", 0)
+			must(t, restarted.Set(t.Context(), "own", "mine"))
+			loaded(t, file, restarted)
+			loaded(t, newer, restarted)
+			for i, to := range []users{c, restarted} {
+				loaded(t, file, to)
+				absent(t, to, "after many drops")
+				if n := holds(t, to, 2000); n < tt.least-1 || n > 1999 {
+					t.Errorf("%d drops, cache %d: %d of 1999", tt.drops, i, n)
+				}
+			}
+			if v, ok := restarted.Get(t.Context(), "own"); !ok || v != "mine" {
+				t.Errorf("%d drops: the reader's own entry is %q", tt.drops, v)
+			}
+		}
+	})
+}
