@@ -234,8 +234,10 @@ func (c *Cache[K, V]) Keys() iter.Seq[K] {
 // of the begin of the iteration: with memory.LRU by the place in the order of eviction,
 // with memory.LFU by the number of uses, and else by the number of recent uses, up to
 // three. The order is that of each shard of L1; between entries of different shards it is
-// approximate. With LRU and LFU pinned entries are left out. Use it to load the hot part
-// of a cache in a new process.
+// approximate. With LRU and LFU pinned entries that were read come first, and the other
+// pinned entries last. Use it to load the hot part of a cache in a new process, and
+// math.MaxInt as n for all entries: with Len as n, entries that come in between would push
+// out others.
 func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, e := range c.hottest(n) {

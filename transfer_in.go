@@ -237,6 +237,6 @@ func (r *incoming[K, V]) withdrawKey(key K, lasting bool, old func(*drops.Aged) 
 func (r *incoming[K, V]) Drop(name []byte, ago time.Duration) {
 	if key, err := r.c.parseKey(string(name)); err == nil {
 		began := r.c.now() - int64(ago)
-		r.withdrawKey(key, true, func(e *drops.Aged) bool { return e.Taken || e.Born != 0 && e.Born < began })
+		r.withdrawKey(key, !r.Learner.Drop(r.c.flights.HashOf(key)), func(e *drops.Aged) bool { return e.Taken || e.Born != 0 && e.Born < began })
 	}
 }

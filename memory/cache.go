@@ -191,8 +191,10 @@ func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 // Hottest iterates over up to n keys and values, the most used first, as of the
 // call of Hottest: with LRU the last used first, with LFU by the number of uses, and else
 // by the number of recent uses, up to three. The order is that of each shard; between
-// entries of different shards it is approximate. With LRU and LFU pinned entries are left out.
-// Use it to transfer the hot part of a cache to a new process.
+// entries of different shards it is approximate. With LRU and LFU pinned entries that were
+// read come first, and the other pinned entries last. Use it to transfer the hot part of a
+// cache to a new process, and math.MaxInt as n for all entries: entries that come between a
+// call of Len and one of Hottest would push out others.
 func (c *Cache[K, V]) Hottest(n int) iter.Seq2[K, V] {
 	hottest := c.engine.Hottest(n)
 	return func(yield func(K, V) bool) {

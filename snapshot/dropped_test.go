@@ -12,6 +12,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/snapshot"
+	"github.com/strata-cache/strata/stratatest"
 )
 
 type users = *strata.Cache[string, string]
@@ -203,4 +204,39 @@ func TestManyDropsOfOtherKeysCostASnapshotLittle(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestCachesWithL2OrBusBringBackNothingOfAFileFromBeforeADrop(t *testing.T) {
+	for way, drop := range waysToDrop() {
+		for name, parts := range map[string]struct{ tier, bus bool }{"tier": {tier: true}, "bus": {bus: true}, "both": {true, true}} {
+			t.Run(way+" with "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := alone(t, "users", 0, func(o *strata.Options[string, string]) {
+						tier, bus := stratatest.NewTier(), stratatest.NewBus()
+						if parts.tier {
+							o.Remote.Tier = tier
+						}
+						if parts.bus {
+							o.Remote.Bus = bus
+							tier.Announce(bus)
+						}
+					})
+					time.Sleep(5 * time.Second) // in the bubble, until the bus is connected
+					fill(t, c, 50)
+					must(t, c.Set(t.Context(), "k1", "v1", strata.WithTags("t")))
+					file := saved(t, c)
+					if drop(t, c); t.Failed() {
+						return
+					}
+					time.Sleep(2 * time.Second) // in the bubble
+					pushOut(t, c)
+					r, err := snapshot.Read(t.Context(), bytes.NewReader(file), snapshot.Options{}, c)
+					if err != nil || r.Entries() != 50 {
+						t.Errorf("%+v, %v", r, err)
+					}
+					absent(t, c, "a file from before the drop")
+				})
+			})
+		}
+	}
 }

@@ -196,15 +196,24 @@ func (l *Log) last(hash uint64) int64 {
 	return l.forgot.last(hash) // with mu held: the drop may be leaving
 }
 
+// lead is how far a moment is ahead of the drops so far: those that come while the marks are
+// cut there have lower stamps yet, unless that takes longer.
+const lead = int64(time.Millisecond)
+
 // moment returns a stamp that is not lower than those of all drops so far, and lower than
-// those of all later ones.
-func (l *Log) moment() int64 {
+// those of all later ones. With cut later marks go to a slice of their own, if the last one
+// was begun some time ago.
+func (l *Log) moment(cut bool) int64 {
 	m := l.Stamp(l.now())
 	for i := range l.stripes {
 		s := &l.stripes[i]
 		s.mu.Lock()
 		m = max(m, s.last)
 		s.mu.Unlock()
+	}
+	if last := l.sliced.Load(); cut && m-last > int64(Skew) && l.sliced.CompareAndSwap(last, m) {
+		m += lead
+		l.forgot.cut(m)
 	}
 	for i := range l.stripes {
 		s := &l.stripes[i]

@@ -12,7 +12,7 @@ const (
 	// and 512 KiB once the cache gives or takes snapshots, and for other origins.
 	fewMarks, manyMarks = 20, 22
 	// maxSlices is the number of slices.
-	maxSlices = 3
+	maxSlices = 4
 )
 
 // marks are the drops that are not remembered one by one. A mark is the highest bits of a
@@ -82,7 +82,7 @@ func (s *slice) add(begin uint64, size uint, stamp int64, newSize uint) (fresh b
 	return fresh
 }
 
-// cut begins a slice for stamps above end. If there are too many, the two oldest become one.
+// cut begins a slice for stamps above end. If there are too many, two become one.
 func (m *marks) cut(end int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,16 +101,22 @@ func (m *marks) cut(end int64) {
 	}
 }
 
-// merge makes the two oldest slices one. mu is held.
+// merge makes the two slices one, but for the last, whose ends are the nearest. mu is held.
 func (m *marks) merge() {
-	older, newer := m.slices[0], m.slices[1]
-	m.slices = slices.Delete(m.slices, 0, 1)
+	at := 0
+	for i := range len(m.slices) - 2 {
+		if m.slices[i+1].end-m.slices[i].end < m.slices[at+1].end-m.slices[at].end {
+			at = i
+		}
+	}
+	older, newer := m.slices[at], m.slices[at+1]
+	m.slices = slices.Delete(m.slices, at, at+1)
 	if older.bits == nil {
 		return
 	}
 	older.end = newer.end
-	newer.each(func(at uint64) { older.add(at, newer.size, newer.latest, 0) })
-	m.slices[0] = older
+	newer.each(func(mark uint64) { older.add(mark, newer.size, newer.latest, 0) })
+	m.slices[at] = older
 }
 
 // last returns a stamp that is not lower than that of the last drop of a hash; zero if there

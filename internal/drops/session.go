@@ -119,6 +119,19 @@ func (l *Learner) Ask(key uint64, tags []string, age time.Duration) {
 // Admit is [Log.Admit] for that entry.
 func (l *Learner) Admit(insert func()) bool { return l.log.Admit(&l.query, insert) }
 
+// Drop notes that the cache which the snapshot comes from has dropped the key with a hash
+// meanwhile, and reports whether the snapshot's entry of it is refused from now on.
+func (l *Learner) Drop(key uint64) bool {
+	if l.log == nil || len(l.lesson.Knows) == 0 || l.lesson.Knows[0].Origin == l.log.id {
+		return false
+	}
+	from := l.lesson.Knows[0]
+	l.log.mu.Lock()
+	defer l.log.mu.Unlock()
+	l.log.origin(from.Origin).add(keyOf(key), from.At+1)
+	return true
+}
+
 // DropAll makes all entries absent that came from snapshots, and admits no more of any
 // restore that has begun.
 func (l *Learner) DropAll() {

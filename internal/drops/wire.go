@@ -120,10 +120,7 @@ func (l *Log) Know() (piece []byte, k Knowledge) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	others, lost := l.telling()
-	own := l.moment()
-	if last := l.sliced.Load(); own-last > int64(Skew) && l.sliced.CompareAndSwap(last, own) {
-		l.forgot.cut(own)
-	}
+	own := l.moment(true)
 	k = append(k, Moment{l.id, own})
 	w.begin(l.id, own, max(l.all.Load(), l.forgot.ended(), lost))
 	for _, o := range others {
@@ -167,7 +164,7 @@ func (l *Log) TellAll() (pieces [][]byte) {
 
 // own writes the drops by this cache after a moment.
 func (l *Log) own(w *writer, since, lost int64) {
-	own := l.moment()
+	own := l.moment(false)
 	w.begin(l.id, own, max(l.all.Load(), l.forgot.ended(), lost))
 	var all []drop
 	for i := range l.stripes {

@@ -10,6 +10,7 @@ package evict
 type Order struct {
 	nodes    slab
 	n        int
+	pins     int // pinned entries
 	share    int64
 	weighted bool
 	kind     Policy
@@ -80,7 +81,9 @@ func (o *Order) Admit(hash uint32, weight int64, full bool) Standing {
 func (o *Order) Add(h *Head, hash uint32, weight int64, at Standing, evicted bool, now int64) {
 	o.nodes.add(h, hash, weight)
 	o.n++
-	if weight != Pinned {
+	if weight == Pinned {
+		o.pins++
+	} else {
 		o.policy.insert(h.node, at.queue, evicted)
 	}
 	o.wheel.add(&o.nodes, h.node, now)
@@ -106,11 +109,13 @@ func (o *Order) Replace(old, h *Head, weight, now int64) {
 // pinned no longer enters as a new entry does.
 func (o *Order) reweigh(i uint32, before, weight int64) {
 	if weight == Pinned {
+		o.pins++
 		o.policy.remove(i)
 	}
 	o.nodes.setWeight(i, weight)
 	switch {
 	case before == Pinned:
+		o.pins--
 		o.policy.insert(i, o.policy.admit(o.nodes.node(i).hash, weight, false), false)
 	case weight != Pinned:
 		o.policy.resize(i, before, weight)
@@ -141,7 +146,9 @@ func (o *Order) Unpin() (n int) {
 
 // Remove takes an entry out.
 func (o *Order) Remove(h *Head) Gone {
-	if !o.Pinned(h) {
+	if o.Pinned(h) {
+		o.pins--
+	} else {
 		o.policy.remove(h.node)
 	}
 	return o.clear(h.node)
@@ -189,18 +196,44 @@ type Ranked struct {
 }
 
 // Hottest returns up to n entries that are not dead at now, the last one to be evicted
-// first, with ranks that fall; none if the policy does not listen.
+// first, with ranks that fall; none if the policy does not listen. Pinned entries that were
+// read come before all others, and those that were not behind them.
 func (o *Order) Hottest(n int, now int64) (all []Ranked) {
 	if o.listener == nil || n <= 0 {
 		return nil
 	}
-	o.listener.hottest(func(i uint32, rank uint64) bool {
+	add := func(i uint32, rank uint64) bool {
 		if !o.nodes.over(i, now) {
 			all = append(all, Ranked{o.nodes.head(i), rank})
 		}
 		return len(all) < n
-	})
+	}
+	if o.eachPinned(true, add) {
+		more := true
+		o.listener.hottest(func(i uint32, rank uint64) bool {
+			more = add(i, rank)
+			return more
+		})
+		if more {
+			o.eachPinned(false, add)
+		}
+	}
 	return all
+}
+
+// eachPinned calls yield for the pinned nodes that were read, or were not, until it returns
+// false, which eachPinned then returns, too.
+func (o *Order) eachPinned(read bool, yield func(i uint32, rank uint64) bool) bool {
+	rank := uint64(0)
+	if read {
+		rank--
+	}
+	for i := uint32(1); o.pins > 0 && i <= o.nodes.used; i++ {
+		if h := o.nodes.head(i); h != nil && o.nodes.weight(i) == Pinned && h.Uses() > 0 == read && !yield(i, rank) {
+			return false
+		}
+	}
+	return true
 }
 
 // Overdue takes the timer of an entry out of the wheel whose end may have passed

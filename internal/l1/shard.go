@@ -25,7 +25,6 @@ type shard struct {
 	number uint32 // of the shard
 
 	evicted, expired, rejected uint64
-	_                          [8]byte
 }
 
 // hit tells a policy that listens of a hit, and notes that there was one.

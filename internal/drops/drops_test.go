@@ -1,0 +1,215 @@
+package drops
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// clocked returns a log whose clock moves with each look at it.
+func clocked(id uint64) *Log {
+	var now int64
+	return New(id, func() int64 { now += 100; return now })
+}
+
+func key(i int) uint64 { return hash(fmt.Sprint("key", i), 0) }
+
+// teach makes to learn all that from tells, and returns the lesson.
+func teach(t testing.TB, from, to *Log) *Lesson {
+	t.Helper()
+	s := new(Lesson)
+	piece, _ := from.Know()
+	for _, p := range append([][]byte{piece}, from.TellAll()...) {
+		if len(p) > MaxPiece {
+			t.Errorf("a piece of %d bytes", len(p))
+		}
+		if err := to.Learn(p, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to.Learned(s)
+	return s
+}
+
+func (l *Log) admits(hash uint64, k Knowledge, born int64) bool {
+	return l.Admit(&Query{Hashes: []uint64{hash}, Knows: k, Born: born}, func() {})
+}
+
+func TestDropsAfterAMomentAreKnownToTheLogAndToThoseThatItTells(t *testing.T) {
+	for _, n := range []int{10, 1000, 40_000, 300_000} {
+		a, b, c := clocked(1), clocked(2), clocked(3)
+		for i := range 1000 {
+			a.Note(key(-i - 1))
+		}
+		_, k := a.Know()
+		for i := range n {
+			a.Note(key(i))
+		}
+		teach(t, a, b)
+		teach(t, b, c)
+		lost := map[*Log]int{}
+		for _, l := range []*Log{a, b, c} {
+			for i := range n {
+				if l.admits(key(i), k, 0) {
+					t.Fatalf("%d drops, log %d: number %d is forgotten", n, l.id, i)
+				}
+			}
+			for i := range 1000 { // which were dropped before
+				if !l.admits(key(-i-1), k, 0) {
+					lost[l]++
+				}
+			}
+		}
+		for l, refused := range lost {
+			if most := n / 4000; refused > most {
+				t.Errorf("%d drops, log %d: %d of 1000 keys are refused that were dropped before", n, l.id, refused)
+			}
+		}
+	}
+}
+
+func TestMillionsOfDropsForgetNone(t *testing.T) {
+	a := clocked(1)
+	_, k := a.Know()
+	for i := range 3_000_000 {
+		a.Note(uint64(i+1) * 0x9e3779b97f4a7c15)
+	}
+	for i := range 3_000_000 {
+		if a.admits(uint64(i+1)*0x9e3779b97f4a7c15, k, 0) {
+			t.Fatalf("number %d is forgotten", i)
+		}
+	}
+	if _, k = a.Know(); !a.admits(0x9e3779b97f4a7c15, k, 0) {
+		t.Error("a value from after all drops is refused")
+	}
+}
+
+func TestDropsOfACacheThatIsNotKnownAreComparedByTime(t *testing.T) {
+	a, b := clocked(1), clocked(2)
+	a.Note(key(1))
+	at := a.last(key(1))
+	teach(t, a, b)
+	for _, l := range []*Log{a, b} {
+		if l.admits(key(1), nil, 0) || l.admits(key(1), nil, at-1) || l.admits(key(1), nil, at+int64(Skew)-1) {
+			t.Errorf("log %d takes in a value that may be older", l.id)
+		}
+		if !l.admits(key(1), nil, at+int64(Skew)+1) || !l.admits(key(2), nil, 1) {
+			t.Errorf("log %d refuses a value that is newer, or of another key", l.id)
+		}
+	}
+}
+
+func TestClockThatStandsOrIsSetBackOrdersDrops(t *testing.T) {
+	now := int64(1e9)
+	a := New(1, func() int64 { return now })
+	a.Note(key(1))
+	_, k := a.Know()
+	if !a.admits(key(1), k, 0) {
+		t.Error("a drop from before is after")
+	}
+	now -= 1e8
+	a.Note(key(1))
+	if a.admits(key(1), k, 0) {
+		t.Error("a drop from after is before")
+	}
+	_, k = a.Know()
+	a.Around(func() {})
+	if a.admits(key(2), k, 0) {
+		t.Error("a drop of everything is forgotten")
+	}
+	_, k = a.Know()
+	a.Around(func() {}, "tag")
+	if a.admits(Tag("tag"), k, 0) || !a.admits(hash("tag", 0), k, 0) {
+		t.Error("a drop of a tag is forgotten, or is one of a key")
+	}
+}
+
+func TestManyOriginsAreBoundedAndForgetNothing(t *testing.T) {
+	last := clocked(1000)
+	files := make([]Knowledge, 60)
+	for i := range files {
+		x := clocked(uint64(i + 1))
+		_, files[i] = x.Know()
+		x.Note(key(i))
+		teach(t, x, last)
+		next := clocked(uint64(2000 + i)) // a process that begins with the file of the one before
+		s := teach(t, last, next)
+		if i > 0 && !next.admits(key(9999), s.Knows, 0) {
+			t.Fatalf("after %d others: an entry of the last file is refused", i)
+		}
+		last = next
+		if n := len(last.origins); n > maxOrigins+1 {
+			t.Fatalf("%d origins", n)
+		}
+	}
+	for i, k := range files {
+		if last.admits(key(i), k, 0) {
+			t.Errorf("the drop of process %d is forgotten", i)
+		}
+	}
+}
+
+func TestMalformedPiecesAreRefused(t *testing.T) {
+	a := clocked(1)
+	for i := range 50_000 {
+		a.Note(key(i))
+	}
+	pieces := a.TellAll()
+	r := rand.New(rand.NewPCG(1, 2))
+	b := clocked(2)
+	for range 300 {
+		p := bytes.Clone(pieces[r.IntN(len(pieces))])
+		for range 1 + r.IntN(3) {
+			p[r.IntN(min(len(p), 60))] ^= 1 << r.IntN(8)
+		}
+		_ = b.Learn(p[:r.IntN(len(p)+1)], new(Lesson))
+	}
+	if len(b.origins) > maxOrigins+1 {
+		t.Errorf("%d origins", len(b.origins))
+	}
+	for name, p := range map[string]string{
+		"empty": "", "no origin": "\x00", "drops without an origin": "\x00\x02", "cut origin": "\x00\x01abc", "unknown record": "\x00\x09",
+		"origin zero": "\x00\x01" + string(make([]byte, 24)),
+	} {
+		if b.Learn([]byte(p), new(Lesson)) == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func FuzzLearn(f *testing.F) {
+	a := clocked(1)
+	for i := range 20 {
+		a.Note(key(i))
+	}
+	f.Add(a.TellAll()[0])
+	f.Fuzz(func(t *testing.T, piece []byte) {
+		l, s := clocked(2), new(Lesson)
+		_ = l.Learn(piece, s)
+		l.Begin(s)
+		l.Outlives(s, &Query{Hashes: []uint64{1}}, true)
+		l.Learned(s)
+		for _, p := range l.TellAll() {
+			if err := clocked(3).Learn(p, new(Lesson)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestHashesDiffer(t *testing.T) {
+	var all []uint64
+	for i := range 200_000 {
+		all = append(all, hash(fmt.Sprint(i), 0), number(uint64(i))>>1, hash(fmt.Sprint("long key of a user ", i), 0), Tag(fmt.Sprint(i)))
+	}
+	slices.Sort(all)
+	if n := len(slices.Compact(all)); n != 800_000 {
+		t.Errorf("%d of 800 000 hashes", n)
+	}
+	byte8, word := Hasher[uint8](nil), Hasher[int32](nil)
+	if byte8(7) != number(7) || word(-1) != number(1<<32-1) || Hasher[string](nil)("a") != hash("a", 0) {
+		t.Error("hashes of types differ")
+	}
+}
