@@ -14,7 +14,7 @@
 // bits, which other keys share, and the latest of their stamps. When every second mark is
 // set, the marks are cleared, and all values from before that stamp count as dropped.
 //
-// A snapshot has the knowledge before its entries, and the drops behind them.
+// A snapshot has the knowledge before its entries, and the drops near its end.
 package drops
 
 import (

@@ -43,27 +43,26 @@ func (w *Writer) DropAll(section int, expire bool) error {
 	return w.drop(section, "", expire, true)
 }
 
-// Log writes a piece of the drops that the cache of a section knows, in a form of its own. It returns ErrTooLarge, and goes on, if the piece is longer than MaxLog.
+// Log writes a piece of the drops that the cache of a section knows, in a form of its own. It
+// comes before records that are still in memory. It returns ErrTooLarge, and goes on, if the
+// piece is longer than MaxLog.
 func (w *Writer) Log(section int, piece []byte) error {
-	s, err := w.section(section)
-	if err != nil {
+	if _, err := w.section(section); err != nil {
 		return err
 	}
 	if len(piece) > MaxLog {
 		return fmt.Errorf("dump: log of drops: %w", ErrTooLarge)
 	}
-	w.flush(s)
 	w.control(frameLog, append(binary.AppendUvarint(w.out[:atPayload], uint64(section)), piece...))
 	return w.err
 }
 
-// Left writes the numbers of entries of a section that are missing.
+// Left writes the numbers of entries of a section that are missing. They come before records
+// that are still in memory.
 func (w *Writer) Left(section int, l Left) error {
-	s, err := w.section(section)
-	if err != nil {
+	if _, err := w.section(section); err != nil {
 		return err
 	}
-	w.flush(s)
 	b := binary.AppendUvarint(w.out[:atPayload], uint64(section))
 	for _, n := range [...]uint64{l.Busy, l.Gone, l.Beyond, uint64(flag(1, l.Coarse))} {
 		b = binary.AppendUvarint(b, n)

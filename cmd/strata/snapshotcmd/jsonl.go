@@ -75,7 +75,7 @@ func (c *jsonlCommand) Run(s *Streams) error {
 		case dump.KindSection:
 			sections = append(sections, dump.Section{Name: r.Section.Name, Codec: r.Section.Codec})
 			return nil
-		case dump.KindSectionEnd:
+		case dump.KindSectionEnd, dump.KindLog, dump.KindLeft:
 			return nil
 		}
 		return to.Encode(lineOf(&sections[r.Index], r))
