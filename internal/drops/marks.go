@@ -91,12 +91,13 @@ func (m *marks) cut(end int64) {
 	if m.slices[i].end == end {
 		return
 	}
-	first := m.slices[i] // a stamp above end that is in it already stays there
-	m.slices[i] = slice{end: m.slices[i].end}
-	if first.end = end; first.latest > end {
-		m.slices[i].size, m.slices[i].latest, m.slices[i].set, m.slices[i].bits = first.size, first.latest, first.set, slices.Clone(first.bits)
+	lower, upper := slice{end: end}, m.slices[i]
+	if upper.latest <= end { // else its marks are of stamps above end, as far as is known
+		lower, upper = upper, slice{end: upper.end}
+		lower.end = end
 	}
-	if m.slices = slices.Insert(m.slices, i, first); len(m.slices) > maxSlices {
+	m.slices[i] = upper
+	if m.slices = slices.Insert(m.slices, i, lower); len(m.slices) > maxSlices {
 		m.merge()
 	}
 }
