@@ -152,7 +152,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		f, c.older = o.Remote.format()
 	}
 	c.start(c.memory.Now, f)
-	if !c.l2.HasBus() && c.names.Of != nil { // else others tell of drops
+	if !c.l2.HasBus() && o.Name != "" && c.names.Of != nil && c.names.Parse != nil { // else it has no snapshots, or others tell of drops
 		c.drops = drops.New(c.l2.Instance(), c.memory.Now)
 		c.flights.Hash, c.flights.Note = drops.Hasher(c.nameOf), c.drops.Note
 	}

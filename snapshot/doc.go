@@ -13,14 +13,17 @@
 //	report, err := snapshot.Pull(ctx, "http://10.0.0.7:8080/debug/snapshot", snapshot.Options{}, users, products)
 //
 // An entry is taken in only if no drop of its key can have been missed. A cache without L2
-// trusts the snapshot, and applies the drops that the other instance gives along. A cache
-// with L2 compares the positions of both instances in the drops that they share; an entry
-// that this does not cover is read from L2, and without an L2 it stays absent. Entries in
-// L1 are never replaced, and none is pushed out.
+// and bus remembers its drops, and a snapshot passes them on: no value comes back that was
+// dropped after it was read, by this cache or by one whose file was loaded, in whichever
+// order files are loaded. A cache with L2 compares the positions of both instances in the
+// drops that they share; an entry that this does not cover is read from L2, and without an
+// L2 it stays absent. Entries in L1 are never replaced, and none is pushed out.
 //
 // An error of Load, WarmKeys, Read or Pull is no reason not to start: the entries before
 // it are in use, and the others are loaded by their first readers. Sections of caches with
-// another type of values or another codec are passed over, and the [Report] says so.
+// another type of values or another codec, or of a program with another main module, are
+// passed over, and the [Report] says so. It also counts the entries that a cache had and that
+// its snapshot does not have.
 //
 // Cache names match the caches of two processes: Options.Name must be set and the same.
 // Keys that are not strings need Remote.Key and Remote.ParseKey, and values need a

@@ -72,7 +72,7 @@ func TestInstancesThatPullFromEachOtherHaveAllEntriesOfBoth(t *testing.T) {
 
 func TestEntriesThatComeMeanwhilePushNoneOutOfASnapshot(t *testing.T) {
 	path := t.TempDir() + "/keys"
-	for range 100 {
+	for range 60 {
 		c, other := alone(t, "users", 1000), alone(t, "users", 0)
 		begun := make(chan struct{})
 		var writer sync.WaitGroup
