@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -262,4 +263,24 @@ func TestSectionOfAnotherNamespaceIsRefused(t *testing.T) {
 func writeFile(t *testing.T, path string, b []byte) {
 	t.Helper()
 	must(t, os.WriteFile(path, b, 0o600))
+}
+
+func TestDropsOfTheOtherInstanceHoldInATransferThatIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		donor, c := alone(t, "users", 20_000), alone(t, "users", 0)
+		h := snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone, BytesPerSecond: 100_000}, donor)
+		client := serve(t, broken(h, func(w http.ResponseWriter) http.ResponseWriter { return &cutAfter{ResponseWriter: w, left: 330_000} }))
+		time.AfterFunc(time.Second, func() {
+			for i := range 200 {
+				_ = donor.Invalidate(context.Background(), "k"+strconv.Itoa(i))
+			}
+		})
+		r, err := snapshot.Pull(t.Context(), at, snapshot.Options{Client: client, Streams: 1}, c)
+		if err == nil || r.Warm() < 5000 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if n := holds(t, c, 200); n > 0 {
+			t.Errorf("%d of 200 keys that were dropped", n)
+		}
+	})
 }
