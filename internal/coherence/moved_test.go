@@ -33,6 +33,7 @@ type way struct {
 
 	mu        sync.Mutex // guards below
 	followers []*following
+	line      *stratatest.Bus // the connection to the bus
 }
 
 // following is one call of Follow.
@@ -60,7 +61,8 @@ func (w *way) hear() {
 	for _, fl := range w.followers {
 		fl.stop()
 		fl.f(remote.Event{State: remote.Gap})
-		fl.stop = w.s.new.bus.Connect().Follow(fl.name, fl.f)
+		w.line = w.s.new.bus.Connect()
+		fl.stop = w.line.Follow(fl.name, fl.f)
 	}
 }
 
@@ -92,7 +94,9 @@ func (v successorView) Acquire(ctx context.Context, r []remote.Request, d time.D
 	return v.at().Acquire(ctx, r, d)
 }
 
-func (v successorView) Put(ctx context.Context, p []remote.Put) ([]int, error) { return v.at().Put(ctx, p) }
+func (v successorView) Put(ctx context.Context, p []remote.Put) ([]int, error) {
+	return v.at().Put(ctx, p)
+}
 
 func (v successorView) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
 	return v.at().Drop(ctx, d)
@@ -110,8 +114,10 @@ func (v successorView) Renew(ctx context.Context, key string, l remote.Lease, d 
 	return v.at().Renew(ctx, key, l, d)
 }
 
-func (v successorView) DropAll(ctx context.Context, soft bool) error { return v.at().DropAll(ctx, soft) }
-func (v successorView) Recheck()                                     {}
+func (v successorView) DropAll(ctx context.Context, soft bool) error {
+	return v.at().DropAll(ctx, soft)
+}
+func (v successorView) Recheck() {}
 
 func (v successorView) DropTags(ctx context.Context, tags []string, soft bool) error {
 	return v.at().DropTags(ctx, tags, soft)
@@ -147,7 +153,11 @@ func (b successorBus) Follow(name string, f func(remote.Event)) (stop func()) {
 	w := b.way
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	fl := &following{name: name, f: f, stop: w.s.old.bus.Connect().Follow(name, f)}
+	w.line = w.s.old.bus.Connect()
+	if w.moved.Load() {
+		w.line = w.s.new.bus.Connect()
+	}
+	fl := &following{name: name, f: f, stop: w.line.Follow(name, f)}
 	w.followers = append(w.followers, fl)
 	return func() {
 		w.mu.Lock()
