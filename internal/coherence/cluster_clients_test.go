@@ -20,6 +20,7 @@ type fenceKey struct{}
 func (m *member) client(d *dice) {
 	for range m.s.o.steps {
 		time.Sleep(d.delay())
+		_ = m.route.paused.pass(context.Background())
 		ctx, cancel := context.Background(), context.CancelFunc(func() {})
 		if d.chance(150) { // a caller that does not wait for ever
 			ctx, cancel = context.WithTimeout(ctx, d.delay())
@@ -40,12 +41,15 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 			time.Sleep(d.delay())
 		}
 	}
-	if m.stepMixed(ctx, d, key, think) || m.stepIdle(d) || m.stepMoves(ctx, d) {
+	if m.stepMixed(ctx, d, key, think) || m.stepIdle(d) || m.stepMoves(ctx, d) || m.stepTune(d) {
 		return
 	}
 	n, writes := d.intn(105), 500
 	if m.s.o.expiring && d.chance(900) { // so that an expired value is often still current
 		n, writes = []int{0, 0, 0, 90, 90, 84}[d.intn(6)], 300
+	}
+	if n >= 96 && n < 100 && m.s.o.changes > 0 && !m.sweep() {
+		n = 0
 	}
 	if m.s.o.sweeping && d.chance(200) && m.sweeps.Add(1) <= 4 { // more are a flood, and put off
 		n = 96
@@ -94,7 +98,7 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 func (m *member) stepWide(ctx context.Context, d *dice, key string, think func()) {
 	f := history.Fence{Key: key, Soft: d.chance(400)}
 	switch n := d.intn(4); {
-	case n == 0 && (!m.s.o.failing || m.sweep()):
+	case n == 0 && (!m.s.o.failing && m.s.o.changes == 0 || m.sweep()):
 		f = history.Fence{Soft: true}
 		m.writeAll(think)
 		m.s.allExpired.Store(int64(m.s.rec.Now()))

@@ -23,7 +23,11 @@ const (
 	announced  sharing = iota // a tier that announces its drops on a bus
 	itemsOnBus                // items, and a bus
 	itemsAlone                // items without a bus
+	primaries                 // servers that take the place of each other, as announced
 )
+
+// announces reports whether the tier announces its drops.
+func (s sharing) announces() bool { return s == announced || s == primaries }
 
 // TestClusterOverItemsKeepsItsPromisesOnEverySchedule is
 // TestClusterKeepsItsPromisesOnEverySchedule with the tier of memcached. Its servers lose
@@ -47,7 +51,11 @@ type simStore interface {
 
 // makeTier makes what the instances share.
 func (s *sim) makeTier() {
-	if s.shares == announced {
+	switch s.shares {
+	case primaries:
+		s.reigns.begin(s)
+		return
+	case announced:
 		s.tier = stratatest.NewTierLanes(4)
 		s.tier.Announce(s.bus)
 		return
@@ -74,7 +82,10 @@ func (o *simOptions) overItems(d *dice, alone bool) {
 
 // storeOf returns an instance's own way to what is shared.
 func (s *sim) storeOf(v *simTierView) simStore {
-	if s.shares == announced {
+	switch s.shares {
+	case primaries:
+		return simWay{v: v, reigns: &s.reigns}
+	case announced:
 		return s.tier
 	}
 	return itemtier.New(slowItems{s.items, v})
@@ -82,7 +93,10 @@ func (s *sim) storeOf(v *simTierView) simStore {
 
 // witness returns a view of the tier that no instance uses, and that remembers nothing.
 func (s *sim) witness(space remote.Space) simStore {
-	if s.shares == announced {
+	switch s.shares {
+	case primaries:
+		return simWay{reigns: &s.reigns, space: space}
+	case announced:
 		return s.tier.Bind(space).(simStore)
 	}
 	return forgetful{itemtier.New(s.items).Bind(space).(*itemtier.Tier)}
@@ -98,7 +112,7 @@ func (f forgetful) Get(ctx context.Context, keys []string) ([]remote.Held, error
 
 // shown is the Tier as a cache sees it.
 func (t *simTier) shown() remote.Tier {
-	if lanes, ok := t.tier.(*stratatest.Tier); ok {
+	if lanes, ok := t.tier.(laned); ok {
 		return announcingTier{t, lanes}
 	}
 	return t
@@ -119,6 +133,9 @@ func (t *simTier) answered(ctx context.Context, at history.Time, keys []string, 
 // connect gives an instance its bus.
 func (s *sim) connect(m *member, o *strata.Options[string, string]) {
 	switch s.shares {
+	case primaries:
+		m.route.bus.m, m.route.bus.conn = m, m.bus
+		o.Remote.Bus = &m.route.bus
 	case itemsOnBus:
 		o.Remote.Bus = tellingBus{m.bus, m.tier.simTierView}
 		if s.o.cuts > 0 || s.o.silent {
@@ -163,7 +180,7 @@ func (b tellingBus) Publish(ctx context.Context, all []remote.Message) error {
 
 // bounds alters the promises for what is shared.
 func (s *sim) bounds(p *history.Promise) {
-	if s.shares == announced {
+	if s.shares.announces() {
 		return
 	}
 	p.TTL -= s.early()
@@ -174,7 +191,7 @@ func (s *sim) bounds(p *history.Promise) {
 
 // early is how much earlier than told lives and leases may end, and holds later.
 func (s *sim) early() time.Duration {
-	if s.shares == announced {
+	if s.shares.announces() {
 		return 0
 	}
 	return 2 * time.Second
@@ -182,7 +199,7 @@ func (s *sim) early() time.Duration {
 
 // silence is how long a connection must be deaf at least, so that its instance finds out.
 func (s *sim) silence() time.Duration {
-	if s.shares == announced {
+	if s.shares.announces() {
 		return 0
 	}
 	return 4 * time.Second

@@ -28,5 +28,5 @@ func (m *member) stepFailing(d *dice) (n int) {
 }
 
 // sweep reports whether the instance may drop everything once more: many drops of
-// everything are a flood, and put off.
-func (m *member) sweep() bool { return m.sweeps.Add(1) <= 2 }
+// everything are a flood, and put off. They are repeated at each change of primary.
+func (m *member) sweep() bool { return m.sweeps.Add(1) <= 2-int64(min(1, m.s.o.changes)) }

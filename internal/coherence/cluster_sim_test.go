@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -67,6 +68,8 @@ type simOptions struct {
 	memory                    time.Duration // Memory.TTL
 	idle                      time.Duration // IdleTTL
 	moving                    bool          // instances take in entries of each other
+	changes                   int           // of the primary
+	tunes                     bool          // instances turn themselves off and on
 }
 
 // tags are those of an entry.
@@ -132,6 +135,7 @@ type sim struct {
 
 	shares sharing
 	tier   *stratatest.Tier // if shares is announced, else nil
+	reigns reigns           // if shares is primaries
 	items  *model.Store     // else
 	bus    *stratatest.Bus
 	faulty atomic.Bool
@@ -158,7 +162,10 @@ type member struct {
 	cache *strata.Cache[string, string]
 	tier  *simTier
 	bus   *stratatest.Bus
-	dice  *dice
+	route route
+	// tuning is held while the instance is off.
+	tuning sync.Mutex
+	dice   *dice
 	// sweeps counts the drops of everything beyond the usual number.
 	sweeps atomic.Int64
 	// failed is when loads of a key have failed, guarded by mu.
@@ -176,7 +183,7 @@ func runSchedule(t *testing.T, shares sharing, seed uint64) (p history.Promise, 
 			held: map[string]time.Time{}, lagging: map[string]int{}, lagged: map[string]history.Time{},
 		}
 		s.o.spread = seed%4 == 3
-		if seed%16 == 6 {
+		if seed%16 == 6 && shares != primaries {
 			s.o.silences(newDice(seed, 6002))
 		}
 		if seed%16 == 10 {
@@ -194,10 +201,14 @@ func runSchedule(t *testing.T, shares sharing, seed uint64) (p history.Promise, 
 		if seed%16 == 1 || seed%16 == 8 {
 			s.o.moves(newDice(seed, 9000))
 		}
+		if shares == primaries {
+			s.o.succeeds(newDice(seed, 10_000))
+		}
 		s.makeTier()
 		s.makeTags()
+		s.members = make([]*member, s.o.instances)
 		for i := range s.o.instances {
-			s.members = append(s.members, s.member(i))
+			s.join(i)
 		}
 		time.Sleep(time.Second) // until all are connected
 		s.faulty.Store(true)
@@ -211,21 +222,25 @@ func runSchedule(t *testing.T, shares sharing, seed uint64) (p history.Promise, 
 			p.Delay *= 2
 		}
 		s.bounds(&p)
-		if s.o.partition == strata.Strict {
+		if s.o.partition == strata.Strict && shares != primaries { // an instance does not see that its primary is deposed
 			p.Unconfirmed = 3 * time.Second
 		}
-		if h = s.rec.History(); s.traced && t.Failed() {
+		h = s.rec.History()
+		s.reigns.settle(h, s.repeats())
+		if s.traced && t.Failed() {
 			t.Log("\n" + strings.Join(h.Trace(), "\n"))
 		}
 	})
 	return p, h
 }
 
-func (s *sim) member(id int) *member {
+// join makes an instance.
+func (s *sim) join(id int) {
 	m := &member{s: s, id: id, bus: s.bus.Connect(), dice: newDice(s.seed, uint64(2000+id), s.o.loading...), failed: map[string][]history.Time{}}
+	s.members[id] = m
 	m.tier = newSimTier(s, id)
 	o := strata.Options[string, string]{
-		Name: "sim", TTL: s.o.ttl, IdleTTL: s.o.idle, Jitter: -1,
+		Name: "sim", Logger: slog.New(slog.DiscardHandler), TTL: s.o.ttl, IdleTTL: s.o.idle, Jitter: -1,
 		Memory: strata.Memory[string, string]{MaxEntries: 64, TTL: s.o.memory},
 		Limits: strata.Limits{Lease: s.o.lease, HardTimeout: s.o.hard, CancelAbandoned: s.o.cancels},
 		Remote: strata.Remote[string, string]{Tier: m.tier.shown(), Bus: m.bus, Partition: s.o.partition},
@@ -257,7 +272,6 @@ func (s *sim) member(id int) *member {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return m
 }
 
 // run lets clients and faults run to their ends.
@@ -376,7 +390,11 @@ func (m *member) garble(d *dice) {
 // every connection to it breaks.
 func (s *sim) suffer() {
 	d := newDice(s.seed, 4000, s.o.steady...)
-	if s.shares != announced {
+	switch s.shares {
+	case primaries:
+		s.depose()
+		return
+	case itemsOnBus, itemsAlone:
 		s.sufferItems(d)
 		return
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/strata-cache/strata/internal/itemtier/model"
 	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/remote"
-	"github.com/strata-cache/strata/stratatest"
 )
 
 var errInjected = errors.New("injected")
@@ -109,11 +108,16 @@ func (t *simTierView) suffer(ctx context.Context, faults int, f func(ctx context
 		return t.stall(ctx)
 	}
 	faulty := t.s.faulty.Load() && d.chance(faults)
+	ctx, arrived := t.depart(ctx)
 	before, after := d.delay(), d.delay()
 	if !t.s.faulty.Load() {
 		before, after = 1, 1
 	}
-	if err := pause(ctx, before); err != nil {
+	err := pause(ctx, before)
+	if err == nil {
+		err = t.arrive(ctx)
+	}
+	if err != nil {
 		if d.chance(500) {
 			t.late(ctx, f) // it was sent by then
 		}
@@ -123,7 +127,10 @@ func (t *simTierView) suffer(ctx context.Context, faults int, f func(ctx context
 		if err := f(ctx); err != nil {
 			return err
 		}
-		return pause(ctx, after)
+		if err := pause(ctx, after); err != nil {
+			return err
+		}
+		return arrived()
 	}
 	switch d.intn(3) {
 	case 0: // lost on its way
@@ -153,6 +160,7 @@ func (t *simTierView) late(ctx context.Context, f func(ctx context.Context) erro
 	}
 	t.s.late.Go(func() {
 		time.Sleep(wait) // in a bubble
+		_ = t.arrive(context.WithoutCancel(ctx))
 		_ = f(context.WithoutCancel(ctx))
 	})
 }
@@ -303,7 +311,13 @@ func (t *simTier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error)
 // announcingTier is a simTier that announces its drops.
 type announcingTier struct {
 	*simTier
-	lanes *stratatest.Tier
+	lanes laned
+}
+
+// laned is a tier with lanes.
+type laned interface {
+	remote.Announcer
+	simStore
 }
 
 func (t announcingTier) Announces() bool { return t.lanes.Announces() }
@@ -445,7 +459,7 @@ func (t *simTier) decode(data []byte) (value string, state tagState) {
 // dropped records that a key, or everything, was dropped since a time: one more load is
 // in order, and all instances will hear of it.
 func (t *simTierView) dropped(key string, since history.Time) {
-	if t.s.shares != announced {
+	if !t.s.shares.announces() {
 		t.droppedItem(key, since)
 		return
 	}

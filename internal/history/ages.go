@@ -46,7 +46,7 @@ func newFirsts(h *History) firsts {
 		for _, soft := range []bool{true, false} {
 			if soft || !f.Soft {
 				k := listKey{confirmed, f.Key, soft}
-				fs[k] = append(fs[k], first{f.Call, f.Return})
+				fs[k] = append(fs[k], first{f.Call, f.known()})
 			}
 		}
 	}

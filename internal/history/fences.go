@@ -96,9 +96,13 @@ func newFences(h *History) *fences {
 			if s == confirmed && f.Failed || s == everything && f.Lost {
 				continue
 			}
-			fs.add(listKey{s, f.Key, true}, f)
+			by := f.Return
+			if s != of(f.Instance) {
+				by = f.known()
+			}
+			fs.add(listKey{s, f.Key, true}, latest{by, f})
 			if !f.Soft {
-				fs.add(listKey{s, f.Key, false}, f)
+				fs.add(listKey{s, f.Key, false}, latest{by, f})
 			}
 		}
 	}
@@ -113,7 +117,10 @@ func newFences(h *History) *fences {
 	return fs
 }
 
-func (fs *fences) add(k listKey, f Fence) { fs.lists[k] = append(fs.lists[k], latest{f.Return, f}) }
+func (fs *fences) add(k listKey, l latest) { fs.lists[k] = append(fs.lists[k], l) }
+
+// known is the time from which all must know of the fence.
+func (f *Fence) known() Time { return max(f.Return, f.Known) }
 
 // latest returns the fence of key with the last call among those in scope s
 // that returned before the time before. Soft fences do not count for stale

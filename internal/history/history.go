@@ -47,6 +47,9 @@ type Fence struct {
 	Version uint64
 
 	Call, Return Time
+	// Known is the time from which the tier and other instances must know of the call, if
+	// it is later than Return: a server had executed it whose place another had taken.
+	Known Time
 	// Failed: the call returned an error. It binds its own instance only, until
 	// all failed calls have been retried.
 	Failed bool
