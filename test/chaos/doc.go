@@ -10,6 +10,9 @@
 //	go test ./chaos -run TestChaos -v -for 5s -every 0 -break nobus
 //	go test ./chaos -run TestChaos -v -for 3m -sentinel
 //
+// With -repoint the addresses of Redis lead to another server from time to time, while
+// that of before lives on and keeps some connections; the faults are in repoint.go.
+//
 // TestChaosOverMemcached has three servers of memcached as L2 in place of Redis, which are
 // killed and stopped. It runs once with the bus of Redis and once without a bus, where an
 // instance may serve what others have dropped until Memory.TTL ends.

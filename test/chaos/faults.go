@@ -128,8 +128,11 @@ func (r *run) heal(f *fault) {
 func (r *run) draw() *fault {
 	total := 0
 	kinds := kinds
-	if r.watched != nil {
+	switch {
+	case r.watched != nil:
 		kinds = sentinelKinds
+	case r.o.Repoint:
+		kinds = repointKinds
 	}
 	for _, k := range kinds {
 		total += k.weight

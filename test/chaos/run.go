@@ -39,6 +39,9 @@ type Options struct {
 	// Sentinel lets instances find Redis by sentinels, which fail over by
 	// themselves. Then no faults are about connections.
 	Sentinel bool
+	// Repoint lets the addresses of Redis lead to the replica, which is promoted, while the
+	// primary of before lives on. Some connections stay there.
+	Repoint bool
 	// Memcached is the number of servers that are L2 in place of Redis, if any.
 	Memcached int
 	// Alone is without a bus: Memory.TTL bounds what L1 has.
@@ -94,6 +97,7 @@ type run struct {
 	origin *cluster.Origin
 
 	primary, replica *servers.Redis
+	repointed        history.Time // when the primary was replaced that lives on; 0 if none is
 	replication      *cluster.Proxy
 	watched          *servers.Watched // with sentinels; then there are no proxies
 	memcached        []*servers.Memcached
@@ -227,12 +231,21 @@ func (r *run) birth(s *slot) {
 	tier, bus, sentinels := s.ways(r.watched)
 	c := cluster.Config{
 		Instance: n, Clock: r.clock, Origin: r.origin.Path, Records: s.life.path, Tier: tier, Bus: bus, Sentinels: sentinels, Break: r.o.Break, Strict: r.o.Strict,
-		TTL: longTTL, Short: shortTTL, Lease: lease, Clients: max(1, int(r.o.Rate)/500) * clients, Keys: keys, Rate: r.o.Rate, Seed: r.o.Seed,
+		TTL: longTTL, Short: shortTTL, Lease: lease, Clients: max(1, int(r.o.Rate)/500) * clients, Keys: r.keys(), Rate: r.o.Rate, Seed: r.o.Seed,
 	}
 	r.overMemcached(s, &c)
 	s.p, err = cluster.Start(c)
 	r.must(err)
 	r.t.Cleanup(s.p.Kill)
+}
+
+// keys is the number of keys. With changes of primary they are many: what such a change
+// leaves behind must be read before it is dropped once more.
+func (r *run) keys() int {
+	if r.o.Sentinel || r.o.Repoint {
+		return 15 * keys
+	}
+	return keys
 }
 
 // ways are the addresses by which a worker reaches Redis.

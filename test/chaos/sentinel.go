@@ -18,6 +18,8 @@ var sentinelKinds = []kind{
 	{"pauseprimary", 6, (*run).pausePrimary},
 	{"demote", 4, (*run).demote},
 	{"sentinelstop", 4, (*run).stopSentinel},
+	{"pauselate", 6, (*run).pauseLate},
+	{"demotelate", 6, (*run).demoteLate},
 }
 
 // failover is the shortest life of a fault that makes sentinels promote a replica.
@@ -86,6 +88,43 @@ func (r *run) demote(time.Duration) *fault {
 			r.problem("SENTINEL FAILOVER: %v", err)
 		}
 	}, func(int) {})
+}
+
+// pauseLate pauses the primary and a worker. Both go on when another primary has taken
+// the place of the first: that one confirms what the worker sends to it before the worker
+// hears of the other.
+func (r *run) pauseLate(lasts time.Duration) *fault {
+	return r.late(r.pausePrimary(lasts), "pause the primary and worker")
+}
+
+// demoteLate lets the sentinels promote the replica while a worker is paused.
+func (r *run) demoteLate(lasts time.Duration) *fault {
+	return r.late(r.demote(lasts), "demote the primary and pause worker")
+}
+
+// late is f, a change of primary, while a worker is paused, which goes on a moment later.
+func (r *run) late(f *fault, name string) *fault {
+	if f == nil {
+		return nil
+	}
+	s := r.slots[r.rand.IntN(len(r.slots))]
+	after := time.Duration(r.rand.IntN(300)) * time.Millisecond
+	f.name = fmt.Sprintf("%s %d", name, s.index)
+	f.uses = append(f.uses, fmt.Sprint("slot ", s.index))
+	f.process = true // for all: their windows end together
+	begin, end := f.begin, f.end
+	f.begin = func() {
+		s.p.Stop()
+		begin()
+	}
+	f.end = func() {
+		end()
+		<-time.After(after)
+		s.p.Continue()
+		last := &r.losses[len(r.losses)-1]
+		last.To = r.clock.Now() + history.Time(rejoin)
+	}
+	return f
 }
 
 // stopSentinel pauses a sentinel.
