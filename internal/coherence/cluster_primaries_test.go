@@ -398,7 +398,7 @@ func (m *member) follow(d *dice) {
 	_ = m.route.paused.pass(context.Background())
 	d.sometimes()
 	if d.chance(100) {
-		time.Sleep(time.Duration(d.intn(10_000)) * time.Millisecond)
+		time.Sleep(time.Duration(d.intn(10_000)) * time.Millisecond) // in a bubble
 	}
 	_, n := m.s.reigns.now()
 	first := d.chance(500)
