@@ -99,6 +99,13 @@ type Client struct {
 	// identifies says that the server of each new connection is asked for its run: a
 	// Tier or Bus uses the client.
 	identifies atomic.Bool
+	// looked is when the last connection was opened that was compared, in nanoseconds
+	// since 1970, and looks are the goroutines that open one for that.
+	looked atomic.Int64
+	looks  sync.WaitGroup
+
+	gone context.Context // ends with Close
+	end  context.CancelFunc
 
 	mu     sync.Mutex // guards below
 	subs   map[*pubsub.Subscription]struct{}
@@ -113,6 +120,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{o: &o, subs: map[*pubsub.Subscription]struct{}{}}
+	c.gone, c.end = context.WithCancel(context.Background())
 	switch {
 	case o.Cluster:
 		c.cluster = newCluster(c.o, &c.steps)
@@ -122,7 +130,7 @@ func New(o Options) (*Client, error) {
 		c.home.addr, c.home.terms = c.primary.addr, c.primary
 	default:
 		c.home = newNode(o.at(o.Addr), c.dial)
-		c.home.terms = &c.terms
+		c.home.terms, c.home.look = &c.terms, c.look
 	}
 	return c, nil
 }
@@ -138,6 +146,8 @@ func (c *Client) Close() error {
 		subs = append(subs, s)
 	}
 	c.mu.Unlock()
+	c.end()
+	c.looks.Wait()
 	switch {
 	case c.cluster != nil:
 		c.cluster.fleet.Close()
@@ -207,6 +217,7 @@ func (c *Client) dial(ctx context.Context, o *Options) (*conn, error) {
 // meet returns the term of a connection that was dialled at a time. If it leads to
 // another server than the connections before, all of them are closed.
 func (c *Client) meet(ctx context.Context, cn *conn, dialled time.Time) (*term, error) {
+	c.looked.Store(dialled.UnixNano())
 	run, err := cn.serverRun(ctx, c.o.DialTimeout)
 	if err != nil {
 		return nil, err
@@ -216,6 +227,32 @@ func (c *Client) meet(ctx context.Context, cn *conn, dialled time.Time) (*term, 
 		return nil, &ConnError{Op: "dial", Err: errDeposed, cut: true}
 	}
 	return t, nil
+}
+
+// lookEvery is the time after which a Tier has a connection opened, to see whether the
+// address leads to the same server still. It is the time after which a bus is silent.
+const lookEvery = 3 * time.Second
+
+// look opens a connection in the background if none was opened for lookEvery. A bus on
+// the same client does that by itself.
+func (c *Client) look(now time.Time) {
+	last := c.looked.Load()
+	if now.UnixNano()-last < int64(lookEvery) || !c.looked.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.looks.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), c.o.DialTimeout)
+		defer cancel()
+		defer context.AfterFunc(c.gone, cancel)()
+		if cn, err := c.dial(ctx, c.home.o); err == nil { // else the present connections may be as good as before
+			cn.Close()
+		}
+	})
 }
 
 // do is Do for a command without a Body.

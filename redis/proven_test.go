@@ -353,3 +353,44 @@ func TestConnectionOfOneAddressIsReplacedWithinMinutes(t *testing.T) {
 		}
 	})
 }
+
+// TestTierWithoutABusFindsThatItsAddressLeadsElsewhere: while it is used, within three
+// seconds and a call; an idle one opens nothing.
+func TestTierWithoutABusFindsThatItsAddressLeadsElsewhere(t *testing.T) {
+	repointed(t, true, func(t *testing.T, a *address, c *redis.Client) {
+		var at [2]*atomic.Int64
+		for i, s := range a.servers {
+			before := s.Handle("EVAL", nil)
+			at[i] = drops(s)
+			counted := s.Handle("EVAL", nil)
+			s.Handle("EVAL", func(ss *fakeredis.Session, args [][]byte) {
+				if strings.Contains(string(args[1]), "run_id") {
+					before(ss, args)
+					return
+				}
+				counted(ss, args)
+			})
+		}
+		tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
+		if err := dropAt(t, tier); err != nil {
+			t.Fatal(err)
+		}
+		a.at.Store(1)
+		opened := a.servers[1].Dials()
+		time.Sleep(20 * time.Second)
+		if n := a.servers[1].Dials() - opened; n != 0 {
+			t.Errorf("an idle tier has opened %d connections", n)
+		}
+		for range 2 {
+			_ = dropAt(t, tier)
+			time.Sleep(100 * time.Millisecond)
+		}
+		before := at[1].Load()
+		if err := dropAt(t, tier); err != nil || at[1].Load() == before {
+			t.Errorf("%v, the drop has not reached the new server", err)
+		}
+		if n := a.servers[0].Open(); n != 0 {
+			t.Errorf("%d connections to the old server", n)
+		}
+	})
+}

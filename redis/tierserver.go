@@ -30,6 +30,13 @@ func (s tierServer) Send(ctx context.Context, put func([]byte, string) []byte, h
 	return v, err
 }
 
+// look has the client see whether the server is the same still, if that is due.
+func (s tierServer) look(now time.Time) {
+	if s.r.n.look != nil {
+		s.r.n.look(now)
+	}
+}
+
 // failed is err, or the error that a reply is.
 func failed(v resp.Value, err error) error {
 	if err == nil && v.Kind() == resp.Error {
@@ -40,9 +47,11 @@ func failed(v resp.Value, err error) error {
 
 func (s tierServer) send(ctx context.Context, put func([]byte, string) []byte, head string) (resp.Value, error) {
 	const name = "EVAL"
+	now := time.Now()
+	s.look(now)
 	if c := s.r.shared(name); c != nil {
 		c.text = put(c.text, head)
-		a, err := s.r.n.share(ctx, name, c, time.Now())
+		a, err := s.r.n.share(ctx, name, c, now)
 		if err != errElsewhere {
 			return a.value, err
 		}
@@ -64,6 +73,7 @@ func (s tierServer) Read(ctx context.Context, timeout time.Duration, now time.Ti
 
 func (s tierServer) read(ctx context.Context, timeout time.Duration, now time.Time, put func([]byte, string) []byte, key string) (resp.Value, tier.Loan, error) {
 	const name = "HMGET"
+	s.look(now)
 	if c := s.r.shared(key); c != nil {
 		c.text, c.lend = put(c.text, key), true
 		if timeout > 0 {
@@ -99,6 +109,7 @@ func (s tierServer) alone(ctx context.Context, name, key string, put func([]byte
 
 // Together implements tier.Server.
 func (s tierServer) Together(ctx context.Context, twice bool, f func(watch.Ask) error) error {
+	s.look(time.Now())
 	name, answer := "EVAL", error(nil)
 	if twice {
 		name = "HMGET"
