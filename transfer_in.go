@@ -84,7 +84,7 @@ func (r *incoming[K, V]) Entry(e *dump.Entry, ago time.Duration, keep bool) tran
 	if !r.cover.Covers(c.l2.Lane, name, len(e.Tags) > 0) {
 		return transfer.Unconfirmed
 	}
-	if c.l2.Used() && c.l2.Blocks(name, e.Tags) {
+	if c.l2.Used() && c.l2.Dropped(name, e.Tags) {
 		return transfer.Changed
 	}
 	ago = max(ago, 0)

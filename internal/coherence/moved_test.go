@@ -367,3 +367,50 @@ func TestCloseCarriesOutRepeatedDrops(t *testing.T) {
 		}
 	})
 }
+
+// TestEntryOfAnotherInstanceDoesNotUndoADropThatIsTriedAgain: L2 confirms the drop while
+// entries are taken in, and the other instance has not heard of it.
+func TestEntryOfAnotherInstanceDoesNotUndoADropThatIsTriedAgain(t *testing.T) {
+	for name, drop := range map[string]func(c *strata.Cache[string, int64]) error{
+		"key": func(c *strata.Cache[string, int64]) error { return c.Invalidate(context.Background(), "k") },
+		"tag": func(c *strata.Cache[string, int64]) error { return c.InvalidateTags(context.Background(), "t") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, o := newShared(), &origin{}
+				o.value.Store(1)
+				tagged := func(o *strata.Options[string, int64]) {
+					o.Tags = func(string, int64) []string { return []string{"t"} }
+				}
+				giver := instance(t, s, tagged)
+				var down atomic.Bool
+				line := s.bus.Connect()
+				taker := instance(t, s, tagged, func(o *strata.Options[string, int64]) {
+					o.Remote.Tier, o.Remote.Bus = failing(failing(s.tier, "Drop", &down), "DropTags", &down), line
+				})
+				mustGet(t, giver, "k", o.load)
+				o.value.Store(2)
+				down.Store(true)
+				if err := drop(taker); err == nil {
+					t.Fatal("the drop has not failed")
+				}
+				all, position := entriesOf(t, giver, 0, 1)
+				r := restoreOf(t, taker)
+				if doubt := r.Cover(t.Context(), position); doubt != "" {
+					t.Fatal(doubt)
+				}
+				line.Delay(time.Second) // its own message comes late, too
+				down.Store(false)
+				time.Sleep(500 * time.Millisecond)
+				if n := taker.Stats().Pending; n != 0 {
+					t.Fatalf("%d drops are pending", n)
+				}
+				e := all["k"]
+				r.Entry(&e, 0, true)
+				if v := mustGet(t, taker, "k", o.load); v != 2 {
+					t.Errorf("got %d", v)
+				}
+			})
+		})
+	}
+}

@@ -295,6 +295,13 @@ func (s *Store) Blocks(name string, tags []string) bool {
 	return s.pending.Blocks(name) || len(tags) > 0 && s.pending.BlocksTags(tags, s.pending.Collapses())
 }
 
+// Dropped reports whether this instance has dropped the key with that name, or one of
+// these tags, and L2 has not confirmed that, or has only lately: another instance may
+// not have heard of it, and give the older value away.
+func (s *Store) Dropped(name string, tags []string) bool {
+	return s.Blocks(name, tags) || s.pending.Remembers(name, tags)
+}
+
 // LookedUp notes whether a look-up has found a value.
 func (s *Store) LookedUp(found bool) { s.absence.add(!found) }
 

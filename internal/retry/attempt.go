@@ -149,6 +149,9 @@ func (q *Queue) take() (w work) {
 func (q *Queue) done(w *work) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	// Remembered first: there is no moment at which the drops are neither.
+	q.Confirmed(w.drops)
+	q.ConfirmedTags(w.tags, w.soft)
 	q.pending.remove(w)
 	q.count()
 }

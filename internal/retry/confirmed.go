@@ -59,11 +59,17 @@ func (c *confirmed) take() (all [2]pending) {
 
 // Confirmed notes drops that the tier has confirmed.
 func (q *Queue) Confirmed(drops []remote.Drop) {
+	if len(drops) == 0 {
+		return
+	}
 	q.confirmed.note(func(p *pending, now time.Time) { p.addKeys(drops, now) })
 }
 
 // ConfirmedTags notes drops of tags that the tier has confirmed.
 func (q *Queue) ConfirmedTags(tags []string, soft bool) {
+	if len(tags) == 0 {
+		return
+	}
 	q.confirmed.note(func(p *pending, _ time.Time) { p.addTags(tags, soft) })
 }
 
@@ -76,6 +82,20 @@ func (q *Queue) ConfirmedAll(soft bool) {
 			p.all = &item{soft: true}
 		}
 	})
+}
+
+// Remembers reports whether a drop of a key, or of one of tags, was confirmed lately. It
+// does not tell of drops of everything.
+func (q *Queue) Remembers(key string, tags []string) bool {
+	c := &q.confirmed
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range []*pending{&c.young, &c.old} {
+		if p.keys[key] != nil || slices.ContainsFunc(tags, func(t string) bool { return p.tags[t] != nil }) {
+			return true
+		}
+	}
+	return false
 }
 
 // Repeat makes the drops pending that were confirmed lately, and reports whether
