@@ -36,6 +36,10 @@ type Server struct {
 // Home keeps the newest report of one server with lanes, for all namespaces. The
 // zero Home has none.
 type Home struct {
+	// Passing says that a slot is being moved to the server: each report there has an
+	// ID of its own, and none of them is counted in Moves.
+	Passing bool
+
 	known  atomic.Pointer[Server]
 	asking atomic.Bool
 	judges sync.Map // of *Holder: *judge
@@ -103,7 +107,7 @@ func (h *Home) judge(s *Server, of *Holder, space *State) *State {
 			return &j.state
 		}
 	}
-	if !known || last.(*judge).server.ID != s.ID {
+	if !h.Passing && (!known || last.(*judge).server.ID != s.ID) {
 		of.moves.Add(1) // before a caller finds the judge
 	}
 	j := &judge{space: space, server: s, state: *space}

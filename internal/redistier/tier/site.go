@@ -30,8 +30,6 @@ type site struct {
 	// namespace.
 	home  *namespace.Home
 	space *namespace.State
-	// passing says that the slot is being moved to the server.
-	passing bool
 }
 
 // at calls f for the server that serves a key. It calls f again, for another
@@ -48,7 +46,7 @@ func (t *Tier) at(ctx context.Context, key string, twice bool, f func(context.Co
 		}
 		s := &site{Tier: t, srv: n, home: n.Home(), space: space}
 		if !n.Settled() {
-			s.home, s.passing = &namespace.Home{}, true
+			s.home = &namespace.Home{Passing: true}
 			t.changes.moving.Add(1)
 		}
 		return f(ctx, s)
@@ -166,7 +164,7 @@ func (s *site) answeredHome(q *namespace.Server, replies []resp.Value) (*namespa
 		return nil, err
 	}
 	q.ID = namespace.Digest(watch.Authority(replies[0], replies[1]) + watch.ClusterEpoch(replies[2]))
-	if s.passing {
+	if s.home.Passing {
 		q.ID = layout.Hex(nonce())
 	}
 	q.Clock, q.Heard = watch.Time(replies[3]), time.Now()

@@ -1,0 +1,50 @@
+package tier_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/remote"
+)
+
+// TestSlotThatIsBeingMovedIsNoChangeOfServer: else each operation there would repeat all
+// drops of late, and the repeated drops of its keys would repeat themselves without end.
+func TestSlotThatIsBeingMovedIsNoChangeOfServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newNodes(2, func(_ int, command string) string {
+			if strings.HasPrefix(command, "EVAL") {
+				return ":1\r\n"
+			}
+			return value("run1")
+		})
+		c.thought = func(key string) int {
+			if strings.Contains(key, "word") {
+				return 1
+			}
+			return 0
+		}
+		c.all[1].passing = true
+		tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n", Schema: 1})
+		before := tr.Moves()
+		for range 3 {
+			if held, err := tr.Get(t.Context(), []string{"word"}); err != nil || !held[0].Absent() {
+				t.Fatalf("%+v, %v", held, err)
+			}
+			if _, err := tr.Drop(t.Context(), []remote.Drop{{Key: "word"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := tr.Moves() - before; n != 0 {
+			t.Errorf("%d changes of server while a slot is being moved, want 0", n)
+		}
+		c.all[1].passing = false
+		if _, err := tr.Get(t.Context(), []string{"word"}); err != nil {
+			t.Fatal(err)
+		}
+		if n := tr.Moves() - before; n != 1 {
+			t.Errorf("%d changes of server when the slot has been moved, want 1", n)
+		}
+	})
+}
