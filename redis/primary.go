@@ -317,26 +317,27 @@ func (p *primary) follow() {
 // beginRound asks all sentinels. One that has not answered the last question is asked
 // when it has.
 func (p *primary) beginRound() round {
+	begun := time.Now() // before the first question
 	for _, s := range p.askers {
 		s.askSoon()
 	}
-	return round{running: true, begun: time.Now(), late: time.After(p.o.DialTimeout / 2)}
+	return round{running: true, begun: begun, late: time.After(p.o.DialTimeout / 2)}
 }
 
-// hear takes an answer in. One that is newer is heeded at once.
+// hear takes an answer in. One that is newer is heeded at once. It is a vote only in the
+// round of its question: a sentinel that was asked before the round is asked in it, too.
 func (p *primary) hear(r *round, a answered) {
 	known := p.known()
-	switch newer := a.err == nil && known.addr != "" && a.epoch > known.epoch && a.addr != known.addr; {
-	case newer:
+	if a.err == nil && known.addr != "" && a.epoch > known.epoch && a.addr != known.addr {
 		p.mu.Lock()
 		p.heed(a.told, 1)
 		p.unreachable = false
 		p.mu.Unlock()
 		p.ask() // the new term is to be proven
-	case !r.running || a.at.Before(r.begun):
-		return
 	}
-	r.add(a, known)
+	if r.running && !a.at.Before(r.begun) {
+		r.add(a, known)
+	}
 }
 
 // conclude ends a round: its answers may begin another term, and may prove the present
