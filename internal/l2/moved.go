@@ -9,6 +9,7 @@ package l2
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +18,10 @@ import (
 
 // mostTries is how often one call sends a drop while servers take over from each other.
 const mostTries = 3
+
+// errMoving is the error of a drop during which the tier has learned of another server
+// each time.
+var errMoving = fmt.Errorf("strata: L2 changes its server again and again: %w, %w", remote.ErrMoved, remote.ErrRefused)
 
 // moves are the changes of server that the tier knows.
 type moves struct {
@@ -53,6 +58,9 @@ func (s *Store) confirmed(do func() error, note func()) (err error) {
 			}
 		}
 		s.repeat()
+	}
+	if err == nil {
+		err = errMoving
 	}
 	return err
 }
