@@ -99,6 +99,8 @@ type Client struct {
 	// identifies says that the server of each new connection is asked for its run: a
 	// Tier or Bus uses the client.
 	identifies atomic.Bool
+	// shy is how many connections in a row a server has ended upon that question.
+	shy atomic.Int32
 	// looked is when the last connection was opened that was compared, in nanoseconds
 	// since 1970, and looks are the goroutines that open one for that.
 	looked atomic.Int64
@@ -220,8 +222,9 @@ func (c *Client) meet(ctx context.Context, cn *conn, dialled time.Time) (*term, 
 	c.looked.Store(dialled.UnixNano())
 	run, err := cn.serverRun(ctx, c.o.DialTimeout)
 	if err != nil {
-		return nil, err
+		return nil, c.unidentified(err)
 	}
+	c.shy.Store(0)
 	t := c.terms.meet(dialled, run)
 	if t == nil {
 		return nil, &ConnError{Op: "dial", Err: errDeposed, cut: true}
@@ -237,7 +240,7 @@ const lookEvery = 3 * time.Second
 // the same client does that by itself.
 func (c *Client) look(now time.Time) {
 	last := c.looked.Load()
-	if now.UnixNano()-last < int64(lookEvery) || !c.looked.CompareAndSwap(last, now.UnixNano()) {
+	if now.UnixNano()-last < int64(lookEvery) || !c.identifies.Load() || !c.looked.CompareAndSwap(last, now.UnixNano()) {
 		return
 	}
 	c.mu.Lock()
@@ -253,6 +256,23 @@ func (c *Client) look(now time.Time) {
 			cn.Close()
 		}
 	})
+}
+
+// mostShy is how many connections in a row a server ends upon the question for its run
+// until it is not asked any more.
+const mostShy = 3
+
+// unidentified returns the error of a dial whose connection was lost before the server had
+// told its run. Some proxies end a connection upon a command that they do not know, so
+// that a server which has never told its run is not asked for ever.
+func (c *Client) unidentified(err error) error {
+	if !lost(err) {
+		return err
+	}
+	if c.shy.Add(1) >= mostShy && c.terms.untold() {
+		c.identifies.Store(false)
+	}
+	return &ConnError{Op: "greet", Err: err, cut: true}
 }
 
 // do is Do for a command without a Body.

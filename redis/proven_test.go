@@ -394,3 +394,42 @@ func TestTierWithoutABusFindsThatItsAddressLeadsElsewhere(t *testing.T) {
 		}
 	})
 }
+
+// TestServerThatEndsConnectionsUponTheQuestionForItsRunIsUsed: some proxies do. It is not
+// asked any more, and one that has told its run is asked always.
+func TestServerThatEndsConnectionsUponTheQuestionForItsRunIsUsed(t *testing.T) {
+	for _, ends := range []string{"EVAL", "INFO"} {
+		fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+			redis.NewTier(c)
+			asked := 0
+			s.Handle("EVAL", func(ss *fakeredis.Session, _ [][]byte) {
+				asked++
+				ss.Error("ERR unknown command 'EVAL'")
+				if ends == "EVAL" {
+					ss.Out = nil
+					ss.Hangup()
+				}
+			})
+			s.Handle("INFO", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
+			for i := range 3 {
+				if err := c.Do(within(t, time.Second), "SET", "k", "v").Err(); err != nil {
+					t.Errorf("%s ends connections, call %d: %v", ends, i, err)
+				}
+				time.Sleep(2 * time.Minute) // the connection is replaced
+			}
+			if asked > 5 {
+				t.Errorf("asked %d times", asked)
+			}
+		})
+	}
+	repointed(t, true, func(t *testing.T, a *address, c *redis.Client) {
+		redis.NewTier(c)
+		mustSet(t, c, "k", "v")
+		a.servers[1].Handle("EVAL", func(ss *fakeredis.Session, _ [][]byte) { ss.Hangup() })
+		a.at.Store(1)
+		time.Sleep(2 * time.Minute)
+		if err := c.Do(within(t, time.Minute), "SET", "k", "v").Err(); err == nil {
+			t.Error("a server is used that does not tell its run, after one that does")
+		}
+	})
+}

@@ -70,6 +70,13 @@ func (s *terms) number() uint64 {
 	return 0
 }
 
+// untold reports whether no server has told its run in the present term.
+func (s *terms) untold() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now == nil || s.now.run == ""
+}
+
 // begin begins a term, and ends the one before.
 func (s *terms) begin(addr string) *term {
 	s.mu.Lock()
