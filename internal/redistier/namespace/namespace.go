@@ -85,8 +85,11 @@ type Holder struct {
 	rechecks atomic.Pointer[time.Time] // states that were requested before it are not used
 	asking   atomic.Bool
 	moves    atomic.Uint64
-	met      atomic.Uint64 // 1 + the number of connections at the last Meet, or 0
+	met      atomic.Uint64 // 1 + the number of connections at the last Meet, or 0, or never
 }
+
+// never is no number of connections.
+const never = 1<<64 - 1
 
 // Meet is called at a drop, and reports whether another connection was opened since the
 // last call: it may lead to another server. From a drop on that came before the first
@@ -95,6 +98,10 @@ func (h *Holder) Meet(opened uint64) bool {
 	last := h.met.Swap(opened + 1)
 	return last > 1 && last != opened+1 // 1: no connection was open
 }
+
+// Missed makes the next Meet report true, because the state could not be read after one
+// that has.
+func (h *Holder) Missed(opened uint64) { h.met.CompareAndSwap(opened+1, never) }
 
 // Moves returns how often another epoch, or in a cluster another server with lanes or
 // another life of one, has become known: before values are judged by that.

@@ -102,10 +102,14 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 // meet reads the namespace state if a connection was opened since the last drop and no
 // state was read since. It is called before a drop and after it: an instance that only
 // drops learns by that of another server, to which it has to repeat its drops. The drop
-// does not fail if the state cannot be read, which is tried once for each connection.
+// does not fail if the state cannot be read, which is tried again at the next one then.
 func (s *site) meet(ctx context.Context) {
-	if ns := s.known(); (ns == nil || !s.fits(ns)) && s.state.Meet(s.srv.Opened()) {
-		_, _ = s.current(ctx)
+	opened := s.srv.Opened()
+	if ns := s.known(); ns != nil && s.fits(ns) || !s.state.Meet(opened) {
+		return
+	}
+	if _, err := s.current(ctx); err != nil {
+		s.state.Missed(opened)
 	}
 }
 

@@ -48,3 +48,40 @@ func TestSlotThatIsBeingMovedIsNoChangeOfServer(t *testing.T) {
 		}
 	})
 }
+
+// TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop: an instance that only drops hears of
+// another server by that alone.
+func TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := false
+		s := &stub{opened: 1}
+		s.answer = func(command string) string {
+			switch {
+			case !isNamespace(command):
+				return ":1\r\n"
+			case silent:
+				return ""
+			}
+			return stateE
+		}
+		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
+		drop := func() {
+			t.Helper()
+			if _, err := tr.Drop(t.Context(), []remote.Drop{{Key: "k"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		drop()
+		before := tr.Moves()
+		s.opened, silent = 2, true
+		drop()
+		if n := tr.Moves() - before; n != 0 {
+			t.Errorf("%d changes of server without an answer", n)
+		}
+		silent = false
+		drop()
+		if n := tr.Moves() - before; n != 1 {
+			t.Errorf("%d changes of server, want 1", n)
+		}
+	})
+}
