@@ -348,7 +348,7 @@ func (p *primary) conclude(r *round) {
 	switch {
 	case len(r.answers) > 0:
 		p.err = nil
-		p.heed(newest(r.answers), len(r.answers))
+		p.heed(newest(r.answers, p.addr()), len(r.answers))
 		p.unreachable = false
 	case r.err == nil:
 		p.err = &ConnError{Op: "route", Err: errSilent}

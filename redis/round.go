@@ -69,14 +69,17 @@ func telling(a, b error) error {
 }
 
 // newest returns the answer of the newest configuration, and of these the most
-// frequent.
-func newest(answers []told) (best told) {
+// frequent. If there are several of them it is the present one: sentinels that know a
+// server by different names may answer in another order each time.
+func newest(answers []told, present string) (best told) {
 	votes := map[told]int{}
 	for _, a := range answers {
 		votes[a]++
 	}
 	for _, a := range answers {
-		if best.addr == "" || a.epoch > best.epoch || a.epoch == best.epoch && votes[a] > votes[best] {
+		same := a.epoch == best.epoch
+		more := votes[a] - votes[best]
+		if best.addr == "" || a.epoch > best.epoch || same && (more > 0 || more == 0 && a.addr == present) {
 			best = a
 		}
 	}

@@ -48,3 +48,20 @@ func TestSentinelHasOneVoteInARound(t *testing.T) {
 		t.Error("two of three have not proven it")
 	}
 }
+
+// TestSentinelsThatDisagreeEndNoTerm: two of them know the primary by different names, and
+// answer in any order.
+func TestSentinelsThatDisagreeEndNoTerm(t *testing.T) {
+	o := Options{Addr: "a:1", Addrs: []string{"b:1"}, DialTimeout: time.Second}
+	p := newPrimary(&o, nil, &terms{})
+	for _, order := range [][]string{{"ip:1", "name:1"}, {"name:1", "ip:1"}, {"ip:1", "name:1"}} {
+		r := round{running: true, begun: time.Now()}
+		for _, addr := range order {
+			p.hear(&r, answered{told: told{addr: addr, epoch: 1}, at: r.begun})
+		}
+		p.conclude(&r)
+	}
+	if n := p.terms.number(); n != 1 {
+		t.Errorf("%d terms, want 1", n)
+	}
+}
