@@ -245,7 +245,7 @@ func (c *Client) look(now time.Time) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.closed || last == 0 { // the first call has a connection opened anyway
 		return
 	}
 	c.looks.Go(func() {

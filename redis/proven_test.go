@@ -375,6 +375,7 @@ func TestTierWithoutABusFindsThatItsAddressLeadsElsewhere(t *testing.T) {
 		if err := dropAt(t, tier); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		a.at.Store(1)
 		opened := a.servers[1].Dials()
 		time.Sleep(20 * time.Second)
