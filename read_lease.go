@@ -66,11 +66,14 @@ func (g *reads[K, V]) askLeases(ask []*read[K, V]) {
 	failed := max(0, slices.IndexFunc(answers, func(a remote.Acquired) bool { return a.Err != nil }))
 	first := ask[failed]
 	first.l2.StandsInFor(&ask[0].l2)
-	first.answered("acquire", answers[failed].Err)
+	useful := first.answered("acquire", answers[failed].Err) || answers[failed].Err != nil
 	for i, r := range ask {
 		switch a := answers[i]; {
 		case a.Err != nil:
 			r.l2.FailedAlone(&first.l2, a.Err)
+		case !useful:
+			r.l2.Failed(&first.l2)
+			r.l2.Release(r.ctx, r.c.l2, a.Lease)
 		case a.Lease.Grant == remote.Granted, a.Lease.Grant == remote.OnHold:
 			r.safely(func(r *read[K, V]) bool {
 				settled, _ := r.useAnswer(ctx, a)
@@ -152,6 +155,7 @@ func (r *read[K, V]) askLease() (settled bool, left time.Duration) {
 	defer cancel()
 	a := r.c.l2.Acquire(ctx, []remote.Request{r.leaseRequest()}, r.c.o.Limits.Lease)[0]
 	if !r.answered("acquire", a.Err) {
+		r.l2.Release(r.ctx, r.c.l2, a.Lease)
 		return false, 0
 	}
 	return r.useAnswer(ctx, a)

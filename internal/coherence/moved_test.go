@@ -30,6 +30,8 @@ type successor struct {
 type way struct {
 	s     succession
 	moved atomic.Bool
+	// acquiring, if set, is called before each question for leases.
+	acquiring func()
 
 	mu        sync.Mutex // guards below
 	followers []*following
@@ -91,6 +93,9 @@ func (v successorView) Get(ctx context.Context, keys []string) ([]remote.Held, e
 }
 
 func (v successorView) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	if f := v.way.acquiring; f != nil {
+		f()
+	}
 	return v.at().Acquire(ctx, r, d)
 }
 
@@ -260,6 +265,59 @@ func TestBatchAfterAChangeOfServerHasNoValueFromBeforeADrop(t *testing.T) {
 				t.Errorf("%v, %v", got, err)
 			}
 		})
+}
+
+// TestBatchWhoseServerChangesBeforeItsLeasesHasNoValueFromBeforeADrop: the answer to the
+// question for the leases brings the news, and the values.
+func TestBatchWhoseServerChangesBeforeItsLeasesHasNoValueFromBeforeADrop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := newSuccession(), &origin{}
+		o.value.Store(1)
+		reader, way := s.join(t)
+		way.hear()
+		writer, late := s.join(t)
+		keys := []string{"k0", "k1", "k2"}
+		for _, k := range keys {
+			mustGet(t, reader, k, o.load)
+		}
+		o.value.Store(2)
+		if err := writer.Invalidate(t.Context(), keys...); err != nil {
+			t.Fatal(err)
+		}
+		late.acquiring = func() { late.moved.Store(true) }
+		got, err := writer.GetMany(t.Context(), keys, func(ctx context.Context, keys []string) (map[string]int64, error) {
+			all := map[string]int64{}
+			for _, k := range keys {
+				all[k], _ = o.load(ctx, k)
+			}
+			return all, nil
+		})
+		for _, k := range keys {
+			if err != nil || got[k] != 2 {
+				t.Errorf("%s: %d, %v", k, got[k], err)
+			}
+		}
+	})
+}
+
+// TestReadThatPassesL2ByGivesItsLeaseBack: other instances do not wait for it.
+func TestReadThatPassesL2ByGivesItsLeaseBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := newSuccession(), &origin{}
+		reader, way := s.join(t)
+		way.hear()
+		writer, late := s.join(t)
+		if err := writer.Invalidate(t.Context(), "dropped"); err != nil {
+			t.Fatal(err)
+		}
+		late.acquiring = func() { late.moved.Store(true) }
+		mustGet(t, writer, "k", o.load)
+		begun := time.Now()
+		mustGet(t, reader, "k", o.load)
+		if d := time.Since(begun); d > 0 {
+			t.Errorf("another instance waits for %v", d)
+		}
+	})
 }
 
 // TestIdleInstanceRepeatsItsDrops: without a call, when its bus has joined again.
