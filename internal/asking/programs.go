@@ -41,9 +41,9 @@ type announcement struct{ Main string }
 // Announce tells other instances of this program, unless that is not known, or was done lately.
 func (a *Asker) Announce() {
 	a.mu.Lock()
-	lately := !a.programs.announced.IsZero() && time.Since(a.programs.announced) < announceEvery
+	lately := !a.announced.IsZero() && time.Since(a.announced) < announceEvery
 	if !lately {
-		a.programs.announced = time.Now()
+		a.announced = time.Now()
 	}
 	a.mu.Unlock()
 	if !lately {
@@ -111,7 +111,7 @@ func (a *Asker) reply() {
 		return
 	}
 	a.mu.Lock()
-	a.programs.replying = false
+	a.replying = false
 	told := a.programs.own.After(a.programs.other)
 	a.mu.Unlock()
 	if !told {

@@ -24,7 +24,7 @@ func (r *restless) Bind(remote.Space) remote.Tier { return r }
 func (r *restless) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
 	l, err := r.Tier.Drop(ctx, d)
 	if r.drops.Add(1) <= 3 {
-		r.Tier.Restart()
+		r.Restart()
 		r.heard()
 	}
 	return l, err
