@@ -72,8 +72,8 @@ type Detail struct {
 
 // Info describes the parts of a cache.
 type Info struct {
-	// Name is the name that the cache itself has, Service that of its service, Instance that
-	// of this instance.
+	// Name, Service and Instance are the names of the cache, its service and this
+	// instance.
 	Name      string `json:"name"`
 	Service   string `json:"service"` // empty without one
 	Instance  string `json:"instance"`

@@ -190,7 +190,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// programmed makes the instances of a team those of programs, and returns what each has
+// programmed gives each instance of a team a program, and returns what each has
 // been told of strangers and how many announcements were published.
 func (g *team) programmed(names ...string) (told [][]string, published *atomic.Int64) {
 	told, published = make([][]string, len(names)), new(atomic.Int64)

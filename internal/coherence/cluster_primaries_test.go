@@ -101,7 +101,7 @@ func (r *reigns) promote(s *sim, from stratatest.Snapshot) {
 	p.tier.Announce(p.bus)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for range len(r.all) + 1 { // its tag clock is ahead of those of all before
+	for range len(r.all) + 1 { // its tag clock is ahead of all earlier clocks
 		p.tier.Restore(from)
 	}
 	r.all = append(r.all, p)
@@ -210,7 +210,7 @@ func (t *simTierView) arrive(ctx context.Context) error {
 
 // simWay is an instance's way to the primary that it knows.
 type simWay struct {
-	v      *simTierView // nil: that of no instance, to the last primary
+	v      *simTierView // nil: of no instance, to the last primary
 	reigns *reigns
 	space  remote.Space
 }

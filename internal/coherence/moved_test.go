@@ -75,7 +75,7 @@ func (m successor) Bind(s remote.Space) remote.Tier {
 	return successorView{old, succ, m.way}
 }
 
-// successorView is the view of one instance. Its abilities are those of both tiers.
+// successorView is the view of one instance. It has the abilities of both tiers.
 type successorView struct {
 	old, new remote.Tier
 	way      *way

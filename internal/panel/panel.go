@@ -43,8 +43,8 @@ type Panel interface {
 
 // Info describes the parts of a cache.
 type Info struct {
-	// Name is the name of the cache, Service that of its service, or empty. Instance is that of
-	// this instance: host name, number of the process, and a random number in hexadecimal digits.
+	// Name is the name of the cache, Service the name of its service, or empty. Instance is
+	// the name of this instance: host name, number of the process, and a random number in hexadecimal digits.
 	Name, Service, Instance string
 	// Version is the version of the module strata in this program, or "unknown". Schema is the
 	// name of the codec with the fingerprint of the type of values. L2 and Bus are the Go types of the

@@ -55,7 +55,7 @@ func (l *layout) head(by int, reverse bool) string {
 	return b.String() + " " + left("state", l.health)
 }
 
-// titled is the name of a cache, behind that of its service if it has one.
+// titled is the name of a cache, behind the name of its service if it has one.
 func titled(i *adminapi.Info, name string) string {
 	if i.Service == "" {
 		return name
