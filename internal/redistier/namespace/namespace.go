@@ -86,6 +86,7 @@ type Holder struct {
 	asking   atomic.Bool
 	moves    atomic.Uint64
 	met      atomic.Uint64 // 1 + the number of connections at the last Meet, or 0, or never
+	missed   atomic.Pointer[time.Time]
 }
 
 // never is no number of connections.
@@ -94,14 +95,20 @@ const never = 1<<64 - 1
 // Meet is called at a drop, and reports whether another connection was opened since the
 // last call: it may lead to another server. From a drop on that came before the first
 // state, that state may be of another server, too.
-func (h *Holder) Meet(opened uint64) bool {
+func (h *Holder) Meet(now time.Time, opened uint64) bool {
+	if h.met.Load() == never && now.Sub(*h.missed.Load()) < Age {
+		return false
+	}
 	last := h.met.Swap(opened + 1)
 	return last > 1 && last != opened+1 // 1: no connection was open
 }
 
-// Missed makes the next Meet report true, because the state could not be read after one
-// that has.
-func (h *Holder) Missed(opened uint64) { h.met.CompareAndSwap(opened+1, never) }
+// Missed makes Meet report true once more, from Age later on, because the state could not
+// be read after a call at the time now that has.
+func (h *Holder) Missed(now time.Time, opened uint64) {
+	h.missed.Store(&now)
+	h.met.CompareAndSwap(opened+1, never)
+}
 
 // Moves returns how often another epoch, or in a cluster another server with lanes or
 // another life of one, has become known: before values are judged by that.

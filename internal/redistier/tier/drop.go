@@ -8,6 +8,7 @@ package tier
 
 import (
 	"context"
+	"time"
 
 	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/internal/resp"
@@ -102,14 +103,14 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 // meet reads the namespace state if a connection was opened since the last drop and no
 // state was read since. It is called before a drop and after it: an instance that only
 // drops learns by that of another server, to which it has to repeat its drops. The drop
-// does not fail if the state cannot be read, which is tried again at the next one then.
+// does not fail if the state cannot be read; that is tried again a second later.
 func (s *site) meet(ctx context.Context) {
-	opened := s.srv.Opened()
-	if ns := s.known(); ns != nil && s.fits(ns) || !s.state.Meet(opened) {
+	now, opened := time.Now(), s.srv.Opened()
+	if ns := s.known(); ns != nil && s.fits(ns) || !s.state.Meet(now, opened) {
 		return
 	}
 	if _, err := s.current(ctx); err != nil {
-		s.state.Missed(opened)
+		s.state.Missed(now, opened)
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/strata-cache/strata/internal/redistier/namespace"
 	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/remote"
 )
@@ -79,6 +81,7 @@ func TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop(t *testing.T) {
 			t.Errorf("%d changes of server without an answer", n)
 		}
 		silent = false
+		time.Sleep(namespace.Age)
 		drop()
 		if n := tr.Moves() - before; n != 1 {
 			t.Errorf("%d changes of server, want 1", n)
