@@ -188,9 +188,9 @@ func TestDropIsKeptWhenAnAddressLeadsToAnotherServer(t *testing.T) {
 			if v := write(); v != 2 {
 				t.Errorf("the writer gets %d", v)
 			}
-			took := until(t, 8*time.Second, "the reader has the new value", func() bool { return read() == 2 })
+			took := until(t, 20*time.Second, "the reader has the new value", func() bool { return read() == 2 })
 			t.Logf("the reader has the new value after %v", took)
-			until(t, 8*time.Second, "the writer is connected again", func() bool { return writer.Stats().Connected })
+			until(t, 20*time.Second, "the writer is connected again", func() bool { return writer.Stats().Connected })
 			if v := write(); v != 2 {
 				t.Errorf("the writer gets %d", v)
 			}
