@@ -99,6 +99,8 @@ type Client struct {
 	// identifies says that the server of each new connection is asked for its run: a
 	// Tier or Bus uses the client.
 	identifies atomic.Bool
+	// plain says that servers are asked by INFO, and not by a script.
+	plain atomic.Bool
 	// shy is how many connections in a row a server has ended upon that question.
 	shy atomic.Int32
 	// looked is when the last connection was opened that was compared, in nanoseconds
@@ -220,7 +222,7 @@ func (c *Client) dial(ctx context.Context, o *Options) (*conn, error) {
 // another server than the connections before, all of them are closed.
 func (c *Client) meet(ctx context.Context, cn *conn, dialled time.Time) (*term, error) {
 	c.looked.Store(dialled.UnixNano())
-	run, err := cn.serverRun(ctx, c.o.DialTimeout)
+	run, err := cn.serverRun(ctx, c.o.DialTimeout, &c.plain)
 	if err != nil {
 		return nil, c.unidentified(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/strata-cache/strata/internal/netpool"
@@ -119,18 +120,23 @@ func (o *Options) greeting(ctx context.Context) (g resp.Greeting, err error) {
 // runScript is the script that answers with the run id of the server: INFO is long.
 const runScript = `return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')`
 
-// serverRun asks the server of a connection for its run id. It is empty if the server
-// does not tell it.
-func (c *conn) serverRun(ctx context.Context, timeout time.Duration) (string, error) {
+// serverRun asks the server of a connection for its run id: by a script unless plain is
+// set, which it sets if the server permits no scripts. The id is empty if the server does
+// not tell it.
+func (c *conn) serverRun(ctx context.Context, timeout time.Duration, plain *atomic.Bool) (string, error) {
 	var refused *Error
-	v, err := c.once(ctx, timeout, "EVAL", runScript, 0)
-	if err == nil {
-		return string(v.Bytes()), nil
+	if !plain.Load() {
+		v, err := c.once(ctx, timeout, "EVAL", runScript, 0)
+		if err == nil {
+			return string(v.Bytes()), nil
+		}
+		if !errors.As(err, &refused) {
+			return "", err
+		}
+		plain.Store(true)
 	}
-	if !errors.As(err, &refused) {
-		return "", err
-	}
-	if v, err = c.once(ctx, timeout, "INFO", "server"); errors.As(err, &refused) {
+	v, err := c.once(ctx, timeout, "INFO", "server")
+	if errors.As(err, &refused) {
 		return "", nil
 	}
 	return watch.Run(v), err
