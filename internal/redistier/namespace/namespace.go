@@ -103,6 +103,9 @@ func (h *Holder) Meet(now time.Time, opened uint64) bool {
 	return last > 1 && last != opened+1 // 1: no connection was open
 }
 
+// Met reports whether Meet was ever called: a drop has ended.
+func (h *Holder) Met() bool { return h.met.Load() != 0 }
+
 // Missed makes Meet report true once more, from Age later on, because the state could not
 // be read after a call at the time now that has.
 func (h *Holder) Missed(now time.Time, opened uint64) {

@@ -73,7 +73,9 @@ func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, le
 	replies := make([]resp.Value, len(part)) // null: not done yet
 	if len(part) > 1 && t.scripted() {
 		err := t.atKey(ctx, drops[part[0]].Key, true, func(ctx context.Context, s *site) (err error) {
-			s.meet(ctx)
+			if s.state.Met() {
+				s.meet(ctx)
+			}
 			for _, i := range part {
 				if err := s.stamp(ctx, &leases[i]); err != nil {
 					return err
@@ -156,7 +158,9 @@ func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error 
 }
 
 func (s *site) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error {
-	s.meet(ctx)
+	if s.state.Met() {
+		s.meet(ctx)
+	}
 	err := s.stamp(ctx, l)
 	if err == nil {
 		_, err = s.do(ctx, d.Key, dropping(d, l.Token))
