@@ -88,3 +88,22 @@ func TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstWriteIsNoChangeOfServer: it reads the first state for its token. Else it would be
+// sent again, and the repetition could take the value that it has stored.
+func TestFirstWriteIsNoChangeOfServer(t *testing.T) {
+	s := &stub{opened: 1, answer: func(command string) string {
+		if isNamespace(command) {
+			return stateE
+		}
+		return ":1\r\n"
+	}}
+	tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
+	before := tr.Moves()
+	if _, err := tr.Drop(t.Context(), []remote.Drop{{Key: "k", Token: time.Second}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := tr.Moves() - before; n != 0 {
+		t.Errorf("%d changes of server", n)
+	}
+}
