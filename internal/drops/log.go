@@ -140,8 +140,8 @@ func (s *stripe) put(d drop, most int) (old drop) {
 	}
 }
 
-// place returns the place of a hash in its group: its drop, else a free place, else that of
-// the oldest drop.
+// place returns the place of a hash in its group: its drop, else a free place, else the place
+// of the oldest drop.
 func (s *stripe) place(hash uint64) *drop {
 	g := &s.groups[hash/stripes%uint64(len(s.groups))]
 	oldest := &g[0]
@@ -200,8 +200,8 @@ func (l *Log) last(hash uint64) int64 {
 // cut there have lower stamps yet, unless that takes longer.
 const lead = int64(time.Millisecond)
 
-// moment returns a stamp that is not lower than those of all drops so far, and lower than
-// those of all later ones. With cut later marks go to a slice of their own, if the last one
+// moment returns a stamp that is not lower than the stamp of any drop so far, and lower than
+// the stamps of all later ones. With cut later marks go to a slice of their own, if the last one
 // was begun some time ago.
 func (l *Log) moment(cut bool) int64 {
 	m := l.Stamp(l.now())
@@ -264,13 +264,13 @@ func (l *Log) Use() {
 
 // Query asks about an entry of a snapshot.
 type Query struct {
-	// Hashes are those of the key and of the tags.
+	// Hashes are the hashes of the key and of the tags.
 	Hashes []uint64
 	// Knows is the knowledge of the snapshot.
 	Knows Knowledge
 	// Born is the stamp at which the value was read; zero if that is not known.
 	Born int64
-	// Cut is that of [Log.Cut] when the restore began.
+	// Cut is the result of [Log.Cut] when the restore began.
 	Cut uint64
 }
 
