@@ -112,7 +112,7 @@ func (a *Asker) reply() {
 	}
 	a.mu.Lock()
 	a.replying = false
-	told := a.programs.own.After(a.programs.other)
+	told := a.own.After(a.other)
 	a.mu.Unlock()
 	if !told {
 		a.announce(replies)
