@@ -133,6 +133,20 @@ func TestGetManyOfMissesAllocatesLessThanTwicePerKey(t *testing.T) {
 	}
 }
 
+func TestSetInMemoryAllocatesItsEntryOnly(t *testing.T) {
+	for name, called := range map[string]string{"with snapshots": "c", "without": ""} {
+		o := strata.Options[string, int]{Name: called, TTL: time.Hour, Memory: strata.Memory[string, int]{MaxEntries: 100}}
+		c, err := strata.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close(context.Background()) })
+		if n := testing.AllocsPerRun(1000, func() { c.Set(context.Background(), "k", 7) }); n != 1 {
+			t.Errorf("%s: %v allocations, want 1", name, n)
+		}
+	}
+}
+
 func TestInvalidateOfAbsentKeyAllocatesNothing(t *testing.T) {
 	c := holding(t, "k")
 	if n := testing.AllocsPerRun(1000, func() { c.Invalidate(context.Background(), "absent") }); n != 0 {

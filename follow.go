@@ -81,7 +81,7 @@ func (c *Cache[K, V]) apply(m *remote.Message) {
 		return
 	}
 	c.counts.heard.Add(1)
-	c.noteEvent(keysHeard, false, 1)
+	c.noteEvent(keysHeard, false, 1, c.now())
 	switch m.Kind {
 	case remote.Dropped, remote.Expired:
 		c.applyKey(m)
@@ -95,7 +95,7 @@ func (c *Cache[K, V]) apply(m *remote.Message) {
 
 // heardAll applies a drop of everything by another instance.
 func (c *Cache[K, V]) heardAll(soft bool) {
-	c.noteEvent(allHeard, soft, 1)
+	c.noteEvent(allHeard, soft, 1, c.now())
 	c.dropAllLocal(soft)
 }
 
@@ -117,7 +117,7 @@ func (c *Cache[K, V]) applyKey(m *remote.Message) {
 	if m.Hold > 0 {
 		c.flights.Hold(key, min(m.Hold, MaxHold))
 	}
-	c.dropLocal(key, m.Kind == remote.Expired)
+	c.dropLocal(key, m.Kind == remote.Expired, c.now())
 }
 
 // parseKey calls the program's ParseKey, or a method of the key. A panic must not end

@@ -87,13 +87,14 @@ func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.
 			err = remoteError(op, e)
 		}
 	}
+	now := c.now()
 	for _, k := range keys {
 		if how.Hold > 0 {
 			c.flights.Hold(k, how.Hold)
 		}
-		c.dropLocal(k, how.Soft)
+		c.dropLocal(k, how.Soft, now)
 	}
-	c.noteDrops(keysInvalidated, how.Soft, len(keys))
+	c.noteDrops(keysInvalidated, how.Soft, len(keys), now)
 	return err
 }
 
@@ -106,25 +107,31 @@ const (
 	allHeard
 )
 
-// noteDrops counts drops by callers of this instance, and notes them as an event.
-func (c *core) noteDrops(what int, soft bool, n int) {
-	c.counts.invalidations.Add(uint64(n))
-	c.noteEvent(what, soft, n)
-}
-
-// noteEvent notes drops as an event.
-func (c *core) noteEvent(what int, soft bool, n int) {
-	hard := [...]string{
+// dropEvents and expiryEvents are the texts of these events for hard and for soft drops. They are read-only.
+var (
+	dropEvents = [...]string{
 		"keys invalidated: %d", "tags invalidated: %d", "everything invalidated, times: %d",
 		"drops heard from other instances: %d", "everything invalidated by another instance, times: %d",
 	}
-	if soft {
-		hard = [...]string{
-			"keys expired: %d", "tags expired: %d", "everything expired, times: %d",
-			"drops heard from other instances: %d", "everything expired by another instance, times: %d",
-		}
+	expiryEvents = [...]string{
+		"keys expired: %d", "tags expired: %d", "everything expired, times: %d",
+		"drops heard from other instances: %d", "everything expired by another instance, times: %d",
 	}
-	c.journal.Count(hard[what], n)
+)
+
+// noteDrops counts drops by callers of this instance, and notes them as an event.
+func (c *core) noteDrops(what int, soft bool, n int, now int64) {
+	c.counts.invalidations.Add(uint64(n))
+	c.noteEvent(what, soft, n, now)
+}
+
+// noteEvent notes drops as an event.
+func (c *core) noteEvent(what int, soft bool, n int, now int64) {
+	if soft {
+		c.journal.Count(expiryEvents[what], n, now)
+		return
+	}
+	c.journal.Count(dropEvents[what], n, now)
 }
 
 // dropsOf returns the drops of keys for L2: none without an L2 and a bus. A key
@@ -148,17 +155,17 @@ func (c *Cache[K, V]) dropsOf(how remote.Drop, keys []K) (drops []remote.Drop, e
 }
 
 // dropLocal makes key absent, or stale, in L1 and takes the right to store from
-// its flights and writes.
-func (c *Cache[K, V]) dropLocal(key K, soft bool) {
+// its flights and writes. now is the time of L1.
+func (c *Cache[K, V]) dropLocal(key K, soft bool, now int64) {
 	var removed []removal[K, V]
-	c.flights.Fence(key, func() {
+	c.flights.Fence(key, now, func() {
 		if !soft {
 			removed = c.forget(key)
 			return
 		}
 		c.negatives.Delete(key)
 		if e, _ := c.memory.Peek(key); e != nil && !e.Value.Expired() {
-			c.memory.Swap(e, c.expired(e, c.memory.Now()))
+			c.memory.Swap(e, c.expired(e, now))
 		}
 	})
 	c.memory.Notify(removed)
@@ -203,7 +210,7 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	if !soft {
 		c.memory.Clear()
 	}
-	c.noteDrops(allInvalidated, soft, 1)
+	c.noteDrops(allInvalidated, soft, 1, c.now())
 	return err
 }
 
@@ -272,7 +279,7 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 	}
 	defer span.wrote(ctx, err)
 	c.dropTagsLocal(tags, soft)
-	c.noteDrops(tagsInvalidated, soft, len(tags))
+	c.noteDrops(tagsInvalidated, soft, len(tags), c.now())
 	return err
 }
 

@@ -192,7 +192,9 @@ func (e *notFoundError) Unwrap() []error { return []error{ErrNotFound, e.err} }
 // which is called once no lock is held. forget is called under the lock of the key's
 // flights.
 func (c *Cache[K, V]) forget(key K) []removal[K, V] {
-	c.negatives.Delete(key)
+	if c.negatives.Len() > 0 { // the lock of the key's flights is held: none of the key is coming
+		c.negatives.Delete(key)
+	}
 	return c.forgetValue(key)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
+	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -26,6 +27,10 @@ const tokenLife = 10 * time.Second
 // error of the Codec, or of unusable tags, and then has changed nothing. It returns
 // ErrClosed on a closed cache.
 func (c *Cache[K, V]) Set(ctx context.Context, key K, value V, opts ...CallOption) error {
+	if len(opts) == 0 && !c.l2.Used() { // the only allocation is the entry
+		w := write[K, V]{key: key, value: value}
+		return c.setHere(&w, &call{})
+	}
 	return c.set(ctx, []write[K, V]{{key: key, value: value}}, callOf(opts))
 }
 
@@ -84,12 +89,18 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 		return ErrClosed
 	}
 	for i := range ws {
-		if err := c.prepare(&ws[i], o); err != nil {
+		o := o // each write names its own tags
+		if err := c.prepare(&ws[i], &o); err != nil {
 			return err
 		}
 	}
 	if !c.l2.Used() || o.noRemote {
-		return c.setMemory(ws)
+		for i := range ws {
+			if err := c.setMemory(&ws[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	begun := 0
 	stored := false
@@ -123,52 +134,58 @@ func (c *Cache[K, V]) stamps(tags []string) stamps {
 	return stamps{generation: c.generation.Watermark(), tagGeneration: c.generation.TagWatermark(), tags: tags}
 }
 
-// setMemory stores ws in a cache without L2: each in one step, so that of many
-// concurrent Sets none removes the entry of another.
-func (c *Cache[K, V]) setMemory(ws []write[K, V]) error {
-	for i := range ws {
-		w := &ws[i]
-		w.stamps = c.stamps(w.tags)
-		var removed []removal[K, V]
-		insert := c.insertWritten(w, &removed)
-		if insert == nil {
-			insert = func() { removed = c.forget(w.key) }
-		}
-		if err := c.flights.Store(w.key, insert); err != nil {
-			return ErrClosed
-		}
-		c.memory.Notify(removed)
+// setHere is set for one write without L2.
+func (c *Cache[K, V]) setHere(w *write[K, V], o *call) error {
+	if c.closed.Load() {
+		return ErrClosed
 	}
+	if err := c.prepare(w, o); err != nil {
+		return err
+	}
+	return c.setMemory(w)
+}
+
+// setMemory stores w in L1 alone, in one step, so that of many concurrent Sets none
+// removes the entry of another.
+func (c *Cache[K, V]) setMemory(w *write[K, V]) error {
+	w.stamps = c.stamps(w.tags)
+	now := c.memory.Now()
+	value, failure := c.written(w, now)
+	var removed []removal[K, V]
+	if err := c.flights.Store(w.key, now, func() { removed = c.insertWritten(w, value, failure) }); err != nil {
+		return ErrClosed
+	}
+	c.memory.Notify(removed)
 	return nil
 }
 
 // prepare does the part of a write that runs the callbacks of the program.
-func (c *Cache[K, V]) prepare(w *write[K, V], o call) (err error) {
+func (c *Cache[K, V]) prepare(w *write[K, V], o *call) (err error) {
 	if err := c.checkKey(w.key); err != nil {
 		return err
 	}
 	switch {
 	case w.absent:
-		w.left, w.keep = c.lifeOfAbsent(&o), true
+		w.left, w.keep = c.lifeOfAbsent(o), true
 	default:
-		if w.left = c.life(&o); w.left > 0 {
-			c.nameTags(&o, w.key, w.value)
+		if w.left = c.life(o); w.left > 0 {
+			c.nameTags(o, w.key, w.value)
 		}
 		if w.weight, w.keep = c.weigh(w.key, w.value); w.keep {
 			w.value = c.clone(w.value)
 		}
 	}
-	if err := c.callError(&o); err != nil {
+	if err := c.callError(o); err != nil {
 		return err
 	}
 	w.tags = o.tags
-	w.keep = w.keep && w.left > 0 && !c.passesMemory(&o)
+	w.keep = w.keep && w.left > 0 && !c.passesMemory(o)
 	if c.l2.Used() && !o.noRemote {
 		if w.name, err = c.nameOf(w.key); err != nil {
 			return err
 		}
 	}
-	if c.asks(&o) {
+	if c.asks(o) {
 		// With tags it is sealed again, with the tag clock of its token.
 		err = c.sealWrite(w, 0)
 	}
@@ -189,47 +206,55 @@ func (c *Cache[K, V]) sealWrite(w *write[K, V], clock uint64) (err error) {
 // the entry is removed.
 func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
 	var removed []removal[K, V]
-	drop := func() { removed = c.forget(w.key) }
 	var insert func()
+	drop := func() { removed = c.forget(w.key) }
 	if stored {
-		insert = c.insertWritten(w, &removed)
+		value, failure := c.written(w, c.memory.Now())
+		insert = func() { removed = c.insertWritten(w, value, failure) }
 	}
 	c.flights.End(w.right, insert, drop)
 	c.memory.Notify(removed)
 }
 
-// insertWritten returns the insertion of a write into L1; nil if L1 keeps nothing of it.
-func (c *Cache[K, V]) insertWritten(w *write[K, V], removed *[]removal[K, V]) (insert func()) {
+// insertWritten replaces the entry of the key of w by the one that written has made, or
+// removes it if there is none, and returns the removed ones. The lock of the key's flights
+// is held.
+func (c *Cache[K, V]) insertWritten(w *write[K, V], value *entry[K, V], failure *l1.Entry[K, negative]) (removed []removal[K, V]) {
 	switch {
-	case !w.keep, c.tuned.off.Load(): // looked at after the stamps were taken; see Tune
-		return nil
-	case w.absent:
-		n := c.negativeEntry(w.key, ErrNotFound, w.left, w.stamps)
-		if v, _ := c.judgeTags(n.Value.tags); v != generation.Valid {
-			return nil
+	case failure != nil:
+		removed = c.forgetValue(w.key)
+		c.negatives.Set(failure, 1)
+	case value != nil:
+		removed, _ = c.memory.Set(value, w.weight)
+		if c.negatives.Len() > 0 {
+			c.negatives.Delete(w.key)
 		}
-		return func() {
-			*removed = c.forgetValue(w.key)
-			c.negatives.Set(n, 1)
-		}
+	default:
+		removed = c.forget(w.key)
 	}
-	e := c.written(w)
-	if c.tagsDropped(e) {
-		return nil
-	}
-	return func() {
-		*removed, _ = c.memory.Set(e, w.weight)
-		c.negatives.Delete(w.key)
-	}
+	return removed
 }
 
-// written is the entry for L1 of a write.
-func (c *Cache[K, V]) written(w *write[K, V]) *entry[K, V] {
-	now := c.memory.Now()
-	e := c.entry(now, w.key, w.value, w.left, c.kept(w.left), w.stamps, record{id: w.id, born: now})
-	c.refreshSoon(e, now, w.left, w.left, 0)
-	c.mark(e)
-	return e
+// written returns the entry for L1 of a write, of its value or of its failure: neither if
+// L1 keeps nothing of it.
+func (c *Cache[K, V]) written(w *write[K, V], now int64) (value *entry[K, V], failure *l1.Entry[K, negative]) {
+	switch {
+	case !w.keep, c.tuned.off.Load(): // looked at after the stamps were taken; see Tune
+		return nil, nil
+	case w.absent:
+		failure = c.negativeEntry(w.key, ErrNotFound, w.left, w.stamps)
+		if v, _ := c.judgeTags(failure.Value.tags); v != generation.Valid {
+			return nil, nil
+		}
+		return nil, failure
+	}
+	value = c.entry(now, w.key, w.value, w.left, c.kept(w.left), w.stamps, record{id: w.id, born: now})
+	c.refreshSoon(value, now, w.left, w.left, 0)
+	c.mark(value)
+	if c.tagsDropped(value) {
+		return nil, nil
+	}
+	return value, nil
 }
 
 // setTier drops ws in L2 with tokens, announces that, and puts them with the

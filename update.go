@@ -96,7 +96,8 @@ func (u *update[K, V]) begin(ctx context.Context) (err error) {
 
 // end stores the value that write has returned.
 func (u *update[K, V]) end(ctx context.Context) error {
-	if err := u.c.prepare(&u.write, u.call); err != nil {
+	o := u.call
+	if err := u.c.prepare(&u.write, &o); err != nil {
 		return err
 	}
 	u.stamps.tags = u.tags // write may have named more

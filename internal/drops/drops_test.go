@@ -41,11 +41,11 @@ func TestDropsAfterAMomentAreKnownToTheLogAndToThoseThatItTells(t *testing.T) {
 	for _, n := range []int{10, 1000, 40_000, 300_000} {
 		a, b, c := clocked(1), clocked(2), clocked(3)
 		for i := range 1000 {
-			a.Note(key(-i - 1))
+			a.Note(key(-i - 1), 0)
 		}
 		_, k := a.Know()
 		for i := range n {
-			a.Note(key(i))
+			a.Note(key(i), 0)
 		}
 		teach(t, a, b)
 		teach(t, b, c)
@@ -75,7 +75,7 @@ func TestMillionsOfDropsForgetNone(t *testing.T) {
 	k := Knowledge{{1, a.moment(false)}}
 	const n = 700_000 // more than half of the marks of a cache without snapshots
 	for i := range n {
-		a.Note(uint64(i+1) * 0x9e3779b97f4a7c15)
+		a.Note(uint64(i+1) * 0x9e3779b97f4a7c15, 0)
 	}
 	if a.forgot.ended() == 0 {
 		t.Error("no marks were cleared")
@@ -92,7 +92,7 @@ func TestMillionsOfDropsForgetNone(t *testing.T) {
 
 func TestDropsOfACacheThatIsNotKnownAreComparedByTime(t *testing.T) {
 	a, b := clocked(1), clocked(2)
-	a.Note(key(1))
+	a.Note(key(1), 0)
 	at := a.last(key(1))
 	teach(t, a, b)
 	for _, l := range []*Log{a, b} {
@@ -108,13 +108,13 @@ func TestDropsOfACacheThatIsNotKnownAreComparedByTime(t *testing.T) {
 func TestClockThatStandsOrIsSetBackOrdersDrops(t *testing.T) {
 	now := int64(1e9)
 	a := New(1, func() int64 { return now })
-	a.Note(key(1))
+	a.Note(key(1), 0)
 	_, k := a.Know()
 	if !a.admits(key(1), k, 0) {
 		t.Error("a drop from before is after")
 	}
 	now -= 1e8
-	a.Note(key(1))
+	a.Note(key(1), 0)
 	if a.admits(key(1), k, 0) {
 		t.Error("a drop from after is before")
 	}
@@ -136,7 +136,7 @@ func TestManyOriginsAreBoundedAndForgetNothing(t *testing.T) {
 	for i := range files {
 		x := clocked(uint64(i + 1))
 		_, files[i] = x.Know()
-		x.Note(key(i))
+		x.Note(key(i), 0)
 		teach(t, x, last)
 		next := clocked(uint64(2000 + i)) // a process that begins with the file of the one before
 		s := teach(t, last, next)
@@ -158,7 +158,7 @@ func TestManyOriginsAreBoundedAndForgetNothing(t *testing.T) {
 func TestMalformedPiecesAreRefused(t *testing.T) {
 	a := clocked(1)
 	for i := range 50_000 {
-		a.Note(key(i))
+		a.Note(key(i), 0)
 	}
 	pieces := a.TellAll()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -186,7 +186,7 @@ func TestMalformedPiecesAreRefused(t *testing.T) {
 func FuzzLearn(f *testing.F) {
 	a := clocked(1)
 	for i := range 20 {
-		a.Note(key(i))
+		a.Note(key(i), 0)
 	}
 	f.Add(a.TellAll()[0])
 	f.Fuzz(func(t *testing.T, piece []byte) {

@@ -77,14 +77,18 @@ func New(id uint64, now func() int64) *Log {
 // Stamp returns the stamp of a time of the clock.
 func (l *Log) Stamp(at int64) int64 { return l.base + at }
 
-// Note notes that the key or tag with a hash is dropped now. A hash of zero is none.
-func (l *Log) Note(hash uint64) {
+// Note notes that the key or tag with a hash is dropped now. A hash of zero is none. at is a
+// time that the caller has read from the clock just before; with zero Note reads it.
+func (l *Log) Note(hash uint64, at int64) {
 	if hash == 0 {
 		return
 	}
+	if at == 0 {
+		at = l.now()
+	}
 	s := &l.stripes[hash%stripes]
 	s.mu.Lock()
-	if old := s.put(drop{hash, s.next(l.Stamp(l.now()))}, int(l.most.Load())); old.stamp != 0 {
+	if old := s.put(drop{hash, s.next(l.Stamp(at))}, int(l.most.Load())); old.stamp != 0 {
 		l.forgot.add(old.hash, 64, old.stamp)
 	}
 	s.mu.Unlock()
@@ -105,7 +109,7 @@ func (l *Log) Around(drop func(), tags ...string) {
 
 func (l *Log) note(tags []string) {
 	for _, t := range tags {
-		l.Note(Tag(t))
+		l.Note(Tag(t), 0)
 	}
 	if len(tags) == 0 {
 		s := &l.stripes[0]

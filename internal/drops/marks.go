@@ -42,7 +42,10 @@ func (m *marks) add(begin uint64, size uint, stamp int64) (fresh bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.begin()
-	i := slices.IndexFunc(m.slices, func(s slice) bool { return stamp <= s.end })
+	i := 0
+	for m.slices[i].end < stamp { // the last one ends with time
+		i++
+	}
 	fresh = m.slices[i].add(begin, size, stamp, m.size)
 	if s := &m.slices[i]; s.set > 1<<s.size/2 {
 		m.horizon = max(m.horizon, s.latest)

@@ -20,19 +20,19 @@ type Write[K comparable] struct {
 // Fence takes the right to store from the running flights and writes of key,
 // makes the flights unjoinable, and calls drop under the same lock: it must
 // not wait or call back. Callers of the fenced flights still get their
-// results: they asked before the fence.
-func (g *Group[K, V]) Fence(key K, drop func()) {
+// results: they asked before the fence. at is a time for [Group.Note].
+func (g *Group[K, V]) Fence(key K, at int64, drop func()) {
 	s, hash := g.shard(key), g.HashOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.fence(s, key, hash)
+	g.fence(s, key, hash, at)
 	drop()
 }
 
 // fence takes the right of all flights and writes of key. s.mu is held.
-func (g *Group[K, V]) fence(s *shard[K, V], key K, hash uint64) {
+func (g *Group[K, V]) fence(s *shard[K, V], key K, hash uint64, at int64) {
 	g.noteRevocation(s)
-	g.dropped(key, hash)
+	g.dropped(key, hash, at)
 	s.fenceFlights(key)
 	s.fenceWrites(key, nil)
 }
@@ -96,7 +96,7 @@ func (g *Group[K, V]) Begin(key K) (*Write[K], error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	g.fence(s, key, hash)
+	g.fence(s, key, hash, 0)
 	w := &Write[K]{key: key, hash: hash}
 	if findable(key) {
 		s.writes[key] = append(s.writes[key], w)
@@ -114,7 +114,7 @@ func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.noteRevocation(s)
-	g.dropped(w.key, w.hash)
+	g.dropped(w.key, w.hash, 0)
 	s.fenceFlights(w.key)
 	s.fenceWrites(w.key, w)
 	if stored = insert != nil && !w.fenced; stored {
@@ -128,15 +128,15 @@ func (g *Group[K, V]) End(w *Write[K], insert, drop func()) (stored bool) {
 
 // Store is a write that stores in L1 alone, so that it begins and ends at once:
 // no other write can come in between and cost either its entry. It returns
-// ErrClosed after Close.
-func (g *Group[K, V]) Store(key K, insert func()) error {
+// ErrClosed after Close. at is a time for [Group.Note].
+func (g *Group[K, V]) Store(key K, at int64, insert func()) error {
 	s, hash := g.shard(key), g.HashOf(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return ErrClosed
 	}
-	g.fence(s, key, hash)
+	g.fence(s, key, hash, at)
 	insert()
 	return nil
 }

@@ -291,7 +291,7 @@ func TestFenceTakesTheRightToStoreAndToBeJoined(t *testing.T) {
 		})
 		synctest.Wait()
 		dropped := false
-		g.Fence("k", func() { dropped = true })
+		g.Fence("k", 0, func() { dropped = true })
 		if v, _ := get(t.Context(), g, "k", bring(g, 2, 0, nil)); v != 2 {
 			t.Errorf("caller from after the fence got %d, want 2", v)
 		}
@@ -308,7 +308,7 @@ func TestLandingUnregistersOnlyItself(t *testing.T) {
 		g := newGroup(t)
 		go get(t.Context(), g, "k", bring(g, 1, time.Second, nil))
 		synctest.Wait()
-		g.Fence("k", func() {})
+		g.Fence("k", 0, func() {})
 		var stored atomic.Bool
 		go get(t.Context(), g, "k", bring(g, 2, 3*time.Second, &stored))
 		time.Sleep(2 * time.Second) // the first has landed
@@ -386,7 +386,7 @@ func TestLoadThatHasLostItsRightsIsRecursiveAllTheSame(t *testing.T) {
 		g, other := newGroup(t), newGroup(t)
 		one := func(f *keyFlight) { g.Land(f, flight.Result[int]{Value: 1}, nil) }
 		v, err := get(t.Context(), g, "k", func(f *keyFlight) {
-			g.Fence("k", func() {})
+			g.Fence("k", 0, func() {})
 			_, err := get(f.Context(), g, "inner", func(inner *keyFlight) {
 				_, err := get(inner.Context(), g, "k", one)
 				g.Land(inner, flight.Result[int]{Err: err}, nil)
@@ -495,7 +495,7 @@ func TestLaterWriteTakesTheRightOfTheEarlier(t *testing.T) {
 		t.Errorf("want the second write to store, and the first to drop: %d drops", drops)
 	}
 	third, _ := g.Begin("k")
-	g.Fence("k", func() {})
+	g.Fence("k", 0, func() {})
 	if g.End(third, never, drop) || drops != 2 {
 		t.Errorf("a fenced write left the old entry: %d drops", drops)
 	}
@@ -514,7 +514,7 @@ func TestStoreFencesAndInsertsInOneStep(t *testing.T) {
 		w, _ := g.Begin("k")
 		synctest.Wait()
 		inserted := false
-		if err := g.Store("k", func() { inserted = true }); err != nil || !inserted {
+		if err := g.Store("k", 0, func() { inserted = true }); err != nil || !inserted {
 			t.Errorf("Store: %v, inserted %v", err, inserted)
 		}
 		if g.End(w, func() { t.Error("the write under way stored") }, func() {}) {
@@ -526,7 +526,7 @@ func TestStoreFencesAndInsertsInOneStep(t *testing.T) {
 			t.Error("the flight under way kept its right")
 		}
 		g.Close(t.Context())
-		if err := g.Store("k", nil); !errors.Is(err, flight.ErrClosed) {
+		if err := g.Store("k", 0, nil); !errors.Is(err, flight.ErrClosed) {
 			t.Errorf("Store after Close: %v", err)
 		}
 	})

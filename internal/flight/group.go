@@ -36,10 +36,10 @@ type Group[K comparable, V any] struct {
 	CancelAbandoned bool
 	// Hash and Note, if set, are called for each key that is dropped or written, or
 	// for which a load brings nothing to keep: Hash before the lock of its flights is taken, and Note
-	// with the hash under that lock: it must not wait or call back. They are set before the
-	// group is used.
+	// with the hash under that lock: it must not wait or call back. at is the time that the
+	// caller has read before, zero if it has none. They are set before the group is used.
 	Hash func(K) uint64
-	Note func(hash uint64)
+	Note func(hash uint64, at int64)
 
 	seed    maphash.Seed
 	stamp   func() uint64

@@ -13,7 +13,7 @@ func (g *Group[K, V]) Land(f *Flight[K, V], r Result[V], insert func()) (stored 
 	if stored = insert != nil && !f.fenced; stored {
 		insert()
 		if f.notKept || r.Err != nil {
-			g.dropped(f.Key, hash) // an older value has gone, and nothing newer shows it
+			g.dropped(f.Key, hash, 0) // an older value has gone, and nothing newer shows it
 		} else {
 			g.watches.changed(f.Key, false)
 		}

@@ -83,7 +83,7 @@ func TestFenceConcernsAReloadFromTheBeginOfItsLoad(t *testing.T) {
 		"when all is over, and so of no other": {4 * time.Second, true, true},
 	} {
 		for kind, fence := range map[string]func(g *group){
-			"a key": func(g *group) { g.Fence("k", func() {}) },
+			"a key": func(g *group) { g.Fence("k", 0, func() {}) },
 			"all":   func(g *group) { g.FenceAll() },
 		} {
 			t.Run(name+", "+kind, func(t *testing.T) {

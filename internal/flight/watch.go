@@ -91,12 +91,12 @@ func (g *Group[K, V]) HashOf(key K) uint64 {
 	return g.Hash(key)
 }
 
-// dropped notes that the entry of key was dropped or written. The lock of the key's shard
-// is held.
-func (g *Group[K, V]) dropped(key K, hash uint64) {
+// dropped notes that the entry of key was dropped or written, at a time of [Group.Note]. The
+// lock of the key's shard is held.
+func (g *Group[K, V]) dropped(key K, hash uint64, at int64) {
 	g.watches.changed(key, true)
 	if g.Note != nil {
-		g.Note(hash)
+		g.Note(hash, at)
 	}
 }
 

@@ -35,6 +35,7 @@ type Journal struct {
 type event struct {
 	panel.Event
 	count uint64 // 0 for a line; else of Text
+	at    int64  // of the first count
 }
 
 // add makes e the last event. j.mu is held.
@@ -46,16 +47,16 @@ func (j *Journal) add(e event) {
 
 // Count notes that something happened n times. text names it, with "%d" in the place of
 // the number. Counts within a second, with no other event in between, are one event: so a
-// count costs about as much as a lock.
-func (j *Journal) Count(text string, n int) {
-	now := time.Now()
+// count costs about as much as a lock: at is the time by a clock that the caller has read
+// already, in nanoseconds.
+func (j *Journal) Count(text string, n int, at int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if last := &j.events[j.number%kept]; last.count > 0 && last.Text == text && now.Sub(last.At) < together {
+	if last := &j.events[j.number%kept]; last.count > 0 && last.Text == text && at-last.at < int64(together) {
 		last.count += uint64(n)
 		return
 	}
-	j.add(event{Event: panel.Event{At: now, Level: "info", Text: text}, count: uint64(max(n, 1))})
+	j.add(event{Event: panel.Event{At: time.Now(), Level: "info", Text: text}, count: uint64(max(n, 1)), at: at})
 }
 
 // After returns the events with a number above after, the oldest first.
