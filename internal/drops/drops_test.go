@@ -41,7 +41,7 @@ func TestDropsAfterAMomentAreKnownToTheLogAndToThoseThatItTells(t *testing.T) {
 	for _, n := range []int{10, 1000, 40_000, 300_000} {
 		a, b, c := clocked(1), clocked(2), clocked(3)
 		for i := range 1000 {
-			a.Note(key(-i - 1), 0)
+			a.Note(key(-i-1), 0)
 		}
 		_, k := a.Know()
 		for i := range n {
@@ -75,7 +75,7 @@ func TestMillionsOfDropsForgetNone(t *testing.T) {
 	k := Knowledge{{1, a.moment(false)}}
 	const n = 700_000 // more than half of the marks of a cache without snapshots
 	for i := range n {
-		a.Note(uint64(i+1) * 0x9e3779b97f4a7c15, 0)
+		a.Note(uint64(i+1)*0x9e3779b97f4a7c15, 0)
 	}
 	if a.forgot.ended() == 0 {
 		t.Error("no marks were cleared")
