@@ -27,10 +27,6 @@ const tokenLife = 10 * time.Second
 // error of the Codec, or of unusable tags, and then has changed nothing. It returns
 // ErrClosed on a closed cache.
 func (c *Cache[K, V]) Set(ctx context.Context, key K, value V, opts ...CallOption) error {
-	if len(opts) == 0 && !c.l2.Used() { // the only allocation is the entry
-		w := write[K, V]{key: key, value: value}
-		return c.setHere(&w, &call{})
-	}
 	return c.set(ctx, []write[K, V]{{key: key, value: value}}, callOf(opts))
 }
 
@@ -132,17 +128,6 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 // stamps returns the stamps of an entry that is written now.
 func (c *Cache[K, V]) stamps(tags []string) stamps {
 	return stamps{generation: c.generation.Watermark(), tagGeneration: c.generation.TagWatermark(), tags: tags}
-}
-
-// setHere is set for one write without L2.
-func (c *Cache[K, V]) setHere(w *write[K, V], o *call) error {
-	if c.closed.Load() {
-		return ErrClosed
-	}
-	if err := c.prepare(w, o); err != nil {
-		return err
-	}
-	return c.setMemory(w)
 }
 
 // setMemory stores w in L1 alone, in one step, so that of many concurrent Sets none
