@@ -34,6 +34,7 @@ func TestIdleCachesCostNextToNothing(t *testing.T) {
 	}
 	r := servers.StartRedis(t)
 	k := servers.StartCluster(t, 3, 1)
+	w := servers.StartWatched(t, 1)
 	dialers := map[string]func(*testing.T, func(context.Context, string, string) (net.Conn, error)) (remote.Tier, remote.Bus){
 		"own": func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) (remote.Tier, remote.Bus) {
 			c := r.Client(t, func(o *redis.Options) { o.DialContext = dial })
@@ -41,6 +42,10 @@ func TestIdleCachesCostNextToNothing(t *testing.T) {
 		},
 		"own-cluster": func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) (remote.Tier, remote.Bus) {
 			c := k.Client(t, func(o *redis.Options) { o.DialContext = dial })
+			return redis.NewTier(c), redis.NewBus(c)
+		},
+		"own-sentinel": func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) (remote.Tier, remote.Bus) {
+			c := w.Client(t, func(o *redis.Options) { o.DialContext = dial })
 			return redis.NewTier(c), redis.NewBus(c)
 		},
 		"go-redis": func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) (remote.Tier, remote.Bus) {
