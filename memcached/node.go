@@ -72,7 +72,7 @@ func newNode(o *Options, addr string, steps *mcmeta.Steps) *node {
 		Look:        func(cn *conn) error { return cn.Look(true) },
 		Closed:      ErrClosed,
 	})
-	n.lines = mux.NewPair(n.pool, mux.Config{
+	n.lines = mux.NewPair(n.pool, mux.Config[*conn]{
 		Timeout: o.Timeout,
 		Fail: func(op string, sent bool, err error) error {
 			return &ConnError{Op: op, Sent: sent, Err: cause(err)}

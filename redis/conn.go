@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +31,10 @@ type conn struct {
 	out   sending      // them
 	steps *resp.Steps
 
-	// unfit says that the server takes no writes, or wants a new greeting.
-	unfit bool
+	// unfit says that the server takes no writes, or wants a new greeting; good that it
+	// has carried out a command of a call; repeatable that the next reply is the first one to
+	// a call that may be repeated on another connection.
+	unfit, good, repeatable bool
 	// entered says that the server may have keys watched, or take the next
 	// command for a part of a transaction.
 	entered bool
@@ -213,8 +216,7 @@ func (c *conn) read() (v resp.Value, err error) {
 			return v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.noteUnfit(v)
-			return v, nil
+			return v, c.judge(v)
 		}
 	}
 }
@@ -233,11 +235,33 @@ func (c *conn) ask(put func(*conn) error) (reply Reply, err error) {
 	return newReply(v), err
 }
 
-// noteUnfit notes whether a reply says that the connection is unfit.
-func (c *conn) noteUnfit(v resp.Value) {
-	if unfit(v) {
+// judge learns from a reply, and returns an error in the place of one that says that the
+// server does not know the user of the connection any more, if the call is to be repeated
+// on another one.
+func (c *conn) judge(v resp.Value) error {
+	first := c.repeatable
+	c.repeatable = false
+	switch {
+	case v.Kind() != resp.Error:
+		c.good = true
+	case string(codeOf(v)) == noAuth && first:
+		return &ConnError{Op: "read", Err: netpool.ErrRefused}
+	case unfit(v):
 		c.unfit = true
+	default:
+		c.good = true
 	}
+	return nil
+}
+
+// refused reports whether a reply over the shared connection says that the server, which has
+// served over the connection before, does not know its user any more.
+func (c *conn) refused(reply []byte) bool {
+	if !bytes.HasPrefix(reply, []byte("-"+noAuth)) {
+		c.good = true
+		return false
+	}
+	return c.good
 }
 
 // borrow is read for a reply that holds until the connection is used again.
@@ -247,8 +271,7 @@ func (c *conn) borrow() (v resp.Value, err error) {
 			return v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.noteUnfit(v)
-			return v, nil
+			return v, c.judge(v)
 		}
 	}
 }
@@ -283,8 +306,7 @@ func (c *conn) appendBulk(dst []byte) (out []byte, found bool, v resp.Value, err
 			return dst, false, v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.noteUnfit(v)
-			return out, found, v, nil
+			return out, found, v, c.judge(v)
 		}
 	}
 }
@@ -297,8 +319,7 @@ func (c *conn) bulkHeader() (n int64, v resp.Value, err error) {
 			return -1, v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.noteUnfit(v)
-			return n, v, nil
+			return n, v, c.judge(v)
 		}
 	}
 }

@@ -206,7 +206,8 @@ func TestServerThatStaysReadOnlyIsNotDialledAllTheTime(t *testing.T) {
 	})
 }
 
-// TestConnectionThatIsNotAuthenticatedIsGreetedAnew: any kind of call may learn it.
+// TestConnectionThatIsNotAuthenticatedIsGreetedAnew: any kind of call may learn it. A call
+// of one command is repeated over another connection.
 func TestConnectionThatIsNotAuthenticatedIsGreetedAnew(t *testing.T) {
 	for _, u := range uses() {
 		password := ""
@@ -219,9 +220,12 @@ func TestConnectionThatIsNotAuthenticatedIsGreetedAnew(t *testing.T) {
 				t.Errorf("%s: %q, %v", u.name, got, err)
 			}
 			password, s.Password = "hidden", "hidden"
-			_, err := u.call(t.Context(), c, "k")
-			var se *redis.Error
-			if !errors.As(err, &se) || se.Code != "NOAUTH" {
+			got, err := u.call(t.Context(), c, "k")
+			if u.name != "SetFrom" { // its body cannot be read again
+				if got != "own" || err != nil {
+					t.Errorf("%s: %q, %v", u.name, got, err)
+				}
+			} else if se := new(redis.Error); !errors.As(err, &se) || se.Code != "NOAUTH" {
 				t.Errorf("%s: %v", u.name, err)
 			}
 			if got, err := u.call(t.Context(), c, "k"); got != "own" || err != nil {
@@ -229,6 +233,49 @@ func TestConnectionThatIsNotAuthenticatedIsGreetedAnew(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestConnectionsThatAreNotAuthenticatedOneAfterTheOtherFailNoCall: each connection learns it at
+// a moment of its own.
+func TestConnectionsThatAreNotAuthenticatedOneAfterTheOtherFailNoCall(t *testing.T) {
+	calls := 0
+	change := func(s *fakeredis.Server, o *redis.Options) {
+		keep(s)
+		s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
+			if calls++; calls%5 == 0 {
+				ss.Error("NOAUTH Authentication required.")
+				return
+			}
+			ss.Bulk("own")
+		})
+	}
+	fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		for i := range 100 {
+			if got, err := c.Do(t.Context(), "GET", "k").String(); got != "own" || err != nil {
+				t.Fatalf("call %d: %q, %v", i, got, err)
+			}
+		}
+	})
+}
+
+// TestServerThatKnowsNoUserIsNotDialledAllTheTime: it greets, and then refuses all.
+func TestServerThatKnowsNoUserIsNotDialledAllTheTime(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		refuse := func(ss *fakeredis.Session, _ [][]byte) { ss.Error("NOAUTH Authentication required.") }
+		s.Handle("SET", refuse)
+		s.Handle("GET", refuse)
+		for range 100 {
+			for _, err := range []error{c.Set(t.Context(), "k", nil, 0), c.Set(t.Context(), "k", make([]byte, 20_000), 0), c.Do(t.Context(), "GET", "k").Err()} {
+				if se := new(redis.Error); !errors.As(err, &se) || se.Code != "NOAUTH" {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := s.Dials(); n > 25 {
+			t.Errorf("%d connections in 10 s", n)
+		}
+	})
 }
 
 // TestGreetingThatIsCutRefusesNoCall: a server was there, and the next greeting

@@ -98,8 +98,7 @@ func (c *conn) arrayHeader() (n int, v resp.Value, err error) {
 			return -1, v, readError(err)
 		}
 		if v.Kind() != resp.Push {
-			c.noteUnfit(v)
-			return n, v, nil
+			return n, v, c.judge(v)
 		}
 	}
 }

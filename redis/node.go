@@ -59,6 +59,7 @@ func newNode(o Options, dial func(context.Context, *Options) (*conn, error)) *no
 			cn, err := dial(ctx, n.o)
 			if err == nil {
 				n.opened.Add(1)
+				cn.good = false
 			}
 			return cn, err
 		},
@@ -73,12 +74,13 @@ func newNode(o Options, dial func(context.Context, *Options) (*conn, error)) *no
 		Look:        func(cn *conn) error { return cn.Look(true) },
 		Closed:      ErrClosed,
 	})
-	n.lines = mux.NewPair(n.pool, mux.Config{
+	n.lines = mux.NewPair(n.pool, mux.Config[*conn]{
 		Timeout: o.Timeout,
 		Fail: func(op string, sent bool, err error) error {
 			return &ConnError{Op: op, Sent: sent, Err: cause(err)}
 		},
 		Lost:        gone,
+		Refused:     (*conn).refused,
 		DialTimeout: o.DialTimeout,
 		Closed:      ErrClosed,
 	})
@@ -121,6 +123,8 @@ func (n *node) round(ctx context.Context, name string, b *resp.Batch, onReply fu
 func (n *node) roundAlone(ctx context.Context, name string, b *resp.Batch, onReply func(*conn) error) error {
 	return n.run(ctx, name, func(cn *conn) error {
 		defer cn.r.Release()
+		// A proxy may carry out a part of a batch, so that only the rest is refused.
+		cn.repeatable = cn.repeatable && (b.Len() == 1 || resp.ReadsOnly(name))
 		return cn.converse(b, func() error { return onReply(cn) })
 	})
 }
@@ -129,13 +133,25 @@ func (n *node) roundAlone(ctx context.Context, name string, b *resp.Batch, onRep
 // reply came, and the command either was not sent or only reads, f runs once
 // more on another one. An error of f is about the connection. The caller must
 // put back the connection that it gets.
+//
+// If the first reply says that the server does not know the user of the connection any
+// more, f has done nothing, and runs once more on a new one.
 func (n *node) attempt(ctx context.Context, now time.Time, name string, f func(*conn) error) (cn *conn, calm bool, err error) {
-	once := func(cn *conn) (bool, error) {
-		calm, err := cn.exchange(ctx, now, n.o.Timeout, f)
-		n.renewIfUnfit(cn)
-		return calm, err
+	for again := false; ; again = true {
+		once := func(cn *conn) (bool, error) {
+			cn.repeatable = !again && cn.good
+			calm, err := cn.exchange(ctx, now, n.o.Timeout, f)
+			cn.repeatable = false
+			n.renewIfUnfit(cn)
+			return calm, err
+		}
+		cn, calm, err = netpool.Attempt(ctx, n.pool, now, once, lost, func(err error) bool { return SafeToRetry(err) || resp.ReadsOnly(name) })
+		if cn == nil || !errors.Is(err, netpool.ErrRefused) {
+			return cn, calm, err
+		}
+		n.pool.Lost(cn)
+		n.pool.Retry(cn, now)
 	}
-	return netpool.Attempt(ctx, n.pool, now, once, lost, func(err error) bool { return SafeToRetry(err) || resp.ReadsOnly(name) })
 }
 
 // renewIfUnfit renews all connections if the server has said over cn that they
@@ -147,7 +163,7 @@ func (n *node) renewIfUnfit(cn *conn) {
 }
 
 // renew replaces all connections after the server has said that it takes no
-// writes, or does not know the user of the connection. In the first case it is
+// writes, or does not know the user of a connection. In the first case it is
 // no longer a primary, or has lost its replicas; a connection to the right
 // server has to be opened anew. In the second case only a new greeting helps.
 func (n *node) renew() {

@@ -292,6 +292,9 @@ func codeOf(v resp.Value) []byte {
 	return code
 }
 
+// noAuth is the code of a server that does not know the user of a connection.
+const noAuth = "NOAUTH"
+
 // unfit reports whether a reply says that the server takes no writes, or wants a
 // new greeting.
 func unfit(v resp.Value) bool {
@@ -299,7 +302,7 @@ func unfit(v resp.Value) bool {
 		return false
 	}
 	switch string(codeOf(v)) {
-	case "READONLY", "NOREPLICAS", "NOAUTH":
+	case "READONLY", "NOREPLICAS", noAuth:
 		return true
 	}
 	return false

@@ -19,6 +19,10 @@ var ErrUnasked = errors.New("netpool: reply that no call has asked for")
 // ErrForeign says that a reply has come that belongs to another command.
 var ErrForeign = errors.New("netpool: reply to another command")
 
+// ErrRefused says that the server carries out nothing any more on a connection over which it
+// has served before.
+var ErrRefused = errors.New("the server has ceased to know the user of a connection")
+
 // aPast is a deadline that has passed.
 var aPast = time.Unix(1, 0) // read-only
 

@@ -199,7 +199,7 @@ func Cause(ctx context.Context, bounded bool, err error) error {
 func Gone(err error) bool {
 	for _, other := range []error{
 		context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded,
-		ErrUnasked, ErrForeign, net.ErrClosed, io.ErrUnexpectedEOF,
+		ErrUnasked, ErrForeign, ErrRefused, net.ErrClosed, io.ErrUnexpectedEOF,
 	} {
 		if errors.Is(err, other) {
 			return false

@@ -57,8 +57,8 @@ type Answerer interface {
 	Answer(reply []byte) (fits bool)
 }
 
-// Config says how a Mux shares its connection. All fields are required.
-type Config struct {
+// Config says how a Mux shares its connection. All fields but Refused are required.
+type Config[C Line] struct {
 	// Timeout bounds a call without a deadline. A connection that
 	// owes replies and is silent for as long is given up.
 	Timeout time.Duration
@@ -68,6 +68,9 @@ type Config struct {
 	// Lost reports whether an error says that the peer has gone without a
 	// farewell.
 	Lost func(err error) bool
+	// Refused, if set, reports whether a reply says that the server carries out nothing any
+	// more on a connection, over which it has served before.
+	Refused func(cn C, reply []byte) bool
 	// DialTimeout is that of the pool.
 	DialTimeout time.Duration
 	// Closed is the error after Close.
@@ -93,7 +96,7 @@ type Config struct {
 // leaves while the server takes nothing ends the connection.
 type Mux[C Line] struct {
 	pool *netpool.Pool[C]
-	o    Config
+	o    Config[C]
 	ctx  context.Context // ends when the Mux is closed
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -115,7 +118,7 @@ type opening struct {
 }
 
 // New returns a Mux that takes its connection from p when it is needed.
-func New[C Line](p *netpool.Pool[C], o Config) *Mux[C] {
+func New[C Line](p *netpool.Pool[C], o Config[C]) *Mux[C] {
 	m := &Mux[C]{pool: p, o: o, lines: map[*line[C]]struct{}{}}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m

@@ -196,7 +196,7 @@ func muxed(t *testing.T, s *server, f func(ctx context.Context, do func(ctx cont
 			Fail:   func(op string, err error) error { return &failure{op: op, err: err} },
 			Closed: closed,
 		})
-		m := mux.New(p, mux.Config{
+		m := mux.New(p, mux.Config[*wire]{
 			Timeout: time.Second, DialTimeout: time.Second, Closed: closed,
 			Fail: func(op string, sent bool, err error) error { return &failure{op, sent, err} },
 			Lost: func(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, netsim.ErrReset) },

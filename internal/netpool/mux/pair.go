@@ -17,7 +17,7 @@ type Pair[C Line] struct {
 }
 
 // NewPair returns a Pair that takes its connections from p when they are needed.
-func NewPair[C Line](p *netpool.Pool[C], o Config) *Pair[C] {
+func NewPair[C Line](p *netpool.Pool[C], o Config[C]) *Pair[C] {
 	return &Pair[C]{main: New(p, o), bypass: New(p, o)}
 }
 

@@ -57,7 +57,11 @@ func (ln *line[C]) deliver(t *Ticket) bool {
 		ln.mu.Lock()
 		to, wanted, e := ln.takeReply(n > 0)
 		ln.mu.Unlock()
-		if wanted {
+		switch {
+		case !wanted:
+		case ln.m.o.Refused != nil && ln.m.o.Refused(ln.cn, reply):
+			ln.refused(to)
+		default:
 			ln.served.Store(true)
 			if !to.to.Answer(reply) {
 				ln.misfit(to, e)
@@ -72,6 +76,22 @@ func (ln *line[C]) deliver(t *Ticket) bool {
 			return false
 		}
 	}
+}
+
+// refused lets no further call enter, after a reply which says that the server carries out
+// nothing on this connection any more, and closes those that the pool has. The call whose
+// reply it was, which is claimed, fails as one that was not sent. Those behind it get
+// their own replies.
+func (ln *line[C]) refused(to *Ticket) {
+	ln.m.replace(ln)
+	ln.mu.Lock()
+	ln.state = max(ln.state, retired)
+	to.sent = false
+	ln.mu.Unlock()
+	ln.m.pool.Lost(ln.cn)
+	to.op, to.err, to.lost = "read", netpool.ErrRefused, true
+	to.state.Store(failed)
+	to.notify()
 }
 
 // misfit ends the line, unless e has done so already, after a reply that cannot be
