@@ -22,6 +22,9 @@ import (
 // mostPushes is how often pushes are read before a call.
 const mostPushes = 8
 
+// aMoment is for how long a greeting waits for bytes that TLS holds back.
+const aMoment = 20 * time.Millisecond
+
 // conn is one connection. It is used by one call at a time.
 type conn struct {
 	netpool.Slot
@@ -87,10 +90,11 @@ func (c *conn) Next() ([]byte, error) {
 // Buffered is the number of bytes that came in and were not taken.
 func (c *conn) Buffered() int { return c.r.Buffered() }
 
-// Quiet reports whether nothing was read but pushes, which it drops.
+// Quiet reports whether nothing was read but pushes, which it drops. The rest of the last
+// one may be under way.
 func (c *conn) Quiet() bool {
 	raw, err := c.Next()
-	if raw != nil || err != nil || c.r.Buffered() > 0 {
+	if raw != nil || err != nil || c.r.Buffered() > 0 && !c.r.Pushing() {
 		return false
 	}
 	return c.Silent()
@@ -106,14 +110,63 @@ func (c *conn) Look(reads bool) error {
 		return netpool.ErrUnasked
 	}
 	err := c.Peek.Socket()
-	for n := 0; err == netpool.ErrUnasked && reads && n < mostPushes && !c.Peek.Layered(); n++ {
-		// Pushes may come at any time. Those that are there are read without waiting.
+	for n := 0; err == netpool.ErrUnasked && reads && n < mostPushes && !c.Peek.Layered(); {
+		// Pushes may come at any time. What is there of them is read without waiting.
 		if c.SetReadDeadline(time.Time{}) != nil || c.Fill() != nil || !c.Quiet() {
 			return err
 		}
+		if !c.r.Pushing() {
+			n++
+		}
 		err = c.Peek.Socket()
 	}
+	if err == nil && reads && c.r.Pushing() {
+		return netpool.ErrUnasked // it cannot be seen what comes behind
+	}
 	return err
+}
+
+// settle reads the pushes that have come without being asked for, and waits for the rest of
+// one that has begun. Nothing else may have come.
+func (c *conn) settle(ctx context.Context) error {
+	for range 2 * mostPushes {
+		raw, err := c.Next()
+		for err == nil && raw == nil && c.Peek.Take(c.Fill) == nil { // from TLS, without waiting
+			raw, err = c.Next()
+		}
+		for err == nil && raw == nil && c.r.Pushing() {
+			if err = ctx.Err(); err != nil {
+				break // Take may have removed the deadline that the end of ctx has set
+			}
+			if err = c.Fill(); err == nil {
+				raw, err = c.Next()
+			}
+		}
+		switch {
+		case err != nil:
+			return readError(err)
+		case raw != nil, c.Buffered() > 0:
+			return readError(netpool.ErrUnasked)
+		}
+		switch err = c.Peek.Socket(); {
+		case err == nil && c.Silent():
+			return nil
+		case err == nil:
+			return readError(netpool.ErrUnasked) // a part of a record of TLS
+		case err != netpool.ErrUnasked:
+			return readError(err)
+		}
+		if c.Peek.Layered() { // it may be a message of TLS itself, behind which nothing comes
+			_ = c.SetReadDeadline(time.Now().Add(aMoment))
+		}
+		if err = c.Fill(); err != nil && (ctx.Err() != nil || !errors.Is(err, os.ErrDeadlineExceeded)) {
+			return readError(err)
+		}
+		if c.Peek.Layered() {
+			_ = c.SetReadDeadline(time.Time{})
+		}
+	}
+	return readError(netpool.ErrUnasked)
 }
 
 // exchange runs f, which writes and reads, under the context and its deadline,
@@ -130,7 +183,7 @@ func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duratio
 
 // clean reports whether others can use the connection, after a call that went
 // well.
-func (c *conn) clean() bool { return !c.entered && c.Quiet() }
+func (c *conn) clean() bool { return !c.entered && c.Quiet() && c.Buffered() == 0 }
 
 // explain is [explain] for an error of this connection.
 func (c *conn) explain(ctx context.Context, bounded bool, err error) error {

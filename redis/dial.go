@@ -47,7 +47,7 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 			c.Close()
 		}
 	}()
-	calm, err := c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(g) })
+	calm, err := c.exchange(ctx, time.Now(), o.DialTimeout, func(c *conn) error { return c.greet(ctx, g) })
 	if err == nil && !calm {
 		err = ctx.Err()
 	}
@@ -74,15 +74,9 @@ func cut(err error) bool {
 
 // greet brings the connection into the wanted state. No bytes may lie behind the
 // answer of the server, or the first call would get them.
-func (c *conn) greet(g resp.Greeting) error {
-	look := func() error {
-		if err := c.Look(true); err != nil {
-			return readError(err)
-		}
-		return nil
-	}
+func (c *conn) greet(ctx context.Context, g resp.Greeting) error {
 	refused, err := g.Do(func(args ...any) (resp.Value, error) {
-		if err := look(); err != nil {
+		if err := c.settle(ctx); err != nil {
 			return resp.Value{}, err
 		}
 		if err := c.command(args); err != nil {
@@ -99,7 +93,7 @@ func (c *conn) greet(g resp.Greeting) error {
 	case refused != "":
 		return serverError([]byte(refused))
 	}
-	return look()
+	return c.settle(ctx)
 }
 
 // greeting returns the greeting for a new connection.

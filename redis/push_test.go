@@ -1,13 +1,33 @@
 package redis_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/strata-cache/strata/internal/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 
+// bigPush is a push of some 200 KB, as of many keys that are invalid at once.
+var bigPush = ">2\r\n$10\r\ninvalidate\r\n*10000\r\n" + strings.Repeat("$15\r\n123456789012345\r\n", 10_000) // read-only
+
 const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"
+
+// TestPushThatNeverEndsHoldsUpNoDial: it has begun behind the greeting.
+func TestPushThatNeverEndsHoldsUpNoDial(t *testing.T) {
+	change := func(s *fakeredis.Server, _ *redis.Options) {
+		s.Handle("HELLO", func(ss *fakeredis.Session, args [][]byte) {
+			ss.Out = append(ss.Out, "*0\r\n>1000\r\n"...)
+		})
+	}
+	fake(t, change, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+		began := time.Now()
+		if err := c.Ping(t.Context()); err == nil || time.Since(began) > 10*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
 
 // TestPushBehindAReplyCostsNothing: it may come with the reply, before another
 // command is sent. Any other bytes at that time are foreign.

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -161,8 +163,9 @@ func (o *outlet) say(p []byte) error {
 // say sends bytes over all connections that have been used, unasked.
 func (f *front) say(raw string) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	for o := range f.open {
+	open := slices.Collect(maps.Keys(f.open))
+	f.mu.Unlock()
+	for _, o := range open {
 		if o.inUse.Load() {
 			o.say([]byte(raw))
 		}
@@ -424,6 +427,25 @@ func TestForeignReplyEndsASubscriptionWithAGap(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLargePushesCostNoCall: they may come behind the greeting, between calls and during
+// them, and no call is told of it.
+func TestLargePushesCostNoCall(t *testing.T) {
+	greeted := func(_ int, out *outlet, reply []byte) { out.say([]byte(string(reply) + bigPush + bigPush)) }
+	fronted(t, greeted, func(t *testing.T, s *front, c *redis.Client) {
+		for _, u := range uses() {
+			for range 3 {
+				if got, err := u.call(t.Context(), c, "k"); got != "own" || err != nil {
+					t.Errorf("%s: %q, %v", u.name, got, err)
+				}
+				s.wg.Go(func() { s.say(bigPush) }) // it may not fit into the socket
+			}
+		}
+		if n := c.Stats().Dials; n > 5 && s.tls == nil {
+			t.Errorf("%d connections", n)
+		}
+	})
 }
 
 // TestPushesBetweenCallsCostNothing: they may come at any time.

@@ -94,6 +94,24 @@ func (p *Peeker) Socket() error {
 // wait at the socket may then mean to wait for more.
 func (p *Peeker) Layered() bool { return p.layer != nil }
 
+// Take calls read, which reads from the connection. It gets the bytes that a layer above the
+// socket holds, and an error if there are none: it does not wait. Without a layer read is not
+// called. No other goroutine may read meanwhile. The read deadline may be removed.
+func (p *Peeker) Take(read func() error) error {
+	switch {
+	case p.layer == nil:
+		return os.ErrDeadlineExceeded
+	case p.tap != nil:
+		p.tap.shut = true
+		defer func() { p.tap.shut = false }()
+		return read()
+	}
+	_ = p.layer.SetReadDeadline(aPast)
+	err := read()
+	_ = p.layer.SetReadDeadline(time.Time{})
+	return err
+}
+
 // Held reports whether a layer above the socket holds bytes. No goroutine may
 // read meanwhile. moved says that the read deadline was removed.
 func (p *Peeker) Held() (bytes, moved bool) {

@@ -25,12 +25,16 @@ func (r *Reader) Next() (raw []byte, err error) {
 			}
 		}
 		r.scan.reset(&r.lim)
-		r.scanning = true
+		r.scanning, r.push = true, r.Unread()[0] == '>'
 	}
 	raw, err = r.Buffer.Next(&r.scan)
 	r.scanning = raw == nil && err == nil
 	return raw, err
 }
+
+// Pushing reports whether the bytes that were received and not returned are the beginning of
+// a push. It is called after Next has returned nil.
+func (r *Reader) Pushing() bool { return r.scanning && r.push }
 
 // Parse returns the value of a reply that [Reader.Next] has returned. It shares
 // the bytes of raw.

@@ -24,8 +24,8 @@ type Reader struct {
 	inbuf.Buffer
 	lim  Limits
 	scan scanner
-	// scanning is true while scan is in the middle of a reply for Next.
-	scanning bool
+	// scanning is true while scan is in the middle of a reply for Next, push if it is a push.
+	scanning, push bool
 }
 
 // NewReader returns a Reader for src. Zero fields of lim mean defaults.
