@@ -105,9 +105,6 @@ func (o *Options) greeting(ctx context.Context) (g resp.Greeting, err error) {
 	if g.Username, g.Password, err = o.Credentials(ctx); err != nil {
 		return g, fmt.Errorf("redis: credentials: %w", err)
 	}
-	if g.Username != "" && g.Password == "" {
-		return g, errors.New("redis: credentials: user without password")
-	}
 	return g, nil
 }
 

@@ -67,7 +67,6 @@ func TestCredentialsThatCannotBeHadAreAnErrorInTime(t *testing.T) {
 		"error":  {func(context.Context) (string, string, error) { return "", "", own }, own, 0},
 		"hangs":  {func(ctx context.Context) (string, string, error) { <-ctx.Done(); return "", "", ctx.Err() }, context.DeadlineExceeded, time.Second},
 		"panics": {func(context.Context) (string, string, error) { panic("mine") }, nil, 0},
-		"half":   {func(context.Context) (string, string, error) { return "hidden", "", nil }, nil, 0},
 	} {
 		change := func(_ *fakeredis.Server, o *redis.Options) { o.Credentials, o.DialTimeout = tc.ask, time.Second }
 		fake(t, change, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {

@@ -45,7 +45,8 @@ type Options struct {
 	// replicas.
 	ReplicaReads bool
 	// Username and Password are sent on every new connection. A Password
-	// without Username is that of the default user.
+	// without Username is that of the default user, and a Username without Password
+	// is a user that needs none. In a URL a colon is behind such a user.
 	Username, Password string
 	// Credentials, if set, is asked for them for each connection, so that they
 	// can change. Username and Password must be empty. ctx ends when the
@@ -202,7 +203,6 @@ func (o Options) validate() error {
 	bad(sentinel && o.Cluster, "Sentinel", "given with Cluster")
 	bad(sentinel && o.Network == "unix", "Sentinel", "cannot be reached over a unix socket")
 	bad(o.Cluster && o.DB != 0, "DB", "a cluster has no other than 0")
-	bad(o.Username != "" && o.Password == "", "Username", "given without Password")
 	bad(o.Credentials != nil && o.Username+o.Password != "", "Credentials", "given with Username or Password")
 	bad(o.Protocol != 0 && o.Protocol != 2 && o.Protocol != 3, "Protocol", "not 2 or 3")
 	bad(o.DB < 0, "DB", "negative")
@@ -227,7 +227,7 @@ func (o Options) LogValue() slog.Value {
 		slog.String("addr", o.Addr),
 		slog.Int("db", o.DB),
 		slog.Bool("cluster", o.Cluster),
-		slog.Bool("auth", o.Password != "" || o.Credentials != nil),
+		slog.Bool("auth", o.Username+o.Password != "" || o.Credentials != nil),
 		slog.Bool("tls", o.TLS != nil),
 	}
 	if o.Sentinel != (Sentinel{}) {
@@ -247,13 +247,12 @@ func (s Sentinel) check(bad func(wrong bool, field, text string)) {
 	bad(strings.ContainsFunc(s.Primary, func(r rune) bool { return r <= ' ' || r == 0x7f }),
 		"Sentinel.Primary", "holds a space or a control character")
 	bad(s.Primary == "" && s != Sentinel{}, "Sentinel.Primary", "missing")
-	bad(s.Username != "" && s.Password == "", "Sentinel.Username", "given without Password")
 }
 
 // LogValue implements slog.LogValuer. It leaves credentials out.
 func (s Sentinel) LogValue() slog.Value {
 	return slog.GroupValue(
-		slog.String("primary", s.Primary), slog.Bool("auth", s.Password != ""), slog.Bool("tls", s.TLS != nil),
+		slog.String("primary", s.Primary), slog.Bool("auth", s.Username+s.Password != ""), slog.Bool("tls", s.TLS != nil),
 	)
 }
 

@@ -71,6 +71,7 @@ func TestParseURL(t *testing.T) {
 		{name: "bad escape", url: "redis://u:secret%zz@h", err: "cannot be parsed"},
 		{name: "control character", url: "redis://u:secret\n@h", err: "cannot be parsed"},
 		{name: "user alone", url: "redis://secret@h", err: "user without password"},
+		{name: "user with an empty password", url: "redis://u:@h", want: redis.Options{Network: "tcp", Addr: "h:6379", Username: "u"}},
 		{name: "db is text", url: "redis://:secret@h/zero", err: "bad value of db"},
 		{name: "db is negative", url: "redis://h/-1", err: "bad value of db"},
 		{name: "db is empty", url: "redis://h?db=", err: "bad value of db"},

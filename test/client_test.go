@@ -175,6 +175,17 @@ func TestServerWithoutMemoryAnswersOOM(t *testing.T) {
 	}
 }
 
+func TestUserWithoutPasswordIsLetIn(t *testing.T) {
+	server := servers.StartRedis(t)
+	mustDo(t, server.Client(t), "ACL", "SETUSER", "open", "on", "nopass", "~*", "+@all")
+	for _, protocol := range []int{2, 3} {
+		c := server.Client(t, func(o *redis.Options) { o.Username, o.Protocol = "open", protocol })
+		if got, err := c.Do(t.Context(), "ACL", "WHOAMI").String(); got != "open" || err != nil {
+			t.Errorf("RESP%d: %q, %v", protocol, got, err)
+		}
+	}
+}
+
 func TestUserWithoutTheRightIsRefused(t *testing.T) {
 	server := servers.StartRedis(t)
 	admin := server.Client(t)

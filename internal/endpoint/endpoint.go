@@ -61,15 +61,16 @@ func Check(query url.Values, set func(name, value string) (known, ok bool)) erro
 	return nil
 }
 
-// Credentials returns the user and the password of a URL.
+// Credentials returns the user and the password of a URL. A user without a password has a
+// colon behind it: else it may be a password.
 func Credentials(u *url.URL) (username, password string, err error) {
 	if u.User == nil {
 		return "", "", nil
 	}
 	username = u.User.Username()
-	password, _ = u.User.Password()
-	if username != "" && password == "" {
-		return "", "", errors.New("user without password")
+	password, given := u.User.Password()
+	if username != "" && !given {
+		return "", "", errors.New("user without password, and without a colon behind it")
 	}
 	return username, password, nil
 }

@@ -172,7 +172,7 @@ func (v Value) Published() (Published, error) {
 
 // Greeting is the state that a new connection is given.
 type Greeting struct {
-	// Username may be empty if Password is not.
+	// Username may be empty if Password is not. A user may have no password.
 	Username, Password string
 	// Name, if not empty, is the name of the connection.
 	Name string
@@ -201,7 +201,7 @@ func (g Greeting) Do(ask func(args ...any) (Value, error)) (refused string, err 
 // do3 greets with HELLO.
 func (g Greeting) do3(ask func(args ...any) (Value, error)) (refused string, err error) {
 	hello := []any{"HELLO", "3"}
-	if g.Password != "" {
+	if g.Username+g.Password != "" {
 		user := g.Username
 		if user == "" {
 			user = "default"
@@ -224,7 +224,7 @@ func noHello(refused string) bool {
 
 // do2 greets without HELLO.
 func (g Greeting) do2(ask func(args ...any) (Value, error)) (refused string, err error) {
-	if g.Password != "" {
+	if g.Username+g.Password != "" {
 		auth := []any{"AUTH", g.Password}
 		if g.Username != "" {
 			auth = []any{"AUTH", g.Username, g.Password}

@@ -18,7 +18,7 @@ type Endpoint struct {
 	// host:port.
 	Others []string
 	Path   string
-	// Username is never set without Password.
+	// Username may be set without Password.
 	Username, Password string
 	DB                 int
 	// Cluster is set if the servers are nodes of a cluster.
