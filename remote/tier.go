@@ -299,8 +299,8 @@ type Announcer interface {
 	// was granted are older. It also announces that a lease has ended, by a Put,
 	// an Extend or a Release, if an instance got the answer Busy meanwhile.
 	Announces() bool
-	// Position asks the store. A lane that the store does not know, or has
-	// forgotten, gets a new lane version.
+	// Position asks the store. A lane that the store has forgotten gets a new lane
+	// version. All lanes that have had no drop yet may have the same.
 	Position(ctx context.Context) (Position, error)
 	// Lane returns the lane of key. It sends no request.
 	Lane(key string) uint16

@@ -97,6 +97,9 @@ func ParseMessage(name, text string) (m remote.Message, ok bool) {
 	if field[0] != "2" || err1 != nil || err2 != nil || err3 != nil || err4 != nil || !ok1 || !ok2 || hold < 0 || hold > maxHold {
 		return remote.Message{}, false
 	}
+	if (remote.Kind(kind) == remote.Dropped || remote.Kind(kind) == remote.Expired) && was == (remote.LaneVersion{}) && is != was {
+		was = Unmade
+	}
 	m = remote.Message{
 		Name: name, Kind: remote.Kind(kind), From: from, Key: text,
 		Lane: uint16(lane), Was: was, Is: is, Hold: time.Duration(hold) * time.Millisecond,
@@ -106,6 +109,10 @@ func ParseMessage(name, text string) (m remote.Message, ok bool) {
 	}
 	return m, true
 }
+
+// Unmade is the version of a lane without a key: of one that has had no drop yet, on a server
+// that has removed no keys. The message of its first drop has 0.0 in the place of it.
+var Unmade = remote.LaneVersion{Nonce: 1} // read-only
 
 // LaneVersion is the version of a lane as text.
 func LaneVersion(v remote.LaneVersion) string {

@@ -12,7 +12,7 @@
 //	                          w<schema>  another instance was told that the lease is taken
 //	                          t          token of the last drop: token, until
 //	                          h          hold: until, length in ms
-//	strata:{name:lane}lane    the lane version: count.nonce (hex)
+//	strata:{name:lane}lane    the lane version: count.nonce (hex); made by the first drop
 //	strata:{name}word         the namespace state: epoch, drops, expiries, clock, authority
 //	strata:{name}tags         the table of tags: floor, d:<tag>, e:<tag>
 //

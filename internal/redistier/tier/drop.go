@@ -33,6 +33,9 @@ func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, e
 	}
 	term := t.term()
 	err := t.dropAll(ctx, drops, leases)
+	for i := range drops { // also after an error: some may have been made
+		t.made.add(t.Lane(drops[i].Key))
+	}
 	if err == nil {
 		err = t.holds(ctx, term)
 	}

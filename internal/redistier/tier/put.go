@@ -30,6 +30,11 @@ func (t *Tier) Put(ctx context.Context, puts []remote.Put) (refused []int, err e
 	}
 	term := t.term()
 	refused, err = t.putAll(ctx, puts)
+	for i := range puts {
+		if drops(puts[i]) {
+			t.made.add(t.Lane(puts[i].Key))
+		}
+	}
 	if err == nil && slices.ContainsFunc(puts, drops) {
 		err = t.holds(ctx, term)
 	}

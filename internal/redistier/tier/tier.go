@@ -111,6 +111,7 @@ type Tier struct {
 	names   layout.Names
 	state   *namespace.Holder
 	foreign *atomic.Uint64
+	made    *made
 	explain func(error) error
 	get     func(dst []byte, key string) []byte // appendGet, made once
 }
@@ -133,7 +134,7 @@ func NewOnCluster(all Cluster, explain func(error) error) *Tier {
 // Bind returns the part of the store that belongs to s.
 func (t *Tier) Bind(s remote.Space) *Tier {
 	b := *t
-	b.foreign = new(atomic.Uint64)
+	b.foreign, b.made = new(atomic.Uint64), new(made)
 	b.state = t.states.Of(s.Name)
 	b.names = layout.NewNames(s, t.db)
 	b.get = b.appendGet

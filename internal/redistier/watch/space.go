@@ -159,6 +159,13 @@ func Memory(info, config resp.Value) (limit int64, policy string) {
 	return limit, policy
 }
 
+// Keeps reports whether a server has evicted no key without a life in its run, by the replies
+// of INFO: it is reported, and either its policy spares such keys or it has evicted no key.
+func Keeps(memory, stats resp.Value) bool {
+	policy := infoField(memory, "maxmemory_policy")
+	return policy != "" && !strings.HasPrefix(policy, "allkeys") || infoField(stats, "evicted_keys") == "0"
+}
+
 // infoField returns a field of the reply of INFO.
 func infoField(info resp.Value, name string) string {
 	if info.Kind() == resp.Error {
