@@ -53,6 +53,9 @@ func TestNamesWriteNoKeysBeforeTheirDrops(t *testing.T) {
 	}
 }
 
+// fillers is the number of keys that a server can evict before those of a cache.
+const fillers = 200
+
 // TestLostLaneIsNoLaneWithoutDrops: an instance that has missed the drop finds it.
 func TestLostLaneIsNoLaneWithoutDrops(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -60,22 +63,26 @@ func TestLostLaneIsNoLaneWithoutDrops(t *testing.T) {
 		lose func(t *testing.T, c *redis.Client, lane string)
 	}{
 		"deleted by another program": {nil, func(t *testing.T, c *redis.Client, lane string) { mustDo(t, c, "DEL", lane) }},
-		"evicted": {[]string{"--maxmemory-policy", "allkeys-lru"}, func(t *testing.T, c *redis.Client, lane string) {
+		"evicted": {[]string{"--maxmemory-policy", "allkeys-lru", "--maxmemory-samples", "64"}, func(t *testing.T, c *redis.Client, lane string) {
 			mustDo(t, c, "DEL", lane) // as if that had been the key
-			for i := range 200 {
-				mustDo(t, c, "SET", fmt.Sprint("filler", i), make([]byte, 10_000))
-			}
 			mustDo(t, c, "CONFIG", "SET", "maxmemory", "2mb")
-			until(t, 10*time.Second, "keys are evicted", func() bool {
+			until(t, 10*time.Second, "a key is evicted", func() bool {
 				c.Do(t.Context(), "SET", "one more", make([]byte, 10_000))
-				n, err := c.Do(t.Context(), "EXISTS", "filler0", "filler1", "filler2", "filler3", "filler4", "filler5", "filler6", "filler7").Int()
-				return err == nil && n < 8
+				n, err := c.Do(t.Context(), "DBSIZE").Int()
+				return err == nil && n < fillers
 			})
 			mustDo(t, c, "CONFIG", "SET", "maxmemory", "0")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := servers.StartRedis(t, tc.args...)
+			for i := range fillers {
+				mustDo(t, r.Client(t), "SET", fmt.Sprint("filler", i), make([]byte, 10_000))
+			}
+			until(t, 10*time.Second, "they are old", func() bool {
+				idle, err := r.Client(t).Do(t.Context(), "OBJECT", "IDLETIME", fmt.Sprint("filler", fillers-1)).Int()
+				return err == nil && idle >= 2
+			})
 			bind := func(instance uint64) *redis.Tier {
 				return redis.NewTier(r.Client(t)).Bind(remote.Space{Name: "n", Schema: 1, Instance: instance}).(*redis.Tier)
 			}
@@ -88,7 +95,10 @@ func TestLostLaneIsNoLaneWithoutDrops(t *testing.T) {
 				position(t, drops) // an instance that knows the lane, as each does within seconds
 			}
 			after := position(t, missed)
-			if after.Epoch == before.Epoch && after.Lanes[lane] == before.Lanes[lane] {
+			if after.Epoch != before.Epoch {
+				t.Fatal("the namespace state has gone, too")
+			}
+			if after.Lanes[lane] == before.Lanes[lane] {
 				t.Errorf("the lane was %+v, had a drop, was lost, and is %+v", before.Lanes[lane], after.Lanes[lane])
 			}
 			if again := position(t, missed); !slices.Equal(again.Lanes, after.Lanes) {
