@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,7 +66,13 @@ func TestLostLaneIsNoLaneWithoutDrops(t *testing.T) {
 		"deleted by another program": {nil, func(t *testing.T, c *redis.Client, lane string) { mustDo(t, c, "DEL", lane) }},
 		"evicted": {[]string{"--maxmemory-policy", "allkeys-lru", "--maxmemory-samples", "64"}, func(t *testing.T, c *redis.Client, lane string) {
 			mustDo(t, c, "DEL", lane) // as if that had been the key
-			mustDo(t, c, "CONFIG", "SET", "maxmemory", "2mb")
+			info, err := c.Do(t.Context(), "INFO", "memory").String()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, used, _ := strings.Cut(info, "used_memory:")
+			used, _, _ = strings.Cut(used, "\r")
+			mustDo(t, c, "CONFIG", "SET", "maxmemory", used)
 			until(t, 10*time.Second, "a key is evicted", func() bool {
 				c.Do(t.Context(), "SET", "one more", make([]byte, 10_000))
 				n, err := c.Do(t.Context(), "DBSIZE").Int()
