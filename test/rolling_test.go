@@ -196,3 +196,57 @@ func TestEarlierVersionSharesEntriesWithACacheWithoutAService(t *testing.T) {
 		}
 	}
 }
+
+// TestEarlierVersionAgreesAboutLanesWithoutKeys: the earlier version makes all lanes when it
+// starts, and this one those with drops.
+func TestEarlierVersionAgreesAboutLanesWithoutKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds two programs")
+	}
+	here, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := program(t, "example.com/shop", treeOf(t, earlier), false)
+	now := program(t, "example.com/shop", here, true)
+	r := servers.StartRedis(t)
+	exchange := func(what string, all ...*process) {
+		t.Helper()
+		for i, p := range all {
+			for j := range 20 { // lanes with drops, and others
+				k := fmt.Sprintf("k%s%d-%d", what, i, j)
+				p.wants("set "+k+" 1", "<nil>")
+				for _, q := range all {
+					q.wants("get "+k, "1 <nil>")
+				}
+				p.wants("set "+k+" 2", "<nil>")
+				for _, q := range all {
+					eventually(t, "told of a Set", func() bool { return q.do("get "+k) == "2 <nil>" })
+				}
+				p.wants("invalidate "+k, "<nil>")
+				for _, q := range all {
+					eventually(t, "told of a drop", func() bool { return q.do("get "+k) == "loaded <nil>" })
+				}
+			}
+		}
+	}
+	first := run(t, now, r.Addr, "")
+	exchange("a", first)
+	first.wants("set kept 1", "<nil>")
+	old := run(t, before, r.Addr, "")
+	exchange("b", first, old)
+	second := run(t, now, r.Addr, "")
+	exchange("c", first, old, second)
+	if keys, err := r.Client(t).Do(t.Context(), "DBSIZE").Int(); err != nil || keys < 1024 {
+		t.Errorf("the earlier version has made no lanes: %d keys, %v", keys, err)
+	}
+	for name, p := range map[string]*process{"earlier": old, "first": first, "second": second} {
+		p.wants("get kept", "1 <nil>")
+		if s := p.do("stats"); !strings.HasPrefix(s, "0 0 0 ") {
+			t.Errorf("%s: foreign values, errors, gaps, lost messages, drops heard: %s", name, s)
+		}
+		if text := p.told(); text != "" {
+			t.Errorf("%s has logged %s", name, text)
+		}
+	}
+}
