@@ -112,12 +112,11 @@ func TestParseURL(t *testing.T) {
 			if name != tc.tls {
 				t.Errorf("TLS for %q, want %q", name, tc.tls)
 			}
-			rest := got
 			if (got.TLS != nil && got.Sentinel.Primary != "") != (got.Sentinel.TLS != nil) {
 				t.Error("TLS to all, or to none")
 			}
-			rest.Sentinel.TLS = nil
-			if rest.TLS = nil; !reflect.DeepEqual(rest, tc.want) {
+			rest := got
+			if rest.TLS, rest.Sentinel.TLS = nil, nil; !reflect.DeepEqual(rest, tc.want) {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
 			if _, err := redis.New(got); err != nil {
