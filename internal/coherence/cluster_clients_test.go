@@ -225,7 +225,7 @@ func (m *member) read(ctx context.Context, key string, loads, final bool) {
 	// A failure is remembered, for ten seconds at most.
 	// A value that was expired with everything is served while it is refreshed.
 	r.Stale = loads && info.Stale && (m.failedSince(key, r.Call-history.Time(11*time.Second)) || m.rebuilds(r.Call))
-	m.gotten(r, value)
+	m.gotten(r, value, &info)
 }
 
 // rebuilds reports whether everything was expired lately, as seen from anywhere.

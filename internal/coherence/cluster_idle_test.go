@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/history"
 )
 
@@ -47,7 +48,7 @@ func (m *member) iterate(d *dice) {
 		m.gotten(history.Read{
 			Instance: m.id, Key: key, Call: began,
 			Degraded: !before.Connected || !after.Connected,
-		}, value)
+		}, value, &strata.Info{Tier: "L1"})
 		if d.chance(300) {
 			time.Sleep(d.delay())
 		}

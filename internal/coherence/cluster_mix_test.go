@@ -106,7 +106,7 @@ func (m *member) readPast(ctx context.Context, key string) {
 		m.s.rec.Excuse(history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: r.Call, To: history.Never})
 	}
 	if m.verify(ctx, key, err); err == nil {
-		m.gotten(r, value)
+		m.gotten(r, value, nil)
 	}
 }
 
@@ -122,7 +122,7 @@ func (m *member) readOnly(ctx context.Context, key string, opts ...strata.CallOp
 	}
 	r.Degraded = info.Degraded || !before.Connected || !after.Connected || before.Degraded != after.Degraded
 	r.Stale = info.Stale
-	m.gotten(r, value)
+	m.gotten(r, value, &info)
 }
 
 // passTier gets key from one tier or the origin. The load may be needless, since
@@ -139,7 +139,7 @@ func (m *member) passTier(ctx context.Context, key string, past strata.CallOptio
 	}
 	r.Degraded = info.Degraded || !before.Connected || !after.Connected
 	r.Stale = info.Stale && (m.failedSince(key, r.Call-history.Time(11*time.Second)) || m.rebuilds(r.Call))
-	m.gotten(r, value)
+	m.gotten(r, value, &info)
 }
 
 // readMany reads some keys at once, with a loader that brings all.
@@ -166,17 +166,20 @@ func (m *member) readMany(ctx context.Context, d *dice) {
 	for key, value := range values {
 		r.Key = key
 		r.Stale = m.failedSince(key, r.Call-history.Time(11*time.Second)) || m.rebuilds(r.Call)
-		m.gotten(r, value)
+		m.gotten(r, value, nil)
 	}
 }
 
 // gotten records the value of a read, unless it was loaded during a hold: then it is
 // for the callers of that load only. A store that is refused takes its time.
-func (m *member) gotten(r history.Read, value string) {
+func (m *member) gotten(r history.Read, value string, info *strata.Info) {
 	value, lagged := strings.CutSuffix(value, lagMark)
 	r.Of, r.Version = parseSimValue(value)
 	if !lagged {
 		m.s.rec.Read(r)
+		return
+	}
+	if m.lagged(&r, value, info); m.s.shares == primaries {
 		return
 	}
 	m.s.mu.Lock()
@@ -229,7 +232,11 @@ func (m *member) hold(ctx context.Context, key string, d time.Duration, think fu
 	var end time.Time
 	m.fence(ctx, history.Fence{Key: key}, func(ctx context.Context) error {
 		end = time.Now().Add(d)
+		ends := m.s.rec.Now() + history.Time(d)
 		err := m.cache.InvalidateHold(ctx, d, key)
+		if err == nil {
+			m.tier.tell(key, ends)
+		}
 		m.s.mu.Lock()
 		defer m.s.mu.Unlock()
 		if err == nil && end.After(m.s.held[key]) {
@@ -254,6 +261,7 @@ func (m *member) replica(key string) (version uint64, lags bool, done func()) {
 		return version, false, func() {}
 	}
 	m.s.lagging[key]++
+	m.s.lags[simValue(key, version-1)] = m.s.rec.Now()
 	return version - 1, true, func() {
 		at := m.s.rec.Now()
 		m.s.mu.Lock()

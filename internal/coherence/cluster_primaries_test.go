@@ -49,7 +49,6 @@ func (o *simOptions) succeeds(d *dice) {
 	switch n := d.intn(10); {
 	case n < 3 && o.hard == 0:
 		o.mixes(d)
-		o.holds = false // a server that has lost a hold may store loads during the hold
 	case n < 5:
 		o.moves(d)
 	case n == 5:

@@ -150,6 +150,8 @@ type sim struct {
 	held    map[string]time.Time    // until when keys are on hold
 	lagging map[string]int          // loads of a key that run and have read a replica that lags behind
 	lagged  map[string]history.Time // when the last such load ended
+	lags    map[string]history.Time // when the last such load of a value began
+	leaked  map[string]bool         // such values that L2 has held
 
 	members []*member
 	moved   [transfer.Outcomes]atomic.Uint64 // entries that instances took in, by their fate
@@ -181,6 +183,7 @@ func runSchedule(t *testing.T, shares sharing, seed uint64) (p history.Promise, 
 			t: t, seed: seed, shares: shares, traced: isFlagSet("seed"), o: drawOptions(newDice(seed, 0)), rec: history.NewRecorder(),
 			bus: stratatest.NewBus(), origin: map[string]uint64{},
 			held: map[string]time.Time{}, lagging: map[string]int{}, lagged: map[string]history.Time{},
+			lags: map[string]history.Time{}, leaked: map[string]bool{},
 		}
 		s.o.spread = seed%4 == 3
 		if seed%16 == 6 && shares != primaries {

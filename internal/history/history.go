@@ -130,7 +130,7 @@ type Excuse struct {
 
 // Loss is a loss of writes by the shared tier: it has lost all that it had
 // acknowledged from Since on. Values dropped since then may be served between
-// From and To.
+// From and To, but not by an instance that has dropped them itself.
 type Loss struct {
 	Since, From, To Time
 }

@@ -89,12 +89,12 @@ func TestReadsAreJudged(t *testing.T) {
 		{"dropped in vain, and in the tier in the end", history.History{Fences: fences(failed(by(1, drop(22, 24)))), Reads: reads(final(on(history.Shared, get(1, 5000))))}, []history.Rule{history.Converged}},
 		{"in the tier while it is dropped", history.History{Fences: fences(by(1, drop(22, 26))), Reads: reads(on(history.Shared, get(1, 25)))}, nil},
 
-		{"dropped since the tier has lost writes", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 29), get(1, 40))}, nil},
-		{"dropped elsewhere since then", history.History{Losses: losses(20, 200, 300), Fences: fences(by(1, drop(22, 24))), Reads: reads(get(1, 250))}, nil},
-		{"dropped before that", history.History{Losses: losses(25, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 35))}, []history.Rule{history.Local}},
-		{"dropped since, and read before it shows", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 28))}, []history.Rule{history.Local}},
-		{"dropped since, and read from before to when it shows", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(history.Read{Key: "k", Of: "k", Version: 1, Call: 35, Return: 23, More: 3})}, nil},
-		{"dropped since, and read when that is over", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 41))}, []history.Rule{history.Local}},
+		{"dropped here since the tier has lost writes", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(get(1, 35))}, []history.Rule{history.Local}},
+		{"dropped elsewhere since then", history.History{Losses: losses(20, 200, 300), Fences: fences(by(1, drop(22, 24))), Reads: reads(get(1, 200), get(1, 300))}, nil},
+		{"dropped before that", history.History{Losses: losses(25, 200, 300), Fences: fences(by(1, drop(22, 24))), Reads: reads(get(1, 250))}, []history.Rule{history.Bounded}},
+		{"dropped since, and read before it shows", history.History{Losses: losses(20, 200, 300), Fences: fences(by(1, drop(22, 24))), Reads: reads(get(1, 198))}, []history.Rule{history.Bounded}},
+		{"dropped since, and read from before to when it shows", history.History{Losses: losses(20, 200, 300), Fences: fences(by(1, drop(22, 24))), Reads: reads(history.Read{Key: "k", Of: "k", Version: 1, Call: 205, Return: 190, More: 3})}, nil},
+		{"dropped since, and read when that is over", history.History{Losses: losses(20, 200, 300), Fences: fences(by(1, drop(22, 24))), Reads: reads(get(1, 301))}, []history.Rule{history.Bounded}},
 		{"dropped since, and read in the end", history.History{Losses: losses(20, 30, 40), Fences: fences(drop(22, 24)), Reads: reads(final(get(1, 35)))}, []history.Rule{history.Converged}},
 
 		{"an older one was set later", history.History{Fences: fences(drop(22, 24), by(1, sets(1, drop(30, 34)))), Reads: reads(get(1, 40))}, nil},

@@ -116,7 +116,11 @@ func (j *judge) read(r *Read) {
 		return
 	}
 	for _, limit := range j.limits(r) {
-		f, any := j.fences.latest(limit.scope, r.Key, r.Stale, j.h.kept(r, limit.before))
+		before := limit.before
+		if limit.rule != Local { // an instance that was told so by its own callers knows, whatever the tier has lost
+			before = j.h.kept(r, before)
+		}
+		f, any := j.fences.latest(limit.scope, r.Key, r.Stale, before)
 		if any && until < f.Call {
 			j.broken(limit.rule, r.Key, r.Return, "%s got version %d, old since %v; instance %d dropped it from %v to %v (failed: %t)",
 				name, r.Version, time.Duration(until), f.Instance, time.Duration(f.Call), time.Duration(f.Return), f.Failed)

@@ -25,16 +25,17 @@ type Cluster struct {
 	// the first primary, the second and so on, and then again.
 	Nodes []*Redis
 
-	t   testing.TB
-	raw []*redis.Client // to each node alone
-	ids []string
+	t         testing.TB
+	primaries int             // at first
+	raw       []*redis.Client // to each node alone
+	ids       []string
 }
 
 // StartCluster starts primaries that share the slots, and replicas of them, with
 // further arguments, and waits until all know each other.
 func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t}
+	c := &Cluster{t: t, primaries: primaries}
 	n := primaries * (1 + replicasEach)
 	ports := make([]string, n)
 	for i := range n {
@@ -153,6 +154,82 @@ func (c *Cluster) Migrate(slot, from, to int, between func()) {
 	}
 }
 
+// Shards is the number of parts that share the slots: the number of primaries at first.
+func (c *Cluster) Shards() int { return c.primaries }
+
+// Settled returns the primary of a shard, and reports whether all nodes serve and name that
+// primary, and whether the replicas of the shard have caught up with it.
+func (c *Cluster) Settled(shard int) (primary int, ok bool) {
+	primary = -1
+	for i := range c.Nodes {
+		info, err := c.ask(i, "CLUSTER", "INFO")
+		is := c.named(i, shard)
+		if err != nil || !strings.Contains(info, "cluster_state:ok") || is < 0 || primary >= 0 && is != primary {
+			return -1, false
+		}
+		primary = is
+	}
+	for i := shard; i < len(c.Nodes); i += c.primaries {
+		want := "master_link_status:up"
+		if i == primary {
+			want = "role:master"
+		}
+		if text, err := c.ask(i, "INFO", "replication"); err != nil || !strings.Contains(text, want) {
+			return -1, false
+		}
+	}
+	return primary, true
+}
+
+// AwaitPrimary waits until all nodes but one name a primary of a shard that is not that one,
+// and returns it.
+func (c *Cluster) AwaitPrimary(shard, not int) (is int) {
+	c.t.Helper()
+	c.await("another primary is named", func(i int) bool {
+		if i == not {
+			return true
+		}
+		is = c.named(i, shard)
+		return is >= 0 && is != not
+	})
+	return is
+}
+
+// named returns the primary of a shard that a node names: the one with slots that is not
+// taken for dead. It returns -1 if the node names none, or does not answer.
+func (c *Cluster) named(at, shard int) (is int) {
+	text, err := c.ask(at, "CLUSTER", "NODES")
+	if err != nil {
+		return -1
+	}
+	is = -1
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 9 || !strings.Contains(f[2], "master") || strings.Contains(f[2], "fail") {
+			continue
+		}
+		if i := c.index(f[0]); i >= 0 && i%c.primaries == shard {
+			is = i
+		}
+	}
+	return is
+}
+
+// TakeOver lets a replica take the place of its primary: while both agree, or with "FORCE"
+// though the primary does not answer, or with "TAKEOVER" though no node agrees.
+func (c *Cluster) TakeOver(replica int, how ...any) error {
+	_, err := c.ask(replica, append([]any{"CLUSTER", "FAILOVER"}, how...)...)
+	return err
+}
+
+// Replica returns the first replica of a shard with that primary.
+func (c *Cluster) Replica(shard, primary int) int {
+	if primary != shard {
+		return shard
+	}
+	return shard + c.primaries
+}
+
 // Deafen keeps what is written to a node from now on from its replicas: they
 // are not served any more.
 func (c *Cluster) Deafen(i int) {
@@ -163,12 +240,17 @@ func (c *Cluster) Deafen(i int) {
 	}
 }
 
-// must asks a node and returns the text of the reply.
-func (c *Cluster) must(i int, args ...any) string {
-	c.t.Helper()
+// ask asks a node and returns the text of the reply.
+func (c *Cluster) ask(i int, args ...any) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	s, err := c.raw[i].Do(ctx, args...).String()
+	return c.raw[i].Do(ctx, args...).String()
+}
+
+// must is ask for an answer that must come.
+func (c *Cluster) must(i int, args ...any) string {
+	c.t.Helper()
+	s, err := c.ask(i, args...)
 	if err != nil {
 		c.t.Fatalf("node %d: %v: %v", i, args[:min(3, len(args))], err)
 	}

@@ -21,6 +21,7 @@ var (
 	only     = flag.String("only", "", "the faults to draw, by their names in faults.go, with commas")
 	strict   = flag.Bool("strict", false, "let L1 count as empty while the bus is silent")
 	sentinel = flag.Bool("sentinel", false, "let processes find Redis by sentinels, which fail over")
+	nodes    = flag.Bool("cluster", false, "let processes use a Redis Cluster, whose replicas take over and whose slots move")
 	repoint  = flag.Bool("repoint", false, "let the addresses of Redis lead to another server, while the one of before lives on")
 	breaks   = flag.String("break", "", "break the cache: nobus, latebus, oldtier or nolease")
 )
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 func options() chaos.Options {
 	o := chaos.Options{
 		For: *duration, Seed: *seed, Workers: 3, Rate: *rate, Every: *every, Only: *only,
-		Strict: *strict, Sentinel: *sentinel, Repoint: *repoint, Break: *breaks, Log: os.Stdout,
+		Strict: *strict, Sentinel: *sentinel, Cluster: *nodes, Repoint: *repoint, Break: *breaks, Log: os.Stdout,
 	}
 	if o.Seed == 0 {
 		o.Seed = uint64(time.Now().UnixNano())

@@ -19,8 +19,8 @@ type window struct {
 	slots []int
 	// bus says that messages may have been lost, tier that L2 may not have
 	// answered, process that the instances did not run, silent that nothing
-	// came over the bus.
-	bus, tier, process, silent bool
+	// came over the bus. learns says that they learn of another server without a gap.
+	bus, tier, process, silent, learns bool
 	from, to                   history.Time
 }
 
@@ -131,6 +131,8 @@ func (r *run) draw() *fault {
 	switch {
 	case r.watched != nil:
 		kinds = sentinelKinds
+	case r.nodes != nil:
+		kinds = clusterKinds
 	case r.o.Repoint:
 		kinds = repointKinds
 	}

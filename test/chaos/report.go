@@ -30,6 +30,8 @@ type Report struct {
 	// Hits are reads that L1 answered, Refused values that L2 refused, as the
 	// instances counted them.
 	Hits, Refused uint64
+	// Moved counts snapshots.
+	Moved cluster.Moved
 	// Connected and CutOff are the ages of values that had been dropped when
 	// they were read, by instances that heard of drops and by others. Current
 	// is how many reads got nothing that had been dropped, Heard how many were
@@ -80,11 +82,7 @@ func (r *run) report(answers []cluster.Answer) *Report {
 		}
 	})
 	for _, w := range r.windows {
-		name := strings.TrimRight(w.name, "0123456789 ")
-		if before, _, ok := strings.Cut(w.name, ","); ok {
-			name = strings.TrimRight(before, "0123456789 ")
-		}
-		rep.Faults[name]++
+		rep.Faults[w.kind()]++
 	}
 	for _, l := range logs {
 		for _, at := range l.RemoteErrors {
@@ -97,6 +95,7 @@ func (r *run) report(answers []cluster.Answer) *Report {
 			if i == len(l.Samples)-1 {
 				rep.Hits += s.L1Hits
 				rep.Refused += s.RemoteRefused
+				rep.Moved.Add(&s.Moved)
 			}
 		}
 	}
@@ -106,6 +105,12 @@ func (r *run) report(answers []cluster.Answer) *Report {
 	}
 	rep.Problems = r.problems
 	return rep
+}
+
+// kind is the name of w without numbers and details.
+func (w *window) kind() string {
+	name, _, _ := strings.Cut(w.name, ",")
+	return strings.Join(strings.FieldsFunc(name, func(c rune) bool { return c == ' ' || c >= '0' && c <= '9' }), " ")
 }
 
 // Good reports whether all promises were kept.
@@ -119,6 +124,8 @@ func (r *Report) Print(w io.Writer) {
 	line("drops and sets       %d, %d of them not confirmed", r.Fences, r.Failed)
 	line("loads                %d, %.3f for each drop or set; %d needless ones", r.Loads, float64(r.Loads)/float64(max(1, r.Fences)), r.count(history.OneClusterLoad))
 	line("refused by L2        %d values that came too late", r.Refused)
+	line("snapshots            %d saved, %d loaded; %d entries taken in, %d read from L2 instead, %d left out as dropped or loaded since",
+		r.Moved.Saved, r.Moved.Loaded, r.Moved.Stored, r.Moved.Confirmed, r.Moved.Changed)
 	line("errors of L2         %d while nothing was wrong with it", r.Errors)
 	line("most in an instance  %d MiB, %d goroutines", r.RSS>>20, r.Goroutines)
 	line("faults               %s", counted(r.Faults))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -39,6 +40,9 @@ type Options struct {
 	// Sentinel lets instances find Redis by sentinels, which fail over by
 	// themselves. Then no faults are about connections.
 	Sentinel bool
+	// Cluster lets instances use a Redis Cluster, of three primaries with a replica each. Then
+	// no faults are about connections.
+	Cluster bool
 	// Repoint lets the addresses of Redis lead to the replica, which is promoted, while the
 	// primary of before lives on. Some connections stay there.
 	Repoint bool
@@ -100,6 +104,7 @@ type run struct {
 	repointed        history.Time // when the primary was replaced that lives on; 0 if none is
 	replication      *cluster.Proxy
 	watched          *servers.Watched // with sentinels; then there are no proxies
+	nodes            *servers.Cluster // of a cluster; then there are none either
 	memcached        []*servers.Memcached
 
 	slots    []*slot
@@ -190,8 +195,13 @@ func (r *run) start() {
 	r.origin, err = cluster.StartOrigin(r.dir, r.clock)
 	r.must(err)
 	r.t.Cleanup(r.origin.Close)
-	if r.o.Sentinel {
+	r.must(os.Mkdir(r.snapshots(), 0o700))
+	switch {
+	case r.o.Sentinel:
 		r.startWatched()
+		return
+	case r.o.Cluster:
+		r.startNodes()
 		return
 	}
 	r.primary = servers.StartRedis(r.t, "--repl-diskless-sync-delay", "0")
@@ -228,32 +238,43 @@ func (r *run) birth(s *slot) {
 	r.lives = append(r.lives, s.life)
 	var err error
 	s.life.born = r.clock.Now()
-	tier, bus, sentinels := s.ways(r.watched)
 	c := cluster.Config{
-		Instance: n, Clock: r.clock, Origin: r.origin.Path, Records: s.life.path, Tier: tier, Bus: bus, Sentinels: sentinels, Break: r.o.Break, Strict: r.o.Strict,
+		Instance: n, Clock: r.clock, Origin: r.origin.Path, Records: s.life.path, Break: r.o.Break, Strict: r.o.Strict,
+		Service: services[r.o.Seed%2], Neighbour: services[2], Snapshots: r.snapshots(),
 		TTL: longTTL, Short: shortTTL, Lease: lease, Clients: max(1, int(r.o.Rate)/500) * clients, Keys: r.keys(), Rate: r.o.Rate, Seed: r.o.Seed,
 	}
+	r.ways(s, &c)
 	r.overMemcached(s, &c)
 	s.p, err = cluster.Start(c)
 	r.must(err)
 	r.t.Cleanup(s.p.Kill)
 }
 
+// services are those of the cache, of which a run has one, and another one.
+var services = [3]string{"", "first", "second"} // read-only
+
+// snapshots is the directory of what instances save.
+func (r *run) snapshots() string { return filepath.Join(r.dir, "snapshots") }
+
 // keys is the number of keys. With changes of primary they are many: what such a change
 // leaves behind must be read before it is dropped once more.
 func (r *run) keys() int {
-	if r.o.Sentinel || r.o.Repoint {
+	if r.o.Sentinel || r.o.Repoint || r.o.Cluster {
 		return 15 * keys
 	}
 	return keys
 }
 
-// ways are the addresses by which a worker reaches Redis.
-func (s *slot) ways(w *servers.Watched) (tier, bus string, sentinels []string) {
-	if w != nil {
-		return "", "", w.Sentinels()
+// ways tells a worker how it reaches Redis.
+func (r *run) ways(s *slot, c *cluster.Config) {
+	switch {
+	case r.watched != nil:
+		c.Sentinels = r.watched.Sentinels()
+	case r.nodes != nil:
+		c.Nodes = addresses(r.nodes)
+	default:
+		c.Tier, c.Bus = s.tier[0].Addr, s.bus.Addr
 	}
-	return s.tier[0].Addr, s.bus.Addr, nil
 }
 
 // do lets a worker carry out a command.

@@ -20,6 +20,7 @@ var sentinelKinds = []kind{
 	{"sentinelstop", 4, (*run).stopSentinel},
 	{"pauselate", 6, (*run).pauseLate},
 	{"demotelate", 6, (*run).demoteLate},
+	{"pauseall", 6, (*run).pauseAll},
 }
 
 // failover is the shortest life of a fault that makes sentinels promote a replica.
@@ -94,22 +95,23 @@ func (r *run) demote(time.Duration) *fault {
 // the place of the first: that one confirms what the worker sends to it before the worker
 // hears of the other.
 func (r *run) pauseLate(lasts time.Duration) *fault {
-	return r.late(r.pausePrimary(lasts), "pause the primary and worker")
+	return r.late(r.pausePrimary(lasts), "and worker", rejoin)
 }
 
 // demoteLate lets the sentinels promote the replica while a worker is paused.
 func (r *run) demoteLate(lasts time.Duration) *fault {
-	return r.late(r.demote(lasts), "demote the primary and pause worker")
+	return r.late(r.demote(lasts), "and pause worker", rejoin)
 }
 
-// late is f, a change of primary, while a worker is paused, which goes on a moment later.
-func (r *run) late(f *fault, name string) *fault {
+// late is f, a change of primary, while a worker is paused, which goes on a moment later. It
+// may take some time then until it has heard of the change.
+func (r *run) late(f *fault, name string, hears time.Duration) *fault {
 	if f == nil {
 		return nil
 	}
 	s := r.slots[r.rand.IntN(len(r.slots))]
 	after := time.Duration(r.rand.IntN(300)) * time.Millisecond
-	f.name = fmt.Sprintf("%s %d", name, s.index)
+	f.name += fmt.Sprintf(" %s %d", name, s.index)
 	f.uses = append(f.uses, fmt.Sprint("slot ", s.index))
 	f.process = true // for all: their windows end together
 	begin, end := f.begin, f.end
@@ -122,7 +124,35 @@ func (r *run) late(f *fault, name string) *fault {
 		<-time.After(after)
 		s.p.Continue()
 		last := &r.losses[len(r.losses)-1]
-		last.To = r.clock.Now() + history.Time(rejoin)
+		last.To = r.clock.Now() + history.Time(hears)
+	}
+	return f
+}
+
+// pauseAll pauses the primary, a worker and a sentinel. When another primary has taken the
+// place of the first, they go on in any order. The sentinel names the first one until it has
+// heard of the other.
+func (r *run) pauseAll(lasts time.Duration) *fault {
+	f := r.pauseLate(lasts)
+	if f == nil {
+		return nil
+	}
+	f.name += " and a sentinel"
+	f.uses = append(f.uses, "sentinel")
+	first := r.rand.IntN(2) == 0
+	begin, end := f.begin, f.end
+	f.begin = func() {
+		r.watched.StopSentinel(patient)
+		begin()
+	}
+	f.end = func() {
+		if first {
+			r.watched.ContinueSentinel(patient)
+		}
+		end()
+		if !first {
+			r.watched.ContinueSentinel(patient)
+		}
 	}
 	return f
 }

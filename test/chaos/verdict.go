@@ -48,6 +48,9 @@ func (r *run) gather() (h *history.History, logs []*cluster.Log) {
 				Cluster: true, Instance: history.Shared, From: w.from, To: w.to + history.Time(rejoin+lease),
 			})
 		}
+		if w.learns { // a read during which drops are repeated passes L2 by, and joins no load
+			h.Excuses = append(h.Excuses, history.Excuse{Instance: history.Shared, From: w.from, To: w.to + history.Time(hears)})
+		}
 	}
 	return h, logs
 }

@@ -78,6 +78,9 @@ func (w *worker) step(r *rand.Rand, key string) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(r.Int64N(int64(30*time.Millisecond))))
 	}
 	defer cancel()
+	if w.snapshots(ctx, r) {
+		return
+	}
 	if r.Float64()*w.c.Rate*20 < 1 { // each 20 s
 		w.all(ctx, r, key)
 		return

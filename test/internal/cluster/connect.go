@@ -68,10 +68,13 @@ func (w *worker) connectMemcached(o *strata.Remote[string, string]) error {
 
 // server returns the options of a client for Redis at addr.
 func (c Config) server(addr string) redis.Options {
-	if len(c.Sentinels) == 0 {
-		return redis.Options{Addr: addr}
+	switch {
+	case len(c.Sentinels) > 0:
+		return redis.Options{Sentinel: redis.Sentinel{Primary: servers.PrimaryName}, Addr: c.Sentinels[0], Addrs: c.Sentinels[1:]}
+	case len(c.Nodes) > 0:
+		return redis.Options{Cluster: true, Addr: c.Nodes[0], Addrs: c.Nodes[1:]}
 	}
-	return redis.Options{Sentinel: redis.Sentinel{Primary: servers.PrimaryName}, Addr: c.Sentinels[0], Addrs: c.Sentinels[1:]}
+	return redis.Options{Addr: addr}
 }
 
 func (w *worker) redis(addr string) (*redis.Client, error) {

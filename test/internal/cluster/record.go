@@ -161,6 +161,7 @@ type Sample struct {
 	RSS                                       int64 // bytes
 	Reads, L1Hits, L2Hits, Loads, Gaps, Heard uint64
 	Refused, RemoteRefused, RemoteErrors      uint64
+	Moved                                     Moved
 }
 
 // Span is a time in which something has happened to Key.

@@ -31,11 +31,17 @@ type Config struct {
 	// Tier and Bus the addresses of Redis for either purpose. With Memcached and
 	// without Bus there is no bus.
 	Origin, Records, Tier, Bus string
-	// Sentinels, if there are any, are asked for Redis instead.
-	Sentinels []string
+	// Sentinels, if there are any, are asked for Redis instead. Nodes, if there are any, are
+	// those of a Redis Cluster in its place.
+	Sentinels, Nodes []string
 	// Memcached are the servers of L2 in place of Redis, if there are any, and
 	// Through the addresses at which they are reached.
 	Memcached, Through []string
+	// Service is the one of the cache. Neighbour, if it is not empty, is another one that has a
+	// cache of the same name in this process.
+	Service, Neighbour string
+	// Snapshots, if it is not empty, is a directory of files that instances save and load.
+	Snapshots string
 	// Memory is Memory.TTL.
 	Memory time.Duration
 	// Strict is the policy for when the bus is silent.
@@ -133,6 +139,10 @@ type worker struct {
 	origin *originClient
 	closes []func() error
 	cache  *strata.Cache[string, string]
+	// neighbour is the cache of another service; nil if there is none.
+	neighbour *strata.Cache[string, string]
+	told      atomic.Uint64 // loads and Sets of neighbour
+	moved     moved
 
 	stop    context.CancelFunc // ends the clients
 	clients sync.WaitGroup
@@ -150,13 +160,16 @@ func newWorker(c Config) (w *worker, err error) {
 		return nil, err
 	}
 	o := strata.Options[string, string]{
-		Name: "chaos", TTL: c.TTL, Jitter: -1, Loader: w.load,
+		Name: "chaos", Service: c.Service, TTL: c.TTL, Jitter: -1, Loader: w.load,
 		Limits: strata.Limits{Lease: c.Lease},
 		Hooks: &strata.Hooks{RemoteError: func(e strata.Event) {
 			w.rec.add(recRemote, w.now(), strings.ReplaceAll(e.Op, " ", "-"))
 		}},
 	}
-	o.Memory.MaxEntries = max(1, int64(c.Keys)*3/4)             // so that some reads go to L2
+	o.Memory.MaxEntries = max(1, int64(c.Keys)*3/4) // so that some reads go to L2
+	if c.Instance%2 == 1 {
+		o.Memory.MaxEntries *= 2 // so that there is room for entries of snapshots
+	}
 	o.NotFoundTTL, o.Remote.BreakFor = time.Second, time.Second // so that clients see much in a short time
 	o.Remote.Timeout, o.Memory.TTL = c.Timeout, c.Memory
 	// ExpireAll is judged as Expire: readers wait. The seeded schedules judge what
@@ -169,6 +182,9 @@ func newWorker(c Config) (w *worker, err error) {
 		return nil, err
 	}
 	if w.cache, err = strata.New(o); err != nil {
+		return nil, err
+	}
+	if err := w.openNeighbour(o); err != nil {
 		return nil, err
 	}
 	ctx, end := context.WithCancel(context.Background())
@@ -290,7 +306,7 @@ func (w *worker) close() (a Answer) {
 	w.others.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err := w.cache.Close(ctx)
+	err := errors.Join(w.cache.Close(ctx), w.closeNeighbour(ctx))
 	for _, f := range w.closes {
 		err = errors.Join(err, f())
 	}
@@ -352,7 +368,7 @@ func (w *worker) sample() {
 	text, err := json.Marshal(Sample{
 		Goroutines: runtime.NumGoroutine(), RSS: resident(),
 		Reads: s.Reads, L1Hits: s.L1.Hits, L2Hits: s.L2.Hits, Loads: s.Loads.Total(), Gaps: s.Gaps, Heard: s.Heard,
-		Refused: s.Refused, RemoteRefused: s.RemoteRefused, RemoteErrors: s.L2.Errors,
+		Refused: s.Refused, RemoteRefused: s.RemoteRefused, RemoteErrors: s.L2.Errors, Moved: w.moved.counts(),
 	})
 	if err != nil {
 		panic("cluster: sample: " + err.Error()) // numbers only
@@ -380,5 +396,9 @@ func (w *worker) start() {
 	for i := range w.c.Clients {
 		r := rand.New(rand.NewPCG(w.c.Seed, uint64(w.c.Instance)<<16+uint64(i)))
 		w.clients.Go(func() { w.client(ctx, r) })
+	}
+	if w.neighbour != nil {
+		r := rand.New(rand.NewPCG(w.c.Seed, uint64(w.c.Instance)<<16+1<<15))
+		w.clients.Go(func() { w.dwell(ctx, r) })
 	}
 }
