@@ -73,7 +73,7 @@ func (g *reads[K, V]) askLeases(ask []*read[K, V]) {
 			r.l2.FailedAlone(&first.l2, a.Err)
 		case !useful:
 			r.l2.Failed(&first.l2)
-			r.l2.Release(r.ctx, r.c.l2, a.Lease)
+			r.safely(func(r *read[K, V]) bool { return r.passBy(a) })
 		case a.Lease.Grant == remote.Granted, a.Lease.Grant == remote.OnHold:
 			r.safely(func(r *read[K, V]) bool {
 				settled, _ := r.useAnswer(ctx, a)
@@ -155,10 +155,19 @@ func (r *read[K, V]) askLease() (settled bool, left time.Duration) {
 	defer cancel()
 	a := r.c.l2.Acquire(ctx, []remote.Request{r.leaseRequest()}, r.c.o.Limits.Lease)[0]
 	if !r.answered("acquire", a.Err) {
-		r.l2.Release(r.ctx, r.c.l2, a.Lease)
-		return false, 0
+		return r.passBy(a), 0
 	}
 	return r.useAnswer(ctx, a)
+}
+
+// passBy takes an answer of which no use is made: drops were repeated meanwhile. A hold of
+// which it tells counts all the same.
+func (r *read[K, V]) passBy(a remote.Acquired) (settled bool) {
+	if a.Lease.Grant == remote.OnHold {
+		r.onHold(a.Lease.Wait)
+	}
+	r.l2.Release(r.ctx, r.c.l2, a.Lease)
+	return false
 }
 
 // leaseRequest asks for the lease: to replace a stale value, or one that is fresh

@@ -320,6 +320,40 @@ func TestReadThatPassesL2ByGivesItsLeaseBack(t *testing.T) {
 	})
 }
 
+// TestHoldIsKnownThatTheNewsOfAnotherServerTellsOf: the answer that brings the news says that
+// the keys are on hold. It is not used, and loads that pass L2 by are kept nowhere.
+func TestHoldIsKnownThatTheNewsOfAnotherServerTellsOf(t *testing.T) {
+	for name, get := range map[string]func(t *testing.T, c *strata.Cache[string, int64], o *origin){
+		"one key": func(t *testing.T, c *strata.Cache[string, int64], o *origin) { mustGet(t, c, "k1", o.load) },
+		"a batch": func(t *testing.T, c *strata.Cache[string, int64], o *origin) {
+			_, err := c.GetMany(t.Context(), []string{"k1", "k2"}, func(ctx context.Context, keys []string) (map[string]int64, error) {
+				all := map[string]int64{}
+				for _, k := range keys {
+					all[k], _ = o.load(ctx, k)
+				}
+				return all, nil
+			})
+			must(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, o := newSuccession(), &origin{}
+				other, way := s.join(t)
+				way.hear()
+				must(t, other.InvalidateHold(t.Context(), time.Minute, "k1", "k2"))
+				c, late := s.join(t)
+				must(t, c.Invalidate(t.Context(), "dropped"))
+				late.acquiring = func() { late.moved.Store(true) }
+				get(t, c, o)
+				if v, ok := c.Get(t.Context(), "k1", strata.NoRemote()); ok {
+					t.Errorf("L1 has %d, which was loaded during a hold", v)
+				}
+			})
+		})
+	}
+}
+
 // TestIdleInstanceRepeatsItsDrops: without a call, when its bus has joined again.
 func TestIdleInstanceRepeatsItsDrops(t *testing.T) {
 	for name, drop := range drops {
