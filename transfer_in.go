@@ -25,7 +25,7 @@ import (
 )
 
 // Restore begins a restore.
-func (s source[K, V]) Restore(ctx context.Context) (transfer.Restore, error) {
+func (s source[K, V]) Restore(ctx context.Context, taken *transfer.Taken) (transfer.Restore, error) {
 	if s.c.closed.Load() {
 		return nil, ErrClosed
 	}
@@ -35,7 +35,7 @@ func (s source[K, V]) Restore(ctx context.Context) (transfer.Restore, error) {
 	if err := s.c.joinBus(ctx); err != nil {
 		return nil, err
 	}
-	r := &incoming[K, V]{c: s.c, cover: transfer.Cover{Alone: !s.c.l2.Used(), Connected: s.c.link.Connected}}
+	r := &incoming[K, V]{c: s.c, taken: taken, cover: transfer.Cover{Alone: !s.c.l2.Used(), Connected: s.c.link.Connected}}
 	r.aliaser, _ = s.c.encoding.(codec.Aliaser[V])
 	r.Learner = drops.NewLearner(s.c.drops, r.withdraw)
 	r.watch = s.c.flights.Watch(nil)
@@ -53,6 +53,7 @@ type incoming[K comparable, V any] struct {
 	c       *Cache[K, V]
 	watch   *flight.Watch[K]
 	cover   transfer.Cover
+	taken   *transfer.Taken
 	stamps  stamps
 	aliaser codec.Aliaser[V] // nil if the codec is none
 	drops.Learner
@@ -141,7 +142,7 @@ func (r *incoming[K, V]) absent(key K, e *dump.Entry, fresh time.Duration) (o tr
 		if r.has(key) {
 			o = transfer.Present
 		} else if r.Admit(func() { c.negatives.Set(n, 1) }) {
-			o = transfer.Stored
+			o = r.stored(key)
 		}
 	})
 	return o
@@ -195,7 +196,7 @@ func (r *incoming[K, V]) insert(key K, v V, from *dump.Entry, fresh, left, ago t
 			o = transfer.Full
 			if c.roomLeft() > 0 {
 				if removed, ok = c.memory.Set(e, weight); ok {
-					o = transfer.Stored
+					o = r.stored(key)
 				}
 			}
 		})
@@ -205,6 +206,14 @@ func (r *incoming[K, V]) insert(key K, v V, from *dump.Entry, fresh, left, ago t
 		c.memory.Touch(key)
 	}
 	return o
+}
+
+// stored notes that the entry of key is in L1, if a drop may be told that is later.
+func (r *incoming[K, V]) stored(key K) transfer.Outcome {
+	if r.c.drops != nil {
+		r.taken.Add(r.c.flights.HashOf(key))
+	}
+	return transfer.Stored
 }
 
 // withdraw removes the entries of L1 that old reports.
@@ -219,18 +228,22 @@ func (r *incoming[K, V]) withdraw(old func(*drops.Aged) bool) {
 
 // withdrawKey is withdraw for one key. With lasting no entry of it is taken in any more.
 func (r *incoming[K, V]) withdrawKey(key K, lasting bool, old func(*drops.Aged) bool) {
-	c, hash := r.c, r.c.flights.HashOf(key)
+	c, hash, taken := r.c, r.c.flights.HashOf(key), false
 	var removed []removal[K, V]
 	c.flights.Withdraw(key, lasting, func() (gone bool) {
 		if e, _ := c.memory.Peek(key); e != nil && old(&drops.Aged{Hash: hash, Tags: recordOf(e).tags.all(), Taken: e.Value.State&lives.Taken != 0, Born: c.born(e)}) {
+			taken = e.Value.State&lives.Taken != 0
 			removed, gone = c.forgetValue(key), true
 		}
 		if n, _ := c.negatives.Peek(key); n != nil && n.Value.notFound && old(&drops.Aged{Hash: hash, Tags: n.Value.tags.all(), Taken: n.Value.taken}) {
 			c.negatives.Delete(key)
-			gone = true
+			gone, taken = true, taken || n.Value.taken
 		}
 		return gone
 	})
+	if taken {
+		r.taken.Withdraw(hash)
+	}
 	c.memory.Notify(removed)
 }
 

@@ -45,6 +45,7 @@ type reading struct {
 	pace   *pacer
 	meter  *meter
 
+	taken   map[string]*transfer.Taken // by the names of caches
 	mu      sync.Mutex
 	report  Report
 	warmers map[string]*warmer // by the names of caches
@@ -59,6 +60,10 @@ func newReading(ctx context.Context, o Options, mode dump.Mode, caches []Cache) 
 		return nil, err
 	}
 	rd := &reading{o: o, mode: mode, all: all, pace: newPacer(o.BytesPerSecond), meter: newMeter(o.Progress), warmers: make(map[string]*warmer)}
+	rd.taken = make(map[string]*transfer.Taken)
+	for _, s := range all {
+		rd.taken[s.Name()] = new(transfer.Taken)
+	}
 	rd.ctx, rd.cancel = o.within(ctx)
 	return rd, nil
 }
@@ -67,6 +72,7 @@ func newReading(ctx context.Context, o Options, mode dump.Mode, caches []Cache) 
 func (rd *reading) end(done, failed string, err error) (Report, error) {
 	for i := range rd.report.Caches {
 		c := &rd.report.Caches[i]
+		c.withdraw(rd.taken[c.Name])
 		if w := rd.warmers[c.Name]; w != nil {
 			if warm := w.end(c); err == nil && warm != nil {
 				err = fmt.Errorf("snapshot: cache %q: %w", c.Name, warm)
@@ -130,7 +136,7 @@ func (rd *reading) begin() (*incoming, error) {
 		return in, nil
 	}
 	for _, s := range rd.all {
-		r, err := s.Restore(rd.ctx)
+		r, err := s.Restore(rd.ctx, rd.taken[s.Name()])
 		if err != nil {
 			in.close()
 			return nil, fmt.Errorf("snapshot: cache %q: %w", s.Name(), err)
@@ -144,6 +150,9 @@ func (rd *reading) begin() (*incoming, error) {
 func (in *incoming) stream(p *pipe, c clock) error {
 	in.p = p
 	err := in.from(dump.NewReader(p, dump.Limits{Keep: in.rd.o.Alias}), c)
+	for _, r := range in.begun {
+		r.End() // the stream may have ended early
+	}
 	in.rd.take(in.sections)
 	p.count(0)
 	if err != nil {

@@ -93,6 +93,14 @@ func (c *CacheReport) add(n *outcomes) {
 	c.Unusable += n[transfer.Unusable]
 }
 
+// withdraw counts as changed what was stored and has gone by drops that the snapshot told of.
+func (c *CacheReport) withdraw(t *transfer.Taken) {
+	if t != nil {
+		n := min(t.Withdrawn(), c.Stored)
+		c.Stored, c.Changed = c.Stored-n, c.Changed+n
+	}
+}
+
 // merge adds the counts of another stream.
 func (c *CacheReport) merge(o *CacheReport) {
 	if c.Refused == "" {

@@ -132,6 +132,46 @@ func TestWritesOfOtherKeysDuringATransferCostNoEntry(t *testing.T) {
 	}
 }
 
+// TestReportCountsAsStoredWhatIsStillThere: the other instance drops entries that have come
+// already, and tells of that at the end of each stream.
+func TestReportCountsAsStoredWhatIsStillThere(t *testing.T) {
+	for way, drop := range map[string]func(t *testing.T, c users){
+		"keys": func(t *testing.T, c users) {
+			for i := range 3000 {
+				must(t, c.Invalidate(t.Context(), "k"+strconv.Itoa(i)))
+			}
+		},
+		"everything": func(t *testing.T, c users) { must(t, c.InvalidateAll(t.Context())) },
+	} {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				donor, c := alone(t, "users", 20_000), alone(t, "users", 0)
+				must(t, donor.SetNotFound(t.Context(), "nothing", strata.WithTTL(time.Hour)))
+				var r snapshot.Report
+				client := serve(t, snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone, BytesPerSecond: 100_000}, donor))
+				var puller sync.WaitGroup
+				puller.Go(func() {
+					var err error
+					if r, err = snapshot.Pull(t.Context(), at, snapshot.Options{Client: client, Streams: 2}, c); err != nil {
+						t.Error(err)
+					}
+				})
+				time.Sleep(2 * time.Second) // in the bubble: some entries have come
+				stored := c.Len()
+				drop(t, donor)
+				puller.Wait()
+				n := c.Len()
+				if _, err := c.GetOrLoad(t.Context(), "nothing", func(context.Context, string) (string, error) { return "", nil }); strata.IsNotFound(err) {
+					n++
+				}
+				if got := r.Caches[0]; got.Stored != n || stored < 3000 || got.Changed < 500 || got.Entries != got.Stored+got.Changed {
+					t.Errorf("L1 had %d entries before the drop, and has %d; the report is %+v", stored, n, got)
+				}
+			})
+		})
+	}
+}
+
 func TestDropOfEverythingByTheOtherInstanceTakesNoOwnEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		donor, c := alone(t, "users", 20_000), alone(t, "users", 0)

@@ -44,7 +44,7 @@ func (m *member) stepMoves(ctx context.Context, d *dice) bool {
 // this one has begun to take them in.
 func (m *member) pull(d *dice) {
 	from := m.s.members[d.intn(len(m.s.members))]
-	in, err := m.cache.Source().Restore(m.s.t.Context())
+	in, err := m.cache.Source().Restore(m.s.t.Context(), new(transfer.Taken))
 	if err != nil {
 		m.s.t.Errorf("seed %d: Restore: %v", m.s.seed, err)
 		return
@@ -61,7 +61,7 @@ func (m *member) loadFile(d *dice) {
 	began := time.Now()
 	file := from.giveAway(d)
 	d.sometimes()
-	in, err := m.cache.Source().Restore(m.s.t.Context())
+	in, err := m.cache.Source().Restore(m.s.t.Context(), new(transfer.Taken))
 	if err != nil {
 		m.s.t.Errorf("seed %d: Restore: %v", m.s.seed, err)
 		return

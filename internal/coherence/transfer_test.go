@@ -48,7 +48,7 @@ func plainCache(t *testing.T, change ...func(*strata.Options[string, int64])) *s
 
 func restoreOf(t *testing.T, c *strata.Cache[string, int64]) transfer.Restore {
 	t.Helper()
-	r, err := c.Source().Restore(t.Context())
+	r, err := c.Source().Restore(t.Context(), new(transfer.Taken))
 	must(t, err)
 	t.Cleanup(r.Close)
 	return r

@@ -28,8 +28,9 @@ type Source interface {
 	// Dump begins to give away entries: the share of them with the number part of
 	// parts shares.
 	Dump(ctx context.Context, part, parts int) (Dump, error)
-	// Restore begins to take in entries.
-	Restore(ctx context.Context) (Restore, error)
+	// Restore begins to take in entries. It adds those of a cache whose snapshots tell of
+	// drops to taken, which all streams of a call share.
+	Restore(ctx context.Context, taken *Taken) (Restore, error)
 	// Hot iterates over the names of up to n keys that L1 has, the hottest first. It adds
 	// the number of the others to left.
 	Hot(n int, left *dump.Left) iter.Seq[string]
@@ -86,6 +87,9 @@ type Restore interface {
 	// DropAll makes everything absent that was taken in.
 	Drop(name []byte, ago time.Duration)
 	DropAll()
+	// End makes entries absent that are older than drops of which pieces have told. It may be
+	// called again.
+	End()
 	// Close ends the restore.
 	Close()
 }
