@@ -2,6 +2,7 @@ package coherence_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -186,6 +187,7 @@ func (s *sim) bounds(p *history.Promise) {
 	p.TTL -= s.early()
 	if s.shares == itemsAlone {
 		p.Unconfirmed = s.o.memory + time.Second
+		p.Slow += 1000 * slices.Max(s.o.steady) // an Update stores what its caller wrote before it thought
 	}
 }
 
