@@ -21,7 +21,7 @@ type window struct {
 	// answered, process that the instances did not run, silent that nothing
 	// came over the bus. learns says that they learn of another server without a gap.
 	bus, tier, process, silent, learns bool
-	from, to                   history.Time
+	from, to                           history.Time
 }
 
 // fault is what is done to the cluster for a while.

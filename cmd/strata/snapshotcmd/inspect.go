@@ -56,6 +56,7 @@ type view struct {
 type contents struct {
 	dump.Section
 	counts            dump.Counts
+	left              dump.Left
 	negative, expired int
 	tagged            int
 	whole             bool // its counts are right
@@ -95,6 +96,8 @@ func (v *view) record(r *dump.Record) error {
 		v.entry(c, r.Entry)
 	case dump.KindDrop:
 		c.counts.Drops++
+	case dump.KindLeft:
+		c.left = r.Left
 	case dump.KindSectionEnd:
 		c.counts, c.whole = r.Counts, true
 	}

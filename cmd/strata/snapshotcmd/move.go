@@ -226,6 +226,9 @@ func writeReport(w io.Writer, r *snapshot.Report) error {
 		return err
 	}
 	for _, c := range r.Caches {
+		if n := c.Skipped; n > 0 || c.Missing != (snapshot.Missing{}) {
+			writeFact(w, shown(c.Name, 20), "had more: "+missing(n, c.Busy, c.Gone, c.Beyond, c.Coarse))
+		}
 		if c.Refused != "" {
 			writeFact(w, shown(c.Name, 20), "was passed over: "+sentence(c.Refused))
 		}

@@ -33,6 +33,27 @@ func shown(text string, width int) string {
 	return quoted
 }
 
+// missing is the numbers of entries that a cache had and that its snapshot does not have.
+func missing(skipped, busy, gone, beyond int, coarse bool) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{
+		{busy, "with a write or load under way"}, {gone, "gone when their turn came"},
+		{beyond, "beyond the largest number"}, {skipped, "that could not be encoded"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, number(p.n)+" "+p.what)
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if coarse {
+		text = strings.TrimPrefix(text+"; and entries that may have been dropped, as there were more drops than are told one by one", "; and ")
+	}
+	return text
+}
+
 // maxSentence is the length of a sentence of another machine that is shown.
 const maxSentence = 500
 

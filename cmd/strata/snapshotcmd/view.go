@@ -54,6 +54,9 @@ func (c *contents) write(w io.Writer, mode dump.Mode) error {
 		fmt.Fprintf(t, "  drops\t%s meanwhile, %s entries left out by the writer\n", number(int(c.counts.Drops)), number(int(c.counts.Skipped)))
 		fmt.Fprintf(t, "  position\t%s\n", position(c.positioned))
 	}
+	if l := &c.left; *l != (dump.Left{}) {
+		fmt.Fprintf(t, "  missing\t%s\n", missing(0, count(l.Busy), count(l.Gone), count(l.Beyond), l.Coarse))
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -100,7 +101,8 @@ func (w *worker) restore(ctx context.Context, path string, of *strata.Cache[stri
 	switch {
 	case err == nil:
 		w.moved.loaded.Add(1)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, snapshot.ErrRefused), remote, ctx.Err() != nil:
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, snapshot.ErrRefused), remote, ctx.Err() != nil,
+		strings.HasSuffix(err.Error(), "L2 does not answer"):
 	default:
 		w.surprise("Load returned: " + err.Error())
 	}
