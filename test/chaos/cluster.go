@@ -177,8 +177,11 @@ func (r *run) moveSlot(time.Duration) *fault {
 	to := (from + 1 + r.rand.IntN(shards-1)) % shards
 	source, ok := r.nodes.Settled(from)
 	target, yes := r.nodes.Settled(to)
+	if !ok || !yes {
+		return nil
+	}
 	key, err := r.nodes.Raw(source).Do(r.t.Context(), "RANDOMKEY").String()
-	if !ok || !yes || err != nil || key == "" {
+	if err != nil || key == "" {
 		return nil
 	}
 	slot := slots.Of(key)
