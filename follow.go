@@ -114,10 +114,11 @@ func (c *Cache[K, V]) applyKey(m *remote.Message) {
 	if m.From == c.l2.Instance() && c.flights.Writing(key) {
 		return
 	}
-	if m.Hold > 0 {
-		c.flights.Hold(key, min(m.Hold, MaxHold))
+	soft := m.Kind == remote.Expired
+	if m.Hold > 0 && c.flights.Hold(key, min(m.Hold, MaxHold)) {
+		soft = false // the drop that began the hold is news, too, and it was hard
 	}
-	c.dropLocal(key, m.Kind == remote.Expired, c.now())
+	c.dropLocal(key, soft, c.now())
 }
 
 // parseKey calls the program's ParseKey, or a method of the key. A panic must not end

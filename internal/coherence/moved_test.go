@@ -506,3 +506,26 @@ func TestEntryOfAnotherInstanceDoesNotUndoADropThatIsTriedAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestSoftDropThatTellsOfAHoldRemovesWhatWasLoadedDuringIt: the message about the hold itself
+// has never come.
+func TestSoftDropThatTellsOfAHoldRemovesWhatWasLoadedDuringIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		c := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = nil })
+		mustGet(t, c, "k", (&origin{}).load)
+		expire := remote.Message{Name: "test", Kind: remote.Expired, From: 99, Key: "k", Hold: time.Minute}
+		must(t, s.bus.Publish(t.Context(), []remote.Message{expire}))
+		synctest.Wait()
+		if v, ok := c.Get(t.Context(), "k", strata.AllowStale()); ok {
+			t.Errorf("%d was loaded during the hold, and is served as a stale value", v)
+		}
+		// A value that is set during the hold stays, as a stale one.
+		must(t, c.Set(t.Context(), "k", 7))
+		must(t, s.bus.Publish(t.Context(), []remote.Message{expire}))
+		synctest.Wait()
+		if v, ok := c.Get(t.Context(), "k", strata.AllowStale()); !ok || v != 7 {
+			t.Errorf("%d, %t, want what was set during the hold", v, ok)
+		}
+	})
+}

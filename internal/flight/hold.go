@@ -29,14 +29,16 @@ func (h hold) stop() {
 }
 
 // Hold takes the right to store from the flights of key that run, and from those
-// that begin within d, or before the end of a longer hold. Writes may store.
-func (g *Group[K, V]) Hold(key K, d time.Duration) {
+// that begin within d, or before the end of a longer hold. Writes may store. Hold returns
+// true if no hold of key was known to last until now.
+func (g *Group[K, V]) Hold(key K, d time.Duration) (news bool) {
 	s := g.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g.hold(s, key, d) {
+	if news = g.hold(s, key, d); news {
 		s.fenceFlights(key)
 	}
+	return news
 }
 
 // Learn is Hold for a hold of which L2 has told, in its answer to a flight of key: the
