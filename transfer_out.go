@@ -15,6 +15,7 @@ import (
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/lives"
 	"github.com/strata-cache/strata/internal/transfer"
 )
 
@@ -162,6 +163,10 @@ func (d *outgoing[K, V]) take(key K) bool {
 		return false
 	}
 	about := recordOf(e)
+	if e.Value.State&lives.Taken == 0 && c.drops.Spared(c.born(e)) {
+		d.left.Gone++ // the snapshot says that it knows those drops
+		return false
+	}
 	d.now.Fresh, d.now.Left, d.now.Age = d.until(e.Value.FreshUntil(e.Dead)), d.until(e.Dead), dump.Unknown
 	if born := c.born(e); born != 0 {
 		d.now.Age = time.Duration(d.begun - born)
@@ -183,7 +188,7 @@ func (d *outgoing[K, V]) takeNegative(e *l1.Entry[K, negative]) bool {
 		return false
 	}
 	n := d.c.recall(e.Key)
-	if n == nil || !n.notFound || !d.name(e.Key) {
+	if n == nil || !n.notFound || !n.taken && d.c.drops.Spared(0) || !d.name(e.Key) {
 		return false
 	}
 	left := d.until(n.fresh)

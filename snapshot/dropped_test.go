@@ -156,6 +156,29 @@ func TestDropBeforeALoadCountsWhereverTheFileComesFrom(t *testing.T) {
 	}
 }
 
+// TestSnapshotHasNoOwnEntryFromBeforeADropOfEverythingOfWhichAFileHasTold: such an entry stays
+// where it is, but the snapshot says that it knows that drop.
+func TestSnapshotHasNoOwnEntryFromBeforeADropOfEverythingOfWhichAFileHasTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own, dropping := alone(t, "users", 0), alone(t, "users", 0)
+		must(t, own.Set(t.Context(), "k1", "older"))
+		must(t, own.SetNotFound(t.Context(), "k3", strata.WithTTL(time.Hour)))
+		time.Sleep(time.Second) // in the bubble
+		must(t, dropping.InvalidateAll(t.Context()))
+		loaded(t, saved(t, dropping), own)
+		time.Sleep(time.Second) // in the bubble
+		must(t, own.Set(t.Context(), "k2", "newer"))
+		r := loaded(t, saved(t, own), dropping)
+		absent(t, dropping, "a value from before a drop of everything")
+		if v, ok := dropping.Get(t.Context(), "k2"); v != "newer" || !ok || r.Entries != 1 || r.Gone < 1 {
+			t.Errorf("k2 is %q; %+v", v, r)
+		}
+		if v, ok := own.Get(t.Context(), "k1"); v != "older" || !ok {
+			t.Errorf("the own entry is %q", v)
+		}
+	})
+}
+
 func TestKeysThatWereWrittenBeforeASnapshotComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := alone(t, "users", 2000)

@@ -44,6 +44,7 @@ type Log struct {
 	all     atomic.Int64 // stamp of the last drop of everything
 	forgot  marks        // of the drops that have left the stripes
 	sliced  atomic.Int64 // the last moment at which forgot was cut
+	widely  atomic.Int64 // the time of the clock when a drop of many keys was learned last
 
 	mu       sync.RWMutex // guards below; held for reading while an entry is taken in
 	origins  []*origin    // that snapshots have told of; the first one stands for those that are forgotten

@@ -78,6 +78,9 @@ func (l *Learner) End() {
 	if l.log == nil {
 		return
 	}
+	if len(l.lesson.wide) > 0 {
+		l.log.widely.Store(l.log.now()) // before it counts as known
+	}
 	if l.lesson.News() {
 		var q Query
 		l.withdraw(func(e *Aged) bool {
@@ -89,6 +92,17 @@ func (l *Learner) End() {
 		})
 	}
 	l.log.Learned(&l.lesson)
+}
+
+// Spared reports whether a value that this cache has read at born, zero if that is not known,
+// may be older than a drop that the log knows: drops of many keys of which snapshots tell leave
+// such entries alone. A nil Log spares none.
+func (l *Log) Spared(born int64) bool {
+	if l == nil {
+		return false
+	}
+	at := l.widely.Load()
+	return at != 0 && born <= at
 }
 
 func hashes(b []uint64, key uint64, tags []string) []uint64 {
