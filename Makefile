@@ -51,8 +51,8 @@ real: ## everything that needs real servers
 	cd test && go test $(RACE) -count=1 -timeout 20m ./...
 
 .PHONY: chaos
-chaos: ## ten minutes (or CHAOS) of faults on processes and real Redis servers, with SENTINEL=1 on sentinels, with REPOINT=1 at addresses that lead elsewhere
-	cd test && go test -count=1 -v -run 'Broken|ColdKey|Holder|ChaosBreaks' -timeout 0 ./chaos -for $(or $(CHAOS),10m) $(if $(SEED),-seed $(SEED)) $(if $(SENTINEL),-sentinel) $(if $(REPOINT),-repoint)
+chaos: ## ten minutes (or CHAOS) of faults on processes and real Redis servers, with SENTINEL=1 on sentinels, with REPOINT=1 at addresses that lead elsewhere, with CLUSTER=1 on a Redis Cluster
+	cd test && go test -count=1 -v -run 'Broken|ColdKey|Holder|ChaosBreaks' -timeout 0 ./chaos -for $(or $(CHAOS),10m) $(if $(SEED),-seed $(SEED)) $(if $(SENTINEL),-sentinel) $(if $(REPOINT),-repoint) $(if $(CLUSTER),-cluster -every 10s)
 
 .PHONY: chaosmemcached
 chaosmemcached: ## the same with three servers of memcached as L2, with the bus of Redis and without a bus

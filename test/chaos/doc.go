@@ -9,6 +9,16 @@
 //	go test ./chaos -run TestChaos -v -for 1m -seed 7 -only promote,kill -every 2s
 //	go test ./chaos -run TestChaos -v -for 5s -every 0 -break nobus
 //	go test ./chaos -run TestChaos -v -for 3m -sentinel
+//	go test ./chaos -run TestChaos -v -for 3m -cluster -every 10s
+//
+// With -cluster the processes use a Redis Cluster of three primaries with a replica each. The
+// faults are those in cluster.go: primaries are killed, paused, replaced while they are well,
+// and started empty, slots move, and processes are paused meanwhile.
+//
+// In all modes instances save their entries to files that all share, and load what any of them
+// has saved, from a moment ago or from long before. What comes back so is judged as any other
+// value. In all modes each process also has a cache of another service with the same name, on
+// the same servers. Its values name it, so that none of them is taken for one of the cache.
 //
 // With -repoint the addresses of Redis lead to another server from time to time, while
 // that of before lives on and keeps some connections; the faults are in repoint.go.

@@ -36,6 +36,11 @@ func (r *run) gather() (h *history.History, logs []*cluster.Log) {
 		} else {
 			h.Links = append(h.Links, links(l, gaps, h)...)
 		}
+		if r.watched != nil || r.nodes != nil { // the first question to each server repeats the drops so far
+			to := l.born + history.Time(rejoin)
+			h.Excuses = append(h.Excuses,
+				history.Excuse{Cluster: true, Instance: history.Shared, From: l.born, To: to}, history.Excuse{Instance: l.instance, From: l.born, To: to})
+		}
 		r.excuseLoads(l, logs[i], h)
 	}
 	for i := range h.Fences {

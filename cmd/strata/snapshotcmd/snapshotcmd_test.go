@@ -97,6 +97,16 @@ func TestGetAndPutMoveACache(t *testing.T) {
 			t.Errorf("%s: %d entries, %v\n%s", source, c.Len(), err, out)
 		}
 	}
+	few, _, err := call(t, "", "get", from, authorised, "--max", "7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, to := instance(t, 0)
+	for _, args := range [][]string{{"put", "-", to, authorised}, {"inspect", "-"}} {
+		if out, _, err := call(t, few, args...); err != nil || !strings.Contains(out, "93 beyond the largest number") {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
 	out, _, err := call(t, "", "get", from, authorised, "--max", "7", "--keys")
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package snapshotcmd
 import (
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -32,6 +33,9 @@ func shown(text string, width int) string {
 	}
 	return quoted
 }
+
+// count is a number of a snapshot, which may be any.
+func count(n uint64) int { return int(min(n, math.MaxInt)) }
 
 // missing is the numbers of entries that a cache had and that its snapshot does not have.
 func missing(skipped, busy, gone, beyond int, coarse bool) string {
