@@ -20,11 +20,12 @@
 //
 // # Abilities
 //
-// Every Tier has all methods of [Tier]. Stores differ in five abilities, which
+// Every Tier has all methods of [Tier]. Stores differ in six abilities, which
 // are interfaces of their own, each with a sentence on a cache without it:
 // [Binder] (shared by several caches), [Tagger] (drops of tags), [Announcer]
 // (positions, and drops that the store announces itself), [Mover] (servers that
-// take over from each other), [Prober] (warnings about settings of the server).
+// take over from each other), [Fleet] (several servers, of which each has some
+// keys), [Prober] (warnings about settings of the server).
 //
 // A cache looks for abilities once, with [As], and takes its part of the Tier
 // with [Bind]. Both see through a [Wrapper]: a Tier around a Tier that counts,

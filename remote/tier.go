@@ -38,12 +38,13 @@ var (
 // another program, is reported as absent.
 //
 // Every Tier has all of these methods: any store with entries that expire and
-// with compare-and-set on one entry can offer them. In five abilities stores
+// with compare-and-set on one entry can offer them. In six abilities stores
 // differ. They are interfaces of their own, which a cache looks for with [As]:
-// [Binder], [Tagger], [Announcer], [Mover] and [Prober].
+// [Binder], [Tagger], [Announcer], [Mover], [Fleet] and [Prober].
 type Tier interface {
 	// Get reads values with their states in one round trip. The result has one
-	// Held per key; a Held without Data means absent.
+	// Held per key; a Held without Data means absent. Get, Put, Drop, and the methods of
+	// a [Tagger], return [KeyErrors] if they have failed for some keys only.
 	Get(ctx context.Context, keys []string) ([]Held, error)
 
 	// Acquire requests the leases of keys, for at most d, in one round trip. If
@@ -205,6 +206,9 @@ type Put struct {
 	Fresh, Left time.Duration
 	// Lease is the right to store, from Acquire or Drop.
 	Lease Lease
+	// Tags are the tags that Data carries, for a [Tagger] that has to make something of
+	// them before the value is stored.
+	Tags []string
 	// Drops means that the Put is also a drop of the key, and is announced as
 	// one: the values that other instances hold are older, in all schemas. A
 	// Put with the token of a Drop is always also a drop.

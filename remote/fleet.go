@@ -1,0 +1,122 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Fleet is a Tier over several servers, each of which has the entries of some keys.
+// A server that does not answer costs its own keys the shared store, and no others: the
+// errors of a server are [*ServerError], and those of some keys of a call [KeyErrors].
+// A cache has a circuit breaker for each server then, and names the server that is at
+// fault.
+//
+// Without it, the Tier counts as one server.
+type Fleet interface {
+	// Servers returns the names of the servers, which hold no credentials. With one
+	// server or none there is nothing to tell apart.
+	Servers() []string
+	// ServerOf returns the name of the server that has a key. It sends no request.
+	ServerOf(key string) string
+	// DropAllOf is DropAll for the keys of one server, by its name: it carries on a
+	// DropAll that has returned a [*NotToldError]. If one operation drops the keys of all
+	// servers, it is DropAll.
+	DropAllOf(ctx context.Context, server string, soft bool) error
+}
+
+// ServerError is the error of one server of a [Fleet].
+type ServerError struct {
+	// Server is the name of the server.
+	Server string
+	// Err is the error, such as one that matches [ErrRefused].
+	Err error
+}
+
+// Error names the server.
+func (e *ServerError) Error() string { return fmt.Sprintf("server %s: %v", e.Server, e.Err) }
+
+// Unwrap returns the error without the name.
+func (e *ServerError) Unwrap() error { return e.Err }
+
+// FailedServer returns the name of the server in the chain of err, and "" if there is none.
+func FailedServer(err error) string {
+	var of *ServerError
+	if errors.As(err, &of) {
+		return of.Server
+	}
+	return ""
+}
+
+// NotToldError is the error of a DropAll that some servers of a [Fleet] have not
+// confirmed. It has taken effect on the others.
+type NotToldError struct {
+	// Servers are the names of the servers that have not confirmed.
+	Servers []string
+	// Err has their errors.
+	Err error
+}
+
+// Error names the servers.
+func (e *NotToldError) Error() string {
+	return fmt.Sprintf("not told to %s: %v", strings.Join(e.Servers, ", "), e.Err)
+}
+
+// Unwrap returns the errors of the servers.
+func (e *NotToldError) Unwrap() error { return e.Err }
+
+// KeyErrors is the error of a call for several keys of which at least one has succeeded
+// and at least one has failed. Error i belongs to argument i, and is nil if the call has
+// succeeded for that.
+type KeyErrors []error
+
+// Error tells how many have failed, and the first error.
+func (e KeyErrors) Error() string {
+	n := 0
+	for _, err := range e {
+		if err != nil {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d of %d failed, one of them: %v", n, len(e), e[max(0, slices.IndexFunc(e, failed))])
+}
+
+// Unwrap returns the errors.
+func (e KeyErrors) Unwrap() []error { return slices.DeleteFunc(slices.Clone(e), succeeded) }
+
+func failed(err error) bool    { return err != nil }
+func succeeded(err error) bool { return err == nil }
+
+// JoinKeys returns the error of a call with the errors of its arguments: nil if there is
+// none, KeyErrors if some have succeeded, else all errors as one, each only once.
+func JoinKeys(errs []error) error {
+	switch {
+	case !slices.ContainsFunc(errs, failed):
+		return nil
+	case slices.ContainsFunc(errs, succeeded):
+		return KeyErrors(errs)
+	}
+	var distinct []error
+	for _, err := range errs {
+		if !slices.ContainsFunc(distinct, func(other error) bool { return same(err, other) }) {
+			distinct = append(distinct, err)
+		}
+	}
+	if len(distinct) == 1 {
+		return distinct[0]
+	}
+	return errors.Join(distinct...)
+}
+
+// same reports whether two errors say the same of the same server.
+func same(a, b error) bool { return a.Error() == b.Error() }
+
+// ErrorOf returns the error of argument i of a call that has returned err.
+func ErrorOf(err error, i int) error {
+	if all, ok := err.(KeyErrors); ok {
+		return all[i]
+	}
+	return err
+}
