@@ -36,7 +36,8 @@ type Report struct {
 	Failures int
 	RetryIn  time.Duration
 	Err      error
-	// LeftAlone says that L2 has failed too often and is not asked for a while.
+	// LeftAlone says that L2, or the key's server of several, has failed too often and is
+	// not asked for a while.
 	LeftAlone bool
 	// Degraded says that the bus is silent: other instances may have dropped
 	// the entry of L1.
@@ -100,7 +101,7 @@ func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
 	}
 	// L2 takes its time to answer. The state of this instance may change meanwhile,
 	// so it is read last.
-	r.LeftAlone = c.l2.HasTier() && c.l2.LeftAlone()
+	r.LeftAlone = c.l2.HasTier() && r.Name != "" && c.l2.LeavesAlone(r.Name)
 	r.L1, r.Degraded, r.Hold = c.explainMemory(key), c.degraded(), c.flights.HoldLeft(key)
 	r.Waiters, r.Loading = c.flights.Running(key)
 	c.explainFailures(key, &r)

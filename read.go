@@ -439,3 +439,33 @@ func (r *read[K, V]) found(v V, tags []string, how end) {
 		r.outcome.res.Note = noteL2
 	}
 }
+
+// sessions returns the knowledge of rs about L2.
+func sessions[K comparable, V any](rs []*read[K, V]) []*l2.Session {
+	xs := make([]*l2.Session, len(rs))
+	for i, r := range rs {
+		xs[i] = &r.l2
+	}
+	return xs
+}
+
+// serving returns those of rs for which L2 is not down. The others are served their
+// suspects.
+func serving[K comparable, V any](rs []*read[K, V]) []*read[K, V] {
+	return where(rs, func(r *read[K, V]) bool {
+		if r.l2.Down {
+			r.outcome.settled = r.serveSuspect()
+		}
+		return !r.l2.Down
+	})
+}
+
+// answered notes the outcome of an operation for all of rs: L2 is down for those for which
+// it has failed.
+func (c *Cache[K, V]) answered(op string, err error, rs []*read[K, V]) {
+	if len(rs) == 1 {
+		rs[0].answered(op, remote.ErrorOf(err, 0))
+		return
+	}
+	c.l2.AnsweredAll(rs[0].ctx, op, sessions(rs), err)
+}

@@ -40,13 +40,20 @@ func (g *reads[K, V]) takeLeases() {
 	if !s.HasTier() {
 		return
 	}
-	ask := where(g.unsettled(), func(r *read[K, V]) bool { return !r.l2.Down })
-	switch {
-	case len(ask) == 0:
-	case !ask[0].l2.MayStore(s):
-		for _, r := range ask {
+	open := where(g.unsettled(), func(r *read[K, V]) bool { return !r.l2.Down })
+	if len(open) > 1 {
+		s.MayStoreAll(sessions(open))
+	} else if len(open) == 1 {
+		open[0].l2.MayStore(s)
+	}
+	ask := where(open, func(r *read[K, V]) bool {
+		if r.l2.NoStore {
 			r.safely(func(r *read[K, V]) bool { return r.skippedGet && r.get() })
 		}
+		return !r.l2.NoStore
+	})
+	switch {
+	case len(ask) == 0:
 	case len(g.all) == 1:
 		ask[0].safely((*read[K, V]).awaitLease)
 	default:
@@ -63,16 +70,15 @@ func (g *reads[K, V]) askLeases(ask []*read[K, V]) {
 		requests[i] = r.leaseRequest()
 	}
 	answers := g.c.l2.Acquire(ctx, requests, g.c.o.Limits.Lease)
-	failed := max(0, slices.IndexFunc(answers, func(a remote.Acquired) bool { return a.Err != nil }))
-	first := ask[failed]
-	first.l2.StandsInFor(&ask[0].l2)
-	useful := first.answered("acquire", answers[failed].Err) || answers[failed].Err != nil
+	errs := make(remote.KeyErrors, len(answers))
+	for i := range answers {
+		errs[i] = answers[i].Err
+	}
+	g.c.l2.AnsweredAll(ask[0].ctx, "acquire", sessions(ask), errs)
 	for i, r := range ask {
 		switch a := answers[i]; {
 		case a.Err != nil:
-			r.l2.FailedAlone(&first.l2, a.Err)
-		case !useful:
-			r.l2.Failed(&first.l2)
+		case r.l2.Down:
 			r.safely(func(r *read[K, V]) bool { return r.passBy(a) })
 		case a.Lease.Grant == remote.Granted, a.Lease.Grant == remote.OnHold:
 			r.safely(func(r *read[K, V]) bool {

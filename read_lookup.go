@@ -88,11 +88,19 @@ func (g *reads[K, V]) askTier() {
 	ask := where(g.unsettled(), func(r *read[K, V]) bool { return r.named() && !r.l2.PassesBy(s) })
 	switch {
 	case len(ask) == 0:
-	case g.call.noRemote, !ask[0].l2.Allowed(s):
+		return
+	case g.call.noRemote:
 		for _, r := range ask {
 			r.l2.Down = true
-			r.outcome.settled = r.serveSuspect()
 		}
+	case len(ask) == 1:
+		ask[0].l2.Allowed(s)
+	default:
+		s.AllowAll(sessions(ask))
+	}
+	ask = serving(ask)
+	switch {
+	case len(ask) == 0:
 	case len(g.all) == 1 && g.all[0].skipsGet():
 		g.all[0].skippedGet = true
 	case len(ask) == 1:
@@ -142,15 +150,16 @@ func (g *reads[K, V]) getSome(ctx context.Context, ask []*read[K, V]) {
 		g.getSome(ctx, ask[half:])
 		return
 	}
-	if !g.answered("get", err, ask) {
-		for _, r := range ask {
-			r.outcome.settled = r.serveSuspect()
-		}
-		return
-	}
-	boxes := make([]sealed, len(ask))
+	g.c.answered("get", err, ask)
+	boxes := make([]sealed, 0, len(ask))
 	for i, r := range ask {
-		r.unseal(&boxes[i], &held[i])
+		if !r.l2.Down {
+			boxes = append(boxes, sealed{})
+			r.unseal(&boxes[len(boxes)-1], &held[i])
+		}
+	}
+	if ask = serving(ask); len(ask) == 0 {
+		return
 	}
 	g.getOlder(ctx, ask, boxes)
 	drops := g.tagDrops(ctx, ask, boxes)
@@ -173,27 +182,16 @@ func (g *reads[K, V]) tagDrops(ctx context.Context, ask []*read[K, V], boxes []s
 	}
 	slices.Sort(tags)
 	drops, ok := tagged[0].l2.TagDrops(ctx, g.ctx, g.c.l2, slices.Compact(tags))
-	if !ok {
-		g.failed(tagged)
+	for i, r := range ask {
+		switch {
+		case len(boxes[i].tags) == 0:
+		case !ok && r != tagged[0]:
+			r.l2.Failed(&tagged[0].l2)
+		case ok:
+			r.l2.Knows(g.c.l2, drops, boxes[i].tags)
+		}
 	}
 	return drops
-}
-
-// answered reports whether L2 has answered an operation for all of rs.
-func (g *reads[K, V]) answered(op string, err error, rs []*read[K, V]) bool {
-	ok := rs[0].answered(op, err)
-	if !ok {
-		g.failed(rs)
-	}
-	return ok
-}
-
-// failed notes that an operation for all of rs has failed, as the first of them
-// knows.
-func (g *reads[K, V]) failed(rs []*read[K, V]) {
-	for _, r := range rs[1:] {
-		r.l2.Failed(&rs[0].l2)
-	}
 }
 
 // get looks at the value that L2 holds, and reports whether it settles the read.
@@ -243,27 +241,27 @@ func (r *read[K, V]) unsealOlder(box *sealed, h *remote.Held) {
 
 // getOlder is getOlder of the reads of ask whose boxes have no value, in one round trip
 // for each version.
-func (g *reads[K, V]) getOlder(ctx context.Context, ask []*read[K, V], boxes []sealed) (answered bool) {
+func (g *reads[K, V]) getOlder(ctx context.Context, ask []*read[K, V], boxes []sealed) {
 	for i := range g.c.l2.Elders() {
-		var rest []int
+		var rest []*read[K, V]
+		var at []int
 		var names []string
 		for k, r := range ask {
-			if boxes[k].state == absent {
-				rest, names = append(rest, k), append(names, r.l2.Name)
+			if boxes[k].state == absent && !r.l2.Down {
+				rest, at, names = append(rest, r), append(at, k), append(names, r.l2.Name)
 			}
 		}
 		if len(rest) == 0 {
 			break
 		}
 		held, err := g.c.l2.ReadOlder(ctx, i, names)
-		if !g.answered("get", err, ask) {
-			return false
-		}
-		for j, k := range rest {
-			ask[k].unsealOlder(&boxes[k], &held[j])
+		g.c.answered("get", err, rest)
+		for j, r := range rest {
+			if !r.l2.Down {
+				r.unsealOlder(&boxes[at[j]], &held[j])
+			}
 		}
 	}
-	return true
 }
 
 // goesOn reports whether stopHere has nothing to do, as in most cases.
@@ -307,7 +305,9 @@ func (r *read[K, V]) useHeld(ctx context.Context, h remote.Held) (settled bool) 
 // tagDrops asks L2 for the drops of the tags of one box.
 func (r *read[K, V]) tagDrops(ctx context.Context, box *sealed) (drops map[string]remote.Tag) {
 	if len(box.tags) > 0 {
-		drops, _ = r.l2.TagDrops(ctx, r.ctx, r.c.l2, box.tags)
+		if known, ok := r.l2.TagDrops(ctx, r.ctx, r.c.l2, box.tags); ok && r.l2.Knows(r.c.l2, known, box.tags) {
+			drops = known
+		}
 	}
 	return drops
 }

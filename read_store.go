@@ -130,7 +130,7 @@ func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
 		return s, false
 	}
 	left, kept := r.c.remoteLives(s.left)
-	s.put = remote.Put{Key: r.l2.Name, Data: data, Fresh: left, Left: kept, Lease: lease, Drops: r.call.skipRead}
+	s.put = remote.Put{Key: r.l2.Name, Data: data, Fresh: left, Left: kept, Lease: lease, Drops: r.call.skipRead, Tags: r.call.tags}
 	return s, true
 }
 
@@ -155,7 +155,7 @@ func (r *read[K, V]) keepNotFound(err error) (s toStore[K, V], ok bool) {
 		return s, false
 	}
 	there := max(0, min(left, maxRemoteLife))
-	s.put = remote.Put{Key: r.l2.Name, Fresh: there, Left: there, Lease: lease, Drops: drops}
+	s.put = remote.Put{Key: r.l2.Name, Fresh: there, Left: there, Lease: lease, Drops: drops, Tags: r.call.tags}
 	if there > 0 {
 		s.put.Data = r.c.sealAbsent(r.l2.Name, r.call.tags, lease.Clock)
 	}
@@ -205,15 +205,15 @@ func (c *Cache[K, V]) storeRemote(ctx context.Context, stores []toStore[K, V]) {
 		c.storeTooLarge(ctx, stores)
 		return
 	}
-	first := stores[0].r
-	answered := first.answered("put", err)
+	rs := make([]*read[K, V], len(stores))
+	for i := range stores {
+		rs[i] = stores[i].r
+	}
+	c.answered("put", err, rs)
 	for i := range stores {
 		s := &stores[i]
 		switch {
-		case !answered:
-			if s.r != first {
-				s.r.l2.Failed(&first.l2)
-			}
+		case s.r.l2.Down:
 			s.keepHere()
 		case slices.Contains(refused, i):
 			s.refused()

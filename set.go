@@ -2,6 +2,7 @@ package strata
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -119,9 +120,9 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 		s.Key = keyOf(&c.core, ws[0].key)
 	}
 	within, span := c.begin(ctx, s)
-	err := c.setTier(within, ws)
+	var err error
+	stored, err = c.setTier(within, ws)
 	span.wrote(ctx, err)
-	stored = err == nil
 	return err
 }
 
@@ -243,32 +244,43 @@ func (c *Cache[K, V]) written(w *write[K, V], now int64) (value *entry[K, V], fa
 }
 
 // setTier drops ws in L2 with tokens, announces that, and puts them with the
-// tokens.
-func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) error {
+// tokens. It reports whether L2 has confirmed any; those that it has not confirmed are not
+// kept then.
+func (c *Cache[K, V]) setTier(ctx context.Context, ws []write[K, V]) (some bool, err error) {
 	drops := make([]remote.Drop, len(ws))
 	for i := range ws {
 		drops[i] = remote.Drop{Key: ws[i].name, Token: tokenLife}
 	}
 	leases, err := c.l2.Drop(ctx, drops)
-	if err != nil {
-		return remoteError("set", err)
+	if err != nil && leases == nil {
+		return false, remoteError("set", err)
 	}
-	return c.put(ctx, "set", ws, leases)
+	for i := range ws {
+		if err != nil && leases[i].Token == 0 {
+			ws[i].keep, ws[i].left = false, 0
+		}
+	}
+	some, failed := c.put(ctx, "set", ws, leases)
+	if err != nil {
+		return some, remoteError("set", err)
+	}
+	return some, failed
 }
 
-// put stores ws in L2 under the tokens of their drops. A refused value is not
-// stored in L1 either: there was a later write or drop.
-func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leases []remote.Lease) error {
+// put stores ws in L2 under the tokens of their drops, and reports whether L2 has confirmed
+// any. A refused value is not stored in L1 either: there was a later write or drop.
+func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leases []remote.Lease) (some bool, err error) {
 	if !c.l2.HasTier() {
-		return c.announcePuts(ctx, op, ws)
+		err = c.announcePuts(ctx, op, ws)
+		return err == nil, err
 	}
 	puts := make([]remote.Put, 0, len(ws))
 	at := make([]int, 0, len(ws))
 	for i := range ws {
 		w := &ws[i]
-		if len(w.tags) > 0 {
+		if len(w.tags) > 0 && w.left > 0 {
 			if err := c.sealWrite(w, leases[i].Clock); err != nil {
-				return err
+				return false, err
 			}
 		}
 		if w.left > 0 {
@@ -276,25 +288,33 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 			if w.absent {
 				left = fresh
 			}
-			puts = append(puts, remote.Put{Key: w.name, Data: w.data, Fresh: fresh, Left: left, Lease: leases[i]})
+			puts = append(puts, remote.Put{Key: w.name, Data: w.data, Fresh: fresh, Left: left, Lease: leases[i], Tags: w.tags})
 			at = append(at, i)
 			w.id = remote.ID(leases[i].Token)
 		}
 	}
 	if len(puts) == 0 {
-		return nil
+		return true, nil
 	}
 	ctx, cancel := c.l2.Bound(ctx)
 	defer cancel()
 	refused, err := c.l2.PutWritten(ctx, puts)
-	if err != nil {
-		return remoteError(op, err)
+	var partly remote.KeyErrors
+	if errors.As(err, &partly) {
+		for j, failed := range partly {
+			ws[at[j]].keep = ws[at[j]].keep && failed == nil
+		}
+	} else if err != nil {
+		return false, remoteError(op, err)
 	}
 	for _, i := range refused {
 		ws[at[i]].keep, ws[at[i]].late = false, true
 		c.refusedRemote(ctx, ws[at[i]].key)
 	}
-	return c.announcePuts(ctx, op, ws)
+	if failed := c.announcePuts(ctx, op, ws); failed != nil {
+		return false, failed
+	}
+	return true, remoteError(op, err)
 }
 
 // announcePuts tells other instances that ws are stored: values that they have

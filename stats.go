@@ -68,9 +68,13 @@ type Stats struct {
 	// Overloaded counts callers beyond Limits.MaxWaiters.
 	Overloaded uint64
 	// BreakerOpen is whether L2 is left alone, StoringStopped whether no value is
-	// stored there, because it has refused to store too often.
+	// stored there, because it has refused to store too often: of several servers all.
 	BreakerOpen, StoringStopped bool
-	// BreakerChanges counts the times at which L2 was left alone, or used again.
+	// ServersLeftAlone and ServersWithoutStores are the names of those servers of several
+	// of which that is true, in order.
+	ServersLeftAlone, ServersWithoutStores []string
+	// BreakerChanges counts the times at which L2, or a server of it, was left alone, or
+	// used again.
 	BreakerChanges uint64
 	// Operations are the durations of operations on L2, by operation and result; those that
 	// have not happened are left out.
@@ -233,31 +237,32 @@ func (c *Cache[K, V]) Stats() Stats {
 		BreakerOpen:       c.l2.LeftAlone(),
 		BreakerChanges:    c.l2.BreakerChanges(),
 		StoringStopped:    c.l2.StoringStopped(),
-		Mutations:         n.mutations.Load(),
-		Refused:           n.refused.Load(),
-		RemoteRefused:     n.remoteRefused.Load(),
-		LeaseWaits:        n.leaseWaits.Load(),
-		Invalidations:     n.invalidations.Load(),
-		Heard:             n.heard.Load() + l.Alls,
-		Gaps:              l.Gaps,
-		Missed:            l.Missed,
-		Confirmed:         n.confirmed.Load(),
-		Degraded:          n.degraded.Load() + l.Degraded,
-		Connected:         c.link.Connected(),
-		BusSilence:        c.link.Silence(),
-		BusEcho:           durations(c.link.Echo()),
-		Pending:           c.l2.Pending(),
-		TuneRefused:       c.tuned.refused.Load(),
-		Off:               c.tuned.off.Load(),
-		Evicted:           m.Evicted,
-		Expired:           m.Expired,
-		Rejected:          m.Rejected,
-		EvictionAge:       durations(c.memory.Ages()),
-		Entries:           m.Entries,
-		Weight:            m.Weight,
-		CallbackPanics:    n.callbackPanics.Load(),
-		EncodeErrors:      n.encodeErrors.Load(),
-		Loads:             n.loadStats(),
+		ServersLeftAlone:  c.l2.ServersLeftAlone(), ServersWithoutStores: c.l2.ServersWithoutStores(),
+		Mutations:      n.mutations.Load(),
+		Refused:        n.refused.Load(),
+		RemoteRefused:  n.remoteRefused.Load(),
+		LeaseWaits:     n.leaseWaits.Load(),
+		Invalidations:  n.invalidations.Load(),
+		Heard:          n.heard.Load() + l.Alls,
+		Gaps:           l.Gaps,
+		Missed:         l.Missed,
+		Confirmed:      n.confirmed.Load(),
+		Degraded:       n.degraded.Load() + l.Degraded,
+		Connected:      c.link.Connected(),
+		BusSilence:     c.link.Silence(),
+		BusEcho:        durations(c.link.Echo()),
+		Pending:        c.l2.Pending(),
+		TuneRefused:    c.tuned.refused.Load(),
+		Off:            c.tuned.off.Load(),
+		Evicted:        m.Evicted,
+		Expired:        m.Expired,
+		Rejected:       m.Rejected,
+		EvictionAge:    durations(c.memory.Ages()),
+		Entries:        m.Entries,
+		Weight:         m.Weight,
+		CallbackPanics: n.callbackPanics.Load(),
+		EncodeErrors:   n.encodeErrors.Load(),
+		Loads:          n.loadStats(),
 	}
 	s.L1.Hits, s.L1.Misses = m.Hits-asMisses, m.Misses+asMisses
 	s.Reads = s.L1.Hits + s.L1.Misses

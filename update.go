@@ -102,7 +102,7 @@ func (u *update[K, V]) end(ctx context.Context) error {
 	}
 	u.stamps.tags = u.tags // write may have named more
 	ws := []write[K, V]{u.write}
-	if err := u.c.put(ctx, "update", ws, u.leases); err != nil {
+	if _, err := u.c.put(ctx, "update", ws, u.leases); err != nil {
 		return err
 	}
 	u.keep, u.id = ws[0].keep, ws[0].id

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/internal/retry"
@@ -53,7 +54,8 @@ func (s *Store) Unconfirmed(ctx context.Context, err error) error {
 }
 
 // Drop executes drops in L2 and announces them. A drop that is not confirmed is
-// retried in the background; the error is an *Unconfirmed then. A key that is
+// retried in the background; the error is an *Unconfirmed then. If it wraps
+// [remote.KeyErrors], the leases of the drops that are confirmed come with it. A key that is
 // too long for L2 is announced only: other instances may have loaded it.
 func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
 	if !s.Used() {
@@ -62,9 +64,12 @@ func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, 
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	leases, err := s.dropGuarded(ctx, drops)
+	some, partly := err.(remote.KeyErrors)
 	switch {
 	case err == nil:
 		return leases, nil
+	case partly:
+		return leases, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(pick(drops, some, true), when) })
 	case !errors.Is(err, remote.ErrKeyTooLong):
 		return nil, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(drops, when) })
 	case len(drops) > 1:
@@ -75,6 +80,24 @@ func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, 
 		_ = s.o.Bus.Publish(ctx, s.messages(drops))
 	}
 	return nil, s.Unconfirmed(ctx, err)
+}
+
+// whole returns err as that of all keys.
+func whole(err error) error {
+	if some, ok := err.(remote.KeyErrors); ok {
+		return errors.Join(some.Unwrap()...)
+	}
+	return err
+}
+
+// pick returns those of drops that have failed, or the others.
+func pick(drops []remote.Drop, errs remote.KeyErrors, failed bool) (some []remote.Drop) {
+	for i, d := range drops {
+		if (errs[i] != nil) == failed {
+			some = append(some, d)
+		}
+	}
+	return some
 }
 
 // makePending makes a drop pending that has failed with err under ctx, and
@@ -94,20 +117,54 @@ func whenFailed(ctx context.Context) retry.When { return retry.When(CallerLeft(c
 // DropSoon executes drops in the background, at once.
 func (s *Store) DropSoon(drops []remote.Drop) { s.pending.Add(drops, retry.AtOnce) }
 
-// dropGuarded is one attempt at drops, unless the breaker is open.
+// dropGuarded is one attempt at drops, but for those of servers with an open breaker.
 func (s *Store) dropGuarded(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
 	if err := CallerLeft(ctx); err != nil {
 		return nil, err // the drops are sent in the background
 	}
-	ok, probe := true, false
-	if s.tier != nil {
-		ok, probe = s.all.Allow(s.o.Now())
+	if s.tier == nil {
+		return s.dropOnce(ctx, drops, never)
 	}
-	if !ok {
-		return nil, errBreaker
+	if len(drops) == 1 || s.guards.alike() {
+		switch ok, probe := s.allow(drops[0].Key); {
+		case !ok:
+			return nil, s.aloneError(drops[0].Key)
+		case probe:
+			return s.dropOnce(ctx, drops, always)
+		}
+		return s.dropOnce(ctx, drops, never)
 	}
-	return s.dropOnce(ctx, drops, probe)
+	sent, errs, probing := s.admit(len(drops), nameOf(drops), s.allow, s.aloneError)
+	if len(sent) == 0 {
+		return nil, remote.JoinKeys(errs)
+	}
+	some, err := s.dropOnce(ctx, choose(drops, sent), func(j int) bool { return probing[sent[j]] })
+	if errors.Is(err, remote.ErrKeyTooLong) {
+		return nil, err
+	}
+	leases := make([]remote.Lease, len(drops))
+	for j, i := range sent {
+		if errs[i] = remote.ErrorOf(err, j); errs[i] == nil && len(some) > 0 {
+			leases[i] = some[j]
+		}
+	}
+	return leases, remote.JoinKeys(errs)
 }
+
+// aloneError is the error of an operation that is not sent because its server is left alone.
+func (s *Store) aloneError(name string) error {
+	if server := s.guards.serverOf(name); server != "" {
+		return &remote.ServerError{Server: server, Err: errBreaker}
+	}
+	return errBreaker
+}
+
+func nameOf(drops []remote.Drop) func(i int) string {
+	return func(i int) string { return drops[i].Key }
+}
+
+func never(int) bool  { return false }
+func always(int) bool { return true }
 
 // dropEach drops one key at a time, so that a key that is too long for L2, for
 // which a retry is useless, does not hold up the others.
@@ -127,7 +184,7 @@ func (s *Store) dropEach(ctx context.Context, drops []remote.Drop) (leases []rem
 // dropAgain is one more attempt at pending drops, even while the breaker is
 // open. A key that is too long for L2 is announced only.
 func (s *Store) dropAgain(ctx context.Context, drops []remote.Drop) error {
-	_, err := s.dropOnce(ctx, drops, false)
+	_, err := s.dropOnce(ctx, drops, never)
 	if len(drops) > 1 || !errors.Is(err, remote.ErrKeyTooLong) {
 		return err // several keys are tried one by one later
 	}
@@ -137,31 +194,44 @@ func (s *Store) dropAgain(ctx context.Context, drops []remote.Drop) error {
 	return nil
 }
 
-// dropOnce is one attempt at drops.
-func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe bool) (leases []remote.Lease, err error) {
+// dropOnce is one attempt at drops. Those that are confirmed are announced.
+func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe func(i int) bool) (leases []remote.Lease, err error) {
 	if s.tier != nil {
+		done, moves := drops, s.moves.count()
 		err = s.confirmed(func() error {
 			leases, err = s.drop(ctx, drops)
 			return err
 		}, func() { s.pending.Confirmed(drops) })
-		s.Report(ctx, "drop", err, Probes{All: probe})
+		if some, ok := err.(remote.KeyErrors); ok && moves == s.moves.count() {
+			done = pick(drops, some, false)
+			s.pending.Confirmed(done)
+		} else if err != nil {
+			done = nil
+		}
+		s.reportDrops(ctx, drops, err, probe)
 		if err != nil {
 			s.applyOwn()
-			return nil, err
+		}
+		if drops = done; len(drops) == 0 {
+			return nil, whole(err)
 		}
 	}
 	if !s.announces() {
-		return leases, nil
+		return leases, err
 	}
-	return leases, s.o.Bus.Publish(ctx, s.messages(drops))
+	if failed := s.o.Bus.Publish(ctx, s.messages(drops)); failed != nil {
+		return leases, failed
+	}
+	return leases, err
 }
 
 // DropAll makes all keys of the cache's namespace absent, or stale. If that is
-// not confirmed, the error is an *Unconfirmed, and the drop is pending.
+// not confirmed, the error is an *Unconfirmed, and the drop is pending: for the keys of
+// those servers that have not confirmed, if others have.
 func (s *Store) DropAll(ctx context.Context, soft bool) error {
 	return s.dropSpace(ctx,
 		func(ctx context.Context) error { return s.dropAllOnce(ctx, soft) },
-		func(when retry.When) bool { return s.pending.AddAll(soft, when) })
+		func(err error, when retry.When) bool { return s.pending.AddAll(soft, when, retry.Untold(err)...) })
 }
 
 // DropTags makes all entries with one of tags absent, or stale. Errors are
@@ -169,11 +239,11 @@ func (s *Store) DropAll(ctx context.Context, soft bool) error {
 func (s *Store) DropTags(ctx context.Context, tags []string, soft bool) error {
 	return s.dropSpace(ctx,
 		func(ctx context.Context) error { return s.dropTagsOnce(ctx, tags, soft) },
-		func(when retry.When) bool { return s.pending.AddTags(tags, soft, when) })
+		func(err error, when retry.When) bool { return s.pending.AddTags(retry.Failed(tags, err), soft, when) })
 }
 
 // dropSpace executes a drop that concerns no single key.
-func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error, add func(retry.When) bool) error {
+func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error, add func(error, retry.When) bool) error {
 	if !s.Used() {
 		return nil
 	}
@@ -186,22 +256,45 @@ func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error,
 	if err == nil {
 		return nil
 	}
-	return s.makePending(ctx, err, add)
+	return s.makePending(ctx, err, func(when retry.When) bool { return add(err, when) })
 }
 
-// dropAllOnce is one attempt at a drop of everything.
-func (s *Store) dropAllOnce(ctx context.Context, soft bool) error {
+// dropAllOnce is one attempt at a drop of everything. One that some servers have not
+// confirmed is announced all the same: other instances have values from the others.
+func (s *Store) dropAllOnce(ctx context.Context, soft bool) (err error) {
 	if s.tier != nil {
-		err := s.confirmed(func() error {
+		err = s.confirmed(func() error {
 			begun := time.Now()
 			return s.meter.end(ctx, DropAll, begun, s.tier.DropAll(ctx, soft))
 		}, func() { s.pending.ConfirmedAll(soft) })
-		s.Report(ctx, "drop all", err, Probes{})
+		s.Report(ctx, "drop all", "", err, Probes{})
 		if err != nil {
 			s.applyOwn()
+		}
+		if err != nil && retry.Untold(err) == nil {
 			return err
 		}
 	}
+	if failed := s.announceAll(ctx, soft); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// dropAllOf is one attempt at a drop of all keys of a server.
+func (s *Store) dropAllOf(ctx context.Context, server string, soft bool) error {
+	begun := time.Now()
+	err := s.meter.end(ctx, DropAll, begun, s.guards.fleet.DropAllOf(ctx, server, soft))
+	s.Report(ctx, "drop all", "", err, Probes{})
+	if err != nil {
+		s.applyOwn()
+		return err
+	}
+	return s.announceAll(ctx, soft)
+}
+
+// announceAll announces a drop of everything, unless the tier has done so.
+func (s *Store) announceAll(ctx context.Context, soft bool) error {
 	if !s.announces() {
 		return nil
 	}
@@ -212,21 +305,25 @@ func (s *Store) dropAllOnce(ctx context.Context, soft bool) error {
 	return s.o.Bus.Publish(ctx, []remote.Message{m})
 }
 
-// dropTagsOnce is one attempt at a drop of tags.
-func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) error {
+// dropTagsOnce is one attempt at a drop of tags. Those that are confirmed are announced.
+func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) (err error) {
 	if s.tier != nil {
-		err := s.confirmed(func() error {
+		err = s.confirmed(func() error {
 			begun := time.Now()
 			return s.meter.end(ctx, DropTags, begun, s.can.tag.DropTags(ctx, tags, soft))
 		}, func() { s.pending.ConfirmedTags(tags, soft) })
-		s.Report(ctx, "drop tags", err, Probes{})
+		s.Report(ctx, "drop tags", "", err, Probes{})
 		if err != nil {
 			s.applyOwn()
-			return err
+			failed := retry.Failed(tags, err)
+			if tags = slices.DeleteFunc(slices.Clone(tags), func(t string) bool { return slices.Contains(failed, t) }); len(tags) == 0 {
+				return err
+			}
+			s.pending.ConfirmedTags(tags, soft)
 		}
 	}
 	if !s.announces() {
-		return nil
+		return err
 	}
 	kind := remote.TagDropped
 	if soft {
@@ -236,7 +333,10 @@ func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) erro
 	for i, t := range tags {
 		ms[i] = remote.Message{Name: s.Space(), Kind: kind, From: s.o.Instance, Key: t}
 	}
-	return s.o.Bus.Publish(ctx, ms)
+	if failed := s.o.Bus.Publish(ctx, ms); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // announces reports whether the cache announces drops: there is a bus, and the
@@ -282,52 +382,4 @@ func (s *Store) applyOwn() { s.ownUntil.Store(s.o.Now() + int64(ownFor)) }
 // here itself. A call that ended without an answer does not.
 func (s *Store) Mine(m *remote.Message) bool {
 	return m.From == s.o.Instance && s.o.Now() >= s.ownUntil.Load()
-}
-
-// PutWritten stores values that were written, under the tokens of their drops.
-// The error is an *Unconfirmed. If the way to L2 has broken, the drops are pending
-// again: the server that has confirmed them may be gone, and another one may hold
-// older values. Values are not sent again.
-func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []int, err error) {
-	ok, probe := s.MayStore()
-	if !ok {
-		return nil, s.Unconfirmed(ctx, errNotStored)
-	}
-	refused, err = s.put(ctx, puts)
-	s.Report(ctx, "put", err, Probes{Stores: probe})
-	switch {
-	case err == nil:
-		return refused, nil
-	case !broken(err):
-		return nil, s.Unconfirmed(ctx, err)
-	}
-	drops := make([]remote.Drop, len(puts))
-	for i := range puts {
-		drops[i].Key = puts[i].Key
-	}
-	return nil, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(drops, when) })
-}
-
-// broken reports whether an error means that the server of the operation before may
-// be gone. A server that refuses is there, unless it has lost its place. So is one that
-// is slow, and a drop in the background could take a later write of another instance.
-func broken(err error) bool {
-	if errors.Is(err, remote.ErrRefused) {
-		return errors.Is(err, remote.ErrMoved)
-	}
-	for _, harmless := range []error{remote.ErrValueTooLarge, remote.ErrKeyTooLong, context.DeadlineExceeded, context.Canceled} {
-		if errors.Is(err, harmless) {
-			return false
-		}
-	}
-	return true
-}
-
-// AnnounceWritten is [Store.Announce] for values that were written. The error is
-// an *Unconfirmed.
-func (s *Store) AnnounceWritten(ctx context.Context, drops []remote.Drop) error {
-	if err := s.Announce(ctx, drops); err != nil {
-		return s.Unconfirmed(ctx, err)
-	}
-	return nil
 }

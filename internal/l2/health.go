@@ -1,5 +1,5 @@
-// The health of L2, for two breakers (all operations, stores only) and the log. Each
-// breaker is closed, open or half open; one operation at a time probes it then.
+// The health of L2, for two breakers of each server (all operations, stores only) and the
+// log. Each breaker is closed, open or half open; one operation at a time probes it then.
 // Invariant: an operation that its caller has cut short, or that was not sent, opens
 // and closes no breaker. A refusal counts as a failure of stores and of reads, not
 // as silence.
@@ -23,20 +23,11 @@ import (
 // between.
 const wellAfter = time.Second
 
-// health is the state of L2 that the log has reported.
+// health is the state of L2 that the log has reported, beside that of its servers.
 type health struct {
-	foreign foreignLog                // values that cannot be read
-	errors  atomic.Uint64             // operations that were not executed
-	changes atomic.Uint64             // of the breaker for all operations
-	silent  states.Record             // L2 does not answer
-	refuses [operations]states.Record // L2 refuses operations of a kind
-	broken  states.Record             // L2 is left alone
-	full    states.Record             // nothing is stored in L2
-}
-
-// quiet reports whether a successful operation of a kind needs no log line.
-func (h *health) quiet(k operation) bool {
-	return h.silent.Quiet() && h.refuses[k].Quiet() && h.broken.Quiet() && h.full.Quiet()
+	foreign foreignLog    // values that cannot be read
+	errors  atomic.Uint64 // operations that were not executed
+	changes atomic.Uint64 // of the breakers for all operations
 }
 
 // operation is a kind of operation on L2. A server may refuse one kind and
@@ -65,10 +56,10 @@ func operationOf(op string) operation {
 // the breaker for all operations on L2, Stores the breaker for stores.
 type Probes struct{ All, Stores bool }
 
-// Report counts the outcome of an operation on L2 under ctx, tells the
-// breakers, and logs changes. An operation that its caller has cut short tells
-// nothing about L2.
-func (s *Store) Report(ctx context.Context, op string, err error, p Probes) {
+// Report counts the outcome of an operation on L2 under ctx, tells the breakers of the
+// server, and logs changes. name is that of a key of the server, or empty for an operation
+// on no key. An operation that its caller has cut short tells nothing about L2.
+func (s *Store) Report(ctx context.Context, op, name string, err error, p Probes) {
 	if errors.Is(err, remote.ErrKeyTooLong) || errors.Is(err, remote.ErrValueTooLarge) {
 		return // nothing was sent
 	}
@@ -76,103 +67,157 @@ func (s *Store) Report(ctx context.Context, op string, err error, p Probes) {
 		return
 	}
 	k := operationOf(op)
-	if refused := errors.Is(err, remote.ErrRefused); !refused || k == reading {
-		s.report(err, p.All)
+	if g := s.guards.about(name, err); g != nil {
+		s.reportOn(g, op, k, err, p)
 	}
-	if k == storing {
-		s.reportStore(err, p.Stores)
+	if err != nil {
+		s.health.errors.Add(1)
+		s.o.Failed(ctx, op, err)
 	}
-	if err == nil {
-		s.well(k)
+}
+
+// reportDrops is Report for drops, which probe the breaker for all operations if probe
+// reports so.
+func (s *Store) reportDrops(ctx context.Context, drops []remote.Drop, err error, probe func(i int) bool) {
+	if err == nil && s.guards.alike() || len(drops) == 1 {
+		s.Report(ctx, "drop", drops[0].Key, err, Probes{All: probe(0)})
 		return
 	}
-	s.health.errors.Add(1)
-	s.failed(op, k, err)
-	s.o.Failed(ctx, op, err)
+	for _, part := range s.guards.split(len(drops), err != nil, nameOf(drops)) {
+		at, e := firstOf(part, func(i int) error { return remote.ErrorOf(err, i) })
+		s.Report(ctx, "drop", drops[at].Key, e, Probes{All: probe(part[0])})
+	}
+}
+
+// reportOn is Report for the guard of the server.
+func (s *Store) reportOn(g *guard, op string, k operation, err error, p Probes) {
+	if refused := errors.Is(err, remote.ErrRefused); !refused || k == reading {
+		s.report(g, err, p.All)
+	}
+	if k == storing {
+		s.reportStore(g, err, p.Stores)
+	}
+	if err == nil {
+		s.well(g, k)
+	} else {
+		s.failed(g, op, k, err)
+	}
+	s.guards.settle()
+}
+
+// about returns the attributes of a line in the log about a server.
+func (s *Store) about(g *guard, more ...any) []any {
+	all := []any{slog.String("cache", s.o.Name)}
+	if g.server != "" {
+		all = append(all, slog.String("server", g.server))
+	}
+	return append(all, more...)
 }
 
 // failed logs that L2 fails, with its error.
-func (s *Store) failed(op string, k operation, err error) {
-	r, text := &s.health.silent, "strata: L2 does not answer"
+func (s *Store) failed(g *guard, op string, k operation, err error) {
+	r, text := &g.silent, "strata: L2 does not answer"
 	if errors.Is(err, remote.ErrRefused) {
-		r, text = &s.health.refuses[k], "strata: L2 refuses"
+		r, text = &g.refuses[k], "strata: L2 refuses"
 	}
 	if r.Failed(s.o.Now()) {
-		s.o.Logger.Warn(text, slog.String("cache", s.o.Name), slog.String("op", op), slog.Any("error", err))
+		s.o.Logger.Warn(text, s.about(g, slog.String("op", op), slog.Any("error", err))...)
 	}
 }
 
 // well logs that L2 is well again, if it was not.
-func (s *Store) well(k operation) {
-	if s.health.quiet(k) {
+func (s *Store) well(g *guard, k operation) {
+	if g.quiet(k) {
 		return
 	}
 	now := s.o.Now()
-	if s.health.silent.Well(now, wellAfter) {
-		s.o.Logger.Info("strata: L2 answers again", slog.String("cache", s.o.Name))
+	if g.silent.Well(now, wellAfter) {
+		s.o.Logger.Info("strata: L2 answers again", s.about(g)...)
 	}
-	if s.health.refuses[k].Well(now, wellAfter) {
+	if g.refuses[k].Well(now, wellAfter) {
 		name := [operations]string{"reads", "stores", "drops"}[k]
-		s.o.Logger.Info("strata: L2 refuses no more", slog.String("cache", s.o.Name), slog.String("kind", name))
+		s.o.Logger.Info("strata: L2 refuses no more", s.about(g, slog.String("kind", name))...)
 	}
 }
 
-// report tells the breaker the outcome of an operation on L2. While the breaker
-// is open, this instance may miss the drops of others.
-func (s *Store) report(err error, probe bool) {
-	if err == nil && s.all.Calm() && s.health.broken.Quiet() {
+// report tells the breaker of a server the outcome of an operation. While L2 as a whole is
+// left alone, this instance may miss the drops of others. While one of several servers is,
+// the others confirm drops, and a drop of its keys is an error for its caller.
+func (s *Store) report(g *guard, err error, probe bool) {
+	if err == nil && g.all.Calm() && g.broken.Quiet() {
 		return
 	}
-	if s.all.Report(s.o.Now(), probe, err != nil) {
+	if g.all.Report(s.o.Now(), probe, err != nil) {
 		s.health.changes.Add(1)
-		s.suspending.Lock() // so that the last call has the last state
-		s.o.Suspend(s.all.State() != limit.Closed)
-		s.suspending.Unlock()
+		s.guards.settle()
+		s.suspend()
 	}
-	s.logBreaker(s.all, &s.health.broken, err, "strata: L2 is left alone", "strata: L2 is used again")
+	s.logBreaker(g, g.all, &g.broken, err, "strata: L2 is left alone", "strata: L2 is used again")
+}
+
+// suspend calls Options.Suspend if L2 as a whole is left alone, or no longer.
+func (s *Store) suspend() {
+	s.suspending.Lock() // so that the last call has the last state
+	defer s.suspending.Unlock()
+	if alone := s.LeftAlone(); alone != s.suspended {
+		s.suspended = alone
+		s.o.Suspend(alone)
+	}
 }
 
 // reportStore tells the breaker for stores the outcome of an operation. While
 // it is open, loads take no leases and store in L1 only; drops are announced
 // all the same.
-func (s *Store) reportStore(err error, probe bool) {
-	if err == nil && s.stores.Calm() && s.health.full.Quiet() {
+func (s *Store) reportStore(g *guard, err error, probe bool) {
+	if err == nil && g.stores.Calm() && g.full.Quiet() {
 		return
 	}
-	s.stores.Report(s.o.Now(), probe, err != nil)
-	s.logBreaker(s.stores, &s.health.full, err, "strata: nothing is stored in L2", "strata: values are stored in L2 again")
+	g.stores.Report(s.o.Now(), probe, err != nil)
+	s.logBreaker(g, g.stores, &g.full, err, "strata: nothing is stored in L2", "strata: values are stored in L2 again")
 }
 
 // logBreaker logs that b has opened or closed.
-func (s *Store) logBreaker(b *limit.Breaker, r *states.Record, err error, opened, closed string) {
+func (s *Store) logBreaker(g *guard, b *limit.Breaker, r *states.Record, err error, opened, closed string) {
 	now := s.o.Now()
-	switch open := b.State() != limit.Closed; {
-	case open && err != nil && r.Failed(now):
-		s.o.Logger.Warn(opened, slog.String("cache", s.o.Name), slog.Any("error", err))
-	case !open && r.Well(now, 0):
-		s.o.Logger.Info(closed, slog.String("cache", s.o.Name))
+	switch isOpen := open(b); {
+	case isOpen && err != nil && r.Failed(now):
+		s.o.Logger.Warn(opened, s.about(g, slog.Any("error", err))...)
+	case !isOpen && r.Well(now, 0):
+		s.o.Logger.Info(closed, s.about(g)...)
 	}
 }
 
-// LeftAlone reports whether L2 has failed too often and gets no requests.
-func (s *Store) LeftAlone() bool { return s.all.State() != limit.Closed }
+// LeftAlone reports whether L2 has failed too often and gets no requests: all of its
+// servers, if there are several.
+func (s *Store) LeftAlone() bool { return s.guards.whenAll(leftAlone) }
 
-// BreakerChanges returns how often L2 was left alone or used again.
+// LeavesAlone is LeftAlone for the server of a name.
+func (s *Store) LeavesAlone(name string) bool {
+	g := s.guards.at(name)
+	return g != nil && leftAlone(g)
+}
+
+// ServersLeftAlone returns the names of the servers that have failed too often and get no
+// requests, if L2 has several servers.
+func (s *Store) ServersLeftAlone() []string { return s.guards.where(leftAlone) }
+
+// ServersWithoutStores returns the names of the servers that have refused stores too often
+// and get none, if L2 has several servers.
+func (s *Store) ServersWithoutStores() []string { return s.guards.where(stopsStores) }
+
+// BreakerChanges returns how often a server of L2 was left alone or used again.
 func (s *Store) BreakerChanges() uint64 { return s.health.changes.Load() }
 
-// StoringStopped reports whether L2 has refused stores too often and gets none.
-func (s *Store) StoringStopped() bool { return s.stores.State() != limit.Closed }
+// StoringStopped reports whether L2 has refused stores too often and gets none: all of its
+// servers, if there are several.
+func (s *Store) StoringStopped() bool { return s.guards.whenAll(stopsStores) }
 
 // StoresFreely reports whether no store has failed lately.
-func (s *Store) StoresFreely() bool { return s.stores.Calm() }
-
-// MayStore reports whether L2 gets stores, and whether the next one is a probe
-// of the breaker.
-func (s *Store) MayStore() (ok, probe bool) {
-	if s.stores.Calm() {
-		return true, false
+func (s *Store) StoresFreely() bool {
+	if s.guards.fleet == nil {
+		return s.guards.whole.stores.Calm()
 	}
-	return s.stores.Allow(s.o.Now())
+	return s.guards.uneasy.Load() == 0
 }
 
 // Errors returns the number of operations that L2 has not executed.

@@ -26,6 +26,8 @@ type Session struct {
 	Down bool
 	// KeyTooLong says that L2 cannot hold the key.
 	KeyTooLong bool
+	// NoStore says that the key's server gets no requests for leases, and no stores.
+	NoStore bool
 	// Cancelled says that a lease is released although L2 is Down: the read was
 	// cancelled, or L2 has refused an operation.
 	Cancelled bool
@@ -35,21 +37,69 @@ type Session struct {
 	repeats   uint64 // of confirmed drops, from before the first request
 }
 
-// Allowed reports whether the breaker lets the session use L2. If not, L2 is
-// Down for it.
+// Allowed reports whether the breaker of the key's server lets the session use L2. If
+// not, L2 is Down for it.
 func (x *Session) Allowed(s *Store) bool {
-	if s.all.Calm() {
+	g := s.guards.at(x.Name)
+	if g == nil || g.all.Calm() {
 		return true
 	}
-	ok, probe := s.all.Allow(s.o.Now())
+	ok, probe := g.all.Allow(s.o.Now())
 	x.Down, x.probes.All = !ok, probe
 	return ok
 }
 
-// MayStore reports whether L2 gets requests for leases, and stores.
-func (x *Session) MayStore(s *Store) (ok bool) {
-	ok, x.probes.Stores = s.MayStore()
-	return ok
+// MayStore finds out whether the key's server gets requests for leases, and stores.
+func (x *Session) MayStore(s *Store) {
+	ok, probe := s.mayStore(x.Name)
+	x.NoStore, x.probes.Stores = !ok, probe
+}
+
+// AllowAll is [Session.Allowed] for several sessions: the first of each server decides for
+// the others.
+func (s *Store) AllowAll(xs []*Session) {
+	for _, part := range s.guards.split(len(xs), false, nameIn(xs)) {
+		if xs[part[0]].Allowed(s) {
+			continue
+		}
+		for _, i := range part {
+			xs[i].Down = true
+		}
+	}
+}
+
+// MayStoreAll is [Session.MayStore] for several sessions: the first of each server decides
+// for the others.
+func (s *Store) MayStoreAll(xs []*Session) {
+	for _, part := range s.guards.split(len(xs), false, nameIn(xs)) {
+		xs[part[0]].MayStore(s)
+		for _, i := range part {
+			xs[i].NoStore = xs[part[0]].NoStore
+		}
+	}
+}
+
+func nameIn(xs []*Session) func(i int) string { return func(i int) string { return xs[i].Name } }
+
+// AnsweredAll is [Session.Answered] for an operation of several sessions. The first of each
+// server that has failed, or else the first, reports the outcome for the others.
+func (s *Store) AnsweredAll(ctx context.Context, op string, xs []*Session, err error) {
+	of := func(i int) error { return remote.ErrorOf(err, i) }
+	for _, part := range s.guards.split(len(xs), err != nil, nameIn(xs)) {
+		at, failed := firstOf(part, of)
+		first := xs[at]
+		first.probes = xs[part[0]].probes
+		ok := first.Answered(ctx, s, op, failed)
+		for _, i := range part {
+			switch e := of(i); {
+			case i == at:
+			case e != nil:
+				xs[i].FailedAlone(first, e)
+			case !ok && failed == nil:
+				xs[i].Failed(first)
+			}
+		}
+	}
 }
 
 // Probing reports whether the session's operations are probes of the breaker
@@ -72,7 +122,11 @@ func (x *Session) Answered(ctx context.Context, s *Store, op string, err error) 
 		x.Down, x.Cancelled = true, true
 		return false
 	}
-	s.Report(ctx, op, err, x.probes)
+	name := x.Name
+	if op == "tags" { // which may be on other servers
+		name = ""
+	}
+	s.Report(ctx, op, name, err, x.probes)
 	x.Down = x.Down || err != nil
 	x.Cancelled = x.Cancelled || errors.Is(err, remote.ErrRefused)
 	if s.repeat(); err == nil && x.repeats != s.moves.repeats.Load() {
@@ -95,25 +149,39 @@ func (x *Session) FailedAlone(first *Session, err error) {
 	x.Down, x.KeyTooLong, x.Cancelled = true, errors.Is(err, remote.ErrKeyTooLong), first.Cancelled
 }
 
-// StandsInFor makes the session decide on the breaker for stores instead of
-// first.
-func (x *Session) StandsInFor(first *Session) { x.probes.Stores = first.probes.Stores }
-
 // TagDrops asks for the drops of tags, which values of several sessions have, and
-// returns them by tag. It reports false if L2 does not answer.
+// returns them by tag: those that L2 does not tell are not there. It reports false if none
+// is.
 func (x *Session) TagDrops(ctx, read context.Context, s *Store, tags []string) (drops map[string]remote.Tag, ok bool) {
 	if s.can.tag == nil {
 		return nil, true
 	}
 	known, err := s.tags(ctx, tags)
-	if !x.Answered(read, s, "tags", err) {
-		return nil, false
+	some, partly := err.(remote.KeyErrors)
+	if was := *x; !x.Answered(read, s, "tags", err) {
+		if !partly || Over(read) {
+			return nil, false
+		}
+		*x = was // its own tags may be there
 	}
 	drops = make(map[string]remote.Tag, len(tags))
 	for i, t := range known {
-		drops[tags[i]] = t
+		if !partly || some[i] == nil {
+			drops[tags[i]] = t
+		}
 	}
 	return drops, true
+}
+
+// Knows reports whether the drops of all tags of a value of the session are among drops. If
+// not, L2 is Down for it.
+func (x *Session) Knows(s *Store, drops map[string]remote.Tag, tags []string) bool {
+	for _, t := range tags {
+		if _, ok := drops[t]; !ok && s.can.tag != nil {
+			x.Down = true
+		}
+	}
+	return !x.Down
 }
 
 // BlocksTags reports whether a value with these tags must not be used: L2 has no

@@ -67,14 +67,15 @@ type Store struct {
 	can      abilities
 	// tierAnnounces says that the tier announces its drops itself.
 	tierAnnounces bool
-	all           *limit.Breaker // for all operations on L2
-	stores        *limit.Breaker // for leases and stores
-	pending       *retry.Queue   // drops that were not confirmed
+	guards        guards       // breakers
+	pending       *retry.Queue // drops that were not confirmed
 	moves         moves
 	waits         waits // for leases of other instances
 	health        health
-	// suspending is held while Options.Suspend is called.
+	// suspending is held while Options.Suspend is called, and guards the argument of the
+	// last call.
 	suspending sync.Mutex
+	suspended  bool
 	// ownUntil is the time until which this instance applies its own
 	// announcements: one of its drops has ended without an answer and may still
 	// be executed.
@@ -105,8 +106,13 @@ type abilities struct {
 func New(o Options) *Store {
 	s := &Store{o: o}
 	s.versions.schemas = append([]uint64{o.Schema}, o.Older...)
-	s.all = limit.NewBreaker(max(0, o.BreakAfter), o.BreakFor)
-	s.stores = limit.NewBreaker(max(0, o.BreakAfter), o.BreakFor)
+	s.guards.make = func(server string) *guard {
+		return &guard{
+			server: server,
+			all:    limit.NewBreaker(max(0, o.BreakAfter), o.BreakFor), stores: limit.NewBreaker(max(0, o.BreakAfter), o.BreakFor),
+		}
+	}
+	s.guards.whole = s.guards.make("")
 	if o.Tier != nil {
 		s.bind(o.Tier)
 	}
@@ -114,6 +120,7 @@ func New(o Options) *Store {
 		Drop:     s.dropAgain,
 		DropTags: s.dropTagsOnce,
 		DropAll:  s.dropAllOnce,
+		Fleet:    retry.Fleet{ServerOf: s.guards.serverOf, DropAllOf: s.dropAllOf},
 		Timeout:  o.Timeout,
 		MaxKeys:  o.MaxPending,
 	})
@@ -137,6 +144,7 @@ func (s *Store) bind(t remote.Tier) {
 	s.can.announce, _ = remote.As[remote.Announcer](s.tier)
 	s.can.probe, _ = remote.As[remote.Prober](s.tier)
 	s.moves.tier, _ = remote.As[remote.Mover](s.tier)
+	s.guards.watch(s.tier)
 	s.tierAnnounces = s.can.announce != nil && s.can.announce.Announces()
 }
 
@@ -210,8 +218,8 @@ func (s *Store) Position(ctx context.Context) (remote.Position, error) {
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
 	p, err := s.can.announce.Position(ctx)
-	if err == nil {
-		s.report(nil, false)
+	if g := s.guards.about("", err); err == nil && g != nil {
+		s.report(g, nil, false)
 	}
 	s.repeat()
 	return p, err

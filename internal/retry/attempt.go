@@ -70,14 +70,32 @@ func (q *Queue) idle() bool {
 	return !l.running
 }
 
-// work is the drops of one attempt, which are of one kind: everything, or some
-// tags of one strength, or some keys; and their items.
+// work is the drops of one attempt, which are of one kind: everything, all keys of a
+// server, some tags of one strength, or some keys; and their items.
 type work struct {
-	all   *item
-	soft  bool // of all, and of tags
-	tags  []string
-	drops []remote.Drop
-	items []*item
+	all    *item
+	soft   bool // of all, of server and of tags
+	server string
+	tags   []string
+	drops  []remote.Drop
+	items  []*item
+}
+
+// part returns the work for those tags or drops that have failed, or for the others.
+func (w *work) part(errs remote.KeyErrors, failed bool) (some work) {
+	some.soft = w.soft
+	for i, it := range w.items {
+		if (errs[i] != nil) != failed {
+			continue
+		}
+		some.items = append(some.items, it)
+		if len(w.tags) > 0 {
+			some.tags = append(some.tags, w.tags[i])
+		} else {
+			some.drops = append(some.drops, w.drops[i])
+		}
+	}
+	return some
 }
 
 // attempt tries some of the pending drops, and reports whether the tier
@@ -90,6 +108,11 @@ func (q *Queue) attempt() bool {
 	switch {
 	case w.all != nil:
 		err = q.o.DropAll(ctx, w.soft)
+		if servers := Untold(err); servers != nil {
+			q.narrow(&w, servers)
+		}
+	case w.server != "":
+		err = q.o.Fleet.DropAllOf(ctx, w.server, w.soft)
 	case len(w.tags) > 0:
 		err = q.o.DropTags(ctx, w.tags, w.soft)
 	case len(w.drops) > 0:
@@ -98,12 +121,30 @@ func (q *Queue) attempt() bool {
 		return false
 	}
 	if err != nil {
+		if some, ok := err.(remote.KeyErrors); ok {
+			done := w.part(some, false)
+			q.done(&done)
+			w = w.part(some, true)
+		}
 		q.failed(&w, err)
 		return false
 	}
 	q.plan.batch = min(2*q.plan.batch, batch)
 	q.done(&w)
 	return true
+}
+
+// narrow replaces a drop of everything by drops of all keys of those servers that have not
+// confirmed it.
+func (q *Queue) narrow(w *work, servers []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pending.all != w.all {
+		return // it was replaced
+	}
+	q.pending.all = nil
+	q.pending.addServers(servers, w.soft)
+	q.count()
 }
 
 // failed records that w has failed, and plans the next attempt.
@@ -120,8 +161,8 @@ func (q *Queue) failed(w *work, err error) {
 	}
 }
 
-// kinds is the number of kinds of drops: of everything, of tags and of keys.
-const kinds = 3
+// kinds is the number of kinds of drops: of everything, of servers, of tags and of keys.
+const kinds = 4
 
 // take returns the drops of the next attempt.
 func (q *Queue) take() (w work) {
@@ -134,8 +175,10 @@ func (q *Queue) take() (w work) {
 				return work{all: all, soft: all.soft}
 			}
 		case 1:
-			w = q.pending.takeTags(q.plan.batch)
+			w = q.pending.takeServer()
 		case 2:
+			w = q.pending.takeTags(q.plan.batch)
+		case 3:
 			w = q.pending.takeKeys(q.plan.batch, time.Now())
 		}
 		if len(w.items) > 0 {

@@ -22,6 +22,8 @@ type pending struct {
 	keys map[string]*item
 	tags map[string]*item
 	all  *item // drop of everything; nil if none
+	// servers have the drops of all keys of a server.
+	servers map[string]*item
 }
 
 // item is a pending drop. A stronger or a repeated drop replaces it by a new
@@ -34,12 +36,12 @@ type item struct {
 }
 
 func newPending() pending {
-	return pending{keys: make(map[string]*item), tags: make(map[string]*item)}
+	return pending{keys: make(map[string]*item), tags: make(map[string]*item), servers: make(map[string]*item)}
 }
 
 // len returns the number of drops.
 func (p *pending) len() int {
-	n := len(p.keys) + len(p.tags)
+	n := len(p.keys) + len(p.tags) + len(p.servers)
 	if p.all != nil {
 		n++
 	}
@@ -93,6 +95,20 @@ func (p *pending) addTag(tag string, soft bool) {
 	p.tags[tag] = next
 }
 
+// addServers adds drops of all keys of servers, unless a drop of everything takes them in.
+func (p *pending) addServers(servers []string, soft bool) {
+	if p.coverByAll(soft) {
+		return
+	}
+	for _, server := range servers {
+		next := &item{soft: soft}
+		if old := p.servers[server]; old != nil {
+			next.soft = next.soft && old.soft
+		}
+		p.servers[server] = next
+	}
+}
+
 // coverByAll reports whether the pending drop of everything includes a new drop
 // of the given strength. If so, it replaces the item: an attempt that is under
 // way may have been carried out before the new drop, and must not confirm it.
@@ -117,7 +133,19 @@ func (p *pending) collapse(now time.Time, maxHolds int) {
 	}
 	p.keys = holds
 	clear(p.tags)
+	clear(p.servers)
 	p.all = &item{}
+}
+
+// takeServer returns work for the server that has failed least.
+func (p *pending) takeServer() (w work) {
+	least := leastFailed(p.servers)
+	for server, it := range p.servers {
+		if it.failures == least {
+			return work{server: server, soft: it.soft, items: []*item{it}}
+		}
+	}
+	return w
 }
 
 // takeTags returns work for up to n tags, all soft or all hard, that have
@@ -166,10 +194,11 @@ func (p *pending) remove(w *work) {
 		p.all = nil
 	}
 	for i, it := range w.items {
-		m, name := p.tags, ""
-		if len(w.tags) > 0 {
-			name = w.tags[i]
-		} else {
+		m, name := p.servers, w.server
+		switch {
+		case len(w.tags) > 0:
+			m, name = p.tags, w.tags[i]
+		case len(w.drops) > 0:
 			m, name = p.keys, w.drops[i].Key
 		}
 		if m[name] == it {

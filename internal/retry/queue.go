@@ -11,6 +11,7 @@ package retry
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,7 +20,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// Options configure a Queue. All fields are required.
+// Options configure a Queue. All fields but Fleet are required.
 type Options struct {
 	// Drop, DropTags and DropAll carry out and announce drops.
 	Drop     func(ctx context.Context, d []remote.Drop) error
@@ -30,6 +31,34 @@ type Options struct {
 	// MaxKeys is the largest number of keys and tags that are pending one by
 	// one.
 	MaxKeys int
+	// Fleet tells a queue of a tier over several servers. A drop of everything
+	// that some of these have not confirmed is pending for the keys of these.
+	Fleet Fleet
+}
+
+// Fleet tells a queue of a tier over several servers; see [remote.Fleet].
+type Fleet struct {
+	ServerOf  func(key string) string
+	DropAllOf func(ctx context.Context, server string, soft bool) error
+}
+
+// Untold returns the servers that have not confirmed a drop of everything, if others have.
+func Untold(err error) []string {
+	var some *remote.NotToldError
+	if errors.As(err, &some) {
+		return some.Servers
+	}
+	return nil
+}
+
+// Failed returns those of tags that a drop with the error err has not dropped.
+func Failed(tags []string, err error) (some []string) {
+	for i, t := range tags {
+		if remote.ErrorOf(err, i) != nil {
+			some = append(some, t)
+		}
+	}
+	return some
 }
 
 const (
@@ -102,7 +131,10 @@ func (q *Queue) Blocks(key string) bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pending.all != nil || q.pending.keys[key] != nil
+	if q.pending.all != nil || q.pending.keys[key] != nil {
+		return true
+	}
+	return len(q.pending.servers) > 0 && q.pending.servers[q.o.Fleet.ServerOf(key)] != nil
 }
 
 // Collapses returns the number of times that a drop of everything has replaced
@@ -175,15 +207,17 @@ func (q *Queue) bound(now time.Time) {
 	}
 }
 
-// AddAll makes a drop of everything pending, and reports false if the queue is
-// closed.
-func (q *Queue) AddAll(soft bool, when When) bool {
+// AddAll makes a drop of everything pending, or of all keys of some servers, and reports
+// false if the queue is closed.
+func (q *Queue) AddAll(soft bool, when When, servers ...string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.life.closed {
 		return false
 	}
-	if !soft {
+	if len(servers) > 0 {
+		q.pending.addServers(servers, soft)
+	} else if !soft {
 		q.collapse(time.Now())
 	} else if !q.pending.coverByAll(true) {
 		q.pending.all = &item{soft: true}
@@ -220,7 +254,7 @@ func (q *Queue) count() { q.size.Store(int64(q.pending.len())) }
 // Lost is the drops that a closed queue has given up.
 type Lost struct {
 	// Keys and Tags count the drops that were pending one by one. All is true
-	// if a drop of everything was pending.
+	// if a drop of everything was pending, or of all keys of a server.
 	Keys, Tags int
 	All        bool
 	// Names are some of the keys and tags.
@@ -266,7 +300,7 @@ func (q *Queue) Close(ctx context.Context) Lost {
 	q.cancel()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := Lost{Keys: len(q.pending.keys), Tags: len(q.pending.tags), All: q.pending.all != nil, Err: q.err}
+	l := Lost{Keys: len(q.pending.keys), Tags: len(q.pending.tags), All: q.pending.all != nil || len(q.pending.servers) > 0, Err: q.err}
 	for _, m := range []map[string]*item{q.pending.keys, q.pending.tags} {
 		for name := range m {
 			if len(l.Names) < maxNames {
