@@ -3,10 +3,10 @@ package memcached
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 
 	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/remote"
 )
 
 // everyServer calls f for all servers at once, also for those that are left alone, and
@@ -20,25 +20,13 @@ func (c *Client) everyServer(f func(*node) error) error {
 	for i, n := range c.all {
 		wg.Go(func() {
 			if err := f(n); err != nil {
-				errs[i] = &serverFailure{n.addr, err}
+				errs[i] = &remote.ServerError{Server: n.addr, Err: err}
 			}
 		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
-
-// serverFailure is the error of one server of a fleet.
-type serverFailure struct {
-	server string
-	err    error
-}
-
-func (e *serverFailure) Error() string {
-	return "memcached: " + e.server + ": " + strings.TrimPrefix(e.err.Error(), "memcached: ")
-}
-
-func (e *serverFailure) Unwrap() error { return e.err }
 
 // ofServers calls f for all servers at once, and returns the answers by the names of the
 // servers that gave one.

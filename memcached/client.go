@@ -78,9 +78,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/internal/limit"
@@ -115,10 +113,13 @@ type fleet struct {
 	all    []*node // as in Options.Servers
 	ring   *ring.Ring
 	steps  mcmeta.Steps
-	trials *limit.Background // of servers that are left alone; ctx ends them
+	trials *limit.Background // of servers that are left alone, and the questions of Tiers beside calls; ctx ends them
 	ctx    context.Context
 	cancel context.CancelFunc
 }
+
+// besides is how many questions Tiers may ask beside calls.
+const besides = 64
 
 // New returns a client. It opens no connection. The error names every field of
 // o that is wrong.
@@ -131,7 +132,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{ring: r, trials: limit.NewBackground(len(o.Servers))}
+	f := &fleet{ring: r, trials: limit.NewBackground(len(o.Servers) + besides)}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	c := &Client{o: &o, fleet: f, dead: o.Fleet.Dead}
 	for _, addr := range o.Servers {
@@ -146,7 +147,7 @@ func New(o Options) (*Client, error) {
 func (c *Client) Close() error {
 	c.cancel()
 	c.trials.Close()
-	for n := range c.nodes() {
+	for _, n := range c.all {
 		n.close()
 	}
 	c.trials.Wait()
@@ -194,24 +195,17 @@ func (c *Client) inService(server int) (*node, error) {
 // out reports whether a server is left alone.
 func (c *Client) out(server int) bool { return c.all[server].record.Out() }
 
-// nodes yields all servers.
-func (c *Client) nodes() iter.Seq[*node] { return slices.Values(c.all) }
-
 // Ejected returns the names in Options.Servers of the servers that are left alone now,
 // since they do not answer; see [Fleet].
 func (c *Client) Ejected() []string {
 	var names []string
-	for n := range c.nodes() {
+	for _, n := range c.all {
 		if len(c.all) > 1 && n.record.Out() {
 			names = append(names, n.addr)
 		}
 	}
 	return names
 }
-
-// pinned returns a view of c with its servers and connections, in which every key stays
-// with its server, also if that is left alone: then a call fails.
-func (c *Client) pinned() *Client { return &Client{o: c.o, fleet: c.fleet, dead: DeadFails} }
 
 // misses reports whether a read of a dead server is a miss. A call that has run out of
 // time fails nevertheless.
@@ -241,7 +235,7 @@ func expiry(life time.Duration) (int64, error) {
 	if life < 0 {
 		return 0, fmt.Errorf("memcached: negative life: %v", life)
 	}
-	return expiryOf(life, time.Now), nil
+	return mcmeta.Expiry(life, time.Now()), nil
 }
 
 // PoolStats are counters of the pools of a [Client] since it was made, and their state
@@ -266,7 +260,7 @@ type PoolStats struct {
 // PoolStats returns the counters and the state of the pools.
 func (c *Client) PoolStats() PoolStats {
 	var all netpool.Stats
-	for n := range c.nodes() {
+	for _, n := range c.all {
 		all.Add(n.pool.Stats())
 	}
 	return PoolStats(all)

@@ -67,6 +67,12 @@ func serverError(r mcmeta.Reply) *ServerError {
 	return &ServerError{Code: r.Code, Message: string(r.Text[:min(len(r.Text), longest)])}
 }
 
+// noNumber reports whether err says that an item that was to be counted is no number.
+func noNumber(err error) bool {
+	var e *ServerError
+	return errors.As(err, &e) && e.Code == "CLIENT_ERROR" && strings.HasSuffix(e.Message, "non-numeric value")
+}
+
 // ConnError says that a connection failed, could not be opened, or could not
 // be had in time. It wraps the reason, such as context.Canceled, io.EOF or
 // [ErrProtocol]. The connection is gone.

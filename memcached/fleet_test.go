@@ -153,7 +153,7 @@ func TestItemsAreOnTheServersOfTheirPlacement(t *testing.T) {
 	for p := memcached.Ketama; p <= memcached.Jump; p++ {
 		t.Run(p.String(), func(t *testing.T) {
 			change := func(o *memcached.Options) {
-				if o.Fleet.Placement = p; p <= memcached.KetamaSpy {
+				if o.Fleet.Placement = p; p <= memcached.KetamaSpyLibmemcached {
 					o.Fleet.Weights = []int{1, 2, 4}
 				}
 			}

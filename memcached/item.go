@@ -142,7 +142,11 @@ func (c *Client) count(ctx context.Context, o op, key string, delta uint64) (uin
 	case k.full != "": // the value has the key in front
 		return 0, badKey(key)
 	}
-	a, err := c.do(ctx, key, request{op: o, delta: delta}, make([]byte, 0, len(strconv.Itoa(math.MaxInt))+1))
+	return counted(c.do(ctx, key, request{op: o, delta: delta}, make([]byte, 0, len(strconv.Itoa(math.MaxInt))+1)))
+}
+
+// counted returns the number in the answer of a server that has counted.
+func counted(a answer, err error) (uint64, error) {
 	if err != nil || a.value == nil {
 		return a.number, err
 	}

@@ -46,9 +46,12 @@ const (
 	// libketama. With plain KETAMA they place keys otherwise. A fleet that grows from
 	// n servers moves one key in n+1.
 	Ketama Placement = iota
-	// KetamaSpy places keys as spymemcached does with its KetamaConnectionFactory,
-	// and libmemcached with the distribution CONSISTENT_KETAMA_SPY.
+	// KetamaSpy places keys as spymemcached does with its KetamaConnectionFactory, on
+	// servers that are given by IPv4 addresses.
 	KetamaSpy
+	// KetamaSpyLibmemcached places keys as libmemcached does with the distribution
+	// CONSISTENT_KETAMA_SPY. It is not the placement of spymemcached.
+	KetamaSpyLibmemcached
 	// Modula places keys as gomemcache does with its ServerList: by the remainder of a
 	// checksum. A fleet that grows moves almost all keys.
 	Modula
@@ -292,16 +295,6 @@ func ParseURL(s string) (Options, error) {
 	return o, nil
 }
 
-// set sets p by its name, and reports whether there is one of that name.
-func (p *Placement) set(name string) bool {
-	for *p = Ketama; *p <= Jump; *p++ {
-		if p.String() == name {
-			return true
-		}
-	}
-	return false
-}
-
 func parseURL(s string) (o Options, err error) {
 	s, others := endpoint.CutHosts(s)
 	u, err := url.Parse(s)
@@ -347,7 +340,9 @@ func parseURL(s string) (o Options, err error) {
 	var p endpoint.Pool
 	if err := endpoint.Check(query, func(name, value string) (known, ok bool) {
 		if name == "placement" {
-			return true, o.Fleet.Placement.set(value)
+			mode, ok := ring.ModeOf(value)
+			o.Fleet.Placement = Placement(mode)
+			return true, ok
 		}
 		return p.Set(name, value)
 	}); err != nil {

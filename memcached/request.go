@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/strata-cache/strata/internal/mcmeta"
 )
@@ -249,20 +248,6 @@ func (a *answer) takeValue(q *request, dst, data []byte) {
 	if a.value = append(dst, value...); a.value == nil {
 		a.value = []byte{} // there is a value, if an empty one
 	}
-}
-
-// expiry converts a life to what the server wants: whole seconds, and a time of day
-// if there are many. The server counts up to 2038.
-func expiryOf(life time.Duration, now func() time.Time) int64 {
-	if life <= 0 {
-		return 0
-	}
-	const last = 1<<31 - 1
-	seconds := int64((life-1)/time.Second) + 1
-	if seconds <= mcmeta.MaxRelative {
-		return seconds
-	}
-	return max(min(now().Unix()+seconds, last), mcmeta.MaxRelative)
 }
 
 // Keys says what becomes of keys that cannot be sent as they are: empty ones, those

@@ -15,9 +15,9 @@ import (
 )
 
 // Tier keeps a cache's entries in memcached. It is a [remote.Tier] that any number of
-// caches share: each binds its own part by its name. It is also a [remote.Tagger] and
-// a [remote.Prober]. It announces nothing: the cache publishes its drops on a bus of
-// another kind, or has a short Memory.TTL.
+// caches share: each binds its own part by its name. It is also a [remote.Tagger], a
+// [remote.Fleet] and a [remote.Prober]. It announces nothing: the cache publishes its drops
+// on a bus of another kind, or has a short Memory.TTL.
 //
 // An entry is one item with the values, leases and fences of a key. A change reads the
 // item, decides, and writes it by compare-and-swap; so the server decides which of two
@@ -28,7 +28,8 @@ import (
 //	Renew, Release               was first
 //	DropAll                      one
 //
-// Each instance reads the counts of DropAll again when its knowledge is a second old.
+// A Put of a value with tags takes one more. Each instance reads the counts of DropAll,
+// which each server has, again when its knowledge is a second old.
 //
 // Values are kept for whole seconds: a Put of one that is kept for less is refused, with
 // an error that matches [remote.ErrRefused]. The server's clock shows whole seconds,
@@ -39,8 +40,7 @@ import (
 //
 // memcached may evict anything, and has nothing after a restart. An item that is lost
 // takes its rights with it, so a late value is refused; a lost count of DropAll makes
-// values absent; a lost tag counts as dropped, and so does one that was never used, when
-// it is first asked for.
+// values absent, and so does one that was damaged; a lost tag counts as dropped.
 //
 // CAS numbers of a server begin again when it restarts. So a Tier gives each item a
 // random number of its own, if the server lets it ([Abilities].OwnCAS, from 1.6.27 on):
@@ -62,15 +62,14 @@ var (
 	_ remote.Tier   = (*Tier)(nil)
 	_ remote.Binder = (*Tier)(nil)
 	_ remote.Tagger = (*Tier)(nil)
+	_ remote.Fleet  = (*Tier)(nil)
 	_ remote.Prober = (*Tier)(nil)
 )
 
 // NewTier returns a Tier over c, which it does not close.
 // A key never moves to another server, whatever Fleet.Dead says: the keys of a server
 // that does not answer are errors, and those of the others are not affected.
-func NewTier(c *Client) *Tier { return newTier(items{c.pinned()}) }
-
-func newTier(s items) *Tier { return &Tier{itemtier.New(s), s} }
+func NewTier(c *Client) *Tier { return &Tier{itemtier.New(items{c}), items{c}} }
 
 // Bind returns the view of the instance with the space s.
 func (t *Tier) Bind(s remote.Space) remote.Tier {
@@ -98,50 +97,50 @@ func (n *node) canHold(ctx context.Context) error {
 	return err
 }
 
-// items is the itemtier.Store of a client, which is pinned.
+// items is the itemtier.Store of a client. Its keys can all be sent as they are.
 type items struct{ c *Client }
 
 // Servers implements itemtier.Store.
 func (s items) Servers() int { return len(s.c.all) }
 
+// Name implements itemtier.Store.
+func (s items) Name(server int) string { return s.c.all[server].addr }
+
 // Home implements itemtier.Store.
-func (s items) Home(key string) int {
-	k, err := s.c.o.Keys.wire(key)
-	if err != nil {
-		return 0 // each operation on the key fails
-	}
-	return s.c.home(k.text)
+func (s items) Home(key string) int { return s.c.home(key) }
+
+// Beside implements itemtier.Store.
+func (s items) Beside(what any, f func(context.Context)) {
+	s.c.trials.Run(what, func(func()) { f(s.c.ctx) })
 }
 
 // Seconds implements itemtier.Store.
 func (s items) Seconds(ctx context.Context, server int) (int64, error) {
-	if err := s.able(ctx, server); err != nil {
-		return 0, err
-	}
-	stats, err := s.c.all[server].stats(ctx, "")
+	n, err := s.able(ctx, server)
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseInt(stats["time"], 10, 64)
-	if err != nil || n <= 0 {
+	stats, err := n.stats(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	t, err := strconv.ParseInt(stats["time"], 10, 64)
+	if err != nil || t <= 0 {
 		return 0, fmt.Errorf("%w: time %q", ErrProtocol, stats["time"])
 	}
-	return n, nil
+	return t, nil
 }
 
-// able returns ErrClassic if a server has no meta commands, and the error of one that is
-// left alone.
-func (s items) able(ctx context.Context, server int) error {
+// able returns a server, ErrClassic if that has no meta commands, and the error of one that
+// is left alone. It is the server that is asked for, also if a key has another home: the
+// counters of all servers have the same keys.
+func (s items) able(ctx context.Context, server int) (itemServer, error) {
 	n, err := s.c.inService(server)
-	if err != nil {
-		return err
+	if err == nil {
+		err = n.canHold(ctx)
 	}
-	return n.canHold(ctx)
+	return itemServer{n}, err
 }
-
-// opened returns a number that changes with each connection that is opened to the server
-// of a key.
-func (s items) opened(key string) uint64 { return s.c.all[s.Home(key)].pool.Stats().Dials }
 
 // parallel is how many operations of a call are on their way at once. They go over the
 // connection that callers share, so few round trips hold them all.
@@ -149,14 +148,15 @@ const parallel = 64
 
 // Do implements itemtier.Store.
 func (s items) Do(ctx context.Context, server int, ops []itemtier.Op) ([]itemtier.Result, error) {
-	if err := s.able(ctx, server); err != nil {
+	n, err := s.able(ctx, server)
+	if err != nil {
 		return nil, err
 	}
 	results := make([]itemtier.Result, len(ops))
 	if len(ops) == 1 {
-		results[0] = s.one(ctx, &ops[0])
+		results[0] = n.one(ctx, &ops[0])
 	} else {
-		s.all(ctx, ops, results)
+		n.each(ctx, ops, results)
 	}
 	for i := range results {
 		if err := results[i].Err; err != nil && !refused(err) {
@@ -166,10 +166,13 @@ func (s items) Do(ctx context.Context, server int, ops []itemtier.Op) ([]itemtie
 	return results, nil
 }
 
-// all executes several operations at once. They have different keys, so their order
+// itemServer executes the operations of a Tier on a server.
+type itemServer struct{ *node }
+
+// each executes several operations at once. They have different keys, so their order
 // does not matter.
-func (s items) all(ctx context.Context, ops []itemtier.Op, results []itemtier.Result) {
-	looks := s.looks(ctx, ops, results)
+func (n itemServer) each(ctx context.Context, ops []itemtier.Op, results []itemtier.Result) {
+	looks := n.looks(ctx, ops, results)
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, parallel)
 	for i := range ops {
@@ -178,7 +181,7 @@ func (s items) all(ctx context.Context, ops []itemtier.Op, results []itemtier.Re
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
-			results[i] = s.one(ctx, &ops[i])
+			results[i] = n.one(ctx, &ops[i])
 			<-slots
 		})
 	}
@@ -187,17 +190,19 @@ func (s items) all(ctx context.Context, ops []itemtier.Op, results []itemtier.Re
 
 // looks executes all Looks as one call, and reports whether there were enough of them
 // for that.
-func (s items) looks(ctx context.Context, ops []itemtier.Op, results []itemtier.Result) bool {
-	var keys []string
+func (n itemServer) looks(ctx context.Context, ops []itemtier.Op, results []itemtier.Result) bool {
+	b := &batch{n: n.node}
 	for i := range ops {
 		if ops[i].Kind == itemtier.Look {
-			keys = append(keys, ops[i].Key)
+			b.keys, b.at = append(b.keys, ops[i].Key), append(b.at, len(b.keys))
 		}
 	}
-	if len(keys) < 2 {
+	if len(b.keys) < 2 {
 		return false
 	}
-	found, err := s.c.GetMany(ctx, keys)
+	found := make(map[string]Item, len(b.keys))
+	b.get(ctx, found)
+	err := b.failed.orNil()
 	taken := map[string]bool{}
 	for i := range ops {
 		if ops[i].Kind != itemtier.Look {
@@ -219,28 +224,37 @@ func refused(err error) bool {
 }
 
 // one executes one operation.
-func (s items) one(ctx context.Context, op *itemtier.Op) itemtier.Result {
+func (n itemServer) one(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	switch op.Kind {
 	case itemtier.Look, itemtier.Read:
-		return s.read(ctx, op)
+		return n.read(ctx, op.Key)
 	case itemtier.Write:
-		return s.write(ctx, op)
+		return n.write(ctx, op)
 	default:
-		return s.count(ctx, op)
+		return n.count(ctx, op)
 	}
 }
 
-func (s items) read(ctx context.Context, op *itemtier.Op) itemtier.Result {
-	opened := s.opened(op.Key)
-	item, err := s.c.Get(ctx, op.Key)
+// send carries out a request for a key.
+func (n itemServer) send(ctx context.Context, key string, q request) (answer, error) {
+	q.key.text = key
+	return n.do(ctx, q, nil)
+}
+
+// opened returns a number that changes with each connection that is opened to the server.
+func (n itemServer) opened() uint64 { return n.pool.Stats().Dials }
+
+func (n itemServer) read(ctx context.Context, key string) itemtier.Result {
+	opened := n.opened()
+	a, err := n.send(ctx, key, request{op: opGets})
 	if errors.Is(err, ErrMiss) {
 		return itemtier.Result{}
 	}
-	v := itemtier.Version{CAS: item.CAS}
+	v := itemtier.Version{CAS: a.cas}
 	if v.CAS < ownFrom {
 		v.Connection = opened
 	}
-	return itemtier.Result{Done: err == nil, Data: item.Value, Version: v, Err: err}
+	return itemtier.Result{Done: err == nil, Data: a.value, Version: v, Err: err}
 }
 
 // ownFrom is the least CAS number that a Tier gives to an item. No server counts so far.
@@ -249,18 +263,20 @@ const ownFrom = 1 << 63
 // own returns a random CAS number, which no other item has had.
 func own() uint64 { return ownFrom | rand.Uint64() }
 
-func (s items) write(ctx context.Context, op *itemtier.Op) itemtier.Result {
+func (n itemServer) write(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	how := opCAS
 	if op.Version.CAS == 0 {
 		how = opAdd
 	}
-	q, err := s.c.o.storing(how, &Item{Value: op.Data, TTL: time.Duration(op.Life) * time.Second, CAS: op.Version.CAS})
+	q, err := n.o.storing(how, &Item{Value: op.Data, TTL: time.Duration(op.Life) * time.Second, CAS: op.Version.CAS})
 	if err == nil {
-		if c := op.Version.Connection; c != 0 && c != s.opened(op.Key) {
+		if c := op.Version.Connection; c != 0 && c != n.opened() {
 			return itemtier.Result{}
 		}
-		q.own = own()
-		_, err = s.c.do(ctx, op.Key, q, nil)
+		if op.Kind == itemtier.Write { // a counter is never compared
+			q.own = own()
+		}
+		_, err = n.send(ctx, op.Key, q)
 	}
 	switch {
 	case errors.Is(err, ErrNotStored), errors.Is(err, ErrConflict), errors.Is(err, ErrMiss):
@@ -271,17 +287,30 @@ func (s items) write(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	return itemtier.Result{Done: err == nil, Err: err}
 }
 
-// count adds to a counter. A counter that is not there is made; if another client does
-// so first, the addition is tried again.
-func (s items) count(ctx context.Context, op *itemtier.Op) itemtier.Result {
+// count adds to a counter. One that is not there, or holds no number, is made; if another
+// client does so first, the addition is tried again.
+func (n itemServer) count(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	for {
-		n, err := s.c.Increment(ctx, op.Key, op.Delta)
-		if !errors.Is(err, ErrMiss) {
-			return itemtier.Result{Count: n, Err: err}
+		c, err := counted(n.send(ctx, op.Key, request{op: opIncr, delta: op.Delta}))
+		damaged := noNumber(err)
+		switch {
+		case !damaged && !errors.Is(err, ErrMiss):
+			return itemtier.Result{Done: err == nil, Count: c, Err: err}
+		case op.First == 0:
+			return itemtier.Result{}
 		}
-		err = s.c.Add(ctx, Item{Key: op.Key, Value: strconv.AppendUint(nil, op.First, 10)})
-		if !errors.Is(err, ErrNotStored) {
-			return itemtier.Result{Count: op.First, Err: err}
+		made := itemtier.Op{Kind: op.Kind, Key: op.Key, Data: strconv.AppendUint(nil, op.First, 10)}
+		if damaged {
+			found := n.read(ctx, op.Key)
+			if _, err := strconv.ParseUint(string(found.Data), 10, 64); err == nil {
+				continue // another client has made it
+			}
+			if made.Version = found.Version; found.Err != nil {
+				return found
+			}
+		}
+		if r := n.write(ctx, &made); r.Done || r.Err != nil {
+			return itemtier.Result{Done: r.Done, Count: op.First, Err: r.Err}
 		}
 	}
 }

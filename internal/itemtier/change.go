@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/strata-cache/strata/internal/entryrules"
 	"github.com/strata-cache/strata/remote"
@@ -37,6 +36,8 @@ type change struct {
 	err    error
 }
 
+func (c *change) failure() error { return c.err }
+
 // apply executes changes, those of each server side by side. Changes of one key are
 // executed in order. The error of each is in it.
 func (t *Tier) apply(ctx context.Context, all []*change) {
@@ -47,11 +48,12 @@ func (t *Tier) apply(ctx context.Context, all []*change) {
 		byServer[c.server] = append(byServer[c.server], c)
 	}
 	each(byServer, func(server int, some []*change) {
-		if err := t.applyOn(ctx, server, some); err != nil {
-			for _, c := range some {
-				if !c.done {
-					c.err = err
-				}
+		err := t.of(server, t.applyOn(ctx, server, some))
+		for _, c := range some {
+			if err != nil && !c.done {
+				c.err = err
+			} else {
+				c.err = t.of(server, c.err)
 			}
 		}
 	})
@@ -125,7 +127,7 @@ func (t *Tier) turn(ctx context.Context, server int, some []*change) error {
 	if err != nil {
 		return err
 	}
-	r := t.names.ask(server, time.Now())
+	r := t.ask(ctx, server)
 	ops := r.ops(t.names)
 	for _, c := range some {
 		ops = append(ops, Op{Kind: Read, Key: c.item})
@@ -134,7 +136,7 @@ func (t *Tier) turn(ctx context.Context, server int, some []*change) error {
 	if err != nil {
 		return err
 	}
-	if results, err = r.answer(t.names, results); err != nil {
+	if results, err = t.answer(ctx, &r, results); err != nil {
 		return err
 	}
 	var writes []Op

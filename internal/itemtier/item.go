@@ -10,8 +10,9 @@ import (
 
 // Items begin with four bytes that name their kind and the version of their format.
 const (
-	entryMark = "st\xe0\x01"
-	tagMark   = "st\xe1\x01"
+	entryMark   = "st\xe0\x01"
+	tagMark     = "st\xe1\x01"
+	carriedMark = "st\xe2\x01"
 )
 
 // errForeign means that an item was written by another program, or belongs to a key

@@ -63,8 +63,8 @@ func drop(t *testing.T, tier *itemtier.Tier, d remote.Drop) remote.Lease {
 func TestAnItemThatIsLostRevivesNothing(t *testing.T) {
 	for name, lost := range map[string]func(string) bool{
 		"entries":  func(key string) bool { return strings.Contains(key[8:], ":k") },
-		"drops":    func(key string) bool { return strings.HasSuffix(key, ":d") },
-		"expiries": func(key string) bool { return strings.HasSuffix(key, ":x") },
+		"drops":    func(key string) bool { return strings.HasSuffix(key, ":D") },
+		"expiries": func(key string) bool { return strings.HasSuffix(key, ":X") },
 		"all":      func(string) bool { return true },
 	} {
 		for _, before := range []bool{false, true} {
@@ -202,10 +202,7 @@ func TestADeadServerHarmsOnlyItsKeys(t *testing.T) {
 			}
 		}
 		m.Kill(1, true)
-		held, err := tier.Get(t.Context(), keys)
-		if err != nil {
-			t.Fatal(err)
-		}
+		held, failed := tier.Get(t.Context(), keys)
 		acquired, err := tier.Acquire(t.Context(), requests, time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -214,6 +211,9 @@ func TestADeadServerHarmsOnlyItsKeys(t *testing.T) {
 		for i := range keys {
 			ok := string(held[i].Data) == "v" && acquired[i].Err == nil && acquired[i].Lease.Grant == remote.Free
 			gone := held[i].Absent() && errors.Is(acquired[i].Err, model.ErrDead)
+			if err := remote.ErrorOf(failed, i); gone != errors.Is(err, model.ErrDead) || gone && remote.FailedServer(err) != "s1" {
+				t.Errorf("%s: Get says %v", keys[i], err)
+			}
 			if !ok && !gone {
 				t.Errorf("%s: %+v, %+v", keys[i], held[i], acquired[i])
 			}

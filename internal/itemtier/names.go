@@ -31,6 +31,10 @@ const (
 	dropsItem              = 'd'
 	expiriesItem           = 'x'
 	clockItem              = 'c'
+	// Of a fleet, each server has these.
+	fleetDropsItem    = 'D'
+	fleetExpiriesItem = 'X'
+	carriedItem       = 'e'
 )
 
 // prefixOf returns the beginning of all keys of a cache name.

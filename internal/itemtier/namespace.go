@@ -2,10 +2,13 @@ package itemtier
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/strata-cache/strata/remote"
 )
 
 // age is the age at which an instance reads counters again, and so the longest time
@@ -17,11 +20,25 @@ const age = time.Second
 type namespace struct {
 	prefix string
 	clocks []clock // of the servers
+	// asideTags asks for the tag clock, asideEarlier for the counts of earlier versions.
+	asideTags, asideEarlier aside
 
 	mu      sync.Mutex // guards below; never held while a server is asked
 	states  []remembered[string]
 	tags    remembered[uint64] // the tag clock; its value is kept as the newest known
+	earlier remembered[earlier]
 	tickets uint64
+}
+
+// fleet reports whether there are several servers.
+func (n *namespace) fleet() bool { return len(n.states) > 1 }
+
+// ticket returns the ticket of the next request.
+func (n *namespace) ticket() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tickets++
+	return n.tickets
 }
 
 // remembered is an answer of a server that is used again while it is young.
@@ -59,6 +76,7 @@ func (n *namespace) recheck() {
 		n.states[i].forget(n.tickets)
 	}
 	n.tags.forget(n.tickets)
+	n.earlier.forget(n.tickets)
 }
 
 // request is one reading of the counters of a server. If none is needed, it is done.
@@ -68,17 +86,29 @@ type request struct {
 	asked  time.Time
 	state  string
 	done   bool
+	// drops and expiries are the counters.
+	drops, expiries uint64
 }
 
 // ask begins a reading of the counters of a server.
-func (n *namespace) ask(server int, now time.Time) request {
+func (t *Tier) ask(ctx context.Context, server int) request {
+	n, now := t.names, time.Now()
+	r, fresh := n.known(server, now)
+	if !fresh {
+		t.askEarlier(ctx)
+	}
+	return r
+}
+
+// known returns a request that is done if the counters of a server are known.
+func (n *namespace) known(server int, now time.Time) (r request, fresh bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if r := &n.states[server]; r.fresh(now) {
-		return request{state: r.value, done: true}
+		return request{state: r.value, done: true}, true
 	}
 	n.tickets++
-	return request{server: server, ticket: n.tickets, asked: now}
+	return request{server: server, ticket: n.tickets, asked: now}, false
 }
 
 // ops returns the operations that r needs.
@@ -86,27 +116,37 @@ func (r *request) ops(n *namespace) []Op {
 	if r.done {
 		return nil
 	}
-	return []Op{n.counter(dropsItem, 0), n.counter(expiriesItem, 0)}
+	ops := []Op{n.counter(dropsItem, 0), n.counter(expiriesItem, 0)}
+	if n.fleet() {
+		ops = append(ops, Op{Kind: Read, Key: n.prefix + string(byte(carriedItem))})
+	}
+	return ops
 }
 
 // answer takes the results of ops from the front of those of a call, and returns the
 // others. From then on r is done.
-func (r *request) answer(n *namespace, results []Result) ([]Result, error) {
+func (t *Tier) answer(ctx context.Context, r *request, results []Result) ([]Result, error) {
 	if r.done {
 		return results, nil
 	}
-	drops, expiries := results[0], results[1]
-	if drops.Err != nil {
-		return nil, drops.Err
+	n := t.names
+	own := results[:len(r.ops(n))]
+	for _, result := range own {
+		if result.Err != nil {
+			return nil, result.Err
+		}
 	}
-	if expiries.Err != nil {
-		return nil, expiries.Err
+	r.drops, r.expiries = own[0].Count, own[1].Count
+	if n.fleet() {
+		if err := t.carry(ctx, r, own[2]); err != nil {
+			return nil, err
+		}
 	}
-	r.state, r.done = spell(drops.Count, expiries.Count), true
+	r.state, r.done = spell(r.drops, r.expiries), true
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.states[r.server].keep(r.ticket, r.asked, r.state)
-	return results[2:], nil
+	return results[len(own):], nil
 }
 
 // spell returns the namespace state of two counters, as entryrules compares it.
@@ -115,29 +155,77 @@ func spell(drops, expiries uint64) string {
 }
 
 // counter returns the operation that adds to the counter of a server. One that was
-// lost begins at a random number, which no value has.
+// lost or damaged begins at a random number, which no value has. In a fleet the counters
+// have other keys than those of earlier versions, which no server has for itself.
 func (n *namespace) counter(kind byte, delta uint64) Op {
-	return Op{Kind: Count, Key: n.prefix + string(kind), Delta: delta, First: rand.Uint64() >> 2}
+	if n.fleet() {
+		kind = map[byte]byte{dropsItem: fleetDropsItem, expiriesItem: fleetExpiriesItem}[kind]
+	}
+	return Op{Kind: Count, Key: n.prefix + string(kind), Delta: delta, First: rand.Uint64()>>2 | 1}
 }
 
 // tagClock returns the tag clock: one that is at most [age] old, or, if its server
 // does not answer, the newest that is known. An older clock is safe: values seem older
 // than they are. Without any the clock is 0, and values with tags count as dropped.
 func (t *Tier) tagClock(ctx context.Context) uint64 {
+	if !t.names.freshClock() {
+		t.askClock(ctx, 0)
+	}
+	return t.names.newestClock()
+}
+
+// askClock asks for the tag clock beside an operation. If the clock is behind least, it was
+// damaged: it is set to that, unless least itself cannot be.
+func (t *Tier) askClock(ctx context.Context, least uint64) {
+	t.names.asideTags.ask(ctx, t.store.Beside, func(ctx context.Context) error {
+		c, err := t.countTags(ctx, 0)
+		if err == nil && c < least && least <= t.latestClock() {
+			_, err = t.countTags(ctx, least-c)
+		}
+		return err
+	})
+}
+
+// aheadOfTime is how much later than the server's time the drop of a tag may be.
+const aheadOfTime = time.Hour
+
+// latestClock returns the latest number that the drop of a tag may have.
+func (t *Tier) latestClock() uint64 {
+	server := t.store.Home(t.names.prefix + string(byte(clockItem)))
+	at := t.names.clocks[server].at(time.Now())
+	return uint64(at.late+aheadOfTime.Milliseconds()) << clockShift
+}
+
+// clockFrom returns the tag clock for the latest drop of some tags that were read before:
+// no drop is later, unless its tag is damaged. If that cannot be known, it returns the
+// latest number.
+func (t *Tier) clockFrom(ctx context.Context, latest uint64) uint64 {
 	n := t.names
+	if clock := n.newestClock(); latest <= clock {
+		return clock
+	}
+	begun := time.Now()
+	t.askClock(ctx, latest)
 	n.mu.Lock()
-	if n.tags.fresh(time.Now()) {
-		defer n.mu.Unlock()
-		return n.tags.value
+	defer n.mu.Unlock()
+	if n.tags.asked.Before(begun) {
+		return math.MaxUint64
 	}
-	n.mu.Unlock()
-	c, err := t.countTags(ctx, 0)
-	if err != nil {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.tags.value
-	}
-	return c
+	return n.tags.value
+}
+
+// freshClock reports whether the tag clock was asked for lately.
+func (n *namespace) freshClock() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.tags.fresh(time.Now())
+}
+
+// newestClock returns the newest tag clock that is known.
+func (n *namespace) newestClock() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.tags.value
 }
 
 // clockShift leaves room for the drops of a millisecond in a clock that begins at the
@@ -145,18 +233,23 @@ func (t *Tier) tagClock(ctx context.Context) uint64 {
 const clockShift = 22
 
 // countTags adds to the tag clock, and returns it. If the clock is behind one that this
-// instance has seen, it was lost: it is set beyond that.
+// instance has seen, it was lost or damaged: it is set beyond that. A drop takes it to the
+// server's time, which no clock was ahead of before, so the drop counts even if the clock
+// was damaged.
 func (t *Tier) countTags(ctx context.Context, delta uint64) (uint64, error) {
 	op := Op{Kind: Count, Key: t.names.prefix + string(byte(clockItem)), Delta: delta}
 	server := t.store.Home(op.Key)
 	at, err := t.now(ctx, server)
 	if err != nil {
-		return 0, err
+		return 0, t.of(server, err)
 	}
 	op.First = uint64(at.late)<<clockShift + delta
-	c, seen, err := t.countOnce(ctx, server, op)
-	if err == nil && c < seen+delta {
-		op.Delta += seen - c
+	c, least, err := t.countOnce(ctx, server, op)
+	if delta > 0 {
+		least = max(least, uint64(at.early)<<clockShift)
+	}
+	if err == nil && c < least+delta {
+		op.Delta += least - c
 		c, _, err = t.countOnce(ctx, server, op)
 	}
 	return c, err
@@ -166,10 +259,8 @@ func (t *Tier) countTags(ctx context.Context, delta uint64) (uint64, error) {
 // before it.
 func (t *Tier) countOnce(ctx context.Context, server int, op Op) (c, seen uint64, err error) {
 	n := t.names
-	n.mu.Lock()
-	n.tickets++
-	ticket, asked, seen := n.tickets, time.Now(), n.tags.value
-	n.mu.Unlock()
+	ticket, asked := n.ticket(), time.Now()
+	seen = n.newestClock()
 	r, err := t.do(ctx, server, op)
 	if err != nil {
 		return 0, 0, err
@@ -184,7 +275,15 @@ func (t *Tier) countOnce(ctx context.Context, server int, op Op) (c, seen uint64
 func (t *Tier) do(ctx context.Context, server int, op Op) (Result, error) {
 	results, err := t.store.Do(ctx, server, []Op{op})
 	if err != nil {
-		return Result{}, err
+		return Result{}, t.of(server, err)
 	}
-	return results[0], results[0].Err
+	return results[0], t.of(server, results[0].Err)
+}
+
+// of returns the error of a server, with its name if there are others.
+func (t *Tier) of(server int, err error) error {
+	if err == nil || !t.names.fleet() {
+		return err
+	}
+	return &remote.ServerError{Server: t.store.Name(server), Err: err}
 }

@@ -6,12 +6,17 @@ import "context"
 type Store interface {
 	// Servers returns the number of servers, which never changes.
 	Servers() int
+	// Name returns the name of a server for people.
+	Name(server int) string
 	// Home returns the server of a key, which never changes.
 	Home(key string) int
-	// Do executes operations on one server in any order, and returns a Result for each.
-	// Only Looks have a key in common. An error means that the outcome of all is
-	// unknown.
+	// Do executes operations on one server in any order, also if their keys have
+	// other homes, and returns a Result for each. Only Looks have a key in common. An error means
+	// that the outcome of all is unknown.
 	Do(ctx context.Context, server int, ops []Op) ([]Result, error)
+	// Beside runs f in a goroutine of the store, unless one for the same thing runs, or
+	// there is no room. ctx ends with the store.
+	Beside(what any, f func(ctx context.Context))
 	// Seconds returns the time of a server in whole seconds since 1970.
 	Seconds(ctx context.Context, server int) (int64, error)
 }
@@ -28,8 +33,9 @@ const (
 	// Write stores Data if the item has Version, or, for the zero Version, if there is
 	// no item.
 	Write
-	// Count adds Delta to a counter and returns it. A counter that is not there begins
-	// at First instead.
+	// Count adds Delta to a counter and returns it. A counter that is not there, or that
+	// holds no number, begins at First instead; if First is zero it is left alone, and
+	// the Result is not Done.
 	Count
 )
 
@@ -48,7 +54,8 @@ type Op struct {
 
 // Result is the result of one [Op].
 type Result struct {
-	// Done says that a Look or a Read has found an item, or that a Write has written.
+	// Done says that a Look or a Read has found an item, that a Write has written, or that
+	// there is a counter.
 	Done    bool
 	Data    []byte
 	Version Version

@@ -3,6 +3,7 @@ package itemtier
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/strata-cache/strata/remote"
 )
@@ -18,7 +19,10 @@ type tagChange struct {
 	err  error
 }
 
-// DropTags implements [remote.Tagger].
+func (c *tagChange) failure() error { return c.err }
+
+// DropTags implements [remote.Tagger]. If only some servers answer, the error is
+// [remote.KeyErrors].
 func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 	if len(tags) == 0 {
 		return nil
@@ -43,7 +47,7 @@ func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
 		})
 	}
 	t.applyTags(ctx, all)
-	return tagErrors(all)
+	return remote.JoinKeys(errorsOf(all))
 }
 
 func checkNames(tags []string) error {
@@ -55,52 +59,101 @@ func checkNames(tags []string) error {
 	return nil
 }
 
-// Tags implements [remote.Tagger]. A tag that the store does not know counts as
-// dropped now, and is known from then on.
+// Tags implements [remote.Tagger]. A tag that the store does not know was lost: it counts
+// as dropped now, and is known from then on. So does a tag with a drop later than the clock,
+// since that is damaged. If only some servers answer, the error is [remote.KeyErrors].
 func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
 	if err := checkNames(tags); err != nil {
 		return nil, err
 	}
-	all := make([]*tagChange, len(tags))
-	for i, name := range tags {
-		all[i] = t.tagChange(name, nil)
-	}
-	t.applyTags(ctx, all)
-	if err := t.makeKnown(ctx, all); err != nil {
+	all := t.lookUp(ctx, tags)
+	if err := t.replaceLost(ctx, all); err != nil {
 		return nil, err
 	}
 	known := make([]remote.Tag, len(tags))
 	for i, c := range all {
 		known[i] = remote.Tag{Dropped: c.is.dropped, Expired: c.is.expired}
 	}
-	return known, tagErrors(all)
+	return known, remote.JoinKeys(errorsOf(all))
 }
 
-// makeKnown drops those tags that were read and not found, at one clock.
-func (t *Tier) makeKnown(ctx context.Context, all []*tagChange) error {
-	var missing []*tagChange
-	for _, c := range all {
-		if c.err == nil && c.is == (tag{}) {
-			missing = append(missing, c)
-		}
+// lookUp reads tags.
+func (t *Tier) lookUp(ctx context.Context, tags []string) []*tagChange {
+	all := make([]*tagChange, len(tags))
+	for i, name := range tags {
+		all[i] = t.tagChange(name, nil)
 	}
-	if len(missing) == 0 {
+	t.applyTags(ctx, all)
+	return all
+}
+
+// replaceLost drops those tags that were read and not found, or are damaged, at one clock.
+func (t *Tier) replaceLost(ctx context.Context, all []*tagChange) error {
+	latest := uint64(0)
+	for _, c := range all {
+		latest = max(latest, c.is.dropped, c.is.expired)
+	}
+	clock := t.clockFrom(ctx, latest)
+	lost := slices.DeleteFunc(slices.Clone(all), func(c *tagChange) bool {
+		return c.err != nil || c.is != (tag{}) && c.is.dropped <= clock && c.is.expired <= clock
+	})
+	if len(lost) == 0 {
 		return nil
 	}
-	clock, err := t.countTags(ctx, 1)
+	now, err := t.countTags(ctx, 1)
 	if err != nil {
 		return err
 	}
+	for _, c := range lost {
+		c.done, c.drop = false, func(is *tag, known bool) {
+			if !known || is.dropped > now || is.expired > now {
+				*is = tag{dropped: now}
+			}
+		}
+	}
+	t.applyTags(ctx, lost)
+	return nil
+}
+
+// makeTags makes the items of those tags of values that have none: of a tag that was never
+// used, the item says that it was dropped before the values were loaded, so that a reader
+// that finds none knows that it was lost. It takes half of the time at most, and leaves
+// items that it could not make to the readers.
+func (t *Tier) makeTags(ctx context.Context, puts []remote.Put) {
+	var tags []string
+	for i := range puts {
+		if len(puts[i].Data) > 0 {
+			tags = append(tags, puts[i].Tags...)
+		}
+	}
+	if len(tags) == 0 || checkNames(tags) != nil {
+		return
+	}
+	if _, end := remote.Split(ctx); !end.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = remote.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
+	slices.Sort(tags)
+	missing := slices.DeleteFunc(t.lookUp(ctx, slices.Compact(tags)), func(c *tagChange) bool {
+		return c.err != nil || c.is != (tag{})
+	})
+	if len(missing) == 0 {
+		return
+	}
+	// All drops of the tag have numbers up to this one, also if the item was lost.
+	clock, err := t.countTags(ctx, 0)
+	if err != nil {
+		return
+	}
 	for _, c := range missing {
-		c.done = false
-		c.drop = func(is *tag, known bool) {
+		c.done, c.drop = false, func(is *tag, known bool) {
 			if !known {
 				is.dropped = clock
 			}
 		}
 	}
 	t.applyTags(ctx, missing)
-	return nil
 }
 
 func (t *Tier) tagChange(name string, drop func(*tag, bool)) *tagChange {
@@ -112,16 +165,6 @@ func (t *Tier) tagChange(name string, drop func(*tag, bool)) *tagChange {
 	return c
 }
 
-func tagErrors(all []*tagChange) error {
-	var failed errorList
-	for _, c := range all {
-		if c.err != nil {
-			failed.add(c.err)
-		}
-	}
-	return failed.join(nil)
-}
-
 // applyTags executes changes of tags, those of each server side by side.
 func (t *Tier) applyTags(ctx context.Context, all []*tagChange) {
 	byServer := map[int][]*tagChange{}
@@ -129,11 +172,10 @@ func (t *Tier) applyTags(ctx context.Context, all []*tagChange) {
 		byServer[c.server] = append(byServer[c.server], c)
 	}
 	each(byServer, func(server int, some []*tagChange) {
-		if err := t.applyTagsOn(ctx, server, some); err != nil {
-			for _, c := range some {
-				if !c.done {
-					c.err = err
-				}
+		err := t.of(server, t.applyTagsOn(ctx, server, some))
+		for _, c := range some {
+			if err != nil && !c.done {
+				c.err = err
 			}
 		}
 	})

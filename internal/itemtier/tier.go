@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,8 +19,8 @@ import (
 // errShort means that a life is shorter than the seconds in which items live.
 var errShort = fmt.Errorf("%w: the store counts lives in whole seconds, and a value is kept for less than one", remote.ErrRefused)
 
-// Tier is a [remote.Tier] over a Store. It is a [remote.Binder] and a [remote.Tagger];
-// it announces nothing. Each is one view; Bind makes others. Use New to make one.
+// Tier is a [remote.Tier] over a Store. It is a [remote.Binder], a [remote.Tagger] and a
+// [remote.Fleet]; it announces nothing. Each is one view; Bind makes others. Use New to make one.
 type Tier struct {
 	*shared
 	space  remote.Space
@@ -39,6 +40,7 @@ var (
 	_ remote.Tier   = (*Tier)(nil)
 	_ remote.Binder = (*Tier)(nil)
 	_ remote.Tagger = (*Tier)(nil)
+	_ remote.Fleet  = (*Tier)(nil)
 )
 
 // New returns the Tier of a store, as the view of the cache without a name.
@@ -71,10 +73,11 @@ func (t *Tier) now(ctx context.Context, server int) (instant, error) {
 	return t.names.clocks[server].now(ctx, func(ctx context.Context) (int64, error) { return t.store.Seconds(ctx, server) })
 }
 
-// Get implements [remote.Tier]. If only some servers answer, the keys of the others
-// are reported as absent: Acquire then fails for them.
+// Get implements [remote.Tier]. If only some servers answer, the error is
+// [remote.KeyErrors].
 func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	all := make([]remote.Held, len(keys))
+	errs := make([]error, len(keys))
 	byServer := map[int][]int{}
 	for i, key := range keys {
 		if err := checkName(key); err != nil {
@@ -84,16 +87,14 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 		home := t.store.Home(item)
 		byServer[home] = append(byServer[home], i)
 	}
-	var failed errorList
 	each(byServer, func(server int, some []int) {
-		if err := t.read(ctx, server, keys, some, all); err != nil {
-			failed.add(err)
+		if err := t.of(server, t.read(ctx, server, keys, some, all)); err != nil {
+			for _, i := range some {
+				all[i], errs[i] = remote.Held{}, err
+			}
 		}
 	})
-	if failed.len() == len(byServer) || ctx.Err() != nil {
-		return all, failed.join(ctx.Err())
-	}
-	return all, nil
+	return all, joined(ctx, errs)
 }
 
 // read reads the entries of some keys from their server.
@@ -102,7 +103,7 @@ func (t *Tier) read(ctx context.Context, server int, keys []string, some []int, 
 	if err != nil {
 		return err
 	}
-	r := t.names.ask(server, time.Now())
+	r := t.ask(ctx, server)
 	ops := r.ops(t.names)
 	for _, i := range some {
 		item, _ := t.entry(keys[i])
@@ -112,7 +113,7 @@ func (t *Tier) read(ctx context.Context, server int, keys []string, some []int, 
 	if err != nil {
 		return err
 	}
-	if results, err = r.answer(t.names, results); err != nil {
+	if results, err = t.answer(ctx, &r, results); err != nil {
 		return err
 	}
 	for k, i := range some {
@@ -144,8 +145,10 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 	}
 	clock := t.tagClock(ctx)
 	t.apply(ctx, all)
-	if err := wholly(ctx, all); err != nil {
-		return nil, err
+	if err := joined(ctx, errorsOf(all)); err != nil {
+		if _, some := err.(remote.KeyErrors); !some {
+			return nil, err
+		}
 	}
 	acquired := make([]remote.Acquired, len(r))
 	for i, c := range all {
@@ -166,33 +169,27 @@ func (c *change) acquired(token, clock uint64) remote.Acquired {
 	return remote.Acquired{Held: held(c.answer.Held, c.state, c.late), Lease: l}
 }
 
-// wholly returns an error if all changes have failed, or if the caller has left.
-func wholly(ctx context.Context, all []*change) error {
-	var failed errorList
-	for _, c := range all {
-		if c.err != nil {
-			failed.add(c.err)
-		}
+// joined returns the errors of the arguments of a call as one. If the caller has left, it
+// is that of all of them.
+func joined(ctx context.Context, errs []error) error {
+	err := remote.JoinKeys(errs)
+	if _, some := err.(remote.KeyErrors); some && ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
 	}
-	if len(all) > 0 && failed.len() == len(all) || ctx.Err() != nil {
-		return failed.join(ctx.Err())
-	}
-	return nil
+	return err
 }
 
-// partly returns an error if any change has failed.
-func partly(all []*change) error {
-	var failed errorList
-	for _, c := range all {
-		if c.err != nil {
-			failed.add(c.err)
-		}
+// errorsOf returns the errors of changes.
+func errorsOf[C interface{ failure() error }](all []C) []error {
+	errs := make([]error, len(all))
+	for i, c := range all {
+		errs[i] = c.failure()
 	}
-	return failed.join(nil)
+	return errs
 }
 
 // Put implements [remote.Tier]. A value that is kept for less than a second is an
-// error.
+// error. If only some servers answer, the error is [remote.KeyErrors].
 func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err error) {
 	all := make([]*change, len(p))
 	for i, put := range p {
@@ -206,13 +203,14 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 			}
 		}}
 	}
+	t.makeTags(ctx, p)
 	t.apply(ctx, all)
 	for i, c := range all {
 		if c.err == nil && !c.answer.Done {
 			refused = append(refused, i)
 		}
 	}
-	return refused, partly(all)
+	return refused, remote.JoinKeys(errorsOf(all))
 }
 
 // checkPut returns the reason why no value can be kept under key for left.
@@ -223,7 +221,8 @@ func checkPut(key string, left time.Duration) error {
 	return checkName(key)
 }
 
-// Drop implements [remote.Tier].
+// Drop implements [remote.Tier]. If only some servers answer, the error is
+// [remote.KeyErrors], and the others have confirmed.
 func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error) {
 	var clock uint64
 	all := make([]*change, len(d))
@@ -252,7 +251,7 @@ func (t *Tier) Drop(ctx context.Context, d []remote.Drop) ([]remote.Lease, error
 			leases[i] = remote.Lease{Token: tokens[i], State: c.state, Clock: clock, Grant: remote.Granted}
 		}
 	}
-	return leases, partly(all)
+	return leases, remote.JoinKeys(errorsOf(all))
 }
 
 // Extend implements [remote.Tier].
@@ -287,24 +286,70 @@ func (t *Tier) one(ctx context.Context, key string, early bool, op entryrules.Op
 	return c.err == nil && c.answer.Done, c.err
 }
 
-// DropAll implements [remote.Tier]: it counts a drop on each server.
+// DropAll implements [remote.Tier]: it counts a drop on each server. If only some
+// servers answer, the error is a [remote.NotToldError].
 func (t *Tier) DropAll(ctx context.Context, soft bool) error {
+	servers := map[int]bool{}
+	for server := range t.store.Servers() {
+		servers[server] = true
+	}
+	var mu sync.Mutex // guards untold and errs
+	var untold []string
+	var errs []error
+	each(servers, func(server int, _ bool) {
+		if err := t.dropOn(ctx, server, soft); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			untold, errs = append(untold, t.store.Name(server)), append(errs, err)
+		}
+	})
+	t.names.recheck()
+	switch len(untold) {
+	case 0:
+		return nil
+	case len(servers):
+		return errors.Join(errs...)
+	}
+	slices.Sort(untold)
+	return &remote.NotToldError{Servers: untold, Err: errors.Join(errs...)}
+}
+
+// dropOn counts a drop on a server.
+func (t *Tier) dropOn(ctx context.Context, server int, soft bool) error {
 	kind := byte(dropsItem)
 	if soft {
 		kind = expiriesItem
 	}
-	servers := map[int]Op{}
-	for server := range t.store.Servers() {
-		servers[server] = t.names.counter(kind, 1)
+	results, err := t.store.Do(ctx, server, append(t.tellEarlier(server, kind), t.names.counter(kind, 1)))
+	for _, r := range results {
+		err = errors.Join(err, r.Err)
 	}
-	var failed errorList
-	each(servers, func(server int, op Op) {
-		if _, err := t.do(ctx, server, op); err != nil {
-			failed.add(err)
-		}
-	})
-	t.names.recheck()
-	return failed.join(nil)
+	return t.of(server, err)
+}
+
+// Servers implements [remote.Fleet].
+func (t *Tier) Servers() []string {
+	all := make([]string, t.store.Servers())
+	for i := range all {
+		all[i] = t.store.Name(i)
+	}
+	return all
+}
+
+// ServerOf implements [remote.Fleet].
+func (t *Tier) ServerOf(key string) string {
+	item, _ := t.entry(key)
+	return t.store.Name(t.store.Home(item))
+}
+
+// DropAllOf implements [remote.Fleet].
+func (t *Tier) DropAllOf(ctx context.Context, server string, soft bool) error {
+	at := slices.Index(t.Servers(), server)
+	if at < 0 {
+		return fmt.Errorf("itemtier: there is no server %q", server)
+	}
+	defer t.names.recheck()
+	return t.dropOn(ctx, at, soft)
 }
 
 // up returns a Duration in ms, rounded up: a hold or a lease is not shorter than it was
@@ -332,29 +377,4 @@ func nonce() uint64 {
 			return n
 		}
 	}
-}
-
-// errorList collects errors of several goroutines.
-type errorList struct {
-	mu   sync.Mutex // guards errs
-	errs []error
-}
-
-func (l *errorList) add(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.errs = append(l.errs, err)
-}
-
-func (l *errorList) len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.errs)
-}
-
-// join returns all errors as one; more is another, or nil.
-func (l *errorList) join(more error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return errors.Join(append(l.errs, more)...)
 }

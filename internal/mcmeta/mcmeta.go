@@ -13,6 +13,7 @@ package mcmeta
 import (
 	"errors"
 	"math"
+	"time"
 )
 
 // MaxKey is the length of the longest key, in bytes, as it stands in a command.
@@ -25,6 +26,22 @@ const MaxBinaryKey = MaxKey / 4 * 3
 // MaxRelative is the largest relative time of expiry, in seconds. The server takes
 // a larger number for seconds since 1970.
 const MaxRelative = 30 * 24 * 60 * 60
+
+// lastTime is the last time of expiry that a server knows, in 2038.
+const lastTime = 1<<31 - 1
+
+// Expiry converts a life that begins at now to the number for a server: whole seconds, rounded
+// up, or a time of day if there are many; 0 for a life without an end.
+func Expiry(life time.Duration, now time.Time) int64 {
+	if life <= 0 {
+		return 0
+	}
+	seconds := int64((life-1)/time.Second) + 1
+	if seconds <= MaxRelative {
+		return seconds
+	}
+	return max(min(now.Unix()+seconds, lastTime), MaxRelative)
+}
 
 // Limits bound one reply or command. A zero field means its default.
 type Limits struct {

@@ -29,23 +29,38 @@ type point struct {
 // nameOf returns how a mode writes the address of a server and the number of a
 // digest.
 func nameOf(mode Mode) func(address string) string {
-	if mode == KetamaSpy {
+	switch mode {
+	case KetamaSpy:
+		return func(address string) string { return address }
+	case KetamaSpyLibmemcached:
 		return func(address string) string { return "/" + address }
+	default:
+		return portless
 	}
-	return portless
+}
+
+// digestsOf returns how many of n servers' digests belong to one with a weight out of a sum.
+// spymemcached reckons with 32 bits.
+func digestsOf(mode Mode, weight, sum, n int) int {
+	if mode == KetamaSpy {
+		share := float32(float32(weight) / float32(sum))
+		points := float32(float32(float32(share*(digests*perDigest))/perDigest) * float32(n))
+		return int(float32(float64(points) + roundingUp))
+	}
+	share := float64(weight) / float64(sum)
+	return int(share*digests*float64(n) + roundingUp)
 }
 
 // pointsOf returns the points of servers, in the order of their places. It fails if
 // the weight of a server is too small for one digest: the server would get no keys.
-func pointsOf(servers []Server, name func(string) string) ([]point, error) {
+func pointsOf(servers []Server, mode Mode, name func(string) string) ([]point, error) {
 	sum := 0
 	for _, s := range servers {
 		sum += max(s.Weight, 1)
 	}
 	var points []point
 	for i, s := range servers {
-		share := float64(max(s.Weight, 1)) / float64(sum)
-		n := int(share*digests*float64(len(servers)) + roundingUp)
+		n := digestsOf(mode, max(s.Weight, 1), sum, len(servers))
 		if n == 0 {
 			return nil, fmt.Errorf("ring: the weight %d of server %q is too small beside the others, whose sum is %d", s.Weight, s.Address, sum)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -17,9 +18,13 @@ const (
 	// manual calls compatible with libketama. Its plain, unweighted ketama places
 	// keys otherwise.
 	Ketama Mode = iota
-	// KetamaSpy places keys as libmemcached does for a fleet shared with
-	// spymemcached.
+	// KetamaSpy places keys as spymemcached does with its KetamaConnectionFactory. That
+	// writes the resolved address beside a name, so servers are IPv4 addresses.
 	KetamaSpy
+	// KetamaSpyLibmemcached places keys as libmemcached does with its distribution
+	// CONSISTENT_KETAMA_SPY, which writes a slash in front of an address. By that it
+	// places keys otherwise than spymemcached.
+	KetamaSpyLibmemcached
 	// Modula places keys as the package gomemcache does: by the remainder of a
 	// checksum. A fleet that changes its size moves almost all keys.
 	Modula
@@ -35,6 +40,8 @@ func (m Mode) String() string {
 		return "ketama"
 	case KetamaSpy:
 		return "ketama-spy"
+	case KetamaSpyLibmemcached:
+		return "ketama-spy-libmemcached"
 	case Modula:
 		return "modula"
 	case Jump:
@@ -42,6 +49,16 @@ func (m Mode) String() string {
 	default:
 		return fmt.Sprintf("Mode(%d)", uint8(m))
 	}
+}
+
+// ModeOf returns the mode with a name, and false if there is none.
+func ModeOf(name string) (m Mode, ok bool) {
+	for m = Ketama; m <= Jump; m++ {
+		if m.String() == name {
+			return m, true
+		}
+	}
+	return Ketama, false
 }
 
 // MaxServers is the most servers that a fleet may have.
@@ -76,9 +93,9 @@ func New(mode Mode, servers []Server) (*Ring, error) {
 	}
 	r := &Ring{mode: mode}
 	switch mode {
-	case Ketama, KetamaSpy:
+	case Ketama, KetamaSpy, KetamaSpyLibmemcached:
 		var err error
-		if r.points, err = pointsOf(servers, nameOf(mode)); err != nil {
+		if r.points, err = pointsOf(servers, mode, nameOf(mode)); err != nil {
 			return nil, err
 		}
 	default:
@@ -113,10 +130,18 @@ func check(mode Mode, servers []Server) error {
 			return fmt.Errorf("ring: server %q has weight %d, which is not in 0 to %d", s.Address, s.Weight, maxWeight)
 		case s.Weight > 1 && (mode == Modula || mode == Jump):
 			return fmt.Errorf("ring: server %q has weight %d, but mode %v knows no weights", s.Address, s.Weight, mode)
+		case mode == KetamaSpy && !isIPv4(s.Address):
+			return fmt.Errorf("ring: server %q is no IPv4 address with a port, which mode %v needs", s.Address, mode)
 		}
 		seen[s.Address] = true
 	}
 	return nil
+}
+
+// isIPv4 reports whether an address is an IPv4 address with a port.
+func isIPv4(address string) bool {
+	a, err := netip.ParseAddrPort(address)
+	return err == nil && a.Addr().Is4()
 }
 
 // Pick returns the position of key's server among those that New got. It takes

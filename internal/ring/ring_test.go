@@ -44,7 +44,7 @@ func TestKetamaPlacesKeysAsTheTestsOfLibmemcached(t *testing.T) {
 	for i, weight := range []int{600, 300, 200, 350, 1000, 800, 950, 100} {
 		servers = append(servers, Server{fmt.Sprintf("10.0.1.%d:11211", i+1), weight})
 	}
-	weighted, spy := mustNew(t, Ketama, servers), mustNew(t, KetamaSpy, servers)
+	weighted, spy := mustNew(t, Ketama, servers), mustNew(t, KetamaSpyLibmemcached, servers)
 	rows := lines(t, "libmemcached.txt")
 	if len(rows) != 99 {
 		t.Fatalf("%d rows", len(rows))
@@ -59,7 +59,46 @@ func TestKetamaPlacesKeysAsTheTestsOfLibmemcached(t *testing.T) {
 			t.Errorf("ketama: %q on %s, not %s", key, got, parts[2])
 		}
 		if got := servers[spy.Pick(key)].Address; got != parts[3]+":11211" {
-			t.Errorf("ketama-spy: %q on %s, not %s", key, got, parts[3])
+			t.Errorf("ketama-spy-libmemcached: %q on %s, not %s", key, got, parts[3])
+		}
+	}
+}
+
+// TestKetamaSpyPlacesKeysAsTheTestOfSpymemcached compares with the table that spymemcached
+// is tested with.
+func TestKetamaSpyPlacesKeysAsTheTestOfSpymemcached(t *testing.T) {
+	var servers []Server
+	for i := range 8 {
+		servers = append(servers, Server{Address: fmt.Sprintf("10.0.1.%d:11211", i+1)})
+	}
+	spy, lib := mustNew(t, KetamaSpy, servers), mustNew(t, KetamaSpyLibmemcached, servers)
+	rows, other := lines(t, "spymemcached.txt"), 0
+	if len(rows) != 400 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		key, want, _ := strings.Cut(row, " ")
+		if got := servers[spy.Pick(key)].Address; got != want+":11211" {
+			t.Errorf("%q on %s, not %s", key, got, want)
+		}
+		if servers[lib.Pick(key)].Address != want+":11211" {
+			other++
+		}
+	}
+	if other < len(rows)/2 {
+		t.Errorf("the variant of libmemcached differs for %d of %d keys only", other, len(rows))
+	}
+}
+
+// TestKetamaSpyWantsAddressesThatNeedNoResolving: spymemcached places a server by its name
+// and by its address.
+func TestKetamaSpyWantsAddressesThatNeedNoResolving(t *testing.T) {
+	for _, address := range []string{"cache-1:11211", "localhost:11211", "[::1]:11211", "/run/memcached.sock", "10.0.0.1"} {
+		if _, err := New(KetamaSpy, []Server{{Address: address}}); err == nil || !strings.Contains(err.Error(), "IPv4") {
+			t.Errorf("%s: %v", address, err)
+		}
+		if _, err := New(KetamaSpyLibmemcached, []Server{{Address: address}}); err != nil {
+			t.Errorf("%s: %v", address, err)
 		}
 	}
 }
@@ -135,7 +174,7 @@ func TestServersHaveThePointsThatCouchbaseLists(t *testing.T) {
 	for i := range 4 {
 		servers = append(servers, Server{Address: fmt.Sprintf("192.168.1.10%d:11210", i+1)})
 	}
-	points, err := pointsOf(servers, func(address string) string { return address })
+	points, err := pointsOf(servers, Ketama, func(address string) string { return address })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +195,7 @@ func TestALostServerMovesOnlyItsKeys(t *testing.T) {
 	for i := range 10 {
 		servers = append(servers, Server{Address: fmt.Sprintf("10.1.0.%d:11211", i)})
 	}
-	for _, mode := range []Mode{Ketama, KetamaSpy} {
+	for _, mode := range []Mode{Ketama, KetamaSpy, KetamaSpyLibmemcached} {
 		whole, less := mustNew(t, mode, servers), mustNew(t, mode, servers[:9])
 		for i := range 10_000 {
 			key := fmt.Sprint("user:", i)
@@ -228,8 +267,8 @@ func TestPickAllocatesNothing(t *testing.T) {
 }
 
 func TestModesHaveNames(t *testing.T) {
-	got := fmt.Sprint(Ketama, KetamaSpy, Modula, Jump, Mode(9))
-	if want := "ketama ketama-spy modula jump Mode(9)"; got != want {
+	got := fmt.Sprint(Ketama, KetamaSpy, KetamaSpyLibmemcached, Modula, Jump, Mode(9))
+	if want := "ketama ketama-spy ketama-spy-libmemcached modula jump Mode(9)"; got != want {
 		t.Errorf("%q", got)
 	}
 }
@@ -271,7 +310,7 @@ func TestAServerThatIsOutIsAsOneThatIsGone(t *testing.T) {
 	for i := range 5 {
 		servers = append(servers, Server{Address: fmt.Sprintf("10.1.0.%d:11211", i)})
 	}
-	for _, mode := range []Mode{Ketama, KetamaSpy} {
+	for _, mode := range []Mode{Ketama, KetamaSpy, KetamaSpyLibmemcached} {
 		whole, less := mustNew(t, mode, servers), mustNew(t, mode, servers[:4])
 		for i := range 10_000 {
 			key := fmt.Sprint("user:", i)

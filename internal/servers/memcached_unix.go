@@ -62,6 +62,13 @@ func (m *Memcached) Stop() { m.signal(syscall.SIGSTOP) }
 // Continue ends a pause.
 func (m *Memcached) Continue() { m.signal(syscall.SIGCONT) }
 
+// Quit ends the server with its items written to the file of the argument -e, from which
+// Restart takes them.
+func (m *Memcached) Quit() {
+	m.signal(syscall.SIGUSR1)
+	<-m.p.exited
+}
+
 func (m *Memcached) signal(s syscall.Signal) {
 	m.t.Helper()
 	if err := m.p.Signal(s); err != nil {

@@ -5,7 +5,9 @@ package model
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +33,8 @@ type Store struct {
 	cas     uint64
 	dead    map[int]bool
 	trips   int
+	beside  map[any]bool
+	runs    sync.WaitGroup
 }
 
 // Item is an item of a server.
@@ -39,14 +43,13 @@ type Item struct {
 	// Until is when the server forgets the item; zero means never.
 	Until time.Time
 	cas   uint64
-	count uint64
 }
 
 var _ itemtier.Store = (*Store)(nil)
 
 // New returns a store with a number of servers.
 func New(t testing.TB, servers int) *Store {
-	m := &Store{t: t, dead: map[int]bool{}}
+	m := &Store{t: t, dead: map[int]bool{}, beside: map[any]bool{}}
 	for range servers {
 		m.servers = append(m.servers, map[string]Item{})
 	}
@@ -55,6 +58,25 @@ func New(t testing.TB, servers int) *Store {
 
 // Servers implements itemtier.Store.
 func (m *Store) Servers() int { return len(m.servers) }
+
+// Name implements itemtier.Store.
+func (m *Store) Name(server int) string { return fmt.Sprint("s", server) }
+
+// Beside implements itemtier.Store.
+func (m *Store) Beside(what any, f func(context.Context)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.beside[what] {
+		return
+	}
+	m.beside[what] = true
+	m.runs.Go(func() {
+		f(context.Background())
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.beside, what)
+	})
+}
 
 // Home implements itemtier.Store.
 func (m *Store) Home(key string) int {
@@ -136,16 +158,22 @@ func (m *Store) one(server int, op itemtier.Op) itemtier.Result {
 		items[op.Key] = is
 		return itemtier.Result{Done: true}
 	default:
-		m.cas++
-		if ok {
-			is.count += op.Delta
-		} else {
-			is.count = op.First
-		}
-		is.cas = m.cas
-		items[op.Key] = is
-		return itemtier.Result{Count: is.count}
+		return m.count(items, op)
 	}
+}
+
+// count adds to a counter. Data is its text. m.mu is locked.
+func (m *Store) count(items map[string]Item, op itemtier.Op) itemtier.Result {
+	is, ok := items[op.Key]
+	n, err := strconv.ParseUint(string(is.Data), 10, 64)
+	if ok && err == nil {
+		n += op.Delta
+	} else if n = op.First; n == 0 {
+		return itemtier.Result{}
+	}
+	m.cas++
+	items[op.Key] = Item{Data: strconv.AppendUint(nil, n, 10), Until: is.Until, cas: m.cas}
+	return itemtier.Result{Done: true, Count: n}
 }
 
 // Each calls f for each item of a server, which f may change.
