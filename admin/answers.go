@@ -170,6 +170,7 @@ func numbersOf(s strata.Stats) adminapi.Numbers {
 			Hits: s.L2.Hits, Misses: s.L2.Misses, Errors: s.L2.Errors, Foreign: s.L2.Foreign, Refused: s.RemoteRefused,
 			EncodeErrors: s.EncodeErrors, LeaseWaits: s.LeaseWaits, BreakerOpen: s.BreakerOpen,
 			BreakerChanges: s.BreakerChanges, StoringStopped: s.StoringStopped, P99: readP99(s.Operations),
+			ServersLeftAlone: s.ServersLeftAlone, ServersWithoutStores: s.ServersWithoutStores,
 		},
 		Bus: adminapi.Bus{
 			Connected: s.Connected, Silence: s.BusSilence, EchoP99: s.BusEcho.Quantile(0.99), Pending: s.Pending,

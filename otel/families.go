@@ -30,6 +30,7 @@ type family struct {
 	help       string
 	has        func(*strata.Stats) bool // whether a cache has it; nil for all
 	rows       []row
+	servers    func(*strata.Stats) []string // a row of 1 for each of these
 }
 
 // row is a number with its attributes.
@@ -189,6 +190,12 @@ func ofL2() []family {
 	}, {
 		name: "strata.storing.stopped", unit: "1", kind: gauge, has: hasL2, help: "1 while no value is stored in L2 because it has refused too many, else 0.",
 		rows: number(func(r *reading) int64 { return oneIf(r.StoringStopped) }),
+	}, {
+		name: "strata.server.left.alone", unit: "1", kind: gauge, help: "1 for a server of L2, of several, that has failed too often and is left alone.",
+		servers: func(s *strata.Stats) []string { return s.ServersLeftAlone },
+	}, {
+		name: "strata.server.storing.stopped", unit: "1", kind: gauge, help: "1 for a server of L2, of several, on which no value is stored because it has refused too many.",
+		servers: func(s *strata.Stats) []string { return s.ServersWithoutStores },
 	}, {
 		name: "strata.codec.errors", unit: "{value}", has: hasL2, help: "Values that are not in L2 because the Codec refused them or because they are too large.",
 		rows: []row{count(func(r *reading) uint64 { return r.EncodeErrors })},

@@ -95,9 +95,17 @@ func newInstruments(meter metric.Meter, all []family) (instruments []metric.Obse
 
 // observer tells the numbers of one cache.
 type observer struct {
-	source Source
-	misses measure.Disjoint
-	rows   []observed
+	source  Source
+	misses  measure.Disjoint
+	rows    []observed
+	servers []observedServers
+	cache   []attribute.KeyValue // of all rows
+}
+
+// observedServers is the instrument of a row for each server.
+type observedServers struct {
+	of         func(*strata.Stats) []string
+	instrument metric.Int64Observable
 }
 
 // observed is a row with its instrument and its attributes.
@@ -111,15 +119,19 @@ type observed struct {
 func newObserver(source Source, instruments []metric.Observable, all []family) *observer {
 	o := &observer{source: source}
 	s := source.Stats()
+	o.cache = append(o.cache, cacheName.String(s.Name))
+	if s.Parts.Service != "" {
+		o.cache = append(o.cache, cacheService.String(s.Parts.Service))
+	}
 	for i, f := range all {
+		if n, ok := instruments[i].(metric.Int64Observable); ok && f.servers != nil {
+			o.servers = append(o.servers, observedServers{f.servers, n})
+		}
 		for _, r := range f.rows {
 			if r.has == nil {
 				r.has = f.has
 			}
-			attributes := []attribute.KeyValue{cacheName.String(s.Name)}
-			if s.Parts.Service != "" {
-				attributes = append(attributes, cacheService.String(s.Parts.Service))
-			}
+			attributes := slices.Clone(o.cache)
 			if r.describe != nil {
 				attributes = append(attributes, r.describe(&s)...)
 			}
@@ -134,6 +146,11 @@ func newObserver(source Source, instruments []metric.Observable, all []family) *
 func (o *observer) observe(to metric.Observer) {
 	r := &reading{Stats: o.source.Stats()}
 	r.remoteMisses, r.remoteForeign = o.misses.Split(r.L2.Misses, r.L2.Foreign)
+	for _, of := range o.servers {
+		for _, server := range of.of(&r.Stats) {
+			to.ObserveInt64(of.instrument, 1, metric.WithAttributes(o.cache...), metric.WithAttributes(serverName.String(server)))
+		}
+	}
 	for _, row := range o.rows {
 		if row.has != nil && !row.has(&r.Stats) {
 			continue

@@ -35,6 +35,7 @@ func numbered(name string) (f fixed, numbers map[string]float64) {
 	s.Operations = []strata.OperationStats{{Operation: "get", Result: "ok"}, {Operation: "get", Result: "error"}}
 	s.Operations[0].Latency.Buckets[3] = 7001
 	s.Operations[1].Latency.Buckets[3] = 7002
+	s.ServersLeftAlone, s.ServersWithoutStores = []string{"10.0.0.1:11211"}, []string{"10.0.0.2:11211"}
 	numbers, next := map[string]float64{}, uint64(1000)
 	number(reflect.ValueOf(&s).Elem(), "", numbers, &next)
 	s.L2.Misses += s.L2.Foreign // which are misses, too
@@ -241,7 +242,7 @@ func TestNamesAreThoseOfPackagePrometheusWithDots(t *testing.T) {
 func TestAttributesOfMetricsAreNamesOfStrata(t *testing.T) {
 	source, _ := numbered("users")
 	source.Parts.Service = "shop"
-	allowed := strings.Fields("cache.name cache.service tier result outcome reason origin op direction version schema l2 bus partition")
+	allowed := strings.Fields("cache.name cache.service tier result outcome reason origin op direction version schema l2 bus partition server")
 	for name, m := range metricsOf(t, source) {
 		for _, p := range m.points {
 			if v, _ := p.attributes.Value("strata.cache.name"); v.AsString() != "users" {

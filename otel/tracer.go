@@ -18,6 +18,7 @@ const scope = "github.com/strata-cache/strata/otel"
 // The attributes of spans and metrics.
 const (
 	cacheName    = attribute.Key("strata.cache.name")
+	serverName   = attribute.Key("strata.server")
 	cacheService = attribute.Key("strata.cache.service")
 	cacheKey     = attribute.Key("strata.cache.key")
 	cacheHit     = attribute.Key("cache.hit")

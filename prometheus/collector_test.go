@@ -31,6 +31,7 @@ func numbered(name string) (f fixed, numbers map[string]float64) {
 	s.Operations = []strata.OperationStats{{Operation: "get", Result: "ok"}, {Operation: "get", Result: "error"}}
 	s.Operations[0].Latency.Buckets[3] = 7001
 	s.Operations[1].Latency.Buckets[3] = 7002
+	s.ServersLeftAlone, s.ServersWithoutStores = []string{"10.0.0.1:11211"}, []string{"10.0.0.2:11211"}
 	numbers, next := map[string]float64{}, uint64(1000)
 	number(reflect.ValueOf(&s).Elem(), "", numbers, &next)
 	s.L2.Misses += s.L2.Foreign // which are misses, too

@@ -52,6 +52,18 @@ func histogramOf(name, help string, has func(*reading) bool, f func(*reading) me
 	}
 }
 
+// serversOf is a family with a row for each server that names returns.
+func serversOf(name, help string, names func(*reading) []string) family {
+	return family{
+		name: name, kind: gauge, help: help, has: hasL2, labels: []string{"server"},
+		each: func(r *reading, send func(metric, ...string)) {
+			for _, server := range names(r) {
+				send(metric{number: 1}, server)
+			}
+		},
+	}
+}
+
 // families returns all metrics of a cache, in the order in which docs/guide/watch.md explains
 // them.
 func families() (all []family) {
@@ -176,6 +188,10 @@ func remoteFamilies() []family {
 			func(r *reading) float64 { return float64(r.BreakerChanges) }),
 		of(gauge, "strata_storing_stopped", "1 while no value is stored in L2 because it has refused too many, else 0.", hasL2,
 			func(r *reading) float64 { return oneIf(r.StoringStopped) }),
+		serversOf("strata_server_left_alone", "1 for a server of L2, of several, that has failed too often and is left alone.",
+			func(r *reading) []string { return r.ServersLeftAlone }),
+		serversOf("strata_server_storing_stopped", "1 for a server of L2, of several, on which no value is stored because it has refused too many.",
+			func(r *reading) []string { return r.ServersWithoutStores }),
 		{
 			name: "strata_remote_duration_seconds", kind: histogram, has: hasL2, labels: []string{"op", "result"},
 			help: "Duration of operations on L2 by operation and result: ok, error, or cancelled because the caller left.",

@@ -27,6 +27,8 @@ function health(n, info) {
   if (info.l2) {
     all.push(n.remote.breakerOpen ? badge("bad", "L2 left alone") : badge("ok", "L2"));
     if (n.remote.storingStopped) all.push(badge("bad", "L2 stores nothing"));
+    if (!n.remote.breakerOpen) for (const server of n.remote.serversLeftAlone || []) all.push(badge("bad", `L2 server ${server} left alone`));
+    if (!n.remote.storingStopped) for (const server of n.remote.serversWithoutStores || []) all.push(badge("bad", `L2 server ${server} stores nothing`));
   }
   if (info.bus) all.push(n.bus.connected ? badge("ok", "bus") : badge("bad", "bus silent"));
   if (n.bus.pending) all.push(badge("warn", count(n.bus.pending) + " pending"));
@@ -139,7 +141,7 @@ function drawFacts(d) {
     fact("age at eviction", n.memory.evictionAgeP50 ? "≤ " + duration(n.memory.evictionAgeP50) : "–", count(n.memory.evicted) + " evicted"),
     fact("stale served", count(n.reads.stale), count(n.reads.staleError) + " because of errors"),
     fact("failed loads", count(n.loads.errors + n.loads.panics), count(n.loads.notFound) + " not found"),
-    fact("L2", !d.info.l2 ? "none" : n.remote.breakerOpen ? "left alone" : "in use",
+    fact("L2", !d.info.l2 ? "none" : n.remote.breakerOpen ? "left alone" : (n.remote.serversLeftAlone || []).length ? "in use, but " + n.remote.serversLeftAlone.join(", ") : "in use",
       d.info.l2 ? `${count(n.remote.errors)} errors, breaker changed ${count(n.remote.breakerChanges)}×` : "values stay on this instance"),
     fact("bus", !d.info.bus ? "none" : n.bus.connected ? "connected" : "silent", d.info.bus ? `heard ${duration(n.bus.silence)} ago, ${count(n.bus.gaps)} gaps` : ""),
     d.info.bus ? fact("bus echo p99", n.bus.echoP99 ? "≤ " + duration(n.bus.echoP99) : "–", "as late are invalidations") : null,

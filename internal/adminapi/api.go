@@ -146,7 +146,8 @@ type Memory struct {
 	TuneRefused    uint64        `json:"tuneRefused"` // calls of Tune with a bad value
 }
 
-// Remote is about L2. P99 is that of reads.
+// Remote is about L2. P99 is that of reads. ServersLeftAlone and ServersWithoutStores name
+// those servers of several that have failed or refused too often.
 type Remote struct {
 	Hits           uint64        `json:"hits"`
 	Misses         uint64        `json:"misses"`
@@ -159,6 +160,9 @@ type Remote struct {
 	BreakerChanges uint64        `json:"breakerChanges"`
 	StoringStopped bool          `json:"storingStopped"`
 	P99            time.Duration `json:"p99"`
+
+	ServersLeftAlone     []string `json:"serversLeftAlone"`
+	ServersWithoutStores []string `json:"serversWithoutStores"`
 }
 
 // Bus is about the bus and invalidations. Silence is the time since it last delivered

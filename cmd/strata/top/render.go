@@ -147,6 +147,12 @@ func (m *model) drawDetail() (all []line) {
 	)
 	if d.Info.L2 != "" {
 		all = append(all, m.fact("L2", "%s hits, %s misses, %s errors, p99 %s, breaker open: %t", number(float64(n.Remote.Hits)), number(float64(n.Remote.Misses)), number(float64(n.Remote.Errors)), span(known(float64(n.Remote.P99))), n.Remote.BreakerOpen))
+		if servers := n.Remote.ServersLeftAlone; len(servers) > 0 {
+			all = append(all, m.fact("left alone", "%s", strings.Join(servers, " ")))
+		}
+		if servers := n.Remote.ServersWithoutStores; len(servers) > 0 {
+			all = append(all, m.fact("no stores at", "%s", strings.Join(servers, " ")))
+		}
 	}
 	if d.Info.Bus != "" {
 		all = append(all, m.fact("bus", "connected: %t, last message %s ago, echo p99 %s, %d drops pending", n.Bus.Connected, span(float64(n.Bus.Silence)), span(known(float64(n.Bus.EchoP99))), n.Bus.Pending))

@@ -87,6 +87,8 @@ func health(s *adminapi.Summary) string {
 	}
 	if n.Remote.BreakerOpen {
 		all = append(all, "L2 alone")
+	} else if servers := n.Remote.ServersLeftAlone; len(servers) > 0 {
+		all = append(all, "L2 "+strings.Join(servers, " ")+" alone")
 	}
 	if s.Info.Bus != "" && !n.Bus.Connected {
 		all = append(all, "bus silent")
