@@ -25,12 +25,12 @@ type memcachedFleet struct {
 	ring    *ring.Ring
 }
 
-func startMemcachedFleet(t *testing.T) *memcachedFleet {
+func startMemcachedFleet(t *testing.T, args ...string) *memcachedFleet {
 	t.Helper()
 	f := &memcachedFleet{}
 	var places []ring.Server
 	for range 3 {
-		m := servers.StartMemcached(t)
+		m := servers.StartMemcached(t, args...)
 		f.members, f.addrs = append(f.members, m), append(f.addrs, m.Addr)
 		places = append(places, ring.Server{Address: m.Addr})
 	}

@@ -85,10 +85,11 @@ type process struct {
 	logged  []string
 }
 
-// run starts a program on a Redis, for a service, and waits until its bus is connected.
-func run(t *testing.T, program, addr, service string) *process {
+// run starts a program on a Redis, for a service, or on a fleet of memcached, and waits until
+// its bus is connected.
+func run(t *testing.T, program, addr, service string, fleet ...string) *process {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, addr, service)
+	cmd := exec.CommandContext(t.Context(), program, append([]string{addr, service}, fleet...)...)
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
