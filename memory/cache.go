@@ -104,7 +104,8 @@ const (
 // Compute atomically replaces the value of a key by a value that depends on it.
 // f gets the current value, and ok is false if there is none. f returns the new
 // value and the operation. f runs without a lock, and Compute calls it again if
-// the key was written meanwhile, so f should have no side effects.
+// the key was written meanwhile, so f should have no side effects. An f that writes the
+// key itself is called again each time, and Compute does not return.
 //
 // Compute returns the value of the key afterwards, and reports whether there is
 // one. There is none if the new value is too heavy or the cache is closed.

@@ -2,10 +2,12 @@ package memory_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/memory"
 )
 
@@ -20,7 +22,7 @@ func pinsBelow(n int) func(key, value int) int64 {
 }
 
 func TestPinnedEntriesAreNeverEvicted(t *testing.T) {
-	for _, p := range []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+	for _, p := range everyPolicy {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
 			c := mustNew(t, memory.Options[int, int]{MaxEntries: 1000, MaxWeight: 2000, Weigh: pinsBelow(500), Policy: p})
 			for i := range 50_000 {
@@ -75,4 +77,77 @@ func TestPinnedEntriesExpire(t *testing.T) {
 			t.Errorf("%d entries after their end", c.Len())
 		}
 	})
+}
+
+// TestPinnedEntryBecomesHeavy sets the key of a pinned entry to a value that needs the room
+// of all others.
+func TestPinnedEntryBecomesHeavy(t *testing.T) {
+	for _, p := range everyPolicy {
+		testkit.Watch(t, time.Minute)
+		c := mustNew(t, memory.Options[string, int64]{MaxWeight: 4, Weigh: func(_ string, v int64) int64 { return v }, Policy: p})
+		c.Set("a", memory.Pinned)
+		c.Set("b", 1)
+		if !c.Set("a", 4) || c.Len() != 1 || c.Weight() != 4 {
+			t.Errorf("%v: %d entries of weight %d", p, c.Len(), c.Weight())
+		}
+	}
+}
+
+var everyPolicy = []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} // read-only
+
+// TestOperationsOnASmallCacheEnd does all operations in random order on caches of a few
+// entries, whose values are their weights, from two goroutines.
+func TestOperationsOnASmallCacheEnd(t *testing.T) {
+	for _, p := range everyPolicy {
+		for seed := range uint64(20) {
+			t.Run(fmt.Sprint(p, " ", seed), func(t *testing.T) {
+				testkit.Watch(t, time.Minute)
+				c := mustNew(t, memory.Options[int, int64]{
+					MaxEntries: 3, MaxWeight: 6, Weigh: func(_ int, v int64) int64 { return v }, Policy: p,
+					EvictShare: float64(seed%3) / 4, IdleTTL: time.Duration(seed%2) * time.Minute,
+				})
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					operate(c, rand.New(rand.NewPCG(seed, 1)))
+				}()
+				operate(c, rand.New(rand.NewPCG(seed, 2)))
+				<-done
+				if err := c.Resize(5, 10); err != nil {
+					t.Fatal(err)
+				}
+				c.Clear()
+				for k := range 5 {
+					if !c.Set(k, 2) {
+						t.Errorf("key %d is not stored in an empty cache", k)
+					}
+				}
+			})
+		}
+	}
+}
+
+// operate does random operations on a cache.
+func operate(c *memory.Cache[int, int64], r *rand.Rand) {
+	for range 2000 {
+		k, v := r.IntN(5), r.Int64N(9)-2 // -1 is Pinned
+		switch r.IntN(12) {
+		case 0:
+			c.Get(k)
+		case 1:
+			c.Touch(k)
+		case 2:
+			c.Delete(k)
+		case 3:
+			c.SetIfAbsent(k, v)
+		case 4:
+			c.Compute(k, func(old int64, _ bool) (int64, memory.Op) { return v, memory.Op(uint64(old) % 3) })
+		case 5:
+			_ = c.Resize(1+r.IntN(4), r.Int64N(8)) // each is valid
+		case 6:
+			c.SetTTL(k, v, time.Hour)
+		default:
+			c.Set(k, v)
+		}
+	}
 }

@@ -154,12 +154,12 @@ func (o *Order) Remove(h *Head) Gone {
 	return o.clear(h.node)
 }
 
-// Evict takes out the entry that the policy gives up next; none, with a nil Head, if
-// there is no other than keep, which may be no entry of this order. An entry that is
-// dead at now goes first where the policy meets one.
+// Evict takes out the entry that the policy gives up next; none, with a nil Head, only if
+// there is no other than pinned ones and keep, which may be no entry of this order. An
+// entry that is dead at now goes first where the policy meets one.
 func (o *Order) Evict(at Standing, keep *Head, now int64) Gone {
 	var spared uint32
-	if keep != nil && o.Holds(keep) {
+	if keep != nil && o.Holds(keep) && !o.Pinned(keep) { // a pinned one is in no queue
 		spared = keep.node
 	}
 	if i := o.policy.evict(at.queue, spared, now); i != 0 {

@@ -113,9 +113,10 @@ func (w *wheel) next() int64 {
 	if w.n == 0 {
 		return Never
 	}
-	t := w.tick
-	for w.slots[t&wheelMask] == 0 {
-		t++
+	for t := w.tick; t < w.tick+wheelSlots; t++ {
+		if w.slots[t&wheelMask] != 0 {
+			return t
+		}
 	}
-	return t
+	return w.tick // only if w.n is wrong
 }

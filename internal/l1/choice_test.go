@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/evict"
+	"github.com/strata-cache/strata/internal/testkit"
 )
 
 var policies = []evict.Policy{evict.A3FIFO, evict.LRU, evict.LFU, evict.FIFO, evict.Random} // read-only
@@ -35,6 +36,7 @@ func TestAgreesWithReferenceInEveryCombination(t *testing.T) {
 			idle:    []time.Duration{0, 100 * time.Millisecond, 5 * time.Second}[kind(&n, 3)],
 		}
 		t.Run(fmt.Sprintf("%+v", x), func(t *testing.T) {
+			testkit.Watch(t, time.Minute)
 			synctest.Test(t, func(t *testing.T) { x.run(t, rand.New(rand.NewPCG(uint64(seed), 0))) })
 		})
 	}
@@ -81,6 +83,34 @@ func (x combination) run(t *testing.T, r *rand.Rand) {
 		t.Error("nothing was evicted")
 	}
 }
+
+// TestSmallCachesAgreeWithReference runs random operations on caches of a few entries, of
+// each policy: often all entries but one are pinned, or weigh nothing, or become one of
+// these while they are replaced.
+func TestSmallCachesAgreeWithReference(t *testing.T) {
+	for _, p := range policies {
+		for seed := range uint64(60) {
+			t.Run(fmt.Sprint(p, " ", seed), func(t *testing.T) {
+				testkit.Watch(t, time.Minute)
+				synctest.Test(t, func(t *testing.T) {
+					r := rand.New(rand.NewPCG(seed, uint64(p)))
+					m := newMachine(t, Config[uint8, int]{
+						MaxWeight: 1 + r.Int64N(6), MaxEntries: r.Int64N(5), Policy: p,
+						EvictShare: []float64{0, 0.5}[seed%2], IdleTTL: []time.Duration{0, 0, 5 * time.Second}[seed%3],
+					})
+					defer m.c.Close()
+					m.pins, m.bound = true, kinds{true, true}
+					for range 400 {
+						m.step(smallOps[r.IntN(len(smallOps))], byte(r.IntN(5)), byte(r.IntN(60)))
+					}
+				})
+			})
+		}
+	}
+}
+
+// smallOps are the operations of a machine that say most about a small cache.
+var smallOps = []byte{0, 0, 0, 0, 0, 5, 7, 8, 9, 10, 13, 14} // read-only
 
 // TestEvictShareIsEvictedAtOnce fills a cache with one shard, and stores one more.
 func TestEvictShareIsEvictedAtOnce(t *testing.T) {

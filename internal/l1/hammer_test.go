@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/evict"
+	"github.com/strata-cache/strata/internal/testkit"
 )
 
 // TestConcurrentWritersKeepTheStructure runs all operations from many
@@ -290,4 +291,27 @@ func watchBounds(t *testing.T, p evict.Policy, share float64) {
 	close(done)
 	watcher.Wait()
 	validate(t, c)
+}
+
+// TestStoreThatNeverFindsRoomEnds stores while the room is reserved for an entry that never
+// comes: that store gives up, and later ones find the room.
+func TestStoreThatNeverFindsRoomEnds(t *testing.T) {
+	testkit.Watch(t, time.Minute)
+	for _, p := range policies {
+		c := New(Config[int, int]{MaxEntries: 2, Policy: p})
+		c.Set(forever(1, 0), evict.Pinned)
+		c.entries.Add(1)
+		if _, o := c.SetIf(nil, forever(2, 0), 1); o != TooHeavy {
+			t.Errorf("%v: outcome %d, want that of an entry without room", p, o)
+		}
+		if gone, ok := c.Set(forever(1, 0), 1); !ok || len(gone) > 0 {
+			t.Errorf("%v: a store that needs no room: %v", p, ok)
+		}
+		c.entries.Add(-1)
+		if _, ok := c.Set(forever(2, 0), 1); !ok {
+			t.Errorf("%v: not stored although there is room", p)
+		}
+		validate(t, c)
+		c.Close()
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/evict"
+	"github.com/strata-cache/strata/internal/testkit"
 )
 
 // reference is the obviously right cache: a mutex and a map. It does not choose
@@ -216,7 +217,7 @@ func (m *machine) set(e *Entry[uint8, int], weight int64) {
 	if m.equal {
 		weight = 1
 	}
-	if m.pins && m.next%5 == 0 {
+	if m.pins && m.next%(2+int(e.Key)%4) == 0 { // some keys more often than others
 		weight = evict.Pinned
 	}
 	old, fits := m.ref.get(e.Key), m.ref.fits(m.c, e.Key, weight)
@@ -416,15 +417,17 @@ func TestAgreesWithReference(t *testing.T) {
 
 // FuzzOps runs operations that the fuzzer chooses; three bytes each, after two
 // for the bounds, one for the policy and what it evicts at once, and one for the idle
-// life.
+// life and whether entries are pinned.
 func FuzzOps(f *testing.F) {
 	f.Add([]byte{10, 0, 0, 0, 0, 1, 2, 5, 1, 255, 14, 0, 6, 5, 1, 0})
 	f.Add([]byte{0, 50, 12, 3, 3, 1, 6, 3, 2, 6, 3, 3, 6, 8, 1, 4, 13, 1, 2, 14, 0, 4, 10, 3, 0})
 	f.Add([]byte("0\x12118X200\"B0071B7!179"))
+	f.Add([]byte{0, 4, 4, 128, 0, 3, 162, 0, 0, 161, 0, 0, 165}) // a pinned entry becomes heavy
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) < 4 || len(program) > 600 {
 			return
 		}
+		testkit.Watch(t, time.Minute)
 		synctest.Test(t, func(t *testing.T) {
 			m := newMachine(t, Config[uint8, int]{
 				MaxEntries: int64(program[0]), MaxWeight: int64(program[1]),
@@ -432,7 +435,7 @@ func FuzzOps(f *testing.F) {
 				IdleTTL: []time.Duration{0, time.Millisecond, 100 * time.Millisecond, 5 * time.Second, 10 * time.Minute}[program[3]%5],
 			})
 			defer m.c.Close()
-			m.pins = program[2] > 200
+			m.pins = program[3] >= 128
 			for p := program[4:]; len(p) >= 3; p = p[3:] {
 				m.step(p[0], p[1], p[2])
 			}

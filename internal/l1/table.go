@@ -106,9 +106,11 @@ func (t *table) locate(h *evict.Head, hash uint32) (g *group, slot, passed int) 
 	return nil, 0, 0
 }
 
-// insert adds h; its key must be absent, and there must be room.
+// insert adds h; its key must be absent, and there must be room: it panics in a full
+// table, which no count of entries allows.
 func (t *table) insert(h *evict.Head, hash uint32) {
-	for at := t.home(hash); ; at = t.after(at) {
+	at := t.home(hash)
+	for range t.groups {
 		g := &t.groups[at]
 		tags := g.tags.Load()
 		free := matches(tags, 0)
@@ -116,6 +118,7 @@ func (t *table) insert(h *evict.Head, hash uint32) {
 			if tags>>overShift < overMax {
 				g.tags.Store(tags + overOne)
 			}
+			at = t.after(at)
 			continue
 		}
 		slot := slotOf(free)
@@ -123,6 +126,7 @@ func (t *table) insert(h *evict.Head, hash uint32) {
 		g.tags.Store(tags | tagOf(hash)<<(slot*8))
 		return
 	}
+	panic("l1: insertion into a full table")
 }
 
 // replace puts h into the slot of old, which has the same key.

@@ -135,3 +135,17 @@ func TestLayoutFillsCacheLines(t *testing.T) {
 		t.Errorf("an entry of two numbers has %d bytes", n)
 	}
 }
+
+// TestFullTableRefusesAnInsertion inserts into a table that has no free slot.
+func TestFullTableRefusesAnInsertion(t *testing.T) {
+	table := newTable(1)
+	for range groupSlots {
+		table.insert(&evict.Head{}, 1)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("the insertion has returned")
+		}
+	}()
+	table.insert(&evict.Head{}, 1)
+}

@@ -1,6 +1,10 @@
 package l1
 
-import "github.com/strata-cache/strata/internal/evict"
+import (
+	"runtime"
+
+	"github.com/strata-cache/strata/internal/evict"
+)
 
 // Outcome is the result of a store.
 type Outcome uint8
@@ -11,8 +15,9 @@ const (
 	Stored Outcome = iota + 1
 	// Lost: the key does not hold the expected entry. Nothing was changed.
 	Lost
-	// TooHeavy: the entry does not fit even if all others go that are not pinned. The
-	// entry that the key held is removed.
+	// TooHeavy: the entry does not fit even if all others go that are not pinned, or
+	// other writers have taken the room mostRounds times. The entry that the key held is
+	// removed.
 	TooHeavy
 	// Closed: the cache is closed.
 	Closed
@@ -42,6 +47,11 @@ func (c *Cache[K, V]) SetIf(old, e *Entry[K, V], weight int64) ([]Removed[K, V],
 	return c.store(e, arrival{weight: weight}, old, true)
 }
 
+// mostRounds bounds how often a store looks for room. One round is enough unless other
+// writers take the room that the store has made, or are about to insert what they have
+// reserved room for. Then these make progress.
+const mostRounds = 4096
+
 // store implements Set, Renew and SetIf: a has the weight. While the shard has no room and others hold more
 // than their share, it evicts from those, with no lock held.
 func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditional bool) ([]Removed[K, V], Outcome) {
@@ -64,6 +74,9 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 		if o == 0 {
 			gone = c.evictAround(int(hash>>c.shift), a.need, a.held, gone)
 			a.forced = true
+			if a.rounds++; a.rounds > 1 {
+				runtime.Gosched() // to the writers that have the room
+			}
 			continue
 		}
 		if o == Stored {
@@ -90,7 +103,7 @@ func (c *core) tryOver(s *shard, a *arrival, held, old *evict.Head, conditional 
 	if conditional && held != old && !(old == nil && c.idle.Over(held, a.now)) {
 		return gone, Lost
 	}
-	if c.pinnedOut(s, a, held) {
+	if a.rounds > mostRounds || c.pinnedOut(s, a, held) {
 		return append(gone, c.withdraw(s, held, a.now)...), TooHeavy
 	}
 	gone, ok := c.place(s, a, held, gone)
@@ -212,6 +225,7 @@ type arrival struct {
 	at       evict.Standing
 	forced   bool
 	unused   bool // see Renew
+	rounds   int  // that found no room; see mostRounds
 	// need is the change that found no room, and held the entry to be replaced, if any.
 	need change
 	held *evict.Head
