@@ -26,7 +26,7 @@
 // Read:
 //   - [Cache.GetOrLoad]: one value; run the Loader if no tier has it
 //   - [Cache.Get]: one value, if a tier has it
-//   - [Cache.GetMany]: many values, in one read of L2 and one call of a [ManyLoader]
+//   - [Cache.GetMany]: many values, in one read of L2 and one call of a [ManyLoader] for each 500
 //   - [Cache.All], [Cache.Keys], [Cache.Hottest]: the fresh entries of L1
 //   - [Cache.Refresh], Options.RefreshEvery: load keys in the background
 //   - Options.BatchWait: loads of single keys that come together are one call

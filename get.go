@@ -260,12 +260,9 @@ func (c *Cache[K, V]) Refresh(ctx context.Context, keys ...K) error {
 // Options. It returns those for which there is no room.
 func (c *Cache[K, V]) refreshNow(ctx context.Context, keys []K) (left []K) {
 	if c.o.ManyLoader != nil {
-		for part := range slices.Chunk(keys, maxBatch) {
-			m := many[K, V]{c: c, load: c.o.ManyLoader, call: call{ahead: true}, due: slices.Clone(part)}
-			c.tuned.apply(&m.call)
-			left = append(left, m.refresh(ctx)...)
-		}
-		return left
+		m := many[K, V]{c: c, load: c.o.ManyLoader, call: call{ahead: true}, due: slices.Clone(keys)}
+		c.tuned.apply(&m.call)
+		return m.refresh(ctx)
 	}
 	for _, k := range keys {
 		if !c.refresh(ctx, k, nil, &call{ahead: true}) {

@@ -211,7 +211,7 @@ func (c *Cache[K, V]) Previous(ctx context.Context) (V, bool) {
 	return zero, false
 }
 
-// ManyLoader gets the values of several keys from the origin at once. A key
+// ManyLoader gets the values of several keys, at most 500, from the origin at once. A key
 // that is absent from its result does not exist in the origin. Values of extra keys,
 // which it was not asked for, are stored in L1 if L1 has no entry of them.
 // [Loading] controls the stores of all keys, [LoadingKey] that of one.

@@ -11,8 +11,8 @@ import (
 )
 
 // GetMany is GetOrLoad for several keys: those that L1 does not have are looked up
-// in L2 in one round trip, and those missing there are loaded in one call of load.
-// GetMany waits for loads of its keys that are under way, in another batch or
+// in L2 in one round trip for each 500 of them, and those of these 500 that are missing
+// there are loaded in one call of load, one 500 after the other. GetMany waits for loads of its keys that are under way, in another batch or
 // alone. A nil load means Options.ManyLoader, else Options.Loader, one key after the other.
 //
 // The result has the keys that have a value: those that the origin does not have
@@ -36,9 +36,7 @@ func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, 
 		return nil, ErrNoLoader
 	}
 	r := many[K, V]{c: c, load: load, call: o, found: make(map[K]V, len(keys)), ctx: ctx}
-	for part := range slices.Chunk(distinct(keys), maxBatch) {
-		r.get(ctx, part)
-	}
+	r.get(ctx, distinct(keys))
 	if len(r.failed) > 0 {
 		return r.found, &PartialError[K]{r.failed}
 	}
@@ -164,7 +162,9 @@ func (m *many[K, V]) one(ctx context.Context, key K) (v V, err error) {
 func (m *many[K, V]) get(ctx context.Context, keys []K) {
 	c := m.c
 	if m.call.skipRead || c.o.ContextControls && skipsRead(ctx) {
-		m.reload(ctx, keys)
+		for part := range slices.Chunk(keys, maxBatch) {
+			m.reload(ctx, part)
+		}
 		return
 	}
 	var missing []K
@@ -180,16 +180,15 @@ func (m *many[K, V]) get(ctx context.Context, keys []K) {
 		missing = append(missing, k)
 	}
 	m.refresh(ctx)
-	if len(missing) == 0 {
-		return
+	for part := range slices.Chunk(missing, maxBatch) {
+		if m.warm {
+			m.fly(ctx, part)
+			continue
+		}
+		within, span := c.begin(ctx, Span{Name: SpanGet, Keys: len(part)})
+		m.fly(within, part)
+		span.finish(m.end(ctx))
 	}
-	if m.warm {
-		m.fly(ctx, missing)
-		return
-	}
-	within, span := c.begin(ctx, Span{Name: SpanGet, Keys: len(missing)})
-	m.fly(within, missing)
-	span.finish(m.end(ctx))
 }
 
 // end describes the end of the span of a GetMany under ctx.
@@ -204,7 +203,7 @@ func (m *many[K, V]) end(ctx context.Context) SpanEnd {
 	return e
 }
 
-// reload loads keys although they may be cached, each by itself and all at once.
+// reload loads some keys although they may be cached, each by itself and all at once.
 func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 	values, errs := make([]V, len(keys)), make([]error, len(keys))
 	var all sync.WaitGroup
@@ -219,8 +218,8 @@ func (m *many[K, V]) reload(ctx context.Context, keys []K) {
 	}
 }
 
-// refresh loads the keys that are due in the background, as one batch. It returns those
-// of them for which there is no room.
+// refresh loads the keys that are due in the background, in a batch for each maxBatch of
+// them. It returns those for which there is no room.
 func (m *many[K, V]) refresh(ctx context.Context) (left []K) {
 	due := slices.DeleteFunc(m.due, func(k K) bool {
 		_, running := m.c.flights.Running(k)
@@ -231,13 +230,15 @@ func (m *many[K, V]) refresh(ctx context.Context) (left []K) {
 		return nil
 	}
 	ctx = flight.Apart(context.WithoutCancel(ctx)) // no load waits for it
-	r := many[K, V]{c: m.c, load: m.load, call: m.call, found: make(map[K]V), ctx: ctx}
-	r.call.refresh = true
-	if !m.c.background.Run(&r, func(func()) { r.fly(ctx, due) }) {
-		m.c.counts.refreshesDropped.Add(uint64(len(due)))
-		return due
+	for part := range slices.Chunk(due, maxBatch) {
+		r := many[K, V]{c: m.c, load: m.load, call: m.call, found: make(map[K]V), ctx: ctx}
+		r.call.refresh = true
+		if !m.c.background.Run(&r, func(func()) { r.fly(ctx, part) }) {
+			m.c.counts.refreshesDropped.Add(uint64(len(part)))
+			left = append(left, part...)
+		}
 	}
-	return nil
+	return left
 }
 
 // have takes key from L1, if L1 has an answer.

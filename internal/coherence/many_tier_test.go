@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -135,4 +137,66 @@ func TestGetManyAsksForTheTagsOfAllItsValuesAtOnce(t *testing.T) {
 			t.Errorf("asked %d times about tags, want one question for the values of all keys", n)
 		}
 	})
+}
+
+// TestGetManyTakesABatchForEach500KeysThatL1DoesNotHave reads 1800 keys of which L1 has each
+// third, and counts what that takes; then all are due for a refresh.
+func TestGetManyTakesABatchForEach500KeysThatL1DoesNotHave(t *testing.T) {
+	for _, tiers := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			var sizes []int
+			var asked sync.Mutex
+			load := func(_ context.Context, keys []int) (map[int]int, error) {
+				asked.Lock()
+				defer asked.Unlock()
+				sizes = append(sizes, len(keys))
+				found := map[int]int{}
+				for _, k := range keys {
+					found[k] = -k
+				}
+				return found, nil
+			}
+			ops := map[string]int{}
+			c := newCache(t, func(o *strata.Options[int, int]) {
+				o.Stale.WhileRevalidate, o.ManyLoader = 20*time.Second, load
+				if tiers {
+					o.Remote.Tier = stratatest.FaultyTier(stratatest.NewTier(), func(op, _ string) (time.Duration, error) {
+						asked.Lock()
+						defer asked.Unlock()
+						ops[op]++
+						return 0, nil
+					})
+				}
+			})
+			keys, held := make([]int, 1800), map[int]int{}
+			for i := range keys {
+				if keys[i] = i; i%3 == 0 {
+					held[i] = -i
+				}
+			}
+			must(t, c.SetMany(t.Context(), held))
+			clear(ops)
+			found, err := c.GetMany(t.Context(), keys, nil)
+			if err != nil || len(found) != len(keys) || found[1799] != -1799 {
+				t.Fatalf("%d of %d values, %v", len(found), len(keys), err)
+			}
+			if !slices.Equal(sizes, []int{500, 500, 200}) {
+				t.Errorf("calls of the loader for %v keys, want 500, 500 and 200", sizes)
+			}
+			for _, op := range []string{"Acquire", "Put"} {
+				if tiers && ops[op] != 3 {
+					t.Errorf("operations on L2: %v; want 3 of each", ops)
+				}
+			}
+			time.Sleep(61 * time.Second)
+			sizes = nil
+			if found, err = c.GetMany(t.Context(), keys, nil); err != nil || len(found) != len(keys) {
+				t.Fatalf("%d of %d stale values, %v", len(found), len(keys), err)
+			}
+			synctest.Wait()
+			if slices.Sort(sizes); !slices.Equal(sizes, []int{300, 500, 500, 500}) {
+				t.Errorf("refreshes of %v keys, want three of 500 and one of 300", sizes)
+			}
+		})
+	}
 }
