@@ -259,7 +259,8 @@ type Memory[K comparable, V any] struct {
 
 	// DetectMutation looks for callers that change shared values: values are
 	// hashed when they come to L1 and at one hit in 64, by the Codec or else as
-	// JSON. Changed values are logged and counted. It is for tests and staging.
+	// JSON. Changed values are logged and counted. Values that the Codec refuses are
+	// not looked at. It is for tests and staging.
 	DetectMutation bool
 
 	// TTL caps the life of entries in L1. 0 means the TTL of the Options, or
@@ -339,7 +340,9 @@ type Remote[K comparable, V any] struct {
 
 	// Codec encodes values for L2. Nil means codec.Bytes for []byte,
 	// codec.String for string, and codec.JSON otherwise. With codec.Versioned values
-	// of older versions of the program are read, too.
+	// of older versions of the program are read, too. A loaded value that the Codec
+	// refuses, as one that other instances would read as another value, is served and
+	// kept in L1, counted in Stats.EncodeErrors and not stored in L2; a Set of it fails.
 	Codec codec.Codec[V]
 
 	// Key returns the name of a key in L2; different keys need different names.

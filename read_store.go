@@ -71,8 +71,8 @@ func (r *read[K, V]) label() {
 		return
 	}
 	o.res.Tags = r.call.tags
-	if r.c.callError(&r.call) != nil {
-		r.c.counts.encodeErrors.Add(1) // tags that cannot be
+	if err := r.c.callError(&r.call); err != nil {
+		r.c.notStored(r.f.Key, err) // tags that cannot be
 		r.call.ttl = noLife
 	}
 }
@@ -125,7 +125,7 @@ func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
 	}
 	data, err := r.seal(v, lease.Clock)
 	if err != nil {
-		r.c.counts.encodeErrors.Add(1)
+		r.c.notStored(r.f.Key, err)
 		r.keepLoaded(v, s.left, s.loaded, remote.ID(lease.Token))
 		return s, false
 	}
@@ -227,7 +227,7 @@ func (c *Cache[K, V]) storeRemote(ctx context.Context, stores []toStore[K, V]) {
 // L2. That one is kept in L1 only, and its lease is released.
 func (c *Cache[K, V]) storeTooLarge(ctx context.Context, stores []toStore[K, V]) {
 	if len(stores) == 1 {
-		c.counts.encodeErrors.Add(1)
+		c.notStored(stores[0].r.f.Key, remote.ErrValueTooLarge)
 		stores[0].keepHere()
 		return
 	}

@@ -138,8 +138,9 @@ type Stats struct {
 	Mutations uint64
 	// CallbackPanics counts panics of hooks and weighers.
 	CallbackPanics uint64
-	// EncodeErrors counts values that are not in L2 because the Codec refused them
-	// or because they are too large.
+	// EncodeErrors counts values that are not in L2 because the Codec refused them,
+	// since they would come back as other values or not at all, or because they are too
+	// large. Callers get them, and every instance loads them. The first one is logged.
 	EncodeErrors uint64
 }
 

@@ -2,6 +2,7 @@ package strata
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"log/slog"
@@ -73,6 +74,22 @@ func (c *Cache[K, V]) encode(b []byte, v V) (all []byte, err error) {
 	err = errCodecPanicked // stands if it panics
 	defer c.contain("Remote.Codec")
 	return c.o.Remote.Codec.Append(b, v)
+}
+
+// notStored counts a value of key that is not in L2 because of err, and logs the first one.
+// The text of an error of another Codec than those of package codec may have a value in it.
+func (c *core) notStored(key any, err error) {
+	if c.counts.encodeErrors.Add(1) > 1 {
+		return
+	}
+	why := fmt.Sprintf("%T", err)
+	if e := (*codec.Error)(nil); errors.As(err, &e) {
+		why = e.Error()
+	} else if errors.Is(err, remote.ErrValueTooLarge) {
+		why = remote.ErrValueTooLarge.Error()
+	}
+	c.settings.Logger.Warn("strata: a value is served but not stored in L2: every instance loads it. Stats.EncodeErrors counts all such values",
+		c.about(key, slog.String("error", why))...)
 }
 
 // decode is the opposite of encode, for a value of this version of the program (0) or
@@ -150,7 +167,7 @@ type format struct {
 	// that can be read.
 	schema uint64
 	older  []uint64
-	// lost says which fields L2 does not keep; empty if it keeps all.
+	// lost names the parts that L2 does not keep; empty if it keeps all.
 	lost string
 }
 
@@ -166,16 +183,16 @@ func (r *Remote[K, V]) format() (f format, older []codec.Older[V]) {
 	}
 	if c, ok := r.Codec.(codec.Lossy); ok {
 		if lost := c.Lost(); len(lost) > 0 {
-			f.lost = fmt.Sprintf("%s has no place for fields of %v: %s", r.Codec.Name(), reflect.TypeFor[V](), lossy.Text(lost))
+			f.lost = fmt.Sprintf("%s does not keep all of %v: %s", r.Codec.Name(), reflect.TypeFor[V](), lossy.Text(lost))
 		}
 	}
 	return f, older
 }
 
-// advice returns a sentence about fields that L2 does not keep.
+// advice returns a sentence about parts that L2 does not keep.
 func (f *format) advice() []string {
 	if f.lost == "" {
 		return nil
 	}
-	return []string{"Remote.Codec: " + f.lost + ": values that come from L2 lack them"}
+	return []string{"Remote.Codec: " + f.lost + ": values that come from L2 lack these parts, and values that have others than those in parentheses are not stored there"}
 }

@@ -11,7 +11,9 @@ type Codec[V any] interface {
 	// Append appends the encoded value to dst and returns the longer slice,
 	// like the function append. It keeps neither dst nor anything that v refers
 	// to. On error it returns dst unchanged, except that bytes between its
-	// length and its capacity may be overwritten.
+	// length and its capacity may be overwritten. A value that Decode would return as
+	// another one, or not at all, is an error, unless the type says so (see [Lossy]);
+	// nil and empty slices and maps count as equal.
 	Append(dst []byte, v V) ([]byte, error)
 
 	// Decode is the inverse of Append. The value shares no memory with data, so
@@ -30,8 +32,9 @@ type Checker interface {
 
 // Lossy is a Codec that leaves fields of values out.
 type Lossy interface {
-	// Lost returns the paths of the fields that Append leaves out or refuses, such as
-	// "Home.street" or "Items[].n", or nil. A type that encodes itself loses nothing.
+	// Lost returns the paths of the fields that Append leaves out, or refuses unless they
+	// have the values in parentheses behind the path, such as "Home.street", "Items[].n"
+	// or "Err (only nil)", or nil.
 	Lost() []string
 }
 

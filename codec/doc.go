@@ -22,6 +22,14 @@
 // makes a codec that also names older fingerprints, and how a value of this version is
 // made of the bytes under each.
 //
+// # Values that do not survive
+//
+// Append refuses a value that Decode would return as another one, or not at all: such a
+// value is served, and every instance loads it. The documentation of each codec says which
+// values these are. It does not refuse the loss of fields that the type announces, which
+// [Lossy] names, nor a nil slice or map that becomes an empty one, or the reverse. A type
+// that encodes itself is compared by its method Equal or Cmp, or by its fields.
+//
 // # Input is not trusted
 //
 // Decode returns a value or an error for any input. It does not panic. It

@@ -14,13 +14,20 @@ import (
 // JSON returns a codec that writes values as encoding/json does, without
 // escaping HTML.
 //
-// It has the limits of encoding/json: unexported fields are lost, and so is the
-// concrete type in an interface (a number is decoded as float64). A null is
-// refused unless V is a pointer, map, slice or interface or has an
-// UnmarshalJSON method.
+// A value that another program would decode as another one is refused by Append: one with
+// a text that is no UTF-8, a time whose zone has seconds, an interface that holds anything
+// but nil, bool, float64, string, []any and map[string]any, a pointer to nil, a nil
+// [json.RawMessage] or an empty [json.Number] without omitempty, a map whose keys are not
+// found under their texts, or a part with methods such as MarshalJSON that do not undo each
+// other. So is one that is nested more than 10 000 times. Changes that the type announces are not refused:
+// fields that are not exported, have the tag "-" or the name of another field are lost, and
+// with omitempty an empty slice or map becomes nil. Lost names such fields, and interfaces.
+//
+// Decode refuses null unless V is a pointer, map, slice or interface or has an UnmarshalJSON
+// method.
 func JSON[V any]() Codec[V] {
 	t := reflect.TypeFor[V]()
-	c := jsonCodec[V]{}
+	c := jsonCodec[V]{jsonForm: newJSONForm(t)}
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
 		c.nullable = true
@@ -30,45 +37,162 @@ func JSON[V any]() Codec[V] {
 	return c
 }
 
-type jsonCodec[V any] struct{ nullable bool }
+type jsonCodec[V any] struct {
+	*jsonForm
+	nullable bool
+}
 
 const jsonName = "json"
 
 func (jsonCodec[V]) Name() string   { return jsonName }
 func (jsonCodec[V]) tagKey() string { return jsonName }
 
-func (jsonCodec[V]) Append(dst []byte, v V) (out []byte, err error) {
+func (c jsonCodec[V]) Append(dst []byte, v V) (out []byte, err error) {
 	out = dst
 	defer rescue[V](jsonName, "encode", &err)
+	// By pointer, so that methods with pointer receivers are used.
+	b, err := c.append(dst, &v)
+	if err != nil {
+		return dst, jsonError[V]("encode", err)
+	}
+	return b, nil
+}
+
+// jsonForm encodes the values of a type that is known when the program runs.
+type jsonForm struct {
+	of     reflect.Type
+	values *lossy.Values
+}
+
+func newJSONForm(t reflect.Type) *jsonForm { return &jsonForm{t, lossy.NewValues(t, jsonRules)} }
+
+// append appends the value behind a pointer. A value that does not survive is a
+// *lossy.Change.
+func (f *jsonForm) append(dst []byte, pointer any) ([]byte, error) {
+	if err := f.values.Check(pointer); err != nil {
+		return nil, err
+	}
 	w := appender{b: dst}
 	e := json.NewEncoder(&w)
 	e.SetEscapeHTML(false)
-	// By pointer, so that methods with pointer receivers are used.
-	if err := e.Encode(&v); err != nil {
-		return dst, jsonError[V]("encode", err)
+	if err := e.Encode(pointer); err != nil {
+		return nil, err
 	}
-	return w.b[:len(w.b)-1], nil // without the encoder's line feed
+	out := w.b[:len(w.b)-1] // without the encoder's line feed
+	if why := f.spoilt(out[len(dst):], pointer); why != "" {
+		return nil, &lossy.Change{Why: why}
+	}
+	return out, nil
+}
+
+// spoilt returns why an encoded value is not that behind pointer, or cannot be decoded.
+func (f *jsonForm) spoilt(data []byte, pointer any) (why string) {
+	switch {
+	case (f.values.Open || f.values.Self) && jsonDepth(data) > jsonMostDepth:
+		return lossy.ErrDeep.Error()
+	case !f.values.Texts || !replaced(data):
+		return ""
+	case f.values.Self: // a method may have written that itself
+		back := reflect.New(f.of)
+		if err := json.Unmarshal(data, back.Interface()); err == nil && f.values.Same(reflect.ValueOf(pointer).Elem(), back.Elem()) {
+			return ""
+		}
+	}
+	return "a string or key of a map is no UTF-8"
+}
+
+// jsonMostDepth is how many objects and lists in each other encoding/json decodes.
+const jsonMostDepth = 10_000
+
+// jsonDepth returns how many objects and lists are in each other at most, or zero if there
+// are too few bytes for more than jsonMostDepth.
+func jsonDepth(data []byte) (most int) {
+	if len(data) < 2*jsonMostDepth {
+		return 0
+	}
+	depth, text := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{', c == '[':
+			depth++
+			most = max(most, depth)
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return most
+}
+
+// replaced reports whether JSON has the escape sequence that encoding/json writes in the
+// place of bytes that are no UTF-8. The character of a valid text is not escaped.
+func replaced(data []byte) bool {
+	const escape = `\ufffd`
+	for at := 0; ; {
+		i := bytes.Index(data[at:], []byte(escape))
+		if i < 0 {
+			return false
+		}
+		at += i
+		before := 0 // backslashes, of which each two are one in the text
+		for before < at && data[at-1-before] == '\\' {
+			before++
+		}
+		if before%2 == 0 {
+			return true
+		}
+		at += len(escape)
+	}
 }
 
 // Check returns an error if JSON cannot encode the type V, for instance a
 // channel or a function.
-func (jsonCodec[V]) Check() (err error) {
-	defer rescue[V](jsonName, "encode", &err)
+func (jsonCodec[V]) Check() error {
 	var unsupported *json.UnsupportedTypeError
-	if _, err := json.Marshal(new(V)); errors.As(err, &unsupported) {
+	if err := encodeZero[V](); errors.As(err, &unsupported) {
 		return jsonError[V]("encode", err)
 	}
 	return nil
 }
 
+// encodeZero returns the error of JSON for a zero value. A method of V may fail or panic
+// for that and not for others.
+func encodeZero[V any]() (err error) {
+	defer rescue[V](jsonName, "encode", &err)
+	_, err = json.Marshal(new(V))
+	return err
+}
+
 // Lost implements [Lossy].
 func (jsonCodec[V]) Lost() []string {
-	return lossy.Fields(reflect.TypeFor[V](), lossy.Format{
+	return lossy.Fields(reflect.TypeFor[V](), &jsonRules)
+}
+
+// jsonRules describe encoding/json.
+var jsonRules = lossy.Rules{ // read-only
+	Format: lossy.Format{
 		Self:     []reflect.Type{reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler]()},
 		Kinds:    []reflect.Kind{reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer},
 		Tag:      jsonName,
 		Promotes: true,
-	})
+	},
+	Decodes:  []reflect.Type{reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]()},
+	Encode:   encodePart,
+	Decode:   func(data []byte, to reflect.Value) error { return json.Unmarshal(data, to.Interface()) },
+	MaxDepth: jsonMostDepth,
+	JSON:     true,
+}
+
+// encodePart encodes a part of a value. One without an address has no methods of pointers.
+func encodePart(v reflect.Value) ([]byte, error) {
+	if v.CanAddr() {
+		v = v.Addr()
+	}
+	return json.Marshal(v.Interface())
 }
 
 func (c jsonCodec[V]) Decode(data []byte) (v V, err error) {
@@ -93,8 +217,11 @@ func jsonError[V any](op string, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	var unsupported *json.UnsupportedTypeError
+	var change *lossy.Change
 	reason := "a method of the value type, or the value itself, is at fault"
 	switch {
+	case errors.As(err, &change):
+		reason = change.Error()
 	case errors.As(err, &syntax):
 		reason = "syntax error at byte " + strconv.FormatInt(syntax.Offset, 10)
 	case errors.As(err, &kind):

@@ -96,7 +96,7 @@ func TestPinnedEntryBecomesHeavy(t *testing.T) {
 var everyPolicy = []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} // read-only
 
 // TestOperationsOnASmallCacheEnd does all operations in random order on caches of a few
-// entries, whose values are their weights, from two goroutines.
+// entries, with values that are their weights, from two goroutines.
 func TestOperationsOnASmallCacheEnd(t *testing.T) {
 	for _, p := range everyPolicy {
 		for seed := range uint64(20) {

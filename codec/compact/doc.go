@@ -21,7 +21,8 @@
 //
 // A pointer to the same value from two places becomes two pointers to copies. A value
 // that is nested more than [MaxDepth] times in itself is refused, and so is one that
-// refers to itself. A time.Time keeps its instant and its offset from UTC: it is in UTC
+// refers to itself, or has parts of such a type in very many places. A value of a type
+// that encodes itself is refused if its methods do not return it. A time.Time keeps its instant and its offset from UTC: it is in UTC
 // if it was, otherwise in time.Local if that has the same offset at that instant, and
 // else in a zone without a name. Its monotonic reading is lost.
 //

@@ -21,6 +21,7 @@ func (p *problem) Unwrap() error { return p.cause }
 // encoder is what an Append has to remember on its way through a value.
 type encoder struct {
 	depth int
+	parts int // of types that contain themselves
 	err   error
 }
 

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/lossy"
 )
 
 // binaryMethods are the methods of a type that encodes itself.
@@ -73,13 +74,22 @@ func (m *methods) embedded(t reflect.Type) bool {
 // build makes n the node of a type with the methods: a length, and what they return.
 func (m *methods) build(n *node, t reflect.Type) {
 	n.least, n.methods = 1, true
+	survives := m.survives(t)
 	n.encode = func(e *encoder, b []byte, p unsafe.Pointer) []byte {
-		data, err := m.put(reflect.NewAt(t, p).Interface())
+		v := reflect.NewAt(t, p)
+		data, err := m.put(v.Interface())
 		if err != nil {
 			e.refuse("refused by "+m.called[0]+" of "+t.String(), err)
 			return b
 		}
-		return append(appendUint(b, uint64(len(data))), data...)
+		b = append(appendUint(b, uint64(len(data))), data...)
+		if survives == nil {
+			return b
+		}
+		if c := survives.Back(v.Elem(), data); c != nil {
+			e.refuse(c.Error(), c.Unwrap())
+		}
+		return b
 	}
 	n.decode = func(d *decoder, p unsafe.Pointer) {
 		data := d.bytes(d.uint())
@@ -90,4 +100,19 @@ func (m *methods) build(n *node, t reflect.Type) {
 			d.refuse("refused by "+m.called[1]+" of "+t.String(), errors.Join(codec.ErrMalformed, err))
 		}
 	}
+}
+
+// survives checks that values of t come back from the bytes of their methods; nil if they are
+// known to.
+func (m *methods) survives(t reflect.Type) *lossy.Values {
+	s := lossy.NewValues(t, lossy.Rules{
+		Format:  lossy.Format{Self: []reflect.Type{m.all}},
+		Encode:  func(v reflect.Value) ([]byte, error) { return m.put(v.Addr().Interface()) },
+		Decode:  func(data []byte, to reflect.Value) error { return m.get(to.Interface(), data) },
+		Decodes: []reflect.Type{m.all},
+	})
+	if !s.Self {
+		return nil
+	}
+	return s
 }

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"time"
 	"unsafe"
+
+	"github.com/strata-cache/strata/internal/lossy"
 )
 
 // node is how values of one type are written and read, made once for each type.
@@ -103,6 +105,10 @@ func (b *builder) inside(to *node) *node {
 	in.encode = func(e *encoder, b []byte, p unsafe.Pointer) []byte {
 		if e.depth == MaxDepth || e.err != nil {
 			e.refuse(errDeep.Error(), errDeep)
+			return b
+		}
+		if e.parts++; e.parts > lossy.MostParts {
+			e.refuse(lossy.ErrParts.Error(), lossy.ErrParts)
 			return b
 		}
 		e.depth++

@@ -224,7 +224,7 @@ func TestLostFieldsAreThoseThatOtherCodecsLose(t *testing.T) {
 		if b.refused != "" {
 			t.Error(b.refused)
 		}
-		want := lossy.Fields(of, lossy.Format{Self: []reflect.Type{reflect.TypeFor[binaryMethods]()}, Promotes: true})
+		want := lossy.Fields(of, &lossy.Rules{Format: lossy.Format{Self: []reflect.Type{reflect.TypeFor[binaryMethods]()}, Promotes: true}})
 		if !reflect.DeepEqual(b.lost, want) {
 			t.Errorf("%v: got %q, want %q", of, b.lost, want)
 		}

@@ -2,12 +2,13 @@ package gob
 
 import (
 	"bytes"
-	"encoding"
 	"encoding/binary"
 	"encoding/gob"
 	"errors"
+	"io"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/strata-cache/strata/codec"
@@ -15,8 +16,8 @@ import (
 )
 
 // MaxDepth is the largest nesting depth of a value, for example the length of a
-// linked list. Deeper values are refused by Append and Decode. Encoding a value
-// that contains itself exhausts the stack.
+// linked list. Deeper values are refused by Append and Decode, and so is a value that
+// contains itself.
 const MaxDepth = 10000
 
 const (
@@ -30,7 +31,7 @@ const (
 // New returns the gob codec for V. If gob cannot encode V, every method returns
 // the error, including Check (see [codec.Checker]).
 func New[V any]() codec.Codec[V] {
-	c := &gobCodec[V]{}
+	c := &gobCodec[V]{values: lossy.NewValues(reflect.TypeFor[V](), rules)}
 	binary.LittleEndian.PutUint32(c.mark[:], uint32(codec.Fingerprint[V](c)))
 	c.err = c.prime()
 	return c
@@ -39,6 +40,8 @@ func New[V any]() codec.Codec[V] {
 type gobCodec[V any] struct {
 	mark [header]byte
 	err  error // reason why gob cannot encode V
+
+	values *lossy.Values
 
 	// whole: an encoded value is a gob stream of its own. Otherwise it is the
 	// content of one message of type id with the shape root, and the pools hold
@@ -59,24 +62,22 @@ func (*gobCodec[V]) Name() string { return name }
 func (c *gobCodec[V]) Check() error { return c.err }
 
 // Lost implements [codec.Lossy].
-func (*gobCodec[V]) Lost() []string {
-	return lossy.Fields(reflect.TypeFor[V](), lossy.Format{
-		Self:  []reflect.Type{reflect.TypeFor[gob.GobEncoder](), reflect.TypeFor[encoding.BinaryMarshaler]()},
-		Kinds: []reflect.Kind{reflect.Chan, reflect.Func},
-	})
-}
+func (*gobCodec[V]) Lost() []string { return lossy.Fields(reflect.TypeFor[V](), &rules) }
 
 // prime computes the description of V by gob.
 func (c *gobCodec[V]) prime() (err error) {
-	defer c.rescue("encode", &err)
 	zero, ok := filled(reflect.TypeFor[V]())
 	if !ok { // an interface: its description depends on the value
 		c.whole = true
 		return nil
 	}
 	var stream bytes.Buffer
-	if err := gob.NewEncoder(&stream).EncodeValue(zero); err != nil {
-		return c.fail("encode", err.Error(), err)
+	if err := c.describe(&stream, zero); err != nil {
+		if stream.Len() == 0 || strings.Contains(err.Error(), "has no exported fields") {
+			return err
+		}
+		c.whole = true // gob, or a method, refuses a zero value only
+		return nil
 	}
 	s := scanner{rest: stream.Bytes()}
 	id, err := s.stream()
@@ -87,11 +88,51 @@ func (c *gobCodec[V]) prime() (err error) {
 	if c.root == nil {
 		c.root = builtin(id)
 	}
-	c.whole = s.iface
+	c.whole = s.iface || !c.decodesZero()
 	return nil
 }
 
-// filled returns a pointer to a zero value of type t. If t is a pointer type,
+// describe writes the description of V and a zero value. If a method of the value is at
+// fault, the description is written before the error.
+func (c *gobCodec[V]) describe(w io.Writer, zero reflect.Value) (err error) {
+	defer c.rescue("encode", &err)
+	if err := gob.NewEncoder(w).EncodeValue(zero); err != nil {
+		return c.fail("encode", err.Error(), err)
+	}
+	return nil
+}
+
+// decodesZero reports whether the zero value after the description can be decoded: a
+// method may refuse it.
+func (c *gobCodec[V]) decodesZero() bool {
+	var err error
+	func() {
+		defer c.rescue("decode", &err)
+		err = gob.NewDecoder(bytes.NewReader(c.prelude)).Decode(target(new(V)))
+	}()
+	return err == nil
+}
+
+// source is the argument for gob to encode v: a pointer to the value, for methods with pointer
+// receivers. Gob panics for a pointer to a pointer to a value that encodes itself.
+func source[V any](v *V) any {
+	if reflect.TypeFor[V]().Kind() == reflect.Pointer {
+		return *v
+	}
+	return v
+}
+
+// target is where gob decodes a value for v.
+func target[V any](v *V) any {
+	if t := reflect.TypeFor[V](); t.Kind() == reflect.Pointer {
+		p := reflect.New(t.Elem())
+		reflect.ValueOf(v).Elem().Set(p.Convert(t))
+		return p.Interface()
+	}
+	return v
+}
+
+// filled returns the source of a zero value of type t. If t is a pointer type,
 // it also allocates the pointed-to values, level by level. It reports false if
 // that ends at an interface.
 func filled(t reflect.Type) (reflect.Value, bool) {
@@ -103,6 +144,9 @@ func filled(t reflect.Type) (reflect.Value, bool) {
 		}
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
+	}
+	if t.Kind() == reflect.Pointer {
+		p = p.Elem()
 	}
 	return p, v.Kind() != reflect.Interface
 }
@@ -117,6 +161,9 @@ func (c *gobCodec[V]) Append(dst []byte, v V) (out []byte, err error) {
 	if hollow(v) {
 		return dst, c.fail("encode", "nil pointer", nil)
 	}
+	if err := c.values.Check(&v); err != nil {
+		return dst, c.fail("encode", err.Error(), err)
+	}
 	b := append(dst, c.mark[:]...)
 	if c.whole {
 		b, err = appendWhole(b, &v)
@@ -129,7 +176,17 @@ func (c *gobCodec[V]) Append(dst []byte, v V) (out []byte, err error) {
 	if err := c.scan(b[len(dst)+header:]); err != nil {
 		return dst, c.fail("encode", err.Error(), err)
 	}
+	if c.whole && !c.keeps(b[len(dst):], &v) {
+		return dst, c.fail("encode", "an interface would hold another value", nil)
+	}
 	return b, nil
+}
+
+// keeps reports whether v comes back from an encoded value, with the same types in its
+// interfaces: gob has the name of a type from a registration, which may be for a pointer.
+func (c *gobCodec[V]) keeps(data []byte, v *V) bool {
+	back, err := c.Decode(data)
+	return err == nil && c.values.Same(reflect.ValueOf(v).Elem(), reflect.ValueOf(&back).Elem())
 }
 
 // hollow reports whether v is a nil pointer or a pointer to one.
@@ -146,7 +203,7 @@ func hollow[V any](v V) bool {
 
 func appendWhole[V any](dst []byte, v *V) ([]byte, error) {
 	w := sink{b: dst}
-	err := gob.NewEncoder(&w).Encode(v)
+	err := gob.NewEncoder(&w).Encode(source(v))
 	return w.b, err
 }
 
@@ -160,7 +217,7 @@ func (c *gobCodec[V]) appendBare(dst []byte, v *V) ([]byte, error) {
 		}
 	}
 	e.w = sink{b: dst, strip: true}
-	err := e.enc.Encode(v)
+	err := e.enc.Encode(source(v))
 	b := e.w.b
 	e.w = sink{}
 	if err == nil && len(b)-len(dst) <= keep {
@@ -190,7 +247,7 @@ func (c *gobCodec[V]) Decode(data []byte) (v V, err error) {
 		return v, c.fail("decode", err.Error(), err)
 	}
 	if c.whole {
-		err = gob.NewDecoder(bytes.NewReader(body)).Decode(&v)
+		err = gob.NewDecoder(bytes.NewReader(body)).Decode(target(&v))
 	} else {
 		err = c.decodeBare(body, &v)
 	}
@@ -205,14 +262,14 @@ func (c *gobCodec[V]) decodeBare(body []byte, v *V) error {
 	if d == nil {
 		d = newDecoder()
 		d.r = feed{body: c.prelude}
-		if err := d.dec.Decode(new(V)); err != nil {
+		if err := d.dec.Decode(target(new(V))); err != nil {
 			return err
 		}
 	}
 	d.r = feed{body: body}
 	d.r.head = appendUint(d.head[:0], uint64(len(c.id)+len(body)))
 	d.r.head = append(d.r.head, c.id...)
-	err := d.dec.Decode(v)
+	err := d.dec.Decode(target(v))
 	d.r = feed{}
 	if err == nil && len(body) <= keep {
 		c.decoders.Put(d)

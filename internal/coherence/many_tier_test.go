@@ -140,7 +140,7 @@ func TestGetManyAsksForTheTagsOfAllItsValuesAtOnce(t *testing.T) {
 }
 
 // TestGetManyTakesABatchForEach500KeysThatL1DoesNotHave reads 1800 keys of which L1 has each
-// third, and counts what that takes; then all are due for a refresh.
+// third, and counts operations; then all are due for a refresh.
 func TestGetManyTakesABatchForEach500KeysThatL1DoesNotHave(t *testing.T) {
 	for _, tiers := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {

@@ -199,7 +199,7 @@ func TestNewWarnsOfFieldsThatL2DoesNotKeep(t *testing.T) {
 				newCache(t, func(o *strata.Options[string, account]) {
 					o.Remote.Tier, o.Remote.Codec, o.Logger = s.tier, c, textLogger(log)
 				})
-				want := name + " has no place for fields of coherence_test.account: Home.number, note: values that come from L2 lack them"
+				want := name + " does not keep all of coherence_test.account: Home.number, note: values that come from L2 lack these parts"
 				if n := len(lines(log, want)); n != 1 {
 					t.Errorf("%d lines with %q in:\n%s", n, want, log)
 				}

@@ -1,4 +1,5 @@
-// Package lossy finds the fields of a type that an encoding leaves out.
+// Package lossy finds the parts of values that an encoding does not keep: [Fields] by the
+// type alone, and [Values] in single values.
 package lossy
 
 import (
@@ -20,29 +21,42 @@ type Format struct {
 	Promotes bool
 }
 
-// Fields returns the paths from t of the fields that f leaves out, in the order of
+// Fields returns the paths from t of the fields that an encoding leaves out, in the order of
 // the declarations. Fields of a type that t refers to several times are named once.
-// Values in interfaces are not looked at, nor are mutexes: they are no data.
-func Fields(t reflect.Type, f Format) []string {
-	s := search{Format: f, seen: map[reflect.Type]bool{}}
+// Mutexes are passed over: they are no data. An interface is named if the encoding refuses
+// some values in it, with a note behind its path.
+func Fields(t reflect.Type, r *Rules) []string {
+	s := search{Rules: r, seen: map[reflect.Type]bool{}}
 	s.visit(t, "")
 	return s.lost
 }
 
 type search struct {
-	Format
+	*Rules
 	seen map[reflect.Type]bool
 	lost []string
 }
 
+func (s *search) lose(path string) {
+	if !slices.Contains(s.lost, path) {
+		s.lost = append(s.lost, path)
+	}
+}
+
 // visit looks at the type of the values at path.
 func (s *search) visit(t reflect.Type, path string) {
-	if s.encodesItself(t) {
+	switch {
+	case t.Kind() == reflect.Interface:
+		s.dynamic(t, path)
+		return
+	case t.Kind() == reflect.Pointer:
+		s.visit(t.Elem(), path)
+		return
+	case s.encodesItself(t):
+		s.borrowed(t, path)
 		return
 	}
 	switch t.Kind() {
-	case reflect.Pointer:
-		s.visit(t.Elem(), path)
 	case reflect.Slice, reflect.Array, reflect.Map:
 		s.visit(t.Elem(), path+"[]")
 	case reflect.Struct:
@@ -53,30 +67,172 @@ func (s *search) visit(t reflect.Type, path string) {
 	}
 }
 
-func (s *search) fields(t reflect.Type, path string) {
-	if path != "" {
-		path += "."
+// dynamic looks at an interface.
+func (s *search) dynamic(t reflect.Type, path string) {
+	if path == "" {
+		path = "value"
+	}
+	switch {
+	case !s.JSON:
+	case t.NumMethod() > 0:
+		s.lose(path + " (only nil)")
+	default:
+		s.lose(path + " (only nil, bool, float64, string, []any and map[string]any)")
+	}
+}
+
+// borrowed looks at a struct that encodes itself by the method of an embedded type, which
+// knows no other fields.
+func (s *search) borrowed(t reflect.Type, path string) {
+	if t.Kind() != reflect.Struct || t == timeType {
+		return
 	}
 	for f := range t.Fields() {
-		switch at := path + f.Name; {
+		if f.Anonymous && s.encodesItself(f.Type) && s.alikeWhenZero(t, f.Type) {
+			for other := range t.Fields() {
+				if other.Name != f.Name && other.Name != "_" {
+					s.lose(below(path) + other.Name)
+				}
+			}
+			return
+		}
+	}
+}
+
+// alikeWhenZero reports whether zero values of two types are encoded alike. A method may
+// panic for one.
+func (s *search) alikeWhenZero(a, b reflect.Type) (alike bool) {
+	defer func() {
+		if recover() != nil {
+			alike = false
+		}
+	}()
+	x, err := s.Encode(reflect.New(a).Elem())
+	if err != nil {
+		return false
+	}
+	y, err := s.Encode(reflect.New(b).Elem())
+	return err == nil && string(x) == string(y)
+}
+
+// below is the begin of the paths of the fields of a struct at path.
+func below(path string) string {
+	if path == "" {
+		return ""
+	}
+	return path + "."
+}
+
+func (s *search) fields(t reflect.Type, path string) {
+	for f := range t.Fields() {
+		switch at := below(path) + f.Name; {
 		case f.Name == "_", deref(f.Type).PkgPath() == "sync":
 		case s.leavesOut(&f):
-			s.lost = append(s.lost, at)
+			s.lose(at)
+		case s.JSON && isFlat(&f) && deref(f.Type) != timeType:
+			s.fieldsOnce(deref(f.Type), at)
 		default:
 			s.visit(f.Type, at)
+		}
+	}
+	if s.JSON {
+		s.shadowed(t, path)
+	}
+}
+
+// fieldsOnce is for a struct with fields that are encoded as those of the one around it.
+func (s *search) fieldsOnce(t reflect.Type, path string) {
+	if !s.seen[t] {
+		s.seen[t] = true
+		s.fields(t, path)
+	}
+}
+
+// isFlat reports whether JSON encodes the fields of an embedded struct as those of the
+// struct around it, also if it has methods of its own.
+func isFlat(f *reflect.StructField) bool {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return f.Anonymous && name == "" && deref(f.Type).Kind() == reflect.Struct
+}
+
+// shadow is a field of a struct, or of one that is embedded, with its name in JSON.
+type shadow struct {
+	path   string
+	depth  int
+	tagged bool
+}
+
+// shadowed loses the fields of embedded structs with the names of others in JSON:
+// the one that is embedded the least deep wins, of several the one with a tag, and of
+// several of these none.
+func (s *search) shadowed(t reflect.Type, path string) {
+	named := map[string][]shadow{}
+	var names []string
+	within := map[reflect.Type]bool{} // a struct may embed itself by a pointer
+	var collect func(t reflect.Type, path string, depth int)
+	collect = func(t reflect.Type, path string, depth int) {
+		if within[t] {
+			return
+		}
+		within[t] = true
+		defer delete(within, t)
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch at := below(path) + f.Name; {
+			case s.leavesOut(&f):
+			case isFlat(&f):
+				collect(deref(f.Type), at, depth+1)
+			case f.IsExported():
+				tagged := name != ""
+				if !tagged {
+					name = f.Name
+				}
+				if named[name] == nil {
+					names = append(names, name)
+				}
+				named[name] = append(named[name], shadow{at, depth, tagged})
+			}
+		}
+	}
+	collect(t, path, 0)
+	for _, name := range names {
+		s.loseShadowed(named[name])
+	}
+}
+
+// loseShadowed loses all but the one that wins among fields of a name.
+func (s *search) loseShadowed(all []shadow) {
+	before := func(a, b shadow) int {
+		if a.depth == b.depth && a.tagged != b.tagged {
+			if a.tagged {
+				return -1
+			}
+			return 1
+		}
+		return a.depth - b.depth
+	}
+	slices.SortStableFunc(all, before)
+	won := len(all) == 1 || before(all[0], all[1]) != 0
+	for i, f := range all {
+		if i > 0 || !won {
+			s.lose(f.path)
 		}
 	}
 }
 
 // leavesOut reports whether no part of a field is encoded.
-func (s *search) leavesOut(f *reflect.StructField) bool {
-	promoted := s.Promotes && f.Anonymous && deref(f.Type).Kind() == reflect.Struct
-	return !f.IsExported() && !promoted || s.Tag != "" && f.Tag.Get(s.Tag) == "-" || slices.Contains(s.Kinds, f.Type.Kind())
+func (r *Format) leavesOut(f *reflect.StructField) bool {
+	promoted := r.Promotes && f.Anonymous && deref(f.Type).Kind() == reflect.Struct
+	return !f.IsExported() && !promoted || r.Tag != "" && f.Tag.Get(r.Tag) == "-" || slices.Contains(r.Kinds, f.Type.Kind())
 }
 
 // encodesItself reports whether t, or a pointer to it, has a method that encodes it.
-func (s *search) encodesItself(t reflect.Type) bool {
-	return slices.ContainsFunc(s.Self, func(method reflect.Type) bool {
+func (r *Format) encodesItself(t reflect.Type) bool { return implements(t, r.Self) }
+
+// implements reports whether t, or a pointer to it, has the methods of one of some
+// interfaces.
+func implements(t reflect.Type, any []reflect.Type) bool {
+	return slices.ContainsFunc(any, func(method reflect.Type) bool {
 		return t.Implements(method) || reflect.PointerTo(t).Implements(method)
 	})
 }
