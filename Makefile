@@ -3,6 +3,7 @@ MODULES  := . cmd/strata contrib/goredis contrib/zstd otel prometheus test bench
 FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 6
+NARROW   := ./internal/resp ./internal/dump ./internal/mcmeta ./internal/l1 ./internal/envelope ./codec/...
 LINT     := bin/golangci-lint-v2.15.0
 
 # The race detector needs cgo and a C compiler. Without one the tests still
@@ -35,9 +36,10 @@ test: ## unit tests of all modules with the race detector, and one real Redis
 
 # The linters vet all modules, in one workspace. That the tests of each module
 # find their imports without it is seen by listing them.
-build: ## compile each module on its own, and for other platforms
+build: ## compile each module on its own, and for other platforms; test what counts bytes with 32 bits
 	$(call each,GOWORK=off go build -o /dev/null ./... && GOWORK=off go list -test -deps ./... >/dev/null)
 	@echo "== 386"; GOARCH=386 CGO_ENABLED=0 go vet ./...
+	@[ "$$(go env GOHOSTOS)/$$(go env GOHOSTARCH)" != linux/amd64 ] || GOARCH=386 CGO_ENABLED=0 go test -short $(NARROW)
 	@set -e; for p in linux/arm64 darwin/arm64 windows/amd64; do \
 		echo "== $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 go build ./...; done
 

@@ -157,7 +157,7 @@ func TestNoShapeOfAValueEndsTheProcess(t *testing.T) {
 	testkit.Watch(t, 2*time.Minute)
 	stdgob.Register(link{})
 	stdgob.Register([]any{})
-	for _, n := range []int{gob.MaxDepth / 20, 3_000_000} {
+	for _, n := range []int{gob.MaxDepth / 20, 300_000} {
 		fits := n < gob.MaxDepth
 		var l *list
 		var s lists

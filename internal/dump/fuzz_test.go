@@ -7,6 +7,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"math"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -138,7 +139,7 @@ func (s *script) next() (n uint64) {
 
 // text returns up to 63 bytes of the script, or now and then a long text.
 func (s *script) text() []byte {
-	n := int(s.next() >> 1)
+	n := int(s.next() & math.MaxInt32 >> 1)
 	if n%64 == 63 {
 		return bytes.Repeat([]byte{byte(n)}, n/64%(5*dump.MaxPayload/4))
 	}

@@ -33,7 +33,7 @@ type Rules struct {
 // MostParts bounds the parts of a value of a type that may contain itself: one that has
 // the same part in several places is encoded once for each, and their number may be
 // exponential.
-const MostParts = 1 << 26
+const MostParts = 1 << 24
 
 // Errors of [Values.Check].
 var (

@@ -46,7 +46,7 @@ func (l Limits) withDefaults() Limits {
 		if *field <= 0 {
 			*field = def
 		}
-		*field = min(*field, math.MaxInt/4) // so that sums do not overflow
+		*field = min(*field, math.MaxInt/2) // so that a sum of two does not overflow
 	}
 	set(&l.Bulk, 512<<20)
 	set(&l.Reply, 1<<30)
