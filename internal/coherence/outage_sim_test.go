@@ -25,8 +25,8 @@ const (
 type outage struct {
 	busy
 	down     atomic.Bool
-	attempts [outageKeys]int64 // while it was down; written atomically
-	errors   atomic.Int64      // of callers
+	attempts [outageKeys]atomic.Int64 // while it was down
+	errors   atomic.Int64             // of callers
 	reads    atomic.Int64
 	stale    atomic.Int64
 }
@@ -34,7 +34,7 @@ type outage struct {
 func (o *outage) load(_ context.Context, key int) (int, error) {
 	defer o.begin()()
 	if o.down.Load() {
-		atomic.AddInt64(&o.attempts[key], 1)
+		o.attempts[key].Add(1)
 	}
 	time.Sleep(outageLoad) // in a bubble
 	if o.down.Load() {
@@ -92,7 +92,7 @@ func suffer(t *testing.T, lasts time.Duration, change func(*strata.Options[int, 
 		r.recovery = o.most.Load()
 		r.reads, r.errors = o.reads.Load(), o.errors.Load()
 		for k := range o.attempts {
-			n := o.attempts[k]
+			n := o.attempts[k].Load()
 			r.attempts += n
 			r.mostOfAKey = max(r.mostOfAKey, n)
 		}
