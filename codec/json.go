@@ -15,9 +15,9 @@ import (
 // escaping HTML.
 //
 // A value that another program would decode as another one is refused by Append: one with
-// a text that is no UTF-8, a time whose zone has seconds, an interface that holds anything
+// a text that is no UTF-8, a time with seconds in its zone, an interface that holds anything
 // but nil, bool, float64, string, []any and map[string]any, a pointer to nil, a nil
-// [json.RawMessage] or an empty [json.Number] without omitempty, a map whose keys are not
+// [json.RawMessage] or an empty [json.Number] without omitempty, a map with keys that are not
 // found under their texts, or a part with methods such as MarshalJSON that do not undo each
 // other. So is one that is nested more than 10 000 times. Changes that the type announces are not refused:
 // fields that are not exported, have the tag "-" or the name of another field are lost, and

@@ -23,9 +23,9 @@
 //
 // Append refuses values that other programs would read as other values, or not at all: a
 // field that points to a zero number, text or list, which gob decodes as nil; an interface
-// whose type was registered with a pointer and holds none, or the reverse; a map whose keys
-// refer to other values; a type whose methods GobEncode and GobDecode do not undo each
-// other. A value with an interface, and one of a type whose zero value gob refuses, is
+// with a type that was registered with a pointer and holds none, or the reverse; a map with
+// keys that refer to other values; a type with methods GobEncode and GobDecode that do not
+// undo each other. A value with an interface, and one of a type whose zero value gob refuses, is
 // decoded after it was encoded, to see that.
 //
 // # Hostile input

@@ -50,8 +50,8 @@ type policy interface {
 	// remove takes a node out.
 	remove(i uint32)
 	// evict takes out the node that leaves next, and returns it; zero if there is
-	// none but keep, which is zero or a node of the policy. queue is what admit has
-	// returned for the entry that needs the room.
+	// none but keep, which is zero or a node of the policy. queue is the result of
+	// admit for the entry that needs the room.
 	evict(queue, keep uint32, now int64) uint32
 	// resize is told that the weight of a node has changed.
 	resize(i uint32, old, weight int64)

@@ -48,8 +48,8 @@ func (c *Cache[K, V]) SetIf(old, e *Entry[K, V], weight int64) ([]Removed[K, V],
 }
 
 // mostRounds bounds how often a store looks for room. One round is enough unless other
-// writers take the room that the store has made, or are about to insert what they have
-// reserved room for. Then these make progress.
+// writers take the room that the store has made, or are about to insert entries for
+// reserved room. Then these make progress.
 const mostRounds = 4096
 
 // store implements Set, Renew and SetIf: a has the weight. While the shard has no room and others hold more
