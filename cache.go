@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/asking"
+	"github.com/strata-cache/strata/internal/callback"
 	"github.com/strata-cache/strata/internal/drops"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
@@ -65,6 +66,7 @@ type core struct {
 	dropping   grace.Period      // calls that drop entries in L2 and then here
 	purger     purger
 	waiting    atomic.Int64 // callers that wait for loads
+	callbacks  *callback.Runners
 
 	parts Parts
 	tuned tuned
@@ -112,6 +114,8 @@ const (
 	// closeWithin is for how long Close tries pending drops if its context has
 	// no deadline.
 	closeWithin = 10 * time.Second
+	// tellWithin is for how long Close waits for hooks, and for the Logger.
+	tellWithin = time.Second
 )
 
 // New returns a Cache. It checks all Options and returns one error that names
@@ -124,7 +128,8 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		return nil, err
 	}
 	c := &Cache[K, V]{o: o}
-	s.Logger = slog.New(c.journal.Handler(s.Logger.Handler()))
+	c.callbacks = callback.New()
+	s.Logger = slog.New(c.journal.Handler(c.callbacks.Log.Handler(s.Logger.Handler())))
 	c.settings, c.given, c.o.Logger = s, given, s.Logger
 	c.tuned.lives.Store(&tunedLives{s.TTL, s.Stale})
 	c.memory = l1.New(l1.Config[K, held[V]]{
@@ -298,7 +303,8 @@ func (c *Cache[K, V]) Touch(keys ...K) (n int) {
 // Close ends the cache: running loads are cancelled, their callers get
 // ErrClosed, and the entries of L1 are gone. It waits until every goroutine of the
 // cache has ended, or ctx has; then it returns ctx's error, and a Loader that
-// ignores its context is still running. The Tier and the Bus stay open: they
+// ignores its context is still running. Hooks, the Tracer and the Logger it waits for
+// a second at most. The Tier and the Bus stay open: they
 // are their maker's to close, after the cache. Close may be called more than
 // once.
 //
@@ -309,8 +315,7 @@ func (c *Cache[K, V]) Touch(keys ...K) (n int) {
 // Pending.
 // While nothing is pending it does not wait for L2.
 //
-// A Loader or hook must not call Close: it would wait for itself until ctx
-// ends.
+// A Loader must not call Close: it would wait for itself until ctx ends.
 func (c *Cache[K, V]) Close(ctx context.Context) error {
 	c.closed.Store(true)
 	c.flights.Stop() // first, so that a batch that stops gathering does not load
@@ -318,6 +323,7 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 	err := c.stopped(ctx, c.flights.Close(ctx))
 	c.memory.Close()
 	c.negatives.Close()
+	c.callbacks.Wait(ctx, tellWithin)
 	return err
 }
 

@@ -10,9 +10,12 @@ import (
 )
 
 // Hooks are functions that a Cache calls for events. Each may be nil, which costs
-// nothing. They run on the goroutine of the event, never under a lock, and must be
-// safe for concurrent use. A hook that panics is counted and logged, and changes
-// nothing else.
+// nothing. They run on goroutines of their own, never under a lock, and must be safe for
+// concurrent use. The call in which an event happens goes on when the hook has returned,
+// when its own context ends, or after 50 ms: a hook that takes longer goes on
+// beside it. While many hooks do not return, further events are left out; see
+// Stats.CallbacksDropped. A hook may read the cache; reads within reads within hooks are not
+// told beyond some depth. A hook that panics is counted and logged, and changes nothing else.
 type Hooks struct {
 	// Hit is called for each read that L1 answers with a fresh value, or with a
 	// negative entry (LoadNotFound). It makes hits slower.
@@ -20,8 +23,9 @@ type Hooks struct {
 	// Miss is called for each read of Get and GetOrLoad, and for each key of
 	// GetMany, that L1 does not answer. A SkipRead is no miss.
 	Miss func(Event)
-	// Load is called once for each run of a Loader, before its callers return:
-	// when the Loader has returned, or when Limits.HardTimeout is over.
+	// Load is called once for each run of a Loader, before its callers return if it
+	// takes less than 50 ms: when the Loader has returned, or when
+	// Limits.HardTimeout is over.
 	Load func(Event)
 	// Stale is called when a stale value is served. Err is the reason, or nil while
 	// the value is refreshed, or if the caller allows stale values.
@@ -72,9 +76,11 @@ func (c *core) tell(hook func(Event), e Event) {
 	if hook == nil {
 		return
 	}
-	defer c.contain("Hooks")
 	e.Cache, e.Context = c.settings.Name, cmp.Or(e.Context, context.Background())
-	hook(e)
+	c.callbacks.Hooks.Run(e.Context, func() {
+		defer c.contain("Hooks")
+		hook(e)
+	})
 }
 
 // tellL1 is tell for a value of L1, with the reason why a stale one is served.

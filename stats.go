@@ -138,6 +138,10 @@ type Stats struct {
 	Mutations uint64
 	// CallbackPanics counts panics of hooks and weighers.
 	CallbackPanics uint64
+	// CallbacksLate counts calls of hooks, of the Tracer and of the Logger for which the
+	// cache did not wait until they returned. CallbacksDropped counts events, spans and
+	// lines that were left out because too many such calls had not returned.
+	CallbacksLate, CallbacksDropped uint64
 	// EncodeErrors counts values that are not in L2 because the Codec refused them,
 	// since they would come back as other values or not at all, or because they are too
 	// large. Callers get them, and every instance loads them. The first one is logged.
@@ -239,31 +243,33 @@ func (c *Cache[K, V]) Stats() Stats {
 		BreakerChanges:    c.l2.BreakerChanges(),
 		StoringStopped:    c.l2.StoringStopped(),
 		ServersLeftAlone:  c.l2.ServersLeftAlone(), ServersWithoutStores: c.l2.ServersWithoutStores(),
-		Mutations:      n.mutations.Load(),
-		Refused:        n.refused.Load(),
-		RemoteRefused:  n.remoteRefused.Load(),
-		LeaseWaits:     n.leaseWaits.Load(),
-		Invalidations:  n.invalidations.Load(),
-		Heard:          n.heard.Load() + l.Alls,
-		Gaps:           l.Gaps,
-		Missed:         l.Missed,
-		Confirmed:      n.confirmed.Load(),
-		Degraded:       n.degraded.Load() + l.Degraded,
-		Connected:      c.link.Connected(),
-		BusSilence:     c.link.Silence(),
-		BusEcho:        durations(c.link.Echo()),
-		Pending:        c.l2.Pending(),
-		TuneRefused:    c.tuned.refused.Load(),
-		Off:            c.tuned.off.Load(),
-		Evicted:        m.Evicted,
-		Expired:        m.Expired,
-		Rejected:       m.Rejected,
-		EvictionAge:    durations(c.memory.Ages()),
-		Entries:        m.Entries,
-		Weight:         m.Weight,
-		CallbackPanics: n.callbackPanics.Load(),
-		EncodeErrors:   n.encodeErrors.Load(),
-		Loads:          n.loadStats(),
+		Mutations:        n.mutations.Load(),
+		Refused:          n.refused.Load(),
+		RemoteRefused:    n.remoteRefused.Load(),
+		LeaseWaits:       n.leaseWaits.Load(),
+		Invalidations:    n.invalidations.Load(),
+		Heard:            n.heard.Load() + l.Alls,
+		Gaps:             l.Gaps,
+		Missed:           l.Missed,
+		Confirmed:        n.confirmed.Load(),
+		Degraded:         n.degraded.Load() + l.Degraded,
+		Connected:        c.link.Connected(),
+		BusSilence:       c.link.Silence(),
+		BusEcho:          durations(c.link.Echo()),
+		Pending:          c.l2.Pending(),
+		TuneRefused:      c.tuned.refused.Load(),
+		Off:              c.tuned.off.Load(),
+		Evicted:          m.Evicted,
+		Expired:          m.Expired,
+		Rejected:         m.Rejected,
+		EvictionAge:      durations(c.memory.Ages()),
+		Entries:          m.Entries,
+		Weight:           m.Weight,
+		CallbackPanics:   n.callbackPanics.Load() + c.callbacks.Panics(),
+		CallbacksLate:    c.callbacks.Late(),
+		CallbacksDropped: c.callbacks.Dropped(),
+		EncodeErrors:     n.encodeErrors.Load(),
+		Loads:            n.loadStats(),
 	}
 	s.L1.Hits, s.L1.Misses = m.Hits-asMisses, m.Misses+asMisses
 	s.Reads = s.L1.Hits + s.L1.Misses

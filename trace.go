@@ -9,7 +9,8 @@ import (
 
 // Tracer is told of the work of a cache as spans of a trace. Package otel has one for
 // OpenTelemetry. Reads that L1 answers have no span, and never ask the Tracer. Its methods
-// must be safe for concurrent use; a panic is contained, counted and logged.
+// must be safe for concurrent use; a panic is contained, counted and logged. They run as
+// [Hooks] do: work whose Start has taken too long has no span.
 type Tracer interface {
 	// Start begins a span. The context that it returns, made of ctx, is that of the work
 	// inside the span: of requests to L2 and, in a load, of the Loader. The span ends when
@@ -74,6 +75,7 @@ type SpanEnd struct {
 // span is a span that has begun; nil without a Tracer.
 type span struct {
 	c   *core
+	ctx context.Context // of the caller
 	end func(SpanEnd)
 }
 
@@ -86,14 +88,17 @@ func (c *core) begin(ctx context.Context, s Span) (within context.Context, _ *sp
 }
 
 func (c *core) beginTraced(ctx context.Context, s Span) (within context.Context, begun *span) {
-	within = ctx // stands if it panics
-	defer c.contain("Tracer")
 	s.Cache = c.settings.Name
-	inner, end := c.settings.Tracer.Start(ctx, s)
-	if inner == nil || end == nil {
+	var inner context.Context
+	var end func(SpanEnd)
+	ended := c.callbacks.Tracer.Run(ctx, func() {
+		defer c.contain("Tracer")
+		inner, end = c.settings.Tracer.Start(ctx, s)
+	})
+	if !ended || inner == nil || end == nil {
 		return ctx, nil
 	}
-	return inner, &span{c, end}
+	return inner, &span{c, ctx, end}
 }
 
 // keyOf is key, if it may be shown.
@@ -109,8 +114,10 @@ func (s *span) finish(e SpanEnd) {
 	if s == nil {
 		return
 	}
-	defer s.c.contain("Tracer")
-	s.end(e)
+	s.c.callbacks.Tracer.Run(s.ctx, func() {
+		defer s.c.contain("Tracer")
+		s.end(e)
+	})
 }
 
 // wrote ends the span of a write or a drop under ctx.

@@ -164,6 +164,7 @@ func numbersOf(s strata.Stats) adminapi.Numbers {
 			Entries: s.Entries, MaxEntries: s.MaxEntries, Weight: s.Weight, MaxWeight: s.MaxWeight,
 			Evicted: s.Evicted, Expired: s.Expired, Rejected: s.Rejected, EvictionAgeP50: s.EvictionAge.Quantile(0.5),
 			Refused: s.Refused, Mutations: s.Mutations, CallbackPanics: s.CallbackPanics,
+			CallbacksLate: s.CallbacksLate, CallbacksDropped: s.CallbacksDropped,
 			Off: s.Off, TuneRefused: s.TuneRefused,
 		},
 		Remote: adminapi.Remote{

@@ -272,6 +272,9 @@ func mishaps() []family {
 		name: "strata.callback.panics", unit: "{panic}", help: "Panics of hooks and weighers.",
 		rows: []row{count(func(r *reading) uint64 { return r.CallbackPanics })},
 	}, {
+		name: "strata.callbacks.dropped", unit: "{event}", help: "Events, spans and lines of the log that were left out because too many calls of callbacks had not returned.",
+		rows: []row{count(func(r *reading) uint64 { return r.CallbacksDropped })},
+	}, {
 		name: "strata.mutations", unit: "{entry}", help: "Entries that callers have changed, as far as Memory.DetectMutation has found them.",
 		rows: []row{count(func(r *reading) uint64 { return r.Mutations })},
 	}, {

@@ -277,6 +277,8 @@ func mishaps() []family {
 			func(r *reading) float64 { return float64(r.TuneRefused) }),
 		of(counter, "strata_callback_panics_total", "Panics of hooks and weighers.", nil,
 			func(r *reading) float64 { return float64(r.CallbackPanics) }),
+		of(counter, "strata_callbacks_dropped_total", "Events, spans and lines of the log that were left out because too many calls of callbacks had not returned.", nil,
+			func(r *reading) float64 { return float64(r.CallbacksDropped) }),
 		of(counter, "strata_mutations_total", "Entries that callers have changed, as far as Memory.DetectMutation has found them.", nil,
 			func(r *reading) float64 { return float64(r.Mutations) }),
 		{

@@ -32,6 +32,7 @@ function health(n, info) {
   }
   if (info.bus) all.push(n.bus.connected ? badge("ok", "bus") : badge("bad", "bus silent"));
   if (n.bus.pending) all.push(badge("warn", count(n.bus.pending) + " pending"));
+  if (n.memory.callbacksDropped) all.push(badge("warn", count(n.memory.callbacksDropped) + " events left out"));
   return all;
 }
 
@@ -145,7 +146,8 @@ function drawFacts(d) {
       d.info.l2 ? `${count(n.remote.errors)} errors, breaker changed ${count(n.remote.breakerChanges)}×` : "values stay on this instance"),
     fact("bus", !d.info.bus ? "none" : n.bus.connected ? "connected" : "silent", d.info.bus ? `heard ${duration(n.bus.silence)} ago, ${count(n.bus.gaps)} gaps` : ""),
     d.info.bus ? fact("bus echo p99", n.bus.echoP99 ? "≤ " + duration(n.bus.echoP99) : "–", "as late are invalidations") : null,
-    fact("pending drops", count(n.bus.pending), `${count(n.bus.invalidations)} here, ${count(n.bus.heard)} heard`));
+    fact("pending drops", count(n.bus.pending), `${count(n.bus.invalidations)} here, ${count(n.bus.heard)} heard`),
+    n.memory.callbacksLate ? fact("slow hooks, tracer, log", count(n.memory.callbacksLate) + " calls", count(n.memory.callbacksDropped) + " events left out") : null);
 }
 
 function table(caption, heads, rows) {

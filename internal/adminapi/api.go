@@ -142,8 +142,12 @@ type Memory struct {
 	Refused        uint64        `json:"refused"`
 	Mutations      uint64        `json:"mutations"`
 	CallbackPanics uint64        `json:"callbackPanics"`
-	Off            bool          `json:"off"`         // reads pass the cache by, since Tune said so
-	TuneRefused    uint64        `json:"tuneRefused"` // calls of Tune with a bad value
+	// Calls of hooks, the Tracer and the Logger for which the cache did not wait until they returned, and
+	// events, spans and lines that were left out because too many had not.
+	CallbacksLate    uint64 `json:"callbacksLate"`
+	CallbacksDropped uint64 `json:"callbacksDropped"`
+	Off              bool   `json:"off"`         // reads pass the cache by, since Tune said so
+	TuneRefused      uint64 `json:"tuneRefused"` // calls of Tune with a bad value
 }
 
 // Remote is about L2. P99 is that of reads. ServersLeftAlone and ServersWithoutStores name

@@ -28,6 +28,7 @@ var exceptions = map[string]string{ // read-only
 // owner's Close or end waits for them. Tests and the modules bench and test,
 // where goroutines are what is tried, need no entry.
 var goroutines = map[string]string{ // read-only
+	"internal/callback/callback.go":    "callback.Runner: a caller waits for its function; Wait waits for those that were left, for a bounded time",
 	"snapshot/warm.go":                 "reading.end, which waits for it",
 	"internal/flight/group.go":         "flight.Group: Close waits for running loads",
 	"contrib/goredis/link.go":          "goredis.link: ends with its call of go-redis, as many as that has connections; closing the client ends them",

@@ -1,0 +1,246 @@
+// Package callback runs functions of the program that a cache only tells of something: its hooks,
+// the handler of its log, its tracer. One that does not return holds up no caller, no lock and no
+// Close for long.
+package callback
+
+import (
+	"context"
+	"reflect"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// Patience is for how long a caller waits for a function. Each function that callers have left,
+	// and that still runs, makes the next caller less patient, so that all callers together lose
+	// less than a second to functions that never return.
+	Patience = 50 * time.Millisecond
+	// grace is for how long a caller waits whose context has ended: most functions end at once.
+	grace = Patience / 10
+	// most is the number of functions that run at once. A call beyond it waits for a place, for a
+	// shorter time than callers wait for functions: of functions that wait for each other the
+	// innermost one goes on first.
+	most      = 256
+	placeWait = Patience / 5
+	// nestedFrom is the number of functions that run at once from which on a function within another
+	// one is not run: a hook that reads would be told of its own read, and so on.
+	nestedFrom = 8
+)
+
+// Runners are those of one cache. Each has its own bounds, so that a log that blocks takes no event
+// from a hook.
+type Runners struct{ Hooks, Tracer, Log *Runner }
+
+// New returns the Runners of a cache.
+func New() *Runners { return &Runners{NewRunner(), NewRunner(), NewRunner()} }
+
+func (r *Runners) sum(of func(*Runner) uint64) uint64 { return of(r.Hooks) + of(r.Tracer) + of(r.Log) }
+
+// Late is the number of functions that took longer than their callers waited.
+func (r *Runners) Late() uint64 { return r.sum(func(r *Runner) uint64 { return r.late.Load() }) }
+
+// Dropped is the number of functions that were not run, because too many were running.
+func (r *Runners) Dropped() uint64 { return r.sum(func(r *Runner) uint64 { return r.dropped.Load() }) }
+
+// Panics is the number of functions that panicked.
+func (r *Runners) Panics() uint64 { return r.sum(func(r *Runner) uint64 { return r.panics.Load() }) }
+
+// Wait waits until all functions have ended that their callers have left, for at most d, or until ctx
+// ends.
+func (r *Runners) Wait(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for _, r := range []*Runner{r.Hooks, r.Tracer, r.Log} {
+		r.wait(ctx)
+	}
+}
+
+// Runner runs functions of one kind. It is safe for concurrent use. Create it with NewRunner.
+type Runner struct {
+	places  chan struct{} // one for each function that runs
+	late    atomic.Uint64
+	dropped atomic.Uint64
+	panics  atomic.Uint64
+	calls   sync.Pool // of *call
+
+	mu   sync.Mutex    // guards below
+	left int           // functions that run on without their callers
+	none chan struct{} // is closed when the last of them has ended
+}
+
+// NewRunner returns a Runner.
+func NewRunner() *Runner { return &Runner{places: make(chan struct{}, most)} }
+
+// Run runs f on a goroutine of its own, and waits until f returns, panics or ends its goroutine, ctx
+// has ended, or Patience is over. It reports whether f has ended; if not, f runs on, or was not run.
+func (r *Runner) Run(ctx context.Context, f func()) (ended bool) {
+	if !r.enter(ctx) {
+		r.dropped.Add(1)
+		return false
+	}
+	c := r.call()
+	c.f = f
+	go c.run()
+	runtime.Gosched() // most functions take less time than the making of a timer
+	select {
+	case <-c.ended:
+	default:
+		if !c.wait(ctx) {
+			return false
+		}
+	}
+	c.f = nil
+	c.state.Store(begun)
+	r.calls.Put(c)
+	return true
+}
+
+// enter takes a place.
+func (r *Runner) enter(ctx context.Context) bool {
+	if len(r.places) >= nestedFrom && nested() {
+		return false
+	}
+	select {
+	case r.places <- struct{}{}:
+		return true
+	default:
+	}
+	if r.allLeft() {
+		return false
+	}
+	t := time.NewTimer(placeWait)
+	defer t.Stop()
+	select {
+	case r.places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	return false
+}
+
+// patience is for how long the next caller waits, of that which it would wait for one function.
+func (r *Runner) patience(one time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return one / time.Duration(1+r.left)
+}
+
+// allLeft reports whether every place is taken by a function without a caller.
+func (r *Runner) allLeft() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left >= most
+}
+
+// leave changes the number of functions without callers.
+func (r *Runner) leave(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left == 0 {
+		r.none = make(chan struct{})
+	}
+	if r.left += n; r.left == 0 {
+		close(r.none)
+	}
+}
+
+// call is one function that runs.
+type call struct {
+	r     *Runner
+	f     func()
+	ended chan struct{} // gets one when f has ended, unless the caller has left by then
+	state atomic.Int32  // of the caller and f, the one that is done first sets it
+}
+
+// States of a call.
+const (
+	begun int32 = iota
+	over        // f has ended
+	alone       // the caller has left
+)
+
+// call returns a call that is not in use. Calls are used again, unless their callers have left.
+func (r *Runner) call() *call {
+	if c, ok := r.calls.Get().(*call); ok {
+		return c
+	}
+	return &call{r: r, ended: make(chan struct{}, 1)}
+}
+
+// run runs the function. It is where the stack of its goroutine begins.
+//
+//go:noinline
+func (c *call) run() {
+	defer func() {
+		if recover() != nil {
+			c.r.panics.Add(1)
+		}
+		<-c.r.places
+		if !c.state.CompareAndSwap(begun, over) {
+			c.r.leave(-1)
+			return
+		}
+		c.ended <- struct{}{}
+	}()
+	c.f()
+}
+
+// wait waits for the function, and reports whether it has ended.
+func (c *call) wait(ctx context.Context) bool {
+	t := time.NewTimer(c.r.patience(Patience))
+	defer t.Stop()
+	select {
+	case <-c.ended:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+		t.Reset(c.r.patience(grace))
+		select {
+		case <-c.ended:
+			return true
+		case <-t.C:
+		}
+	}
+	c.r.leave(1) // before the function can end alone
+	if !c.state.CompareAndSwap(begun, alone) {
+		c.r.leave(-1)
+		<-c.ended
+		return true
+	}
+	c.r.late.Add(1)
+	return false
+}
+
+// wait waits until all functions have ended that their callers have left, or until ctx ends.
+func (r *Runner) wait(ctx context.Context) {
+	for {
+		r.mu.Lock()
+		left, none := r.left, r.none
+		r.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-none:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// begin is the address of call.run.
+var begin = runtime.FuncForPC(reflect.ValueOf((*call).run).Pointer()).Entry() // read-only
+
+// nested reports whether this goroutine is that of a function that runs.
+func nested() bool {
+	var stack [64]uintptr
+	n := runtime.Callers(2, stack[:])
+	if n < 2 || n == len(stack) {
+		return false
+	}
+	f := runtime.FuncForPC(stack[n-2] - 1) // the last is the end of all goroutines
+	return f != nil && f.Entry() == begin
+}
