@@ -66,7 +66,6 @@ type core struct {
 	dropping   grace.Period      // calls that drop entries in L2 and then here
 	purger     purger
 	waiting    atomic.Int64 // callers that wait for loads
-	callbacks  *callback.Runners
 
 	parts Parts
 	tuned tuned
@@ -76,12 +75,13 @@ type core struct {
 	ending
 }
 
-// watched is the state of a cache for package admin.
+// watched is what a cache tells functions of the program, and package admin.
 type watched struct {
-	given   *settings // the options before defaults were set
-	bounds  func() (entries, weight int64)
-	journal journal.Journal
-	asker   asking.Asker
+	callbacks *callback.Runners
+	given     *settings // the options before defaults were set
+	bounds    func() (entries, weight int64)
+	journal   journal.Journal
+	asker     asking.Asker
 }
 
 // ending is the state of the end of a cache.

@@ -86,6 +86,7 @@ import (
 	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/overdue"
 	"github.com/strata-cache/strata/internal/ring"
+	"github.com/strata-cache/strata/internal/traced"
 )
 
 // The files of this package, from the ground up; none uses a file of a later group:
@@ -128,6 +129,7 @@ func New(o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
+	o.Trace = traced.Bounded(o.Trace)
 	r, err := o.ring()
 	if err != nil {
 		return nil, err

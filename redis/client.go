@@ -72,6 +72,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/traced"
 )
 
 // The files of this package, from the ground up; none uses a file of a later
@@ -123,6 +124,7 @@ func New(o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
+	o.Trace = traced.Bounded(o.Trace)
 	c := &Client{o: &o, subs: map[*pubsub.Subscription]struct{}{}}
 	c.gone, c.end = context.WithCancel(context.Background())
 	switch {

@@ -2,8 +2,10 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/strata-cache/strata/internal/atomicfile"
@@ -53,7 +55,9 @@ func save(ctx context.Context, path string, o Options, mode dump.Mode, caches []
 // says. Load can run while the caches are in use: it replaces no entry.
 //
 // It returns an error of the file or of ctx, and one of this package for a snapshot that
-// is none, is damaged or cut. The entries before an error are in use.
+// is none, is damaged or cut. The entries before an error are in use. A path that names no
+// regular file is an error, because the opening of a pipe waits for a writer, for however
+// long: [Read] takes any reader.
 func Load(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {
 	return load(ctx, path, o, dump.Values, caches)
 }
@@ -65,15 +69,21 @@ func WarmKeys(ctx context.Context, path string, o Options, caches ...Cache) (Rep
 	return load(ctx, path, o, dump.Keys, caches)
 }
 
+var errNoFile = errors.New("it is no regular file (Read takes pipes and devices)")
+
 func load(ctx context.Context, path string, o Options, mode dump.Mode, caches []Cache) (Report, error) {
+	// Before it is opened: that may not return.
+	about, err := os.Stat(path)
+	if err == nil && !about.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errNoFile}
+	}
+	if err != nil {
+		return Report{}, fmt.Errorf("snapshot: %w", err)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return Report{}, fmt.Errorf("snapshot: %w", err)
 	}
 	defer f.Close()
-	about, err := f.Stat()
-	if err != nil {
-		return Report{}, fmt.Errorf("snapshot: %w", err)
-	}
 	return read(ctx, f, o, mode, about.Size(), caches)
 }

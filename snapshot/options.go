@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/strata-cache/strata/internal/callback"
 	"github.com/strata-cache/strata/internal/transfer"
 )
 
@@ -46,7 +47,7 @@ type Options struct {
 	// is many times the memory of the values.
 	Alias bool
 	// Progress, if set, is called about ten times a second and at the end, by one
-	// goroutine at a time.
+	// goroutine at a time. One that does not return holds nothing up.
 	Progress func(Progress)
 	// Logger gets one line about each call, and one about each cache that was passed
 	// over. Nil means the Logger of the first cache.
@@ -108,8 +109,11 @@ func (o *Options) within(ctx context.Context) (context.Context, context.CancelFu
 
 // logger is the logger of a call for sources.
 func (o *Options) logger(all []transfer.Source) *slog.Logger {
-	if o.Logger != nil || len(all) == 0 {
-		return o.Logger
+	switch {
+	case o.Logger != nil:
+		return slog.New(callback.NewRunner().Handler(o.Logger.Handler()))
+	case len(all) == 0:
+		return nil
 	}
 	return all[0].Logger()
 }

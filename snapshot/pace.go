@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/strata-cache/strata/internal/callback"
 )
 
 // pacer limits a rate over all that share it. A nil pacer has no limit.
@@ -55,9 +57,12 @@ type meter struct {
 	begun time.Time
 	tell  func(Progress) // nil for nobody
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards below
 	told time.Time
 	so   Progress
+
+	teller *callback.Runner
+	one    sync.Mutex // is held by the goroutine in tell
 }
 
 // tellEvery is the time between two calls of Options.Progress.
@@ -65,19 +70,33 @@ const tellEvery = 100 * time.Millisecond
 
 func newMeter(tell func(Progress)) *meter {
 	now := time.Now()
-	return &meter{begun: now, told: now, tell: tell}
+	return &meter{begun: now, told: now, tell: tell, teller: callback.NewRunner()}
+}
+
+// progress tells how far the call is. It holds no lock of the meter, and waits for no function that
+// does not return.
+func (m *meter) progress(so Progress) {
+	m.teller.Run(context.Background(), func() {
+		m.one.Lock()
+		defer m.one.Unlock()
+		m.tell(so)
+	})
 }
 
 // add counts, and tells the progress if it is time.
 func (m *meter) add(entries int, bytes int) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.so.Entries += int64(entries)
 	m.so.Bytes += int64(bytes)
-	if now := time.Now(); m.tell != nil && now.Sub(m.told) >= tellEvery {
-		m.told = now
-		m.so.Elapsed = now.Sub(m.begun)
-		m.tell(m.so)
+	now := time.Now()
+	due := m.tell != nil && now.Sub(m.told) >= tellEvery
+	if due {
+		m.told, m.so.Elapsed = now, now.Sub(m.begun)
+	}
+	so := m.so
+	m.mu.Unlock()
+	if due {
+		m.progress(so)
 	}
 }
 
@@ -92,12 +111,13 @@ func (m *meter) expect(entries, bytes int64) {
 // end tells the progress for the last time, and returns the bytes and the time.
 func (m *meter) end() (bytes int64, took time.Duration) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.so.Elapsed = time.Since(m.begun)
+	so := m.so
+	m.mu.Unlock()
 	if m.tell != nil {
-		m.tell(m.so)
+		m.progress(so)
 	}
-	return m.so.Bytes, m.so.Elapsed
+	return so.Bytes, so.Elapsed
 }
 
 // pipe is a stream whose bytes are counted, and come or go in their time.

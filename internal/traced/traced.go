@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/strata-cache/strata/internal/callback"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -30,4 +31,20 @@ func Run(ctx context.Context, t remote.Trace, c remote.Command, f func() error, 
 		e.Err = err
 	}
 	return err
+}
+
+// Bounded returns a Trace that tells t, and waits for t as package callback says: a t that does not return
+// holds up no command. Nil if t is nil.
+func Bounded(t remote.Trace) remote.Trace {
+	if t == nil {
+		return nil
+	}
+	r := callback.NewRunner()
+	return func(ctx context.Context, c remote.Command) func(remote.CommandEnd) {
+		var end func(remote.CommandEnd)
+		if !r.Run(ctx, func() { end = t(ctx, c) }) || end == nil {
+			return nil
+		}
+		return func(e remote.CommandEnd) { r.Run(ctx, func() { end(e) }) }
+	}
 }

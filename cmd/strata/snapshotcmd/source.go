@@ -38,7 +38,7 @@ func openAny(s *Streams, from string, r request) (*source, error) {
 	case from == "-" && isTerminal(s.In):
 		return nil, UsageError{errors.New("the standard input is a terminal: name a file or a URL")}
 	case from == "-":
-		in := interruptible(s)
+		in := interruptible(s.Ctx, func() (io.ReadCloser, error) { return io.NopCloser(s.In), nil })
 		return &source{Reader: in, Closer: in}, nil
 	case isURL(from):
 		at, err := download.Parse(from)
@@ -51,26 +51,34 @@ func openAny(s *Streams, from string, r request) (*source, error) {
 		}
 		return &source{Reader: a, Closer: a, entries: a.Entries}, nil
 	}
+	about, err := os.Stat(from)
+	if err != nil {
+		return nil, err
+	}
+	if !about.Mode().IsRegular() {
+		in := interruptible(s.Ctx, func() (io.ReadCloser, error) { return os.Open(from) })
+		return &source{Reader: in, Closer: in}, nil
+	}
 	f, err := os.Open(from)
 	if err != nil {
 		return nil, err
 	}
-	about, err := f.Stat()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
 	return &source{Reader: f, Closer: f, bytes: about.Size()}, nil
 }
 
-// interruptible is the standard input with reads that end with the context. The system's
-// read of a terminal or a pipe does not.
-func interruptible(s *Streams) io.ReadCloser {
+// interruptible is the standard input, a pipe or a device, with an opening and reads that end with
+// the context. Those of the system do not.
+func interruptible(ctx context.Context, open func() (io.ReadCloser, error)) io.ReadCloser {
 	out, in := io.Pipe()
 	go func() {
-		_, err := io.Copy(in, s.In)
+		from, err := open()
+		if err == nil {
+			_, err = io.Copy(in, from)
+			_ = from.Close() // it is read
+		}
 		_ = in.CloseWithError(err) // it returns nil
 	}()
-	context.AfterFunc(s.Ctx, func() { _ = out.CloseWithError(context.Cause(s.Ctx)) })
+	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })
 	return out
 }
 
