@@ -62,7 +62,7 @@ type meter struct {
 	so   Progress
 
 	teller *callback.Runner
-	one    sync.Mutex // is held by the goroutine in tell
+	one    chan struct{} // has one while a goroutine is in tell
 }
 
 // tellEvery is the time between two calls of Options.Progress.
@@ -70,15 +70,15 @@ const tellEvery = 100 * time.Millisecond
 
 func newMeter(tell func(Progress)) *meter {
 	now := time.Now()
-	return &meter{begun: now, told: now, tell: tell, teller: callback.NewRunner()}
+	return &meter{begun: now, told: now, tell: tell, teller: callback.NewRunner(), one: make(chan struct{}, 1)}
 }
 
 // progress tells how far the call is. It holds no lock of the meter, and waits for no function that
 // does not return.
 func (m *meter) progress(so Progress) {
 	m.teller.Run(context.Background(), func() {
-		m.one.Lock()
-		defer m.one.Unlock()
+		m.one <- struct{}{}
+		defer func() { <-m.one }()
 		m.tell(so)
 	})
 }
