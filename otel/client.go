@@ -57,7 +57,7 @@ func NewTrace(spans trace.TracerProvider, metrics metric.MeterProvider) (remote.
 	tracer := spans.Tracer(scope)
 	return func(ctx context.Context, c remote.Command) func(remote.CommandEnd) {
 		all := commandAttributes(c)
-		within, span := tracer.Start(ctx, c.Name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(all...))
+		within, span := tracer.Start(ctx, valid(c.Name), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(all...))
 		if span.IsRecording() {
 			span.SetAttributes(spanOnly(c)...)
 		}
@@ -66,12 +66,12 @@ func NewTrace(spans trace.TracerProvider, metrics metric.MeterProvider) (remote.
 			seconds := time.Since(begun).Seconds()
 			failed := failureOf(ctx, e)
 			if e.Status != "" {
-				all = append(all, dbStatus.String(e.Status))
-				span.SetAttributes(dbStatus.String(e.Status))
+				all = append(all, is(dbStatus, e.Status))
+				span.SetAttributes(is(dbStatus, e.Status))
 			}
 			if failed != "" {
-				all = append(all, errorType.String(failed))
-				span.SetAttributes(errorType.String(failed))
+				all = append(all, is(errorType, failed))
+				span.SetAttributes(is(errorType, failed))
 				span.SetStatus(codes.Error, "")
 			}
 			took.Record(within, seconds, metric.WithAttributes(all...)) // an exemplar is of the span
@@ -82,16 +82,16 @@ func NewTrace(spans trace.TracerProvider, metrics metric.MeterProvider) (remote.
 
 // commandAttributes are those of a command that its span and its duration have.
 func commandAttributes(c remote.Command) []attribute.KeyValue {
-	all := append(make([]attribute.KeyValue, 0, 8), dbSystem.String(c.System), dbOperation.String(c.Name))
+	all := append(make([]attribute.KeyValue, 0, 8), is(dbSystem, c.System), is(dbOperation, c.Name))
 	if c.System == "redis" {
-		all = append(all, dbNamespace.String(strconv.Itoa(c.DB)))
+		all = append(all, is(dbNamespace, strconv.Itoa(c.DB)))
 	}
 	host, port, err := net.SplitHostPort(c.Addr)
 	if err != nil { // a unix socket
 		host = c.Addr
 	}
 	if host != "" {
-		all = append(all, serverAddress.String(host))
+		all = append(all, is(serverAddress, host))
 	}
 	if n, err := strconv.Atoi(port); err == nil {
 		all = append(all, serverPort.Int(n))
@@ -102,7 +102,7 @@ func commandAttributes(c remote.Command) []attribute.KeyValue {
 // spanOnly are the attributes of a command with too many values for a metric.
 func spanOnly(c remote.Command) (all []attribute.KeyValue) {
 	if c.Script != "" {
-		all = append(all, dbProcedure.String(c.Script))
+		all = append(all, is(dbProcedure, c.Script))
 	}
 	if c.Batch > 1 {
 		all = append(all, dbBatchSize.Int(c.Batch))

@@ -287,8 +287,8 @@ func mishaps() []family {
 func describe(s *strata.Stats) []attribute.KeyValue {
 	p := &s.Parts
 	return []attribute.KeyValue{
-		attribute.String("strata.version", p.Version), attribute.String("strata.schema", p.Schema), attribute.String("strata.l2", p.L2),
-		attribute.String("strata.bus", p.Bus), attribute.String("strata.partition", p.Partition),
+		is("strata.version", p.Version), is("strata.schema", p.Schema), is("strata.l2", p.L2),
+		is("strata.bus", p.Bus), is("strata.partition", p.Partition),
 	}
 }
 

@@ -119,9 +119,9 @@ type observed struct {
 func newObserver(source Source, instruments []metric.Observable, all []family) *observer {
 	o := &observer{source: source}
 	s := source.Stats()
-	o.cache = append(o.cache, cacheName.String(s.Name))
+	o.cache = append(o.cache, is(cacheName, s.Name))
 	if s.Parts.Service != "" {
-		o.cache = append(o.cache, cacheService.String(s.Parts.Service))
+		o.cache = append(o.cache, is(cacheService, s.Parts.Service))
 	}
 	for i, f := range all {
 		if n, ok := instruments[i].(metric.Int64Observable); ok && f.servers != nil {
@@ -148,7 +148,7 @@ func (o *observer) observe(to metric.Observer) {
 	r.remoteMisses, r.remoteForeign = o.misses.Split(r.L2.Misses, r.L2.Foreign)
 	for _, of := range o.servers {
 		for _, server := range of.of(&r.Stats) {
-			to.ObserveInt64(of.instrument, 1, metric.WithAttributes(o.cache...), metric.WithAttributes(serverName.String(server)))
+			to.ObserveInt64(of.instrument, 1, metric.WithAttributes(o.cache...), metric.WithAttributes(is(serverName, server)))
 		}
 	}
 	for _, row := range o.rows {

@@ -45,7 +45,7 @@ func RegisterPool[S ~PoolStats](provider metric.MeterProvider, pool string, stat
 		}
 		instruments = append(instruments, i)
 		for k, r := range f.rows {
-			attributes := []attribute.KeyValue{attribute.String("db.client.connection.pool.name", pool)}
+			attributes := []attribute.KeyValue{is("db.client.connection.pool.name", pool)}
 			if f.key != "" {
 				attributes = append(attributes, attribute.String("db.client.connection."+f.key, r.of))
 			}

@@ -3,6 +3,7 @@ package strataotel
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -36,6 +37,14 @@ const (
 	spanConfirmed = attribute.Key("strata.confirmed")
 	spanPending   = attribute.Key("strata.pending")
 )
+
+// valid is text without bytes that are not UTF-8. The protocol of OpenTelemetry cannot carry these: one
+// such text would lose the whole batch of spans of the program. Each text from outside this package
+// goes through it.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// is is the attribute of a name with a text from outside.
+func is(name attribute.Key, text string) attribute.KeyValue { return name.String(valid(text)) }
 
 // Tracer is a [strata.Tracer] that makes spans of OpenTelemetry. One Tracer serves any
 // number of caches.
@@ -76,7 +85,7 @@ func (t *Tracer) Start(ctx context.Context, s strata.Span) (within context.Conte
 			options = append(options, trace.WithLinks(cause))
 		}
 	}
-	within, span := t.tracer.Start(ctx, s.Name+" "+s.Cache, options...)
+	within, span := t.tracer.Start(ctx, valid(s.Name+" "+s.Cache), options...)
 	return within, func(e strata.SpanEnd) {
 		defer span.End()
 		if !span.IsRecording() {
@@ -96,13 +105,13 @@ func (t *Tracer) Start(ctx context.Context, s strata.Span) (within context.Conte
 
 // begun are the attributes with which a span begins, so that samplers know them.
 func begun(s strata.Span) []attribute.KeyValue {
-	all := append(make([]attribute.KeyValue, 0, 5), cacheName.String(s.Cache), spanKeys.Int(s.Keys))
+	all := append(make([]attribute.KeyValue, 0, 5), is(cacheName, s.Cache), spanKeys.Int(s.Keys))
 	if s.Key != nil {
-		all = append(all, cacheKey.String(fmt.Sprint(s.Key)))
+		all = append(all, is(cacheKey, fmt.Sprint(s.Key)))
 	}
 	switch s.Name {
 	case strata.SpanLoad:
-		all = append(all, spanReason.String(s.Reason))
+		all = append(all, is(spanReason, s.Reason))
 	case strata.SpanInvalidate:
 		all = append(all, spanTags.Int(s.Tags), spanSoft.Bool(s.Soft))
 	}
@@ -114,7 +123,7 @@ func ended(name string, e strata.SpanEnd) []attribute.KeyValue {
 	switch name {
 	case strata.SpanGet:
 		all := append(make([]attribute.KeyValue, 0, 4),
-			spanResult.String(e.Result), spanShared.Bool(e.Result == "joined" || len(e.Loads) > 0), spanDegraded.Bool(e.Degraded))
+			is(spanResult, e.Result), spanShared.Bool(e.Result == "joined" || len(e.Loads) > 0), spanDegraded.Bool(e.Degraded))
 		switch e.Result {
 		case "l1", "l2", "stale":
 			all = append(all, cacheHit.Bool(true))
@@ -127,18 +136,18 @@ func ended(name string, e strata.SpanEnd) []attribute.KeyValue {
 		}
 		return all
 	case strata.SpanLoad:
-		return []attribute.KeyValue{spanOutcome.String(e.Result), spanWaiters.Int(e.Waiters)}
+		return []attribute.KeyValue{is(spanOutcome, e.Result), spanWaiters.Int(e.Waiters)}
 	}
-	return []attribute.KeyValue{spanResult.String(e.Result), spanConfirmed.Bool(e.Confirmed), spanPending.Int(e.Pending)}
+	return []attribute.KeyValue{is(spanResult, e.Result), spanConfirmed.Bool(e.Confirmed), spanPending.Int(e.Pending)}
 }
 
 // fail notes the error that the caller of a span gets.
 func (t *Tracer) fail(span trace.Span, err error) {
 	kind, text := typeOf(err), ""
-	span.SetAttributes(errorType.String(kind))
+	span.SetAttributes(is(errorType, kind))
 	if t.text != nil {
-		text = t.text(err)
-		span.AddEvent("exception", trace.WithAttributes(attribute.String("exception.type", kind), attribute.String("exception.message", text)))
+		text = valid(t.text(err))
+		span.AddEvent("exception", trace.WithAttributes(is("exception.type", kind), is("exception.message", text)))
 	}
 	span.SetStatus(codes.Error, text)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/itemtier"
@@ -77,14 +78,21 @@ func TestServiceThatCannotBeIsRefused(t *testing.T) {
 	for service, ok := range map[string]bool{
 		"": true, "shop": true, "a:b/c.d-é": true, strings.Repeat("s", 64): true,
 		strings.Repeat("s", 65): false, "a{b": false, "a}b": false, "a b": false, "a\n": false, "a\x7f": false,
+		"a\xff": false, "cut \xc3": false, "\xed\xa0\x80": false, "a\u0085": false, "a\u202eb": false, "a\u2028b": false, "a\u00a0b": false, "a\u200bb": false,
 	} {
-		o := strata.Options[string, int64]{Name: "n", TTL: time.Minute, Service: service}
-		c, err := strata.New(o)
-		if err == nil {
-			_ = c.Close(context.Background())
-		}
-		if ok != (err == nil) || !ok && !strings.Contains(err.Error(), "Service") {
-			t.Errorf("%q: %v", service, err)
+		for field, o := range map[string]strata.Options[string, int64]{
+			"Service": {Name: "n", TTL: time.Minute, Service: service}, "Name": {Name: service, TTL: time.Minute},
+		} {
+			c, err := strata.New(o)
+			if err == nil {
+				_ = c.Close(context.Background())
+			}
+			if tooLong := len(service) > 64; field == "Name" && tooLong {
+				continue // a name may be longer
+			}
+			if ok != (err == nil) || !ok && (!strings.Contains(err.Error(), field) || !utf8.ValidString(err.Error())) {
+				t.Errorf("%s %q: %v", field, service, err)
+			}
 		}
 	}
 }

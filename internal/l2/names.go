@@ -3,6 +3,8 @@ package l2
 import (
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -20,8 +22,12 @@ func badName(name string, most int) string {
 	if len(name) > most {
 		return fmt.Sprintf("%d bytes is longer than %d", len(name), most)
 	}
-	if i := strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '{' || r == '}' }); i >= 0 {
-		return fmt.Sprintf("%q has a space, control character or brace", name)
+	// Metrics, traces, logs and the page carry the name as a text.
+	if !utf8.ValidString(name) {
+		return fmt.Sprintf("%q is not UTF-8", name)
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return r == ' ' || r == '{' || r == '}' || !unicode.IsPrint(r) }) {
+		return fmt.Sprintf("%q has a space, a brace, or a character that cannot be printed", name)
 	}
 	return ""
 }
