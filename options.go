@@ -65,8 +65,8 @@ const (
 type Options[K comparable, V any] struct {
 	// Name is the cache's name: its label in metrics, its prefix in L2, its
 	// address on the bus. Instances with the same Name, Tier and value type
-	// share entries. Required with a Tier or Bus; at most 128 bytes, without
-	// spaces, control characters and braces.
+	// share entries. Required with a Tier or Bus; at most 128 bytes of UTF-8, without
+	// spaces, braces and characters that cannot be printed.
 	Name string
 
 	// Service is the name of the program, or of the group of programs, to which the

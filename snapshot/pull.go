@@ -15,6 +15,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/download"
 	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/endpoint"
 )
 
 // Pull fills caches with the entries of another instance, whose [Handler] serves them at a
@@ -36,7 +37,7 @@ func Pull(ctx context.Context, from string, o Options, caches ...Cache) (Report,
 }
 
 func (rd *reading) pull(from string) error {
-	at, err := download.Parse(from)
+	at, err := endpoint.ParseHTTP(from)
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}

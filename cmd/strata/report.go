@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/cmd/strata/load"
+	"github.com/strata-cache/strata/internal/endpoint"
 )
 
 // describeLoad describes the options of a load in one line.
@@ -80,14 +81,8 @@ func status(code int) string {
 	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
 
-// target returns the URL without its password, as text that a terminal does not obey.
-func target(o load.Options) string {
-	u, err := load.ParseURL(o.URL)
-	if err != nil || u.User == nil {
-		return graphic(o.URL)
-	}
-	return graphic(strings.ReplaceAll(u.Redacted(), "%7Bi%7D", "{i}"))
-}
+// target returns the URL without secrets, as text that a terminal does not obey.
+func target(o load.Options) string { return graphic(endpoint.Clean(o.URL)) }
 
 // writeReport writes a result for people.
 func writeReport(w io.Writer, o load.Options, r *load.Result) error {

@@ -121,7 +121,7 @@ func TestComparisonIsATable(t *testing.T) {
 	checkWidth(t, b.String())
 }
 
-const reportText = `target    http://u:xxxxx@127.0.0.1:8008/{i}?name=World
+const reportText = `target    http://***@127.0.0.1:8008/{i}?***
 load      100 requests/s for 10 s, 10 URLs, up to 50 at once
 done      1,000 requests in 10.0 s (interrupted): 100 requests/s
 received  1.23 MB

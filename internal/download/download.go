@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/strata-cache/strata/internal/endpoint"
 )
 
 // ContentType is the type of an answer that is a snapshot.
@@ -23,21 +25,6 @@ const EntriesHeader = "Strata-Snapshot-Entries"
 
 // ErrStalled says that no bytes came for the time of Request.Stall.
 var ErrStalled = errors.New("no bytes have come")
-
-// Parse returns the URL of a handler. Its errors have no password of the URL.
-func Parse(from string) (*url.URL, error) {
-	u, err := url.Parse(from)
-	if bad, ok := errors.AsType[*url.Error](err); ok {
-		err = fmt.Errorf("the URL of a handler: %w", bad.Err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("%q is not the URL of a handler: it has no host, or begins with neither http:// nor https://", u.Redacted())
-	}
-	return u, nil
-}
 
 // NewClient returns a client for snapshots. It follows no redirect, which would send the
 // header of a request elsewhere.
@@ -77,7 +64,8 @@ type Answer struct {
 	cancel context.CancelCauseFunc
 }
 
-// Begin sends the request. The error quotes the begin of an answer that is no snapshot.
+// Begin sends the request. The error has the status of an answer that is no snapshot, and the reason that a
+// handler gives for it.
 func Begin(ctx context.Context, r Request) (*Answer, error) {
 	a := &Answer{within: r.Stall}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
@@ -91,24 +79,32 @@ func Begin(ctx context.Context, r Request) (*Answer, error) {
 	var answer *http.Response
 	a.guard(func() { answer, err = r.Client.Do(req) }) //nolint:bodyclose // Close closes it
 	if err != nil {
-		return nil, a.cause(err)
+		return nil, a.cause(endpoint.Reason(err))
 	}
 	a.body = answer.Body
 	if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); answer.StatusCode != http.StatusOK || kind != ContentType {
 		defer a.Close()
-		return nil, fmt.Errorf("%s answers with status %s: %q", r.URL.Host, answer.Status, a.text())
+		return nil, Refusal(r.URL, answer, a)
 	}
 	a.Entries, _ = strconv.ParseInt(answer.Header.Get(EntriesHeader), 10, 64) // for the progress only
 	return a, nil
 }
 
-// maxText is the length of the text that an error quotes, in bytes.
+// maxText is the length of the reason that an error quotes, in bytes.
 const maxText = 256
 
-// text is the begin of the body.
-func (a *Answer) text() string {
-	b, _ := io.ReadAll(io.LimitReader(a, maxText)) // as much as there is
-	return strings.TrimSpace(string(b))
+// Refusal is the error of an answer that is not what was asked for, with this body. It quotes the text of a
+// handler that refuses, and of no other answer: a proxy may have changed the type of one that has entries.
+func Refusal(of *url.URL, answer *http.Response, body io.Reader) error {
+	said := ""
+	if answer.StatusCode >= http.StatusBadRequest {
+		b, _ := io.ReadAll(io.LimitReader(body, maxText)) // as much as there is
+		if text := strings.TrimSpace(string(b)); strings.HasPrefix(text, "snapshot: ") {
+			said = fmt.Sprintf(": %q", text)
+		}
+	}
+	status := strings.TrimSpace(strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode))
+	return fmt.Errorf("%s answers with no snapshot, and status %s%s", of.Host, status, said)
 }
 
 // Read implements [io.Reader]. Its error wraps [ErrStalled] if no bytes came in time.

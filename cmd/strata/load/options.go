@@ -6,8 +6,9 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
+
+	"github.com/strata-cache/strata/internal/endpoint"
 )
 
 // Bounds of Options.
@@ -119,29 +120,11 @@ func checkRate(r float64) error {
 
 // ParseURL returns the target of a run with this URL.
 func ParseURL(raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
+	u, err := endpoint.ParseHTTP(raw)
 	if err != nil {
-		return nil, fmt.Errorf("load: url: %w", reason(err))
-	}
-	if u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("load: url: begins with neither http:// nor https://")
-	}
-	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
-		return nil, errors.New("load: url: the port is not a number from 1 to 65535")
-	}
-	if u.Hostname() == "" {
-		return nil, errors.New("load: url: names no host")
+		return nil, fmt.Errorf("load: url: %w", err)
 	}
 	return u, nil
-}
-
-// reason removes the URL, which may contain a password, from an error of
-// net/url.
-func reason(err error) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
-	}
-	return err
 }
 
 // Validate returns the error that Run would return for o.

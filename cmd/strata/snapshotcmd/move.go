@@ -17,6 +17,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/atomicfile"
 	"github.com/strata-cache/strata/internal/download"
+	"github.com/strata-cache/strata/internal/endpoint"
 	"github.com/strata-cache/strata/snapshot"
 )
 
@@ -60,7 +61,7 @@ func (g *getCommand) Run(s *Streams) error {
 
 // from is the URL with the query of the flags.
 func (g *getCommand) from() (string, error) {
-	at, err := download.Parse(g.URL)
+	at, err := endpoint.ParseHTTP(g.URL)
 	if err != nil {
 		return "", UsageError{err}
 	}
@@ -96,7 +97,7 @@ func (p *putCommand) Run(s *Streams) error {
 	if from.header, err = parseHeader("--from-header", p.FromHeader); err != nil {
 		return err
 	}
-	to, err := download.Parse(p.URL)
+	to, err := endpoint.ParseHTTP(p.URL)
 	if err != nil {
 		return UsageError{err}
 	}
@@ -199,7 +200,7 @@ func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*ans
 	defer client.CloseIdleConnections()
 	r, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, endpoint.Reason(err)
 	}
 	defer r.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer))
@@ -208,7 +209,7 @@ func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*ans
 	}
 	a := new(answer)
 	if r.StatusCode != http.StatusOK && r.StatusCode != http.StatusUnprocessableEntity || json.Unmarshal(text, a) != nil {
-		return nil, fmt.Errorf("%s answers with status %s: %q", to.Host, r.Status, bytes.TrimSpace(text[:min(len(text), 256)]))
+		return nil, download.Refusal(to, r, bytes.NewReader(text))
 	}
 	return a, nil
 }

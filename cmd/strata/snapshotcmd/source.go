@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/download"
+	"github.com/strata-cache/strata/internal/endpoint"
 )
 
 // source is a snapshot that is read.
@@ -41,7 +42,7 @@ func openAny(s *Streams, from string, r request) (*source, error) {
 		in := interruptible(s.Ctx, func() (io.ReadCloser, error) { return io.NopCloser(s.In), nil })
 		return &source{Reader: in, Closer: in}, nil
 	case isURL(from):
-		at, err := download.Parse(from)
+		at, err := endpoint.ParseHTTP(from)
 		if err != nil {
 			return nil, UsageError{err}
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/adminapi"
+	"github.com/strata-cache/strata/internal/endpoint"
 )
 
 const (
@@ -30,8 +31,8 @@ type client struct {
 // newClient returns a client of the page at an address, such as
 // http://127.0.0.1:8080/debug/strata/.
 func newClient(address string) (*client, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	u, err := endpoint.ParseHTTP(address)
+	if err != nil {
 		return nil, errors.New("want the URL of a page of caches, such as http://127.0.0.1:8080/debug/strata/")
 	}
 	u.RawQuery, u.Fragment = "", ""
@@ -51,10 +52,7 @@ func (c *client) get(ctx context.Context, path string, query url.Values, v any) 
 	}
 	a, err := c.http.Do(r)
 	if err != nil {
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // the rest is the address
-		}
-		return err
+		return endpoint.Reason(err)
 	}
 	defer a.Body.Close()
 	if a.StatusCode != http.StatusOK {

@@ -9,6 +9,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"github.com/strata-cache/strata/internal/adminapi"
+	"github.com/strata-cache/strata/internal/endpoint"
 )
 
 // styles are those of lines.
@@ -61,7 +62,7 @@ func (m *model) draw() string {
 }
 
 func (m *model) title() line {
-	text := "strata top  " + m.client.base.Redacted()
+	text := "strata top  " + endpoint.Clean(m.client.base.String())
 	if m.seen {
 		text += "  " + clock(m.overview.Time)
 	}

@@ -1,0 +1,81 @@
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestCleanURLHasNoSecret(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://h:8080/debug/strata/":                "http://h:8080/debug/strata/",
+		"http://user:hunter2@h:1/x":                  "http://***@h:1/x",
+		"http://user:hunter2/x@h:1":                  "http://***@h:1",
+		"http://user:hunter2#x@h:1":                  "http://***",
+		"http://user:hunter2?x@h:1":                  "http://***",
+		"http://user:hunt@er2@h:1/x":                 "http://***@h:1/x",
+		"http://hunter2@h:1/x":                       "http://***@h:1/x",
+		"http://h:1/?token=hunter2":                  "http://h:1/?***",
+		"http://h:1/?token=hunt@er2":                 "http://***",
+		"http://h/#hunter2":                          "http://h/?***",
+		"http://user:hunter2@h/x?token=hunter2#y":    "http://***@h/x?***",
+		"http://h/@me":                               "http://h/@me",
+		"http://user:hunter2%zz@h:1":                 "http://***@h:1",
+		"user:hunter2@h":                             "***",
+		"http:user:hunter2@h":                        "***",
+		"":                                           "***",
+		"redis://:hunter2@[::1]:6379/0?password=abc": "redis://***@[::1]:6379/0?***",
+	} {
+		if got := Clean(text); got != want || strings.Contains(got, "hunter2") {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestErrorsOfURLsHaveNoPartOfThem(t *testing.T) {
+	for _, text := range []string{
+		"http://user:hunter2/x@h:1", "http://user:hunter2@h:port", "http://user:hunter2 x@h", "http://user:hunter2%zz@h", "http://user:hunter2#@h",
+		"http://user:hunter2?x@h", "hunter2", "hunter2://h", "http://user:hunter2@", "http://user:hunter2@[::1", "http:user:hunter2@h", "http://user:hunter2@h:99999",
+		"http://user:hunter2@h:0", "http://\x7fhunter2", "hunter2:8080/x",
+	} {
+		u, err := ParseHTTP(text)
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v, %v", text, u, err)
+		}
+	}
+	if u, err := ParseHTTP("https://user:p@h:8080/x?y=z"); err != nil || u.Host != "h:8080" || u.User == nil {
+		t.Errorf("%v, %v", u, err)
+	}
+}
+
+func TestReasonHasNoAddress(t *testing.T) {
+	_, err := http.Get("http://127.0.0.1:1/?token=hunter2") //nolint:bodyclose,noctx // fails
+	if err == nil || !strings.Contains(err.Error(), "hunter2") {
+		t.Fatalf("the error does not name the query: %v", err)
+	}
+	if got := Reason(fmt.Errorf("outside: %w", err)); got == nil || strings.Contains(got.Error(), "hunter2") || strings.Contains(got.Error(), "http://") {
+		t.Errorf("got %v", got)
+	}
+	if plain := errors.New("plain"); Reason(plain) != plain || Reason(nil) != nil {
+		t.Error("another error is changed")
+	}
+}
+
+func FuzzCleanURLHasNoUserAndNoQuery(f *testing.F) {
+	for _, text := range []string{"http://u:p@h/x?y#z", "://@", "http://u:p/@h?@", "a://b@c@d"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got := Clean(text)
+		if u, err := ParseHTTP(text); err == nil && u.User != nil {
+			if p, ok := u.User.Password(); ok && len(p) > 3 && strings.Contains(got, p) && !strings.Contains(u.Host+u.Path, p) {
+				t.Errorf("Clean(%q) = %q has the password", text, got)
+			}
+		}
+		if i := strings.IndexByte(got, '?'); i >= 0 && got[i:] != "?***" {
+			t.Errorf("Clean(%q) = %q has a query", text, got)
+		}
+	})
+}
