@@ -112,7 +112,7 @@ type rule struct {
 func TestRules(t *testing.T) {
 	tree := readTree(t)
 	used := map[string]bool{}
-	for _, r := range slices.Concat(dependencyRules(), sizeRules(), figureRules(), headerRules(), styleRules(), lockRules(), testRules()) {
+	for _, r := range slices.Concat(dependencyRules(), sizeRules(), figureRules(), headerRules(), styleRules(), lockRules(), testRules(), urlRules()) {
 		t.Run(r.name, func(t *testing.T) {
 			for i, bad := range r.bad {
 				if len(r.check(parseAll(t, bad))) == 0 {

@@ -1,0 +1,128 @@
+package rules_test
+
+import (
+	"go/ast"
+	"strings"
+)
+
+// urlParsers are the files that parse a URL themselves, and why none of its parts gets into a text.
+var urlParsers = map[string]string{ // read-only
+	"internal/endpoint/endpoint.go": "the list of hosts; its errors are sentences of their own",
+	"internal/endpoint/show.go":     "the parser of all others, and the only place that shows a URL",
+	"internal/resp/url.go":          "drops the parser's error",
+	"memcached/options.go":          "drops the parser's error",
+	"internal/page/guard.go":        "compares an Origin, and shows none",
+	"admin/admin.go":                "the path of a request, which goes into a header in its escaped form",
+	"cmd/strata/origin/dialect.go":  "drops the parser's error",
+}
+
+func urlRules() []rule {
+	return []rule{{
+		name:  "URLs are shown clean",
+		check: checkURLs,
+		bad: []map[string]string{
+			one("a.go", `package strata; import "net/url"; func f(s string) error { _, err := url.Parse(s); return err }`),
+			one("cmd/strata/a.go", `package main; import "net/url"; func f(s string) { url.ParseRequestURI(s) }`),
+			one("a.go", `package strata; func f() string { return u.Redacted() }`),
+			one("a.go", `package strata; func f() { errors.AsType[*url.Error](err) }`),
+			one("a.go", `package strata; import "net/http"; func f() error { _, err := c.Do(req); return err }`),
+			one("a.go", `package strata; import "net/http"; func f() error { _, err := http.Get("http://h"); return err }`),
+			one("a.go", `package strata; func f() error { return fmt.Errorf("%s is wrong", o.URL) }`),
+			one("a.go", `package strata; func f() error { return fmt.Errorf("%s is wrong", u.URL.String()) }`),
+		},
+		good: map[string]string{
+			"a.go":      `package strata; import "net/http"; func f() error { _, err := c.Do(req); return endpoint.Reason(err) }`,
+			"b.go":      `package strata; func f() error { return fmt.Errorf("%s is wrong", endpoint.Clean(o.URL)) }`,
+			"c.go":      `package strata; func f() error { return fmt.Errorf("%s is away", r.URL.Host) }`,
+			"d.go":      `package strata; func f() error { return p.Do(ctx) }`,
+			"a_test.go": `package strata; import "net/url"; func f(s string) { url.Parse(s) }`,
+		},
+	}}
+}
+
+// checkURLs finds places that may show a URL with its secrets.
+func checkURLs(files []source) (all []finding) {
+	for _, s := range files {
+		if m := module(s.path); s.test() || m == "bench" || m == "test" || isTestOnly(s.dir()) {
+			continue
+		}
+		web := false
+		for _, p := range imports(s) {
+			web = web || p == "net/http"
+		}
+		for _, d := range s.file.Decls {
+			reason := false
+			ast.Inspect(d, func(n ast.Node) bool {
+				if c, ok := n.(*ast.CallExpr); ok && (isCall(c, "endpoint", "Reason") || strings.HasPrefix(s.path, "internal/endpoint/")) {
+					reason = true
+				}
+				return true
+			})
+			ast.Inspect(d, func(n ast.Node) bool {
+				if what := unclean(n, web && !reason); what != "" && urlParsers[s.path] == "" {
+					all = append(all, found(s.path, "%s: %s: use internal/endpoint, whose errors have no part of a URL", s.at(n.Pos()), what))
+				}
+				return true
+			})
+		}
+	}
+	return all
+}
+
+// unclean returns what is wrong with a node; requests says that errors of requests are not cleaned here.
+func unclean(n ast.Node, requests bool) string {
+	if sel, ok := n.(*ast.SelectorExpr); ok {
+		if x, ok := sel.X.(*ast.Ident); ok && x.Name == "url" && sel.Sel.Name == "Error" {
+			return "looks into an error of net/url"
+		}
+	}
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return ""
+	}
+	for _, name := range []string{"Parse", "ParseRequestURI"} {
+		if isCall(call, "url", name) {
+			return "parses a URL, whose error has a part of it"
+		}
+	}
+	for _, name := range []string{"Get", "Post", "Head", "PostForm"} {
+		if requests && isCall(call, "http", name) {
+			return "makes a request, whose error has its URL"
+		}
+	}
+	if sel, ok := call.Fun.(*ast.SelectorExpr); ok {
+		switch {
+		case sel.Sel.Name == "Redacted":
+			return "shows a URL with its query"
+		case sel.Sel.Name == "Do" && len(call.Args) == 1 && requests && isRequest(call.Args[0]):
+			return "makes a request, whose error has its URL"
+		}
+	}
+	for _, pkg := range [][2]string{{"fmt", "Errorf"}, {"fmt", "Sprintf"}, {"errors", "New"}} {
+		if !isCall(call, pkg[0], pkg[1]) {
+			continue
+		}
+		for _, a := range call.Args {
+			if shows(a) {
+				return "shows a URL as it is"
+			}
+		}
+	}
+	return ""
+}
+
+// isRequest reports whether an argument has a name that requests have.
+func isRequest(e ast.Expr) bool {
+	x, ok := e.(*ast.Ident)
+	return ok && (x.Name == "r" || strings.HasPrefix(x.Name, "req"))
+}
+
+// shows reports whether an expression is the URL of something, or its text.
+func shows(e ast.Expr) bool {
+	if call, ok := e.(*ast.CallExpr); ok {
+		sel, ok := call.Fun.(*ast.SelectorExpr)
+		return ok && sel.Sel.Name == "String" && shows(sel.X)
+	}
+	sel, ok := e.(*ast.SelectorExpr)
+	return ok && sel.Sel.Name == "URL"
+}
