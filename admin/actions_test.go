@@ -2,7 +2,10 @@ package admin
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -151,9 +154,9 @@ func TestReadOnlyPageDoesNothing(t *testing.T) {
 	}
 }
 
-// TestOnlyThisMachineByDefault looks at the page with its default options, and at each kind
-// of address.
-func TestOnlyThisMachineByDefault(t *testing.T) {
+// TestNothingWithoutATokenByDefault looks at the page with its default options, at each kind of address, as this
+// machine, as another one, and as a proxy that adds nothing.
+func TestNothingWithoutATokenByDefault(t *testing.T) {
 	f := &fake{name: "users"}
 	p := Handler(f)
 	defer p.Close()
@@ -164,13 +167,16 @@ func TestOnlyThisMachineByDefault(t *testing.T) {
 	}
 	for _, r := range targets {
 		for name, change := range map[string]func(*http.Request){
-			"peer":  func(r *http.Request) { r.RemoteAddr = "192.0.2.1:1" },
-			"host":  func(r *http.Request) { r.Host = "rebound.example" },
-			"proxy": func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") },
+			"this machine": func(*http.Request) {},
+			"peer":         func(r *http.Request) { r.RemoteAddr = "192.0.2.1:1" },
+			"host":         func(r *http.Request) { r.Host = "rebound.example" },
+			"proxy":        func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") },
+			"guess":        func(r *http.Request) { r.URL.RawQuery += "&token=" + testToken },
 		} {
 			r := r.Clone(t.Context())
+			r.Header.Del("Authorization")
 			change(r)
-			if status, body := ask(p, r); status != 403 || !strings.Contains(body, "Authorize") {
+			if status, body := ask(p, r); status != 403 || !strings.Contains(body, "token") || strings.Contains(body, "users") {
 				t.Errorf("%s, %s: %d %s", r.URL, name, status, body)
 			}
 		}
@@ -187,6 +193,52 @@ func TestOnlyThisMachineByDefault(t *testing.T) {
 	r.Header.Set("Token", "right")
 	if status, _ := ask(open, r); status != 200 {
 		t.Errorf("with the token: %d", status)
+	}
+}
+
+// TestAddressWithTheTokenIsInTheLogOnce opens the page as its owner does, who has set nothing.
+func TestAddressWithTheTokenIsInTheLogOnce(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	var log strings.Builder
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	p := Handler(&fake{name: "users"})
+	defer p.Close()
+	if log.Len() != 0 {
+		t.Errorf("a page that nobody opens logs %s", log.String())
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/debug/strata/", p)
+	for range 3 {
+		r := local("GET", "/debug/strata/", "")
+		r.Host = "evil.example"
+		if status, _ := ask(mux, r); status != 403 {
+			t.Errorf("without the token: %d", status)
+		}
+	}
+	_, rest, _ := strings.Cut(log.String(), "http://localhost")
+	address, _, _ := strings.Cut(rest, `"`)
+	if strings.Count(log.String(), "\n") != 1 || !strings.HasPrefix(address, "/debug/strata/?token=") || strings.Contains(log.String(), "evil") {
+		t.Fatalf("the log is %s", log.String())
+	}
+	r := httptest.NewRequest("GET", strings.Replace(address, "/?", "/api/caches?", 1), nil)
+	if status, body := ask(mux, r); status != 200 || !strings.Contains(body, "users") {
+		t.Errorf("with the token of the log: %d %s", status, body)
+	}
+}
+
+func TestOptionsThatDecideNothingPanic(t *testing.T) {
+	for name, o := range map[string]Options{
+		"short": {Token: "secret"}, "both": {Token: testToken, Authorize: func(*http.Request) bool { return true }},
+	} {
+		func() {
+			defer func() {
+				if p := recover(); p == nil || strings.Contains(fmt.Sprint(p), "secret") {
+					t.Errorf("%s: %v", name, p)
+				}
+			}()
+			New(o, &fake{name: "users"})
+		}()
 	}
 }
 

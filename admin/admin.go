@@ -7,8 +7,8 @@
 //
 // The page works below any prefix. Importing this package opens no port: the handler is part
 // of a server of the program. Unless [Options].Authorize says otherwise, it answers only
-// requests from the machine that it runs on. It never shows values, and shows keys only of
-// caches whose options allow that.
+// requests with a token: open the page, and the log of the program has its whole address. It never
+// shows values, and shows keys only of caches whose options allow that.
 //
 // Beside the page there is JSON for programs: api/caches, api/cache?name=, api/stream?name=
 // and api/explain?name=&key=; and api/invalidate, api/tags, api/all and api/tune, which want
@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"path"
@@ -46,12 +47,15 @@ type Cache interface {
 // Options are the options of New. The zero Options are those of Handler.
 type Options struct {
 	// Authorize decides which requests are answered; the others get status 403. It is called
-	// for every request, at the same time, and may look at a session, a token or an address.
-	//
-	// Without it, only requests are answered that come from this machine: the address of the
-	// peer is a loopback address, so is the Host, and no header tells of a proxy. A proxy on
-	// this machine that adds no such header makes all its clients local: then set Authorize.
+	// for every request, at the same time, and may look at a session or a certificate. The address of the
+	// peer is no proof: behind a proxy it is that of the proxy.
 	Authorize func(*http.Request) bool
+	// Token is a secret of 16 bytes or more. Without Authorize, only requests that have it are answered:
+	// an address that ends with ?token=, or a header "Authorization: Bearer". A browser that has followed
+	// such an address gets a cookie, and needs the token no more. Without both, New draws a token; when
+	// the first request without it comes, the standard logger (slog.Default) writes the whole address of
+	// the page, with the token, once. Over a network use TLS: the token is in the request.
+	Token string
 	// ReadOnly refuses all actions.
 	ReadOnly bool
 }
@@ -78,6 +82,9 @@ type shown struct {
 // maxActions is the number of explanations and actions of a page that run at the same time.
 const maxActions = 8
 
+// minToken is the length of the shortest Options.Token.
+const minToken = 16
+
 // files are the page itself, its script and its style.
 //
 //go:embed assets
@@ -88,12 +95,19 @@ func Handler(caches ...Cache) *Page { return New(Options{}, caches...) }
 
 // New returns a page of these caches, in this order. On the page, a cache without a name is
 // called "cache", and one with the name of an earlier cache gets a number behind it. A nil
-// cache is a mistake of the program, for which New panics.
+// cache, a Token that is shorter than 16 bytes, and a Token beside Authorize are mistakes of the program,
+// for which New panics.
 //
 // The page keeps ten minutes of numbers, which it takes while there are requests, and until a
 // minute after the last one. Close it before the server that it is a part of: a server waits for streams
 // to end.
 func New(o Options, caches ...Cache) *Page {
+	switch {
+	case o.Token != "" && o.Authorize != nil:
+		panic("admin: Options has both Authorize and Token: one of them decides")
+	case o.Token != "" && len(o.Token) < minToken:
+		panic(fmt.Sprintf("admin: Options.Token has less than %d bytes", minToken))
+	}
 	p := &Page{o: o, actions: make(chan struct{}, maxActions)}
 	taken := map[string]bool{}
 	for i, c := range caches {
@@ -118,9 +132,16 @@ func New(o Options, caches ...Cache) *Page {
 		panic(err) // a file that is part of the program is missing
 	}
 	p.history.start(p.caches)
-	p.handler = page.Guard(http.HandlerFunc(p.route), page.Options{Authorize: o.Authorize, ReadOnly: o.ReadOnly})
+	guarded := page.Options{Authorize: o.Authorize, Token: o.Token, ReadOnly: o.ReadOnly}
+	if o.Token == "" && o.Authorize == nil {
+		guarded.Token, guarded.Tell = page.NewToken(), tellAddress
+	}
+	p.handler = page.Guard(http.HandlerFunc(p.route), guarded)
 	return p
 }
+
+// tellAddress writes the address of a page, which nobody else knows.
+func tellAddress(address string) { slog.Info("admin: the page of caches is at " + address) }
 
 // Close ends all streams of the page, and the collection of numbers. Later streams are
 // refused. It returns nil, and does not close the caches.

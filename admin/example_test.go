@@ -28,8 +28,35 @@ func ExampleHandler() {
 
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	// A browser shows the page; here is an action without one.
-	answer, err := http.Post(server.URL+"/debug/strata/api/tune", "application/json", strings.NewReader(`{"name":"users","ttl":"5m"}`))
+	// Open http://localhost:8080/debug/strata/ once: the log then has the address with the token. Without
+	// it the page shows nothing.
+	answer, err := http.Get(server.URL + "/debug/strata/")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer answer.Body.Close()
+	fmt.Println(answer.Status)
+	// Output: 403 Forbidden
+}
+
+// How does a program use the page? With a token that both know.
+func ExampleNew() {
+	users, err := strata.New(strata.Options[string, int]{Name: "users", TTL: time.Minute})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer users.Close(context.Background())
+	const token = "of the example, or from the environment"
+	page := admin.New(admin.Options{Token: token}, users)
+	defer page.Close()
+	server := httptest.NewServer(page)
+	defer server.Close()
+	action, _ := http.NewRequest(http.MethodPost, server.URL+"/api/tune", strings.NewReader(`{"name":"users","ttl":"5m"}`))
+	action.Header.Set("Content-Type", "application/json")
+	action.Header.Set("Authorization", "Bearer "+token)
+	answer, err := http.DefaultClient.Do(action)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -107,10 +107,14 @@ func (f *fake) call(text string) error {
 	return f.err
 }
 
-// local returns a request of a browser on this machine.
+// testToken is the token of pages in tests.
+const testToken = "token-of-a-test-0123"
+
+// local returns a request of a browser on this machine, with the token.
 func local(method, target, body string) *http.Request {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.Host, r.RemoteAddr = "localhost:8080", "127.0.0.1:50000"
+	r.Header.Set("Authorization", "Bearer "+testToken)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -140,6 +144,9 @@ func answer[T any](t *testing.T, h http.Handler, r *http.Request) (v T) {
 // pageOf returns a page that is closed at the end of the test.
 func pageOf(t *testing.T, o Options, caches ...Cache) *Page {
 	t.Helper()
+	if o.Authorize == nil {
+		o.Token = testToken
+	}
 	p := New(o, caches...)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {

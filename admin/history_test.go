@@ -23,7 +23,7 @@ func look(t *testing.T, p *Page) adminapi.Detail {
 func TestSamplesAreTakenWhileSomebodyLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "users"}
-		p := New(Options{}, f)
+		p := New(Options{Token: testToken}, f)
 		defer p.Close()
 		time.Sleep(time.Hour)
 		if f.asked != 0 {
@@ -54,7 +54,7 @@ func TestSamplesAreTakenWhileSomebodyLooks(t *testing.T) {
 // TestSamplesAreBounded runs in a bubble.
 func TestSamplesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Options{}, &fake{name: "users"})
+		p := New(Options{Token: testToken}, &fake{name: "users"})
 		defer p.Close()
 		for range 100 {
 			look(t, p)
@@ -81,7 +81,7 @@ func TestSamplesSayWhatHappened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "users"}
 		f.stats.L1.Hits, f.stats.Loads.Latency.Buckets[30] = 1e6, 1e6
-		p := New(Options{}, f)
+		p := New(Options{Token: testToken}, f)
 		defer p.Close()
 		look(t, p)
 		time.Sleep(time.Second)
@@ -197,7 +197,7 @@ func TestNumbersThatFallAreNoRates(t *testing.T) {
 func TestCloseEndsSampling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "users"}
-		p := New(Options{}, f)
+		p := New(Options{Token: testToken}, f)
 		look(t, p)
 		synctest.Wait()
 		p.Close()
@@ -209,7 +209,7 @@ func TestCloseEndsSampling(t *testing.T) {
 			t.Errorf("%d looks after Close and one request", f.asked-asked)
 		}
 		f = &fake{name: "users"}
-		p = New(Options{}, f)
+		p = New(Options{Token: testToken}, f)
 		p.Close()
 		look(t, p)
 		synctest.Wait()

@@ -96,6 +96,7 @@ func stream(t *testing.T, ctx context.Context, at string) (status int, lines *bu
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Header.Set("Authorization", "Bearer "+testToken)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +144,7 @@ func TestStreamRepeatsNothing(t *testing.T) {
 }
 
 func TestStreamsOfThePageAreLimitedAndEndWithClose(t *testing.T) {
-	p := New(Options{}, &fake{name: "users"})
+	p := New(Options{Token: testToken}, &fake{name: "users"})
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)
 	var all []*bufio.Scanner

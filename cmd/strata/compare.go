@@ -14,6 +14,7 @@ import (
 
 // comparison runs the same load on one service in several phases.
 type comparison struct {
+	token   string // of the service
 	load    load.Options
 	phases  []phase
 	service *hello.Service

@@ -17,6 +17,7 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/load"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/cmd/strata/telemetry"
+	"github.com/strata-cache/strata/internal/page"
 )
 
 // demoCommand is `strata demo`.
@@ -80,7 +81,7 @@ func (d *demoCommand) Run(e *environment) error {
 	}
 	defer sent.close(e)
 	o := d.service(p, db, shared)
-	o.Tracer = sent.tracer()
+	o.Tracer, o.Token = sent.tracer(), page.NewToken()
 	service, err := hello.New(o)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func (d *demoCommand) Run(e *environment) error {
 		return err
 	}
 	return d.serve(e, listener, service, &comparison{
-		load: d.options(listener.Addr()), phases: p.phases, service: service,
+		load: d.options(listener.Addr()), phases: p.phases, service: service, token: o.Token,
 		facts: append(d.facts(db), shared.facts()...),
 	})
 }
@@ -276,8 +277,8 @@ serving %[1]s in mode %[2]s until Ctrl-C; try
   curl %[1]s/stats
   curl %[1]s/metrics
   curl -X DELETE %[1]s/hello
-  strata snapshot inspect %[1]s/snapshot
-`, base, c.service.Mode(), otherMode(c.service.Mode()))
+  strata snapshot inspect '%[1]s/snapshot?token=%[4]s'
+`, base, c.service.Mode(), otherMode(c.service.Mode()), c.token)
 	return nil
 }
 

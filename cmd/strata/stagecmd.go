@@ -18,6 +18,7 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/stage"
 	"github.com/strata-cache/strata/cmd/strata/telemetry"
+	"github.com/strata-cache/strata/internal/page"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -46,7 +47,7 @@ func (d *demoCommand) runStage(e *environment) error {
 		return err
 	}
 	defer sent.close(e)
-	o.Tracer = sent.tracer()
+	o.Tracer, o.Token = sent.tracer(), page.NewToken()
 	s, err := stage.New(e.ctx, o)
 	if err != nil {
 		return orInterrupted(e.ctx, err)
@@ -63,7 +64,7 @@ func (d *demoCommand) runStage(e *environment) error {
 	if !d.Stage.UI {
 		return s.Play(e.ctx, script, e.stdout)
 	}
-	return d.serveStage(e, listener, s, script)
+	return d.serveStage(e, listener, s, script, o.Token)
 }
 
 // maxScriptBytes is a little more than the longest script.
@@ -109,8 +110,8 @@ func (d *demoCommand) stageOptions() (o stage.Options, script stage.Script, err 
 
 // serveStage serves the pages of the stage until the command is interrupted, or the script
 // says that it ends.
-func (d *demoCommand) serveStage(e *environment, listener net.Listener, s *stage.Stage, script stage.Script) error {
-	page, err := s.Page()
+func (d *demoCommand) serveStage(e *environment, listener net.Listener, s *stage.Stage, script stage.Script, token string) error {
+	own, err := s.Page()
 	if err != nil {
 		return err
 	}
@@ -122,9 +123,9 @@ func (d *demoCommand) serveStage(e *environment, listener net.Listener, s *stage
 		prefix := "/" + strings.ToLower(name)
 		mux.Handle(prefix+"/", http.StripPrefix(prefix, services[i]))
 	}
-	inside := admin.Handler(caches...)
+	inside := admin.New(admin.Options{Token: token}, caches...)
 	mux.Handle("/debug/strata/", inside)
-	mux.Handle("/", page)
+	mux.Handle("/", own)
 	server := hello.NewServer(mux, log.New(io.Discard, "", 0))
 	served := make(chan error, 1)
 	var serving sync.WaitGroup
@@ -134,12 +135,12 @@ func (d *demoCommand) serveStage(e *environment, listener net.Listener, s *stage
 	db, l2 := s.Facts()
 	fmt.Fprintf(e.stderr, `origin  %s
 L2      %s
-stage   %[3]s/
-caches  %[3]s/debug/strata/
+stage   %[3]s/?token=%[4]s
+caches  %[3]s/debug/strata/?token=%[4]s
 until Ctrl-C
-`, db, l2, baseURL(listener.Addr()))
+`, db, l2, baseURL(listener.Addr()), token)
 	err = d.playOn(e, s, script, served)
-	page.Close()
+	own.Close()
 	inside.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), 2*time.Second)
 	defer cancel()

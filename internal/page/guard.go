@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"strings"
+	"sync"
 	"time"
 )
 
@@ -33,23 +31,30 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 // Options are the options of Guard.
 type Options struct {
-	// Authorize decides which requests are answered. Nil answers those that come from this
-	// machine; see Local.
+	// Authorize decides which requests are answered. Nil answers those that have the Token.
 	Authorize func(*http.Request) bool
+	// Token is a secret that requests must have, as Admit of a Door says. Without Authorize and Token no request
+	// is answered.
+	Token string
 	// ReadOnly refuses all requests that could change something.
 	ReadOnly bool
+	// Tell, if set, gets the whole address of the page, with the token, once: when the first request without
+	// the token comes.
+	Tell func(address string)
 }
 
 // Guard returns a handler that passes requests on to next only if they are authorised,
 // are a GET, HEAD or POST, and do not come from another site. It reads the body of a POST,
 // whose length and time are bounded, and sets the headers of every answer.
 func Guard(next http.Handler, o Options) http.Handler {
-	return &guard{next: next, o: o, timeout: bodyTimeout}
+	return &guard{next: next, o: o, door: NewDoor(o.Token), timeout: bodyTimeout}
 }
 
 type guard struct {
 	next    http.Handler
 	o       Options
+	door    *Door
+	told    sync.Once
 	csrf    http.CrossOriginProtection
 	timeout time.Duration
 }
@@ -60,8 +65,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Fail(w, http.StatusRequestURITooLong, errTarget)
 		return
 	}
-	if err := g.authorize(r); err != nil {
-		Fail(w, http.StatusForbidden, err)
+	if !g.authorize(w, r) {
 		return
 	}
 	switch r.Method {
@@ -106,6 +110,7 @@ var (
 	errReadOnly     = errors.New("strata: the page is read-only")
 	errMethod       = errors.New("strata: the page answers GET, HEAD and POST")
 	errUnauthorized = errors.New("strata: the request is not authorised")
+	errToken        = errors.New("strata: the page wants a token: the log of the program, or the command that has started it, names the whole address with ?token=")
 	errOrigin       = errors.New("strata: the request comes from another site")
 )
 
@@ -120,14 +125,27 @@ func setHeaders(h http.Header) {
 	h.Set("X-Accel-Buffering", "no")
 }
 
-func (g *guard) authorize(r *http.Request) error {
-	if g.o.Authorize == nil {
-		return Local(r)
+// authorize reports whether the request goes on; else it is answered.
+func (g *guard) authorize(w http.ResponseWriter, r *http.Request) bool {
+	if g.o.Authorize != nil {
+		if !g.o.Authorize(r) {
+			Fail(w, http.StatusForbidden, errUnauthorized)
+			return false
+		}
+		return true
 	}
-	if !g.o.Authorize(r) {
-		return errUnauthorized
+	switch ok, enters := g.door.Admit(r); {
+	case enters:
+		g.door.Enter(w, r)
+		return false
+	case ok:
+		return true
 	}
-	return nil
+	if g.o.Tell != nil && g.o.Token != "" {
+		g.told.Do(func() { g.o.Tell(addressOf(r) + "?token=" + url.QueryEscape(g.o.Token)) })
+	}
+	Fail(w, http.StatusForbidden, errToken)
+	return false
 }
 
 // sameOrigin finds requests that a page of another site has caused. Such a page may link
@@ -151,76 +169,4 @@ func (g *guard) sameOrigin(r *http.Request) error {
 		}
 	}
 	return nil
-}
-
-// NotLocal is the reason why a request counts as one from elsewhere.
-type NotLocal string
-
-// Error returns the reason and the remedy.
-func (e NotLocal) Error() string {
-	return "strata: without Authorize, the page answers only requests from the machine it runs on: " + string(e)
-}
-
-// Reasons.
-const (
-	errPeer    = NotLocal("the address of the peer is not a loopback address")
-	errHost    = NotLocal("the Host of the request is not a loopback address or localhost")
-	errProxied = NotLocal("the request has passed a proxy")
-)
-
-// Local returns nil for a request that was made on this machine: the address of the peer
-// and the Host are loopback addresses, and no header tells of a proxy. The Host matters
-// because a browser can be led to this address under the name of another site. A proxy on
-// this machine makes its clients local if it adds no header, and speaks HTTP/1.1.
-func Local(r *http.Request) error {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	switch {
-	case err != nil || !peer.Addr().Unmap().IsLoopback():
-		return errPeer
-	case !loopbackHost(r.Host):
-		return errHost
-	case !r.ProtoAtLeast(1, 1) || forwarded(r.Header):
-		return errProxied
-	}
-	return nil
-}
-
-// loopbackHost reports whether a Host header, with or without a port, names the machine
-// itself.
-func loopbackHost(host string) bool {
-	if name, port, err := net.SplitHostPort(host); err == nil {
-		if strings.Trim(port, "0123456789") != "" {
-			return false
-		}
-		host = name
-	} else if name, ok := strings.CutPrefix(host, "["); ok {
-		if host, ok = strings.CutSuffix(name, "]"); !ok {
-			return false
-		}
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Zone() == "" && a.Unmap().IsLoopback()
-}
-
-// forwarders are headers that proxies add, beside those that begin with "X-Forwarded".
-var forwarders = []string{ // read-only
-	"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For", "X-Original-Host",
-	"X-Envoy-External-Address", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "X-Appengine-User-Ip",
-}
-
-func forwarded(h http.Header) bool {
-	for _, name := range forwarders {
-		if _, ok := h[name]; ok {
-			return true
-		}
-	}
-	for name := range h {
-		if strings.HasPrefix(name, "X-Forwarded") {
-			return true
-		}
-	}
-	return false
 }

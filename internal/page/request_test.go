@@ -63,7 +63,8 @@ func TestBodyThatIsTooLargeHasItsStatus(t *testing.T) {
 	})
 	r := httptest.NewRequest("POST", "http://localhost/", strings.NewReader(`"`+strings.Repeat("a", maxBody)+`"`))
 	r.RemoteAddr = "[::1]:1"
-	Guard(h, Options{}).ServeHTTP(w, r)
+	r.Header.Set("Authorization", "Bearer "+testToken)
+	Guard(h, Options{Token: testToken}).ServeHTTP(w, r)
 	if w.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}

@@ -35,12 +35,21 @@ type Streams struct {
 	timeout time.Duration
 }
 
-type stream struct{ cancel context.CancelFunc }
+type stream struct {
+	cancel context.CancelFunc
+	begun  time.Time
+}
+
+// shortest is for how long a stream keeps its place in any case.
+const shortest = 10 * time.Second
 
 // Serve answers with a stream of server-sent events: one at once, and one each interval,
 // until the request ends, the client does not take an event, or Close is called. Each event
 // is a result of next as JSON; next gets a context that ends with the stream. A client that
-// comes when MaxStreams are open is told to come again.
+// comes when MaxStreams are open takes the place of the oldest one, or, if all are younger than
+// shortest, is told to come again. So clients that read nothing, of which a server learns late because
+// small events wait in buffers of the system, keep others away for a short time only; a browser that
+// loses its place opens another stream by itself.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, every time.Duration, next func(context.Context) any) {
 	ctx, done, err := s.begin(r.Context())
 	if err != nil {
@@ -77,17 +86,33 @@ func (s *Streams) begin(parent context.Context) (ctx context.Context, done func(
 	switch {
 	case s.closed:
 		return nil, nil, ErrClosed
-	case len(s.open) >= MaxStreams:
+	case len(s.open) >= MaxStreams && !s.makeRoom():
 		return nil, nil, ErrStreams
 	}
 	ctx, cancel := context.WithCancel(parent)
-	st := &stream{cancel}
+	st := &stream{cancel, time.Now()}
 	if s.open == nil {
 		s.open = map[*stream]struct{}{}
 	}
 	s.open[st] = struct{}{}
 	s.all.Add(1)
 	return ctx, func() { s.end(st) }, nil
+}
+
+// makeRoom ends the oldest stream, unless it is young. It needs the mutex.
+func (s *Streams) makeRoom() bool {
+	var oldest *stream
+	for st := range s.open {
+		if oldest == nil || st.begun.Before(oldest.begun) {
+			oldest = st
+		}
+	}
+	if time.Since(oldest.begun) < shortest {
+		return false
+	}
+	oldest.cancel()
+	delete(s.open, oldest)
+	return true
 }
 
 func (s *Streams) end(st *stream) {

@@ -7,7 +7,7 @@
 //	PUT    /mode?mode=none|naive|strata     switch
 //	GET    /stats                           numbers of the mode and the origin
 //	GET    /metrics                         the numbers of strata, for Prometheus
-//	GET    /snapshot                        the entries of strata, for this machine only
+//	GET    /snapshot                        the entries of strata, with a token only
 //	PUT    /snapshot                        take in such entries
 //
 // Errors, but for those of /metrics and /snapshot, are JSON objects with the one member "error".

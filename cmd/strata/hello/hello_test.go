@@ -78,9 +78,16 @@ func newService(t *testing.T, o hello.Options) *hello.Service {
 	return s
 }
 
+// local returns a request to this machine by its name.
+func local(method, target string) *http.Request {
+	r := httptest.NewRequest(method, target, nil)
+	r.Host = "localhost"
+	return r
+}
+
 func request(s http.Handler, method, target string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	s.ServeHTTP(w, httptest.NewRequest(method, target, nil))
+	s.ServeHTTP(w, local(method, target))
 	return w
 }
 
@@ -266,28 +273,34 @@ func TestInstanceThatCannotStartLeavesTheOldOne(t *testing.T) {
 	}
 }
 
-func TestSnapshotIsForThisMachineOnly(t *testing.T) {
-	s := newService(t, hello.Options{Origin: &slowOrigin{}})
+func TestSnapshotWantsTheToken(t *testing.T) {
+	s := newService(t, hello.Options{Origin: &slowOrigin{}, Token: "token of a test"})
 	request(s, "GET", "/hello?name=Ann&locale=en")
-	for _, tt := range []struct {
-		peer, host string
-		want       int
-	}{
-		{"127.0.0.1:4000", "127.0.0.1:8008", http.StatusOK},
-		{"[::1]:4000", "[::1]", http.StatusOK},
-		{"127.0.0.1:4000", "localhost:8008", http.StatusOK},
-		{"10.0.0.1:4000", "localhost:8008", http.StatusForbidden},
-		{"127.0.0.1:4000", "evil.example:8008", http.StatusForbidden},
-		{"127.0.0.1:4000", "127.0.0.1.evil.example", http.StatusForbidden},
-		{"", "", http.StatusForbidden},
+	for target, want := range map[string]int{
+		"/snapshot": http.StatusForbidden, "/snapshot?token=x": http.StatusForbidden, "/snapshot?token=": http.StatusForbidden, "/snapshot?token=token+of+a+test": http.StatusOK,
 	} {
-		r := httptest.NewRequest(http.MethodGet, "/snapshot", nil)
-		r.RemoteAddr, r.Host = tt.peer, tt.host
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r)
-		if w.Code != tt.want || strings.Contains(w.Body.String(), "Ann") != (tt.want == http.StatusOK) {
-			t.Errorf("from %q at %q: %d %q", tt.peer, tt.host, w.Code, w.Body)
+		if w := request(s, "GET", target); w.Code != want || strings.Contains(w.Body.String(), "Ann") != (want == http.StatusOK) {
+			t.Errorf("%s: %d %q", target, w.Code, w.Body)
 		}
+	}
+}
+
+func TestNameOfAnotherSiteIsRefusedOnEveryPath(t *testing.T) {
+	s := newService(t, hello.Options{Origin: &slowOrigin{}, Token: "token of a test"})
+	for _, r := range []*http.Request{
+		local("GET", "/hello?name=Ann&locale=en"), local("DELETE", "/hello"), local("GET", "/mode"), local("PUT", "/mode?mode=none"), local("GET", "/stats"),
+		local("GET", "/metrics"), local("GET", "/snapshot?token=token+of+a+test"), local("PUT", "/snapshot?token=token+of+a+test"), local("GET", "/none"),
+	} {
+		for _, host := range []string{"evil.example", "evil.example:8008", "127.0.0.1.evil.example", ""} {
+			w := httptest.NewRecorder()
+			r.Host, r.RemoteAddr = host, "127.0.0.1:5"
+			if s.ServeHTTP(w, r); w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "Ann") {
+				t.Errorf("%s %s at %q: %d %s", r.Method, r.URL, host, w.Code, w.Body)
+			}
+		}
+	}
+	if s.Mode() != hello.Strata {
+		t.Errorf("the mode is %s", s.Mode())
 	}
 }
 
@@ -459,7 +472,7 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, query string) {
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest("GET", "/hello", nil)
+		r := local("GET", "/hello")
 		r.URL = &url.URL{Path: "/hello", RawQuery: query}
 		s.ServeHTTP(w, r)
 		if w.Code != http.StatusOK && w.Code != http.StatusBadRequest {

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/strata-cache/strata/cmd/strata/origin"
+	"github.com/strata-cache/strata/internal/page"
 )
 
 // Bounds of the parameters, in bytes.
@@ -36,7 +37,13 @@ func NewServer(h http.Handler, errorLog *log.Logger) *http.Server {
 }
 
 // ServeHTTP handles a request; see the package comment.
-func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if page.ForeignHost(r.Host) {
+		writeError(w, http.StatusForbidden, "the Host of the request is the name of another site")
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
 
 // methods are the handlers of one path by method.
 type methods map[string]http.HandlerFunc

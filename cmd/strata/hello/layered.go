@@ -2,9 +2,7 @@ package hello
 
 import (
 	"context"
-	"net"
 	"net/http"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -12,6 +10,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/page"
 	strataprom "github.com/strata-cache/strata/prometheus"
 	"github.com/strata-cache/strata/snapshot"
 )
@@ -44,28 +43,13 @@ func newLayered(load loader, o Options) (*layered, error) {
 	}
 	numbers := prometheus.NewRegistry()
 	numbers.MustRegister(strataprom.NewCollector(c))
+	door := page.NewDoor(o.Token)
+	admit := func(r *http.Request) bool { ok, _ := door.Admit(r); return ok }
 	return &layered{
 		cache:    c,
-		snapshot: snapshot.Handler(snapshot.HandlerOptions{Authorize: isLocal, AllowPut: true, Logger: o.Logger}, c),
+		snapshot: snapshot.Handler(snapshot.HandlerOptions{Authorize: admit, AllowPut: true, Logger: o.Logger}, c),
 		metrics:  promhttp.HandlerFor(numbers, promhttp.HandlerOpts{}),
 	}, nil
-}
-
-// isLocal reports whether a request comes from this machine by a name of this machine, so
-// that no page in a browser has another name for it. This is enough for a demo on a
-// machine with one user, and for nothing else.
-func isLocal(r *http.Request) bool {
-	return isLoopback(r.RemoteAddr) && isLoopback(r.Host)
-}
-
-// isLoopback reports whether an address, with or without a port, is of this machine.
-func isLoopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		host = addr
-	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (l *layered) get(ctx context.Context, key Key) (origin.Greeting, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -40,7 +41,7 @@ func (s *Service) Restart(ctx context.Context, start Start) (r snapshot.Report, 
 	case ByKeys:
 		r, err = warmByKeys(ctx, old, fresh)
 	case ByTransfer:
-		r, err = warmByTransfer(ctx, old, fresh)
+		r, err = warmByTransfer(ctx, old, fresh, s.options.Token)
 	default:
 		err = fmt.Errorf("hello: no start is called %q", start)
 	}
@@ -67,7 +68,7 @@ func warmByKeys(ctx context.Context, old, fresh *layered) (r snapshot.Report, er
 
 // warmByTransfer lets the new instance pull the entries of the old one over a connection
 // of this machine.
-func warmByTransfer(ctx context.Context, old, fresh *layered) (r snapshot.Report, err error) {
+func warmByTransfer(ctx context.Context, old, fresh *layered, token string) (r snapshot.Report, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,7 +77,7 @@ func warmByTransfer(ctx context.Context, old, fresh *layered) (r snapshot.Report
 	server := &http.Server{Handler: old.snapshot, ReadHeaderTimeout: 5 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	r, err = snapshot.Pull(ctx, "http://"+listener.Addr().String(), snapshot.Options{}, fresh.cache)
+	r, err = snapshot.Pull(ctx, "http://"+listener.Addr().String()+"/?token="+url.QueryEscape(token), snapshot.Options{}, fresh.cache)
 	_ = server.Close() // its only client is done
 	if e := <-served; err == nil && !errors.Is(e, http.ErrServerClosed) {
 		err = e

@@ -1,6 +1,7 @@
 package hello
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
+	"github.com/strata-cache/strata/internal/page"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -84,6 +86,9 @@ type Options struct {
 	Tracer strata.Tracer
 	// Logger is the logger of the cache. Nil means no log.
 	Logger *slog.Logger
+	// Token is what requests for the snapshot must have: ?token= or "Authorization: Bearer". Empty means
+	// one that nobody knows.
+	Token string
 }
 
 // Service handles requests in one mode at a time. Its methods are safe for
@@ -114,6 +119,7 @@ func New(o Options) (*Service, error) {
 	if o.Mode == "" {
 		o.Mode = Strata
 	}
+	o.Token = cmp.Or(o.Token, page.NewToken())
 	s := &Service{options: o, origin: o.Origin}
 	if err := s.SetMode(o.Mode); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 //go:embed assets
 var files embed.FS
 
-// Page is the http.Handler of the page of a Stage, at "/". It answers this machine only.
+// Page is the http.Handler of the page of a Stage, at "/".
 type Page struct {
 	stage   *Stage
 	assets  *page.Assets
@@ -25,7 +25,7 @@ type Page struct {
 	handler http.Handler
 }
 
-// Page returns the page. Close it before its server.
+// Page returns the page, which answers requests with Options.Token. Close it before its server.
 func (s *Stage) Page() (*Page, error) {
 	own, err := fs.Sub(files, "assets")
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Stage) Page() (*Page, error) {
 	if p.assets, err = page.NewAssets(own); err != nil {
 		return nil, err
 	}
-	p.handler = page.Guard(http.HandlerFunc(p.route), page.Options{})
+	p.handler = page.Guard(http.HandlerFunc(p.route), page.Options{Token: s.o.Token})
 	return p, nil
 }
 

@@ -39,6 +39,8 @@ type Options struct {
 	Redis redis.Options
 	// Tracer is told of the work of the caches as spans. Nil means no traces.
 	Tracer strata.Tracer
+	// Token is what requests for the page and for snapshots must have. Empty means that nobody gets them.
+	Token string
 	// Origin is the URL of the database. Empty means SQLite in a temporary file.
 	Origin string
 }
@@ -123,7 +125,7 @@ func (s *Stage) openInstances() error {
 			return err
 		}
 		s.clients = append(s.clients, bus)
-		i, err := hello.New(hello.Options{Origin: s.origin, TTL: s.o.TTL, Tier: redis.NewTier(tier), Bus: redis.NewBus(bus), ShowKeys: true, Tracer: s.o.Tracer})
+		i, err := hello.New(hello.Options{Origin: s.origin, TTL: s.o.TTL, Tier: redis.NewTier(tier), Bus: redis.NewBus(bus), ShowKeys: true, Tracer: s.o.Tracer, Token: s.o.Token})
 		if err != nil {
 			return err
 		}

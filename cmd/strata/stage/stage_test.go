@@ -16,10 +16,21 @@ import (
 )
 
 // newStage opens a stage with a Redis in this process.
+// testToken is the token of pages in tests.
+const testToken = "token-of-a-test-0123"
+
+// bearer is a transport that adds the token.
+type bearer struct{}
+
+func (bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.Header.Set("Authorization", "Bearer "+testToken)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
 func newStage(t *testing.T) *Stage {
 	t.Helper()
 	t.Setenv("PATH", "")
-	s, err := New(t.Context(), Options{Rate: 100, Latency: -1})
+	s, err := New(t.Context(), Options{Rate: 100, Latency: -1, Token: testToken})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +216,7 @@ func TestScriptIsPlayed(t *testing.T) {
 	}
 }
 
-func TestPageAnswersThisMachineWithStateAndActions(t *testing.T) {
+func TestPageAnswersTheTokenWithStateAndActions(t *testing.T) {
 	s := newStage(t)
 	p, err := s.Page()
 	if err != nil {
@@ -214,8 +225,9 @@ func TestPageAnswersThisMachineWithStateAndActions(t *testing.T) {
 	server := httptest.NewServer(p)
 	defer server.Close()
 	defer p.Close()
+	client := &http.Client{Transport: bearer{}}
 	get := func(path string) (int, string) {
-		r, err := http.Get(server.URL + path)
+		r, err := client.Get(server.URL + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +246,7 @@ func TestPageAnswersThisMachineWithStateAndActions(t *testing.T) {
 		}
 	}
 	post := func(body string) (int, string) {
-		r, err := http.Post(server.URL+"/api/do", "application/json", strings.NewReader(body))
+		r, err := client.Post(server.URL+"/api/do", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +265,7 @@ func TestPageAnswersThisMachineWithStateAndActions(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/stream", nil)
-	r, err := http.DefaultClient.Do(req)
+	r, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,9 +279,9 @@ func TestPageAnswersThisMachineWithStateAndActions(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 	outside := httptest.NewRequest(http.MethodPost, "/api/do", strings.NewReader(`{"action":"expire"}`))
-	outside.RemoteAddr = "192.0.2.1:5"
+	outside.Host, outside.RemoteAddr = "localhost", "127.0.0.1:5"
 	w := httptest.NewRecorder()
 	if p.ServeHTTP(w, outside); w.Code != http.StatusForbidden {
-		t.Errorf("a request from elsewhere: %d", w.Code)
+		t.Errorf("a request without the token: %d", w.Code)
 	}
 }

@@ -24,22 +24,24 @@ const (
 
 // client asks the page of package admin.
 type client struct {
-	base *url.URL
-	http *http.Client
+	base  *url.URL
+	token string // empty without one
+	http  *http.Client
 }
 
 // newClient returns a client of the page at an address, such as
-// http://127.0.0.1:8080/debug/strata/.
+// http://127.0.0.1:8080/debug/strata/?token=abc.
 func newClient(address string) (*client, error) {
 	u, err := endpoint.ParseHTTP(address)
 	if err != nil {
-		return nil, errors.New("want the URL of a page of caches, such as http://127.0.0.1:8080/debug/strata/")
+		return nil, errors.New("want the URL of a page of caches, such as http://127.0.0.1:8080/debug/strata/?token=...")
 	}
+	token := u.Query().Get("token")
 	u.RawQuery, u.Fragment = "", ""
 	if !strings.HasSuffix(u.Path, "/") {
 		u.Path += "/"
 	}
-	return &client{u, &http.Client{Timeout: patience}}, nil
+	return &client{u, token, &http.Client{Timeout: patience}}, nil
 }
 
 // get asks for the JSON of a path, and decodes it into v.
@@ -49,6 +51,9 @@ func (c *client) get(ctx context.Context, path string, query url.Values, v any) 
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return err
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	a, err := c.http.Do(r)
 	if err != nil {

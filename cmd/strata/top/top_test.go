@@ -167,7 +167,7 @@ func page(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := admin.Handler(c)
+	p := admin.New(admin.Options{Token: "token-of-a-test-0123"}, c)
 	s := httptest.NewServer(p)
 	t.Cleanup(func() {
 		p.Close()
@@ -175,7 +175,7 @@ func page(t *testing.T) string {
 		c.Close(context.Background())
 	})
 	_, _ = c.GetOrLoad(t.Context(), "k", nil)
-	return s.URL
+	return s.URL + "/?token=token-of-a-test-0123"
 }
 
 func TestPageOfARealCacheIsShown(t *testing.T) {
