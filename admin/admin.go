@@ -193,7 +193,11 @@ func (p *Page) toSlash(w http.ResponseWriter, r *http.Request) {
 		page.Fail(w, http.StatusNotFound, errNotFound)
 		return
 	}
-	w.Header().Set("Location", "./"+url.PathEscape(name)+"/")
+	to := "./" + url.PathEscape(name) + "/"
+	if r.URL.RawQuery != "" {
+		to += "?" + r.URL.RawQuery // with the token, which the page needs
+	}
+	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusTemporaryRedirect)
 }
 

@@ -81,7 +81,7 @@ func (u usageError) Unwrap() error { return u.error }
 
 // topCommand is `strata top`.
 type topCommand struct {
-	URL   string        `arg:"" help:"Page of package admin, such as http://127.0.0.1:8080/debug/strata/."`
+	URL   string        `arg:"" help:"Page of package admin, such as http://127.0.0.1:8080/debug/strata/?token=… (the log of the program has it)."`
 	Once  bool          `help:"Print one table and end."`
 	Plain bool          `help:"Print a table again and again, as when the output is no terminal."`
 	Every time.Duration `default:"2s" help:"Time between two plain tables (${default})." placeholder:"TIME"`

@@ -76,6 +76,7 @@ func newStage(t *testing.T, o admin.Options) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.texts.Close(context.Background()) })
+	o.Token = "token-of-a-test-0123"
 	page := admin.New(o, s.users[0], s.texts)
 	mux := http.NewServeMux()
 	mux.Handle("/debug/strata/", page)
@@ -88,7 +89,7 @@ func newStage(t *testing.T, o admin.Options) *stage {
 	}))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { page.Close() })
-	s.url = server.URL + "/debug/strata"
+	s.url = server.URL + "/debug/strata/?token=" + o.Token
 	s.traffic(t)
 	return s
 }
@@ -265,7 +266,7 @@ func TestPressedCardIsNotDrawnAnew(t *testing.T) {
 func TestHostileKeysAreTextOnThePage(t *testing.T) {
 	chromium := browser.Start(t)
 	s := newStage(t, admin.Options{})
-	b := chromium.Open(t, s.url+"/#cache="+"%3Cb%3Etexts%3C%2Fb%3E", 390, false)
+	b := chromium.Open(t, s.url+"#cache="+"%3Cb%3Etexts%3C%2Fb%3E", 390, false)
 	b.WaitText("#name", "<b>texts</b>")
 	b.Wait("document.querySelectorAll('#hot tbody tr').length === 10")
 	shown := browser.Eval[string](b, "[...document.querySelectorAll('#hot td.key')].map(k => k.textContent).join('\\n')")
@@ -286,7 +287,7 @@ func TestHostileKeysAreTextOnThePage(t *testing.T) {
 func TestReadOnlyPageHasNoActions(t *testing.T) {
 	chromium := browser.Start(t)
 	s := newStage(t, admin.Options{ReadOnly: true})
-	b := chromium.Open(t, s.url+"/#cache=users", 1280, false)
+	b := chromium.Open(t, s.url+"#cache=users", 1280, false)
 	b.WaitText("#settings", "TTL")
 	if n := browser.Eval[float64](b, "[...document.querySelectorAll('#actions, #tune-card')].filter(e => e.offsetParent).length"); n != 0 {
 		t.Errorf("%v cards with actions are shown", n)
@@ -316,7 +317,7 @@ func TestHiddenTabHasNoStream(t *testing.T) {
 func TestPageTellsOfBrokenL2(t *testing.T) {
 	chromium := browser.Start(t)
 	s := newStage(t, admin.Options{})
-	b := chromium.Open(t, s.url+"/#cache=users", 390, true)
+	b := chromium.Open(t, s.url+"#cache=users", 390, true)
 	b.WaitText("#facts", "connected")
 	s.redis.Kill()
 	b.WaitText("#badges", "bus silent")
