@@ -75,7 +75,7 @@ type core struct {
 	ending
 }
 
-// watched is what a cache tells functions of the program, and package admin.
+// watched is for functions of the program that the cache tells something, and for package admin.
 type watched struct {
 	callbacks *callback.Runners
 	given     *settings // the options before defaults were set

@@ -196,7 +196,7 @@ func TestNothingWithoutATokenByDefault(t *testing.T) {
 	}
 }
 
-// TestAddressWithTheTokenIsInTheLogOnce opens the page as its owner does, who has set nothing.
+// TestAddressWithTheTokenIsInTheLogOnce opens a page of a program that sets no options.
 func TestAddressWithTheTokenIsInTheLogOnce(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)

@@ -93,7 +93,7 @@ func Begin(ctx context.Context, r Request) (*Answer, error) {
 // maxText is the length of the reason that an error quotes, in bytes.
 const maxText = 256
 
-// Refusal is the error of an answer that is not what was asked for, with this body. It quotes the text of a
+// Refusal is the error of an answer that is no snapshot, with this body. It quotes the text of a
 // handler that refuses, and of no other answer: a proxy may have changed the type of one that has entries.
 func Refusal(of *url.URL, answer *http.Response, body io.Reader) error {
 	said := ""

@@ -19,7 +19,7 @@ func NewToken() string { return rand.Text() }
 // about the place from which it comes: a proxy on this machine may send its own for every client.
 type Door struct {
 	token [sha256.Size]byte
-	// cookie is the name of the cookie that stands for the token in a browser, value what it has. The name
+	// cookie is the name of the cookie that stands for the token in a browser, value its value. The name
 	// belongs to the token, so that the pages of one host do not take each other's.
 	cookie, value string
 	closed        bool
@@ -73,8 +73,8 @@ func (d *Door) Enter(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// addressOf is the address of the page that has got a request, as far as the server knows it: what the client
-// says about the host is not believed.
+// addressOf is the address of the page that has got a request, as far as the server knows it: the
+// host that the client names is not believed.
 func addressOf(r *http.Request) string {
 	scheme, host, path := "http", "localhost", "/"
 	if r.TLS != nil {

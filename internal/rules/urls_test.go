@@ -69,7 +69,7 @@ func checkURLs(files []source) (all []finding) {
 	return all
 }
 
-// unclean returns what is wrong with a node; requests says that errors of requests are not cleaned here.
+// unclean names the fault of a node; requests says that errors of requests are not cleaned here.
 func unclean(n ast.Node, requests bool) string {
 	if sel, ok := n.(*ast.SelectorExpr); ok {
 		if x, ok := sel.X.(*ast.Ident); ok && x.Name == "url" && sel.Sel.Name == "Error" {

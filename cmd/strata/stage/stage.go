@@ -39,7 +39,7 @@ type Options struct {
 	Redis redis.Options
 	// Tracer is told of the work of the caches as spans. Nil means no traces.
 	Tracer strata.Tracer
-	// Token is what requests for the page and for snapshots must have. Empty means that nobody gets them.
+	// Token is the secret that requests for the page and for snapshots must have. Empty means that there are no answers.
 	Token string
 	// Origin is the URL of the database. Empty means SQLite in a temporary file.
 	Origin string
