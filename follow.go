@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/envelope"
+	"github.com/strata-cache/strata/internal/journal"
 	"github.com/strata-cache/strata/internal/link"
 	"github.com/strata-cache/strata/internal/program"
 	"github.com/strata-cache/strata/remote"
@@ -81,7 +82,7 @@ func (c *Cache[K, V]) apply(m *remote.Message) {
 		return
 	}
 	c.counts.heard.Add(1)
-	c.noteEvent(keysHeard, false, 1, c.now())
+	c.journal.Drops(journal.KeysHeard, false, 1, c.now())
 	switch m.Kind {
 	case remote.Dropped, remote.Expired:
 		c.applyKey(m)
@@ -95,7 +96,7 @@ func (c *Cache[K, V]) apply(m *remote.Message) {
 
 // heardAll applies a drop of everything by another instance.
 func (c *Cache[K, V]) heardAll(soft bool) {
-	c.noteEvent(allHeard, soft, 1, c.now())
+	c.journal.Drops(journal.AllHeard, soft, 1, c.now())
 	c.dropAllLocal(soft)
 }
 

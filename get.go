@@ -8,6 +8,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
+	"github.com/strata-cache/strata/internal/keyname"
 )
 
 // GetOrLoad returns the value of key: from L1, else from L2, else by running
@@ -240,7 +241,7 @@ func (c *Cache[K, V]) Refresh(ctx context.Context, keys ...K) error {
 	}
 	failed := make(map[K]error)
 	fit := make([]K, 0, len(keys))
-	for _, k := range distinct(keys) {
+	for _, k := range keyname.Distinct(keys) {
 		if err := c.checkKey(k); err != nil {
 			failed[k] = err
 			continue

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/strata-cache/strata/internal/journal"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -94,44 +95,14 @@ func (c *Cache[K, V]) invalidatePart(ctx context.Context, op string, how remote.
 		}
 		c.dropLocal(k, how.Soft, now)
 	}
-	c.noteDrops(keysInvalidated, how.Soft, len(keys), now)
+	c.noteDrops(journal.KeysInvalidated, how.Soft, len(keys), now)
 	return err
 }
 
-// The events of drops.
-const (
-	keysInvalidated = iota
-	tagsInvalidated
-	allInvalidated
-	keysHeard
-	allHeard
-)
-
-// dropEvents and expiryEvents are the texts of these events for hard and for soft drops. They are read-only.
-var (
-	dropEvents = [...]string{
-		"keys invalidated: %d", "tags invalidated: %d", "everything invalidated, times: %d",
-		"drops heard from other instances: %d", "everything invalidated by another instance, times: %d",
-	}
-	expiryEvents = [...]string{
-		"keys expired: %d", "tags expired: %d", "everything expired, times: %d",
-		"drops heard from other instances: %d", "everything expired by another instance, times: %d",
-	}
-)
-
 // noteDrops counts drops by callers of this instance, and notes them as an event.
-func (c *core) noteDrops(what int, soft bool, n int, now int64) {
+func (c *core) noteDrops(what journal.Dropped, soft bool, n int, now int64) {
 	c.counts.invalidations.Add(uint64(n))
-	c.noteEvent(what, soft, n, now)
-}
-
-// noteEvent notes drops as an event.
-func (c *core) noteEvent(what int, soft bool, n int, now int64) {
-	if soft {
-		c.journal.Count(expiryEvents[what], n, now)
-		return
-	}
-	c.journal.Count(dropEvents[what], n, now)
+	c.journal.Drops(what, soft, n, now)
 }
 
 // dropsOf returns the drops of keys for L2: none without an L2 and a bus. A key
@@ -210,7 +181,7 @@ func (c *Cache[K, V]) invalidateAll(ctx context.Context, op string, soft bool) e
 	if !soft {
 		c.memory.Clear()
 	}
-	c.noteDrops(allInvalidated, soft, 1, c.now())
+	c.noteDrops(journal.AllInvalidated, soft, 1, c.now())
 	return err
 }
 
@@ -279,7 +250,7 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 	}
 	defer span.wrote(ctx, err)
 	c.dropTagsLocal(tags, soft)
-	c.noteDrops(tagsInvalidated, soft, len(tags), c.now())
+	c.noteDrops(journal.TagsInvalidated, soft, len(tags), c.now())
 	return err
 }
 

@@ -3,11 +3,11 @@ package strata
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"slices"
 	"sync"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/keyname"
 )
 
 // GetMany is GetOrLoad for several keys: those that L1 does not have are looked up
@@ -36,52 +36,11 @@ func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, 
 		return nil, ErrNoLoader
 	}
 	r := many[K, V]{c: c, load: load, call: o, found: make(map[K]V, len(keys)), ctx: ctx}
-	r.get(ctx, distinct(keys))
+	r.get(ctx, keyname.Distinct(keys))
 	if len(r.failed) > 0 {
 		return r.found, &PartialError[K]{r.failed}
 	}
 	return r.found, nil
-}
-
-// distinct returns keys without repetitions, and without those that are not
-// equal to themselves. If that is all of them it returns keys itself.
-func distinct[K comparable](keys []K) []K {
-	if len(keys) <= maxFew && fewDistinct(keys) {
-		return keys
-	}
-	seen := make(map[K]struct{}, len(keys))
-	all := make([]K, 0, len(keys))
-	for _, k := range keys {
-		if _, again := seen[k]; !again && k == k { // a NaN cannot be found again
-			seen[k] = struct{}{}
-			all = append(all, k)
-		}
-	}
-	return all
-}
-
-// maxFew is the number of keys of which fewDistinct can tell whether they are distinct.
-const maxFew = 128
-
-var fewSeed = maphash.MakeSeed() // read-only
-
-// fewDistinct reports whether few keys are all different, and equal to themselves. It
-// does so without an allocation, in a hash table of their positions.
-func fewDistinct[K comparable](keys []K) bool {
-	var table [2 * maxFew]uint8 // zero: free, else the position and one
-	for i, k := range keys {
-		if k != k {
-			return false
-		}
-		at := uint8(maphash.Comparable(fewSeed, k))
-		for ; table[at] != 0; at++ {
-			if keys[table[at]-1] == k {
-				return false
-			}
-		}
-		table[at] = uint8(i + 1)
-	}
-	return true
 }
 
 // eachOf is load for several keys, one after the other; nil if there is none.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/keyname"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -84,7 +85,7 @@ func (l *loaderRun[K, V]) call(ctx context.Context) {
 		keys[i] = r.f.Key
 	}
 	if l.g.call.gathers && len(keys) > 1 {
-		keys = distinct(keys) // a fence has come between two reads of one key
+		keys = keyname.Distinct(keys) // a fence has come between two reads of one key
 	}
 	l.values, l.err = l.g.many(ctx, keys)
 }

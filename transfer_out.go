@@ -133,9 +133,12 @@ func (d *outgoing[K, V]) Entries() iter.Seq2[*dump.Entry, func([]byte) ([]byte, 
 	}
 }
 
+// sampleSeed makes the shares of a snapshot the same for one process.
+var sampleSeed = maphash.MakeSeed() // read-only
+
 // mine reports whether key belongs to the share of the dump.
 func (d *outgoing[K, V]) mine(key K) bool {
-	return d.parts <= 1 || maphash.Comparable(fewSeed, key)%uint64(d.parts) == uint64(d.part)
+	return d.parts <= 1 || maphash.Comparable(sampleSeed, key)%uint64(d.parts) == uint64(d.part)
 }
 
 // append is the value of the step. A panic of the Codec is an error.

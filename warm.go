@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/keyname"
 	"github.com/strata-cache/strata/internal/transfer"
 )
 
@@ -149,7 +150,7 @@ func (w *warming[K, V]) batch(ctx context.Context, keys []K) error {
 	}
 	c := w.c
 	var missing []K
-	for _, k := range distinct(keys) {
+	for _, k := range keyname.Distinct(keys) {
 		if e, _ := c.memory.Peek(k); e != nil && c.isFresh(e) {
 			w.so.Present++
 		} else if c.checkKey(k) == nil {

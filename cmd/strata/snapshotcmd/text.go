@@ -16,9 +16,6 @@ const columns = 80
 
 func number(n int) string { return humanize.Comma(int64(n)) }
 
-// count is a number of a snapshot, which another machine has written, as an int.
-func count(n uint64) int { return int(min(n, math.MaxInt32)) }
-
 func size(n int64) string { return humanize.Bytes(uint64(max(0, n))) }
 
 // shown is a text of another machine for a terminal: without control characters, and cut
