@@ -28,25 +28,6 @@ func readFile(t testing.TB, name string) []byte {
 	return data
 }
 
-// alert is an alert rule.
-type alert struct {
-	Alert, Expr string
-	Annotations map[string]string
-}
-
-// readAlerts returns the rules of alerts.yml.
-func readAlerts(t testing.TB) (all []alert) {
-	t.Helper()
-	var file struct{ Groups []struct{ Rules []alert } }
-	if err := yaml.Unmarshal(readFile(t, "alerts.yml"), &file); err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range file.Groups {
-		all = append(all, g.Rules...)
-	}
-	return all
-}
-
 // query is one question of a panel.
 type query struct{ Expr string }
 
@@ -66,49 +47,6 @@ func readPanels(t testing.TB) (panels []panel) {
 		t.Fatal(err)
 	}
 	return slices.DeleteFunc(file.Panels, func(p panel) bool { return p.Type == "row" })
-}
-
-func TestAlertRulesFireAndStayQuiet(t *testing.T) {
-	promtool := program(t, "promtool")
-	run(t, nil, promtool, "check", "rules", filepath.Join(dashboards, "alerts.yml"))
-	run(t, nil, promtool, "check", "config", filepath.Join(dashboards, "prometheus.yml"))
-	run(t, nil, promtool, "test", "rules", filepath.Join(dashboards, "alerts_test.yml"))
-}
-
-func TestEveryAlertIsTestedBothWays(t *testing.T) {
-	var file struct {
-		Tests []struct {
-			Expect []struct {
-				Alert  string `yaml:"alertname"`
-				Alerts []any  `yaml:"exp_alerts"`
-			} `yaml:"alert_rule_test"`
-		}
-	}
-	if err := yaml.Unmarshal(readFile(t, "alerts_test.yml"), &file); err != nil {
-		t.Fatal(err)
-	}
-	fires, quiet := map[string]bool{}, map[string]bool{}
-	for _, test := range file.Tests {
-		for _, e := range test.Expect {
-			if len(e.Alerts) > 0 {
-				fires[e.Alert] = true
-			} else {
-				quiet[e.Alert] = true
-			}
-		}
-	}
-	alerts := readAlerts(t)
-	for _, a := range alerts {
-		if !fires[a.Alert] || !quiet[a.Alert] {
-			t.Errorf("%s: a test has it fire: %v, a test has it quiet: %v", a.Alert, fires[a.Alert], quiet[a.Alert])
-		}
-		if a.Annotations["summary"] == "" || a.Annotations["description"] == "" {
-			t.Errorf("%s has no summary or no description", a.Alert)
-		}
-	}
-	if len(alerts) != 10 {
-		t.Errorf("%d alerts are found", len(alerts))
-	}
 }
 
 func TestQueriesNameMetricsAndLabelsThatExist(t *testing.T) {

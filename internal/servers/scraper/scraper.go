@@ -21,9 +21,20 @@ import (
 // A Server is a process of Prometheus.
 type Server struct{ url string }
 
+// short makes the rules of a file quick: alerts that are true for a second fire, a minute or two
+// in a condition is two seconds, and rules are evaluated as often as the server says.
+func short(rules []byte) []byte {
+	for _, r := range []struct{ old, quick string }{
+		{`(?m)^( +)for: .*$`, "${1}for: 1s"}, {`(?m)^ +interval: .*\n`, ""}, {`\[[12]m\]`, "[2s]"}, {`offset [12]m`, "offset 2s"},
+	} {
+		rules = regexp.MustCompile(r.old).ReplaceAll(rules, []byte(r.quick))
+	}
+	return rules
+}
+
 // Start starts a Prometheus that scrapes addr five times a second, with the alert rules of the
-// file alerts. Alerts that are true for a second fire, in place of the times in the file. If
-// prometheus, which is in Debian's package of that name, is not installed, it skips the test.
+// file alerts. Seconds stand for the minutes in the file. If prometheus, which is in Debian's
+// package of that name, is not installed, it skips the test.
 func Start(t testing.TB, alerts, addr string, flags ...string) *Server {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
@@ -35,13 +46,12 @@ func Start(t testing.TB, alerts, addr string, flags ...string) *Server {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	rules = regexp.MustCompile(`(?m)^( +)for: .*$`).ReplaceAll(rules, []byte("${1}for: 1s"))
 	config := fmt.Sprintf(`
 global: {scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms}
 rule_files: [alerts.yml]
 scrape_configs: [{job_name: test, static_configs: [{targets: [%q]}]}]
 `, addr)
-	for name, data := range map[string]string{"alerts.yml": string(rules), "prometheus.yml": config} {
+	for name, data := range map[string]string{"alerts.yml": string(short(rules)), "prometheus.yml": config} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
