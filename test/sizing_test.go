@@ -50,15 +50,14 @@ func TestEntriesTakeTheMemoryOfTheGuide(t *testing.T) {
 			t.Fatalf("production.md has no row for values of %d B", size)
 		}
 		value := bytes.Repeat([]byte{'x'}, size)
-		perEntry := func(fill func(c *redis.Client)) int {
+		perEntry := func(fill func(c *redis.Client, from, to int)) int {
 			c := servers.StartRedis(t).Client(t)
-			fill(c) // connections, the buffers of the server, and the keys of the name
-			mustDo(t, c, "FLUSHALL")
+			fill(c, 0, batch) // connections, the buffers of the server, and the keys of the name
 			before := usedMemory(t, c)
-			fill(c)
+			fill(c, batch, batch+entries)
 			return (usedMemory(t, c) - before) / entries
 		}
-		entry := perEntry(func(c *redis.Client) {
+		entry := perEntry(func(c *redis.Client, from, to int) {
 			cache, err := strata.New(strata.Options[string, []byte]{
 				Name: "users", TTL: time.Hour,
 				Remote: strata.Remote[string, []byte]{Tier: redis.NewTier(c), Codec: codec.Bytes(), Timeout: time.Minute},
@@ -67,7 +66,7 @@ func TestEntriesTakeTheMemoryOfTheGuide(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer cache.Close(context.Background())
-			for from := 0; from < entries; from += batch {
+			for ; from < to; from += batch {
 				values := map[string][]byte{}
 				for i := range batch {
 					values[fmt.Sprintf("user:%08d", from+i)] = value
@@ -77,8 +76,8 @@ func TestEntriesTakeTheMemoryOfTheGuide(t *testing.T) {
 				}
 			}
 		})
-		plain := perEntry(func(c *redis.Client) {
-			for i := range entries {
+		plain := perEntry(func(c *redis.Client, from, to int) {
+			for i := from; i < to; i++ {
 				mustDo(t, c, "SET", fmt.Sprintf("users:user:%08d", i), value, "PX", "3600000")
 			}
 		})
