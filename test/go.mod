@@ -50,7 +50,3 @@ replace (
 	github.com/strata-cache/strata/contrib/goredis => ../contrib/goredis
 	github.com/strata-cache/strata/prometheus => ../prometheus
 )
-
-// Only tests of dependencies want this module, and this version of it cannot be
-// fetched.
-exclude github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50

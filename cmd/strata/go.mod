@@ -51,7 +51,6 @@ require (
 	github.com/charmbracelet/x/windows v0.2.2 // indirect
 	github.com/clipperhouse/displaywidth v0.11.0 // indirect
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
-	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
@@ -84,9 +83,5 @@ replace (
 	github.com/strata-cache/strata => ../..
 	github.com/strata-cache/strata/prometheus => ../../prometheus
 )
-
-// Only tests of dependencies want this module, and this version of it cannot be
-// fetched.
-exclude github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50
 
 replace github.com/strata-cache/strata/otel => ../../otel
