@@ -132,7 +132,7 @@ func (h *handler) ask(q url.Values) (*writing, error) {
 	case "keys":
 		out.mode = dump.Keys
 	default:
-		return nil, fmt.Errorf("snapshot: mode is %.64q, and not keys or values", mode)
+		return nil, errors.New("snapshot: mode is not keys or values")
 	}
 	var err error
 	number := func(name string, otherwise, least, most int) int {
@@ -142,7 +142,7 @@ func (h *handler) ask(q url.Values) (*writing, error) {
 		}
 		n, bad := strconv.Atoi(text)
 		if bad != nil || n < least || n > most {
-			err = fmt.Errorf("snapshot: %s is %.64q, and not a number from %d to %d", name, text, least, most)
+			err = fmt.Errorf("snapshot: %s is not a number from %d to %d", name, least, most)
 		}
 		return n
 	}
@@ -152,7 +152,7 @@ func (h *handler) ask(q url.Values) (*writing, error) {
 	_, _ = rand.Read(out.header.ID[:]) // does not fail
 	if id := q.Get("id"); id != "" {
 		if b, bad := hex.DecodeString(id); bad != nil || copy(out.header.ID[:], b) != len(out.header.ID) || len(b) != len(out.header.ID) {
-			return nil, fmt.Errorf("snapshot: id is %.64q, and not 32 hexadecimal digits", id)
+			return nil, errors.New("snapshot: id is not 32 hexadecimal digits")
 		}
 	}
 	if out.mode == dump.Keys && out.header.Streams > 1 {

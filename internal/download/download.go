@@ -71,7 +71,7 @@ func Begin(ctx context.Context, r Request) (*Answer, error) {
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	req, err := http.NewRequestWithContext(a.ctx, http.MethodGet, r.URL.String(), nil)
 	if err != nil {
-		return nil, err
+		return nil, endpoint.Reason(err)
 	}
 	for name, values := range r.Header {
 		req.Header[name] = values
@@ -79,7 +79,7 @@ func Begin(ctx context.Context, r Request) (*Answer, error) {
 	var answer *http.Response
 	a.guard(func() { answer, err = r.Client.Do(req) }) //nolint:bodyclose // Close closes it
 	if err != nil {
-		return nil, a.cause(endpoint.Reason(err))
+		return nil, a.cause(err)
 	}
 	a.body = answer.Body
 	if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); answer.StatusCode != http.StatusOK || kind != ContentType {
@@ -129,10 +129,10 @@ func (a *Answer) guard(f func()) {
 	f()
 }
 
-// cause is the reason for which the context has ended, if it has, and err otherwise.
+// cause is the reason for which the context has ended, if it has, and otherwise err without texts from outside.
 func (a *Answer) cause(err error) error {
 	if why := context.Cause(a.ctx); why != nil {
 		return why
 	}
-	return err
+	return endpoint.Reason(err)
 }

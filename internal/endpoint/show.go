@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"errors"
+	"net/textproto"
 	"net/url"
 	"strconv"
 	"strings"
@@ -34,14 +35,11 @@ func Clean(text string) string {
 		return "***"
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		before := rest[:at]
-		switch {
-		case strings.ContainsAny(before, "?#"):
+		if strings.ContainsAny(rest[:at], "?#") {
 			// A query with an @, or a password with a question mark.
 			return scheme + "://***"
-		case strings.ContainsRune(before, ':') || !strings.ContainsRune(before, '/'):
-			rest = "***@" + rest[at+1:]
 		}
+		rest = "***" + rest[at:] // a password may have a slash
 	}
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
 		rest = rest[:i] + "?***"
@@ -49,11 +47,33 @@ func Clean(text string) string {
 	return scheme + "://" + rest
 }
 
-// Reason is the error of an HTTP request without its address, which package net/http names with the
-// query.
+// Reason is the error of an HTTP request without texts from outside: without the address, which package
+// net/http names with the query, and without parts of the answer, which may repeat the request with its
+// headers. The error still wraps the cause.
 func Reason(err error) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
+	for e, ok := errors.AsType[*url.Error](err); ok; e, ok = errors.AsType[*url.Error](err) {
+		err = e.Err
+	}
+	if _, ok := errors.AsType[textproto.ProtocolError](err); ok {
+		return errors.New("the header of the answer is malformed")
+	}
+	if err == nil {
+		return nil
+	}
+	if before, _, quotes := strings.Cut(err.Error(), `"`); quotes {
+		return &reason{strings.TrimRight(before, ` :=,;`), err}
 	}
 	return err
 }
+
+// reason is an error with a text of its own.
+type reason struct {
+	text string
+	err  error
+}
+
+// Error is the text.
+func (r *reason) Error() string { return r.text }
+
+// Unwrap is the cause.
+func (r *reason) Unwrap() error { return r.err }

@@ -1,9 +1,13 @@
 package endpoint
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -21,7 +25,9 @@ func TestCleanURLHasNoSecret(t *testing.T) {
 		"http://h:1/?token=hunt@er2":                 "http://***",
 		"http://h/#hunter2":                          "http://h/?***",
 		"http://user:hunter2@h/x?token=hunter2#y":    "http://***@h/x?***",
-		"http://h/@me":                               "http://h/@me",
+		"http://h/@me":                               "http://***@me",
+		"http://hunter2/x@h:1":                       "http://***@h:1",
+		"http://hunter2\\x@h:1":                      "http://***@h:1",
 		"http://user:hunter2%zz@h:1":                 "http://***@h:1",
 		"user:hunter2@h":                             "***",
 		"http:user:hunter2@h":                        "***",
@@ -60,6 +66,42 @@ func TestReasonHasNoAddress(t *testing.T) {
 	}
 	if plain := errors.New("plain"); Reason(plain) != plain || Reason(nil) != nil {
 		t.Error("another error is changed")
+	}
+}
+
+// TestReasonHasNoPartOfAnAnswer has servers that repeat the request, or its secret, where HTTP has other words.
+func TestReasonHasNoPartOfAnAnswer(t *testing.T) {
+	for _, answer := range []string{
+		"hunter2\r\n", "HTTP/hunter2 200 OK\r\n\r\n", "HTTP/1.1 hunter2\r\n\r\n", "HTTP/1.1 200 OK\r\nhunter2\r\n\r\n", "HTTP/1.1 200 OK\r\n hunter2: x\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: hunter2\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: hunter2\r\n\r\n",
+		"HTTP/1.1 302 Found\r\nLocation: http://hunter2%zz\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: hunter2://h\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nhunter2\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhunter2\r\n",
+	} {
+		client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() {
+				_, _ = there.Read(make([]byte, 4096))
+				_, _ = there.Write([]byte(answer))
+				_ = there.Close()
+			}()
+			return here, nil
+		}}}
+		got, err := client.Get("http://h/")
+		if err == nil {
+			_, err = io.ReadAll(got.Body)
+			_ = got.Body.Close()
+		}
+		if clean := Reason(err); err == nil || clean == nil || strings.Contains(clean.Error(), "hunter2") || len(clean.Error()) < 10 {
+			t.Errorf("%q: %v, of %v", answer, clean, err)
+		}
+	}
+}
+
+func TestReasonKeepsTheCause(t *testing.T) {
+	inner := &url.Error{Op: "Post", URL: "http://tokens/?hunter2", Err: fmt.Errorf(`bad "hunter2": %w`, io.ErrUnexpectedEOF)}
+	got := Reason(&url.Error{Op: "Get", URL: "http://h/?hunter2", Err: inner})
+	if got.Error() != "bad" || !errors.Is(got, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v", got)
 	}
 }
 

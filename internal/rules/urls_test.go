@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"go/ast"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,9 @@ func urlRules() []rule {
 			one("a.go", `package strata; import "net/http"; func f() error { _, err := http.Get("http://h"); return err }`),
 			one("a.go", `package strata; func f() error { return fmt.Errorf("%s is wrong", o.URL) }`),
 			one("a.go", `package strata; func f() error { return fmt.Errorf("%s is wrong", u.URL.String()) }`),
+			one("a.go", `package strata; func f() error { return fmt.Errorf("%s is wrong", u.String()) }`),
+			one("a.go", `package strata; func f() { log.WarnContext(ctx, "is wrong", "url", rawURL) }`),
+			one("a.go", `package strata; func f() { o.Logger.Info("begin", slog.String("of", c.url)) }`),
 		},
 		good: map[string]string{
 			"a.go":      `package strata; import "net/http"; func f() error { _, err := c.Do(req); return endpoint.Reason(err) }`,
@@ -59,8 +63,8 @@ func checkURLs(files []source) (all []finding) {
 				return true
 			})
 			ast.Inspect(d, func(n ast.Node) bool {
-				if what := unclean(n, web && !reason); what != "" && urlParsers[s.path] == "" {
-					all = append(all, found(s.path, "%s: %s: use internal/endpoint, whose errors have no part of a URL", s.at(n.Pos()), what))
+				if fault := unclean(n, web && !reason); fault != "" && urlParsers[s.path] == "" {
+					all = append(all, found(s.path, "%s: %s: use internal/endpoint, whose errors have no part of a URL", s.at(n.Pos()), fault))
 				}
 				return true
 			})
@@ -69,7 +73,7 @@ func checkURLs(files []source) (all []finding) {
 	return all
 }
 
-// unclean names the fault of a node; requests says that errors of requests are not cleaned here.
+// unclean returns the fault of a node; requests says that errors of requests are not cleaned here.
 func unclean(n ast.Node, requests bool) string {
 	if sel, ok := n.(*ast.SelectorExpr); ok {
 		if x, ok := sel.X.(*ast.Ident); ok && x.Name == "url" && sel.Sel.Name == "Error" {
@@ -98,17 +102,21 @@ func unclean(n ast.Node, requests bool) string {
 			return "makes a request, whose error has its URL"
 		}
 	}
-	for _, pkg := range [][2]string{{"fmt", "Errorf"}, {"fmt", "Sprintf"}, {"errors", "New"}} {
-		if !isCall(call, pkg[0], pkg[1]) {
-			continue
-		}
-		for _, a := range call.Args {
-			if shows(a) {
-				return "shows a URL as it is"
-			}
-		}
+	if writes(call) && slices.ContainsFunc(call.Args, shows) {
+		return "shows a URL as it is"
 	}
 	return ""
+}
+
+// writes reports whether a call makes a text, an error or a line of a log of its arguments.
+func writes(call *ast.CallExpr) bool {
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, _ := sel.X.(*ast.Ident)
+	return x != nil && slices.Contains([]string{"fmt", "errors", "slog"}, x.Name) ||
+		slices.Contains([]string{"Debug", "Info", "Warn", "Error", "Log", "LogAttrs"}, strings.TrimSuffix(sel.Sel.Name, "Context"))
 }
 
 // isRequest reports whether an argument has a name that requests have.
@@ -117,12 +125,24 @@ func isRequest(e ast.Expr) bool {
 	return ok && (x.Name == "r" || strings.HasPrefix(x.Name, "req"))
 }
 
-// shows reports whether an expression is the URL of something, or its text.
+// shows reports whether an expression is a URL, or its text, by its name.
 func shows(e ast.Expr) bool {
-	if call, ok := e.(*ast.CallExpr); ok {
-		sel, ok := call.Fun.(*ast.SelectorExpr)
-		return ok && sel.Sel.Name == "String" && shows(sel.X)
+	switch e := e.(type) {
+	case *ast.CallExpr:
+		sel, ok := e.Fun.(*ast.SelectorExpr)
+		if !ok || sel.Sel.Name != "String" {
+			return false
+		}
+		x, ok := sel.X.(*ast.Ident)
+		return ok && (x.Name == "u" || x.Name == "at") || shows(sel.X)
+	case *ast.SelectorExpr:
+		return isURLName(e.Sel.Name)
+	case *ast.Ident:
+		return isURLName(e.Name)
 	}
-	sel, ok := e.(*ast.SelectorExpr)
-	return ok && sel.Sel.Name == "URL"
+	return false
+}
+
+func isURLName(name string) bool {
+	return slices.Contains([]string{"url", "rawurl", "baseurl"}, strings.ToLower(name))
 }

@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/strata-cache/strata/internal/endpoint"
 )
 
 // slowest is the longest latency of the histogram. Longer ones count as
@@ -81,7 +83,7 @@ func (r *recorder) add(o outcome) {
 	} else {
 		r.errors[kind]++
 		if kind == OtherError && r.example == "" {
-			r.example = clip(o.err.Error())
+			r.example = clip(endpoint.Reason(o.err).Error())
 		}
 	}
 	if o.err == nil || kind == Timeout {

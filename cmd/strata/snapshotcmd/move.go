@@ -191,7 +191,7 @@ const maxAnswer = 8 << 20
 func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, to.String(), body)
 	if err != nil {
-		return nil, err
+		return nil, endpoint.Reason(err)
 	}
 	req.Header = h.Clone()
 	req.Header.Set("Content-Type", download.ContentType)
@@ -205,7 +205,7 @@ func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*ans
 	defer r.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer))
 	if err != nil {
-		return nil, err
+		return nil, endpoint.Reason(err)
 	}
 	a := new(answer)
 	if r.StatusCode != http.StatusOK && r.StatusCode != http.StatusUnprocessableEntity || json.Unmarshal(text, a) != nil {

@@ -50,7 +50,7 @@ func (c *client) get(ctx context.Context, path string, query url.Values, v any) 
 	u.RawQuery = query.Encode()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return err
+		return endpoint.Reason(err)
 	}
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
