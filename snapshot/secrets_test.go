@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -48,6 +49,24 @@ func TestNoErrorAndNoLogOfPullHasAValueOrASecret(t *testing.T) {
 				if err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(log.String(), "hunter2") || !strings.Contains(log.String(), "\n") {
 					t.Errorf("%s, %s: %v\n%s", name, url, err, log.String())
 				}
+			}
+		}
+	})
+}
+
+// TestHandlerRepeatsNoQuery asks with parameters that are secrets in the wrong place.
+func TestHandlerRepeatsNoQuery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := serve(t, snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone}, alone(t, "users", 1)))
+		for _, name := range []string{"mode", "max", "of", "stream", "id"} {
+			r, err := client.Get("http://instance/?" + name + "=hunter2") //nolint:noctx // in a bubble
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(r.Body)
+			_ = r.Body.Close()
+			if err != nil || r.StatusCode != http.StatusBadRequest || strings.Contains(string(text), "hunter2") || !strings.Contains(string(text), name) {
+				t.Errorf("%s: status %d, %q, %v", name, r.StatusCode, text, err)
 			}
 		}
 	})
