@@ -151,8 +151,14 @@ func TestJSONRefusesWhatItWouldReadAsAnotherType(t *testing.T) {
 		js(t, fmt.Sprintf("%T alone", v), v, true)
 	}
 	for _, v := range []any{
-		1, int64(1) << 60, float32(1), json.Number("1"), name("a"), []string{"a"}, map[string]int{"a": 1}, inner{1}, &inner{1},
-		time.Unix(0, 0), []byte("a"), (*int)(nil), []any(nil), map[string]any(nil), []any{1}, map[string]any{"a": map[string]any{"b": 2}},
+		1, int64(1) << 60, float32(1), json.Number("1"), name("a"),
+		[]string{"a"},
+		map[string]int{"a": 1},
+		inner{1},
+		&inner{1},
+		time.Unix(0, 0), []byte("a"), (*int)(nil), []any(nil), map[string]any(nil),
+		[]any{1},
+		map[string]any{"a": map[string]any{"b": 2}},
 	} {
 		js(t, fmt.Sprintf("%T", v), holder{v}, false)
 		js(t, fmt.Sprintf("%T in a map", v), map[string]any{"a": v}, false)
@@ -303,7 +309,7 @@ func TestJSONNamesWhatItChanges(t *testing.T) {
 	data, err := c.Append(nil, v)
 	back, _ := c.Decode(data)
 	v.base.ID = 0
-	if v.left.Both, v.right.Both = 0, 0; err != nil || !reflect.DeepEqual(v, back) {
+	if v.left.Both, v.right.Both = 0, 0; err != nil || fmt.Sprint(v) != fmt.Sprint(back) {
 		t.Errorf("%s, %v", data, err)
 	}
 }

@@ -294,9 +294,10 @@ func TestInstancesThatEjectAtDifferentMomentsAgree(t *testing.T) {
 				key := busy.keys(1, func(s int) bool { return s == 1 })[0]
 				newest, ejected := map[*outage]int64{}, [2]bool{}
 				for i := range 400 {
-					if i%80 == 20 {
+					switch i % 80 {
+					case 20:
 						f.begin(q.members[1])
-					} else if i%80 == 50 {
+					case 50:
 						f.end(q.members[1])
 					}
 					one := busy

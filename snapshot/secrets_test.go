@@ -59,7 +59,7 @@ func TestHandlerRepeatsNoQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := serve(t, snapshot.Handler(snapshot.HandlerOptions{Authorize: anyone}, alone(t, "users", 1)))
 		for _, name := range []string{"mode", "max", "of", "stream", "id"} {
-			r, err := client.Get("http://instance/?" + name + "=hunter2") //nolint:noctx // in a bubble
+			r, err := client.Get("http://instance/?" + name + "=hunter2")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -30,7 +30,7 @@ type (
 	}
 	place  *point
 	point  struct{ X, Y int }
-	circle struct{ Center point }
+	circle struct{ Middle point }
 	either struct{ V any }
 	list   struct{ Next *list }
 	tree2  struct{ L, R *tree2 }

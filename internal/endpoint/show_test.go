@@ -57,7 +57,7 @@ func TestErrorsOfURLsHaveNoPartOfThem(t *testing.T) {
 }
 
 func TestReasonHasNoAddress(t *testing.T) {
-	_, err := http.Get("http://127.0.0.1:1/?token=hunter2") //nolint:bodyclose,noctx // fails
+	_, err := http.Get("http://127.0.0.1:1/?token=hunter2") //nolint:bodyclose // fails
 	if err == nil || !strings.Contains(err.Error(), "hunter2") {
 		t.Fatalf("the error does not name the query: %v", err)
 	}

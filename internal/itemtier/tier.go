@@ -146,7 +146,7 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 	clock := t.tagClock(ctx)
 	t.apply(ctx, all)
 	if err := joined(ctx, errorsOf(all)); err != nil {
-		if _, some := err.(remote.KeyErrors); !some {
+		if _, some := err.(remote.KeyErrors); !some { //nolint:errorlint // joined with the end of the context it is that of all keys
 			return nil, err
 		}
 	}
@@ -173,7 +173,7 @@ func (c *change) acquired(token, clock uint64) remote.Acquired {
 // is that of all of them.
 func joined(ctx context.Context, errs []error) error {
 	err := remote.JoinKeys(errs)
-	if _, some := err.(remote.KeyErrors); some && ctx.Err() != nil {
+	if _, some := err.(remote.KeyErrors); some && ctx.Err() != nil { //nolint:errorlint // joined with the end of the context it is that of all keys
 		return errors.Join(err, ctx.Err())
 	}
 	return err

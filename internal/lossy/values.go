@@ -313,7 +313,7 @@ func (b *planner) pointer(t reflect.Type, embedded bool) func(*walk, reflect.Val
 		if c == nil {
 			c = elem.check(w, to)
 		}
-		w.follow(-1)
+		_ = w.follow(-1)
 		if c != nil || !self {
 			return c
 		}

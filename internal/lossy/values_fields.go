@@ -57,7 +57,7 @@ func (b *planner) structure(t reflect.Type, addressed bool) func(*walk, reflect.
 				c = b.look(s, w, f)
 			}
 			if c != nil {
-				c.in(s.name)
+				_ = c.in(s.name)
 			}
 		}
 		w.leave()

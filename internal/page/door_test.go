@@ -58,7 +58,7 @@ func TestPageBehindAProxyThatAddsNothingIsClosed(t *testing.T) {
 	to, _ := url.Parse(back.URL)
 	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }})
 	defer front.Close()
-	resp, err := http.Post(front.URL+"/api/all", "application/json", strings.NewReader(`{}`)) //nolint:noctx // a test
+	resp, err := http.Post(front.URL+"/api/all", "application/json", strings.NewReader(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestCookieIsForThePageOnly(t *testing.T) {
 	d, w := NewDoor(testToken), httptest.NewRecorder()
 	r := httptest.NewRequest("GET", "https://h/debug/?token="+testToken+"&x=1", nil)
 	d.Enter(w, r)
-	c := w.Result().Cookies() //nolint:bodyclose // of a recorder
+	c := w.Result().Cookies()
 	if len(c) != 1 || !c[0].HttpOnly || !c[0].Secure || c[0].SameSite != http.SameSiteStrictMode || c[0].Domain != "" || strings.Contains(c[0].String(), testToken) {
 		t.Errorf("cookies %v", c)
 	}

@@ -235,9 +235,11 @@ func TestReleaseRefusesAnAPIBreakWithoutAMajorStep(t *testing.T) {
 	released(t, dir, "v0.2.0")
 	change("one", map[string]string{"shop.go": shop["shop.go"]})
 	released(t, dir, "v1.0.0")
-	change("another", map[string]string{"shop.go": "// Package shop sells.\npackage shop\n\n// Price is what a thing costs.\nfunc Price(thing string) (int, error) { return len(thing), nil }\n",
+	change("another", map[string]string{
+		"shop.go":          "// Package shop sells.\npackage shop\n\n// Price is what a thing costs.\nfunc Price(thing string) (int, error) { return len(thing), nil }\n",
 		"extra/extra.go":   "// Package extra sells more.\npackage extra\n\n// Double is two prices.\nfunc Double(thing string) int { return 2 * len(thing) }\n",
-		"cmd/till/main.go": "package main\n\nfunc main() { }\n"})
+		"cmd/till/main.go": "package main\n\nfunc main() { }\n",
+	})
 	refused(t, dir, "v1.1.0", "github.com/example/shop breaks the API of v1.0.0, and v1.1.0 may not")
 	refused(t, dir, "v2.0.0", "modules of major version 2 need paths that end in /v2")
 }

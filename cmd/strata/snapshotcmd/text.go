@@ -44,8 +44,10 @@ func missing(skipped, busy, gone, beyond int, coarse bool) string {
 		n    int
 		what string
 	}{
-		{busy, "with a write or load under way"}, {gone, "gone when their turn came"},
-		{beyond, "beyond the largest number"}, {skipped, "that could not be encoded"},
+		{busy, "with a write or load under way"},
+		{gone, "gone when their turn came"},
+		{beyond, "beyond the largest number"},
+		{skipped, "that could not be encoded"},
 	} {
 		if p.n > 0 {
 			parts = append(parts, number(p.n)+" "+p.what)

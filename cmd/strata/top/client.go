@@ -34,7 +34,7 @@ type client struct {
 func newClient(address string) (*client, error) {
 	u, err := endpoint.ParseHTTP(address)
 	if err != nil {
-		return nil, errors.New("want the URL of a page of caches, such as http://127.0.0.1:8080/debug/strata/?token=...")
+		return nil, errors.New("want the URL of a page of caches, such as http://127.0.0.1:8080/debug/strata/?token=TOKEN")
 	}
 	token := u.Query().Get("token")
 	u.RawQuery, u.Fragment = "", ""

@@ -66,10 +66,10 @@ func (w *worker) snapshots(ctx context.Context, r *rand.Rand) bool {
 		of = w.neighbour
 	}
 	path := filepath.Join(w.c.Snapshots, "snapshot"+strconv.Itoa(r.IntN(snapshotFiles)))
-	switch n := r.IntN(4); {
-	case n == 0:
+	switch r.IntN(4) {
+	case 0:
 		w.save(ctx, path, of)
-	case n == 1:
+	case 1:
 		w.restore(ctx, path, of)
 	default: // at once: few keys have been dropped since, so that most entries are taken in
 		w.save(ctx, path, of)
