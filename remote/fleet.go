@@ -115,7 +115,7 @@ func same(a, b error) bool { return a.Error() == b.Error() }
 
 // ErrorOf returns the error of argument i of a call that has returned err.
 func ErrorOf(err error, i int) error {
-	if all, ok := err.(KeyErrors); ok {
+	if all, ok := err.(KeyErrors); ok { //nolint:errorlint // wrapped it is the error of all keys
 		return all[i]
 	}
 	return err

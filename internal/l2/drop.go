@@ -84,7 +84,7 @@ func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, 
 
 // whole returns err as that of all keys.
 func whole(err error) error {
-	if some, ok := err.(remote.KeyErrors); ok {
+	if some, ok := err.(remote.KeyErrors); ok { //nolint:errorlint // wrapped it is the error of all keys
 		return errors.Join(some.Unwrap()...)
 	}
 	return err

@@ -121,7 +121,7 @@ func (q *Queue) attempt() bool {
 		return false
 	}
 	if err != nil {
-		if some, ok := err.(remote.KeyErrors); ok {
+		if some, ok := err.(remote.KeyErrors); ok { //nolint:errorlint // wrapped it is the error of all keys
 			done := w.part(some, false)
 			q.done(&done)
 			w = w.part(some, true)
