@@ -202,7 +202,7 @@ func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe func(i 
 			leases, err = s.drop(ctx, drops)
 			return err
 		}, func() { s.pending.Confirmed(drops) })
-		if some, ok := err.(remote.KeyErrors); ok && moves == s.moves.count() {
+		if some, ok := err.(remote.KeyErrors); ok && moves == s.moves.count() { //nolint:errorlint // wrapped it is the error of all keys
 			done = pick(drops, some, false)
 			s.pending.Confirmed(done)
 		} else if err != nil {

@@ -157,7 +157,7 @@ func (x *Session) TagDrops(ctx, read context.Context, s *Store, tags []string) (
 		return nil, true
 	}
 	known, err := s.tags(ctx, tags)
-	some, partly := err.(remote.KeyErrors)
+	some, partly := err.(remote.KeyErrors) //nolint:errorlint // wrapped it is the error of all keys
 	if was := *x; !x.Answered(read, s, "tags", err) {
 		if !partly || Over(read) {
 			return nil, false

@@ -67,7 +67,7 @@ func (s *Store) putSome(ctx context.Context, puts []remote.Put) (refused []int, 
 
 // firstError returns the first of the errors of several keys.
 func firstError(err error) error {
-	if some, ok := err.(remote.KeyErrors); ok {
+	if some, ok := err.(remote.KeyErrors); ok { //nolint:errorlint // wrapped it is the error of all keys
 		return some.Unwrap()[0]
 	}
 	return err
