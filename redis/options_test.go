@@ -140,7 +140,7 @@ func FuzzParseURL(f *testing.F) {
 
 func TestNewNamesEveryBadField(t *testing.T) {
 	_, err := redis.New(redis.Options{
-		Network: "udp", Username: "u", DB: -1, ClientName: "a b", DialTimeout: -1, Timeout: -1,
+		Network: "udp", DB: -1, ClientName: "a b", DialTimeout: -1, Timeout: -1,
 		MaxConns: -1, MaxIdle: -1, IdleTimeout: -1, MaxLifetime: -1, MaxValue: -1, MaxReply: -1,
 		Protocol: 1, Credentials: func(context.Context) (string, string, error) { return "", "", nil },
 	})
@@ -148,7 +148,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	for _, field := range []string{
-		"Network", "Username", "DB", "ClientName", "DialTimeout", "Timeout", "MaxConns", "MaxIdle",
+		"Network", "DB", "ClientName", "DialTimeout", "Timeout", "MaxConns", "MaxIdle",
 		"IdleTimeout", "MaxLifetime", "MaxValue", "MaxReply", "Protocol", "Credentials",
 	} {
 		if !strings.Contains(err.Error(), "Options."+field+":") {
@@ -165,7 +165,6 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		{Sentinel: redis.Sentinel{Primary: "m"}, Network: "unix", Addr: "/s"},
 		{Sentinel: redis.Sentinel{Primary: "a b"}},
 		{Sentinel: redis.Sentinel{Password: "p"}},
-		{Sentinel: redis.Sentinel{Primary: "m", Username: "u"}},
 		{Sentinel: redis.Sentinel{Primary: "m"}, Addrs: []string{"h"}},
 	} {
 		if _, err := redis.New(o); err == nil {

@@ -231,7 +231,7 @@ func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe func(i 
 func (s *Store) DropAll(ctx context.Context, soft bool) error {
 	return s.dropSpace(ctx,
 		func(ctx context.Context) error { return s.dropAllOnce(ctx, soft) },
-		func(err error, when retry.When) bool { return s.pending.AddAll(soft, when, retry.Untold(err)...) })
+		func(err error, when retry.When) bool { return s.pending.AddAll(soft, when, s.untold(err)...) })
 }
 
 // DropTags makes all entries with one of tags absent, or stale. Errors are
@@ -271,7 +271,7 @@ func (s *Store) dropAllOnce(ctx context.Context, soft bool) (err error) {
 		if err != nil {
 			s.applyOwn()
 		}
-		if err != nil && retry.Untold(err) == nil {
+		if err != nil && s.untold(err) == nil {
 			return err
 		}
 	}
@@ -279,6 +279,15 @@ func (s *Store) dropAllOnce(ctx context.Context, soft bool) (err error) {
 		return failed
 	}
 	return err
+}
+
+// untold returns the servers that have not been told of a drop of everything; none if
+// the tier does not tell them apart, so that all of it is to be tried again.
+func (s *Store) untold(err error) []string {
+	if s.guards.fleet == nil {
+		return nil
+	}
+	return retry.Untold(err)
 }
 
 // dropAllOf is one attempt at a drop of all keys of a server.

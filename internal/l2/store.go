@@ -116,11 +116,15 @@ func New(o Options) *Store {
 	if o.Tier != nil {
 		s.bind(o.Tier)
 	}
+	var fleet retry.Fleet
+	if s.guards.fleet != nil {
+		fleet = retry.Fleet{ServerOf: s.guards.serverOf, DropAllOf: s.dropAllOf}
+	}
 	s.pending = retry.New(retry.Options{
 		Drop:     s.dropAgain,
 		DropTags: s.dropTagsOnce,
 		DropAll:  s.dropAllOnce,
-		Fleet:    retry.Fleet{ServerOf: s.guards.serverOf, DropAllOf: s.dropAllOf},
+		Fleet:    fleet,
 		Timeout:  o.Timeout,
 		MaxKeys:  o.MaxPending,
 	})

@@ -108,7 +108,7 @@ func (q *Queue) attempt() bool {
 	switch {
 	case w.all != nil:
 		err = q.o.DropAll(ctx, w.soft)
-		if servers := Untold(err); servers != nil {
+		if servers := Untold(err); servers != nil && q.o.Fleet.DropAllOf != nil {
 			q.narrow(&w, servers)
 		}
 	case w.server != "":
