@@ -140,7 +140,7 @@ func FuzzParseURL(f *testing.F) {
 
 func TestNewNamesEveryBadField(t *testing.T) {
 	_, err := redis.New(redis.Options{
-		Network: "udp", DB: -1, ClientName: "a b", DialTimeout: -1, Timeout: -1,
+		Network: "udp", Username: "u", DB: -1, ClientName: "a b", DialTimeout: -1, Timeout: -1,
 		MaxConns: -1, MaxIdle: -1, IdleTimeout: -1, MaxLifetime: -1, MaxValue: -1, MaxReply: -1,
 		Protocol: 1, Credentials: func(context.Context) (string, string, error) { return "", "", nil },
 	})
