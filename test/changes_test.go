@@ -70,6 +70,7 @@ func changesOfASlot(t *testing.T, k *servers.Cluster, c *redis.Client) {
 	}
 	slot := slots.Of("strata:{n:234}lane")
 	from := k.Owner(0, "strata:{n:234}lane")
+	drop(t, tier, remote.Drop{Key: "k"}) // which makes the lane
 	position(t, tier)
 	before := settled()
 	k.Migrate(slot, from, (from+1)%3, nil)

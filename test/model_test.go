@@ -542,7 +542,7 @@ func (p *player) name(kind string, n any) string {
 }
 
 func (p *player) word(w remote.LaneVersion) string {
-	if w == (remote.LaneVersion{}) {
+	if w.Count == 0 { // the model makes all lanes at once, Redis those with drops
 		return "none"
 	}
 	return p.name("word ", w)
