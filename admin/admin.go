@@ -48,7 +48,7 @@ type Cache interface {
 type Options struct {
 	// Authorize decides which requests are answered; the others get status 403. It is called
 	// for every request, at the same time, and may look at a session or a certificate. The address of the
-	// peer is no proof: behind a proxy it is that of the proxy.
+	// peer is no proof: behind a proxy each request comes from the proxy.
 	Authorize func(*http.Request) bool
 	// Token is a secret of 16 bytes or more. Without Authorize, only requests that have it are answered:
 	// an address that ends with ?token=, or a header "Authorization: Bearer". A browser that has followed

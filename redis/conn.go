@@ -22,6 +22,10 @@ import (
 // mostPushes is how often pushes are read before a call.
 const mostPushes = 8
 
+// mostAhead is how many bytes of an incomplete push are read before a call. A connection with
+// more is given up: the call would wait for them.
+const mostAhead = 1 << 20
+
 // aMoment is for how long a greeting waits for bytes that TLS holds back.
 const aMoment = 20 * time.Millisecond
 
@@ -110,8 +114,8 @@ func (c *conn) Look(reads bool) error {
 		return netpool.ErrUnasked
 	}
 	err := c.Peek.Socket()
-	for n := 0; err == netpool.ErrUnasked && reads && n < mostPushes && !c.Peek.Layered(); {
-		// Pushes may come at any time. What is there of them is read without waiting.
+	for n := 0; err == netpool.ErrUnasked && reads && n < mostPushes && c.Buffered() <= mostAhead && !c.Peek.Layered(); {
+		// Pushes may come at any time. Their bytes that are there are read without waiting.
 		if c.SetReadDeadline(time.Time{}) != nil || c.Fill() != nil || !c.Quiet() {
 			return err
 		}

@@ -446,6 +446,30 @@ func TestLargePushesCostNoCall(t *testing.T) {
 	})
 }
 
+// TestPushWithoutAnEndBetweenCallsIsNotReadToItsEnd: the connection is given up.
+func TestPushWithoutAnEndBetweenCallsIsNotReadToItsEnd(t *testing.T) {
+	fronted(t, nil, func(t *testing.T, s *front, c *redis.Client) {
+		call := func() {
+			t.Helper()
+			if got, err := c.Do(within(t, 5*time.Second), "SLOW", "k").String(); got != "own" || err != nil {
+				t.Errorf("%q, %v", got, err)
+			}
+		}
+		call()
+		begun := make(chan struct{})
+		s.wg.Go(func() {
+			s.say(">2\r\n$10\r\ninvalidate\r\n$60000000\r\n")
+			close(begun)
+			s.say(strings.Repeat("x", 60_000_000)) // ends with the connection
+		})
+		<-begun
+		call()
+		if n := c.Stats().Dials; n != 2 {
+			t.Errorf("%d connections, want another one", n)
+		}
+	})
+}
+
 // TestPushesBetweenCallsCostNothing: they may come at any time.
 func TestPushesBetweenCallsCostNothing(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, s *front, c *redis.Client) {

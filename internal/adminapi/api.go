@@ -150,7 +150,7 @@ type Memory struct {
 	TuneRefused      uint64 `json:"tuneRefused"` // calls of Tune with a bad value
 }
 
-// Remote is about L2. P99 is that of reads. ServersLeftAlone and ServersWithoutStores name
+// Remote is about L2. P99 is the 99th percentile of the time of reads. ServersLeftAlone and ServersWithoutStores name
 // those servers of several that have failed or refused too often.
 type Remote struct {
 	Hits           uint64        `json:"hits"`

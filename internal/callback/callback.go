@@ -29,7 +29,7 @@ const (
 	nestedFrom = 8
 )
 
-// Runners are those of one cache. Each has its own bounds, so that a log that blocks takes no event
+// Runners are the three runners of one cache. Each has its own bounds, so that a log that blocks takes no event
 // from a hook.
 type Runners struct{ Hooks, Tracer, Log *Runner }
 
@@ -234,7 +234,7 @@ func (r *Runner) wait(ctx context.Context) {
 // begin is the address of call.run.
 var begin = runtime.FuncForPC(reflect.ValueOf((*call).run).Pointer()).Entry() // read-only
 
-// nested reports whether this goroutine is that of a function that runs.
+// nested reports whether this goroutine runs a function of a Runner.
 func nested() bool {
 	var stack [64]uintptr
 	n := runtime.Callers(2, stack[:])

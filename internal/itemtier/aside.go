@@ -8,7 +8,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// aside asks a server that may be another one than that of the operation which needs the
+// aside asks a server that may not be the server of the operation which needs the
 // answer. The operation can do with an older answer, so it waits for part of its time
 // only. Once a server has not answered in that, no operation waits for it: one question at
 // a time is under way beside them, until an answer is quick again.

@@ -146,7 +146,7 @@ func (e earlier) differs(has earlier) bool {
 	return e.drops != "" && e.drops != has.drops || e.expiries != "" && e.expiries != has.expiries
 }
 
-// ahead returns the counts of e that are newer than those of has.
+// ahead returns the counts of e that are newer than the counts of has.
 func (e earlier) ahead(has earlier) earlier {
 	newer := func(a, b string) string {
 		x, _ := strconv.ParseUint(a, 16, 32)

@@ -16,7 +16,7 @@
 // and started empty, slots move, and processes are paused meanwhile.
 //
 // In all modes instances save their entries to files that all share, and load what any of them
-// has saved, from a moment ago or from long before. What comes back so is judged as any other
+// has saved, from a moment ago or from long before. Entries that come back so are judged as any other
 // value. In all modes each process also has a cache of another service with the same name, on
 // the same servers. Its values name it, so that none of them is taken for one of the cache.
 //

@@ -19,7 +19,7 @@ import (
 )
 
 // Instances save their entries to files that all share, and load what any of them has saved,
-// from a moment ago or from long before. What came back so is judged as any other value.
+// from a moment ago or from long before. An entry that came back so is judged as any other value.
 
 const (
 	// snapshotFiles is the number of files. The more there are, the older they become.
