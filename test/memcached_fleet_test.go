@@ -208,6 +208,13 @@ func bringsNoOldValue(t *testing.T, leave, comeBack func(*servers.Memcached)) {
 	}
 	reads("without the server, the instance that dropped", one, 2)
 	comeBack(f.members[1])
+	agree(t, keys, one, other, instance, reads)
+}
+
+// agree waits until the drops of keys by one instance, whose server has come back, are
+// confirmed, and fails unless all instances serve version 2 then.
+func agree(t *testing.T, keys []string, one, other *strata.Cache[string, int64], instance func() *strata.Cache[string, int64], reads func(string, *strata.Cache[string, int64], int64)) {
+	t.Helper()
 	eventually(t, "the drops are confirmed", func() bool {
 		reads("the instance that dropped", one, 2)
 		return one.Stats().Pending == 0

@@ -241,20 +241,7 @@ func missesNoDrop(t *testing.T, f *memcachedFleet, away int, leave, comeBack fun
 	}
 	reads("without the server, the instance that dropped", one, 2)
 	comeBack(f.members[away])
-	eventually(t, "the drops are confirmed", func() bool {
-		reads("the instance that dropped", one, 2)
-		return one.Stats().Pending == 0
-	})
-	eventually(t, "the other instance has heard", func() bool {
-		for _, key := range keys {
-			if v, err := other.GetOrLoad(t.Context(), key, nil); v != 2 || err != nil {
-				return false
-			}
-		}
-		return true
-	})
-	reads("a new instance", instance(), 2)
-	reads("the instance that dropped", one, 2)
+	agree(t, keys, one, other, instance, reads)
 }
 
 // TestMemcachedOfAChangedListMayBeOldUntilTheEndOfItsTTL has one server more for a while. A

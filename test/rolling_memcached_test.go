@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,12 +16,7 @@ func TestFleetOfMemcachedIsUpgradedWithoutOldValues(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two programs")
 	}
-	here, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := program(t, "example.com/shop", treeOf(t, earlier), false)
-	now := program(t, "example.com/shop", here, false)
+	before, now := versions(t, false)
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
 			t.Parallel()

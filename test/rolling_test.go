@@ -75,6 +75,22 @@ func program(t *testing.T, module, strata string, services bool) (path string) {
 	return path
 }
 
+// here is the folder of the root module.
+func here(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// versions builds one program on the earlier version, and on this one.
+func versions(t *testing.T, services bool) (before, now string) {
+	t.Helper()
+	return program(t, "example.com/shop", treeOf(t, earlier), false), program(t, "example.com/shop", here(t), services)
+}
+
 // process is a program that runs.
 type process struct {
 	t  *testing.T
@@ -152,13 +168,8 @@ func TestEarlierVersionSharesEntriesWithACacheWithoutAService(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds three programs")
 	}
-	here, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := program(t, "example.com/shop", treeOf(t, earlier), false)
-	now := program(t, "example.com/shop", here, true)
-	other := program(t, "example.com/bank", here, true)
+	before, now := versions(t, true)
+	other := program(t, "example.com/bank", here(t), true)
 	r := servers.StartRedis(t)
 	old, shop := run(t, before, r.Addr, ""), run(t, now, r.Addr, "")
 	pairs := [][2]*process{{old, shop}, {shop, old}}
@@ -204,12 +215,7 @@ func TestEarlierVersionAgreesAboutLanesWithoutKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two programs")
 	}
-	here, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := program(t, "example.com/shop", treeOf(t, earlier), false)
-	now := program(t, "example.com/shop", here, true)
+	before, now := versions(t, true)
 	r := servers.StartRedis(t)
 	exchange := func(what string, all ...*process) {
 		t.Helper()
