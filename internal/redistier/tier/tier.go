@@ -180,8 +180,11 @@ func tooLong(keys ...string) error {
 	return nil
 }
 
-// nonce returns a random number that is not zero.
-func nonce() uint64 { return rand.Uint64() | 2 }
+// nonce returns a random number that is not zero. It has 52 bits: with 64 the state of a
+// value is longer than the 64 bytes up to which Redis packs the fields of a hash by
+// default, and an entry takes 165 bytes more. Nonces are compared within one key, lane or
+// name only.
+func nonce() uint64 { return rand.Uint64()>>12 | 2 }
 
 // newLease and newToken draw tokens for leases and for drops. The lowest bit
 // tells them apart, and so selects the script that stores under them.
