@@ -242,8 +242,8 @@ type Memory[K comparable, V any] struct {
 	// entries are evicted by A3FIFO.
 	Policy Policy
 
-	// EvictShare is the share of the bound that is evicted at once when an entry
-	// needs room, between 0 and 0.5; see memory.Options. 0 means only what the entry
+	// EvictShare is the share of L1 that is evicted when an entry needs room, between 0
+	// and 0.5, in part in the background; see memory.Options. 0 means only what the entry
 	// needs.
 	EvictShare float64
 

@@ -14,7 +14,8 @@ import (
 // changes nothing. new(5*time.Minute) is a pointer to a value.
 type Tuning struct {
 	// MaxEntries and MaxWeight replace the bounds of L1: at least 1; MaxWeight needs
-	// Memory.Weigh. A smaller bound evicts at once.
+	// Memory.Weigh. A smaller bound evicts some 16,000 entries at once, and the rest in
+	// the background.
 	MaxEntries, MaxWeight *int64
 	// TTL replaces Options.TTL for values that are stored from now on: at least 1 ms, or
 	// NoExpiry.

@@ -218,7 +218,8 @@ func (c *Cache[K, V]) Weight() int64 { return c.engine.Weight() }
 func (c *Cache[K, V]) Clear() { c.engine.Clear() }
 
 // Resize changes the bounds, as in Options, and evicts entries until the rest
-// fits. If a bound is invalid, it returns an error and changes nothing.
+// fits. Beyond some 16,000 entries it leaves that to the background; meanwhile the cache
+// never holds more than before. If a bound is invalid, it returns an error and changes nothing.
 func (c *Cache[K, V]) Resize(maxEntries int, maxWeight int64) error {
 	entries, weight, err := bounds(maxEntries, maxWeight, c.weigh != nil)
 	if err != nil {

@@ -56,7 +56,7 @@
 // entry that has expired is evicted before others.
 //
 // By default a Set that needs room evicts what it needs. Options.EvictShare makes it
-// evict a share of the cache at once, and the following ones nothing.
+// evict a share of the cache, and the following ones nothing.
 //
 // # Time
 //

@@ -35,14 +35,14 @@ type Options[K comparable, V any] struct {
 	// Policy decides which entries make room for others. The zero value is A3FIFO.
 	Policy Policy
 
-	// EvictShare is the share of the bound that is evicted at once when an entry
-	// needs room, between 0 and 0.5, in millionths. A cache is divided into up to
-	// 4 parts per processor, rounded up to a power of two, of at least 512 entries
-	// (or units of MaxWeight). A Set that finds the cache full evicts, from one
-	// part, EvictShare × MaxEntries / parts entries, rounded down, or their weight
-	// in the same way if MaxWeight is what it would exceed, and at least what it
-	// needs. So one Set takes longer, and the next ones evict nothing. 0 means that
-	// each Set evicts only what it needs, which keeps the cache full.
+	// EvictShare is the share of the cache that is evicted when an entry needs room,
+	// between 0 and 0.5, in millionths. A Set that finds the cache full has
+	// EvictShare × MaxEntries entries evicted, rounded down, or EvictShare × MaxWeight of
+	// weight if that is what it would exceed, and at least what it needs: those that the
+	// Policy gives up first, from all parts of the cache alike. The Set evicts up to some
+	// thousand of them itself, the background the rest, 256 at most under one lock. The
+	// next Sets evict nothing. 0 means that each Set evicts only what it needs, which keeps
+	// the cache full.
 	EvictShare float64
 
 	// TTL is the time to live of an entry after it was stored. Zero means

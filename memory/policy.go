@@ -6,8 +6,9 @@ import "github.com/strata-cache/strata/internal/evict"
 // zero value is A3FIFO.
 type Policy = evict.Policy
 
-// The policies. Each decides for its part of a cache of more than 1023 entries; see
-// Options.EvictShare for the parts. Sets of keys that are in the cache count as uses.
+// The policies. A cache of more than 1023 entries is divided into up to 4 parts
+// per processor, rounded up to a power of two, of at least 512 entries or units of
+// MaxWeight. The policy decides for each part. Sets of keys that are in the cache count as uses.
 const (
 	// A3FIFO is the default, made for traffic of any kind: it keeps what is used
 	// often or soon again, and scans and loops do not flush it. Hits take no lock.

@@ -59,12 +59,16 @@ type a3fifo struct {
 }
 
 // fit makes the policy ready for a share of the bound, and forgets the ghosts. The
-// sizes are summed anew: the bound may have been of another kind.
+// sizes are summed anew if the bound was of another kind.
 func (p *a3fifo) fit(share int64, weighted bool) {
+	same := p.weighted == weighted
 	p.share, p.weighted = max(1, share), weighted
 	p.shift = max(0, bits.Len64(uint64(p.share))-clockBits)
 	p.ghosts = ghosts{}
 	for _, l := range []*list{&p.small, &p.main} {
+		if same {
+			break
+		}
 		l.size = 0
 		for i := l.head; i != 0; i = p.nodes.node(i).next {
 			l.size += p.size(i)

@@ -42,8 +42,8 @@ type Gone struct {
 }
 
 // Fit makes the order ready for a share of the cache's bound: a sum of weights if
-// weighted, or a number of entries. It forgets what was evicted, and takes time in
-// proportion to the entries. The policy is that of the first call.
+// weighted, or a number of entries. It forgets what was evicted. If the bound was
+// of the other kind it takes time in proportion to the entries. The policy is that of the first call.
 func (o *Order) Fit(p Policy, share int64, weighted bool) {
 	if o.policy == nil {
 		o.use(p)

@@ -38,8 +38,8 @@ type Config[K comparable, V any] struct {
 	MaxEntries, MaxWeight int64
 	// Policy decides which entries make room.
 	Policy evict.Policy
-	// EvictShare is the share of a shard's part of the bound that is evicted at once
-	// when room is needed, 0 to 1, in whole millionths. See surplus.
+	// EvictShare is the share of the bound that is evicted when room is needed, 0 to 1, in
+	// whole millionths. See slices.go.
 	EvictShare float64
 	// IdleTTL is how long an entry lives that is not read; see evict.Idle. Zero means
 	// that reads do not matter.
@@ -107,6 +107,7 @@ type core struct {
 	maxEntries, maxWeight atomic.Int64
 	// evictPPM is Config.EvictShare in millionths. It is written once.
 	evictPPM int64
+	rest     rest
 	_        [40]byte
 	totals
 	_ [40]byte
@@ -158,6 +159,8 @@ func (c *core) init(maxEntries, maxWeight int64) {
 	c.shards = make([]shard, n)
 	c.shift = uint8(64 - bits.TrailingZeros(uint(n)))
 	c.counts = newStriped()
+	c.maxEntries.Store(Forever)
+	c.maxWeight.Store(maxBound)
 	c.setBounds(maxEntries, maxWeight)
 	c.clock.init()
 	c.sweeper.init()
@@ -172,15 +175,15 @@ func (c *core) init(maxEntries, maxWeight int64) {
 
 // weighted reports whether the policy counts weights: the cache has a bound for
 // them.
-func (c *core) weighted() bool { return c.maxWeight.Load() < maxBound }
+func (c *core) weighted() bool { return c.wanted().weight < maxBound }
 
 // share returns the part of the bound that falls to each shard.
 func (c *core) share() int64 {
-	bound := c.maxEntries.Load()
-	if c.weighted() {
-		bound = c.maxWeight.Load()
+	w := c.wanted()
+	if w.weight < maxBound {
+		return w.weight / int64(len(c.shards))
 	}
-	return bound / int64(len(c.shards))
+	return w.entries / int64(len(c.shards))
 }
 
 // shardCount returns the number of shards, a power of two: at least four times
@@ -191,18 +194,6 @@ func shardCount(bound int64) int {
 		n = 1 << max(0, bits.Len64(uint64(small))-1)
 	}
 	return min(n, evict.MaxShards)
-}
-
-// setBounds sets the bounds; zero or less means none.
-func (c *core) setBounds(entries, weight int64) {
-	if entries <= 0 {
-		entries = Forever
-	}
-	if weight <= 0 {
-		weight = Forever
-	}
-	c.maxEntries.Store(entries)
-	c.maxWeight.Store(min(weight, maxBound))
 }
 
 // shardOf returns the shard that an entry was stored in; the first for one that
@@ -459,7 +450,8 @@ func (c *core) Bounds() (entries, weight int64) {
 		}
 		return n
 	}
-	return bound(c.maxEntries.Load()), bound(c.maxWeight.Load())
+	w := c.wanted()
+	return bound(w.entries), bound(w.weight)
 }
 
 // Ages are the times for which entries were held before they left to make room, from the

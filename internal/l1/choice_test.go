@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,27 +178,137 @@ func TestEvictShareIsEvictedAtOnce(t *testing.T) {
 	}
 }
 
-// TestEvictShareOfShardsIsThatOfEach fills a cache with several shards: every writer
-// that evicts does so from one of them.
-func TestEvictShareOfShardsIsThatOfEach(t *testing.T) {
-	const bound, share = 2048, 0.25
-	for _, p := range policies {
-		c := New(Config[int, int]{MaxEntries: bound, Policy: p, EvictShare: share})
-		want := int(share * bound / float64(len(c.shards)))
-		var sizes []int
-		for k := range 4 * bound {
-			before := c.Stats().Evicted
-			c.Set(forever(k, 0), 1)
-			if n := int(c.Stats().Evicted - before); n > 0 {
-				sizes = append(sizes, n)
-			}
+// TestEvictShareIsThatOfTheWholeCache fills caches with several shards: one store that finds
+// no room has the share of all evicted, by all shards alike. Of a large share it evicts some
+// itself, and the sweeper the rest, until there is nothing to do.
+func TestEvictShareIsThatOfTheWholeCache(t *testing.T) {
+	for _, x := range []struct {
+		entries, weight int64
+		share           float64
+		want            int // entries that one store has evicted
+	}{
+		{2048, 0, 0.25, 512},
+		{20_000, 0, 0.1, 2000},
+		{0, 30_000, 0.5, 5000}, // each entry weighs 3
+		{20_000, 300_000, 0.001, 20},
+	} {
+		for _, p := range policies {
+			t.Run(fmt.Sprintf("%+v %v", x, p), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var heard atomic.Int64
+					c := New(Config[int, int]{
+						MaxEntries: x.entries, MaxWeight: x.weight, Policy: p, EvictShare: x.share,
+						Notify: func(*Entry[int, int], Reason) { heard.Add(1) },
+					})
+					defer c.Close()
+					full := int(x.entries)
+					if full == 0 {
+						full = int(x.weight / 3)
+					}
+					for k := range full {
+						if gone, ok := c.Set(forever(k, 0), 3); !ok || len(gone) > 0 {
+							t.Fatalf("key %d: %v, %d evicted", k, ok, len(gone))
+						}
+					}
+					gone, _ := c.Set(forever(-1, 0), 3)
+					if most := storeEvicts + sliceEntries; len(gone) > most || len(gone) < min(x.want, storeEvicts) {
+						t.Errorf("the store has evicted %d itself", len(gone))
+					}
+					c.Notify(gone)
+					synctest.Wait() // the sweeper has ended
+					if int(heard.Load()) != x.want || c.Len() != full+1-x.want {
+						t.Errorf("%d heard of, %d left of %d, want %d evicted", heard.Load(), c.Len(), full, x.want)
+					}
+					if e, _ := c.Peek(-1); e == nil && p != evict.Random && p != evict.LFU && p != evict.A3FIFO {
+						t.Error("the entry that needed the room was evicted")
+					}
+					for i := range c.shards {
+						if held, mean := int(c.shards[i].entries.Load()), c.Len()/len(c.shards); held < mean*9/10 || held > mean*11/10+1 {
+							t.Errorf("shard %d holds %d, of %d on average", i, held, mean)
+						}
+					}
+					validate(t, c)
+				})
+			})
 		}
-		if len(c.shards) < 2 || len(sizes) == 0 || slices.ContainsFunc(sizes, func(n int) bool { return n != want }) {
-			t.Errorf("%v: %d shards, evictions %v, want %d each", p, len(c.shards), sizes, want)
+	}
+}
+
+// TestResizeEvictsInSlices lowers the bounds of a large cache. Resize evicts some entries
+// itself. The cache never holds more than before, takes new entries meanwhile, and arrives
+// at the bound.
+func TestResizeEvictsInSlices(t *testing.T) {
+	const before, after = 30_000, 1000
+	for _, weighted := range []bool{false, true} {
+		for _, p := range policies {
+			synctest.Test(t, func(t *testing.T) {
+				var o Config[int, int]
+				bounds := func(n int64) (entries, weight int64) {
+					if weighted {
+						return 0, n
+					}
+					return n, 0
+				}
+				o.Policy = p
+				o.MaxEntries, o.MaxWeight = bounds(before)
+				c := New(o)
+				defer c.Close()
+				for k := range before {
+					weight := int64(1)
+					if k%10 == 0 && k < before/2 {
+						weight = evict.Pinned
+					}
+					c.Set(forever(k, 0), weight)
+				}
+				gone := c.Resize(bounds(after)) // less than what is pinned
+				if len(gone) > resizeEvicts+sliceEntries {
+					t.Errorf("%v: %d were evicted by Resize", p, len(gone))
+				}
+				if e, w := c.Bounds(); e+w != after {
+					t.Errorf("%v: bounds %d, %d", p, e, w)
+				}
+				for k := range 5000 {
+					if _, ok := c.Set(forever(before+k, 0), 1); !ok || c.Len() > before {
+						t.Fatalf("%v: stored %v, %d held", p, ok, c.Len())
+					}
+				}
+				synctest.Wait()
+				if c.Len() != after {
+					t.Errorf("%v: %d are left", p, c.Len())
+				}
+				c.Resize(bounds(2 * after)) // and up again
+				for k := range 2 * after {
+					c.Set(forever(-k, 0), 1)
+				}
+				if c.Len() != 2*after {
+					t.Errorf("%v: %d of a bound that was raised", p, c.Len())
+				}
+				validate(t, c)
+			})
+		}
+	}
+}
+
+// TestBoundIsRaisedWhileItIsLowered resizes a large cache down and up again at once.
+func TestBoundIsRaisedWhileItIsLowered(t *testing.T) {
+	const before, after = 30_000, 20_000
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config[int, int]{MaxEntries: before})
+		defer c.Close()
+		for k := range before {
+			c.Set(forever(k, 0), 1)
+		}
+		c.Resize(10, 0)
+		c.Resize(after, 0)
+		synctest.Wait()
+		for k := range before {
+			c.Set(forever(-k, 0), 1)
+		}
+		if c.Len() != after {
+			t.Errorf("%d of %d", c.Len(), after)
 		}
 		validate(t, c)
-		c.Close()
-	}
+	})
 }
 
 func TestResizeEvictsNoShareBeyondTheBound(t *testing.T) {

@@ -28,8 +28,8 @@
 // # Goroutines
 //
 // There are at most two, and each runs only while it has work: the sweeper
-// while any entry has a deadline, the clock while reads are frequent. Close
-// ends both and waits.
+// while any entry has a deadline, or many entries are to be evicted, the clock while
+// reads are frequent. Close ends both and waits.
 //
 // # Time
 //

@@ -74,65 +74,24 @@ func (c *core) crowded(held, d change) bool {
 	return held.weight >= (total-total/8)/n
 }
 
-// million is the unit of core.evictPPM.
-const million = 1_000_000
-
-// surplus returns how much a shard evicts at least once it evicts for d: its part of
-// the share evictPPM of each bound that d would exceed, rounded down. It is nothing for
-// a zero d, that of resize.
-func (c *core) surplus(d change) (least change) {
-	if d == (change{}) {
-		return change{}
-	}
-	part := func(bound int64) int64 {
-		bound = min(bound, maxBound)
-		return (bound/million*c.evictPPM + bound%million*c.evictPPM/million) / int64(len(c.shards))
-	}
-	if bound := c.maxEntries.Load(); c.entries.Load()+d.entries > bound {
-		least.entries = part(bound)
-	}
-	if bound := c.maxWeight.Load(); c.weight.Load()+d.weight > bound {
-		least.weight = part(bound)
-	}
-	return least
-}
-
-// thin evicts from a shard that has evicted already until least is gone in all. freed
-// is what is gone, as a negative change. It needs the shard's mutex.
-func (c *core) thin(s *shard, least, freed change, how eviction, gone []removed) []removed {
-	how.forced = true
-	for -freed.entries < least.entries || -freed.weight < least.weight {
-		var less change
-		if gone, less = c.evictOne(s, change{}, how, gone); less.entries == 0 {
-			break
-		}
-		c.release(less)
-		freed.entries += less.entries
-		freed.weight += less.weight
-	}
-	return gone
-}
-
 // room reserves d, the change of an insertion into a shard, and evicts from the
-// shard as long as the bounds need it, and then the surplus. It fails if the shard is
+// shard as long as the bounds need it. It fails if the shard is
 // not crowded, unless forced, or has nothing more to evict; what it has evicted is
 // gone all the same. It needs the shard's mutex.
 func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed, bool) {
-	var freed, least change
+	var freed change
 	for !c.reserve(change{d.entries + freed.entries, d.weight + freed.weight}) {
 		if c.evictPPM > 0 && freed == (change{}) {
-			least = c.surplus(d)
+			c.owe(d)
 		}
 		var less change
 		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
 			c.release(freed)
 			return gone, false
 		}
+		c.pay(less)
 		freed.entries += less.entries
 		freed.weight += less.weight
-	}
-	if least != (change{}) {
-		gone = c.thin(s, least, freed, how, gone)
 	}
 	return gone, true
 }
@@ -182,25 +141,34 @@ func (c *core) evictAround(own int, d change, keep *evict.Head, gone []removed) 
 	return gone
 }
 
-// shrink evicts from one shard until d fits, and then the surplus.
+// shrink evicts from one shard until d fits.
 func (c *core) shrink(s *shard, d change, how eviction, gone []removed) []removed {
-	s.mu.Lock()
-	defer s.unlock()
-	var freed change
-	least := c.surplus(d)
-	for c.over(d) {
-		var less change
-		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
-			return gone
-		}
-		c.release(less)
-		freed.entries += less.entries
-		freed.weight += less.weight
+	if c.evictPPM > 0 {
+		c.owe(d)
 	}
-	return c.thin(s, least, freed, how, gone)
+	for n := sliceEntries; n == sliceEntries; {
+		gone, n = c.shrinkOnce(s, d, how, gone)
+	}
+	return gone
 }
 
-// resize changes the bounds and evicts until the entries fit.
+// shrinkOnce is a slice of shrink, and returns the number of entries that it has evicted.
+func (c *core) shrinkOnce(s *shard, d change, how eviction, gone []removed) (_ []removed, n int) {
+	s.mu.Lock()
+	defer s.unlock()
+	for n < sliceEntries && c.over(d) {
+		var less change
+		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
+			break
+		}
+		c.pay(less)
+		c.release(less)
+		n++
+	}
+	return gone, n
+}
+
+// resize changes the bounds, and evicts until the entries fit or the sweeper goes on.
 func (c *core) resize(maxEntries, maxWeight int64) []removed {
 	if maxEntries <= 0 && maxWeight <= 0 {
 		return nil
@@ -212,12 +180,12 @@ func (c *core) resize(maxEntries, maxWeight int64) []removed {
 		s.order.Fit(c.policy, c.share(), c.weighted())
 		s.mu.Unlock()
 	}
-	gone := c.evictAround(0, change{}, nil, nil)
-	if c.over(change{}) {
-		c.unpin()
-		gone = c.evictAround(0, change{}, nil, gone)
+	gone, done := c.settle(resizeEvicts, nil, nil)
+	if !done {
+		c.leaveBehind()
+		return gone
 	}
-	return gone
+	return c.evictAround(0, change{}, nil, gone) // what writers have reserved by the bounds of before
 }
 
 // unpin makes all pinned entries ordinary ones: together they exceed the bounds.

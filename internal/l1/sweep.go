@@ -12,7 +12,8 @@ import (
 // lock.
 const sweepBatch = 256
 
-// sweeper is the state of the goroutine that removes dead entries.
+// sweeper is the state of the goroutine that removes dead entries, and those that are
+// still to be evicted (rest).
 //
 // States: not running (no entry has a deadline); searching the wheels; sleeping
 // until the tick of the first wheel slot that holds an entry. Invariant: for
@@ -76,6 +77,12 @@ func (c *core) wakeSweeper(dead int64) {
 	if evict.TickOf(dead) >= w.next.Load() {
 		return
 	}
+	c.workSweeper()
+}
+
+// workSweeper wakes or starts the sweeper, so that it looks for work.
+func (c *core) workSweeper() {
+	w := &c.sweeper
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -92,8 +99,8 @@ func (c *core) wakeSweeper(dead int64) {
 	}
 }
 
-// sweep removes dead entries until there are none with a deadline, or until
-// Close.
+// sweep removes dead entries, and evicts what is owed, until there are none with a
+// deadline and nothing is owed, or until Close.
 func (c *core) sweep() {
 	w := &c.sweeper
 	ended := false
@@ -109,6 +116,15 @@ func (c *core) sweep() {
 	for {
 		w.next.Store(evict.Never)
 		c.removeDead()
+		if !c.settleBehind() {
+			select {
+			case <-w.done:
+				ended = true
+				return
+			default:
+			}
+			continue
+		}
 		at := c.firstTick()
 		if at == evict.Never {
 			if w.leave() {

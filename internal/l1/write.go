@@ -82,6 +82,9 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 		if o == Stored {
 			c.wakeSweeper(c.idle.End(&e.Head, a.now))
 		}
+		if c.evictPPM > 0 {
+			gone = c.settleStore(a.head, gone)
+		}
 		return c.list(gone), o
 	}
 }
@@ -184,9 +187,10 @@ func (c *Cache[K, V]) DeleteFunc(f func(*Entry[K, V]) bool) (n int) {
 }
 
 // Resize changes the bounds, evicts until the entries fit, and returns the
-// evicted entries for the caller to pass to Notify. Zero means that the other
-// bound holds alone; if neither is positive, nothing changes. The number of
-// shards stays the same.
+// evicted entries for the caller to pass to Notify. Beyond resizeEvicts entries the
+// sweeper evicts the rest, and tells Notify; until then the bound is in between.
+// Zero means that the other bound holds alone; if neither is positive, nothing changes. The
+// number of shards stays the same.
 func (c *Cache[K, V]) Resize(maxEntries, maxWeight int64) []Removed[K, V] {
 	return c.list(c.resize(maxEntries, maxWeight))
 }
