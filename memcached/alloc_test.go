@@ -113,3 +113,36 @@ func TestAppendGetOfALargeValueDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// length is a writer that counts bytes.
+type length int
+
+func (l *length) Write(p []byte) (int, error) {
+	*l += length(len(p))
+	return len(p), nil
+}
+
+func TestGetToDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, size := range []int{5, 0, 10_000, 20_000, 60_000, 300_000} {
+		c, err := memcached.New(memcached.Options{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return &echo{value: bytes.Repeat([]byte("x"), size)}, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		var w length
+		ctx := context.Background()
+		if n := testing.AllocsPerRun(100, func() {
+			w = 0
+			if n, err := c.GetTo(ctx, "key", &w); n != int64(size) || err != nil || int(w) != size {
+				t.Fatal(n, w, err)
+			}
+		}); n != 0 {
+			t.Errorf("%d bytes: %v allocations", size, n)
+		}
+	}
+}

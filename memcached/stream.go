@@ -37,7 +37,7 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (total int6
 	if err == nil {
 		err = n.traced(ctx, n.name(q.op), 1, func() error { total, err = n.getTo(ctx, &q, w); return err })
 	}
-	if total == 0 && dead(err) && c.misses(ctx) {
+	if err != nil && total == 0 && dead(err) && c.misses(ctx) {
 		err = ErrMiss
 	}
 	return total, err

@@ -299,3 +299,32 @@ func BenchmarkDo(b *testing.B) {
 		}
 	}
 }
+
+// length is a writer that counts bytes.
+type length int
+
+func (l *length) Write(p []byte) (int, error) {
+	*l += length(len(p))
+	return len(p), nil
+}
+
+// TestGetToDoesNotAllocate: a small value comes over the shared connection, a large one
+// piece by piece over one of its own.
+func TestGetToDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, size := range []int{0, 5, 10_000, 20_000, 60_000, 300_000} {
+		c := echoClient(t, "$"+strconv.Itoa(size)+"\r\n"+strings.Repeat("x", size)+"\r\n")
+		var w length
+		ctx := context.Background()
+		if n := testing.AllocsPerRun(100, func() {
+			w = 0
+			if n, err := c.GetTo(ctx, "some key", &w); n != int64(size) || err != nil || int(w) != size {
+				t.Fatal(n, w, err)
+			}
+		}); n != 0 {
+			t.Errorf("%d bytes: %v allocations", size, n)
+		}
+	}
+}

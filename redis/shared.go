@@ -25,6 +25,10 @@ const (
 	// lent is the size, in bytes, up to which the reader copies a reply and
 	// leaves it to the command's caller to reserve memory for the answer.
 	lent = 16 << 10
+	// streamFrom is the size from which a value is read over a connection of its own, if it
+	// is only written to somewhere else. lentWhole is lent for such a caller.
+	streamFrom = 30 << 10
+	lentWhole  = streamFrom + 64
 )
 
 // command is a command for the shared connection.
@@ -35,10 +39,11 @@ type command struct {
 	// text is the command as it is sent, raw a reply that was not taken apart
 	// yet.
 	text, raw []byte
-	// get says that a string is appended to dst, lend that the answer may share the
-	// memory of raw.
-	get, lend bool
-	node      *node
+	// get says that a string is appended to dst.
+	get bool
+	// lend is the size of a reply up to which the answer may share the memory of raw.
+	lend int
+	node *node
 	answer
 }
 
@@ -52,6 +57,13 @@ type answer struct {
 	size  int
 	// loan is the command whose memory value shares; nil: value has its own.
 	loan *command
+}
+
+// free ends the loan of an answer, if it is one.
+func (a *answer) free() {
+	if a.loan != nil {
+		a.loan.Free()
+	}
 }
 
 // Free ends the loan of an answer: its value must not be used any more.
@@ -77,9 +89,12 @@ func (n *node) newCommand(key string) *command {
 
 // free lets c be used again.
 func (n *node) free(c *command) {
-	c.key, c.get, c.lend, c.Until, c.answer = "", false, false, time.Time{}, answer{}
+	c.key, c.get, c.lend, c.Until, c.answer = "", false, 0, time.Time{}, answer{}
 	if c.text, c.raw = c.text[:0], c.raw[:0]; cap(c.text) > 2*small {
 		c.text = nil
+	}
+	if cap(c.raw) > 2*lentWhole {
+		c.raw = nil
 	}
 	n.commands.Put(c)
 }
@@ -126,7 +141,7 @@ func (c *command) copy() *command {
 // accept returns the answer of c, learns from it, and frees c unless it is kept or
 // lent.
 func (n *node) accept(c *command, kept bool) answer {
-	lends := c.lend && len(c.raw) > 0
+	lends := c.lend > 0 && len(c.raw) > 0
 	switch {
 	case lends:
 		c.value = resp.Parse(c.raw)
@@ -153,7 +168,7 @@ func (n *node) accept(c *command, kept bool) answer {
 // left to the command's caller.
 func (c *command) Answer(reply []byte) bool {
 	c.size = len(reply)
-	if c.get && cap(c.dst)-len(c.dst) >= len(reply) || len(reply) > lent {
+	if c.get && cap(c.dst)-len(c.dst) >= len(reply) || len(reply) > max(lent, c.lend) {
 		c.take(reply)
 		return true
 	}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"time"
+
+	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/slots"
 )
 
 // Stream is a string reply that is read piece by piece. It holds a connection
@@ -212,14 +216,102 @@ func (s *Stream) Close() error {
 
 // GetTo copies the value of key to w piece by piece, and returns how many
 // bytes w took. A missing key is [ErrNil]; nothing is written then. After an
-// error in the middle w has a part of the value.
+// error in the middle w has a part of the value. Nothing is allocated. A value that is
+// expected to be small comes over the shared connection, and is one Write.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (int64, error) {
-	s, err := c.Stream(ctx, "GET", key)
+	if c.cluster == nil {
+		v, err := route{n: c.home}.startCopy(ctx, ctx, key)
+		if err != nil {
+			return 0, err
+		}
+		return v.writeTo(w)
+	}
+	var v copying
+	err := c.cluster.follow(ctx, c.cluster.target("GET", slots.Of(key)), func(attempt context.Context, r route) (err error) {
+		v, err = r.startCopy(attempt, ctx, key)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
-	defer s.Close()
-	return s.WriteTo(w)
+	return v.writeTo(w)
+}
+
+// copying is a string on its way to a writer: it has come whole, or is still to be read.
+type copying struct {
+	whole  answer
+	stream Stream // if whole has none
+}
+
+// startCopy begins to read the value of key. The rest of it is bounded by ctx.
+func (r route) startCopy(attempt, ctx context.Context, key string) (v copying, err error) {
+	if r.n.o.Trace == nil {
+		return r.startCopyEither(attempt, ctx, key)
+	}
+	err = r.n.traced(ctx, single("GET"), func() error {
+		v, err = r.startCopyEither(attempt, ctx, key)
+		return err
+	})
+	return v, err
+}
+
+// startCopyEither is startCopy over the shared connection, or one of its own.
+func (r route) startCopyEither(attempt, ctx context.Context, key string) (v copying, err error) {
+	if c := r.shared(key); c != nil {
+		c.lend = lentWhole
+		c.text = resp.AppendGet(c.text, key)
+		a, err := r.n.share(attempt, "GET", c, time.Now())
+		switch {
+		case err == nil && a.value.Kind() != resp.Bulk:
+			err = newReply(a.value).mismatch("string")
+			a.free()
+			return v, err
+		case err != errElsewhere:
+			a.found = err == nil
+			r.n.noteStreamed(key, int64(a.size))
+			return copying{whole: a}, err
+		}
+	}
+	var size int64
+	v.stream.held, err = r.take(attempt, ctx, "GET", func(cn *conn) (answer, err error) {
+		cn.W = resp.AppendGet(cn.W, key)
+		if err = cn.flush(true); err == nil {
+			size, answer, err = cn.streamHeader()
+		}
+		return answer, err
+	})
+	if err == nil {
+		v.stream.size, v.stream.left = size, size
+		r.n.noteStreamed(key, size)
+	}
+	return v, err
+}
+
+// noteStreamed learns from the size of a value that is written to somewhere else: one that
+// the buffer of a connection cannot hold needs no memory over a connection of its own.
+func (n *node) noteStreamed(key string, size int64) {
+	if size > streamFrom {
+		size = math.MaxInt32
+	}
+	n.sizes.Note(key, int(size))
+}
+
+// writeTo writes the whole string to w. It may be called once.
+func (v *copying) writeTo(w io.Writer) (int64, error) {
+	if !v.whole.found {
+		defer v.stream.Close()
+		return v.stream.WriteTo(w)
+	}
+	defer v.whole.free()
+	p := v.whole.value.Bytes()
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n, err := w.Write(p)
+	if err == nil && n != len(p) {
+		err = io.ErrShortWrite
+	}
+	return int64(max(n, 0)), err
 }
 
 // SetFrom sets key to the next n bytes of r, with a life of ttl (zero: for

@@ -74,6 +74,9 @@ func TestStreamLeftEarlyClosesItsConnection(t *testing.T) {
 		}
 		st.Read(make([]byte, 10))
 		st.Close()
+		if _, err := c.GetTo(t.Context(), "k", io.Discard); err != nil { // from now on it is known to be large
+			t.Fatal(err)
+		}
 		broken := errors.New("full")
 		if _, err := c.GetTo(t.Context(), "k", failing{broken}); !errors.Is(err, broken) {
 			t.Error(err)
@@ -174,7 +177,21 @@ func TestStreamCutShortIsUnexpectedEOF(t *testing.T) {
 			ss.Hangup()
 		})
 		var b strings.Builder
-		n, err := c.GetTo(t.Context(), "k", &b)
+		n, err := c.GetTo(t.Context(), "k", &b) // over the shared connection: all or nothing
+		if n != 0 || b.Len() != 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%d, %q, %v", n, b.String(), err)
+		}
+		s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
+			ss.Out = append(append(ss.Out, "$40000\r\n"...), strings.Repeat("x", 40_000)+"\r\n"...)
+		})
+		if n, err := c.GetTo(t.Context(), "k", io.Discard); n != 40_000 || err != nil {
+			t.Error(n, err)
+		}
+		s.Handle("GET", func(ss *fakeredis.Session, _ [][]byte) {
+			ss.Out = append(ss.Out, "$40000\r\nabc"...)
+			ss.Hangup()
+		})
+		n, err = c.GetTo(t.Context(), "k", &b)
 		if n != 3 || b.String() != "abc" || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%d, %q, %v", n, b.String(), err)
 		}

@@ -75,7 +75,7 @@ func (s tierServer) read(ctx context.Context, timeout time.Duration, now time.Ti
 	const name = "HMGET"
 	s.look(now)
 	if c := s.r.shared(key); c != nil {
-		c.text, c.lend = put(c.text, key), true
+		c.text, c.lend = put(c.text, key), lent
 		if timeout > 0 {
 			c.Until = now.Add(timeout)
 		}

@@ -39,7 +39,7 @@ type Config[K comparable, V any] struct {
 	// Policy decides which entries make room.
 	Policy evict.Policy
 	// EvictShare is the share of the bound that is evicted when room is needed, 0 to 1, in
-	// whole millionths. See slices.go.
+	// whole millionths. See rest.
 	EvictShare float64
 	// IdleTTL is how long an entry lives that is not read; see evict.Idle. Zero means
 	// that reads do not matter.
@@ -105,10 +105,8 @@ type core struct {
 	clock clock
 
 	maxEntries, maxWeight atomic.Int64
-	// evictPPM is Config.EvictShare in millionths. It is written once.
-	evictPPM int64
-	rest     rest
-	_        [40]byte
+	rest                  rest
+	_                     [40]byte
 	totals
 	_ [40]byte
 
@@ -137,7 +135,7 @@ func New[K comparable, V any](o Config[K, V]) *Cache[K, V] {
 		c.texts = true
 	}
 	c.policy, c.listens = o.Policy, o.Policy.Listens()
-	c.evictPPM = int64(math.Round(o.EvictShare * million))
+	c.rest.ppm = int64(math.Round(o.EvictShare * million))
 	c.idle = evict.NewIdle(o.IdleTTL)
 	c.init(o.MaxEntries, o.MaxWeight)
 	if o.Timeless && c.idle.Life == 0 {

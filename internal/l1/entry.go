@@ -175,3 +175,63 @@ func After(now int64, d time.Duration) int64 {
 	}
 	return now + int64(d)
 }
+
+// clear empties the shards one after the other and, if closing, closes each.
+func (c *core) clear(closing bool) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		s.closed = s.closed || closing
+		c.pinned.Add(-int64(s.order.Unpin()))
+		old, less := s.empty()
+		c.release(less)
+		s.mu.Unlock()
+		if c.notify != nil {
+			old.each(func(h *evict.Head) bool {
+				c.tellOne(removed{h, Cleared})
+				return true
+			})
+		}
+	}
+}
+
+// note counts a removal and, if there is a Notify function, adds it to the
+// list. It needs the shard's mutex.
+func (c *core) note(s *shard, gone []removed, h *evict.Head, r Reason) []removed {
+	switch r {
+	case Evicted:
+		s.evicted++
+	case Expired:
+		s.expired++
+	}
+	if c.notify == nil {
+		return nil
+	}
+	return append(gone, removed{h, r})
+}
+
+// tell calls Config.Notify for each removed entry. The caller holds no lock.
+func (c *core) tell(gone []removed) {
+	for _, r := range gone {
+		c.tellOne(r)
+	}
+}
+
+// tellOne recovers from a panic of the callback, so that it does not stop the
+// rest of the list or the sweeper.
+func (c *core) tellOne(r removed) {
+	defer func() {
+		if recover() != nil {
+			c.panics.Add(1)
+		}
+	}()
+	c.notify(r.head, r.reason)
+}
+
+// reasonAt returns r, or Expired if the entry was dead at now.
+func (c *core) reasonAt(r Reason, h *evict.Head, now int64) Reason {
+	if c.idle.Over(h, now) {
+		return Expired
+	}
+	return r
+}

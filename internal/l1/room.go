@@ -1,8 +1,8 @@
 package l1
 
 import (
-	"cmp"
-	"slices"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -81,7 +81,7 @@ func (c *core) crowded(held, d change) bool {
 func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed, bool) {
 	var freed change
 	for !c.reserve(change{d.entries + freed.entries, d.weight + freed.weight}) {
-		if c.evictPPM > 0 && freed == (change{}) {
+		if c.rest.ppm > 0 && freed == (change{}) {
 			c.owe(d)
 		}
 		var less change
@@ -143,7 +143,7 @@ func (c *core) evictAround(own int, d change, keep *evict.Head, gone []removed) 
 
 // shrink evicts from one shard until d fits.
 func (c *core) shrink(s *shard, d change, how eviction, gone []removed) []removed {
-	if c.evictPPM > 0 {
+	if c.rest.ppm > 0 {
 		c.owe(d)
 	}
 	for n := sliceEntries; n == sliceEntries; {
@@ -198,103 +198,223 @@ func (c *core) unpin() {
 	}
 }
 
-// used records the hit of an entry that has a State and has not reached its deadline at
-// now, and reports whether its idle life has not ended either.
-func (c *core) used(h *evict.Head, state uint32, now int64) (alive bool) {
-	switch {
-	case c.idle.Life == 0:
-	case c.idle.Settled(state, now):
-		return true
-	case !c.idle.Read(h, now):
-		return false
-	}
-	if c.listens {
-		c.hit(h)
-	} else {
-		h.Touch()
-	}
-	return true
+// Evictions of many entries are made in slices: for a lowered bound, and for a
+// share of the cache (Config.EvictShare). A slice takes one lock for as long as it takes to
+// evict a few entries, from the shard that holds the most. The caller evicts the first
+// slices itself, and the goroutine of the sweeper evicts the rest.
+//
+// Invariant: the totals never exceed the bounds. So Resize lowers a bound step by step:
+// the room of an entry that a slice evicts is given to nobody.
+
+const (
+	// sliceEntries is the largest number of entries that a slice evicts: some 0.1 ms.
+	sliceEntries = 256
+	// storeEvicts and resizeEvicts are the entries beyond which a store and Resize leave
+	// evictions to the goroutine.
+	storeEvicts, resizeEvicts = 4 * sliceEntries, 64 * sliceEntries
+)
+
+// rest is to be evicted.
+type rest struct {
+	// ppm is Config.EvictShare in millionths. It is written once.
+	ppm int64
+	// entries and weight are left of a share of the cache; zero or less if nothing is.
+	entries, weight atomic.Int64
+	// left says that the sweeper evicts it, and not a store that is about to.
+	left atomic.Bool
+
+	mu sync.Mutex // guards the following, and changes of the bounds
+	// wanted are the bounds that Resize was asked for. The bounds are not lower.
+	wanted change
+	// lowering says that a bound is above the wanted one.
+	lowering atomic.Bool
 }
 
-// hit tells a policy that listens of a hit.
-func (c *core) hit(h *evict.Head) { c.shardOf(h).hit(h) }
-
-// Cool takes one of the uses that h counts, and reports whether there was one: an entry
-// that is cooled again and again, and is not read, has none after MaxUses times, with a
-// policy that listens after the first.
-func (c *core) Cool(h *evict.Head) bool {
-	n := h.Uses()
-	if n > 0 {
-		h.SetUses(n - 1)
+// bound returns n, or the most that totals can be if n is not positive.
+func bound(n, most int64) int64 {
+	if n <= 0 {
+		return Forever
 	}
-	return n > 0
+	return min(n, most)
 }
 
-// hottest returns up to n living entries in descending order of their ranks.
-func (c *core) hottest(n int) (all []evict.Ranked) {
+// setBounds sets the bounds; zero or less means none. A bound that the totals exceed is
+// lowered to these only.
+func (c *core) setBounds(entries, weight int64) {
+	r := &c.rest
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted = change{bound(entries, Forever), bound(weight, maxBound)}
+	c.maxEntries.Store(max(r.wanted.entries, min(c.maxEntries.Load(), c.entries.Load())))
+	c.maxWeight.Store(max(r.wanted.weight, min(c.maxWeight.Load(), c.weight.Load())))
+	r.lowering.Store(c.maxEntries.Load() > r.wanted.entries || c.maxWeight.Load() > r.wanted.weight)
+}
+
+// wanted returns the bounds that the cache has, or will have soon.
+func (c *core) wanted() change {
+	c.rest.mu.Lock()
+	defer c.rest.mu.Unlock()
+	return c.rest.wanted
+}
+
+// lower takes the room of an evicted entry, a negative change, from bounds that are above
+// the wanted ones, before other writers can have it.
+func (c *core) lower(less change) {
+	r := &c.rest
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.maxEntries.Store(max(r.wanted.entries, c.maxEntries.Load()+less.entries))
+	c.maxWeight.Store(max(r.wanted.weight, c.maxWeight.Load()+less.weight))
+	r.lowering.Store(c.maxEntries.Load() > r.wanted.entries || c.maxWeight.Load() > r.wanted.weight)
+}
+
+// million is the unit of rest.ppm.
+const million = 1_000_000
+
+// owe notes that a store has found no room for d: a share of each bound that d would
+// exceed is to be evicted, rounded down, unless such a share is on its way.
+func (c *core) owe(d change) {
+	part := func(bound int64) int64 {
+		bound = min(bound, maxBound)
+		return bound/million*c.rest.ppm + bound%million*c.rest.ppm/million
+	}
+	if d == (change{}) || c.rest.entries.Load() > 0 || c.rest.weight.Load() > 0 {
+		return
+	}
+	if bound := c.maxEntries.Load(); c.entries.Load()+d.entries > bound {
+		c.rest.entries.Store(part(bound))
+	}
+	if bound := c.maxWeight.Load(); c.weight.Load()+d.weight > bound {
+		c.rest.weight.Store(part(bound))
+	}
+}
+
+// owes returns how much is to be evicted.
+func (c *core) owes() (d change) {
+	r := &c.rest
+	d = change{max(0, r.entries.Load()), max(0, r.weight.Load())}
+	if r.lowering.Load() {
+		w := c.wanted()
+		d.entries = max(d.entries, c.maxEntries.Load()-w.entries)
+		d.weight = max(d.weight, c.maxWeight.Load()-w.weight)
+	}
+	return d
+}
+
+// pay notes the eviction of an entry, a negative change: so much less is owed of a share.
+func (c *core) pay(less change) {
+	if c.rest.entries.Load() > 0 {
+		c.rest.entries.Add(less.entries)
+	}
+	if c.rest.weight.Load() > 0 {
+		c.rest.weight.Add(less.weight)
+	}
+}
+
+// forgive is called when nothing is left that may be evicted.
+func (c *core) forgive() {
+	c.rest.entries.Store(0)
+	c.rest.weight.Store(0)
+	if c.rest.lowering.Load() {
+		c.lower(change{-Forever / 2, -Forever / 2})
+	}
+}
+
+// settle evicts until nothing is owed, in slices, but no more than most entries and a slice. keep
+// stays, if there is one. It reports whether nothing is owed any more.
+func (c *core) settle(most int, keep *evict.Head, gone []removed) ([]removed, bool) {
+	for n := 0; ; {
+		d := c.owes()
+		if d == (change{}) {
+			return gone, true
+		}
+		if n >= most {
+			return gone, false
+		}
+		var evicted int
+		if gone, evicted = c.slice(d, keep, gone); evicted > 0 {
+			n += evicted
+			continue
+		}
+		if c.rest.lowering.Load() && c.pinned.Load() > 0 {
+			c.unpin() // together they exceed the bounds
+			continue
+		}
+		c.forgive()
+	}
+}
+
+// slice evicts entries from the shard that holds the most, or from the next one that has
+// any to evict, and returns their number.
+func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
+	first, most := 0, int64(-1)
 	for i := range c.shards {
-		all = append(all, c.shards[i].hottest(n, c.clock.now())...)
+		held := c.shards[i].entries.Load()
+		if d.entries == 0 {
+			held = c.shards[i].weight.Load()
+		}
+		if held > most {
+			first, most = i, held
+		}
 	}
-	slices.SortStableFunc(all, func(a, b evict.Ranked) int { return cmp.Compare(b.Rank, a.Rank) })
-	return all[:min(n, len(all))]
+	for i := range c.shards {
+		if gone, n = c.sliceOf(&c.shards[(first+i)%len(c.shards)], d, keep, gone); n > 0 {
+			return gone, n
+		}
+	}
+	return gone, 0
 }
 
-// clear empties the shards one after the other and, if closing, closes each.
-func (c *core) clear(closing bool) {
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.Lock()
-		s.closed = s.closed || closing
-		c.pinned.Add(-int64(s.order.Unpin()))
-		old, less := s.empty()
+// sliceOf evicts from one shard: no more than its part of d, so that the shards stay even.
+func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
+	part := func(n int64) int64 { return (n + int64(len(c.shards)) - 1) / int64(len(c.shards)) }
+	d = change{part(d.entries), part(d.weight)}
+	s.mu.Lock()
+	defer s.unlock()
+	for n < sliceEntries && (d.entries > 0 || d.weight > 0) {
+		var less change
+		if gone, less = c.evictOne(s, change{}, eviction{forced: true, keep: keep}, gone); less.entries == 0 {
+			break
+		}
+		c.pay(less)
+		if c.rest.lowering.Load() {
+			c.lower(less)
+		}
 		c.release(less)
-		s.mu.Unlock()
-		if c.notify != nil {
-			old.each(func(h *evict.Head) bool {
-				c.tellOne(removed{h, Cleared})
-				return true
-			})
-		}
+		d.entries += less.entries
+		d.weight += less.weight
+		n++
 	}
+	return gone, n
 }
 
-// note counts a removal and, if there is a Notify function, adds it to the
-// list. It needs the shard's mutex.
-func (c *core) note(s *shard, gone []removed, h *evict.Head, r Reason) []removed {
-	switch r {
-	case Evicted:
-		s.evicted++
-	case Expired:
-		s.expired++
+// settleStore evicts some entries, for a store of keep, and leaves the rest to the
+// sweeper.
+func (c *core) settleStore(keep *evict.Head, gone []removed) []removed {
+	gone, done := c.settle(storeEvicts, keep, gone)
+	if !done {
+		c.leaveBehind()
 	}
-	if c.notify == nil {
-		return nil
-	}
-	return append(gone, removed{h, r})
+	return gone
 }
 
-// tell calls Config.Notify for each removed entry. The caller holds no lock.
-func (c *core) tell(gone []removed) {
-	for _, r := range gone {
-		c.tellOne(r)
-	}
+// leaveBehind leaves the evictions to the sweeper.
+func (c *core) leaveBehind() {
+	c.rest.left.Store(true)
+	c.workSweeper()
 }
 
-// tellOne recovers from a panic of the callback, so that it does not stop the
-// rest of the list or the sweeper.
-func (c *core) tellOne(r removed) {
-	defer func() {
-		if recover() != nil {
-			c.panics.Add(1)
-		}
-	}()
-	c.notify(r.head, r.reason)
-}
-
-// reasonAt returns r, or Expired if the entry was dead at now.
-func (c *core) reasonAt(r Reason, h *evict.Head, now int64) Reason {
-	if c.idle.Over(h, now) {
-		return Expired
+// settleBehind evicts some entries, if that was left to the sweeper, and reports whether
+// there is nothing more to do.
+func (c *core) settleBehind() bool {
+	if !c.rest.left.Swap(false) {
+		return true
 	}
-	return r
+	gone, done := c.settle(sliceEntries, nil, nil)
+	c.tell(gone)
+	if !done {
+		c.rest.left.Store(true)
+		runtime.Gosched()
+	}
+	return done
 }

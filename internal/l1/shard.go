@@ -1,6 +1,8 @@
 package l1
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -138,4 +140,45 @@ func (s *shard) empty() (*table, change) {
 	s.held = change{}
 	s.publish()
 	return old, less
+}
+
+// used records the hit of an entry that has a State and has not reached its deadline at
+// now, and reports whether its idle life has not ended either.
+func (c *core) used(h *evict.Head, state uint32, now int64) (alive bool) {
+	switch {
+	case c.idle.Life == 0:
+	case c.idle.Settled(state, now):
+		return true
+	case !c.idle.Read(h, now):
+		return false
+	}
+	if c.listens {
+		c.hit(h)
+	} else {
+		h.Touch()
+	}
+	return true
+}
+
+// hit tells a policy that listens of a hit.
+func (c *core) hit(h *evict.Head) { c.shardOf(h).hit(h) }
+
+// Cool takes one of the uses that h counts, and reports whether there was one: an entry
+// that is cooled again and again, and is not read, has none after MaxUses times, with a
+// policy that listens after the first.
+func (c *core) Cool(h *evict.Head) bool {
+	n := h.Uses()
+	if n > 0 {
+		h.SetUses(n - 1)
+	}
+	return n > 0
+}
+
+// hottest returns up to n living entries in descending order of their ranks.
+func (c *core) hottest(n int) (all []evict.Ranked) {
+	for i := range c.shards {
+		all = append(all, c.shards[i].hottest(n, c.clock.now())...)
+	}
+	slices.SortStableFunc(all, func(a, b evict.Ranked) int { return cmp.Compare(b.Rank, a.Rank) })
+	return all[:min(n, len(all))]
 }

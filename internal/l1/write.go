@@ -82,7 +82,7 @@ func (c *Cache[K, V]) store(e *Entry[K, V], a arrival, old *Entry[K, V], conditi
 		if o == Stored {
 			c.wakeSweeper(c.idle.End(&e.Head, a.now))
 		}
-		if c.evictPPM > 0 {
+		if c.rest.ppm > 0 {
 			gone = c.settleStore(a.head, gone)
 		}
 		return c.list(gone), o
