@@ -3,6 +3,7 @@ MODULES  := . cmd/strata contrib/goredis contrib/zstd otel prometheus test bench
 FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 6
+NEWER    ?= 1.27.0
 NARROW   := ./internal/resp ./internal/dump ./internal/mcmeta ./internal/l1 ./internal/envelope ./codec/...
 LINT     := bin/golangci-lint-v2.15.0
 
@@ -15,7 +16,7 @@ RACE := $(if $(shell command -v "$$(go env CC)"),-race)
 each = @set -e; for m in $(MODULES); do echo "== $$m"; (cd $$m && $(1)); done
 
 .DEFAULT_GOAL := help
-.PHONY: help fmt lint test build fuzz mutants real cover bench tidy check
+.PHONY: help fmt lint test build fuzz mutants real cover bench newer tidy check
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -36,10 +37,12 @@ test: ## unit tests of all modules with the race detector, and one real Redis
 
 # The linters vet all modules, in one workspace. That the tests of each module
 # find their imports without it is seen by listing them.
-build: ## compile each module on its own, and for other platforms; test what counts bytes with 32 bits
+build: ## compile each module on its own, and for other platforms; test what counts bytes with 32 bits and the next Go
 	$(call each,GOWORK=off go build -o /dev/null ./... && GOWORK=off go list -test -deps ./... >/dev/null)
 	@echo "== 386"; GOARCH=386 CGO_ENABLED=0 go vet ./...
 	@[ "$$(go env GOHOSTOS)/$$(go env GOHOSTARCH)" != linux/amd64 ] || GOARCH=386 CGO_ENABLED=0 go test -short $(NARROW)
+	@echo "== Go $(NEWER)"; if ! GOTOOLCHAIN=go$(NEWER) go version >/dev/null 2>&1; then echo "cannot be had: not tested with it"; \
+		else GOTOOLCHAIN=go$(NEWER) go test -short ./codec/...; fi
 	@set -e; for p in linux/arm64 darwin/arm64 windows/amd64; do \
 		echo "== $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 go build ./...; done
 
@@ -74,6 +77,9 @@ cover: ## share of statements that the root module's tests reach
 
 bench: ## compare with others: BENCH selects, COUNT repeats
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+
+newer: ## the tests of all modules with the next Go (NEWER, default 1.27.0)
+	@for m in $(MODULES); do echo "== $$m"; (cd $$m && GOTOOLCHAIN=go$(NEWER) go test -short ./...) || exit; done
 
 tidy: ## bring every go.mod in order
 	$(call each,go mod tidy)

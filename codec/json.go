@@ -90,8 +90,12 @@ func (f *jsonForm) spoilt(data []byte, pointer any) (why string) {
 	switch {
 	case (f.values.Open || f.values.Self) && jsonDepth(data) > jsonMostDepth:
 		return lossy.ErrDeep.Error()
-	case !f.values.Texts || !replaced(data):
+	case !f.values.Texts:
 		return ""
+	case !replaced(data):
+		if !replacesInside || !bytes.Contains(data, replacement) || !f.values.Garbled(reflect.ValueOf(pointer).Elem()) {
+			return ""
+		}
 	case f.values.Self: // a method may have written that itself
 		back := reflect.New(f.of)
 		if err := json.Unmarshal(data, back.Interface()); err == nil && f.values.Same(reflect.ValueOf(pointer).Elem(), back.Elem()) {
@@ -127,6 +131,16 @@ func jsonDepth(data []byte) (most int) {
 	}
 	return most
 }
+
+// replacement is the character in the place of bytes that are no UTF-8.
+var replacement = []byte("\ufffd") // read-only
+
+// replacesInside says that encoding/json writes the character itself, as a valid text has it,
+// and not its escape sequence: it does so since Go 1.27. read-only
+var replacesInside = func() bool {
+	data, err := json.Marshal("\xff")
+	return err == nil && bytes.Contains(data, replacement)
+}()
 
 // replaced reports whether JSON has the escape sequence that encoding/json writes in the
 // place of bytes that are no UTF-8. The character of a valid text is not escaped.

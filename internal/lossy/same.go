@@ -1,6 +1,9 @@
 package lossy
 
-import "reflect"
+import (
+	"reflect"
+	"unicode/utf8"
+)
 
 // Same reports whether two values of a type are equal as far as the type says: by its
 // method Equal or Cmp, or else by their parts. Parts that the encoding leaves out do not
@@ -138,4 +141,47 @@ func pointerTo(v reflect.Value) reflect.Value {
 	p := reflect.New(v.Type())
 	p.Elem().Set(v)
 	return p
+}
+
+// Garbled reports whether a text in v, a value that was encoded, or a key of a map in it is
+// no UTF-8. Check has looked at the parts that encode themselves.
+func (s *Values) Garbled(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.String:
+		return !utf8.ValidString(v.String())
+	case reflect.Pointer, reflect.Interface:
+		return !v.IsNil() && s.Garbled(v.Elem())
+	case reflect.Slice, reflect.Array:
+		return s.garbledElement(v)
+	case reflect.Map:
+		for i := v.MapRange(); i.Next(); {
+			if s.Garbled(i.Key()) || s.Garbled(i.Value()) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		return !s.encodesItself(v.Type()) && s.garbledField(v)
+	}
+	return false
+}
+
+func (s *Values) garbledElement(v reflect.Value) bool {
+	if v.Type().Elem().Kind() == reflect.Uint8 {
+		return false
+	}
+	for i := range v.Len() {
+		if s.Garbled(v.Index(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Values) garbledField(v reflect.Value) bool {
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); !s.leavesOut(&f) && s.Garbled(v.Field(i)) {
+			return true
+		}
+	}
+	return false
 }
