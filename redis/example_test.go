@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/strata-cache/strata/internal/fakeredis"
@@ -126,4 +130,64 @@ func ExampleOptions_cluster() {
 		return
 	}
 	fmt.Println(n)
+}
+
+// A handler copies a value to the response without holding it in memory.
+func ExampleClient_GetTo() {
+	c := connect()
+	defer c.Close()
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		n, err := c.GetTo(r.Context(), "files:"+r.PathValue("name"), w)
+		switch {
+		case err == nil:
+		case errors.Is(err, redis.ErrNil):
+			http.NotFound(w, r)
+		case n == 0:
+			http.Error(w, "Redis does not answer", http.StatusServiceUnavailable)
+		default:
+			panic(http.ErrAbortHandler) // a part is sent: only the end of the connection tells
+		}
+	}
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /files/{name}", handler)
+	if err := c.Set(context.Background(), "files:a", []byte("some bytes"), time.Hour); err != nil {
+		log.Print(err)
+	}
+	for _, path := range []string{"/files/a", "/files/b"} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
+	}
+	// Output:
+	// 200 some bytes
+	// 404 404 page not found
+}
+
+// A request of known or unknown length is sent to Redis while it is read.
+func ExampleClient_SetFrom() {
+	c := connect()
+	defer c.Close()
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		body := http.MaxBytesReader(w, r.Body, 64<<20)
+		// ContentLength is -1 if the client has not said it.
+		err := c.SetFrom(r.Context(), "files:"+r.PathValue("name"), body, r.ContentLength, 24*time.Hour)
+		if err != nil {
+			http.Error(w, "nothing is stored", http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT /files/{name}", handler)
+	for _, body := range []io.Reader{strings.NewReader("known"), struct{ io.Reader }{strings.NewReader("unknown")}} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest("PUT", "/files/a", body))
+		v, err := c.Do(context.Background(), "GET", "files:a").String()
+		fmt.Println(w.Code, v, err)
+	}
+	// Output:
+	// 204 known <nil>
+	// 204 unknown <nil>
 }

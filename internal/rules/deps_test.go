@@ -41,7 +41,7 @@ var levels = map[string]int{ // read-only
 	// 4: what is built around a cache.
 	"snapshot": 2, "admin": 4, "stratahttp": 4, "stratatest": 4, "otel": 4, "prometheus": 4,
 	// 5: programs, most of them in modules of their own.
-	"examples/service": 5, "cmd/strata": 5, "contrib/goredis": 5, "contrib/zstd": 5, "bench": 5, "test": 5,
+	"examples/service": 5, "examples/files": 5, "cmd/strata": 5, "contrib/goredis": 5, "contrib/zstd": 5, "bench": 5, "test": 5,
 }
 
 // testOnly are packages that exist for tests, and for commands that simulate.
