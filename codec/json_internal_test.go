@@ -298,3 +298,38 @@ func FuzzJSONStoresJustWhatComesBack(f *testing.F) {
 		judge(t, p)
 	})
 }
+
+// TestTextThatIsNoUTF8IsFoundInEachPart is for a Go whose encoding/json writes such a text
+// like a valid one.
+func TestTextThatIsNoUTF8IsFoundInEachPart(t *testing.T) {
+	const bad = "a\xff"
+	type inner struct{ S string }
+	type outer struct {
+		S    string
+		List []string
+		Map  map[string]inner
+		Any  any
+		At   *inner
+		Raw  []byte
+		Left string `json:"-"`
+		When time.Time
+	}
+	f := newJSONForm(reflect.TypeFor[outer]())
+	for name, want := range map[string]struct {
+		v   outer
+		bad bool
+	}{
+		"valid":   {outer{S: "\ufffd", List: []string{"\ufffd"}, Map: map[string]inner{"\ufffd": {"\ufffd"}}, Any: "\ufffd", Raw: []byte(bad), When: time.Now()}, false},
+		"left":    {outer{Left: bad}, false},
+		"field":   {outer{S: bad}, true},
+		"list":    {outer{List: []string{"", bad}}, true},
+		"key":     {outer{Map: map[string]inner{bad: {}}}, true},
+		"element": {outer{Map: map[string]inner{"": {bad}}}, true},
+		"any":     {outer{Any: map[string]any{"x": []any{bad}}}, true},
+		"pointer": {outer{At: &inner{bad}}, true},
+	} {
+		if got := f.values.Garbled(reflect.ValueOf(want.v)); got != want.bad {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
