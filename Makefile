@@ -16,7 +16,7 @@ RACE := $(if $(shell command -v "$$(go env CC)"),-race)
 each = @set -e; for m in $(MODULES); do echo "== $$m"; (cd $$m && $(1)); done
 
 .DEFAULT_GOAL := help
-.PHONY: help fmt lint test build fuzz mutants real cover bench newer tidy check
+.PHONY: help fmt lint test build fuzz mutants real cover bench newer up down tidy check
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -80,6 +80,19 @@ bench: ## compare with others: BENCH selects, COUNT repeats
 
 newer: ## the tests of all modules with the next Go (NEWER, default 1.27.0)
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && GOTOOLCHAIN=go$(NEWER) go test -short ./...) || exit; done
+
+# $(call compose,arguments) runs docker compose on the stack of dashboards, or says what is missing.
+compose = @if ! command -v docker >/dev/null; then echo "docker is not installed: $@ needs it" >&2; exit 1; \
+	elif ! docker compose version >/dev/null 2>&1; then echo "docker has no compose: install its plugin docker-compose-plugin" >&2; exit 1; \
+	elif ! docker info >/dev/null 2>&1; then echo "docker does not answer: is its daemon running, and may you use it?" >&2; exit 1; \
+	else docker compose -f dashboards/compose.yaml $(1); fi
+
+up: ## start the demo with Redis, PostgreSQL, Prometheus, Grafana and Jaeger in containers
+	$(call compose,up --build --detach)
+	@echo "Grafana http://127.0.0.1:3000, Prometheus http://127.0.0.1:9090, Jaeger http://127.0.0.1:16686"
+
+down: ## stop the containers of `make up` and remove them
+	$(call compose,down --volumes)
 
 tidy: ## bring every go.mod in order
 	$(call each,go mod tidy)

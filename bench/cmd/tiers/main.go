@@ -1,6 +1,7 @@
-// Command tiers measures what each tier costs and brings: Redis alone, strata
-// with L1 alone, and strata with both, warm and cold. It starts a Redis server
-// of its own on the loopback interface.
+// Command tiers measures what each tier costs and brings: the origin alone, Redis alone,
+// strata with L1 alone, and strata with both, warm and cold. It starts a Redis server
+// of its own on the loopback interface. The origin is a temporary SQLite file, or the
+// PostgreSQL of --origin postgres://HOST/DATABASE, in a table that is removed at the end.
 //
 // The rows take turns in short slices, in several rounds; a row's numbers are
 // medians of its slices, and ratios are taken within a round.
@@ -25,12 +26,14 @@ type config struct {
 	goroutines int
 	keys       int
 	skew       float64 // s of the Zipf distribution
+	origin     string  // sqlite, or a URL postgres://…
 }
 
 func main() {
 	cfg := config{goroutines: 100, keys: 10_000, skew: 1.01}
 	flag.IntVar(&cfg.rounds, "rounds", 15, "number of interleaved `rounds`")
 	flag.DurationVar(&cfg.slice, "slice", 250*time.Millisecond, "`time` for each row in each round")
+	flag.StringVar(&cfg.origin, "origin", "sqlite", "the database: sqlite, or a `URL` postgres://HOST/DATABASE")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -89,11 +92,20 @@ func (r *row) quantile(q float64) time.Duration {
 	return rig.Median(xs)
 }
 
+// aloneMinus is the difference of two rows of one caller in the median of a read.
+func aloneMinus(a, b *row) string {
+	differences := make([]time.Duration, len(a.runs))
+	for i := range a.runs {
+		differences[i] = a.runs[i].Quantile(0.5) - b.runs[i].Quantile(0.5)
+	}
+	return fmt.Sprintf("%s (one caller: look-up in L1, the state of the entry, decoding, storing in L1)", rig.Short(rig.Median(differences)))
+}
+
 func report(out io.Writer, cfg config, s *subjects, rows []*row) error {
 	named := map[string]*row{}
 	p := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
-	p("%s, Redis %s over loopback TCP. %d goroutines, %s keys, Zipf s=%v, values of 256 B (a struct, JSON in Redis), %d rounds.",
-		rig.Machine(), s.server.Version(context.Background(), s.client), cfg.goroutines, rig.Thousands(float64(cfg.keys)), cfg.skew, cfg.rounds)
+	p("%s, Redis %s over loopback TCP, origin %s. %d goroutines, %s keys, Zipf s=%v, values of 256 B (a struct, JSON in Redis), %d rounds.",
+		rig.Machine(), s.server.Version(context.Background(), s.client), s.origin.name, cfg.goroutines, rig.Thousands(float64(cfg.keys)), cfg.skew, cfg.rounds)
 	p("")
 	p("| | ops/s | p50 | p99 | answered by L1 |")
 	p("|---|---:|---:|---:|---:|")
@@ -114,8 +126,11 @@ func report(out io.Writer, cfg config, s *subjects, rows []*row) error {
 	ratio(tieredWarm, redisOnly)
 	ratio(tieredCold, redisOnly)
 	ratio(redisOnly, goRedis)
+	ratio(redisOnly, originOnly)
+	ratio(tieredWarm, originOnly)
+	p("- a local miss before Redis minus Redis: %v", aloneMinus(named[tieredAlone], named[redisAlone]))
 	p("")
-	p("Redis rows: plain GET, bytes not decoded, clients with their default pools. Cold rows: a new instance each time, Redis full.")
+	p("Origin row: one row by its primary key, not decoded. Redis rows: plain GET, bytes not decoded, clients with their default pools. Cold rows: a new instance each time, Redis full.")
 	p("Of calls that L1 answers one in %d is timed, and what reading the clock costs is taken off; of others every one.", sampled)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -17,12 +18,15 @@ import (
 
 // Names of rows.
 const (
-	redisOnly  = "Redis only"
-	goRedis    = "Redis only, go-redis"
-	localOnly  = "local only"
-	tieredWarm = "tiered, warm"
-	tieredCold = "tiered, cold: each key once"
-	tieredZipf = "tiered, cold: as many reads as keys"
+	originOnly  = "origin only"
+	redisOnly   = "Redis only"
+	goRedis     = "Redis only, go-redis"
+	localOnly   = "local only"
+	tieredWarm  = "tiered, warm"
+	tieredCold  = "tiered, cold: each key once"
+	tieredZipf  = "tiered, cold: as many reads as keys"
+	redisAlone  = "one caller: Redis only"
+	tieredAlone = "one caller: tiered, cold"
 )
 
 // sampled is how many of the quickest calls go by for each that is timed.
@@ -39,6 +43,7 @@ type subjects struct {
 	server *servers.RedisServer
 	client *redis.Client
 	peer   *goredis.Client
+	origin *origin
 	local  *cache
 	tiered *cache
 
@@ -57,6 +62,9 @@ func newSubjects(ctx context.Context, cfg config) (s *subjects, err error) {
 		}
 	}()
 	if s.client, err = s.server.Open(); err != nil {
+		return nil, err
+	}
+	if s.origin, err = openOrigin(ctx, cfg.origin, s.keys); err != nil {
 		return nil, err
 	}
 	s.peer = goredis.NewClient(&goredis.Options{Addr: s.server.Addr})
@@ -127,6 +135,11 @@ func (s *subjects) close() {
 	if s.peer != nil {
 		s.peer.Close()
 	}
+	if s.origin != nil {
+		if err := s.origin.close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
 	if s.client != nil {
 		s.client.Close()
 	}
@@ -145,6 +158,7 @@ func (s *subjects) rows() []*row {
 	remote := rig.Load{Goroutines: s.cfg.goroutines, For: s.cfg.slice}
 	memory := remote
 	memory.Every = sampled
+	alone := rig.Load{Goroutines: 1, Calls: min(s.cfg.keys, 1000)}
 	once := rig.Load{Goroutines: s.cfg.goroutines, Calls: s.cfg.keys / s.cfg.goroutines}
 
 	plain := make([]string, len(s.keys))
@@ -157,6 +171,7 @@ func (s *subjects) rows() []*row {
 	}
 	each := func(g, i int) string { return s.keys[i*s.cfg.goroutines+g] }
 	return []*row{
+		s.plainRow(originOnly, remote, func(g, i int) error { return s.origin.get(s.ctx, s.key(g, i)) }),
 		s.plainRow(redisOnly, remote, func(g, i int) error {
 			_, err := s.client.AppendGet(s.ctx, nil, plainKey(g, i))
 			return err
@@ -169,6 +184,11 @@ func (s *subjects) rows() []*row {
 		s.cacheRow(tieredWarm, memory, func() (*cache, error) { return s.tiered, nil }, s.key, warm),
 		s.cacheRow(tieredCold, once, func() (*cache, error) { return s.open(true) }, each, cold),
 		s.cacheRow(tieredZipf, once, func() (*cache, error) { return s.open(true) }, s.key, mixed),
+		s.plainRow(redisAlone, alone, func(_, i int) error {
+			_, err := s.client.AppendGet(s.ctx, nil, plain[i])
+			return err
+		}),
+		s.cacheRow(tieredAlone, alone, func() (*cache, error) { return s.open(true) }, func(_, i int) string { return s.keys[i] }, cold),
 	}
 }
 
