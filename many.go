@@ -26,13 +26,7 @@ func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, 
 	if err := c.callError(&o); err != nil {
 		return nil, err
 	}
-	if load == nil {
-		load = c.o.ManyLoader
-	}
-	if load == nil {
-		load = c.eachOf(c.o.Loader)
-	}
-	if load == nil {
+	if load = c.manyLoader(load); load == nil {
 		return nil, ErrNoLoader
 	}
 	r := many[K, V]{c: c, load: load, call: o, found: make(map[K]V, len(keys)), ctx: ctx}
@@ -41,6 +35,17 @@ func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, 
 		return r.found, &PartialError[K]{r.failed}
 	}
 	return r.found, nil
+}
+
+// manyLoader returns load, or else the loader of the Options; nil if there is none.
+func (c *Cache[K, V]) manyLoader(load ManyLoader[K, V]) ManyLoader[K, V] {
+	if load == nil {
+		load = c.o.ManyLoader
+	}
+	if load == nil {
+		load = c.eachOf(c.o.Loader)
+	}
+	return load
 }
 
 // eachOf is load for several keys, one after the other; nil if there is none.

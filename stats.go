@@ -52,7 +52,7 @@ type Stats struct {
 	// entry could be served; RefreshesDropped counts reads that started none,
 	// because Limits.MaxRefreshes were running.
 	Refreshes, RefreshesDropped uint64
-	// Warmed counts keys that [Cache.Warm] looked up in L2.
+	// Warmed counts keys that [Cache.Warm] looked up in L2, and those that it had loaded.
 	Warmed uint64
 	// StaleRevalidating, StaleOnError and StaleAllowed count stale values that were
 	// served: while they were refreshed; because a load had failed, took longer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
@@ -12,16 +13,21 @@ import (
 )
 
 var (
-	errWarmAlone   = errors.New("strata: warm: the cache has no Tier to read from; SetMany stores values of a source")
+	errWarmAlone   = errors.New("strata: warm: the cache has no Tier to read from; WarmOptions.Load loads keys")
 	errWarmOff     = errors.New("strata: warm: Memory.Off leaves no place for entries")
 	errWarmRefused = errors.New("strata: warm: L2 does not answer")
+	errWarmFailed  = errors.New("strata: warm: no load succeeds")
 )
 
 // WarmOptions configure [Cache.Warm]. The zero WarmOptions set no limit.
 type WarmOptions struct {
-	// PerSecond is the number of keys that are read from L2 in a second at most. 0 means
-	// as many as L2 answers. A negative number is an error.
+	// PerSecond is the number of keys that are read from L2, or loaded, in a second at most.
+	// 0 means as many as L2 and the origin answer. A negative number is an error.
 	PerSecond int
+	// Load has keys that L2 does not have loaded, by Options.ManyLoader, one batch at a time,
+	// or else by Options.Loader, one key after the other. Such loads are like those of
+	// GetMany: with leases, limits and remembered failures.
+	Load bool
 	// Progress, if set, is called after each batch of up to 500 keys.
 	Progress func(Warmed)
 }
@@ -29,8 +35,9 @@ type WarmOptions struct {
 // Warmed is the result of [Cache.Warm], or how far it is.
 type Warmed struct {
 	// Keys is the number of keys so far. Present is the number of those that L1 had
-	// already, Found of those that L2 had, and Absent of those that neither had.
-	Keys, Present, Found, Absent int
+	// already, Found of those that L2 had, Loaded and Failed of those with a load that has
+	// succeeded or failed, and Absent of the others.
+	Keys, Present, Found, Loaded, Failed, Absent int
 }
 
 // Warm reads keys from L2 into L1, so that the first callers of a new instance find them
@@ -42,12 +49,12 @@ type Warmed struct {
 // entries are not in doubt later.
 //
 // Warm stores nothing that a read would not store, so it brings back no value that was
-// dropped. It runs no Loader: keys that L2 does not have are left to their readers. It is
+// dropped. Without WarmOptions.Load, keys that L2 does not have are left to their readers. It is
 // no read: Stats counts it as Warmed, and no hook for hits and misses is called.
 //
 // It returns ctx's error if ctx ends first, so ctx carries the limit of its time, and an
-// error if L2 does not answer three batches in a row, the cache has no Tier or Memory.Off, or is closed. The keys
-// so far are warm all the same.
+// error if in three batches in a row L2 does not answer, or all loads fail, if the cache has
+// Memory.Off, no Tier or no loader, or is closed. The keys so far are warm all the same.
 func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions) (Warmed, error) {
 	switch err := c.warmable(ctx); {
 	case err != nil:
@@ -56,10 +63,13 @@ func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions)
 		return Warmed{}, errors.New("strata: warm: PerSecond is negative")
 	case c.passesMemory(&call{}):
 		return Warmed{}, errWarmOff
-	case !c.l2.HasTier():
+	case !o.Load && !c.l2.HasTier():
 		return Warmed{}, errWarmAlone
 	}
 	w := warming[K, V]{c: c, o: o, start: time.Now()}
+	if w.load = c.manyLoader(nil); o.Load && w.load == nil {
+		return Warmed{}, ErrNoLoader
+	}
 	if err := c.joinBus(ctx); err != nil || w.room() == 0 {
 		return w.so, err
 	}
@@ -111,10 +121,11 @@ func (c *core) warmable(ctx context.Context) error {
 type warming[K comparable, V any] struct {
 	c     *Cache[K, V]
 	o     WarmOptions
+	load  ManyLoader[K, V]
 	start time.Time
 	so    Warmed
-	asked int // keys that L2 was asked for
-	// refused is the number of batches in a row that L2 did not answer.
+	asked int // keys that L2 was asked for, or that were loaded
+	// refused is the number of batches in a row that L2 did not answer, or that failed.
 	refused int
 }
 
@@ -162,30 +173,38 @@ func (w *warming[K, V]) batch(ctx context.Context, keys []K) error {
 	if len(missing) > 0 {
 		err = w.lookUp(ctx, missing)
 	}
-	w.so.Absent = w.so.Keys - w.so.Present - w.so.Found
+	w.so.Absent = w.so.Keys - w.so.Present - w.so.Found - w.so.Loaded - w.so.Failed
 	if w.o.Progress != nil {
 		w.o.Progress(w.so)
 	}
 	return err
 }
 
-// lookUp gets keys from L2 into L1.
+// lookUp gets keys from L2 into L1, or loads them.
 func (w *warming[K, V]) lookUp(ctx context.Context, keys []K) error {
-	c, failed := w.c, w.c.l2.Errors()
+	c, failed, reason := w.c, w.c.l2.Errors(), errWarmRefused
 	m := many[K, V]{c: c, ctx: ctx, warm: true, found: make(map[K]V, len(keys))}
-	c.counts.warmed.Add(uint64(len(keys)))
 	w.asked += len(keys)
-	m.flyOnce(ctx, nil, keys)
+	if c.l2.HasTier() {
+		c.counts.warmed.Add(uint64(len(keys)))
+		m.flyOnce(ctx, nil, keys)
+	}
 	w.so.Found += len(m.found)
-	switch err := c.warmable(ctx); {
-	case err != nil:
-		return err
-	case len(m.found) > 0 || c.l2.Errors() == failed && !c.l2.LeftAlone():
+	well := len(m.found) > 0 || c.l2.Errors() == failed && !c.l2.LeftAlone()
+	if w.o.Load {
+		keys = slices.DeleteFunc(keys, func(k K) bool { _, found := m.found[k]; return found })
+		c.counts.warmed.Add(uint64(len(keys)))
+		m = many[K, V]{c: c, ctx: ctx, load: w.load, found: make(map[K]V, len(keys))}
+		m.fly(ctx, keys)
+		w.so.Loaded, w.so.Failed = w.so.Loaded+len(m.found), w.so.Failed+len(m.failed)
+		well, reason = len(m.failed) < len(keys) || len(keys) == 0, errWarmFailed
+	}
+	if err := c.warmable(ctx); err != nil || well {
 		w.refused = 0
-		return nil
+		return err
 	}
 	if w.refused++; w.refused == mostRefused {
-		return errWarmRefused
+		return reason
 	}
 	return wait(ctx, 100*time.Millisecond) // a busy server
 }

@@ -53,7 +53,7 @@ func TestEntriesTakeTheMemoryOfTheGuide(t *testing.T) {
 		perEntry := func(packed int, fill func(c *redis.Client, from, to int)) int {
 			c := servers.StartRedis(t).Client(t)
 			mustDo(t, c, "CONFIG", "SET", "hash-max-ziplist-value", packed) // the name before Redis 7, too
-			fill(c, 0, batch) // connections, the buffers of the server, and the keys of the name
+			fill(c, 0, batch)                                               // connections, the buffers of the server, and the keys of the name
 			before := usedMemory(t, c)
 			fill(c, batch, batch+entries)
 			return (usedMemory(t, c) - before) / entries

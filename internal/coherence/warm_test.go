@@ -114,3 +114,93 @@ func TestWarmTellsWhyItCannot(t *testing.T) {
 		}
 	})
 }
+
+func TestWarmLoadsWhatL2DoesNotHave(t *testing.T) {
+	for _, many := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			s := newShared()
+			loads := 0
+			load := func(keys []string) (map[string]int64, error) {
+				found := map[string]int64{}
+				for _, k := range keys {
+					if k == "bad" {
+						return found, errors.New("the database refuses")
+					}
+					if loads++; k != "none" {
+						found[k] = 7
+					}
+				}
+				return found, nil
+			}
+			first := instance[string, int64](t, s)
+			c := instance(t, s, func(o *strata.Options[string, int64]) {
+				if many {
+					o.ManyLoader = func(_ context.Context, keys []string) (map[string]int64, error) { return load(keys) }
+					return
+				}
+				o.Loader = func(_ context.Context, key string) (int64, error) {
+					found, err := load([]string{key})
+					if v, ok := found[key]; ok || err != nil {
+						return v, err
+					}
+					return 0, strata.ErrNotFound
+				}
+			})
+			keys := numbered(1000)
+			for _, k := range keys[:300] {
+				must(t, first.Set(t.Context(), k, 1))
+			}
+			synctest.Wait()
+			var last strata.Warmed
+			w, err := c.Warm(t.Context(), slices.Values(append(keys, "none")), strata.WarmOptions{Load: true, Progress: func(w strata.Warmed) { last = w }})
+			if want := (strata.Warmed{Keys: 1001, Found: 300, Loaded: 700, Absent: 1}); w != want || last != want || err != nil || loads != 701 {
+				t.Errorf("%+v, %v, %d loads, want %+v", w, err, loads, want)
+			}
+			if v := mustGet(t, first, "999", plainLoad); v != 7 {
+				t.Errorf("the other instance has %d", v)
+			}
+			st := c.Stats()
+			if st.L1.Misses+st.Refreshes+st.Warmed != st.Flights+st.Joins+st.TurnedAway+st.Remembered || st.Reads != 0 {
+				t.Errorf("%+v", st)
+			}
+			if w, err := c.Warm(t.Context(), slices.Values([]string{"bad"}), strata.WarmOptions{Load: true}); w.Failed != 1 || err != nil {
+				t.Errorf("%+v, %v", w, err)
+			}
+		})
+	}
+}
+
+func TestWarmLoadsKeepToTheRateAndEndWithTheContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var loads atomic.Int64
+		c := newCache(t, func(o *strata.Options[string, int64]) {
+			o.Loader = func(context.Context, string) (int64, error) { return loads.Add(1), nil }
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second-time.Millisecond)
+		defer cancel()
+		w, err := c.Warm(ctx, slices.Values(numbered(5000)), strata.WarmOptions{Load: true, PerSecond: 100})
+		if !errors.Is(err, context.DeadlineExceeded) || w.Loaded < 490 || w.Loaded > 510 || loads.Load() != int64(w.Loaded) {
+			t.Errorf("%+v, %v, %d loads", w, err, loads.Load())
+		}
+	})
+}
+
+func TestWarmEndsWhenNoLoadSucceeds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		loads := 0
+		c := instance(t, newShared(), func(o *strata.Options[string, int64]) {
+			o.ManyLoader = func(context.Context, []string) (map[string]int64, error) {
+				loads++
+				return nil, errors.New("the database is down")
+			}
+		})
+		w, err := c.Warm(t.Context(), slices.Values(numbered(100_000)), strata.WarmOptions{Load: true})
+		if err == nil || w.Failed != 1500 || loads != 3 {
+			t.Errorf("%+v, %v, %d loads", w, err, loads)
+		}
+		bare := instance[string, int64](t, newShared())
+		if _, err := bare.Warm(t.Context(), slices.Values(numbered(1)), strata.WarmOptions{Load: true}); !errors.Is(err, strata.ErrNoLoader) {
+			t.Errorf("without a loader: %v", err)
+		}
+	})
+}

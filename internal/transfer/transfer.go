@@ -41,8 +41,9 @@ type Source interface {
 // Warmed counts keys of a Warm.
 type Warmed struct {
 	// Keys is the number of keys so far. Present is the number of those that L1 had,
-	// Found of those that L2 had, and Absent of the others.
-	Keys, Present, Found, Absent int
+	// Found of those that L2 had, Loaded and Failed of those with a load that has succeeded or
+	// failed, and Absent of the others.
+	Keys, Present, Found, Loaded, Failed, Absent int
 }
 
 // Dump gives away entries. It is not safe for concurrent use.
