@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/strata-cache/strata/internal/fakememcached"
 	"github.com/strata-cache/strata/memcached"
@@ -97,5 +100,85 @@ func TestTraceIsToldHowCommandsEnd(t *testing.T) {
 			t.Error(err)
 		}
 		r.expect(t, "mg, error")
+	})
+}
+
+// owners are for whom the commands of a Trace were sent, and how many.
+type owners struct {
+	mu  sync.Mutex
+	all map[string]int
+}
+
+func (o *owners) trace(_ context.Context, c remote.Command) func(remote.CommandEnd) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = map[string]int{}
+	}
+	o.all[fmt.Sprintf("%s of %s, upkeep %v", c.Cache, c.Service, c.Upkeep)]++
+	return nil
+}
+
+// only expects commands for one owner, and forgets them.
+func (o *owners) only(t *testing.T, want string) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.all) != 1 || o.all[want] == 0 {
+		t.Errorf("got %v, want some of %q", o.all, want)
+	}
+	o.all = nil
+}
+
+func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
+	var o owners
+	fake(t, func(_ *fakememcached.Server, opts *memcached.Options) { opts.Trace = o.trace }, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+		mustSet(t, c, "key", "value")
+		o.only(t, " of , upkeep false")
+		users := memcached.NewTier(c).Bind(remote.Space{Name: remote.SpaceName("shop", "users")}).(*memcached.Tier)
+		for _, use := range []func(){
+			func() { _, _ = users.Get(t.Context(), []string{"a"}) },
+			func() { _, _ = users.Get(t.Context(), []string{"a", "b"}) },
+			func() { _, _ = users.Acquire(t.Context(), []remote.Request{{Key: "a"}}, time.Second) },
+			func() { _, _ = users.Drop(t.Context(), []remote.Drop{{Key: "a"}, {Key: "b"}}) },
+			func() { _ = users.DropAll(t.Context(), false) },
+			func() { _ = users.DropTags(t.Context(), []string{"t"}, false) },
+		} {
+			use()
+			o.only(t, "users of shop, upkeep false")
+		}
+	})
+}
+
+// TestTrialsOfServersAreUpkeep has a server of two that does not answer, and comes back.
+func TestTrialsOfServersAreUpkeep(t *testing.T) {
+	var o owners
+	synctest.Test(t, func(t *testing.T) {
+		here, gone := fakememcached.New(), fakememcached.New()
+		defer here.Close()
+		defer gone.Close()
+		c, err := memcached.New(memcached.Options{
+			Servers: []string{"here:1", "gone:2"}, Trace: o.trace,
+			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if addr == "gone:2" {
+					return gone.Dial(ctx, network, addr)
+				}
+				return here.Dial(ctx, network, addr)
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		gone.Stop()
+		for i := range 1000 {
+			_, _ = c.Get(t.Context(), fmt.Sprint(i))
+			time.Sleep(time.Second)
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.all[" of , upkeep true"] == 0 || len(o.all) != 2 {
+			t.Errorf("got %v, want trials, too", o.all)
+		}
 	})
 }
