@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/strata-cache/strata/internal/fakememcached"
@@ -150,35 +148,21 @@ func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
 	})
 }
 
-// TestTrialsOfServersAreUpkeep has a server of two that does not answer, and comes back.
-func TestTrialsOfServersAreUpkeep(t *testing.T) {
+// TestTrialOfAnEjectedServerIsUpkeep has a server that comes back.
+func TestTrialOfAnEjectedServerIsUpkeep(t *testing.T) {
 	var o owners
-	synctest.Test(t, func(t *testing.T) {
-		here, gone := fakememcached.New(), fakememcached.New()
-		defer here.Close()
-		defer gone.Close()
-		c, err := memcached.New(memcached.Options{
-			Servers: []string{"here:1", "gone:2"}, Trace: o.trace,
-			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if addr == "gone:2" {
-					return gone.Dial(ctx, network, addr)
-				}
-				return here.Dial(ctx, network, addr)
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		gone.Stop()
-		for i := range 1000 {
-			_, _ = c.Get(t.Context(), fmt.Sprint(i))
+	three(t, func(opts *memcached.Options) { opts.Trace = o.trace }, func(t *testing.T, q *squad, c *memcached.Client) {
+		q.members[1].Stop()
+		eject(t, q, c, 1)
+		q.members[1].Start()
+		for len(c.Ejected()) > 0 {
+			_, _ = get(t.Context(), c, q.keys(1, 1)[0])
 			time.Sleep(time.Second)
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if o.all[" of , upkeep true"] == 0 || len(o.all) != 2 {
-			t.Errorf("got %v, want trials, too", o.all)
+			t.Errorf("got %v, want a trial, too", o.all)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/strata-cache/strata/remote"
 )
@@ -57,7 +58,7 @@ func NewTrace(spans trace.TracerProvider, metrics metric.MeterProvider) (remote.
 	tracer := spans.Tracer(scope)
 	return func(ctx context.Context, c remote.Command) func(remote.CommandEnd) {
 		all := commandAttributes(c)
-		within, span := tracer.Start(ctx, valid(c.Name), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(all...))
+		within, span := start(ctx, tracer, &c, all)
 		if span.IsRecording() {
 			span.SetAttributes(spanOnly(c)...)
 		}
@@ -78,6 +79,14 @@ func NewTrace(spans trace.TracerProvider, metrics metric.MeterProvider) (remote.
 			span.End()
 		}
 	}, nil
+}
+
+// start begins the span of a command. One that a cache or a client sends in the background has none.
+func start(ctx context.Context, t trace.Tracer, c *remote.Command, all []attribute.KeyValue) (context.Context, trace.Span) {
+	if (c.Cache != "" || c.Upkeep) && !trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx, noop.Span{}
+	}
+	return t.Start(ctx, valid(c.Name), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(all...))
 }
 
 // commandAttributes are those of a command that its span and its duration have.
@@ -101,6 +110,7 @@ func commandAttributes(c remote.Command) []attribute.KeyValue {
 
 // spanOnly are the attributes of a command with too many values for a metric.
 func spanOnly(c remote.Command) (all []attribute.KeyValue) {
+	all = cacheOf(c.Service, c.Cache)
 	if c.Script != "" {
 		all = append(all, is(dbProcedure, c.Script))
 	}
