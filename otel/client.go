@@ -39,6 +39,10 @@ func durationBounds() []float64 { return []float64{0.001, 0.005, 0.01, 0.05, 0.1
 // span of kind client and a record of the histogram db.client.operation.duration. Nil stands for
 // the global provider; a provider of package noop leaves one of the two out.
 //
+// A command that a cache sends has a span only within another one, and its span names the cache.
+// Heartbeats, drops that are tried again and upkeep of a client have durations only. A command
+// that the program sends itself begins a trace if its context has no span.
+//
 // Neither has a key, a value, or the text of an error: error.type is the status of the server's
 // reply, or the kind of the error. A missing key is no error, nor is a caller that leaves. The
 // replies that a server does not know a script and that another node has the key are none either:

@@ -6,13 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/extra/redisotel/v9"
 	goclient "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.opentelemetry.io/otel/attribute"
@@ -194,7 +197,7 @@ func (s *spanned) judge(t *testing.T) {
 		return name, service
 	}
 	byID := map[trace.SpanID]sdktrace.ReadOnlySpan{}
-	for _, one := range s.spans.Ended() {
+	for _, one := range s.spans.Started() { // a refresh may be under way
 		byID[one.SpanContext().SpanID()] = one
 	}
 	bad, of := map[string]int{}, map[string]int{}
@@ -213,7 +216,8 @@ func (s *spanned) judge(t *testing.T) {
 		if within, _ := labels(parent); name == "" || service != "shop" || name != within {
 			bad[fmt.Sprintf("%s of %q (%q) in %s", one.Name(), name, service, parent.Name())]++
 		}
-		if batched := parent.Name() == "get products"; !batched && one.StartTime().After(parent.EndTime()) {
+		// A batch goes on when the first of its reads has its value.
+		if over := parent.EndTime(); parent.Name() != "get products" && !over.IsZero() && one.StartTime().After(over) {
 			bad[fmt.Sprintf("%s in %s after its end", one.Name(), parent.Name())]++
 		}
 	}
@@ -303,7 +307,8 @@ func TestSpansOfClientsAreWithinThoseOfTheirCaches(t *testing.T) {
 	})
 }
 
-// overGoRedis returns a tier and a bus over a client of go-redis with a span for each command.
+// overGoRedis returns a tier and a bus over a client of go-redis with a span for each command, as
+// the README of otel has it.
 func (s *spanned) overGoRedis(t *testing.T, addr string) (remote.Tier, remote.Bus) {
 	t.Helper()
 	c := goclient.NewClient(&goclient.Options{
@@ -311,7 +316,10 @@ func (s *spanned) overGoRedis(t *testing.T, addr string) (remote.Tier, remote.Bu
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	t.Cleanup(func() { c.Close() })
-	c.AddHook(spanHook{strataotel.ClientProvider(s.provider).Tracer("hook")})
+	if err := redisotel.InstrumentTracing(c, redisotel.WithTracerProvider(strataotel.ClientProvider(s.provider)),
+		redisotel.WithDBStatement(false), redisotel.WithDialFilter(true)); err != nil {
+		t.Fatal(err)
+	}
 	tier, err := adapter.NewTier(c)
 	if err != nil {
 		t.Fatal(err)
@@ -323,39 +331,13 @@ func (s *spanned) overGoRedis(t *testing.T, addr string) (remote.Tier, remote.Bu
 	return tier, bus
 }
 
-// spanHook makes a span of each command, as the instrumentation of go-redis does.
-type spanHook struct{ trace.Tracer }
-
-func (h spanHook) span(ctx context.Context, name string) (context.Context, trace.Span) {
-	return h.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("db.system.name", "redis")))
-}
-
-// DialHook makes no span: go-redis opens connections in a context of its own.
-func (spanHook) DialHook(next goclient.DialHook) goclient.DialHook { return next }
-
-func (h spanHook) ProcessHook(next goclient.ProcessHook) goclient.ProcessHook {
-	return func(ctx context.Context, c goclient.Cmder) error {
-		ctx, span := h.span(ctx, c.Name())
-		defer span.End()
-		return next(ctx, c)
-	}
-}
-
-func (h spanHook) ProcessPipelineHook(next goclient.ProcessPipelineHook) goclient.ProcessPipelineHook {
-	return func(ctx context.Context, c []goclient.Cmder) error {
-		ctx, span := h.span(ctx, "pipeline")
-		defer span.End()
-		return next(ctx, c)
-	}
-}
-
 // TestIdleServiceHasNoSpanInTenMinutes has model servers, and the clock of a bubble.
 func TestIdleServiceHasNoSpanInTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, m, r := newSpanned(t), fakememcached.New(), fakeredis.New()
 		defer m.Close()
 		defer r.Close()
-		s.runs(t, 10*time.Second, 10*time.Minute, func() (remote.Tier, remote.Bus) {
+		s.runs(t, time.Second, 10*time.Minute, func() (remote.Tier, remote.Bus) {
 			values, err := memcached.New(memcached.Options{DialContext: m.Dial, Trace: s.trace})
 			if err != nil {
 				t.Fatal(err)
@@ -372,4 +354,61 @@ func TestIdleServiceHasNoSpanInTenMinutes(t *testing.T) {
 			_ = c.Close(t.Context())
 		}
 	})
+}
+
+// TestNumberOfSpansOfEachCall counts the spans of caches and of the client, as the README of otel
+// has them.
+func TestNumberOfSpansOfEachCall(t *testing.T) {
+	s, r := newSpanned(t), servers.StartRedis(t)
+	client := r.Client(t, func(o *redis.Options) { o.Trace = s.trace })
+	c := cacheOf(t, strata.Options[string, int]{
+		Name: "users", TTL: time.Hour, Loader: func(context.Context, string) (int, error) { return 1, nil },
+		Tracer: strataotel.NewTracer(s.provider),
+		Remote: strata.Remote[string, int]{Tier: redis.NewTier(client), Bus: redis.NewBus(client)},
+	})
+	until(t, 10*time.Second, "connected", func() bool { return c.Stats().Connected })
+	keys := []string{"m1", "m2", "m3", "m4", "m5"}
+	get := func(key string, opts ...strata.CallOption) func() {
+		return func() { _, _ = c.GetOrLoad(t.Context(), key, nil, opts...) }
+	}
+	readme, err := os.ReadFile("../otel/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range []struct {
+		row  string
+		does func()
+	}{
+		{"", get("warm")}, // the server does not know the scripts
+		{"", func() { _ = errors.Join(c.Invalidate(t.Context(), "warm"), c.Set(t.Context(), "warm", 1)) }},
+		{"a read that L2 cannot answer either | 2 | 3", get("k")},
+		{"a read that L1 answers | 0 | 0", get("k")},
+		{"a read that L2 answers | 1 | 1", get("k", strata.NoMemory())},
+		{"a `GetMany` of absent keys, up to 500 | 2 | 3", func() { _, _ = c.GetMany(t.Context(), keys, nil) }},
+		{"a refresh | 2 | 3", func() {
+			_ = c.Refresh(t.Context(), "k")
+			until(t, 10*time.Second, "refreshed", func() bool { return c.Stats().Refreshes == 1 && len(s.spans.Ended()) == len(s.spans.Started()) })
+		}},
+		{"`Set` | 1 | 2", func() { _ = c.Set(t.Context(), "k", 2) }},
+		{"`Invalidate` of any number of keys | 1 | 1", func() { _ = c.Invalidate(t.Context(), "k", "l") }},
+		{"`Invalidate` of any number of keys | 1 | 1", func() { _ = c.Invalidate(t.Context(), "k") }},
+	} {
+		s.spans.Reset()
+		call.does()
+		of := map[trace.SpanKind]int{}
+		for _, one := range s.spans.Ended() {
+			of[one.SpanKind()]++
+		}
+		what, _, _ := strings.Cut(call.row, " | ")
+		got := fmt.Sprintf("%s | %d | %d", what, of[trace.SpanKindInternal], of[trace.SpanKindClient])
+		if call.row != "" && !strings.Contains(string(readme), "\n| "+call.row+" |\n") {
+			t.Errorf("the README of otel has no row %q", call.row)
+		}
+		if call.row != "" && got != call.row {
+			t.Errorf("got %q, want %q", got, call.row)
+			for _, one := range s.spans.Ended() {
+				t.Log(one.Name())
+			}
+		}
+	}
 }
