@@ -140,19 +140,18 @@ func (m *many[K, V]) get(ctx context.Context, keys []K) {
 	}
 	m.refresh(ctx)
 	for part := range slices.Chunk(missing, maxBatch) {
-		if m.warm {
-			m.fly(ctx, part)
-			continue
-		}
 		m.flyTraced(ctx, part)
 	}
 }
 
-// flyTraced is fly within a span.
+// flyTraced is fly within a span, unless nothing is loaded.
 func (m *many[K, V]) flyTraced(ctx context.Context, keys []K) {
-	within, span := m.c.beginRead(ctx, &m.call, nil, len(keys))
-	m.fly(within, keys)
-	span.finish(m.end(ctx))
+	var s *span
+	if !m.warm {
+		ctx, s = m.c.beginRead(ctx, &m.call, nil, len(keys))
+	}
+	m.fly(ctx, keys)
+	s.finish(m.end(ctx))
 }
 
 // end describes the end of the span of a GetMany under ctx.

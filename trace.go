@@ -44,8 +44,7 @@ type Span struct {
 	Soft bool
 	// Reason is why a SpanLoad runs: "miss", "refresh" or "reload" (SkipRead).
 	Reason string
-	// Apart says that the span is the root of a trace of its own, linked to the span in ctx: that
-	// of the read that has caused a refresh.
+	// Apart says that the span is the root of a trace, linked to the span in ctx that has caused it.
 	Apart bool
 }
 
