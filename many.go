@@ -145,14 +145,18 @@ func (m *many[K, V]) get(ctx context.Context, keys []K) {
 	}
 	m.refresh(ctx)
 	for part := range slices.Chunk(missing, maxBatch) {
-		if m.warm {
-			m.fly(ctx, part)
-			continue
-		}
-		within, span := c.begin(ctx, Span{Name: SpanGet, Keys: len(part)})
-		m.fly(within, part)
-		span.finish(m.end(ctx))
+		m.flyTraced(ctx, part)
 	}
+}
+
+// flyTraced is fly within a span, unless nothing is loaded.
+func (m *many[K, V]) flyTraced(ctx context.Context, keys []K) {
+	var s *span
+	if !m.warm {
+		ctx, s = m.c.beginRead(ctx, &m.call, nil, len(keys))
+	}
+	m.fly(ctx, keys)
+	s.finish(m.end(ctx))
 }
 
 // end describes the end of the span of a GetMany under ctx.
@@ -197,7 +201,7 @@ func (m *many[K, V]) refresh(ctx context.Context) (left []K) {
 	for part := range slices.Chunk(due, maxBatch) {
 		r := many[K, V]{c: m.c, load: m.load, call: m.call, found: make(map[K]V), ctx: ctx}
 		r.call.refresh = true
-		if !m.c.background.Run(&r, func(func()) { r.fly(ctx, part) }) {
+		if !m.c.background.Run(&r, func(func()) { r.flyTraced(ctx, part) }) {
 			m.c.counts.refreshesDropped.Add(uint64(len(part)))
 			left = append(left, part...)
 		}

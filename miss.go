@@ -103,13 +103,13 @@ func (c *core) patience(soft context.Context, watermark uint64) (p flight.Patien
 	return p
 }
 
-// fly gets key through a flight of that kind, within a span of its own if it is no refresh.
+// fly gets key through a flight of that kind, within a span of its own.
 func (c *Cache[K, V]) fly(ctx context.Context, key K, kind flight.Kind, load Loader[K, V], o *call) (flight.Result[V], error) {
-	if c.o.Tracer == nil || o.refresh {
+	if c.o.Tracer == nil {
 		r, _, err := c.flyUntraced(ctx, key, kind, load, o)
 		return r, err
 	}
-	within, span := c.begin(ctx, Span{Name: SpanGet, Key: keyOf(&c.core, key), Keys: 1})
+	within, span := c.beginRead(ctx, o, keyOf(&c.core, key), 1)
 	r, part, err := c.flyUntraced(within, key, kind, load, o)
 	span.finish(readEnd(ctx, &r, part == flight.Joined, err))
 	return r, err

@@ -44,7 +44,7 @@ func (r *read[K, V]) land() {
 	o.landed = true
 	var removed []removal[K, V]
 	var insert func()
-	o.res.TagWatermark, o.res.Load = r.tagGeneration, o.load
+	o.res.TagWatermark, o.res.Load, o.res.Beside = r.tagGeneration, o.load, o.beside
 	defer func() { // also when a callback panics or ends the goroutine
 		stored, callers := c.flights.Land(r.f, o.res, insert)
 		defer r.count(stored, callers)

@@ -22,11 +22,11 @@ type Tracer interface {
 const (
 	// SpanGet is a read of Get, GetOrLoad or GetMany that L1 does not answer.
 	SpanGet = "get"
-	// SpanLoad is a run of a Loader. It is within the span of the read that leads it, unless
-	// Span.Apart is set.
+	// SpanRefresh is a refresh, from the look into L2 until its value is stored.
+	SpanRefresh = "refresh"
+	// SpanLoad is a run of a Loader, within the span of the read or refresh that leads it.
 	SpanLoad = "load"
-	// SpanSet is a call of Set, SetMany, SetNotFound or Update, in a cache with an L2 or a
-	// Bus.
+	// SpanSet is a call of Set, SetMany, SetNotFound or Update, with an L2 or a Bus.
 	SpanSet = "set"
 	// SpanInvalidate is a call of Invalidate, Expire and the like.
 	SpanInvalidate = "invalidate"
@@ -34,7 +34,7 @@ const (
 
 // Span describes the begin of a span.
 type Span struct {
-	// Name is one of SpanGet, SpanLoad, SpanSet and SpanInvalidate, Cache the cache's name.
+	// Name is one of the names of spans above, Cache the cache's name.
 	Name, Cache string
 	// Key is the key, with Options.ShowKeys and if there is only one. Else nil.
 	Key any
@@ -44,14 +44,13 @@ type Span struct {
 	Soft bool
 	// Reason is why a SpanLoad runs: "miss", "refresh" or "reload" (SkipRead).
 	Reason string
-	// Apart says that the span is the root of a trace of its own, linked to the span in ctx: that
-	// of the read that has caused a refresh.
+	// Apart says that the span is the root of a trace, linked to the span in ctx that has caused it.
 	Apart bool
 }
 
 // SpanEnd describes the end of a span.
 type SpanEnd struct {
-	// Result is, of a SpanGet, "l1" (another caller has stored the value in between), "l2",
+	// Result is, of a SpanGet or SpanRefresh, "l1" (another caller has stored the value in between), "l2",
 	// "loaded", "joined" (another caller's flight), "stale", "not_found", "absent" (a Get has found
 	// nothing), "left" (the caller's context has ended) or "error"; "many" for more than one key. Of a SpanLoad it is the
 	// Outcome as text. Else it is "ok" or "error".
@@ -99,6 +98,15 @@ func (c *core) beginTraced(ctx context.Context, s Span) (within context.Context,
 		return ctx, nil
 	}
 	return inner, &span{c, ctx, end}
+}
+
+// beginRead begins the span of a read or refresh with the options o.
+func (c *core) beginRead(ctx context.Context, o *call, key any, keys int) (within context.Context, _ *span) {
+	s := Span{Name: SpanGet, Key: key, Keys: keys}
+	if o.refresh {
+		s.Name, s.Apart = SpanRefresh, true
+	}
+	return c.begin(ctx, s)
 }
 
 // keyOf is key, if it may be shown.
@@ -151,7 +159,7 @@ func readEnd[V any](ctx context.Context, r *flight.Result[V], shared bool, err e
 		err = r.Err
 	}
 	e := SpanEnd{Err: failure(ctx, err), Degraded: r.Note&noteDegraded != 0}
-	if shared && r.Load != nil {
+	if (shared || r.Beside) && r.Load != nil {
 		e.Loads = []context.Context{r.Load}
 	}
 	switch {
@@ -182,7 +190,7 @@ func (l *loaderRun[K, V]) beginLoad() (ctx context.Context) {
 	if c.settings.Tracer == nil {
 		return l.within
 	}
-	s := Span{Name: SpanLoad, Keys: len(l.reads), Reason: "miss", Apart: l.g.call.refresh}
+	s := Span{Name: SpanLoad, Keys: len(l.reads), Reason: "miss"}
 	switch {
 	case l.g.call.refresh:
 		s.Reason = "refresh"
@@ -194,7 +202,7 @@ func (l *loaderRun[K, V]) beginLoad() (ctx context.Context) {
 	}
 	ctx, l.span = c.begin(l.within, s)
 	for _, r := range l.reads {
-		r.outcome.load = ctx
+		r.outcome.load, r.outcome.beside = ctx, l.g.call.gathers && l.g.batch != nil && l.g.batch.Led[0] != r.f
 	}
 	return ctx
 }

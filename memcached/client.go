@@ -135,7 +135,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	f := &fleet{ring: r, trials: limit.NewBackground(len(o.Servers) + besides)}
-	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.ctx, f.cancel = context.WithCancel(traced.Upkeep(context.Background()))
 	c := &Client{o: &o, fleet: f, dead: o.Fleet.Dead}
 	for _, addr := range o.Servers {
 		f.all = append(f.all, newNode(c.o, addr, &f.steps))

@@ -69,7 +69,7 @@ var (
 // NewTier returns a Tier over c, which it does not close.
 // A key never moves to another server, whatever Fleet.Dead says: the keys of a server
 // that does not answer are errors, and those of the others are not affected.
-func NewTier(c *Client) *Tier { return &Tier{itemtier.New(items{c}), items{c}} }
+func NewTier(c *Client) *Tier { return &Tier{itemtier.New(items{c}, c.o.Trace != nil), items{c}} }
 
 // Bind returns the view of the instance with the space s.
 func (t *Tier) Bind(s remote.Space) remote.Tier {

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/strata-cache/strata/remote"
 )
@@ -38,6 +39,10 @@ func durationBounds() []float64 { return []float64{0.001, 0.005, 0.01, 0.05, 0.1
 // span of kind client and a record of the histogram db.client.operation.duration. Nil stands for
 // the global provider; a provider of package noop leaves one of the two out.
 //
+// A command that a cache sends has a span only within another one, and its span names the cache.
+// Heartbeats, drops that are tried again and upkeep of a client have durations only. A command
+// that the program sends itself begins a trace if its context has no span.
+//
 // Neither has a key, a value, or the text of an error: error.type is the status of the server's
 // reply, or the kind of the error. A missing key is no error, nor is a caller that leaves. The
 // replies that a server does not know a script and that another node has the key are none either:
@@ -57,7 +62,7 @@ func NewTrace(spans trace.TracerProvider, metrics metric.MeterProvider) (remote.
 	tracer := spans.Tracer(scope)
 	return func(ctx context.Context, c remote.Command) func(remote.CommandEnd) {
 		all := commandAttributes(c)
-		within, span := tracer.Start(ctx, valid(c.Name), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(all...))
+		within, span := start(ctx, tracer, &c, all)
 		if span.IsRecording() {
 			span.SetAttributes(spanOnly(c)...)
 		}
@@ -78,6 +83,14 @@ func NewTrace(spans trace.TracerProvider, metrics metric.MeterProvider) (remote.
 			span.End()
 		}
 	}, nil
+}
+
+// start begins the span of a command. One that a cache or a client sends in the background has none.
+func start(ctx context.Context, t trace.Tracer, c *remote.Command, all []attribute.KeyValue) (context.Context, trace.Span) {
+	if (c.Cache != "" || c.Upkeep) && !trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx, noop.Span{}
+	}
+	return t.Start(ctx, valid(c.Name), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(all...))
 }
 
 // commandAttributes are those of a command that its span and its duration have.
@@ -101,6 +114,7 @@ func commandAttributes(c remote.Command) []attribute.KeyValue {
 
 // spanOnly are the attributes of a command with too many values for a metric.
 func spanOnly(c remote.Command) (all []attribute.KeyValue) {
+	all = cacheOf(c.Service, c.Cache)
 	if c.Script != "" {
 		all = append(all, is(dbProcedure, c.Script))
 	}

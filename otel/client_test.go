@@ -15,10 +15,12 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/fakememcached"
 	"github.com/strata-cache/strata/internal/fakeredis"
+	"github.com/strata-cache/strata/internal/traced"
 	"github.com/strata-cache/strata/memcached"
 	strataotel "github.com/strata-cache/strata/otel"
 	"github.com/strata-cache/strata/redis"
@@ -280,4 +282,60 @@ func TestEachNumberOfAPoolHasAMetric(t *testing.T) {
 	if _, err := strataotel.RegisterPool[memcached.PoolStats](nil, "memcached", nil); err == nil {
 		t.Error("no function is no error")
 	}
+}
+
+// TestCommandsInTheBackgroundHaveNoSpan has commands of caches, of upkeep and of the program, with
+// and without a span in their contexts.
+func TestCommandsInTheBackgroundHaveNoSpan(t *testing.T) {
+	r := record()
+	trace, reader := tracing(t, r)
+	ctx, caller := r.begin(t.Context(), "GET /users")
+	unsampled, _ := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())).Tracer("").Start(t.Context(), "not sampled")
+	for _, in := range []context.Context{t.Context(), ctx, unsampled} {
+		for _, c := range []remote.Command{
+			{Name: "HMGET", Service: "shop", Cache: "users"}, {Name: "MGET", Cache: "sessions"}, {Name: "PING", Upkeep: true}, {Name: "GET"},
+		} {
+			trace(in, c)(remote.CommandEnd{})
+		}
+	}
+	caller.End()
+	r.expect(t, "1 GET /users, internal: ",
+		"2 GET, client: db.operation.name=GET db.system.name=",
+		"3 HMGET, client, in 1: db.operation.name=HMGET db.system.name= strata.cache.name=users strata.cache.service=shop",
+		"4 MGET, client, in 1: db.operation.name=MGET db.system.name= strata.cache.name=sessions",
+		"5 PING, client, in 1: db.operation.name=PING db.system.name=",
+		"6 GET, client, in 1: db.operation.name=GET db.system.name=")
+	m := collect(t, reader)["db.client.operation.duration"]
+	if n := m.sum(); n != 12 || m.sum("db.operation.name", "PING") != 3 {
+		t.Errorf("%v of 12 durations: %v", n, m.points)
+	}
+	for _, p := range m.points {
+		if strings.Contains(fmt.Sprint(p), "users") {
+			t.Errorf("a cache in the attributes of a metric: %v", p)
+		}
+	}
+}
+
+func TestProviderForOtherClientsHasNoSpanInTheBackground(t *testing.T) {
+	r := record()
+	ctx, caller := r.begin(t.Context(), "GET /users")
+	hook := strataotel.ClientProvider(r).Tracer("hook")
+	for _, in := range []context.Context{t.Context(), ctx} {
+		for _, space := range []string{"shop{users", "sessions", ""} {
+			within, span := hook.Start(traced.OwnerOf(space).Own(in), "of "+space)
+			_, dial := hook.Start(within, "dial")
+			dial.End()
+			span.End()
+		}
+		_, span := hook.Start(in, "own")
+		span.End()
+	}
+	caller.End()
+	const users = ": strata.cache.name=users strata.cache.service=shop"
+	r.expect(t, "1 GET /users, internal: ", "2 own, internal: ",
+		"3 of shop{users, internal, in 1"+users, "4 dial, internal, in 3"+users,
+		"5 of sessions, internal, in 1: strata.cache.name=sessions", "6 dial, internal, in 5: strata.cache.name=sessions",
+		"7 of , internal, in 1: ", "8 dial, internal, in 7: ", "9 own, internal, in 1: ")
+	_, span := strataotel.ClientProvider(nil).Tracer("hook").Start(t.Context(), "own")
+	span.End()
 }

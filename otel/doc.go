@@ -6,11 +6,11 @@
 //
 // # Spans
 //
-// Reads that L1 answers have no span. "get users" is any other read of the cache users, and
-// "load users" a run of its Loader: within the read that leads it, or for a refresh a trace of
-// its own, linked to the read that has caused it. A read that has shared the load of another
-// caller is linked to that load. "set users" and "invalidate users" are writes and drops. All are
-// of kind internal.
+// Reads that L1 answers have no span. "get users" is any other read of the cache users.
+// "refresh users" is a trace of its own, linked to the read that has caused it. "load users" is a
+// run of the Loader, within the read or refresh that leads it. A read that has shared the load of
+// another caller is linked to that load. "set users" and "invalidate users" are writes and drops.
+// All are of kind internal.
 //
 // A span has the status error only if the caller gets an error, and never because the caller
 // itself has left. No key, no tag and no text of an error is in a span, since texts may hold
@@ -31,6 +31,8 @@
 //
 // The clients redis and memcached have an Options.Trace. [NewTrace] makes each command a span of
 // kind client and a record of db.client.operation.duration; [RegisterPool] observes connections.
+// The span of a command that a cache sends names the cache. Commands that caches and clients send
+// in the background have no span. [ClientProvider] does the same for go-redis.
 //
 //	trace, err := strataotel.NewTrace(nil, nil)
 //	client, err := redis.New(redis.Options{Addr: addr, Trace: trace})

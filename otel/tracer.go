@@ -121,9 +121,10 @@ func begun(s strata.Span) []attribute.KeyValue {
 // ended are the attributes of the end of a span with this name.
 func ended(name string, e strata.SpanEnd) []attribute.KeyValue {
 	switch name {
+	case strata.SpanRefresh:
+		return []attribute.KeyValue{is(spanResult, e.Result), shared(e)}
 	case strata.SpanGet:
-		all := append(make([]attribute.KeyValue, 0, 4),
-			is(spanResult, e.Result), spanShared.Bool(e.Result == "joined" || len(e.Loads) > 0), spanDegraded.Bool(e.Degraded))
+		all := append(make([]attribute.KeyValue, 0, 4), is(spanResult, e.Result), shared(e), spanDegraded.Bool(e.Degraded))
 		switch e.Result {
 		case "l1", "l2", "stale":
 			all = append(all, cacheHit.Bool(true))
@@ -139,6 +140,11 @@ func ended(name string, e strata.SpanEnd) []attribute.KeyValue {
 		return []attribute.KeyValue{is(spanOutcome, e.Result), spanWaiters.Int(e.Waiters)}
 	}
 	return []attribute.KeyValue{is(spanResult, e.Result), spanConfirmed.Bool(e.Confirmed), spanPending.Int(e.Pending)}
+}
+
+// shared says whether a read or refresh has shared the load of another one.
+func shared(e strata.SpanEnd) attribute.KeyValue {
+	return spanShared.Bool(e.Result == "joined" || len(e.Loads) > 0)
 }
 
 // fail notes the error that the caller of a span gets.

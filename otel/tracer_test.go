@@ -152,7 +152,8 @@ func TestTraceOfAMissWithFiveWaitersARefreshAndAnInvalidate(t *testing.T) {
 			t.Error("the refresh is in the trace of the read")
 		}
 		r.expect(t, "1 GET /users, internal: ",
-			"2 load users, internal, linked to 1: strata.cache.name=users strata.keys=1 strata.load.reason=refresh strata.outcome=ok strata.waiters=0")
+			"2 refresh users, internal, linked to 1: strata.cache.name=users strata.keys=1 strata.result=loaded strata.shared=false",
+			"3 load users, internal, in 2: strata.cache.name=users strata.keys=1 strata.load.reason=refresh strata.outcome=ok strata.waiters=0")
 
 		ctx, caller := r.begin(t.Context(), "DELETE /users")
 		if err := c.Invalidate(ctx, "key-of-ann"); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/traced"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -68,7 +69,7 @@ func (c *Client) prove(ctx context.Context, key, channel, text string) error {
 		return srv.Together(ctx, true, func(ask watch.Ask) error { return bus.Prove(ask, key, channel, text) })
 	}
 	if c.cluster != nil {
-		return tierCluster{c.cluster}.Follow(ctx, key, true, func(_ context.Context, n tier.Node) error { return over(n) })
+		return tierCluster{k: c.cluster}.Follow(ctx, key, true, func(_ context.Context, n tier.Node) error { return over(n) })
 	}
 	if c.primary != nil {
 		if _, err := c.primary.locate(ctx); err != nil {
@@ -78,7 +79,7 @@ func (c *Client) prove(ctx context.Context, key, channel, text string) error {
 			return err
 		}
 	}
-	return over(tierServer{route{n: c.home}})
+	return over(tierServer{r: route{n: c.home}})
 }
 
 // proveAnew is prove over a connection that is opened for it. If that leads to another
@@ -105,6 +106,9 @@ func (b *Bus) Err() error { return b.b.Err() }
 func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 	if len(ms) == 0 {
 		return ctx.Err()
+	}
+	if b.c.o.Trace != nil {
+		ctx = traced.OwnerOf(ms[0].Name).Own(ctx)
 	}
 	p := b.c.Pipeline()
 	for i := range ms {

@@ -85,10 +85,10 @@ var (
 // the client.
 func NewTier(c *Client) *Tier {
 	if c.cluster != nil {
-		return &Tier{tier.NewOnCluster(tierCluster{c.cluster}, tierError)}
+		return &Tier{tier.NewOnCluster(tierCluster{k: c.cluster}, tierError)}
 	}
 	c.identifies.Store(true)
-	return &Tier{tier.New(tierServer{route{n: c.home}}, c.o.DB, loneError)}
+	return &Tier{tier.New(tierServer{r: route{n: c.home}}, c.o.DB, loneError)}
 }
 
 // Bind returns the part of the tier that belongs to one instance of a cache.

@@ -10,12 +10,25 @@ import (
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/traced"
 	"github.com/strata-cache/strata/remote"
 )
 
 // tierServer is a server as a tier sees it. It is a tier.Server and, in a
-// cluster, a tier.Node.
-type tierServer struct{ r route }
+// cluster, a tier.Node. Its owner is that of the commands, for the Trace; nil for the bus.
+type tierServer struct {
+	r     route
+	owner *traced.Owner
+}
+
+// For returns the server for a space. It is called once for each view of a Tier.
+func (s tierServer) For(space string) tier.Server { return tierServer{s.r, traced.OwnerOf(space)} }
+
+// traced is node.traced for a command of the owner.
+func (s tierServer) traced(ctx context.Context, c remote.Command, f func() error) error {
+	s.owner.Sends(&c)
+	return s.r.n.traced(ctx, c, f)
+}
 
 // Send implements tier.Server.
 func (s tierServer) Send(ctx context.Context, put func([]byte, string) []byte, head string) (v resp.Value, err error) {
@@ -23,7 +36,7 @@ func (s tierServer) Send(ctx context.Context, put func([]byte, string) []byte, h
 		return s.send(ctx, put, head)
 	}
 	name, script := tier.ScriptOf(head)
-	_ = s.r.n.traced(ctx, remote.Command{Name: name, Script: script}, func() error {
+	_ = s.traced(ctx, remote.Command{Name: name, Script: script}, func() error {
 		v, err = s.send(ctx, put, head)
 		return failed(v, err)
 	})
@@ -64,7 +77,7 @@ func (s tierServer) Read(ctx context.Context, timeout time.Duration, now time.Ti
 	if s.r.n.o.Trace == nil {
 		return s.read(ctx, timeout, now, put, key)
 	}
-	_ = s.r.n.traced(ctx, single("HMGET"), func() error {
+	_ = s.traced(ctx, single("HMGET"), func() error {
 		v, loan, err = s.read(ctx, timeout, now, put, key)
 		return failed(v, err)
 	})
@@ -124,7 +137,7 @@ func (s tierServer) Together(ctx context.Context, twice bool, f func(watch.Ask) 
 			ask = asked(ask)
 		}
 		if s.r.n.o.Trace != nil {
-			ask = s.r.n.tracedAsk(ctx, ask)
+			ask = s.tracedAsk(ctx, ask)
 		}
 		answer = f(ask)
 		return broken
@@ -174,9 +187,9 @@ func asked(ask watch.Ask) watch.Ask {
 }
 
 // tracedAsk returns ask, with the Trace told of each round trip.
-func (n *node) tracedAsk(ctx context.Context, ask watch.Ask) watch.Ask {
+func (s tierServer) tracedAsk(ctx context.Context, ask watch.Ask) watch.Ask {
 	return func(b *watch.Batch) (replies []resp.Value, err error) {
-		_ = n.traced(ctx, several(b.Text, b.N), func() error {
+		_ = s.traced(ctx, several(b.Text, b.N), func() error {
 			if replies, err = ask(b); b.N == 1 && len(replies) == 1 {
 				return failed(replies[0], err)
 			}
@@ -225,13 +238,19 @@ func (s tierServer) Home() *namespace.Home { return &s.r.n.home }
 func (s tierServer) Settled() bool { return !s.r.asking }
 
 // tierCluster is a cluster as a tier sees it. It is a tier.Cluster.
-type tierCluster struct{ k *cluster }
+type tierCluster struct {
+	k     *cluster
+	owner *traced.Owner
+}
+
+// For is [tierServer.For].
+func (c tierCluster) For(space string) tier.Cluster { return tierCluster{c.k, traced.OwnerOf(space)} }
 
 // Follow implements tier.Cluster.
 func (c tierCluster) Follow(ctx context.Context, key string, twice bool, f func(context.Context, tier.Node) error) error {
 	var returned, seen error // the error of f, and the form of it that follow understands
 	err := c.k.follow(ctx, target{slot: slots.Of(key), repeatable: twice}, func(ctx context.Context, r route) error {
-		returned = f(ctx, tierServer{r})
+		returned = f(ctx, tierServer{r, c.owner})
 		seen = tierError(returned)
 		return seen
 	})
@@ -265,7 +284,7 @@ func (c tierCluster) Serving(ctx context.Context) (nodes []tier.Node, err error)
 	for n := 0; ; n++ {
 		if v := c.k.fleet.View(); v != nil {
 			for _, n := range v.Primaries() {
-				nodes = append(nodes, tierServer{route{n: n}})
+				nodes = append(nodes, tierServer{route{n: n}, c.owner})
 			}
 			return nodes, nil
 		}

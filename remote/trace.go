@@ -25,6 +25,11 @@ type Command struct {
 	Network, Addr string
 	// DB is the number of the database, if the server has some.
 	DB int
+	// Cache is the name of the cache for which a Tier or a Bus sends the command, and Service
+	// its service. Both are empty for upkeep, and for a command of the program itself.
+	Service, Cache string
+	// Upkeep says that a client, a Tier or a Bus sends the command for itself.
+	Upkeep bool
 }
 
 // CommandEnd describes the end of a command.

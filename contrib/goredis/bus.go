@@ -10,6 +10,7 @@ import (
 	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/traced"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -77,6 +78,9 @@ func (b *Bus) Err() error { return b.b.Err() }
 // does not know whether they have arrived.
 func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 	calls := make([]call, len(ms))
+	if len(ms) > 0 {
+		ctx = traced.OwnerOf(ms[0].Name).Own(ctx)
+	}
 	for i := range ms {
 		m := &ms[i]
 		calls[i].args = []any{"PUBLISH", b.channel(m.Name), layout.Message(m)}

@@ -11,6 +11,7 @@ import (
 	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/traced"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -22,12 +23,21 @@ type server struct {
 	link
 	opened *openings
 	missed uint32 // misses at the start of opened
+	owner  *traced.Owner
+}
+
+// For returns the server for a space: hooks of the client are told of it by the contexts of
+// commands, see strataotel.ClientProvider.
+func (s *server) For(space string) tier.Server {
+	named := *s
+	named.owner = traced.OwnerOf(space)
+	return &named
 }
 
 // Send implements tier.Server.
 func (s *server) Send(ctx context.Context, put func([]byte, string) []byte, head string) (resp.Value, error) {
 	calls := newCalls(put(nil, head), 1)
-	if err := s.exchange(ctx, calls); err != nil {
+	if err := s.exchange(s.owner.Own(ctx), calls); err != nil {
 		return resp.Value{}, err
 	}
 	return calls[0].reply.Value()
@@ -35,7 +45,7 @@ func (s *server) Send(ctx context.Context, put func([]byte, string) []byte, head
 
 // Read implements tier.Server.
 func (s *server) Read(ctx context.Context, timeout time.Duration, _ time.Time, put func([]byte, string) []byte, key string) (resp.Value, tier.Loan, error) {
-	ctx, cancel := remote.Within(ctx, timeout)
+	ctx, cancel := remote.Within(s.owner.Own(ctx), timeout)
 	defer cancel()
 	text := put(nil, key)
 	for again := false; ; again = true {
@@ -55,6 +65,7 @@ func (s *server) Read(ctx context.Context, timeout time.Duration, _ time.Time, p
 // go-redis. While no connection is opened, all of them lead to the same server,
 // and several are as good as one; else f talks once more, over one.
 func (s *server) Together(ctx context.Context, twice bool, f func(watch.Ask) error) error {
+	ctx = s.owner.Own(ctx)
 	before := s.Opened()
 	t, answer := s.talk(ctx, false, f)
 	switch {

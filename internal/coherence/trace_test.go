@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/remote"
 )
 
 // recorder is a Tracer that keeps all spans.
@@ -134,7 +135,7 @@ func TestTraceOfAMissWithFiveWaitersARefreshAndAnInvalidate(t *testing.T) {
 		mustGet(t, c, "k", load)
 		synctest.Wait()
 		time.Sleep(2 * time.Second)
-		r.expect(t, "1 load apart from 0 because of a refresh: ok")
+		r.expect(t, "1 refresh apart from 0: loaded", "2 load in 1 because of a refresh: ok")
 		r.spans = nil
 		if err := c.Invalidate(context.WithValue(t.Context(), spanKey{}, 99), "k"); err != nil {
 			t.Fatal(err)
@@ -155,7 +156,91 @@ func TestRefreshIsLinkedToTheReadThatCausedIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		r.expect(t, "1 load apart from 77 because of a refresh: ok")
+		r.expect(t, "1 refresh apart from 77: loaded", "2 load in 1 because of a refresh: ok")
+	})
+}
+
+// TestRequestsOfARefreshAreWithinItsSpan looks at the spans within which the Tier is asked, for
+// one key and for a batch.
+func TestRequestsOfARefreshAreWithinItsSpan(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			s, r := newShared(), &recorder{}
+			seen := spanTier{s.tier, new(sync.Map)}
+			o := &origin{}
+			c := instance(t, s, traced(r), func(opts *strata.Options[string, int64]) { opts.Remote.Tier = seen })
+			get := func(c *strata.Cache[string, int64]) {
+				if many {
+					_, _ = c.GetMany(t.Context(), []string{"k", "l"}, eachOf(o.load))
+				} else {
+					mustGet(t, c, "k", o.load)
+				}
+			}
+			get(c)
+			time.Sleep(55 * time.Second)
+			seen.asked.Clear()
+			r.spans = nil
+			get(c)
+			time.Sleep(time.Second)
+			want := "1 refresh apart from 0: loaded"
+			if many {
+				want = "1 refresh apart from 0: many"
+			}
+			r.expect(t, want, "2 load in 1 because of a refresh: ok")
+			asked := 0
+			for op, id := range seen.asked.Range {
+				if asked++; id != 1 {
+					t.Errorf("%v is within span %v", op, id)
+				}
+			}
+			if asked < 2 {
+				t.Errorf("%d operations", asked)
+			}
+		})
+	}
+}
+
+// spanTier notes within which span each operation is.
+type spanTier struct {
+	remote.Tier
+	asked *sync.Map
+}
+
+func (s spanTier) Unwrap() remote.Tier                { return s.Tier }
+func (s spanTier) Wrap(inner remote.Tier) remote.Tier { return spanTier{inner, s.asked} }
+
+func (s spanTier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+	s.asked.Store("get", idIn(ctx))
+	return s.Tier.Get(ctx, keys)
+}
+
+func (s spanTier) Acquire(ctx context.Context, rs []remote.Request, d time.Duration) ([]remote.Acquired, error) {
+	s.asked.Store("acquire", idIn(ctx))
+	return s.Tier.Acquire(ctx, rs, d)
+}
+
+func (s spanTier) Put(ctx context.Context, puts []remote.Put) ([]int, error) {
+	s.asked.Store("put", idIn(ctx))
+	return s.Tier.Put(ctx, puts)
+}
+
+func TestGatheredReadsAreLinkedToTheirLoad(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := &recorder{}
+		c := newCache(t, traced(r), gathers(abc()))
+		var calls sync.WaitGroup
+		for _, k := range []string{"a", "b", "c", "b"} {
+			calls.Go(func() { _, _ = c.GetOrLoad(t.Context(), k, nil) })
+			synctest.Wait()
+		}
+		calls.Wait()
+		r.expect(t, "1 get in 0: loaded", "2 get in 0: loaded, linked to [5]", "3 get in 0: loaded, linked to [5]", "4 get in 0: joined, linked to [5]",
+			"5 load in 1 because of a miss: ok, 4 waiters")
+		r.spans = nil
+		if _, err := c.GetOrLoad(t.Context(), "x", nil); err == nil {
+			t.Error("x was found")
+		}
+		r.expect(t, "1 get in 0: not_found", "2 load in 1 because of a miss: not_found, 1 waiters")
 	})
 }
 

@@ -1,6 +1,10 @@
 package itemtier
 
-import "context"
+import (
+	"context"
+
+	"github.com/strata-cache/strata/internal/traced"
+)
 
 // Store is a fleet of servers with items.
 type Store interface {
@@ -72,4 +76,18 @@ type Version struct {
 	// Connection is that of the connection, if such numbers begin again with a server
 	// that restarts: a Write on another connection is not done. Else it is zero.
 	Connection uint64
+}
+
+// owned is a Store that is told for which cache operations are.
+type owned struct {
+	Store
+	owner *traced.Owner
+}
+
+func (o owned) Do(ctx context.Context, server int, ops []Op) ([]Result, error) {
+	return o.Store.Do(o.owner.Own(ctx), server, ops)
+}
+
+func (o owned) Seconds(ctx context.Context, server int) (int64, error) {
+	return o.Store.Seconds(o.owner.Own(ctx), server)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/entryrules"
+	"github.com/strata-cache/strata/internal/traced"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -23,6 +24,7 @@ var errShort = fmt.Errorf("%w: the store counts lives in whole seconds, and a va
 // [remote.Fleet]; it announces nothing. Each is one view; Bind makes others. Use New to make one.
 type Tier struct {
 	*shared
+	store  Store
 	space  remote.Space
 	schema string
 	names  *namespace
@@ -30,7 +32,8 @@ type Tier struct {
 
 // shared is what all views of a Tier share.
 type shared struct {
-	store   Store
+	servers Store
+	tells   bool
 	foreign atomic.Uint64
 	mu      sync.Mutex // guards byName
 	byName  map[string]*namespace
@@ -43,9 +46,10 @@ var (
 	_ remote.Fleet  = (*Tier)(nil)
 )
 
-// New returns the Tier of a store, as the view of the cache without a name.
-func New(s Store) *Tier {
-	return (&shared{store: s, byName: map[string]*namespace{}}).view(remote.Space{})
+// New returns the Tier of a store, as the view of the cache without a name. tells says that the
+// contexts of operations name their cache, as package traced has it.
+func New(s Store, tells bool) *Tier {
+	return (&shared{servers: s, tells: tells, byName: map[string]*namespace{}}).view(remote.Space{})
 }
 
 // Bind returns the view of the instance with the space s.
@@ -56,10 +60,14 @@ func (s *shared) view(space remote.Space) *Tier {
 	defer s.mu.Unlock()
 	n := s.byName[space.Name]
 	if n == nil {
-		n = newNamespace(space.Name, s.store.Servers())
+		n = newNamespace(space.Name, s.servers.Servers())
 		s.byName[space.Name] = n
 	}
-	return &Tier{shared: s, space: space, schema: strconv.FormatUint(space.Schema, 16), names: n}
+	t := &Tier{shared: s, store: s.servers, space: space, schema: strconv.FormatUint(space.Schema, 16), names: n}
+	if s.tells {
+		t.store = owned{s.servers, traced.OwnerOf(space.Name)}
+	}
+	return t
 }
 
 // Foreign returns the number of items that were read and are not of this Tier.

@@ -36,7 +36,7 @@ func TestTierConforms(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					check(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
 						m := model.New(t, servers)
-						return forgetful{itemtier.New(m), m}, time.Sleep
+						return forgetful{itemtier.New(m, false), m}, time.Sleep
 					})
 				})
 			})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/retry"
+	"github.com/strata-cache/strata/internal/traced"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -251,7 +252,7 @@ func (s *Store) Probe(ctx context.Context) (warnings []string, err error) {
 	if s.can.probe == nil {
 		return nil, nil
 	}
-	ctx, cancel := s.Bound(ctx)
+	ctx, cancel := s.Bound(traced.OwnerOf(s.Space()).Own(ctx)) // not every Prober knows the cache
 	defer cancel()
 	return s.can.probe.Probe(ctx)
 }

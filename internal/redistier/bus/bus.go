@@ -28,6 +28,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/redistier/layout"
+	"github.com/strata-cache/strata/internal/traced"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -167,7 +168,7 @@ func begin(o Config, key string) (*life, error) {
 		o: o, key: key, echo: o.Channel("~" + layout.Hex(rand.Uint64())),
 		woken: make(chan struct{}, 1), followers: map[string][]*follower{},
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(traced.Upkeep(context.Background()))
 	sub, err := o.Subscribe(ctx, key, l.echo)
 	if err != nil {
 		cancel()

@@ -139,9 +139,20 @@ func (t *Tier) Bind(s remote.Space) *Tier {
 	b.names = layout.NewNames(s, t.db)
 	b.get = b.appendGet
 	if t.one != nil {
-		b.one = &site{Tier: &b, srv: t.one.srv}
+		b.one = &site{Tier: &b, srv: sendFor(t.one.srv, s.Name)}
+	} else {
+		b.all = sendFor(t.all, s.Name)
 	}
 	return &b
+}
+
+// sendFor returns a server or a cluster that sends commands for a space: srv itself if that
+// has no method For, and so does not tell for which cache it sends.
+func sendFor[S any](srv S, space string) S {
+	if named, ok := any(srv).(interface{ For(space string) S }); ok {
+		return named.For(space)
+	}
+	return srv
 }
 
 func (t *Tier) maxValue() int {

@@ -1,0 +1,64 @@
+package strataotel
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/embedded"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/strata-cache/strata/internal/traced"
+)
+
+// ClientProvider returns a provider for the instrumentation of a client that is not of strata, as
+// redisotel has it for go-redis. Nil stands for the global provider. A command that a cache
+// sends has a span only within one of its caller or cache, which names the cache; a command of the
+// program has the span that the instrumentation begins. The Tier and the Bus are those of package goredis.
+func ClientProvider(spans trace.TracerProvider) trace.TracerProvider {
+	if spans == nil {
+		spans = otel.GetTracerProvider()
+	}
+	return clientProvider{inside: spans}
+}
+
+type clientProvider struct {
+	embedded.TracerProvider
+	inside trace.TracerProvider
+}
+
+func (p clientProvider) Tracer(name string, options ...trace.TracerOption) trace.Tracer {
+	return clientTracer{inside: p.inside.Tracer(name, options...)}
+}
+
+type clientTracer struct {
+	embedded.Tracer
+	inside trace.Tracer
+}
+
+func (t clientTracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	o := traced.Of(ctx)
+	if o == nil {
+		return t.inside.Start(ctx, name, options...)
+	}
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx, noop.Span{}
+	}
+	ctx, span := t.inside.Start(ctx, name, options...)
+	if span.IsRecording() {
+		span.SetAttributes(cacheOf(o.Service, o.Cache)...)
+	}
+	return ctx, span
+}
+
+// cacheOf are the attributes that name a cache, if it has a name.
+func cacheOf(service, name string) (all []attribute.KeyValue) {
+	if name != "" {
+		all = append(all, is(cacheName, name))
+	}
+	if service != "" {
+		all = append(all, is(cacheService, service))
+	}
+	return all
+}
