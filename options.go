@@ -192,8 +192,8 @@ type Options[K comparable, V any] struct {
 	// causes, panics of Loaders and callbacks, invalidations that Close has lost,
 	// and, when the cache is made, advice about surprising Options. The begin of a
 	// failure is a warning, its end is information. Each state is logged at
-	// most once in 10 seconds. Loads count as failing from the first failure until a
-	// load succeeds and none has failed for 10 seconds. Nil means no logs.
+	// most once in 10 seconds, and less often while it comes and goes. Stats.OriginFailing
+	// says when loads count as failing. Nil means no logs.
 	// Values are never logged, unless a Loader panics with one; keys only with
 	// ShowKeys.
 	Logger *slog.Logger

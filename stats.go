@@ -44,6 +44,11 @@ type Stats struct {
 
 	// Loads is about runs of the Loader.
 	Loads LoadStats
+	// OriginFailing is for how long loads have failed, OriginSlow for how long they have taken
+	// more than a quarter of Limits.HardTimeout, as do loads that still run; 0 while most do
+	// not. A load that fails among others that succeed changes neither. Both are 0, too, when
+	// no load has ended for ten minutes.
+	OriginFailing, OriginSlow time.Duration
 	// Saved estimates the time that callers did not wait for the origin: for each read that
 	// ran no load, the mean duration of loads at the time of the next call of Stats.
 	Saved time.Duration
@@ -271,6 +276,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		EncodeErrors:     n.encodeErrors.Load(),
 		Loads:            n.loadStats(),
 	}
+	s.OriginFailing, s.OriginSlow = c.origin.Read(c.now())
 	s.L1.Hits, s.L1.Misses = m.Hits-asMisses, m.Misses+asMisses
 	s.Reads = s.L1.Hits + s.L1.Misses
 	s.MaxEntries, s.MaxWeight = c.memory.Bounds()

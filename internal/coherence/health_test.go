@@ -255,7 +255,7 @@ func TestHealthOfTheOriginIsLogged(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			wantLines(t, &log, 1, "level=WARN msg=\"strata: loads fail\" cache=")
-			wantLines(t, &log, 1, "error=\"origin is down\"")
+			wantLines(t, &log, 2, "error=\"origin is down\"") // also of the first load that has failed
 			if strings.Contains(log.String(), "secret") != show {
 				t.Errorf("ShowKeys %v: %s", show, log.String())
 			}
