@@ -20,6 +20,3 @@ func (c *core) logPanic(key any, err error) {
 	}
 	c.origin.Panicked(c.now(), key, err, stack)
 }
-
-// about returns the attributes of a line in the log about key.
-func (c *core) about(key any, more ...any) []any { return c.origin.About(key, more...) }

@@ -72,14 +72,14 @@ type Stats struct {
 	Remembered, Throttled, BudgetSpent uint64
 	// Overloaded counts callers beyond Limits.MaxWaiters.
 	Overloaded uint64
-	// BreakerOpen is whether L2 is left alone, StoringStopped whether no value is
-	// stored there, because it has refused to store too often: of several servers all.
+	// BreakerOpen is whether the circuit breaker of L2 is open, StoringStopped whether no value
+	// is stored there because it has refused to store too often: of several servers all.
 	BreakerOpen, StoringStopped bool
 	// ServersLeftAlone and ServersWithoutStores are the names of those servers of several
 	// of which that is true, in order.
 	ServersLeftAlone, ServersWithoutStores []string
-	// BreakerChanges counts the times at which L2, or a server of it, was left alone, or
-	// used again.
+	// BreakerChanges counts the times at which the breaker of L2, or of a server of it, was
+	// opened or closed.
 	BreakerChanges uint64
 	// Operations are the durations of operations on L2, by operation and result; those that
 	// have not happened are left out.

@@ -129,7 +129,13 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-func (c *shown) info() adminapi.Info { return adminapi.Info(c.panel.Info()) }
+func (c *shown) info() adminapi.Info {
+	i := c.panel.Info()
+	return adminapi.Info{
+		Name: i.Name, Service: i.Service, Instance: i.Instance, Version: i.Version, Schema: i.Schema,
+		L2: i.L2, Bus: i.Bus, L2Server: i.L2Server, Partition: i.Partition, ShowKeys: i.ShowKeys, TextKeys: i.TextKeys,
+	}
+}
 
 func (c *shown) hot() adminapi.Hot {
 	h := c.panel.Hot()
@@ -159,6 +165,7 @@ func numbersOf(s strata.Stats) adminapi.Numbers {
 			Running: l.Running, Waiters: l.Waiters, MostWaiters: l.MostWaiters,
 			Refreshes: s.Refreshes, RefreshesDropped: s.RefreshesDropped,
 			P50: l.Latency.Quantile(0.5), P99: l.Latency.Quantile(0.99), Saved: s.Saved,
+			Failing: s.OriginFailing, Slow: s.OriginSlow,
 		},
 		Memory: adminapi.Memory{
 			Entries: s.Entries, MaxEntries: s.MaxEntries, Weight: s.Weight, MaxWeight: s.MaxWeight,

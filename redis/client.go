@@ -70,6 +70,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/traced"
@@ -91,10 +92,11 @@ import (
 // Client talks to one server, or to the nodes of a cluster, over pools of
 // connections. It is safe for concurrent use. Make it with [New].
 type Client struct {
-	o       *Options // printed, a pointer says nothing
-	home    *node    // the server; nil in a cluster
-	primary *primary // the server that sentinels name; nil without them
-	cluster *cluster // nil without one
+	o       *Options        // printed, a pointer says nothing
+	home    *node           // the server; nil in a cluster
+	primary *primary        // the server that sentinels name; nil without them
+	cluster *cluster        // nil without one
+	health  *health.Servers // of all Tiers and Buses, for the log
 	steps   resp.Steps
 	terms   terms // of the server; none in a cluster
 	// identifies says that the server of each new connection is asked for its run: a
@@ -125,7 +127,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	o.Trace = traced.Bounded(o.Trace)
-	c := &Client{o: &o, subs: map[*pubsub.Subscription]struct{}{}}
+	c := &Client{o: &o, health: health.NewServers(o.server()), subs: map[*pubsub.Subscription]struct{}{}}
 	c.gone, c.end = context.WithCancel(context.Background())
 	switch {
 	case o.Cluster:

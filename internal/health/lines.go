@@ -8,6 +8,8 @@ const (
 	// MostPause is the longest time between the end of a state and its next begin, if
 	// both are logged.
 	MostPause = 2 * time.Minute
+	// firstPause is the shortest such time.
+	firstPause = 30 * time.Second
 )
 
 // Line is a line of the log about a state, or none.
@@ -23,7 +25,7 @@ const (
 
 // Lines decides which lines about a state are logged: its begin, a reminder each [Remind],
 // and its end. If it begins again soon after its end the log waits, and longer each time:
-// [Every] at first, [MostPause] at most. Then the begin is logged if the state is there.
+// half a minute at first, [MostPause] at most. Then the begin is logged if the state is there.
 // The zero Lines has logged nothing.
 type Lines struct {
 	told  bool
@@ -51,7 +53,7 @@ func (l *Lines) Next(there bool, now int64) Line {
 		return Lasts
 	case !there && l.told:
 		l.told, l.at = false, now
-		l.pause = min(max(2*l.pause, int64(Every)), int64(MostPause))
+		l.pause = min(max(2*l.pause, int64(firstPause)), int64(MostPause))
 		return Ends
 	}
 	return Nothing

@@ -13,10 +13,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	states "github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/retry"
 	"github.com/strata-cache/strata/remote"
@@ -67,8 +69,10 @@ type Store struct {
 	can      abilities
 	// tierAnnounces says that the tier announces its drops itself.
 	tierAnnounces bool
-	guards        guards       // breakers
-	pending       *retry.Queue // drops that were not confirmed
+	guards        guards          // breakers
+	servers       *states.Servers // their health, for all caches of the client
+	server        string          // the name of the server, or of all
+	pending       *retry.Queue    // drops that were not confirmed
 	moves         moves
 	waits         waits // for leases of other instances
 	health        health
@@ -149,8 +153,26 @@ func (s *Store) bind(t remote.Tier) {
 	s.can.probe, _ = remote.As[remote.Prober](s.tier)
 	s.moves.tier, _ = remote.As[remote.Mover](s.tier)
 	s.guards.watch(s.tier)
+	s.know()
 	s.tierAnnounces = s.can.announce != nil && s.can.announce.Announces()
 }
+
+// know finds the health of the servers that the caches of the client share, and their names.
+func (s *Store) know() {
+	if known, ok := remote.As[interface{ Health() *states.Servers }](s.tier); ok {
+		s.servers = known.Health()
+	} else {
+		s.servers = states.NewServers()
+	}
+	s.servers.Join(s, s.o.Name)
+	s.server = s.servers.Name()
+	if f, ok := remote.As[remote.Fleet](s.tier); ok && s.server == "" {
+		s.server = strings.Join(f.Servers(), ", ")
+	}
+}
+
+// Server returns the name of the server, or of all servers; empty if it is not known.
+func (s *Store) Server() string { return s.server }
 
 // Space is the name of the cache in the tier and on the bus.
 func (s *Store) Space() string { return remote.SpaceName(s.o.Service, s.o.Name) }
@@ -207,7 +229,12 @@ func (s *Store) Pending() int { return s.pending.Len() }
 func (s *Store) Hurry() { s.pending.Hurry() }
 
 // Close tries pending drops until ctx ends, and returns the lost ones.
-func (s *Store) Close(ctx context.Context) retry.Lost { return s.pending.Close(ctx) }
+func (s *Store) Close(ctx context.Context) retry.Lost {
+	if s.servers != nil {
+		defer s.servers.Leave(s)
+	}
+	return s.pending.Close(ctx)
+}
 
 // HasPositions reports whether L2 has positions.
 func (s *Store) HasPositions() bool { return s.can.announce != nil }

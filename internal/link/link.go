@@ -105,7 +105,8 @@ type Link struct {
 	connected     atomic.Bool
 	mute          atomic.Bool
 	everConnected atomic.Bool
-	health        health.Record // of the bus, for the log
+	health        health.Record   // of the bus
+	servers       *health.Servers // those of the bus, for the log
 	floods        generation.Floods
 	counters
 
@@ -136,7 +137,8 @@ type counters struct {
 
 // Start begins to follow the bus.
 func Start(o Options) *Link {
-	l := &Link{o: o, woken: make(chan struct{}, 1)}
+	l := &Link{o: o, woken: make(chan struct{}, 1), servers: health.Of(o.Bus)}
+	l.servers.Join(l, o.Name)
 	if c, ok := o.Bus.(remote.Checker); ok {
 		l.checks = c.Checks()
 	}
@@ -156,6 +158,7 @@ func (l *Link) Stop() {
 	l.unfollow()
 	l.cancel()
 	l.runs.Wait()
+	l.servers.Leave(l)
 }
 
 // Connected reports whether drops of other instances are announced here. The Link
@@ -231,7 +234,7 @@ func (l *Link) wake() {
 }
 
 var (
-	errSuspended = errors.New("L2 is left alone")
+	errSuspended = errors.New("the circuit breaker of L2 is open")
 	errNothing   = fmt.Errorf("nothing has come for %v", SilentAfter)
 )
 
@@ -243,10 +246,14 @@ func (l *Link) Suspend(yes bool) {
 	}
 	now := l.o.Now()
 	if yes {
-		l.leave(func(s *state) { s.suspend(now+int64(lastRetry), lastRetry, errSuspended) })
+		l.leave(func(s *state) {
+			s.suspend(now+int64(lastRetry), lastRetry, errSuspended)
+			s.alone = l.o.Position == nil
+		})
 		return
 	}
 	l.mu.Lock()
+	l.alone = false
 	l.resume(now)
 	l.mu.Unlock()
 	l.wake()
@@ -269,16 +276,39 @@ func (l *Link) leave(change func(*state)) {
 	}
 }
 
-// report logs whether the bus is connected, if that has changed.
+// The states of a bus in the log, for all caches of the client.
+const (
+	isSilent    = "bus is silent"
+	isConnected = "bus is connected"
+)
+
+// report logs whether the bus is connected, if that has changed: an event of this cache, and
+// in the log if no other cache on the bus has said so. It is not in the log that the link
+// waits for L2, which has a line of its own.
 func (l *Link) report() {
 	now := l.o.Now()
 	l.mu.Lock()
 	connected, why := l.phase == connected, l.why
 	l.mu.Unlock()
 	switch {
-	case connected && (l.health.Well(now, 0) || l.everConnected.CompareAndSwap(false, true)):
-		l.o.Logger.Info("strata: bus is connected", slog.String("cache", l.o.Name))
-	case !connected && l.everConnected.Load() && l.health.Failed(now):
-		l.o.Logger.Warn("strata: bus is silent", slog.String("cache", l.o.Name), slog.Any("error", why))
+	case connected && l.everConnected.CompareAndSwap(false, true):
+		first, again := l.servers.Begins(l, "", isConnected), l.servers.Ends(l, "", isSilent)
+		l.write(first || again, slog.LevelInfo, "strata: bus is connected")
+	case connected && l.health.Well(now, 0):
+		l.write(l.servers.Ends(l, "", isSilent), slog.LevelInfo, "strata: bus is connected")
+	case !connected && l.everConnected.Load():
+		news := l.health.Failed(now)
+		if !l.health.Bad() {
+			return
+		}
+		say := !errors.Is(why, errSuspended) && l.servers.Begins(l, "", isSilent)
+		if say || news {
+			l.write(say, slog.LevelWarn, "strata: bus is silent", slog.Any("error", why))
+		}
 	}
+}
+
+// write writes a line about the bus: an event of this cache, and in the log if say is true.
+func (l *Link) write(say bool, level slog.Level, text string, more ...any) {
+	l.servers.Write(l.o.Logger, say, level, l.o.Name, "", text, more...)
 }
