@@ -129,13 +129,7 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-func (c *shown) info() adminapi.Info {
-	i := c.panel.Info()
-	return adminapi.Info{
-		Name: i.Name, Service: i.Service, Instance: i.Instance, Version: i.Version, Schema: i.Schema,
-		L2: i.L2, Bus: i.Bus, L2Server: i.L2Server, Partition: i.Partition, ShowKeys: i.ShowKeys, TextKeys: i.TextKeys,
-	}
-}
+func (c *shown) info() adminapi.Info { return adminapi.Info(c.panel.Info()) }
 
 func (c *shown) hot() adminapi.Hot {
 	h := c.panel.Hot()
