@@ -99,13 +99,7 @@ type Client struct {
 	health  *health.Servers // of all Tiers and Buses, for the log
 	steps   resp.Steps
 	terms   terms // of the server; none in a cluster
-	// identifies says that the server of each new connection is asked for its run: a
-	// Tier or Bus uses the client.
-	identifies atomic.Bool
-	// plain says that servers are asked by INFO, and not by a script.
-	plain atomic.Bool
-	// shy is how many connections in a row a server has ended upon that question.
-	shy atomic.Int32
+	question
 	// looked is when the last connection was opened that was compared, in nanoseconds
 	// since 1970, and looks are the goroutines that open one for that.
 	looked atomic.Int64
@@ -117,6 +111,16 @@ type Client struct {
 	mu     sync.Mutex // guards below
 	subs   map[*pubsub.Subscription]struct{}
 	closed bool
+}
+
+// question is the one for its run that each new connection asks its server.
+type question struct {
+	// identifies says that it is asked: a Tier or Bus uses the client.
+	identifies atomic.Bool
+	// plain says that servers are asked by INFO, and not by a script.
+	plain atomic.Bool
+	// shy is how many connections in a row a server has ended upon the question.
+	shy atomic.Int32
 }
 
 // New returns a client. It opens no connection. The error names every field of

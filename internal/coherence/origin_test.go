@@ -110,18 +110,18 @@ func TestStateOfTheOriginComesFromLoadsAlone(t *testing.T) {
 	many := func(context.Context, []string) (map[string]int64, error) { return nil, errDown }
 	for name, tt := range map[string]struct {
 		change func(*strata.Options[string, int64])
-		run    func(t *testing.T, c *strata.Cache[string, int64])
+		does   func(t *testing.T, c *strata.Cache[string, int64])
 		fails  bool
 	}{
-		"one batch of many keys": {run: func(t *testing.T, c *strata.Cache[string, int64]) {
+		"one batch of many keys": {does: func(t *testing.T, c *strata.Cache[string, int64]) {
 			_, _ = c.GetMany(t.Context(), []string{"a", "b", "c", "d", "e"}, many)
 		}},
-		"three batches": {fails: true, run: func(t *testing.T, c *strata.Cache[string, int64]) {
+		"three batches": {fails: true, does: func(t *testing.T, c *strata.Cache[string, int64]) {
 			for range 3 {
 				_, _ = c.GetMany(t.Context(), []string{"a", "b", "c", "d", "e"}, many)
 			}
 		}},
-		"batches that have some values": {run: func(t *testing.T, c *strata.Cache[string, int64]) {
+		"batches that have some values": {does: func(t *testing.T, c *strata.Cache[string, int64]) {
 			for i := range 20 {
 				key := fmt.Sprint(i)
 				_, _ = c.GetMany(t.Context(), []string{"a", key, "c"}, func(context.Context, []string) (map[string]int64, error) {
@@ -129,34 +129,34 @@ func TestStateOfTheOriginComesFromLoadsAlone(t *testing.T) {
 				})
 			}
 		}},
-		"loads past L1": {fails: true, run: func(t *testing.T, c *strata.Cache[string, int64]) {
+		"loads past L1": {fails: true, does: func(t *testing.T, c *strata.Cache[string, int64]) {
 			for range 3 {
 				_, _ = c.GetOrLoad(t.Context(), "a", down, strata.NoMemory(), strata.SkipRead())
 			}
 		}},
-		"a cache that is off": {fails: true, run: func(t *testing.T, c *strata.Cache[string, int64]) {
+		"a cache that is off": {fails: true, does: func(t *testing.T, c *strata.Cache[string, int64]) {
 			off := true
 			must(t, c.Tune(strata.Tuning{Off: &off}))
 			for range 3 {
 				_, _ = c.GetOrLoad(t.Context(), "a", down)
 			}
 		}},
-		"panics": {fails: true, run: func(t *testing.T, c *strata.Cache[string, int64]) {
+		"panics": {fails: true, does: func(t *testing.T, c *strata.Cache[string, int64]) {
 			for range 3 {
 				_, _ = c.GetOrLoad(t.Context(), "a", func(context.Context, string) (int64, error) { panic("at the disco") })
 			}
 		}},
-		"what the origin does not have": {run: func(t *testing.T, c *strata.Cache[string, int64]) {
+		"what the origin does not have": {does: func(t *testing.T, c *strata.Cache[string, int64]) {
 			for range 20 {
 				_, _ = c.GetOrLoad(t.Context(), "a", func(context.Context, string) (int64, error) { return 0, strata.ErrNotFound })
 			}
 		}},
-		"callers that leave": {run: func(t *testing.T, c *strata.Cache[string, int64]) {
+		"callers that leave": {does: func(t *testing.T, c *strata.Cache[string, int64]) {
 			for range 20 {
 				_, _ = c.GetOrLoad(t.Context(), "a", func(context.Context, string) (int64, error) { return 0, fmt.Errorf("query: %w", context.Canceled) })
 			}
 		}},
-		"the end of the cache": {run: func(t *testing.T, c *strata.Cache[string, int64]) {
+		"the end of the cache": {does: func(t *testing.T, c *strata.Cache[string, int64]) {
 			for i := range 20 {
 				go func() {
 					_, _ = c.GetOrLoad(context.Background(), fmt.Sprint(i), func(ctx context.Context, _ string) (int64, error) {
@@ -170,7 +170,7 @@ func TestStateOfTheOriginComesFromLoadsAlone(t *testing.T) {
 		}},
 		"refreshes": {fails: true,
 			change: func(o *strata.Options[string, int64]) { o.RefreshAt = 0.5 },
-			run: func(t *testing.T, c *strata.Cache[string, int64]) {
+			does: func(t *testing.T, c *strata.Cache[string, int64]) {
 				for _, k := range []string{"a", "b", "c"} {
 					mustGet(t, c, k, (&origin{}).load)
 				}
@@ -182,7 +182,7 @@ func TestStateOfTheOriginComesFromLoadsAlone(t *testing.T) {
 			}},
 		"failures that are remembered": {fails: true,
 			change: func(o *strata.Options[string, int64]) { o.ErrorTTL = 5 * time.Minute },
-			run: func(t *testing.T, c *strata.Cache[string, int64]) {
+			does: func(t *testing.T, c *strata.Cache[string, int64]) {
 				for _, k := range []string{"a", "b", "c"} {
 					_, _ = c.GetOrLoad(t.Context(), k, down)
 				}
@@ -204,7 +204,7 @@ func TestStateOfTheOriginComesFromLoadsAlone(t *testing.T) {
 						tt.change(o)
 					}
 				})
-				tt.run(t, c)
+				tt.does(t, c)
 				time.Sleep(time.Millisecond)
 				if f := c.Stats().OriginFailing; f > 0 != tt.fails {
 					t.Errorf("failing for %v; want failing: %v", f, tt.fails)

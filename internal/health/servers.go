@@ -23,7 +23,7 @@ type Servers struct {
 
 	mu     sync.Mutex // guards below
 	began  time.Time
-	caches map[any]string
+	caches map[*Member]bool
 	found  map[finding]*found
 }
 
@@ -32,14 +32,14 @@ type finding struct{ server, state string }
 
 // found says which caches find a state, and its lines.
 type found struct {
-	by    map[any]bool
+	by    map[*Member]bool
 	lines Lines
 }
 
 // NewServers returns the health of servers that are well. Their names are for people, and
 // have no credentials.
 func NewServers(names ...string) *Servers {
-	return &Servers{name: strings.Join(names, ", "), began: time.Now(), caches: map[any]string{}, found: map[finding]*found{}}
+	return &Servers{name: strings.Join(names, ", "), began: time.Now(), caches: map[*Member]bool{}, found: map[finding]*found{}}
 }
 
 // Of returns the health of the servers of a tier or bus that knows it, or else that of
@@ -54,31 +54,39 @@ func Of(client any) *Servers {
 // Name returns the name of the server, or of all; empty if there is none.
 func (s *Servers) Name() string { return s.name }
 
-// Join adds a cache with a name. It leaves by Leave, with the same value.
-func (s *Servers) Join(cache any, name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.caches[cache] = name
+// Member is a cache of the client.
+type Member struct {
+	of   *Servers
+	name string
 }
 
-// Leave removes a cache with all that it has found.
-func (s *Servers) Leave(cache any) {
+// Join adds a cache with a name.
+func (s *Servers) Join(name string) *Member {
+	m := &Member{s, name}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.caches, cache)
-	for _, f := range s.found {
-		s.leave(f, cache)
+	s.caches[m] = true
+	return m
+}
+
+// Leave removes the cache with all that it has found.
+func (m *Member) Leave() {
+	m.of.mu.Lock()
+	defer m.of.mu.Unlock()
+	delete(m.of.caches, m)
+	for _, f := range m.of.found {
+		m.forget(f)
 	}
 }
 
-// leave removes a cache from those that find f, and reports whether that ends the state in
-// the log. s.mu is held.
-func (s *Servers) leave(f *found, cache any) bool {
-	if f == nil || !f.by[cache] {
+// forget removes m from those that find f, and reports whether that ends the state in the
+// log. The lock of the servers is held.
+func (m *Member) forget(f *found) bool {
+	if f == nil || !f.by[m] {
 		return false
 	}
-	delete(f.by, cache)
-	return len(f.by) == 0 && f.lines.Next(false, s.now()) == Ends
+	delete(f.by, m)
+	return len(f.by) == 0 && f.lines.Next(false, m.of.now()) == Ends
 }
 
 // Caches returns the names of the caches, in order.
@@ -86,48 +94,49 @@ func (s *Servers) Caches() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string
-	for _, name := range s.caches {
-		names = append(names, name)
+	for m := range s.caches {
+		names = append(names, m.name)
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// Begins notes that a cache finds a server in a state, and reports whether the log has to
+// Begins notes that the cache finds a server in a state, and reports whether the log has to
 // say so.
-func (s *Servers) Begins(cache any, server, state string) bool {
+func (m *Member) Begins(server, state string) bool {
+	s := m.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := finding{server, state}
 	f := s.found[at]
 	if f == nil {
-		f = &found{by: map[any]bool{}}
+		f = &found{by: map[*Member]bool{}}
 		s.found[at] = f
 	}
-	f.by[cache] = true
+	f.by[m] = true
 	return f.lines.Next(true, s.now()) != Nothing
 }
 
-// Ends notes that a cache finds a server in a state no more, and reports whether the log
+// Ends notes that the cache finds a server in a state no more, and reports whether the log
 // has to say so.
-func (s *Servers) Ends(cache any, server, state string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leave(s.found[finding{server, state}], cache)
+func (m *Member) Ends(server, state string) bool {
+	m.of.mu.Lock()
+	defer m.of.mu.Unlock()
+	return m.forget(m.of.found[finding{server, state}])
 }
 
-// Write writes a line about a server, or about all for an empty name, to the logger of a
+// Write writes a line about a server, or about all for an empty name, to the logger of the
 // cache: an event of the cache, and in the log if say is true. It names all caches.
-func (s *Servers) Write(to *slog.Logger, say bool, level slog.Level, cache, server, text string, more ...any) {
+func (m *Member) Write(to *slog.Logger, say bool, level slog.Level, server, text string, more ...any) {
 	ctx := context.Background()
 	if !say {
 		ctx = journal.Alone()
 	}
-	about := []any{slog.String("cache", cache)}
-	if all := s.Caches(); all != cache {
+	about := []any{slog.String("cache", m.name)}
+	if all := m.of.Caches(); all != m.name {
 		about = []any{slog.String("caches", all)}
 	}
-	if server = cmp.Or(server, s.name); server != "" {
+	if server = cmp.Or(server, m.of.name); server != "" {
 		about = append(about, slog.String("server", server))
 	}
 	to.Log(ctx, level, text, append(about, more...)...)

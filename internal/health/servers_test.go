@@ -14,27 +14,25 @@ import (
 func TestAStateBeginsWithTheFirstCacheAndEndsWithTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := health.NewServers("a:1", "b:2")
-		s.Join(1, "users")
-		s.Join(2, "orders")
-		s.Join(3, "users")
+		one, two, three := s.Join("users"), s.Join("orders"), s.Join("users")
 		if s.Caches() != "orders, users" || s.Name() != "a:1, b:2" {
 			t.Errorf("caches %q of %q", s.Caches(), s.Name())
 		}
-		if !s.Begins(1, "a:1", "full") || s.Begins(2, "a:1", "full") || s.Begins(2, "a:1", "full") {
+		if !one.Begins("a:1", "full") || two.Begins("a:1", "full") || two.Begins("a:1", "full") {
 			t.Error("the first cache, and no other, says that the state has begun")
 		}
-		if !s.Begins(2, "b:2", "full") || !s.Begins(1, "a:1", "silent") {
+		if !two.Begins("b:2", "full") || !one.Begins("a:1", "silent") {
 			t.Error("another server, or another state, has lines of its own")
 		}
-		if s.Ends(3, "a:1", "full") || s.Ends(1, "a:1", "full") || !s.Ends(2, "a:1", "full") || s.Ends(2, "a:1", "full") {
+		if three.Ends("a:1", "full") || one.Ends("a:1", "full") || !two.Ends("a:1", "full") || two.Ends("a:1", "full") {
 			t.Error("the last cache, and no other, says that the state has ended")
 		}
-		s.Leave(1)
+		one.Leave()
 		if s.Caches() != "orders, users" { // the other one of that name
 			t.Errorf("caches %q", s.Caches())
 		}
 		time.Sleep(time.Minute)
-		if !s.Begins(2, "a:1", "silent") || !s.Ends(2, "a:1", "silent") {
+		if !two.Begins("a:1", "silent") || !two.Ends("a:1", "silent") {
 			t.Error("a cache that has left finds the state still")
 		}
 	})
@@ -77,11 +75,11 @@ func TestALineThatIsNotInTheLogIsAnEvent(t *testing.T) {
 	var events journal.Journal
 	to := slog.New(events.Handler(slog.NewTextHandler(&log, nil)))
 	s := health.NewServers("a:1")
-	s.Join(1, "users")
-	s.Write(to, false, slog.LevelWarn, "users", "", "strata: one")
-	s.Write(to, true, slog.LevelWarn, "users", "b:2", "strata: two", slog.Int("n", 3))
-	s.Join(2, "orders")
-	s.Write(to, true, slog.LevelInfo, "users", "", "strata: three")
+	m := s.Join("users")
+	m.Write(to, false, slog.LevelWarn, "", "strata: one")
+	m.Write(to, true, slog.LevelWarn, "b:2", "strata: two", slog.Int("n", 3))
+	s.Join("orders")
+	m.Write(to, true, slog.LevelInfo, "", "strata: three")
 	all := log.String()
 	if strings.Contains(all, "one") || !strings.Contains(all, "msg=\"strata: two\" cache=users server=b:2 n=3") || !strings.Contains(all, "msg=\"strata: three\" caches=\"orders, users\" server=a:1") {
 		t.Errorf("the log: %s", all)

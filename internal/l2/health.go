@@ -26,9 +26,11 @@ const wellAfter = time.Second
 
 // health is the state of L2 that the log has reported, beside that of its servers.
 type health struct {
-	foreign foreignLog    // values that cannot be read
-	errors  atomic.Uint64 // operations that were not executed
-	changes atomic.Uint64 // of the breakers for all operations
+	log     *states.Member // of the servers, for all caches of the client; nil without a tier
+	server  string         // the name of the server, or of all
+	foreign foreignLog     // values that cannot be read
+	errors  atomic.Uint64  // operations that were not executed
+	changes atomic.Uint64  // of the breakers for all operations
 }
 
 // operation is a kind of operation on L2. A server may refuse one kind and
@@ -124,7 +126,7 @@ func (s *Store) begins(g *guard, r *states.Record, state, text string, more ...a
 	if !r.Bad() {
 		return
 	}
-	if say := s.servers.Begins(s, g.server, state); say || news {
+	if say := s.health.log.Begins(g.server, state); say || news {
 		s.write(g, say, slog.LevelWarn, text, more...)
 	}
 }
@@ -132,12 +134,12 @@ func (s *Store) begins(g *guard, r *states.Record, state, text string, more ...a
 // ends writes a line that a server is no longer in a state. It is in the log if no cache
 // finds the server in the state.
 func (s *Store) ends(g *guard, state, text string, more ...any) {
-	s.write(g, s.servers.Ends(s, g.server, state), slog.LevelInfo, text, more...)
+	s.write(g, s.health.log.Ends(g.server, state), slog.LevelInfo, text, more...)
 }
 
 // write writes a line about a server: an event of this cache, and in the log if say is true.
 func (s *Store) write(g *guard, say bool, level slog.Level, text string, more ...any) {
-	s.servers.Write(s.o.Logger, say, level, s.o.Name, cmp.Or(g.server, s.server), text, more...)
+	s.health.log.Write(s.o.Logger, say, level, cmp.Or(g.server, s.health.server), text, more...)
 }
 
 // failed logs that L2 fails, with its error.

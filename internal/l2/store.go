@@ -69,10 +69,8 @@ type Store struct {
 	can      abilities
 	// tierAnnounces says that the tier announces its drops itself.
 	tierAnnounces bool
-	guards        guards          // breakers
-	servers       *states.Servers // their health, for all caches of the client
-	server        string          // the name of the server, or of all
-	pending       *retry.Queue    // drops that were not confirmed
+	guards        guards       // breakers
+	pending       *retry.Queue // drops that were not confirmed
 	moves         moves
 	waits         waits // for leases of other instances
 	health        health
@@ -159,20 +157,18 @@ func (s *Store) bind(t remote.Tier) {
 
 // know finds the health of the servers that the caches of the client share, and their names.
 func (s *Store) know() {
+	servers := states.NewServers()
 	if known, ok := remote.As[interface{ Health() *states.Servers }](s.tier); ok {
-		s.servers = known.Health()
-	} else {
-		s.servers = states.NewServers()
+		servers = known.Health()
 	}
-	s.servers.Join(s, s.o.Name)
-	s.server = s.servers.Name()
-	if f, ok := remote.As[remote.Fleet](s.tier); ok && s.server == "" {
-		s.server = strings.Join(f.Servers(), ", ")
+	s.health.log, s.health.server = servers.Join(s.o.Name), servers.Name()
+	if f, ok := remote.As[remote.Fleet](s.tier); ok && s.health.server == "" {
+		s.health.server = strings.Join(f.Servers(), ", ")
 	}
 }
 
 // Server returns the name of the server, or of all servers; empty if it is not known.
-func (s *Store) Server() string { return s.server }
+func (s *Store) Server() string { return s.health.server }
 
 // Space is the name of the cache in the tier and on the bus.
 func (s *Store) Space() string { return remote.SpaceName(s.o.Service, s.o.Name) }
@@ -230,8 +226,8 @@ func (s *Store) Hurry() { s.pending.Hurry() }
 
 // Close tries pending drops until ctx ends, and returns the lost ones.
 func (s *Store) Close(ctx context.Context) retry.Lost {
-	if s.servers != nil {
-		defer s.servers.Leave(s)
+	if s.health.log != nil {
+		defer s.health.log.Leave()
 	}
 	return s.pending.Close(ctx)
 }

@@ -105,8 +105,7 @@ type Link struct {
 	connected     atomic.Bool
 	mute          atomic.Bool
 	everConnected atomic.Bool
-	health        health.Record   // of the bus
-	servers       *health.Servers // those of the bus, for the log
+	told          told
 	floods        generation.Floods
 	counters
 
@@ -125,6 +124,12 @@ type Link struct {
 	state
 }
 
+// told says which states of the bus are events of this cache, and in the log.
+type told struct {
+	health health.Record
+	log    *health.Member // for all caches on the bus
+}
+
 // counters count from the start of the link.
 type counters struct {
 	gaps, missed, alls atomic.Uint64
@@ -137,8 +142,7 @@ type counters struct {
 
 // Start begins to follow the bus.
 func Start(o Options) *Link {
-	l := &Link{o: o, woken: make(chan struct{}, 1), servers: health.Of(o.Bus)}
-	l.servers.Join(l, o.Name)
+	l := &Link{o: o, woken: make(chan struct{}, 1), told: told{log: health.Of(o.Bus).Join(o.Name)}}
 	if c, ok := o.Bus.(remote.Checker); ok {
 		l.checks = c.Checks()
 	}
@@ -158,7 +162,7 @@ func (l *Link) Stop() {
 	l.unfollow()
 	l.cancel()
 	l.runs.Wait()
-	l.servers.Leave(l)
+	l.told.log.Leave()
 }
 
 // Connected reports whether drops of other instances are announced here. The Link
@@ -292,16 +296,16 @@ func (l *Link) report() {
 	l.mu.Unlock()
 	switch {
 	case connected && l.everConnected.CompareAndSwap(false, true):
-		first, again := l.servers.Begins(l, "", isConnected), l.servers.Ends(l, "", isSilent)
+		first, again := l.told.log.Begins("", isConnected), l.told.log.Ends("", isSilent)
 		l.write(first || again, slog.LevelInfo, "strata: bus is connected")
-	case connected && l.health.Well(now, 0):
-		l.write(l.servers.Ends(l, "", isSilent), slog.LevelInfo, "strata: bus is connected")
+	case connected && l.told.health.Well(now, 0):
+		l.write(l.told.log.Ends("", isSilent), slog.LevelInfo, "strata: bus is connected")
 	case !connected && l.everConnected.Load():
-		news := l.health.Failed(now)
-		if !l.health.Bad() {
+		news := l.told.health.Failed(now)
+		if !l.told.health.Bad() {
 			return
 		}
-		say := !errors.Is(why, errSuspended) && l.servers.Begins(l, "", isSilent)
+		say := !errors.Is(why, errSuspended) && l.told.log.Begins("", isSilent)
 		if say || news {
 			l.write(say, slog.LevelWarn, "strata: bus is silent", slog.Any("error", why))
 		}
@@ -310,5 +314,5 @@ func (l *Link) report() {
 
 // write writes a line about the bus: an event of this cache, and in the log if say is true.
 func (l *Link) write(say bool, level slog.Level, text string, more ...any) {
-	l.servers.Write(l.o.Logger, say, level, l.o.Name, "", text, more...)
+	l.told.log.Write(l.o.Logger, say, level, "", text, more...)
 }

@@ -102,7 +102,7 @@ func (l *Link) logUnconnected(now int64) {
 	if why != nil {
 		about = append(about, slog.Any("error", why))
 	}
-	l.write(l.servers.Begins(l, "", isSilent), slog.LevelWarn,
+	l.write(l.told.log.Begins("", isSilent), slog.LevelWarn,
 		"strata: bus has not connected: it is out of reach, or the right to SUBSCRIBE is missing", about...)
 }
 
