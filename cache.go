@@ -26,6 +26,7 @@ import (
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/link"
 	"github.com/strata-cache/strata/internal/lives"
+	"github.com/strata-cache/strata/internal/origin"
 )
 
 // Cache answers reads from L1, the memory of this process, else from L2, a
@@ -103,7 +104,7 @@ type loading struct {
 	slabs     sync.Pool           // of *[]read[K, V], zero; for batches
 	budget    limit.Budget
 	failing   atomic.Int64 // loads that have failed since one has not
-	health    originHealth
+	origin    *origin.Origin
 	texts     bool // keys are strings
 }
 
@@ -175,6 +176,9 @@ func (c *core) start(now func() int64, f format) {
 	c.background = limit.NewBackground(s.Limits.MaxRefreshes)
 	c.loads = limit.NewLoads(s.Limits.MaxLoads, s.Limits.HardTimeout)
 	c.deadlines = lifetime.NewDeadlines(s.Limits.HardTimeout, errLoadTimeout, now)
+	c.origin = origin.New(origin.Options{
+		Name: s.Name, ShowKeys: s.ShowKeys, Logger: s.Logger, Within: s.Limits.HardTimeout, Deadlines: c.deadlines,
+	})
 	c.open, c.end = context.WithCancel(context.Background())
 	c.generation.OnInvalidateAll = c.wakePurger
 	c.l2 = l2.New(c.l2Options(&f))

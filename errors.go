@@ -105,6 +105,10 @@ type RemoteError struct {
 	// of earlier calls included; with "close" the number of lost drops. A drop of
 	// everything counts as one.
 	Pending int
+	// Dropped says that the old values were dropped everywhere, and that the new ones of a
+	// "set" or "update" are stored in no tier: the next read loads. Then nothing of this call
+	// is tried again.
+	Dropped bool
 	// Err is the error of the tier or the bus. It wraps [ErrClosed] if the cache was
 	// closed meanwhile, so that the call's drop is not tried again, and the error of
 	// the caller's context if that has ended.
@@ -119,7 +123,7 @@ func remoteError(op string, err error) error {
 	if !errors.As(err, &u) {
 		return err
 	}
-	return &RemoteError{Op: op, Pending: u.Pending, Err: u.Err}
+	return &RemoteError{Op: op, Pending: u.Pending, Dropped: u.Dropped, Err: u.Err}
 }
 
 // Error names the call, the cause and the number of pending drops.
@@ -127,7 +131,7 @@ func (e *RemoteError) Error() string {
 	if e.Op == opClose {
 		return fmt.Sprintf("strata: close: invalidations are lost, not confirmed by L2 and the bus: %v (%d lost)", e.Err, e.Pending)
 	}
-	return fmt.Sprintf("strata: %s: not confirmed by L2 and the bus: %v (%d pending)", e.Op, e.Err, e.Pending)
+	return "strata: " + e.Op + ": " + (&l2.Unconfirmed{Pending: e.Pending, Dropped: e.Dropped, Err: e.Err}).Describe()
 }
 
 // Unwrap returns the cause.

@@ -35,7 +35,7 @@ func ExampleCache_Stats_health() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		s := users.Stats()
-		fmt.Fprintf(w, "%s: L2 left alone %v, storing stopped %v, off %v", s.Name, s.BreakerOpen, s.StoringStopped, s.Off)
+		fmt.Fprintf(w, "%s: breaker open %v, storing stopped %v, off %v", s.Name, s.BreakerOpen, s.StoringStopped, s.Off)
 	})
 
 	ask := func(path string) {
@@ -49,6 +49,6 @@ func ExampleCache_Stats_health() {
 	ask("/readyz")
 	// Output:
 	// /livez 200 alive
-	// /readyz 503 users: L2 left alone false, storing stopped false, off false
-	// /readyz 200 users: L2 left alone false, storing stopped false, off false
+	// /readyz 503 users: breaker open false, storing stopped false, off false
+	// /readyz 200 users: breaker open false, storing stopped false, off false
 }

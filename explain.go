@@ -88,8 +88,8 @@ type Place struct {
 }
 
 // Explain returns the entries of the tiers for key, the load that runs, and the
-// result that a read would have. It asks L2 for the key and its tags, even if L2 is
-// left alone, but changes nothing and does not count as a use of the entry.
+// result that a read would have. It asks L2 for the key and its tags, even if its
+// circuit breaker is open, but changes nothing and does not count as a use of the entry.
 func (c *Cache[K, V]) Explain(ctx context.Context, key K) Report {
 	var r Report
 	if c.l2.Used() {
@@ -265,7 +265,7 @@ func (c *core) verdictOfTier(r *Report) (sentence string, stop bool) {
 	case r.L1.lasts && (r.LeftAlone || p.silent):
 		return "L1 answers, though L2 does not confirm its value: another instance may have invalidated it.", true
 	case r.LeftAlone:
-		return "L2 is left alone because it has failed too often. ", false
+		return "The circuit breaker of L2 is open, because it has failed too often. ", false
 	case p.Err != nil:
 		return fmt.Sprintf("L2 gives no value (%v). ", p.Err), false
 	case p.NotFound && p.Fresh > 0:

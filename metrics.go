@@ -24,6 +24,9 @@ type Parts struct {
 	Schema string
 	// L2 and Bus are the Go types of the Tier and the Bus, or empty.
 	L2, Bus string
+	// L2Server is the address of the server of L2, or of all its servers; empty without a Tier
+	// that tells it.
+	L2Server string
 	// Partition is "available" or "strict"; see [Partition].
 	Partition string
 	// Instance is the name of this instance: the host, the number of the process, and a
@@ -149,7 +152,7 @@ func answered(s *Stats) uint64 {
 // describe returns the parts of the cache. encoding is the name of its codec.
 func (c *core) describe(encoding string) Parts {
 	r := &c.settings.Remote
-	i := Parts{Service: c.settings.Service, Version: program.Version(), Partition: r.Partition.String(), Instance: c.l2.InstanceName()}
+	i := Parts{Service: c.settings.Service, Version: program.Version(), Partition: r.Partition.String(), Instance: c.l2.InstanceName(), L2Server: c.l2.Server()}
 	if r.Tier != nil {
 		i.L2, i.Schema = reflect.TypeOf(r.Tier).String(), fmt.Sprintf("%s %016x", encoding, c.l2.Schema())
 	}

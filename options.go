@@ -192,8 +192,8 @@ type Options[K comparable, V any] struct {
 	// causes, panics of Loaders and callbacks, invalidations that Close has lost,
 	// and, when the cache is made, advice about surprising Options. The begin of a
 	// failure is a warning, its end is information. Each state is logged at
-	// most once in 10 seconds. Loads count as failing from the first failure until a
-	// load succeeds and none has failed for 10 seconds. Nil means no logs.
+	// most once in 10 seconds, and less often while it comes and goes. Stats.OriginFailing
+	// says when loads count as failing. Nil means no logs.
 	// Values are never logged, unless a Loader panics with one; keys only with
 	// ShowKeys.
 	Logger *slog.Logger
@@ -371,14 +371,14 @@ type Remote[K comparable, V any] struct {
 	// DefaultRemoteTimeout.
 	Timeout time.Duration
 
-	// BreakAfter is the number of failures in a row after which L2 is left alone,
-	// BreakFor for how long. Then one operation is tried. Meanwhile
+	// BreakAfter is the number of failures in a row after which the circuit breaker of
+	// L2 opens, BreakFor for how long. Then one operation is tried. Meanwhile
 	// misses do not wait for L2, and the bus counts as silent. 0 means
-	// DefaultBreakAfter and DefaultBreakFor; a negative BreakAfter means that L2 is
-	// never left alone.
+	// DefaultBreakAfter and DefaultBreakFor; a negative BreakAfter means that there is
+	// no breaker.
 	//
-	// A store that answers and refuses to store, because it has no memory left, is
-	// not left alone. After as many refusals, and for as long, loads take no
+	// A store that answers and refuses to store, because it has no memory left, opens
+	// another breaker. After as many refusals, and for as long, loads take no
 	// leases and store in L1 alone, so that each instance loads for itself, and
 	// Set and Update return *RemoteError. Reads, invalidations and the bus continue.
 	BreakAfter int

@@ -21,7 +21,7 @@ func (p view[K, V]) Info() panel.Info {
 	c := p.c
 	return panel.Info{
 		Name: c.o.Name, Service: c.parts.Service, Instance: c.parts.Instance, Version: c.parts.Version, Schema: c.parts.Schema,
-		L2: c.parts.L2, Bus: c.parts.Bus, Partition: c.parts.Partition,
+		L2: c.parts.L2, L2Server: c.parts.L2Server, Bus: c.parts.Bus, Partition: c.parts.Partition,
 		ShowKeys: c.o.ShowKeys, TextKeys: c.names.Parse != nil,
 	}
 }

@@ -119,11 +119,34 @@ func (l *loaderRun[K, V]) answer(at int64) {
 		o.res.Err = r.c.asNotFound(o.res.Err)
 		o.res.Found, o.took, o.ended = o.res.Err == nil, took, at
 		applyLoad(said, &r.call, r.f.Key)
-		out := outcomeOf(o.res.Err, r.candidate.value != nil)
-		r.c.loaded(ctx, r.f.Key, o.res.Value, out, took, o.res.Err)
+	}
+	l.judge(at, took)
+	for _, r := range l.reads {
+		o := &r.outcome
+		r.c.loaded(ctx, r.f.Key, o.res.Value, r.loadOutcome(), took, o.res.Err)
 	}
 	if l.g.many != nil && l.err == nil {
 		l.g.keepExtras(l.values, said)
+	}
+}
+
+// loadOutcome is that of the load, for the key of r.
+func (r *read[K, V]) loadOutcome() Outcome {
+	return outcomeOf(r.outcome.res.Err, r.candidate.value != nil)
+}
+
+// judge tells the state of the origin the outcome of the run, which is one load however
+// many keys it has: an answer for any of them, or else the first error.
+func (l *loaderRun[K, V]) judge(at int64, took time.Duration) {
+	for _, r := range l.reads {
+		if out := r.loadOutcome(); out != LoadError && out != LoadPanic {
+			r.c.origin.Succeeded(at, took)
+			return
+		}
+	}
+	r := l.reads[0]
+	if err := r.outcome.res.Err; r.loadOutcome() == LoadPanic || r.remembers(err) {
+		r.c.origin.Failed(at, took, r.f.Key, err)
 	}
 }
 
@@ -134,7 +157,12 @@ func (l *loaderRun[K, V]) took(now int64) time.Duration { return time.Duration(n
 // ended, and releases their leases after that: callers do not wait for L2. A
 // Loader that looks at its context is as late as one that does not.
 func (l *loaderRun[K, V]) CutShort() {
-	took := l.took(l.g.c.memory.Now())
+	now := l.g.c.memory.Now()
+	took := l.took(now)
+	first := l.reads[0]
+	if err := first.c.endedLoad(l.within, first.f); first.remembers(err) {
+		first.c.origin.Failed(now, took, first.f.Key, err)
+	}
 	leases := make([]remote.Lease, len(l.reads))
 	for i, r := range l.reads {
 		leases[i], r.right.lease.Token = r.right.lease, 0

@@ -44,6 +44,11 @@ type Stats struct {
 
 	// Loads is about runs of the Loader.
 	Loads LoadStats
+	// OriginFailing is for how long loads have failed, OriginSlow for how long they have taken
+	// more than a quarter of Limits.HardTimeout, as do loads that still run; 0 while most do
+	// not. A load that fails among others that succeed changes neither. Both are 0, too, when
+	// no load has ended for ten minutes.
+	OriginFailing, OriginSlow time.Duration
 	// Saved estimates the time that callers did not wait for the origin: for each read that
 	// ran no load, the mean duration of loads at the time of the next call of Stats.
 	Saved time.Duration
@@ -67,14 +72,14 @@ type Stats struct {
 	Remembered, Throttled, BudgetSpent uint64
 	// Overloaded counts callers beyond Limits.MaxWaiters.
 	Overloaded uint64
-	// BreakerOpen is whether L2 is left alone, StoringStopped whether no value is
-	// stored there, because it has refused to store too often: of several servers all.
+	// BreakerOpen is whether the circuit breaker of L2 is open, StoringStopped whether no value
+	// is stored there because it has refused to store too often: of several servers all.
 	BreakerOpen, StoringStopped bool
 	// ServersLeftAlone and ServersWithoutStores are the names of those servers of several
 	// of which that is true, in order.
 	ServersLeftAlone, ServersWithoutStores []string
-	// BreakerChanges counts the times at which L2, or a server of it, was left alone, or
-	// used again.
+	// BreakerChanges counts the times at which the breaker of L2, or of a server of it, was
+	// opened or closed.
 	BreakerChanges uint64
 	// Operations are the durations of operations on L2, by operation and result; those that
 	// have not happened are left out.
@@ -271,6 +276,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		EncodeErrors:     n.encodeErrors.Load(),
 		Loads:            n.loadStats(),
 	}
+	s.OriginFailing, s.OriginSlow = c.origin.Read(c.now())
 	s.L1.Hits, s.L1.Misses = m.Hits-asMisses, m.Misses+asMisses
 	s.Reads = s.L1.Hits + s.L1.Misses
 	s.MaxEntries, s.MaxWeight = c.memory.Bounds()

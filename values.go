@@ -54,7 +54,7 @@ func (c *Cache[K, V]) inspect(key K, e *entry[K, V]) {
 // mutated counts and logs that the value of key was changed.
 func (c *core) mutated(key, value any) {
 	c.counts.mutations.Add(1)
-	about := c.about(key, slog.String("type", fmt.Sprintf("%T", value)))
+	about := c.origin.About(key, slog.String("type", fmt.Sprintf("%T", value)))
 	c.settings.Logger.Error("strata: a cached value was changed by a caller", about...)
 }
 
@@ -89,7 +89,7 @@ func (c *core) notStored(key any, err error) {
 		why = remote.ErrValueTooLarge.Error()
 	}
 	c.settings.Logger.Warn("strata: a value is served but not stored in L2: every instance loads it. Stats.EncodeErrors counts all such values",
-		c.about(key, slog.String("error", why))...)
+		c.origin.About(key, slog.String("error", why))...)
 }
 
 // decode is the opposite of encode, for a value of this version of the program (0) or

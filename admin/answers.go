@@ -159,6 +159,7 @@ func numbersOf(s strata.Stats) adminapi.Numbers {
 			Running: l.Running, Waiters: l.Waiters, MostWaiters: l.MostWaiters,
 			Refreshes: s.Refreshes, RefreshesDropped: s.RefreshesDropped,
 			P50: l.Latency.Quantile(0.5), P99: l.Latency.Quantile(0.99), Saved: s.Saved,
+			Failing: s.OriginFailing, Slow: s.OriginSlow,
 		},
 		Memory: adminapi.Memory{
 			Entries: s.Entries, MaxEntries: s.MaxEntries, Weight: s.Weight, MaxWeight: s.MaxWeight,

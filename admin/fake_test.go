@@ -247,16 +247,16 @@ func TestDetailHasEverything(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_123)
 	f := &fake{
 		name:     "users",
-		info:     panel.Info{Name: "users", Service: "shop", Instance: "i", Version: "v1", Schema: "json 1", L2: "*redis.Tier", Bus: "*redis.Bus", Partition: "strict", ShowKeys: true, TextKeys: true},
+		info:     panel.Info{Name: "users", Service: "shop", Instance: "i", Version: "v1", Schema: "json 1", L2: "*redis.Tier", L2Server: "10.0.0.1:6379", Bus: "*redis.Bus", Partition: "strict", ShowKeys: true, TextKeys: true},
 		settings: []panel.Setting{{Name: "TTL", Value: "1m0s", Tuned: true}, {Name: "Jitter", Value: "0.1", Default: true}},
-		events:   []panel.Event{{Number: 7, At: at, Level: "warn", Text: "L2 is left alone"}, {Number: 8, At: at, Level: "info", Text: "again"}},
+		events:   []panel.Event{{Number: 7, At: at, Level: "warn", Text: "circuit breaker of L2 is open"}, {Number: 8, At: at, Level: "info", Text: "again"}},
 		hot: panel.Hot{
 			Since: at, Sampled: 5, Every: 16, LoadTime: time.Second,
 			ByReads:    []panel.HotKey{{Key: "a", Reads: 9, Loads: 1, LoadTime: 3, Over: 2}},
 			ByLoadTime: []panel.HotKey{{Key: "b", Reads: 1, Loads: 2, LoadTime: 4}},
 		},
 		stats: strata.Stats{
-			Reads: 100, L1: strata.TierStats{Hits: 90, Misses: 10}, Saved: time.Hour, Entries: 12, MaxEntries: 20, Connected: true,
+			Reads: 100, L1: strata.TierStats{Hits: 90, Misses: 10}, Saved: time.Hour, OriginFailing: time.Minute, OriginSlow: time.Second, Entries: 12, MaxEntries: 20, Connected: true,
 			BusSilence: time.Second, Pending: 3, BreakerOpen: true, BreakerChanges: 5,
 			Operations: []strata.OperationStats{{Operation: "put", Result: "ok"}, {Operation: "get", Result: "ok"}},
 		},
@@ -271,13 +271,13 @@ func TestDetailHasEverything(t *testing.T) {
 	if !d.ReadOnly || d.Name != "users" || d.Info != adminapi.Info(f.info) || len(d.Settings) != 2 || d.Settings[0] != adminapi.Setting(f.settings[0]) {
 		t.Errorf("%+v", d)
 	}
-	if len(d.Events) != 2 || d.Events[0] != (adminapi.Event{Number: 7, At: at.UnixMilli(), Level: "warn", Text: "L2 is left alone"}) {
+	if len(d.Events) != 2 || d.Events[0] != (adminapi.Event{Number: 7, At: at.UnixMilli(), Level: "warn", Text: "circuit breaker of L2 is open"}) {
 		t.Errorf("events %+v", d.Events)
 	}
 	if d.Hot.Since != at.UnixMilli() || d.Hot.Every != 16 || len(d.Hot.ByReads) != 1 || d.Hot.ByReads[0] != adminapi.HotKey(f.hot.ByReads[0]) || d.Hot.ByLoadTime[0].Key != "b" {
 		t.Errorf("hot %+v", d.Hot)
 	}
-	if n.Reads.Total != 100 || n.Reads.L1 != 90 || n.Loads.Saved != time.Hour || n.Loads.P99 != time.Second || n.Loads.Running != 2 ||
+	if n.Reads.Total != 100 || n.Reads.L1 != 90 || n.Loads.Saved != time.Hour || n.Loads.Failing != time.Minute || n.Loads.Slow != time.Second || n.Loads.P99 != time.Second || n.Loads.Running != 2 ||
 		n.Memory.Entries != 12 || n.Memory.MaxEntries != 20 || n.Memory.EvictionAgeP50 != 32*time.Second ||
 		!n.Bus.Connected || n.Bus.Silence != time.Second || n.Bus.Pending != 3 || n.Bus.EchoP99 == 0 || !n.Remote.BreakerOpen || n.Remote.BreakerChanges != 5 || n.Remote.P99 == 0 {
 		t.Errorf("numbers %+v", n)

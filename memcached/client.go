@@ -81,6 +81,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/mcmeta"
 	"github.com/strata-cache/strata/internal/netpool"
@@ -114,6 +115,7 @@ type fleet struct {
 	all    []*node // as in Options.Servers
 	ring   *ring.Ring
 	steps  mcmeta.Steps
+	health *health.Servers   // of all Tiers, for the log
 	trials *limit.Background // of servers that are left alone, and the questions of Tiers beside calls; ctx ends them
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -134,7 +136,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{ring: r, trials: limit.NewBackground(len(o.Servers) + besides)}
+	f := &fleet{ring: r, health: health.NewServers(o.Servers...), trials: limit.NewBackground(len(o.Servers) + besides)}
 	f.ctx, f.cancel = context.WithCancel(traced.Upkeep(context.Background()))
 	c := &Client{o: &o, fleet: f, dead: o.Fleet.Dead}
 	for _, addr := range o.Servers {

@@ -146,7 +146,7 @@ func (x *outage) work(theirs, lost []string, fault string) {
 func (x *outage) names(server int) {
 	x.t.Helper()
 	text := x.log.String()
-	if !strings.Contains(text, "L2 is left alone") || !strings.Contains(text, "server="+x.q.servers[server]) {
+	if !strings.Contains(text, "circuit breaker of L2 is open") || !strings.Contains(text, "server="+x.q.servers[server]) {
 		x.t.Errorf("the log does not name %s:\n%s", x.q.servers[server], text)
 	}
 	for i, other := range x.q.servers {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/itemtier"
 	"github.com/strata-cache/strata/remote"
 )
@@ -58,13 +59,7 @@ type Tier struct {
 	items items
 }
 
-var (
-	_ remote.Tier   = (*Tier)(nil)
-	_ remote.Binder = (*Tier)(nil)
-	_ remote.Tagger = (*Tier)(nil)
-	_ remote.Fleet  = (*Tier)(nil)
-	_ remote.Prober = (*Tier)(nil)
-)
+var _ remote.Prober = (*Tier)(nil)
 
 // NewTier returns a Tier over c, which it does not close.
 // A key never moves to another server, whatever Fleet.Dead says: the keys of a server
@@ -75,6 +70,9 @@ func NewTier(c *Client) *Tier { return &Tier{itemtier.New(items{c}, c.o.Trace !=
 func (t *Tier) Bind(s remote.Space) remote.Tier {
 	return &Tier{t.Tier.Bind(s).(*itemtier.Tier), t.items}
 }
+
+// Health is for package strata: the health of the servers, for all caches of the client.
+func (t *Tier) Health() *health.Servers { return t.items.c.health }
 
 // Probe implements [remote.Prober]. It reports nothing: no setting of memcached weakens
 // the promises of a cache. It fails if a server does not answer, and with [ErrClassic] if

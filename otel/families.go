@@ -140,6 +140,12 @@ func loads() []family {
 		name: "strata.load.waiters.max", unit: "{caller}", kind: gauge, help: "The most callers that have shared one load since the cache was made.",
 		rows: number(func(r *reading) int64 { return int64(r.Loads.MostWaiters) }),
 	}, {
+		name: "strata.origin.failing", unit: "s", kind: secondsGauge, help: "For how long loads have failed; 0 while they succeed.",
+		rows: number(func(r *reading) int64 { return int64(r.OriginFailing) }),
+	}, {
+		name: "strata.origin.slow", unit: "s", kind: secondsGauge, help: "For how long loads have taken more than a quarter of Limits.HardTimeout; 0 while they do not.",
+		rows: number(func(r *reading) int64 { return int64(r.OriginSlow) }),
+	}, {
 		name: "strata.saved", unit: "s", kind: secondsCounter, help: "Time that callers did not wait for the origin: reads that ran no load, times the mean duration of a load.",
 		rows: number(func(r *reading) int64 { return int64(r.Saved) }),
 	}, {
@@ -182,16 +188,16 @@ func staleness() []family {
 // ofL2 are about L2.
 func ofL2() []family {
 	return []family{{
-		name: "strata.breaker.open", unit: "1", kind: gauge, has: hasL2, help: "1 while L2 has failed too often and is left alone, else 0.",
+		name: "strata.breaker.open", unit: "1", kind: gauge, has: hasL2, help: "1 while the circuit breaker of L2 is open because it has failed too often, else 0.",
 		rows: number(func(r *reading) int64 { return oneIf(r.BreakerOpen) }),
 	}, {
-		name: "strata.breaker.transitions", unit: "{transition}", has: hasL2, help: "Times at which L2 was left alone, or used again.",
+		name: "strata.breaker.transitions", unit: "{transition}", has: hasL2, help: "Times at which the circuit breaker of L2 was opened or closed.",
 		rows: []row{count(func(r *reading) uint64 { return r.BreakerChanges })},
 	}, {
 		name: "strata.storing.stopped", unit: "1", kind: gauge, has: hasL2, help: "1 while no value is stored in L2 because it has refused too many, else 0.",
 		rows: number(func(r *reading) int64 { return oneIf(r.StoringStopped) }),
 	}, {
-		name: "strata.server.left.alone", unit: "1", kind: gauge, help: "1 for a server of L2, of several, that has failed too often and is left alone.",
+		name: "strata.server.breaker.open", unit: "1", kind: gauge, help: "1 for a server of L2, of several, whose circuit breaker is open because it has failed too often.",
 		servers: func(s *strata.Stats) []string { return s.ServersLeftAlone },
 	}, {
 		name: "strata.server.storing.stopped", unit: "1", kind: gauge, help: "1 for a server of L2, of several, on which no value is stored because it has refused too many.",

@@ -236,7 +236,7 @@ func TestSeriesOfACacheAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		source fixed
 		most   int
-	}{{lone, 80}, {usual, 210}, {full, 700}} {
+	}{{lone, 85}, {usual, 210}, {full, 700}} {
 		n := 0
 		for _, f := range gather(t, registry(t, c.source)) {
 			for _, m := range f.Metric {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/redistier/bus"
 	"github.com/strata-cache/strata/internal/redistier/layout"
@@ -50,6 +51,9 @@ func NewBus(c *Client) *Bus {
 	}
 	return &Bus{c: c, b: bus.New(o)}
 }
+
+// Health is for package strata: the health of the server, for all caches of the client.
+func (b *Bus) Health() *health.Servers { return b.c.health }
 
 // joinable begins a subscription that further channels can join, in a cluster
 // where the slot of key is served.

@@ -70,6 +70,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/resp"
 	"github.com/strata-cache/strata/internal/traced"
@@ -91,19 +92,14 @@ import (
 // Client talks to one server, or to the nodes of a cluster, over pools of
 // connections. It is safe for concurrent use. Make it with [New].
 type Client struct {
-	o       *Options // printed, a pointer says nothing
-	home    *node    // the server; nil in a cluster
-	primary *primary // the server that sentinels name; nil without them
-	cluster *cluster // nil without one
+	o       *Options        // printed, a pointer says nothing
+	home    *node           // the server; nil in a cluster
+	primary *primary        // the server that sentinels name; nil without them
+	cluster *cluster        // nil without one
+	health  *health.Servers // of all Tiers and Buses, for the log
 	steps   resp.Steps
 	terms   terms // of the server; none in a cluster
-	// identifies says that the server of each new connection is asked for its run: a
-	// Tier or Bus uses the client.
-	identifies atomic.Bool
-	// plain says that servers are asked by INFO, and not by a script.
-	plain atomic.Bool
-	// shy is how many connections in a row a server has ended upon that question.
-	shy atomic.Int32
+	question
 	// looked is when the last connection was opened that was compared, in nanoseconds
 	// since 1970, and looks are the goroutines that open one for that.
 	looked atomic.Int64
@@ -117,6 +113,16 @@ type Client struct {
 	closed bool
 }
 
+// question is the one for its run that each new connection asks its server.
+type question struct {
+	// identifies says that it is asked: a Tier or Bus uses the client.
+	identifies atomic.Bool
+	// plain says that servers are asked by INFO, and not by a script.
+	plain atomic.Bool
+	// shy is how many connections in a row a server has ended upon the question.
+	shy atomic.Int32
+}
+
 // New returns a client. It opens no connection. The error names every field of
 // o that is wrong.
 func New(o Options) (*Client, error) {
@@ -125,7 +131,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	o.Trace = traced.Bounded(o.Trace)
-	c := &Client{o: &o, subs: map[*pubsub.Subscription]struct{}{}}
+	c := &Client{o: &o, health: health.NewServers(o.server()), subs: map[*pubsub.Subscription]struct{}{}}
 	c.gone, c.end = context.WithCancel(context.Background())
 	switch {
 	case o.Cluster:

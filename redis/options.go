@@ -128,6 +128,23 @@ type Sentinel struct {
 // forever is the longest of all times: those of a century can be added.
 const forever = 100 * 365 * 24 * time.Hour
 
+// server is the name of the server, or of all, for people.
+func (o *Options) server() string {
+	all := o.Addr
+	for _, addr := range o.Addrs {
+		if addr != o.Addr {
+			all += ", " + addr
+		}
+	}
+	switch {
+	case o.Cluster:
+		return "cluster of " + all
+	case o.Sentinel.Primary != "":
+		return o.Sentinel.Primary + " by sentinels " + all
+	}
+	return all
+}
+
 func (o Options) withDefaults() Options {
 	if o.Network == "" {
 		o.Network = "tcp"

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/remote"
 )
@@ -65,6 +66,7 @@ import (
 // receives the drops of all nodes.
 type Tier struct {
 	*base
+	health *health.Servers
 }
 
 // base has the methods that this package's tier shares with that of
@@ -85,14 +87,17 @@ var (
 // the client.
 func NewTier(c *Client) *Tier {
 	if c.cluster != nil {
-		return &Tier{tier.NewOnCluster(tierCluster{k: c.cluster}, tierError)}
+		return &Tier{tier.NewOnCluster(tierCluster{k: c.cluster}, tierError), c.health}
 	}
 	c.identifies.Store(true)
-	return &Tier{tier.New(tierServer{r: route{n: c.home}}, c.o.DB, loneError)}
+	return &Tier{tier.New(tierServer{r: route{n: c.home}}, c.o.DB, loneError), c.health}
 }
 
 // Bind returns the part of the tier that belongs to one instance of a cache.
-func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.base.Bind(s)} }
+func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.base.Bind(s), t.health} }
+
+// Health is for package strata: the health of the server, for all caches of the client.
+func (t *Tier) Health() *health.Servers { return t.health }
 
 // Self implements [remote.Reader].
 func (t *Tier) Self() remote.Tier { return t }

@@ -24,11 +24,14 @@ function badge(kind, text) { return el("span", { class: "badge " + kind }, text)
 function health(n, info) {
   const all = [];
   if (n.memory.off) all.push(badge("warn", "off"));
+  if (n.loads.failing) all.push(badge("bad", `origin failing for ${duration(n.loads.failing)}`));
+  else if (n.loads.slow) all.push(badge("warn", `origin slow for ${duration(n.loads.slow)}`));
   if (info.l2) {
-    all.push(n.remote.breakerOpen ? badge("bad", "L2 left alone") : badge("ok", "L2"));
-    if (n.remote.storingStopped) all.push(badge("bad", "L2 stores nothing"));
-    if (!n.remote.breakerOpen) for (const server of n.remote.serversLeftAlone || []) all.push(badge("bad", `L2 server ${server} left alone`));
-    if (!n.remote.storingStopped) for (const server of n.remote.serversWithoutStores || []) all.push(badge("bad", `L2 server ${server} stores nothing`));
+    const l2 = info.l2Server ? "L2 " + info.l2Server : "L2";
+    all.push(n.remote.breakerOpen ? badge("bad", l2 + ": breaker open") : badge("ok", l2));
+    if (n.remote.storingStopped) all.push(badge("bad", l2 + " stores nothing"));
+    if (!n.remote.breakerOpen) for (const server of n.remote.serversLeftAlone || []) all.push(badge("bad", `L2 ${server}: breaker open`));
+    if (!n.remote.storingStopped) for (const server of n.remote.serversWithoutStores || []) all.push(badge("bad", `L2 ${server} stores nothing`));
   }
   if (info.bus) all.push(n.bus.connected ? badge("ok", "bus") : badge("bad", "bus silent"));
   if (n.bus.pending) all.push(badge("warn", count(n.bus.pending) + " pending"));
@@ -142,7 +145,8 @@ function drawFacts(d) {
     fact("age at eviction", n.memory.evictionAgeP50 ? "≤ " + duration(n.memory.evictionAgeP50) : "–", count(n.memory.evicted) + " evicted"),
     fact("stale served", count(n.reads.stale), count(n.reads.staleError) + " because of errors"),
     fact("failed loads", count(n.loads.errors + n.loads.panics), count(n.loads.notFound) + " not found"),
-    fact("L2", !d.info.l2 ? "none" : n.remote.breakerOpen ? "left alone" : (n.remote.serversLeftAlone || []).length ? "in use, but " + n.remote.serversLeftAlone.join(", ") : "in use",
+    fact("origin", n.loads.failing ? "failing" : n.loads.slow ? "slow" : "well", n.loads.failing || n.loads.slow ? "for " + duration(n.loads.failing || n.loads.slow) : "as far as loads tell"),
+    fact("L2", !d.info.l2 ? "none" : n.remote.breakerOpen ? "breaker open" : (n.remote.serversLeftAlone || []).length ? "in use, but " + n.remote.serversLeftAlone.join(", ") : "in use",
       d.info.l2 ? `${count(n.remote.errors)} errors, breaker changed ${count(n.remote.breakerChanges)}×` : "values stay on this instance"),
     fact("bus", !d.info.bus ? "none" : n.bus.connected ? "connected" : "silent", d.info.bus ? `heard ${duration(n.bus.silence)} ago, ${count(n.bus.gaps)} gaps` : ""),
     d.info.bus ? fact("bus echo p99", n.bus.echoP99 ? "≤ " + duration(n.bus.echoP99) : "–", "as late are invalidations") : null,
@@ -215,7 +219,7 @@ function drawDetail(d) {
   byId("name").textContent = d.name;
   fill(byId("badges"), health(d.numbers, d.info));
   const i = d.info;
-  byId("info").textContent = [["service", i.service], ["instance", i.instance], ["version", i.version], ["codec", i.schema], ["L2", i.l2], ["bus", i.bus], ["partition", i.l2 || i.bus ? i.partition : ""]]
+  byId("info").textContent = [["service", i.service], ["instance", i.instance], ["version", i.version], ["codec", i.schema], ["L2", i.l2 && i.l2Server ? `${i.l2} at ${i.l2Server}` : i.l2], ["bus", i.bus], ["partition", i.l2 || i.bus ? i.partition : ""]]
     .filter(([, v]) => v).map(([k, v]) => k + " " + v).join(" · ");
   byId("actions").classList.toggle("hidden", d.readOnly);
   byId("tune-card").classList.toggle("hidden", d.readOnly);
@@ -265,7 +269,7 @@ async function explain(event) {
 
 // outcome draws the answer to an action. A change of options concerns neither L2 nor the bus.
 function outcome(o, here) {
-  const l2 = !o.hasL2 ? "There is no L2." : o.breakerOpen ? "L2 is left alone, since it has failed too often." : o.ok ? "L2 has answered." : "";
+  const l2 = !o.hasL2 ? "There is no L2." : o.breakerOpen ? "The circuit breaker of L2 is open, since it has failed too often." : o.ok ? "L2 has answered." : "";
   const bus = !o.hasBus ? "There is no bus." : o.connected ? "The bus is connected." : "The bus is not connected: other instances have not heard of it yet.";
   const pending = o.pending === 0 ? "Nothing is pending." : o.pending === 1 ? "One drop is pending, and is sent again until it is confirmed." : `${count(o.pending)} drops are pending, and are sent again until they are confirmed.`;
   return el("div", { class: "note " + (o.ok ? o.pending && !here ? "warn" : "ok" : "bad") },

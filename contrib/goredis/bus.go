@@ -5,6 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/pubsub"
 	"github.com/strata-cache/strata/internal/redistier/bus"
 	"github.com/strata-cache/strata/internal/redistier/layout"
@@ -23,8 +24,9 @@ import (
 // only on a server that takes writes. If none of these messages comes back for
 // three seconds, there is a gap.
 type Bus struct {
-	link link
-	b    *bus.Bus
+	link   link
+	b      *bus.Bus
+	health *health.Servers
 }
 
 var (
@@ -41,7 +43,7 @@ func NewBus(rdb redis.UniversalClient) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{link: newLink(c)}
+	b := &Bus{link: newLink(c), health: health.NewServers(c.Options().Addr)}
 	b.b = bus.New(bus.Config{
 		Channel: b.channel,
 		Subscribe: func(ctx context.Context, _, channel string) (*pubsub.Subscription, error) {
@@ -51,6 +53,9 @@ func NewBus(rdb redis.UniversalClient) (*Bus, error) {
 	})
 	return b, nil
 }
+
+// Health is for package strata: the health of the server, for all caches of the Bus.
+func (b *Bus) Health() *health.Servers { return b.health }
 
 // channel is the channel of a cache.
 func (b *Bus) channel(name string) string { return layout.Channel(name, b.link.rdb.Options().DB) }

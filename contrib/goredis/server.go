@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/internal/redistier/watch"
 	"github.com/strata-cache/strata/internal/resp"
@@ -21,6 +22,7 @@ const maxValue = 512 << 20
 // server is a client of go-redis as a server of a tier.
 type server struct {
 	link
+	health *health.Servers
 	opened *openings
 	missed uint32 // misses at the start of opened
 	owner  *traced.Owner

@@ -27,6 +27,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/redistier/tier"
 	"github.com/strata-cache/strata/remote"
 )
@@ -73,13 +74,16 @@ func NewTier(rdb redis.UniversalClient) (*Tier, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{link: newLink(c), opened: &openings{}, missed: misses(c)}
+	s := &server{link: newLink(c), health: health.NewServers(c.Options().Addr), opened: &openings{}, missed: misses(c)}
 	c.AddHook(s.opened)
 	return &Tier{tier.New(s, c.Options().DB, tierError), s}, nil
 }
 
 // Bind returns the part of the tier that belongs to one instance of a cache.
 func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.base.Bind(s), t.srv} }
+
+// Health is for package strata: the health of the server, for all caches of the Tier.
+func (t *Tier) Health() *health.Servers { return t.srv.health }
 
 // Probe looks for properties that weaken the promises of a cache: scripts that
 // are not permitted, memory that may be taken from fences, a server that does

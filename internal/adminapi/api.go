@@ -79,8 +79,9 @@ type Info struct {
 	Instance  string `json:"instance"`
 	Version   string `json:"version"`
 	Schema    string `json:"schema"`
-	L2        string `json:"l2"`  // a Go type; empty without a Tier
-	Bus       string `json:"bus"` // a Go type; empty without a Bus
+	L2        string `json:"l2"`       // a Go type; empty without a Tier
+	Bus       string `json:"bus"`      // a Go type; empty without a Bus
+	L2Server  string `json:"l2Server"` // the address of the server of L2, or of all, if it is known
 	Partition string `json:"partition"`
 	// ShowKeys says that keys are shown, TextKeys that they can be given as text.
 	ShowKeys bool `json:"showKeys"`
@@ -126,6 +127,9 @@ type Loads struct {
 	P50              time.Duration `json:"p50"`
 	P99              time.Duration `json:"p99"`
 	Saved            time.Duration `json:"saved"` // the time that callers did not wait for the origin
+	// Failing and Slow say for how long loads have failed, and taken more than a quarter of their time.
+	Failing time.Duration `json:"failing"`
+	Slow    time.Duration `json:"slow"`
 }
 
 // Memory is about L1. A limit of 0 is none. EvictionAgeP50 is the median of the ages of values

@@ -299,7 +299,7 @@ func TestBreakerIsLogged(t *testing.T) {
 		time.Sleep(strata.DefaultBreakFor)
 		misses(t, c, "b", 1)
 		synctest.Wait()
-		opened, closed := strings.Count(log.String(), "level=WARN msg=\"strata: L2 is left alone\" cache=test error=\"connection refused\""), strings.Count(log.String(), "level=INFO msg=\"strata: L2 is used again\"")
+		opened, closed := strings.Count(log.String(), "level=WARN msg=\"strata: circuit breaker of L2 is open\" cache=test error=\"connection refused\""), strings.Count(log.String(), "level=INFO msg=\"strata: circuit breaker of L2 is closed\"")
 		if opened != 1 || closed != 1 {
 			t.Errorf("opened %d times and closed %d times in the log, want once each:\n%s", opened, closed, log.String())
 		}

@@ -286,8 +286,8 @@ func TestL2ThatRefusesWritesOnlyDoesNotFloodTheLog(t *testing.T) {
 			mustGet(t, c, strconv.Itoa(i), (&origin{}).load)
 			c.Get(t.Context(), "none")
 		}
-		if n := strings.Count(log.String(), "answer"); n != 1 {
-			t.Errorf("%d lines, want one", n)
+		if n := strings.Count(log.String(), "does not answer"); n != 1 || strings.Count(log.String(), "\n") > 3 {
+			t.Errorf("%d lines, want one, one about stores, and one of advice:\n%s", n, log.String())
 		}
 	})
 }

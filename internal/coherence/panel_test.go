@@ -140,7 +140,7 @@ func TestEventsAreChangesOfStateAndInvalidations(t *testing.T) {
 			return all
 		}
 		want := "info bus is connected\ninfo keys invalidated: 2\ninfo tags expired: 1\ninfo everything invalidated, times: 1\n" +
-			"info options are changed: TTL=1h0m0s\nwarn loads fail error=down\n"
+			"info options are changed: TTL=1h0m0s\nwarn a load has failed error=down\n"
 		if got := text(a); got != want {
 			t.Errorf("events of the instance:\n%swant\n%s", got, want)
 		}

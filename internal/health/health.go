@@ -1,7 +1,8 @@
 // Package health decides which changes of health are logged. A dependency that
-// fails and recovers ten times a second causes two log lines in ten seconds. A
-// suppressed change is logged when its ten seconds are over and it still holds,
-// so the last line becomes true soon.
+// fails and recovers ten times a second causes two lines in ten seconds. A
+// suppressed change is told when its ten seconds are over and it still holds,
+// so the last line becomes true soon. Such lines are those of one cache; [Servers]
+// decides which of them are in the log of the process, for all caches of a client.
 package health
 
 import (
@@ -40,6 +41,13 @@ func (r *Record) Failed(now int64) bool {
 	}
 	r.bad, r.badFrom = true, now+int64(Every)
 	return true
+}
+
+// Bad reports whether the state last logged is failing.
+func (r *Record) Bad() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bad
 }
 
 // Well records a success at now, and reports whether to log a recovery: nothing

@@ -77,6 +77,13 @@ func (j *Journal) After(after uint64) (all []panel.Event) {
 	return all
 }
 
+// alone is the key of the contexts of lines for the journal alone.
+type alone struct{}
+
+// Alone returns the context of a line that is an event of its cache, and not in the log:
+// another cache has said the same there.
+func Alone() context.Context { return context.WithValue(context.Background(), alone{}, true) }
+
 // Handler returns a handler for a log that notes each line as an event and hands it on to
 // next.
 func (j *Journal) Handler(next slog.Handler) slog.Handler { return &handler{j: j, next: next} }
@@ -100,7 +107,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 		h.j.add(event{Event: panel.Event{At: r.Time, Level: level(r.Level), Text: h.text(&r)}})
 		h.j.mu.Unlock()
 	}
-	if !h.next.Enabled(ctx, r.Level) {
+	if ctx.Value(alone{}) != nil || !h.next.Enabled(ctx, r.Level) {
 		return nil
 	}
 	return h.next.Handle(ctx, r)
@@ -138,7 +145,7 @@ func (h *handler) text(r *slog.Record) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimPrefix(r.Message, "strata: "))
 	add := func(group string, a slog.Attr) {
-		if b.Len() < maxText && a.Key != "cache" && a.Key != "stack" {
+		if b.Len() < maxText && a.Key != "cache" && a.Key != "caches" && a.Key != "stack" {
 			b.WriteString(" " + group + a.Key + "=" + a.Value.String())
 		}
 	}

@@ -24,8 +24,8 @@ import (
 const ownFor = time.Minute
 
 var (
-	errBreaker   = errors.New("strata: L2 has failed too often and is left alone")
-	errNotStored = errors.New("strata: L2 has refused to store too often and is not asked to")
+	errBreaker   = errors.New("strata: the circuit breaker of L2 is open: it has failed too often")
+	errNotStored = errors.New("strata: L2 has failed to store too often and is not asked to")
 )
 
 // Unconfirmed is the error of a drop or store that L2 or the bus has not
@@ -33,6 +33,8 @@ var (
 type Unconfirmed struct {
 	// Pending is the number of drops that are pending.
 	Pending int
+	// Dropped says that the drop was confirmed, and only the value is not stored.
+	Dropped bool
 	// Err is the cause. It wraps the error of the caller's context if that has
 	// ended, and Options.Closed if the drop is not tried again.
 	Err error
@@ -41,12 +43,27 @@ type Unconfirmed struct {
 // Error returns the text of the cause.
 func (e *Unconfirmed) Error() string { return e.Err.Error() }
 
+// Describe says what was not confirmed, and why, and how many drops are pending.
+func (e *Unconfirmed) Describe() string {
+	text := "not confirmed by L2 and the bus"
+	if e.Dropped {
+		text = "the old value is dropped, and the new one is not stored in L2"
+	}
+	text += fmt.Sprintf(": %v", e.Err)
+	if e.Pending > 0 {
+		text += fmt.Sprintf(" (%d pending)", e.Pending)
+	}
+	return text
+}
+
 // Unwrap returns the cause.
 func (e *Unconfirmed) Unwrap() error { return e.Err }
 
 // Unconfirmed returns the error of a call after one of its operations, under
 // ctx, has failed with err.
-func (s *Store) Unconfirmed(ctx context.Context, err error) error {
+func (s *Store) Unconfirmed(ctx context.Context, err error) error { return s.unconfirmed(ctx, err) }
+
+func (s *Store) unconfirmed(ctx context.Context, err error) *Unconfirmed {
 	if gone := CallerLeft(ctx); gone != nil && !errors.Is(err, gone) {
 		err = fmt.Errorf("%w: %w", gone, err)
 	}

@@ -23,8 +23,10 @@ type guard struct {
 	stores  *limit.Breaker // for leases and stores
 	silent  states.Record  // the server does not answer
 	refuses [operations]states.Record
-	broken  states.Record // the server is left alone
+	broken  states.Record // the breaker is open
 	full    states.Record // nothing is stored on it
+	// refusing says that the last store that has failed was refused: else it got no answer.
+	refusing atomic.Bool
 }
 
 // quiet reports whether a successful operation of a kind needs no log line.
@@ -156,7 +158,7 @@ func (u *guards) whenAll(is func(*guard) bool) bool {
 func open(b *limit.Breaker) bool { return b.State() != limit.Closed }
 
 func leftAlone(g *guard) bool   { return open(g.all) }
-func stopsStores(g *guard) bool { return open(g.stores) }
+func stopsStores(g *guard) bool { return open(g.stores) && g.refusing.Load() }
 
 // alike reports whether all names have the same guard, or guards that have nothing to decide.
 func (u *guards) alike() bool { return u.fleet == nil || u.uneasy.Load() == 0 }

@@ -7,6 +7,7 @@
 package l2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,9 +26,11 @@ const wellAfter = time.Second
 
 // health is the state of L2 that the log has reported, beside that of its servers.
 type health struct {
-	foreign foreignLog    // values that cannot be read
-	errors  atomic.Uint64 // operations that were not executed
-	changes atomic.Uint64 // of the breakers for all operations
+	log     *states.Member // of the servers, for all caches of the client; nil without a tier
+	server  string         // the name of the server, or of all
+	foreign foreignLog     // values that cannot be read
+	errors  atomic.Uint64  // operations that were not executed
+	changes atomic.Uint64  // of the breakers for all operations
 }
 
 // operation is a kind of operation on L2. A server may refuse one kind and
@@ -105,24 +108,48 @@ func (s *Store) reportOn(g *guard, op string, k operation, err error, p Probes) 
 	s.guards.settle()
 }
 
-// about returns the attributes of a line in the log about a server.
-func (s *Store) about(g *guard, more ...any) []any {
-	all := []any{slog.String("cache", s.o.Name)}
-	if g.server != "" {
-		all = append(all, slog.String("server", g.server))
+// The states of a server in the log, for all caches of the client.
+const (
+	isSilent   = "does not answer"
+	isRefusing = "refuses "
+	isBroken   = "breaker is open"
+	isFull     = "nothing is stored"
+)
+
+// kinds are the names of operations. They are read-only.
+var kinds = [operations]string{"reads", "stores", "drops"}
+
+// begins writes a line that a server is in a state, as the record of this cache has it.
+// It is an event of the cache if that is news, and in the log if no cache has said so.
+func (s *Store) begins(g *guard, r *states.Record, state, text string, more ...any) {
+	news := r.Failed(s.o.Now())
+	if !r.Bad() {
+		return
 	}
-	return append(all, more...)
+	if say := s.health.log.Begins(g.server, state); say || news {
+		s.write(g, say, slog.LevelWarn, text, more...)
+	}
+}
+
+// ends writes a line that a server is no longer in a state. It is in the log if no cache
+// finds the server in the state.
+func (s *Store) ends(g *guard, state, text string, more ...any) {
+	s.write(g, s.health.log.Ends(g.server, state), slog.LevelInfo, text, more...)
+}
+
+// write writes a line about a server: an event of this cache, and in the log if say is true.
+func (s *Store) write(g *guard, say bool, level slog.Level, text string, more ...any) {
+	s.health.log.Write(s.o.Logger, say, level, cmp.Or(g.server, s.health.server), text, more...)
 }
 
 // failed logs that L2 fails, with its error.
 func (s *Store) failed(g *guard, op string, k operation, err error) {
-	r, text := &g.silent, "strata: L2 does not answer"
+	more := []any{slog.String("op", op), slog.Any("error", err)}
 	if errors.Is(err, remote.ErrRefused) {
-		r, text = &g.refuses[k], "strata: L2 refuses"
+		s.begins(g, &g.refuses[k], isRefusing+kinds[k], "strata: L2 refuses", more...)
+		return
 	}
-	if r.Failed(s.o.Now()) {
-		s.o.Logger.Warn(text, s.about(g, slog.String("op", op), slog.Any("error", err))...)
-	}
+	s.begins(g, &g.silent, isSilent, "strata: L2 does not answer", more...)
 }
 
 // well logs that L2 is well again, if it was not.
@@ -132,11 +159,10 @@ func (s *Store) well(g *guard, k operation) {
 	}
 	now := s.o.Now()
 	if g.silent.Well(now, wellAfter) {
-		s.o.Logger.Info("strata: L2 answers again", s.about(g)...)
+		s.ends(g, isSilent, "strata: L2 answers again")
 	}
 	if g.refuses[k].Well(now, wellAfter) {
-		name := [operations]string{"reads", "stores", "drops"}[k]
-		s.o.Logger.Info("strata: L2 refuses no more", s.about(g, slog.String("kind", name))...)
+		s.ends(g, isRefusing+kinds[k], "strata: L2 refuses no more", slog.String("kind", kinds[k]))
 	}
 }
 
@@ -152,7 +178,7 @@ func (s *Store) report(g *guard, err error, probe bool) {
 		s.guards.settle()
 		s.suspend()
 	}
-	s.logBreaker(g, g.all, &g.broken, err, "strata: L2 is left alone", "strata: L2 is used again")
+	s.logBreaker(g, g.all, &g.broken, err, isBroken, "strata: circuit breaker of L2 is open", "strata: circuit breaker of L2 is closed")
 }
 
 // suspend calls Options.Suspend if L2 as a whole is left alone, or no longer.
@@ -172,18 +198,24 @@ func (s *Store) reportStore(g *guard, err error, probe bool) {
 	if err == nil && g.stores.Calm() && g.full.Quiet() {
 		return
 	}
+	text := "strata: nothing is stored in L2"
+	if err != nil {
+		refused := errors.Is(err, remote.ErrRefused)
+		if g.refusing.Store(refused); !refused {
+			text = "strata: nothing is stored in L2: stores get no answer"
+		}
+	}
 	g.stores.Report(s.o.Now(), probe, err != nil)
-	s.logBreaker(g, g.stores, &g.full, err, "strata: nothing is stored in L2", "strata: values are stored in L2 again")
+	s.logBreaker(g, g.stores, &g.full, err, isFull, text, "strata: values are stored in L2 again")
 }
 
 // logBreaker logs that b has opened or closed.
-func (s *Store) logBreaker(g *guard, b *limit.Breaker, r *states.Record, err error, opened, closed string) {
-	now := s.o.Now()
+func (s *Store) logBreaker(g *guard, b *limit.Breaker, r *states.Record, err error, state, opened, closed string) {
 	switch isOpen := open(b); {
-	case isOpen && err != nil && r.Failed(now):
-		s.o.Logger.Warn(opened, s.about(g, slog.Any("error", err))...)
-	case !isOpen && r.Well(now, 0):
-		s.o.Logger.Info(closed, s.about(g)...)
+	case isOpen && err != nil:
+		s.begins(g, r, state, opened, slog.Any("error", err))
+	case !isOpen && r.Well(s.o.Now(), 0):
+		s.ends(g, state, closed)
 	}
 }
 

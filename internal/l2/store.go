@@ -13,10 +13,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	states "github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/retry"
 	"github.com/strata-cache/strata/internal/traced"
@@ -150,8 +152,24 @@ func (s *Store) bind(t remote.Tier) {
 	s.can.probe, _ = remote.As[remote.Prober](s.tier)
 	s.moves.tier, _ = remote.As[remote.Mover](s.tier)
 	s.guards.watch(s.tier)
+	s.know()
 	s.tierAnnounces = s.can.announce != nil && s.can.announce.Announces()
 }
+
+// know finds the health of the servers that the caches of the client share, and their names.
+func (s *Store) know() {
+	servers := states.NewServers()
+	if known, ok := remote.As[interface{ Health() *states.Servers }](s.tier); ok {
+		servers = known.Health()
+	}
+	s.health.log, s.health.server = servers.Join(s.o.Name), servers.Name()
+	if f, ok := remote.As[remote.Fleet](s.tier); ok && s.health.server == "" {
+		s.health.server = strings.Join(f.Servers(), ", ")
+	}
+}
+
+// Server returns the name of the server, or of all servers; empty if it is not known.
+func (s *Store) Server() string { return s.health.server }
 
 // Space is the name of the cache in the tier and on the bus.
 func (s *Store) Space() string { return remote.SpaceName(s.o.Service, s.o.Name) }
@@ -208,7 +226,12 @@ func (s *Store) Pending() int { return s.pending.Len() }
 func (s *Store) Hurry() { s.pending.Hurry() }
 
 // Close tries pending drops until ctx ends, and returns the lost ones.
-func (s *Store) Close(ctx context.Context) retry.Lost { return s.pending.Close(ctx) }
+func (s *Store) Close(ctx context.Context) retry.Lost {
+	if s.health.log != nil {
+		defer s.health.log.Leave()
+	}
+	return s.pending.Close(ctx)
+}
 
 // HasPositions reports whether L2 has positions.
 func (s *Store) HasPositions() bool { return s.can.announce != nil }

@@ -22,7 +22,7 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 	if len(puts) == 1 || s.guards.alike() {
 		ok, probe := s.mayStore(puts[0].Key)
 		if !ok {
-			return nil, s.Unconfirmed(ctx, errNotStored)
+			return nil, s.notStored(ctx, errNotStored)
 		}
 		refused, err = s.put(ctx, puts)
 		s.Report(ctx, "put", puts[0].Key, firstError(err), Probes{Stores: probe})
@@ -39,9 +39,16 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 		}
 	}
 	if len(drops) == 0 {
-		return refused, s.Unconfirmed(ctx, err)
+		return refused, s.notStored(ctx, err)
 	}
 	return refused, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(drops, when) })
+}
+
+// notStored is the error of a call whose drops were confirmed, and whose values are not stored.
+func (s *Store) notStored(ctx context.Context, err error) error {
+	u := s.unconfirmed(ctx, err)
+	u.Dropped = true
+	return u
 }
 
 // putSome stores the values of servers that get stores.

@@ -12,16 +12,21 @@ import (
 // States of a Bound: outside, in the list.
 //
 // Invariant: while the list is not empty the timer runs, until the end of its first
-// at the latest. Use [NewDeadlines] to make one.
+// at the latest, and no longer than it takes to be overlong. Use [NewDeadlines] to make
+// one.
 type Deadlines struct {
 	after time.Duration
 	cause error
 	now   func() int64
+	// long is the time after which a Bound is overlong; 0: none is. overlong is told so.
+	long     time.Duration
+	overlong func(now, begun int64)
 	// start is the time at which the clock showed zero.
 	start time.Time
 
 	mu          sync.Mutex // guards below, and the deadlines of Bounds
 	first, last *Bound
+	young       *Bound      // the first that was not overlong when the timer fired
 	timer       *time.Timer // nil while it does not run
 }
 
@@ -41,6 +46,14 @@ func NewDeadlines(after time.Duration, cause error, now func() int64) *Deadlines
 	return &Deadlines{after: after, cause: cause, now: now, start: time.Now().Add(-time.Duration(now()))}
 }
 
+// Watch makes the ends call f for each Bound that has not ended after the time long. It is
+// called before any Bound begins, and does nothing for nil.
+func (l *Deadlines) Watch(long time.Duration, f func(now, begun int64)) {
+	if l != nil && long > 0 && long < l.after {
+		l.long, l.overlong = long, f
+	}
+}
+
 // end returns the end of b.
 func (l *Deadlines) end(b *Bound) time.Time { return l.start.Add(time.Duration(b.begun) + l.after) }
 
@@ -55,9 +68,20 @@ func (l *Deadlines) add(b *Bound) {
 		l.first = b
 	}
 	l.last = b
-	if l.timer == nil {
-		l.timer = time.AfterFunc(l.after, l.fire)
+	if l.young == nil {
+		l.young = b
 	}
+	if l.timer == nil {
+		l.timer = time.AfterFunc(l.atMost(l.after), l.fire)
+	}
+}
+
+// atMost returns the time until the timer has to fire, if the first has that time left.
+func (l *Deadlines) atMost(left time.Duration) time.Duration {
+	if l.long == 0 {
+		return left
+	}
+	return min(left, l.long)
 }
 
 // remove takes b out of the list if it is there. It may be ended at the same time.
@@ -82,14 +106,33 @@ func (l *Deadlines) unlink(b *Bound) {
 	} else {
 		l.last = b.previous
 	}
+	if l.young == b {
+		l.young = b.next
+	}
 	b.deadline = deadline{}
 }
 
-// fire ends those whose time is over, and sets the timer for the first of the others.
+// fire tells of those that are overlong, ends those whose time is over, and sets the timer
+// for the first of the others.
 func (l *Deadlines) fire() {
+	for now, begun, some := l.nextOverlong(); some; now, begun, some = l.nextOverlong() {
+		l.overlong(now, begun)
+	}
 	for b := l.next(); b != nil; b = l.next() {
 		b.timeOut()
 	}
+}
+
+// nextOverlong returns the begin of the next Bound that is overlong now, if there is one.
+func (l *Deadlines) nextOverlong() (now, begun int64, some bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.young
+	if now = l.now(); l.long == 0 || b == nil || now-b.begun < int64(l.long) {
+		return now, 0, false
+	}
+	l.young = b.next
+	return now, b.begun, true
 }
 
 // next removes the first if its time is over, and returns it. If there is none it sets
@@ -103,7 +146,10 @@ func (l *Deadlines) next() *Bound {
 		return nil
 	}
 	if left := l.after - time.Duration(l.now()-b.begun); left > 0 {
-		l.timer = time.AfterFunc(left, l.fire)
+		if y := l.young; l.long > 0 && y != nil {
+			left = min(left, l.long-time.Duration(l.now()-y.begun))
+		}
+		l.timer = time.AfterFunc(max(1, l.atMost(left)), l.fire)
 		return nil
 	}
 	l.unlink(b)

@@ -4,7 +4,7 @@
 //	            the bus has subscribed         the tier's position is known
 //	silent ──────────────────────────► joining ──────────────────────────► connected
 //	  ▲                                   ▲ │                                  │
-//	  │                nothing came for 3 s,│ L2 is left alone, a loss that the │
+//	  │                nothing came for 3 s,│ L2's breaker opens, a loss the   │
 //	  │                tier does not explain└───────────────────────────────────┤
 //	  └───────────────────── Gap: the subscription has ended ──────────────────┘
 //

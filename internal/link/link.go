@@ -105,7 +105,7 @@ type Link struct {
 	connected     atomic.Bool
 	mute          atomic.Bool
 	everConnected atomic.Bool
-	health        health.Record // of the bus, for the log
+	told          told
 	floods        generation.Floods
 	counters
 
@@ -124,6 +124,12 @@ type Link struct {
 	state
 }
 
+// told says which states of the bus are events of this cache, and in the log.
+type told struct {
+	health health.Record
+	log    *health.Member // for all caches on the bus
+}
+
 // counters count from the start of the link.
 type counters struct {
 	gaps, missed, alls atomic.Uint64
@@ -136,7 +142,7 @@ type counters struct {
 
 // Start begins to follow the bus.
 func Start(o Options) *Link {
-	l := &Link{o: o, woken: make(chan struct{}, 1)}
+	l := &Link{o: o, woken: make(chan struct{}, 1), told: told{log: health.Of(o.Bus).Join(o.Name)}}
 	if c, ok := o.Bus.(remote.Checker); ok {
 		l.checks = c.Checks()
 	}
@@ -156,6 +162,7 @@ func (l *Link) Stop() {
 	l.unfollow()
 	l.cancel()
 	l.runs.Wait()
+	l.told.log.Leave()
 }
 
 // Connected reports whether drops of other instances are announced here. The Link
@@ -231,7 +238,7 @@ func (l *Link) wake() {
 }
 
 var (
-	errSuspended = errors.New("L2 is left alone")
+	errSuspended = errors.New("the circuit breaker of L2 is open")
 	errNothing   = fmt.Errorf("nothing has come for %v", SilentAfter)
 )
 
@@ -243,10 +250,14 @@ func (l *Link) Suspend(yes bool) {
 	}
 	now := l.o.Now()
 	if yes {
-		l.leave(func(s *state) { s.suspend(now+int64(lastRetry), lastRetry, errSuspended) })
+		l.leave(func(s *state) {
+			s.suspend(now+int64(lastRetry), lastRetry, errSuspended)
+			s.alone = l.o.Position == nil
+		})
 		return
 	}
 	l.mu.Lock()
+	l.alone = false
 	l.resume(now)
 	l.mu.Unlock()
 	l.wake()
@@ -269,16 +280,39 @@ func (l *Link) leave(change func(*state)) {
 	}
 }
 
-// report logs whether the bus is connected, if that has changed.
+// The states of a bus in the log, for all caches of the client.
+const (
+	isSilent    = "bus is silent"
+	isConnected = "bus is connected"
+)
+
+// report logs whether the bus is connected, if that has changed: an event of this cache, and
+// in the log if no other cache on the bus has said so. It is not in the log that the link
+// waits for L2, which has a line of its own.
 func (l *Link) report() {
 	now := l.o.Now()
 	l.mu.Lock()
 	connected, why := l.phase == connected, l.why
 	l.mu.Unlock()
 	switch {
-	case connected && (l.health.Well(now, 0) || l.everConnected.CompareAndSwap(false, true)):
-		l.o.Logger.Info("strata: bus is connected", slog.String("cache", l.o.Name))
-	case !connected && l.everConnected.Load() && l.health.Failed(now):
-		l.o.Logger.Warn("strata: bus is silent", slog.String("cache", l.o.Name), slog.Any("error", why))
+	case connected && l.everConnected.CompareAndSwap(false, true):
+		first, again := l.told.log.Begins("", isConnected), l.told.log.Ends("", isSilent)
+		l.write(first || again, slog.LevelInfo, "strata: bus is connected")
+	case connected && l.told.health.Well(now, 0):
+		l.write(l.told.log.Ends("", isSilent), slog.LevelInfo, "strata: bus is connected")
+	case !connected && l.everConnected.Load():
+		news := l.told.health.Failed(now)
+		if !l.told.health.Bad() {
+			return
+		}
+		say := !errors.Is(why, errSuspended) && l.told.log.Begins("", isSilent)
+		if say || news {
+			l.write(say, slog.LevelWarn, "strata: bus is silent", slog.Any("error", why))
+		}
 	}
+}
+
+// write writes a line about the bus: an event of this cache, and in the log if say is true.
+func (l *Link) write(say bool, level slog.Level, text string, more ...any) {
+	l.told.log.Write(l.o.Logger, say, level, "", text, more...)
 }

@@ -51,6 +51,9 @@ type state struct {
 	verifiedAt int64
 	unknownAt  int64
 	due        timers
+	// alone says that the breaker of a tier that has no positions is open: no position
+	// tells whether the tier answers again, so the link joins when the breaker is closed.
+	alone bool
 }
 
 // timers are times of actions.

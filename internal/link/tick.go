@@ -98,11 +98,12 @@ func (l *Link) logUnconnected(now int64) {
 	if x, ok := l.o.Bus.(remote.Explainer); ok && why == nil {
 		why = x.Err()
 	}
-	about := []any{slog.String("cache", l.o.Name)}
+	var about []any
 	if why != nil {
 		about = append(about, slog.Any("error", why))
 	}
-	l.o.Logger.Warn("strata: bus has not connected: it is out of reach, or the right to SUBSCRIBE is missing", about...)
+	l.write(l.told.log.Begins("", isSilent), slog.LevelWarn,
+		"strata: bus has not connected: it is out of reach, or the right to SUBSCRIBE is missing", about...)
 }
 
 // applyLate applies delayed drops of everything.
@@ -122,8 +123,16 @@ func (l *Link) join(ctx context.Context, subscription int) {
 	var p remote.Position
 	var err error
 	changes, _ := l.changes(ctx)
-	if l.o.Position != nil {
-		p, err = l.o.Position(ctx)
+	l.mu.Lock()
+	alone := l.alone
+	l.mu.Unlock()
+	switch {
+	case alone:
+		err = errSuspended
+	case l.o.Position != nil:
+		if p, err = l.o.Position(ctx); err != nil {
+			err = fmt.Errorf("L2 does not tell its position: %w", err)
+		}
 	}
 	if l.o.Recheck != nil {
 		l.o.Recheck()
@@ -135,7 +144,7 @@ func (l *Link) join(ctx context.Context, subscription int) {
 		return
 	}
 	if err != nil {
-		l.joinFailed(now, fmt.Errorf("L2 does not tell its position: %w", err))
+		l.joinFailed(now, err)
 		l.mu.Unlock()
 		return
 	}

@@ -50,6 +50,8 @@ type Info struct {
 	// name of the codec with the fingerprint of the type of values. L2 and Bus are the Go types of the
 	// tier and the bus, or empty.
 	Version, Schema, L2, Bus string
+	// L2Server is the address of the server of L2, or of all its servers, if it is known.
+	L2Server string
 	// Partition is "available" or "strict".
 	Partition string
 	// ShowKeys allows keys to be shown as they are. Else Hot has hashes.

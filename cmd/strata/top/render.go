@@ -143,13 +143,17 @@ func (m *model) drawDetail() (all []line) {
 		m.fact("reads", "%s, %s from L1, %s stale, %s joined a load", number(float64(n.Reads.Total)), number(float64(n.Reads.L1)), number(float64(n.Reads.Stale)), number(float64(n.Reads.Joined))),
 		m.fact("loads", "%s ok, %s not found, %s failed, %d running, p50 %s, p99 %s", number(float64(n.Loads.OK)), number(float64(n.Loads.NotFound)),
 			number(float64(n.Loads.Errors+n.Loads.Panics)), n.Loads.Running, span(known(float64(n.Loads.P50))), span(known(float64(n.Loads.P99)))),
+		m.fact("origin", "%s", originOf(&n.Loads)),
 		m.fact("time saved", "%s", span(float64(n.Loads.Saved))),
 		m.fact("memory", "%s entries, %s%% full, %s evicted at an age of %s", number(float64(n.Memory.Entries)), percent(full(&n.Memory)), number(float64(n.Memory.Evicted)), span(known(float64(n.Memory.EvictionAgeP50)))),
 	)
 	if d.Info.L2 != "" {
 		all = append(all, m.fact("L2", "%s hits, %s misses, %s errors, p99 %s, breaker open: %t", number(float64(n.Remote.Hits)), number(float64(n.Remote.Misses)), number(float64(n.Remote.Errors)), span(known(float64(n.Remote.P99))), n.Remote.BreakerOpen))
+		if d.Info.L2Server != "" {
+			all = append(all, m.fact("L2 at", "%s", d.Info.L2Server))
+		}
 		if servers := n.Remote.ServersLeftAlone; len(servers) > 0 {
-			all = append(all, m.fact("left alone", "%s", strings.Join(servers, " ")))
+			all = append(all, m.fact("breaker open", "%s", strings.Join(servers, " ")))
 		}
 		if servers := n.Remote.ServersWithoutStores; len(servers) > 0 {
 			all = append(all, m.fact("no stores at", "%s", strings.Join(servers, " ")))
@@ -182,6 +186,17 @@ func (m *model) drawDetail() (all []line) {
 		all = append(all, line{text, m.styles.plain})
 	}
 	return all
+}
+
+// originOf is the state of the origin as loads tell it.
+func originOf(l *adminapi.Loads) string {
+	switch {
+	case l.Failing > 0:
+		return "failing for " + span(float64(l.Failing))
+	case l.Slow > 0:
+		return "slow for " + span(float64(l.Slow))
+	}
+	return "well"
 }
 
 // hot are up to five of the hottest keys.

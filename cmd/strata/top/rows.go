@@ -78,17 +78,22 @@ func known(ns float64) float64 {
 	return ns
 }
 
-// health is a short text about the state of L2 and the bus: "ok", or what is wrong.
+// health is a short text about the state of the origin, L2 and the bus: "ok", or what is wrong.
 func health(s *adminapi.Summary) string {
 	n := &s.Numbers
 	var all []string
 	if n.Memory.Off {
 		all = append(all, "off")
 	}
+	if n.Loads.Failing > 0 {
+		all = append(all, "origin failing")
+	} else if n.Loads.Slow > 0 {
+		all = append(all, "origin slow")
+	}
 	if n.Remote.BreakerOpen {
-		all = append(all, "L2 alone")
+		all = append(all, "L2 breaker")
 	} else if servers := n.Remote.ServersLeftAlone; len(servers) > 0 {
-		all = append(all, "L2 "+strings.Join(servers, " ")+" alone")
+		all = append(all, "L2 "+strings.Join(servers, " ")+" breaker")
 	}
 	if s.Info.Bus != "" && !n.Bus.Connected {
 		all = append(all, "bus silent")

@@ -50,7 +50,7 @@ function health(s, x) {
   if (s.mode !== "strata") return [];
   const badge = (kind, text) => el("span", { class: "badge " + kind }, text);
   return [
-    x.leftAlone ? badge("bad", "L2 left alone") : badge("ok", "L2"),
+    x.leftAlone ? badge("bad", "L2 breaker open") : badge("ok", "L2"),
     x.connected ? badge("ok", "bus") : badge("bad", "bus silent"),
     x.pending ? badge("warn", `${x.pending} pending`) : null,
   ];

@@ -1,0 +1,20 @@
+package memcached_test
+
+import (
+	"testing"
+
+	"github.com/strata-cache/strata/memcached"
+	"github.com/strata-cache/strata/remote"
+)
+
+func TestTiersOfAClientShareTheHealthOfItsServers(t *testing.T) {
+	c, err := memcached.New(memcached.Options{Servers: []string{"a:1", "b:2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	h := memcached.NewTier(c).Health()
+	if view := memcached.NewTier(c).Bind(remote.Space{Name: "users"}).(*memcached.Tier); view.Health() != h || h.Name() != "a:1, b:2" {
+		t.Errorf("two healths, of %q", h.Name())
+	}
+}
