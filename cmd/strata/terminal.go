@@ -7,8 +7,6 @@ import (
 	"sync"
 
 	"github.com/mattn/go-isatty"
-
-	"github.com/strata-cache/strata/cmd/strata/load"
 )
 
 // liveLine is one line of a terminal that is overwritten. Without a terminal it
@@ -50,13 +48,4 @@ func (l *liveLine) clear() {
 		fmt.Fprint(l.w, "\r\x1b[K")
 	}
 	l.dirty = false
-}
-
-// progress returns the text for a running load.
-func progress(p load.Progress) string {
-	text := fmt.Sprintf("%4.1f s  %s requests/s  p50 %s  p99 %s", p.Elapsed.Seconds(), rate(p.Rate), duration(p.Latency.P50), duration(p.Latency.P99))
-	if p.Errors > 0 {
-		text += "  " + plural(p.Errors, "error", "errors")
-	}
-	return text
 }
