@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/strata-cache/strata/cmd/strata/ending"
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/load"
 	"github.com/strata-cache/strata/cmd/strata/origin"
@@ -57,7 +58,7 @@ func (d *demoCommand) Run(e *environment) error {
 	if err != nil {
 		return usageError{err}
 	}
-	ctx, end := whileRead(e.ctx, e.stdout, e.stderr)
+	ctx, end := ending.WhileRead(e.ctx, e.stdout, e.stderr)
 	defer end()
 	e = &environment{ctx: ctx, stdin: e.stdin, stdout: e.stdout, stderr: e.stderr}
 	if d.Stage.UI || d.Stage.Script != "" {

@@ -24,11 +24,12 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/strata-cache/strata/cmd/strata/ending"
 	"github.com/strata-cache/strata/cmd/strata/snapshotcmd"
 )
 
 func main() {
-	os.Exit(run(untilSignalled(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(ending.Signalled(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run executes the command and returns the exit status.
@@ -37,7 +38,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return succeeded
 	}
-	if outputGone(err) {
+	if ending.OutputGone(err) {
 		return failed
 	}
 	fmt.Fprintln(stderr, "strata: "+oneLine(err))

@@ -1,4 +1,6 @@
-package main
+// Package ending says when a command has to end, and lets it tidy up before: after a signal, and
+// after the reader of its output has gone.
+package ending
 
 import (
 	"context"
@@ -11,10 +13,10 @@ import (
 	"time"
 )
 
-// untilSignalled returns a context that ends with the first signal that asks the process to
+// Signalled returns a context that ends with the first signal that asks the process to
 // end. The command then tidies up: it ends the servers that it has started and removes its
 // temporary files. A second signal ends the process at once.
-func untilSignalled() context.Context {
+func Signalled() context.Context {
 	asks := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup does
 		asks = append(asks, syscall.SIGHUP)
@@ -27,9 +29,9 @@ func untilSignalled() context.Context {
 	return ctx
 }
 
-// outputGone reports whether err is that of a write to a standard stream that has no reader
+// OutputGone reports whether err is that of a write to a standard stream that has no reader
 // any more, as in "strata version | true".
-func outputGone(err error) bool {
+func OutputGone(err error) bool {
 	path, ok := errors.AsType[*fs.PathError](err)
 	return ok && errors.Is(path, syscall.EPIPE) && (path.Path == os.Stdout.Name() || path.Path == os.Stderr.Name())
 }
@@ -37,10 +39,10 @@ func outputGone(err error) bool {
 // lookEvery is the time between two looks at the readers of the output.
 const lookEvery = time.Second
 
-// whileRead returns a context that ends with ctx, and soon after the reader of a pipe among the
+// WhileRead returns a context that ends with ctx, and soon after the reader of a pipe among the
 // streams has gone. A command that writes little would not notice, and run on although nothing
 // is left that could end it. The caller calls end.
-func whileRead(ctx context.Context, streams ...any) (read context.Context, end func()) {
+func WhileRead(ctx context.Context, streams ...any) (read context.Context, end func()) {
 	var pipes []*os.File
 	for _, s := range streams {
 		if f, ok := s.(*os.File); ok && isPipe(f) {
