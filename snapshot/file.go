@@ -28,6 +28,11 @@ func Save(ctx context.Context, path string, o Options, caches ...Cache) (Report,
 
 // SaveKeys writes the keys of the entries of caches to a file, the hottest first, for
 // [WarmKeys]. Names of keys are in it, but no values. Its errors are those of Save.
+//
+// After an hour without traffic L1 has few entries or none, and its keys would make a poor
+// file. So a cache that has fewer than half of its keys in the file at path keeps the others
+// behind its own, up to as many as there were: [CacheReport].Kept counts them. A file with
+// such keys keeps its time of creation, and a week after that they are given up.
 func SaveKeys(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {
 	return save(ctx, path, o, dump.Keys, caches)
 }
@@ -41,7 +46,7 @@ func save(ctx context.Context, path string, o Options, mode dump.Mode, caches []
 		return Report{}, err
 	}
 	err = atomicfile.Write(path, filePerm, func(w io.Writer) (err error) {
-		r, err = write(ctx, w, o, mode, caches)
+		r, err = write(ctx, w, path, o, mode, caches)
 		return err
 	})
 	if err != nil {

@@ -26,7 +26,7 @@ type Report struct {
 }
 
 // CacheReport is the part of a [Report] about one cache. Entries that were read are
-// counted by what became of them, so that Entries is the sum of the fields below it.
+// counted by what became of them, so that Entries is the sum of the fields below Kept.
 type CacheReport struct {
 	// Name is Options.Name of the cache.
 	Name string
@@ -41,6 +41,9 @@ type CacheReport struct {
 	Missing
 	// Entries is the number of entries that were written or read.
 	Entries int
+	// Kept is the number of those among them that SaveKeys has taken over from the file that
+	// it has replaced, since L1 has lost them in a quiet time.
+	Kept int
 	// Stored is the number of values that are in L1 now, Confirmed that of keys whose
 	// values were read from L2 instead.
 	Stored, Confirmed int
@@ -115,6 +118,7 @@ func (c *CacheReport) merge(o *CacheReport) {
 	c.Gone += o.Gone
 	c.Beyond += o.Beyond
 	c.Entries += o.Entries
+	c.Kept += o.Kept
 	c.Stored += o.Stored
 	c.Confirmed += o.Confirmed
 	c.Present += o.Present
@@ -184,6 +188,9 @@ func (r *Report) log(to *slog.Logger, done, failed string, err error) {
 	}
 	if n := r.Missing(); n > 0 {
 		about = append(about, slog.Int("missing", n))
+	}
+	if n := r.sum(func(c *CacheReport) int { return c.Kept }); n > 0 {
+		about = append(about, slog.Int("kept", n))
 	}
 	if r.Rest != "" {
 		about = append(about, slog.String("rest", r.Rest))

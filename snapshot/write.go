@@ -17,11 +17,11 @@ import (
 
 // Write writes a snapshot of the values of caches to w, as [Save] does to a file.
 func Write(ctx context.Context, w io.Writer, o Options, caches ...Cache) (Report, error) {
-	return write(ctx, w, o, dump.Values, caches)
+	return write(ctx, w, "", o, dump.Values, caches)
 }
 
-// write writes a snapshot as one stream.
-func write(ctx context.Context, w io.Writer, o Options, mode dump.Mode, caches []Cache) (Report, error) {
+// write writes a snapshot as one stream. A snapshot of keys takes over some of the file at path.
+func write(ctx context.Context, w io.Writer, path string, o Options, mode dump.Mode, caches []Cache) (Report, error) {
 	if err := o.check(); err != nil {
 		return Report{}, err
 	}
@@ -32,6 +32,11 @@ func write(ctx context.Context, w io.Writer, o Options, mode dump.Mode, caches [
 	m := newMeter(o.Progress)
 	out := &writing{o: &o, mode: mode, all: all, header: dump.Header{Mode: mode, Streams: 1}}
 	_, _ = rand.Read(out.header.ID[:]) // does not fail
+	if mode == dump.Keys {
+		if out.earlier = openEarlier(path, all); out.earlier != nil {
+			defer out.earlier.f.Close() // before the file is replaced
+		}
+	}
 	m.expect(out.total(), 0)
 	r, err := out.stream(&pipe{ctx: ctx, pace: newPacer(o.BytesPerSecond), meter: m, w: w})
 	r.Bytes, r.Took = m.end()
@@ -50,6 +55,11 @@ type writing struct {
 	dumps  []transfer.Dump // of the mode Values
 	left   []dump.Left     // for each cache
 	report Report
+
+	// Of the mode Keys: the file that is replaced, or nil, and for each cache nil or what it has
+	// after a quiet time.
+	earlier *earlier
+	quiet   []*quiet
 }
 
 // total is about the number of entries of the stream.
@@ -68,6 +78,9 @@ func (w *writing) total() (n int64) {
 func (w *writing) stream(p *pipe) (Report, error) {
 	w.p = p
 	w.header.Created = time.Now()
+	if w.mode == dump.Keys {
+		w.findQuiet()
+	}
 	w.w = dump.NewWriter(p, w.header)
 	defer func() {
 		for _, d := range w.dumps {
@@ -147,16 +160,15 @@ func (w *writing) tell(i int, all bool) error {
 // keys writes the names of keys, in turn one of each cache.
 func (w *writing) keys() error {
 	lists := make([]iter.Seq[string], len(w.all))
-	for i, s := range w.all {
-		n := math.MaxInt
-		if w.o.MaxEntries > 0 {
-			n = w.o.MaxEntries
-		}
-		lists[i] = s.Hot(n, &w.left[i])
+	for i := range w.all {
+		lists[i] = w.hot(i)
 	}
 	err := inTurn(lists, func(string) int { return 0 }, func(i int, name string) error {
 		return w.count(i, w.w.Key(i, name))
 	})
+	if err == nil {
+		err = w.keep()
+	}
 	if err != nil {
 		return err
 	}

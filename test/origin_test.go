@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -87,4 +88,42 @@ func TestStampedeOnARealDatabase(t *testing.T) {
 		t.Errorf("%d queries for %d greetings", n, names)
 	}
 	t.Logf("%d callers, %d connections: %d refused without a cache, 0 with strata and %d queries", callers, conns, refused, names)
+}
+
+// TestProgramsThatStartAtOnceOnAnEmptyDatabaseShareItsTables: PostgreSQL refuses all but one of
+// those that create a table at the same time.
+func TestProgramsThatStartAtOnceOnAnEmptyDatabaseShareItsTables(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
+	const programs = 12
+	pg := postgres.Start(t, 2*programs)
+	admin, err := sql.Open("pgx", pg.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	for range 10 {
+		if _, err := admin.ExecContext(t.Context(), "DROP TABLE IF EXISTS strata_phrase, strata_greeting"); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		start := make(chan struct{})
+		for range programs {
+			all.Go(func() {
+				<-start
+				o, err := origin.Open(t.Context(), origin.Options{URL: pg.URL})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if g, err := o.Greet(t.Context(), "Ann", "ru"); err != nil || g.Text != "Привет, Ann!" {
+					t.Errorf("%q, %v", g.Text, err)
+				}
+				o.Close()
+			})
+		}
+		close(start)
+		all.Wait()
+	}
 }

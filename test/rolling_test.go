@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,13 +23,34 @@ import (
 // earlier is the last commit without services and announcements of programs.
 const earlier = "9167122"
 
+// checkout is the folder whose history has the earlier version: the root of this module, or, if
+// this is a copy without one, the folder that the variable STRATA_HISTORY names.
+func checkout() string { return cmp.Or(os.Getenv("STRATA_HISTORY"), "..") }
+
+// lacks returns why a folder has no commit in its history, or an empty string.
+func lacks(ctx context.Context, dir, commit string) string {
+	git := func(args ...string) error {
+		return exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).Run()
+	}
+	if _, err := exec.LookPath("git"); err != nil {
+		return "git is not installed, so that there is no earlier version to roll from"
+	}
+	if git("rev-parse", "--git-dir") != nil {
+		return "this checkout has no git history, so that there is no earlier version to roll from"
+	}
+	if git("cat-file", "-e", commit+"^{commit}") != nil {
+		return "the git history of this checkout does not have commit " + commit + ", the earlier version: git fetch --unshallow brings it"
+	}
+	return ""
+}
+
 // treeOf writes the root module at a commit to a folder, and returns that.
 func treeOf(t *testing.T, commit string) string {
 	t.Helper()
-	if exec.CommandContext(t.Context(), "git", "cat-file", "-e", commit+"^{commit}").Run() != nil {
-		t.Skipf("the history has no commit %s", commit)
+	if why := lacks(t.Context(), checkout(), commit); why != "" {
+		t.Skip(why)
 	}
-	packed, err := exec.CommandContext(t.Context(), "git", "-C", "..", "archive", commit).Output()
+	packed, err := exec.CommandContext(t.Context(), "git", "-C", checkout(), "archive", commit).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +74,8 @@ func treeOf(t *testing.T, commit string) string {
 	}
 }
 
-// program builds testdata/rolling as the main module with that path, on strata in a folder.
+// program builds main.go of testdata/rolling as the main module with that path, on strata in a
+// folder.
 func program(t *testing.T, module, strata string, services bool) (path string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/rolling/main.go.txt")
@@ -61,6 +85,12 @@ func program(t *testing.T, module, strata string, services bool) (path string) {
 	if services {
 		text = bytes.Replace(text, []byte("//SERVICE "), nil, 1)
 	}
+	return buildProgram(t, module, strata, text)
+}
+
+// buildProgram builds a program as the main module with that path, on strata in a folder.
+func buildProgram(t *testing.T, module, strata string, text []byte) (path string) {
+	t.Helper()
 	dir := t.TempDir()
 	mod := "module " + module + "\n\ngo 1.26\n\nrequire github.com/strata-cache/strata v0.0.0\n\nreplace github.com/strata-cache/strata => " + strata + "\n"
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "main.go"), text, 0o600), os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600)); err != nil {
@@ -160,6 +190,20 @@ func (p *process) told() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return strings.Join(p.logged, "\n")
+}
+
+// TestCheckoutWithoutTheEarlierVersionIsToldApart: the tests of this file say why they cannot run.
+func TestCheckoutWithoutTheEarlierVersionIsToldApart(t *testing.T) {
+	dir := t.TempDir()
+	if why := lacks(t.Context(), dir, earlier); !strings.Contains(why, "no git history") && !strings.Contains(why, "not installed") {
+		t.Errorf("a folder without history: %q", why)
+	}
+	if exec.CommandContext(t.Context(), "git", "-C", dir, "init", "-q").Run() != nil {
+		t.Skip("git is not installed")
+	}
+	if why := lacks(t.Context(), dir, earlier); !strings.Contains(why, "does not have commit "+earlier) {
+		t.Errorf("a history that does not go back so far: %q", why)
+	}
 }
 
 // TestEarlierVersionSharesEntriesWithACacheWithoutAService rolls a program from the earlier

@@ -26,6 +26,8 @@ type environment struct {
 
 // grammar is the command line.
 type grammar struct {
+	ShowVersion versionFlag `name:"version" help:"Print the version, as the command version does."`
+
 	Demo     demoCommand         `cmd:"" help:"Run a small service without a cache, with a naive one and with strata, under the same load, and compare."`
 	Load     loadCommand         `cmd:"" help:"Send requests to a URL on a schedule and measure how long they take."`
 	Top      topCommand          `cmd:"" help:"Show the caches of a program in the terminal, from its page of package admin."`
@@ -54,23 +56,36 @@ func (versionCommand) Run(e *environment) error {
 	return err
 }
 
-// version describes a build, which is nil if it is not known: the version of the module
-// and the commit, if one is recorded.
+// version describes a build, which is nil if it is not known: the version of the module, the
+// commit, Go and the platform. Builds by "go run", and of folders that are not under version
+// control, have no commit.
 func version(info *debug.BuildInfo) string {
-	text := "strata"
+	module, commit, changed := "(unknown version)", "no commit known", ""
 	if info != nil && info.Main.Version != "" {
-		text += " " + info.Main.Version
-	} else {
-		text += " (unknown version)"
+		module = info.Main.Version
 	}
 	if info != nil {
 		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				text += ", commit " + s.Value
+			switch {
+			case s.Key == "vcs.revision":
+				commit = "commit " + s.Value
+			case s.Key == "vcs.modified" && s.Value == "true":
+				changed = " with changes"
 			}
 		}
 	}
-	return fmt.Sprintf("%s, %s %s/%s", text, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("strata %s, %s%s, %s %s/%s", module, commit, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// versionFlag is --version.
+type versionFlag bool
+
+// BeforeReset prints the version.
+func (versionFlag) BeforeReset(k *kong.Kong) error {
+	info, _ := debug.ReadBuildInfo()
+	_, err := fmt.Fprintln(k.Stdout, version(info))
+	k.Exit(0)
+	return err
 }
 
 // usageError is an error in the arguments of the command.
@@ -109,6 +124,11 @@ func (t *topCommand) Run(e *environment) error {
 	return err
 }
 
+// description is the text of `strata --help` above the commands.
+const description = `Shows and measures caches.
+
+Exit status: 0 after success, and after SIGINT, SIGTERM or SIGHUP has ended a demo, a load or a table; 2 after an error in the arguments; 1 after any other error, also if every answer that a load got was one, and if a snapshot was interrupted.`
+
 // finished is the value of the parser's panic after it has printed help.
 type finished struct{}
 
@@ -122,7 +142,7 @@ func execute(e *environment, args []string) (err error) {
 	var g grammar
 	parser, err := kong.New(&g,
 		kong.Name("strata"),
-		kong.Description("Shows and measures caches."),
+		kong.Description(description),
 		kong.Writers(e.stdout, e.stderr),
 		kong.Exit(func(int) { panic(finished{}) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),

@@ -108,8 +108,9 @@ func (c *comparison) measure(e *environment, p phase, line *liveLine) (row, erro
 		o = c.afterStart(o)
 		curve.last = before
 	}
+	f := follower{short: true}
 	o.Progress = func(now load.Progress) {
-		line.show(fmt.Sprintf("%-9s  %s", p, progress(now)))
+		line.show(fmt.Sprintf("%-9s  %s", p, f.line(now)))
 		curve.step(c.service.Stats(), o.Steps)
 	}
 	result, err := load.Run(e.ctx, o)

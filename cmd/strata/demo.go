@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/strata-cache/strata/cmd/strata/ending"
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/load"
 	"github.com/strata-cache/strata/cmd/strata/origin"
@@ -46,7 +47,9 @@ type demoCommand struct {
 // Help is the text above the flags.
 func (*demoCommand) Help() string {
 	return `Each greeting is composed and recorded by a database query. The load is the same in each mode.
-The table is written to standard output. After it the service runs until it is interrupted.`
+The table is written to standard output. After it the service runs until a signal ends it (SIGINT,
+SIGTERM or SIGHUP), or until its output is a pipe without a reader. It leaves no process and no
+file behind.`
 }
 
 // Run runs the command.
@@ -55,6 +58,9 @@ func (d *demoCommand) Run(e *environment) error {
 	if err != nil {
 		return usageError{err}
 	}
+	ctx, end := ending.WhileRead(e.ctx, e.stdout, e.stderr)
+	defer end()
+	e = &environment{ctx: ctx, stdin: e.stdin, stdout: e.stdout, stderr: e.stderr}
 	if d.Stage.UI || d.Stage.Script != "" {
 		return d.runStage(e)
 	}
@@ -134,11 +140,8 @@ func (d *demoCommand) check() (p plan, err error) {
 	if err := d.checkAddr(); err != nil {
 		return p, err
 	}
-	if d.OriginLatency < 0 || d.TTL < time.Millisecond || d.MaxEntries <= 0 {
-		return p, errors.New("--origin-latency must not be negative, --ttl must be 1ms or more, and --max-entries must be positive")
-	}
-	if d.OriginConns < -1 {
-		return p, errors.New("--origin-conns must not be smaller than -1")
+	if err := d.checkNumbers(); err != nil {
+		return p, err
 	}
 	if d.Stage.OTLP != "" {
 		if err := telemetry.Check(d.Stage.OTLP); err != nil {
@@ -169,13 +172,32 @@ func (d *demoCommand) checkAddr() error {
 	return nil
 }
 
+// checkNumbers checks numbers and times for the service.
+func (d *demoCommand) checkNumbers() error {
+	switch {
+	case d.OriginLatency < 0:
+		return fmt.Errorf("--origin-latency: %v is negative", d.OriginLatency)
+	case d.TTL < time.Millisecond:
+		return fmt.Errorf("--ttl: %v is less than 1ms", d.TTL)
+	case d.MaxEntries <= 0:
+		return fmt.Errorf("--max-entries: %d is not positive", d.MaxEntries)
+	case d.OriginConns < -1:
+		return fmt.Errorf("--origin-conns: %d is less than -1", d.OriginConns)
+	}
+	return nil
+}
+
 // checkLoad checks the flags of the load.
 func (d *demoCommand) checkLoad() error {
 	if err := d.options(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}).Validate(); err != nil {
 		return err
 	}
-	if d.Cardinality == 0 || d.Group == 0 || d.Concurrency == 0 { // zero means a default in load.Options
-		return errors.New("--cardinality, --group and --concurrency must be positive")
+	// Zero means a default in load.Options.
+	switch {
+	case d.Cardinality == 0:
+		return errors.New("--cardinality: 0 is not positive")
+	case d.Group == 0:
+		return errors.New("--group: 0 is not positive")
 	}
 	return nil
 }

@@ -48,7 +48,10 @@ down change the rate, right and left the concurrency, with shift twofold; 0 remo
 rate, p pauses, and q ends the load. Requests that were due before a change keep their scheduled
 start, and those that were due before a pause are still sent; a pause does not extend the duration.
 
-The exit status is 1 if every answer is an error.`
+With --plain, a line each second has the answers of that second by status code, and the share of
+errors: answers with status 400 and above, and requests without an answer.
+
+The exit status is 1 if every answer is an error, and 0 if some are, or if the load is interrupted.`
 }
 
 // Run runs the command.
@@ -83,7 +86,8 @@ func (l *loadCommand) measure(e *environment, o load.Options) (*load.Result, err
 	switch {
 	case l.Plain:
 		o.Every = time.Second
-		o.Progress = func(p load.Progress) { fmt.Fprintln(e.stderr, progress(p)) }
+		var f follower
+		o.Progress = func(p load.Progress) { fmt.Fprintln(e.stderr, f.line(p)) }
 		return load.Run(e.ctx, o)
 	case isTerminal(e.stdout) && isTerminal(e.stdin) && os.Getenv("TERM") != "dumb":
 		return loadview.Run(e.ctx, o, loadview.Options{
@@ -94,7 +98,8 @@ func (l *loadCommand) measure(e *environment, o load.Options) (*load.Result, err
 	}
 	line := newLiveLine(e.stderr)
 	defer line.clear()
-	o.Progress = func(p load.Progress) { line.show(progress(p)) }
+	f := follower{short: true}
+	o.Progress = func(p load.Progress) { line.show(f.line(p)) }
 	return load.Run(e.ctx, o)
 }
 

@@ -7,10 +7,11 @@
 //	strata version    the version of the command
 //	strata help       the commands, or with the name of a command its flags
 //
-// The exit status is 0 after success or an interruption of a demo or a load, 2 after an
-// error in the arguments, and 1 after any other error: also if every answer that a load got
-// was one, and if a snapshot was interrupted, cut or damaged. Results are written to
-// standard output, all other text to standard error.
+// The exit status is 0 after success, and after a signal has ended a demo, a load or a
+// table, 2 after an error in the arguments, and 1 after any other error: also if every
+// answer that a load got was one, if a snapshot was interrupted, cut or damaged, and,
+// without a text, if the output has no reader any more. Results are written to standard
+// output, all other text to standard error.
 package main
 
 import (
@@ -19,36 +20,42 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"unicode"
 
+	"github.com/strata-cache/strata/cmd/strata/ending"
 	"github.com/strata-cache/strata/cmd/strata/snapshotcmd"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// After the first signal, a second one ends the process.
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(ending.Signalled(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run executes the command and returns the exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	err := execute(&environment{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr}, args)
 	if err == nil {
-		return 0
+		return succeeded
+	}
+	if ending.OutputGone(err) {
+		return failed
 	}
 	fmt.Fprintln(stderr, "strata: "+oneLine(err))
 	_, ours := errors.AsType[usageError](err)
 	_, theirs := errors.AsType[snapshotcmd.UsageError](err)
 	if ours || theirs {
-		return 2
+		return misused
 	}
-	return 1
+	return failed
 }
+
+// The exit statuses. docs/guide/command.md describes them.
+const (
+	succeeded = 0
+	failed    = 1
+	misused   = 2
+)
 
 // oneLine returns the text of an error, which may be joined, in one line. Characters that
 // a terminal may obey are escaped, since some texts are those of other machines.

@@ -93,7 +93,9 @@ func TestMistakesAreOneLine(t *testing.T) {
 		{"unknown mode", "demo --modes fast", 2, "none, naive, strata, restarted, warm-keys, warm-transfer"},
 		{"mode twice", "demo --modes none,none", 2, "none is named twice"},
 		{"restarted before strata", "demo --modes restarted,strata", 2, "must come after"},
-		{"no ttl", "demo --ttl 0s", 2, "--ttl"},
+		{"no ttl", "demo --ttl 0s", 2, "strata: --ttl: 0s is less than 1ms"},
+		{"no groups", "demo --group 0", 2, "strata: --group: 0 is not positive"},
+		{"a bound below none", "demo --origin-conns=-2", 2, "strata: --origin-conns: -2 is less than -1"},
 		{"bad origin", "demo --addr 127.0.0.1:0 --origin mysql://u:secret@h/db", 2, "--origin"},
 		{"bad origin URL", "demo --addr 127.0.0.1:0 --origin postgres://u:secret@h:port/db", 2, "--origin"},
 		{"bad L2", "demo --addr 127.0.0.1:0 --l2 memory", 2, "--l2"},
@@ -195,6 +197,11 @@ func TestHelpOfACommandIsThatOfItsFlag(t *testing.T) {
 
 func TestVersionNamesBuildAndPlatform(t *testing.T) {
 	status, stdout, stderr := call(t.Context(), "version")
+	for _, args := range []string{"--version", "demo --version", "load --version --group 5"} {
+		if s, flag, errs := call(t.Context(), words(args)...); s != 0 || errs != "" || flag != stdout {
+			t.Errorf("%s: status %d, stderr %q, stdout %q; want %q", args, s, errs, flag, stdout)
+		}
+	}
 	if status != 0 || stderr != "" || !strings.HasPrefix(stdout, "strata ") || !strings.HasSuffix(stdout, ", "+platform+"\n") {
 		t.Errorf("status %d, stderr %q, stdout %q", status, stderr, stdout)
 	}
@@ -203,9 +210,10 @@ func TestVersionNamesBuildAndPlatform(t *testing.T) {
 		info *debug.BuildInfo
 		want string
 	}{
-		{nil, "strata (unknown version), " + platform},
-		{&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "strata v1.2.3, " + platform},
+		{nil, "strata (unknown version), no commit known, " + platform},
+		{&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "strata v1.2.3, no commit known, " + platform},
 		{&debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: commit}, "strata (devel), commit abc, " + platform},
+		{&debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: append(commit, debug.BuildSetting{Key: "vcs.modified", Value: "true"})}, "strata (devel), commit abc with changes, " + platform},
 	} {
 		if got := version(tt.info); got != tt.want {
 			t.Errorf("version is %q; want %q", got, tt.want)
@@ -445,6 +453,12 @@ func TestPlainLoadWritesALineEachSecond(t *testing.T) {
 	}
 	if strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "requests/s  p50 ") || strings.Contains(stderr, "\x1b") {
 		t.Errorf("stderr is %q", stderr)
+	}
+	if !strings.Contains(stderr, "200 × 2") || !strings.Contains(stderr, "404 × 2") || !strings.Contains(stderr, " % are errors\n") {
+		t.Errorf("no status codes: %q", stderr)
+	}
+	if !strings.Contains(stdout, " % are errors: ") || !strings.Contains(stdout, " × 404 Not Found\n") {
+		t.Errorf("no share of errors:\n%s", stdout)
 	}
 }
 

@@ -52,7 +52,7 @@ func describeErrors(r *load.Result) string {
 	}
 	var all []failure
 	for code, n := range r.Status {
-		if code >= 400 {
+		if code >= firstError {
 			all = append(all, failure{n, fmt.Sprintf("%s × %s", count(n), status(code))})
 		}
 	}
@@ -95,6 +95,9 @@ func writeReport(w io.Writer, o load.Options, r *load.Result) error {
 		{"load", describeLoad(o)},
 		{"done", fmt.Sprintf("%s in %s%s: %s requests/s", plural(r.Done, "request", "requests"), duration(r.Elapsed), ended, rate(r.Rate()))},
 		{"received", bytes(r.Bytes)},
+	}
+	if bad := r.Failed() + r.Refused(); bad > 0 {
+		f = append(f, [2]string{"errors", errorShare(bad, r.Done) + ": " + describeErrors(r)})
 	}
 	if r.Changes > 0 {
 		f = append(f, [2]string{"changed", describeChanges(r)})

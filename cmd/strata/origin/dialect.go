@@ -145,7 +145,22 @@ func phrases() map[string]string {
 	}
 }
 
-func (o *Origin) createTables(ctx context.Context) error {
+// createTries is more than there are statements that can lose a race.
+const createTries = 5
+
+// createTables creates what is missing. Of programs that start at once on an empty
+// PostgreSQL, and create a table each, all but one are refused, although they say IF NOT
+// EXISTS: the others try again, and find the table.
+func (o *Origin) createTables(ctx context.Context) (err error) {
+	for range createTries {
+		if err = o.createOnce(ctx); err == nil || !createdMeanwhile(err) {
+			return err
+		}
+	}
+	return err
+}
+
+func (o *Origin) createOnce(ctx context.Context) error {
 	for statement := range strings.SplitSeq(tablesSQL, ";") {
 		if _, err := o.db.ExecContext(ctx, o.dialect.rewrite(statement)); err != nil {
 			return err

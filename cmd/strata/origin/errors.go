@@ -95,3 +95,10 @@ func networkDetail(name string, err error) string {
 	}
 	return name
 }
+
+// createdMeanwhile reports whether err says that another program has created the same table
+// at the same time. PostgreSQL finds that in its own catalogue, or before that.
+func createdMeanwhile(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code == "23505" || pg.Code == "42P07" || pg.Code == "42710")
+}

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/strata-cache/strata/cmd/strata/hello"
+	"github.com/strata-cache/strata/cmd/strata/origin"
 )
 
 // The load: so many requests a second for names of which few are asked for often, as in a
@@ -40,7 +42,7 @@ type generator struct {
 	mu      sync.Mutex // guards below
 	latency *hdrhistogram.Histogram
 	done    int64
-	failed  int64
+	failed  map[string]int64 // by reason
 }
 
 // job is one request.
@@ -51,7 +53,7 @@ type job struct {
 }
 
 func newGenerator(rate int64) *generator {
-	g := &generator{jobs: make(chan job, workers), latency: newHistogram()}
+	g := &generator{jobs: make(chan job, workers), latency: newHistogram(), failed: map[string]int64{}}
 	g.rate.Store(rate)
 	return g
 }
@@ -107,18 +109,37 @@ func (g *generator) work(ctx context.Context) {
 		g.mu.Lock()
 		g.done++
 		if err != nil {
-			g.failed++
+			g.failed[reasonOf(err)]++
 		}
 		_ = g.latency.RecordValue(int64(min(time.Since(j.begun), maxLatency) / time.Microsecond)) // within the bounds
 		g.mu.Unlock()
 	}
 }
 
-// second returns the numbers since the last call.
-func (g *generator) second() (done, failed int64, latency *hdrhistogram.Histogram) {
+// noWorker is the reason for which a request was not sent.
+const noWorker = "no worker free"
+
+// reasonOf is why a request has failed, in words for a person.
+func reasonOf(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("no answer within %v", patience)
+	}
+	for _, known := range []error{origin.ErrTooManyConnections, origin.ErrLocked, origin.ErrUnavailable} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return "another error"
+}
+
+// second returns the numbers since the last call, those of failed requests by their reasons.
+func (g *generator) second() (done int64, failed map[string]int64, latency *hdrhistogram.Histogram) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	done, failed, latency = g.done, g.failed+g.refused.Swap(0), g.latency
-	g.done, g.failed, g.latency = 0, 0, newHistogram()
+	done, failed, latency = g.done, g.failed, g.latency
+	if n := g.refused.Swap(0); n > 0 {
+		failed[noWorker] = n
+	}
+	g.done, g.failed, g.latency = 0, map[string]int64{}, newHistogram()
 	return done, failed, latency
 }

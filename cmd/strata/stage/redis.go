@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"time"
 
@@ -52,30 +53,52 @@ func startRedis(ctx context.Context, path string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The server writes nothing to its directory, which no server needs once it runs.
+	defer os.RemoveAll(dir)
 	c := exec.CommandContext(context.WithoutCancel(ctx), path, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", dir) //nolint:gosec // the server of this machine
-	if err = c.Start(); err != nil {
-		os.RemoveAll(dir)
+	c.SysProcAttr = ofThisProcess()
+	end, err := startChild(c)
+	if err != nil {
 		return nil, err
 	}
-	s := &store{addr: addr, name: "redis-server on " + addr, close: func() {
-		_ = c.Process.Kill()
-		_ = c.Wait() // it was killed
-		os.RemoveAll(dir)
-	}}
 	for range 100 {
 		if conn, e := dial(ctx, addr); e == nil {
 			conn.Close()
-			return s, nil
+			return &store{addr: addr, name: "redis-server on " + addr, close: end}, nil
 		}
 		select {
 		case <-ctx.Done():
-			s.close()
+			end()
 			return nil, ctx.Err()
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	s.close()
+	end()
 	return nil, fmt.Errorf("stage: redis-server does not listen on %s", addr)
+}
+
+// startChild starts a server, which runs until end is called, or, on Linux, until this process
+// is killed.
+func startChild(c *exec.Cmd) (end func(), err error) {
+	started := make(chan error, 1)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		// Linux ends the server with the thread that has started it: this goroutine keeps the thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.Start()
+		started <- err
+		if err == nil {
+			_ = c.Wait() // it is killed
+		}
+	})
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return func() {
+		_ = c.Process.Kill()
+		waiting.Wait()
+	}, nil
 }
 
 // embedded starts a server inside this process.

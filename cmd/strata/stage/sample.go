@@ -2,6 +2,10 @@ package stage
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,13 +39,15 @@ type Sample struct {
 	P99 int64 `json:"p99"`
 }
 
-// Mark is an action in the charts.
+// Mark is an action in the charts, or the begin of failures that no action has caused.
 type Mark struct {
 	Number int64  `json:"number"`
 	At     int64  `json:"at"`
 	Text   string `json:"text"`
-	// Said is the result.
+	// Said is the result of the action, or the reason of the failures.
 	Said string `json:"said"`
+	// Noticed says that the stage has noticed it by itself.
+	Noticed bool `json:"noticed,omitempty"`
 }
 
 // Seen is the watched greeting on one instance.
@@ -88,14 +94,21 @@ type history struct {
 	marked  int64
 	last    hello.Answers // of all instances, at the last sample
 	queries int64
+	good    int // samples without errors, since the last one with errors
 }
 
 // mark notes an action.
 func (h *history) mark(text, said string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.add(Mark{At: time.Now().UnixMilli(), Text: text, Said: said})
+}
+
+// add adds a mark, under the next number. mu is held.
+func (h *history) add(m Mark) {
 	h.marked++
-	h.marks = append(h.marks, Mark{h.marked, time.Now().UnixMilli(), text, said})
+	m.Number = h.marked
+	h.marks = append(h.marks, m)
 	h.marks = h.marks[max(0, len(h.marks)-keptMarks):]
 }
 
@@ -116,7 +129,7 @@ func (s *Stage) sampleUntil(ctx context.Context) {
 func (s *Stage) sample() {
 	done, failed, latency := s.load.second()
 	x := Sample{
-		At: time.Now().UnixMilli(), Requests: done, Errors: failed,
+		At: time.Now().UnixMilli(), Requests: done, Errors: sum(failed),
 		P50: latency.ValueAtQuantile(50) * int64(time.Microsecond), P99: latency.ValueAtQuantile(99) * int64(time.Microsecond),
 	}
 	s.mu.Lock()
@@ -132,6 +145,48 @@ func (s *Stage) sample() {
 	x.Queries, s.queries = queries-s.queries, queries
 	s.samples = append(s.samples, x)
 	s.samples = s.samples[max(0, len(s.samples)-kept):]
+	s.notice(&x, failed)
+}
+
+const (
+	// calm is the number of samples without errors after which failures begin anew.
+	calm = 5
+	// starting is the time after its begin in which the stage names its empty memories as the
+	// cause of failures.
+	starting = 15 * time.Second
+	// failing is the text of a mark of failures.
+	failing = "requests fail"
+)
+
+// notice adds a mark if requests begin to fail although no part is broken, at the time of the
+// sample in which they do. mu is held.
+func (s *Stage) notice(x *Sample, failed map[string]int64) {
+	if x.Errors == 0 {
+		s.good++
+		return
+	}
+	begin := s.good >= calm || len(s.samples) <= s.good+1
+	s.good = 0
+	if !begin || s.l2.isBroken() || s.bus.isBroken() || s.origin.broken.Load() {
+		return
+	}
+	var reasons []string
+	for _, why := range slices.Sorted(maps.Keys(failed)) {
+		reasons = append(reasons, fmt.Sprintf("%d × %s", failed[why], why))
+	}
+	said := strings.Join(reasons, ", ")
+	if time.Since(s.begun) < starting {
+		said += "; the memories begin empty"
+	}
+	s.add(Mark{At: x.At, Text: failing, Said: said, Noticed: true})
+}
+
+// sum is the number of all failed requests.
+func sum(failed map[string]int64) (n int64) {
+	for _, one := range failed {
+		n += one
+	}
+	return n
 }
 
 // State returns the present state, with the samples and marks that are newer than after, in

@@ -143,14 +143,24 @@ func (s *Stage) step(ctx context.Context, w io.Writer, step Step) error {
 	return err
 }
 
-// writeSamples writes the samples after seen, and returns the time of the last.
+// writeSamples writes the samples after seen and the failures that the stage has noticed in
+// them, and returns the time of the last.
 func (s *Stage) writeSamples(ctx context.Context, w io.Writer, begun time.Time, seen int64) (int64, error) {
-	for _, x := range s.State(ctx, seen).Samples {
+	state := s.State(ctx, seen)
+	for _, x := range state.Samples {
 		seen = x.At
 		at := time.UnixMilli(x.At).Sub(begun)
 		_, err := fmt.Fprintf(w, "%7.1fs  %8d  %6d  %6d  %6d  %6d  %7d  %6d  %8s  %8s\n", at.Seconds(), x.Requests, x.Memory, x.L2, x.Shared, x.Stale,
 			x.Queries, x.Errors, latency(x.P50), latency(x.P99))
 		if err != nil {
+			return seen, err
+		}
+	}
+	for _, m := range state.Marks {
+		if !m.Noticed {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%7.1fs  * %s: %s\n", time.UnixMilli(m.At).Sub(begun).Seconds(), m.Text, m.Said); err != nil {
 			return seen, err
 		}
 	}

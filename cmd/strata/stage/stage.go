@@ -55,6 +55,7 @@ type Stage struct {
 	clients   []*redis.Client
 	instances []*hello.Service
 	load      *generator
+	begun     time.Time
 
 	end  context.CancelFunc
 	runs sync.WaitGroup
@@ -72,7 +73,7 @@ func New(ctx context.Context, o Options) (s *Stage, err error) {
 	if o.Rate < 1 || o.Rate > maxRate || o.TTL < time.Millisecond {
 		return nil, fmt.Errorf("stage: the rate must be from 1 to %d, and the TTL 1ms or more", maxRate)
 	}
-	s = &Stage{o: o, load: newGenerator(int64(o.Rate))}
+	s = &Stage{o: o, load: newGenerator(int64(o.Rate)), begun: time.Now()}
 	running, end := context.WithCancel(context.Background())
 	s.end = end
 	defer func() {

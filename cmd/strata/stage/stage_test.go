@@ -130,8 +130,9 @@ func TestEveryActionHasItsEffect(t *testing.T) {
 	st := until(t, s, "stale answers", func(st State) bool {
 		return slices.ContainsFunc(st.Samples, func(x Sample) bool { return x.Stale > 0 })
 	})
-	if len(st.Marks) < 18 || st.Marks[0].Text != "rate 150" || st.Latency != int64(time.Millisecond) {
-		t.Errorf("%d marks, the first %+v, latency %d", len(st.Marks), st.Marks[0], st.Latency)
+	acts := slices.DeleteFunc(st.Marks, func(m Mark) bool { return m.Noticed })
+	if len(acts) < 18 || acts[0].Text != "rate 150" || st.Latency != int64(time.Millisecond) {
+		t.Errorf("%d marks of actions, the first %+v, latency %d", len(acts), acts[0], st.Latency)
 	}
 }
 
@@ -283,5 +284,64 @@ func TestPageAnswersTheTokenWithStateAndActions(t *testing.T) {
 	w := httptest.NewRecorder()
 	if p.ServeHTTP(w, outside); w.Code != http.StatusForbidden {
 		t.Errorf("a request without the token: %d", w.Code)
+	}
+}
+
+// TestFailuresThatNoActionHasCausedHaveAMark: an origin that is too slow for the patience of
+// requests, from the begin on.
+func TestFailuresThatNoActionHasCausedHaveAMark(t *testing.T) {
+	t.Setenv("PATH", "")
+	s, err := New(t.Context(), Options{Rate: 100, Latency: maxOriginLatency, Token: testToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	script, err := ParseScript([]byte("at 5s end"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := s.Play(t.Context(), script, &out); err != nil {
+		t.Fatal(err)
+	}
+	st := s.State(t.Context(), 0)
+	if len(st.Marks) != 1 || st.Marks[0].Text != failing || !strings.Contains(st.Marks[0].Said, " × no answer within 2s") || !strings.HasSuffix(st.Marks[0].Said, "; the memories begin empty") {
+		t.Errorf("marks %+v", st.Marks)
+	}
+	first := slices.IndexFunc(st.Samples, func(x Sample) bool { return x.Errors > 0 })
+	if first < 0 || st.Samples[first].At != st.Marks[0].At {
+		t.Errorf("the mark is not at the first failures: %+v, %+v", st.Marks[0], st.Samples)
+	}
+	if strings.Count(out.String(), "s  * requests fail: ") != 1 {
+		t.Errorf("the lines do not have the mark once:\n%s", out.String())
+	}
+}
+
+// TestFailuresAreMarkedWhereTheyBegin: one mark for failures that go on, another one for those
+// after a while without, and none while a part is broken.
+func TestFailuresAreMarkedWhereTheyBegin(t *testing.T) {
+	s := &Stage{l2: &proxy{}, bus: &proxy{}, origin: &moody{}}
+	sample := func(errors int64) int {
+		x := Sample{Errors: errors}
+		s.samples = append(s.samples, x)
+		s.notice(&x, map[string]int64{noWorker: errors})
+		return len(s.marks)
+	}
+	for i, tt := range []struct {
+		errors int64
+		marks  int
+	}{
+		{0, 0}, {0, 0}, {3, 1}, {2, 1}, {0, 1}, {0, 1}, {2, 1}, {0, 1}, {0, 1}, {0, 1}, {0, 1}, {0, 1}, {1, 2}, {1, 2},
+	} {
+		if n := sample(tt.errors); n != tt.marks {
+			t.Errorf("%d marks after sample %d; want %d", n, i, tt.marks)
+		}
+	}
+	s.bus.set(true)
+	for range calm {
+		sample(0)
+	}
+	if n := sample(1); n != 2 || s.marks[0].Said != "3 × no worker free" || s.marks[1].Number != 2 {
+		t.Errorf("%+v", s.marks)
 	}
 }

@@ -1,0 +1,183 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// asCommand is the variable that makes the program of the tests the command.
+const asCommand = "STRATA_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// command is the command as a process of its own.
+func command(t *testing.T, before ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append(before, self)
+	c := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	c.Env = append(os.Environ(), asCommand+"=1")
+	return c
+}
+
+// running is a demo that serves its stage.
+type running struct {
+	c     *exec.Cmd
+	text  *os.File // its standard error
+	redis string   // the address of its redis-server, empty if it has none
+	page  string   // the address of its page
+	tmp   string   // the folder for its temporary files
+}
+
+// runStage starts a demo, and waits until it serves.
+func runStage(t *testing.T, before ...string) *running {
+	t.Helper()
+	r := &running{c: command(t, before...), tmp: t.TempDir()}
+	r.c.Args = append(r.c.Args, "demo", "--ui", "--addr", "127.0.0.1:0")
+	r.c.Env = append(r.c.Env, "TMPDIR="+r.tmp)
+	text, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { text.Close() })
+	r.text, r.c.Stderr = text, in
+	if err := r.c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	t.Cleanup(func() {
+		_ = r.c.Process.Kill() // it has ended, unless the test has failed
+		_ = r.c.Wait()
+	})
+	said := ""
+	for lines := bufio.NewScanner(text); lines.Scan(); {
+		said += lines.Text() + "\n"
+		_, addr, _ := strings.Cut(lines.Text(), "redis-server on ")
+		r.redis += addr
+		if _, url, ok := strings.Cut(lines.Text(), "stage   http://"); ok {
+			r.page, _, _ = strings.Cut(url, "/")
+		}
+		if lines.Text() == "until Ctrl-C" {
+			return r
+		}
+	}
+	t.Fatalf("the demo does not serve: %s", said)
+	return nil
+}
+
+// listens reports whether a server listens at an address.
+func listens(addr string) bool {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
+}
+
+// leavesNothing waits for the end of the demo, and looks for what it has left.
+func (r *running) leavesNothing(t *testing.T) {
+	t.Helper()
+	if err := r.c.Wait(); err != nil {
+		t.Errorf("the demo has ended with %v", err)
+	}
+	if r.redis != "" && listens(r.redis) {
+		t.Error("its redis-server still runs")
+	}
+	if left, err := os.ReadDir(r.tmp); err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+}
+
+func TestDemoThatASignalEndsLeavesNothing(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			r := runStage(t)
+			if r.redis != "" && !listens(r.redis) {
+				t.Error("no redis-server runs")
+			}
+			if err := r.c.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+			r.leavesNothing(t)
+		})
+	}
+}
+
+func TestDemoWithoutAReaderEndsAndLeavesNothing(t *testing.T) {
+	r := runStage(t)
+	r.text.Close() // as when the parent process has ended
+	r.leavesNothing(t)
+}
+
+// TestRedisServerEndsWithAKilledDemo: nothing is left to end it otherwise.
+func TestRedisServerEndsWithAKilledDemo(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("Linux alone ends a process with its parent")
+	}
+	r := runStage(t)
+	if r.redis == "" {
+		t.Skip("the demo has started no redis-server")
+	}
+	_ = r.c.Process.Kill()
+	_ = r.c.Wait() // it was killed
+	for end := time.Now().Add(20 * time.Second); listens(r.redis); {
+		if time.Now().After(end) {
+			t.Fatal("its redis-server still runs")
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// TestNohupHolds starts the demo with SIGHUP ignored, as nohup does.
+func TestNohupHolds(t *testing.T) {
+	r := runStage(t, "/bin/sh", "-c", `trap "" HUP; exec "$0" "$@"`)
+	if err := r.c.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // a signal that ends it would have done so
+		if !listens(r.page) {
+			t.Fatal("the demo has ended")
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	_ = r.c.Process.Signal(syscall.SIGTERM)
+	r.leavesNothing(t)
+}
+
+// TestOutputWithoutAReaderIsAnErrorWithoutText: scripts write "strata … | head".
+func TestOutputWithoutAReaderIsAnErrorWithoutText(t *testing.T) {
+	c := command(t)
+	c.Args = append(c.Args, "version")
+	reader, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader.Close()
+	defer out.Close()
+	var text strings.Builder
+	c.Stdout, c.Stderr = out, io.Writer(&text)
+	exit, ok := errors.AsType[*exec.ExitError](c.Run())
+	if !ok || exit.ExitCode() != failed || text.String() != "" {
+		t.Errorf("%v, %q", exit, text.String())
+	}
+}
