@@ -269,8 +269,8 @@ type Explained struct {
 	Instances []Explanation `json:"instances"`
 }
 
-// Explanation is the state of a key on one instance. If the instance has not Answered, the
-// fields behind Took are empty. L1 and L2 are "absent", "fresh", "stale", "negative",
+// Explanation is the state of a key on one instance. If the instance has not Answered within the
+// time Took, Silence is the time since it was last heard of, and the fields behind that are empty. L1 and L2 are "absent", "fresh", "stale", "negative",
 // "suspect", "unknown", or "none" without the tier; Fresh is not positive for a stale value,
 // and the greatest int64 for one that does not expire.
 type Explanation struct {
@@ -278,6 +278,7 @@ type Explanation struct {
 	Here     bool          `json:"here"`
 	Answered bool          `json:"answered"`
 	Took     time.Duration `json:"took"`
+	Silence  time.Duration `json:"silence"`
 	Verdict  string        `json:"verdict"`
 	L1       string        `json:"l1"`
 	L2       string        `json:"l2"`

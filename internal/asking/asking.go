@@ -4,7 +4,8 @@
 //	Asked     key: <number of the question> <name of the key>
 //	Answered  key: <instance that has asked> <number of the question> <JSON of a panel.Explanation>
 //
-// Numbers are hexadecimal. A message that is lost costs an answer, and nothing else.
+// Numbers are hexadecimal. A message that is lost costs an answer, and nothing else. An instance
+// that closes takes its leave in an answer to no instance, as programs.go says.
 package asking
 
 import (
@@ -83,6 +84,7 @@ type answer struct {
 type known struct {
 	name string // empty if it has never answered
 	at   time.Time
+	left bool // it has closed; what comes from it later was sent before
 }
 
 // Seen notes that an instance was heard of.
@@ -98,20 +100,23 @@ func (a *Asker) seen(from uint64, name string) {
 	if a.known == nil {
 		a.known = map[uint64]known{}
 	}
-	a.known[from] = known{cmp.Or(name, old.name), time.Now()}
+	a.known[from] = known{cmp.Or(name, old.name), time.Now(), old.left}
 }
 
-// others are the instances that were heard of lately.
-func (a *Asker) others() map[uint64]string {
+// others are the instances that were heard of lately and have not closed.
+func (a *Asker) others() map[uint64]known {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	all := make(map[uint64]string, len(a.known))
+	all := make(map[uint64]known, len(a.known))
 	for id, k := range a.known {
 		if time.Since(k.at) > knownFor {
 			delete(a.known, id)
 			continue
 		}
-		all[id] = cmp.Or(k.name, fmt.Sprintf("instance %016x", id))
+		if !k.left {
+			k.name = cmp.Or(k.name, fmt.Sprintf("instance %016x", id))
+			all[id] = k
+		}
 	}
 	return all
 }
@@ -168,7 +173,10 @@ func (a *Asker) receiveAnswer(m *remote.Message) {
 	}
 	clean(&got.Explanation)
 	a.seen(m.From, got.Instance)
-	if to == 0 {
+	switch {
+	case to == 0 && part[1] == leaves:
+		a.receiveLeave(m.From)
+	case to == 0:
 		a.receiveProgram(part[1], part[2])
 	}
 	if to != a.Instance {
@@ -184,7 +192,7 @@ func (a *Asker) receiveAnswer(m *remote.Message) {
 
 // clean makes the texts of an answer short lines.
 func clean(e *panel.Explanation) {
-	e.Here, e.Answered = false, true
+	e.Here, e.Answered, e.Silence = false, true, 0
 	for _, s := range []*string{&e.Instance, &e.L1, &e.L2} {
 		*s = journal.Line(*s, maxText)
 	}
@@ -251,8 +259,10 @@ func (a *Asker) collect(ctx context.Context, begun time.Time, answers <-chan ans
 			over = true
 		}
 	}
-	for _, name := range missing {
-		all = append(all, panel.Explanation{Instance: name})
+	for id, k := range a.others() { // some may have closed meanwhile
+		if _, ok := missing[id]; ok {
+			all = append(all, panel.Explanation{Instance: k.name, Took: time.Since(begun), Silence: time.Since(k.at)})
+		}
 	}
 	slices.SortFunc(all, func(a, b panel.Explanation) int {
 		if a.Answered != b.Answered {

@@ -28,8 +28,8 @@ type Panel interface {
 	// and ends when no call has come for a minute.
 	Hot() Hot
 	// Explain returns the state of the key with this text on every instance: this one first,
-	// then those that have answered over the bus, by name, then those that are known and have
-	// not answered within a second (or until ctx ends). Errors: ErrNoText; the error of a text
+	// then those that have answered over the bus, by name, then those that are known, have not
+	// closed, and have not answered within a second (or until ctx ends). Errors: ErrNoText; the error of a text
 	// that is no key; that of a closed cache.
 	Explain(ctx context.Context, key string) ([]Explanation, error)
 	// Invalidate makes the key with this text absent everywhere, or stale if soft. The error
@@ -113,10 +113,13 @@ type Explanation struct {
 	// Instance is the name of the instance, as Info has it.
 	Instance string
 	// Here says that it is the instance that was asked. Answered is false if it has not
-	// answered in time; then the other fields are empty.
+	// answered in time; then the fields behind Silence are empty.
 	Here, Answered bool
-	// Took is the time until the answer.
+	// Took is the time until the answer, or that for which it was awaited.
 	Took time.Duration
+	// Silence is the time since anything was heard of an instance that has not answered. One
+	// that is alive sends a message each second.
+	Silence time.Duration `json:",omitempty"`
 	// Verdict is one sentence about the result of a read of the key.
 	Verdict string
 	// L1 and L2 are the states of the key there: "absent", "fresh", "stale", "negative",
