@@ -24,8 +24,11 @@ type Panel interface {
 	// Events returns the events that have a number above after, the oldest first; the last
 	// 100 are kept.
 	Events(after uint64) []Event
-	// Hot returns the hottest keys, up to 20 of each kind. Counting begins with the first call
-	// and ends when no call has come for a minute.
+	// Watch begins to count the hottest keys. That ends when neither Watch nor Hot has been called
+	// for a minute.
+	Watch()
+	// Hot returns the hottest keys of the last five to ten minutes, up to 20 of each kind, as far as
+	// they were watched, and begins to count them.
 	Hot() Hot
 	// Explain returns the state of the key with this text on every instance: this one first,
 	// then those that have answered over the bus, by name, then those that are known, have not
@@ -82,13 +85,14 @@ type Event struct {
 	Text string
 }
 
-// Hot are the hottest keys since counting began.
+// Hot are the hottest keys of some time.
 type Hot struct {
-	// Since is the begin of counting. Sampled is the number of reads that were looked at: one
-	// in Every. LoadTime is the duration of all loads since then.
+	// Since is the begin of that time. Sampled is the number of reads that were looked at: one in
+	// Every at present. Reads is the estimated number of all reads since then, LoadTime the duration of all loads.
 	Since    time.Time
 	Sampled  uint64
 	Every    int
+	Reads    uint64
 	LoadTime time.Duration
 	// ByReads are the keys with the most reads, ByLoadTime those whose loads have taken
 	// longest, the highest first.
