@@ -25,9 +25,6 @@ const (
 	Interval   = 2 * time.Second
 	// Recent is the time of which durations in Numbers are.
 	Recent = 5 * time.Minute
-	// Silent is the Silence of an instance that has probably ended: one that lives sends a message
-	// each second.
-	Silent = 10 * time.Second
 	// MaxKey is the length of a key or a tag in bytes, MaxTags the number of tags of a request.
 	MaxKey  = 4096
 	MaxTags = 100

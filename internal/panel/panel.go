@@ -121,8 +121,8 @@ type Explanation struct {
 	Here, Answered bool
 	// Took is the time until the answer, or that for which it was awaited.
 	Took time.Duration
-	// Silence is the time since anything was heard of an instance that has not answered. One
-	// that is alive sends a message each second.
+	// Silence is the time since anything was heard of an instance that has not answered. Instances
+	// take turns with heartbeats, so one of many may live and be heard of seldom.
 	Silence time.Duration `json:",omitempty"`
 	// Verdict is one sentence about the result of a read of the key.
 	Verdict string

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -40,8 +41,17 @@ type generator struct {
 	mu      sync.Mutex // guards below
 	latency *hdrhistogram.Histogram
 	done    int64
-	failed  int64
+	failed  map[string]int64 // by the reason
 }
+
+// The reasons of failures that are no error of a greeting.
+const (
+	tooMany = "no worker was free: the machine is too slow for the load"
+	tooSlow = "no answer within 2 s"
+)
+
+// maxReasons is the number of reasons that are told apart in a second.
+const maxReasons = 20
 
 // job is one request.
 type job struct {
@@ -51,7 +61,7 @@ type job struct {
 }
 
 func newGenerator(rate int64) *generator {
-	g := &generator{jobs: make(chan job, workers), latency: newHistogram()}
+	g := &generator{jobs: make(chan job, workers), latency: newHistogram(), failed: map[string]int64{}}
 	g.rate.Store(rate)
 	return g
 }
@@ -107,18 +117,48 @@ func (g *generator) work(ctx context.Context) {
 		g.mu.Lock()
 		g.done++
 		if err != nil {
-			g.failed++
+			g.fail(err)
 		}
 		_ = g.latency.RecordValue(int64(min(time.Since(j.begun), maxLatency) / time.Microsecond)) // within the bounds
 		g.mu.Unlock()
 	}
 }
 
-// second returns the numbers since the last call.
-func (g *generator) second() (done, failed int64, latency *hdrhistogram.Histogram) {
+// fail counts a failure by its reason. The mutex is held.
+func (g *generator) fail(err error) {
+	why := reasonOf(err)
+	if _, known := g.failed[why]; known || len(g.failed) < maxReasons {
+		g.failed[why]++
+	} else {
+		g.failed["other errors"]++
+	}
+}
+
+// reasonOf is the text of an error for a mark.
+func reasonOf(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return tooSlow
+	}
+	if r := []rune(oneLine(err.Error())); len(r) > maxAction {
+		return string(r[:maxAction]) + " …"
+	}
+	return oneLine(err.Error())
+}
+
+// second returns the numbers since the last call. why is the most frequent reason of failures.
+func (g *generator) second() (done, failed int64, why string, latency *hdrhistogram.Histogram) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	done, failed, latency = g.done, g.failed+g.refused.Swap(0), g.latency
-	g.done, g.failed, g.latency = 0, 0, newHistogram()
-	return done, failed, latency
+	if n := g.refused.Swap(0); n > 0 {
+		g.failed[tooMany] += n
+	}
+	for reason, n := range g.failed {
+		failed += n
+		if most := g.failed[why]; n > most || n == most && reason < why {
+			why = reason
+		}
+	}
+	done, latency = g.done, g.latency
+	g.done, g.failed, g.latency = 0, map[string]int64{}, newHistogram()
+	return done, failed, why, latency
 }

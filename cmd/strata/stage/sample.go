@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ type Sample struct {
 	// Requests were answered, Errors are those that failed or found no worker.
 	Requests int64 `json:"requests"`
 	Errors   int64 `json:"errors"`
+	// Why is the most frequent reason of those.
+	Why string `json:"why,omitempty"`
 	// Memory counts answers of L1, or of the map of the mode naive; Stale stale values of L1;
 	// L2 values of L2, also those that refreshed a stale value; Shared requests that joined a load
 	// of another.
@@ -35,7 +38,7 @@ type Sample struct {
 	P99 int64 `json:"p99"`
 }
 
-// Mark is an action in the charts.
+// Mark is an action in the charts, or the begin of failures.
 type Mark struct {
 	Number int64  `json:"number"`
 	At     int64  `json:"at"`
@@ -88,12 +91,22 @@ type history struct {
 	marked  int64
 	last    hello.Answers // of all instances, at the last sample
 	queries int64
+	quiet   int // samples without failures
 }
+
+// quietFor is the number of samples without failures after which the first failure is marked, so
+// that each trouble has one mark.
+const quietFor = 10
 
 // mark notes an action.
 func (h *history) mark(text, said string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.add(text, said)
+}
+
+// add is mark with the mutex held.
+func (h *history) add(text, said string) {
 	h.marked++
 	h.marks = append(h.marks, Mark{h.marked, time.Now().UnixMilli(), text, said})
 	h.marks = h.marks[max(0, len(h.marks)-keptMarks):]
@@ -114,13 +127,21 @@ func (s *Stage) sampleUntil(ctx context.Context) {
 }
 
 func (s *Stage) sample() {
-	done, failed, latency := s.load.second()
+	done, failed, why, latency := s.load.second()
 	x := Sample{
-		At: time.Now().UnixMilli(), Requests: done, Errors: failed,
+		At: time.Now().UnixMilli(), Requests: done, Errors: failed, Why: why,
 		P50: latency.ValueAtQuantile(50) * int64(time.Microsecond), P99: latency.ValueAtQuantile(99) * int64(time.Microsecond),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if failed > 0 {
+		if s.quiet >= quietFor {
+			s.add("failures begin", fmt.Sprintf("%d in a second: %s", failed, why))
+		}
+		s.quiet = 0
+	} else {
+		s.quiet++
+	}
 	var now hello.Answers
 	for _, service := range s.instances {
 		now.Add(service.Answers())

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -97,7 +99,13 @@ func TestEveryActionHasItsEffect(t *testing.T) {
 
 	do(t, s, "break origin")
 	do(t, s, "mode none")
-	until(t, s, "failed requests", func(st State) bool { return st.Samples[len(st.Samples)-1].Errors > 0 })
+	st := until(t, s, "failed requests", func(st State) bool { return st.Samples[len(st.Samples)-1].Errors > 0 })
+	if x := st.Samples[len(st.Samples)-1]; x.Why == "" {
+		t.Errorf("failures have no reason: %+v", x)
+	}
+	if !slices.ContainsFunc(st.Marks, func(m Mark) bool { return m.Text == "failures begin" && strings.Contains(m.Said, " in a second: ") }) {
+		t.Errorf("the begin of failures is not marked: %+v", st.Marks)
+	}
 	do(t, s, "mend origin")
 	do(t, s, "mode naive")
 	until(t, s, "answers of the map", func(st State) bool {
@@ -127,11 +135,37 @@ func TestEveryActionHasItsEffect(t *testing.T) {
 	until(t, s, "a silent bus", func(st State) bool { return !st.Instances[0].Connected && !st.Instances[1].Connected })
 	do(t, s, "mend bus")
 	do(t, s, "expire")
-	st := until(t, s, "stale answers", func(st State) bool {
+	st = until(t, s, "stale answers", func(st State) bool {
 		return slices.ContainsFunc(st.Samples, func(x Sample) bool { return x.Stale > 0 })
 	})
-	if len(st.Marks) < 18 || st.Marks[0].Text != "rate 150" || st.Latency != int64(time.Millisecond) {
+	if len(st.Marks) < 18 || st.Marks[0].Text != "start" || st.Latency != int64(time.Millisecond) {
 		t.Errorf("%d marks, the first %+v, latency %d", len(st.Marks), st.Marks[0], st.Latency)
+	}
+}
+
+func TestFailuresAreToldByTheirMostFrequentReason(t *testing.T) {
+	g := newGenerator(1)
+	for i := range 1000 {
+		g.fail(fmt.Errorf("error %d\nof many", i))
+	}
+	g.fail(fmt.Errorf("greet: %w", context.DeadlineExceeded))
+	g.refused.Add(5000)
+	if _, failed, why, _ := g.second(); failed != 6001 || why != tooMany {
+		t.Errorf("%d failures: %s", failed, why)
+	}
+	for range 3 {
+		g.fail(fmt.Errorf("greet: %w", context.DeadlineExceeded))
+	}
+	g.fail(errors.New(strings.Repeat("x", 5000)))
+	if _, failed, why, _ := g.second(); failed != 4 || why != tooSlow {
+		t.Errorf("%d failures: %s", failed, why)
+	}
+	g.fail(errors.New(strings.Repeat("x", 5000)))
+	if _, _, why, _ := g.second(); len(why) > 2*maxAction {
+		t.Errorf("a reason has %d bytes", len(why))
+	}
+	if _, failed, why, _ := g.second(); failed != 0 || why != "" {
+		t.Errorf("%d failures in a quiet second: %s", failed, why)
 	}
 }
 

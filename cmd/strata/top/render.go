@@ -329,13 +329,9 @@ func (m *model) drawExplained() (all []line) {
 	return all
 }
 
-// unanswered says why an instance may not have answered. One that lives sends something each second.
+// unanswered says why an instance may not have answered.
 func unanswered(e *adminapi.Explanation) string {
-	text := "has not answered within " + span(float64(e.Took))
-	if e.Silence > adminapi.Silent {
-		return text + ", and was last heard of " + span(float64(e.Silence)) + " ago: it has ended, or the bus does not reach it"
-	}
-	return text
+	return fmt.Sprintf("has not answered within %s, and was last heard of %s ago: it is busy, has ended, or the bus does not reach it", span(float64(e.Took)), span(float64(e.Silence)))
 }
 
 func freshFor(state string, d time.Duration) string {

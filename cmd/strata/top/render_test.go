@@ -175,7 +175,7 @@ func TestInstancesThatDoNotAnswerAreExplained(t *testing.T) {
 		text := flat(m.draw())
 		for _, want := range []string{
 			"for another 3.01s.", "negative for 7.81 min", "fresh without end", "4, tried again in 3.01 s, origin: unavailable",
-			"slow has not answered within 1 s gone", "has not answered within 1 s, and was last heard of 3 min ago: it has ended, or the bus does not reach it",
+			"slow has not answered within 1 s, and was last heard of 900 ms ago", "gone has not answered within 1 s, and was last heard of 3 min ago: it is busy, has ended, or the bus does not reach it",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%d columns: no %q in\n%s", size[0], want, m.draw())

@@ -32,6 +32,13 @@ function drawCharts() {
   charts.queries(times, [samples.map(x => x.queries)]);
   charts.latency(times, [samples.map(x => x.p50), samples.map(x => x.p99)]);
   charts.errors(times, [samples.map(x => x.errors)]);
+  drawWhy();
+}
+
+// drawWhy says why the last failed requests have failed.
+function drawWhy() {
+  const failed = samples.filter(x => x.errors > 0).pop();
+  byId("why").textContent = failed ? `Last failures at ${clock(failed.at)}: ${failed.why}` : "No request has failed in the last minutes.";
 }
 
 function drawSeen(s) {
@@ -50,7 +57,7 @@ function health(s, x) {
   if (s.mode !== "strata") return [];
   const badge = (kind, text) => el("span", { class: "badge " + kind }, text);
   return [
-    x.leftAlone ? badge("bad", "L2 left alone") : badge("ok", "L2"),
+    x.leftAlone ? badge("bad", "L2 breaker open") : badge("ok", "L2"),
     x.connected ? badge("ok", "bus") : badge("bad", "bus silent"),
     x.pending ? badge("warn", `${x.pending} pending`) : null,
   ];
@@ -79,12 +86,12 @@ function draw(s) {
   broken = s.broken;
   const names = { l2: "L2", bus: "bus", origin: "origin" };
   for (const b of byId("parts").children) {
-    b.setAttribute("aria-pressed", String(broken[b.dataset.part]));
-    b.textContent = names[b.dataset.part] + (broken[b.dataset.part] ? " is broken" : " works");
+    b.dataset.broken = String(broken[b.dataset.part]);
+    b.textContent = (broken[b.dataset.part] ? "Mend " : "Break ") + names[b.dataset.part];
   }
   setSelect("rate", String(s.rate));
   setSelect("slow", milliseconds(s.latency));
-  if (s.watched !== watched) { watched = s.watched; byId("name").value = watched; }
+  if (s.watched !== watched) { watched = s.watched; byId("name").value = watched; byId("invalidate").textContent = "Invalidate " + watched; }
   drawSeen(s);
 }
 
