@@ -117,7 +117,7 @@ func TestHistoryTakesTheMemoryThatTheGuideSays(t *testing.T) {
 		defer p.history.mu.Unlock()
 		r := p.history.caches[0]
 		bytes := unsafe.Sizeof(*r) + uintptr(cap(r.samples))*unsafe.Sizeof(adminapi.Sample{}) + uintptr(cap(r.marks))*unsafe.Sizeof(durations{})
-		if bytes > 80<<10 || len(r.samples) != adminapi.MaxSamples || len(r.marks) != maxMarks {
+		if bytes > 70<<10 || len(r.samples) != adminapi.MaxSamples || len(r.marks) != maxMarks {
 			t.Errorf("the history of a cache takes %d bytes: %d samples, %d marks", bytes, cap(r.samples), cap(r.marks))
 		}
 	})

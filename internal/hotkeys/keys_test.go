@@ -128,7 +128,7 @@ func TestMergedSumsAreNeverTooLow(t *testing.T) {
 
 // TestMemoryOfHotKeysIsBounded fills both windows with more keys than they keep.
 func TestMemoryOfHotKeysIsBounded(t *testing.T) {
-	const caches, most = 20, 200 << 10
+	const caches, most = 20, 125 << 10
 	heap := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
