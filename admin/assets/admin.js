@@ -242,10 +242,7 @@ function place(state, fresh) {
 
 function drawInstance(x) {
   const row = (k, v) => [el("dt", null, k), el("dd", null, v)];
-  if (!x.answered) {
-    return el("div", { class: "instance" }, el("h3", null, x.instance, " ", badge("warn", "no answer")),
-      el("p", { class: "small" }, `This instance has not answered within ${duration(x.took)}, and was last heard of ${duration(x.silence)} ago: it is busy, has ended, or the bus does not reach it.`));
-  }
+  if (!x.answered) return el("div", { class: "instance" }, el("h3", null, x.instance, " ", badge("warn", "no answer")), el("p", { class: "small" }, x.verdict));
   return el("div", { class: "instance" }, el("h3", null, x.instance, " ", x.here ? badge("ok", "here") : null), el("p", null, x.verdict),
     el("dl", null, row("L1", place(x.l1, x.l1Fresh)), row("L2", place(x.l2, x.l2Fresh) + (x.l2Size ? ", " + bytes(x.l2Size) : "")),
       x.tags && x.tags.length ? row("tags", x.tags.join(", ")) : null,

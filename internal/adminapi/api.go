@@ -276,7 +276,7 @@ type Explained struct {
 }
 
 // Explanation is the state of a key on one instance. If the instance has not Answered within the
-// time Took, Silence is the time since it was last heard of, and the fields behind that are empty. L1 and L2 are "absent", "fresh", "stale", "negative",
+// time Took, Verdict says when it was last heard of, and the fields behind that are empty. L1 and L2 are "absent", "fresh", "stale", "negative",
 // "suspect", "unknown", or "none" without the tier; Fresh is not positive for a stale value,
 // and the greatest int64 for one that does not expire.
 type Explanation struct {
@@ -284,7 +284,6 @@ type Explanation struct {
 	Here     bool          `json:"here"`
 	Answered bool          `json:"answered"`
 	Took     time.Duration `json:"took"`
-	Silence  time.Duration `json:"silence"`
 	Verdict  string        `json:"verdict"`
 	L1       string        `json:"l1"`
 	L2       string        `json:"l2"`

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/journal"
+	"github.com/strata-cache/strata/internal/measure"
 	"github.com/strata-cache/strata/internal/panel"
 	"github.com/strata-cache/strata/remote"
 )
@@ -192,7 +193,7 @@ func (a *Asker) receiveAnswer(m *remote.Message) {
 
 // clean makes the texts of an answer short lines.
 func clean(e *panel.Explanation) {
-	e.Here, e.Answered, e.Silence = false, true, 0
+	e.Here, e.Answered = false, true
 	for _, s := range []*string{&e.Instance, &e.L1, &e.L2} {
 		*s = journal.Line(*s, maxText)
 	}
@@ -216,6 +217,14 @@ func (a *Asker) Ask(ctx context.Context, name string) ([]panel.Explanation, erro
 		return nil, err
 	}
 	return append([]panel.Explanation{here}, a.collect(ctx, begun, answers)...), nil
+}
+
+// unanswered is about an instance whose answer was awaited for some time. Instances take turns with
+// heartbeats, so one of many may live and be heard of seldom.
+func unanswered(k known, took time.Duration) panel.Explanation {
+	return panel.Explanation{Instance: k.name, Took: took, Verdict: fmt.Sprintf(
+		"No answer came within %v. The instance was last heard of %v ago: it is busy, has ended, or the bus does not reach it.",
+		measure.Round(took), measure.Round(time.Since(k.at)))}
 }
 
 // await makes answers to a question go to a channel; nil ends it.
@@ -261,7 +270,7 @@ func (a *Asker) collect(ctx context.Context, begun time.Time, answers <-chan ans
 	}
 	for id, k := range a.others() { // some may have closed meanwhile
 		if _, ok := missing[id]; ok {
-			all = append(all, panel.Explanation{Instance: k.name, Took: time.Since(begun), Silence: time.Since(k.at)})
+			all = append(all, unanswered(k, time.Since(begun)))
 		}
 	}
 	slices.SortFunc(all, func(a, b panel.Explanation) int {

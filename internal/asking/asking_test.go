@@ -101,7 +101,7 @@ func TestEveryInstanceAnswersAndSilentOnesAreNamed(t *testing.T) {
 			t.Errorf("all known instances have answered after %v", took)
 		}
 		g.lose(3)
-		if text, took = g.ask(t, "k"); !strings.HasSuffix(text, "host/4 true k is fresh; host/3 false ; ") || took != time.Second {
+		if text, took = g.ask(t, "k"); !strings.Contains(text, "host/4 true k is fresh; host/3 false No answer came within 1s.") || took != time.Second {
 			t.Errorf("after %v: %s", took, text)
 		}
 		time.Sleep(11 * time.Minute)
@@ -144,11 +144,8 @@ func TestSilentInstanceIsNamedWithTheTimeOfItsSilence(t *testing.T) {
 		if err != nil || len(all) != 2 {
 			t.Fatalf("%d answers, %v", len(all), err)
 		}
-		if e := all[1]; e.Answered || e.Took != askFor || e.Silence < 3*time.Minute || e.Silence > 3*time.Minute+2*askFor {
+		if e := all[1]; e.Answered || e.Took != askFor || !strings.Contains(e.Verdict, "within 1s. The instance was last heard of 3m2s ago: ") {
 			t.Errorf("%+v", e)
-		}
-		if all[0].Silence != 0 {
-			t.Errorf("this instance has been silent for %v", all[0].Silence)
 		}
 	})
 }

@@ -11,7 +11,9 @@ import (
 )
 
 // reader is the tier of a test: it gives sampled reads to the function of Watch.
-type reader struct{ f func(key string, number uint64) }
+type reader struct {
+	f func(key string, number uint64)
+}
 
 func (r *reader) sample(f func(key string, number uint64)) { r.f = f }
 

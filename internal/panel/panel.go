@@ -117,14 +117,12 @@ type Explanation struct {
 	// Instance is the name of the instance, as Info has it.
 	Instance string
 	// Here says that it is the instance that was asked. Answered is false if it has not
-	// answered in time; then the fields behind Silence are empty.
+	// answered in time; then the fields behind Verdict are empty.
 	Here, Answered bool
 	// Took is the time until the answer, or that for which it was awaited.
 	Took time.Duration
-	// Silence is the time since anything was heard of an instance that has not answered. Instances
-	// take turns with heartbeats, so one of many may live and be heard of seldom.
-	Silence time.Duration `json:",omitempty"`
-	// Verdict is one sentence about the result of a read of the key.
+	// Verdict is one sentence about the result of a read of the key, or about an instance that has
+	// not answered.
 	Verdict string
 	// L1 and L2 are the states of the key there: "absent", "fresh", "stale", "negative",
 	// "suspect", "unknown", or "none" without the tier. L1Fresh and L2Fresh say for how long

@@ -313,7 +313,7 @@ func (m *model) drawExplained() (all []line) {
 		}
 		all = append(all, line{}, line{head(name, m.width), m.styles.title})
 		if !i.Answered {
-			all = append(all, m.text("", unanswered(&i), m.styles.bad)...)
+			all = append(all, m.text("", i.Verdict, m.styles.bad)...)
 			continue
 		}
 		all = append(all, m.text("", i.Verdict, m.styles.plain)...)
@@ -327,11 +327,6 @@ func (m *model) drawExplained() (all []line) {
 		}
 	}
 	return all
-}
-
-// unanswered says why an instance may not have answered.
-func unanswered(e *adminapi.Explanation) string {
-	return fmt.Sprintf("has not answered within %s, and was last heard of %s ago: it is busy, has ended, or the bus does not reach it", span(float64(e.Took)), span(float64(e.Silence)))
 }
 
 func freshFor(state string, d time.Duration) string {
