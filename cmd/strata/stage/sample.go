@@ -38,11 +38,13 @@ type Sample struct {
 	P99 int64 `json:"p99"`
 }
 
-// Mark is an action in the charts, or the begin of failures.
+// Mark is an action in the charts, or something that has happened by itself.
 type Mark struct {
 	Number int64  `json:"number"`
 	At     int64  `json:"at"`
 	Text   string `json:"text"`
+	// Action counts the actions; it is 0 for another mark.
+	Action int64 `json:"action"`
 	// Said is the result.
 	Said string `json:"said"`
 }
@@ -88,7 +90,8 @@ type history struct {
 	mu      sync.Mutex // guards below
 	samples []Sample
 	marks   []Mark
-	marked  int64
+	marked  int64 // marks so far, and actions among them
+	acted   int64
 	last    hello.Answers // of all instances, at the last sample
 	queries int64
 	quiet   int // samples without failures
@@ -102,13 +105,15 @@ const quietFor = 10
 func (h *history) mark(text, said string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.add(text, said)
+	h.acted++
+	h.add(Mark{Action: h.acted, Text: text, Said: said})
 }
 
-// add is mark with the mutex held.
-func (h *history) add(text, said string) {
+// add adds a mark. The mutex is held.
+func (h *history) add(m Mark) {
 	h.marked++
-	h.marks = append(h.marks, Mark{h.marked, time.Now().UnixMilli(), text, said})
+	m.Number, m.At = h.marked, time.Now().UnixMilli()
+	h.marks = append(h.marks, m)
 	h.marks = h.marks[max(0, len(h.marks)-keptMarks):]
 }
 
@@ -136,7 +141,7 @@ func (s *Stage) sample() {
 	defer s.mu.Unlock()
 	if failed > 0 {
 		if s.quiet >= quietFor {
-			s.add("failures begin", fmt.Sprintf("%d in a second: %s", failed, why))
+			s.add(Mark{Text: "failures begin", Said: fmt.Sprintf("%d in a second: %s", failed, why)})
 		}
 		s.quiet = 0
 	} else {

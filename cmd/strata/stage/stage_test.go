@@ -138,7 +138,7 @@ func TestEveryActionHasItsEffect(t *testing.T) {
 	st = until(t, s, "stale answers", func(st State) bool {
 		return slices.ContainsFunc(st.Samples, func(x Sample) bool { return x.Stale > 0 })
 	})
-	if len(st.Marks) < 18 || st.Marks[0].Text != "start" || st.Latency != int64(time.Millisecond) {
+	if len(st.Marks) < 18 || st.Marks[0].Text != "start" || st.Marks[0].Action != 0 || st.Marks[1].Number != 2 || st.Latency != int64(time.Millisecond) {
 		t.Errorf("%d marks, the first %+v, latency %d", len(st.Marks), st.Marks[0], st.Latency)
 	}
 }

@@ -186,7 +186,7 @@ export function chart(host, o) {
       plot.append(label);
       label.style.left = Math.min(css, plot.clientWidth - label.offsetWidth) + "px";
       if (last && last.offsetLeft + last.offsetWidth > label.offsetLeft) { // two labels in one place
-        last.textContent = last.textContent.replace(/–.*/, "") + "–" + m.label;
+        last.textContent = /^\d/.test(m.label) && /^\d/.test(last.textContent) ? last.textContent.replace(/–.*/, "") + "–" + m.label : last.textContent.replace(m.label, "") + m.label;
         last.style.left = Math.min(last.offsetLeft, plot.clientWidth - last.offsetWidth) + "px";
         label.remove();
       } else last = label;

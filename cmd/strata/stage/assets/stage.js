@@ -12,7 +12,7 @@ const series = [
 const charts = {};
 
 function makeCharts() {
-  const marked = () => marks.map(m => ({ at: m.at / 1000, label: String(m.number) }));
+  const marked = () => marks.map(m => ({ at: m.at / 1000, label: m.action ? String(m.action) : "!" }));
   const make = (id, title, format, lines, more) => chart(byId("chart-" + id), { title, format, axis: format === duration ? span : format, series: lines, least: 60, marks: marked, ...more });
   charts.answers = make("answers", "Answers by source, per second", count, series.map(([, label, c]) => ({ label, c })), { stacked: true });
   charts.queries = make("queries", "Queries of the origin, per second", count, [{ label: "queries", c: 3 }]);
@@ -64,7 +64,7 @@ function health(s, x) {
 }
 
 function drawMarks() {
-  fill(byId("marks"), marks.slice().reverse().map(m => el("li", { value: m.number }, el("span", { class: "dim" }, clock(m.at), " "), el("b", null, m.text), ": ", m.said)));
+  fill(byId("marks"), marks.slice().reverse().map(m => el("li", m.action ? { value: m.action } : { class: "itself" }, el("span", { class: "dim" }, clock(m.at), " "), el("b", null, m.text), ": ", m.said)));
 }
 
 function setSelect(id, value) {
