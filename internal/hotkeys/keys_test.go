@@ -157,3 +157,11 @@ func TestMemoryOfHotKeysIsBounded(t *testing.T) {
 	}
 	runtime.KeepAlive(all)
 }
+
+func TestSampleOfAHotKeyAllocatesNothing(t *testing.T) {
+	c := newCounting[string]()
+	c.watch()
+	if n := testing.AllocsPerRun(1000, func() { c.sampled("k", 0) }); n != 0 {
+		t.Errorf("a sample makes %v allocations", n)
+	}
+}
