@@ -279,7 +279,7 @@ function outcome(o, here) {
 async function act(path, body, title, text, verb, box) {
   if (!await confirm(title, text, verb, true)) return false;
   let note = el("div", { class: "note" }, `${verb} …`);
-  const show = () => { box.prepend(note); note.scrollIntoView({ block: "nearest" }); };
+  const show = () => { box.prepend(note); note.scrollIntoView({ block: "center" }); };
   show();
   const waiting = note;
   try { note = outcome(await post(api(path), body), path === "tune"); } catch (e) { note = el("div", { class: "note bad" }, el("strong", null, "Refused. "), e.message); }
