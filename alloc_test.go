@@ -28,6 +28,23 @@ func TestHitAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestHitAllocatesNothingWhileAPageCountsHotKeys has runs of so many hits that some are samples.
+func TestHitAllocatesNothingWhileAPageCountsHotKeys(t *testing.T) {
+	ctx := context.Background()
+	c := holding(t, "k")
+	c.Panel().Watch()
+	if n := testing.AllocsPerRun(100, func() {
+		for range 256 {
+			c.Get(ctx, "k")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations in 256 hits, want 0", n)
+	}
+	if h := c.Panel().Hot(); h.Sampled < 100 || len(h.ByReads) != 1 {
+		t.Errorf("%d samples, %d keys", h.Sampled, len(h.ByReads))
+	}
+}
+
 func TestMissWithoutL2AllocatesAtMostThreeTimes(t *testing.T) {
 	ending, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -18,6 +18,7 @@ import (
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/grace"
+	"github.com/strata-cache/strata/internal/hotkeys"
 	"github.com/strata-cache/strata/internal/journal"
 	"github.com/strata-cache/strata/internal/keyname"
 	"github.com/strata-cache/strata/internal/l1"
@@ -49,7 +50,7 @@ type Cache[K comparable, V any] struct {
 
 	flights  *flight.Group[K, V]
 	gathered gathered[K, V]
-	hot      hot[K]
+	hot      hotkeys.Keys[K]
 	o        Options[K, V]
 }
 

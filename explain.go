@@ -9,6 +9,7 @@ import (
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/measure"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -235,7 +236,7 @@ func (c *core) verdict(key any, r *Report) string {
 	case r.L1.served:
 		return "L1 answers with a stale value, which is refreshed in the background."
 	case r.L1.fallback && r.RetryIn > 0:
-		return fmt.Sprintf("L1 answers with a stale value: a load has failed, and is tried again in %v.", r.RetryIn)
+		return fmt.Sprintf("L1 answers with a stale value: a load has failed, and is tried again in %v.", measure.Round(r.RetryIn))
 	case r.Loading:
 		return fmt.Sprintf("The read joins the load that is running, for which %d callers wait.", r.Waiters)
 	}
@@ -244,9 +245,9 @@ func (c *core) verdict(key any, r *Report) string {
 	case stop:
 		return past
 	case r.RetryIn > 0 && r.L2.Used && !r.Pending && !r.LeftAlone && r.L2.fallback:
-		return fmt.Sprintf("L2 answers with a stale value: a load has failed, and is tried again in %v.", r.RetryIn)
+		return fmt.Sprintf("L2 answers with a stale value: a load has failed, and is tried again in %v.", measure.Round(r.RetryIn))
 	case r.RetryIn > 0:
-		return fmt.Sprintf("%sThe read fails with the error of the last load, for another %v.", past, r.RetryIn)
+		return fmt.Sprintf("%sThe read fails with the error of the last load, for another %v.", past, measure.Round(r.RetryIn))
 	}
 	return past + c.verdictOfLoad(r)
 }
@@ -285,7 +286,7 @@ func (c *core) verdictOfTier(r *Report) (sentence string, stop bool) {
 // verdictOfLoad returns a sentence about a load that nothing prevents.
 func (c *core) verdictOfLoad(r *Report) string {
 	if r.Hold > 0 {
-		return fmt.Sprintf("The Loader runs; its value is stored nowhere, because the key is on hold for another %v.", r.Hold)
+		return fmt.Sprintf("The Loader runs; its value is stored nowhere, because the key is on hold for another %v.", measure.Round(r.Hold))
 	}
 	if p := &r.L2; p.Used && !r.Pending && !r.LeftAlone && !p.silent && !c.l2.StoringStopped() {
 		return "The Loader runs, unless another instance is loading the key."
@@ -298,7 +299,7 @@ func lasting(d time.Duration) string {
 	if d == NoExpiry {
 		return ""
 	}
-	return fmt.Sprintf(" for another %v", d)
+	return fmt.Sprintf(" for another %v", measure.Round(d))
 }
 
 func degradedNote(r *Report) string {

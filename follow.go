@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/strata-cache/strata/internal/asking"
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/journal"
 	"github.com/strata-cache/strata/internal/link"
@@ -36,7 +37,8 @@ func (c *core) startCore(o link.Options) {
 	if !c.l2.HasBus() {
 		return
 	}
-	c.asker.Instance, c.asker.Open, c.asker.Publish, c.asker.Go = c.l2.Instance(), c.open, c.publish, c.probes.Go
+	c.asker.Instance, c.asker.Open, c.asker.Go = c.l2.Instance(), c.open, c.probes.Go
+	c.asker.Publish = func(k remote.Kind, key string) { c.publish(c.open, k, key) }
 	s := c.settings
 	c.asker.Program, c.asker.Stranger = program.Main(), func(other string) {
 		s.Logger.Warn("strata: another program has a cache of this name here: they share entries, unless each sets Options.Service",
@@ -55,8 +57,8 @@ func (c *core) startCore(o link.Options) {
 }
 
 // publish sends a message that is about no drop to all instances. It may be lost.
-func (c *core) publish(k remote.Kind, key string) {
-	ctx, cancel := c.l2.Bound(c.open)
+func (c *core) publish(ctx context.Context, k remote.Kind, key string) {
+	ctx, cancel := c.l2.Bound(ctx)
 	defer cancel()
 	_ = c.settings.Remote.Bus.Publish(ctx, []remote.Message{{Name: c.l2.Space(), Kind: k, From: c.l2.Instance(), Key: key}})
 }
@@ -64,6 +66,9 @@ func (c *core) publish(k remote.Kind, key string) {
 // stopLink ends what startLink has begun, when c.open has ended.
 func (c *core) stopLink() {
 	if c.link != nil {
+		if c.link.Connected() { // else this would wait for a bus that is away
+			c.publish(context.WithoutCancel(c.open), remote.Answered, asking.Leave)
+		}
 		c.link.Stop()
 	}
 	c.probes.Wait()

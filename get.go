@@ -350,7 +350,7 @@ func (c *core) countAsMiss(found bool) {
 
 // tellMiss calls the hook for a read that L1 does not answer.
 func (c *Cache[K, V]) tellMiss(ctx context.Context, key K) {
-	c.sampleMiss(key)
+	c.hot.Read(key)
 	if hook := c.o.Hooks.Miss; hook != nil {
 		c.tell(hook, Event{Context: ctx, Key: key})
 	}

@@ -27,7 +27,8 @@ func (p view[K, V]) Info() panel.Info {
 }
 
 func (p view[K, V]) Events(after uint64) []panel.Event { return p.c.journal.After(after) }
-func (p view[K, V]) Hot() panel.Hot                    { return p.c.hottestKeys() }
+func (p view[K, V]) Watch()                            { p.c.hot.Watch(p.c.memory.Sample) }
+func (p view[K, V]) Hot() panel.Hot                    { return p.c.hot.Hot(p.c.memory.Sample, p.c.shownKey) }
 
 func (p view[K, V]) Explain(ctx context.Context, key string) ([]panel.Explanation, error) {
 	c := p.c

@@ -217,7 +217,7 @@ func (c *Cache[K, V]) endedLoad(ctx context.Context, f *flight.Flight[K, V]) err
 func (c *Cache[K, V]) loaded(ctx context.Context, key K, v V, out Outcome, took time.Duration, err error) {
 	c.counts.loads[out].Add(1)
 	c.counts.latency.Add(took)
-	c.countLoad(key, took)
+	c.hot.Load(key, took)
 	if out == LoadPanic {
 		c.logPanic(key, err)
 	}

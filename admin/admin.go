@@ -98,9 +98,10 @@ func Handler(caches ...Cache) *Page { return New(Options{}, caches...) }
 // cache, a Token that is shorter than 16 bytes, and a Token beside Authorize are mistakes of the program,
 // for which New panics.
 //
-// The page keeps ten minutes of numbers, which it takes while there are requests, and until a
-// minute after the last one. Close it before the server that it is a part of: a server waits for streams
-// to end.
+// From now on the page keeps the numbers of ten minutes, and the hottest keys, so that it shows the time before
+// it is opened: 200 KB for each cache at most, and a call of Stats every two seconds. A hit costs the
+// same. That ends with Close, or when the program has forgotten the page. Close it before the server that
+// it is a part of: a server waits for streams to end.
 func New(o Options, caches ...Cache) *Page {
 	switch {
 	case o.Token != "" && o.Authorize != nil:

@@ -15,7 +15,6 @@ import (
 const maxName = 200
 
 func (p *Page) serveCaches(w http.ResponseWriter, _ *http.Request) {
-	p.history.touch()
 	page.Write(w, p.overview())
 }
 
@@ -36,7 +35,6 @@ func (p *Page) serveCache(w http.ResponseWriter, r *http.Request) {
 		page.Fail(w, http.StatusBadRequest, err)
 		return
 	}
-	p.history.touch()
 	page.Write(w, p.detail(i, int(most), 0, uint64(after)))
 }
 
@@ -64,10 +62,7 @@ func (p *Page) serveStream(w http.ResponseWriter, r *http.Request) {
 			return d
 		}
 	}
-	p.streams.Serve(w, r, adminapi.Interval, func(ctx context.Context) any {
-		p.history.touch()
-		return next(ctx)
-	})
+	p.streams.Serve(w, r, adminapi.Interval, next)
 }
 
 // unknown is the error of a name that no cache has.
@@ -97,7 +92,7 @@ func (p *Page) overview() adminapi.Overview {
 	now := time.Now()
 	o := adminapi.Overview{Time: now.UnixMilli(), ReadOnly: p.o.ReadOnly, Caches: []adminapi.Summary{}}
 	for i, c := range p.caches {
-		s := adminapi.Summary{Name: c.name, Info: c.info(), Numbers: numbersOf(c.cache.Stats())}
+		s := adminapi.Summary{Name: c.name, Info: c.info(), Numbers: p.numbers(i)}
 		s.Latest, s.Spark = p.history.summary(i, now)
 		o.Caches = append(o.Caches, s)
 	}
@@ -109,7 +104,7 @@ func (p *Page) detail(i, most int, sample int64, event uint64) adminapi.Detail {
 	c := p.caches[i]
 	d := adminapi.Detail{
 		Time: time.Now().UnixMilli(), ReadOnly: p.o.ReadOnly, Name: c.name, Info: c.info(),
-		Numbers: numbersOf(c.cache.Stats()), Samples: p.history.of(i, most, sample),
+		Numbers: p.numbers(i), Samples: p.history.of(i, most, sample),
 		Events: []adminapi.Event{}, Settings: []adminapi.Setting{}, Hot: c.hot(),
 	}
 	for _, e := range c.panel.Events(event) {
@@ -134,7 +129,7 @@ func (c *shown) info() adminapi.Info { return adminapi.Info(c.panel.Info()) }
 func (c *shown) hot() adminapi.Hot {
 	h := c.panel.Hot()
 	a := adminapi.Hot{
-		Since: millis(h.Since), Sampled: h.Sampled, Every: h.Every, LoadTime: h.LoadTime,
+		Since: millis(h.Since), Sampled: h.Sampled, Every: h.Every, Reads: h.Reads, LoadTime: h.LoadTime,
 		ByReads: []adminapi.HotKey{}, ByLoadTime: []adminapi.HotKey{},
 	}
 	for _, k := range h.ByReads {
@@ -146,7 +141,13 @@ func (c *shown) hot() adminapi.Hot {
 	return a
 }
 
-func numbersOf(s strata.Stats) adminapi.Numbers {
+// numbers are those of a cache on the page.
+func (p *Page) numbers(cache int) adminapi.Numbers {
+	s := p.caches[cache].cache.Stats()
+	return numbersOf(&s, p.history.recent(cache, &s))
+}
+
+func numbersOf(s *strata.Stats, recent durations) adminapi.Numbers {
 	l := &s.Loads
 	return adminapi.Numbers{
 		Reads: adminapi.Reads{
@@ -158,7 +159,7 @@ func numbersOf(s strata.Stats) adminapi.Numbers {
 			OK: l.OK, NotFound: l.NotFound, NotModified: l.NotModified, Errors: l.Errors, Panics: l.Panics,
 			Running: l.Running, Waiters: l.Waiters, MostWaiters: l.MostWaiters,
 			Refreshes: s.Refreshes, RefreshesDropped: s.RefreshesDropped,
-			P50: l.Latency.Quantile(0.5), P99: l.Latency.Quantile(0.99), Saved: s.Saved,
+			P50: recent.loads.Quantile(0.5), P99: recent.loads.Quantile(0.99), Saved: s.Saved,
 			Failing: s.OriginFailing, Slow: s.OriginSlow,
 		},
 		Memory: adminapi.Memory{
@@ -171,22 +172,12 @@ func numbersOf(s strata.Stats) adminapi.Numbers {
 		Remote: adminapi.Remote{
 			Hits: s.L2.Hits, Misses: s.L2.Misses, Errors: s.L2.Errors, Foreign: s.L2.Foreign, Refused: s.RemoteRefused,
 			EncodeErrors: s.EncodeErrors, LeaseWaits: s.LeaseWaits, BreakerOpen: s.BreakerOpen,
-			BreakerChanges: s.BreakerChanges, StoringStopped: s.StoringStopped, P99: readP99(s.Operations),
+			BreakerChanges: s.BreakerChanges, StoringStopped: s.StoringStopped, P99: recent.l2Reads.Quantile(0.99),
 			ServersLeftAlone: s.ServersLeftAlone, ServersWithoutStores: s.ServersWithoutStores,
 		},
 		Bus: adminapi.Bus{
-			Connected: s.Connected, Silence: s.BusSilence, EchoP99: s.BusEcho.Quantile(0.99), Pending: s.Pending,
+			Connected: s.Connected, Silence: s.BusSilence, EchoP99: recent.echo.Quantile(0.99), Pending: s.Pending,
 			Invalidations: s.Invalidations, Heard: s.Heard, Gaps: s.Gaps, Missed: s.Missed, Confirmed: s.Confirmed,
 		},
 	}
-}
-
-// readP99 is the duration that one in a hundred reads of L2 exceeds.
-func readP99(all []strata.OperationStats) time.Duration {
-	for _, o := range all {
-		if o.Operation == "get" && o.Result == "ok" {
-			return o.Latency.Quantile(0.99)
-		}
-	}
-	return 0
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ type fake struct {
 	err      error
 	calls    []string
 	asked    int           // calls of Stats
+	watched  atomic.Int64  // calls of Watch
 	hold     chan struct{} // not nil: Explain waits for it
 }
 
@@ -59,6 +61,7 @@ func (f *fake) Panel() panel.Panel        { return f }
 func (f *fake) Info() panel.Info          { return f.info }
 func (f *fake) Settings() []panel.Setting { return f.settings }
 func (f *fake) Hot() panel.Hot            { return f.hot }
+func (f *fake) Watch()                    { f.watched.Add(1) }
 
 func (f *fake) Events(after uint64) (all []panel.Event) {
 	f.mu.Lock()
@@ -251,7 +254,7 @@ func TestDetailHasEverything(t *testing.T) {
 		settings: []panel.Setting{{Name: "TTL", Value: "1m0s", Tuned: true}, {Name: "Jitter", Value: "0.1", Default: true}},
 		events:   []panel.Event{{Number: 7, At: at, Level: "warn", Text: "circuit breaker of L2 is open"}, {Number: 8, At: at, Level: "info", Text: "again"}},
 		hot: panel.Hot{
-			Since: at, Sampled: 5, Every: 16, LoadTime: time.Second,
+			Since: at, Sampled: 5, Every: 16, Reads: 80, LoadTime: time.Second,
 			ByReads:    []panel.HotKey{{Key: "a", Reads: 9, Loads: 1, LoadTime: 3, Over: 2}},
 			ByLoadTime: []panel.HotKey{{Key: "b", Reads: 1, Loads: 2, LoadTime: 4}},
 		},
@@ -261,12 +264,16 @@ func TestDetailHasEverything(t *testing.T) {
 			Operations: []strata.OperationStats{{Operation: "put", Result: "ok"}, {Operation: "get", Result: "ok"}},
 		},
 	}
-	f.stats.Loads.Latency.Buckets[20] = 5
-	f.stats.Loads.Running = 2
-	f.stats.BusEcho.Buckets[10] = 1
-	f.stats.EvictionAge.Buckets[25] = 1
-	f.stats.Operations[1].Latency.Buckets[11] = 1
-	d := answer[adminapi.Detail](t, pageOf(t, Options{ReadOnly: true}, f), local("GET", "/api/cache?name=users", ""))
+	p := pageOf(t, Options{ReadOnly: true}, f)
+	f.with(func(f *fake) {
+		f.stats.Loads.Latency.Buckets[20] = 5
+		f.stats.Loads.Running = 2
+		f.stats.BusEcho.Buckets[10] = 1
+		f.stats.EvictionAge.Buckets[25] = 1
+		f.stats.Operations = []strata.OperationStats{{Operation: "put", Result: "ok"}, {Operation: "get", Result: "ok"}}
+		f.stats.Operations[1].Latency.Buckets[11] = 1
+	})
+	d := answer[adminapi.Detail](t, p, local("GET", "/api/cache?name=users", ""))
 	n := d.Numbers
 	if !d.ReadOnly || d.Name != "users" || d.Info != adminapi.Info(f.info) || len(d.Settings) != 2 || d.Settings[0] != adminapi.Setting(f.settings[0]) {
 		t.Errorf("%+v", d)
@@ -274,7 +281,7 @@ func TestDetailHasEverything(t *testing.T) {
 	if len(d.Events) != 2 || d.Events[0] != (adminapi.Event{Number: 7, At: at.UnixMilli(), Level: "warn", Text: "circuit breaker of L2 is open"}) {
 		t.Errorf("events %+v", d.Events)
 	}
-	if d.Hot.Since != at.UnixMilli() || d.Hot.Every != 16 || len(d.Hot.ByReads) != 1 || d.Hot.ByReads[0] != adminapi.HotKey(f.hot.ByReads[0]) || d.Hot.ByLoadTime[0].Key != "b" {
+	if d.Hot.Since != at.UnixMilli() || d.Hot.Every != 16 || d.Hot.Reads != 80 || len(d.Hot.ByReads) != 1 || d.Hot.ByReads[0] != adminapi.HotKey(f.hot.ByReads[0]) || d.Hot.ByLoadTime[0].Key != "b" {
 		t.Errorf("hot %+v", d.Hot)
 	}
 	if n.Reads.Total != 100 || n.Reads.L1 != 90 || n.Loads.Saved != time.Hour || n.Loads.Failing != time.Minute || n.Loads.Slow != time.Second || n.Loads.P99 != time.Second || n.Loads.Running != 2 ||

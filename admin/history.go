@@ -4,103 +4,157 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/adminapi"
+	"github.com/strata-cache/strata/internal/panel"
 )
 
-// idle is for how long samples are taken after the last request.
-const idle = time.Minute
+// Marks are the ends of recent histograms: one each markEvery samples, so many that the oldest is as
+// old as adminapi.Recent or a little older.
+const (
+	markEvery = 10
+	maxMarks  = 1 + int(adminapi.Recent/(markEvery*adminapi.Interval))
+)
 
-// history takes samples of all caches of a page while there are requests.
+// history takes samples of all caches of a page from its begin, so that they are there when the page
+// is opened for the first time. Between two samples nothing runs, and a timer that knows the page
+// by a weak pointer: a page that the program has forgotten ends without Close.
 type history struct {
 	mu     sync.Mutex
 	caches []*record
-	seen   time.Time // the last request
-	runs   bool
+	timer  *time.Timer
+	n      int // samples so far
 	closed bool
-	stop   chan struct{}
-	all    sync.WaitGroup
+	all    sync.WaitGroup // the sample that is being taken
 }
 
-// record has the samples of one cache, the oldest first. The next sample
-// is the difference to base.
+// record has the samples of one cache, the oldest first. The next sample is the difference to
+// base, and a recent histogram the difference to the first mark.
 type record struct {
 	cache   Cache
+	panel   panel.Panel
 	base    strata.Stats
 	at      time.Time
 	samples []adminapi.Sample
+	marks   []durations
 }
 
-func (h *history) start(caches []*shown) {
-	h.stop = make(chan struct{})
-	for _, c := range caches {
-		h.caches = append(h.caches, &record{cache: c.cache})
+// durations are the histograms of a cache.
+type durations struct{ loads, echo, l2Reads strata.Histogram }
+
+func durationsOf(s *strata.Stats) durations {
+	d := durations{loads: s.Loads.Latency, echo: s.BusEcho}
+	for i := range s.Operations {
+		if o := &s.Operations[i]; o.Operation == "get" && o.Result == "ok" {
+			d.l2Reads = o.Latency
+		}
 	}
+	return d
 }
 
-// touch notes a request.
-func (h *history) touch() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.seen = time.Now()
-	if h.runs || h.closed || len(h.caches) == 0 {
+// start takes the first sample, which only sets the base of the second.
+func (h *history) start(caches []*shown) {
+	for _, c := range caches {
+		h.caches = append(h.caches, &record{
+			cache: c.cache, panel: c.panel, samples: make([]adminapi.Sample, 0, adminapi.MaxSamples), marks: make([]durations, 0, maxMarks),
+		})
+	}
+	if len(caches) == 0 {
 		return
 	}
-	h.runs = true
-	h.all.Go(h.run)
+	h.sample()
+	forgotten := weak.Make(h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.timer = time.AfterFunc(adminapi.Interval, func() {
+		if h := forgotten.Value(); h != nil {
+			h.tick()
+		}
+	})
+}
+
+// tick takes a sample, and is called again after an interval.
+func (h *history) tick() {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return
+	}
+	h.all.Add(1)
+	h.mu.Unlock()
+	defer h.all.Done()
+	h.sample()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.timer.Reset(adminapi.Interval)
+	}
 }
 
 func (h *history) close() {
 	h.mu.Lock()
-	if !h.closed {
-		h.closed = true
-		close(h.stop)
+	h.closed = true
+	if h.timer != nil {
+		h.timer.Stop()
 	}
 	h.mu.Unlock()
 	h.all.Wait()
 }
 
-// run takes samples until there has been no request for a while.
-func (h *history) run() {
-	tick := time.NewTicker(adminapi.Interval)
-	defer tick.Stop()
-	for h.sample() {
-		select {
-		case <-tick.C:
-		case <-h.stop:
-			return
-		}
-	}
-}
-
-// sample takes a sample of each cache, or reports that there are no requests any more.
-// The first one after a pause only sets the base of the second.
-func (h *history) sample() bool {
+// sample takes a sample of each cache, and keeps its hottest keys watched.
+func (h *history) sample() {
 	now := time.Now()
 	stats := make([]strata.Stats, len(h.caches))
 	for i, r := range h.caches {
 		stats[i] = r.cache.Stats()
+		r.panel.Watch()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now.Sub(h.seen) > idle {
-		h.runs = false
-		for _, r := range h.caches {
-			r.at = time.Time{}
-		}
-		return false
-	}
 	for i, r := range h.caches {
-		if took := now.Sub(r.at); !r.at.IsZero() && took > 0 {
-			if len(r.samples) == adminapi.MaxSamples {
-				r.samples = slices.Delete(r.samples, 0, 1)
-			}
-			r.samples = append(r.samples, sampleOf(&r.base, &stats[i], now, took))
-		}
-		r.base, r.at = stats[i], now
+		r.add(&stats[i], now, h.n%markEvery == 0)
 	}
-	return true
+	h.n++
+}
+
+// add adds the sample of a time, and a mark if that is due.
+func (r *record) add(s *strata.Stats, now time.Time, mark bool) {
+	if took := now.Sub(r.at); !r.at.IsZero() && took > 0 {
+		if len(r.samples) == adminapi.MaxSamples {
+			r.samples = slices.Delete(r.samples, 0, 1)
+		}
+		r.samples = append(r.samples, sampleOf(&r.base, s, now, took))
+	}
+	if fewer(s, &r.base) {
+		r.marks = append(r.marks[:0], durations{})
+	}
+	if mark {
+		if len(r.marks) == maxMarks {
+			r.marks = slices.Delete(r.marks, 0, 1)
+		}
+		r.marks = append(r.marks, durationsOf(s))
+	}
+	r.base, r.at = *s, now
+}
+
+// fewer reports whether a cache has had fewer loads than before: then another one has taken its place.
+func fewer(now, before *strata.Stats) bool {
+	return now.Loads.Latency.Count() < before.Loads.Latency.Count()
+}
+
+// recent returns the durations of the last minutes of a cache with these numbers.
+func (h *history) recent(cache int, s *strata.Stats) (d durations) {
+	to := durationsOf(s)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.caches[cache]
+	if fewer(s, &r.base) {
+		return to
+	}
+	from := &r.marks[0]
+	return durations{between(&from.loads, &to.loads), between(&from.echo, &to.echo), between(&from.l2Reads, &to.l2Reads)}
 }
 
 // summary returns the last sample of a cache, if there is one, and its spark.
@@ -108,7 +162,7 @@ func (h *history) summary(cache int, now time.Time) (*adminapi.Sample, []*float6
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := h.caches[cache].samples
-	if len(all) == 0 || now.Sub(time.UnixMilli(all[len(all)-1].At)) > adminapi.MaxSamples*adminapi.Interval {
+	if len(all) == 0 {
 		return nil, spark(nil, now)
 	}
 	latest := all[len(all)-1]

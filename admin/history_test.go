@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/adminapi"
@@ -19,34 +21,118 @@ func look(t *testing.T, p *Page) adminapi.Detail {
 	return answer[adminapi.Detail](t, p, local("GET", "/api/cache?name=users", ""))
 }
 
-// TestSamplesAreTakenWhileSomebodyLooks runs in a bubble.
-func TestSamplesAreTakenWhileSomebodyLooks(t *testing.T) {
+// TestHistoryBeginsBeforeThePageIsOpened looks at a page for the first time after an hour.
+func TestHistoryBeginsBeforeThePageIsOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "users"}
 		p := New(Options{Token: testToken}, f)
 		defer p.Close()
-		time.Sleep(time.Hour)
-		if f.asked != 0 {
-			t.Errorf("%d looks at the cache before the first request", f.asked)
-		}
 		if d := look(t, p); len(d.Samples) != 0 {
-			t.Errorf("%d samples at the first request", len(d.Samples))
+			t.Errorf("%d samples at the begin", len(d.Samples))
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
 		if d := look(t, p); len(d.Samples) != 5 {
 			t.Errorf("%d samples after 10 s", len(d.Samples))
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour - 10*time.Second - 20*adminapi.Interval)
+		f.with(func(f *fake) { f.stats.L1.Hits = 1000 })
+		time.Sleep(20 * adminapi.Interval)
+		synctest.Wait()
 		f.with(func(f *fake) {
-			if f.asked > 50 {
-				t.Errorf("%d looks in an hour without requests", f.asked)
+			if want := int(time.Hour / adminapi.Interval); f.asked < want || f.asked > want+5 {
+				t.Errorf("%d looks at the cache in an hour", f.asked)
 			}
 		})
-		look(t, p)
-		time.Sleep(4*time.Second + time.Millisecond)
+		if n := f.watched.Load(); n < int64(time.Hour/adminapi.Interval) {
+			t.Errorf("its hottest keys were watched %d times in an hour", n)
+		}
 		d := look(t, p)
-		if n := len(d.Samples); n != 2 {
-			t.Errorf("%d samples after a pause of an hour and 4 s", n)
+		if n := len(d.Samples); n != adminapi.MaxSamples {
+			t.Fatalf("%d samples after an hour without requests", n)
+		}
+		if s := d.Samples[adminapi.MaxSamples-20]; s.Answers.L1 != 500 {
+			t.Errorf("the reads of 40 s ago are %+v", s)
+		}
+		if o := answer[adminapi.Overview](t, p, local("GET", "/api/caches", "")).Caches[0]; o.Spark[0] == nil || o.Latest == nil {
+			t.Errorf("ten minutes ago there is nothing: %s", sparkText(o.Spark, len(o.Spark)))
+		}
+	})
+}
+
+// TestDurationsAreThoseOfTheLastMinutes has a million slow loads, reads of L2 and heartbeats before,
+// and a few quick ones.
+func TestDurationsAreThoseOfTheLastMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{name: "users"}
+		add := func(bucket int, n uint64) {
+			f.with(func(f *fake) {
+				f.stats.Loads.Latency.Buckets[bucket] += n
+				f.stats.BusEcho.Buckets[bucket] += n
+				if f.stats.Operations == nil {
+					f.stats.Operations = make([]strata.OperationStats, 1)
+				}
+				o := f.stats.Operations[0]
+				o.Operation, o.Result = "get", "ok"
+				o.Latency.Buckets[bucket] += n
+				f.stats.Operations = []strata.OperationStats{o} // a Stats is not changed later
+			})
+		}
+		add(25, 1e6)
+		p := New(Options{Token: testToken}, f)
+		defer p.Close()
+		want := func(when string, want time.Duration) {
+			t.Helper()
+			n := look(t, p).Numbers
+			if n.Loads.P50 != want || n.Loads.P99 != want || n.Remote.P99 != want || n.Bus.EchoP99 != want {
+				t.Errorf("%s: loads %v and %v, reads of L2 %v, heartbeats %v, want %v", when, n.Loads.P50, n.Loads.P99, n.Remote.P99, n.Bus.EchoP99, want)
+			}
+		}
+		want("at the begin", 0)
+		time.Sleep(time.Minute)
+		add(20, 10)
+		want("at once", time.Second)
+		time.Sleep(adminapi.Recent - time.Second)
+		want("within five minutes", time.Second)
+		add(10, 10_000)
+		time.Sleep(time.Second + 2*markEvery*adminapi.Interval)
+		want("later", time.Second>>10)
+		time.Sleep(adminapi.Recent + 2*markEvery*adminapi.Interval)
+		want("after five quiet minutes", 0)
+		f.with(func(f *fake) { f.stats = strata.Stats{} }) // another cache
+		add(5, 3)
+		want("in another cache", time.Second>>15)
+		time.Sleep(time.Minute)
+		want("a minute later", time.Second>>15)
+	})
+}
+
+// TestHistoryTakesTheMemoryThatTheGuideSays measures what is kept of a cache.
+func TestHistoryTakesTheMemoryThatTheGuideSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Options{Token: testToken}, &fake{name: "users"})
+		defer p.Close()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		p.history.mu.Lock()
+		defer p.history.mu.Unlock()
+		r := p.history.caches[0]
+		bytes := unsafe.Sizeof(*r) + uintptr(cap(r.samples))*unsafe.Sizeof(adminapi.Sample{}) + uintptr(cap(r.marks))*unsafe.Sizeof(durations{})
+		if bytes > 70<<10 || len(r.samples) != adminapi.MaxSamples || len(r.marks) != maxMarks {
+			t.Errorf("the history of a cache takes %d bytes: %d samples, %d marks", bytes, cap(r.samples), cap(r.marks))
+		}
+	})
+}
+
+// TestForgottenPageTakesNoSamples has a page that is not closed.
+func TestForgottenPageTakesNoSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{name: "users"}
+		look(t, New(Options{Token: testToken}, f))
+		runtime.GC()
+		asked := f.asked
+		time.Sleep(time.Hour)
+		if f.asked != asked {
+			t.Errorf("%d looks at the cache of a page that is gone", f.asked-asked)
 		}
 	})
 }
@@ -64,11 +150,6 @@ func TestSamplesAreBounded(t *testing.T) {
 		if n := len(d.Samples); n < adminapi.MaxSamples-1 || n > adminapi.MaxSamples {
 			t.Errorf("%d samples", n)
 		}
-		p.history.mu.Lock()
-		if n := len(p.history.caches[0].samples); n > adminapi.MaxSamples {
-			t.Errorf("%d samples are kept", n)
-		}
-		p.history.mu.Unlock()
 		few := answer[adminapi.Detail](t, p, local("GET", "/api/cache?name=users&samples=3", ""))
 		if len(few.Samples) != 3 || few.Samples[2].At != d.Samples[len(d.Samples)-1].At {
 			t.Errorf("the last 3: %+v", few.Samples)
@@ -83,7 +164,6 @@ func TestSamplesSayWhatHappened(t *testing.T) {
 		f.stats.L1.Hits, f.stats.Loads.Latency.Buckets[30] = 1e6, 1e6
 		p := New(Options{Token: testToken}, f)
 		defer p.Close()
-		look(t, p)
 		time.Sleep(time.Second)
 		f.with(func(f *fake) {
 			s := &f.stats
@@ -193,28 +273,22 @@ func TestNumbersThatFallAreNoRates(t *testing.T) {
 	}
 }
 
-// TestCloseEndsSampling runs in a bubble, which ends only if no goroutine is left.
+// TestCloseEndsSampling runs in a bubble.
 func TestCloseEndsSampling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "users"}
 		p := New(Options{Token: testToken}, f)
-		look(t, p)
-		synctest.Wait()
+		time.Sleep(time.Minute + time.Second)
 		p.Close()
 		p.Close()
 		asked := f.asked
+		if asked != 31 {
+			t.Errorf("%d looks in a minute", asked)
+		}
 		look(t, p)
 		time.Sleep(time.Hour)
 		if f.asked != asked+1 {
 			t.Errorf("%d looks after Close and one request", f.asked-asked)
-		}
-		f = &fake{name: "users"}
-		p = New(Options{Token: testToken}, f)
-		p.Close()
-		look(t, p)
-		synctest.Wait()
-		if f.asked != 1 {
-			t.Errorf("%d looks at a page that was closed before its first request", f.asked)
 		}
 	})
 }

@@ -1,6 +1,6 @@
 // The page of caches: an overview, and one cache with its charts, tables and actions. The
 // part of the address behind # says which.
-import { el, fill, byId, busy, bytes, count, percent, duration, clock, call, post, stream, confirm, chart, spark, span } from "./page.js";
+import { el, fill, byId, busy, bytes, count, percent, duration, clock, call, post, stream, confirm, chart, spark, span, short } from "./page.js";
 
 const forever = 9.2e18;
 const api = path => "api/" + path;
@@ -20,6 +20,9 @@ const age = ns => ns >= forever ? "no end" : duration(ns);
 
 function badge(kind, text) { return el("span", { class: "badge " + kind }, text); }
 
+// counted is a number of things.
+function counted(n, thing) { return `${count(n)} ${thing}${n === 1 ? "" : "s"}`; }
+
 // health returns badges for what is not as it should be, and for what is fine.
 function health(n, info) {
   const all = [];
@@ -33,8 +36,8 @@ function health(n, info) {
     if (!n.remote.breakerOpen) for (const server of n.remote.serversLeftAlone || []) all.push(badge("bad", `L2 ${server}: breaker open`));
     if (!n.remote.storingStopped) for (const server of n.remote.serversWithoutStores || []) all.push(badge("bad", `L2 ${server} stores nothing`));
   }
-  if (info.bus) all.push(n.bus.connected ? badge("ok", "bus") : badge("bad", "bus silent"));
-  if (n.bus.pending) all.push(badge("warn", count(n.bus.pending) + " pending"));
+  if (info.bus) all.push(n.bus.connected ? badge("ok", "bus") : badge("bad", "bus silent for " + duration(n.bus.silence)));
+  if (n.bus.pending) all.push(badge("warn", counted(n.bus.pending, "drop") + " pending"));
   if (n.memory.callbacksDropped) all.push(badge("warn", count(n.memory.callbacksDropped) + " events left out"));
   return all;
 }
@@ -84,9 +87,9 @@ function drawOverview(o) {
         fact("reads", now ? rate(total) : "–", count(n.reads.total) + " in all"),
         fact("from L1", now ? percent(now.answers.l1, total) : percent(n.reads.l1, n.reads.total), percent(n.reads.l1, n.reads.total) + " in all"),
         fact("time saved", duration(n.loads.saved), now ? perSecond(now.saved / 2) : ""),
-        fact("load p99", n.loads.p99 ? "≤ " + duration(n.loads.p99) : "–", count(n.loads.running) + " in flight"),
+        fact("load p99, 5 min", n.loads.p99 ? "≤ " + duration(n.loads.p99) : "–", count(n.loads.running) + " in flight"),
         fact("entries", count(n.memory.entries), limit(n.memory.entries, n.memory.maxEntries)),
-        fact("failed loads", count(n.loads.errors + n.loads.panics), count(n.reads.stale) + " stale served")));
+        fact("failed loads", now ? rate(now.errors) : "–", `${count(n.loads.errors + n.loads.panics)} in all, ${count(n.reads.stale)} stale served`)));
   }));
   if (focus !== undefined) for (const a of byId("cards").children) if (a.dataset.cache === focus) a.focus();
 }
@@ -138,18 +141,18 @@ function drawFacts(d) {
     fact("reads", now ? rate(total) : "–", count(n.reads.total) + " in all"),
     fact("from L1", now ? percent(now.answers.l1, total) : "–", percent(n.reads.l1, n.reads.total) + " in all"),
     fact("time saved", duration(n.loads.saved), now ? perSecond(now.saved / 2) : ""),
-    fact("load p99", n.loads.p99 ? "≤ " + duration(n.loads.p99) : "–", now && now.loadP99 ? "now ≤ " + duration(now.loadP99) : "no loads now"),
-    fact("loads in flight", count(n.loads.running), count(n.loads.waiters) + " callers shared loads"),
+    fact("load p99, 5 min", n.loads.p99 ? "≤ " + duration(n.loads.p99) : "–", now && now.loadP99 ? "now ≤ " + duration(now.loadP99) : "no loads now"),
+    fact("loads in flight", count(n.loads.running), counted(n.loads.waiters, "caller") + " shared loads"),
     fact("entries", count(n.memory.entries), limit(n.memory.entries, n.memory.maxEntries)),
     n.memory.maxWeight > 0 ? fact("weight", count(n.memory.weight), limit(n.memory.weight, n.memory.maxWeight)) : null,
     fact("age at eviction", n.memory.evictionAgeP50 ? "≤ " + duration(n.memory.evictionAgeP50) : "–", count(n.memory.evicted) + " evicted"),
     fact("stale served", count(n.reads.stale), count(n.reads.staleError) + " because of errors"),
-    fact("failed loads", count(n.loads.errors + n.loads.panics), count(n.loads.notFound) + " not found"),
+    fact("failed loads", now ? rate(now.errors) : "–", `${count(n.loads.errors + n.loads.panics)} in all, ${count(n.loads.notFound)} not found`),
     fact("origin", n.loads.failing ? "failing" : n.loads.slow ? "slow" : "well", n.loads.failing || n.loads.slow ? "for " + duration(n.loads.failing || n.loads.slow) : "as far as loads tell"),
     fact("L2", !d.info.l2 ? "none" : n.remote.breakerOpen ? "breaker open" : (n.remote.serversLeftAlone || []).length ? "in use, but " + n.remote.serversLeftAlone.join(", ") : "in use",
-      d.info.l2 ? `${count(n.remote.errors)} errors, breaker changed ${count(n.remote.breakerChanges)}×` : "values stay on this instance"),
-    fact("bus", !d.info.bus ? "none" : n.bus.connected ? "connected" : "silent", d.info.bus ? `heard ${duration(n.bus.silence)} ago, ${count(n.bus.gaps)} gaps` : ""),
-    d.info.bus ? fact("bus echo p99", n.bus.echoP99 ? "≤ " + duration(n.bus.echoP99) : "–", "as late are invalidations") : null,
+      d.info.l2 ? `${counted(n.remote.errors, "error")}, ${counted(n.remote.breakerChanges, "change")} of the breaker` : "values stay on this instance"),
+    fact("bus", !d.info.bus ? "none" : n.bus.connected ? "connected" : "silent", d.info.bus ? `heard ${duration(n.bus.silence)} ago, ${counted(n.bus.gaps, "gap")}` : ""),
+    d.info.bus ? fact("bus echo p99, 5 min", n.bus.echoP99 ? "≤ " + duration(n.bus.echoP99) : "–", "as late are invalidations") : null,
     fact("pending drops", count(n.bus.pending), `${count(n.bus.invalidations)} here, ${count(n.bus.heard)} heard`),
     n.memory.callbacksLate ? fact("slow hooks, tracer, log", count(n.memory.callbacksLate) + " calls", count(n.memory.callbacksDropped) + " events left out") : null);
 }
@@ -171,7 +174,7 @@ function drawHot(d) {
   const hot = d.hot, rows = hot[hotOrder];
   refill(byId("hot"), [hotOrder, rows, d.info.name], () => {
     if (!rows.length) return el("p", { class: "dim" }, "No reads have been counted yet.");
-    const all = hotOrder === "byReads" ? hot.sampled * hot.every : hot.loadTime;
+    const all = hotOrder === "byReads" ? hot.reads : hot.loadTime;
     return table(`Since ${clock(hot.since)}, ${hot.every > 1 ? `one read in ${hot.every} is counted` : "all reads are counted"}${d.info.showKeys ? "" : "; keys are hashes, since the cache does not show them"}.`,
       [["key"], ["reads", "num"], ["loads", "num"], ["load time", "num"], ["share", "num"]],
       rows.map(k => el("tr", null,
@@ -243,11 +246,11 @@ function place(state, fresh) {
 
 function drawInstance(x) {
   const row = (k, v) => [el("dt", null, k), el("dd", null, v)];
-  if (!x.answered) return el("div", { class: "instance" }, el("h3", null, x.instance, " ", badge("warn", "no answer")), el("p", { class: "small" }, `This instance has not answered within ${duration(x.took)}.`));
+  if (!x.answered) return el("div", { class: "instance" }, el("h3", null, x.instance, " ", badge("warn", "no answer")), el("p", { class: "small" }, x.verdict));
   return el("div", { class: "instance" }, el("h3", null, x.instance, " ", x.here ? badge("ok", "here") : null), el("p", null, x.verdict),
     el("dl", null, row("L1", place(x.l1, x.l1Fresh)), row("L2", place(x.l2, x.l2Fresh) + (x.l2Size ? ", " + bytes(x.l2Size) : "")),
       x.tags && x.tags.length ? row("tags", x.tags.join(", ")) : null,
-      x.loading ? row("load", `runs, ${count(x.waiters)} callers wait`) : null,
+      x.loading ? row("load", `runs, for ${counted(x.waiters, "caller")}`) : null,
       x.failures ? row("failures", `${count(x.failures)} in a row, next load in ${duration(x.retryIn)}`) : null,
       x.err ? row("error", x.err) : null, x.here ? null : row("answered in", duration(x.took))));
 }
@@ -260,7 +263,7 @@ async function explain(event) {
     const x = await call(api("explain?" + query({ name, key })));
     if (name !== chosen) return;
     fill(box, x.error ? el("p", { class: "note bad" }, x.error) : null,
-      x.instances.length ? el("p", { class: "dim small" }, `Key ${JSON.stringify(x.key)} on ${x.instances.length === 1 ? "one instance" : x.instances.length + " instances"}, at ${clock(Date.now())}`) : null,
+      x.instances.length ? el("p", { class: "dim small" }, `Key ${short(x.key)} on ${x.instances.length === 1 ? "one instance" : x.instances.length + " instances"}, at ${clock(Date.now())}`) : null,
       x.instances.map(drawInstance));
   } catch (e) { fill(box, el("p", { class: "note bad" }, e.message)); }
 }
@@ -279,9 +282,13 @@ function outcome(o, here) {
 
 async function act(path, body, title, text, verb, box) {
   if (!await confirm(title, text, verb, true)) return false;
-  let note;
+  let note = el("div", { class: "note" }, `${verb} …`);
+  const show = () => { box.prepend(note); note.scrollIntoView({ block: "center" }); };
+  show();
+  const waiting = note;
   try { note = outcome(await post(api(path), body), path === "tune"); } catch (e) { note = el("div", { class: "note bad" }, el("strong", null, "Refused. "), e.message); }
-  box.prepend(note);
+  waiting.remove();
+  show();
   while (box.children.length > 5) box.lastChild.remove();
   return true;
 }
@@ -293,7 +300,7 @@ function dropKey(event) {
   event.preventDefault();
   const key = byId("act-key-text").value, s = soft();
   act("invalidate", { name: chosen, key, soft: s }, `${s ? "Expire" : "Invalidate"} one key?`,
-    `Key ${JSON.stringify(key)} of ${chosen} becomes ${s ? "stale" : "absent"} ${everywhere}.`, s ? "Expire key" : "Invalidate key", byId("outcomes"));
+    `Key ${short(key)} of ${short(chosen)} becomes ${s ? "stale" : "absent"} ${everywhere}.`, s ? "Expire key" : "Invalidate key", byId("outcomes"));
 }
 
 function dropTags(event) {
@@ -301,13 +308,13 @@ function dropTags(event) {
   const tags = byId("act-tags-text").value.split(",").map(t => t.trim()).filter(t => t), s = soft();
   if (!tags.length) { byId("act-tags-text").focus(); return; }
   act("tags", { name: chosen, tags, soft: s }, `${s ? "Expire" : "Invalidate"} by tags?`,
-    `All entries of ${chosen} with one of the tags ${tags.map(t => JSON.stringify(t)).join(", ")} become ${s ? "stale" : "absent"} ${everywhere}.`, s ? "Expire tags" : "Invalidate tags", byId("outcomes"));
+    `All entries of ${short(chosen)} with ${tags.length === 1 ? "the tag" : "one of the tags"} ${tags.slice(0, 5).map(short).join(", ")}${tags.length > 5 ? ` and ${tags.length - 5} more` : ""} become ${s ? "stale" : "absent"} ${everywhere}.`, s ? "Expire tags" : "Invalidate tags", byId("outcomes"));
 }
 
 function dropAll() {
-  const s = soft(), n = detail ? count(detail.numbers.memory.entries) + " entries here" : "everything";
+  const s = soft(), n = detail ? (detail.numbers.memory.entries === 1 ? "one entry" : count(detail.numbers.memory.entries) + " entries") + " here" : "everything";
   act("all", { name: chosen, soft: s }, `${s ? "Expire" : "Invalidate"} everything?`,
-    `All entries of ${chosen} (${n}) become ${s ? "stale" : "absent"} ${everywhere}. The origin gets the load of reading them again.`, s ? "Expire all" : "Invalidate all", byId("outcomes"));
+    `All entries of ${short(chosen)} (${n}) become ${s ? "stale" : "absent"} ${everywhere}. The origin gets the load of reading them again.`, s ? "Expire everything" : "Invalidate everything", byId("outcomes"));
 }
 
 async function tune(event) {
@@ -325,7 +332,7 @@ async function tune(event) {
   const off = byId("tune-off").value;
   if (off) { body.off = off === "yes"; said.push(off === "yes" ? "off" : "on"); }
   if (!said.length) { fill(box, el("p", { class: "note" }, "No field has a new value.")); return; }
-  if (await act("tune", body, "Change options at run time?", `${chosen}: ${said.join(", ")}. This is so on this instance until the program ends.`, "Apply", box)) byId("tune").reset();
+  if (await act("tune", body, "Change options at run time?", `${short(chosen)}: ${said.map(s => s.length > 100 ? s.slice(0, 100) + " …" : s).join(", ")}. This is so on this instance until the program ends.`, "Change options", box)) byId("tune").reset();
 }
 
 // Which cache is shown.
@@ -363,6 +370,16 @@ function route() {
   stop = stream(api("stream?" + query({ name })), api("cache?" + query({ name })), drawDetail, state);
 }
 
+// nameButtons names the buttons by what they do: what becomes of entries is chosen above them.
+function nameButtons() {
+  const verb = soft() ? "Expire" : "Invalidate";
+  document.querySelector("#act-key button").textContent = verb + " key";
+  document.querySelector("#act-tags button").textContent = verb + " tags";
+  byId("act-all").textContent = verb + " everything";
+}
+
+for (const radio of document.querySelectorAll("input[name=soft]")) radio.addEventListener("change", nameButtons);
+nameButtons();
 byId("explain").addEventListener("submit", explain);
 byId("act-key").addEventListener("submit", dropKey);
 byId("act-tags").addEventListener("submit", dropTags);

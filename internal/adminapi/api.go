@@ -23,6 +23,8 @@ const (
 	// MaxSamples is the number of samples that the page keeps of a cache: one each Interval.
 	MaxSamples = 300
 	Interval   = 2 * time.Second
+	// Recent is the time of which durations in Numbers are.
+	Recent = 5 * time.Minute
 	// MaxKey is the length of a key or a tag in bytes, MaxTags the number of tags of a request.
 	MaxKey  = 4096
 	MaxTags = 100
@@ -112,7 +114,9 @@ type Reads struct {
 	Degraded   uint64 `json:"degraded"`
 }
 
-// Loads are about runs of the Loader. P50 and P99 are upper bounds, up to twice the duration.
+// Loads are about runs of the Loader. P50 and P99 are those of loads that ended in the time Recent or a
+// little more, as far as the page had begun by then; 0 if there were none. They are upper bounds, up to
+// twice the duration.
 type Loads struct {
 	OK               uint64        `json:"ok"`
 	NotFound         uint64        `json:"notFound"`
@@ -154,7 +158,7 @@ type Memory struct {
 	TuneRefused      uint64 `json:"tuneRefused"` // calls of Tune with a bad value
 }
 
-// Remote is about L2. P99 is the 99th percentile of the time of reads. ServersLeftAlone and ServersWithoutStores name
+// Remote is about L2. P99 is the 99th percentile of the time of recent reads, as that of Loads. ServersLeftAlone and ServersWithoutStores name
 // those servers of several that have failed or refused too often.
 type Remote struct {
 	Hits           uint64        `json:"hits"`
@@ -174,7 +178,7 @@ type Remote struct {
 }
 
 // Bus is about the bus and invalidations. Silence is the time since it last delivered
-// something, EchoP99 the time that heartbeats take until they come back, Pending the number
+// something, EchoP99 the time that recent heartbeats took until they came back, Pending the number
 // of drops that L2 or the bus has not confirmed.
 type Bus struct {
 	Connected     bool          `json:"connected"`
@@ -237,11 +241,13 @@ type Event struct {
 	Text   string `json:"text"`
 }
 
-// Hot are the hottest keys since Since. Sampled reads were looked at, one in Every.
+// Hot are the hottest keys since Since, five to ten minutes ago. Sampled reads were looked at, at
+// present one in Every.
 type Hot struct {
 	Since      int64         `json:"since"`
 	Sampled    uint64        `json:"sampled"`
 	Every      int           `json:"every"`
+	Reads      uint64        `json:"reads"`    // all reads, estimated
 	LoadTime   time.Duration `json:"loadTime"` // of all loads
 	ByReads    []HotKey      `json:"byReads"`
 	ByLoadTime []HotKey      `json:"byLoadTime"`
@@ -273,8 +279,8 @@ type Explained struct {
 	Instances []Explanation `json:"instances"`
 }
 
-// Explanation is the state of a key on one instance. If the instance has not Answered, the
-// fields behind Took are empty. L1 and L2 are "absent", "fresh", "stale", "negative",
+// Explanation is the state of a key on one instance. If the instance has not Answered within the
+// time Took, Verdict says when it was last heard of, and the fields behind that are empty. L1 and L2 are "absent", "fresh", "stale", "negative",
 // "suspect", "unknown", or "none" without the tier; Fresh is not positive for a stale value,
 // and the greatest int64 for one that does not expire.
 type Explanation struct {

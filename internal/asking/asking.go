@@ -4,7 +4,8 @@
 //	Asked     key: <number of the question> <name of the key>
 //	Answered  key: <instance that has asked> <number of the question> <JSON of a panel.Explanation>
 //
-// Numbers are hexadecimal. A message that is lost costs an answer, and nothing else.
+// Numbers are hexadecimal. A message that is lost costs an answer, and nothing else. An instance
+// that closes takes its leave in an answer to no instance, as programs.go says.
 package asking
 
 import (
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/journal"
+	"github.com/strata-cache/strata/internal/measure"
 	"github.com/strata-cache/strata/internal/panel"
 	"github.com/strata-cache/strata/remote"
 )
@@ -83,6 +85,7 @@ type answer struct {
 type known struct {
 	name string // empty if it has never answered
 	at   time.Time
+	left bool // it has closed; what comes from it later was sent before
 }
 
 // Seen notes that an instance was heard of.
@@ -98,20 +101,23 @@ func (a *Asker) seen(from uint64, name string) {
 	if a.known == nil {
 		a.known = map[uint64]known{}
 	}
-	a.known[from] = known{cmp.Or(name, old.name), time.Now()}
+	a.known[from] = known{cmp.Or(name, old.name), time.Now(), old.left}
 }
 
-// others are the instances that were heard of lately.
-func (a *Asker) others() map[uint64]string {
+// others are the instances that were heard of lately and have not closed.
+func (a *Asker) others() map[uint64]known {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	all := make(map[uint64]string, len(a.known))
+	all := make(map[uint64]known, len(a.known))
 	for id, k := range a.known {
 		if time.Since(k.at) > knownFor {
 			delete(a.known, id)
 			continue
 		}
-		all[id] = cmp.Or(k.name, fmt.Sprintf("instance %016x", id))
+		if !k.left {
+			k.name = cmp.Or(k.name, fmt.Sprintf("instance %016x", id))
+			all[id] = k
+		}
 	}
 	return all
 }
@@ -168,7 +174,10 @@ func (a *Asker) receiveAnswer(m *remote.Message) {
 	}
 	clean(&got.Explanation)
 	a.seen(m.From, got.Instance)
-	if to == 0 {
+	switch {
+	case to == 0 && part[1] == leaves:
+		a.receiveLeave(m.From)
+	case to == 0:
 		a.receiveProgram(part[1], part[2])
 	}
 	if to != a.Instance {
@@ -208,6 +217,14 @@ func (a *Asker) Ask(ctx context.Context, name string) ([]panel.Explanation, erro
 		return nil, err
 	}
 	return append([]panel.Explanation{here}, a.collect(ctx, begun, answers)...), nil
+}
+
+// unanswered is about an instance whose answer was awaited for some time. Instances take turns with
+// heartbeats, so one of many may live and be heard of seldom.
+func unanswered(k known, took time.Duration) panel.Explanation {
+	return panel.Explanation{Instance: k.name, Took: took, Verdict: fmt.Sprintf(
+		"No answer came within %v. The instance was last heard of %v ago: it is busy, has ended, or the bus does not reach it.",
+		measure.Round(took), measure.Round(time.Since(k.at)))}
 }
 
 // await makes answers to a question go to a channel; nil ends it.
@@ -251,8 +268,10 @@ func (a *Asker) collect(ctx context.Context, begun time.Time, answers <-chan ans
 			over = true
 		}
 	}
-	for _, name := range missing {
-		all = append(all, panel.Explanation{Instance: name})
+	for id, k := range a.others() { // some may have closed meanwhile
+		if _, ok := missing[id]; ok {
+			all = append(all, unanswered(k, time.Since(begun)))
+		}
 	}
 	slices.SortFunc(all, func(a, b panel.Explanation) int {
 		if a.Answered != b.Answered {

@@ -101,13 +101,51 @@ func TestEveryInstanceAnswersAndSilentOnesAreNamed(t *testing.T) {
 			t.Errorf("all known instances have answered after %v", took)
 		}
 		g.lose(3)
-		if text, took = g.ask(t, "k"); !strings.HasSuffix(text, "host/4 true k is fresh; host/3 false ; ") || took != time.Second {
+		if text, took = g.ask(t, "k"); !strings.Contains(text, "host/4 true k is fresh; host/3 false No answer came within 1s.") || took != time.Second {
 			t.Errorf("after %v: %s", took, text)
 		}
 		time.Sleep(11 * time.Minute)
 		g.lose(3, 4)
 		if text, took = g.ask(t, "k"); text != "host/1 true k is fresh; host/2 true k is fresh; " {
 			t.Errorf("instances that are long gone are named, after %v: %s", took, text)
+		}
+	})
+}
+
+// TestInstanceThatHasClosedIsNotAwaited has a message arrive after the leave of its instance.
+func TestInstanceThatHasClosedIsNotAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTeam(t, 0, 0, 0)
+		g.ask(t, "k")
+		g.lose(2, 3)
+		g.all[2].Publish(remote.Answered, Leave)
+		g.all[0].Seen(3)
+		if text, _ := g.ask(t, "k"); strings.Contains(text, "host/3") || !strings.Contains(text, "host/2 false") {
+			t.Errorf("after the third has closed: %s", text)
+		}
+		leave := time.AfterFunc(askAtLeast, func() { g.all[1].Publish(remote.Answered, Leave) })
+		defer leave.Stop()
+		if text, _ := g.ask(t, "k"); text != "host/1 true k is fresh; " {
+			t.Errorf("while the second closes: %s", text)
+		}
+		if text, took := g.ask(t, "k"); text != "host/1 true k is fresh; " || took != askAtLeast {
+			t.Errorf("after both have closed, %v: %s", took, text)
+		}
+	})
+}
+
+func TestSilentInstanceIsNamedWithTheTimeOfItsSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTeam(t, 0, 0)
+		g.ask(t, "k")
+		g.lose(2)
+		time.Sleep(3 * time.Minute)
+		all, err := g.all[0].Ask(t.Context(), "k")
+		if err != nil || len(all) != 2 {
+			t.Fatalf("%d answers, %v", len(all), err)
+		}
+		if e := all[1]; e.Answered || e.Took != askFor || !strings.Contains(e.Verdict, "within 1s. The instance was last heard of 3m2s ago: ") {
+			t.Errorf("%+v", e)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 // of which an instance of another version of strata takes no notice:
 //
 //	Answered  key: 0 <0, or 1 for a reply> {"Main": <the path of the main module>}
+//	Answered  key: 0 2 {}                   this instance closes
 //
 // An instance that hears another program join replies with its own after a random time,
 // unless another instance of its program has done so meanwhile. No instance replies to a reply. So
@@ -55,7 +56,23 @@ func (a *Asker) Announce() {
 const (
 	joins   = "0"
 	replies = "1"
+	leaves  = "2"
 )
+
+// Leave is the key of the message Answered that an instance sends when it closes, so that no
+// question waits for its answer.
+const Leave = "0 " + leaves + " {}"
+
+// receiveLeave notes that an instance has closed. Its number is remembered for as long as that of
+// another one, because its last drops may come later than its leave.
+func (a *Asker) receiveLeave(from uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if k, ok := a.known[from]; ok {
+		k.left = true
+		a.known[from] = k
+	}
+}
 
 func (a *Asker) announce(why string) {
 	if a.Program == "" {

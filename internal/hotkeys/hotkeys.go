@@ -64,10 +64,43 @@ func (s *Sketch[K]) Top(n int) []Counter[K] {
 	for i, c := range s.heap {
 		all[i] = *c
 	}
-	slices.SortFunc(all, func(a, b Counter[K]) int {
-		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Over, b.Over))
-	})
+	slices.SortFunc(all, heavier)
 	return all[:min(max(n, 0), len(all))]
+}
+
+// Merged returns counters of the keys of two sketches of different times, the heaviest first.
+// A key that one of them may have lost is counted with as much as it can have had there.
+func Merged[K comparable](a, b *Sketch[K]) (all []Counter[K]) {
+	for _, c := range a.heap {
+		sum, other := *c, b.at[c.Key]
+		if other == nil {
+			other = &Counter[K]{Sum: b.least(), Over: b.least()}
+		}
+		sum.Sum, sum.Times, sum.Over = sum.Sum+other.Sum, sum.Times+other.Times, sum.Over+other.Over
+		all = append(all, sum)
+	}
+	for _, c := range b.heap {
+		if a.at[c.Key] == nil {
+			sum := *c
+			sum.Sum, sum.Over = sum.Sum+a.least(), sum.Over+a.least()
+			all = append(all, sum)
+		}
+	}
+	slices.SortFunc(all, heavier)
+	return all
+}
+
+// heavier compares counters for an order that begins with the heaviest.
+func heavier[K comparable](a, b Counter[K]) int {
+	return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Over, b.Over))
+}
+
+// least is the most that a key can have that is not in the sketch.
+func (s *Sketch[K]) least() uint64 {
+	if len(s.heap) < s.most {
+		return 0
+	}
+	return s.heap[0].Sum
 }
 
 // Of returns a copy of the counter of a key; zero if it is not in the sketch.

@@ -79,3 +79,14 @@ func TestSizesAreInTheLowestBucketThatHoldsThem(t *testing.T) {
 		t.Errorf("buckets are %v, sum %d", n, sum)
 	}
 }
+
+func TestDurationsAreRoundedToThreeDigits(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 999: "999ns", 1234: "1.23µs", 999_999: "1ms", 3_012_364_119: "3.01s", 59_999_999_999: "1m0s", -45_678_901: "-45.7ms",
+		61_499 * time.Millisecond: "1m1s", time.Hour - 1: "1h0m0s", 90*time.Minute + 31*time.Second: "1h31m0s", 20 * time.Millisecond: "20ms",
+	} {
+		if got := Round(d).String(); got != want {
+			t.Errorf("%v is rounded to %s, want %s", d, got, want)
+		}
+	}
+}

@@ -24,12 +24,15 @@ type Panel interface {
 	// Events returns the events that have a number above after, the oldest first; the last
 	// 100 are kept.
 	Events(after uint64) []Event
-	// Hot returns the hottest keys, up to 20 of each kind. Counting begins with the first call
-	// and ends when no call has come for a minute.
+	// Watch begins to count the hottest keys. That ends when neither Watch nor Hot has been called
+	// for a minute.
+	Watch()
+	// Hot returns the hottest keys of the last five to ten minutes, up to 20 of each kind, as far as
+	// they were watched, and begins to count them.
 	Hot() Hot
 	// Explain returns the state of the key with this text on every instance: this one first,
-	// then those that have answered over the bus, by name, then those that are known and have
-	// not answered within a second (or until ctx ends). Errors: ErrNoText; the error of a text
+	// then those that have answered over the bus, by name, then those that are known, have not
+	// closed, and have not answered within a second (or until ctx ends). Errors: ErrNoText; the error of a text
 	// that is no key; that of a closed cache.
 	Explain(ctx context.Context, key string) ([]Explanation, error)
 	// Invalidate makes the key with this text absent everywhere, or stale if soft. The error
@@ -84,13 +87,14 @@ type Event struct {
 	Text string
 }
 
-// Hot are the hottest keys since counting began.
+// Hot are the hottest keys of some time.
 type Hot struct {
-	// Since is the begin of counting. Sampled is the number of reads that were looked at: one
-	// in Every. LoadTime is the duration of all loads since then.
+	// Since is the begin of that time. Sampled is the number of reads that were looked at: one in
+	// Every at present. Reads is the estimated number of all reads since then, LoadTime the duration of all loads.
 	Since    time.Time
 	Sampled  uint64
 	Every    int
+	Reads    uint64
 	LoadTime time.Duration
 	// ByReads are the keys with the most reads, ByLoadTime those whose loads have taken
 	// longest, the highest first.
@@ -115,11 +119,12 @@ type Explanation struct {
 	// Instance is the name of the instance, as Info has it.
 	Instance string
 	// Here says that it is the instance that was asked. Answered is false if it has not
-	// answered in time; then the other fields are empty.
+	// answered in time; then the fields behind Verdict are empty.
 	Here, Answered bool
-	// Took is the time until the answer.
+	// Took is the time until the answer, or that for which it was awaited.
 	Took time.Duration
-	// Verdict is one sentence about the result of a read of the key.
+	// Verdict is one sentence about the result of a read of the key, or about an instance that has
+	// not answered.
 	Verdict string
 	// L1 and L2 are the states of the key there: "absent", "fresh", "stale", "negative",
 	// "suspect", "unknown", or "none" without the tier. L1Fresh and L2Fresh say for how long

@@ -192,7 +192,7 @@ func drops(t *testing.T, b *browser.Tab, s *stage) {
 		for _, a := range []struct{ field, text, button, verb string }{
 			{"#act-key-text", "user:8", "#act-key button", verb + " key"},
 			{"#act-tags-text", "team:1, team:2", "#act-tags button", verb + " tags"},
-			{"", "", "#act-all", verb + " all"},
+			{"", "", "#act-all", verb + " everything"},
 		} {
 			if a.field != "" {
 				b.Type(a.field, a.text)
@@ -226,11 +226,11 @@ func drops(t *testing.T, b *browser.Tab, s *stage) {
 // tunes changes options, and looks at the cache.
 func tunes(t *testing.T, b *browser.Tab, s *stage) {
 	b.Type("#tune-ttl", "1ns")
-	do(b, "#tune button", "Apply")
+	do(b, "#tune button", "Change options")
 	b.WaitText("#tuned", "An error.")
 	b.Type("#tune-maxEntries", "50")
 	b.Type("#tune-ttl", "30s")
-	do(b, "#tune button", "Apply")
+	do(b, "#tune button", "Change options")
 	b.WaitText("#tuned", "Done.")
 	if n := s.users[0].Stats().MaxEntries; n != 50 {
 		t.Errorf("the bound is %d", n)
@@ -238,7 +238,7 @@ func tunes(t *testing.T, b *browser.Tab, s *stage) {
 	b.WaitText("#settings", "tuned")
 	b.Wait("document.getElementById('tune-ttl').placeholder === '30s'")
 	browser.Eval[bool](b, "document.getElementById('tune-off').value = 'yes', true")
-	do(b, "#tune button", "Apply")
+	do(b, "#tune button", "Change options")
 	b.WaitText("#badges", "off")
 	if !s.users[0].Stats().Off || s.users[1].Stats().Off {
 		t.Error("the cache is not off, or another instance is")
@@ -321,7 +321,7 @@ func TestPageTellsOfBrokenL2(t *testing.T) {
 	b.WaitText("#facts", "connected")
 	s.redis.Kill()
 	b.WaitText("#badges", "bus silent")
-	do(b, "#act-all", "Invalidate all")
+	do(b, "#act-all", "Invalidate everything")
 	b.WaitText("#outcomes", "An error.")
 	b.WaitText("#outcomes", "pending")
 	b.WaitText("#badges", "pending")
@@ -329,4 +329,99 @@ func TestPageTellsOfBrokenL2(t *testing.T) {
 	s.redis.Restart()
 	b.Wait("!document.getElementById('badges').textContent.includes('pending')")
 	b.Wait("!document.querySelector('#badges .bad')")
+}
+
+// within fails the test if an element is not within the window.
+func within(t *testing.T, b *browser.Tab, what, selector string) {
+	t.Helper()
+	const rect = "(e => { const r = e.getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth && r.bottom > 0 && r.top < innerHeight && (r.height > innerHeight || r.bottom <= innerHeight) })"
+	if !browser.Eval[bool](b, fmt.Sprintf(rect+"(document.querySelector(%q))", selector)) {
+		t.Errorf("%s: %s is not within the window", what, selector)
+	}
+}
+
+// TestPhoneLayoutHoldsDuringLongActions performs actions with the longest texts while L2 does not
+// answer. The question, the text while the action runs, and its outcome are in view, and nothing is wider
+// than the window.
+func TestPhoneLayoutHoldsDuringLongActions(t *testing.T) {
+	chromium := browser.Start(t)
+	s := newStage(t, admin.Options{})
+	b := chromium.Open(t, s.url+"#cache=users", 390, false)
+	b.WaitText("#facts", "connected")
+	b.Type("#explain-key", "user:7"+kb.Enter)
+	b.Wait("document.querySelectorAll('.instance').length === 2") // from now on the other instance is known
+	s.redis.Kill()
+	b.WaitText("#badges", "bus silent for")
+	b.WaitText("#badges", "L2 breaker open")
+	browser.Eval[bool](b, `window.texts = [], new MutationObserver(() => {
+		texts.push(document.getElementById('outcomes').textContent, document.getElementById('tuned').textContent);
+		if (document.documentElement.scrollWidth > innerWidth) texts.push('WIDE');
+	}).observe(document.getElementById('main'), {childList: true, subtree: true}), true`)
+	tags := strings.TrimSuffix(strings.Repeat(strings.Repeat("t", 60)+",", 100), ",")
+	for _, a := range []struct{ field, text, button, verb, running, outcome string }{
+		{"act-key-text", strings.Repeat("w", 4096), "#act-key button", "Invalidate key", "Invalidate key …", "#outcomes .note"},
+		{"act-tags-text", tags, "#act-tags button", "Invalidate tags", "Invalidate tags …", "#outcomes .note"},
+		{"", "", "#act-all", "Invalidate everything", "Invalidate everything …", "#outcomes .note"},
+		{"tune-ttl", strings.Repeat("9", 300) + "h", "#tune button", "Change options", "Change options …", "#tuned .note"},
+	} {
+		if a.field != "" {
+			browser.Eval[bool](b, fmt.Sprintf("document.getElementById(%q).value = %q, true", a.field, a.text))
+		}
+		browser.Eval[bool](b, "texts.length = 0, document.getElementById('outcomes').replaceChildren(), true")
+		if text := b.Text(a.button); text != a.verb {
+			t.Errorf("a button does %q and is called %q", a.verb, text)
+		}
+		b.Click(a.button)
+		b.WaitText("dialog button[type=submit]", a.verb)
+		b.Fits()
+		within(t, b, a.verb, "dialog")
+		within(t, b, a.verb, "dialog button[type=submit]")
+		b.Click("dialog button[type=submit]")
+		b.Wait("!document.querySelector('dialog') && /^(Done|An error|Refused)/.test((document.querySelector('" + a.outcome + "') || {}).textContent)")
+		b.Fits()
+		within(t, b, a.verb, a.outcome)
+		seen := browser.Eval[string](b, "texts.join('|')")
+		if !strings.Contains(seen, a.running) || strings.Contains(seen, "WIDE") {
+			t.Errorf("%s: while it runs the page says %.500q", a.verb, seen)
+		}
+	}
+	browser.Eval[bool](b, fmt.Sprintf("document.getElementById('explain-key').value = %q, true", strings.Repeat("w", 4096)))
+	b.Click("#explain button")
+	b.WaitText("#explained", "wwwwwwww")
+	b.WaitText("#explained", "No answer came within 1s. The instance was last heard of")
+	b.Fits()
+}
+
+// TestButtonsAreNamedByWhatTheyDo chooses what becomes of entries.
+func TestButtonsAreNamedByWhatTheyDo(t *testing.T) {
+	chromium := browser.Start(t)
+	s := newStage(t, admin.Options{})
+	b := chromium.Open(t, s.url+"#cache=users", 1280, false)
+	b.WaitText("#facts", "connected")
+	for _, verb := range []string{"Expire", "Invalidate"} {
+		value := map[string]string{"Expire": "yes", "Invalidate": ""}[verb]
+		b.Click("input[name=soft][value='" + value + "']")
+		for button, text := range map[string]string{"#act-key button": "key", "#act-tags button": "tags", "#act-all": "everything"} {
+			if got := b.Text(button); got != verb+" "+text {
+				t.Errorf("%s is called %q", button, got)
+			}
+		}
+	}
+}
+
+// TestNumbersOfPagesHaveThreeDigits calls the functions of the script that all pages share.
+func TestNumbersOfPagesHaveThreeDigits(t *testing.T) {
+	chromium := browser.Start(t)
+	s := newStage(t, admin.Options{})
+	b := chromium.Open(t, s.url, 390, false)
+	for call, want := range map[string]string{
+		"duration(0)": "0 s", "duration(999.6)": "1 µs", "duration(1234567)": "1.23 ms", "duration(999999999)": "1 s", "duration(468600000000)": "7.81 min",
+		"duration(119.9e9)": "2 min", "duration(256e9)": "4.27 min", "duration(1e14)": "27.8 h", "duration(9.3e18)": "no end", "duration(NaN)": "–",
+		"count(0)": "0", "count(0.001)": "< 0.01", "count(1.234)": "1.23", "count(9999.4)": "9999", "count(999950)": "1 M", "count(12345)": "12.3 k", "count(1.9e19)": "19000000 T",
+		"bytes(1023.6)": "1 KiB", "bytes(1048570)": "1 MiB", "bytes(1500)": "1.46 KiB", "percent(1, 3)": "33.3 %", "percent(9999, 10000)": "> 99.9 %", "percent(5, 0)": "–",
+	} {
+		if got := browser.Eval[string](b, "import(new URL('assets/page.js', location.href).href).then(m => m."+call+")"); got != want {
+			t.Errorf("%s is %q, want %q", call, got, want)
+		}
+	}
 }

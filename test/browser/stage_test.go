@@ -74,6 +74,9 @@ func TestStagePerformsEveryAction(t *testing.T) {
 			playsOnValues(b)
 			restarts(b)
 			b.Fits()
+			if name == "phone" {
+				staysInView(t, b)
+			}
 			if *shots != "" {
 				b.Shot(filepath.Join(*shots, "stage-"+name+".png"))
 			}
@@ -87,10 +90,10 @@ func playsOnParts(b *browser.Tab) {
 		button := "[data-part=" + part + "]"
 		b.Click(button)
 		marked(b, "break "+part, name+" is broken.")
-		b.Wait("document.querySelector('" + button + "').getAttribute('aria-pressed') === 'true'")
+		b.WaitText(button, "Mend")
 		b.Click(button)
 		marked(b, "mend "+part, name+" is mended.")
-		b.Wait("document.querySelector('" + button + "').getAttribute('aria-pressed') === 'false'")
+		b.WaitText(button, "Break")
 	}
 	choose := func(id, value, action, result string) {
 		browser.Eval[bool](b, "(e => { e.value = '"+value+"'; e.dispatchEvent(new Event('change')); return true })(document.getElementById('"+id+"'))")
@@ -128,6 +131,25 @@ func restarts(b *browser.Tab) {
 		marked(b, "restart a "+start, result)
 	}
 	b.WaitText("#marks", "restart a cold")
+}
+
+// staysInView breaks L2 and drops a greeting with the longest name: its result is in view.
+func staysInView(t *testing.T, b *browser.Tab) {
+	long := strings.Repeat("W", 100)
+	b.Type("#name", long)
+	b.Click("#watch button")
+	b.WaitText("#said", "is watched")
+	b.Click("[data-part=l2]")
+	marked(b, "break l2", "L2 is broken.")
+	b.WaitText("#invalidate", "Invalidate "+long)
+	b.Click("#invalidate")
+	b.WaitText("#said", "not confirmed by L2")
+	b.WaitText("#marks", "not confirmed by L2")
+	b.Fits()
+	within(t, b, "a drop on a phone", "#said")
+	b.Click("[data-part=l2]")
+	b.WaitText("#said", "L2 is mended")
+	b.WaitText("#marks", "start")
 }
 
 // TestPicturesOfTheReadme plays a script and takes the pictures that README.md shows: an

@@ -129,6 +129,7 @@ type following struct{ service *Service }
 func (f following) panel() panel.Panel            { return f.service.layered.Load().cache.Panel() }
 func (f following) Info() panel.Info              { return f.panel().Info() }
 func (f following) Settings() []panel.Setting     { return f.panel().Settings() }
+func (f following) Watch()                        { f.panel().Watch() }
 func (f following) Hot() panel.Hot                { return f.panel().Hot() }
 func (f following) Events(n uint64) []panel.Event { return f.panel().Events(n) }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/strata-cache/strata/cmd/strata/hello"
-	"github.com/strata-cache/strata/cmd/strata/origin"
 )
 
 // The load: so many requests a second for names of which few are asked for often, as in a
@@ -42,8 +41,17 @@ type generator struct {
 	mu      sync.Mutex // guards below
 	latency *hdrhistogram.Histogram
 	done    int64
-	failed  map[string]int64 // by reason
+	failed  map[string]int64 // by the reason
 }
+
+// The reasons of failures that are no error of a greeting.
+const (
+	tooMany = "no worker was free: the machine is too slow for the load"
+	tooSlow = "no answer within 2 s"
+)
+
+// maxReasons is the number of reasons that are told apart in a second.
+const maxReasons = 20
 
 // job is one request.
 type job struct {
@@ -109,37 +117,48 @@ func (g *generator) work(ctx context.Context) {
 		g.mu.Lock()
 		g.done++
 		if err != nil {
-			g.failed[reasonOf(err)]++
+			g.fail(err)
 		}
 		_ = g.latency.RecordValue(int64(min(time.Since(j.begun), maxLatency) / time.Microsecond)) // within the bounds
 		g.mu.Unlock()
 	}
 }
 
-// noWorker is the reason for which a request was not sent.
-const noWorker = "no worker free"
-
-// reasonOf is why a request has failed, in words for a person.
-func reasonOf(err error) string {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("no answer within %v", patience)
+// fail counts a failure by its reason. The mutex is held.
+func (g *generator) fail(err error) {
+	why := reasonOf(err)
+	if _, known := g.failed[why]; known || len(g.failed) < maxReasons {
+		g.failed[why]++
+	} else {
+		g.failed["other errors"]++
 	}
-	for _, known := range []error{origin.ErrTooManyConnections, origin.ErrLocked, origin.ErrUnavailable} {
-		if errors.Is(err, known) {
-			return known.Error()
-		}
-	}
-	return "another error"
 }
 
-// second returns the numbers since the last call, those of failed requests by their reasons.
-func (g *generator) second() (done int64, failed map[string]int64, latency *hdrhistogram.Histogram) {
+// reasonOf is the text of an error for a mark.
+func reasonOf(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return tooSlow
+	}
+	if r := []rune(oneLine(err.Error())); len(r) > maxAction {
+		return string(r[:maxAction]) + " …"
+	}
+	return oneLine(err.Error())
+}
+
+// second returns the numbers since the last call. why is the most frequent reason of failures.
+func (g *generator) second() (done, failed int64, why string, latency *hdrhistogram.Histogram) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	done, failed, latency = g.done, g.failed, g.latency
 	if n := g.refused.Swap(0); n > 0 {
-		failed[noWorker] = n
+		g.failed[tooMany] += n
 	}
+	for reason, n := range g.failed {
+		failed += n
+		if most := g.failed[why]; n > most || n == most && reason < why {
+			why = reason
+		}
+	}
+	done, latency = g.done, g.latency
 	g.done, g.failed, g.latency = 0, map[string]int64{}, newHistogram()
-	return done, failed, latency
+	return done, failed, why, latency
 }

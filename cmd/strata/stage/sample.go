@@ -3,9 +3,6 @@ package stage
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +22,8 @@ type Sample struct {
 	// Requests were answered, Errors are those that failed or found no worker.
 	Requests int64 `json:"requests"`
 	Errors   int64 `json:"errors"`
+	// Why is the most frequent reason of those.
+	Why string `json:"why,omitempty"`
 	// Memory counts answers of L1, or of the map of the mode naive; Stale stale values of L1;
 	// L2 values of L2, also those that refreshed a stale value; Shared requests that joined a load
 	// of another.
@@ -39,15 +38,15 @@ type Sample struct {
 	P99 int64 `json:"p99"`
 }
 
-// Mark is an action in the charts, or the begin of failures that no action has caused.
+// Mark is an action in the charts, or something that has happened by itself.
 type Mark struct {
 	Number int64  `json:"number"`
 	At     int64  `json:"at"`
 	Text   string `json:"text"`
-	// Said is the result of the action, or the reason of the failures.
+	// Action counts the actions; it is 0 for another mark.
+	Action int64 `json:"action"`
+	// Said is the result.
 	Said string `json:"said"`
-	// Noticed says that the stage has noticed it by itself.
-	Noticed bool `json:"noticed,omitempty"`
 }
 
 // Seen is the watched greeting on one instance.
@@ -91,23 +90,29 @@ type history struct {
 	mu      sync.Mutex // guards below
 	samples []Sample
 	marks   []Mark
-	marked  int64
+	marked  int64 // marks so far, and actions among them
+	acted   int64
 	last    hello.Answers // of all instances, at the last sample
 	queries int64
-	good    int // samples without errors, since the last one with errors
+	quiet   int // samples without failures
 }
+
+// quietFor is the number of samples without failures after which the first failure is marked, so
+// that each trouble has one mark.
+const quietFor = 10
 
 // mark notes an action.
 func (h *history) mark(text, said string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.add(Mark{At: time.Now().UnixMilli(), Text: text, Said: said})
+	h.acted++
+	h.add(Mark{Action: h.acted, Text: text, Said: said})
 }
 
-// add adds a mark, under the next number. mu is held.
+// add adds a mark. The mutex is held.
 func (h *history) add(m Mark) {
 	h.marked++
-	m.Number = h.marked
+	m.Number, m.At = h.marked, time.Now().UnixMilli()
 	h.marks = append(h.marks, m)
 	h.marks = h.marks[max(0, len(h.marks)-keptMarks):]
 }
@@ -127,13 +132,21 @@ func (s *Stage) sampleUntil(ctx context.Context) {
 }
 
 func (s *Stage) sample() {
-	done, failed, latency := s.load.second()
+	done, failed, why, latency := s.load.second()
 	x := Sample{
-		At: time.Now().UnixMilli(), Requests: done, Errors: sum(failed),
+		At: time.Now().UnixMilli(), Requests: done, Errors: failed, Why: why,
 		P50: latency.ValueAtQuantile(50) * int64(time.Microsecond), P99: latency.ValueAtQuantile(99) * int64(time.Microsecond),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if failed > 0 {
+		if s.quiet >= quietFor {
+			s.add(Mark{Text: "failures begin", Said: fmt.Sprintf("%d in a second: %s", failed, why)})
+		}
+		s.quiet = 0
+	} else {
+		s.quiet++
+	}
 	var now hello.Answers
 	for _, service := range s.instances {
 		now.Add(service.Answers())
@@ -145,48 +158,6 @@ func (s *Stage) sample() {
 	x.Queries, s.queries = queries-s.queries, queries
 	s.samples = append(s.samples, x)
 	s.samples = s.samples[max(0, len(s.samples)-kept):]
-	s.notice(&x, failed)
-}
-
-const (
-	// calm is the number of samples without errors after which failures begin anew.
-	calm = 5
-	// starting is the time after its begin in which the stage names its empty memories as the
-	// cause of failures.
-	starting = 15 * time.Second
-	// failing is the text of a mark of failures.
-	failing = "requests fail"
-)
-
-// notice adds a mark if requests begin to fail although no part is broken, at the time of the
-// sample in which they do. mu is held.
-func (s *Stage) notice(x *Sample, failed map[string]int64) {
-	if x.Errors == 0 {
-		s.good++
-		return
-	}
-	begin := s.good >= calm || len(s.samples) <= s.good+1
-	s.good = 0
-	if !begin || s.l2.isBroken() || s.bus.isBroken() || s.origin.broken.Load() {
-		return
-	}
-	var reasons []string
-	for _, why := range slices.Sorted(maps.Keys(failed)) {
-		reasons = append(reasons, fmt.Sprintf("%d × %s", failed[why], why))
-	}
-	said := strings.Join(reasons, ", ")
-	if time.Since(s.begun) < starting {
-		said += "; the memories begin empty"
-	}
-	s.add(Mark{At: x.At, Text: failing, Said: said, Noticed: true})
-}
-
-// sum is the number of all failed requests.
-func sum(failed map[string]int64) (n int64) {
-	for _, one := range failed {
-		n += one
-	}
-	return n
 }
 
 // State returns the present state, with the samples and marks that are newer than after, in

@@ -157,10 +157,15 @@ func (s *Stage) writeSamples(ctx context.Context, w io.Writer, begun time.Time, 
 		}
 	}
 	for _, m := range state.Marks {
-		if !m.Noticed {
+		if m.Action != 0 || m.Text == "start" {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%7.1fs  * %s: %s\n", time.UnixMilli(m.At).Sub(begun).Seconds(), m.Text, m.Said); err != nil {
+		const room = 68 // behind the time, in a terminal of 80 columns
+		text := []rune(oneLine(m.Text + ": " + m.Said))
+		if len(text) > room {
+			text = append(text[:room-1], '…')
+		}
+		if _, err := fmt.Fprintf(w, "%7.1fs  * %s\n", time.UnixMilli(m.At).Sub(begun).Seconds(), string(text)); err != nil {
 			return seen, err
 		}
 	}

@@ -87,6 +87,8 @@ func New(ctx context.Context, o Options) (s *Stage, err error) {
 	if err := s.openInstances(); err != nil {
 		return s, err
 	}
+	s.quiet = quietFor // so that failures at the start have a mark
+	s.add(Mark{Text: "start", Said: "Both instances begin with an empty memory: the first requests wait for the origin."})
 	s.runs.Go(func() { s.load.run(running, s.instances) })
 	s.runs.Go(func() { s.sampleUntil(running) })
 	return s, nil

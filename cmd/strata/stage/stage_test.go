@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -97,7 +99,13 @@ func TestEveryActionHasItsEffect(t *testing.T) {
 
 	do(t, s, "break origin")
 	do(t, s, "mode none")
-	until(t, s, "failed requests", func(st State) bool { return st.Samples[len(st.Samples)-1].Errors > 0 })
+	st := until(t, s, "failed requests", func(st State) bool { return st.Samples[len(st.Samples)-1].Errors > 0 })
+	if x := st.Samples[len(st.Samples)-1]; x.Why == "" {
+		t.Errorf("failures have no reason: %+v", x)
+	}
+	if !slices.ContainsFunc(st.Marks, func(m Mark) bool { return m.Text == "failures begin" && strings.Contains(m.Said, " in a second: ") }) {
+		t.Errorf("the begin of failures is not marked: %+v", st.Marks)
+	}
 	do(t, s, "mend origin")
 	do(t, s, "mode naive")
 	until(t, s, "answers of the map", func(st State) bool {
@@ -127,12 +135,37 @@ func TestEveryActionHasItsEffect(t *testing.T) {
 	until(t, s, "a silent bus", func(st State) bool { return !st.Instances[0].Connected && !st.Instances[1].Connected })
 	do(t, s, "mend bus")
 	do(t, s, "expire")
-	st := until(t, s, "stale answers", func(st State) bool {
+	st = until(t, s, "stale answers", func(st State) bool {
 		return slices.ContainsFunc(st.Samples, func(x Sample) bool { return x.Stale > 0 })
 	})
-	acts := slices.DeleteFunc(st.Marks, func(m Mark) bool { return m.Noticed })
-	if len(acts) < 18 || acts[0].Text != "rate 150" || st.Latency != int64(time.Millisecond) {
-		t.Errorf("%d marks of actions, the first %+v, latency %d", len(acts), acts[0], st.Latency)
+	if len(st.Marks) < 18 || st.Marks[0].Text != "start" || st.Marks[0].Action != 0 || st.Marks[1].Number != 2 || st.Latency != int64(time.Millisecond) {
+		t.Errorf("%d marks, the first %+v, latency %d", len(st.Marks), st.Marks[0], st.Latency)
+	}
+}
+
+func TestFailuresAreToldByTheirMostFrequentReason(t *testing.T) {
+	g := newGenerator(1)
+	for i := range 1000 {
+		g.fail(fmt.Errorf("error %d\nof many", i))
+	}
+	g.fail(fmt.Errorf("greet: %w", context.DeadlineExceeded))
+	g.refused.Add(5000)
+	if _, failed, why, _ := g.second(); failed != 6001 || why != tooMany {
+		t.Errorf("%d failures: %s", failed, why)
+	}
+	for range 3 {
+		g.fail(fmt.Errorf("greet: %w", context.DeadlineExceeded))
+	}
+	g.fail(errors.New(strings.Repeat("x", 5000)))
+	if _, failed, why, _ := g.second(); failed != 4 || why != tooSlow {
+		t.Errorf("%d failures: %s", failed, why)
+	}
+	g.fail(errors.New(strings.Repeat("x", 5000)))
+	if _, _, why, _ := g.second(); len(why) > 2*maxAction {
+		t.Errorf("a reason has %d bytes", len(why))
+	}
+	if _, failed, why, _ := g.second(); failed != 0 || why != "" {
+		t.Errorf("%d failures in a quiet second: %s", failed, why)
 	}
 }
 
@@ -284,64 +317,5 @@ func TestPageAnswersTheTokenWithStateAndActions(t *testing.T) {
 	w := httptest.NewRecorder()
 	if p.ServeHTTP(w, outside); w.Code != http.StatusForbidden {
 		t.Errorf("a request without the token: %d", w.Code)
-	}
-}
-
-// TestFailuresThatNoActionHasCausedHaveAMark: an origin that is too slow for the patience of
-// requests, from the begin on.
-func TestFailuresThatNoActionHasCausedHaveAMark(t *testing.T) {
-	t.Setenv("PATH", "")
-	s, err := New(t.Context(), Options{Rate: 100, Latency: maxOriginLatency, Token: testToken})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	script, err := ParseScript([]byte("at 5s end"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	if err := s.Play(t.Context(), script, &out); err != nil {
-		t.Fatal(err)
-	}
-	st := s.State(t.Context(), 0)
-	if len(st.Marks) != 1 || st.Marks[0].Text != failing || !strings.Contains(st.Marks[0].Said, " × no answer within 2s") || !strings.HasSuffix(st.Marks[0].Said, "; the memories begin empty") {
-		t.Errorf("marks %+v", st.Marks)
-	}
-	first := slices.IndexFunc(st.Samples, func(x Sample) bool { return x.Errors > 0 })
-	if first < 0 || st.Samples[first].At != st.Marks[0].At {
-		t.Errorf("the mark is not at the first failures: %+v, %+v", st.Marks[0], st.Samples)
-	}
-	if strings.Count(out.String(), "s  * requests fail: ") != 1 {
-		t.Errorf("the lines do not have the mark once:\n%s", out.String())
-	}
-}
-
-// TestFailuresAreMarkedWhereTheyBegin: one mark for failures that go on, another one for those
-// after a while without, and none while a part is broken.
-func TestFailuresAreMarkedWhereTheyBegin(t *testing.T) {
-	s := &Stage{l2: &proxy{}, bus: &proxy{}, origin: &moody{}}
-	sample := func(errors int64) int {
-		x := Sample{Errors: errors}
-		s.samples = append(s.samples, x)
-		s.notice(&x, map[string]int64{noWorker: errors})
-		return len(s.marks)
-	}
-	for i, tt := range []struct {
-		errors int64
-		marks  int
-	}{
-		{0, 0}, {0, 0}, {3, 1}, {2, 1}, {0, 1}, {0, 1}, {2, 1}, {0, 1}, {0, 1}, {0, 1}, {0, 1}, {0, 1}, {1, 2}, {1, 2},
-	} {
-		if n := sample(tt.errors); n != tt.marks {
-			t.Errorf("%d marks after sample %d; want %d", n, i, tt.marks)
-		}
-	}
-	s.bus.set(true)
-	for range calm {
-		sample(0)
-	}
-	if n := sample(1); n != 2 || s.marks[0].Said != "3 × no worker free" || s.marks[1].Number != 2 {
-		t.Errorf("%+v", s.marks)
 	}
 }

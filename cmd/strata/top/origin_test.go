@@ -13,25 +13,25 @@ func TestOriginAndL2AreNamedInTheListAndInTheDetail(t *testing.T) {
 		failing, slow time.Duration
 		list, detail  string
 	}{
-		{0, 0, "ok", "well"},
+		{0, 0, "", "well"},
 		{0, 20 * time.Second, "origin slow", "slow for 20 s"},
 		{5 * time.Minute, 20 * time.Second, "origin failing", "failing for 5 min"},
 	} {
 		s := summary("users", 100, 90)
 		s.Numbers.Loads.Failing, s.Numbers.Loads.Slow = tt.failing, tt.slow
-		if got := health(&s); got != tt.list {
+		if got := strings.Join(states(&s), ", "); got != tt.list {
 			t.Errorf("the list says %q, want %q", got, tt.list)
 		}
 		m := view(t, s)
 		press(m, "enter")
 		m.Update(detailMsg{adminapi.Detail{Name: "users", Numbers: s.Numbers, Info: adminapi.Info{L2: "*redis.Tier", L2Server: "10.0.0.1:6379"}}, nil})
-		if screen := m.draw(); !strings.Contains(screen, left("origin", 16)+tt.detail) || !strings.Contains(screen, left("L2 at", 16)+"10.0.0.1:6379") {
+		if screen := m.draw(); !strings.Contains(screen, left("origin", titles)+tt.detail) || !strings.Contains(screen, left("L2 at", titles)+"10.0.0.1:6379") {
 			t.Errorf("the detail does not say %q:\n%s", tt.detail, screen)
 		}
 	}
 	s := summary("users", 100, 90)
 	s.Numbers.Remote.BreakerOpen = true
-	if got := health(&s); got != "L2 breaker" {
+	if got := strings.Join(states(&s), ", "); got != "L2 breaker is open" {
 		t.Errorf("the list says %q", got)
 	}
 }

@@ -2,8 +2,10 @@ package top
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
@@ -62,12 +64,15 @@ func (m *model) draw() string {
 }
 
 func (m *model) title() line {
-	text := "strata top  " + endpoint.Clean(m.client.base.String())
+	text := "strata top"
 	if m.seen {
 		text += "  " + clock(m.overview.Time)
 	}
-	return line{text, m.styles.title}
+	return line{text + "  " + endpoint.Clean(m.client.base.String()), m.styles.title}
 }
+
+// maxFoot is the number of lines of the foot, of which all but one are an error.
+const maxFoot = 5
 
 func (m *model) foot() []line {
 	keys := map[screen]string{
@@ -78,7 +83,8 @@ func (m *model) foot() []line {
 	}[m.screen]
 	foot := []line{{keys, m.styles.faint}}
 	if m.problem != "" {
-		foot = append([]line{{m.problem + "; trying again", m.styles.bad}}, foot...)
+		foot = append(m.text("", m.problem+"; trying again", m.styles.bad), foot...)
+		foot = foot[max(0, len(foot)-maxFoot):]
 	}
 	return foot
 }
@@ -88,7 +94,7 @@ func (m *model) body() []line {
 	case detail:
 		return m.drawDetail()
 	case asking:
-		return []line{{}, {"Key of " + m.chosen + ": " + m.typed + "_", m.styles.plain}}
+		return append([]line{{}}, m.text("", "Key of "+m.chosen+": "+m.typed+"_", m.styles.plain)...)
 	case explained:
 		return m.drawExplained()
 	}
@@ -102,24 +108,29 @@ func (m *model) drawList() (all []line) {
 	l := fit(m.width)
 	all = append(all, line{}, line{l.head(min(m.by, len(l.columns)-1), m.reverse), m.styles.faint})
 	rows := m.rows()
-	first := 0
-	if room := m.height - 5; len(rows) > room {
-		for i := range rows {
-			if rows[i].Name == m.chosen {
-				first = max(0, min(i-room/2, len(rows)-room))
+	room := m.height - 1 - len(all) - len(m.foot())
+	first, lines := 0, []int(nil) // the number of lines of each row
+	for i := range rows {
+		lines = append(lines, len(l.rows(&rows[i])))
+		if rows[i].Name == m.chosen {
+			for sum(lines[first:]) > room && first < i {
+				first++
 			}
 		}
 	}
 	for i := range rows[first:] {
 		s := &rows[first+i]
 		style := m.styles.plain
-		switch {
-		case s.Name == m.chosen:
-			style = m.styles.chosen
-		case health(s) != "ok":
+		if len(states(s)) > 0 {
 			style = m.styles.bad
 		}
-		all = append(all, line{l.row(s), style})
+		for n, text := range l.rows(s) {
+			if s.Name == m.chosen && n == 0 {
+				all = append(all, line{text, m.styles.chosen})
+				continue
+			}
+			all = append(all, line{text, style})
+		}
 	}
 	if len(rows) == 0 {
 		all = append(all, line{"The page has no caches.", m.styles.faint})
@@ -127,9 +138,38 @@ func (m *model) drawList() (all []line) {
 	return all
 }
 
-// fact is a title and a value in two columns.
-func (m *model) fact(title, format string, args ...any) line {
-	return line{left(title, 16) + fmt.Sprintf(format, args...), m.styles.plain}
+func sum(all []int) (n int) {
+	for _, x := range all {
+		n += x
+	}
+	return n
+}
+
+// titles is the width of the titles of facts.
+const titles = 14
+
+// facts is a title, and its parts in a second column, of as many lines as they need. A part is divided
+// only if it is longer than a line.
+func (m *model) facts(title string, parts ...string) (all []line) {
+	for i, text := range wrap(parts, ", ", max(1, m.width-titles)) {
+		if i > 0 {
+			title = ""
+		}
+		all = append(all, line{left(title, titles) + text, m.styles.plain})
+	}
+	return all
+}
+
+// text is a text in as many lines as it needs, behind a column.
+func (m *model) text(column, text string, style lipgloss.Style) (all []line) {
+	indent := utf8.RuneCountInString(column)
+	for i, part := range wrap(strings.Split(text, " "), " ", max(1, m.width-indent)) {
+		if i > 0 {
+			column = strings.Repeat(" ", indent)
+		}
+		all = append(all, line{column + part, style})
+	}
+	return all
 }
 
 func (m *model) drawDetail() (all []line) {
@@ -137,34 +177,16 @@ func (m *model) drawDetail() (all []line) {
 	if d.Name == "" {
 		return []line{{}, {"Waiting for the answer.", m.styles.faint}}
 	}
-	n := &d.Numbers
-	all = append(all,
-		line{}, line{titled(&d.Info, d.Name) + "  " + d.Info.Instance, m.styles.title},
-		m.fact("reads", "%s, %s from L1, %s stale, %s joined a load", number(float64(n.Reads.Total)), number(float64(n.Reads.L1)), number(float64(n.Reads.Stale)), number(float64(n.Reads.Joined))),
-		m.fact("loads", "%s ok, %s not found, %s failed, %d running, p50 %s, p99 %s", number(float64(n.Loads.OK)), number(float64(n.Loads.NotFound)),
-			number(float64(n.Loads.Errors+n.Loads.Panics)), n.Loads.Running, span(known(float64(n.Loads.P50))), span(known(float64(n.Loads.P99)))),
-		m.fact("origin", "%s", originOf(&n.Loads)),
-		m.fact("time saved", "%s", span(float64(n.Loads.Saved))),
-		m.fact("memory", "%s entries, %s%% full, %s evicted at an age of %s", number(float64(n.Memory.Entries)), percent(full(&n.Memory)), number(float64(n.Memory.Evicted)), span(known(float64(n.Memory.EvictionAgeP50)))),
-	)
-	if d.Info.L2 != "" {
-		all = append(all, m.fact("L2", "%s hits, %s misses, %s errors, p99 %s, breaker open: %t", number(float64(n.Remote.Hits)), number(float64(n.Remote.Misses)), number(float64(n.Remote.Errors)), span(known(float64(n.Remote.P99))), n.Remote.BreakerOpen))
-		if d.Info.L2Server != "" {
-			all = append(all, m.fact("L2 at", "%s", d.Info.L2Server))
-		}
-		if servers := n.Remote.ServersLeftAlone; len(servers) > 0 {
-			all = append(all, m.fact("breaker open", "%s", strings.Join(servers, " ")))
-		}
-		if servers := n.Remote.ServersWithoutStores; len(servers) > 0 {
-			all = append(all, m.fact("no stores at", "%s", strings.Join(servers, " ")))
-		}
+	all = append(all, line{}, line{tail(titled(&d.Info, d.Name), m.width), m.styles.title})
+	all = append(all, m.drawState()...)
+	all = append(all, m.drawNumbers()...)
+	since := ""
+	if d.Hot.Since > 0 {
+		since = ", since " + clock(d.Hot.Since)
 	}
-	if d.Info.Bus != "" {
-		all = append(all, m.fact("bus", "connected: %t, last message %s ago, echo p99 %s, %d drops pending", n.Bus.Connected, span(float64(n.Bus.Silence)), span(known(float64(n.Bus.EchoP99))), n.Bus.Pending))
-	}
-	all = append(all, line{}, line{"hottest keys by reads", m.styles.title})
+	all = append(all, line{}, line{"hottest keys by reads" + since, m.styles.title})
 	all = append(all, m.hot(d.Hot.ByReads)...)
-	all = append(all, line{}, line{"hottest keys by load time", m.styles.title})
+	all = append(all, line{}, line{"hottest keys by load time" + since, m.styles.title})
 	all = append(all, m.hot(d.Hot.ByLoadTime)...)
 	all = append(all, line{}, line{"last events", m.styles.title})
 	for i := len(d.Events) - 1; i >= 0; i-- {
@@ -172,18 +194,73 @@ func (m *model) drawDetail() (all []line) {
 		if e.Level != "info" {
 			style = m.styles.bad
 		}
-		all = append(all, line{clock(e.At) + "  " + left(e.Level, 6) + e.Text, style})
+		all = append(all, m.text(clock(e.At)+"  "+left(e.Level, 6), e.Text, style)...)
 	}
 	all = append(all, line{}, line{"options", m.styles.title})
 	for _, s := range d.Settings {
-		text := left(s.Name, 24) + s.Value
+		text := s.Value
 		switch {
 		case s.Tuned:
 			text += "  (tuned)"
 		case s.Default:
 			text += "  (default)"
 		}
-		all = append(all, line{text, m.styles.plain})
+		all = append(all, m.text(left(s.Name, 24), text, m.styles.plain)...)
+	}
+	return all
+}
+
+// drawState says what is not as it should be with the cache in detail, and draws the reads of ten minutes.
+func (m *model) drawState() (all []line) {
+	for i := range m.overview.Caches {
+		s := &m.overview.Caches[i]
+		if s.Name != m.chosen {
+			continue
+		}
+		if wrong := states(s); len(wrong) > 0 {
+			for _, text := range wrap(wrong, ", ", max(1, m.width)) {
+				all = append(all, line{text, m.styles.bad})
+			}
+		}
+		if bars, most := spark(s.Spark, m.width-titles); bars != "" {
+			all = append(all, line{left("10 minutes", titles) + bars, m.styles.good}, line{left("", titles) + "reads/s, at most " + number(most), m.styles.faint})
+		}
+	}
+	return all
+}
+
+// drawNumbers are the numbers of the cache in detail.
+func (m *model) drawNumbers() (all []line) {
+	d := &m.detail
+	n := &d.Numbers
+	u := func(x uint64) string { return number(float64(x)) }
+	t := func(x time.Duration) string { return span(known(float64(x))) }
+	all = append(all, m.facts("instance", d.Info.Instance)...)
+	all = append(all, m.facts("reads", u(n.Reads.Total)+" in all", u(n.Reads.L1)+" from L1", u(n.Reads.Stale)+" stale", u(n.Reads.Joined)+" joined a load")...)
+	all = append(all, m.facts("loads", u(n.Loads.OK)+" ok", u(n.Loads.NotFound)+" not found", u(n.Loads.Errors+n.Loads.Panics)+" failed", number(float64(n.Loads.Running))+" running")...)
+	all = append(all, m.facts("origin", originOf(&n.Loads))...)
+	all = append(all, m.facts("load time", "p50 at most "+t(n.Loads.P50), "p99 at most "+t(n.Loads.P99)+" in the last minutes", span(float64(n.Loads.Saved))+" saved in all")...)
+	memory := []string{counted(float64(n.Memory.Entries), "entry", "entries"), percent(full(&n.Memory)) + " % full", u(n.Memory.Evicted) + " evicted"}
+	if n.Memory.Evicted > 0 {
+		memory = append(memory, "at an age of "+t(n.Memory.EvictionAgeP50))
+	}
+	all = append(all, m.facts("memory", memory...)...)
+	if d.Info.L2 != "" {
+		breaker := "breaker is closed"
+		if n.Remote.BreakerOpen {
+			breaker = "breaker is open"
+		}
+		all = append(all, m.facts("L2", u(n.Remote.Hits)+" hits", u(n.Remote.Misses)+" misses", counted(float64(n.Remote.Errors), "error", "errors"), "p99 at most "+t(n.Remote.P99), breaker)...)
+		if d.Info.L2Server != "" {
+			all = append(all, m.facts("L2 at", d.Info.L2Server)...)
+		}
+	}
+	if d.Info.Bus != "" {
+		bus := "connected"
+		if !n.Bus.Connected {
+			bus = "silent"
+		}
+		all = append(all, m.facts("bus", bus, "last message "+span(float64(n.Bus.Silence))+" ago", "echo p99 at most "+t(n.Bus.EchoP99), counted(float64(n.Bus.Pending), "drop pending", "drops pending"))...)
 	}
 	return all
 }
@@ -199,10 +276,35 @@ func originOf(l *adminapi.Loads) string {
 	return "well"
 }
 
+// spark draws the last numbers as bars, the highest as high as a line, and returns that number.
+func spark(numbers []*float64, width int) (bars string, most float64) {
+	if numbers = numbers[max(0, len(numbers)-max(0, width)):]; len(numbers) == 0 {
+		return "", 0
+	}
+	for _, n := range numbers {
+		if n != nil {
+			most = max(most, *n)
+		}
+	}
+	heights := []rune("▁▂▃▄▅▆▇█")
+	for _, n := range numbers {
+		switch {
+		case n == nil:
+			bars += " "
+		case *n <= 0 || most <= 0:
+			bars += "_"
+		default:
+			bars += string(heights[min(len(heights)-1, int(*n/most*float64(len(heights))))])
+		}
+	}
+	return bars, most
+}
+
 // hot are up to five of the hottest keys.
 func (m *model) hot(keys []adminapi.HotKey) (all []line) {
 	for _, k := range keys[:min(len(keys), 5)] {
-		all = append(all, line{fmt.Sprintf("%s reads, %s in %s loads  %s", right(number(float64(k.Reads)), 7), right(span(float64(k.LoadTime)), 8), number(float64(k.Loads)), k.Key), m.styles.plain})
+		text := fmt.Sprintf("%s reads  %s in %s loads  ", right(number(float64(k.Reads)), 6), right(span(float64(k.LoadTime)), 8), right(number(float64(k.Loads)), 5))
+		all = append(all, line{text + head(k.Key, m.width-utf8.RuneCountInString(text)), m.styles.plain})
 	}
 	if len(keys) == 0 {
 		all = append(all, line{"none were counted yet", m.styles.faint})
@@ -212,10 +314,10 @@ func (m *model) hot(keys []adminapi.HotKey) (all []line) {
 
 func (m *model) drawExplained() (all []line) {
 	e := &m.explained
-	all = append(all, line{}, line{m.chosen + ": " + m.typed, m.styles.title})
+	all = append(all, line{}, line{head(m.chosen+": "+m.typed, m.width), m.styles.title})
 	switch {
 	case e.Error != "":
-		return append(all, line{e.Error, m.styles.bad})
+		return append(all, m.text("", e.Error, m.styles.bad)...)
 	case len(e.Instances) == 0:
 		return append(all, line{"All instances are asked.", m.styles.faint})
 	}
@@ -224,18 +326,19 @@ func (m *model) drawExplained() (all []line) {
 		if i.Here {
 			name += "  (this page's)"
 		}
-		all = append(all, line{}, line{name, m.styles.title})
+		all = append(all, line{}, line{head(name, m.width), m.styles.title})
 		if !i.Answered {
-			all = append(all, line{"has not answered within a second", m.styles.bad})
+			all = append(all, m.text("", i.Verdict, m.styles.bad)...)
 			continue
 		}
-		all = append(all, line{i.Verdict, m.styles.plain},
-			m.fact("L1", "%s%s", i.L1, freshFor(i.L1, i.L1Fresh)), m.fact("L2", "%s%s", i.L2, freshFor(i.L2, i.L2Fresh)))
+		all = append(all, m.text("", i.Verdict, m.styles.plain)...)
+		all = append(all, m.facts("L1", i.L1+freshFor(i.L1, i.L1Fresh))...)
+		all = append(all, m.facts("L2", i.L2+freshFor(i.L2, i.L2Fresh))...)
 		if len(i.Tags) > 0 {
-			all = append(all, m.fact("tags", "%s", strings.Join(i.Tags, ", ")))
+			all = append(all, m.facts("tags", i.Tags...)...)
 		}
 		if i.Failures > 0 {
-			all = append(all, m.fact("failures", "%d, tried again in %s: %s", i.Failures, span(float64(i.RetryIn)), i.Err))
+			all = append(all, m.facts("failures", number(float64(i.Failures)), "tried again in "+span(float64(i.RetryIn)), i.Err)...)
 		}
 	}
 	return all
@@ -244,6 +347,9 @@ func (m *model) drawExplained() (all []line) {
 func freshFor(state string, d time.Duration) string {
 	if state != "fresh" && state != "negative" {
 		return ""
+	}
+	if d == math.MaxInt64 {
+		return " without end"
 	}
 	return " for " + span(float64(d))
 }

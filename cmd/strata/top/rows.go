@@ -2,7 +2,6 @@ package top
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -39,13 +38,19 @@ func columns() []column {
 		{"L1 %", 6, share(func(a adminapi.Answers) float64 { return a.L1 }), percent},
 		{"L2 %", 6, share(func(a adminapi.Answers) float64 { return a.L2 }), percent},
 		{"loads/s", 8, perSecond(func(a adminapi.Answers) float64 { return a.Loaded }), number},
-		{"p99", 8, func(s *adminapi.Summary) float64 { return known(float64(s.Numbers.Loads.P99)) }, span},
+		{"fails/s", 8, func(s *adminapi.Summary) float64 {
+			if s.Latest == nil {
+				return math.NaN()
+			}
+			return s.Latest.Errors
+		}, number},
+		{"load p99", 9, func(s *adminapi.Summary) float64 { return known(float64(s.Numbers.Loads.P99)) }, span},
+		{"entries", 8, func(s *adminapi.Summary) float64 { return float64(s.Numbers.Memory.Entries) }, number},
+		{"full %", 7, func(s *adminapi.Summary) float64 { return full(&s.Numbers.Memory) }, percent},
 		{"shared", 7, func(s *adminapi.Summary) float64 {
 			l := &s.Numbers.Loads
 			return 100 * float64(l.Waiters) / float64(l.Waiters+l.OK+l.NotFound+l.NotModified+l.Errors+l.Panics)
 		}, percent},
-		{"entries", 8, func(s *adminapi.Summary) float64 { return float64(s.Numbers.Memory.Entries) }, number},
-		{"full %", 7, func(s *adminapi.Summary) float64 { return full(&s.Numbers.Memory) }, percent},
 		{"saved/s", 9, func(s *adminapi.Summary) float64 {
 			if s.Latest == nil {
 				return math.NaN()
@@ -70,20 +75,11 @@ func full(m *adminapi.Memory) float64 {
 	return share
 }
 
-// known is a duration, or NaN for none.
-func known(ns float64) float64 {
-	if ns == 0 {
-		return math.NaN()
-	}
-	return ns
-}
-
-// health is a short text about the state of the origin, L2 and the bus: "ok", or what is wrong.
-func health(s *adminapi.Summary) string {
+// states are short texts about what is not as it should be.
+func states(s *adminapi.Summary) (all []string) {
 	n := &s.Numbers
-	var all []string
 	if n.Memory.Off {
-		all = append(all, "off")
+		all = append(all, "cache is off")
 	}
 	if n.Loads.Failing > 0 {
 		all = append(all, "origin failing")
@@ -91,20 +87,26 @@ func health(s *adminapi.Summary) string {
 		all = append(all, "origin slow")
 	}
 	if n.Remote.BreakerOpen {
-		all = append(all, "L2 breaker")
-	} else if servers := n.Remote.ServersLeftAlone; len(servers) > 0 {
-		all = append(all, "L2 "+strings.Join(servers, " ")+" breaker")
+		all = append(all, "L2 breaker is open")
+	} else {
+		for _, server := range n.Remote.ServersLeftAlone {
+			all = append(all, "L2 "+server+": breaker is open")
+		}
+	}
+	if n.Remote.StoringStopped {
+		all = append(all, "L2 stores nothing")
+	} else {
+		for _, server := range n.Remote.ServersWithoutStores {
+			all = append(all, "L2 "+server+" stores nothing")
+		}
 	}
 	if s.Info.Bus != "" && !n.Bus.Connected {
-		all = append(all, "bus silent")
+		all = append(all, "bus is silent for "+span(float64(n.Bus.Silence)))
 	}
 	if n.Bus.Pending > 0 {
-		all = append(all, fmt.Sprintf("%d pending", n.Bus.Pending))
+		all = append(all, counted(float64(n.Bus.Pending), "drop is pending", "drops are pending"))
 	}
-	if len(all) == 0 {
-		return "ok"
-	}
-	return strings.Join(all, ", ")
+	return all
 }
 
 // sorted returns the caches in the order of a column; -1 is the name. Numbers are in
@@ -124,57 +126,27 @@ func sorted(all []adminapi.Summary, by int, reverse bool) []adminapi.Summary {
 	return all
 }
 
-// number is a number in three digits.
-func number(n float64) string {
-	switch a := math.Abs(n); {
-	case math.IsNaN(n) || math.IsInf(n, 0):
-		return "–"
-	case a >= 1e9:
-		return fmt.Sprintf("%.3gG", n/1e9)
-	case a >= 1e6:
-		return fmt.Sprintf("%.3gM", n/1e6)
-	case a >= 1e4:
-		return fmt.Sprintf("%.3gk", n/1e3)
-	case a >= 100:
-		return fmt.Sprintf("%.0f", n)
-	default:
-		return fmt.Sprintf("%.3g", n)
-	}
-}
-
-func percent(n float64) string {
-	switch {
-	case math.IsNaN(n) || math.IsInf(n, 0):
-		return "–"
-	case n > 99.9 && n < 100:
-		return "99.9"
-	}
-	return fmt.Sprintf("%.3g", n)
-}
-
-// span is a duration in three digits, given in nanoseconds.
-func span(ns float64) string {
-	switch a := math.Abs(ns); {
-	case math.IsNaN(ns) || math.IsInf(ns, 0):
-		return "–"
-	case a == 0:
-		return "0 s"
-	case a < 1e6:
-		return fmt.Sprintf("%.3g µs", ns/1e3)
-	case a < 1e9:
-		return fmt.Sprintf("%.3g ms", ns/1e6)
-	case a < 100e9:
-		return fmt.Sprintf("%.3g s", ns/1e9)
-	case a < 100*60e9:
-		return fmt.Sprintf("%.3g min", ns/60e9)
-	case a < 9e18:
-		return fmt.Sprintf("%.3g h", ns/3600e9)
-	}
-	return "no end"
-}
-
 // clock is a time in milliseconds since 1970 as the time of the day.
 func clock(ms int64) string { return time.UnixMilli(ms).Format("15:04:05") }
+
+// tail is a text in at most width columns; one that is longer loses its begin, for the names of
+// caches of one service have that in common.
+func tail(text string, width int) string {
+	runes := []rune(clean(text, math.MaxInt))
+	if len(runes) > width && width > 0 {
+		return "…" + string(runes[len(runes)-width+1:])
+	}
+	return clean(text, width)
+}
+
+// head is a text in at most width columns; one that is longer loses its end.
+func head(text string, width int) string {
+	runes := []rune(clean(text, math.MaxInt))
+	if len(runes) > width && width > 0 {
+		return string(runes[:width-1]) + "…"
+	}
+	return clean(text, width)
+}
 
 // clean is a text of another machine without characters that a terminal may obey, or that are
 // not one column wide, cut to a width.

@@ -19,7 +19,7 @@ type Options struct {
 	Every       time.Duration
 	// Colours permits colours.
 	Colours bool
-	// Width is the width of plain tables. 0 means 100.
+	// Width is the width of plain tables without their last column. 0 means 80.
 	Width int
 
 	In       io.Reader
@@ -56,7 +56,7 @@ func printTable(ctx context.Context, c *client, o *Options) error {
 	if err == nil {
 		width := o.Width
 		if width == 0 {
-			width = 100
+			width = 80
 		}
 		_, err = io.WriteString(o.Out, table(&overview, width, -1, false))
 	}

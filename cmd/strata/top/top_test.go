@@ -78,7 +78,7 @@ func TestTableHasARowForEachCache(t *testing.T) {
 	users := summary("users", 1000, 990)
 	users.Info.Service = "shop"
 	m := view(t, users, summary("products", 20, 5))
-	m.Update(tea.WindowSizeMsg{Width: 110, Height: 24})
+	m.Update(tea.WindowSizeMsg{Width: 120, Height: 24})
 	text := m.draw()
 	for _, want := range []string{"shop/users", "1000", "99", "products", "20", "25", "20 ms", "75", "50", "2 s", "ok", "reads/s▾"} {
 		if !strings.Contains(text, want) {

@@ -42,50 +42,49 @@ export function busy(node) {
   return Date.now() - pressed < 3000 || Boolean(s && !s.isCollapsed && node.contains(s.anchorNode));
 }
 
-// Numbers as text. Durations are nanoseconds, as Go has them.
+// Numbers as text, in three digits. Durations are nanoseconds, as Go has them. A unit is chosen for the
+// number as it is rounded: 999.6 ms are 1 s.
+const round3 = x => Math.abs(x) >= 100 ? Math.round(x) : Number(x.toPrecision(3));
+
+// inUnits is x in the first of units, [name, size, least x], for which it is not too small.
+function inUnits(units, x) {
+  for (const [name, size, from] of units) if (round3(Math.abs(x) / size) * size >= from) return round3(x / size) + name;
+  return String(round3(x));
+}
+
+const spans = [[" d", 86400e9, 172800e9], [" h", 3600e9, 7200e9], [" min", 60e9, 120e9], [" s", 1e9, 1e9], [" ms", 1e6, 1e6], [" µs", 1e3, 1e3], [" ns", 1, 0]];
+const counts = [[" T", 1e12, 1e12], [" G", 1e9, 1e9], [" M", 1e6, 1e6], [" k", 1e3, 1e4]];
+const sizes = [[" GiB", 2 ** 30, 2 ** 30], [" MiB", 2 ** 20, 2 ** 20], [" KiB", 1024, 1024], [" B", 1, 0]];
+
 export function count(n) {
   if (!Number.isFinite(n)) return "–";
   const a = Math.abs(n);
-  if (a >= 1e9) return (n / 1e9).toPrecision(3) + " G";
-  if (a >= 1e6) return (n / 1e6).toPrecision(3) + " M";
-  if (a >= 1e4) return (n / 1e3).toPrecision(3) + " k";
-  if (a >= 100 || Number.isInteger(n)) return String(Math.round(n));
-  return String(Number(n.toPrecision(2)));
+  if (a > 0 && a < 0.01) return "< 0.01";
+  if (a < 10) return String(Math.round(n * 100) / 100);
+  return a < 9999.5 ? String(round3(n)) : inUnits(counts, n);
 }
 
-export function bytes(n) {
-  if (!Number.isFinite(n)) return "–";
-  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
-    if (Math.abs(n) < 1024 || unit === "GiB") return (unit === "B" ? n : n.toPrecision(3)) + " " + unit;
-    n /= 1024;
-  }
-}
+export function bytes(n) { return Number.isFinite(n) ? inUnits(sizes, n) : "–"; }
 
 export function percent(part, whole) {
   if (!(whole > 0)) return "–";
   const p = 100 * part / whole;
-  return (p > 99.9 && p < 100 ? "> 99.9" : p < 0.1 && p > 0 ? "< 0.1" : p.toFixed(p % 1 ? 1 : 0)) + " %";
+  return (p > 99.9 && p < 100 ? "> 99.9" : p < 0.1 && p > 0 ? "< 0.1" : round3(p)) + " %";
 }
 
 export function duration(ns) {
   if (!Number.isFinite(ns)) return "–";
-  const a = Math.abs(ns), three = v => String(Number(v.toPrecision(3)));
-  if (a >= 9.2e18) return "no end";
-  if (a === 0) return "0 s";
-  if (a < 1e3) return three(ns) + " ns";
-  if (a < 1e6) return three(ns / 1e3) + " µs";
-  if (a < 1e9) return three(ns / 1e6) + " ms";
-  if (a < 60e9) return three(ns / 1e9) + " s";
-  const s = Math.round(a / 1e9), sign = ns < 0 ? "-" : "";
-  if (s < 3600) return sign + Math.floor(s / 60) + " min " + (s % 60) + " s";
-  if (s < 86400) return sign + Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min";
-  return sign + Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
+  if (Math.abs(ns) >= 9.2e18) return "no end";
+  return ns === 0 ? "0 s" : inUnits(spans, ns);
 }
 
-// span is a duration at an axis: short, and in one unit.
-export function span(ns) {
-  const a = Math.abs(ns), three = v => String(Number(v.toPrecision(3)));
-  return a === 0 ? "0" : a < 1e3 ? three(ns) + " ns" : a < 1e6 ? three(ns / 1e3) + " µs" : a < 1e9 ? three(ns / 1e6) + " ms" : a < 1e13 ? three(ns / 1e9) + " s" : three(ns / 3600e9) + " h";
+// span is a duration at an axis: short.
+export function span(ns) { return ns === 0 ? "0" : duration(ns); }
+
+// short is a text in quotation marks for a sentence; the middle of a long one is left out.
+export function short(text) {
+  const all = [...text];
+  return JSON.stringify(all.length <= 120 ? text : all.slice(0, 80).join("") + " … " + all.slice(-30).join(""));
 }
 
 export function clock(when) { return new Date(when).toLocaleTimeString([], { hour12: false }); }
@@ -175,6 +174,7 @@ export function chart(host, o) {
     for (const old of plot.querySelectorAll(".mark-label")) old.remove();
     if (!o.marks) return;
     const ctx = chartNow.ctx;
+    let last = null;
     for (const m of o.marks()) {
       const x = chartNow.valToPos(m.at, "x", true), box = chartNow.bbox;
       if (!(x >= box.left && x <= box.left + box.width)) continue;
@@ -182,10 +182,14 @@ export function chart(host, o) {
       ctx.strokeStyle = colour("--dim"); ctx.setLineDash([4, 4]); ctx.lineWidth = devicePixelRatio;
       ctx.beginPath(); ctx.moveTo(x, box.top); ctx.lineTo(x, box.top + box.height); ctx.stroke();
       ctx.restore();
-      const label = el("span", { class: "mark-label" }, m.label);
+      const label = el("span", { class: "mark-label" }, m.label), css = x / devicePixelRatio;
       plot.append(label);
-      const css = x / devicePixelRatio;
       label.style.left = Math.min(css, plot.clientWidth - label.offsetWidth) + "px";
+      if (last && last.offsetLeft + last.offsetWidth > label.offsetLeft) { // two labels in one place
+        last.textContent = /^\d/.test(m.label) && /^\d/.test(last.textContent) ? last.textContent.replace(/–.*/, "") + "–" + m.label : last.textContent.replace(m.label, "") + m.label;
+        last.style.left = Math.min(last.offsetLeft, plot.clientWidth - last.offsetWidth) + "px";
+        label.remove();
+      } else last = label;
     }
   };
   const draw = () => {
@@ -198,7 +202,7 @@ export function chart(host, o) {
       cursor: { y: false, drag: { x: false, y: false }, points: { show: !o.stacked } },
       scales: { x: { time: true, range: (_, lo, hi) => [Math.min(lo, hi - (o.least || 0)), hi] }, y: { range: (_, _lo, hi) => [0, hi > 0 ? hi * 1.05 : 1] } },
       axes: [
-        { ...axis, space: 58, size: 28, values: (_, ticks, _axis, _space, step) => ticks.map(t => step < 60 ? clock(t * 1000) : clock(t * 1000).slice(0, 5)) },
+        { ...axis, space: 74, size: 28, values: (_, ticks, _axis, _space, step) => ticks.map(t => step < 60 ? clock(t * 1000) : clock(t * 1000).slice(0, 5)) },
         { ...axis, size: 58, space: 32, values: (_, ticks) => ticks.map(o.axis || o.format) },
       ],
       series: [{}, ...order.map(k => {

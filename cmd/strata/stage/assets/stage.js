@@ -12,7 +12,7 @@ const series = [
 const charts = {};
 
 function makeCharts() {
-  const marked = () => marks.map(m => ({ at: m.at / 1000, label: String(m.number) }));
+  const marked = () => marks.map(m => ({ at: m.at / 1000, label: m.action ? String(m.action) : "!" }));
   const make = (id, title, format, lines, more) => chart(byId("chart-" + id), { title, format, axis: format === duration ? span : format, series: lines, least: 60, marks: marked, ...more });
   charts.answers = make("answers", "Answers by source, per second", count, series.map(([, label, c]) => ({ label, c })), { stacked: true });
   charts.queries = make("queries", "Queries of the origin, per second", count, [{ label: "queries", c: 3 }]);
@@ -32,6 +32,13 @@ function drawCharts() {
   charts.queries(times, [samples.map(x => x.queries)]);
   charts.latency(times, [samples.map(x => x.p50), samples.map(x => x.p99)]);
   charts.errors(times, [samples.map(x => x.errors)]);
+  drawWhy();
+}
+
+// drawWhy says why the last failed requests have failed.
+function drawWhy() {
+  const failed = samples.filter(x => x.errors > 0).pop();
+  byId("why").textContent = failed ? `Last failures at ${clock(failed.at)}: ${failed.why}` : "No request has failed in the last minutes.";
 }
 
 function drawSeen(s) {
@@ -57,7 +64,7 @@ function health(s, x) {
 }
 
 function drawMarks() {
-  fill(byId("marks"), marks.slice().reverse().map(m => el("li", { value: m.number }, el("span", { class: "dim" }, clock(m.at), " "), el("b", null, m.text), ": ", m.said)));
+  fill(byId("marks"), marks.slice().reverse().map(m => el("li", m.action ? { value: m.action } : { class: "itself" }, el("span", { class: "dim" }, clock(m.at), " "), el("b", null, m.text), ": ", m.said)));
 }
 
 function setSelect(id, value) {
@@ -79,12 +86,12 @@ function draw(s) {
   broken = s.broken;
   const names = { l2: "L2", bus: "bus", origin: "origin" };
   for (const b of byId("parts").children) {
-    b.setAttribute("aria-pressed", String(broken[b.dataset.part]));
-    b.textContent = names[b.dataset.part] + (broken[b.dataset.part] ? " is broken" : " works");
+    b.dataset.broken = String(broken[b.dataset.part]);
+    b.textContent = (broken[b.dataset.part] ? "Mend " : "Break ") + names[b.dataset.part];
   }
   setSelect("rate", String(s.rate));
   setSelect("slow", milliseconds(s.latency));
-  if (s.watched !== watched) { watched = s.watched; byId("name").value = watched; }
+  if (s.watched !== watched) { watched = s.watched; byId("name").value = watched; byId("invalidate").textContent = "Invalidate " + watched; }
   drawSeen(s);
 }
 
