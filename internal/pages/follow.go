@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/strata-cache/strata/internal/servers"
 )
 
 // patience is how long a command may try until the program of another terminal answers.
@@ -26,7 +24,7 @@ type Reader struct {
 
 	dir   string // where commands run
 	out   string // of the last command
-	apart *servers.Process
+	apart *exec.Cmd
 }
 
 // Follow does in order what the page says: it saves files, runs the commands of blocks of sh,
@@ -103,17 +101,17 @@ func (r *Reader) start(t testing.TB, text string) {
 	r.run(t, "go build -o "+program+" .", false)
 	cmd := exec.CommandContext(t.Context(), program)
 	cmd.Dir = r.dir
-	apart, err := servers.Start(cmd)
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r.apart = apart
+	r.apart = cmd
 }
 
 // stop ends the program that start has left running.
 func (r *Reader) stop() {
 	if r.apart != nil {
-		r.apart.Kill()
+		_ = r.apart.Process.Kill() // it may have ended
+		_ = r.apart.Wait()         // with the signal
 		r.apart = nil
 	}
 }
