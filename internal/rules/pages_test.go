@@ -273,6 +273,9 @@ func TestPagesNameMetricsThatExist(t *testing.T) {
 	}
 	all := readText(t, "docs/guide/metrics.md")
 	for p, text := range readPages(t) {
+		if p == "CHANGELOG.md" {
+			continue // it names metrics of the past
+		}
 		for _, err := range checkMetrics(text, all) {
 			t.Errorf("%s: %s", p, err)
 		}
