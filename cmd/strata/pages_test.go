@@ -43,7 +43,7 @@ func parser(t *testing.T) *kong.Kong {
 // flag that stands alone.
 func TestCommandsOfPagesAreParsed(t *testing.T) {
 	p := parser(t)
-	for _, good := range []string{"demo --ui", "demo --script FILE", "snapshot", "load URL --plain", "help"} {
+	for _, good := range []string{"demo --ui", "demo --script FILE", "snapshot", "load URL --plain", "help", "--help"} {
 		if err := parses(p, strings.Fields(good)); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
@@ -82,9 +82,12 @@ func TestCommandsOfPagesAreParsed(t *testing.T) {
 }
 
 // parses parses the words behind strata. The name of a command with commands of its own may
-// stand alone.
+// stand alone, and flags of strata itself, which do their work while they are parsed.
 func parses(p *kong.Kong, words []string) error {
 	node := p.Model.Node
+	if strings.HasPrefix(words[0], "--") && hasFlags(node, words) {
+		return nil
+	}
 	for _, word := range words {
 		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
 		if i < 0 {
