@@ -43,12 +43,12 @@ func parser(t *testing.T) *kong.Kong {
 // flag that stands alone.
 func TestCommandsOfPagesAreParsed(t *testing.T) {
 	p := parser(t)
-	for _, good := range []string{"demo --ui", "demo --script FILE", "snapshot", "load URL --plain", "help", "--help"} {
+	for _, good := range []string{"demo --ui", "demo --script FILE", "snapshot", "load URL --plain", "top --once", "help", "--help"} {
 		if err := parses(p, strings.Fields(good)); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
-	for _, bad := range []string{"demo --iu", "advise", "snapshot send", "load URL --rate fast"} {
+	for _, bad := range []string{"demo --iu", "advise", "snapshot send", "load URL --rate fast", "top --none", "--none"} {
 		if parses(p, strings.Fields(bad)) == nil {
 			t.Errorf("strata %s is accepted", bad)
 		}
@@ -81,22 +81,19 @@ func TestCommandsOfPagesAreParsed(t *testing.T) {
 	}
 }
 
-// parses parses the words behind strata. The name of a command with commands of its own may
-// stand alone, and flags of strata itself, which do their work while they are parsed.
+// parses parses the words behind strata. The name of a command, or of strata itself, may stand
+// alone or with flags, as in a text about a flag.
 func parses(p *kong.Kong, words []string) error {
-	node := p.Model.Node
-	if strings.HasPrefix(words[0], "--") && hasFlags(node, words) {
-		return nil
-	}
-	for _, word := range words {
-		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
+	node, rest := p.Model.Node, words
+	for len(rest) > 0 {
+		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == rest[0] })
 		if i < 0 {
-			node = nil
 			break
 		}
-		node = node.Children[i]
+		node, rest = node.Children[i], rest[1:]
 	}
-	if node != nil {
+	argument := func(word string) bool { return !strings.HasPrefix(word, "--") }
+	if !slices.ContainsFunc(rest, argument) && hasFlags(node, rest) {
 		return nil
 	}
 	_, err := p.Parse(words)
