@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,11 +13,12 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/memory"
+	"github.com/strata-cache/strata/snapshot"
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// TestCallsOfOtherLibrariesHaveTheirCounterparts runs the code of the page
-// docs/guide/coming-from.md.
+// TestCallsOfOtherLibrariesHaveTheirCounterparts runs, with the two tests below, the code of
+// the pages docs/guide/coming-from.md and docs/guide/coming-from-memory.md.
 func TestCallsOfOtherLibrariesHaveTheirCounterparts(t *testing.T) {
 	synctest.Test(t, callsOfOtherLibraries)
 }
@@ -100,6 +102,10 @@ func callsOfOtherLibraries(t *testing.T) {
 	if errors.As(err, &partial) || err != nil || len(names) != 2 {
 		t.Errorf("GetMany: %v, %v", names, err)
 	}
+	_, err = c.GetOrLoad(ctx, id, nil)
+	must(err)
+	_, err = c.GetMany(ctx, ids, nil)
+	must(err)
 	must(c.Set(ctx, id, "Ann"))
 	must(c.Set(ctx, id, "Ann", strata.WithTTL(time.Hour)))
 	if _, ok := c.Get(ctx, id); !ok {
@@ -125,7 +131,110 @@ func callsOfOtherLibraries(t *testing.T) {
 	if c.Stats().Reads == 0 {
 		t.Error("no reads")
 	}
-	engine, err := memory.New(memory.Options[int64, string]{MaxEntries: 10_000, TTL: time.Minute})
-	must(err)
-	engine.Close()
+}
+
+// TestOptionsOfOtherLibrariesHaveTheirCounterparts makes caches with options that the calls
+// above do not have.
+func TestOptionsOfOtherLibrariesHaveTheirCounterparts(t *testing.T) {
+	ctx, id := t.Context(), int64(7)
+	load := func(context.Context, int64) (string, error) { return "Ann", nil }
+	weigh := func(_ int64, name string) int64 { return int64(len(name)) + 1 }
+	// Each sets options that exclude those of another one.
+	for _, set := range []func(o *strata.Options[int64, string]){
+		func(o *strata.Options[int64, string]) {
+			o.Name = "names"
+			o.TTL = strata.NoExpiry
+			o.Memory.MaxWeight = 1 << 20
+			o.Memory.Weigh = weigh
+			o.Loader = load
+			o.Stale.OnError = -1
+		},
+		func(o *strata.Options[int64, string]) {
+			o.RefreshEvery = 10 * time.Second
+			o.Limits.Lease = 5 * time.Second
+			o.Memory.Policy = memory.LRU
+			o.Memory.DetectMutation = true
+			o.Loader = load
+			o.Stale.WhileRevalidate = time.Minute
+		},
+		func(o *strata.Options[int64, string]) {
+			o.Loader = load
+			o.Stale.WhileRevalidate = -1
+		},
+	} {
+		o := strata.Options[int64, string]{Name: "names", TTL: time.Minute}
+		set(&o)
+		c, err := strata.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, err := c.GetOrLoad(ctx, id, nil); name != "Ann" || err != nil {
+			t.Errorf("GetOrLoad: %q, %v", name, err)
+		}
+		if name, err := c.GetOrLoad(ctx, id, load, strata.WithTTL(time.Hour)); name != "Ann" || err != nil {
+			t.Errorf("WithTTL: %q, %v", name, err)
+		}
+		if name, err := c.GetOrLoad(ctx, id, load, strata.SkipRead()); name != "Ann" || err != nil {
+			t.Errorf("SkipRead: %q, %v", name, err)
+		}
+		if err := c.SetMany(ctx, map[int64]string{id: "Ann"}); err != nil || c.Len() != 1 || c.Touch(id) != 1 {
+			t.Errorf("SetMany: %v, %d entries", err, c.Len())
+		}
+		file := filepath.Join(t.TempDir(), "names.snapshot")
+		if _, err := snapshot.Save(ctx, file, snapshot.Options{}, c); err != nil {
+			t.Error(err)
+		}
+		if _, err := snapshot.Load(ctx, file, snapshot.Options{}, c); err != nil {
+			t.Error(err)
+		}
+		snapshot.Handler(snapshot.HandlerOptions{}, c)
+		if err := c.Set(ctx, id, "Ann", strata.WithTTL(strata.NoExpiry)); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(c.SetNotFound(ctx, id), c.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestCachesInMemoryHaveTheirCounterparts runs the calls of package memory.
+func TestCachesInMemoryHaveTheirCounterparts(t *testing.T) {
+	m, err := memory.New(memory.Options[int64, string]{MaxEntries: 10_000, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	id := int64(7)
+	m.Set(id, "Ann")
+	if got, stored := m.SetIfAbsent(id, "Bob"); got != "Ann" || stored {
+		t.Errorf("SetIfAbsent: %q, %v", got, stored)
+	}
+	if m.Delete(id); m.Len() != 0 {
+		t.Errorf("%d entries after Delete", m.Len())
+	}
+	m.SetIfAbsent(id, "Ann")
+	got, ok := m.Get(id)
+	if peeked, also := m.Peek(id); got != "Ann" || peeked != got || !ok || !also {
+		t.Errorf("Get: %q, %v; Peek: %q, %v", got, ok, peeked, also)
+	}
+	n := 0
+	m.All()(func(int64, string) bool { n++; return true })
+	m.Hottest(10)(func(int64, string) bool { n++; return true })
+	if err := m.Resize(20_000, 0); err != nil || n != 2 {
+		t.Errorf("Resize: %v; %d iterations over one entry", err, n)
+	}
+	if m.Clear(); m.Len() != 0 {
+		t.Errorf("%d entries after Clear", m.Len())
+	}
+	evicted := 0
+	small, err := memory.New(memory.Options[int64, string]{MaxEntries: 1, OnEvict: func(int64, string, memory.Reason) { evicted++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close()
+	small.Set(1, "Ann")
+	small.Set(2, "Bob")
+	if evicted != 1 {
+		t.Errorf("OnEvict was called %d times", evicted)
+	}
 }

@@ -68,6 +68,9 @@
 //   - [Hooks]: functions that are called for hits, misses, loads, evictions and errors
 //   - [Tracer]: is told of loads, misses and invalidations as spans of traces
 //   - Options.Logger: changes of health, with their causes
+//   - module github.com/strata-cache/strata/prometheus: metrics for Prometheus
+//   - module github.com/strata-cache/strata/otel: traces and metrics for OpenTelemetry
+//   - package admin: a page of the caches; README.md leads to all pages of the guide
 //
 // Handle errors:
 //   - [RemoteError]: L2 did not confirm a write; it is tried again

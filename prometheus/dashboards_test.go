@@ -163,7 +163,7 @@ func TestGuideExplainsEveryMetric(t *testing.T) {
 	reg := registry(t, source)
 	reg.MustRegister(strataprom.NewPoolCollector("redis", func() redis.Stats { return redis.Stats{} }))
 	all := gather(t, reg)
-	page, err := os.ReadFile("../docs/guide/watch.md")
+	page, err := os.ReadFile("../docs/guide/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

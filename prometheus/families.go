@@ -64,7 +64,7 @@ func serversOf(name, help string, names func(*reading) []string) family {
 	}
 }
 
-// families returns all metrics of a cache, in the order in which docs/guide/watch.md explains
+// families returns all metrics of a cache, in the order in which docs/guide/metrics.md explains
 // them.
 func families() (all []family) {
 	for _, part := range [][]family{reads(), loads(), staleness(), remoteFamilies(), agreement(), memory(), mishaps()} {

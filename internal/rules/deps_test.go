@@ -41,12 +41,12 @@ var levels = map[string]int{ // read-only
 	// 4: what is built around a cache.
 	"snapshot": 2, "admin": 4, "stratahttp": 4, "stratatest": 4, "otel": 4, "prometheus": 4,
 	// 5: programs, most of them in modules of their own.
-	"examples/service": 5, "examples/files": 5, "cmd/strata": 5, "contrib/goredis": 5, "contrib/zstd": 5, "bench": 5, "test": 5,
+	"examples/caches": 5, "examples/files": 5, "examples/service": 5, "cmd/strata": 5, "contrib/goredis": 5, "contrib/zstd": 5, "bench": 5, "test": 5,
 }
 
 // testOnly are packages that exist for tests, and for commands that simulate.
 var testOnly = []string{ // read-only
-	"internal/netsim", "internal/fakeredis", "internal/fakememcached", "internal/history", "internal/servers", "internal/servers/newer", "internal/servers/scraper", "internal/rules", "internal/coherence", "internal/testkit", "internal/itemtier/model", "internal/itemtier/storetest",
+	"internal/netsim", "internal/fakeredis", "internal/fakememcached", "internal/history", "internal/servers", "internal/servers/newer", "internal/servers/scraper", "internal/pages", "internal/rules", "internal/coherence", "internal/testkit", "internal/itemtier/model", "internal/itemtier/storetest",
 }
 
 // forbidden are imports that a package must not bring into a program, directly

@@ -2,7 +2,6 @@ package rules_test
 
 import (
 	"go/ast"
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -16,7 +15,6 @@ type guide struct {
 	members  map[string]map[string]string // types of the root package, with the types of their fields
 	names    map[string]bool              // names of the root package
 	examples map[string]string            // examples, with the text of their files
-	exists   func(file string) bool
 }
 
 func TestGuideNamesExistingThings(t *testing.T) {
@@ -24,7 +22,6 @@ func TestGuideNamesExistingThings(t *testing.T) {
 		members:  map[string]map[string]string{"Options": {"TTL": "", "Limits": "Limits"}, "Limits": {"Lease": ""}},
 		names:    map[string]bool{"Options": true, "New": true},
 		examples: map[string]string{"ExampleNew": "func ExampleNew() {\n\tc := strata.New(1)\n\tc.Close()\n\tc.Len()\n}"},
-		exists:   func(file string) bool { return file == "a_test.go" },
 	}
 	const good = "# Top\n`Options.TTL.Seconds`, `Options.Limits.Lease`, strata.New, `user.TTL`\n```go\nc := strata.New(1)\n\n\tc.Close()\n```\nRuns as `ExampleNew` in [a](../../a_test.go), [top](#top)."
 	check := func(page string) []string {
@@ -35,7 +32,7 @@ func TestGuideNamesExistingThings(t *testing.T) {
 		t.Errorf("the rule objects to a good page: %v", errs)
 	}
 	for _, bad := range []string{
-		"`Options.Gone`", "`Options.Limits.Gone`", "strata.Gone", "`ExampleGone`", "[a](../../b_test.go)", "[a](b.md#part)",
+		"`Options.Gone`", "`Options.Limits.Gone`", "strata.Gone", "`ExampleGone`",
 		strings.Replace(good, "c.Close()", "c.Open()", 1),
 		strings.Replace(good, "c.Close()", "c.Len()", 1),
 		strings.Replace(good, "ExampleNew", "no example", 1),
@@ -49,24 +46,16 @@ func TestGuideNamesExistingThings(t *testing.T) {
 	}
 }
 
-// readGuide reads the guide, the README, and the tree.
+// readGuide reads all documents and the tree.
 func readGuide(t *testing.T) *guide {
-	g := &guide{pages: map[string]string{"README.md": readText(t, "README.md")}, members: map[string]map[string]string{}, names: map[string]bool{}, examples: map[string]string{}}
-	files, err := os.ReadDir("docs/guide")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		p := path.Join("docs/guide", f.Name())
-		g.pages[p] = readText(t, p)
-	}
-	g.exists = func(file string) bool { _, err := os.Stat(file); return err == nil }
+	g := &guide{pages: readPages(t), members: map[string]map[string]string{}, names: map[string]bool{}, examples: map[string]string{}}
 	for _, s := range readTree(t) {
 		for _, d := range s.file.Decls {
 			f, isFunc := d.(*ast.FuncDecl)
 			switch {
 			case s.test() && isFunc && strings.HasPrefix(f.Name.Name, "Example"):
-				g.examples[f.Name.Name] = readText(t, s.path)
+				g.examples[f.Name.Name] += readText(t, s.path)
+				g.addProgram(t, f.Name.Name, s.dir())
 			case !s.test() && s.dir() == ".":
 				g.add(d)
 			}
@@ -97,6 +86,16 @@ func (g *guide) add(d ast.Decl) {
 				g.addFields(g.of(spec.Name.Name), st)
 			}
 		}
+	}
+}
+
+// addProgram adds the files of the program that an example below examples runs.
+func (g *guide) addProgram(t *testing.T, example, dir string) {
+	if !strings.HasPrefix(dir, "examples/") {
+		return
+	}
+	for _, file := range filesBelow(t, dir, ".go") {
+		g.examples[example] += readText(t, file)
 	}
 }
 
@@ -140,17 +139,9 @@ func (g *guide) check() (errs []string) {
 }
 
 func (g *guide) checkPage(p, text string) (errs []string) {
-	for _, m := range regexp.MustCompile(`\bstrata\.([A-Z]\w*)`).FindAllStringSubmatch(text, -1) {
-		if !g.names[m[1]] {
-			errs = append(errs, "there is no "+m[0])
-		}
+	if p == "README.md" || path.Dir(p) == "docs/guide" {
+		errs = append(errs, g.checkNames(text)...)
 	}
-	for _, m := range regexp.MustCompile("`([A-Z]\\w*(?:\\.\\w+)+)").FindAllStringSubmatch(text, -1) {
-		if g.lacks(m[1]) {
-			errs = append(errs, "there is no "+m[1])
-		}
-	}
-	errs = append(errs, checkLinks(p, text, g.exists)...)
 	var sources []string
 	for _, name := range regexp.MustCompile(`\bExample\w*`).FindAllString(text, -1) {
 		if source, ok := g.examples[name]; ok {
@@ -162,6 +153,21 @@ func (g *guide) checkPage(p, text string) (errs []string) {
 	for _, code := range goBlocks(text) {
 		if !isProgram(code) && !slices.ContainsFunc(sources, func(s string) bool { return strings.Contains(s, plain(code)) }) {
 			errs = append(errs, "no example that the page names has the code\n"+code)
+		}
+	}
+	return errs
+}
+
+// checkNames looks for the names of the root package in a text.
+func (g *guide) checkNames(text string) (errs []string) {
+	for _, m := range regexp.MustCompile(`\bstrata\.([A-Z]\w*)`).FindAllStringSubmatch(text, -1) {
+		if !g.names[m[1]] {
+			errs = append(errs, "there is no "+m[0])
+		}
+	}
+	for _, m := range regexp.MustCompile("`([A-Z]\\w*(?:\\.\\w+)+)").FindAllStringSubmatch(text, -1) {
+		if g.lacks(m[1]) {
+			errs = append(errs, "there is no "+m[1])
 		}
 	}
 	return errs

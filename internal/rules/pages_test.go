@@ -6,13 +6,15 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/strata-cache/strata/internal/pages"
 )
 
 // Lines of documents, in a thousand, that may hold a word which stands for a
@@ -21,13 +23,22 @@ const maxRiddlesOfDocuments = 15
 
 // The indexes. Each names all pages of the guide by their titles, and the
 // first one all files in docs.
-var indexes = []string{"docs/README.md", "docs/guide/README.md", "README.md"} // read-only
+var indexes = []string{"docs/README.md", "docs/guide/README.md"} // read-only
+
+// Limits of pages that are read from begin to end. Words are those of wc -w. A long line is
+// no way to have fewer of them: rows of tables are longer, since a row is a line.
+const (
+	maxReadmeLines  = 150
+	maxPageWords    = 1200
+	maxLineOfReadme = 140
+	maxRowOfReadme  = 160
+)
 
 func TestPagesAreListedByTheirTitles(t *testing.T) {
 	small := map[string]string{
-		"README.md": "[Why?](docs/guide/a.md)", "docs/guide/README.md": "[Why?](a.md)",
-		"docs/README.md":  "[Guide](guide/README.md) [Why?](guide/a.md) [b](b.md)",
-		"docs/guide/a.md": "# Why?\n", "docs/b.md": "# B\n",
+		"docs/guide/README.md": "[Why?](a.md)",
+		"docs/README.md":       "[Guide](guide/README.md) [Why?](guide/a.md) [b](b.md)",
+		"docs/guide/a.md":      "# Why?\n", "docs/b.md": "# B\n",
 	}
 	if errs := checkIndexes(small, slices.Collect(maps.Keys(small))); len(errs) > 0 {
 		t.Errorf("the rule objects to good indexes: %v", errs)
@@ -68,18 +79,75 @@ func checkIndexes(pages map[string]string, files []string) (errs []string) {
 	return errs
 }
 
+func TestReadmeAndPagesOfTheGuideAreShort(t *testing.T) {
+	words := strings.Repeat("word ", 20) + "\n"
+	for text, wrong := range map[string]int{
+		"# Short\n| " + strings.Repeat("a", maxLineOfReadme) + " |\n": 0,
+		strings.Repeat("\n", maxReadmeLines+1):                        1,
+		strings.Repeat(words, maxPageWords/20+1):                      1,
+		strings.Repeat("a", maxLineOfReadme+1) + "\n":                 1,
+		"| " + strings.Repeat("a", maxRowOfReadme) + " |\n":           1,
+	} {
+		if errs := checkLength("README.md", text); len(errs) != wrong {
+			t.Errorf("the rule says %q of %.40q", errs, text)
+		}
+	}
+	long := strings.Repeat(words, maxPageWords/20+1)
+	if errs := checkLength("docs/guide/a.md", long); len(errs) != 1 {
+		t.Errorf("the rule says %q of a long page", errs)
+	}
+	if errs := checkLength("docs/decisions.md", long); len(errs) != 0 {
+		t.Errorf("the rule says %q of a reference", errs)
+	}
+	for p, text := range readPages(t) {
+		for _, err := range checkLength(p, text) {
+			t.Errorf("%s: %s", p, err)
+		}
+	}
+}
+
+// checkLength counts the words, and for the README the lines and their lengths.
+func checkLength(p, text string) (errs []string) {
+	if p != "README.md" && path.Dir(p) != "docs/guide" {
+		return nil
+	}
+	if n := len(strings.Fields(text)); n > maxPageWords {
+		errs = append(errs, fmt.Sprintf("%d words, at most %d: make two pages of it", n, maxPageWords))
+	}
+	if p != "README.md" {
+		return errs
+	}
+	if n := strings.Count(text, "\n"); n > maxReadmeLines {
+		errs = append(errs, fmt.Sprintf("%d lines, at most %d", n, maxReadmeLines))
+	}
+	for line := range strings.Lines(text) {
+		most := maxLineOfReadme
+		if strings.HasPrefix(line, "|") {
+			most = maxRowOfReadme
+		}
+		if !regexp.MustCompile(`^(!?\[)+`).MatchString(line) && utf8.RuneCountInString(strings.TrimSpace(line)) > most {
+			errs = append(errs, fmt.Sprintf("a line of more than %d characters: %.50s…", most, line))
+		}
+	}
+	return errs
+}
+
 func TestLinksOfPagesLead(t *testing.T) {
-	exists := func(file string) bool { return file == "docs/a.md" }
-	const good = "`docs/a.md`\n# Some *Title*, or `two`\n[a](../docs/a.md), [b](https://example.org), [c](#some-title-or-two)\n```\n[x](nowhere)\n```\n"
-	if errs := checkLinks("docs/b.md", good, exists); len(errs) > 0 {
+	small := map[string]string{"docs/a.md": "# Part\n## Part\n", "docs/a.png": ""}
+	read := func(file string) (string, bool) { text, ok := small[file]; return text, ok }
+	const good = "`docs/a.md`\n# Some *Title*, or `two`\n[a](../docs/a.md), [b](https://example.org), [c](#some-title-or-two)\n```\n[x](nowhere)\n```\n" +
+		"[d](a.md#part), [e](a.md#part-1), <img src=\"a.png\" alt=\"\">, [f][g]\n\n[g]: a.md#part\n"
+	if errs := checkLinks("docs/b.md", good, read); len(errs) > 0 {
 		t.Errorf("the rule objects to good links: %v", errs)
 	}
-	for _, bad := range []string{"[a](docs/a.md)", "[a](#none)", "![a](a.svg)", "see `internal/gone`", "in `gone.go`"} {
-		if len(checkLinks("docs/b.md", bad, exists)) == 0 {
+	for _, bad := range []string{
+		"[a](docs/a.md)", "[a](#none)", "![a](a.svg)", "see `internal/gone`", "in `gone.go`", "[a](a.md#none)", "[a](a.md#part-2)",
+		"<img src=\"b.png\">", "<a href='b.md'>b</a>", "[f][h]", "[f][g]\n\n[g]: b.md\n", "[a](https://" + modulePath + "/blob/main/docs/b.md)",
+	} {
+		if len(checkLinks("docs/b.md", bad, read)) == 0 {
 			t.Errorf("the rule accepts %q", bad)
 		}
 	}
-	onDisk := func(p string) bool { _, err := os.Stat(p); return err == nil }
 	for p, text := range readPages(t) {
 		for _, err := range checkLinks(p, text, onDisk) {
 			t.Errorf("%s: %s", p, err)
@@ -87,35 +155,141 @@ func TestLinksOfPagesLead(t *testing.T) {
 	}
 }
 
-// checkLinks follows the links of page p to files, and to headings of p, and
-// looks for the files and folders that it names in backquotes.
-func checkLinks(p, text string, exists func(string) bool) (errs []string) {
+// onDisk reads a file. A folder has no text.
+func onDisk(p string) (text string, ok bool) {
+	if _, err := os.Stat(p); err != nil {
+		return "", false
+	}
+	b, _ := os.ReadFile(p)
+	return string(b), true
+}
+
+// checkLinks follows the links of page p to files and to headings, and looks for the files
+// and folders that it names in backquotes.
+func checkLinks(p, text string, read func(string) (string, bool)) (errs []string) {
 	text = withoutCode(text)
-	for _, m := range regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
-		file := path.Join(path.Dir(p), m[1])
-		switch {
-		case strings.Contains(m[1], "://"):
-		case m[1] == "" && !slices.Contains(anchors(text), m[2]):
-			errs = append(errs, "there is no heading "+m[2])
-		case m[1] != "" && !exists(file):
-			errs = append(errs, "there is no "+file)
+	for _, to := range linksOf(text) {
+		to = strings.TrimPrefix(to, "https://"+modulePath+"/blob/main/") // as from alerts, which other rules check
+		to, anchor, _ := strings.Cut(to, "#")
+		file, target := path.Join(path.Dir(p), to), text
+		if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+			continue
+		}
+		if to != "" {
+			var ok bool
+			if target, ok = read(file); !ok {
+				errs = append(errs, "there is no "+file)
+				continue
+			}
+		}
+		if anchor != "" && strings.HasSuffix(file, ".md") || to == "" {
+			if !slices.Contains(anchors(target), "#"+anchor) {
+				errs = append(errs, fmt.Sprintf("there is no heading #%s in %s", anchor, file))
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile(`\]\[([^]]+)\]`).FindAllStringSubmatch(withoutSpans(text), -1) {
+		if !strings.Contains(text, "\n["+m[1]+"]: ") {
+			errs = append(errs, "there is no line ["+m[1]+"]:")
 		}
 	}
 	for _, m := range regexp.MustCompile("`((?:internal|testdata|docs|scripts)/[\\w./-]+|[\\w/]+\\.go)`").FindAllStringSubmatch(text, -1) {
-		if !exists(m[1]) {
+		if _, ok := read(m[1]); !ok && path.Base(m[1]) != "main.go" && path.Base(m[1]) != "main_test.go" {
 			errs = append(errs, "there is no "+m[1])
 		}
 	}
 	return errs
 }
 
-// anchors returns the addresses of the headings of a page.
-func anchors(text string) (all []string) {
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
-		slug := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
-		all = append(all, "#"+strings.ReplaceAll(slug, " ", "-"))
+// linksOf returns the targets of the links and pictures of a page.
+func linksOf(text string) (all []string) {
+	for _, m := range regexp.MustCompile(`\]\(([^)\s]*)\)|(?m:^\[[^]]+\]: (\S+))|(?:src|href)=["']([^"']*)["']`).FindAllStringSubmatch(withoutSpans(text), -1) {
+		all = append(all, m[1]+m[2]+m[3])
 	}
 	return all
+}
+
+// withoutSpans returns a text without the code in backquotes, which is no link.
+func withoutSpans(text string) string {
+	return regexp.MustCompile("`[^`\n]*`").ReplaceAllString(text, "``")
+}
+
+// anchors returns the addresses of the headings of a page. The second of two equal ones
+// has a number.
+func anchors(text string) (all []string) {
+	times := map[string]int{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(withoutCode(text), -1) {
+		slug := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		slug = "#" + strings.ReplaceAll(slug, " ", "-")
+		if n := times[slug]; n > 0 {
+			all = append(all, fmt.Sprintf("%s-%d", slug, n))
+		} else {
+			all = append(all, slug)
+		}
+		times[slug]++
+	}
+	return all
+}
+
+func TestFilesNamePagesThatExist(t *testing.T) {
+	small := map[string]string{"docs/a.md": "# Part\n"}
+	read := func(file string) (string, bool) { text, ok := small[file]; return text, ok }
+	if errs := checkMentions("// See docs/a.md#part.", read); len(errs) > 0 {
+		t.Errorf("the rule objects to a page that exists: %v", errs)
+	}
+	for _, bad := range []string{"// See docs/b.md.", "# blob/main/docs/a.md#none"} {
+		if len(checkMentions(bad, read)) == 0 {
+			t.Errorf("the rule accepts %q", bad)
+		}
+	}
+	files := []string{"Makefile", ".ci/run"}
+	for _, ext := range []string{".go", ".yml", ".yaml", ".json", ".stage", ".html", ".js"} {
+		files = append(files, filesBelow(t, ".", ext)...)
+	}
+	for _, p := range files {
+		if strings.HasPrefix(p, "internal/rules/") || strings.HasPrefix(p, "internal/pages/") || strings.HasPrefix(p, "test/release/") {
+			continue // their small trees have other pages
+		}
+		for _, err := range checkMentions(readText(t, p), onDisk) {
+			t.Errorf("%s: %s", p, err)
+		}
+	}
+}
+
+// checkMentions looks for the pages that other files name.
+func checkMentions(text string, read func(string) (string, bool)) (errs []string) {
+	for _, m := range regexp.MustCompile(`\b(docs/[\w/-]+\.md)(#[\w-]+)?`).FindAllStringSubmatch(text, -1) {
+		if page, ok := read(m[1]); !ok || m[2] != "" && !slices.Contains(anchors(page), m[2]) {
+			errs = append(errs, "there is no "+m[0])
+		}
+	}
+	return errs
+}
+
+func TestPagesNameMetricsThatExist(t *testing.T) {
+	const small = "| `strata_reads_total` | tier | reads |\n"
+	if errs := checkMetrics("`strata_reads_total`, `strata_reads` ", small); len(errs) != 1 {
+		t.Errorf("the rule says %q", errs)
+	}
+	all := readText(t, "docs/guide/metrics.md")
+	for p, text := range readPages(t) {
+		if p == "CHANGELOG.md" {
+			continue // it names metrics of the past
+		}
+		for _, err := range checkMetrics(text, all) {
+			t.Errorf("%s: %s", p, err)
+		}
+	}
+}
+
+// checkMetrics wants each metric that a page names in the table of all.
+func checkMetrics(text, all string) (errs []string) {
+	for _, m := range regexp.MustCompile("`(strata_\\w+)`").FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(all, "`"+m[1]+"`") {
+			errs = append(errs, "there is no metric "+m[1])
+		}
+	}
+	return errs
 }
 
 // withoutCode returns the text of a page without its blocks of code.
@@ -123,35 +297,28 @@ func withoutCode(text string) string {
 	return regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(text, "")
 }
 
-func TestProgramOfTheReadmeRunsAndPrintsThat(t *testing.T) {
-	program, output := readmeProgram(t, readText(t, "README.md"))
-	if got := runProgram(t, program); got != output {
-		t.Errorf("README.md: the program prints\n%s\nand the README says\n%s", got, output)
+// TestReadmeWorksInAnEmptyDirectory does what a reader of the README does. Nothing is
+// downloaded: the root module depends on no other.
+func TestReadmeWorksInAnEmptyDirectory(t *testing.T) {
+	text := readText(t, "README.md")
+	if len(pages.Programs(text)) != 1 || !strings.Contains(text, "It prints:\n\n```\n") {
+		t.Fatal("README.md: a program with its output behind it is wanted")
 	}
-}
-
-// readmeProgram returns the program of the README, and the block behind it with
-// its output.
-func readmeProgram(t *testing.T, text string) (program, output string) {
-	t.Helper()
-	m := regexp.MustCompile("(?s)```go\n(package main\n.*?)```\n\nIt prints:\n\n```\n(.*?)```").FindStringSubmatch(text)
-	if m == nil {
-		t.Fatal("README.md: no program with its output behind it")
-	}
-	return m[1], m[2]
-}
-
-func runProgram(t *testing.T, text string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	root, err := os.Getwd()
+	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("go", "run", file).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	start, _, _ := strings.Cut(text, "\n## With Redis\n")
+	reader := pages.Reader{Tree: root, Env: []string{"GOPROXY=off", "GOWORK=off"}}
+	reader.Follow(t, start)
+}
+
+// TestReadmeNamesTheTestsOfCI wants the README to name the command with which .ci/run tests.
+func TestReadmeNamesTheTestsOfCI(t *testing.T) {
+	m := regexp.MustCompile(`(?m)^make .*test.*$`).FindString(readText(t, ".ci/run"))
+	if m == "" || !strings.Contains(readText(t, "README.md"), "\n"+m+" ") {
+		t.Errorf("README.md does not name %q, which .ci/run runs", m)
 	}
-	return strings.ReplaceAll(string(out), "\r\n", "\n")
 }
 
 func TestListOfTheAPIByTaskIsWhole(t *testing.T) {

@@ -152,14 +152,14 @@ func staysInView(t *testing.T, b *browser.Tab) {
 	b.WaitText("#marks", "start")
 }
 
-// TestPicturesOfTheReadme plays a script and takes the pictures that README.md shows: an
+// TestPicturesOfTheGuide plays a script and takes the pictures that docs/guide/stage.md shows: an
 // outage of L2, the bus and the origin, and the restarts of an instance. It needs the flag -shots.
-func TestPicturesOfTheReadme(t *testing.T) {
+func TestPicturesOfTheGuide(t *testing.T) {
 	if *shots == "" {
 		t.Skip("takes a minute and a half, and is of use with the flag -shots only")
 	}
 	chromium := browser.Start(t)
-	script, err := filepath.Abs("testdata/readme.stage")
+	script, err := filepath.Abs("testdata/guide.stage")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -108,6 +109,22 @@ func TestModulesAreFetchedAndBuiltByStrangers(t *testing.T) {
 				stranger(t, p[1], m)
 			}
 		})
+	}
+	guide, err := filepath.Glob(filepath.Join(dir, "docs/guide/*.md"))
+	if err != nil || len(guide) == 0 {
+		t.Fatalf("%d pages: %v", len(guide), err)
+	}
+	for _, page := range guide {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range program.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(p[1], `"testing"`) {
+				continue // beside a program
+			}
+			t.Run(fmt.Sprint(filepath.Base(page), " ", i), func(t *testing.T) { stranger(t, p[1], modules...) })
+		}
 	}
 	t.Run("together", func(t *testing.T) { stranger(t, imports(t, dir, modules...), modules...) })
 	if programs == 0 {
