@@ -97,7 +97,7 @@ func writeReport(w io.Writer, o load.Options, r *load.Result) error {
 		{"received", bytes(r.Bytes)},
 	}
 	if bad := r.Failed() + r.Refused(); bad > 0 {
-		f = append(f, [2]string{"errors", errorShare(bad, r.Done) + ": " + describeErrors(r)})
+		f = append(f, [2]string{"errors", plural(bad, "request", "requests") + ": " + errorShare(bad, r.Done)})
 	}
 	if r.Changes > 0 {
 		f = append(f, [2]string{"changed", describeChanges(r)})

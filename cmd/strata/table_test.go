@@ -125,6 +125,7 @@ const reportText = `target    http://***@127.0.0.1:8008/{i}?***
 load      100 requests/s for 10 s, 10 URLs, up to 50 at once
 done      1,000 requests in 10.0 s (interrupted): 100 requests/s
 received  1.23 MB
+errors    103 requests: 10.30 % are errors
 unsent    1 request of the schedule: the target could not keep up
 
 latency from       mean      p50      p90      p95      p99    p99.9      max
