@@ -168,7 +168,8 @@ func TestStateOfTheOriginComesFromLoadsAlone(t *testing.T) {
 			synctest.Wait()
 			must(t, c.Close(context.Background()))
 		}},
-		"refreshes": {fails: true,
+		"refreshes": {
+			fails:  true,
 			change: func(o *strata.Options[string, int64]) { o.RefreshAt = 0.5 },
 			does: func(t *testing.T, c *strata.Cache[string, int64]) {
 				for _, k := range []string{"a", "b", "c"} {
@@ -179,8 +180,10 @@ func TestStateOfTheOriginComesFromLoadsAlone(t *testing.T) {
 					mustGet(t, c, k, down)
 					synctest.Wait()
 				}
-			}},
-		"failures that are remembered": {fails: true,
+			},
+		},
+		"failures that are remembered": {
+			fails:  true,
 			change: func(o *strata.Options[string, int64]) { o.ErrorTTL = 5 * time.Minute },
 			does: func(t *testing.T, c *strata.Cache[string, int64]) {
 				for _, k := range []string{"a", "b", "c"} {
@@ -195,7 +198,8 @@ func TestStateOfTheOriginComesFromLoadsAlone(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 				}
-			}},
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
