@@ -103,8 +103,6 @@ type loading struct {
 	deadlines *lifetime.Deadlines // of HardTimeout; nil without
 	leaders   sync.Pool           // of *leader[K, V]
 	slabs     sync.Pool           // of *[]read[K, V], zero; for batches
-	budget    limit.Budget
-	failing   atomic.Int64 // loads that have failed since one has not
 	origin    *origin.Origin
 	texts     bool // keys are strings
 }

@@ -349,16 +349,11 @@ func (r *read[K, V]) over() bool {
 	return true
 }
 
-// failingFrom is the number of loads that have to fail in a row for the origin
-// to count as failing, so that new attempts at failed keys are rationed. One
-// success ends that.
-const failingFrom = 10
-
 // ration settles the read with the last failure if its load would be one more
 // attempt at a key that has failed, and enough of those were made lately.
 func (r *read[K, V]) ration() (spent bool) {
 	c := r.c
-	if r.call.skipRead || c.failing.Load() < failingFrom || c.failures(r.f.Key) == 0 || c.budget.Retry(c.memory.Now()) {
+	if r.call.skipRead || !c.origin.Rations() || c.failures(r.f.Key) == 0 || c.origin.Retry(c.memory.Now()) {
 		return false
 	}
 	c.counts.budgetSpent.Add(1)

@@ -229,3 +229,14 @@ func (c *Cache[K, V]) loaded(ctx context.Context, key K, v V, out Outcome, took 
 		c.tell(hook, e)
 	}
 }
+
+// logPanic logs that a Loader has panicked, or has ended its goroutine. A refresh
+// has no caller that would get the error.
+func (c *core) logPanic(key any, err error) {
+	var stack []byte
+	var p *LoadPanicError
+	if errors.As(err, &p) {
+		stack = p.Stack
+	}
+	c.origin.Panicked(c.now(), key, err, stack)
+}

@@ -84,14 +84,14 @@ func (r *read[K, V]) keep() (s toStore[K, V], ok bool) {
 	switch err := res.Err; {
 	case err == nil:
 		r.outcome.loaded, res.Note = true, noteOrigin
-		r.c.originAnswered()
+		r.c.origin.Answered()
 		return r.keepValue(res.Value)
 	case isAnswer(err, ErrNotFound):
-		r.c.originAnswered()
+		r.c.origin.Answered()
 		return r.keepNotFound(err)
 	case r.candidate.value != nil && isAnswer(err, ErrNotModified):
 		*res = flight.Result[V]{Value: *r.candidate.value, Found: true, Note: noteOrigin, Tags: r.call.tags}
-		r.c.originAnswered()
+		r.c.origin.Answered()
 		return r.keepCandidate()
 	default:
 		r.loadFailed(err)
@@ -103,7 +103,7 @@ func (r *read[K, V]) keep() (s toStore[K, V], ok bool) {
 // origin, and serves the candidate if it may be.
 func (r *read[K, V]) loadFailed(err error) {
 	if r.remembers(err) {
-		r.c.failing.Add(1)
+		r.c.origin.Unanswered()
 		r.c.failed(r.f.Key, err)
 	}
 	if r.serveCandidate(err) && !r.call.refresh {

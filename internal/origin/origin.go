@@ -63,6 +63,7 @@ type Origin struct {
 	ring [slots]slot
 	// uneasy says that a load has failed or was slow, so that each success is judged.
 	uneasy atomic.Bool
+	ration
 
 	mu         sync.Mutex // guards below
 	row        int        // failures since the last success

@@ -20,7 +20,7 @@ const modulePath = "github.com/strata-cache/strata"
 var levels = map[string]int{ // read-only
 	// 0: forms and data structures. They know no cache and no network.
 	"codec": 0, "codec/compact": 0, "codec/flate": 0, "codec/gob": 0, "remote": 0,
-	"internal/atomicfile": 0, "internal/callback": 0, "internal/download": 0, "internal/dump": 0, "internal/eject": 0, "internal/endpoint": 0, "internal/entryrules": 0, "internal/envelope": 0, "internal/health": 0, "internal/origin": 0, "internal/keyname": 0, "internal/journal": 0, "internal/hotkeys": 0, "internal/asking": 0, "internal/lossy": 0, "internal/overdue": 0, "internal/mcmeta": 0, "internal/measure": 0, "internal/panel": 0, "internal/program": 0, "internal/generation": 0, "internal/grace": 0, "internal/inbuf": 0, "internal/resp": 0, "internal/ring": 0, "internal/sizes": 0, "internal/slots": 0, "internal/spool": 0, "internal/pubsub": 0, "internal/traced": 0, "internal/drops": 0,
+	"internal/atomicfile": 0, "internal/callback": 0, "internal/download": 0, "internal/dump": 0, "internal/eject": 0, "internal/endpoint": 0, "internal/entryrules": 0, "internal/envelope": 0, "internal/health": 0, "internal/keyname": 0, "internal/journal": 0, "internal/hotkeys": 0, "internal/asking": 0, "internal/lossy": 0, "internal/overdue": 0, "internal/mcmeta": 0, "internal/measure": 0, "internal/panel": 0, "internal/program": 0, "internal/generation": 0, "internal/grace": 0, "internal/inbuf": 0, "internal/resp": 0, "internal/ring": 0, "internal/sizes": 0, "internal/slots": 0, "internal/spool": 0, "internal/pubsub": 0, "internal/traced": 0, "internal/drops": 0,
 	// The eviction policy, below the engine.
 	"internal/evict": 0,
 	// The times of an entry, beside its value.
@@ -35,6 +35,8 @@ var levels = map[string]int{ // read-only
 	"internal/transfer": 1, "internal/lifetime": 0, "internal/l1": 1, "internal/flight": 1, "internal/gather": 0, "internal/retry": 1, "internal/link": 1, "internal/limit": 1, "internal/netpool": 1, "internal/fleet": 1, "internal/itemtier": 1, "internal/redistier": 1,
 	// 2: the cache's side of what instances share, made of the machinery.
 	"internal/l2": 2,
+	// The state of the origin, beside it.
+	"internal/origin": 2,
 	// 3: the cache, and beside it the clients. A client knows what a tier is
 	// but not what a cache is, so each can be used without the other.
 	".": 3, "memory": 3, "redis": 3, "memcached": 3,
