@@ -52,7 +52,7 @@ func TestNoStateIsCut(t *testing.T) {
 	one.Info.Bus, one.Numbers.Bus.Silence, one.Numbers.Bus.Pending = "x", 19200*time.Millisecond, 1
 	bad := troubled()
 	breaker := troubled()
-	breaker.Name, breaker.Numbers.Remote = "breaker", adminapi.Remote{BreakerOpen: true, StoringStopped: true}
+	breaker.Name, breaker.Numbers.Remote, breaker.Numbers.Bus.Silence = "breaker", adminapi.Remote{BreakerOpen: true, StoringStopped: true}, 297*time.Millisecond
 	for _, size := range sizes {
 		m := view(t, summary("users", 7, 7), bad, one, breaker)
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
@@ -65,7 +65,7 @@ func TestNoStateIsCut(t *testing.T) {
 				}
 			}
 		}
-		for _, want := range []string{"6 problems", "2 problems", "bus is silent for 7.81 min", "123k drops are pending", "1 drop is pending", "L2 breaker is open", " ok", "…"} {
+		for _, want := range []string{"6 problems", "2 problems", "bus is silent for 7.81 min", "123k drops are pending", "1 drop is pending", "bus is not connected", "L2 breaker is open", " ok", "…"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%d columns: no %q in\n%s", size[0], want, text)
 			}
@@ -150,7 +150,7 @@ func TestDetailIsNotCut(t *testing.T) {
 		for _, want := range []string{
 			"18.4E in all, 1M from L1, 100k stale, 9999 joined a load", "18.4E ok, 123M not found, 100k failed, 9999 running",
 			"p50 at most 7.81 min, p99 at most 52.1 d in the last minutes, no end saved in all", "1.1T entries, 50 % full, 18.4E evicted, at an age of 171 d",
-			"1G hits, 1M misses, 1 error, p99 at most 1 s, breaker is closed", "silent, last message 7.81 min ago, echo p99 at most 1 ms, 123k drops pending",
+			"1G hits, 1M misses, 1 error, p99 at most 1 s, breaker is closed", "silent for 7.81 min, last message 7.81 min ago, echo p99 at most 1 ms, 123k drops pending",
 			"END", "LAST (tuned)", "▁▁", "▇█", "reads/s, at most 59", "bus is silent for 7.81 min", "00c0ffee",
 		} {
 			if !strings.Contains(flat(all), want) {
