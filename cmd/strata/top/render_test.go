@@ -38,6 +38,7 @@ func troubled() adminapi.Summary {
 		ServersLeftAlone:     []string{"cache-17.eu-central-1.example.com:11211", "[2001:db8:85a3:8d3:1319:8a2e:370:7348]:11211"},
 		ServersWithoutStores: []string{strings.Repeat("a", 90) + ".example.com:11211"},
 	}
+	n.Loads.Failing, n.Loads.Slow = 468600*time.Millisecond, time.Hour
 	n.Bus = adminapi.Bus{Silence: 468600 * time.Millisecond, Pending: 123456, EchoP99: 999_999}
 	for i := range adminapi.SparkPoints {
 		x := float64(i)
@@ -65,7 +66,7 @@ func TestNoStateIsCut(t *testing.T) {
 				}
 			}
 		}
-		for _, want := range []string{"6 problems", "2 problems", "bus is silent for 7.81 min", "123k drops are pending", "1 drop is pending", "bus is not connected", "L2 breaker is open", " ok", "…"} {
+		for _, want := range []string{"7 problems", "2 problems", "bus is silent for 7.81 min", "123k drops are pending", "1 drop is pending", "bus is not connected", "L2: breaker is open", "origin is failing for 7.81 min", " ok", "…"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%d columns: no %q in\n%s", size[0], want, text)
 			}

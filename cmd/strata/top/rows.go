@@ -81,20 +81,22 @@ func states(s *adminapi.Summary) (all []string) {
 	if n.Memory.Off {
 		all = append(all, "cache is off")
 	}
-	if n.Loads.Failing > 0 {
-		all = append(all, "origin failing")
-	} else if n.Loads.Slow > 0 {
-		all = append(all, "origin slow")
+	if n.Loads.Failing > 0 || n.Loads.Slow > 0 {
+		all = append(all, "origin is "+originOf(&n.Loads))
+	}
+	l2 := "L2"
+	if s.Info.L2Server != "" {
+		l2 += " " + s.Info.L2Server
 	}
 	if n.Remote.BreakerOpen {
-		all = append(all, "L2 breaker is open")
+		all = append(all, l2+": breaker is open")
 	} else {
 		for _, server := range n.Remote.ServersLeftAlone {
 			all = append(all, "L2 "+server+": breaker is open")
 		}
 	}
 	if n.Remote.StoringStopped {
-		all = append(all, "L2 stores nothing")
+		all = append(all, l2+" stores nothing")
 	} else {
 		for _, server := range n.Remote.ServersWithoutStores {
 			all = append(all, "L2 "+server+" stores nothing")
