@@ -20,6 +20,11 @@ const age = ns => ns >= forever ? "no end" : duration(ns);
 
 function badge(kind, text) { return el("span", { class: "badge " + kind }, text); }
 
+// unheard says what is wrong with a bus. It may deliver messages and not be connected, since L2 does not
+// answer: then messages may have been missed.
+const silentAfter = 3e9;
+const unheard = bus => bus.silence < silentAfter ? "not connected" : "silent for " + duration(bus.silence);
+
 // counted is a number of things.
 function counted(n, thing) { return `${count(n)} ${thing}${n === 1 ? "" : "s"}`; }
 
@@ -36,7 +41,7 @@ function health(n, info) {
     if (!n.remote.breakerOpen) for (const server of n.remote.serversLeftAlone || []) all.push(badge("bad", `L2 ${server}: breaker open`));
     if (!n.remote.storingStopped) for (const server of n.remote.serversWithoutStores || []) all.push(badge("bad", `L2 ${server} stores nothing`));
   }
-  if (info.bus) all.push(n.bus.connected ? badge("ok", "bus") : badge("bad", "bus silent for " + duration(n.bus.silence)));
+  if (info.bus) all.push(n.bus.connected ? badge("ok", "bus") : badge("bad", "bus " + unheard(n.bus)));
   if (n.bus.pending) all.push(badge("warn", counted(n.bus.pending, "drop") + " pending"));
   if (n.memory.callbacksDropped) all.push(badge("warn", count(n.memory.callbacksDropped) + " events left out"));
   return all;
@@ -151,7 +156,7 @@ function drawFacts(d) {
     fact("origin", n.loads.failing ? "failing" : n.loads.slow ? "slow" : "well", n.loads.failing || n.loads.slow ? "for " + duration(n.loads.failing || n.loads.slow) : "as far as loads tell"),
     fact("L2", !d.info.l2 ? "none" : n.remote.breakerOpen ? "breaker open" : (n.remote.serversLeftAlone || []).length ? "in use, but " + n.remote.serversLeftAlone.join(", ") : "in use",
       d.info.l2 ? `${counted(n.remote.errors, "error")}, ${counted(n.remote.breakerChanges, "change")} of the breaker` : "values stay on this instance"),
-    fact("bus", !d.info.bus ? "none" : n.bus.connected ? "connected" : "silent", d.info.bus ? `heard ${duration(n.bus.silence)} ago, ${counted(n.bus.gaps, "gap")}` : ""),
+    fact("bus", !d.info.bus ? "none" : n.bus.connected ? "connected" : n.bus.silence < silentAfter ? "not connected" : "silent", d.info.bus ? `heard ${duration(n.bus.silence)} ago, ${counted(n.bus.gaps, "gap")}` : ""),
     d.info.bus ? fact("bus echo p99, 5 min", n.bus.echoP99 ? "≤ " + duration(n.bus.echoP99) : "–", "as late are invalidations") : null,
     fact("pending drops", count(n.bus.pending), `${count(n.bus.invalidations)} here, ${count(n.bus.heard)} heard`),
     n.memory.callbacksLate ? fact("slow hooks, tracer, log", count(n.memory.callbacksLate) + " calls", count(n.memory.callbacksDropped) + " events left out") : null);

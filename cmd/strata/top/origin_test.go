@@ -14,8 +14,8 @@ func TestOriginAndL2AreNamedInTheListAndInTheDetail(t *testing.T) {
 		list, detail  string
 	}{
 		{0, 0, "", "well"},
-		{0, 20 * time.Second, "origin slow", "slow for 20 s"},
-		{5 * time.Minute, 20 * time.Second, "origin failing", "failing for 5 min"},
+		{0, 20 * time.Second, "origin is slow for 20 s", "slow for 20 s"},
+		{5 * time.Minute, 20 * time.Second, "origin is failing for 5 min", "failing for 5 min"},
 	} {
 		s := summary("users", 100, 90)
 		s.Numbers.Loads.Failing, s.Numbers.Loads.Slow = tt.failing, tt.slow
@@ -30,8 +30,8 @@ func TestOriginAndL2AreNamedInTheListAndInTheDetail(t *testing.T) {
 		}
 	}
 	s := summary("users", 100, 90)
-	s.Numbers.Remote.BreakerOpen = true
-	if got := strings.Join(states(&s), ", "); got != "L2 breaker is open" {
+	s.Numbers.Remote.BreakerOpen, s.Info.L2Server = true, "10.0.0.1:6379"
+	if got := strings.Join(states(&s), ", "); got != "L2 10.0.0.1:6379: breaker is open" {
 		t.Errorf("the list says %q", got)
 	}
 }

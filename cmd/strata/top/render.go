@@ -256,11 +256,7 @@ func (m *model) drawNumbers() (all []line) {
 		}
 	}
 	if d.Info.Bus != "" {
-		bus := "connected"
-		if !n.Bus.Connected {
-			bus = "silent"
-		}
-		all = append(all, m.facts("bus", bus, "last message "+span(float64(n.Bus.Silence))+" ago", "echo p99 at most "+t(n.Bus.EchoP99), counted(float64(n.Bus.Pending), "drop pending", "drops pending"))...)
+		all = append(all, m.facts("bus", busOf(&n.Bus), "last message "+span(float64(n.Bus.Silence))+" ago", "echo p99 at most "+t(n.Bus.EchoP99), counted(float64(n.Bus.Pending), "drop pending", "drops pending"))...)
 	}
 	return all
 }

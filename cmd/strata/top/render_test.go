@@ -38,6 +38,7 @@ func troubled() adminapi.Summary {
 		ServersLeftAlone:     []string{"cache-17.eu-central-1.example.com:11211", "[2001:db8:85a3:8d3:1319:8a2e:370:7348]:11211"},
 		ServersWithoutStores: []string{strings.Repeat("a", 90) + ".example.com:11211"},
 	}
+	n.Loads.Failing, n.Loads.Slow = 468600*time.Millisecond, time.Hour
 	n.Bus = adminapi.Bus{Silence: 468600 * time.Millisecond, Pending: 123456, EchoP99: 999_999}
 	for i := range adminapi.SparkPoints {
 		x := float64(i)
@@ -52,7 +53,7 @@ func TestNoStateIsCut(t *testing.T) {
 	one.Info.Bus, one.Numbers.Bus.Silence, one.Numbers.Bus.Pending = "x", 19200*time.Millisecond, 1
 	bad := troubled()
 	breaker := troubled()
-	breaker.Name, breaker.Numbers.Remote = "breaker", adminapi.Remote{BreakerOpen: true, StoringStopped: true}
+	breaker.Name, breaker.Numbers.Remote, breaker.Numbers.Bus.Silence = "breaker", adminapi.Remote{BreakerOpen: true, StoringStopped: true}, 297*time.Millisecond
 	for _, size := range sizes {
 		m := view(t, summary("users", 7, 7), bad, one, breaker)
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
@@ -65,7 +66,7 @@ func TestNoStateIsCut(t *testing.T) {
 				}
 			}
 		}
-		for _, want := range []string{"6 problems", "2 problems", "bus is silent for 7.81 min", "123k drops are pending", "1 drop is pending", "L2 breaker is open", " ok", "…"} {
+		for _, want := range []string{"7 problems", "2 problems", "bus is silent for 7.81 min", "123k drops are pending", "1 drop is pending", "bus is not connected", "L2: breaker is open", "origin is failing for 7.81 min", " ok", "…"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%d columns: no %q in\n%s", size[0], want, text)
 			}
@@ -150,7 +151,7 @@ func TestDetailIsNotCut(t *testing.T) {
 		for _, want := range []string{
 			"18.4E in all, 1M from L1, 100k stale, 9999 joined a load", "18.4E ok, 123M not found, 100k failed, 9999 running",
 			"p50 at most 7.81 min, p99 at most 52.1 d in the last minutes, no end saved in all", "1.1T entries, 50 % full, 18.4E evicted, at an age of 171 d",
-			"1G hits, 1M misses, 1 error, p99 at most 1 s, breaker is closed", "silent, last message 7.81 min ago, echo p99 at most 1 ms, 123k drops pending",
+			"1G hits, 1M misses, 1 error, p99 at most 1 s, breaker is closed", "silent for 7.81 min, last message 7.81 min ago, echo p99 at most 1 ms, 123k drops pending",
 			"END", "LAST (tuned)", "▁▁", "▇█", "reads/s, at most 59", "bus is silent for 7.81 min", "00c0ffee",
 		} {
 			if !strings.Contains(flat(all), want) {

@@ -81,33 +81,50 @@ func states(s *adminapi.Summary) (all []string) {
 	if n.Memory.Off {
 		all = append(all, "cache is off")
 	}
-	if n.Loads.Failing > 0 {
-		all = append(all, "origin failing")
-	} else if n.Loads.Slow > 0 {
-		all = append(all, "origin slow")
+	if n.Loads.Failing > 0 || n.Loads.Slow > 0 {
+		all = append(all, "origin is "+originOf(&n.Loads))
+	}
+	l2 := "L2"
+	if s.Info.L2Server != "" {
+		l2 += " " + s.Info.L2Server
 	}
 	if n.Remote.BreakerOpen {
-		all = append(all, "L2 breaker is open")
+		all = append(all, l2+": breaker is open")
 	} else {
 		for _, server := range n.Remote.ServersLeftAlone {
 			all = append(all, "L2 "+server+": breaker is open")
 		}
 	}
 	if n.Remote.StoringStopped {
-		all = append(all, "L2 stores nothing")
+		all = append(all, l2+" stores nothing")
 	} else {
 		for _, server := range n.Remote.ServersWithoutStores {
 			all = append(all, "L2 "+server+" stores nothing")
 		}
 	}
 	if s.Info.Bus != "" && !n.Bus.Connected {
-		all = append(all, "bus is silent for "+span(float64(n.Bus.Silence)))
+		all = append(all, "bus is "+busOf(&n.Bus))
 	}
 	if n.Bus.Pending > 0 {
 		all = append(all, counted(float64(n.Bus.Pending), "drop is pending", "drops are pending"))
 	}
 	return all
 }
+
+// busOf is the state of a bus. It may deliver messages and not be connected, since L2 does not answer:
+// then messages may have been missed.
+func busOf(b *adminapi.Bus) string {
+	switch {
+	case b.Connected:
+		return "connected"
+	case b.Silence < silentAfter:
+		return "not connected"
+	}
+	return "silent for " + span(float64(b.Silence))
+}
+
+// silentAfter is the time without a message after which a bus is silent.
+const silentAfter = 3 * time.Second
 
 // sorted returns the caches in the order of a column; -1 is the name. Numbers are in
 // descending order, those that are not known last.
