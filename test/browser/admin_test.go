@@ -352,7 +352,7 @@ func TestPhoneLayoutHoldsDuringLongActions(t *testing.T) {
 	b.Wait("document.querySelectorAll('.instance').length === 2") // from now on the other instance is known
 	s.redis.Kill()
 	b.WaitText("#badges", "bus silent for")
-	b.WaitText("#badges", "L2 breaker open")
+	b.WaitText("#badges", ": breaker open")
 	browser.Eval[bool](b, `window.texts = [], new MutationObserver(() => {
 		texts.push(document.getElementById('outcomes').textContent, document.getElementById('tuned').textContent);
 		if (document.documentElement.scrollWidth > innerWidth) texts.push('WIDE');
