@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/load"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/cmd/strata/telemetry"
+	"github.com/strata-cache/strata/internal/endpoint"
 	"github.com/strata-cache/strata/internal/page"
 )
 
@@ -27,6 +29,8 @@ type demoCommand struct {
 	Modes []string `default:"none,naive,strata,restarted,warm-keys,warm-transfer" help:"Modes to compare, in this order; without the flag none, naive, strata, restarted, warm-keys and warm-transfer. The service stays in the last one." placeholder:"MODES"`
 	Exit  bool     `help:"Exit after the comparison."`
 	Serve bool     `help:"Serve without a comparison."`
+
+	WarmFrom string `help:"With --serve: take over the entries of another demo before the service listens. The address is that of its snapshot, with its token." placeholder:"URL"`
 
 	Stage stageFlags `embed:""`
 
@@ -64,12 +68,6 @@ func (d *demoCommand) Run(e *environment) error {
 	if d.Stage.UI || d.Stage.Script != "" {
 		return d.runStage(e)
 	}
-	listener, err := d.listen(e.ctx)
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-
 	db, err := origin.Open(e.ctx, origin.Options{URL: d.Origin, MaxConns: d.OriginConns, Latency: d.OriginLatency})
 	if err != nil {
 		return orInterrupted(e.ctx, fmt.Errorf("--origin: %w", err))
@@ -88,6 +86,9 @@ func (d *demoCommand) Run(e *environment) error {
 	defer sent.close(e)
 	o := d.service(p, db, shared)
 	o.Tracer, o.Token = sent.tracer(), page.NewToken()
+	if d.Serve {
+		o.Logger = slog.New(slog.NewTextHandler(e.stderr, nil))
+	}
 	service, err := hello.New(o)
 	if err != nil {
 		return err
@@ -96,6 +97,12 @@ func (d *demoCommand) Run(e *environment) error {
 	if err := sent.watch(e.ctx, service.Cache("hello")); err != nil {
 		return err
 	}
+	d.warm(e, service)
+	listener, err := d.listen(e.ctx)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
 	return d.serve(e, listener, service, &comparison{
 		load: d.options(listener.Addr()), phases: p.phases, service: service, token: o.Token,
 		facts: append(d.facts(db), shared.facts()...),
@@ -108,6 +115,22 @@ func (d *demoCommand) service(p plan, db *origin.Origin, shared *l2) hello.Optio
 		Origin: db, TTL: d.TTL, MaxEntries: d.MaxEntries,
 		Tier: shared.tier, Bus: shared.bus, MemoryTTL: shared.memoryTTL, Mode: p.phases[len(p.phases)-1].mode(),
 	}
+}
+
+// warm takes over the entries of --warm-from. A service that cannot have them starts cold.
+func (d *demoCommand) warm(e *environment, service *hello.Service) {
+	if d.WarmFrom == "" {
+		return
+	}
+	r, err := service.TakeOver(e.ctx, d.WarmFrom)
+	if e.ctx.Err() != nil {
+		return
+	}
+	if err != nil && r.Warm() == 0 { // the log has said why
+		fmt.Fprintln(e.stderr, "--warm-from: nothing was taken over: the service starts with an empty memory")
+		return
+	}
+	fmt.Fprintf(e.stderr, "took over %s of %s in %s, before the first request\n", count(int64(r.Warm())), plural(int64(r.Entries()), "entry", "entries"), duration(r.Took))
 }
 
 // listen binds the address.
@@ -136,6 +159,14 @@ func (d *demoCommand) check() (p plan, err error) {
 	}
 	if (d.Stage.UI || d.Stage.Script != "") && (d.Exit || d.Serve) {
 		return p, errors.New("--ui and --script exclude --exit and --serve")
+	}
+	if d.WarmFrom != "" {
+		if !d.Serve {
+			return p, errors.New("--warm-from needs --serve")
+		}
+		if _, err := endpoint.ParseHTTP(d.WarmFrom); err != nil {
+			return p, fmt.Errorf("--warm-from: %w", err)
+		}
 	}
 	if err := d.checkAddr(); err != nil {
 		return p, err
@@ -299,7 +330,9 @@ serving %[1]s in mode %[2]s until Ctrl-C; try
   curl %[1]s/stats
   curl %[1]s/metrics
   curl -X DELETE %[1]s/hello
+  curl -H 'Cache-Control: no-cache' '%[1]s/hello?name=World&locale=ru-RU&token=%[4]s'
   strata snapshot inspect '%[1]s/snapshot?token=%[4]s'
+  strata demo --serve --addr 127.0.0.1:0 --warm-from '%[1]s/snapshot?token=%[4]s'
 `, base, c.service.Mode(), otherMode(c.service.Mode()), c.token)
 	return nil
 }

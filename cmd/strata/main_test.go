@@ -81,6 +81,8 @@ func TestMistakesAreOneLine(t *testing.T) {
 		{"snapshot to a bad URL", "snapshot put - http://u:secret@127.0.0.1:port/", 2, "port"},
 		{"snapshot with a bad header", "snapshot get http://127.0.0.1:1/ --header secret", 2, "--header"},
 		{"snapshot with a bad rate", "snapshot get http://127.0.0.1:1/ --rate fast", 2, "--rate"},
+		{"warm start without serving", "demo --warm-from http://h/snapshot", 2, "--warm-from needs --serve"},
+		{"warm start from a bad URL", "demo --serve --warm-from http://u:secret@127.0.0.1:port/", 2, "--warm-from: the URL cannot be parsed"},
 		{"snapshot without a server", "snapshot get http://u:secret@127.0.0.1:1/", 1, "127.0.0.1:1: connect: connection refused"},
 		{"unknown flag", "demo --grop 5", 2, "unknown flag --grop"},
 		{"not a number", "demo --group ten", 2, "--group"},
@@ -318,6 +320,82 @@ func TestDemoServesUntilInterrupted(t *testing.T) {
 	if status := <-ended; status != 0 || out.String() != "" {
 		t.Errorf("status %d, stdout %q, stderr %q", status, out.String(), errs.String())
 	}
+}
+
+// serving runs a demo that serves, and returns its address, the token of its snapshot, and its messages.
+func serving(t *testing.T, ctx context.Context, args string) (base, token string, errs *output) {
+	t.Helper()
+	errs = &output{awaited: "--warm-from 'http", seen: make(chan struct{})}
+	seen, ended := errs.seen, make(chan int, 1)
+	var out output
+	go func() {
+		ended <- run(ctx, strings.Fields("demo --serve --l2 none --addr 127.0.0.1:0 "+args), strings.NewReader(""), &out, errs)
+	}()
+	t.Cleanup(func() { <-ended })
+	select {
+	case <-seen:
+	case status := <-ended:
+		ended <- status
+		t.Fatalf("ended with %d: %s", status, errs.String())
+	}
+	text := errs.String()
+	_, rest, _ := strings.Cut(text, "serving ")
+	base, _, _ = strings.Cut(rest, " ")
+	_, rest, _ = strings.Cut(text, "token=")
+	token, _, _ = strings.Cut(rest, "'")
+	return base, token, errs
+}
+
+// TestDemoTakesOverTheEntriesOfAnother: a second service answers by the entries of the first one
+// before it asks its own origin, and both say so. A request with the token can skip the cache.
+func TestDemoTakesOverTheEntriesOfAnother(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	t.Cleanup(interrupt)
+	get := func(url, header string) string {
+		req, _ := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+		if header != "" {
+			req.Header.Set("Cache-Control", header)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return string(body)
+	}
+	const path = "/hello?name=World&locale=ru-RU"
+	first, token, firstSaid := serving(t, ctx, "")
+	for _, tt := range []struct{ url, header, want string }{
+		{path, "", `"asked":1`},
+		{path, "no-cache", `"asked":1`}, // without the token
+		{path + "&token=" + token, "", `"asked":1`},
+		{path + "&token=" + token, "no-cache", `"asked":2`},
+		{path, "", `"asked":2`},
+	} {
+		if got := get(first+tt.url, tt.header); !strings.Contains(got, tt.want) {
+			t.Errorf("%s with %q: %s, want %s", tt.url, tt.header, got, tt.want)
+		}
+	}
+	second, _, secondSaid := serving(t, ctx, "--warm-from "+first+"/snapshot?token="+token)
+	if got := get(second+path, ""); !strings.Contains(got, `"asked":2`) {
+		t.Errorf("the second service answers %s", got)
+	}
+	if got := get(second+"/stats", ""); !strings.Contains(got, `"origin_queries":0`) {
+		t.Errorf("the second service: %s", got)
+	}
+	if text := secondSaid.String(); !strings.Contains(text, "took over 1 of 1 entry in ") || !strings.Contains(text, "entries are taken over") || strings.Contains(text, token) {
+		t.Errorf("the second service says %s", text)
+	}
+	if text := firstSaid.String(); !strings.Contains(text, "snapshot is sent") {
+		t.Errorf("the first service says %s", text)
+	}
+	_, _, cold := serving(t, ctx, "--warm-from "+first+"/snapshot?token=none")
+	if text := cold.String(); !strings.Contains(text, "starts with an empty memory") {
+		t.Errorf("a service without the token says %s", text)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	interrupt()
 }
 
 func TestDemoInterruptedUnderLoadIsClean(t *testing.T) {

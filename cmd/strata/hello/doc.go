@@ -1,7 +1,8 @@
 // Package hello is a small HTTP service with a database. Between the two is, by
 // choice, no cache, a naive cache, or strata.
 //
-//	GET    /hello?name=NAME&locale=LOCALE   a greeting, as JSON
+//	GET    /hello?name=NAME&locale=LOCALE   a greeting, as JSON; of the origin, if the request has the
+//	                                        token and "Cache-Control: no-cache"
 //	DELETE /hello                           forget all greetings, cached ones too
 //	GET    /mode                            the mode and its alternatives
 //	PUT    /mode?mode=none|naive|strata     switch

@@ -14,6 +14,7 @@ import (
 
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/internal/page"
+	"github.com/strata-cache/strata/stratahttp"
 )
 
 // Bounds of the parameters, in bytes.
@@ -50,7 +51,8 @@ type methods map[string]http.HandlerFunc
 
 func (s *Service) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("/hello", methods{http.MethodGet: s.getHello, http.MethodDelete: s.deleteHello})
+	admit := func(r *http.Request) bool { return s.layered.Load().admit(r) }
+	mux.Handle("/hello", stratahttp.Controls(admit)(methods{http.MethodGet: s.getHello, http.MethodDelete: s.deleteHello}))
 	mux.Handle("/mode", methods{http.MethodGet: s.getMode, http.MethodPut: s.putMode})
 	mux.Handle("/stats", methods{http.MethodGet: s.getStats})
 	mux.Handle("/metrics", methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { s.layered.Load().metrics.ServeHTTP(w, r) }})

@@ -20,6 +20,7 @@ type layered struct {
 	cache    *strata.Cache[Key, origin.Greeting]
 	snapshot http.Handler // of its entries
 	metrics  http.Handler // of its numbers
+	admit    func(*http.Request) bool
 }
 
 func newLayered(load loader, o Options) (*layered, error) {
@@ -29,6 +30,7 @@ func newLayered(load loader, o Options) (*layered, error) {
 		Memory: strata.Memory[Key, origin.Greeting]{MaxEntries: int64(o.MaxEntries), TTL: o.MemoryTTL},
 		Loader: strata.Loader[Key, origin.Greeting](load),
 		Logger: o.Logger, ShowKeys: o.ShowKeys, Tracer: o.Tracer,
+		ContextControls: true,
 		Remote: strata.Remote[Key, origin.Greeting]{
 			Tier:     o.Tier,
 			Bus:      o.Bus,
@@ -49,6 +51,7 @@ func newLayered(load loader, o Options) (*layered, error) {
 		cache:    c,
 		snapshot: snapshot.Handler(snapshot.HandlerOptions{Authorize: admit, AllowPut: true, Logger: o.Logger}, c),
 		metrics:  promhttp.HandlerFor(numbers, promhttp.HandlerOpts{}),
+		admit:    admit,
 	}, nil
 }
 

@@ -51,6 +51,11 @@ func (s *Service) Restart(ctx context.Context, start Start) (r snapshot.Report, 
 	return r, s.retire(fresh).close(ctx)
 }
 
+// TakeOver takes over the entries of another service, at the address of its snapshot with its token.
+func (s *Service) TakeOver(ctx context.Context, snapshotURL string) (snapshot.Report, error) {
+	return snapshot.Pull(ctx, snapshotURL, snapshot.Options{}, s.layered.Load().cache)
+}
+
 // warmByKeys lets the old instance save its keys, as it would at its end, and the new one
 // read them.
 func warmByKeys(ctx context.Context, old, fresh *layered) (r snapshot.Report, err error) {
