@@ -28,10 +28,8 @@ type demoCommand struct {
 	Addr  string   `default:"127.0.0.1:8008" help:"Address to serve on (${default})." placeholder:"HOST:PORT"`
 	Modes []string `default:"none,naive,strata,restarted,warm-keys,warm-transfer" help:"Modes to compare, in this order; without the flag none, naive, strata, restarted, warm-keys and warm-transfer. The service stays in the last one." placeholder:"MODES"`
 	Exit  bool     `help:"Exit after the comparison."`
-	Serve bool     `help:"Serve without a comparison."`
 
-	WarmFrom string `help:"With --serve: take over the entries of another demo before the service listens. The address is that of its snapshot, with its token." placeholder:"URL"`
-
+	servingFlags
 	Stage stageFlags `embed:""`
 
 	Origin        string        `default:"sqlite" help:"Database: sqlite (a temporary file), sqlite:PATH or postgres://..." placeholder:"URL"`
@@ -46,6 +44,12 @@ type demoCommand struct {
 	Rate        float64       `default:"5000" help:"Requests per second, 0 for as many as the service answers (${default}). With 0, the factor between none and strata is shown below the table." placeholder:"N"`
 	Concurrency int           `default:"200" help:"Largest number of running requests (${default})." placeholder:"N"`
 	Duration    time.Duration `default:"5s" help:"Time of load in each mode (${default})." placeholder:"TIME"`
+}
+
+// servingFlags are those of a demo that serves only.
+type servingFlags struct {
+	Serve    bool   `help:"Serve without a comparison."`
+	WarmFrom string `help:"With --serve: take over the entries of another demo before the service listens. The address is that of its snapshot, with its token." placeholder:"URL"`
 }
 
 // Help is the text above the flags.
