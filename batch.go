@@ -22,7 +22,7 @@ func (m *many[K, V]) batch(ctx context.Context, keys []K) *batch[K, V] {
 	begun := m.c.stamps(nil)
 	b := &batch[K, V]{many: m, flights: m.c.flights.Batch(ctx, keys, m.kind())}
 	b.reads = reads[K, V]{c: m.c, call: m.call, batch: b.flights, begun: begun}
-	if !m.warm {
+	if !m.loadless {
 		b.reads.load, b.reads.many = m.one, m.load
 	}
 	return b
@@ -94,7 +94,7 @@ const maxSlab = 256
 // takeLed takes the result of a flight that the batch leads. A stale value of L2
 // that is served while it is refreshed is due for that.
 func (b *batch[K, V]) takeLed(key K, r flight.Result[V], err error) {
-	if r.Note&noteRevalidate != 0 {
+	if r.Note&noteRevalidate != 0 && !b.loadless {
 		b.due = append(b.due, key)
 	}
 	b.take(key, r, err)

@@ -54,20 +54,8 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K, opts ...CallOption) (V, bo
 func (c *Cache[K, V]) getOnly(ctx context.Context, key K, e *entry[K, V], now int64, opts []CallOption) (V, bool) {
 	o := callOf(opts)
 	c.tuned.apply(&o)
-	if o.noMemory {
-		c.countAsMiss(e != nil)
-		c.tellMiss(ctx, key)
-	} else {
-		if e != nil && now < e.Value.FreshUntil(e.Dead) && c.valid(key, e) {
-			c.informOfEntry(&o, e, nil)
-			return c.hit(ctx, key, e), true
-		}
-		if c.missed(ctx, key, e) != nil {
-			return *new(V), false
-		}
-		if o.allowStale && !c.asks(&o) {
-			return c.getStale(ctx, key, &o)
-		}
+	if v, found, known := c.getNear(ctx, key, e, now, &o); known {
+		return v, found
 	}
 	r, err := c.fly(ctx, key, flight.Read, nil, &o)
 	if err != nil || r.Err != nil || !r.Found {
@@ -77,6 +65,25 @@ func (c *Cache[K, V]) getOnly(ctx context.Context, key K, e *entry[K, V], now in
 		c.allowed(ctx, key, r.Value)
 	}
 	return c.clone(r.Value), true
+}
+
+// getNear returns the answer to a Get, and whether L1 knows it: else L2 is to be asked.
+func (c *Cache[K, V]) getNear(ctx context.Context, key K, e *entry[K, V], now int64, o *call) (v V, found, known bool) {
+	switch {
+	case o.noMemory:
+		c.countAsMiss(e != nil)
+		c.tellMiss(ctx, key)
+		return v, false, false
+	case e != nil && now < e.Value.FreshUntil(e.Dead) && c.valid(key, e):
+		c.informOfEntry(o, e, nil)
+		return c.hit(ctx, key, e), true, true
+	case c.missed(ctx, key, e) != nil:
+		return v, false, true
+	case !o.allowStale || c.asks(o):
+		return v, false, false
+	}
+	v, found = c.getStale(ctx, key, o)
+	return v, found, true
 }
 
 // asks reports whether a read with the options o asks L2.

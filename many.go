@@ -13,7 +13,8 @@ import (
 // GetMany is GetOrLoad for several keys: those that L1 does not have are looked up
 // in L2 in one round trip for each 500 of them, and those of these 500 that are missing
 // there are loaded in one call of load, one 500 after the other. GetMany waits for loads of its keys that are under way, in another batch or
-// alone. A nil load means Options.ManyLoader, else Options.Loader, one key after the other.
+// alone. A nil load means Options.ManyLoader, else Options.Loader, one key after the other, and
+// without any of them GetMany is [Cache.Get] for several keys: it loads nothing.
 //
 // The result has the keys that have a value: those that the origin does not have
 // are absent from it, and no error. If other keys fail it returns *PartialError
@@ -26,10 +27,8 @@ func (c *Cache[K, V]) GetMany(ctx context.Context, keys []K, load ManyLoader[K, 
 	if err := c.callError(&o); err != nil {
 		return nil, err
 	}
-	if load = c.manyLoader(load); load == nil {
-		return nil, ErrNoLoader
-	}
-	r := many[K, V]{c: c, load: load, call: o, found: make(map[K]V, len(keys)), ctx: ctx}
+	load = c.manyLoader(load)
+	r := many[K, V]{c: c, load: load, loadless: load == nil, call: o, found: make(map[K]V, len(keys)), ctx: ctx}
 	r.get(ctx, keyname.Distinct(keys))
 	if len(r.failed) > 0 {
 		return r.found, &PartialError[K]{r.failed}
@@ -79,7 +78,8 @@ type many[K comparable, V any] struct {
 	loads  []context.Context // that are shared with other callers, for the span
 	due    []K               // to be refreshed
 	ctx    context.Context   // of the call, for hooks
-	warm   bool              // it looks at L2 and loads nothing
+	// loadless says that it looks at L2 and loads nothing.
+	loadless bool
 }
 
 func (m *many[K, V]) fail(key K, err error) {
@@ -98,9 +98,12 @@ func (m *many[K, V]) take(key K, r flight.Result[V], err error) {
 		m.c.stale(m.ctx, key, r.Value, errSoftTimeout)
 	}
 	switch {
-	case m.warm:
-		if err == nil && r.Found && r.Note&noteStale == 0 {
-			m.found[key] = *new(V)
+	case m.loadless:
+		if err != nil || !r.Found || r.Note&noteStale != 0 && !m.call.allowStale {
+			return
+		}
+		if m.found[key] = m.c.clone(r.Value); r.Note&noteStale != 0 {
+			m.c.allowed(m.ctx, key, r.Value)
 		}
 	case err == nil:
 		m.found[key] = m.c.clone(r.Value)
@@ -125,7 +128,7 @@ func (m *many[K, V]) one(ctx context.Context, key K) (v V, err error) {
 // get gets some keys, all different.
 func (m *many[K, V]) get(ctx context.Context, keys []K) {
 	c := m.c
-	if m.call.skipRead || c.o.ContextControls && skipsRead(ctx) {
+	if !m.loadless && (m.call.skipRead || c.o.ContextControls && skipsRead(ctx)) {
 		for part := range slices.Chunk(keys, maxBatch) {
 			m.reload(ctx, part)
 		}
@@ -149,12 +152,9 @@ func (m *many[K, V]) get(ctx context.Context, keys []K) {
 	}
 }
 
-// flyTraced is fly within a span, unless nothing is loaded.
+// flyTraced is fly within a span.
 func (m *many[K, V]) flyTraced(ctx context.Context, keys []K) {
-	var s *span
-	if !m.warm {
-		ctx, s = m.c.beginRead(ctx, &m.call, nil, len(keys))
-	}
+	ctx, s := m.c.beginRead(ctx, &m.call, nil, len(keys))
 	m.fly(ctx, keys)
 	s.finish(m.end(ctx))
 }
@@ -212,6 +212,13 @@ func (m *many[K, V]) refresh(ctx context.Context) (left []K) {
 // have takes key from L1, if L1 has an answer.
 func (m *many[K, V]) have(key K) bool {
 	e, now := m.c.memory.Get(key)
+	if m.loadless {
+		v, found, known := m.c.getNear(m.ctx, key, e, now, &m.call)
+		if found {
+			m.found[key] = v
+		}
+		return known
+	}
 	if m.call.noMemory {
 		m.c.countAsMiss(e != nil)
 		m.c.tellMiss(m.ctx, key)

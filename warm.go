@@ -183,7 +183,7 @@ func (w *warming[K, V]) batch(ctx context.Context, keys []K) error {
 // lookUp gets keys from L2 into L1, or loads them.
 func (w *warming[K, V]) lookUp(ctx context.Context, keys []K) error {
 	c, failed, reason := w.c, w.c.l2.Errors(), errWarmRefused
-	m := many[K, V]{c: c, ctx: ctx, warm: true, found: make(map[K]V, len(keys))}
+	m := many[K, V]{c: c, ctx: ctx, loadless: true, found: make(map[K]V, len(keys))}
 	w.asked += len(keys)
 	if c.l2.HasTier() {
 		c.counts.warmed.Add(uint64(len(keys)))
@@ -211,7 +211,7 @@ func (w *warming[K, V]) lookUp(ctx context.Context, keys []K) error {
 
 // kind is the kind of flights for the keys of a batch.
 func (m *many[K, V]) kind() flight.Kind {
-	if m.warm {
+	if m.loadless {
 		return flight.Read
 	}
 	return flight.Load

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/stratatest"
 )
 
 // manyOrigin has a value, ten times the key, for keys below 100, and brings
@@ -301,5 +302,56 @@ func TestBatchWhoseCallerLeavesEarlyStillAsksL2ForTheOthers(t *testing.T) {
 		if len(o.calls) != 1 || !slices.Equal(o.calls[0], []int{2}) {
 			t.Errorf("loaded %v, want 2 alone: L2 has 1", o.calls)
 		}
+	})
+}
+
+// TestGetManyWithoutALoaderAnswersFromTheTiers reads keys of L1, of L2, and of neither, in one
+// round trip, and loads nothing.
+func TestGetManyWithoutALoaderAnswersFromTheTiers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		var gets atomic.Int64
+		first := instance[string, int64](t, s)
+		c := instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Stale.WhileRevalidate = time.Minute
+			o.Remote.Tier = stratatest.FaultyTier(s.tier, func(op, _ string) (time.Duration, error) {
+				if op == "Get" {
+					gets.Add(1)
+				}
+				return 0, nil
+			})
+		})
+		must(t, first.Set(t.Context(), "near", 1))
+		mustGet(t, c, "near", plainLoad)
+		must(t, first.Set(t.Context(), "far", 2))
+		synctest.Wait()
+		gets.Store(0)
+		keys := []string{"near", "far", "none", "far"}
+		read := func(want map[string]int64, opts ...strata.CallOption) {
+			t.Helper()
+			got, err := c.GetMany(t.Context(), keys, nil, opts...)
+			if err != nil || !maps.Equal(got, want) {
+				t.Errorf("%v, %v, want %v", got, err, want)
+			}
+		}
+		before := c.Stats()
+		read(map[string]int64{"near": 1, "far": 2})
+		if st := c.Stats(); st.Loads.OK+st.Loads.Errors != 0 || st.Reads-before.Reads != 3 || gets.Load() > 1 {
+			t.Errorf("%d reads, %d loads, %d requests for entries", st.Reads-before.Reads, st.Loads.OK, gets.Load())
+		}
+		read(map[string]int64{"near": 1, "far": 2}, strata.NoRemote())
+		read(map[string]int64{"near": 1, "far": 2}, strata.NoMemory())
+		must(t, first.Invalidate(t.Context(), "near"))
+		must(t, first.Expire(t.Context(), "far"))
+		synctest.Wait()
+		read(map[string]int64{})
+		read(map[string]int64{"far": 2}, strata.AllowStale())
+		alone := newCache[string, int64](t)
+		must(t, alone.Set(t.Context(), "near", 3))
+		if got, err := alone.GetMany(t.Context(), keys, nil); err != nil || !maps.Equal(got, map[string]int64{"near": 3}) {
+			t.Errorf("without L2: %v, %v", got, err)
+		}
+		must(t, c.Close(t.Context()))
+		read(map[string]int64{}, strata.NoMemory())
 	})
 }
