@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -114,14 +115,6 @@ func TestAppendGetOfALargeValueDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// length is a writer that counts bytes.
-type length int
-
-func (l *length) Write(p []byte) (int, error) {
-	*l += length(len(p))
-	return len(p), nil
-}
-
 func TestGetToDoesNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -134,7 +127,7 @@ func TestGetToDoesNotAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		var w length
+		var w testkit.Length
 		ctx := context.Background()
 		if n := testing.AllocsPerRun(100, func() {
 			w = 0

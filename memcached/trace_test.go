@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/fakememcached"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 )
@@ -101,38 +102,11 @@ func TestTraceIsToldHowCommandsEnd(t *testing.T) {
 	})
 }
 
-// owners are for whom the commands of a Trace were sent, and how many.
-type owners struct {
-	mu  sync.Mutex
-	all map[string]int
-}
-
-func (o *owners) trace(_ context.Context, c remote.Command) func(remote.CommandEnd) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.all == nil {
-		o.all = map[string]int{}
-	}
-	o.all[fmt.Sprintf("%s of %s, upkeep %v", c.Cache, c.Service, c.Upkeep)]++
-	return nil
-}
-
-// only expects commands for one owner, and forgets them.
-func (o *owners) only(t *testing.T, want string) {
-	t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.all) != 1 || o.all[want] == 0 {
-		t.Errorf("got %v, want some of %q", o.all, want)
-	}
-	o.all = nil
-}
-
 func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
-	var o owners
-	fake(t, func(_ *fakememcached.Server, opts *memcached.Options) { opts.Trace = o.trace }, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
+	var o testkit.Owners
+	fake(t, func(_ *fakememcached.Server, opts *memcached.Options) { opts.Trace = o.Trace }, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
 		mustSet(t, c, "key", "value")
-		o.only(t, " of , upkeep false")
+		o.Only(t, " of , upkeep false")
 		users := memcached.NewTier(c).Bind(remote.Space{Name: remote.SpaceName("shop", "users")}).(*memcached.Tier)
 		for _, use := range []func(){
 			func() { _, _ = users.Get(t.Context(), []string{"a"}) },
@@ -143,15 +117,15 @@ func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
 			func() { _ = users.DropTags(t.Context(), []string{"t"}, false) },
 		} {
 			use()
-			o.only(t, "users of shop, upkeep false")
+			o.Only(t, "users of shop, upkeep false")
 		}
 	})
 }
 
 // TestTrialOfAnEjectedServerIsUpkeep has a server that comes back.
 func TestTrialOfAnEjectedServerIsUpkeep(t *testing.T) {
-	var o owners
-	three(t, func(opts *memcached.Options) { opts.Trace = o.trace }, func(t *testing.T, q *squad, c *memcached.Client) {
+	var o testkit.Owners
+	three(t, func(opts *memcached.Options) { opts.Trace = o.Trace }, func(t *testing.T, q *squad, c *memcached.Client) {
 		q.members[1].Stop()
 		eject(t, q, c, 1)
 		q.members[1].Start()
@@ -159,10 +133,6 @@ func TestTrialOfAnEjectedServerIsUpkeep(t *testing.T) {
 			_, _ = get(t.Context(), c, q.keys(1, 1)[0])
 			time.Sleep(time.Second)
 		}
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if o.all[" of , upkeep true"] == 0 || len(o.all) != 2 {
-			t.Errorf("got %v, want a trial, too", o.all)
-		}
+		o.These(t, " of , upkeep true", " of , upkeep false")
 	})
 }

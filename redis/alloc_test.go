@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -300,14 +301,6 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// length is a writer that counts bytes.
-type length int
-
-func (l *length) Write(p []byte) (int, error) {
-	*l += length(len(p))
-	return len(p), nil
-}
-
 // TestGetToDoesNotAllocate: a small value comes over the shared connection, a large one
 // piece by piece over one of its own.
 func TestGetToDoesNotAllocate(t *testing.T) {
@@ -316,7 +309,7 @@ func TestGetToDoesNotAllocate(t *testing.T) {
 	}
 	for _, size := range []int{0, 5, 10_000, 20_000, 60_000, 300_000} {
 		c := echoClient(t, "$"+strconv.Itoa(size)+"\r\n"+strings.Repeat("x", size)+"\r\n")
-		var w length
+		var w testkit.Length
 		ctx := context.Background()
 		if n := testing.AllocsPerRun(100, func() {
 			w = 0

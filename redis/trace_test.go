@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/fakeredis"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -157,38 +158,11 @@ func TestTraceNamesTheScriptsOfATier(t *testing.T) {
 	})
 }
 
-// owners are for whom the commands of a Trace were sent, and how many.
-type owners struct {
-	mu  sync.Mutex
-	all map[string]int
-}
-
-func (o *owners) trace(_ context.Context, c remote.Command) func(remote.CommandEnd) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.all == nil {
-		o.all = map[string]int{}
-	}
-	o.all[fmt.Sprintf("%s of %s, upkeep %v", c.Cache, c.Service, c.Upkeep)]++
-	return nil
-}
-
-// only expects commands for one owner, and forgets them.
-func (o *owners) only(t *testing.T, want string) {
-	t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.all) != 1 || o.all[want] == 0 {
-		t.Errorf("got %v, want some of %q", o.all, want)
-	}
-	o.all = nil
-}
-
 func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
-	var o owners
-	fake(t, func(_ *fakeredis.Server, opts *redis.Options) { opts.Trace = o.trace }, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
+	var o testkit.Owners
+	fake(t, func(_ *fakeredis.Server, opts *redis.Options) { opts.Trace = o.Trace }, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 		mustSet(t, c, "key", "value")
-		o.only(t, " of , upkeep false")
+		o.Only(t, " of , upkeep false")
 		tier, bus := redis.NewTier(c), redis.NewBus(c)
 		users := tier.Bind(remote.Space{Name: remote.SpaceName("shop", "users")}).(*redis.Tier)
 		for _, use := range []func(){
@@ -203,12 +177,12 @@ func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
 			func() { _ = bus.Publish(t.Context(), []remote.Message{{Name: "shop{users", Kind: remote.Beat}}) },
 		} {
 			use()
-			o.only(t, "users of shop, upkeep false")
+			o.Only(t, "users of shop, upkeep false")
 		}
 		_, _ = tier.Bind(remote.Space{Name: "sessions"}).Get(t.Context(), []string{"a", "b"})
-		o.only(t, "sessions of , upkeep false")
+		o.Only(t, "sessions of , upkeep false")
 		defer bus.Follow("shop{users", func(remote.Event) {})()
 		time.Sleep(time.Minute)
-		o.only(t, " of , upkeep true") // the bus proves that messages arrive
+		o.Only(t, " of , upkeep true") // the bus proves that messages arrive
 	})
 }
