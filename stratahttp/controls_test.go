@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -164,7 +165,7 @@ func TestOnlyTheHeadersThatAreNamedCount(t *testing.T) {
 
 func TestOddHeadersAreReadAsTheyAreMeantOrIgnored(t *testing.T) {
 	long := strings.Repeat("x", maxHeader)
-	many := make([]string, maxHeader)
+	many := slices.Repeat([]string{long[:maxHeader/64]}, 64)
 	tests := []struct {
 		name   string
 		header http.Header
