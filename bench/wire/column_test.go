@@ -93,6 +93,9 @@ func printTable(w io.Writer, columns []*column) {
 		costs := c.contest.Costs(i)
 		return rig.Thousands(c.perOperation(costs.Bytes)) + ", " + few(c.perOperation(costs.Allocs))
 	})
+	if slices.ContainsFunc(columns, func(c *column) bool { return c.scenario.rate }) {
+		printBlock(w, "MB of values in a second", columns, func(c *column, i int) string { return c.rate(i) })
+	}
 	if slices.ContainsFunc(columns, func(c *column) bool { return c.grown != nil }) {
 		printBlock(w, "growth of the process, KiB", columns, func(c *column, i int) string {
 			if c.grown == nil {
@@ -101,6 +104,14 @@ func printTable(w io.Writer, columns []*column) {
 			return rig.Thousands(float64(c.grown[i]) / 1024)
 		})
 	}
+}
+
+// rate is how many megabytes (10⁶ bytes) of values one caller of subject i moves in a second.
+func (c *column) rate(i int) string {
+	if !c.scenario.rate {
+		return "-"
+	}
+	return rig.Thousands(float64(c.scenario.size) * 1e3 / c.perOperation(rig.Median(c.contest.Nanos(i))))
 }
 
 // ratio compares subject i with the best of a kind; of that itself it is the

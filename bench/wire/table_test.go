@@ -29,6 +29,7 @@ type scenario struct {
 	each   int  // keys of each goroutine
 	size   int  // of a value in bytes
 	per    int  // operations in a call, 1 unless a call counts as many
+	rate   bool // how many bytes of values move in a second is a row, too
 }
 
 // Operations, as a scenario names them.
@@ -88,7 +89,7 @@ func redisTables(depths ...int) []table {
 	}
 	for _, n := range depths {
 		name := "N" + strconv.Itoa(n) + "-"
-		redjet.cases = append(redjet.cases, scenario{name: name, op: getAll, each: n, size: 1 << 10, per: n})
+		redjet.cases = append(redjet.cases, scenario{name: name, op: getAll, each: n, size: 1 << 10, per: n, rate: true})
 	}
 	return complete(append(all, redjet))
 }
