@@ -19,10 +19,10 @@ type change struct{ entries, weight int64 }
 // the totals do not count. So an insertion reserves its room first, and the room
 // of an evicted entry is given up, or passed on, only after its removal.
 func (c *core) reserve(d change) bool {
-	if !raise(&c.entries, d.entries, c.maxEntries.Load()) {
+	if !raise(&c.entries, d.entries, &c.maxEntries) {
 		return false
 	}
-	if !raise(&c.weight, d.weight, c.maxWeight.Load()) {
+	if !raise(&c.weight, d.weight, &c.maxWeight) {
 		c.entries.Add(-max(0, d.entries))
 		return false
 	}
@@ -31,16 +31,21 @@ func (c *core) reserve(d change) bool {
 }
 
 // raise adds d to a total if d is positive; it reports false instead of exceeding
-// the bound.
-func raise(total *atomic.Int64, d, bound int64) bool {
+// the bound. One that was lowered meanwhile counts.
+func raise(total *atomic.Int64, d int64, bound *atomic.Int64) bool {
 	for d > 0 {
 		n := total.Load()
-		if n > bound-d {
+		if n > bound.Load()-d {
 			return false
 		}
-		if total.CompareAndSwap(n, n+d) {
+		if !total.CompareAndSwap(n, n+d) {
+			continue
+		}
+		if n+d <= bound.Load() {
 			return true
 		}
+		total.Add(-d)
+		return false
 	}
 	return true
 }
@@ -180,6 +185,9 @@ func (c *core) resize(maxEntries, maxWeight int64) []removed {
 		s.order.Fit(c.policy, c.share(), c.weighted())
 		s.mu.Unlock()
 	}
+	if w := c.wanted(); c.pinned.Load() > min(w.entries, w.weight) {
+		c.unpin() // together they exceed the bounds
+	}
 	gone, done := c.settle(resizeEvicts, nil, nil)
 	if !done {
 		c.leaveBehind()
@@ -265,7 +273,9 @@ func (c *core) lower(less change) {
 	defer r.mu.Unlock()
 	c.maxEntries.Store(max(r.wanted.entries, c.maxEntries.Load()+less.entries))
 	c.maxWeight.Store(max(r.wanted.weight, c.maxWeight.Load()+less.weight))
-	r.lowering.Store(c.maxEntries.Load() > r.wanted.entries || c.maxWeight.Load() > r.wanted.weight)
+	// A writer may have reserved its room by the bound before the first step.
+	over := c.entries.Load()+less.entries > r.wanted.entries || c.weight.Load()+less.weight > r.wanted.weight
+	r.lowering.Store(over || c.maxEntries.Load() > r.wanted.entries || c.maxWeight.Load() > r.wanted.weight)
 }
 
 // million is the unit of rest.ppm.
@@ -295,8 +305,8 @@ func (c *core) owes() (d change) {
 	d = change{max(0, r.entries.Load()), max(0, r.weight.Load())}
 	if r.lowering.Load() {
 		w := c.wanted()
-		d.entries = max(d.entries, c.maxEntries.Load()-w.entries)
-		d.weight = max(d.weight, c.maxWeight.Load()-w.weight)
+		d.entries = max(d.entries, c.maxEntries.Load()-w.entries, c.entries.Load()-w.entries)
+		d.weight = max(d.weight, c.maxWeight.Load()-w.weight, c.weight.Load()-w.weight)
 	}
 	return d
 }
