@@ -139,7 +139,7 @@ func TestOptionsOfOtherLibrariesHaveTheirCounterparts(t *testing.T) {
 	ctx, id := t.Context(), int64(7)
 	load := func(context.Context, int64) (string, error) { return "Ann", nil }
 	weigh := func(_ int64, name string) int64 { return int64(len(name)) + 1 }
-	// Each sets options that exclude those of another one.
+	// Each library sets options that exclude options of another library.
 	for _, set := range []func(o *strata.Options[int64, string]){
 		func(o *strata.Options[int64, string]) {
 			o.Name = "names"

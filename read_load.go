@@ -130,7 +130,7 @@ func (l *loaderRun[K, V]) answer(at int64) {
 	}
 }
 
-// loadOutcome is that of the load, for the key of r.
+// loadOutcome is the outcome of the load for the key of r.
 func (r *read[K, V]) loadOutcome() Outcome {
 	return outcomeOf(r.outcome.res.Err, r.candidate.value != nil)
 }

@@ -141,7 +141,7 @@ func (c *shown) hot() adminapi.Hot {
 	return a
 }
 
-// numbers are those of a cache on the page.
+// numbers returns the numbers of a cache, by its place on the page.
 func (p *Page) numbers(cache int) adminapi.Numbers {
 	s := p.caches[cache].cache.Stats()
 	return numbersOf(&s, p.history.recent(cache, &s))

@@ -15,7 +15,7 @@ import (
 // ClientProvider returns a provider for the instrumentation of a client that is not of strata, as
 // redisotel has it for go-redis. Nil stands for the global provider. A command that a cache
 // sends has a span only within one of its caller or cache, which names the cache; a command of the
-// program has the span that the instrumentation begins. The Tier and the Bus are those of package goredis.
+// program has the span that the instrumentation begins. The Tier and the Bus come from package goredis.
 func ClientProvider(spans trace.TracerProvider) trace.TracerProvider {
 	if spans == nil {
 		spans = otel.GetTracerProvider()

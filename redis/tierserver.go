@@ -15,7 +15,7 @@ import (
 )
 
 // tierServer is a server as a tier sees it. It is a tier.Server and, in a
-// cluster, a tier.Node. Its owner is that of the commands, for the Trace; nil for the bus.
+// cluster, a tier.Node. owner is the cache that the Trace hears of; nil for the bus.
 type tierServer struct {
 	r     route
 	owner *traced.Owner

@@ -46,7 +46,7 @@ type demoCommand struct {
 	Duration    time.Duration `default:"5s" help:"Time of load in each mode (${default})." placeholder:"TIME"`
 }
 
-// servingFlags are those of a demo that serves only.
+// servingFlags are flags of a demo that serves and compares nothing.
 type servingFlags struct {
 	Serve    bool   `help:"Serve without a comparison."`
 	WarmFrom string `help:"With --serve: take over the entries of another demo before the service listens. The address is that of its snapshot, with its token." placeholder:"URL"`

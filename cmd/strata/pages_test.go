@@ -16,7 +16,7 @@ import (
 	"github.com/strata-cache/strata/internal/pages"
 )
 
-// documents returns those of the repository.
+// documents returns the paths of all documents in the repository.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	all, err := pages.Read("../..")

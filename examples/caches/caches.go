@@ -10,7 +10,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// caches are those of one service. They share a tier and a bus, and so the connections
+// caches are all caches of the service. They share a tier and a bus, and so the connections
 // of one client.
 type caches struct {
 	users  *strata.Cache[string, string]

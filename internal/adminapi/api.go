@@ -114,7 +114,7 @@ type Reads struct {
 	Degraded   uint64 `json:"degraded"`
 }
 
-// Loads are about runs of the Loader. P50 and P99 are those of loads that ended in the time Recent or a
+// Loads are about runs of the Loader. P50 and P99 are percentiles of loads that ended in the time Recent or a
 // little more, as far as the page had begun by then; 0 if there were none. They are upper bounds, up to
 // twice the duration.
 type Loads struct {

@@ -32,7 +32,7 @@ type Result[V any] struct {
 	// Offered says that this is an offer of the flight, which a caller has taken
 	// instead of waiting longer; see [Group.Offer].
 	Offered bool
-	// Beside says that Load is that of another flight, with which this one was gathered.
+	// Beside says that Load ran for another flight, with which this one was gathered.
 	Beside bool
 	// Tags are those of the value, and TagWatermark is the generation of tags from
 	// before it was read. Callers that have joined judge the value by them.

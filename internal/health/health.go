@@ -1,7 +1,7 @@
 // Package health decides which changes of health are logged. A dependency that
 // fails and recovers ten times a second causes two lines in ten seconds. A
 // suppressed change is told when its ten seconds are over and it still holds,
-// so the last line becomes true soon. Such lines are those of one cache; [Servers]
+// so the last line becomes true soon. Such lines concern one cache; [Servers]
 // decides which of them are in the log of the process, for all caches of a client.
 package health
 

@@ -79,7 +79,7 @@ func (m *Member) Leave() {
 	}
 }
 
-// forget removes m from those that find f, and reports whether that ends the state in the
+// forget removes m from the members that find f, and reports whether that ends the state in the
 // log. The lock of the servers is held.
 func (m *Member) forget(f *found) bool {
 	if f == nil || !f.by[m] {

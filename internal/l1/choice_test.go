@@ -289,6 +289,57 @@ func TestResizeEvictsInSlices(t *testing.T) {
 	}
 }
 
+// TestLargeEvictionsMeetCloseClearAndWrites ends or empties a cache while the sweeper has much
+// to evict: no goroutine is left, each entry is told of once, and a cleared cache fills up to its
+// new bound.
+func TestLargeEvictionsMeetCloseClearAndWrites(t *testing.T) {
+	const before, after = 30_000, 100
+	for name, does := range map[string]func(c *Cache[int, int]){
+		"close": (*Cache[int, int]).Close,
+		"clear": (*Cache[int, int]).Clear,
+		"close after a share": func(c *Cache[int, int]) {
+			for k := range before {
+				c.Set(forever(before+k, 0), 1)
+			}
+			c.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told atomic.Int64
+				stored := 0
+				c := New(Config[int, int]{MaxEntries: before, EvictShare: 0.5, Notify: func(*Entry[int, int], Reason) { told.Add(1) }})
+				for k := range before {
+					c.Set(forever(k, 0), 1)
+				}
+				c.Notify(c.Resize(after, 0))
+				does(c)
+				synctest.Wait()
+				if c.Len() != 0 && name != "close after a share" || c.owes() != (change{}) && name == "clear" {
+					t.Errorf("%d entries, %+v owed", c.Len(), c.owes())
+				}
+				if n := told.Load(); n != before && name != "close after a share" {
+					t.Errorf("%d of %d entries were told of", n, before)
+				}
+				if name == "clear" {
+					for k := range before {
+						gone, ok := c.Set(forever(k, 0), 1)
+						if c.Notify(gone); ok {
+							stored++
+						}
+					}
+					synctest.Wait()
+					if c.Len() > after || c.Len() < after/2 || stored != before {
+						t.Errorf("%d entries of a bound of %d, %d stored", c.Len(), after, stored)
+					}
+					validate(t, c)
+					c.Close()
+				}
+			})
+		})
+	}
+}
+
 // TestBoundIsRaisedWhileItIsLowered resizes a large cache down and up again at once.
 func TestBoundIsRaisedWhileItIsLowered(t *testing.T) {
 	const before, after = 30_000, 20_000

@@ -112,7 +112,7 @@ func (l *Deadlines) unlink(b *Bound) {
 	b.deadline = deadline{}
 }
 
-// fire tells of those that are overlong, ends those whose time is over, and sets the timer
+// fire tells of loads that are overlong, ends loads whose time is over, and sets the timer
 // for the first of the others.
 func (l *Deadlines) fire() {
 	for now, begun, some := l.nextOverlong(); some; now, begun, some = l.nextOverlong() {

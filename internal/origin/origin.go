@@ -50,7 +50,7 @@ type Options struct {
 	// Within is the time after which a load is ended; if that is not positive it is
 	// never, and a minute stands for it. A load that takes a quarter of it is slow.
 	Within time.Duration
-	// Deadlines are the ends of loads, and tell of those that take so long. Without them
+	// Deadlines are the ends of loads, and tell of loads that take so long. Without them
 	// loads are judged when they have ended.
 	Deadlines *lifetime.Deadlines
 }

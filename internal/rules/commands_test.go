@@ -13,7 +13,7 @@ import (
 	"github.com/strata-cache/strata/internal/pages"
 )
 
-// programs are those that documents may tell to run, each with the check of its arguments.
+// programs are the commands that documents may tell to run, each with the check of its arguments.
 // A name that ends in a slash stands for the files in that folder. The arguments of strata
 // are parsed by a test of cmd/strata.
 var programs = map[string]func(c commandTree, at string, args []string) string{ // read-only

@@ -8,7 +8,7 @@ import (
 )
 
 // Owner says for which cache commands are sent. Those that the program sends itself have none.
-// The zero Owner is that of upkeep: what a client, a Tier or a Bus asks for itself.
+// The zero Owner owns the upkeep: commands that a client, a Tier or a Bus asks for itself.
 type Owner struct{ Service, Cache string }
 
 // OwnerOf returns the Owner of the commands for a space, as [remote.SpaceName] makes its name.
@@ -37,7 +37,7 @@ func (o *Owner) Sends(c *remote.Command) {
 	}
 }
 
-// Of returns the Owner of commands under ctx; nil for those of the program itself.
+// Of returns the Owner of commands under ctx; nil for commands of the program itself.
 func Of(ctx context.Context) *Owner {
 	o, _ := ctx.Value(ownerKey{}).(*Owner)
 	return o

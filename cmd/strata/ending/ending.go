@@ -29,7 +29,7 @@ func Signalled() context.Context {
 	return ctx
 }
 
-// OutputGone reports whether err is that of a write to a standard stream that has no reader
+// OutputGone reports whether err comes from a write to a standard stream that has no reader
 // any more, as in "strata version | true".
 func OutputGone(err error) bool {
 	path, ok := errors.AsType[*fs.PathError](err)

@@ -15,7 +15,7 @@ import (
 	"github.com/strata-cache/strata/internal/adminapi"
 )
 
-// sizes are those of terminals in which nothing may be cut.
+// sizes are terminals in which nothing may be cut.
 var sizes = [][2]int{{80, 24}, {120, 40}} // read-only
 
 // flat is a screen as one line, so that a text is found whose line is broken at a space.
