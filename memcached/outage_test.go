@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -377,13 +378,16 @@ func TestDamagedCountersOnServersAreReplaced(t *testing.T) {
 func counters(t *testing.T, q *squad, server int) (keys []string) {
 	t.Helper()
 	seen := map[string]bool{}
-	gate := q.members[server].Gate
-	q.members[server].Gate = func(s *fakememcached.Session, c *mcmeta.Command) bool {
+	var mu sync.Mutex
+	gate := q.members[server].wait
+	q.members[server].SetGate(func(s *fakememcached.Session, c *mcmeta.Command) bool {
 		if c.Name == "ma" {
+			mu.Lock()
 			seen[string(c.Key)] = true
+			mu.Unlock()
 		}
 		return gate(s, c)
-	}
+	})
 	own, err := memcached.New(memcached.Options{Servers: q.servers, DialContext: q.dial})
 	if err != nil {
 		t.Fatal(err)
@@ -396,7 +400,7 @@ func counters(t *testing.T, q *squad, server int) (keys []string) {
 		}
 	}
 	synctest.Wait()
-	q.members[server].Gate = gate
+	q.members[server].SetGate(gate)
 	for key := range seen {
 		keys = append(keys, key)
 	}

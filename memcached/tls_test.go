@@ -73,10 +73,10 @@ func TestEveryCallGoesOverTLS(t *testing.T) {
 func TestServerWithTheWrongCertificateGetsNoCommand(t *testing.T) {
 	var wg sync.WaitGroup
 	fake(t, behindTLS(t, &wg, x509.NewCertPool()), func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
-		s.Gate = func(_ *fakememcached.Session, cmd *mcmeta.Command) bool {
+		s.SetGate(func(_ *fakememcached.Session, cmd *mcmeta.Command) bool {
 			t.Errorf("the server got %s", cmd.Name)
 			return false
-		}
+		})
 		_, err := c.Get(t.Context(), "k")
 		var ce *memcached.ConnError
 		var unknown *tls.CertificateVerificationError

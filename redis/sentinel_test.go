@@ -44,9 +44,8 @@ func watched(t *testing.T, change func(*fakeredis.Watched, *redis.Options), f fu
 // setAt sets a key at one server, past its client.
 func setAt(t *testing.T, s *fakeredis.Server, key, value string) {
 	t.Helper()
-	gate := s.Gate
-	s.Gate = nil
-	defer func() { s.Gate = gate }()
+	defer s.SetGate(s.Gate)
+	s.SetGate(nil)
 	c, err := redis.New(redis.Options{DialContext: s.Dial})
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ type Server struct {
 	// Limit is the size of the largest value. Zero means 1 MiB.
 	Limit int
 	// Gate, if set, is called before each command. It reports whether it has
-	// replied to the command itself.
+	// replied to the command itself. SetGate changes it later.
 	Gate func(s *Session, c *mcmeta.Command) bool
 
 	mu    sync.Mutex // guards below
@@ -63,6 +63,13 @@ func New() *Server {
 	s := &Server{items: map[string]item{}, calls: map[string]int{}}
 	s.Serve = s.serve
 	return s
+}
+
+// SetGate sets Gate while clients are connected.
+func (s *Server) SetGate(gate func(s *Session, c *mcmeta.Command) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Gate = gate
 }
 
 // Restart ends all connections, and begins again without items, and with its first CAS
@@ -140,11 +147,12 @@ func (s *Server) serve(conn *netsim.Conn) {
 func (s *Session) answer(c *mcmeta.Command) {
 	s.srv.mu.Lock()
 	s.srv.calls[c.Name]++
+	gate := s.srv.Gate
 	s.srv.mu.Unlock()
 	switch {
 	case s.srv.Password != "" && !s.authed:
 		s.authenticate(c)
-	case s.srv.Gate != nil && s.srv.Gate(s, c):
+	case gate != nil && gate(s, c):
 	default:
 		s.srv.carryOut(s, c)
 	}

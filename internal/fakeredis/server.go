@@ -34,7 +34,7 @@ type Server struct {
 	// Username and Password are required from clients if Password is set.
 	Username, Password string
 	// Gate, if set, is called before each command. It reports whether it has
-	// replied to the command itself.
+	// replied to the command itself. SetGate changes it later.
 	Gate func(s *Session, name string, args [][]byte) bool
 
 	mu       sync.Mutex // guards below
@@ -64,6 +64,13 @@ func New() *Server {
 	s.Serve = s.serve
 	s.addCommands()
 	return s
+}
+
+// SetGate sets Gate while clients are connected.
+func (s *Server) SetGate(gate func(s *Session, name string, args [][]byte) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Gate = gate
 }
 
 // Handle sets the handler of a command and returns the previous one.
@@ -221,17 +228,18 @@ func (s *Session) answer(args [][]byte) {
 	s.srv.mu.Lock()
 	h := s.srv.handlers[name]
 	s.srv.calls[name]++
+	gate := s.srv.Gate
 	s.srv.mu.Unlock()
 	switch {
 	case s.tx != nil && name != "EXEC":
-		if s.srv.Gate != nil && s.srv.Gate(s, name, args) {
+		if gate != nil && gate(s, name, args) {
 			s.tx.aborted = true
 			return
 		}
 		s.tx.queue(s, h, args)
 	case s.srv.Password != "" && !s.authed && name != "HELLO" && name != "AUTH":
 		s.Error("NOAUTH Authentication required.")
-	case s.srv.Gate != nil && s.srv.Gate(s, name, args):
+	case gate != nil && gate(s, name, args):
 	case h == nil:
 		s.unknown(args)
 	default:

@@ -313,6 +313,9 @@ func (c *core) owes() (d change) {
 
 // pay notes the eviction of an entry, a negative change: so much less is owed of a share.
 func (c *core) pay(less change) {
+	if c.rest.ppm == 0 {
+		return
+	}
 	if c.rest.entries.Load() > 0 {
 		c.rest.entries.Add(less.entries)
 	}
