@@ -19,7 +19,7 @@ type batch[K comparable, V any] struct {
 
 // batch registers the caller with the flights of keys.
 func (m *many[K, V]) batch(ctx context.Context, keys []K) *batch[K, V] {
-	begun := m.c.stamps(nil)
+	begun := m.c.stamps(nil, nil)
 	b := &batch[K, V]{many: m, flights: m.c.flights.Batch(ctx, keys, m.kind())}
 	b.reads = reads[K, V]{c: m.c, call: m.call, batch: b.flights, begun: begun}
 	if !m.loadless {
@@ -153,7 +153,7 @@ func (c *Cache[K, V]) gather(r *read[K, V]) {
 // together takes reads of single keys through the stages after their look-ups, as one
 // batch: it is a refresh if all are.
 func (c *Cache[K, V]) together(all []*read[K, V]) {
-	g := &reads[K, V]{c: c, load: c.gathered.one, many: c.o.ManyLoader, all: all, begun: c.stamps(nil)}
+	g := &reads[K, V]{c: c, load: c.gathered.one, many: c.o.ManyLoader, all: all, begun: c.stamps(nil, nil)}
 	fs := make([]*flight.Flight[K, V], len(all))
 	g.call.refresh, g.call.gathers = true, true
 	for i, r := range all {
@@ -210,7 +210,7 @@ func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 		return
 	}
 	from := g.begun
-	from.tags = o.tags
+	from.tags, from.own = o.tags, o.own
 	now := c.memory.Now()
 	e := c.entry(now, key, v, left, left, from, record{born: now})
 	if c.tagsDropped(e) {

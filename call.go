@@ -10,6 +10,7 @@ import (
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/lives"
 )
 
 // CallOption changes one call.
@@ -19,6 +20,7 @@ type CallOption func(*call)
 type call struct {
 	ttl  time.Duration // 0: that of the cache; noLife: not stored
 	tags []string
+	own  *lives.Own // nil: those of the cache
 	info *Info
 	err  error // an option is wrong
 
@@ -41,6 +43,33 @@ type call struct {
 func WithTTL(d time.Duration) CallOption {
 	return func(c *call) { c.ttl = lifeOrNone(d) }
 }
+
+// WithStale gives the value that this call stores stale windows of its own, on every
+// instance, in place of those of Options.Stale. A field that is 0 leaves the window of
+// the Options, a negative one means none: with two of these the value is never served
+// stale. It counts for one value: the next one that is stored has the windows of the
+// Options again, unless a load says that the value is not modified.
+// If the load of this call fails, the windows count for the value that L1 has, for as
+// long as it is kept there: [Load.SetStale] with a negative OnError makes L1 forget a
+// stale value, and the callers get the error.
+func WithStale(s Stale) CallOption {
+	return func(c *call) { c.setStale(s) }
+}
+
+func (o *call) setStale(s Stale) {
+	none := func(d time.Duration) time.Duration { return max(lives.None, d) }
+	o.own = o.own.With(&lives.Own{Revalidate: none(s.WhileRevalidate), OnError: none(s.OnError)})
+}
+
+// WithMemoryTTL bounds the life in L1 of the value that this call stores, on every
+// instance, as Memory.TTL does for all values: after d, less Options.Jitter, the next
+// read asks L2. If d is not positive no L1 keeps the value. Without L2 its TTL is
+// shortened in effect.
+func WithMemoryTTL(d time.Duration) CallOption {
+	return func(c *call) { c.setMemoryTTL(d) }
+}
+
+func (o *call) setMemoryTTL(d time.Duration) { o.own = o.own.With(&lives.Own{Memory: lifeOrNone(d)}) }
 
 // noLife is the life of a value that is not to be stored.
 const noLife time.Duration = -1

@@ -13,10 +13,12 @@ import (
 )
 
 // stamps decide later whether an entry is valid: the watermarks from before its
-// value was read, and its tags.
+// value was read, and its tags. With them go the lives of the value; nil for those of the
+// Options.
 type stamps struct {
 	generation, tagGeneration uint64
 	tags                      []string
+	own                       *lives.Own
 }
 
 // held is the value of an entry in L1, with the times of its life and the stamp that
@@ -40,8 +42,8 @@ func (h *held[V]) plain(now, dead int64, generation uint64) bool {
 type record struct {
 	// id is the identity of the value in L2; zero for none.
 	id remote.ID
-	// tags are the groups that the value belongs to; nil for none.
-	tags *tagSet
+	// traits are nil for most values.
+	traits *traits
 	// born is the time at which the value was loaded; zero if it is not known.
 	born int64
 }
@@ -52,12 +54,14 @@ type (
 	removal[K comparable, V any] = l1.Removed[K, held[V]]
 )
 
-// tagSet is the tags of an entry.
-type tagSet struct {
-	// names is never changed.
+// traits are what few entries have: tags, and lives that are not those of the Options.
+type traits struct {
+	// names are the tags. They are never changed.
 	names []string
 	// seen is the generation of tags when the tags were last judged.
 	seen atomic.Uint64
+	// own is never changed; nil for none.
+	own *lives.Own
 }
 
 // newEntry returns an entry for L1.
@@ -88,11 +92,11 @@ func (c *Cache[K, V]) judge(key K, e *entry[K, V]) (v generation.Verdict, since 
 			c.memory.Swap(e, c.restamped(e, next))
 		}
 	}
-	tags := recordOf(e).tags
-	if tags == nil {
+	t := recordOf(e).traits
+	if t == nil {
 		return v, since
 	}
-	tv, ts := c.judgeTags(tags)
+	tv, ts := c.judgeTags(t)
 	return generation.Both(v, since, tv, ts)
 }
 
@@ -101,7 +105,7 @@ func (c *Cache[K, V]) verdictOn(e *entry[K, V]) (v generation.Verdict) {
 	if stamp := e.Value.Stamp(); stamp < c.generation.Watermark() {
 		v, _, _ = c.generation.Judge(stamp, func() uint16 { return c.laneOf(e.Key) })
 	}
-	if t := recordOf(e).tags; t != nil {
+	if t := recordOf(e).traits; t != nil {
 		of, _, _ := c.generation.JudgeTags(t.names, t.seen.Load())
 		v = v.And(of)
 	}
@@ -110,7 +114,7 @@ func (c *Cache[K, V]) verdictOn(e *entry[K, V]) (v generation.Verdict) {
 
 // judgeTags is judge for the tags t of an entry alone. If it is valid they get the
 // newest stamp.
-func (c *core) judgeTags(t *tagSet) (v generation.Verdict, since int64) {
+func (c *core) judgeTags(t *traits) (v generation.Verdict, since int64) {
 	if t == nil {
 		return generation.Valid, 0
 	}
@@ -121,12 +125,40 @@ func (c *core) judgeTags(t *tagSet) (v generation.Verdict, since int64) {
 	return v, since
 }
 
-// all returns the tags in t, which may be nil.
-func (t *tagSet) all() []string {
+// tags returns the tags in t, which may be nil.
+func (t *traits) tags() []string {
 	if t == nil {
 		return nil
 	}
 	return t.names
+}
+
+// seenAt returns the generation of tags when those of t, which may be nil, were last judged.
+func (t *traits) seenAt() uint64 {
+	if t == nil {
+		return 0
+	}
+	return t.seen.Load()
+}
+
+// lives returns the lives in t, which may be nil; nil for those of the Options.
+func (t *traits) lives() *lives.Own {
+	if t == nil {
+		return nil
+	}
+	return t.own
+}
+
+// windows returns for how long a value with these lives may be served after its TTL.
+func (c *core) windows(own *lives.Own) (s Stale) {
+	s = c.tuned.stale()
+	s.WhileRevalidate, s.OnError = own.Windows(s.WhileRevalidate, s.OnError)
+	return s
+}
+
+// windowsOf returns the windows of e.
+func (c *Cache[K, V]) windowsOf(e *entry[K, V]) Stale {
+	return c.windows(recordOf(e).traits.lives())
 }
 
 // laneOf returns the lane of key; one that does not exist, so that the entry is
@@ -165,7 +197,7 @@ func (c *Cache[K, V]) expired(e *entry[K, V], since int64) *entry[K, V] {
 	s := c.relived(e, e.Value.Stamp())
 	s.Value.Expire()
 	if until := c.onErrorUntil(e); until > 0 {
-		s.Dead = min(until, l1.After(since, c.tuned.stale().OnError))
+		s.Dead = min(until, l1.After(since, c.windowsOf(e).OnError))
 	}
 	return s
 }
@@ -181,14 +213,14 @@ func (c *Cache[K, V]) aged(key K, e *entry[K, V]) *entry[K, V] {
 		if v, next, since = c.generation.Judge(stamp, func() uint16 { return c.laneOf(key) }); v == generation.Stale {
 			e = c.relived(e, next)
 			fresh, soon := min(e.Value.FreshUntil(e.Dead), since), e.Value.SoonAt(e.Dead)
-			e.Dead = e.Value.End(fresh, min(e.Dead, l1.After(since, c.tuned.stale().window())))
+			e.Dead = e.Value.End(fresh, min(e.Dead, l1.After(since, c.windowsOf(e).window())))
 			e.Value.SetSoon(soon, e.Dead)
 		}
 	}
-	if tags := recordOf(e).tags; tags != nil && v <= generation.Stale {
-		if v, next, since := c.generation.JudgeTags(tags.names, tags.seen.Load()); v == generation.Stale {
+	if t := recordOf(e).traits; t != nil && v <= generation.Stale {
+		if v, next, since := c.generation.JudgeTags(t.names, t.seen.Load()); v == generation.Stale {
 			e = c.expired(e, since)
-			l1.Behind[record](e).tags = newTags(tags.names, next) // a reader that still has old judges it by its own
+			l1.Behind[record](e).traits = newTraits(t.names, next, t.own) // a reader that still has old judges it by its own
 		}
 	}
 	if e != old {
@@ -201,14 +233,14 @@ func (c *Cache[K, V]) aged(key K, e *entry[K, V]) *entry[K, V] {
 // left, as far as L1 may. Either may be over. stamps are from before the value was
 // read. r has the identity and the birth of the value.
 func (c *Cache[K, V]) entry(now int64, key K, v V, fresh, left time.Duration, s stamps, r record) *entry[K, V] {
-	r.tags = newTags(s.tags, s.tagGeneration)
+	r.traits = newTraits(s.tags, s.tagGeneration, s.own)
 	flags := c.look
-	if r.tags != nil {
+	if len(s.tags) > 0 {
 		flags |= lives.Closely
 	}
-	longest := l1.After(now, c.memoryTTL())
+	longest := l1.After(now, c.memoryTTL(s.own))
 	about, dead := lives.New(s.generation, flags, min(longest, later(now, fresh)), min(longest, l1.After(now, left)))
-	if r.id == 0 && r.tags == nil {
+	if r.id == 0 && r.traits == nil {
 		if bits, ok := c.implies(r.born, about.FreshUntil(dead)); ok {
 			about.State, r.born = about.State|bits, 0
 		}
@@ -216,13 +248,13 @@ func (c *Cache[K, V]) entry(now int64, key K, v V, fresh, left time.Duration, s 
 	return newEntry(c.memory, key, held[V]{about, v}, dead, r)
 }
 
-// newTags returns tags in the form of an entry, with the stamp seen; nil if there
-// are none.
-func newTags(tags []string, seen uint64) *tagSet {
-	if len(tags) == 0 {
+// newTraits returns the traits of an entry, with the stamp seen of its tags; nil if it has
+// none.
+func newTraits(tags []string, seen uint64, own *lives.Own) *traits {
+	if len(tags) == 0 && own == nil {
 		return nil
 	}
-	t := &tagSet{names: tags}
+	t := &traits{names: tags, own: own}
 	t.seen.Store(seen)
 	return t
 }
@@ -263,18 +295,19 @@ func (c *core) dueAt(now int64, fresh, ttl, took time.Duration) int64 {
 // revalidates reports whether e, which is not fresh any more, may be served
 // while it is refreshed. One that a caller has expired may not.
 func (c *Cache[K, V]) revalidates(e *entry[K, V], now int64) bool {
-	return !e.Value.Expired() && now < l1.After(e.Value.FreshUntil(e.Dead), c.tuned.stale().WhileRevalidate)
+	return !e.Value.Expired() && now < l1.After(e.Value.FreshUntil(e.Dead), c.windowsOf(e).WhileRevalidate)
 }
 
 // onErrorUntil is until when e may be served if its load fails.
 func (c *Cache[K, V]) onErrorUntil(e *entry[K, V]) int64 {
-	if c.tuned.stale().OnError == 0 {
+	window := c.windowsOf(e).OnError
+	if window == 0 {
 		return 0
 	}
 	if e.Value.Expired() {
 		return e.Dead
 	}
-	return min(e.Dead, l1.After(e.Value.FreshUntil(e.Dead), c.tuned.stale().OnError))
+	return min(e.Dead, l1.After(e.Value.FreshUntil(e.Dead), window))
 }
 
 // life returns how long a value stored by o is to live. It is not positive if
@@ -288,23 +321,25 @@ func (c *core) life(o *call) time.Duration {
 
 // passesMemory reports whether a call keeps nothing in L1.
 func (c *core) passesMemory(o *call) bool {
-	return o.noMemory || c.settings.Memory.Off || c.tuned.off.Load()
+	return o.noMemory || c.settings.Memory.Off || c.tuned.off.Load() || o.own.Longest(1) == 0
 }
 
-// kept is how long a value is kept that is fresh for left.
-func (c *core) kept(left time.Duration) time.Duration {
-	if left > NoExpiry-c.tuned.stale().window() {
+// kept is how long a value with these lives is kept that is fresh for left.
+func (c *core) kept(left time.Duration, own *lives.Own) time.Duration {
+	window := c.windows(own).window()
+	if left > NoExpiry-window {
 		return NoExpiry
 	}
-	return left + c.tuned.stale().window()
+	return left + window
 }
 
-// memoryTTL is the longest life that an entry may have in L1 now.
-func (c *core) memoryTTL() time.Duration {
+// memoryTTL is the longest life that a value with these lives may have in L1 now.
+func (c *core) memoryTTL(own *lives.Own) time.Duration {
 	ttl := c.settings.Memory.TTL
 	if ttl == 0 {
 		ttl = NoExpiry
 	}
+	ttl = own.Longest(ttl)
 	switch {
 	case c.link.Mute():
 		return 0
@@ -351,11 +386,11 @@ func (c *core) droppedBetween(tags []string, from, to uint64) bool {
 // tagsDropped reports whether e, which is in L1 or on its way there, is absent
 // for every purpose because one of its tags was dropped since it was read.
 func (c *Cache[K, V]) tagsDropped(e *entry[K, V]) bool {
-	tags := recordOf(e).tags
-	if tags == nil {
+	t := recordOf(e).traits
+	if t == nil {
 		return false
 	}
-	v, _, _ := c.generation.JudgeTags(tags.names, tags.seen.Load())
+	v, _, _ := c.generation.JudgeTags(t.names, t.seen.Load())
 	return v == generation.Invalid
 }
 

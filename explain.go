@@ -9,6 +9,7 @@ import (
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/lives"
 	"github.com/strata-cache/strata/internal/measure"
 	"github.com/strata-cache/strata/remote"
 )
@@ -122,7 +123,7 @@ func (c *Cache[K, V]) explainMemory(key K) Place {
 		return p
 	}
 	e = c.aged(key, e)
-	p.Tags, p.DroppedByTag = slices.Clone(recordOf(e).tags.all()), c.tagsDropped(e)
+	p.Tags, p.DroppedByTag = slices.Clone(recordOf(e).traits.tags()), c.tagsDropped(e)
 	v, since := c.judge(key, e)
 	if p.Suspect = v == generation.Suspect; v >= generation.Suspect {
 		p.lasts = p.Suspect && now < e.Value.FreshUntil(e.Dead) && c.lasts(since)
@@ -180,21 +181,30 @@ func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *Place) {
 			return
 		}
 	}
+	var own *lives.Own
+	if flags&envelope.Lived != 0 {
+		var ok bool
+		if own, payload, ok = envelope.CutLives(payload); !ok {
+			p.Fresh, p.Left, p.Err = 0, 0, envelope.ErrForeign
+			return
+		}
+	}
 	p.Present, p.NotFound = flags&envelope.NotFound == 0, flags&envelope.NotFound != 0
 	if p.Size = len(payload); p.Present {
 		_, p.Err = c.decode(payload, version)
-		c.explainStale(h, p)
+		c.explainStale(h, own, p)
 	}
 }
 
 // explainStale adds the uses of a stale value of L2.
-func (c *Cache[K, V]) explainStale(h remote.Held, p *Place) {
+func (c *Cache[K, V]) explainStale(h remote.Held, own *lives.Own, p *Place) {
 	if p.Fresh > 0 {
 		return
 	}
-	age, soft, _ := c.staleSince(&h, p.Expired, p.Tags)
+	age, soft, _ := c.staleSince(&h, p.Expired, p.Tags, own)
 	p.Expired = soft
-	p.served, p.fallback = !soft && age < c.tuned.stale().WhileRevalidate, age < c.tuned.stale().OnError
+	windows := c.windows(own)
+	p.served, p.fallback = !soft && age < windows.WhileRevalidate, age < windows.OnError
 }
 
 // explainTags takes the tags from body, and adds the effect of their drops on the

@@ -97,6 +97,21 @@ func (l *Load) SetTags(tags ...string) {
 	l.said.addTags(tags)
 }
 
+// SetStale gives the value stale windows of its own, as [WithStale] does. If the Loader
+// returns an error they count for the value that L1 has.
+func (l *Load) SetStale(s Stale) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said.setStale(s)
+}
+
+// SetMemoryTTL bounds the life of the value in L1, as [WithMemoryTTL] does.
+func (l *Load) SetMemoryTTL(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said.setMemoryTTL(d)
+}
+
 // NoStore keeps the value from being stored in any tier, and ErrNotFound from
 // being remembered. The value that was held for the key is dropped from L1, as by
 // any other load.
@@ -136,6 +151,7 @@ func (l *Load) apply(o *call) {
 	if o.err == nil {
 		o.err = l.said.err
 	}
+	o.own = o.own.With(l.said.own)
 	if len(l.said.tags) > 0 {
 		o.addTags(l.said.tags)
 	}

@@ -17,9 +17,9 @@ type negative struct {
 	err error
 	// fresh is the time until which it holds.
 	fresh int64
-	// stamp and tags decide whether it is valid, as those of an entry with a value.
-	stamp uint64
-	tags  *tagSet
+	// stamp and traits decide whether it is valid, as those of an entry with a value.
+	stamp  uint64
+	traits *traits
 	// failures is how often the load has failed in a row.
 	failures int32
 	// notFound says that err is the origin's answer, taken that it came from a snapshot.
@@ -62,7 +62,7 @@ func (c *Cache[K, V]) recall(key K) *negative {
 			return nil
 		}
 	}
-	if v, _ := c.judgeTags(e.Value.tags); v != generation.Valid {
+	if v, _ := c.judgeTags(e.Value.traits); v != generation.Valid {
 		return nil
 	}
 	return &e.Value
@@ -122,14 +122,14 @@ func (r *read[K, V]) remembers(err error) bool {
 // absent is the negative entry of a key that the origin does not have, for left. tags are
 // those of that answer.
 func (r *read[K, V]) absent(err error, left time.Duration, tags []string) *l1.Entry[K, negative] {
-	return r.c.negativeEntry(r.f.Key, err, left, r.stamps(tags))
+	return r.c.negativeEntry(r.f.Key, err, left, r.stamps(tags, nil))
 }
 
 // negativeEntry is the negative entry of a key that the origin does not have, for left.
 // s is from before the origin said so.
 func (c *Cache[K, V]) negativeEntry(key K, err error, left time.Duration, s stamps) *l1.Entry[K, negative] {
-	dead := l1.After(c.memory.Now(), min(left, c.memoryTTL()))
-	n := negative{err: err, notFound: true, fresh: dead, stamp: s.generation, tags: newTags(s.tags, s.tagGeneration)}
+	dead := l1.After(c.memory.Now(), min(left, c.memoryTTL(nil)))
+	n := negative{err: err, notFound: true, fresh: dead, stamp: s.generation, traits: newTraits(s.tags, s.tagGeneration, nil)}
 	return l1.NewEntry(c.negatives, key, n, dead)
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/strata-cache/strata/internal/l2"
 	"github.com/strata-cache/strata/internal/lifetime"
 	"github.com/strata-cache/strata/internal/limit"
+	"github.com/strata-cache/strata/internal/lives"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -59,6 +60,7 @@ type candidate[K comparable, V any] struct {
 	times flight.Times
 	id    remote.ID // zero if L2 does not hold it
 	tags  []string
+	own   *lives.Own // nil: those of the Options
 	// unbounded says that it was expired in L2 at a time that is unknown here, so
 	// that L2 keeps it for its whole life.
 	unbounded bool
@@ -404,9 +406,9 @@ func (r *read[K, V]) panicked(p any) {
 	r.settle(flight.Result[V]{Err: &LoadPanicError{Value: p, Stack: debug.Stack()}})
 }
 
-// stamps are those of an entry with these tags that the read brings.
-func (r *read[K, V]) stamps(tags []string) stamps {
-	return stamps{generation: r.f.Stamp, tagGeneration: r.tagGeneration, tags: tags}
+// stamps are those of an entry with these tags and lives that the read brings.
+func (r *read[K, V]) stamps(tags []string, own *lives.Own) stamps {
+	return stamps{generation: r.f.Stamp, tagGeneration: r.tagGeneration, tags: tags, own: own}
 }
 
 // The note of a result describes its value.
@@ -423,7 +425,7 @@ const (
 
 // foundEntry settles the read with an entry of L1.
 func (r *read[K, V]) foundEntry(e *entry[K, V]) {
-	r.found(e.Value.value, recordOf(e).tags.all(), endL1)
+	r.found(e.Value.value, recordOf(e).traits.tags(), endL1)
 	r.outcome.res.Times = r.c.timesOf(e)
 }
 

@@ -236,7 +236,7 @@ func (r *read[K, V]) askToReplace(ctx context.Context, id remote.ID) (settled bo
 	// Make it stale, so that a lease can be had, and no more than that, so that it
 	// is there if the load fails. That voids the lease of an instance that came
 	// first.
-	if !r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.tuned.stale().window()) {
+	if !r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.windows(r.candidate.own).window()) {
 		return false, 0
 	}
 	return false, time.Nanosecond

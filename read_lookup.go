@@ -17,6 +17,7 @@ import (
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l2"
+	"github.com/strata-cache/strata/internal/lives"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -73,7 +74,7 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 	case v == generation.Stale, now >= e.Value.FreshUntil(e.Dead), r.call.refresh && (r.call.ahead || now >= e.Value.SoonAt(e.Dead)), r.call.skipRead:
 		r.candidate.value, r.candidate.note, r.candidate.until = &e.Value.value, noteL1, c.onErrorUntil(e)
 		about := recordOf(e)
-		r.candidate.id, r.candidate.tags = about.id, about.tags.all()
+		r.candidate.id, r.candidate.tags, r.candidate.own = about.id, about.traits.tags(), about.traits.lives()
 		r.candidate.times, r.candidate.kept = c.timesOf(e), e.Dead
 		r.offer()
 		return false
@@ -347,7 +348,7 @@ func (r *read[K, V]) useSealed(box *sealed, drops map[string]remote.Tag) (settle
 // expiredRemote makes the entry of key stale in L1 if L2 holds the same value, and a
 // caller has expired that: the message about it may be late or lost.
 func (c *Cache[K, V]) expiredRemote(key K, o *opened[V], h *remote.Held) {
-	_, expired, _ := c.staleSince(h, o.byTag, o.tags)
+	_, expired, _ := c.staleSince(h, o.byTag, o.tags, o.own)
 	if e, now := c.memory.Peek(key); expired && e != nil && recordOf(e).id == h.ID && !e.Value.Expired() {
 		c.memory.Swap(e, c.expired(e, now))
 	}
@@ -360,7 +361,7 @@ func (r *read[K, V]) keepHeld(o *opened[V], h *remote.Held) {
 	if s := r.suspect.entry; s != nil && recordOf(s).id == h.ID {
 		born = recordOf(s).born
 	}
-	e := r.c.entry(now, r.f.Key, o.value, left, h.Left, r.stamps(o.tags), record{id: h.ID, born: born})
+	e := r.c.entry(now, r.f.Key, o.value, left, h.Left, r.stamps(o.tags, o.own), record{id: h.ID, born: born})
 	// L2 does not say how long the value's life was, only how much of it is left. If
 	// a short life were due at once, instances would take turns at refreshing it.
 	r.c.refreshSoon(e, now, left, min(r.c.tuned.ttl(), left), 0)
@@ -385,7 +386,8 @@ type opened[V any] struct {
 	value V
 	state heldState
 	tags  []string
-	byTag bool // one of tags has expired it
+	own   *lives.Own // nil: those of the Options
+	byTag bool       // one of tags has expired it
 }
 
 // heldState is the state of the value that L2 holds under a key.
@@ -406,7 +408,8 @@ type sealed struct {
 	payload []byte
 	version int // of the program that has sealed it: 0 is this one
 	tags    []string
-	clock   uint64 // of tags, from before its load
+	clock   uint64     // of tags, from before its load
+	own     *lives.Own // nil: those of the Options
 }
 
 // unseal removes the envelope of a value into box, which is zero. One that cannot be read counts as absent;
@@ -419,6 +422,9 @@ func (r *read[K, V]) unseal(box *sealed, h *remote.Held) {
 	ok := err == nil
 	if ok && flags&envelope.Tagged != 0 {
 		box.clock, box.tags, payload, ok = envelope.CutTags(payload)
+	}
+	if ok && flags&envelope.Lived != 0 {
+		box.own, payload, ok = envelope.CutLives(payload)
 	}
 	switch {
 	case !ok:
@@ -437,7 +443,7 @@ func (r *read[K, V]) unseal(box *sealed, h *remote.Held) {
 
 // open decodes the value in box, unless the drops of its tags have made it absent.
 func (r *read[K, V]) open(box *sealed, drops map[string]remote.Tag) (o opened[V]) {
-	o.state, o.tags = box.state, box.tags
+	o.state, o.tags, o.own = box.state, box.tags, box.own
 	if len(box.tags) > 0 {
 		o.state, o.byTag = r.afterDrops(box, drops)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/l2"
+	"github.com/strata-cache/strata/internal/lives"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -66,6 +67,7 @@ func (r *read[K, V]) label() {
 		if len(r.call.tags) == 0 {
 			r.call.tags = k.tags
 		}
+		r.call.own = k.own.With(r.call.own)
 		r.c.nameTags(&r.call, r.f.Key, *k.value)
 	default:
 		return
@@ -106,6 +108,7 @@ func (r *read[K, V]) loadFailed(err error) {
 		r.c.origin.Unanswered()
 		r.c.failed(r.f.Key, err)
 	}
+	r.relive()
 	if r.serveCandidate(err) && !r.call.refresh {
 		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
 	}
@@ -129,15 +132,15 @@ func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
 		r.keepLoaded(v, s.left, s.loaded, remote.ID(lease.Token))
 		return s, false
 	}
-	left, kept := r.c.remoteLives(s.left)
+	left, kept := r.c.remoteLives(s.left, r.call.own)
 	s.put = remote.Put{Key: r.l2.Name, Data: data, Fresh: left, Left: kept, Lease: lease, Drops: r.call.skipRead, Tags: r.call.tags}
 	return s, true
 }
 
 // remoteLives returns for how long a value that is fresh for left is fresh in L2,
 // and for how long it is kept there.
-func (c *core) remoteLives(left time.Duration) (fresh, kept time.Duration) {
-	return min(left, maxRemoteLife), min(c.kept(left), maxRemoteLife)
+func (c *core) remoteLives(left time.Duration, own *lives.Own) (fresh, kept time.Duration) {
+	return min(left, maxRemoteLife), min(c.kept(left, own), maxRemoteLife)
 }
 
 // keepNotFound makes "not found" a negative entry for L1, for as long as the call
@@ -170,14 +173,14 @@ func (r *read[K, V]) keepCandidate() (s toStore[K, V], ok bool) {
 	if r.right.noStore || left <= 0 {
 		return s, false
 	}
-	// The clock of tags is in the value itself.
-	if r.right.lease.Token == 0 || k.id == 0 || len(r.call.tags) > 0 {
+	// The clock of tags is in the value itself, and so are its own lives.
+	if r.right.lease.Token == 0 || k.id == 0 || len(r.call.tags) > 0 || !k.own.Equal(r.call.own) {
 		return r.keepValue(*k.value)
 	}
 	loaded := r.outcome.ended
 	ctx, cancel := r.opContext()
 	defer cancel()
-	fresh, kept := r.c.remoteLives(left)
+	fresh, kept := r.c.remoteLives(left, k.own)
 	refused, err := r.c.l2.Extend(ctx, r.l2.Name, fresh, kept, r.right.lease, k.id)
 	switch {
 	case !r.answered("extend", err):
@@ -274,11 +277,11 @@ func (s *toStore[K, V]) keepNegative(err error) {
 // began then. A value that
 // L2 cannot confirm after a message was lost lives as without a bus.
 func (r *read[K, V]) keepLoaded(v V, left time.Duration, loaded int64, id remote.ID) {
-	kept := r.c.kept(left)
+	kept := r.c.kept(left, r.call.own)
 	if r.l2.KeyTooLong {
 		left, kept = min(left, UnconfirmedTTL), min(kept, UnconfirmedTTL)
 	}
-	e := r.c.entry(loaded, r.f.Key, v, left, kept, r.stamps(r.call.tags), record{id: id, born: loaded})
+	e := r.c.entry(loaded, r.f.Key, v, left, kept, r.stamps(r.call.tags, r.call.own), record{id: id, born: loaded})
 	r.c.refreshSoon(e, loaded, left, left, r.outcome.took)
 	r.outcome.entry, r.outcome.res.Times = e, r.c.timesOf(e)
 }
@@ -294,15 +297,15 @@ func (c *Cache[K, V]) refusedRemote(ctx context.Context, key K) {
 // sealAbsent returns the value by which L2 remembers that the origin does not have
 // a key, with the tags of that answer.
 func (c *core) sealAbsent(name string, tags []string, clock uint64) []byte {
-	b, flags := begin(nil, tags, clock)
+	b, flags := begin(nil, tags, nil, clock)
 	envelope.Seal(b, name, c.l2.Schema(), flags|envelope.NotFound)
 	return b
 }
 
-// seal appends v to b as L2 has it, with its tags and the clock under which it was
-// loaded. b is empty.
-func (c *Cache[K, V]) seal(b []byte, name string, v V, tags []string, clock uint64) ([]byte, error) {
-	b, flags := begin(b, tags, clock)
+// seal appends v to b as L2 has it, with its tags, the clock under which it was loaded, and
+// its own lives. b is empty.
+func (c *Cache[K, V]) seal(b []byte, name string, v V, tags []string, own *lives.Own, clock uint64) ([]byte, error) {
+	b, flags := begin(b, tags, own, clock)
 	b, err := c.encode(b, v)
 	if err != nil {
 		return nil, err
@@ -314,7 +317,7 @@ func (c *Cache[K, V]) seal(b []byte, name string, v V, tags []string, clock uint
 // seal is seal in memory of the right size: the value is encoded in the buffer, and
 // copied, since a tier may send it after its caller has left.
 func (r *read[K, V]) seal(v V, clock uint64) ([]byte, error) {
-	b, err := r.c.seal(r.buffer[:0], r.l2.Name, v, r.call.tags, clock)
+	b, err := r.c.seal(r.buffer[:0], r.l2.Name, v, r.call.tags, r.call.own, clock)
 	switch {
 	case err != nil:
 		return nil, err
@@ -325,11 +328,14 @@ func (r *read[K, V]) seal(v V, clock uint64) ([]byte, error) {
 	return bytes.Clone(b), nil
 }
 
-// begin begins an envelope with tags, in the memory of dst.
-func begin(dst []byte, tags []string, clock uint64) (b []byte, f envelope.Flags) {
+// begin begins an envelope with tags and lives, in the memory of dst.
+func begin(dst []byte, tags []string, own *lives.Own, clock uint64) (b []byte, f envelope.Flags) {
 	b = envelope.Begin(dst)
-	if len(tags) == 0 {
-		return b, 0
+	if len(tags) > 0 {
+		b, f = envelope.AppendTags(b, clock, tags), envelope.Tagged
 	}
-	return envelope.AppendTags(b, clock, tags), envelope.Tagged
+	if own != nil {
+		b, f = envelope.AppendLives(b, own), f|envelope.Lived
+	}
+	return b, f
 }

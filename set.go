@@ -9,6 +9,7 @@ import (
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/lives"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -75,6 +76,7 @@ type write[K comparable, V any] struct {
 	late   bool      // L2 has refused it: there was a later write
 	id     remote.ID // of its value in L2
 	tags   []string
+	own    *lives.Own
 	stamps stamps
 	right  *flight.Write[K]
 }
@@ -108,7 +110,7 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 	}()
 	for i := range ws {
 		w := &ws[i]
-		w.stamps = c.stamps(w.tags)
+		w.stamps = c.stamps(w.tags, w.own)
 		var err error
 		if w.right, err = c.flights.Begin(w.key); err != nil {
 			return ErrClosed
@@ -127,14 +129,14 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 }
 
 // stamps returns the stamps of an entry that is written now.
-func (c *Cache[K, V]) stamps(tags []string) stamps {
-	return stamps{generation: c.generation.Watermark(), tagGeneration: c.generation.TagWatermark(), tags: tags}
+func (c *Cache[K, V]) stamps(tags []string, own *lives.Own) stamps {
+	return stamps{generation: c.generation.Watermark(), tagGeneration: c.generation.TagWatermark(), tags: tags, own: own}
 }
 
 // setMemory stores w in L1 alone, in one step, so that of many concurrent Sets none
 // removes the entry of another.
 func (c *Cache[K, V]) setMemory(w *write[K, V]) error {
-	w.stamps = c.stamps(w.tags)
+	w.stamps = c.stamps(w.tags, w.own)
 	now := c.memory.Now()
 	value, failure := c.written(w, now)
 	var removed []removal[K, V]
@@ -164,7 +166,7 @@ func (c *Cache[K, V]) prepare(w *write[K, V], o *call) (err error) {
 	if err := c.callError(o); err != nil {
 		return err
 	}
-	w.tags = o.tags
+	w.tags, w.own = o.tags, o.own
 	w.keep = w.keep && w.left > 0 && !c.passesMemory(o)
 	if c.l2.Used() && !o.noRemote {
 		if w.name, err = c.nameOf(w.key); err != nil {
@@ -184,7 +186,7 @@ func (c *Cache[K, V]) sealWrite(w *write[K, V], clock uint64) (err error) {
 		w.data = c.sealAbsent(w.name, w.tags, clock)
 		return nil
 	}
-	w.data, err = c.seal(nil, w.name, w.value, w.tags, clock)
+	w.data, err = c.seal(nil, w.name, w.value, w.tags, w.own, clock)
 	return err
 }
 
@@ -229,12 +231,12 @@ func (c *Cache[K, V]) written(w *write[K, V], now int64) (value *entry[K, V], fa
 		return nil, nil
 	case w.absent:
 		failure = c.negativeEntry(w.key, ErrNotFound, w.left, w.stamps)
-		if v, _ := c.judgeTags(failure.Value.tags); v != generation.Valid {
+		if v, _ := c.judgeTags(failure.Value.traits); v != generation.Valid {
 			return nil, nil
 		}
 		return nil, failure
 	}
-	value = c.entry(now, w.key, w.value, w.left, c.kept(w.left), w.stamps, record{id: w.id, born: now})
+	value = c.entry(now, w.key, w.value, w.left, c.kept(w.left, w.own), w.stamps, record{id: w.id, born: now})
 	c.refreshSoon(value, now, w.left, w.left, 0)
 	c.mark(value)
 	if c.tagsDropped(value) {
@@ -284,7 +286,7 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 			}
 		}
 		if w.left > 0 {
-			fresh, left := c.remoteLives(w.left)
+			fresh, left := c.remoteLives(w.left, w.own)
 			if w.absent {
 				left = fresh
 			}

@@ -39,7 +39,7 @@ func (s source[K, V]) Restore(ctx context.Context, taken *transfer.Taken) (trans
 	r.aliaser, _ = s.c.encoding.(codec.Aliaser[V])
 	r.Learner = drops.NewLearner(s.c.drops, r.withdraw)
 	r.watch = s.c.flights.Watch(nil)
-	r.stamps = s.c.stamps(nil)
+	r.stamps = s.c.stamps(nil, nil)
 	if s.c.l2.HasBus() && s.c.l2.HasPositions() {
 		r.cover.Witness = s.c.generation.Witness()
 		// The drops up to now, also those of this instance whose messages are on their way.
@@ -105,7 +105,7 @@ func (r *incoming[K, V]) Entry(e *dump.Entry, ago time.Duration, keep bool) tran
 	if !ok {
 		return transfer.Unusable
 	}
-	return r.insert(key, v, e, fresh, min(left, c.kept(max(fresh, 0))), ago)
+	return r.insert(key, v, e, fresh, min(left, c.kept(max(fresh, 0), e.Own)), ago)
 }
 
 func usableTags(tags []string) bool {
@@ -133,7 +133,7 @@ func (r *incoming[K, V]) decode(b []byte, keep bool) (v V, ok bool) {
 func (r *incoming[K, V]) absent(key K, e *dump.Entry, fresh time.Duration) (o transfer.Outcome) {
 	c := r.c
 	n := c.negativeEntry(key, ErrNotFound, fresh, r.stampsOf(e))
-	if v, _ := c.judgeTags(n.Value.tags); v != generation.Valid {
+	if v, _ := c.judgeTags(n.Value.traits); v != generation.Valid {
 		return transfer.Changed
 	}
 	n.Value.taken = true
@@ -151,7 +151,7 @@ func (r *incoming[K, V]) absent(key K, e *dump.Entry, fresh time.Duration) (o tr
 // stampsOf are the stamps of the entry that is made of e.
 func (r *incoming[K, V]) stampsOf(e *dump.Entry) stamps {
 	s := r.stamps
-	s.tags = e.Tags
+	s.tags, s.own = e.Tags, e.Own
 	return s
 }
 
@@ -231,11 +231,11 @@ func (r *incoming[K, V]) withdrawKey(key K, lasting bool, old func(*drops.Aged) 
 	c, hash, taken := r.c, r.c.flights.HashOf(key), false
 	var removed []removal[K, V]
 	c.flights.Withdraw(key, lasting, func() (gone bool) {
-		if e, _ := c.memory.Peek(key); e != nil && old(&drops.Aged{Hash: hash, Tags: recordOf(e).tags.all(), Taken: e.Value.State&lives.Taken != 0, Born: c.born(e)}) {
+		if e, _ := c.memory.Peek(key); e != nil && old(&drops.Aged{Hash: hash, Tags: recordOf(e).traits.tags(), Taken: e.Value.State&lives.Taken != 0, Born: c.born(e)}) {
 			taken = e.Value.State&lives.Taken != 0
 			removed, gone = c.forgetValue(key), true
 		}
-		if n, _ := c.negatives.Peek(key); n != nil && n.Value.notFound && old(&drops.Aged{Hash: hash, Tags: n.Value.tags.all(), Taken: n.Value.taken}) {
+		if n, _ := c.negatives.Peek(key); n != nil && n.Value.notFound && old(&drops.Aged{Hash: hash, Tags: n.Value.traits.tags(), Taken: n.Value.taken}) {
 			c.negatives.Delete(key)
 			gone, taken = true, taken || n.Value.taken
 		}

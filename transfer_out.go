@@ -73,7 +73,7 @@ func (s source[K, V]) Dump(ctx context.Context, part, parts int) (transfer.Dump,
 	if err := s.CheckKeys(); err != nil {
 		return nil, err
 	}
-	d := &outgoing[K, V]{c: c, part: part, parts: parts, begun: c.now(), seen: c.stamps(nil), Teller: drops.Teller{Log: c.drops}}
+	d := &outgoing[K, V]{c: c, part: part, parts: parts, begun: c.now(), seen: c.stamps(nil, nil), Teller: drops.Teller{Log: c.drops}}
 	if !c.l2.HasBus() {
 		d.watch = c.flights.Watch(d.names.Add)
 	}
@@ -174,7 +174,7 @@ func (d *outgoing[K, V]) take(key K) bool {
 	if born := c.born(e); born != 0 {
 		d.now.Age = time.Duration(d.begun - born)
 	}
-	d.now.Expired, d.now.NotFound, d.now.ID, d.now.Tags = e.Value.Expired(), false, uint64(about.id), about.tags.all()
+	d.now.Expired, d.now.NotFound, d.now.ID, d.now.Tags, d.now.Own = e.Value.Expired(), false, uint64(about.id), about.traits.tags(), about.traits.lives()
 	d.now.Uses, d.now.Weight = int(e.Uses()), 1
 	if c.o.Memory.Weigh != nil {
 		w, _ := c.weigh(key, e.Value.value)
@@ -195,7 +195,7 @@ func (d *outgoing[K, V]) takeNegative(e *l1.Entry[K, negative]) bool {
 		return false
 	}
 	left := d.until(n.fresh)
-	d.now = dump.Entry{Key: d.now.Key, Fresh: left, Left: left, Age: dump.Unknown, NotFound: true, Tags: n.tags.all()}
+	d.now = dump.Entry{Key: d.now.Key, Fresh: left, Left: left, Age: dump.Unknown, NotFound: true, Tags: n.traits.tags()}
 	d.value = *new(V)
 	return true
 }
@@ -222,7 +222,7 @@ func (d *outgoing[K, V]) Dropped() (names []string, all bool) {
 		return nil, false
 	}
 	keys, all := d.names.Take()
-	now := d.c.stamps(nil)
+	now := d.c.stamps(nil, nil)
 	all = all || now.generation != d.seen.generation || now.tagGeneration != d.seen.tagGeneration
 	d.seen = now
 	if all {

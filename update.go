@@ -47,7 +47,7 @@ func (u *update[K, V]) run(ctx context.Context, key K, write func(ctx context.Co
 	if err := c.checkKey(key); err != nil {
 		return err
 	}
-	u.key, u.stamps = key, c.stamps(u.call.tags)
+	u.key, u.stamps = key, c.stamps(u.call.tags, u.call.own)
 	if c.l2.Used() {
 		if u.name, err = c.nameOf(key); err != nil {
 			return err
@@ -100,7 +100,7 @@ func (u *update[K, V]) end(ctx context.Context) error {
 	if err := u.c.prepare(&u.write, &o); err != nil {
 		return err
 	}
-	u.stamps.tags = u.tags // write may have named more
+	u.stamps.tags, u.stamps.own = u.tags, u.own // write may have named more
 	ws := []write[K, V]{u.write}
 	if _, err := u.c.put(ctx, "update", ws, u.leases); err != nil {
 		return err

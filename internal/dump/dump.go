@@ -11,6 +11,8 @@ package dump
 import (
 	"math"
 	"time"
+
+	"github.com/strata-cache/strata/internal/lives"
 )
 
 // Version is the version of the format that this package writes, and the highest one
@@ -109,6 +111,9 @@ type Entry struct {
 	// Age is the age of the value at [Header.Created], rounded up to milliseconds.
 	// It is Unknown, or any other negative number, if it is not known.
 	Age time.Duration
+	// Own are the lives of the value that are not those of its cache; nil for none. A
+	// negative entry has none.
+	Own *lives.Own
 	// Uses tells how often the entry was read of late, from 0 to 3. A Writer takes
 	// other numbers for the nearest of these.
 	Uses int

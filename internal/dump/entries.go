@@ -95,6 +95,7 @@ func (w *Writer) Entry(section int, e *Entry, appendValue func(dst []byte) ([]by
 	if err := checkEntry(e); err != nil {
 		return w.skip(s, err)
 	}
+	e = w.note(s, e)
 	from := len(s.open)
 	b := appendEntry(s.open, e)
 	c := Counts{Entries: 1, Bytes: uint64(len(e.Key))}
@@ -141,6 +142,7 @@ func withValue(b []byte, e *Entry, appendValue func(dst []byte) ([]byte, error))
 // skip counts an entry that is left out. Its bytes in the open frame are not part of
 // that.
 func (w *Writer) skip(s *section, why error) error {
+	s.noted = nil
 	w.count(s, Counts{Skipped: 1})
 	return &SkipError{why}
 }
@@ -160,6 +162,7 @@ func (w *Writer) record(s *section, b []byte, from int, c Counts) error {
 		b = append(s.begin(b), record...)
 	}
 	s.open = b
+	w.sendNote(s)
 	if w.err == nil {
 		w.count(s, c)
 	}
@@ -175,6 +178,7 @@ func (w *Writer) long(s *section, b []byte, from, at int, c Counts) error {
 	}
 	s.open = b[:from]
 	w.flush(s)
+	w.sendNote(s)
 	first := binary.AppendUvarint(w.out[:atPayload], uint64(s.index))
 	first = binary.AppendUvarint(first, uint64(len(head)+len(value)))
 	w.parts(first, head, value)

@@ -25,6 +25,8 @@ const (
 	frameLog = 129
 	// frameLeft has the numbers of entries of a section that are missing.
 	frameLeft = 130
+	// frameLives has lives of the entry that begins the next frame of the section.
+	frameLives = 131
 )
 
 // The parts of a frame in memory, in this order: 4 bytes of seed and 8 of the frame's

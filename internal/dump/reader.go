@@ -32,6 +32,8 @@ type Reader struct {
 	// and kind is that of the frame.
 	rest cutter
 	kind byte
+	// noted are the lives of the first record of rest.
+	noted *noted
 	// at is the index of the section that the frame belongs to.
 	at int
 	// named says that the frame in hand belongs to the section at.
@@ -50,6 +52,8 @@ type seen struct {
 	name   string
 	counts Counts
 	ended  bool
+	// noted are the lives of the next entry.
+	noted *noted
 }
 
 // NewReader returns a Reader of r. It reads nothing yet, never more than one frame and
@@ -129,6 +133,7 @@ func (r *Reader) Next() (Record, error) {
 		if len(r.rest.b) > 0 {
 			r.cut(&r.rest, &rec)
 			r.entry.Tags = r.tags.strings(r.limits.Keep)
+			r.relive()
 			return rec, nil
 		}
 		r.fail(r.frame(&rec))
@@ -170,6 +175,8 @@ func (r *Reader) frame(rec *Record) error {
 		return r.log(&c, rec)
 	case frameLeft:
 		return r.left(&c, rec)
+	case frameLives:
+		return r.lives(&c)
 	case 0, frameHeader, framePosition:
 		return corrupt(fmt.Sprintf("unexpected frame of kind %d", kind))
 	}

@@ -81,6 +81,9 @@ func (r *Reader) records(c *cutter) error {
 // accept makes the records in c, which were checked, those that Next returns.
 func (r *Reader) accept(c cutter, n Counts) {
 	r.rest = c
+	if s := &r.sections[r.at]; n.Entries > 0 {
+		r.noted, s.noted = s.noted, nil
+	}
 	r.sections[r.at].counts.add(n)
 	r.total.add(n)
 }

@@ -38,6 +38,8 @@ type section struct {
 	// is none.
 	open []byte
 	kind byte
+	// noted are the lives of the entry that is being written, which begins open.
+	noted *noted
 }
 
 // NewWriter returns a Writer to w. It writes nothing yet; a header that is not valid is

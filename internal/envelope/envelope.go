@@ -40,9 +40,11 @@ const (
 	NotFound Flags = 1
 	// Tagged marks an entry that has tags before its payload.
 	Tagged Flags = 2
+	// Lived marks an entry that has lives of its own before its payload, behind its tags.
+	Lived Flags = 4
 
 	// known is the set of flags that this format defines.
-	known = NotFound | Tagged
+	known = NotFound | Tagged | Lived
 )
 
 // Errors of Open. After each of them the caller treats the entry as absent.

@@ -75,7 +75,7 @@ func (t *tags) suspectAll(now int64) {
 func (l *Ledger) JudgeTags(names []string, stamp uint64) (v Verdict, next uint64, since int64) {
 	t := &l.tags
 	next = t.generation.Load()
-	if stamp >= next {
+	if stamp >= next || len(names) == 0 {
 		return Valid, next, 0
 	}
 	t.mu.RLock()
