@@ -218,13 +218,17 @@ func (g *reads[K, V]) keepExtra(key K, v V, said *Load) {
 	}
 	c.mark(e)
 	var removed []removal[K, V]
+	kept := false
 	g.batch.Fill(key, func() {
 		old, _ := c.memory.Peek(key)
 		known, _ := c.negatives.Peek(key)
 		if old == nil && (known == nil || !known.Value.notFound) {
-			removed, _ = c.memory.Set(e, weight)
+			removed, kept = c.memory.Set(e, weight)
 			c.negatives.Delete(key)
 		}
 	})
 	c.memory.Notify(removed)
+	if kept {
+		c.stored(g.ctx, key, v, "L1")
+	}
 }

@@ -98,8 +98,8 @@ func (e *LoadPanicError) Unwrap() error {
 // may serve the entries that were to be dropped. A RemoteError of [Cache.Close] is
 // about drops that are lost: nothing is tried again.
 type RemoteError struct {
-	// Op is the call: "set", "update", "invalidate", "expire", one of the last
-	// two with "all" or "tags", or "close".
+	// Op is the call: "set", "add", "take", "update", "invalidate", "expire", one of the
+	// last two with "all" or "tags", or "close".
 	Op string
 	// Pending is the number of drops that L2 has yet to confirm to this cache, those
 	// of earlier calls included; with "close" the number of lost drops. A drop of

@@ -33,6 +33,10 @@ type Hooks struct {
 	// Refused is called when a value came too late to be stored in Tier: its
 	// key was invalidated or set while it was on its way.
 	Refused func(Event)
+	// Store is called after a value was stored in Tier, L1 or L2: one that was loaded or
+	// written, that L1 has from L2, or that came from a snapshot. Negative entries are not
+	// told, nor new lives of values that are there.
+	Store func(Event)
 	// Evict is called after an entry has left L1, for the reason in Event.Reason,
 	// unless a newer entry has replaced it. An entry that a drop of everything or of
 	// a tag has made absent leaves some time after that drop, and is not served
@@ -52,7 +56,7 @@ type Event struct {
 	Cache string
 	// Key is the key; nil if the event is about no key, or many.
 	Key any
-	// Value is the value that was served, was loaded, or has left L1; nil
+	// Value is the value that was served, was loaded, was stored, or has left L1; nil
 	// otherwise. All callers share it: a hook must not change it.
 	Value any
 	// Tier is "L1", "L2" or "origin".
@@ -69,6 +73,13 @@ type Event struct {
 	Err error
 	// Took is how long the Loader ran.
 	Took time.Duration
+}
+
+// stored tells Hooks.Store that the value of key is in a tier.
+func (c *Cache[K, V]) stored(ctx context.Context, key K, v V, tier string) {
+	if hook := c.o.Hooks.Store; hook != nil {
+		c.tell(hook, Event{Context: ctx, Key: key, Value: v, Tier: tier})
+	}
 }
 
 // tell calls hook, if there is one, with e about this cache.

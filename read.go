@@ -96,6 +96,7 @@ type outcome[K comparable, V any] struct {
 	ended    int64                  // when the Loader has returned
 	loaded   bool                   // the Loader has returned a value, or L2 has refused the answer
 	late     bool                   // a tag of entry was dropped meanwhile
+	kept     bool                   // L1 has taken entry
 	beside   bool                   // load is within the span of another read, see [flight.Result]
 	load     context.Context        // within the span of the load; nil without one
 }

@@ -91,31 +91,61 @@ func (r *read[K, V]) bound() {
 	r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.windows(r.candidate.own).window())
 }
 
-// relive gives the values that L1 and L2 have for a load that fails the lives that the load
-// has said: in L1 only, and as far as they are kept there.
+// relive gives the candidate of a load that fails the windows that the load has said: in
+// L1 as far as it is kept there, and in L2 if that holds it still.
 func (r *read[K, V]) relive() {
-	c, own := r.c, r.call.own
-	if own == nil || r.candidate.value == nil {
+	c, k := r.c, &r.candidate
+	if r.call.own == nil || k.value == nil {
 		return
 	}
-	own = r.candidate.own.With(own)
-	with := func(e *entry[K, V]) *entry[K, V] {
-		about := recordOf(e)
-		about.born, about.traits = c.born(e), newTraits(about.traits.tags(), about.traits.seenAt(), own)
-		s := newEntry(c.memory, e.Key, e.Value, e.Dead, about)
-		if fresh := e.Value.FreshUntil(e.Dead); fresh > 0 {
-			soon := e.Value.SoonAt(e.Dead)
-			s.Dead = s.Value.End(fresh, min(e.Dead, l1.After(fresh, c.windows(own).window())))
-			s.Value.SetSoon(soon, s.Dead)
-		}
-		r.candidate.until = c.onErrorUntil(s)
-		return s
-	}
+	k.own = k.own.With(r.call.own)
+	r.reliveRemote()
 	if e, _ := c.memory.Peek(r.f.Key); e != nil && !r.call.noMemory {
-		c.memory.Swap(e, with(e))
+		c.memory.Swap(e, r.relived(e))
 	}
-	if r.candidate.entry != nil {
-		r.candidate.entry = with(r.candidate.entry)
+	if k.entry != nil {
+		k.entry = r.relived(k.entry)
+	}
+}
+
+// relived returns e with the lives of the candidate, which may be served on error as long
+// as it.
+func (r *read[K, V]) relived(e *entry[K, V]) *entry[K, V] {
+	c, k, about := r.c, &r.candidate, recordOf(e)
+	about.born = c.born(e)
+	about.id, about.traits = k.id, newTraits(about.traits.tags(), about.traits.seenAt(), k.own)
+	s := newEntry(c.memory, e.Key, e.Value, e.Dead, about)
+	if fresh := e.Value.FreshUntil(e.Dead); !e.Value.Expired() {
+		soon := e.Value.SoonAt(e.Dead)
+		s.Dead = s.Value.End(fresh, min(e.Dead, l1.After(fresh, c.windows(k.own).window())))
+		s.Value.SetSoon(soon, s.Dead)
+	}
+	k.until = c.onErrorUntil(s)
+	return s
+}
+
+// reliveRemote is relive in L2: a fresh value ends with its windows, a stale one without
+// any is dropped.
+func (r *read[K, V]) reliveRemote() {
+	k, lease := &r.candidate, r.right.lease
+	if lease.Token == 0 || k.id == 0 || r.right.noStore || r.l2.Down {
+		return
+	}
+	window := r.c.windows(k.own).window()
+	ctx, cancel := r.opContext()
+	defer cancel()
+	switch fresh := time.Duration(k.times.Fresh - r.c.memory.Now()); {
+	case fresh > 0 && k.times.Fresh != l1.Forever:
+		there, kept := r.c.remoteLives(fresh, k.own)
+		refused, err := r.c.l2.Extend(ctx, r.l2.Name, there, kept, lease, k.id)
+		if r.answered("extend", err) && !refused {
+			k.id, r.right.lease.Token, r.right.used = remote.ID(lease.Token), 0, true
+		}
+	case fresh <= 0 && window == 0:
+		_, err := r.c.l2.Put(ctx, []remote.Put{{Key: r.l2.Name, Lease: lease}})
+		if r.answered("put", err) {
+			r.right.lease.Token, r.right.used = 0, true
+		}
 	}
 }
 

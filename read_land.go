@@ -49,6 +49,9 @@ func (r *read[K, V]) land() {
 		stored, callers := c.flights.Land(r.f, o.res, insert)
 		defer r.count(stored, callers)
 		c.memory.Notify(removed)
+		if o.kept {
+			c.stored(r.ctx, r.f.Key, o.entry.Value.value, "L1")
+		}
 	}()
 	defer c.contain("Tier.Release")
 	r.release(r.right.lease)
@@ -92,7 +95,7 @@ func (r *read[K, V]) insertEntry(weight int64, removed *[]removal[K, V]) (insert
 		} else {
 			*removed, kept = c.memory.Set(e, weight)
 		}
-		if !kept {
+		if r.outcome.kept = kept; !kept {
 			c.flights.NotKept(r.f)
 		}
 		c.unremember(e)

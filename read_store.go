@@ -243,6 +243,9 @@ func (c *Cache[K, V]) storeTooLarge(ctx context.Context, stores []toStore[K, V])
 func (s *toStore[K, V]) stored(ctx context.Context) {
 	s.r.right.lease.Token, s.r.right.used = 0, true
 	s.keepHere()
+	if !s.negative {
+		s.r.c.stored(s.r.ctx, s.r.f.Key, s.r.outcome.res.Value, "L2")
+	}
 	if s.put.Drops {
 		_ = s.r.c.l2.Announce(ctx, []remote.Drop{{Key: s.put.Key}}) // or it is pending
 	}

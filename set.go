@@ -95,7 +95,7 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 	}
 	if !c.l2.Used() || o.noRemote {
 		for i := range ws {
-			if err := c.setMemory(&ws[i]); err != nil {
+			if err := c.setMemory(ctx, &ws[i]); err != nil {
 				return err
 			}
 		}
@@ -105,7 +105,7 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 	stored := false
 	defer func() {
 		for i := range ws[:begun] {
-			c.finish(&ws[i], stored)
+			c.finish(ctx, &ws[i], stored)
 		}
 	}()
 	for i := range ws {
@@ -135,15 +135,19 @@ func (c *Cache[K, V]) stamps(tags []string, own *lives.Own) stamps {
 
 // setMemory stores w in L1 alone, in one step, so that of many concurrent Sets none
 // removes the entry of another.
-func (c *Cache[K, V]) setMemory(w *write[K, V]) error {
+func (c *Cache[K, V]) setMemory(ctx context.Context, w *write[K, V]) error {
 	w.stamps = c.stamps(w.tags, w.own)
 	now := c.memory.Now()
 	value, failure := c.written(w, now)
 	var removed []removal[K, V]
-	if err := c.flights.Store(w.key, now, func() { removed = c.insertWritten(w, value, failure) }); err != nil {
+	kept := false
+	if err := c.flights.Store(w.key, now, func() { removed, kept = c.insertWritten(w, value, failure) }); err != nil {
 		return ErrClosed
 	}
 	c.memory.Notify(removed)
+	if kept {
+		c.stored(ctx, w.key, w.value, "L1")
+	}
 	return nil
 }
 
@@ -192,35 +196,39 @@ func (c *Cache[K, V]) sealWrite(w *write[K, V], clock uint64) (err error) {
 
 // finish ends the write of w in L1: its value replaces the entry of the key, or
 // the entry is removed.
-func (c *Cache[K, V]) finish(w *write[K, V], stored bool) {
+func (c *Cache[K, V]) finish(ctx context.Context, w *write[K, V], stored bool) {
 	var removed []removal[K, V]
+	kept := false
 	var insert func()
 	drop := func() { removed = c.forget(w.key) }
 	if stored {
 		value, failure := c.written(w, c.memory.Now())
-		insert = func() { removed = c.insertWritten(w, value, failure) }
+		insert = func() { removed, kept = c.insertWritten(w, value, failure) }
 	}
 	c.flights.End(w.right, insert, drop)
 	c.memory.Notify(removed)
+	if kept {
+		c.stored(ctx, w.key, w.value, "L1")
+	}
 }
 
 // insertWritten replaces the entry of the key of w by the one that written has made, or
-// removes it if there is none, and returns the removed ones. The lock of the key's flights
-// is held.
-func (c *Cache[K, V]) insertWritten(w *write[K, V], value *entry[K, V], failure *l1.Entry[K, negative]) (removed []removal[K, V]) {
+// removes it if there is none. It returns the removed ones, and whether a value is kept.
+// The lock of the key's flights is held.
+func (c *Cache[K, V]) insertWritten(w *write[K, V], value *entry[K, V], failure *l1.Entry[K, negative]) (removed []removal[K, V], kept bool) {
 	switch {
 	case failure != nil:
 		removed = c.forgetValue(w.key)
 		c.negatives.Set(failure, 1)
 	case value != nil:
-		removed, _ = c.memory.Set(value, w.weight)
+		removed, kept = c.memory.Set(value, w.weight)
 		if c.negatives.Len() > 0 {
 			c.negatives.Delete(w.key)
 		}
 	default:
 		removed = c.forget(w.key)
 	}
-	return removed
+	return removed, kept
 }
 
 // written returns the entry for L1 of a write, of its value or of its failure: neither if
@@ -290,7 +298,7 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 			if w.absent {
 				left = fresh
 			}
-			puts = append(puts, remote.Put{Key: w.name, Data: w.data, Fresh: fresh, Left: left, Lease: leases[i], Tags: w.tags})
+			puts = append(puts, remote.Put{Key: w.name, Data: w.data, Fresh: fresh, Left: left, Lease: leases[i], Tags: w.tags, Drops: true})
 			at = append(at, i)
 			w.id = remote.ID(leases[i].Token)
 		}
@@ -312,6 +320,11 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 	for _, i := range refused {
 		ws[at[i]].keep, ws[at[i]].late = false, true
 		c.refusedRemote(ctx, ws[at[i]].key)
+	}
+	for j, i := range at {
+		if w := &ws[i]; !w.late && !w.absent && remote.ErrorOf(err, j) == nil {
+			c.stored(ctx, w.key, w.value, "L2")
+		}
 	}
 	if failed := c.announcePuts(ctx, op, ws); failed != nil {
 		return false, failed

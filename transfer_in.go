@@ -202,6 +202,9 @@ func (r *incoming[K, V]) insert(key K, v V, from *dump.Entry, fresh, left, ago t
 		})
 	})
 	c.memory.Notify(removed)
+	if o == transfer.Stored {
+		c.stored(context.Background(), key, v, "L1")
+	}
 	if o == transfer.Stored && from.Uses > 0 {
 		c.memory.Touch(key)
 	}

@@ -58,7 +58,7 @@ func (u *update[K, V]) run(ctx context.Context, key K, write func(ctx context.Co
 	}
 	// Also if write or a callback panics: drop again if nothing was stored,
 	// and end the write in L1.
-	defer func() { c.finish(&u.write, u.stored) }()
+	defer func() { c.finish(ctx, &u.write, u.stored) }()
 	defer func() {
 		if e := u.undo(ctx); err == nil {
 			err = e

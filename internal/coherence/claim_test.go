@@ -1,0 +1,377 @@
+package coherence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/stratatest"
+)
+
+// claimers opens n instances for the tests of Add and Take.
+type claimers func(t *testing.T, n int) []*strata.Cache[string, int64]
+
+// claimSettings are read-only.
+var claimSettings = map[string]claimers{
+	"no L2": func(t *testing.T, n int) (all []*strata.Cache[string, int64]) {
+		c := newCache[string, int64](t)
+		for range n {
+			all = append(all, c)
+		}
+		return all
+	},
+	"a bus alone": func(t *testing.T, n int) (all []*strata.Cache[string, int64]) {
+		bus := stratatest.NewBus()
+		c := newCache(t, func(o *strata.Options[string, int64]) { o.Remote.Bus = bus.Connect() })
+		for range n {
+			all = append(all, c)
+		}
+		synctest.Wait()
+		return all
+	},
+	"L2": func(t *testing.T, n int) (all []*strata.Cache[string, int64]) {
+		s := newTagged(t)
+		for range n {
+			all = append(all, instance[string, int64](t, s))
+		}
+		return all
+	},
+	"L2, nothing in L1": func(t *testing.T, n int) (all []*strata.Cache[string, int64]) {
+		s := newTagged(t)
+		for range n {
+			all = append(all, instance(t, s, func(o *strata.Options[string, int64]) { o.Memory.Off = true }))
+		}
+		return all
+	},
+}
+
+func forEachClaim(t *testing.T, test func(t *testing.T, all []*strata.Cache[string, int64])) {
+	for name, open := range claimSettings {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) { test(t, open(t, 3)) })
+		})
+	}
+}
+
+func adds(t *testing.T, c *strata.Cache[string, int64], v int64, want bool, opts ...strata.CallOption) {
+	t.Helper()
+	if added, err := c.Add(t.Context(), "k", v, opts...); added != want || err != nil {
+		t.Errorf("Add(%d): %v, %v; want %v", v, added, err, want)
+	}
+}
+
+func takes(t *testing.T, c *strata.Cache[string, int64], want int64, found bool) {
+	t.Helper()
+	if v, ok, err := c.Take(t.Context(), "k"); v != want || ok != found || err != nil {
+		t.Errorf("Take: %d, %v, %v; want %d, %v", v, ok, err, want, found)
+	}
+}
+
+func TestOneOfManyCallersAddsAKeyAndOneTakesIt(t *testing.T) {
+	forEachClaim(t, func(t *testing.T, all []*strata.Cache[string, int64]) {
+		for round := range int64(20) {
+			var added, taken, sum atomic.Int64
+			var callers sync.WaitGroup
+			for i := range int64(30) {
+				callers.Go(func() {
+					ok, err := all[i%3].Add(t.Context(), "k", round*100+i)
+					if err != nil {
+						t.Errorf("Add: %v", err)
+					}
+					if ok {
+						added.Add(1)
+						sum.Add(round*100 + i)
+					}
+				})
+			}
+			callers.Wait()
+			for i := range int64(30) {
+				callers.Go(func() {
+					v, ok, err := all[i%3].Take(t.Context(), "k")
+					if err != nil {
+						t.Errorf("Take: %v", err)
+					}
+					if ok {
+						taken.Add(1)
+						sum.Add(-v)
+					}
+				})
+			}
+			callers.Wait()
+			if added.Load() != 1 || taken.Load() != 1 || sum.Load() != 0 {
+				t.Fatalf("round %d: added %d times, taken %d times, %d left", round, added.Load(), taken.Load(), sum.Load())
+			}
+			synctest.Wait()
+			for _, c := range all {
+				findsNone(t, c)
+			}
+		}
+	})
+}
+
+func TestAddRespectsWhatIsThere(t *testing.T) {
+	there := map[string]struct {
+		before func(t *testing.T, c *strata.Cache[string, int64])
+		want   bool
+	}{
+		"nothing":              {func(*testing.T, *strata.Cache[string, int64]) {}, true},
+		"a value that was set": {func(t *testing.T, c *strata.Cache[string, int64]) { must(t, c.Set(t.Context(), "k", 1)) }, false},
+		"a loaded value":       {func(t *testing.T, c *strata.Cache[string, int64]) { mustGet(t, c, "k", plainLoad) }, false},
+		"a tagged value": {func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.Set(t.Context(), "k", 1, strata.WithTags("t")))
+		}, false},
+		"an added value": {func(t *testing.T, c *strata.Cache[string, int64]) { adds(t, c, 1, true) }, false},
+		"a stale value": {func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.Set(t.Context(), "k", 1))
+			time.Sleep(2 * time.Minute)
+		}, true},
+		"an expired value": {func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.Set(t.Context(), "k", 1))
+			must(t, c.Expire(t.Context(), "k"))
+		}, true},
+		"all expired": {func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.Set(t.Context(), "k", 1))
+			must(t, c.ExpireAll(t.Context()))
+		}, true},
+		"an expired tag": {func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.Set(t.Context(), "k", 1, strata.WithTags("t")))
+			must(t, c.ExpireTags(t.Context(), "t"))
+		}, true},
+		"a dropped tag": {func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.Set(t.Context(), "k", 1, strata.WithTags("t")))
+			must(t, c.InvalidateTags(t.Context(), "t"))
+		}, true},
+		"a dropped value": {func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.Set(t.Context(), "k", 1))
+			must(t, c.Invalidate(t.Context(), "k"))
+		}, true},
+		"not found": {func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.SetNotFound(t.Context(), "k", strata.WithTTL(time.Hour)))
+		}, true},
+		"a failure": {func(t *testing.T, c *strata.Cache[string, int64]) {
+			_, _ = c.GetOrLoad(t.Context(), "k", downLoad)
+		}, true},
+		"a hold": {func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.InvalidateHold(t.Context(), time.Minute, "k"))
+		}, false},
+		"a taken value": {func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.Set(t.Context(), "k", 1))
+			takes(t, c, 1, true)
+		}, true},
+	}
+	for name, tt := range there {
+		t.Run(name, func(t *testing.T) {
+			forEachClaim(t, func(t *testing.T, all []*strata.Cache[string, int64]) {
+				if name == "a value that was set" { // it is in each L1
+					defer func() { findsIt(t, all[2], 1) }()
+				}
+				tt.before(t, all[0])
+				synctest.Wait()
+				for _, c := range all {
+					_, _ = c.Get(t.Context(), "k", strata.AllowStale())
+				}
+				adds(t, all[1], 7, tt.want)
+				synctest.Wait()
+				for i, c := range all {
+					v, ok := c.Get(t.Context(), "k")
+					if tt.want && (v != 7 || !ok) {
+						t.Errorf("instance %d reads %d, %v after an Add", i, v, ok)
+					}
+					if !tt.want && v == 7 {
+						t.Errorf("instance %d reads what was not added", i)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestTakeTakesAFreshValueOnly(t *testing.T) {
+	forEachClaim(t, func(t *testing.T, all []*strata.Cache[string, int64]) {
+		takes(t, all[0], 0, false)
+		must(t, all[0].Set(t.Context(), "k", 1, strata.WithTags("t"), strata.WithStale(strata.Stale{OnError: time.Hour})))
+		for _, c := range all {
+			findsIt(t, c, 1)
+		}
+		takes(t, all[1], 1, true)
+		synctest.Wait()
+		for _, c := range all {
+			findsNone(t, c, strata.AllowStale())
+		}
+		takes(t, all[2], 0, false)
+		for name, end := range map[string]func(c *strata.Cache[string, int64]) error{
+			"Expire":         func(c *strata.Cache[string, int64]) error { return c.Expire(t.Context(), "k") },
+			"Invalidate":     func(c *strata.Cache[string, int64]) error { return c.Invalidate(t.Context(), "k") },
+			"InvalidateTags": func(c *strata.Cache[string, int64]) error { return c.InvalidateTags(t.Context(), "t") },
+			"ExpireAll":      func(c *strata.Cache[string, int64]) error { return c.ExpireAll(t.Context()) },
+			"not found": func(c *strata.Cache[string, int64]) error {
+				return c.SetNotFound(t.Context(), "k", strata.WithTTL(time.Hour))
+			},
+			"time": func(*strata.Cache[string, int64]) error { time.Sleep(time.Minute); return nil },
+		} {
+			must(t, all[0].Set(t.Context(), "k", 1, strata.WithTags("t")))
+			must(t, end(all[0]))
+			synctest.Wait()
+			if v, ok, err := all[1].Take(t.Context(), "k"); ok || err != nil {
+				t.Errorf("after %s: %d, %v, %v", name, v, ok, err)
+			}
+		}
+	})
+}
+
+// TestAddAndTakeWaitForTheLoadOfAnotherInstance, and a load that runs cannot undo them.
+func TestAddAndTakeWaitForTheLoadOfAnotherInstance(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
+		o := &origin{takes: 10 * time.Second}
+		o.value.Store(5)
+		var load sync.WaitGroup
+		load.Go(func() { mustGet(t, a, "k", o.load) })
+		synctest.Wait()
+		begun := time.Now()
+		adds(t, b, 7, false)
+		if waited := time.Since(begun); waited < 9*time.Second || waited > 11*time.Second {
+			t.Errorf("waited %v for a load of 10s", waited)
+		}
+		load.Wait()
+		load.Go(func() { _, _ = a.GetOrLoad(t.Context(), "k", o.load, strata.SkipRead()) })
+		synctest.Wait()
+		takes(t, b, 5, true)
+		load.Wait()
+		synctest.Wait() // a has heard of it
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		load.Go(func() { mustGet(t, a, "k", o.load) })
+		synctest.Wait()
+		if added, err := b.Add(ctx, "k", 7); added || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, %v; want the end of its context", added, err)
+		}
+		if v, ok, err := b.Take(ctx, "k"); ok || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d, %v, %v; want the end of its context", v, ok, err)
+		}
+		load.Wait()
+	})
+}
+
+func TestAddAndTakeSayThatL2DidNotConfirm(t *testing.T) {
+	for _, op := range []string{"Acquire", "Put"} {
+		t.Run(op, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newShared()
+				var down atomic.Bool
+				c := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = failing(s.tier, op, &down) })
+				must(t, c.Set(t.Context(), "there", 1))
+				down.Store(true)
+				var re *strata.RemoteError
+				if added, err := c.Add(t.Context(), "k", 7); added || !errors.As(err, &re) || re.Op != "add" {
+					t.Errorf("Add: %v, %v", added, err)
+				}
+				findsNone(t, c)
+				if v, ok, err := c.Take(t.Context(), "there"); ok || !errors.As(err, &re) || re.Op != "take" {
+					t.Errorf("Take: %d, %v, %v", v, ok, err)
+				}
+				down.Store(false)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				adds(t, c, 8, true)
+				findsIt(t, c, 8)
+			})
+		})
+	}
+}
+
+func TestClosedCacheAddsAndTakesNothing(t *testing.T) {
+	forEachClaim(t, func(t *testing.T, all []*strata.Cache[string, int64]) {
+		for _, c := range all {
+			must(t, c.Close(context.Background()))
+		}
+		if added, err := all[0].Add(t.Context(), "k", 1); added || !errors.Is(err, strata.ErrClosed) {
+			t.Errorf("%v, %v", added, err)
+		}
+		if v, ok, err := all[0].Take(t.Context(), "k"); ok || !errors.Is(err, strata.ErrClosed) {
+			t.Errorf("%d, %v, %v", v, ok, err)
+		}
+	})
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
+		var waits sync.WaitGroup
+		waits.Go(func() { mustGet(t, a, "k", (&origin{takes: 10 * time.Second}).load) })
+		synctest.Wait()
+		waits.Go(func() {
+			if added, err := b.Add(t.Context(), "k", 1); added || !errors.Is(err, strata.ErrClosed) {
+				t.Errorf("closed while it waits: %v, %v", added, err)
+			}
+		})
+		synctest.Wait()
+		must(t, b.Close(context.Background()))
+		waits.Wait()
+	})
+}
+
+// TestStoreHookTellsEachValueAndTier has a row for each way of storing.
+func TestStoreHookTellsEachValueAndTier(t *testing.T) {
+	ways := map[string]func(t *testing.T, c *strata.Cache[string, int64]){
+		"load": func(t *testing.T, c *strata.Cache[string, int64]) { mustGet(t, c, "k", plainLoad) },
+		"Set":  func(t *testing.T, c *strata.Cache[string, int64]) { must(t, c.Set(t.Context(), "k", 1)) },
+		"SetMany": func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.SetMany(t.Context(), map[string]int64{"k": 1}))
+		},
+		"Add": func(t *testing.T, c *strata.Cache[string, int64]) { adds(t, c, 1, true) },
+		"Update": func(t *testing.T, c *strata.Cache[string, int64]) {
+			must(t, c.Update(t.Context(), "k", func(context.Context) (int64, error) { return 1, nil }))
+		},
+		"batch": func(t *testing.T, c *strata.Cache[string, int64]) {
+			_, err := c.GetMany(t.Context(), []string{"k"}, func(context.Context, []string) (map[string]int64, error) {
+				return map[string]int64{"k": 1}, nil
+			})
+			must(t, err)
+		},
+	}
+	for name, store := range ways {
+		for where, tiers := range map[string]int{"no L2": 1, "L2": 2} {
+			t.Run(name+", "+where, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					var mu sync.Mutex
+					told := map[string]int{}
+					hook := func(o *strata.Options[string, int64]) {
+						o.Hooks = &strata.Hooks{Store: func(e strata.Event) {
+							mu.Lock()
+							defer mu.Unlock()
+							told[fmt.Sprintf("%v%v%v%v", e.Tier, e.Key, e.Value, e.Context != nil)]++
+						}}
+					}
+					s := newShared()
+					open := func() *strata.Cache[string, int64] { return instance(t, s, hook) }
+					if tiers == 1 {
+						open = func() *strata.Cache[string, int64] { return newCache(t, hook) }
+					}
+					c := open()
+					store(t, c)
+					synctest.Wait()
+					if len(told) != tiers || told["L1k1true"] != 1 || tiers == 2 && told["L2k1true"] != 1 {
+						t.Errorf("told %v", told)
+					}
+					clear(told)
+					findsIt(t, c, 1)
+					if len(told) != 0 {
+						t.Errorf("a hit: told %v", told)
+					}
+					if tiers == 2 {
+						findsIt(t, open(), 1)
+						if len(told) != 1 || told["L1k1true"] != 1 {
+							t.Errorf("a value from L2: told %v", told)
+						}
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package coherence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/transfer"
+)
+
+// ownWindows are those of the values in this file. The caches have longer ones.
+var ownWindows = strata.Stale{WhileRevalidate: 5 * time.Second, OnError: 20 * time.Second} // read-only
+
+// says is a Loader of a value that says its windows.
+func says(v int64, s strata.Stale) strata.Loader[string, int64] {
+	return func(ctx context.Context, _ string) (int64, error) {
+		strata.Loading(ctx).SetStale(s)
+		return v, nil
+	}
+}
+
+// downLoad is a Loader without an origin.
+func downLoad(context.Context, string) (int64, error) { return 0, errDown }
+
+// ownStores are the ways to store a value of k with own windows, read-only.
+var ownStores = map[string]func(t *testing.T, c *strata.Cache[string, int64], s strata.Stale, opts ...strata.CallOption){
+	"load": func(t *testing.T, c *strata.Cache[string, int64], s strata.Stale, opts ...strata.CallOption) {
+		_, err := c.GetOrLoad(t.Context(), "k", says(1, s), opts...)
+		must(t, err)
+	},
+	"call option": func(t *testing.T, c *strata.Cache[string, int64], s strata.Stale, opts ...strata.CallOption) {
+		_, err := c.GetOrLoad(t.Context(), "k", plainLoad, append(opts, strata.WithStale(s))...)
+		must(t, err)
+	},
+	"SkipRead": func(t *testing.T, c *strata.Cache[string, int64], s strata.Stale, opts ...strata.CallOption) {
+		_, err := c.GetOrLoad(t.Context(), "k", says(1, s), append(opts, strata.SkipRead())...)
+		must(t, err)
+	},
+	"batch": func(t *testing.T, c *strata.Cache[string, int64], s strata.Stale, opts ...strata.CallOption) {
+		_, err := c.GetMany(t.Context(), []string{"k", "other"}, func(ctx context.Context, keys []string) (map[string]int64, error) {
+			strata.LoadingKey(ctx, "k").SetStale(s)
+			return map[string]int64{"k": 1, "other": 1}, nil
+		}, opts...)
+		must(t, err)
+	},
+	"Set": func(t *testing.T, c *strata.Cache[string, int64], s strata.Stale, opts ...strata.CallOption) {
+		must(t, c.Set(t.Context(), "k", 1, append(opts, strata.WithStale(s))...))
+	},
+	"SetMany": func(t *testing.T, c *strata.Cache[string, int64], s strata.Stale, opts ...strata.CallOption) {
+		must(t, c.SetMany(t.Context(), map[string]int64{"k": 1, "other": 1}, append(opts, strata.WithStale(s))...))
+	},
+	"Update": func(t *testing.T, c *strata.Cache[string, int64], s strata.Stale, opts ...strata.CallOption) {
+		must(t, c.Update(t.Context(), "k", func(ctx context.Context) (int64, error) {
+			strata.Loading(ctx).SetStale(s)
+			return 1, nil
+		}, opts...))
+	},
+	"not modified": func(t *testing.T, c *strata.Cache[string, int64], s strata.Stale, opts ...strata.CallOption) {
+		_, err := c.GetOrLoad(t.Context(), "k", plainLoad, opts...)
+		must(t, err)
+		_, err = c.GetOrLoad(t.Context(), "k", func(ctx context.Context, _ string) (int64, error) {
+			strata.Loading(ctx).SetStale(s)
+			return 0, strata.ErrNotModified
+		}, append(opts, strata.SkipRead())...)
+		must(t, err)
+	},
+	"not modified since": func(t *testing.T, c *strata.Cache[string, int64], s strata.Stale, opts ...strata.CallOption) {
+		_, err := c.GetOrLoad(t.Context(), "k", says(1, s), opts...)
+		must(t, err)
+		time.Sleep(3 * time.Second) // in the bubble
+		_, err = c.GetOrLoad(t.Context(), "k", func(context.Context, string) (int64, error) { return 0, strata.ErrNotModified }, append(opts, strata.SkipRead())...)
+		must(t, err)
+	},
+}
+
+// ownReads are the instances that read what another has stored, read-only. opts are those
+// of the store.
+var ownReads = map[string]struct {
+	alone bool
+	opts  []strata.CallOption
+	move  func(t *testing.T, from *strata.Cache[string, int64], open func() *strata.Cache[string, int64]) *strata.Cache[string, int64]
+}{
+	"there":           {},
+	"there, no L2":    {alone: true},
+	"there, NoRemote": {opts: []strata.CallOption{strata.NoRemote()}},
+	"there, tagged":   {opts: []strata.CallOption{strata.WithTags("t")}},
+	"L2": {move: func(_ *testing.T, _ *strata.Cache[string, int64], open func() *strata.Cache[string, int64]) *strata.Cache[string, int64] {
+		return open()
+	}},
+	"L2, tagged": {opts: []strata.CallOption{strata.WithTags("t")}, move: func(_ *testing.T, _ *strata.Cache[string, int64], open func() *strata.Cache[string, int64]) *strata.Cache[string, int64] {
+		return open()
+	}},
+	"L2, NoMemory": {opts: []strata.CallOption{strata.NoMemory()}},
+	"snapshot": {alone: true, move: func(t *testing.T, from *strata.Cache[string, int64], open func() *strata.Cache[string, int64]) *strata.Cache[string, int64] {
+		all, position := entriesOf(t, from, 0, 1)
+		to := open()
+		r := restoreOf(t, to)
+		r.Cover(t.Context(), position)
+		e := all["k"]
+		if o := r.Entry(&e, 0, false); o != transfer.Stored {
+			t.Errorf("%v", o)
+		}
+		return to
+	}},
+	"Tune": {move: func(t *testing.T, from *strata.Cache[string, int64], _ func() *strata.Cache[string, int64]) *strata.Cache[string, int64] {
+		hour := time.Hour
+		must(t, from.Tune(strata.Tuning{StaleWhileRevalidate: &hour, StaleOnError: &hour}))
+		return from
+	}},
+}
+
+// TestWindowsOfOneValueHoldWhereverItIsRead stores a value with own windows in each way,
+// and reads it in each place at the ends of both windows.
+func TestWindowsOfOneValueHoldWhereverItIsRead(t *testing.T) {
+	for how, store := range ownStores {
+		for where, read := range ownReads {
+			for _, at := range []struct {
+				after  time.Duration // the end of the TTL
+				served bool          // at once
+				fails  bool          // the load
+				err    bool
+			}{
+				{after: 5*time.Second - 1, served: true},
+				{after: 5 * time.Second},
+				{after: 20*time.Second - 1, fails: true},
+				{after: 20 * time.Second, fails: true, err: true},
+			} {
+				t.Run(fmt.Sprintf("%s, %s, %v", how, where, at.after), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						s := newTagged(t)
+						open := func() *strata.Cache[string, int64] {
+							if read.alone {
+								return newCache(t, windows(time.Minute, time.Hour))
+							}
+							return instance(t, s, windows(time.Minute, time.Hour))
+						}
+						c := open()
+						store(t, c, ownWindows, read.opts...)
+						if read.move != nil {
+							c = read.move(t, c, open)
+						}
+						time.Sleep(time.Minute + at.after)
+						load := func(context.Context, string) (int64, error) { return 2, nil }
+						if at.fails {
+							load = downLoad
+						}
+						v, err := c.GetOrLoad(t.Context(), "k", load)
+						synctest.Wait()
+						want := int64(2)
+						if at.served || at.fails {
+							want = 1
+						}
+						if at.err {
+							if !errors.Is(err, errDown) {
+								t.Errorf("%d, %v; want the error of the load", v, err)
+							}
+						} else if v != want || err != nil {
+							t.Errorf("%d, %v; want %d", v, err, want)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestValueThatMayNotBeStaleIsNeverServedStale, whether it ended, or was expired.
+func TestValueThatMayNotBeStaleIsNeverServedStale(t *testing.T) {
+	never := strata.Stale{WhileRevalidate: -1, OnError: -1}
+	ends := map[string]func(t *testing.T, c *strata.Cache[string, int64]){
+		"its TTL":    func(*testing.T, *strata.Cache[string, int64]) { time.Sleep(time.Minute) },
+		"Expire":     func(t *testing.T, c *strata.Cache[string, int64]) { must(t, c.Expire(t.Context(), "k")) },
+		"ExpireAll":  func(t *testing.T, c *strata.Cache[string, int64]) { must(t, c.ExpireAll(t.Context())) },
+		"ExpireTags": func(t *testing.T, c *strata.Cache[string, int64]) { must(t, c.ExpireTags(t.Context(), "t")) },
+	}
+	for how, store := range ownStores {
+		for where, read := range ownReads {
+			for why, end := range ends {
+				t.Run(how+", "+where+", "+why, func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						s := newTagged(t)
+						open := func() *strata.Cache[string, int64] {
+							change := func(o *strata.Options[string, int64]) {
+								windows(time.Minute, time.Hour)(o)
+								o.Limits.SoftTimeout = time.Second
+							}
+							if read.alone {
+								return newCache(t, change)
+							}
+							return instance(t, s, change)
+						}
+						c := open()
+						opts := read.opts
+						if why == "ExpireTags" {
+							opts = append(opts[:len(opts):len(opts)], strata.WithTags("t"))
+						}
+						store(t, c, never, opts...)
+						if read.move != nil {
+							c = read.move(t, c, open)
+						}
+						_, _ = c.Get(t.Context(), "k")
+						end(t, c)
+						synctest.Wait()
+						if v, ok := c.Get(t.Context(), "k", strata.AllowStale()); ok && why == "its TTL" {
+							t.Errorf("AllowStale: %d", v)
+						}
+						if v, err := c.GetOrLoad(t.Context(), "k", downLoad); !errors.Is(err, errDown) {
+							t.Errorf("%d, %v; want the error of the load", v, err)
+						}
+						slow := func(context.Context, string) (int64, error) { time.Sleep(2 * time.Second); return 3, nil }
+						if v, err := c.GetOrLoad(t.Context(), "k", slow); v != 3 || err != nil {
+							t.Errorf("%d, %v; want the value of a slow load", v, err)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestFailedLoadCanEndTheStaleLifeOfTheValue: of a stale value at once, of a fresh one at
+// the end of its TTL.
+func TestFailedLoadCanEndTheStaleLifeOfTheValue(t *testing.T) {
+	refuses := func(ctx context.Context, _ string) (int64, error) {
+		strata.Loading(ctx).SetStale(strata.Stale{WhileRevalidate: -1, OnError: -1})
+		return 0, errDown
+	}
+	for where, alone := range map[string]bool{"no L2": true, "L2": false} {
+		t.Run(where, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				change := func(o *strata.Options[string, int64]) {
+					windows(time.Minute, time.Hour)(o)
+					o.ErrorTTL, o.RefreshAt = time.Second, 0.5
+				}
+				open := func() *strata.Cache[string, int64] { return newCache(t, change) }
+				if s := newShared(); !alone {
+					open = func() *strata.Cache[string, int64] { return instance(t, s, change) }
+				}
+				c := open()
+				mustGet(t, c, "k", plainLoad)
+				time.Sleep(40 * time.Second)
+				if v, err := c.GetOrLoad(t.Context(), "k", refuses); v != 1 || err != nil { // it is due, and its refresh fails
+					t.Errorf("a fresh value: %d, %v", v, err)
+				}
+				synctest.Wait()
+				if v, err := c.GetOrLoad(t.Context(), "k", downLoad); v != 1 || err != nil {
+					t.Errorf("a fresh value after a failed refresh: %d, %v", v, err)
+				}
+				time.Sleep(20 * time.Second)
+				if v, ok := c.Get(t.Context(), "k", strata.AllowStale()); ok {
+					t.Errorf("a tier has kept %d", v)
+				}
+				if v, err := c.GetOrLoad(t.Context(), "k", refuses); !errors.Is(err, errDown) {
+					t.Errorf("stale: %d, %v", v, err)
+				}
+				// While the failure is remembered, there is no stale value either.
+				if v, err := c.GetOrLoad(t.Context(), "k", plainLoad); !errors.Is(err, errDown) {
+					t.Errorf("after the failure: %d, %v", v, err)
+				}
+				time.Sleep(5 * time.Second)
+				if v, err := c.GetOrLoad(t.Context(), "k", func(context.Context, string) (int64, error) { return 5, nil }); err != nil || v != 5 {
+					t.Errorf("%d, %v", v, err)
+				}
+			})
+		})
+	}
+}
+
+// TestMemoryTTLOfOneValueBoundsItsLifeInEachL1, and leaves L2 its whole life.
+func TestMemoryTTLOfOneValueBoundsItsLifeInEachL1(t *testing.T) {
+	load := func(ctx context.Context, _ string) (int64, error) {
+		strata.Loading(ctx).SetMemoryTTL(10 * time.Second)
+		return 1, nil
+	}
+	none := func(ctx context.Context, _ string) (int64, error) {
+		strata.Loading(ctx).SetMemoryTTL(-1)
+		return 1, nil
+	}
+	stores := map[string]func(t *testing.T, c *strata.Cache[string, int64]) time.Duration{
+		"load": func(t *testing.T, c *strata.Cache[string, int64]) time.Duration {
+			mustGet(t, c, "k", load)
+			return 10 * time.Second
+		},
+		"load, none": func(t *testing.T, c *strata.Cache[string, int64]) time.Duration {
+			mustGet(t, c, "k", none)
+			return 0
+		},
+		"Set": func(t *testing.T, c *strata.Cache[string, int64]) time.Duration {
+			must(t, c.Set(t.Context(), "k", 1, strata.WithMemoryTTL(10*time.Second)))
+			return 10 * time.Second
+		},
+		"Set, none": func(t *testing.T, c *strata.Cache[string, int64]) time.Duration {
+			must(t, c.Set(t.Context(), "k", 1, strata.WithMemoryTTL(0)))
+			return 0
+		},
+		"longer than that of the Options": func(t *testing.T, c *strata.Cache[string, int64]) time.Duration {
+			must(t, c.Set(t.Context(), "k", 1, strata.WithMemoryTTL(time.Hour)))
+			return 30 * time.Second
+		},
+	}
+	for name, store := range stores {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newShared()
+				change := func(o *strata.Options[string, int64]) { o.Memory.TTL = 30 * time.Second }
+				a, b := instance(t, s, change), instance(t, s, change)
+				lasts := store(t, a)
+				mustGet(t, b, "k", downLoad)
+				for who, c := range map[string]*strata.Cache[string, int64]{"that stored it": a, "that read it": b} {
+					e := c.Explain(t.Context(), "k")
+					if e.L1.Fresh != lasts || e.L1.Present != (lasts > 0) {
+						t.Errorf("instance %s: %+v; want it fresh for %v", who, e.L1, lasts)
+					}
+					if e.L2.Fresh != time.Minute {
+						t.Errorf("instance %s: L2 has it for %v", who, e.L2.Fresh)
+					}
+				}
+				time.Sleep(40 * time.Second)
+				if v, ok := b.Get(t.Context(), "k"); v != 1 || !ok {
+					t.Errorf("%d, %v after L1 has ended it; L2 has it", v, ok)
+				}
+			})
+		})
+	}
+}
