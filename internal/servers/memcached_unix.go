@@ -57,7 +57,12 @@ func (m *Memcached) Client(t testing.TB, changes ...func(*memcached.Options)) *m
 
 // Stop pauses the server: connections stay open and nothing answers. It is
 // continued, at the latest, when the test ends.
-func (m *Memcached) Stop() { m.signal(syscall.SIGSTOP) }
+func (m *Memcached) Stop() {
+	m.t.Helper()
+	if err := m.p.Stop(); err != nil {
+		m.t.Fatal(err)
+	}
+}
 
 // Continue ends a pause.
 func (m *Memcached) Continue() { m.signal(syscall.SIGCONT) }

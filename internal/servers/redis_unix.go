@@ -40,7 +40,12 @@ func (r *Redis) Client(t testing.TB, changes ...func(*redis.Options)) *redis.Cli
 
 // Stop pauses the server: connections stay open and nothing answers. It is
 // continued, at the latest, when the test ends.
-func (r *Redis) Stop() { r.signal(syscall.SIGSTOP) }
+func (r *Redis) Stop() {
+	r.t.Helper()
+	if err := r.p.Stop(); err != nil {
+		r.t.Fatal(err)
+	}
+}
 
 // Continue ends a pause.
 func (r *Redis) Continue() { r.signal(syscall.SIGCONT) }

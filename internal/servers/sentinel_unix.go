@@ -177,7 +177,12 @@ func (w *Watched) Sentinels() (all []string) {
 }
 
 // StopSentinel pauses a sentinel, until ContinueSentinel is called.
-func (w *Watched) StopSentinel(i int) { w.signal(i, syscall.SIGSTOP) }
+func (w *Watched) StopSentinel(i int) {
+	w.t.Helper()
+	if err := w.sentinels[i].p.Stop(); err != nil {
+		w.t.Fatal(err)
+	}
+}
 
 // ContinueSentinel ends a pause.
 func (w *Watched) ContinueSentinel(i int) { w.signal(i, syscall.SIGCONT) }

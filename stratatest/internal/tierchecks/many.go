@@ -88,7 +88,7 @@ func checkMany(v *view) {
 	for i, key := range keys {
 		h, l, is := held[i], leases[i], v.held(key)
 		waits := grants[i] == remote.Busy || grants[i] == remote.OnHold
-		if l.Grant != grants[i] || (l.Token != 0) != (l.Grant == remote.Granted) || waits != (l.Wait > 0) || l.Wait > long {
+		if l.Grant != grants[i] || (l.Token != 0) != (l.Grant == remote.Granted) || waits != (l.Wait > 0) || l.Wait > long+apart {
 			v.Errorf("%q, key %d: lease %+v; want grant %d, a token only if it is Granted, a wait only if Busy or OnHold", key, i, l, grants[i])
 		}
 		if h.ID != is.ID || h.Soft != is.Soft || (h.Fresh > 0) != (is.Fresh > 0) || (h.Left > 0) != (is.Left > 0) {

@@ -49,7 +49,7 @@ func checkRefresh(v *view) {
 		v.Errorf("the value has another ID since its refresh began")
 	}
 	held, busy := v.refresh("k", id, short)
-	if busy.Grant != remote.Busy || busy.Wait <= 0 || busy.Wait > long {
+	if busy.Grant != remote.Busy || busy.Wait <= 0 || busy.Wait > long+apart {
 		v.Errorf("a second Refresh = %+v; want Busy with a wait of at most %v", busy, long)
 	}
 	if held.ID != id || held.Left <= 0 || held.Data != nil && string(held.Data) != "old" {

@@ -61,6 +61,9 @@ const (
 	past  = 3300 * time.Millisecond
 	// slack is the part of a long life that a slow machine may use up.
 	slack = 10 * time.Minute
+	// apart is the difference of two estimates of one clock, of a store that shows
+	// whole seconds.
+	apart = time.Second
 )
 
 // view is the tier under test as one cache sees it, with helpers that fail the
@@ -227,7 +230,7 @@ func (v *view) granted(key string, d time.Duration) remote.Lease {
 func (v *view) waits(key string, g remote.Grant, d time.Duration) remote.Lease {
 	v.Helper()
 	_, lease := v.acquire(key, short)
-	if lease.Grant != g || lease.Wait <= 0 || lease.Wait > d {
+	if lease.Grant != g || lease.Wait <= 0 || lease.Wait > d+apart {
 		v.Fatalf("Acquire(%q) = grant %d, wait %v; want grant %d, wait within (0, %v]", key, lease.Grant, lease.Wait, g, d)
 	}
 	return lease
@@ -314,7 +317,7 @@ func (v *view) extend(key string, l remote.Lease, id remote.ID) (done bool) {
 // lives fails unless h got these lives at most slack ago.
 func (v *view) lives(h remote.Held, fresh, left time.Duration) {
 	v.Helper()
-	near := func(got, want time.Duration) bool { return got <= want+time.Second && got > want-slack }
+	near := func(got, want time.Duration) bool { return got <= want+apart && got > want-slack }
 	if !near(h.Fresh, fresh) || !near(h.Left, left) {
 		v.Fatalf("Fresh %v, Left %v; want a little under %v, %v", h.Fresh, h.Left, fresh, left)
 	}
