@@ -21,7 +21,6 @@ import (
 	states "github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/retry"
-	"github.com/strata-cache/strata/internal/traced"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -267,17 +266,6 @@ func (s *Store) Recheck() {
 	if s.tier != nil {
 		s.tier.Recheck()
 	}
-}
-
-// Probe returns warnings about properties of L2 that weaken the promises of a
-// cache.
-func (s *Store) Probe(ctx context.Context) (warnings []string, err error) {
-	if s.can.probe == nil {
-		return nil, nil
-	}
-	ctx, cancel := s.Bound(traced.OwnerOf(s.Space()).Own(ctx)) // not every Prober knows the cache
-	defer cancel()
-	return s.can.probe.Probe(ctx)
 }
 
 // Read asks L2 for the values with these names, even while the breaker is open,
