@@ -81,7 +81,6 @@ type core struct {
 type watched struct {
 	callbacks *callback.Runners
 	given     *settings // the options before defaults were set
-	bounds    func() (entries, weight int64)
 	journal   journal.Journal
 	asker     asking.Asker
 }
@@ -140,7 +139,6 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		IdleTTL:    o.IdleTTL,
 		Notify:     c.evicted(),
 	})
-	c.bounds = c.memory.Bounds
 	c.texts, c.names = keyname.IsString[K](), o.Remote.names()
 	c.negatives = newNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
