@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/journal"
 	"github.com/strata-cache/strata/remote"
 )
@@ -230,7 +231,7 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 		return ErrClosed
 	}
 	for _, t := range tags {
-		if err := checkTag(t); err != nil {
+		if err := envelope.CheckTag(t); err != nil {
 			return err
 		}
 	}

@@ -84,47 +84,16 @@ func (c *Cache[K, V]) keyOfText(text string) (key K, err error) {
 
 // explainHere returns the state of the key with that text on this instance.
 func (c *Cache[K, V]) explainHere(ctx context.Context, text string) (panel.Explanation, error) {
-	e := panel.Explanation{Instance: c.parts.Instance, Here: true, Answered: true}
 	key, err := c.keyOfText(text)
 	if err != nil {
-		return e, err
+		return panel.Explanation{Instance: c.parts.Instance, Here: true, Answered: true}, err
 	}
 	begun := time.Now()
-	r := c.Explain(ctx, key)
-	e.Took, e.Verdict = time.Since(begun), journal.Line(r.Verdict, 500)
-	e.L1, e.L1Fresh = stateOf(&r.L1)
-	e.L2, e.L2Fresh = stateOf(&r.L2)
-	e.L2Size, e.Loading, e.Waiters = r.L2.Size, r.Loading, r.Waiters
-	tags := r.L1.Tags
-	if len(tags) == 0 {
-		tags = r.L2.Tags
-	}
-	for _, t := range tags[:min(len(tags), 10)] {
-		e.Tags = append(e.Tags, journal.Line(t, maxKeyText))
-	}
-	if e.Failures, e.RetryIn = r.Failures, r.RetryIn; r.Err != nil {
-		e.Err = journal.Line(r.Err.Error(), 500)
-	}
+	k := c.explain(ctx, key)
+	took := time.Since(begun)
+	e := k.Panel()
+	e.Instance, e.Here, e.Answered, e.Took = c.parts.Instance, true, true, took
 	return e, nil
-}
-
-// stateOf returns the state of a tier as a panel.Explanation names it.
-func stateOf(p *Place) (state string, fresh time.Duration) {
-	switch {
-	case !p.Used:
-		return "none", 0
-	case p.Err != nil:
-		return "unknown", 0
-	case p.NotFound:
-		return "negative", p.Fresh
-	case p.Suspect:
-		return "suspect", p.Fresh
-	case !p.Present:
-		return "absent", 0
-	case p.Fresh > 0:
-		return "fresh", p.Fresh
-	}
-	return "stale", p.Fresh
 }
 
 // Settings returns the effective options.

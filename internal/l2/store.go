@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/envelope"
 	states "github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/retry"
@@ -197,8 +198,16 @@ func (s *Store) LacksTags() bool { return s.tier != nil && s.can.tag == nil }
 // Schema returns Options.Schema.
 func (s *Store) Schema() uint64 { return s.o.Schema }
 
-// Schemas returns Options.Schema and Options.Older.
-func (s *Store) Schemas() []uint64 { return s.versions.schemas }
+// Open removes the envelope of data, and returns the version whose fingerprint has sealed it: 0
+// for this one.
+func (s *Store) Open(data []byte, name string) (payload []byte, flags envelope.Flags, version int, err error) {
+	for version, schema := range s.versions.schemas {
+		if payload, flags, err = envelope.Open(data, name, schema); err == nil {
+			return payload, flags, version, nil
+		}
+	}
+	return nil, 0, 0, err
+}
 
 // Elders returns the number of questions by which values of older versions are found;
 // see [Store.ReadOlder].
@@ -207,6 +216,18 @@ func (s *Store) Elders() int { return len(s.versions.older) }
 // ReadOlder is [Store.Read] of the values of an older version, from 0 to Elders.
 func (s *Store) ReadOlder(ctx context.Context, version int, names []string) ([]remote.Held, error) {
 	return s.get(ctx, s.versions.older[version], names)
+}
+
+// ReadAny asks L2 for the value under name, of this version or an older one.
+func (s *Store) ReadAny(ctx context.Context, name string) (remote.Held, error) {
+	held, err := s.Read(ctx, []string{name})
+	for i := 0; err == nil && held[0].Data == nil && i < s.Elders(); i++ {
+		held, err = s.ReadOlder(ctx, i, []string{name})
+	}
+	if err != nil {
+		return remote.Held{}, err
+	}
+	return held[0], nil
 }
 
 // Instance returns Options.Instance.
