@@ -66,8 +66,8 @@ type core struct {
 	loading
 	background *limit.Background // of refreshes
 	dropping   grace.Period      // calls that drop entries in L2 and then here
-	purger     purger
-	waiting    atomic.Int64 // callers that wait for loads
+	purges     *limit.Passes     // over L1, after drops of many entries
+	waiting    atomic.Int64      // callers that wait for loads
 
 	parts Parts
 	tuned tuned
@@ -81,7 +81,6 @@ type core struct {
 type watched struct {
 	callbacks *callback.Runners
 	given     *settings // the options before defaults were set
-	bounds    func() (entries, weight int64)
 	journal   journal.Journal
 	asker     asking.Asker
 }
@@ -140,7 +139,6 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		IdleTTL:    o.IdleTTL,
 		Notify:     c.evicted(),
 	})
-	c.bounds = c.memory.Bounds
 	c.texts, c.names = keyname.IsString[K](), o.Remote.names()
 	c.negatives = newNegatives[K](o.Memory.MaxEntries, o.Memory.MaxWeight)
 	if c.encoding = o.Remote.Codec; c.encoding == nil {
@@ -151,7 +149,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	}
 	c.flights = flight.NewGroup[K, V](c.generation.Watermark)
 	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
-	c.purger.pass = c.purge
+	c.purges = limit.NewPasses(c.purge)
 	var f format
 	if o.Remote.Tier != nil {
 		f, c.older = o.Remote.format()
@@ -335,7 +333,7 @@ func (c *core) stop() {
 	c.end()
 	c.once.Do(c.stopLink)
 	c.background.Close()
-	c.purger.close()
+	c.purges.Close()
 	c.l2.Hurry() // it goes on while flights end
 }
 

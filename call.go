@@ -172,7 +172,6 @@ func (c *Cache[K, V]) nameTags(o *call, key K, v V) {
 
 var (
 	errTooManyTags = fmt.Errorf("strata: more than %d tags", envelope.MaxTags)
-	errTag         = fmt.Errorf("strata: a tag is empty or longer than %d bytes", envelope.MaxTag)
 	errNoTags      = errors.New("strata: the Tier has no tags (remote.Tagger)")
 )
 
@@ -180,7 +179,7 @@ var (
 func (o *call) addTags(tags []string) {
 	all := slices.Clone(o.tags)
 	for _, t := range tags {
-		if err := checkTag(t); err != nil {
+		if err := envelope.CheckTag(t); err != nil {
 			o.err = err
 			return
 		}
@@ -193,13 +192,6 @@ func (o *call) addTags(tags []string) {
 		}
 	}
 	o.tags = all
-}
-
-func checkTag(tag string) error {
-	if tag == "" || len(tag) > envelope.MaxTag {
-		return errTag
-	}
-	return nil
 }
 
 // callError returns the error of the options of a call.

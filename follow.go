@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"github.com/strata-cache/strata/internal/asking"
 	"github.com/strata-cache/strata/internal/envelope"
@@ -32,7 +31,7 @@ func (c *Cache[K, V]) startLink() {
 // startCore is startLink with the options of the link that depend on types.
 func (c *core) startCore(o link.Options) {
 	if c.l2.HasTier() {
-		c.probes.Go(func() { c.probe(c.open) })
+		c.probes.Go(func() { c.l2.Probe(c.open) })
 	}
 	if !c.l2.HasBus() {
 		return
@@ -133,31 +132,4 @@ func (c *Cache[K, V]) parseKey(name string) (key K, err error) {
 	err = errParseKey // stands if it panics
 	defer c.contain("Remote.ParseKey")
 	return c.names.Parse(name)
-}
-
-// The pauses between attempts to probe the tier.
-const (
-	firstProbe = 50 * time.Millisecond
-	lastProbe  = time.Second
-)
-
-// probe asks the tier, until it answers, for settings that weaken the promises of the
-// cache, and logs them.
-func (c *core) probe(ctx context.Context) {
-	for pause := firstProbe; ; pause = min(2*pause, lastProbe) {
-		warnings, err := c.l2.Probe(ctx)
-		if err == nil {
-			for _, w := range warnings {
-				c.settings.Logger.Warn("strata: "+w, slog.String("cache", c.settings.Name))
-			}
-			return
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/journal"
 	"github.com/strata-cache/strata/remote"
 )
@@ -230,7 +231,7 @@ func (c *Cache[K, V]) dropTags(ctx context.Context, op string, tags []string, so
 		return ErrClosed
 	}
 	for _, t := range tags {
-		if err := checkTag(t); err != nil {
+		if err := envelope.CheckTag(t); err != nil {
 			return err
 		}
 	}
@@ -270,3 +271,18 @@ func (c *Cache[K, V]) dropTagsLocal(tags []string, soft bool) {
 		c.wakePurger()
 	}
 }
+
+// Drops of everything, or of a tag, set a watermark and look at no entry, so that they take
+// no time. Their entries would keep their room until they are read, expire or are evicted.
+// A pass over L1 a moment later frees it, and serves a burst of drops. Loads that ran at
+// the drop have lost their right to store, or compare their tags when they land.
+
+// purge removes the entries of L1 that drops of everything or of tags made absent.
+func (c *Cache[K, V]) purge() {
+	c.memory.DeleteFunc(func(e *entry[K, V]) bool {
+		return c.open.Err() == nil && (c.generation.Invalidates(e.Value.Stamp()) || c.tagsDropped(e))
+	})
+}
+
+// wakePurger starts a purge of L1.
+func (c *core) wakePurger() { c.purges.Wake(c.open) }

@@ -418,7 +418,7 @@ func (r *read[K, V]) unseal(box *sealed, h *remote.Held) {
 	if box.held = *h; h.Absent() || h.Data == nil {
 		return
 	}
-	payload, flags, version, err := r.c.openEnvelope(h.Data, r.l2.Name)
+	payload, flags, version, err := r.c.l2.Open(h.Data, r.l2.Name)
 	ok := err == nil
 	if ok && flags&envelope.Tagged != 0 {
 		box.clock, box.tags, payload, ok = envelope.CutTags(payload)

@@ -197,7 +197,7 @@ type counts struct {
 	waiters, maxWaiters                       atomic.Uint64
 	latency                                   measure.Durations
 	running                                   atomic.Int64
-	saved                                     saving
+	saved                                     measure.Saved
 	refused, leaseWaits                       atomic.Uint64
 	staleRevalidating, staleOnError           atomic.Uint64
 	staleAllowed                              atomic.Uint64
@@ -280,7 +280,7 @@ func (c *Cache[K, V]) Stats() Stats {
 	s.L1.Hits, s.L1.Misses = m.Hits-asMisses, m.Misses+asMisses
 	s.Reads = s.L1.Hits + s.L1.Misses
 	s.MaxEntries, s.MaxWeight = c.memory.Bounds()
-	s.Saved = n.saved.upTo(answered(&s), n.latency.Mean())
+	s.Saved = n.saved.UpTo(answered(&s), n.latency.Mean())
 	c.addOperations(&s)
 	s.L2 = TierStats{
 		Hits:    n.remoteHits.Load(),

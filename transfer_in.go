@@ -17,6 +17,7 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/drops"
 	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/lives"
@@ -110,7 +111,7 @@ func (r *incoming[K, V]) Entry(e *dump.Entry, ago time.Duration, keep bool) tran
 
 func usableTags(tags []string) bool {
 	for _, t := range tags {
-		if checkTag(t) != nil {
+		if envelope.CheckTag(t) != nil {
 			return false
 		}
 	}

@@ -41,6 +41,9 @@ func (o *Options[K, V]) settings() *settings {
 	if m.Weigh != nil {
 		s.Memory.Weigh = func(none, none) int64 { return 0 }
 	}
+	if m.Clone != nil {
+		s.Memory.Clone = func(none) none { return none{} }
+	}
 	if o.Loader != nil {
 		s.Loader = func(context.Context, none) (none, error) { return none{}, nil }
 	}

@@ -1,7 +1,6 @@
 package strata
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -10,7 +9,6 @@ import (
 	"reflect"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/keyname"
 	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/lives"
@@ -101,29 +99,6 @@ func (c *Cache[K, V]) decode(b []byte, version int) (v V, err error) {
 		return c.older[version-1].Decode(b)
 	}
 	return c.o.Remote.Codec.Decode(b)
-}
-
-// openEnvelope removes the envelope of data, and returns the version whose fingerprint has
-// sealed it: 0 for this one.
-func (c *core) openEnvelope(data []byte, name string) (payload []byte, flags envelope.Flags, version int, err error) {
-	for version, schema := range c.l2.Schemas() {
-		if payload, flags, err = envelope.Open(data, name, schema); err == nil {
-			return payload, flags, version, nil
-		}
-	}
-	return nil, 0, 0, err
-}
-
-// readAny asks L2 for the value under name, of this version or an older one.
-func (c *core) readAny(ctx context.Context, name string) (remote.Held, error) {
-	held, err := c.l2.Read(ctx, []string{name})
-	for i := 0; err == nil && held[0].Data == nil && i < c.l2.Elders(); i++ {
-		held, err = c.l2.ReadOlder(ctx, i, []string{name})
-	}
-	if err != nil {
-		return remote.Held{}, err
-	}
-	return held[0], nil
 }
 
 // nameOf returns the name of key in L2. A panic of the user's Key, or of a method of

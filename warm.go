@@ -5,10 +5,8 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/keyname"
 	"github.com/strata-cache/strata/internal/transfer"
 )
 
@@ -66,45 +64,26 @@ func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], o WarmOptions)
 	case !o.Load && !c.l2.HasTier():
 		return Warmed{}, errWarmAlone
 	}
-	w := warming[K, V]{c: c, o: o, start: time.Now()}
-	if w.load = c.manyLoader(nil); o.Load && w.load == nil {
+	w := warming[K, V]{c: c, load: c.manyLoader(nil), loads: o.Load}
+	if o.Load && w.load == nil {
 		return Warmed{}, ErrNoLoader
 	}
-	if err := c.joinBus(ctx); err != nil || w.room() == 0 {
-		return w.so, err
+	if err := c.joinBus(ctx); err != nil {
+		return Warmed{}, err
 	}
-	batch := make([]K, 0, maxBatch)
-	for k := range keys {
-		if batch = append(batch, k); len(batch) < w.room() {
-			continue
-		}
-		if err := w.batch(ctx, batch); err != nil {
-			return w.so, err
-		}
-		if batch = batch[:0]; w.room() == 0 {
-			return w.so, nil
-		}
+	run := transfer.Warming[K]{Cache: &w, PerSecond: o.PerSecond}
+	if o.Progress != nil {
+		run.Progress = func(w transfer.Warmed) { o.Progress(Warmed(w)) }
 	}
-	if len(batch) == 0 {
-		return w.so, nil
-	}
-	return w.so, w.batch(ctx, batch)
+	so, err := run.Run(ctx, keys)
+	return Warmed(so), err
 }
 
-// joinWithin is how long Warm and a restore wait for the bus of a new instance. Entries
-// from before it is connected are in doubt once it is.
-const (
-	joinWithin = 3 * time.Second
-	joinPoll   = 10 * time.Millisecond
-)
-
-// joinBus waits until the bus is connected, or its time is over, or ctx ends, whose error
-// it returns.
+// joinBus waits for the bus of a new instance: entries from before it is connected are in doubt
+// once it is.
 func (c *core) joinBus(ctx context.Context) error {
-	for deadline := time.Now().Add(joinWithin); c.l2.HasBus() && !c.link.Connected() && time.Now().Before(deadline); {
-		if err := wait(ctx, joinPoll); err != nil {
-			return err
-		}
+	if err := c.link.Join(ctx); err != nil {
+		return err
 	}
 	return c.warmable(ctx)
 }
@@ -117,31 +96,8 @@ func (c *core) warmable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// warming is one Warm on its way.
-type warming[K comparable, V any] struct {
-	c     *Cache[K, V]
-	o     WarmOptions
-	load  ManyLoader[K, V]
-	start time.Time
-	so    Warmed
-	asked int // keys that L2 was asked for, or that were loaded
-	// refused is the number of batches in a row that L2 did not answer, or that failed.
-	refused int
-}
-
-// mostRefused is the number of batches in a row that end a Warm if L2 does not answer.
-const mostRefused = 3
-
-// room is the number of keys of the next batch.
-func (w *warming[K, V]) room() int {
-	n := maxBatch
-	if w.o.PerSecond > 0 {
-		n = min(n, max(1, w.o.PerSecond/10))
-	}
-	return min(n, w.c.roomLeft())
-}
-
-// roomLeft is about the number of entries for which L1 has room without an eviction.
+// roomLeft is about the number of entries for which L1 has room without an eviction: those of a batch
+// at most.
 func (c *Cache[K, V]) roomLeft() int {
 	m, n, left := &c.o.Memory, int64(c.memory.Len()), int64(maxBatch)
 	if m.MaxEntries > 0 {
@@ -154,59 +110,46 @@ func (c *Cache[K, V]) roomLeft() int {
 	return int(max(0, left))
 }
 
-// batch looks up keys, in its turn.
-func (w *warming[K, V]) batch(ctx context.Context, keys []K) error {
-	if err := w.pace(ctx); err != nil {
-		return err
-	}
-	c := w.c
-	var missing []K
-	for _, k := range keyname.Distinct(keys) {
-		if e, _ := c.memory.Peek(k); e != nil && c.isFresh(e) {
-			w.so.Present++
-		} else if c.checkKey(k) == nil {
-			missing = append(missing, k)
-		}
-	}
-	w.so.Keys += len(keys)
-	var err error
-	if len(missing) > 0 {
-		err = w.lookUp(ctx, missing)
-	}
-	w.so.Absent = w.so.Keys - w.so.Present - w.so.Found - w.so.Loaded - w.so.Failed
-	if w.o.Progress != nil {
-		w.o.Progress(w.so)
-	}
-	return err
+// warming is the cache of a Warm.
+type warming[K comparable, V any] struct {
+	c     *Cache[K, V]
+	load  ManyLoader[K, V]
+	loads bool // keys that L2 does not have
 }
 
-// lookUp gets keys from L2 into L1, or loads them.
-func (w *warming[K, V]) lookUp(ctx context.Context, keys []K) error {
-	c, failed, reason := w.c, w.c.l2.Errors(), errWarmRefused
+func (w *warming[K, V]) Err(ctx context.Context) error { return w.c.warmable(ctx) }
+func (w *warming[K, V]) Room() int                     { return w.c.roomLeft() }
+func (w *warming[K, V]) Usable(key K) bool             { return w.c.checkKey(key) == nil }
+
+func (w *warming[K, V]) Has(key K) bool {
+	e, _ := w.c.memory.Peek(key)
+	return e != nil && w.c.isFresh(e)
+}
+
+// LookUp gets keys from L2 into L1, or loads them.
+func (w *warming[K, V]) LookUp(ctx context.Context, keys []K, so *transfer.Warmed) error {
+	c, failed := w.c, w.c.l2.Errors()
 	m := many[K, V]{c: c, ctx: ctx, loadless: true, found: make(map[K]V, len(keys))}
-	w.asked += len(keys)
 	if c.l2.HasTier() {
 		c.counts.warmed.Add(uint64(len(keys)))
 		m.flyOnce(ctx, nil, keys)
 	}
-	w.so.Found += len(m.found)
-	well := len(m.found) > 0 || c.l2.Errors() == failed && !c.l2.LeftAlone()
-	if w.o.Load {
-		keys = slices.DeleteFunc(keys, func(k K) bool { _, found := m.found[k]; return found })
-		c.counts.warmed.Add(uint64(len(keys)))
-		m = many[K, V]{c: c, ctx: ctx, load: w.load, found: make(map[K]V, len(keys))}
-		m.fly(ctx, keys)
-		w.so.Loaded, w.so.Failed = w.so.Loaded+len(m.found), w.so.Failed+len(m.failed)
-		well, reason = len(m.failed) < len(keys) || len(keys) == 0, errWarmFailed
+	so.Found += len(m.found)
+	if !w.loads {
+		if len(m.found) == 0 && (c.l2.Errors() != failed || c.l2.LeftAlone()) {
+			return errWarmRefused
+		}
+		return nil
 	}
-	if err := c.warmable(ctx); err != nil || well {
-		w.refused = 0
-		return err
+	keys = slices.DeleteFunc(keys, func(k K) bool { _, found := m.found[k]; return found })
+	c.counts.warmed.Add(uint64(len(keys)))
+	m = many[K, V]{c: c, ctx: ctx, load: w.load, found: make(map[K]V, len(keys))}
+	m.fly(ctx, keys)
+	so.Loaded, so.Failed = so.Loaded+len(m.found), so.Failed+len(m.failed)
+	if len(keys) > 0 && len(m.failed) == len(keys) {
+		return errWarmFailed
 	}
-	if w.refused++; w.refused == mostRefused {
-		return reason
-	}
-	return wait(ctx, 100*time.Millisecond) // a busy server
+	return nil
 }
 
 // kind is the kind of flights for the keys of a batch.
@@ -215,29 +158,6 @@ func (m *many[K, V]) kind() flight.Kind {
 		return flight.Read
 	}
 	return flight.Load
-}
-
-// pace waits until WarmOptions.PerSecond allows the next batch.
-func (w *warming[K, V]) pace(ctx context.Context) error {
-	if err := w.c.warmable(ctx); err != nil || w.o.PerSecond == 0 {
-		return err
-	}
-	due := time.Duration(float64(w.asked) / float64(w.o.PerSecond) * float64(time.Second))
-	return wait(ctx, time.Until(w.start.Add(due)))
-}
-
-// wait waits for d, or until ctx ends, whose error it returns.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
 }
 
 // Warm is [Cache.Warm] for package snapshot.

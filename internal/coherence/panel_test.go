@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -177,6 +178,28 @@ func TestSettingsHaveTheirDefaultsMarked(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestEveryOptionIsASettingOrHasAReason(t *testing.T) {
+	missing := map[string]string{
+		"Name": "is in Info", "Service": "is in Info", "IsNotFound": "is a function with a default", "Hooks": "says nothing",
+		"Remote.Key": "is in Info as TextKeys", "Remote.ParseKey": "is in Info as TextKeys",
+	}
+	for _, s := range newCache[string, int64](t).Panel().Settings() {
+		missing[s.Name] = "is there"
+	}
+	var look func(prefix string, of reflect.Type)
+	look = func(prefix string, of reflect.Type) {
+		for f := range of.Fields() {
+			name := prefix + f.Name
+			if f.Type.Kind() == reflect.Struct {
+				look(name+".", f.Type)
+			} else if missing[name] == "" {
+				t.Errorf("the page does not show the option %s", name)
+			}
+		}
+	}
+	look("", reflect.TypeFor[strata.Options[string, int64]]())
 }
 
 func TestTenThousandFailingReadsWriteFewLines(t *testing.T) {

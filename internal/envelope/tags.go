@@ -1,6 +1,9 @@
 package envelope
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // Bounds of the tags of one value.
 const (
@@ -9,6 +12,17 @@ const (
 	MaxTags = 64
 	MaxTag  = 512
 )
+
+// ErrTag is the error of a tag that no value can have.
+var ErrTag = fmt.Errorf("strata: a tag is empty or longer than %d bytes", MaxTag) // read-only
+
+// CheckTag returns ErrTag for a tag that no value can have.
+func CheckTag(tag string) error {
+	if tag == "" || len(tag) > MaxTag {
+		return ErrTag
+	}
+	return nil
+}
 
 // AppendTags appends to dst, which Begin has started, the tag clock of a
 // value's load and the tags of the value. The caller then appends the payload

@@ -18,10 +18,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/envelope"
 	states "github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/retry"
-	"github.com/strata-cache/strata/internal/traced"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -198,8 +198,16 @@ func (s *Store) LacksTags() bool { return s.tier != nil && s.can.tag == nil }
 // Schema returns Options.Schema.
 func (s *Store) Schema() uint64 { return s.o.Schema }
 
-// Schemas returns Options.Schema and Options.Older.
-func (s *Store) Schemas() []uint64 { return s.versions.schemas }
+// Open removes the envelope of data, and returns the version whose fingerprint has sealed it: 0
+// for this one.
+func (s *Store) Open(data []byte, name string) (payload []byte, flags envelope.Flags, version int, err error) {
+	for version, schema := range s.versions.schemas {
+		if payload, flags, err = envelope.Open(data, name, schema); err == nil {
+			return payload, flags, version, nil
+		}
+	}
+	return nil, 0, 0, err
+}
 
 // Elders returns the number of questions by which values of older versions are found;
 // see [Store.ReadOlder].
@@ -208,6 +216,18 @@ func (s *Store) Elders() int { return len(s.versions.older) }
 // ReadOlder is [Store.Read] of the values of an older version, from 0 to Elders.
 func (s *Store) ReadOlder(ctx context.Context, version int, names []string) ([]remote.Held, error) {
 	return s.get(ctx, s.versions.older[version], names)
+}
+
+// ReadAny asks L2 for the value under name, of this version or an older one.
+func (s *Store) ReadAny(ctx context.Context, name string) (remote.Held, error) {
+	held, err := s.Read(ctx, []string{name})
+	for i := 0; err == nil && held[0].Data == nil && i < s.Elders(); i++ {
+		held, err = s.ReadOlder(ctx, i, []string{name})
+	}
+	if err != nil {
+		return remote.Held{}, err
+	}
+	return held[0], nil
 }
 
 // Instance returns Options.Instance.
@@ -267,17 +287,6 @@ func (s *Store) Recheck() {
 	if s.tier != nil {
 		s.tier.Recheck()
 	}
-}
-
-// Probe returns warnings about properties of L2 that weaken the promises of a
-// cache.
-func (s *Store) Probe(ctx context.Context) (warnings []string, err error) {
-	if s.can.probe == nil {
-		return nil, nil
-	}
-	ctx, cancel := s.Bound(traced.OwnerOf(s.Space()).Own(ctx)) // not every Prober knows the cache
-	defer cancel()
-	return s.can.probe.Probe(ctx)
 }
 
 // Read asks L2 for the values with these names, even while the breaker is open,

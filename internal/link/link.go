@@ -37,6 +37,9 @@ const (
 	// SilentAfter is the time without an event after which a bus counts as silent
 	// although it is connected.
 	SilentAfter = 3 * time.Second
+	// joinWithin is how long Join waits, joinPoll how often it looks.
+	joinWithin = 3 * time.Second
+	joinPoll   = 10 * time.Millisecond
 	// settleAfter is the time for messages to arrive that explain the tier's
 	// position.
 	settleAfter = time.Second
@@ -168,6 +171,21 @@ func (l *Link) Stop() {
 // Connected reports whether drops of other instances are announced here. The Link
 // of an instance without a bus is nil: it is not connected, and not mute.
 func (l *Link) Connected() bool { return l != nil && l.connected.Load() }
+
+// Join waits until the bus of a new instance is connected, for up to three seconds, or until
+// ctx ends, whose error it returns. A nil Link is of a cache without a bus.
+func (l *Link) Join(ctx context.Context) error {
+	for deadline := time.Now().Add(joinWithin); l != nil && !l.Connected() && time.Now().Before(deadline); {
+		t := time.NewTimer(joinPoll)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		}
+	}
+	return nil
+}
 
 // Known returns the position that this instance has come to: each message up to it has
 // been applied. ok is false if the link is not connected, or a drop of everything is

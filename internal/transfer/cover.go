@@ -51,7 +51,7 @@ func (c *Cover) Learn(ctx context.Context, position []byte) (doubt string) {
 	}
 	for deadline := time.Now().Add(coverWithin); ; {
 		c.covered = c.Witness.Covers(&c.Tier, &p)
-		if !c.covered.Awaits || !time.Now().Before(deadline) || !pause(ctx) {
+		if !c.covered.Awaits || !time.Now().Before(deadline) || pause(ctx, coverPoll) != nil {
 			break
 		}
 	}
@@ -59,17 +59,6 @@ func (c *Cover) Learn(ctx context.Context, position []byte) (doubt string) {
 		return "keys were dropped since the snapshot"
 	}
 	return ""
-}
-
-// pause waits for coverPoll, and reports whether ctx has not ended.
-func pause(ctx context.Context) bool {
-	t := time.NewTimer(coverPoll)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
 }
 
 // Covers reports whether the entry of a name is covered, which is in a lane if the tier has
