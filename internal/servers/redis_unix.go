@@ -3,6 +3,11 @@
 package servers
 
 import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 
@@ -63,4 +68,33 @@ func (r *Redis) Restart() {
 	if err := r.RedisServer.Restart(); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// Stop pauses the process. On Linux it returns when none of its threads runs any more: the
+// signal alone lets a thread that runs on another processor answer for a moment.
+func (p *Process) Stop() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil || runtime.GOOS != "linux" {
+		return err
+	}
+	return p.Await(p.stopped)
+}
+
+// stopped returns nil if no thread of the process runs.
+func (p *Process) stopped() error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid()))
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		stat, err := os.ReadFile(t)
+		if err != nil {
+			return err
+		}
+		// The state follows the name of the program, which is in brackets.
+		state := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(state) == 0 || state[0] != 'T' {
+			return fmt.Errorf("a thread is in the state %.1s", state)
+		}
+	}
+	return nil
 }
