@@ -100,7 +100,7 @@ type OperationStats struct {
 	// Operation is "get", "tags", "acquire", "put", "extend", "renew", "release", "drop",
 	// "drop_tags" or "drop_all".
 	Operation string
-	// Result is "ok", "error" or "cancelled" (the caller has left).
+	// Result is "ok", "error", "timeout" or "cancelled" (the caller has left).
 	Result string
 	// Latency is the duration of these operations.
 	Latency Histogram

@@ -106,6 +106,7 @@ type Reads struct {
 	L1         uint64 `json:"l1"`
 	Joined     uint64 `json:"joined"`
 	Remembered uint64 `json:"remembered"`
+	Negative   uint64 `json:"negative"` // the part of Remembered by a negative entry
 	Stale      uint64 `json:"stale"`
 	StaleError uint64 `json:"staleError"` // the part of Stale because a load had failed
 	Throttled  uint64 `json:"throttled"`
@@ -121,6 +122,7 @@ type Loads struct {
 	OK               uint64        `json:"ok"`
 	NotFound         uint64        `json:"notFound"`
 	NotModified      uint64        `json:"notModified"`
+	Compared         Compared      `json:"compared"` // with the values before
 	Errors           uint64        `json:"errors"`
 	Panics           uint64        `json:"panics"`
 	Running          int64         `json:"running"` // now
@@ -134,6 +136,12 @@ type Loads struct {
 	// Failing and Slow say for how long loads have failed, and taken more than a quarter of their time.
 	Failing time.Duration `json:"failing"`
 	Slow    time.Duration `json:"slow"`
+}
+
+// Compared counts values of loads that are others than the ones before, and equal ones.
+type Compared struct {
+	Changed   uint64 `json:"changed"`
+	Unchanged uint64 `json:"unchanged"`
 }
 
 // Memory is about L1. A limit of 0 is none. EvictionAgeP50 is the median of the ages of values
@@ -164,10 +172,12 @@ type Remote struct {
 	Hits           uint64        `json:"hits"`
 	Misses         uint64        `json:"misses"`
 	Errors         uint64        `json:"errors"`
+	TimedOut       uint64        `json:"timedOut"` // the part of Errors without an answer in time
 	Foreign        uint64        `json:"foreign"`
 	Refused        uint64        `json:"refused"`
 	EncodeErrors   uint64        `json:"encodeErrors"`
 	LeaseWaits     uint64        `json:"leaseWaits"`
+	LeaseWins      uint64        `json:"leaseWins"` // the part of LeaseWaits that got the answer of the other instance
 	BreakerOpen    bool          `json:"breakerOpen"`
 	BreakerChanges uint64        `json:"breakerChanges"`
 	StoringStopped bool          `json:"storingStopped"`
@@ -188,6 +198,7 @@ type Bus struct {
 	Invalidations uint64        `json:"invalidations"`
 	Heard         uint64        `json:"heard"`
 	Gaps          uint64        `json:"gaps"`
+	Unreadable    uint64        `json:"unreadable"` // messages without an effect
 	Missed        uint64        `json:"missed"`
 	Confirmed     uint64        `json:"confirmed"`
 }
