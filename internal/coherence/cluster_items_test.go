@@ -106,9 +106,9 @@ func (s *sim) witness(space remote.Space) simStore {
 // forgetful asks for everything again.
 type forgetful struct{ *itemtier.Tier }
 
-func (f forgetful) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (f forgetful) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	f.Recheck()
-	return f.Tier.Get(ctx, keys)
+	return f.Tier.Get(ctx, keys, known...)
 }
 
 // shown is the Tier as a cache sees it.
@@ -122,6 +122,12 @@ func (t *simTier) shown() remote.Tier {
 // answered records what the tier holds, from an answer of it if the answer is of this
 // moment.
 func (t *simTier) answered(ctx context.Context, at history.Time, keys []string, held []remote.Held) {
+	for i := range held {
+		if held[i].Same {
+			t.look(ctx, keys[i])
+			t.s.leftOut.Add(1)
+		}
+	}
 	if t.s.shares == announced {
 		t.held(at, keys, held)
 		return

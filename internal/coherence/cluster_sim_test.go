@@ -70,6 +70,7 @@ type simOptions struct {
 	moving                    bool          // instances take in entries of each other
 	changes                   int           // of the primary
 	tunes                     bool          // instances turn themselves off and on
+	large                     bool          // values are large
 }
 
 // tags are those of an entry.
@@ -134,11 +135,13 @@ type sim struct {
 	rec    *history.Recorder
 
 	shares sharing
-	tier   *stratatest.Tier // if shares is announced, else nil
-	reigns reigns           // if shares is primaries
-	items  *model.Store     // else
-	bus    *stratatest.Bus
-	faulty atomic.Bool
+	// leftOut counts the values that L2 did not send because the instance had them.
+	leftOut *atomic.Uint64
+	tier    *stratatest.Tier // if shares is announced, else nil
+	reigns  reigns           // if shares is primaries
+	items   *model.Store     // else
+	bus     *stratatest.Bus
+	faulty  atomic.Bool
 	// settled says that faults have ended, and failed drops were tried again.
 	settled atomic.Bool
 	// allExpired is when everything was expired last; zero if it never was.
@@ -177,15 +180,16 @@ type member struct {
 
 // runSchedule runs the schedule of a seed in a bubble of its own, and returns
 // the promises that it is judged by and its events.
-func runSchedule(t *testing.T, shares sharing, seed uint64) (p history.Promise, h *history.History) {
+func runSchedule(t *testing.T, shares sharing, seed uint64, left *atomic.Uint64) (p history.Promise, h *history.History) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sim{
-			t: t, seed: seed, shares: shares, traced: isFlagSet("seed"), o: drawOptions(newDice(seed, 0)), rec: history.NewRecorder(),
+			t: t, seed: seed, shares: shares, leftOut: left, traced: isFlagSet("seed"), o: drawOptions(newDice(seed, 0)), rec: history.NewRecorder(),
 			bus: stratatest.NewBus(), origin: map[string]uint64{},
 			held: map[string]time.Time{}, lagging: map[string]int{}, lagged: map[string]history.Time{},
 			lags: map[string]history.Time{}, leaked: map[string]bool{},
 		}
 		s.o.spread = seed%4 == 3
+		s.o.large = newDice(seed, 11_000).chance(350)
 		if seed%16 == 6 && shares != primaries {
 			s.o.silences(newDice(seed, 6002))
 		}
@@ -492,7 +496,7 @@ func (m *member) load(ctx context.Context, key string) (value string, err error)
 		}
 		m.s.rec.Load(l)
 	}()
-	if value = simValue(key, l.Version); lags {
+	if value = m.s.value(key, l.Version); lags {
 		value += lagMark
 	}
 	wait = m.dice.delay()

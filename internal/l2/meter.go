@@ -56,6 +56,9 @@ type Meter struct {
 	Took [Operations][Results]measure.Durations
 	// Read and Written are the sizes of values on their way from and to the tier.
 	Read, Written measure.Sizes
+
+	bulk  bulk
+	worth worth
 }
 
 // Meter returns the durations and sizes; nil without a tier.
@@ -82,6 +85,7 @@ func (m *Meter) end(ctx context.Context, op Operation, begun time.Time, err erro
 func (m *Meter) held(h remote.Held) {
 	if n := len(h.Data); n > 0 {
 		m.Read.Add(n)
+		m.bulk.add(n)
 	}
 }
 
@@ -89,6 +93,7 @@ func (m *Meter) held(h remote.Held) {
 func (s *Store) put(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	for i := range puts {
 		s.meter.Written.Add(len(puts[i].Data))
+		s.meter.bulk.add(len(puts[i].Data))
 	}
 	begun := time.Now()
 	refused, err = s.tier.Put(ctx, puts)
@@ -109,12 +114,20 @@ func (s *Store) tags(ctx context.Context, tags []string) (known []remote.Tag, er
 	return known, s.meter.end(ctx, GetTags, begun, err)
 }
 
-// get asks a view of the tier for values.
-func (s *Store) get(ctx context.Context, view remote.Tier, names []string) (held []remote.Held, err error) {
+// get asks a view of the tier for values, of which those with the IDs known need not be sent.
+func (s *Store) get(ctx context.Context, view remote.Tier, names []string, known []remote.ID) (held []remote.Held, err error) {
+	known = s.meter.naming(known)
 	begun := time.Now()
-	held, err = view.Get(ctx, names)
+	held, err = view.Get(ctx, names, known...)
 	for i := range held {
 		s.meter.held(held[i])
+		if known == nil || known[i] == 0 {
+			s.believe(&held[i], 0)
+			continue
+		}
+		if s.believe(&held[i], known[i]); held[i].Same || held[i].Data != nil {
+			s.meter.worth.add(held[i].Same)
+		}
 	}
 	return held, s.meter.end(ctx, Get, begun, err)
 }

@@ -10,6 +10,7 @@
 //	                          s<schema>  fresh until, left until (ms of the server's clock), id, namespace state
 //	                          l<schema>  lease: token, until, length in ms
 //	                          w<schema>  another instance was told that the lease is taken
+//	                          e<schema>  id of a large value, ids that it had before it was extended
 //	                          t          token of the last drop: token, until
 //	                          h          hold: until, length in ms
 //	strata:{name:lane}lane    the lane version: count.nonce (hex); made by the first drop
@@ -60,8 +61,9 @@ type Names struct {
 	// of tags. Channel is the channel of the bus.
 	Namespace, Tags, Channel string
 	// Schema is the part of field names for the value type. Value and State are
-	// the fields of a value, Lease and Awaited those of the lease on it.
-	Schema, Value, State, Lease, Awaited string
+	// the fields of a value, Earlier that of its earlier ids, Lease and Awaited those of the
+	// lease on it.
+	Schema, Value, State, Earlier, Lease, Awaited string
 
 	// Ended is the message that a lease has ended, up to the key.
 	Ended string
@@ -85,6 +87,7 @@ func NewNames(s remote.Space, db int) Names {
 		Schema:    schema,
 		Value:     "v" + schema,
 		State:     "s" + schema,
+		Earlier:   "e" + schema,
 		Lease:     "l" + schema,
 		Awaited:   "w" + schema,
 		lane:      begin + ":",

@@ -212,21 +212,25 @@ func millis(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// Get reads values with their states.
-func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+// Get reads values with their states. Of keys whose value the caller has it reads the
+// state first, and the value only if that is another one.
+func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	if err := tooLong(keys...); err != nil {
 		return nil, err
 	}
 	switch {
 	case len(keys) == 0:
 		return nil, ctx.Err()
-	case t.all == nil:
-		held, _, err := t.one.getAll(ctx, keys)
+	case len(known) < len(keys):
+		known = nil
+	}
+	if t.all == nil {
+		held, _, err := t.one.getAll(ctx, keys, known)
 		return held, t.explained(err)
 	}
 	held := make([]remote.Held, len(keys))
 	err := t.each(len(keys), func(i int) string { return t.names.Entry(keys[i]) }, func(part []int) error {
-		got, err := t.getFrom(ctx, pick(keys, part))
+		got, err := t.getFrom(ctx, pick(keys, part), pickKnown(known, part))
 		for j, h := range got {
 			held[part[j]] = h
 		}
@@ -249,7 +253,7 @@ func (t *Tier) Read(ctx context.Context, timeout time.Duration, key string, dst 
 	}
 	ctx, cancel := remote.Within(ctx, timeout)
 	defer cancel()
-	held, err := t.getFrom(ctx, []string{key})
+	held, err := t.getFrom(ctx, []string{key}, nil)
 	if err != nil {
 		return h, t.explained(err)
 	}
@@ -284,16 +288,16 @@ func pick[T any](all []T, some []int) []T {
 }
 
 // getFrom reads values that most likely are on one server.
-func (t *Tier) getFrom(ctx context.Context, keys []string) (held []remote.Held, err error) {
+func (t *Tier) getFrom(ctx context.Context, keys []string, known []remote.ID) (held []remote.Held, err error) {
 	var again []int
 	err = t.atKey(ctx, keys[0], true, func(ctx context.Context, s *site) error {
-		held, again, err = s.getAll(ctx, keys)
+		held, again, err = s.getAll(ctx, keys, known)
 		return err
 	})
 	if err != nil || len(again) == 0 {
 		return held, err
 	}
-	late, err := t.getFrom(ctx, pick(keys, again))
+	late, err := t.getFrom(ctx, pick(keys, again), pickKnown(known, again))
 	for j, h := range late {
 		held[again[j]] = h
 	}
@@ -303,15 +307,18 @@ func (t *Tier) getFrom(ctx context.Context, keys []string) (held []remote.Held, 
 // getAll reads values from one server. again are the indexes of keys that
 // another server has; if the first key is one of them, getAll returns the error
 // of that.
-func (s *site) getAll(ctx context.Context, keys []string) (held []remote.Held, again []int, err error) {
+func (s *site) getAll(ctx context.Context, keys []string, known []remote.ID) (held []remote.Held, again []int, err error) {
 	now := time.Now() // read once: the clock is 2 % of a read
 	ask, ns := s.due(now)
-	if len(keys) == 1 && !ask {
+	if len(keys) == 1 && len(known) == 0 && !ask {
 		h, ok, err := s.getOne(ctx, 0, now, ns, keys[0], nil)
 		if ok || err != nil {
 			return []remote.Held{h}, nil, err
 		}
 		ask = true
+	}
+	if len(known) > 0 {
+		return s.getUnknown(ctx, ask, ns, keys, known)
 	}
 	return s.getSome(ctx, ask, ns, keys)
 }
@@ -407,8 +414,11 @@ func (t *Tier) open(v *entryrules.Value, ns *namespace.State) remote.Held {
 // stored parses a value with its state.
 func stored(data, state resp.Value, ns *namespace.State) entryrules.Value {
 	v := watch.Value(state, ns.Text)
-	if data.Kind() == resp.Bulk {
+	switch data.Kind() {
+	case resp.Bulk:
 		v.Data = data.Bytes()
+	case resp.Int:
+		v.Same = true // the scripts say so of a value that their caller has
 	}
 	return v
 }
