@@ -150,6 +150,7 @@ func execute(e *environment, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	args, g.Load.Curl = splitCurl(parser, args)
 	parsed, err := parser.Parse(args)
 	if err != nil {
 		return usageError{err}
