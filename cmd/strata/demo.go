@@ -107,10 +107,14 @@ func (d *demoCommand) Run(e *environment) error {
 		return err
 	}
 	defer listener.Close()
-	return d.serve(e, listener, service, &comparison{
-		load: d.options(listener.Addr()), phases: p.phases, service: service, token: o.Token,
-		facts: append(d.facts(db), shared.facts()...),
-	})
+	c := d.comparison(p, listener.Addr())
+	c.service, c.token, c.facts = service, o.Token, append(d.facts(db), shared.facts()...)
+	return d.serve(e, listener, service, c)
+}
+
+// comparison returns the comparison of a service that listens on addr.
+func (d *demoCommand) comparison(p plan, addr net.Addr) *comparison {
+	return &comparison{load: d.options(addr), phases: p.phases, beside: newSynchrony(p.phases, d.Duration)}
 }
 
 // service returns the options of the service.

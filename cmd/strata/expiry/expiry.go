@@ -35,6 +35,10 @@ type Options struct {
 	Jitters []float64
 }
 
+// From is the time after the load from which the keys are read. Earlier reads would find fresh values, and
+// cost the processor time of others.
+func (o Options) From() time.Duration { return o.TTL * 65 / 100 }
+
 // Curve is the result of one cache.
 type Curve struct {
 	Jitter float64
@@ -45,8 +49,8 @@ type Curve struct {
 // Worst is the largest number of queries in a step.
 func (c Curve) Worst() int64 { return slices.Max(c.Queries) }
 
-// Run loads all keys into a cache for each jitter, and reads them again and again until each was
-// loaded a second time, or until the TTL is long over. The caches are those of the mode strata
+// Run loads all keys into a cache for each jitter within half a step, and then reads them again and again
+// until each was loaded a second time, or until the TTL is over. The caches are those of the mode strata
 // without L2, and run at once.
 func Run(ctx context.Context, o Options) ([]Curve, error) {
 	curves, errs := make([]Curve, len(o.Jitters)), make([]error, len(o.Jitters))
@@ -77,32 +81,39 @@ func run(ctx context.Context, o Options, jitter float64) (c Curve, err error) {
 	for i := range keys {
 		keys[i] = hello.Key{Name: strconv.Itoa(i), Locale: locale}
 	}
-	if err := read(ctx, service, keys); err != nil {
+	if err := sweep(ctx, service, keys, o.Step/2); err != nil {
 		return c, err
 	}
 	counts.again.Store(true)
-	tick := time.NewTicker(max(1, o.Step*chunk/time.Duration(Reads*o.Keys)))
-	defer tick.Stop()
-	for end := time.Now().Add(o.TTL + 2*o.Step); counts.Queries() < int64(o.Keys) && time.Now().Before(end); {
-		for part := range slices.Chunk(keys, chunk) {
-			select {
-			case <-ctx.Done():
-				return c, ctx.Err()
-			case <-tick.C:
-			}
-			if err := read(ctx, service, part); err != nil {
-				return c, err
-			}
+	rest := time.NewTimer(time.Until(counts.begun.Add(o.From())))
+	defer rest.Stop()
+	select {
+	case <-ctx.Done():
+		return c, ctx.Err()
+	case <-rest.C:
+	}
+	for end := counts.begun.Add(o.TTL + 2*o.Step); counts.Queries() < int64(o.Keys) && time.Now().Before(end); {
+		if err := sweep(ctx, service, keys, o.Step/Reads); err != nil {
+			return c, err
 		}
 	}
 	return Curve{Jitter: jitter, Queries: counts.queries()}, nil
 }
 
-// read reads keys one after the other.
-func read(ctx context.Context, service *hello.Service, keys []hello.Key) error {
-	for _, k := range keys {
-		if _, err := service.Greet(ctx, k); err != nil {
-			return err
+// sweep reads each key once, with pauses, so that it takes so long and leaves the processor to others.
+func sweep(ctx context.Context, service *hello.Service, keys []hello.Key, d time.Duration) error {
+	tick := time.NewTicker(max(1, d*chunk/time.Duration(len(keys))))
+	defer tick.Stop()
+	for part := range slices.Chunk(keys, chunk) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		for _, k := range part {
+			if _, err := service.Greet(ctx, k); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
