@@ -36,6 +36,7 @@ func nameOf(rank uint64) string { return fmt.Sprint("World", rank) }
 type generator struct {
 	rate    atomic.Int64
 	jobs    chan job
+	crowd   crowd
 	refused atomic.Int64 // requests for which no worker was free
 
 	mu      sync.Mutex // guards below
@@ -88,6 +89,7 @@ func (g *generator) run(ctx context.Context, to []*hello.Service) {
 		case <-ctx.Done():
 			return
 		case now := <-t.C:
+			g.crowd.ask(now, to, g.send)
 			owed = min(owed+float64(g.rate.Load())*now.Sub(last).Seconds(), maxRate)
 			for last = now; owed >= 1; owed-- {
 				n++
@@ -111,17 +113,21 @@ func (g *generator) work(ctx context.Context) {
 		c, cancel := context.WithTimeout(ctx, patience)
 		_, err := j.to.Greet(c, j.key)
 		cancel()
-		if ctx.Err() != nil {
-			continue
+		if ctx.Err() == nil {
+			g.record(j.begun, err)
 		}
-		g.mu.Lock()
-		g.done++
-		if err != nil {
-			g.fail(err)
-		}
-		_ = g.latency.RecordValue(int64(min(time.Since(j.begun), maxLatency) / time.Microsecond)) // within the bounds
-		g.mu.Unlock()
 	}
+}
+
+// record counts an answer.
+func (g *generator) record(begun time.Time, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.done++
+	if err != nil {
+		g.fail(err)
+	}
+	_ = g.latency.RecordValue(int64(min(time.Since(begun), maxLatency) / time.Microsecond)) // within the bounds
 }
 
 // fail counts a failure by its reason. The mutex is held.
