@@ -68,7 +68,7 @@ func Parse(words []string, read func(file string) (string, error)) (*Request, er
 }
 
 // globs finds parts of a URL of which curl makes several.
-var globs = regexp.MustCompile(`\{[^{}]*,[^{}]*\}|\[\w+-\w+(:\d+)?\]`)
+var globs = regexp.MustCompile(`\{[^{}]*,[^{}]*\}|\[\w+-\w+(:\d+)?\]`) // read-only
 
 // withQuery appends the data of --get to the query of a URL.
 func withQuery(u, data string) string {
