@@ -93,6 +93,8 @@ func TestBadCommandLinesOfCurlAreOneLine(t *testing.T) {
 		{[]string{"curl http://h -x http://secret"}, "does not know -x of curl"},
 		{[]string{"curl", "http://h", "--rate", "secret"}, "does not know --rate of curl; its own flags stand outside"},
 		{[]string{"curl http://h http://secret"}, "more than one URL"},
+		{[]string{"curl http://h -H authorization:", "Bearer", "secret"}, "in quotes that it does not have itself"},
+		{[]string{"http://h", "http://u:secret@h"}, "want one URL"},
 		{[]string{"curl ftp://u:secret@h"}, "neither http:// nor https://"},
 		{[]string{"curl 'http://secret"}, "line 1, column 6"},
 		{[]string{"curl http://h -H 'A: secret'", "-H", "B: secret"}, "--method, --header and --data are those of the curl command"},

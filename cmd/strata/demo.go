@@ -55,8 +55,9 @@ type servingFlags struct {
 // Help is the text above the flags.
 func (*demoCommand) Help() string {
 	return `Each greeting is composed and recorded by a database query. The load is the same in each mode.
-The table is written to standard output. After it the service runs until a signal ends it (SIGINT,
-SIGTERM or SIGHUP), or until its output is a pipe without a reader. It leaves no process and no
+Beside it, 10,000 keys that were loaded together expire without and with jitter, unless the comparison is
+short. The tables are written to standard output. After them the service runs until a signal ends it
+(SIGINT, SIGTERM or SIGHUP), or until its output is a pipe without a reader. It leaves no process and no
 file behind.`
 }
 
