@@ -79,6 +79,7 @@ func TestExpiryIsMeasuredBesideTheComparison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		s := newSynchrony(all, 5*time.Second)
+		s.options.Keys = 2_000 // for the race detector
 		if err := s.start(t.Context())(); err != nil || time.Since(begun) > 35*time.Second {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}

@@ -133,12 +133,6 @@ func TestEveryActionHasItsEffect(t *testing.T) {
 	if said := do(t, s, "jitter off"); !strings.Contains(said, "the same length") || s.State(t.Context(), 0).Jitter != 0 {
 		t.Error(said)
 	}
-	if said := do(t, s, "load"); !strings.Contains(said, "All are due for a refresh in 24s, at once.") {
-		t.Error(said)
-	}
-	until(t, s, "a load of everything", func(st State) bool {
-		return slices.ContainsFunc(st.Samples, func(x Sample) bool { return x.Requests > 1000 }) && st.Instances[0].Entries >= crowdSize/2
-	})
 	if said := do(t, s, "jitter on"); !strings.Contains(said, "up to 0.1 of them") || s.State(t.Context(), 0).Jitter != 0.1 {
 		t.Error(said)
 	}
