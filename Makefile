@@ -68,7 +68,7 @@ soak: ## the Redis client in all ways, with its connections cut, for ten minutes
 	cd test && go test -count=1 -v -run TestSoak -timeout 0 . -soak $(or $(SOAK),10m)
 
 .PHONY: pictures
-pictures: ## the pictures of the stage in the guide, in a minute and a half
+pictures: ## the pictures of the stage in the guide, in four minutes
 	cd test && go test -count=1 -run TestPicturesOfTheGuide ./browser -shots $(CURDIR)/docs
 
 cover: ## share of statements that the root module's tests reach

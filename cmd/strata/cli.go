@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -129,6 +130,15 @@ const description = `Shows and measures caches.
 
 Exit status: 0 after success, and after SIGINT, SIGTERM or SIGHUP has ended a demo, a load or a table; 2 after an error in the arguments; 1 after any other error, also if every answer that a load got was one, and if a snapshot was interrupted.`
 
+// withoutTarget returns an error of the parser without the word that it names behind the target of a load, which may
+// be a URL with a password or, if the quotes around a command line of curl end early, a part of a header.
+func withoutTarget(args []string, err error) error {
+	if len(args) > 0 && args[0] == "load" && strings.HasPrefix(err.Error(), "unexpected argument") {
+		return errors.New("load: want one URL, or a command line of curl: as the last words, or in quotes that it does not have itself")
+	}
+	return err
+}
+
 // finished is the value of the parser's panic after it has printed help.
 type finished struct{}
 
@@ -150,9 +160,10 @@ func execute(e *environment, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	args, g.Load.Curl = splitCurl(parser, args)
 	parsed, err := parser.Parse(args)
 	if err != nil {
-		return usageError{err}
+		return usageError{withoutTarget(args, err)}
 	}
 	return parsed.Run(e, &snapshotcmd.Streams{Ctx: e.ctx, In: e.stdin, Out: e.stdout, Err: e.stderr})
 }

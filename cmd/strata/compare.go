@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"runtime"
@@ -20,6 +21,7 @@ type comparison struct {
 	service *hello.Service
 	facts   facts
 	asked   int // the number of URLs that the phase strata has asked for
+	beside  *synchrony
 }
 
 // phase is one row of the comparison: a mode with empty caches and an empty
@@ -76,6 +78,10 @@ type row struct {
 func (c *comparison) run(e *environment) error {
 	line := newLiveLine(e.stderr)
 	defer line.clear()
+	ctx, end := context.WithCancel(e.ctx)
+	expired := c.beside.start(ctx)
+	defer expired() //nolint:errcheck // a comparison without an error has looked at it
+	defer end()
 	var rows []row
 	for _, p := range c.phases {
 		r, err := c.measure(e, p, line)
@@ -90,6 +96,9 @@ func (c *comparison) run(e *environment) error {
 	line.clear()
 	if len(rows) == 0 {
 		return nil
+	}
+	if err := expired(); err != nil && e.ctx.Err() == nil {
+		return err
 	}
 	return c.write(e.stdout, rows)
 }
@@ -170,6 +179,9 @@ func (c *comparison) write(w io.Writer, rows []row) error {
 		return err
 	}
 	if err := writeCurves(w, rows); err != nil {
+		return err
+	}
+	if err := c.beside.write(w); err != nil {
 		return err
 	}
 	return writeNotes(w, slices.Concat(c.factor(rows), startNotes(rows), notes(rows)))

@@ -12,13 +12,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/strata-cache/strata/cmd/strata/curl"
 	"github.com/strata-cache/strata/cmd/strata/load"
 	"github.com/strata-cache/strata/cmd/strata/loadview"
 )
 
 // loadCommand is `strata load`.
 type loadCommand struct {
-	URL string `arg:"" name:"url" help:"Target. The number of the URL replaces {i}."`
+	URL  string   `arg:"" name:"url" help:"Target, or a command line of curl. The number of the URL replaces {i}."`
+	Curl []string `kong:"-"` // the words of a command line of curl, of which the URL is the first
 
 	Method string   `short:"X" help:"Method (GET, with --data POST)." placeholder:"METHOD"`
 	Header []string `short:"H" sep:"none" help:"Header, \"Name: value\"; repeatable." placeholder:"LINE"`
@@ -50,6 +55,10 @@ start, and those that were due before a pause are still sent; a pause does not e
 
 With --plain, a line each second has the answers of that second by status code, and the share of
 errors: answers with status 400 and above, and requests without an answer.
+
+The target may be a command line of curl as browsers copy it for bash: in quotes, or its words at the
+end, behind the flags of strata load. Method, header and body are then those of the command; an option of
+curl that strata load does not know is an error.
 
 The exit status is 1 if every answer is an error, and 0 if some are, or if the load is interrupted.`
 }
@@ -125,25 +134,103 @@ func (l *loadCommand) options() (load.Options, error) {
 		Duration:    l.Duration,
 		Timeout:     l.Timeout,
 	}
+	set := l.request
+	if words, ok, err := l.pasted(); err != nil {
+		return o, err
+	} else if ok {
+		set = func(o *load.Options) error { return l.requestOfCurl(words, o) }
+	}
+	err := set(&o)
 	if !strings.Contains(o.URL, "://") {
 		o.URL = "http://" + o.URL // like curl
 	}
+	return o, err
+}
+
+// request sets the header and the body of the flags.
+func (l *loadCommand) request(o *load.Options) error {
 	for _, line := range l.Header {
 		name, value, ok := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
-		if !ok || !isToken(name) || strings.ContainsFunc(value, isControl) {
-			return o, errors.New(`--header: want "Name: value"`)
+		if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return errors.New(`--header: want "Name: value"`)
 		}
 		o.Header.Add(name, value)
 	}
 	if file, ok := strings.CutPrefix(l.Data, "@"); ok {
 		body, err := readBody(file)
 		if err != nil {
-			return o, fmt.Errorf("--data: %w", err)
+			return fmt.Errorf("--data: %w", err)
 		}
 		o.Body = body
 	}
-	return o, nil
+	return nil
+}
+
+// pasted returns the words of a command line of curl, behind its name, if the target is one.
+func (l *loadCommand) pasted() (words []string, ok bool, err error) {
+	if l.Curl != nil {
+		return l.Curl, true, nil
+	}
+	text := strings.TrimSpace(l.URL)
+	if name, _, _ := strings.Cut(strings.Join(strings.Fields(text), " "), " "); name != curlName || text == curlName {
+		return nil, false, nil
+	}
+	words, err = curl.Words(text)
+	if err != nil {
+		return nil, false, err
+	}
+	return words[1:], true, nil
+}
+
+// requestOfCurl sets the request of a command line of curl.
+func (l *loadCommand) requestOfCurl(words []string, o *load.Options) error {
+	if l.Method != "" || len(l.Header) > 0 || l.Data != "" {
+		return errors.New("--method, --header and --data are those of the curl command")
+	}
+	r, err := curl.Parse(words, readBody)
+	if err != nil {
+		return err
+	}
+	o.Method, o.URL, o.Header, o.Body, o.Insecure, o.Follow = r.Method, r.URL, r.Header, r.Body, r.Insecure, r.Follow
+	if r.Timeout > 0 {
+		o.Timeout = r.Timeout
+	}
+	return nil
+}
+
+// curlName is the word with which a command line of curl begins.
+const curlName = "curl"
+
+// splitCurl cuts off the words of a command line of curl behind strata load and its own flags: they
+// belong to curl, and not to strata.
+func splitCurl(k *kong.Kong, args []string) (own, ofCurl []string) {
+	if len(args) == 0 || args[0] != "load" {
+		return args, nil
+	}
+	for i := 1; i < len(args); i++ {
+		switch {
+		case args[i] == curlName:
+			return args[:i+1], append([]string{}, args[i+1:]...)
+		case !strings.HasPrefix(args[i], "-"):
+			return args, nil // a URL, or a command line in one word
+		case wantsValue(k, args[i]):
+			i++
+		}
+	}
+	return args, nil
+}
+
+// wantsValue reports whether the word behind a flag of strata load is its value.
+func wantsValue(k *kong.Kong, flag string) bool {
+	for _, n := range k.Model.Children {
+		for _, f := range n.Flags {
+			if n.Name == "load" && !f.IsBool() && (flag == "--"+f.Name || f.Short != 0 && flag == "-"+string(f.Short)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 const maxBody = 16 << 20
@@ -163,15 +250,6 @@ func readBody(name string) (string, error) {
 	}
 	return string(b), nil
 }
-
-// isToken reports whether s can be the name of a header.
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
-}
-
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // reach checks that the target accepts connections.
 func (l *loadCommand) reach(e *environment, rawURL string) error {

@@ -120,6 +120,16 @@ func playsOnValues(b *browser.Tab) {
 	b.Click("#invalidate")
 	b.WaitText("#marks", "invalidate World1")
 	b.Wait(number + " > number")
+	for _, jitter := range []string{"off", "on"} {
+		button := "[data-do='jitter " + jitter + "']"
+		b.Click(button)
+		marked(b, "jitter "+jitter, "Both instances have restarted")
+		b.Wait("document.querySelector(\"" + button + "\").getAttribute('aria-pressed') === 'true'")
+		b.Wait("document.querySelectorAll('#jitters [aria-pressed=true]').length === 1")
+	}
+	b.Click("[data-do=load]")
+	marked(b, "load", "500 greetings were loaded at once")
+	b.WaitText("#seen", "500 greetings in memory")
 	b.Click("[data-do=expire]")
 	marked(b, "expire", "Every greeting is stale")
 }
@@ -152,28 +162,37 @@ func staysInView(t *testing.T, b *browser.Tab) {
 	b.WaitText("#marks", "start")
 }
 
-// TestPicturesOfTheGuide plays a script and takes the pictures that docs/guide/stage.md shows: an
-// outage of L2, the bus and the origin, and the restarts of an instance. It needs the flag -shots.
+// TestPicturesOfTheGuide plays scripts and takes the pictures that docs/guide/stage.md shows: an
+// outage of L2, the bus and the origin, the restarts of an instance, and everything loaded at once
+// without and with jitter. It needs the flag -shots.
 func TestPicturesOfTheGuide(t *testing.T) {
 	if *shots == "" {
-		t.Skip("takes a minute and a half, and is of use with the flag -shots only")
+		t.Skip("takes four minutes, and is of use with the flag -shots only")
 	}
-	chromium := browser.Start(t)
-	script, err := filepath.Abs("testdata/guide.stage")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := chromium.Open(t, demo(t, "--script", script), 1280, false)
-	end, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	for _, p := range []struct{ mark, file string }{{"mend origin", "stage-outage.png"}, {"rate 501", "stage-restart.png"}} {
-		for !strings.Contains(b.Text("#marks"), p.mark) {
-			if end.Err() != nil {
-				t.Fatalf("%s does not come", p.mark)
+	type picture struct{ mark, file string }
+	for script, pictures := range map[string][]picture{
+		"testdata/guide.stage":  {{"mend origin", "stage-outage.png"}, {"rate 501", "stage-restart.png"}},
+		"testdata/jitter.stage": {{"rate 501", "stage-jitter.png"}},
+	} {
+		t.Run(script, func(t *testing.T) {
+			chromium := browser.Start(t)
+			script, err := filepath.Abs(script)
+			if err != nil {
+				t.Fatal(err)
 			}
-			<-time.After(time.Second)
-		}
-		<-time.After(4 * time.Second) // its effect
-		b.Shot(filepath.Join(*shots, p.file))
+			b := chromium.Open(t, demo(t, "--script", script), 1280, false)
+			end, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+			defer cancel()
+			for _, p := range pictures {
+				for !strings.Contains(b.Text("#marks"), p.mark) {
+					if end.Err() != nil {
+						t.Fatalf("%s does not come", p.mark)
+					}
+					<-time.After(time.Second)
+				}
+				<-time.After(4 * time.Second) // its effect
+				b.Shot(filepath.Join(*shots, p.file))
+			}
+		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 // layered is a strata cache.
 type layered struct {
+	jitter   float64 // as in Options
 	cache    *strata.Cache[Key, origin.Greeting]
 	snapshot http.Handler // of its entries
 	metrics  http.Handler // of its numbers
@@ -27,6 +28,7 @@ func newLayered(load loader, o Options) (*layered, error) {
 	so := strata.Options[Key, origin.Greeting]{
 		Name:   "hello",
 		TTL:    o.TTL,
+		Jitter: o.Jitter,
 		Memory: strata.Memory[Key, origin.Greeting]{MaxEntries: int64(o.MaxEntries), TTL: o.MemoryTTL},
 		Loader: strata.Loader[Key, origin.Greeting](load),
 		Logger: o.Logger, ShowKeys: o.ShowKeys, Tracer: o.Tracer,
@@ -48,6 +50,7 @@ func newLayered(load loader, o Options) (*layered, error) {
 	door := page.NewDoor(o.Token)
 	admit := func(r *http.Request) bool { ok, _ := door.Admit(r); return ok }
 	return &layered{
+		jitter:   o.Jitter,
 		cache:    c,
 		snapshot: snapshot.Handler(snapshot.HandlerOptions{Authorize: admit, AllowPut: true, Logger: o.Logger}, c),
 		metrics:  promhttp.HandlerFor(numbers, promhttp.HandlerOpts{}),

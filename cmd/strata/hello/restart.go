@@ -31,7 +31,17 @@ const (
 // of the process. The shared tier keeps its entries. Requests that wait for a load of the
 // old cache fail. The report is that of the start.
 func (s *Service) Restart(ctx context.Context, start Start) (r snapshot.Report, err error) {
-	fresh, err := newLayered(s.load, s.options)
+	return s.RestartWith(ctx, start, s.Jitter())
+}
+
+// Jitter is Options.Jitter of the present cache of the mode strata.
+func (s *Service) Jitter() float64 { return s.layered.Load().jitter }
+
+// RestartWith is Restart with another Options.Jitter. Entries that the new cache takes over live for as long as before.
+func (s *Service) RestartWith(ctx context.Context, start Start, jitter float64) (r snapshot.Report, err error) {
+	o := s.options
+	o.Jitter = jitter
+	fresh, err := newLayered(s.load, o)
 	if err != nil {
 		return r, err
 	}

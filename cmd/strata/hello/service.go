@@ -68,6 +68,8 @@ type Options struct {
 	Origin Origin
 	// TTL is the time for which greetings are fresh. 0 means DefaultTTL.
 	TTL time.Duration
+	// Jitter is that of the mode strata: 0 means the default of strata, a negative value none.
+	Jitter float64
 	// MaxEntries bounds the memory of the mode strata; naive has no bound. 0
 	// means the default of strata.
 	MaxEntries int

@@ -97,6 +97,20 @@ func (s *Service) Drop(ctx context.Context, key Key, all bool) error {
 	return s.cache(s.Mode()).drop(ctx, key, all)
 }
 
+// Forget makes every greeting of the present mode absent. The origin keeps them. The mode naive forgets in this
+// instance only.
+func (s *Service) Forget(ctx context.Context) error {
+	return localToo(s.cache(s.Mode()).clear(ctx))
+}
+
+// localToo tells that a drop which L2 has not confirmed is done on this instance.
+func localToo(err error) error {
+	if r, ok := errors.AsType[*strata.RemoteError](err); ok {
+		return errors.New("done on this instance; " + r.Error())
+	}
+	return err
+}
+
 // Cache is the cache of the mode strata under another name, for a page that shows several
 // instances. It follows restarts.
 func (s *Service) Cache(name string) Watched { return Watched{s, name} }
@@ -183,14 +197,8 @@ func (l *layered) look(ctx context.Context, key Key) Sight {
 }
 
 func (l *layered) drop(ctx context.Context, key Key, all bool) error {
-	err := error(nil)
 	if all {
-		err = l.cache.ExpireAll(ctx)
-	} else {
-		err = l.cache.Invalidate(ctx, key)
+		return localToo(l.cache.ExpireAll(ctx))
 	}
-	if r, ok := errors.AsType[*strata.RemoteError](err); ok {
-		return errors.New("done on this instance; " + r.Error())
-	}
-	return err
+	return localToo(l.cache.Invalidate(ctx, key))
 }

@@ -29,7 +29,8 @@ type Options struct {
 	Method string
 	// URL of the requests, absolute, http or https. It may contain {i}.
 	URL string
-	// Header of the requests. Values may contain {i}; Host sets the host.
+	// Header of the requests. Values may contain {i}; Host sets the host. A name without
+	// values is not sent, though it else would be.
 	Header http.Header
 	// Body of the requests. It may contain {i}. Empty means none.
 	Body string
@@ -54,10 +55,14 @@ type Options struct {
 	// Result has the latencies of the requests that were to start in it.
 	Steps int
 
-	// Transport sends the requests. Redirects are not followed: a 302 is an
-	// answer. Nil means a new transport with one connection per running
-	// request, which the run closes at its end.
+	// Transport sends the requests. Nil means a new transport with one connection per
+	// running request, which the run closes at its end.
 	Transport http.RoundTripper
+	// Insecure makes a new transport believe every certificate.
+	Insecure bool
+	// Follow makes a request include the redirects that follow it, ten at most. Without it a
+	// 302 is an answer.
+	Follow bool
 
 	// Progress, if not nil, is called every Every (0 means 500 ms) during the
 	// run, one call at a time. It delays no request.

@@ -2,10 +2,13 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/strata-cache/strata/internal/endpoint"
 )
 
 // pause is the pause of a worker without a schedule after an error. It bounds
@@ -29,13 +32,23 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 }
 
 // newTransport returns a transport that keeps one connection per running request.
-func newTransport() *http.Transport {
+func newTransport(o Options) *http.Transport {
 	return &http.Transport{
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: o.Insecure}, //nolint:gosec // as the options say
 		DialContext:         (&net.Dialer{Timeout: DefaultTimeout}).DialContext,
 		MaxIdleConns:        MaxConcurrency,
 		MaxIdleConnsPerHost: MaxConcurrency,
 		DisableCompression:  true,
 	}
+}
+
+// following is a transport that follows redirects.
+type following struct{ client http.Client }
+
+// RoundTrip returns the last answer. Errors name no address.
+func (f *following) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := f.client.Do(r)
+	return resp, endpoint.Reason(err)
 }
 
 // key returns the key of request n.

@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -55,9 +56,12 @@ func Start(ctx context.Context, o Options) (*Running, error) {
 	}
 	release := func() {}
 	if o.Transport == nil {
-		own := newTransport()
+		own := newTransport(o)
 		release = own.CloseIdleConnections
 		o.Transport = own
+	}
+	if o.Follow {
+		o.Transport = &following{http.Client{Transport: o.Transport}}
 	}
 	settings := Settings{Rate: o.Rate, Concurrency: o.Concurrency}
 	r := &Running{

@@ -35,7 +35,8 @@ func newTemplate(o Options) (*template, error) {
 	}
 	t.host = t.header.Get("Host")
 	t.header.Del("Host")
-	if t.body != "" && t.header.Get("Content-Type") == "" {
+	kinds, named := t.header["Content-Type"]
+	if removed := named && len(kinds) == 0; t.body != "" && t.header.Get("Content-Type") == "" && !removed {
 		t.header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	t.setCredentials()

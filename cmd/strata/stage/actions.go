@@ -33,6 +33,8 @@ type action struct {
 func actions() []action {
 	return []action{
 		{"mode", []string{"none|naive|strata"}, "change the cache of both instances", (*Stage).changeMode},
+		{"load", nil, "load everything at once, and ask for it again and again", (*Stage).loadAll},
+		{"jitter", []string{"on|off"}, "shorten lives at random by up to a tenth, or by nothing", (*Stage).changeJitter},
 		{"expire", nil, "expire everything at once", (*Stage).expire},
 		{"invalidate", []string{"NAME"}, "invalidate one greeting, by instance A", (*Stage).invalidate},
 		{"watch", []string{"NAME"}, "watch one greeting on all instances", (*Stage).watch},
@@ -121,6 +123,7 @@ func (s *Stage) Do(ctx context.Context, text string) (said string, err error) {
 }
 
 func (s *Stage) changeMode(_ context.Context, args []string) (string, error) {
+	s.load.crowd.leave() // without a cache, or with another one, it would be a load of its own kind
 	for _, service := range s.instances {
 		if err := service.SetMode(hello.Mode(args[0])); err != nil {
 			return "", err

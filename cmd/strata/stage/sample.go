@@ -76,6 +76,7 @@ type State struct {
 	Mode      hello.Mode      `json:"mode"`
 	Rate      int64           `json:"rate"`
 	Latency   int64           `json:"latency"` // of the origin, in nanoseconds
+	Jitter    float64         `json:"jitter"`  // the share by which lives are shortened at most
 	Broken    map[string]bool `json:"broken"`  // by "l2", "bus" and "origin"
 	Watched   string          `json:"watched"`
 	Newest    int64           `json:"newest"` // the number of the newest value of the watched greeting
@@ -165,7 +166,7 @@ func (s *Stage) sample() {
 func (s *Stage) State(ctx context.Context, after int64) State {
 	key, newest := s.origin.watched()
 	st := State{
-		At: time.Now().UnixMilli(), Mode: s.instances[0].Mode(), Rate: s.load.rate.Load(), Latency: s.origin.latency.Load(),
+		At: time.Now().UnixMilli(), Mode: s.instances[0].Mode(), Rate: s.load.rate.Load(), Latency: s.origin.latency.Load(), Jitter: s.jitter(),
 		Broken:  map[string]bool{"l2": s.l2.isBroken(), "bus": s.bus.isBroken(), "origin": s.origin.broken.Load()},
 		Watched: key.Name,
 	}

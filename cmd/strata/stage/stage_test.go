@@ -130,6 +130,12 @@ func TestEveryActionHasItsEffect(t *testing.T) {
 	if said := do(t, s, "restart b keys"); strings.Contains(said, " 0 greetings") {
 		t.Error(said)
 	}
+	if said := do(t, s, "jitter off"); !strings.Contains(said, "the same length") || s.State(t.Context(), 0).Jitter != 0 {
+		t.Error(said)
+	}
+	if said := do(t, s, "jitter on"); !strings.Contains(said, "up to 0.1 of them") || s.State(t.Context(), 0).Jitter != 0.1 {
+		t.Error(said)
+	}
 	do(t, s, "slow 1ms")
 	do(t, s, "break bus")
 	until(t, s, "a silent bus", func(st State) bool { return !st.Instances[0].Connected && !st.Instances[1].Connected })
@@ -172,7 +178,7 @@ func TestFailuresAreToldByTheirMostFrequentReason(t *testing.T) {
 func TestBadActionsChangeNothing(t *testing.T) {
 	for _, bad := range []string{
 		"", "  ", "dance", "mode", "mode fast", "mode none naive", "break l3", "slow", "slow 10", "slow -1s", "slow 1h", "rate 0", "rate x",
-		"rate 999999", "restart c cold", "restart a hot", "watch", "watch a b", "invalidate " + strings.Repeat("x", 101), strings.Repeat("x", 500), "watch a\x1bb",
+		"rate 999999", "restart c cold", "restart a hot", "load x", "load 5", "jitter", "jitter 0.1", "jitter on off", "watch", "watch a b", "invalidate " + strings.Repeat("x", 101), strings.Repeat("x", 500), "watch a\x1bb",
 	} {
 		if _, _, err := parse(bad); err == nil {
 			t.Errorf("%q is an action", bad)
@@ -291,7 +297,7 @@ func TestPageAnswersTheTokenWithStateAndActions(t *testing.T) {
 	if status, body := post(`{"action":"slow 5ms"}`); status != 200 || !strings.Contains(body, `"ok":true`) {
 		t.Errorf("%d %s", status, body)
 	}
-	for _, bad := range []string{`{"action":"dance"}`, `{}`, `x`, `{"action":"expire","more":1}`} {
+	for _, bad := range []string{`{"action":"dance"}`, `{}`, `x`, `{"action":"expire","more":1}`, `{"action":"jitter 1"}`, `{"action":"load all"}`} {
 		if status, body := post(bad); status != 400 {
 			t.Errorf("%s: %d %s", bad, status, body)
 		}
@@ -312,10 +318,15 @@ func TestPageAnswersTheTokenWithStateAndActions(t *testing.T) {
 	if err := json.NewDecoder(r.Body).Decode(&st); err != nil || st.Mode != hello.Strata || st.Latency != int64(5*time.Millisecond) {
 		t.Errorf("%+v, %v", st, err)
 	}
-	outside := httptest.NewRequest(http.MethodPost, "/api/do", strings.NewReader(`{"action":"expire"}`))
-	outside.Host, outside.RemoteAddr = "localhost", "127.0.0.1:5"
-	w := httptest.NewRecorder()
-	if p.ServeHTTP(w, outside); w.Code != http.StatusForbidden {
-		t.Errorf("a request without the token: %d", w.Code)
+	for _, action := range []string{"expire", "load", "jitter off"} {
+		outside := httptest.NewRequest(http.MethodPost, "/api/do", strings.NewReader(`{"action":"`+action+`"}`))
+		outside.Host, outside.RemoteAddr = "localhost", "127.0.0.1:5"
+		w := httptest.NewRecorder()
+		if p.ServeHTTP(w, outside); w.Code != http.StatusForbidden {
+			t.Errorf("%s without the token: %d", action, w.Code)
+		}
+	}
+	if st := s.State(t.Context(), 0); st.Jitter != 0.1 || len(st.Marks) > 2 {
+		t.Errorf("requests without the token have done something: %+v", st.Marks)
 	}
 }

@@ -83,6 +83,7 @@ function draw(s) {
   if (had !== marks.length || s.samples) drawCharts();
   if (had !== marks.length) drawMarks();
   for (const b of byId("modes").children) b.setAttribute("aria-pressed", String(b.dataset.do === "mode " + s.mode));
+  for (const b of byId("jitters").children) b.setAttribute("aria-pressed", String(b.dataset.do === (s.jitter > 0 ? "jitter on" : "jitter off")));
   broken = s.broken;
   const names = { l2: "L2", bus: "bus", origin: "origin" };
   for (const b of byId("parts").children) {

@@ -1,0 +1,7 @@
+// Package curl reads command lines of curl, such as those that browsers copy, as the request
+// that curl would send.
+//
+//	words.go    the words of a text, as bash splits it
+//	options.go  the options that are understood
+//	curl.go     the request
+package curl
