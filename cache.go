@@ -14,6 +14,7 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/asking"
 	"github.com/strata-cache/strata/internal/callback"
+	"github.com/strata-cache/strata/internal/changes"
 	"github.com/strata-cache/strata/internal/drops"
 	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
@@ -41,6 +42,7 @@ type Cache[K comparable, V any] struct {
 	core
 	// look are the flags of every entry.
 	look     uint64
+	compared *changes.Counter[V]
 	encoding codec.Codec[V] // that of L2, or the one that it would have
 	names    keyname.Names[K]
 	older    []codec.Older[V] // how L2 is read beside encoding
@@ -122,7 +124,7 @@ const (
 // every field that is wrong. It does not wait for the network: an instance
 // starts while L2 is down.
 func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
-	given := o.settings()
+	given, codecGiven := o.settings(), o.Remote.Codec != nil
 	s, err := o.setDefaults()
 	if err != nil {
 		return nil, err
@@ -149,6 +151,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
 		c.look = lives.Closely
 	}
+	c.compared = changes.New(o.Remote.Tier != nil, codecGiven, c.encode)
 	c.flights = flight.NewGroup[K, V](c.generation.Watermark)
 	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
 	c.purger.pass = c.purge

@@ -93,6 +93,7 @@ func (c *Cache[K, V]) apply(m *remote.Message) {
 		c.applyKey(m)
 	case remote.TagDropped, remote.TagExpired:
 		if len(m.Key) > envelope.MaxTag {
+			c.counts.unreadable.Add(1)
 			return // no entry can carry it
 		}
 		c.dropTagsLocal([]string{m.Key}, m.Kind == remote.TagExpired)

@@ -169,7 +169,7 @@ func (c *Cache[K, V]) answerL1(ctx context.Context, key K, e *entry[K, V], now i
 func (c *Cache[K, V]) missed(ctx context.Context, key K, e *entry[K, V]) *negative {
 	c.countAsMiss(e != nil)
 	if m := c.recall(key); m != nil && m.notFound {
-		c.counts.remembered.Add(1)
+		c.counts.negative.Add(1)
 		c.tellAbsent(ctx, key)
 		return m
 	}

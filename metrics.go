@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"sync"
 	"time"
 
 	"github.com/strata-cache/strata/internal/l2"
@@ -101,7 +100,7 @@ type OperationStats struct {
 	// Operation is "get", "tags", "acquire", "put", "extend", "renew", "release", "drop",
 	// "drop_tags" or "drop_all".
 	Operation string
-	// Result is "ok", "error" or "cancelled" (the caller has left).
+	// Result is "ok", "error", "timeout" or "cancelled" (the caller has left).
 	Result string
 	// Latency is the duration of these operations.
 	Latency Histogram
@@ -122,25 +121,6 @@ func (c *core) addOperations(s *Stats) {
 	}
 	s.ReadBytes.Buckets, s.ReadBytes.Sum = m.Read.Read()
 	s.WrittenBytes.Buckets, s.WrittenBytes.Sum = m.Written.Read()
-}
-
-// saving is the time that callers did not wait for the origin.
-type saving struct {
-	mu    sync.Mutex
-	reads uint64 // that are counted in sum
-	sum   time.Duration
-}
-
-// upTo counts reads, of which there were so many since the cache was made, with the mean
-// duration of loads. While no load has ended they are left for later. The sum never falls.
-func (s *saving) upTo(reads uint64, mean time.Duration) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if mean > 0 && reads > s.reads {
-		s.sum += time.Duration(min(float64(reads-s.reads)*float64(mean), math.MaxInt64/2-float64(s.sum)))
-		s.reads = reads
-	}
-	return s.sum
 }
 
 // answered is the number of reads that ran no load.

@@ -59,6 +59,7 @@ type candidate[K comparable, V any] struct {
 	times flight.Times
 	id    remote.ID // zero if L2 does not hold it
 	tags  []string
+	sum   uint64 // of the payload that L2 has; 0 if that was not read
 	// unbounded says that it was expired in L2 at a time that is unknown here, so
 	// that L2 keeps it for its whole life.
 	unbounded bool

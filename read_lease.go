@@ -30,6 +30,8 @@ const (
 	maxPoll  = 50 * time.Millisecond
 	pollPart = 5
 	backstop = 500 * time.Millisecond
+	// askAgain is a time to wait for no other instance.
+	askAgain = time.Nanosecond
 )
 
 // takeLeases asks for the leases of all reads. While L2 refuses to store it is not
@@ -103,6 +105,8 @@ func (g *reads[K, V]) goApart(r *read[K, V]) {
 // reports whether the read is settled: the other instance has stored its value, or
 // no caller waits any more.
 func (r *read[K, V]) awaitLease() (settled bool) {
+	waited := false
+	defer func() { r.countWait(waited) }()
 	for begun := time.Now(); ; {
 		end := r.c.l2.Await(r.l2.Name) // before the question: an end that follows it is seen
 		settled, left := r.askLease()
@@ -110,11 +114,22 @@ func (r *read[K, V]) awaitLease() (settled bool) {
 			end.Leave()
 			return settled
 		}
-		r.c.counts.leaseWaits.Add(1)
+		waited = waited || left > askAgain
 		settled, again := r.pause(end.Ended(), time.Since(begun), left)
 		if end.Leave(); !again {
 			return settled
 		}
+	}
+}
+
+// countWait counts, if waited is set, a read that has waited for the load of another instance.
+func (r *read[K, V]) countWait(waited bool) {
+	switch n := &r.c.counts; {
+	case !waited:
+	case r.outcome.how == endL2:
+		n.leasesAnswered.Add(1)
+	default:
+		n.leasesInVain.Add(1)
 	}
 }
 
@@ -239,7 +254,7 @@ func (r *read[K, V]) askToReplace(ctx context.Context, id remote.ID) (settled bo
 	if !r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.tuned.stale().window()) {
 		return false, 0
 	}
-	return false, time.Nanosecond
+	return false, askAgain
 }
 
 // granted takes the lease, and the value that is held under it.

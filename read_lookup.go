@@ -338,10 +338,18 @@ func (r *read[K, V]) useSealed(box *sealed, drops map[string]remote.Tag) (settle
 		return true
 	case same:
 		r.c.expiredRemote(r.f.Key, &o, h)
-		return false
+		return r.sumUp(box)
 	}
 	r.c.counts.remoteMisses.Add(1)
-	return o.state == stale && r.useStale(o, h)
+	return o.state == stale && (r.useStale(o, h) || r.sumUp(box))
+}
+
+// sumUp notes the sum of the candidate, which is the value in box. It settles no read.
+func (r *read[K, V]) sumUp(box *sealed) (settled bool) {
+	if r.candidate.sum = 0; box.version == 0 {
+		r.candidate.sum = r.c.compared.Sum(box.payload)
+	}
+	return false
 }
 
 // expiredRemote makes the entry of key stale in L1 if L2 holds the same value, and a

@@ -85,7 +85,9 @@ func (r *read[K, V]) keep() (s toStore[K, V], ok bool) {
 	case err == nil:
 		r.outcome.loaded, res.Note = true, noteOrigin
 		r.c.origin.Answered()
-		return r.keepValue(res.Value)
+		s, ok = r.keepValue(res.Value)
+		r.compare(s.put.Data)
+		return s, ok
 	case isAnswer(err, ErrNotFound):
 		r.c.origin.Answered()
 		return r.keepNotFound(err)
@@ -96,6 +98,15 @@ func (r *read[K, V]) keep() (s toStore[K, V], ok bool) {
 	default:
 		r.loadFailed(err)
 		return s, false
+	}
+}
+
+// compare counts a load that replaces the candidate, if there is one. data is the new value as L2
+// gets it; nil if L2 does not.
+func (r *read[K, V]) compare(data []byte) {
+	if k := &r.candidate; k.value != nil {
+		defer r.c.contain("Equal")
+		r.c.compared.Loaded(k.value, &r.outcome.res.Value, k.sum, data)
 	}
 }
 

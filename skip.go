@@ -85,6 +85,7 @@ func (r *read[K, V]) startReload() {
 func (r *read[K, V]) useHeldBefore(box *sealed, drops map[string]remote.Tag) {
 	if o := r.open(box, drops); o.state == stale || o.state == fresh {
 		r.useStale(o, &box.held)
+		r.sumUp(box)
 		r.candidate.entry = nil // if the load fails, L1 keeps its own
 	}
 }

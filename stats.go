@@ -64,12 +64,12 @@ type Stats struct {
 	// than Limits.SoftTimeout, or could not be waited for; and because the caller
 	// allows it.
 	StaleRevalidating, StaleOnError, StaleAllowed uint64
-	// Remembered counts misses that L1 answered: with a stale value, or with a
-	// negative entry. Throttled counts flights that did not load, because a load of
+	// Remembered counts misses that L1 answered: Negative of them with a negative entry, the
+	// others with a stale value. Throttled counts flights that did not load, because a load of
 	// the key had failed a moment before, or no slot of Limits.MaxLoads came free.
 	// BudgetSpent counts those of them that did not load because too many keys had
 	// failed.
-	Remembered, Throttled, BudgetSpent uint64
+	Remembered, Negative, Throttled, BudgetSpent uint64
 	// Overloaded counts callers beyond Limits.MaxWaiters.
 	Overloaded uint64
 	// BreakerOpen is whether the circuit breaker of L2 is open, StoringStopped whether no value
@@ -92,13 +92,16 @@ type Stats struct {
 	Refused uint64
 	// RemoteRefused counts values that L2 refused for that reason.
 	RemoteRefused uint64
-	// LeaseWaits counts the times a flight waited for another instance's load.
-	LeaseWaits uint64
+	// LeaseWaits counts flights that have waited for another instance's load, LeaseWins those
+	// of them that got its answer, so that they ran no load.
+	LeaseWaits, LeaseWins uint64
 
 	// Invalidations counts keys and tags that callers invalidated or expired on
 	// this instance; everything at once counts as one. Heard counts those that other
-	// instances announced, Gaps the times at which the bus may have lost messages.
-	Invalidations, Heard, Gaps uint64
+	// instances announced, Gaps the times at which the bus may have lost messages, Unreadable
+	// messages without an effect: damaged, of another version, or about a key or a tag that
+	// this instance cannot have.
+	Invalidations, Heard, Gaps, Unreadable uint64
 	// Missed counts lanes (of 1024 slices of the key space) in which a lost message
 	// was found, Confirmed the entries of L1 that were suspect for that reason and
 	// that L2 has confirmed.
@@ -157,9 +160,9 @@ type Stats struct {
 type TierStats struct {
 	// Hits counts look-ups that found a fresh value, Misses the others.
 	Hits, Misses uint64
-	// Errors counts operations that were refused or got no answer, time-outs
-	// included.
-	Errors uint64
+	// Errors counts operations that were refused or got no answer, TimedOut those of them
+	// that got none in time.
+	Errors, TimedOut uint64
 	// Foreign counts values that could not be read: of another program, of another
 	// version, or damaged. They are misses, too. The log has one line a minute
 	// about them at most.
@@ -171,6 +174,13 @@ type LoadStats struct {
 	// OK, NotFound, NotModified, Errors and Panics count loads by their outcomes.
 	// Loaders that exited their goroutine count as panics.
 	OK, NotFound, NotModified, Errors, Panics uint64
+	// Changed counts those of OK that brought another value than the cache had of the key when
+	// they began, fresh or stale, Unchanged those that brought an equal one. NotModified is apart
+	// from them. Values of basic types, arrays and structs of these, slices of bytes, and types
+	// with a method Equal are compared themselves, others by their encoded bytes: with an L2 as
+	// far as it had the value before; without one, if there is a Remote.Codec, one load in 16,
+	// which counts as 16.
+	Changed, Unchanged uint64
 	// Running is the number of loads that run now. A load of several keys counts as one
 	// for each.
 	Running int64
@@ -197,11 +207,12 @@ type counts struct {
 	waiters, maxWaiters                       atomic.Uint64
 	latency                                   measure.Durations
 	running                                   atomic.Int64
-	saved                                     saving
-	refused, leaseWaits                       atomic.Uint64
+	saved                                     measure.Saved
+	refused, leasesAnswered, leasesInVain     atomic.Uint64
 	staleRevalidating, staleOnError           atomic.Uint64
 	staleAllowed                              atomic.Uint64
-	remembered, throttled, budgetSpent        atomic.Uint64
+	remembered, negative                      atomic.Uint64 // disjoint
+	throttled, budgetSpent                    atomic.Uint64
 	refreshes, refreshesDropped, warmed       atomic.Uint64
 	overloaded, mutations                     atomic.Uint64
 	invalidations, heard, unreadable          atomic.Uint64
@@ -240,6 +251,7 @@ func (c *Cache[K, V]) Stats() Stats {
 		StaleRevalidating: n.staleRevalidating.Load(),
 		StaleOnError:      n.staleOnError.Load(),
 		StaleAllowed:      n.staleAllowed.Load(),
+		Negative:          n.negative.Load(),
 		Remembered:        n.remembered.Load(),
 		Throttled:         n.throttled.Load(),
 		BudgetSpent:       n.budgetSpent.Load(),
@@ -251,10 +263,12 @@ func (c *Cache[K, V]) Stats() Stats {
 		Mutations:        n.mutations.Load(),
 		Refused:          n.refused.Load(),
 		RemoteRefused:    n.remoteRefused.Load(),
-		LeaseWaits:       n.leaseWaits.Load(),
+		LeaseWaits:       n.leasesInVain.Load(),
+		LeaseWins:        n.leasesAnswered.Load(),
 		Invalidations:    n.invalidations.Load(),
 		Heard:            n.heard.Load() + l.Alls,
 		Gaps:             l.Gaps,
+		Unreadable:       n.unreadable.Load() + l.Unreadable,
 		Missed:           l.Missed,
 		Confirmed:        n.confirmed.Load(),
 		Degraded:         n.degraded.Load() + l.Degraded,
@@ -276,17 +290,20 @@ func (c *Cache[K, V]) Stats() Stats {
 		EncodeErrors:     n.encodeErrors.Load(),
 		Loads:            n.loadStats(),
 	}
+	s.Remembered, s.LeaseWaits = s.Remembered+s.Negative, s.LeaseWaits+s.LeaseWins
+	s.Loads.Changed, s.Loads.Unchanged = c.compared.Read()
 	s.OriginFailing, s.OriginSlow = c.origin.Read(c.now())
 	s.L1.Hits, s.L1.Misses = m.Hits-asMisses, m.Misses+asMisses
 	s.Reads = s.L1.Hits + s.L1.Misses
 	s.MaxEntries, s.MaxWeight = c.memory.Bounds()
-	s.Saved = n.saved.upTo(answered(&s), n.latency.Mean())
+	s.Saved = n.saved.UpTo(answered(&s), n.latency.Mean())
 	c.addOperations(&s)
 	s.L2 = TierStats{
-		Hits:    n.remoteHits.Load(),
-		Misses:  n.remoteMisses.Load(),
-		Errors:  c.l2.Errors(),
-		Foreign: c.l2.Foreign(),
+		Hits:     n.remoteHits.Load(),
+		Misses:   n.remoteMisses.Load(),
+		TimedOut: c.l2.TimedOut(), // before Errors
+		Errors:   c.l2.Errors(),
+		Foreign:  c.l2.Foreign(),
 	}
 	return s
 }

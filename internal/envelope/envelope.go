@@ -84,6 +84,15 @@ func Open(b []byte, key string, schema uint64) (payload []byte, f Flags, err err
 	return b[Overhead:], Flags(b[2]), nil
 }
 
+// Payload returns the payload of b, which Seal has completed: without the tags, and not checked.
+func Payload(b []byte) []byte {
+	payload := b[Overhead:]
+	if Flags(b[2])&Tagged != 0 {
+		_, _, payload, _ = CutTags(payload)
+	}
+	return payload
+}
+
 // sum is the checksum of a value. A hash of schema and key length is its initial
 // state, so that another schema gives another sum. The length marks the border
 // between key and payload.

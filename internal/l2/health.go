@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,7 @@ type health struct {
 	server  string         // the name of the server, or of all
 	foreign foreignLog     // values that cannot be read
 	errors  atomic.Uint64  // operations that were not executed
+	late    atomic.Uint64  // those of them that got no answer in time
 	changes atomic.Uint64  // of the breakers for all operations
 }
 
@@ -75,6 +77,9 @@ func (s *Store) Report(ctx context.Context, op, name string, err error, p Probes
 	}
 	if err != nil {
 		s.health.errors.Add(1)
+		if timedOut(err) {
+			s.health.late.Add(1)
+		}
 		s.o.Failed(ctx, op, err)
 	}
 }
@@ -254,6 +259,14 @@ func (s *Store) StoresFreely() bool {
 
 // Errors returns the number of operations that L2 has not executed.
 func (s *Store) Errors() uint64 { return s.health.errors.Load() }
+
+// TimedOut returns the number of those of Errors that got no answer in time.
+func (s *Store) TimedOut() uint64 { return s.health.late.Load() }
+
+// timedOut reports whether err says that no answer has come in time. The caller has not left.
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
 
 // foreignEvery is the least time between two log lines about values in L2 that
 // cannot be read.

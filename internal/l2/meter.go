@@ -43,12 +43,13 @@ type Result uint8
 const (
 	OK Result = iota
 	Failed
+	TimedOut  // failed, since no answer has come in time
 	Cancelled // the caller has left
 	Results   // the number of them
 )
 
 // String returns the name of the result as metrics label it.
-func (r Result) String() string { return [Results]string{"ok", "error", "cancelled"}[r] }
+func (r Result) String() string { return [Results]string{"ok", "error", "timeout", "cancelled"}[r] }
 
 // Meter has the durations of all operations on the tier and the sizes of values.
 type Meter struct {
@@ -68,6 +69,8 @@ func (m *Meter) end(ctx context.Context, op Operation, begun time.Time, err erro
 	case err == nil:
 	case CallerLeft(ctx) != nil:
 		r = Cancelled
+	case timedOut(err):
+		r = TimedOut
 	default:
 		r = Failed
 	}

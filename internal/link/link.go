@@ -132,7 +132,7 @@ type told struct {
 
 // counters count from the start of the link.
 type counters struct {
-	gaps, missed, alls atomic.Uint64
+	gaps, missed, alls, unreadable atomic.Uint64
 	// degraded counts hits while the link was not connected, in periods that have
 	// ended. degradedFrom is 1 + the count of all hits at the begin of the present
 	// period, or 0.
@@ -194,6 +194,8 @@ type Stats struct {
 	Gaps, Missed uint64
 	// Alls counts drops of everything by other instances.
 	Alls uint64
+	// Unreadable counts messages of unknown kinds.
+	Unreadable uint64
 	// Degraded counts hits while the link was not connected.
 	Degraded uint64
 }
@@ -222,7 +224,7 @@ func (l *Link) Stats() Stats {
 	if l == nil {
 		return Stats{}
 	}
-	s := Stats{Gaps: l.gaps.Load(), Missed: l.missed.Load(), Alls: l.alls.Load(), Degraded: l.degraded.Load()}
+	s := Stats{Gaps: l.gaps.Load(), Missed: l.missed.Load(), Alls: l.alls.Load(), Unreadable: l.unreadable.Load(), Degraded: l.degraded.Load()}
 	if from, hits := l.degradedFrom.Load(), l.o.Hits(); from > 0 && hits+1 > from {
 		s.Degraded += hits + 1 - from
 	}

@@ -46,8 +46,12 @@ func (l *Link) arrived(now int64) {
 	}
 }
 
-// receive handles one message.
+// receive handles one message. One of an unknown kind could not be read.
 func (l *Link) receive(m *remote.Message, now int64) {
+	if m.Kind < remote.Dropped || m.Kind > remote.Answered {
+		l.unreadable.Add(1)
+		return
+	}
 	switch m.Kind {
 	case remote.Beat:
 		l.receiveHeartbeat(m, now)

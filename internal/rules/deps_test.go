@@ -20,7 +20,7 @@ const modulePath = "github.com/strata-cache/strata"
 var levels = map[string]int{ // read-only
 	// 0: forms and data structures. They know no cache and no network.
 	"codec": 0, "codec/compact": 0, "codec/flate": 0, "codec/gob": 0, "remote": 0,
-	"internal/atomicfile": 0, "internal/callback": 0, "internal/download": 0, "internal/dump": 0, "internal/eject": 0, "internal/endpoint": 0, "internal/entryrules": 0, "internal/envelope": 0, "internal/health": 0, "internal/keyname": 0, "internal/journal": 0, "internal/hotkeys": 0, "internal/asking": 0, "internal/lossy": 0, "internal/overdue": 0, "internal/mcmeta": 0, "internal/measure": 0, "internal/panel": 0, "internal/program": 0, "internal/generation": 0, "internal/grace": 0, "internal/inbuf": 0, "internal/resp": 0, "internal/ring": 0, "internal/sizes": 0, "internal/slots": 0, "internal/spool": 0, "internal/pubsub": 0, "internal/traced": 0, "internal/drops": 0,
+	"internal/atomicfile": 0, "internal/callback": 0, "internal/changes": 0, "internal/download": 0, "internal/dump": 0, "internal/eject": 0, "internal/endpoint": 0, "internal/entryrules": 0, "internal/envelope": 0, "internal/health": 0, "internal/keyname": 0, "internal/journal": 0, "internal/hotkeys": 0, "internal/asking": 0, "internal/lossy": 0, "internal/overdue": 0, "internal/mcmeta": 0, "internal/measure": 0, "internal/panel": 0, "internal/program": 0, "internal/generation": 0, "internal/grace": 0, "internal/inbuf": 0, "internal/resp": 0, "internal/ring": 0, "internal/sizes": 0, "internal/slots": 0, "internal/spool": 0, "internal/pubsub": 0, "internal/traced": 0, "internal/drops": 0,
 	// The eviction policy, below the engine.
 	"internal/evict": 0,
 	// The times of an entry, beside its value.

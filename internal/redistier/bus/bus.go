@@ -318,7 +318,8 @@ func (l *life) proved(fresh bool) {
 	}
 }
 
-// received passes a message on. Before Connected none is delivered.
+// received passes a message on; one that cannot be read without a kind, for the follower to count.
+// Before Connected none is delivered.
 func (l *life) received(channel, text string) {
 	l.mu.Lock()
 	fls := l.followers[channel]
@@ -326,7 +327,7 @@ func (l *life) received(channel, text string) {
 	for _, fl := range fls {
 		m, ok := layout.ParseMessage(fl.name, text)
 		if !ok {
-			return
+			m = remote.Message{Name: fl.name}
 		}
 		l.mu.Lock()
 		connected := fl.connected
