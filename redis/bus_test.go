@@ -39,6 +39,9 @@ func listen(t *testing.T, b *redis.Bus, name string) *ear {
 			e.told = append(e.told, "gap")
 		case remote.Delivered:
 			for _, m := range ev.Messages {
+				if m.Kind == 0 {
+					m.Key = "unreadable " + m.Key
+				}
 				e.told = append(e.told, m.Name+":"+m.Key)
 			}
 			if len(ev.Messages) == 0 {
@@ -196,6 +199,20 @@ func TestChannelThatIsRefusedCostsNoOther(t *testing.T) {
 		permitted.Store(true)
 		time.Sleep(3 * time.Second)
 		secret.hears("when it is permitted", "connected")
+	})
+}
+
+func TestMessageThatCannotBeReadIsDeliveredWithoutAKind(t *testing.T) {
+	fake(t, nil, func(t *testing.T, s *fakeredis.Server, c *redis.Client) {
+		b := redis.NewBus(c)
+		e, other := listen(t, b, "n"), listen(t, b, "other")
+		e.hears("at first", "connected")
+		for _, text := range []string{"", "hello", "3 1 0 0 0.0 0.0 0 k", "2 99 0 0 0.0 0.0 0 k"} {
+			s.Publish(layout.Channel("n", 0), text)
+		}
+		drop(s, "n", "k")
+		e.hears("of another version, or damaged", "n:unreadable ", "n:unreadable ", "n:unreadable ", "n:unreadable ", "n:k")
+		other.hears("the other cache", "connected")
 	})
 }
 

@@ -666,3 +666,20 @@ func TestBusThatNeverConnectedIsLoggedWithItsCause(t *testing.T) {
 		}
 	})
 }
+
+func TestMessagesOfUnknownKindsAreCountedAndNotApplied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := stratatest.NewBus()
+		e := start(t, newTier(bus), bus)
+		for _, k := range []remote.Kind{0, remote.Answered + 1, 255} {
+			m := remote.Message{Name: "n", Kind: k, Key: "k", Lane: 1, Is: remote.LaneVersion{Count: 9, Nonce: 9}}
+			if err := bus.Publish(t.Context(), []remote.Message{m}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if st := e.Stats(); st.Unreadable != 3 || st.Missed != 0 || e.applied.Load() != 0 {
+			t.Errorf("%+v, %d applied; want 3 unreadable ones and nothing else", st, e.applied.Load())
+		}
+	})
+}
