@@ -151,12 +151,12 @@ func numbersOf(s *strata.Stats, recent durations) adminapi.Numbers {
 	l := &s.Loads
 	return adminapi.Numbers{
 		Reads: adminapi.Reads{
-			Total: s.Reads, L1: s.L1.Hits, Joined: s.Joins, Remembered: s.Remembered, Throttled: s.Throttled,
+			Total: s.Reads, L1: s.L1.Hits, Joined: s.Joins, Remembered: s.Remembered, Negative: s.Negative, Throttled: s.Throttled,
 			Stale:      s.StaleRevalidating + s.StaleOnError + s.StaleAllowed,
 			StaleError: s.StaleOnError, Overloaded: s.Overloaded, TurnedAway: s.TurnedAway, Degraded: s.Degraded,
 		},
 		Loads: adminapi.Loads{
-			OK: l.OK, NotFound: l.NotFound, NotModified: l.NotModified, Errors: l.Errors, Panics: l.Panics,
+			OK: l.OK, NotFound: l.NotFound, NotModified: l.NotModified, Changed: l.Changed, Unchanged: l.Unchanged, Errors: l.Errors, Panics: l.Panics,
 			Running: l.Running, Waiters: l.Waiters, MostWaiters: l.MostWaiters,
 			Refreshes: s.Refreshes, RefreshesDropped: s.RefreshesDropped,
 			P50: recent.loads.Quantile(0.5), P99: recent.loads.Quantile(0.99), Saved: s.Saved,
@@ -170,14 +170,14 @@ func numbersOf(s *strata.Stats, recent durations) adminapi.Numbers {
 			Off: s.Off, TuneRefused: s.TuneRefused,
 		},
 		Remote: adminapi.Remote{
-			Hits: s.L2.Hits, Misses: s.L2.Misses, Errors: s.L2.Errors, Foreign: s.L2.Foreign, Refused: s.RemoteRefused,
-			EncodeErrors: s.EncodeErrors, LeaseWaits: s.LeaseWaits, BreakerOpen: s.BreakerOpen,
+			Hits: s.L2.Hits, Misses: s.L2.Misses, Errors: s.L2.Errors, TimedOut: s.L2.TimedOut, Foreign: s.L2.Foreign, Refused: s.RemoteRefused,
+			EncodeErrors: s.EncodeErrors, LeaseWaits: s.LeaseWaits, LeaseWins: s.LeaseWins, BreakerOpen: s.BreakerOpen,
 			BreakerChanges: s.BreakerChanges, StoringStopped: s.StoringStopped, P99: recent.l2Reads.Quantile(0.99),
 			ServersLeftAlone: s.ServersLeftAlone, ServersWithoutStores: s.ServersWithoutStores,
 		},
 		Bus: adminapi.Bus{
 			Connected: s.Connected, Silence: s.BusSilence, EchoP99: recent.echo.Quantile(0.99), Pending: s.Pending,
-			Invalidations: s.Invalidations, Heard: s.Heard, Gaps: s.Gaps, Missed: s.Missed, Confirmed: s.Confirmed,
+			Invalidations: s.Invalidations, Heard: s.Heard, Gaps: s.Gaps, Unreadable: s.Unreadable, Missed: s.Missed, Confirmed: s.Confirmed,
 		},
 	}
 }

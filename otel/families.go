@@ -74,22 +74,24 @@ func families() (all []family) {
 func reads() []family {
 	return []family{{
 		name: "strata.tier.requests", unit: "{request}",
-		help: "Look-ups in a tier by result. Of L1 hits and misses are all reads. Of L2 an error is one request without an answer, for one key or many.",
+		help: "Look-ups in a tier by result. Of L1 hits and misses are all reads. Of L2 an error is one request without an answer, for one key or many, and a timeout one without an answer in time.",
 		rows: []row{
 			count(func(r *reading) uint64 { return r.L1.Hits }, "tier", "L1", "result", "hit"),
 			count(func(r *reading) uint64 { return r.L1.Misses }, "tier", "L1", "result", "miss"),
 			onL2(count(func(r *reading) uint64 { return r.L2.Hits }, "tier", "L2", "result", "hit")),
 			onL2(count(func(r *reading) uint64 { return r.remoteMisses }, "tier", "L2", "result", "miss")),
 			onL2(count(func(r *reading) uint64 { return r.remoteForeign }, "tier", "L2", "result", "foreign")),
-			onL2(count(failedGets, "tier", "L2", "result", "error")),
+			onL2(count(gets("error"), "tier", "L2", "result", "error")),
+			onL2(count(gets("timeout"), "tier", "L2", "result", "timeout")),
 		},
 	}, {
 		name: "strata.misses", unit: "{miss}",
-		help: "Misses of L1, refreshes and warmed keys by what came of them: a flight of their own, a part in another one, an answer that L1 remembered, or nothing.",
+		help: "Misses of L1, refreshes and warmed keys by what came of them: a flight of their own, a part in another one, a negative entry or a stale value of L1, or nothing.",
 		rows: []row{
 			count(func(r *reading) uint64 { return r.Flights }, "outcome", "flight"),
 			count(func(r *reading) uint64 { return r.Joins }, "outcome", "joined"),
-			count(func(r *reading) uint64 { return r.Remembered }, "outcome", "remembered"),
+			count(func(r *reading) uint64 { return r.Negative }, "outcome", "negative"),
+			count(func(r *reading) uint64 { return r.Remembered - r.Negative }, "outcome", "stale"),
 			count(func(r *reading) uint64 { return r.TurnedAway }, "outcome", "turned_away"),
 		},
 	}, {
@@ -109,14 +111,16 @@ func reads() []family {
 	}}
 }
 
-// failedGets is the number of requests for values that L2 did not answer.
-func failedGets(r *reading) (n uint64) {
-	for i := range r.Operations {
-		if o := &r.Operations[i]; o.Operation == "get" && o.Result == "error" {
-			n += o.Latency.Count()
+// gets is the number of requests for values of L2 with that result.
+func gets(result string) func(*reading) uint64 {
+	return func(r *reading) (n uint64) {
+		for i := range r.Operations {
+			if o := &r.Operations[i]; o.Operation == "get" && o.Result == result {
+				n += o.Latency.Count()
+			}
 		}
+		return n
 	}
-	return n
 }
 
 // loads are about the origin.
@@ -129,6 +133,13 @@ func loads() []family {
 			count(func(r *reading) uint64 { return r.Loads.NotModified }, "outcome", "not_modified"),
 			count(func(r *reading) uint64 { return r.Loads.Errors }, "outcome", "error"),
 			count(func(r *reading) uint64 { return r.Loads.Panics }, "outcome", "panic"),
+		},
+	}, {
+		name: "strata.values.compared", unit: "{value}",
+		help: "Values of loads that the cache has compared with the one that it had of the key before: another one (changed), or an equal one.",
+		rows: []row{
+			count(func(r *reading) uint64 { return r.Loads.Changed }, "result", "changed"),
+			count(func(r *reading) uint64 { return r.Loads.Unchanged }, "result", "unchanged"),
 		},
 	}, {
 		name: "strata.loads.in.flight", unit: "{load}", kind: gauge, help: "Loads that run now. A load of several keys counts as one for each.",
@@ -155,8 +166,12 @@ func loads() []family {
 		name: "strata.overloaded", unit: "{caller}", help: "Callers that were turned away because Limits.MaxWaiters waited for the same key.",
 		rows: []row{count(func(r *reading) uint64 { return r.Overloaded })},
 	}, {
-		name: "strata.lease.waits", unit: "{wait}", help: "Times at which a flight waited for the load of another instance.", has: hasL2,
-		rows: []row{count(func(r *reading) uint64 { return r.LeaseWaits })},
+		name: "strata.lease.waits", unit: "{flight}", has: hasL2,
+		help: "Flights that have waited for the load of another instance: they got its answer (won), or did not (lost).",
+		rows: []row{
+			count(func(r *reading) uint64 { return r.LeaseWins }, "result", "won"),
+			count(func(r *reading) uint64 { return r.LeaseWaits - r.LeaseWins }, "result", "lost"),
+		},
 	}}
 }
 
@@ -228,6 +243,9 @@ func agreement() []family {
 	}, {
 		name: "strata.bus.gaps", unit: "{gap}", has: hasBus, help: "Times at which the bus may have lost messages.",
 		rows: []row{count(func(r *reading) uint64 { return r.Gaps })},
+	}, {
+		name: "strata.bus.messages.unreadable", unit: "{message}", has: hasBus, help: "Messages without an effect: damaged, of another version, or about a key or a tag that no entry here may have.",
+		rows: []row{count(func(r *reading) uint64 { return r.Unreadable })},
 	}, {
 		name: "strata.bus.lanes.missed", unit: "{lane}", has: hasBus, help: "Lanes, of 1024 slices of the keys, in which a lost message was found.",
 		rows: []row{count(func(r *reading) uint64 { return r.Missed })},

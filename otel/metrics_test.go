@@ -32,13 +32,17 @@ func (f fixed) Stats() strata.Stats { return strata.Stats(f) }
 // numbered returns numbers of a cache with all parts, of which no two are equal, by their paths.
 func numbered(name string) (f fixed, numbers map[string]float64) {
 	s := strata.Stats{Name: name, Parts: strata.Parts{Version: "v1", Schema: "json 00", L2: "*redis.Tier", Bus: "*redis.Bus", Partition: "available"}}
-	s.Operations = []strata.OperationStats{{Operation: "get", Result: "ok"}, {Operation: "get", Result: "error"}}
+	s.Operations = []strata.OperationStats{{Operation: "get", Result: "ok"}, {Operation: "get", Result: "error"}, {Operation: "get", Result: "timeout"}}
 	s.Operations[0].Latency.Buckets[3] = 7001
 	s.Operations[1].Latency.Buckets[3] = 7002
+	s.Operations[2].Latency.Buckets[3] = 7003
 	s.ServersLeftAlone, s.ServersWithoutStores = []string{"10.0.0.1:11211"}, []string{"10.0.0.2:11211"}
 	numbers, next := map[string]float64{}, uint64(1000)
 	number(reflect.ValueOf(&s).Elem(), "", numbers, &next)
 	s.L2.Misses += s.L2.Foreign // which are misses, too
+	s.Remembered += s.Negative  // and so on
+	s.LeaseWaits += s.LeaseWins
+	numbers["Remembered"], numbers["LeaseWaits"] = float64(s.Remembered-s.Negative), float64(s.LeaseWaits-s.LeaseWins)
 	return fixed(s), numbers
 }
 
@@ -167,8 +171,10 @@ func metricsOf(t testing.TB, caches ...strataotel.Source) map[string]collected {
 var unexported = map[string]string{ // read-only
 	"Reads":         "the sum of strata.tier.requests of L1",
 	"L1.Errors":     "L1 has no errors",
+	"L1.TimedOut":   "L1 has no errors",
 	"L1.Foreign":    "L1 has no foreign values",
 	"L2.Errors":     "strata.remote.duration has them by operation",
+	"L2.TimedOut":   "strata.remote.duration has them by operation",
 	"CallbacksLate": "callbacks that are late cost nothing before they are so many that events are dropped",
 }
 
@@ -186,11 +192,14 @@ func TestEveryNumberOfStatsHasAMetric(t *testing.T) {
 			t.Errorf("Stats.%s: has a metric: %v, is listed as unexported: %v", path, found[n], ok)
 		}
 	}
-	if n := all["strata.remote.duration"].sum("strata.op", "get"); n != 7001+7002 {
+	if n := all["strata.remote.duration"].sum("strata.op", "get"); n != 7001+7002+7003 {
 		t.Errorf("%v requests for values have a duration", n)
 	}
 	if n := all["strata.tier.requests"].sum("strata.tier", "L2", "strata.result", "error"); n != 7002 {
 		t.Errorf("%v requests for values have failed", n)
+	}
+	if n := all["strata.tier.requests"].sum("strata.tier", "L2", "strata.result", "timeout"); n != 7003 {
+		t.Errorf("%v requests for values had no answer in time", n)
 	}
 	if v, ok := all["strata.info"].points[0].attributes.Value("strata.schema"); !ok || v.AsString() != "json 00" {
 		t.Errorf("the schema is %q", v.AsString())

@@ -28,13 +28,17 @@ func (f fixed) Stats() strata.Stats { return strata.Stats(f) }
 // numbered returns numbers of a cache with all parts, of which no two are equal.
 func numbered(name string) (f fixed, numbers map[string]float64) {
 	s := strata.Stats{Name: name, Parts: strata.Parts{Version: "v1", Schema: "json 00", L2: "*redis.Tier", Bus: "*redis.Bus", Partition: "available"}}
-	s.Operations = []strata.OperationStats{{Operation: "get", Result: "ok"}, {Operation: "get", Result: "error"}}
+	s.Operations = []strata.OperationStats{{Operation: "get", Result: "ok"}, {Operation: "get", Result: "error"}, {Operation: "get", Result: "timeout"}}
 	s.Operations[0].Latency.Buckets[3] = 7001
 	s.Operations[1].Latency.Buckets[3] = 7002
+	s.Operations[2].Latency.Buckets[3] = 7003
 	s.ServersLeftAlone, s.ServersWithoutStores = []string{"10.0.0.1:11211"}, []string{"10.0.0.2:11211"}
 	numbers, next := map[string]float64{}, uint64(1000)
 	number(reflect.ValueOf(&s).Elem(), "", numbers, &next)
 	s.L2.Misses += s.L2.Foreign // which are misses, too
+	s.Remembered += s.Negative  // and so on
+	s.LeaseWaits += s.LeaseWins
+	numbers["Remembered"], numbers["LeaseWaits"] = float64(s.Remembered-s.Negative), float64(s.LeaseWaits-s.LeaseWins)
 	return fixed(s), numbers
 }
 
@@ -127,8 +131,10 @@ func has(m *dto.Metric, labels []string) bool {
 var unexported = map[string]string{ // read-only
 	"Reads":         "the sum of strata_tier_requests_total of L1",
 	"L1.Errors":     "L1 has no errors",
+	"L1.TimedOut":   "L1 has no errors",
 	"L1.Foreign":    "L1 has no foreign values",
 	"L2.Errors":     "strata_remote_duration_seconds has them by operation",
+	"L2.TimedOut":   "strata_remote_duration_seconds has them by operation",
 	"CallbacksLate": "callbacks that are late cost nothing before they are so many that events are dropped",
 }
 
@@ -146,11 +152,14 @@ func TestEveryNumberOfStatsHasAMetric(t *testing.T) {
 			t.Errorf("Stats.%s: has a metric: %v, is listed as unexported: %v", path, found[n], ok)
 		}
 	}
-	if n := sum(all["strata_remote_duration_seconds"], "op", "get"); n != 7001+7002 {
+	if n := sum(all["strata_remote_duration_seconds"], "op", "get"); n != 7001+7002+7003 {
 		t.Errorf("%v requests for values have a duration", n)
 	}
 	if n := sum(all["strata_tier_requests_total"], "tier", "L2", "result", "error"); n != 7002 {
 		t.Errorf("%v requests for values have failed", n)
+	}
+	if n := sum(all["strata_tier_requests_total"], "tier", "L2", "result", "timeout"); n != 7003 {
+		t.Errorf("%v requests for values had no answer in time", n)
 	}
 }
 
@@ -222,7 +231,7 @@ func TestSeriesOfACacheAreBounded(t *testing.T) {
 	full.Operations = nil
 	usual := full
 	for i, op := range []string{"get", "tags", "acquire", "put", "extend", "renew", "release", "drop", "drop_tags", "drop_all"} {
-		for _, result := range []string{"ok", "error", "cancelled"} {
+		for _, result := range []string{"ok", "error", "timeout", "cancelled"} {
 			o := strata.OperationStats{Operation: op, Result: result}
 			for b := range o.Latency.Buckets {
 				o.Latency.Buckets[b] = 1
@@ -236,7 +245,7 @@ func TestSeriesOfACacheAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		source fixed
 		most   int
-	}{{lone, 85}, {usual, 210}, {full, 700}} {
+	}{{lone, 88}, {usual, 220}, {full, 890}} {
 		n := 0
 		for _, f := range gather(t, registry(t, c.source)) {
 			for _, m := range f.Metric {

@@ -77,22 +77,24 @@ func families() (all []family) {
 func reads() []family {
 	return []family{{
 		name: "strata_tier_requests_total", labels: []string{"tier", "result"},
-		help: "Look-ups in a tier by result. Of L1 hits and misses are all reads. Of L2 an error is one request without an answer, for one key or many.",
+		help: "Look-ups in a tier by result. Of L1 hits and misses are all reads. Of L2 an error is one request without an answer, for one key or many, and a timeout one without an answer in time.",
 		rows: []row{
 			count(func(r *reading) uint64 { return r.L1.Hits }, "L1", "hit"),
 			count(func(r *reading) uint64 { return r.L1.Misses }, "L1", "miss"),
 			onL2(count(func(r *reading) uint64 { return r.L2.Hits }, "L2", "hit")),
 			onL2(count(func(r *reading) uint64 { return r.remoteMisses }, "L2", "miss")),
 			onL2(count(func(r *reading) uint64 { return r.remoteForeign }, "L2", "foreign")),
-			onL2(count(failedGets, "L2", "error")),
+			onL2(count(gets("error"), "L2", "error")),
+			onL2(count(gets("timeout"), "L2", "timeout")),
 		},
 	}, {
 		name: "strata_misses_total", labels: []string{"outcome"},
-		help: "Misses of L1, refreshes and warmed keys by what came of them: a flight of their own, a part in another one, an answer that L1 remembered, or nothing.",
+		help: "Misses of L1, refreshes and warmed keys by what came of them: a flight of their own, a part in another one, a negative entry or a stale value of L1, or nothing.",
 		rows: []row{
 			count(func(r *reading) uint64 { return r.Flights }, "flight"),
 			count(func(r *reading) uint64 { return r.Joins }, "joined"),
-			count(func(r *reading) uint64 { return r.Remembered }, "remembered"),
+			count(func(r *reading) uint64 { return r.Negative }, "negative"),
+			count(func(r *reading) uint64 { return r.Remembered - r.Negative }, "stale"),
 			count(func(r *reading) uint64 { return r.TurnedAway }, "turned_away"),
 		},
 	}, {
@@ -112,14 +114,16 @@ func reads() []family {
 	)}
 }
 
-// failedGets is the number of requests for values that L2 did not answer.
-func failedGets(r *reading) (n uint64) {
-	for i := range r.Operations {
-		if o := &r.Operations[i]; o.Operation == "get" && o.Result == "error" {
-			n += o.Latency.Count()
+// gets is the number of requests for values of L2 with that result.
+func gets(result string) func(*reading) uint64 {
+	return func(r *reading) (n uint64) {
+		for i := range r.Operations {
+			if o := &r.Operations[i]; o.Operation == "get" && o.Result == result {
+				n += o.Latency.Count()
+			}
 		}
+		return n
 	}
-	return n
 }
 
 // loads are about the origin.
@@ -133,6 +137,14 @@ func loads() []family {
 				count(func(r *reading) uint64 { return r.Loads.NotModified }, "not_modified"),
 				count(func(r *reading) uint64 { return r.Loads.Errors }, "error"),
 				count(func(r *reading) uint64 { return r.Loads.Panics }, "panic"),
+			},
+		},
+		{
+			name: "strata_values_compared_total", labels: []string{"result"},
+			help: "Values of loads that the cache has compared with the one that it had of the key before: another one (changed), or an equal one.",
+			rows: []row{
+				count(func(r *reading) uint64 { return r.Loads.Changed }, "changed"),
+				count(func(r *reading) uint64 { return r.Loads.Unchanged }, "unchanged"),
 			},
 		},
 		histogramOf("strata_load_duration_seconds", "Duration of loads.", nil,
@@ -153,8 +165,14 @@ func loads() []family {
 			func(r *reading) float64 { return float64(r.BudgetSpent) }),
 		of(counter, "strata_overloaded_total", "Callers that were turned away because Limits.MaxWaiters waited for the same key.", nil,
 			func(r *reading) float64 { return float64(r.Overloaded) }),
-		of(counter, "strata_lease_waits_total", "Times at which a flight waited for the load of another instance.", hasL2,
-			func(r *reading) float64 { return float64(r.LeaseWaits) }),
+		{
+			name: "strata_lease_waits_total", has: hasL2, labels: []string{"result"},
+			help: "Flights that have waited for the load of another instance: they got its answer (won), or did not (lost).",
+			rows: []row{
+				count(func(r *reading) uint64 { return r.LeaseWins }, "won"),
+				count(func(r *reading) uint64 { return r.LeaseWaits - r.LeaseWins }, "lost"),
+			},
+		},
 	}
 }
 
@@ -239,6 +257,8 @@ func agreement() []family {
 			func(r *reading) metric { return ofDurations(&r.BusEcho, echoBounds) }),
 		of(counter, "strata_bus_gaps_total", "Times at which the bus may have lost messages.", hasBus,
 			func(r *reading) float64 { return float64(r.Gaps) }),
+		of(counter, "strata_bus_messages_unreadable_total", "Messages without an effect: damaged, of another version, or about a key or a tag that no entry here may have.", hasBus,
+			func(r *reading) float64 { return float64(r.Unreadable) }),
 		of(counter, "strata_bus_lanes_missed_total", "Lanes, of 1024 slices of the keys, in which a lost message was found.", hasBus,
 			func(r *reading) float64 { return float64(r.Missed) }),
 		of(counter, "strata_entries_confirmed_total", "Entries of L1 that were suspect because of a lost message, and that L2 has confirmed.", hasL2,

@@ -142,6 +142,7 @@ function drawCharts(d) {
 
 function drawFacts(d) {
   const n = d.numbers, now = samples[samples.length - 1], total = now ? sum(now.answers) : NaN;
+  const reloads = n.loads.changed + n.loads.unchanged + n.loads.notModified;
   fill(byId("facts"),
     fact("reads", now ? rate(total) : "–", count(n.reads.total) + " in all"),
     fact("from L1", now ? percent(now.answers.l1, total) : "–", percent(n.reads.l1, n.reads.total) + " in all"),
@@ -152,11 +153,14 @@ function drawFacts(d) {
     n.memory.maxWeight > 0 ? fact("weight", count(n.memory.weight), limit(n.memory.weight, n.memory.maxWeight)) : null,
     fact("age at eviction", n.memory.evictionAgeP50 ? "≤ " + duration(n.memory.evictionAgeP50) : "–", count(n.memory.evicted) + " evicted"),
     fact("stale served", count(n.reads.stale), count(n.reads.staleError) + " because of errors"),
+    fact("negative answers", count(n.reads.negative), "from L1: not found a while ago"),
+    d.info.l2 ? fact("waits for other loads", count(n.remote.leaseWaits), count(n.remote.leaseWins) + " got their answer") : null,
     fact("failed loads", now ? rate(now.errors) : "–", `${count(n.loads.errors + n.loads.panics)} in all, ${count(n.loads.notFound)} not found`),
+    fact("loads with news", reloads ? percent(n.loads.changed, reloads) : "–", counted(reloads, "value") + " compared with the one before"),
     fact("origin", n.loads.failing ? "failing" : n.loads.slow ? "slow" : "well", n.loads.failing || n.loads.slow ? "for " + duration(n.loads.failing || n.loads.slow) : "as far as loads tell"),
     fact("L2", !d.info.l2 ? "none" : n.remote.breakerOpen ? "breaker open" : (n.remote.serversLeftAlone || []).length ? "in use, but " + n.remote.serversLeftAlone.join(", ") : "in use",
-      d.info.l2 ? `${counted(n.remote.errors, "error")}, ${counted(n.remote.breakerChanges, "change")} of the breaker` : "values stay on this instance"),
-    fact("bus", !d.info.bus ? "none" : n.bus.connected ? "connected" : n.bus.silence < silentAfter ? "not connected" : "silent", d.info.bus ? `heard ${duration(n.bus.silence)} ago, ${counted(n.bus.gaps, "gap")}` : ""),
+      d.info.l2 ? `${counted(n.remote.errors, "error")}, ${counted(n.remote.timedOut, "time-out")} of them, ${counted(n.remote.breakerChanges, "change")} of the breaker` : "values stay on this instance"),
+    fact("bus", !d.info.bus ? "none" : n.bus.connected ? "connected" : n.bus.silence < silentAfter ? "not connected" : "silent", d.info.bus ? `heard ${duration(n.bus.silence)} ago, ${counted(n.bus.gaps, "gap")}${n.bus.unreadable ? `, ${count(n.bus.unreadable)} unreadable` : ""}` : ""),
     d.info.bus ? fact("bus echo p99, 5 min", n.bus.echoP99 ? "≤ " + duration(n.bus.echoP99) : "–", "as late are invalidations") : null,
     fact("pending drops", count(n.bus.pending), `${count(n.bus.invalidations)} here, ${count(n.bus.heard)} heard`),
     n.memory.callbacksLate ? fact("slow hooks, tracer, log", count(n.memory.callbacksLate) + " calls", count(n.memory.callbacksDropped) + " events left out") : null);

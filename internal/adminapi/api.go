@@ -106,6 +106,7 @@ type Reads struct {
 	L1         uint64 `json:"l1"`
 	Joined     uint64 `json:"joined"`
 	Remembered uint64 `json:"remembered"`
+	Negative   uint64 `json:"negative"` // the part of Remembered by a negative entry
 	Stale      uint64 `json:"stale"`
 	StaleError uint64 `json:"staleError"` // the part of Stale because a load had failed
 	Throttled  uint64 `json:"throttled"`
@@ -121,6 +122,8 @@ type Loads struct {
 	OK               uint64        `json:"ok"`
 	NotFound         uint64        `json:"notFound"`
 	NotModified      uint64        `json:"notModified"`
+	Changed          uint64        `json:"changed"`   // compared with the value before: another one
+	Unchanged        uint64        `json:"unchanged"` // an equal one
 	Errors           uint64        `json:"errors"`
 	Panics           uint64        `json:"panics"`
 	Running          int64         `json:"running"` // now
@@ -164,10 +167,12 @@ type Remote struct {
 	Hits           uint64        `json:"hits"`
 	Misses         uint64        `json:"misses"`
 	Errors         uint64        `json:"errors"`
+	TimedOut       uint64        `json:"timedOut"` // the part of Errors without an answer in time
 	Foreign        uint64        `json:"foreign"`
 	Refused        uint64        `json:"refused"`
 	EncodeErrors   uint64        `json:"encodeErrors"`
 	LeaseWaits     uint64        `json:"leaseWaits"`
+	LeaseWins      uint64        `json:"leaseWins"` // the part of LeaseWaits that got the answer of the other instance
 	BreakerOpen    bool          `json:"breakerOpen"`
 	BreakerChanges uint64        `json:"breakerChanges"`
 	StoringStopped bool          `json:"storingStopped"`
@@ -188,6 +193,7 @@ type Bus struct {
 	Invalidations uint64        `json:"invalidations"`
 	Heard         uint64        `json:"heard"`
 	Gaps          uint64        `json:"gaps"`
+	Unreadable    uint64        `json:"unreadable"` // messages without an effect
 	Missed        uint64        `json:"missed"`
 	Confirmed     uint64        `json:"confirmed"`
 }

@@ -236,8 +236,12 @@ func (m *model) drawNumbers() (all []line) {
 	u := func(x uint64) string { return number(float64(x)) }
 	t := func(x time.Duration) string { return span(known(float64(x))) }
 	all = append(all, m.facts("instance", d.Info.Instance)...)
-	all = append(all, m.facts("reads", u(n.Reads.Total)+" in all", u(n.Reads.L1)+" from L1", u(n.Reads.Stale)+" stale", u(n.Reads.Joined)+" joined a load")...)
-	all = append(all, m.facts("loads", u(n.Loads.OK)+" ok", u(n.Loads.NotFound)+" not found", u(n.Loads.Errors+n.Loads.Panics)+" failed", number(float64(n.Loads.Running))+" running")...)
+	all = append(all, m.facts("reads", u(n.Reads.Total)+" in all", u(n.Reads.L1)+" from L1", u(n.Reads.Negative)+" negative", u(n.Reads.Stale)+" stale", u(n.Reads.Joined)+" joined a load")...)
+	loads := []string{u(n.Loads.OK) + " ok", u(n.Loads.NotFound) + " not found", u(n.Loads.Errors+n.Loads.Panics) + " failed", number(float64(n.Loads.Running)) + " running"}
+	if again := float64(n.Loads.Changed) + float64(n.Loads.Unchanged) + float64(n.Loads.NotModified); again > 0 {
+		loads = append(loads, percent(100*float64(n.Loads.Changed)/again)+" % with another value than before")
+	}
+	all = append(all, m.facts("loads", loads...)...)
 	all = append(all, m.facts("origin", originOf(&n.Loads))...)
 	all = append(all, m.facts("load time", "p50 at most "+t(n.Loads.P50), "p99 at most "+t(n.Loads.P99)+" in the last minutes", span(float64(n.Loads.Saved))+" saved in all")...)
 	memory := []string{counted(float64(n.Memory.Entries), "entry", "entries"), percent(full(&n.Memory)) + " % full", u(n.Memory.Evicted) + " evicted"}
@@ -250,13 +254,25 @@ func (m *model) drawNumbers() (all []line) {
 		if n.Remote.BreakerOpen {
 			breaker = "breaker is open"
 		}
-		all = append(all, m.facts("L2", u(n.Remote.Hits)+" hits", u(n.Remote.Misses)+" misses", counted(float64(n.Remote.Errors), "error", "errors"), "p99 at most "+t(n.Remote.P99), breaker)...)
+		l2 := []string{u(n.Remote.Hits) + " hits", u(n.Remote.Misses) + " misses", counted(float64(n.Remote.Errors), "error", "errors")}
+		if n.Remote.TimedOut > 0 {
+			l2 = append(l2, counted(float64(n.Remote.TimedOut), "time-out of them", "time-outs of them"))
+		}
+		l2 = append(l2, "p99 at most "+t(n.Remote.P99), breaker)
+		if n.Remote.LeaseWaits > 0 {
+			l2 = append(l2, counted(float64(n.Remote.LeaseWaits), "wait", "waits")+" for other loads", u(n.Remote.LeaseWins)+" won")
+		}
+		all = append(all, m.facts("L2", l2...)...)
 		if d.Info.L2Server != "" {
 			all = append(all, m.facts("L2 at", d.Info.L2Server)...)
 		}
 	}
 	if d.Info.Bus != "" {
-		all = append(all, m.facts("bus", busOf(&n.Bus), "last message "+span(float64(n.Bus.Silence))+" ago", "echo p99 at most "+t(n.Bus.EchoP99), counted(float64(n.Bus.Pending), "drop pending", "drops pending"))...)
+		bus := []string{busOf(&n.Bus), "last message " + span(float64(n.Bus.Silence)) + " ago", "echo p99 at most " + t(n.Bus.EchoP99), counted(float64(n.Bus.Pending), "drop pending", "drops pending")}
+		if n.Bus.Unreadable > 0 {
+			bus = append(bus, counted(float64(n.Bus.Unreadable), "unreadable message", "unreadable messages"))
+		}
+		all = append(all, m.facts("bus", bus...)...)
 	}
 	return all
 }

@@ -31,15 +31,15 @@ func troubled() adminapi.Summary {
 	n := &s.Numbers
 	n.Memory.Off, n.Remote.StoringStopped = true, false
 	n.Memory = adminapi.Memory{Off: true, Entries: 1 << 40, MaxEntries: 1 << 41, Evicted: math.MaxUint64, EvictionAgeP50: 4096 * time.Hour}
-	n.Loads = adminapi.Loads{OK: math.MaxUint64, NotFound: 123456789, Errors: 99999, Running: 9999, P50: 7810 * time.Millisecond * 60, P99: 1 << 52, Saved: math.MaxInt64}
-	n.Reads = adminapi.Reads{Total: math.MaxUint64, L1: 999_999, Stale: 99_999, Joined: 9_999}
+	n.Loads = adminapi.Loads{OK: math.MaxUint64, Changed: 1 << 60, Unchanged: 1 << 60, NotModified: 1 << 61, NotFound: 123456789, Errors: 99999, Running: 9999, P50: 7810 * time.Millisecond * 60, P99: 1 << 52, Saved: math.MaxInt64}
+	n.Reads = adminapi.Reads{Total: math.MaxUint64, L1: 999_999, Negative: 99_950, Stale: 99_999, Joined: 9_999}
 	n.Remote = adminapi.Remote{
-		Hits: 999_999_999, Misses: 999_950, Errors: 1, P99: 999_999_999,
+		Hits: 999_999_999, Misses: 999_950, Errors: 1, TimedOut: 1, LeaseWaits: 99_950, LeaseWins: 9_999, P99: 999_999_999,
 		ServersLeftAlone:     []string{"cache-17.eu-central-1.example.com:11211", "[2001:db8:85a3:8d3:1319:8a2e:370:7348]:11211"},
 		ServersWithoutStores: []string{strings.Repeat("a", 90) + ".example.com:11211"},
 	}
 	n.Loads.Failing, n.Loads.Slow = 468600*time.Millisecond, time.Hour
-	n.Bus = adminapi.Bus{Silence: 468600 * time.Millisecond, Pending: 123456, EchoP99: 999_999}
+	n.Bus = adminapi.Bus{Silence: 468600 * time.Millisecond, Pending: 123456, Unreadable: 123456, EchoP99: 999_999}
 	for i := range adminapi.SparkPoints {
 		x := float64(i)
 		s.Spark = append(s.Spark, &x)
@@ -149,9 +149,9 @@ func TestDetailIsNotCut(t *testing.T) {
 		}
 		all += m.draw()
 		for _, want := range []string{
-			"18.4E in all, 1M from L1, 100k stale, 9999 joined a load", "18.4E ok, 123M not found, 100k failed, 9999 running",
+			"18.4E in all, 1M from L1, 100k negative, 100k stale, 9999 joined a load", "18.4E ok, 123M not found, 100k failed, 9999 running, 25 % with another value than before",
 			"p50 at most 7.81 min, p99 at most 52.1 d in the last minutes, no end saved in all", "1.1T entries, 50 % full, 18.4E evicted, at an age of 171 d",
-			"1G hits, 1M misses, 1 error, p99 at most 1 s, breaker is closed", "silent for 7.81 min, last message 7.81 min ago, echo p99 at most 1 ms, 123k drops pending",
+			"1G hits, 1M misses, 1 error, 1 time-out of them, p99 at most 1 s, breaker is closed, 100k waits for other loads, 9999 won", "silent for 7.81 min, last message 7.81 min ago, echo p99 at most 1 ms, 123k drops pending", "123k unreadable messages",
 			"END", "LAST (tuned)", "▁▁", "▇█", "reads/s, at most 59", "bus is silent for 7.81 min", "00c0ffee",
 		} {
 			if !strings.Contains(flat(all), want) {
