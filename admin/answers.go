@@ -156,7 +156,7 @@ func numbersOf(s *strata.Stats, recent durations) adminapi.Numbers {
 			StaleError: s.StaleOnError, Overloaded: s.Overloaded, TurnedAway: s.TurnedAway, Degraded: s.Degraded,
 		},
 		Loads: adminapi.Loads{
-			OK: l.OK, NotFound: l.NotFound, NotModified: l.NotModified, Changed: l.Changed, Unchanged: l.Unchanged, Errors: l.Errors, Panics: l.Panics,
+			OK: l.OK, NotFound: l.NotFound, NotModified: l.NotModified, Compared: adminapi.Compared{Changed: l.Changed, Unchanged: l.Unchanged}, Errors: l.Errors, Panics: l.Panics,
 			Running: l.Running, Waiters: l.Waiters, MostWaiters: l.MostWaiters,
 			Refreshes: s.Refreshes, RefreshesDropped: s.RefreshesDropped,
 			P50: recent.loads.Quantile(0.5), P99: recent.loads.Quantile(0.99), Saved: s.Saved,

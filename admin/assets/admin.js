@@ -142,7 +142,7 @@ function drawCharts(d) {
 
 function drawFacts(d) {
   const n = d.numbers, now = samples[samples.length - 1], total = now ? sum(now.answers) : NaN;
-  const reloads = n.loads.changed + n.loads.unchanged + n.loads.notModified;
+  const reloads = n.loads.compared.changed + n.loads.compared.unchanged + n.loads.notModified;
   fill(byId("facts"),
     fact("reads", now ? rate(total) : "–", count(n.reads.total) + " in all"),
     fact("from L1", now ? percent(now.answers.l1, total) : "–", percent(n.reads.l1, n.reads.total) + " in all"),
@@ -156,7 +156,7 @@ function drawFacts(d) {
     fact("negative answers", count(n.reads.negative), "from L1: not found a while ago"),
     d.info.l2 ? fact("waits for other loads", count(n.remote.leaseWaits), count(n.remote.leaseWins) + " got their answer") : null,
     fact("failed loads", now ? rate(now.errors) : "–", `${count(n.loads.errors + n.loads.panics)} in all, ${count(n.loads.notFound)} not found`),
-    fact("loads with news", reloads ? percent(n.loads.changed, reloads) : "–", counted(reloads, "value") + " compared with the one before"),
+    fact("loads with news", reloads ? percent(n.loads.compared.changed, reloads) : "–", counted(reloads, "value") + " compared with the one before"),
     fact("origin", n.loads.failing ? "failing" : n.loads.slow ? "slow" : "well", n.loads.failing || n.loads.slow ? "for " + duration(n.loads.failing || n.loads.slow) : "as far as loads tell"),
     fact("L2", !d.info.l2 ? "none" : n.remote.breakerOpen ? "breaker open" : (n.remote.serversLeftAlone || []).length ? "in use, but " + n.remote.serversLeftAlone.join(", ") : "in use",
       d.info.l2 ? `${counted(n.remote.errors, "error")}, ${counted(n.remote.timedOut, "time-out")} of them, ${counted(n.remote.breakerChanges, "change")} of the breaker` : "values stay on this instance"),

@@ -122,8 +122,7 @@ type Loads struct {
 	OK               uint64        `json:"ok"`
 	NotFound         uint64        `json:"notFound"`
 	NotModified      uint64        `json:"notModified"`
-	Changed          uint64        `json:"changed"`   // compared with the value before: another one
-	Unchanged        uint64        `json:"unchanged"` // an equal one
+	Compared         Compared      `json:"compared"` // with the values before
 	Errors           uint64        `json:"errors"`
 	Panics           uint64        `json:"panics"`
 	Running          int64         `json:"running"` // now
@@ -137,6 +136,12 @@ type Loads struct {
 	// Failing and Slow say for how long loads have failed, and taken more than a quarter of their time.
 	Failing time.Duration `json:"failing"`
 	Slow    time.Duration `json:"slow"`
+}
+
+// Compared counts values of loads that are others than the ones before, and equal ones.
+type Compared struct {
+	Changed   uint64 `json:"changed"`
+	Unchanged uint64 `json:"unchanged"`
 }
 
 // Memory is about L1. A limit of 0 is none. EvictionAgeP50 is the median of the ages of values

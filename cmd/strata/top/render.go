@@ -238,8 +238,8 @@ func (m *model) drawNumbers() (all []line) {
 	all = append(all, m.facts("instance", d.Info.Instance)...)
 	all = append(all, m.facts("reads", u(n.Reads.Total)+" in all", u(n.Reads.L1)+" from L1", u(n.Reads.Negative)+" negative", u(n.Reads.Stale)+" stale", u(n.Reads.Joined)+" joined a load")...)
 	loads := []string{u(n.Loads.OK) + " ok", u(n.Loads.NotFound) + " not found", u(n.Loads.Errors+n.Loads.Panics) + " failed", number(float64(n.Loads.Running)) + " running"}
-	if again := float64(n.Loads.Changed) + float64(n.Loads.Unchanged) + float64(n.Loads.NotModified); again > 0 {
-		loads = append(loads, percent(100*float64(n.Loads.Changed)/again)+" % with another value than before")
+	if again := float64(n.Loads.Compared.Changed) + float64(n.Loads.Compared.Unchanged) + float64(n.Loads.NotModified); again > 0 {
+		loads = append(loads, percent(100*float64(n.Loads.Compared.Changed)/again)+" % with another value than before")
 	}
 	all = append(all, m.facts("loads", loads...)...)
 	all = append(all, m.facts("origin", originOf(&n.Loads))...)

@@ -31,7 +31,7 @@ func troubled() adminapi.Summary {
 	n := &s.Numbers
 	n.Memory.Off, n.Remote.StoringStopped = true, false
 	n.Memory = adminapi.Memory{Off: true, Entries: 1 << 40, MaxEntries: 1 << 41, Evicted: math.MaxUint64, EvictionAgeP50: 4096 * time.Hour}
-	n.Loads = adminapi.Loads{OK: math.MaxUint64, Changed: 1 << 60, Unchanged: 1 << 60, NotModified: 1 << 61, NotFound: 123456789, Errors: 99999, Running: 9999, P50: 7810 * time.Millisecond * 60, P99: 1 << 52, Saved: math.MaxInt64}
+	n.Loads = adminapi.Loads{OK: math.MaxUint64, Compared: adminapi.Compared{Changed: 1 << 60, Unchanged: 1 << 60}, NotModified: 1 << 61, NotFound: 123456789, Errors: 99999, Running: 9999, P50: 7810 * time.Millisecond * 60, P99: 1 << 52, Saved: math.MaxInt64}
 	n.Reads = adminapi.Reads{Total: math.MaxUint64, L1: 999_999, Negative: 99_950, Stale: 99_999, Joined: 9_999}
 	n.Remote = adminapi.Remote{
 		Hits: 999_999_999, Misses: 999_950, Errors: 1, TimedOut: 1, LeaseWaits: 99_950, LeaseWins: 9_999, P99: 999_999_999,
