@@ -298,3 +298,49 @@ func TestPanicOfEqualIsCountedAndNothingElse(t *testing.T) {
 		}
 	})
 }
+
+// TestValueOfAnOlderVersionIsNotCompared has values of which the encoded bytes differ anyway.
+func TestValueOfAnOlderVersionIsNotCompared(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		type before struct{ Names []string }
+		type after struct{ Names, Titles []string }
+		older := codec.From(codec.JSON[before](), func(b before) (after, error) { return after{Names: b.Names}, nil })
+		a := &compared[before]{t: t, value: before{[]string{"Ann"}}, c: instance[string, before](t, s)}
+		b := &compared[after]{t: t, value: after{Names: []string{"Ann"}}, c: instance(t, s, func(o *strata.Options[string, after]) {
+			o.Remote.Codec = codec.Versioned(codec.JSON[after](), older)
+		})}
+		a.get()
+		must(t, a.c.Expire(t.Context(), "k"))
+		b.get()
+		if l := b.c.Stats().Loads; l.OK != 1 || l.Changed+l.Unchanged != 0 {
+			t.Errorf("the first load of the new version: %+v", l)
+		}
+		b.get(strata.SkipRead())
+		if l := b.c.Stats().Loads; l.OK != 2 || l.Changed != 0 || l.Unchanged != 1 {
+			t.Errorf("the second one: %+v", l)
+		}
+	})
+}
+
+// TestCallsThatPassMemoryHaveTheValueOfL2Before has no value from before without an L2.
+func TestCallsThatPassMemoryHaveTheValueOfL2Before(t *testing.T) {
+	for _, l2 := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			c := &compared[int64]{t: t, value: 1}
+			c.c = newCache(t, func(o *strata.Options[string, int64]) {
+				if l2 {
+					onShared(o)
+				}
+			})
+			synctest.Wait()
+			c.get()
+			c.value = 2
+			c.get(strata.SkipRead(), strata.NoMemory())
+			want := map[bool]uint64{true: 1}[l2]
+			if l := c.c.Stats().Loads; l.OK != 2 || l.Changed != want || l.Unchanged != 0 {
+				t.Errorf("with an L2: %v: %+v, want %d changed", l2, l, want)
+			}
+		})
+	}
+}

@@ -307,3 +307,20 @@ func TestMessagesWithoutAnEffectAreUnreadable(t *testing.T) {
 		}
 	})
 }
+
+// TestReplacingAFreshValueIsNoWait has a value that L2 takes for fresh, and that has to be made stale
+// before there is a lease for it.
+func TestReplacingAFreshValueIsNoWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		c := instance(t, s, func(o *strata.Options[string, int64]) { o.Remote.Tier = withoutRefresh(s.tier) })
+		tagged := strata.WithTags("tag")
+		c.GetOrLoad(t.Context(), "k", plainLoad, tagged)
+		must(t, c.ExpireTags(t.Context(), "tag"))
+		c.GetOrLoad(t.Context(), "k", plainLoad, tagged)
+		st := c.Stats()
+		if n := results(st); st.LeaseWaits != 0 || n["drop ok"] != 1 || st.Loads.OK != 2 {
+			t.Errorf("%d waits, %v, %d loads; want no wait, one drop, 2 loads", st.LeaseWaits, n, st.Loads.OK)
+		}
+	})
+}
