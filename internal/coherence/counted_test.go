@@ -286,6 +286,7 @@ func TestWaitForAnotherInstanceIsCountedOnceWhenItEnds(t *testing.T) {
 						t.Errorf("%v before the wait has ended", n)
 					}
 					calls.Wait()
+					synctest.Wait() // the flight of a caller that has left has ended
 					if n := leases(second); n != c.want {
 						t.Errorf("waits and wins %v, want %v", n, c.want)
 					}
