@@ -49,6 +49,19 @@ func (r *read[K, V]) useStale(o opened[V], h *remote.Held) (settled bool) {
 	return true
 }
 
+// known is the ID of the value that the read has, so that L2 need not send it; zero for
+// none. The clock of tags is in what L2 sends.
+func (r *read[K, V]) known() remote.ID {
+	switch k, s := &r.candidate, r.suspect.entry; {
+	case r.call.skipRead, r.c.o.Memory.DetectMutation: // or the value may have been changed
+	case k.value != nil && len(k.tags) == 0:
+		return k.id
+	case k.value == nil && s != nil && recordOf(s).tags == nil:
+		return recordOf(s).id
+	}
+	return 0
+}
+
 // staleSince returns the time since a stale value of L2 ended, and whether a caller
 // has expired it, so that it is not served while it is refreshed. A value that was
 // expired with everything ended then, as by its TTL. byTag says that one of tags

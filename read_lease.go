@@ -179,7 +179,7 @@ func (r *read[K, V]) passBy(a remote.Acquired) (settled bool) {
 // leaseRequest asks for the lease: to replace a stale value, or one that is fresh
 // and is to be replaced all the same.
 func (r *read[K, V]) leaseRequest() remote.Request {
-	q := remote.Request{Key: r.l2.Name, Replace: r.right.replaces}
+	q := remote.Request{Key: r.l2.Name, Replace: r.right.replaces, Known: r.known()}
 	if q.Replace == 0 && r.call.refresh {
 		q.Replace = r.candidate.id
 	}

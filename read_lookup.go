@@ -140,11 +140,11 @@ func (g *reads[K, V]) getAll(ask []*read[K, V]) {
 // getSome is getAll under ctx. If one key is too long L2 was sent nothing: halves
 // of the reads ask for themselves then.
 func (g *reads[K, V]) getSome(ctx context.Context, ask []*read[K, V]) {
-	names := make([]string, len(ask))
+	names, known := make([]string, len(ask)), []remote.ID(nil)
 	for i, r := range ask {
-		names[i] = r.l2.Name
+		names[i], known = r.l2.Name, l2.Knows(known, len(ask), i, r.known())
 	}
-	held, err := g.c.l2.Read(ctx, names)
+	held, err := g.c.l2.Read(ctx, names, known...)
 	if half := len(ask) / 2; half > 0 && errors.Is(err, remote.ErrKeyTooLong) {
 		g.getSome(ctx, ask[:half])
 		g.getSome(ctx, ask[half:])
@@ -197,7 +197,7 @@ func (g *reads[K, V]) tagDrops(ctx context.Context, ask []*read[K, V], boxes []s
 // get looks at the value that L2 holds, and reports whether it settles the read.
 func (r *read[K, V]) get() (settled bool) {
 	r.skippedGet = false
-	held, err := r.c.l2.ReadOne(r.ctx, r.l2.Name, &r.buffer)
+	held, err := r.c.l2.ReadOne(r.ctx, r.l2.Name, r.known(), &r.buffer)
 	if !r.answered("get", err) {
 		return r.serveSuspect()
 	}
@@ -412,7 +412,15 @@ type sealed struct {
 // unseal removes the envelope of a value into box, which is zero. One that cannot be read counts as absent;
 // the next store replaces it.
 func (r *read[K, V]) unseal(box *sealed, h *remote.Held) {
-	if box.held = *h; h.Absent() || h.Data == nil {
+	if box.held = *h; h.Absent() || h.Data == nil && !h.Same {
+		return
+	}
+	state := stale
+	if h.Fresh > 0 {
+		state = fresh
+	}
+	if h.Same { // there is no envelope: the read has the value
+		box.state = state
 		return
 	}
 	payload, flags, version, err := r.c.openEnvelope(h.Data, r.l2.Name)
@@ -429,10 +437,7 @@ func (r *read[K, V]) unseal(box *sealed, h *remote.Held) {
 		*box = sealed{held: *h}
 		return
 	}
-	box.payload, box.flags, box.version = payload, flags, version
-	if box.state = stale; h.Fresh > 0 {
-		box.state = fresh
-	}
+	box.payload, box.flags, box.version, box.state = payload, flags, version, state
 }
 
 // open decodes the value in box, unless the drops of its tags have made it absent.
@@ -448,7 +453,10 @@ func (r *read[K, V]) open(box *sealed, drops map[string]remote.Tag) (o opened[V]
 	case isNotFound:
 		o.state = notFound
 		return o
-	case r.suspect.entry != nil && recordOf(r.suspect.entry).id == box.held.ID:
+	case box.held.Same && r.candidate.value != nil:
+		o.value = *r.candidate.value
+		return o
+	case box.held.Same, r.suspect.entry != nil && recordOf(r.suspect.entry).id == box.held.ID:
 		r.c.counts.confirmed.Add(1)
 		o.value = r.suspect.entry.Value.value
 		return o

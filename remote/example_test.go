@@ -17,9 +17,9 @@ type countedTier struct {
 	n *atomic.Int64
 }
 
-func (c countedTier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (c countedTier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	c.n.Add(1)
-	return c.Tier.Get(ctx, keys)
+	return c.Tier.Get(ctx, keys, known...)
 }
 
 func (c countedTier) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {

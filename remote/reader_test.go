@@ -15,9 +15,9 @@ type counted struct {
 	gets *int
 }
 
-func (c counted) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (c counted) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	*c.gets++
-	return c.Tier.Get(ctx, keys)
+	return c.Tier.Get(ctx, keys, known...)
 }
 
 func TestAsReaderFindsNoReaderThatIsOnlyEmbedded(t *testing.T) {

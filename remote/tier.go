@@ -43,9 +43,12 @@ var (
 // [Binder], [Tagger], [Announcer], [Mover], [Fleet] and [Prober].
 type Tier interface {
 	// Get reads values with their states in one round trip. The result has one
-	// Held per key; a Held without Data means absent. Get, Put, Drop, and the methods of
-	// a [Tagger], return [KeyErrors] if they have failed for some keys only.
-	Get(ctx context.Context, keys []string) ([]Held, error)
+	// Held per key; a Held without Data means absent, unless it is Same. known is
+	// empty, or has the ID of a value that the caller has for each key, zero for
+	// none; the tier may leave out the Data of a value with the same bytes, in no
+	// more round trips. Get, Put, Drop, and the methods of a [Tagger], return
+	// [KeyErrors] if they have failed for some keys only.
+	Get(ctx context.Context, keys []string, known ...ID) ([]Held, error)
 
 	// Acquire requests the leases of keys, for at most d, in one round trip. If
 	// a key holds a fresh value, Acquire returns the value and grants no lease,
@@ -127,6 +130,9 @@ type Request struct {
 	// instances that ask after the value was replaced get the new value. Zero
 	// means none.
 	Replace ID
+	// Known is the ID of a value that the caller has: the Tier may leave out the Data
+	// of the held value if that has the same bytes. Zero means none.
+	Known ID
 }
 
 // Acquired is the result for one [Request].
@@ -145,9 +151,13 @@ type ID uint64
 // Held is the value and state that a Tier holds under a key. The zero Held
 // means absent.
 type Held struct {
-	// Data is the sealed value. Nil means that nothing is held or, from
-	// Acquire, that only the state is reported.
+	// Data is the sealed value. Nil means that nothing is held, that the value is
+	// Same or, from Acquire, that only the state is reported.
 	Data []byte
+	// Same means that the held value has the bytes of the value that the caller
+	// knows: it is that value, perhaps extended since, under the same key and in the
+	// same schema. A Tier that cannot tell returns Data instead.
+	Same bool
 	// ID identifies the value. Zero means absent.
 	ID ID
 	// Fresh is the time for which the value is still fresh. Zero or less means

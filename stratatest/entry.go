@@ -55,6 +55,14 @@ func (t *Tier) read(v entryrules.Value, at entryrules.Clock) remote.Held {
 	return h
 }
 
+// leaveOut leaves out the data of h, which is held under key, if its bytes are those of
+// the value with the ID known.
+func (t *Tier) leaveOut(h *remote.Held, key string, known remote.ID) {
+	if v := t.own().entries[key].Slot(t.schema()).Value; h.Data != nil && v.Is(uint64(known)) {
+		h.Data, h.Same = nil, true
+	}
+}
+
 // nonce returns a random number that is not zero.
 func nonce() uint64 {
 	for {

@@ -69,11 +69,11 @@ func (f faulty) wait(ctx context.Context, op, key string) error {
 	}
 }
 
-func (f faulty) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (f faulty) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	if err := f.wait(ctx, "Get", first(keys, itself)); err != nil {
 		return nil, err
 	}
-	return f.Tier.Get(ctx, keys)
+	return f.Tier.Get(ctx, keys, known...)
 }
 
 // Read implements [remote.Reader], also for a tier that does not.

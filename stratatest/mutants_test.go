@@ -59,7 +59,7 @@ func (x mutant) Bind(s remote.Space) remote.Tier {
 	return mutant{x.bind(s), x.m}
 }
 
-func (x mutant) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (x mutant) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	keys = slices.Clone(keys)
 	for i := range keys {
 		keys[i] = x.k(keys[i])
@@ -67,7 +67,7 @@ func (x mutant) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	if x.m.get != nil {
 		return x.m.get(x.Tier, ctx, keys)
 	}
-	return x.Tier.Get(ctx, keys)
+	return x.Tier.Get(ctx, keys, known...)
 }
 
 func (x mutant) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {

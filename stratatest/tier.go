@@ -97,7 +97,7 @@ func (t *Tier) Foreign() uint64 {
 }
 
 // Get implements [remote.Tier].
-func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -108,6 +108,9 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	held := make([]remote.Held, len(keys))
 	for i, key := range keys {
 		held[i] = t.read(n.entries[key].Slot(t.schema()).Value, at)
+		if i < len(known) {
+			t.leaveOut(&held[i], key, known[i])
+		}
 	}
 	return held, nil
 }
@@ -155,7 +158,9 @@ func (t *Tier) acquire(r *remote.Request, d time.Duration, at entryrules.Clock) 
 	if a.Grant == remote.Granted {
 		lease.Token = token
 	}
-	return remote.Acquired{Held: t.read(a.Held, at), Lease: lease}
+	held := t.read(a.Held, at)
+	t.leaveOut(&held, r.Key, r.Known)
+	return remote.Acquired{Held: held, Lease: lease}
 }
 
 // Put implements [remote.Tier].

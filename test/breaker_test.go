@@ -26,9 +26,9 @@ func (c countedTier) Bind(s remote.Space) remote.Tier {
 }
 
 // Get counts.
-func (c countedTier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (c countedTier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	c.calls.Add(1)
-	return c.Tier.Get(ctx, keys)
+	return c.Tier.Get(ctx, keys, known...)
 }
 
 // Acquire counts.

@@ -100,9 +100,9 @@ func (m mixed) Bind(s remote.Space) remote.Tier {
 	return mixed{m.a.Bind(s).(*redis.Tier), m.b.Bind(s).(*redis.Tier)}
 }
 
-func (m mixed) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (m mixed) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	m.b.Recheck()
-	return m.b.Get(ctx, keys)
+	return m.b.Get(ctx, keys, known...)
 }
 
 func (m mixed) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {

@@ -88,12 +88,12 @@ func (l *livingPart) tag(tag string) string {
 	return with
 }
 
-func (l *livingPart) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (l *livingPart) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	with := make([]string, len(keys))
 	for i, key := range keys {
 		with[i] = l.key(key)
 	}
-	return l.Tier.Get(ctx, with)
+	return l.Tier.Get(ctx, with, known...)
 }
 
 func (l *livingPart) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {

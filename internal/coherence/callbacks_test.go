@@ -92,11 +92,11 @@ func (b brittle) Bind(s remote.Space) remote.Tier {
 	return brittle{b.Tier.Bind(s).(*stratatest.Tier), b.on}
 }
 
-func (b brittle) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (b brittle) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	if b.on.Load() {
 		panic("tier")
 	}
-	return b.Tier.Get(ctx, keys)
+	return b.Tier.Get(ctx, keys, known...)
 }
 
 func TestTierThatPanicsIsAnErrorOfEachKey(t *testing.T) {

@@ -106,9 +106,9 @@ func (s *sim) witness(space remote.Space) simStore {
 // forgetful asks for everything again.
 type forgetful struct{ *itemtier.Tier }
 
-func (f forgetful) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (f forgetful) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	f.Recheck()
-	return f.Tier.Get(ctx, keys)
+	return f.Tier.Get(ctx, keys, known...)
 }
 
 // shown is the Tier as a cache sees it.

@@ -233,8 +233,8 @@ func (w simWay) Lane(key string) uint16          { return w.reigns.number(0).tie
 func (w simWay) Foreign() uint64                 { return 0 }
 func (w simWay) Recheck()                        {}
 
-func (w simWay) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
-	return w.at(ctx).Get(ctx, keys)
+func (w simWay) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
+	return w.at(ctx).Get(ctx, keys, known...)
 }
 
 func (w simWay) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {

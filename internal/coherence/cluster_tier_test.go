@@ -185,11 +185,11 @@ func (t *simTier) Bind(s remote.Space) remote.Tier {
 
 func (t *simTier) Foreign() uint64 { return t.tier.Foreign() }
 
-func (t *simTier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (t *simTier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	var held []remote.Held
 	err := t.do(ctx, "Get", batchKey(len(keys), keys[0]), func(ctx context.Context) (err error) {
 		at := t.s.rec.Now()
-		held, err = t.tier.Get(ctx, keys)
+		held, err = t.tier.Get(ctx, keys, known...)
 		t.answered(ctx, at, keys, held)
 		return err
 	})

@@ -38,13 +38,13 @@ func (n narrow) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 	return n.Tier.Put(ctx, p)
 }
 
-func (n narrow) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (n narrow) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	for _, k := range keys {
 		if len(k) > 100 {
 			return nil, remote.ErrKeyTooLong
 		}
 	}
-	return n.Tier.Get(ctx, keys)
+	return n.Tier.Get(ctx, keys, known...)
 }
 
 func (n narrow) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {

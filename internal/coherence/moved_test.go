@@ -88,8 +88,8 @@ func (v successorView) at() *stratatest.Tier {
 	return v.old.(*stratatest.Tier)
 }
 
-func (v successorView) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
-	return v.at().Get(ctx, keys)
+func (v successorView) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
+	return v.at().Get(ctx, keys, known...)
 }
 
 func (v successorView) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {

@@ -743,8 +743,8 @@ func (s spoiling) Bind(sp remote.Space) remote.Tier {
 	return spoiling{s.Tier.Bind(sp).(*stratatest.Tier)}
 }
 
-func (s spoiling) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
-	held, err := s.Tier.Get(ctx, keys)
+func (s spoiling) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
+	held, err := s.Tier.Get(ctx, keys, known...)
 	for i := range held {
 		if d := held[i].Data; len(d) > 0 {
 			d[len(d)-1] ^= 1

@@ -209,9 +209,9 @@ type spanTier struct {
 func (s spanTier) Unwrap() remote.Tier                { return s.Tier }
 func (s spanTier) Wrap(inner remote.Tier) remote.Tier { return spanTier{inner, s.asked} }
 
-func (s spanTier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (s spanTier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	s.asked.Store("get", idIn(ctx))
-	return s.Tier.Get(ctx, keys)
+	return s.Tier.Get(ctx, keys, known...)
 }
 
 func (s spanTier) Acquire(ctx context.Context, rs []remote.Request, d time.Duration) ([]remote.Acquired, error) {

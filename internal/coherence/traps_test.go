@@ -70,10 +70,10 @@ func (w wire) carry(ctx context.Context, op string, f func(context.Context) erro
 	}
 }
 
-func (w wire) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (w wire) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	var held []remote.Held
 	err := w.carry(ctx, "Get", func(ctx context.Context) (err error) {
-		held, err = w.Tier.Get(ctx, keys)
+		held, err = w.Tier.Get(ctx, keys, known...)
 		return err
 	})
 	if err != nil {

@@ -74,6 +74,9 @@ type Acquire struct {
 	// ID is the ID of a value that counts as stale although it is fresh, zero for
 	// none.
 	ID uint64
+	// Known is the ID of a value that the caller has, so that the store may leave out
+	// its Data. Nothing is decided by it.
+	Known uint64
 }
 
 func (op Acquire) decide(s *State, at Clock) Answer {
@@ -214,6 +217,7 @@ func (op Extend) decide(s *State, at Clock) Answer {
 	if !held || !slot.Lease.is(op.Token) || s.Hold.Left(at.Now) > 0 {
 		return Answer{}
 	}
+	v.Earlier = append([]uint64{v.ID}, v.Earlier[:min(len(v.Earlier), Remembered-1)]...)
 	v.ID, v.Fresh, v.Left = op.Token, after(at.Now, op.Fresh), after(at.Now, op.Left)
 	v.Soft, v.Namespace = false, op.Namespace
 	s.keep(at.Now, op.Left)

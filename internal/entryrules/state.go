@@ -56,12 +56,25 @@ type Value struct {
 	Soft bool
 	// Namespace is the namespace state from when the right was given.
 	Namespace string
+	// Earlier are IDs that the value had before it was extended, the last one first, as
+	// far as the store keeps them: its bytes are the same since.
+	Earlier []uint64
 	// Unreadable says that another program stored bytes that are no value. They count
 	// as absent, and take up room.
 	Unreadable bool
 	// Data is the sealed value, as far as the store has read it. Nothing is
 	// decided by it.
 	Data []byte
+	// Same says that the reader has Data, which was not read.
+	Same bool
+}
+
+// Remembered is the number of earlier IDs of a value that a store keeps.
+const Remembered = 3
+
+// Is reports whether the bytes of the value are those of the value with that ID.
+func (v *Value) Is(id uint64) bool {
+	return id != 0 && (v.ID == id || slices.Contains(v.Earlier, id))
 }
 
 // Lease is the right of one caller to store a value of one type. It was given

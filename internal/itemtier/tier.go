@@ -82,8 +82,8 @@ func (t *Tier) now(ctx context.Context, server int) (instant, error) {
 }
 
 // Get implements [remote.Tier]. If only some servers answer, the error is
-// [remote.KeyErrors].
-func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+// [remote.KeyErrors]. An item is read whole, since its state is in it.
+func (t *Tier) Get(ctx context.Context, keys []string, _ ...remote.ID) ([]remote.Held, error) {
 	all := make([]remote.Held, len(keys))
 	errs := make([]error, len(keys))
 	byServer := map[int][]int{}

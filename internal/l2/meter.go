@@ -55,6 +55,8 @@ type Meter struct {
 	Took [Operations][Results]measure.Durations
 	// Read and Written are the sizes of values on their way from and to the tier.
 	Read, Written measure.Sizes
+
+	bulk bulk
 }
 
 // Meter returns the durations and sizes; nil without a tier.
@@ -79,6 +81,7 @@ func (m *Meter) end(ctx context.Context, op Operation, begun time.Time, err erro
 func (m *Meter) held(h remote.Held) {
 	if n := len(h.Data); n > 0 {
 		m.Read.Add(n)
+		m.bulk.add(n)
 	}
 }
 
@@ -86,6 +89,7 @@ func (m *Meter) held(h remote.Held) {
 func (s *Store) put(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	for i := range puts {
 		s.meter.Written.Add(len(puts[i].Data))
+		s.meter.bulk.add(len(puts[i].Data))
 	}
 	begun := time.Now()
 	refused, err = s.tier.Put(ctx, puts)
@@ -106,12 +110,20 @@ func (s *Store) tags(ctx context.Context, tags []string) (known []remote.Tag, er
 	return known, s.meter.end(ctx, GetTags, begun, err)
 }
 
-// get asks a view of the tier for values.
-func (s *Store) get(ctx context.Context, view remote.Tier, names []string) (held []remote.Held, err error) {
+// get asks a view of the tier for values, of which those with the IDs known need not be sent.
+func (s *Store) get(ctx context.Context, view remote.Tier, names []string, known []remote.ID) (held []remote.Held, err error) {
+	if !s.meter.bulk.expected() {
+		known = nil
+	}
 	begun := time.Now()
-	held, err = view.Get(ctx, names)
+	held, err = view.Get(ctx, names, known...)
 	for i := range held {
 		s.meter.held(held[i])
+		if known == nil {
+			s.believe(&held[i], 0)
+		} else {
+			s.believe(&held[i], known[i])
+		}
 	}
 	return held, s.meter.end(ctx, Get, begun, err)
 }

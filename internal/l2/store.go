@@ -207,7 +207,7 @@ func (s *Store) Elders() int { return len(s.versions.older) }
 
 // ReadOlder is [Store.Read] of the values of an older version, from 0 to Elders.
 func (s *Store) ReadOlder(ctx context.Context, version int, names []string) ([]remote.Held, error) {
-	return s.get(ctx, s.versions.older[version], names)
+	return s.get(ctx, s.versions.older[version], names, nil)
 }
 
 // Instance returns Options.Instance.
@@ -281,20 +281,22 @@ func (s *Store) Probe(ctx context.Context) (warnings []string, err error) {
 }
 
 // Read asks L2 for the values with these names, even while the breaker is open,
-// and does not report the outcome.
-func (s *Store) Read(ctx context.Context, names []string) ([]remote.Held, error) {
-	return s.get(ctx, s.tier, names)
+// and does not report the outcome. A value with the ID that is known of its name may be
+// left out; it is Same then.
+func (s *Store) Read(ctx context.Context, names []string, known ...remote.ID) ([]remote.Held, error) {
+	return s.get(ctx, s.tier, names, known)
 }
 
 // ReadOne is [Store.Read] of one value, in the time of one operation. The value may be
-// in the memory of b, which has it for the next value then.
-func (s *Store) ReadOne(ctx context.Context, name string, b *[]byte) (h remote.Held, err error) {
-	if s.one == nil {
-		return s.readOne(ctx, name)
+// in the memory of b, which has it for the next value then. known may be zero.
+func (s *Store) ReadOne(ctx context.Context, name string, known remote.ID, b *[]byte) (h remote.Held, err error) {
+	if s.one == nil || known != 0 && s.meter.bulk.expected() {
+		return s.readOne(ctx, name, known)
 	}
 	begun := time.Now()
 	h, err = s.one.Read(ctx, s.o.Timeout, name, *b)
 	s.meter.held(h)
+	s.believe(&h, 0)
 	_ = s.meter.end(ctx, Get, begun, err)
 	if n := cap(h.Data); n > cap(*b) && n <= MaxBuffer {
 		*b = h.Data[:0]
@@ -305,11 +307,11 @@ func (s *Store) ReadOne(ctx context.Context, name string, b *[]byte) (h remote.H
 // MaxBuffer is the capacity in bytes from which a buffer is not used again.
 const MaxBuffer = 64 << 10
 
-// readOne is ReadOne for a tier that is no [remote.Reader].
-func (s *Store) readOne(ctx context.Context, name string) (h remote.Held, err error) {
+// readOne is ReadOne for a tier that is no [remote.Reader], and for values that may be Same.
+func (s *Store) readOne(ctx context.Context, name string, known remote.ID) (h remote.Held, err error) {
 	ctx, cancel := s.Bound(ctx)
 	defer cancel()
-	held, err := s.get(ctx, s.tier, []string{name})
+	held, err := s.get(ctx, s.tier, []string{name}, Knows(nil, 1, 0, known))
 	if err != nil {
 		return h, err
 	}
@@ -370,12 +372,18 @@ func (s *Store) Renew(ctx context.Context, name string, l remote.Lease, d time.D
 func (s *Store) TellsEnds() bool { return s.tierAnnounces }
 
 // Acquire asks for leases of at most d in one round trip. Each result has its own
-// error.
+// error. Values that are Known may be left out, as by [Store.Read].
 func (s *Store) Acquire(ctx context.Context, rs []remote.Request, d time.Duration) []remote.Acquired {
+	if !s.meter.bulk.expected() {
+		for i := range rs {
+			rs[i].Known = 0
+		}
+	}
 	begun := time.Now()
 	acquired, err := s.tier.Acquire(ctx, rs, d)
 	for i := range acquired {
 		s.meter.held(acquired[i].Held)
+		s.believe(&acquired[i].Held, rs[i].Known)
 	}
 	if s.meter.end(ctx, Acquire, begun, err) != nil {
 		acquired = make([]remote.Acquired, len(rs))

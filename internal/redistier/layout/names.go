@@ -10,6 +10,7 @@
 //	                          s<schema>  fresh until, left until (ms of the server's clock), id, namespace state
 //	                          l<schema>  lease: token, until, length in ms
 //	                          w<schema>  another instance was told that the lease is taken
+//	                          e<schema>  id of a large value, ids that it had before it was extended
 //	                          t          token of the last drop: token, until
 //	                          h          hold: until, length in ms
 //	strata:{name:lane}lane    the lane version: count.nonce (hex); made by the first drop

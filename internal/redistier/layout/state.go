@@ -74,7 +74,7 @@ func Held(v *entryrules.Value, namespace string, now int64) remote.Held {
 	if r.ID == 0 {
 		return remote.Held{}
 	}
-	return remote.Held{ID: remote.ID(r.ID), Data: v.Data, Fresh: millis(r.Fresh), Left: millis(r.Left), Soft: r.Soft, All: r.All}
+	return remote.Held{ID: remote.ID(r.ID), Data: v.Data, Same: v.Same, Fresh: millis(r.Fresh), Left: millis(r.Left), Soft: r.Soft, All: r.All}
 }
 
 // millis is n milliseconds, or the longest duration if that is less.

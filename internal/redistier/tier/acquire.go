@@ -21,11 +21,12 @@ import (
 )
 
 // leaseRequest is a request for a lease on key, under token, for d. The value
-// with that id counts as stale; a zero id is none. The caller stops waiting at
-// the time until; zero means never.
+// with that id counts as stale, and the caller has the value known; a zero id is none.
+// The caller stops waiting at the time until; zero means never.
 type leaseRequest struct {
 	key   string
 	id    remote.ID
+	known remote.ID
 	token uint64
 	d     time.Duration
 	until time.Time
@@ -35,6 +36,7 @@ type leaseRequest struct {
 func (q *leaseRequest) operation(schema string, ns *namespace.State) entryrules.Acquire {
 	return entryrules.Acquire{
 		Schema: schema, Token: q.token, Length: millis(q.d), Latest: q.latest(ns), Namespace: ns.Text, ID: uint64(q.id),
+		Known: uint64(q.known),
 	}
 }
 
@@ -65,7 +67,7 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 	}
 	_, until := remote.Split(ctx)
 	request := func(i int) leaseRequest {
-		return leaseRequest{key: r[i].Key, id: r[i].Replace, token: newLease(), d: d, until: until}
+		return leaseRequest{key: r[i].Key, id: r[i].Replace, known: r[i].Known, token: newLease(), d: d, until: until}
 	}
 	acquired := make([]remote.Acquired, len(r))
 	if len(r) == 1 {

@@ -164,15 +164,24 @@ func (t *Tier) appendLease(dst []byte, head string, args int, key string, token 
 
 func (t *Tier) appendAcquire(dst []byte, head, key string, op *entryrules.Acquire, ns *namespace.State) []byte {
 	args := 7
-	if op.ID != 0 {
+	if op.ID != 0 || op.Known != 0 {
+		args++
+	}
+	if op.Known != 0 {
 		args++
 	}
 	dst = t.appendLease(dst, head, args, key, op.Token)
 	dst = appendInt(dst, op.Length)
 	dst = appendInt(dst, ns.Past(time.Now())+op.Length)
 	dst = appendInt(resp.AppendString(dst, op.Namespace), op.Latest)
-	if op.ID != 0 {
+	switch {
+	case op.ID != 0:
 		dst = appendHex(dst, op.ID)
+	case op.Known != 0:
+		dst = resp.AppendString(dst, "")
+	}
+	if op.Known != 0 {
+		dst = appendHex(dst, op.Known)
 	}
 	return dst
 }

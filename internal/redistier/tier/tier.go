@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -212,8 +213,9 @@ func millis(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// Get reads values with their states.
-func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+// Get reads values with their states. Values that the caller has are left out if the
+// server runs scripts.
+func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	if err := tooLong(keys...); err != nil {
 		return nil, err
 	}
@@ -221,12 +223,12 @@ func (t *Tier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
 	case len(keys) == 0:
 		return nil, ctx.Err()
 	case t.all == nil:
-		held, _, err := t.one.getAll(ctx, keys)
+		held, _, err := t.one.getAll(ctx, keys, known)
 		return held, t.explained(err)
 	}
 	held := make([]remote.Held, len(keys))
 	err := t.each(len(keys), func(i int) string { return t.names.Entry(keys[i]) }, func(part []int) error {
-		got, err := t.getFrom(ctx, pick(keys, part))
+		got, err := t.getFrom(ctx, pick(keys, part), pickKnown(known, part))
 		for j, h := range got {
 			held[part[j]] = h
 		}
@@ -249,7 +251,7 @@ func (t *Tier) Read(ctx context.Context, timeout time.Duration, key string, dst 
 	}
 	ctx, cancel := remote.Within(ctx, timeout)
 	defer cancel()
-	held, err := t.getFrom(ctx, []string{key})
+	held, err := t.getFrom(ctx, []string{key}, nil)
 	if err != nil {
 		return h, t.explained(err)
 	}
@@ -267,7 +269,7 @@ func (s *site) readOne(ctx context.Context, timeout time.Duration, key string, d
 	}
 	ctx, cancel := remote.Within(ctx, timeout)
 	defer cancel()
-	held, _, err := s.getSome(ctx, true, ns, []string{key})
+	held, _, err := s.getSome(ctx, true, ns, []string{key}, nil)
 	if err != nil {
 		return h, err
 	}
@@ -283,17 +285,25 @@ func pick[T any](all []T, some []int) []T {
 	return picked
 }
 
+// pickKnown is pick of ids, of which there may be none.
+func pickKnown(known []remote.ID, some []int) []remote.ID {
+	if len(known) == 0 {
+		return nil
+	}
+	return pick(known, some)
+}
+
 // getFrom reads values that most likely are on one server.
-func (t *Tier) getFrom(ctx context.Context, keys []string) (held []remote.Held, err error) {
+func (t *Tier) getFrom(ctx context.Context, keys []string, known []remote.ID) (held []remote.Held, err error) {
 	var again []int
 	err = t.atKey(ctx, keys[0], true, func(ctx context.Context, s *site) error {
-		held, again, err = s.getAll(ctx, keys)
+		held, again, err = s.getAll(ctx, keys, known)
 		return err
 	})
 	if err != nil || len(again) == 0 {
 		return held, err
 	}
-	late, err := t.getFrom(ctx, pick(keys, again))
+	late, err := t.getFrom(ctx, pick(keys, again), pickKnown(known, again))
 	for j, h := range late {
 		held[again[j]] = h
 	}
@@ -303,17 +313,17 @@ func (t *Tier) getFrom(ctx context.Context, keys []string) (held []remote.Held, 
 // getAll reads values from one server. again are the indexes of keys that
 // another server has; if the first key is one of them, getAll returns the error
 // of that.
-func (s *site) getAll(ctx context.Context, keys []string) (held []remote.Held, again []int, err error) {
+func (s *site) getAll(ctx context.Context, keys []string, known []remote.ID) (held []remote.Held, again []int, err error) {
 	now := time.Now() // read once: the clock is 2 % of a read
 	ask, ns := s.due(now)
-	if len(keys) == 1 && !ask {
+	if len(keys) == 1 && len(known) == 0 && !ask {
 		h, ok, err := s.getOne(ctx, 0, now, ns, keys[0], nil)
 		if ok || err != nil {
 			return []remote.Held{h}, nil, err
 		}
 		ask = true
 	}
-	return s.getSome(ctx, ask, ns, keys)
+	return s.getSome(ctx, ask, ns, keys, known)
 }
 
 // getOne reads one value, and judges it by ns, which was young before. ok is false if
@@ -342,14 +352,26 @@ func copyTo(dst, data []byte) []byte {
 }
 
 // getSome is getAll with a state that is read again if ask is set.
-func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys []string) (held []remote.Held, again []int, err error) {
+func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys []string, known []remote.ID) (held []remote.Held, again []int, err error) {
+	if !s.scripted() {
+		known = nil
+	}
 	replies, ns, err := s.read(ctx, ask, ns, func(b *watch.Batch) {
-		for _, k := range keys {
-			b.Text, b.N = s.appendGet(b.Text, k), b.N+1
+		head := s.scripts.read.text // once: the server knows the digest from then on
+		for i, k := range keys {
+			if i < len(known) && known[i] != 0 {
+				b.Text, head = s.appendRead(b.Text, head, k, known[i]), s.scripts.read.digest
+			} else {
+				b.Text = s.appendGet(b.Text, k)
+			}
+			b.N++
 		}
 	})
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(known) > 0 && slices.ContainsFunc(replies, func(v resp.Value) bool { return unknownScript(v) || s.forbids(v) }) {
+		return s.getSome(ctx, ask, ns, keys, nil)
 	}
 	held = make([]remote.Held, len(keys))
 	for i, v := range replies {
@@ -371,7 +393,13 @@ func (t *Tier) appendGet(dst []byte, key string) []byte {
 	return resp.AppendString(dst, t.names.State)
 }
 
-// held parses a value with its state, the reply of HMGET.
+// appendRead appends a call of the script that leaves out the value with the ID known.
+func (t *Tier) appendRead(dst []byte, head, key string, known remote.ID) []byte {
+	dst = t.appendEntry(appendCall(dst, head, 3), key)
+	return appendHex(resp.AppendString(dst, t.names.Schema), uint64(known))
+}
+
+// held parses a value with its state, the reply of HMGET or of the script that reads.
 func (t *Tier) held(v resp.Value, ns *namespace.State) (remote.Held, error) {
 	if err := refusal(v); err != nil {
 		if wrongType(err) {
@@ -407,8 +435,11 @@ func (t *Tier) open(v *entryrules.Value, ns *namespace.State) remote.Held {
 // stored parses a value with its state.
 func stored(data, state resp.Value, ns *namespace.State) entryrules.Value {
 	v := watch.Value(state, ns.Text)
-	if data.Kind() == resp.Bulk {
+	switch data.Kind() {
+	case resp.Bulk:
 		v.Data = data.Bytes()
+	case resp.Int:
+		v.Same = true // the scripts say so of a value that their caller has
 	}
 	return v
 }

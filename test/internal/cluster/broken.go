@@ -88,7 +88,7 @@ func (t oldTier) Bind(s remote.Space) remote.Tier {
 }
 
 // Get implements remote.Tier.
-func (t oldTier) Get(ctx context.Context, keys []string) ([]remote.Held, error) {
+func (t oldTier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	held, err := t.Tier.Get(ctx, keys)
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,9 +1,10 @@
 -- Grants a lease on a key.
 -- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 life of the lease in ms, 4 its end in ms of the server's
 -- clock, 5 namespace state, 6 the time in ms of that clock until which the caller waits, and to
--- replace a fresh value, 7 its id: that value counts as stale.
--- Returns 1 if a lease was granted and no value is held, else
--- {grant, wait in ms, state or false, value or false}. A lease under the same
+-- replace a fresh value, 7 its id: that value counts as stale; '' means none. 8 id of a value that
+-- the caller has, if it has one.
+-- Returns 1 if a lease was granted and no value is held, else {grant, wait in ms, state or false,
+-- value, 1 if the caller has it, or false}. A lease under the same
 -- token is granted again, so the request can be repeated. A caller that does not
 -- wait any more gets no lease.
 local schema, token, life, word = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5]
@@ -30,9 +31,10 @@ if ttl ~= -2 then
   if state then
     local fresh, left, id, w = string.match(state, '^(%d+) (%d+) (%x+) (%S+)$')
     if fresh and tonumber(fresh) > now and w == word and id ~= ARGV[7] then
-      return { 'free', 0, state, redis.call('HGET', KEYS[1], 'v' .. schema) }
+      local has = ARGV[8] and same(schema, id, ARGV[8])
+      return { 'free', 0, state, has and 1 or redis.call('HGET', KEYS[1], 'v' .. schema) }
     end
-    value = fresh and tonumber(left) > now and string.match(w, '^.*%.') == string.match(word, '^.*%.')
+    value = fresh and tonumber(left) > now and string.match(w, '^.*%.') == string.match(word, '^.*%.') and id
   end
   local holder, till, whole = string.match(f[2] or '', '^(%x+) (%d+) (%d+)$')
   awaited = f[4] and holder ~= token -- by callers that waited for another lease
@@ -56,4 +58,5 @@ end
 if not state then
   return 1
 end
-return { 'granted', life, state, value and redis.call('HGET', KEYS[1], 'v' .. schema) }
+local has = value and ARGV[8] and same(schema, value, ARGV[8])
+return { 'granted', life, state, has and 1 or value and redis.call('HGET', KEYS[1], 'v' .. schema) }

@@ -1,5 +1,6 @@
 -- Gives the held value a new life, and a new id, without sending it again. The end
--- of the lease is announced if another instance waits for it.
+-- of the lease is announced if another instance waits for it. Of a large value the ids that it had
+-- are kept, so that readers which have it need not read it again.
 -- KEYS: 1 entry. ARGV: 1 schema, 2 token, 3 namespace state, 4 fresh in ms, 5 left in ms, 6 id,
 -- 7 channel, 8 message that the lease has ended.
 -- Returns 1 if extended, 0 if the lease was void or another value is held.
@@ -19,6 +20,15 @@ end
 redis.call('HDEL', KEYS[1], 'l' .. schema, 'w' .. schema)
 local state = string.format('%d %d ', now + fresh, now + left) .. token .. ' ' .. word
 redis.call('HSET', KEYS[1], 's' .. schema, state)
+local size = redis.pcall('HSTRLEN', KEYS[1], 'v' .. schema) -- an error if it is not permitted
+if type(size) == 'number' and size >= 4096 then
+  local of, before = string.match(redis.call('HGET', KEYS[1], 'e' .. schema) or '', '^(%x+) (.*)$')
+  local ids = token .. ' ' .. id
+  if of == id then
+    ids = ids .. ' ' .. (string.match(before, '^%x+ %x+') or before)
+  end
+  redis.call('HSET', KEYS[1], 'e' .. schema, ids)
+end
 if redis.call('PTTL', KEYS[1]) < left then
   redis.call('PEXPIRE', KEYS[1], left)
 end

@@ -12,7 +12,7 @@ if f[2] then
   redis.call('PUBLISH', ARGV[6], ARGV[7])
 end
 if left <= 0 then
-  redis.call('HDEL', KEYS[1], 'l' .. schema, 'w' .. schema, 'v' .. schema, 's' .. schema)
+  redis.call('HDEL', KEYS[1], 'l' .. schema, 'w' .. schema, 'v' .. schema, 's' .. schema, 'e' .. schema)
   return 1
 end
 local rights = f[2] and 2 or 1
@@ -25,7 +25,8 @@ if others > 3 then
     if string.sub(field, 1, 1) == 's' then
       local over = tonumber(string.match(redis.call('HGET', KEYS[1], field), '^%d+ (%d+) ') or 0)
       if over <= now then
-        redis.call('HDEL', KEYS[1], field, 'v' .. string.sub(field, 2))
+        local of = string.sub(field, 2)
+        redis.call('HDEL', KEYS[1], field, 'v' .. of, 'e' .. of)
       end
     end
   end
@@ -40,8 +41,8 @@ end
 redis.call('PEXPIRE', KEYS[1], left)
 redis.call('HSET', KEYS[1], 'v' .. schema, ARGV[5], 's' .. schema, ARGV[3])
 if f[2] then
-  redis.call('HDEL', KEYS[1], 'l' .. schema, 'w' .. schema)
+  redis.call('HDEL', KEYS[1], 'l' .. schema, 'e' .. schema, 'w' .. schema)
 else
-  redis.call('HDEL', KEYS[1], 'l' .. schema)
+  redis.call('HDEL', KEYS[1], 'l' .. schema, 'e' .. schema)
 end
 return 1

@@ -1,0 +1,60 @@
+// Values that a read has already, from L1 or from its last question. L2 is told their
+// IDs, and need not send them.
+// Invariant: a value counts as the one that L2 holds only if L2 was told its ID, in the
+// schema of the cache, and has said that its bytes are the same.
+
+package l2
+
+import (
+	"sync/atomic"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// large is the size in bytes of an encoded value from which it is worth the question
+// whether the value is still the same. The script for that takes Redis longer than a
+// plain read of a small value.
+const large = 4 << 10
+
+// lately is the number of smaller values in a row after which no large ones are expected.
+const lately = 256
+
+// bulk tells whether large values are to be expected. The zero bulk expects none.
+type bulk struct{ left atomic.Int32 }
+
+// add notes the size of a value. Of two that are added at once one may be forgotten.
+func (b *bulk) add(n int) {
+	switch left := b.left.Load(); {
+	case n >= large && left < lately:
+		b.left.Store(lately)
+	case n > 0 && n < large && left > 0:
+		b.left.Store(left - 1)
+	}
+}
+
+func (b *bulk) expected() bool { return b.left.Load() > 0 }
+
+// Knows adds to known, the IDs of the values that the reads of n names have already, that
+// of the i-th. It stays nil while all are zero.
+func Knows(known []remote.ID, n, i int, id remote.ID) []remote.ID {
+	if id == 0 {
+		return known
+	}
+	if known == nil {
+		known = make([]remote.ID, n)
+	}
+	known[i] = id
+	return known
+}
+
+// believe makes sure that a Held is Same only if it has no data and L2 was told an ID.
+func (s *Store) believe(h *remote.Held, known remote.ID) {
+	switch {
+	case !h.Same:
+	case h.Data != nil:
+		h.Same = false
+	case known == 0:
+		h.Same = false
+		s.Unreadable()
+	}
+}
