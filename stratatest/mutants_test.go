@@ -20,6 +20,9 @@ type mutation struct {
 	key   func(string) string
 	bind  func(remote.Space) remote.Space
 	get   func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error)
+	// known is called for a Get with known values, request changes each request.
+	known   func(t *Tier, ctx context.Context, keys []string, known []remote.ID) ([]remote.Held, error)
+	request func(r *remote.Request)
 	// acquire is called for one request, refresh for one that replaces a value,
 	// many for several.
 	acquire func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error)
@@ -64,7 +67,10 @@ func (x mutant) Get(ctx context.Context, keys []string, known ...remote.ID) ([]r
 	for i := range keys {
 		keys[i] = x.k(keys[i])
 	}
-	if x.m.get != nil {
+	switch {
+	case len(known) > 0 && x.m.known != nil:
+		return x.m.known(x.Tier, ctx, keys, slices.Clone(known))
+	case x.m.get != nil:
 		return x.m.get(x.Tier, ctx, keys)
 	}
 	return x.Tier.Get(ctx, keys, known...)
@@ -76,6 +82,9 @@ func (x mutant) Acquire(ctx context.Context, r []remote.Request, d time.Duration
 	for i := range r {
 		r[i].Key = x.k(r[i].Key)
 		keys[i] = r[i].Key
+		if x.m.request != nil {
+			x.m.request(&r[i])
+		}
 	}
 	switch {
 	case len(r) != 1 && x.m.many != nil:
@@ -273,7 +282,7 @@ func eachDrop(f func(t *Tier, d *remote.Drop) (after func())) func(*Tier, contex
 }
 
 func mutations() []mutation {
-	return slices.Concat(valueMutations(), lifeMutations(), rightMutations(), manyMutations(), refreshMutations(), dropMutations(), extendMutations(), spaceMutations())
+	return slices.Concat(valueMutations(), lifeMutations(), rightMutations(), manyMutations(), refreshMutations(), dropMutations(), extendMutations(), knownMutations(), spaceMutations())
 }
 
 var errMutant = errors.New("mutant")

@@ -273,7 +273,7 @@ func TestDropVoidsAllRights(t *testing.T) {
 func TestExtendNeedsTheLeaseAndTheValue(t *testing.T) {
 	extend := entryrules.Extend{Schema: "a", Token: 9, ID: 7, Fresh: 3000, Left: 4000, Namespace: "e.0.3"}
 	longer := func(s *entryrules.Slot) {
-		s.Value = entryrules.Value{ID: 9, Fresh: 4000, Left: 5000, Namespace: "e.0.3", Data: []byte("v")}
+		s.Value = entryrules.Value{ID: 9, Fresh: 4000, Left: 5000, Namespace: "e.0.3", Earlier: []uint64{7}, Data: []byte("v")}
 	}
 	soft := func(s *entryrules.Slot) { withValue(s); s.Value.Soft = true }
 	lease, id, none, dropped := extend, extend, extend, extend
@@ -326,5 +326,27 @@ func TestForeverStaysForever(t *testing.T) {
 	s, a := entryrules.Decide(s, entryrules.Drop{Hold: entryrules.Forever}, clock)
 	if a.Hold != entryrules.Forever || s.Hold.Left(5000) != entryrules.Forever {
 		t.Errorf("%+v after %+v", s, a)
+	}
+}
+
+func TestExtendedValueRemembersItsLastIDsAndAnotherValueNone(t *testing.T) {
+	s := state(nil, slot(withValue))
+	for id := uint64(7); id < 12; id++ {
+		s.Slots[0].Lease = entryrules.Lease{Token: id + 1, Until: 9000, Length: 8000}
+		var a entryrules.Answer
+		if s, a = entryrules.Decide(s, entryrules.Extend{Schema: "a", Token: id + 1, ID: id, Fresh: 10, Left: 20, Namespace: ns}, clock); !a.Done {
+			t.Fatalf("value %d was not extended", id)
+		}
+		v := s.Slots[0].Value
+		for known := range id + 3 {
+			if want := known > 0 && known >= max(7, id+1-entryrules.Remembered) && known <= id+1; v.Is(known) != want {
+				t.Errorf("the value %d is the value %d: %t, want %t", v.ID, known, !want, want)
+			}
+		}
+	}
+	s.Slots[0].Lease = entryrules.Lease{Token: 20, Until: 9000, Length: 8000}
+	s, _ = entryrules.Decide(s, entryrules.Put{Schema: "a", Token: 20, Fresh: 10, Left: 20, Namespace: ns}, clock)
+	if v := s.Slots[0].Value; v.ID != 20 || v.Is(12) || !v.Is(20) {
+		t.Errorf("another value is %+v, want one without earlier IDs", v)
 	}
 }

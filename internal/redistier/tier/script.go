@@ -40,7 +40,7 @@ const headArgs = 3
 // scripts are the layout's scripts.
 type scripts struct {
 	acquire, fill, put, drop, extend, release, renew, clean, changes, read *script
-	namespace, dropAll, dropTags                                     *script
+	namespace, dropAll, dropTags                                           *script
 	// forbidden says that the server has refused to run scripts.
 	forbidden atomic.Bool
 }

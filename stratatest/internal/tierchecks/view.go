@@ -32,7 +32,7 @@ type TierFixture struct {
 
 // TierChecks returns the promises of a tier.
 func TierChecks() []Check[TierFixture] {
-	all := slices.Concat(valueChecks(), rightChecks(), manyChecks(), refreshChecks(), dropChecks(), extendChecks(), spaceChecks(), tagChecks(), positionChecks())
+	all := slices.Concat(valueChecks(), rightChecks(), manyChecks(), refreshChecks(), dropChecks(), extendChecks(), knownChecks(), spaceChecks(), tagChecks(), positionChecks())
 	return checks(all, func(t testing.TB, f TierFixture) *view { return newView(t, f.Tier, f.Sleep) })
 }
 
