@@ -79,7 +79,7 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 		version := m.s.write(key)
 		think()
 		m.fence(ctx, history.Fence{Key: key, Stores: true, Version: version}, func(ctx context.Context) error {
-			return m.cache.Set(ctx, key, simValue(key, version), strata.WithTags(m.s.o.tags(key)...))
+			return m.cache.Set(ctx, key, m.s.value(key, version), strata.WithTags(m.s.o.tags(key)...))
 		})
 	case n < 96:
 		if d.chance(writes) {
@@ -143,7 +143,7 @@ func (m *member) setMany(ctx context.Context, key string, think func()) {
 	values, versions := map[string]string{}, map[string]uint64{}
 	for _, key := range keys {
 		versions[key] = m.s.write(key)
-		values[key] = simValue(key, versions[key])
+		values[key] = m.s.value(key, versions[key])
 	}
 	think()
 	began := m.s.rec.Now()
@@ -163,7 +163,7 @@ func (m *member) update(ctx context.Context, key string, think func()) {
 		f.Version = m.s.write(key)
 		f.Call = m.s.rec.Now()
 		think()
-		return simValue(key, f.Version), nil
+		return m.s.value(key, f.Version), nil
 	}, strata.WithTags(m.s.o.tags(key)...))
 	f.Failed = err != nil
 	m.verifyDrop(err, key, began)

@@ -122,6 +122,12 @@ func (t *simTier) shown() remote.Tier {
 // answered records what the tier holds, from an answer of it if the answer is of this
 // moment.
 func (t *simTier) answered(ctx context.Context, at history.Time, keys []string, held []remote.Held) {
+	for i := range held {
+		if held[i].Same {
+			t.look(ctx, keys[i])
+			leftOut.Add(1)
+		}
+	}
 	if t.s.shares == announced {
 		t.held(at, keys, held)
 		return

@@ -261,7 +261,7 @@ func (m *member) replica(key string) (version uint64, lags bool, done func()) {
 		return version, false, func() {}
 	}
 	m.s.lagging[key]++
-	m.s.lags[simValue(key, version-1)] = m.s.rec.Now()
+	m.s.lags[m.s.value(key, version-1)] = m.s.rec.Now()
 	return version - 1, true, func() {
 		at := m.s.rec.Now()
 		m.s.mu.Lock()
@@ -282,7 +282,7 @@ func (m *member) loadMany(ctx context.Context, keys []string) (map[string]string
 		version, lags, done := m.replica(key)
 		defer done()
 		l.Version, l.OK = version, !lags
-		loads[key], found[key] = l, simValue(key, version)
+		loads[key], found[key] = l, m.s.value(key, version)
 		strata.LoadingKey(ctx, key).SetTags(m.s.o.tags(key)...)
 		if lags {
 			found[key] += lagMark

@@ -16,6 +16,10 @@ var (
 	seed      = flag.Uint64("seed", 0, "the first seed; without -schedules, only this one is run")
 )
 
+// leftOut counts the values of all schedules that L2 did not send because the instance
+// had them.
+var leftOut atomic.Int64
+
 // TestClusterKeepsItsPromisesOnEverySchedule puts two or three instances on one
 // tier and bus through seeded schedules of calls, delays, failures, operations
 // that are carried out late, and cuts, each in a bubble of its own, and judges
@@ -42,7 +46,7 @@ func runSchedules(t *testing.T, shares sharing) {
 	if testing.Short() {
 		count = min(count, 200)
 	}
-	start := time.Now()
+	start, before := time.Now(), leftOut.Load()
 	var next, broken atomic.Uint64
 	for w := range runtime.GOMAXPROCS(0) {
 		t.Run(fmt.Sprint("worker ", w), func(t *testing.T) {
@@ -56,7 +60,11 @@ func runSchedules(t *testing.T, shares sharing) {
 	}
 	t.Cleanup(func() {
 		n := min(next.Load(), uint64(count))
-		t.Logf("%d schedules, %.0f in a second", n, float64(n)/time.Since(start).Seconds())
+		left := leftOut.Load() - before
+		t.Logf("%d schedules, %.0f in a second; %d values were left out", n, float64(n)/time.Since(start).Seconds(), left)
+		if left == 0 && n >= 200 && (shares == announced || shares == primaries) {
+			t.Error("L2 has sent every value: no read has named one that its instance has")
+		}
 	})
 }
 

@@ -70,6 +70,7 @@ type simOptions struct {
 	moving                    bool          // instances take in entries of each other
 	changes                   int           // of the primary
 	tunes                     bool          // instances turn themselves off and on
+	large                     bool          // values are large
 }
 
 // tags are those of an entry.
@@ -186,6 +187,7 @@ func runSchedule(t *testing.T, shares sharing, seed uint64) (p history.Promise, 
 			lags: map[string]history.Time{}, leaked: map[string]bool{},
 		}
 		s.o.spread = seed%4 == 3
+		s.o.large = newDice(seed, 11_000).chance(350)
 		if seed%16 == 6 && shares != primaries {
 			s.o.silences(newDice(seed, 6002))
 		}
@@ -492,7 +494,7 @@ func (m *member) load(ctx context.Context, key string) (value string, err error)
 		}
 		m.s.rec.Load(l)
 	}()
-	if value = simValue(key, l.Version); lags {
+	if value = m.s.value(key, l.Version); lags {
 		value += lagMark
 	}
 	wait = m.dice.delay()

@@ -218,7 +218,7 @@ func (t *simTier) acquire(ctx context.Context, r remote.Request, d time.Duration
 	var lease remote.Lease
 	err := t.do(ctx, "Acquire", r.Key, func(ctx context.Context) (err error) {
 		at := t.s.rec.Now()
-		held, lease, err = testkit.Refresh(ctx, t.tier, r.Key, r.Replace, d)
+		held, lease, err = testkit.Ask(ctx, t.tier, r, d)
 		t.leased(lease, at, d)
 		t.answered(ctx, at, []string{r.Key}, []remote.Held{held})
 		if r.Replace != 0 && lease.Grant == remote.Granted {
@@ -579,12 +579,19 @@ func keyOf(pending string) string {
 	return pending
 }
 
-func simValue(key string, version uint64) string {
-	return key + ":" + strconv.FormatUint(version, 10)
+// value is that of a version of key. In schedules with large values it is one that L2
+// need not send to an instance that has it.
+func (s *sim) value(key string, version uint64) string {
+	v := key + ":" + strconv.FormatUint(version, 10)
+	if s.o.large {
+		v += ":" + strings.Repeat(".", 5000)
+	}
+	return v
 }
 
 func parseSimValue(s string) (of string, version uint64) {
 	of, number, _ := strings.Cut(s, ":")
+	number, _, _ = strings.Cut(number, ":")
 	version, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {
 		return s, 0

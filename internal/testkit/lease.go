@@ -16,7 +16,12 @@ func Acquire(ctx context.Context, t remote.Tier, key string, d time.Duration) (r
 
 // Refresh requests the lease of one key to replace the value with that ID.
 func Refresh(ctx context.Context, t remote.Tier, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-	acquired, err := t.Acquire(ctx, []remote.Request{{Key: key, Replace: id}}, d)
+	return Ask(ctx, t, remote.Request{Key: key, Replace: id}, d)
+}
+
+// Ask makes one request for a lease.
+func Ask(ctx context.Context, t remote.Tier, r remote.Request, d time.Duration) (remote.Held, remote.Lease, error) {
+	acquired, err := t.Acquire(ctx, []remote.Request{r}, d)
 	if err != nil {
 		return remote.Held{}, remote.Lease{}, err
 	}
