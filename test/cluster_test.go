@@ -12,8 +12,11 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/redistier/layout"
 	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testkit"
 	"github.com/strata-cache/strata/redis"
+	"github.com/strata-cache/strata/remote"
 )
 
 // change adjusts the options of a cache.
@@ -302,6 +305,115 @@ func noPayload(t *testing.T, r server) {
 	other, _ := instance[string, string](t, r)
 	if v, ok := other.Get(t.Context(), "k"); !ok || v != payload {
 		t.Errorf("another instance: %d bytes, %t; want the payload", len(v), ok)
+	}
+}
+
+// TestNotModifiedMovesNoPayloadToTenInstances counts the bytes that Redis sends to
+// instances that have a large value, after one of them has found that it has not changed.
+func TestNotModifiedMovesNoPayloadToTenInstances(t *testing.T) {
+	r := servers.StartRedis(t)
+	const size, n = 500_000, 10
+	payload := strings.Repeat("0123456789", size/10)
+	var all [n]*strata.Cache[string, string]
+	var lines [n]*servers.Line
+	received := func() (sum int64) {
+		for _, l := range lines {
+			sum += l.Received.Swap(0)
+		}
+		return sum
+	}
+	for i := range all {
+		all[i], lines[i] = instance[string, string](t, r)
+		eventually(t, "connected", func() bool { return all[i].Stats().Connected })
+	}
+	for _, c := range all {
+		mustGet(t, c, "k", func(context.Context, string) (string, error) { return payload, nil })
+	}
+	if got := received(); got < (n-1)*size {
+		t.Errorf("%d bytes received by %d instances at first, want the value for %d of them", got, n, n-1)
+	}
+	for round := range 5 {
+		if err := all[round].Expire(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range all { // that the entry here is stale
+			eventually(t, "the message is heard", func() bool { return c.Explain(t.Context(), "k").L1.Fresh <= 0 })
+		}
+		received()
+		for i, c := range all {
+			if i == n-1 && round%3 != 2 {
+				continue // it has the value from before three extensions then
+			}
+			if got := mustGet(t, c, "k", func(context.Context, string) (string, error) { return "", strata.ErrNotModified }); got != payload {
+				t.Fatalf("round %d: got %d bytes", round, len(got))
+			}
+		}
+		if got := received(); got > size/5 {
+			t.Errorf("round %d: %d bytes received by %d instances that have the value of %d", round, got, n, size)
+		}
+	}
+	// A value that has changed comes whole.
+	other := strings.Repeat("9876543210", size/10)
+	if err := all[0].Expire(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range all {
+		if got := mustGet(t, c, "k", func(context.Context, string) (string, error) { return other, nil }); got != other && i == 0 {
+			t.Errorf("instance %d got the former value", i)
+		}
+	}
+	for _, c := range all {
+		eventually(t, "the new value is read", func() bool { return mustGet(t, c, "k", nil) == other })
+	}
+}
+
+// TestValueOfAnEarlierVersionIsNotTakenForTheExtendedOneBeforeIt stores a value as versions
+// do that know nothing of the IDs which an extended value had.
+func TestValueOfAnEarlierVersionIsNotTakenForTheExtendedOneBeforeIt(t *testing.T) {
+	r := servers.StartRedis(t)
+	raw := r.Client(t)
+	s := remote.Space{Name: "earlier", Schema: 1, Instance: 1}
+	tier, names := redis.NewTier(raw).Bind(s), layout.NewNames(s, 0)
+	old, now := strings.Repeat("old", 5000), strings.Repeat("new", 5000)
+	lease := func(replace remote.ID) remote.Lease {
+		t.Helper()
+		_, l, err := testkit.Refresh(t.Context(), tier, "k", replace, time.Minute)
+		if err != nil || l.Grant != remote.Granted {
+			t.Fatalf("grant %d, %v", l.Grant, err)
+		}
+		return l
+	}
+	first := lease(0)
+	if _, err := tier.Put(t.Context(), []remote.Put{{Key: "k", Data: []byte(old), Fresh: time.Hour, Left: time.Hour, Lease: first}}); err != nil {
+		t.Fatal(err)
+	}
+	id := remote.ID(first.Token)
+	second := lease(id)
+	if refused, err := tier.Extend(t.Context(), "k", time.Hour, time.Hour, second, id); refused || err != nil {
+		t.Fatal(refused, err)
+	}
+	same := func() bool {
+		t.Helper()
+		held, err := tier.Get(t.Context(), []string{"k"}, id)
+		if err != nil || held[0].Absent() || held[0].Same == (held[0].Data != nil) {
+			t.Fatalf("%.100v, %v", held, err)
+		}
+		return held[0].Same
+	}
+	if !same() {
+		t.Error("the extended value was sent")
+	}
+	entry := names.Entry("k")
+	state, err := raw.Do(t.Context(), "HGET", entry, names.State).String()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state = strings.Replace(state, fmt.Sprintf("%x", second.Token), "abc1", 1)
+	if err := raw.Do(t.Context(), "HSET", entry, names.Value, now, names.State, state).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if same() {
+		t.Error("another value is taken for the one that was extended")
 	}
 }
 
