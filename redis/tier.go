@@ -13,7 +13,8 @@ import (
 // number of caches: each binds its own part by its name. It has all abilities that
 // package remote describes:
 //
-//	Get, Tags                      one HMGET each
+//	Get, Tags                      one HMGET each; of a value that the caller has, its
+//	                               state, and the value only if it is another one
 //	Acquire, Put, Drop, Extend,    one script for each key; a batch is one round
 //	Renew, Release                 trip to each server
 //	DropAll, DropTags              one script

@@ -175,7 +175,7 @@ func TestTalkIsWithOneServer(t *testing.T) {
 			namespaceState(ss, args)
 			meanwhile()
 		})
-		s.Script(layout.Acquire(), func(ss *fakeredis.Session, _ [][]byte) {
+		s.Script(layout.Acquire, func(ss *fakeredis.Session, _ [][]byte) {
 			asked, over = append(asked, "lease"), append(over, ss)
 			ss.Int(1)
 		})

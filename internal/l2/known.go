@@ -12,8 +12,7 @@ import (
 )
 
 // large is the size in bytes of an encoded value from which it is worth the question
-// whether the value is still the same. The script for that takes Redis longer than a
-// plain read of a small value.
+// whether the value is still the same.
 const large = 4 << 10
 
 // lately is the number of smaller values in a row after which no large ones are expected.
@@ -34,6 +33,37 @@ func (b *bulk) add(n int) {
 
 func (b *bulk) expected() bool { return b.left.Load() > 0 }
 
+// worth tells whether a read names the value that it has: if L2 holds another one, the
+// read takes a second round trip. The zero worth tells to name it.
+type worth struct {
+	score atomic.Int32
+	turns atomic.Uint32
+}
+
+const (
+	// sameGain is added to the score for a value that is the same, and changedLoss taken
+	// off for another, so that a third of values that are the same is enough.
+	sameGain, changedLoss = 2, 1
+	mostWorth             = 8
+	// retryWorth is the number of reads of which one names its value although others have
+	// shown that it is not worth it.
+	retryWorth = 16
+)
+
+// add notes whether a value that a read has named was the one that L2 holds.
+func (w *worth) add(same bool) {
+	if s := w.score.Load(); same {
+		w.score.Store(min(s+sameGain, mostWorth))
+	} else {
+		w.score.Store(max(s-changedLoss, -mostWorth))
+	}
+}
+
+// ask reports whether the next read names the value that it has.
+func (w *worth) ask() bool {
+	return w.score.Load() > -mostWorth || w.turns.Add(1)%retryWorth == 0
+}
+
 // Knows adds to known, the IDs of the values that the reads of n names have already, that
 // of the i-th. It stays nil while all are zero.
 func Knows(known []remote.ID, n, i int, id remote.ID) []remote.ID {
@@ -44,6 +74,15 @@ func Knows(known []remote.ID, n, i int, id remote.ID) []remote.ID {
 		known = make([]remote.ID, n)
 	}
 	known[i] = id
+	return known
+}
+
+// naming returns the IDs of known values that L2 is told: none unless large values are to be
+// expected, and such questions are worth it.
+func (m *Meter) naming(known []remote.ID) []remote.ID {
+	if len(known) == 0 || !m.bulk.expected() || !m.worth.ask() {
+		return nil
+	}
 	return known
 }
 

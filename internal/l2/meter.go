@@ -56,7 +56,8 @@ type Meter struct {
 	// Read and Written are the sizes of values on their way from and to the tier.
 	Read, Written measure.Sizes
 
-	bulk bulk
+	bulk  bulk
+	worth worth
 }
 
 // Meter returns the durations and sizes; nil without a tier.
@@ -112,17 +113,17 @@ func (s *Store) tags(ctx context.Context, tags []string) (known []remote.Tag, er
 
 // get asks a view of the tier for values, of which those with the IDs known need not be sent.
 func (s *Store) get(ctx context.Context, view remote.Tier, names []string, known []remote.ID) (held []remote.Held, err error) {
-	if !s.meter.bulk.expected() {
-		known = nil
-	}
+	known = s.meter.naming(known)
 	begun := time.Now()
 	held, err = view.Get(ctx, names, known...)
 	for i := range held {
 		s.meter.held(held[i])
-		if known == nil {
+		if known == nil || known[i] == 0 {
 			s.believe(&held[i], 0)
-		} else {
-			s.believe(&held[i], known[i])
+			continue
+		}
+		if s.believe(&held[i], known[i]); held[i].Same || held[i].Data != nil {
+			s.meter.worth.add(held[i].Same)
 		}
 	}
 	return held, s.meter.end(ctx, Get, begun, err)

@@ -61,8 +61,9 @@ type Names struct {
 	// of tags. Channel is the channel of the bus.
 	Namespace, Tags, Channel string
 	// Schema is the part of field names for the value type. Value and State are
-	// the fields of a value, Lease and Awaited those of the lease on it.
-	Schema, Value, State, Lease, Awaited string
+	// the fields of a value, Earlier that of its earlier ids, Lease and Awaited those of the
+	// lease on it.
+	Schema, Value, State, Earlier, Lease, Awaited string
 
 	// Ended is the message that a lease has ended, up to the key.
 	Ended string
@@ -86,6 +87,7 @@ func NewNames(s remote.Space, db int) Names {
 		Schema:    schema,
 		Value:     "v" + schema,
 		State:     "s" + schema,
+		Earlier:   "e" + schema,
 		Lease:     "l" + schema,
 		Awaited:   "w" + schema,
 		lane:      begin + ":",

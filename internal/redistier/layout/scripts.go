@@ -6,7 +6,7 @@ import _ "embed"
 // arguments and results.
 var (
 	//go:embed lua/acquire.lua
-	acquire string
+	Acquire string
 	//go:embed lua/fill.lua
 	Fill string
 	//go:embed lua/put.lua
@@ -24,10 +24,6 @@ var (
 	//go:embed lua/changes.lua
 	Changes string
 
-	//go:embed lua/same.lua
-	same string
-	//go:embed lua/read.lua
-	read string
 	//go:embed lua/space.lua
 	space string
 	//go:embed lua/namespace.lua
@@ -37,12 +33,6 @@ var (
 	//go:embed lua/droptags.lua
 	dropTags string
 )
-
-// Acquire is the script that grants leases.
-func Acquire() string { return same + acquire }
-
-// Read is the script that reads a value, unless its caller has it.
-func Read() string { return same + read }
 
 // Namespace is the script that reads the namespace state.
 func Namespace() string { return space + namespace }

@@ -9,64 +9,74 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// TestValueIsReadWhereTheServerDoesNotRunTheScriptThatLeavesItOut has a server that has
-// stopped to run scripts, and one that has lost them in the middle of a batch.
-func TestValueIsReadWhereTheServerDoesNotRunTheScriptThatLeavesItOut(t *testing.T) {
-	const value = "*2\r\n$1\r\nv\r\n" + entryE
-	for name, refusal := range map[string]string{
-		"forbidden": "-NOPERM User u has no permissions to run the 'eval' command\r\n",
-		"lost":      "-NOSCRIPT No matching script. Please use EVAL.\r\n",
+// TestValueThatTheCallerHasIsLeftOut has a server with the value 7, and what it says of the
+// IDs that the value had before.
+func TestValueThatTheCallerHasIsLeftOut(t *testing.T) {
+	const null = "$-1\r\n"
+	for name, c := range map[string]struct {
+		earlier string
+		known   remote.ID
+		same    bool
+	}{
+		"the value":                 {null, 7, true},
+		"another":                   {null, 5, false},
+		"extended":                  {bulk("7 5"), 5, true},
+		"extended thrice":           {bulk("7 3 a 5"), 5, true},
+		"extended, another":         {bulk("7 3 a 5"), 6, false},
+		"a part of a number":        {bulk("7 55"), 5, false},
+		"of the value before":       {bulk("8 5"), 5, false},
+		"of the value before, too":  {bulk("5 7"), 5, false},
+		"damaged":                   {bulk("7  5x 5"), 5, true},
+		"damaged, and another":      {bulk("seven 5"), 5, false},
+		"empty":                     {bulk(""), 5, false},
+		"a number that is too long": {bulk("7 12345678901234567"), 5, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reads, refuses := 0, false
+			values, states := 0, 0
 			s := &stub{answer: func(command string) string {
 				switch {
 				case isNamespace(command):
 					return stateE
-				case strings.HasPrefix(command, "EVAL") && !refuses:
-					return "*2\r\n:1\r\n" + entryE
-				case strings.HasPrefix(command, "EVAL"):
-					return refusal
+				case strings.HasSuffix(command, " s1 e1"):
+					states++
+					return "*2\r\n" + entryE + c.earlier
 				}
-				reads++
-				return value
+				values++
+				return "*2\r\n$1\r\nv\r\n" + entryE
 			}}
 			one := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
-			get := func() []remote.Held {
-				held, err := one.Get(context.Background(), []string{"a", "b", "c"}, 7, 0, 7)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return held
+			held, err := one.Get(context.Background(), []string{"a", "b", "c"}, c.known, 0, c.known)
+			if err != nil {
+				t.Fatal(err)
 			}
-			held := get()
-			for i, same := range []bool{true, false, true} {
+			for i, same := range []bool{c.same, false, c.same} {
 				if h := held[i]; h.Same != same || (h.Data == nil) != same || h.ID != 7 || h.Fresh <= 0 {
 					t.Errorf("key %d: %+v, want Same: %t", i, h, same)
 				}
 			}
-			if reads != 1 {
-				t.Errorf("%d values read, want that which is not known", reads)
+			if want := map[bool]int{true: 1, false: 3}[c.same]; values != want || states != 2 {
+				t.Errorf("%d values and %d states read, want %d and 2", values, states, want)
 			}
-			refuses = true
-			for _, h := range get() {
-				if h.Same || string(h.Data) != "v" || h.ID != 7 {
-					t.Errorf("refused: %+v, want the value", h)
-				}
+			if _, err := one.Get(context.Background(), []string{"a", "b"}, 7); err != nil || states != 2 {
+				t.Errorf("with too few IDs: %v, %d states read", err, states)
 			}
 		})
 	}
 }
 
-// TestSameIsNoValueThatIsGone has a server say "the same" of values that are over, or from
+// TestSameIsNoValueThatIsGone has a server with the ID of a value that is over, or from
 // before a drop of everything.
 func TestSameIsNoValueThatIsGone(t *testing.T) {
 	for _, state := range []string{"900 900 7 e.0.0", "90000 90000 7 e.1.0", "90000 90000 7 f.0.0", "nonsense"} {
 		s := &stub{answer: func(command string) string {
-			if isNamespace(command) {
+			switch {
+			case isNamespace(command):
 				return stateE
+			case strings.HasSuffix(command, " s1 e1"):
+				return "*2\r\n" + bulk(state) + "$-1\r\n"
 			}
-			return "*2\r\n:1\r\n" + bulk(state)
+			t.Errorf("%s: %q was sent", state, command)
+			return "*2\r\n$-1\r\n$-1\r\n"
 		}}
 		one := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
 		if held, err := one.Get(context.Background(), []string{"k"}, 7); err != nil || !held[0].Absent() || held[0].Same {

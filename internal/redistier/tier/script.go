@@ -39,15 +39,15 @@ const headArgs = 3
 
 // scripts are the layout's scripts.
 type scripts struct {
-	acquire, fill, put, drop, extend, release, renew, clean, changes, read *script
-	namespace, dropAll, dropTags                                           *script
+	acquire, fill, put, drop, extend, release, renew, clean, changes *script
+	namespace, dropAll, dropTags                                     *script
 	// forbidden says that the server has refused to run scripts.
 	forbidden atomic.Bool
 }
 
 func newScripts() *scripts {
 	return &scripts{
-		acquire:   newScript(layout.Acquire(), 1),
+		acquire:   newScript(layout.Acquire, 1),
 		fill:      newScript(layout.Fill, 1),
 		put:       newScript(layout.Put, 2),
 		drop:      newScript(layout.Drop, 2),
@@ -55,7 +55,6 @@ func newScripts() *scripts {
 		release:   newScript(layout.Release, 1),
 		renew:     newScript(layout.Renew, 1),
 		clean:     newScript(layout.Clean, 1),
-		read:      newScript(layout.Read(), 1),
 		changes:   newScript(layout.Changes, 0),
 		namespace: newScript(layout.Namespace(), 2),
 		dropAll:   newScript(layout.DropAll(), 2),

@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -213,8 +212,8 @@ func millis(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// Get reads values with their states. Values that the caller has are left out if the
-// server runs scripts.
+// Get reads values with their states. Of keys whose value the caller has it reads the
+// state first, and the value only if that is another one.
 func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	if err := tooLong(keys...); err != nil {
 		return nil, err
@@ -222,7 +221,10 @@ func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]re
 	switch {
 	case len(keys) == 0:
 		return nil, ctx.Err()
-	case t.all == nil:
+	case len(known) < len(keys):
+		known = nil
+	}
+	if t.all == nil {
 		held, _, err := t.one.getAll(ctx, keys, known)
 		return held, t.explained(err)
 	}
@@ -269,7 +271,7 @@ func (s *site) readOne(ctx context.Context, timeout time.Duration, key string, d
 	}
 	ctx, cancel := remote.Within(ctx, timeout)
 	defer cancel()
-	held, _, err := s.getSome(ctx, true, ns, []string{key}, nil)
+	held, _, err := s.getSome(ctx, true, ns, []string{key})
 	if err != nil {
 		return h, err
 	}
@@ -283,14 +285,6 @@ func pick[T any](all []T, some []int) []T {
 		picked[j] = all[i]
 	}
 	return picked
-}
-
-// pickKnown is pick of ids, of which there may be none.
-func pickKnown(known []remote.ID, some []int) []remote.ID {
-	if len(known) == 0 {
-		return nil
-	}
-	return pick(known, some)
 }
 
 // getFrom reads values that most likely are on one server.
@@ -323,7 +317,10 @@ func (s *site) getAll(ctx context.Context, keys []string, known []remote.ID) (he
 		}
 		ask = true
 	}
-	return s.getSome(ctx, ask, ns, keys, known)
+	if len(known) > 0 {
+		return s.getUnknown(ctx, ask, ns, keys, known)
+	}
+	return s.getSome(ctx, ask, ns, keys)
 }
 
 // getOne reads one value, and judges it by ns, which was young before. ok is false if
@@ -352,26 +349,14 @@ func copyTo(dst, data []byte) []byte {
 }
 
 // getSome is getAll with a state that is read again if ask is set.
-func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys []string, known []remote.ID) (held []remote.Held, again []int, err error) {
-	if !s.scripted() {
-		known = nil
-	}
+func (s *site) getSome(ctx context.Context, ask bool, ns *namespace.State, keys []string) (held []remote.Held, again []int, err error) {
 	replies, ns, err := s.read(ctx, ask, ns, func(b *watch.Batch) {
-		head := s.scripts.read.text // once: the server knows the digest from then on
-		for i, k := range keys {
-			if i < len(known) && known[i] != 0 {
-				b.Text, head = s.appendRead(b.Text, head, k, known[i]), s.scripts.read.digest
-			} else {
-				b.Text = s.appendGet(b.Text, k)
-			}
-			b.N++
+		for _, k := range keys {
+			b.Text, b.N = s.appendGet(b.Text, k), b.N+1
 		}
 	})
 	if err != nil {
 		return nil, nil, err
-	}
-	if len(known) > 0 && slices.ContainsFunc(replies, func(v resp.Value) bool { return unknownScript(v) || s.forbids(v) }) {
-		return s.getSome(ctx, ask, ns, keys, nil)
 	}
 	held = make([]remote.Held, len(keys))
 	for i, v := range replies {
@@ -393,13 +378,7 @@ func (t *Tier) appendGet(dst []byte, key string) []byte {
 	return resp.AppendString(dst, t.names.State)
 }
 
-// appendRead appends a call of the script that leaves out the value with the ID known.
-func (t *Tier) appendRead(dst []byte, head, key string, known remote.ID) []byte {
-	dst = t.appendEntry(appendCall(dst, head, 3), key)
-	return appendHex(resp.AppendString(dst, t.names.Schema), uint64(known))
-}
-
-// held parses a value with its state, the reply of HMGET or of the script that reads.
+// held parses a value with its state, the reply of HMGET.
 func (t *Tier) held(v resp.Value, ns *namespace.State) (remote.Held, error) {
 	if err := refusal(v); err != nil {
 		if wrongType(err) {

@@ -8,6 +8,17 @@
 -- token is granted again, so the request can be repeated. A caller that does not
 -- wait any more gets no lease.
 local schema, token, life, word = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5]
+-- Returns whether the value with that id has the bytes of the one that the caller has: it is that
+-- value, or was extended since.
+local function same(id)
+  local known = ARGV[8]
+  if not known or id == known then
+    return known
+  end
+  local of, before = string.match(redis.call('HGET', KEYS[1], 'e' .. schema) or '', '^(%x+)( .*)$')
+  return of == id and string.find(before .. ' ', ' ' .. known .. ' ', 1, true)
+end
+
 local ttl = redis.call('PTTL', KEYS[1])
 local state, value, awaited = false, false, false
 local t = redis.call('TIME')
@@ -31,8 +42,7 @@ if ttl ~= -2 then
   if state then
     local fresh, left, id, w = string.match(state, '^(%d+) (%d+) (%x+) (%S+)$')
     if fresh and tonumber(fresh) > now and w == word and id ~= ARGV[7] then
-      local has = ARGV[8] and same(schema, id, ARGV[8])
-      return { 'free', 0, state, has and 1 or redis.call('HGET', KEYS[1], 'v' .. schema) }
+      return { 'free', 0, state, same(id) and 1 or redis.call('HGET', KEYS[1], 'v' .. schema) }
     end
     value = fresh and tonumber(left) > now and string.match(w, '^.*%.') == string.match(word, '^.*%.') and id
   end
@@ -58,5 +68,4 @@ end
 if not state then
   return 1
 end
-local has = value and ARGV[8] and same(schema, value, ARGV[8])
-return { 'granted', life, state, has and 1 or value and redis.call('HGET', KEYS[1], 'v' .. schema) }
+return { 'granted', life, state, value and (same(value) and 1 or redis.call('HGET', KEYS[1], 'v' .. schema)) }
