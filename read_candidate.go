@@ -50,7 +50,7 @@ func (r *read[K, V]) useStale(o opened[V], h *remote.Held) (settled bool) {
 }
 
 // known is the ID of the value that the read has, so that L2 need not send it; zero for
-// none. The clock of tags is in what L2 sends.
+// none. The clock of tags is part of the bytes that L2 sends.
 func (r *read[K, V]) known() remote.ID {
 	switch k, s := &r.candidate, r.suspect.entry; {
 	case r.call.skipRead, r.c.o.Memory.DetectMutation: // or the value may have been changed

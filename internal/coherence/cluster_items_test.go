@@ -125,7 +125,7 @@ func (t *simTier) answered(ctx context.Context, at history.Time, keys []string, 
 	for i := range held {
 		if held[i].Same {
 			t.look(ctx, keys[i])
-			leftOut.Add(1)
+			t.s.leftOut.Add(1)
 		}
 	}
 	if t.s.shares == announced {

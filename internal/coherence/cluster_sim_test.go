@@ -135,11 +135,13 @@ type sim struct {
 	rec    *history.Recorder
 
 	shares sharing
-	tier   *stratatest.Tier // if shares is announced, else nil
-	reigns reigns           // if shares is primaries
-	items  *model.Store     // else
-	bus    *stratatest.Bus
-	faulty atomic.Bool
+	// leftOut counts the values that L2 did not send because the instance had them.
+	leftOut *atomic.Uint64
+	tier    *stratatest.Tier // if shares is announced, else nil
+	reigns  reigns           // if shares is primaries
+	items   *model.Store     // else
+	bus     *stratatest.Bus
+	faulty  atomic.Bool
 	// settled says that faults have ended, and failed drops were tried again.
 	settled atomic.Bool
 	// allExpired is when everything was expired last; zero if it never was.
@@ -178,10 +180,10 @@ type member struct {
 
 // runSchedule runs the schedule of a seed in a bubble of its own, and returns
 // the promises that it is judged by and its events.
-func runSchedule(t *testing.T, shares sharing, seed uint64) (p history.Promise, h *history.History) {
+func runSchedule(t *testing.T, shares sharing, seed uint64, left *atomic.Uint64) (p history.Promise, h *history.History) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sim{
-			t: t, seed: seed, shares: shares, traced: isFlagSet("seed"), o: drawOptions(newDice(seed, 0)), rec: history.NewRecorder(),
+			t: t, seed: seed, shares: shares, leftOut: left, traced: isFlagSet("seed"), o: drawOptions(newDice(seed, 0)), rec: history.NewRecorder(),
 			bus: stratatest.NewBus(), origin: map[string]uint64{},
 			held: map[string]time.Time{}, lagging: map[string]int{}, lagged: map[string]history.Time{},
 			lags: map[string]history.Time{}, leaked: map[string]bool{},

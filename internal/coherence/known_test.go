@@ -162,29 +162,34 @@ func TestNotModifiedReachesOtherInstancesWithoutThePayload(t *testing.T) {
 						expire(t, all[0])
 						synctest.Wait()
 						getText(t, all[round], unmodified)
-						gets := w.gets.Load()
-						for _, c := range all {
-							read(t, c)
-						}
-						if n := w.moved(); n != 0 || w.gets.Load()-gets > 2*tenInstances {
-							t.Errorf("round %d: %d bytes moved in %d reads, want none: the value has not changed", round, n, w.gets.Load()-gets)
-						}
-						for i, c := range all {
-							if r := c.Explain(t.Context(), "k"); r.L1.Fresh != time.Minute {
-								t.Errorf("round %d: instance %d keeps it fresh for %v, want a minute", round, i, r.L1.Fresh)
-							}
-						}
-						w.moved()
-					}
-					for _, c := range all {
-						if st := c.Stats(); st.Loads.NotModified > 1 {
-							t.Errorf("%d loads of an instance, want one at most", st.Loads.NotModified)
-						}
+						readAll(t, round, all, w, read)
 					}
 				})
 			})
 		}
 	}
+}
+
+// readAll lets all instances read a value that has a new life, and fails if they move any
+// bytes, keep it for another time, or have loaded more often than once.
+func readAll(t *testing.T, round int, all []*strata.Cache[string, string], w *scales, read func(*testing.T, *strata.Cache[string, string])) {
+	t.Helper()
+	gets := w.gets.Load()
+	for _, c := range all {
+		read(t, c)
+	}
+	if n := w.moved(); n != 0 || w.gets.Load()-gets > 2*tenInstances {
+		t.Errorf("round %d: %d bytes moved in %d reads, want none: the value has not changed", round, n, w.gets.Load()-gets)
+	}
+	for i, c := range all {
+		if r := c.Explain(t.Context(), "k"); r.L1.Fresh != time.Minute {
+			t.Errorf("round %d: instance %d keeps it fresh for %v, want a minute", round, i, r.L1.Fresh)
+		}
+		if n := c.Stats().Loads.NotModified; n > 1 {
+			t.Errorf("round %d: instance %d has loaded %d times, want once at most", round, i, n)
+		}
+	}
+	w.moved()
 }
 
 // TestSuspectsAndRefreshesOfALargeValueMoveNoPayload lets all instances confirm the value

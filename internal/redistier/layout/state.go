@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"bytes"
 	"strconv"
 	"time"
 
@@ -24,23 +23,6 @@ func ParseState(s []byte, known string) (v entryrules.Value, ok bool) {
 		v.Namespace = string(s)
 	}
 	return v, true
-}
-
-// HasBytes reports whether the value with that id has the bytes of the value with the id
-// known, by the field of an entry with its earlier ids. That field may be of another value.
-func HasBytes(id uint64, earlier []byte, known uint64) bool {
-	if known == 0 || id == known {
-		return known != 0
-	}
-	of, rest := cutNumber(earlier, 16)
-	for of == id && len(rest) > 0 {
-		text, more, _ := bytes.Cut(rest, []byte(" "))
-		if n, err := strconv.ParseUint(string(text), 16, 64); err == nil && n == known {
-			return true
-		}
-		rest = more
-	}
-	return false
 }
 
 // maxNumber is far below the largest integer of Lua numbers.

@@ -70,7 +70,7 @@ func (s *site) getUnknown(ctx context.Context, ask bool, ns *namespace.State, ke
 	return held, append(again, pick(unknown, later)...), nil
 }
 
-// appendGetState appends the command that reads what tells whether the value of key is known.
+// appendGetState appends the command that reads the state of key's value and its earlier ids.
 func (t *Tier) appendGetState(dst []byte, key string) []byte {
 	dst = append(dst, "*4\r\n$5\r\nHMGET\r\n"...)
 	dst = t.appendEntry(dst, key)

@@ -9,8 +9,8 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// TestValueThatTheCallerHasIsLeftOut has a server with the value 7, and what it says of the
-// IDs that the value had before.
+// TestValueThatTheCallerHasIsLeftOut has a server with the value 7, and with several texts
+// in the field for the IDs that the value had before.
 func TestValueThatTheCallerHasIsLeftOut(t *testing.T) {
 	const null = "$-1\r\n"
 	for name, c := range map[string]struct {

@@ -21,7 +21,7 @@ func knownChecks() []tierCheck {
 func largeValue(name string) string { return name + strings.Repeat(".", 5000) }
 
 // reads reads key as a caller does that has the bytes has under the ID known, and
-// returns what the caller has then.
+// returns the value as the caller has it then.
 func (v *view) reads(key string, known remote.ID, has string) remote.Held {
 	v.Helper()
 	held, err := v.Get(v.ctx, []string{key}, known)
@@ -45,7 +45,7 @@ func (v *view) whole(h remote.Held, known remote.ID, has string) remote.Held {
 }
 
 // asks requests the lease of key for long as a caller does that has the bytes has under
-// the ID known, and returns what the caller has then.
+// the ID known, and returns the value as the caller has it then.
 func (v *view) asks(key string, replace, known remote.ID, has string) (remote.Held, remote.Lease) {
 	v.Helper()
 	a, err := v.Acquire(v.ctx, []remote.Request{{Key: key, Replace: replace, Known: known}}, long)
