@@ -398,6 +398,10 @@ func TestValueOfAnEarlierVersionIsNotTakenForTheExtendedOneBeforeIt(t *testing.T
 		if err != nil || held[0].Absent() || held[0].Same == (held[0].Data != nil) {
 			t.Fatalf("%.100v, %v", held, err)
 		}
+		a, l, err := testkit.Ask(t.Context(), tier, remote.Request{Key: "k", Known: id}, time.Minute)
+		if err != nil || l.Grant != remote.Free || a.ID != held[0].ID || a.Same != held[0].Same || a.Same == (a.Data != nil) {
+			t.Errorf("Acquire: %.100v, grant %d, %v; Get: %.100v", a, l.Grant, err, held[0])
+		}
 		return held[0].Same
 	}
 	if !same() {

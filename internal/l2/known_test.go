@@ -55,6 +55,30 @@ func TestValuesAreNamedWhileLargeOnesAreExpectedAndOftenTheSame(t *testing.T) {
 	}
 }
 
+func TestOnlyAValueThatWasNamedIsTheSame(t *testing.T) {
+	s := &Store{}
+	for _, c := range []struct {
+		held  remote.Held
+		known remote.ID
+		same  bool
+	}{
+		{remote.Held{ID: 7, Same: true}, 5, true},
+		{remote.Held{ID: 7, Same: true}, 0, false},
+		{remote.Held{ID: 7, Same: true, Data: []byte("v")}, 5, false},
+		{remote.Held{ID: 7, Data: []byte("v")}, 7, false},
+	} {
+		if h := c.held; h.Same != c.same {
+			s.believe(&h, c.known)
+			if h.Same || string(h.Data) != string(c.held.Data) {
+				t.Errorf("%+v with the ID %d becomes %+v", c.held, c.known, h)
+			}
+		}
+	}
+	if n := s.health.foreign.count.Load(); n != 1 {
+		t.Errorf("%d answers count as unreadable, want the one about a value that was not named", n)
+	}
+}
+
 func TestKnownIDsAreThoseOfTheirReads(t *testing.T) {
 	known := Knows(nil, 3, 0, 0)
 	if known != nil {
