@@ -3,7 +3,6 @@ package strata
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"iter"
 	"log/slog"
 	"math"
@@ -12,9 +11,7 @@ import (
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/internal/drops"
 	"github.com/strata-cache/strata/internal/dump"
-	"github.com/strata-cache/strata/internal/flight"
 	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/l1"
 	"github.com/strata-cache/strata/internal/lives"
 	"github.com/strata-cache/strata/internal/transfer"
 )
@@ -73,170 +70,94 @@ func (s source[K, V]) Dump(ctx context.Context, part, parts int) (transfer.Dump,
 	if err := s.CheckKeys(); err != nil {
 		return nil, err
 	}
-	d := &outgoing[K, V]{c: c, part: part, parts: parts, begun: c.now(), seen: c.stamps(nil, nil), Teller: drops.Teller{Log: c.drops}}
+	from := giver[K, V]{c}
+	d := &transfer.Outgoing[K, V]{Cache: from, Part: part, Parts: parts, Begun: c.now(), Seen: from.Stamp(), Teller: drops.Teller{Log: c.drops}}
 	if !c.l2.HasBus() {
-		d.watch = c.flights.Watch(d.names.Add)
+		w := c.flights.Watch(d.Names.Add)
+		d.Unwatch = func() { c.flights.Unwatch(w) }
 	}
 	if p, ok := c.link.Known(); ok && c.l2.HasPositions() {
-		d.position = transfer.AppendPosition(nil, &p)
+		d.Known = transfer.AppendPosition(nil, &p)
 	}
 	// The messages of calls of this instance may have come before the calls have ended.
 	ctx, cancel := context.WithTimeout(ctx, ownDropsWithin)
 	defer cancel()
 	if c.dropping.Wait(ctx) != nil {
-		d.position = nil
+		d.Known = nil
 	}
 	return d, nil
 }
 
-// outgoing is the entries of a cache on their way out.
-type outgoing[K comparable, V any] struct {
-	c           *Cache[K, V]
-	part, parts int
-	begun       int64
-	position    []byte
-	now         dump.Entry // the step of Entries
-	value       V          // of now
+// giver gives away the entries of a cache.
+type giver[K comparable, V any] struct{ c *Cache[K, V] }
 
-	drops.Teller
-	watch *flight.Watch[K] // of a cache without a bus
-	names transfer.Dropped[K]
-	seen  stamps // from the last look at drops that concern many entries
-	left  dump.Left
+func (g giver[K, V]) Busy(key K) bool            { return g.c.flights.Busy(key) }
+func (g giver[K, V]) Name(key K) (string, error) { return g.c.nameOf(key) }
+func (g giver[K, V]) Stamp() (s transfer.Stamp) {
+	b := g.c.stamps(nil, nil)
+	return transfer.Stamp{Keys: b.generation, Tags: b.tagGeneration}
 }
 
-func (d *outgoing[K, V]) Position() []byte { return d.position }
-
-func (d *outgoing[K, V]) Close() {
-	if d.watch != nil {
-		d.c.flights.Unwatch(d.watch)
-	}
-}
-
-// Entries goes through the entries with a value, the hottest first, and then through the
-// negative entries.
-func (d *outgoing[K, V]) Entries() iter.Seq2[*dump.Entry, func([]byte) ([]byte, error)] {
-	return func(yield func(*dump.Entry, func([]byte) ([]byte, error)) bool) {
-		c := d.c
-		all := c.memory.Hottest(math.MaxInt) // not Len: entries that come meanwhile push out none
-		for i, e := range all {
-			if d.mine(e.Key) && d.take(e.Key) && !yield(&d.now, d.append) {
-				d.left.Beyond += uint64((len(all) - i - 1 + c.negatives.Len()) / max(1, d.parts))
-				return
-			}
-		}
-		for e := range c.negatives.All() {
-			if d.mine(e.Key) && d.takeNegative(e) && !yield(&d.now, d.append) {
-				return
-			}
-		}
-	}
-}
-
-// sampleSeed makes the shares of a snapshot the same for one process.
-var sampleSeed = maphash.MakeSeed() // read-only
-
-// mine reports whether key belongs to the share of the dump.
-func (d *outgoing[K, V]) mine(key K) bool {
-	return d.parts <= 1 || maphash.Comparable(sampleSeed, key)%uint64(d.parts) == uint64(d.part)
-}
-
-// append is the value of the step. A panic of the Codec is an error.
-func (d *outgoing[K, V]) append(b []byte) (all []byte, err error) {
-	if d.now.NotFound {
-		return b, nil
-	}
+// Append appends v. A panic of the Codec is an error.
+func (g giver[K, V]) Append(b []byte, v V) (all []byte, err error) {
 	all, err = b, errCodecPanicked // stands if it panics
-	defer d.c.contain("Remote.Codec")
-	return d.c.encoding.Append(b, d.value)
+	defer g.c.contain("Remote.Codec")
+	return g.c.encoding.Append(b, v)
 }
 
-// take makes the step of the entry that L1 has of key now, and reports whether there is
-// one to give away. A key with a write or a load under way has none: the drop of these may
-// be among those that the position counts.
-func (d *outgoing[K, V]) take(key K) bool {
-	c := d.c
-	if c.flights.Busy(key) {
-		d.left.Busy++
-		return false
+func (g giver[K, V]) Hottest() iter.Seq2[K, int] {
+	return func(yield func(K, int) bool) {
+		all := g.c.memory.Hottest(math.MaxInt) // not Len: entries that come meanwhile push out none
+		for i, e := range all {
+			if !yield(e.Key, len(all)-i-1+g.c.negatives.Len()) {
+				return
+			}
+		}
 	}
-	e, now := c.memory.Peek(key) // after Busy
-	if e == nil || now >= e.Dead || c.verdictOn(e) != generation.Valid || !d.name(key) {
-		d.left.Gone++
-		return false
+}
+
+func (g giver[K, V]) Negative() iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for e := range g.c.negatives.All() {
+			if !yield(e.Key) {
+				return
+			}
+		}
 	}
-	about := recordOf(e)
-	if e.Value.State&lives.Taken == 0 && c.drops.Spared(c.born(e)) {
-		d.left.Gone++ // the snapshot says that it knows those drops
-		return false
+}
+
+// Value leaves out an entry older than drops that the snapshot says it knows.
+func (g giver[K, V]) Value(key K, begun int64, to *dump.Entry) (v V, ok bool) {
+	c := g.c
+	e, now := c.memory.Peek(key)
+	if e == nil || now >= e.Dead || c.verdictOn(e) != generation.Valid {
+		return v, false
 	}
-	d.now.Fresh, d.now.Left, d.now.Age = d.until(e.Value.FreshUntil(e.Dead)), d.until(e.Dead), dump.Unknown
-	if born := c.born(e); born != 0 {
-		d.now.Age = time.Duration(d.begun - born)
+	born, about := c.born(e), recordOf(e)
+	if e.Value.State&lives.Taken == 0 && c.drops.Spared(born) {
+		return v, false
 	}
-	d.now.Expired, d.now.NotFound, d.now.ID, d.now.Tags, d.now.Own = e.Value.Expired(), false, uint64(about.id), about.traits.tags(), about.traits.lives()
-	d.now.Uses, d.now.Weight = int(e.Uses()), 1
+	*to = dump.Entry{
+		Key: to.Key, Fresh: until(e.Value.FreshUntil(e.Dead), begun), Left: until(e.Dead, begun), Age: dump.Unknown,
+		Expired: e.Value.Expired(), ID: uint64(about.id), Tags: about.traits.tags(), Own: about.traits.lives(), Uses: int(e.Uses()), Weight: 1,
+	}
+	if born != 0 {
+		to.Age = time.Duration(begun - born)
+	}
 	if c.o.Memory.Weigh != nil {
 		w, _ := c.weigh(key, e.Value.value)
-		d.now.Weight = max(1, w) // the reader weighs anew, and pins for itself
+		to.Weight = max(1, w) // the reader weighs anew, and pins for itself
 	}
-	d.value = e.Value.value
-	return true
+	return e.Value.value, true
 }
 
-// takeNegative is take for a negative entry.
-func (d *outgoing[K, V]) takeNegative(e *l1.Entry[K, negative]) bool {
-	if d.c.flights.Busy(e.Key) {
-		d.left.Busy++
+// Absence is Value for a negative entry.
+func (g giver[K, V]) Absence(key K, begun int64, to *dump.Entry) (ok bool) {
+	n := g.c.recall(key)
+	if n == nil || !n.notFound || !n.taken && g.c.drops.Spared(0) {
 		return false
 	}
-	n := d.c.recall(e.Key)
-	if n == nil || !n.notFound || !n.taken && d.c.drops.Spared(0) || !d.name(e.Key) {
-		return false
-	}
-	left := d.until(n.fresh)
-	d.now = dump.Entry{Key: d.now.Key, Fresh: left, Left: left, Age: dump.Unknown, NotFound: true, Tags: n.traits.tags()}
-	d.value = *new(V)
+	left := until(n.fresh, begun)
+	*to = dump.Entry{Key: to.Key, Fresh: left, Left: left, Age: dump.Unknown, NotFound: true, Tags: n.traits.tags()}
 	return true
-}
-
-// name makes the key of the step.
-func (d *outgoing[K, V]) name(key K) bool {
-	name, err := d.c.nameOf(key)
-	d.now.Key = append(d.now.Key[:0], name...)
-	return err == nil
-}
-
-// until is the time from the begin of the dump to some time.
-func (d *outgoing[K, V]) until(at int64) time.Duration {
-	if at == l1.Forever {
-		return dump.Forever
-	}
-	return time.Duration(at - d.begun)
-}
-
-// Dropped returns the drops since the last call, of a cache without a bus: others tell
-// each instance.
-func (d *outgoing[K, V]) Dropped() (names []string, all bool) {
-	if d.watch == nil {
-		return nil, false
-	}
-	keys, all := d.names.Take()
-	now := d.c.stamps(nil, nil)
-	all = all || now.generation != d.seen.generation || now.tagGeneration != d.seen.tagGeneration
-	d.seen = now
-	if all {
-		return nil, true
-	}
-	for _, k := range keys {
-		if name, err := d.c.nameOf(k); err == nil {
-			names = append(names, name)
-		}
-	}
-	return names, false
-}
-
-func (d *outgoing[K, V]) Left() dump.Left {
-	d.left.Coarse = d.c.drops.Coarse()
-	return d.left
 }
