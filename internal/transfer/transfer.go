@@ -1,5 +1,5 @@
 // Package transfer is what package snapshot needs of a cache: its entries on their way
-// out of one process and into another, without the types of keys and values.
+// out of one process and into another, and its warm-ups, without the forms of entries in L1.
 package transfer
 
 import (
