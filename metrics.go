@@ -106,11 +106,17 @@ type OperationStats struct {
 	Latency Histogram
 }
 
-// addOperations adds the durations and sizes of operations on L2 to s.
-func (c *core) addOperations(s *Stats) {
+// addOperations adds the durations and sizes of operations on L2 to s, and the counts of the
+// codec if it compresses.
+func (c *core) addOperations(s *Stats, encoding any) {
 	m := c.l2.Meter()
 	if m == nil {
 		return
+	}
+	if e, ok := encoding.(interface {
+		Counts() (shortened, raw uint64)
+	}); ok {
+		s.Compressed, s.StoredRaw = e.Counts()
 	}
 	for op := range l2.Operations {
 		for r := range l2.Results {

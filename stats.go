@@ -154,6 +154,10 @@ type Stats struct {
 	// since they would come back as other values or not at all, or because they are too
 	// large. Callers get them, and every instance loads them. The first one is logged.
 	EncodeErrors uint64
+	// Compressed counts values that [codec.Compressed] has made shorter, StoredRaw those that
+	// it has left as they are: they are small, or would not become shorter. Both are of the
+	// Codec: caches that share one share them.
+	Compressed, StoredRaw uint64
 }
 
 // TierStats are the numbers of one tier.
@@ -264,7 +268,7 @@ func (c *Cache[K, V]) Stats() Stats {
 	s.Reads = s.L1.Hits + s.L1.Misses
 	s.MaxEntries, s.MaxWeight = c.memory.Bounds()
 	s.Saved = n.saved.UpTo(answered(&s), n.latency.Mean())
-	c.addOperations(&s)
+	c.addOperations(&s, c.encoding)
 	s.L2 = TierStats{
 		Hits:     n.remoteHits.Load(),
 		Misses:   n.remoteMisses.Load(),

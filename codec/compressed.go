@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // Compressor is a format of compressed bytes. Its methods are safe for concurrent use.
@@ -46,6 +47,8 @@ const (
 // Compressed returns c for values whose encoding is compressed, if it has at least min
 // bytes and becomes shorter that way. Other values are stored as c encodes them, after
 // one byte that says so. min may be changed at any time: all values stay readable.
+// Stats.Compressed of a cache counts the values that became shorter, Stats.StoredRaw the
+// others.
 //
 // The name of the codec is that of c and that of the format, such as "json+flate". So
 // values that c has stored are not read; see [Versioned] for a way to read them.
@@ -64,7 +67,13 @@ type compressed[V any] struct {
 	min     int
 	name    string
 	buffers sync.Pool // of *[]byte
+	// shortened and raw count encoded values.
+	shortened, raw atomic.Uint64
 }
+
+// Counts returns how many values were compressed, and how many are stored as they are, because
+// they are small, do not become shorter or are outside the bounds.
+func (c *compressed[V]) Counts() (shortened, raw uint64) { return c.shortened.Load(), c.raw.Load() }
 
 func (c *compressed[V]) Name() string { return c.name }
 
@@ -75,6 +84,7 @@ func (c *compressed[V]) Append(dst []byte, v V) ([]byte, error) {
 	}
 	body := b[len(dst)+1:]
 	if len(body) < c.min || len(body) > maxExpanded {
+		c.raw.Add(1)
 		return b, nil
 	}
 	short := c.buffer()
@@ -84,8 +94,10 @@ func (c *compressed[V]) Append(dst []byte, v V) ([]byte, error) {
 		return dst, fail[V](c.name, "encode", "", err)
 	}
 	if n := len(*short); n < len(body) && len(body) <= mostOf(n) {
-		b = append(append(b[:len(dst)], asCompressed), *short...)
+		c.shortened.Add(1)
+		return append(append(b[:len(dst)], asCompressed), *short...), nil
 	}
+	c.raw.Add(1)
 	return b, nil
 }
 

@@ -104,6 +104,46 @@ func TestOnlyLargeValuesThatShrinkAreCompressed(t *testing.T) {
 	}
 }
 
+// TestCompressedCountsTheValuesThatItLeaves: also behind other codecs. Those that are too small,
+// do not shrink or are too large are raw; a value that cannot be encoded is neither.
+func TestCompressedCountsTheValuesThatItLeaves(t *testing.T) {
+	inner := codec.Compressed(codec.Bytes(), 50, flate.New())
+	c := codec.Versioned(codec.WithName(inner, "pages"), codec.From(codec.String(), func(s string) ([]byte, error) { return []byte(s), nil }))
+	for i, tt := range []struct {
+		text            []byte
+		shortened, raws uint64
+	}{
+		{bytes.Repeat([]byte("a"), 49), 0, 1},
+		{bytes.Repeat([]byte("a"), 50), 1, 1},
+		{testkit.Texts()[3], 1, 2},
+		{make([]byte, 64<<20+1), 1, 3},
+		{nil, 1, 4},
+		{bytes.Repeat([]byte("a"), 5000), 2, 4},
+	} {
+		data := appended(t, c, tt.text)
+		for _, of := range []codec.Codec[[]byte]{inner, c} {
+			shortened, raw := of.(interface {
+				Counts() (shortened, raw uint64)
+			}).Counts()
+			if shortened != tt.shortened || raw != tt.raws {
+				t.Errorf("%d: %d compressed, %d raw; want %d, %d", i, shortened, raw, tt.shortened, tt.raws)
+			}
+		}
+		if v, err := c.Decode(data); !bytes.Equal(v, tt.text) || err != nil {
+			t.Errorf("%d: %d bytes, %v", i, len(v), err)
+		}
+	}
+	broken := codec.Compressed(codec.Bytes(), 0, awkward{})
+	if _, err := broken.Append(nil, []byte("value")); err == nil {
+		t.Fatal("no error")
+	}
+	if shortened, raw := broken.(interface {
+		Counts() (shortened, raw uint64)
+	}).Counts(); shortened+raw > 0 {
+		t.Errorf("%d, %d without a value", shortened, raw)
+	}
+}
+
 func TestCompressionIsWorthIt(t *testing.T) {
 	plain := appended(t, codec.JSON[[]user](), rows(500))
 	short := appended(t, codec.Compressed(codec.JSON[[]user](), 1000, flate.New()), rows(500))

@@ -122,6 +122,16 @@ func (w wrapped[V]) Lost() []string {
 	return nil
 }
 
+// Counts calls the Counts method of the codec, if it has one.
+func (w wrapped[V]) Counts() (shortened, raw uint64) {
+	if c, ok := w.Codec.(interface {
+		Counts() (shortened, raw uint64)
+	}); ok {
+		return c.Counts()
+	}
+	return 0, 0
+}
+
 func (w wrapped[V]) tagKey() string {
 	if t, ok := w.Codec.(tagged); ok {
 		return t.tagKey()

@@ -56,6 +56,9 @@ func number(f func(*reading) int64) []row { return []row{{value: f}} }
 func hasL2(s *strata.Stats) bool  { return s.Parts.L2 != "" }
 func hasBus(s *strata.Stats) bool { return s.Parts.Bus != "" }
 
+// compresses reports whether the Codec has compressed a value, or left it as it is.
+func compresses(s *strata.Stats) bool { return s.Compressed+s.StoredRaw > 0 }
+
 // onL2 is r for caches with an L2.
 func onL2(r row) row {
 	r.has = hasL2
@@ -220,6 +223,12 @@ func ofL2() []family {
 	}, {
 		name: "strata.codec.errors", unit: "{value}", has: hasL2, help: "Values that are not in L2 because the Codec refused them or because they are too large.",
 		rows: []row{count(func(r *reading) uint64 { return r.EncodeErrors })},
+	}, {
+		name: "strata.codec.compression", unit: "{value}", has: compresses, help: "Values that codec.Compressed has made shorter (compressed), or left as they are (raw).",
+		rows: []row{
+			count(func(r *reading) uint64 { return r.Compressed }, "result", "compressed"),
+			count(func(r *reading) uint64 { return r.StoredRaw }, "result", "raw"),
+		},
 	}}
 }
 

@@ -38,6 +38,9 @@ func of(kind kind, name, help string, has func(*reading) bool, f func(*reading) 
 func hasL2(r *reading) bool  { return r.Parts.L2 != "" }
 func hasBus(r *reading) bool { return r.Parts.Bus != "" }
 
+// compresses reports whether the Codec has compressed a value, or left it as it is.
+func compresses(r *reading) bool { return r.Compressed+r.StoredRaw > 0 }
+
 // onL2 is r for caches with an L2.
 func onL2(r row) row {
 	r.has = hasL2
@@ -234,6 +237,13 @@ func remoteFamilies() []family {
 		},
 		of(counter, "strata_codec_errors_total", "Values that are not in L2 because the Codec refused them or because they are too large.", hasL2,
 			func(r *reading) float64 { return float64(r.EncodeErrors) }),
+		{
+			name: "strata_codec_compression_total", help: "Values that codec.Compressed has made shorter (compressed), or left as they are (raw).", has: compresses, labels: []string{"result"},
+			rows: []row{
+				count(func(r *reading) uint64 { return r.Compressed }, "compressed"),
+				count(func(r *reading) uint64 { return r.StoredRaw }, "raw"),
+			},
+		},
 	}
 }
 

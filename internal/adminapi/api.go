@@ -176,6 +176,8 @@ type Remote struct {
 	Foreign        uint64        `json:"foreign"`
 	Refused        uint64        `json:"refused"`
 	EncodeErrors   uint64        `json:"encodeErrors"`
+	Compressed     uint64        `json:"compressed"`
+	StoredRaw      uint64        `json:"storedRaw"`
 	LeaseWaits     uint64        `json:"leaseWaits"`
 	LeaseWins      uint64        `json:"leaseWins"` // the part of LeaseWaits that got the answer of the other instance
 	BreakerOpen    bool          `json:"breakerOpen"`
