@@ -108,10 +108,10 @@ type Options[K comparable, V any] struct {
 	// RefreshEvery or up to a tenth earlier: those that are past the share RefreshAt of
 	// their TTL, or will be by the next time. So hot keys do not expire if RefreshEvery
 	// and a load take less than the TTL. The hottest are as many as Limits.MaxRefreshes,
-	// in the order of Hottest. An entry that is not read any more is refreshed up to
-	// three times, and then ends. With a Tier, an entry that lives longer there than in L1
-	// is left to its next read, which finds it in L2. Each time takes a look at all
-	// entries. 0 means off; at least 1 ms. It needs a Loader or ManyLoader.
+	// in the order of Hottest. An entry that is not read any more is refreshed up to three
+	// times, and then ends; one that was loaded or set and never read ends without. With a
+	// Tier, an entry that lives longer there than in L1 is left to its next read, which finds
+	// it in L2. A look takes all entries. 0: off; at least 1 ms. It needs a Loader or ManyLoader.
 	RefreshEvery time.Duration
 
 	// Stale says for how long an entry may be served after its TTL.

@@ -212,6 +212,40 @@ func TestKeyThatIsNotReadAnyMoreDiesDespiteRefreshEvery(t *testing.T) {
 	}
 }
 
+// TestEntryThatIsNeverReadIsNotRefreshed: one that was loaded, set or warmed and then never read
+// ends with its TTL, with each policy, though it is among the hottest; a single read keeps it.
+func TestEntryThatIsNeverReadIsNotRefreshed(t *testing.T) {
+	for _, policy := range []strata.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.FIFO, memory.Random} {
+		bubble(t, func(t *testing.T) {
+			o := &origin{}
+			c := newCache(t, everySeconds(7, o.load), func(o *strata.Options[string, int64]) { o.Memory.Policy = policy })
+			mustGet(t, c, "loaded", nil)
+			mustGet(t, c, "read", nil)
+			must(t, c.Set(t.Context(), "set", 7))
+			if _, err := c.GetMany(t.Context(), []string{"in a batch"}, nil); err != nil {
+				t.Fatal(err)
+			}
+			c.Get(t.Context(), "read")
+			loads := o.loads.Load()
+			time.Sleep(99 * time.Second) // in the bubble: a moment before the end of the TTL
+			if n := o.loads.Load() - loads; n != 1 {
+				t.Errorf("%v: %d refreshes in the first life, want 1 of the entry that was read", policy, n)
+			}
+			for _, key := range []string{"loaded", "set", "in a batch"} {
+				if !c.Explain(t.Context(), key).L1.Present {
+					t.Errorf("%v: %s has ended early", policy, key)
+				}
+			}
+			time.Sleep(2 * time.Second) // in the bubble
+			for key, want := range map[string]bool{"loaded": false, "set": false, "in a batch": false, "read": true} {
+				if _, ok := c.Get(t.Context(), key); ok != want {
+					t.Errorf("%v: %s is there: %v", policy, key, ok)
+				}
+			}
+		})
+	}
+}
+
 func TestRefreshEveryKeepsNoMoreKeysThanMaxRefreshes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		o, b := &origin{}, &busy{takes: 100 * time.Millisecond}
