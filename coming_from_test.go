@@ -177,6 +177,11 @@ func TestOptionsOfOtherLibrariesHaveTheirCounterparts(t *testing.T) {
 		if name, err := c.GetOrLoad(ctx, id, load, strata.SkipRead()); name != "Ann" || err != nil {
 			t.Errorf("SkipRead: %q, %v", name, err)
 		}
+		if o.Loader != nil {
+			if err := c.Refresh(ctx, id); err != nil {
+				t.Errorf("Refresh: %v", err)
+			}
+		}
 		if err := c.SetMany(ctx, map[int64]string{id: "Ann"}); err != nil || c.Len() != 1 || c.Touch(id) != 1 {
 			t.Errorf("SetMany: %v, %d entries", err, c.Len())
 		}
