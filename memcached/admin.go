@@ -12,12 +12,13 @@ import (
 // everyServer calls f for all servers at once, also for those that are left alone, and
 // returns the errors, in a fleet with the names of their servers.
 func (c *Client) everyServer(f func(*node) error) error {
-	if len(c.all) == 1 {
-		return f(c.all[0])
+	all := c.servers.Now().All
+	if len(all) == 1 {
+		return f(all[0])
 	}
-	errs := make([]error, len(c.all))
+	errs := make([]error, len(all))
 	var wg sync.WaitGroup
-	for i, n := range c.all {
+	for i, n := range all {
 		wg.Go(func() {
 			if err := f(n); err != nil {
 				errs[i] = &remote.ServerError{Server: n.addr, Err: err}

@@ -21,12 +21,14 @@
 // [Client.Get] reads an [Item], [Client.AppendGet] its value into memory of the
 // caller without allocating anything. [Client.Set], [Client.Add], [Client.Replace]
 // and [Client.CompareAndSwap] write one; [Client.Delete], [Client.Touch],
-// [Client.Increment] and [Client.Decrement] change it.
+// [Client.Append] and [Client.Prepend] change it. [Client.Increment] and
+// [Client.Decrement] count, [Client.IncrementFrom] and [Client.DecrementFrom] also what
+// is not there yet.
 //
 // # Many keys
 //
-// [Client.GetMany] reads, and [Client.SetMany] writes, any number of items in one
-// round trip.
+// [Client.GetMany] reads, [Client.SetMany] writes and [Client.DeleteMany] removes any
+// number of items in one round trip.
 //
 // # Large values
 //
@@ -56,7 +58,7 @@
 //
 // Several servers share the keys, as [Fleet] says: by a [Placement] that other clients
 // know, with an error, a miss or another server for the keys of one that is dead. The
-// other servers are not disturbed by it.
+// other servers are not disturbed by it. [Client.SetServers] changes the list.
 //
 // # As the shared tier of a cache
 //
@@ -79,14 +81,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/limit"
 	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/netpool"
 	"github.com/strata-cache/strata/internal/overdue"
 	"github.com/strata-cache/strata/internal/ring"
+	"github.com/strata-cache/strata/internal/roster"
 	"github.com/strata-cache/strata/internal/traced"
 )
 
@@ -97,9 +101,12 @@ import (
 //	conn                       one connection
 //	dial                       its opening
 //	node                       one server
-//	client                     the Client, before its calls
+//	client                     the Client and its servers, before its calls
 //	item, many, stream, admin
 //	tier                       the Tier of a cache
+
+// The servers of a client are a list that another one may replace. Invariant: a call looks at
+// one list, and a server that stays keeps its node, with the connections and the record of it.
 
 // Client talks to one server, or to a fleet of them that share the keys, over a pool of
 // connections to each. It is safe for concurrent use. Make it with [New].
@@ -109,20 +116,37 @@ type Client struct {
 	dead Dead
 }
 
+// list are the servers at one time.
+type list = roster.List[*node]
+
 // fleet are the servers of a client, and those that are left alone. Views of a client
 // share it.
 type fleet struct {
-	all    []*node // as in Options.Servers
-	ring   *ring.Ring
-	steps  mcmeta.Steps
-	health *health.Servers   // of all Tiers, for the log
-	trials *limit.Background // of servers that are left alone, and the questions of Tiers beside calls; ctx ends them
-	ctx    context.Context
-	cancel context.CancelFunc
+	servers *roster.Roster[*node]
+	steps   mcmeta.Steps
+	health  *health.Servers   // of all Tiers, for the log
+	trials  *limit.Background // of servers that are left alone, and the questions of Tiers beside calls; ctx ends them
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	mu    sync.Mutex // guards tiers
+	tiers []func(context.Context) error
 }
 
 // besides is how many questions Tiers may ask beside calls.
 const besides = 64
+
+// newFleet returns the servers of valid options.
+func newFleet(o *Options) (*fleet, error) {
+	r, err := o.ring()
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{health: health.NewServers(o.Servers...), trials: limit.NewBackground(len(o.Servers) + besides)}
+	f.servers = roster.New(ring.Mode(o.Fleet.Placement), r, o.places(), func(addr string) *node { return newNode(o, addr, &f.steps) })
+	f.ctx, f.cancel = context.WithCancel(traced.Upkeep(context.Background()))
+	return f, nil
+}
 
 // New returns a client. It opens no connection. The error names every field of
 // o that is wrong.
@@ -132,17 +156,11 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	o.Trace = traced.Bounded(o.Trace)
-	r, err := o.ring()
+	f, err := newFleet(&o)
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{ring: r, health: health.NewServers(o.Servers...), trials: limit.NewBackground(len(o.Servers) + besides)}
-	f.ctx, f.cancel = context.WithCancel(traced.Upkeep(context.Background()))
-	c := &Client{o: &o, fleet: f, dead: o.Fleet.Dead}
-	for _, addr := range o.Servers {
-		f.all = append(f.all, newNode(c.o, addr, &f.steps))
-	}
-	return c, nil
+	return &Client{o: &o, fleet: f, dead: o.Fleet.Dead}, nil
 }
 
 // Close closes all connections and waits for the goroutines of the client. Calls
@@ -151,27 +169,23 @@ func New(o Options) (*Client, error) {
 func (c *Client) Close() error {
 	c.cancel()
 	c.trials.Close()
-	for _, n := range c.all {
-		n.close()
-	}
+	c.servers.Close()
 	c.trials.Wait()
 	return nil
 }
 
-// home returns the position of the server of a key, as it is sent.
-func (c *Client) home(key string) int {
-	if len(c.all) == 1 {
-		return 0
-	}
-	return c.ring.Pick(key)
+// out returns whether a server of a list is left alone. A single server never is.
+func out(l *list) func(server int) bool {
+	return func(server int) bool { return len(l.All) > 1 && l.All[server].record.Out() }
 }
 
 // node returns the server for a key, or the server and an error if the server is left
-// alone. A single server never is.
+// alone.
 func (c *Client) node(key string) (*node, error) {
-	n, err := c.inService(c.home(key))
+	l := c.servers.Now()
+	n, err := c.inService(l, l.Home(key))
 	if err != nil && c.dead == DeadMoves {
-		if other := c.all[c.ring.PickFrom(key, c.out)]; !other.record.Out() {
+		if other := l.All[l.Ring.PickFrom(key, out(l))]; !other.record.Out() {
 			return other, nil
 		}
 	}
@@ -180,9 +194,9 @@ func (c *Client) node(key string) (*node, error) {
 
 // inService returns a server, and an error if it is left alone. If a trial of it is due,
 // that begins.
-func (c *Client) inService(server int) (*node, error) {
-	n := c.all[server]
-	if len(c.all) == 1 || !n.record.Out() {
+func (c *Client) inService(l *list, server int) (*node, error) {
+	n := l.All[server]
+	if !out(l)(server) {
 		return n, nil
 	}
 	if n.record.Due(time.Now()) {
@@ -196,19 +210,66 @@ func (c *Client) inService(server int) (*node, error) {
 	return n, &ConnError{Op: "ejected", Err: errors.New(last.Error())}
 }
 
-// out reports whether a server is left alone.
-func (c *Client) out(server int) bool { return c.all[server].record.Out() }
-
 // Ejected returns the names in Options.Servers of the servers that are left alone now,
 // since they do not answer; see [Fleet].
 func (c *Client) Ejected() []string {
 	var names []string
-	for _, n := range c.all {
-		if len(c.all) > 1 && n.record.Out() {
+	l := c.servers.Now()
+	for i, n := range l.All {
+		if out(l)(i) {
 			names = append(names, n.addr)
 		}
 	}
 	return names
+}
+
+// SetServers replaces Options.Servers, and Fleet.Weights, while calls run. Those that have
+// begun end on the server that they began on. A server that stays keeps its connections and
+// its state; the connections of one that does not are closed when they are idle. Keys move
+// as the [Placement] says. The same list again changes nothing.
+//
+// A server that was left out has items from before, and a plain client reads them again when
+// it comes back: see the guide, docs/guide/fleet-of-memcached.md. Tiers over the client use
+// no value from before the change. SetServers tells this each server, within ctx. If one does
+// not answer, the error is, or has in its chain, a [remote.NotToldError] or the error of the
+// server: the new list is used nevertheless, and that server is told before it is used. After
+// any other error the list of before is used.
+//
+// Each instance has its own list. A drop by an instance with another list does not reach the
+// values that this instance reads from L2, until both have the same list and SetServers has
+// returned on the last; what L1 took over meanwhile lives for its TTL.
+func (c *Client) SetServers(ctx context.Context, servers []string, weights ...int) error {
+	o := *c.o
+	o.Servers, o.Fleet.Weights = slices.Clone(servers), slices.Clone(weights)
+	if len(servers) == 0 {
+		return errors.New("memcached: Options.Servers: SetServers needs at least one server")
+	}
+	if err := o.validate(); err != nil {
+		return err
+	}
+	r, err := o.ring()
+	if err != nil {
+		return err
+	}
+	if !c.servers.Replace(r, o.places()) {
+		return ErrClosed
+	}
+	c.health.Rename(c.servers.Now().Names()...)
+	c.mu.Lock()
+	tiers := slices.Clone(c.tiers)
+	c.mu.Unlock()
+	var errs []error
+	for _, tell := range tiers {
+		errs = append(errs, tell(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// watch makes SetServers call f for a Tier.
+func (c *Client) watch(f func(context.Context) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tiers = append(c.tiers, f)
 }
 
 // misses reports whether a read of a dead server is a miss. A call that has run out of
@@ -220,15 +281,15 @@ func (c *Client) misses(ctx context.Context) bool {
 // do carries out a request at the server of its key.
 func (c *Client) do(ctx context.Context, key string, q request, dst []byte) (answer, error) {
 	var err error
-	if q.key, err = c.o.Keys.wire(key); err != nil {
+	if q.Key, err = c.o.Keys.wire(key); err != nil {
 		return answer{}, err
 	}
-	n, err := c.node(q.key.text)
+	n, err := c.node(q.Key.Text)
 	var a answer
 	if err == nil {
 		a, err = n.do(ctx, q, dst)
 	}
-	if err != nil && q.op.reads() && c.misses(ctx) && dead(err) {
+	if err != nil && q.Op.Reads() && c.misses(ctx) && dead(err) {
 		return answer{}, ErrMiss
 	}
 	return a, err
@@ -243,7 +304,7 @@ func expiry(life time.Duration) (int64, error) {
 }
 
 // PoolStats are counters of the pools of a [Client] since it was made, and their state
-// now, over all servers.
+// now, over all servers, also those that have left.
 type PoolStats struct {
 	// Reused calls found an idle connection, Waited calls did not. Expired calls
 	// gave up waiting.
@@ -262,16 +323,10 @@ type PoolStats struct {
 }
 
 // PoolStats returns the counters and the state of the pools.
-func (c *Client) PoolStats() PoolStats {
-	var all netpool.Stats
-	for _, n := range c.all {
-		all.Add(n.pool.Stats())
-	}
-	return PoolStats(all)
-}
+func (c *Client) PoolStats() PoolStats { return PoolStats(c.servers.Stats()) }
 
 // String describes the client without credentials.
-func (c *Client) String() string { return "memcached.Client" + c.o.LogValue().String() }
+func (c *Client) String() string { return "memcached.Client" + c.LogValue().String() }
 
 // GoString is String.
 func (c *Client) GoString() string { return c.String() }
@@ -280,4 +335,8 @@ func (c *Client) GoString() string { return c.String() }
 func (c *Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
 // LogValue implements slog.LogValuer. It leaves credentials out.
-func (c *Client) LogValue() slog.Value { return c.o.LogValue() }
+func (c *Client) LogValue() slog.Value {
+	o := *c.o
+	o.Servers = c.servers.Now().Names()
+	return o.LogValue()
+}

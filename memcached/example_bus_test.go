@@ -88,24 +88,6 @@ func ExampleNewTier_alone() {
 	// Output: Ann <nil> origin
 }
 
-// A counter is a number that the server adds to: Add makes it, unless it is there.
-func ExampleClient_Increment() {
-	c := connect()
-	defer c.Close()
-	ctx := context.Background()
-
-	for range 3 {
-		// The first to add the counter of this hour decides when it ends.
-		_ = c.Add(ctx, memcached.Item{Key: "logins:12", Value: []byte("0"), TTL: time.Hour})
-		n, err := c.Increment(ctx, "logins:12", 1)
-		fmt.Println(n, err)
-	}
-	// Output:
-	// 1 <nil>
-	// 2 <nil>
-	// 3 <nil>
-}
-
 // What a server can do is found by trying. A client of an old server, or of a proxy,
 // works in classic mode, and no Tier can be made of it.
 func ExampleClient_Abilities() {

@@ -17,4 +17,7 @@ func TestTiersOfAClientShareTheHealthOfItsServers(t *testing.T) {
 	if view := memcached.NewTier(c).Bind(remote.Space{Name: "users"}).(*memcached.Tier); view.Health() != h || h.Name() != "a:1, b:2" {
 		t.Errorf("two healths, of %q", h.Name())
 	}
+	if err := c.SetServers(t.Context(), []string{"b:2", "c:3"}); err != nil || h.Name() != "b:2, c:3" {
+		t.Errorf("after a change: %q, %v", h.Name(), err)
+	}
 }

@@ -2,10 +2,13 @@ package memcached
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/strata-cache/strata/internal/mcmeta"
 )
 
 // Item is a value under a key, as it is stored or was read.
@@ -21,14 +24,14 @@ type Item struct {
 	// TTL is how long the item lives, rounded up to whole seconds; zero means for
 	// ever. It is not set in an item that was read.
 	TTL time.Duration
-	// CAS is a number that changes with each change of the item. It is set by Get
-	// and GetAndTouch, and looked at by CompareAndSwap.
+	// CAS is a number that changes with each change of the item. It is set by Get,
+	// GetAndTouch and GetMany, and looked at by CompareAndSwap.
 	CAS uint64
 }
 
 // Get reads the item of a key. A missing one is [ErrMiss].
 func (c *Client) Get(ctx context.Context, key string) (Item, error) {
-	return c.item(ctx, key, request{op: opGets})
+	return c.item(ctx, key, request{Op: mcmeta.OpGets})
 }
 
 // GetAndTouch reads the item of a key, and gives it a new life of ttl (zero: for
@@ -38,7 +41,7 @@ func (c *Client) GetAndTouch(ctx context.Context, key string, ttl time.Duration)
 	if err != nil {
 		return Item{}, err
 	}
-	return c.item(ctx, key, request{op: opGat, expiry: at})
+	return c.item(ctx, key, request{Op: mcmeta.OpGat, Expiry: at})
 }
 
 func (c *Client) item(ctx context.Context, key string, q request) (Item, error) {
@@ -53,7 +56,7 @@ func (c *Client) item(ctx context.Context, key string, q request) (Item, error) 
 // room for it, nothing is allocated. A missing key is [ErrMiss]; on any error dst is
 // returned with its old length, but bytes behind it may have been overwritten.
 func (c *Client) AppendGet(ctx context.Context, dst []byte, key string) ([]byte, error) {
-	a, err := c.do(ctx, key, request{op: opGet}, dst)
+	a, err := c.do(ctx, key, request{Op: mcmeta.OpGet}, dst)
 	if err != nil {
 		return dst, err
 	}
@@ -67,33 +70,62 @@ func (c *Client) Touch(ctx context.Context, key string, ttl time.Duration) error
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, key, request{op: opTouch, expiry: at}, nil)
+	_, err = c.do(ctx, key, request{Op: mcmeta.OpTouch, Expiry: at}, nil)
 	return err
 }
 
 // Set stores an item, whatever is there. A value larger than Options.MaxValue is
 // [ErrTooLarge], and nothing is sent; so is one that the server refuses for its size,
 // which removes the item that was there.
-func (c *Client) Set(ctx context.Context, item Item) error { return c.store(ctx, opSet, item) }
+func (c *Client) Set(ctx context.Context, item Item) error { return c.store(ctx, mcmeta.OpSet, item) }
 
 // Add stores an item if there is none under its key; otherwise it returns
 // [ErrNotStored].
-func (c *Client) Add(ctx context.Context, item Item) error { return c.store(ctx, opAdd, item) }
+func (c *Client) Add(ctx context.Context, item Item) error { return c.store(ctx, mcmeta.OpAdd, item) }
 
 // Replace stores an item if there is one under its key; otherwise it returns
 // [ErrNotStored].
 func (c *Client) Replace(ctx context.Context, item Item) error {
-	return c.store(ctx, opReplace, item)
+	return c.store(ctx, mcmeta.OpReplace, item)
 }
 
 // CompareAndSwap stores an item if that under its key still has the number
 // item.CAS: if it has changed the error is [ErrConflict], if it is missing
 // [ErrMiss].
 func (c *Client) CompareAndSwap(ctx context.Context, item Item) error {
-	return c.store(ctx, opCAS, item)
+	return c.store(ctx, mcmeta.OpCAS, item)
 }
 
-func (c *Client) store(ctx context.Context, o op, item Item) error {
+// Append adds data behind the value of key, and Prepend in front of it; the item keeps its
+// flags and its life. A missing one is [ErrNotStored], and so is a sum that is larger than
+// the server takes: then the item stays as it was. A key that Options.Keys hashes is
+// [ErrBadKey], since its item has more than the value.
+func (c *Client) Append(ctx context.Context, key string, data []byte) error {
+	return c.join(ctx, mcmeta.OpAppend, key, data)
+}
+
+// Prepend is Append in front of the value.
+func (c *Client) Prepend(ctx context.Context, key string, data []byte) error {
+	return c.join(ctx, mcmeta.OpPrepend, key, data)
+}
+
+func (c *Client) join(ctx context.Context, o mcmeta.Op, key string, data []byte) error {
+	if err := c.isValue(key); err != nil {
+		return err
+	}
+	return c.store(ctx, o, Item{Key: key, Value: data})
+}
+
+// isValue returns an error if an item of key cannot be sent, or has more than the value.
+func (c *Client) isValue(key string) error {
+	k, err := c.o.Keys.wire(key)
+	if err == nil && k.Full != "" { // the value has the key in front
+		err = badKey(key)
+	}
+	return err
+}
+
+func (c *Client) store(ctx context.Context, o mcmeta.Op, item Item) error {
 	q, err := c.o.storing(o, &item)
 	if err != nil {
 		return err
@@ -103,12 +135,12 @@ func (c *Client) store(ctx context.Context, o op, item Item) error {
 }
 
 // storing returns the request that stores an item, but for its key.
-func (o *Options) storing(how op, item *Item) (request, error) {
+func (o *Options) storing(how mcmeta.Op, item *Item) (request, error) {
 	if len(item.Value) > o.MaxValue {
 		return request{}, tooLarge(int64(len(item.Value)))
 	}
 	at, err := expiry(item.TTL)
-	return request{op: how, flags: item.Flags, expiry: at, cas: item.CAS, value: item.Value}, err
+	return request{Op: how, Flags: item.Flags, Expiry: at, CAS: item.CAS, Value: item.Value}, err
 }
 
 // tooLarge is the error for a value that is not sent.
@@ -116,7 +148,7 @@ func tooLarge(size int64) error { return fmt.Errorf("%w: %d bytes", ErrTooLarge,
 
 // Delete removes the item of a key. A missing one is [ErrMiss].
 func (c *Client) Delete(ctx context.Context, key string) error {
-	_, err := c.do(ctx, key, request{op: opDelete}, nil)
+	_, err := c.do(ctx, key, request{Op: mcmeta.OpDelete}, nil)
 	return err
 }
 
@@ -124,25 +156,56 @@ func (c *Client) Delete(ctx context.Context, key string) error {
 // the sum. Beyond 64 bits it begins again at zero. A missing key is [ErrMiss], a
 // value that is no number a [*ServerError].
 func (c *Client) Increment(ctx context.Context, key string, delta uint64) (uint64, error) {
-	return c.count(ctx, opIncr, key, delta)
+	return c.count(ctx, mcmeta.OpIncr, key, delta)
 }
 
 // Decrement subtracts delta from the decimal number that is the value of key, and
 // returns the difference, at least zero. A missing key is [ErrMiss], a value that is
 // no number a [*ServerError].
 func (c *Client) Decrement(ctx context.Context, key string, delta uint64) (uint64, error) {
-	return c.count(ctx, opDecr, key, delta)
+	return c.count(ctx, mcmeta.OpDecr, key, delta)
 }
 
-func (c *Client) count(ctx context.Context, o op, key string, delta uint64) (uint64, error) {
-	k, err := c.o.Keys.wire(key)
-	switch {
-	case err != nil:
+func (c *Client) count(ctx context.Context, o mcmeta.Op, key string, delta uint64) (uint64, error) {
+	return c.counts(ctx, key, request{Op: o, Delta: delta})
+}
+
+// IncrementFrom is Increment, but a missing key begins at first, and lives for ttl (zero:
+// for ever). Then first is returned, and delta is not added. An item that is there keeps
+// its life.
+func (c *Client) IncrementFrom(ctx context.Context, key string, delta, first uint64, ttl time.Duration) (uint64, error) {
+	return c.countFrom(ctx, mcmeta.OpIncr, key, delta, first, ttl)
+}
+
+// DecrementFrom is Decrement as IncrementFrom is Increment.
+func (c *Client) DecrementFrom(ctx context.Context, key string, delta, first uint64, ttl time.Duration) (uint64, error) {
+	return c.countFrom(ctx, mcmeta.OpDecr, key, delta, first, ttl)
+}
+
+// countFrom counts by one meta command. In classic mode it stores the first number if there
+// is none; if another client has been faster, it counts again.
+func (c *Client) countFrom(ctx context.Context, o mcmeta.Op, key string, delta, first uint64, ttl time.Duration) (uint64, error) {
+	at, err := expiry(ttl)
+	if err != nil {
 		return 0, err
-	case k.full != "": // the value has the key in front
-		return 0, badKey(key)
 	}
-	return counted(c.do(ctx, key, request{op: o, delta: delta}, make([]byte, 0, len(strconv.Itoa(math.MaxInt))+1)))
+	for {
+		n, err := c.counts(ctx, key, request{Op: o, Delta: delta, Makes: true, First: first, Expiry: at})
+		if !errors.Is(err, ErrMiss) {
+			return n, err
+		}
+		err = c.Add(ctx, Item{Key: key, Value: strconv.AppendUint(nil, first, 10), TTL: ttl})
+		if !errors.Is(err, ErrNotStored) {
+			return first, err
+		}
+	}
+}
+
+func (c *Client) counts(ctx context.Context, key string, q request) (uint64, error) {
+	if err := c.isValue(key); err != nil {
+		return 0, err
+	}
+	return counted(c.do(ctx, key, q, make([]byte, 0, len(strconv.Itoa(math.MaxInt))+1)))
 }
 
 // counted returns the number in the answer of a server that has counted.

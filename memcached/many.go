@@ -34,10 +34,12 @@ type batch struct {
 	ejected error
 	keys    []string
 	// wire are the keys as they are sent, and nil if that is how they are.
-	wire []wireKey
+	wire []mcmeta.Key
 	// at are the places of the keys that belong to the server.
 	at   []int
 	meta bool
+	// cas says that items are read with their numbers.
+	cas bool
 	// block is memory for small values, of which about left are to come.
 	block []byte
 	left  int
@@ -46,45 +48,23 @@ type batch struct {
 }
 
 // key returns the key at place i as it is sent.
-func (b *batch) key(i int) wireKey {
+func (b *batch) key(i int) mcmeta.Key {
 	if b.wire == nil {
-		return wireKey{text: b.keys[i]}
+		return mcmeta.Key{Text: b.keys[i]}
 	}
 	return b.wire[i]
 }
 
-// wires checks keys, and returns them as they are sent, or nil if they are sent as they
-// are.
-func (k Keys) wires(keys []string) ([]wireKey, error) {
-	var wire []wireKey
-	for i, key := range keys {
-		one, err := k.wire(key)
-		switch {
-		case err != nil:
-			return nil, err
-		case wire == nil && !one.binary && one.full == "":
-			continue
-		case wire == nil:
-			wire = make([]wireKey, len(keys))
-			for j, plain := range keys[:i] {
-				wire[j].text = plain
-			}
-		}
-		wire[i] = one
-	}
-	return wire, nil
-}
-
 // batches splits keys by their servers, after all were checked.
 func (c *Client) batches(keys []string) ([]*batch, error) {
-	wire, err := c.o.Keys.wires(keys)
-	if err != nil {
-		return nil, err
+	wire, bad := mcmeta.KeysOf(mcmeta.Carriage(c.o.Keys), keys)
+	if bad >= 0 {
+		return nil, badKey(keys[bad])
 	}
 	whole := batch{keys: keys, wire: wire}
 	var all []*batch
 	for i := range keys {
-		server, ejected := c.node(whole.key(i).text)
+		server, ejected := c.node(whole.key(i).Text)
 		at := 0 // most often there is one server
 		if len(all) == 0 || all[0].n != server {
 			at = slices.IndexFunc(all, func(b *batch) bool { return b.n == server })
@@ -129,13 +109,15 @@ func merge(all []*batch) error {
 }
 
 // GetMany reads the items of keys in few round trips. Missing keys are not in the
-// map; items have no CAS, and small values share blocks of 4 KiB. Servers are asked at
-// once. If one fails, the error is a [*PartialError] with its keys that were not read,
+// map, and small values share blocks of 4 KiB. Servers are asked at once. If one fails, the error is a [*PartialError] with its keys that were not read,
 // and the map has the others.
 func (c *Client) GetMany(ctx context.Context, keys []string) (map[string]Item, error) {
 	all, err := c.batches(keys)
 	if err != nil {
 		return nil, err
+	}
+	for _, b := range all {
+		b.cas = true
 	}
 	items := make(map[string]Item, len(keys))
 	if len(all) == 1 {
@@ -176,14 +158,14 @@ func (b *batch) get(ctx context.Context, items map[string]Item) {
 		var round []int
 		round, rest = b.nextGet(rest)
 		switch {
-		case !b.key(round[0]).binary:
-			err = b.n.traced(ctx, "get", 1, func() error {
+		case !b.key(round[0]).Binary:
+			err = b.n.traced(ctx, b.command().Name(false), 1, func() error {
 				return b.n.run(ctx, true, func(cn *conn) error { return b.getRound(cn, round, items) })
 			})
 		case !b.meta:
 			err = ErrClassic
 		default:
-			err = b.n.traced(ctx, b.n.name(opGets), len(round), func() error {
+			err = b.n.traced(ctx, b.n.name(mcmeta.OpGets), len(round), func() error {
 				return b.n.run(ctx, true, func(cn *conn) error { return b.getQuietly(cn, round, items) })
 			})
 		}
@@ -200,21 +182,29 @@ func (b *batch) get(ctx context.Context, items map[string]Item) {
 
 // nextGet cuts the places of the next round off: keys that are sent in the same way.
 func (b *batch) nextGet(places []int) (round, rest []int) {
-	binary, size := b.key(places[0]).binary, 0
+	binary, size := b.key(places[0]).Binary, 0
 	for n, i := range places {
 		k := b.key(i)
-		if size += len(k.text) + 1; n > 0 && (k.binary != binary || size > mostKeys) {
+		if size += len(k.Text) + 1; n > 0 && (k.Binary != binary || size > mostKeys) {
 			return places[:n], places[n:]
 		}
 	}
 	return places, nil
 }
 
-// getRound reads items by one get. The server answers in the order of the keys.
+// command is that by which items are read.
+func (b *batch) command() mcmeta.Op {
+	if b.cas {
+		return mcmeta.OpGets
+	}
+	return mcmeta.OpGet
+}
+
+// getRound reads items by one get or gets. The server answers in the order of the keys.
 func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
-	cn.W = append(cn.W, "get"...)
+	cn.W = append(cn.W, b.command().Name(false)...)
 	for _, i := range round {
-		cn.W = append(append(cn.W, ' '), b.key(i).text...)
+		cn.W = append(append(cn.W, ' '), b.key(i).Text...)
 	}
 	cn.W = mcmeta.AppendEnd(cn.W)
 	if err := cn.flush(true); err != nil {
@@ -222,8 +212,8 @@ func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
 	}
 	for {
 		if len(round) > 0 { // most often the next value is that of the next key
-			if flags, size, ok := cn.r.TakeItem(b.key(round[0]).text); ok {
-				if err := b.accept(cn, size, round[0], flags, items); err != nil {
+			if flags, size, cas, ok := cn.r.TakeItem(b.key(round[0]).Text); ok {
+				if err := b.accept(cn, size, round[0], Item{Flags: flags, CAS: cas}, items); err != nil {
 					return err
 				}
 				round = round[1:]
@@ -241,13 +231,13 @@ func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
 		case r.Kind != mcmeta.Item:
 			return errForeign()
 		}
-		for len(round) > 0 && b.key(round[0]).text != string(r.Key) {
+		for len(round) > 0 && b.key(round[0]).Text != string(r.Key) {
 			round = round[1:]
 		}
 		if len(round) == 0 {
 			return errForeign()
 		}
-		if err := b.accept(cn, r.Size, round[0], r.ClientFlags, items); err != nil {
+		if err := b.accept(cn, r.Size, round[0], Item{Flags: r.ClientFlags, CAS: r.Number}, items); err != nil {
 			return err
 		}
 		round = round[1:]
@@ -258,14 +248,15 @@ func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
 func (b *batch) getQuietly(cn *conn, round []int, items map[string]Item) error {
 	first := b.n.opaque.Add(uint32(len(round))) - uint32(len(round)) + 1
 	for n, i := range round {
-		q := request{op: opGets, key: b.key(i), meta: true, opaque: first + uint32(n), quiet: true}
-		cn.W = q.appendHead(cn.W, 0)
+		q := request{Op: mcmeta.OpGets, Key: b.key(i), Meta: true, Opaque: first + uint32(n), Quiet: true}
+		cn.W = q.AppendTo(cn.W, 0)
 	}
 	return b.untilNoOp(cn, func(r mcmeta.Reply) error {
 		at, ok := r.Flags.Uint('O')
 		if n := uint32(at) - first; ok && at < 1<<32 && n < uint32(len(round)) && r.Kind == mcmeta.VA {
 			flags, _ := r.Flags.Uint('f')
-			return b.accept(cn, r.Size, round[n], uint32(flags), items)
+			cas, _ := r.Flags.Uint('c')
+			return b.accept(cn, r.Size, round[n], Item{Flags: uint32(flags), CAS: cas}, items)
 		}
 		if r.Kind == mcmeta.Error {
 			return readError(serverError(r))
@@ -318,16 +309,17 @@ func (b *batch) room(size int64) []byte {
 	return b.block[at : at : at+n]
 }
 
-// accept reads the value of the key at place i, whose length has come.
-func (b *batch) accept(cn *conn, size int64, i int, flags uint32, items map[string]Item) error {
+// accept reads the value of the key at place i, of which all else has come.
+func (b *batch) accept(cn *conn, size int64, i int, it Item, items map[string]Item) error {
 	data, err := cn.value(b.room(size), size)
 	if err != nil {
 		return err
 	}
 	b.left--
 	key := b.key(i)
-	if value, ok := key.open(data); ok {
-		items[b.keys[i]] = Item{Key: b.keys[i], Value: value, Flags: flags}
+	if value, ok := key.Open(data); ok {
+		it.Key, it.Value = b.keys[i], value
+		items[it.Key] = it
 	}
 	return nil
 }
@@ -339,7 +331,7 @@ func (b *batch) accept(cn *conn, size int64, i int, flags uint32, items map[stri
 func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	keys := make([]string, len(items))
 	for i := range items {
-		if _, err := c.o.storing(opSet, &items[i]); err != nil {
+		if _, err := c.o.storing(mcmeta.OpSet, &items[i]); err != nil {
 			return err
 		}
 		keys[i] = items[i].Key
@@ -348,27 +340,51 @@ func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	if err != nil {
 		return err
 	}
+	return changeAll(all, func(b *batch) {
+		b.change(ctx, func(i int) request {
+			q, _ := c.o.storing(mcmeta.OpSet, &items[i]) // it was checked
+			return q
+		})
+	})
+}
+
+// DeleteMany removes the items of keys in few round trips. A missing one is no error. If a
+// key cannot be sent, nothing is. If some keys fail, as those of a server that does not
+// answer, the error is a [*PartialError] with these: their items may be there still.
+func (c *Client) DeleteMany(ctx context.Context, keys []string) error {
+	all, err := c.batches(keys)
+	if err != nil {
+		return err
+	}
+	return changeAll(all, func(b *batch) {
+		b.change(ctx, func(int) request { return request{Op: mcmeta.OpDelete} })
+	})
+}
+
+// changeAll calls f for all batches at once, and returns the errors of all keys.
+func changeAll(all []*batch, f func(*batch)) error {
 	if len(all) == 1 {
-		all[0].set(ctx, items)
+		f(all[0])
 	} else {
-		atOnce(all, func(b *batch) { b.set(ctx, items) })
+		atOnce(all, f)
 	}
 	return merge(all)
 }
 
-// set stores the items at b.at, in rounds.
-func (b *batch) set(ctx context.Context, items []Item) {
+// change carries out a request for each key at b.at, in rounds. of returns the request of a
+// place, but for its key.
+func (b *batch) change(ctx context.Context, of func(i int) request) {
 	rest := b.at
 	err := b.begin(ctx)
 	for len(rest) > 0 && err == nil {
 		var round []int
 		var quiet bool
-		round, rest, quiet = b.nextSet(rest, items)
-		if !b.meta && b.key(round[0]).binary {
+		round, rest, quiet = b.nextChange(rest, of)
+		if !b.meta && b.key(round[0]).Binary {
 			err = ErrClassic
 		} else {
-			err = b.n.traced(ctx, b.n.name(opSet), len(round), func() error {
-				return b.n.run(ctx, false, func(cn *conn) error { return b.setRound(cn, round, items, quiet) })
+			err = b.n.traced(ctx, b.n.name(of(round[0]).Op), len(round), func() error {
+				return b.n.run(ctx, false, func(cn *conn) error { return b.changeRound(cn, round, of, quiet) })
 			})
 		}
 		if err != nil {
@@ -378,13 +394,14 @@ func (b *batch) set(ctx context.Context, items []Item) {
 	b.failAll(rest, err)
 }
 
-// nextSet cuts the places of the next round off: items that are set in the same way.
-func (b *batch) nextSet(places []int, items []Item) (round, rest []int, quiet bool) {
-	isQuiet := func(i int) bool { return b.meta && len(items[i].Value) <= quietValue }
+// nextChange cuts the places of the next round off: requests that are sent in the same way.
+func (b *batch) nextChange(places []int, of func(i int) request) (round, rest []int, quiet bool) {
+	length := func(i int) int { q := of(i); return len(q.Value) }
+	isQuiet := func(i int) bool { return b.meta && length(i) <= quietValue }
 	quiet = isQuiet(places[0])
 	size := 0
 	for n, i := range places {
-		size += mcmeta.MaxKey + len(b.key(i).full) + len(items[i].Value)
+		size += mcmeta.MaxKey + len(b.key(i).Full) + length(i)
 		if n > 0 && (size > mostRound || isQuiet(i) != quiet) {
 			return places[:n], places[n:], quiet
 		}
@@ -392,50 +409,58 @@ func (b *batch) nextSet(places []int, items []Item) (round, rest []int, quiet bo
 	return places, nil, quiet
 }
 
-// setRound stores items.
-func (b *batch) setRound(cn *conn, round []int, items []Item, quiet bool) error {
+// changeRound carries out a round.
+func (b *batch) changeRound(cn *conn, round []int, of func(i int) request, quiet bool) error {
 	first := b.n.opaque.Add(uint32(len(round))) - uint32(len(round)) + 1
-	for n, i := range round {
-		q, _ := b.n.o.storing(opSet, &items[i]) // it was checked
-		q.key, q.meta, q.opaque, q.quiet = b.key(i), b.meta, first+uint32(n), quiet
-		q.put(cn)
+	nth := func(n int) request {
+		q := of(round[n])
+		q.Key, q.Meta, q.Opaque, q.Quiet = b.key(round[n]), b.meta, first+uint32(n), quiet
+		return q
+	}
+	for n := range round {
+		q := nth(n)
+		cn.put(&q)
 	}
 	if quiet {
-		return b.untilNoOp(cn, func(r mcmeta.Reply) error { return b.refused(r, round, first) })
+		return b.untilNoOp(cn, func(r mcmeta.Reply) error { return b.refused(r, round, nth) })
 	}
 	if err := cn.flush(false); err != nil {
 		return err
 	}
 	for n, i := range round {
 		r, err := cn.read()
-		q := request{op: opSet, key: b.key(i), meta: b.meta, opaque: first + uint32(n)}
+		q := nth(n)
 		switch {
 		case err != nil:
 			return err
-		case !q.fits(&r):
+		case !q.Fits(&r):
 			return errForeign()
 		case r.Fatal():
 			return readError(serverError(r))
 		}
-		if err := verdict(&r); err != nil {
+		if err := verdict(&r); err != nil && !(q.Op == mcmeta.OpDelete && err == ErrMiss) {
 			b.failed.fail(b.keys[i], err)
 		}
 	}
 	return nil
 }
 
-// refused notes the reply to a quiet command, which has failed.
-func (b *batch) refused(r mcmeta.Reply, round []int, first uint32) error {
+// refused notes the reply to a quiet command, which has failed. nth is the request of each place
+// of the round.
+func (b *batch) refused(r mcmeta.Reply, round []int, nth func(n int) request) error {
 	if r.Kind == mcmeta.Error { // without an opaque
 		b.failAll(round, serverError(r))
 		return nil
 	}
 	at, ok := r.Flags.Uint('O')
-	n := uint32(at) - first
+	first := nth(0)
+	n := uint32(at) - first.Opaque
 	err := verdict(&r)
 	if !ok || at >= 1<<32 || n >= uint32(len(round)) || err == nil || r.Size >= 0 {
 		return errForeign()
 	}
-	b.failed.fail(b.keys[round[n]], err)
+	if first.Op != mcmeta.OpDelete || err != ErrMiss {
+		b.failed.fail(b.keys[round[n]], err)
+	}
 	return nil
 }

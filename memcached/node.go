@@ -84,8 +84,20 @@ func newNode(o *Options, addr string, steps *mcmeta.Steps) *node {
 	return n
 }
 
-// close closes all connections and waits for the goroutines of the node.
-func (n *node) close() {
+// Name is the name of the server.
+func (n *node) Name() string { return n.addr }
+
+// Stats returns the counters of the pool.
+func (n *node) Stats() netpool.Stats { return n.pool.Stats() }
+
+// Renew closes all connections, those in use when they come back.
+func (n *node) Renew() {
+	n.lines.Renew()
+	n.pool.Renew(time.Now())
+}
+
+// Close closes all connections and waits for the goroutines of the node.
+func (n *node) Close() {
 	n.lines.Close()
 	n.pool.Close()
 }
@@ -120,7 +132,7 @@ func (n *node) do(ctx context.Context, q request, dst []byte) (a answer, err err
 	if n.o.Trace == nil {
 		return n.doEither(ctx, q, dst)
 	}
-	_ = n.traced(ctx, n.name(q.op), 1, func() error {
+	_ = n.traced(ctx, n.name(q.Op), 1, func() error {
 		a, err = n.doEither(ctx, q, dst)
 		return err
 	})
@@ -133,13 +145,13 @@ func (n *node) doEither(ctx context.Context, q request, dst []byte) (answer, err
 	if err != nil {
 		return answer{}, err
 	}
-	if q.meta = able.Meta; !q.meta && q.key.binary {
+	if q.Meta = able.Meta; !q.Meta && q.Key.Binary {
 		return answer{}, ErrClassic
 	}
 	if !able.OwnCAS {
-		q.own = 0
+		q.Own = 0
 	}
-	q.opaque = n.opaque.Add(1)
+	q.Opaque = n.opaque.Add(1)
 	if c := n.share(&q); c != nil {
 		a, err := n.send(ctx, c, dst)
 		if err != errElsewhere {
@@ -168,7 +180,7 @@ var errElsewhere = errors.New("memcached: not over the shared connection")
 // share returns a call for the shared connection, or nil if the request has to go
 // over a connection of its own.
 func (n *node) share(q *request) *call {
-	if n.o.MaxConns < 2 || len(q.value)+len(q.key.full) > small || n.sizes.Large(q.key.text) {
+	if n.o.MaxConns < 2 || len(q.Value)+len(q.Key.Full) > small || n.sizes.Large(q.Key.Text) {
 		return nil
 	}
 	c, _ := n.calls.Get().(*call)
@@ -176,8 +188,8 @@ func (n *node) share(q *request) *call {
 		c = &call{}
 	}
 	c.request = *q
-	c.text = c.appendAll(c.text[:0])
-	c.request.value = nil // the caller's, and copied
+	c.text = c.AppendAll(c.text[:0])
+	c.Value = nil // the caller's, and copied
 	return c
 }
 
@@ -194,14 +206,14 @@ func (n *node) free(c *call) {
 // reply came, and the command either was not sent or only reads, it is sent once
 // more. c belongs to send.
 func (n *node) send(ctx context.Context, c *call, dst []byte) (answer, error) {
-	reads := c.op.reads()
+	reads := c.Op.Reads()
 	c.dst = dst
 	for again := false; ; again = true {
 		c.Repeatable = reads && !again
 		out, err := n.lines.Do(ctx, time.Now(), reads, &c.Ticket, c.text, c)
 		if err == nil {
 			a := c.accept()
-			n.sizes.Note(c.key.text, a.size)
+			n.sizes.Note(c.Key.Text, a.size)
 			n.heard(nil)
 			if !out.Kept {
 				n.free(c)
@@ -230,7 +242,7 @@ func (n *node) send(ctx context.Context, c *call, dst []byte) (answer, error) {
 // value that needs new memory: to reserve that memory is left to the caller.
 func (c *call) Answer(reply []byte) bool {
 	r, _ := mcmeta.Parse(reply)
-	if !c.fits(&r) {
+	if !c.Fits(&r) {
 		return false
 	}
 	if r.Size < 0 || cap(c.dst)-len(c.dst) >= len(r.Data) || len(reply) > lent {
@@ -261,8 +273,8 @@ func (c *call) finish(r *mcmeta.Reply) {
 // alone carries out a request over a connection of its own: a value is read straight
 // into dst if it has room.
 func (n *node) alone(ctx context.Context, q *request, dst []byte) (a answer, err error) {
-	err = n.run(ctx, q.op.reads(), func(cn *conn) error {
-		q.put(cn)
+	err = n.run(ctx, q.Op.Reads(), func(cn *conn) error {
+		cn.put(q)
 		err := cn.flush(true)
 		if err != nil {
 			return err
@@ -273,7 +285,7 @@ func (n *node) alone(ctx context.Context, q *request, dst []byte) (a answer, err
 	if err != nil {
 		return answer{}, err
 	}
-	n.sizes.Note(q.key.text, a.size)
+	n.sizes.Note(q.Key.Text, a.size)
 	return a, a.err
 }
 
@@ -283,7 +295,7 @@ func (c *conn) answer(q *request, dst []byte) (a answer, err error) {
 	switch {
 	case err != nil:
 		return a, err
-	case !q.fits(&r):
+	case !q.Fits(&r):
 		return a, errForeign()
 	}
 	a.take(&r)
@@ -299,7 +311,7 @@ func (c *conn) answer(q *request, dst []byte) (a answer, err error) {
 		return a, err
 	}
 	a.value = data
-	if q.key.full != "" {
+	if q.Key.Full != "" {
 		a.takeValue(q, dst, data[len(dst):])
 	}
 	return a, nil
@@ -399,11 +411,9 @@ func (n *node) traced(ctx context.Context, name string, batch int, f func() erro
 
 // name returns that of a command. As long as it is not known whether the server has meta commands,
 // it is thought to have them.
-func (n *node) name(o op) string {
-	if able := n.able.Load(); n.o.Protocol == Classic || able != nil && !able.Meta {
-		return names[o]
-	}
-	return metaNames[o]
+func (n *node) name(o mcmeta.Op) string {
+	able := n.able.Load()
+	return o.Name(n.o.Protocol != Classic && (able == nil || able.Meta))
 }
 
 // status returns the code of the error reply in err, and whether it is about the state of an item.

@@ -204,7 +204,7 @@ func (o Options) validate() error {
 	}
 	for i, s := range o.Servers { // one that is wrong may hold a password
 		_, port, err := net.SplitHostPort(s)
-		bad(network(s) == "tcp" && (err != nil || port == ""), "Servers", fmt.Sprintf("server %d of %d is neither host:port nor a path", i+1, len(o.Servers)))
+		bad(network(s) == "tcp" && (err != nil || port == "") || strings.ContainsAny(s, "\x00\r\n"), "Servers", fmt.Sprintf("server %d of %d is neither host:port nor a path", i+1, len(o.Servers)))
 	}
 	weights := len(o.Fleet.Weights)
 	bad(weights > 0 && weights != len(o.Servers), "Fleet.Weights", fmt.Sprintf("%d weights for %d servers", weights, len(o.Servers)))
@@ -229,17 +229,22 @@ func (o Options) validate() error {
 
 // ring returns the placement of keys on the servers of valid Options.
 func (o Options) ring() (*ring.Ring, error) {
+	r, err := ring.New(ring.Mode(o.Fleet.Placement), o.places())
+	if err != nil {
+		return nil, fmt.Errorf("memcached: Options.Servers: %s", strings.TrimPrefix(err.Error(), "ring: "))
+	}
+	return r, nil
+}
+
+// places are the servers with their weights.
+func (o Options) places() []ring.Server {
 	servers := make([]ring.Server, len(o.Servers))
 	for i, s := range o.Servers {
 		if servers[i].Address = s; len(o.Fleet.Weights) > 0 {
 			servers[i].Weight = o.Fleet.Weights[i]
 		}
 	}
-	r, err := ring.New(ring.Mode(o.Fleet.Placement), servers)
-	if err != nil {
-		return nil, fmt.Errorf("memcached: Options.Servers: %s", strings.TrimPrefix(err.Error(), "ring: "))
-	}
-	return r, nil
+	return servers
 }
 
 // network returns the network of a server.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/fakememcached"
 	"github.com/strata-cache/strata/internal/itemtier/storetest"
+	"github.com/strata-cache/strata/internal/mcmeta"
 )
 
 // TestFleetIsAStore runs the checks of every Store of a Tier on three model servers, with and
@@ -41,9 +42,9 @@ func overFakes(t *testing.T, generation fakememcached.Generation, check func(*te
 	check(t, storetest.Fleet{
 		Store: items{c},
 		Damage: func(server int, key, text string) {
-			q, err := c.o.storing(opSet, &Item{Value: []byte(text)})
+			q, err := c.o.storing(mcmeta.OpSet, &Item{Value: []byte(text)})
 			if err == nil {
-				_, err = itemServer{c.all[server]}.send(t.Context(), key, q)
+				_, err = itemServer{c.servers.Now().All[server]}.send(t.Context(), key, q)
 			}
 			if err != nil {
 				t.Fatal(err)

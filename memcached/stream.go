@@ -29,13 +29,13 @@ const (
 // middle w has a part of the value. Options.Timeout bounds each piece and not the
 // whole; the context cannot interrupt w.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (total int64, err error) {
-	q := request{op: opGet}
-	if q.key, err = c.o.Keys.wire(key); err != nil {
+	q := request{Op: mcmeta.OpGet}
+	if q.Key, err = c.o.Keys.wire(key); err != nil {
 		return 0, err
 	}
-	n, err := c.node(q.key.text)
+	n, err := c.node(q.Key.Text)
 	if err == nil {
-		err = n.traced(ctx, n.name(q.op), 1, func() error { total, err = n.getTo(ctx, &q, w); return err })
+		err = n.traced(ctx, n.name(q.Op), 1, func() error { total, err = n.getTo(ctx, &q, w); return err })
 	}
 	if err != nil && total == 0 && dead(err) && c.misses(ctx) {
 		err = ErrMiss
@@ -49,13 +49,13 @@ func (n *node) getTo(ctx context.Context, q *request, w io.Writer) (total int64,
 	if err != nil {
 		return 0, err
 	}
-	if q.meta = able.Meta; !q.meta && q.key.binary {
+	if q.Meta = able.Meta; !q.Meta && q.Key.Binary {
 		return 0, ErrClassic
 	}
-	q.opaque = n.opaque.Add(1)
+	q.Opaque = n.opaque.Add(1)
 	var answer error
 	err = n.run(ctx, true, func(cn *conn) error {
-		q.put(cn)
+		cn.put(q)
 		if err := cn.flush(true); err != nil {
 			return err
 		}
@@ -75,14 +75,14 @@ func (n *node) copyValue(ctx context.Context, cn *conn, q *request, total *int64
 	switch {
 	case err != nil:
 		return nil, err
-	case !q.fits(&r):
+	case !q.Fits(&r):
 		return nil, errForeign()
 	case r.Size < 0:
 		return verdict(&r), nil
 	}
 	item, left := r.Kind == mcmeta.Item, r.Size
 	defer cn.r.Release()
-	front := q.key.front()
+	front := q.Key.Front()
 	if int64(len(front)) > left {
 		return nil, errForeignItem
 	}
@@ -147,11 +147,11 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 		return &ConnError{Op: "wait", Err: err}
 	}
 	item.Value = nil
-	q, err := c.o.storing(opSet, &item)
+	q, err := c.o.storing(mcmeta.OpSet, &item)
 	if err != nil {
 		return err
 	}
-	if q.key, err = c.o.Keys.wire(item.Key); err != nil {
+	if q.Key, err = c.o.Keys.wire(item.Key); err != nil {
 		return err
 	}
 	if size < 0 {
@@ -166,18 +166,18 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 	case size > int64(c.o.MaxValue):
 		return tooLarge(size)
 	case size <= small:
-		q.value = make([]byte, size)
-		if _, err := spool.Fill(r, q.value); err != nil {
+		q.Value = make([]byte, size)
+		if _, err := spool.Fill(r, q.Value); err != nil {
 			return sourceError(err)
 		}
 		_, err = c.do(ctx, item.Key, q, nil)
 		return err
 	}
-	n, err := c.node(q.key.text)
+	n, err := c.node(q.Key.Text)
 	if err != nil {
 		return err
 	}
-	return n.traced(ctx, n.name(q.op), 1, func() error { return n.setFrom(ctx, &q, r, size) })
+	return n.traced(ctx, n.name(q.Op), 1, func() error { return n.setFrom(ctx, &q, r, size) })
 }
 
 // spoolError is the error of a reader of unknown size.
@@ -205,10 +205,10 @@ func (n *node) setFrom(ctx context.Context, q *request, r io.Reader, size int64)
 	if err != nil {
 		return err
 	}
-	if q.meta = able.Meta; !q.meta && q.key.binary {
+	if q.Meta = able.Meta; !q.Meta && q.Key.Binary {
 		return ErrClassic
 	}
-	q.opaque = n.opaque.Add(1)
+	q.Opaque = n.opaque.Add(1)
 	var answer error
 	err = n.runOnce(ctx, func(cn *conn) (err error) {
 		if err = n.sendFrom(ctx, cn, q, r, size); err != nil {
@@ -228,8 +228,8 @@ func (n *node) setFrom(ctx context.Context, q *request, r io.Reader, size int64)
 func (n *node) sendFrom(ctx context.Context, cn *conn, q *request, r io.Reader, size int64) error {
 	piece := n.steps.Get()
 	defer n.steps.Put(piece)
-	front := q.key.front()
-	cn.W = append(q.appendHead(cn.W, size+int64(len(front))), front...)
+	front := q.Key.Front()
+	cn.W = append(q.AppendTo(cn.W, size+int64(len(front))), front...)
 	for left := size; left > 0; {
 		piece = piece[:min(pieceSize, left)]
 		if _, err := spool.Fill(r, piece); err != nil {

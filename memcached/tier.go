@@ -12,6 +12,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/health"
 	"github.com/strata-cache/strata/internal/itemtier"
+	"github.com/strata-cache/strata/internal/mcmeta"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -63,8 +64,13 @@ var _ remote.Prober = (*Tier)(nil)
 
 // NewTier returns a Tier over c, which it does not close.
 // A key never moves to another server, whatever Fleet.Dead says: the keys of a server
-// that does not answer are errors, and those of the others are not affected.
-func NewTier(c *Client) *Tier { return &Tier{itemtier.New(items{c}, c.o.Trace != nil), items{c}} }
+// that does not answer are errors, and those of the others are not affected. After
+// [Client.SetServers] it begins anew: values from before the change are absent.
+func NewTier(c *Client) *Tier {
+	t := itemtier.New(items{c}, c.o.Trace != nil)
+	c.watch(func(ctx context.Context) error { return itemtier.Moved(ctx, t) })
+	return &Tier{t, items{c}}
+}
 
 // Bind returns the view of the instance with the space s.
 func (t *Tier) Bind(s remote.Space) remote.Tier {
@@ -99,13 +105,25 @@ func (n *node) canHold(ctx context.Context) error {
 type items struct{ c *Client }
 
 // Servers implements itemtier.Store.
-func (s items) Servers() int { return len(s.c.all) }
+func (s items) Servers() (first, n int) {
+	l := s.c.servers.Now()
+	return l.First, len(l.All)
+}
 
 // Name implements itemtier.Store.
-func (s items) Name(server int) string { return s.c.all[server].addr }
+func (s items) Name(server int) string {
+	l, at, ok := s.c.servers.Numbered(server)
+	if !ok {
+		return "that has left"
+	}
+	return l.All[at].addr
+}
 
 // Home implements itemtier.Store.
-func (s items) Home(key string) int { return s.c.home(key) }
+func (s items) Home(key string) int {
+	l := s.c.servers.Now()
+	return l.First + l.Home(key)
+}
 
 // Beside implements itemtier.Store.
 func (s items) Beside(what any, f func(context.Context)) {
@@ -129,11 +147,19 @@ func (s items) Seconds(ctx context.Context, server int) (int64, error) {
 	return t, nil
 }
 
+// errLeft is the error of an operation that has begun on a list of servers which was replaced
+// twice since.
+var errLeft = errors.New("memcached: the server has left the list")
+
 // able returns a server, ErrClassic if that has no meta commands, and the error of one that
 // is left alone. It is the server that is asked for, also if a key has another home: the
 // counters of all servers have the same keys.
 func (s items) able(ctx context.Context, server int) (itemServer, error) {
-	n, err := s.c.inService(server)
+	l, at, ok := s.c.servers.Numbered(server)
+	if !ok {
+		return itemServer{}, errLeft
+	}
+	n, err := s.c.inService(l, at)
 	if err == nil {
 		err = n.canHold(ctx)
 	}
@@ -235,7 +261,7 @@ func (n itemServer) one(ctx context.Context, op *itemtier.Op) itemtier.Result {
 
 // send carries out a request for a key.
 func (n itemServer) send(ctx context.Context, key string, q request) (answer, error) {
-	q.key.text = key
+	q.Key.Text = key
 	return n.do(ctx, q, nil)
 }
 
@@ -244,7 +270,7 @@ func (n itemServer) opened() uint64 { return n.pool.Stats().Dials }
 
 func (n itemServer) read(ctx context.Context, key string) itemtier.Result {
 	opened := n.opened()
-	a, err := n.send(ctx, key, request{op: opGets})
+	a, err := n.send(ctx, key, request{Op: mcmeta.OpGets})
 	if errors.Is(err, ErrMiss) {
 		return itemtier.Result{}
 	}
@@ -262,9 +288,9 @@ const ownFrom = 1 << 63
 func own() uint64 { return ownFrom | rand.Uint64() }
 
 func (n itemServer) write(ctx context.Context, op *itemtier.Op) itemtier.Result {
-	how := opCAS
+	how := mcmeta.OpCAS
 	if op.Version.CAS == 0 {
-		how = opAdd
+		how = mcmeta.OpAdd
 	}
 	q, err := n.o.storing(how, &Item{Value: op.Data, TTL: time.Duration(op.Life) * time.Second, CAS: op.Version.CAS})
 	if err == nil {
@@ -272,7 +298,7 @@ func (n itemServer) write(ctx context.Context, op *itemtier.Op) itemtier.Result 
 			return itemtier.Result{}
 		}
 		if op.Kind == itemtier.Write { // a counter is never compared
-			q.own = own()
+			q.Own = own()
 		}
 		_, err = n.send(ctx, op.Key, q)
 	}
@@ -289,7 +315,7 @@ func (n itemServer) write(ctx context.Context, op *itemtier.Op) itemtier.Result 
 // client does so first, the addition is tried again.
 func (n itemServer) count(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	for {
-		c, err := counted(n.send(ctx, op.Key, request{op: opIncr, delta: op.Delta}))
+		c, err := counted(n.send(ctx, op.Key, request{Op: mcmeta.OpIncr, Delta: op.Delta}))
 		damaged := noNumber(err)
 		switch {
 		case !damaged && !errors.Is(err, ErrMiss):

@@ -70,14 +70,15 @@ func TestTraceIsToldOfEachCommand(t *testing.T) {
 				_, _ = c.GetMany(ctx, []string{"key", "missing"})
 				_ = c.SetMany(ctx, []memcached.Item{{Key: "a"}, {Key: "b"}})
 				_ = c.SetMany(ctx, []memcached.Item{{Key: "a"}})
+				_ = c.DeleteMany(ctx, []string{"x", "y"})
 				_, _ = c.GetTo(ctx, "a", &bytes.Buffer{})
 				_ = c.SetFrom(ctx, memcached.Item{Key: "large"}, strings.NewReader(strings.Repeat("x", 100_000)), 100_000)
 				_ = c.Ping(ctx)
 				_, _ = c.Stats(ctx, "items")
 				if protocol == memcached.Classic {
-					r.expect(t, "set", "gets", "gets", "add", "delete", "get", "PIPELINE set, 2 together", "set", "get", "set", "get", "stats")
+					r.expect(t, "set", "gets", "gets", "add", "delete", "gets", "PIPELINE set, 2 together", "set", "PIPELINE delete, 2 together", "get", "set", "get", "stats")
 				} else {
-					r.expect(t, "ms", "mg", "mg", "ms", "md", "get", "PIPELINE ms, 2 together", "ms", "mg", "ms", "mn", "stats")
+					r.expect(t, "ms", "mg", "mg", "ms", "md", "gets", "PIPELINE ms, 2 together", "ms", "PIPELINE md, 2 together", "mg", "ms", "mn", "stats")
 				}
 			})
 	}

@@ -17,13 +17,13 @@ import (
 // Without it, the Tier counts as one server.
 type Fleet interface {
 	// Servers returns the names of the servers, which hold no credentials. With one
-	// server or none there is nothing to tell apart.
+	// server or none there is nothing to tell apart. The list may change.
 	Servers() []string
 	// ServerOf returns the name of the server that has a key. It sends no request.
 	ServerOf(key string) string
 	// DropAllOf is DropAll for the keys of one server, by its name: it carries on a
 	// DropAll that has returned a [*NotToldError]. If one operation drops the keys of all
-	// servers, it is DropAll.
+	// servers, it is DropAll. A server that has left the list has none to drop.
 	DropAllOf(ctx context.Context, server string, soft bool) error
 }
 

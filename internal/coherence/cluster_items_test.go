@@ -215,9 +215,10 @@ func (s *sim) silence() time.Duration {
 
 // sufferItems, in the bubble, lets servers lose items, restart, and fail.
 func (s *sim) sufferItems(d *dice) {
+	_, servers := s.items.Servers()
 	for range s.o.accidents {
 		time.Sleep(d.delay())
-		n, server := d.intn(4), d.intn(s.items.Servers())
+		n, server := d.intn(4), d.intn(servers)
 		s.notef("accident %d on server %d", n, server)
 		began := s.rec.Now()
 		switch n {

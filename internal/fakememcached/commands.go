@@ -2,6 +2,7 @@ package fakememcached
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,7 +14,7 @@ func (s *Server) classic(ss *Session, c *mcmeta.Command) {
 	switch c.Name {
 	case "get", "gets", "gats":
 		s.get(ss, c)
-	case "set", "add", "replace", "cas":
+	case "set", "add", "replace", "cas", "append", "prepend":
 		it := item{value: c.Data, flags: c.ClientFlags, expires: until(c.Expiry)}
 		ss.reply(c.NoReply, s.store(c.Name, c.Key, it, c.CAS))
 	case "delete":
@@ -84,14 +85,24 @@ func (s *Server) get(ss *Session, c *mcmeta.Command) {
 // store stores an item by the rules of a command, and returns the classic reply. mu
 // is held.
 func (s *Server) store(name string, key []byte, it item, cas uint64) string {
+	own := it.cas
 	old, ok := s.find(key)
 	switch {
-	case name == "add" && ok, name == "replace" && !ok:
+	case name == "add" && ok, name != "set" && name != "add" && name != "cas" && !ok:
 		return "NOT_STORED"
 	case name == "cas" && !ok:
 		return "NOT_FOUND"
 	case name == "cas" && old.cas != cas:
 		return "EXISTS"
+	}
+	switch name {
+	case "append":
+		it, it.value = old, slices.Concat(old.value, it.value)
+	case "prepend":
+		it, it.value = old, slices.Concat(it.value, old.value)
+	}
+	if it.cas = own; len(it.value) > s.limit() {
+		return "NOT_STORED"
 	}
 	s.keep(key, it)
 	return "STORED"
@@ -134,7 +145,9 @@ func (s *Server) meta(ss *Session, c *mcmeta.Command) {
 	case "md":
 		_, ok := s.find(c.Key)
 		delete(s.items, string(c.Key))
-		ss.meta(c, choose(ok, "HD", "NF"))
+		if !c.Flags.Has('q') || !ok && s.Generation == V1618 {
+			ss.meta(c, choose(ok, "HD", "NF"))
+		}
 	case "ma":
 		delta := uint64(1)
 		if d, ok := c.Flags.Uint('D'); ok {
@@ -142,6 +155,12 @@ func (s *Server) meta(ss *Session, c *mcmeta.Command) {
 		}
 		mode, _ := c.Flags.Get('M')
 		text, bad := s.count(c.Key, delta, string(mode) == "D")
+		if token, ok := c.Flags.Get('N'); ok && text == "" && bad == "" {
+			life, _ := strconv.ParseInt(string(token), 10, 32)
+			first, _ := c.Flags.Uint('J')
+			text = strconv.FormatUint(first, 10)
+			s.keep(c.Key, item{value: []byte(text), expires: until(life)})
+		}
 		switch {
 		case bad != "":
 			ss.Line(bad)
@@ -178,7 +197,7 @@ func (s *Server) metaGet(ss *Session, c *mcmeta.Command) {
 func (s *Server) metaSet(ss *Session, c *mcmeta.Command) {
 	name := "set"
 	if mode, ok := c.Flags.Get('M'); ok {
-		name = map[string]string{"E": "add", "R": "replace"}[string(mode)]
+		name = map[string]string{"E": "add", "R": "replace", "A": "append", "P": "prepend"}[string(mode)]
 	}
 	cas, asked := c.Flags.Uint('C')
 	if asked {

@@ -121,14 +121,18 @@ func (s *Session) Line(text string) { s.Out = mcmeta.AppendEnd(append(s.Out, tex
 // Answer carries out a command.
 func (s *Session) Answer(c *mcmeta.Command) { s.srv.carryOut(s, c) }
 
+// limit is the size of the largest value.
+func (s *Server) limit() int {
+	if s.Limit == 0 {
+		return 1 << 20
+	}
+	return s.Limit
+}
+
 // serve executes commands until the connection ends.
 func (s *Server) serve(conn *netsim.Conn) {
-	limit := s.Limit
-	if limit == 0 {
-		limit = 1 << 20
-	}
 	ss := &Session{srv: s, conn: conn}
-	r := mcmeta.NewReader(conn, mcmeta.Limits{Value: limit})
+	r := mcmeta.NewReader(conn, mcmeta.Limits{Value: s.limit()})
 	for !ss.quit {
 		c, err := r.ReadCommand()
 		if err != nil {

@@ -19,9 +19,8 @@ import (
 // Invariant: a line says that a state has begun when the first cache finds it, and that it
 // has ended when no cache does.
 type Servers struct {
-	name string
-
 	mu     sync.Mutex // guards below
+	name   string
 	began  time.Time
 	caches map[*Member]bool
 	found  map[finding]*found
@@ -52,7 +51,18 @@ func Of(client any) *Servers {
 }
 
 // Name returns the name of the server, or of all; empty if there is none.
-func (s *Servers) Name() string { return s.name }
+func (s *Servers) Name() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.name
+}
+
+// Rename changes the names: the client has other servers.
+func (s *Servers) Rename(names ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.name = strings.Join(names, ", ")
+}
 
 // Member is a cache of the client.
 type Member struct {
@@ -136,7 +146,7 @@ func (m *Member) Write(to *slog.Logger, say bool, level slog.Level, server, text
 	if all := m.of.Caches(); all != m.name {
 		about = []any{slog.String("caches", all)}
 	}
-	if server = cmp.Or(server, m.of.name); server != "" {
+	if server = cmp.Or(server, m.of.Name()); server != "" {
 		about = append(about, slog.String("server", server))
 	}
 	to.Log(ctx, level, text, append(about, more...)...)

@@ -54,10 +54,10 @@ func counted(r Result) string {
 func (e earlier) behind(n *namespace, has earlier) (ops []Op, then earlier) {
 	then = has
 	if e.drops != "" && e.drops != has.drops {
-		ops, then.drops = append(ops, n.counter(dropsItem, 1)), e.drops
+		ops, then.drops = append(ops, n.counter(true, dropsItem, 1)), e.drops
 	}
 	if e.expiries != "" && e.expiries != has.expiries {
-		ops, then.expiries = append(ops, n.counter(expiriesItem, 1)), e.expiries
+		ops, then.expiries = append(ops, n.counter(true, expiriesItem, 1)), e.expiries
 	}
 	return ops, then
 }
@@ -122,7 +122,7 @@ func (t *Tier) carry(ctx context.Context, r *request, had Result) error {
 		if results[i].Err != nil {
 			return results[i].Err
 		}
-		if op.Key == n.counter(dropsItem, 0).Key {
+		if op.Key == n.counter(true, dropsItem, 0).Key {
 			r.drops = results[i].Count
 		} else {
 			r.expiries = results[i].Count

@@ -42,20 +42,26 @@ func (e earlier) dropAll(soft bool) {
 	if soft {
 		kind = "x"
 	}
-	for range e.m.Servers() {
+	for range count(e.m) {
 		e.count(kind, 1)
 	}
 }
 
 // prefixIn returns the prefix of the keys of a store with one cache.
 func prefixIn(m *model.Store) (prefix string) {
-	for server := range m.Servers() {
+	for server := range count(m) {
 		m.Each(server, func(key string, _ *model.Item) { prefix = key[:strings.LastIndexByte(key, ':')+1] })
 	}
 	return prefix
 }
 
 // home returns the server of the counter of earlier versions.
+// count returns the number of servers.
+func count(m *model.Store) int {
+	_, n := m.Servers()
+	return n
+}
+
 func (e earlier) home(kind string) int { return e.m.Home(e.prefix + kind) }
 
 // TestDropOfEverythingByAnEarlierVersionIsCarried rolls a fleet from an earlier version to

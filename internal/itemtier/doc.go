@@ -28,10 +28,13 @@
 //     two seconds at worst; a clock that is lost twice within them may come back too
 //     early, unless an instance that has seen it counts first.
 //
-// The server of a key never changes, so the drop of a key reaches the one server that
-// may have a value of it, or fails and is tried again. If keys moved away from a server
+// The server of a key changes with the list of servers only, so the drop of a key reaches the
+// one server that may have a value of it, or fails and is tried again. If keys moved away from a server
 // that does not answer, and back, a drop in between would miss the value that it kept.
 // So a server that does not answer costs its keys the shared tier, and nothing else.
+//
+// With another list keys do move, and a server that was left out may return. Each server of
+// a new list counts a drop of everything before it is used: no value from before is read.
 //
 // Invariant: a value is stored only by a write under the version of a state in which
 // entryrules has found its right.

@@ -2,6 +2,7 @@ package itemtier
 
 import (
 	"context"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -19,19 +20,62 @@ const age = time.Second
 // drops of everything there, and the tag clock.
 type namespace struct {
 	prefix string
-	clocks []clock // of the servers
+	store  Store
 	// asideTags asks for the tag clock, asideEarlier for the counts of earlier versions.
 	asideTags, asideEarlier aside
 
-	mu      sync.Mutex // guards below; never held while a server is asked
-	states  []remembered[string]
+	mu      sync.Mutex        // guards below; never held while a server is asked
+	clocks  map[string]*clock // of the servers, by their names
+	states  map[int]*counts
 	tags    remembered[uint64] // the tag clock; its value is kept as the newest known
 	earlier remembered[earlier]
 	tickets uint64
 }
 
 // fleet reports whether there are several servers.
-func (n *namespace) fleet() bool { return len(n.states) > 1 }
+func (n *namespace) fleet() bool {
+	_, servers := n.store.Servers()
+	return servers > 1
+}
+
+// counts is the namespace state of a server. begun says that it was known at any time.
+type counts struct {
+	remembered[string]
+	begun bool
+}
+
+// of returns the state of a server. The states of earlier lists are forgotten with the first
+// of another one. mu is held.
+func (n *namespace) of(server int) *counts {
+	c := n.states[server]
+	if c == nil {
+		first, _ := n.store.Servers()
+		maps.DeleteFunc(n.states, func(other int, _ *counts) bool { return other < first })
+		c = &counts{}
+		n.states[server] = c
+	}
+	return c
+}
+
+// unused reports whether no operation has used the namespace yet.
+func (n *namespace) unused() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.states) == 0
+}
+
+// clock returns the clock of a server.
+func (n *namespace) clock(server int) *clock {
+	name := n.store.Name(server)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.clocks[name]
+	if c == nil {
+		c = &clock{}
+		n.clocks[name] = c
+	}
+	return c
+}
 
 // ticket returns the ticket of the next request.
 func (n *namespace) ticket() uint64 {
@@ -64,16 +108,16 @@ func (r *remembered[T]) keep(ticket uint64, asked time.Time, v T) {
 // forget makes the next caller ask.
 func (r *remembered[T]) forget(tickets uint64) { r.known, r.least = false, tickets+1 }
 
-func newNamespace(name string, servers int) *namespace {
-	return &namespace{prefix: prefixOf(name), clocks: make([]clock, servers), states: make([]remembered[string], servers)}
+func newNamespace(name string, s Store) *namespace {
+	return &namespace{prefix: prefixOf(name), store: s, clocks: map[string]*clock{}, states: map[int]*counts{}}
 }
 
 // recheck makes all later operations ask for everything again.
 func (n *namespace) recheck() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for i := range n.states {
-		n.states[i].forget(n.tickets)
+	for _, c := range n.states {
+		c.forget(n.tickets)
 	}
 	n.tags.forget(n.tickets)
 	n.earlier.forget(n.tickets)
@@ -86,6 +130,10 @@ type request struct {
 	asked  time.Time
 	state  string
 	done   bool
+	// fleet says that there are several servers. begins says that the list has changed
+	// since the server was used last: it may have items that have missed drops, which were
+	// made on other servers, so all values there are dropped first.
+	fleet, begins bool
 	// drops and expiries are the counters.
 	drops, expiries uint64
 }
@@ -102,13 +150,15 @@ func (t *Tier) ask(ctx context.Context, server int) request {
 
 // known returns a request that is done if the counters of a server are known.
 func (n *namespace) known(server int, now time.Time) (r request, fresh bool) {
+	first, servers := n.store.Servers()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if r := &n.states[server]; r.fresh(now) {
-		return request{state: r.value, done: true}, true
+	c := n.of(server)
+	if c.fresh(now) {
+		return request{state: c.value, done: true}, true
 	}
 	n.tickets++
-	return request{server: server, ticket: n.tickets, asked: now}, false
+	return request{server: server, ticket: n.tickets, asked: now, fleet: servers > 1, begins: first > 0 && !c.begun}, false
 }
 
 // ops returns the operations that r needs.
@@ -116,8 +166,12 @@ func (r *request) ops(n *namespace) []Op {
 	if r.done {
 		return nil
 	}
-	ops := []Op{n.counter(dropsItem, 0), n.counter(expiriesItem, 0)}
-	if n.fleet() {
+	dropped := uint64(0)
+	if r.begins {
+		dropped = 1
+	}
+	ops := []Op{n.counter(r.fleet, dropsItem, dropped), n.counter(r.fleet, expiriesItem, 0)}
+	if r.fleet {
 		ops = append(ops, Op{Kind: Read, Key: n.prefix + string(byte(carriedItem))})
 	}
 	return ops
@@ -137,7 +191,7 @@ func (t *Tier) answer(ctx context.Context, r *request, results []Result) ([]Resu
 		}
 	}
 	r.drops, r.expiries = own[0].Count, own[1].Count
-	if n.fleet() {
+	if r.fleet {
 		if err := t.carry(ctx, r, own[2]); err != nil {
 			return nil, err
 		}
@@ -145,7 +199,9 @@ func (t *Tier) answer(ctx context.Context, r *request, results []Result) ([]Resu
 	r.state, r.done = spell(r.drops, r.expiries), true
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.states[r.server].keep(r.ticket, r.asked, r.state)
+	c := n.of(r.server)
+	c.begun = true
+	c.keep(r.ticket, r.asked, r.state)
 	return results[len(own):], nil
 }
 
@@ -157,8 +213,8 @@ func spell(drops, expiries uint64) string {
 // counter returns the operation that adds to the counter of a server. One that was
 // lost or damaged begins at a random number, which no value has. In a fleet the counters
 // have other keys than those of earlier versions, which no server has for itself.
-func (n *namespace) counter(kind byte, delta uint64) Op {
-	if n.fleet() {
+func (n *namespace) counter(fleet bool, kind byte, delta uint64) Op {
+	if fleet {
 		kind = map[byte]byte{dropsItem: fleetDropsItem, expiriesItem: fleetExpiriesItem}[kind]
 	}
 	return Op{Kind: Count, Key: n.prefix + string(kind), Delta: delta, First: rand.Uint64()>>2 | 1}
@@ -192,7 +248,7 @@ const aheadOfTime = time.Hour
 // latestClock returns the latest number that the drop of a tag may have.
 func (t *Tier) latestClock() uint64 {
 	server := t.store.Home(t.names.prefix + string(byte(clockItem)))
-	at := t.names.clocks[server].at(time.Now())
+	at := t.names.clock(server).at(time.Now())
 	return uint64(at.late+aheadOfTime.Milliseconds()) << clockShift
 }
 

@@ -8,15 +8,18 @@ import (
 
 // Store is a fleet of servers with items.
 type Store interface {
-	// Servers returns the number of servers, which never changes.
-	Servers() int
-	// Name returns the name of a server for people.
+	// Servers returns the number of the first server of the present list, and how many
+	// there are. The first list begins at 0. Another list has numbers that are larger
+	// than all before, also for a server that was in an earlier one.
+	Servers() (first, n int)
+	// Name returns the name of a server for people, which is the same in all lists.
 	Name(server int) string
-	// Home returns the server of a key, which never changes.
+	// Home returns the server of a key. It changes with the list.
 	Home(key string) int
 	// Do executes operations on one server in any order, also if their keys have
 	// other homes, and returns a Result for each. Only Looks have a key in common. An error means
-	// that the outcome of all is unknown.
+	// that the outcome of all is unknown. A server of the list before the present one may
+	// still be used.
 	Do(ctx context.Context, server int, ops []Op) ([]Result, error)
 	// Beside runs f in a goroutine of the store, unless one for the same thing runs, or
 	// there is no room. ctx ends with the store.

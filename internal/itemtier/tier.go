@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -60,7 +61,7 @@ func (s *shared) view(space remote.Space) *Tier {
 	defer s.mu.Unlock()
 	n := s.byName[space.Name]
 	if n == nil {
-		n = newNamespace(space.Name, s.servers.Servers())
+		n = newNamespace(space.Name, s.servers)
 		s.byName[space.Name] = n
 	}
 	t := &Tier{shared: s, store: s.servers, space: space, schema: strconv.FormatUint(space.Schema, 16), names: n}
@@ -78,7 +79,7 @@ func (t *Tier) Recheck() { t.names.recheck() }
 
 // now returns the present time of a server.
 func (t *Tier) now(ctx context.Context, server int) (instant, error) {
-	return t.names.clocks[server].now(ctx, func(ctx context.Context) (int64, error) { return t.store.Seconds(ctx, server) })
+	return t.names.clock(server).now(ctx, func(ctx context.Context) (int64, error) { return t.store.Seconds(ctx, server) })
 }
 
 // Get implements [remote.Tier]. If only some servers answer, the error is
@@ -297,21 +298,63 @@ func (t *Tier) one(ctx context.Context, key string, early bool, op entryrules.Op
 // DropAll implements [remote.Tier]: it counts a drop on each server. If only some
 // servers answer, the error is a [remote.NotToldError].
 func (t *Tier) DropAll(ctx context.Context, soft bool) error {
+	defer t.names.recheck()
+	return onAll(t.store, func(server int) error { return t.dropOn(ctx, server, soft) })
+}
+
+// Moved is called after the list of the servers of t has changed. A server of the new list may
+// have items that missed the drops of the time in which it was left out, or in which their keys
+// had other homes. So no value from before is used: each server counts a drop of everything,
+// for each namespace that is in use, now or before it is used next. If only some servers have
+// answered, the error is a [remote.NotToldError].
+func Moved(ctx context.Context, t *Tier) error {
+	if first, _ := t.servers.Servers(); first == 0 {
+		return nil
+	}
+	t.mu.Lock()
+	all := slices.DeleteFunc(slices.Collect(maps.Values(t.byName)), (*namespace).unused)
+	t.mu.Unlock()
+	return onAll(t.servers, func(server int) error {
+		for _, n := range all {
+			if err := (&Tier{shared: t.shared, store: t.servers, names: n}).know(ctx, server); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// know asks for the counters of a server, unless they are known.
+func (t *Tier) know(ctx context.Context, server int) error {
+	r := t.ask(ctx, server)
+	if r.done {
+		return nil
+	}
+	results, err := t.store.Do(ctx, server, r.ops(t.names))
+	if err == nil {
+		_, err = t.answer(ctx, &r, results)
+	}
+	return t.of(server, err)
+}
+
+// onAll calls f for all servers at once. If it fails for some of them, the error is a
+// [remote.NotToldError].
+func onAll(s Store, f func(server int) error) error {
 	servers := map[int]bool{}
-	for server := range t.store.Servers() {
-		servers[server] = true
+	first, n := s.Servers()
+	for i := range n {
+		servers[first+i] = true
 	}
 	var mu sync.Mutex // guards untold and errs
 	var untold []string
 	var errs []error
 	each(servers, func(server int, _ bool) {
-		if err := t.dropOn(ctx, server, soft); err != nil {
+		if err := f(server); err != nil {
 			mu.Lock()
 			defer mu.Unlock()
-			untold, errs = append(untold, t.store.Name(server)), append(errs, err)
+			untold, errs = append(untold, s.Name(server)), append(errs, err)
 		}
 	})
-	t.names.recheck()
 	switch len(untold) {
 	case 0:
 		return nil
@@ -328,7 +371,7 @@ func (t *Tier) dropOn(ctx context.Context, server int, soft bool) error {
 	if soft {
 		kind = expiriesItem
 	}
-	results, err := t.store.Do(ctx, server, append(t.tellEarlier(server, kind), t.names.counter(kind, 1)))
+	results, err := t.store.Do(ctx, server, append(t.tellEarlier(server, kind), t.names.counter(t.names.fleet(), kind, 1)))
 	for _, r := range results {
 		err = errors.Join(err, r.Err)
 	}
@@ -337,9 +380,10 @@ func (t *Tier) dropOn(ctx context.Context, server int, soft bool) error {
 
 // Servers implements [remote.Fleet].
 func (t *Tier) Servers() []string {
-	all := make([]string, t.store.Servers())
+	first, n := t.store.Servers()
+	all := make([]string, n)
 	for i := range all {
-		all[i] = t.store.Name(i)
+		all[i] = t.store.Name(first + i)
 	}
 	return all
 }
@@ -350,14 +394,20 @@ func (t *Tier) ServerOf(key string) string {
 	return t.store.Name(t.store.Home(item))
 }
 
-// DropAllOf implements [remote.Fleet].
+// DropAllOf implements [remote.Fleet]. A server that has left the list has nothing to drop: if
+// it comes back, no value from before is used.
 func (t *Tier) DropAllOf(ctx context.Context, server string, soft bool) error {
-	at := slices.Index(t.Servers(), server)
-	if at < 0 {
+	first, n := t.store.Servers()
+	for at := first; at < first+n; at++ {
+		if t.store.Name(at) == server {
+			defer t.names.recheck()
+			return t.dropOn(ctx, at, soft)
+		}
+	}
+	if first == 0 {
 		return fmt.Errorf("itemtier: there is no server %q", server)
 	}
-	defer t.names.recheck()
-	return t.dropOn(ctx, at, soft)
+	return nil
 }
 
 // up returns a Duration in ms, rounded up: a hold or a lease is not shorter than it was

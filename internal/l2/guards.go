@@ -136,10 +136,14 @@ func (u *guards) settle() {
 
 // where returns the names of the servers with guards for which is holds, in order.
 func (u *guards) where(is func(*guard) bool) (names []string) {
+	if u.fleet == nil {
+		return nil
+	}
+	servers := u.fleet.Servers()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for server, g := range u.of {
-		if is(g) {
+		if slices.Contains(servers, server) && is(g) {
 			names = append(names, server)
 		}
 	}

@@ -15,6 +15,7 @@ func FuzzReply(f *testing.F) {
 	for _, rec := range recorded {
 		f.Add([]byte(rec.raw))
 	}
+	f.Add([]byte("VALUE a 0 1 18446744073709551615\r\nx\r\nVALUE b 0 1 007\r\ny\r\nEND\r\n"))
 	f.Add([]byte("VALUE a 0 1\r\nx\r\nEND\r\nVA 3 O1\r\nabc\r\nMN\r\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lim := mcmeta.Limits{Value: 1 << 16, Reply: 1 << 17}
@@ -58,9 +59,9 @@ func sameByItems(t *testing.T, r *mcmeta.Reader, want *mcmeta.Reply) {
 			t.Fatal(err)
 		}
 	}
-	flags, size, ok := r.TakeItem(string(want.Key))
+	flags, size, cas, ok := r.TakeItem(string(want.Key))
 	switch {
-	case ok && (want.Kind != mcmeta.Item || flags != want.ClientFlags || size != want.Size || want.Number != 0):
+	case ok && (want.Kind != mcmeta.Item || flags != want.ClientFlags || size != want.Size || cas != want.Number):
 		t.Fatalf("%+v: an item of %d bytes with flags %d was taken", want, size, flags)
 	case !ok:
 		if _, err := r.Read(); err != nil {
@@ -88,7 +89,7 @@ func kind(err error) string {
 }
 
 // FuzzCommand reads any bytes as commands. A command with any key and value is read
-// as it was written.
+// as it was written, and so is a value with its key in front.
 func FuzzCommand(f *testing.F) {
 	f.Add([]byte("mg a v O1\r\nms a 2 T0\r\nhi\r\n"), "a key", []byte("value"))
 	f.Add([]byte("set a 0 0 2 noreply\r\nhi\r\nget a b\r\n"), "\r\n", []byte{})
@@ -104,6 +105,18 @@ func FuzzCommand(f *testing.F) {
 				if len(k) == 0 {
 					t.Fatalf("%q has an empty word", data)
 				}
+			}
+		}
+		for c := mcmeta.Plain; c <= mcmeta.Hashed; c++ {
+			k, ok := mcmeta.KeyOf(c, key)
+			if !ok {
+				continue
+			}
+			if got, ok := k.Open(append(k.Front(), value...)); !ok || !bytes.Equal(got, value) {
+				t.Fatalf("%q under %q: %q, %v", value, key, got, ok)
+			}
+			if got, ok := k.Open(data); ok && !bytes.HasSuffix(data, got) {
+				t.Fatalf("%q is a value of %q", data, key)
 			}
 		}
 		if len(key) == 0 || len(key) > mcmeta.MaxBinaryKey || len(value) > 1<<16 {

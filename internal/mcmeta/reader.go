@@ -1,6 +1,7 @@
 package mcmeta
 
 import (
+	"bytes"
 	"io"
 	"math"
 
@@ -68,26 +69,42 @@ func (r *Reader) Read() (Reply, error) {
 	return reply, err
 }
 
-// TakeItem takes the next line if it has come and is that of the value of key, without
-// a CAS token. Otherwise it takes nothing, and Read tells what there is. It is a short
-// way to read one of many values; as with Read, the caller reads the value.
-func (r *Reader) TakeItem(key string) (flags uint32, size int64, ok bool) {
+// TakeItem takes the next line if it has come and is that of the value of key. cas is its
+// CAS number, or zero. Otherwise it takes nothing, and Read tells what there is. It is a
+// short way to read one of many values; as with Read, the caller reads the value.
+func (r *Reader) TakeItem(key string) (flags uint32, size int64, cas uint64, ok bool) {
 	const name = "VALUE "
 	p := r.Unread()
 	head := len(name) + len(key)
 	if len(p) <= head || p[head] != ' ' || string(p[:len(name)]) != name || string(p[len(name):head]) != key {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
 	n, rest, ok := digits(p[head+1:], ' ')
 	if !ok || n > math.MaxUint32 {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
-	m, rest, ok := digits(rest, '\r')
-	if !ok || m > uint64(min(r.lim.Value, r.lim.Reply)) || len(rest) == 0 || rest[0] != '\n' {
-		return 0, 0, false
+	m, last, ok := digits(rest, '\r')
+	if !ok {
+		if m, last, ok = digits(rest, ' '); ok {
+			cas, last, ok = lastNumber(last)
+		}
 	}
-	r.Take(len(p) - len(rest) + 1)
-	return uint32(n), int64(m), true
+	if !ok || m > uint64(min(r.lim.Value, r.lim.Reply)) || len(last) == 0 || last[0] != '\n' {
+		return 0, 0, 0, false
+	}
+	r.Take(len(p) - len(last) + 1)
+	return uint32(n), int64(m), cas, true
+}
+
+// lastNumber cuts the number off that is the last word of a line, and its \r.
+func lastNumber(p []byte) (n uint64, rest []byte, ok bool) {
+	const most = 20 // digits of the largest number
+	end := bytes.IndexByte(p[:min(len(p), most+1)], '\r')
+	if end < 0 {
+		return 0, nil, false
+	}
+	n, ok = number(p[:end])
+	return n, p[end+1:], ok
 }
 
 // line reads a line, and returns it without its end.

@@ -32,7 +32,7 @@ var levels = map[string]int{ // read-only
 	// Simulated eviction policies, beside the engine.
 	"internal/sim": 0,
 	// 1: machinery that one side of the border uses.
-	"internal/explain": 1, "internal/transfer": 1, "internal/lifetime": 0, "internal/l1": 1, "internal/flight": 1, "internal/gather": 0, "internal/retry": 1, "internal/link": 1, "internal/limit": 1, "internal/netpool": 1, "internal/fleet": 1, "internal/itemtier": 1, "internal/redistier": 1,
+	"internal/explain": 1, "internal/transfer": 1, "internal/lifetime": 0, "internal/l1": 1, "internal/flight": 1, "internal/gather": 0, "internal/retry": 1, "internal/link": 1, "internal/limit": 1, "internal/netpool": 1, "internal/fleet": 1, "internal/roster": 2, "internal/itemtier": 1, "internal/redistier": 1,
 	// 2: the cache's side of what instances share, made of the machinery.
 	"internal/l2": 2,
 	// The state of the origin, beside it.

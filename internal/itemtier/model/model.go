@@ -30,11 +30,14 @@ type Store struct {
 	t       testing.TB
 	mu      sync.Mutex // guards below
 	servers []map[string]Item
-	cas     uint64
-	dead    map[int]bool
-	trips   int
-	beside  map[any]bool
-	runs    sync.WaitGroup
+	// at are the servers by their numbers, of which those from first on are the present list.
+	at     []int
+	first  int
+	cas    uint64
+	dead   map[int]bool
+	trips  int
+	beside map[any]bool
+	runs   sync.WaitGroup
 }
 
 // Item is an item of a server.
@@ -50,17 +53,35 @@ var _ itemtier.Store = (*Store)(nil)
 // New returns a store with a number of servers.
 func New(t testing.TB, servers int) *Store {
 	m := &Store{t: t, dead: map[int]bool{}, beside: map[any]bool{}}
-	for range servers {
-		m.servers = append(m.servers, map[string]Item{})
+	for i := range servers {
+		m.servers, m.at = append(m.servers, map[string]Item{}), append(m.at, i)
 	}
 	return m
 }
 
+// List changes the list to some of the servers that New has made.
+func (m *Store) List(servers ...int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.first, m.at = len(m.at), append(m.at, servers...)
+}
+
 // Servers implements itemtier.Store.
-func (m *Store) Servers() int { return len(m.servers) }
+func (m *Store) Servers() (first, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.first, len(m.at) - m.first
+}
 
 // Name implements itemtier.Store.
-func (m *Store) Name(server int) string { return fmt.Sprint("s", server) }
+func (m *Store) Name(server int) string { return fmt.Sprint("s", m.place(server)) }
+
+// place returns which server has a number.
+func (m *Store) place(server int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at[server]
+}
 
 // Beside implements itemtier.Store.
 func (m *Store) Beside(what any, f func(context.Context)) {
@@ -84,11 +105,13 @@ func (m *Store) Home(key string) int {
 	for _, c := range []byte(key) {
 		h = h*31 + int(c)
 	}
-	return int(uint(h) % uint(len(m.servers)))
+	first, n := m.Servers()
+	return first + int(uint(h)%uint(n))
 }
 
 // Seconds implements itemtier.Store.
 func (m *Store) Seconds(ctx context.Context, server int) (int64, error) {
+	server = m.place(server)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dead[server] {
@@ -99,6 +122,7 @@ func (m *Store) Seconds(ctx context.Context, server int) (int64, error) {
 
 // Do implements itemtier.Store.
 func (m *Store) Do(ctx context.Context, server int, ops []itemtier.Op) ([]itemtier.Result, error) {
+	server = m.place(server)
 	if m.Between != nil && ops[len(ops)-1].Kind > itemtier.Read {
 		m.Between(server, ops)
 	}
