@@ -26,7 +26,14 @@ func (p view[K, V]) Info() panel.Info {
 
 func (p view[K, V]) Events(after uint64) []panel.Event { return p.c.journal.After(after) }
 func (p view[K, V]) Watch()                            { p.c.hot.Watch(p.c.memory.Sample) }
-func (p view[K, V]) Hot() panel.Hot                    { return p.c.hot.Hot(p.c.memory.Sample, p.c.shownKey) }
+
+func (p view[K, V]) Hot() panel.Hot {
+	name := p.c.nameOf
+	if !p.c.o.ShowKeys {
+		name = nil
+	}
+	return p.c.hot.Hot(p.c.memory.Sample, name)
+}
 
 func (p view[K, V]) Explain(ctx context.Context, key string) ([]panel.Explanation, error) {
 	c := p.c
@@ -77,7 +84,7 @@ func (c *Cache[K, V]) keyOfText(text string) (key K, err error) {
 		return key, ErrKeyTooLong
 	}
 	if key, err = c.parseKey(text); err != nil {
-		return key, fmt.Errorf("strata: %q is no key of this cache: %w", journal.Line(text, maxKeyText), err)
+		return key, fmt.Errorf("strata: %q is no key of this cache: %w", journal.Line(text, panel.MaxKey), err)
 	}
 	return key, nil
 }

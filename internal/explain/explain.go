@@ -51,9 +51,9 @@ type Entry struct {
 }
 
 const (
-	// maxText is the length of a sentence on the page, in bytes, maxTag that of a tag.
-	maxText, maxTag = 500, 200
-	maxTags         = 10
+	// maxText is the length of a sentence on the page, in bytes.
+	maxText = 500
+	maxTags = 10
 )
 
 // Panel is the state of the key for package admin.
@@ -69,7 +69,7 @@ func (k *Key) Panel() panel.Explanation {
 		tags = k.L2.Tags
 	}
 	for _, t := range tags[:min(len(tags), maxTags)] {
-		e.Tags = append(e.Tags, journal.Line(t, maxTag))
+		e.Tags = append(e.Tags, journal.Line(t, panel.MaxKey))
 	}
 	if k.Err != nil {
 		e.Err = journal.Line(k.Err.Error(), maxText)

@@ -1,12 +1,14 @@
 package hotkeys
 
 import (
+	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/strata-cache/strata/internal/journal"
 	"github.com/strata-cache/strata/internal/panel"
 )
 
@@ -123,17 +125,28 @@ func (c *Counting[K]) load(key K, took time.Duration) {
 	c.later.loadTime += took
 }
 
-// hot returns the keys with the most reads, and those whose loads take longest. text is the
-// text of a key; seed is for a hash that stands for it.
-func (c *Counting[K]) hot(text func(key K, seed maphash.Seed) string) panel.Hot {
+// hot returns the keys with the most reads, and those whose loads take longest.
+func (c *Counting[K]) hot(name func(key K) (string, error)) panel.Hot {
 	h, byReads, byLoadTime := c.top()
 	for i, key := range byReads {
-		h.ByReads[i].Key = text(key, c.seed)
+		h.ByReads[i].Key = c.text(key, name)
 	}
 	for i, key := range byLoadTime {
-		h.ByLoadTime[i].Key = text(key, c.seed)
+		h.ByLoadTime[i].Key = c.text(key, name)
 	}
 	return h
+}
+
+// text is key as text: its name, or a hash of it without one.
+func (c *Counting[K]) text(key K, name func(key K) (string, error)) string {
+	if name == nil {
+		return fmt.Sprintf("#%016x", maphash.Comparable(c.seed, key))
+	}
+	text, err := name(key)
+	if err != nil {
+		text = fmt.Sprint(key)
+	}
+	return journal.Line(text, panel.MaxKey)
 }
 
 // top returns the hottest keys, whose texts are missing, since no callback runs under the mutex.

@@ -1,7 +1,6 @@
 package hotkeys
 
 import (
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,9 +40,9 @@ func (k *Keys[K]) watch(sample func(func(key K, number uint64))) *Counting[K] {
 }
 
 // Hot is Watch, and returns the hottest keys of the last five to ten minutes, as far as they were
-// watched. text is the text of a key; seed is for a hash that stands for it, and is that of all keys.
-func (k *Keys[K]) Hot(sample func(func(key K, number uint64)), text func(key K, seed maphash.Seed) string) panel.Hot {
-	return k.watch(sample).hot(text)
+// watched. name returns the name of a key; without it hashes stand for keys.
+func (k *Keys[K]) Hot(sample func(func(key K, number uint64)), name func(key K) (string, error)) panel.Hot {
+	return k.watch(sample).hot(name)
 }
 
 // stop ends the counting of n.

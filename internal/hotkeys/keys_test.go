@@ -2,7 +2,6 @@ package hotkeys
 
 import (
 	"fmt"
-	"hash/maphash"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -24,7 +23,7 @@ func (r *reader) read(key string, n int) {
 	}
 }
 
-func plain(key string, _ maphash.Seed) string { return key }
+func plain(key string) (string, error) { return key, nil }
 
 // watchFor watches for a time, as a page does.
 func watchFor(k *Keys[string], r *reader, d time.Duration) {

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// MaxKey is the length of the text of a key, or of a tag, in bytes.
+const MaxKey = 200
+
 // ErrNoText is the error of calls with a key as text, of a cache whose keys have no text:
 // Remote.Key and Remote.ParseKey are missing.
 var ErrNoText = errors.New("strata: keys of this type need Remote.Key and Remote.ParseKey to be written as text")
