@@ -40,6 +40,7 @@
 //   - [Cache.InvalidateHold]: drop keys, and store no loads for a while, for origins with lagging replicas
 //   - [Cache.Update]: write to the origin and cache the result
 //   - [Cache.Set], [Cache.SetMany]: cache known values
+//   - [Cache.Add], [Cache.Take]: store a value only if there is none; return a value and remove it
 //   - [Cache.Expire]: make keys stale, and keep the old values for failed loads
 //
 // Start warm:
@@ -53,6 +54,8 @@
 //
 // Control one entry:
 //   - [WithTTL], [Load.SetTTL]: its TTL, set by the call or by the Loader
+//   - [WithStale], [Load.SetStale]: for how long it may be served stale
+//   - [WithMemoryTTL], [Load.SetMemoryTTL]: its longest life in L1
 //   - [Cache.Touch]: count as a read for Options.IdleTTL
 //   - [Load.NoStore]: return a value without storing it
 //   - [Loading], [LoadingKey]: the [Load] of a Loader, and of one key of a ManyLoader
@@ -65,7 +68,7 @@
 //   - [Cache.Tune]: change options at run time
 //   - [Cache.Panel]: the cache for package admin
 //   - [Cache.Len], [Cache.Name]: the number of entries in L1, the name of the cache
-//   - [Hooks]: functions that are called for hits, misses, loads, evictions and errors
+//   - [Hooks]: functions that are called for hits, misses, loads, stores, evictions and errors
 //   - [Tracer]: is told of loads, misses and invalidations as spans of traces
 //   - Options.Logger: changes of health, with their causes
 //   - module github.com/strata-cache/strata/prometheus: metrics for Prometheus

@@ -44,6 +44,37 @@ func ExampleLoad_SetTTL() {
 	// Output: 1m20s
 }
 
+// How does a value say that it must not be served stale?
+func ExampleLoad_SetStale() {
+	ctx := context.Background()
+	passes, err := strata.New(strata.Options[string, pass]{
+		TTL:   time.Hour,
+		Stale: strata.Stale{OnError: time.Hour}, // for those that do not say
+		Loader: func(ctx context.Context, client string) (pass, error) {
+			if client == "shop" {
+				strata.Loading(ctx).SetStale(strata.Stale{WhileRevalidate: -1, OnError: -1})
+				strata.Loading(ctx).SetMemoryTTL(time.Minute)
+			}
+			return issue(ctx, client)
+		},
+		Jitter: -1,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer passes.Close(ctx)
+
+	for _, client := range []string{"shop", "post"} {
+		_, _ = passes.GetOrLoad(ctx, client, nil)
+		p := passes.Explain(ctx, client).L1
+		fmt.Println(client, "is fresh for", p.Fresh.Round(time.Second), "and then stale for", (p.Left - p.Fresh).Round(time.Second))
+	}
+	// Output:
+	// shop is fresh for 1m0s and then stale for 0s
+	// post is fresh for 1h0m0s and then stale for 1h0m0s
+}
+
 // How does a call give one entry another TTL?
 func ExampleWithTTL() {
 	ctx := context.Background()

@@ -42,7 +42,7 @@ func newNegatives[K comparable](entries, weight int64) *l1.Cache[K, negative] {
 // negativeBound is the bound of the number of negatives for these bounds of L1.
 func negativeBound(entries, weight int64) int64 {
 	if entries == 0 {
-		entries = min(weight, DefaultMaxEntries)
+		entries = min(weight, defaultMaxEntries)
 	}
 	return max(1, entries/negativeShare)
 }

@@ -14,43 +14,31 @@ import (
 // invalidated. It must be written: a TTL of zero is refused.
 const NoExpiry time.Duration = math.MaxInt64
 
-// Defaults of Options.
 const (
-	// DefaultMaxEntries bounds a cache whose Memory names no bound.
-	DefaultMaxEntries = 10_000
-	// DefaultJitter is the share by which a TTL is shortened at most.
-	DefaultJitter = 0.1
-	// DefaultRemoteTimeout bounds each operation on L2.
-	DefaultRemoteTimeout = 100 * time.Millisecond
-	// DefaultLease is the life of a lease that is not renewed.
-	DefaultLease = 5 * time.Second
-	// DefaultHardTimeout ends a load that never returns.
-	DefaultHardTimeout = time.Minute
-	// DefaultRefreshAt is the share of its TTL after which an entry that is
-	// read is refreshed.
-	DefaultRefreshAt = 0.8
-	// DefaultBatchSize is the number of keys at which a batch of single loads waits for
-	// no others.
-	DefaultBatchSize = 100
-	// DefaultMaxRefreshes is the number of refreshes that run at once.
-	DefaultMaxRefreshes = 256
-	// DefaultErrorTTL is for how long the first failure of a load is
-	// remembered. It doubles with each further failure, up to ten times as long.
-	DefaultErrorTTL = time.Second
-	// MaxNotFoundTTL is the longest default of NotFoundTTL.
-	MaxNotFoundTTL = 30 * time.Second
-	// DefaultMaxKeyBytes is the longest key if Limits.MaxKeyBytes is zero.
-	DefaultMaxKeyBytes = 8 << 10
 	// MaxHold is the longest hold of InvalidateHold. A longer hold that another
 	// instance announces is cut to it.
 	MaxHold = 24 * time.Hour
-	// DefaultBreakAfter is the number of failures in a row after which L2 is left
-	// alone, DefaultBreakFor for how long.
-	DefaultBreakAfter = 5
-	DefaultBreakFor   = 5 * time.Second
 	// UnconfirmedTTL caps the life of an entry in L1 if other instances can change
 	// L2 and this instance has no healthy bus.
 	UnconfirmedTTL = 30 * time.Second
+)
+
+// Defaults of Options, which the fields name.
+const (
+	defaultMaxEntries    = 10_000
+	defaultJitter        = 0.1
+	defaultRemoteTimeout = 100 * time.Millisecond
+	defaultLease         = 5 * time.Second
+	defaultHardTimeout   = time.Minute
+	defaultRefreshAt     = 0.8
+	defaultBatchSize     = 100
+	defaultMaxRefreshes  = 256
+	defaultErrorTTL      = time.Second
+	defaultMaxKeyBytes   = 8 << 10
+	defaultBreakAfter    = 5
+	defaultBreakFor      = 5 * time.Second
+	// maxNotFoundTTL is the longest default of NotFoundTTL.
+	maxNotFoundTTL = 30 * time.Second
 )
 
 const (
@@ -89,12 +77,11 @@ type Options[K comparable, V any] struct {
 
 	// Jitter is the share by which each TTL is shortened at random, so that
 	// entries of the same age do not expire together. 0 means
-	// DefaultJitter, a negative value none; at most 0.9.
+	// 0.1, a negative value none; at most 0.9.
 	Jitter float64
 
 	// RefreshAt is the share of its TTL after which a read of a fresh entry starts
-	// a refresh in the background. 0 means
-	// DefaultRefreshAt, a negative value off; less than 1.
+	// a refresh in the background. 0 means 0.8, a negative value off; less than 1.
 	RefreshAt float64
 
 	// RefreshSpread makes refreshes begin earlier at random, on average by
@@ -119,7 +106,7 @@ type Options[K comparable, V any] struct {
 
 	// NotFoundTTL is the TTL of negative entries: for so long both tiers remember
 	// that the origin has no such key. 0 means a quarter of TTL, at most
-	// MaxNotFoundTTL; a negative value means none.
+	// 30 s; a negative value means none.
 	NotFoundTTL time.Duration
 
 	// IsNotFound reports whether an error of a Loader says that the origin has no such
@@ -131,7 +118,7 @@ type Options[K comparable, V any] struct {
 	// ErrorTTL is for how long this instance remembers the failure of a load:
 	// callers get the error, or a stale value, and the key is not loaded. It doubles
 	// with each further failure of the key, up to ten times
-	// ErrorTTL, shortened at random by up to a fifth. 0 means DefaultErrorTTL,
+	// ErrorTTL, shortened at random by up to a fifth. 0 means a second,
 	// a negative value that failures are not remembered.
 	ErrorTTL time.Duration
 
@@ -162,7 +149,7 @@ type Options[K comparable, V any] struct {
 	BatchWait time.Duration
 
 	// BatchSize is the number of keys with which a call of ManyLoader waits for no
-	// others. 0 means DefaultBatchSize; at most 500. It needs BatchWait.
+	// others. 0 means 100; at most 500. It needs BatchWait.
 	BatchSize int
 
 	// Tags returns the tags of a value that was loaded or written, in addition to
@@ -224,8 +211,8 @@ const Pinned = evict.Pinned
 
 // Memory configures L1.
 type Memory[K comparable, V any] struct {
-	// MaxEntries bounds the number of entries. 0 means DefaultMaxEntries,
-	// unless MaxWeight is set.
+	// MaxEntries bounds the number of entries. 0 means 10 000, unless MaxWeight
+	// is set.
 	MaxEntries int64
 
 	// MaxWeight bounds the sum of the weights of all entries. It needs Weigh.
@@ -278,7 +265,7 @@ type Limits struct {
 	// its context. Until it returns it counts for MaxLoads, and Close
 	// waits for it. HardTimeout also bounds the wait of a load for a slot of
 	// MaxLoads, and for another instance that loads the key.
-	// 0 means DefaultHardTimeout, a negative value none: then callers wait for a
+	// 0 means a minute, a negative value none: then callers wait for a
 	// Loader that never returns until their own contexts end.
 	HardTimeout time.Duration
 
@@ -305,8 +292,8 @@ type Limits struct {
 	// refresh of a GetMany counts as one. A read beyond the bound starts no refresh:
 	// it gets its value, and the next read of the key tries again. So a refresh is
 	// delayed, and callers wait only for entries that end before
-	// there was room. 0 means DefaultMaxRefreshes, enough for
-	// 200 entries that are due at the same time.
+	// there was room. 0 means 256, enough for 200 entries that are due at the
+	// same time.
 	MaxRefreshes int
 
 	// MaxWaiters bounds the callers that wait at once. Others get a stale value
@@ -316,13 +303,13 @@ type Limits struct {
 	// MaxKeyBytes bounds the length of a key of a string type, and of its name in
 	// L2: a call with a longer key fails with ErrKeyTooLong and does nothing.
 	// MaxEntries counts entries, and so does not bound the memory of long keys.
-	// 0 means DefaultMaxKeyBytes, a negative value no bound. All instances of a
+	// 0 means 8 KiB, a negative value no bound. All instances of a
 	// cache should have the same.
 	MaxKeyBytes int
 
 	// Lease is the longest time that other instances wait for an instance that
 	// stopped during its load. The lease is renewed while the load runs.
-	// 0 means DefaultLease; at least 100 ms.
+	// 0 means 5 s; at least 100 ms.
 	Lease time.Duration
 }
 
@@ -367,15 +354,13 @@ type Remote[K comparable, V any] struct {
 
 	// Timeout bounds each operation on L2. After the first failure a load uses L2
 	// no more, so a dead L2 adds Timeout once. A slow L2 that answers may cost a
-	// miss several operations: read, lease, store. 0 means
-	// DefaultRemoteTimeout.
+	// miss several operations: read, lease, store. 0 means 100 ms.
 	Timeout time.Duration
 
 	// BreakAfter is the number of failures in a row after which the circuit breaker of
 	// L2 opens, BreakFor for how long. Then one operation is tried. Meanwhile
 	// misses do not wait for L2, and the bus counts as silent. 0 means
-	// DefaultBreakAfter and DefaultBreakFor; a negative BreakAfter means that there is
-	// no breaker.
+	// 5 failures and 5 s; a negative BreakAfter means that there is no breaker.
 	//
 	// A store that answers and refuses to store, because it has no memory left, opens
 	// another breaker. After as many refusals, and for as long, loads take no

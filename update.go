@@ -89,7 +89,7 @@ func (u *update[K, V]) begin(ctx context.Context) (err error) {
 	if !u.c.l2.Used() {
 		return nil
 	}
-	d := min(max(u.c.o.Limits.HardTimeout, DefaultHardTimeout), maxRemoteLife) + tokenLife
+	d := min(max(u.c.o.Limits.HardTimeout, defaultHardTimeout), maxRemoteLife) + tokenLife
 	u.leases, err = u.c.l2.Drop(ctx, []remote.Drop{{Key: u.name, Token: d}})
 	return remoteError("update", err)
 }

@@ -80,28 +80,28 @@ func (o *Options[K, V]) setDefaults() (*settings, error) {
 // fill replaces every zero value of o by its default.
 func fill(o *settings) {
 	if o.Jitter == 0 {
-		o.Jitter = DefaultJitter
+		o.Jitter = defaultJitter
 	}
 	o.Jitter = max(o.Jitter, 0)
 	if o.Memory.MaxEntries == 0 && o.Memory.MaxWeight == 0 {
-		o.Memory.MaxEntries = DefaultMaxEntries
+		o.Memory.MaxEntries = defaultMaxEntries
 	}
-	o.Limits.HardTimeout = orDefault(o.Limits.HardTimeout, DefaultHardTimeout)
+	o.Limits.HardTimeout = orDefault(o.Limits.HardTimeout, defaultHardTimeout)
 	if o.Limits.MaxRefreshes == 0 {
-		o.Limits.MaxRefreshes = DefaultMaxRefreshes
+		o.Limits.MaxRefreshes = defaultMaxRefreshes
 	}
-	o.Limits.Lease = orDefault(o.Limits.Lease, DefaultLease)
-	o.Remote.Timeout = orDefault(o.Remote.Timeout, DefaultRemoteTimeout)
-	o.Remote.BreakFor = orDefault(o.Remote.BreakFor, DefaultBreakFor)
+	o.Limits.Lease = orDefault(o.Limits.Lease, defaultLease)
+	o.Remote.Timeout = orDefault(o.Remote.Timeout, defaultRemoteTimeout)
+	o.Remote.BreakFor = orDefault(o.Remote.BreakFor, defaultBreakFor)
 	if o.Remote.BreakAfter == 0 {
-		o.Remote.BreakAfter = DefaultBreakAfter
+		o.Remote.BreakAfter = defaultBreakAfter
 	}
 	fillLives(o)
 	if o.BatchSize == 0 {
-		o.BatchSize = DefaultBatchSize
+		o.BatchSize = defaultBatchSize
 	}
 	if o.Limits.MaxKeyBytes == 0 {
-		o.Limits.MaxKeyBytes = DefaultMaxKeyBytes
+		o.Limits.MaxKeyBytes = defaultMaxKeyBytes
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -119,12 +119,12 @@ func fillLives(o *settings) {
 		o.RefreshAt = -1 // there is no share of for ever
 	}
 	if o.RefreshAt == 0 {
-		o.RefreshAt = DefaultRefreshAt
+		o.RefreshAt = defaultRefreshAt
 	}
 	o.Stale.WhileRevalidate = max(0, orDefault(o.Stale.WhileRevalidate, ttl/10))
 	o.Stale.OnError = max(0, orDefault(o.Stale.OnError, min(max(ttl, time.Minute), time.Hour)))
-	o.NotFoundTTL = max(0, orDefault(o.NotFoundTTL, min(ttl/4, MaxNotFoundTTL)))
-	o.ErrorTTL = max(0, orDefault(o.ErrorTTL, DefaultErrorTTL))
+	o.NotFoundTTL = max(0, orDefault(o.NotFoundTTL, min(ttl/4, maxNotFoundTTL)))
+	o.ErrorTTL = max(0, orDefault(o.ErrorTTL, defaultErrorTTL))
 	if o.IsNotFound == nil {
 		o.IsNotFound = IsNotFound
 	}

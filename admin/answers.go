@@ -171,7 +171,8 @@ func numbersOf(s *strata.Stats, recent durations) adminapi.Numbers {
 		},
 		Remote: adminapi.Remote{
 			Hits: s.L2.Hits, Misses: s.L2.Misses, Errors: s.L2.Errors, TimedOut: s.L2.TimedOut, Foreign: s.L2.Foreign, Refused: s.RemoteRefused,
-			EncodeErrors: s.EncodeErrors, Compressed: s.Compressed, StoredRaw: s.StoredRaw, LeaseWaits: s.LeaseWaits, LeaseWins: s.LeaseWins, BreakerOpen: s.BreakerOpen,
+			EncodeErrors: s.EncodeErrors, Compression: adminapi.Compression{Compressed: s.Compressed, Raw: s.StoredRaw},
+			LeaseWaits: s.LeaseWaits, LeaseWins: s.LeaseWins, BreakerOpen: s.BreakerOpen,
 			BreakerChanges: s.BreakerChanges, StoringStopped: s.StoringStopped, P99: recent.l2Reads.Quantile(0.99),
 			ServersLeftAlone: s.ServersLeftAlone, ServersWithoutStores: s.ServersWithoutStores,
 		},

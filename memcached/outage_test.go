@@ -130,7 +130,7 @@ func (x *outage) work(theirs, lost []string, fault string) {
 		if took > 0 {
 			waits++
 		}
-		if took > strata.DefaultRemoteTimeout/4 || waits > 2 {
+		if took > 100*time.Millisecond/4 || waits > 2 {
 			t.Errorf("call %d for a key of %s waits %v", i, x.tier.ServerOf(key), took)
 		}
 		if n := x.loads.Load() - loads; n > 1 {

@@ -107,10 +107,10 @@ func TestNewNamesEveryBadField(t *testing.T) {
 
 func TestZeroOptionsAreBounded(t *testing.T) {
 	c := mustNew(t, memory.Options[int, int]{})
-	for k := range 2 * memory.DefaultMaxEntries {
+	for k := range 2 * 10_000 {
 		c.Set(k, k)
 	}
-	if c.Len() != memory.DefaultMaxEntries || c.Weight() != memory.DefaultMaxEntries {
+	if c.Len() != 10_000 || c.Weight() != 10_000 {
 		t.Fatalf("%d entries of weight %d", c.Len(), c.Weight())
 	}
 }
@@ -370,10 +370,10 @@ func TestResizeChecksAndEvicts(t *testing.T) {
 			}
 		})
 	}
-	for k := range 2 * memory.DefaultMaxEntries {
+	for k := range 2 * 10_000 {
 		c.Set(k, k)
 	}
-	if c.Len() != memory.DefaultMaxEntries {
+	if c.Len() != 10_000 {
 		t.Fatalf("%d entries", c.Len())
 	}
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/strata-cache/strata/internal/l1"
 )
 
-// DefaultMaxEntries is the bound of a cache if Options give none.
-const DefaultMaxEntries = 10_000
+// defaultMaxEntries is the bound of a cache if Options give none.
+const defaultMaxEntries = 10_000
 
 // NoExpiry is the time to live of an entry that stays until it is evicted or
 // deleted.
 const NoExpiry time.Duration = math.MaxInt64
 
-// Options configure a cache. The zero value gives a cache of DefaultMaxEntries
+// Options configure a cache. The zero value gives a cache of 10 000
 // entries that do not expire.
 type Options[K comparable, V any] struct {
 	// MaxEntries is the largest number of entries. Zero means
-	// DefaultMaxEntries, or no such bound if MaxWeight is set.
+	// 10 000, or no such bound if MaxWeight is set.
 	MaxEntries int
 
 	// MaxWeight is the largest sum of weights, in the unit of Weigh. It
@@ -129,7 +129,7 @@ func bounds(maxEntries int, maxWeight int64, weighed bool) (entries, weight int6
 		err = errors.Join(err, errors.New("memory: MaxWeight: needs Weigh"))
 	}
 	if maxEntries == 0 && maxWeight == 0 {
-		maxEntries = DefaultMaxEntries
+		maxEntries = defaultMaxEntries
 	}
 	return int64(maxEntries), maxWeight, err
 }

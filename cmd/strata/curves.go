@@ -10,10 +10,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/expiry"
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/load"
+)
+
+// Defaults of strata.Options.
+const (
+	usualJitter = 0.1
+	refreshAt   = 0.8
 )
 
 // steps is the number of parts in which the begin of a new instance is shown.
@@ -167,7 +172,7 @@ func newSynchrony(phases []phase, each time.Duration) *synchrony {
 	if step < leastStep || !slices.Contains(phases, phase(hello.Strata)) {
 		return nil
 	}
-	return &synchrony{options: expiry.Options{Keys: expiringKeys, TTL: ttlSteps * step, Step: step, Jitters: []float64{0, strata.DefaultJitter}}}
+	return &synchrony{options: expiry.Options{Keys: expiringKeys, TTL: ttlSteps * step, Step: step, Jitters: []float64{0, usualJitter}}}
 }
 
 // start begins the measurement, which ctx ends. The function that it returns waits for the end.
@@ -194,7 +199,7 @@ func (s *synchrony) write(w io.Writer) error {
 	begin, end, most := s.shown()
 	step := seconds(s.options.Step)
 	text := fmt.Sprintf("%s keys are loaded together with a TTL of %s, and each is read %d times a step from %s on: origin queries in steps of %s, by the time since the load. The origin only counts. A read refreshes an entry after %v of its life.",
-		count(int64(s.options.Keys)), seconds(s.options.TTL), expiry.Reads, seconds(s.options.From()), step, strata.DefaultRefreshAt)
+		count(int64(s.options.Keys)), seconds(s.options.TTL), expiry.Reads, seconds(s.options.From()), step, refreshAt)
 	if s.options.Step == time.Second {
 		step = "second"
 	}

@@ -176,8 +176,7 @@ type Remote struct {
 	Foreign        uint64        `json:"foreign"`
 	Refused        uint64        `json:"refused"`
 	EncodeErrors   uint64        `json:"encodeErrors"`
-	Compressed     uint64        `json:"compressed"`
-	StoredRaw      uint64        `json:"storedRaw"`
+	Compression    Compression   `json:"compression"`
 	LeaseWaits     uint64        `json:"leaseWaits"`
 	LeaseWins      uint64        `json:"leaseWins"` // the part of LeaseWaits that got the answer of the other instance
 	BreakerOpen    bool          `json:"breakerOpen"`
@@ -187,6 +186,12 @@ type Remote struct {
 
 	ServersLeftAlone     []string `json:"serversLeftAlone"`
 	ServersWithoutStores []string `json:"serversWithoutStores"`
+}
+
+// Compression counts values that a codec has made shorter, and those that it has left as they are.
+type Compression struct {
+	Compressed uint64 `json:"compressed"`
+	Raw        uint64 `json:"raw"`
 }
 
 // Bus is about the bus and invalidations. Silence is the time since it last delivered

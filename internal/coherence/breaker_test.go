@@ -67,14 +67,14 @@ func TestDeadL2CostsFiveTimeoutsAndThenNothing(t *testing.T) {
 		took := misses(t, c, "a", 100)
 		for i, d := range took {
 			want := time.Duration(0)
-			if i < strata.DefaultBreakAfter {
-				want = strata.DefaultRemoteTimeout
+			if i < breakAfter {
+				want = remoteTimeout
 			}
 			if d != want {
 				t.Errorf("miss %d took %v, want %v", i, d, want)
 			}
 		}
-		if n := p.asked.Load(); n != strata.DefaultBreakAfter || !c.Stats().BreakerOpen {
+		if n := p.asked.Load(); n != breakAfter || !c.Stats().BreakerOpen {
 			t.Errorf("L2 was asked %d times, open %v; want 5, true", n, c.Stats().BreakerOpen)
 		}
 	})
@@ -88,13 +88,13 @@ func TestL2ThatIsLeftAloneIsTriedOnceAfterFiveSeconds(t *testing.T) {
 		misses(t, c, "a", 5)
 		opened := time.Now()
 		asked := p.asked.Load()
-		time.Sleep(strata.DefaultBreakFor - time.Second)
+		time.Sleep(breakFor - time.Second)
 		misses(t, c, "b", 100)
 		if n := p.asked.Load(); n != asked {
 			t.Errorf("asked %d times %v after it was left alone", n-asked, time.Since(opened))
 		}
 		for round := range 3 {
-			time.Sleep(strata.DefaultBreakFor)
+			time.Sleep(breakFor)
 			o := &origin{}
 			var wg sync.WaitGroup
 			for i := range 50 {
@@ -116,7 +116,7 @@ func TestL2ThatAnswersIsUsedAgain(t *testing.T) {
 		misses(t, c, "a", 10)
 		p.fails.Store(false)
 		must(t, well.Set(t.Context(), "k", 7))
-		time.Sleep(strata.DefaultBreakFor)
+		time.Sleep(breakFor)
 		misses(t, c, "probe", 1)
 		if c.Stats().BreakerOpen {
 			t.Error("open after L2 has answered")
@@ -227,7 +227,7 @@ func TestWhileL2IsLeftAloneTheBusCountsAsSilent(t *testing.T) {
 			t.Errorf("what is loaded meanwhile lives for %v in L1, want %v at most", left, strata.UnconfirmedTTL)
 		}
 		p.fails.Store(false)
-		time.Sleep(strata.DefaultBreakFor)
+		time.Sleep(breakFor)
 		misses(t, c, "b", 1)
 		synctest.Wait()
 		time.Sleep(5 * time.Second)
@@ -251,11 +251,11 @@ func TestDropsWhileL2IsLeftAloneReachItLater(t *testing.T) {
 		if err := c.Invalidate(t.Context(), "k"); !errors.As(err, &unconfirmed) || unconfirmed.Pending != 1 {
 			t.Errorf("got %v, want a *RemoteError with 1 pending", err)
 		}
-		if took := time.Since(start); took > strata.DefaultRemoteTimeout {
+		if took := time.Since(start); took > remoteTimeout {
 			t.Errorf("it took %v", took)
 		}
 		p.hangs.Store(false)
-		time.Sleep(strata.DefaultBreakFor + 5*time.Second)
+		time.Sleep(breakFor + 5*time.Second)
 		synctest.Wait()
 		if v, ok := well.Get(t.Context(), "k"); ok || c.Stats().Pending != 0 {
 			t.Errorf("got %d, %d drops pending", v, c.Stats().Pending)
@@ -276,11 +276,11 @@ func TestInstanceStartsWhileL2IsDead(t *testing.T) {
 		for _, d := range misses(t, c, "a", 100) {
 			total += d
 		}
-		if want := strata.DefaultBreakAfter * strata.DefaultRemoteTimeout; total > want {
+		if want := breakAfter * remoteTimeout; total > want {
 			t.Errorf("100 misses took %v, want %v at most", total, want)
 		}
 		p.hangs.Store(false)
-		time.Sleep(2 * strata.DefaultBreakFor)
+		time.Sleep(2 * breakFor)
 		misses(t, c, "b", 2)
 		if r := c.Explain(t.Context(), "b1"); !r.L2.Present {
 			t.Errorf("not in L2 after it has come up: %+v", r.L2)
@@ -296,7 +296,7 @@ func TestBreakerIsLogged(t *testing.T) {
 		p.fails.Store(true)
 		misses(t, c, "a", 50)
 		p.fails.Store(false)
-		time.Sleep(strata.DefaultBreakFor)
+		time.Sleep(breakFor)
 		misses(t, c, "b", 1)
 		synctest.Wait()
 		opened, closed := strings.Count(log.String(), "level=WARN msg=\"strata: circuit breaker of L2 is open\" cache=test error=\"connection refused\""), strings.Count(log.String(), "level=INFO msg=\"strata: circuit breaker of L2 is closed\"")

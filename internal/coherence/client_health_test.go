@@ -92,7 +92,7 @@ func TestHealthOfAServerIsLoggedOnceForAllCachesOfAClient(t *testing.T) {
 			}
 		}
 		p.fails.Store(false)
-		time.Sleep(strata.DefaultBreakFor)
+		time.Sleep(breakFor)
 		misses(t, caches[0], "b", 2)
 		all("c")
 		time.Sleep(time.Minute)
@@ -146,7 +146,7 @@ func TestCacheThatIsClosedHoldsUpNoLineOfOthers(t *testing.T) {
 		}
 		must(t, caches[2].Close(context.Background()))
 		p.fails.Store(false)
-		time.Sleep(strata.DefaultBreakFor)
+		time.Sleep(breakFor)
 		misses(t, caches[0], "b", 2)
 		misses(t, caches[1], "b", 2)
 		wantLines(t, &log, 1, "level=INFO msg=\"strata: circuit breaker of L2 is closed\" caches=\"orders, users\"")
@@ -220,7 +220,7 @@ func TestStoresThatGetNoAnswerAreNotRefused(t *testing.T) {
 		if strings.Contains(log.String(), "refus") {
 			t.Errorf("a refusal in the log:\n%s", log.String())
 		}
-		if n := p.refused.Load(); n > strata.DefaultBreakAfter+1 {
+		if n := p.refused.Load(); n > breakAfter+1 {
 			t.Errorf("asked to store %d times, without an answer", n)
 		}
 	})

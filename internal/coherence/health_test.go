@@ -125,13 +125,13 @@ func TestFullL2IsAskedToStoreNoMoreAndUsedForAllElse(t *testing.T) {
 				if name == "values" {
 					return // each lease that is given ends a row of failures
 				}
-				if n := p.refused.Load(); n > strata.DefaultBreakAfter+3 || !a.Stats().StoringStopped {
+				if n := p.refused.Load(); n > int64(breakAfter)+3 || !a.Stats().StoringStopped {
 					t.Errorf("asked to store %d times in 12 s, stopped %v; want 5 and one each 5 s, true", n, a.Stats().StoringStopped)
 				}
 				wantLines(t, &log, 2, "L2 refuses\"")
 				wantLines(t, &log, 1, "nothing is stored in L2")
 				p.on.Store(false)
-				time.Sleep(strata.DefaultBreakFor)
+				time.Sleep(breakFor)
 				misses(t, a, "later", 2)
 				if _, ok := b.Get(t.Context(), "later1"); !ok || a.Stats().StoringStopped {
 					t.Error("nothing is stored in L2 when it has room again")
@@ -184,7 +184,7 @@ func TestLogTellsRefusalsOfL2FromMissingAnswers(t *testing.T) {
 				t.Error("L2 is asked on and on")
 			}
 			p.on.Store(false)
-			time.Sleep(strata.DefaultBreakFor)
+			time.Sleep(breakFor)
 			misses(t, c, "b", 2)
 			time.Sleep(10 * time.Second)
 			misses(t, c, "c", 2)
@@ -334,12 +334,12 @@ func TestBreakersAreLoggedAsTheyAreAtLast(t *testing.T) {
 		for i := range 3 { // opens twice within ten seconds
 			p.fails.Store(true)
 			misses(t, c, fmt.Sprint("bad", i), 10)
-			time.Sleep(strata.DefaultBreakFor)
+			time.Sleep(breakFor)
 			p.fails.Store(i == 2)
 			misses(t, c, fmt.Sprint("good", i), 2)
 		}
 		for range 5 { // it stays dead
-			time.Sleep(strata.DefaultBreakFor)
+			time.Sleep(breakFor)
 			misses(t, c, fmt.Sprint("dead", log.Len()), 3)
 		}
 		last := ""

@@ -3,8 +3,16 @@ package coherence_test
 import (
 	"context"
 	"runtime"
+	"time"
 
 	"github.com/strata-cache/strata"
+)
+
+// Defaults of the Options.
+const (
+	breakAfter    = 5
+	breakFor      = 5 * time.Second
+	remoteTimeout = 100 * time.Millisecond
 )
 
 func plainLoad(context.Context, string) (int64, error) { return 1, nil }

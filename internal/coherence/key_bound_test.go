@@ -73,7 +73,7 @@ func refuses[K comparable](t *testing.T, c *strata.Cache[K, int64], asked *int, 
 }
 
 func TestKeysBeyondTheirBoundAreRefusedBeforeAnyWork(t *testing.T) {
-	const most = strata.DefaultMaxKeyBytes
+	const most = 8 << 10
 	long, fits := strings.Repeat("k", most+1), strings.Repeat("k", most)
 	counted := func(asked *int) remote.Tier {
 		return stratatest.FaultyTier(newShared().tier, func(string, string) (time.Duration, error) { *asked++; return 0, nil })

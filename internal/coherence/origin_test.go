@@ -68,7 +68,7 @@ func TestHangingOriginIsSlowAtAQuarterOfTheHardTimeout(t *testing.T) {
 				o.Logger, o.Limits.HardTimeout = textLogger(&log), within
 			})
 			if within == 0 {
-				within = strata.DefaultHardTimeout
+				within = time.Minute
 			}
 			mustGet(t, c, "well", (&origin{}).load)
 			time.Sleep(10 * time.Second)

@@ -3,7 +3,6 @@ package coherence_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,13 +76,15 @@ var ownStores = map[string]func(t *testing.T, c *strata.Cache[string, int64], s 
 	},
 }
 
-// ownReads are the instances that read what another has stored, read-only. opts are those
-// of the store.
-var ownReads = map[string]struct {
+type ownRead struct {
 	alone bool
 	opts  []strata.CallOption
 	move  func(t *testing.T, from *strata.Cache[string, int64], open func() *strata.Cache[string, int64]) *strata.Cache[string, int64]
-}{
+}
+
+// ownReads are the instances that read what another has stored, read-only. opts are those
+// of the store.
+var ownReads = map[string]ownRead{
 	"there":           {},
 	"there, no L2":    {alone: true},
 	"there, NoRemote": {opts: []strata.CallOption{strata.NoRemote()}},
@@ -113,113 +114,102 @@ var ownReads = map[string]struct {
 	}},
 }
 
-// TestWindowsOfOneValueHoldWhereverItIsRead stores a value with own windows in each way,
-// and reads it in each place at the ends of both windows.
-func TestWindowsOfOneValueHoldWhereverItIsRead(t *testing.T) {
+// ownCase is a value with windows of its own, stored in one way and read in one place.
+type ownCase struct {
+	store   func(t *testing.T, c *strata.Cache[string, int64], s strata.Stale, opts ...strata.CallOption)
+	read    ownRead
+	windows strata.Stale
+	opts    []strata.CallOption
+}
+
+// forEachOwnCase runs f for each way to store and each place.
+func forEachOwnCase(t *testing.T, windows strata.Stale, f func(t *testing.T, c ownCase)) {
 	for how, store := range ownStores {
 		for where, read := range ownReads {
-			for _, at := range []struct {
-				after  time.Duration // the end of the TTL
-				served bool          // at once
-				fails  bool          // the load
-				err    bool
-			}{
-				{after: 5*time.Second - 1, served: true},
-				{after: 5 * time.Second},
-				{after: 20*time.Second - 1, fails: true},
-				{after: 20 * time.Second, fails: true, err: true},
-			} {
-				t.Run(fmt.Sprintf("%s, %s, %v", how, where, at.after), func(t *testing.T) {
-					bubble(t, func(t *testing.T) {
-						s := newTagged(t)
-						open := func() *strata.Cache[string, int64] {
-							if read.alone {
-								return newCache(t, windows(time.Minute, time.Hour))
-							}
-							return instance(t, s, windows(time.Minute, time.Hour))
-						}
-						c := open()
-						store(t, c, ownWindows, read.opts...)
-						if read.move != nil {
-							c = read.move(t, c, open)
-						}
-						time.Sleep(time.Minute + at.after)
-						load := func(context.Context, string) (int64, error) { return 2, nil }
-						if at.fails {
-							load = downLoad
-						}
-						v, err := c.GetOrLoad(t.Context(), "k", load)
-						synctest.Wait()
-						want := int64(2)
-						if at.served || at.fails {
-							want = 1
-						}
-						if at.err {
-							if !errors.Is(err, errDown) {
-								t.Errorf("%d, %v; want the error of the load", v, err)
-							}
-						} else if v != want || err != nil {
-							t.Errorf("%d, %v; want %d", v, err, want)
-						}
-					})
-				})
-			}
+			t.Run(how+", "+where, func(t *testing.T) { f(t, ownCase{store: store, read: read, windows: windows}) })
 		}
 	}
 }
 
+// holder returns the cache that reads the value.
+func (o ownCase) holder(t *testing.T) *strata.Cache[string, int64] {
+	s := newTagged(t)
+	open := func() *strata.Cache[string, int64] {
+		change := func(o *strata.Options[string, int64]) {
+			windows(time.Minute, time.Hour)(o)
+			o.Limits.SoftTimeout = time.Second
+		}
+		if o.read.alone {
+			return newCache(t, change)
+		}
+		return instance(t, s, change)
+	}
+	c := open()
+	o.store(t, c, o.windows, append(o.opts, o.read.opts...)...)
+	if o.read.move != nil {
+		c = o.read.move(t, c, open)
+	}
+	return c
+}
+
+// TestWindowsOfOneValueHoldWhereverItIsRead reads the value at the ends of both windows.
+func TestWindowsOfOneValueHoldWhereverItIsRead(t *testing.T) {
+	load := func(context.Context, string) (int64, error) { return 2, nil }
+	forEachOwnCase(t, ownWindows, func(t *testing.T, o ownCase) {
+		for _, at := range []struct {
+			after time.Duration // the end of the TTL
+			load  strata.Loader[string, int64]
+			want  int64
+			err   error
+		}{
+			{5*time.Second - 1, load, 1, nil},
+			{5 * time.Second, load, 2, nil},
+			{20*time.Second - 1, downLoad, 1, nil},
+			{20 * time.Second, downLoad, 0, errDown},
+		} {
+			bubble(t, func(t *testing.T) {
+				c := o.holder(t)
+				time.Sleep(time.Minute + at.after)
+				v, err := c.GetOrLoad(t.Context(), "k", at.load)
+				if synctest.Wait(); v != at.want || !errors.Is(err, at.err) {
+					t.Errorf("%v after the TTL: %d, %v; want %d, %v", at.after, v, err, at.want, at.err)
+				}
+			})
+		}
+	})
+}
+
 // TestValueThatMayNotBeStaleIsNeverServedStale, whether it ended, or was expired.
 func TestValueThatMayNotBeStaleIsNeverServedStale(t *testing.T) {
-	never := strata.Stale{WhileRevalidate: -1, OnError: -1}
 	ends := map[string]func(t *testing.T, c *strata.Cache[string, int64]){
 		"its TTL":    func(*testing.T, *strata.Cache[string, int64]) { time.Sleep(time.Minute) },
 		"Expire":     func(t *testing.T, c *strata.Cache[string, int64]) { must(t, c.Expire(t.Context(), "k")) },
 		"ExpireAll":  func(t *testing.T, c *strata.Cache[string, int64]) { must(t, c.ExpireAll(t.Context())) },
 		"ExpireTags": func(t *testing.T, c *strata.Cache[string, int64]) { must(t, c.ExpireTags(t.Context(), "t")) },
 	}
-	for how, store := range ownStores {
-		for where, read := range ownReads {
-			for why, end := range ends {
-				t.Run(how+", "+where+", "+why, func(t *testing.T) {
-					bubble(t, func(t *testing.T) {
-						s := newTagged(t)
-						open := func() *strata.Cache[string, int64] {
-							change := func(o *strata.Options[string, int64]) {
-								windows(time.Minute, time.Hour)(o)
-								o.Limits.SoftTimeout = time.Second
-							}
-							if read.alone {
-								return newCache(t, change)
-							}
-							return instance(t, s, change)
-						}
-						c := open()
-						opts := read.opts
-						if why == "ExpireTags" {
-							opts = append(opts[:len(opts):len(opts)], strata.WithTags("t"))
-						}
-						store(t, c, never, opts...)
-						if read.move != nil {
-							c = read.move(t, c, open)
-						}
-						_, _ = c.Get(t.Context(), "k")
-						end(t, c)
-						synctest.Wait()
-						if v, ok := c.Get(t.Context(), "k", strata.AllowStale()); ok && why == "its TTL" {
-							t.Errorf("AllowStale: %d", v)
-						}
-						if v, err := c.GetOrLoad(t.Context(), "k", downLoad); !errors.Is(err, errDown) {
-							t.Errorf("%d, %v; want the error of the load", v, err)
-						}
-						slow := func(context.Context, string) (int64, error) { time.Sleep(2 * time.Second); return 3, nil }
-						if v, err := c.GetOrLoad(t.Context(), "k", slow); v != 3 || err != nil {
-							t.Errorf("%d, %v; want the value of a slow load", v, err)
-						}
-					})
-				})
-			}
+	slow := func(context.Context, string) (int64, error) { time.Sleep(2 * time.Second); return 3, nil }
+	forEachOwnCase(t, strata.Stale{WhileRevalidate: -1, OnError: -1}, func(t *testing.T, o ownCase) {
+		for why, end := range ends {
+			bubble(t, func(t *testing.T) {
+				if o.opts = nil; why == "ExpireTags" {
+					o.opts = []strata.CallOption{strata.WithTags("t")}
+				}
+				c := o.holder(t)
+				_, _ = c.Get(t.Context(), "k")
+				end(t, c)
+				synctest.Wait()
+				if v, ok := c.Get(t.Context(), "k", strata.AllowStale()); ok && why == "its TTL" {
+					t.Errorf("%s, AllowStale: %d", why, v)
+				}
+				if v, err := c.GetOrLoad(t.Context(), "k", downLoad); !errors.Is(err, errDown) {
+					t.Errorf("%s: %d, %v; want the error of the load", why, v, err)
+				}
+				if v, err := c.GetOrLoad(t.Context(), "k", slow); v != 3 || err != nil {
+					t.Errorf("%s: %d, %v; want the value of a slow load", why, v, err)
+				}
+			})
 		}
-	}
+	})
 }
 
 // TestFailedLoadCanEndTheStaleLifeOfTheValue: of a stale value at once, of a fresh one at

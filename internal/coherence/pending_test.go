@@ -145,7 +145,7 @@ func TestWritersThatLeaveDoNotHideADeadL2(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s, p := newShared(), &patient{}
 				c := illInstance(t, s, p, func(o *strata.Options[string, int64]) {
-					if patience > strata.DefaultRemoteTimeout {
+					if patience > remoteTimeout {
 						o.Remote.Tier = tardy{s.tier}
 					}
 				})
@@ -155,7 +155,7 @@ func TestWritersThatLeaveDoNotHideADeadL2(t *testing.T) {
 					_ = c.Invalidate(ctx, "k")
 					cancel()
 				}
-				if patience < strata.DefaultRemoteTimeout {
+				if patience < remoteTimeout {
 					time.Sleep(5 * time.Second) // attempts in the background have the time that L2 gets
 				}
 				if !c.Stats().BreakerOpen {

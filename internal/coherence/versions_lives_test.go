@@ -158,7 +158,7 @@ func TestL2ThatFailsAtTheOlderVersionCostsOneTimeout(t *testing.T) {
 		})
 		begun := time.Now()
 		now.get("k")
-		if took := time.Since(begun); took > strata.DefaultRemoteTimeout || p.loads["k"] != 1 {
+		if took := time.Since(begun); took > remoteTimeout || p.loads["k"] != 1 {
 			t.Errorf("took %v and %d loads", took, p.loads["k"])
 		}
 		if n := now.getMany("x", "y"); len(n) != 2 || p.all() != 3 {

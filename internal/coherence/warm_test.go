@@ -61,6 +61,7 @@ func TestWarmEndsWhenL1IsFull(t *testing.T) {
 		for _, k := range keys {
 			must(t, first.Set(t.Context(), k, 1))
 		}
+		synctest.Wait() // the messages about them have come
 		w, err := small.Warm(t.Context(), slices.Values(keys), strata.WarmOptions{})
 		if w.Found < 200 || w.Found > 220 || err != nil || small.Len() < 180 || small.Stats().Evicted > 20 { // the bound of a shard may come first
 			t.Errorf("%+v, %v; %d entries", w, err, small.Len())
@@ -79,6 +80,7 @@ func TestWarmKeepsToItsRateAndItsTime(t *testing.T) {
 		for _, k := range keys {
 			must(t, first.Set(t.Context(), k, 1))
 		}
+		synctest.Wait() // the messages about them have come
 		_, err := second.Warm(t.Context(), slices.Values(keys[:300]), strata.WarmOptions{})
 		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 4950*time.Millisecond)

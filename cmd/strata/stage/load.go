@@ -11,7 +11,6 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/hello"
 )
 
@@ -277,7 +276,7 @@ func (s *Stage) due(mode hello.Mode) string {
 	if mode == hello.Naive {
 		return fmt.Sprintf("The maps lose all of them in %v, and the origin is asked for all at once.", s.o.TTL)
 	}
-	last := time.Duration(float64(s.o.TTL) * strata.DefaultRefreshAt)
+	last := time.Duration(float64(s.o.TTL) * refreshAt)
 	jitter := s.jitter()
 	if jitter == 0 {
 		return fmt.Sprintf("All are due for a refresh in %v, at once.", last)
@@ -286,18 +285,24 @@ func (s *Stage) due(mode hello.Mode) string {
 	return fmt.Sprintf("They are due for a refresh in %v to %v.", first.Round(time.Millisecond), last)
 }
 
+// The defaults of Options.
+const (
+	usualJitter = 0.1
+	refreshAt   = 0.8
+)
+
 // jitter is the share by which instances shorten lives at most.
 func (s *Stage) jitter() float64 {
 	j := s.instances[0].Jitter()
 	if j == 0 {
-		return strata.DefaultJitter
+		return usualJitter
 	}
 	return max(0, j)
 }
 
 // changeJitter replaces both caches by ones with another jitter, which take over the entries.
 func (s *Stage) changeJitter(ctx context.Context, args []string) (string, error) {
-	jitter, said := strata.DefaultJitter, fmt.Sprintf("Lives are shortened at random by up to %v of them.", strata.DefaultJitter)
+	jitter, said := usualJitter, fmt.Sprintf("Lives are shortened at random by up to %v of them.", usualJitter)
 	if args[0] == "off" {
 		jitter, said = -1, "All lives have the same length."
 	}
