@@ -496,14 +496,3 @@ func (r *read[K, V]) afterDrops(box *sealed, drops map[string]remote.Tag) (state
 	}
 	return box.state, false
 }
-
-// opContext bounds one operation on L2.
-func (r *read[K, V]) opContext() (context.Context, context.CancelFunc) {
-	return r.c.l2.Bound(r.ctx)
-}
-
-// answered reports whether L2 has answered. If it has not, the read leaves L2
-// alone from now on: a dead L2 costs a miss one timeout, not one per stage.
-func (r *read[K, V]) answered(op string, err error) bool {
-	return r.l2.Answered(r.ctx, r.c.l2, op, err)
-}
