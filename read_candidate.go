@@ -104,36 +104,51 @@ func (r *read[K, V]) bound() {
 	r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.windows(r.candidate.own).window())
 }
 
-// relive gives the candidate of a load that fails the windows that the load has said: in
-// L1 as far as it is kept there, and in L2 if that holds it still.
+// relive gives the value before a load that fails the windows that the load has said: in L1
+// as far as it is kept there, unless it came after the load began, and in L2 if that holds
+// the candidate still.
 func (r *read[K, V]) relive() {
-	c, k := r.c, &r.candidate
-	if r.call.own == nil || k.value == nil {
+	c, k, o := r.c, &r.candidate, &r.outcome
+	if r.call.own == nil {
 		return
 	}
-	k.own = k.own.With(r.call.own)
-	r.reliveRemote()
-	if e, _ := c.memory.Peek(r.f.Key); e != nil && !r.call.noMemory {
-		c.memory.Swap(e, r.relived(e))
+	was := k.id
+	if k.value != nil {
+		k.own = k.own.With(r.call.own)
+		r.reliveRemote()
+		if k.until = min(k.until, l1.After(k.times.Fresh, c.windows(k.own).OnError)); c.windows(k.own).OnError == 0 {
+			k.until = 0
+		}
 	}
 	if k.entry != nil {
-		k.entry = r.relived(k.entry)
+		k.entry = r.relived(k.entry, k.own, k.id)
+		k.until = c.onErrorUntil(k.entry)
+	}
+	e, _ := c.memory.Peek(r.f.Key)
+	if e == nil || r.call.noMemory || c.born(e) > o.ended-int64(o.took) {
+		return
+	}
+	about, is := recordOf(e), &e.Value.value == k.value
+	if is || k.value != nil && was != 0 && about.id == was {
+		about.id = k.id
+	}
+	s := r.relived(e, about.traits.lives().With(r.call.own), about.id)
+	if c.memory.Swap(e, s); is {
+		k.until = c.onErrorUntil(s)
 	}
 }
 
-// relived returns e with the lives of the candidate, which may be served on error as long
-// as it.
-func (r *read[K, V]) relived(e *entry[K, V]) *entry[K, V] {
-	c, k, about := r.c, &r.candidate, recordOf(e)
+// relived returns e with the lives, which are its own, and the ID of its value.
+func (r *read[K, V]) relived(e *entry[K, V], own *lives.Own, id remote.ID) *entry[K, V] {
+	c, about := r.c, recordOf(e)
 	about.born = c.born(e)
-	about.id, about.traits = k.id, newTraits(about.traits.tags(), about.traits.seenAt(), k.own)
+	about.id, about.traits = id, newTraits(about.traits.tags(), about.traits.seenAt(), own)
 	s := newEntry(c.memory, e.Key, e.Value, e.Dead, about)
 	if fresh := e.Value.FreshUntil(e.Dead); !e.Value.Expired() {
 		soon := e.Value.SoonAt(e.Dead)
-		s.Dead = s.Value.End(fresh, min(e.Dead, l1.After(fresh, c.windows(k.own).window())))
+		s.Dead = s.Value.End(fresh, min(e.Dead, l1.After(fresh, c.windows(own).window())))
 		s.Value.SetSoon(soon, s.Dead)
 	}
-	k.until = c.onErrorUntil(s)
 	return s
 }
 

@@ -41,7 +41,7 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 			time.Sleep(d.delay())
 		}
 	}
-	if m.stepMixed(ctx, d, key, think) || m.stepIdle(d) || m.stepMoves(ctx, d) || m.stepTune(d) {
+	if m.stepMixed(ctx, d, key, think) || m.stepIdle(d) || m.stepMoves(ctx, d) || m.stepTune(d) || m.stepClaims(ctx, key, think) {
 		return
 	}
 	n, writes := d.intn(105), 500
@@ -78,8 +78,11 @@ func (m *member) step(ctx context.Context, d *dice, key string) {
 	case n < 90:
 		version := m.s.write(key)
 		think()
+		own := m.drawOwn()
+		value := m.s.ownValue(key, version, own)
 		m.fence(ctx, history.Fence{Key: key, Stores: true, Version: version}, func(ctx context.Context) error {
-			return m.cache.Set(ctx, key, m.s.value(key, version), strata.WithTags(m.s.o.tags(key)...))
+			defer m.stores(value)
+			return m.cache.Set(ctx, key, value, own.options(strata.WithTags(m.s.o.tags(key)...))...)
 		})
 	case n < 96:
 		if d.chance(writes) {
@@ -140,15 +143,16 @@ func (m *member) setMany(ctx context.Context, key string, think func()) {
 	if m.s.o.tagged {
 		keys = []string{key}
 	}
-	values, versions := map[string]string{}, map[string]uint64{}
+	values, versions, own := map[string]string{}, map[string]uint64{}, m.drawOwn()
 	for _, key := range keys {
 		versions[key] = m.s.write(key)
-		values[key] = m.s.value(key, versions[key])
+		values[key] = m.s.ownValue(key, versions[key], own)
 	}
 	think()
 	began := m.s.rec.Now()
-	err := m.cache.SetMany(ctx, values, strata.WithTags(m.s.o.tags(key)...))
+	err := m.cache.SetMany(ctx, values, own.options(strata.WithTags(m.s.o.tags(key)...))...)
 	for key, v := range versions {
+		m.stores(values[key])
 		m.verifyDrop(err, key, began)
 		m.s.rec.Fence(history.Fence{Instance: m.id, Key: key, Call: began, Stores: true, Version: v, Failed: err != nil})
 	}
@@ -159,13 +163,17 @@ func (m *member) setMany(ctx context.Context, key string, think func()) {
 func (m *member) update(ctx context.Context, key string, think func()) {
 	f := history.Fence{Instance: m.id, Key: key}
 	began := m.s.rec.Now()
-	err := m.cache.Update(ctx, key, func(context.Context) (string, error) {
+	own, value, overlaps := m.drawOwn(), "", m.s.overlaps(key)
+	err := m.cache.Update(ctx, key, func(ctx context.Context) (string, error) {
 		f.Version = m.s.write(key)
 		f.Call = m.s.rec.Now()
 		think()
-		return m.s.value(key, f.Version), nil
+		own.say(strata.Loading(ctx))
+		value = m.s.ownValue(key, f.Version, own)
+		return value, nil
 	}, strata.WithTags(m.s.o.tags(key)...))
-	f.Failed = err != nil
+	f.Failed, f.Stores = err != nil, overlaps()
+	m.stores(value)
 	m.verifyDrop(err, key, began)
 	// Joining ends with the drop that it begins with.
 	m.s.rec.Excuse(history.Excuse{Instance: m.id, Key: key, From: began, To: m.s.rec.Now()})
@@ -186,6 +194,9 @@ func (m *member) fence(ctx context.Context, f history.Fence, call func(ctx conte
 	}
 	m.verifyDrop(err, pending, f.Call)
 	m.s.rec.Fence(f)
+	if f.Soft && !f.Tags && f.Key != "" && !f.Failed {
+		m.expires(f)
+	}
 }
 
 // verifyDrop checks the error of a call that drops, and notes that its drop is
@@ -224,7 +235,8 @@ func (m *member) read(ctx context.Context, key string, loads, final bool) {
 	}
 	// A failure is remembered, for ten seconds at most.
 	// A value that was expired with everything is served while it is refreshed.
-	r.Stale = loads && info.Stale && (m.failedSince(key, r.Call-history.Time(11*time.Second)) || m.rebuilds(r.Call))
+	m.judgeOwn(&r, value, &info)
+	r.Stale = loads && info.Stale && m.excuses(&r, value)
 	m.gotten(r, value, &info)
 }
 

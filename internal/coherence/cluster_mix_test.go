@@ -138,7 +138,8 @@ func (m *member) passTier(ctx context.Context, key string, past strata.CallOptio
 		return
 	}
 	r.Degraded = info.Degraded || !before.Connected || !after.Connected
-	r.Stale = info.Stale && (m.failedSince(key, r.Call-history.Time(11*time.Second)) || m.rebuilds(r.Call))
+	m.judgeOwn(&r, value, &info)
+	r.Stale = info.Stale && m.excuses(&r, value)
 	m.gotten(r, value, &info)
 }
 
@@ -165,7 +166,7 @@ func (m *member) readMany(ctx context.Context, d *dice) {
 	}
 	for key, value := range values {
 		r.Key = key
-		r.Stale = m.failedSince(key, r.Call-history.Time(11*time.Second)) || m.rebuilds(r.Call)
+		r.Stale = m.excuses(&r, value)
 		m.gotten(r, value, nil)
 	}
 }
@@ -175,6 +176,8 @@ func (m *member) readMany(ctx context.Context, d *dice) {
 func (m *member) gotten(r history.Read, value string, info *strata.Info) {
 	value, lagged := strings.CutSuffix(value, lagMark)
 	r.Of, r.Version = parseSimValue(value)
+	m.judgeMemory(&r, value, info)
+	m.s.sees(r, value)
 	if !lagged {
 		m.s.rec.Read(r)
 		return
@@ -276,13 +279,16 @@ func (m *member) replica(key string) (version uint64, lags bool, done func()) {
 func (m *member) loadMany(ctx context.Context, keys []string) (map[string]string, error) {
 	since, _ := ctx.Value(sinceKey{}).(history.Time)
 	found := map[string]string{}
-	loads := map[string]history.Load{}
+	loads, owns := map[string]history.Load{}, map[string]simOwn{}
 	for _, key := range m.s.o.keys {
 		l := history.Load{Instance: m.id, Key: key, Since: since, Call: m.s.rec.Now()}
 		version, lags, done := m.replica(key)
 		defer done()
 		l.Version, l.OK = version, !lags
 		loads[key], found[key] = l, m.s.value(key, version)
+		if own := m.drawOwn(); !own.plain() && !lags {
+			found[key], owns[key] = m.s.ownValue(key, version, own), own
+		}
 		strata.LoadingKey(ctx, key).SetTags(m.s.o.tags(key)...)
 		if lags {
 			found[key] += lagMark
@@ -290,7 +296,15 @@ func (m *member) loadMany(ctx context.Context, keys []string) (map[string]string
 	}
 	err := pause(ctx, m.dice.delay())
 	if err == nil && m.s.faulty.Load() && m.dice.chance(60) {
-		err = errInjected
+		err = m.refuses(strata.Loading(ctx), loads[keys[0]].Call)
+	}
+	for key, own := range owns {
+		if err == nil {
+			own.say(strata.LoadingKey(ctx, key))
+		}
+	}
+	for _, value := range found {
+		m.stores(value)
 	}
 	for _, key := range keys {
 		l := loads[key]

@@ -71,6 +71,8 @@ type simOptions struct {
 	changes                   int           // of the primary
 	tunes                     bool          // instances turn themselves off and on
 	large                     bool          // values are large
+	lives                     bool          // values have windows, and lives in L1, of their own
+	claims                    bool          // callers also add and take
 }
 
 // tags are those of an entry.
@@ -154,7 +156,8 @@ type sim struct {
 	lagging map[string]int          // loads of a key that run and have read a replica that lags behind
 	lagged  map[string]history.Time // when the last such load ended
 	lags    map[string]history.Time // when the last such load of a value began
-	leaked  map[string]bool         // such values that L2 has held
+	marks   marks
+	leaked  map[string]bool // such values that L2 has held
 
 	members []*member
 	moved   [transfer.Outcomes]atomic.Uint64 // entries that instances took in, by their fate
@@ -171,11 +174,15 @@ type member struct {
 	// tuning is held while the instance is off.
 	tuning sync.Mutex
 	dice   *dice
+	// own draws the lives of values.
+	own *dice
 	// sweeps counts the drops of everything beyond the usual number.
 	sweeps atomic.Int64
 	// failed is when loads of a key have failed, guarded by mu.
 	mu     sync.Mutex
 	failed map[string][]history.Time
+	// expired are the calls that have expired one key here.
+	expired map[string][]history.Fence
 }
 
 // runSchedule runs the schedule of a seed in a bubble of its own, and returns
@@ -186,10 +193,11 @@ func runSchedule(t *testing.T, shares sharing, seed uint64, left *atomic.Uint64)
 			t: t, seed: seed, shares: shares, leftOut: left, traced: isFlagSet("seed"), o: drawOptions(newDice(seed, 0)), rec: history.NewRecorder(),
 			bus: stratatest.NewBus(), origin: map[string]uint64{},
 			held: map[string]time.Time{}, lagging: map[string]int{}, lagged: map[string]history.Time{},
-			lags: map[string]history.Time{}, leaked: map[string]bool{},
+			lags: map[string]history.Time{}, leaked: map[string]bool{}, marks: newMarks(),
 		}
 		s.o.spread = seed%4 == 3
 		s.o.large = newDice(seed, 11_000).chance(350)
+		s.o.lives, s.o.claims = newDice(seed, 12_000).chance(300), newDice(seed, 13_000).chance(250)
 		if seed%16 == 6 && shares != primaries {
 			s.o.silences(newDice(seed, 6002))
 		}
@@ -244,6 +252,7 @@ func runSchedule(t *testing.T, shares sharing, seed uint64, left *atomic.Uint64)
 // join makes an instance.
 func (s *sim) join(id int) {
 	m := &member{s: s, id: id, bus: s.bus.Connect(), dice: newDice(s.seed, uint64(2000+id), s.o.loading...), failed: map[string][]history.Time{}}
+	m.own, m.expired = newDice(s.seed, uint64(12_100+id)), map[string][]history.Fence{}
 	s.members[id] = m
 	m.tier = newSimTier(s, id)
 	o := strata.Options[string, string]{
@@ -334,6 +343,7 @@ func (s *sim) finish() {
 		m.tier.unsettled()
 	}
 	s.late.Wait() // for the operations that Close has cut short
+	s.endClaims()
 }
 
 // rewire, in the bubble, disturbs the instance's connection to the bus: messages are
@@ -496,8 +506,11 @@ func (m *member) load(ctx context.Context, key string) (value string, err error)
 		}
 		m.s.rec.Load(l)
 	}()
+	var own simOwn
 	if value = m.s.value(key, l.Version); lags {
 		value += lagMark
+	} else if own = m.drawOwn(); !own.plain() {
+		value = m.s.ownValue(key, l.Version, own)
 	}
 	wait = m.dice.delay()
 	if m.dice.chance(20) {
@@ -515,12 +528,13 @@ func (m *member) load(ctx context.Context, key string) (value string, err error)
 		time.Sleep(wait) // in a bubble
 	}
 	if old, ok := m.cache.Previous(ctx); ok && old == value && m.dice.chance(700) {
+		m.stores(value)
 		return "", strata.ErrNotModified
 	}
 	if m.s.faulty.Load() {
 		switch n := m.dice.intn(100); {
 		case n < 6:
-			return "", errInjected
+			return "", m.refuses(strata.Loading(ctx), l.Call)
 		case n < 9:
 			return "", strata.ErrNotFound
 		case n < 10:
@@ -528,6 +542,8 @@ func (m *member) load(ctx context.Context, key string) (value string, err error)
 			panic(errInjected)
 		}
 	}
+	own.say(strata.Loading(ctx))
+	m.stores(value)
 	return value, nil
 }
 

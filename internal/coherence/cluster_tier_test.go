@@ -196,6 +196,7 @@ func (t *simTier) Get(ctx context.Context, keys []string, known ...remote.ID) ([
 	if err != nil {
 		return nil, err
 	}
+	t.arrives(keys...)
 	return held, nil
 }
 
@@ -229,6 +230,7 @@ func (t *simTier) acquire(ctx context.Context, r remote.Request, d time.Duration
 	if err != nil {
 		return remote.Held{}, remote.Lease{}, err
 	}
+	t.arrives(r.Key)
 	return held, lease, nil
 }
 
@@ -236,7 +238,9 @@ func (t *simTier) Put(ctx context.Context, p []remote.Put) ([]int, error) {
 	var refused []int
 	err := t.do(ctx, "Put", batchKey(len(p), p[0].Key), func(ctx context.Context) (err error) {
 		at := t.s.rec.Now()
+		was := t.freshNow(ctx, p)
 		refused, err = t.tier.Put(ctx, p)
+		t.claims(ctx, was, refused, err)
 		for i := range p {
 			t.lost(p[i].Key, p[i].Lease)
 			if p[i].Drops || t.token(p[i].Lease) {
@@ -418,7 +422,7 @@ func (t *simTier) held(at history.Time, keys []string, held []remote.Held) {
 			t.s.t.Errorf("seed %d: L2 holds data of %q that cannot be opened: %v", t.s.seed, keys[i], err)
 			continue
 		}
-		value, state := t.decode(data)
+		value, state := t.decode(data, flags)
 		if state == dropped {
 			continue
 		}
@@ -428,7 +432,10 @@ func (t *simTier) held(at history.Time, keys []string, held []remote.Held) {
 			t.s.t.Errorf("seed %d: L2 holds of %q what was loaded during a hold", t.s.seed, keys[i])
 		}
 		of, version := parseSimValue(strings.TrimSuffix(value, lagMark))
-		t.s.rec.Read(history.Read{Instance: history.Shared, Key: keys[i], Of: of, Version: version, Call: at, Stale: h.Fresh <= 0 || state == stale, Final: t.s.settled.Load()})
+		r := history.Read{Instance: history.Shared, Key: keys[i], Of: of, Version: version, Call: at, Stale: h.Fresh <= 0 || state == stale, Final: t.s.settled.Load()}
+		t.s.sees(r, value)
+		t.freshFor(value, h.Fresh)
+		t.s.rec.Read(r)
 	}
 }
 
@@ -443,7 +450,7 @@ const (
 
 // decode returns the value in data, of any codec, and its state after the drops of
 // its tags.
-func (t *simTier) decode(data []byte) (value string, state tagState) {
+func (t *simTier) decode(data []byte, flags envelope.Flags) (value string, state tagState) {
 	if t.s.o.tagged {
 		clock, tags, payload, ok := envelope.CutTags(data)
 		drops, err := t.truth.Tags(context.Background(), tags)
@@ -460,6 +467,13 @@ func (t *simTier) decode(data []byte) (value string, state tagState) {
 			case d.Expired > clock:
 				state = max(state, stale)
 			}
+		}
+		data = payload
+	}
+	if flags&envelope.Lived != 0 {
+		_, payload, ok := envelope.CutLives(data)
+		if !ok {
+			t.s.t.Errorf("seed %d: L2 holds lives that cannot be read", t.s.seed)
 		}
 		data = payload
 	}

@@ -92,6 +92,9 @@ type listKey struct {
 func newFences(h *History) *fences {
 	fs := &fences{lists: map[listKey][]latest{}}
 	for _, f := range h.Fences {
+		if f.Unsure {
+			continue
+		}
 		for _, s := range []scope{confirmed, everything, of(f.Instance)} {
 			if s == confirmed && f.Failed || s == everything && f.Lost {
 				continue

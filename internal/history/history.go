@@ -55,6 +55,9 @@ type Fence struct {
 	Failed bool
 	// Lost: the process ended before the failed call was retried.
 	Lost bool
+	// Unsure: the call failed, and may have had no effect. It binds no instance, and may
+	// have stored its Version.
+	Unsure bool
 }
 
 // Read is a read that returned a value. With the instance Shared it is a read
