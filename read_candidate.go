@@ -104,37 +104,50 @@ func (r *read[K, V]) bound() {
 	r.l2.Expire(ctx, r.ctx, r.c.l2, r.c.windows(r.candidate.own).window())
 }
 
-// relive gives the value before a load that fails the windows that the load has said: in L1
-// as far as it is kept there, unless it came after the load began, and in L2 if that holds
-// the candidate still.
+// relive gives the value before a load that fails the windows that the load has said: first
+// in L1, then in L2 if that holds the candidate still.
 func (r *read[K, V]) relive() {
-	c, k, o := r.c, &r.candidate, &r.outcome
+	c, k := r.c, &r.candidate
 	if r.call.own == nil {
 		return
 	}
-	was := k.id
-	if k.value != nil {
-		k.own = k.own.With(r.call.own)
-		r.reliveRemote()
-		if k.until = min(k.until, l1.After(k.times.Fresh, c.windows(k.own).OnError)); c.windows(k.own).OnError == 0 {
-			k.until = 0
-		}
+	e, was := r.reliveHere(), k.id
+	if k.value == nil {
+		return
 	}
+	k.own = k.own.With(r.call.own)
+	window := c.windows(k.own).OnError
+	if k.until = min(k.until, l1.After(k.times.Fresh, window)); window == 0 {
+		k.until = 0
+	}
+	r.reliveRemote()
 	if k.entry != nil {
 		k.entry = r.relived(k.entry, k.own, k.id)
 		k.until = c.onErrorUntil(k.entry)
 	}
-	e, _ := c.memory.Peek(r.f.Key)
-	if e == nil || r.call.noMemory || c.born(e) > o.ended-int64(o.took) {
-		return
+	if e != nil && k.id != was && recordOf(e).id == was {
+		c.memory.Swap(e, r.relived(e, k.own, k.id))
 	}
-	about, is := recordOf(e), &e.Value.value == k.value
-	if is || k.value != nil && was != 0 && about.id == was {
-		about.id = k.id
-	}
-	s := r.relived(e, about.traits.lives().With(r.call.own), about.id)
-	if c.memory.Swap(e, s); is {
-		k.until = c.onErrorUntil(s)
+}
+
+// reliveHere is relive in L1, as far as that keeps the value, unless it came after the load
+// began. It returns the entry; nil if there is none.
+func (r *read[K, V]) reliveHere() *entry[K, V] {
+	c, o := r.c, &r.outcome
+	for {
+		e, _ := c.memory.Peek(r.f.Key)
+		if e == nil || r.call.noMemory || c.born(e) > o.ended-int64(o.took) {
+			return nil
+		}
+		about := recordOf(e)
+		s := r.relived(e, about.traits.lives().With(r.call.own), about.id)
+		if !c.memory.Swap(e, s) {
+			continue
+		}
+		if &e.Value.value == r.candidate.value {
+			r.candidate.until = c.onErrorUntil(s)
+		}
+		return s
 	}
 }
 

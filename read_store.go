@@ -115,11 +115,12 @@ func (r *read[K, V]) compare(data []byte) {
 // loadFailed remembers that the load has failed, if that says something about the
 // origin, and serves the candidate if it may be.
 func (r *read[K, V]) loadFailed(err error) {
-	if r.remembers(err) {
+	remembered := r.remembers(err)
+	r.relive() // before other reads find the failure
+	if remembered {
 		r.c.origin.Unanswered()
 		r.c.failed(r.f.Key, err)
 	}
-	r.relive()
 	if r.serveCandidate(err) && !r.call.refresh {
 		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
 	}
