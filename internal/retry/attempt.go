@@ -10,6 +10,7 @@
 package retry
 
 import (
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -20,8 +21,14 @@ import (
 // or the queue's context ends. After a failed attempt it pauses.
 func (q *Queue) run(pause time.Duration) {
 	for q.wait(pause) {
-		for q.attempt() {
-			pause = 0
+		// The failure of one server holds up no other kind of drops, which may be of others.
+		for failed, again := 0, true; again && failed < kinds; {
+			var confirmed bool
+			if confirmed, again = q.attempt(); confirmed {
+				pause = 0
+			} else {
+				failed++
+			}
 		}
 		if q.idle() {
 			return
@@ -98,9 +105,10 @@ func (w *work) part(errs remote.KeyErrors, failed bool) (some work) {
 	return some
 }
 
-// attempt tries some of the pending drops, and reports whether the tier
-// confirmed them. It reports false if nothing is pending.
-func (q *Queue) attempt() bool {
+// attempt tries some of the pending drops, and reports whether the tier confirmed them, and
+// whether another attempt is worth it now: it did, or one of its servers failed. It reports
+// false if nothing is pending.
+func (q *Queue) attempt() (confirmed, again bool) {
 	ctx, cancel := remote.WithTimeout(q.ctx, q.o.Timeout)
 	defer cancel()
 	w := q.take()
@@ -118,7 +126,7 @@ func (q *Queue) attempt() bool {
 	case len(w.drops) > 0:
 		err = q.o.Drop(ctx, w.drops)
 	default:
-		return false
+		return false, false
 	}
 	if err != nil {
 		if some, ok := err.(remote.KeyErrors); ok { //nolint:errorlint // wrapped it is the error of all keys
@@ -127,11 +135,12 @@ func (q *Queue) attempt() bool {
 			w = w.part(some, true)
 		}
 		q.failed(&w, err)
-		return false
+		var server *remote.ServerError
+		return false, errors.As(err, &server)
 	}
 	q.plan.batch = min(2*q.plan.batch, batch)
 	q.done(&w)
-	return true
+	return true, true
 }
 
 // narrow replaces a drop of everything by drops of all keys of those servers that have not

@@ -126,15 +126,31 @@ func TestDropOfAServerBlocksItsKeysOnly(t *testing.T) {
 	}
 }
 
-// TestConfirmedDropsOfAnAttemptAreNotPending has one of two servers dead.
+// TestConfirmedDropsOfAnAttemptAreNotPending has one of two servers dead, and drops of tags
+// tried before those of keys, or after.
 func TestConfirmedDropsOfAnAttemptAreNotPending(t *testing.T) {
+	keys := func(q *retry.Queue) {
+		q.Add([]remote.Drop{{Key: "a1"}, {Key: "b1"}, {Key: "a2"}, {Key: "b2"}}, retry.AtOnce)
+		synctest.Wait()
+	}
+	tags := func(q *retry.Queue) {
+		q.AddTags([]string{"at", "bt"}, false, retry.AtOnce)
+		synctest.Wait()
+	}
+	for _, order := range [][]func(*retry.Queue){{keys, tags}, {tags, keys}} {
+		confirmedOfAnAttempt(t, order)
+	}
+}
+
+func confirmedOfAnAttempt(t *testing.T, add []func(*retry.Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		f, q := newFleet()
 		defer q.Close(t.Context())
 		f.set("a", true)
-		q.Add([]remote.Drop{{Key: "a1"}, {Key: "b1"}, {Key: "a2"}, {Key: "b2"}}, retry.AtOnce)
-		q.AddTags([]string{"at", "bt"}, false, retry.AtOnce)
-		time.Sleep(10 * time.Second)
+		for _, add := range add {
+			add(q)
+		}
+		time.Sleep(2 * time.Second)
 		if q.Len() != 3 || q.Blocks("b1") || q.Blocks("b2") || !q.Blocks("a1") || q.BlocksTags([]string{"bt"}, q.Collapses()) || !q.BlocksTags([]string{"at"}, q.Collapses()) {
 			t.Errorf("%d are pending", q.Len())
 		}
