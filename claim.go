@@ -187,7 +187,7 @@ func (c *Cache[K, V]) takeThere(ctx context.Context, w write[K, V]) (value V, ok
 	defer func() { c.finish(ctx, &w, false) }()
 	op, cancel := c.l2.Bound(ctx)
 	defer cancel()
-	refused, err := c.l2.PutWritten(op, []remote.Put{{Key: w.name, Lease: q.right.lease, Drops: true}})
+	refused, err := c.l2.PutClaimed(op, []remote.Put{{Key: w.name, Lease: q.right.lease, Drops: true}})
 	if err != nil || len(refused) > 0 {
 		return value, false, err == nil, remoteError("take", err)
 	}

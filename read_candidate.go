@@ -136,7 +136,7 @@ func (r *read[K, V]) reliveHere() *entry[K, V] {
 	c, o := r.c, &r.outcome
 	for {
 		e, _ := c.memory.Peek(r.f.Key)
-		if e == nil || r.call.noMemory || c.born(e) > o.ended-int64(o.took) {
+		if e == nil || c.born(e) > o.ended-int64(o.took) {
 			return nil
 		}
 		about := recordOf(e)

@@ -308,7 +308,11 @@ func (c *Cache[K, V]) put(ctx context.Context, op string, ws []write[K, V], leas
 	}
 	ctx, cancel := c.l2.Bound(ctx)
 	defer cancel()
-	refused, err := c.l2.PutWritten(ctx, puts)
+	store := c.l2.PutWritten
+	if op == "add" { // there was no drop
+		store = c.l2.PutClaimed
+	}
+	refused, err := store(ctx, puts)
 	var partly remote.KeyErrors
 	if errors.As(err, &partly) {
 		for j, failed := range partly {

@@ -212,6 +212,14 @@ var drops = map[string]func(t *testing.T, w *strata.Cache[string, int64]) error{
 		}
 		return nil
 	},
+	"Add": func(t *testing.T, w *strata.Cache[string, int64]) error {
+		for i := range 3 {
+			if added, err := w.Add(t.Context(), fmt.Sprint("k", i), 2); !added || err != nil {
+				return fmt.Errorf("added: %t, %w", added, err)
+			}
+		}
+		return nil
+	},
 	"InvalidateTags": func(t *testing.T, w *strata.Cache[string, int64]) error {
 		return w.InvalidateTags(t.Context(), "t")
 	},

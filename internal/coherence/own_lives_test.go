@@ -3,6 +3,7 @@ package coherence_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -316,4 +317,79 @@ func TestMemoryTTLOfOneValueBoundsItsLifeInEachL1(t *testing.T) {
 			})
 		})
 	}
+}
+
+// failsSaying is a Loader that fails after some time, and says windows for the value before.
+func failsSaying(takes time.Duration, s strata.Stale) strata.Loader[string, int64] {
+	return func(ctx context.Context, _ string) (int64, error) {
+		time.Sleep(takes) // in the bubble
+		strata.Loading(ctx).SetStale(s)
+		return 0, errDown
+	}
+}
+
+// TestFailedLoadLeavesTheWindowsOfAValueThatCameLater, of a Set while the load ran.
+func TestFailedLoadLeavesTheWindowsOfAValueThatCameLater(t *testing.T) {
+	never := strata.Stale{WhileRevalidate: -1, OnError: -1}
+	bubble(t, func(t *testing.T) {
+		c := newCache(t, windows(-1, time.Hour))
+		must(t, c.Set(t.Context(), "k", 1))
+		time.Sleep(time.Minute)
+		served := make(chan int64)
+		go func() {
+			served <- mustGet(t, c, "k", failsSaying(time.Second, strata.Stale{WhileRevalidate: time.Hour, OnError: time.Hour}))
+		}()
+		synctest.Wait()
+		must(t, c.Set(t.Context(), "k", 2, strata.WithStale(never)))
+		<-served
+		time.Sleep(time.Minute)
+		if v, err := c.GetOrLoad(t.Context(), "k", downLoad); !errors.Is(err, errDown) {
+			t.Errorf("%d, %v; want the error of the load", v, err)
+		}
+	})
+}
+
+// TestFailedLoadEndsTheStaleLifeOfWhatL1GotBeforeIt, after the load had looked in L1.
+func TestFailedLoadEndsTheStaleLifeOfWhatL1GotBeforeIt(t *testing.T) {
+	never := strata.Stale{WhileRevalidate: -1, OnError: -1}
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		var slow atomic.Bool
+		c := instance(t, s, func(o *strata.Options[string, int64]) {
+			windows(-1, time.Hour)(o)
+			o.ErrorTTL, o.Remote.Timeout = time.Minute, time.Minute
+			o.Remote.Tier = stalling(s.tier, "Acquire", 3*time.Second, &slow)
+		})
+		slow.Store(true)
+		go c.GetOrLoad(t.Context(), "k", failsSaying(0, never))
+		synctest.Wait()
+		must(t, c.Set(t.Context(), "k", 1, strata.NoRemote(), strata.WithTTL(time.Second)))
+		time.Sleep(5 * time.Second)
+		if v, err := c.GetOrLoad(t.Context(), "k", downLoad); !errors.Is(err, errDown) {
+			t.Errorf("%d, %v; want the error of the load", v, err)
+		}
+	})
+}
+
+// TestFailureIsNotRememberedBeforeTheWindowsThatItSays: while L2 is told, no other read gets
+// the value.
+func TestFailureIsNotRememberedBeforeTheWindowsThatItSays(t *testing.T) {
+	never := strata.Stale{WhileRevalidate: -1, OnError: -1}
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		var slow atomic.Bool
+		c := instance(t, s, func(o *strata.Options[string, int64]) {
+			windows(-1, time.Hour)(o)
+			o.ErrorTTL, o.Remote.Timeout = time.Minute, time.Minute
+			o.Remote.Tier = stalling(s.tier, "Put", 3*time.Second, &slow)
+		})
+		must(t, c.Set(t.Context(), "k", 1))
+		time.Sleep(time.Minute)
+		slow.Store(true)
+		go c.GetOrLoad(t.Context(), "k", failsSaying(0, never))
+		synctest.Wait()
+		if v, err := c.GetOrLoad(t.Context(), "k", downLoad); !errors.Is(err, errDown) {
+			t.Errorf("%d, %v; want the error of the load", v, err)
+		}
+	})
 }

@@ -9,6 +9,7 @@ package l2
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/strata-cache/strata/internal/retry"
 	"github.com/strata-cache/strata/remote"
@@ -42,6 +43,29 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 		return refused, s.notStored(ctx, err)
 	}
 	return refused, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(drops, when) })
+}
+
+// PutClaimed is PutWritten for values that are stored, or removed, under the leases of their
+// keys, without drops before: the Put is noted as a drop, which is repeated if another server
+// had taken over. If that shows at once the values are dropped again.
+func (s *Store) PutClaimed(ctx context.Context, puts []remote.Put) (refused []int, err error) {
+	before := s.moves.count()
+	refused, err = s.PutWritten(ctx, puts)
+	if err != nil || s.moves.tier == nil {
+		return refused, err
+	}
+	var drops []remote.Drop
+	for i := range puts {
+		if !slices.Contains(refused, i) {
+			drops = append(drops, remote.Drop{Key: puts[i].Key})
+		}
+	}
+	// Noted first, as in confirmed.
+	if s.pending.Confirmed(drops); s.moves.count() == before || len(drops) == 0 {
+		return refused, nil
+	}
+	s.repeat()
+	return refused, s.makePending(ctx, errMoving, func(when retry.When) bool { return s.pending.Add(drops, when) })
 }
 
 // notStored is the error of a call whose drops were confirmed, and whose values are not stored.
