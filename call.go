@@ -49,8 +49,8 @@ func WithTTL(d time.Duration) CallOption {
 // the Options, a negative one means none: with two of these the value is never served
 // stale. It counts for one value: the next one that is stored has the windows of the
 // Options again, unless a load says that the value is not modified.
-// If the load of this call fails, the windows count for the value that L1 has, for as
-// long as it is kept there: [Load.SetStale] with a negative OnError makes L1 forget a
+// If the load of this call fails, the windows count for the value that L1 had when the load
+// began, for as long as it is kept there: [Load.SetStale] with a negative OnError makes L1 forget a
 // stale value, and the callers get the error.
 func WithStale(s Stale) CallOption {
 	return func(c *call) { c.setStale(s) }

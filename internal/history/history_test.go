@@ -34,6 +34,7 @@ func failed(f history.Fence) history.Fence         { f.Failed = true; return f }
 func soft(f history.Fence) history.Fence           { f.Soft = true; return f }
 func tags(f history.Fence) history.Fence           { f.Tags = true; return f }
 func lost(f history.Fence) history.Fence           { f.Lost = true; return f }
+func unsure(f history.Fence) history.Fence         { f.Failed, f.Unsure = true, true; return f }
 func all(f history.Fence) history.Fence            { f.Key = ""; return f }
 func by(i int, f history.Fence) history.Fence      { f.Instance = i; return f }
 func sets(v uint64, f history.Fence) history.Fence { f.Stores, f.Version = true, v; return f }
@@ -68,6 +69,9 @@ func TestReadsAreJudged(t *testing.T) {
 
 		{"dropped here", history.History{Fences: fences(drop(22, 24)), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
 		{"dropped here, in vain", history.History{Fences: fences(failed(drop(22, 24))), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
+		{"dropped here, or not", history.History{Fences: fences(unsure(drop(22, 24))), Reads: reads(get(1, 25))}, nil},
+		{"dropped here, or not, and read in the end", history.History{Fences: fences(unsure(drop(22, 24))), Reads: reads(final(get(1, 25)))}, nil},
+		{"an older one may have been set later", history.History{Fences: fences(drop(22, 24), by(1, unsure(sets(1, drop(30, 34))))), Reads: reads(get(1, 40))}, nil},
 		{"a read that began before the drop ended", history.History{Fences: fences(drop(22, 24)), Reads: reads(get(1, 23))}, nil},
 		{"a drop that began before the write", history.History{Fences: fences(drop(19, 24)), Reads: reads(get(1, 25))}, nil},
 		{"everything dropped here", history.History{Fences: fences(all(drop(22, 24))), Reads: reads(get(1, 25))}, []history.Rule{history.Local}},
