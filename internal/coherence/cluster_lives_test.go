@@ -19,8 +19,9 @@ import (
 // ownSlack is longer than it takes to store a value, or to read it, with all delays.
 const ownSlack = history.Time(10 * time.Second)
 
-// refusal is the error of a load that allows no stale value, which began at a time.
-type refusal struct{ began history.Time }
+// refusal is the error of a load that allows no stale value, which began and ended at
+// some time.
+type refusal struct{ began, ended history.Time }
 
 func (r refusal) Error() string {
 	return fmt.Sprintf("no stale value will do from %v on", time.Duration(r.began))
@@ -101,7 +102,7 @@ func (m *member) refuses(l *strata.Load, began history.Time) error {
 		return errInjected
 	}
 	l.SetStale(strata.Stale{WhileRevalidate: []time.Duration{0, -1}[m.own.intn(2)], OnError: -1})
-	return refusal{began}
+	return refusal{began, m.s.rec.Now()}
 }
 
 // marks are what is known of values, by their texts.
@@ -186,7 +187,7 @@ func (m *member) judgeOwn(r *history.Read, value string, info *strata.Info) {
 		window = otherwise
 	}
 	switch late := m.lateBy(r, value, history.Time(window)); {
-	case window < 0, m.refused(r.Key, value, info.Err):
+	case window < 0, m.refused(r, value, info.Err):
 		m.s.t.Errorf("seed %d: instance %d: read of %s called at %v got %.40s from %s, which may not be stale, instead of %v",
 			m.s.seed, m.id, r.Key, time.Duration(r.Call), value, info.Tier, info.Err)
 	case late > 0:
@@ -197,15 +198,15 @@ func (m *member) judgeOwn(r *history.Read, value string, info *strata.Info) {
 
 // refused reports whether err is that of a load that does not allow the value, which the
 // instance had when the load began.
-func (m *member) refused(key, value string, err error) bool {
-	r, ok := errors.AsType[refusal](err)
-	if !ok || m.s.o.moving {
+func (m *member) refused(r *history.Read, value string, err error) bool {
+	load, ok := errors.AsType[refusal](err)
+	if !ok || m.s.o.moving || r.Call < load.ended+simSlack { // it may have found the value before
 		return false
 	}
 	k := m.s.marks
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return max(k.got[gottenValue{m.id, value}], k.arrived[gottenValue{m.id, key}]) < r.began
+	return max(k.got[gottenValue{m.id, value}], k.arrived[gottenValue{m.id, r.Key}]) < load.began
 }
 
 // lateBy is how long before the read the value was stale for longer than its window. The
