@@ -312,6 +312,17 @@ func (s *sim) run() {
 	wg.Wait()
 }
 
+// probe lets instances whose breaker has opened, and that have asked L2 nothing since, ask it
+// once: a tier without positions is asked by reads only.
+func (s *sim) probe() {
+	for _, m := range s.members {
+		if m.cache.Stats().BreakerOpen {
+			m.cache.Get(s.t.Context(), s.o.keys[0], strata.NoMemory())
+			time.Sleep(simLag) // in a bubble
+		}
+	}
+}
+
 // finish ends all faults, waits until failed drops were tried again, and asks
 // every instance for every key.
 func (s *sim) finish() {
@@ -325,6 +336,7 @@ func (s *sim) finish() {
 			m.tier.bound.look(s.t.Context(), key)
 		}
 	}
+	s.probe()
 	for _, m := range s.members {
 		if !m.cache.Stats().Connected && s.shares != itemsAlone {
 			s.t.Errorf("seed %d: instance %d is not connected after %v without faults", s.seed, m.id, simQuiet)
