@@ -42,7 +42,7 @@ func (m *member) drawOwn() (w simOwn) {
 	if !m.s.o.lives || m.own.chance(500) {
 		return w
 	}
-	w.revalidate = []time.Duration{0, -1, -1, time.Millisecond, m.s.o.ttl}[m.own.intn(5)]
+	w.revalidate = []time.Duration{0, -1, -1, time.Millisecond, min(m.s.o.ttl, simQuiet/2)}[m.own.intn(5)] // the last reads want the newest
 	w.onError = []time.Duration{0, -1, -1, time.Millisecond, 3 * time.Hour}[m.own.intn(5)]
 	w.memory = []time.Duration{0, 0, 0, -1, time.Millisecond}[m.own.intn(5)]
 	return w
