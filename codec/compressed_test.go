@@ -107,14 +107,14 @@ func TestOnlyLargeValuesThatShrinkAreCompressed(t *testing.T) {
 // TestCompressedCountsTheValuesThatItLeaves: also behind other codecs. Those that are too small,
 // do not shrink or are too large are raw; a value that cannot be encoded is neither.
 func TestCompressedCountsTheValuesThatItLeaves(t *testing.T) {
-	inner := codec.Compressed(codec.Bytes(), 50, flate.New())
+	inner := codec.Compressed(codec.Bytes(), 500, flate.New())
 	c := codec.Versioned(codec.WithName(inner, "pages"), codec.From(codec.String(), func(s string) ([]byte, error) { return []byte(s), nil }))
 	for i, tt := range []struct {
 		text            []byte
 		shortened, raws uint64
 	}{
-		{bytes.Repeat([]byte("a"), 49), 0, 1},
-		{bytes.Repeat([]byte("a"), 50), 1, 1},
+		{bytes.Repeat([]byte("a"), 499), 0, 1},
+		{bytes.Repeat([]byte("a"), 500), 1, 1},
 		{testkit.Texts()[3], 1, 2},
 		{make([]byte, 64<<20+1), 1, 3},
 		{nil, 1, 4},
