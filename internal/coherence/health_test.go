@@ -125,7 +125,7 @@ func TestFullL2IsAskedToStoreNoMoreAndUsedForAllElse(t *testing.T) {
 				if name == "values" {
 					return // each lease that is given ends a row of failures
 				}
-				if n := p.refused.Load(); n > int64(breakAfter)+3 || !a.Stats().StoringStopped {
+				if n := p.refused.Load(); n > 5+3 || !a.Stats().StoringStopped {
 					t.Errorf("asked to store %d times in 12 s, stopped %v; want 5 and one each 5 s, true", n, a.Stats().StoringStopped)
 				}
 				wantLines(t, &log, 2, "L2 refuses\"")

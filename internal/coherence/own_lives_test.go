@@ -300,6 +300,7 @@ func TestMemoryTTLOfOneValueBoundsItsLifeInEachL1(t *testing.T) {
 				change := func(o *strata.Options[string, int64]) { o.Memory.TTL = 30 * time.Second }
 				a, b := instance(t, s, change), instance(t, s, change)
 				lasts := store(t, a)
+				synctest.Wait() // b has heard of it
 				mustGet(t, b, "k", downLoad)
 				for who, c := range map[string]*strata.Cache[string, int64]{"that stored it": a, "that read it": b} {
 					e := c.Explain(t.Context(), "k")
