@@ -303,9 +303,10 @@ func noPayload(t *testing.T, r server) {
 	}
 	// Another instance finds it fresh again.
 	other, _ := instance[string, string](t, r)
-	if v, ok := other.Get(t.Context(), "k"); !ok || v != payload {
-		t.Errorf("another instance: %d bytes, %t; want the payload", len(v), ok)
-	}
+	eventually(t, "another instance gets the payload, though on a busy machine L2 may be late", func() bool {
+		v, ok := other.Get(t.Context(), "k")
+		return ok && v == payload
+	})
 }
 
 // TestNotModifiedMovesNoPayloadToTenInstances counts the bytes that Redis sends to
