@@ -280,7 +280,7 @@ func TestExpireAndNotModifiedSendNoPayload(t *testing.T) { noPayload(t, servers.
 
 func noPayload(t *testing.T, r server) {
 	const size = 1 << 20
-	c, line := instance[string, string](t, r)
+	c, line := instance(t, r, patient)
 	payload := strings.Repeat("0123456789abcdef", size/16)
 	mustGet(t, c, "k", func(context.Context, string) (string, error) { return payload, nil })
 	if sent := line.Sent.Load(); sent < size {
@@ -302,7 +302,7 @@ func noPayload(t *testing.T, r server) {
 		t.Errorf("%d bytes sent to expire and to confirm a payload of %d", sent, size)
 	}
 	// Another instance finds it fresh again.
-	other, _ := instance[string, string](t, r)
+	other, _ := instance(t, r, patient)
 	eventually(t, "another instance gets the payload, though on a busy machine L2 may be late", func() bool {
 		v, ok := other.Get(t.Context(), "k")
 		return ok && v == payload
@@ -508,3 +508,6 @@ func rewrite(t testing.TB, raw *redis.Client, entry, kind, content string) error
 	}
 	return raw.Do(t.Context(), "HSET", entry, kind+"1", content).Err()
 }
+
+// patient lets L2 take its time with a large value on a busy machine.
+func patient(o *strata.Options[string, string]) { o.Remote.Timeout = 5 * time.Second }
