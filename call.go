@@ -20,7 +20,7 @@ type CallOption func(*call)
 type call struct {
 	ttl  time.Duration // 0: that of the cache; noLife: not stored
 	tags []string
-	own  *lives.Own // nil: those of the cache
+	own  *lives.Own // nil: the windows and lives of the Options
 	info *Info
 	err  error // an option is wrong
 
@@ -45,7 +45,7 @@ func WithTTL(d time.Duration) CallOption {
 }
 
 // WithStale gives the value that this call stores stale windows of its own, on every
-// instance, in place of those of Options.Stale. A field that is 0 leaves the window of
+// instance, in place of Options.Stale. A field that is 0 leaves the window of
 // the Options, a negative one means none: with two of these the value is never served
 // stale. It counts for one value: the next one that is stored has the windows of the
 // Options again, unless a load says that the value is not modified.

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/strata-cache/strata/internal/flight"
@@ -17,12 +18,13 @@ import (
 )
 
 var (
-	errLeftAlone  = errors.New("L2 is left alone for now, or an invalidation of the key is not confirmed yet")
-	errOvertaken  = errors.New("other writes of the key have come in between each time")
+	errLeftAlone  = errors.New("L2 is left alone for now")
+	errUnsettled  = errors.New("L2 has changed its server, or other writes of the key have come in between, each time")
 	errLeaseTaken = errors.New("other instances have had the lease of the key for as long as Limits.HardTimeout")
 )
 
-// maxClaims is how often an Add or a Take begins again after another write.
+// maxClaims is how often an Add or a Take begins again, after another write or in the course
+// of a change of server.
 const maxClaims = 10
 
 // Add stores value under key, as [Cache.Set] does, unless there is a fresh value of the key:
@@ -56,52 +58,68 @@ func (c *Cache[K, V]) Add(ctx context.Context, key K, value V, opts ...CallOptio
 			return added, err
 		}
 	}
-	return false, remoteError("add", c.l2.Unconfirmed(ctx, errOvertaken))
+	return false, remoteError("add", c.l2.Unconfirmed(ctx, errUnsettled))
 }
 
 // addHere adds w to L1 alone, in one step.
 func (c *Cache[K, V]) addHere(ctx context.Context, w *write[K, V], o *call) (added bool, err error) {
 	w.stamps = c.stamps(w.tags, w.own)
-	now := c.memory.Now()
-	value, _ := c.written(w, now)
-	if value == nil || c.freshHere(w.key) != nil || c.flights.HoldLeft(w.key) > 0 {
+	value, _ := c.written(w, c.memory.Now())
+	if value == nil || c.flights.HoldLeft(w.key) > 0 {
 		return false, nil
 	}
 	var removed []removal[K, V]
-	err = c.flights.Store(w.key, now, func() {
-		if c.freshHere(w.key) == nil {
-			removed, added = c.insertWritten(w, value, nil)
-		}
-	})
+	err = c.instead(w.key, func(fresh *entry[K, V]) bool { return fresh == nil }, func() { removed, added = c.insertWritten(w, value, nil) })
 	c.memory.Notify(removed)
 	if added {
 		c.stored(ctx, w.key, w.value, "L1")
 	}
-	switch {
-	case err != nil:
-		return false, ErrClosed
-	case added && c.l2.HasBus() && !o.noRemote:
+	if added && c.l2.HasBus() && !o.noRemote {
 		err = c.announcePuts(ctx, "add", []write[K, V]{*w})
 	}
 	return added, err
 }
 
-// freshHere returns the entry of key in L1, if that is fresh and valid.
-func (c *Cache[K, V]) freshHere(key K) *entry[K, V] {
-	e, now := c.memory.Peek(key)
-	if e == nil {
-		return nil
+// instead calls change, under the lock of the flights of key, if wants is true for the entry
+// that L1 has then; nil stands for none that is fresh. Entries are judged before, since that
+// may call the program's Key: if L1 has another entry by then, or this one with a newer stamp,
+// it begins again.
+func (c *Cache[K, V]) instead(key K, wants func(fresh *entry[K, V]) bool, change func()) error {
+	for range maxClaims {
+		e, now := c.memory.Peek(key)
+		var fresh *entry[K, V]
+		if e != nil {
+			if e = c.aged(key, e); c.valid(key, e) && now < e.Value.FreshUntil(e.Dead) {
+				fresh = e
+			}
+		}
+		if !wants(fresh) {
+			return nil
+		}
+		same := false
+		err := c.flights.Store(key, now, func() {
+			if is, _ := c.memory.Peek(key); is == e {
+				same = true
+				change()
+			}
+		})
+		switch {
+		case err != nil:
+			return ErrClosed
+		case same:
+			return nil
+		}
 	}
-	if e = c.aged(key, e); !c.valid(key, e) || now >= e.Value.FreshUntil(e.Dead) {
-		return nil
-	}
-	return e
+	return fmt.Errorf("strata: %w", errUnsettled)
 }
 
-// addThere adds w once. again says that another write came in between.
+// addThere adds w once. again says that it is to begin again.
 func (c *Cache[K, V]) addThere(ctx context.Context, w write[K, V]) (added, again bool, err error) {
 	w.stamps = c.stamps(w.tags, w.own)
 	q, err := c.claim(ctx, "add", w.key, w.name, func(o *opened[V]) bool { return o.state != fresh })
+	if again = errors.Is(err, errUnsettled); again {
+		return false, true, nil
+	}
 	if err != nil || q.right.lease.Token == 0 {
 		return false, false, err
 	}
@@ -151,31 +169,32 @@ func (c *Cache[K, V]) Take(ctx context.Context, key K) (value V, ok bool, err er
 			return c.clone(value), ok, err
 		}
 	}
-	return value, false, remoteError("take", c.l2.Unconfirmed(ctx, errOvertaken))
+	return value, false, remoteError("take", c.l2.Unconfirmed(ctx, errUnsettled))
 }
 
 // takeHere takes the value of L1, in one step.
 func (c *Cache[K, V]) takeHere(ctx context.Context, w *write[K, V]) (value V, ok bool, err error) {
 	var removed []removal[K, V]
-	err = c.flights.Store(w.key, c.memory.Now(), func() {
-		if e := c.freshHere(w.key); e != nil {
-			value, ok, removed = e.Value.value, true, c.forget(w.key)
-		}
-	})
+	var there *entry[K, V]
+	wants := func(fresh *entry[K, V]) bool { there = fresh; return fresh != nil }
+	err = c.instead(w.key, wants, func() { ok, removed = true, c.forget(w.key) })
 	c.memory.Notify(removed)
-	switch {
-	case err != nil:
-		return value, false, ErrClosed
-	case ok && c.l2.HasBus():
+	if !ok {
+		return value, false, err
+	}
+	if c.l2.HasBus() {
 		err = c.announcePuts(ctx, "take", []write[K, V]{*w})
 	}
-	return c.clone(value), ok, err
+	return c.clone(there.Value.value), true, err
 }
 
-// takeThere takes the value of L2 once. again says that another write came in between.
+// takeThere takes the value of L2 once. again says that it is to begin again.
 func (c *Cache[K, V]) takeThere(ctx context.Context, w write[K, V]) (value V, ok, again bool, err error) {
 	var taken opened[V]
 	q, err := c.claim(ctx, "take", w.key, w.name, func(o *opened[V]) bool { taken = *o; return true })
+	if again = errors.Is(err, errUnsettled); again {
+		return value, false, true, nil
+	}
 	if err != nil || q.right.lease.Token == 0 {
 		return value, false, false, err
 	}
@@ -198,7 +217,8 @@ func (c *Cache[K, V]) takeThere(ctx context.Context, w write[K, V]) (value V, ok
 }
 
 // claim asks L2 for the lease of key, and for the value that it holds, which it shows to
-// wants. It returns no lease if wants does not want it, or if the key is on hold.
+// wants. It returns no lease if wants does not want it, or if the key is on hold. After
+// errUnsettled it may be called again.
 func (c *Cache[K, V]) claim(ctx context.Context, op string, key K, name string, wants func(*opened[V]) bool) (r *read[K, V], err error) {
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -207,13 +227,19 @@ func (c *Cache[K, V]) claim(ctx context.Context, op string, key K, name string, 
 	r.l2.Name = name
 	failed := func(err error) (*read[K, V], error) {
 		r.release(r.right.lease)
-		if l2.Over(within) {
+		switch {
+		case l2.Over(within):
 			return nil, cmp.Or(context.Cause(within), context.DeadlineExceeded)
+		case errors.Is(err, errUnsettled):
+			return nil, err
 		}
 		return nil, remoteError(op, c.l2.Unconfirmed(ctx, err))
 	}
-	if r.l2.PassesBy(c.l2) || !r.l2.Allowed(c.l2) {
+	if !r.l2.Allowed(c.l2) {
 		return failed(errLeftAlone)
+	}
+	if !r.settles() {
+		return failed(errUnsettled)
 	}
 	for begun := time.Now(); ; {
 		if d := c.o.Limits.HardTimeout; l2.Over(within) || d > 0 && time.Since(begun) >= d {
@@ -248,7 +274,7 @@ func (c *Cache[K, V]) claim(ctx context.Context, op string, key K, name string, 
 		case a.Lease.Grant == remote.Granted:
 			return r, nil
 		case r.right.replaces == a.Held.ID:
-			// No lease is to be had for a value that is fresh there and not here.
+			// L2 gives no lease for a value that it takes for fresh, and this instance does not.
 			if !r.l2.Expire(within, within, c.l2, c.tuned.stale().window()) {
 				return failed(errLeftAlone)
 			}
@@ -264,7 +290,7 @@ func (r *read[K, V]) ask() (a remote.Acquired, err error) {
 	a = r.c.l2.Acquire(ctx, []remote.Request{r.leaseRequest()}, r.c.o.Limits.Lease)[0]
 	if !r.answered("acquire", a.Err) {
 		r.passBy(a)
-		return a, cmp.Or(a.Err, errLeftAlone)
+		return a, cmp.Or(a.Err, errUnsettled)
 	}
 	if a.Lease.Grant == remote.Granted {
 		r.right.lease = a.Lease
@@ -272,7 +298,7 @@ func (r *read[K, V]) ask() (a remote.Acquired, err error) {
 	return a, nil
 }
 
-// look opens the value that L2 holds, or that of an older version of the program.
+// look opens the value that L2 holds, or else the value of an older version of the program.
 func (r *read[K, V]) look(held *remote.Held) (o opened[V], err error) {
 	defer r.c.contain("Remote.Codec")
 	var box sealed
@@ -281,7 +307,23 @@ func (r *read[K, V]) look(held *remote.Held) (o opened[V], err error) {
 	}
 	r.c.l2.LogForeign()
 	if r.l2.Down {
-		return o, errLeftAlone
+		return o, errUnsettled
 	}
 	return o, nil
+}
+
+// settles waits until no drop of the key is pending, for one operation on L2 at most.
+func (r *read[K, V]) settles() bool {
+	ctx, cancel := r.opContext()
+	defer cancel()
+	for r.l2.PassesBy(r.c.l2) {
+		poll := time.NewTimer(minPoll)
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			poll.Stop()
+			return false
+		}
+	}
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -374,4 +375,149 @@ func TestStoreHookTellsEachValueAndTier(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestAddAndTakeOverOlderVersions: a value of an older version of the program is there, and is
+// taken as the present version has it.
+func TestAddAndTakeOverOlderVersions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPeople(t)
+		old, now := p.v1(), p.v2()
+		must(t, old.set("k", 1))
+		if added, err := now.Add(t.Context(), "k", newV2(2)); added || err != nil {
+			t.Errorf("Add over a value of an older version: %v, %v", added, err)
+		}
+		if v, ok, err := now.Take(t.Context(), "k"); v.N != 1 || !ok || err != nil {
+			t.Errorf("Take of a value of an older version: %+v, %v, %v", v, ok, err)
+		}
+		synctest.Wait()
+		if v, ok := old.Get(t.Context(), "k"); ok {
+			t.Errorf("the older version still has %+v", v)
+		}
+		if v, ok, err := now.Take(t.Context(), "k"); ok || err != nil {
+			t.Errorf("taken twice: %+v, %v, %v", v, ok, err)
+		}
+	})
+}
+
+// TestAddAndTakeOfAnInstanceThatIsOff: writes reach L2, and L1 stays empty.
+func TestAddAndTakeOfAnInstanceThatIsOff(t *testing.T) {
+	forEachClaim(t, func(t *testing.T, all []*strata.Cache[string, int64]) {
+		off, other := all[0], all[1]
+		tune(t, off, strata.Tuning{Off: new(true)})
+		shared := off != other
+		adds(t, off, 1, shared)
+		if off.Len() != 0 {
+			t.Errorf("%d entries in L1", off.Len())
+		}
+		synctest.Wait()
+		if v, ok := other.Get(t.Context(), "k"); ok != shared || ok && v != 1 {
+			t.Errorf("another instance: %d, %v", v, ok)
+		}
+		if !shared {
+			takes(t, off, 0, false)
+			return
+		}
+		takes(t, off, 1, true)
+		synctest.Wait()
+		findsNone(t, other)
+	})
+}
+
+// TestAddWithNoRemoteIsForThisInstance, and one with NoMemory for L2.
+func TestAddWithNoRemoteIsForThisInstance(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newShared()
+		a, b := instance[string, int64](t, s), instance[string, int64](t, s)
+		adds(t, a, 1, true, strata.NoRemote())
+		adds(t, a, 2, false, strata.NoRemote())
+		findsIt(t, a, 1)
+		findsNone(t, b)
+		adds(t, b, 3, true, strata.NoMemory()) // L2 decides, and has none
+		if b.Len() != 0 {
+			t.Errorf("%d entries in L1", b.Len())
+		}
+		synctest.Wait()
+		findsIt(t, a, 3)
+	})
+}
+
+// TestAddAndTakeCopyValuesWithClone.
+func TestAddAndTakeCopyValuesWithClone(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T, change func(*strata.Options[string, []byte])) *strata.Cache[string, []byte]{
+		"no L2": func(t *testing.T, change func(*strata.Options[string, []byte])) *strata.Cache[string, []byte] {
+			return newCache(t, change)
+		},
+		"L2": func(t *testing.T, change func(*strata.Options[string, []byte])) *strata.Cache[string, []byte] {
+			return instance(t, newShared(), change)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := open(t, func(o *strata.Options[string, []byte]) { o.Memory.Clone = slices.Clone[[]byte] })
+				v := []byte("one")
+				if added, err := c.Add(t.Context(), "k", v); !added || err != nil {
+					t.Fatal(added, err)
+				}
+				v[0] = 'X'
+				if got, ok, err := c.Take(t.Context(), "k"); string(got) != "one" || !ok || err != nil {
+					t.Errorf("%q, %v, %v", got, ok, err)
+				}
+			})
+		})
+	}
+}
+
+// TestSnapshotBringsNoTakenValueBack, nor an older one after an Add.
+func TestSnapshotBringsNoTakenValueBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCache[string, int64](t)
+		must(t, c.Set(t.Context(), "k", 1))
+		all, position := entriesOf(t, c, 0, 1)
+		takes(t, c, 1, true)
+		restore := func() {
+			r := restoreOf(t, c)
+			r.Cover(t.Context(), position)
+			e := all["k"]
+			r.Entry(&e, 0, false)
+			r.Close()
+		}
+		restore()
+		findsNone(t, c)
+		adds(t, c, 2, true)
+		restore()
+		findsIt(t, c, 2)
+	})
+}
+
+// TestAddSeesWhatIsStoredWhileItJudgesTheEntry: the program's Key, which is asked for the lane
+// of an entry after messages were lost, is called without a lock, and may use the cache.
+func TestAddSeesWhatIsStoredWhileItJudgesTheEntry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, asked := newShared(), true
+		line := s.bus.Connect()
+		var c *strata.Cache[string, int64]
+		c = instance(t, s, func(o *strata.Options[string, int64]) {
+			o.Remote.Bus = line
+			o.Remote.ParseKey = func(k string) (string, error) { return k, nil }
+			o.Remote.Key = func(k string) string {
+				if !asked {
+					asked = true
+					must(t, c.Set(context.Background(), k, 3, strata.NoRemote())) // it locks the flights of the key
+				}
+				return k
+			}
+		})
+		other := instance[string, int64](t, s)
+		adds(t, c, 1, true, strata.NoRemote())
+		line.Cut()
+		must(t, other.Invalidate(t.Context(), "k"))
+		line.Join()
+		time.Sleep(5 * time.Second) // in the bubble
+		asked = false
+		adds(t, c, 2, false, strata.NoRemote())
+		if !asked {
+			t.Fatal("Key was not asked")
+		}
+	})
 }

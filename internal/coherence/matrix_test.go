@@ -103,7 +103,21 @@ var features = map[string]*feature{
 	"soft drop":      {drop: func(c *cell, by *strata.Cache[string, int64]) error { return by.Expire(c.Context(), "k") }},
 	"Invalidate all": {drop: func(c *cell, by *strata.Cache[string, int64]) error { return by.InvalidateAll(c.Context()) }},
 	"Expire all":     {drop: func(c *cell, by *strata.Cache[string, int64]) error { return by.ExpireAll(c.Context()) }},
-	"Set":            {drop: func(c *cell, by *strata.Cache[string, int64]) error { return by.Set(c.Context(), "k", 2) }},
+	"Take": {drop: func(c *cell, by *strata.Cache[string, int64]) error {
+		_, _, err := by.Take(c.Context(), "k")
+		return err
+	}},
+	"lives of its own": {
+		store: func(c *cell) {
+			_, err := c.reader.GetOrLoad(c.Context(), "k", func(ctx context.Context, key string) (int64, error) {
+				strata.Loading(ctx).SetStale(strata.Stale{WhileRevalidate: time.Hour, OnError: time.Hour})
+				strata.Loading(ctx).SetMemoryTTL(time.Hour)
+				return c.load(ctx, key)
+			})
+			c.must(err)
+		},
+	},
+	"Set": {drop: func(c *cell, by *strata.Cache[string, int64]) error { return by.Set(c.Context(), "k", 2) }},
 	"Update": {drop: func(c *cell, by *strata.Cache[string, int64]) error {
 		return by.Update(c.Context(), "k", func(context.Context) (int64, error) { return 2, nil })
 	}},

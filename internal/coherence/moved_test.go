@@ -220,6 +220,15 @@ var drops = map[string]func(t *testing.T, w *strata.Cache[string, int64]) error{
 		}
 		return nil
 	},
+	"Take": func(t *testing.T, w *strata.Cache[string, int64]) error {
+		for i := range 3 {
+			must(t, w.Set(t.Context(), fmt.Sprint("k", i), 1, strata.WithTags("t")))
+			if v, ok, err := w.Take(t.Context(), fmt.Sprint("k", i)); v != 1 || !ok || err != nil {
+				return fmt.Errorf("took %d, %t, %w", v, ok, err)
+			}
+		}
+		return nil
+	},
 	"InvalidateTags": func(t *testing.T, w *strata.Cache[string, int64]) error {
 		return w.InvalidateTags(t.Context(), "t")
 	},

@@ -350,47 +350,42 @@ func TestFailedLoadLeavesTheWindowsOfAValueThatCameLater(t *testing.T) {
 	})
 }
 
-// TestFailedLoadEndsTheStaleLifeOfWhatL1GotBeforeIt, after the load had looked in L1.
-func TestFailedLoadEndsTheStaleLifeOfWhatL1GotBeforeIt(t *testing.T) {
-	never := strata.Stale{WhileRevalidate: -1, OnError: -1}
+// refusing runs a load of k that fails and says that no stale value will do, at an L2 of
+// which one operation takes 3 seconds. between runs before the load and within that time.
+func refusing(t *testing.T, slowOp string, before, between func(c *strata.Cache[string, int64])) {
+	t.Helper()
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		var slow atomic.Bool
 		c := instance(t, s, func(o *strata.Options[string, int64]) {
 			windows(-1, time.Hour)(o)
 			o.ErrorTTL, o.Remote.Timeout = time.Minute, time.Minute
-			o.Remote.Tier = stalling(s.tier, "Acquire", 3*time.Second, &slow)
+			o.Remote.Tier = stalling(s.tier, slowOp, 3*time.Second, &slow)
 		})
+		before(c)
 		slow.Store(true)
-		go c.GetOrLoad(t.Context(), "k", failsSaying(0, never))
+		go c.GetOrLoad(t.Context(), "k", failsSaying(0, strata.Stale{WhileRevalidate: -1, OnError: -1}))
 		synctest.Wait()
-		must(t, c.Set(t.Context(), "k", 1, strata.NoRemote(), strata.WithTTL(time.Second)))
-		time.Sleep(5 * time.Second)
+		between(c)
 		if v, err := c.GetOrLoad(t.Context(), "k", downLoad); !errors.Is(err, errDown) {
 			t.Errorf("%d, %v; want the error of the load", v, err)
 		}
 	})
 }
 
+// TestFailedLoadEndsTheStaleLifeOfWhatL1GotBeforeIt, after the load had looked in L1.
+func TestFailedLoadEndsTheStaleLifeOfWhatL1GotBeforeIt(t *testing.T) {
+	refusing(t, "Acquire", func(*strata.Cache[string, int64]) {}, func(c *strata.Cache[string, int64]) {
+		must(t, c.Set(t.Context(), "k", 1, strata.NoRemote(), strata.WithTTL(time.Second)))
+		time.Sleep(5 * time.Second) // in the bubble
+	})
+}
+
 // TestFailureIsNotRememberedBeforeTheWindowsThatItSays: while L2 is told, no other read gets
 // the value.
 func TestFailureIsNotRememberedBeforeTheWindowsThatItSays(t *testing.T) {
-	never := strata.Stale{WhileRevalidate: -1, OnError: -1}
-	bubble(t, func(t *testing.T) {
-		s := newShared()
-		var slow atomic.Bool
-		c := instance(t, s, func(o *strata.Options[string, int64]) {
-			windows(-1, time.Hour)(o)
-			o.ErrorTTL, o.Remote.Timeout = time.Minute, time.Minute
-			o.Remote.Tier = stalling(s.tier, "Put", 3*time.Second, &slow)
-		})
+	refusing(t, "Put", func(c *strata.Cache[string, int64]) {
 		must(t, c.Set(t.Context(), "k", 1))
-		time.Sleep(time.Minute)
-		slow.Store(true)
-		go c.GetOrLoad(t.Context(), "k", failsSaying(0, never))
-		synctest.Wait()
-		if v, err := c.GetOrLoad(t.Context(), "k", downLoad); !errors.Is(err, errDown) {
-			t.Errorf("%d, %v; want the error of the load", v, err)
-		}
-	})
+		time.Sleep(time.Minute) // in the bubble
+	}, func(*strata.Cache[string, int64]) {})
 }

@@ -78,6 +78,7 @@ func TestHookThatBlocksHoldsUpNoCallerAndNoClose(t *testing.T) {
 		"Load":        func(h *strata.Hooks, f func(strata.Event)) { h.Load = f },
 		"Stale":       func(h *strata.Hooks, f func(strata.Event)) { h.Stale = f },
 		"Evict":       func(h *strata.Hooks, f func(strata.Event)) { h.Evict = f },
+		"Store":       func(h *strata.Hooks, f func(strata.Event)) { h.Store = f },
 		"RemoteError": func(h *strata.Hooks, f func(strata.Event)) { h.RemoteError = f },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,8 +46,10 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 }
 
 // PutClaimed is PutWritten for values that are stored, or removed, under the leases of their
-// keys, without drops before: the Put is noted as a drop, which is repeated if another server
-// had taken over. If that shows at once the values are dropped again.
+// keys, without drops before: each is noted as a drop, which is repeated if another server
+// takes over. If the tier has learned of another server meanwhile, it is not known which of
+// them has the value. Then the keys are dropped, and a value that was to be stored counts as
+// refused.
 func (s *Store) PutClaimed(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	before := s.moves.count()
 	refused, err = s.PutWritten(ctx, puts)
@@ -55,9 +57,14 @@ func (s *Store) PutClaimed(ctx context.Context, puts []remote.Put) (refused []in
 		return refused, err
 	}
 	var drops []remote.Drop
+	lost := slices.Clone(refused)
 	for i := range puts {
-		if !slices.Contains(refused, i) {
-			drops = append(drops, remote.Drop{Key: puts[i].Key})
+		if slices.Contains(refused, i) {
+			continue
+		}
+		drops = append(drops, remote.Drop{Key: puts[i].Key})
+		if puts[i].Left > 0 {
+			lost = append(lost, i)
 		}
 	}
 	// Noted first, as in confirmed.
@@ -65,7 +72,8 @@ func (s *Store) PutClaimed(ctx context.Context, puts []remote.Put) (refused []in
 		return refused, nil
 	}
 	s.repeat()
-	return refused, s.makePending(ctx, errMoving, func(when retry.When) bool { return s.pending.Add(drops, when) })
+	_, err = s.Drop(ctx, drops)
+	return lost, err
 }
 
 // notStored is the error of a call whose drops were confirmed, and whose values are not stored.

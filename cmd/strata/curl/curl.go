@@ -88,7 +88,7 @@ func withQuery(u, data string) string {
 	return u
 }
 
-// header returns all fields. Those of --header replace those of other options.
+// header returns all fields. A field of --header replaces the same field of other options.
 func (c *command) header() http.Header {
 	all := http.Header{"Accept": {"*/*"}}
 	if len(c.cookies) > 0 {

@@ -167,7 +167,7 @@ func TestBadCommandLinesAreRefusedWithoutTheirValues(t *testing.T) {
 	}
 }
 
-// FuzzRequest reads texts as command lines. What is read is sound, and reads the same if each word is
+// FuzzRequest reads texts as command lines. A command line that it accepts is sound, and reads the same if each word is
 // in quotes; what is not read has an error of one line, without its words.
 func FuzzRequest(f *testing.F) {
 	for _, text := range []string{

@@ -19,7 +19,7 @@ type command struct {
 
 	urls    []string
 	request string
-	// given has the fields of --header, implied those of other options. A name without values is not
+	// given has the fields of --header, implied the fields of other options. A name without values is not
 	// sent.
 	given, implied http.Header
 	cookies        []string

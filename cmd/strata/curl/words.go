@@ -22,7 +22,7 @@ var (
 )
 
 // Words returns the words of a command line as bash would hand them to the program: without
-// quotes, and without the line breaks behind backslashes. What bash would replace, such as
+// quotes, and without the line breaks behind backslashes. A text that bash would replace, such as
 // variables, is an error. No error holds a part of the text.
 func Words(text string) ([]string, error) {
 	if len(text) > maxCommand {
