@@ -11,6 +11,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/envelope"
 	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/overdue"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -106,7 +107,7 @@ func (m *member) claiming(ctx context.Context, c *claim, key string, began histo
 func (m *member) claimed(ctx context.Context, key string, began history.Time, err error) {
 	if _, remote := errors.AsType[*strata.RemoteError](err); remote {
 		m.tier.pend(key, began)
-	} else if err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
+	} else if err != nil && !errors.Is(err, overdue.Err(ctx)) {
 		m.s.t.Errorf("seed %d: an Add or a Take returned %v", m.s.seed, err)
 	}
 	m.s.rec.Excuse(history.Excuse{Instance: m.id, Key: key, From: began, To: m.s.rec.Now()})
