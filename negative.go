@@ -9,6 +9,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/generation"
 	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/lives"
 )
 
 // negative is the value of a negative entry: L1 remembers of a key without a value
@@ -76,15 +77,15 @@ func (c *Cache[K, V]) throttled(key K) error {
 	return nil
 }
 
-// failed remembers that a load of key has failed with err. It may run without
-// a right to store: a failure is nothing that could be old.
-func (c *Cache[K, V]) failed(key K, err error) {
+// failed remembers that a load of key has failed with err, and has said own. It may run
+// without a right to store: a failure is nothing that could be old.
+func (c *Cache[K, V]) failed(key K, err error, own *lives.Own) {
 	base := c.o.ErrorTTL
 	if base == 0 {
 		return
 	}
 	now := c.memory.Now()
-	m := negative{err: err, failures: 1}
+	m := negative{err: err, failures: 1, traits: newTraits(nil, 0, own)}
 	if e, _ := c.negatives.Peek(key); e != nil && !e.Value.notFound {
 		m.failures = e.Value.failures + 1
 	}
@@ -92,6 +93,14 @@ func (c *Cache[K, V]) failed(key K, err error) {
 	holds -= time.Duration(rand.Float64() * float64(holds) / 5)
 	m.fresh = l1.After(now, holds)
 	c.negatives.Set(l1.NewEntry(c.negatives, key, m, l1.After(now, holds+2*maxBackoff*base)), 1)
+}
+
+// failedWith returns the lives that the last load of key has said, if it has failed.
+func (c *Cache[K, V]) failedWith(key K) *lives.Own {
+	if m := c.recall(key); m != nil && !m.notFound {
+		return m.traits.lives()
+	}
+	return nil
 }
 
 // failures is how often the load of key has failed in a row.

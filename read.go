@@ -376,6 +376,7 @@ func (r *read[K, V]) lastFailure() error {
 // may be served, else with err.
 func (r *read[K, V]) fail(err error) {
 	r.outcome.how = endThrottled
+	r.reliveCandidate(r.c.failedWith(r.f.Key)) // it may be from before that load failed
 	if r.outcome.settled = r.serveCandidate(err); r.outcome.settled {
 		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)
 		return

@@ -115,18 +115,29 @@ func (r *read[K, V]) relive() {
 	if k.value == nil {
 		return
 	}
-	k.own = k.own.With(r.call.own)
-	window := c.windows(k.own).OnError
-	if k.until = min(k.until, l1.After(k.times.Fresh, window)); window == 0 {
-		k.until = 0
-	}
-	r.reliveRemote()
-	if k.entry != nil {
+	r.reliveCandidate(r.call.own)
+	if r.reliveRemote(); k.entry != nil {
 		k.entry = r.relived(k.entry, k.own, k.id)
-		k.until = c.onErrorUntil(k.entry)
 	}
 	if e != nil && k.id != was && recordOf(e).id == was {
 		c.memory.Swap(e, r.relived(e, k.own, k.id))
+	}
+}
+
+// reliveCandidate gives the candidate the windows that a load which has failed has said.
+func (r *read[K, V]) reliveCandidate(own *lives.Own) {
+	k := &r.candidate
+	if own == nil || k.value == nil {
+		return
+	}
+	k.own = k.own.With(own)
+	window := r.c.windows(k.own).OnError
+	if k.until = min(k.until, l1.After(k.times.Fresh, window)); window == 0 {
+		k.until = 0
+	}
+	if k.entry != nil {
+		k.entry = r.relived(k.entry, k.own, k.id)
+		k.until = r.c.onErrorUntil(k.entry)
 	}
 }
 

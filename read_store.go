@@ -119,7 +119,7 @@ func (r *read[K, V]) loadFailed(err error) {
 	r.relive() // before other reads find the failure
 	if remembered {
 		r.c.origin.Unanswered()
-		r.c.failed(r.f.Key, err)
+		r.c.failed(r.f.Key, err, r.call.own)
 	}
 	if r.serveCandidate(err) && !r.call.refresh {
 		r.c.stale(r.ctx, r.f.Key, r.outcome.res.Value, err)

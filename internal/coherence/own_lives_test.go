@@ -389,3 +389,14 @@ func TestFailureIsNotRememberedBeforeTheWindowsThatItSays(t *testing.T) {
 		time.Sleep(time.Minute) // in the bubble
 	}, func(*strata.Cache[string, int64]) {})
 }
+
+// TestFailedLoadEndsTheStaleLifeOfWhatAnotherReadHasFound, and waits with for an answer of L2.
+func TestFailedLoadEndsTheStaleLifeOfWhatAnotherReadHasFound(t *testing.T) {
+	refusing(t, "Get", func(c *strata.Cache[string, int64]) {
+		must(t, c.Set(t.Context(), "k", 1))
+		time.Sleep(time.Minute) // in the bubble
+	}, func(c *strata.Cache[string, int64]) {
+		must(t, c.Expire(t.Context(), "k")) // the next read does not join
+		time.Sleep(time.Second)             // in the bubble
+	})
+}
