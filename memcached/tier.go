@@ -67,7 +67,7 @@ var _ remote.Prober = (*Tier)(nil)
 // that does not answer are errors, and those of the others are not affected. After
 // [Client.SetServers] it begins anew: values from before the change are absent.
 func NewTier(c *Client) *Tier {
-	t := itemtier.New(items{c}, c.o.Trace != nil)
+	t := itemtier.New(items{c}, c.o.Trace != nil, itemtier.Large)
 	c.watch(func(ctx context.Context) error { return itemtier.Moved(ctx, t) })
 	return &Tier{t, items{c}}
 }
@@ -252,8 +252,10 @@ func (n itemServer) one(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	switch op.Kind {
 	case itemtier.Look, itemtier.Read:
 		return n.read(ctx, op.Key)
-	case itemtier.Write:
+	case itemtier.Write, itemtier.Set:
 		return n.write(ctx, op)
+	case itemtier.Touch:
+		return n.touch(ctx, op)
 	default:
 		return n.count(ctx, op)
 	}
@@ -289,7 +291,10 @@ func own() uint64 { return ownFrom | rand.Uint64() }
 
 func (n itemServer) write(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	how := mcmeta.OpCAS
-	if op.Version.CAS == 0 {
+	switch {
+	case op.Kind == itemtier.Set:
+		how = mcmeta.OpSet
+	case op.Version.CAS == 0:
 		how = mcmeta.OpAdd
 	}
 	q, err := n.o.storing(how, &Item{Value: op.Data, TTL: time.Duration(op.Life) * time.Second, CAS: op.Version.CAS})
@@ -307,6 +312,18 @@ func (n itemServer) write(ctx context.Context, op *itemtier.Op) itemtier.Result 
 		return itemtier.Result{}
 	case errors.Is(err, ErrTooLarge):
 		err = fmt.Errorf("%w: %w", remote.ErrValueTooLarge, err)
+	}
+	return itemtier.Result{Done: err == nil, Err: err}
+}
+
+// touch gives an item another life.
+func (n itemServer) touch(ctx context.Context, op *itemtier.Op) itemtier.Result {
+	at, err := expiry(time.Duration(op.Life) * time.Second)
+	if err == nil {
+		_, err = n.send(ctx, op.Key, request{Op: mcmeta.OpTouch, Expiry: at})
+	}
+	if errors.Is(err, ErrMiss) {
+		return itemtier.Result{}
 	}
 	return itemtier.Result{Done: err == nil, Err: err}
 }

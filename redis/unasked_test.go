@@ -238,7 +238,7 @@ func fronted(t *testing.T, greets func(n int, out *outlet, reply []byte), f func
 			}
 			s := &front{s: fakeredis.New(), greets: greets, open: map[*outlet]struct{}{}}
 			keep(s.s)
-			o := redis.Options{Network: network, Addr: l.Addr().String()}
+			o := redis.Options{Network: network, Addr: l.Addr().String(), Timeout: 20 * time.Second}
 			trusting := &tls.Config{InsecureSkipVerify: true}
 			switch kind {
 			case "tls":

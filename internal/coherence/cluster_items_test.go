@@ -89,7 +89,7 @@ func (s *sim) storeOf(v *simTierView) simStore {
 	case announced:
 		return s.tier
 	}
-	return itemtier.New(slowItems{s.items, v}, false)
+	return itemtier.New(slowItems{s.items, v}, false, itemtier.Large)
 }
 
 // witness returns a view of the tier that no instance uses, and that remembers nothing.
@@ -100,7 +100,7 @@ func (s *sim) witness(space remote.Space) simStore {
 	case announced:
 		return s.tier.Bind(space).(simStore)
 	}
-	return forgetful{itemtier.New(s.items, false).Bind(space).(*itemtier.Tier)}
+	return forgetful{itemtier.New(s.items, false, itemtier.Large).Bind(space).(*itemtier.Tier)}
 }
 
 // forgetful asks for everything again.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/itemtier"
+	"github.com/strata-cache/strata/internal/itemtier/model"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -96,11 +98,18 @@ func (w ways) each(f func(*stratatest.Bus)) {
 // tenth returns instances that have read the same large value, the scales of their tier, and
 // their buses.
 func tenth(t *testing.T, change ...func(*text)) (all []*strata.Cache[string, string], w *scales, s *shared, buses ways) {
-	s, w = newShared(), &scales{}
+	s = newShared()
+	all, w, buses = tenthOver(t, s, s.tier, change...)
+	return all, w, s, buses
+}
+
+// tenthOver is tenth over a tier that need not belong to s.
+func tenthOver(t *testing.T, s *shared, tier remote.Tier, change ...func(*text)) (all []*strata.Cache[string, string], w *scales, buses ways) {
+	w = &scales{}
 	long := func(o *text) {
 		bus := s.bus.Connect()
 		o.Remote.Bus, buses = bus, append(buses, bus)
-		o.Remote.Tier = weighed{s.tier, w}
+		o.Remote.Tier = weighed{tier, w}
 		o.TTL, o.Jitter, o.RefreshAt, o.Stale.OnError = time.Minute, -1, -1, time.Hour
 	}
 	for range tenInstances {
@@ -112,7 +121,7 @@ func tenth(t *testing.T, change ...func(*text)) (all []*strata.Cache[string, str
 	if n := w.moved(); n < tenInstances*largeSize {
 		t.Errorf("%d bytes moved, want the value to or from each instance", n)
 	}
-	return all, w, s, buses
+	return all, w, buses
 }
 
 func getText(t *testing.T, c *strata.Cache[string, string], load strata.Loader[string, string]) {
@@ -141,7 +150,9 @@ func TestNotModifiedReachesOtherInstancesWithoutThePayload(t *testing.T) {
 		},
 	}
 	ends := map[string]func(*testing.T, *strata.Cache[string, string]){
-		"its TTL": func(*testing.T, *strata.Cache[string, string]) { time.Sleep(time.Minute + time.Second) },
+		"its TTL": func(*testing.T, *strata.Cache[string, string]) {
+			time.Sleep(time.Minute + time.Second) // in the bubble
+		},
 		"Expire": func(t *testing.T, c *strata.Cache[string, string]) {
 			if err := c.Expire(t.Context(), "k"); err != nil {
 				t.Error(err)
@@ -153,20 +164,27 @@ func TestNotModifiedReachesOtherInstancesWithoutThePayload(t *testing.T) {
 			}
 		},
 	}
-	for way, read := range reads {
-		for end, expire := range ends {
-			t.Run(way+" after "+end, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					all, w, _, _ := tenth(t)
-					for round := range 3 {
-						expire(t, all[0])
-						synctest.Wait()
-						getText(t, all[round], unmodified)
-						time.Sleep(10 * time.Second)
-						readAll(t, round, all, w, read)
-					}
+	tiers := map[string]func(t *testing.T, s *shared) remote.Tier{
+		"":            func(_ *testing.T, s *shared) remote.Tier { return s.tier },
+		"over items ": func(t *testing.T, _ *shared) remote.Tier { return itemtier.New(model.New(t, 1), false, itemtier.Large) },
+	}
+	for over, tier := range tiers {
+		for way, read := range reads {
+			for end, expire := range ends {
+				t.Run(over+way+" after "+end, func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						s := newShared()
+						all, w, _ := tenthOver(t, s, tier(t, s))
+						for round := range 3 {
+							expire(t, all[0])
+							time.Sleep(2 * time.Second) // in the bubble: until all have heard
+							getText(t, all[round], unmodified)
+							time.Sleep(10 * time.Second)
+							readAll(t, round, all, w, read)
+						}
+					})
 				})
-			})
+			}
 		}
 	}
 }
@@ -183,7 +201,7 @@ func readAll(t *testing.T, round int, all []*strata.Cache[string, string], w *sc
 		t.Errorf("round %d: %d bytes moved in %d reads, want none: the value has not changed", round, n, w.gets.Load()-gets)
 	}
 	for i, c := range all {
-		if r := c.Explain(t.Context(), "k"); r.L1.Fresh != 50*time.Second {
+		if r := c.Explain(t.Context(), "k"); r.L1.Fresh.Round(5*time.Second) != 50*time.Second {
 			t.Errorf("round %d: instance %d keeps it fresh for %v, want the rest of a minute, 50s", round, i, r.L1.Fresh)
 		}
 		if n := c.Stats().Loads.NotModified; n > 1 {

@@ -27,7 +27,7 @@ type learner struct {
 // learnerTiers are the tiers over which a learner is tested. It is read-only.
 var learnerTiers = map[string]func(t *testing.T) remote.Tier{
 	"redis":     func(*testing.T) remote.Tier { return newShared().tier },
-	"memcached": func(t *testing.T) remote.Tier { return itemtier.New(model.New(t, 1), false) },
+	"memcached": func(t *testing.T) remote.Tier { return itemtier.New(model.New(t, 1), false, itemtier.Large) },
 }
 
 // learners runs test over each tier.

@@ -20,7 +20,7 @@ func TestCachesOfTwoServicesShareNothing(t *testing.T) {
 	pairs := [][2]string{{"", "users"}, {"shop", "users"}, {"bank", "users"}, {"a:b", "c"}, {"a", "b:c"}, {"", "a:b:c"}, {"", "shopusers"}, {"shopu", "sers"}, {"", "shop:users"}}
 	for name, make := range map[string]func(t *testing.T, s *shared) remote.Tier{
 		"announced": func(_ *testing.T, s *shared) remote.Tier { return s.tier },
-		"items":     func(t *testing.T, _ *shared) remote.Tier { return itemtier.New(model.New(t, 2), false) },
+		"items":     func(t *testing.T, _ *shared) remote.Tier { return itemtier.New(model.New(t, 2), false, itemtier.Large) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -27,6 +27,16 @@ type change struct {
 	// Acquire whose value is fresh at the early time only is decided at the latest.
 	early bool
 
+	// of is the index of the operation in its call.
+	of int
+	// large is the large value to be stored, if there is one.
+	large *large
+	// ahead is the operation before the state is written, if it has a Key. unused are the items
+	// that are not needed after it, and lost is an item that the server does not have.
+	ahead  Op
+	unused []uint64
+	lost   uint64
+
 	place
 	server int
 	state  string // the namespace state from before the operation
@@ -74,7 +84,7 @@ func each[T any](byServer map[int]T, f func(server int, of T)) {
 	wg.Wait()
 }
 
-// applyOn executes the changes of one server in turns: each reads what is left, decides
+// applyOn executes the changes of one server in turns: each reads the rest, decides
 // and writes. Of several changes of one key, each turn takes the first.
 func (t *Tier) applyOn(ctx context.Context, server int, some []*change) error {
 	for range maxTurns {
@@ -146,16 +156,20 @@ func (t *Tier) turn(ctx context.Context, server int, some []*change) error {
 			writes, written = append(writes, op), append(written, c)
 		}
 	}
-	if len(writes) == 0 {
-		return nil
-	}
-	results, err = t.store.Do(ctx, server, writes)
+	written, writes, err = t.prepare(ctx, server, written, writes)
 	if err != nil {
 		return err
+	}
+	if len(writes) > 0 {
+		results, err = t.store.Do(ctx, server, writes)
+		if err != nil {
+			return err
+		}
 	}
 	for i, c := range written {
 		c.done, c.err = results[i].Done || results[i].Err != nil, results[i].Err
 	}
+	t.retire(ctx, server, some)
 	return nil
 }
 
@@ -173,7 +187,7 @@ func (t *Tier) decide(c *change, read Result, state string, at instant) (write O
 	}
 	var s entryrules.State
 	if read.Done {
-		s = t.open(read.Data, c.name)
+		s = without(t.open(read.Data, c.name), c.lost)
 	}
 	c.late, c.state = at.late, state
 	now := at.late
@@ -196,6 +210,7 @@ func (t *Tier) decide(c *change, read Result, state string, at instant) (write O
 		a.Wait = min(a.Wait, next.Hold.Length-unsure)
 	}
 	c.answer = a
+	c.ahead, c.unused = t.ahead(c, next, at), c.leaves(s, next)
 	item := encodeEntry(c.name, next)
 	switch {
 	case next.Empty() && !read.Done, bytes.Equal(item, read.Data):

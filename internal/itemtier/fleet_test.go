@@ -18,7 +18,7 @@ import (
 
 // another returns another instance with the servers of m.
 func another(m itemtier.Store) *itemtier.Tier {
-	return itemtier.New(m, false).Bind(remote.Space{Name: "users", Schema: 7, Instance: 2}).(*itemtier.Tier)
+	return itemtier.New(m, false, itemtier.Large).Bind(remote.Space{Name: "users", Schema: 7, Instance: 2}).(*itemtier.Tier)
 }
 
 // keysOf returns n keys of a server.

@@ -113,6 +113,12 @@ func TestItemsAreReadAsTheyWereWritten(t *testing.T) {
 				Value: entryrules.Value{ID: rand.Uint64(), Fresh: rand.Int64(), Left: rand.Int64(), Soft: rand.IntN(2) == 0, Namespace: "a.b", Data: make([]byte, rand.IntN(300))},
 				Lease: entryrules.Lease{Token: rand.Uint64(), Until: rand.Int64(), Length: rand.Int64()},
 			})
+			if v := &s.Slots[i].Value; rand.IntN(2) == 0 {
+				v.Data = refer(rand.Uint64())
+				for range rand.IntN(entryrules.Remembered + 1) {
+					v.Earlier = append(v.Earlier, rand.Uint64())
+				}
+			}
 		}
 		item := encodeEntry(name, s)
 		got, err := decodeEntry(item, name)
@@ -136,6 +142,8 @@ func TestItemsAreReadAsTheyWereWritten(t *testing.T) {
 func FuzzItems(f *testing.F) {
 	f.Add(encodeEntry("", entryrules.State{Until: 5, Slots: []entryrules.Slot{{Schema: "7", Value: entryrules.Value{ID: 1, Data: []byte("v")}}}}))
 	f.Add(encodeEntry("name", entryrules.State{}))
+	f.Add(encodeEntry("", entryrules.State{Slots: []entryrules.Slot{{Schema: "7", Value: entryrules.Value{ID: 1, Earlier: []uint64{2, 3}, Data: refer(9)}}}}))
+	f.Add(encodeLarge("name", []byte("v")))
 	f.Add(encodeTag("name", tag{1, 2}))
 	f.Fuzz(func(t *testing.T, item []byte) {
 		for _, name := range []string{"", "name"} {
@@ -143,6 +151,11 @@ func FuzzItems(f *testing.F) {
 				again, err := decodeEntry(encodeEntry(name, s), name)
 				if err != nil || !bytes.Equal(encodeEntry(name, again), encodeEntry(name, s)) {
 					t.Errorf("%+v is read as %+v, %v", s, again, err)
+				}
+			}
+			if data, err := decodeLarge(item, name); err == nil && !bytes.Equal(encodeLarge(name, data), item) {
+				if again, err := decodeLarge(encodeLarge(name, data), name); err != nil || !bytes.Equal(again, data) {
+					t.Errorf("%q is read as %q, %v", data, again, err)
 				}
 			}
 			if is, err := decodeTag(item, name); err == nil {
@@ -158,7 +171,7 @@ func TestKeysOfItemsAreNeverMistaken(t *testing.T) {
 	prefix := prefixOf("users")
 	seen := map[string]string{}
 	for _, name := range []string{"", "a", "A", "a b", "a\nb", "\x00", "\x7f", strings.Repeat("x", 218), strings.Repeat("x", 219), strings.Repeat("x", 220), strings.Repeat("x", 1<<20), "ключ"} {
-		for _, kinds := range [][2]byte{{entryItem, hashedEntry}, {tagItem, hashedTag}} {
+		for _, kinds := range [][2]byte{{entryItem, hashedEntry}, {tagItem, hashedTag}, {largeItem, hashedLarge}} {
 			key, hashed := itemKey(prefix, kinds[0], kinds[1], name)
 			if len(key) > maxKey || !plain(key) {
 				t.Errorf("%.20q has key %q", name, key)

@@ -63,7 +63,11 @@ func appendSlot(b []byte, s *entryrules.Slot) []byte {
 	b = binary.AppendVarint(b, s.Value.Fresh)
 	b = binary.AppendVarint(b, s.Value.Left)
 	b = appendText(b, s.Value.Namespace)
-	b = appendText(b, string(s.Value.Data))
+	data := s.Value.Data
+	if _, is := referred(data); is {
+		data = appendEarlier(bytes.Clone(data), s.Value.Earlier)
+	}
+	b = appendText(b, string(data))
 	b = binary.AppendUvarint(b, s.Lease.Token)
 	b = binary.AppendVarint(b, s.Lease.Until)
 	return binary.AppendVarint(b, s.Lease.Length)
@@ -182,6 +186,7 @@ func (d *decoder) slot() entryrules.Slot {
 	s.Value = entryrules.Value{
 		ID: d.number(), Fresh: d.signed(), Left: d.signed(), Soft: flags&slotSoft != 0, Namespace: d.text(), Data: d.bytes(),
 	}
+	d.takeEarlier(&s.Value)
 	s.Lease = entryrules.Lease{Token: d.number(), Until: d.signed(), Length: d.signed()}
 	return s
 }

@@ -18,7 +18,7 @@ func pair(t *testing.T) (m *model.Store, one, other *itemtier.Tier) {
 	tiers := make([]*itemtier.Tier, 2)
 	for i := range tiers {
 		time.Sleep(time.Duration(rand.Int64N(int64(time.Second)))) // in the bubble's time
-		tiers[i] = itemtier.New(m, false).Bind(remote.Space{Name: "users", Instance: uint64(i)}).(*itemtier.Tier)
+		tiers[i] = itemtier.New(m, false, itemtier.Large).Bind(remote.Space{Name: "users", Instance: uint64(i)}).(*itemtier.Tier)
 		for range rand.IntN(20) {
 			get(t, tiers[i], "any")
 			time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond) // in the bubble's time

@@ -19,7 +19,7 @@ import (
 // open returns a Tier over n servers in memory.
 func open(t *testing.T, n int) (*model.Store, *itemtier.Tier) {
 	m := model.New(t, n)
-	return m, itemtier.New(m, false).Bind(remote.Space{Name: "users", Schema: 7, Instance: 1}).(*itemtier.Tier)
+	return m, itemtier.New(m, false, itemtier.Large).Bind(remote.Space{Name: "users", Schema: 7, Instance: 1}).(*itemtier.Tier)
 }
 
 func acquire(t *testing.T, tier *itemtier.Tier, key string) remote.Acquired {
@@ -146,7 +146,7 @@ func losesTags(t *testing.T, name string, lost func(string) bool) {
 		dropTags(t, tier, true, "t")
 	case "all": // an instance that knows nothing of before
 		m.Lose(lost)
-		tier = itemtier.New(m, false).Bind(remote.Space{Name: "users"}).(*itemtier.Tier)
+		tier = itemtier.New(m, false, itemtier.Large).Bind(remote.Space{Name: "users"}).(*itemtier.Tier)
 		time.Sleep(2 * time.Second) // in the bubble's time
 	}
 	known := tagsOf(t, tier, "t")
@@ -264,7 +264,7 @@ func TestAServerThatComesBackRevivesNothing(t *testing.T) {
 func TestALateStoreIsNeverStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tier := open(t, 1)
-		other := itemtier.New(m, false).Bind(remote.Space{Name: "users", Schema: 7, Instance: 2}).(*itemtier.Tier)
+		other := itemtier.New(m, false, itemtier.Large).Bind(remote.Space{Name: "users", Schema: 7, Instance: 2}).(*itemtier.Tier)
 		for i := range 10_000 {
 			key := fmt.Sprint("key", i%7)
 			lease := acquire(t, tier, key).Lease
@@ -391,7 +391,7 @@ func TestOneOfManyInstancesLoads(t *testing.T) {
 		var granted sync.Map
 		var wg sync.WaitGroup
 		for i := range 3 {
-			tier := itemtier.New(m, false).Bind(remote.Space{Name: "users", Instance: uint64(i)}).(*itemtier.Tier)
+			tier := itemtier.New(m, false, itemtier.Large).Bind(remote.Space{Name: "users", Instance: uint64(i)}).(*itemtier.Tier)
 			for c := range 333 {
 				wg.Go(func() {
 					a, err := tier.Acquire(context.Background(), []remote.Request{{Key: "hot"}}, time.Minute)

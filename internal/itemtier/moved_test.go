@@ -30,7 +30,7 @@ func value(t *testing.T, tier remote.Tier, key, data string) {
 func TestServersOfANewListBeginWithADrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := model.New(t, 3)
-		one := itemtier.New(m, false)
+		one := itemtier.New(m, false, itemtier.Large)
 		users, orders := one.Bind(remote.Space{Name: "users"}), one.Bind(remote.Space{Name: "orders"})
 		keys := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 		has := func(tier remote.Tier) (found int) {
@@ -59,7 +59,7 @@ func TestServersOfANewListBeginWithADrop(t *testing.T) {
 		if n, k := has(users), has(orders); n != 8 || k != 8 {
 			t.Fatalf("%d, %d values", n, k)
 		}
-		other := itemtier.New(m, false).Bind(remote.Space{Name: "users"}) // hears of nothing
+		other := itemtier.New(m, false, itemtier.Large).Bind(remote.Space{Name: "users"}) // hears of nothing
 		if n := has(other); n != 8 {
 			t.Fatalf("%d values for another instance", n)
 		}
@@ -103,7 +103,7 @@ func TestServersOfANewListBeginWithADrop(t *testing.T) {
 func TestDropOfAServerThatHasLeftIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := model.New(t, 3)
-		tier := itemtier.New(m, false)
+		tier := itemtier.New(m, false, itemtier.Large)
 		if err := tier.DropAllOf(t.Context(), "s9", false); err == nil {
 			t.Error("no error for a server that does not exist")
 		}

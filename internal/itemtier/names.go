@@ -28,6 +28,7 @@ func checkName(name string) error {
 const (
 	entryItem, hashedEntry = 'k', 'K'
 	tagItem, hashedTag     = 't', 'T'
+	largeItem, hashedLarge = 'v', 'V'
 	dropsItem              = 'd'
 	expiriesItem           = 'x'
 	clockItem              = 'c'

@@ -28,7 +28,7 @@ type Store interface {
 	Seconds(ctx context.Context, server int) (int64, error)
 }
 
-// Kind is what an [Op] does.
+// Kind is the kind of an [Op].
 type Kind uint8
 
 // The kinds of operations.
@@ -40,6 +40,10 @@ const (
 	// Write stores Data if the item has Version, or, for the zero Version, if there is
 	// no item.
 	Write
+	// Set stores Data in place of any item.
+	Set
+	// Touch gives an item another life. It is Done if there is one.
+	Touch
 	// Count adds Delta to a counter and returns it. A counter that is not there, or that
 	// holds no number, begins at First instead; if First is zero it is left alone, and
 	// the Result is not Done.
@@ -53,7 +57,7 @@ type Op struct {
 	Key     string
 	Data    []byte
 	Version Version
-	// Life is after how many seconds the server forgets the item that it writes; 0
+	// Life is after how many seconds the server forgets the item that it writes or touches; 0
 	// means never.
 	Life         int64
 	Delta, First uint64
@@ -61,8 +65,8 @@ type Op struct {
 
 // Result is the result of one [Op].
 type Result struct {
-	// Done says that a Look or a Read has found an item, that a Write has written, or that
-	// there is a counter.
+	// Done says that a Look, a Read or a Touch has found an item, that a Write or a Set has
+	// written, or that there is a counter.
 	Done    bool
 	Data    []byte
 	Version Version
@@ -71,7 +75,7 @@ type Result struct {
 	Err error
 }
 
-// Version identifies what an item holds at one time. The zero Version is that of no
+// Version identifies the Data of an item at one time. The zero Version is that of no
 // item.
 type Version struct {
 	// CAS is the number of the item.

@@ -8,7 +8,7 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// tagChange is a tag on its way: the place of its item, and what it holds.
+// tagChange is a tag on its way: the place of its item, and its state.
 type tagChange struct {
 	place
 	server int

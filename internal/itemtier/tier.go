@@ -35,6 +35,7 @@ type Tier struct {
 type shared struct {
 	servers Store
 	tells   bool
+	large   int // the least bytes of a value that has an item of its own
 	foreign atomic.Uint64
 	mu      sync.Mutex // guards byName
 	byName  map[string]*namespace
@@ -48,9 +49,10 @@ var (
 )
 
 // New returns the Tier of a store, as the view of the cache without a name. tells says that the
-// contexts of operations name their cache, as package traced has it.
-func New(s Store, tells bool) *Tier {
-	return (&shared{servers: s, tells: tells, byName: map[string]*namespace{}}).view(remote.Space{})
+// contexts of operations name their cache, as package traced has it. large is [Large], except
+// in tests.
+func New(s Store, tells bool, large int) *Tier {
+	return (&shared{servers: s, tells: tells, large: large, byName: map[string]*namespace{}}).view(remote.Space{})
 }
 
 // Bind returns the view of the instance with the space s.
@@ -83,8 +85,8 @@ func (t *Tier) now(ctx context.Context, server int) (instant, error) {
 }
 
 // Get implements [remote.Tier]. If only some servers answer, the error is
-// [remote.KeyErrors]. An item is read whole, since its state is in it.
-func (t *Tier) Get(ctx context.Context, keys []string, _ ...remote.ID) ([]remote.Held, error) {
+// [remote.KeyErrors]. Large values take a second round trip, unless they are known.
+func (t *Tier) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	all := make([]remote.Held, len(keys))
 	errs := make([]error, len(keys))
 	byServer := map[int][]int{}
@@ -97,7 +99,7 @@ func (t *Tier) Get(ctx context.Context, keys []string, _ ...remote.ID) ([]remote
 		byServer[home] = append(byServer[home], i)
 	}
 	each(byServer, func(server int, some []int) {
-		if err := t.of(server, t.read(ctx, server, keys, some, all)); err != nil {
+		if err := t.of(server, t.read(ctx, server, keys, known, some, all)); err != nil {
 			for _, i := range some {
 				all[i], errs[i] = remote.Held{}, err
 			}
@@ -107,7 +109,43 @@ func (t *Tier) Get(ctx context.Context, keys []string, _ ...remote.ID) ([]remote
 }
 
 // read reads the entries of some keys from their server.
-func (t *Tier) read(ctx context.Context, server int, keys []string, some []int, all []remote.Held) error {
+func (t *Tier) read(ctx context.Context, server int, keys []string, known []remote.ID, some []int, all []remote.Held) error {
+	var lost map[int]uint64
+	for turn := 0; len(some) > 0; turn++ {
+		if turn == maxTurns {
+			return errContended
+		}
+		if err := t.states(ctx, server, keys, known, some, all); err != nil {
+			return err
+		}
+		var values []*wanted
+		for _, i := range some {
+			if _, is := referred(all[i].Data); is {
+				values = append(values, &wanted{at: i, key: keys[i], held: &all[i]})
+			}
+		}
+		if len(values) == 0 {
+			return nil
+		}
+		if err := t.fetch(ctx, server, values); err != nil {
+			return err
+		}
+		// An item that is not there may be of a value that was replaced since the state was read.
+		some = nil
+		for _, w := range values {
+			if w.lost != 0 && lost[w.at] != w.lost {
+				if lost == nil {
+					lost = map[int]uint64{}
+				}
+				some, lost[w.at] = append(some, w.at), w.lost
+			}
+		}
+	}
+	return nil
+}
+
+// states reads the states of some keys from their server.
+func (t *Tier) states(ctx context.Context, server int, keys []string, known []remote.ID, some []int, all []remote.Held) error {
 	at, err := t.now(ctx, server)
 	if err != nil {
 		return err
@@ -126,15 +164,25 @@ func (t *Tier) read(ctx context.Context, server int, keys []string, some []int, 
 		return err
 	}
 	for k, i := range some {
-		if results[k].Err != nil {
+		if all[i] = (remote.Held{}); results[k].Err != nil {
 			return results[k].Err
 		}
 		if results[k].Done {
 			_, name := t.entry(keys[i])
-			all[i] = held(t.open(results[k].Data, name).Slot(t.schema).Value, r.state, at.late)
+			v := t.open(results[k].Data, name).Slot(t.schema).Value
+			if all[i] = held(v, r.state, at.late); len(known) > 0 {
+				leaveOut(&all[i], &v, known[i])
+			}
 		}
 	}
 	return nil
+}
+
+// leaveOut leaves out the data of h if the value v that it is of is known.
+func leaveOut(h *remote.Held, v *entryrules.Value, known remote.ID) {
+	if h.Data != nil && v.Is(uint64(known)) {
+		h.Data, h.Same = nil, true
+	}
 }
 
 // Acquire implements [remote.Tier].
@@ -146,22 +194,25 @@ func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration)
 			return nil, err
 		}
 		tokens[i] = nonce()
-		all[i] = &change{key: request.Key, early: true, op: func(namespace string) entryrules.Operation {
+		all[i] = &change{key: request.Key, of: i, early: true, op: func(namespace string) entryrules.Operation {
 			return entryrules.Acquire{
 				Schema: t.schema, Token: tokens[i], Length: up(d), Namespace: namespace, ID: uint64(request.Replace),
 			}
 		}}
 	}
 	clock := t.tagClock(ctx)
-	t.apply(ctx, all)
+	acquired := make([]remote.Acquired, len(r))
+	for left := all; len(left) > 0; left = t.fill(ctx, left, acquired) {
+		t.apply(ctx, left)
+		for _, c := range left {
+			acquired[c.of] = c.acquired(tokens[c.of], clock)
+			leaveOut(&acquired[c.of].Held, &c.answer.Held, r[c.of].Known)
+		}
+	}
 	if err := joined(ctx, errorsOf(all)); err != nil {
 		if _, some := err.(remote.KeyErrors); !some { //nolint:errorlint // joined with the end of the context it is that of all keys
 			return nil, err
 		}
-	}
-	acquired := make([]remote.Acquired, len(r))
-	for i, c := range all {
-		acquired[i] = c.acquired(tokens[i], clock)
 	}
 	return acquired, nil
 }
@@ -176,6 +227,40 @@ func (c *change) acquired(token, clock uint64) remote.Acquired {
 		l.Token = token
 	}
 	return remote.Acquired{Held: held(c.answer.Held, c.state, c.late), Lease: l}
+}
+
+// fill reads the large values of results. It returns those changes that are to be decided
+// again: the state has a fresh value, whose item is lost.
+func (t *Tier) fill(ctx context.Context, some []*change, acquired []remote.Acquired) (again []*change) {
+	var byServer map[int][]*wanted
+	for _, c := range some {
+		a := &acquired[c.of]
+		if _, is := referred(a.Held.Data); !is {
+			continue
+		}
+		if byServer == nil {
+			byServer = map[int][]*wanted{}
+		}
+		byServer[c.server] = append(byServer[c.server], &wanted{key: c.key, held: &a.Held, change: c})
+	}
+	each(byServer, func(server int, values []*wanted) {
+		if err := t.of(server, t.fetch(ctx, server, values)); err != nil {
+			for _, w := range values {
+				a := &acquired[w.change.of]
+				if w.held.Data = nil; a.Lease.Grant != remote.Granted { // a lease is worth more than a stale value
+					w.change.err, *a = err, remote.Acquired{Err: err}
+				}
+			}
+		}
+	})
+	for _, values := range byServer {
+		for _, w := range values {
+			if c := w.change; w.lost != 0 && acquired[c.of].Lease.Grant == remote.Free {
+				c.done, c.lost, again = false, w.lost, append(again, c)
+			}
+		}
+	}
+	return again
 }
 
 // joined returns the errors of the arguments of a call as one. If the caller has left, it
@@ -205,12 +290,18 @@ func (t *Tier) Put(ctx context.Context, p []remote.Put) (refused []int, err erro
 		if err := checkPut(put.Key, put.Left); err != nil {
 			return nil, err
 		}
-		all[i] = &change{key: put.Key, early: true, op: func(string) entryrules.Operation {
+		data, c := put.Data, &change{key: put.Key, early: true}
+		if t.isLarge(data) {
+			data = refer(nonce())
+			c.large = &large{value: put.Data, refer: data}
+		}
+		c.op = func(string) entryrules.Operation {
 			return entryrules.Put{
 				Schema: t.schema, Token: put.Lease.Token, Fresh: put.Fresh.Milliseconds(), Left: put.Left.Milliseconds(),
-				Namespace: put.Lease.State, Data: put.Data, Drops: put.Drops,
+				Namespace: put.Lease.State, Data: data, Drops: put.Drops,
 			}
-		}}
+		}
+		all[i] = c
 	}
 	t.makeTags(ctx, p)
 	t.apply(ctx, all)

@@ -28,18 +28,22 @@ func (f forgetful) ForgetTags() {
 
 func (f forgetful) ForgetLane(string) {}
 
-// TestTierConforms runs the checks of every Tier on one server and on three.
+// TestTierConforms runs the checks of every Tier on one server and on three, with values in
+// the states of their keys, and with values in items of their own.
 func TestTierConforms(t *testing.T) {
 	for _, servers := range []int{1, 3} {
 		for name, check := range stratatest.TierChecks() {
-			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					check(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
-						m := model.New(t, servers)
-						return forgetful{itemtier.New(m, false), m}, time.Sleep
-					})
-				})
-			})
+			t.Run(name, func(t *testing.T) { conforms(t, servers, itemtier.Large, check) })
+			t.Run(name+"/large", func(t *testing.T) { conforms(t, servers, 1, check) })
 		}
 	}
+}
+
+func conforms(t *testing.T, servers, large int, check func(*testing.T, stratatest.Open)) {
+	synctest.Test(t, func(t *testing.T) {
+		check(t, func(t *testing.T) (remote.Tier, func(time.Duration)) {
+			m := model.New(t, servers)
+			return forgetful{itemtier.New(m, false, large), m}, time.Sleep
+		})
+	})
 }

@@ -170,20 +170,30 @@ func (m *Store) one(server int, op itemtier.Op) itemtier.Result {
 	switch op.Kind {
 	case itemtier.Look, itemtier.Read:
 		return itemtier.Result{Done: ok, Data: append([]byte{}, is.Data...), Version: version}
-	case itemtier.Write:
-		if version != op.Version {
+	case itemtier.Touch:
+		if ok {
+			is.Until = until(op.Life)
+			items[op.Key] = is
+		}
+		return itemtier.Result{Done: ok}
+	case itemtier.Write, itemtier.Set:
+		if op.Kind == itemtier.Write && version != op.Version {
 			return itemtier.Result{}
 		}
 		m.cas++
-		is = Item{Data: append([]byte{}, op.Data...), cas: m.cas}
-		if op.Life > 0 {
-			is.Until = time.Now().Add(time.Duration(op.Life) * time.Second)
-		}
-		items[op.Key] = is
+		items[op.Key] = Item{Data: append([]byte{}, op.Data...), Until: until(op.Life), cas: m.cas}
 		return itemtier.Result{Done: true}
 	default:
 		return m.count(items, op)
 	}
+}
+
+// until returns the end of a life that begins now.
+func until(life int64) (t time.Time) {
+	if life > 0 {
+		t = time.Now().Add(time.Duration(life) * time.Second)
+	}
+	return t
 }
 
 // count adds to a counter. Data is its text. m.mu is locked.

@@ -25,6 +25,8 @@ func Run(t *testing.T, open func(t *testing.T, check func(*testing.T, Fleet))) {
 		"EachServerHasItemsOfItsOwn":         eachServer,
 		"ServerThatFailsIsAnErrorOfItsOwn":   oneFails,
 		"WritesNeedTheVersion":               versions,
+		"SetsNeedNoVersion":                  sets,
+		"TouchedItemsHaveANewLife":           touches,
 		"CountersBeginWhereTheyAreToldTo":    counters,
 		"CountersThatAreDamagedAreReplaced":  damaged,
 		"ManyOperationsAreOneCall":           many,
@@ -123,6 +125,56 @@ func versions(t *testing.T, f Fleet) {
 	time.Sleep(3 * time.Second) // in a bubble
 	if r := do(t, f, 2, itemtier.Op{Kind: itemtier.Look, Key: "short"}); r.Done {
 		t.Error("an item outlives its life")
+	}
+}
+
+func sets(t *testing.T, f Fleet) {
+	for _, text := range []string{"one", "two", ""} {
+		if r := do(t, f, 1, itemtier.Op{Kind: itemtier.Set, Key: "k", Data: []byte(text)}); !r.Done {
+			t.Errorf("%q is not stored: %+v", text, r)
+		}
+		r := do(t, f, 1, itemtier.Op{Kind: itemtier.Read, Key: "k"})
+		if !r.Done || string(r.Data) != text {
+			t.Errorf("%+v, want %q", r, text)
+		}
+		if !write(t, f, 1, "k", "v", r.Version) {
+			t.Error("an item that was set has another version than the one that is read")
+		}
+		if do(t, f, 1, itemtier.Op{Kind: itemtier.Set, Key: "k", Data: []byte("w")}); write(t, f, 1, "k", "v", r.Version) {
+			t.Error("a Set leaves the version")
+		}
+	}
+}
+
+func touches(t *testing.T, f Fleet) {
+	touch := func(key string, life int64) bool {
+		return do(t, f, 1, itemtier.Op{Kind: itemtier.Touch, Key: key, Life: life}).Done
+	}
+	there := func(key string) bool {
+		r := do(t, f, 1, itemtier.Op{Kind: itemtier.Look, Key: key})
+		return r.Done && string(r.Data) == key
+	}
+	if touch("none", 5) || there("none") {
+		t.Error("an item that is not there is touched")
+	}
+	for key, life := range map[string]int64{"longer": 2, "shorter": 0} {
+		if r := do(t, f, 1, itemtier.Op{Kind: itemtier.Set, Key: key, Data: []byte(key), Life: life}); !r.Done {
+			t.Errorf("%s: %+v", key, r)
+		}
+	}
+	if !touch("longer", 10) || !touch("shorter", 1) || !there("longer") || !there("shorter") {
+		t.Error("an item that is there is not touched, or is gone")
+	}
+	time.Sleep(4 * time.Second) // in a bubble
+	if !there("longer") || there("shorter") || touch("shorter", 5) {
+		t.Errorf("after 4 s the item touched for 10 s is there: %v, the one touched for 1 s: %v", there("longer"), there("shorter"))
+	}
+	if !touch("longer", 0) {
+		t.Error("an item is gone")
+	}
+	time.Sleep(time.Hour) // in a bubble
+	if !there("longer") {
+		t.Error("an item that was touched for ever is gone")
 	}
 }
 
