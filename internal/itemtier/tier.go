@@ -178,13 +178,6 @@ func (t *Tier) states(ctx context.Context, server int, keys []string, known []re
 	return nil
 }
 
-// leaveOut leaves out the data of h if the value v that it is of is known.
-func leaveOut(h *remote.Held, v *entryrules.Value, known remote.ID) {
-	if h.Data != nil && v.Is(uint64(known)) {
-		h.Data, h.Same = nil, true
-	}
-}
-
 // Acquire implements [remote.Tier].
 func (t *Tier) Acquire(ctx context.Context, r []remote.Request, d time.Duration) ([]remote.Acquired, error) {
 	all := make([]*change, len(r))
@@ -227,40 +220,6 @@ func (c *change) acquired(token, clock uint64) remote.Acquired {
 		l.Token = token
 	}
 	return remote.Acquired{Held: held(c.answer.Held, c.state, c.late), Lease: l}
-}
-
-// fill reads the large values of results. It returns those changes that are to be decided
-// again: the state has a fresh value, whose item is lost.
-func (t *Tier) fill(ctx context.Context, some []*change, acquired []remote.Acquired) (again []*change) {
-	var byServer map[int][]*wanted
-	for _, c := range some {
-		a := &acquired[c.of]
-		if _, is := referred(a.Held.Data); !is {
-			continue
-		}
-		if byServer == nil {
-			byServer = map[int][]*wanted{}
-		}
-		byServer[c.server] = append(byServer[c.server], &wanted{key: c.key, held: &a.Held, change: c})
-	}
-	each(byServer, func(server int, values []*wanted) {
-		if err := t.of(server, t.fetch(ctx, server, values)); err != nil {
-			for _, w := range values {
-				a := &acquired[w.change.of]
-				if w.held.Data = nil; a.Lease.Grant != remote.Granted { // a lease is worth more than a stale value
-					w.change.err, *a = err, remote.Acquired{Err: err}
-				}
-			}
-		}
-	})
-	for _, values := range byServer {
-		for _, w := range values {
-			if c := w.change; w.lost != 0 && acquired[c.of].Lease.Grant == remote.Free {
-				c.done, c.lost, again = false, w.lost, append(again, c)
-			}
-		}
-	}
-	return again
 }
 
 // joined returns the errors of the arguments of a call as one. If the caller has left, it
