@@ -49,6 +49,20 @@ func spread(t *testing.T, c *redis.Client, n int) {
 	}
 }
 
+// awaitDial waits until a client may dial: while the server was away, it may have tried in vain.
+func awaitDial(t *testing.T, c *redis.Client) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		err := c.Do(t.Context(), "PING").Err()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestRestartOfTheServerCostsNoCall: each of the idle connections is dead, and
 // no call finds that out by failing.
 func TestRestartOfTheServerCostsNoCall(t *testing.T) {
@@ -61,6 +75,7 @@ func TestRestartOfTheServerCostsNoCall(t *testing.T) {
 		}
 		server.Kill()
 		server.Restart()
+		awaitDial(t, c)
 		var wg sync.WaitGroup
 		for i := range 20 {
 			wg.Go(func() {

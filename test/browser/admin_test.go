@@ -103,7 +103,7 @@ func (s *stage) traffic(t *testing.T) {
 		for n := 0; ctx.Err() == nil; n++ {
 			_, _ = s.users[n%2].GetOrLoad(ctx, fmt.Sprint("user:", rand.IntN(500)), nil)
 			_, _ = s.texts.GetOrLoad(ctx, payloads[n%len(payloads)], nil)
-			if n%20 == 0 {
+			if n%4 == 0 {
 				<-time.After(time.Millisecond)
 			}
 		}
@@ -112,10 +112,8 @@ func (s *stage) traffic(t *testing.T) {
 
 // do performs an action: a click at a button, and the answer to the question.
 func do(b *browser.Tab, button, verb string) {
-	b.Click(button)
-	b.WaitText("dialog button[type=submit]", verb)
-	b.Click("dialog button[type=submit]")
-	b.Wait("!document.querySelector('dialog')")
+	b.ClickUntil(button, fmt.Sprintf("((document.querySelector('dialog button[type=submit]') || {}).textContent || '').includes(%q)", verb))
+	b.ClickUntil("dialog button[type=submit]", "!document.querySelector('dialog')")
 }
 
 // widths are those of a desktop and of a phone; with -short that of a phone.
@@ -388,7 +386,8 @@ func TestPhoneLayoutHoldsDuringLongActions(t *testing.T) {
 	browser.Eval[bool](b, fmt.Sprintf("document.getElementById('explain-key').value = %q, true", strings.Repeat("w", 4096)))
 	b.Click("#explain button")
 	b.WaitText("#explained", "wwwwwwww")
-	b.WaitText("#explained", "No answer came within 1s. The instance was last heard of")
+	b.WaitText("#explained", "No answer came within 1")
+	b.WaitText("#explained", "The instance was last heard of")
 	b.Fits()
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a tab may take to look as expected.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Browser is a running Chromium, for the tabs of one test and of its subtests.
 type Browser struct {
@@ -168,6 +168,23 @@ func (b *Tab) Click(selector string) {
 		}
 		if ctx.Err() != nil {
 			b.t.Fatalf("click at %s: %v", selector, err)
+		}
+	}
+}
+
+// ClickUntil clicks at an element until an expression is true. A page that moves, as its lists
+// grow, may have moved the element away under the pointer.
+func (b *Tab) ClickUntil(selector, expression string) {
+	b.t.Helper()
+	for end := time.Now().Add(patience); ; {
+		b.Click(selector)
+		for soon := time.Now().Add(patience / 6); time.Now().Before(soon); <-time.After(20 * time.Millisecond) {
+			if Eval[bool](b, "Boolean("+expression+")") {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("after clicks at %s for %v not true: %s", selector, patience, expression)
 		}
 	}
 }
