@@ -81,6 +81,9 @@ func (o *simOptions) overItems(d *dice, alone bool) {
 	}
 }
 
+// apart is the size from which values have items of their own: less than the large ones have.
+const apart = 4 << 10
+
 // storeOf returns an instance's own way to what is shared.
 func (s *sim) storeOf(v *simTierView) simStore {
 	switch s.shares {
@@ -89,7 +92,7 @@ func (s *sim) storeOf(v *simTierView) simStore {
 	case announced:
 		return s.tier
 	}
-	return itemtier.New(slowItems{s.items, v}, false, itemtier.Large)
+	return itemtier.New(slowItems{s.items, v}, false, apart)
 }
 
 // witness returns a view of the tier that no instance uses, and that remembers nothing.
@@ -100,7 +103,7 @@ func (s *sim) witness(space remote.Space) simStore {
 	case announced:
 		return s.tier.Bind(space).(simStore)
 	}
-	return forgetful{itemtier.New(s.items, false, itemtier.Large).Bind(space).(*itemtier.Tier)}
+	return forgetful{itemtier.New(s.items, false, apart).Bind(space).(*itemtier.Tier)}
 }
 
 // forgetful asks for everything again.

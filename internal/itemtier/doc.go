@@ -5,12 +5,13 @@
 // # Items
 //
 // An item has the whole state of one key: values of all schemas, leases, the token and
-// the hold. internal/entryrules decides each operation. A change reads the item, decides,
+// the hold. A large value has an item of its own, and the state has the number of that. internal/entryrules decides each operation. A change reads the item, decides,
 // and writes the result under the version that it read; if another client was first, it
 // begins again.
 //
 //	item              on the server of     holds
 //	entry of a key    the key              an entryrules.State
+//	large value       the key              the value, which never changes
 //	drops, expiries   each server          how often everything there was dropped
 //	clock             its own              the number of drops of tags
 //	tag               the tag              the clock at its last drops
@@ -21,6 +22,7 @@
 // that it had. A lost item never revives a value:
 //
 //   - An entry that is lost has no rights, so no late value is stored under it.
+//   - A large value that is lost is absent, and its state gives leases.
 //   - Counters of drops that are lost come back at random numbers, and no value has those.
 //   - A tag that is lost counts as dropped now.
 //   - A clock that is lost comes back at the server's time in ms, times 2²². No lease
