@@ -34,8 +34,9 @@ const maxClaims = 10
 // waits, at most for Limits.HardTimeout. A key that is on hold, and a value with a TTL that
 // is not positive, are not added.
 //
-// Of an Add and a Set or an Update that overlap either wins, as of two Sets: to tell of a write
-// at the origin call [Cache.Invalidate].
+// Of an Add and a Set or an Update that overlap either wins, as of two Sets. A write that has
+// failed may still reach L2, for 10 seconds after it began, and wins then. To tell of a write at
+// the origin call [Cache.Invalidate].
 //
 // It returns the errors of Set. After a *RemoteError it is not known whether another
 // instance finds the value in L2; this instance does not keep it.

@@ -23,7 +23,7 @@ func newMarks() marks {
 		nonce: new(atomic.Uint64), mu: new(sync.Mutex),
 		fresh: map[string]history.Time{}, stored: map[string]history.Time{}, got: map[gottenValue]history.Time{},
 		seen: map[string]bool{}, denied: map[string]bool{}, taken: map[string]int{},
-		arrived: map[gottenValue]history.Time{}, claims: map[string]uint64{}, running: map[string]int{},
+		arrived: map[gottenValue]history.Time{}, claims: map[string]uint64{}, running: map[string]int{}, failed: map[string]history.Time{},
 	}
 }
 
@@ -63,10 +63,9 @@ func (m *member) add(ctx context.Context, key string, think func()) {
 	m.stores(value)
 	m.claimed(ctx, key, f.Call, err)
 	m.s.notef("instance %d: Add of %.40s: %t, %v", m.id, value, added, err)
-	f.Failed = err != nil
+	f.Failed, f.Unsure = err != nil, err != nil || m.s.mayArrive(key, f.Call)
 	switch {
 	case err != nil:
-		f.Unsure = true
 	case !added:
 		m.s.denies(value)
 		return
@@ -89,7 +88,7 @@ func (m *member) take(ctx context.Context, key string) {
 		m.s.t.Errorf("seed %d: instance %d: L2 has not removed %.40s, which was taken at %v", m.s.seed, m.id, value, time.Duration(began))
 	}
 	m.gotten(history.Read{Instance: m.id, Key: key, Call: began}, value, nil)
-	m.s.rec.Fence(history.Fence{Instance: m.id, Key: key, Call: began, Failed: err != nil})
+	m.s.rec.Fence(history.Fence{Instance: m.id, Key: key, Call: began, Failed: err != nil, Unsure: m.s.mayArrive(key, began)})
 	m.taken(value, err)
 }
 
@@ -129,6 +128,22 @@ func (s *sim) overlaps(key string) (since func() bool) {
 		defer k.mu.Unlock()
 		return running > 0 || k.claims[key] > claims
 	}
+}
+
+// fails notes that a write of key has failed. Its value may still arrive.
+func (s *sim) fails(key string) {
+	s.marks.mu.Lock()
+	defer s.marks.mu.Unlock()
+	s.marks.failed[key] = s.rec.Now()
+}
+
+// mayArrive reports whether the value of a write that had failed before may have replaced that of
+// an Add, or come after a Take: neither voids its token.
+func (s *sim) mayArrive(key string, began history.Time) bool {
+	s.marks.mu.Lock()
+	defer s.marks.mu.Unlock()
+	at, failed := s.marks.failed[key]
+	return failed && at > began-history.Time(time.Minute)
 }
 
 // denies notes that a value was not added.

@@ -202,6 +202,9 @@ func (m *member) fence(ctx context.Context, f history.Fence, call func(ctx conte
 // verifyDrop checks the error of a call that drops, and notes that its drop is
 // pending from then on: the tier was not asked for the drop of a caller that had left.
 func (m *member) verifyDrop(err error, name string, began history.Time) {
+	if err != nil {
+		m.s.fails(name)
+	}
 	if _, remote := errors.AsType[*strata.RemoteError](err); remote {
 		m.tier.pend(name, began)
 	} else if err != nil {
