@@ -35,7 +35,7 @@ const maxClaims = 10
 // is not positive, are not added.
 //
 // Of an Add and a Set or an Update that overlap either wins, as of two Sets. A write that has
-// failed may still reach L2, for 10 seconds after it began, and wins then. To tell of a write at
+// failed may still reach L2, a Set for 10 seconds, and wins then. To tell of a write at
 // the origin call [Cache.Invalidate].
 //
 // It returns the errors of Set. After a *RemoteError it is not known whether another
