@@ -42,12 +42,12 @@ var (
 // differ. They are interfaces of their own, which a cache looks for with [As]:
 // [Binder], [Tagger], [Announcer], [Mover], [Fleet] and [Prober].
 type Tier interface {
-	// Get reads values with their states in one round trip. The result has one
-	// Held per key; a Held without Data means absent, unless it is Same. known is
-	// empty, or has the ID of a value that the caller has for each key, zero for
-	// none; the tier may leave out the Data of a value with the same bytes, in no
-	// more round trips. Get, Put, Drop, and the methods of a [Tagger], return
-	// [KeyErrors] if they have failed for some keys only.
+	// Get reads values with their states in one round trip, large ones in two if the
+	// store has to. The result has one Held per key; a Held without Data means absent,
+	// unless it is Same. known is empty, or has the ID of a value that the caller has
+	// for each key, zero for none; the tier may leave out the Data of a value with the
+	// same bytes, in no more round trips. Get, Put, Drop, and the methods of a
+	// [Tagger], return [KeyErrors] if they have failed for some keys only.
 	Get(ctx context.Context, keys []string, known ...ID) ([]Held, error)
 
 	// Acquire requests the leases of keys, for at most d, in one round trip. If
