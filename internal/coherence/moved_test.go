@@ -30,8 +30,8 @@ type successor struct {
 type way struct {
 	s     succession
 	moved atomic.Bool
-	// acquiring, if set, is called before each question for leases.
-	acquiring func()
+	// acquiring, if set, is called before each question for leases, put after each Put.
+	acquiring, put func()
 
 	mu        sync.Mutex // guards below
 	followers []*following
@@ -100,6 +100,11 @@ func (v successorView) Acquire(ctx context.Context, r []remote.Request, d time.D
 }
 
 func (v successorView) Put(ctx context.Context, p []remote.Put) ([]int, error) {
+	defer func() {
+		if f := v.way.put; f != nil {
+			f()
+		}
+	}()
 	return v.at().Put(ctx, p)
 }
 
@@ -314,6 +319,22 @@ func TestBatchWhoseServerChangesBeforeItsLeasesHasNoValueFromBeforeADrop(t *test
 				t.Errorf("%s: %d, %v", k, got[k], err)
 			}
 		}
+	})
+}
+
+// TestAddWhoseServerIsDeposedMeanwhileIsStoredOnTheNextOne: the deposed one has confirmed it.
+func TestAddWhoseServerIsDeposedMeanwhileIsStoredOnTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSuccession()
+		reader, way := s.join(t)
+		way.hear()
+		writer, late := s.join(t)
+		late.put = func() { late.moved.Store(true) }
+		adds(t, writer, 2, true)
+		if v, ok := reader.Get(t.Context(), "k"); !ok || v != 2 {
+			t.Errorf("the next server has %d, %t", v, ok)
+		}
+		adds(t, reader, 3, false)
 	})
 }
 
