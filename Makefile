@@ -31,7 +31,7 @@ lint: $(LINT) ## look for mistakes that the compiler does not know
 # other libraries gain nothing from the race detector.
 test: ## unit tests of all modules with the race detector, and one real Redis
 	@[ -n "$(RACE)" ] || echo "no C compiler: testing without the race detector"
-	$(call each,go test $$([ $$m = bench ] || echo $(RACE)) $$([ $$m != test ] || echo -short -parallel 16) ./...)
+	$(call each,go test -timeout 20m $$([ $$m = bench ] || echo $(RACE)) $$([ $$m != test ] || echo -short -parallel 16) ./...)
 	@echo "== what is allocated, which the race detector hides"; go test -run Alloc $$(go list -f '{{.Dir}}' ./... | \
 		while read -r d; do ! grep -qs '^func Test.*Alloc' "$$d"/*_test.go || echo "$$d"; done)
 

@@ -23,7 +23,7 @@ func newMarks() marks {
 		nonce: new(atomic.Uint64), mu: new(sync.Mutex),
 		fresh: map[string]history.Time{}, stored: map[string]history.Time{}, got: map[gottenValue]history.Time{},
 		seen: map[string]bool{}, denied: map[string]bool{}, taken: map[string]int{},
-		arrived: map[gottenValue]history.Time{}, claims: map[string]uint64{}, running: map[string]int{}, failed: map[string]history.Time{},
+		arrived: map[gottenValue]history.Time{}, claims: map[string]uint64{}, running: map[string]int{}, late: map[string]history.Time{},
 	}
 }
 
@@ -130,20 +130,29 @@ func (s *sim) overlaps(key string) (since func() bool) {
 	}
 }
 
-// fails notes that a write of key has failed. Its value may still arrive.
-func (s *sim) fails(key string) {
+// For how long the value of a Set, or of an Update, may still arrive after the call has failed: the
+// token of its drop is good for so long.
+const (
+	setArrives    = history.Time(10 * time.Second)
+	updateArrives = setArrives + history.Time(time.Minute)
+)
+
+// writes notes a Set or an Update of key. If it has failed its value may arrive for some time.
+func (s *sim) writes(key string, err error, arrives history.Time) {
+	if err == nil {
+		return
+	}
 	s.marks.mu.Lock()
 	defer s.marks.mu.Unlock()
-	s.marks.failed[key] = s.rec.Now()
+	s.marks.late[key] = max(s.marks.late[key], s.rec.Now()+arrives)
 }
 
-// mayArrive reports whether the value of a write that had failed before may have replaced that of
-// an Add, or come after a Take: neither voids its token.
+// mayArrive reports whether the value of a Set or an Update that has failed may have replaced the
+// value of an Add, or come after a Take: neither voids the token of that write.
 func (s *sim) mayArrive(key string, began history.Time) bool {
 	s.marks.mu.Lock()
 	defer s.marks.mu.Unlock()
-	at, failed := s.marks.failed[key]
-	return failed && at > began-history.Time(time.Minute)
+	return s.marks.late[key] > began
 }
 
 // denies notes that a value was not added.

@@ -154,6 +154,7 @@ func (m *member) setMany(ctx context.Context, key string, think func()) {
 	for key, v := range versions {
 		m.stores(values[key])
 		m.verifyDrop(err, key, began)
+		m.s.writes(key, err, setArrives)
 		m.s.rec.Fence(history.Fence{Instance: m.id, Key: key, Call: began, Stores: true, Version: v, Failed: err != nil})
 	}
 }
@@ -173,6 +174,7 @@ func (m *member) update(ctx context.Context, key string, think func()) {
 		return value, nil
 	}, strata.WithTags(m.s.o.tags(key)...))
 	f.Failed, f.Stores = err != nil, overlaps()
+	m.s.writes(key, err, updateArrives)
 	m.stores(value)
 	m.verifyDrop(err, key, began)
 	// Joining ends with the drop that it begins with.
@@ -185,6 +187,9 @@ func (m *member) fence(ctx context.Context, f history.Fence, call func(ctx conte
 	f.Instance, f.Call = m.id, m.s.rec.Now()
 	err := call(context.WithValue(ctx, fenceKey{}, true))
 	f.Failed = err != nil
+	if f.Stores {
+		m.s.writes(f.Key, err, setArrives)
+	}
 	pending := f.Key
 	switch {
 	case f.Tags && f.Key == "":
@@ -202,9 +207,6 @@ func (m *member) fence(ctx context.Context, f history.Fence, call func(ctx conte
 // verifyDrop checks the error of a call that drops, and notes that its drop is
 // pending from then on: the tier was not asked for the drop of a caller that had left.
 func (m *member) verifyDrop(err error, name string, began history.Time) {
-	if err != nil {
-		m.s.fails(name)
-	}
 	if _, remote := errors.AsType[*strata.RemoteError](err); remote {
 		m.tier.pend(name, began)
 	} else if err != nil {

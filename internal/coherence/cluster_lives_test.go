@@ -121,8 +121,8 @@ type marks struct {
 	// claims are the Adds and Takes of a key, running those that have not returned.
 	claims  map[string]uint64
 	running map[string]int
-	// failed is when a write of a key has failed last.
-	failed map[string]history.Time
+	// late is until when the value of a write of a key that has failed may arrive.
+	late map[string]history.Time
 }
 
 // gottenValue is a value on an instance.

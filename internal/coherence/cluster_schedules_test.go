@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 500, "number of seeded schedules that a cluster is put through")
+	schedules = flag.Int("schedules", 1000, "number of seeded schedules that a cluster is put through")
 	seed      = flag.Uint64("seed", 0, "the first seed; without -schedules, only this one is run")
 )
 

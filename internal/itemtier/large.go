@@ -127,7 +127,7 @@ func (t *Tier) ahead(c *change, next entryrules.State, at instant) (op Op) {
 }
 
 // prepare executes the operations that come before the states of changes are written. It
-// returns the changes whose states are to be written then, with those writes.
+// returns the changes whose states are to be written then, and their writes.
 func (t *Tier) prepare(ctx context.Context, server int, changes []*change, writes []Op) ([]*change, []Op, error) {
 	var first []Op
 	var of []int
@@ -260,7 +260,7 @@ func (t *Tier) fetch(ctx context.Context, server int, some []*wanted) error {
 	return nil
 }
 
-// fill reads the large values of results. It returns those changes that are to be decided
+// fill reads the large values of results. It returns the changes that are to be decided
 // again: the state has a fresh value, whose item is lost.
 func (t *Tier) fill(ctx context.Context, some []*change, acquired []remote.Acquired) (again []*change) {
 	var byServer map[int][]*wanted

@@ -75,12 +75,12 @@ type Result struct {
 	Err error
 }
 
-// Version identifies the Data of an item at one time. The zero Version is that of no
-// item.
+// Version identifies the Data of an item at one time. The zero Version stands for
+// no item.
 type Version struct {
 	// CAS is the number of the item.
 	CAS uint64
-	// Connection is that of the connection, if such numbers begin again with a server
+	// Connection is the number of the connection, if such numbers begin again with a server
 	// that restarts: a Write on another connection is not done. Else it is zero.
 	Connection uint64
 }

@@ -47,9 +47,8 @@ func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []in
 
 // PutClaimed is PutWritten for values that are stored, or removed, under the leases of their
 // keys, without drops before: each is noted as a drop, which is repeated if another server
-// takes over. If the tier has learned of another server meanwhile, it is not known which of
-// them has the value. Then the keys are dropped, and a value that was to be stored counts as
-// refused.
+// takes over. If the tier has learned of another server meanwhile, it is not known which
+// server has the value. Then the keys are dropped, and each value to be stored counts as refused.
 func (s *Store) PutClaimed(ctx context.Context, puts []remote.Put) (refused []int, err error) {
 	before := s.moves.count()
 	refused, err = s.PutWritten(ctx, puts)
