@@ -122,3 +122,36 @@ func (u *upgrade) drops(one, stored, other *process, line string, atOnce bool) {
 		}
 	}
 }
+
+// TestLargeValuesOfMemcachedAreUpgradedWithoutOldValues has both versions side by side with values
+// that have items of their own in this one. Each may load such a value of the other again, and
+// none gets an older one.
+func TestLargeValuesOfMemcachedAreUpgradedWithoutOldValues(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds two programs")
+	}
+	before, now := versions(t, false)
+	fleet := []string{servers.StartMemcached(t).Addr}
+	both := []*process{run(t, before, "", "", fleet...), run(t, now, "", "", fleet...)}
+	large := func(what string, n int) string { return what + strings.Repeat("v", n) }
+	for i, one := range both {
+		other := both[1-i]
+		for k := range 12 {
+			key := fmt.Sprintf("large%d-%d", i, k)
+			newer := large("newer", 40_000*(k%2))
+			one.wants("set "+key+" "+large("older", 40_000), "<nil>")
+			one.wants("get "+key, large("older", 40_000)+" <nil>")
+			other.wants("set "+key+" "+newer, "<nil>")
+			for _, reader := range append(both, run(t, now, "", "", fleet...)) {
+				if v := reader.do("get " + key); v != newer+" <nil>" && v != "loaded <nil>" {
+					t.Errorf("instance %d has set %s, the other one has set it later: %.20s", i, key, v)
+				}
+			}
+			one.wants("set "+key+" "+large("last", 40_000), "<nil>")
+			other.wants("invalidate "+key, "<nil>")
+			for _, reader := range both {
+				reader.wants("get "+key, "loaded <nil>")
+			}
+		}
+	}
+}
