@@ -50,7 +50,9 @@ func (e earlier) dropAll(soft bool) {
 // prefixIn returns the prefix of the keys of a store with one cache.
 func prefixIn(m *model.Store) (prefix string) {
 	for server := range count(m) {
-		m.Each(server, func(key string, _ *model.Item) { prefix = key[:strings.IndexByte(key[len("strata:"):], ':')+len("strata:")+1] })
+		m.Each(server, func(key string, _ *model.Item) {
+			prefix = key[:strings.IndexByte(key[len("strata:"):], ':')+len("strata:")+1]
+		})
 	}
 	return prefix
 }
