@@ -48,7 +48,7 @@ var levels = map[string]int{ // read-only
 
 // testOnly are packages that exist for tests, and for commands that simulate.
 var testOnly = []string{ // read-only
-	"internal/netsim", "internal/fakeredis", "internal/fakememcached", "internal/history", "internal/servers", "internal/servers/newer", "internal/servers/scraper", "internal/pages", "internal/rules", "internal/coherence", "internal/testkit", "internal/itemtier/model", "internal/itemtier/storetest",
+	"internal/netsim", "internal/fakeredis", "internal/fakememcached", "internal/history", "internal/servers", "internal/servers/newer", "internal/servers/scraper", "internal/pages", "internal/rules", "internal/coherence", "internal/testkit", "internal/itemtier/model", "internal/itemtier/storetest", "internal/mutants",
 }
 
 // forbidden are imports that a package must not bring into a program, directly

@@ -218,11 +218,11 @@ func TestEverySeededBugNamesTestsOfItsPackage(t *testing.T) {
 			t.Errorf("the rule accepts %q", bad)
 		}
 	}
-	patches, err := filepath.Glob("testdata/mutants/*.patch")
-	if err != nil || len(patches) == 0 {
+	bugs, err := filepath.Glob("testdata/mutants/*.bug")
+	if err != nil || len(bugs) == 0 {
 		t.Fatalf("no seeded bugs: %v", err)
 	}
-	for _, p := range patches {
+	for _, p := range bugs {
 		for _, e := range checkMutant(readText(t, p), tests) {
 			t.Errorf("%s: %s", p, e)
 		}
