@@ -33,7 +33,7 @@ func run(args []string) error {
 	case len(args) >= 1 && args[0] == "touch":
 		return touch(args[1:])
 	}
-	return errors.New("usage: mutants seed TREE FILE, or mutants touch FILE...")
+	return errors.New("say mutants seed TREE FILE, or mutants touch FILE with any number of files")
 }
 
 // seed puts the bug of a file into tree.
