@@ -4,7 +4,7 @@ FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 6
 NEWER    ?= 1.27.0
-NARROW   := ./internal/resp ./internal/dump ./internal/mcmeta ./internal/l1 ./internal/envelope ./codec/...
+NARROW   := ./internal/redis/resp ./internal/snapshot/format ./internal/memcached/meta ./internal/cache/l1 ./internal/cache/envelope ./codec/...
 LINT     := bin/golangci-lint-v2.15.0
 
 # The race detector needs cgo and a C compiler. Without one the tests still

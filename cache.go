@@ -12,23 +12,23 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/asking"
-	"github.com/strata-cache/strata/internal/callback"
-	"github.com/strata-cache/strata/internal/changes"
-	"github.com/strata-cache/strata/internal/drops"
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/grace"
-	"github.com/strata-cache/strata/internal/hotkeys"
-	"github.com/strata-cache/strata/internal/journal"
-	"github.com/strata-cache/strata/internal/keyname"
-	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/l2"
-	"github.com/strata-cache/strata/internal/lifetime"
-	"github.com/strata-cache/strata/internal/limit"
-	"github.com/strata-cache/strata/internal/link"
-	"github.com/strata-cache/strata/internal/lives"
-	"github.com/strata-cache/strata/internal/origin"
+	"github.com/strata-cache/strata/internal/cache/changes"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/keyname"
+	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/l2"
+	"github.com/strata-cache/strata/internal/cache/ledger"
+	"github.com/strata-cache/strata/internal/cache/lifetime"
+	"github.com/strata-cache/strata/internal/cache/limit"
+	"github.com/strata-cache/strata/internal/cache/link"
+	"github.com/strata-cache/strata/internal/cache/origin"
+	"github.com/strata-cache/strata/internal/cache/quiesce"
+	"github.com/strata-cache/strata/internal/observe/callback"
+	"github.com/strata-cache/strata/internal/observe/events"
+	"github.com/strata-cache/strata/internal/observe/hotkeys"
+	"github.com/strata-cache/strata/internal/observe/peerquery"
+	"github.com/strata-cache/strata/internal/snapshot/drops"
 )
 
 // Cache answers reads from L1, the memory of this process, else from L2, a
@@ -59,7 +59,7 @@ type Cache[K comparable, V any] struct {
 // core is all of a cache that needs neither the type of keys nor that of values. It is
 // compiled once, however many types a program caches.
 type core struct {
-	generation generation.Ledger
+	generation ledger.Ledger
 	settings   *settings
 	now        func() int64 // of L1's clock
 	l2         *l2.Store
@@ -67,7 +67,7 @@ type core struct {
 
 	loading
 	background *limit.Background // of refreshes
-	dropping   grace.Period      // calls that drop entries in L2 and then here
+	dropping   quiesce.Period    // calls that drop entries in L2 and then here
 	purges     *limit.Passes     // over L1, after drops of many entries
 	waiting    atomic.Int64      // callers that wait for loads
 
@@ -83,8 +83,8 @@ type core struct {
 type watched struct {
 	callbacks *callback.Runners
 	given     *settings // the options before defaults were set
-	journal   journal.Journal
-	asker     asking.Asker
+	journal   events.Journal
+	asker     peerquery.Asker
 }
 
 // ending is the state of the end of a cache.
@@ -147,13 +147,13 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 		c.encoding = defaultCodec[V]()
 	}
 	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
-		c.look = lives.Closely
+		c.look = expiry.Closely
 	}
 	c.compared = changes.New(o.Remote.Tier != nil, codecGiven, c.encode)
 	c.flights = flight.NewGroup[K, V](c.generation.Watermark)
 	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
 	c.purges = limit.NewPasses(c.purge)
-	var f format
+	var f form
 	if o.Remote.Tier != nil {
 		f, c.older = o.Remote.format()
 	}
@@ -170,7 +170,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 
 // start makes what the cache has beside L1 and flights. now is the clock of L1, f
 // that of the values in L2.
-func (c *core) start(now func() int64, f format) {
+func (c *core) start(now func() int64, f form) {
 	s := c.settings
 	c.now = now
 	c.background = limit.NewBackground(s.Limits.MaxRefreshes)
@@ -188,7 +188,7 @@ func (c *core) start(now func() int64, f format) {
 }
 
 // l2Options configure the store that the cache shares with other instances.
-func (c *core) l2Options(f *format) l2.Options {
+func (c *core) l2Options(f *form) l2.Options {
 	s := c.settings
 	return l2.Options{
 		Name: s.Name, Service: s.Service, Instance: rand.Uint64(), Tier: s.Remote.Tier, Bus: s.Remote.Bus,
@@ -288,7 +288,7 @@ func (c *Cache[K, V]) fresh() iter.Seq[*entry[K, V]] {
 
 // isFresh reports whether a Get would serve e, which L1 has now, at once.
 func (c *Cache[K, V]) isFresh(e *entry[K, V]) bool {
-	return c.now() < e.Value.FreshUntil(e.Dead) && c.verdictOn(e) == generation.Valid
+	return c.now() < e.Value.FreshUntil(e.Dead) && c.verdictOn(e) == ledger.Valid
 }
 
 // Touch counts as a read of keys for Options.IdleTTL and for the eviction policy of L1,
@@ -297,7 +297,7 @@ func (c *Cache[K, V]) isFresh(e *entry[K, V]) bool {
 func (c *Cache[K, V]) Touch(keys ...K) (n int) {
 	for _, k := range keys {
 		e, _ := c.memory.Peek(k)
-		if e != nil && c.verdictOn(e) <= generation.Stale && c.memory.Touch(k) {
+		if e != nil && c.verdictOn(e) <= ledger.Stale && c.memory.Touch(k) {
 			n++
 		}
 	}
@@ -331,7 +331,7 @@ func (c *Cache[K, V]) Close(ctx context.Context) error {
 	return err
 }
 
-// stop ends what works for the cache beside its flights.
+// stop ends all work for the cache beside its flights.
 func (c *core) stop() {
 	c.end()
 	c.once.Do(c.stopLink)

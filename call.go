@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/envelope"
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/lives"
+	"github.com/strata-cache/strata/internal/cache/envelope"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l1"
 )
 
 // CallOption changes one call.
@@ -20,7 +20,7 @@ type CallOption func(*call)
 type call struct {
 	ttl  time.Duration // 0: that of the cache; noLife: not stored
 	tags []string
-	own  *lives.Own // nil: the windows and lives of the Options
+	own  *expiry.Own // nil: the windows and lives of the Options
 	info *Info
 	err  error // an option is wrong
 
@@ -57,8 +57,8 @@ func WithStale(s Stale) CallOption {
 }
 
 func (o *call) setStale(s Stale) {
-	none := func(d time.Duration) time.Duration { return max(lives.None, d) }
-	o.own = o.own.With(&lives.Own{Revalidate: none(s.WhileRevalidate), OnError: none(s.OnError)})
+	none := func(d time.Duration) time.Duration { return max(expiry.None, d) }
+	o.own = o.own.With(&expiry.Own{Revalidate: none(s.WhileRevalidate), OnError: none(s.OnError)})
 }
 
 // WithMemoryTTL bounds the life in L1 of the value that this call stores, on every
@@ -69,7 +69,7 @@ func WithMemoryTTL(d time.Duration) CallOption {
 	return func(c *call) { c.setMemoryTTL(d) }
 }
 
-func (o *call) setMemoryTTL(d time.Duration) { o.own = o.own.With(&lives.Own{Memory: lifeOrNone(d)}) }
+func (o *call) setMemoryTTL(d time.Duration) { o.own = o.own.With(&expiry.Own{Memory: lifeOrNone(d)}) }
 
 // noLife is the life of a value that is not to be stored.
 const noLife time.Duration = -1

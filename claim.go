@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/l2"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/remote"
 )
 

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/lives"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/ledger"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -18,22 +18,22 @@ import (
 type stamps struct {
 	generation, tagGeneration uint64
 	tags                      []string
-	own                       *lives.Own
+	own                       *expiry.Own
 }
 
 // held is the value of an entry in L1, with the times of its life and the stamp that
 // decides whether it is valid.
 type held[V any] struct {
-	lives.Lives
+	expiry.Lives
 	value V
 }
 
 // plain reports whether a hit on an entry that ends at dead needs no other check than
 // that of the time and the generation. It is Lives.SoonAt and Lives.Stamp written out:
-// in code that other packages instantiate, Go calls functions of internal/lives.
+// in code that other packages instantiate, Go calls functions of internal/cache/expiry.
 func (h *held[V]) plain(now, dead int64, generation uint64) bool {
-	return now < dead-int64(h.Soon&lives.SpanMask)*lives.Units[h.Soon>>lives.SpanBits] &&
-		h.State>>lives.StampShift >= generation && h.State&lives.Closely == 0
+	return now < dead-int64(h.Soon&expiry.SpanMask)*expiry.Units[h.Soon>>expiry.SpanBits] &&
+		h.State>>expiry.StampShift >= generation && h.State&expiry.Closely == 0
 }
 
 // record is what an entry has behind it if its value has an identity in L2, tags, or
@@ -61,7 +61,7 @@ type traits struct {
 	// seen is the generation of tags when the tags were last judged.
 	seen atomic.Uint64
 	// own is never changed; nil for none.
-	own *lives.Own
+	own *expiry.Own
 }
 
 // newEntry returns an entry for L1.
@@ -69,13 +69,13 @@ func newEntry[K comparable, V any](c *l1.Cache[K, held[V]], key K, value held[V]
 	if r == (record{}) {
 		return l1.NewEntry(c, key, value, dead)
 	}
-	value.State |= lives.Recorded
+	value.State |= expiry.Recorded
 	return l1.NewEntryWith(c, key, value, dead, r)
 }
 
 // recordOf returns the record of e; the zero record if it has none.
 func recordOf[K comparable, V any](e *entry[K, V]) record {
-	if e.Value.State&lives.Recorded == 0 {
+	if e.Value.State&expiry.Recorded == 0 {
 		return record{}
 	}
 	return *l1.Behind[record](e)
@@ -84,11 +84,11 @@ func recordOf[K comparable, V any](e *entry[K, V]) record {
 // judge returns whether e, the entry of key in L1, is valid, stale, suspect or
 // invalid, and the time since which it is suspect. A valid one gets the newest
 // stamp.
-func (c *Cache[K, V]) judge(key K, e *entry[K, V]) (v generation.Verdict, since int64) {
+func (c *Cache[K, V]) judge(key K, e *entry[K, V]) (v ledger.Verdict, since int64) {
 	if stamp := e.Value.Stamp(); stamp < c.generation.Watermark() {
 		var next uint64
 		v, next, since = c.generation.Judge(stamp, func() uint16 { return c.laneOf(key) })
-		if v == generation.Valid {
+		if v == ledger.Valid {
 			c.memory.Swap(e, c.restamped(e, next))
 		}
 	}
@@ -97,11 +97,11 @@ func (c *Cache[K, V]) judge(key K, e *entry[K, V]) (v generation.Verdict, since 
 		return v, since
 	}
 	tv, ts := c.judgeTags(t)
-	return generation.Both(v, since, tv, ts)
+	return ledger.Both(v, since, tv, ts)
 }
 
 // verdictOn is judge for a look that changes nothing.
-func (c *Cache[K, V]) verdictOn(e *entry[K, V]) (v generation.Verdict) {
+func (c *Cache[K, V]) verdictOn(e *entry[K, V]) (v ledger.Verdict) {
 	if stamp := e.Value.Stamp(); stamp < c.generation.Watermark() {
 		v, _, _ = c.generation.Judge(stamp, func() uint16 { return c.laneOf(e.Key) })
 	}
@@ -114,12 +114,12 @@ func (c *Cache[K, V]) verdictOn(e *entry[K, V]) (v generation.Verdict) {
 
 // judgeTags is judge for the tags t of an entry alone. If it is valid they get the
 // newest stamp.
-func (c *core) judgeTags(t *traits) (v generation.Verdict, since int64) {
+func (c *core) judgeTags(t *traits) (v ledger.Verdict, since int64) {
 	if t == nil {
-		return generation.Valid, 0
+		return ledger.Valid, 0
 	}
 	v, next, since := c.generation.JudgeTags(t.names, t.seen.Load())
-	if v == generation.Valid {
+	if v == ledger.Valid {
 		t.seen.Store(next)
 	}
 	return v, since
@@ -142,7 +142,7 @@ func (t *traits) seenAt() uint64 {
 }
 
 // lives returns the lives in t, which may be nil; nil for those of the Options.
-func (t *traits) lives() *lives.Own {
+func (t *traits) lives() *expiry.Own {
 	if t == nil {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (t *traits) lives() *lives.Own {
 }
 
 // windows returns for how long a value with these lives may be served after its TTL.
-func (c *core) windows(own *lives.Own) (s Stale) {
+func (c *core) windows(own *expiry.Own) (s Stale) {
 	s = c.tuned.stale()
 	s.WhileRevalidate, s.OnError = own.Windows(s.WhileRevalidate, s.OnError)
 	return s
@@ -206,19 +206,19 @@ func (c *Cache[K, V]) expired(e *entry[K, V], since int64) *entry[K, V] {
 // of it from now on. With everything: as if its TTL had ended then. By a tag: as one
 // that was expired by its key.
 func (c *Cache[K, V]) aged(key K, e *entry[K, V]) *entry[K, V] {
-	old, v := e, generation.Valid
+	old, v := e, ledger.Valid
 	if stamp := e.Value.Stamp(); stamp < c.generation.Watermark() {
 		var next uint64
 		var since int64
-		if v, next, since = c.generation.Judge(stamp, func() uint16 { return c.laneOf(key) }); v == generation.Stale {
+		if v, next, since = c.generation.Judge(stamp, func() uint16 { return c.laneOf(key) }); v == ledger.Stale {
 			e = c.relived(e, next)
 			fresh, soon := min(e.Value.FreshUntil(e.Dead), since), e.Value.SoonAt(e.Dead)
 			e.Dead = e.Value.End(fresh, min(e.Dead, l1.After(since, c.windowsOf(e).window())))
 			e.Value.SetSoon(soon, e.Dead)
 		}
 	}
-	if t := recordOf(e).traits; t != nil && v <= generation.Stale {
-		if v, next, since := c.generation.JudgeTags(t.names, t.seen.Load()); v == generation.Stale {
+	if t := recordOf(e).traits; t != nil && v <= ledger.Stale {
+		if v, next, since := c.generation.JudgeTags(t.names, t.seen.Load()); v == ledger.Stale {
 			e = c.expired(e, since)
 			l1.Behind[record](e).traits = newTraits(t.names, next, t.own) // a reader that still has old judges it by its own
 		}
@@ -236,10 +236,10 @@ func (c *Cache[K, V]) entry(now int64, key K, v V, fresh, left time.Duration, s 
 	r.traits = newTraits(s.tags, s.tagGeneration, s.own)
 	flags := c.look
 	if len(s.tags) > 0 {
-		flags |= lives.Closely
+		flags |= expiry.Closely
 	}
 	longest := l1.After(now, c.memoryTTL(s.own))
-	about, dead := lives.New(s.generation, flags, min(longest, later(now, fresh)), min(longest, l1.After(now, left)))
+	about, dead := expiry.New(s.generation, flags, min(longest, later(now, fresh)), min(longest, l1.After(now, left)))
 	if r.id == 0 && r.traits == nil {
 		if bits, ok := c.implies(r.born, about.FreshUntil(dead)); ok {
 			about.State, r.born = about.State|bits, 0
@@ -250,7 +250,7 @@ func (c *Cache[K, V]) entry(now int64, key K, v V, fresh, left time.Duration, s 
 
 // newTraits returns the traits of an entry, with the stamp seen of its tags; nil if it has
 // none.
-func newTraits(tags []string, seen uint64, own *lives.Own) *traits {
+func newTraits(tags []string, seen uint64, own *expiry.Own) *traits {
 	if len(tags) == 0 && own == nil {
 		return nil
 	}
@@ -325,7 +325,7 @@ func (c *core) passesMemory(o *call) bool {
 }
 
 // kept is how long a value with these lives is kept that is fresh for left.
-func (c *core) kept(left time.Duration, own *lives.Own) time.Duration {
+func (c *core) kept(left time.Duration, own *expiry.Own) time.Duration {
 	window := c.windows(own).window()
 	if left > NoExpiry-window {
 		return NoExpiry
@@ -334,7 +334,7 @@ func (c *core) kept(left time.Duration, own *lives.Own) time.Duration {
 }
 
 // memoryTTL is the longest life that a value with these lives may have in L1 now.
-func (c *core) memoryTTL(own *lives.Own) time.Duration {
+func (c *core) memoryTTL(own *expiry.Own) time.Duration {
 	ttl := c.settings.Memory.TTL
 	if ttl == 0 {
 		ttl = NoExpiry
@@ -380,7 +380,7 @@ func (c *core) droppedBetween(tags []string, from, to uint64) bool {
 		return false
 	}
 	v, _, _ := c.generation.JudgeTags(tags, from)
-	return v != generation.Valid
+	return v != ledger.Valid
 }
 
 // tagsDropped reports whether e, which is in L1 or on its way there, is absent
@@ -391,7 +391,7 @@ func (c *Cache[K, V]) tagsDropped(e *entry[K, V]) bool {
 		return false
 	}
 	v, _, _ := c.generation.JudgeTags(t.names, t.seen.Load())
-	return v == generation.Invalid
+	return v == ledger.Invalid
 }
 
 // The birth of a value, from which its age is counted, costs most entries no memory:
@@ -403,7 +403,7 @@ func (c *Cache[K, V]) tagsDropped(e *entry[K, V]) bool {
 const (
 	// jitterSteps is the number of lengths that Jitter makes of a TTL.
 	jitterSteps = 1 << 13
-	// stepShift is the place of the step in Lives.State: that of lives.HashMask.
+	// stepShift is the place of the step in Lives.State: that of expiry.HashMask.
 	stepShift = 3
 )
 
@@ -449,12 +449,12 @@ func (c *core) implies(born, fresh int64) (bits uint64, ok bool) {
 func (c *Cache[K, V]) born(e *entry[K, V]) int64 {
 	about := &e.Value.Lives
 	switch {
-	case about.State&lives.Recorded != 0:
+	case about.State&expiry.Recorded != 0:
 		return recordOf(e).born
 	case c.settings.TTL == NoExpiry:
 		return 0
 	}
-	step := uint32(about.State & lives.HashMask >> stepShift)
+	step := uint32(about.State & expiry.HashMask >> stepShift)
 	return about.FreshUntil(e.Dead) - int64(c.shortened(c.settings.TTL, step))
 }
 

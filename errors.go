@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/l2"
+	"github.com/strata-cache/strata/internal/cache/l2"
 )
 
 var (

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/explain"
-	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/lives"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/explain"
+	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/ledger"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -121,7 +121,7 @@ func (c *Cache[K, V]) explainTier(ctx context.Context, name string, p *explain.P
 	r := explain.Remote{
 		Timeout: c.o.Remote.Timeout, Read: c.l2.ReadAny, Open: c.l2.Open, Tags: c.l2.Tags,
 		Decode: func(payload []byte, version int) (err error) { _, err = c.decode(payload, version); return err },
-		Since: func(h *remote.Held, byTag bool, tags []string, own *lives.Own) (age time.Duration, expired bool) {
+		Since: func(h *remote.Held, byTag bool, tags []string, own *expiry.Own) (age time.Duration, expired bool) {
 			age, expired, _ = c.staleSince(h, byTag, tags, own)
 			return age, expired
 		},
@@ -148,7 +148,7 @@ func (c *Cache[K, V]) explainMemory(key K, p *explain.Place) {
 	e = c.aged(key, e)
 	p.Tags, p.DroppedByTag = slices.Clone(recordOf(e).traits.tags()), c.tagsDropped(e)
 	v, since := c.judge(key, e)
-	if p.Suspect = v == generation.Suspect; v >= generation.Suspect {
+	if p.Suspect = v == ledger.Suspect; v >= ledger.Suspect {
 		p.Lasts = p.Suspect && now < e.Value.FreshUntil(e.Dead) && c.lasts(since)
 		return
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/strata-cache/strata/internal/asking"
-	"github.com/strata-cache/strata/internal/envelope"
-	"github.com/strata-cache/strata/internal/journal"
-	"github.com/strata-cache/strata/internal/link"
-	"github.com/strata-cache/strata/internal/program"
+	"github.com/strata-cache/strata/internal/cache/envelope"
+	"github.com/strata-cache/strata/internal/cache/link"
+	"github.com/strata-cache/strata/internal/observe/events"
+	"github.com/strata-cache/strata/internal/observe/peerquery"
+	"github.com/strata-cache/strata/internal/observe/program"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -66,7 +66,7 @@ func (c *core) publish(ctx context.Context, k remote.Kind, key string) {
 func (c *core) stopLink() {
 	if c.link != nil {
 		if c.link.Connected() { // else this would wait for a bus that is away
-			c.publish(context.WithoutCancel(c.open), remote.Answered, asking.Leave)
+			c.publish(context.WithoutCancel(c.open), remote.Answered, peerquery.Leave)
 		}
 		c.link.Stop()
 	}
@@ -86,7 +86,7 @@ func (c *Cache[K, V]) apply(m *remote.Message) {
 		return
 	}
 	c.counts.heard.Add(1)
-	c.journal.Drops(journal.KeysHeard, false, 1, c.now())
+	c.journal.Drops(events.KeysHeard, false, 1, c.now())
 	switch m.Kind {
 	case remote.Dropped, remote.Expired:
 		c.applyKey(m)
@@ -101,7 +101,7 @@ func (c *Cache[K, V]) apply(m *remote.Message) {
 
 // heardAll applies a drop of everything by another instance.
 func (c *Cache[K, V]) heardAll(soft bool) {
-	c.journal.Drops(journal.AllHeard, soft, 1, c.now())
+	c.journal.Drops(events.AllHeard, soft, 1, c.now())
 	c.dropAllLocal(soft)
 }
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/keyname"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/keyname"
+	"github.com/strata-cache/strata/internal/cache/ledger"
 )
 
 // GetOrLoad returns the value of key: from L1, else from L2, else by running
@@ -180,7 +180,7 @@ func (c *Cache[K, V]) missed(ctx context.Context, key K, e *entry[K, V]) *negati
 // valid reports whether nothing was dropped that concerns e.
 func (c *Cache[K, V]) valid(key K, e *entry[K, V]) bool {
 	v, _ := c.judge(key, e)
-	return v == generation.Valid
+	return v == ledger.Valid
 }
 
 // servesStale reports whether e, which is not fresh any more, is to be served: while

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/cache/l1"
 )
 
 // Hooks are functions that a Cache calls for events. Each may be nil, which costs

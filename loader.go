@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/lifetime"
+	"github.com/strata-cache/strata/internal/cache/lifetime"
 )
 
 // Loader gets the value of a key from the origin.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/keyname"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/keyname"
 )
 
 // GetMany is GetOrLoad for several keys: those that L1 does not have are looked up

@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/strata-cache/strata/internal/l2"
-	"github.com/strata-cache/strata/internal/measure"
-	"github.com/strata-cache/strata/internal/program"
+	"github.com/strata-cache/strata/internal/cache/l2"
+	"github.com/strata-cache/strata/internal/observe/histogram"
+	"github.com/strata-cache/strata/internal/observe/program"
 )
 
 // Parts describe the make of a cache. They do not change.
@@ -40,7 +40,7 @@ type Parts struct {
 type Histogram struct {
 	// Buckets[i] counts durations of Bound(i) at most that no lower bucket counts. The last
 	// one counts all that are longer.
-	Buckets [measure.DurationBuckets]uint64
+	Buckets [histogram.DurationBuckets]uint64
 	// Sum is the sum of all durations.
 	Sum time.Duration
 }
@@ -52,7 +52,7 @@ func (h Histogram) Bound(i int) time.Duration {
 	if i == len(h.Buckets)-1 {
 		return math.MaxInt64
 	}
-	return measure.Bound(i)
+	return histogram.Bound(i)
 }
 
 // Count is the number of durations.
@@ -78,7 +78,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 }
 
 // durations returns the counts of d; none for nil.
-func durations(d *measure.Durations) (h Histogram) {
+func durations(d *histogram.Durations) (h Histogram) {
 	if d != nil {
 		h.Buckets, h.Sum = d.Read()
 	}
@@ -90,7 +90,7 @@ func durations(d *measure.Durations) (h Histogram) {
 type SizeHistogram struct {
 	// Buckets[i] counts sizes of 2^i bytes at most that no lower bucket counts. The last
 	// one counts all that are larger.
-	Buckets [measure.SizeBuckets]uint64
+	Buckets [histogram.SizeBuckets]uint64
 	// Sum is the sum of all sizes.
 	Sum uint64
 }

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/generation"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/ledger"
 )
 
 // miss answers a GetOrLoad that L1 could not: it joins the key's flight, or
@@ -59,7 +59,7 @@ func (c *Cache[K, V]) fallback(key K) (e *entry[K, V], until int64) {
 		return nil, 0
 	}
 	e = c.aged(key, e)
-	if v, _ := c.judge(key, e); v > generation.Stale {
+	if v, _ := c.judge(key, e); v > ledger.Stale {
 		return nil, 0
 	}
 	return e, c.onErrorUntil(e)

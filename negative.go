@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/lives"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/ledger"
 )
 
 // negative is the value of a negative entry: L1 remembers of a key without a value
@@ -59,11 +59,11 @@ func (c *Cache[K, V]) recall(key K) *negative {
 		return nil
 	}
 	if e.Value.notFound && e.Value.stamp < c.generation.Watermark() {
-		if v, _, _ := c.generation.Judge(e.Value.stamp, func() uint16 { return c.laneOf(key) }); v != generation.Valid {
+		if v, _, _ := c.generation.Judge(e.Value.stamp, func() uint16 { return c.laneOf(key) }); v != ledger.Valid {
 			return nil
 		}
 	}
-	if v, _ := c.judgeTags(e.Value.traits); v != generation.Valid {
+	if v, _ := c.judgeTags(e.Value.traits); v != ledger.Valid {
 		return nil
 	}
 	return &e.Value
@@ -79,7 +79,7 @@ func (c *Cache[K, V]) throttled(key K) error {
 
 // failed remembers that a load of key has failed with err, and has said own. It may run
 // without a right to store: a failure is nothing that could be old.
-func (c *Cache[K, V]) failed(key K, err error, own *lives.Own) {
+func (c *Cache[K, V]) failed(key K, err error, own *expiry.Own) {
 	base := c.o.ErrorTTL
 	if base == 0 {
 		return
@@ -96,7 +96,7 @@ func (c *Cache[K, V]) failed(key K, err error, own *lives.Own) {
 }
 
 // failedWith returns the lives that the last load of key has said, if it has failed.
-func (c *Cache[K, V]) failedWith(key K) *lives.Own {
+func (c *Cache[K, V]) failedWith(key K) *expiry.Own {
 	if m := c.recall(key); m != nil && !m.notFound {
 		return m.traits.lives()
 	}

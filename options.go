@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/evict"
+	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/remote"
 )
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/strata-cache/strata/internal/journal"
-	"github.com/strata-cache/strata/internal/panel"
+	"github.com/strata-cache/strata/internal/observe/events"
+	"github.com/strata-cache/strata/internal/observe/panel"
 )
 
 // Panel returns the cache without its types of keys and values, for package admin. Its methods
@@ -84,7 +84,7 @@ func (c *Cache[K, V]) keyOfText(text string) (key K, err error) {
 		return key, ErrKeyTooLong
 	}
 	if key, err = c.parseKey(text); err != nil {
-		return key, fmt.Errorf("strata: %q is no key of this cache: %w", journal.Line(text, panel.MaxKey), err)
+		return key, fmt.Errorf("strata: %q is no key of this cache: %w", events.Line(text, panel.MaxKey), err)
 	}
 	return key, nil
 }

@@ -19,12 +19,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/l2"
-	"github.com/strata-cache/strata/internal/lifetime"
-	"github.com/strata-cache/strata/internal/limit"
-	"github.com/strata-cache/strata/internal/lives"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/l2"
+	"github.com/strata-cache/strata/internal/cache/lifetime"
+	"github.com/strata-cache/strata/internal/cache/limit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -60,8 +60,8 @@ type candidate[K comparable, V any] struct {
 	times flight.Times
 	id    remote.ID // zero if L2 does not hold it
 	tags  []string
-	own   *lives.Own // nil: those of the Options
-	sum   uint64     // of the payload that L2 has; 0 if that was not read
+	own   *expiry.Own // nil: those of the Options
+	sum   uint64      // of the payload that L2 has; 0 if that was not read
 	// unbounded says that it was expired in L2 at a time that is unknown here, so
 	// that L2 keeps it for its whole life.
 	unbounded bool
@@ -410,7 +410,7 @@ func (r *read[K, V]) panicked(p any) {
 }
 
 // stamps are those of an entry with these tags and lives that the read brings.
-func (r *read[K, V]) stamps(tags []string, own *lives.Own) stamps {
+func (r *read[K, V]) stamps(tags []string, own *expiry.Own) stamps {
 	return stamps{generation: r.f.Stamp, tagGeneration: r.tagGeneration, tags: tags, own: own}
 }
 

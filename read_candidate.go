@@ -9,9 +9,9 @@ package strata
 import (
 	"time"
 
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/lives"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l1"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -69,7 +69,7 @@ func (r *read[K, V]) known() remote.ID {
 // expired with everything ended then, as by its TTL. byTag says that one of tags
 // has expired it. unbounded says that L2 keeps it for as long as if it had not been
 // expired, because the time of that is not known here.
-func (c *core) staleSince(h *remote.Held, byTag bool, tags []string, own *lives.Own) (age time.Duration, expired, unbounded bool) {
+func (c *core) staleSince(h *remote.Held, byTag bool, tags []string, own *expiry.Own) (age time.Duration, expired, unbounded bool) {
 	window := c.windows(own).window()
 	if h.Soft && !h.All {
 		window = c.tuned.stale().window() // the Expire of its key has left it no more
@@ -125,7 +125,7 @@ func (r *read[K, V]) relive() {
 }
 
 // reliveCandidate gives the candidate the windows that a load which has failed has said.
-func (r *read[K, V]) reliveCandidate(own *lives.Own) {
+func (r *read[K, V]) reliveCandidate(own *expiry.Own) {
 	k := &r.candidate
 	if own == nil || k.value == nil {
 		return
@@ -163,7 +163,7 @@ func (r *read[K, V]) reliveHere() *entry[K, V] {
 }
 
 // relived returns e with the lives, which are its own, and the ID of its value.
-func (r *read[K, V]) relived(e *entry[K, V], own *lives.Own, id remote.ID) *entry[K, V] {
+func (r *read[K, V]) relived(e *entry[K, V], own *expiry.Own, id remote.ID) *entry[K, V] {
 	c, about := r.c, recordOf(e)
 	about.born = c.born(e)
 	about.id, about.traits = id, newTraits(about.traits.tags(), about.traits.seenAt(), own)

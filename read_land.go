@@ -9,7 +9,7 @@ package strata
 import (
 	"errors"
 
-	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/remote"
 )
 

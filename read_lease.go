@@ -17,7 +17,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/remote"
 )
 

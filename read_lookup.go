@@ -13,11 +13,11 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/strata-cache/strata/internal/envelope"
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/l2"
-	"github.com/strata-cache/strata/internal/lives"
+	"github.com/strata-cache/strata/internal/cache/envelope"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l2"
+	"github.com/strata-cache/strata/internal/cache/ledger"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -66,12 +66,12 @@ func (r *read[K, V]) lookAgain() (settled bool) {
 	e = c.aged(r.f.Key, e)
 	v, since := c.judge(r.f.Key, e)
 	switch {
-	case v == generation.Invalid, v == generation.Suspect && !c.l2.HasTier():
+	case v == ledger.Invalid, v == ledger.Suspect && !c.l2.HasTier():
 		return false
-	case v == generation.Suspect:
+	case v == ledger.Suspect:
 		r.suspect = suspect[K, V]{entry: e, since: since}
 		return false
-	case v == generation.Stale, now >= e.Value.FreshUntil(e.Dead), r.call.refresh && (r.call.ahead || now >= e.Value.SoonAt(e.Dead)), r.call.skipRead:
+	case v == ledger.Stale, now >= e.Value.FreshUntil(e.Dead), r.call.refresh && (r.call.ahead || now >= e.Value.SoonAt(e.Dead)), r.call.skipRead:
 		r.candidate.value, r.candidate.note, r.candidate.until = &e.Value.value, noteL1, c.onErrorUntil(e)
 		about := recordOf(e)
 		r.candidate.id, r.candidate.tags, r.candidate.own = about.id, about.traits.tags(), about.traits.lives()
@@ -394,8 +394,8 @@ type opened[V any] struct {
 	value V
 	state heldState
 	tags  []string
-	own   *lives.Own // nil: those of the Options
-	byTag bool       // one of tags has expired it
+	own   *expiry.Own // nil: those of the Options
+	byTag bool        // one of tags has expired it
 }
 
 // heldState is the state of the value that L2 holds under a key.
@@ -416,8 +416,8 @@ type sealed struct {
 	payload []byte
 	version int // of the program that has sealed it: 0 is this one
 	tags    []string
-	clock   uint64     // of tags, from before its load
-	own     *lives.Own // nil: those of the Options
+	clock   uint64      // of tags, from before its load
+	own     *expiry.Own // nil: those of the Options
 }
 
 // unseal removes the envelope of a value into box, which is zero. One that cannot be read counts as absent;

@@ -14,10 +14,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/envelope"
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/l2"
-	"github.com/strata-cache/strata/internal/lives"
+	"github.com/strata-cache/strata/internal/cache/envelope"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -151,7 +151,7 @@ func (r *read[K, V]) keepValue(v V) (s toStore[K, V], ok bool) {
 
 // remoteLives returns for how long a value that is fresh for left is fresh in L2,
 // and for how long it is kept there.
-func (c *core) remoteLives(left time.Duration, own *lives.Own) (fresh, kept time.Duration) {
+func (c *core) remoteLives(left time.Duration, own *expiry.Own) (fresh, kept time.Duration) {
 	return min(left, maxRemoteLife), min(c.kept(left, own), maxRemoteLife)
 }
 
@@ -319,7 +319,7 @@ func (c *core) sealAbsent(name string, tags []string, clock uint64) []byte {
 
 // seal appends v to b as L2 has it, with its tags, the clock under which it was loaded, and
 // its own lives. b is empty.
-func (c *Cache[K, V]) seal(b []byte, name string, v V, tags []string, own *lives.Own, clock uint64) ([]byte, error) {
+func (c *Cache[K, V]) seal(b []byte, name string, v V, tags []string, own *expiry.Own, clock uint64) ([]byte, error) {
 	b, flags := begin(b, tags, own, clock)
 	b, err := c.encode(b, v)
 	if err != nil {
@@ -344,7 +344,7 @@ func (r *read[K, V]) seal(v V, clock uint64) ([]byte, error) {
 }
 
 // begin begins an envelope with tags and lives, in the memory of dst.
-func begin(dst []byte, tags []string, own *lives.Own, clock uint64) (b []byte, f envelope.Flags) {
+func begin(dst []byte, tags []string, own *expiry.Own, clock uint64) (b []byte, f envelope.Flags) {
 	b = envelope.Begin(dst)
 	if len(tags) > 0 {
 		b, f = envelope.AppendTags(b, clock, tags), envelope.Tagged

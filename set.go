@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/lives"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/ledger"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -76,7 +76,7 @@ type write[K comparable, V any] struct {
 	late   bool      // L2 has refused it: there was a later write
 	id     remote.ID // of its value in L2
 	tags   []string
-	own    *lives.Own
+	own    *expiry.Own
 	stamps stamps
 	right  *flight.Write[K]
 }
@@ -129,7 +129,7 @@ func (c *Cache[K, V]) set(ctx context.Context, ws []write[K, V], o call) error {
 }
 
 // stamps returns the stamps of an entry that is written now.
-func (c *Cache[K, V]) stamps(tags []string, own *lives.Own) stamps {
+func (c *Cache[K, V]) stamps(tags []string, own *expiry.Own) stamps {
 	return stamps{generation: c.generation.Watermark(), tagGeneration: c.generation.TagWatermark(), tags: tags, own: own}
 }
 
@@ -239,7 +239,7 @@ func (c *Cache[K, V]) written(w *write[K, V], now int64) (value *entry[K, V], fa
 		return nil, nil
 	case w.absent:
 		failure = c.negativeEntry(w.key, ErrNotFound, w.left, w.stamps)
-		if v, _ := c.judgeTags(failure.Value.traits); v != generation.Valid {
+		if v, _ := c.judgeTags(failure.Value.traits); v != ledger.Valid {
 			return nil, nil
 		}
 		return nil, failure

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/remote"
 )
 

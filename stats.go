@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/measure"
+	"github.com/strata-cache/strata/internal/observe/histogram"
 )
 
 // Stats are the numbers of a Cache since it was made, unless a field says
@@ -209,9 +209,9 @@ type counts struct {
 	remoteRefused                             atomic.Uint64
 	loads                                     [outcomes]atomic.Uint64
 	waiters, maxWaiters                       atomic.Uint64
-	latency                                   measure.Durations
+	latency                                   histogram.Durations
 	running                                   atomic.Int64
-	saved                                     measure.Saved
+	saved                                     histogram.Saved
 	refused, leasesAnswered, leasesInVain     atomic.Uint64
 	staleRevalidating, staleOnError           atomic.Uint64
 	staleAllowed                              atomic.Uint64

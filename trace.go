@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/strata-cache/strata/internal/flight"
+	"github.com/strata-cache/strata/internal/cache/flight"
 )
 
 // Tracer is told of the work of a cache as spans of a trace. Package otel has one for

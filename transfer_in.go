@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/drops"
-	"github.com/strata-cache/strata/internal/dump"
-	"github.com/strata-cache/strata/internal/envelope"
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/lives"
-	"github.com/strata-cache/strata/internal/transfer"
+	"github.com/strata-cache/strata/internal/cache/envelope"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/ledger"
+	"github.com/strata-cache/strata/internal/snapshot/drops"
+	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -73,7 +73,7 @@ func (r *incoming[K, V]) Cover(ctx context.Context, position []byte) (doubt stri
 }
 
 // Entry takes in e.
-func (r *incoming[K, V]) Entry(e *dump.Entry, ago time.Duration, keep bool) transfer.Outcome {
+func (r *incoming[K, V]) Entry(e *format.Entry, ago time.Duration, keep bool) transfer.Outcome {
 	c := r.c
 	if c.closed.Load() || c.passesMemory(&call{}) {
 		return transfer.Full
@@ -131,10 +131,10 @@ func (r *incoming[K, V]) decode(b []byte, keep bool) (v V, ok bool) {
 }
 
 // absent takes in a negative entry.
-func (r *incoming[K, V]) absent(key K, e *dump.Entry, fresh time.Duration) (o transfer.Outcome) {
+func (r *incoming[K, V]) absent(key K, e *format.Entry, fresh time.Duration) (o transfer.Outcome) {
 	c := r.c
 	n := c.negativeEntry(key, ErrNotFound, fresh, r.stampsOf(e))
-	if v, _ := c.judgeTags(n.Value.traits); v != generation.Valid {
+	if v, _ := c.judgeTags(n.Value.traits); v != ledger.Valid {
 		return transfer.Changed
 	}
 	n.Value.taken = true
@@ -150,7 +150,7 @@ func (r *incoming[K, V]) absent(key K, e *dump.Entry, fresh time.Duration) (o tr
 }
 
 // stampsOf are the stamps of the entry that is made of e.
-func (r *incoming[K, V]) stampsOf(e *dump.Entry) stamps {
+func (r *incoming[K, V]) stampsOf(e *format.Entry) stamps {
 	s := r.stamps
 	s.tags, s.own = e.Tags, e.Own
 	return s
@@ -165,7 +165,7 @@ func (r *incoming[K, V]) has(key K) bool {
 }
 
 // insert puts v into L1 as the entry of key.
-func (r *incoming[K, V]) insert(key K, v V, from *dump.Entry, fresh, left, ago time.Duration) (o transfer.Outcome) {
+func (r *incoming[K, V]) insert(key K, v V, from *format.Entry, fresh, left, ago time.Duration) (o transfer.Outcome) {
 	c := r.c
 	weight, ok := c.weigh(key, v)
 	if !ok {
@@ -185,7 +185,7 @@ func (r *incoming[K, V]) insert(key K, v V, from *dump.Entry, fresh, left, ago t
 	}
 	c.refreshSoon(e, now, fresh, transfer.Life(from, fresh, ago), 0)
 	c.mark(e)
-	e.Value.State |= lives.Taken
+	e.Value.State |= expiry.Taken
 	var removed []removal[K, V]
 	o = transfer.Changed
 	c.flights.Restore(r.watch, key, func() {
@@ -235,8 +235,8 @@ func (r *incoming[K, V]) withdrawKey(key K, lasting bool, old func(*drops.Aged) 
 	c, hash, taken := r.c, r.c.flights.HashOf(key), false
 	var removed []removal[K, V]
 	c.flights.Withdraw(key, lasting, func() (gone bool) {
-		if e, _ := c.memory.Peek(key); e != nil && old(&drops.Aged{Hash: hash, Tags: recordOf(e).traits.tags(), Taken: e.Value.State&lives.Taken != 0, Born: c.born(e)}) {
-			taken = e.Value.State&lives.Taken != 0
+		if e, _ := c.memory.Peek(key); e != nil && old(&drops.Aged{Hash: hash, Tags: recordOf(e).traits.tags(), Taken: e.Value.State&expiry.Taken != 0, Born: c.born(e)}) {
+			taken = e.Value.State&expiry.Taken != 0
 			removed, gone = c.forgetValue(key), true
 		}
 		if n, _ := c.negatives.Peek(key); n != nil && n.Value.notFound && old(&drops.Aged{Hash: hash, Tags: n.Value.traits.tags(), Taken: n.Value.taken}) {

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/drops"
-	"github.com/strata-cache/strata/internal/dump"
-	"github.com/strata-cache/strata/internal/generation"
-	"github.com/strata-cache/strata/internal/lives"
-	"github.com/strata-cache/strata/internal/transfer"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/ledger"
+	"github.com/strata-cache/strata/internal/snapshot/drops"
+	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 // Source returns the cache without its types of keys and values, for package snapshot.
@@ -42,7 +42,7 @@ func (s source[K, V]) CheckKeys() error {
 	return nil
 }
 
-func (s source[K, V]) Hot(n int, left *dump.Left) iter.Seq[string] {
+func (s source[K, V]) Hot(n int, left *format.Left) iter.Seq[string] {
 	hot := s.c.hottest(math.MaxInt)
 	left.Beyond += uint64(max(0, len(hot)-n))
 	return func(yield func(string) bool) {
@@ -127,18 +127,18 @@ func (g giver[K, V]) Negative() iter.Seq[K] {
 }
 
 // Value leaves out an entry older than drops that the snapshot says it knows.
-func (g giver[K, V]) Value(key K, begun int64, to *dump.Entry) (v V, ok bool) {
+func (g giver[K, V]) Value(key K, begun int64, to *format.Entry) (v V, ok bool) {
 	c := g.c
 	e, now := c.memory.Peek(key)
-	if e == nil || now >= e.Dead || c.verdictOn(e) != generation.Valid {
+	if e == nil || now >= e.Dead || c.verdictOn(e) != ledger.Valid {
 		return v, false
 	}
 	born, about := c.born(e), recordOf(e)
-	if e.Value.State&lives.Taken == 0 && c.drops.Spared(born) {
+	if e.Value.State&expiry.Taken == 0 && c.drops.Spared(born) {
 		return v, false
 	}
-	*to = dump.Entry{
-		Key: to.Key, Fresh: until(e.Value.FreshUntil(e.Dead), begun), Left: until(e.Dead, begun), Age: dump.Unknown,
+	*to = format.Entry{
+		Key: to.Key, Fresh: until(e.Value.FreshUntil(e.Dead), begun), Left: until(e.Dead, begun), Age: format.Unknown,
 		Expired: e.Value.Expired(), ID: uint64(about.id), Tags: about.traits.tags(), Own: about.traits.lives(), Uses: int(e.Uses()), Weight: 1,
 	}
 	if born != 0 {
@@ -152,12 +152,12 @@ func (g giver[K, V]) Value(key K, begun int64, to *dump.Entry) (v V, ok bool) {
 }
 
 // Absence is Value for a negative entry.
-func (g giver[K, V]) Absence(key K, begun int64, to *dump.Entry) (ok bool) {
+func (g giver[K, V]) Absence(key K, begun int64, to *format.Entry) (ok bool) {
 	n := g.c.recall(key)
 	if n == nil || !n.notFound || !n.taken && g.c.drops.Spared(0) {
 		return false
 	}
 	left := until(n.fresh, begun)
-	*to = dump.Entry{Key: to.Key, Fresh: left, Left: left, Age: dump.Unknown, NotFound: true, Tags: n.traits.tags()}
+	*to = format.Entry{Key: to.Key, Fresh: left, Left: left, Age: format.Unknown, NotFound: true, Tags: n.traits.tags()}
 	return true
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/keyname"
-	"github.com/strata-cache/strata/internal/l2"
+	"github.com/strata-cache/strata/internal/cache/keyname"
+	"github.com/strata-cache/strata/internal/cache/l2"
 	"github.com/strata-cache/strata/remote"
 )
 

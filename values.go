@@ -9,10 +9,10 @@ import (
 	"reflect"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/keyname"
-	"github.com/strata-cache/strata/internal/l1"
-	"github.com/strata-cache/strata/internal/lives"
-	"github.com/strata-cache/strata/internal/lossy"
+	"github.com/strata-cache/strata/internal/cache/expiry"
+	"github.com/strata-cache/strata/internal/cache/keyname"
+	"github.com/strata-cache/strata/internal/cache/l1"
+	"github.com/strata-cache/strata/internal/cache/lossy"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -40,7 +40,7 @@ func (c *Cache[K, V]) mark(e *entry[K, V]) {
 // inspect compares e's value with its hash now and then. An entry with a value that
 // has changed is dropped.
 func (c *Cache[K, V]) inspect(key K, e *entry[K, V]) {
-	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value.value) == e.Value.State&lives.HashMask {
+	if rand.Uint32N(inspectOneIn) != 0 || c.hash(e.Value.value) == e.Value.State&expiry.HashMask {
 		return
 	}
 	if c.memory.DeleteEntry(e) {
@@ -56,7 +56,7 @@ func (c *core) mutated(key, value any) {
 	c.settings.Logger.Error("strata: a cached value was changed by a caller", about...)
 }
 
-// hash is a hash of how v is encoded, in the bits of lives.HashMask, or zero if it
+// hash is a hash of how v is encoded, in the bits of expiry.HashMask, or zero if it
 // cannot be.
 func (c *Cache[K, V]) hash(v V) (h uint64) {
 	defer c.contain("Codec")
@@ -64,7 +64,7 @@ func (c *Cache[K, V]) hash(v V) (h uint64) {
 	if err != nil {
 		return 0
 	}
-	return uint64(crc32.ChecksumIEEE(b)) & lives.HashMask
+	return uint64(crc32.ChecksumIEEE(b)) & expiry.HashMask
 }
 
 // encode appends v as the Codec has it. A panic of the Codec is an error.
@@ -136,8 +136,8 @@ func (c *core) contain(callback string) {
 	}
 }
 
-// format is the form of the values in L2.
-type format struct {
+// form says how values are kept in L2.
+type form struct {
 	// schema is the fingerprint of values that are stored, older are those of others
 	// that can be read.
 	schema uint64
@@ -148,7 +148,7 @@ type format struct {
 
 // format returns the form of the values in L2, and how those of older versions of the
 // program are read.
-func (r *Remote[K, V]) format() (f format, older []codec.Older[V]) {
+func (r *Remote[K, V]) format() (f form, older []codec.Older[V]) {
 	f.schema = codec.Fingerprint(r.Codec)
 	if c, ok := r.Codec.(codec.Upgrader[V]); ok {
 		older = c.Older()
@@ -165,7 +165,7 @@ func (r *Remote[K, V]) format() (f format, older []codec.Older[V]) {
 }
 
 // advice returns a sentence about parts that L2 does not keep.
-func (f *format) advice() []string {
+func (f *form) advice() []string {
 	if f.lost == "" {
 		return nil
 	}

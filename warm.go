@@ -6,8 +6,8 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/strata-cache/strata/internal/flight"
-	"github.com/strata-cache/strata/internal/transfer"
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 var (

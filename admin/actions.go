@@ -14,8 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/strata-cache/strata/internal/adminapi"
-	"github.com/strata-cache/strata/internal/page"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/internal/observe/page"
 )
 
 // Times that calls of a cache may take. Instances answer an explanation within a second.

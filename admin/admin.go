@@ -27,8 +27,8 @@ import (
 	"strings"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/page"
-	"github.com/strata-cache/strata/internal/panel"
+	"github.com/strata-cache/strata/internal/observe/page"
+	"github.com/strata-cache/strata/internal/observe/panel"
 )
 
 // Cache is a cache that the page shows. A *[strata.Cache] of any types is one; other

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/adminapi"
-	"github.com/strata-cache/strata/internal/panel"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/internal/observe/panel"
 )
 
 // fake is a cache whose answers a test sets. It records the calls that could change

@@ -7,8 +7,8 @@ import (
 	"weak"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/adminapi"
-	"github.com/strata-cache/strata/internal/panel"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/internal/observe/panel"
 )
 
 // Marks are the ends of recent histograms: one each markEvery samples, so many that the oldest is as

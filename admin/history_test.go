@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/adminapi"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
 )
 
 // look returns the page's answer about a cache.

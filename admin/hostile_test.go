@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/adminapi"
-	"github.com/strata-cache/strata/internal/page"
-	"github.com/strata-cache/strata/internal/panel"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/internal/observe/page"
+	"github.com/strata-cache/strata/internal/observe/panel"
 )
 
 // payloads are texts that become code in a page that takes them for markup.

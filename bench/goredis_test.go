@@ -13,8 +13,8 @@ import (
 
 	"github.com/strata-cache/strata/bench/internal/rig"
 	adapter "github.com/strata-cache/strata/contrib/goredis"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -103,7 +103,7 @@ func (p *pair) miss(ctx context.Context, t remote.Tier) error {
 }
 
 func (p *pair) store(ctx context.Context, t remote.Tier, key string, life time.Duration) error {
-	_, lease, err := testkit.Acquire(ctx, t, key, 5*time.Second)
+	_, lease, err := kit.Acquire(ctx, t, key, 5*time.Second)
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/bench/internal/rig"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -146,7 +146,7 @@ func BenchmarkL2Server(b *testing.B) {
 		{"DEL", "del", func() error { return s.client.Do(s.ctx, "DEL", "server:"+strconv.Itoa(next)).Err() }},
 		{"acquire", "evalsha", func() error {
 			k := newKey()
-			_, l, err := testkit.Acquire(s.ctx, s.tier, k, 5*time.Second)
+			_, l, err := kit.Acquire(s.ctx, s.tier, k, 5*time.Second)
 			leases = append(leases, remote.Put{Key: k, Data: s.value, Fresh: time.Minute, Left: time.Minute, Lease: l})
 			return err
 		}},
@@ -156,13 +156,13 @@ func BenchmarkL2Server(b *testing.B) {
 			return s.put([]remote.Put{p})
 		}},
 		{"acquirefresh", "evalsha", func() error {
-			_, _, err := testkit.Acquire(s.ctx, s.tier, "server:"+strconv.Itoa(next), 5*time.Second)
+			_, _, err := kit.Acquire(s.ctx, s.tier, "server:"+strconv.Itoa(next), 5*time.Second)
 			return err
 		}},
 		{"refresh", "evalsha", func() error {
 			p := stored[0]
 			stored = stored[1:]
-			_, l, err := testkit.Refresh(s.ctx, s.tier, p.Key, remote.ID(p.Lease.Token), 5*time.Second)
+			_, l, err := kit.Refresh(s.ctx, s.tier, p.Key, remote.ID(p.Lease.Token), 5*time.Second)
 			if err == nil && l.Grant != remote.Granted {
 				return errRefused
 			}
@@ -355,7 +355,7 @@ func (s *l2) put(puts []remote.Put) error {
 
 // miss does with the bare tier what a cache does on a miss.
 func (s *l2) miss(key string) error {
-	_, lease, err := testkit.Acquire(s.ctx, s.tier, key, 5*time.Second)
+	_, lease, err := kit.Acquire(s.ctx, s.tier, key, 5*time.Second)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/envelope"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/cache/envelope"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // claim returns a compressed value of src that claims to be n bytes long.
@@ -117,7 +117,7 @@ func TestMemoryFollowsTheBytesThatCome(t *testing.T) {
 // codec has no checksum. So a flipped bit may yield another value, as with the codec
 // inside; but the envelope that a cache stores a value in does not open.
 func TestDamageOfACompressedValueIsFound(t *testing.T) {
-	for _, text := range testkit.Texts()[2:] {
+	for _, text := range kit.Texts()[2:] {
 		data := appended(t, compressedBytes(0), text[:min(len(text), 60_000)])
 		sealed := append(envelope.Begin(nil), data...)
 		envelope.Seal(sealed, "key", 7, 0)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/codec/flate"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // The first byte of a value that is stored as it is, and of a compressed one.
@@ -39,7 +39,7 @@ func rows(n int) []user {
 
 func TestCompressedValuesSurviveTheRoundTrip(t *testing.T) {
 	for _, min := range []int{-1, 0, 1, 1000, 1 << 20} {
-		for _, text := range testkit.Texts() {
+		for _, text := range kit.Texts() {
 			roundTrip(t, compressedBytes(min), text)
 		}
 		for _, n := range []int{0, 1, 2, 30, 3000} {
@@ -75,7 +75,7 @@ func appended[V any](t testing.TB, c codec.Codec[V], v V) []byte {
 }
 
 func TestOnlyLargeValuesThatShrinkAreCompressed(t *testing.T) {
-	noise := testkit.Texts()[3]
+	noise := kit.Texts()[3]
 	for what, tt := range map[string]struct {
 		min  int
 		text []byte
@@ -115,7 +115,7 @@ func TestCompressedCountsTheValuesThatItLeaves(t *testing.T) {
 	}{
 		{bytes.Repeat([]byte("a"), 499), 0, 1},
 		{bytes.Repeat([]byte("a"), 500), 1, 1},
-		{testkit.Texts()[3], 1, 2},
+		{kit.Texts()[3], 1, 2},
 		{make([]byte, 64<<20+1), 1, 3},
 		{nil, 1, 4},
 		{bytes.Repeat([]byte("a"), 5000), 2, 4},
@@ -248,7 +248,7 @@ func TestDecompressedValuesDoNotShareMemory(t *testing.T) {
 }
 
 func TestAliasedValuesReferToInputThatIsNotCompressed(t *testing.T) {
-	text := testkit.Texts()[3]
+	text := kit.Texts()[3]
 	data := appended(t, compressedBytes(0), text)
 	v, err := compressedBytes(0).(codec.Aliaser[[]byte]).DecodeAlias(data)
 	if err != nil || &v[0] != &data[1] || len(v) != len(text) {

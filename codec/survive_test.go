@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // Types with something that JSON changes.
@@ -222,7 +222,7 @@ func TestJSONRefusesWhatMethodsDoNotUndo(t *testing.T) {
 // TestNoShapeOfAValueEndsTheProcess encodes values that are nested deep, or in themselves, or
 // have a part in very many places.
 func TestNoShapeOfAValueEndsTheProcess(t *testing.T) {
-	testkit.Watch(t, 2*time.Minute)
+	kit.Watch(t, 2*time.Minute)
 	const most = 10_000
 	for _, n := range []int{most, most + 1, 300_000} {
 		fits := n <= most

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -57,7 +57,7 @@ func (c *Client) Ping(ctx context.Context) error {
 // not answer, it returns those of the others beside the error.
 func (c *Client) Version(ctx context.Context) (map[string]string, error) {
 	return ofServers(c, func(n *node) (version string, err error) {
-		err = n.ask(ctx, true, "version\r\n", mcmeta.Version, func(r mcmeta.Reply) { version = string(r.Text) })
+		err = n.ask(ctx, true, "version\r\n", meta.Version, func(r meta.Reply) { version = string(r.Text) })
 		return version, err
 	})
 }
@@ -65,14 +65,14 @@ func (c *Client) Version(ctx context.Context) (map[string]string, error) {
 // FlushAll removes all items of every server, also if others fail. The error is that of
 // all servers that failed.
 func (c *Client) FlushAll(ctx context.Context) error {
-	return c.everyServer(func(n *node) error { return n.ask(ctx, false, "flush_all\r\n", mcmeta.OK, nil) })
+	return c.everyServer(func(n *node) error { return n.ask(ctx, false, "flush_all\r\n", meta.OK, nil) })
 }
 
 // Stats returns the statistics of each server, by its name in Options.Servers: those
 // of a section such as settings, items or slabs, or the general ones if it is empty. If
 // some servers do not answer, it returns those of the others beside the error.
 func (c *Client) Stats(ctx context.Context, section string) (map[string]map[string]string, error) {
-	if section != "" && !mcmeta.PlainKey(section) {
+	if section != "" && !meta.PlainKey(section) {
 		return nil, badKey(section)
 	}
 	return ofServers(c, func(n *node) (map[string]string, error) { return n.stats(ctx, section) })
@@ -84,8 +84,8 @@ func (n *node) stats(ctx context.Context, section string) (map[string]string, er
 		command = "stats " + section + "\r\n"
 	}
 	stats := map[string]string{}
-	err := n.ask(ctx, true, command, mcmeta.End, func(r mcmeta.Reply) {
-		if r.Kind == mcmeta.Stat {
+	err := n.ask(ctx, true, command, meta.End, func(r meta.Reply) {
+		if r.Kind == meta.Stat {
 			stats[string(r.Key)] = string(r.Text)
 		}
 	})
@@ -134,7 +134,7 @@ func (n *node) probeIfChanged(ctx context.Context) (can bool, err error) {
 		if err == nil && r.Size >= 0 {
 			_, err = cn.value(nil, r.Size)
 		}
-		can = stored.Kind == mcmeta.HD && r.Size < 0 && r.Kind != mcmeta.EN && r.Kind != mcmeta.Error
+		can = stored.Kind == meta.HD && r.Size < 0 && r.Kind != meta.EN && r.Kind != meta.Error
 		return err
 	})
 	return can, err

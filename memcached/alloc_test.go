@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -127,7 +127,7 @@ func TestGetToDoesNotAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		var w testkit.Length
+		var w kit.Length
 		ctx := context.Background()
 		if n := testing.AllocsPerRun(100, func() {
 			w = 0

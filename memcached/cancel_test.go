@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/netsim"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -87,7 +87,7 @@ func haltingly(ss *fakememcached.Session, rng *rand.Rand, slow time.Duration, an
 }
 
 // valued answers a read with the worth of its keys.
-func valued(ss *fakememcached.Session, c *mcmeta.Command) {
+func valued(ss *fakememcached.Session, c *meta.Command) {
 	if c.Name == "mg" {
 		opaque, _ := c.Flags.Get('O')
 		v := worth(string(c.Key))
@@ -95,7 +95,7 @@ func valued(ss *fakememcached.Session, c *mcmeta.Command) {
 		return
 	}
 	for _, key := range c.Args {
-		ss.Out = mcmeta.AppendItem(ss.Out, string(key), 0, 7, []byte(worth(string(key))))
+		ss.Out = meta.AppendItem(ss.Out, string(key), 0, 7, []byte(worth(string(key))))
 	}
 	ss.Line("END")
 }
@@ -126,7 +126,7 @@ func cancelled(t *testing.T, seed uint64) (cut int) {
 		s.Window = []int{1024, 2000, 16 << 10, 0}[rng.IntN(4)]
 		slices := []int{0, 1, 7, 100}
 		s.OnDial = func(n int, client *netsim.Conn) { client.Slice(slices[(n+int(seed))%4]) }
-		s.Gate = func(ss *fakememcached.Session, c *mcmeta.Command) bool {
+		s.Gate = func(ss *fakememcached.Session, c *meta.Command) bool {
 			known := c.Name == "mg" && c.Flags.Has('v') || strings.HasPrefix(c.Name, "get") && !strings.Contains(string(c.Args[0]), "/")
 			if known {
 				haltingly(ss, rand.New(rand.NewPCG(seed, uint64(len(ss.Out)))), slow, func() { valued(ss, c) })

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 )
@@ -94,10 +94,10 @@ func TestCountersBeginWhereTheyAreTold(t *testing.T) {
 func TestCounterOfAnOldServerBeginsOnce(t *testing.T) {
 	fake(t, func(s *fakememcached.Server, _ *memcached.Options) { s.Generation = fakememcached.Old }, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
 		adds := 0
-		s.SetGate(func(ss *fakememcached.Session, cmd *mcmeta.Command) bool {
+		s.SetGate(func(ss *fakememcached.Session, cmd *meta.Command) bool {
 			if cmd.Name == "add" {
 				if adds++; adds == 1 {
-					other := mcmeta.Command{Name: "set", Key: []byte("n"), Data: []byte("100")}
+					other := meta.Command{Name: "set", Key: []byte("n"), Data: []byte("100")}
 					ss.Answer(&other)
 					ss.Out = ss.Out[:0]
 				}
@@ -253,7 +253,7 @@ func TestErrorsOfADeleteNameAllKeysThatMayBeThere(t *testing.T) {
 			for _, key := range []string{"a", "b", "c"} {
 				mustSet(t, c, key, "v")
 			}
-			s.SetGate(func(ss *fakememcached.Session, cmd *mcmeta.Command) bool {
+			s.SetGate(func(ss *fakememcached.Session, cmd *meta.Command) bool {
 				if string(cmd.Key) == "b" && (cmd.Name == "md" || cmd.Name == "delete") {
 					ss.Line("SERVER_ERROR busy")
 					return true
@@ -301,7 +301,7 @@ func TestChangesEndWithTheirContext(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
 		mustSet(t, c, "k", "1")
 		hung := make(chan struct{})
-		s.SetGate(func(_ *fakememcached.Session, cmd *mcmeta.Command) bool {
+		s.SetGate(func(_ *fakememcached.Session, cmd *meta.Command) bool {
 			if key := string(cmd.Key); key == "k" || key == "x" || key == "y" {
 				<-hung
 			}

@@ -85,13 +85,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/health"
-	"github.com/strata-cache/strata/internal/limit"
-	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/overdue"
-	"github.com/strata-cache/strata/internal/ring"
-	"github.com/strata-cache/strata/internal/roster"
-	"github.com/strata-cache/strata/internal/traced"
+	"github.com/strata-cache/strata/internal/cache/limit"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/memcached/ring"
+	"github.com/strata-cache/strata/internal/memcached/roster"
+	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/wire/overdue"
 )
 
 // The files of this package, from the ground up; none uses a file of a later group:
@@ -123,9 +123,9 @@ type list = roster.List[*node]
 // share it.
 type fleet struct {
 	servers *roster.Roster[*node]
-	steps   mcmeta.Steps
-	health  *health.Servers   // of all Tiers, for the log
-	trials  *limit.Background // of servers that are left alone, and the questions of Tiers beside calls; ctx ends them
+	steps   meta.Steps
+	health  *logthrottle.Servers // of all Tiers, for the log
+	trials  *limit.Background    // of servers that are left alone, and the questions of Tiers beside calls; ctx ends them
 	ctx     context.Context
 	cancel  context.CancelFunc
 
@@ -142,9 +142,9 @@ func newFleet(o *Options) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{health: health.NewServers(o.Servers...), trials: limit.NewBackground(len(o.Servers) + besides)}
+	f := &fleet{health: logthrottle.NewServers(o.Servers...), trials: limit.NewBackground(len(o.Servers) + besides)}
 	f.servers = roster.New(ring.Mode(o.Fleet.Placement), r, o.places(), func(addr string) *node { return newNode(o, addr, &f.steps) })
-	f.ctx, f.cancel = context.WithCancel(traced.Upkeep(context.Background()))
+	f.ctx, f.cancel = context.WithCancel(tracing.Upkeep(context.Background()))
 	return f, nil
 }
 
@@ -155,7 +155,7 @@ func New(o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	o.Trace = traced.Bounded(o.Trace)
+	o.Trace = tracing.Bounded(o.Trace)
 	f, err := newFleet(&o)
 	if err != nil {
 		return nil, err
@@ -300,7 +300,7 @@ func expiry(life time.Duration) (int64, error) {
 	if life < 0 {
 		return 0, fmt.Errorf("memcached: negative life: %v", life)
 	}
-	return mcmeta.Expiry(life, time.Now()), nil
+	return meta.Expiry(life, time.Now()), nil
 }
 
 // PoolStats are counters of the pools of a [Client] since it was made, and their state

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
 // A connection takes commands into its buffer, flushes them and reads replies. It
@@ -16,16 +16,16 @@ import (
 
 // conn is one connection. It is used by one call at a time.
 type conn struct {
-	netpool.Slot
-	netpool.Socket
-	r *mcmeta.Reader
+	pool.Slot
+	pool.Socket
+	r *meta.Reader
 	// spoilt says that the server has answered a command with an error after which
 	// the stream cannot be trusted.
 	spoilt bool
 }
 
 // errSpoilt is the error of calls that wait behind an error of the server.
-var errSpoilt = &mcmeta.ProtocolError{Reason: "the server has not understood a command"} // read-only
+var errSpoilt = &meta.ProtocolError{Reason: "the server has not understood a command"} // read-only
 
 // Received is the number of bytes that have come.
 func (c *conn) Received() uint64 { return c.r.Received() }
@@ -43,7 +43,7 @@ func (c *conn) Next() ([]byte, error) {
 	}
 	raw, err := c.r.Next()
 	if len(raw) > 0 && mayBeError(raw[0]) {
-		r, _ := mcmeta.Parse(raw)
+		r, _ := meta.Parse(raw)
 		c.note(&r)
 	}
 	return raw, err
@@ -53,7 +53,7 @@ func (c *conn) Next() ([]byte, error) {
 func mayBeError(first byte) bool { return first == 'E' || first == 'C' || first == 'S' }
 
 // note notes whether the stream can be trusted after r.
-func (c *conn) note(r *mcmeta.Reply) {
+func (c *conn) note(r *meta.Reply) {
 	if r.Fatal() {
 		c.spoilt = true
 	}
@@ -69,7 +69,7 @@ func (c *conn) Quiet() bool { return !c.spoilt && c.r.Buffered() == 0 && c.Silen
 // where they may lie.
 func (c *conn) Look(reads bool) error {
 	if reads && !c.Quiet() {
-		return netpool.ErrUnasked
+		return pool.ErrUnasked
 	}
 	return c.Peek.Socket()
 }
@@ -78,7 +78,7 @@ func (c *conn) Look(reads bool) error {
 // or the timeout if it has none. calm says that nothing can disturb the
 // connection later.
 func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duration, f func(*conn) error) (calm bool, err error) {
-	calm, err = netpool.Exchange(ctx, &c.Socket, now, timeout, c, f)
+	calm, err = pool.Exchange(ctx, &c.Socket, now, timeout, c, f)
 	if err != nil {
 		_, bounded := ctx.Deadline()
 		err = explain(ctx, bounded, err)
@@ -94,7 +94,7 @@ func (c *conn) flush(single bool) error {
 
 // read returns the next line of a reply. It is valid until the connection is used
 // again.
-func (c *conn) read() (mcmeta.Reply, error) {
+func (c *conn) read() (meta.Reply, error) {
 	r, err := c.r.Read()
 	if err != nil {
 		return r, readError(err)
@@ -118,7 +118,7 @@ func (c *conn) end() error {
 	switch {
 	case err != nil:
 		return err
-	case r.Kind != mcmeta.End:
+	case r.Kind != meta.End:
 		return errForeign()
 	}
 	return nil

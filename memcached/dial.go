@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
 // A connection is opened in steps: dial, TLS, credentials, and a probe that finds the
@@ -36,7 +36,7 @@ const probeKey = "stratas/probe/1="
 
 // metaProbe asks for four replies of one line each, and changes nothing. The flag b
 // came with the present form of the meta commands, in 1.6.10; x and E in 1.6.27.
-const metaProbe = "mg c3RyYXRhcHJvYmU= b\r\nmd " + probeKey + " x\r\nmd " + probeKey + " E1\r\n" + mcmeta.NoOp
+const metaProbe = "mg c3RyYXRhcHJvYmU= b\r\nmd " + probeKey + " x\r\nmd " + probeKey + " E1\r\n" + meta.NoOp
 
 // classicProbe works with every server and proxy.
 const classicProbe = "get " + probeKey + "\r\n"
@@ -49,7 +49,7 @@ type dialer struct {
 	o     *Options
 	addr  string
 	tls   *tls.Config // nil without encryption
-	steps *mcmeta.Steps
+	steps *meta.Steps
 	// able is what the server could do when a connection was opened last; nil
 	// before the first. refused is when it last closed connections on meta
 	// commands, in nanoseconds, or zero.
@@ -57,7 +57,7 @@ type dialer struct {
 	refused atomic.Int64
 }
 
-// note notes what the server can do.
+// note notes the abilities of the server.
 func (d *dialer) note(able Abilities) {
 	if old := d.able.Load(); old == nil || old.Meta != able.Meta || old.OwnCAS != able.OwnCAS {
 		d.able.Store(&able)
@@ -100,14 +100,14 @@ func (d *dialer) refusesMeta(now time.Time) bool {
 	return at != 0 && now.Sub(time.Unix(0, at)) < refusedFor
 }
 
-// openAs opens a connection and greets the server, with meta commands if meta is
+// openAs opens a connection and greets the server, with meta commands if isMeta is
 // set.
-func (d *dialer) openAs(ctx context.Context, meta bool) (*conn, error) {
-	nc, failed := netpool.Connect(ctx, d.o.DialContext, network(d.addr), d.addr, d.tls)
+func (d *dialer) openAs(ctx context.Context, isMeta bool) (*conn, error) {
+	nc, failed := pool.Connect(ctx, d.o.DialContext, network(d.addr), d.addr, d.tls)
 	if failed != nil {
 		return nil, &ConnError{Op: failed.Op, Err: failed.Err, cut: failed.Cut}
 	}
-	c := &conn{Socket: netpool.NewSocket(nc), r: mcmeta.NewReader(nc, d.o.limits())}
+	c := &conn{Socket: pool.NewSocket(nc), r: meta.NewReader(nc, d.o.limits())}
 	c.r.Share(d.steps)
 	greeted := false
 	defer func() {
@@ -115,7 +115,7 @@ func (d *dialer) openAs(ctx context.Context, meta bool) (*conn, error) {
 			c.Close()
 		}
 	}()
-	calm, err := c.exchange(ctx, time.Now(), d.o.DialTimeout, func(c *conn) error { return d.greet(c, meta) })
+	calm, err := c.exchange(ctx, time.Now(), d.o.DialTimeout, func(c *conn) error { return d.greet(c, isMeta) })
 	if err == nil && !calm {
 		err = ctx.Err()
 	}
@@ -134,14 +134,14 @@ func (d *dialer) openAs(ctx context.Context, meta bool) (*conn, error) {
 
 // greet sends the credentials and the probe. No bytes may lie behind the last
 // answer, or the first call would get them.
-func (d *dialer) greet(c *conn, meta bool) error {
+func (d *dialer) greet(c *conn, isMeta bool) error {
 	if d.o.Password != "" {
 		if err := d.authenticate(c); err != nil {
 			return err
 		}
 	}
 	probe := c.probeClassic
-	if meta {
+	if isMeta {
 		probe = c.probeMeta
 	}
 	able, err := probe()
@@ -161,8 +161,8 @@ func (d *dialer) greet(c *conn, meta bool) error {
 // authenticate sends the credentials: the value of a set, under any key.
 func (d *dialer) authenticate(c *conn) error {
 	value := d.o.Username + " " + d.o.Password
-	c.W = mcmeta.AppendNumber(append(c.W, "set auth 0 0"...), int64(len(value)))
-	c.W = mcmeta.AppendBlock(mcmeta.AppendEnd(c.W), []byte(value))
+	c.W = meta.AppendNumber(append(c.W, "set auth 0 0"...), int64(len(value)))
+	c.W = meta.AppendBlock(meta.AppendEnd(c.W), []byte(value))
 	if err := c.flush(true); err != nil {
 		return err
 	}
@@ -170,9 +170,9 @@ func (d *dialer) authenticate(c *conn) error {
 	switch {
 	case err != nil:
 		return err
-	case r.Kind == mcmeta.Error:
+	case r.Kind == meta.Error:
 		return serverError(r)
-	case r.Kind != mcmeta.Stored:
+	case r.Kind != meta.Stored:
 		return errForeign()
 	}
 	return nil
@@ -188,9 +188,9 @@ func (c *conn) probeClassic() (able Abilities, err error) {
 	switch {
 	case err != nil:
 		return able, err
-	case r.Kind == mcmeta.Error:
+	case r.Kind == meta.Error:
 		return able, serverError(r)
-	case r.Kind != mcmeta.End:
+	case r.Kind != meta.End:
 		return able, errForeign()
 	}
 	return able, nil
@@ -203,7 +203,7 @@ func (c *conn) probeMeta() (able Abilities, err error) {
 	if err := c.flush(false); err != nil {
 		return able, err
 	}
-	var kinds [4]mcmeta.Kind
+	var kinds [4]meta.Kind
 	for i := range kinds {
 		r, err := c.read()
 		var ce *ConnError
@@ -222,8 +222,8 @@ func (c *conn) probeMeta() (able Abilities, err error) {
 	}
 	// The commands have no value, so after an error the stream goes on.
 	c.spoilt = false
-	able.Meta = (kinds[0] == mcmeta.EN || kinds[0] == mcmeta.HD) && kinds[3] == mcmeta.MN
-	able.OwnCAS = able.Meta && kinds[1] == mcmeta.NF && kinds[2] == mcmeta.NF
+	able.Meta = (kinds[0] == meta.EN || kinds[0] == meta.HD) && kinds[3] == meta.MN
+	able.OwnCAS = able.Meta && kinds[1] == meta.NF && kinds[2] == meta.NF
 	return able, nil
 }
 

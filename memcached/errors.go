@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/netpool"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/wire/pool"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -62,7 +62,7 @@ func (e *ServerError) Is(target error) bool {
 }
 
 // serverError is the error of an error reply.
-func serverError(r mcmeta.Reply) *ServerError {
+func serverError(r meta.Reply) *ServerError {
 	const longest = 512
 	return &ServerError{Code: r.Code, Message: string(r.Text[:min(len(r.Text), longest)])}
 }
@@ -156,29 +156,29 @@ func writeError(err error, n, total int64, single bool) error {
 }
 
 // errForeign is the error for a reply that belongs to another command.
-func errForeign() error { return readError(netpool.ErrForeign) }
+func errForeign() error { return readError(pool.ErrForeign) }
 
 // explain replaces the symptom on the connection by its cause.
 func explain(ctx context.Context, bounded bool, err error) error {
 	var ce *ConnError
 	if errors.As(err, &ce) {
-		ce.Err = cause(netpool.Cause(ctx, bounded, ce.Err))
+		ce.Err = cause(pool.Cause(ctx, bounded, ce.Err))
 	}
 	return err
 }
 
 // cause returns the reason behind an error of a connection.
 func cause(err error) error {
-	var broken *mcmeta.ProtocolError
+	var broken *meta.ProtocolError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return os.ErrDeadlineExceeded
 	case errors.As(err, &broken):
 		return fmt.Errorf("%w: %s", ErrProtocol, broken.Reason)
-	case errors.Is(err, netpool.ErrForeign):
+	case errors.Is(err, pool.ErrForeign):
 		return fmt.Errorf("%w: reply to another command", ErrProtocol)
-	case errors.Is(err, netpool.ErrUnasked):
+	case errors.Is(err, pool.ErrUnasked):
 		return fmt.Errorf("%w: reply that no call has asked for", ErrProtocol)
 	case errors.Is(err, net.ErrClosed):
 		return ErrClosed
@@ -209,6 +209,6 @@ func lost(err error) bool {
 
 // gone is lost for the reason itself.
 func gone(err error) bool {
-	var broken *mcmeta.ProtocolError
-	return !errors.As(err, &broken) && netpool.Gone(err) && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrClosed)
+	var broken *meta.ProtocolError
+	return !errors.As(err, &broken) && pool.Gone(err) && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrClosed)
 }

@@ -7,7 +7,7 @@ import (
 	"log"
 	"net"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/memcached"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/memcached"
 )
 

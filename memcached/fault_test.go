@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/netsim"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -55,13 +55,13 @@ var calls = map[string]func(ctx context.Context, c *memcached.Client) (string, e
 
 // hostile makes every call with a server whose reply is made by reply, while the
 // gate is on, and checks that no call gets foreign bytes.
-func hostile(t *testing.T, g fakememcached.Generation, reply func(ss *fakememcached.Session, c *mcmeta.Command)) {
+func hostile(t *testing.T, g fakememcached.Generation, reply func(ss *fakememcached.Session, c *meta.Command)) {
 	t.Helper()
 	for name, call := range calls {
 		on := false
 		change := func(s *fakememcached.Server, _ *memcached.Options) {
 			s.Generation = g
-			s.Gate = func(ss *fakememcached.Session, c *mcmeta.Command) bool {
+			s.Gate = func(ss *fakememcached.Session, c *meta.Command) bool {
 				if on {
 					reply(ss, c)
 				}
@@ -90,10 +90,10 @@ func hostile(t *testing.T, g fakememcached.Generation, reply func(ss *fakememcac
 }
 
 // wrong appends a reply to another command.
-func wrong(ss *fakememcached.Session, c *mcmeta.Command) {
+func wrong(ss *fakememcached.Session, c *meta.Command) {
 	switch c.Name {
 	case "get", "gets", "gats":
-		ss.Out = mcmeta.AppendItem(ss.Out, "foreign", 0, 1, []byte("foreign"))
+		ss.Out = meta.AppendItem(ss.Out, "foreign", 0, 1, []byte("foreign"))
 		ss.Line("END")
 	case "mg":
 		ss.Out = append(ss.Out, "VA 7 O999999 f0 c1\r\nforeign\r\n"...)
@@ -111,7 +111,7 @@ func TestReplyToAnotherCommandReachesNoCall(t *testing.T) {
 	}
 	// Flags that are no number, and none at all.
 	for _, flags := range []string{"", " O", " Ox", " O-1", " O18446744073709551616", " O4294967297"} {
-		hostile(t, fakememcached.V1618, func(ss *fakememcached.Session, _ *mcmeta.Command) {
+		hostile(t, fakememcached.V1618, func(ss *fakememcached.Session, _ *meta.Command) {
 			ss.Out = append(ss.Out, "VA 7"+flags+"\r\nforeign\r\n"...)
 		})
 	}
@@ -122,7 +122,7 @@ func TestReplyToAnotherCommandReachesNoCall(t *testing.T) {
 func TestErrorInTheMiddleClosesTheConnection(t *testing.T) {
 	for _, line := range []string{"ERROR", "CLIENT_ERROR bad data chunk", "garbage", "VA 5"} {
 		for _, g := range []fakememcached.Generation{fakememcached.V1618, fakememcached.Old} {
-			hostile(t, g, func(ss *fakememcached.Session, _ *mcmeta.Command) {
+			hostile(t, g, func(ss *fakememcached.Session, _ *meta.Command) {
 				ss.Line(line)
 				ss.Hangup()
 			})
@@ -134,7 +134,7 @@ func TestErrorInTheMiddleClosesTheConnection(t *testing.T) {
 func TestCallsBehindAnErrorFail(t *testing.T) {
 	broken := false
 	change := func(s *fakememcached.Server, _ *memcached.Options) {
-		s.Gate = func(ss *fakememcached.Session, c *mcmeta.Command) bool {
+		s.Gate = func(ss *fakememcached.Session, c *meta.Command) bool {
 			if c.Name == "mg" && string(c.Key) == "bad" && !broken {
 				time.Sleep(10 * time.Millisecond) // in the bubble
 				broken = true

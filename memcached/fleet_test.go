@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/ring"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/memcached/ring"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -48,7 +48,7 @@ func (m *member) resume() {
 }
 
 // wait is the gate of a server.
-func (m *member) wait(*fakememcached.Session, *mcmeta.Command) bool {
+func (m *member) wait(*fakememcached.Session, *meta.Command) bool {
 	time.Sleep(time.Duration(m.delay.Load())) // in a bubble
 	m.mu.Lock()
 	paused := m.paused

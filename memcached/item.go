@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/memcached/meta"
 )
 
 // Item is a value under a key, as it is stored or was read.
@@ -31,7 +31,7 @@ type Item struct {
 
 // Get reads the item of a key. A missing one is [ErrMiss].
 func (c *Client) Get(ctx context.Context, key string) (Item, error) {
-	return c.item(ctx, key, request{Op: mcmeta.OpGets})
+	return c.item(ctx, key, request{Op: meta.OpGets})
 }
 
 // GetAndTouch reads the item of a key, and gives it a new life of ttl (zero: for
@@ -41,7 +41,7 @@ func (c *Client) GetAndTouch(ctx context.Context, key string, ttl time.Duration)
 	if err != nil {
 		return Item{}, err
 	}
-	return c.item(ctx, key, request{Op: mcmeta.OpGat, Expiry: at})
+	return c.item(ctx, key, request{Op: meta.OpGat, Expiry: at})
 }
 
 func (c *Client) item(ctx context.Context, key string, q request) (Item, error) {
@@ -56,7 +56,7 @@ func (c *Client) item(ctx context.Context, key string, q request) (Item, error) 
 // room for it, nothing is allocated. A missing key is [ErrMiss]; on any error dst is
 // returned with its old length, but bytes behind it may have been overwritten.
 func (c *Client) AppendGet(ctx context.Context, dst []byte, key string) ([]byte, error) {
-	a, err := c.do(ctx, key, request{Op: mcmeta.OpGet}, dst)
+	a, err := c.do(ctx, key, request{Op: meta.OpGet}, dst)
 	if err != nil {
 		return dst, err
 	}
@@ -70,30 +70,30 @@ func (c *Client) Touch(ctx context.Context, key string, ttl time.Duration) error
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, key, request{Op: mcmeta.OpTouch, Expiry: at}, nil)
+	_, err = c.do(ctx, key, request{Op: meta.OpTouch, Expiry: at}, nil)
 	return err
 }
 
 // Set stores an item, whatever is there. A value larger than Options.MaxValue is
 // [ErrTooLarge], and nothing is sent; so is one that the server refuses for its size,
 // which removes the item that was there.
-func (c *Client) Set(ctx context.Context, item Item) error { return c.store(ctx, mcmeta.OpSet, item) }
+func (c *Client) Set(ctx context.Context, item Item) error { return c.store(ctx, meta.OpSet, item) }
 
 // Add stores an item if there is none under its key; otherwise it returns
 // [ErrNotStored].
-func (c *Client) Add(ctx context.Context, item Item) error { return c.store(ctx, mcmeta.OpAdd, item) }
+func (c *Client) Add(ctx context.Context, item Item) error { return c.store(ctx, meta.OpAdd, item) }
 
 // Replace stores an item if there is one under its key; otherwise it returns
 // [ErrNotStored].
 func (c *Client) Replace(ctx context.Context, item Item) error {
-	return c.store(ctx, mcmeta.OpReplace, item)
+	return c.store(ctx, meta.OpReplace, item)
 }
 
 // CompareAndSwap stores an item if that under its key still has the number
 // item.CAS: if it has changed the error is [ErrConflict], if it is missing
 // [ErrMiss].
 func (c *Client) CompareAndSwap(ctx context.Context, item Item) error {
-	return c.store(ctx, mcmeta.OpCAS, item)
+	return c.store(ctx, meta.OpCAS, item)
 }
 
 // Append adds data behind the value of key, and Prepend in front of it; the item keeps its
@@ -101,15 +101,15 @@ func (c *Client) CompareAndSwap(ctx context.Context, item Item) error {
 // the server takes: then the item stays as it was. A key that Options.Keys hashes is
 // [ErrBadKey], since its item has more than the value.
 func (c *Client) Append(ctx context.Context, key string, data []byte) error {
-	return c.join(ctx, mcmeta.OpAppend, key, data)
+	return c.join(ctx, meta.OpAppend, key, data)
 }
 
 // Prepend is Append in front of the value.
 func (c *Client) Prepend(ctx context.Context, key string, data []byte) error {
-	return c.join(ctx, mcmeta.OpPrepend, key, data)
+	return c.join(ctx, meta.OpPrepend, key, data)
 }
 
-func (c *Client) join(ctx context.Context, o mcmeta.Op, key string, data []byte) error {
+func (c *Client) join(ctx context.Context, o meta.Op, key string, data []byte) error {
 	if err := c.isValue(key); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (c *Client) isValue(key string) error {
 	return err
 }
 
-func (c *Client) store(ctx context.Context, o mcmeta.Op, item Item) error {
+func (c *Client) store(ctx context.Context, o meta.Op, item Item) error {
 	q, err := c.o.storing(o, &item)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (c *Client) store(ctx context.Context, o mcmeta.Op, item Item) error {
 }
 
 // storing returns the request that stores an item, but for its key.
-func (o *Options) storing(how mcmeta.Op, item *Item) (request, error) {
+func (o *Options) storing(how meta.Op, item *Item) (request, error) {
 	if len(item.Value) > o.MaxValue {
 		return request{}, tooLarge(int64(len(item.Value)))
 	}
@@ -148,7 +148,7 @@ func tooLarge(size int64) error { return fmt.Errorf("%w: %d bytes", ErrTooLarge,
 
 // Delete removes the item of a key. A missing one is [ErrMiss].
 func (c *Client) Delete(ctx context.Context, key string) error {
-	_, err := c.do(ctx, key, request{Op: mcmeta.OpDelete}, nil)
+	_, err := c.do(ctx, key, request{Op: meta.OpDelete}, nil)
 	return err
 }
 
@@ -156,17 +156,17 @@ func (c *Client) Delete(ctx context.Context, key string) error {
 // the sum. Beyond 64 bits it begins again at zero. A missing key is [ErrMiss], a
 // value that is no number a [*ServerError].
 func (c *Client) Increment(ctx context.Context, key string, delta uint64) (uint64, error) {
-	return c.count(ctx, mcmeta.OpIncr, key, delta)
+	return c.count(ctx, meta.OpIncr, key, delta)
 }
 
 // Decrement subtracts delta from the decimal number that is the value of key, and
 // returns the difference, at least zero. A missing key is [ErrMiss], a value that is
 // no number a [*ServerError].
 func (c *Client) Decrement(ctx context.Context, key string, delta uint64) (uint64, error) {
-	return c.count(ctx, mcmeta.OpDecr, key, delta)
+	return c.count(ctx, meta.OpDecr, key, delta)
 }
 
-func (c *Client) count(ctx context.Context, o mcmeta.Op, key string, delta uint64) (uint64, error) {
+func (c *Client) count(ctx context.Context, o meta.Op, key string, delta uint64) (uint64, error) {
 	return c.counts(ctx, key, request{Op: o, Delta: delta})
 }
 
@@ -174,17 +174,17 @@ func (c *Client) count(ctx context.Context, o mcmeta.Op, key string, delta uint6
 // for ever). Then first is returned, and delta is not added. An item that is there keeps
 // its life.
 func (c *Client) IncrementFrom(ctx context.Context, key string, delta, first uint64, ttl time.Duration) (uint64, error) {
-	return c.countFrom(ctx, mcmeta.OpIncr, key, delta, first, ttl)
+	return c.countFrom(ctx, meta.OpIncr, key, delta, first, ttl)
 }
 
 // DecrementFrom is Decrement as IncrementFrom is Increment.
 func (c *Client) DecrementFrom(ctx context.Context, key string, delta, first uint64, ttl time.Duration) (uint64, error) {
-	return c.countFrom(ctx, mcmeta.OpDecr, key, delta, first, ttl)
+	return c.countFrom(ctx, meta.OpDecr, key, delta, first, ttl)
 }
 
 // countFrom counts by one meta command. In classic mode it stores the first number if there
 // is none; if another client has been faster, it counts again.
-func (c *Client) countFrom(ctx context.Context, o mcmeta.Op, key string, delta, first uint64, ttl time.Duration) (uint64, error) {
+func (c *Client) countFrom(ctx context.Context, o meta.Op, key string, delta, first uint64, ttl time.Duration) (uint64, error) {
 	at, err := expiry(ttl)
 	if err != nil {
 		return 0, err

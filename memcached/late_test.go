@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -36,7 +36,7 @@ func TestErrorAfterTheDeadlineIsThatOfTheContext(t *testing.T) {
 		},
 	}
 	silent := func(s *fakememcached.Server) {
-		s.Gate = func(_ *fakememcached.Session, c *mcmeta.Command) bool { return c.Name == "mg" || c.Name == "ms" }
+		s.Gate = func(_ *fakememcached.Session, c *meta.Command) bool { return c.Name == "mg" || c.Name == "ms" }
 	}
 	for event, change := range map[string]func(*fakememcached.Server, *memcached.Options){
 		"no reply": func(s *fakememcached.Server, _ *memcached.Options) { silent(s) },

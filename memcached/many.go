@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/memcached/meta"
 )
 
 // Calls for many keys send rounds over a connection of their own: get with many keys;
@@ -34,7 +34,7 @@ type batch struct {
 	ejected error
 	keys    []string
 	// wire are the keys as they are sent, and nil if that is how they are.
-	wire []mcmeta.Key
+	wire []meta.Key
 	// at are the places of the keys that belong to the server.
 	at   []int
 	meta bool
@@ -48,16 +48,16 @@ type batch struct {
 }
 
 // key returns the key at place i as it is sent.
-func (b *batch) key(i int) mcmeta.Key {
+func (b *batch) key(i int) meta.Key {
 	if b.wire == nil {
-		return mcmeta.Key{Text: b.keys[i]}
+		return meta.Key{Text: b.keys[i]}
 	}
 	return b.wire[i]
 }
 
 // batches splits keys by their servers, after all were checked.
 func (c *Client) batches(keys []string) ([]*batch, error) {
-	wire, bad := mcmeta.KeysOf(mcmeta.Carriage(c.o.Keys), keys)
+	wire, bad := meta.KeysOf(meta.Carriage(c.o.Keys), keys)
 	if bad >= 0 {
 		return nil, badKey(keys[bad])
 	}
@@ -165,7 +165,7 @@ func (b *batch) get(ctx context.Context, items map[string]Item) {
 		case !b.meta:
 			err = ErrClassic
 		default:
-			err = b.n.traced(ctx, b.n.name(mcmeta.OpGets), len(round), func() error {
+			err = b.n.traced(ctx, b.n.name(meta.OpGets), len(round), func() error {
 				return b.n.run(ctx, true, func(cn *conn) error { return b.getQuietly(cn, round, items) })
 			})
 		}
@@ -193,11 +193,11 @@ func (b *batch) nextGet(places []int) (round, rest []int) {
 }
 
 // command is that by which items are read.
-func (b *batch) command() mcmeta.Op {
+func (b *batch) command() meta.Op {
 	if b.cas {
-		return mcmeta.OpGets
+		return meta.OpGets
 	}
-	return mcmeta.OpGet
+	return meta.OpGet
 }
 
 // getRound reads items by one get or gets. The server answers in the order of the keys.
@@ -206,7 +206,7 @@ func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
 	for _, i := range round {
 		cn.W = append(append(cn.W, ' '), b.key(i).Text...)
 	}
-	cn.W = mcmeta.AppendEnd(cn.W)
+	cn.W = meta.AppendEnd(cn.W)
 	if err := cn.flush(true); err != nil {
 		return err
 	}
@@ -224,11 +224,11 @@ func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
 		switch {
 		case err != nil:
 			return err
-		case r.Kind == mcmeta.End:
+		case r.Kind == meta.End:
 			return nil
-		case r.Kind == mcmeta.Error:
+		case r.Kind == meta.Error:
 			return readError(serverError(r))
-		case r.Kind != mcmeta.Item:
+		case r.Kind != meta.Item:
 			return errForeign()
 		}
 		for len(round) > 0 && b.key(round[0]).Text != string(r.Key) {
@@ -248,17 +248,17 @@ func (b *batch) getRound(cn *conn, round []int, items map[string]Item) error {
 func (b *batch) getQuietly(cn *conn, round []int, items map[string]Item) error {
 	first := b.n.opaque.Add(uint32(len(round))) - uint32(len(round)) + 1
 	for n, i := range round {
-		q := request{Op: mcmeta.OpGets, Key: b.key(i), Meta: true, Opaque: first + uint32(n), Quiet: true}
+		q := request{Op: meta.OpGets, Key: b.key(i), Meta: true, Opaque: first + uint32(n), Quiet: true}
 		cn.W = q.AppendTo(cn.W, 0)
 	}
-	return b.untilNoOp(cn, func(r mcmeta.Reply) error {
+	return b.untilNoOp(cn, func(r meta.Reply) error {
 		at, ok := r.Flags.Uint('O')
-		if n := uint32(at) - first; ok && at < 1<<32 && n < uint32(len(round)) && r.Kind == mcmeta.VA {
+		if n := uint32(at) - first; ok && at < 1<<32 && n < uint32(len(round)) && r.Kind == meta.VA {
 			flags, _ := r.Flags.Uint('f')
 			cas, _ := r.Flags.Uint('c')
 			return b.accept(cn, r.Size, round[n], Item{Flags: uint32(flags), CAS: cas}, items)
 		}
-		if r.Kind == mcmeta.Error {
+		if r.Kind == meta.Error {
 			return readError(serverError(r))
 		}
 		return errForeign()
@@ -267,8 +267,8 @@ func (b *batch) getQuietly(cn *conn, round []int, items map[string]Item) error {
 
 // untilNoOp sends the commands in the buffer and mn, and hands over the replies that
 // come before that to it.
-func (b *batch) untilNoOp(cn *conn, hear func(mcmeta.Reply) error) error {
-	cn.W = append(cn.W, mcmeta.NoOp...)
+func (b *batch) untilNoOp(cn *conn, hear func(meta.Reply) error) error {
+	cn.W = append(cn.W, meta.NoOp...)
 	if err := cn.flush(false); err != nil {
 		return err
 	}
@@ -277,7 +277,7 @@ func (b *batch) untilNoOp(cn *conn, hear func(mcmeta.Reply) error) error {
 		switch {
 		case err != nil:
 			return err
-		case r.Kind == mcmeta.MN:
+		case r.Kind == meta.MN:
 			return nil
 		case r.Fatal():
 			return readError(serverError(r))
@@ -331,7 +331,7 @@ func (b *batch) accept(cn *conn, size int64, i int, it Item, items map[string]It
 func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	keys := make([]string, len(items))
 	for i := range items {
-		if _, err := c.o.storing(mcmeta.OpSet, &items[i]); err != nil {
+		if _, err := c.o.storing(meta.OpSet, &items[i]); err != nil {
 			return err
 		}
 		keys[i] = items[i].Key
@@ -342,7 +342,7 @@ func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	}
 	return changeAll(all, func(b *batch) {
 		b.change(ctx, func(i int) request {
-			q, _ := c.o.storing(mcmeta.OpSet, &items[i]) // it was checked
+			q, _ := c.o.storing(meta.OpSet, &items[i]) // it was checked
 			return q
 		})
 	})
@@ -357,7 +357,7 @@ func (c *Client) DeleteMany(ctx context.Context, keys []string) error {
 		return err
 	}
 	return changeAll(all, func(b *batch) {
-		b.change(ctx, func(int) request { return request{Op: mcmeta.OpDelete} })
+		b.change(ctx, func(int) request { return request{Op: meta.OpDelete} })
 	})
 }
 
@@ -401,7 +401,7 @@ func (b *batch) nextChange(places []int, of func(i int) request) (round, rest []
 	quiet = isQuiet(places[0])
 	size := 0
 	for n, i := range places {
-		size += mcmeta.MaxKey + len(b.key(i).Full) + length(i)
+		size += meta.MaxKey + len(b.key(i).Full) + length(i)
 		if n > 0 && (size > mostRound || isQuiet(i) != quiet) {
 			return places[:n], places[n:], quiet
 		}
@@ -422,7 +422,7 @@ func (b *batch) changeRound(cn *conn, round []int, of func(i int) request, quiet
 		cn.put(&q)
 	}
 	if quiet {
-		return b.untilNoOp(cn, func(r mcmeta.Reply) error { return b.refused(r, round, nth) })
+		return b.untilNoOp(cn, func(r meta.Reply) error { return b.refused(r, round, nth) })
 	}
 	if err := cn.flush(false); err != nil {
 		return err
@@ -438,7 +438,7 @@ func (b *batch) changeRound(cn *conn, round []int, of func(i int) request, quiet
 		case r.Fatal():
 			return readError(serverError(r))
 		}
-		if err := verdict(&r); err != nil && !(q.Op == mcmeta.OpDelete && err == ErrMiss) {
+		if err := verdict(&r); err != nil && !(q.Op == meta.OpDelete && err == ErrMiss) {
 			b.failed.fail(b.keys[i], err)
 		}
 	}
@@ -447,8 +447,8 @@ func (b *batch) changeRound(cn *conn, round []int, of func(i int) request, quiet
 
 // refused notes the reply to a quiet command, which has failed. nth is the request of each place
 // of the round.
-func (b *batch) refused(r mcmeta.Reply, round []int, nth func(n int) request) error {
-	if r.Kind == mcmeta.Error { // without an opaque
+func (b *batch) refused(r meta.Reply, round []int, nth func(n int) request) error {
+	if r.Kind == meta.Error { // without an opaque
 		b.failAll(round, serverError(r))
 		return nil
 	}
@@ -459,7 +459,7 @@ func (b *batch) refused(r mcmeta.Reply, round []int, nth func(n int) request) er
 	if !ok || at >= 1<<32 || n >= uint32(len(round)) || err == nil || r.Size >= 0 {
 		return errForeign()
 	}
-	if first.Op != mcmeta.OpDelete || err != ErrMiss {
+	if first.Op != meta.OpDelete || err != ErrMiss {
 		b.failed.fail(b.keys[round[n]], err)
 	}
 	return nil

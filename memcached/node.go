@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/eject"
-	"github.com/strata-cache/strata/internal/inbuf"
-	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/netpool"
-	"github.com/strata-cache/strata/internal/netpool/mux"
-	"github.com/strata-cache/strata/internal/sizes"
-	"github.com/strata-cache/strata/internal/traced"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/memcached/outlier"
+	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/wire/largekeys"
+	"github.com/strata-cache/strata/internal/wire/mux"
+	"github.com/strata-cache/strata/internal/wire/pool"
+	"github.com/strata-cache/strata/internal/wire/readbuf"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -32,7 +32,7 @@ const (
 	small = 16 << 10
 	// smallReply is the size, in bytes, up to which values are read over the shared
 	// connection: with its line it fits into the buffer, and a larger one is collected.
-	smallReply = inbuf.Size - 2<<10
+	smallReply = readbuf.Size - 2<<10
 	// lent is the size, in bytes, up to which the reader copies a reply and
 	// leaves it to the caller to reserve memory for the value.
 	lent = 16 << 10
@@ -41,25 +41,25 @@ const (
 // node is one server as a client uses it.
 type node struct {
 	dialer
-	pool *netpool.Pool[*conn]
+	pool *pool.Pool[*conn]
 	// lines shares a connection for small commands; sizes knows which keys have
 	// large values.
 	lines  *mux.Pair[*conn]
-	sizes  sizes.Sizes
+	sizes  largekeys.Sizes
 	calls  sync.Pool // of *call
 	opaque atomic.Uint32
-	record *eject.Server
+	record *outlier.Server
 }
 
 // newNode returns a node with no connection.
-func newNode(o *Options, addr string, steps *mcmeta.Steps) *node {
-	n := &node{sizes: sizes.Sizes{Small: smallReply}, dialer: dialer{o: o, addr: addr, steps: steps, tls: o.TLS}, record: eject.NewServer(o.Fleet.EjectAfter)}
+func newNode(o *Options, addr string, steps *meta.Steps) *node {
+	n := &node{sizes: largekeys.Sizes{Small: smallReply}, dialer: dialer{o: o, addr: addr, steps: steps, tls: o.TLS}, record: outlier.NewServer(o.Fleet.EjectAfter)}
 	if network(addr) == "tcp" {
-		n.tls = netpool.ServerName(o.TLS, addr)
+		n.tls = pool.ServerName(o.TLS, addr)
 	}
-	n.pool = netpool.New(netpool.Config[*conn]{
+	n.pool = pool.New(pool.Config[*conn]{
 		Dial: func(ctx context.Context) (*conn, error) {
-			return netpool.Open(ctx, n.open, func(err error) error { return &ConnError{Op: "dial", Err: err} })
+			return pool.Open(ctx, n.open, func(err error) error { return &ConnError{Op: "dial", Err: err} })
 		},
 		Again:       cut,
 		DialTimeout: o.DialTimeout,
@@ -88,7 +88,7 @@ func newNode(o *Options, addr string, steps *mcmeta.Steps) *node {
 func (n *node) Name() string { return n.addr }
 
 // Stats returns the counters of the pool.
-func (n *node) Stats() netpool.Stats { return n.pool.Stats() }
+func (n *node) Stats() pool.Stats { return n.pool.Stats() }
 
 // Renew closes all connections, those in use when they come back.
 func (n *node) Renew() {
@@ -241,7 +241,7 @@ func (n *node) send(ctx context.Context, c *call, dst []byte) (answer, error) {
 // Answer implements mux.Answerer. The reader of the connection only copies a
 // value that needs new memory: to reserve that memory is left to the caller.
 func (c *call) Answer(reply []byte) bool {
-	r, _ := mcmeta.Parse(reply)
+	r, _ := meta.Parse(reply)
 	if !c.Fits(&r) {
 		return false
 	}
@@ -256,14 +256,14 @@ func (c *call) Answer(reply []byte) bool {
 // accept returns the answer.
 func (c *call) accept() answer {
 	if len(c.raw) > 0 {
-		r, _ := mcmeta.Parse(c.raw)
+		r, _ := meta.Parse(c.raw)
 		c.finish(&r)
 	}
 	return c.answer
 }
 
 // finish makes the answer of a fitting reply.
-func (c *call) finish(r *mcmeta.Reply) {
+func (c *call) finish(r *meta.Reply) {
 	c.take(r)
 	if r.Size >= 0 && c.err == nil {
 		c.takeValue(&c.request, c.dst, r.Data)
@@ -302,7 +302,7 @@ func (c *conn) answer(q *request, dst []byte) (a answer, err error) {
 	if r.Size < 0 {
 		return a, nil
 	}
-	item := r.Kind == mcmeta.Item
+	item := r.Kind == meta.Item
 	data, err := c.value(dst, r.Size)
 	if err == nil && item {
 		err = c.end()
@@ -333,7 +333,7 @@ func (n *node) runOnce(ctx context.Context, f func(*conn) error) error {
 func (n *node) attempt(ctx context.Context, repeat func(error) bool, f func(*conn) error) error {
 	now := time.Now()
 	once := func(cn *conn) (bool, error) { return cn.exchange(ctx, now, n.o.Timeout, f) }
-	cn, calm, err := netpool.Attempt(ctx, n.pool, now, once, lost, repeat)
+	cn, calm, err := pool.Attempt(ctx, n.pool, now, once, lost, repeat)
 	if cn != nil {
 		n.pool.Put(cn, calm && err == nil && cn.Quiet(), now)
 	}
@@ -347,9 +347,9 @@ func (n *node) ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	command, want := classicProbe, mcmeta.End
+	command, want := classicProbe, meta.End
 	if able.Meta {
-		command, want = mcmeta.NoOp, mcmeta.MN
+		command, want = meta.NoOp, meta.MN
 	}
 	return n.ask(ctx, true, command, want, nil)
 }
@@ -359,11 +359,11 @@ const mostStats = 100_000
 
 // ask sends a command and reads lines up to one of kind last, and statistics before
 // it. hear, if not nil, gets each.
-func (n *node) ask(ctx context.Context, reads bool, command string, last mcmeta.Kind, hear func(mcmeta.Reply)) error {
+func (n *node) ask(ctx context.Context, reads bool, command string, last meta.Kind, hear func(meta.Reply)) error {
 	return n.traced(ctx, strings.Fields(command)[0], 1, func() error { return n.askAlone(ctx, reads, command, last, hear) })
 }
 
-func (n *node) askAlone(ctx context.Context, reads bool, command string, last mcmeta.Kind, hear func(mcmeta.Reply)) error {
+func (n *node) askAlone(ctx context.Context, reads bool, command string, last meta.Kind, hear func(meta.Reply)) error {
 	var answer error
 	err := n.run(ctx, reads, func(cn *conn) error {
 		answer = nil
@@ -376,10 +376,10 @@ func (n *node) askAlone(ctx context.Context, reads bool, command string, last mc
 			switch {
 			case err != nil:
 				return err
-			case r.Kind == mcmeta.Error:
+			case r.Kind == meta.Error:
 				answer = serverError(r)
 				return nil
-			case r.Kind != last && (last != mcmeta.End || r.Kind != mcmeta.Stat):
+			case r.Kind != last && (last != meta.End || r.Kind != meta.Stat):
 				return errForeign()
 			}
 			if hear != nil {
@@ -389,7 +389,7 @@ func (n *node) askAlone(ctx context.Context, reads bool, command string, last mc
 				return nil
 			}
 		}
-		return readError(&mcmeta.ProtocolError{Reason: "too many statistics"})
+		return readError(&meta.ProtocolError{Reason: "too many statistics"})
 	})
 	if err == nil {
 		err = answer
@@ -406,12 +406,12 @@ func (n *node) traced(ctx context.Context, name string, batch int, f func() erro
 	if batch > 1 {
 		c.Name, c.Batch = "PIPELINE "+name, batch
 	}
-	return traced.Run(ctx, n.o.Trace, c, f, status)
+	return tracing.Run(ctx, n.o.Trace, c, f, status)
 }
 
 // name returns that of a command. As long as it is not known whether the server has meta commands,
 // it is thought to have them.
-func (n *node) name(o mcmeta.Op) string {
+func (n *node) name(o meta.Op) string {
 	able := n.able.Load()
 	return o.Name(n.o.Protocol != Classic && (able == nil || able.Meta))
 }

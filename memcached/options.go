@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/endpoint"
-	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/netpool"
-	"github.com/strata-cache/strata/internal/ring"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/memcached/ring"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
+	"github.com/strata-cache/strata/internal/wire/pool"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -174,7 +174,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.Servers, o.Fleet.Weights = slices.Clone(o.Servers), slices.Clone(o.Fleet.Weights)
 	if o.DialContext == nil {
-		o.DialContext = netpool.Dialer{}.DialContext
+		o.DialContext = pool.Dialer{}.DialContext
 	}
 	for d, def := range map[*time.Duration]time.Duration{&o.DialTimeout: 5 * time.Second, &o.Timeout: time.Second, &o.IdleTimeout: 5 * time.Minute, &o.Fleet.EjectAfter: time.Second} {
 		if *d == 0 {
@@ -256,7 +256,7 @@ func network(server string) string {
 }
 
 // limits returns the limits of replies.
-func (o *Options) limits() mcmeta.Limits { return mcmeta.Limits{Value: o.MaxValue} }
+func (o *Options) limits() meta.Limits { return meta.Limits{Value: o.MaxValue} }
 
 // LogValue implements slog.LogValuer. It leaves credentials out.
 func (o Options) LogValue() slog.Value {

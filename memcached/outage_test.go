@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -380,7 +380,7 @@ func counters(t *testing.T, q *squad, server int) (keys []string) {
 	seen := map[string]bool{}
 	var mu sync.Mutex
 	gate := q.members[server].wait
-	q.members[server].SetGate(func(s *fakememcached.Session, c *mcmeta.Command) bool {
+	q.members[server].SetGate(func(s *fakememcached.Session, c *meta.Command) bool {
 		if c.Name == "ma" {
 			mu.Lock()
 			seen[string(c.Key)] = true

@@ -3,14 +3,14 @@ package memcached
 import (
 	"fmt"
 
-	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/memcached/meta"
 )
 
-// A request is a mcmeta.Request. Here is what a client makes of its reply: an error or an
+// A request is a meta.Request. Here is what a client makes of its reply: an error or an
 // answer.
 
 // request is one command.
-type request = mcmeta.Request
+type request = meta.Request
 
 // put puts a command into the buffer of a connection. A large value is not copied.
 func (c *conn) put(q *request) {
@@ -21,19 +21,19 @@ func (c *conn) put(q *request) {
 	front := q.Key.Front()
 	c.W = append(q.AppendTo(c.W, int64(len(front)+len(q.Value))), front...)
 	c.Bulk(q.Value)
-	c.W = mcmeta.AppendEnd(c.W)
+	c.W = meta.AppendEnd(c.W)
 }
 
 // verdict returns the error that a fitting reply stands for.
-func verdict(r *mcmeta.Reply) error {
+func verdict(r *meta.Reply) error {
 	switch r.Kind {
-	case mcmeta.Error:
+	case meta.Error:
 		return serverError(*r)
-	case mcmeta.EN, mcmeta.End, mcmeta.NF:
+	case meta.EN, meta.End, meta.NF:
 		return ErrMiss
-	case mcmeta.NS:
+	case meta.NS:
 		return ErrNotStored
-	case mcmeta.EX:
+	case meta.EX:
 		return ErrConflict
 	}
 	return nil
@@ -52,16 +52,16 @@ type answer struct {
 }
 
 // take makes the answer of a fitting reply, all but the value.
-func (a *answer) take(r *mcmeta.Reply) {
+func (a *answer) take(r *meta.Reply) {
 	a.size, a.err = int(max(r.Size, 0)), verdict(r)
 	switch r.Kind {
-	case mcmeta.VA:
+	case meta.VA:
 		flags, _ := r.Flags.Uint('f')
 		a.flags = uint32(flags)
 		a.cas, _ = r.Flags.Uint('c')
-	case mcmeta.Item:
+	case meta.Item:
 		a.flags, a.cas = r.ClientFlags, r.Number
-	case mcmeta.Number:
+	case meta.Number:
 		a.number = r.Number
 	}
 }
@@ -97,8 +97,8 @@ const (
 )
 
 // wire returns a key as it is sent.
-func (k Keys) wire(key string) (mcmeta.Key, error) {
-	wire, ok := mcmeta.KeyOf(mcmeta.Carriage(k), key)
+func (k Keys) wire(key string) (meta.Key, error) {
+	wire, ok := meta.KeyOf(meta.Carriage(k), key)
 	if !ok {
 		return wire, badKey(key)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/ring"
+	"github.com/strata-cache/strata/internal/memcached/ring"
 	"github.com/strata-cache/strata/memcached"
 )
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/itemtier/storetest"
-	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/memcached/itemtier/storetest"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
 )
 
 // TestFleetIsAStore runs the checks of every Store of a Tier on three model servers, with and
@@ -42,7 +42,7 @@ func overFakes(t *testing.T, generation fakememcached.Generation, check func(*te
 	check(t, storetest.Fleet{
 		Store: items{c},
 		Damage: func(server int, key, text string) {
-			q, err := c.o.storing(mcmeta.OpSet, &Item{Value: []byte(text)})
+			q, err := c.o.storing(meta.OpSet, &Item{Value: []byte(text)})
 			if err == nil {
 				_, err = itemServer{c.servers.Now().All[server]}.send(t.Context(), key, q)
 			}

@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/spool"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/wire/spool"
 )
 
 // A value is streamed over a connection of its own, piece by piece, each under a
@@ -29,7 +29,7 @@ const (
 // middle w has a part of the value. Options.Timeout bounds each piece and not the
 // whole; the context cannot interrupt w.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (total int64, err error) {
-	q := request{Op: mcmeta.OpGet}
+	q := request{Op: meta.OpGet}
 	if q.Key, err = c.o.Keys.wire(key); err != nil {
 		return 0, err
 	}
@@ -80,7 +80,7 @@ func (n *node) copyValue(ctx context.Context, cn *conn, q *request, total *int64
 	case r.Size < 0:
 		return verdict(&r), nil
 	}
-	item, left := r.Kind == mcmeta.Item, r.Size
+	item, left := r.Kind == meta.Item, r.Size
 	defer cn.r.Release()
 	front := q.Key.Front()
 	if int64(len(front)) > left {
@@ -147,7 +147,7 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 		return &ConnError{Op: "wait", Err: err}
 	}
 	item.Value = nil
-	q, err := c.o.storing(mcmeta.OpSet, &item)
+	q, err := c.o.storing(meta.OpSet, &item)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (n *node) sendFrom(ctx context.Context, cn *conn, q *request, r io.Reader, 
 		}
 		cn.Refer(piece)
 		if left -= int64(len(piece)); left == 0 {
-			cn.W = mcmeta.AppendEnd(cn.W)
+			cn.W = meta.AppendEnd(cn.W)
 		}
 		if err := n.arm(ctx, cn); err != nil {
 			return &ConnError{Op: "write", Err: err}

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/health"
-	"github.com/strata-cache/strata/internal/itemtier"
-	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/memcached/itemtier"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/observe/logthrottle"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -78,7 +78,7 @@ func (t *Tier) Bind(s remote.Space) remote.Tier {
 }
 
 // Health is for package strata: the health of the servers, for all caches of the client.
-func (t *Tier) Health() *health.Servers { return t.items.c.health }
+func (t *Tier) Health() *logthrottle.Servers { return t.items.c.health }
 
 // Probe implements [remote.Prober]. It reports nothing: no setting of memcached weakens
 // the promises of a cache. It fails if a server does not answer, and with [ErrClassic] if
@@ -272,7 +272,7 @@ func (n itemServer) opened() uint64 { return n.pool.Stats().Dials }
 
 func (n itemServer) read(ctx context.Context, key string) itemtier.Result {
 	opened := n.opened()
-	a, err := n.send(ctx, key, request{Op: mcmeta.OpGets})
+	a, err := n.send(ctx, key, request{Op: meta.OpGets})
 	if errors.Is(err, ErrMiss) {
 		return itemtier.Result{}
 	}
@@ -290,12 +290,12 @@ const ownFrom = 1 << 63
 func own() uint64 { return ownFrom | rand.Uint64() }
 
 func (n itemServer) write(ctx context.Context, op *itemtier.Op) itemtier.Result {
-	how := mcmeta.OpCAS
+	how := meta.OpCAS
 	switch {
 	case op.Kind == itemtier.Set:
-		how = mcmeta.OpSet
+		how = meta.OpSet
 	case op.Version.CAS == 0:
-		how = mcmeta.OpAdd
+		how = meta.OpAdd
 	}
 	q, err := n.o.storing(how, &Item{Value: op.Data, TTL: time.Duration(op.Life) * time.Second, CAS: op.Version.CAS})
 	if err == nil {
@@ -320,7 +320,7 @@ func (n itemServer) write(ctx context.Context, op *itemtier.Op) itemtier.Result 
 func (n itemServer) touch(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	at, err := expiry(time.Duration(op.Life) * time.Second)
 	if err == nil {
-		_, err = n.send(ctx, op.Key, request{Op: mcmeta.OpTouch, Expiry: at})
+		_, err = n.send(ctx, op.Key, request{Op: meta.OpTouch, Expiry: at})
 	}
 	if errors.Is(err, ErrMiss) {
 		return itemtier.Result{}
@@ -332,7 +332,7 @@ func (n itemServer) touch(ctx context.Context, op *itemtier.Op) itemtier.Result 
 // client does so first, the addition is tried again.
 func (n itemServer) count(ctx context.Context, op *itemtier.Op) itemtier.Result {
 	for {
-		c, err := counted(n.send(ctx, op.Key, request{Op: mcmeta.OpIncr, Delta: op.Delta}))
+		c, err := counted(n.send(ctx, op.Key, request{Op: meta.OpIncr, Delta: op.Delta}))
 		damaged := noNumber(err)
 		switch {
 		case !damaged && !errors.Is(err, ErrMiss):

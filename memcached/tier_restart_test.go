@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/mcmeta"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 )
@@ -20,7 +20,7 @@ func TestTierStoresNothingByANumberThatBeganAgain(t *testing.T) {
 			var onWrite atomic.Pointer[func()]
 			change := func(s *fakememcached.Server, _ *memcached.Options) {
 				s.Generation = generations[name]
-				s.Gate = func(_ *fakememcached.Session, c *mcmeta.Command) bool {
+				s.Gate = func(_ *fakememcached.Session, c *meta.Command) bool {
 					if c.Name == "ms" && c.Flags.Has('C') {
 						if f := onWrite.Swap(nil); f != nil {
 							(*f)()
@@ -71,7 +71,7 @@ func TestOwnNumbersAreKnownByTheirSize(t *testing.T) {
 	var sent, small atomic.Int64
 	change := func(s *fakememcached.Server, _ *memcached.Options) {
 		s.Generation = fakememcached.V1638
-		s.Gate = func(_ *fakememcached.Session, c *mcmeta.Command) bool {
+		s.Gate = func(_ *fakememcached.Session, c *meta.Command) bool {
 			if n, ok := c.Flags.Uint('E'); ok && c.Name == "ms" {
 				if sent.Add(1); n < 1<<63 {
 					small.Add(1)

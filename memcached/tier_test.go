@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/fakeredis"
-	"github.com/strata-cache/strata/internal/mcmeta"
-	"github.com/strata-cache/strata/internal/netsim"
+	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -73,7 +73,7 @@ func TestEveryCallGoesOverTLS(t *testing.T) {
 func TestServerWithTheWrongCertificateGetsNoCommand(t *testing.T) {
 	var wg sync.WaitGroup
 	fake(t, behindTLS(t, &wg, x509.NewCertPool()), func(t *testing.T, s *fakememcached.Server, c *memcached.Client) {
-		s.SetGate(func(_ *fakememcached.Session, cmd *mcmeta.Command) bool {
+		s.SetGate(func(_ *fakememcached.Session, cmd *meta.Command) bool {
 			t.Errorf("the server got %s", cmd.Name)
 			return false
 		})

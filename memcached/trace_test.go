@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/remote"
 )
@@ -104,7 +104,7 @@ func TestTraceIsToldHowCommandsEnd(t *testing.T) {
 }
 
 func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
-	var o testkit.Owners
+	var o kit.Owners
 	fake(t, func(_ *fakememcached.Server, opts *memcached.Options) { opts.Trace = o.Trace }, func(t *testing.T, _ *fakememcached.Server, c *memcached.Client) {
 		mustSet(t, c, "key", "value")
 		o.Only(t, " of , upkeep false")
@@ -125,7 +125,7 @@ func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
 
 // TestTrialOfAnEjectedServerIsUpkeep has a server that comes back.
 func TestTrialOfAnEjectedServerIsUpkeep(t *testing.T) {
-	var o testkit.Owners
+	var o kit.Owners
 	three(t, func(opts *memcached.Options) { opts.Trace = o.Trace }, func(t *testing.T, q *squad, c *memcached.Client) {
 		q.members[1].Stop()
 		eject(t, q, c, 1)

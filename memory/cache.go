@@ -5,7 +5,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/cache/l1"
 )
 
 // Cache is a bounded map from keys to values with lives. Make it with [New].

@@ -36,7 +36,7 @@
 //	A3FIFO   no lock      what is neither used often nor soon again
 //	LRU      a lock       what was last used the longest ago
 //	LFU      a lock       what was used the fewest times since it came
-//	FIFO     no lock      what came first
+//	FIFO     no lock      the oldest
 //	Random   no lock      any entry
 //
 // The default is A3-FIFO. A new key enters a small queue. If it is hit there twice, it

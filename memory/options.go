@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/strata-cache/strata/internal/l1"
+	"github.com/strata-cache/strata/internal/cache/l1"
 )
 
 // defaultMaxEntries is the bound of a cache if Options give none.

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memory"
 )
 
@@ -83,7 +83,7 @@ func TestPinnedEntriesExpire(t *testing.T) {
 // of all others.
 func TestPinnedEntryBecomesHeavy(t *testing.T) {
 	for _, p := range everyPolicy {
-		testkit.Watch(t, time.Minute)
+		kit.Watch(t, time.Minute)
 		c := mustNew(t, memory.Options[string, int64]{MaxWeight: 4, Weigh: func(_ string, v int64) int64 { return v }, Policy: p})
 		c.Set("a", memory.Pinned)
 		c.Set("b", 1)
@@ -101,7 +101,7 @@ func TestOperationsOnASmallCacheEnd(t *testing.T) {
 	for _, p := range everyPolicy {
 		for seed := range uint64(20) {
 			t.Run(fmt.Sprint(p, " ", seed), func(t *testing.T) {
-				testkit.Watch(t, time.Minute)
+				kit.Watch(t, time.Minute)
 				c := mustNew(t, memory.Options[int, int64]{
 					MaxEntries: 3, MaxWeight: 6, Weigh: func(_ int, v int64) int64 { return v }, Policy: p,
 					EvictShare: float64(seed%3) / 4, IdleTTL: time.Duration(seed%2) * time.Minute,

@@ -1,6 +1,6 @@
 package memory
 
-import "github.com/strata-cache/strata/internal/evict"
+import "github.com/strata-cache/strata/internal/cache/evict"
 
 // Policy is an eviction policy: it decides which entries make room for others. The
 // zero value is A3FIFO.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/sim"
-	"github.com/strata-cache/strata/internal/sim/trace"
+	"github.com/strata-cache/strata/internal/testing/sim"
+	"github.com/strata-cache/strata/internal/testing/sim/trace"
 	"github.com/strata-cache/strata/memory"
 )
 

@@ -18,17 +18,17 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/fakeredis"
-	"github.com/strata-cache/strata/internal/traced"
+	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/memcached"
 	strataotel "github.com/strata-cache/strata/otel"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
 
-// tracing returns a Trace whose spans r keeps, and the reader of its metrics.
-func tracing(t *testing.T, r recording) (remote.Trace, metric.Reader) {
+// newTrace returns a Trace whose spans r keeps, and the reader of its metrics.
+func newTrace(t *testing.T, r recording) (remote.Trace, metric.Reader) {
 	t.Helper()
 	reader := metric.NewManualReader()
 	trace, err := strataotel.NewTrace(r, metric.NewMeterProvider(metric.WithReader(reader)))
@@ -43,7 +43,7 @@ func overRedis(t *testing.T, f func(t *testing.T, r recording, reader metric.Rea
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := record()
-		trace, reader := tracing(t, r)
+		trace, reader := newTrace(t, r)
 		s := fakeredis.New()
 		defer s.Close()
 		c, err := redis.New(redis.Options{Addr: "cache.example:6379", Password: "", DialContext: s.Dial, Trace: trace})
@@ -98,7 +98,7 @@ func TestCommandsOfRedisAreSpansOfClients(t *testing.T) {
 func TestCommandsOfMemcachedAreSpansOfClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record()
-		trace, _ := tracing(t, r)
+		trace, _ := newTrace(t, r)
 		s := fakememcached.New()
 		defer s.Close()
 		c, err := memcached.New(memcached.Options{DialContext: s.Dial, Trace: trace})
@@ -199,7 +199,7 @@ func TestSpansOfCommandsAreWithinThoseOfTheCache(t *testing.T) {
 
 func TestServersAreNamedByHostAndPortOrPath(t *testing.T) {
 	r := record()
-	trace, _ := tracing(t, r)
+	trace, _ := newTrace(t, r)
 	for addr, want := range map[string]string{
 		"[::1]:7": "server.address=::1 server.port=7", "/run/redis.sock": "server.address=/run/redis.sock", "": "db.system.name=redis", "h:http": "server.address=h",
 	} {
@@ -288,7 +288,7 @@ func TestEachNumberOfAPoolHasAMetric(t *testing.T) {
 // and without a span in their contexts.
 func TestCommandsInTheBackgroundHaveNoSpan(t *testing.T) {
 	r := record()
-	trace, reader := tracing(t, r)
+	trace, reader := newTrace(t, r)
 	ctx, caller := r.begin(t.Context(), "GET /users")
 	unsampled, _ := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())).Tracer("").Start(t.Context(), "not sampled")
 	for _, in := range []context.Context{t.Context(), ctx, unsampled} {
@@ -322,7 +322,7 @@ func TestProviderForOtherClientsHasNoSpanInTheBackground(t *testing.T) {
 	hook := strataotel.ClientProvider(r).Tracer("hook")
 	for _, in := range []context.Context{t.Context(), ctx} {
 		for _, space := range []string{"shop{users", "sessions", ""} {
-			within, span := hook.Start(traced.OwnerOf(space).Own(in), "of "+space)
+			within, span := hook.Start(tracing.OwnerOf(space).Own(in), "of "+space)
 			_, dial := hook.Start(within, "dial")
 			dial.End()
 			span.End()

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/measure"
+	"github.com/strata-cache/strata/internal/observe/histogram"
 )
 
 // Source is a cache of any types, a [strata.Cache].
@@ -96,7 +96,7 @@ func newInstruments(meter metric.Meter, all []family) (instruments []metric.Obse
 // observer tells the numbers of one cache.
 type observer struct {
 	source  Source
-	misses  measure.Disjoint
+	misses  histogram.Disjoint
 	rows    []observed
 	servers []observedServers
 	cache   []attribute.KeyValue // of all rows

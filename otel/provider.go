@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace/embedded"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/strata-cache/strata/internal/traced"
+	"github.com/strata-cache/strata/internal/observe/tracing"
 )
 
 // ClientProvider returns a provider for the instrumentation of a client that is not of strata, as
@@ -38,7 +38,7 @@ type clientTracer struct {
 }
 
 func (t clientTracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
-	o := traced.Of(ctx)
+	o := tracing.Of(ctx)
 	if o == nil {
 		return t.inside.Start(ctx, name, options...)
 	}

@@ -31,7 +31,7 @@ func TestEveryTextOfASpanIsUTF8(t *testing.T) {
 		_, end = tracer.Start(t.Context(), strata.Span{Name: name, Key: [2]string{"\xff", "cut \xc3"}})
 		end(strata.SpanEnd{Err: errors.New("cut \xe2\x82")})
 	}
-	trace, reader := tracing(t, r)
+	trace, reader := newTrace(t, r)
 	c := remote.Command{Name: "GET\xff", System: "\xff", Addr: net.JoinHostPort("\xff", "1"), Script: "\xff"}
 	trace(t.Context(), c)(remote.CommandEnd{Status: "\xff", Err: badError{}})
 	c.Addr = "/socket\xff"

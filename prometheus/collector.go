@@ -11,7 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/measure"
+	"github.com/strata-cache/strata/internal/observe/histogram"
 )
 
 // Source is a cache of any types, a [strata.Cache].
@@ -81,7 +81,7 @@ type exporter struct {
 	source   Source
 	name     string
 	families []described
-	misses   measure.Disjoint
+	misses   histogram.Disjoint
 }
 
 // described is a family with its description for one cache, and the labels of its rows.

@@ -2,7 +2,7 @@ package strataprom
 
 import "github.com/strata-cache/strata"
 
-// reading is what one look at a cache gives.
+// reading is the result of one look at a cache.
 type reading struct {
 	strata.Stats
 	remoteMisses, remoteForeign uint64 // of L2.Misses, disjoint
@@ -50,7 +50,7 @@ func onL2(r row) row {
 // histogramOf is a family with one histogram.
 func histogramOf(name, help string, has func(*reading) bool, f func(*reading) metric) family {
 	return family{
-		name: name, kind: histogram, help: help, has: has,
+		name: name, kind: buckets, help: help, has: has,
 		each: func(r *reading, send func(metric, ...string)) { send(f(r)) },
 	}
 }
@@ -218,7 +218,7 @@ func remoteFamilies() []family {
 		serversOf("strata_server_storing_stopped", "1 for a server of L2, of several, on which no value is stored because it has refused too many.",
 			func(r *reading) []string { return r.ServersWithoutStores }),
 		{
-			name: "strata_remote_duration_seconds", kind: histogram, has: hasL2, labels: []string{"op", "result"},
+			name: "strata_remote_duration_seconds", kind: buckets, has: hasL2, labels: []string{"op", "result"},
 			help: "Duration of operations on L2 by operation and result: ok, error, or cancelled because the caller left.",
 			each: func(r *reading, send func(metric, ...string)) {
 				for i := range r.Operations {
@@ -228,7 +228,7 @@ func remoteFamilies() []family {
 			},
 		},
 		{
-			name: "strata_remote_value_bytes", kind: histogram, has: hasL2, labels: []string{"direction"},
+			name: "strata_remote_value_bytes", kind: buckets, has: hasL2, labels: []string{"direction"},
 			help: "Size of encoded values that were read from L2 or written to it.",
 			each: func(r *reading, send func(metric, ...string)) {
 				send(ofSizes(&r.ReadBytes, sizeBounds), "read")

@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/servers/scraper"
+	"github.com/strata-cache/strata/internal/testing/servers/scraper"
 	strataprom "github.com/strata-cache/strata/prometheus"
 	"github.com/strata-cache/strata/stratatest"
 )

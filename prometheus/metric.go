@@ -16,7 +16,7 @@ type kind uint8
 const (
 	counter kind = iota
 	gauge
-	histogram
+	buckets
 )
 
 // metric is a [prometheus.Metric] with a constant value. Those of package prometheus hold
@@ -40,7 +40,7 @@ func (m *metric) Write(out *dto.Metric) error {
 		out.Counter = &dto.Counter{Value: &m.number}
 	case gauge:
 		out.Gauge = &dto.Gauge{Value: &m.number}
-	case histogram:
+	case buckets:
 		out.Histogram = m.counts
 	}
 	return nil

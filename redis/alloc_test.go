@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -309,7 +309,7 @@ func TestGetToDoesNotAllocate(t *testing.T) {
 	}
 	for _, size := range []int{0, 5, 10_000, 20_000, 60_000, 300_000} {
 		c := echoClient(t, "$"+strconv.Itoa(size)+"\r\n"+strings.Repeat("x", size)+"\r\n")
-		var w testkit.Length
+		var w kit.Length
 		ctx := context.Background()
 		if n := testing.AllocsPerRun(100, func() {
 			w = 0

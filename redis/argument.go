@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/slots"
 )
 
 // ErrTooLarge says that a value is larger than Options.MaxValue. Nothing was

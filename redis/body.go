@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
-	"github.com/strata-cache/strata/internal/spool"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/slots"
+	"github.com/strata-cache/strata/internal/wire/spool"
 )
 
 // A Body is sent while it is read, in one of three ways: a small one as a plain

@@ -4,15 +4,15 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata/internal/health"
-	"github.com/strata-cache/strata/internal/pubsub"
-	"github.com/strata-cache/strata/internal/redistier/bus"
-	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/tier"
-	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
-	"github.com/strata-cache/strata/internal/traced"
+	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/redis/bus"
+	"github.com/strata-cache/strata/internal/redis/layout"
+	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/slots"
+	"github.com/strata-cache/strata/internal/redis/tier"
+	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -53,7 +53,7 @@ func NewBus(c *Client) *Bus {
 }
 
 // Health is for package strata: the health of the server, for all caches of the client.
-func (b *Bus) Health() *health.Servers { return b.c.health }
+func (b *Bus) Health() *logthrottle.Servers { return b.c.health }
 
 // joinable begins a subscription that further channels can join, in a cluster
 // where the slot of key is served.
@@ -112,7 +112,7 @@ func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 		return ctx.Err()
 	}
 	if b.c.o.Trace != nil {
-		ctx = traced.OwnerOf(ms[0].Name).Own(ctx)
+		ctx = tracing.OwnerOf(ms[0].Name).Own(ctx)
 	}
 	p := b.c.Pipeline()
 	for i := range ms {

@@ -3,7 +3,7 @@ package redis_test
 import (
 	"testing"
 
-	"github.com/strata-cache/strata/internal/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 

@@ -70,10 +70,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/health"
-	"github.com/strata-cache/strata/internal/pubsub"
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/traced"
+	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/redis/resp"
 )
 
 // The files of this package, from the ground up; none uses a file of a later
@@ -92,11 +92,11 @@ import (
 // Client talks to one server, or to the nodes of a cluster, over pools of
 // connections. It is safe for concurrent use. Make it with [New].
 type Client struct {
-	o       *Options        // printed, a pointer says nothing
-	home    *node           // the server; nil in a cluster
-	primary *primary        // the server that sentinels name; nil without them
-	cluster *cluster        // nil without one
-	health  *health.Servers // of all Tiers and Buses, for the log
+	o       *Options             // printed, a pointer says nothing
+	home    *node                // the server; nil in a cluster
+	primary *primary             // the server that sentinels name; nil without them
+	cluster *cluster             // nil without one
+	health  *logthrottle.Servers // of all Tiers and Buses, for the log
 	steps   resp.Steps
 	terms   terms // of the server; none in a cluster
 	question
@@ -130,8 +130,8 @@ func New(o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	o.Trace = traced.Bounded(o.Trace)
-	c := &Client{o: &o, health: health.NewServers(o.server()), subs: map[*pubsub.Subscription]struct{}{}}
+	o.Trace = tracing.Bounded(o.Trace)
+	c := &Client{o: &o, health: logthrottle.NewServers(o.server()), subs: map[*pubsub.Subscription]struct{}{}}
 	c.gone, c.end = context.WithCancel(context.Background())
 	switch {
 	case o.Cluster:

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/strata-cache/strata/internal/fleet"
-	"github.com/strata-cache/strata/internal/netpool"
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/redis/fleet"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/slots"
+	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
 // maxTopology is the largest description of a cluster, in bytes. A description
@@ -32,8 +32,8 @@ type cluster struct {
 	fleet *fleet.Fleet[*node]
 	made  atomic.Uint64 // nodes so far
 
-	mu   sync.Mutex    // guards below
-	gone netpool.Stats // of nodes that were closed
+	mu   sync.Mutex // guards below
+	gone pool.Stats // of nodes that were closed
 }
 
 func newCluster(o *Options, steps *resp.Steps) *cluster {
@@ -82,7 +82,7 @@ func (k *cluster) shut(n *node) {
 // closed reports whether the client was closed.
 func (k *cluster) closed() bool { return k.fleet.Err() == ErrClosed }
 
-func (k *cluster) stats() netpool.Stats {
+func (k *cluster) stats() pool.Stats {
 	k.mu.Lock()
 	s := k.gone
 	k.mu.Unlock()

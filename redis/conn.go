@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/strata-cache/strata/internal/netpool"
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
 // A connection takes commands into its buffer, flushes them and reads replies. It
@@ -31,11 +31,11 @@ const aMoment = 20 * time.Millisecond
 
 // conn is one connection. It is used by one call at a time.
 type conn struct {
-	netpool.Slot
-	netpool.Socket
+	pool.Slot
+	pool.Socket
 	r     *resp.Reader
-	wire  netpool.Wire // for several commands at once
-	out   sending      // them
+	wire  pool.Wire // for several commands at once
+	out   sending   // them
 	steps *resp.Steps
 
 	// unfit says that the server takes no writes, or wants a new greeting; good that it
@@ -111,10 +111,10 @@ func (c *conn) Look(reads bool) error {
 		return errDeposed
 	}
 	if reads && !c.Quiet() {
-		return netpool.ErrUnasked
+		return pool.ErrUnasked
 	}
 	err := c.Peek.Socket()
-	for n := 0; err == netpool.ErrUnasked && reads && n < mostPushes && c.Buffered() <= mostAhead && !c.Peek.Layered(); {
+	for n := 0; err == pool.ErrUnasked && reads && n < mostPushes && c.Buffered() <= mostAhead && !c.Peek.Layered(); {
 		// Pushes may come at any time. Their bytes that are there are read without waiting.
 		if c.SetReadDeadline(time.Time{}) != nil || c.Fill() != nil || !c.Quiet() {
 			return err
@@ -125,7 +125,7 @@ func (c *conn) Look(reads bool) error {
 		err = c.Peek.Socket()
 	}
 	if err == nil && reads && c.r.Pushing() {
-		return netpool.ErrUnasked // it cannot be seen what comes behind
+		return pool.ErrUnasked // it cannot be seen what comes behind
 	}
 	return err
 }
@@ -150,14 +150,14 @@ func (c *conn) settle(ctx context.Context) error {
 		case err != nil:
 			return readError(err)
 		case raw != nil, c.Buffered() > 0:
-			return readError(netpool.ErrUnasked)
+			return readError(pool.ErrUnasked)
 		}
 		switch err = c.Peek.Socket(); {
 		case err == nil && c.Silent():
 			return nil
 		case err == nil:
-			return readError(netpool.ErrUnasked) // a part of a record of TLS
-		case err != netpool.ErrUnasked:
+			return readError(pool.ErrUnasked) // a part of a record of TLS
+		case err != pool.ErrUnasked:
 			return readError(err)
 		}
 		if c.Peek.Layered() { // it may be a message of TLS itself, behind which nothing comes
@@ -170,14 +170,14 @@ func (c *conn) settle(ctx context.Context) error {
 			_ = c.SetReadDeadline(time.Time{})
 		}
 	}
-	return readError(netpool.ErrUnasked)
+	return readError(pool.ErrUnasked)
 }
 
 // exchange runs f, which writes and reads, under the context and its deadline,
 // or the timeout if it has none. calm says that nothing can disturb the
 // connection later.
 func (c *conn) exchange(ctx context.Context, now time.Time, timeout time.Duration, f func(*conn) error) (calm bool, err error) {
-	calm, err = netpool.Exchange(ctx, &c.Socket, now, timeout, c, f)
+	calm, err = pool.Exchange(ctx, &c.Socket, now, timeout, c, f)
 	if err != nil {
 		_, bounded := ctx.Deadline()
 		err = c.explain(ctx, bounded, err)
@@ -204,7 +204,7 @@ func explain(ctx context.Context, bounded bool, err error) error {
 	if !errors.As(err, &ce) {
 		return err
 	}
-	ce.Err = cause(netpool.Cause(ctx, bounded, ce.Err))
+	ce.Err = cause(pool.Cause(ctx, bounded, ce.Err))
 	return err
 }
 
@@ -217,7 +217,7 @@ func cause(err error) error {
 		return os.ErrDeadlineExceeded
 	case errors.As(err, &broken):
 		return fmt.Errorf("%w: %s", ErrProtocol, broken.Reason)
-	case errors.Is(err, netpool.ErrUnasked):
+	case errors.Is(err, pool.ErrUnasked):
 		return fmt.Errorf("%w: reply that no call has asked for", ErrProtocol)
 	case errors.Is(err, net.ErrClosed):
 		return ErrClosed
@@ -302,7 +302,7 @@ func (c *conn) judge(v resp.Value) error {
 	case v.Kind() != resp.Error:
 		c.good = true
 	case string(codeOf(v)) == noAuth && first:
-		return &ConnError{Op: "read", Err: netpool.ErrRefused}
+		return &ConnError{Op: "read", Err: pool.ErrRefused}
 	case unfit(v):
 		c.unfit = true
 	default:
@@ -342,7 +342,7 @@ func (c *conn) converse(b *resp.Batch, read func() error) error {
 	if err == nil {
 		return nil
 	}
-	var failed *netpool.WriteError
+	var failed *pool.WriteError
 	if errors.As(err, &failed) {
 		return writeError(failed.Err, failed.Written, b.Size(), b.Len() == 1)
 	}
@@ -396,5 +396,5 @@ func gone(err error) bool {
 	if errors.As(err, &broken) {
 		return false
 	}
-	return netpool.Gone(err) && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrClosed)
+	return pool.Gone(err) && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrClosed)
 }

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/netpool"
-	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/watch"
+	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
 // connect runs the functions of Options, dials and greets the server, on a
@@ -20,7 +20,7 @@ import (
 
 // connect opens a connection and greets the server.
 func connect(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
-	return netpool.Open(ctx, func(ctx context.Context) (*conn, error) { return open(ctx, o, steps) },
+	return pool.Open(ctx, func(ctx context.Context) (*conn, error) { return open(ctx, o, steps) },
 		func(err error) error { return &ConnError{Op: "dial", Err: err} })
 }
 
@@ -30,12 +30,12 @@ func open(ctx context.Context, o *Options, steps *resp.Steps) (*conn, error) {
 	if err != nil {
 		return nil, &ConnError{Op: "greet", Err: err}
 	}
-	nc, failed := netpool.Connect(ctx, o.DialContext, o.Network, o.Addr, o.TLS)
+	nc, failed := pool.Connect(ctx, o.DialContext, o.Network, o.Addr, o.TLS)
 	if failed != nil {
 		return nil, &ConnError{Op: failed.Op, Err: failed.Err, cut: failed.Cut}
 	}
 	c := &conn{
-		Socket: netpool.NewSocket(nc),
+		Socket: pool.NewSocket(nc),
 		r:      resp.NewReader(nc, resp.Limits{Bulk: o.MaxValue, Reply: o.MaxReply}),
 		steps:  steps,
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/redis/slots"
 )
 
 // Ping sends PING to the server, or to one of the primaries of a cluster.

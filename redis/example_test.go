@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 

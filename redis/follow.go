@@ -8,8 +8,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/slots"
 	"github.com/strata-cache/strata/remote"
 )
 

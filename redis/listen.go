@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/strata-cache/strata/internal/netpool"
-	"github.com/strata-cache/strata/internal/pubsub"
+	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
 // hearing is a connection as a subscription uses it. It is a pubsub.Conn.
@@ -48,10 +48,10 @@ func (o *Options) listening(command string, channels []string, connect func(cont
 		Channels:    channels,
 		Connect:     connect,
 		DialTimeout: o.DialTimeout,
-		Backoff:     netpool.Backoff,
+		Backoff:     pool.Backoff,
 		Refused:     func(text []byte) error { return serverError(text) },
 		Broken:      lostSubscription,
-		Unasked:     netpool.ErrUnasked,
+		Unasked:     pool.ErrUnasked,
 		Closed:      ErrClosed,
 		Overflow:    errors.New("redis: subscription: events were not taken in time"),
 		Connecting:  errors.New("redis: subscription: connecting"),

@@ -3,7 +3,7 @@ package redis
 import (
 	"context"
 
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/resp"
 )
 
 // MGet reads the values of keys with one MGET and calls f with each, in order:

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 

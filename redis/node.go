@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/netpool"
-	"github.com/strata-cache/strata/internal/netpool/mux"
-	"github.com/strata-cache/strata/internal/redistier/namespace"
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/sizes"
-	"github.com/strata-cache/strata/internal/traced"
+	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/redis/namespace"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/wire/largekeys"
+	"github.com/strata-cache/strata/internal/wire/mux"
+	"github.com/strata-cache/strata/internal/wire/pool"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -33,12 +33,12 @@ type node struct {
 	// look sees, now and then, whether the address leads to the same server; nil if it
 	// does not matter.
 	look func(now time.Time)
-	pool *netpool.Pool[*conn]
+	pool *pool.Pool[*conn]
 	// lines shares a connection for small and quick commands; sizes knows which
 	// replies are large.
 	lines    *mux.Pair[*conn]
 	commands sync.Pool // of *command
-	sizes    sizes.Sizes
+	sizes    largekeys.Sizes
 	// serial is a number of its own in a cluster; home is a Tier's knowledge of
 	// the server there.
 	serial uint64
@@ -54,7 +54,7 @@ type node struct {
 // the node.
 func newNode(o Options, dial func(context.Context, *Options) (*conn, error)) *node {
 	n := &node{o: &o}
-	n.pool = netpool.New(netpool.Config[*conn]{
+	n.pool = pool.New(pool.Config[*conn]{
 		Dial: func(ctx context.Context) (*conn, error) {
 			cn, err := dial(ctx, n.o)
 			if err == nil {
@@ -145,8 +145,8 @@ func (n *node) attempt(ctx context.Context, now time.Time, name string, f func(*
 			n.renewIfUnfit(cn)
 			return calm, err
 		}
-		cn, calm, err = netpool.Attempt(ctx, n.pool, now, once, lost, func(err error) bool { return SafeToRetry(err) || resp.ReadsOnly(name) })
-		if cn == nil || !errors.Is(err, netpool.ErrRefused) {
+		cn, calm, err = pool.Attempt(ctx, n.pool, now, once, lost, func(err error) bool { return SafeToRetry(err) || resp.ReadsOnly(name) })
+		if cn == nil || !errors.Is(err, pool.ErrRefused) {
 			return cn, calm, err
 		}
 		n.pool.Lost(cn)
@@ -182,7 +182,7 @@ func (n *node) traced(ctx context.Context, c remote.Command, f func() error) err
 	if n.addr != nil {
 		c.Addr = n.addr()
 	}
-	return traced.Run(ctx, n.o.Trace, c, f, status)
+	return tracing.Run(ctx, n.o.Trace, c, f, status)
 }
 
 // status returns the code of the error reply in err, and whether it is about a missing key.

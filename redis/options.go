@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/netpool"
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/wire/pool"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -159,7 +159,7 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	if o.DialContext == nil {
-		o.DialContext = netpool.Dialer{}.DialContext
+		o.DialContext = pool.Dialer{}.DialContext
 	}
 	durations := func(d *time.Duration, def time.Duration) {
 		if *d == 0 {
@@ -186,7 +186,7 @@ func (o Options) withDefaults() Options {
 func (o Options) at(addr string) Options {
 	o.Addr = addr
 	if o.Network != "unix" {
-		o.TLS = netpool.ServerName(o.TLS, addr)
+		o.TLS = pool.ServerName(o.TLS, addr)
 	}
 	return o
 }

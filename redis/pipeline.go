@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/slots"
 	"github.com/strata-cache/strata/remote"
 )
 

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/pubsub"
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/redis/resp"
 )
 
 // A primary follows the server that sentinels name. It subscribes to the failovers

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakeredis/recorded"
-	"github.com/strata-cache/strata/internal/netsim"
+	"github.com/strata-cache/strata/internal/testing/fakeredis/recorded"
+	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/remote"
 )
 

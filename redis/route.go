@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/remote"
 )
 

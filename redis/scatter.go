@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/slots"
 )
 
 // scatter sends many commands to the nodes that serve their slots, all nodes at

@@ -5,7 +5,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/resp"
 )
 
 // Script is a Lua script that the server runs. It is sent once; later calls

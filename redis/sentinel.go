@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/resp"
 )
 
 // A sentinel is asked over a connection of its own, which is kept for the next

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/strata-cache/strata/internal/netpool/mux"
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/wire/mux"
 )
 
 // The shared connection of a node carries commands of which text and reply are

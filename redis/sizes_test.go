@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/redis"
 )
 

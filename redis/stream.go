@@ -7,8 +7,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/slots"
 )
 
 // Stream is a string reply that is read piece by piece. It holds a connection

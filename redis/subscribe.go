@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/strata-cache/strata/internal/pubsub"
-	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/redis/slots"
 )
 
 // EventKind is the kind of an event of a subscription.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/strata-cache/strata/internal/health"
-	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/redis/tier"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -29,7 +29,7 @@ import (
 //
 // An entry is a hash that holds the values of all types under a key with their
 // states. All changes are scripts, so the server that stores a value decides
-// whether it may be stored; internal/redistier/layout describes both.
+// whether it may be stored; internal/redis/layout describes both.
 //
 // An instance reads the namespace state, which decides whether a value in it is
 // valid, when its knowledge is a second old, together with the read that is due
@@ -67,7 +67,7 @@ import (
 // receives the drops of all nodes.
 type Tier struct {
 	*base
-	health *health.Servers
+	health *logthrottle.Servers
 }
 
 // base has the methods that this package's tier shares with that of
@@ -98,7 +98,7 @@ func NewTier(c *Client) *Tier {
 func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.base.Bind(s), t.health} }
 
 // Health is for package strata: the health of the server, for all caches of the client.
-func (t *Tier) Health() *health.Servers { return t.health }
+func (t *Tier) Health() *logthrottle.Servers { return t.health }
 
 // Self implements [remote.Reader].
 func (t *Tier) Self() remote.Tier { return t }

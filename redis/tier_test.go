@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakeredis"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -22,7 +22,7 @@ func TestTierOnAServerOfAClusterNamesTheOptionToSet(t *testing.T) {
 			}
 			tier := redis.NewTier(c).Bind(remote.Space{Name: "n"}).(*redis.Tier)
 			_, err1 := tier.Get(t.Context(), []string{"k"})
-			_, _, err2 := testkit.Acquire(t.Context(), tier, "k", time.Minute)
+			_, _, err2 := kit.Acquire(t.Context(), tier, "k", time.Minute)
 			_, err3 := tier.Drop(t.Context(), []remote.Drop{{Key: "k"}})
 			for _, err := range []error{err1, err2, err3, tier.DropAll(t.Context(), false)} {
 				var refused *redis.Error

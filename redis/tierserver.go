@@ -5,12 +5,12 @@ import (
 	"errors"
 	"time"
 
-	"github.com/strata-cache/strata/internal/redistier/namespace"
-	"github.com/strata-cache/strata/internal/redistier/tier"
-	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/slots"
-	"github.com/strata-cache/strata/internal/traced"
+	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/redis/namespace"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/slots"
+	"github.com/strata-cache/strata/internal/redis/tier"
+	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -18,11 +18,11 @@ import (
 // cluster, a tier.Node. owner is the cache that the Trace hears of; nil for the bus.
 type tierServer struct {
 	r     route
-	owner *traced.Owner
+	owner *tracing.Owner
 }
 
 // For returns the server for a space. It is called once for each view of a Tier.
-func (s tierServer) For(space string) tier.Server { return tierServer{s.r, traced.OwnerOf(space)} }
+func (s tierServer) For(space string) tier.Server { return tierServer{s.r, tracing.OwnerOf(space)} }
 
 // traced is node.traced for a command of the owner.
 func (s tierServer) traced(ctx context.Context, c remote.Command, f func() error) error {
@@ -240,11 +240,11 @@ func (s tierServer) Settled() bool { return !s.r.asking }
 // tierCluster is a cluster as a tier sees it. It is a tier.Cluster.
 type tierCluster struct {
 	k     *cluster
-	owner *traced.Owner
+	owner *tracing.Owner
 }
 
 // For is [tierServer.For].
-func (c tierCluster) For(space string) tier.Cluster { return tierCluster{c.k, traced.OwnerOf(space)} }
+func (c tierCluster) For(space string) tier.Cluster { return tierCluster{c.k, tracing.OwnerOf(space)} }
 
 // Follow implements tier.Cluster.
 func (c tierCluster) Follow(ctx context.Context, key string, twice bool, f func(context.Context, tier.Node) error) error {

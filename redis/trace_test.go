@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakeredis"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -159,7 +159,7 @@ func TestTraceNamesTheScriptsOfATier(t *testing.T) {
 }
 
 func TestTraceIsToldForWhichCacheCommandsAre(t *testing.T) {
-	var o testkit.Owners
+	var o kit.Owners
 	fake(t, func(_ *fakeredis.Server, opts *redis.Options) { opts.Trace = o.Trace }, func(t *testing.T, _ *fakeredis.Server, c *redis.Client) {
 		mustSet(t, c, "key", "value")
 		o.Only(t, " of , upkeep false")

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/remote"
 )
 

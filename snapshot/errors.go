@@ -3,26 +3,26 @@ package snapshot
 import (
 	"errors"
 
-	"github.com/strata-cache/strata/internal/download"
-	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/pull"
 )
 
 // Errors of functions that read a snapshot. The entries before the error are in use.
 var (
 	// ErrFormat: the file or stream is no snapshot.
-	ErrFormat = dump.ErrFormat // read-only
+	ErrFormat = format.ErrFormat // read-only
 	// ErrVersion: the snapshot was written by a newer version of this package.
-	ErrVersion = dump.ErrVersion // read-only
+	ErrVersion = format.ErrVersion // read-only
 	// ErrCorrupt: a part of the snapshot was changed, lost, repeated or moved.
-	ErrCorrupt = dump.ErrCorrupt // read-only
+	ErrCorrupt = format.ErrCorrupt // read-only
 	// ErrTruncated: the snapshot ends early. It wraps io.ErrUnexpectedEOF.
-	ErrTruncated = dump.ErrTruncated // read-only
+	ErrTruncated = format.ErrTruncated // read-only
 	// ErrTooLarge: an entry is larger than 64 MiB.
-	ErrTooLarge = dump.ErrTooLarge // read-only
+	ErrTooLarge = format.ErrTooLarge // read-only
 	// ErrCounts: the snapshot has not as many entries as its writer has counted.
-	ErrCounts = dump.ErrCounts // read-only
+	ErrCounts = format.ErrCounts // read-only
 	// ErrAborted: the writer has given up. The error has its reason.
-	ErrAborted = dump.ErrAborted // read-only
+	ErrAborted = format.ErrAborted // read-only
 	// ErrKeysOnly: the snapshot has no values. WarmKeys reads it.
 	ErrKeysOnly = errors.New("snapshot has keys only, which WarmKeys reads")
 	// ErrFuture: the snapshot was made in the future, so that the ages of its entries are
@@ -34,10 +34,10 @@ var (
 	// ErrTime: the time of Options.Within was over.
 	ErrTime = errors.New("the time is over")
 	// ErrStalled: no bytes came for the time of Options.Stall.
-	ErrStalled = download.ErrStalled // read-only
+	ErrStalled = pull.ErrStalled // read-only
 )
 
 // Error is the error of a snapshot that was damaged or cut: the number of the frame in
 // its field Frame, the byte at which it begins in Offset, the name of the cache in Section
 // if it is known, and the cause in Err, which errors.Is finds.
-type Error = dump.Error
+type Error = format.Error

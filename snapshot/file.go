@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/strata-cache/strata/internal/atomicfile"
-	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/snapshot/atomicfile"
+	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
 // filePerm are the rights of a snapshot's file: its content is that of the caches.
@@ -23,7 +23,7 @@ const filePerm = 0o600
 // name, or has keys without names. Entries that the codec cannot encode are left out and
 // counted in the [Report].
 func Save(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {
-	return save(ctx, path, o, dump.Values, caches)
+	return save(ctx, path, o, format.Values, caches)
 }
 
 // SaveKeys writes the keys of the entries of caches to a file, the hottest first, for
@@ -34,10 +34,10 @@ func Save(ctx context.Context, path string, o Options, caches ...Cache) (Report,
 // behind its own, up to as many as there were: [CacheReport].Kept counts them. A file with
 // such keys keeps its time of creation, and a week after that they are given up.
 func SaveKeys(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {
-	return save(ctx, path, o, dump.Keys, caches)
+	return save(ctx, path, o, format.Keys, caches)
 }
 
-func save(ctx context.Context, path string, o Options, mode dump.Mode, caches []Cache) (r Report, err error) {
+func save(ctx context.Context, path string, o Options, mode format.Mode, caches []Cache) (r Report, err error) {
 	all, err := sources(caches)
 	if err != nil {
 		return Report{}, err
@@ -64,19 +64,19 @@ func save(ctx context.Context, path string, o Options, mode dump.Mode, caches []
 // regular file is an error, because the opening of a pipe waits for a writer, for however
 // long: [Read] takes any reader.
 func Load(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {
-	return load(ctx, path, o, dump.Values, caches)
+	return load(ctx, path, o, format.Values, caches)
 }
 
 // WarmKeys reads the keys in a file of [SaveKeys], or of [Save], from L2, so that they are
 // in L1 with the values that L2 has now. It runs no Loader. Caches need an L2. It returns
 // the errors of Load, and one if L2 does not answer.
 func WarmKeys(ctx context.Context, path string, o Options, caches ...Cache) (Report, error) {
-	return load(ctx, path, o, dump.Keys, caches)
+	return load(ctx, path, o, format.Keys, caches)
 }
 
 var errNoFile = errors.New("it is no regular file (Read takes pipes and devices)")
 
-func load(ctx context.Context, path string, o Options, mode dump.Mode, caches []Cache) (Report, error) {
+func load(ctx context.Context, path string, o Options, mode format.Mode, caches []Cache) (Report, error) {
 	// Before it is opened: that may not return.
 	about, err := os.Stat(path)
 	if err == nil && !about.Mode().IsRegular() {

@@ -13,9 +13,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/strata-cache/strata/internal/download"
-	"github.com/strata-cache/strata/internal/dump"
-	"github.com/strata-cache/strata/internal/transfer"
+	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/pull"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 const (
@@ -111,8 +111,8 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Content-Type", download.ContentType)
-	w.Header().Set(download.EntriesHeader, strconv.FormatInt(out.total(), 10))
+	w.Header().Set("Content-Type", pull.ContentType)
+	w.Header().Set(pull.EntriesHeader, strconv.FormatInt(out.total(), 10))
 	to := http.NewResponseController(w)
 	m := newMeter(nil)
 	p := &pipe{ctx: r.Context(), pace: h.pace, meter: m, w: w, before: func() {
@@ -126,11 +126,11 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 
 // ask is the snapshot that a query asks for.
 func (h *handler) ask(q url.Values) (*writing, error) {
-	out := &writing{o: &Options{}, mode: dump.Values, all: h.all, header: dump.Header{Streams: 1}}
+	out := &writing{o: &Options{}, mode: format.Values, all: h.all, header: format.Header{Streams: 1}}
 	switch mode := q.Get("mode"); mode {
 	case "", "values":
 	case "keys":
-		out.mode = dump.Keys
+		out.mode = format.Keys
 	default:
 		return nil, errors.New("snapshot: mode is not keys or values")
 	}
@@ -155,7 +155,7 @@ func (h *handler) ask(q url.Values) (*writing, error) {
 			return nil, errors.New("snapshot: id is not 32 hexadecimal digits")
 		}
 	}
-	if out.mode == dump.Keys && out.header.Streams > 1 {
+	if out.mode == format.Keys && out.header.Streams > 1 {
 		return nil, errors.New("snapshot: keys come as one stream")
 	}
 	return out, err
@@ -164,7 +164,7 @@ func (h *handler) ask(q url.Values) (*writing, error) {
 // put fills the caches from the body.
 func (h *handler) put(w http.ResponseWriter, r *http.Request) {
 	from := http.NewResponseController(w)
-	rd, err := newReading(r.Context(), Options{Within: -1, Logger: h.logger}, dump.Values, h.caches)
+	rd, err := newReading(r.Context(), Options{Within: -1, Logger: h.logger}, format.Values, h.caches)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

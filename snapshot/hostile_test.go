@@ -52,7 +52,7 @@ func TestCutSnapshotServesItsBeginAndSaysSo(t *testing.T) {
 	if r, err := restored(t, file); err != nil || r.Warm() != 37 {
 		t.Fatalf("the whole snapshot: %+v, %v", r, err)
 	}
-	step := 1 + len(file)/200 // internal/dump tries every length
+	step := 1 + len(file)/200 // internal/snapshot/format tries every length
 	for n := 0; n < len(file); n += step {
 		r, err := restored(t, file[:n])
 		if err == nil || r.Warm() < last {
@@ -66,7 +66,7 @@ func TestCutSnapshotServesItsBeginAndSaysSo(t *testing.T) {
 }
 
 func TestFlippedBitsAreFoundAndNothingBehindThemIsUsed(t *testing.T) {
-	file, flips := small(t, 70_000), 300 // internal/dump tries 10 000
+	file, flips := small(t, 70_000), 300 // internal/snapshot/format tries 10 000
 	r := rand.New(rand.NewPCG(1, 2))
 	for range flips {
 		at, bit := r.IntN(len(file)), byte(1)<<r.IntN(8)

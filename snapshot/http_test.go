@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/netsim"
+	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/snapshot"
 	"github.com/strata-cache/strata/stratatest"
 )

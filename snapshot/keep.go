@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/dump"
-	"github.com/strata-cache/strata/internal/transfer"
+	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 // keepFor is how old the keys of a file may become that L1 does not have any more: long enough
@@ -48,9 +48,9 @@ func openEarlier(path string, all []transfer.Source) *earlier {
 
 // read counts the keys of all caches, and reports whether the file is usable.
 func (e *earlier) read(all []transfer.Source) bool {
-	r := dump.NewReader(e.f, dump.Limits{})
+	r := format.NewReader(e.f, format.Limits{})
 	h, err := r.Header()
-	if age := time.Since(h.Created); err != nil || h.Mode != dump.Keys || age > keepFor || age < -maxAhead {
+	if age := time.Since(h.Created); err != nil || h.Mode != format.Keys || age > keepFor || age < -maxAhead {
 		return false
 	}
 	e.created = h.Created
@@ -59,16 +59,16 @@ func (e *earlier) read(all []transfer.Source) bool {
 		switch {
 		case err != nil:
 			return err == io.EOF
-		case rec.Kind == dump.KindSection:
+		case rec.Kind == format.KindSection:
 			e.sections = append(e.sections, e.cache(rec.Section, all))
-		case rec.Kind == dump.KindKey && e.sections[rec.Index] >= 0:
+		case rec.Kind == format.KindKey && e.sections[rec.Index] >= 0:
 			e.counts[e.sections[rec.Index]]++
 		}
 	}
 }
 
 // cache returns the index of the cache of a section, or -1.
-func (e *earlier) cache(s *dump.Section, all []transfer.Source) int {
+func (e *earlier) cache(s *format.Section, all []transfer.Source) int {
 	return slices.IndexFunc(all, func(c transfer.Source) bool {
 		return c.Name() == s.Name && c.Space() == cmp.Or(s.Space, s.Name)
 	})
@@ -80,12 +80,12 @@ func (e *earlier) keys() iter.Seq2[int, []byte] {
 		if _, err := e.f.Seek(0, io.SeekStart); err != nil {
 			return
 		}
-		for r := dump.NewReader(e.f, dump.Limits{}); ; {
+		for r := format.NewReader(e.f, format.Limits{}); ; {
 			rec, err := r.Next()
 			if err != nil {
 				return
 			}
-			if rec.Kind == dump.KindKey && e.sections[rec.Index] >= 0 && !yield(e.sections[rec.Index], rec.Key) {
+			if rec.Kind == format.KindKey && e.sections[rec.Index] >= 0 && !yield(e.sections[rec.Index], rec.Key) {
 				return
 			}
 		}
@@ -95,7 +95,7 @@ func (e *earlier) keys() iter.Seq2[int, []byte] {
 // quiet is what a cache has that has been without traffic for a while.
 type quiet struct {
 	present []string
-	left    dump.Left
+	left    format.Left
 	room    int // for keys of the earlier file
 }
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/snapshot/format"
 	"github.com/strata-cache/strata/snapshot"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -24,7 +24,7 @@ func inFile(t *testing.T, path string) (keys map[string][]string, created time.T
 	t.Helper()
 	b, err := os.ReadFile(path)
 	must(t, err)
-	r := dump.NewReader(bytes.NewReader(b), dump.Limits{})
+	r := format.NewReader(bytes.NewReader(b), format.Limits{})
 	h, err := r.Header()
 	must(t, err)
 	keys = map[string][]string{}
@@ -36,9 +36,9 @@ func inFile(t *testing.T, path string) (keys map[string][]string, created time.T
 		}
 		must(t, err)
 		switch rec.Kind {
-		case dump.KindSection:
+		case format.KindSection:
 			names = append(names, rec.Section.Name)
-		case dump.KindKey:
+		case format.KindKey:
 			keys[names[rec.Index]] = append(keys[names[rec.Index]], string(rec.Key))
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/strata-cache/strata/internal/callback"
-	"github.com/strata-cache/strata/internal/transfer"
+	"github.com/strata-cache/strata/internal/observe/callback"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 // Cache is a cache of strata: a *strata.Cache with any types of keys and values.

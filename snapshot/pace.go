@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/callback"
+	"github.com/strata-cache/strata/internal/observe/callback"
 )
 
 // pacer limits a rate over all that share it. A nil pacer has no limit.

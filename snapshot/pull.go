@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/download"
-	"github.com/strata-cache/strata/internal/dump"
-	"github.com/strata-cache/strata/internal/endpoint"
+	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/pull"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
 // Pull fills caches with the entries of another instance, whose [Handler] serves them at a
@@ -28,7 +28,7 @@ import (
 // one that wraps [ErrStalled] if no bytes came for Options.Stall, and one with the status
 // of an answer that is no snapshot.
 func Pull(ctx context.Context, from string, o Options, caches ...Cache) (Report, error) {
-	rd, err := newReading(ctx, o, dump.Values, caches)
+	rd, err := newReading(ctx, o, format.Values, caches)
 	if err != nil {
 		return Report{}, err
 	}
@@ -43,7 +43,7 @@ func (rd *reading) pull(from string) error {
 	}
 	client := rd.o.Client
 	if client == nil {
-		client = download.NewClient()
+		client = pull.NewClient()
 		defer client.CloseIdleConnections()
 	}
 	var id [16]byte
@@ -80,13 +80,13 @@ func (rd *reading) pullShare(client *http.Client, at *url.URL, id [16]byte) erro
 	}
 	defer in.close()
 	begun := time.Now()
-	from, err := download.Begin(rd.ctx, download.Request{Client: client, URL: at, Header: rd.o.Header, Stall: cmp.Or(rd.o.Stall, defaultStall)})
+	from, err := pull.Begin(rd.ctx, pull.Request{Client: client, URL: at, Header: rd.o.Header, Stall: cmp.Or(rd.o.Stall, defaultStall)})
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
 	defer from.Close()
 	rd.meter.expect(from.Entries, 0)
-	return in.stream(&pipe{ctx: rd.ctx, pace: rd.pace, meter: rd.meter, r: from}, func(h dump.Header) (func() time.Duration, error) {
+	return in.stream(&pipe{ctx: rd.ctx, pace: rd.pace, meter: rd.meter, r: from}, func(h format.Header) (func() time.Duration, error) {
 		if h.ID != id {
 			return nil, errOtherSnapshot
 		}

@@ -9,17 +9,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/dump"
-	"github.com/strata-cache/strata/internal/transfer"
+	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 // Read fills caches from a snapshot of values, as [Load] does from a file.
 func Read(ctx context.Context, r io.Reader, o Options, caches ...Cache) (Report, error) {
-	return read(ctx, r, o, dump.Values, 0, caches)
+	return read(ctx, r, o, format.Values, 0, caches)
 }
 
 // read fills caches from one stream of so many bytes, if that is known.
-func read(ctx context.Context, r io.Reader, o Options, mode dump.Mode, length int64, caches []Cache) (Report, error) {
+func read(ctx context.Context, r io.Reader, o Options, mode format.Mode, length int64, caches []Cache) (Report, error) {
 	rd, err := newReading(ctx, o, mode, caches)
 	if err != nil {
 		return Report{}, err
@@ -40,7 +40,7 @@ type reading struct {
 	o      Options
 	ctx    context.Context
 	cancel context.CancelFunc
-	mode   dump.Mode
+	mode   format.Mode
 	all    []transfer.Source
 	pace   *pacer
 	meter  *meter
@@ -51,7 +51,7 @@ type reading struct {
 	warmers map[string]*warmer // by the names of caches
 }
 
-func newReading(ctx context.Context, o Options, mode dump.Mode, caches []Cache) (*reading, error) {
+func newReading(ctx context.Context, o Options, mode format.Mode, caches []Cache) (*reading, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -89,13 +89,13 @@ func (rd *reading) end(done, failed string, err error) (Report, error) {
 }
 
 // clock tells, for the snapshot with a header, how long ago it was begun.
-type clock func(dump.Header) (ago func() time.Duration, err error)
+type clock func(format.Header) (ago func() time.Duration, err error)
 
 // maxAhead is how far the creation of a snapshot may be in the future.
 const maxAhead = time.Minute
 
 // sinceCreation is the clock of files: that of the wall.
-func sinceCreation(h dump.Header) (ago func() time.Duration, err error) {
+func sinceCreation(h format.Header) (ago func() time.Duration, err error) {
 	created := h.Created
 	if ahead := time.Until(created); ahead > maxAhead {
 		return nil, fmt.Errorf("%w by %v", ErrFuture, ahead.Round(time.Second))
@@ -132,7 +132,7 @@ type incoming struct {
 // begin begins to take in entries of all caches by one stream: drops from now on are seen.
 func (rd *reading) begin() (*incoming, error) {
 	in := &incoming{rd: rd, begun: make(map[string]transfer.Restore)}
-	if rd.mode == dump.Keys {
+	if rd.mode == format.Keys {
 		return in, nil
 	}
 	for _, s := range rd.all {
@@ -149,7 +149,7 @@ func (rd *reading) begin() (*incoming, error) {
 // stream fills caches from p. The entries before an error are in use.
 func (in *incoming) stream(p *pipe, c clock) error {
 	in.p = p
-	err := in.from(dump.NewReader(p, dump.Limits{Keep: in.rd.o.Alias}), c)
+	err := in.from(format.NewReader(p, format.Limits{Keep: in.rd.o.Alias}), c)
 	for _, r := range in.begun {
 		r.End() // the stream may have ended early
 	}
@@ -168,7 +168,7 @@ func (in *incoming) close() {
 }
 
 // from reads the header and all records.
-func (in *incoming) from(r *dump.Reader, c clock) error {
+func (in *incoming) from(r *format.Reader, c clock) error {
 	h, err := r.Header()
 	if err != nil {
 		return err
@@ -206,8 +206,8 @@ func (rd *reading) partly(why string) {
 
 // sameMode returns an error if a snapshot has another mode than is wanted. The keys of a
 // snapshot with values are as good as those of one without.
-func sameMode(is, want dump.Mode) error {
-	if is == dump.Keys && want == dump.Values {
+func sameMode(is, want format.Mode) error {
+	if is == format.Keys && want == format.Values {
 		return ErrKeysOnly
 	}
 	return nil
@@ -216,30 +216,30 @@ func sameMode(is, want dump.Mode) error {
 // full reports whether no cache has room for more.
 func (in *incoming) full() bool { return in.filled > 0 && in.filled == in.usable }
 
-func (in *incoming) record(rec *dump.Record) error {
+func (in *incoming) record(rec *format.Record) error {
 	switch rec.Kind {
-	case dump.KindSection:
+	case format.KindSection:
 		in.bind(rec.Section)
-	case dump.KindKey:
+	case format.KindKey:
 		in.key(&in.sections[rec.Index], rec.Key)
-	case dump.KindEntry:
+	case format.KindEntry:
 		in.entry(&in.sections[rec.Index], rec.Entry)
-	case dump.KindDrop:
+	case format.KindDrop:
 		in.drop(&in.sections[rec.Index], rec.Drop)
-	case dump.KindLog:
+	case format.KindLog:
 		return in.learn(&in.sections[rec.Index], rec.Log)
-	case dump.KindLeft:
+	case format.KindLeft:
 		in.sections[rec.Index].report.miss(&rec.Left)
-	case dump.KindSectionEnd:
+	case format.KindSectionEnd:
 		in.sections[rec.Index].report.Skipped = int(rec.Counts.Skipped)
-	case dump.KindAbort:
-		return fmt.Errorf("%w: %q", dump.ErrAborted, rec.Reason)
+	case format.KindAbort:
+		return fmt.Errorf("%w: %q", format.ErrAborted, rec.Reason)
 	}
 	return nil
 }
 
 // bind looks for the cache of a section, and learns how far its entries can be trusted.
-func (in *incoming) bind(s *dump.Section) {
+func (in *incoming) bind(s *format.Section) {
 	b := section{report: CacheReport{Name: s.Name}}
 	for _, source := range in.rd.all {
 		if source.Name() == s.Name {
@@ -248,7 +248,7 @@ func (in *incoming) bind(s *dump.Section) {
 	}
 	if why := in.refuse(b.source, s); why != "" {
 		b.source, b.report.Refused = nil, why
-	} else if in.usable++; in.rd.mode == dump.Values {
+	} else if in.usable++; in.rd.mode == format.Values {
 		b.restore = in.begun[s.Name]
 		b.doubt = b.restore.Cover(in.rd.ctx, s.Position)
 	}
@@ -256,7 +256,7 @@ func (in *incoming) bind(s *dump.Section) {
 }
 
 // refuse returns why the entries of s cannot go into the cache of source.
-func (in *incoming) refuse(source transfer.Source, s *dump.Section) string {
+func (in *incoming) refuse(source transfer.Source, s *format.Section) string {
 	if source == nil {
 		return "no cache here has this name"
 	}
@@ -268,7 +268,7 @@ func (in *incoming) refuse(source transfer.Source, s *dump.Section) string {
 	if space := cmp.Or(s.Space, s.Name); space != source.Space() {
 		return fmt.Sprintf("it is of another service: its namespace is %.200q, that of the cache %q", space, source.Space())
 	}
-	if in.rd.mode == dump.Keys {
+	if in.rd.mode == format.Keys {
 		if !source.HasTier() {
 			return "the cache has no L2 to read keys from"
 		}
@@ -296,7 +296,7 @@ func (in *incoming) key(s *section, name []byte) {
 }
 
 // entry takes in an entry.
-func (in *incoming) entry(s *section, e *dump.Entry) {
+func (in *incoming) entry(s *section, e *format.Entry) {
 	if s.restore == nil {
 		in.key(s, e.Key)
 		return
@@ -321,7 +321,7 @@ func (in *incoming) entry(s *section, e *dump.Entry) {
 }
 
 // drop makes a key absent, or all of them, of what the snapshot has stored here.
-func (in *incoming) drop(s *section, d dump.Drop) {
+func (in *incoming) drop(s *section, d format.Drop) {
 	switch {
 	case s.restore == nil:
 	case !d.All:
@@ -339,7 +339,7 @@ func (in *incoming) learn(s *section, piece []byte) error {
 	told, err := s.restore.Learn(piece)
 	s.told = told
 	if err != nil {
-		return fmt.Errorf("%w: %w", dump.ErrCorrupt, err)
+		return fmt.Errorf("%w: %w", format.ErrCorrupt, err)
 	}
 	return nil
 }

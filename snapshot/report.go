@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/strata-cache/strata/internal/dump"
-	"github.com/strata-cache/strata/internal/transfer"
+	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 // Report is the result of a call. It is valid beside an error, too.
@@ -72,7 +72,7 @@ type Missing struct {
 }
 
 // miss sets the numbers of entries that the snapshot does not have.
-func (c *CacheReport) miss(l *dump.Left) {
+func (c *CacheReport) miss(l *format.Left) {
 	c.Busy, c.Gone, c.Beyond, c.Coarse = count(l.Busy), count(l.Gone), count(l.Beyond), l.Coarse
 }
 

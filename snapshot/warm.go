@@ -5,7 +5,7 @@ import (
 	"iter"
 	"sync/atomic"
 
-	"github.com/strata-cache/strata/internal/transfer"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 // warmer reads keys from L2 into one cache, while streams tell it their names.

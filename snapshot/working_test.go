@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/snapshot/format"
 	"github.com/strata-cache/strata/memory"
 	"github.com/strata-cache/strata/snapshot"
 	"github.com/strata-cache/strata/stratatest"
@@ -269,23 +269,23 @@ func TestReportTellsWhatIsMissing(t *testing.T) {
 
 func TestSectionOfAnotherNamespaceIsRefused(t *testing.T) {
 	codec, fingerprint := alone(t, "users", 0).Source().Format()
-	write := func(space string, mode dump.Mode) []byte {
+	write := func(space string, mode format.Mode) []byte {
 		var file bytes.Buffer
-		w := dump.NewWriter(&file, dump.Header{Mode: mode, Created: time.Unix(1, 0)})
-		if _, err := w.Section(dump.Section{Name: "users", Space: space, Codec: codec, Fingerprint: fingerprint}); err != nil {
+		w := format.NewWriter(&file, format.Header{Mode: mode, Created: time.Unix(1, 0)})
+		if _, err := w.Section(format.Section{Name: "users", Space: space, Codec: codec, Fingerprint: fingerprint}); err != nil {
 			t.Fatal(err)
 		}
-		if mode == dump.Keys {
+		if mode == format.Keys {
 			must(t, w.Key(0, "k"))
 		} else {
-			must(t, w.Entry(0, &dump.Entry{Key: []byte("k"), Value: []byte(`"v"`), Fresh: dump.Forever, Left: dump.Forever, Weight: 1}, nil))
+			must(t, w.Entry(0, &format.Entry{Key: []byte("k"), Value: []byte(`"v"`), Fresh: format.Forever, Left: format.Forever, Weight: 1}, nil))
 		}
 		must(t, w.Close())
 		return file.Bytes()
 	}
 	for space, refused := range map[string]bool{"example.org/billing": true, "": false, "users": false} {
 		c := alone(t, "users", 0)
-		r, err := snapshot.Read(t.Context(), bytes.NewReader(write(space, dump.Values)), snapshot.Options{}, c)
+		r, err := snapshot.Read(t.Context(), bytes.NewReader(write(space, format.Values)), snapshot.Options{}, c)
 		if refused != (err != nil) || refused != strings.Contains(r.Caches[0].Refused, "another service") || refused != (c.Len() == 0) {
 			t.Errorf("service %q: %+v, %v", space, r, err)
 		}
@@ -293,7 +293,7 @@ func TestSectionOfAnotherNamespaceIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := shared(t, stratatest.NewTier(), stratatest.NewBus())
 		path := t.TempDir() + "/keys"
-		writeFile(t, path, write("example.org/billing", dump.Keys))
+		writeFile(t, path, write("example.org/billing", format.Keys))
 		if r, err := snapshot.WarmKeys(t.Context(), path, snapshot.Options{}, c); err == nil || !strings.Contains(r.Caches[0].Refused, "another service") {
 			t.Errorf("keys: %+v, %v", r, err)
 		}

@@ -11,17 +11,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/dump"
-	"github.com/strata-cache/strata/internal/transfer"
+	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/snapshot/transfer"
 )
 
 // Write writes a snapshot of the values of caches to w, as [Save] does to a file.
 func Write(ctx context.Context, w io.Writer, o Options, caches ...Cache) (Report, error) {
-	return write(ctx, w, "", o, dump.Values, caches)
+	return write(ctx, w, "", o, format.Values, caches)
 }
 
 // write writes a snapshot as one stream. A snapshot of keys takes over some of the file at path.
-func write(ctx context.Context, w io.Writer, path string, o Options, mode dump.Mode, caches []Cache) (Report, error) {
+func write(ctx context.Context, w io.Writer, path string, o Options, mode format.Mode, caches []Cache) (Report, error) {
 	if err := o.check(); err != nil {
 		return Report{}, err
 	}
@@ -30,9 +30,9 @@ func write(ctx context.Context, w io.Writer, path string, o Options, mode dump.M
 		return Report{}, err
 	}
 	m := newMeter(o.Progress)
-	out := &writing{o: &o, mode: mode, all: all, header: dump.Header{Mode: mode, Streams: 1}}
+	out := &writing{o: &o, mode: mode, all: all, header: format.Header{Mode: mode, Streams: 1}}
 	_, _ = rand.Read(out.header.ID[:]) // does not fail
-	if mode == dump.Keys {
+	if mode == format.Keys {
 		if out.earlier = openEarlier(path, all); out.earlier != nil {
 			defer out.earlier.f.Close() // before the file is replaced
 		}
@@ -46,14 +46,14 @@ func write(ctx context.Context, w io.Writer, path string, o Options, mode dump.M
 // writing is one stream on its way out.
 type writing struct {
 	o      *Options
-	mode   dump.Mode
+	mode   format.Mode
 	all    []transfer.Source
-	header dump.Header
+	header format.Header
 
-	w      *dump.Writer
+	w      *format.Writer
 	p      *pipe
 	dumps  []transfer.Dump // of the mode Values
-	left   []dump.Left     // for each cache
+	left   []format.Left   // for each cache
 	report Report
 
 	// Of the mode Keys: the file that is replaced, or nil, and for each cache nil or what it has
@@ -78,10 +78,10 @@ func (w *writing) total() (n int64) {
 func (w *writing) stream(p *pipe) (Report, error) {
 	w.p = p
 	w.header.Created = time.Now()
-	if w.mode == dump.Keys {
+	if w.mode == format.Keys {
 		w.findQuiet()
 	}
-	w.w = dump.NewWriter(p, w.header)
+	w.w = format.NewWriter(p, w.header)
 	defer func() {
 		for _, d := range w.dumps {
 			d.Close()
@@ -94,7 +94,7 @@ func (w *writing) stream(p *pipe) (Report, error) {
 	if err == nil && p.flush != nil {
 		p.flush() // the reader learns that there is a snapshot
 	}
-	if err == nil && w.mode == dump.Keys {
+	if err == nil && w.mode == format.Keys {
 		err = w.keys()
 	} else if err == nil {
 		err = w.values()
@@ -118,12 +118,12 @@ func (w *writing) begin() error {
 	ctx, cancel := context.WithTimeout(w.p.ctx, dumpsWithin)
 	defer cancel()
 	for _, s := range w.all {
-		about := dump.Section{Name: s.Name()}
+		about := format.Section{Name: s.Name()}
 		about.Codec, about.Fingerprint = s.Format()
 		if s.HasTier() || s.Space() != s.Name() {
 			about.Space = s.Space()
 		}
-		if w.mode == dump.Values {
+		if w.mode == format.Values {
 			d, err := s.Dump(ctx, w.header.Stream, w.header.Streams)
 			if err != nil {
 				return fmt.Errorf("cache %q: %w", s.Name(), err)
@@ -136,7 +136,7 @@ func (w *writing) begin() error {
 		}
 		w.report.Caches = append(w.report.Caches, CacheReport{Name: s.Name()})
 	}
-	w.left = make([]dump.Left, len(w.all))
+	w.left = make([]format.Left, len(w.all))
 	for i, d := range w.dumps { // after all sections
 		if piece := d.Know(); piece != nil {
 			if err := w.w.Log(i, piece); err != nil {
@@ -182,7 +182,7 @@ func (w *writing) missing() error {
 	}
 	for i, l := range w.left {
 		w.report.Caches[i].miss(&l)
-		if l == (dump.Left{}) {
+		if l == (format.Left{}) {
 			continue
 		}
 		if err := w.w.Left(i, l); err != nil {
@@ -194,14 +194,14 @@ func (w *writing) missing() error {
 
 // given is an entry that a cache gives away.
 type given struct {
-	entry *dump.Entry
+	entry *format.Entry
 	value func(dst []byte) ([]byte, error)
 }
 
 // lookEvery is the number of entries between two looks at the drops.
 const lookEvery = 1024
 
-// values writes entries, and the drops of caches whose drops nobody else tells.
+// values writes entries and, for caches without an L2, their drops.
 func (w *writing) values() error {
 	lists := make([]iter.Seq[given], len(w.all))
 	for i, d := range w.dumps {
@@ -254,7 +254,7 @@ func (w *writing) hottest(d transfer.Dump) iter.Seq[given] {
 // count counts the record that was just written, or left out, in section i.
 func (w *writing) count(i int, err error) error {
 	c := &w.report.Caches[i]
-	var skip *dump.SkipError
+	var skip *format.SkipError
 	switch {
 	case err == nil:
 		c.Entries++
@@ -325,7 +325,7 @@ func (w *writing) drops() error {
 		names, all := d.Dropped()
 		for _, name := range names {
 			err := w.w.Drop(i, name, false)
-			if all = all || errors.Is(err, dump.ErrTooLarge); err != nil && !all {
+			if all = all || errors.Is(err, format.ErrTooLarge); err != nil && !all {
 				return err
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/strata-cache/strata/internal/entryrules"
+	"github.com/strata-cache/strata/internal/cache/entryrules"
 	"github.com/strata-cache/strata/remote"
 )
 

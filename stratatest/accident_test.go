@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -23,7 +23,7 @@ func newAccidentView(t *testing.T, lanes int) accidentView {
 
 func (v accidentView) acquire(key string) (remote.Held, remote.Lease) {
 	v.Helper()
-	held, lease, err := testkit.Acquire(v.Context(), v.tier, key, time.Hour)
+	held, lease, err := kit.Acquire(v.Context(), v.tier, key, time.Hour)
 	if err != nil {
 		v.Fatalf("Acquire: %v", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest/internal/tierchecks"
 )
@@ -144,7 +144,7 @@ func endAnnouncements() []announcement {
 			with(t, key, func(r *record) { r.own().Awaited = false })
 		})}},
 		{name: "every end is told", check: "EndIsAnnouncedToInstancesThatWait", tier: mutation{acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			with(t, key, func(r *record) { r.own().Awaited = true })
 			return h, l, err
 		}}},
@@ -157,7 +157,7 @@ func endAnnouncements() []announcement {
 		}), acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			var awaited bool
 			with(t, key, func(r *record) { awaited = r.own().Awaited })
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			if awaited {
 				with(t, key, func(r *record) { r.own().Awaited = true })
 			}

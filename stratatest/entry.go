@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/strata-cache/strata/internal/entryrules"
+	"github.com/strata-cache/strata/internal/cache/entryrules"
 	"github.com/strata-cache/strata/remote"
 )
 

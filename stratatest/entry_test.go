@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/entryrules"
+	"github.com/strata-cache/strata/internal/cache/entryrules"
 )
 
 // record is the state of a key, for mutations to change.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/entryrules"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/cache/entryrules"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -16,13 +16,13 @@ type acquireMany = func(*Tier, context.Context, []string, time.Duration) ([]remo
 
 // testkitMany requests leases to replace nothing.
 func testkitMany(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-	return testkit.AcquireMany(ctx, t, keys, d)
+	return kit.AcquireMany(ctx, t, keys, d)
 }
 
 // eachOfMany changes the results of a batch of requests.
 func eachOfMany(f func(t *Tier, key string, h *remote.Held, l *remote.Lease)) acquireMany {
 	return func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-		held, leases, err := testkit.AcquireMany(ctx, t, keys, d)
+		held, leases, err := kit.AcquireMany(ctx, t, keys, d)
 		for i := range held {
 			f(t, keys[i], &held[i], &leases[i])
 		}
@@ -48,14 +48,14 @@ func manyAnswerMutations() []mutation {
 			if len(keys) == 0 {
 				return nil, nil, errMutant
 			}
-			return testkit.AcquireMany(ctx, t, keys, d)
+			return kit.AcquireMany(ctx, t, keys, d)
 		}},
 		{name: "a key is asked for once", check: "ManyLeasesAreWhatAcquireGives", many: func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
 			slices.Sort(keys)
-			return testkit.AcquireMany(ctx, t, slices.Compact(keys), d)
+			return kit.AcquireMany(ctx, t, slices.Compact(keys), d)
 		}},
 		{name: "repeated keys get the same answer", check: "ManyLeasesAreWhatAcquireGives", many: func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-			held, leases, err := testkit.AcquireMany(ctx, t, keys, d)
+			held, leases, err := kit.AcquireMany(ctx, t, keys, d)
 			for i := range held {
 				first := slices.Index(keys, keys[i])
 				held[i], leases[i] = held[first], leases[first]
@@ -94,10 +94,10 @@ func manyAnswerMutations() []mutation {
 		})},
 		{name: "keys are sorted", check: "ManyLeasesLineUpWithKeys", many: func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
 			slices.Sort(keys)
-			return testkit.AcquireMany(ctx, t, keys, d)
+			return kit.AcquireMany(ctx, t, keys, d)
 		}},
 		{name: "one right for all", check: "ManyLeasesLineUpWithKeys", many: func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-			held, leases, err := testkit.AcquireMany(ctx, t, keys, d)
+			held, leases, err := kit.AcquireMany(ctx, t, keys, d)
 			for i, key := range keys {
 				if leases[i].Token != 0 {
 					leases[i].Token = leases[0].Token
@@ -107,7 +107,7 @@ func manyAnswerMutations() []mutation {
 			return held, leases, err
 		}},
 		{name: "contexts are ignored", check: "CancelledContextIsAnErrorOfEveryMethod", many: func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-			return testkit.AcquireMany(context.WithoutCancel(ctx), t, keys, d)
+			return kit.AcquireMany(context.WithoutCancel(ctx), t, keys, d)
 		}},
 		longKeysOnlyInMany(),
 	}
@@ -133,7 +133,7 @@ func longKeysOnlyInMany() mutation {
 			if err := refuse(key); err != nil {
 				return remote.Held{}, remote.Lease{}, err
 			}
-			return testkit.Acquire(ctx, t, key, d)
+			return kit.Acquire(ctx, t, key, d)
 		},
 		put: func(t *Tier, ctx context.Context, p []remote.Put) ([]int, error) {
 			if err := refuse(p[0].Key); err != nil {
@@ -162,7 +162,7 @@ func manyRightMutations() []mutation {
 			for _, key := range keys {
 				with(t, key, func(r *record) { r.own().Lease = entryrules.Lease{} })
 			}
-			return testkit.AcquireMany(ctx, t, keys, d)
+			return kit.AcquireMany(ctx, t, keys, d)
 		}},
 		{name: "only one of the keys is leased", check: "ManyLeasesAreExclusive", many: eachOfMany(func(t *Tier, key string, _ *remote.Held, l *remote.Lease) {
 			if l.Grant == remote.Granted && key != "a" {
@@ -176,7 +176,7 @@ func manyRightMutations() []mutation {
 			return nil
 		})},
 		{name: "leases never end", check: "ManyLeasesAreVoidedOneByOne", many: func(t *Tier, ctx context.Context, keys []string, d time.Duration) ([]remote.Held, []remote.Lease, error) {
-			return testkit.AcquireMany(ctx, t, keys, d+long)
+			return kit.AcquireMany(ctx, t, keys, d+long)
 		}},
 		{name: "puts are stamped when they come", check: "ManyLeasesAreFencedWithTheName", put: eachPut(func(t *Tier, p *remote.Put) {
 			own(t, func(n *namespace) { p.Lease.State = n.state() })

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/strata-cache/strata/internal/entryrules"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/cache/entryrules"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -15,7 +15,7 @@ type refresh = func(*Tier, context.Context, string, remote.ID, time.Duration) (r
 // refreshed changes the result of a request that replaces a value.
 func refreshed(f func(t *Tier, key string, h *remote.Held, l *remote.Lease)) refresh {
 	return func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-		h, l, err := testkit.Refresh(ctx, t, key, id, d)
+		h, l, err := kit.Refresh(ctx, t, key, id, d)
 		f(t, key, &h, &l)
 		return h, l, err
 	}
@@ -25,7 +25,7 @@ func refreshed(f func(t *Tier, key string, h *remote.Held, l *remote.Lease)) ref
 func lawless(forget func(r *record, s *entryrules.Slot)) refresh {
 	return func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
 		with(t, key, func(r *record) { forget(r, r.own()) })
-		return testkit.Refresh(ctx, t, key, id, d)
+		return kit.Refresh(ctx, t, key, id, d)
 	}
 }
 
@@ -36,14 +36,14 @@ func anyFresh(which func(held, asked remote.ID) bool) refresh {
 		if err == nil && !held[0].Absent() && which(held[0].ID, id) {
 			id = held[0].ID
 		}
-		return testkit.Refresh(ctx, t, key, id, d)
+		return kit.Refresh(ctx, t, key, id, d)
 	}
 }
 
 func refreshMutations() []mutation {
 	return []mutation{
 		{name: "fresh is fresh", check: "RefreshGivesLeaseForAFreshValue", refresh: func(t *Tier, ctx context.Context, key string, _ remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-			return testkit.Acquire(ctx, t, key, d)
+			return kit.Acquire(ctx, t, key, d)
 		}},
 		{name: "the value is made stale", check: "RefreshGivesLeaseForAFreshValue", refresh: lawless(func(_ *record, s *entryrules.Slot) { s.Value.Soft = true })},
 		{name: "the value is dropped", check: "RefreshGivesLeaseForAFreshValue", refresh: refreshed(func(t *Tier, key string, _ *remote.Held, l *remote.Lease) {
@@ -65,7 +65,7 @@ func refreshMutations() []mutation {
 		})},
 		{name: "a replaced value is replaced again", check: "RefreshGivesLeaseForAFreshValue", refresh: anyFresh(func(remote.ID, remote.ID) bool { return true })},
 		{name: "everybody waits for a refresh", check: "RefreshGivesLeaseForAFreshValue", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			with(t, key, func(r *record) {
 				if s := r.own(); l.Grant == remote.Free && s.Lease.Until > r.now {
 					l.Grant, l.Wait, h.Data = remote.Busy, time.Duration(s.Lease.Until-r.now), nil
@@ -81,13 +81,13 @@ func refreshMutations() []mutation {
 			if err != nil || held[0].Fresh <= 0 {
 				return remote.Held{}, remote.Lease{}, err
 			}
-			return testkit.Refresh(ctx, t, key, id, d)
+			return kit.Refresh(ctx, t, key, id, d)
 		}},
 		{name: "holds are for others", check: "RefreshOfAnotherValueIsAcquire", refresh: lawless(func(r *record, _ *entryrules.Slot) { r.Hold = entryrules.Hold{} })},
 		{name: "lease survives", check: "RefreshLeaseIsVoidedByDrop", drop: eachDrop(keepRights(false))},
 		{name: "lease survives a soft drop", check: "RefreshLeaseIsVoidedByDrop", drop: eachDrop(keepRights(true))},
 		{name: "leases never end", check: "RefreshLeaseIsVoidedByDrop", refresh: func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-			return testkit.Refresh(ctx, t, key, id, d+long)
+			return kit.Refresh(ctx, t, key, id, d+long)
 		}},
 		{name: "only stale values are extended", check: "RefreshLeaseExtends", extend: func(t *Tier, ctx context.Context, key string, fresh, left time.Duration, l remote.Lease, id remote.ID) (bool, error) {
 			if held, err := t.Get(ctx, []string{key}); err != nil || held[0].Fresh > 0 {
@@ -96,7 +96,7 @@ func refreshMutations() []mutation {
 			return t.Extend(ctx, key, fresh, left, l, id)
 		}},
 		{name: "one lease for all types", check: "RefreshTouchesOneSchema", refresh: func(t *Tier, ctx context.Context, key string, id remote.ID, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Refresh(ctx, t, key, id, d)
+			h, l, err := kit.Refresh(ctx, t, key, id, d)
 			with(t, key, func(r *record) {
 				for _, s := range r.all() {
 					if s.Schema != r.schema && l.Grant == remote.Granted {

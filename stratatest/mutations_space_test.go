@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/entryrules"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/cache/entryrules"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -83,7 +83,7 @@ func dropAllMutations() []mutation {
 					s.Value.Namespace = t.own().state()
 				}
 			})
-			return testkit.Acquire(ctx, t, key, d)
+			return kit.Acquire(ctx, t, key, d)
 		}},
 		{name: "puts are stamped when they come", check: "SoftDropAllFencesLeases", put: eachPut(func(t *Tier, p *remote.Put) {
 			own(t, func(n *namespace) { p.Lease.State = n.state() })
@@ -128,7 +128,7 @@ func tagMutations() []mutation {
 			},
 		},
 		{name: "leases have no clock", check: "DroppedTagIsNewerThanOlderLeases", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			l.Clock = 0
 			return h, l, err
 		}},
@@ -140,7 +140,7 @@ func tagMutations() []mutation {
 			return leases, err
 		}},
 		{name: "the clock is ahead", check: "DroppedTagIsNewerThanOlderLeases", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			l.Clock++
 			return h, l, err
 		}},
@@ -155,7 +155,7 @@ func tagMutations() []mutation {
 			})
 			return t.Tags(ctx, tags)
 		}, acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			l.Clock--
 			return h, l, err
 		}},

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/entryrules"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/cache/entryrules"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -16,14 +16,14 @@ func valueMutations() []mutation {
 	return []mutation{
 		{name: "absent has an id", check: "NothingIsAbsent", get: eachHeld(func(h *remote.Held) { h.ID = max(h.ID, 1) })},
 		{name: "leases are granted after the deadline", check: "NoLeaseAfterTheDeadline", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(context.WithoutCancel(ctx), t, key, d)
+			h, l, err := kit.Acquire(context.WithoutCancel(ctx), t, key, d)
 			if gone := ctx.Err(); gone != nil {
 				return h, l, gone
 			}
 			return h, l, err
 		}},
 		{name: "acquire stores", check: "NothingIsAbsent", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			with(t, key, func(r *record) {
 				r.own().Value.ID, r.own().Value.Namespace, r.own().Value.Left = 1, t.own().state(), r.end(d)
 			})
@@ -49,7 +49,7 @@ func valueMutations() []mutation {
 			if len(key) > 250 {
 				return remote.Held{}, remote.Lease{}, errMutant
 			}
-			return testkit.Acquire(ctx, t, key, d)
+			return kit.Acquire(ctx, t, key, d)
 		}},
 		{name: "results are sorted", check: "ResultsLineUpWithArguments", get: func(t *Tier, ctx context.Context, keys []string) ([]remote.Held, error) {
 			slices.Sort(keys)
@@ -151,39 +151,39 @@ func rightMutations() []mutation {
 	return []mutation{
 		{name: "everybody is granted", check: "LeaseIsExclusive", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			with(t, key, func(r *record) { r.own().Lease = entryrules.Lease{} })
-			return testkit.Acquire(ctx, t, key, d)
+			return kit.Acquire(ctx, t, key, d)
 		}},
 		{name: "waits are endless", check: "LeaseIsExclusive", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			l.Wait *= 2
 			return h, l, err
 		}},
 		{name: "fresh values are kept back", check: "FreshValueNeedsNoLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			h.Data = nil
 			return h, l, err
 		}},
 		{name: "stale state is kept back", check: "StaleStateIsReported", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			if h.Fresh <= 0 {
 				h = remote.Held{}
 			}
 			return h, l, err
 		}},
 		{name: "other bytes with the state", check: "StaleStateIsReported", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			h.Data = []byte("value of another")
 			return h, l, err
 		}},
 		{name: "stale value is kept back", check: "StaleValueComesWithTheLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			if h.Fresh <= 0 {
 				h.Data = nil
 			}
 			return h, l, err
 		}},
 		{name: "empty is nil", check: "StaleValueComesWithTheLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			h, l, err := testkit.Acquire(ctx, t, key, d)
+			h, l, err := kit.Acquire(ctx, t, key, d)
 			h.Data = append([]byte(nil), h.Data...)
 			return h, l, err
 		}},
@@ -196,7 +196,7 @@ func rightMutations() []mutation {
 			with(t, p.Key, func(r *record) { p.Lease.Token = r.own().Lease.Token })
 		})},
 		{name: "leases never end", check: "LeaseExpires", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
-			return testkit.Acquire(ctx, t, key, d+long)
+			return kit.Acquire(ctx, t, key, d+long)
 		}},
 		{name: "late holder may store", check: "LeaseExpires", put: eachPut(func(t *Tier, p *remote.Put) {
 			with(t, p.Key, func(r *record) { p.Lease.Token = r.own().Lease.Token })
@@ -281,7 +281,7 @@ func dropMutations() []mutation {
 		{name: "lease outlives token", check: "TokenWinsOverLease", put: tokenPut(func(r, before *record) { r.own().Lease = before.own().Lease })},
 		{name: "lease beats token", check: "TokenWinsOverLease", acquire: func(t *Tier, ctx context.Context, key string, d time.Duration) (remote.Held, remote.Lease, error) {
 			with(t, key, func(r *record) { r.Token = entryrules.Token{} })
-			return testkit.Acquire(ctx, t, key, d)
+			return kit.Acquire(ctx, t, key, d)
 		}},
 		{name: "others' values stay", check: "TokenWinsOverOtherSchemas", put: tokenPut(func(r, before *record) {
 			for _, s := range before.Slots {

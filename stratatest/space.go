@@ -6,7 +6,7 @@ import (
 	"hash/fnv"
 	"slices"
 
-	"github.com/strata-cache/strata/internal/entryrules"
+	"github.com/strata-cache/strata/internal/cache/entryrules"
 	"github.com/strata-cache/strata/remote"
 )
 

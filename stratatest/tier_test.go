@@ -10,7 +10,7 @@ import (
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/codec/flate"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -104,7 +104,7 @@ func TestFaultyTierFailsAndDelays(t *testing.T) {
 			t.Errorf("Get = %v; want the fault", err)
 		}
 		start := time.Now()
-		if _, lease, err := testkit.Acquire(t.Context(), f, "k", time.Hour); err != nil || lease.Grant != remote.Granted {
+		if _, lease, err := kit.Acquire(t.Context(), f, "k", time.Hour); err != nil || lease.Grant != remote.Granted {
 			t.Errorf("Acquire = grant %d, %v; want it delayed, but done", lease.Grant, err)
 		}
 		if d := time.Since(start); d != time.Minute {
@@ -137,7 +137,7 @@ func TestFaultyTierAsksBeforeEveryAbility(t *testing.T) {
 	_, positionErr := announcer.Position(ctx)
 	_, changesErr := announcer.Changes(ctx)
 	_, renewErr := f.Renew(ctx, "k", remote.Lease{}, time.Hour)
-	_, manyErr := f.Acquire(ctx, testkit.Requests("m", "n"), time.Hour)
+	_, manyErr := f.Acquire(ctx, kit.Requests("m", "n"), time.Hour)
 	_, extendErr := f.Extend(ctx, "e", time.Hour, time.Hour, remote.Lease{}, 1)
 	_, putErr := f.Put(ctx, []remote.Put{{Key: "p"}, {Key: "q"}})
 	for i, err := range []error{
@@ -190,7 +190,7 @@ func TestSpoiltValueIsAbsentAndCounted(t *testing.T) {
 	tier := stratatest.NewTier()
 	put := func() {
 		t.Helper()
-		_, lease, err := testkit.Acquire(t.Context(), tier, "k", time.Hour)
+		_, lease, err := kit.Acquire(t.Context(), tier, "k", time.Hour)
 		if err != nil || lease.Grant != remote.Granted {
 			t.Fatalf("Acquire = grant %d, %v", lease.Grant, err)
 		}

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/redis/slots"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )

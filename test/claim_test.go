@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"

@@ -12,9 +12,9 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/redis/layout"
+	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -378,7 +378,7 @@ func TestValueOfAnEarlierVersionIsNotTakenForTheExtendedOneBeforeIt(t *testing.T
 	old, now := strings.Repeat("old", 5000), strings.Repeat("new", 5000)
 	lease := func(replace remote.ID) remote.Lease {
 		t.Helper()
-		_, l, err := testkit.Refresh(t.Context(), tier, "k", replace, time.Minute)
+		_, l, err := kit.Refresh(t.Context(), tier, "k", replace, time.Minute)
 		if err != nil || l.Grant != remote.Granted {
 			t.Fatalf("grant %d, %v", l.Grant, err)
 		}
@@ -399,7 +399,7 @@ func TestValueOfAnEarlierVersionIsNotTakenForTheExtendedOneBeforeIt(t *testing.T
 		if err != nil || held[0].Absent() || held[0].Same == (held[0].Data != nil) {
 			t.Fatalf("%.100v, %v", held, err)
 		}
-		a, l, err := testkit.Ask(t.Context(), tier, remote.Request{Key: "k", Known: id}, time.Minute)
+		a, l, err := kit.Ask(t.Context(), tier, remote.Request{Key: "k", Known: id}, time.Minute)
 		if err != nil || l.Grant != remote.Free || a.ID != held[0].ID || a.Same != held[0].Same || a.Same == (a.Data != nil) {
 			t.Errorf("Acquire: %.100v, grant %d, %v; Get: %.100v", a, l.Grant, err, held[0])
 		}

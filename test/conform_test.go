@@ -8,8 +8,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -221,7 +221,7 @@ func TestDropAllElsewhereIsSeenOnceKnowledgeIsStale(t *testing.T) {
 	space := remote.Space{Name: "n", Schema: 1, Instance: 1}
 	a := redis.NewTier(r.Client(t)).Bind(space)
 	b := redis.NewTier(r.Client(t)).Bind(space)
-	_, lease, err := testkit.Acquire(t.Context(), a, "k", time.Hour)
+	_, lease, err := kit.Acquire(t.Context(), a, "k", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

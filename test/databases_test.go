@@ -6,7 +6,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/strata-cache/strata"
 	adapter "github.com/strata-cache/strata/contrib/goredis"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -276,7 +276,7 @@ func TestServerThatTakesNoWritesIsNotBelieved(t *testing.T) {
 				if p, err := tier.Position(t.Context()); err == nil {
 					t.Errorf("Position: %+v", p)
 				}
-				if h, l, err := testkit.Acquire(t.Context(), tier, "k", time.Minute); err == nil {
+				if h, l, err := kit.Acquire(t.Context(), tier, "k", time.Minute); err == nil {
 					t.Errorf("Acquire: %+v, %+v", h, l)
 				}
 			})

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/entryrules"
-	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/cache/entryrules"
+	"github.com/strata-cache/strata/internal/redis/layout"
+	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -64,7 +64,7 @@ const workbenchKey = "k"
 func newWorkbench(t *testing.T, root, c *redis.Client) *workbench {
 	s := remote.Space{Name: fmt.Sprintf("decide-%x", rand.Uint64()), Schema: 1, Instance: 1}
 	b := &workbench{T: t, root: root, tier: redis.NewTier(c).Bind(s), names: layout.NewNames(s, 0), answers: map[string]int{}}
-	_, l, err := testkit.Acquire(t.Context(), b.tier, "another", time.Minute)
+	_, l, err := kit.Acquire(t.Context(), b.tier, "another", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func (b *workbench) carryOut(r *rand.Rand) (op entryrules.Operation, answer stri
 	var err error
 	switch r.IntN(9) {
 	case 0, 1, 2:
-		h, l, err := testkit.Refresh(ctx, b.tier, workbenchKey, remote.ID(id), life)
+		h, l, err := kit.Refresh(ctx, b.tier, workbenchKey, remote.ID(id), life)
 		if err != nil {
 			b.Fatal(err)
 		}

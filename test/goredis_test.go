@@ -12,7 +12,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	adapter "github.com/strata-cache/strata/contrib/goredis"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -98,16 +98,16 @@ func TestAcquireThatIsLateGivesNoLease(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				var wg sync.WaitGroup
-				wg.Go(func() { _, _, _ = testkit.AcquireMany(ctx, a, []string{"many 1", "many 2"}, time.Minute) })
-				wg.Go(func() { _, _, _ = testkit.Refresh(ctx, a, "refresh", 7, time.Minute) })
-				if _, l, err := testkit.Acquire(ctx, a, "one", time.Minute); err == nil {
+				wg.Go(func() { _, _, _ = kit.AcquireMany(ctx, a, []string{"many 1", "many 2"}, time.Minute) })
+				wg.Go(func() { _, _, _ = kit.Refresh(ctx, a, "refresh", 7, time.Minute) })
+				if _, l, err := kit.Acquire(ctx, a, "one", time.Minute); err == nil {
 					t.Errorf("got %+v from a server that stands still", l)
 				}
 				wg.Wait()
 			})
 			mustDo(t, r.Client(t), "PING")
 			for _, key := range []string{"one", "refresh", "many 1", "many 2"} {
-				if _, l, err := testkit.Acquire(t.Context(), b, key, time.Minute); err != nil || l.Grant != remote.Granted {
+				if _, l, err := kit.Acquire(t.Context(), b, key, time.Minute); err != nil || l.Grant != remote.Granted {
 					t.Errorf("%s: %+v, %v; want the lease", key, l, err)
 				}
 			}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -28,7 +28,7 @@ func part(t *testing.T, schema uint64) (*redis.Client, *redis.Tier, *servers.Red
 
 func fill(t *testing.T, tier *redis.Tier, key, value string, left time.Duration) {
 	t.Helper()
-	_, l, err := testkit.Acquire(t.Context(), tier, key, time.Minute)
+	_, l, err := kit.Acquire(t.Context(), tier, key, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func asked() map[string]func(*testing.T, *redis.Tier) string {
 	return map[string]func(*testing.T, *redis.Tier) string{
 		"Get": func(t *testing.T, tier *redis.Tier) string { return held(t, tier, "k") },
 		"Acquire": func(t *testing.T, tier *redis.Tier) string {
-			h, l, err := testkit.Acquire(t.Context(), tier, "k", time.Minute)
+			h, l, err := kit.Acquire(t.Context(), tier, "k", time.Minute)
 			if err != nil || l.Grant != remote.Granted {
 				t.Fatalf("grant %d, %v; want a lease", l.Grant, err)
 			}
@@ -419,7 +419,7 @@ func TestEntryOfWhichAllIsOverStillEnds(t *testing.T) {
 		bind := func(schema uint64) *redis.Tier {
 			return all.Bind(remote.Space{Name: "n", Schema: schema}).(*redis.Tier)
 		}
-		_, l, err := testkit.Acquire(t.Context(), bind(3), "k", time.Hour)
+		_, l, err := kit.Acquire(t.Context(), bind(3), "k", time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -469,7 +469,7 @@ func TestManyLeasesAreAnsweredLikeOneByOne(t *testing.T) {
 		fill(t, tier, "fresh", "f", time.Hour)
 		fill(t, tier, "stale", "s", time.Hour)
 		drop(t, tier, remote.Drop{Key: "stale", Soft: true})
-		if _, _, err := testkit.Acquire(t.Context(), tier, "busy", time.Hour); err != nil {
+		if _, _, err := kit.Acquire(t.Context(), tier, "busy", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		drop(t, tier, remote.Drop{Key: "hold", Hold: time.Hour})
@@ -477,7 +477,7 @@ func TestManyLeasesAreAnsweredLikeOneByOne(t *testing.T) {
 
 		keys := []string{"absent", "fresh", "stale", "busy", "hold", "theirs", "absent"}
 		want := []remote.Grant{remote.Granted, remote.Free, remote.Granted, remote.Busy, remote.OnHold, remote.Granted, remote.Busy}
-		held, leases, err := testkit.AcquireMany(t.Context(), tier, keys, time.Minute)
+		held, leases, err := kit.AcquireMany(t.Context(), tier, keys, time.Minute)
 		if err != nil || len(held) != len(keys) || len(leases) != len(keys) {
 			t.Fatalf("AcquireMany = %v, %v, %v", held, leases, err)
 		}
@@ -501,10 +501,10 @@ func TestManyLeasesAreAnsweredLikeOneByOne(t *testing.T) {
 		if v := allHeld(t, tier, "absent", "fresh", "theirs", "stale"); v != "a f c d" {
 			t.Errorf("without scripts %t: held %q", noScripts, v)
 		}
-		if _, _, err := testkit.AcquireMany(t.Context(), tier, []string{strings.Repeat("k", 1<<17)}, time.Minute); err != remote.ErrKeyTooLong {
+		if _, _, err := kit.AcquireMany(t.Context(), tier, []string{strings.Repeat("k", 1<<17)}, time.Minute); err != remote.ErrKeyTooLong {
 			t.Errorf("too long a key: %v", err)
 		}
-		if h, l, err := testkit.AcquireMany(t.Context(), tier, nil, time.Minute); err != nil || len(h)+len(l) > 0 {
+		if h, l, err := kit.AcquireMany(t.Context(), tier, nil, time.Minute); err != nil || len(h)+len(l) > 0 {
 			t.Errorf("no keys: %v, %v, %v", h, l, err)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
 var linearHistories = flag.Int("linear.histories", 300, "how many histories of an instance are recorded and judged")

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/ring"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/memcached/ring"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/stratatest"
 )

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/memcached"
 )
 

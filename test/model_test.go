@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -395,14 +395,14 @@ func (p *player) do(s step, v remote.Tier) (answer string, err error) {
 		}
 		return answer, err
 	case "acquire":
-		held, lease, err := testkit.Acquire(ctx, v, s.keys[0], s.left)
+		held, lease, err := kit.Acquire(ctx, v, s.keys[0], s.left)
 		return p.acquired(s, held, lease, 0), err
 	case "refresh":
-		held, lease, err := testkit.Refresh(ctx, v, s.keys[0], p.id(s), s.left)
+		held, lease, err := kit.Refresh(ctx, v, s.keys[0], p.id(s), s.left)
 		early := lease.Grant == remote.Granted && held.Fresh > 0
 		return p.acquired(s, held, lease, 0) + either(early, " ahead of time", ""), err
 	case "acquire many":
-		held, leases, err := testkit.AcquireMany(ctx, v, s.keys, s.left)
+		held, leases, err := kit.AcquireMany(ctx, v, s.keys, s.left)
 		for i := range leases {
 			answer += p.acquired(s, held[i], leases[i], i) + "; "
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/test/internal/postgres"
 )
 

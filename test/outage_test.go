@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
 func TestCacheStartsAndServesWhileRedisIsDown(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/pages"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/pages"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/fakeredis/recorded"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/fakeredis/recorded"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 )
 

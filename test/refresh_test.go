@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
 // TestEarlyRefreshIsOneLoadInTheCluster has all instances notice at once that a

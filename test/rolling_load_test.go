@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
 // The load on a service that is rolled.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
 // TestFleetOfMemcachedIsUpgradedWithoutOldValues rolls a program from the earlier version to

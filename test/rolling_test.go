@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
 // earlier is the last commit without services and announcements of programs.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 )
@@ -27,14 +27,14 @@ func TestClockThatWasSetBackProlongsNoHoldAndNoLease(t *testing.T) {
 				mustDo(t, admin, "HSET", entry(key), "h", fmt.Sprint(ahead, " ", length.Milliseconds()))
 			}
 			begun := time.Now()
-			if _, l, err := testkit.Acquire(t.Context(), tier, "hold", time.Minute); err != nil || l.Grant != remote.OnHold || l.Wait > length {
+			if _, l, err := kit.Acquire(t.Context(), tier, "hold", time.Minute); err != nil || l.Grant != remote.OnHold || l.Wait > length {
 				t.Errorf("%+v, %v; want a hold of %v at most", l, err, length)
 			}
 			drop(t, tier, remote.Drop{Key: "dropped"})
 			drop(t, tier, remote.Drop{Key: "longer", Hold: 2 * length})
 			for key, most := range map[string]time.Duration{"hold": length, "dropped": length, "longer": 2 * length} {
 				eventually(t, key+" is over", func() bool {
-					_, l, err := testkit.Acquire(t.Context(), tier, key, time.Minute)
+					_, l, err := kit.Acquire(t.Context(), tier, key, time.Minute)
 					return err == nil && l.Grant == remote.Granted
 				})
 				if took := time.Since(begun); took > most+5*time.Second {
@@ -45,12 +45,12 @@ func TestClockThatWasSetBackProlongsNoHoldAndNoLease(t *testing.T) {
 				t.Errorf("the holds were over after %v", took)
 			}
 
-			_, l, err := testkit.Acquire(t.Context(), tier, "lease", length)
+			_, l, err := kit.Acquire(t.Context(), tier, "lease", length)
 			if err != nil || l.Grant != remote.Granted {
 				t.Fatalf("%+v, %v", l, err)
 			}
 			mustDo(t, admin, "HSET", entry("lease"), "l1", fmt.Sprintf("%x %d %d", l.Token, ahead, length.Milliseconds()))
-			_, m, err := testkit.Acquire(t.Context(), tier, "lease", time.Minute)
+			_, m, err := kit.Acquire(t.Context(), tier, "lease", time.Minute)
 			if err != nil || m.Grant != remote.Granted {
 				t.Errorf("%+v, %v; want the lease of which more is left than was given", m, err)
 			}

@@ -26,9 +26,9 @@ import (
 
 	"github.com/strata-cache/strata"
 	adapter "github.com/strata-cache/strata/contrib/goredis"
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/fakeredis"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/memcached"
 	strataotel "github.com/strata-cache/strata/otel"
 	"github.com/strata-cache/strata/redis"

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/slots"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/redis/slots"
+	"github.com/strata-cache/strata/internal/testing/kit"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
@@ -419,7 +419,7 @@ func TestScriptsAreCarriedOutWholeInASlotThatMoves(t *testing.T) {
 		return func() error { _, err := tier.Drop(t.Context(), []remote.Drop{d}); return err }
 	}
 	lease := func(key string) remote.Lease {
-		_, l, err := testkit.Acquire(t.Context(), tier, key, time.Hour)
+		_, l, err := kit.Acquire(t.Context(), tier, key, time.Hour)
 		if err != nil || l.Token == 0 {
 			t.Fatalf("no lease: %+v, %v", l, err)
 		}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/origin"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/servers/scraper"
+	"github.com/strata-cache/strata/internal/testing/servers"
+	"github.com/strata-cache/strata/internal/testing/servers/scraper"
 	"github.com/strata-cache/strata/redis"
 )
 

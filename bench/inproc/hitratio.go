@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/strata-cache/strata/bench/internal/peers"
-	"github.com/strata-cache/strata/internal/sim/trace"
+	"github.com/strata-cache/strata/internal/testing/sim/trace"
 )
 
 // Sizes of the caches, in thousandths of the distinct keys of a trace. Sizes

@@ -9,7 +9,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 	"github.com/grafana/dskit/cache"
 
-	"github.com/strata-cache/strata/internal/ring"
+	"github.com/strata-cache/strata/internal/memcached/ring"
 )
 
 // selector is a placement of another client.

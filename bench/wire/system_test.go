@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/redis"
 )

@@ -19,8 +19,8 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/load"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/cmd/strata/telemetry"
-	"github.com/strata-cache/strata/internal/endpoint"
-	"github.com/strata-cache/strata/internal/page"
+	"github.com/strata-cache/strata/internal/observe/page"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
 // demoCommand is `strata demo`.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
 )
 
 // serveMemcached returns the address of a model of a memcached.

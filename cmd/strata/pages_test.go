@@ -13,7 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/strata-cache/strata/internal/pages"
+	"github.com/strata-cache/strata/internal/testing/pages"
 )
 
 // documents returns the paths of all documents in the repository.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/cmd/strata/load"
-	"github.com/strata-cache/strata/internal/endpoint"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
 // describeLoad describes the options of a load in one line.

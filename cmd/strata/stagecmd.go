@@ -18,7 +18,7 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/stage"
 	"github.com/strata-cache/strata/cmd/strata/telemetry"
-	"github.com/strata-cache/strata/internal/page"
+	"github.com/strata-cache/strata/internal/observe/page"
 	"github.com/strata-cache/strata/redis"
 )
 

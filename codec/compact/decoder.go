@@ -134,7 +134,7 @@ func (d *decoder) own(b []byte) []byte {
 	return own
 }
 
-// string reads what appendString writes.
+// string reads the text that appendString writes.
 func (d *decoder) string() string {
 	b := d.bytes(d.uint())
 	if len(b) == 0 {

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/lossy"
+	"github.com/strata-cache/strata/internal/cache/lossy"
 )
 
 // binaryMethods are the methods of a type that encodes itself.

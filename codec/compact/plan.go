@@ -6,7 +6,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/strata-cache/strata/internal/lossy"
+	"github.com/strata-cache/strata/internal/cache/lossy"
 )
 
 // node is how values of one type are written and read, made once for each type.

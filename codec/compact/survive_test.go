@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec/compact"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // shy leaves out a secret.
@@ -57,7 +57,7 @@ func TestValueWithAPartInVeryManyPlacesIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a second")
 	}
-	testkit.Watch(t, 2*time.Minute)
+	kit.Watch(t, 2*time.Minute)
 	type tree struct{ L, R *tree }
 	var shared *tree
 	for range 60 {

@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/codec/flate"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 func TestFlateKeepsThePromisesOfACompressor(t *testing.T) {
-	testkit.CheckCompressor(t, flate.New())
+	kit.CheckCompressor(t, flate.New())
 }

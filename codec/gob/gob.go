@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/lossy"
+	"github.com/strata-cache/strata/internal/cache/lossy"
 )
 
 // MaxDepth is the largest nesting depth of a value, for example the length of a

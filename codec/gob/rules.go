@@ -6,7 +6,7 @@ import (
 	"encoding/gob"
 	"reflect"
 
-	"github.com/strata-cache/strata/internal/lossy"
+	"github.com/strata-cache/strata/internal/cache/lossy"
 )
 
 // rules describe encoding/gob.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/codec/gob"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 type (
@@ -154,7 +154,7 @@ func TestGobRefusesNoTypeForItsZeroValue(t *testing.T) {
 }
 
 func TestNoShapeOfAValueEndsTheProcess(t *testing.T) {
-	testkit.Watch(t, 2*time.Minute)
+	kit.Watch(t, 2*time.Minute)
 	stdgob.Register(link{})
 	stdgob.Register([]any{})
 	for _, n := range []int{gob.MaxDepth / 20, 300_000} {

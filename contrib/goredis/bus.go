@@ -5,13 +5,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/health"
-	"github.com/strata-cache/strata/internal/pubsub"
-	"github.com/strata-cache/strata/internal/redistier/bus"
-	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/traced"
+	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/redis/bus"
+	"github.com/strata-cache/strata/internal/redis/layout"
+	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -26,7 +26,7 @@ import (
 type Bus struct {
 	link   link
 	b      *bus.Bus
-	health *health.Servers
+	health *logthrottle.Servers
 }
 
 var (
@@ -43,7 +43,7 @@ func NewBus(rdb redis.UniversalClient) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{link: newLink(c), health: health.NewServers(c.Options().Addr)}
+	b := &Bus{link: newLink(c), health: logthrottle.NewServers(c.Options().Addr)}
 	b.b = bus.New(bus.Config{
 		Channel: b.channel,
 		Subscribe: func(ctx context.Context, _, channel string) (*pubsub.Subscription, error) {
@@ -55,7 +55,7 @@ func NewBus(rdb redis.UniversalClient) (*Bus, error) {
 }
 
 // Health is for package strata: the health of the server, for all caches of the Bus.
-func (b *Bus) Health() *health.Servers { return b.health }
+func (b *Bus) Health() *logthrottle.Servers { return b.health }
 
 // channel is the channel of a cache.
 func (b *Bus) channel(name string) string { return layout.Channel(name, b.link.rdb.Options().DB) }
@@ -84,7 +84,7 @@ func (b *Bus) Err() error { return b.b.Err() }
 func (b *Bus) Publish(ctx context.Context, ms []remote.Message) error {
 	calls := make([]call, len(ms))
 	if len(ms) > 0 {
-		ctx = traced.OwnerOf(ms[0].Name).Own(ctx)
+		ctx = tracing.OwnerOf(ms[0].Name).Own(ctx)
 	}
 	for i := range ms {
 		m := &ms[i]

@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/overdue"
-	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/watch"
+	"github.com/strata-cache/strata/internal/wire/overdue"
 	"github.com/strata-cache/strata/remote"
 )
 

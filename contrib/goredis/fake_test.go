@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/strata-cache/strata/contrib/goredis"
-	"github.com/strata-cache/strata/internal/fakeredis"
-	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/layout"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/remote"
 )
 

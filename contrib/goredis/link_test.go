@@ -10,10 +10,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/fakeredis"
-	"github.com/strata-cache/strata/internal/redistier/layout"
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/redis/layout"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -185,7 +185,7 @@ func TestTalkIsWithOneServer(t *testing.T) {
 			tier.Recheck()
 			time.Sleep(time.Millisecond)
 			asked, over = nil, nil
-			if _, _, err := testkit.Acquire(t.Context(), tier, "k", time.Minute); err != nil {
+			if _, _, err := kit.Acquire(t.Context(), tier, "k", time.Minute); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -8,11 +8,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/health"
-	"github.com/strata-cache/strata/internal/redistier/tier"
-	"github.com/strata-cache/strata/internal/redistier/watch"
-	"github.com/strata-cache/strata/internal/resp"
-	"github.com/strata-cache/strata/internal/traced"
+	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/tier"
+	"github.com/strata-cache/strata/internal/redis/watch"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -22,17 +22,17 @@ const maxValue = 512 << 20
 // server is a client of go-redis as a server of a tier.
 type server struct {
 	link
-	health *health.Servers
+	health *logthrottle.Servers
 	opened *openings
 	missed uint32 // misses at the start of opened
-	owner  *traced.Owner
+	owner  *tracing.Owner
 }
 
 // For returns the server for a space: hooks of the client are told of it by the contexts of
 // commands, see strataotel.ClientProvider.
 func (s *server) For(space string) tier.Server {
 	named := *s
-	named.owner = traced.OwnerOf(space)
+	named.owner = tracing.OwnerOf(space)
 	return &named
 }
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/netpool"
-	"github.com/strata-cache/strata/internal/pubsub"
-	"github.com/strata-cache/strata/internal/resp"
+	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
 var (
@@ -29,7 +29,7 @@ func subscribe(ctx context.Context, rdb *redis.Client, channel string) *pubsub.S
 		Joins:       true,
 		Connect:     func(context.Context) (pubsub.Conn, error) { return newSubscriber(ctx, rdb, &runs), nil },
 		DialTimeout: rdb.Options().DialTimeout,
-		Backoff:     netpool.Backoff,
+		Backoff:     pool.Backoff,
 		Refused:     func(text []byte) error { return newRefusal(string(text)) },
 		Broken:      func(_ context.Context, err error) error { return err },
 		Unasked:     errProtocol,

@@ -27,8 +27,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/strata-cache/strata/internal/health"
-	"github.com/strata-cache/strata/internal/redistier/tier"
+	"github.com/strata-cache/strata/internal/observe/logthrottle"
+	"github.com/strata-cache/strata/internal/redis/tier"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -74,7 +74,7 @@ func NewTier(rdb redis.UniversalClient) (*Tier, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{link: newLink(c), health: health.NewServers(c.Options().Addr), opened: &openings{}, missed: misses(c)}
+	s := &server{link: newLink(c), health: logthrottle.NewServers(c.Options().Addr), opened: &openings{}, missed: misses(c)}
 	c.AddHook(s.opened)
 	return &Tier{tier.New(s, c.Options().DB, tierError), s}, nil
 }
@@ -83,7 +83,7 @@ func NewTier(rdb redis.UniversalClient) (*Tier, error) {
 func (t *Tier) Bind(s remote.Space) remote.Tier { return &Tier{t.base.Bind(s), t.srv} }
 
 // Health is for package strata: the health of the server, for all caches of the Tier.
-func (t *Tier) Health() *health.Servers { return t.srv.health }
+func (t *Tier) Health() *logthrottle.Servers { return t.srv.health }
 
 // Probe looks for properties that weaken the promises of a cache: scripts that
 // are not permitted, memory that may be taken from fences, a server that does

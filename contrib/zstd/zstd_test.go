@@ -13,7 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/contrib/zstd"
-	"github.com/strata-cache/strata/internal/testkit"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/stratatest"
 )
 
@@ -49,11 +49,11 @@ func zeros(n int) []byte {
 }
 
 func TestZstdKeepsThePromisesOfACompressor(t *testing.T) {
-	testkit.CheckCompressor(t, zstd.New())
+	kit.CheckCompressor(t, zstd.New())
 }
 
 func TestCompressedValuesConform(t *testing.T) {
-	stratatest.TestCodec(t, compressedBytes(), testkit.Texts()...)
+	stratatest.TestCodec(t, compressedBytes(), kit.Texts()...)
 	if name := compressedBytes().Name(); name != "bytes+zstd" {
 		t.Errorf("named %q", name)
 	}
@@ -138,7 +138,7 @@ func TestZerosAreReadWhereTheyFit(t *testing.T) {
 func TestCompressionStartsNoGoroutines(t *testing.T) {
 	before := runtime.NumGoroutine()
 	c := compressedBytes()
-	for _, text := range testkit.Texts() {
+	for _, text := range kit.Texts() {
 		data, err := c.Append(nil, text)
 		if err == nil {
 			_, err = c.Decode(data)

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/fakememcached"
-	"github.com/strata-cache/strata/internal/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/fakeredis"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/redis"
 )

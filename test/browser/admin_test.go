@@ -21,7 +21,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/test/browser"
 )

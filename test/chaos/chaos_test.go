@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 	"github.com/strata-cache/strata/test/chaos"
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
@@ -84,15 +84,15 @@ func TestBrokenCachesAreFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")
 	}
-	for how, rule := range map[string]history.Rule{
-		cluster.NoBus: history.Bounded, cluster.LateBus: history.Bounded, cluster.OldTier: history.Local, cluster.NoLease: history.OneClusterLoad,
+	for how, rule := range map[string]checker.Rule{
+		cluster.NoBus: checker.Bounded, cluster.LateBus: checker.Bounded, cluster.OldTier: checker.Local, cluster.NoLease: checker.OneClusterLoad,
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			o := options()
 			o.For, o.Every, o.Break, o.Log = 5*time.Second, 0, how, nil
 			r := chaos.Run(t, o)
-			found := map[history.Rule]int{}
+			found := map[checker.Rule]int{}
 			for _, v := range r.Violations {
 				found[v.Rule]++
 			}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
-	"github.com/strata-cache/strata/internal/servers"
-	"github.com/strata-cache/strata/internal/slots"
+	"github.com/strata-cache/strata/internal/redis/slots"
+	"github.com/strata-cache/strata/internal/testing/checker"
+	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
 // clusterKinds are the faults of a run with a Redis Cluster. The table is read-only.
@@ -64,17 +64,17 @@ func (r *run) dethrone(lasts time.Duration, name string, begin func(primary, rep
 	}
 	f := r.about(lasts, fmt.Sprintf("%s of shard %d", name, shard))
 	f.silent = false // other nodes go on
-	loss := history.Loss{}
+	loss := checker.Loss{}
 	f.begin = func() {
 		loss.From = r.clock.Now()
-		loss.Since = loss.From - history.Time(500*time.Millisecond) // what was on its way
+		loss.Since = loss.From - checker.Time(500*time.Millisecond) // what was on its way
 		begin(primary, r.nodes.Replica(shard, primary))
 	}
 	f.end = func() {
 		is := r.nodes.AwaitPrimary(shard, primary)
 		r.logf("the primary of shard %d is node %d", shard, is)
 		end(primary)
-		loss.To = r.clock.Now() + history.Time(hears)
+		loss.To = r.clock.Now() + checker.Time(hears)
 		r.losses = append(r.losses, loss)
 	}
 	return f
@@ -153,17 +153,17 @@ func (r *run) emptyNode(time.Duration) *fault {
 	}
 	f := r.about(time.Second, fmt.Sprintf("kill the primary and restart it empty of shard %d", shard))
 	f.silent = false
-	loss := history.Loss{}
+	loss := checker.Loss{}
 	f.begin = func() {
 		loss.From = r.clock.Now()
-		loss.Since = loss.From - history.Time(500*time.Millisecond)
+		loss.Since = loss.From - checker.Time(500*time.Millisecond)
 		r.nodes.Nodes[primary].Kill()
 		r.nodes.Nodes[primary].Restart()
 	}
 	f.end = func() {
 		if is := r.nodes.AwaitPrimary(shard, -1); is != primary {
 			r.logf("the primary of shard %d is node %d", shard, is)
-			loss.To = r.clock.Now() + history.Time(hears)
+			loss.To = r.clock.Now() + checker.Time(hears)
 			r.losses = append(r.losses, loss)
 		}
 	}

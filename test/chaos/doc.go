@@ -2,7 +2,7 @@
 // Redis servers, or memcached, while processes are killed and stopped, connections are cut,
 // slowed down and swallowed, and Redis pauses, restarts empty or is replaced by
 // a replica that lacks the last writes. What all callers saw is judged
-// afterwards by the promises of docs/promises.md; internal/history has the
+// afterwards by the promises of docs/promises.md; internal/testing/checker has the
 // rules.
 //
 //	go test ./chaos -run TestChaos -v -for 10m

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
@@ -21,7 +21,7 @@ type window struct {
 	// answered, process that the instances did not run, silent that nothing
 	// came over the bus. learns says that they learn of another server without a gap.
 	bus, tier, process, silent, learns bool
-	from, to                           history.Time
+	from, to                           checker.Time
 }
 
 // fault is what is done to the cluster for a while.
@@ -111,7 +111,7 @@ func (r *run) strike(active []*fault) []*fault {
 		f.begin()
 		active = append(active, f)
 		slices.SortFunc(active, func(a, b *fault) int {
-			return int((a.from + history.Time(a.lasts)) - (b.from + history.Time(b.lasts)))
+			return int((a.from + checker.Time(a.lasts)) - (b.from + checker.Time(b.lasts)))
 		})
 		return active
 	}
@@ -307,9 +307,9 @@ func (r *run) promote(lasts time.Duration) *fault {
 		return nil
 	}
 	f := r.about(lasts/5, "promote the replica")
-	loss := history.Loss{}
+	loss := checker.Loss{}
 	f.begin = func() {
-		loss.Since = r.clock.Now() - history.Time(500*time.Millisecond) // what was on its way
+		loss.Since = r.clock.Now() - checker.Time(500*time.Millisecond) // what was on its way
 		r.replication.BlackHole(cluster.BothWays)
 	}
 	f.end = func() {
@@ -322,7 +322,7 @@ func (r *run) promote(lasts time.Duration) *fault {
 		for _, s := range r.slots {
 			r.aim(s)
 		}
-		loss.To = r.clock.Now() + history.Time(rejoin)
+		loss.To = r.clock.Now() + checker.Time(rejoin)
 		if r.o.Memcached == 0 {
 			r.losses = append(r.losses, loss)
 		}

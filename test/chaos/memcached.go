@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
@@ -82,10 +82,10 @@ func (r *run) killMemcached(lasts time.Duration) *fault {
 
 // excuseTags excuses loads of keys with tags: a tag that memcached does not know, or has
 // lost, counts as dropped when it is first asked for.
-func (r *run) excuseTags() (all []history.Excuse) {
+func (r *run) excuseTags() (all []checker.Excuse) {
 	for i := range keys {
 		if key := cluster.Key(i); r.o.Memcached > 0 && cluster.Tag(key) != "" {
-			all = append(all, history.Excuse{Cluster: true, Instance: history.Shared, Key: key, To: history.Never})
+			all = append(all, checker.Excuse{Cluster: true, Instance: checker.Shared, Key: key, To: checker.Never})
 		}
 	}
 	return all
@@ -95,6 +95,6 @@ func (r *run) excuseTags() (all []history.Excuse) {
 // is tried again.
 func (r *run) linger(f *fault) {
 	if r.o.Memcached > 0 && f.tier {
-		f.to += min(f.to-f.from, history.Time(18*time.Second)) + history.Time(time.Second)
+		f.to += min(f.to-f.from, checker.Time(18*time.Second)) + checker.Time(time.Second)
 	}
 }

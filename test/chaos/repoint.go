@@ -5,7 +5,7 @@ package chaos
 import (
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
 // repointKinds are the faults of a run with addresses that lead to another server. The
@@ -29,7 +29,7 @@ const (
 // its bus, or none.
 func (r *run) repoint(time.Duration) *fault {
 	if r.repointed != 0 {
-		if r.clock.Now() > r.repointed+history.Time(livesOn) {
+		if r.clock.Now() > r.repointed+checker.Time(livesOn) {
 			r.repointed = 0
 			r.follow(r.replica)
 		}
@@ -40,14 +40,14 @@ func (r *run) repoint(time.Duration) *fault {
 	}
 	f := r.about(renewed, "repoint")
 	f.silent = false // messages of the server of before arrive
-	loss := history.Loss{}
+	loss := checker.Loss{}
 	keep := make([]int, len(r.slots))
 	for i := range keep {
 		keep[i] = r.rand.IntN(3)
 	}
 	f.begin = func() {
 		loss.From = r.clock.Now()
-		loss.Since = loss.From - history.Time(500*time.Millisecond) // what was on its way
+		loss.Since = loss.From - checker.Time(500*time.Millisecond) // what was on its way
 		r.primary, r.replica = r.replica, r.primary
 		_, err := r.admin(r.primary, "REPLICAOF", "NO", "ONE")
 		r.must(err)
@@ -63,7 +63,7 @@ func (r *run) repoint(time.Duration) *fault {
 		r.repointed = r.clock.Now()
 	}
 	f.end = func() {
-		loss.To = r.clock.Now() + history.Time(rejoin)
+		loss.To = r.clock.Now() + checker.Time(rejoin)
 		r.losses = append(r.losses, loss)
 	}
 	return f

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
@@ -20,7 +20,7 @@ type Report struct {
 	Seed uint64
 	// Violations are broken promises, Problems what else was wrong: crashes,
 	// errors that no call may return, goroutines that are left.
-	Violations []history.Violation
+	Violations []checker.Violation
 	Problems   []string
 	// Reads and Fences are how many calls returned a value, and dropped one;
 	// Failed is how many of those were not confirmed. Loads is how many loads
@@ -49,7 +49,7 @@ type Report struct {
 	RSS        int64
 
 	took time.Duration
-	h    *history.History
+	h    *checker.History
 }
 
 // Ages counts ages by how many reads were that old.
@@ -66,7 +66,7 @@ func (r *run) report(answers []cluster.Answer) *Report {
 			rep.Failed++
 		}
 	}
-	h.Ages(r.promise(longTTL), func(read *history.Read, old time.Duration, connected bool) {
+	h.Ages(r.promise(longTTL), func(read *checker.Read, old time.Duration, connected bool) {
 		n := 1 + read.More
 		rep.Reads += n
 		if connected {
@@ -86,7 +86,7 @@ func (r *run) report(answers []cluster.Answer) *Report {
 	}
 	for _, l := range logs {
 		for _, at := range l.RemoteErrors {
-			if !slices.ContainsFunc(r.windows, func(w window) bool { return at >= w.from && at <= w.to+history.Time(rejoin) }) {
+			if !slices.ContainsFunc(r.windows, func(w window) bool { return at >= w.from && at <= w.to+checker.Time(rejoin) }) {
 				rep.Errors++
 			}
 		}
@@ -122,7 +122,7 @@ func (r *Report) Print(w io.Writer) {
 	line("\nseed                 %d", r.Seed)
 	line("calls                %d reads (%.0f a second), %d from L1", r.Reads, float64(r.Reads)/r.took.Seconds(), r.Hits)
 	line("drops and sets       %d, %d of them not confirmed", r.Fences, r.Failed)
-	line("loads                %d, %.3f for each drop or set; %d needless ones", r.Loads, float64(r.Loads)/float64(max(1, r.Fences)), r.count(history.OneClusterLoad))
+	line("loads                %d, %.3f for each drop or set; %d needless ones", r.Loads, float64(r.Loads)/float64(max(1, r.Fences)), r.count(checker.OneClusterLoad))
 	line("refused by L2        %d values that came too late", r.Refused)
 	line("snapshots            %d saved, %d loaded; %d entries taken in, %d read from L2 instead, %d left out as dropped or loaded since",
 		r.Moved.Saved, r.Moved.Loaded, r.Moved.Stored, r.Moved.Confirmed, r.Moved.Changed)
@@ -153,7 +153,7 @@ func (r *Report) Print(w io.Writer) {
 	}
 }
 
-func (r *Report) count(rule history.Rule) (n int) {
+func (r *Report) count(rule checker.Rule) (n int) {
 	for _, v := range r.Violations {
 		if v.Rule == rule {
 			n++

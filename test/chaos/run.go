@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/checker"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
@@ -101,7 +101,7 @@ type run struct {
 	origin *cluster.Origin
 
 	primary, replica *servers.Redis
-	repointed        history.Time // when the primary was replaced that lives on; 0 if none is
+	repointed        checker.Time // when the primary was replaced that lives on; 0 if none is
 	replication      *cluster.Proxy
 	watched          *servers.Watched // with sentinels; then there are no proxies
 	nodes            *servers.Cluster // of a cluster; then there are none either
@@ -110,7 +110,7 @@ type run struct {
 	slots    []*slot
 	lives    []*life
 	windows  []window
-	losses   []history.Loss
+	losses   []checker.Loss
 	problems []string // what is wrong beside the history
 
 	mu     sync.Mutex // guards below
@@ -129,8 +129,8 @@ type slot struct {
 // life is that of one worker.
 type life struct {
 	slot, instance int
-	born           history.Time
-	died           history.Time // Never if it lived to the end
+	born           checker.Time
+	died           checker.Time // Never if it lived to the end
 	path           string
 }
 
@@ -234,7 +234,7 @@ func (r *run) proxy(to string) *cluster.Proxy {
 // birth starts a worker in a slot.
 func (r *run) birth(s *slot) {
 	n := len(r.lives)
-	s.life = &life{slot: s.index, instance: n, died: history.Never, path: filepath.Join(r.dir, fmt.Sprintf("instance%d", n))}
+	s.life = &life{slot: s.index, instance: n, died: checker.Never, path: filepath.Join(r.dir, fmt.Sprintf("instance%d", n))}
 	r.lives = append(r.lives, s.life)
 	var err error
 	s.life.born = r.clock.Now()

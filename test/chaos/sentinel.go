@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/checker"
+	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
 // sentinelKinds are the faults of a run with sentinels. The table is read-only.
@@ -50,15 +50,15 @@ func (r *run) depose(lasts time.Duration, name string, begin, end func(primary i
 	}
 	f := r.about(max(lasts, failover), name)
 	f.silent = false // for how long is up to the sentinels
-	loss := history.Loss{}
+	loss := checker.Loss{}
 	f.begin = func() {
 		loss.From = r.clock.Now()
-		loss.Since = loss.From - history.Time(500*time.Millisecond) // what was on its way
+		loss.Since = loss.From - checker.Time(500*time.Millisecond) // what was on its way
 		begin(primary)
 	}
 	f.end = func() {
 		is := r.watched.AwaitPrimary(primary, 0, 1)
-		loss.To = r.clock.Now() + history.Time(rejoin)
+		loss.To = r.clock.Now() + checker.Time(rejoin)
 		r.losses = append(r.losses, loss)
 		r.logf("the primary is server %d", is)
 		end(primary)
@@ -124,7 +124,7 @@ func (r *run) late(f *fault, name string, hears time.Duration) *fault {
 		<-time.After(after)
 		s.p.Continue()
 		last := &r.losses[len(r.losses)-1]
-		last.To = r.clock.Now() + history.Time(hears)
+		last.To = r.clock.Now() + checker.Time(hears)
 	}
 	return f
 }

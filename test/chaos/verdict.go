@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
 // gather makes a history of what the origin, the workers and the injector know.
-func (r *run) gather() (h *history.History, logs []*cluster.Log) {
+func (r *run) gather() (h *checker.History, logs []*cluster.Log) {
 	for _, l := range r.lives {
 		log, err := cluster.ReadLog(l.path, l.instance)
 		if err != nil {
@@ -24,7 +24,7 @@ func (r *run) gather() (h *history.History, logs []*cluster.Log) {
 		}
 	}
 	r.addStalls(logs)
-	h = &history.History{Writes: r.origin.Writes(), Losses: r.losses, Excuses: r.excuseTags()}
+	h = &checker.History{Writes: r.origin.Writes(), Losses: r.losses, Excuses: r.excuseTags()}
 	for i, l := range r.lives {
 		h.Loads = append(h.Loads, logs[i].Loads...)
 		h.Fences = append(h.Fences, ended(l, logs[i])...)
@@ -32,14 +32,14 @@ func (r *run) gather() (h *history.History, logs []*cluster.Log) {
 		r.markSuspect(l, logs[i], gaps)
 		h.Reads = append(h.Reads, logs[i].Reads...)
 		if r.o.Alone {
-			h.Links = append(h.Links, history.Link{Instance: l.instance, At: l.born, State: history.Down})
+			h.Links = append(h.Links, checker.Link{Instance: l.instance, At: l.born, State: checker.Down})
 		} else {
 			h.Links = append(h.Links, links(l, gaps, h)...)
 		}
 		if r.watched != nil || r.nodes != nil { // the first question to each server repeats the drops so far
-			to := l.born + history.Time(rejoin)
+			to := l.born + checker.Time(rejoin)
 			h.Excuses = append(h.Excuses,
-				history.Excuse{Cluster: true, Instance: history.Shared, From: l.born, To: to}, history.Excuse{Instance: l.instance, From: l.born, To: to})
+				checker.Excuse{Cluster: true, Instance: checker.Shared, From: l.born, To: to}, checker.Excuse{Instance: l.instance, From: l.born, To: to})
 		}
 		r.excuseLoads(l, logs[i], h)
 	}
@@ -47,14 +47,14 @@ func (r *run) gather() (h *history.History, logs []*cluster.Log) {
 		r.excuseFence(&h.Fences[i], h)
 	}
 	for _, w := range r.windows {
-		h.Notes = append(h.Notes, history.Note{At: w.from, Text: w.name + " begins"}, history.Note{At: w.to, Text: w.name + " ends"})
+		h.Notes = append(h.Notes, checker.Note{At: w.from, Text: w.name + " begins"}, checker.Note{At: w.to, Text: w.name + " ends"})
 		if w.tier || w.process {
-			h.Excuses = append(h.Excuses, history.Excuse{
-				Cluster: true, Instance: history.Shared, From: w.from, To: w.to + history.Time(rejoin+lease),
+			h.Excuses = append(h.Excuses, checker.Excuse{
+				Cluster: true, Instance: checker.Shared, From: w.from, To: w.to + checker.Time(rejoin+lease),
 			})
 		}
 		if w.learns { // a read during which drops are repeated passes L2 by, and joins no load
-			h.Excuses = append(h.Excuses, history.Excuse{Instance: history.Shared, From: w.from, To: w.to + history.Time(hears)})
+			h.Excuses = append(h.Excuses, checker.Excuse{Instance: checker.Shared, From: w.from, To: w.to + checker.Time(hears)})
 		}
 	}
 	return h, logs
@@ -84,28 +84,28 @@ func (r *run) addStalls(logs []*cluster.Log) {
 
 // ended returns the fences of a life. A call that has not returned has failed. A
 // failed call of a process that was killed is not tried again.
-func ended(l *life, log *cluster.Log) []history.Fence {
+func ended(l *life, log *cluster.Log) []checker.Fence {
 	fences := log.Fences
 	for _, f := range log.Open {
 		f.Return, f.Failed = l.died, true
 		fences = append(fences, f)
 	}
 	for i := range fences {
-		fences[i].Lost = fences[i].Failed && l.died != history.Never
+		fences[i].Lost = fences[i].Failed && l.died != checker.Never
 	}
 	return fences
 }
 
 // links are what a worker's connection to the bus went through: the gaps in it,
 // and the time it may take to be back. It adds the excuses that follow.
-func links(l *life, gaps []window, h *history.History) (all []history.Link) {
+func links(l *life, gaps []window, h *checker.History) (all []checker.Link) {
 	for _, g := range gaps {
-		all = append(all, history.Link{Instance: l.instance, At: g.from, State: history.Deaf})
-		if known := g.from + history.Time(notice); known < g.to {
-			all = append(all, history.Link{Instance: l.instance, At: known, State: history.Down})
+		all = append(all, checker.Link{Instance: l.instance, At: g.from, State: checker.Deaf})
+		if known := g.from + checker.Time(notice); known < g.to {
+			all = append(all, checker.Link{Instance: l.instance, At: known, State: checker.Down})
 		}
-		all = append(all, history.Link{Instance: l.instance, At: g.to + history.Time(rejoin), State: history.Connected})
-		h.Excuses = append(h.Excuses, history.Excuse{Instance: l.instance, From: g.from, To: g.to + history.Time(rejoin+delay)})
+		all = append(all, checker.Link{Instance: l.instance, At: g.to + checker.Time(rejoin), State: checker.Connected})
+		h.Excuses = append(h.Excuses, checker.Excuse{Instance: l.instance, From: g.from, To: g.to + checker.Time(rejoin+delay)})
 	}
 	return all
 }
@@ -130,11 +130,11 @@ func (r *run) gaps(l *life) (gaps []window) {
 	for i := 0; i < len(gaps); i++ {
 		g := &gaps[i]
 		for _, w := range silent {
-			if w.from <= g.to+history.Time(rejoin+delay) && w.to >= g.from {
+			if w.from <= g.to+checker.Time(rejoin+delay) && w.to >= g.from {
 				g.to = max(g.to, w.to)
 			}
 		}
-		if i+1 < len(gaps) && gaps[i+1].from <= g.to+history.Time(rejoin+delay) {
+		if i+1 < len(gaps) && gaps[i+1].from <= g.to+checker.Time(rejoin+delay) {
 			g.to = max(g.to, gaps[i+1].to)
 			gaps = slices.Delete(gaps, i+1, i+2)
 			i-- // it may reach further
@@ -152,26 +152,26 @@ func (r *run) markSuspect(l *life, log *cluster.Log, gaps []window) {
 		read := &log.Reads[i]
 		from, to := min(read.Call, read.Return), max(read.Call, read.Return)
 		recent := slices.ContainsFunc(gaps, func(g window) bool {
-			return g.from <= to && g.to+history.Time(rejoin+delay+slow+unconfirmed) >= from
+			return g.from <= to && g.to+checker.Time(rejoin+delay+slow+unconfirmed) >= from
 		})
 		if !recent {
 			continue
 		}
 		n, _ := slices.BinarySearch(log.RemoteErrors, from)
-		read.Degraded = n < len(log.RemoteErrors) && log.RemoteErrors[n] <= to+history.Time(10*time.Millisecond) ||
+		read.Degraded = n < len(log.RemoteErrors) && log.RemoteErrors[n] <= to+checker.Time(10*time.Millisecond) ||
 			slices.ContainsFunc(r.windows, func(w window) bool {
-				return w.tier && slices.Contains(w.slots, l.slot) && w.from <= to && w.to+history.Time(rejoin) >= from
+				return w.tier && slices.Contains(w.slots, l.slot) && w.from <= to && w.to+checker.Time(rejoin) >= from
 			})
 	}
 }
 
 // excuseLoads adds the excuses for loads that follow from what a worker has
 // done.
-func (r *run) excuseLoads(l *life, log *cluster.Log, h *history.History) {
+func (r *run) excuseLoads(l *life, log *cluster.Log, h *checker.History) {
 	for _, s := range log.Left {
-		e := history.Excuse{Instance: l.instance, Key: s.Key, From: s.From, To: s.To}
+		e := checker.Excuse{Instance: l.instance, Key: s.Key, From: s.From, To: s.To}
 		if s.Key == "" { // others are told
-			e.Instance, e.To = history.Shared, s.To+history.Time(delay)
+			e.Instance, e.To = checker.Shared, s.To+checker.Time(delay)
 		}
 		h.Excuses = append(h.Excuses, e)
 	}
@@ -179,24 +179,24 @@ func (r *run) excuseLoads(l *life, log *cluster.Log, h *history.History) {
 		r.excuseDrop(s.Key, s.From, s.To, h)
 	}
 	for _, at := range log.RemoteErrors { // L2 had no part in what ran then
-		h.Excuses = append(h.Excuses, history.Excuse{
-			Cluster: true, Instance: history.Shared, From: at - history.Time(delay), To: at + history.Time(delay),
+		h.Excuses = append(h.Excuses, checker.Excuse{
+			Cluster: true, Instance: checker.Shared, From: at - checker.Time(delay), To: at + checker.Time(delay),
 		})
 	}
 	for _, load := range log.Unfinished { // its lease runs out
-		h.Excuses = append(h.Excuses, history.Excuse{
-			Cluster: true, Instance: history.Shared, Key: load.Key, From: load.Call, To: min(l.died, r.clock.Now()) + history.Time(lease+delay),
+		h.Excuses = append(h.Excuses, checker.Excuse{
+			Cluster: true, Instance: checker.Shared, Key: load.Key, From: load.Call, To: min(l.died, r.clock.Now()) + checker.Time(lease+delay),
 		})
 	}
 	for _, load := range log.Loads {
-		stored := load.Return < l.died-history.Time(delay)
+		stored := load.Return < l.died-checker.Time(delay)
 		if load.OK && stored {
 			continue
 		}
 		// It may have ended the key's entry, or kept its value to itself.
-		to := load.Return + history.Time(delay)
+		to := load.Return + checker.Time(delay)
 		if !stored {
-			to += history.Time(lease)
+			to += checker.Time(lease)
 		}
 		r.excuseDrop(load.Key, load.Call, to, h)
 	}
@@ -204,28 +204,28 @@ func (r *run) excuseLoads(l *life, log *cluster.Log, h *history.History) {
 
 // excuseFence adds the excuses for loads that follow from a fence. When those
 // that failed are carried out is not known.
-func (r *run) excuseFence(f *history.Fence, h *history.History) {
+func (r *run) excuseFence(f *checker.Fence, h *checker.History) {
 	to := f.Return
 	if f.Key == "" {
-		to += history.Time(delay)
+		to += checker.Time(delay)
 	}
 	if f.Failed {
-		to += history.Time(retry)
+		to += checker.Time(retry)
 	}
 	r.excuseDrop(f.Key, f.Call, to, h)
 }
 
 // excuseDrop excuses one more load of the key when it is dropped, and on each
 // instance when the message arrives.
-func (r *run) excuseDrop(key string, from, to history.Time, h *history.History) {
+func (r *run) excuseDrop(key string, from, to checker.Time, h *checker.History) {
 	h.Excuses = append(h.Excuses,
-		history.Excuse{Cluster: true, Instance: history.Shared, Key: key, From: from, To: to},
-		history.Excuse{Instance: history.Shared, Key: key, From: from, To: to + history.Time(delay)})
+		checker.Excuse{Cluster: true, Instance: checker.Shared, Key: key, From: from, To: to},
+		checker.Excuse{Instance: checker.Shared, Key: key, From: from, To: to + checker.Time(delay)})
 }
 
 // promise is what histories of keys with that TTL are judged by.
-func (r *run) promise(ttl time.Duration) history.Promise {
-	p := history.Promise{
+func (r *run) promise(ttl time.Duration) checker.Promise {
+	p := checker.Promise{
 		// An instance that joins may still miss what is on its way, so the
 		// delay counts as what it may take to notice a change.
 		Slack: delay, Unconfirmed: unconfirmed, Slow: slow,
@@ -245,18 +245,18 @@ func (r *run) promise(ttl time.Duration) history.Promise {
 }
 
 // judge judges h, the keys with a short TTL apart.
-func (r *run) judge(h *history.History) []history.Violation {
-	var all []history.Violation
+func (r *run) judge(h *checker.History) []checker.Violation {
+	var all []checker.Violation
 	for _, c := range []struct {
 		short bool
 		ttl   time.Duration
 	}{{true, shortTTL}, {false, longTTL}} {
 		part := *h
-		part.Reads = keep(h.Reads, func(r *history.Read) bool { return cluster.Short(r.Key) == c.short })
-		part.Loads = keep(h.Loads, func(l *history.Load) bool { return cluster.Short(l.Key) == c.short })
+		part.Reads = keep(h.Reads, func(r *checker.Read) bool { return cluster.Short(r.Key) == c.short })
+		part.Loads = keep(h.Loads, func(l *checker.Load) bool { return cluster.Short(l.Key) == c.short })
 		all = append(all, part.Judge(r.promise(c.ttl))...)
 	}
-	slices.SortFunc(all, func(a, b history.Violation) int { return int(a.At - b.At) })
+	slices.SortFunc(all, func(a, b checker.Violation) int { return int(a.At - b.At) })
 	return all
 }
 
@@ -270,17 +270,17 @@ func keep[E any](all []E, ok func(*E) bool) (kept []E) {
 }
 
 // trace is what happened to a key shortly before something.
-func trace(h *history.History, key string, at history.Time) []string {
-	since := at - history.Time(8*time.Second)
-	near := func(t history.Time) bool { return t >= since && t <= at+history.Time(100*time.Millisecond) }
+func trace(h *checker.History, key string, at checker.Time) []string {
+	since := at - checker.Time(8*time.Second)
+	near := func(t checker.Time) bool { return t >= since && t <= at+checker.Time(100*time.Millisecond) }
 	about := func(k string) bool { return k == key || k == "" }
-	part := history.History{
-		Writes: keep(h.Writes, func(w *history.Write) bool { return w.Key == key && near(w.At) }),
-		Fences: keep(h.Fences, func(f *history.Fence) bool { return about(f.Key) && (near(f.Call) || near(f.Return)) }),
-		Reads:  keep(h.Reads, func(r *history.Read) bool { return r.Key == key && near(r.Return) }),
-		Loads:  keep(h.Loads, func(l *history.Load) bool { return l.Key == key && (near(l.Call) || near(l.Return)) }),
-		Links:  keep(h.Links, func(l *history.Link) bool { return near(l.At) }),
-		Notes:  keep(h.Notes, func(n *history.Note) bool { return near(n.At) }),
+	part := checker.History{
+		Writes: keep(h.Writes, func(w *checker.Write) bool { return w.Key == key && near(w.At) }),
+		Fences: keep(h.Fences, func(f *checker.Fence) bool { return about(f.Key) && (near(f.Call) || near(f.Return)) }),
+		Reads:  keep(h.Reads, func(r *checker.Read) bool { return r.Key == key && near(r.Return) }),
+		Loads:  keep(h.Loads, func(l *checker.Load) bool { return l.Key == key && (near(l.Call) || near(l.Return)) }),
+		Links:  keep(h.Links, func(l *checker.Link) bool { return near(l.At) }),
+		Notes:  keep(h.Notes, func(n *checker.Note) bool { return near(n.At) }),
 	}
 	return part.Trace()
 }
@@ -291,12 +291,12 @@ func trace(h *history.History, key string, at history.Time) []string {
 func (r *run) opinions(logs []*cluster.Log) (found, back []time.Duration) {
 	for i, l := range r.lives {
 		for _, w := range r.windows {
-			if !w.bus || w.process || !slices.Contains(w.slots, l.slot) || w.from < l.born || w.to+history.Time(rejoin) > l.died {
+			if !w.bus || w.process || !slices.Contains(w.slots, l.slot) || w.from < l.born || w.to+checker.Time(rejoin) > l.died {
 				continue
 			}
-			if w.silent && w.to-w.from > history.Time(notice) && !r.disturbed(w) {
+			if w.silent && w.to-w.from > checker.Time(notice) && !r.disturbed(w) {
 				at, ok := next(logs[i].Opinions, w.from, false)
-				if !ok || at > w.from+history.Time(notice) {
+				if !ok || at > w.from+checker.Time(notice) {
 					r.problem("instance %d did not notice in %v that its bus is silent (%s, at %v)", l.instance, notice, w.name, time.Duration(w.from))
 				}
 				found = append(found, time.Duration(at-w.from))
@@ -311,9 +311,9 @@ func (r *run) opinions(logs []*cluster.Log) (found, back []time.Duration) {
 
 // unmarked looks for values that were so old that the instance must have known
 // that it hears nothing, and that it did not mark.
-func (r *run) unmarked(h *history.History, logs []*cluster.Log) {
-	const old = history.Time(notice + delay)
-	part := history.History{Writes: h.Writes, Fences: h.Fences, Links: h.Links}
+func (r *run) unmarked(h *checker.History, logs []*cluster.Log) {
+	const old = checker.Time(notice + delay)
+	part := checker.History{Writes: h.Writes, Fences: h.Fences, Links: h.Links}
 	for i, l := range r.lives {
 		for _, a := range logs[i].Asked {
 			paused := slices.ContainsFunc(r.windows, func(w window) bool {
@@ -324,7 +324,7 @@ func (r *run) unmarked(h *history.History, logs []*cluster.Log) {
 			}
 		}
 	}
-	part.Ages((&run{}).promise(longTTL), func(a *history.Read, age time.Duration, connected bool) {
+	part.Ages((&run{}).promise(longTTL), func(a *checker.Read, age time.Duration, connected bool) {
 		if age > time.Duration(old) && !connected {
 			r.problem("instance %d: read of %s at %v got a value dropped %v before, and does not say that it is degraded", a.Instance, a.Key, time.Duration(a.Call), age)
 		}
@@ -336,7 +336,7 @@ func (r *run) unmarked(h *history.History, logs []*cluster.Log) {
 func (r *run) disturbed(w window) bool {
 	return slices.ContainsFunc(r.windows, func(o window) bool {
 		same := o.from == w.from && o.name == w.name
-		near := o.from <= w.to+history.Time(2*rejoin) && o.to+history.Time(2*rejoin) >= w.from
+		near := o.from <= w.to+checker.Time(2*rejoin) && o.to+checker.Time(2*rejoin) >= w.from
 		return !same && near && (o.bus || o.process) &&
 			slices.ContainsFunc(o.slots, func(s int) bool { return slices.Contains(w.slots, s) })
 	})
@@ -344,7 +344,7 @@ func (r *run) disturbed(w window) bool {
 
 // next returns when an instance was of an opinion for the first time from at
 // on; at itself if it was by then.
-func next(all []cluster.Opinion, at history.Time, hears bool) (history.Time, bool) {
+func next(all []cluster.Opinion, at checker.Time, hears bool) (checker.Time, bool) {
 	was := false
 	for _, o := range all {
 		if o.At > at {

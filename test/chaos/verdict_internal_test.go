@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
 // at is a time of that many seconds.
-func at(s float64) history.Time { return history.Time(s * float64(time.Second)) }
+func at(s float64) checker.Time { return checker.Time(s * float64(time.Second)) }
 
 // back is when an instance must be back after a fault that ended then.
-func back(s float64) history.Time { return at(s) + history.Time(rejoin) }
+func back(s float64) checker.Time { return at(s) + checker.Time(rejoin) }
 
 func TestGapsThatMeetAreOneGap(t *testing.T) {
 	win := func(slot int, from, to float64) window {
@@ -33,25 +33,25 @@ func TestGapsThatMeetAreOneGap(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		life life
-		want []history.Link
+		want []checker.Link
 	}{
-		{"one that lives on", life{slot: 0, instance: 7, born: at(3), died: at(90)}, []history.Link{
-			{Instance: 7, At: at(3), State: history.Deaf},
-			{Instance: 7, At: back(3), State: history.Connected},
-			{Instance: 7, At: at(20), State: history.Deaf},
-			{Instance: 7, At: at(24), State: history.Down},
-			{Instance: 7, At: back(33), State: history.Connected},
-			{Instance: 7, At: at(40), State: history.Deaf},
-			{Instance: 7, At: back(41), State: history.Connected},
-			{Instance: 7, At: at(55), State: history.Deaf},
-			{Instance: 7, At: at(59), State: history.Down},
-			{Instance: 7, At: back(66), State: history.Connected},
+		{"one that lives on", life{slot: 0, instance: 7, born: at(3), died: at(90)}, []checker.Link{
+			{Instance: 7, At: at(3), State: checker.Deaf},
+			{Instance: 7, At: back(3), State: checker.Connected},
+			{Instance: 7, At: at(20), State: checker.Deaf},
+			{Instance: 7, At: at(24), State: checker.Down},
+			{Instance: 7, At: back(33), State: checker.Connected},
+			{Instance: 7, At: at(40), State: checker.Deaf},
+			{Instance: 7, At: back(41), State: checker.Connected},
+			{Instance: 7, At: at(55), State: checker.Deaf},
+			{Instance: 7, At: at(59), State: checker.Down},
+			{Instance: 7, At: back(66), State: checker.Connected},
 		}},
-		{"one born in a gap", life{slot: 1, instance: 8, born: at(6), died: at(39)}, []history.Link{
-			{Instance: 8, At: at(5), State: history.Deaf}, {Instance: 8, At: at(9), State: history.Down}, {Instance: 8, At: back(10), State: history.Connected},
+		{"one born in a gap", life{slot: 1, instance: 8, born: at(6), died: at(39)}, []checker.Link{
+			{Instance: 8, At: at(5), State: checker.Deaf}, {Instance: 8, At: at(9), State: checker.Down}, {Instance: 8, At: back(10), State: checker.Connected},
 		}},
 	} {
-		var h history.History
+		var h checker.History
 		if got := links(&c.life, r.gaps(&c.life), &h); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s:\n%v; want\n%v", c.name, got, c.want)
 		}
@@ -72,8 +72,8 @@ func TestReadsThatL2DidNotConfirmAreUncertainForAWhile(t *testing.T) {
 	late := time.Duration(back(21)).Seconds()
 	for s, want := range map[float64]bool{9: false, 15: false, 19.9: true, 20.5: true, late - 0.1: true, late + 0.1: false, 30.5: false, 34.9: true, 35.1: false, 60.5: false} {
 		log := &cluster.Log{
-			Reads:        []history.Read{{Call: at(s), Return: at(s + 0.11)}},
-			RemoteErrors: []history.Time{at(70), at(35), at(9.05)},
+			Reads:        []checker.Read{{Call: at(s), Return: at(s + 0.11)}},
+			RemoteErrors: []checker.Time{at(70), at(35), at(9.05)},
 		}
 		if r.markSuspect(&life{}, log, gaps); log.Reads[0].Degraded != want {
 			t.Errorf("read at %v s: suspect: %t", s, !want)
@@ -83,10 +83,10 @@ func TestReadsThatL2DidNotConfirmAreUncertainForAWhile(t *testing.T) {
 
 func TestFencesOfTheDeadAreLost(t *testing.T) {
 	log := &cluster.Log{
-		Fences: []history.Fence{{Key: "a", Call: 1, Return: 2}, {Key: "b", Call: 1, Return: 2, Failed: true}},
-		Open:   []history.Fence{{Key: "c", Call: 3}},
+		Fences: []checker.Fence{{Key: "a", Call: 1, Return: 2}, {Key: "b", Call: 1, Return: 2, Failed: true}},
+		Open:   []checker.Fence{{Key: "c", Call: 3}},
 	}
-	want := []history.Fence{
+	want := []checker.Fence{
 		{Key: "a", Call: 1, Return: 2},
 		{Key: "b", Call: 1, Return: 2, Failed: true, Lost: true},
 		{Key: "c", Call: 3, Return: 9, Failed: true, Lost: true},
@@ -94,19 +94,19 @@ func TestFencesOfTheDeadAreLost(t *testing.T) {
 	if got := ended(&life{died: 9}, log); !reflect.DeepEqual(got, want) {
 		t.Errorf("killed: %+v", got)
 	}
-	want[1].Lost, want[2].Lost, want[2].Return = false, false, history.Never
-	if got := ended(&life{died: history.Never}, log); !reflect.DeepEqual(got, want) {
+	want[1].Lost, want[2].Lost, want[2].Return = false, false, checker.Never
+	if got := ended(&life{died: checker.Never}, log); !reflect.DeepEqual(got, want) {
 		t.Errorf("lived on: %+v", got)
 	}
 }
 
 func TestShortAndLongLivedKeysAreJudgedApart(t *testing.T) {
-	load := func(key string, s float64) history.Load {
-		return history.Load{Key: key, Since: at(s), Call: at(s), Return: at(s), OK: true}
+	load := func(key string, s float64) checker.Load {
+		return checker.Load{Key: key, Since: at(s), Call: at(s), Return: at(s), OK: true}
 	}
-	h := &history.History{Loads: []history.Load{load("k3", 1), load("k3", 4), load("k4", 1), load("k4", 4)}}
+	h := &checker.History{Loads: []checker.Load{load("k3", 1), load("k3", 4), load("k4", 1), load("k4", 4)}}
 	got := (&run{}).judge(h)
-	if len(got) != 1 || got[0].Rule != history.OneClusterLoad || got[0].Key != "k4" {
+	if len(got) != 1 || got[0].Rule != checker.OneClusterLoad || got[0].Key != "k4" {
 		t.Errorf("violations %v; want one of k4, whose entry lives for an hour", got)
 	}
 }
@@ -141,7 +141,7 @@ func TestVerdictsAreComparedWithTheFaultsOfTheRun(t *testing.T) {
 		{"of another slot", []window{cut(1, 5, 15)}, 0},
 		{"too short to be found", []window{cut(0, 5, 8)}, 0},
 	} {
-		r := &run{windows: c.windows, lives: []*life{{slot: 0, died: history.Never}}}
+		r := &run{windows: c.windows, lives: []*life{{slot: 0, died: checker.Never}}}
 		r.opinions([]*cluster.Log{{Opinions: opinions}})
 		if len(r.problems) != c.problems {
 			t.Errorf("%s: problems %q", c.name, r.problems)
@@ -153,7 +153,7 @@ func TestStallsWithoutACauseAreFaults(t *testing.T) {
 	r := &run{
 		slots:   []*slot{{index: 0}, {index: 1}},
 		windows: []window{{slots: []int{0}, process: true, from: at(1), to: at(3)}, {slots: []int{0}, bus: true, from: at(4), to: at(9)}},
-		lives:   []*life{{slot: 0, died: history.Never}, {slot: 1, died: history.Never}},
+		lives:   []*life{{slot: 0, died: checker.Never}, {slot: 1, died: checker.Never}},
 		stalls:  []cluster.Span{{From: at(20), To: at(21)}},
 	}
 	stall := []cluster.Span{{From: at(2.9), To: at(3.1)}, {From: at(5), To: at(6)}}
@@ -169,21 +169,21 @@ func TestStallsWithoutACauseAreFaults(t *testing.T) {
 }
 
 func TestOldValuesOfTheCutOffAreMarked(t *testing.T) {
-	h := &history.History{
-		Writes: []history.Write{{Key: "k", Version: 1, At: at(1)}},
-		Fences: []history.Fence{{Instance: 1, Key: "k", Call: at(2), Return: at(3)}},
-		Links:  []history.Link{{At: at(1.5), State: history.Deaf}},
+	h := &checker.History{
+		Writes: []checker.Write{{Key: "k", Version: 1, At: at(1)}},
+		Fences: []checker.Fence{{Instance: 1, Key: "k", Call: at(2), Return: at(3)}},
+		Links:  []checker.Link{{At: at(1.5), State: checker.Deaf}},
 	}
-	read := func(s float64, degraded bool) history.Read {
-		return history.Read{Key: "k", Of: "k", Call: at(s), Return: at(s), Degraded: degraded}
+	read := func(s float64, degraded bool) checker.Read {
+		return checker.Read{Key: "k", Of: "k", Call: at(s), Return: at(s), Degraded: degraded}
 	}
-	r := &run{lives: []*life{{died: history.Never}}, windows: []window{{slots: []int{0}, process: true, from: at(20), to: at(22)}}}
+	r := &run{lives: []*life{{died: checker.Never}}, windows: []window{{slots: []int{0}, process: true, from: at(20), to: at(22)}}}
 	for _, c := range []struct {
-		read     history.Read
+		read     checker.Read
 		problems int
 	}{{read(9, false), 1}, {read(9, true), 0}, {read(7.9, false), 0}, {read(26.9, false), 0}, {read(27.1, false), 1}} {
 		r.problems = nil
-		r.unmarked(h, []*cluster.Log{{Asked: []history.Read{c.read}}})
+		r.unmarked(h, []*cluster.Log{{Asked: []checker.Read{c.read}}})
 		if len(r.problems) != c.problems {
 			t.Errorf("%+v: problems %q", c.read, r.problems)
 		}

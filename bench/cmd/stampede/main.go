@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/bench/internal/rig"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
 // config says how much is measured.

@@ -24,7 +24,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/bench/internal/rig"
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 	"github.com/strata-cache/strata/snapshot"
 )

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/strata-cache/strata/cmd/strata/origin"
-	"github.com/strata-cache/strata/internal/page"
+	"github.com/strata-cache/strata/internal/observe/page"
 	"github.com/strata-cache/strata/stratahttp"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/page"
+	"github.com/strata-cache/strata/internal/observe/page"
 	strataprom "github.com/strata-cache/strata/prometheus"
 	"github.com/strata-cache/strata/snapshot"
 )

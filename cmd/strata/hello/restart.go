@@ -14,7 +14,7 @@ import (
 	"github.com/strata-cache/strata/snapshot"
 )
 
-// Start says what a new instance does before its first request.
+// Start names the step of a new instance before its first request.
 type Start string
 
 // The starts.

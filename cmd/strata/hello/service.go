@@ -14,7 +14,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
-	"github.com/strata-cache/strata/internal/page"
+	"github.com/strata-cache/strata/internal/observe/page"
 	"github.com/strata-cache/strata/remote"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/cmd/strata/origin"
-	"github.com/strata-cache/strata/internal/panel"
+	"github.com/strata-cache/strata/internal/observe/panel"
 )
 
 // NewKey returns the key of a greeting. The error names the parameter that cannot be used.

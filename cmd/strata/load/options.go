@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/strata-cache/strata/internal/endpoint"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
 // Bounds of Options.

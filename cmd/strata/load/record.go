@@ -10,7 +10,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/strata-cache/strata/internal/endpoint"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
 // slowest is the longest latency of the histogram. Longer ones count as

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/strata-cache/strata/internal/endpoint"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
 // pause is the pause of a worker without a schedule after an error. It bounds

@@ -10,7 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
 // bar shows how far a snapshot is. Without a terminal it writes one line at the end.
@@ -72,8 +72,8 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 // record counts a record.
-func (b *bar) record(r *dump.Record) error {
-	if r.Kind == dump.KindEntry || r.Kind == dump.KindKey {
+func (b *bar) record(r *format.Record) error {
+	if r.Kind == format.KindEntry || r.Kind == format.KindKey {
 		b.entries++
 	}
 	return nil
@@ -81,7 +81,7 @@ func (b *bar) record(r *dump.Record) error {
 
 // check reads a whole snapshot, and shows how far it is.
 func (b *bar) check(ctx context.Context, r io.Reader) error {
-	return walk(ctx, r, func(dump.Header) {}, b.record)
+	return walk(ctx, r, func(format.Header) {}, b.record)
 }
 
 // move moves the bar, if it is time.

@@ -15,7 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/mattn/go-isatty"
 
-	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
 // Streams are the context and the streams of the command.
@@ -94,8 +94,8 @@ func isToken(s string) bool {
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // walk reads a whole snapshot from r, and calls f with each record.
-func walk(ctx context.Context, r io.Reader, header func(dump.Header), f func(*dump.Record) error) error {
-	from := dump.NewReader(r, dump.Limits{})
+func walk(ctx context.Context, r io.Reader, header func(format.Header), f func(*format.Record) error) error {
+	from := format.NewReader(r, format.Limits{})
 	h, err := from.Header()
 	if err != nil {
 		return err
@@ -110,8 +110,8 @@ func walk(ctx context.Context, r io.Reader, header func(dump.Header), f func(*du
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case rec.Kind == dump.KindAbort:
-			return fmt.Errorf("%w: %q", dump.ErrAborted, rec.Reason)
+		case rec.Kind == format.KindAbort:
+			return fmt.Errorf("%w: %q", format.ErrAborted, rec.Reason)
 		}
 		if err := f(&rec); err != nil {
 			return err

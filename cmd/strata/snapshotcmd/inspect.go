@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
 // inspectCommand is `strata snapshot inspect`.
@@ -29,7 +29,7 @@ func (c *inspectCommand) Run(s *Streams) error {
 	defer in.Close()
 	bar := newBar(s.Err, in)
 	v := view{showKeys: c.ShowKeys, now: time.Now()}
-	failed := walk(s.Ctx, bar.read(in), v.begin, func(r *dump.Record) error {
+	failed := walk(s.Ctx, bar.read(in), v.begin, func(r *format.Record) error {
 		_ = bar.record(r) // it returns nil
 		return v.record(r)
 	})
@@ -48,15 +48,15 @@ func (c *inspectCommand) Run(s *Streams) error {
 type view struct {
 	showKeys bool
 	now      time.Time
-	header   dump.Header
+	header   format.Header
 	sections []*contents
 }
 
 // contents are the contents of one cache.
 type contents struct {
-	dump.Section
-	counts            dump.Counts
-	left              dump.Left
+	format.Section
+	counts            format.Counts
+	left              format.Left
 	negative, expired int
 	tagged            int
 	whole             bool // its counts are right
@@ -78,10 +78,10 @@ type sample struct {
 const samples = 10
 
 // begin takes the header.
-func (v *view) begin(h dump.Header) { v.header = h }
+func (v *view) begin(h format.Header) { v.header = h }
 
-func (v *view) record(r *dump.Record) error {
-	if r.Kind == dump.KindSection {
+func (v *view) record(r *format.Record) error {
+	if r.Kind == format.KindSection {
 		c := &contents{Section: *r.Section, positioned: r.Section.Position != nil}
 		c.Position = nil // its memory is not needed
 		v.sections = append(v.sections, c)
@@ -89,16 +89,16 @@ func (v *view) record(r *dump.Record) error {
 	}
 	c := v.sections[r.Index]
 	switch r.Kind {
-	case dump.KindKey:
+	case format.KindKey:
 		c.count(len(r.Key))
 		c.hottest = v.keep(c.hottest, sample{}, r.Key, byUses)
-	case dump.KindEntry:
+	case format.KindEntry:
 		v.entry(c, r.Entry)
-	case dump.KindDrop:
+	case format.KindDrop:
 		c.counts.Drops++
-	case dump.KindLeft:
+	case format.KindLeft:
 		c.left = r.Left
-	case dump.KindSectionEnd:
+	case format.KindSectionEnd:
 		c.counts, c.whole = r.Counts, true
 	}
 	return nil
@@ -121,7 +121,7 @@ func (c *contents) count(bytes int) {
 	c.counts.Bytes += uint64(bytes)
 }
 
-func (v *view) entry(c *contents, e *dump.Entry) {
+func (v *view) entry(c *contents, e *format.Entry) {
 	c.count(len(e.Key) + len(e.Value))
 	if e.NotFound {
 		c.negative++
@@ -136,7 +136,7 @@ func (v *view) entry(c *contents, e *dump.Entry) {
 		c.ages.add(e.Age + v.since())
 	}
 	one := sample{size: len(e.Value), uses: e.Uses, left: e.Left}
-	if e.Left == dump.Forever {
+	if e.Left == format.Forever {
 		c.forever++
 	} else if one.left -= v.since(); one.left > 0 {
 		c.lives.add(one.left)

@@ -12,7 +12,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
 // jsonlCommand is `strata snapshot jsonl`.
@@ -68,14 +68,14 @@ func (c *jsonlCommand) Run(s *Streams) error {
 	out := bufio.NewWriter(s.Out)
 	to := json.NewEncoder(&escaping{out})
 	to.SetEscapeHTML(false)
-	var sections []dump.Section
-	failed := walk(s.Ctx, bar.read(in), func(dump.Header) {}, func(r *dump.Record) error {
+	var sections []format.Section
+	failed := walk(s.Ctx, bar.read(in), func(format.Header) {}, func(r *format.Record) error {
 		_ = bar.record(r) // it returns nil
 		switch r.Kind {
-		case dump.KindSection:
-			sections = append(sections, dump.Section{Name: r.Section.Name, Codec: r.Section.Codec})
+		case format.KindSection:
+			sections = append(sections, format.Section{Name: r.Section.Name, Codec: r.Section.Codec})
 			return nil
-		case dump.KindSectionEnd, dump.KindLog, dump.KindLeft:
+		case format.KindSectionEnd, format.KindLog, format.KindLeft:
 			return nil
 		}
 		return to.Encode(lineOf(&sections[r.Index], r))
@@ -116,17 +116,17 @@ func (e *escaping) Write(b []byte) (int, error) {
 func isUnsafe(r rune) bool { return r >= 0x7f && !unicode.IsPrint(r) }
 
 // lineOf is the line of a record.
-func lineOf(of *dump.Section, r *dump.Record) *line {
+func lineOf(of *format.Section, r *format.Record) *line {
 	l := &line{Cache: of.Name}
 	switch r.Kind {
-	case dump.KindKey:
+	case format.KindKey:
 		l.setKey(r.Key)
-	case dump.KindDrop:
+	case format.KindDrop:
 		l.Dropped, l.All = true, r.Drop.All
 		if !l.All {
 			l.setKey(r.Drop.Name)
 		}
-	case dump.KindEntry:
+	case format.KindEntry:
 		e := r.Entry
 		l.setKey(e.Key)
 		l.setValue(of.Codec, e)
@@ -160,7 +160,7 @@ func (l *line) setTags(tags []string) {
 }
 
 // setValue shows values of the codecs whose form others read.
-func (l *line) setValue(codec string, e *dump.Entry) {
+func (l *line) setValue(codec string, e *format.Entry) {
 	switch {
 	case e.NotFound:
 	case codec == "json" && utf8.Valid(e.Value) && json.Valid(e.Value):
@@ -174,7 +174,7 @@ func (l *line) setValue(codec string, e *dump.Entry) {
 
 // lasting is a time in seconds, nil if it does not end.
 func lasting(d time.Duration) *float64 {
-	if d == dump.Forever {
+	if d == format.Forever {
 		return nil
 	}
 	s := d.Seconds()

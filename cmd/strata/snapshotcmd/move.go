@@ -15,9 +15,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/strata-cache/strata/internal/atomicfile"
-	"github.com/strata-cache/strata/internal/download"
-	"github.com/strata-cache/strata/internal/endpoint"
+	"github.com/strata-cache/strata/internal/snapshot/atomicfile"
+	"github.com/strata-cache/strata/internal/snapshot/pull"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
 	"github.com/strata-cache/strata/snapshot"
 )
 
@@ -194,9 +194,9 @@ func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*ans
 		return nil, endpoint.Reason(err)
 	}
 	req.Header = h.Clone()
-	req.Header.Set("Content-Type", download.ContentType)
+	req.Header.Set("Content-Type", pull.ContentType)
 	req.Header.Set("Expect", "100-continue")
-	client := download.NewClient()
+	client := pull.NewClient()
 	defer client.CloseIdleConnections()
 	r, err := client.Do(req)
 	if err != nil {
@@ -209,7 +209,7 @@ func send(ctx context.Context, body io.Reader, to *url.URL, h http.Header) (*ans
 	}
 	a := new(answer)
 	if r.StatusCode != http.StatusOK && r.StatusCode != http.StatusUnprocessableEntity || json.Unmarshal(text, a) != nil {
-		return nil, download.Refusal(to, r, bytes.NewReader(text))
+		return nil, pull.Refusal(to, r, bytes.NewReader(text))
 	}
 	return a, nil
 }

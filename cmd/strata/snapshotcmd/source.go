@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/download"
-	"github.com/strata-cache/strata/internal/endpoint"
+	"github.com/strata-cache/strata/internal/snapshot/pull"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
 // source is a snapshot that is read.
@@ -46,7 +46,7 @@ func openAny(s *Streams, from string, r request) (*source, error) {
 		if err != nil {
 			return nil, UsageError{err}
 		}
-		a, err := download.Begin(s.Ctx, download.Request{Client: download.NewClient(), URL: at, Header: r.header, Stall: r.stall})
+		a, err := pull.Begin(s.Ctx, pull.Request{Client: pull.NewClient(), URL: at, Header: r.header, Stall: r.stall})
 		if err != nil {
 			return nil, err
 		}

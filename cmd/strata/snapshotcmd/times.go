@@ -7,7 +7,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
 // times are the ages or lives of entries. They take a few kilobytes, once there is one.
@@ -42,7 +42,7 @@ func (t *times) String() string {
 // span is a time for people, in at most two units and rounded down.
 func span(d time.Duration) string {
 	switch {
-	case d == dump.Forever:
+	case d == format.Forever:
 		return "for ever"
 	case d < time.Second:
 		return d.Truncate(time.Millisecond).String()

@@ -6,14 +6,14 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
 // write writes all that was collected before the error, if there is one.
 func (v *view) write(w io.Writer, failed error) error {
 	h := &v.header
 	mode := "values"
-	if h.Mode == dump.Keys {
+	if h.Mode == format.Keys {
 		mode = "keys only"
 	}
 	fmt.Fprintf(w, "format   version %d, %s\n", h.Version, mode)
@@ -34,7 +34,7 @@ func (v *view) write(w io.Writer, failed error) error {
 	return nil
 }
 
-func (c *contents) write(w io.Writer, mode dump.Mode) error {
+func (c *contents) write(w io.Writer, mode format.Mode) error {
 	end := ""
 	if !c.whole {
 		end = ", and its end is missing"
@@ -46,7 +46,7 @@ func (c *contents) write(w io.Writer, mode dump.Mode) error {
 		fmt.Fprintf(t, "  namespace\t%s\n", shown(c.Space, columns-14))
 	}
 	fmt.Fprintf(t, "  entries\t%s, %s%s\n", number(int(c.counts.Entries)), size(int64(c.counts.Bytes)), end)
-	if mode == dump.Values {
+	if mode == format.Values {
 		fmt.Fprintf(t, "  of these\t%s negative, %s expired, %s with tags\n", number(c.negative), number(c.expired), number(c.tagged))
 		fmt.Fprintf(t, "  ages\t%s\n", &c.ages)
 		fmt.Fprintf(t, "  lives left\t%s\n", &c.lives)
@@ -54,7 +54,7 @@ func (c *contents) write(w io.Writer, mode dump.Mode) error {
 		fmt.Fprintf(t, "  drops\t%s meanwhile, %s entries left out by the writer\n", number(int(c.counts.Drops)), number(int(c.counts.Skipped)))
 		fmt.Fprintf(t, "  position\t%s\n", position(c.positioned))
 	}
-	if l := &c.left; *l != (dump.Left{}) {
+	if l := &c.left; *l != (format.Left{}) {
 		fmt.Fprintf(t, "  missing\t%s\n", missing(0, count(l.Busy), count(l.Gone), count(l.Beyond), l.Coarse))
 	}
 	if err := t.Flush(); err != nil {
@@ -75,14 +75,14 @@ func position(known bool) string {
 }
 
 // writeSamples writes a list of entries.
-func writeSamples(w io.Writer, title string, all []sample, mode dump.Mode) error {
+func writeSamples(w io.Writer, title string, all []sample, mode format.Mode) error {
 	if len(all) == 0 {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "  %s\n", title)
 	for _, one := range all {
-		if mode == dump.Keys {
+		if mode == format.Keys {
 			fmt.Fprintf(t, "\t  %s\n", one.key)
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/dump"
+	"github.com/strata-cache/strata/internal/snapshot/format"
 )
 
 var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) // read-only
@@ -21,8 +21,8 @@ var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) // read-only
 func written(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	w := dump.NewWriter(&b, dump.Header{Created: created, Mode: dump.Values, ID: [16]byte([]byte("0123456789abcdef"))})
-	for _, s := range []dump.Section{
+	w := format.NewWriter(&b, format.Header{Created: created, Mode: format.Values, ID: [16]byte([]byte("0123456789abcdef"))})
+	for _, s := range []format.Section{
 		{Name: "users", Space: "shop", Codec: "json", Fingerprint: 0x1122334455667788, Position: []byte("here")},
 		{Name: "ev\x1b[2Jil\u202e", Codec: "gob\n"},
 	} {
@@ -30,9 +30,9 @@ func written(t *testing.T) []byte {
 			t.Fatal(err)
 		}
 	}
-	for i, e := range []dump.Entry{
+	for i, e := range []format.Entry{
 		{Key: []byte("once"), Value: []byte(`{"a": 1,` + "\n" + `"b":"` + "\x7f\u009b\u202e\U000e0001ä" + `"}`), Fresh: time.Hour, Left: 2 * time.Hour, Weight: 1, Age: time.Minute},
-		{Key: []byte("hot"), Value: []byte(`null`), Fresh: dump.Forever, Left: dump.Forever, Weight: 7, Age: dump.Unknown, Uses: 3, Tags: []string{"t", "ü"}},
+		{Key: []byte("hot"), Value: []byte(`null`), Fresh: format.Forever, Left: format.Forever, Weight: 7, Age: format.Unknown, Uses: 3, Tags: []string{"t", "ü"}},
 		{Key: []byte("\xff\xfe"), Value: []byte("{\"\xff\":1}"), Fresh: -time.Second, Left: 30 * time.Minute, Weight: 1, Age: 90 * time.Minute, Expired: true, Tags: []string{"\xff"}},
 		{Key: nil, NotFound: true, Fresh: time.Millisecond, Left: time.Millisecond, Weight: 1, Age: 3 * time.Minute, Uses: 1},
 	} {
@@ -138,14 +138,14 @@ func TestJSONLKeepsAllBytesAndSendsNoneThatATerminalObeys(t *testing.T) {
 // A small file may claim many caches. Each takes little memory.
 func TestInspectionOfManyCachesTakesLittleMemory(t *testing.T) {
 	var b bytes.Buffer
-	w := dump.NewWriter(&b, dump.Header{Created: created, Mode: dump.Values})
-	for i := range dump.MaxSections {
-		if _, err := w.Section(dump.Section{Name: fmt.Sprint(i), Position: make([]byte, 1000)}); err != nil {
+	w := format.NewWriter(&b, format.Header{Created: created, Mode: format.Values})
+	for i := range format.MaxSections {
+		if _, err := w.Section(format.Section{Name: fmt.Sprint(i), Position: make([]byte, 1000)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i := range dump.MaxSections {
-		if err := w.Entry(i, &dump.Entry{Key: []byte("k"), Left: time.Hour}, func(dst []byte) ([]byte, error) { return dst, nil }); err != nil {
+	for i := range format.MaxSections {
+		if err := w.Entry(i, &format.Entry{Key: []byte("k"), Left: time.Hour}, func(dst []byte) ([]byte, error) { return dst, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

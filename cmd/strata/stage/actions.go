@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/cmd/strata/hello"
-	"github.com/strata-cache/strata/internal/measure"
+	"github.com/strata-cache/strata/internal/observe/histogram"
 )
 
 const (
@@ -218,7 +218,7 @@ func (s *Stage) restart(ctx context.Context, args []string) (string, error) {
 	if hello.Start(args[1]) == hello.Cold {
 		return "Instance " + name + " has restarted with an empty memory.", nil
 	}
-	return fmt.Sprintf("Instance %s has restarted with %d greetings, by %s, in %v.", name, r.Warm(), args[1], measure.Round(r.Took)), nil
+	return fmt.Sprintf("Instance %s has restarted with %d greetings, by %s, in %v.", name, r.Warm(), args[1], histogram.Round(r.Took)), nil
 }
 
 func (s *Stage) changeRate(_ context.Context, args []string) (string, error) {

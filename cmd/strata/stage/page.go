@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/page"
+	"github.com/strata-cache/strata/internal/observe/page"
 )
 
 // files are the page itself, its script and its style.

@@ -17,7 +17,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/endpoint"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
 	strataotel "github.com/strata-cache/strata/otel"
 	"github.com/strata-cache/strata/otel/producer"
 )

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/strata-cache/strata/internal/adminapi"
-	"github.com/strata-cache/strata/internal/endpoint"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
 const (

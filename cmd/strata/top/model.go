@@ -6,7 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/strata-cache/strata/internal/adminapi"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
 )
 
 // every is the time between two questions.

@@ -10,8 +10,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
-	"github.com/strata-cache/strata/internal/adminapi"
-	"github.com/strata-cache/strata/internal/endpoint"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
+	"github.com/strata-cache/strata/internal/wire/endpoint"
 )
 
 // styles are those of lines.

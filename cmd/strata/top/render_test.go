@@ -12,7 +12,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/strata-cache/strata/internal/adminapi"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
 )
 
 // sizes are terminals in which nothing may be cut.

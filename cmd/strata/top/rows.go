@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/strata-cache/strata/internal/adminapi"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
 )
 
 // column is one number of the table.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/strata-cache/strata/internal/adminapi"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
 )
 
 // leastName is the width of the column of names in a narrow terminal, mostName that in a wide

@@ -19,7 +19,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/admin"
-	"github.com/strata-cache/strata/internal/adminapi"
+	"github.com/strata-cache/strata/internal/observe/adminapi"
 )
 
 func summary(name string, reads, l1 float64) adminapi.Summary {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
 var (
@@ -108,7 +108,7 @@ func (w *worker) step(r *rand.Rand, key string) {
 		if r.IntN(2) == 0 && !w.write(key) {
 			return
 		}
-		w.fence([]history.Fence{{Key: key, Soft: true}}, func() error { return w.cache.Expire(ctx, key) })
+		w.fence([]checker.Fence{{Key: key, Soft: true}}, func() error { return w.cache.Expire(ctx, key) })
 	}
 }
 
@@ -117,11 +117,11 @@ func (w *worker) all(ctx context.Context, r *rand.Rand, key string) {
 	if !w.write(key) {
 		return
 	}
-	f, call := history.Fence{Key: allKeys}, w.cache.InvalidateAll
+	f, call := checker.Fence{Key: allKeys}, w.cache.InvalidateAll
 	if f.Soft = r.IntN(2) == 0; f.Soft {
 		call = w.cache.ExpireAll
 	}
-	w.fence([]history.Fence{f}, func() error { return call(ctx) })
+	w.fence([]checker.Fence{f}, func() error { return call(ctx) })
 }
 
 // hold drops key with a hold: for a while whoever asks loads it.
@@ -131,10 +131,10 @@ func (w *worker) hold(ctx context.Context, key string) {
 		return
 	}
 	began := w.now()
-	w.fence([]history.Fence{{Key: key}}, func() error { return w.cache.InvalidateHold(ctx, d, key) })
+	w.fence([]checker.Fence{{Key: key}}, func() error { return w.cache.InvalidateHold(ctx, d, key) })
 	// On an instance that hears of it late, the hold begins then: loads of that
 	// instance are of no use to others until it ends.
-	w.rec.add(recDropped, key, began, w.now()+history.Time(d+time.Second))
+	w.rec.add(recDropped, key, began, w.now()+checker.Time(d+time.Second))
 }
 
 // tag drops or expires all that carries the tag of key, if key has one.
@@ -147,13 +147,13 @@ func (w *worker) tag(ctx context.Context, r *rand.Rand, key string) {
 	if soft = r.IntN(2) == 0; soft {
 		call = w.cache.ExpireTags
 	}
-	var fences []history.Fence
+	var fences []checker.Fence
 	for i := range w.c.Keys {
 		if k := Key(i); Tag(k) == name {
 			if !w.write(k) {
 				return
 			}
-			fences = append(fences, history.Fence{Key: k, Soft: soft})
+			fences = append(fences, checker.Fence{Key: k, Soft: soft})
 		}
 	}
 	began := w.now()
@@ -163,7 +163,7 @@ func (w *worker) tag(ctx context.Context, r *rand.Rand, key string) {
 	for _, f := range fences {
 		// Who does not hear of it goes by an older clock for a second, and what
 		// it loads is no good to others.
-		w.rec.add(recDropped, f.Key, began, now+history.Time(time.Second))
+		w.rec.add(recDropped, f.Key, began, now+checker.Time(time.Second))
 	}
 }
 
@@ -187,12 +187,12 @@ func (w *worker) surprise(text string) {
 }
 
 func (w *worker) invalidate(ctx context.Context, keys []string) {
-	var fences []history.Fence
+	var fences []checker.Fence
 	for _, k := range keys {
 		if !w.write(k) {
 			return
 		}
-		fences = append(fences, history.Fence{Key: k})
+		fences = append(fences, checker.Fence{Key: k})
 	}
 	w.fence(fences, func() error { return w.cache.Invalidate(ctx, keys...) })
 }
@@ -202,7 +202,7 @@ func (w *worker) set(ctx context.Context, key string) {
 	if !ok {
 		return
 	}
-	w.fence([]history.Fence{{Key: key, Stores: true, Version: version}}, func() error {
+	w.fence([]checker.Fence{{Key: key, Stores: true, Version: version}}, func() error {
 		return w.cache.Set(ctx, key, value(key, version), w.options(key)...)
 	})
 }
@@ -221,7 +221,7 @@ func (w *worker) options(key string) (o []strata.CallOption) {
 
 // begin records that fences are called, and returns what records that they
 // have returned. A process that dies in between has left their beginning.
-func (w *worker) begin(fences []history.Fence) (end func(error)) {
+func (w *worker) begin(fences []checker.Fence) (end func(error)) {
 	calls := make([]uint64, len(fences))
 	now := w.now()
 	for i, f := range fences {
@@ -237,7 +237,7 @@ func (w *worker) begin(fences []history.Fence) (end func(error)) {
 }
 
 // fence makes a call that makes old values go.
-func (w *worker) fence(fences []history.Fence, call func() error) {
+func (w *worker) fence(fences []checker.Fence, call func() error) {
 	end := w.begin(fences)
 	err := call()
 	end(err)
@@ -256,7 +256,7 @@ func (w *worker) update(ctx context.Context, key string) {
 		if !ok {
 			return "", errInjected
 		}
-		end = w.begin([]history.Fence{{Key: key, Stores: true, Version: version}})
+		end = w.begin([]checker.Fence{{Key: key, Stores: true, Version: version}})
 		return value(key, version), nil
 	}, w.options(key)...)
 	if end != nil {
@@ -271,7 +271,7 @@ func (w *worker) update(ctx context.Context, key string) {
 // read reads key, with a Loader or without, and reports whether there was a
 // value.
 func (w *worker) read(ctx context.Context, key string, loads, final bool) (ok bool) {
-	r := history.Read{Key: key, Call: w.now(), Final: final}
+	r := checker.Read{Key: key, Call: w.now(), Final: final}
 	if loads {
 		got, err := w.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, r.Call), key, nil, w.options(key)...)
 		return w.got(ctx, &r, got, err)
@@ -287,7 +287,7 @@ func (w *worker) read(ctx context.Context, key string, loads, final bool) (ok bo
 // ask reads key, and asks what the instance knows of the value.
 func (w *worker) ask(ctx context.Context, key string) {
 	var info strata.Info
-	r := history.Read{Key: key, Call: w.now()}
+	r := checker.Read{Key: key, Call: w.now()}
 	got, err := w.cache.GetOrLoad(context.WithValue(ctx, sinceKey{}, r.Call), key, nil, append(w.options(key), strata.ReadInfo(&info))...)
 	if w.got(ctx, &r, got, err) {
 		w.rec.add(recAsked, r.Key, r.Of, r.Version, r.Call, r.Return, r.Stale, r.Final, info.Degraded)
@@ -296,7 +296,7 @@ func (w *worker) ask(ctx context.Context, key string) {
 
 // left records that a caller has left: a load without callers is not
 // joined.
-func (w *worker) left(ctx context.Context, r *history.Read) {
+func (w *worker) left(ctx context.Context, r *checker.Read) {
 	r.Return = w.now()
 	if ctx.Err() != nil {
 		w.rec.add(recLeft, r.Key, r.Call, r.Return)
@@ -304,7 +304,7 @@ func (w *worker) left(ctx context.Context, r *history.Read) {
 }
 
 // got records what a read has returned.
-func (w *worker) got(ctx context.Context, r *history.Read, got string, err error) (ok bool) {
+func (w *worker) got(ctx context.Context, r *checker.Read, got string, err error) (ok bool) {
 	w.left(ctx, r)
 	switch {
 	case err == nil:
@@ -322,9 +322,9 @@ func (w *worker) got(ctx context.Context, r *history.Read, got string, err error
 
 // staleFor is for how long the failure of a load may be answered with a stale
 // value, without another load.
-const staleFor = history.Time(15 * time.Second)
+const staleFor = checker.Time(15 * time.Second)
 
-func (w *worker) failedSince(key string, since history.Time) bool {
+func (w *worker) failedSince(key string, since checker.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at, ok := w.failed[key]
@@ -341,7 +341,7 @@ func (w *worker) fail(key string) {
 // query does, and takes its time to tell.
 func (w *worker) load(ctx context.Context, key string) (got string, err error) {
 	call, begun := w.rec.call(), w.now()
-	since, ok := ctx.Value(sinceKey{}).(history.Time)
+	since, ok := ctx.Value(sinceKey{}).(checker.Time)
 	if !ok {
 		since = begun
 	}

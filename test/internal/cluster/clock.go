@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
 // Clock is the beginning of a clock that all processes of the host share, in
@@ -19,7 +19,7 @@ type Clock int64
 func NewClock() Clock { return Clock(monotonic() - int64(time.Second)) }
 
 // Now is the time since the clock began.
-func (c Clock) Now() history.Time { return history.Time(monotonic() - int64(c)) }
+func (c Clock) Now() checker.Time { return checker.Time(monotonic() - int64(c)) }
 
 func monotonic() int64 {
 	var ts unix.Timespec

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
 // Origin is what Loaders ask and callers write to: it knows the version of
@@ -31,7 +31,7 @@ type Origin struct {
 	versions map[string]uint64
 	reads    map[string]int
 	held     map[string]*Hold
-	writes   []history.Write
+	writes   []checker.Write
 	conns    map[net.Conn]struct{} // nil when closed
 }
 
@@ -124,7 +124,7 @@ func (o *Origin) Write(key string) (version uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.versions[key]++
-	o.writes = append(o.writes, history.Write{Key: key, Version: o.versions[key], At: o.clock.Now()})
+	o.writes = append(o.writes, checker.Write{Key: key, Version: o.versions[key], At: o.clock.Now()})
 	return o.versions[key]
 }
 
@@ -146,10 +146,10 @@ func (o *Origin) Reads(key string) int {
 }
 
 // Writes returns all that was written so far.
-func (o *Origin) Writes() []history.Write {
+func (o *Origin) Writes() []checker.Write {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return append([]history.Write(nil), o.writes...)
+	return append([]checker.Write(nil), o.writes...)
 }
 
 // Close ends the origin. Reads that are held must have been released.

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/strata-cache/strata/internal/servers"
+	"github.com/strata-cache/strata/internal/testing/servers"
 )
 
 // Process is a worker as its parent sees it. Do is for one goroutine at a time.

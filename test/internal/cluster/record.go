@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
 // The kinds of records, each the first field of a line. Times are those of the
@@ -48,12 +48,12 @@ type recorder struct {
 
 // pendingRead is a read that may be joined by others that get the same.
 type pendingRead struct {
-	history.Read
-	since history.Time
+	checker.Read
+	since checker.Time
 }
 
 // together is for how long reads are recorded as one.
-const together = history.Time(10 * time.Millisecond)
+const together = checker.Time(10 * time.Millisecond)
 
 func newRecorder(path string, clock Clock) (*recorder, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -70,7 +70,7 @@ func (r *recorder) call() uint64 {
 
 // read adds a read of this process; it is kept when flush is called, or another
 // version of the key is read.
-func (r *recorder) read(read history.Read) {
+func (r *recorder) read(read checker.Read) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.reads[read.Key]
@@ -84,7 +84,7 @@ func (r *recorder) read(read history.Read) {
 }
 
 // joined makes read a part of p, if that can be.
-func (p *pendingRead) joined(read *history.Read) bool {
+func (p *pendingRead) joined(read *checker.Read) bool {
 	same := p.Of == read.Of && p.Version == read.Version && p.Stale == read.Stale && p.Final == read.Final
 	if !same || read.Call-p.since > together || p.since-read.Call > together {
 		return false
@@ -112,7 +112,7 @@ func (r *recorder) line(kind string, fields ...any) {
 		switch f := f.(type) {
 		case string:
 			r.buf = append(r.buf, f...)
-		case history.Time:
+		case checker.Time:
 			r.buf = strconv.AppendInt(r.buf, int64(f), 10)
 		case uint64:
 			r.buf = strconv.AppendUint(r.buf, f, 10)
@@ -156,7 +156,7 @@ func (r *recorder) write() {
 
 // Sample is what a process says about itself from time to time.
 type Sample struct {
-	At                                        history.Time
+	At                                        checker.Time
 	Goroutines                                int
 	RSS                                       int64 // bytes
 	Reads, L1Hits, L2Hits, Loads, Gaps, Heard uint64
@@ -167,24 +167,24 @@ type Sample struct {
 // Span is a time in which something has happened to Key.
 type Span struct {
 	Key      string
-	From, To history.Time
+	From, To checker.Time
 }
 
 // Opinion is what an instance thinks of its bus.
 type Opinion struct {
-	At    history.Time
+	At    checker.Time
 	Hears bool
 }
 
 // Log is what one process has recorded.
 type Log struct {
-	Reads  []history.Read
-	Fences []history.Fence
+	Reads  []checker.Read
+	Fences []checker.Fence
 	// Open fences were called and have not returned; their Return is missing.
-	Open []history.Fence
+	Open []checker.Fence
 	// Loads have returned. Those that had not are Unfinished, as far as is
 	// known.
-	Loads, Unfinished []history.Load
+	Loads, Unfinished []checker.Load
 	// Left are when callers who left may have been waiting for a load, or, for
 	// all keys, when loads that ran anywhere could not be joined any more.
 	// Dropped are when a key was dropped beside what Fences say.
@@ -192,9 +192,9 @@ type Log struct {
 	// Stalls are when the process did not run, or not as it should.
 	Stalls []Span
 	// Asked are those of Reads that asked what the instance knows of the value.
-	Asked []history.Read
+	Asked []checker.Read
 	// RemoteErrors are when L2 did not answer.
-	RemoteErrors []history.Time
+	RemoteErrors []checker.Time
 	Opinions     []Opinion
 	Samples      []Sample
 	// Surprises are what no call may do.
@@ -211,7 +211,7 @@ func ReadLog(path string, instance int) (*Log, error) {
 	defer f.Close()
 	l := &logReader{
 		log: &Log{}, instance: instance, names: map[string]string{},
-		fences: map[uint64]history.Fence{}, loads: map[uint64]history.Load{},
+		fences: map[uint64]checker.Fence{}, loads: map[uint64]checker.Load{},
 	}
 	in := bufio.NewReaderSize(f, 1<<20)
 	for n := 1; ; n++ {
@@ -236,8 +236,8 @@ type logReader struct {
 	log      *Log
 	instance int
 	names    map[string]string // one string for each key
-	fences   map[uint64]history.Fence
-	loads    map[uint64]history.Load
+	fences   map[uint64]checker.Fence
+	loads    map[uint64]checker.Load
 }
 
 var errRecord = errors.New("no record")
@@ -261,12 +261,12 @@ func (l *logReader) line(line string) error {
 	p := &fields{rest: rest}
 	switch kind {
 	case recRead:
-		l.log.Reads = append(l.log.Reads, history.Read{
+		l.log.Reads = append(l.log.Reads, checker.Read{
 			Instance: l.instance, Key: l.name(p.text()), Of: l.name(p.text()), Version: p.number(),
 			Call: p.time(), Return: p.time(), Stale: p.yes(), Final: p.yes(), More: int(p.number()),
 		})
 	case recFence:
-		l.fences[p.number()] = history.Fence{
+		l.fences[p.number()] = checker.Fence{
 			Instance: l.instance, Key: l.name(p.text()), Version: p.number(), Call: p.time(), Soft: p.yes(), Stores: p.yes(),
 		}
 	case recFenced:
@@ -279,7 +279,7 @@ func (l *logReader) line(line string) error {
 		delete(l.fences, call)
 		l.log.Fences = append(l.log.Fences, f)
 	case recLoad:
-		l.loads[p.number()] = history.Load{Instance: l.instance, Key: l.name(p.text()), Since: p.time(), Call: p.time()}
+		l.loads[p.number()] = checker.Load{Instance: l.instance, Key: l.name(p.text()), Since: p.time(), Call: p.time()}
 	case recLoaded:
 		call := p.number()
 		load, ok := l.loads[call]
@@ -294,7 +294,7 @@ func (l *logReader) line(line string) error {
 	case recStalled:
 		l.log.Stalls = append(l.log.Stalls, Span{"", p.time(), p.time()})
 	case recAsked:
-		l.log.Asked = append(l.log.Asked, history.Read{
+		l.log.Asked = append(l.log.Asked, checker.Read{
 			Instance: l.instance, Key: l.name(p.text()), Of: l.name(p.text()), Version: p.number(),
 			Call: p.time(), Return: p.time(), Stale: p.yes(), Final: p.yes(), Degraded: p.yes(),
 		})
@@ -350,7 +350,7 @@ func (p *fields) number() uint64 {
 	return n
 }
 
-func (p *fields) time() history.Time { return history.Time(p.number()) }
+func (p *fields) time() checker.Time { return checker.Time(p.number()) }
 
 func (p *fields) yes() bool {
 	yes, err := strconv.ParseBool(p.text())

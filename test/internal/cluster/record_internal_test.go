@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
 func TestRecordsSurviveAsTheyWereMade(t *testing.T) {
@@ -20,8 +20,8 @@ func TestRecordsSurviveAsTheyWereMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	type T = history.Time
-	read := history.Read{Key: "k1", Of: "k2", Version: 7, Call: 10, Return: 11, Stale: true}
+	type T = checker.Time
+	read := checker.Read{Key: "k1", Of: "k2", Version: 7, Call: 10, Return: 11, Stale: true}
 	r.read(read)
 	read.Call, read.Return = 14, 15
 	r.read(read)
@@ -52,19 +52,19 @@ func TestRecordsSurviveAsTheyWereMade(t *testing.T) {
 	r.read(read)
 	r.keep(recSurprise, T(80), "so it goes") // not the reads
 	want := &Log{
-		Reads: []history.Read{
+		Reads: []checker.Read{
 			{Instance: 4, Key: "k1", Of: "k2", Version: 7, Call: 14, Return: 11, Stale: true, More: 2},
 			{Instance: 4, Key: "k1", Of: "k2", Version: 7, Call: 12 + together, Return: 13, Stale: true},
 			{Instance: 4, Key: "k1", Of: "k2", Version: 7, Call: 12 + together, Return: 13},
 			{Instance: 4, Key: "k1", Of: "k2", Version: 8, Call: 12 + together, Return: 13},
 		},
-		Fences:     []history.Fence{{Instance: 4, Key: "k1", Version: 3, Soft: true, Call: 20, Return: 22, Failed: true}},
-		Open:       []history.Fence{{Instance: 4, Stores: true, Call: 21}},
-		Loads:      []history.Load{{Instance: 4, Key: "k2", Version: 9, Since: 32, Call: 33, Return: 34, OK: true}},
-		Unfinished: []history.Load{{Instance: 4, Key: "k1", Since: 30, Call: 31}},
+		Fences:     []checker.Fence{{Instance: 4, Key: "k1", Version: 3, Soft: true, Call: 20, Return: 22, Failed: true}},
+		Open:       []checker.Fence{{Instance: 4, Stores: true, Call: 21}},
+		Loads:      []checker.Load{{Instance: 4, Key: "k2", Version: 9, Since: 32, Call: 33, Return: 34, OK: true}},
+		Unfinished: []checker.Load{{Instance: 4, Key: "k1", Since: 30, Call: 31}},
 		Left:       []Span{{"k1", 40, 41}}, Dropped: []Span{{"", 42, 43}}, Stalls: []Span{{"", 44, 45}},
-		Asked:        []history.Read{{Instance: 4, Key: "k1", Of: "k1", Version: 3, Call: 46, Return: 47, Degraded: true}},
-		RemoteErrors: []history.Time{50}, Opinions: []Opinion{{60, true}},
+		Asked:        []checker.Read{{Instance: 4, Key: "k1", Of: "k1", Version: 3, Call: 46, Return: 47, Degraded: true}},
+		RemoteErrors: []checker.Time{50}, Opinions: []Opinion{{60, true}},
 		Samples: []Sample{{At: 70, Goroutines: 5}}, Surprises: []string{"80 so it goes"},
 	}
 	check := func() {
@@ -155,7 +155,7 @@ func TestProcessesShareAClock(t *testing.T) {
 	start := time.Now()
 	<-time.After(20 * time.Millisecond)
 	b, took := c.Now(), time.Since(start)
-	if a < history.Time(time.Second) || time.Duration(b-a) < 20*time.Millisecond || time.Duration(b-a) > took+time.Second {
+	if a < checker.Time(time.Second) || time.Duration(b-a) < 20*time.Millisecond || time.Duration(b-a) > took+time.Second {
 		t.Errorf("the clock went from %v to %v in %v", time.Duration(a), time.Duration(b), took)
 	}
 }
@@ -165,7 +165,7 @@ func TestProcessesThatDidNotRunKnowWhen(t *testing.T) {
 	stalls := Stalls(c)
 	before := c.Now()
 	<-time.After(400 * time.Millisecond)
-	if s, yes := stalls(); !yes || s.From > before || s.To < before+history.Time(400*time.Millisecond) {
+	if s, yes := stalls(); !yes || s.From > before || s.To < before+checker.Time(400*time.Millisecond) {
 		t.Errorf("after 400ms: %v, %t", s, yes)
 	}
 	if s, yes := stalls(); yes {

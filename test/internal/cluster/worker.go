@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/history"
+	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
 // variable is the environment variable that makes a process a worker.
@@ -151,11 +151,11 @@ type worker struct {
 
 	calm   atomic.Bool             // no load fails any more
 	mu     sync.Mutex              // guards failed
-	failed map[string]history.Time // when a load of a key failed last
+	failed map[string]checker.Time // when a load of a key failed last
 }
 
 func newWorker(c Config) (w *worker, err error) {
-	w = &worker{c: c, origin: &originClient{path: c.Origin}, stop: func() {}, failed: map[string]history.Time{}}
+	w = &worker{c: c, origin: &originClient{path: c.Origin}, stop: func() {}, failed: map[string]checker.Time{}}
 	if w.rec, err = newRecorder(c.Records, c.Clock); err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func newWorker(c Config) (w *worker, err error) {
 	return w, nil
 }
 
-func (w *worker) now() history.Time { return w.c.Clock.Now() }
+func (w *worker) now() checker.Time { return w.c.Clock.Now() }
 
 // carryOut carries out commands, one after the other.
 func (w *worker) carryOut() error {
@@ -354,7 +354,7 @@ func (w *worker) watch(ctx context.Context) {
 // Stalls returns a function that is to be called every few milliseconds, and
 // tells when it was not: the process did not run, or was kept waiting.
 func Stalls(c Clock) func() (s Span, yes bool) {
-	const most = history.Time(250 * time.Millisecond)
+	const most = checker.Time(250 * time.Millisecond)
 	last := c.Now()
 	return func() (Span, bool) {
 		s := Span{From: last, To: c.Now()}

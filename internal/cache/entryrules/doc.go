@@ -1,0 +1,48 @@
+// Package entryrules decides which stores are allowed under one key of a cache that
+// several instances share. [Decide] takes the [State] of the key, an
+// [Operation] and the time, and returns the next State and an [Answer]. It is
+// pure: it keeps nothing, does no I/O and reads no clock.
+//
+// Two stores carry its decisions out: internal/redis/watch in Redis, by
+// WATCH and MULTI, and stratatest.Tier in memory. The Lua scripts in
+// internal/redis/layout/lua decide the same on their own; tests in the module
+// test compare them with Decide on a real Redis.
+//
+// # The states of an entry
+//
+// A key has a value and a lease for each value type (schema), and one token and
+// one hold for all of them. Each of the four is there or not, and runs out by
+// time. A part that has run out stays until it is replaced or the whole key is
+// forgotten, at [State].Until:
+//
+//	part    while it lasts                            when it has run out
+//	value   fresh, then stale: by time, or by a       absent
+//	        soft drop of the key or of everything
+//	lease   its holder may store; other callers       its holder may still store, and the
+//	        are told to wait                          next caller takes it over
+//	token   its holder may store, even during a hold  worth nothing
+//	hold    no lease is given                         leases are given
+//
+// The effects of the operations on the slot of their own schema, on those of
+// the others, on the token and on the hold:
+//
+//	operation           own slot                others        token      hold     announced
+//	Acquire             lease given             –             –          –        –
+//	Put under a lease   value stored, lease     –             –          –        ended, if awaited
+//	                    used up
+//	Put with Drops      the same                gone          –          –        dropped
+//	Put under a token   value stored, lease     gone          used up    –        dropped
+//	                    gone
+//	Extend              value with new lives,   –             –          –        ended, if awaited
+//	                    lease used up
+//	Drop                gone                    gone          gone, or   longer   dropped
+//	Drop, soft          value stale, lease gone like own      a new one  longer   expired
+//	Release             lease gone              –             –          –        ended, if awaited
+//	Renew               lease longer            –             –          –        –
+//
+// # Invariant
+//
+// A value is stored only under a right (a lease or a token) that was given after
+// the last drop of the key, and a right stores once. So a value that was loaded
+// before a drop is never stored after it.
+package entryrules

@@ -1,0 +1,369 @@
+// The group: all running flights and writes of one cache, and the way of a caller
+// to the flight of its key.
+//
+// States of a group: open, closed. States of a flight in it: joinable, running but
+// not joinable, landed.
+//
+// Invariant: each key has at most one joinable flight of each kind. A closed group
+// registers nothing, and has cancelled the context of every running flight.
+
+package flight
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+
+	"github.com/strata-cache/strata/internal/cache/lifetime"
+)
+
+// ErrClosed is returned to callers when the group is closed.
+var ErrClosed = errors.New("flight: closed")
+
+// shards is the number of locks that keys are spread over. A flight takes its
+// lock three times in a life that contains a network round trip, so this
+// need not grow with the machine.
+const shards = 64
+
+// Group holds the running flights and writes of one cache. The zero Group is
+// not usable; see [NewGroup].
+type Group[K comparable, V any] struct {
+	// CancelAbandoned cancels a flight that its last caller leaves, unless it is
+	// kept; from then on it cannot be joined. Otherwise such a flight continues, and
+	// can be joined. It is set before the group is used.
+	CancelAbandoned bool
+	// Hash and Note, if set, are called for each key that is dropped or written, or
+	// for which a load brings nothing to keep: Hash before the lock of its flights is taken, and Note
+	// with the hash under that lock: it must not wait or call back. at is the time that the
+	// caller has read before, zero if it has none. They are set before the group is used.
+	Hash func(K) uint64
+	Note func(hash uint64, at int64)
+
+	seed    maphash.Seed
+	stamp   func() uint64
+	runs    sync.WaitGroup
+	runners runners[K, V]
+	// reloads counts the reloads that run.
+	reloads atomic.Int64
+	// revocations counts the events that take rights to store: fences, writes, holds.
+	revocations atomic.Uint64
+	watches     watches[K]
+	shards      [shards]shard[K, V]
+}
+
+// shard is the part of a group that one lock guards.
+type shard[K comparable, V any] struct {
+	mu       sync.Mutex
+	closed   bool
+	joinable [kinds]map[K]*Flight[K, V]
+	running  *Flight[K, V] // the first of those that run, joinable or not
+	writes   map[K][]*Write[K]
+	holds    map[K]hold
+	holdAll  hold          // on all keys, when too many keys are on hold
+	revoked  uint64        // Group.revocations at the last one in this shard
+	stamp    func() uint64 // Group.stamp
+}
+
+// NewGroup returns an empty group. stamp is called when a flight is registered.
+func NewGroup[K comparable, V any](stamp func() uint64) *Group[K, V] {
+	g := &Group[K, V]{seed: maphash.MakeSeed(), stamp: stamp}
+	g.watches.seed = g.seed
+	for i := range g.shards {
+		s := &g.shards[i]
+		for k := range s.joinable {
+			s.joinable[k] = make(map[K]*Flight[K, V])
+		}
+		s.writes = make(map[K][]*Write[K])
+		s.holds = make(map[K]hold)
+		s.stamp = stamp
+	}
+	return g
+}
+
+// findable reports whether key equals itself. A key that does not, as a NaN,
+// could never be found again in a map, nor removed from it.
+func findable[K comparable](key K) bool {
+	same := key
+	return key == same
+}
+
+func (g *Group[K, V]) shard(key K) *shard[K, V] {
+	return &g.shards[maphash.Comparable(g.seed, key)%shards]
+}
+
+// Leader is the work of the caller that registers a flight.
+type Leader[K comparable, V any] interface {
+	memory[K, V]
+	// Scope returns the memory for the context of Then. It must be new: whatever runs
+	// in that context may keep it.
+	Scope() *lifetime.Scope
+	// First runs on the caller's goroutine, under the caller's context. It
+	// reports whether it has landed the flight. If not, Then takes over. A Reload
+	// begins with Then.
+	First(ctx context.Context, f *Flight[K, V]) (landed bool)
+	// Then runs on a goroutine of its own, under the flight's context, and
+	// lands the flight.
+	Then(f *Flight[K, V])
+	// Release is called when the group has no further use for the leader and its flight:
+	// it has not become one, or First has landed the flight, or Then and the wait of
+	// the caller are over. It is not called if one of them panics or ends its goroutine.
+	Release()
+}
+
+// memory has the Flight of a caller that leads one.
+type memory[K comparable, V any] interface {
+	// Flight returns a zero Flight, which becomes that of the leader. It is called if
+	// no flight is under way, and holds a lock meanwhile.
+	Flight() *Flight[K, V]
+}
+
+// Part is the role of a caller in a flight.
+type Part uint8
+
+// The parts of callers.
+const (
+	// None: there was no flight for the caller.
+	None Part = iota
+	// Led: the caller registered the flight.
+	Led
+	// Joined: the flight was under way.
+	Joined
+)
+
+// Do gets key through its flight of that kind: it joins the flight that is under
+// way, or registers one and leads it. If First lands the flight, Do costs neither
+// a goroutine nor a context.
+//
+// It returns ErrClosed if the group is closed, ErrRecursive if ctx belongs to
+// a load that the flight waits for, and ctx's error if ctx ends first.
+func (g *Group[K, V]) Do(ctx context.Context, key K, kind Kind, l Leader[K, V]) (Result[V], Part, error) {
+	return g.DoSoftly(ctx, Patience{}, key, kind, l)
+}
+
+// DoSoftly is Do for a caller with limited patience.
+func (g *Group[K, V]) DoSoftly(ctx context.Context, patience Patience, key K, kind Kind, l Leader[K, V]) (r Result[V], p Part, err error) {
+	n := from(ctx)
+	f, p, err := g.register(caller{ctx, n}, key, kind, l)
+	if p != Led {
+		l.Release()
+	}
+	if err == nil && patience.Registered != nil {
+		patience.Registered()
+	}
+	switch {
+	case err != nil:
+		return r, None, err
+	case p == Led && kind != Reload && g.first(patience.soft(ctx), f, l):
+		r = f.result
+		l.Release()
+		return r, Led, nil
+	}
+	if n != nil {
+		if err := n.waitFor(&f.node); err != nil {
+			if p == Led { // a reload in the queue: others may have joined it
+				g.refuse(f)
+				g.launch(caller{ctx, n}, f, l, false)
+				return r, None, err
+			}
+			g.leave(f)
+			return r, None, err
+		}
+		defer n.stopWaiting(&f.node)
+		g.urge(f)
+	}
+	if p == Joined {
+		r, err = g.wait(ctx, patience, f, f.done)
+		return r, p, err
+	}
+	g.launch(caller{ctx, n}, f, l, true)
+	r, err = g.wait(ctx, patience, f, f.bell)
+	if f.leave() {
+		l.Release()
+	}
+	return r, p, err
+}
+
+// first runs First of the leader. Callers may have joined the flight already, but
+// none that its load could wait for: there is no load yet.
+func (g *Group[K, V]) first(ctx context.Context, f *Flight[K, V], l Leader[K, V]) (landed bool) {
+	ended := true // if First ends the goroutine; it has landed then
+	defer func() {
+		if landed || ended {
+			g.runs.Done()
+		}
+	}()
+	landed = l.First(ctx, f)
+	ended = false
+	return landed
+}
+
+// launch runs Then of the leader, on a goroutine and a context of the flight's own.
+// stays says that the caller that leads waits for the bell.
+func (g *Group[K, V]) launch(c caller, f *Flight[K, V], l Leader[K, V], stays bool) {
+	users := int32(1)
+	if stays {
+		users = 2
+	}
+	f.users.Store(users)
+	g.equip(c, f, l.Scope(), stays)
+	g.runners.run(g, launch[K, V]{f, l})
+}
+
+// run runs Then of the leader, on a goroutine of the group.
+func (g *Group[K, V]) run(l launch[K, V]) {
+	defer g.runs.Done()
+	scope, returned := l.f.scope, false
+	defer func() {
+		if !returned {
+			scope.Finish()
+		}
+	}()
+	l.f.inTurn()
+	l.leader.Then(l.f)
+	returned = true
+	if scope.Finish() {
+		l.f.shared = true
+	}
+	if l.f.leave() {
+		l.leader.Release()
+	}
+}
+
+// equip gives f a context of its own, and what the caller that leads waits for: its
+// bell, or the channel that others wait for, too.
+func (g *Group[K, V]) equip(c caller, f *Flight[K, V], scope *lifetime.Scope, bell bool) {
+	f.node.load, f.node.outer = f, c.load
+	scope.Begin(c.ctx, &f.node)
+	if bell && f.bell == nil {
+		f.bell = make(chan struct{}, 1)
+	}
+	s := f.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.scope, f.counted, f.listens = scope, f.batch != nil, bell
+	if !bell && !f.batch.waitsForAll() {
+		f.await()
+	}
+	switch {
+	case s.closed:
+		f.desert()
+	case g.abandoned(f):
+		f.end(errAbandoned)
+	}
+}
+
+// caller is the context of a caller, and the innermost load that it belongs to, or
+// nil.
+type caller struct {
+	ctx  context.Context
+	load *Node
+}
+
+// endless reports whether the caller belongs to no load and waits without end.
+func (c caller) endless() bool { return c.ctx.Done() == nil && c.load == nil }
+
+// register makes the caller a waiter of key's flight, which it leads if there
+// was none: then own has it. It returns ErrClosed, or ErrRecursive if the caller
+// belongs to a load of key.
+func (g *Group[K, V]) register(c caller, key K, kind Kind, own memory[K, V]) (f *Flight[K, V], p Part, err error) {
+	s := g.shard(key)
+	if kind != Read && inside(c.load, s, key) {
+		return nil, None, ErrRecursive
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, None, ErrClosed
+	}
+	if f = s.joinable[kind][key]; f != nil {
+		f.count(1)
+		f.joined++
+		f.shared = true
+		f.endless = f.endless || c.endless()
+		f.await()
+		return f, Joined, nil
+	}
+	f = own.Flight()
+	f.Key, f.Stamp, f.home, f.kind, f.fenced = key, g.stamp(), s, kind, s.held(key)
+	f.waiters, f.joined, f.shared = 1, 1, c.load != nil
+	if findable(key) {
+		s.joinable[kind][key] = f
+	}
+	if kind == Reload {
+		g.reloads.Add(1)
+		s.enqueue(f)
+	}
+	s.enter(f)
+	g.runs.Add(1)
+	return f, Led, nil
+}
+
+// Running reports how many callers wait for key's joinable load, if there is
+// one.
+func (g *Group[K, V]) Running(key K) (waiters int, running bool) {
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.joinable[Load][key]; f != nil {
+		return f.waiters, true
+	}
+	return 0, false
+}
+
+// Reloading reports whether the flight that a Load of key would join is a Reload.
+func (g *Group[K, V]) Reloading(key K) bool {
+	if g.reloads.Load() == 0 {
+		return false
+	}
+	s := g.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.joinable[Load][key]
+	return f != nil && f.kind == Reload
+}
+
+// Stop closes the group: it cancels all flights, and makes their callers return with
+// ErrClosed. It does not wait for the flights. It may be called more than once.
+func (g *Group[K, V]) Stop() {
+	for i := range g.shards {
+		g.shards[i].close()
+	}
+	g.runners.close()
+}
+
+// Close stops the group, and waits until no flight runs or ctx ends. It may be called
+// more than once.
+func (g *Group[K, V]) Close(ctx context.Context) error {
+	g.Stop()
+	idle := make(chan struct{})
+	go func() {
+		g.runs.Wait()
+		g.runners.all.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *shard[K, V]) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, h := range s.holds {
+		h.stop()
+	}
+	s.holdAll.stop()
+	for f := s.running; f != nil; f = f.next {
+		f.desert()
+	}
+	// All have ended: a reload whose turn comes with the detaching does not begin.
+	for f := s.running; f != nil; f = f.next {
+		s.detach(f)
+	}
+}

@@ -1,0 +1,101 @@
+package flight_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/cache/flight"
+	"github.com/strata-cache/strata/internal/cache/lifetime"
+)
+
+// reuser is a leader that has one Flight, and notes whether it can be used again.
+type reuser struct {
+	lead
+	f        *keyFlight
+	released bool
+	reusable bool
+}
+
+func (r *reuser) Flight() *keyFlight     { return r.f }
+func (r *reuser) Scope() *lifetime.Scope { return new(lifetime.Scope) }
+func (r *reuser) Release()               { r.released, r.reusable = true, r.f.Reuse() }
+
+func TestFlightIsUsedAgainUnlessOthersMayKeepIt(t *testing.T) {
+	land := func(g *group, f *keyFlight) { g.Land(f, flight.Result[int]{Value: 1}, nil) }
+	for name, c := range map[string]struct {
+		// during runs in the flight, and apart at the same time.
+		during func(context.Context, *group)
+		apart  func(context.Context, *group)
+		again  bool
+	}{
+		"one caller":                     {again: true},
+		"load that looks for a value":    {during: func(ctx context.Context, _ *group) { ctx.Value("other") }, again: true},
+		"load that asks for another key": {during: func(ctx context.Context, g *group) { get(ctx, g, "other", func(f *keyFlight) { land(g, f) }) }},
+		"load that gives its context to others": {during: func(ctx context.Context, _ *group) {
+			ctx, cancel := context.WithCancel(context.WithValue(ctx, lifetime.Own{}, ctx.Value(lifetime.Own{})))
+			defer cancel()
+			ctx.Value("other")
+		}},
+		"another caller": {apart: func(ctx context.Context, g *group) { get(ctx, g, "key", nil) }},
+		"another caller that leaves": {apart: func(ctx context.Context, g *group) {
+			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			get(ctx, g, "key", nil)
+		}},
+		"reload behind it": {apart: func(ctx context.Context, g *group) {
+			g.Do(ctx, "key", flight.Reload, lead{then: func(f *keyFlight) { land(g, f) }})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGroup(t)
+				r := &reuser{f: new(keyFlight)}
+				r.then = func(f *keyFlight) {
+					if c.apart != nil {
+						go c.apart(t.Context(), g)
+					}
+					if c.during != nil {
+						c.during(f.Context(), g)
+					}
+					time.Sleep(time.Second)
+					land(g, f)
+				}
+				got, _, err := g.Do(t.Context(), "key", flight.Load, r)
+				if synctest.Wait(); got.Value != 1 || err != nil || !r.released || r.reusable != c.again {
+					t.Errorf("%v, %v, released %v, reusable %v, want %v", got.Value, err, r.released, r.reusable, c.again)
+				}
+			})
+		})
+	}
+}
+
+// TestFlightThatIsUsedAgainDoesNotWakeForTheLastOne lets a caller leave its flight,
+// which lands without it. The same memory is the next flight.
+func TestFlightThatIsUsedAgainDoesNotWakeForTheLastOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t)
+		f := new(keyFlight)
+		for i := range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			r := &reuser{f: f}
+			r.then = func(f *keyFlight) {
+				time.Sleep(time.Minute)
+				g.Land(f, flight.Result[int]{Value: i}, nil)
+			}
+			if i == 2 {
+				ctx = t.Context()
+			}
+			got, _, err := g.Do(ctx, "key", flight.Load, r)
+			if left := err != nil; left != (i < 2) || !left && got.Value != 2 {
+				t.Errorf("flight %d: %v, %v", i, got.Value, err)
+			}
+			time.Sleep(time.Hour)
+			if synctest.Wait(); !r.reusable {
+				t.Errorf("flight %d cannot be used again", i)
+			}
+		}
+	})
+}

@@ -1,0 +1,433 @@
+package l1
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/internal/cache/evict"
+)
+
+// change is a difference of a shard, and of the cache.
+type change struct{ entries, weight int64 }
+
+// reserve adds a change to the totals of the cache, unless that would exceed a
+// bound. It needs the mutex of the shard that changes.
+//
+// Invariant: the totals never exceed the bounds, and no table holds an entry that
+// the totals do not count. So an insertion reserves its room first, and the room
+// of an evicted entry is given up, or passed on, only after its removal.
+func (c *core) reserve(d change) bool {
+	if !raise(&c.entries, d.entries, &c.maxEntries) {
+		return false
+	}
+	if !raise(&c.weight, d.weight, &c.maxWeight) {
+		c.entries.Add(-max(0, d.entries))
+		return false
+	}
+	c.release(change{min(0, d.entries), min(0, d.weight)})
+	return true
+}
+
+// raise adds d to a total if d is positive; it reports false instead of exceeding
+// the bound. One that was lowered meanwhile counts.
+func raise(total *atomic.Int64, d int64, bound *atomic.Int64) bool {
+	for d > 0 {
+		n := total.Load()
+		if n > bound.Load()-d {
+			return false
+		}
+		if !total.CompareAndSwap(n, n+d) {
+			continue
+		}
+		if n+d <= bound.Load() {
+			return true
+		}
+		total.Add(-d)
+		return false
+	}
+	return true
+}
+
+// release adds a negative change to the totals. In a full cache most changes sum
+// to zero, and then the totals, which all processors share, are not written to.
+func (c *core) release(d change) {
+	if d.entries != 0 {
+		c.entries.Add(d.entries)
+	}
+	if d.weight != 0 {
+		c.weight.Add(d.weight)
+	}
+}
+
+// over reports whether a change would exceed a bound.
+func (c *core) over(d change) bool {
+	return c.entries.Load()+d.entries > c.maxEntries.Load() || c.weight.Load()+d.weight > c.maxWeight.Load()
+}
+
+// crowded reports whether a shard that holds so much holds about its share, or more, of the bound
+// that a change would exceed. Eviction from crowded shards alone keeps the shards
+// even. The slack of one eighth lets nearly all writers evict from the shard that
+// they have locked already.
+func (c *core) crowded(held, d change) bool {
+	n := int64(len(c.shards))
+	if total := c.entries.Load() + d.entries; total > c.maxEntries.Load() {
+		return held.entries >= (total-total/8)/n
+	}
+	total := c.weight.Load() + d.weight
+	return held.weight >= (total-total/8)/n
+}
+
+// room reserves d, the change of an insertion into a shard, and evicts from the
+// shard as long as the bounds need it. It fails if the shard is
+// not crowded, unless forced, or has nothing more to evict; what it has evicted is
+// gone all the same. It needs the shard's mutex.
+func (c *core) room(s *shard, d change, how eviction, gone []removed) ([]removed, bool) {
+	var freed change
+	for !c.reserve(change{d.entries + freed.entries, d.weight + freed.weight}) {
+		if c.rest.ppm > 0 && freed == (change{}) {
+			c.owe(d)
+		}
+		var less change
+		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
+			c.release(freed)
+			return gone, false
+		}
+		c.pay(less)
+		freed.entries += less.entries
+		freed.weight += less.weight
+	}
+	return gone, true
+}
+
+// eviction says how a shard makes room.
+type eviction struct {
+	at     evict.Standing // of the new entry
+	forced bool           // also if the shard is not crowded
+	keep   *evict.Head    // stays
+}
+
+// evictOne takes one entry out of a shard, and returns the change for the totals of
+// the cache; zero if there is no entry to evict.
+func (c *core) evictOne(s *shard, d change, how eviction, gone []removed) ([]removed, change) {
+	if !how.forced && !c.crowded(s.held, d) {
+		return gone, change{}
+	}
+	now := c.clock.now()
+	victim := s.order.Evict(how.at, how.keep, now)
+	if victim.Head == nil {
+		return gone, change{}
+	}
+	less := s.left(victim)
+	if victim.Born != 0 {
+		c.ages.Add(time.Duration(c.clock.exact() - victim.Born))
+	}
+	return c.note(s, gone, victim.Head, c.reasonAt(Evicted, victim.Head, now)), less
+}
+
+// evictAround evicts from all shards, beginning after the given one, until d fits:
+// first from crowded shards, then from any. Other writers may take the room before
+// the caller does. keep stays, if there is one.
+func (c *core) evictAround(own int, d change, keep *evict.Head, gone []removed) []removed {
+	how := eviction{keep: keep}
+	for _, how.forced = range []bool{false, true} {
+		for i := range c.shards {
+			s := &c.shards[(own+1+i)%len(c.shards)]
+			if !c.over(d) {
+				return gone
+			}
+			held := change{s.entries.Load(), s.weight.Load()}
+			if held.entries > 0 && (how.forced || c.crowded(held, d)) {
+				gone = c.shrink(s, d, how, gone)
+			}
+		}
+	}
+	return gone
+}
+
+// shrink evicts from one shard until d fits.
+func (c *core) shrink(s *shard, d change, how eviction, gone []removed) []removed {
+	if c.rest.ppm > 0 {
+		c.owe(d)
+	}
+	for n := sliceEntries; n == sliceEntries; {
+		gone, n = c.shrinkOnce(s, d, how, gone)
+	}
+	return gone
+}
+
+// shrinkOnce is a slice of shrink, and returns the number of entries that it has evicted.
+func (c *core) shrinkOnce(s *shard, d change, how eviction, gone []removed) (_ []removed, n int) {
+	s.mu.Lock()
+	defer s.unlock()
+	for n < sliceEntries && c.over(d) {
+		var less change
+		if gone, less = c.evictOne(s, d, how, gone); less.entries == 0 {
+			break
+		}
+		c.pay(less)
+		c.release(less)
+		n++
+	}
+	return gone, n
+}
+
+// resize changes the bounds, and evicts until the entries fit or the sweeper goes on.
+func (c *core) resize(maxEntries, maxWeight int64) []removed {
+	if maxEntries <= 0 && maxWeight <= 0 {
+		return nil
+	}
+	c.setBounds(maxEntries, maxWeight)
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		s.order.Fit(c.policy, c.share(), c.weighted())
+		s.mu.Unlock()
+	}
+	if w := c.wanted(); c.pinned.Load() > min(w.entries, w.weight) {
+		c.unpin() // together they exceed the bounds
+	}
+	gone, done := c.settle(resizeEvicts, nil, nil)
+	if !done {
+		c.leaveBehind()
+		return gone
+	}
+	return c.evictAround(0, change{}, nil, gone) // what writers have reserved by the bounds of before
+}
+
+// unpin makes all pinned entries ordinary ones: together they exceed the bounds.
+func (c *core) unpin() {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		c.pinned.Add(-int64(s.order.Unpin()))
+		s.mu.Unlock()
+	}
+}
+
+// Evictions of many entries are made in slices: for a lowered bound, and for a
+// share of the cache (Config.EvictShare). A slice takes one lock for as long as it takes to
+// evict a few entries, from the shard that holds the most. The caller evicts the first
+// slices itself, and the goroutine of the sweeper evicts the rest.
+//
+// Invariant: the totals never exceed the bounds. So Resize lowers a bound step by step:
+// the room of an entry that a slice evicts is given to nobody.
+
+const (
+	// sliceEntries is the largest number of entries that a slice evicts: some 0.1 ms.
+	sliceEntries = 256
+	// storeEvicts and resizeEvicts are the entries beyond which a store and Resize leave
+	// evictions to the goroutine.
+	storeEvicts, resizeEvicts = 4 * sliceEntries, 64 * sliceEntries
+)
+
+// rest is to be evicted.
+type rest struct {
+	// ppm is Config.EvictShare in millionths. It is written once.
+	ppm int64
+	// entries and weight are left of a share of the cache; zero or less if nothing is.
+	entries, weight atomic.Int64
+	// left says that the sweeper evicts it, and not a store that is about to.
+	left atomic.Bool
+
+	mu sync.Mutex // guards the following, and changes of the bounds
+	// wanted are the bounds that Resize was asked for. The bounds are not lower.
+	wanted change
+	// lowering says that a bound is above the wanted one.
+	lowering atomic.Bool
+}
+
+// bound returns n, or the most that totals can be if n is not positive.
+func bound(n, most int64) int64 {
+	if n <= 0 {
+		return Forever
+	}
+	return min(n, most)
+}
+
+// setBounds sets the bounds; zero or less means none. A bound that the totals exceed is
+// lowered to these only.
+func (c *core) setBounds(entries, weight int64) {
+	r := &c.rest
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted = change{bound(entries, Forever), bound(weight, maxBound)}
+	c.maxEntries.Store(max(r.wanted.entries, min(c.maxEntries.Load(), c.entries.Load())))
+	c.maxWeight.Store(max(r.wanted.weight, min(c.maxWeight.Load(), c.weight.Load())))
+	r.lowering.Store(c.maxEntries.Load() > r.wanted.entries || c.maxWeight.Load() > r.wanted.weight)
+}
+
+// wanted returns the bounds that the cache has, or will have soon.
+func (c *core) wanted() change {
+	c.rest.mu.Lock()
+	defer c.rest.mu.Unlock()
+	return c.rest.wanted
+}
+
+// lower takes the room of an evicted entry, a negative change, from bounds that are above
+// the wanted ones, before other writers can have it.
+func (c *core) lower(less change) {
+	r := &c.rest
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.maxEntries.Store(max(r.wanted.entries, c.maxEntries.Load()+less.entries))
+	c.maxWeight.Store(max(r.wanted.weight, c.maxWeight.Load()+less.weight))
+	// A writer may have reserved its room by the bound before the first step.
+	over := c.entries.Load()+less.entries > r.wanted.entries || c.weight.Load()+less.weight > r.wanted.weight
+	r.lowering.Store(over || c.maxEntries.Load() > r.wanted.entries || c.maxWeight.Load() > r.wanted.weight)
+}
+
+// million is the unit of rest.ppm.
+const million = 1_000_000
+
+// owe notes that a store has found no room for d: a share of each bound that d would
+// exceed is to be evicted, rounded down, unless such a share is on its way.
+func (c *core) owe(d change) {
+	part := func(bound int64) int64 {
+		bound = min(bound, maxBound)
+		return bound/million*c.rest.ppm + bound%million*c.rest.ppm/million
+	}
+	if d == (change{}) || c.rest.entries.Load() > 0 || c.rest.weight.Load() > 0 {
+		return
+	}
+	if bound := c.maxEntries.Load(); c.entries.Load()+d.entries > bound {
+		c.rest.entries.Store(part(bound))
+	}
+	if bound := c.maxWeight.Load(); c.weight.Load()+d.weight > bound {
+		c.rest.weight.Store(part(bound))
+	}
+}
+
+// owes returns how much is to be evicted.
+func (c *core) owes() (d change) {
+	r := &c.rest
+	d = change{max(0, r.entries.Load()), max(0, r.weight.Load())}
+	if r.lowering.Load() {
+		w := c.wanted()
+		d.entries = max(d.entries, c.maxEntries.Load()-w.entries, c.entries.Load()-w.entries)
+		d.weight = max(d.weight, c.maxWeight.Load()-w.weight, c.weight.Load()-w.weight)
+	}
+	return d
+}
+
+// pay notes the eviction of an entry, a negative change: so much less is owed of a share.
+func (c *core) pay(less change) {
+	if c.rest.ppm == 0 {
+		return
+	}
+	if c.rest.entries.Load() > 0 {
+		c.rest.entries.Add(less.entries)
+	}
+	if c.rest.weight.Load() > 0 {
+		c.rest.weight.Add(less.weight)
+	}
+}
+
+// forgive is called when nothing is left that may be evicted.
+func (c *core) forgive() {
+	c.rest.entries.Store(0)
+	c.rest.weight.Store(0)
+	if c.rest.lowering.Load() {
+		c.lower(change{-Forever / 2, -Forever / 2})
+	}
+}
+
+// settle evicts until nothing is owed, in slices, but no more than most entries and a slice. keep
+// stays, if there is one. It reports whether nothing is owed any more.
+func (c *core) settle(most int, keep *evict.Head, gone []removed) ([]removed, bool) {
+	for n := 0; ; {
+		d := c.owes()
+		if d == (change{}) {
+			return gone, true
+		}
+		if n >= most {
+			return gone, false
+		}
+		var evicted int
+		if gone, evicted = c.slice(d, keep, gone); evicted > 0 {
+			n += evicted
+			continue
+		}
+		if c.rest.lowering.Load() && c.pinned.Load() > 0 {
+			c.unpin() // together they exceed the bounds
+			continue
+		}
+		c.forgive()
+	}
+}
+
+// slice evicts entries from the shard that holds the most, or from the next one that has
+// any to evict, and returns their number.
+func (c *core) slice(d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
+	first, most := 0, int64(-1)
+	for i := range c.shards {
+		held := c.shards[i].entries.Load()
+		if d.entries == 0 {
+			held = c.shards[i].weight.Load()
+		}
+		if held > most {
+			first, most = i, held
+		}
+	}
+	for i := range c.shards {
+		if gone, n = c.sliceOf(&c.shards[(first+i)%len(c.shards)], d, keep, gone); n > 0 {
+			return gone, n
+		}
+	}
+	return gone, 0
+}
+
+// sliceOf evicts from one shard: no more than its part of d, so that the shards stay even.
+func (c *core) sliceOf(s *shard, d change, keep *evict.Head, gone []removed) (_ []removed, n int) {
+	part := func(n int64) int64 { return (n + int64(len(c.shards)) - 1) / int64(len(c.shards)) }
+	d = change{part(d.entries), part(d.weight)}
+	s.mu.Lock()
+	defer s.unlock()
+	for n < sliceEntries && (d.entries > 0 || d.weight > 0) {
+		var less change
+		if gone, less = c.evictOne(s, change{}, eviction{forced: true, keep: keep}, gone); less.entries == 0 {
+			break
+		}
+		c.pay(less)
+		if c.rest.lowering.Load() {
+			c.lower(less)
+		}
+		c.release(less)
+		d.entries += less.entries
+		d.weight += less.weight
+		n++
+	}
+	return gone, n
+}
+
+// settleStore evicts some entries, for a store of keep, and leaves the rest to the
+// sweeper.
+func (c *core) settleStore(keep *evict.Head, gone []removed) []removed {
+	gone, done := c.settle(storeEvicts, keep, gone)
+	if !done {
+		c.leaveBehind()
+	}
+	return gone
+}
+
+// leaveBehind leaves the evictions to the sweeper.
+func (c *core) leaveBehind() {
+	c.rest.left.Store(true)
+	c.workSweeper()
+}
+
+// settleBehind evicts some entries, if that was left to the sweeper, and reports whether
+// there is nothing more to do.
+func (c *core) settleBehind() bool {
+	if !c.rest.left.Swap(false) {
+		return true
+	}
+	gone, done := c.settle(sliceEntries, nil, nil)
+	c.tell(gone)
+	if !done {
+		c.rest.left.Store(true)
+		runtime.Gosched()
+	}
+	return done
+}

@@ -1,0 +1,191 @@
+package l1
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/internal/cache/evict"
+)
+
+// sweepBatch is the number of entries that are checked under one hold of a
+// lock.
+const sweepBatch = 256
+
+// sweeper is the state of the goroutine that removes dead entries, and those that are
+// still to be evicted (rest).
+//
+// States: not running (no entry has a deadline); searching the wheels; sleeping
+// until the tick of the first wheel slot that holds an entry. Invariant: for
+// every deadline in a wheel, the goroutine will wake up by the end of its tick:
+// a writer that adds a deadline before next starts or wakes it, and next is
+// never unless the goroutine sleeps.
+type sweeper struct {
+	// next is the tick that the goroutine sleeps for; never while it searches
+	// the wheels or does not run. A writer that adds an earlier deadline wakes
+	// it.
+	next atomic.Int64
+
+	mu      sync.Mutex // guards running and closed
+	running bool
+	closed  bool
+	wake    chan struct{} // capacity one
+	done    chan struct{}
+	wg      sync.WaitGroup
+}
+
+// init makes a sweeper that does not run.
+func (w *sweeper) init() {
+	w.next.Store(evict.Never)
+	w.wake = make(chan struct{}, 1)
+	w.done = make(chan struct{})
+}
+
+// close ends the goroutine and waits for it.
+func (w *sweeper) close() {
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		close(w.done)
+	}
+	w.mu.Unlock()
+	w.wg.Wait()
+}
+
+// leave reports whether the goroutine may end: no writer has sent a wake-up
+// since the goroutine found no deadline.
+func (w *sweeper) leave() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.wake:
+		return false
+	default:
+		w.running = false
+		return true
+	}
+}
+
+// wakeSweeper wakes or starts the sweeper for a deadline that is in a wheel
+// already. Most calls do nothing, because a new deadline is rarely before all
+// others.
+//
+// While the sweeper searches the wheels, next is never. So a deadline that it
+// may have missed wakes it.
+func (c *core) wakeSweeper(dead int64) {
+	w := &c.sweeper
+	if evict.TickOf(dead) >= w.next.Load() {
+		return
+	}
+	c.workSweeper()
+}
+
+// workSweeper wakes or starts the sweeper, so that it looks for work.
+func (c *core) workSweeper() {
+	w := &c.sweeper
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	if !w.running {
+		w.running = true
+		w.wg.Go(c.sweep)
+		return
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// sweep removes dead entries, and evicts what is owed, until there are none with a
+// deadline and nothing is owed, or until Close.
+func (c *core) sweep() {
+	w := &c.sweeper
+	ended := false
+	defer func() {
+		if !ended { // the callback called runtime.Goexit: continue in a new goroutine
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.wg.Go(c.sweep)
+		}
+	}()
+	timer := time.NewTimer(time.Hour) // reset before its channel is read
+	defer timer.Stop()
+	for {
+		w.next.Store(evict.Never)
+		c.removeDead()
+		if !c.settleBehind() {
+			select {
+			case <-w.done:
+				ended = true
+				return
+			default:
+			}
+			continue
+		}
+		at := c.firstTick()
+		if at == evict.Never {
+			if w.leave() {
+				ended = true
+				return
+			}
+			continue
+		}
+		w.next.Store(at)
+		timer.Reset(max(time.Duration((at+1)*evict.TickLength-c.clock.exact()), 1))
+		select {
+		case <-w.done:
+			ended = true
+			return
+		case <-w.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// firstTick returns the first tick that has a deadline in any shard, or never.
+func (c *core) firstTick() int64 {
+	first := evict.Never
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		first = min(first, s.order.NextTick())
+		s.mu.Unlock()
+	}
+	return first
+}
+
+// removeDead removes the dead entries of all past ticks and calls Notify for
+// each.
+func (c *core) removeDead() {
+	now := c.clock.exact()
+	for i := range c.shards {
+		for more := true; more; {
+			var dead []removed
+			dead, more = c.sweepShard(&c.shards[i], now)
+			c.tell(dead)
+		}
+	}
+}
+
+// sweepShard checks one batch of a shard's entries, returns the dead ones,
+// which it has removed, and reports whether there are more to check.
+func (c *core) sweepShard(s *shard, now int64) (dead []removed, more bool) {
+	s.mu.Lock()
+	defer s.unlock()
+	for range sweepBatch {
+		h := s.order.Overdue(now)
+		if h == nil {
+			return dead, false
+		}
+		if !c.idle.Over(h, now) {
+			s.order.Rearm(h, now)
+			continue
+		}
+		c.drop(s, h)
+		dead = c.note(s, dead, h, Expired)
+	}
+	return dead, true
+}

@@ -1,0 +1,411 @@
+// Drops and values that callers write. A drop is sent (unless the breaker is open),
+// then either confirmed and announced, or pending: the queue tries it again until L2
+// confirms it. A drop of a caller that has left goes to the queue at once.
+// Invariant: a caller that gets no error knows that its drop is confirmed by L2 and
+// was announced. Any other drop is pending, unless L2 cannot hold its key or the
+// store is closed. A confirmed drop is noted before its caller returns, so that it is
+// repeated if another server had taken over.
+
+package l2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/strata-cache/strata/internal/cache/retry"
+	"github.com/strata-cache/strata/remote"
+)
+
+// ownFor is the time for which a drop that has ended without an answer may
+// still be executed.
+const ownFor = time.Minute
+
+var (
+	errBreaker   = errors.New("strata: the circuit breaker of L2 is open: it has failed too often")
+	errNotStored = errors.New("strata: L2 has failed to store too often and is not asked to")
+)
+
+// Unconfirmed is the error of a drop or store that L2 or the bus has not
+// confirmed.
+type Unconfirmed struct {
+	// Pending is the number of drops that are pending.
+	Pending int
+	// Dropped says that the drop was confirmed, and only the value is not stored.
+	Dropped bool
+	// Err is the cause. It wraps the error of the caller's context if that has
+	// ended, and Options.Closed if the drop is not tried again.
+	Err error
+}
+
+// Error returns the text of the cause.
+func (e *Unconfirmed) Error() string { return e.Err.Error() }
+
+// Describe says what was not confirmed, and why, and how many drops are pending.
+func (e *Unconfirmed) Describe() string {
+	text := "not confirmed by L2 and the bus"
+	if e.Dropped {
+		text = "the old value is dropped, and the new one is not stored in L2"
+	}
+	text += fmt.Sprintf(": %v", e.Err)
+	if e.Pending > 0 {
+		text += fmt.Sprintf(" (%d pending)", e.Pending)
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *Unconfirmed) Unwrap() error { return e.Err }
+
+// Unconfirmed returns the error of a call after one of its operations, under
+// ctx, has failed with err.
+func (s *Store) Unconfirmed(ctx context.Context, err error) error { return s.unconfirmed(ctx, err) }
+
+func (s *Store) unconfirmed(ctx context.Context, err error) *Unconfirmed {
+	if gone := CallerLeft(ctx); gone != nil && !errors.Is(err, gone) {
+		err = fmt.Errorf("%w: %w", gone, err)
+	}
+	return &Unconfirmed{Pending: s.pending.Len(), Err: err}
+}
+
+// Drop executes drops in L2 and announces them. A drop that is not confirmed is
+// retried in the background; the error is an *Unconfirmed then. If it wraps
+// [remote.KeyErrors], the leases of the drops that are confirmed come with it. A key that is
+// too long for L2 is announced only: other instances may have loaded it.
+func (s *Store) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
+	if !s.Used() {
+		return nil, nil
+	}
+	ctx, cancel := s.Bound(ctx)
+	defer cancel()
+	leases, err := s.dropGuarded(ctx, drops)
+	some, partly := err.(remote.KeyErrors) //nolint:errorlint // joined with the end of the context it is that of all keys
+	switch {
+	case err == nil:
+		return leases, nil
+	case partly:
+		return leases, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(pick(drops, some, true), when) })
+	case !errors.Is(err, remote.ErrKeyTooLong):
+		return nil, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(drops, when) })
+	case len(drops) > 1:
+		return s.dropEach(ctx, drops)
+	case s.o.Bus != nil:
+		// A loss of this message is never detected. So instances keep values that L2
+		// cannot hold for a short time only.
+		_ = s.o.Bus.Publish(ctx, s.messages(drops))
+	}
+	return nil, s.Unconfirmed(ctx, err)
+}
+
+// whole returns err as that of all keys.
+func whole(err error) error {
+	if some, ok := err.(remote.KeyErrors); ok { //nolint:errorlint // wrapped it is the error of all keys
+		return errors.Join(some.Unwrap()...)
+	}
+	return err
+}
+
+// pick returns those of drops that have failed, or the others.
+func pick(drops []remote.Drop, errs remote.KeyErrors, failed bool) (some []remote.Drop) {
+	for i, d := range drops {
+		if (errs[i] != nil) == failed {
+			some = append(some, d)
+		}
+	}
+	return some
+}
+
+// makePending makes a drop pending that has failed with err under ctx, and
+// returns the error of its call. add adds the drop to the queue. If the caller
+// has left, L2 may be well, and the drop is retried at once.
+func (s *Store) makePending(ctx context.Context, err error, add func(retry.When) bool) error {
+	if !add(whenFailed(ctx)) {
+		err = fmt.Errorf("%w, and is not tried again: %w", err, s.o.Closed)
+	}
+	return s.Unconfirmed(ctx, err)
+}
+
+// whenFailed is the time of the first retry of an operation that has failed
+// under ctx.
+func whenFailed(ctx context.Context) retry.When { return retry.When(CallerLeft(ctx) != nil) }
+
+// DropSoon executes drops in the background, at once.
+func (s *Store) DropSoon(drops []remote.Drop) { s.pending.Add(drops, retry.AtOnce) }
+
+// dropGuarded is one attempt at drops, but for those of servers with an open breaker.
+func (s *Store) dropGuarded(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
+	if err := CallerLeft(ctx); err != nil {
+		return nil, err // the drops are sent in the background
+	}
+	if s.tier == nil {
+		return s.dropOnce(ctx, drops, never)
+	}
+	if len(drops) == 1 || s.guards.alike() {
+		switch ok, probe := s.allow(drops[0].Key); {
+		case !ok:
+			return nil, s.aloneError(drops[0].Key)
+		case probe:
+			return s.dropOnce(ctx, drops, always)
+		}
+		return s.dropOnce(ctx, drops, never)
+	}
+	sent, errs, probing := s.admit(len(drops), nameOf(drops), s.allow, s.aloneError)
+	if len(sent) == 0 {
+		return nil, remote.JoinKeys(errs)
+	}
+	some, err := s.dropOnce(ctx, choose(drops, sent), func(j int) bool { return probing[sent[j]] })
+	if errors.Is(err, remote.ErrKeyTooLong) {
+		return nil, err
+	}
+	leases := make([]remote.Lease, len(drops))
+	for j, i := range sent {
+		if errs[i] = remote.ErrorOf(err, j); errs[i] == nil && len(some) > 0 {
+			leases[i] = some[j]
+		}
+	}
+	return leases, remote.JoinKeys(errs)
+}
+
+// aloneError is the error of an operation that is not sent because its server is left alone.
+func (s *Store) aloneError(name string) error {
+	if server := s.guards.serverOf(name); server != "" {
+		return &remote.ServerError{Server: server, Err: errBreaker}
+	}
+	return errBreaker
+}
+
+func nameOf(drops []remote.Drop) func(i int) string {
+	return func(i int) string { return drops[i].Key }
+}
+
+func never(int) bool  { return false }
+func always(int) bool { return true }
+
+// dropEach drops one key at a time, so that a key that is too long for L2, for
+// which a retry is useless, does not hold up the others.
+func (s *Store) dropEach(ctx context.Context, drops []remote.Drop) (leases []remote.Lease, err error) {
+	leases = make([]remote.Lease, len(drops))
+	for i := range drops {
+		l, e := s.Drop(ctx, drops[i:i+1])
+		if e != nil {
+			err = e
+		} else if len(l) > 0 {
+			leases[i] = l[0]
+		}
+	}
+	return leases, err
+}
+
+// dropAgain is one more attempt at pending drops, even while the breaker is
+// open. A key that is too long for L2 is announced only.
+func (s *Store) dropAgain(ctx context.Context, drops []remote.Drop) error {
+	_, err := s.dropOnce(ctx, drops, never)
+	if len(drops) > 1 || !errors.Is(err, remote.ErrKeyTooLong) {
+		return err // several keys are tried one by one later
+	}
+	if s.o.Bus != nil {
+		return s.o.Bus.Publish(ctx, s.messages(drops))
+	}
+	return nil
+}
+
+// dropOnce is one attempt at drops. Those that are confirmed are announced.
+func (s *Store) dropOnce(ctx context.Context, drops []remote.Drop, probe func(i int) bool) (leases []remote.Lease, err error) {
+	if s.tier != nil {
+		done, moves := drops, s.moves.count()
+		err = s.confirmed(func() error {
+			leases, err = s.drop(ctx, drops)
+			return err
+		}, func() { s.pending.Confirmed(drops) })
+		if some, ok := err.(remote.KeyErrors); ok && moves == s.moves.count() { //nolint:errorlint // wrapped it is the error of all keys
+			done = pick(drops, some, false)
+			s.pending.Confirmed(done)
+		} else if err != nil {
+			done = nil
+		}
+		s.reportDrops(ctx, drops, err, probe)
+		if err != nil {
+			s.applyOwn()
+		}
+		if drops = done; len(drops) == 0 {
+			return nil, whole(err)
+		}
+	}
+	if !s.announces() {
+		return leases, err
+	}
+	if failed := s.o.Bus.Publish(ctx, s.messages(drops)); failed != nil {
+		return leases, failed
+	}
+	return leases, err
+}
+
+// DropAll makes all keys of the cache's namespace absent, or stale. If that is
+// not confirmed, the error is an *Unconfirmed, and the drop is pending: for the keys of
+// those servers that have not confirmed, if others have.
+func (s *Store) DropAll(ctx context.Context, soft bool) error {
+	return s.dropSpace(ctx,
+		func(ctx context.Context) error { return s.dropAllOnce(ctx, soft) },
+		func(err error, when retry.When) bool { return s.pending.AddAll(soft, when, s.untold(err)...) })
+}
+
+// DropTags makes all entries with one of tags absent, or stale. Errors are
+// those of [Store.DropAll].
+func (s *Store) DropTags(ctx context.Context, tags []string, soft bool) error {
+	return s.dropSpace(ctx,
+		func(ctx context.Context) error { return s.dropTagsOnce(ctx, tags, soft) },
+		func(err error, when retry.When) bool { return s.pending.AddTags(retry.Failed(tags, err), soft, when) })
+}
+
+// dropSpace executes a drop that concerns no single key.
+func (s *Store) dropSpace(ctx context.Context, once func(context.Context) error, add func(error, retry.When) bool) error {
+	if !s.Used() {
+		return nil
+	}
+	ctx, cancel := s.Bound(ctx)
+	defer cancel()
+	err := CallerLeft(ctx)
+	if err == nil {
+		err = once(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	return s.makePending(ctx, err, func(when retry.When) bool { return add(err, when) })
+}
+
+// dropAllOnce is one attempt at a drop of everything. One that some servers have not
+// confirmed is announced all the same: other instances have values from the others.
+func (s *Store) dropAllOnce(ctx context.Context, soft bool) (err error) {
+	if s.tier != nil {
+		err = s.confirmed(func() error {
+			begun := time.Now()
+			return s.meter.end(ctx, DropAll, begun, s.tier.DropAll(ctx, soft))
+		}, func() { s.pending.ConfirmedAll(soft) })
+		s.Report(ctx, "drop all", "", err, Probes{})
+		if err != nil {
+			s.applyOwn()
+		}
+		if err != nil && s.untold(err) == nil {
+			return err
+		}
+	}
+	if failed := s.announceAll(ctx, soft); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// untold returns the servers that have not been told of a drop of everything; none if
+// the tier does not tell them apart, so that all of it is to be tried again.
+func (s *Store) untold(err error) []string {
+	if s.guards.fleet == nil {
+		return nil
+	}
+	return retry.Untold(err)
+}
+
+// dropAllOf is one attempt at a drop of all keys of a server.
+func (s *Store) dropAllOf(ctx context.Context, server string, soft bool) error {
+	begun := time.Now()
+	err := s.meter.end(ctx, DropAll, begun, s.guards.fleet.DropAllOf(ctx, server, soft))
+	s.Report(ctx, "drop all", "", err, Probes{})
+	if err != nil {
+		s.applyOwn()
+		return err
+	}
+	return s.announceAll(ctx, soft)
+}
+
+// announceAll announces a drop of everything, unless the tier has done so.
+func (s *Store) announceAll(ctx context.Context, soft bool) error {
+	if !s.announces() {
+		return nil
+	}
+	m := remote.Message{Name: s.Space(), Kind: remote.AllDropped, From: s.o.Instance}
+	if soft {
+		m.Kind = remote.AllExpired
+	}
+	return s.o.Bus.Publish(ctx, []remote.Message{m})
+}
+
+// dropTagsOnce is one attempt at a drop of tags. Those that are confirmed are announced.
+func (s *Store) dropTagsOnce(ctx context.Context, tags []string, soft bool) (err error) {
+	if s.tier != nil {
+		err = s.confirmed(func() error {
+			begun := time.Now()
+			return s.meter.end(ctx, DropTags, begun, s.can.tag.DropTags(ctx, tags, soft))
+		}, func() { s.pending.ConfirmedTags(tags, soft) })
+		s.Report(ctx, "drop tags", "", err, Probes{})
+		if err != nil {
+			s.applyOwn()
+			failed := retry.Failed(tags, err)
+			if tags = slices.DeleteFunc(slices.Clone(tags), func(t string) bool { return slices.Contains(failed, t) }); len(tags) == 0 {
+				return err
+			}
+			s.pending.ConfirmedTags(tags, soft)
+		}
+	}
+	if !s.announces() {
+		return err
+	}
+	kind := remote.TagDropped
+	if soft {
+		kind = remote.TagExpired
+	}
+	ms := make([]remote.Message, len(tags))
+	for i, t := range tags {
+		ms[i] = remote.Message{Name: s.Space(), Kind: kind, From: s.o.Instance, Key: t}
+	}
+	if failed := s.o.Bus.Publish(ctx, ms); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// announces reports whether the cache announces drops: there is a bus, and the
+// tier does not announce them itself.
+func (s *Store) announces() bool { return s.o.Bus != nil && !s.tierAnnounces }
+
+// Announce announces the drops of a Put, unless the tier has done so. A message
+// that is not confirmed makes its drop pending; the error is that of the bus.
+func (s *Store) Announce(ctx context.Context, drops []remote.Drop) error {
+	if !s.announces() {
+		return nil
+	}
+	err := s.o.Bus.Publish(ctx, s.messages(drops))
+	if err != nil {
+		s.pending.Add(drops, whenFailed(ctx))
+	}
+	return err
+}
+
+// Publish announces drops that are not sent to L2.
+func (s *Store) Publish(ctx context.Context, drops []remote.Drop) {
+	ctx, cancel := s.Bound(ctx)
+	defer cancel()
+	_ = s.o.Bus.Publish(ctx, s.messages(drops)) // other instances keep such values for a short time only
+}
+
+func (s *Store) messages(drops []remote.Drop) []remote.Message {
+	ms := make([]remote.Message, len(drops))
+	for i, d := range drops {
+		ms[i] = remote.Message{Name: s.Space(), Kind: remote.Dropped, From: s.o.Instance, Key: d.Key, Hold: d.Hold}
+		if d.Soft {
+			ms[i].Kind = remote.Expired
+		}
+	}
+	return ms
+}
+
+// applyOwn makes this instance apply its own announcements for a while: one of
+// its drops has ended without an answer and may still be executed.
+func (s *Store) applyOwn() { s.ownUntil.Store(s.o.Now() + int64(ownFor)) }
+
+// Mine reports whether m is from a call of this instance that carries m out
+// here itself. A call that ended without an answer does not.
+func (s *Store) Mine(m *remote.Message) bool {
+	return m.From == s.o.Instance && s.o.Now() >= s.ownUntil.Load()
+}

@@ -1,0 +1,136 @@
+// Values that callers have written. A value is stored under the token of its drop, on its
+// own: that of a server which gets no stores, or does not answer, is an error of its key,
+// and the others are stored.
+// Invariant: a value that may not be stored although its drop was confirmed is dropped
+// again, if the server that has confirmed may be gone.
+
+package l2
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/strata-cache/strata/internal/cache/retry"
+	"github.com/strata-cache/strata/remote"
+)
+
+// PutWritten stores values that were written, under the tokens of their drops.
+// The error is an *Unconfirmed, which wraps [remote.KeyErrors] if some are stored. If the way
+// to L2 has broken, the drops are pending again: the server that has confirmed them may be
+// gone, and another one may hold older values. Values are not sent again.
+func (s *Store) PutWritten(ctx context.Context, puts []remote.Put) (refused []int, err error) {
+	if len(puts) == 1 || s.guards.alike() {
+		ok, probe := s.mayStore(puts[0].Key)
+		if !ok {
+			return nil, s.notStored(ctx, errNotStored)
+		}
+		refused, err = s.put(ctx, puts)
+		s.Report(ctx, "put", puts[0].Key, firstError(err), Probes{Stores: probe})
+	} else {
+		refused, err = s.putSome(ctx, puts)
+	}
+	if err == nil {
+		return refused, nil
+	}
+	var drops []remote.Drop
+	for i := range puts {
+		if e := remote.ErrorOf(err, i); e != nil && e != errNotStored && broken(e) {
+			drops = append(drops, remote.Drop{Key: puts[i].Key})
+		}
+	}
+	if len(drops) == 0 {
+		return refused, s.notStored(ctx, err)
+	}
+	return refused, s.makePending(ctx, err, func(when retry.When) bool { return s.pending.Add(drops, when) })
+}
+
+// PutClaimed is PutWritten for values that are stored, or removed, under the leases of their
+// keys, without drops before: each is noted as a drop, which is repeated if another server
+// takes over. If the tier has learned of another server meanwhile, it is not known which
+// server has the value. Then the keys are dropped, and each value to be stored counts as refused.
+func (s *Store) PutClaimed(ctx context.Context, puts []remote.Put) (refused []int, err error) {
+	before := s.moves.count()
+	refused, err = s.PutWritten(ctx, puts)
+	if err != nil || s.moves.tier == nil {
+		return refused, err
+	}
+	var drops []remote.Drop
+	lost := slices.Clone(refused)
+	for i := range puts {
+		if slices.Contains(refused, i) {
+			continue
+		}
+		drops = append(drops, remote.Drop{Key: puts[i].Key})
+		if puts[i].Left > 0 {
+			lost = append(lost, i)
+		}
+	}
+	// Noted first, as in confirmed.
+	if s.pending.Confirmed(drops); s.moves.count() == before || len(drops) == 0 {
+		return refused, nil
+	}
+	s.repeat()
+	_, err = s.Drop(ctx, drops)
+	return lost, err
+}
+
+// notStored is the error of a call whose drops were confirmed, and whose values are not stored.
+func (s *Store) notStored(ctx context.Context, err error) error {
+	u := s.unconfirmed(ctx, err)
+	u.Dropped = true
+	return u
+}
+
+// putSome stores the values of servers that get stores.
+func (s *Store) putSome(ctx context.Context, puts []remote.Put) (refused []int, err error) {
+	name := func(i int) string { return puts[i].Key }
+	sent, errs, probing := s.admit(len(puts), name, s.mayStore, func(string) error { return errNotStored })
+	if len(sent) == 0 {
+		return nil, errNotStored
+	}
+	refused, err = s.put(ctx, choose(puts, sent))
+	for _, part := range s.guards.split(len(sent), err != nil, func(j int) string { return name(sent[j]) }) {
+		at, e := firstOf(part, func(j int) error { return remote.ErrorOf(err, j) })
+		s.Report(ctx, "put", name(sent[at]), e, Probes{Stores: probing[sent[part[0]]]})
+	}
+	for j, i := range sent {
+		errs[i] = remote.ErrorOf(err, j)
+	}
+	for k, j := range refused {
+		refused[k] = sent[j]
+	}
+	return refused, remote.JoinKeys(errs)
+}
+
+// firstError returns the first of the errors of several keys.
+func firstError(err error) error {
+	if some, ok := err.(remote.KeyErrors); ok { //nolint:errorlint // wrapped it is the error of all keys
+		return some.Unwrap()[0]
+	}
+	return err
+}
+
+// broken reports whether an error means that the server of the operation before may
+// be gone. A server that refuses is there, unless it has lost its place. So is one that
+// is slow, and a drop in the background could take a later write of another instance.
+func broken(err error) bool {
+	if errors.Is(err, remote.ErrRefused) {
+		return errors.Is(err, remote.ErrMoved)
+	}
+	for _, harmless := range []error{remote.ErrValueTooLarge, remote.ErrKeyTooLong, context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, harmless) {
+			return false
+		}
+	}
+	return true
+}
+
+// AnnounceWritten is [Store.Announce] for values that were written. The error is
+// an *Unconfirmed.
+func (s *Store) AnnounceWritten(ctx context.Context, drops []remote.Drop) error {
+	if err := s.Announce(ctx, drops); err != nil {
+		return s.Unconfirmed(ctx, err)
+	}
+	return nil
+}

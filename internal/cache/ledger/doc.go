@@ -1,0 +1,28 @@
+// Package ledger records how far an instance has followed the drops of its
+// tier, and judges by it which entries of L1 may be served.
+//
+// Every entry has a stamp: the generation at the registration of its flight,
+// before anything was read. An event that concerns many entries sets a watermark,
+// and then raises the generation to it. So a hit compares its stamp with the
+// generation and with nothing else. An entry with an older stamp is judged by the
+// watermarks, and if it is valid it gets the generation as its new stamp.
+//
+//	valid    no watermark concerns it: it is served
+//	stale    older than an expiry of everything or of its tag: served in a window
+//	suspect  older than a loss in its lane: L2 must confirm it
+//	invalid  older than an invalidation of everything or of its tag: absent
+//
+// Invariant: no entry is valid that was registered before a drop of everything,
+// of its lane or of its tag, if the drop has arrived or is known to be lost.
+//
+// # Lost messages
+//
+// The drops of one lane have an order, and each message names the version of its
+// lane before and after the drop. A lost message shows in the next message of the
+// lane: it does not start from the version that is known here. A lost message
+// that no other follows shows in the digest of all lane versions, which instances
+// send each other in heartbeats. Messages arrive in the order of the drops, so an
+// instance that missed no message has passed through every published digest. After
+// a gap the lane versions of the tier are compared with those known here. In each
+// case only the lanes that differ become suspect.
+package ledger

@@ -1,0 +1,153 @@
+// The position of the tier as this instance knows it, and its comparison with
+// the position that the tier tells.
+//
+// States: no position is known (from the start to the first Rejoin); known;
+// known with pending differences (from Check to Settle).
+//
+// Invariant: a lane that has another version in the tier than here becomes
+// suspect, at once in Rejoin and at Settle after Check, unless messages have
+// brought it from the version that was known to the version in the tier.
+
+package ledger
+
+import (
+	"slices"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// tagLane stands for the clock of tags among lanes.
+const tagLane = -1
+
+// position is a remote.Position with its digest.
+type position struct {
+	remote.Position
+	taken  bool // false: no position is known
+	digest uint64
+}
+
+// Rejoin takes the position of the tier, which was asked for after messages had
+// begun to arrive again. Lanes that have another version than was known before
+// become suspect. It returns their number, or -1 if every entry is concerned.
+func (l *Ledger) Rejoin(p remote.Position, now int64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.known
+	p = l.notBehind(p)
+	l.adopt(p)
+	switch {
+	case !old.taken || old.Epoch != p.Epoch || len(old.Lanes) != len(p.Lanes):
+		l.suspectAll(now)
+		l.tags.suspect(now)
+		return -1
+	case old.Drops != p.Drops:
+		l.invalidateAll()
+		return -1
+	case old.Expiries != p.Expiries:
+		l.expire(now)
+	}
+	moved := differing(&old.Position, &p)
+	l.suspect(now, moved...)
+	return len(moved)
+}
+
+// adopt makes p the known position.
+func (l *Ledger) adopt(p remote.Position) {
+	p.Lanes = slices.Clone(p.Lanes)
+	l.known = position{Position: p, taken: true, digest: Digest(p)}
+	l.past, l.pending, l.awaited = history{}, nil, nil
+	if ls := l.lanes.Load(); ls == nil || len(ls.of) != len(p.Lanes) {
+		l.lanes.Store(&lanes{of: make([]datedWatermark, len(p.Lanes))})
+	}
+}
+
+// differing returns the lanes in which a and b, of one epoch, differ.
+func differing(a, b *remote.Position) (moved []int) {
+	for i := range a.Lanes {
+		if a.Lanes[i] != b.Lanes[i] {
+			moved = append(moved, i)
+		}
+	}
+	if a.Clock != b.Clock {
+		moved = append(moved, tagLane)
+	}
+	return moved
+}
+
+// notBehind returns p with the newer of its parts and the known ones: if p was
+// read from several servers, messages may have told of later drops than p.
+func (l *Ledger) notBehind(p remote.Position) remote.Position {
+	k := &l.known
+	if !p.Spread || !k.taken || k.Epoch != p.Epoch || len(k.Lanes) != len(p.Lanes) {
+		return p
+	}
+	p.Drops, p.Expiries, p.Clock = max(p.Drops, k.Drops), max(p.Expiries, k.Expiries), max(p.Clock, k.Clock)
+	p.Lanes = slices.Clone(p.Lanes)
+	for i, w := range p.Lanes {
+		if w != k.Lanes[i] && l.past.has(i, w) {
+			p.Lanes[i] = k.Lanes[i]
+		}
+	}
+	return p
+}
+
+// Check notes where the position p of the tier differs from the known one. The
+// messages about the difference may be on their way: [Ledger.Settle], which is
+// called after their time, makes the lanes suspect that no message has explained.
+// Check reports whether there is a difference to settle.
+func (l *Ledger) Check(p remote.Position, now int64) (differs bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !l.known.taken:
+		return false
+	case l.known.Epoch != p.Epoch || len(l.known.Lanes) != len(p.Lanes):
+		l.adopt(p)
+		l.suspectAll(now)
+		l.tags.suspect(now)
+		return false
+	case l.past.hasDigest(l.known.digest, Digest(p)):
+		return false
+	}
+	p = l.notBehind(p)
+	// Drops of everything are rare. Applying one before its message arrives, and
+	// again with the message, is cheaper than remembering it.
+	if l.known.Drops != p.Drops {
+		l.count(countDrops, &l.known.Drops, p.Drops)
+		l.invalidateAll()
+	}
+	if l.known.Expiries != p.Expiries {
+		l.count(countExpiries, &l.known.Expiries, p.Expiries)
+		l.expire(now)
+	}
+	l.pending = map[int]remote.LaneVersion{}
+	for _, n := range differing(&l.known.Position, &p) {
+		if n == tagLane {
+			l.pending[n] = remote.LaneVersion{Count: p.Clock}
+		} else {
+			l.pending[n] = p.Lanes[n]
+		}
+	}
+	return len(l.pending) > 0
+}
+
+// Settle makes the lanes suspect that [Ledger.Check] has found and that no message
+// has explained since. It returns their number.
+func (l *Ledger) Settle(now int64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var moved []int
+	for n, w := range l.pending {
+		moved = append(moved, n)
+		if n == tagLane {
+			l.count(countClock, &l.known.Clock, w.Count)
+		} else {
+			l.move(n, w)
+		}
+	}
+	l.pending = nil
+	if len(moved) > 0 {
+		l.suspect(now, moved...)
+	}
+	return len(moved)
+}

@@ -1,0 +1,18 @@
+// Package memcached is the machinery of the memcached client, and the Tier over stores of
+// single items.
+//
+// Rooms:
+//
+//   - meta: the text protocol of memcached, meta and classic, in both directions, and
+//     keys as they are sent; opens no sockets
+//   - ring: the server of each key in a fleet of memcached, as other clients place keys
+//   - roster: the servers of a client, whose list may be replaced while calls run, and
+//     those that leave
+//   - outlier: which server of a fleet is left alone because it does not answer, and
+//     when it is tried again
+//   - itemtier: the Tier over servers that store single items with versions, such as
+//     memcached
+//   - itemtier/model: a store of such items in memory, for tests
+//   - itemtier/storetest: checks a Store of package itemtier: the model of a fleet that
+//     the tests of the tier run on, and the real ones, behave alike
+package memcached

@@ -1,0 +1,23 @@
+// Package observe is for those that look at a running program. It may be called from
+// everywhere, so it calls nothing but package remote.
+//
+// Rooms:
+//
+//   - callback: runs functions of the program that a cache only tells of something: its
+//     hooks, the handler of its log, its tracer
+//   - tracing: runs commands of clients within a Trace, and says for which cache they
+//     are
+//   - histogram: durations and sizes in buckets of doubling width
+//   - events: the last events of a cache: lines of its log, and numbers of invalidations
+//   - logthrottle: which changes of health become a line of the log, for all caches of a
+//     client
+//   - hotkeys: the keys with most reads, and those whose loads take longest, in little
+//     memory
+//   - peerquery: one instance asks all others for the state of a key, over the bus
+//   - panel: the needs of package admin beside its public methods, without the types of
+//     keys and values
+//   - program: tells which program this is, and of which version the module strata in it
+//   - page: the common part of all pages: the requests that they answer, streams of
+//     events, bounds of requests, the style sheet, charts
+//   - adminapi: the JSON of the page of package admin, as Go types
+package observe

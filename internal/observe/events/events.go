@@ -1,0 +1,178 @@
+// Package events keeps the last events of a cache: its lines of the log, and the numbers
+// of invalidations, those within a second in one event.
+package events
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/strata-cache/strata/internal/observe/panel"
+)
+
+const (
+	// kept is the number of events that are kept.
+	kept = 100
+	// maxText is the length of the text of an event in bytes.
+	maxText = 500
+	// together is the time within which counts of one kind are one event.
+	together = time.Second
+)
+
+// Journal has the last events. Its zero value is empty. It is safe for concurrent use.
+type Journal struct {
+	mu     sync.Mutex // guards below
+	number uint64     // of the last event
+	events [kept]event
+}
+
+// event is a line of the log, or a count.
+type event struct {
+	panel.Event
+	count uint64 // 0 for a line; else of Text
+	at    int64  // of the first count
+}
+
+// add makes e the last event. j.mu is held.
+func (j *Journal) add(e event) {
+	j.number++
+	e.Number = j.number
+	j.events[e.Number%kept] = e
+}
+
+// Count notes that something happened n times. text names it, with "%d" in the place of
+// the number. Counts within a second, with no other event in between, are one event: so a
+// count costs about as much as a lock: at is the time by a clock that the caller has read
+// already, in nanoseconds.
+func (j *Journal) Count(text string, n int, at int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if last := &j.events[j.number%kept]; last.count > 0 && last.Text == text && at-last.at < int64(together) {
+		last.count += uint64(n)
+		return
+	}
+	j.add(event{Event: panel.Event{At: time.Now(), Level: "info", Text: text}, count: uint64(max(n, 1)), at: at})
+}
+
+// After returns the events with a number above after, the oldest first.
+func (j *Journal) After(after uint64) (all []panel.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	first := uint64(1)
+	if j.number > kept {
+		first = j.number - kept + 1
+	}
+	for n := max(first, min(after, j.number)+1); n <= j.number; n++ {
+		e := j.events[n%kept]
+		if e.count > 0 {
+			e.Text = strings.Replace(e.Text, "%d", strconv.FormatUint(e.count, 10), 1)
+		}
+		all = append(all, e.Event)
+	}
+	return all
+}
+
+// alone is the key of the contexts of lines for the journal alone.
+type alone struct{}
+
+// Alone returns the context of a line that is an event of its cache, and not in the log:
+// another cache has said the same there.
+func Alone() context.Context { return context.WithValue(context.Background(), alone{}, true) }
+
+// Handler returns a handler for a log that notes each line as an event and hands it on to
+// next.
+func (j *Journal) Handler(next slog.Handler) slog.Handler { return &handler{j: j, next: next} }
+
+type handler struct {
+	j     *Journal
+	next  slog.Handler
+	attrs []slog.Attr
+	group string
+}
+
+// Enabled reports whether the journal or the next handler takes lines of a level.
+func (h *handler) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelInfo || h.next.Enabled(ctx, l)
+}
+
+// Handle notes the line r, and hands it on.
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelInfo {
+		h.j.mu.Lock()
+		h.j.add(event{Event: panel.Event{At: r.Time, Level: level(r.Level), Text: h.text(&r)}})
+		h.j.mu.Unlock()
+	}
+	if ctx.Value(alone{}) != nil || !h.next.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.next.Handle(ctx, r)
+}
+
+// WithAttrs returns a handler whose lines have attrs.
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	c := *h
+	c.attrs, c.next = slices.Clone(h.attrs), h.next.WithAttrs(attrs)
+	for _, a := range attrs {
+		c.attrs = append(c.attrs, slog.Attr{Key: h.group + a.Key, Value: a.Value})
+	}
+	return &c
+}
+
+// WithGroup returns a handler whose lines have their attributes in a group.
+func (h *handler) WithGroup(name string) slog.Handler {
+	c := *h
+	c.group, c.next = h.group+name+".", h.next.WithGroup(name)
+	return &c
+}
+
+func level(l slog.Level) string {
+	switch {
+	case l >= slog.LevelError:
+		return "error"
+	case l >= slog.LevelWarn:
+		return "warn"
+	}
+	return "info"
+}
+
+// text is the text of a line, without the name of the cache and the stack of a panic.
+func (h *handler) text(r *slog.Record) string {
+	var b strings.Builder
+	b.WriteString(strings.TrimPrefix(r.Message, "strata: "))
+	add := func(group string, a slog.Attr) {
+		if b.Len() < maxText && a.Key != "cache" && a.Key != "caches" && a.Key != "stack" {
+			b.WriteString(" " + group + a.Key + "=" + a.Value.String())
+		}
+	}
+	for _, a := range h.attrs {
+		add("", a)
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		add(h.group, a)
+		return true
+	})
+	return Line(b.String(), maxText)
+}
+
+// Line returns text as one line of at most n bytes: control characters and characters that
+// change the direction of text are replaced, and invalid UTF-8 too.
+func Line(text string, n int) string {
+	if len(text) > n {
+		text = text[:n] // Map replaces a character that is cut
+	}
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+	for len(text) > n { // a replacement is longer than the byte it replaces
+		text = strings.ToValidUTF8(text[:n], "")
+	}
+	return text
+}

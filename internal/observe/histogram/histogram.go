@@ -1,0 +1,105 @@
+// Package histogram records durations and sizes in buckets of doubling width, without locks.
+//
+// Durations are counted in units of 2⁻²⁰ seconds, 0.954 µs, so that the upper bound of each
+// bucket is a power of two of seconds. Those are the bounds of a native histogram of
+// Prometheus with schema 0 and of an exponential histogram of OpenTelemetry with scale 0:
+// the conversion to either moves nothing from one bucket to another.
+package histogram
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// DurationBuckets is the number of buckets of a [Durations]: the bound of the last but one is
+	// 2²² s, 48 days.
+	DurationBuckets = 44
+	// UnitBits says that a unit is 2^-UnitBits seconds.
+	UnitBits = 20
+	// SizeBuckets is the number of buckets of a [Sizes]: the bound of the last but one is
+	// 1 GiB.
+	SizeBuckets = 32
+)
+
+// Bound returns the upper bound of bucket i of a [Durations], which belongs to it: 2^i units,
+// rounded down to a nanosecond. The last bucket has none: its durations are longer than
+// Bound(DurationBuckets - 2).
+func Bound(i int) time.Duration {
+	if i >= UnitBits {
+		return time.Second << (i - UnitBits)
+	}
+	return time.Second << i >> UnitBits
+}
+
+// bucket returns the lowest bucket with a bound that d does not exceed.
+func bucket(d time.Duration) int {
+	hi, lo := bits.Mul64(uint64(max(d, 0)), 1<<UnitBits)
+	if hi >= uint64(time.Second) {
+		return DurationBuckets - 1
+	}
+	units, rest := bits.Div64(hi, lo, uint64(time.Second))
+	if rest > 0 {
+		units++
+	}
+	return min(bits.Len64(max(units, 1)-1), DurationBuckets-1)
+}
+
+// Durations counts durations. The zero Durations is empty. It is safe for concurrent use, and
+// must not be copied.
+type Durations struct {
+	buckets [DurationBuckets]atomic.Uint64
+	sum     atomic.Int64
+}
+
+// Add counts d. A negative d counts as zero.
+func (h *Durations) Add(d time.Duration) {
+	d = max(d, 0)
+	h.buckets[bucket(d)].Add(1)
+	h.sum.Add(int64(d))
+}
+
+// Read returns the number of durations in each bucket and their sum. Durations that are added
+// meanwhile may be in one and not in the other.
+func (h *Durations) Read() (n [DurationBuckets]uint64, sum time.Duration) {
+	for i := range h.buckets {
+		n[i] = h.buckets[i].Load()
+	}
+	return n, time.Duration(h.sum.Load())
+}
+
+// Mean returns the mean of all durations, zero if there are none.
+func (h *Durations) Mean() time.Duration {
+	var n uint64
+	for i := range h.buckets {
+		n += h.buckets[i].Load()
+	}
+	if n == 0 {
+		return 0
+	}
+	return time.Duration(h.sum.Load() / int64(n))
+}
+
+// Sizes counts sizes in bytes. The zero Sizes is empty. It is safe for concurrent use, and
+// must not be copied.
+type Sizes struct {
+	buckets [SizeBuckets]atomic.Uint64
+	sum     atomic.Uint64
+}
+
+// Add counts a size. Bucket i has the sizes of up to 2^i bytes that no lower bucket has, the
+// last one all that are larger.
+func (h *Sizes) Add(n int) {
+	n = max(n, 0)
+	h.buckets[min(bits.Len(uint(max(n, 1)-1)), SizeBuckets-1)].Add(1)
+	h.sum.Add(uint64(n))
+}
+
+// Read returns the number of sizes in each bucket and their sum, as [Durations.Read] does.
+func (h *Sizes) Read() (n [SizeBuckets]uint64, sum uint64) {
+	for i := range h.buckets {
+		n[i] = h.buckets[i].Load()
+	}
+	return n, h.sum.Load()
+}

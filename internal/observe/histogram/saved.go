@@ -1,0 +1,27 @@
+package histogram
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// Saved is the time that callers did not wait for the origin. Its zero value is none. It is
+// safe for concurrent use.
+type Saved struct {
+	mu    sync.Mutex
+	reads uint64 // that are counted in sum
+	sum   time.Duration
+}
+
+// UpTo counts reads, of which there were so many since the cache was made, with the mean
+// duration of loads. While no load has ended they are left for later. The sum never falls.
+func (s *Saved) UpTo(reads uint64, mean time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mean > 0 && reads > s.reads {
+		s.sum += time.Duration(min(float64(reads-s.reads)*float64(mean), math.MaxInt64/2-float64(s.sum)))
+		s.reads = reads
+	}
+	return s.sum
+}

@@ -1,0 +1,178 @@
+package hotkeys
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/internal/observe/events"
+	"github.com/strata-cache/strata/internal/observe/panel"
+)
+
+const (
+	// kept is the number of keys of which sums are kept in a window, shown that of those in a panel.Hot.
+	kept, shown = 256, 20
+	// turn is the length of a window. The sums of the present one and of the one before it are
+	// shown: those of five to ten minutes.
+	turn = 5 * time.Minute
+	// countFor is for how long keys are counted after the last call of Watch.
+	countFor = time.Minute
+	// leastEvery is the sample of reads of a cache with few: one in 64. More reads are thinned
+	// out, so that about 5000 a second are counted, at some 100 ns each.
+	leastEvery, mostEvery = 64, 1 << 20
+	period                = 100 * time.Millisecond
+	perPeriod             = 500
+)
+
+// Counting counts a sample of the reads of a cache, and the durations of all its loads, while
+// [Keys.Watch] is called. It is safe for concurrent use.
+type Counting[K comparable] struct {
+	since time.Time
+	seed  maphash.Seed
+	every atomic.Uint64 // one read in so many is counted; a power of two
+	asked atomic.Int64  // when watch was last called, in nanoseconds since since
+
+	mu             sync.Mutex // guards below
+	earlier, later *window[K]
+	period         time.Duration // since since: when the present period began
+	n              int           // samples in it
+}
+
+// window has the sums of a time.
+type window[K comparable] struct {
+	begun    time.Duration // since Counting.since
+	reads    *Sketch[K]
+	loads    *Sketch[K] // by nanoseconds
+	sampled  uint64
+	all      uint64 // reads that the samples stand for
+	loadTime time.Duration
+}
+
+func newWindow[K comparable](begun time.Duration) *window[K] {
+	return &window[K]{begun: begun, reads: New[K](kept), loads: New[K](kept)}
+}
+
+// newCounting begins to count.
+func newCounting[K comparable]() *Counting[K] {
+	c := &Counting[K]{since: time.Now(), seed: maphash.MakeSeed(), earlier: newWindow[K](0), later: newWindow[K](0)}
+	c.every.Store(leastEvery)
+	return c
+}
+
+// watch makes the counting go on for countFor.
+func (c *Counting[K]) watch() {
+	now := time.Since(c.since)
+	c.asked.Store(int64(now))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.roll(now)
+}
+
+// roll begins a window if the present one is over. The mutex is held.
+func (c *Counting[K]) roll(now time.Duration) {
+	if now-c.later.begun < turn {
+		return
+	}
+	c.earlier, c.later = c.later, newWindow[K](now)
+	if now-c.earlier.begun >= 2*turn {
+		c.earlier = newWindow[K](now)
+	}
+}
+
+// sampled counts a read that was chosen from 64, and has a number. It reports false if it is
+// time to stop: the keys have not been watched lately.
+func (c *Counting[K]) sampled(key K, number uint64) (goOn bool) {
+	if number&(c.every.Load()-1) != 0 {
+		return true
+	}
+	now := time.Since(c.since)
+	if now-time.Duration(c.asked.Load()) > countFor {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.roll(now)
+	every := c.every.Load()
+	c.later.reads.Add(key, every)
+	c.later.sampled++
+	c.later.all += every
+	if c.n++; now-c.period < period {
+		return true
+	}
+	switch {
+	case c.n > perPeriod && every < mostEvery:
+		c.every.Store(2 * every)
+	case c.n < perPeriod/4 && every > leastEvery:
+		c.every.Store(every / 2)
+	}
+	c.period, c.n = now, 0
+	return true
+}
+
+// read counts a read with the chance of a sample.
+func (c *Counting[K]) read(key K) (goOn bool) { return c.sampled(key, rand.Uint64()) }
+
+// load counts a load of key that took so long.
+func (c *Counting[K]) load(key K, took time.Duration) {
+	now := time.Since(c.since)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.roll(now)
+	c.later.loads.Add(key, uint64(max(took, 0)))
+	c.later.loadTime += took
+}
+
+// hot returns the keys with the most reads, and those whose loads take longest.
+func (c *Counting[K]) hot(name func(key K) (string, error)) panel.Hot {
+	h, byReads, byLoadTime := c.top()
+	for i, key := range byReads {
+		h.ByReads[i].Key = c.text(key, name)
+	}
+	for i, key := range byLoadTime {
+		h.ByLoadTime[i].Key = c.text(key, name)
+	}
+	return h
+}
+
+// text is key as text: its name, or a hash of it without one.
+func (c *Counting[K]) text(key K, name func(key K) (string, error)) string {
+	if name == nil {
+		return fmt.Sprintf("#%016x", maphash.Comparable(c.seed, key))
+	}
+	text, err := name(key)
+	if err != nil {
+		text = fmt.Sprint(key)
+	}
+	return events.Line(text, panel.MaxKey)
+}
+
+// top returns the hottest keys, whose texts are missing, since no callback runs under the mutex.
+func (c *Counting[K]) top() (h panel.Hot, byReads, byLoadTime []K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, b := c.earlier, c.later
+	h = panel.Hot{
+		Since: c.since.Add(a.begun), Sampled: a.sampled + b.sampled, Every: int(c.every.Load()),
+		Reads: a.all + b.all, LoadTime: a.loadTime + b.loadTime,
+	}
+	for _, r := range first(Merged(a.reads, b.reads)) {
+		x, y := a.loads.Of(r.Key), b.loads.Of(r.Key)
+		byReads = append(byReads, r.Key)
+		h.ByReads = append(h.ByReads, panel.HotKey{
+			Reads: r.Sum, Over: r.Over, Loads: x.Times + y.Times, LoadTime: time.Duration(x.Sum - x.Over + y.Sum - y.Over),
+		})
+	}
+	for _, l := range first(Merged(a.loads, b.loads)) {
+		x, y := a.reads.Of(l.Key), b.reads.Of(l.Key)
+		byLoadTime = append(byLoadTime, l.Key)
+		h.ByLoadTime = append(h.ByLoadTime, panel.HotKey{
+			Reads: x.Sum - x.Over + y.Sum - y.Over, Loads: l.Times, LoadTime: time.Duration(l.Sum), Over: l.Over,
+		})
+	}
+	return h, byReads, byLoadTime
+}
+
+func first[K comparable](all []Counter[K]) []Counter[K] { return all[:min(len(all), shown)] }

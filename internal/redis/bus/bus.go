@@ -1,0 +1,429 @@
+// Package bus is the common part of the buses over Redis: one subscription that
+// all caches share, and the proof that messages arrive on it.
+//
+// A subscription tells nothing about its server: a demoted primary that has
+// lost its new primary keeps its subscribers, and so does a primary that was
+// cut off from its replicas. So a bus publishes on a channel of its own, about
+// once a second, in a transaction that only a server that takes writes
+// executes, over the connections of writes. A message that comes back proves
+// that the messages of others come too. Followers are Connected from the first
+// proof on. When none has come for [SilentAfter], they get a Gap, and the bus
+// opens another connection.
+//
+// The connections of writes and of the subscription may lead to a server that is
+// no longer behind its address. So each third message goes over a connection that
+// was opened for it, if the client can do that.
+//
+// Invariant: a follower gets messages only between a Connected and the next
+// Gap.
+package bus
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/internal/observe/tracing"
+	"github.com/strata-cache/strata/internal/redis/layout"
+	"github.com/strata-cache/strata/internal/redis/pubsub"
+	"github.com/strata-cache/strata/remote"
+)
+
+// A follower is silent, Connected, or in a Gap. Invariant: it gets messages only
+// between a Connected and the next Gap.
+
+const (
+	// proveEvery is the interval at which a bus publishes to itself, or up to a
+	// tenth more often.
+	proveEvery = time.Second
+	// SilentAfter is the time without a message from itself after which a bus
+	// gives its connection up.
+	SilentAfter = 3 * time.Second
+	// freshly is how many proofs are made until one goes over a new connection.
+	freshly = 3
+)
+
+// errDeaf is the reason for giving a connection up.
+var errDeaf = errors.New("redis: bus: published messages do not arrive: the server of the subscription takes no writes, or is cut off from the one that does")
+
+// errAstray is the reason for giving all connections up.
+var errAstray = errors.New("redis: bus: messages over new connections do not arrive: the address leads to another server")
+
+// Config is the way of a [Bus] to its server.
+type Config struct {
+	// Channel returns the channel of a cache.
+	Channel func(name string) string
+	// Subscribe begins a subscription to one channel; others join it later. In
+	// a cluster it goes to the server of key's slot.
+	Subscribe func(ctx context.Context, key, channel string) (*pubsub.Subscription, error)
+	// Prove publishes a message by [Prove], with its text.
+	Prove func(ctx context.Context, key, channel, text string) error
+	// Fresh, if set, is Prove over a connection that is opened for it, and Astray is
+	// called if such messages do not arrive: it gives up the connections of writes.
+	Fresh  func(ctx context.Context, key, channel, text string) error
+	Astray func()
+}
+
+// Bus is one subscription that any number of followers share. It exists while
+// there are followers.
+type Bus struct {
+	o Config
+
+	mu   sync.Mutex // guards below
+	life *life      // nil without followers
+}
+
+// New returns a bus that does nothing yet.
+func New(o Config) *Bus { return &Bus{o: o} }
+
+// life is the time from the first follower to the last.
+type life struct {
+	o      Config
+	key    string // the first channel that was followed
+	echo   string // the bus's own channel
+	sub    *pubsub.Subscription
+	cancel context.CancelFunc
+	runs   sync.WaitGroup
+	woken  chan struct{} // holds one
+
+	mu sync.Mutex // guards below
+	// followers has the followers of each channel. Its slices are not changed.
+	followers map[string][]*follower
+	// subscribed says that the server has agreed to the subscription; proven,
+	// that a message of the bus to itself has come back since; heardAt is the
+	// time of that, or else of the agreement.
+	subscribed, proven bool
+	heardAt            time.Time
+	unproven           error // why the last attempt to publish to itself failed
+	// freshAt is when the first message was sent over a new connection of which none
+	// has come back since; zero if there is none.
+	freshAt time.Time
+	proofs  int // messages to itself that were sent
+}
+
+// follower is one call of Follow.
+type follower struct {
+	name  string
+	tell  func(remote.Event)
+	calls sync.WaitGroup
+
+	// Guarded by life.mu: the server has agreed to the channel; the follower
+	// was told Connected; the follower was stopped.
+	acked, connected, stopped bool
+}
+
+// Follow calls f for each event of the named cache, until stop is called.
+// Without a subscription there are no events.
+func (b *Bus) Follow(name string, f func(remote.Event)) (stop func()) {
+	fl := &follower{name: name, tell: f}
+	channel := b.o.Channel(name)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.life == nil {
+		l, err := begin(b.o, channel)
+		if err != nil {
+			return func() {}
+		}
+		b.life = l
+	}
+	l := b.life
+	l.add(channel, fl)
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		last := l.remove(channel, fl)
+		if last {
+			b.life = nil
+		}
+		b.mu.Unlock()
+		fl.calls.Wait()
+		if last {
+			l.end()
+		}
+	})
+}
+
+// Err returns the reason why no messages arrive at the moment, or nil if no
+// problem is known.
+func (b *Bus) Err() error {
+	b.mu.Lock()
+	l := b.life
+	b.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	if err := l.sub.Err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unproven
+}
+
+// begin begins a subscription without followers, near a channel.
+func begin(o Config, key string) (*life, error) {
+	l := &life{
+		o: o, key: key, echo: o.Channel("~" + layout.Hex(rand.Uint64())),
+		woken: make(chan struct{}, 1), followers: map[string][]*follower{},
+	}
+	ctx, cancel := context.WithCancel(tracing.Upkeep(context.Background()))
+	sub, err := o.Subscribe(ctx, key, l.echo)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	l.sub, l.cancel = sub, cancel
+	l.runs.Go(func() { l.deliver(ctx) })
+	l.runs.Go(func() { l.prove(ctx) })
+	return l, nil
+}
+
+// end ends the subscription, and waits for its goroutines.
+func (l *life) end() {
+	l.cancel()
+	l.sub.Close()
+	l.runs.Wait()
+}
+
+func (l *life) add(channel string, fl *follower) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.followers[channel] = append(slices.Clip(l.followers[channel]), fl)
+	l.sub.Join(channel) // again if another follower has it: the server answers that too
+}
+
+// remove reports whether the follower was the last.
+func (l *life) remove(channel string, fl *follower) (last bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fl.stopped = true
+	rest := slices.DeleteFunc(slices.Clone(l.followers[channel]), func(f *follower) bool { return f == fl })
+	l.followers[channel] = rest
+	if len(rest) == 0 {
+		delete(l.followers, channel)
+		l.sub.Leave(channel)
+	}
+	return len(l.followers) == 0
+}
+
+// deliver passes events on until the subscription ends.
+func (l *life) deliver(ctx context.Context) {
+	for {
+		e, err := l.sub.Next(ctx)
+		if err != nil {
+			if ctx.Err() == nil { // the client was closed
+				l.lost(err)
+			}
+			return
+		}
+		switch {
+		case e.Kind == pubsub.Gap:
+			l.lost(e.Err)
+		case e.Kind == pubsub.Subscribed && e.Channel == "":
+			l.begun()
+		case e.Kind == pubsub.Subscribed:
+			l.acknowledged(e.Channel)
+		case e.Channel == l.echo:
+			l.proved(string(e.Payload) == fresh)
+		default:
+			l.received(e.Channel, string(e.Payload))
+		}
+	}
+}
+
+// lost notes that messages may be lost from now on, and the cause.
+func (l *life) lost(cause error) {
+	var told []*follower
+	l.mu.Lock()
+	l.subscribed, l.proven = false, false
+	for _, fls := range l.followers {
+		for _, fl := range fls {
+			if fl.connected {
+				told = append(told, fl)
+			}
+			fl.acked, fl.connected = false, false
+		}
+	}
+	l.mu.Unlock()
+	for _, fl := range told {
+		l.call(fl, remote.Event{State: remote.Gap, Err: cause})
+	}
+}
+
+// begun notes that the server has agreed to the subscription, which is not
+// proved yet.
+func (l *life) begun() {
+	l.mu.Lock()
+	l.subscribed, l.heardAt, l.freshAt = true, time.Now(), time.Time{}
+	l.mu.Unlock()
+	l.wake()
+}
+
+func (l *life) wake() {
+	select {
+	case l.woken <- struct{}{}:
+	default:
+	}
+}
+
+// acknowledged notes that the server has agreed to a channel. Followers of the
+// channel that are not Connected yet are told so, if messages were proved to
+// arrive.
+func (l *life) acknowledged(channel string) {
+	var told []*follower
+	l.mu.Lock()
+	for _, fl := range l.followers[channel] {
+		fl.acked = true
+		if l.proven && !fl.connected {
+			fl.connected = true
+			told = append(told, fl)
+		}
+	}
+	l.mu.Unlock()
+	for _, fl := range told {
+		l.call(fl, remote.Event{State: remote.Connected})
+	}
+}
+
+// fresh is the text of a message over a new connection.
+const fresh = "new"
+
+// proved notes that a message of the bus to itself has come back.
+func (l *life) proved(fresh bool) {
+	var told, found []*follower
+	l.mu.Lock()
+	l.proven, l.heardAt = l.subscribed, time.Now()
+	if fresh {
+		l.freshAt = time.Time{}
+	}
+	for _, fls := range l.followers {
+		for _, fl := range fls {
+			switch {
+			case fl.connected:
+				told = append(told, fl)
+			case fl.acked:
+				fl.connected = true
+				found = append(found, fl)
+			}
+		}
+	}
+	l.mu.Unlock()
+	for _, fl := range told {
+		l.call(fl, remote.Event{})
+	}
+	for _, fl := range found {
+		l.call(fl, remote.Event{State: remote.Connected})
+	}
+}
+
+// received passes a message on; one that cannot be read without a kind, for the follower to count.
+// Before Connected none is delivered.
+func (l *life) received(channel, text string) {
+	l.mu.Lock()
+	fls := l.followers[channel]
+	l.mu.Unlock()
+	for _, fl := range fls {
+		m, ok := layout.ParseMessage(fl.name, text)
+		if !ok {
+			m = remote.Message{Name: fl.name}
+		}
+		l.mu.Lock()
+		connected := fl.connected
+		l.mu.Unlock()
+		if connected {
+			l.call(fl, remote.Event{Messages: []remote.Message{m}})
+		}
+	}
+}
+
+// call calls a follower, unless it was stopped.
+func (l *life) call(fl *follower, e remote.Event) {
+	l.mu.Lock()
+	if fl.stopped {
+		l.mu.Unlock()
+		return
+	}
+	fl.calls.Add(1)
+	l.mu.Unlock()
+	defer fl.calls.Done()
+	fl.tell(e)
+}
+
+// prove publishes to itself until ctx ends, and gives the connection up when no
+// message comes back.
+func (l *life) prove(ctx context.Context) {
+	timer := time.NewTimer(proveEvery)
+	defer timer.Stop()
+	for {
+		timer.Reset(max(l.proveOnce(ctx), 1))
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.woken:
+		case <-timer.C:
+		}
+	}
+}
+
+// proveOnce publishes if that is due, and returns the time until the next call.
+func (l *life) proveOnce(ctx context.Context) (next time.Duration) {
+	begun := time.Now()
+	l.mu.Lock()
+	subscribed, silentAt := l.subscribed, l.heardAt.Add(SilentAfter)
+	astray := !l.freshAt.IsZero() && begun.Sub(l.freshAt) >= SilentAfter
+	l.mu.Unlock()
+	switch {
+	case !subscribed:
+		return SilentAfter // or earlier, when it is
+	case astray:
+		l.o.Astray()
+		l.giveUp(errAstray)
+		return SilentAfter
+	case !begun.Before(silentAt):
+		l.giveUp(errDeaf)
+		return SilentAfter
+	}
+	sending, cancel := context.WithDeadline(ctx, earlier(silentAt, begun.Add(proveEvery)))
+	defer cancel()
+	l.publish(sending, begun)
+	due := begun.Add(proveEvery - rand.N(proveEvery/10))
+	return time.Until(earlier(due, silentAt))
+}
+
+// giveUp opens another connection because of err.
+func (l *life) giveUp(err error) {
+	l.mu.Lock()
+	l.subscribed, l.freshAt = false, time.Time{}
+	l.mu.Unlock()
+	l.sub.Renew(err)
+}
+
+// publish publishes to itself. A transaction that is not executed sends no message,
+// and its absence is noticed. If no new connection can be opened, the present ones may
+// be as good as before.
+func (l *life) publish(ctx context.Context, now time.Time) {
+	l.proofs++
+	if l.o.Fresh != nil && l.proofs%freshly == 0 {
+		if l.o.Fresh(ctx, l.key, l.echo, fresh) == nil {
+			l.mu.Lock()
+			if l.freshAt.IsZero() && l.heardAt.Before(now) {
+				l.freshAt = now
+			}
+			l.mu.Unlock()
+			return
+		}
+	}
+	err := l.o.Prove(ctx, l.key, l.echo, "")
+	l.mu.Lock()
+	l.unproven = err
+	l.mu.Unlock()
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,180 @@
+// Drops of keys: each key in one script, or one transaction, that makes its values
+// absent or stale, gives the lane another version and announces that. Keys are grouped by server.
+// Invariant: a nil error means that every drop was executed and announced by the
+// server that serves its key, and that this server was the right one afterwards, as far
+// as its client can tell.
+
+package tier
+
+import (
+	"context"
+	"time"
+
+	"github.com/strata-cache/strata/internal/cache/entryrules"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/remote"
+)
+
+// Drop makes keys absent or stale for values of all types.
+func (t *Tier) Drop(ctx context.Context, drops []remote.Drop) ([]remote.Lease, error) {
+	for i := range drops {
+		if err := tooLong(drops[i].Key); err != nil {
+			return nil, err
+		}
+	}
+	if len(drops) == 0 {
+		return nil, ctx.Err()
+	}
+	leases := make([]remote.Lease, len(drops))
+	for i := range drops {
+		if drops[i].Token > 0 {
+			leases[i] = remote.Lease{Token: newToken(), Grant: remote.Granted}
+		}
+	}
+	term := t.term()
+	err := t.dropAll(ctx, drops, leases)
+	for i := range drops { // also after an error: some may have been made
+		t.made.add(t.Lane(drops[i].Key))
+	}
+	if err == nil {
+		err = t.holds(ctx, term)
+	}
+	if err != nil {
+		return nil, t.explained(err)
+	}
+	return leases, nil
+}
+
+func (t *Tier) dropAll(ctx context.Context, drops []remote.Drop, leases []remote.Lease) error {
+	if len(drops) == 1 {
+		return t.dropped(ctx, &drops[0], &leases[0], resp.Value{})
+	}
+	return t.each(len(drops), func(i int) string { return t.names.Entry(drops[i].Key) }, func(part []int) error {
+		return t.dropFrom(ctx, drops, part, leases)
+	})
+}
+
+// term returns the number of the present term, for holds.
+func (t *Tier) term() uint64 {
+	if t.terms == nil {
+		return 0
+	}
+	return t.terms.Term()
+}
+
+// holds returns an error if the server that has confirmed an operation of a term may
+// have lost its place: then no other server may ever hear of it.
+func (t *Tier) holds(ctx context.Context, term uint64) error {
+	if t.terms == nil {
+		return nil
+	}
+	return t.terms.Holds(ctx, term)
+}
+
+// dropFrom drops a part of the keys from one server.
+func (t *Tier) dropFrom(ctx context.Context, drops []remote.Drop, part []int, leases []remote.Lease) error {
+	replies := make([]resp.Value, len(part)) // null: not done yet
+	if len(part) > 1 && t.scripted() {
+		err := t.atKey(ctx, drops[part[0]].Key, true, func(ctx context.Context, s *site) (err error) {
+			if s.state.Met() {
+				s.meet(ctx)
+			}
+			for _, i := range part {
+				if err := s.stamp(ctx, &leases[i]); err != nil {
+					return err
+				}
+			}
+			replies, err = s.doAll(ctx, len(part), true, func(j int) (string, entryrules.Operation) {
+				i := part[j]
+				return drops[i].Key, dropping(&drops[i], leases[i].Token)
+			})
+			if err == nil {
+				s.meet(ctx)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for j, i := range part {
+		if err := t.dropped(ctx, &drops[i], &leases[i], replies[j]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meet reads the namespace state if a connection was opened since the last drop and no
+// state was read since. It is called before a drop and after it: an instance that only
+// drops learns by that of another server, to which it has to repeat its drops. The drop
+// does not fail if the state cannot be read; that is tried again a second later.
+func (s *site) meet(ctx context.Context) {
+	now, opened := time.Now(), s.srv.Opened()
+	if ns := s.known(); ns != nil && s.fits(ns) || !s.state.Meet(now, opened) {
+		return
+	}
+	if _, err := s.current(ctx); err != nil {
+		s.state.Missed(now, opened)
+	}
+}
+
+// stamp completes the lease of a drop with the namespace state and the tag
+// clock. A lease without a token stays as it is.
+func (s *site) stamp(ctx context.Context, l *remote.Lease) error {
+	if l.Token == 0 {
+		return nil
+	}
+	ns, err := s.current(ctx)
+	if err == nil {
+		l.State, l.Clock = ns.Text, ns.Clock
+	}
+	return err
+}
+
+// dropped handles the reply to one drop. It executes the drop alone if there is
+// no reply, if scripts are not permitted, or after it has removed a key of
+// another type.
+func (t *Tier) dropped(ctx context.Context, d *remote.Drop, l *remote.Lease, v resp.Value) error {
+	err := refusal(v)
+	if t.undone(v) {
+		err = t.drop(ctx, d, l)
+	}
+	if !wrongType(err) {
+		return err
+	}
+	t.foreign.Add(1)
+	if err := t.clean(ctx, "hash", t.names.Entry(d.Key)); err != nil {
+		return err
+	}
+	if err := t.clean(ctx, "string", t.names.Lane(d.Key)); err != nil {
+		return err
+	}
+	return t.drop(ctx, d, l)
+}
+
+func (t *Tier) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error {
+	if t.all == nil {
+		return t.one.drop(ctx, d, l)
+	}
+	return t.atKey(ctx, d.Key, true, func(ctx context.Context, s *site) error { return s.drop(ctx, d, l) })
+}
+
+func (s *site) drop(ctx context.Context, d *remote.Drop, l *remote.Lease) error {
+	if s.state.Met() {
+		s.meet(ctx)
+	}
+	err := s.stamp(ctx, l)
+	if err == nil {
+		_, err = s.do(ctx, d.Key, dropping(d, l.Token))
+	}
+	if err == nil {
+		s.meet(ctx)
+	}
+	return err
+}
+
+// dropping is the drop of one key, with a token unless token is zero.
+func dropping(d *remote.Drop, token uint64) entryrules.Drop {
+	return entryrules.Drop{Soft: d.Soft, Left: millis(d.Left), Hold: millis(d.Hold), Token: token, Life: millis(d.Token)}
+}

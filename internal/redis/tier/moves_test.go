@@ -1,0 +1,109 @@
+package tier_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/redis/namespace"
+	"github.com/strata-cache/strata/internal/redis/tier"
+	"github.com/strata-cache/strata/remote"
+)
+
+// TestSlotThatIsBeingMovedIsNoChangeOfServer: else each operation there would repeat all
+// drops of late, and the repeated drops of its keys would repeat themselves without end.
+func TestSlotThatIsBeingMovedIsNoChangeOfServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newNodes(2, func(_ int, command string) string {
+			if strings.HasPrefix(command, "EVAL") {
+				return ":1\r\n"
+			}
+			return value("run1")
+		})
+		c.thought = func(key string) int {
+			if strings.Contains(key, "word") {
+				return 1
+			}
+			return 0
+		}
+		c.all[1].passing = true
+		tr := tier.NewOnCluster(c, nil).Bind(remote.Space{Name: "n", Schema: 1})
+		before := tr.Moves()
+		for range 3 {
+			if held, err := tr.Get(t.Context(), []string{"word"}); err != nil || !held[0].Absent() {
+				t.Fatalf("%+v, %v", held, err)
+			}
+			if _, err := tr.Drop(t.Context(), []remote.Drop{{Key: "word"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := tr.Moves() - before; n != 0 {
+			t.Errorf("%d changes of server while a slot is being moved, want 0", n)
+		}
+		c.all[1].passing = false
+		if _, err := tr.Get(t.Context(), []string{"word"}); err != nil {
+			t.Fatal(err)
+		}
+		if n := tr.Moves() - before; n != 1 {
+			t.Errorf("%d changes of server when the slot has been moved, want 1", n)
+		}
+	})
+}
+
+// TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop: an instance that only drops hears of
+// another server by that alone.
+func TestServerThatCouldNotBeAskedIsAskedAtTheNextDrop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := false
+		s := &stub{opened: 1}
+		s.answer = func(command string) string {
+			switch {
+			case !isNamespace(command):
+				return ":1\r\n"
+			case silent:
+				return ""
+			}
+			return stateE
+		}
+		tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
+		drop := func() {
+			t.Helper()
+			if _, err := tr.Drop(t.Context(), []remote.Drop{{Key: "k"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		drop()
+		before := tr.Moves()
+		s.opened, silent = 2, true
+		drop()
+		if n := tr.Moves() - before; n != 0 {
+			t.Errorf("%d changes of server without an answer", n)
+		}
+		silent = false
+		time.Sleep(namespace.Age)
+		drop()
+		if n := tr.Moves() - before; n != 1 {
+			t.Errorf("%d changes of server, want 1", n)
+		}
+	})
+}
+
+// TestFirstWriteIsNoChangeOfServer: it reads the first state for its token. Else it would be
+// sent again, and the repetition could take the value that it has stored.
+func TestFirstWriteIsNoChangeOfServer(t *testing.T) {
+	s := &stub{opened: 1, answer: func(command string) string {
+		if isNamespace(command) {
+			return stateE
+		}
+		return ":1\r\n"
+	}}
+	tr := tier.New(s, 0, nil).Bind(remote.Space{Name: "n", Schema: 1})
+	before := tr.Moves()
+	if _, err := tr.Drop(t.Context(), []remote.Drop{{Key: "k", Token: time.Second}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := tr.Moves() - before; n != 0 {
+		t.Errorf("%d changes of server", n)
+	}
+}

@@ -1,0 +1,272 @@
+// One operation of package entryrules on one key: by its script, or by WATCH and
+// MULTI on a server that runs no scripts. In a batch, an operation without a usable
+// reply counts as not done; it is executed alone then.
+// Invariant: an operation that must not be executed twice is sent again only if the
+// server has not executed it.
+
+package tier
+
+import (
+	"context"
+	"time"
+
+	"github.com/strata-cache/strata/internal/cache/entryrules"
+	"github.com/strata-cache/strata/internal/redis/layout"
+	"github.com/strata-cache/strata/internal/redis/namespace"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/watch"
+)
+
+// change executes an operation on a key on the server of its slot, and reports
+// whether it was done. It reads no namespace state.
+func (t *Tier) change(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
+	err = t.atSlot(ctx, t.names.Entry(key), func(ctx context.Context, s *site) error {
+		done, err = s.do(ctx, key, op)
+		return err
+	})
+	return done, t.explained(err)
+}
+
+// do executes an operation on a key, and reports whether it was done: by its
+// script, or by WATCH and MULTI if the server runs no scripts.
+func (s *site) do(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
+	if s.scripted() {
+		ns, err := s.clockOf(ctx, op)
+		if err != nil {
+			return false, err
+		}
+		v, err := s.run(ctx, s.scriptOf(op), func(dst []byte, head string) []byte {
+			return s.appendOperation(dst, head, key, op, ns)
+		})
+		if err != nil {
+			return false, err
+		}
+		if !s.forbids(v) {
+			return isDone(v)
+		}
+	}
+	return s.doWatching(ctx, key, op)
+}
+
+// doWatching executes an operation by WATCH and MULTI.
+func (s *site) doWatching(ctx context.Context, key string, op entryrules.Operation) (done bool, err error) {
+	err = s.srv.Together(ctx, true, func(ask watch.Ask) error {
+		a, err := s.entry(ask, key).Do(op)
+		done = a.Done
+		return err
+	})
+	return done, err
+}
+
+// doAll executes operations in one round trip, by their scripts, and returns
+// the replies. op returns the i-th of n. twice says that they may be executed
+// twice.
+func (s *site) doAll(ctx context.Context, n int, twice bool, op func(i int) (key string, op entryrules.Operation)) (replies []resp.Value, err error) {
+	_, first := op(0)
+	ns, err := s.clockOf(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	err = s.srv.Together(ctx, twice, func(ask watch.Ask) (err error) {
+		replies, err = runAll(ask, n, func(dst []byte, head func(*script) string, i int) []byte {
+			key, op := op(i)
+			return s.appendOperation(dst, head(s.scriptOf(op)), key, op, ns)
+		})
+		return err
+	})
+	if err == nil {
+		if first := refusal(replies[0]); s.elsewhere(first) { // so all of them may be
+			return nil, first
+		}
+	}
+	return replies, err
+}
+
+// undone reports whether one operation of many has to be executed alone, by the
+// reply to it: there is none, or the server runs no scripts or does not serve
+// the key.
+func (t *Tier) undone(v resp.Value) bool {
+	return v.Kind() == resp.Null || t.forbids(v) || t.elsewhere(refusal(v))
+}
+
+// isDone parses the reply of a script that answers with 1 or 0.
+func isDone(v resp.Value) (bool, error) {
+	if err := refusal(v); err != nil {
+		return false, err
+	}
+	if v.Kind() != resp.Int {
+		return false, errAnswer
+	}
+	return v.Int() == 1, nil
+}
+
+// entry is a key as transactions change it.
+func (t *Tier) entry(ask watch.Ask, key string) watch.Entry {
+	return watch.Entry{Ask: ask, Names: &t.names, Key: key, Nonce: layout.Hex(nonce())}
+}
+
+// clockOf returns a state with the server's clock if the script of an operation
+// needs it. A Put does: the ends of lives are stored as points in time.
+func (s *site) clockOf(ctx context.Context, op entryrules.Operation) (*namespace.State, error) {
+	if _, ok := op.(entryrules.Put); ok {
+		return s.clock(ctx)
+	}
+	return nil, nil
+}
+
+// scriptOf returns the script that executes an operation.
+func (t *Tier) scriptOf(op entryrules.Operation) *script {
+	switch op := op.(type) {
+	case entryrules.Acquire:
+		return t.scripts.acquire
+	case entryrules.Put:
+		if fills(&op) {
+			return t.scripts.fill
+		}
+		return t.scripts.put
+	case entryrules.Drop:
+		return t.scripts.drop
+	case entryrules.Extend:
+		return t.scripts.extend
+	case entryrules.Release:
+		return t.scripts.release
+	}
+	return t.scripts.renew
+}
+
+// appendOperation appends a call of the script that executes an operation. ns
+// has the server's clock for Acquire and Put.
+func (t *Tier) appendOperation(dst []byte, head, key string, op entryrules.Operation, ns *namespace.State) []byte {
+	switch op := op.(type) {
+	case entryrules.Acquire:
+		return t.appendAcquire(dst, head, key, &op, ns)
+	case entryrules.Put:
+		return t.appendPut(dst, head, key, &op, ns)
+	case entryrules.Drop:
+		return t.appendDrop(dst, head, key, &op)
+	case entryrules.Extend:
+		return t.appendExtend(dst, head, key, &op)
+	case entryrules.Release:
+		dst = t.appendLease(dst, head, 5, key, op.Token)
+		return t.appendEnded(resp.AppendString(dst, t.names.Channel), key)
+	case entryrules.Renew:
+		return appendInt(t.appendLease(dst, head, 4, key, op.Token), op.Length)
+	}
+	return dst
+}
+
+// appendLease appends the beginning of a call about a lease on a key, up to the
+// token. args is the number of its arguments.
+func (t *Tier) appendLease(dst []byte, head string, args int, key string, token uint64) []byte {
+	dst = t.appendEntry(appendCall(dst, head, args), key)
+	return appendHex(resp.AppendString(dst, t.names.Schema), token)
+}
+
+func (t *Tier) appendAcquire(dst []byte, head, key string, op *entryrules.Acquire, ns *namespace.State) []byte {
+	args := 7
+	if op.ID != 0 || op.Known != 0 {
+		args++
+	}
+	if op.Known != 0 {
+		args++
+	}
+	dst = t.appendLease(dst, head, args, key, op.Token)
+	dst = appendInt(dst, op.Length)
+	dst = appendInt(dst, ns.Past(time.Now())+op.Length)
+	dst = appendInt(resp.AppendString(dst, op.Namespace), op.Latest)
+	switch {
+	case op.ID != 0:
+		dst = appendHex(dst, op.ID)
+	case op.Known != 0:
+		dst = resp.AppendString(dst, "")
+	}
+	if op.Known != 0 {
+		dst = appendHex(dst, op.Known)
+	}
+	return dst
+}
+
+// fills reports whether a Put is no drop.
+func fills(op *entryrules.Put) bool { return isLease(op.Token) && !op.Drops }
+
+func (t *Tier) appendPut(dst []byte, head, key string, op *entryrules.Put, ns *namespace.State) []byte {
+	if fills(op) {
+		dst = t.appendEntry(appendCall(dst, head, 8), key)
+	} else {
+		dst = t.appendEntry(appendCall(dst, head, 12), key)
+		dst = t.appendLane(dst, key)
+	}
+	dst = appendHex(resp.AppendString(dst, t.names.Schema), op.Token)
+	now := ns.Past(time.Now())
+	var b [128]byte
+	dst = resp.AppendBulk(dst, layout.AppendState(b[:0], &entryrules.Value{
+		Fresh: now + op.Fresh, Left: now + op.Left, ID: op.Token, Namespace: op.Namespace,
+	}))
+	dst = appendInt(dst, op.Left)
+	dst = resp.AppendBulk(dst, op.Data)
+	dst = resp.AppendString(dst, t.names.Channel)
+	if fills(op) {
+		return t.appendEnded(dst, key)
+	}
+	dst = t.appendDropped(dst, key, false)
+	dst = resp.AppendString(appendHex(dst, nonce()), key)
+	if isLease(op.Token) {
+		return resp.AppendString(dst, t.names.Lease)
+	}
+	return resp.AppendString(dst, "t")
+}
+
+func (t *Tier) appendDrop(dst []byte, head, key string, op *entryrules.Drop) []byte {
+	usual := !op.Soft && op.Token == 0 && op.Hold <= 0
+	if usual {
+		dst = appendCall(dst, head, 6)
+	} else {
+		dst = appendCall(dst, head, 11)
+	}
+	dst = t.appendEntry(dst, key)
+	dst = resp.AppendString(t.appendLane(dst, key), t.names.Channel)
+	dst = t.appendDropped(dst, key, op.Soft)
+	dst = resp.AppendString(appendHex(dst, nonce()), key)
+	switch {
+	case usual:
+		return dst
+	case op.Soft:
+		dst = resp.AppendString(dst, "soft")
+	default:
+		dst = resp.AppendString(dst, "hard")
+	}
+	if op.Token == 0 {
+		dst = resp.AppendString(dst, "")
+	} else {
+		dst = appendHex(dst, op.Token)
+	}
+	return appendInt(appendInt(appendInt(dst, op.Life), op.Hold), op.Left)
+}
+
+func (t *Tier) appendExtend(dst []byte, head, key string, op *entryrules.Extend) []byte {
+	dst = t.appendLease(dst, head, 9, key, op.Token)
+	dst = resp.AppendString(dst, op.Namespace)
+	dst = appendInt(appendInt(dst, op.Fresh), op.Left)
+	dst = resp.AppendString(appendHex(dst, op.ID), t.names.Channel)
+	return t.appendEnded(dst, key)
+}
+
+// appendLane appends the key of the version of key's lane.
+func (t *Tier) appendLane(dst []byte, key string) []byte {
+	var b [128]byte
+	return resp.AppendBulk(dst, t.names.AppendLane(b[:0], layout.LaneOf(key)))
+}
+
+// appendDropped appends the beginning of the message about a drop of key.
+func (t *Tier) appendDropped(dst []byte, key string, soft bool) []byte {
+	var b [64]byte
+	return resp.AppendBulk(dst, t.names.AppendDropped(b[:0], key, soft))
+}
+
+// appendEnded appends the message that a lease on key has ended.
+func (t *Tier) appendEnded(dst []byte, key string) []byte {
+	head := t.names.Ended
+	dst = resp.AppendBulkHeader(dst, int64(len(head)+len(key)))
+	dst = append(append(dst, head...), key...)
+	return append(dst, "\r\n"...)
+}

@@ -1,0 +1,296 @@
+// A site is the tier at the server of one operation. Its namespace state is young,
+// due (one caller reads it again), or stale knowledge (each caller reads it first).
+// Invariant: a reply is judged by a state that was requested after the connection of
+// the reply was opened, so that no value from before a restart or a failover is
+// believed, as far as the server reports its run.
+
+package tier
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/strata-cache/strata/internal/redis/layout"
+	"github.com/strata-cache/strata/internal/redis/namespace"
+	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/redis/watch"
+)
+
+// site is a tier at the server where one operation goes: the only one, or in a
+// cluster the one that serves the slot of its key.
+type site struct {
+	*Tier
+	srv Server
+	// home has the last report of a server with lanes, and space the state of
+	// the namespace; together they judge values. Home is nil on the server that
+	// has the namespace state itself: the only server, or that of the
+	// namespace.
+	home  *namespace.Home
+	space *namespace.State
+}
+
+// at calls f for the server that serves a key. It calls f again, for another
+// server, if the first was the wrong one or is gone. twice says that f may be
+// executed twice.
+func (t *Tier) at(ctx context.Context, key string, twice bool, f func(context.Context, *site) error) error {
+	if t.all == nil {
+		return f(ctx, t.one)
+	}
+	return t.all.Follow(ctx, key, twice, func(ctx context.Context, n Node) error {
+		space, err := t.spaceState(ctx)
+		if err != nil {
+			return err
+		}
+		s := &site{Tier: t, srv: n, home: n.Home(), space: space}
+		if !n.Settled() {
+			s.home = &namespace.Home{Passing: true}
+			t.changes.moving.Add(1)
+		}
+		return f(ctx, s)
+	})
+}
+
+// atKey is at for the server of a key's lane.
+func (t *Tier) atKey(ctx context.Context, key string, twice bool, f func(context.Context, *site) error) error {
+	if t.all == nil {
+		return f(ctx, t.one)
+	}
+	return t.at(ctx, t.names.Entry(key), twice, f)
+}
+
+// atSlot calls f for the server that serves the slot of a key, and again if it
+// was the wrong one. f is not executed twice. The site knows no namespace
+// state.
+func (t *Tier) atSlot(ctx context.Context, key string, f func(context.Context, *site) error) error {
+	if t.all == nil {
+		return f(ctx, t.one)
+	}
+	return t.all.Follow(ctx, key, false, func(ctx context.Context, n Node) error {
+		return f(ctx, &site{Tier: t, srv: n})
+	})
+}
+
+// atSpace is at for the server of the namespace. All operations there may be
+// executed twice.
+func (t *Tier) atSpace(ctx context.Context, f func(context.Context, *site) error) error {
+	if t.all == nil {
+		return f(ctx, t.one)
+	}
+	return t.all.Follow(ctx, t.names.Namespace, true, func(ctx context.Context, n Node) error {
+		if !n.Settled() {
+			t.changes.moving.Add(1)
+		}
+		return f(ctx, &site{Tier: t, srv: n})
+	})
+}
+
+// spaceState returns the namespace state, which it reads if the known one is
+// too old.
+func (t *Tier) spaceState(ctx context.Context) (ns *namespace.State, err error) {
+	err = t.atSpace(ctx, func(ctx context.Context, s *site) error {
+		ns, err = s.current(ctx)
+		return err
+	})
+	return ns, err
+}
+
+// due returns the state by which replies of the server are judged, and whether
+// the caller has to read it again.
+func (s *site) due(now time.Time) (ask bool, ns *namespace.State) {
+	if s.home == nil {
+		return s.state.Due(now, s.srv.Opened())
+	}
+	return s.home.Due(now, s.srv.Opened(), s.state, s.space)
+}
+
+// known returns the state, however old it is, or nil.
+func (s *site) known() *namespace.State {
+	if s.home == nil {
+		return s.state.Known()
+	}
+	return s.home.Known(s.state, s.space)
+}
+
+// gaveUp notes that a request for the state has failed.
+func (s *site) gaveUp() {
+	if s.home == nil {
+		s.state.Answered(nil)
+	} else {
+		s.home.Answered(nil, s.state, s.space)
+	}
+}
+
+// fits reports whether ns was requested after the last connection was opened,
+// so that replies can be judged by it.
+func (s *site) fits(ns *namespace.State) bool { return ns.Opened == s.srv.Opened() }
+
+// askState reads the state over one connection.
+func (s *site) askState(send watch.Ask) (*namespace.State, error) {
+	if s.home == nil {
+		return s.onSpace(send, s.scripts.namespace, nil, watch.Space.Look)
+	}
+	var b watch.Batch
+	q := s.askHome(&b)
+	replies, err := send(&b)
+	if err != nil {
+		return nil, err
+	}
+	return s.answeredHome(q, replies)
+}
+
+// askHome queues the commands that make a server with lanes report itself.
+func (s *site) askHome(b *watch.Batch) *namespace.Server {
+	b.Add("INFO", "server")
+	b.Add("INFO", "replication")
+	b.Add("CLUSTER", "INFO")
+	b.Add("TIME")
+	return &namespace.Server{Opened: s.srv.Opened(), Asked: time.Now()}
+}
+
+// homeReplies is the number of replies to the commands of askHome.
+const homeReplies = 4
+
+// answeredHome parses the report of a server. Its id is made of its run, the
+// history that it replicates, and its epoch in the cluster. The epoch changes
+// when the server takes over a slot that it had before: values that come back
+// with the slot were elsewhere meanwhile, and drops of them there may have been
+// lost on the way. While a slot is still being moved here, the id is a random
+// number, so that no value that has arrived is believed.
+func (s *site) answeredHome(q *namespace.Server, replies []resp.Value) (*namespace.State, error) {
+	if err := refusal(replies[3]); err != nil {
+		return nil, err
+	}
+	q.ID = namespace.Digest(watch.Authority(replies[0], replies[1]) + watch.ClusterEpoch(replies[2]))
+	if s.home.Passing {
+		q.ID = layout.Hex(nonce())
+	}
+	q.Clock, q.Heard = watch.Time(replies[3]), time.Now()
+	return s.home.Answered(q, s.state, s.space), nil
+}
+
+// clock returns a state with a usable clock of the server; the rest of it may
+// be old.
+func (s *site) clock(ctx context.Context) (*namespace.State, error) {
+	const enough = time.Minute // clocks drift little in a minute
+	if ns := s.known(); ns != nil && s.fits(ns) && time.Since(ns.Heard) < enough {
+		return ns, nil
+	}
+	return s.current(ctx)
+}
+
+// current returns a state that is young enough, and reads it if necessary.
+func (s *site) current(ctx context.Context) (*namespace.State, error) {
+	ask, ns := s.due(time.Now())
+	if !ask {
+		return ns, nil
+	}
+	_, ns, err := s.read(ctx, true, ns, func(*watch.Batch) {})
+	return ns, err
+}
+
+// read sends the commands that add queues, which only read. It reads the state
+// with them if ask is set or a connection is opened meanwhile. It returns a
+// state by which the replies can be judged.
+func (s *site) read(ctx context.Context, ask bool, ns *namespace.State, add func(*watch.Batch)) (replies []resp.Value, judge *namespace.State, err error) {
+	err = s.srv.Together(ctx, true, func(send watch.Ask) (err error) {
+		if !ask {
+			var b watch.Batch
+			add(&b)
+			if replies, err = send(&b); err != nil || s.fits(ns) {
+				return err
+			}
+		}
+		replies, ns, err = s.readWithState(send, add)
+		return err
+	})
+	if err != nil {
+		s.gaveUp()
+	}
+	return replies, ns, s.cleanNamespace(ctx, err)
+}
+
+// readWithState reads the state and sends the commands that add queues: in one
+// round trip, unless the state needs a transaction.
+func (s *site) readWithState(send watch.Ask, add func(*watch.Batch)) ([]resp.Value, *namespace.State, error) {
+	var b watch.Batch
+	switch {
+	case s.home != nil:
+		q := s.askHome(&b)
+		add(&b)
+		replies, err := send(&b)
+		if err != nil {
+			return nil, nil, err
+		}
+		ns, err := s.answeredHome(q, replies)
+		return replies[homeReplies:], ns, err
+	case s.scripted():
+		ns := s.newState()
+		// The script is sent with its text: if the server did not know its
+		// digest, the other replies would be older than the state.
+		b.Text, b.N = s.appendSpace(nil, s.scripts.namespace.text), 1
+		add(&b)
+		replies, err := send(&b)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !s.forbids(replies[0]) {
+			ns, err = s.answered(ns, replies[0])
+			return replies[1:], ns, err
+		}
+		b = watch.Batch{}
+	}
+	ns, err := s.askState(send)
+	if err != nil {
+		return nil, nil, err
+	}
+	if add(&b); b.N == 0 {
+		return nil, ns, nil
+	}
+	replies, err := send(&b)
+	return replies, ns, err
+}
+
+// each calls f for parts of n keys, at least one part, all at once. The keys of
+// a part are served by one server. key returns the i-th key.
+func (t *Tier) each(n int, key func(i int) string, f func(part []int) error) error {
+	if t.all == nil {
+		part := make([]int, n)
+		for i := range part {
+			part[i] = i
+		}
+		return f(part)
+	}
+	parts := t.all.Split(n, key)
+	errs := make([]error, len(parts))
+	var wg sync.WaitGroup
+	for i, part := range parts[1:] {
+		wg.Go(func() { errs[i+1] = f(part) })
+	}
+	errs[0] = f(parts[0])
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elsewhere reports whether a server has refused one command of many because it
+// does not serve the key, or not now. The caller then sends that command alone,
+// so that the redirection is followed.
+func (t *Tier) elsewhere(err error) bool {
+	var refused *watch.Refusal
+	if t.all == nil || !errors.As(err, &refused) {
+		return false
+	}
+	code, _, _ := strings.Cut(refused.Text, " ")
+	switch code {
+	case "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "LOADING":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,125 @@
+// Package transfer is what package snapshot needs of a cache: its entries on their way
+// out of one process and into another, and its warm-ups, without the forms of entries in L1.
+package transfer
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/strata-cache/strata/internal/snapshot/format"
+)
+
+// Source is a cache.
+type Source interface {
+	Name() string
+	// Space is the name of the cache among those of all services.
+	Space() string
+	// Format returns the name and the fingerprint of the codec of values.
+	Format() (codec string, fingerprint uint64)
+	// HasTier reports whether there is an L2 that can confirm entries.
+	HasTier() bool
+	// Len is the number of entries with a value in L1.
+	Len() int
+	Logger() *slog.Logger
+	// CheckKeys returns an error if keys have no names, or the names no keys.
+	CheckKeys() error
+	// Dump begins to give away entries: the share of them with the number part of
+	// parts shares.
+	Dump(ctx context.Context, part, parts int) (Dump, error)
+	// Restore begins to take in entries. It adds those of a cache whose snapshots tell of
+	// drops to taken, which all streams of a call share.
+	Restore(ctx context.Context, taken *Taken) (Restore, error)
+	// Hot iterates over the names of up to n keys that L1 has, the hottest first. It adds
+	// the number of the others to left.
+	Hot(n int, left *format.Left) iter.Seq[string]
+	// Warm is Cache.Warm for keys with these names. Names that are none are passed over.
+	Warm(ctx context.Context, names iter.Seq[string], perSecond int, progress func(Warmed)) (Warmed, error)
+}
+
+// Warmed counts keys of a Warm.
+type Warmed struct {
+	// Keys is the number of keys so far. Present is the number of those that L1 had,
+	// Found of those that L2 had, Loaded and Failed of those with a load that has succeeded or
+	// failed, and Absent of the others.
+	Keys, Present, Found, Loaded, Failed, Absent int
+}
+
+// Dump gives away entries. It is not safe for concurrent use.
+type Dump interface {
+	// Position is the position in the drops of the shared tier from which on later drops
+	// concern the entries; nil if it is not known.
+	Position() []byte
+	// Entries iterates over the entries, the hottest first. An entry and its slices are
+	// valid during one step. Its Value is empty: the function appends the encoded value.
+	// The times of entries are counted from the begin of the dump.
+	Entries() iter.Seq2[*format.Entry, func(dst []byte) ([]byte, error)]
+	// Dropped returns the names of keys that were dropped since the last call, of a cache
+	// whose drops no bus announces. all says that it may be any key.
+	Dropped() (names []string, all bool)
+	// Know returns a piece that says up to which moments the cache knows all drops, before
+	// Entries; nil if it remembers no drops. Tell returns the drops since then by callers of
+	// this cache, in pieces, or with all every drop that it knows.
+	Know() []byte
+	Tell(all bool) (pieces [][]byte)
+	// Left is the numbers of entries that Entries has left out so far.
+	Left() format.Left
+	// Close ends the dump.
+	Close()
+}
+
+// Restore takes in entries. It is not safe for concurrent use.
+type Restore interface {
+	// Cover learns the position of the entries that follow, which may be nil. It waits
+	// up to a second for messages that the other instance has had already. doubt is why
+	// not every entry can be taken in without a question to L2; it is empty if all can.
+	Cover(ctx context.Context, position []byte) (doubt string)
+	// Entry takes in e, of a dump that began so long ago. keep says that nobody writes to
+	// the memory of e any more, so that the value may refer to it. A time of e that is
+	// format.Forever has no end.
+	Entry(e *format.Entry, ago time.Duration, keep bool) Outcome
+	// Learn takes in a piece that Know or Tell of the dump has made. told is false if this cache
+	// remembers no drops.
+	Learn(piece []byte) (told bool, err error)
+	// Coarse reports whether the cache remembers some drops by marks that keys share.
+	Coarse() bool
+	// Drop makes a key absent that was taken in, or read before the dump began so long ago.
+	// DropAll makes everything absent that was taken in.
+	Drop(name []byte, ago time.Duration)
+	DropAll()
+	// End makes entries absent that are older than drops of which pieces have told. It may be
+	// called again.
+	End()
+	// Close ends the restore.
+	Close()
+}
+
+// Outcome is the fate of an entry that comes in.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Stored: the entry is in L1.
+	Stored Outcome = iota
+	// Present: L1 has an entry of the key already.
+	Present
+	// Changed: the key was dropped or written since the value was read, or loaded since the
+	// restore began.
+	Changed
+	// Unconfirmed: a drop of the key may have been missed. L2 has to be asked.
+	Unconfirmed
+	// Over: the life of the entry is over.
+	Over
+	// Full: L1 has no room without an eviction.
+	Full
+	// Unusable: the key, the tags or the value cannot be used.
+	Unusable
+	// Outcomes is the number of outcomes.
+	Outcomes
+)
+
+// String returns the outcome in words, for a log.
+func (o Outcome) String() string {
+	return [Outcomes]string{"stored", "present", "changed", "unconfirmed", "over", "full", "unusable"}[o]
+}

@@ -1,0 +1,71 @@
+package fakeredis
+
+import "github.com/strata-cache/strata/internal/redis/resp"
+
+// transaction holds the commands that a session has queued since MULTI.
+type transaction struct {
+	handlers []Handler
+	args     [][][]byte
+	aborted  bool
+}
+
+func (t *transaction) queue(s *Session, h Handler, args [][]byte) {
+	if h == nil {
+		t.aborted = true
+		s.unknown(args)
+		return
+	}
+	t.handlers = append(t.handlers, h)
+	t.args = append(t.args, args)
+	s.Status("QUEUED")
+}
+
+func multi(s *Session, _ [][]byte) {
+	s.tx = &transaction{}
+	s.Status("OK")
+}
+
+func exec(s *Session, _ [][]byte) {
+	t, changed := s.tx, s.changed()
+	if t == nil {
+		s.Error("ERR EXEC without MULTI")
+		return
+	}
+	s.tx, s.watched = nil, nil
+	switch {
+	case t.aborted:
+		s.Error("EXECABORT Transaction discarded because of previous errors.")
+	case changed:
+		s.Null()
+	default:
+		s.Out = resp.AppendArray(s.Out, len(t.handlers))
+		for i, h := range t.handlers {
+			h(s, t.args[i])
+		}
+	}
+}
+
+// changed reports whether a watched key has changed since WATCH.
+func (s *Session) changed() bool {
+	for k, was := range s.watched {
+		if now, _ := s.look([]byte(k)); now != was {
+			return true
+		}
+	}
+	return false
+}
+
+func watch(s *Session, args [][]byte) {
+	if s.watched == nil {
+		s.watched = map[string]entry{}
+	}
+	for _, k := range args[1:] {
+		s.watched[string(k)], _ = s.look(k)
+	}
+	s.Status("OK")
+}
+
+func unwatch(s *Session, _ [][]byte) {
+	s.watched = nil
+	s.Status("OK")
+}

@@ -1,0 +1,135 @@
+package servers
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/strata-cache/strata/internal/testing/servers/newer"
+	"github.com/strata-cache/strata/memcached"
+)
+
+// MemcachedServer is a memcached. [RunMemcached] makes one. Its methods are for one
+// goroutine at a time.
+type MemcachedServer struct {
+	// Addr is host:port. It stays the same over Restart.
+	Addr string
+	// Dir is a directory of its own, which is removed by Close.
+	Dir string
+
+	line []string // the program, and what comes before args
+	args []string
+	port string
+	p    *Process
+}
+
+// RunMemcached starts a memcached with further arguments, and waits until it
+// answers. Close ends it.
+func RunMemcached(args ...string) (*MemcachedServer, error) {
+	program, err := Program("memcached", "memcached")
+	if err != nil {
+		return nil, err
+	}
+	return runMemcached([]string{program}, args)
+}
+
+// RunNewerMemcached is RunMemcached for the memcached of a newer Debian release than that
+// of the machine. It returns newer.ErrMissing if that cannot be had.
+func RunNewerMemcached(args ...string) (*MemcachedServer, error) {
+	line, err := newer.Memcached()
+	if err != nil {
+		return nil, err
+	}
+	return runMemcached(line, args)
+}
+
+func runMemcached(line, args []string) (*MemcachedServer, error) {
+	dir, err := os.MkdirTemp("", "strata-memcached-")
+	if err != nil {
+		return nil, err
+	}
+	s := &MemcachedServer{line: line, args: args, Dir: dir}
+	for range 5 { // another process may take the port first
+		var port int
+		if port, err = FreePort(); err != nil {
+			break
+		}
+		s.port = strconv.Itoa(port)
+		s.Addr = net.JoinHostPort("127.0.0.1", s.port)
+		if err = s.Restart(); err == nil {
+			return s, nil
+		}
+	}
+	s.Close()
+	return nil, err
+}
+
+// Restart ends the server, if it runs, and starts it again, empty, at the same
+// address.
+func (s *MemcachedServer) Restart() error {
+	s.Kill()
+	args := []string{"-l", "127.0.0.1", "-p", s.port, "-U", "0"}
+	if os.Geteuid() == 0 { // it refuses to run as root
+		args = append(args, "-u", "root")
+	}
+	args = slices.Concat(s.line[1:], args, s.args)
+	cmd := exec.Command(s.line[0], args...)
+	cmd.Dir = s.Dir
+	var err error
+	if s.p, err = Start(cmd); err != nil {
+		return err
+	}
+	return s.p.Await(s.listens)
+}
+
+// listens looks whether connections are accepted.
+func (s *MemcachedServer) listens() error {
+	c, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// Open returns a client of the server, with the defaults of its package but for
+// changes of its options. The caller closes it.
+func (s *MemcachedServer) Open(changes ...func(*memcached.Options)) (*memcached.Client, error) {
+	o := memcached.Options{Servers: []string{s.Addr}}
+	for _, change := range changes {
+		change(&o)
+	}
+	return memcached.New(o)
+}
+
+// Kill ends the server at once. Its data is lost.
+func (s *MemcachedServer) Kill() {
+	if s.p != nil {
+		s.p.Kill()
+	}
+}
+
+// Close ends the server and removes its directory.
+func (s *MemcachedServer) Close() {
+	s.Kill()
+	_ = os.RemoveAll(s.Dir)
+}
+
+// Version returns the server's version, as it tells it to the client c.
+func (s *MemcachedServer) Version(ctx context.Context, c *memcached.Client) string {
+	all, err := c.Version(ctx)
+	if err != nil {
+		return "unknown"
+	}
+	return all[s.Addr]
+}
+
+// Pid is the number of the server's process.
+func (s *MemcachedServer) Pid() int { return s.p.Pid() }
+
+// Path returns the path of a file in the server's directory.
+func (s *MemcachedServer) Path(name string) string { return filepath.Join(s.Dir, name) }

@@ -1,0 +1,78 @@
+package mux_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/strata-cache/strata/internal/testing/netsim"
+	"github.com/strata-cache/strata/internal/wire/mux"
+	"github.com/strata-cache/strata/internal/wire/pool"
+)
+
+// rounds are so many that the order in which two timers of one instant run, which is
+// random, is each of the two in some of them.
+const rounds = 30
+
+func TestCallAtTheInstantAtWhichAConnectionHasOwedForTooLongGetsAnother(t *testing.T) {
+	for range rounds {
+		s := &server{}
+		s.serve = func(n int, nc *netsim.Conn) {
+			if n == 0 {
+				io.Copy(io.Discard, nc) // and never a word
+				return
+			}
+			echo(func(string) {})(n, nc)
+		}
+		muxed(t, s, func(ctx context.Context, do doer, _ *pool.Pool[*wire], _ *mux.Mux[*wire]) {
+			start := time.Now()
+			left, cancel := context.WithTimeout(ctx, time.Second) // as long as the timeout
+			defer cancel()
+			if _, _, err := do(left, "x"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			if got, _, err := do(ctx, "y"); got != "re y" || err != nil || time.Since(start) != time.Second {
+				t.Errorf("%q, %v after %v", got, err, time.Since(start))
+			}
+		})
+	}
+}
+
+func TestConnectionThatFailsAtTheDeadlineOfACallerIsNotItsError(t *testing.T) {
+	s := &server{serve: func(_ int, nc *netsim.Conn) {
+		time.Sleep(time.Second / 2) // in the bubble
+		nc.Close()
+	}}
+	muxed(t, s, func(ctx context.Context, do doer, _ *pool.Pool[*wire], _ *mux.Mux[*wire]) {
+		ctx = hasty{ctx, time.Now().Add(time.Second / 2)}
+		if _, _, err := do(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDialThatFailsAtTheDeadlineOfACallerIsNotItsError(t *testing.T) {
+	s := &server{deaf: true}
+	muxed(t, s, func(ctx context.Context, do doer, _ *pool.Pool[*wire], _ *mux.Mux[*wire]) {
+		ctx = hasty{ctx, time.Now().Add(time.Second)} // as long as a dial
+		if _, _, err := do(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+// hasty is a context whose deadline seems far until it has passed: it stands for a call that
+// runs late, after an event of the same instant.
+type hasty struct {
+	context.Context
+	until time.Time
+}
+
+func (h hasty) Deadline() (time.Time, bool) {
+	if time.Now().Before(h.until) {
+		return h.until.Add(time.Hour), true
+	}
+	return h.until, true
+}

@@ -1,0 +1,318 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/internal/wire/overdue"
+)
+
+// A line is a connection and the calls that wait at it. It is open, then
+// retired or closed, and closed in the end.
+//
+// Two callers have a role: the writer writes the commands of all calls
+// (write.go), and the reader reads the replies of all calls (read.go). timer.go
+// ends calls at their deadlines, and end.go ends the line.
+//
+// Invariant: a method that says "mu is held" neither locks nor unlocks mu. Work
+// that has to wait for the unlock is returned as an *ending.
+
+const (
+	// maxUnsent is how many bytes may wait to be written before calls are sent
+	// over other connections.
+	maxUnsent = 1 << 20
+	// maxBatch is about how many bytes are written at once.
+	maxBatch = 64 << 10
+	// largeReply is how many bytes of one reply may have come before no further
+	// call enters: later calls need not wait for the rest.
+	largeReply = 256 << 10
+)
+
+// ErrBusy is returned by [Mux.Do] when too many bytes wait to be written.
+// Nothing was sent.
+var ErrBusy = errors.New("mux: shared connection is congested")
+
+// aPast is a deadline that has passed.
+var aPast = time.Unix(1, 0) // read-only
+
+// line is one connection of a Mux and the calls that wait at it.
+type line[C Line] struct {
+	m  *Mux[C]
+	cn C
+	// served is set when a reply has come.
+	served atomic.Bool
+	// sent counts the calls that were handed to the connection.
+	sent atomic.Uint64
+	// known is sent as it was when the reader last received bytes: bytes that
+	// have come by then are no reply to a later call. The reader alone uses it.
+	known uint64
+
+	mu    sync.Mutex // guards below; never held over I/O
+	calls calls
+	out   outgoing
+	// taken counts the replies that were taken.
+	taken uint64
+	// looked says that the reader has looked for bytes that had come although
+	// no reply was owed, before it began to read.
+	looked bool
+	// burst is set when the last replies came together: the callers that they
+	// woke will ask again together, too.
+	burst bool
+	// reader and writer are the tickets of the callers that read and write.
+	reader, writer *Ticket
+	alarm          alarm
+	// used is when the last call entered.
+	used  time.Time
+	state lineState
+}
+
+type lineState uint8
+
+// The states of a line, in the order in which it passes through them.
+const (
+	open    lineState = iota
+	retired           // no call enters any more
+	closed            // the connection was given back, or will be by finish
+)
+
+// calls are the calls of a line in their order.
+type calls struct {
+	queue
+	// waiting is how many calls still want their replies, unsent how many at the
+	// end of the queue were not handed to the connection, and bytes the length of
+	// the commands of these.
+	waiting, unsent, bytes int
+}
+
+// outgoing is the state of the writes of a line.
+type outgoing struct {
+	// rest is the part that is left of a write that was interrupted, spare the
+	// memory for the next write.
+	rest, spare []byte
+	// sending is set during a write, halted if that was to be interrupted.
+	sending, halted bool
+}
+
+// alarm is the timer of a line. due is when it goes off: never after a deadline
+// in the queue, nor after the time at which the line is stuck.
+type alarm struct {
+	timer *time.Timer
+	due   time.Time
+}
+
+func newLine[C Line](m *Mux[C], cn C) *line[C] {
+	ln := &line[C]{m: m, cn: cn, used: time.Now()}
+	// A deadline may be left over from before.
+	_ = cn.SetReadDeadline(time.Time{})
+	_ = cn.SetWriteDeadline(time.Time{})
+	return ln
+}
+
+// enter puts t and its command at the end of the queue, unless ln is not to be
+// used any more. The error is ErrBusy.
+func (ln *line[C]) enter(t *Ticket, command []byte) (entered bool, err error) {
+	ln.mu.Lock()
+	e := ln.endIfOld(t.start)
+	switch {
+	case ln.state != open:
+	case ln.calls.bytes > maxUnsent:
+		err = ErrBusy
+	default:
+		ln.push(t, command)
+		entered = true
+	}
+	ln.mu.Unlock()
+	ln.finish(e)
+	return entered, err
+}
+
+// push puts t at the end of the queue, and gives it a role that no caller has.
+// mu is held.
+func (ln *line[C]) push(t *Ticket, command []byte) {
+	t.command, ln.used = command, t.start
+	ln.calls.push(t)
+	ln.calls.waiting++
+	ln.calls.unsent++
+	ln.calls.bytes += len(command)
+	switch {
+	case ln.writer == nil:
+		ln.writer = t
+		t.role.Store(writing)
+	case ln.reader == nil:
+		ln.reader = t
+		t.role.Store(reading)
+	}
+	at := t.start.Add(ln.m.stuckAfter())
+	if t.deadline.Before(at) {
+		at = t.deadline
+	}
+	if ln.alarm.due.IsZero() || at.Before(ln.alarm.due) {
+		ln.setAlarm(at)
+	}
+}
+
+// serve does the work of t's role until t is settled. caller is that of ctx.
+func (ln *line[C]) serve(ctx, caller context.Context, t *Ticket) (Outcome, error) {
+	var out Outcome
+	var stop func() bool
+	for !t.settled() {
+		role := t.role.Load()
+		if role != idle && stop == nil && caller.Done() != nil {
+			stop = context.AfterFunc(caller, t.onEnd(ln, caller))
+		}
+		switch role {
+		case writing:
+			ln.write(t)
+		case reading:
+			ln.read(t)
+		default:
+			ln.wait(caller, t)
+		}
+	}
+	if t.role.Load() != idle {
+		ln.resign(t)
+	}
+	out.Kept = stop != nil && !stop()
+	if t.is(answered) {
+		return out, nil
+	}
+	out.Lost = t.lost
+	out.Kept = out.Kept || t.is(left)
+	return out, ln.m.o.Fail(t.op, t.sent, overdue.Reason(ctx, t.err))
+}
+
+// wait waits until t is settled or has a role.
+func (ln *line[C]) wait(caller context.Context, t *Ticket) {
+	done := caller.Done()
+	if done == nil {
+		<-t.wake
+		return
+	}
+	select {
+	case <-t.wake:
+	case <-done:
+		ln.leave(t, caller.Err())
+		for !t.settled() {
+			<-t.wake
+		}
+	}
+}
+
+// leave ends the wait of t because its caller does not want to go on. Its
+// reply will be read and dropped.
+func (ln *line[C]) leave(t *Ticket, err error) {
+	ln.mu.Lock()
+	claimed := ln.release(t)
+	var e *ending
+	if claimed {
+		e = ln.endIfOver()
+	}
+	ln.mu.Unlock()
+	if claimed {
+		ln.settleLeft(t, err)
+	}
+	ln.finish(e)
+}
+
+// release interrupts the work that t's caller does for the line, and claims t.
+// mu is held.
+func (ln *line[C]) release(t *Ticket) bool {
+	if t == ln.writer && ln.out.sending { // perhaps for others, and its own reply has come
+		ln.out.halted = true
+		_ = ln.cn.SetWriteDeadline(aPast)
+	}
+	if !t.claim() {
+		return false
+	}
+	ln.calls.waiting--
+	if t == ln.reader {
+		_ = ln.cn.SetReadDeadline(aPast)
+	}
+	return true
+}
+
+// settleLeft settles a claimed ticket after its caller has left.
+func (ln *line[C]) settleLeft(t *Ticket, err error) {
+	t.op, t.err = "read", err
+	t.state.Store(left)
+	t.notify()
+}
+
+// resign gives the role of t to another caller.
+func (ln *line[C]) resign(t *Ticket) {
+	ln.mu.Lock()
+	unasked := false
+	if ln.reader == t {
+		ln.reader, ln.looked = nil, false
+		// The next reply would be taken for the rest of it.
+		unasked = ln.nothingOwed() && ln.cn.Buffered() > 0
+	}
+	if ln.writer == t {
+		ln.writer = nil
+	}
+	t.role.Store(idle)
+	var e *ending
+	if unasked {
+		e = ln.endUnasked()
+	} else {
+		e = ln.appoint()
+	}
+	ln.mu.Unlock()
+	ln.finish(e)
+}
+
+// appoint names the callers that read and write from now on, or ends a line that
+// no caller needs. mu is held.
+func (ln *line[C]) appoint() *ending {
+	if ln.reader == nil && ln.calls.waiting > 0 {
+		ln.name(&ln.reader, ln.writer, reading)
+	}
+	if ln.writer == nil && ln.toWrite() {
+		ln.name(&ln.writer, ln.reader, writing)
+		if ln.writer == nil && ln.reader != nil && ln.mayWrite() { // the reader is the only caller that could
+			_ = ln.cn.SetReadDeadline(aPast)
+		}
+	}
+	return ln.endIfOver()
+}
+
+// name gives a role to the first call that waits and has no other role. mu is
+// held.
+func (ln *line[C]) name(holder **Ticket, other *Ticket, role uint32) {
+	for i := range ln.calls.size {
+		if t := ln.calls.at(i); t != other && t.is(waiting) {
+			*holder = t
+			t.role.Store(role)
+			t.notify()
+			return
+		}
+	}
+}
+
+// owed is the number of replies that are to come. mu is held.
+func (ln *line[C]) owed() int { return ln.calls.size - ln.calls.unsent }
+
+// nothingOwed reports whether neither a reply nor the rest of a command is owed.
+// mu is held.
+func (ln *line[C]) nothingOwed() bool { return ln.owed() == 0 && len(ln.out.rest) == 0 }
+
+// toWrite reports whether there is something to write. mu is held.
+func (ln *line[C]) toWrite() bool { return len(ln.out.rest)+ln.calls.unsent > 0 }
+
+// mayWrite reports whether a caller may write although no caller reads: the
+// server may take no bytes before the replies that it owes have been read. A
+// command that is half written has to be completed in any case. mu is held.
+func (ln *line[C]) mayWrite() bool { return ln.owed() == 0 || len(ln.out.rest) > 0 }
+
+// silent returns for how long the first call of the queue has waited.
+func (ln *line[C]) silent(now time.Time) time.Duration {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.calls.size == 0 {
+		return 0
+	}
+	return now.Sub(ln.calls.at(0).start)
+}

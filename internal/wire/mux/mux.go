@@ -1,0 +1,303 @@
+// Package mux shares one connection of a pool between all callers. It knows no
+// protocol: the owner says how commands are written and replies are read.
+//
+// A [Mux] has at most one current line, which is a connection and its queue of
+// calls. A line is open, retired (no call enters) or closed. A ticket, which is
+// the place of one call, is waiting, claimed, and then answered, failed or
+// left. Invariant: the replies that arrive on a connection belong to the calls
+// of its queue, in that order; a reply without a call ends the connection.
+package mux
+
+import (
+	"context"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strata-cache/strata/internal/wire/overdue"
+	"github.com/strata-cache/strata/internal/wire/pool"
+	"github.com/strata-cache/strata/remote"
+)
+
+// Line is a connection that many callers can use at once.
+type Line interface {
+	pool.Conn
+	// Reused reports whether the connection had served a call before, as
+	// [pool.Slot] does.
+	Reused() bool
+	// Write writes commands.
+	Write(p []byte) (int, error)
+	// Fill waits for bytes and takes them in. A passed deadline changes
+	// nothing.
+	Fill() error
+	// Next takes the next reply out of the bytes that have come in, and returns
+	// nil if it is not complete. The reply is valid until the next Fill.
+	Next() (reply []byte, err error)
+	// Buffered is the number of bytes that came in and were not taken.
+	Buffered() int
+	// Quiet reports whether no bytes are left to take. It drops messages that a
+	// server may send at any time.
+	Quiet() bool
+	// Look is as in [pool.Config], but unless reads is set, another goroutine
+	// may be reading.
+	Look(reads bool) error
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+}
+
+// Answerer takes a reply.
+type Answerer interface {
+	// Answer takes the reply, which is valid until it returns, and reports whether
+	// it can be the reply to the command: if not, the connection has failed, and so
+	// have the calls that wait at it. It is called at most once, on the goroutine
+	// of any caller, and never after Do has returned. It must not wait.
+	Answer(reply []byte) (fits bool)
+}
+
+// Config says how a Mux shares its connection. All fields but Refused are required.
+type Config[C Line] struct {
+	// Timeout bounds a call without a deadline. A connection that
+	// owes replies and is silent for as long is given up.
+	Timeout time.Duration
+	// Fail makes the error of a call: op is wait, read or write, and sent says
+	// that the server may have received the command.
+	Fail func(op string, sent bool, err error) error
+	// Lost reports whether an error says that the peer has gone without a
+	// farewell.
+	Lost func(err error) bool
+	// Refused, if set, reports whether a reply says that the server carries out nothing any
+	// more on a connection, over which it has served before.
+	Refused func(cn C, reply []byte) bool
+	// DialTimeout is that of the pool.
+	DialTimeout time.Duration
+	// Closed is the error after Close.
+	Closed error
+}
+
+// Mux shares one connection of a pool between all callers. It has no goroutine
+// of its own: one of the callers that wait writes the commands of all, and one
+// reads the replies of all.
+//
+// Commands are written, and replies come, in the order of the queue. A caller
+// that finds no writer becomes the writer, for as long as commands come in. A
+// caller that finds no reader reads until its own reply has come, and then names
+// the next reader. So a single caller does the same work as with a connection of
+// its own, and under load one system call serves many callers.
+//
+// A caller that leaves early costs the others nothing: its reply is read and
+// dropped, and other callers take over its roles. There are two exceptions. If
+// a server takes no bytes before its replies are read, and the only caller is
+// in the middle of a write behind replies that no caller wants, the connection
+// is not read until that caller's time is over (Redis takes commands all the
+// same). And TLS does not outlive a write that was interrupted, so a caller that
+// leaves while the server takes nothing ends the connection.
+type Mux[C Line] struct {
+	pool *pool.Pool[C]
+	o    Config[C]
+	ctx  context.Context // ends when the Mux is closed
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	current atomic.Pointer[line[C]]
+	// stuck is set when a reply does not come for a while, and until one comes.
+	stuck atomic.Bool
+
+	mu      sync.Mutex // guards below; never held over I/O
+	opening *opening
+	lines   map[*line[C]]struct{} // all that are not closed
+	closed  bool
+}
+
+// opening is the wait for a connection, shared by all callers that need it.
+type opening struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// New returns a Mux that takes its connection from p when it is needed.
+func New[C Line](p *pool.Pool[C], o Config[C]) *Mux[C] {
+	m := &Mux[C]{pool: p, o: o, lines: map[*line[C]]struct{}{}}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	return m
+}
+
+// Outcome says more about a call than its error.
+type Outcome struct {
+	// Lost says that the connection was found dead: it failed although it had
+	// served before, and before a byte of the reply had come. Or else that it is
+	// stuck, and the call was repeatable.
+	Lost bool
+	// Kept says that the Mux may still look at the ticket: it must not be used
+	// again.
+	Kept bool
+}
+
+// Do sends one command, of which a copy is made, and waits for its reply. t
+// must not be in use; it may be used again unless the outcome says that it was
+// kept. ErrBusy means that too many bytes wait to be sent.
+func (m *Mux[C]) Do(ctx context.Context, now time.Time, t *Ticket, command []byte, to Answerer) (Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return Outcome{}, m.o.Fail("wait", false, err)
+	}
+	caller, deadline := ctx, t.Until
+	if deadline.IsZero() {
+		caller, deadline = remote.Split(ctx)
+	}
+	expired := context.DeadlineExceeded
+	if deadline.IsZero() {
+		deadline, expired = now.Add(m.o.Timeout), os.ErrDeadlineExceeded
+	}
+	t.begin(to, now, deadline, expired)
+	for {
+		ln := m.current.Load()
+		if ln == nil {
+			if err := m.open(ctx, caller, deadline); err != nil {
+				return Outcome{}, err
+			}
+			continue
+		}
+		switch entered, err := ln.enter(t, command); {
+		case err != nil:
+			return Outcome{}, err
+		case entered:
+			return ln.serve(ctx, caller, t)
+		}
+		m.replace(ln)
+	}
+}
+
+// open waits until there is a connection. caller and deadline are those of ctx.
+func (m *Mux[C]) open(ctx, caller context.Context, deadline time.Time) error {
+	o, err := m.startOpening()
+	if o == nil {
+		return err
+	}
+	timeout := time.NewTimer(time.Until(deadline))
+	defer timeout.Stop()
+	late := context.DeadlineExceeded
+	select {
+	case <-o.done:
+		if o.err == nil {
+			return nil
+		}
+		if late = overdue.Err(ctx); late == nil {
+			return o.err
+		}
+	case <-caller.Done():
+		late = caller.Err()
+	case <-timeout.C:
+	}
+	return m.o.Fail("wait", false, late)
+}
+
+// startOpening begins to open a connection, or joins the opening that runs. It
+// returns none if there is a line, or if the Mux is closed.
+func (m *Mux[C]) startOpening() (*opening, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return nil, m.o.Closed
+	case m.current.Load() != nil:
+		return nil, nil
+	case m.opening == nil:
+		o := &opening{done: make(chan struct{})}
+		m.opening = o
+		m.wg.Go(func() { m.connect(o) })
+	}
+	return m.opening, nil
+}
+
+// connect takes a connection from the pool. It is not bound to any call.
+func (m *Mux[C]) connect(o *opening) {
+	// A dial has its own end, and tells why it failed.
+	ctx, cancel := context.WithTimeout(m.ctx, 2*m.o.DialTimeout)
+	defer cancel()
+	cn, err := m.pool.Get(ctx, time.Now())
+	if err == nil {
+		m.pool.Share(cn)
+	}
+	m.mu.Lock()
+	m.opening = nil
+	if m.closed {
+		if err == nil {
+			defer m.pool.Put(cn, true, time.Now())
+		}
+		err = m.o.Closed
+	} else if err == nil {
+		ln := newLine(m, cn)
+		m.lines[ln] = struct{}{}
+		m.current.Store(ln)
+	}
+	m.mu.Unlock()
+	o.err = err
+	close(o.done)
+}
+
+// Renew makes the next call take another connection. The calls that wait at the
+// present one get their replies.
+func (m *Mux[C]) Renew() {
+	if ln := m.current.Load(); ln != nil {
+		ln.retire()
+	}
+}
+
+// replace makes the next call open another line than ln.
+func (m *Mux[C]) replace(ln *line[C]) { m.current.CompareAndSwap(ln, nil) }
+
+// forget is called when ln has ended.
+func (m *Mux[C]) forget(ln *line[C]) {
+	m.replace(ln)
+	m.mu.Lock()
+	delete(m.lines, ln)
+	m.mu.Unlock()
+}
+
+// stuckAfter is the wait for one reply after which a connection is stuck.
+func (m *Mux[C]) stuckAfter() time.Duration { return m.o.Timeout / 4 }
+
+// Stuck reports whether the next reply has not come for a quarter of the timeout.
+// When a connection becomes stuck, its first repeatable call ends, with an
+// outcome of Lost. If that call succeeds over another connection, Reroute ends
+// the others too.
+func (m *Mux[C]) Stuck() bool { return m.stuck.Load() }
+
+// Reroute ends all repeatable calls that wait at a stuck connection, with an
+// outcome of Lost. It is called when the server has answered over another
+// connection.
+func (m *Mux[C]) Reroute(now time.Time) {
+	for _, ln := range m.openLines() {
+		ln.reroute(now)
+	}
+}
+
+// openLines returns the lines that are not closed.
+func (m *Mux[C]) openLines() []*line[C] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.lines))
+}
+
+// Silent returns for how long the oldest call has waited for the reply that
+// comes next.
+func (m *Mux[C]) Silent(now time.Time) (d time.Duration) {
+	for _, ln := range m.openLines() {
+		d = max(d, ln.silent(now))
+	}
+	return d
+}
+
+// Close fails all calls. It is called before the pool is closed.
+func (m *Mux[C]) Close() {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.stop()
+	for _, ln := range m.openLines() {
+		ln.fail("read", m.o.Closed)
+	}
+	m.wg.Wait()
+}
