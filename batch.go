@@ -3,7 +3,6 @@ package strata
 import (
 	"context"
 
-	"github.com/strata-cache/strata/internal/cache/batcher"
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/l2"
 )
@@ -127,7 +126,7 @@ func (b *batch[K, V]) then() {
 // gathered is the loads of single keys by Options.ManyLoader. A read comes here after its
 // look-up, and has no slot and no lease yet.
 type gathered[K comparable, V any] struct {
-	reads *batcher.Gatherer[*read[K, V]]
+	reads *flight.Gatherer[*read[K, V]]
 	one   Loader[K, V] // the ManyLoader with one key; nil if there is none
 }
 
@@ -136,7 +135,7 @@ func (c *Cache[K, V]) startGathering() {
 		return
 	}
 	c.gathered.one = (&many[K, V]{load: c.o.ManyLoader}).one
-	c.gathered.reads = batcher.New(c.o.BatchSize, c.o.BatchWait, c.open.Done(), c.together)
+	c.gathered.reads = flight.NewGatherer(c.o.BatchSize, c.o.BatchWait, c.open.Done(), c.together)
 }
 
 // gather takes r through the stages after its look-up, together with others. A load

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/codec"
-	"github.com/strata-cache/strata/internal/cache/changes"
 	"github.com/strata-cache/strata/internal/cache/expiry"
 	"github.com/strata-cache/strata/internal/cache/flight"
 	"github.com/strata-cache/strata/internal/cache/keyname"
@@ -23,7 +22,6 @@ import (
 	"github.com/strata-cache/strata/internal/cache/limit"
 	"github.com/strata-cache/strata/internal/cache/link"
 	"github.com/strata-cache/strata/internal/cache/origin"
-	"github.com/strata-cache/strata/internal/cache/quiesce"
 	"github.com/strata-cache/strata/internal/observe/callback"
 	"github.com/strata-cache/strata/internal/observe/events"
 	"github.com/strata-cache/strata/internal/observe/hotkeys"
@@ -42,7 +40,7 @@ type Cache[K comparable, V any] struct {
 	core
 	// look are the flags of every entry.
 	look     uint64
-	compared *changes.Counter[V]
+	compared *origin.Changes[V]
 	encoding codec.Codec[V] // that of L2, or the one that it would have
 	names    keyname.Names[K]
 	older    []codec.Older[V] // how L2 is read beside encoding
@@ -67,7 +65,7 @@ type core struct {
 
 	loading
 	background *limit.Background // of refreshes
-	dropping   quiesce.Period    // calls that drop entries in L2 and then here
+	dropping   flight.Period     // calls that drop entries in L2 and then here
 	purges     *limit.Passes     // over L1, after drops of many entries
 	waiting    atomic.Int64      // callers that wait for loads
 
@@ -149,7 +147,7 @@ func New[K comparable, V any](o Options[K, V]) (*Cache[K, V], error) {
 	if o.Memory.Clone != nil || o.Memory.DetectMutation || o.ContextControls || o.Hooks.Hit != nil {
 		c.look = expiry.Closely
 	}
-	c.compared = changes.New(o.Remote.Tier != nil, codecGiven, c.encode)
+	c.compared = origin.NewChanges(o.Remote.Tier != nil, codecGiven, c.encode)
 	c.flights = flight.NewGroup[K, V](c.generation.Watermark)
 	c.flights.CancelAbandoned = o.Limits.CancelAbandoned
 	c.purges = limit.NewPasses(c.purge)

@@ -87,7 +87,6 @@ import (
 
 	"github.com/strata-cache/strata/internal/cache/limit"
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/memcached/ring"
 	"github.com/strata-cache/strata/internal/memcached/roster"
 	"github.com/strata-cache/strata/internal/observe/logthrottle"
 	"github.com/strata-cache/strata/internal/observe/tracing"
@@ -143,7 +142,7 @@ func newFleet(o *Options) (*fleet, error) {
 		return nil, err
 	}
 	f := &fleet{health: logthrottle.NewServers(o.Servers...), trials: limit.NewBackground(len(o.Servers) + besides)}
-	f.servers = roster.New(ring.Mode(o.Fleet.Placement), r, o.places(), func(addr string) *node { return newNode(o, addr, &f.steps) })
+	f.servers = roster.New(roster.Mode(o.Fleet.Placement), r, o.places(), func(addr string) *node { return newNode(o, addr, &f.steps) })
 	f.ctx, f.cancel = context.WithCancel(tracing.Upkeep(context.Background()))
 	return f, nil
 }

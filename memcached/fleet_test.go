@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/memcached/ring"
+	"github.com/strata-cache/strata/internal/memcached/roster"
 	"github.com/strata-cache/strata/internal/testing/fakememcached"
 	"github.com/strata-cache/strata/memcached"
 )
@@ -63,7 +63,7 @@ func (m *member) wait(*fakememcached.Session, *meta.Command) bool {
 type squad struct {
 	members []*member
 	servers []string
-	ring    *ring.Ring
+	ring    *roster.Ring
 }
 
 func (q *squad) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -91,14 +91,14 @@ func three(t *testing.T, change func(*memcached.Options), f func(t *testing.T, q
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		q := &squad{}
-		var places []ring.Server
+		var places []roster.Server
 		for i := range 3 {
 			m := &member{Server: fakememcached.New(), addr: fmt.Sprintf("10.0.0.%d:11211", i+1)}
 			m.Gate = m.wait
 			defer m.Close()
 			defer m.resume()
 			q.members, q.servers = append(q.members, m), append(q.servers, m.addr)
-			places = append(places, ring.Server{Address: m.addr})
+			places = append(places, roster.Server{Address: m.addr})
 		}
 		o := memcached.Options{Servers: q.servers, DialContext: q.dial}
 		if change != nil {
@@ -108,7 +108,7 @@ func three(t *testing.T, change func(*memcached.Options), f func(t *testing.T, q
 			places[i].Weight = w
 		}
 		var err error
-		if q.ring, err = ring.New(ring.Mode(o.Fleet.Placement), places); err != nil {
+		if q.ring, err = roster.NewRing(roster.Mode(o.Fleet.Placement), places); err != nil {
 			t.Fatal(err)
 		}
 		c, err := memcached.New(o)

@@ -10,12 +10,11 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/memcached/outlier"
+	"github.com/strata-cache/strata/internal/memcached/roster"
 	"github.com/strata-cache/strata/internal/observe/tracing"
-	"github.com/strata-cache/strata/internal/wire/largekeys"
+	"github.com/strata-cache/strata/internal/wire"
 	"github.com/strata-cache/strata/internal/wire/mux"
 	"github.com/strata-cache/strata/internal/wire/pool"
-	"github.com/strata-cache/strata/internal/wire/readbuf"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -32,7 +31,7 @@ const (
 	small = 16 << 10
 	// smallReply is the size, in bytes, up to which values are read over the shared
 	// connection: with its line it fits into the buffer, and a larger one is collected.
-	smallReply = readbuf.Size - 2<<10
+	smallReply = wire.BufferSize - 2<<10
 	// lent is the size, in bytes, up to which the reader copies a reply and
 	// leaves it to the caller to reserve memory for the value.
 	lent = 16 << 10
@@ -45,15 +44,15 @@ type node struct {
 	// lines shares a connection for small commands; sizes knows which keys have
 	// large values.
 	lines  *mux.Pair[*conn]
-	sizes  largekeys.Sizes
+	sizes  wire.LargeKeys
 	calls  sync.Pool // of *call
 	opaque atomic.Uint32
-	record *outlier.Server
+	record *roster.Outlier
 }
 
 // newNode returns a node with no connection.
 func newNode(o *Options, addr string, steps *meta.Steps) *node {
-	n := &node{sizes: largekeys.Sizes{Small: smallReply}, dialer: dialer{o: o, addr: addr, steps: steps, tls: o.TLS}, record: outlier.NewServer(o.Fleet.EjectAfter)}
+	n := &node{sizes: wire.LargeKeys{Small: smallReply}, dialer: dialer{o: o, addr: addr, steps: steps, tls: o.TLS}, record: roster.NewOutlier(o.Fleet.EjectAfter)}
 	if network(addr) == "tcp" {
 		n.tls = pool.ServerName(o.TLS, addr)
 	}

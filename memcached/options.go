@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/memcached/ring"
+	"github.com/strata-cache/strata/internal/memcached/roster"
 	"github.com/strata-cache/strata/internal/wire/endpoint"
 	"github.com/strata-cache/strata/internal/wire/pool"
 	"github.com/strata-cache/strata/remote"
@@ -62,7 +62,7 @@ const (
 )
 
 // String returns the name of p, such as ketama-spy, by which URLs call it.
-func (p Placement) String() string { return ring.Mode(p).String() }
+func (p Placement) String() string { return roster.Mode(p).String() }
 
 // Dead says what becomes of calls for the keys of a server that does not answer.
 type Dead uint8
@@ -228,8 +228,8 @@ func (o Options) validate() error {
 }
 
 // ring returns the placement of keys on the servers of valid Options.
-func (o Options) ring() (*ring.Ring, error) {
-	r, err := ring.New(ring.Mode(o.Fleet.Placement), o.places())
+func (o Options) ring() (*roster.Ring, error) {
+	r, err := roster.NewRing(roster.Mode(o.Fleet.Placement), o.places())
 	if err != nil {
 		return nil, fmt.Errorf("memcached: Options.Servers: %s", strings.TrimPrefix(err.Error(), "ring: "))
 	}
@@ -237,8 +237,8 @@ func (o Options) ring() (*ring.Ring, error) {
 }
 
 // places are the servers with their weights.
-func (o Options) places() []ring.Server {
-	servers := make([]ring.Server, len(o.Servers))
+func (o Options) places() []roster.Server {
+	servers := make([]roster.Server, len(o.Servers))
 	for i, s := range o.Servers {
 		if servers[i].Address = s; len(o.Fleet.Weights) > 0 {
 			servers[i].Weight = o.Fleet.Weights[i]
@@ -345,7 +345,7 @@ func parseURL(s string) (o Options, err error) {
 	var p endpoint.Pool
 	if err := endpoint.Check(query, func(name, value string) (known, ok bool) {
 		if name == "placement" {
-			mode, ok := ring.ModeOf(value)
+			mode, ok := roster.ModeOf(value)
 			o.Fleet.Placement = Placement(mode)
 			return true, ok
 		}

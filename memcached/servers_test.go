@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/memcached/ring"
+	"github.com/strata-cache/strata/internal/memcached/roster"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -23,14 +23,14 @@ func TestCallsFindTheServersOfTheNewList(t *testing.T) {
 			keys := q.everyKey()
 			for _, some := range [][]int{{0, 1, 2}, {2, 0}, {1}, {2, 1, 0}} {
 				var names []string
-				var places []ring.Server
+				var places []roster.Server
 				for _, i := range some {
-					names, places = append(names, q.servers[i]), append(places, ring.Server{Address: q.servers[i]})
+					names, places = append(names, q.servers[i]), append(places, roster.Server{Address: q.servers[i]})
 				}
 				if err := c.SetServers(t.Context(), names); err != nil {
 					t.Fatal(err)
 				}
-				r, err := ring.New(ring.Mode(p), places)
+				r, err := roster.NewRing(roster.Mode(p), places)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -64,7 +64,7 @@ func TestCallsFindTheServersOfTheNewList(t *testing.T) {
 // TestWeightsChangeWithTheServers: the shares are those of the new weights.
 func TestWeightsChangeWithTheServers(t *testing.T) {
 	three(t, nil, func(t *testing.T, q *squad, c *memcached.Client) {
-		r, err := ring.New(ring.Ketama, []ring.Server{{Address: q.servers[0], Weight: 1}, {Address: q.servers[1], Weight: 9}})
+		r, err := roster.NewRing(roster.Ketama, []roster.Server{{Address: q.servers[0], Weight: 1}, {Address: q.servers[1], Weight: 9}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestWrongListsChangeNothing(t *testing.T) {
 		for _, key := range q.everyKey() {
 			mustSet(t, c, key, "v")
 		}
-		many := make([]string, ring.MaxServers+1)
+		many := make([]string, roster.MaxServers+1)
 		for i := range many {
 			many[i] = fmt.Sprintf("10.1.%d.%d:11211", i/256, i%256)
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
-	"github.com/strata-cache/strata/internal/wire/spool"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // A value is streamed over a connection of its own, piece by piece, each under a
@@ -155,7 +155,7 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 		return err
 	}
 	if size < 0 {
-		s, err := spool.Read(ctx, r, &c.steps, spool.Limits{Pieces: spoolPieces, Size: int64(c.o.MaxValue)})
+		s, err := wire.ReadSpool(ctx, r, &c.steps, wire.SpoolLimits{Pieces: spoolPieces, Size: int64(c.o.MaxValue)})
 		if err != nil {
 			return spoolError(ctx, err)
 		}
@@ -167,7 +167,7 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 		return tooLarge(size)
 	case size <= small:
 		q.Value = make([]byte, size)
-		if _, err := spool.Fill(r, q.Value); err != nil {
+		if _, err := wire.Fill(r, q.Value); err != nil {
 			return sourceError(err)
 		}
 		_, err = c.do(ctx, item.Key, q, nil)
@@ -183,7 +183,7 @@ func (c *Client) SetFrom(ctx context.Context, item Item, r io.Reader, size int64
 // spoolError is the error of a reader of unknown size.
 func spoolError(ctx context.Context, err error) error {
 	switch {
-	case err == spool.ErrTooLarge:
+	case err == wire.ErrTooLarge:
 		return ErrTooLarge
 	case err == ctx.Err():
 		return &ConnError{Op: "wait", Err: err}
@@ -232,7 +232,7 @@ func (n *node) sendFrom(ctx context.Context, cn *conn, q *request, r io.Reader, 
 	cn.W = append(q.AppendTo(cn.W, size+int64(len(front))), front...)
 	for left := size; left > 0; {
 		piece = piece[:min(pieceSize, left)]
-		if _, err := spool.Fill(r, piece); err != nil {
+		if _, err := wire.Fill(r, piece); err != nil {
 			cn.Forget()
 			return sourceError(err)
 		}

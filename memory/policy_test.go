@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/internal/testing/sim"
-	"github.com/strata-cache/strata/internal/testing/sim/trace"
 	"github.com/strata-cache/strata/memory"
 )
 
@@ -29,13 +28,13 @@ func (c readThrough) Access(key uint64) bool {
 // traces returns traces of n requests each.
 func traces(n int) (all []*sim.Trace) {
 	for name, keys := range map[string]iter.Seq[uint64]{
-		"zipf":  trace.Zipf(20_000, 0.9, 1),
-		"loop":  trace.Loop(3000),
-		"scan":  trace.ScanAndHot(2000, 0.5, 2),
-		"shift": trace.Shift(5000, 10_000, 3),
-		"mixed": trace.Phases(10_000, trace.Loop(900), trace.Zipf(10_000, 1.1, 4)),
+		"zipf":  sim.Zipf(20_000, 0.9, 1),
+		"loop":  sim.Loop(3000),
+		"scan":  sim.ScanAndHot(2000, 0.5, 2),
+		"shift": sim.Shift(5000, 10_000, 3),
+		"mixed": sim.Phases(10_000, sim.Loop(900), sim.Zipf(10_000, 1.1, 4)),
 	} {
-		all = append(all, sim.NewTrace(name, trace.Take(keys, n)))
+		all = append(all, sim.NewTrace(name, sim.Take(keys, n)))
 	}
 	return all
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/servers/scraper"
+	"github.com/strata-cache/strata/internal/testing/servers"
 	strataprom "github.com/strata-cache/strata/prometheus"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -122,8 +122,8 @@ func TestPanelsAndAlertsInARealPrometheus(t *testing.T) {
 	target := httptest.NewServer(mux)
 	defer target.Close()
 	addr := strings.TrimPrefix(target.URL, "http://")
-	classic := scraper.Start(t, filepath.Join(dashboards, "alerts.yml"), addr)
-	native := scraper.Start(t, filepath.Join(dashboards, "alerts.yml"), addr, "--enable-feature=native-histograms")
+	classic := servers.StartPrometheus(t, filepath.Join(dashboards, "alerts.yml"), addr)
+	native := servers.StartPrometheus(t, filepath.Join(dashboards, "alerts.yml"), addr, "--enable-feature=native-histograms")
 
 	for _, p := range readPanels(t) {
 		for _, q := range p.Targets {

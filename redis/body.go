@@ -12,7 +12,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/slots"
-	"github.com/strata-cache/strata/internal/wire/spool"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // A Body is sent while it is read, in one of three ways: a small one as a plain
@@ -58,8 +58,8 @@ type body struct {
 	first []byte // in a piece of memory; nil if r hands over all its bytes
 	r     io.Reader
 	size  int64
-	spool *spool.Spool // r, if not nil
-	later bool         // nothing was read: r may belong to one in front of it
+	spool *wire.Spool // r, if not nil
+	later bool        // nothing was read: r may belong to one in front of it
 }
 
 func hasBody(args []any) bool {
@@ -118,9 +118,9 @@ func (c *Client) begin(ctx context.Context, b *body) (err error) {
 	case b.size > c.o.maxValue():
 		return ErrTooLarge
 	case b.size < 0:
-		b.spool, err = spool.Read(ctx, b.r, &c.steps, spool.Limits{Pieces: spoolPieces, Size: c.o.maxValue()})
+		b.spool, err = wire.ReadSpool(ctx, b.r, &c.steps, wire.SpoolLimits{Pieces: spoolPieces, Size: c.o.maxValue()})
 		switch {
-		case err == spool.ErrTooLarge:
+		case err == wire.ErrTooLarge:
 			return ErrTooLarge
 		case err != nil && err == ctx.Err():
 			return &ConnError{Op: "wait", Err: err}
@@ -141,7 +141,7 @@ func (b *body) start(s *resp.Steps) error {
 		n = bodyPiece
 	}
 	b.first = s.Get()[:n]
-	if _, err := spool.Fill(b.r, b.first); err != nil {
+	if _, err := wire.Fill(b.r, b.first); err != nil {
 		return sourceError(err)
 	}
 	return nil
@@ -290,7 +290,7 @@ func (h *held) sendBody(b *body) error {
 			return err
 		}
 		b.first = b.first[:min(bodyPiece, left)]
-		if _, err := spool.Fill(b.r, b.first); err != nil {
+		if _, err := wire.Fill(b.r, b.first); err != nil {
 			return sourceError(err)
 		}
 		left -= int64(len(b.first))

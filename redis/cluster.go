@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/strata-cache/strata/internal/redis/fleet"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/slots"
 	"github.com/strata-cache/strata/internal/wire/pool"
@@ -29,7 +28,7 @@ var errCrowd = fmt.Errorf("%w: more servers than a cluster has", ErrProtocol)
 type cluster struct {
 	o     *Options
 	steps *resp.Steps
-	fleet *fleet.Fleet[*node]
+	fleet *slots.Fleet[*node]
 	made  atomic.Uint64 // nodes so far
 
 	mu   sync.Mutex // guards below
@@ -38,7 +37,7 @@ type cluster struct {
 
 func newCluster(o *Options, steps *resp.Steps) *cluster {
 	k := &cluster{o: o, steps: steps}
-	k.fleet = fleet.New(fleet.Config[*node]{
+	k.fleet = slots.NewFleet(slots.Config[*node]{
 		Seeds:    append([]string{o.Addr}, o.Addrs...),
 		Ask:      k.topology,
 		Open:     k.open,

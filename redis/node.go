@@ -10,7 +10,7 @@ import (
 	"github.com/strata-cache/strata/internal/observe/tracing"
 	"github.com/strata-cache/strata/internal/redis/namespace"
 	"github.com/strata-cache/strata/internal/redis/resp"
-	"github.com/strata-cache/strata/internal/wire/largekeys"
+	"github.com/strata-cache/strata/internal/wire"
 	"github.com/strata-cache/strata/internal/wire/mux"
 	"github.com/strata-cache/strata/internal/wire/pool"
 	"github.com/strata-cache/strata/remote"
@@ -38,7 +38,7 @@ type node struct {
 	// replies are large.
 	lines    *mux.Pair[*conn]
 	commands sync.Pool // of *command
-	sizes    largekeys.Sizes
+	sizes    wire.LargeKeys
 	// serial is a number of its own in a cluster; home is a Tier's knowledge of
 	// the server there.
 	serial uint64

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/memcached/ring"
+	"github.com/strata-cache/strata/internal/memcached/roster"
 	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/memcached"
 	"github.com/strata-cache/strata/stratatest"
@@ -22,20 +22,20 @@ import (
 type memcachedFleet struct {
 	members []*servers.Memcached
 	addrs   []string
-	ring    *ring.Ring
+	ring    *roster.Ring
 }
 
 func startMemcachedFleet(t *testing.T, args ...string) *memcachedFleet {
 	t.Helper()
 	f := &memcachedFleet{}
-	var places []ring.Server
+	var places []roster.Server
 	for range 3 {
 		m := servers.StartMemcached(t, args...)
 		f.members, f.addrs = append(f.members, m), append(f.addrs, m.Addr)
-		places = append(places, ring.Server{Address: m.Addr})
+		places = append(places, roster.Server{Address: m.Addr})
 	}
 	var err error
-	if f.ring, err = ring.New(ring.Ketama, places); err != nil {
+	if f.ring, err = roster.NewRing(roster.Ketama, places); err != nil {
 		t.Fatal(err)
 	}
 	return f

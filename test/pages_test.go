@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/testing/pages"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 )
@@ -35,7 +35,7 @@ func TestBeginnersGetAServiceWithTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := pages.Reader{
+	reader := kit.Reader{
 		Tree:    root,
 		Env:     []string{"GOWORK=off"},
 		Replace: []string{"localhost:6379", servers.StartRedis(t).Addr, "localhost:8080", fmt.Sprintf("localhost:%d", port)},

@@ -14,7 +14,6 @@ import (
 	"github.com/strata-cache/strata/cmd/strata/hello"
 	"github.com/strata-cache/strata/cmd/strata/origin"
 	"github.com/strata-cache/strata/internal/testing/servers"
-	"github.com/strata-cache/strata/internal/testing/servers/scraper"
 	"github.com/strata-cache/strata/redis"
 )
 
@@ -37,7 +36,7 @@ func TestAlertsFireWhenTheRedisOfTheDemoDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	web := httptest.NewServer(demo)
-	prometheus := scraper.Start(t, "../dashboards/alerts.yml", strings.TrimPrefix(web.URL, "http://"))
+	prometheus := servers.StartPrometheus(t, "../dashboards/alerts.yml", strings.TrimPrefix(web.URL, "http://"))
 
 	ctx, end := context.WithCancel(t.Context())
 	var readers sync.WaitGroup

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/strata-cache/strata/bench/internal/peers"
-	"github.com/strata-cache/strata/internal/testing/sim/trace"
+	"github.com/strata-cache/strata/internal/testing/sim"
 )
 
 // Sizes of the caches, in thousandths of the distinct keys of a trace. Sizes
@@ -103,9 +103,9 @@ type ratioRow struct {
 
 // HitRatio prints the shares of hits on the traces of a folder.
 func HitRatio(o Options) error {
-	paths, err := trace.Files(o.Traces)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, trace.ErrNoTraces) {
-		o.printf("hitratio: skipped, for there is no *%s in the folder of -traces:\n%q\n", trace.Suffix, o.Traces)
+	paths, err := sim.Files(o.Traces)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, sim.ErrNoTraces) {
+		o.printf("hitratio: skipped, for there is no *%s in the folder of -traces:\n%q\n", sim.Suffix, o.Traces)
 		return nil
 	}
 	if err != nil {
@@ -121,11 +121,11 @@ func HitRatio(o Options) error {
 	o.ratioHead(names)
 	var rows []ratioRow
 	for _, path := range paths {
-		keys, err := trace.ReadFile(path, 0)
+		keys, err := sim.ReadFile(path, 0)
 		if err != nil {
 			return err
 		}
-		more, err := playTrace(trace.Name(path), keys, all)
+		more, err := playTrace(sim.Name(path), keys, all)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 	"github.com/grafana/dskit/cache"
 
-	"github.com/strata-cache/strata/internal/memcached/ring"
+	"github.com/strata-cache/strata/internal/memcached/roster"
 )
 
 // selector is a placement of another client.
@@ -40,22 +40,22 @@ func hosts(n int) (all []string) {
 // TestKeysAreWhereOtherClientsPutThem compares 10 000 keys in fleets of several sizes
 // with gomemcache and dskit.
 func TestKeysAreWhereOtherClientsPutThem(t *testing.T) {
-	for mode, other := range map[ring.Mode]selector{ring.Modula: new(memcache.ServerList), ring.Jump: new(cache.MemcachedJumpHashSelector)} {
+	for mode, other := range map[roster.Mode]selector{roster.Modula: new(memcache.ServerList), roster.Jump: new(cache.MemcachedJumpHashSelector)} {
 		for name, servers := range fleets {
 			t.Run(mode.String()+"/"+name, func(t *testing.T) { agree(t, mode, other, servers) })
 		}
 	}
 }
 
-func agree(t *testing.T, mode ring.Mode, other selector, servers []string) {
+func agree(t *testing.T, mode roster.Mode, other selector, servers []string) {
 	if err := other.SetServers(servers...); err != nil {
 		t.Fatal(err)
 	}
-	var places []ring.Server
+	var places []roster.Server
 	for _, s := range servers {
-		places = append(places, ring.Server{Address: s})
+		places = append(places, roster.Server{Address: s})
 	}
-	r, err := ring.New(mode, places)
+	r, err := roster.NewRing(mode, places)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,13 +13,13 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/strata-cache/strata/internal/testing/pages"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // documents returns the paths of all documents in the repository.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	all, err := pages.Read("../..")
+	all, err := kit.Read("../..")
 	if err != nil || len(all) < 30 {
 		t.Fatalf("%d documents: %v", len(all), err)
 	}
@@ -55,8 +55,8 @@ func TestCommandsOfPagesAreParsed(t *testing.T) {
 	}
 	calls, flags := 0, 0
 	for name, text := range documents(t) {
-		for _, line := range pages.Commands(text, []string{"strata", "go"}) {
-			for _, words := range pages.Steps(strings.Replace(line, "go run ./cmd/strata ", "strata ", 1)) {
+		for _, line := range kit.Commands(text, []string{"strata", "go"}) {
+			for _, words := range kit.Steps(strings.Replace(line, "go run ./cmd/strata ", "strata ", 1)) {
 				if words[0] != "strata" || len(words) == 1 {
 					continue
 				}
@@ -68,7 +68,7 @@ func TestCommandsOfPagesAreParsed(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile("`(--[^`\n]+)`").FindAllStringSubmatch(text, -1) {
 			flags++
-			if !hasFlags(p.Model.Node, pages.Steps(m[1])[0]) {
+			if !hasFlags(p.Model.Node, kit.Steps(m[1])[0]) {
 				t.Errorf("%s: no command of strata has %s", name, m[1])
 			}
 		}
@@ -118,7 +118,7 @@ func TestProgramsOfPagesCompile(t *testing.T) {
 	n := 0
 	for name, text := range documents(t) {
 		options := "" // of a cache, which a test file takes from its program
-		for i, program := range pages.Programs(text) {
+		for i, program := range kit.Programs(text) {
 			n++
 			t.Run(fmt.Sprint(name, " ", i), func(t *testing.T) {
 				dir := t.TempDir()

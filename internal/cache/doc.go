@@ -10,16 +10,14 @@
 //   - expiry: the times of an entry's life and its stamp, in 16 bytes
 //   - ledger: generation, watermarks, lane versions and tags: which entries of L1 may be
 //     served
-//   - flight: shared loads, fences, the graph of loads that wait for each other
-//   - quiesce: waits for the end of operations that have begun before a moment, while
-//     later ones begin and end
+//   - flight: shared loads, fences, the graph of loads that wait for each other; single
+//     keys that become batches; the end of all operations that have begun
 //   - lifetime: the contexts of flights and Loaders, made when their end is asked for;
 //     the ends of all loads
-//   - batcher: brings items together that come one by one, by number or time: loads of
-//     single keys become batches
 //   - limit: load slots, the retry budget, the breaker; how much runs in the background
 //   - origin: the state of the origin, as loads find it: since when they fail, and since
-//     when they are slow; rations attempts at failed keys
+//     when they are slow; rations attempts at failed keys; how often a load brings another
+//     value
 //   - link: the state of the bus: connected or silent, missed messages, heartbeats
 //   - l2: the tier and the bus of one cache: breakers, pending drops, announcements,
 //     health, waits for leases
@@ -28,7 +26,6 @@
 //   - entryrules: the rules for stores under one key, as a pure function: values,
 //     leases, tokens, holds
 //   - lossy: finds the fields of a type that an encoding leaves out
-//   - changes: counts how often a load brings another value than the one before
 //   - explain: tells the state of one key of a cache, and in words the result that a
 //     read of it would have
 package cache

@@ -5,11 +5,8 @@
 //
 //   - meta: the text protocol of memcached, meta and classic, in both directions, and
 //     keys as they are sent; opens no sockets
-//   - ring: the server of each key in a fleet of memcached, as other clients place keys
-//   - roster: the servers of a client, whose list may be replaced while calls run, and
-//     those that leave
-//   - outlier: which server of a fleet is left alone because it does not answer, and
-//     when it is tried again
+//   - roster: the servers of a client: which one a key belongs to, as other clients place
+//     keys; which ones come, leave, or are left alone because they do not answer
 //   - itemtier: the Tier over servers that store single items with versions, such as
 //     memcached
 //   - itemtier/model: a store of such items in memory, for tests

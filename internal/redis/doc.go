@@ -5,8 +5,8 @@
 // Rooms:
 //
 //   - resp: the Redis protocol in both directions; opens no sockets
-//   - slots: hash slots, topologies and redirections of Redis Cluster
-//   - fleet: the nodes of a cluster, and the refresh of its topology
+//   - slots: hash slots, topologies and redirections of Redis Cluster; the nodes of a
+//     cluster, and the refresh of its topology
 //   - pubsub: a subscription that outlives its connections
 //   - layout: names, fields, messages and Lua scripts: the form of everything in Redis
 //   - namespace: the namespace states that a process uses, and the clocks of the servers

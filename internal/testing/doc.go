@@ -15,13 +15,10 @@
 //   - fakememcached: a memcached server in memory; for tests
 //   - servers: real Redis servers, clusters and sentinels, each a process; for tests and
 //     benchmarks
-//   - servers/newer: servers of a newer Debian release, unpacked and not installed
-//   - servers/scraper: a Prometheus for tests, with the alert rules of dashboards
-//   - kit: helpers that tests of several packages share: single leases of a Tier
-//   - pages: reads these documents for tests, and follows a page as a reader does
+//   - kit: helpers that tests of several packages share: single leases of a Tier; these
+//     documents, and a page followed as a reader does
 //   - picture: the command that draws docs/read.svg
 //   - sim: runs eviction policies on traces and compares their hit ratios; the optimum
 //   - sim/policy: the simulated policies, each a cache of keys without values
-//   - sim/trace: reads traces of requests, and makes traces of known shape
 //   - sim/cmd/hitratio: the command that prints the hit ratios of all policies on traces
 package testing

@@ -5,18 +5,18 @@ import (
 	"io"
 	"math"
 
-	"github.com/strata-cache/strata/internal/wire/readbuf"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // Steps lends memory for large values to any number of Readers.
-type Steps = readbuf.Steps
+type Steps = wire.Steps
 
 // Reader reads replies, or commands, from a stream. It may read ahead. After an
 // error the position is undefined, except after io.EOF and after errors of the
 // source in Wait and [Reader.Fill]. Error replies of the server are values, not
 // errors. A Reader is not safe for concurrent use.
 type Reader struct {
-	readbuf.Buffer
+	wire.Buffer
 	lim  Limits
 	scan scanner
 	// scanning is true while scan is in the middle of a reply for Next.
@@ -27,11 +27,11 @@ type Reader struct {
 
 // NewReader returns a Reader for src. Zero fields of lim mean defaults.
 func NewReader(src io.Reader, lim Limits) *Reader {
-	return &Reader{Buffer: readbuf.New(src), lim: lim.withDefaults()}
+	return &Reader{Buffer: wire.NewBuffer(src), lim: lim.withDefaults()}
 }
 
 // Fill reads from the source once. It may be called only after a call of Next
-// that has returned nil; see [readbuf.Buffer.Fill].
+// that has returned nil; see [wire.Buffer.Fill].
 func (r *Reader) Fill() error { return r.Buffer.Fill(&r.scan) }
 
 // Next takes the next reply from the received bytes, and returns nil if it is

@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/strata-cache/strata/internal/memcached/ring"
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
 
@@ -36,10 +35,10 @@ type List[N Node] struct {
 	// All are the nodes, in the order in which the list names them.
 	All []N
 	// Ring says which position in All a key belongs to.
-	Ring *ring.Ring
+	Ring *Ring
 	// First is the number of the first server. No two lists have a number in common.
 	First  int
-	places []ring.Server
+	places []Server
 }
 
 // Home returns the position of the server of a key.
@@ -66,7 +65,7 @@ func (l *List[N]) find(name string) int {
 
 // Roster is the present list, and the nodes that leave. Make it with [New].
 type Roster[N Node] struct {
-	mode    ring.Mode
+	mode    Mode
 	open    func(name string) N
 	now     atomic.Pointer[List[N]]
 	ctx     context.Context
@@ -82,7 +81,7 @@ type Roster[N Node] struct {
 
 // New returns the roster of servers on a ring of a mode. open returns the node of a server,
 // and opens no connection.
-func New[N Node](mode ring.Mode, r *ring.Ring, servers []ring.Server, open func(name string) N) *Roster[N] {
+func New[N Node](mode Mode, r *Ring, servers []Server, open func(name string) N) *Roster[N] {
 	s := &Roster[N]{mode: mode, open: open, left: map[N]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.now.Store(s.list(r, servers, &List[N]{}))
@@ -90,7 +89,7 @@ func New[N Node](mode ring.Mode, r *ring.Ring, servers []ring.Server, open func(
 }
 
 // list returns a list, which takes nodes over from old.
-func (s *Roster[N]) list(r *ring.Ring, servers []ring.Server, old *List[N]) *List[N] {
+func (s *Roster[N]) list(r *Ring, servers []Server, old *List[N]) *List[N] {
 	l := &List[N]{Ring: r, places: servers, First: old.First + len(old.All)}
 	for _, server := range servers {
 		if at := old.find(server.Address); at >= 0 {
@@ -121,7 +120,7 @@ func (s *Roster[N]) Numbered(server int) (l *List[N], at int, ok bool) {
 
 // Replace makes another list the present one, unless it places all keys as the present one
 // does. It reports false after Close.
-func (s *Roster[N]) Replace(r *ring.Ring, servers []ring.Server) bool {
+func (s *Roster[N]) Replace(r *Ring, servers []Server) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -144,13 +143,13 @@ func (s *Roster[N]) Replace(r *ring.Ring, servers []ring.Server) bool {
 }
 
 // alike returns servers so that equal ones place all keys alike: with Modula the order counts.
-func (s *Roster[N]) alike(servers []ring.Server) []ring.Server {
+func (s *Roster[N]) alike(servers []Server) []Server {
 	servers = slices.Clone(servers)
 	for i := range servers {
 		servers[i].Weight = max(servers[i].Weight, 1)
 	}
-	if s.mode != ring.Modula {
-		slices.SortFunc(servers, func(a, b ring.Server) int { return strings.Compare(a.Address, b.Address) })
+	if s.mode != Modula {
+		slices.SortFunc(servers, func(a, b Server) int { return strings.Compare(a.Address, b.Address) })
 	}
 	return servers
 }

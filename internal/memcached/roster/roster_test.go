@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/strata-cache/strata/internal/memcached/ring"
 	"github.com/strata-cache/strata/internal/memcached/roster"
 	"github.com/strata-cache/strata/internal/wire/pool"
 )
@@ -31,14 +30,14 @@ func (n *node) Close() {
 }
 
 // begin returns a roster, and a function that replaces its list.
-func begin(t *testing.T, mode ring.Mode, names ...string) (*roster.Roster[*node], func(...string) bool) {
+func begin(t *testing.T, mode roster.Mode, names ...string) (*roster.Roster[*node], func(...string) bool) {
 	t.Helper()
-	places := func(names []string) (*ring.Ring, []ring.Server) {
-		var all []ring.Server
+	places := func(names []string) (*roster.Ring, []roster.Server) {
+		var all []roster.Server
 		for _, name := range names {
-			all = append(all, ring.Server{Address: name})
+			all = append(all, roster.Server{Address: name})
 		}
-		r, err := ring.New(mode, all)
+		r, err := roster.NewRing(mode, all)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +51,7 @@ func begin(t *testing.T, mode ring.Mode, names ...string) (*roster.Roster[*node]
 // TestNodesLeaveWhenTheyAreIdle: not before, and their counters stay.
 func TestNodesLeaveWhenTheyAreIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, replace := begin(t, ring.Ketama, "a:1", "b:1")
+		s, replace := begin(t, roster.Ketama, "a:1", "b:1")
 		a, b := s.Now().All[0], s.Now().All[1]
 		b.open.Store(1)
 		if !replace("a:1", "c:1") {
@@ -80,7 +79,7 @@ func TestNodesLeaveWhenTheyAreIdle(t *testing.T) {
 // TestNumbersStandForOneServerOfOneList: the last two lists are known.
 func TestNumbersStandForOneServerOfOneList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, replace := begin(t, ring.Ketama, "a:1", "b:1")
+		s, replace := begin(t, roster.Ketama, "a:1", "b:1")
 		defer s.Close()
 		find := func(number int) string {
 			l, at, ok := s.Numbered(number)
@@ -113,7 +112,7 @@ func TestNumbersStandForOneServerOfOneList(t *testing.T) {
 // TestClosedRosterKeepsItsList: also while nodes leave.
 func TestClosedRosterKeepsItsList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, replace := begin(t, ring.Modula, "a:1", "b:1")
+		s, replace := begin(t, roster.Modula, "a:1", "b:1")
 		b := s.Now().All[1]
 		b.open.Store(1)
 		replace("a:1")

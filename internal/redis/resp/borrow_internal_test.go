@@ -9,23 +9,23 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/strata-cache/strata/internal/wire/readbuf"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // rows returns a stream of values of all sizes around the sizes of the buffers.
-func rows() (wire []byte, want []string) {
-	for i, n := range []int{0, 1, 9, 10, 99, 100, readbuf.WidenFrom - 1, readbuf.WidenFrom, 16384, 16384, 16384, bufSize - 10, bufSize - 1, bufSize, bufSize + 1, step - 20, step - 2, step - 1, step, step + 1, 3 * step, 5, 100_000} {
+func rows() (sent []byte, want []string) {
+	for i, n := range []int{0, 1, 9, 10, 99, 100, wire.WidenFrom - 1, wire.WidenFrom, 16384, 16384, 16384, bufSize - 10, bufSize - 1, bufSize, bufSize + 1, step - 20, step - 2, step - 1, step, step + 1, 3 * step, 5, 100_000} {
 		text := strings.Repeat(string(rune('a'+i)), n)
-		wire = AppendString(wire, text)
+		sent = AppendString(sent, text)
 		want = append(want, "string "+text)
-		wire = AppendArray(wire, 2)
-		wire = AppendInt(wire, int64(i))
-		wire = AppendString(wire, text)
+		sent = AppendArray(sent, 2)
+		sent = AppendInt(sent, int64(i))
+		sent = AppendString(sent, text)
 		want = append(want, fmt.Sprintf("array %d %s", i, text))
-		wire = AppendStatus(wire, "OK")
+		sent = AppendStatus(sent, "OK")
 		want = append(want, "status OK")
 	}
-	return wire, want
+	return sent, want
 }
 
 func text(v Value) string {
@@ -157,7 +157,7 @@ func TestArrayHeader(t *testing.T) {
 }
 
 func TestSomeReadsAllOfAString(t *testing.T) {
-	for _, n := range []int{1, 100, readbuf.WidenFrom - 1, readbuf.WidenFrom, bufSize, step, step + 1, 5*step + 7} {
+	for _, n := range []int{1, 100, wire.WidenFrom - 1, wire.WidenFrom, bufSize, step, step + 1, 5*step + 7} {
 		want := bytes.Repeat([]byte("abc"), n/3+1)[:n]
 		wire := append(AppendBulk(nil, want), ":7\r\n"...)
 		for _, src := range []io.Reader{bytes.NewReader(wire), iotest.HalfReader(bytes.NewReader(wire))} {

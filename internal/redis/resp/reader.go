@@ -3,25 +3,25 @@ package resp
 import (
 	"io"
 
-	"github.com/strata-cache/strata/internal/wire/readbuf"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // Names of package inbuf.
 const (
-	bufSize   = readbuf.Size
-	step      = readbuf.Step
-	idleReads = readbuf.IdleReads
+	bufSize   = wire.BufferSize
+	step      = wire.BufferStep
+	idleReads = wire.IdleReads
 )
 
 // Steps lends memory for large values to any number of Readers.
-type Steps = readbuf.Steps
+type Steps = wire.Steps
 
 // Reader reads replies, or commands, from a stream. It may read ahead. After an
 // error the position is undefined, except after io.EOF and after errors of the
 // source in [Reader.Wait] and [Reader.Fill]. Error replies of the server are
 // values, not errors. A Reader is not safe for concurrent use.
 type Reader struct {
-	readbuf.Buffer
+	wire.Buffer
 	lim  Limits
 	scan scanner
 	// scanning is true while scan is in the middle of a reply for Next, push if it is a push.
@@ -30,7 +30,7 @@ type Reader struct {
 
 // NewReader returns a Reader for src. Zero fields of lim mean defaults.
 func NewReader(src io.Reader, lim Limits) *Reader {
-	return &Reader{Buffer: readbuf.New(src), lim: lim.withDefaults()}
+	return &Reader{Buffer: wire.NewBuffer(src), lim: lim.withDefaults()}
 }
 
 // Read returns the next value, which the caller owns. The error is a

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/strata-cache/strata/internal/wire/readbuf"
+	"github.com/strata-cache/strata/internal/wire"
 )
 
 // hostile are replies that must end in an error. wait marks incomplete replies:
@@ -322,7 +322,7 @@ func TestElementsCanBeLeftEarly(t *testing.T) {
 }
 
 func TestLargeStringsOfAllSizes(t *testing.T) {
-	for _, n := range []int{0, 1, readbuf.Tail, readbuf.Direct - 1, readbuf.Direct, readbuf.Direct + 1, bufSize, step - 1, step, step + 1, 3*step + 7, 1 << 20} {
+	for _, n := range []int{0, 1, wire.Tail, wire.Direct - 1, wire.Direct, wire.Direct + 1, bufSize, step - 1, step, step + 1, 3*step + 7, 1 << 20} {
 		want := bytes.Repeat([]byte{'a', 'b', 'c'}, n/3+1)[:n]
 		wire := AppendBulk(nil, want)
 		for _, dst := range [][]byte{nil, []byte("head"), make([]byte, 4, n+4)} {

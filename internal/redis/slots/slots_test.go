@@ -67,7 +67,7 @@ type object []any
 // list is an object in RESP2: an array.
 func (o object) list() []any { return o }
 
-func node(host any, port int, role, health string) object {
+func server(host any, port int, role, health string) object {
 	return object{"id", "0", "port", port, "ip", "10.0.0.9", "endpoint", host, "role", role, "replication-offset", 0, "health", health}
 }
 
@@ -92,7 +92,7 @@ func whole(m *slots.Map) string {
 }
 
 func TestTopologyIsReadInBothForms(t *testing.T) {
-	tlsNode := append(node("h1", 1, "master", "online"), "tls-port", 7)
+	tlsNode := append(server("h1", 1, "master", "online"), "tls-port", 7)
 	for _, c := range []struct {
 		name string
 		a    slots.Asked
@@ -101,23 +101,23 @@ func TestTopologyIsReadInBothForms(t *testing.T) {
 		old  bool // CLUSTER SLOTS
 	}{
 		{name: "shards", v: []any{
-			shard([]any{0, 99, 200, 299}, node("h1", 1, "master", "online"), node("h2", 2, "replica", "online"), node("h3", 3, "replica", "fail")),
-			shard([]any{100, 199}, node("h4", 4, "master", "online")),
+			shard([]any{0, 99, 200, 299}, server("h1", 1, "master", "online"), server("h2", 2, "replica", "online"), server("h3", 3, "replica", "fail")),
+			shard([]any{100, 199}, server("h4", 4, "master", "online")),
 		}, want: "h1:1[h2:2]:200 h4:4[]:100"},
-		{name: "shards in RESP2", v: []any{shard([]any{0, 99}, node("h1", 1, "master", "online").list()).list()}, want: "h1:1[]:100"},
+		{name: "shards in RESP2", v: []any{shard([]any{0, 99}, server("h1", 1, "master", "online").list()).list()}, want: "h1:1[]:100"},
 		{
-			name: "a host that is not known", v: []any{shard([]any{0, 0}, node("", 1, "master", "online"), node("?", 2, "replica", "online"), node(nil, 3, "replica", "loading"))},
+			name: "a host that is not known", v: []any{shard([]any{0, 0}, server("", 1, "master", "online"), server("?", 2, "replica", "online"), server(nil, 3, "replica", "loading"))},
 			want: "seed:1[10.0.0.9:2 seed:3]:1",
 		},
-		{name: "IPv6", v: []any{shard([]any{0, 0}, node("::1", 1, "master", "online"))}, want: "[::1]:1[]:1"},
+		{name: "IPv6", v: []any{shard([]any{0, 0}, server("::1", 1, "master", "online"))}, want: "[::1]:1[]:1"},
 		{name: "a failed primary beside its successor", v: []any{
-			shard([]any{0, 9}, node("h2", 2, "master", "online")), shard([]any{}, node("h1", 1, "master", "fail")),
+			shard([]any{0, 9}, server("h2", 2, "master", "online")), shard([]any{}, server("h1", 1, "master", "fail")),
 		}, want: "h2:2[]:10"},
 		{name: "two primaries in a shard", v: []any{
-			shard([]any{0, 9}, node("h1", 1, "master", "fail"), node("h2", 2, "master", "online"), node("h3", 3, "master", "online")),
+			shard([]any{0, 9}, server("h1", 1, "master", "fail"), server("h2", 2, "master", "online"), server("h3", 3, "master", "online")),
 		}, want: "h2:2[]:10"},
-		{name: "a failed primary", v: []any{shard([]any{0, 9}, node("h1", 1, "master", "fail"))}, want: "h1:1[]:10"},
-		{name: "no primary", v: []any{shard([]any{0, 9}, node("h1", 0, "master", "online")), shard([]any{10, 10}, node("h2", 2, "master", "online"))}, want: "h2:2[]:1"},
+		{name: "a failed primary", v: []any{shard([]any{0, 9}, server("h1", 1, "master", "fail"))}, want: "h1:1[]:10"},
+		{name: "no primary", v: []any{shard([]any{0, 9}, server("h1", 0, "master", "online")), shard([]any{10, 10}, server("h2", 2, "master", "online"))}, want: "h2:2[]:1"},
 		{name: "ports for TLS", a: slots.Asked{TLS: true}, v: []any{shard([]any{0, 9}, tlsNode)}, want: "h1:7[]:10"},
 		{name: "ports without TLS", v: []any{shard([]any{0, 9}, tlsNode)}, want: "h1:1[]:10"},
 
@@ -147,7 +147,7 @@ func TestTopologyIsReadInBothForms(t *testing.T) {
 }
 
 func TestTopologyOfAnotherShapeIsRefused(t *testing.T) {
-	one := node("h1", 1, "master", "online")
+	one := server("h1", 1, "master", "online")
 	var crowd []any
 	for range 5000 {
 		crowd = append(crowd, one)
@@ -159,9 +159,9 @@ func TestTopologyOfAnotherShapeIsRefused(t *testing.T) {
 		"backwards": []any{shard([]any{9, 5}, one)}, "text": []any{shard([]any{"0", "5"}, one)},
 		"twice": []any{shard([]any{0, 5, 5, 6}, one)}, "owned by two": []any{shard([]any{0, 5}, one), shard([]any{3, 4}, one)},
 		"a crowd": []any{shard([]any{0, 5}, crowd...)}, "no node": []any{shard([]any{0, 5})},
-		"bad port":  []any{shard([]any{0, 5}, node("h", 70000, "master", "online"))},
-		"bad host":  []any{shard([]any{0, 5}, node("a b", 1, "master", "online"))},
-		"long host": []any{shard([]any{0, 5}, node(strings.Repeat("h", 300), 1, "master", "online"))},
+		"bad port":  []any{shard([]any{0, 5}, server("h", 70000, "master", "online"))},
+		"bad host":  []any{shard([]any{0, 5}, server("a b", 1, "master", "online"))},
+		"long host": []any{shard([]any{0, 5}, server(strings.Repeat("h", 300), 1, "master", "online"))},
 	} {
 		if m, err := asked.ParseShards(reply(t, string(wire(nil, v)))); err == nil {
 			t.Errorf("%s: accepted as %s", name, whole(m))
@@ -224,7 +224,7 @@ func TestFirstKeyIsFoundWhereCommandsHaveIt(t *testing.T) {
 }
 
 func FuzzTopology(f *testing.F) {
-	f.Add(wire(nil, []any{shard([]any{0, 99}, node("h1", 1, "master", "online"))}), "MOVED 1 h:1")
+	f.Add(wire(nil, []any{shard([]any{0, 99}, server("h1", 1, "master", "online"))}), "MOVED 1 h:1")
 	f.Add(wire(nil, []any{[]any{0, 99, []any{"h1", 1}}}), "ASK 1 ::1:1")
 	f.Fuzz(func(t *testing.T, raw []byte, text string) {
 		code, rest, _ := strings.Cut(text, " ")

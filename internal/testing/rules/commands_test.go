@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/testing/pages"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // programs are the commands that documents may tell to run, each with the check of its arguments.
@@ -98,8 +98,8 @@ func readCommandTree(t *testing.T) commandTree {
 func (c commandTree) checkCommands(p, text string) (errs []string) {
 	made := map[string]bool{} // folders that the page makes
 	at := "."
-	for _, line := range pages.Commands(text, slices.Collect(maps.Keys(programs))) {
-		for _, words := range pages.Steps(line) {
+	for _, line := range kit.Commands(text, slices.Collect(maps.Keys(programs))) {
+		for _, words := range kit.Steps(line) {
 			switch {
 			case words[0] == "mkdir" && len(words) > 1:
 				made[words[1]] = true

@@ -83,7 +83,7 @@ func dependencyRules() []rule {
 		bad: []map[string]string{
 			one("codec/a.go", `package codec; import _ "github.com/strata-cache/strata/internal/cache/l1"`),
 			one("redis/a.go", `package redis; import _ "github.com/strata-cache/strata"`),
-			one("redis/a.go", `package redis; import _ "github.com/strata-cache/strata/internal/memcached/ring"`),
+			one("redis/a.go", `package redis; import _ "github.com/strata-cache/strata/internal/memcached/roster"`),
 			one("stratahttp/a.go", `package stratahttp; import _ "github.com/strata-cache/strata/stratatest"`),
 			one("internal/wire/a/a.go", `package a; import _ "github.com/strata-cache/strata/internal/cache/flight"`),
 			one("internal/cache/l2/a.go", `package l2; import _ "github.com/strata-cache/strata/internal/wire/pool"`),

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/strata-cache/strata/internal/testing/pages"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // Lines of documents, in a thousand, that may hold a word which stands for a
@@ -247,7 +247,7 @@ func TestFilesNamePagesThatExist(t *testing.T) {
 		files = append(files, filesBelow(t, ".", ext)...)
 	}
 	for _, p := range files {
-		if strings.HasPrefix(p, "internal/testing/rules/") || strings.HasPrefix(p, "internal/testing/pages/") || strings.HasPrefix(p, "test/release/") {
+		if strings.HasPrefix(p, "internal/testing/rules/") || strings.HasPrefix(p, "internal/testing/kit/") || strings.HasPrefix(p, "test/release/") {
 			continue // their small trees have other pages
 		}
 		for _, err := range checkMentions(readText(t, p), onDisk) {
@@ -301,7 +301,7 @@ func withoutCode(text string) string {
 // downloaded: the root module depends on no other.
 func TestReadmeWorksInAnEmptyDirectory(t *testing.T) {
 	text := readText(t, "README.md")
-	if len(pages.Programs(text)) != 1 || !strings.Contains(text, "It prints:\n\n```\n") {
+	if len(kit.Programs(text)) != 1 || !strings.Contains(text, "It prints:\n\n```\n") {
 		t.Fatal("README.md: a program with its output behind it is wanted")
 	}
 	root, err := os.Getwd()
@@ -309,7 +309,7 @@ func TestReadmeWorksInAnEmptyDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	start, _, _ := strings.Cut(text, "\n## With Redis\n")
-	reader := pages.Reader{Tree: root, Env: []string{"GOPROXY=off", "GOWORK=off"}}
+	reader := kit.Reader{Tree: root, Env: []string{"GOPROXY=off", "GOWORK=off"}}
 	reader.Follow(t, start)
 }
 

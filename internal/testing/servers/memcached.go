@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/strata-cache/strata/internal/testing/servers/newer"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -39,9 +38,9 @@ func RunMemcached(args ...string) (*MemcachedServer, error) {
 }
 
 // RunNewerMemcached is RunMemcached for the memcached of a newer Debian release than that
-// of the machine. It returns newer.ErrMissing if that cannot be had.
+// of the machine. It returns ErrNoNewer if that cannot be had.
 func RunNewerMemcached(args ...string) (*MemcachedServer, error) {
-	line, err := newer.Memcached()
+	line, err := newerMemcached()
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/testing/servers/newer"
 	"github.com/strata-cache/strata/memcached"
 )
 
@@ -35,7 +34,7 @@ func StartNewerMemcached(t testing.TB, args ...string) *Memcached {
 	t.Helper()
 	s, err := RunNewerMemcached(args...)
 	switch {
-	case errors.Is(err, newer.ErrMissing):
+	case errors.Is(err, ErrNoNewer):
 		t.Skip(err)
 	case err != nil:
 		t.Fatal(err)

@@ -9,22 +9,21 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/internal/testing/sim"
-	"github.com/strata-cache/strata/internal/testing/sim/trace"
 )
 
 // made are traces of known shape, of 20 000 requests each.
 func made() (all []*sim.Trace) {
 	for name, keys := range map[string]iter.Seq[uint64]{
-		"zipf0.8": trace.Zipf(3000, 0.8, 1),
-		"zipf1.2": trace.Zipf(3000, 1.2, 2),
-		"loop":    trace.Loop(700),
-		"zigzag":  trace.Zigzag(700),
-		"scan":    trace.ScanAndHot(1000, 0.4, 3),
-		"shift":   trace.Shift(1000, 3000, 4),
-		"phases":  trace.Phases(2500, trace.Loop(300), trace.Zipf(1000, 1, 5), trace.Zigzag(400)),
-		"random":  trace.Zipf(500, 0, 6),
+		"zipf0.8": sim.Zipf(3000, 0.8, 1),
+		"zipf1.2": sim.Zipf(3000, 1.2, 2),
+		"loop":    sim.Loop(700),
+		"zigzag":  sim.Zigzag(700),
+		"scan":    sim.ScanAndHot(1000, 0.4, 3),
+		"shift":   sim.Shift(1000, 3000, 4),
+		"phases":  sim.Phases(2500, sim.Loop(300), sim.Zipf(1000, 1, 5), sim.Zigzag(400)),
+		"random":  sim.Zipf(500, 0, 6),
 	} {
-		all = append(all, sim.NewTrace(name, trace.Take(keys, 20_000)))
+		all = append(all, sim.NewTrace(name, sim.Take(keys, 20_000)))
 	}
 	slices.SortFunc(all, func(a, b *sim.Trace) int { return strings.Compare(a.Name, b.Name) })
 	return all
@@ -170,7 +169,7 @@ func count(set uint64) (n int) {
 }
 
 func TestSomePoliciesKeepPartOfALoopThatIsTooLong(t *testing.T) {
-	tr := sim.NewTrace("loop", trace.Take(trace.Loop(1000), 100_000))
+	tr := sim.NewTrace("loop", sim.Take(sim.Loop(1000), 100_000))
 	for name, least := range map[string]float64{
 		"lru": 0, "fifo": 0, "clock": 0, "sieve": 0, "arc": 0, "lirs": 0.48, "s3fifo": 0, "a3fifo": 0.45, "tinylfu": 0.3, "belady": 0.49,
 	} {
@@ -182,7 +181,7 @@ func TestSomePoliciesKeepPartOfALoopThatIsTooLong(t *testing.T) {
 }
 
 func TestSomePoliciesKeepTheHotKeysDuringAScan(t *testing.T) {
-	tr := sim.NewTrace("scan", trace.Take(trace.ScanAndHot(1000, 0.6, 1), 100_000))
+	tr := sim.NewTrace("scan", sim.Take(sim.ScanAndHot(1000, 0.6, 1), 100_000))
 	lru := ratio(t, "lru", 200, tr)
 	for _, name := range []string{"lfu", "sieve", "arc", "lirs", "s3fifo", "a3fifo", "tinylfu"} {
 		if got := ratio(t, name, 200, tr); got < lru+0.03 {
@@ -246,7 +245,7 @@ func TestCapacitiesAreSharesOfTheDistinctKeys(t *testing.T) {
 }
 
 func BenchmarkPolicies(b *testing.B) {
-	tr := sim.NewTrace("zipf", trace.Take(trace.Zipf(50_000, 0.9, 1), 500_000))
+	tr := sim.NewTrace("zipf", sim.Take(sim.Zipf(50_000, 0.9, 1), 500_000))
 	for _, name := range sim.Names() {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

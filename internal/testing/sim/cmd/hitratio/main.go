@@ -17,7 +17,6 @@ import (
 	"strings"
 
 	"github.com/strata-cache/strata/internal/testing/sim"
-	"github.com/strata-cache/strata/internal/testing/sim/trace"
 )
 
 func main() {
@@ -63,7 +62,7 @@ func run(args []string, out, usage io.Writer) error {
 func parse(args []string, usage io.Writer) (c config, err error) {
 	flags := flag.NewFlagSet("hitratio", flag.ContinueOnError)
 	flags.SetOutput(usage)
-	dir := flags.String("traces", "", "folder of traces, `DIR`/*"+trace.Suffix)
+	dir := flags.String("traces", "", "folder of traces, `DIR`/*"+sim.Suffix)
 	names := flags.String("policies", "", "policies `a,b` (default all: "+strings.Join(sim.Names(), ",")+")")
 	flags.IntVar(&c.limit, "max", 0, "read at most `N` requests of each trace (default all)")
 	if err := flags.Parse(args); err != nil {
@@ -82,7 +81,7 @@ func parse(args []string, usage io.Writer) (c config, err error) {
 	if *dir == "" {
 		return c, nil
 	}
-	found, err := trace.Files(*dir)
+	found, err := sim.Files(*dir)
 	c.files = append(found, c.files...)
 	return c, err
 }
@@ -108,11 +107,11 @@ func choose(names string) (chosen []string, err error) {
 // read reads the traces.
 func (c config) read() (all []*sim.Trace, err error) {
 	for _, path := range c.files {
-		keys, err := trace.ReadFile(path, c.limit)
+		keys, err := sim.ReadFile(path, c.limit)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, sim.NewTrace(trace.Name(path), keys))
+		all = append(all, sim.NewTrace(sim.Name(path), keys))
 	}
 	return all, nil
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/testing/sim/trace"
+	"github.com/strata-cache/strata/internal/testing/sim"
 )
 
 // folder writes two traces: a loop of 1000 keys, and one with too few keys.
@@ -19,12 +19,12 @@ func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, n := range map[string]int{"loop": 1000, "short": 10} {
-		f, err := os.Create(filepath.Join(dir, name+trace.Suffix))
+		f, err := os.Create(filepath.Join(dir, name+sim.Suffix))
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := gzip.NewWriter(f)
-		if err := binary.Write(w, binary.LittleEndian, trace.Take(trace.Loop(n), 20_000)); err != nil {
+		if err := binary.Write(w, binary.LittleEndian, sim.Take(sim.Loop(n), 20_000)); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(w.Close(), f.Close()); err != nil {
@@ -55,7 +55,7 @@ func TestTableHasTheRatiosTheMeansAndTheDifferences(t *testing.T) {
 
 func TestTableFits80Columns(t *testing.T) {
 	var out strings.Builder
-	if err := run([]string{filepath.Join(folder(t), "loop"+trace.Suffix)}, &out, io.Discard); err != nil {
+	if err := run([]string{filepath.Join(folder(t), "loop"+sim.Suffix)}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {

@@ -1,0 +1,223 @@
+package slots
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// A refresh waits until it is due, asks servers one after the other, and adopts
+// the first topology. watch starts refreshes at regular times and when nodes are
+// silent. Invariant: one refresh runs at a time, and its channel is closed when it
+// has ended, with or without a topology.
+
+// Refresh starts a refresh of the topology, or joins the one that runs or
+// waits. Refreshes begin at least the time between apart, to bound the load on
+// servers. hint, if not empty, is the server to ask first. Refresh returns a
+// channel that is closed when the refresh has ended, or nil after Close.
+func (f *Fleet[N]) Refresh(hint string) <-chan struct{} {
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil
+	}
+	if hint != "" {
+		f.hint = hint
+	}
+	if f.done != nil {
+		return f.done
+	}
+	age := now.Sub(f.begun)
+	if age > 2*betweenMost { // after so long the call has a new reason
+		f.pause = 0
+	}
+	f.done = make(chan struct{})
+	if !f.watching {
+		f.watching = true
+		f.tasks.Go(f.watch)
+	}
+	in := f.pause - age
+	f.tasks.Go(func() { f.refresh(in) })
+	return f.done
+}
+
+// refresh waits for the time in, asks for the topology and adopts it.
+func (f *Fleet[N]) refresh(in time.Duration) {
+	if in > 0 {
+		f.sleep(in)
+	}
+	f.mu.Lock()
+	hint := f.hint
+	f.begun, f.hint = time.Now(), ""
+	f.mu.Unlock()
+	m, err := f.ask(f.candidates(hint))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.view.Load()
+	f.pause = max(between, min(2*f.pause, betweenMost))
+	if f.err = err; err == nil && !f.closed {
+		changed := old == nil || !m.Same(old.topology)
+		if changed {
+			f.pause = between
+		}
+		f.adopt(m, changed)
+	}
+	close(f.done)
+	f.done = nil
+}
+
+// candidates returns the servers to ask, the best first: the hint, primaries,
+// replicas, seeds.
+func (f *Fleet[N]) candidates(hint string) []string {
+	var all []string
+	seen := map[string]bool{"": true}
+	add := func(addrs ...string) {
+		for _, a := range addrs {
+			if !seen[a] {
+				seen[a] = true
+				all = append(all, a)
+			}
+		}
+	}
+	add(hint)
+	if v := f.view.Load(); v != nil {
+		shards := v.topology.Shards
+		for _, i := range rand.Perm(len(shards)) {
+			add(shards[i].Primary)
+		}
+		for _, i := range rand.Perm(len(shards)) {
+			add(shards[i].Replicas...)
+		}
+	}
+	add(f.o.Seeds...)
+	return all
+}
+
+// answer is the answer of one server.
+type answer struct {
+	m   *Map
+	err error
+}
+
+// ask asks servers until one answers with a topology. It asks the next server
+// after an error, or after the time hedge without an answer.
+func (f *Fleet[N]) ask(addrs []string) (*Map, error) {
+	ctx, cancel := context.WithTimeout(f.ctx, f.o.Timeout)
+	defer cancel() // ends the requests that are still running
+	answers := make(chan answer, len(addrs))
+	next := time.NewTimer(hedge)
+	defer next.Stop()
+	due := true
+	var err error
+	for asked, heard := 0, 0; heard < len(addrs); {
+		if due && asked < len(addrs) {
+			addr := addrs[asked]
+			f.tasks.Go(func() {
+				m, err := f.o.Ask(ctx, addr)
+				answers <- answer{m, err}
+			})
+			asked++
+			next.Reset(hedge)
+		}
+		due = false
+		select {
+		case <-next.C:
+			due = true
+		case a := <-answers:
+			if a.err == nil {
+				return a.m, nil
+			}
+			err = a.err
+			heard++
+			due = true
+		}
+	}
+	return nil, err
+}
+
+// adopt makes a view of m, and dismisses the nodes that m does not have.
+// changed is true if m differs from the last topology. mu is held.
+func (f *Fleet[N]) adopt(m *Map, changed bool) {
+	v := &View[N]{topology: m, at: time.Now()}
+	left := f.nodes
+	f.nodes = make(map[place]N, len(left))
+	stay := func(p place) N {
+		if n, ok := left[p]; ok {
+			if changed {
+				f.o.Changed(n)
+			}
+			f.nodes[p] = n
+			delete(left, p)
+		}
+		return f.at(p)
+	}
+	for _, s := range m.Shards {
+		v.primaries = append(v.primaries, stay(place{addr: s.Primary}))
+		if !f.o.Replicas {
+			continue
+		}
+		var replicas []N
+		for _, addr := range s.Replicas {
+			replicas = append(replicas, stay(place{addr: addr, replica: true}))
+		}
+		v.replicas = append(v.replicas, replicas)
+	}
+	f.view.Store(v)
+	for _, n := range left {
+		f.tasks.Go(func() { f.dismiss(n) })
+	}
+}
+
+// dismiss closes a node that is no longer in the view: a silent node at once,
+// others after the time grace, so that running calls can end. If the server
+// returns in the same role, it gets a new node with new connections.
+func (f *Fleet[N]) dismiss(n N) {
+	if f.o.Silent(n, time.Now()) < stallAfter {
+		f.sleep(grace)
+	}
+	f.o.Close(n)
+}
+
+// sleep waits for d, or until Close.
+func (f *Fleet[N]) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.ctx.Done():
+	}
+}
+
+// watch refreshes the topology each refreshEvery, and when calls wait for a
+// silent node: silence causes no error that would start a refresh.
+func (f *Fleet[N]) watch() {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-f.ctx.Done():
+			return
+		case now := <-ticker.C:
+			if f.due(now) {
+				f.Refresh("")
+			}
+		}
+	}
+}
+
+func (f *Fleet[N]) due(now time.Time) bool {
+	v := f.view.Load()
+	if v == nil || now.Sub(v.at) >= refreshEvery {
+		return v != nil // before the first view, calls start refreshes
+	}
+	for _, n := range f.Nodes() {
+		// A node that is silent for longer than a failover takes is slow, or it
+		// runs a blocking command.
+		d := f.o.Silent(n, now)
+		if d >= stallAfter && (d < stallMost || now.Sub(v.at) >= stallMost) {
+			return true
+		}
+	}
+	return false
+}
