@@ -7,6 +7,12 @@ NEWER    ?= 1.27.0
 NARROW   := ./internal/redis/resp ./internal/snapshot/format ./internal/memcached/meta ./internal/cache/l1 ./internal/cache/envelope ./codec/...
 LINT     := bin/golangci-lint-v2.15.0
 
+# Tests of many rounds, seeds or combinations run a quarter of them with -short, and all in
+# `make check` and every night: testkit.Rounds. Those of the module `test` that take longest
+# run in `make real` only.
+SHORT    := -short
+check: SHORT :=
+
 # The race detector needs cgo and a C compiler. Without one the tests still
 # run, and say that they ran without it.
 RACE := $(if $(shell command -v "$$(go env CC)"),-race)
@@ -31,8 +37,8 @@ lint: $(LINT) ## look for mistakes that the compiler does not know
 # other libraries gain nothing from the race detector.
 test: ## unit tests of all modules with the race detector, and one real Redis
 	@[ -n "$(RACE)" ] || echo "no C compiler: testing without the race detector"
-	$(call each,go test -timeout 20m $$([ $$m = bench ] || echo $(RACE)) $$([ $$m != test ] || echo -short -parallel 16) ./...)
-	@echo "== what is allocated, which the race detector hides"; go test -run Alloc $$(go list -f '{{.Dir}}' ./... | \
+	$(call each,go test -timeout 20m $(SHORT) $$([ $$m = bench ] || echo $(RACE)) $$([ $$m != test ] || echo -short -parallel 16) ./...)
+	@echo "== what is allocated, which the race detector hides"; go test -vet=off -run Alloc $$(go list -f '{{.Dir}}' ./... | \
 		while read -r d; do ! grep -qs '^func Test.*Alloc' "$$d"/*_test.go || echo "$$d"; done)
 
 # The linters vet all modules, in one workspace. That the tests of each module

@@ -52,7 +52,7 @@ func TestCompressedValuesSurviveTheRoundTrip(t *testing.T) {
 // value comes back, and takes one byte more than without compression at most.
 func TestAnyValueSurvivesCompression(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	for range 300 {
+	for range kit.Rounds(300) {
 		text := make([]byte, r.IntN(1<<r.IntN(19)))
 		for i := range text { // from all the same to noise
 			text[i] = byte(r.IntN(1 + r.IntN(1<<(len(text)%9))))

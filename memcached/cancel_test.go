@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/internal/testing/fakememcached"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/memcached"
 )
@@ -167,7 +168,7 @@ func cancelled(t *testing.T, seed uint64) (cut int) {
 // TestCancelledCallsNeverMixReplies: every value is that of its own key, also after
 // callers have left.
 func TestCancelledCallsNeverMixReplies(t *testing.T) {
-	for seed, total := uint64(1), 0; total < *cancellations && !t.Failed(); seed++ {
+	for seed, total := uint64(1), 0; total < kit.Rounds(*cancellations) && !t.Failed(); seed++ {
 		if total += cancelled(t, seed); seed == 20 && total == 0 {
 			t.Fatal("nothing is cancelled")
 		}

@@ -99,7 +99,7 @@ var everyPolicy = []memory.Policy{memory.A3FIFO, memory.LRU, memory.LFU, memory.
 // entries, with values that are their weights, from two goroutines.
 func TestOperationsOnASmallCacheEnd(t *testing.T) {
 	for _, p := range everyPolicy {
-		for seed := range uint64(20) {
+		for seed := range uint64(kit.Rounds(20)) {
 			t.Run(fmt.Sprint(p, " ", seed), func(t *testing.T) {
 				kit.Watch(t, time.Minute)
 				c := mustNew(t, memory.Options[int, int64]{

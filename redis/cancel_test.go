@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/testing/fakeredis"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/redis"
 )
@@ -192,7 +193,7 @@ func TestCancelledCallsNeverMixReplies(t *testing.T) {
 	const calls = 500
 	all := append(sharedCalls(), ownCalls()...)
 	total := 0
-	for seed := uint64(1); total < *cancellations; seed++ {
+	for seed := uint64(1); total < kit.Rounds(*cancellations); seed++ {
 		ways, most := all, calls
 		if seed%2 == 0 {
 			// A shared one, one for large commands, and one in reserve.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/lossy"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // choices are where a generator takes its decisions from.
@@ -176,7 +177,7 @@ func planOf(t testing.TB, of reflect.Type) *node {
 }
 
 func TestGeneratedTypesAndValuesSurviveTheRoundTrip(t *testing.T) {
-	for seed := range uint64(1500) {
+	for seed := range uint64(kit.Rounds(1500)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		of := typeOf(r, 1+r.IntN(4))
 		n := planOf(t, of)

@@ -157,7 +157,7 @@ func TestNoShapeOfAValueEndsTheProcess(t *testing.T) {
 	kit.Watch(t, 2*time.Minute)
 	stdgob.Register(link{})
 	stdgob.Register([]any{})
-	for _, n := range []int{gob.MaxDepth / 20, 300_000} {
+	for _, n := range []int{gob.MaxDepth / 20, kit.Rounds(300_000)} {
 		fits := n < gob.MaxDepth
 		var l *list
 		var s lists
@@ -186,7 +186,7 @@ func TestNoShapeOfAValueEndsTheProcess(t *testing.T) {
 		}
 		shaped(t, "2^60 places", shared, false)
 	}
-	shaped(t, "millions", make([]point, 2_000_000), true)
+	shaped(t, "millions", make([]point, kit.Rounds(2_000_000)), true)
 }
 
 func shaped[V any](t *testing.T, what string, v V, want bool) {

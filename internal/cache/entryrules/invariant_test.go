@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/internal/cache/entryrules"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -207,7 +208,7 @@ func (j *judge) consistent() {
 func TestNothingIsStoredUnderARightFromBeforeADrop(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	list := make([]byte, 4*60)
-	for range 3000 {
+	for range kit.Rounds(3000) {
 		for i := range list {
 			list[i] = byte(r.Uint32())
 		}

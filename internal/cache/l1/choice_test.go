@@ -18,13 +18,14 @@ var policies = []evict.Policy{evict.A3FIFO, evict.LRU, evict.LFU, evict.FIFO, ev
 
 // TestAgreesWithReferenceInEveryCombination runs random operations of all kinds on a
 // cache of each kind: bounds, weights, lives, idle lives, policy, shards, pinned entries,
-// and what is evicted at once.
+// and the share that is evicted at once. With -short every fourth kind has its turn.
 func TestAgreesWithReferenceInEveryCombination(t *testing.T) {
 	kind := func(n *int, kinds int) (k int) {
 		*n, k = *n/kinds, *n%kinds
 		return k
 	}
-	for seed := range 3 * len(policies) * 2 * 2 * 2 * 2 * 2 * 3 {
+	all := 3 * len(policies) * 2 * 2 * 2 * 2 * 2 * 3
+	for seed := 0; seed < all; seed += all / kit.Rounds(all) {
 		n := seed
 		x := combination{
 			bound:   []kinds{{true, false}, {false, true}, {true, true}}[kind(&n, 3)],
@@ -90,7 +91,7 @@ func (x combination) run(t *testing.T, r *rand.Rand) {
 // these while they are replaced.
 func TestSmallCachesAgreeWithReference(t *testing.T) {
 	for _, p := range policies {
-		for seed := range uint64(60) {
+		for seed := range uint64(kit.Rounds(60)) {
 			t.Run(fmt.Sprint(p, " ", seed), func(t *testing.T) {
 				kit.Watch(t, time.Minute)
 				synctest.Test(t, func(t *testing.T) {

@@ -23,6 +23,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // Children of the tests are the test binary itself, with these variables.
@@ -125,10 +127,7 @@ func child(t *testing.T, path string, env ...string) (*exec.Cmd, *bufio.Scanner)
 const groups = 4
 
 func TestKilledWriterLeavesAWholeFile(t *testing.T) {
-	kills := 200
-	if testing.Short() {
-		kills = 20
-	}
+	kills := kit.Rounds(200)
 	var leftovers atomic.Int64
 	var all sync.WaitGroup
 	for range groups {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // clocked returns a log whose clock moves with each look at it.
@@ -38,7 +40,7 @@ func (l *Log) admits(hash uint64, k Knowledge, born int64) bool {
 }
 
 func TestDropsAfterAMomentAreKnownToTheLogAndToThoseThatItTells(t *testing.T) {
-	for _, n := range []int{10, 1000, 40_000, 300_000} {
+	for _, n := range []int{10, 1000, 40_000, kit.Rounds(300_000)} {
 		a, b, c := clocked(1), clocked(2), clocked(3)
 		for i := range 1000 {
 			a.Note(key(-i-1), 0)

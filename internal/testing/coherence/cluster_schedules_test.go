@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 var (
@@ -39,8 +41,8 @@ func runSchedules(t *testing.T, shares sharing) {
 	if shares != announced && !isFlagSet("schedules") && !isFlagSet("seed") {
 		count /= 4
 	}
-	if testing.Short() {
-		count = min(count, 200)
+	if !isFlagSet("schedules") {
+		count = kit.Rounds(count)
 	}
 	start := time.Now()
 	var next, broken, left atomic.Uint64

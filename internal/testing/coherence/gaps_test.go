@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -33,14 +34,16 @@ func counted(t remote.Tier) (remote.Tier, func(op string) int64) {
 }
 
 // TestGapCostsALoadForADroppedKeyAndAReadForItsLane cuts an instance off
-// that has 100 000 entries, and lets another one invalidate ten of them.
+// that has 100 000 entries, and lets another one invalidate ten of them. With -short it
+// has a quarter of them.
 func TestGapCostsALoadForADroppedKeyAndAReadForItsLane(t *testing.T) {
-	const entries, dropped, readers = 100_000, 10, 4
+	const dropped, readers = 10, 4
+	entries := kit.Rounds(100_000)
 	bubble(t, func(t *testing.T) {
 		s := newShared()
 		tier, asked := counted(s.tier)
 		ear := s.bus.Connect()
-		large := func(o *strata.Options[int, int]) { o.TTL, o.Memory.MaxEntries = time.Hour, 2*entries }
+		large := func(o *strata.Options[int, int]) { o.TTL, o.Memory.MaxEntries = time.Hour, int64(2*entries) }
 		a := instance(t, s, large)
 		b := instance(t, s, large, func(o *strata.Options[int, int]) { o.Remote.Tier, o.Remote.Bus = tier, ear })
 		values := map[int]int{}

@@ -9,24 +9,25 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
-// The simulated outage: every ten milliseconds a hundred keys are asked for, so 10 000 a
-// second, each of them ten times a second.
+// The simulated outage: every ten milliseconds a tenth of the keys is asked for, so 10 000
+// a second, each of them ten times a second. With -short there are a quarter of them.
 const (
-	outageKeys  = 1000
 	outageTick  = 10 * time.Millisecond
-	outageBurst = 100
 	outageLoad  = 20 * time.Millisecond
 	outageLoads = 32
 )
+
+func outageKeys() int { return kit.Rounds(1000) }
 
 // outage is an origin that is down for a while, with its callers.
 type outage struct {
 	busy
 	down     atomic.Bool
-	attempts [outageKeys]atomic.Int64 // while it was down
-	errors   atomic.Int64             // of callers
+	attempts []atomic.Int64 // while it was down
+	errors   atomic.Int64   // of callers
 	reads    atomic.Int64
 	stale    atomic.Int64
 }
@@ -47,8 +48,8 @@ func (o *outage) load(_ context.Context, key int) (int, error) {
 // been answered.
 func (o *outage) ask(t *testing.T, c *strata.Cache[int, int], d time.Duration) {
 	for start, i := time.Now(), 0; time.Since(start) < d; time.Sleep(outageTick) { // in a bubble
-		for range outageBurst {
-			key := i % outageKeys
+		for range len(o.attempts) / 10 {
+			key := i % len(o.attempts)
 			i++
 			go func() {
 				o.reads.Add(1)
@@ -74,7 +75,7 @@ func (r outageRow) String() string {
 func suffer(t *testing.T, lasts time.Duration, change func(*strata.Options[int, int])) (r outageRow) {
 	r.lasts = lasts
 	bubble(t, func(t *testing.T) {
-		o := &outage{}
+		o := &outage{attempts: make([]atomic.Int64, outageKeys())}
 		c := newCache(t, func(o *strata.Options[int, int]) { o.TTL, o.Jitter = 2*time.Second, 0.1 }, change)
 		o.ask(t, c, time.Second) // all is well
 		time.Sleep(time.Second)
@@ -108,9 +109,10 @@ func TestOutageOfTheOriginFailsNoRead(t *testing.T) {
 	bare := suffer(t, 10*time.Second, func(o *strata.Options[int, int]) {
 		o.Stale = strata.Stale{WhileRevalidate: -1, OnError: -1}
 	})
-	t.Logf("%d keys, 10 000 reads a second; origin down, and then well for 12s\n"+
+	keys := int64(outageKeys())
+	t.Logf("%d keys, each read ten times a second; origin down, and then well for 12s\n"+
 		"             down     reads   errors  attempts  of one key  at once, down  recovery\n"+
-		"guarded    %v\nunguarded  %v", outageKeys, guarded, bare)
+		"guarded    %v\nunguarded  %v", keys, guarded, bare)
 	if guarded.errors != 0 {
 		t.Errorf("%d callers got an error while a stale value could be served", guarded.errors)
 	}
@@ -120,18 +122,19 @@ func TestOutageOfTheOriginFailsNoRead(t *testing.T) {
 	if guarded.during > outageLoads || guarded.recovery > outageLoads {
 		t.Errorf("%d loads at once, %d on recovery; want %d at most", guarded.during, guarded.recovery, outageLoads)
 	}
-	if guarded.attempts == 0 || guarded.reads != 720_000 || bare.errors < 50_000 || bare.mostOfAKey < 50 {
+	if guarded.attempts == 0 || guarded.reads != 720*keys || bare.errors < 50*keys || bare.mostOfAKey < 50 {
 		t.Errorf("that was no outage")
 	}
 }
 
 func TestJitterSpreadsEntriesThatWereLoadedTogether(t *testing.T) {
-	const keys, ttl = 3_000, 180 * time.Second
+	const ttl = 180 * time.Second
+	keys := kit.Rounds(3_000)
 	peaks := map[float64]int64{}
 	for _, jitter := range []float64{-1, 0.1} {
 		bubble(t, func(t *testing.T) {
 			c := newCache(t, func(o *strata.Options[int, int]) {
-				o.TTL, o.Jitter, o.Memory.MaxEntries = ttl, jitter, 2*keys
+				o.TTL, o.Jitter, o.Memory.MaxEntries = ttl, jitter, int64(2*keys)
 			})
 			var perSecond [600]int64
 			start := time.Now()
@@ -152,7 +155,7 @@ func TestJitterSpreadsEntriesThatWereLoadedTogether(t *testing.T) {
 				peaks[jitter] = max(peaks[jitter], n)
 				total += n
 			}
-			if perSecond[0] != keys || total != keys {
+			if perSecond[0] != int64(keys) || total != int64(keys) {
 				t.Errorf("%d loads at first and %d later, want %d each", perSecond[0], total, keys)
 			}
 		})

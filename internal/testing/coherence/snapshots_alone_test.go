@@ -16,6 +16,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/snapshot"
 	"github.com/strata-cache/strata/stratatest"
 )
@@ -28,7 +29,7 @@ import (
 // that was dropped by the instance of a file that was loaded. See
 // TestClusterKeepsItsPromisesOnEverySchedule for the flags.
 func TestCachesAloneKeepDropsOverSnapshotsOnEverySchedule(t *testing.T) {
-	count, first := *schedules/4, uint64(1)
+	count, first := kit.Rounds(*schedules/4), uint64(1)
 	if isFlagSet("seed") {
 		count, first = 1, *seed
 	}

@@ -64,7 +64,7 @@ func checkRoom(t *testing.T, c codec.Compressor, text, short []byte) {
 // checkDamage decompresses input that is cut, longer or damaged.
 func checkDamage(t *testing.T, c codec.Compressor, text, short []byte) {
 	t.Helper()
-	step := max(1, len(short)/60)
+	step := max(1, len(short)/Rounds(60))
 	for n := 0; n < len(short); n += step {
 		refused(t, c, short[:n:n], len(text), "cut")
 		for bit := range 8 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/netsim"
 	"github.com/strata-cache/strata/internal/wire/mux"
 	"github.com/strata-cache/strata/internal/wire/pool"
@@ -98,10 +99,7 @@ func (r *seeded) run() {
 }
 
 func TestSeededFaultsNeverMixReplies(t *testing.T) {
-	seeds := 300
-	if testing.Short() {
-		seeds = 30
-	}
+	seeds := kit.Rounds(300)
 	good, gone := 0, 0
 	for seed := range uint64(seeds) {
 		r := &seeded{t: t, seed: seed, faulty: seed%2 == 0, dice: rand.New(rand.NewPCG(seed, 1))}
