@@ -4,8 +4,10 @@
 // Rooms:
 //
 //   - rules: the rules of this repository, as tests
-//   - coherence: the tests of docs/promises.md through the public API: one cache,
-//     simulated clusters, known traps, outages
+//   - coherence/loads: the tests of docs/promises.md through the public API: one cache
+//   - coherence/agreement: instances that agree, failures, known traps, outages
+//   - coherence/cluster: simulated clusters in seeded schedules
+//   - coherence/lab: the caches, origins, tiers and loggers of these tests
 //   - checker: the judge of simulated clusters; for tests
 //   - mutants: the command that seeds a bug into a copy of the tree
 //   - netsim: a network in memory with faults; for tests

@@ -189,9 +189,9 @@ func TestEvictShareIsThatOfTheWholeCache(t *testing.T) {
 		want            int // entries that one store has evicted
 	}{
 		{2048, 0, 0.25, 512},
-		{20_000, 0, 0.1, 2000},
-		{0, 30_000, 0.5, 5000}, // each entry weighs 3
-		{20_000, 300_000, 0.001, 20},
+		{int64(kit.Rounds(20_000)), 0, 0.1, kit.Rounds(2000)},
+		{0, int64(kit.Rounds(30_000)), 0.5, kit.Rounds(5000)}, // each entry weighs 3
+		{int64(kit.Rounds(20_000)), int64(kit.Rounds(300_000)), 0.001, kit.Rounds(20)},
 	} {
 		for _, p := range policies {
 			t.Run(fmt.Sprintf("%+v %v", x, p), func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestEvictShareIsThatOfTheWholeCache(t *testing.T) {
 // itself. The cache never holds more than before, takes new entries meanwhile, and arrives
 // at the bound.
 func TestResizeEvictsInSlices(t *testing.T) {
-	const before, after = 30_000, 1000
+	before, after := kit.Rounds(30_000), kit.Rounds(1000)
 	for _, weighted := range []bool{false, true} {
 		for _, p := range policies {
 			synctest.Test(t, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestResizeEvictsInSlices(t *testing.T) {
 					return n, 0
 				}
 				o.Policy = p
-				o.MaxEntries, o.MaxWeight = bounds(before)
+				o.MaxEntries, o.MaxWeight = bounds(int64(before))
 				c := New(o)
 				defer c.Close()
 				for k := range before {
@@ -261,11 +261,11 @@ func TestResizeEvictsInSlices(t *testing.T) {
 					}
 					c.Set(forever(k, 0), weight)
 				}
-				gone := c.Resize(bounds(after)) // less than what is pinned
+				gone := c.Resize(bounds(int64(after))) // less than what is pinned
 				if len(gone) > resizeEvicts+sliceEntries {
 					t.Errorf("%v: %d were evicted by Resize", p, len(gone))
 				}
-				if e, w := c.Bounds(); e+w != after {
+				if e, w := c.Bounds(); e+w != int64(after) {
 					t.Errorf("%v: bounds %d, %d", p, e, w)
 				}
 				for k := range 5000 {
@@ -277,7 +277,7 @@ func TestResizeEvictsInSlices(t *testing.T) {
 				if c.Len() != after {
 					t.Errorf("%v: %d are left", p, c.Len())
 				}
-				c.Resize(bounds(2 * after)) // and up again
+				c.Resize(bounds(int64(2 * after))) // and up again
 				for k := range 2 * after {
 					c.Set(forever(-k, 0), 1)
 				}

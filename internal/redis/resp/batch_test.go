@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/redis/resp"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 // pieces joins the pieces of a batch.
@@ -28,7 +29,7 @@ func TestBatchIsItsCommandsOneByOne(t *testing.T) {
 	var steps resp.Steps
 	var b resp.Batch
 	sizes := []int{0, 1, 100, 4095, 4096, 5000, 16 << 10, 32<<10 - 1, 32 << 10, 32<<10 + 1, 100_000}
-	for seed := range uint64(300) {
+	for seed := range uint64(kit.Rounds(300)) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		b.Reset()
 		var want []byte

@@ -14,6 +14,7 @@ import (
 	"github.com/strata-cache/strata/internal/redis/layout"
 	"github.com/strata-cache/strata/internal/redis/resp"
 	"github.com/strata-cache/strata/internal/redis/watch"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
 )
 
@@ -231,7 +232,7 @@ func TestDecisionIsWrittenAsItWasMade(t *testing.T) {
 	s := &server{now: 1_000_000, fields: map[string]string{}}
 	e := watch.Entry{Ask: s.ask, Names: &names, Key: "k"}
 	var want entryrules.State
-	for next := uint64(1); next < 20_000; next++ {
+	for next := uint64(1); next < uint64(kit.Rounds(20_000)); next++ {
 		if r.IntN(10) == 0 { // another type has been at work
 			slot := others(r, s.now)
 			want.Slots = append(slices.DeleteFunc(slices.Clone(want.Slots), func(old entryrules.Slot) bool { return old.Schema == slot.Schema }), slot)

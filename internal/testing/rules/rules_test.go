@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -141,10 +142,20 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// readTree parses every Go file of the repository.
+// readTree returns every Go file of the repository, which is parsed once. Rules do not
+// change what it holds.
 func readTree(t *testing.T) []source {
 	t.Helper()
 	atRoot(t)
+	all, err := parseTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(all)
+}
+
+// parseTree is read-only.
+var parseTree = sync.OnceValues(func() ([]source, error) {
 	files := map[string]string{}
 	err := filepath.WalkDir(".", func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -162,24 +173,31 @@ func readTree(t *testing.T) []source {
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return parseAll(t, files)
-}
+	return parseFiles(files)
+})
 
 func parseAll(t *testing.T, files map[string]string) []source {
 	t.Helper()
-	var all []source
+	all, err := parseFiles(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func parseFiles(files map[string]string) (all []source, err error) {
 	fset := token.NewFileSet()
 	for p, text := range files {
 		f, err := parser.ParseFile(fset, p, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		all = append(all, source{path: p, lines: strings.Count(text, "\n"), fset: fset, file: f})
 	}
 	slices.SortFunc(all, func(a, b source) int { return strings.Compare(a.path, b.path) })
-	return all
+	return all, nil
 }
 
 // byPackage groups the files that are no tests by folder.

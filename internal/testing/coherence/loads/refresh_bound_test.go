@@ -1,0 +1,148 @@
+package loads_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata"
+	"github.com/strata-cache/strata/internal/testing/coherence/lab"
+)
+
+func TestTwoHundredHotKeysAreRefreshedAndNoCallerWaits(t *testing.T) {
+	for name, l2 := range map[string]bool{"alone": false, "with L2": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				change := func(o *strata.Options[string, int64]) { lab.DefaultLives(o); o.TTL = 10 * time.Second }
+				c := lab.NewCache(t, change)
+				if l2 {
+					c = lab.Instance(t, lab.NewShared(), change)
+				}
+				keys, o := lab.ManyKeys(200), &lab.Origin{Takes: 50 * time.Millisecond}
+				var wg sync.WaitGroup
+				for _, k := range keys { // together, so that they are due together
+					wg.Go(func() { lab.MustGet(t, c, k, o.Load) })
+				}
+				wg.Wait()
+				begun, slept := time.Now(), time.Duration(0)
+				for ; slept < time.Minute; slept += 20 * time.Millisecond {
+					time.Sleep(20 * time.Millisecond)
+					for _, k := range keys {
+						lab.MustGet(t, c, k, o.Load)
+					}
+				}
+				st := c.Stats()
+				if waited := time.Since(begun) - slept; waited != 0 || st.RefreshesDropped != 0 || st.Refreshes < 1000 {
+					t.Errorf("callers waited for %v, %d refreshes left out, %d carried out", waited, st.RefreshesDropped, st.Refreshes)
+				}
+				t.Logf("%d reads, %d refreshes", st.Reads, st.Refreshes)
+			})
+		})
+	}
+}
+
+func TestNoMoreThanMaxRefreshesRunAndTheNextReadStartsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := lab.NewCache(t, refreshAt(0.5), func(o *strata.Options[string, int64]) { o.Limits.MaxRefreshes = 3 })
+		keys := lab.ManyKeys(20)
+		for _, k := range keys {
+			lab.Must(t, c.Set(t.Context(), k, 0))
+		}
+		time.Sleep(60 * time.Second)
+		var running, most, loads atomic.Int64
+		load := func(context.Context, string) (int64, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			loads.Add(1)
+			time.Sleep(time.Second)
+			return 1, nil
+		}
+		for range 8 {
+			for _, k := range keys {
+				lab.MustGet(t, c, k, load)
+			}
+			time.Sleep(1100 * time.Millisecond)
+		}
+		for _, k := range keys {
+			if v := lab.MustGet(t, c, k, load); v != 1 {
+				t.Errorf("%s was read eight times and not refreshed", k)
+			}
+		}
+		if most.Load() != 3 || loads.Load() != 20 {
+			t.Errorf("%d refreshes at once, %d in all; want 3, 20", most.Load(), loads.Load())
+		}
+	})
+}
+
+func TestSetDuringASlowRefreshIsRefreshedInItsTurn(t *testing.T) {
+	for name, l2 := range map[string]bool{"alone": false, "with L2": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := lab.NewCache(t, refreshAt(0.5))
+				if l2 {
+					c = lab.Instance(t, lab.NewShared(), refreshAt(0.5))
+				}
+				lab.Must(t, c.Set(t.Context(), "k", 0))
+				time.Sleep(60 * time.Second)
+				slow := &lab.Origin{Takes: 50 * time.Second}
+				lab.GetTakes(t, c, slow.Load, 0)
+				synctest.Wait()
+				if slow.Loads.Load() != 1 {
+					t.Fatal("there is no refresh")
+				}
+				// The refresh that runs is obsolete by now.
+				lab.Must(t, c.Set(t.Context(), "k", 7, strata.WithTTL(10*time.Second)))
+				time.Sleep(8 * time.Second)
+				quick := &lab.Origin{}
+				quick.Value.Store(9)
+				lab.GetTakes(t, c, quick.Load, 7)
+				synctest.Wait()
+				if lab.GetTakes(t, c, quick.Load, 9); quick.Loads.Load() != 1 || slow.Loads.Load() != 1 {
+					t.Errorf("%d refreshes of what was set, want 1", quick.Loads.Load())
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// TestSetIsRefreshedInItsTurnThoughARefreshHasJoinedAMiss drops a key just when a
+// refresh of it begins, which then finds the flight of a miss.
+func TestSetIsRefreshedInItsTurnThoughARefreshHasJoinedAMiss(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the refresh begins late
+	joined := false
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			c := lab.NewCache(t, refreshAt(0.5))
+			lab.Must(t, c.Set(t.Context(), "k", 0))
+			time.Sleep(60 * time.Second)
+			slow := &lab.Origin{Takes: 50 * time.Second}
+			lab.GetTakes(t, c, slow.Load, 0)
+			lab.Must(t, c.Invalidate(t.Context(), "k"))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := c.GetOrLoad(ctx, "k", slow.Load)
+			synctest.Wait()
+			if joined = err != nil && c.Stats().Refreshes == 1 && slow.Loads.Load() == 1; !joined {
+				return
+			}
+			lab.Must(t, c.Set(t.Context(), "k", 7, strata.WithTTL(10*time.Second)))
+			time.Sleep(8 * time.Second)
+			quick := &lab.Origin{}
+			quick.Value.Store(9)
+			lab.GetTakes(t, c, quick.Load, 7)
+			synctest.Wait()
+			if lab.GetTakes(t, c, quick.Load, 9); quick.Loads.Load() != 1 || slow.Loads.Load() != 1 {
+				t.Errorf("%d refreshes of what was set, want 1", quick.Loads.Load())
+			}
+		})
+		if joined {
+			return
+		}
+	}
+	t.Skip("no refresh has joined a miss")
+}
