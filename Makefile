@@ -4,14 +4,15 @@ FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 6
 NEWER    ?= 1.27.0
-NARROW   := ./internal/redis/resp ./internal/snapshot/format ./internal/memcached/meta ./internal/cache/l1 ./internal/cache/envelope ./codec/...
+NARROW   := ./internal/redis/resp ./internal/snapshot/format ./internal/memcached/meta ./internal/cache/l1 ./internal/cache/envelope ./codec/... ./memory \
+	./internal/cache/evict ./internal/cache/expiry ./internal/snapshot/drops ./internal/cache/entryrules ./internal/observe/histogram ./internal/cache/ledger
 LINT     := bin/golangci-lint-v2.15.0
 
 # Tests of many rounds, seeds or combinations run a quarter of them with -short, and all in
-# `make check` and every night: testkit.Rounds. Those of the module `test` that take longest
+# `make whole`: testkit.Rounds. Those of the module `test` that take longest
 # run in `make real` only.
 SHORT    := -short
-check: SHORT :=
+whole: SHORT :=
 
 # The race detector needs cgo and a C compiler. Without one the tests still
 # run, and say that they ran without it.
@@ -22,7 +23,7 @@ RACE := $(if $(shell command -v "$$(go env CC)"),-race)
 each = @set -e; for m in $(MODULES); do echo "== $$m"; (cd $$m && $(1)); done
 
 .DEFAULT_GOAL := help
-.PHONY: help fmt lint test build fuzz mutants real cover bench newer up down tidy check
+.PHONY: help fmt lint test build fuzz mutants real whole cover bench newer up down tidy check
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -52,10 +53,10 @@ build: ## compile each module on its own, and for other platforms; test what cou
 	@set -e; for p in linux/arm64 darwin/arm64 windows/amd64; do \
 		echo "== $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 go build ./...; done
 
-fuzz: ## every fuzz target for FUZZTIME (default 30s)
+fuzz: ## every fuzz target, or the SHARD i/n of them, for FUZZTIME (default 30s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz $(MODULES)
 
-mutants: ## seed known bugs, one at a time: a test must notice each
+mutants: ## seed known bugs, one at a time: a test must notice each; SINCE a commit, SHARD i/n: some of them
 	@scripts/mutants
 
 real: ## everything that needs real servers
@@ -103,8 +104,10 @@ down: ## stop the containers of `make up` and remove them
 tidy: ## bring every go.mod in order
 	$(call each,go mod tidy)
 
-check: test lint build fuzz mutants real ## all of it, as before a release
+whole: test lint real ## all rounds of all tests, linters, real servers
 	$(call each,go mod tidy -diff)
+
+check: whole build fuzz mutants ## all of it, as before a release
 
 $(LINT):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT:bin/golangci-lint-%=%)

@@ -4,7 +4,7 @@ import "testing"
 
 // Rounds returns n, or a quarter of it with -short, and at least 1. It is the number of
 // rounds, seeds or combinations of a test that finds most faults in its first ones: `make
-// test` runs a quarter, `make check` and the nightly run all.
+// test` runs a quarter, `make whole` all.
 func Rounds(n int) int {
 	if testing.Short() {
 		return max(1, n/4)
