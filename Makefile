@@ -9,7 +9,7 @@ NARROW   := ./internal/redis/resp ./internal/snapshot/format ./internal/memcache
 LINT     := bin/golangci-lint-v2.15.0
 
 # Tests of many rounds, seeds or combinations run a quarter of them with -short, and all in
-# `make whole`: testkit.Rounds. Those of the module `test` that take longest
+# `make whole`: kit.Rounds. Those of the module `test` that take longest
 # run in `make real` only.
 SHORT    := -short
 whole: SHORT :=
