@@ -17,6 +17,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/memory"
 	"github.com/strata-cache/strata/snapshot"
 	"github.com/strata-cache/strata/stratatest"
@@ -73,7 +74,7 @@ func TestInstancesThatPullFromEachOtherHaveAllEntriesOfBoth(t *testing.T) {
 
 func TestEntriesThatComeMeanwhilePushNoneOutOfASnapshot(t *testing.T) {
 	path := t.TempDir() + "/keys"
-	for range 60 {
+	for range kit.Rounds(60) {
 		c, other := alone(t, "users", 1000), alone(t, "users", 0)
 		begun := make(chan struct{})
 		var writer sync.WaitGroup

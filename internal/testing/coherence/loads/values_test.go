@@ -195,7 +195,7 @@ func TestChangedValuesAreFoundWithinSomeHundredHits(t *testing.T) {
 					if n := c.Stats().Mutations; n != 1 || c.Explain(t.Context(), "k").L1.Present {
 						t.Fatalf("%d found in %d hits", n, hits)
 					}
-					if l := log.String(); !strings.Contains(l, "changed by a caller") || !strings.Contains(l, "*coherence_test.item") || strings.Contains(l, "key=") {
+					if l := log.String(); !strings.Contains(l, "changed by a caller") || !strings.Contains(l, "*loads_test.item") || strings.Contains(l, "key=") {
 						t.Errorf("log: %s", l)
 					}
 				})
