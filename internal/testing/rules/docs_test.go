@@ -90,32 +90,6 @@ func receiver(f *ast.FuncDecl) string {
 	}
 }
 
-func TestEveryPromiseHasATest(t *testing.T) {
-	tests := testFunctions(parseAll(t, one("a_test.go", "package a; func TestKept() {}; func helper() {}; type s int; func (s) TestNot() {}")))
-	if len(tests) != 1 || !tests["TestKept"] {
-		t.Fatalf("found tests %v", tests)
-	}
-	const head = "# Promises\n\n| id | promise | test |\n|---|---|---|\n"
-	for _, bad := range []string{
-		"no table",
-		head + "| A1 | says so | |\n",
-		head + "| A1 | says so | `TestBroken` |\n",
-		head + "| A1 | says so | `TestKept`, `TestBroken` |\n",
-		head + "| A1 | says so | `TestKept` |\n| A1 | twice | `TestKept` |\n",
-		head + "| A1 | `TestKept` |\n",
-	} {
-		if len(checkPromises(bad, tests)) == 0 {
-			t.Errorf("the rule accepts %q", bad)
-		}
-	}
-	if errs := checkPromises(head+"| A1 | either a\\|b | `TestKept/case` in redis |\n\n| other | table |\n|---|---|\n| x | y |\n", tests); len(errs) > 0 {
-		t.Errorf("the rule objects to a good table: %v", errs)
-	}
-	for _, err := range checkPromises(readText(t, "docs/promises.md"), testFunctions(readTree(t))) {
-		t.Error("docs/promises.md: " + err)
-	}
-}
-
 // testFunctions returns the names of all tests, fuzz targets and examples.
 func testFunctions(files []source) map[string]bool {
 	names := map[string]bool{}
@@ -134,51 +108,6 @@ func testFunctions(files []source) map[string]bool {
 }
 
 func testName() *regexp.Regexp { return regexp.MustCompile(`\b(Test|Fuzz|Example|Benchmark)\w+`) }
-
-// checkPromises reads the tables with the columns id, promise and test.
-func checkPromises(text string, tests map[string]bool) (errs []string) {
-	seen := map[string]bool{}
-	inside, tables := false, 0
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(strings.ReplaceAll(line, `\|`, "/"))
-		if !strings.HasPrefix(line, "|") {
-			inside = false
-			continue
-		}
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
-		}
-		switch {
-		case slices.Equal(cells, []string{"id", "promise", "test"}):
-			inside = true
-			tables++
-			continue
-		case !inside || strings.Trim(line, "|-: ") == "":
-			continue
-		case len(cells) != 3:
-			errs = append(errs, line+": three columns are wanted")
-			continue
-		}
-		if id := cells[0]; id == "" || seen[id] {
-			errs = append(errs, line+": the id is missing or used twice")
-		}
-		seen[cells[0]] = true
-		named := testName().FindAllString(cells[2], -1)
-		if len(named) == 0 {
-			errs = append(errs, cells[0]+": no test is named")
-		}
-		for _, name := range named {
-			if !tests[name] {
-				errs = append(errs, cells[0]+": there is no "+name)
-			}
-		}
-	}
-	if tables == 0 {
-		errs = append(errs, "there is no table with the columns id, promise, test")
-	}
-	return errs
-}
 
 // checkMutant returns what is wrong with a seeded bug: its first line says what
 // users suffer, and each test it names exists in the package it names. tests
