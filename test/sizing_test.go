@@ -13,6 +13,7 @@ import (
 
 	"github.com/strata-cache/strata"
 	"github.com/strata-cache/strata/codec"
+	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/internal/testing/servers"
 	"github.com/strata-cache/strata/redis"
 )
@@ -43,7 +44,8 @@ func TestEntriesTakeTheMemoryOfTheGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const entries, batch = 20_000, 500
+	const batch = 500
+	entries := kit.Rounds(20_000)
 	for _, size := range []int{16, 256, 1024} {
 		row := regexp.MustCompile(fmt.Sprintf(`(?m)^\| %s B \| ([\d,]+) B \| ([\d,]+) B \| ([\d,]+) B \|$`, written(size))).FindStringSubmatch(string(page))
 		if row == nil {

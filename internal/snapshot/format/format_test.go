@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/snapshot/format"
+	"github.com/strata-cache/strata/internal/testing/kit"
 )
 
 const ms = time.Millisecond
@@ -246,7 +247,7 @@ func randomSample(r *rand.Rand, records, most int) *sample {
 }
 
 func TestSnapshotReadsAsItWasWritten(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(kit.Rounds(50)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := randomSample(r, 100, 300_000)
 		b := s.bytes(t)
@@ -263,7 +264,7 @@ func TestSnapshotReadsAsItWasWritten(t *testing.T) {
 }
 
 func TestKeptRecordsAreNeverWrittenAgain(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(kit.Rounds(20)) {
 		s := randomSample(rand.New(rand.NewPCG(seed, 2)), 200, 200_000)
 		b := s.bytes(t)
 		r := format.NewReader(bytes.NewReader(b), format.Limits{Keep: true})
