@@ -14,6 +14,10 @@ LINT     := bin/golangci-lint-v2.15.0
 SHORT    := -short
 whole: SHORT :=
 
+# What `make test` tests with the race detector: first the module that mostly waits for
+# servers' clocks, beside which the others work. `make real` is all of that module.
+TESTED = $(if $(SHORT),test) $(filter-out test bench,$(MODULES))
+
 # The race detector needs cgo and a C compiler. Without one the tests still
 # run, and say that they ran without it.
 RACE := $(if $(shell command -v "$$(go env CC)"),-race)
@@ -38,7 +42,8 @@ lint: $(LINT) ## look for mistakes that the compiler does not know
 # other libraries gain nothing from the race detector.
 test: ## unit tests of all modules with the race detector, and one real Redis
 	@[ -n "$(RACE)" ] || echo "no C compiler: testing without the race detector"
-	$(call each,go test -timeout 20m $(SHORT) $$([ $$m = bench ] || echo $(RACE)) $$([ $$m != test ] || echo -short -parallel 16) ./...)
+	go test -timeout 20m $(SHORT) $(RACE) -parallel 16 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTED:%=./%/...)
+	cd bench && go test $(SHORT) ./...
 	@echo "== what is allocated, which the race detector hides"; go test -vet=off -run Alloc $$(go list -f '{{.Dir}}' ./... | \
 		while read -r d; do ! grep -qs '^func Test.*Alloc' "$$d"/*_test.go || echo "$$d"; done)
 
