@@ -21,6 +21,7 @@
 //     documents, and a page followed as a reader does
 //   - picture: the command that draws docs/read.svg
 //   - sim: runs eviction policies on traces and compares their hit ratios; the optimum
-//   - sim/policy: the simulated policies, each a cache of keys without values
+//   - sim/policy: eviction policies, the ones of the engine among them, each a cache of keys
+//     without values
 //   - sim/cmd/hitratio: the command that prints the hit ratios of all policies on traces
 package testing

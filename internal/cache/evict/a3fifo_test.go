@@ -220,3 +220,19 @@ func TestGhostsKeepTheNewestOfABucket(t *testing.T) {
 		}
 	}
 }
+
+func TestCoarseStampsOfGhostsMeasureToWithinOneStep(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, capacity := range []int64{1, 1023, 5000, 100_000, 1 << 40} {
+		g := newGhosts(1, capacity)
+		step := int64(1) << g.shift
+		for range 10_000 {
+			then, passed := uint64(random.Int64N(1<<50)), random.Int64N(16*capacity)
+			g.add(7, false, then)
+			x, ok := g.take(7, then+uint64(passed), 0)
+			if !ok || x.age > passed+step || x.age+step < passed {
+				t.Fatalf("capacity %d: %d passed, the ghost says %d", capacity, passed, x.age)
+			}
+		}
+	}
+}

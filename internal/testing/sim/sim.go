@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/internal/testing/sim/policy"
 )
 
@@ -78,10 +79,10 @@ var makers = []struct { // read-only
 	name string
 	make func(capacity int, t *Trace) Policy
 }{
-	{"lru", func(c int, _ *Trace) Policy { return policy.NewLRU(c) }},
+	{"lru", func(c int, _ *Trace) Policy { return policy.NewEngine(evict.LRU, c) }},
 	{"lfu", func(c int, _ *Trace) Policy { return policy.NewLFU(c) }},
-	{"cachelfu", func(c int, _ *Trace) Policy { return policy.NewCacheLFU(c) }},
-	{"fifo", func(c int, _ *Trace) Policy { return policy.NewFIFO(c) }},
+	{"cachelfu", func(c int, _ *Trace) Policy { return policy.NewEngine(evict.LFU, c) }},
+	{"fifo", func(c int, _ *Trace) Policy { return policy.NewEngine(evict.FIFO, c) }},
 	{"random", func(c int, _ *Trace) Policy { return policy.NewRandom(c) }},
 	{"clock", func(c int, _ *Trace) Policy { return policy.NewClock(c) }},
 	{"sieve", func(c int, _ *Trace) Policy { return policy.NewSieve(c) }},
@@ -89,7 +90,7 @@ var makers = []struct { // read-only
 	{"lirs", func(c int, _ *Trace) Policy { return policy.NewLIRS(c) }},
 	{"s3fifo", func(c int, _ *Trace) Policy { return policy.NewS3FIFO(c) }},
 	{"tinylfu", func(c int, _ *Trace) Policy { return policy.NewTinyLFU(c) }},
-	{"a3fifo", func(c int, _ *Trace) Policy { return policy.NewA3FIFO(c) }},
+	{"a3fifo", func(c int, _ *Trace) Policy { return policy.NewEngine(evict.A3FIFO, c) }},
 	{"belady", func(c int, t *Trace) Policy {
 		return &Belady{future: t.foreseen(), kept: newPositions(len(t.Keys)), capacity: c}
 	}},

@@ -13,7 +13,6 @@ type LFU struct {
 	heap     []uint32          // entries, the victim first
 	place    []uint32          // of an entry in heap
 	clock    uint32            // counts requests
-	forgets  bool              // the count of a key that is evicted
 }
 
 // use says how often and when an entry was asked for.
@@ -27,14 +26,6 @@ func NewLFU(capacity int) *LFU {
 		slab: newSlab(capacity), capacity: capacity, counts: make(map[uint64]uint32),
 		uses: make([]use, capacity), place: make([]uint32, capacity),
 	}
-}
-
-// NewCacheLFU returns an empty LFU that forgets the count of a key when it evicts it,
-// which that paper calls in-cache LFU. It needs memory for its entries only.
-func NewCacheLFU(capacity int) *LFU {
-	p := NewLFU(capacity)
-	p.forgets = true
-	return p
 }
 
 // Access asks for key and reports a hit.
@@ -58,9 +49,6 @@ func (p *LFU) Access(key uint64) bool {
 }
 
 func (p *LFU) evict() {
-	if p.forgets {
-		delete(p.counts, p.keys[p.heap[0]])
-	}
 	p.drop(p.heap[0])
 	last := len(p.heap) - 1
 	p.heap[0] = p.heap[last]

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/strata-cache/strata/internal/cache/evict"
 	"github.com/strata-cache/strata/internal/testing/sim/policy"
 )
 
@@ -71,13 +72,13 @@ func (n *naive) toBack(at int) {
 func first(*naive) int { return 0 }
 
 func TestLRUAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewLRU(c) }, func(c int) cache {
+	agree(t, func(c int) cache { return policy.NewEngine(evict.LRU, c) }, func(c int) cache {
 		return &naive{capacity: c, hit: (*naive).toBack, victim: first}
 	})
 }
 
 func TestFIFOAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewFIFO(c) }, func(c int) cache {
+	agree(t, func(c int) cache { return policy.NewEngine(evict.FIFO, c) }, func(c int) cache {
 		return &naive{capacity: c, hit: func(*naive, int) {}, victim: first}
 	})
 }
@@ -87,7 +88,7 @@ func TestLFUAgreesWithItsReference(t *testing.T) {
 }
 
 func TestCacheLFUAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewCacheLFU(c) }, func(c int) cache { return naiveLFU(c, true) })
+	agree(t, func(c int) cache { return policy.NewEngine(evict.LFU, c) }, func(c int) cache { return naiveLFU(c, true) })
 }
 
 // naiveLFU is LFU, which may forget the counts of keys that it evicts.

@@ -1,4 +1,4 @@
-// Package policy simulates eviction policies. Each policy is a cache of keys without
+// Package policy simulates eviction policies, and runs those of the engine. Each policy is a cache of keys without
 // values, for one goroutine: Access(key) asks for a key, reports whether the cache
 // held it, and puts it in if not. Each entry weighs 1. Each policy names the paper
 // that it follows. Random choices are seeded, so a run can be repeated.
