@@ -20,8 +20,6 @@
 //   - kit: helpers that tests of several packages share: single leases of a Tier; these
 //     documents, and a page followed as a reader does
 //   - picture: the command that draws docs/read.svg
-//   - sim: runs eviction policies on traces and compares their hit ratios; the optimum
-//   - sim/policy: eviction policies, the ones of the engine among them, each a cache of keys
-//     without values
-//   - sim/cmd/hitratio: the command that prints the hit ratios of all policies on traces
+//   - sim: runs eviction policies, the ones of the engine among them, on traces and
+//     compares their hit ratios; the optimum
 package testing

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 
 	"github.com/strata-cache/strata/internal/cache/evict"
-	"github.com/strata-cache/strata/internal/testing/sim/policy"
 )
 
 // Policy is a cache of keys that decides what it evicts. Policies are for one
@@ -79,18 +78,18 @@ var makers = []struct { // read-only
 	name string
 	make func(capacity int, t *Trace) Policy
 }{
-	{"lru", func(c int, _ *Trace) Policy { return policy.NewEngine(evict.LRU, c) }},
-	{"lfu", func(c int, _ *Trace) Policy { return policy.NewLFU(c) }},
-	{"cachelfu", func(c int, _ *Trace) Policy { return policy.NewEngine(evict.LFU, c) }},
-	{"fifo", func(c int, _ *Trace) Policy { return policy.NewEngine(evict.FIFO, c) }},
-	{"random", func(c int, _ *Trace) Policy { return policy.NewRandom(c) }},
-	{"clock", func(c int, _ *Trace) Policy { return policy.NewClock(c) }},
-	{"sieve", func(c int, _ *Trace) Policy { return policy.NewSieve(c) }},
-	{"arc", func(c int, _ *Trace) Policy { return policy.NewARC(c) }},
-	{"lirs", func(c int, _ *Trace) Policy { return policy.NewLIRS(c) }},
-	{"s3fifo", func(c int, _ *Trace) Policy { return policy.NewS3FIFO(c) }},
-	{"tinylfu", func(c int, _ *Trace) Policy { return policy.NewTinyLFU(c) }},
-	{"a3fifo", func(c int, _ *Trace) Policy { return policy.NewEngine(evict.A3FIFO, c) }},
+	{"lru", func(c int, _ *Trace) Policy { return NewEngine(evict.LRU, c) }},
+	{"lfu", func(c int, _ *Trace) Policy { return NewLFU(c) }},
+	{"cachelfu", func(c int, _ *Trace) Policy { return NewEngine(evict.LFU, c) }},
+	{"fifo", func(c int, _ *Trace) Policy { return NewEngine(evict.FIFO, c) }},
+	{"random", func(c int, _ *Trace) Policy { return NewRandom(c) }},
+	{"clock", func(c int, _ *Trace) Policy { return NewClock(c) }},
+	{"sieve", func(c int, _ *Trace) Policy { return NewSieve(c) }},
+	{"arc", func(c int, _ *Trace) Policy { return NewARC(c) }},
+	{"lirs", func(c int, _ *Trace) Policy { return NewLIRS(c) }},
+	{"s3fifo", func(c int, _ *Trace) Policy { return NewS3FIFO(c) }},
+	{"tinylfu", func(c int, _ *Trace) Policy { return NewTinyLFU(c) }},
+	{"a3fifo", func(c int, _ *Trace) Policy { return NewEngine(evict.A3FIFO, c) }},
 	{"belady", func(c int, t *Trace) Policy {
 		return &Belady{future: t.foreseen(), kept: newPositions(len(t.Keys)), capacity: c}
 	}},

@@ -1,4 +1,4 @@
-package policy
+package sim
 
 import (
 	"math/rand/v2"

@@ -1,6 +1,6 @@
 // Command hitratio prints the hit ratios of eviction policies on traces of requests.
 //
-//	go run ./internal/testing/sim/cmd/hitratio -traces DIR [flags] [file …]
+//	go run ./bench/cmd/hitratio -traces DIR [flags] [file …]
 //
 // Each trace is run with capacities of 0.5, 2, 5 and 15 % of its distinct keys, those
 // of at least 40 entries. A trace is gzip of little-endian uint64 keys, one per

@@ -1,4 +1,4 @@
-package policy
+package sim
 
 // Constants of LIRS.
 const (

@@ -1,10 +1,10 @@
-package policy_test
+package sim_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/strata-cache/strata/internal/testing/sim/policy"
+	"github.com/strata-cache/strata/internal/testing/sim"
 )
 
 // queue is a list of keys, oldest first.
@@ -87,7 +87,7 @@ func (p *naiveS3) evictMain() {
 }
 
 func TestS3FIFOAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewS3FIFO(c) }, func(c int) cache {
+	agree(t, func(c int) cache { return sim.NewS3FIFO(c) }, func(c int) cache {
 		return &naiveS3{capacity: c, counts: map[uint64]int{}}
 	})
 }
@@ -149,7 +149,7 @@ func (p *naiveARC) replace(inB2 bool) {
 }
 
 func TestARCAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewARC(c) }, func(c int) cache { return &naiveARC{c: c} })
+	agree(t, func(c int) cache { return sim.NewARC(c) }, func(c int) cache { return &naiveARC{c: c} })
 }
 
 // naiveLIRS has a stack of all keys by last use, and says of each key what it is.
@@ -203,7 +203,7 @@ func (p *naiveLIRS) prune() {
 }
 
 func TestLIRSAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewLIRS(c) }, func(c int) cache {
+	agree(t, func(c int) cache { return sim.NewLIRS(c) }, func(c int) cache {
 		return &naiveLIRS{capacity: c, hot: map[uint64]bool{}}
 	})
 }

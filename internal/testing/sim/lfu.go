@@ -1,4 +1,4 @@
-package policy
+package sim
 
 // LFU is perfect LFU without ageing: it counts all requests for each key, also while
 // the key is not in the cache, forgets none, and evicts the entry with the lowest

@@ -1,4 +1,4 @@
-package policy
+package sim
 
 // ARC is the adaptive replacement cache (Megiddo, Modha: "ARC: a self-tuning, low
 // overhead replacement cache", FAST, 2003). It keeps the keys that were asked for once

@@ -1,11 +1,12 @@
-// Package policy simulates eviction policies, and runs those of the engine. Each policy is a cache of keys without
+// Simulates eviction policies, and runs those of the engine. Each policy is a cache of keys without
 // values, for one goroutine: Access(key) asks for a key, reports whether the cache
 // held it, and puts it in if not. Each entry weighs 1. Each policy names the paper
 // that it follows. Random choices are seeded, so a run can be repeated.
 //
 // Every constructor takes the capacity in entries, at least 1, and allocates for
 // that capacity at once. No policy holds more keys than its capacity after an Access.
-package policy
+
+package sim
 
 // none is the index of no entry.
 const none = ^uint32(0)

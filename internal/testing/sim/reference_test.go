@@ -1,4 +1,4 @@
-package policy_test
+package sim_test
 
 import (
 	"math/rand/v2"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/strata-cache/strata/internal/cache/evict"
-	"github.com/strata-cache/strata/internal/testing/sim/policy"
+	"github.com/strata-cache/strata/internal/testing/sim"
 )
 
 // cache is a policy under test.
@@ -72,23 +72,23 @@ func (n *naive) toBack(at int) {
 func first(*naive) int { return 0 }
 
 func TestLRUAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewEngine(evict.LRU, c) }, func(c int) cache {
+	agree(t, func(c int) cache { return sim.NewEngine(evict.LRU, c) }, func(c int) cache {
 		return &naive{capacity: c, hit: (*naive).toBack, victim: first}
 	})
 }
 
 func TestFIFOAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewEngine(evict.FIFO, c) }, func(c int) cache {
+	agree(t, func(c int) cache { return sim.NewEngine(evict.FIFO, c) }, func(c int) cache {
 		return &naive{capacity: c, hit: func(*naive, int) {}, victim: first}
 	})
 }
 
 func TestLFUAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewLFU(c) }, func(c int) cache { return naiveLFU(c, false) })
+	agree(t, func(c int) cache { return sim.NewLFU(c) }, func(c int) cache { return naiveLFU(c, false) })
 }
 
 func TestCacheLFUAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewEngine(evict.LFU, c) }, func(c int) cache { return naiveLFU(c, true) })
+	agree(t, func(c int) cache { return sim.NewEngine(evict.LFU, c) }, func(c int) cache { return naiveLFU(c, true) })
 }
 
 // naiveLFU is LFU, which may forget the counts of keys that it evicts.
@@ -118,7 +118,7 @@ func naiveLFU(capacity int, forgets bool) *naive {
 // TestClockAgreesWithItsReference has a reference that moves what the hand passes to
 // the back of a queue.
 func TestClockAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewClock(c) }, func(c int) cache {
+	agree(t, func(c int) cache { return sim.NewClock(c) }, func(c int) cache {
 		counts := map[uint64]int{}
 		return &naive{
 			capacity: c,
@@ -135,7 +135,7 @@ func TestClockAgreesWithItsReference(t *testing.T) {
 }
 
 func TestSieveAgreesWithItsReference(t *testing.T) {
-	agree(t, func(c int) cache { return policy.NewSieve(c) }, func(c int) cache {
+	agree(t, func(c int) cache { return sim.NewSieve(c) }, func(c int) cache {
 		visited := map[uint64]bool{}
 		hand := 0
 		return &naive{
@@ -158,7 +158,7 @@ func TestSieveAgreesWithItsReference(t *testing.T) {
 
 func TestRandomEvictsEachEntryAsOftenAsAnother(t *testing.T) {
 	const capacity, rounds = 4, 40_000
-	p := policy.NewRandom(capacity)
+	p := sim.NewRandom(capacity)
 	stayed := map[int]int{}
 	for key := range uint64(rounds) {
 		p.Access(key)

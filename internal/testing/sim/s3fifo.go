@@ -1,4 +1,4 @@
-package policy
+package sim
 
 // Constants of S3-FIFO, as its paper has them.
 const (
