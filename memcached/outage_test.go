@@ -381,10 +381,12 @@ func counters(t *testing.T, q *squad, server int) (keys []string) {
 	var mu sync.Mutex
 	gate := q.members[server].wait
 	q.members[server].SetGate(func(s *fakememcached.Session, c *meta.Command) bool {
-		if c.Name == "ma" {
-			mu.Lock()
-			seen[string(c.Key)] = true
-			mu.Unlock()
+		for _, key := range append(c.Args, c.Key) {
+			if key := string(key); strings.HasSuffix(key, ":c") || strings.HasSuffix(key, ":D") || strings.HasSuffix(key, ":X") {
+				mu.Lock()
+				seen[key] = true
+				mu.Unlock()
+			}
 		}
 		return gate(s, c)
 	})

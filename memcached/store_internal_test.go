@@ -7,8 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/strata-cache/strata/internal/memcached/itemtier/storetest"
-	"github.com/strata-cache/strata/internal/memcached/meta"
+	"github.com/strata-cache/strata/internal/testing/casmodel/fleettest"
 	"github.com/strata-cache/strata/internal/testing/fakememcached"
 )
 
@@ -17,14 +16,14 @@ import (
 func TestFleetIsAStore(t *testing.T) {
 	for name, generation := range map[string]fakememcached.Generation{"1.6.18": fakememcached.V1618, "1.6.38": fakememcached.V1638} {
 		t.Run(name, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T, check func(*testing.T, storetest.Fleet)) {
+			fleettest.Run(t, func(t *testing.T, check func(*testing.T, fleettest.Fleet)) {
 				synctest.Test(t, func(t *testing.T) { overFakes(t, generation, check) })
 			})
 		})
 	}
 }
 
-func overFakes(t *testing.T, generation fakememcached.Generation, check func(*testing.T, storetest.Fleet)) {
+func overFakes(t *testing.T, generation fakememcached.Generation, check func(*testing.T, fleettest.Fleet)) {
 	fakes, addrs := map[string]*fakememcached.Server{}, []string{}
 	for i := range 3 {
 		addr := fmt.Sprintf("10.0.0.%d:11211", i+1)
@@ -39,17 +38,5 @@ func overFakes(t *testing.T, generation fakememcached.Generation, check func(*te
 		t.Fatal(err)
 	}
 	defer c.Close()
-	check(t, storetest.Fleet{
-		Store: items{c},
-		Damage: func(server int, key, text string) {
-			q, err := c.o.storing(meta.OpSet, &Item{Value: []byte(text)})
-			if err == nil {
-				_, err = itemServer{c.servers.Now().All[server]}.send(t.Context(), key, q)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		},
-		Stop: func(server int) { fakes[addrs[server]].Stop() },
-	})
+	check(t, fleettest.Fleet{Fleet: items{c}, Stop: func(server int) { fakes[addrs[server]].Stop() }})
 }

@@ -1,7 +1,6 @@
 package memcached
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/strata-cache/strata/internal/memcached/itemtier"
 	"github.com/strata-cache/strata/internal/memcached/meta"
 	"github.com/strata-cache/strata/internal/observe/logthrottle"
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/remote/castier"
 )
 
 // Tier keeps a cache's entries in memcached. It is a [remote.Tier] that any number of
@@ -21,17 +20,9 @@ import (
 // [remote.Fleet] and a [remote.Prober]. It announces nothing: the cache publishes its drops
 // on a bus of another kind, or has a short Memory.TTL.
 //
-// An entry is one item with the values, leases and fences of a key. A change reads the
-// item, decides, and writes it by compare-and-swap; so the server decides which of two
-// changes was first:
-//
-//	Get, Tags                    one round trip
-//	Acquire, Put, Drop, Extend,  two, and two more for each time that another client
-//	Renew, Release               was first
-//	DropAll                      one
-//
-// A Put of a value with tags takes one more. Each instance reads the counts of DropAll,
-// which each server has, again when its knowledge is a second old.
+// It is a [castier.Tier] over the client: an entry is one item with the values, leases and
+// fences of a key, and a change reads the item, decides, and writes it by compare-and-swap.
+// DropAll is one round trip; castier.Tier has those of the other methods.
 //
 // Values are kept for whole seconds: a Put of one that is kept for less is refused, with
 // an error that matches [remote.ErrRefused]. The server's clock shows whole seconds,
@@ -56,7 +47,7 @@ import (
 //
 // A server without meta commands, or a proxy, is refused with [ErrClassic].
 type Tier struct {
-	*itemtier.Tier
+	*castier.Tier
 	items items
 }
 
@@ -67,14 +58,14 @@ var _ remote.Prober = (*Tier)(nil)
 // that does not answer are errors, and those of the others are not affected. After
 // [Client.SetServers] it begins anew: values from before the change are absent.
 func NewTier(c *Client) *Tier {
-	t := itemtier.New(items{c}, c.o.Trace != nil, itemtier.Large)
-	c.watch(func(ctx context.Context) error { return itemtier.Moved(ctx, t) })
+	t := castier.NewFleet(items{c})
+	c.watch(func(ctx context.Context) error { return castier.Moved(ctx, t) })
 	return &Tier{t, items{c}}
 }
 
 // Bind returns the view of the instance with the space s.
 func (t *Tier) Bind(s remote.Space) remote.Tier {
-	return &Tier{t.Tier.Bind(s).(*itemtier.Tier), t.items}
+	return &Tier{t.Tier.Bind(s).(*castier.Tier), t.items}
 }
 
 // Health is for package strata: the health of the servers, for all caches of the client.
@@ -101,16 +92,19 @@ func (n *node) canHold(ctx context.Context) error {
 	return err
 }
 
-// items is the itemtier.Store of a client. Its keys can all be sent as they are.
+// items is the castier.Fleet of a client. Its keys can all be sent as they are.
 type items struct{ c *Client }
 
-// Servers implements itemtier.Store.
+// TellsOwner says that a Trace is told for which cache a command is.
+func (s items) TellsOwner() bool { return s.c.o.Trace != nil }
+
+// Servers implements castier.Fleet.
 func (s items) Servers() (first, n int) {
 	l := s.c.servers.Now()
 	return l.First, len(l.All)
 }
 
-// Name implements itemtier.Store.
+// Name implements castier.Fleet.
 func (s items) Name(server int) string {
 	l, at, ok := s.c.servers.Numbered(server)
 	if !ok {
@@ -119,147 +113,156 @@ func (s items) Name(server int) string {
 	return l.All[at].addr
 }
 
-// Home implements itemtier.Store.
+// Home implements castier.Fleet.
 func (s items) Home(key string) int {
 	l := s.c.servers.Now()
 	return l.First + l.Home(key)
 }
 
-// Beside implements itemtier.Store.
+// Beside implements castier.Fleet.
 func (s items) Beside(what any, f func(context.Context)) {
 	s.c.trials.Run(what, func(func()) { f(s.c.ctx) })
-}
-
-// Seconds implements itemtier.Store.
-func (s items) Seconds(ctx context.Context, server int) (int64, error) {
-	n, err := s.able(ctx, server)
-	if err != nil {
-		return 0, err
-	}
-	stats, err := n.stats(ctx, "")
-	if err != nil {
-		return 0, err
-	}
-	t, err := strconv.ParseInt(stats["time"], 10, 64)
-	if err != nil || t <= 0 {
-		return 0, fmt.Errorf("%w: time %q", ErrProtocol, stats["time"])
-	}
-	return t, nil
 }
 
 // errLeft is the error of an operation that has begun on a list of servers which was replaced
 // twice since.
 var errLeft = errors.New("memcached: the server has left the list")
 
-// able returns a server, ErrClassic if that has no meta commands, and the error of one that
-// is left alone. It is the server that is asked for, also if a key has another home: the
-// counters of all servers have the same keys.
-func (s items) able(ctx context.Context, server int) (itemServer, error) {
+// On implements castier.Fleet: ErrClassic if the server has no meta commands, and the error of one
+// that is left alone.
+func (s items) On(ctx context.Context, server int) (castier.Store, error) {
 	l, at, ok := s.c.servers.Numbered(server)
 	if !ok {
-		return itemServer{}, errLeft
+		return nil, errLeft
 	}
 	n, err := s.c.inService(l, at)
 	if err == nil {
 		err = n.canHold(ctx)
 	}
-	return itemServer{n}, err
+	if err != nil {
+		return nil, err
+	}
+	return itemServer{n}, nil
 }
 
 // parallel is how many operations of a call are on their way at once. They go over the
 // connection that callers share, so few round trips hold them all.
 const parallel = 64
 
-// Do implements itemtier.Store.
-func (s items) Do(ctx context.Context, server int, ops []itemtier.Op) ([]itemtier.Result, error) {
-	n, err := s.able(ctx, server)
-	if err != nil {
-		return nil, err
-	}
-	results := make([]itemtier.Result, len(ops))
-	if len(ops) == 1 {
-		results[0] = n.one(ctx, &ops[0])
-	} else {
-		n.each(ctx, ops, results)
-	}
-	for i := range results {
-		if err := results[i].Err; err != nil && !refused(err) {
-			return nil, err
-		}
-	}
-	return results, nil
-}
-
-// itemServer executes the operations of a Tier on a server.
+// itemServer is the castier.Store of a server. It is that of the server which is asked for, also
+// if a key has another home: the counters of all servers have the same keys.
 type itemServer struct{ *node }
 
-// each executes several operations at once. They have different keys, so their order
-// does not matter.
-func (n itemServer) each(ctx context.Context, ops []itemtier.Op, results []itemtier.Result) {
-	looks := n.looks(ctx, ops, results)
+var (
+	_ castier.Clock   = itemServer{}
+	_ castier.Counter = itemServer{}
+	_ castier.Toucher = itemServer{}
+)
+
+// each calls f for n operations at once. They have different keys, so their order does not
+// matter. A refusal by the server is the error of one of them, any other error that of all.
+func each(n int, f func(i int) error) error {
+	if n == 1 {
+		return f(0)
+	}
+	errs := make([]error, n)
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, parallel)
-	for i := range ops {
-		if looks && ops[i].Kind == itemtier.Look {
-			continue
-		}
+	for i := range n {
 		slots <- struct{}{}
 		wg.Go(func() {
-			results[i] = n.one(ctx, &ops[i])
+			errs[i] = f(i)
 			<-slots
 		})
 	}
 	wg.Wait()
-}
-
-// looks executes all Looks as one call, and reports whether there were enough of them
-// for that.
-func (n itemServer) looks(ctx context.Context, ops []itemtier.Op, results []itemtier.Result) bool {
-	b := &batch{n: n.node}
-	for i := range ops {
-		if ops[i].Kind == itemtier.Look {
-			b.keys, b.at = append(b.keys, ops[i].Key), append(b.at, len(b.keys))
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, remote.ErrRefused) && !errors.Is(err, ErrTooLarge) {
+			return err
 		}
 	}
-	if len(b.keys) < 2 {
-		return false
+	return remote.JoinKeys(errs)
+}
+
+// Now implements castier.Clock.
+func (n itemServer) Now(ctx context.Context) (t time.Time, step time.Duration, err error) {
+	stats, err := n.stats(ctx, "")
+	if err != nil {
+		return t, 0, err
 	}
-	found := make(map[string]Item, len(b.keys))
+	at, err := strconv.ParseInt(stats["time"], 10, 64)
+	if err != nil || at <= 0 {
+		return t, 0, fmt.Errorf("%w: time %q", ErrProtocol, stats["time"])
+	}
+	return time.Unix(at, 0), time.Second, nil
+}
+
+// GetMany implements castier.Store: several items are one command, on a connection of its own.
+func (n itemServer) GetMany(ctx context.Context, keys []string) ([]castier.Item, error) {
+	items := make([]castier.Item, len(keys))
+	if len(keys) == 1 {
+		var err error
+		items[0], err = n.read(ctx, keys[0])
+		return items, err
+	}
+	opened := n.opened()
+	b := &batch{n: n.node, keys: keys, at: make([]int, len(keys)), cas: true}
+	for i := range keys {
+		b.at[i] = i
+	}
+	found := make(map[string]Item, len(keys))
 	b.get(ctx, found)
-	err := b.failed.orNil()
-	taken := map[string]bool{}
-	for i := range ops {
-		if ops[i].Kind != itemtier.Look {
-			continue
+	for i, key := range keys {
+		if is, ok := found[key]; ok {
+			items[i] = castier.Item{Value: is.Value, Version: versionOf(is.CAS, opened)}
 		}
-		item, ok := found[ops[i].Key]
-		if taken[ops[i].Key] { // a key may be there twice, but its value has one owner
-			item.Value = bytes.Clone(item.Value)
-		}
-		taken[ops[i].Key] = true
-		results[i] = itemtier.Result{Done: ok, Data: item.Value, Err: err}
 	}
-	return true
+	return items, b.failed.orNil()
 }
 
-// refused reports whether an error is the server's answer to one operation.
-func refused(err error) bool {
-	return errors.Is(err, remote.ErrRefused) || errors.Is(err, ErrTooLarge)
+// SwapMany implements castier.Store.
+func (n itemServer) SwapMany(ctx context.Context, swaps []castier.Swap) ([]bool, error) {
+	swapped := make([]bool, len(swaps))
+	if len(swaps) == 1 {
+		var err error
+		swapped[0], err = n.write(ctx, &swaps[0], own())
+		return swapped, err
+	}
+	err := each(len(swaps), func(i int) (err error) {
+		swapped[i], err = n.write(ctx, &swaps[i], own())
+		return err
+	})
+	return swapped, err
 }
 
-// one executes one operation.
-func (n itemServer) one(ctx context.Context, op *itemtier.Op) itemtier.Result {
-	switch op.Kind {
-	case itemtier.Look, itemtier.Read:
-		return n.read(ctx, op.Key)
-	case itemtier.Write, itemtier.Set:
-		return n.write(ctx, op)
-	case itemtier.Touch:
-		return n.touch(ctx, op)
-	default:
-		return n.count(ctx, op)
-	}
+// AddMany implements castier.Counter.
+func (n itemServer) AddMany(ctx context.Context, adds []castier.Add) ([]uint64, error) {
+	sums := make([]uint64, len(adds))
+	err := each(len(adds), func(i int) (err error) {
+		sums[i], err = n.count(ctx, &adds[i])
+		return err
+	})
+	return sums, err
 }
+
+// TouchMany implements castier.Toucher.
+func (n itemServer) TouchMany(ctx context.Context, touches []castier.Touch) ([]bool, error) {
+	touched := make([]bool, len(touches))
+	err := each(len(touches), func(i int) error {
+		at, err := expiry(touches[i].Life)
+		if err == nil {
+			_, err = n.send(ctx, touches[i].Key, request{Op: meta.OpTouch, Expiry: at})
+		}
+		if touched[i] = err == nil; errors.Is(err, ErrMiss) {
+			return nil
+		}
+		return err
+	})
+	return touched, err
+}
+
+// Large implements castier.Toucher.
+func (itemServer) Large() int { return 0 }
 
 // send carries out a request for a key.
 func (n itemServer) send(ctx context.Context, key string, q request) (answer, error) {
@@ -270,17 +273,16 @@ func (n itemServer) send(ctx context.Context, key string, q request) (answer, er
 // opened returns a number that changes with each connection that is opened to the server.
 func (n itemServer) opened() uint64 { return n.pool.Stats().Dials }
 
-func (n itemServer) read(ctx context.Context, key string) itemtier.Result {
+func (n itemServer) read(ctx context.Context, key string) (castier.Item, error) {
 	opened := n.opened()
 	a, err := n.send(ctx, key, request{Op: meta.OpGets})
-	if errors.Is(err, ErrMiss) {
-		return itemtier.Result{}
+	switch {
+	case errors.Is(err, ErrMiss):
+		return castier.Item{}, nil
+	case err != nil:
+		return castier.Item{}, err
 	}
-	v := itemtier.Version{CAS: a.cas}
-	if v.CAS < ownFrom {
-		v.Connection = opened
-	}
-	return itemtier.Result{Done: err == nil, Data: a.value, Version: v, Err: err}
+	return castier.Item{Value: a.value, Version: versionOf(a.cas, opened)}, nil
 }
 
 // ownFrom is the least CAS number that a Tier gives to an item. No server counts so far.
@@ -289,69 +291,63 @@ const ownFrom = 1 << 63
 // own returns a random CAS number, which no other item has had.
 func own() uint64 { return ownFrom | rand.Uint64() }
 
-func (n itemServer) write(ctx context.Context, op *itemtier.Op) itemtier.Result {
+// versionOf returns the version of an item. A number of the server's own begins again with a
+// server that restarts: it also has the number of connections opened before it was read.
+func versionOf(cas, opened uint64) castier.Version {
+	if cas >= ownFrom {
+		return castier.Version{Number: cas}
+	}
+	return castier.Version{Number: cas, Text: strconv.FormatUint(opened, 10)}
+}
+
+// write writes an item, and gives it the CAS number own; the server chooses that if it is zero.
+func (n itemServer) write(ctx context.Context, w *castier.Swap, own uint64) (written bool, err error) {
 	how := meta.OpCAS
-	switch {
-	case op.Kind == itemtier.Set:
-		how = meta.OpSet
-	case op.Version.CAS == 0:
+	if w.Version == (castier.Version{}) {
 		how = meta.OpAdd
 	}
-	q, err := n.o.storing(how, &Item{Value: op.Data, TTL: time.Duration(op.Life) * time.Second, CAS: op.Version.CAS})
+	q, err := n.o.storing(how, &Item{Value: w.Value, TTL: w.Life, CAS: w.Version.Number})
 	if err == nil {
-		if c := op.Version.Connection; c != 0 && c != n.opened() {
-			return itemtier.Result{}
+		if c := w.Version.Text; c != "" && c != strconv.FormatUint(n.opened(), 10) {
+			return false, nil
 		}
-		if op.Kind == itemtier.Write { // a counter is never compared
-			q.Own = own()
-		}
-		_, err = n.send(ctx, op.Key, q)
+		q.Own = own
+		_, err = n.send(ctx, w.Key, q)
 	}
 	switch {
 	case errors.Is(err, ErrNotStored), errors.Is(err, ErrConflict), errors.Is(err, ErrMiss):
-		return itemtier.Result{}
+		return false, nil
 	case errors.Is(err, ErrTooLarge):
 		err = fmt.Errorf("%w: %w", remote.ErrValueTooLarge, err)
 	}
-	return itemtier.Result{Done: err == nil, Err: err}
-}
-
-// touch gives an item another life.
-func (n itemServer) touch(ctx context.Context, op *itemtier.Op) itemtier.Result {
-	at, err := expiry(time.Duration(op.Life) * time.Second)
-	if err == nil {
-		_, err = n.send(ctx, op.Key, request{Op: meta.OpTouch, Expiry: at})
-	}
-	if errors.Is(err, ErrMiss) {
-		return itemtier.Result{}
-	}
-	return itemtier.Result{Done: err == nil, Err: err}
+	return err == nil, err
 }
 
 // count adds to a counter. One that is not there, or holds no number, is made; if another
 // client does so first, the addition is tried again.
-func (n itemServer) count(ctx context.Context, op *itemtier.Op) itemtier.Result {
+func (n itemServer) count(ctx context.Context, a *castier.Add) (sum uint64, err error) {
 	for {
-		c, err := counted(n.send(ctx, op.Key, request{Op: meta.OpIncr, Delta: op.Delta}))
+		c, err := counted(n.send(ctx, a.Key, request{Op: meta.OpIncr, Delta: a.Delta}))
 		damaged := noNumber(err)
 		switch {
 		case !damaged && !errors.Is(err, ErrMiss):
-			return itemtier.Result{Done: err == nil, Count: c, Err: err}
-		case op.First == 0:
-			return itemtier.Result{}
+			return c, err
+		case a.First == 0:
+			return 0, nil
 		}
-		made := itemtier.Op{Kind: op.Kind, Key: op.Key, Data: strconv.AppendUint(nil, op.First, 10)}
+		made := castier.Swap{Key: a.Key, Value: strconv.AppendUint(nil, a.First, 10)}
 		if damaged {
-			found := n.read(ctx, op.Key)
-			if _, err := strconv.ParseUint(string(found.Data), 10, 64); err == nil {
+			found, err := n.read(ctx, a.Key)
+			if err != nil {
+				return 0, err
+			}
+			if _, err := strconv.ParseUint(string(found.Value), 10, 64); err == nil {
 				continue // another client has made it
 			}
-			if made.Version = found.Version; found.Err != nil {
-				return found
-			}
+			made.Version = found.Version
 		}
-		if r := n.write(ctx, &made); r.Done || r.Err != nil {
-			return itemtier.Result{Done: r.Done, Count: op.First, Err: r.Err}
+		if ok, err := n.write(ctx, &made, 0); ok || err != nil { // a counter is never compared
+			return a.First, err
 		}
 	}
 }

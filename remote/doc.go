@@ -1,7 +1,8 @@
 // Package remote is the interface between a cache and the services that its
 // instances share: a [Tier] stores sealed values, a [Bus] carries messages. A
 // program that uses strata with Redis does not need this package. For another
-// store, implement Tier and test the implementation with stratatest.TestTier.
+// store that compares and swaps items, package castier makes a Tier of two
+// methods; for others, implement Tier. stratatest.TestTier checks both.
 //
 // # Responsibilities
 //

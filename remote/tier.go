@@ -37,9 +37,9 @@ var (
 // Data that the Tier cannot read, because it is damaged or was written by
 // another program, is reported as absent.
 //
-// Every Tier has all of these methods: any store with entries that expire and
-// with compare-and-set on one entry can offer them. In six abilities stores
-// differ. They are interfaces of their own, which a cache looks for with [As]:
+// Every Tier has all of these methods: any store with compare-and-swap on one
+// item can offer them, by package castier. In six abilities stores differ.
+// They are interfaces of their own, which a cache looks for with [As]:
 // [Binder], [Tagger], [Announcer], [Mover], [Fleet] and [Prober].
 type Tier interface {
 	// Get reads values with their states in one round trip, large ones in two if the

@@ -7,8 +7,10 @@ import (
 
 	"github.com/strata-cache/strata/codec"
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/remote/castier"
 	"github.com/strata-cache/strata/stratatest/internal/buschecks"
 	"github.com/strata-cache/strata/stratatest/internal/codecchecks"
+	"github.com/strata-cache/strata/stratatest/internal/storechecks"
 	"github.com/strata-cache/strata/stratatest/internal/tierchecks"
 )
 
@@ -44,6 +46,41 @@ func TierChecks() iter.Seq2[string, func(*testing.T, Open)] {
 			run := func(t *testing.T, open Open) {
 				tier, sleep := open(t)
 				c.Run(t, tierchecks.TierFixture{Tier: tier, Sleep: sleep})
+			}
+			if !yield(c.Name, run) {
+				return
+			}
+		}
+	}
+}
+
+// OpenStore starts a Store for one sub-test and cleans up with t.Cleanup. sleep is as in [Open].
+type OpenStore func(t *testing.T) (store castier.Store, sleep func(time.Duration))
+
+// TestStore checks that a Store keeps the promises of [castier.Store] and of those abilities
+// that it has; sub-tests of the others are skipped. It finds stores that report a swap which
+// they have not done, or hide one that they have; that use a version again; that lose the other
+// swaps of a batch with one; and clocks that jump. Each sub-test runs in parallel with the others.
+//
+// A Tier over a Store that passes should pass [TestTier]. Keys have random names, so that stores
+// may share a server.
+func TestStore(t *testing.T, open OpenStore) {
+	for name, check := range StoreChecks() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, open)
+		})
+	}
+}
+
+// StoreChecks yields the sub-tests of [TestStore] with their names, to run each in a
+// testing/synctest bubble or to leave some out.
+func StoreChecks() iter.Seq2[string, func(*testing.T, OpenStore)] {
+	return func(yield func(string, func(*testing.T, OpenStore)) bool) {
+		for _, c := range storechecks.Checks() {
+			run := func(t *testing.T, open OpenStore) {
+				store, sleep := open(t)
+				c.Run(t, storechecks.Fixture{Store: store, Sleep: sleep})
 			}
 			if !yield(c.Name, run) {
 				return

@@ -11,7 +11,7 @@
 // chance, refreshes and stale values out of the options of one. The program in
 // examples/service is tested with both.
 //
-// [TestTier], [TestBus], [TestAnnouncer] and [TestCodec] are conformance tests:
+// [TestTier], [TestStore], [TestBus], [TestAnnouncer] and [TestCodec] are conformance tests:
 // a cache can rely on an implementation that passes its test. Each sub-test is
 // named after the promise that it checks.
 package stratatest

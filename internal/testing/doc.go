@@ -15,6 +15,8 @@
 //   - fakeredis/recorded: recorded conversations with a real Redis, played back; for
 //     tests
 //   - fakememcached: a memcached server in memory; for tests
+//   - casmodel: a store that compares and swaps, in memory, with faults
+//   - casmodel/fleettest: the checks of a store with several servers
 //   - servers: real Redis servers, clusters and sentinels, each a process; for tests and
 //     benchmarks
 //   - kit: helpers that tests of several packages share: single leases of a Tier; these

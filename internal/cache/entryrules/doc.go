@@ -3,8 +3,9 @@
 // [Operation] and the time, and returns the next State and an [Answer]. It is
 // pure: it keeps nothing, does no I/O and reads no clock.
 //
-// Two stores carry its decisions out: internal/redis/watch in Redis, by
-// WATCH and MULTI, and stratatest.Tier in memory. The Lua scripts in
+// Three stores carry its decisions out: internal/redis/watch in Redis, by
+// WATCH and MULTI, remote/castier in items that are compared and swapped, and
+// stratatest.Tier in memory. The Lua scripts in
 // internal/redis/layout/lua decide the same on their own; tests in the module
 // test compare them with Decide on a real Redis.
 //

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/memcached/itemtier"
-	"github.com/strata-cache/strata/internal/memcached/itemtier/model"
+	"github.com/strata-cache/strata/internal/testing/casmodel"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/remote/castier"
 )
 
 // TestCachesOfTwoServicesShareNothing has pairs of a service and a name that would be one
@@ -23,7 +23,7 @@ func TestCachesOfTwoServicesShareNothing(t *testing.T) {
 	for name, make := range map[string]func(t *testing.T, s *lab.Shared) remote.Tier{
 		"announced": func(_ *testing.T, s *lab.Shared) remote.Tier { return s.Tier },
 		"items": func(t *testing.T, _ *lab.Shared) remote.Tier {
-			return itemtier.New(model.New(t, 2), false, itemtier.Large)
+			return castier.NewFleet(casmodel.New(t, 2))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

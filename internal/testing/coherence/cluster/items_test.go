@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/memcached/itemtier"
-	"github.com/strata-cache/strata/internal/memcached/itemtier/model"
+	"github.com/strata-cache/strata/internal/testing/casmodel"
 	"github.com/strata-cache/strata/internal/testing/checker"
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/remote/castier"
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// Schedules over servers that store single items, as memcached does. Such a tier
+// Schedules over servers that store single items, as memcached does, or as stores with two
+// methods do, which have no clock and do not count. Such a tier
 // announces nothing: instances announce their drops themselves, or have no bus.
 
 // sharing is what the instances of a schedule share.
@@ -62,8 +63,10 @@ func (s *sim) makeTier() {
 		return
 	}
 	d := newDice(s.seed, 8000)
-	s.items = model.New(s.t, 1+d.intn(3))
+	s.items = casmodel.New(s.t, 1+d.intn(3))
+	s.items.LargeFrom = apart
 	s.o.overItems(d, s.shares == itemsAlone)
+	s.items.Plain = d.chance(300) // a store of two methods
 }
 
 // overItems makes o a schedule over items, whose lives end up to two seconds early.
@@ -92,7 +95,7 @@ func (s *sim) storeOf(v *simTierView) simStore {
 	case announced:
 		return s.tier
 	}
-	return itemtier.New(slowItems{s.items, v}, false, apart)
+	return castier.NewFleet(casmodel.Around(s.items, slowItems{v}.trip))
 }
 
 // witness returns a view of the tier that no instance uses, and that remembers nothing.
@@ -103,11 +106,11 @@ func (s *sim) witness(space remote.Space) simStore {
 	case announced:
 		return s.tier.Bind(space).(simStore)
 	}
-	return forgetful{itemtier.New(s.items, false, apart).Bind(space).(*itemtier.Tier)}
+	return forgetful{castier.NewFleet(s.items).Bind(space).(*castier.Tier)}
 }
 
 // forgetful asks for everything again.
-type forgetful struct{ *itemtier.Tier }
+type forgetful struct{ *castier.Tier }
 
 func (f forgetful) Get(ctx context.Context, keys []string, known ...remote.ID) ([]remote.Held, error) {
 	f.Recheck()
@@ -242,24 +245,18 @@ func (s *sim) sufferItems(d *dice) {
 	}
 }
 
-// slowItems is an instance's way to the servers: each trip takes its time. A trip whose
-// caller leaves may be carried out later.
-type slowItems struct {
-	*model.Store
-	t *simTierView
-}
+// slowItems is an instance's way to the servers: each call but those for the time takes its time.
+// A call whose caller leaves may be carried out later.
+type slowItems struct{ t *simTierView }
 
-func (s slowItems) Do(ctx context.Context, server int, ops []itemtier.Op) ([]itemtier.Result, error) {
-	if s.t.s.faulty.Load() {
+func (s slowItems) trip(ctx context.Context, _ int, c *casmodel.Call, arrive func(context.Context) error) error {
+	if s.t.s.faulty.Load() && !c.Clock {
 		if err := pause(ctx, 1+s.t.dice.delay()/8); err != nil {
 			if s.t.dice.chance(500) {
-				s.t.late(ctx, func(ctx context.Context) error {
-					_, err := s.Store.Do(ctx, server, ops)
-					return err
-				})
+				s.t.late(ctx, arrive)
 			}
-			return nil, err
+			return err
 		}
 	}
-	return s.Store.Do(ctx, server, ops)
+	return arrive(ctx)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata/internal/cache/envelope"
-	"github.com/strata-cache/strata/internal/memcached/itemtier/model"
+	"github.com/strata-cache/strata/internal/testing/casmodel"
 	"github.com/strata-cache/strata/internal/testing/checker"
 	"github.com/strata-cache/strata/internal/testing/kit"
 	"github.com/strata-cache/strata/remote"
@@ -454,7 +454,7 @@ func (t *simTier) decode(data []byte, flags envelope.Flags) (value string, state
 	if t.s.o.tagged {
 		clock, tags, payload, ok := envelope.CutTags(data)
 		drops, err := t.truth.Tags(context.Background(), tags)
-		if errors.Is(err, model.ErrDead) {
+		if errors.Is(err, casmodel.ErrDead) {
 			return "", dropped // as no instance can be served it
 		}
 		if !ok || err != nil {

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/strata-cache/strata"
-	"github.com/strata-cache/strata/internal/memcached/itemtier"
-	"github.com/strata-cache/strata/internal/memcached/itemtier/model"
+	"github.com/strata-cache/strata/internal/testing/casmodel"
 	"github.com/strata-cache/strata/internal/testing/coherence/lab"
 	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/remote/castier"
 	"github.com/strata-cache/strata/stratatest"
 )
 
@@ -168,7 +168,7 @@ func TestNotModifiedReachesOtherInstancesWithoutThePayload(t *testing.T) {
 	tiers := map[string]func(t *testing.T, s *lab.Shared) remote.Tier{
 		"": func(_ *testing.T, s *lab.Shared) remote.Tier { return s.Tier },
 		"over items ": func(t *testing.T, _ *lab.Shared) remote.Tier {
-			return itemtier.New(model.New(t, 1), false, itemtier.Large)
+			return castier.NewFleet(casmodel.New(t, 1))
 		},
 	}
 	for over, tier := range tiers {

@@ -1,0 +1,163 @@
+package castier_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/strata-cache/strata/internal/testing/casmodel"
+	"github.com/strata-cache/strata/remote"
+	"github.com/strata-cache/strata/remote/castier"
+)
+
+// pair returns the Tiers of two instances that have begun at any time, and so know the
+// server's clock more or less well.
+func pair(t *testing.T) (m *casmodel.Store, one, other *castier.Tier) {
+	m = casmodel.New(t, 1)
+	tiers := make([]*castier.Tier, 2)
+	for i := range tiers {
+		time.Sleep(time.Duration(rand.Int64N(int64(time.Second)))) // in the bubble's time
+		tiers[i] = castier.NewFleet(m).Bind(remote.Space{Name: "users", Instance: uint64(i)}).(*castier.Tier)
+		for range rand.IntN(20) {
+			get(t, tiers[i], "any")
+			time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond) // in the bubble's time
+		}
+	}
+	return m, tiers[0], tiers[1]
+}
+
+const life = 5 * time.Second
+
+// TestLivesEndEarlyRatherThanLate stores a value with one instance and reads it with
+// another: it is there until two seconds before its end, and never at its end.
+func TestLivesEndEarlyRatherThanLate(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			_, one, other := pair(t)
+			l := acquire(t, one, "k").Lease
+			if _, err := one.Put(t.Context(), []remote.Put{{Key: "k", Data: []byte("v"), Fresh: life, Left: life, Lease: l}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(life - 2010*time.Millisecond) // in the bubble's time
+			if held := get(t, other, "k"); held.Fresh <= 0 || held.Fresh > 2010*time.Millisecond {
+				t.Errorf("two seconds before its end: %+v", held)
+			}
+			time.Sleep(2010 * time.Millisecond) // in the bubble's time
+			if held := get(t, other, "k"); !held.Absent() {
+				t.Errorf("at its end: %+v", held)
+			}
+		})
+	}
+}
+
+// TestItemsOutliveTheirValues: the server keeps an item until the value in it ends for
+// every reader.
+func TestItemsOutliveTheirValues(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			m, one, _ := pair(t)
+			l := acquire(t, one, "k").Lease
+			if _, err := one.Put(t.Context(), []remote.Put{{Key: "k", Data: []byte("v"), Fresh: life, Left: life, Lease: l}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(life) // in the bubble's time
+			m.Each(0, func(key string, is *casmodel.Item) {
+				if !is.Until.IsZero() && !time.Now().Before(is.Until) {
+					t.Errorf("the server has forgotten %q", key)
+				}
+				if !is.Until.IsZero() && time.Until(is.Until) > 5*time.Second {
+					t.Errorf("the server keeps %q for another %v", key, time.Until(is.Until))
+				}
+			})
+		})
+	}
+}
+
+// TestHoldsEndLateRatherThanEarly puts a key on hold with one instance and asks with
+// another.
+func TestHoldsEndLateRatherThanEarly(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			_, one, other := pair(t)
+			drop(t, one, remote.Drop{Key: "k", Hold: life})
+			acquire(t, one, "k")                  // must not let the hold begin anew
+			time.Sleep(life - 2*time.Millisecond) // in the bubble's time
+			drop(t, other, remote.Drop{Key: "k"}) // must not end it
+			time.Sleep(time.Millisecond)          // in the bubble's time
+			if got := acquire(t, other, "k").Lease; got.Grant != remote.OnHold {
+				t.Errorf("before its end: %+v", got)
+			}
+			time.Sleep(2100 * time.Millisecond) // in the bubble's time
+			if got := acquire(t, other, "k").Lease; got.Grant != remote.Granted {
+				t.Errorf("two seconds after its end: %+v", got)
+			}
+		})
+	}
+}
+
+// TestHoldOfMicrosecondsHolds puts a key on hold for less than the unit of time.
+func TestHoldOfMicrosecondsHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, one, other := pair(t)
+		drop(t, one, remote.Drop{Key: "k", Hold: 900 * time.Microsecond})
+		time.Sleep(899 * time.Microsecond) // in the bubble's time
+		if got := acquire(t, other, "k").Lease; got.Grant != remote.OnHold {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestAFreeValueIsFresh asks for leases about the end of a value's freshness.
+func TestAFreeValueIsFresh(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			_, one, other := pair(t)
+			l := acquire(t, one, "k").Lease
+			if _, err := one.Put(t.Context(), []remote.Put{{Key: "k", Data: []byte("v"), Fresh: life, Left: time.Hour, Lease: l}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(life - 2010*time.Millisecond) // in the bubble's time
+			for range 100 {
+				a := acquire(t, other, "k")
+				if a.Lease.Grant == remote.Free && a.Held.Fresh <= 0 {
+					t.Fatalf("%+v", a)
+				}
+				if a.Lease.Grant == remote.Granted {
+					return
+				}
+				time.Sleep(30 * time.Millisecond) // in the bubble's time
+			}
+			t.Error("the value is fresh for more than it was to be")
+		})
+	}
+}
+
+// TestAnAnswerFromBeforeRecheckIsForgotten has another instance drop everything while
+// the counters are on their way to this one.
+func TestAnAnswerFromBeforeRecheckIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, one, other := pair(t)
+		if !put(t, one, "k", "old", acquire(t, one, "k").Lease) {
+			t.Fatal("refused")
+		}
+		time.Sleep(2 * time.Second) // in the bubble's time: the counters are read again
+		m.After = func(c *casmodel.Call) {
+			if strings.HasSuffix(c.First(), ":d") {
+				m.After = nil
+				if err := other.DropAll(t.Context(), false); err != nil {
+					t.Error(err)
+				}
+				one.Recheck()
+			}
+		}
+		get(t, one, "k")
+		if m.After != nil {
+			t.Fatal("the counters were not read")
+		}
+		if held := get(t, one, "k"); !held.Absent() {
+			t.Errorf("after Recheck: %+v", held)
+		}
+	})
+}

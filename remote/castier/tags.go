@@ -1,0 +1,253 @@
+package castier
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/strata-cache/strata/remote"
+)
+
+// tagChange is a tag on its way: the place of its item, and its state.
+type tagChange struct {
+	place
+	server int
+	// drop changes the state of the tag; known says whether there was one.
+	drop func(t *tag, known bool)
+	is   tag
+	done bool
+	err  error
+}
+
+func (c *tagChange) failure() error { return c.err }
+
+// DropTags implements [remote.Tagger]. If only some servers answer, the error is
+// [remote.KeyErrors].
+func (t *Tier) DropTags(ctx context.Context, tags []string, soft bool) error {
+	if len(tags) == 0 {
+		return nil
+	}
+	if err := checkNames(tags); err != nil {
+		return err
+	}
+	clock, err := t.countTags(ctx, uint64(len(tags)))
+	if err != nil {
+		return err
+	}
+	all := make([]*tagChange, len(tags))
+	for i, name := range tags {
+		at := clock - uint64(len(tags)-1-i)
+		all[i] = t.tagChange(name, func(is *tag, known bool) {
+			if soft {
+				is.expired = max(is.expired, at)
+			}
+			if !soft || !known {
+				is.dropped = max(is.dropped, at)
+			}
+		})
+	}
+	t.applyTags(ctx, all)
+	return remote.JoinKeys(errorsOf(all))
+}
+
+func checkNames(tags []string) error {
+	for _, name := range tags {
+		if err := checkName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tags implements [remote.Tagger]. A tag that the store does not know was lost: it counts
+// as dropped now, and is known from then on. So does a tag with a drop later than the clock,
+// since that is damaged. If only some servers answer, the error is [remote.KeyErrors].
+func (t *Tier) Tags(ctx context.Context, tags []string) ([]remote.Tag, error) {
+	if err := checkNames(tags); err != nil {
+		return nil, err
+	}
+	all := t.lookUp(ctx, tags)
+	if err := t.replaceLost(ctx, all); err != nil {
+		return nil, err
+	}
+	known := make([]remote.Tag, len(tags))
+	for i, c := range all {
+		known[i] = remote.Tag{Dropped: c.is.dropped, Expired: c.is.expired}
+	}
+	return known, remote.JoinKeys(errorsOf(all))
+}
+
+// lookUp reads tags.
+func (t *Tier) lookUp(ctx context.Context, tags []string) []*tagChange {
+	all := make([]*tagChange, len(tags))
+	for i, name := range tags {
+		all[i] = t.tagChange(name, nil)
+	}
+	t.applyTags(ctx, all)
+	return all
+}
+
+// replaceLost drops those tags that were read and not found, or are damaged, at one clock.
+func (t *Tier) replaceLost(ctx context.Context, all []*tagChange) error {
+	latest := uint64(0)
+	for _, c := range all {
+		latest = max(latest, c.is.dropped, c.is.expired)
+	}
+	clock := t.clockFrom(ctx, latest)
+	lost := slices.DeleteFunc(slices.Clone(all), func(c *tagChange) bool {
+		return c.err != nil || c.is != (tag{}) && c.is.dropped <= clock && c.is.expired <= clock
+	})
+	if len(lost) == 0 {
+		return nil
+	}
+	now, err := t.countTags(ctx, 1)
+	if err != nil {
+		return err
+	}
+	for _, c := range lost {
+		c.done, c.drop = false, func(is *tag, known bool) {
+			if !known || is.dropped > now || is.expired > now {
+				*is = tag{dropped: now}
+			}
+		}
+	}
+	t.applyTags(ctx, lost)
+	return nil
+}
+
+// makeTags makes the items of those tags of values that have none: of a tag that was never
+// used, the item says that it was dropped before the values were loaded, so that a reader
+// that finds none knows that it was lost. It takes half of the time at most, and leaves
+// items that it could not make to the readers.
+func (t *Tier) makeTags(ctx context.Context, puts []remote.Put) {
+	var tags []string
+	for i := range puts {
+		if len(puts[i].Data) > 0 {
+			tags = append(tags, puts[i].Tags...)
+		}
+	}
+	if len(tags) == 0 || checkNames(tags) != nil {
+		return
+	}
+	if _, end := remote.Split(ctx); !end.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = remote.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
+	slices.Sort(tags)
+	missing := slices.DeleteFunc(t.lookUp(ctx, slices.Compact(tags)), func(c *tagChange) bool {
+		return c.err != nil || c.is != (tag{})
+	})
+	if len(missing) == 0 {
+		return
+	}
+	// All drops of the tag have numbers up to this one, also if the item was lost.
+	clock, err := t.countTags(ctx, 0)
+	if err != nil {
+		return
+	}
+	for _, c := range missing {
+		c.done, c.drop = false, func(is *tag, known bool) {
+			if !known {
+				is.dropped = clock
+			}
+		}
+	}
+	t.applyTags(ctx, missing)
+}
+
+func (t *Tier) tagChange(name string, drop func(*tag, bool)) *tagChange {
+	item, hashed := itemKey(t.names.prefix, tagItem, hashedTag, name)
+	c := &tagChange{place: place{item: item}, server: t.servers.Home(item), drop: drop}
+	if hashed {
+		c.name = name
+	}
+	return c
+}
+
+// applyTags executes changes of tags, those of each server side by side.
+func (t *Tier) applyTags(ctx context.Context, all []*tagChange) {
+	byServer := map[int][]*tagChange{}
+	for _, c := range all {
+		byServer[c.server] = append(byServer[c.server], c)
+	}
+	each(byServer, func(server int, some []*tagChange) {
+		err := t.of(server, t.applyTagsOn(ctx, server, some))
+		for _, c := range some {
+			if err != nil && !c.done {
+				c.err = err
+			}
+		}
+	})
+}
+
+// applyTagsOn changes the tags of one server in turns, as applyOn does.
+func (t *Tier) applyTagsOn(ctx context.Context, server int, some []*tagChange) error {
+	for range maxTurns {
+		some = slices.DeleteFunc(slices.Clone(some), func(c *tagChange) bool { return c.done })
+		if len(some) == 0 {
+			return nil
+		}
+		if err := t.turnTags(ctx, server, firsts(some)); err != nil {
+			return err
+		}
+	}
+	return errContended
+}
+
+// turnTags reads, decides and writes once.
+func (t *Tier) turnTags(ctx context.Context, server int, some []*tagChange) error {
+	keys := make([]string, len(some))
+	for i, c := range some {
+		keys[i] = c.item
+	}
+	items, errs, err := t.get(ctx, server, keys)
+	if err != nil {
+		return err
+	}
+	var writes []Swap
+	var written []*tagChange
+	for i, c := range some {
+		if c.err = errs.at(i); c.err != nil {
+			c.done = true
+		} else if write, needed := c.decide(items[i]); needed {
+			writes, written = append(writes, write), append(written, c)
+		}
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	swapped, errs, err := t.swap(ctx, server, writes)
+	if err != nil {
+		return err
+	}
+	for i, c := range written {
+		c.err = errs.at(i)
+		c.done = swapped[i] || c.err != nil
+	}
+	return nil
+}
+
+// decide changes the tag that was read, and returns the write of it. If nothing changes, c is
+// done, and no write is needed.
+func (c *tagChange) decide(read Item) (write Swap, needed bool) {
+	was, known := c.opened(read)
+	c.is = was
+	if c.drop != nil {
+		c.drop(&c.is, known)
+	}
+	if c.drop == nil || known && c.is == was {
+		c.done = true
+		return Swap{}, false
+	}
+	return Swap{Key: c.item, Value: encodeTag(c.name, c.is), Version: read.Version}, true
+}
+
+// opened returns the state in an item that was read, and whether it has one.
+func (c *tagChange) opened(read Item) (was tag, known bool) {
+	if read.Version == (Version{}) {
+		return tag{}, false
+	}
+	was, err := decodeTag(read.Value, c.name)
+	return was, err == nil
+}
