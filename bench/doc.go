@@ -3,7 +3,7 @@
 // medians from interleaved runs, because absolute times mean nothing on a
 // shared machine.
 //
-//	go run ./bench/cmd/matrix                  what libraries do when things go wrong
+//	go run ./bench/cmd/matrix                  libraries when things go wrong
 //	go run ./bench/cmd/tiers                   Redis only, local only, tiered
 //	go run ./bench/cmd/stampede                1000 callers, one expired key
 //	go run ./bench/cmd/inproc hits             reads from in-process caches
@@ -14,7 +14,7 @@
 //	go run ./bench/cmd/inproc gc               the collector, bytes of an entry
 //	go run ./bench/cmd/inproc storm            hostile keys and crowds
 //	cd bench && go test -run '^$' -bench Hit   a hit of GetOrLoad
-//	cd bench && go test -run '^$' -bench L2 -benchtime 40x   what a tier adds to a GET
+//	cd bench && go test -run '^$' -bench L2 -benchtime 40x   the cost of a tier over a GET
 //	cd bench && go test -run '^$' -bench Wire -benchtime 20x -timeout 1h ./wire   clients of Redis
 //	cd bench && go test -run '^$' -bench Memcached -benchtime 20x -timeout 1h ./wire   clients of memcached
 //

@@ -21,8 +21,8 @@ import (
 
 // BenchmarkL2GoRedis compares the tier over the own client with the one over
 // go-redis, on a server of their own: a read of 256 bytes, one of a hundred such
-// entries, and what a miss does, which is to take a lease and to store. Callers
-// have a timeout, as those of a cache do.
+// entries, and the work of a miss, which takes a lease and stores. Callers have
+// a timeout, as the calls of a cache do.
 func BenchmarkL2GoRedis(b *testing.B) {
 	for _, n := range []int{1, 64} {
 		b.Run("goroutines="+strconv.Itoa(n), func(b *testing.B) {
@@ -55,7 +55,7 @@ func BenchmarkL2GoRedis(b *testing.B) {
 // pair is two tiers on one server.
 type pair struct {
 	own, adapted remote.Tier
-	keys         []string // of entries that are there
+	keys         []string // of entries that the server has
 	value        []byte
 	next         atomic.Int64
 }

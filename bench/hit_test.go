@@ -16,7 +16,7 @@ import (
 // hitKeys is the number of keys, all of which are held. It is a power of two.
 const hitKeys = 1 << 14
 
-// user has the loaders that are methods.
+// user has methods that are loaders.
 type user struct{ n int64 }
 
 func (u *user) load(context.Context, string) (int64, error) { return u.n, nil }
@@ -25,11 +25,11 @@ func (u *user) fetch(context.Context) (int64, error)        { return u.n, nil }
 func loadOne(context.Context, string) (int64, error) { return 1, nil }
 func fetchOne(context.Context) (int64, error)        { return 1, nil }
 
-// BenchmarkHit is one read, from the call to its return, of a key that is held:
+// BenchmarkHit is one read, from the call to its return, of a key in the cache:
 // keys in turn out of 16 384, entries with a TTL of an hour. The bare engine
 // (memory) has no loader; for the others it is a plain function, a method
-// value, or a closure that captures a variable, as callers write them. What
-// each pays besides, in all rows alike, is one call through a variable.
+// value, or a closure that captures a variable, as callers write them. All rows
+// alike pay for one more call, through a variable.
 func BenchmarkHit(b *testing.B) {
 	keys := rig.Keys(hitKeys)
 	for _, h := range hits(b, keys) {
@@ -84,14 +84,14 @@ func TestEveryWayToReadHits(t *testing.T) {
 	}
 }
 
-// hit is one way to read a key that is held.
+// hit is one way to read a key in a cache.
 type hit struct {
 	name string
 	get  func(key string) (int64, error)
 }
 
-// hits returns the ways that are compared, each on a cache that holds all keys
-// with the value 1.
+// hits returns the ways to compare, each on a cache with all keys, which have
+// the value 1.
 func hits(b testing.TB, keys []string) []hit {
 	b.Helper()
 	ctx := context.Background()

@@ -19,12 +19,12 @@ import (
 	"github.com/strata-cache/strata/remote"
 )
 
-// The benchmarks of L2 compare what a tier does with the plain commands that
-// one would send without it, on a Redis server of their own. An iteration is a
+// The benchmarks of L2 compare a tier with the plain commands that a program
+// would send without it, on a Redis server of their own. An iteration is a
 // round in which each way has its turn; run them with -benchtime 40x. They
 // report the median time of a plain operation, and for the others the median
 // ratio to it with its quartiles, each ratio taken within a round. The time of
-// an operation is that of the whole turn divided by its operations: its
+// an operation is the time of the whole turn divided by its operations: its
 // inverse is the throughput.
 
 const (
@@ -32,9 +32,9 @@ const (
 	l2Keys = 16                    // of each goroutine
 )
 
-// BenchmarkL2Read compares a GET of 256 bytes with reads of an entry of that
-// size: by the tier itself, and through a cache whose L1 is too small to have
-// the key.
+// BenchmarkL2Read compares a GET of 256 bytes with reads of an entry of the
+// same size: by the tier itself, and through a cache with an L1 that is too
+// small to have the key.
 func BenchmarkL2Read(b *testing.B) {
 	eachLoad(b, func(b *testing.B, s *l2, load rig.Load) {
 		keys := rig.Keys(load.Goroutines * l2Keys)
@@ -73,10 +73,11 @@ func BenchmarkL2Read(b *testing.B) {
 	})
 }
 
-// BenchmarkL2Fill compares GET, which finds nothing, and SET, with what a cache
-// does on a miss of all tiers: take the lease, load (which takes no time),
-// store under the lease. Asking for the lease brings what is held, so a tier
-// that is not read before does two things too; read+tier is with a read.
+// BenchmarkL2Fill compares plain commands, a GET that finds nothing and a SET,
+// with the work of a cache on a miss of all tiers: take the lease, load (which
+// takes no time), store under the lease. The answer to a request for a lease
+// brings the held entry, so a tier without a read before it makes two requests,
+// as the plain way does. read+tier makes a read, too.
 func BenchmarkL2Fill(b *testing.B) {
 	eachLoad(b, func(b *testing.B, s *l2, load rig.Load) {
 		var next atomic.Int64
@@ -197,7 +198,7 @@ func BenchmarkL2Server(b *testing.B) {
 		took = append(took, s.serverTime(b, w.command))
 		names = append(names, w.name)
 	}
-	for b.Loop() { // forgets what was reported before
+	for b.Loop() { // discards the metrics that were reported before
 	}
 	b.ReportMetric(0, "ns/op")
 	for i, name := range names {
@@ -246,7 +247,7 @@ func compare(b *testing.B, load rig.Load, ways []rig.Way) {
 	for b.Loop() {
 		turn()
 	}
-	b.ReportMetric(0, "ns/op") // is that of a round, and says nothing
+	b.ReportMetric(0, "ns/op") // is the time of a round, and says nothing
 	b.ReportMetric(rig.Median(c.Nanos(0))/1e3, "µs/"+ways[0].Name)
 	for i := 1; i < len(ways); i++ {
 		r := c.Ratios(i, 0)
@@ -353,7 +354,7 @@ func (s *l2) put(puts []remote.Put) error {
 	return err
 }
 
-// miss does with the bare tier what a cache does on a miss.
+// miss makes the requests of a cache on a miss, with the bare tier.
 func (s *l2) miss(key string) error {
 	_, lease, err := kit.Acquire(s.ctx, s.tier, key, 5*time.Second)
 	if err != nil {

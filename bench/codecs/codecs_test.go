@@ -27,7 +27,8 @@ func TestEveryRowKeepsTheValue(t *testing.T) {
 	}
 }
 
-// contests returns those of encoding and of decoding, and the size of a value by row.
+// contests returns the contest of encoding, the contest of decoding, and the size of
+// a value by row, in bytes.
 func contests(slice time.Duration) (encode, decode *rig.Contest, sizes []int, err error) {
 	load := rig.Load{Goroutines: 1, For: slice, Every: 1 << 10, Costs: true}
 	encode, decode = &rig.Contest{Load: load}, &rig.Contest{Load: load}

@@ -2,7 +2,7 @@
 // one type of nine fields. It has tests and a benchmark only.
 //
 // The rows:
-//   - compact: Append into a buffer that is kept, and Decode, which copies.
+//   - compact: Append into a reused buffer, and Decode, which copies.
 //   - compact, aliased: DecodeAlias.
 //   - gob stream: one gob.Encoder and one gob.Decoder for all values, of which the first
 //     has described the type. So does a file of many entries; for single values of a
@@ -15,5 +15,5 @@
 //
 // Times are processor times of the process, the share of the collector with them, on one
 // goroutine. Each row has its turn in each round. The ratio is the median over rounds of
-// the gob stream's time / that of the row: above 1 is faster than the stream.
+// the gob stream's time / the row's time: above 1 is faster than the stream.
 package codecs

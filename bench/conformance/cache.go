@@ -5,12 +5,12 @@ import "context"
 // Load gets the value from the origin.
 type Load func(ctx context.Context) (string, error)
 
-// Cache is what a scenario needs of a library: the adapter. It must add no
-// behaviour of its own.
+// Cache is the adapter of a library: the calls that scenarios make. It must add
+// no behaviour of its own, or the grade would be the adapter's.
 type Cache interface {
 	// Get returns the value of key, from the cache or by load.
 	Get(ctx context.Context, key string, load Load) (string, error)
-	// Invalidate makes key absent, by whatever the library offers for that.
+	// Invalidate makes key absent, by the means that the library offers for it.
 	Invalidate(ctx context.Context, key string) error
 	// Close lets the cache go. It is not called after a hang.
 	Close()

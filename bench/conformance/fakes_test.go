@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// fake is a library that is bad on purpose.
+// fake is a library with faults on purpose.
 type fake struct {
 	get func(ctx context.Context, f *fake, load Load) (string, error)
 

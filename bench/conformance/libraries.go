@@ -27,8 +27,8 @@ func Own() []Library {
 	}
 }
 
-// Peers returns the libraries that strata is compared with. The last is no
-// library but what is commonly written by hand.
+// Peers returns the libraries that strata is compared with. The last one is not
+// a library: it is the code that programs commonly write by hand.
 func Peers() []Library {
 	return []Library{
 		{Name: "otter", Open: openOtter},
@@ -144,8 +144,8 @@ func (b bareFlights) Invalidate(_ context.Context, key string) error {
 
 func (b bareFlights) Close() {}
 
-// recipe is the cache that is commonly built on singleflight: look, load once,
-// store; to invalidate, delete and forget.
+// recipe is the usual cache over singleflight: look, load once, store; to
+// invalidate, delete and forget.
 type recipe struct {
 	flights singleflight.Group
 	values  sync.Map // of string

@@ -12,9 +12,9 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// recorded is what the peers were once measured to do. A peer may have become
-// better since; if one seems worse, it is more likely that a scenario is wrong
-// and cannot tell libraries apart any more.
+// recorded holds the grades of the peers in an earlier measurement. A peer may
+// have become better since. If one seems worse, the likelier cause is a wrong
+// scenario that cannot tell libraries apart any more.
 func recorded() map[string]map[string]string {
 	return map[string]map[string]string{
 		"otter": {

@@ -15,9 +15,9 @@ const Limit = 4 * time.Second
 
 // Grade is one step of a scale.
 type Grade struct {
-	// Name says what happened, in a few words.
+	// Name names the outcome in a few words.
 	Name string
-	// Why says why it is worse than the next step.
+	// Why is the reason why it is worse than the next step.
 	Why string
 }
 
@@ -33,7 +33,8 @@ type Scenario struct {
 	ID string
 	// Title is its row in the table.
 	Title string
-	// Story says what is done and what is looked at.
+	// Story tells the calls that the scenario makes, and the result that it
+	// looks at.
 	Story string
 	// Scale has the possible outcomes, worst first.
 	Scale []Grade
@@ -43,11 +44,11 @@ type Scenario struct {
 	play func(c Cache, forgets bool) (grade, detail string)
 }
 
-// Outcome is what a library did in a scenario.
+// Outcome is the result of one library in one scenario.
 type Outcome struct {
 	// Grade is the name of a step of the scenario's scale.
 	Grade string
-	// Detail is what was measured or returned; it may be empty.
+	// Detail is a measurement or a returned value or error; it may be empty.
 	Detail string
 }
 
@@ -64,9 +65,9 @@ func (s Scenario) Rank(grade string) int {
 // Best reports whether grade is the best of the scale.
 func (s Scenario) Best(grade string) bool { return s.Rank(grade) == len(s.Scale)-1 }
 
-// Play runs s against l in this process. If l hangs, what it started is left
-// behind; if it crashes, so does the process. [Matrix] contains both. The
-// error is that of l.Open.
+// Play runs s against l in this process. If l hangs, its goroutines and its
+// cache are left behind; if it crashes, so does the process. [Matrix] contains
+// both. Play returns the error of l.Open.
 func Play(s Scenario, l Library) (Outcome, error) {
 	c, err := l.Open()
 	if err != nil {
@@ -81,7 +82,7 @@ func Play(s Scenario, l Library) (Outcome, error) {
 	defer limit.Stop()
 	select {
 	case o := <-done:
-		s.Rank(o.Grade) // a grade that is not on the scale is a bug of the scenario
+		s.Rank(o.Grade) // panics: a grade beyond the scale is a bug of the scenario
 		c.Close()
 		return o, nil
 	case <-limit.C:
@@ -170,5 +171,5 @@ func pauseUnder(ctx context.Context, d time.Duration) error {
 }
 
 // exit ends the goroutine, as testing.T.FailNow does. It is a function of its
-// own so that vet does not take what follows for unreachable.
+// own so that vet does not take the code after it for unreachable.
 func exit() { runtime.Goexit() }

@@ -84,7 +84,7 @@ func playInChild(ctx context.Context, program string, s Scenario, l Library) (o 
 	return r.Outcome, nil
 }
 
-// report is what a child writes to its standard output.
+// report is the result that a child writes to its standard output, as JSON.
 type report struct {
 	Outcome Outcome
 	Error   string

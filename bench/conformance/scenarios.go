@@ -18,8 +18,9 @@ const (
 	keyBroken  = "key stays broken"
 )
 
-// Times of the scenarios. A load is slow against everything else that happens
-// in one; what is quick or joins has ample time on a busy machine.
+// Times of the scenarios. A load takes much longer than everything else in a
+// scenario, so steps that are quick, or that join it, have ample time on a busy
+// machine.
 const (
 	slow  = 800 * time.Millisecond
 	quick = 50 * time.Millisecond
@@ -116,7 +117,7 @@ func Scenarios() []Scenario {
 	}
 }
 
-// scale puts what is always worst before the scenario's own grades.
+// scale puts the two worst outcomes of any scenario before its own grades.
 func scale(own ...Grade) []Grade {
 	return append([]Grade{
 		{Crashes, "the process is gone, and all it did"},
@@ -201,7 +202,7 @@ func loaderExits(c Cache, _ bool) (grade, detail string) {
 	return "errors", e.String()
 }
 
-// ending is what became of a load that ended without returning.
+// ending holds the answers around a load that ended without returning.
 type ending struct {
 	leader, follower, next answer
 	bad                    string // the grade, if it is the same for panic and exit

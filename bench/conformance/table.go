@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// Table is a matrix that was played.
+// Table is the result of a played matrix.
 type Table struct {
 	Scenarios []Scenario
 	Libraries []Library
@@ -15,7 +15,8 @@ type Table struct {
 	Cells [][]Outcome
 }
 
-// Outcome returns what the named library did in the scenario with that ID.
+// Outcome returns the outcome of the named library in the scenario with that
+// ID.
 func (t Table) Outcome(id, library string) (Outcome, bool) {
 	for i, s := range t.Scenarios {
 		for j, l := range t.Libraries {
@@ -41,7 +42,7 @@ func (t Table) Text(w io.Writer) error {
 }
 
 // Markdown writes the table for a README: a row for each scenario, the best
-// grade of its scale in bold; below it, what is done in each scenario, and its
+// grade of its scale in bold; below it, the story of each scenario, and its
 // scale.
 func (t Table) Markdown(w io.Writer) error {
 	var b strings.Builder

@@ -141,7 +141,7 @@ func structMixers(subjects []subject[string, small], stream []string, writes []b
 	return all
 }
 
-// reads counts what is no write.
+// reads counts the operations that are not writes.
 func reads(writes []bool) (n int) {
 	for _, w := range writes {
 		if !w {

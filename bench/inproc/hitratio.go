@@ -46,8 +46,9 @@ func players() []player {
 	return append(all, player{sharedLabel, func(keys []uint64, capacity int) (int, error) { return together(ours, keys, capacity) }})
 }
 
-// alone has one goroutine read each key and, if it is not there, write it. What
-// is buffered takes effect before the next read.
+// alone has one goroutine read each key and, if it is not there, write it.
+// Peers with buffers apply them before the next read, so that no hit is lost to
+// a delay.
 func alone(p peers.Peer[uint64, uint64], keys []uint64, capacity int) (hits int, err error) {
 	c, err := p.Open(peers.Config{Capacity: capacity, Synchronous: true})
 	if err != nil {

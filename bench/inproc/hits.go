@@ -8,14 +8,14 @@ import (
 	"github.com/strata-cache/strata/bench/internal/peers"
 )
 
-// hour is the TTL of the caches that have one.
+// hour is the TTL of caches with a TTL.
 const hour = time.Hour
 
-// hitBatch is the number of reads in a call: what the interface and the timing
-// cost is divided by it.
+// hitBatch is the number of reads in a call. It divides the cost of the
+// interface and of the timing.
 const hitBatch = 500
 
-// Hits prints what a read of an entry that is there takes.
+// Hits prints the time of a read that finds its entry.
 func Hits(o Options) error {
 	o.header("hits", "ns of a read that finds its entry, ±spread, and strata's time / that of the row.",
 		"Columns: without a TTL and with one of an hour, on 1 goroutine and on 2 (wall time of both).",

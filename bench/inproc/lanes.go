@@ -10,7 +10,8 @@ import (
 	"github.com/strata-cache/strata/bench/internal/peers"
 )
 
-// lane is where one goroutine is in the operations, and what it has seen.
+// lane is the position of one goroutine in the operations, with its counts of
+// reads and hits.
 type lane struct {
 	at, reads, hits int
 	random          uint64
@@ -20,7 +21,7 @@ type lane struct {
 // lanes are the goroutines of one peer in one cell.
 type lanes []lane
 
-// share returns the share of reads that were hits since the last call.
+// share returns the share of hits among the reads since the last call.
 func (l lanes) share() float64 {
 	reads, hits := 0, 0
 	for i := range l {

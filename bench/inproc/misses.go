@@ -19,8 +19,8 @@ const (
 	missMany     = 100 // keys of a call for many
 )
 
-// operation is what a table compares between two or three caches. Each way does
-// it n times, beginning with operation number from.
+// operation is a row of the table: one operation in two or three caches. Each
+// way does it n times, beginning with operation number from.
 type operation struct {
 	name  string
 	batch int
@@ -41,7 +41,7 @@ type missSubjects struct {
 	keys   []uint64 // that all hold
 }
 
-// Misses prints what calls with loaders and changes take.
+// Misses prints the costs of calls with loaders, and of changes.
 func Misses(o Options) error {
 	o.header("misses", "One goroutine, uint64 keys, TTL 1h, defaults otherwise; loaders that return at once. ns and CPU ns",
 		"of a call, what it allocates, and strata's time / otter's. The collector runs before each turn.")
@@ -100,11 +100,11 @@ func (s *missSubjects) close() {
 	s.otter.StopAllGoroutines()
 }
 
-// held returns a key that is held, fresh one that never was.
+// held returns a key that all caches hold, fresh one that none ever held.
 func (s *missSubjects) held(i int) uint64  { return s.keys[i%len(s.keys)] }
 func (s *missSubjects) fresh(i int) uint64 { return 1<<32 + uint64(i) }
 
-// held100 returns a hundred keys that are held, in turn.
+// held100 returns a hundred keys that all caches hold, in turn.
 func (s *missSubjects) held100(i int) []uint64 {
 	from := i * missMany % len(s.keys)
 	return s.keys[from : from+missMany]
@@ -141,8 +141,8 @@ func repeat(name string, call func(i int) error) way {
 	}}
 }
 
-// operations returns the rows. Reads of what is held come first, as misses evict
-// it.
+// operations returns the rows. Reads of held keys come first, as misses evict
+// those keys.
 func (s *missSubjects) operations() []operation {
 	one, many := otter.LoaderFunc[uint64, uint64](loadOne), otter.BulkLoaderFunc[uint64, uint64](loadMany)
 	ours, theirs := make([]uint64, 0, missMany), make([]uint64, 0, missMany)

@@ -26,7 +26,8 @@ type width struct{ procs, goroutines int }
 
 func (w width) String() string { return fmt.Sprintf("%dx%d", w.procs, w.goroutines) }
 
-// Mix prints what operations take when some write, and how many reads hit.
+// Mix prints the time of an operation for several shares of writes, and the
+// share of reads that hit.
 func Mix(o Options) error {
 	ttl := "No TTL."
 	if o.TTL > 0 {

@@ -69,7 +69,8 @@ func (o Options) header(title string, what ...string) {
 	}
 }
 
-// samples are what the rounds of one peer gave, for an operation.
+// samples are the measurements of one peer, one from each round, for an
+// operation.
 type samples struct {
 	wall, cpu []float64 // ns
 	hits      float64   // share of reads
@@ -84,7 +85,7 @@ func (s *samples) spread() float64 {
 	return (high - low) / 2 / s.ns()
 }
 
-// cell is what all peers did under one load.
+// cell is the measurements of all peers under one load.
 type cell struct {
 	name   string
 	rows   map[string]*samples
@@ -161,7 +162,7 @@ func (c cell) write(w io.Writer) error {
 	return nil
 }
 
-// wall and cpu name what is compared.
+// wall and cpu choose the measurement that a ratio compares, in nanoseconds.
 func wall(s *samples) float64 { return s.ns() }
 func cpu(s *samples) float64  { return s.cpuNs() }
 
@@ -176,7 +177,7 @@ func (c cell) ratio(of func(*samples) float64, a, b string) (float64, bool) {
 }
 
 // geomean returns the geometric mean of the ratios of two rows over all cells
-// that have both.
+// with both.
 func geomean(cells []cell, of func(*samples) float64, a, b string) float64 {
 	var xs []float64
 	for _, c := range cells {
@@ -195,8 +196,8 @@ func digits(x float64) string {
 	return fmt.Sprintf("%.0f", x)
 }
 
-// union returns the labels of all cells: those of the longest list, in its
-// order, and then the others.
+// union returns the labels of all cells: the longest list, in its order, and
+// then the labels that it lacks.
 func union(cells []cell) []string {
 	longest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(len(a.labels), len(b.labels)) })
 	all := slices.Clone(longest.labels)

@@ -20,11 +20,11 @@ const (
 	stormHot      = 100 // keys of the writer and the reader
 )
 
-// numbers is what the table of storms opens.
+// numbers is a cache of the table of storms.
 type numbers = subject[uint64, uint64]
 
-// pair are the same operations on keys that do no harm and on those of a storm,
-// on a cache each.
+// pair is the same operations on harmless keys and on the keys of a storm, on a
+// cache each.
 type pair struct {
 	name       string
 	goroutines int

@@ -11,7 +11,7 @@ import (
 	"github.com/strata-cache/strata/bench/internal/rig"
 )
 
-// column is what was measured of a case.
+// column is the measurements of a case.
 type column struct {
 	scenario scenario
 	subjects []subject
@@ -19,12 +19,12 @@ type column struct {
 	grown    []uint64 // bytes, by subject; nil if not measured
 }
 
-// none stands for a subject that is not there.
+// none stands for a missing subject.
 const none = -1
 
 func (c *column) rounds() int { return len(c.contest.Nanos(0)) }
 
-// perOperation turns what a call takes into what an operation takes.
+// perOperation turns a measurement of a call into one of an operation.
 func (c *column) perOperation(x float64) float64 { return x / float64(c.scenario.per) }
 
 // find returns the number of a subject.
@@ -45,7 +45,7 @@ func (c *column) best(k kind) int {
 
 // report gives the numbers of our own subjects to the benchmark.
 func (c *column) report(b *testing.B) {
-	b.ReportMetric(0, "ns/op") // is that of a round, and says nothing
+	b.ReportMetric(0, "ns/op") // is the time of a round, and says nothing
 	for i, s := range c.subjects {
 		if s.kind != own {
 			continue
@@ -64,7 +64,7 @@ func (c *column) report(b *testing.B) {
 	}
 }
 
-// base is what times are compared with.
+// base is a kind of subject that times are compared with.
 type base struct {
 	kind        kind
 	name, title string
@@ -78,8 +78,8 @@ func bases() []base {
 	}
 }
 
-// printTable writes columns side by side, one block for each thing that was
-// measured: medians, and between brackets the quartiles.
+// printTable writes columns side by side, one block for each kind of
+// measurement: medians, and between brackets the quartiles.
 func printTable(w io.Writer, columns []*column) {
 	for _, k := range bases() {
 		if slices.ContainsFunc(columns, func(c *column) bool { return c.best(k.kind) != none }) {

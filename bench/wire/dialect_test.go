@@ -39,11 +39,11 @@ func command(args ...string) []byte {
 
 func bulk(s string) string { return string(header(len(s))) + s + "\r\n" }
 
-// header is what goes before a string of n bytes.
+// header goes before a string of n bytes.
 func header(n int) []byte { return []byte("$" + strconv.Itoa(n) + "\r\n") }
 
-// memcachedDialect uses what is fastest for the server: meta commands, a get of many
-// keys, and quiet commands.
+// memcachedDialect uses the fastest commands of the server: meta commands, a get of
+// many keys, and quiet commands.
 var memcachedDialect = dialect{ // read-only
 	get:  func(key string) []byte { return []byte("mg " + key + " v\r\n") },
 	head: func(size int) []byte { return fmt.Appendf(nil, "VA %d\r\n", size) },

@@ -15,8 +15,8 @@ type bare struct {
 	conns []net.Conn
 }
 
-// dialect is how a floor speaks to a server. A value in a reply stands between its
-// head and CRLF, and so does a value that is sent.
+// dialect is the way in which a floor speaks to a server. A value stands between
+// its head and CRLF, in a reply and in a command.
 type dialect struct {
 	get  func(key string) []byte
 	head func(size int) []byte
@@ -27,7 +27,8 @@ type dialect struct {
 	getMany, putMany func(j *job) (commands, head []byte, n int)
 }
 
-// pieceSize is the size of the buffer for what is larger than one value.
+// pieceSize is the size in bytes of the buffer for streams, and for replies with
+// many values.
 const pieceSize = 64 << 10
 
 func openFloor(d dialect) func(endpoint) (family, error) {
@@ -60,8 +61,8 @@ func (f *bare) close() {
 	}
 }
 
-// ask writes a command and reads the first piece of what comes, which must
-// begin with head or a part of it. It returns how much that is.
+// ask writes a command and reads the first piece of the reply, which must begin
+// with head or a part of it. It returns the length of the piece.
 func (f *bare) ask(g int, command, buf, head []byte) (int, error) {
 	c := f.conns[g]
 	if _, err := c.Write(command); err != nil {
@@ -92,7 +93,8 @@ func (f *bare) setGet(j *job) call {
 	return f.answers(j, commands, append([]byte(f.ok), f.head(j.size)...))
 }
 
-// answers writes commands whose replies are head and a value.
+// answers writes commands, for each of which the server replies with head and a
+// value.
 func (f *bare) answers(j *job, commands [][]byte, head []byte) call {
 	n := len(head) + j.size + 2
 	var bufs scratch
@@ -129,8 +131,8 @@ func (f *bare) setOne(j *job) call {
 	}
 }
 
-// acknowledge is ask for a command that is answered with ok. buf has room for
-// no more.
+// acknowledge is ask for a command that the server answers with ok. buf has the
+// length of ok.
 func (f *bare) acknowledge(g int, command, buf []byte) error {
 	n, err := f.ask(g, command, buf, []byte(f.ok))
 	if err == nil {

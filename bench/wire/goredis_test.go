@@ -15,9 +15,9 @@ func newGoRedis(at endpoint) *goredis.Client {
 }
 
 // openGoRedis opens go-redis. go-redis-buffer reads into a buffer of the caller.
-// Behind go-redis-auto it makes pipelines of its own accord: of what goroutines
-// ask for at the same time, and in the tables of pipelines of what one goroutine
-// asks for without waiting.
+// go-redis-auto makes pipelines by itself: of the commands of several goroutines
+// at the same time, and in the tables of pipelines of the commands that one
+// goroutine sends without waiting.
 func openGoRedis(at endpoint) (family, error) {
 	c := newGoRedis(at)
 	auto, err := goRedisAuto(c, "go-redis-auto", false)

@@ -14,8 +14,7 @@ import (
 	"github.com/strata-cache/strata/bench/internal/rig"
 )
 
-// growthVariable tells a child process what it is to measure, as JSON of a
-// growthTask.
+// growthVariable gives a child process its task, as JSON of a growthTask.
 const growthVariable = "STRATA_WIRE_GROWTH"
 
 type growthTask struct {
@@ -26,9 +25,9 @@ type growthTask struct {
 	Size          int // of a value in bytes
 }
 
-// growth returns by how many bytes a process grows that has nothing but one
-// subject and streams 32 values. It has streamed small ones before, so what
-// grows is not what any use would cost.
+// growth returns the growth in bytes of a process that has nothing but one
+// subject and streams 32 values. The process has streamed small values before,
+// so the growth leaves out the memory that any use would cost.
 func (s *setting) growth(name string, c scenario) (uint64, error) {
 	warm := newJob(1, 1, 64)
 	if err := s.server.set(context.Background(), warm.keys[0], warm.value(0)); err != nil {
@@ -56,7 +55,7 @@ func (s *setting) growth(name string, c scenario) (uint64, error) {
 	return n, err
 }
 
-// growthChild does what the task says, in a process of its own, and prints the
+// growthChild carries out the task in a process of its own, and prints the
 // result. It returns the status that the process ends with.
 func growthChild(text string) int {
 	var t growthTask

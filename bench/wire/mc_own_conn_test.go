@@ -77,7 +77,7 @@ func couchbaseSetMany(c *couchbase.Client) func(context.Context, []string, func(
 }
 
 // byHand is a client as programs write it for themselves: a connection, lines, and no
-// care for errors of the server. A value must not contain a line that is END.
+// care for errors of the server. No value may contain a line with END alone.
 type byHand struct {
 	nc net.Conn
 	rw *bufio.ReadWriter

@@ -9,8 +9,8 @@ import (
 )
 
 // openStrataMemcached opens our own client with its defaults, save for the timeout.
-// strata-buffer reads into a buffer of the caller. strata-two is called by two
-// goroutines at once, whose commands share a connection.
+// strata-buffer reads into a buffer of the caller. Two goroutines at once call
+// strata-two, and their commands share a connection.
 func openStrataMemcached(at endpoint) (family, error) {
 	c, err := memcached.New(memcached.Options{Servers: []string{at.addr}, Timeout: patience})
 	if err != nil {
@@ -83,8 +83,8 @@ func seeAll[T any](keys []string, items map[string]T, err error, value func(T) [
 	return err
 }
 
-// together makes a setGet of which another goroutine does the get: of the key that was
-// set by the call before.
+// together makes a setGet of which another goroutine does the get: of the key from the
+// set of the call before.
 func together(set, get op) op {
 	return func(j *job) call {
 		set, get := set(j), get(j)

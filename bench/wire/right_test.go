@@ -14,8 +14,8 @@ import (
 )
 
 // TestEverySubjectDoesTheWorkThatIsCompared plays every case of every table a few
-// times, over TCP and a unix socket. Every byte that is read must be right,
-// and everything written must be on the server afterwards.
+// times, over TCP and a unix socket. Every byte of each read must be right, and
+// the server must have everything written afterwards.
 func TestEverySubjectDoesTheWorkThatIsCompared(t *testing.T) {
 	playAll(t, redisSystem, redisTables(10, 2000))
 }
@@ -86,8 +86,8 @@ func (s *setting) holds(j *job) error {
 	return nil
 }
 
-// TestWrongValuesAreNoticed gives every kind of call values that are not what
-// was stored.
+// TestWrongValuesAreNoticed gives every kind of call other values than the
+// stored ones.
 func TestWrongValuesAreNoticed(t *testing.T) {
 	j := newJob(1, 2, 4)
 	other := errors.New("other")
@@ -152,8 +152,8 @@ func TestGrowthIsThatOfTheSubject(t *testing.T) {
 	}
 }
 
-// TestTableComparesWithTheFloorAndTheBestPeer prints what calls of known length
-// must give.
+// TestTableComparesWithTheFloorAndTheBestPeer prints a table of calls of known
+// length, and compares it with the numbers that follow from them.
 func TestTableComparesWithTheFloorAndTheBestPeer(t *testing.T) {
 	var out strings.Builder
 	synctest.Test(t, func(t *testing.T) {

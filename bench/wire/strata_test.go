@@ -7,9 +7,9 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// openStrata opens our own client with its defaults, save for the timeout: a
-// stall of the machine is to be seen in the spread. strata-buffer reads into a
-// buffer of the caller.
+// openStrata opens our own client with its defaults, save for the timeout, so
+// that a stall of the machine shows in the spread and not as an error.
+// strata-buffer reads into a buffer of the caller.
 func openStrata(at endpoint) (family, error) {
 	c, err := redis.New(redis.Options{Network: at.network, Addr: at.addr, Timeout: patience})
 	if err != nil {
@@ -47,7 +47,8 @@ func openStrata(at endpoint) (family, error) {
 	}}}, nil
 }
 
-// What follows makes its closures once: they are the caller's own cost.
+// The functions below make their closures once: closures are the caller's own
+// cost.
 
 func strataGetAll(c *redis.Client) func(context.Context, []string, see) error {
 	p := c.Pipeline()

@@ -10,8 +10,8 @@ import (
 	"github.com/strata-cache/strata/bench/internal/rig"
 )
 
-// subject is a row of the tables: a client, set up and called in one way. What
-// it cannot do is nil.
+// subject is a row of the tables: a client, set up and called in one way. An op
+// is nil if the client cannot do it.
 type subject struct {
 	name string
 	kind kind
@@ -20,20 +20,20 @@ type subject struct {
 	getAll, setAll op // a pipeline of all keys
 	mget           op // one command for all keys
 	getTo, setFrom op // to an io.Writer, from an io.Reader
-	setGet         op // one command, and then one that reads what it wrote
+	setGet         op // one command, and then one that reads the value of the first
 }
 
 type kind int
 
 const (
-	floor kind = iota // no client: what the server and the sockets take
+	floor kind = iota // no client: the time of the server and the sockets alone
 	own
 	peer
 	whole // a peer that needs all of a value in memory where others stream
 	aside // another floor, with which nothing is compared
 )
 
-// family is what one library offers.
+// family is the subjects of one library.
 type family struct {
 	subjects []subject
 	close    func()
@@ -42,7 +42,7 @@ type family struct {
 // endpoint is where the server listens.
 type endpoint struct{ network, addr string }
 
-// op prepares a call that does what a job asks for.
+// op prepares the calls of a job.
 type op func(*job) call
 
 // call does it once, as call i of goroutine g.
@@ -56,8 +56,8 @@ const (
 	stored = 1024
 )
 
-// job says what is read or written. The value of a key is one letter over and
-// over, so that every value which comes back can be checked at no price.
+// job is the keys and values of the calls. The value of a key is one letter
+// over and over, so that every value in a reply can be checked at no price.
 type job struct {
 	keys []string // each goroutine has its equal share of them
 	each int      // that share
@@ -70,8 +70,8 @@ type job struct {
 // letters is a prime, so that neighbours and other goroutines' keys differ.
 const letters = 23
 
-// newJob names keys by their size: a client may remember what comes under a
-// name.
+// newJob names keys by the size of their values: a client may remember the size
+// of a value by its key.
 func newJob(goroutines, each, size int) *job {
 	j := &job{each: each, size: size, values: make([][]byte, letters)}
 	names := rig.Keys(min(goroutines*each, stored))
@@ -90,7 +90,7 @@ func newJob(goroutines, each, size int) *job {
 // index is the number of the key for call i of goroutine g.
 func (j *job) index(g, i int) int { return g*j.each + i%j.each }
 
-// value is what is stored under key k.
+// value returns the stored value of key k.
 func (j *job) value(k int) []byte { return j.values[k%stored%letters] }
 
 var errWrong = errors.New("wire: a value is not what was stored")
@@ -127,7 +127,7 @@ func writes(set func(ctx context.Context, key string, value []byte) error) op {
 	})
 }
 
-// writesBy is writes for a function that is told the goroutine.
+// writesBy is writes for a function that gets the number of the goroutine.
 func writesBy(set func(ctx context.Context, g int, key string, value []byte) error) op {
 	return func(j *job) call {
 		return func(ctx context.Context, g, i int) error {
@@ -231,8 +231,8 @@ func collects(set func(ctx context.Context, key string, value []byte) error) op 
 	})
 }
 
-// sink takes a value and keeps nothing of it. It has no method but Write, so
-// that nobody finds a shorter way into it.
+// sink takes a value and keeps nothing of it. Write is its only method, so that
+// io.Copy and clients find no shorter way into it.
 type sink struct {
 	letter       byte
 	n            int
@@ -247,8 +247,8 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// source gives a value from a piece that the processor's caches hold. It has
-// no method but Read.
+// source gives a value from a piece that fits the processor's caches. Read is
+// its only method, for the same reason.
 type source struct {
 	piece []byte
 	left  int

@@ -10,7 +10,7 @@ import (
 	"github.com/strata-cache/strata/redis"
 )
 
-// system is a kind of server, with the clients that are compared on it.
+// system is a kind of server, with the compared clients.
 type system struct {
 	name     string
 	networks []string
@@ -43,7 +43,8 @@ func systemOf(name string) *system {
 	return memcachedSystem
 }
 
-// server prepares what is measured, and is looked at.
+// server is a running server: the benchmark fills it, empties it and looks at
+// it.
 type server interface {
 	pid() int
 	version(ctx context.Context) string
@@ -133,7 +134,7 @@ type memcachedServer struct {
 }
 
 // launchMemcached starts a server with room for the largest values, and for the many
-// connections that are opened by the clients that keep few.
+// connections of the clients that keep few idle ones.
 func launchMemcached(tb testing.TB, _ string) (server, string) {
 	tb.Helper()
 	one, err := servers.RunMemcached("-c", "20000", "-m", "1024", "-I", "32m")

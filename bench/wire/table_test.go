@@ -9,8 +9,7 @@ import (
 	"github.com/strata-cache/strata/bench/internal/rig"
 )
 
-// table is what is printed in one piece: cases side by side, subjects below
-// each other.
+// table is printed in one piece: cases side by side, subjects below each other.
 type table struct {
 	path       string // of its benchmark, below the network
 	title      string
@@ -42,7 +41,8 @@ func getTo(s subject) op   { return s.getTo }
 func setFrom(s subject) op { return s.setFrom }
 func setGet(s subject) op  { return s.setGet }
 
-// redisTables returns all tables of Redis. depths are those of redjet's pipelines.
+// redisTables returns all tables of Redis. depths are the lengths of redjet's
+// pipelines.
 func redisTables(depths ...int) []table {
 	all := []table{{
 		path: "sequential", title: "one goroutine, server and client on a processor each",
@@ -147,7 +147,8 @@ func (k contextKind) title() string {
 // patience is more than any call takes.
 const patience = time.Minute
 
-// with returns calls made with such contexts, and what ends them.
+// with returns c with contexts of the kind, and a function that ends these
+// contexts.
 func (k contextKind) with(c call, goroutines int) (f func(g, i int) error, end func()) {
 	switch k {
 	case fresh:
@@ -167,11 +168,11 @@ func (k contextKind) with(c call, goroutines int) (f func(g, i int) error, end f
 	return func(g, i int) error { return c(context.Background(), g, i) }, func() {}
 }
 
-// job returns what the table's goroutines are to do in a scenario.
+// job returns the work of the table's goroutines in a scenario.
 func (t table) job(s scenario) *job { return newJob(t.goroutines, s.each, s.size) }
 
 // ways returns the subjects that take part in a scenario, and the way of each.
-// end is to be called after the last call.
+// The caller calls end after the last call.
 func (t table) ways(s scenario, j *job, subjects []subject) (part []subject, ways []rig.Way, end func()) {
 	var ends []func()
 	for _, one := range subjects {

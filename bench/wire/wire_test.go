@@ -20,13 +20,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// BenchmarkWire compares clients of Redis with each other, and with what a bare
-// connection takes. An iteration is a round in which every subject has its
-// turn: run it with -benchtime 20x, a table at a time. It reports for our own
-// client the median ratios to the floor and to the best peer with their
-// quartiles, each ratio taken within a round, and prints all subjects in a
-// table behind its cases. The time of a call is that of the whole turn divided
-// by its calls: its inverse is the throughput.
+// BenchmarkWire compares clients of Redis with each other, and with a bare
+// connection. An iteration is a round in which every subject has its turn: run
+// it with -benchtime 20x, a table at a time. It reports for our own client the
+// median ratios to the floor and to the best peer with their quartiles, each
+// ratio taken within a round, and prints all subjects in a table behind its
+// cases. The time of a call is the time of the whole turn divided by its calls:
+// its inverse is the throughput.
 func BenchmarkWire(b *testing.B) { redisSystem.run(b, redisTables(1000, 100_000)) }
 
 // BenchmarkMemcached is BenchmarkWire for clients of memcached.

@@ -80,7 +80,7 @@ func run(args []string, out io.Writer) (err error) {
 	return t.play(o)
 }
 
-// defaults fills in what was not given.
+// defaults sets the rounds and the slice that no flag gave.
 func defaults(o *inproc.Options, f *flag.FlagSet, t table) {
 	given := map[string]bool{}
 	f.Visit(func(g *flag.Flag) { given[g.Name] = true })

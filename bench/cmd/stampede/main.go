@@ -1,8 +1,8 @@
-// Command stampede measures what reaches the origin, and how long callers
-// wait, when 1000 goroutines at once ask for one key that has just expired:
-// with no protection, with singleflight, and with strata, in one process and in
-// three that share a Redis. It starts a Redis server of its own on the loopback
-// interface.
+// Command stampede measures a burst of 1000 goroutines that ask at once for one
+// key that has just expired: how many loads reach the origin, and how long the
+// callers wait. It compares no protection, singleflight and strata, in one
+// process and in three that share a Redis. It starts a Redis server of its own
+// on the loopback interface.
 package main
 
 import (

@@ -17,8 +17,9 @@ import (
 
 const (
 	key = "user:7"
-	// ttl is how long the value lives that was there before. The one that is
-	// loaded in the stampede must outlive it, or it would be loaded again.
+	// ttl is the life of the value that expires before the stampede. The value
+	// that the stampede loads must outlive the stampede, or it would be loaded
+	// again.
 	ttl     = 50 * time.Millisecond
 	longTTL = time.Minute
 )
@@ -110,7 +111,7 @@ func (r *row) stampede(ctx context.Context, cfg config) error {
 	return err
 }
 
-// ttlMap is a map whose entries expire.
+// ttlMap is a map with entries that expire.
 type ttlMap struct {
 	mu      sync.RWMutex // guards below
 	entries map[string]ttlEntry
@@ -139,7 +140,7 @@ func (m *ttlMap) prime(context.Context) error {
 	return nil
 }
 
-// through returns what the map holds, or else loads and stores.
+// through returns the value of the map, or else loads one and stores it.
 func (m *ttlMap) through(ctx context.Context, o *origin) (rig.Profile, error) {
 	if v, ok := m.get(); ok {
 		return v, nil
@@ -175,7 +176,7 @@ func openSingleflight(o *origin) (instance, error) {
 // client.
 func openStrata(o *origin, client *redis.Client) (instance, error) {
 	opt := strata.Options[string, rig.Profile]{Name: "stampede", TTL: longTTL, Loader: o.load}
-	opt.Stale = strata.Stale{WhileRevalidate: -1, OnError: -1} // a stampede needs callers who wait
+	opt.Stale = strata.Stale{WhileRevalidate: -1, OnError: -1} // a stale value would answer the burst without a load
 	if client != nil {
 		opt.Remote.Tier, opt.Remote.Bus = redis.NewTier(client), redis.NewBus(client)
 		opt.Remote.Timeout = time.Second // thousands of goroutines wake at once on few processors

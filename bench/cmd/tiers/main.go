@@ -1,7 +1,8 @@
-// Command tiers measures what each tier costs and brings: the origin alone, Redis alone,
-// strata with L1 alone, and strata with both, warm and cold. It starts a Redis server
-// of its own on the loopback interface. The origin is a temporary SQLite file, or the
-// PostgreSQL of --origin postgres://HOST/DATABASE, in a table that is removed at the end.
+// Command tiers measures the cost and the gain of each tier: the origin alone, Redis
+// alone, strata with L1 alone, and strata with both, warm and cold. It starts a Redis
+// server of its own on the loopback interface. The origin is a temporary SQLite file, or
+// the PostgreSQL of --origin postgres://HOST/DATABASE. There it makes a table, and
+// removes it at the end.
 //
 // The rows take turns in short slices, in several rounds; a row's numbers are
 // medians of its slices, and ratios are taken within a round.

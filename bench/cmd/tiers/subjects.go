@@ -29,14 +29,16 @@ const (
 	tieredAlone = "one caller: tiered, cold"
 )
 
-// sampled is how many of the quickest calls go by for each that is timed.
+// sampled is the number of calls of which one is timed in rows that L1 answers,
+// because reading the clock costs more than such a call.
 const sampled = 256
 
 var errLoaded = errors.New("tiers: a read reached the origin, which has nothing to answer")
 
 type cache = strata.Cache[string, rig.Profile]
 
-// subjects are what is measured.
+// subjects are the things that the rows measure: clients, caches and the
+// origin.
 type subjects struct {
 	ctx    context.Context
 	cfg    config
@@ -90,7 +92,7 @@ func (s *subjects) open(l2 bool) (*cache, error) {
 	}
 	if l2 {
 		o.Remote.Tier, o.Remote.Bus = redis.NewTier(s.client), redis.NewBus(s.client)
-		o.Remote.Timeout = time.Minute // a stall of the machine is to be seen in p99, not to become a load
+		o.Remote.Timeout = time.Minute // so that a stall of the machine shows in p99, and does not become a load
 	}
 	return strata.New(o)
 }
@@ -115,8 +117,8 @@ func (s *subjects) fill() error {
 	return nil
 }
 
-// touch reads every key once: what was set before the bus listened is confirmed
-// by L2 when it is first read, which is no part of a warm cache.
+// touch reads every key once. The first read of an entry that was set before
+// the bus listened asks L2 to confirm it, and a warm cache has that behind it.
 func (s *subjects) touch() error {
 	for _, key := range s.keys {
 		if _, err := s.tiered.GetOrLoad(s.ctx, key, nil); err != nil {
@@ -202,7 +204,7 @@ func (s *subjects) plainRow(name string, l rig.Load, get func(g, i int) error) *
 	return r
 }
 
-// state says what a row's cache must have answered from L1.
+// state is the share of reads that a row's cache must have answered from L1.
 type state int
 
 const (
@@ -211,7 +213,8 @@ const (
 	warm        // all; but a gap of the bus has each entry confirmed by L2 once
 )
 
-// check reports reads that were not answered as they must be.
+// check returns an error if L1 answered another share of the reads than want
+// says.
 func (s *subjects) check(name string, want state, reads, hits int64) error {
 	wrong := want == cold && hits > 0 || want == warm && reads-hits > int64(s.cfg.keys)
 	if wrong {

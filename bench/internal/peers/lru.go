@@ -188,8 +188,8 @@ func (c freeLRU[K, V]) Mix(keys []K, writes []bool, value V) (hits int) {
 	return hits
 }
 
-// openPhuslu is phuslu/lru; with a TTL it is its TTLCache, whose entries have
-// times in seconds of a clock that a goroutine keeps.
+// openPhuslu is phuslu/lru; with a TTL it is its TTLCache, which takes times in
+// seconds from a clock that a goroutine keeps.
 func openPhuslu[K Key, V any](c Config) (Cache[K, V], error) {
 	if c.TTL > 0 {
 		return phusluTTL[K, V]{m: phuslu.NewTTLCache[K, V](c.Capacity), config: c}, nil

@@ -2,15 +2,15 @@
 // others, and maps with locks. All are made with the same capacity and the
 // defaults that their manuals recommend; each entry weighs 1.
 //
-// Calls through the interface are for whole slices of operations. The loop over
-// them is repeated in every adapter, so that the compiler sees which cache is
-// called and inlines what it would inline for a user; only Get and Set through
-// the interface, which no measured loop uses, cost a call more.
+// Calls through the interface are for whole slices of operations. Every adapter
+// repeats the loop over them, so that the compiler sees which cache is called
+// and inlines the same functions as for a user. Only Get and Set through the
+// interface, which no measured loop uses, cost a call more.
 package peers
 
 import "time"
 
-// Key is what all peers accept as a key.
+// Key is a type of keys that all peers accept.
 type Key interface{ uint64 | string }
 
 // Cache is a cache or a map for concurrent use.
@@ -20,11 +20,11 @@ type Cache[K Key, V any] interface {
 	// Hits reads keys in turn and returns how many were found, and the last
 	// value.
 	Hits(keys []K) (found int, last V)
-	// Mix goes through keys in turn: it writes those of writes and reads the
-	// others, and a read that finds nothing is followed by a write. It returns how
-	// many reads found something.
+	// Mix goes through keys in turn: it writes a key if its place in writes is
+	// true and reads it otherwise. A read that finds nothing is followed by a
+	// write. Mix returns the number of reads that found something.
 	Mix(keys []K, writes []bool, value V) (hits int)
-	// Settle waits until all that was called has had its effect.
+	// Settle waits until all earlier calls have had their effect.
 	Settle()
 	Close()
 }
@@ -35,7 +35,7 @@ type OffHeap interface {
 	OffHeap() uint64
 }
 
-// Config is what a cache is made with.
+// Config is the settings that a cache is made with.
 type Config struct {
 	Capacity int           // in entries; maps have no bound
 	TTL      time.Duration // after a write; zero means none
@@ -44,7 +44,7 @@ type Config struct {
 	Synchronous bool
 }
 
-// Kind says what a peer can do.
+// Kind is the abilities of a peer, as bits.
 type Kind uint8
 
 // The abilities of a peer.
@@ -56,10 +56,10 @@ const (
 	Cached  = Bounded | Expires
 )
 
-// Is reports whether k includes all of what.
+// Is reports whether k includes all bits of its argument.
 func (k Kind) Is(what Kind) bool { return k&what == what }
 
-// Peer is one of those that are compared.
+// Peer is one of the compared caches and maps.
 type Peer[K Key, V any] struct {
 	Name string
 	Kind Kind
@@ -106,11 +106,11 @@ func All[K Key, V any]() []Peer[K, V] {
 	}...)
 }
 
-// Boxed returns a map in 128 parts whose values are interfaces, as before
-// generics.
+// Boxed returns a map in 128 parts that keeps its values as interfaces, as maps
+// did before generics.
 func Boxed[K Key, V any]() Peer[K, V] { return Peer[K, V]{"128 maps of any", 0, openBoxed[K, V]} }
 
-// texts returns the peers whose keys are strings.
+// texts returns the peers that take string keys only.
 func texts[V any]() []Peer[string, V] {
 	return []Peer[string, V]{
 		{"sturdyc", Cached | Sharded, openSturdyc[V]},
@@ -118,8 +118,7 @@ func texts[V any]() []Peer[string, V] {
 	}
 }
 
-// idle is what a peer without buffers and goroutines does to settle and to
-// close.
+// idle is the Settle and the Close of a peer without buffers and goroutines.
 type idle struct{}
 
 // Settle implements Cache.

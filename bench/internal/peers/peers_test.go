@@ -83,8 +83,9 @@ func returnsWhatWasSet[K peers.Key](t *testing.T, c peers.Cache[K, uint64], key 
 	}
 }
 
-// keepsToItsCapacity allows for a tenth that has not been evicted yet, and for
-// parts that are full while others are not.
+// keepsToItsCapacity checks the number of entries after many writes. It allows
+// for a tenth above the capacity, which a late eviction may leave, and for half
+// of it, because some parts are full while others are not.
 func keepsToItsCapacity[K peers.Key](t *testing.T, c peers.Cache[K, uint64], key func(int) K, capacity int) {
 	t.Helper()
 	const times, batch = 5, 100

@@ -44,8 +44,8 @@ func (c *Contest) Round() error {
 	return err
 }
 
-// Forget drops what was measured: rounds that opened connections, sent scripts
-// and warmed caches.
+// Forget drops the measurements so far: of rounds that opened connections, sent
+// scripts and warmed caches.
 func (c *Contest) Forget() { clear(c.runs) }
 
 // Nanos returns how long a call of a way took in each round: the time of its
@@ -66,8 +66,8 @@ func (c *Contest) Ratios(a, b int) Ratios { return Compare(c.Nanos(a), c.Nanos(b
 // PerCall are the costs of one call.
 type PerCall struct{ CPU, Bytes, Allocs float64 }
 
-// Costs returns the medians of what a call of a way cost, CPU in nanoseconds;
-// zeros unless the Load asks for costs.
+// Costs returns the median costs of a call of a way, CPU in nanoseconds; zeros
+// unless the Load asks for costs.
 func (c *Contest) Costs(way int) PerCall {
 	median := func(of func(Costs) float64) float64 {
 		return Median(c.each(way, func(r Run) float64 { return of(r.Costs) / float64(r.Calls) }))

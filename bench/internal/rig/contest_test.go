@@ -82,7 +82,7 @@ func TestCostsAreThoseOfTheCalls(t *testing.T) {
 	if got := c.Costs(0); got.Allocs < 1 || got.Allocs > 1.5 || got.Bytes < size || got.Bytes > 1.5*size {
 		t.Errorf("%.2f allocations of %.0f bytes in a call with one of %d", got.Allocs, got.Bytes, size)
 	}
-	// A machine that is busy gives less time than passes.
+	// A busy machine gives less processor time than passes.
 	if got := c.Costs(1); cpuTime() > 0 && (got.CPU < 2e3 || got.CPU > 400e3) || got.Bytes > 1<<10 {
 		t.Errorf("%.0f ns and %.0f bytes in a call that spins for 100 µs", got.CPU, got.Bytes)
 	}

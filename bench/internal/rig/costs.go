@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Costs are what this process has spent, the garbage collector's share
+// Costs are the expenses of this process, the garbage collector's share
 // included.
 type Costs struct {
 	CPU    time.Duration // user and system time, zero where the system does not tell
@@ -42,16 +42,16 @@ func NewMeter() *Meter {
 	return &Meter{file: f}
 }
 
-// Close gives up what the meter holds.
+// Close closes the file of the meter, if it has one.
 func (m *Meter) Close() {
 	if m.file != nil {
 		m.file.Close()
 	}
 }
 
-// Read returns the memory that has been touched, in bytes, without the
-// program's own code; where the system does not tell, what the runtime has
-// asked for.
+// Read returns the memory in bytes that the process has touched, without the
+// program's own code. Where the system does not tell, it returns the memory
+// that the runtime has asked for.
 func (m *Meter) Read() uint64 {
 	if m.file != nil {
 		n, _ := m.file.ReadAt(m.text[:], 0) // io.EOF always

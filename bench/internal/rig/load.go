@@ -16,23 +16,24 @@ type Load struct {
 	// each instead.
 	For   time.Duration
 	Calls int
-	// Every is the number of calls of which one is timed: reading the clock
-	// twice costs more than a hit does. What reading it costs is taken off.
-	// Zero means 1.
+	// Every is the number of calls of which one is timed: two readings of the
+	// clock cost more than a hit does. The cost of these readings is taken off
+	// the times. Zero means 1.
 	Every int
-	// Costs says that what the calls cost this process is measured too. The
-	// garbage of what ran before is collected first.
+	// Costs says that the costs of the calls for this process are measured too.
+	// The garbage of earlier work is collected first.
 	Costs bool
 	// CPU says that the processor time is measured, without the rest of Costs and
 	// without a collection.
 	CPU bool
 }
 
-// Run is what a Load has measured.
+// Run is the measurement of a Load.
 type Run struct {
 	Calls int
 	Took  time.Duration
-	// Costs are those of all calls together, as far as the Load asks for them.
+	// Costs are the costs of all calls together, as far as the Load asks for
+	// them.
 	Costs Costs
 	times []time.Duration // of the timed calls, sorted
 }
@@ -41,7 +42,7 @@ type Run struct {
 func (r Run) PerSecond() float64 { return float64(r.Calls) / r.Took.Seconds() }
 
 // Quantile returns the time that share q of the timed calls did not exceed. It
-// is exact for the calls that were timed.
+// is exact for these calls, and ignores the others.
 func (r Run) Quantile(q float64) time.Duration {
 	if len(r.times) == 0 {
 		return 0
@@ -84,7 +85,8 @@ func (l Load) Run(call func(g, i int) error) (Run, error) {
 	return sum(workers, took, l.spent().minus(before))
 }
 
-// spent returns what this process has spent, if the load is to tell.
+// spent returns the expenses of this process so far, as far as the load asks
+// for them.
 func (l Load) spent() Costs {
 	switch {
 	case l.Costs:
@@ -95,7 +97,7 @@ func (l Load) spent() Costs {
 	return Costs{}
 }
 
-// worker is what one goroutine has measured.
+// worker holds the measurements of one goroutine.
 type worker struct {
 	calls int
 	times []time.Duration
@@ -134,7 +136,8 @@ func sum(workers []worker, took time.Duration, costs Costs) (Run, error) {
 	return r, errors.Join(errs...)
 }
 
-// clockCost is the median of what an interval around nothing seems to take.
+// clockCost returns the median duration of an empty interval, as the clock
+// tells it.
 func clockCost() time.Duration {
 	costs := make([]time.Duration, 1001)
 	for i := range costs {

@@ -11,11 +11,11 @@ import (
 )
 
 // PinApart gives a server, by the number of its process, one processor and this
-// process another, so that neither is moved and they do not take turns on one:
-// what a round trip takes depends on that more than on any client. restore
-// undoes what it did to this process. If there are no two processors, or the
-// system does not allow it, it changes nothing that matters and returns an
-// error; restore is never nil.
+// process another, so that neither is moved and they do not take turns on one.
+// The time of a round trip depends on that more than on any client. restore
+// undoes the change to this process. If there are no two processors, or the
+// system does not allow it, PinApart changes nothing that matters and returns
+// an error; restore is never nil.
 func PinApart(server int) (restore func(), err error) {
 	none := func() {}
 	var all unix.CPUSet

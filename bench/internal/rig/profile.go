@@ -58,8 +58,8 @@ func Zipf(n, keys int, s float64, seed uint64) []int32 {
 	return draws
 }
 
-// zipf returns a source of draws. That of the library needs an s above 1; for
-// others a draw is looked up among the sums of all chances.
+// zipf returns a source of draws. The generator of math/rand/v2 needs an s
+// above 1; for a smaller s a draw is looked up among the sums of all chances.
 func zipf(r *rand.Rand, keys int, s float64) func() int {
 	if s > 1 {
 		z := rand.NewZipf(r, s, 1, uint64(keys-1))

@@ -19,7 +19,7 @@ func Interleave(n int, steps ...func() error) error {
 }
 
 // Round calls every step once, beginning with another one in each round, so
-// that what disturbs the machine for a while disturbs all of them.
+// that a passing disturbance of the machine reaches all of them.
 func Round(round int, steps ...func() error) error {
 	for i := range steps {
 		if err := steps[(round+i)%len(steps)](); err != nil {
@@ -41,7 +41,7 @@ func Median[T float64 | time.Duration](xs []T) T {
 // Ratios are the quotients of two measurements, round by round.
 type Ratios []float64
 
-// Compare divides the measurements of a by those of b taken in the same round.
+// Compare divides each measurement in a by the one in b from the same round.
 func Compare(a, b []float64) Ratios {
 	r := make(Ratios, min(len(a), len(b)))
 	for i := range r {
