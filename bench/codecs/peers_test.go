@@ -19,8 +19,8 @@ type peer struct {
 	decode func(data []byte) (profile, error)
 }
 
-// Numbers of rows: the one that encodes as the row before does, and the one that the
-// others are compared with.
+// aliasedRow is the number of the row that encodes exactly as the row before it, and
+// streamRow the number of the row that the others are compared with.
 const (
 	aliasedRow = 1
 	streamRow  = 2

@@ -14,8 +14,8 @@ import (
 	"sync"
 )
 
-// cellVariable tells a child process which cell of the table it is to play:
-// the scenario's ID, a colon, and the library's name.
+// cellVariable tells a child process which cell of the table to play: the
+// scenario's ID, a colon, and the library's name.
 const cellVariable = "STRATA_CONFORMANCE_CELL"
 
 // atOnce is the number of child processes that run at the same time. They do

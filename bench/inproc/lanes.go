@@ -41,9 +41,9 @@ func (l *lane) next(batch, n int) (from, to int) {
 	return from, from + batch
 }
 
-// jump returns the bounds of a batch anywhere among n operations: a goroutine
+// jump returns the bounds of a batch anywhere among n operations. A goroutine
 // that went through them in turn would meet keys again at the same distance each
-// time, and a slow one those alone that it has just had.
+// time, and a slow one only the keys that it has just had.
 func (l *lane) jump(batch, n int) (from, to int) {
 	l.random = l.random*6364136223846793005 + 1442695040888963407
 	from = int((l.random >> 33) % uint64(n-batch+1))

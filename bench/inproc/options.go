@@ -101,8 +101,8 @@ type contestant struct {
 	before func()
 }
 
-// play gives all contestants their turns: a round to warm up, and those that
-// count.
+// play gives all contestants their turns: a round to warm up, which it forgets,
+// and the counted ones.
 func (o Options) play(name string, goroutines, batch int, all []contestant) (cell, error) {
 	c := rig.Contest{Load: rig.Load{Goroutines: goroutines, For: o.Slice, Every: math.MaxInt, CPU: true}}
 	if o.Scale > 1 {

@@ -8,8 +8,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// newGoRedis returns a client with its defaults that obeys deadlines as the
-// others do.
+// newGoRedis returns a client with its defaults that keeps to the deadlines of
+// contexts, as the other clients do.
 func newGoRedis(at endpoint) *goredis.Client {
 	return goredis.NewClient(&goredis.Options{Network: at.network, Addr: at.addr, ContextTimeoutEnabled: true})
 }

@@ -36,8 +36,8 @@ func open(tier remote.Tier, bus remote.Bus, db *database) (*caches, error) {
 	return &caches{users, prices}, nil
 }
 
-// Close closes the caches beside each other: each may take as long as ctx for invalidations
-// that are pending. The client is closed after it.
+// Close closes the caches beside each other: each may take as long as ctx for pending
+// invalidations. The client is closed after them, as the invalidations need it.
 func (c *caches) Close(ctx context.Context) error {
 	var closing sync.WaitGroup
 	var errs [2]error

@@ -11,7 +11,8 @@ import (
 	"github.com/strata-cache/strata/stratatest"
 )
 
-// Two caches share a tier and a bus, here those of stratatest.
+// Two caches share a tier and a bus. Here both come from stratatest and need no
+// server.
 func Example_caches() {
 	ctx := context.Background()
 	tier, hub := stratatest.NewTier(), stratatest.NewBus()

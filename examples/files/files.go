@@ -17,7 +17,7 @@ var (
 	errTooLarge = errors.New("too large")    // read-only
 )
 
-// files keeps files. A negative size is one that is not known.
+// files keeps files. A negative size is an unknown one.
 type files interface {
 	get(ctx context.Context, name string, w io.Writer) (int64, error)
 	put(ctx context.Context, name string, r io.Reader, size int64) error

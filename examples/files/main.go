@@ -49,7 +49,7 @@ func run(ctx context.Context, addr, redisURL, memcachedAddr string) error {
 	return nil
 }
 
-// open returns the files in memcached if that has an address, or else in Redis.
+// open returns the files in memcached if it has an address, or else in Redis.
 func open(redisURL, memcachedAddr string) (files, func(), error) {
 	if memcachedAddr != "" {
 		client, err := memcached.New(memcached.Options{Servers: []string{memcachedAddr}})

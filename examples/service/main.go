@@ -4,9 +4,9 @@
 //	curl localhost:8009/users/ann
 //	curl -X PUT -d 'Ann Bell' localhost:8009/users/ann
 //
-// Start it twice, on two addresses: the instances share loads, and each sees what the
-// other one has changed. Without -redis an instance has a cache of its own. The tests
-// beside it show how a service with a cache is tested without a server.
+// Start it twice, on two addresses: the instances share loads, and each sees the
+// changes of the other one. Without -redis an instance has a cache of its own. The
+// tests beside it show how a service with a cache is tested without a server.
 package main
 
 import (
@@ -59,7 +59,7 @@ func run(ctx context.Context, addr, redisURL string) error {
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	// Close sends the invalidations that are pending.
+	// Close sends the pending invalidations.
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	return users.Close(closing)

@@ -17,14 +17,14 @@ type user struct {
 	Name string `json:"name"`
 }
 
-// database is what the service needs of its database. find returns
+// database is the part of a database that the service needs. find returns
 // strata.ErrNotFound if there is no such user.
 type database interface {
 	find(ctx context.Context, id string) (user, error)
 	save(ctx context.Context, u user) error
 }
 
-// options returns those of the cache of users. Tests use the same.
+// options returns the options of the cache of users. Tests use the same.
 func options(db database) strata.Options[string, user] {
 	return strata.Options[string, user]{
 		Name:   "users",

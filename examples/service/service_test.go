@@ -22,7 +22,8 @@ func request(s http.Handler, method, target, body string) string {
 	return strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Body))
 }
 
-// A service reads through the cache, and drops what it has written.
+// A service reads through the cache, and drops the key of each user that it
+// writes.
 func Example_service() {
 	ctx := context.Background()
 	db := newTable()

@@ -42,7 +42,7 @@ type stage struct {
 	users   [2]*strata.Cache[string, int64]
 	texts   *strata.Cache[string, string]
 	url     string
-	streams atomic.Int64 // that are open
+	streams atomic.Int64 // open ones
 }
 
 func newStage(t *testing.T, o admin.Options) *stage {
@@ -116,7 +116,8 @@ func do(b *browser.Tab, button, verb string) {
 	b.ClickUntil("dialog button[type=submit]", "!document.querySelector('dialog')")
 }
 
-// widths are those of a desktop and of a phone; with -short that of a phone.
+// widths returns the widths in pixels of a desktop and of a phone; with -short
+// of a phone alone.
 func widths() map[string]int64 {
 	if testing.Short() {
 		return map[string]int64{"phone": 390}
@@ -391,7 +392,7 @@ func TestPhoneLayoutHoldsDuringLongActions(t *testing.T) {
 	b.Fits()
 }
 
-// TestButtonsAreNamedByWhatTheyDo chooses what becomes of entries.
+// TestButtonsAreNamedByWhatTheyDo chooses Expire and Invalidate in turn.
 func TestButtonsAreNamedByWhatTheyDo(t *testing.T) {
 	chromium := browser.Start(t)
 	s := newStage(t, admin.Options{})

@@ -210,7 +210,7 @@ func (b *Tab) Fits() {
 	}
 }
 
-// Shot writes a picture of the whole page to a file, for those who want to look.
+// Shot writes a picture of the whole page to a file, for people to look at.
 func (b *Tab) Shot(file string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

@@ -31,8 +31,8 @@ const (
 	// dethroned is the shortest life of a fault that makes a replica of a cluster take over:
 	// the nodes agree that the primary is dead, and vote.
 	dethroned = 3 * servers.NodeTimeout
-	// hears is how long an instance may take to hear of another primary of a cluster, whose
-	// bus is silent then, and how long it may take to repeat its drops.
+	// hears is the time that an instance may take to hear of another primary of a cluster,
+	// while its bus is silent, and to repeat its drops.
 	hears = notice + time.Second
 )
 
@@ -46,7 +46,7 @@ func (r *run) startNodes() {
 	}
 }
 
-// addresses are those of all nodes.
+// addresses returns the addresses of all nodes.
 func addresses(c *servers.Cluster) (all []string) {
 	for _, n := range c.Nodes {
 		all = append(all, n.Addr)
@@ -54,8 +54,9 @@ func addresses(c *servers.Cluster) (all []string) {
 	return all
 }
 
-// dethrone is a fault that makes the replica of a shard take over, or nil if it has not caught
-// up. begin gets both, and end the primary of before, when the other one has taken its place.
+// dethrone returns a fault that makes the replica of a shard take over, or nil if the replica
+// has not caught up. begin gets both servers. end gets the former primary, after the replica
+// has taken its place.
 func (r *run) dethrone(lasts time.Duration, name string, begin func(primary, replica int), end func(primary int)) *fault {
 	shard := r.rand.IntN(shards)
 	primary, ok := r.nodes.Settled(shard)
@@ -67,7 +68,7 @@ func (r *run) dethrone(lasts time.Duration, name string, begin func(primary, rep
 	loss := checker.Loss{}
 	f.begin = func() {
 		loss.From = r.clock.Now()
-		loss.Since = loss.From - checker.Time(500*time.Millisecond) // what was on its way
+		loss.Since = loss.From - checker.Time(500*time.Millisecond) // for writes on their way to the replica
 		begin(primary, r.nodes.Replica(shard, primary))
 	}
 	f.end = func() {
@@ -87,8 +88,8 @@ func (r *run) killNode(lasts time.Duration) *fault {
 		func(primary int) { r.nodes.Nodes[primary].Restart() })
 }
 
-// pauseNode pauses a primary. It goes on as it was when its replica has taken over, and has
-// to hear of that.
+// pauseNode pauses a primary. It goes on as it was when its replica has taken over, and
+// must then hear of the change.
 func (r *run) pauseNode(lasts time.Duration) *fault {
 	return r.dethrone(max(lasts/2, dethroned), "pause the primary",
 		func(primary, _ int) { r.nodes.Nodes[primary].Stop() },
@@ -144,7 +145,7 @@ func (r *run) order(replica int, how ...any) {
 }
 
 // emptyNode kills a primary, and starts it again with nothing in it before its replica takes
-// over. If that was too slow, it counts as a change of primary.
+// over. If the replica was faster, the fault counts as a change of primary.
 func (r *run) emptyNode(time.Duration) *fault {
 	shard := r.rand.IntN(shards)
 	primary, ok := r.nodes.Settled(shard)

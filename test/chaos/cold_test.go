@@ -61,7 +61,7 @@ func (c *trio) do(i int, cmd cluster.Command) cluster.Answer {
 	return a
 }
 
-// start lets a worker carry out a command, whose answer will come.
+// start lets a worker carry out a command. The answer comes over the channel.
 func (c *trio) start(i int, cmd cluster.Command) chan cluster.Answer {
 	answer := make(chan cluster.Answer, 1)
 	go func() {

@@ -15,7 +15,7 @@ import (
 // window is a time in which something was wrong.
 type window struct {
 	name string
-	// slots are those whose instances it was about.
+	// slots are the numbers of the slots with the affected instances.
 	slots []int
 	// bus says that messages may have been lost, tier that L2 may not have
 	// answered, process that the instances did not run, silent that nothing
@@ -24,12 +24,14 @@ type window struct {
 	from, to                           checker.Time
 }
 
-// fault is what is done to the cluster for a while.
+// fault is a disturbance of the cluster for a while.
 type fault struct {
 	window
-	// uses are what no other fault may touch meanwhile.
+	// uses names the parts of the cluster that no other fault may touch
+	// meanwhile.
 	uses []string
-	// lasts is how long; begin and end do not wait for long.
+	// lasts is the time between begin and end, which themselves do not wait for
+	// long.
 	lasts      time.Duration
 	begin, end func()
 }
@@ -89,7 +91,7 @@ func (r *run) shake() {
 	}
 }
 
-// due is when a fault that has begun is to end.
+// due returns the time at which a begun fault must end.
 func (f *fault) due(c cluster.Clock) time.Time {
 	return time.Now().Add(time.Duration(f.from-c.Now()) + f.lasts)
 }
@@ -163,7 +165,7 @@ func (r *run) pick(lasts time.Duration, name string) (*slot, *fault) {
 	return s, f
 }
 
-// about is a fault of Redis itself, and of all who use it.
+// about returns a fault of Redis itself, which affects all instances.
 func (r *run) about(lasts time.Duration, name string) *fault {
 	f := &fault{lasts: lasts, uses: []string{"redis"}, begin: func() {}, end: func() {}}
 	f.name, f.bus, f.tier, f.silent = name, true, r.o.Memcached == 0, true
@@ -268,8 +270,8 @@ func (r *run) slowDown(lasts time.Duration) *fault {
 	return f
 }
 
-// cutBus breaks the bus alone, and refuses it. In a long run some cuts are
-// longer than what an instance may go on with.
+// cutBus breaks the bus alone, and refuses it. In a long run some cuts last
+// longer than an instance may serve unconfirmed entries.
 func (r *run) cutBus(lasts time.Duration) *fault {
 	if r.o.For > 3*time.Minute && r.rand.IntN(5) == 0 {
 		lasts += unconfirmed + notice
@@ -309,7 +311,7 @@ func (r *run) promote(lasts time.Duration) *fault {
 	f := r.about(lasts/5, "promote the replica")
 	loss := checker.Loss{}
 	f.begin = func() {
-		loss.Since = r.clock.Now() - checker.Time(500*time.Millisecond) // what was on its way
+		loss.Since = r.clock.Now() - checker.Time(500*time.Millisecond) // for writes on their way to the replica
 		r.replication.BlackHole(cluster.BothWays)
 	}
 	f.end = func() {

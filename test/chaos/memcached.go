@@ -27,7 +27,8 @@ func (r *run) overMemcached(s *slot, c *cluster.Config) {
 	}
 }
 
-// unheard is how long an instance may serve what another has dropped, if it has no bus.
+// unheard returns the time for which an instance without a bus may serve an entry that
+// another has dropped; zero for a run with a bus.
 func (r *run) unheard() time.Duration {
 	if r.o.Alone {
 		return aloneTTL + countsAge
@@ -35,7 +36,8 @@ func (r *run) unheard() time.Duration {
 	return 0
 }
 
-// has reports whether the run has what a fault is about.
+// has reports whether the run has the servers that a fault of this name is
+// about.
 func (r *run) has(fault string) bool {
 	if slices.Contains([]string{"mcstop", "mckill"}, fault) {
 		return r.o.Memcached > 0
@@ -43,7 +45,7 @@ func (r *run) has(fault string) bool {
 	return !r.o.Alone || !slices.Contains([]string{"buscut", "redisstop", "redisempty", "promote"}, fault)
 }
 
-// aim leads the lines of a slot to the Redis that is the primary now.
+// aim leads the lines of a slot to the current primary of Redis.
 func (r *run) aim(s *slot) {
 	lines := s.lines()
 	if r.o.Memcached > 0 {

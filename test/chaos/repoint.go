@@ -20,13 +20,13 @@ const (
 	// renewed is how long an instance may take to find that an address leads to another
 	// server than its connections: the bound of a silent bus, and a connection.
 	renewed = notice + time.Second
-	// livesOn is how long the server of before goes on as a primary.
+	// livesOn is the time for which the former server goes on as a primary.
 	livesOn = 10 * time.Second
 )
 
-// repoint promotes the replica and aims the addresses of all workers at it. The primary
-// of before lives on, and some connections to it are kept: all of a worker's commands,
-// its bus, or none.
+// repoint promotes the replica and aims the addresses of all workers at it. The former
+// primary lives on, and keeps some connections: of each worker either all for its
+// commands, or the one of its bus, or none.
 func (r *run) repoint(time.Duration) *fault {
 	if r.repointed != 0 {
 		if r.clock.Now() > r.repointed+checker.Time(livesOn) {
@@ -39,7 +39,7 @@ func (r *run) repoint(time.Duration) *fault {
 		return nil
 	}
 	f := r.about(renewed, "repoint")
-	f.silent = false // messages of the server of before arrive
+	f.silent = false // messages of the former server arrive
 	loss := checker.Loss{}
 	keep := make([]int, len(r.slots))
 	for i := range keep {
@@ -47,7 +47,7 @@ func (r *run) repoint(time.Duration) *fault {
 	}
 	f.begin = func() {
 		loss.From = r.clock.Now()
-		loss.Since = loss.From - checker.Time(500*time.Millisecond) // what was on its way
+		loss.Since = loss.From - checker.Time(500*time.Millisecond) // for writes on their way to the replica
 		r.primary, r.replica = r.replica, r.primary
 		_, err := r.admin(r.primary, "REPLICAOF", "NO", "ONE")
 		r.must(err)

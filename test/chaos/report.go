@@ -14,28 +14,28 @@ import (
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
-// Report is what came of a run.
+// Report is the result of a run.
 type Report struct {
 	// Seed repeats the faults of the run.
 	Seed uint64
-	// Violations are broken promises, Problems what else was wrong: crashes,
-	// errors that no call may return, goroutines that are left.
+	// Violations are broken promises. Problems are the other faults: crashes,
+	// errors that no call may return, goroutines left after Close.
 	Violations []checker.Violation
 	Problems   []string
-	// Reads and Fences are how many calls returned a value, and dropped one;
-	// Failed is how many of those were not confirmed. Loads is how many loads
-	// there were, Errors how often L2 did not answer in a time in which it was
-	// not meant to fail.
+	// Reads and Fences are the numbers of calls that returned a value, and that
+	// dropped one; Failed is the number of Fences without a confirmation. Loads
+	// is the number of loads. Errors counts operations that L2 did not answer
+	// although no fault was under way.
 	Reads, Fences, Failed, Loads, Errors int
 	// Hits are reads that L1 answered, Refused values that L2 refused, as the
 	// instances counted them.
 	Hits, Refused uint64
 	// Moved counts snapshots.
 	Moved cluster.Moved
-	// Connected and CutOff are the ages of values that had been dropped when
-	// they were read, by instances that heard of drops and by others. Current
-	// is how many reads got nothing that had been dropped, Heard how many were
-	// made by instances that heard of drops.
+	// Connected and CutOff count reads of dropped values by the time since the
+	// drop: Connected on instances that heard of drops, CutOff on the others.
+	// Current is the number of reads with a value that no drop had reached,
+	// Heard the number of all reads on instances that heard of drops.
 	Connected, CutOff Ages
 	Current, Heard    int
 	// Noticed is how long it took to find that the bus is silent, Back how
@@ -55,7 +55,7 @@ type Report struct {
 // Ages counts ages by how many reads were that old.
 type Ages map[time.Duration]int
 
-// report judges what happened.
+// report judges the history of the run, and counts its calls.
 func (r *run) report(answers []cluster.Answer) *Report {
 	h, logs := r.gather()
 	rep := &Report{Seed: r.o.Seed, Faults: map[string]int{}, Connected: Ages{}, CutOff: Ages{}, h: h, took: r.o.For}

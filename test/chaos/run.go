@@ -20,12 +20,12 @@ import (
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
-// Options say what is run.
+// Options are the settings of a run.
 type Options struct {
-	// For is how long faults are injected. What follows takes some seconds
-	// more.
+	// For is the time for which faults are injected. The end of a run takes
+	// some seconds more.
 	For time.Duration
-	// Seed decides which faults come when, and what clients do.
+	// Seed decides which faults come when, and which calls the clients make.
 	Seed uint64
 	// Workers is the number of processes, Rate the calls that each makes in a
 	// second.
@@ -33,7 +33,8 @@ type Options struct {
 	Rate    float64
 	// Every is the mean time between faults; zero means none.
 	Every time.Duration
-	// Only names the faults that are drawn, if any do.
+	// Only names the kinds of faults to draw, separated by commas; empty means
+	// all.
 	Only string
 	// Strict lets instances serve nothing from L1 while their bus is silent.
 	Strict bool
@@ -44,19 +45,21 @@ type Options struct {
 	// no faults are about connections.
 	Cluster bool
 	// Repoint lets the addresses of Redis lead to the replica, which is promoted, while the
-	// primary of before lives on. Some connections stay there.
+	// former primary lives on. Some connections stay there.
 	Repoint bool
-	// Memcached is the number of servers that are L2 in place of Redis, if any.
+	// Memcached is the number of servers of memcached that are L2; zero means
+	// Redis.
 	Memcached int
-	// Alone is without a bus: Memory.TTL bounds what L1 has.
+	// Alone runs without a bus: Memory.TTL then bounds the life of entries in
+	// L1.
 	Alone bool
-	// Break is how the cache is broken; see [cluster.Config].
+	// Break names the way in which the cache is broken; see [cluster.Config].
 	Break string
-	// Log is told what happens.
+	// Log gets a line for each fault and each problem. It may be nil.
 	Log io.Writer
 }
 
-// What the judge goes by. The promises are those of docs/promises.md under
+// The bounds that the judge applies. docs/promises.md has the promises under
 // Agreement; times are upper bounds on a machine that has other things to do.
 const (
 	// delay is how long a drop takes at most to reach a connected instance.
@@ -67,15 +70,16 @@ const (
 	rejoin = 3 * time.Second
 	// notice is how long an instance may take to find its bus silent.
 	notice = 4 * time.Second
-	// unconfirmed is how long it may then serve what it has.
+	// unconfirmed is the time for which it may then serve its entries.
 	unconfirmed = 30 * time.Second
-	// slow is how long a read of L2 takes at most until it is kept.
+	// slow is the longest time between a read of L2 and the storing of its
+	// value in L1.
 	slow = 2 * time.Second
 	// retry is how long a drop that failed may be pending, faults of the
 	// longest kind included.
 	retry = 25 * time.Second
-	// settle is how long after the end of faults all that failed must have been
-	// tried again.
+	// settle is the time after the end of faults within which every failed drop
+	// must have succeeded.
 	settle = 16 * time.Second
 
 	lease    = 2 * time.Second
@@ -91,7 +95,7 @@ const (
 	keys      = 200
 )
 
-// run is a cluster and what happens to it.
+// run is a cluster and the record of its faults.
 type run struct {
 	t      testing.TB
 	o      Options
@@ -101,7 +105,7 @@ type run struct {
 	origin *cluster.Origin
 
 	primary, replica *servers.Redis
-	repointed        checker.Time // when the primary was replaced that lives on; 0 if none is
+	repointed        checker.Time // when the primary that lives on was replaced; 0 if none lives on
 	replication      *cluster.Proxy
 	watched          *servers.Watched // with sentinels; then there are no proxies
 	nodes            *servers.Cluster // of a cluster; then there are none either
@@ -111,7 +115,7 @@ type run struct {
 	lives    []*life
 	windows  []window
 	losses   []checker.Loss
-	problems []string // what is wrong beside the history
+	problems []string // faults that the history does not show
 
 	mu     sync.Mutex // guards below
 	stalls []cluster.Span
@@ -126,7 +130,7 @@ type slot struct {
 	life  *life
 }
 
-// life is that of one worker.
+// life is the life of one worker, from its start to its end.
 type life struct {
 	slot, instance int
 	born           checker.Time
@@ -134,7 +138,7 @@ type life struct {
 	path           string
 }
 
-// Run runs a cluster through faults and returns what came of it.
+// Run runs a cluster through faults and returns the report.
 func Run(t testing.TB, o Options) *Report {
 	t.Helper()
 	r := &run{t: t, o: o, rand: rand.New(rand.NewPCG(o.Seed, 0)), clock: cluster.NewClock(), dir: t.TempDir()}
@@ -250,14 +254,15 @@ func (r *run) birth(s *slot) {
 	r.t.Cleanup(s.p.Kill)
 }
 
-// services are those of the cache, of which a run has one, and another one.
+// services are the names of services. The cache of a run has one of the first
+// two, and the other cache in each process the third.
 var services = [3]string{"", "first", "second"} // read-only
 
-// snapshots is the directory of what instances save.
+// snapshots returns the directory of the files that instances save.
 func (r *run) snapshots() string { return filepath.Join(r.dir, "snapshots") }
 
-// keys is the number of keys. With changes of primary they are many: what such a change
-// leaves behind must be read before it is dropped once more.
+// keys returns the number of keys. With changes of primary they are many: a value that
+// such a change leaves behind must be read before its key is dropped once more.
 func (r *run) keys() int {
 	if r.o.Sentinel || r.o.Repoint || r.o.Cluster {
 		return 15 * keys
@@ -319,7 +324,7 @@ func (r *run) replicates() bool {
 	return err == nil && strings.Contains(text, "master_link_status:up")
 }
 
-// finish ends the clients, waits until what failed was tried again, and asks
+// finish ends the clients, waits until failed drops have succeeded, and asks
 // every instance for every key.
 func (r *run) finish() []cluster.Answer {
 	for _, s := range r.slots {

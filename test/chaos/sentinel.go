@@ -26,8 +26,8 @@ var sentinelKinds = []kind{
 // failover is the shortest life of a fault that makes sentinels promote a replica.
 const failover = 5 * time.Second
 
-// patient is the sentinel that is paused. It is always the same one: after a pause
-// a sentinel takes no part in failovers for half a minute.
+// patient is the number of the sentinel to pause. It is always the same one: after
+// a pause a sentinel takes no part in failovers for half a minute.
 const patient = 2
 
 // startWatched starts servers that sentinels watch, and the workers.
@@ -40,9 +40,9 @@ func (r *run) startWatched() {
 	}
 }
 
-// depose is a fault that makes sentinels promote the replica, or nil if it has not
-// caught up. begin gets the primary, and end the same one, when another one has
-// taken its place.
+// depose returns a fault that makes sentinels promote the replica, or nil if the
+// replica has not caught up. begin gets the primary. end gets the same server,
+// after another one has taken its place.
 func (r *run) depose(lasts time.Duration, name string, begin, end func(primary int)) *fault {
 	primary, ok := r.watched.Settled()
 	if !ok {
@@ -53,7 +53,7 @@ func (r *run) depose(lasts time.Duration, name string, begin, end func(primary i
 	loss := checker.Loss{}
 	f.begin = func() {
 		loss.From = r.clock.Now()
-		loss.Since = loss.From - checker.Time(500*time.Millisecond) // what was on its way
+		loss.Since = loss.From - checker.Time(500*time.Millisecond) // for writes on their way to the replica
 		begin(primary)
 	}
 	f.end = func() {
@@ -92,8 +92,8 @@ func (r *run) demote(time.Duration) *fault {
 }
 
 // pauseLate pauses the primary and a worker. Both go on when another primary has taken
-// the place of the first: that one confirms what the worker sends to it before the worker
-// hears of the other.
+// the place of the first. The first one then confirms writes of the worker until the
+// worker hears of the other.
 func (r *run) pauseLate(lasts time.Duration) *fault {
 	return r.late(r.pausePrimary(lasts), "and worker", rejoin)
 }
@@ -103,8 +103,8 @@ func (r *run) demoteLate(lasts time.Duration) *fault {
 	return r.late(r.demote(lasts), "and pause worker", rejoin)
 }
 
-// late is f, a change of primary, while a worker is paused, which goes on a moment later. It
-// may take some time then until it has heard of the change.
+// late returns f, a change of primary, with a worker paused from its begin until a moment
+// after its end. hears is the time that the worker may then take to hear of the change.
 func (r *run) late(f *fault, name string, hears time.Duration) *fault {
 	if f == nil {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
-// gather makes a history of what the origin, the workers and the injector know.
+// gather makes a history of the records of the origin, the workers and the
+// injector.
 func (r *run) gather() (h *checker.History, logs []*cluster.Log) {
 	for _, l := range r.lives {
 		log, err := cluster.ReadLog(l.path, l.instance)
@@ -82,8 +83,8 @@ func (r *run) addStalls(logs []*cluster.Log) {
 	}
 }
 
-// ended returns the fences of a life. A call that has not returned has failed. A
-// failed call of a process that was killed is not tried again.
+// ended returns the fences of a life. A call without a return has failed. No
+// instance tries a failed call of a killed process again.
 func ended(l *life, log *cluster.Log) []checker.Fence {
 	fences := log.Fences
 	for _, f := range log.Open {
@@ -96,8 +97,9 @@ func ended(l *life, log *cluster.Log) []checker.Fence {
 	return fences
 }
 
-// links are what a worker's connection to the bus went through: the gaps in it,
-// and the time it may take to be back. It adds the excuses that follow.
+// links returns the states of a worker's connection to the bus: deaf, and later
+// down, in a gap, and connected again after the time that the way back may
+// take. It adds the excuses that follow.
 func links(l *life, gaps []window, h *checker.History) (all []checker.Link) {
 	for _, g := range gaps {
 		all = append(all, checker.Link{Instance: l.instance, At: g.from, State: checker.Deaf})
@@ -110,9 +112,9 @@ func links(l *life, gaps []window, h *checker.History) (all []checker.Link) {
 	return all
 }
 
-// gaps are the times in which a worker may have missed messages, or could not
-// find out what it had missed: a gap goes on while L2 does not answer. Those
-// that meet are one.
+// gaps returns the times in which a worker may have missed messages. A gap goes
+// on while L2 does not answer, because the worker cannot find out then which
+// messages it has missed. Gaps that meet are one.
 func (r *run) gaps(l *life) (gaps []window) {
 	gaps = []window{{from: l.born, to: l.born}} // it is not connected when it is born
 	var silent []window
@@ -165,8 +167,8 @@ func (r *run) markSuspect(l *life, log *cluster.Log, gaps []window) {
 	}
 }
 
-// excuseLoads adds the excuses for loads that follow from what a worker has
-// done.
+// excuseLoads adds the excuses for loads that follow from the records of a
+// worker.
 func (r *run) excuseLoads(l *life, log *cluster.Log, h *checker.History) {
 	for _, s := range log.Left {
 		e := checker.Excuse{Instance: l.instance, Key: s.Key, From: s.From, To: s.To}
@@ -178,7 +180,7 @@ func (r *run) excuseLoads(l *life, log *cluster.Log, h *checker.History) {
 	for _, s := range log.Dropped {
 		r.excuseDrop(s.Key, s.From, s.To, h)
 	}
-	for _, at := range log.RemoteErrors { // L2 had no part in what ran then
+	for _, at := range log.RemoteErrors { // L2 had no part in calls around then
 		h.Excuses = append(h.Excuses, checker.Excuse{
 			Cluster: true, Instance: checker.Shared, From: at - checker.Time(delay), To: at + checker.Time(delay),
 		})
@@ -202,8 +204,8 @@ func (r *run) excuseLoads(l *life, log *cluster.Log, h *checker.History) {
 	}
 }
 
-// excuseFence adds the excuses for loads that follow from a fence. When those
-// that failed are carried out is not known.
+// excuseFence adds the excuses for loads that follow from a fence. The time at
+// which a failed one is carried out is not known.
 func (r *run) excuseFence(f *checker.Fence, h *checker.History) {
 	to := f.Return
 	if f.Key == "" {
@@ -223,13 +225,14 @@ func (r *run) excuseDrop(key string, from, to checker.Time, h *checker.History) 
 		checker.Excuse{Instance: checker.Shared, Key: key, From: from, To: to + checker.Time(delay)})
 }
 
-// promise is what histories of keys with that TTL are judged by.
+// promise returns the bounds by which histories of keys with a TTL are judged.
 func (r *run) promise(ttl time.Duration) checker.Promise {
 	p := checker.Promise{
-		// An instance that joins may still miss what is on its way, so the
-		// delay counts as what it may take to notice a change.
+		// An instance that joins may still miss messages on their way, so the
+		// delay is added to the time in which it must notice a change.
 		Slack: delay, Unconfirmed: unconfirmed, Slow: slow,
-		// Until it is refreshed, less what goes by on the way.
+		// A refresh begins at 8/10 of the TTL, less the time of a value on its
+		// way.
 		TTL: ttl*8/10 - 100*time.Millisecond,
 	}
 	if r.o.Strict {
@@ -238,7 +241,7 @@ func (r *run) promise(ttl time.Duration) checker.Promise {
 	if r.o.Memcached > 0 {
 		p.TTL = min(p.TTL, max(ttl-early-slow, 1))
 	}
-	if r.o.Alone { // what a load has brought is as old as its longest load
+	if r.o.Alone { // a loaded value may be as old as the longest load
 		p.Unconfirmed, p.Slow = r.unheard(), slow+(lease+early)*3/2
 	}
 	return p
@@ -269,7 +272,7 @@ func keep[E any](all []E, ok func(*E) bool) (kept []E) {
 	return kept
 }
 
-// trace is what happened to a key shortly before something.
+// trace returns the events of a key shortly before a time, as lines.
 func trace(h *checker.History, key string, at checker.Time) []string {
 	since := at - checker.Time(8*time.Second)
 	near := func(t checker.Time) bool { return t >= since && t <= at+checker.Time(100*time.Millisecond) }
@@ -285,9 +288,10 @@ func trace(h *checker.History, key string, at checker.Time) []string {
 	return part.Trace()
 }
 
-// opinions compares what instances think of their bus with what the injector
-// knows: that it is silent they may learn late, but never not at all, and they
-// must be back soon after.
+// opinions compares the opinions of instances about their bus with the faults
+// of the injector. It reports an instance that does not find a silent bus in
+// time. found has the times that this took, back the times until the bus was
+// connected again.
 func (r *run) opinions(logs []*cluster.Log) (found, back []time.Duration) {
 	for i, l := range r.lives {
 		for _, w := range r.windows {
@@ -309,8 +313,9 @@ func (r *run) opinions(logs []*cluster.Log) (found, back []time.Duration) {
 	return found, back
 }
 
-// unmarked looks for values that were so old that the instance must have known
-// that it hears nothing, and that it did not mark.
+// unmarked reports values that an instance served without the mark Degraded,
+// although they were so old that it must have known by then that it hears
+// nothing.
 func (r *run) unmarked(h *checker.History, logs []*cluster.Log) {
 	const old = checker.Time(notice + delay)
 	part := checker.History{Writes: h.Writes, Fences: h.Fences, Links: h.Links}

@@ -6,11 +6,11 @@
 //
 //	go run ./outage -for 6s
 //
-// A row has, for the keys of the servers that are well, the share of calls that L2 has
-// confirmed, the 99th percentile of their durations, as a factor of that without a fault,
-// and the longest; and the servers that the cache names in Stats.ServersLeftAlone. The command ends with
-// status 1 if less than 99 % are confirmed, if the percentile is more than doubled, or if
-// another server than the one at fault is named.
+// A row is about the keys of healthy servers: the share of calls that L2 has confirmed, the 99th
+// percentile of their durations, as a factor of the percentile without a fault, and the longest
+// duration. It ends with the servers that the cache names in Stats.ServersLeftAlone. The command
+// ends with status 1 if less than 99 % are confirmed, if the percentile is more than doubled, or if
+// the cache names another server than the one at fault.
 package main
 
 import (
@@ -186,7 +186,8 @@ func (r *run) settle() error {
 	return errors.New("outage: the servers are not used again within a minute")
 }
 
-// tally counts the outcomes of calls. Those of others are for keys of servers that are well.
+// tally counts the outcomes of calls. others, confirmed and loads count calls for keys of
+// healthy servers.
 type tally struct {
 	mu                              sync.Mutex
 	calls, others, confirmed, loads int
@@ -195,7 +196,7 @@ type tally struct {
 }
 
 // windows is the number of parts of the time of a fault. The percentile is the median of
-// those of the parts, since a busy machine holds calls up in some of them.
+// the percentiles of the parts, since a busy machine holds calls up in some of them.
 const windows = 9
 
 func (t *tally) p99() time.Duration {

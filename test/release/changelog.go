@@ -9,7 +9,7 @@ import (
 
 const unreleasedHead = "## [Unreleased]\n"
 
-// withSection gives what the changelog has under Unreleased a section of the version.
+// withSection moves the changes under Unreleased into a section of the version.
 func withSection(text string, v version, now time.Time) (string, error) {
 	head := fmt.Sprintf("## [%s]", strings.TrimPrefix(v.String(), "v"))
 	if strings.Contains(text, "\n"+head) {

@@ -1,13 +1,13 @@
 // Command release prepares a release of all modules of a repository: a changelog section,
-// go.mod files whose requirements can be fetched, and a tag for each module.
+// go.mod files with requirements that can be fetched, and a tag for each module.
 //
 //	scripts/release [-write] v0.1.0
 //
 // Two commits come of it. The first one has the tags: its modules require each other at
 // the new version and replace nothing. The second one brings the replace lines of
 // development back. Both are made in a clone, and every check is made there or before, so
-// a release that is refused, or that fails half way, leaves the repository as it was.
-// Without -write a release that succeeds does so, too.
+// a refused release, or one that fails half way, leaves the repository as it was. Without
+// -write a release that succeeds does so, too.
 package main
 
 import (

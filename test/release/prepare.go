@@ -16,7 +16,7 @@ type prepared struct {
 	clone   string
 	tagged  string // the commit with the tags
 	next    string // the commit after it, with the replace lines of development
-	changes string // what the two commits are
+	changes string // the log of the two commits, with the files that they change
 }
 
 // prepare makes the commits of the release in a clone.
@@ -129,7 +129,7 @@ func writeOrRemove(file string, text []byte) error {
 }
 
 // sum brings the sums of the modules that a module requires into its go.sum, and tags
-// the commit that has all of them.
+// the commit with all sums.
 func (r *repository) sum(ctx context.Context, clone, cache string) error {
 	sums := map[string]string{}
 	for _, m := range r.modules {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// copied makes a repository of this one as it is on disk, with changes that are not
-// committed, so that its tags are no tags of this one.
+// copied makes a repository with the files of this one on disk, uncommitted changes
+// included. The tags of a test then belong to the copy and not to this repository.
 func copied(t *testing.T) string {
 	t.Helper()
 	own(t)
@@ -87,7 +87,7 @@ func TestModulesAreFetchedAndBuiltByStrangers(t *testing.T) {
 		}
 		do(t, at, env, "go", get...)
 		write(t, filepath.Join(at, "main.go"), text)
-		do(t, at, env, "go", "get", ".") // sums of what its packages import
+		do(t, at, env, "go", "get", ".") // the sums of the modules that its packages import
 		do(t, at, env, "go", "build", "-o", os.DevNull, ".")
 		if mod, err := os.ReadFile(filepath.Join(at, "go.mod")); err != nil || strings.Contains(string(mod), "replace") || !strings.Contains(string(mod), modules[0].path+" "+v.String()) {
 			t.Errorf("%v: go.mod of the stranger:\n%s", err, mod)

@@ -14,7 +14,7 @@ import (
 )
 
 // shop is a repository with a library, a module beside it, a program that needs both, and
-// a module that is not released.
+// a module without releases.
 var shop = map[string]string{ // read-only
 	"go.mod":           "module github.com/example/shop\n\ngo 1.25.0\n",
 	"shop.go":          "// Package shop sells.\npackage shop\n\n// Price is what a thing costs.\nfunc Price(thing string) int { return len(thing) }\n",

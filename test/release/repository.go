@@ -17,7 +17,7 @@ import (
 // unreleased are the modules that no other repository imports.
 var unreleased = []string{"bench", "test"} // read-only
 
-// repository is a checkout of which a version is to be released.
+// repository is a checkout with a version to release.
 type repository struct {
 	dir     string // absolute
 	version version
@@ -25,7 +25,7 @@ type repository struct {
 	others  []module // not released
 }
 
-// module is what a go.mod file says.
+// module is the content of a go.mod file.
 type module struct {
 	dir      string // in the repository, with slashes; "." for the root module
 	path     string
@@ -56,8 +56,8 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	return execute(ctx, dir, nil, "git", args...)
 }
 
-// wantHistory refuses folders that are no checkout, parts of one, and shallow clones, which
-// may lack the tags of earlier versions.
+// wantHistory refuses folders outside of a checkout, folders inside one, and shallow
+// clones, which may lack the tags of earlier versions.
 func (r *repository) wantHistory(ctx context.Context) error {
 	top, err := git(ctx, r.dir, "rev-parse", "--show-prefix")
 	if ctx.Err() != nil {
@@ -79,7 +79,7 @@ func (r *repository) wantHistory(ctx context.Context) error {
 	return err
 }
 
-// wantClean refuses files that are not committed.
+// wantClean refuses uncommitted files.
 func (r *repository) wantClean(ctx context.Context) error {
 	status, err := git(ctx, r.dir, "status", "--porcelain")
 	if err == nil && status != "" {
@@ -99,7 +99,7 @@ type goMod struct {
 	}
 }
 
-// readModules reads every go.mod file of the checkout that is no test data.
+// readModules reads every go.mod file of the checkout outside of testdata.
 func (r *repository) readModules(ctx context.Context) error {
 	files, err := git(ctx, r.dir, "ls-files", "--", "go.mod", "*/go.mod", ":!*testdata/*")
 	if err != nil {
@@ -174,7 +174,7 @@ func (r *repository) sort() error {
 	return nil
 }
 
-// tagged returns the highest version that has a tag for a module.
+// tagged returns the highest version with a tag for a module.
 func (r *repository) tagged(ctx context.Context, m module) (highest version, ok bool, err error) {
 	prefix := strings.TrimSuffix(m.tag(version{}), version{}.String())
 	tags, err := git(ctx, r.dir, "tag", "--list", prefix+"v*")

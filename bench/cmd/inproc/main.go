@@ -15,7 +15,7 @@ import (
 	"github.com/strata-cache/strata/bench/inproc"
 )
 
-// table is one that can be asked for.
+// table is one of the tables, which the first argument names.
 type table struct {
 	name   string
 	rounds int // by default

@@ -47,8 +47,8 @@ func PinApart(server int) (restore func(), err error) {
 	return restore, nil
 }
 
-// pin lets all threads of a process run on a set of processors only. Threads
-// inherit it from the one that starts them, so it looks until there is none
+// pin lets all threads of a process run on a set of processors only. A new
+// thread inherits the set of its parent, so pin looks until it finds no thread
 // that it has not seen.
 func pin(process string, set *unix.CPUSet) error {
 	seen := map[int]bool{}

@@ -38,7 +38,7 @@ func TestServerAndClientArePinnedApart(t *testing.T) {
 	}
 }
 
-// processors returns those that any thread of a process may run on.
+// processors returns the processors that any thread of a process may run on.
 func processors(t *testing.T, process string) (all unix.CPUSet) {
 	t.Helper()
 	tasks, err := os.ReadDir("/proc/" + process + "/task")

@@ -66,7 +66,7 @@ func (b brokenBus) Follow(name string, f func(remote.Event)) (stop func()) {
 	})
 }
 
-// oldTier answers with what it has read a while ago.
+// oldTier answers with values that it has read a while ago.
 type oldTier struct {
 	*redis.Tier
 	*replies

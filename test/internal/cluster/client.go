@@ -19,15 +19,17 @@ var (
 	errStopped  = errors.New("stopped")
 )
 
-// sinceKey is where a call's context says when the call began.
+// sinceKey is the key under which a call's context has the time of its
+// beginning.
 type sinceKey struct{}
 
-// value is what the cache holds for a version of key.
+// value returns the value in the cache for a version of key.
 func value(key string, version uint64) string {
 	return key + ":" + strconv.FormatUint(version, 10)
 }
 
-// parseValue is the inverse of value. What is no value belongs to no key.
+// parseValue is the inverse of value. Any other text belongs to the key "?",
+// which no cache has.
 func parseValue(s string) (of string, version uint64) {
 	of, number, _ := strings.Cut(s, ":")
 	version, err := strconv.ParseUint(number, 10, 64)
@@ -43,7 +45,8 @@ func (w *worker) client(ctx context.Context, r *rand.Rand) {
 	pace := float64(w.c.Clients) / w.c.Rate * float64(time.Second)
 	next := time.Now()
 	for {
-		// What a fault has held up is not made up for.
+		// Calls that a fault has held up are not made up for, as they would
+		// come as a storm.
 		next = later(next, time.Now().Add(-100*time.Millisecond)).Add(time.Duration(r.ExpFloat64() * pace))
 		if !wait(ctx, time.Until(next)) {
 			return
@@ -74,7 +77,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // step makes one call, or a write at the origin and the call that tells of it.
 func (w *worker) step(r *rand.Rand, key string) {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
-	if r.IntN(50) == 0 { // a caller who does not wait for ever
+	if r.IntN(50) == 0 { // a caller with a deadline
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(r.Int64N(int64(30*time.Millisecond))))
 	}
 	defer cancel()
@@ -124,7 +127,8 @@ func (w *worker) all(ctx context.Context, r *rand.Rand, key string) {
 	w.fence([]checker.Fence{f}, func() error { return call(ctx) })
 }
 
-// hold drops key with a hold: for a while whoever asks loads it.
+// hold drops key with a hold: for a while each reader loads it, since no load
+// is stored.
 func (w *worker) hold(ctx context.Context, key string) {
 	const d = 100 * time.Millisecond
 	if !w.write(key) {
@@ -161,8 +165,8 @@ func (w *worker) tag(ctx context.Context, r *rand.Rand, key string) {
 	now := w.now()
 	w.rec.add(recLeft, allKeys, began, now) // no caller joins a flight that may have the tag
 	for _, f := range fences {
-		// Who does not hear of it goes by an older clock for a second, and what
-		// it loads is no good to others.
+		// An instance that has not heard of the drop goes by an older tag clock
+		// for a second, and the values that it loads are no good to others.
 		w.rec.add(recDropped, f.Key, began, now+checker.Time(time.Second))
 	}
 }
@@ -181,7 +185,7 @@ func (w *worker) next(key string) (version uint64, ok bool) {
 	return version, err == nil
 }
 
-// surprise records what no call may do.
+// surprise records a result that no call may have.
 func (w *worker) surprise(text string) {
 	w.rec.add(recSurprise, w.now(), strings.ReplaceAll(text, "\n", " "))
 }
@@ -219,8 +223,8 @@ func (w *worker) options(key string) (o []strata.CallOption) {
 	return o
 }
 
-// begin records that fences are called, and returns what records that they
-// have returned. A process that dies in between has left their beginning.
+// begin records calls of fences, and returns a function that records their
+// returns. A process that dies in between leaves the beginnings.
 func (w *worker) begin(fences []checker.Fence) (end func(error)) {
 	calls := make([]uint64, len(fences))
 	now := w.now()
@@ -246,8 +250,8 @@ func (w *worker) fence(fences []checker.Fence, call func() error) {
 	}
 }
 
-// update makes an Update. What it promises is what an Invalidate would that is
-// called right after its write and returns when it does.
+// update makes an Update. It makes the promises of an Invalidate that is called
+// right after the write of the Update and returns together with it.
 func (w *worker) update(ctx context.Context, key string) {
 	var end func(error)
 	began := w.now()
@@ -284,7 +288,7 @@ func (w *worker) read(ctx context.Context, key string, loads, final bool) (ok bo
 	return w.got(ctx, &r, got, nil)
 }
 
-// ask reads key, and asks what the instance knows of the value.
+// ask reads key, and records whether the instance calls the value degraded.
 func (w *worker) ask(ctx context.Context, key string) {
 	var info strata.Info
 	r := checker.Read{Key: key, Call: w.now()}
@@ -303,7 +307,7 @@ func (w *worker) left(ctx context.Context, r *checker.Read) {
 	}
 }
 
-// got records what a read has returned.
+// got records the answer to a read. It reports whether there was a value.
 func (w *worker) got(ctx context.Context, r *checker.Read, got string, err error) (ok bool) {
 	w.left(ctx, r)
 	switch {

@@ -14,8 +14,8 @@ import (
 // nanoseconds of CLOCK_MONOTONIC. It goes on while a process is stopped.
 type Clock int64
 
-// NewClock returns a Clock that begins a second ago, so that what was there
-// before anything else has a time of its own.
+// NewClock returns a Clock that begins a second ago, so that the state before
+// the first call has a time of its own.
 func NewClock() Clock { return Clock(monotonic() - int64(time.Second)) }
 
 // Now is the time since the clock began.

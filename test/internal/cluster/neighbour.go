@@ -14,9 +14,9 @@ import (
 )
 
 // A cache of another service has the name of the cache, its keys, its servers and its tags.
-// Its values name the service, so that a value in the wrong cache is seen by whoever reads it:
-// to the judge it is a value of another key. Its drops must end nothing of the cache: they
-// would cost loads that no call explains.
+// Its values name the service, so that each reader sees a value in the wrong cache: to the
+// judge it is a value of another key. Its drops must end nothing of the cache: they would cost
+// loads that no call explains.
 
 // theirs begins the values that the other service has of a key.
 func theirs(key string) string { return "neighbour/" + key + ":" }
@@ -35,7 +35,8 @@ func (w *worker) openNeighbour(o strata.Options[string, string]) (err error) {
 	return err
 }
 
-// dwell makes the calls of the other service until ctx ends: a tenth of those of the first.
+// dwell makes the calls of the other service until ctx ends, a tenth as many as the first
+// service makes.
 func (w *worker) dwell(ctx context.Context, r *rand.Rand) {
 	pace := 10 / w.c.Rate * float64(time.Second)
 	for wait(ctx, time.Duration(r.ExpFloat64()*pace)) {
@@ -72,7 +73,7 @@ func (w *worker) stepNeighbour(ctx context.Context, r *rand.Rand, key string) {
 	}
 }
 
-// own records a value in the cache of the other service that is not of that service.
+// own records a foreign value in the cache of the other service as a surprise.
 func (w *worker) own(key, got string) {
 	if !strings.HasPrefix(got, theirs(key)) {
 		w.surprise("the other service got for " + key + " a value that is not its own: " + got)

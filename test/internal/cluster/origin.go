@@ -16,11 +16,11 @@ import (
 	"github.com/strata-cache/strata/internal/testing/checker"
 )
 
-// Origin is what Loaders ask and callers write to: it knows the version of
-// each key, and when it was written. Processes reach it by a unix socket, one
-// line for a question and one for its answer.
+// Origin is the database that Loaders ask and callers write to: it knows the
+// version of each key, and the time of each write. Processes reach it by a unix
+// socket, one line for a question and one for its answer.
 type Origin struct {
-	// Path is that of the socket.
+	// Path is the path of the socket.
 	Path string
 
 	clock Clock
@@ -37,8 +37,8 @@ type Origin struct {
 
 // Hold is a read that gets its answer late.
 type Hold struct {
-	// Arrived is closed when the read has come. What it will be told is
-	// decided then.
+	// Arrived is closed when the read has come. Its answer is fixed then: later
+	// writes do not change it.
 	Arrived chan struct{}
 
 	once     sync.Once
@@ -145,14 +145,15 @@ func (o *Origin) Reads(key string) int {
 	return o.reads[key]
 }
 
-// Writes returns all that was written so far.
+// Writes returns a copy of all writes so far.
 func (o *Origin) Writes() []checker.Write {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return append([]checker.Write(nil), o.writes...)
 }
 
-// Close ends the origin. Reads that are held must have been released.
+// Close ends the origin. Held reads must have been released, as Close waits for
+// them.
 func (o *Origin) Close() {
 	o.l.Close()
 	o.mu.Lock()

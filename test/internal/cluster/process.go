@@ -56,7 +56,7 @@ func Start(c Config) (*Process, error) {
 	}
 	p := &Process{cmd: cmd, in: in, enc: json.NewEncoder(in), dec: json.NewDecoder(out), exited: make(chan struct{})}
 	go func() {
-		_, _ = cmd.Process.Wait() // a killed process is what is wanted
+		_, _ = cmd.Process.Wait() // the result says nothing: processes are killed on purpose
 		close(p.exited)
 	}()
 	return p, nil

@@ -66,7 +66,7 @@ func (p *Proxy) BlackHole(way Way) {
 	p.changed = make(chan struct{})
 }
 
-// Slow makes each piece of what is sent wait for d.
+// Slow delays each piece of bytes, in both directions, by d.
 func (p *Proxy) Slow(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +90,7 @@ func (p *Proxy) Reset() {
 func (p *Proxy) reset() {
 	for c := range p.conns {
 		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // what is left is lost, and the other side told so
+			_ = tcp.SetLinger(0) // the rest of the bytes is lost, and the other side gets a reset
 		}
 		c.Close()
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/strata-cache/strata/test/internal/cluster"
 )
 
-// echo starts a server that sends back what it gets, behind its name.
+// echo starts a server that sends back each line that it gets, with name before
+// it.
 func echo(t *testing.T, name string) (addr string) {
 	t.Helper()
 	var lc net.ListenConfig
@@ -79,8 +80,8 @@ func (c *caller) hears(within time.Duration) (string, error) {
 }
 
 const (
-	soon = 20 * time.Second       // for what happens
-	not  = 100 * time.Millisecond // for what does not
+	soon = 20 * time.Second       // bounds the wait for an expected event
+	not  = 100 * time.Millisecond // is the wait for an event that must not come
 )
 
 func (c *caller) must(t *testing.T, want string) {
@@ -149,7 +150,7 @@ func TestResetBreaksConnectionsAndRefuseNewOnes(t *testing.T) {
 	c.must(t, "b")
 	p.Refuse(true)
 	c.send("c")
-	c.must(t, "c") // what is open stays open
+	c.must(t, "c") // an open connection stays open
 	refused := dial(t, p)
 	if _, err := refused.hears(soon); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a connection that was to be refused reads %v", err)

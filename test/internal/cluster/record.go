@@ -27,15 +27,15 @@ const (
 	recLeft     = "V" // key, from, to: a caller has left, or (all keys) no load may be joined
 	recDropped  = "D" // key, from, to: it was dropped at some time, for an Update
 	recStalled  = "Z" // from, to: the process did not run
-	recAsked    = "A" // as recRead, but degraded instead of more: what was asked for
+	recAsked    = "A" // as recRead, but degraded instead of more: a read with ReadInfo
 	recRemote   = "E" // time, operation: L2 has not answered
-	recHears    = "C" // time, yes: what the cache thinks of its bus
+	recHears    = "C" // time, yes: the opinion of the cache about its bus
 	recSample   = "S" // time, JSON
-	recSurprise = "X" // time, text: what no call may do
+	recSurprise = "X" // time, text: a result that no call may have
 )
 
-// recorder writes records to a file. What was kept is in the hands of the
-// system, and survives the process.
+// recorder writes records to a file. Kept records are in the hands of the
+// system, and survive the process.
 type recorder struct {
 	clock Clock
 
@@ -154,7 +154,7 @@ func (r *recorder) write() {
 	r.buf = r.buf[:0]
 }
 
-// Sample is what a process says about itself from time to time.
+// Sample holds numbers that a process records about itself from time to time.
 type Sample struct {
 	At                                        checker.Time
 	Goroutines                                int
@@ -170,39 +170,42 @@ type Span struct {
 	From, To checker.Time
 }
 
-// Opinion is what an instance thinks of its bus.
+// Opinion is the belief of an instance, from At on, that its bus is connected
+// or not.
 type Opinion struct {
 	At    checker.Time
 	Hears bool
 }
 
-// Log is what one process has recorded.
+// Log is the records of one process.
 type Log struct {
 	Reads  []checker.Read
 	Fences []checker.Fence
 	// Open fences were called and have not returned; their Return is missing.
 	Open []checker.Fence
-	// Loads have returned. Those that had not are Unfinished, as far as is
-	// known.
+	// Loads have returned. Unfinished loads have not, as far as the process
+	// could record it.
 	Loads, Unfinished []checker.Load
-	// Left are when callers who left may have been waiting for a load, or, for
-	// all keys, when loads that ran anywhere could not be joined any more.
-	// Dropped are when a key was dropped beside what Fences say.
+	// Left are times in which callers who left may have been waiting for a
+	// load, or, for all keys, in which running loads could not be joined any
+	// more. Dropped are times in which a key was dropped beside the drops in
+	// Fences.
 	Left, Dropped []Span
-	// Stalls are when the process did not run, or not as it should.
+	// Stalls are times in which the process did not run, or not as it should.
 	Stalls []Span
-	// Asked are those of Reads that asked what the instance knows of the value.
+	// Asked repeats the reads that asked whether the instance calls the value
+	// degraded.
 	Asked []checker.Read
-	// RemoteErrors are when L2 did not answer.
+	// RemoteErrors are times at which L2 did not answer.
 	RemoteErrors []checker.Time
 	Opinions     []Opinion
 	Samples      []Sample
-	// Surprises are what no call may do.
+	// Surprises are results that no call may have.
 	Surprises []string
 }
 
-// ReadLog reads the records of the process that was that instance. A last line
-// that was cut short is left out.
+// ReadLog reads the records of the process of an instance. It leaves out an
+// incomplete last line, which the end of the process has cut short.
 func ReadLog(path string, instance int) (*Log, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -217,7 +220,7 @@ func ReadLog(path string, instance int) (*Log, error) {
 	for n := 1; ; n++ {
 		line, err := in.ReadString('\n')
 		if err != nil {
-			break // what was not ended was not kept
+			break // a line without an end was not kept
 		}
 		if err := l.line(strings.TrimSuffix(line, "\n")); err != nil {
 			return nil, fmt.Errorf("cluster: %s:%d: %w", path, n, err)
@@ -324,7 +327,7 @@ func (l *logReader) name(s string) string {
 	return s
 }
 
-// allKeys stands for the key of a call that is about all keys.
+// allKeys stands for the key of a call about all keys.
 const allKeys = "*"
 
 // fields takes the fields of a record one by one. Go evaluates the operands of

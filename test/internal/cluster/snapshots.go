@@ -18,8 +18,8 @@ import (
 	"github.com/strata-cache/strata/snapshot"
 )
 
-// Instances save their entries to files that all share, and load what any of them has saved,
-// from a moment ago or from long before. An entry that came back so is judged as any other value.
+// Instances save their entries to files that all share, and load entries that any of them has
+// saved, from a moment ago or from long before. A restored entry is judged as any other value.
 
 const (
 	// snapshotFiles is the number of files. The more there are, the older they become.
@@ -55,8 +55,8 @@ func (m *moved) counts() Moved {
 	return Moved{m.saved.Load(), m.loaded.Load(), m.stored.Load(), m.confirmed.Load(), m.changed.Load()}
 }
 
-// snapshots saves the entries of a cache of this process to a file, or loads those of a file
-// into it, now and then. It reports whether it has done so.
+// snapshots saves the entries of a cache of this process to a file, or loads the entries of
+// a file into it, now and then. It reports whether it has done so.
 func (w *worker) snapshots(ctx context.Context, r *rand.Rand) bool {
 	if w.c.Snapshots == "" || r.Float64()*w.c.Rate*snapshotEvery.Seconds() >= 1 {
 		return false

@@ -23,22 +23,22 @@ import (
 // variable is the environment variable that makes a process a worker.
 const variable = "STRATA_TEST_WORKER"
 
-// Config is what a worker is told when it starts.
+// Config is the settings that a worker gets when it starts.
 type Config struct {
 	Instance int
 	Clock    Clock
-	// Origin is the origin's socket, Records the file for what is recorded,
-	// Tier and Bus the addresses of Redis for either purpose. With Memcached and
-	// without Bus there is no bus.
+	// Origin is the origin's socket, Records the file of the records, Tier and
+	// Bus the addresses of Redis for either purpose. With Memcached and without
+	// Bus there is no bus.
 	Origin, Records, Tier, Bus string
 	// Sentinels, if there are any, are asked for Redis instead. Nodes, if there are any, are
-	// those of a Redis Cluster in its place.
+	// the nodes of a Redis Cluster in its place.
 	Sentinels, Nodes []string
 	// Memcached are the servers of L2 in place of Redis, if there are any, and
 	// Through the addresses at which they are reached.
 	Memcached, Through []string
-	// Service is the one of the cache. Neighbour, if it is not empty, is another one that has a
-	// cache of the same name in this process.
+	// Service is the service of the cache. Neighbour, if it is not empty, is another service
+	// with a cache of the same name in this process.
 	Service, Neighbour string
 	// Snapshots, if it is not empty, is a directory of files that instances save and load.
 	Snapshots string
@@ -50,7 +50,8 @@ type Config struct {
 	// empty for none.
 	Break string
 
-	// TTL is that of most entries, Short that of those whose keys are [Short].
+	// TTL is the TTL of most entries, Short the TTL of entries with [Short]
+	// keys.
 	TTL, Short time.Duration
 	Lease      time.Duration
 	// Timeout bounds each operation on L2; zero means the cache's default.
@@ -85,13 +86,13 @@ func number(key string) (i int, ok bool) {
 	return i, err == nil
 }
 
-// Command is what a worker is asked to do.
+// Command is an order to a worker.
 type Command struct {
 	// Op is start and stop (of the clients), settle (wait until nothing is
 	// pending and the bus is connected), final (read all keys), read, stats or
 	// close.
 	Op string
-	// Key is what Callers read at once; their load takes Takes.
+	// Key is the key that Callers read at once; their load takes Takes.
 	Key     string        `json:",omitempty"`
 	Callers int           `json:",omitempty"`
 	Takes   time.Duration `json:",omitempty"`
@@ -99,12 +100,12 @@ type Command struct {
 	Within time.Duration `json:",omitempty"`
 }
 
-// Answer is what came of a Command.
+// Answer is the result of a Command.
 type Answer struct {
 	Error string `json:",omitempty"`
-	// Values counts what the callers of read got.
+	// Values counts the values and errors that the callers of read got.
 	Values map[string]int `json:",omitempty"`
-	// Slowest is how long the slowest of them waited.
+	// Slowest is the longest wait of one of them.
 	Slowest time.Duration `json:",omitempty"`
 	// Stats answers stats, Goroutines close: how many are left.
 	Stats      *strata.Stats `json:",omitempty"`
@@ -172,8 +173,9 @@ func newWorker(c Config) (w *worker, err error) {
 	}
 	o.NotFoundTTL, o.Remote.BreakFor = time.Second, time.Second // so that clients see much in a short time
 	o.Remote.Timeout, o.Memory.TTL = c.Timeout, c.Memory
-	// ExpireAll is judged as Expire: readers wait. The seeded schedules judge what
-	// is served meanwhile without this.
+	// By default readers get stale values for a while after ExpireAll. The judge
+	// takes it for an Expire, after which readers wait. The seeded schedules judge
+	// it with the default.
 	o.Stale.WhileRevalidate = -1
 	if c.Strict {
 		o.Remote.Partition = strata.Strict
@@ -237,8 +239,8 @@ func (w *worker) do(c Command) (a Answer) {
 	return a
 }
 
-// settle waits until what has failed was tried again with success. Loads do not
-// fail from then on.
+// settle waits until all failed drops have succeeded. From its call on, loads
+// do not fail.
 func (w *worker) settle(within time.Duration) (problem string) {
 	w.calm.Store(true)
 	for deadline := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
@@ -267,7 +269,8 @@ func (w *worker) final() (problem string) {
 	return ""
 }
 
-// takesKey is where a call's context says how long its load takes.
+// takesKey is the key under which a call's context has the duration of its
+// load.
 type takesKey struct{}
 
 // readAtOnce lets many callers read one key at once.
@@ -297,8 +300,8 @@ func (w *worker) readAtOnce(c Command) Answer {
 	return a
 }
 
-// close closes the cache and its clients, and counts the goroutines that are
-// left beside this one.
+// close closes the cache and its clients, and counts the remaining goroutines
+// beside this one.
 func (w *worker) close() (a Answer) {
 	w.stop()
 	w.clients.Wait()
@@ -351,8 +354,9 @@ func (w *worker) watch(ctx context.Context) {
 	}
 }
 
-// Stalls returns a function that is to be called every few milliseconds, and
-// tells when it was not: the process did not run, or was kept waiting.
+// Stalls returns a function to call every few milliseconds. It reports a time
+// of more than 250 ms without a call: the process did not run, or was kept
+// waiting.
 func Stalls(c Clock) func() (s Span, yes bool) {
 	const most = checker.Time(250 * time.Millisecond)
 	last := c.Now()

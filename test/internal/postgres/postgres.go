@@ -22,7 +22,7 @@ import (
 
 // Server is a PostgreSQL server with an empty database. [Start] makes one.
 type Server struct {
-	// URL is that of the database, for a superuser without a password.
+	// URL is the URL of the database, for a superuser without a password.
 	URL string
 
 	t testing.TB
